@@ -18,6 +18,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
 	relayconfig "github.com/singularity-slurm/singularity-slurm/proxyd/relay/config"
@@ -65,6 +66,10 @@ func relayLinksCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "relay-links", Short: "Carry connections for the relay", Hidden: true, Args: wantArguments(),
 		RunE: func(c *cobra.Command, _ []string) error {
+			// Other programs of its user, such as nobody's, may not read jobs' bytes and tickets.
+			if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+				return fmt.Errorf("relay-links: %w", err)
+			}
 			f := os.NewFile(relayLinksFD, "links")
 			links, err := net.FileListener(f)
 			f.Close()

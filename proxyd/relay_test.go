@@ -6,12 +6,18 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/legs"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
@@ -62,6 +68,62 @@ func TestRelayAnswers(t *testing.T) {
 		t.Errorf("after the job was forgotten: %v", err)
 	}
 	if err := errors.Join(toOrders.Close(), <-ended); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRelayLinks: the user of the process that meets jobs' connections may not look into the process.
+func TestRelayLinks(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: another user's process is started")
+	}
+	links, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer links.Close()
+	listener, err := links.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer self.Close()
+	rights, err := rightsOf("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), "/proc/self/fd/4", "relay-links") // by descriptor: the folder of a test's program is root's
+	c.Env, c.Dir, c.ExtraFiles = []string{partVariable + "=1"}, "/", []*os.File{listener, self}
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: rights}
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := legs.NewProcess(in, out, legs.Settings{PerUser: 1, Keep: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(fmt.Sprintf("/proc/%d/mem", c.Process.Pid), &st); err != nil || st.Uid != 0 {
+		t.Errorf("its memory is user %d's, %v; want root's", st.Uid, err)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Process.Pid))
+	for _, want := range []string{fmt.Sprintf("Uid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\n", rights.Uid), "CapEff:\t0000000000000000\n", "Groups:\t \n"} {
+		if err != nil || !strings.Contains(string(status), want) {
+			t.Errorf("%v, want %q in\n%s", err, want, status)
+		}
+	}
+	if err := errors.Join(in.Close(), c.Wait()); err != nil {
 		t.Error(err)
 	}
 }

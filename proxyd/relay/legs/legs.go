@@ -63,7 +63,7 @@ type job struct {
 	run   int
 	named time.Time // by a daemon
 	kept  map[string]*kept
-	// failed are those of kept that have failed and whose forwarders do not know, the oldest first.
+	// failed are those of kept that have failed while no forwarder asked, the oldest first.
 	failed []*kept
 	seen   map[int]int // the newest run of each capsule that was named, plus 1
 }
