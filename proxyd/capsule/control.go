@@ -26,7 +26,7 @@ import (
 //	maker                                       init
 //	─────                                       ────
 //	request ──────────────────────────────────►
-//	                                       ◄──  reply, descriptors for open and stdio
+//	                                       ◄──  reply, descriptors for open, stdio and queues
 //	op watch ─────────────────────────────────►
 //	                                       ◄──  replies with events, until one side closes.
 //	                                            Init closes the connection of a maker that
@@ -47,6 +47,7 @@ const (
 	opSetPID   = "setpid"   // LastPID
 	opClocks   = "clocks"   // → Clocks
 	opWatch    = "watch"    // → Events
+	opQueues   = "queues"   // PID → a file with the message queues of the process
 
 	opContainer = "container" // Container → Container
 )

@@ -151,6 +151,8 @@ func (s *server) obeyRequest(ask request) (got reply, files []*os.File, err erro
 		err = setLastPID(ask.LastPID)
 	case opClocks:
 		got.Clocks, err = capsuleClocks()
+	case opQueues:
+		files, err = captureQueues(ask.PID)
 	default:
 		err = fmt.Errorf("op %q: %w", ask.Op, syscall.ENOSYS)
 	}

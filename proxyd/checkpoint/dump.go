@@ -239,19 +239,23 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 			j.log.Warn("delete the names of removed files", "capsule", lc.index, "error", err)
 		}
 	}()
+	prefix := fmt.Sprintf("%d/", lc.index)
+	queues, err := lc.saveQueues(ctx, w, prefix, programs)
+	if err != nil {
+		return nil, err
+	}
 	m.Programs = make([]records.ProgramMeta, len(programs))
 	j.mu.Lock()
 	lc.dumped = map[string]*criu.Image{}
 	observed := maps.Clone(lc.observed)
 	j.mu.Unlock()
-	prefix := fmt.Sprintf("%d/", lc.index)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxDumpsAtOnce)
 	for i, p := range programs {
 		g.Go(func() error {
 			img, err := criu.Dump(gctx, criu.Program{
 				Init: lc.capsule.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Cgroup: p.Cgroup, Stdio: p.Stdio,
-				Observed: observed[p.Name], ClocksRead: clocksRead,
+				Observed: observed[p.Name], ClocksRead: clocksRead, Queues: queues[i],
 			}, streamSink{w, prefix + p.Name + "/"})
 			if err != nil {
 				return fmt.Errorf("program %s: %w", p.Name, err)
@@ -275,14 +279,9 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 			return err
 		})
 	}
-	for _, f := range privateFolders {
-		g.Go(func() error {
-			return packFolder(gctx, w, prefix+f.name+".pack", filepath.Join(lc.capsule.Dir(), f.name))
-		})
+	for name, dir := range lc.ownFolders() {
+		g.Go(func() error { return packFolder(gctx, w, prefix+name+".pack", dir) })
 	}
-	g.Go(func() error {
-		return packFolder(gctx, w, prefix+"shm.pack", fmt.Sprintf("/proc/%d/root/dev/shm", lc.capsule.PID()))
-	})
 	g.Go(func() (err error) {
 		m.Files, err = lc.recordFiles(gctx, programs, streamSink{w, prefix + "files/"})
 		return err
@@ -372,6 +371,15 @@ func (a *attempt) runningSteps() []string {
 		all = append(all, r.Steps...)
 	}
 	return all
+}
+
+// ownFolders returns the folders that only the capsule has, by the names of their streams.
+func (lc *localCapsule) ownFolders() map[string]string {
+	folders := map[string]string{"shm": fmt.Sprintf("/proc/%d/root/dev/shm", lc.capsule.PID())}
+	for _, f := range privateFolders {
+		folders[f.name] = filepath.Join(lc.capsule.Dir(), f.name)
+	}
+	return folders
 }
 
 func packFolder(ctx context.Context, w upload.ShareWriter, name, dir string) error {

@@ -208,6 +208,9 @@ func (lc *localCapsule) restoreContents(ctx context.Context, point *runs.ResumeP
 	if err := unpackFolder(ctx, point, m, "shm", shm); err != nil {
 		return fmt.Errorf("/dev/shm: %w", err)
 	}
+	if err := lc.restoreQueues(point, m); err != nil {
+		return err
+	}
 	renamed, err := criu.RenameRemoved(c.PID(), m.Removed)
 	if err != nil {
 		return fmt.Errorf("removed files: %w", err)

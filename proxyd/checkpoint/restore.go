@@ -117,6 +117,10 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 	if len(stdio) != 3 {
 		return fmt.Errorf("the warden passed %d descriptors, want 3", len(stdio))
 	}
+	queues, err := loadQueues(point, m, p)
+	if err != nil {
+		return err
+	}
 	defer lc.restoring.takeTurn(p.Image.RestoredByRoot())()
 	// The program stays frozen until the capsule's init knows its PID, because the program may
 	// end at once.
@@ -124,7 +128,7 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 		return err
 	}
 	err = criu.Restore(ctx, p.Image, criu.Program{
-		Init: lc.capsule.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Groups: m.Groups, Cgroup: group, Renamed: renamed,
+		Init: lc.capsule.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Groups: m.Groups, Cgroup: group, Renamed: renamed, Queues: queues,
 	}, [3]*os.File(stdio), streamSource{point.Reader, m, program + "/"})
 	if err != nil {
 		return err

@@ -70,6 +70,12 @@
 // The root of a tree is a steward, to which all orphans fall. CRIU cannot restore orphans of
 // another session than the root's; reaper.go tells why, and what is done about it.
 //
+// # Message queues
+//
+// For CRIU an open POSIX message queue is an external file. The caller captures what is in the queues, and makes them
+// again in the capsule's IPC namespace; Restore opens them for criu, and makes those of a program with a namespace of its own
+// (queues.go).
+//
 // # Limits
 //
 //   - A user can kill criu during a dump of the user's own program: criu's uid is the user's.

@@ -110,6 +110,7 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	}
 	if err == nil {
 		i.Program, i.Host, i.calls = p, host, noted.calls
+		i.Queues = queueNames(p.Queues)
 		err = d.releaseKept(i, wasFrozen)
 	}
 	if err != nil {
@@ -126,7 +127,7 @@ func dumpArgs(p Program) []string {
 	for _, what := range externalSockets(p.Stdio) {
 		args = append(args, "--external", what)
 	}
-	return args
+	return append(args, queueOptions(p.Queues)...)
 }
 
 func (d *dumper) carryStream(st *stream) error {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/messagequeue"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/syscalls"
 )
 
@@ -29,6 +30,9 @@ type Program struct {
 	// Renamed are the files that have other names by now than the image has
 	// (RenameRemoved). Only for Restore.
 	Renamed map[string]string `json:"-"`
+	// Queues are the POSIX message queues of the program's IPC namespace. At a restore they are in the capsule's IPC
+	// namespace, or the program gets them in its own.
+	Queues *messagequeue.State `json:"-"`
 	// Observed is what the caller saw of the program's threads just before it froze them
 	// (syscalls.Observe). Only for Dump.
 	Observed syscalls.Observed `json:"-"`
@@ -58,6 +62,8 @@ type Image struct {
 	Files     []File    `json:"files"` // ordered by name
 	// Opened are the files that processes have, by which Restore recognizes the same files.
 	Opened []Opened `json:"opened,omitempty"`
+	// Queues are names of POSIX message queues, by CRIU's names of the open queues.
+	Queues map[string]string `json:"queues,omitempty"`
 
 	calls *syscalls.Rewound // made again when the program goes on in place
 }

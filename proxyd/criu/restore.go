@@ -5,6 +5,7 @@ package criu
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/regfile"
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/messagequeue"
 )
 
 // restorer serves the images of a restore.
@@ -25,6 +28,8 @@ type restorer struct {
 	init    int
 	reaper  atomic.Bool       // the root is to be made a subreaper
 	handed  map[uint32]string // names of files that criu is given open, by their numbers
+	queues  *messagequeue.State
+	opened  map[uint32]string // names of message queues that criu is given open, by their numbers in files.img
 	renamed map[string]string // files with another name now than in the image
 }
 
@@ -79,8 +84,8 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 		}
 		defer c.cgroup.Close()
 	}
-	r := &restorer{image: img, source: src, init: p.Init, renamed: p.Renamed}
-	handed, err := r.limitRights(ctx, &c, p.Groups)
+	r := &restorer{image: img, source: src, init: p.Init, renamed: p.Renamed, queues: p.Queues}
+	handed, err := r.prepareCommand(ctx, &c, p.Groups)
 	if err != nil {
 		return fail(err)
 	}
@@ -132,6 +137,21 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 	return nil
 }
 
+// prepareCommand has c run with the rights of the program's user, and adds what c cannot open itself.
+func (r *restorer) prepareCommand(ctx context.Context, c *command, groups []uint32) (*handedFiles, error) {
+	handed, err := r.limitRights(ctx, c, groups)
+	if err != nil {
+		return nil, err
+	}
+	queues, err := r.handQueues(c)
+	if err != nil {
+		handed.closeFiles()
+		return nil, err
+	}
+	handed.files = append(handed.files, queues...)
+	return handed, nil
+}
+
 // limitRights has c run with the rights of the program's user, and adds the files that c cannot open with
 // these. groups are the user's if the image does not say.
 func (r *restorer) limitRights(ctx context.Context, c *command, groups []uint32) (*handedFiles, error) {
@@ -147,7 +167,7 @@ func (r *restorer) limitRights(ctx context.Context, c *command, groups []uint32)
 	}
 	c.as = &rights{uid: p.UID, gid: p.GID, groups: groups, keep: restoreCapabilities}
 	c.args = append(c.args, "--unprivileged")
-	if r.image.hasSysV() {
+	if r.image.HasSysV() {
 		var err error
 		if c.preload, err = findLimitsLibrary(); err != nil {
 			return nil, err
@@ -226,7 +246,7 @@ func (r *restorer) fillPipe(pipe *os.File, in io.Reader, name string) (int64, er
 
 // nameOf returns the name by which criu is to open a file, if that is not the image's.
 func (r *restorer) nameOf(f *regfile.RegFileEntry) string {
-	if name := r.handed[f.GetId()]; name != "" {
+	if name := cmp.Or(r.handed[f.GetId()], r.opened[f.GetId()]); name != "" {
 		return "/" + name // criu leaves the first character out
 	}
 	return r.renamed[f.GetName()]

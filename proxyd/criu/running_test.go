@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/messagequeue"
 )
 
 // running is a program whose standard input and output are pipes of the test.
@@ -32,9 +34,14 @@ func (c *capsule) script(text string) *running { return c.run("/bin/bash", "-c",
 
 func (c *capsule) run(argv ...string) *running {
 	c.t.Helper()
+	return c.runAs(user, argv...)
+}
+
+func (c *capsule) runAs(uid uint32, argv ...string) *running {
+	c.t.Helper()
 	r := pipes(c.t)
-	pid := c.start(order{Argv: argv, Uid: user, Paths: [3]string{2: "/dev/null"}, LastPID: c.nextPID()}, r.far[0], r.far[1])
-	r.program = Program{Init: c.pid(), PID: pid, UID: user, GID: user, Stdio: r.names()}
+	pid := c.start(order{Argv: argv, Uid: uid, Paths: [3]string{2: "/dev/null"}, LastPID: c.nextPID()}, r.far[0], r.far[1])
+	r.program = Program{Init: c.pid(), PID: pid, UID: uid, GID: uid, Stdio: r.names()}
 	r.closeFar()
 	return r
 }
@@ -173,8 +180,13 @@ func restore(t testing.TB, img *Image, src Source) (*capsule, *running) {
 
 func (c *capsule) restore(img *Image, src Source) *running {
 	c.t.Helper()
+	return c.restoreWith(img, src, nil)
+}
+
+func (c *capsule) restoreWith(img *Image, src Source, queues *messagequeue.State) *running {
+	c.t.Helper()
 	r := pipes(c.t)
-	if err := Restore(deadline(c.t), img, Program{Init: c.pid()}, r.far, src); err != nil {
+	if err := Restore(deadline(c.t), img, Program{Init: c.pid(), Queues: queues}, r.far, src); err != nil {
 		explainTo(c.t, err)
 		c.t.Fatal(err)
 	}

@@ -45,8 +45,8 @@ func usesSysV(p Program) (bool, error) {
 	return anySysV(path(p.Init))
 }
 
-// hasSysV says whether i has an IPC namespace of its own.
-func (i *Image) hasSysV() bool {
+// HasSysV says whether i has an IPC namespace of its own.
+func (i *Image) HasSysV() bool {
 	return slices.ContainsFunc(i.Files, func(f File) bool { return strings.HasPrefix(f.Name, "ipcns-var-") })
 }
 
@@ -89,7 +89,7 @@ func kernelIsAtLeast(major, minor int) bool {
 // other program of the capsule may begin to run meanwhile: that program could change the paths
 // at which criu opens and makes files.
 func (i *Image) RestoredByRoot() bool {
-	return i.Program.UID != 0 && i.hasSysV() && !usersNumberSysV()
+	return i.Program.UID != 0 && i.HasSysV() && !usersNumberSysV()
 }
 
 // anySysV looks into an IPC namespace.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -16,8 +17,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 )
 
-// TestMessageQueue: an open POSIX message queue is found and named; a file in the root folder, a removed file and a
-// file with a queue's name are not taken for a queue.
+// TestMessageQueue: an open POSIX message queue stands in no checkpoint's way unless a process is to be notified, or the
+// queue was removed. A file in the root folder and a file with a queue's name are not taken for a queue.
 func TestMessageQueue(t *testing.T) {
 	name := fmt.Sprintf("singularity-test-%d", os.Getpid())
 	cName, err := unix.BytePtrFromString(name)
@@ -29,7 +30,8 @@ func TestMessageQueue(t *testing.T) {
 		t.Fatal("mq_open: ", errno)
 	}
 	defer unix.Close(int(fd))
-	defer unix.Syscall(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(cName)), 0, 0)
+	unlink := func() { _, _, _ = unix.Syscall(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(cName)), 0, 0) }
+	defer unlink()
 	root, err := os.Open("/")
 	if err != nil {
 		t.Fatal(err)
@@ -40,14 +42,56 @@ func TestMessageQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer same.Close()
-	found := processObstacles(capsule.Program{Name: "batch"}, os.Getpid(), terminals{})
-	found = slices.DeleteFunc(found, func(o Obstacle) bool { return o.Cure != messageQueueCure }) // the test's own terminal may be another
-	if len(found) != 1 || found[0].What != "has the POSIX message queue /"+name+" open" {
-		t.Errorf("%v", found)
-	}
-	for _, file := range []*os.File{root, same} {
-		if number := fmt.Sprint(file.Fd()); isMessageQueue(os.Getpid(), number, file.Name()) {
-			t.Errorf("%s is taken for a queue", file.Name())
+	expect := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, o := range processObstacles(capsule.Program{Name: "batch"}, os.Getpid(), terminals{}) {
+			if strings.Contains(o.What, "queue") { // the test's own terminal may be another
+				got = append(got, o.What+": "+o.Cure)
+			}
 		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	expect()
+	event := [8]uint64{1: 1 << 32} // struct sigevent: sigev_notify is SIGEV_NONE
+	if _, _, errno := unix.Syscall(unix.SYS_MQ_NOTIFY, fd, uintptr(unsafe.Pointer(&event)), 0); errno != 0 {
+		t.Fatal("mq_notify: ", errno)
+	}
+	// The look itself ends the notification: this process closes a descriptor of the queue.
+	expect("is to be notified of messages in the POSIX message queue /" + name + " (mq_notify): " + notifiedCure)
+	unlink()
+	expect("has the POSIX message queue /" + name + " open, which was removed: " + removedQueueCure)
+}
+
+// TestQueueByPath: a queue that was opened in /dev/mqueue is named; the folder is not.
+func TestQueueByPath(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: it mounts")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("mqueue", dir, "mqueue", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(dir, unix.MNT_DETACH)
+	path := fmt.Sprintf("%s/singularity-path-%d", dir, os.Getpid())
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	defer os.Remove(path)
+	folder, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	want := "has the POSIX message queue " + path + " open by its path"
+	if what, _ := queueObstacle(os.Getpid(), fmt.Sprint(f.Fd()), path); what != want {
+		t.Errorf("got %q, want %q", what, want)
+	}
+	if what, _ := queueObstacle(os.Getpid(), fmt.Sprint(folder.Fd()), dir); what != "" {
+		t.Errorf("the folder: %q", what)
 	}
 }

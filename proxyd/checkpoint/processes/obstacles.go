@@ -133,8 +133,8 @@ func processObstacles(p capsule.Program, pid int, own terminals) []Obstacle {
 		if fd.Name() == pmi && strings.HasPrefix(link, "socket:") {
 			see("is connected to Slurm by srun --mpi=pmi2", "start MPI programs with mpiexec, others with --mpi=none")
 		}
-		if isMessageQueue(pid, fd.Name(), link) {
-			see("has the POSIX message queue "+link+" open", messageQueueCure)
+		if what, cure := queueObstacle(pid, fd.Name(), link); what != "" {
+			see(what, cure)
 		}
 		if isSemaphoreEvent(pid, fd.Name(), link) {
 			see("has an eventfd with EFD_SEMAPHORE open, which cannot be restored", semaphoreEventCure)

@@ -19,10 +19,11 @@ import (
 )
 
 // Versions of Meta. A daemon that knows only the first would restore programs without their
-// devices, so checkpoints with devices have the second.
+// devices, so checkpoints with devices have the second. Queues have the third for the same reason.
 const (
 	MetaVersion = 1
 	metaDevices = 2
+	metaQueues  = 3
 )
 
 // Meta is the conductor's part of a manifest. The store protects it against changes.
@@ -77,8 +78,8 @@ func DecodeMeta(b []byte) (*Meta, error) {
 	if err := json.Unmarshal(b, m); err != nil {
 		return nil, fmt.Errorf("checkpoint's description: %w", err)
 	}
-	if m.Version < MetaVersion || m.Version > metaDevices {
-		return nil, fmt.Errorf("checkpoint's description is of version %d; this proxyd reads versions %d to %d", m.Version, MetaVersion, metaDevices)
+	if m.Version < MetaVersion || m.Version > metaQueues {
+		return nil, fmt.Errorf("checkpoint's description is of version %d; this proxyd reads versions %d to %d", m.Version, MetaVersion, metaQueues)
 	}
 	return m, nil
 }
@@ -89,7 +90,15 @@ func (m *Meta) Encode() ([]byte, error) {
 	if slices.ContainsFunc(m.Capsules, func(c CapsuleMeta) bool { return c.Devices != nil }) {
 		m.Version = metaDevices
 	}
+	if slices.ContainsFunc(m.Capsules, CapsuleMeta.hasQueues) {
+		m.Version = metaQueues
+	}
 	return json.Marshal(m)
+}
+
+// hasQueues tells whether a program sees POSIX message queues.
+func (c CapsuleMeta) hasQueues() bool {
+	return slices.ContainsFunc(c.Programs, func(p ProgramMeta) bool { return p.Image != nil && len(p.Image.Queues) > 0 })
 }
 
 // Capsule returns the entry of a capsule; nil if the capsule had no programs.

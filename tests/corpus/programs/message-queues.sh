@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What: C: a POSIX message queue with priorities between forks, beside System V queues, semaphores and shared memory
-# Fails: CRIU dumps no POSIX message queues; the job is told so and runs on unprotected
 # Needs: gcc
 #SBATCH --job-name=message-queues --ntasks=1 --output=log
 set -eu

@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package messagequeue
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestParseStatus: the text of the kernel's mqueue_read_file.
+func TestParseStatus(t *testing.T) {
+	for text, want := range map[string]struct {
+		size     int64
+		notified int
+	}{
+		"QSIZE:129        NOTIFY:2     SIGNO:0     NOTIFY_PID:8260  \n": {129, 8260},
+		"QSIZE:0          NOTIFY:0     SIGNO:0     NOTIFY_PID:0     \n": {0, 0},
+	} {
+		size, notified, err := parseStatus(text)
+		if err != nil || size != want.size || notified != want.notified {
+			t.Errorf("%q: %d, %d, %v", text, size, notified, err)
+		}
+	}
+	if _, _, err := parseStatus("QSIZE:1"); err == nil {
+		t.Error("half a status is taken for a whole")
+	}
+}
+
+// example has the order of priorities, an empty message, an empty queue and a full queue.
+func example() *State {
+	return &State{
+		Limits: Limits{"msg_default": "10", "msg_max": "12", "msgsize_default": "8192", "msgsize_max": "8192", "queues_max": "256"},
+		Queues: []Queue{
+			{Name: "a", UID: 12345, GID: 23456, Mode: 0o620, MaxMessages: 12, MessageSize: 16, Messages: []Message{
+				{32767, []byte("urgent")}, {2, []byte("first")}, {2, []byte("second")}, {2, []byte{}}, {0, []byte("late")}, {0, bytes.Repeat([]byte{0}, 16)},
+			}},
+			{Name: "empty", UID: 12345, GID: 12345, Mode: 0, MaxMessages: 1, MessageSize: 8192, Messages: []Message{}},
+			{Name: "full (deleted)", UID: 0, GID: 0, Mode: 0o777, MaxMessages: 2, MessageSize: 1, Messages: []Message{{1, []byte("x")}, {0, []byte("y")}}},
+		},
+	}
+}
+
+func needRoot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: it makes namespaces")
+	}
+}
+
+func namespaceOf(t *testing.T, s *State) string {
+	t.Helper()
+	ns, err := NewNamespace(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	return fmt.Sprintf("/proc/self/fd/%d", ns.Fd())
+}
+
+// TestCapture: what was restored is captured, twice: the first time has changed nothing. This process's own limit is as
+// before, though the queues are larger.
+func TestCapture(t *testing.T) {
+	needRoot(t)
+	var before, after unix.Rlimit
+	if err := unix.Prlimit(0, unix.RLIMIT_MSGQUEUE, nil, &before); err != nil {
+		t.Fatal(err)
+	}
+	want := example()
+	where := namespaceOf(t, want)
+	for range 2 {
+		got, err := Capture(where)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range got.Queues {
+			if got.Queues[i].File == "" {
+				t.Errorf("queue %s has no name for CRIU", got.Queues[i].Name)
+			}
+			got.Queues[i].File = ""
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("got %+v\nwant %+v", got, want)
+		}
+	}
+	if err := unix.Prlimit(0, unix.RLIMIT_MSGQUEUE, nil, &after); err != nil || after != before {
+		t.Errorf("limit %+v, was %+v (%v)", after, before, err)
+	}
+}
+
+// TestRestoreElsewhere: queues are made in a given namespace; names that are there already are refused.
+func TestRestoreElsewhere(t *testing.T) {
+	needRoot(t)
+	where := namespaceOf(t, &State{})
+	if err := Restore(where, example()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Capture(where); err != nil || len(got.Queues) != 3 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := Restore(where, example()); !errors.Is(err, unix.EEXIST) {
+		t.Errorf("a second time: %v", err)
+	}
+	if err := Restore(where, &State{Limits: Limits{"../../vm/x": "1"}}); err == nil {
+		t.Error("a limit outside of the folder is written")
+	}
+}
+
+// TestOpenQueue: the descriptor has the flags that were asked for, as mq_open gives them, and CRIU's name leads to
+// the queue.
+func TestOpenQueue(t *testing.T) {
+	needRoot(t)
+	where := namespaceOf(t, example())
+	s, err := Capture(where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := s.Find(s.Queues[0].File)
+	if q == nil || q.Name != "a" || s.Find("file[0:0]") != nil {
+		t.Fatalf("found %+v", q)
+	}
+	f, err := Open(where, "a", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CREAT|unix.O_EXCL, "q")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
+	if err != nil || flags != unix.O_RDONLY|unix.O_NONBLOCK {
+		t.Errorf("flags %#o, %v", flags, err)
+	}
+	if link, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd()))); err != nil || link != "/a" {
+		t.Errorf("link %q, %v", link, err)
+	}
+}
+
+// TestOddName: a name that JSON would change is refused.
+func TestOddName(t *testing.T) {
+	needRoot(t)
+	where := namespaceOf(t, &State{Queues: []Queue{{Name: "odd\xff", MaxMessages: 1, MessageSize: 1}}})
+	if _, err := Capture(where); err == nil || !strings.Contains(err.Error(), "not UTF-8") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestNotified: a queue that notifies a process is refused.
+func TestNotified(t *testing.T) {
+	needRoot(t)
+	where := namespaceOf(t, example())
+	f, err := Open(where, "empty", unix.O_RDWR|unix.O_NONBLOCK, "q")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	event := [8]uint64{1: 1 << 32} // struct sigevent: sigev_notify is SIGEV_NONE
+	if _, _, errno := unix.Syscall(unix.SYS_MQ_NOTIFY, f.Fd(), uintptr(unsafe.Pointer(&event)), 0); errno != 0 {
+		t.Fatal(errno)
+	}
+	var notified *NotifiedError
+	if _, err := Capture(where); !errors.As(err, &notified) || *notified != (NotifiedError{"empty", os.Getpid()}) {
+		t.Errorf("%v", err)
+	}
+}
