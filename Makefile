@@ -54,7 +54,7 @@ deps: ## installs what the rest needs of this machine, if missing (needs root)
 	@contrib/deps
 
 # A training that is moved, shrunk and grown by preemptd; what its nodes run is built while the cluster is raised.
-demo: deps $(MINICLUSTER) ## PyTorch moved, shrunk and grown on a full cluster, and drawn in demo.png (3 to 4 min)
+demo: deps $(MINICLUSTER) ## PyTorch moved, shrunk and grown on a full cluster, and drawn in demo.png (2 to 3 min)
 	@contrib/demo/run
 
 # What the targets are, and how long they take: the text behind ##.
