@@ -135,10 +135,10 @@ func TestCut(t *testing.T) {
 		lines []string
 		args  []string
 	}{
-		{"mlp", 4, nil, []string{"--steps", "12"}},
-		{"gpt", 2, nil, []string{"--steps", "3"}},
-		{"grid", 4, nil, []string{"--steps", "6"}},
-		{"streams", 2, nil, []string{"--steps", "15"}},
+		{"mlp", 4, nil, []string{"--steps", "30"}},
+		{"gpt", 2, nil, []string{"--steps", "30"}},
+		{"grid", 4, nil, []string{"--steps", "15"}},
+		{"streams", 2, nil, []string{"--steps", "30"}},
 		{"solver", 1, nil, []string{"--steps", "1"}},
 		{"serve", 1, []string{"hello", "what is it?", "hello", "once more", "quit"}, nil},
 	} {

@@ -5,6 +5,7 @@ package life
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -288,14 +289,35 @@ func TestSharedStopped(t *testing.T) {
 	w := world(t)
 	specs := tenantSpecs(t, w, 2)
 	first, second := start(t, specs[0]), start(t, specs[1])
-	if err := unix.Kill(first.PID(), unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	stopProcess(t, first.PID())
 	end(t, first)
 	<-second.Died()
 	end(t, second)
 	if !isNotThere(specs[0].Shared) {
 		t.Error("something is left")
+	}
+}
+
+// stopProcess stops a process, and returns when all of its threads stand still.
+func stopProcess(t *testing.T, pid int) {
+	t.Helper()
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for ctx := deadline(t); ; time.Sleep(time.Millisecond) {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		stand := err == nil && len(threads) > 0
+		for _, thread := range threads {
+			stat, err := os.ReadFile(thread)
+			_, state, _ := strings.Cut(string(stat), ") ")
+			stand = stand && err == nil && strings.HasPrefix(state, "T")
+		}
+		if stand {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("process %d does not stop", pid)
+		}
 	}
 }
 
