@@ -105,8 +105,8 @@ func (o *deviceOptions) softConfig() (softgpu.Config, error) {
 	return c, nil
 }
 
-// addresses is what --addresses says; zero: nothing.
-func (o *deviceOptions) addresses() (r backend.Range, err error) {
+// addressRange is what --addresses says; zero: nothing.
+func (o *deviceOptions) addressRange() (r backend.Range, err error) {
 	if o.lie == "" {
 		return r, nil
 	}
@@ -214,7 +214,7 @@ func (o *deviceOptions) endInTime(ctx context.Context) (over func()) {
 func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	lie, err := o.addresses()
+	lie, err := o.addressRange()
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func relayLinksCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "relay-links", Short: "Carry connections for the relay", Hidden: true, Args: wantArguments(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			// Other programs of its user, such as nobody's, may not read jobs' bytes and tickets.
+			// Other programs of its user may not read jobs' bytes and tickets.
 			if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 				return fmt.Errorf("relay-links: %w", err)
 			}

@@ -24,7 +24,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
 
-// TestRelayAnswers: the relay answers root of a node, and nobody else; it says why a capsule is not admitted.
+// TestRelayAnswers: the relay answers root of a node alone; it says why a capsule is not admitted.
 func TestRelayAnswers(t *testing.T) {
 	links, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

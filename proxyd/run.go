@@ -52,7 +52,7 @@ It returns what the program returns: its exit status, or 128 + N if signal N end
 				return fmt.Errorf("run: no PROGRAM is named; %w", errUsage)
 			case real:
 				o.kind = kindCuda
-				if _, err := o.addresses(); err != nil {
+				if _, err := o.addressRange(); err != nil {
 					return fmt.Errorf("run: %w", err)
 				}
 				return runProgram(o, shim, args)
@@ -63,7 +63,7 @@ It returns what the program returns: its exit status, or 128 + N if signal N end
 				err = o.checkOrder(len(cfg.Memory))
 			}
 			if err == nil {
-				_, err = o.addresses()
+				_, err = o.addressRange()
 			}
 			if err != nil {
 				return fmt.Errorf("run: %w", err)

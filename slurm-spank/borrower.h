@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* The job to which --singularity-lease lends GPUs, as the one who submits the lease sees it. */
+/* The job to which --singularity-lease lends GPUs, as the user that submits the lease sees it. */
 #ifndef SING_BORROWER_H
 #define SING_BORROWER_H
 

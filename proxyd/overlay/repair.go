@@ -75,7 +75,7 @@ func TakeConnection(f *os.File) (c *Connection, unread, unsent []byte, err error
 	if err := unix.SetsockoptInt(fd, unix.SOL_TCP, unix.TCP_REPAIR, tcpRepairOn); err != nil {
 		return nil, nil, nil, os.NewSyscallError("setsockopt TCP_REPAIR", err)
 	}
-	unread, unsent, err = c.take(fd)
+	unread, unsent, err = c.takeQueues(fd)
 	err = errors.Join(err,
 		os.NewSyscallError("TCP_REPAIR_QUEUE", unix.SetsockoptInt(fd, unix.SOL_TCP, unix.TCP_REPAIR_QUEUE, tcpNoQueue)),
 		os.NewSyscallError("TCP_REPAIR", unix.SetsockoptInt(fd, unix.SOL_TCP, unix.TCP_REPAIR, tcpRepairOffSilent)))
@@ -85,8 +85,8 @@ func TakeConnection(f *os.File) (c *Connection, unread, unsent []byte, err error
 	return c, unread, unsent, nil
 }
 
-// take fills c, from a socket in repair.
-func (c *Connection) take(fd int) (unread, unsent []byte, err error) {
+// takeQueues fills c, from a socket in repair.
+func (c *Connection) takeQueues(fd int) (unread, unsent []byte, err error) {
 	info := make([]byte, 8) // state, ca_state, retransmits, probes, backoff, options, scales
 	c.Window = make([]byte, repairWindowSize)
 	if err := errors.Join(tcpOption(fd, unix.TCP_INFO, info), tcpOption(fd, unix.TCP_REPAIR_WINDOW, c.Window)); err != nil {

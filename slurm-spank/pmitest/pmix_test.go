@@ -157,7 +157,7 @@ func TestQuestions(t *testing.T) {
 	c.hears(frameAsked, numbers(0, 1))
 	c.say(frameTell, numbers(0, 1, 0)+"keys")
 	a.hears(frameTold, numbers(1, 0)+"keys")
-	c.say(frameTell, numbers(0, 1, 0)+"again")  // nobody has asked
+	c.say(frameTell, numbers(0, 1, 0)+"again")  // it was not asked
 	c.say(frameTell, numbers(17, 1, 0)+"again") // nor is there such a rank
 	c.Close()
 	b.hears(frameTold, numbers(1, 1))

@@ -26,7 +26,7 @@
 /* The site's default, where that is pmi2 or PMIx (proxyd/srun/mpi.go has the same name). */
 #define DEFAULT_VARIABLE "SINGULARITY_SLURM_MPI_DEFAULT"
 
-static bool names(const char *value, const char *kind)
+static bool names_kind(const char *value, const char *kind)
 {
 	return (value && strstr(value, kind));
 }
@@ -35,11 +35,11 @@ static bool names(const char *value, const char *kind)
 static bool may_ask(int argc, char **argv, const char *kind)
 {
 	for (int i = 1; i < argc; ++i) {
-		if (strncmp(argv[i], "--mp", 4) == 0 && (names(argv[i], kind) || (i + 1 < argc && names(argv[i + 1], kind))))
+		if (strncmp(argv[i], "--mp", 4) == 0 && (names_kind(argv[i], kind) || (i + 1 < argc && names_kind(argv[i + 1], kind))))
 			return (true);
 	}
 
-	return (names(getenv("SLURM_MPI_TYPE"), kind));
+	return (names_kind(getenv("SLURM_MPI_TYPE"), kind));
 }
 
 /*
@@ -125,9 +125,9 @@ out:
 
 void offer_pmi(int argc, char **argv)
 {
-	const bool pmi = may_ask(argc, argv, "pmi2") || names(getenv(DEFAULT_VARIABLE), "pmi2");
+	const bool pmi = may_ask(argc, argv, "pmi2") || names_kind(getenv(DEFAULT_VARIABLE), "pmi2");
 	const bool asked = may_ask(argc, argv, "pmix");
-	const bool pmix = (asked || names(getenv(DEFAULT_VARIABLE), "pmix")) && can_serve_pmix(asked);
+	const bool pmix = (asked || names_kind(getenv(DEFAULT_VARIABLE), "pmix")) && can_serve_pmix(asked);
 	char text[128], address[INET_ADDRSTRLEN];
 	struct hub_place p;
 

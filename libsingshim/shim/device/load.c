@@ -191,7 +191,7 @@ __attribute__((used)) static finder *sing_dlsym_way(void *library, const char *n
 		"	.cfi_adjust_cfa_offset 8\n" \
 		"	sub $8, %rsp\n" \
 		"	.cfi_adjust_cfa_offset 8\n" \
-		"	mov 24(%rsp), %rdx\n" /* who calls */ \
+		"	mov 24(%rsp), %rdx\n" /* the caller */ \
 		"	call " way "\n" \
 		"	add $8, %rsp\n" \
 		"	.cfi_adjust_cfa_offset -8\n" \
@@ -215,7 +215,7 @@ __attribute__((used)) static finder *sing_dlsym_way(void *library, const char *n
 		"	.cfi_offset 29, -32\n" \
 		"	.cfi_offset 30, -24\n" \
 		"	stp x0, x1, [sp, #16]\n" \
-		"	mov x2, x30\n" /* who calls */ \
+		"	mov x2, x30\n" /* the caller */ \
 		"	bl " way "\n" \
 		"	mov x16, x0\n" \
 		"	ldp x0, x1, [sp, #16]\n" \

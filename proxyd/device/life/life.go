@@ -48,7 +48,7 @@ func Find(_ context.Context, dir string) (*Server, error) {
 	}
 	s, err := openRecorded(dir, rec)
 	if err != nil {
-		return nil, fmt.Errorf("%s in %s: %w", rec.noun(), dir, err)
+		return nil, fmt.Errorf("%s in %s: %w", rec.serverName(), dir, err)
 	}
 	return s, nil
 }
@@ -125,7 +125,7 @@ func (s *Server) Enter(cgroup string) error {
 	defer s.ending.Unlock()
 	select {
 	case <-s.died:
-		return fmt.Errorf("%s in %s: enter a cgroup: %w", s.rec.noun(), s.dir, ErrDied)
+		return fmt.Errorf("%s in %s: enter a cgroup: %w", s.rec.serverName(), s.dir, ErrDied)
 	default:
 	}
 	rec := s.rec
@@ -136,7 +136,7 @@ func (s *Server) Enter(cgroup string) error {
 		err = group(cgroup).addProcess(rec.PID)
 	}
 	if err != nil {
-		return fmt.Errorf("%s in %s: enter a cgroup: %w", s.rec.noun(), s.dir, err)
+		return fmt.Errorf("%s in %s: enter a cgroup: %w", s.rec.serverName(), s.dir, err)
 	}
 	return nil
 }
@@ -293,11 +293,11 @@ func (s *Server) End(ctx context.Context) error {
 	if s.rec.Shared != "" {
 		defer lockShared(s.rec.Shared)()
 	}
-	return s.end(ctx)
+	return s.endServing(ctx)
 }
 
-// end is End; for a tenant, the caller holds the lock of what is shared.
-func (s *Server) end(ctx context.Context) error {
+// endServing is End; for a tenant, the caller holds the lock of what is shared.
+func (s *Server) endServing(ctx context.Context) error {
 	s.ending.Lock()
 	defer s.ending.Unlock()
 	endProcess := s.endAlone
@@ -309,7 +309,7 @@ func (s *Server) end(ctx context.Context) error {
 		err = os.RemoveAll(s.dir) // last, because the folder's record names what there is to remove
 	}
 	if err != nil {
-		return fmt.Errorf("%s in %s: end: %w", s.rec.noun(), s.dir, err)
+		return fmt.Errorf("%s in %s: end: %w", s.rec.serverName(), s.dir, err)
 	}
 	s.Close()
 	return nil

@@ -39,8 +39,8 @@ type record struct {
 	Helper string `json:"helper,omitempty"`
 }
 
-// noun says in errors what the process is.
-func (r record) noun() string {
+// serverName says in errors what the process is.
+func (r record) serverName() string {
 	if r.Helper != "" {
 		return "proxyd " + r.Helper
 	}

@@ -146,8 +146,8 @@ func (m *making) admitTenant(ctx context.Context) error {
 	return nil
 }
 
-// tenants asks a process for its tenants.
-func (s *Server) tenants(ctx context.Context) (names []string, err error) {
+// askTenants asks a process for its tenants.
+func (s *Server) askTenants(ctx context.Context) (names []string, err error) {
 	err = s.giveOrder(ctx, "tenants", func(c *server.Controller) (err error) {
 		names, err = c.Tenants(ctx)
 		return err

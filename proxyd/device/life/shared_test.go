@@ -150,7 +150,7 @@ func TestSharedMoved(t *testing.T) {
 }
 
 // TestSharedAlike: what the programs of two capsules hold alike, each on a device of its own, is there once when they come to
-// one, although the process is of a user whom the kernel tells nothing about its pages.
+// one, although the kernel tells the process's user nothing about its pages.
 func TestSharedAlike(t *testing.T) {
 	w := world(t)
 	ctx, specs := deadline(t), tenantSpecs(t, w, 2)

@@ -123,7 +123,7 @@ func (m *making) makeSteps(ctx context.Context, steps []step) (*Server, error) {
 	defer m.closeMaking()
 	for _, step := range steps {
 		if err := step.do(m, ctx); err != nil {
-			err = fmt.Errorf("%s in %s: %s: %w", m.rec.noun(), m.Dir, step.name, err)
+			err = fmt.Errorf("%s in %s: %s: %w", m.rec.serverName(), m.Dir, step.name, err)
 			if errors.Is(err, ErrExists) {
 				return nil, err
 			}
@@ -160,7 +160,7 @@ func (m *making) undoMaking(ctx context.Context) error {
 	if m.s == nil {
 		m.s = endedServer(m.Dir, m.rec)
 	}
-	return m.s.end(ctx)
+	return m.s.endServing(ctx)
 }
 
 // closeMaking closes the descriptors that only Start needs. It may be called more than once.
@@ -290,7 +290,7 @@ func (m *making) awaitReady(ctx context.Context) error {
 	switch {
 	case m.Helper != "": // its first order waits for it
 	case m.host:
-		_, err = m.s.tenants(ctx)
+		_, err = m.s.askTenants(ctx)
 	default:
 		_, err = m.s.Status(ctx)
 	}

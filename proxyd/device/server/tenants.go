@@ -92,30 +92,30 @@ func (t *Tenants) ServeControl(l *net.UnixListener) error {
 func (t *Tenants) obeyOrder(_ context.Context, h *hearing, o *heard) (any, *os.File, error) {
 	switch o.Do {
 	case "tenants":
-		return t.names(), nil, nil
+		return t.tenantNames(), nil, nil
 	case "bring":
 		return nil, nil, h.keepBrought(o)
 	case "admit":
-		err := t.admit(o.Admit, h.brought)
+		err := t.admitTenant(o.Admit, h.brought)
 		closeFiles(h.brought)
 		h.brought = nil
 		return nil, nil, err
 	case "dismiss":
-		return nil, nil, t.dismiss(o.Tenant)
+		return nil, nil, t.dismissTenant(o.Tenant)
 	}
 	return nil, nil, fmt.Errorf("there is no order %q", o.Do)
 }
 
-// names are the tenants, in order.
-func (t *Tenants) names() []string {
+// tenantNames are the tenants, in order.
+func (t *Tenants) tenantNames() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Sorted(maps.Keys(t.servers))
 }
 
-// admit begins to serve a tenant at its sockets: for orders, listening, and for programs, which has its name and does not listen
+// admitTenant begins to serve a tenant at its sockets: for orders, listening, and for programs, which has its name and does not listen
 // yet. The files stay the caller's.
-func (t *Tenants) admit(a *Admission, sockets []*os.File) error {
+func (t *Tenants) admitTenant(a *Admission, sockets []*os.File) error {
 	if a == nil || a.Name == "" || len(sockets) != 2 {
 		return fmt.Errorf("%w: it has %d sockets: %w", errNotAdmitted, len(sockets), os.ErrInvalid)
 	}
@@ -175,9 +175,9 @@ func (t *Tenants) noteEnd(name string, s *Server, err error) {
 	}
 }
 
-// dismiss ends a tenant: its processes' work ends, and its memory is free for the other tenants when dismiss returns. A tenant that is
+// dismissTenant ends a tenant: its processes' work ends, and its memory is free for the other tenants when dismissTenant returns. A tenant that is
 // not there is no error. To a job that is stopped that is as the death of a process of its own would be.
-func (t *Tenants) dismiss(name string) error {
+func (t *Tenants) dismissTenant(name string) error {
 	t.mu.Lock()
 	s := t.servers[name]
 	t.mu.Unlock()
@@ -202,8 +202,8 @@ func (t *Tenants) Close() error {
 	t.mu.Unlock()
 	t.cancel()
 	var errs []error
-	for _, name := range t.names() {
-		errs = append(errs, t.dismiss(name))
+	for _, name := range t.tenantNames() {
+		errs = append(errs, t.dismissTenant(name))
 	}
 	t.serving.Wait()
 	if !was {

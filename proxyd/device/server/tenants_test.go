@@ -200,11 +200,11 @@ func TestTenantDismissed(t *testing.T) {
 			}
 		})
 	}
-	if err := errors.Join(shared.dismiss("1"), shared.dismiss("1"), shared.dismiss("9")); err != nil {
+	if err := errors.Join(shared.dismissTenant("1"), shared.dismissTenant("1"), shared.dismissTenant("9")); err != nil {
 		t.Error(err)
 	}
 	work.Wait()
-	if got := shared.names(); !slices.Equal(got, []string{"0", "2"}) {
+	if got := shared.tenantNames(); !slices.Equal(got, []string{"0", "2"}) {
 		t.Errorf("tenants are %v", got)
 	}
 	for _, i := range []int{0, 2} {

@@ -150,7 +150,7 @@ func TestCuts(t *testing.T) {
 	}
 }
 
-// addUnread adds what the program's socket had sent and nobody had read at the checkpoint.
+// addUnread adds what the program's socket had sent and the forwarder had not read at the checkpoint.
 func (w *world) addUnread() {
 	a := &w.apps[0]
 	for range min(w.IntN(2*Window), lengths[0]-a.wrote) {

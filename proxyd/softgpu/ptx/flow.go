@@ -300,7 +300,7 @@ func (g *graph) layoutCode() ([]inst, []native.Inst) {
 				m.join = pos[m.join]
 			}
 			insts = append(insts, m.inst)
-			plan = append(plan, m.describe(g.l.out.rets))
+			plan = append(plan, m.describeInst(g.l.out.rets))
 		}
 	}
 	return insts, plan

@@ -331,9 +331,9 @@ func (p *nativeProgram) line(format string, args ...any) {
 	fmt.Fprintf(&p.text, format+";\n", args...)
 }
 
-// address emits the address of an element of a buffer of 4096 bytes and returns the register. Lanes' elements follow
+// randomAddress emits the address of an element of a buffer of 4096 bytes and returns the register. Lanes' elements follow
 // each other, are the same, or are anywhere.
-func (p *nativeProgram) address(space string, size int) string {
+func (p *nativeProgram) randomAddress(space string, size int) string {
 	p.n++
 	word, long := fmt.Sprintf("%%aw%d", p.n), fmt.Sprintf("%%al%d", p.n)
 	mask := 4095 &^ (size - 1)
@@ -385,7 +385,7 @@ func (p *nativeProgram) access() {
 	} else if p.r.IntN(10) == 0 {
 		n = 2
 	}
-	at := p.address(space, n*k.size)
+	at := p.randomAddress(space, n*k.size)
 	vector, regs := "", ""
 	var list []string
 	for range n {

@@ -44,8 +44,8 @@ func (k *Kernel) readsUnwritten() bool {
 	return m == nil || m.NeedsZeros() || k.machine.several
 }
 
-// describe describes a micro-operation to the compiler. rets are the results of its function.
-func (m *micro) describe(rets []argument) native.Inst {
+// describeInst describes a micro-operation to the compiler. rets are the results of its function.
+func (m *micro) describeInst(rets []argument) native.Inst {
 	in := native.Inst{
 		Key: m.key, D: native.Ref(m.d), E: native.Ref(m.e), A: native.Ref(m.a), B: native.Ref(m.b), C: native.Ref(m.c),
 		Guard: native.Ref(m.guard), Imm: m.imm, Site: m.site, Target: m.target,

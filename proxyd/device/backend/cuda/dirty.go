@@ -20,7 +20,7 @@ type gap struct{ From, To backend.Addr }
 func (l *places) noteDirty(p piece) {
 	a, end := p.Alloc.Base, p.Alloc.Base+backend.Addr(p.Size())
 	for _, x := range p.Arena.Bytes.places {
-		if from, to := max(a, x.base), min(end, x.end()); from < to {
+		if from, to := max(a, x.base), min(end, x.endAddress()); from < to {
 			x.dirty = addGap(x.dirty, gap{From: from, To: to})
 		}
 	}

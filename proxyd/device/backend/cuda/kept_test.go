@@ -365,7 +365,7 @@ func TestPoolGivesBack(t *testing.T) {
 }
 
 // TestPooledSaved: what a pool keeps is not saved, nor are bytes that were freed beside bytes that are live; and after a restore they
-// are zero for whom that is promised.
+// are zero for allocations of which that is promised.
 func TestPooledSaved(t *testing.T) {
 	r := newPoolRig(t, 1<<30)
 	r.keepAll()

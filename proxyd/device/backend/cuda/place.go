@@ -44,12 +44,12 @@ type backing struct {
 	memory *memory
 }
 
-func (x *place) end() backend.Addr { return x.base + backend.Addr(x.memory.size) }
+func (x *place) endAddress() backend.Addr { return x.base + backend.Addr(x.memory.size) }
 
 // firstPlace is the index of the first place that ends behind an address.
 func (l *places) firstPlace(a backend.Addr) int {
 	i, _ := slices.BinarySearchFunc(l.list, a, func(x *place, a backend.Addr) int {
-		if x.end() <= a {
+		if x.endAddress() <= a {
 			return -1
 		}
 		return 1
@@ -99,7 +99,7 @@ func (l *places) makeBacking(base backend.Addr, size uint64) (*backing, error) {
 	end := base + backend.Addr(size)
 	b := &backing{}
 	for _, x := range l.placesIn(base, size) {
-		if x.base < base || x.end() > end {
+		if x.base < base || x.endAddress() > end {
 			l.evictPlace(x)
 			continue
 		}
@@ -115,7 +115,7 @@ func (l *places) makeBacking(base backend.Addr, size uint64) (*backing, error) {
 			next = min(end, l.list[i].base)
 		}
 		if next <= at {
-			at = l.list[l.firstPlace(at)].end()
+			at = l.list[l.firstPlace(at)].endAddress()
 			continue
 		}
 		m, err := l.newMemory(uint64(next - at))
@@ -151,7 +151,7 @@ func (l *places) releaseBacking(b *backing, keep bool) {
 			l.doomPlace(x)
 			continue
 		}
-		x.dirty = []gap{{From: x.base, To: x.end()}}
+		x.dirty = []gap{{From: x.base, To: x.endAddress()}}
 		l.countKept(x, true)
 		if !keep {
 			l.evictPlace(x)

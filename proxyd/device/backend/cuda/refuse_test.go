@@ -203,7 +203,7 @@ func TestNewerCubin(t *testing.T) {
 }
 
 // TestNotUnderstood: code that the driver takes and that is not understood may have variables, so nothing is saved. Why is said to
-// who loads the code, and to who saves.
+// the program that loads the code, and to the save.
 func TestNotUnderstood(t *testing.T) {
 	broken := cubin()
 	broken[len(broken)-5*64+40] = 99 // where the names of the symbols are

@@ -73,7 +73,7 @@ func (s *space) findBlock(id backend.BlockID) (*memory, uint64, error) {
 		return ar.Bytes.memory, at, nil
 	}
 	for _, x := range ar.Bytes.places {
-		if a := ar.Base + backend.Addr(at); a >= x.base && a < x.end() {
+		if a := ar.Base + backend.Addr(at); a >= x.base && a < x.endAddress() {
 			return x.memory, uint64(a - x.base), nil
 		}
 	}

@@ -81,7 +81,7 @@ func (c *Code) Run(s *State, pc int32) Place {
 	if full {
 		at = c.full[pc]
 	}
-	callCode(s, c.text.address(0), c.text.address(int(at)))
+	callCode(s, c.text.codeAddress(0), c.text.codeAddress(int(at)))
 	return c.leaveAt(s, full)
 }
 
@@ -93,7 +93,7 @@ func (c *Code) Resume(s *State, p Place) Place {
 		s.Save[v.vec] = *s.fileBytes(v.at)
 	}
 	s.Issued -= uint64(x.issued) + 1
-	callCode(s, c.text.address(c.resume), c.text.address(int(c.resumes[p.exit-1])))
+	callCode(s, c.text.codeAddress(c.resume), c.text.codeAddress(int(c.resumes[p.exit-1])))
 	return c.leaveAt(s, p.full)
 }
 

@@ -63,12 +63,12 @@ func (h helper) lanesOf() amd64.Options {
 	return amd64.Options{}
 }
 
-// stride is the bytes from a lane's first element to the next lane's.
-func (h helper) stride() uint8 { return h.size * h.count }
+// laneStride is the bytes from a lane's first element to the next lane's.
+func (h helper) laneStride() uint8 { return h.size * h.count }
 
 // elementAt is the place of element n of the lane with the number in RCX. Of strides of 16, RCX has twice the number.
 func (h helper) elementAt(n int) amd64.Mem {
-	return amd64.Mem{Base: amd64.RAX, Index: amd64.RCX, Scale: min(h.stride(), 8), Disp: int32(n)}
+	return amd64.Mem{Base: amd64.RAX, Index: amd64.RCX, Scale: min(h.laneStride(), 8), Disp: int32(n)}
 }
 
 // ifEqual goes to a label if V3 has the same number in all lanes that run, in RCX then.
@@ -87,7 +87,7 @@ func (e *routines) ifEqual(h helper, v amd64.Vec, l amd64.Label) {
 		a.Compare(amd64.VPCMPD, maskPart, v, amd64.Register(1), amd64.NEQ, amd64.Options{})
 	}
 	a.SignExtend32(amd64.RCX, amd64.RCX)
-	if h.stride() == 16 {
+	if h.laneStride() == 16 {
 		a.ShiftLeft64(amd64.RCX, 1)
 	}
 	a.TestMasks16(maskPart, maskPart)
@@ -233,12 +233,12 @@ func (e *routines) loadSame(h helper) {
 func (e *routines) emitGather(h helper) {
 	a := e.a
 	index := amd64.Vec(0)
-	if h.stride() == 16 {
+	if h.laneStride() == 16 {
 		a.ShiftImm(amd64.VPSLLD, 1, amd64.Register(0), 1, amd64.Options{})
 		index = 1
 	}
 	at := func(disp int) amd64.Source {
-		return amd64.Memory(amd64.Mem{Base: amd64.RAX, Vector: index, Scale: min(h.stride(), 8), Disp: int32(disp), Indexed: true})
+		return amd64.Memory(amd64.Mem{Base: amd64.RAX, Vector: index, Scale: min(h.laneStride(), 8), Disp: int32(disp), Indexed: true})
 	}
 	switch h.size {
 	case 8:

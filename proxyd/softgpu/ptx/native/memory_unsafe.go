@@ -73,7 +73,7 @@ func logTwo(n int) uint8 {
 }
 
 // indexGlobal makes the numbers of elements within the site's range, in V0 and V2 for the halves of the warp, and the
-// address of the range in RAX. It returns the exit if not all lie within.
+// codeAddress of the range in RAX. It returns the exit if not all lie within.
 func (e *emitter) indexGlobal(in *Inst, shift uint8) int {
 	a := e.a
 	a.Load64(amd64.RAX, amd64.At(regSites, in.Site*8))

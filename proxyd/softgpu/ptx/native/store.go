@@ -95,12 +95,12 @@ func (e *routines) storeFours(h helper) {
 func (e *routines) emitScatter(h helper) {
 	a := e.a
 	index := amd64.Vec(0)
-	if h.stride() == 16 {
+	if h.laneStride() == 16 {
 		a.ShiftImm(amd64.VPSLLD, 1, amd64.Register(0), 1, amd64.Options{})
 		index = 1
 	}
 	at := func(disp int) amd64.Mem {
-		return amd64.Mem{Base: amd64.RAX, Vector: index, Scale: min(h.stride(), 8), Disp: int32(disp), Indexed: true}
+		return amd64.Mem{Base: amd64.RAX, Vector: index, Scale: min(h.laneStride(), 8), Disp: int32(disp), Indexed: true}
 	}
 	if h.size == 4 {
 		for i := range int(h.count) {

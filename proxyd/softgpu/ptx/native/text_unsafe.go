@@ -30,8 +30,8 @@ func newText(code []byte) (*text, error) {
 	return t, nil
 }
 
-// address is where the code at an offset lies.
-func (t *text) address(offset int) uintptr {
+// codeAddress is where the code at an offset lies.
+func (t *text) codeAddress(offset int) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(t.bytes))) + uintptr(offset)
 }
 

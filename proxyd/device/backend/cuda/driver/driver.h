@@ -74,7 +74,7 @@ CUmemAllocationProp sing_device_memory(CUdevice dev, int rdma);
 /* The library with this function is the driver: see reserve.c. */
 void sing_reserve_for(void *symbol);
 
-/* Until the next call, what the driver reserves in this thread is for that owner. 0: for nobody in particular. */
+/* Until the next call, what the driver reserves in this thread is for that owner. 0: for no owner. */
 void sing_reserve_owner(uint64_t owner);
 
 /* A context is gone: threads that had it have none. */
