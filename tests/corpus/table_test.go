@@ -78,8 +78,6 @@ var reasons = []struct {
 	says *regexp.Regexp
 	why  string
 }{
-	{regexp.MustCompile(`not all tasks have started`), "Slurm's SIGTERM came while a task of a step waited for its capsule, and ended the task; " +
-		"without it the step cannot be captured (docs/silent-gaps.md)"},
 	{regexp.MustCompile(`uses io_uring`), "it was captured in a moment in which it uses io_uring, which is refused and named (docs/silent-gaps.md)"},
 	{regexp.MustCompile(`srun: error: slurm_receive_msgs`), "srun started a step in the moment in which slurmd was restarted; that is srun's own error, " +
 		"which it has without `--singularity` as well"},

@@ -7,6 +7,6 @@
 #SBATCH --job-name=gpt-nodes --nodes=2 --ntasks-per-node=1 --gpus-per-node=1 --output=log
 set -eu
 bin=/shared/corpus/bin
-srun "$bin/gpt" --id-file id --steps 40 >losses
+srun "$bin/gpt" --id-file id --steps 240 >losses
 tail -n 1 losses
 sha256sum losses

@@ -7,5 +7,5 @@
 #SBATCH --job-name=gpt-threads --nodes=1 --gpus-per-node=2 --output=log
 set -eu
 bin=/shared/corpus/bin
-srun "$bin/gpt" --ranks 2 --steps 40 | tee losses | awk 'NR % 10 == 0 { print $1, $2; fflush() }'
+srun "$bin/gpt" --ranks 2 --steps 160 | tee losses | awk 'NR % 10 == 0 { print $1, $2; fflush() }'
 sha256sum losses

@@ -7,6 +7,6 @@
 #SBATCH --job-name=grid-four --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 --output=log
 set -eu
 bin=/shared/corpus/bin
-srun "$bin/grid" --id-file id --steps 200 >losses
+srun "$bin/grid" --id-file id --steps 600 >losses
 tail -n 1 losses
 sha256sum losses

@@ -7,6 +7,6 @@
 #SBATCH --job-name=mlp-alone --nodes=1 --gpus-per-node=1 --output=log
 set -eu
 bin=/shared/corpus/bin
-"$bin/mlp" --steps 900 >losses
+"$bin/mlp" --steps 4500 >losses
 tail -n 1 losses
 sha256sum losses

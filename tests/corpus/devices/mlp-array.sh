@@ -7,6 +7,6 @@
 #SBATCH --job-name=mlp-array --nodes=1 --gpus-per-node=1 --array=1-3 --output=log.%a
 set -eu
 bin=/shared/corpus/bin
-"$bin/mlp" --steps $((200 + 100 * SLURM_ARRAY_TASK_ID)) >"losses.$SLURM_ARRAY_TASK_ID"
+"$bin/mlp" --steps $((800 + 400 * SLURM_ARRAY_TASK_ID)) >"losses.$SLURM_ARRAY_TASK_ID"
 tail -n 1 "losses.$SLURM_ARRAY_TASK_ID"
 sha256sum "losses.$SLURM_ARRAY_TASK_ID"

@@ -7,6 +7,6 @@
 #SBATCH --job-name=mlp-four --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 --output=log
 set -eu
 bin=/shared/corpus/bin
-srun "$bin/mlp" --id-file id --steps 300 >losses
+srun "$bin/mlp" --id-file id --steps 1200 >losses
 tail -n 1 losses
 sha256sum losses

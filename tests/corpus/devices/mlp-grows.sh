@@ -7,6 +7,6 @@
 #SBATCH --job-name=mlp-grows --nodes=1 --gpus-per-node=1 --singularity-gpus=1-2 --output=log
 set -eu
 bin=/shared/corpus/bin
-"$bin/mlp" --ranks 2 --processes --steps 400 >losses
+"$bin/mlp" --ranks 2 --processes --steps 1600 >losses
 tail -n 1 losses
 sha256sum losses

@@ -7,6 +7,6 @@
 #SBATCH --job-name=streams-alone --nodes=1 --gpus-per-node=1 --output=log
 set -eu
 bin=/shared/corpus/bin
-srun "$bin/streams" --steps 500 >steps
+srun "$bin/streams" --steps 2000 >steps
 tail -n 1 steps
 sha256sum steps

@@ -8,7 +8,7 @@
 set -eu
 bin=/shared/corpus/bin
 for seed in 1 2 3; do
-	srun --ntasks=1 "$bin/mlp" --ranks 2 --seed "$seed" --steps 120 >losses.$seed
+	srun --ntasks=1 "$bin/mlp" --ranks 2 --seed "$seed" --steps 480 >losses.$seed
 	tail -n 1 "losses.$seed"
 done
 sha256sum losses.*
