@@ -85,12 +85,22 @@ func (g *gate) await(ctx context.Context) error {
 	}
 }
 
+// errEndedWhileAway is the error for a task that Slurm ends while it waits for the shared folder.
+var errEndedWhileAway = errors.New("the task was ended while it waited for the shared folder")
+
 // Join implements nodesocket.Conductor. The job's comment says what the task waits for.
 func (g *gate) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
 	select {
 	case <-g.away:
 		if !g.isOpen() {
 			g.tell(t.Job, g.awayReason())
+			select {
+			case <-t.Terminated:
+				return nodesocket.Place{}, errEndedWhileAway
+			case <-g.opened:
+			case <-ctx.Done():
+			case <-g.stopped:
+			}
 		}
 	case <-g.opened:
 	case <-ctx.Done():

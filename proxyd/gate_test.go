@@ -71,6 +71,12 @@ func TestGateEnds(t *testing.T) {
 	if _, err := g.Join(task, nodesocket.Join{Job: 7}); !errors.Is(err, context.Canceled) {
 		t.Errorf("the task has ended: %v", err)
 	}
+	g.noteAway(shared.ErrNoStore)
+	terminated := make(chan struct{})
+	close(terminated)
+	if _, err := g.Join(t.Context(), nodesocket.Join{Job: 7, Terminated: terminated}); !errors.Is(err, errEndedWhileAway) {
+		t.Errorf("Slurm ends the task while the store is away: %v", err)
+	}
 	close(stopped)
 	if _, err := g.Join(t.Context(), nodesocket.Join{Job: 7}); !errors.Is(err, errStopping) {
 		t.Errorf("the daemon has ended: %v", err)

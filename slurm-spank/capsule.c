@@ -157,7 +157,9 @@ static void obey(const struct config *c, struct fate *fate)
 
 void capsule_enter(const struct config *c, const struct message *request, struct fate *fate)
 {
+	const char *step = message_get(request, SING_KEY_STEP);
 	struct attention attention;
+	int sigterm;
 	int rv;
 
 	fate->kind = PLAIN;
@@ -165,9 +167,11 @@ void capsule_enter(const struct config *c, const struct message *request, struct
 	fate->root_fd = -1;
 	fate->restore = false;
 	fate->why[0] = '\0';
-	signals_end_this(&attention);
-	rv = proxyd_ask(c->socket, c->retry, 0, request, &fate->reply, fate->why);
-	signals_as_before(&attention);
+	sigterm = signals_end_this(&attention, step && strcmp(step, SING_STEP_BATCH) != 0);
+	rv = proxyd_ask(c->socket, c->retry, 0, sigterm, request, &fate->reply, fate->why);
+	if (sigterm >= 0)
+		close(sigterm);
+	fate->terminated = signals_as_before(&attention);
 	if (rv)
 		fate->kind = c->run_unprotected ? PLAIN : REFUSED;
 	else

@@ -22,6 +22,7 @@ struct fate {
 		REFUSED,  /* the task must not run; why says the reason */
 	} kind;
 	bool restore; /* JOINED: the program is not started, but restored */
+	bool terminated; /* SIGTERM came while the task of a step waited */
 	int proc_fd;  /* JOINED: the node's /proc, or -1; stays open over execve */
 	int root_fd;  /* JOINED: the socket that root_changer.h draws, or -1; stays open over execve */
 	int status;
@@ -36,9 +37,9 @@ struct fate {
  * namespaces, in the working directory that it was in. batch_script is NULL but for the
  * batch step.
  *
- * The call waits as long as a restore takes. Meanwhile SIGTERM, SIGINT, SIGHUP and SIGQUIT
- * end the process, and other signals are lost, because there is no program yet that could
- * get them.
+ * The call waits as long as a restore takes. Meanwhile SIGINT, SIGHUP and SIGQUIT end the
+ * process, and SIGTERM the batch script's; other signals are lost, because there is no program
+ * yet that could get them. Of SIGTERM to a task of a step proxyd is told, which answers.
  */
 void capsule_enter(const struct config *c, const struct message *request, struct fate *fate);
 

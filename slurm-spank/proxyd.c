@@ -5,6 +5,7 @@
 #include "proxyd.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,8 +124,25 @@ static enum outcome receive(int sock, struct reply *reply, char why[WHY_SIZE])
 	return (FAILED);
 }
 
-static enum outcome attempt(const char *path, int seconds, const struct message *request, struct reply *reply,
-			    char why[WHY_SIZE])
+/* Wait until proxyd answers or ends. If SIGTERM comes first, tell proxyd, and go on waiting. */
+static void await_answer(int sock, int sigterm)
+{
+	struct pollfd fds[] = { { .fd = sock, .events = POLLIN }, { .fd = sigterm, .events = POLLIN } };
+
+	for (;;) {
+		if (poll(fds, 2, -1) < 0 && errno != EINTR)
+			return;
+		if (fds[0].revents)
+			return;
+		if (fds[1].revents) {
+			send(sock, SING_TERMINATE, sizeof(SING_TERMINATE), MSG_NOSIGNAL);
+			fds[1].fd = -1;
+		}
+	}
+}
+
+static enum outcome attempt(const char *path, int seconds, int sigterm, const struct message *request,
+			    struct reply *reply, char why[WHY_SIZE])
 {
 	enum outcome outcome;
 	ssize_t n;
@@ -139,6 +157,8 @@ static enum outcome attempt(const char *path, int seconds, const struct message 
 		n = send(sock, request->bytes, request->used, MSG_NOSIGNAL);
 	} while (n < 0 && errno == EINTR);
 	if (n == (ssize_t)request->used) {
+		if (sigterm >= 0)
+			await_answer(sock, sigterm);
 		outcome = receive(sock, reply, why);
 	} else {
 		snprintf(why, WHY_SIZE, "proxyd does not listen: %s", strerror(errno));
@@ -160,8 +180,8 @@ static long milliseconds(void)
 	return (t.tv_sec * 1000 + t.tv_nsec / 1000000);
 }
 
-int proxyd_ask(const char *path, int retry, int seconds, const struct message *request, struct reply *reply,
-	       char why[WHY_SIZE])
+int proxyd_ask(const char *path, int retry, int seconds, int sigterm, const struct message *request,
+	       struct reply *reply, char why[WHY_SIZE])
 {
 	static const struct timespec pause = { .tv_nsec = RETRY_MILLISECONDS * 1000000L };
 	long until = milliseconds() + retry * 1000L;
@@ -173,7 +193,7 @@ int proxyd_ask(const char *path, int retry, int seconds, const struct message *r
 		return (-1);
 	}
 	for (;;) {
-		switch (attempt(path, seconds, request, reply, why)) {
+		switch (attempt(path, seconds, sigterm, request, reply, why)) {
 		case ANSWERED:
 			return (0);
 		case FAILED:

@@ -21,13 +21,14 @@ struct reply {
  * Ask the proxyd that listens at path, and wait for its answer: for ever if seconds is 0.
  * Where no proxyd listens, or where proxyd ends without an answer, the question is repeated
  * for up to retry seconds, because proxyd may be starting again. The question must be one
- * that proxyd may get twice.
+ * that proxyd may get twice. When sigterm, a descriptor of signals.h or -1, becomes readable,
+ * proxyd is told that this task was sent SIGTERM.
  *
  * Returns 0 with a valid message that says ok or no and whose descriptors are the caller's;
  * or -1 with why set: no proxyd answers in a form that can be understood.
  */
-int proxyd_ask(const char *path, int retry, int seconds, const struct message *request, struct reply *reply,
-	       char why[WHY_SIZE]);
+int proxyd_ask(const char *path, int retry, int seconds, int sigterm, const struct message *request,
+	       struct reply *reply, char why[WHY_SIZE]);
 
 /* Close the descriptors of a reply. May be called twice. */
 void reply_close(struct reply *reply);

@@ -6,13 +6,14 @@
 
 #include <stddef.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 
 static const int fatal[FATAL_SIGNALS] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT };
 
-void signals_end_this(struct attention *before)
+int signals_end_this(struct attention *before, bool keep_sigterm)
 {
 	const struct sigaction end = { .sa_handler = SIG_DFL };
-	sigset_t wait;
+	sigset_t wait, sigterm;
 
 	prctl(PR_GET_NAME, before->name);
 	prctl(PR_SET_NAME, "sing-waiting");
@@ -22,18 +23,27 @@ void signals_end_this(struct attention *before)
 		sigaction(fatal[i], NULL, &before->actions[i]);
 		if (before->actions[i].sa_handler != SIG_IGN)
 			sigaction(fatal[i], &end, NULL);
-		sigdelset(&wait, fatal[i]);
+		if (!keep_sigterm || fatal[i] != SIGTERM)
+			sigdelset(&wait, fatal[i]);
 	}
 	sigprocmask(SIG_SETMASK, &wait, NULL);
+	if (!keep_sigterm)
+		return (-1);
+	sigemptyset(&sigterm);
+	sigaddset(&sigterm, SIGTERM);
+
+	return (signalfd(-1, &sigterm, SFD_CLOEXEC));
 }
 
-void signals_as_before(const struct attention *before)
+bool signals_as_before(const struct attention *before)
 {
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 	struct sigaction action;
 	sigset_t set;
+	bool terminated;
 
 	sigpending(&set);
+	terminated = sigismember(&set, SIGTERM) == 1;
 	for (int sig = 1; sig < NSIG; ++sig) {
 		if (sigismember(&set, sig) != 1 || sigaction(sig, NULL, &action))
 			continue;
@@ -47,4 +57,6 @@ void signals_as_before(const struct attention *before)
 		sigaction(fatal[i], &before->actions[i], NULL);
 	sigprocmask(SIG_SETMASK, &before->mask, NULL);
 	prctl(PR_SET_NAME, before->name);
+
+	return (terminated);
 }

@@ -7,11 +7,16 @@
  * later versions let signals through to slurmstepd's own handlers. And proctrack/linuxproc
  * signals no process that is named slurmstepd, not even with SIGKILL: the job could not be
  * ended, and its node would be drained for that.
+ *
+ * SIGTERM is also what Slurm sends when it requeues the job. Then the program of a step must
+ * start, or the step is not complete and cannot be captured: proxyd is told of the signal, and
+ * decides whether the task still waits.
  */
 #ifndef SING_SIGNALS_H
 #define SING_SIGNALS_H
 
 #include <signal.h>
+#include <stdbool.h>
 
 enum { FATAL_SIGNALS = 4 };
 
@@ -21,10 +26,14 @@ struct attention {
 	struct sigaction actions[FATAL_SIGNALS];
 };
 
-/* From now on SIGTERM, SIGINT, SIGHUP and SIGQUIT end this process; all others wait. */
-void signals_end_this(struct attention *before);
+/*
+ * From now on SIGINT, SIGHUP and SIGQUIT end this process, and SIGTERM unless keep_sigterm; all
+ * others wait. With keep_sigterm the call returns a descriptor that becomes readable when SIGTERM
+ * has come, or -1; the caller closes the descriptor and leaves the signal in it.
+ */
+int signals_end_this(struct attention *before, bool keep_sigterm);
 
-/* Put things back. Signals that came meanwhile are forgotten. */
-void signals_as_before(const struct attention *before);
+/* Put things back. Signals that came meanwhile are dropped; returns whether SIGTERM was one of them. */
+bool signals_as_before(const struct attention *before);
 
 #endif

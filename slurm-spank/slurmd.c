@@ -48,7 +48,7 @@ void slurmd_job_over(spank_t sp, int argc, char **argv)
 	message_add(&request, SING_KEY_VERSION, SING_WIRE_VERSION);
 	message_add_number(&request, SING_KEY_JOB, job);
 	message_add_number(&request, SING_KEY_UID, uid);
-	if (proxyd_ask(config.socket, config.run_unprotected ? 0 : config.retry, END_SECONDS, &request, &reply, why)) {
+	if (proxyd_ask(config.socket, config.run_unprotected ? 0 : config.retry, END_SECONDS, -1, &request, &reply, why)) {
 		sing_error("job %u: what is left of it here cannot be removed now: %s", job, why);
 		return;
 	}

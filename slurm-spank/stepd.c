@@ -381,6 +381,8 @@ static void start_warden(spank_t sp)
 		options[n++] = "--all";
 	if (task.fate.restore)
 		options[n++] = "--restore";
+	if (task.fate.terminated)
+		options[n++] = "--terminated";
 	if (task.fate.root_fd >= 0) {
 		snprintf(root, sizeof(root), "--root-fd=%d", task.fate.root_fd);
 		options[n++] = root;
@@ -399,6 +401,9 @@ void stepd_task_as_user(spank_t sp)
 {
 	const struct fate *fate = &task.fate;
 
+	/* Slurm ends the job. A program in a capsule gets the signal through its warden. */
+	if (fate->terminated && (fate->kind == PLAIN || fate->kind == REFUSED))
+		end_like(SIGTERM);
 	switch (fate->kind) {
 	case PLAIN:
 		if (fate->why[0] && task.local == 0)

@@ -17,6 +17,9 @@
  *	                                        ◄──  ok mode=plain [reason]: run the task without us
  *	                                        ◄──  ok mode=finished status: the task has ended before
  *	                                        ◄──  no reason: the task must fail
+ *	terminate ────────────────────────────────►  on the same connection, before the answer: a task of
+ *	                                             a step was sent SIGTERM. proxyd asks Slurm why, and
+ *	                                             answers the join as ever, or no
  *
  *	plugin, of each node, when the job is over
  *	end job, uid ─────────────────────────────►  removes what is left of the job here
@@ -47,6 +50,7 @@ enum {
 
 /* Verbs. */
 #define SING_JOIN "join"
+#define SING_TERMINATE "terminate"
 #define SING_END "end"
 #define SING_SRUN "srun"
 #define SING_FORWARD "signal"

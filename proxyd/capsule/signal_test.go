@@ -78,6 +78,14 @@ func unixName(sig syscall.Signal) string {
 	}[sig]
 }
 
+// TestTerminatedBefore: the program gets a SIGTERM that came before the warden was there.
+func TestTerminatedBefore(t *testing.T) {
+	r := task{c: newCapsule(t), options: []string{"--all", "--terminated"}, argv: []string{"sleep", "1000"}}.start(t)
+	if status := r.wait(); status != syscall.WaitStatus(syscall.SIGTERM) {
+		t.Errorf("status %#x", int(status))
+	}
+}
+
 // TestSuspend: Slurm sends TSTP, and later STOP, which reaches the warden only.
 func TestSuspend(t *testing.T) {
 	c := newCapsule(t)

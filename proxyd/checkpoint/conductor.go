@@ -21,6 +21,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
@@ -180,7 +181,8 @@ const sharedLook = time.Second
 
 // waitForShared returns when the shared folder is there: without the folder, what is known of a job cannot be told
 // from a job of which nothing is known. It returns an error only if ctx ends, as it does with the task that waits.
-func (c *Conductor) waitForShared(ctx context.Context, job uint32) error {
+func (c *Conductor) waitForShared(ctx context.Context, t nodesocket.Join) error {
+	job := t.Job
 	if c.CheckShared == nil {
 		return nil
 	}
@@ -204,8 +206,12 @@ func (c *Conductor) waitForShared(ctx context.Context, job uint32) error {
 				}
 			})
 		}
-		if !sleepUnlessDone(ctx, sharedLook) {
+		select {
+		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-t.Terminated:
+			return errTerminated
+		case <-time.After(sharedLook):
 		}
 	}
 }

@@ -20,10 +20,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 )
 
-// withheldSignal is a program for which a SIGTERM or SIGCONT of Slurm is withheld.
+// withheldSignal is a program for which a SIGTERM or SIGCONT of Slurm is withheld, or the task of a step that waits for its
+// capsule, and has no program yet.
 type withheldSignal struct {
 	capsule *localCapsule
 	program string
+	endWait func() // of a waiting task
 }
 
 // watchCapsule handles the events of a capsule until the capsule ends.
@@ -71,7 +73,7 @@ func (lc *localCapsule) handleEvent(e capsule.Event) {
 			j.mu.Unlock()
 		}
 	case capsule.Asked:
-		j.withholdSignal(e.Signal, withheldSignal{lc, p})
+		j.withholdSignal(e.Signal, withheldSignal{capsule: lc, program: p})
 	}
 }
 
@@ -158,6 +160,35 @@ func (c *continuation) decideContinuation(ctx context.Context) {
 	}
 }
 
+// errTerminated ends the wait of a task that Slurm has sent SIGTERM.
+var errTerminated = errors.New("the task was ended while it waited for its capsule")
+
+// endWaitWhenTerminated ends the wait of a step's task after Slurm has sent the task SIGTERM, when it is decided what follows.
+// If that is a checkpoint, the task is placed meanwhile, because without the task the step is not complete, and cannot be
+// captured. known is closed when this daemon knows the job's run, which the decision needs. ctx ends with the wait.
+func (j *job) endWaitWhenTerminated(ctx context.Context, terminated, known <-chan struct{}, end context.CancelCauseFunc) {
+	for _, event := range []<-chan struct{}{terminated, known} {
+		select {
+		case <-ctx.Done():
+			return
+		case <-event:
+		}
+	}
+	j.withholdSignal(syscall.SIGTERM, withheldSignal{endWait: func() { end(errTerminated) }})
+}
+
+// endWaits ends the waits of the tasks among those that a signal was withheld from, and returns the programs.
+func endWaits(all []withheldSignal) (programs []withheldSignal) {
+	for _, w := range all {
+		if w.endWait != nil {
+			w.endWait()
+		} else {
+			programs = append(programs, w)
+		}
+	}
+	return programs
+}
+
 // sendSignals sends each program the signals in their order.
 func sendSignals(ctx context.Context, log *slog.Logger, programs []withheldSignal, signals ...syscall.Signal) {
 	for _, p := range programs {
@@ -209,7 +240,7 @@ func (j *job) handleTermination(ctx context.Context) {
 	if err != nil {
 		j.setState(runs.Terminated)
 	}
-	all := j.termination.EndDecision()
+	all := endWaits(j.termination.EndDecision())
 	if err == nil && v != decisions.ForwardSignal {
 		return
 	}

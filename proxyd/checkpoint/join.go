@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
@@ -29,15 +30,22 @@ func (c *Conductor) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Pla
 		return c.leases.beginLease(ctx, t)
 	}
 	j := c.jobFor(t.Job)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	learned := make(chan struct{})
+	noteLearned := sync.OnceFunc(func() { close(learned) })
+	if t.Terminated != nil {
+		go j.endWaitWhenTerminated(ctx, t.Terminated, learned, end)
+	}
 	known := j.run.Snapshot().Record != nil
 	j.mu.Lock()
 	j.awaitsProtection = !known
 	j.mu.Unlock()
-	if err := c.waitForShared(ctx, t.Job); err != nil {
+	if err := c.waitForShared(ctx, t); err != nil {
 		return nodesocket.Place{}, err
 	}
 	for {
-		p, err := c.placeOrWait(ctx, t)
+		p, err := c.placeOrWait(ctx, t, noteLearned)
 		var taking *inProgressError
 		if !errors.As(err, &taking) {
 			return p, err
@@ -60,7 +68,8 @@ func (e *inProgressError) Error() string {
 	return fmt.Sprintf("checkpoint %s is in progress", e.membership.id)
 }
 
-func (c *Conductor) placeOrWait(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
+// placeOrWait places a task, or returns an inProgressError. noteLearned is called when the job's run is known here.
+func (c *Conductor) placeOrWait(ctx context.Context, t nodesocket.Join, noteLearned func()) (nodesocket.Place, error) {
 	j := c.jobFor(t.Job)
 	j.capsulesMu.Lock()
 	defer j.capsulesMu.Unlock()
@@ -76,6 +85,7 @@ func (c *Conductor) placeOrWait(ctx context.Context, t nodesocket.Join) (nodesoc
 			return nodesocket.Place{Mode: nodesocket.Plain, Reason: reason}, nil
 		}
 	}
+	noteLearned()
 	p, err := j.placeTask(ctx, t)
 	if err != nil {
 		return nodesocket.Place{}, fmt.Errorf("job %d: %w", t.Job, err)
@@ -96,6 +106,7 @@ func (j *job) learnRun(ctx context.Context, t nodesocket.Join) (plain string, er
 	if s.UID != t.UID {
 		return "", fmt.Errorf("its user is %d, not %d", s.UID, t.UID)
 	}
+	s.Restarts = runOfTask(s, t)
 	switch {
 	case !s.Batch:
 		return "only batch jobs are protected: Slurm can requeue no other", nil
@@ -140,31 +151,6 @@ func (j *job) learnRun(ctx context.Context, t nodesocket.Join) (plain string, er
 		}
 	}
 	return "", nil
-}
-
-// showPatiently asks Slurm for the job until slurmctld answers: the job has begun, and an error
-// would end it. ctx ends with the task.
-func (j *job) showPatiently(ctx context.Context) (*slurm.Job, error) {
-	for told := false; ; {
-		s, err := j.c.Slurm.Show(ctx, jobName(j.id))
-		if !errors.Is(err, slurm.ErrSilent) {
-			return s, err
-		}
-		if !told {
-			told = true
-			j.log.Warn("a task waits for slurmctld", "error", err)
-		}
-		if !sleepUnlessDone(ctx, slurmRetryInterval) {
-			return nil, err
-		}
-	}
-}
-
-func describeStart(restarts int, point *runs.ResumePoint) string {
-	if point == nil {
-		return records.StartText(restarts+1, 0)
-	}
-	return records.StartText(restarts+1, point.ID.Number)
 }
 
 // removeEarlierRun removes what an earlier run has on this node. It finds something only if this

@@ -4,11 +4,17 @@
 package checkpoint
 
 import (
+	"context"
+	"errors"
 	"net/netip"
+	"path/filepath"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
 // TestLostCheckpointsAreNotNamed: the comment of a job that is held because its checkpoints are gone names none of
@@ -16,6 +22,56 @@ import (
 func TestLostCheckpointsAreNotNamed(t *testing.T) {
 	if n := reports.NamedCheckpoint("singularity: " + reports.Held + errCheckpointsLost.Error()); n != 0 {
 		t.Errorf("the comment names checkpoint %d", n)
+	}
+}
+
+// TestRunOfTask: when Slurm has counted a requeue and has not ended the run, a task of a step belongs to the run before.
+func TestRunOfTask(t *testing.T) {
+	for _, tt := range []struct {
+		name, state, key string
+		told, shown      int
+		want             int
+	}{
+		{"runs", "RUNNING", "s0-1", 2, 2, 2},
+		{"runs, and its script has set another number", "RUNNING", "s0-1", 0, 2, 2},
+		{"is being requeued", "COMPLETING", "s0-1", 2, 3, 2},
+		{"is being cancelled", "COMPLETING", "s0-1", 2, 2, 2},
+		{"waits again", "PENDING", "s0-1", 0, 1, 0},
+		{"of another program's srun", "COMPLETING", "", 0, 3, 3},
+	} {
+		got := runOfTask(&slurm.Job{State: tt.state, Restarts: tt.shown}, nodesocket.Join{Key: tt.key, Restarts: tt.told})
+		if got != tt.want {
+			t.Errorf("%s: run %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestWaitingTaskIsTerminated: a task that waits for its capsule and was sent SIGTERM waits until the run is known and what
+// follows is decided, and not longer.
+func TestWaitingTaskIsTerminated(t *testing.T) {
+	j := newLab(t).boot("n1", filepath.Join(t.TempDir(), "stage"), nil).jobFor(7)
+	ctx, end := context.WithCancelCause(t.Context())
+	terminated, known := make(chan struct{}), make(chan struct{})
+	over := make(chan struct{})
+	go func() {
+		j.endWaitWhenTerminated(ctx, terminated, known, end)
+		close(over)
+	}()
+	close(terminated)
+	if j.termination.CurrentState() != runs.TerminationNone {
+		t.Error("it is decided before the run is known")
+	}
+	j.termination.WithholdFor(withheldSignal{endWait: func() {}}) // a decision is in progress
+	close(known)
+	<-over
+	if ctx.Err() != nil {
+		t.Fatal("the wait ends before the decision")
+	}
+	if programs := endWaits(j.termination.EndDecision()); len(programs) != 0 {
+		t.Errorf("programs %v", programs)
+	}
+	if err := context.Cause(ctx); !errors.Is(err, errTerminated) {
+		t.Errorf("the wait ends with %v", err)
 	}
 }
 

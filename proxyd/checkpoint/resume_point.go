@@ -265,3 +265,37 @@ func (c *Conductor) holdIfCheckpointsLost(ctx context.Context, s *slurm.Job) err
 	said := c.slurmComments().Write(ctx, s.String(), reports.Held+lost.Error())
 	return errors.Join(lost, said, c.Slurm.RequeueHold(ctx, s.String()))
 }
+
+// runOfTask returns the number of the run to which a task belongs. Slurm counts a requeue before it ends the run: until all is
+// ended the tasks of a step that has just begun are of the run before.
+func runOfTask(s *slurm.Job, t nodesocket.Join) int {
+	if t.Key != "" && !s.Runs() {
+		return min(t.Restarts, s.Restarts)
+	}
+	return s.Restarts
+}
+
+// showPatiently asks Slurm for the job until slurmctld answers: the job has begun, and an error
+// would end it. ctx ends with the task.
+func (j *job) showPatiently(ctx context.Context) (*slurm.Job, error) {
+	for told := false; ; {
+		s, err := j.c.Slurm.Show(ctx, jobName(j.id))
+		if !errors.Is(err, slurm.ErrSilent) {
+			return s, err
+		}
+		if !told {
+			told = true
+			j.log.Warn("a task waits for slurmctld", "error", err)
+		}
+		if !sleepUnlessDone(ctx, slurmRetryInterval) {
+			return nil, err
+		}
+	}
+}
+
+func describeStart(restarts int, point *runs.ResumePoint) string {
+	if point == nil {
+		return records.StartText(restarts+1, 0)
+	}
+	return records.StartText(restarts+1, point.ID.Number)
+}

@@ -19,6 +19,7 @@ import (
 //	                             ◄── ok mode=fresh name=batch, the namespaces' descriptors
 //	                                 ok mode=restore … | ok mode=plain reason= |
 //	                                 ok mode=finished status= | no reason=
+//	terminate, on the same connection  ──────────► the task was sent SIGTERM; the join is answered still
 //	plugin, in the epilog
 //	end job= uid=  ──────────────────────────────► nothing of the job is left here
 //	                             ◄── ok
@@ -39,6 +40,7 @@ const (
 	version = "1"
 
 	verbJoin        = "join"
+	verbTerminate   = "terminate"
 	verbEnd         = "end"
 	verbSrunFailed  = "srun-failed"
 	verbSrunMessage = "srun-message"

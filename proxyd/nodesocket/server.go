@@ -71,7 +71,7 @@ type Join struct {
 	Task     int    // global
 	Tasks    int    // of the step
 	UID, GID uint32
-	Restarts int
+	Restarts int    // of the run, as its srun was told; counts with Key only
 	Key      string // by which our srun knows the step; "": another program started the step
 	Script   string // of the batch step
 	Dir      string
@@ -83,6 +83,8 @@ type Join struct {
 	Shim      string            // the installed file; "": nothing is preloaded
 	PID       int               // of the task, which becomes the warden
 	Options   map[string]string // as the user gave them, by their short names
+	// Terminated is closed when Slurm sends SIGTERM to the waiting task of a step; nil: that is not told.
+	Terminated <-chan struct{} `json:"-"`
 }
 
 // Mode says how a task is to start.
@@ -205,9 +207,14 @@ func (s *Server) answerJoin(ctx context.Context, c *net.UnixConn, m message, who
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := c.SetReadDeadline(time.Time{}); err == nil {
+		terminated := make(chan struct{})
+		j.Terminated = terminated
 		go func() {
-			_, _ = c.Read(make([]byte, 1)) // returns at the end of the connection; the plugin sends nothing more
-			cancel()
+			defer cancel()
+			if readTermination(c) {
+				close(terminated)
+				_, _ = c.Read(make([]byte, 1)) // returns at the end of the connection; the plugin sends nothing more
+			}
 		}()
 	}
 	p, err := s.conductor.Join(ctx, j)
@@ -237,6 +244,18 @@ func (s *Server) answerJoin(ctx context.Context, c *net.UnixConn, m message, who
 		}
 		s.sendAnswer(c, newMessage(verbOK, pairs...), p.Namespaces...)
 	}
+}
+
+// readTermination waits for the end of a task's connection, or for the packet that says that the task was sent SIGTERM. Only
+// then it returns true.
+func readTermination(c *net.UnixConn) bool {
+	packet := make([]byte, 1024)
+	n, err := c.Read(packet)
+	if err != nil {
+		return false
+	}
+	m, err := decodeMessage(packet[:n])
+	return err == nil && m.verb == verbTerminate
 }
 
 // options are the keys of a join that carry the user's options.

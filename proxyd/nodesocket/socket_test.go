@@ -156,6 +156,48 @@ func serving(t *testing.T, l SrunRequests) (socket string, stop func()) {
 	return filepath.Join(dir, SrunSocket), stop
 }
 
+// placing answers a join when the task is sent SIGTERM, or is gone.
+type placing struct{ Conductor }
+
+func (placing) Join(ctx context.Context, j Join) (Place, error) {
+	select {
+	case <-j.Terminated:
+		return Place{Mode: Plain, Reason: "terminated"}, nil
+	case <-ctx.Done():
+		return Place{}, context.Cause(ctx)
+	}
+}
+
+// TestTerminate: what the plugin says of SIGTERM while a task waits reaches the conductor, and the join is still answered.
+func TestTerminate(t *testing.T) {
+	s, err := Listen(t.TempDir(), "test", placing{}, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan struct{})
+	go func() { s.Serve(ctx); close(served) }()
+	defer func() { cancel(); <-served }()
+	c, err := net.DialUnix("unixpacket", nil, s.spank.Addr().(*net.UnixAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, m := range []message{newMessage(verbJoin, "version", version, "job", "7", "uid", "1001", "gid", "1001", "step", "0"), newMessage(verbTerminate)} {
+		if _, err := c.Write(m.encode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	packet := make([]byte, maxMessage)
+	n, err := c.Read(packet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := decodeMessage(packet[:n]); err != nil || m.verb != verbOK || m.vals["reason"] != "terminated" {
+		t.Errorf("answer %q, %v", packet[:n], err)
+	}
+}
+
 // calling is a process of a user that does what beCaller is told.
 func calling(uid uint32, socket, what string) *exec.Cmd {
 	c := exec.Command("/proc/self/exe")

@@ -117,8 +117,12 @@ func (n *node) Join(ctx context.Context, j nodesocket.Join) (nodesocket.Place, e
 		status, err := strconv.Atoi(arg)
 		return nodesocket.Place{Mode: nodesocket.Finished, Status: syscall.WaitStatus(status)}, err
 	case "hang":
-		<-ctx.Done()
-		return nodesocket.Place{}, ctx.Err()
+		select {
+		case <-ctx.Done():
+			return nodesocket.Place{}, ctx.Err()
+		case <-j.Terminated:
+			return nodesocket.Place{}, errors.New("the task was ended while it waited")
+		}
 	case "die":
 		// As a daemon that is killed; the test starts the next one.
 		f, err := os.OpenFile(filepath.Join(n.dir, fmt.Sprintf("%d.died", j.Job)), os.O_CREATE|os.O_EXCL, 0o644)

@@ -110,18 +110,26 @@ static void answer(int sock, const struct answer *a)
 		err(1, "sendmsg");
 }
 
-static _Noreturn void live(int listener, const struct answer *answers, size_t n)
+/* Receive a packet, and give it to proxyd_got. */
+static void take(int sock)
 {
 	static char bytes[SING_PACKET_SIZE];
+	const ssize_t got = recv(sock, bytes, sizeof(bytes), 0);
 
+	if (got > 0 && send(requests[1], bytes, (size_t)got, 0) != got)
+		err(1, "send");
+}
+
+static _Noreturn void live(int listener, const struct answer *answers, size_t n)
+{
 	for (size_t i = 0; i < n; ++i) {
 		const int sock = accept(listener, NULL, NULL);
-		const ssize_t got = recv(sock, bytes, sizeof(bytes), 0);
 
-		if (got > 0 && send(requests[1], bytes, (size_t)got, 0) != got)
-			err(1, "send");
+		take(sock);
 		if (answers[i].flags & HANG)
 			pause();
+		if (answers[i].flags & AFTER_TERMINATE)
+			take(sock);
 		if (answers[i].bytes)
 			answer(sock, &answers[i]);
 		close(sock);

@@ -60,7 +60,7 @@ int job_variables(void);
 
 /* --- proxyd.c --- */
 
-enum { CLOSE = 1, NAMESPACES = 2, HANG = 4, FIVE_FILES = 8, NINE_FILES = 16 };
+enum { CLOSE = 1, NAMESPACES = 2, HANG = 4, FIVE_FILES = 8, NINE_FILES = 16, AFTER_TERMINATE = 32 };
 
 /* answer is an answer of proxyd's: a packet and what goes with the packet. */
 struct answer {

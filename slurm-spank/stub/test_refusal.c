@@ -247,6 +247,7 @@ static void wait_in_vain(void)
 	proxyd_start(&hang, 1);
 	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
 	give("singularity", NULL);
+	slurm.step = STEP_OF_BATCH;
 	if (fork() == 0) {
 		static struct message m;
 		const pid_t parent = getppid();
@@ -257,6 +258,61 @@ static void wait_in_vain(void)
 		_exit(0);
 	}
 	task_as_root();
+}
+
+/* A task of a step, to whose question proxyd gives an answer when it has heard of SIGTERM. */
+static void wait_for_answer(const struct answer *a)
+{
+	static struct message m;
+
+	signal(SIGTERM, handler);
+	proxyd_start(a, 1);
+	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
+	give("singularity", NULL);
+	slurm.argc = 1;
+	slurm.argv[0] = "program";
+	if (fork() == 0) {
+		const pid_t parent = getppid();
+
+		proxyd_got(&m); /* the task waits now */
+		kill(parent, SIGTERM);
+		_exit(0);
+	}
+	task_as_root();
+	proxyd_got(&m);
+	CHECK(strcmp(message_verb(&m), SING_TERMINATE) == 0);
+	task_as_user();
+}
+
+static void end_when_terminated(void)
+{
+	static const struct answer no = ANSWER("no\0reason=the task was ended", AFTER_TERMINATE);
+
+	wait_for_answer(&no);
+}
+
+static void run_when_terminated(void)
+{
+	static const struct answer fresh = ANSWER("ok\0mode=fresh\0name=s0-1", (NAMESPACES | AFTER_TERMINATE));
+
+	wait_for_answer(&fresh);
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
+	for (int i = 0; i < slurm.n_prefix; ++i) {
+		if (strcmp(slurm.prefix[i], "--terminated") == 0)
+			_exit(0);
+	}
+	_exit(1);
+#else
+	_exit(strstr(job_getenv("SINGULARITY_SLURM_WARDEN"), "--terminated") ? 0 : 1);
+#endif
+}
+
+/* Without a reason for the user: Slurm says itself that the job is ended. */
+static void step_terminated(void)
+{
+	CHECK(in_child(end_when_terminated, said, sizeof(said)) == SIGTERM && !said[0]);
+	unlink(socket_path);
+	CHECK(in_child(run_when_terminated, said, sizeof(said)) == 0 && !said[0]);
 }
 
 static void cancelled(void)
@@ -309,6 +365,7 @@ const struct test refusal_tests[] = {
 	{ "proxyd asked again", asks_again },
 	{ "proxyd comes later", comes_later },
 	{ "cancelled while waiting", cancelled },
+	{ "step terminated while waiting", step_terminated },
 	{ "other signals while waiting", other_signals },
 	{ NULL, NULL },
 };

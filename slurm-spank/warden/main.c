@@ -264,5 +264,7 @@ int main(int argc, char **argv)
 	keep[3] = w.steward;
 	qsort(keep, 4, sizeof(keep[0]), compare_fds);
 	drop_descriptors(keep[0] < 0 ? keep + 1 : keep, keep[0] < 0 ? 3 : 4);
+	if (o.terminated)
+		pass_on(&w, SIGTERM);
 	watch(&w);
 }

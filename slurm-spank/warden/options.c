@@ -30,6 +30,7 @@ static const char usage[] =
 	"  --all         every signal goes to every process of the program, as Slurm does in\n"
 	"                steps; else only TERM, CONT and TSTP do, the rest to its first process\n"
 	"  --restore     PROGRAM is not started: it is being restored under NAME\n"
+	"  --terminated  SIGTERM has come before: it is passed on as one that comes now\n"
 	"\n"
 	"Where " ENV_OPTIONS " is in the environment, it holds the options, separated by\n"
 	"single spaces, " ENV_ARGV0 " holds PROGRAM, and the command line ARGUMENTS only.\n";
@@ -95,6 +96,14 @@ static int take_restore(struct options *o, const char *value)
 	return (0);
 }
 
+static int take_terminated(struct options *o, const char *value)
+{
+	(void)value;
+	o->terminated = true;
+
+	return (0);
+}
+
 static const struct {
 	const char *name;
 	int (*take)(struct options *o, const char *value);
@@ -106,6 +115,7 @@ static const struct {
 	{ "root-cwd", take_root_cwd, "an absolute path" },
 	{ "all", take_all, NULL },
 	{ "restore", take_restore, NULL },
+	{ "terminated", take_terminated, NULL },
 };
 
 /* --- words --- */

@@ -28,6 +28,7 @@ struct options {
 	const char *root_cwd; /* the program's folder then */
 	bool all;	  /* every signal goes to every process of the program */
 	bool restore;	  /* the program is not started: proxyd restores it */
+	bool terminated;  /* SIGTERM has come before this process was the warden */
 	char **argv;
 };
 

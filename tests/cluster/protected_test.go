@@ -10,7 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -449,6 +451,9 @@ func TestProtectedNodes(t *testing.T) {
 			t.Errorf("log:\n%s", got)
 		}
 	})
+	t.Run("requeued while a task waits for proxyd", func(t *testing.T) {
+		requeuedWhileTaskWaits(t, c)
+	})
 	t.Run("upgrade", func(t *testing.T) {
 		job := c.submit(t, "--singularity -w n2", "srun bash -c '"+count+"'")
 		c.reaches(t, job, "8")
@@ -467,4 +472,49 @@ func TestProtectedNodes(t *testing.T) {
 			t.Errorf("log:\n%s", got)
 		}
 	})
+}
+
+// requeuedWhileTaskWaits: the SIGTERM of a requeue comes to a task of a step that waits for the proxyd of its node. The task
+// waits on, and is captured with its step. A task whose job is cancelled ends as soon as proxyd answers.
+func requeuedWhileTaskWaits(t *testing.T, c protected) {
+	const script = `touch begun; until [ -e go ]; do sleep 0.1; done
+		srun bash -c 'for i in $(seq 30); do echo $i >>step.$SLURM_PROCID; sleep 0.1; done'; echo rc $?`
+	for _, command := range []string{"scontrol requeue ", "scancel "} {
+		c.exec(t, "ctl", "alice", "bash", "-c", "rm -f begun go step.?").must(t)
+		job := c.submit(t, "--singularity -N2 -w n1,n2", script)
+		eventually(t, time.Minute, func() (bool, string) {
+			return c.exec(t, "ctl", "alice", "test", "-e", "begun").code == 0, "the script does not begin"
+		})
+		c.exec(t, "n2", "", "pkill", "-STOP", "-x", "proxyd").must(t)
+		c.exec(t, "ctl", "alice", "touch", "go").must(t)
+		eventually(t, time.Minute, func() (bool, string) {
+			return c.exec(t, "n2", "", "pgrep", "-x", "sing-waiting").code == 0, "no task waits on n2"
+		})
+		c.ctl(t, command+job)
+		eventually(t, 20*time.Second, func() (bool, string) {
+			pending := c.exec(t, "n2", "", "bash", "-c", "grep ShdPnd /proc/$(pgrep -x sing-waiting)/status").out
+			bits, _ := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(pending, "ShdPnd:")), 16, 64)
+			return bits&(1<<(syscall.SIGTERM-1)) != 0, "pending signals of the task: " + pending
+		})
+		ended := time.Now()
+		c.exec(t, "n2", "", "pkill", "-CONT", "-x", "proxyd").must(t)
+		if command == "scancel " {
+			c.ends(t, job)
+			if took := time.Since(ended); took > 25*time.Second {
+				t.Errorf("the cancelled job ends after %s: Slurm had to kill it", took)
+			}
+			continue
+		}
+		c.again(t, job, "")
+		c.ends(t, job)
+		if got := c.log(job); !strings.HasSuffix(got, "rc 0") || strings.Contains(got, "without a checkpoint") {
+			t.Errorf("log:\n%s", got)
+		}
+		for _, name := range []string{"step.0", "step.1"} {
+			got := c.exec(t, "ctl", "alice", "cat", name).must(t)
+			if want := c.exec(t, "ctl", "", "seq", "30").must(t); got != want {
+				t.Errorf("%s:\n%s", name, got)
+			}
+		}
+	}
 }
