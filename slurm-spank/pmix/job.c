@@ -161,6 +161,19 @@ static void describe_task(struct infos *s, const struct task *t, const struct la
 	add_string(s, "pmix.pdir", folder);
 }
 
+/*
+ * Whether the tasks of this node have fewer CPUs than they are. MPI libraries give the CPU away then while they wait;
+ * otherwise a task that waits for a message keeps the CPU from the task that is to send the message, for a time slice each
+ * time. The kernel's mask would not tell: srun may bind each task to a CPU of its own.
+ */
+static bool shares_cpus(int tasks)
+{
+	const char *text = getenv("SLURM_CPUS_ON_NODE");
+	const long cpus = text ? strtol(text, NULL, 10) : 0;
+
+	return (cpus > 0 && cpus < tasks);
+}
+
 /* Of the tasks of this node only its own is a client of this server: each task has a server. */
 static abi_status register_step(const struct task *t, const struct layout *l, const char *folder)
 {
@@ -178,6 +191,8 @@ static abi_status register_step(const struct task *t, const struct layout *l, co
 	add_uint32(&about, "pmix.num.nodes", l->n_nodes);
 	add_uint32(&about, "pmix.local.size", l->local_size);
 	add_uint32(&about, "pmix.node.size", l->local_size);
+	if (shares_cpus(l->local_size))
+		add_info(&about, "pmix.ndosub", ABI_BOOL)->value.data.flag = true;
 	add_uint32(&about, "pmix.offset", 0);
 	add_rank(&about, "pmix.aldr", 0);
 	if (peers) {

@@ -118,6 +118,14 @@ func TestPMIx(t *testing.T) {
 	c := raiseProtected(t, "t-pmix", "--nodes", "3", "--with-corpus")
 	c.putFile(t, "mpi_ring.py")
 	c.putFile(t, "mpi_session.py")
+	c.putFile(t, "pmix_shares.py")
+	t.Run("shared CPUs", func(t *testing.T) { // where MPI libraries are to give the CPU away while they wait
+		job := c.submit(t, mpiOptions, "srun --mpi=pmix -n2 -N2 python3 pmix_shares.py; srun --mpi=pmix -n4 -N2 python3 pmix_shares.py; echo done")
+		c.waitLog(t, job, "done")
+		if got, want := c.log(job), strings.Repeat("own\n", 2)+strings.Repeat("shared\n", 4)+"done"; got != want {
+			t.Errorf("log:\n%s\nwant\n%s", got, want)
+		}
+	})
 	t.Run("moved", func(t *testing.T) {
 		job := c.submit(t, mpiOptions, "srun --mpi=pmix python3 mpi_ring.py 80; echo ends with $?")
 		c.waitLog(t, job, "\n10 of 4: ")

@@ -80,6 +80,7 @@ static int count_other_names(void)
 		{ PMIX_JOB_SIZE, "pmix.job.size" }, { PMIX_MAX_PROCS, "pmix.max.size" }, { PMIX_APP_SIZE, "pmix.app.size" },
 		{ PMIX_JOB_NUM_APPS, "pmix.job.napps" }, { PMIX_NUM_NODES, "pmix.num.nodes" },
 		{ PMIX_LOCAL_SIZE, "pmix.local.size" }, { PMIX_NODE_SIZE, "pmix.node.size" },
+		{ PMIX_NODE_OVERSUBSCRIBED, "pmix.ndosub" },
 		{ PMIX_NPROC_OFFSET, "pmix.offset" }, { PMIX_APPLDR, "pmix.aldr" }, { PMIX_LOCALLDR, "pmix.lldr" },
 		{ PMIX_LOCAL_PEERS, "pmix.lpeers" }, { PMIX_TMPDIR, "pmix.tmpdir" }, { PMIX_NSDIR, "pmix.nsdir" },
 		{ PMIX_NODE_MAP, "pmix.nmap" }, { PMIX_PROC_MAP, "pmix.pmap" }, { PMIX_PROC_DATA, "pmix.pdata" },

@@ -2,11 +2,11 @@
 # SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# What: LAMMPS started by srun --mpi=pmix on two nodes: a Lennard-Jones melt, with dumps and restart files
+# What: LAMMPS started by srun --mpi=pmix, two ranks on each of two nodes: a Lennard-Jones melt, with dumps and restart files
 # Needs: lammps openmpi-bin
 # First: --singularity
 # Without it Slurm has to serve PMIx, and that of Debian cannot.
-#SBATCH --job-name=lammps-srun --nodes=2 --ntasks=2 --overcommit --output=log
+#SBATCH --job-name=lammps-srun --nodes=2 --ntasks=4 --overcommit --output=log
 set -eu
 echo "starting"
 cat >in.melt <<'L'
@@ -29,11 +29,9 @@ dump 1 all custom 500 melt.dump id x y z vx vy vz
 dump_modify 1 sort id format float %20.15g
 restart 400 restart.a restart.b
 thermo 100
-run 1000
+run 3000
 write_data melt.data nocoeff
 L
-# Ranks share cores here; mpirun would do this itself.
-export OMPI_MCA_mpi_yield_when_idle=1
 srun --mpi=pmix lmp -in in.melt -log none >output
 # How long it took is another number each time.
 awk '/^ *Step/ { on = 1 } /^Loop time/ { on = 0 } on' output
