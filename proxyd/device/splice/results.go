@@ -152,6 +152,9 @@ func (r *Results) Learn(at Site, cost uint64, had, reads []Span) bool {
 			s.reads = append(slices.Clone(s.reads), x)
 		}
 	}
+	if !complete {
+		s.turn = [sameTurns]uint64{} // Records from before have less memory in them: to differ from these says nothing
+	}
 	if len(s.reads) > mostReads {
 		s.reads, s.never = nil, true
 	}
@@ -161,7 +164,7 @@ func (r *Results) Learn(at Site, cost uint64, had, reads []Span) bool {
 // Forget forgets what a Site reads: some of that memory is no longer there.
 func (r *Results) Forget(at Site) {
 	if s := r.sites[at]; s != nil {
-		s.reads = nil
+		s.reads, s.turn = nil, [sameTurns]uint64{}
 	}
 }
 

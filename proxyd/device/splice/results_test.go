@@ -150,3 +150,27 @@ func TestLearn(t *testing.T) {
 		t.Error("an operation with other effects is compared")
 	}
 }
+
+// TestLearned: a rank that has compared more memory than the rank before it, because that has taught what the operation
+// reads, is no reason to compare less often.
+func TestLearned(t *testing.T) {
+	r, more := NewResults(1000, 10), []Span{{Base: 4096, Size: 1}}
+	launch := func(rank Rank, turns byte) string {
+		reads, turn, compare := r.Ask(rank, Site{}, 10)
+		if !compare {
+			return ""
+		}
+		record := Record{turns, byte(len(reads))}
+		if got, ok := r.Take(rank, Site{}, turn, record); ok {
+			return got.(string)
+		}
+		if r.Learn(Site{}, 100, reads, more) {
+			r.Keep(rank, record, 1, 10, string(turns))
+		}
+		return "run"
+	}
+	wantAsk(t, "the first rank, which learns", launch(1, 'a'), "run")
+	wantAsk(t, "the second, which is the first to know", launch(2, 'a'), "run")
+	wantAsk(t, "the next turn of the first", launch(1, 'b'), "run")
+	wantAsk(t, "and of the second", launch(2, 'b'), "b")
+}
