@@ -53,7 +53,6 @@ const (
 	whyAddresses = "the processes see several GPUs, so their addresses differ"
 	whyBytes     = "what they read differs"
 	whyOther     = "other work of the process ran at the same time"
-	whyGraph     = "they are in graphs"
 	whyMemory    = "they use memory of the host, of other GPUs or of virtual addresses"
 	whyEffects   = "they print, or allocate memory"
 	whyBlocks    = "their blocks wait for each other"
@@ -163,8 +162,6 @@ func (d *device) beginAttempt(s *space, j *job, f *function, spec *launch, done 
 		return nil // the usual case: no other space has anything to give or to take
 	case a.others == 0:
 		why = whyAddresses
-	case j.stream == nil:
-		why = whyGraph
 	case spec.cooperative:
 		why = whyBlocks
 	case done != (backend.Partial{}):
