@@ -4,6 +4,8 @@
 package device
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 	"github.com/singularity-slurm/singularity-slurm/tests/device/program"
 	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
 )
@@ -19,35 +22,86 @@ func TestMain(m *testing.M) { soft.Main(m) }
 
 // TestPrograms runs each program of testdata.
 func TestPrograms(t *testing.T) {
+	for name, p := range programs(t) {
+		t.Run(name, func(t *testing.T) { p.check(t) })
+	}
+}
+
+// TestSharedDevices: a program of several devices does the same on fewer, where these are shared, by each way to share
+// them, and kernels run once for several of its processes where the program says so.
+func TestSharedDevices(t *testing.T) {
+	for name, p := range programs(t) {
+		for on := 1; on < p.Devices; on++ {
+			for _, rung := range []string{server.RungAlias, server.RungSplice} {
+				t.Run(fmt.Sprintf("%s/%d/%s", name, on, rung), func(t *testing.T) {
+					status := filepath.Join(t.TempDir(), "status")
+					p.check(t, "--on", fmt.Sprint(on), "--rung", rung, "--status", status)
+					if p.Rung != "" && rung == server.RungSplice && !ranOnce(t, status) {
+						t.Error("no kernel ran once for several processes")
+					}
+				})
+			}
+		}
+	}
+}
+
+// ranOnce tells whether a kernel has taken the result of another process's.
+func ranOnce(t *testing.T, status string) bool {
+	t.Helper()
+	text, err := os.ReadFile(status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var st server.Status
+	if err := json.Unmarshal(text, &st); err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(st.Sharing, func(s server.SharingStatus) bool { return s.Once > 0 })
+}
+
+// testProgram is a program of testdata.
+type testProgram struct {
+	*program.Program
+	file string
+}
+
+// programs returns the programs of testdata by their names.
+func programs(t *testing.T) map[string]testProgram {
+	t.Helper()
 	files, err := filepath.Glob("testdata/*.c")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
+	all := map[string]testProgram{}
 	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".c")
-		t.Run(name, func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := program.Parse(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			switch {
-			case p.Slow != "" && testing.Short():
-				t.Skip("slow: " + p.Slow)
-			case p.Broken != "":
-				t.Skip("broken: " + p.Broken)
-			}
-			w := soft.Need(t)
-			got := w.Run(t, soft.Program{
-				Devices: p.Devices, Path: w.Compile(t, file, p.Cflags...), Args: p.Args, Env: p.Env, Stdin: strings.NewReader(p.Stdin), Limit: p.Limit,
-			})
-			if wrong := p.Judge(got.Stdout, got.Stderr, got.Exit); wrong != "" {
-				t.Errorf("%s\nstdout:\n%s\nstderr:\n%s", wrong, got.Stdout, got.Stderr)
-			}
-		})
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := program.Parse(text)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		all[strings.TrimSuffix(filepath.Base(file), ".c")] = testProgram{p, file}
+	}
+	return all
+}
+
+// check runs a program, with more flags of "proxyd run", and checks what it prints and how it ends.
+func (p testProgram) check(t *testing.T, flags ...string) {
+	t.Helper()
+	switch {
+	case p.Slow != "" && testing.Short():
+		t.Skip("slow: " + p.Slow)
+	case p.Broken != "":
+		t.Skip("broken: " + p.Broken)
+	}
+	w := soft.Need(t)
+	got := w.Run(t, soft.Program{
+		Devices: p.Devices, On: flags, Path: w.Compile(t, p.file, p.Cflags...), Args: p.Args, Env: p.Env, Stdin: strings.NewReader(p.Stdin), Limit: p.Limit,
+	})
+	if wrong := p.Judge(got.Stdout, got.Stderr, got.Exit); wrong != "" {
+		t.Errorf("%s\nstdout:\n%s\nstderr:\n%s", wrong, got.Stdout, got.Stderr)
 	}
 }
 

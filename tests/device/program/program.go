@@ -27,6 +27,7 @@ type Program struct {
 	Cflags  []string
 	Slow    string
 	Broken  string
+	Rung    string // that its processes reach on fewer devices with "--rung splice"
 }
 
 // Parse reads the // lines of the form "word: text" before the first other line.
@@ -71,6 +72,8 @@ func Parse(source []byte) (*Program, error) {
 			p.Slow = text
 		case "broken":
 			p.Broken = text
+		case "rung":
+			p.Rung = text
 		case "SPDX-FileCopyrightText", "SPDX-License-Identifier":
 		default:
 			if !strings.Contains(word, " ") {
