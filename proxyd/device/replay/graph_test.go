@@ -68,7 +68,7 @@ func TestRefs(t *testing.T) {
 			[]Ref{{Use, "graph", 3}, {Use, "stream", 4}, {Make, "graphexec", 11}, {Use, "stream", 4}}},
 		{"cuFuncSetAttribute", b(9, int32(8), int32(65536)), nil, []Ref{{Change, "function", 9}}},
 		{"captured", b(8, 3, 1, 5, 1, 0, int32(0), int32(int64(op(t, "graph_launch"))), string(b(60, 7)), 16, 0), b(0, 0),
-			[]Ref{{Make, "node", 8}, {Change, "graph", 3}, {Use, "node", 5}, {Use, "graphexec", 60}}},
+			[]Ref{{Make, "node", 8}, {Change, "graph", 3}, {Use, "node", 5}, {Use, "graphexec", 60}, {Use, "stream", 7}}},
 	} {
 		got, err := Refs(op(t, tc.symbol), tc.in, tc.out)
 		if err != nil || !slices.Equal(got, tc.want) {
@@ -130,7 +130,10 @@ func TestGraph(t *testing.T) {
 		{"captured work whose graph is no more",
 			[]Call{context, stream(7), graph, captures(20, work(7)), call("cuGraphDestroy", b(3), nil)}, " 0 1"},
 		{"captured work whose stream is no more",
-			[]Call{context, stream(7), graph, captures(20, work(7)), call("cuStreamDestroy_v2", b(7), nil)}, " 0 2 3"},
+			[]Call{context, stream(7), graph, captures(20, work(7)), call("cuStreamDestroy_v2", b(7), nil)}, " 0 1 2 3 4"},
+		{"captured work whose stream and graph are no more", []Call{
+			context, stream(7), graph, captures(20, work(7)), call("cuStreamDestroy_v2", b(7), nil), call("cuGraphDestroy", b(3), nil),
+		}, " 0"},
 		{"a captured event that is no more", []Call{
 			context, stream(7), event, graph, record, call("cuEventDestroy_v2", b(30), nil),
 		}, " 0 1 2 3 4 5"},

@@ -139,17 +139,15 @@ func (c *Call) noteInner(arg string, b []byte) {
 	}
 }
 
-// addInnerRefs adds the handles in the captured call, because the node needs their objects. The stream is
-// left out: the node does not depend on the stream that captured it.
+// addInnerRefs adds the handles in the captured call, because the node needs their objects. A node needs even
+// the stream, which may end before the node: when the call is made again, the server finds the node's context by
+// the stream.
 func (c *Call) addInnerRefs(refs []Ref) ([]Ref, error) {
 	if rule, ok := Look(c.Op); !ok || rule.Symbol == captured {
 		return nil, ErrMalformed
 	}
 	named, err := Refs(c.Op, c.In, c.Out)
 	for _, r := range named {
-		if r.Class == "stream" {
-			continue
-		}
 		if r.Verb != Make {
 			r.Verb = Use
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
 // twin is a program that runs undisturbed on a server and, a second time, on servers between which it is
@@ -325,10 +326,11 @@ func (w *twin) step() {
 		w.both("cuGraphCreate", h, uint32(0))
 		w.graphs = append(w.graphs, h)
 	case 41, 42:
-		if out := w.node("cuMemAllocAsync", uint64(1+r.IntN(3<<20)), uint64(0)); len(out) >= 16 {
+		s := pick(r, append([]uint64{0}, w.streams...))
+		if out := w.node("cuMemAllocAsync", uint64(1+r.IntN(3<<20)), s); len(out) >= 16 {
 			w.memory = append(w.memory, u64(out[8:]))
 		}
-		w.node("cuMemFreeAsync", pick(r, w.memory), uint64(0))
+		w.node("cuMemFreeAsync", pick(r, w.memory), s)
 	case 43:
 		if res, out := w.both("graph_instantiate", pick(r, w.graphs), make32(uint64(r.IntN(2))), uint32(256)); res == 0 {
 			w.execs = append(w.execs, u64(out[8:]))
@@ -361,6 +363,42 @@ func TestTwins(t *testing.T) {
 				}
 				w.move()
 			}
+		})
+	}
+}
+
+// TestTwinsCaptured: a graph that was captured from a stream is restored although the stream, or the stream's context, has ended.
+func TestTwinsCaptured(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		end  func(w *twin, stream uint64)
+		want int32 // of a launch
+	}{
+		{"the stream is there", func(*twin, uint64) {}, ok},
+		{"the stream was destroyed", func(w *twin, stream uint64) { w.both("cuStreamDestroy_v2", stream) }, ok},
+		{"the stream's context was destroyed", func(w *twin, _ uint64) { w.both("cuCtxDestroy_v2", uint64(ctxB)) }, int32(dispatch.ResultContextIsDestroyed)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newTwin(t)
+			w.both("cuCtxCreate_v2", uint64(ctxA), uint32(0), int32(0))
+			w.both("cuCtxCreate_v2", uint64(ctxB), uint32(0), int32(1))
+			w.c[0].context = ctxB
+			_, out := w.both("cuMemAlloc_v2", uint64(4096))
+			stream := w.handle()
+			w.both("cuStreamCreate", stream, uint32(1))
+			// The stream's context is not the context that is current.
+			w.c[0].context = ctxA
+			graph, exec := w.instantiated("cuMemsetD8Async", u64(out), uint8(7), uint64(100), stream)
+			tc.end(w, stream)
+			w.move()
+			w.move()
+			w.both("graph_instantiate", graph, make32(0), uint32(256))
+			w.c[0].context = ctxB
+			if r, _ := w.both("graph_launch", exec, uint64(0)); r != tc.want {
+				t.Errorf("a launch: %d, want %d", r, tc.want)
+			}
+			w.both("cuCtxSynchronize")
+			w.both("copy_out", u64(out), uint64(200), uint64(0))
 		})
 	}
 }
