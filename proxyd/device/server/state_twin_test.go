@@ -402,3 +402,34 @@ func TestTwinsCaptured(t *testing.T) {
 		})
 	}
 }
+
+// TestTwinsKernel: what a kernel of a library says of itself is its code's, whatever a context's function was set to, and when.
+func TestTwinsKernel(t *testing.T) {
+	w := newTwin(t)
+	w.both("cuCtxCreate_v2", uint64(ctxA), uint32(0), int32(0))
+	w.c[0].context = ctxA
+	l := w.load("library_load", []byte(kernels), uint64(len(kernels)), uint64(0), uint64(0), uint32(0), uint64(0), uint64(0), uint32(0), uint32(0), uint32(0))
+	_, out := w.both("cuLibraryGetKernel", l, "add")
+	kernel := u64(out)
+	_, out = w.both("cuKernelGetFunction", kernel)
+	function := u64(out)
+	_, out = w.both("cuFuncGetAttribute", int32(8), function)
+	compiled := int32(binary.LittleEndian.Uint32(out))
+	asked := func(want int32) {
+		t.Helper()
+		_, out := w.both("cuKernelGetAttribute", int32(8), kernel, int32(0))
+		if got := int32(binary.LittleEndian.Uint32(out)); got != want {
+			t.Errorf("%d bytes of dynamic shared memory, want %d", got, want)
+		}
+	}
+	w.both("cuFuncSetAttribute", function, int32(8), int32(5000))
+	asked(compiled)
+	w.both("cuFuncSetAttribute", function, int32(8), int32(6000))
+	w.move()
+	asked(compiled)
+	w.both("cuFuncGetAttribute", int32(8), function)
+	w.both("cuKernelSetAttribute", int32(8), int32(7000), kernel, int32(0))
+	w.move()
+	asked(7000)
+	w.both("cuFuncGetAttribute", int32(8), function)
+}

@@ -119,6 +119,12 @@ func (p *LaunchCalls) FuncSetAttribute(c *dispatch.Call, h dispatch.Function, at
 	if r != 0 {
 		return r
 	}
+	// What is known of a kernel is its code's: it is read before one of its functions is set otherwise.
+	if l := f.module.library; l != nil {
+		if _, r := p.factsOf(l.byName[f.b.Name()]); r != 0 {
+			return r
+		}
+	}
 	return p.Result(f.b.SetAttribute(backend.FunctionAttribute(attribute), value))
 }
 

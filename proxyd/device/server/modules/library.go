@@ -37,7 +37,7 @@ type kernel struct {
 	set    map[int32]map[backend.FunctionAttribute]int32 // by device
 }
 
-// kernelFacts is what is the same of a kernel in all contexts.
+// kernelFacts is what is the same of a kernel in all contexts, whatever was set of its functions.
 type kernelFacts struct {
 	attributes [backend.FunctionAttributes]int32
 	params     []backend.Param
