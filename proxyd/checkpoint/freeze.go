@@ -180,7 +180,7 @@ func (lc *localCapsule) thawCapsule(ctx context.Context) error {
 	j.mu.Unlock()
 	var errs []error
 	if !restoring {
-		errs = append(errs, overlay.Unlock(lc.capsule.PID()), outsideOf(lc).releaseForwarder(ctx))
+		errs = append(errs, overlay.Unlock(lc.capsule.PID()))
 	}
 	if !restoring { // else programs are still to open these files
 		errs = append(errs, lc.unlinkRemoved())
@@ -203,6 +203,9 @@ func (lc *localCapsule) thawCapsule(ctx context.Context) error {
 				errs = append(errs, err)
 			}
 		}
+	}
+	if !restoring { // last: its user decides whether the forwarder answers
+		errs = append(errs, outsideOf(lc).releaseForwarder(ctx))
 	}
 	return errors.Join(errs...)
 }

@@ -177,29 +177,45 @@ func (lc outsidePart) serveForwarder(ctx context.Context) {
 	lc.outside.Serve(ctx, j.c.Relay, outside.Admission{Job: rec.RelayKey(j.c.Cluster), Run: run, Capsule: lc.index}, j.log)
 }
 
-// holdForwarder has the forwarder stand still before the network is locked. A second call is harmless.
+// holdForwarder has the forwarder stand still before the network is locked. A second call is harmless. A forwarder that
+// its user has stopped is ended: the checkpoint goes on without its connections.
 func (lc outsidePart) holdForwarder(ctx context.Context) error {
 	if lc.outside == nil {
 		return nil
 	}
-	return lc.outside.Hold(ctx)
+	return lc.endStopped(ctx, lc.outside.Hold(ctx))
 }
 
 // releaseForwarder has the forwarder go on after the network was unlocked. A second call is harmless. A forwarder
-// that has died is no reason to fail: another takes its place.
+// that has died, or was stopped and is ended, is no reason to fail: another takes its place.
 func (lc outsidePart) releaseForwarder(ctx context.Context) error {
 	if lc.outside == nil {
 		return nil
 	}
-	err := lc.outside.Go(ctx)
+	err := lc.endStopped(ctx, lc.outside.Go(ctx))
 	if lc.outside.HasDied() {
 		return nil
 	}
 	return err
 }
 
-// saveConnections writes the connections through the relay into the checkpoint.
+// endStopped ends a forwarder of which err says that a signal has stopped it, and tells the user that this resets its
+// connections. It returns other errors.
+func (lc outsidePart) endStopped(ctx context.Context, err error) error {
+	if !errors.Is(err, outside.ErrStopped) {
+		return err
+	}
+	j := lc.j
+	j.log.Error("the forwarder is ended: the capsule's connections to outside are lost", "capsule", lc.index, "error", err)
+	j.report.AddEvent(records.EventReset, []string{j.c.Node}, "connections through the relay: a signal had stopped their forwarder, so it was ended")
+	return lc.outside.End(ctx)
+}
+
+// saveConnections writes the connections through the relay into the checkpoint. A forwarder that has died has none.
 func (lc outsidePart) saveConnections(ctx context.Context, w upload.ShareWriter, name string) (int, error) {
+	if lc.outside.HasDied() {
+		return 0, nil
+	}
 	s, err := w.Create(name)
 	if err != nil {
 		return 0, err

@@ -183,6 +183,33 @@ func TestRelayLost(t *testing.T) {
 			t.Errorf("log:\n%s", got)
 		}
 	})
+	t.Run("stopped forwarder", func(t *testing.T) {
+		for name, capture := range map[string]func(job, node string){
+			"checkpoint": func(job, _ string) { c.says(t, "alice", "singctl checkpoint "+job, 0) },
+			"requeue": func(job, node string) {
+				c.ctl(t, "scontrol requeue "+job)
+				c.again(t, job, node)
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				job := c.submit(t, "--singularity-outside=relay", "exec python3 outside.py http ctl")
+				c.reaches(t, job, "8 16")
+				node := c.show(t, job, "NodeList")
+				c.exec(t, node, "alice", "pkill", "-STOP", "-f", "^proxyd forward").must(t)
+				capture(job, node)
+				if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+					t.Errorf("the job: %s", s)
+				}
+				if got := c.log(job); got != doubled.String()+"again 1" {
+					t.Errorf("log:\n%s", got)
+				}
+				said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+				if !strings.Contains(said, "a signal had stopped their forwarder") {
+					t.Error(said)
+				}
+			})
+		}
+	})
 	t.Run("no relay", func(t *testing.T) {
 		for _, n := range []string{"n1", "n2"} {
 			c.exec(t, n, "", "sed", "-i", "/^relay:/d", "/etc/singularity-slurm/proxyd.yaml").must(t)

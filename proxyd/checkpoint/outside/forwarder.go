@@ -100,7 +100,7 @@ func (f *Forwarder) startProcess(ctx context.Context, listen func(int) (*os.File
 	f.process = p
 	to := forward.Relay{Address: f.address, Ticket: f.note.Ticket}
 	f.mu.Unlock()
-	err = f.giveOrder(ctx, func(o forward.Orders) error { return o.Begin(ctx, to, listener) })
+	err = f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Begin(ctx, to, listener) })
 	if err != nil {
 		return errors.Join(err, p.End(context.WithoutCancel(ctx)))
 	}
@@ -170,33 +170,44 @@ func (f *Forwarder) Cgroup() string { return f.currentProcess().Cgroup() }
 // Enter moves a forwarder without a cgroup into a cgroup.
 func (f *Forwarder) Enter(cgroup string) error { return f.currentProcess().Enter(cgroup) }
 
-// giveOrder gives an order.
-func (f *Forwarder) giveOrder(ctx context.Context, give func(forward.Orders) error) error {
-	c, err := f.currentProcess().Dial(ctx)
-	if err != nil {
-		return fmt.Errorf("forwarder: %w", err)
+// giveOrder gives an order. The error is ErrStopped if the forwarder's process is stopped and so does not answer.
+func (f *Forwarder) giveOrder(ctx context.Context, give func(context.Context, forward.Orders) error) error {
+	p := f.currentProcess()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		if awaitStopped(ctx, p) {
+			cancel(ErrStopped)
+		}
+	}()
+	c, err := p.Dial(ctx)
+	if err == nil {
+		o := forward.NewOrders(c)
+		defer o.Close()
+		err = give(ctx, o)
 	}
-	o := forward.NewOrders(c)
-	defer o.Close()
-	if err := give(o); err != nil {
-		return fmt.Errorf("forwarder: %w", err)
+	if err != nil && context.Cause(ctx) == ErrStopped { //nolint:errorlint // the very error
+		err = ErrStopped
+	}
+	if err != nil {
+		return fmt.Errorf("forwarder: process %d: %w", p.PID(), err)
 	}
 	return nil
 }
 
 // Hold has the forwarder stand still, until Go. A second call is harmless.
 func (f *Forwarder) Hold(ctx context.Context) error {
-	return f.giveOrder(ctx, func(o forward.Orders) error { return o.Hold(ctx, nil) })
+	return f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Hold(ctx, nil) })
 }
 
 // Go has the forwarder go on. A second call is harmless.
 func (f *Forwarder) Go(ctx context.Context) error {
-	return f.giveOrder(ctx, func(o forward.Orders) error { return o.Go(ctx) })
+	return f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Go(ctx) })
 }
 
 // Status returns the connections, and the lost connections.
 func (f *Forwarder) Status(ctx context.Context) (s forward.Status, err error) {
-	err = f.giveOrder(ctx, func(o forward.Orders) (err error) {
+	err = f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) (err error) {
 		s, err = o.Status(ctx)
 		return err
 	})
@@ -296,7 +307,7 @@ func (f *Forwarder) tellAddress(ctx context.Context, address string) error {
 	if known {
 		return nil
 	}
-	err := f.giveOrder(ctx, func(o forward.Orders) error {
+	err := f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error {
 		return o.Begin(ctx, forward.Relay{Address: address, Ticket: f.note.Ticket}, nil)
 	})
 	if err == nil {

@@ -28,7 +28,7 @@ type Connection struct {
 // written as they come: a user decides how much there is, and the daemon is root's.
 func (f *Forwarder) Save(ctx context.Context, w io.Writer) (n int, err error) {
 	list := &listWriter{w: w}
-	err = f.giveOrder(ctx, func(o forward.Orders) error {
+	err = f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error {
 		return o.Hold(ctx, func(some []forward.Saved, sockets []*os.File) error {
 			for i, s := range some {
 				socket, unread, unsent, err := overlay.TakeConnection(sockets[i])
@@ -121,7 +121,7 @@ func (f *Forwarder) Restore(ctx context.Context, r io.Reader, log *slog.Logger) 
 	var sockets []*os.File
 	defer func() { closeAll(sockets) }()
 	hand := func() error {
-		err := f.giveOrder(ctx, func(o forward.Orders) error { return o.Add(ctx, made, sockets) })
+		err := f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Add(ctx, made, sockets) })
 		closeAll(sockets)
 		made, sockets = nil, nil
 		return err
