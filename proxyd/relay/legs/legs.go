@@ -51,8 +51,10 @@ type Holder struct {
 
 	mu      sync.Mutex
 	jobs    map[string]*job
-	tickets map[string]ticket     // by their hashes
-	users   map[uint32]int        // connections
+	tickets map[string]ticket // by their hashes
+	users   map[uint32]int    // connections
+	// failed are connections of a user's jobs that have failed while no forwarder asked, the oldest first.
+	failed  map[uint32][]*kept
 	callers map[string][]net.Conn // links that have not said hello, by host, the oldest first
 }
 
@@ -63,9 +65,7 @@ type job struct {
 	run   int
 	named time.Time // by a daemon
 	kept  map[string]*kept
-	// failed are those of kept that have failed while no forwarder asked, the oldest first.
-	failed []*kept
-	seen   map[int]int // the newest run of each capsule that was named, plus 1
+	seen  map[int]int // the newest run of each capsule that was named, plus 1
 }
 
 type ticket struct {
@@ -86,12 +86,12 @@ type kept struct {
 	linked sync.Mutex    // held by the link that carries frames
 	unlink func()        // ends the present link. Needs Holder.mu
 	run    int           // of the present link. Needs Holder.mu
-	expiry *time.Timer   // set when it has failed and is in job.failed. Needs Holder.mu
+	expiry *time.Timer   // set when it has failed and is in Holder.failed. Needs Holder.mu
 }
 
 // New returns a Holder without connections, which ends with ctx.
 func New(ctx context.Context, cfg Config) *Holder {
-	h := &Holder{cfg: cfg, ctx: ctx, jobs: map[string]*job{}, tickets: map[string]ticket{}, users: map[uint32]int{}, callers: map[string][]net.Conn{}}
+	h := &Holder{cfg: cfg, ctx: ctx, jobs: map[string]*job{}, tickets: map[string]ticket{}, users: map[uint32]int{}, failed: map[uint32][]*kept{}, callers: map[string][]net.Conn{}}
 	go h.forgetUnnamed()
 	return h
 }
@@ -165,9 +165,9 @@ func (h *Holder) forgetJob(j *job) {
 	}
 	for _, k := range j.kept {
 		k.stream.Fail(errForgotten)
-	}
-	for len(j.failed) > 0 {
-		h.dropLocked(j.failed[0])
+		if k.expiry != nil {
+			h.dropLocked(k)
+		}
 	}
 }
 
@@ -256,7 +256,11 @@ func (h *Holder) dropLocked(k *kept) {
 	if k.expiry != nil {
 		k.expiry.Stop() // the timer would keep all that the connection has
 		k.expiry = nil
-		k.job.failed = slices.DeleteFunc(k.job.failed, func(x *kept) bool { return x == k })
+		uid := k.job.uid
+		h.failed[uid] = slices.DeleteFunc(h.failed[uid], func(x *kept) bool { return x == k })
+		if len(h.failed[uid]) == 0 {
+			delete(h.failed, uid)
+		}
 	}
 }
 
@@ -304,7 +308,7 @@ func (h *Holder) carryKept(k *kept) {
 const overPatience = 24 * time.Hour
 
 // afterEnd forgets a connection that has ended in order. A failed connection is kept for a while, for its
-// forwarder: of a job no more than a user may have connections.
+// forwarder: of all jobs of a user no more than the user may have connections.
 func (h *Holder) afterEnd(k *kept, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -319,11 +323,11 @@ func (h *Holder) afterEnd(k *kept, err error) {
 	case err == nil, h.jobs[j.name] != j:
 		h.dropLocked(k)
 	case j.kept[k.id] == k: // else the forwarder knows already
-		if len(j.failed) >= h.cfg.PerUser {
-			h.dropLocked(j.failed[0])
+		if old := h.failed[j.uid]; len(old) >= h.cfg.PerUser {
+			h.dropLocked(old[0])
 		}
 		k.expiry = time.AfterFunc(overPatience, func() { h.dropKept(k) })
-		j.failed = append(j.failed, k)
+		h.failed[j.uid] = append(h.failed[j.uid], k)
 	}
 }
 

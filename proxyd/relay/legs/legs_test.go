@@ -83,8 +83,14 @@ func (r *relay) dial() net.Conn {
 // open makes a connection of the job. It returns the link and the connection's other side.
 func (r *relay) open(id string) (link net.Conn, outer *net.TCPConn) {
 	r.t.Helper()
+	return r.openFor(ticketText, id)
+}
+
+// openFor makes a connection of the job with a ticket.
+func (r *relay) openFor(ticket, id string) (link net.Conn, outer *net.TCPConn) {
+	r.t.Helper()
 	link = r.dial()
-	must(r.t, stream.WriteJSON(link, stream.KindHello, stream.Hello{Ticket: ticketText, ID: id, To: r.other.Addr().String()}))
+	must(r.t, stream.WriteJSON(link, stream.KindHello, stream.Hello{Ticket: ticket, ID: id, To: r.other.Addr().String()}))
 	must(r.t, r.other.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
 	c, err := r.other.Accept()
 	must(r.t, err)
@@ -163,14 +169,17 @@ func TestFailedIsForgotten(t *testing.T) {
 	})
 }
 
-// TestFailedAreBounded: connections that fail while no forwarder asks are remembered, and no more of them than a user may have.
+// TestFailedAreBounded: connections that fail while no forwarder asks are remembered, and of all jobs of a user no more of
+// them than the user may have.
 func TestFailedAreBounded(t *testing.T) {
 	const per = 3
 	r := newRelay(t, per)
+	const otherTicket = "the ticket of another job of the user"
+	must(t, r.Admit(Admission{Job: "c/2/then", UID: 1001, Ticket: HashTicket(otherTicket)}))
 	last := ""
-	for range 3 * per {
+	for n := range 4*per + 1 {
 		last = rand.Text()
-		link, outer := r.open(last)
+		link, outer := r.openFor([]string{ticketText, otherTicket}[n%2], last)
 		link.Close()
 		reset(t, outer)
 		r.await("the connection has failed", func() bool { return len(r.users) == 0 })
