@@ -9,7 +9,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { SIGNATURE_HEADER = 8 }; /* kind, number of ranks */
+enum {
+	SIGNATURE_HEADER = 8, /* kind, number of ranks */
+	ASKS_OF_EACH_RANK = 4, /* that a rank may have open; PMIx's library has one for the keys of a rank */
+};
 
 static struct peer *find_rank(struct hub *h, int rank)
 {
@@ -207,6 +210,7 @@ int take_collect(struct hub *h, struct peer *p, const struct frame *f)
 
 /* --- questions --- */
 
+/* Answer a question, which is no longer open. */
 static void send_told(struct hub *h, const struct ask *a, uint32_t status, const char *keys, size_t n)
 {
 	struct peer *p = find_rank(h, a->asker);
@@ -214,6 +218,7 @@ static void send_told(struct hub *h, const struct ask *a, uint32_t status, const
 
 	if (!p)
 		return;
+	--p->asks;
 	add_number(&out, a->request);
 	add_number(&out, status);
 	add_bytes(&out, keys, n);
@@ -242,8 +247,9 @@ int take_ask(struct hub *h, struct peer *p, const struct frame *f)
 	*a = (struct ask){
 		.next = h->asks, .asker = p->rank, .request = number_at(f->bytes), .target = (int)number_at(f->bytes + 4),
 	};
-	if (h->left[a->target]) {
-		send_told(h, a, STATUS_LOST, NULL, 0);
+	++p->asks;
+	if (h->left[a->target] || p->asks > ASKS_OF_EACH_RANK * h->size) {
+		send_told(h, a, h->left[a->target] ? STATUS_LOST : STATUS_FULL, NULL, 0);
 		free(a);
 		return (0);
 	}

@@ -13,6 +13,7 @@
 struct peer {
 	int fd;
 	int rank; /* -1 until HELLO has come */
+	int asks; /* of its questions, those that are not answered yet */
 	bool fenced;
 	struct buffer in, out;
 };

@@ -163,6 +163,32 @@ func TestQuestions(t *testing.T) {
 	b.hears(frameTold, numbers(1, 1))
 }
 
+// TestManyQuestions: a rank has no more than some questions open, and a question beyond is answered at once. An answer makes
+// room for another question.
+func TestManyQuestions(t *testing.T) {
+	t.Parallel()
+	const size, most = 3, 4 * 3
+	place := startHub(t)
+	a, b := startPMIx(t, place, 0, size), startPMIx(t, place, 1, size)
+	for n := range uint32(most) {
+		a.say(frameAsk, numbers(n, 1))
+		b.hears(frameAsked, numbers(0, n))
+	}
+	for n := range uint32(1000) {
+		a.say(frameAsk, numbers(most+n, 2))
+		a.hears(frameTold, numbers(most+n, 2))
+	}
+	b.say(frameAsk, numbers(1, 0)) // another rank has questions of its own
+	a.hears(frameAsked, numbers(1, 1))
+	b.say(frameTell, numbers(0, 5, 0)+"keys")
+	a.hears(frameTold, numbers(5, 0)+"keys")
+	a.say(frameAsk, numbers(5, 1))
+	b.hears(frameAsked, numbers(0, 5))
+	c := startPMIx(t, place, 2, size) // is asked nothing
+	c.collect(1, 1, "", "", 2)
+	c.hears(frameCollected, numbers(1, 0, 1))
+}
+
 // TestWrongFrames: a server that says what no server says is dropped, and the hub lives.
 func TestWrongFrames(t *testing.T) {
 	t.Parallel()
