@@ -11,6 +11,7 @@
 //	yard      keeps bytes until no work uses them any more               work.go
 //	holdings  which spaces are in a device's memory, not in the host's    swap.go
 //	sums      hashes of blocks that were not written since               hash.go watch.go, package pages
+//	code      memory that modules take of the node                  code_memory.go
 //	common    bytes that spaces of a device have in common               common.go, package pages
 //	splicer   kernels that spaces of a device launch alike               splice.go, package splice
 //
@@ -59,6 +60,8 @@ type Config struct {
 	Capability Capability // 0: DefaultCapability
 	// Interpret has kernels interpreted where they could be compiled to machine code. The results are the same bits.
 	Interpret bool
+	// Code is how much memory the code of all modules may take, as estimated; 0: half of the node's.
+	Code uint64
 }
 
 // How kernels are executed.
@@ -75,6 +78,7 @@ type Backend struct {
 	cfg     Config
 	engine  engine
 	devices []backend.Device
+	code    *codeMemory
 	epoch   time.Time
 
 	ctx    context.Context // ends kernels when the backend is closed
@@ -101,7 +105,7 @@ func newBackend(cfg Config, e engine) (*Backend, error) {
 	if _, ok := capabilities[cfg.Capability]; !ok {
 		return nil, fmt.Errorf("compute capability %s: %w", cfg.Capability, backend.InvalidValue)
 	}
-	b := &Backend{cfg: cfg, engine: e, epoch: time.Now(), spaces: map[*space]bool{}, pins: map[*job][][]byte{}}
+	b := &Backend{cfg: cfg, engine: e, code: newCodeMemory(cfg.Code), epoch: time.Now(), spaces: map[*space]bool{}, pins: map[*job][][]byte{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	for i, n := range cfg.Memory {
 		if n == 0 || n%backend.Granule != 0 || n > 1<<40 {

@@ -15,6 +15,8 @@ import (
 type engine interface {
 	// compile links texts of PTX. The error wraps a Result, and the log says more.
 	compileProgram(texts []string, c Capability, cfg backend.LoadConfig) (program, backend.Log, error)
+	// estimateMemory is what such a program takes before its kernels are compiled.
+	estimateMemory(texts []string, cfg backend.LoadConfig) uint64
 	// describeKernels says how kernels are executed, as Backend.Kernels does.
 	describeKernels() string
 	// newAddresses makes an empty memory for kernels.
@@ -62,6 +64,7 @@ type facts struct {
 	maxThreads uint32      // 0: any
 	reqThreads backend.Dim // exactly, or zero
 	ptx        int32       // the number of .target
+	operations int         // instructions of all its functions
 }
 
 // launch is what a kernel is launched with.

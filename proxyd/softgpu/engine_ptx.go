@@ -95,6 +95,18 @@ func compilesLater(texts []string, cfg backend.LoadConfig) bool {
 	return size > longText && !cfg.Verbose
 }
 
+// estimateMemory implements engine.
+func (ptxEngine) estimateMemory(texts []string, cfg backend.LoadConfig) uint64 {
+	size := uint64(0)
+	for _, text := range texts {
+		size += uint64(len(text))
+	}
+	if !compilesLater(texts, cfg) {
+		size *= treeBytes
+	}
+	return size
+}
+
 type ptxProgram struct {
 	*ptx.Program
 	cfg      backend.LoadConfig
@@ -156,7 +168,8 @@ func targetVersion(target string) int32 {
 
 func (k ptxKernel) kernelFacts() facts {
 	f := facts{
-		shared: k.SharedSize, local: k.LocalSize, constant: k.ConstSize, registers: k.Registers, maxThreads: k.MaxThreads,
+		operations: k.Operations,
+		shared:     k.SharedSize, local: k.LocalSize, constant: k.ConstSize, registers: k.Registers, maxThreads: k.MaxThreads,
 		reqThreads: backend.Dim(k.ReqThreads), ptx: targetVersion(k.Target),
 	}
 	for _, bound := range []uint32{k.MaxRegs, k.limit} { // the interpreter has as many as needed

@@ -26,6 +26,7 @@ type module struct {
 	globals   map[string]backend.Global
 	variables backend.Range
 	code      [sha256.Size]byte // the hash of the image
+	share     *codeShare
 
 	mu   sync.Mutex
 	gone bool
@@ -60,17 +61,22 @@ func translateError(err error) error {
 	}
 }
 
-// compileProgram takes an image to a program.
-func (c *cudaContext) compileProgram(data []byte, cfg backend.LoadConfig) (program, backend.Log, error) {
+// compileProgram takes an image to a program, with its share of the memory for code.
+func (c *cudaContext) compileProgram(data []byte, cfg backend.LoadConfig) (program, *codeShare, backend.Log, error) {
 	d := c.space.device
 	texts, err := image.Choose(data, uint32(d.backend.cfg.Capability))
 	if errors.Is(err, image.ErrNoPTX) {
 		texts, err = image.Choose(data, newestPTX)
 	}
 	if err != nil {
-		return nil, backend.Log{Error: err.Error() + "\n"}, translateError(err)
+		return nil, nil, backend.Log{Error: err.Error() + "\n"}, translateError(err)
 	}
-	return d.backend.engine.compileProgram(texts, d.backend.cfg.Capability, cfg)
+	share, err := d.backend.code.share(uint64(len(data)) + d.backend.engine.estimateMemory(texts, cfg))
+	if err != nil {
+		return nil, nil, backend.Log{Error: err.Error() + "\n"}, err
+	}
+	p, log, err := d.backend.engine.compileProgram(texts, d.backend.cfg.Capability, cfg)
+	return p, share, log, err
 }
 
 // Load implements backend.Context.
@@ -78,11 +84,11 @@ func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module,
 	if err := c.checkUsable(); err != nil {
 		return nil, backend.Log{}, err
 	}
-	p, log, err := c.compileProgram(data, cfg)
+	p, share, log, err := c.compileProgram(data, cfg)
 	if err != nil {
 		return nil, log, fmt.Errorf("load: %w", err)
 	}
-	m := &module{context: c, program: p, globals: map[string]backend.Global{}}
+	m := &module{context: c, program: p, share: share, globals: map[string]backend.Global{}}
 	if c.space.device.splicer != nil {
 		m.code = sha256.Sum256(data)
 	}
@@ -90,7 +96,7 @@ func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module,
 		return nil, log, fmt.Errorf("load: %w", err)
 	}
 	if !p.isDeferred() {
-		if err := compileKernels(p, &log); err != nil {
+		if err := compileKernels(p, share, &log); err != nil {
 			m.freeVariables()
 			return nil, log, fmt.Errorf("load: %w", err)
 		}
@@ -106,9 +112,9 @@ func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module,
 
 // compileKernels compiles all kernels of a program, because the driver reports errors of kernels then. What is only
 // refused spoils its own kernel.
-func compileKernels(p program, log *backend.Log) error {
+func compileKernels(p program, share *codeShare, log *backend.Log) error {
 	for _, name := range p.kernelNames() {
-		_, more, err := p.findKernel(name)
+		_, more, err := share.findKernel(p, name)
 		log.Info, log.Error = log.Info+more.Info, log.Error+more.Error
 		if err != nil && backend.ResultOf(err) != backend.NotSupported {
 			return err
@@ -125,7 +131,7 @@ func (f *function) deviceAttributes() *backend.Attributes {
 // compileKernel compiles a function's kernel, once, and returns why the kernel cannot run. Many goroutines may call compileKernel.
 func (f *function) compileKernel() error {
 	f.compiled.Do(func() {
-		if f.kernel, _, f.refused = f.module.program.findKernel(f.name); f.refused == nil {
+		if f.kernel, _, f.refused = f.module.share.findKernel(f.module.program, f.name); f.refused == nil {
 			f.facts = f.kernel.kernelFacts()
 		}
 		f.dynamic = max(f.deviceAttributes()[backend.MaxSharedPerBlock]-int32(f.facts.shared), 0)
@@ -190,12 +196,12 @@ func (c *cudaContext) Link(parts [][]byte, cfg backend.LoadConfig) ([]byte, back
 	if err != nil {
 		return nil, backend.Log{}, translateError(err)
 	}
-	p, log, err := c.compileProgram(data, cfg)
+	p, share, log, err := c.compileProgram(data, cfg)
 	if err == nil {
 		_, err = p.placeVariables(uint64(backend.DefaultBase))
 	}
 	if err == nil {
-		err = compileKernels(p, &log)
+		err = compileKernels(p, share, &log)
 	}
 	if err != nil {
 		return nil, log, fmt.Errorf("link: %w", err)

@@ -40,6 +40,7 @@ type Kernel struct {
 	SharedSize uint32 // static
 	LocalSize  uint32 // of a thread; the least need if Recursive
 	ConstSize  uint32 // of the constants of its module
+	Operations int    // micro-operations of all its functions
 	Registers  uint32 // 32-bit registers of a thread, as many as are needed at once
 	MaxThreads uint32 // of .maxntid or .reqntid, 0: no bound
 	ReqThreads Dim3   // of .reqntid, zero: any
@@ -188,6 +189,7 @@ func (b *builder) buildKernel(f *syntax.Function) (*Kernel, error) {
 	k.Ordered, k.reserved = b.ordered, b.reserved
 	for _, c := range b.codes {
 		k.machine.codes = append(k.machine.codes, c)
+		k.Operations += len(c.insts)
 	}
 	return k, nil
 }
