@@ -118,7 +118,7 @@ var events = []event{
 			return nil
 		}
 		s.forgets = true
-		return errors.Join(s.saved(ctx, c.id), breaks("slurmctld", "-D", "-i")(ctx, s, c))
+		return errors.Join(s.savedByAny(ctx), breaks("slurmctld", "-D", "-i")(ctx, s, c))
 	}},
 	{"fail a node", 2, loses("fail")},
 	{"cut a node", 2, loses("cut")},
@@ -129,6 +129,19 @@ var events = []event{
 	{"scontrol comment", 2, past("update", "Comment=urgent")},
 	{"scontrol nodes", 2, past("update", "ExcNodeList=n2")},
 	{"work", 8, func(ctx context.Context, s *storm, _ *counter) error { return s.works(ctx) }},
+}
+
+// savedByAny is saved with any job that has not ended: slurmctld saves the state of all.
+func (s *storm) savedByAny(ctx context.Context) error {
+	var errs []error
+	for _, c := range s.jobs {
+		err := s.saved(ctx, c.id)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 func (s *storm) pick() event {
