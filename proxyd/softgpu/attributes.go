@@ -90,7 +90,7 @@ var commonAttributes = backend.Attributes{
 	backend.StreamWaitNor:                 1,
 	backend.MemSyncDomains:                1,
 
-	// The extents of textures and surfaces, which are refused, as such a device has them.
+	// The extents of textures and surfaces, as such a device has them.
 	21: 131072, 22: 131072, 23: 65536, 24: 16384, 25: 16384, 26: 16384, 27: 32768, 28: 32768,
 	29: 2048, 30: 512, 42: 32768, 43: 2048, 44: 1, 45: 32768, 46: 32768, 47: 8192,
 	48: 8192, 49: 32768, 51: 32, 52: 32768, 53: 32768, 54: 2046, 55: 32768, 56: 131072,

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /* Copies of two and three dimensions. The server checks them and carries them out; see copy.c for when they return. */
+#include "array.h"
 #include "attach.h"
 #include "context.h"
 #include "copy.h"
@@ -25,17 +26,71 @@ struct shape {
 	uint64_t width, height, depth;
 };
 
-/* Where a side is: for an array, which there is none of, its handle. */
-static uint64_t base_of(int type, const void *host, CUdeviceptr device, const void *array)
+/* Where a side of a copy may be in an array. */
+struct array_side {
+	int *type;
+	CUarray *array;
+	CUdeviceptr *device;
+	size_t *pitch, *rows; /* rows: NULL in two dimensions */
+	size_t at[3];
+};
+
+/* Make a side in an array a side in the memory that the array is. */
+static CUresult resolve_array(const struct array_side *s, const size_t extent[3])
 {
-	return type == CU_MEMORYTYPE_HOST ? (uintptr_t)host : type == CU_MEMORYTYPE_ARRAY ? (uintptr_t)array : device;
+	struct sing_array a;
+
+	if (*s->type != CU_MEMORYTYPE_ARRAY)
+		return CUDA_SUCCESS;
+	if (*s->array == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!sing_array_find(*s->array, &a))
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!sing_array_holds(&a, s->at, extent))
+		return CUDA_ERROR_INVALID_VALUE;
+	*s->type = CU_MEMORYTYPE_DEVICE;
+	*s->array = NULL;
+	*s->device = a.base;
+	*s->pitch = a.pitch;
+	if (s->rows != NULL)
+		*s->rows = a.rows;
+	return CUDA_SUCCESS;
+}
+
+static CUresult resolve_flat(CUDA_MEMCPY2D *c)
+{
+	const size_t extent[3] = { c->width, c->height, 1 };
+	const struct array_side src = { &c->srcType, &c->srcArray, &c->srcDevice, &c->srcPitch, NULL, { c->srcX, c->srcY, 0 } };
+	const struct array_side dst = { &c->dstType, &c->dstArray, &c->dstDevice, &c->dstPitch, NULL, { c->dstX, c->dstY, 0 } };
+	const CUresult r = resolve_array(&src, extent);
+
+	return r == CUDA_SUCCESS ? resolve_array(&dst, extent) : r;
+}
+
+static CUresult resolve_solid(CUDA_MEMCPY3D *c)
+{
+	const size_t extent[3] = { c->width, c->height, c->depth };
+	const struct array_side src = {
+		&c->srcType, &c->srcArray, &c->srcDevice, &c->srcPitch, &c->srcHeight, { c->srcX, c->srcY, c->srcZ },
+	};
+	const struct array_side dst = {
+		&c->dstType, &c->dstArray, &c->dstDevice, &c->dstPitch, &c->dstHeight, { c->dstX, c->dstY, c->dstZ },
+	};
+	const CUresult r = resolve_array(&src, extent);
+
+	return r == CUDA_SUCCESS ? resolve_array(&dst, extent) : r;
+}
+
+static uint64_t base_of(int type, const void *host, CUdeviceptr device)
+{
+	return type == CU_MEMORYTYPE_HOST ? (uintptr_t)host : device;
 }
 
 static struct shape flat(const CUDA_MEMCPY2D *c)
 {
 	return (struct shape){
-		.src = { c->srcType, base_of(c->srcType, c->srcHost, c->srcDevice, c->srcArray), c->srcPitch, 0, c->srcX, c->srcY, 0 },
-		.dst = { c->dstType, base_of(c->dstType, c->dstHost, c->dstDevice, c->dstArray), c->dstPitch, 0, c->dstX, c->dstY, 0 },
+		.src = { c->srcType, base_of(c->srcType, c->srcHost, c->srcDevice), c->srcPitch, 0, c->srcX, c->srcY, 0 },
+		.dst = { c->dstType, base_of(c->dstType, c->dstHost, c->dstDevice), c->dstPitch, 0, c->dstX, c->dstY, 0 },
 		.width = c->width, .height = c->height, .depth = 1,
 	};
 }
@@ -43,9 +98,9 @@ static struct shape flat(const CUDA_MEMCPY2D *c)
 static struct shape solid(const CUDA_MEMCPY3D *c)
 {
 	return (struct shape){
-		.src = { c->srcType, base_of(c->srcType, c->srcHost, c->srcDevice, c->srcArray), c->srcPitch, c->srcHeight,
+		.src = { c->srcType, base_of(c->srcType, c->srcHost, c->srcDevice), c->srcPitch, c->srcHeight,
 			 c->srcX, c->srcY, c->srcZ },
-		.dst = { c->dstType, base_of(c->dstType, c->dstHost, c->dstDevice, c->dstArray), c->dstPitch, c->dstHeight,
+		.dst = { c->dstType, base_of(c->dstType, c->dstHost, c->dstDevice), c->dstPitch, c->dstHeight,
 			 c->dstX, c->dstY, c->dstZ },
 		.width = c->width, .height = c->height, .depth = c->depth,
 	};
@@ -116,15 +171,6 @@ static CUresult run(uint32_t op, const void *copy, size_t size, const struct sha
 
 	if (r != CUDA_SUCCESS || is_empty(shape))
 		return r;
-	if (shape->src.type == CU_MEMORYTYPE_ARRAY || shape->dst.type == CU_MEMORYTYPE_ARRAY) {
-		static _Atomic bool said;
-
-		if (shape->src.base == 0 || shape->dst.base == 0)
-			return CUDA_ERROR_INVALID_VALUE;
-		if (!atomic_exchange(&said, true))
-			sing_missed("cuMemcpy2D or cuMemcpy3D of an array", "textures, surfaces and arrays are not captured; use linear memory");
-		return CUDA_ERROR_NOT_SUPPORTED;
-	}
 	(void)sing_put(sing_put(message, copy, size), &stream, 8);
 	if (async && (sing_copy_is_captured(stream) || (is_ready(&shape->src, shape) && is_ready(&shape->dst, shape))))
 		did = sing_post(op, message, size + 8);
@@ -137,22 +183,34 @@ static CUresult run(uint32_t op, const void *copy, size_t size, const struct sha
 
 static CUresult run_flat(const CUDA_MEMCPY2D *copy, CUstream stream, bool async)
 {
+	CUDA_MEMCPY2D plain;
 	struct shape shape;
+	CUresult r;
 
 	if (copy == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
-	shape = flat(copy);
-	return run(SING_OP_cuMemcpy2DAsync_v2, copy, sizeof(*copy), &shape, stream, async);
+	plain = *copy;
+	r = resolve_flat(&plain);
+	if (r != CUDA_SUCCESS)
+		return r;
+	shape = flat(&plain);
+	return run(SING_OP_cuMemcpy2DAsync_v2, &plain, sizeof(plain), &shape, stream, async);
 }
 
 static CUresult run_solid(uint32_t op, const CUDA_MEMCPY3D *copy, CUstream stream, bool async)
 {
+	CUDA_MEMCPY3D plain;
 	struct shape shape;
+	CUresult r;
 
 	if (copy == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
-	shape = solid(copy);
-	return run(op, copy, sizeof(*copy), &shape, stream, async);
+	plain = *copy;
+	r = resolve_solid(&plain);
+	if (r != CUDA_SUCCESS)
+		return r;
+	shape = solid(&plain);
+	return run(op, &plain, sizeof(plain), &shape, stream, async);
 }
 
 static CUstream or_thread(CUstream stream)

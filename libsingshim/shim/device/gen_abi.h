@@ -34,11 +34,11 @@ typedef int ncclRedOp_t;
 typedef struct ncclReg_t_s *ncclReg_t;
 typedef struct nvmlDevice_t_s *nvmlDevice_t;
 typedef struct CUarray_s *CUarray;
+typedef struct CUtexObject_s *CUtexObject;
+typedef struct CUsurfObject_s *CUsurfObject;
 typedef struct CUmipmappedArray_s *CUmipmappedArray;
 typedef struct CUtexref_s *CUtexref;
 typedef struct CUsurfref_s *CUsurfref;
-typedef struct CUtexObject_s *CUtexObject;
-typedef struct CUsurfObject_s *CUsurfObject;
 typedef struct CUgraphicsResource_s *CUgraphicsResource;
 typedef struct CUexternalMemory_s *CUexternalMemory;
 typedef struct CUexternalSemaphore_s *CUexternalSemaphore;
@@ -58,6 +58,9 @@ enum sing_class {
 	SING_CLASS_NODE,
 	SING_CLASS_HOSTMEM,
 	SING_CLASS_COMM,
+	SING_CLASS_ARRAY,
+	SING_CLASS_TEXOBJECT,
+	SING_CLASS_SURFOBJECT,
 };
 
 typedef struct {
@@ -427,6 +430,34 @@ _Static_assert(offsetof(sing_tensor_shape, box) == 128, "sing_tensor_shape.box")
 _Static_assert(offsetof(sing_tensor_shape, steps) == 148, "sing_tensor_shape.steps");
 _Static_assert(offsetof(sing_tensor_shape, lower) == 168, "sing_tensor_shape.lower");
 _Static_assert(offsetof(sing_tensor_shape, upper) == 188, "sing_tensor_shape.upper");
+
+typedef struct {
+	CUdeviceptr base;
+	unsigned long long pitch;
+	unsigned long long slice;
+	unsigned int width;
+	unsigned int height;
+	unsigned int depth;
+	unsigned int layers;
+	int format;
+	unsigned int channels;
+	int address[3];
+	unsigned int flags;
+	unsigned int border[4];
+} sing_texture_shape;
+_Static_assert(sizeof(sing_texture_shape) == 80, "sing_texture_shape");
+_Static_assert(offsetof(sing_texture_shape, base) == 0, "sing_texture_shape.base");
+_Static_assert(offsetof(sing_texture_shape, pitch) == 8, "sing_texture_shape.pitch");
+_Static_assert(offsetof(sing_texture_shape, slice) == 16, "sing_texture_shape.slice");
+_Static_assert(offsetof(sing_texture_shape, width) == 24, "sing_texture_shape.width");
+_Static_assert(offsetof(sing_texture_shape, height) == 28, "sing_texture_shape.height");
+_Static_assert(offsetof(sing_texture_shape, depth) == 32, "sing_texture_shape.depth");
+_Static_assert(offsetof(sing_texture_shape, layers) == 36, "sing_texture_shape.layers");
+_Static_assert(offsetof(sing_texture_shape, format) == 40, "sing_texture_shape.format");
+_Static_assert(offsetof(sing_texture_shape, channels) == 44, "sing_texture_shape.channels");
+_Static_assert(offsetof(sing_texture_shape, address) == 48, "sing_texture_shape.address");
+_Static_assert(offsetof(sing_texture_shape, flags) == 60, "sing_texture_shape.flags");
+_Static_assert(offsetof(sing_texture_shape, border) == 64, "sing_texture_shape.border");
 
 typedef struct {
 	unsigned long long word[6];
@@ -1284,6 +1315,14 @@ enum {
 };
 
 enum {
+	singTextureFilter = 1,
+	singTextureIntegers = 2,
+	singTextureNormalized = 4,
+	singTextureBuffer = 8,
+	singTextureSurface = 16,
+};
+
+enum {
 	NVML_CLOCK_GRAPHICS = 0,
 	NVML_CLOCK_SM = 1,
 	NVML_CLOCK_MEM = 2,
@@ -1300,6 +1339,16 @@ enum {
 /* By the shim's own name, hidden, and by the public one. Those that are written by hand are among them. */
 #define SING_PUBLIC(name) extern __typeof__(sing_##name) name __attribute__((alias("sing_" #name), visibility("default")))
 
+CUresult sing_cuArray3DCreate_v2(CUarray *array, void *desc);
+extern __typeof__(sing_cuArray3DCreate_v2) cuArray3DCreate_v2 __attribute__((visibility("default")));
+CUresult sing_cuArray3DGetDescriptor_v2(void **desc, CUarray array);
+extern __typeof__(sing_cuArray3DGetDescriptor_v2) cuArray3DGetDescriptor_v2 __attribute__((visibility("default")));
+CUresult sing_cuArrayCreate_v2(CUarray *array, void *desc);
+extern __typeof__(sing_cuArrayCreate_v2) cuArrayCreate_v2 __attribute__((visibility("default")));
+CUresult sing_cuArrayDestroy(CUarray array);
+extern __typeof__(sing_cuArrayDestroy) cuArrayDestroy __attribute__((visibility("default")));
+CUresult sing_cuArrayGetDescriptor_v2(void **desc, CUarray array);
+extern __typeof__(sing_cuArrayGetDescriptor_v2) cuArrayGetDescriptor_v2 __attribute__((visibility("default")));
 CUresult sing_cuCtxCreate(CUcontext *ctx, unsigned int flags, CUdevice dev);
 extern __typeof__(sing_cuCtxCreate) cuCtxCreate __attribute__((visibility("default")));
 CUresult sing_cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice dev);
@@ -1802,6 +1851,26 @@ CUresult sing_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream
 extern __typeof__(sing_cuMemcpyAsync) cuMemcpyAsync __attribute__((visibility("default")));
 CUresult sing_cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream);
 extern __typeof__(sing_cuMemcpyAsync_ptsz) cuMemcpyAsync_ptsz __attribute__((visibility("default")));
+CUresult sing_cuMemcpyAtoA_v2(CUarray dst, size_t to, CUarray src, size_t from, size_t n);
+extern __typeof__(sing_cuMemcpyAtoA_v2) cuMemcpyAtoA_v2 __attribute__((visibility("default")));
+CUresult sing_cuMemcpyAtoA_v2_ptds(CUarray dst, size_t to, CUarray src, size_t from, size_t n);
+extern __typeof__(sing_cuMemcpyAtoA_v2_ptds) cuMemcpyAtoA_v2_ptds __attribute__((visibility("default")));
+CUresult sing_cuMemcpyAtoD_v2(CUdeviceptr dst, CUarray src, size_t at, size_t n);
+extern __typeof__(sing_cuMemcpyAtoD_v2) cuMemcpyAtoD_v2 __attribute__((visibility("default")));
+CUresult sing_cuMemcpyAtoD_v2_ptds(CUdeviceptr dst, CUarray src, size_t at, size_t n);
+extern __typeof__(sing_cuMemcpyAtoD_v2_ptds) cuMemcpyAtoD_v2_ptds __attribute__((visibility("default")));
+CUresult sing_cuMemcpyAtoHAsync_v2(void *dst, CUarray src, size_t at, size_t n, CUstream stream);
+extern __typeof__(sing_cuMemcpyAtoHAsync_v2) cuMemcpyAtoHAsync_v2 __attribute__((visibility("default")));
+CUresult sing_cuMemcpyAtoHAsync_v2_ptsz(void *dst, CUarray src, size_t at, size_t n, CUstream stream);
+extern __typeof__(sing_cuMemcpyAtoHAsync_v2_ptsz) cuMemcpyAtoHAsync_v2_ptsz __attribute__((visibility("default")));
+CUresult sing_cuMemcpyAtoH_v2(void *dst, CUarray src, size_t at, size_t n);
+extern __typeof__(sing_cuMemcpyAtoH_v2) cuMemcpyAtoH_v2 __attribute__((visibility("default")));
+CUresult sing_cuMemcpyAtoH_v2_ptds(void *dst, CUarray src, size_t at, size_t n);
+extern __typeof__(sing_cuMemcpyAtoH_v2_ptds) cuMemcpyAtoH_v2_ptds __attribute__((visibility("default")));
+CUresult sing_cuMemcpyDtoA_v2(CUarray dst, size_t at, CUdeviceptr src, size_t n);
+extern __typeof__(sing_cuMemcpyDtoA_v2) cuMemcpyDtoA_v2 __attribute__((visibility("default")));
+CUresult sing_cuMemcpyDtoA_v2_ptds(CUarray dst, size_t at, CUdeviceptr src, size_t n);
+extern __typeof__(sing_cuMemcpyDtoA_v2_ptds) cuMemcpyDtoA_v2_ptds __attribute__((visibility("default")));
 CUresult sing_cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream);
 extern __typeof__(sing_cuMemcpyDtoDAsync_v2) cuMemcpyDtoDAsync_v2 __attribute__((visibility("default")));
 CUresult sing_cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream);
@@ -1818,6 +1887,14 @@ CUresult sing_cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t n);
 extern __typeof__(sing_cuMemcpyDtoH_v2) cuMemcpyDtoH_v2 __attribute__((visibility("default")));
 CUresult sing_cuMemcpyDtoH_v2_ptds(void *dst, CUdeviceptr src, size_t n);
 extern __typeof__(sing_cuMemcpyDtoH_v2_ptds) cuMemcpyDtoH_v2_ptds __attribute__((visibility("default")));
+CUresult sing_cuMemcpyHtoAAsync_v2(CUarray dst, size_t at, void *src, size_t n, CUstream stream);
+extern __typeof__(sing_cuMemcpyHtoAAsync_v2) cuMemcpyHtoAAsync_v2 __attribute__((visibility("default")));
+CUresult sing_cuMemcpyHtoAAsync_v2_ptsz(CUarray dst, size_t at, void *src, size_t n, CUstream stream);
+extern __typeof__(sing_cuMemcpyHtoAAsync_v2_ptsz) cuMemcpyHtoAAsync_v2_ptsz __attribute__((visibility("default")));
+CUresult sing_cuMemcpyHtoA_v2(CUarray dst, size_t at, void *src, size_t n);
+extern __typeof__(sing_cuMemcpyHtoA_v2) cuMemcpyHtoA_v2 __attribute__((visibility("default")));
+CUresult sing_cuMemcpyHtoA_v2_ptds(CUarray dst, size_t at, void *src, size_t n);
+extern __typeof__(sing_cuMemcpyHtoA_v2_ptds) cuMemcpyHtoA_v2_ptds __attribute__((visibility("default")));
 CUresult sing_cuMemcpyHtoDAsync_v2(CUdeviceptr dst, void *src, size_t n, CUstream stream);
 extern __typeof__(sing_cuMemcpyHtoDAsync_v2) cuMemcpyHtoDAsync_v2 __attribute__((visibility("default")));
 CUresult sing_cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dst, void *src, size_t n, CUstream stream);
@@ -2064,6 +2141,12 @@ CUresult sing_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr at, unsigned 
 extern __typeof__(sing_cuStreamWriteValue64_v2) cuStreamWriteValue64_v2 __attribute__((visibility("default")));
 CUresult sing_cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr at, unsigned long long value, unsigned int flags);
 extern __typeof__(sing_cuStreamWriteValue64_v2_ptsz) cuStreamWriteValue64_v2_ptsz __attribute__((visibility("default")));
+CUresult sing_cuSurfObjectCreate(CUsurfObject *object, void *desc);
+extern __typeof__(sing_cuSurfObjectCreate) cuSurfObjectCreate __attribute__((visibility("default")));
+CUresult sing_cuSurfObjectDestroy(CUsurfObject object);
+extern __typeof__(sing_cuSurfObjectDestroy) cuSurfObjectDestroy __attribute__((visibility("default")));
+CUresult sing_cuSurfObjectGetResourceDesc(void **desc, CUsurfObject object);
+extern __typeof__(sing_cuSurfObjectGetResourceDesc) cuSurfObjectGetResourceDesc __attribute__((visibility("default")));
 CUresult sing_cuTensorMapEncodeIm2col(void *map, int type, unsigned int rank, CUdeviceptr address, void *dim, void *strides, void *lower, void *upper, unsigned int channels, unsigned int pixels, void *steps, int interleave, int swizzle, int promotion, int fill);
 extern __typeof__(sing_cuTensorMapEncodeIm2col) cuTensorMapEncodeIm2col __attribute__((visibility("default")));
 CUresult sing_cuTensorMapEncodeIm2colWide(void *map, int type, unsigned int rank, CUdeviceptr address, void *dim, void *strides, int lower, int upper, unsigned int channels, unsigned int pixels, void *steps, int interleave, int mode, int swizzle, int promotion, int fill);
@@ -2072,6 +2155,16 @@ CUresult sing_cuTensorMapEncodeTiled(void *map, int type, unsigned int rank, CUd
 extern __typeof__(sing_cuTensorMapEncodeTiled) cuTensorMapEncodeTiled __attribute__((visibility("default")));
 CUresult sing_cuTensorMapReplaceAddress(void *map, CUdeviceptr address);
 extern __typeof__(sing_cuTensorMapReplaceAddress) cuTensorMapReplaceAddress __attribute__((visibility("default")));
+CUresult sing_cuTexObjectCreate(CUtexObject *object, void *resource, void *texture, void *view);
+extern __typeof__(sing_cuTexObjectCreate) cuTexObjectCreate __attribute__((visibility("default")));
+CUresult sing_cuTexObjectDestroy(CUtexObject object);
+extern __typeof__(sing_cuTexObjectDestroy) cuTexObjectDestroy __attribute__((visibility("default")));
+CUresult sing_cuTexObjectGetResourceDesc(void **desc, CUtexObject object);
+extern __typeof__(sing_cuTexObjectGetResourceDesc) cuTexObjectGetResourceDesc __attribute__((visibility("default")));
+CUresult sing_cuTexObjectGetResourceViewDesc(void **desc, CUtexObject object);
+extern __typeof__(sing_cuTexObjectGetResourceViewDesc) cuTexObjectGetResourceViewDesc __attribute__((visibility("default")));
+CUresult sing_cuTexObjectGetTextureDesc(void **desc, CUtexObject object);
+extern __typeof__(sing_cuTexObjectGetTextureDesc) cuTexObjectGetTextureDesc __attribute__((visibility("default")));
 CUresult sing_cuThreadExchangeStreamCaptureMode(int *mode);
 extern __typeof__(sing_cuThreadExchangeStreamCaptureMode) cuThreadExchangeStreamCaptureMode __attribute__((visibility("default")));
 ncclResult_t sing_ncclAllGather(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclComm_t comm, CUstream stream);
@@ -2625,6 +2718,7 @@ enum {
 	SING_OP_graph_exec_child = 0x79520550,
 	SING_OP_cuGraphExecEventRecordNodeSetEvent = 0x1d5de4b,
 	SING_OP_cuGraphExecEventWaitNodeSetEvent = 0x5a4485e3,
+	SING_OP_texture_write = 0xef6de18,
 	SING_OP_tensor_map = 0x324dff3d,
 	SING_OP_tensor_map_at = 0x62a00c3,
 	SING_OP_ncclGetVersion = 0x42c3f75,
@@ -2964,6 +3058,7 @@ CUresult sing_send_graph_exec_host(uint32_t per_thread, CUgraphExec exec, CUgrap
 CUresult sing_send_graph_exec_child(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, CUgraph child);
 CUresult sing_send_cuGraphExecEventRecordNodeSetEvent(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, CUevent event);
 CUresult sing_send_cuGraphExecEventWaitNodeSetEvent(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, CUevent event);
+CUresult sing_send_texture_write(uint32_t per_thread, CUdeviceptr at, const sing_texture_shape *shape);
 CUresult sing_send_tensor_map(uint32_t per_thread, sing_tensor_map *map, const sing_tensor_shape *shape);
 CUresult sing_send_tensor_map_at(uint32_t per_thread, sing_tensor_map *changed, const sing_tensor_map *map, CUdeviceptr address);
 ncclResult_t sing_send_ncclGetVersion(uint32_t per_thread, int *version);

@@ -8328,6 +8328,24 @@ CUresult sing_cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode nod
 }
 SING_PUBLIC(cuGraphExecEventWaitNodeSetEvent);
 
+CUresult sing_send_texture_write(uint32_t per_thread, CUdeviceptr at, const sing_texture_shape *shape)
+{
+	unsigned char in_[88], *p_ = in_;
+	const size_t n_ = 88;
+	int r_;
+
+	if (shape == NULL)
+		return 1;
+	p_ = sing_put(p_, &at, 8);
+	p_ = sing_put(p_, shape, 80);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0xef6de18u | per_thread, in_, n_, NULL, 0, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	return r_;
+}
+
 CUresult sing_send_tensor_map(uint32_t per_thread, sing_tensor_map *map, const sing_tensor_shape *shape)
 {
 	unsigned char in_[208], *p_ = in_;

@@ -12,410 +12,378 @@
 #define MISS_VOID(name, i) void sing_##name(void); void sing_##name(void) { (void)sing_miss(i); } EXPORT(name)
 
 MISS(cuArray3DCreate, 0);
-MISS(cuArray3DCreate_v2, 1);
-MISS(cuArray3DGetDescriptor, 2);
-MISS(cuArray3DGetDescriptor_v2, 3);
-MISS(cuArrayCreate, 4);
-MISS(cuArrayCreate_v2, 5);
-MISS(cuArrayDestroy, 6);
-MISS(cuArrayGetDescriptor, 7);
-MISS(cuArrayGetDescriptor_v2, 8);
-MISS(cuArrayGetMemoryRequirements, 9);
-MISS(cuArrayGetPlane, 10);
-MISS(cuArrayGetSparseProperties, 11);
-MISS(cuCheckpointProcessCheckpoint, 12);
-MISS(cuCheckpointProcessGetRestoreThreadId, 13);
-MISS(cuCheckpointProcessGetState, 14);
-MISS(cuCheckpointProcessLock, 15);
-MISS(cuCheckpointProcessRestore, 16);
-MISS(cuCheckpointProcessUnlock, 17);
-MISS(cuCoredumpDeregisterCompleteCallback, 18);
-MISS(cuCoredumpDeregisterStartCallback, 19);
-MISS(cuCoredumpGetAttribute, 20);
-MISS(cuCoredumpGetAttributeGlobal, 21);
-MISS(cuCoredumpRegisterCompleteCallback, 22);
-MISS(cuCoredumpRegisterStartCallback, 23);
-MISS(cuCoredumpSetAttribute, 24);
-MISS(cuCoredumpSetAttributeGlobal, 25);
-MISS(cuCtxAttach, 26);
-MISS(cuCtxDetach, 27);
-MISS(cuCtxFromGreenCtx, 28);
-MISS(cuCtxGetDevResource, 29);
-MISS(cuCtxGetExecAffinity, 30);
-MISS(cuCtxRecordEvent, 31);
-MISS(cuCtxWaitEvent, 32);
-MISS(cuDestroyExternalMemory, 33);
-MISS(cuDestroyExternalSemaphore, 34);
-MISS(cuDevResourceGenerateDesc, 35);
-MISS(cuDevSmResourceSplit, 36);
-MISS(cuDevSmResourceSplitByCount, 37);
-MISS(cuDeviceGetDevResource, 38);
-MISS(cuDeviceGetLuid, 39);
-MISS(cuDeviceGetNvSciSyncAttributes, 40);
-MISS(cuDeviceGetTexture1DLinearMaxWidth, 41);
-MISS(cuDeviceRegisterAsyncNotification, 42);
-MISS(cuDeviceTotalMem, 43);
-MISS(cuDeviceUnregisterAsyncNotification, 44);
-MISS(cuEGLStreamConsumerAcquireFrame, 45);
-MISS(cuEGLStreamConsumerConnect, 46);
-MISS(cuEGLStreamConsumerConnectWithFlags, 47);
-MISS(cuEGLStreamConsumerDisconnect, 48);
-MISS(cuEGLStreamConsumerReleaseFrame, 49);
-MISS(cuEGLStreamProducerConnect, 50);
-MISS(cuEGLStreamProducerDisconnect, 51);
-MISS(cuEGLStreamProducerPresentFrame, 52);
-MISS(cuEGLStreamProducerReturnFrame, 53);
-MISS(cuEventCreateFromEGLSync, 54);
-MISS(cuExternalMemoryGetMappedBuffer, 55);
-MISS(cuExternalMemoryGetMappedMipmappedArray, 56);
-MISS(cuFlushGPUDirectRDMAWrites, 57);
-MISS(cuFuncSetBlockShape, 58);
-MISS(cuFuncSetSharedSize, 59);
-MISS(cuGLCtxCreate, 60);
-MISS(cuGLCtxCreate_v2, 61);
-MISS(cuGLGetDevices, 62);
-MISS(cuGLGetDevices_v2, 63);
-MISS(cuGLInit, 64);
-MISS(cuGLMapBufferObject, 65);
-MISS(cuGLMapBufferObjectAsync, 66);
-MISS(cuGLMapBufferObjectAsync_v2, 67);
-MISS(cuGLMapBufferObjectAsync_v2_ptsz, 68);
-MISS(cuGLMapBufferObject_v2, 69);
-MISS(cuGLMapBufferObject_v2_ptds, 70);
-MISS(cuGLRegisterBufferObject, 71);
-MISS(cuGLSetBufferObjectMapFlags, 72);
-MISS(cuGLUnmapBufferObject, 73);
-MISS(cuGLUnmapBufferObjectAsync, 74);
-MISS(cuGLUnregisterBufferObject, 75);
-MISS(cuGraphAddBatchMemOpNode, 76);
-MISS(cuGraphAddExternalSemaphoresSignalNode, 77);
-MISS(cuGraphAddExternalSemaphoresWaitNode, 78);
-MISS(cuGraphBatchMemOpNodeGetParams, 79);
-MISS(cuGraphBatchMemOpNodeSetParams, 80);
-MISS(cuGraphConditionalHandleCreate, 81);
-MISS(cuGraphExecBatchMemOpNodeSetParams, 82);
-MISS(cuGraphExecExternalSemaphoresSignalNodeSetParams, 83);
-MISS(cuGraphExecExternalSemaphoresWaitNodeSetParams, 84);
-MISS(cuGraphExecGetId, 85);
-MISS(cuGraphExternalSemaphoresSignalNodeGetParams, 86);
-MISS(cuGraphExternalSemaphoresSignalNodeSetParams, 87);
-MISS(cuGraphExternalSemaphoresWaitNodeGetParams, 88);
-MISS(cuGraphExternalSemaphoresWaitNodeSetParams, 89);
-MISS(cuGraphGetId, 90);
-MISS(cuGraphNodeGetContainingGraph, 91);
-MISS(cuGraphNodeGetLocalId, 92);
-MISS(cuGraphNodeGetParams, 93);
-MISS(cuGraphNodeGetToolsId, 94);
-MISS(cuGraphReleaseUserObject, 95);
-MISS(cuGraphRetainUserObject, 96);
-MISS(cuGraphicsEGLRegisterImage, 97);
-MISS(cuGraphicsGLRegisterBuffer, 98);
-MISS(cuGraphicsGLRegisterImage, 99);
-MISS(cuGraphicsMapResources, 100);
-MISS(cuGraphicsMapResources_ptsz, 101);
-MISS(cuGraphicsResourceGetMappedEglFrame, 102);
-MISS(cuGraphicsResourceGetMappedMipmappedArray, 103);
-MISS(cuGraphicsResourceGetMappedPointer, 104);
-MISS(cuGraphicsResourceGetMappedPointer_v2, 105);
-MISS(cuGraphicsResourceSetMapFlags, 106);
-MISS(cuGraphicsResourceSetMapFlags_v2, 107);
-MISS(cuGraphicsSubResourceGetMappedArray, 108);
-MISS(cuGraphicsUnmapResources, 109);
-MISS(cuGraphicsUnmapResources_ptsz, 110);
-MISS(cuGraphicsUnregisterResource, 111);
-MISS(cuGraphicsVDPAURegisterOutputSurface, 112);
-MISS(cuGraphicsVDPAURegisterVideoSurface, 113);
-MISS(cuGreenCtxCreate, 114);
-MISS(cuGreenCtxDestroy, 115);
-MISS(cuGreenCtxGetDevResource, 116);
-MISS(cuGreenCtxGetId, 117);
-MISS(cuGreenCtxRecordEvent, 118);
-MISS(cuGreenCtxStreamCreate, 119);
-MISS(cuGreenCtxWaitEvent, 120);
-MISS(cuImportExternalMemory, 121);
-MISS(cuImportExternalSemaphore, 122);
-MISS(cuIpcCloseMemHandle, 123);
-MISS(cuIpcGetEventHandle, 124);
-MISS(cuIpcGetMemHandle, 125);
-MISS(cuIpcOpenEventHandle, 126);
-MISS(cuIpcOpenMemHandle, 127);
-MISS(cuIpcOpenMemHandle_v2, 128);
-MISS(cuLaunch, 129);
-MISS(cuLaunchCooperativeKernelMultiDevice, 130);
-MISS(cuLaunchGrid, 131);
-MISS(cuLaunchGridAsync, 132);
-MISS(cuLaunchHostFunc_v2, 133);
-MISS(cuLaunchHostFunc_v2_ptsz, 134);
-MISS(cuLibraryGetManaged, 135);
-MISS(cuLibraryGetUnifiedFunction, 136);
-MISS(cuLogsCurrent, 137);
-MISS(cuLogsDumpToFile, 138);
-MISS(cuLogsDumpToMemory, 139);
-MISS(cuLogsRegisterCallback, 140);
-MISS(cuLogsUnregisterCallback, 141);
-MISS(cuMemAdvise, 142);
-MISS(cuMemAdvise_v2, 143);
-MISS(cuMemAlloc, 144);
-MISS(cuMemAllocHost, 145);
-MISS(cuMemAllocManaged, 146);
-MISS(cuMemAllocPitch, 147);
-MISS(cuMemBatchDecompressAsync, 148);
-MISS(cuMemBatchDecompressAsync_ptsz, 149);
-MISS(cuMemDiscardAndPrefetchBatchAsync, 150);
-MISS(cuMemDiscardAndPrefetchBatchAsync_ptsz, 151);
-MISS(cuMemDiscardBatchAsync, 152);
-MISS(cuMemDiscardBatchAsync_ptsz, 153);
-MISS(cuMemExportToShareableHandle, 154);
-MISS(cuMemFree, 155);
-MISS(cuMemGetAddressRange, 156);
-MISS(cuMemGetDefaultMemPool, 157);
-MISS(cuMemGetHandleForAddressRange, 158);
-MISS(cuMemGetInfo, 159);
-MISS(cuMemGetMemPool, 160);
-MISS(cuMemHostGetDevicePointer, 161);
-MISS(cuMemImportFromShareableHandle, 162);
-MISS(cuMemMapArrayAsync, 163);
-MISS(cuMemMapArrayAsync_ptsz, 164);
-MISS(cuMemPoolExportPointer, 165);
-MISS(cuMemPoolExportToShareableHandle, 166);
-MISS(cuMemPoolImportFromShareableHandle, 167);
-MISS(cuMemPoolImportPointer, 168);
-MISS(cuMemPrefetchAsync, 169);
-MISS(cuMemPrefetchAsync_ptsz, 170);
-MISS(cuMemPrefetchAsync_v2, 171);
-MISS(cuMemPrefetchAsync_v2_ptsz, 172);
-MISS(cuMemPrefetchBatchAsync, 173);
-MISS(cuMemPrefetchBatchAsync_ptsz, 174);
-MISS(cuMemRangeGetAttribute, 175);
-MISS(cuMemRangeGetAttributes, 176);
-MISS(cuMemSetMemPool, 177);
-MISS(cuMemcpy2D, 178);
-MISS(cuMemcpy2DAsync, 179);
-MISS(cuMemcpy2DUnaligned, 180);
-MISS(cuMemcpy3D, 181);
-MISS(cuMemcpy3DAsync, 182);
-MISS(cuMemcpy3DBatchAsync, 183);
-MISS(cuMemcpy3DBatchAsync_ptsz, 184);
-MISS(cuMemcpy3DBatchAsync_v2, 185);
-MISS(cuMemcpy3DBatchAsync_v2_ptsz, 186);
-MISS(cuMemcpy3DWithAttributesAsync, 187);
-MISS(cuMemcpy3DWithAttributesAsync_ptsz, 188);
-MISS(cuMemcpyAtoA, 189);
-MISS(cuMemcpyAtoA_v2, 190);
-MISS(cuMemcpyAtoA_v2_ptds, 191);
-MISS(cuMemcpyAtoD, 192);
-MISS(cuMemcpyAtoD_v2, 193);
-MISS(cuMemcpyAtoD_v2_ptds, 194);
-MISS(cuMemcpyAtoH, 195);
-MISS(cuMemcpyAtoHAsync, 196);
-MISS(cuMemcpyAtoHAsync_v2, 197);
-MISS(cuMemcpyAtoHAsync_v2_ptsz, 198);
-MISS(cuMemcpyAtoH_v2, 199);
-MISS(cuMemcpyAtoH_v2_ptds, 200);
-MISS(cuMemcpyBatchAsync, 201);
-MISS(cuMemcpyBatchAsync_ptsz, 202);
-MISS(cuMemcpyBatchAsync_v2, 203);
-MISS(cuMemcpyBatchAsync_v2_ptsz, 204);
-MISS(cuMemcpyDtoA, 205);
-MISS(cuMemcpyDtoA_v2, 206);
-MISS(cuMemcpyDtoA_v2_ptds, 207);
-MISS(cuMemcpyDtoD, 208);
-MISS(cuMemcpyDtoDAsync, 209);
-MISS(cuMemcpyDtoH, 210);
-MISS(cuMemcpyDtoHAsync, 211);
-MISS(cuMemcpyHtoA, 212);
-MISS(cuMemcpyHtoAAsync, 213);
-MISS(cuMemcpyHtoAAsync_v2, 214);
-MISS(cuMemcpyHtoAAsync_v2_ptsz, 215);
-MISS(cuMemcpyHtoA_v2, 216);
-MISS(cuMemcpyHtoA_v2_ptds, 217);
-MISS(cuMemcpyHtoD, 218);
-MISS(cuMemcpyHtoDAsync, 219);
-MISS(cuMemcpyWithAttributesAsync, 220);
-MISS(cuMemcpyWithAttributesAsync_ptsz, 221);
-MISS(cuMemsetD16, 222);
-MISS(cuMemsetD2D16, 223);
-MISS(cuMemsetD2D32, 224);
-MISS(cuMemsetD2D8, 225);
-MISS(cuMemsetD32, 226);
-MISS(cuMemsetD8, 227);
-MISS(cuMipmappedArrayCreate, 228);
-MISS(cuMipmappedArrayDestroy, 229);
-MISS(cuMipmappedArrayGetLevel, 230);
-MISS(cuMipmappedArrayGetMemoryRequirements, 231);
-MISS(cuMipmappedArrayGetSparseProperties, 232);
-MISS(cuModuleGetGlobal, 233);
-MISS(cuModuleGetSurfRef, 234);
-MISS(cuModuleGetTexRef, 235);
-MISS(cuMulticastAddDevice, 236);
-MISS(cuMulticastBindAddr, 237);
-MISS(cuMulticastBindAddr_v2, 238);
-MISS(cuMulticastBindMem, 239);
-MISS(cuMulticastBindMem_v2, 240);
-MISS(cuMulticastCreate, 241);
-MISS(cuMulticastGetGranularity, 242);
-MISS(cuMulticastUnbind, 243);
-MISS(cuParamSetSize, 244);
-MISS(cuParamSetTexRef, 245);
-MISS(cuParamSetf, 246);
-MISS(cuParamSeti, 247);
-MISS(cuParamSetv, 248);
-MISS(cuProfilerInitialize, 249);
-MISS(cuSignalExternalSemaphoresAsync, 250);
-MISS(cuSignalExternalSemaphoresAsync_ptsz, 251);
-MISS(cuStreamAttachMemAsync, 252);
-MISS(cuStreamAttachMemAsync_ptsz, 253);
-MISS(cuStreamBeginCaptureToCig, 254);
-MISS(cuStreamEndCaptureToCig, 255);
-MISS(cuStreamGetCtx_v2, 256);
-MISS(cuStreamGetCtx_v2_ptsz, 257);
-MISS(cuStreamGetDevResource, 258);
-MISS(cuStreamGetDevResource_ptsz, 259);
-MISS(cuStreamGetGreenCtx, 260);
-MISS(cuSurfObjectCreate, 261);
-MISS(cuSurfObjectDestroy, 262);
-MISS(cuSurfObjectGetResourceDesc, 263);
-MISS(cuSurfRefGetArray, 264);
-MISS(cuSurfRefSetArray, 265);
-MISS(cuTexObjectCreate, 266);
-MISS(cuTexObjectDestroy, 267);
-MISS(cuTexObjectGetResourceDesc, 268);
-MISS(cuTexObjectGetResourceViewDesc, 269);
-MISS(cuTexObjectGetTextureDesc, 270);
-MISS(cuTexRefCreate, 271);
-MISS(cuTexRefDestroy, 272);
-MISS(cuTexRefGetAddress, 273);
-MISS(cuTexRefGetAddressMode, 274);
-MISS(cuTexRefGetAddress_v2, 275);
-MISS(cuTexRefGetArray, 276);
-MISS(cuTexRefGetBorderColor, 277);
-MISS(cuTexRefGetFilterMode, 278);
-MISS(cuTexRefGetFlags, 279);
-MISS(cuTexRefGetFormat, 280);
-MISS(cuTexRefGetMaxAnisotropy, 281);
-MISS(cuTexRefGetMipmapFilterMode, 282);
-MISS(cuTexRefGetMipmapLevelBias, 283);
-MISS(cuTexRefGetMipmapLevelClamp, 284);
-MISS(cuTexRefGetMipmappedArray, 285);
-MISS(cuTexRefSetAddress, 286);
-MISS(cuTexRefSetAddress2D, 287);
-MISS(cuTexRefSetAddress2D_v2, 288);
-MISS(cuTexRefSetAddress2D_v3, 289);
-MISS(cuTexRefSetAddressMode, 290);
-MISS(cuTexRefSetAddress_v2, 291);
-MISS(cuTexRefSetArray, 292);
-MISS(cuTexRefSetBorderColor, 293);
-MISS(cuTexRefSetFilterMode, 294);
-MISS(cuTexRefSetFlags, 295);
-MISS(cuTexRefSetFormat, 296);
-MISS(cuTexRefSetMaxAnisotropy, 297);
-MISS(cuTexRefSetMipmapFilterMode, 298);
-MISS(cuTexRefSetMipmapLevelBias, 299);
-MISS(cuTexRefSetMipmapLevelClamp, 300);
-MISS(cuTexRefSetMipmappedArray, 301);
-MISS(cuUserObjectCreate, 302);
-MISS(cuUserObjectRelease, 303);
-MISS(cuUserObjectRetain, 304);
-MISS(cuVDPAUCtxCreate, 305);
-MISS(cuVDPAUCtxCreate_v2, 306);
-MISS(cuVDPAUGetDevice, 307);
-MISS(cuWaitExternalSemaphoresAsync, 308);
-MISS(cuWaitExternalSemaphoresAsync_ptsz, 309);
-MISS(ncclCommGetUniqueId, 310);
-MISS(ncclCommGrow, 311);
-MISS(ncclCommMemStats, 312);
-MISS(ncclCommQueryProperties, 313);
-MISS(ncclCommResume, 314);
-MISS(ncclCommRevoke, 315);
-MISS(ncclCommShrink, 316);
-MISS(ncclCommSuspend, 317);
-MISS(ncclCommWindowDeregister, 318);
-MISS(ncclCommWindowRegister, 319);
-MISS(ncclDevCommCreate, 320);
-MISS(ncclDevCommDestroy, 321);
-MISS(ncclGroupSimulateEnd, 322);
-MISS(ncclParamBind, 323);
-MISS(ncclParamDumpAll, 324);
-MISS(ncclParamGet, 325);
-MISS(ncclParamGetAllParameterKeys, 326);
-MISS(ncclParamGetI16, 327);
-MISS(ncclParamGetI32, 328);
-MISS(ncclParamGetI64, 329);
-MISS(ncclParamGetI8, 330);
-MISS(ncclParamGetParameter, 331);
-MISS(ncclParamGetStr, 332);
-MISS(ncclParamGetU16, 333);
-MISS(ncclParamGetU32, 334);
-MISS(ncclParamGetU64, 335);
-MISS(ncclParamGetU8, 336);
-MISS(ncclPutSignal, 337);
-MISS(ncclSignal, 338);
-MISS(ncclWaitSignal, 339);
-MISS(ncclWinGetUserPtr, 340);
-MISS(nvmlDeviceGetAttributes_v2, 341);
-MISS(nvmlDeviceGetComputeRunningProcesses, 342);
-MISS(nvmlDeviceGetComputeRunningProcesses_v2, 343);
-MISS(nvmlDeviceGetFieldValues, 344);
-MISS(nvmlDeviceGetGpuFabricInfo, 345);
-MISS(nvmlDeviceGetGpuFabricInfoV, 346);
-MISS(nvmlDeviceGetHandleByUUIDV, 347);
-MISS(nvmlDeviceGetInforomVersion, 348);
-MISS(nvmlDeviceGetNvLinkRemotePciInfo, 349);
-MISS(nvmlDeviceGetPciInfo, 350);
-MISS(nvmlDeviceGetPciInfo_v2, 351);
-MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 352);
-MISS(nvmlDeviceResetGpuLockedClocks, 353);
-MISS(nvmlDeviceSetApplicationsClocks, 354);
-MISS(nvmlDeviceSetComputeMode, 355);
-MISS(nvmlDeviceSetEccMode, 356);
-MISS(nvmlDeviceSetGpuLockedClocks, 357);
-MISS(nvmlDeviceSetMigMode, 358);
-MISS(nvmlDeviceSetPersistenceMode, 359);
-MISS(nvmlDeviceSetPowerManagementLimit, 360);
-MISS(nvmlSystemGetProcessName, 361);
-MISS(pncclCommGetUniqueId, 362);
-MISS(pncclCommGrow, 363);
-MISS(pncclCommMemStats, 364);
-MISS(pncclCommQueryProperties, 365);
-MISS(pncclCommResume, 366);
-MISS(pncclCommRevoke, 367);
-MISS(pncclCommShrink, 368);
-MISS(pncclCommSuspend, 369);
-MISS(pncclCommWindowDeregister, 370);
-MISS(pncclCommWindowRegister, 371);
-MISS(pncclDevCommCreate, 372);
-MISS(pncclDevCommDestroy, 373);
-MISS(pncclGroupSimulateEnd, 374);
-MISS(pncclParamBind, 375);
-MISS(pncclParamDumpAll, 376);
-MISS(pncclParamGet, 377);
-MISS(pncclParamGetAllParameterKeys, 378);
-MISS(pncclParamGetI16, 379);
-MISS(pncclParamGetI32, 380);
-MISS(pncclParamGetI64, 381);
-MISS(pncclParamGetI8, 382);
-MISS(pncclParamGetParameter, 383);
-MISS(pncclParamGetStr, 384);
-MISS(pncclParamGetU16, 385);
-MISS(pncclParamGetU32, 386);
-MISS(pncclParamGetU64, 387);
-MISS(pncclParamGetU8, 388);
-MISS(pncclPutSignal, 389);
-MISS(pncclSignal, 390);
-MISS(pncclWaitSignal, 391);
-MISS(pncclWinGetUserPtr, 392);
+MISS(cuArray3DGetDescriptor, 1);
+MISS(cuArrayCreate, 2);
+MISS(cuArrayGetDescriptor, 3);
+MISS(cuArrayGetMemoryRequirements, 4);
+MISS(cuArrayGetPlane, 5);
+MISS(cuArrayGetSparseProperties, 6);
+MISS(cuCheckpointProcessCheckpoint, 7);
+MISS(cuCheckpointProcessGetRestoreThreadId, 8);
+MISS(cuCheckpointProcessGetState, 9);
+MISS(cuCheckpointProcessLock, 10);
+MISS(cuCheckpointProcessRestore, 11);
+MISS(cuCheckpointProcessUnlock, 12);
+MISS(cuCoredumpDeregisterCompleteCallback, 13);
+MISS(cuCoredumpDeregisterStartCallback, 14);
+MISS(cuCoredumpGetAttribute, 15);
+MISS(cuCoredumpGetAttributeGlobal, 16);
+MISS(cuCoredumpRegisterCompleteCallback, 17);
+MISS(cuCoredumpRegisterStartCallback, 18);
+MISS(cuCoredumpSetAttribute, 19);
+MISS(cuCoredumpSetAttributeGlobal, 20);
+MISS(cuCtxAttach, 21);
+MISS(cuCtxDetach, 22);
+MISS(cuCtxFromGreenCtx, 23);
+MISS(cuCtxGetDevResource, 24);
+MISS(cuCtxGetExecAffinity, 25);
+MISS(cuCtxRecordEvent, 26);
+MISS(cuCtxWaitEvent, 27);
+MISS(cuDestroyExternalMemory, 28);
+MISS(cuDestroyExternalSemaphore, 29);
+MISS(cuDevResourceGenerateDesc, 30);
+MISS(cuDevSmResourceSplit, 31);
+MISS(cuDevSmResourceSplitByCount, 32);
+MISS(cuDeviceGetDevResource, 33);
+MISS(cuDeviceGetLuid, 34);
+MISS(cuDeviceGetNvSciSyncAttributes, 35);
+MISS(cuDeviceGetTexture1DLinearMaxWidth, 36);
+MISS(cuDeviceRegisterAsyncNotification, 37);
+MISS(cuDeviceTotalMem, 38);
+MISS(cuDeviceUnregisterAsyncNotification, 39);
+MISS(cuEGLStreamConsumerAcquireFrame, 40);
+MISS(cuEGLStreamConsumerConnect, 41);
+MISS(cuEGLStreamConsumerConnectWithFlags, 42);
+MISS(cuEGLStreamConsumerDisconnect, 43);
+MISS(cuEGLStreamConsumerReleaseFrame, 44);
+MISS(cuEGLStreamProducerConnect, 45);
+MISS(cuEGLStreamProducerDisconnect, 46);
+MISS(cuEGLStreamProducerPresentFrame, 47);
+MISS(cuEGLStreamProducerReturnFrame, 48);
+MISS(cuEventCreateFromEGLSync, 49);
+MISS(cuExternalMemoryGetMappedBuffer, 50);
+MISS(cuExternalMemoryGetMappedMipmappedArray, 51);
+MISS(cuFlushGPUDirectRDMAWrites, 52);
+MISS(cuFuncSetBlockShape, 53);
+MISS(cuFuncSetSharedSize, 54);
+MISS(cuGLCtxCreate, 55);
+MISS(cuGLCtxCreate_v2, 56);
+MISS(cuGLGetDevices, 57);
+MISS(cuGLGetDevices_v2, 58);
+MISS(cuGLInit, 59);
+MISS(cuGLMapBufferObject, 60);
+MISS(cuGLMapBufferObjectAsync, 61);
+MISS(cuGLMapBufferObjectAsync_v2, 62);
+MISS(cuGLMapBufferObjectAsync_v2_ptsz, 63);
+MISS(cuGLMapBufferObject_v2, 64);
+MISS(cuGLMapBufferObject_v2_ptds, 65);
+MISS(cuGLRegisterBufferObject, 66);
+MISS(cuGLSetBufferObjectMapFlags, 67);
+MISS(cuGLUnmapBufferObject, 68);
+MISS(cuGLUnmapBufferObjectAsync, 69);
+MISS(cuGLUnregisterBufferObject, 70);
+MISS(cuGraphAddBatchMemOpNode, 71);
+MISS(cuGraphAddExternalSemaphoresSignalNode, 72);
+MISS(cuGraphAddExternalSemaphoresWaitNode, 73);
+MISS(cuGraphBatchMemOpNodeGetParams, 74);
+MISS(cuGraphBatchMemOpNodeSetParams, 75);
+MISS(cuGraphConditionalHandleCreate, 76);
+MISS(cuGraphExecBatchMemOpNodeSetParams, 77);
+MISS(cuGraphExecExternalSemaphoresSignalNodeSetParams, 78);
+MISS(cuGraphExecExternalSemaphoresWaitNodeSetParams, 79);
+MISS(cuGraphExecGetId, 80);
+MISS(cuGraphExternalSemaphoresSignalNodeGetParams, 81);
+MISS(cuGraphExternalSemaphoresSignalNodeSetParams, 82);
+MISS(cuGraphExternalSemaphoresWaitNodeGetParams, 83);
+MISS(cuGraphExternalSemaphoresWaitNodeSetParams, 84);
+MISS(cuGraphGetId, 85);
+MISS(cuGraphNodeGetContainingGraph, 86);
+MISS(cuGraphNodeGetLocalId, 87);
+MISS(cuGraphNodeGetParams, 88);
+MISS(cuGraphNodeGetToolsId, 89);
+MISS(cuGraphReleaseUserObject, 90);
+MISS(cuGraphRetainUserObject, 91);
+MISS(cuGraphicsEGLRegisterImage, 92);
+MISS(cuGraphicsGLRegisterBuffer, 93);
+MISS(cuGraphicsGLRegisterImage, 94);
+MISS(cuGraphicsMapResources, 95);
+MISS(cuGraphicsMapResources_ptsz, 96);
+MISS(cuGraphicsResourceGetMappedEglFrame, 97);
+MISS(cuGraphicsResourceGetMappedMipmappedArray, 98);
+MISS(cuGraphicsResourceGetMappedPointer, 99);
+MISS(cuGraphicsResourceGetMappedPointer_v2, 100);
+MISS(cuGraphicsResourceSetMapFlags, 101);
+MISS(cuGraphicsResourceSetMapFlags_v2, 102);
+MISS(cuGraphicsSubResourceGetMappedArray, 103);
+MISS(cuGraphicsUnmapResources, 104);
+MISS(cuGraphicsUnmapResources_ptsz, 105);
+MISS(cuGraphicsUnregisterResource, 106);
+MISS(cuGraphicsVDPAURegisterOutputSurface, 107);
+MISS(cuGraphicsVDPAURegisterVideoSurface, 108);
+MISS(cuGreenCtxCreate, 109);
+MISS(cuGreenCtxDestroy, 110);
+MISS(cuGreenCtxGetDevResource, 111);
+MISS(cuGreenCtxGetId, 112);
+MISS(cuGreenCtxRecordEvent, 113);
+MISS(cuGreenCtxStreamCreate, 114);
+MISS(cuGreenCtxWaitEvent, 115);
+MISS(cuImportExternalMemory, 116);
+MISS(cuImportExternalSemaphore, 117);
+MISS(cuIpcCloseMemHandle, 118);
+MISS(cuIpcGetEventHandle, 119);
+MISS(cuIpcGetMemHandle, 120);
+MISS(cuIpcOpenEventHandle, 121);
+MISS(cuIpcOpenMemHandle, 122);
+MISS(cuIpcOpenMemHandle_v2, 123);
+MISS(cuLaunch, 124);
+MISS(cuLaunchCooperativeKernelMultiDevice, 125);
+MISS(cuLaunchGrid, 126);
+MISS(cuLaunchGridAsync, 127);
+MISS(cuLaunchHostFunc_v2, 128);
+MISS(cuLaunchHostFunc_v2_ptsz, 129);
+MISS(cuLibraryGetManaged, 130);
+MISS(cuLibraryGetUnifiedFunction, 131);
+MISS(cuLogsCurrent, 132);
+MISS(cuLogsDumpToFile, 133);
+MISS(cuLogsDumpToMemory, 134);
+MISS(cuLogsRegisterCallback, 135);
+MISS(cuLogsUnregisterCallback, 136);
+MISS(cuMemAdvise, 137);
+MISS(cuMemAdvise_v2, 138);
+MISS(cuMemAlloc, 139);
+MISS(cuMemAllocHost, 140);
+MISS(cuMemAllocManaged, 141);
+MISS(cuMemAllocPitch, 142);
+MISS(cuMemBatchDecompressAsync, 143);
+MISS(cuMemBatchDecompressAsync_ptsz, 144);
+MISS(cuMemDiscardAndPrefetchBatchAsync, 145);
+MISS(cuMemDiscardAndPrefetchBatchAsync_ptsz, 146);
+MISS(cuMemDiscardBatchAsync, 147);
+MISS(cuMemDiscardBatchAsync_ptsz, 148);
+MISS(cuMemExportToShareableHandle, 149);
+MISS(cuMemFree, 150);
+MISS(cuMemGetAddressRange, 151);
+MISS(cuMemGetDefaultMemPool, 152);
+MISS(cuMemGetHandleForAddressRange, 153);
+MISS(cuMemGetInfo, 154);
+MISS(cuMemGetMemPool, 155);
+MISS(cuMemHostGetDevicePointer, 156);
+MISS(cuMemImportFromShareableHandle, 157);
+MISS(cuMemMapArrayAsync, 158);
+MISS(cuMemMapArrayAsync_ptsz, 159);
+MISS(cuMemPoolExportPointer, 160);
+MISS(cuMemPoolExportToShareableHandle, 161);
+MISS(cuMemPoolImportFromShareableHandle, 162);
+MISS(cuMemPoolImportPointer, 163);
+MISS(cuMemPrefetchAsync, 164);
+MISS(cuMemPrefetchAsync_ptsz, 165);
+MISS(cuMemPrefetchAsync_v2, 166);
+MISS(cuMemPrefetchAsync_v2_ptsz, 167);
+MISS(cuMemPrefetchBatchAsync, 168);
+MISS(cuMemPrefetchBatchAsync_ptsz, 169);
+MISS(cuMemRangeGetAttribute, 170);
+MISS(cuMemRangeGetAttributes, 171);
+MISS(cuMemSetMemPool, 172);
+MISS(cuMemcpy2D, 173);
+MISS(cuMemcpy2DAsync, 174);
+MISS(cuMemcpy2DUnaligned, 175);
+MISS(cuMemcpy3D, 176);
+MISS(cuMemcpy3DAsync, 177);
+MISS(cuMemcpy3DBatchAsync, 178);
+MISS(cuMemcpy3DBatchAsync_ptsz, 179);
+MISS(cuMemcpy3DBatchAsync_v2, 180);
+MISS(cuMemcpy3DBatchAsync_v2_ptsz, 181);
+MISS(cuMemcpy3DWithAttributesAsync, 182);
+MISS(cuMemcpy3DWithAttributesAsync_ptsz, 183);
+MISS(cuMemcpyAtoA, 184);
+MISS(cuMemcpyAtoD, 185);
+MISS(cuMemcpyAtoH, 186);
+MISS(cuMemcpyAtoHAsync, 187);
+MISS(cuMemcpyBatchAsync, 188);
+MISS(cuMemcpyBatchAsync_ptsz, 189);
+MISS(cuMemcpyBatchAsync_v2, 190);
+MISS(cuMemcpyBatchAsync_v2_ptsz, 191);
+MISS(cuMemcpyDtoA, 192);
+MISS(cuMemcpyDtoD, 193);
+MISS(cuMemcpyDtoDAsync, 194);
+MISS(cuMemcpyDtoH, 195);
+MISS(cuMemcpyDtoHAsync, 196);
+MISS(cuMemcpyHtoA, 197);
+MISS(cuMemcpyHtoAAsync, 198);
+MISS(cuMemcpyHtoD, 199);
+MISS(cuMemcpyHtoDAsync, 200);
+MISS(cuMemcpyWithAttributesAsync, 201);
+MISS(cuMemcpyWithAttributesAsync_ptsz, 202);
+MISS(cuMemsetD16, 203);
+MISS(cuMemsetD2D16, 204);
+MISS(cuMemsetD2D32, 205);
+MISS(cuMemsetD2D8, 206);
+MISS(cuMemsetD32, 207);
+MISS(cuMemsetD8, 208);
+MISS(cuMipmappedArrayCreate, 209);
+MISS(cuMipmappedArrayDestroy, 210);
+MISS(cuMipmappedArrayGetLevel, 211);
+MISS(cuMipmappedArrayGetMemoryRequirements, 212);
+MISS(cuMipmappedArrayGetSparseProperties, 213);
+MISS(cuModuleGetGlobal, 214);
+MISS(cuModuleGetSurfRef, 215);
+MISS(cuModuleGetTexRef, 216);
+MISS(cuMulticastAddDevice, 217);
+MISS(cuMulticastBindAddr, 218);
+MISS(cuMulticastBindAddr_v2, 219);
+MISS(cuMulticastBindMem, 220);
+MISS(cuMulticastBindMem_v2, 221);
+MISS(cuMulticastCreate, 222);
+MISS(cuMulticastGetGranularity, 223);
+MISS(cuMulticastUnbind, 224);
+MISS(cuParamSetSize, 225);
+MISS(cuParamSetTexRef, 226);
+MISS(cuParamSetf, 227);
+MISS(cuParamSeti, 228);
+MISS(cuParamSetv, 229);
+MISS(cuProfilerInitialize, 230);
+MISS(cuSignalExternalSemaphoresAsync, 231);
+MISS(cuSignalExternalSemaphoresAsync_ptsz, 232);
+MISS(cuStreamAttachMemAsync, 233);
+MISS(cuStreamAttachMemAsync_ptsz, 234);
+MISS(cuStreamBeginCaptureToCig, 235);
+MISS(cuStreamEndCaptureToCig, 236);
+MISS(cuStreamGetCtx_v2, 237);
+MISS(cuStreamGetCtx_v2_ptsz, 238);
+MISS(cuStreamGetDevResource, 239);
+MISS(cuStreamGetDevResource_ptsz, 240);
+MISS(cuStreamGetGreenCtx, 241);
+MISS(cuSurfRefGetArray, 242);
+MISS(cuSurfRefSetArray, 243);
+MISS(cuTexRefCreate, 244);
+MISS(cuTexRefDestroy, 245);
+MISS(cuTexRefGetAddress, 246);
+MISS(cuTexRefGetAddressMode, 247);
+MISS(cuTexRefGetAddress_v2, 248);
+MISS(cuTexRefGetArray, 249);
+MISS(cuTexRefGetBorderColor, 250);
+MISS(cuTexRefGetFilterMode, 251);
+MISS(cuTexRefGetFlags, 252);
+MISS(cuTexRefGetFormat, 253);
+MISS(cuTexRefGetMaxAnisotropy, 254);
+MISS(cuTexRefGetMipmapFilterMode, 255);
+MISS(cuTexRefGetMipmapLevelBias, 256);
+MISS(cuTexRefGetMipmapLevelClamp, 257);
+MISS(cuTexRefGetMipmappedArray, 258);
+MISS(cuTexRefSetAddress, 259);
+MISS(cuTexRefSetAddress2D, 260);
+MISS(cuTexRefSetAddress2D_v2, 261);
+MISS(cuTexRefSetAddress2D_v3, 262);
+MISS(cuTexRefSetAddressMode, 263);
+MISS(cuTexRefSetAddress_v2, 264);
+MISS(cuTexRefSetArray, 265);
+MISS(cuTexRefSetBorderColor, 266);
+MISS(cuTexRefSetFilterMode, 267);
+MISS(cuTexRefSetFlags, 268);
+MISS(cuTexRefSetFormat, 269);
+MISS(cuTexRefSetMaxAnisotropy, 270);
+MISS(cuTexRefSetMipmapFilterMode, 271);
+MISS(cuTexRefSetMipmapLevelBias, 272);
+MISS(cuTexRefSetMipmapLevelClamp, 273);
+MISS(cuTexRefSetMipmappedArray, 274);
+MISS(cuUserObjectCreate, 275);
+MISS(cuUserObjectRelease, 276);
+MISS(cuUserObjectRetain, 277);
+MISS(cuVDPAUCtxCreate, 278);
+MISS(cuVDPAUCtxCreate_v2, 279);
+MISS(cuVDPAUGetDevice, 280);
+MISS(cuWaitExternalSemaphoresAsync, 281);
+MISS(cuWaitExternalSemaphoresAsync_ptsz, 282);
+MISS(ncclCommGetUniqueId, 283);
+MISS(ncclCommGrow, 284);
+MISS(ncclCommMemStats, 285);
+MISS(ncclCommQueryProperties, 286);
+MISS(ncclCommResume, 287);
+MISS(ncclCommRevoke, 288);
+MISS(ncclCommShrink, 289);
+MISS(ncclCommSuspend, 290);
+MISS(ncclCommWindowDeregister, 291);
+MISS(ncclCommWindowRegister, 292);
+MISS(ncclDevCommCreate, 293);
+MISS(ncclDevCommDestroy, 294);
+MISS(ncclGroupSimulateEnd, 295);
+MISS(ncclParamBind, 296);
+MISS(ncclParamDumpAll, 297);
+MISS(ncclParamGet, 298);
+MISS(ncclParamGetAllParameterKeys, 299);
+MISS(ncclParamGetI16, 300);
+MISS(ncclParamGetI32, 301);
+MISS(ncclParamGetI64, 302);
+MISS(ncclParamGetI8, 303);
+MISS(ncclParamGetParameter, 304);
+MISS(ncclParamGetStr, 305);
+MISS(ncclParamGetU16, 306);
+MISS(ncclParamGetU32, 307);
+MISS(ncclParamGetU64, 308);
+MISS(ncclParamGetU8, 309);
+MISS(ncclPutSignal, 310);
+MISS(ncclSignal, 311);
+MISS(ncclWaitSignal, 312);
+MISS(ncclWinGetUserPtr, 313);
+MISS(nvmlDeviceGetAttributes_v2, 314);
+MISS(nvmlDeviceGetComputeRunningProcesses, 315);
+MISS(nvmlDeviceGetComputeRunningProcesses_v2, 316);
+MISS(nvmlDeviceGetFieldValues, 317);
+MISS(nvmlDeviceGetGpuFabricInfo, 318);
+MISS(nvmlDeviceGetGpuFabricInfoV, 319);
+MISS(nvmlDeviceGetHandleByUUIDV, 320);
+MISS(nvmlDeviceGetInforomVersion, 321);
+MISS(nvmlDeviceGetNvLinkRemotePciInfo, 322);
+MISS(nvmlDeviceGetPciInfo, 323);
+MISS(nvmlDeviceGetPciInfo_v2, 324);
+MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 325);
+MISS(nvmlDeviceResetGpuLockedClocks, 326);
+MISS(nvmlDeviceSetApplicationsClocks, 327);
+MISS(nvmlDeviceSetComputeMode, 328);
+MISS(nvmlDeviceSetEccMode, 329);
+MISS(nvmlDeviceSetGpuLockedClocks, 330);
+MISS(nvmlDeviceSetMigMode, 331);
+MISS(nvmlDeviceSetPersistenceMode, 332);
+MISS(nvmlDeviceSetPowerManagementLimit, 333);
+MISS(nvmlSystemGetProcessName, 334);
+MISS(pncclCommGetUniqueId, 335);
+MISS(pncclCommGrow, 336);
+MISS(pncclCommMemStats, 337);
+MISS(pncclCommQueryProperties, 338);
+MISS(pncclCommResume, 339);
+MISS(pncclCommRevoke, 340);
+MISS(pncclCommShrink, 341);
+MISS(pncclCommSuspend, 342);
+MISS(pncclCommWindowDeregister, 343);
+MISS(pncclCommWindowRegister, 344);
+MISS(pncclDevCommCreate, 345);
+MISS(pncclDevCommDestroy, 346);
+MISS(pncclGroupSimulateEnd, 347);
+MISS(pncclParamBind, 348);
+MISS(pncclParamDumpAll, 349);
+MISS(pncclParamGet, 350);
+MISS(pncclParamGetAllParameterKeys, 351);
+MISS(pncclParamGetI16, 352);
+MISS(pncclParamGetI32, 353);
+MISS(pncclParamGetI64, 354);
+MISS(pncclParamGetI8, 355);
+MISS(pncclParamGetParameter, 356);
+MISS(pncclParamGetStr, 357);
+MISS(pncclParamGetU16, 358);
+MISS(pncclParamGetU32, 359);
+MISS(pncclParamGetU64, 360);
+MISS(pncclParamGetU8, 361);
+MISS(pncclPutSignal, 362);
+MISS(pncclSignal, 363);
+MISS(pncclWaitSignal, 364);
+MISS(pncclWinGetUserPtr, 365);
 
 const char sing_misses_text[] =
 	"cuArray3DCreate" "\0"
-	"textures, surfaces and arrays are not captured; use linear memory" "\0"
-	"cuArray3DCreate_v2" "\0"
+	"of textures there are objects of arrays and linear memory: no references, mipmaps, cubes or sparse arrays" "\0"
 	"cuArray3DGetDescriptor" "\0"
-	"cuArray3DGetDescriptor_v2" "\0"
 	"cuArrayCreate" "\0"
-	"cuArrayCreate_v2" "\0"
-	"cuArrayDestroy" "\0"
 	"cuArrayGetDescriptor" "\0"
-	"cuArrayGetDescriptor_v2" "\0"
 	"cuArrayGetMemoryRequirements" "\0"
 	"cuArrayGetPlane" "\0"
 	"cuArrayGetSparseProperties" "\0"
@@ -619,34 +587,20 @@ const char sing_misses_text[] =
 	"cuMemcpy3DWithAttributesAsync" "\0"
 	"cuMemcpy3DWithAttributesAsync_ptsz" "\0"
 	"cuMemcpyAtoA" "\0"
-	"cuMemcpyAtoA_v2" "\0"
-	"cuMemcpyAtoA_v2_ptds" "\0"
 	"cuMemcpyAtoD" "\0"
-	"cuMemcpyAtoD_v2" "\0"
-	"cuMemcpyAtoD_v2_ptds" "\0"
 	"cuMemcpyAtoH" "\0"
 	"cuMemcpyAtoHAsync" "\0"
-	"cuMemcpyAtoHAsync_v2" "\0"
-	"cuMemcpyAtoHAsync_v2_ptsz" "\0"
-	"cuMemcpyAtoH_v2" "\0"
-	"cuMemcpyAtoH_v2_ptds" "\0"
 	"cuMemcpyBatchAsync" "\0"
 	"cuMemcpyBatchAsync_ptsz" "\0"
 	"cuMemcpyBatchAsync_v2" "\0"
 	"cuMemcpyBatchAsync_v2_ptsz" "\0"
 	"cuMemcpyDtoA" "\0"
-	"cuMemcpyDtoA_v2" "\0"
-	"cuMemcpyDtoA_v2_ptds" "\0"
 	"cuMemcpyDtoD" "\0"
 	"cuMemcpyDtoDAsync" "\0"
 	"cuMemcpyDtoH" "\0"
 	"cuMemcpyDtoHAsync" "\0"
 	"cuMemcpyHtoA" "\0"
 	"cuMemcpyHtoAAsync" "\0"
-	"cuMemcpyHtoAAsync_v2" "\0"
-	"cuMemcpyHtoAAsync_v2_ptsz" "\0"
-	"cuMemcpyHtoA_v2" "\0"
-	"cuMemcpyHtoA_v2_ptds" "\0"
 	"cuMemcpyHtoD" "\0"
 	"cuMemcpyHtoDAsync" "\0"
 	"cuMemcpyWithAttributesAsync" "\0"
@@ -693,16 +647,8 @@ const char sing_misses_text[] =
 	"cuStreamGetDevResource" "\0"
 	"cuStreamGetDevResource_ptsz" "\0"
 	"cuStreamGetGreenCtx" "\0"
-	"cuSurfObjectCreate" "\0"
-	"cuSurfObjectDestroy" "\0"
-	"cuSurfObjectGetResourceDesc" "\0"
 	"cuSurfRefGetArray" "\0"
 	"cuSurfRefSetArray" "\0"
-	"cuTexObjectCreate" "\0"
-	"cuTexObjectDestroy" "\0"
-	"cuTexObjectGetResourceDesc" "\0"
-	"cuTexObjectGetResourceViewDesc" "\0"
-	"cuTexObjectGetTextureDesc" "\0"
 	"cuTexRefCreate" "\0"
 	"cuTexRefDestroy" "\0"
 	"cuTexRefGetAddress" "\0"
@@ -835,397 +781,370 @@ const char sing_misses_text[] =
 
 const struct sing_miss sing_misses[] = {
 	{ 0, 16, 801 },
-	{ 82, 16, 801 },
-	{ 101, 16, 801 },
-	{ 124, 16, 801 },
-	{ 150, 16, 801 },
-	{ 164, 16, 801 },
-	{ 181, 16, 801 },
-	{ 196, 16, 801 },
-	{ 217, 16, 801 },
-	{ 241, 16, 801 },
-	{ 270, 16, 801 },
-	{ 286, 16, 801 },
-	{ 313, 343, 801 },
-	{ 393, 343, 801 },
-	{ 431, 343, 801 },
-	{ 459, 343, 801 },
-	{ 483, 343, 801 },
-	{ 510, 343, 801 },
-	{ 536, 573, 801 },
-	{ 618, 573, 801 },
-	{ 652, 573, 801 },
-	{ 675, 573, 801 },
-	{ 704, 573, 801 },
-	{ 739, 573, 801 },
-	{ 771, 573, 801 },
-	{ 794, 573, 801 },
-	{ 823, 835, 801 },
-	{ 914, 835, 801 },
-	{ 926, 944, 801 },
-	{ 998, 944, 801 },
-	{ 1018, 1039, 801 },
-	{ 1087, 1104, 801 },
-	{ 1112, 1104, 801 },
-	{ 1127, 1151, 801 },
-	{ 1207, 1151, 801 },
-	{ 1234, 944, 801 },
-	{ 1260, 944, 801 },
-	{ 1281, 944, 801 },
-	{ 1309, 944, 801 },
-	{ 1332, 1348, 801 },
-	{ 1368, 1399, 801 },
-	{ 1423, 16, 801 },
-	{ 1458, 1492, 801 },
-	{ 1569, 1586, 801 },
-	{ 1669, 1492, 801 },
-	{ 1705, 1737, 801 },
-	{ 1804, 1737, 801 },
-	{ 1831, 1737, 801 },
-	{ 1867, 1737, 801 },
-	{ 1897, 1737, 801 },
-	{ 1929, 1737, 801 },
-	{ 1956, 1737, 801 },
-	{ 1986, 1737, 801 },
-	{ 2018, 1737, 801 },
-	{ 2049, 1737, 801 },
-	{ 2074, 1151, 801 },
-	{ 2106, 1151, 801 },
-	{ 2146, 2173, 801 },
-	{ 2263, 2283, 801 },
-	{ 2356, 2283, 801 },
-	{ 2376, 1737, 801 },
-	{ 2390, 1737, 801 },
-	{ 2407, 1737, 801 },
-	{ 2422, 1737, 801 },
-	{ 2440, 1737, 801 },
-	{ 2449, 1737, 801 },
-	{ 2469, 1737, 801 },
-	{ 2494, 1737, 801 },
-	{ 2522, 1737, 801 },
-	{ 2555, 1737, 801 },
-	{ 2578, 1737, 801 },
-	{ 2606, 1737, 801 },
-	{ 2631, 1737, 801 },
-	{ 2659, 1737, 801 },
-	{ 2681, 1737, 801 },
-	{ 2708, 1737, 801 },
-	{ 2735, 1104, 801 },
-	{ 2760, 1151, 801 },
-	{ 2799, 1151, 801 },
-	{ 2836, 1104, 801 },
-	{ 2867, 1104, 801 },
-	{ 2898, 1104, 801 },
-	{ 2929, 1104, 801 },
-	{ 2964, 1151, 801 },
-	{ 3013, 1151, 801 },
-	{ 3060, 1104, 801 },
-	{ 3077, 1151, 801 },
-	{ 3122, 1151, 801 },
-	{ 3167, 1151, 801 },
-	{ 3210, 1151, 801 },
-	{ 3253, 1104, 801 },
-	{ 3266, 1104, 801 },
-	{ 3296, 1104, 801 },
-	{ 3318, 1104, 801 },
-	{ 3339, 1104, 801 },
-	{ 3361, 3386, 801 },
-	{ 3444, 3386, 801 },
-	{ 3468, 1737, 801 },
-	{ 3495, 1737, 801 },
-	{ 3522, 1737, 801 },
-	{ 3548, 1737, 801 },
-	{ 3571, 1737, 801 },
-	{ 3599, 1737, 801 },
-	{ 3635, 1737, 801 },
-	{ 3677, 1737, 801 },
-	{ 3712, 1737, 801 },
-	{ 3750, 1737, 801 },
-	{ 3780, 1737, 801 },
-	{ 3813, 1737, 801 },
-	{ 3849, 1737, 801 },
-	{ 3874, 1737, 801 },
-	{ 3904, 1737, 801 },
-	{ 3933, 1737, 801 },
-	{ 3970, 1737, 801 },
-	{ 4006, 944, 801 },
-	{ 4023, 944, 801 },
-	{ 4041, 944, 801 },
-	{ 4066, 944, 801 },
-	{ 4082, 944, 801 },
-	{ 4104, 944, 801 },
-	{ 4127, 944, 801 },
-	{ 4147, 1151, 801 },
-	{ 4170, 1151, 801 },
-	{ 4196, 4216, 801 },
-	{ 4286, 4216, 801 },
-	{ 4306, 4216, 801 },
-	{ 4324, 4216, 801 },
-	{ 4345, 4216, 801 },
-	{ 4364, 4216, 801 },
-	{ 4386, 2283, 801 },
-	{ 4395, 4432, 801 },
-	{ 4503, 2283, 801 },
-	{ 4516, 2283, 801 },
-	{ 4534, 1104, 801 },
-	{ 4554, 1104, 801 },
-	{ 4579, 4599, 801 },
-	{ 4689, 4717, 801 },
-	{ 4774, 4788, 801 },
-	{ 4848, 4788, 801 },
-	{ 4865, 4788, 801 },
-	{ 4884, 4788, 801 },
-	{ 4907, 4788, 801 },
-	{ 4932, 4599, 801 },
-	{ 4944, 4599, 801 },
-	{ 4959, 1586, 801 },
-	{ 4970, 1586, 801 },
-	{ 4985, 4599, 801 },
-	{ 5003, 1586, 801 },
-	{ 5019, 5045, 801 },
-	{ 5107, 5045, 801 },
-	{ 5138, 4599, 801 },
-	{ 5172, 4599, 801 },
-	{ 5211, 4599, 801 },
-	{ 5234, 4599, 801 },
-	{ 5262, 5291, 801 },
-	{ 5346, 1586, 801 },
-	{ 5356, 1586, 801 },
-	{ 5377, 1104, 801 },
-	{ 5400, 5291, 801 },
-	{ 5430, 1586, 801 },
-	{ 5443, 1104, 801 },
-	{ 5459, 1586, 801 },
-	{ 5485, 5291, 801 },
-	{ 5516, 16, 801 },
-	{ 5535, 16, 801 },
-	{ 5559, 5291, 801 },
-	{ 5582, 5291, 801 },
-	{ 5615, 5291, 801 },
-	{ 5650, 5291, 801 },
-	{ 5673, 4599, 801 },
-	{ 5692, 4599, 801 },
-	{ 5716, 4599, 801 },
-	{ 5738, 4599, 801 },
-	{ 5765, 4599, 801 },
-	{ 5789, 4599, 801 },
-	{ 5818, 4599, 801 },
-	{ 5841, 4599, 801 },
-	{ 5865, 1104, 801 },
-	{ 5881, 1586, 801 },
-	{ 5892, 1586, 801 },
-	{ 5908, 1586, 801 },
-	{ 5928, 1586, 801 },
-	{ 5939, 1586, 801 },
-	{ 5955, 1104, 801 },
-	{ 5976, 1104, 801 },
-	{ 6002, 1104, 801 },
-	{ 6026, 1104, 801 },
-	{ 6055, 1104, 801 },
-	{ 6085, 1104, 801 },
-	{ 6120, 16, 801 },
-	{ 6133, 16, 801 },
-	{ 6149, 16, 801 },
-	{ 6170, 16, 801 },
-	{ 6183, 16, 801 },
-	{ 6199, 16, 801 },
-	{ 6220, 16, 801 },
-	{ 6233, 16, 801 },
-	{ 6251, 16, 801 },
-	{ 6272, 16, 801 },
-	{ 6298, 16, 801 },
-	{ 6314, 16, 801 },
-	{ 6335, 1104, 801 },
-	{ 6354, 1104, 801 },
-	{ 6378, 1104, 801 },
-	{ 6400, 1104, 801 },
-	{ 6427, 16, 801 },
-	{ 6440, 16, 801 },
-	{ 6456, 16, 801 },
-	{ 6477, 1586, 801 },
-	{ 6490, 1586, 801 },
-	{ 6508, 1586, 801 },
-	{ 6521, 1586, 801 },
-	{ 6539, 16, 801 },
-	{ 6552, 16, 801 },
-	{ 6570, 16, 801 },
-	{ 6591, 16, 801 },
-	{ 6617, 16, 801 },
-	{ 6633, 16, 801 },
-	{ 6654, 1586, 801 },
-	{ 6667, 1586, 801 },
-	{ 6685, 1104, 801 },
-	{ 6713, 1104, 801 },
-	{ 6746, 1586, 801 },
-	{ 6758, 1586, 801 },
-	{ 6772, 1586, 801 },
-	{ 6786, 1586, 801 },
-	{ 6799, 1586, 801 },
-	{ 6811, 1586, 801 },
-	{ 6822, 16, 801 },
-	{ 6845, 16, 801 },
-	{ 6869, 16, 801 },
-	{ 6894, 16, 801 },
-	{ 6932, 16, 801 },
-	{ 6968, 1586, 801 },
-	{ 6986, 16, 801 },
-	{ 7005, 16, 801 },
-	{ 7023, 7044, 801 },
-	{ 7081, 7044, 801 },
-	{ 7101, 7044, 801 },
-	{ 7124, 7044, 801 },
-	{ 7143, 7044, 801 },
-	{ 7165, 7044, 801 },
-	{ 7183, 7044, 801 },
-	{ 7209, 7044, 801 },
-	{ 7227, 2283, 801 },
-	{ 7242, 2283, 801 },
-	{ 7259, 2283, 801 },
-	{ 7271, 2283, 801 },
-	{ 7283, 2283, 801 },
-	{ 7295, 7316, 801 },
-	{ 7372, 1151, 801 },
-	{ 7404, 1151, 801 },
-	{ 7441, 4599, 801 },
-	{ 7464, 4599, 801 },
-	{ 7492, 7518, 801 },
-	{ 7570, 7518, 801 },
-	{ 7594, 1104, 801 },
-	{ 7612, 1104, 801 },
-	{ 7635, 944, 801 },
-	{ 7658, 944, 801 },
-	{ 7686, 944, 801 },
-	{ 7706, 16, 801 },
-	{ 7725, 16, 801 },
-	{ 7745, 16, 801 },
-	{ 7773, 16, 801 },
-	{ 7791, 16, 801 },
-	{ 7809, 16, 801 },
-	{ 7827, 16, 801 },
-	{ 7846, 16, 801 },
-	{ 7873, 16, 801 },
-	{ 7904, 16, 801 },
-	{ 7930, 16, 801 },
-	{ 7945, 16, 801 },
-	{ 7961, 16, 801 },
-	{ 7980, 16, 801 },
-	{ 8003, 16, 801 },
-	{ 8025, 16, 801 },
-	{ 8042, 16, 801 },
-	{ 8065, 16, 801 },
-	{ 8087, 16, 801 },
-	{ 8104, 16, 801 },
-	{ 8122, 16, 801 },
-	{ 8147, 16, 801 },
-	{ 8175, 16, 801 },
-	{ 8202, 16, 801 },
-	{ 8230, 16, 801 },
-	{ 8256, 16, 801 },
-	{ 8275, 16, 801 },
-	{ 8296, 16, 801 },
-	{ 8320, 16, 801 },
-	{ 8344, 16, 801 },
-	{ 8367, 16, 801 },
-	{ 8389, 16, 801 },
-	{ 8406, 16, 801 },
-	{ 8429, 16, 801 },
-	{ 8451, 16, 801 },
-	{ 8468, 16, 801 },
-	{ 8486, 16, 801 },
-	{ 8511, 16, 801 },
-	{ 8539, 16, 801 },
-	{ 8566, 16, 801 },
-	{ 8594, 16, 801 },
-	{ 8620, 3386, 801 },
-	{ 8639, 3386, 801 },
-	{ 8659, 3386, 801 },
-	{ 8678, 1737, 801 },
-	{ 8695, 1737, 801 },
-	{ 8715, 1737, 801 },
-	{ 8732, 1151, 801 },
-	{ 8762, 1151, 801 },
-	{ 8797, 1104, 5 },
-	{ 8817, 1104, 5 },
-	{ 8830, 1104, 5 },
-	{ 8847, 1104, 5 },
-	{ 8871, 8886, 5 },
-	{ 8933, 1104, 5 },
-	{ 8948, 1104, 5 },
-	{ 8963, 8886, 5 },
-	{ 8979, 9004, 5 },
-	{ 9082, 9004, 5 },
-	{ 9105, 9123, 5 },
-	{ 9180, 9123, 5 },
-	{ 9199, 1104, 5 },
-	{ 9220, 9234, 5 },
-	{ 9285, 9234, 5 },
-	{ 9302, 9234, 5 },
-	{ 9315, 9234, 5 },
-	{ 9344, 9234, 5 },
-	{ 9360, 9234, 5 },
-	{ 9376, 9234, 5 },
-	{ 9392, 9234, 5 },
-	{ 9407, 9234, 5 },
-	{ 9429, 9234, 5 },
-	{ 9445, 9234, 5 },
-	{ 9461, 9234, 5 },
-	{ 9477, 9234, 5 },
-	{ 9493, 9234, 5 },
-	{ 9508, 9522, 5 },
-	{ 9580, 9522, 5 },
-	{ 9591, 9522, 5 },
-	{ 9606, 9004, 5 },
-	{ 9624, 1104, 3 },
-	{ 9651, 1104, 3 },
-	{ 9688, 1104, 3 },
-	{ 9728, 1104, 3 },
-	{ 9753, 1104, 3 },
-	{ 9780, 1104, 3 },
-	{ 9808, 1104, 3 },
-	{ 9835, 1104, 3 },
-	{ 9863, 1104, 3 },
-	{ 9896, 1104, 3 },
-	{ 9917, 1104, 3 },
-	{ 9941, 1104, 3 },
-	{ 9985, 10016, 3 },
-	{ 10061, 10016, 3 },
-	{ 10093, 10016, 3 },
-	{ 10118, 10016, 3 },
-	{ 10139, 10016, 3 },
-	{ 10168, 10016, 3 },
-	{ 10189, 10016, 3 },
-	{ 10218, 10016, 3 },
-	{ 10252, 1104, 3 },
-	{ 10277, 1104, 5 },
-	{ 10298, 1104, 5 },
-	{ 10312, 1104, 5 },
-	{ 10330, 1104, 5 },
-	{ 10355, 8886, 5 },
-	{ 10371, 1104, 5 },
-	{ 10387, 1104, 5 },
-	{ 10403, 8886, 5 },
-	{ 10420, 9004, 5 },
-	{ 10446, 9004, 5 },
-	{ 10470, 9123, 5 },
-	{ 10489, 9123, 5 },
-	{ 10509, 1104, 5 },
-	{ 10531, 9234, 5 },
-	{ 10546, 9234, 5 },
-	{ 10564, 9234, 5 },
-	{ 10578, 9234, 5 },
-	{ 10608, 9234, 5 },
-	{ 10625, 9234, 5 },
-	{ 10642, 9234, 5 },
-	{ 10659, 9234, 5 },
-	{ 10675, 9234, 5 },
-	{ 10698, 9234, 5 },
-	{ 10715, 9234, 5 },
-	{ 10732, 9234, 5 },
-	{ 10749, 9234, 5 },
-	{ 10766, 9234, 5 },
-	{ 10782, 9522, 5 },
-	{ 10797, 9522, 5 },
-	{ 10809, 9522, 5 },
-	{ 10825, 9004, 5 },
+	{ 122, 16, 801 },
+	{ 145, 16, 801 },
+	{ 159, 16, 801 },
+	{ 180, 16, 801 },
+	{ 209, 16, 801 },
+	{ 225, 16, 801 },
+	{ 252, 282, 801 },
+	{ 332, 282, 801 },
+	{ 370, 282, 801 },
+	{ 398, 282, 801 },
+	{ 422, 282, 801 },
+	{ 449, 282, 801 },
+	{ 475, 512, 801 },
+	{ 557, 512, 801 },
+	{ 591, 512, 801 },
+	{ 614, 512, 801 },
+	{ 643, 512, 801 },
+	{ 678, 512, 801 },
+	{ 710, 512, 801 },
+	{ 733, 512, 801 },
+	{ 762, 774, 801 },
+	{ 853, 774, 801 },
+	{ 865, 883, 801 },
+	{ 937, 883, 801 },
+	{ 957, 978, 801 },
+	{ 1026, 1043, 801 },
+	{ 1051, 1043, 801 },
+	{ 1066, 1090, 801 },
+	{ 1146, 1090, 801 },
+	{ 1173, 883, 801 },
+	{ 1199, 883, 801 },
+	{ 1220, 883, 801 },
+	{ 1248, 883, 801 },
+	{ 1271, 1287, 801 },
+	{ 1307, 1338, 801 },
+	{ 1362, 16, 801 },
+	{ 1397, 1431, 801 },
+	{ 1508, 1525, 801 },
+	{ 1608, 1431, 801 },
+	{ 1644, 1676, 801 },
+	{ 1743, 1676, 801 },
+	{ 1770, 1676, 801 },
+	{ 1806, 1676, 801 },
+	{ 1836, 1676, 801 },
+	{ 1868, 1676, 801 },
+	{ 1895, 1676, 801 },
+	{ 1925, 1676, 801 },
+	{ 1957, 1676, 801 },
+	{ 1988, 1676, 801 },
+	{ 2013, 1090, 801 },
+	{ 2045, 1090, 801 },
+	{ 2085, 2112, 801 },
+	{ 2202, 2222, 801 },
+	{ 2295, 2222, 801 },
+	{ 2315, 1676, 801 },
+	{ 2329, 1676, 801 },
+	{ 2346, 1676, 801 },
+	{ 2361, 1676, 801 },
+	{ 2379, 1676, 801 },
+	{ 2388, 1676, 801 },
+	{ 2408, 1676, 801 },
+	{ 2433, 1676, 801 },
+	{ 2461, 1676, 801 },
+	{ 2494, 1676, 801 },
+	{ 2517, 1676, 801 },
+	{ 2545, 1676, 801 },
+	{ 2570, 1676, 801 },
+	{ 2598, 1676, 801 },
+	{ 2620, 1676, 801 },
+	{ 2647, 1676, 801 },
+	{ 2674, 1043, 801 },
+	{ 2699, 1090, 801 },
+	{ 2738, 1090, 801 },
+	{ 2775, 1043, 801 },
+	{ 2806, 1043, 801 },
+	{ 2837, 1043, 801 },
+	{ 2868, 1043, 801 },
+	{ 2903, 1090, 801 },
+	{ 2952, 1090, 801 },
+	{ 2999, 1043, 801 },
+	{ 3016, 1090, 801 },
+	{ 3061, 1090, 801 },
+	{ 3106, 1090, 801 },
+	{ 3149, 1090, 801 },
+	{ 3192, 1043, 801 },
+	{ 3205, 1043, 801 },
+	{ 3235, 1043, 801 },
+	{ 3257, 1043, 801 },
+	{ 3278, 1043, 801 },
+	{ 3300, 3325, 801 },
+	{ 3383, 3325, 801 },
+	{ 3407, 1676, 801 },
+	{ 3434, 1676, 801 },
+	{ 3461, 1676, 801 },
+	{ 3487, 1676, 801 },
+	{ 3510, 1676, 801 },
+	{ 3538, 1676, 801 },
+	{ 3574, 1676, 801 },
+	{ 3616, 1676, 801 },
+	{ 3651, 1676, 801 },
+	{ 3689, 1676, 801 },
+	{ 3719, 1676, 801 },
+	{ 3752, 1676, 801 },
+	{ 3788, 1676, 801 },
+	{ 3813, 1676, 801 },
+	{ 3843, 1676, 801 },
+	{ 3872, 1676, 801 },
+	{ 3909, 1676, 801 },
+	{ 3945, 883, 801 },
+	{ 3962, 883, 801 },
+	{ 3980, 883, 801 },
+	{ 4005, 883, 801 },
+	{ 4021, 883, 801 },
+	{ 4043, 883, 801 },
+	{ 4066, 883, 801 },
+	{ 4086, 1090, 801 },
+	{ 4109, 1090, 801 },
+	{ 4135, 4155, 801 },
+	{ 4225, 4155, 801 },
+	{ 4245, 4155, 801 },
+	{ 4263, 4155, 801 },
+	{ 4284, 4155, 801 },
+	{ 4303, 4155, 801 },
+	{ 4325, 2222, 801 },
+	{ 4334, 4371, 801 },
+	{ 4442, 2222, 801 },
+	{ 4455, 2222, 801 },
+	{ 4473, 1043, 801 },
+	{ 4493, 1043, 801 },
+	{ 4518, 4538, 801 },
+	{ 4628, 4656, 801 },
+	{ 4713, 4727, 801 },
+	{ 4787, 4727, 801 },
+	{ 4804, 4727, 801 },
+	{ 4823, 4727, 801 },
+	{ 4846, 4727, 801 },
+	{ 4871, 4538, 801 },
+	{ 4883, 4538, 801 },
+	{ 4898, 1525, 801 },
+	{ 4909, 1525, 801 },
+	{ 4924, 4538, 801 },
+	{ 4942, 1525, 801 },
+	{ 4958, 4984, 801 },
+	{ 5046, 4984, 801 },
+	{ 5077, 4538, 801 },
+	{ 5111, 4538, 801 },
+	{ 5150, 4538, 801 },
+	{ 5173, 4538, 801 },
+	{ 5201, 5230, 801 },
+	{ 5285, 1525, 801 },
+	{ 5295, 1525, 801 },
+	{ 5316, 1043, 801 },
+	{ 5339, 5230, 801 },
+	{ 5369, 1525, 801 },
+	{ 5382, 1043, 801 },
+	{ 5398, 1525, 801 },
+	{ 5424, 5230, 801 },
+	{ 5455, 16, 801 },
+	{ 5474, 16, 801 },
+	{ 5498, 5230, 801 },
+	{ 5521, 5230, 801 },
+	{ 5554, 5230, 801 },
+	{ 5589, 5230, 801 },
+	{ 5612, 4538, 801 },
+	{ 5631, 4538, 801 },
+	{ 5655, 4538, 801 },
+	{ 5677, 4538, 801 },
+	{ 5704, 4538, 801 },
+	{ 5728, 4538, 801 },
+	{ 5757, 4538, 801 },
+	{ 5780, 4538, 801 },
+	{ 5804, 1043, 801 },
+	{ 5820, 1525, 801 },
+	{ 5831, 1525, 801 },
+	{ 5847, 1525, 801 },
+	{ 5867, 1525, 801 },
+	{ 5878, 1525, 801 },
+	{ 5894, 1043, 801 },
+	{ 5915, 1043, 801 },
+	{ 5941, 1043, 801 },
+	{ 5965, 1043, 801 },
+	{ 5994, 1043, 801 },
+	{ 6024, 1043, 801 },
+	{ 6059, 16, 801 },
+	{ 6072, 16, 801 },
+	{ 6085, 16, 801 },
+	{ 6098, 16, 801 },
+	{ 6116, 1043, 801 },
+	{ 6135, 1043, 801 },
+	{ 6159, 1043, 801 },
+	{ 6181, 1043, 801 },
+	{ 6208, 16, 801 },
+	{ 6221, 1525, 801 },
+	{ 6234, 1525, 801 },
+	{ 6252, 1525, 801 },
+	{ 6265, 1525, 801 },
+	{ 6283, 16, 801 },
+	{ 6296, 16, 801 },
+	{ 6314, 1525, 801 },
+	{ 6327, 1525, 801 },
+	{ 6345, 1043, 801 },
+	{ 6373, 1043, 801 },
+	{ 6406, 1525, 801 },
+	{ 6418, 1525, 801 },
+	{ 6432, 1525, 801 },
+	{ 6446, 1525, 801 },
+	{ 6459, 1525, 801 },
+	{ 6471, 1525, 801 },
+	{ 6482, 16, 801 },
+	{ 6505, 16, 801 },
+	{ 6529, 16, 801 },
+	{ 6554, 16, 801 },
+	{ 6592, 16, 801 },
+	{ 6628, 1525, 801 },
+	{ 6646, 16, 801 },
+	{ 6665, 16, 801 },
+	{ 6683, 6704, 801 },
+	{ 6741, 6704, 801 },
+	{ 6761, 6704, 801 },
+	{ 6784, 6704, 801 },
+	{ 6803, 6704, 801 },
+	{ 6825, 6704, 801 },
+	{ 6843, 6704, 801 },
+	{ 6869, 6704, 801 },
+	{ 6887, 2222, 801 },
+	{ 6902, 2222, 801 },
+	{ 6919, 2222, 801 },
+	{ 6931, 2222, 801 },
+	{ 6943, 2222, 801 },
+	{ 6955, 6976, 801 },
+	{ 7032, 1090, 801 },
+	{ 7064, 1090, 801 },
+	{ 7101, 4538, 801 },
+	{ 7124, 4538, 801 },
+	{ 7152, 7178, 801 },
+	{ 7230, 7178, 801 },
+	{ 7254, 1043, 801 },
+	{ 7272, 1043, 801 },
+	{ 7295, 883, 801 },
+	{ 7318, 883, 801 },
+	{ 7346, 883, 801 },
+	{ 7366, 16, 801 },
+	{ 7384, 16, 801 },
+	{ 7402, 16, 801 },
+	{ 7417, 16, 801 },
+	{ 7433, 16, 801 },
+	{ 7452, 16, 801 },
+	{ 7475, 16, 801 },
+	{ 7497, 16, 801 },
+	{ 7514, 16, 801 },
+	{ 7537, 16, 801 },
+	{ 7559, 16, 801 },
+	{ 7576, 16, 801 },
+	{ 7594, 16, 801 },
+	{ 7619, 16, 801 },
+	{ 7647, 16, 801 },
+	{ 7674, 16, 801 },
+	{ 7702, 16, 801 },
+	{ 7728, 16, 801 },
+	{ 7747, 16, 801 },
+	{ 7768, 16, 801 },
+	{ 7792, 16, 801 },
+	{ 7816, 16, 801 },
+	{ 7839, 16, 801 },
+	{ 7861, 16, 801 },
+	{ 7878, 16, 801 },
+	{ 7901, 16, 801 },
+	{ 7923, 16, 801 },
+	{ 7940, 16, 801 },
+	{ 7958, 16, 801 },
+	{ 7983, 16, 801 },
+	{ 8011, 16, 801 },
+	{ 8038, 16, 801 },
+	{ 8066, 16, 801 },
+	{ 8092, 3325, 801 },
+	{ 8111, 3325, 801 },
+	{ 8131, 3325, 801 },
+	{ 8150, 1676, 801 },
+	{ 8167, 1676, 801 },
+	{ 8187, 1676, 801 },
+	{ 8204, 1090, 801 },
+	{ 8234, 1090, 801 },
+	{ 8269, 1043, 5 },
+	{ 8289, 1043, 5 },
+	{ 8302, 1043, 5 },
+	{ 8319, 1043, 5 },
+	{ 8343, 8358, 5 },
+	{ 8405, 1043, 5 },
+	{ 8420, 1043, 5 },
+	{ 8435, 8358, 5 },
+	{ 8451, 8476, 5 },
+	{ 8554, 8476, 5 },
+	{ 8577, 8595, 5 },
+	{ 8652, 8595, 5 },
+	{ 8671, 1043, 5 },
+	{ 8692, 8706, 5 },
+	{ 8757, 8706, 5 },
+	{ 8774, 8706, 5 },
+	{ 8787, 8706, 5 },
+	{ 8816, 8706, 5 },
+	{ 8832, 8706, 5 },
+	{ 8848, 8706, 5 },
+	{ 8864, 8706, 5 },
+	{ 8879, 8706, 5 },
+	{ 8901, 8706, 5 },
+	{ 8917, 8706, 5 },
+	{ 8933, 8706, 5 },
+	{ 8949, 8706, 5 },
+	{ 8965, 8706, 5 },
+	{ 8980, 8994, 5 },
+	{ 9052, 8994, 5 },
+	{ 9063, 8994, 5 },
+	{ 9078, 8476, 5 },
+	{ 9096, 1043, 3 },
+	{ 9123, 1043, 3 },
+	{ 9160, 1043, 3 },
+	{ 9200, 1043, 3 },
+	{ 9225, 1043, 3 },
+	{ 9252, 1043, 3 },
+	{ 9280, 1043, 3 },
+	{ 9307, 1043, 3 },
+	{ 9335, 1043, 3 },
+	{ 9368, 1043, 3 },
+	{ 9389, 1043, 3 },
+	{ 9413, 1043, 3 },
+	{ 9457, 9488, 3 },
+	{ 9533, 9488, 3 },
+	{ 9565, 9488, 3 },
+	{ 9590, 9488, 3 },
+	{ 9611, 9488, 3 },
+	{ 9640, 9488, 3 },
+	{ 9661, 9488, 3 },
+	{ 9690, 9488, 3 },
+	{ 9724, 1043, 3 },
+	{ 9749, 1043, 5 },
+	{ 9770, 1043, 5 },
+	{ 9784, 1043, 5 },
+	{ 9802, 1043, 5 },
+	{ 9827, 8358, 5 },
+	{ 9843, 1043, 5 },
+	{ 9859, 1043, 5 },
+	{ 9875, 8358, 5 },
+	{ 9892, 8476, 5 },
+	{ 9918, 8476, 5 },
+	{ 9942, 8595, 5 },
+	{ 9961, 8595, 5 },
+	{ 9981, 1043, 5 },
+	{ 10003, 8706, 5 },
+	{ 10018, 8706, 5 },
+	{ 10036, 8706, 5 },
+	{ 10050, 8706, 5 },
+	{ 10080, 8706, 5 },
+	{ 10097, 8706, 5 },
+	{ 10114, 8706, 5 },
+	{ 10131, 8706, 5 },
+	{ 10147, 8706, 5 },
+	{ 10170, 8706, 5 },
+	{ 10187, 8706, 5 },
+	{ 10204, 8706, 5 },
+	{ 10221, 8706, 5 },
+	{ 10238, 8706, 5 },
+	{ 10254, 8994, 5 },
+	{ 10269, 8994, 5 },
+	{ 10281, 8994, 5 },
+	{ 10297, 8476, 5 },
 };
-unsigned char sing_misses_said[393];
+unsigned char sing_misses_said[366];

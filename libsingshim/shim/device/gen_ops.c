@@ -5,7 +5,7 @@
 
 #include "ops.h"
 
-const unsigned sing_op_count = 336;
+const unsigned sing_op_count = 337;
 const struct sing_op sing_ops[] = {
 	{ 0x4d277b, SING_DRIVER, 1 }, /* cuDeviceGetUuid_v2 */
 	{ 0x6292eb, SING_NCCL, 0 }, /* ncclCommDeregister */
@@ -41,6 +41,7 @@ const struct sing_op sing_ops[] = {
 	{ 0xca0cc8b, SING_NVML, 1 }, /* nvmlDeviceGetTopologyCommonAncestor */
 	{ 0xe2065a7, SING_DRIVER, 1 }, /* cuMemRelease */
 	{ 0xeeee00b, SING_NVML, 1 }, /* nvmlDeviceGetPowerManagementMode */
+	{ 0xef6de18, SING_DRIVER, 0 }, /* texture_write */
 	{ 0xef77a97, SING_DRIVER, 0 }, /* cuEventSynchronize */
 	{ 0xf9b157e, SING_NVML, 1 }, /* nvmlDeviceGetDecoderUtilization */
 	{ 0xfc62f99, SING_NVML, 1 }, /* nvmlDeviceGetName */

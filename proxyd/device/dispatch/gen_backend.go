@@ -552,6 +552,8 @@ type GraphCalls interface {
 
 // TextureCalls is arrays, textures, surfaces, tensor maps.
 type TextureCalls interface {
+	// texture_write: sync.
+	TextureWrite(c *Call, at Devptr, shape Textureshape) (r Result)
 	// tensor_map: sync.
 	TensorMap(c *Call, shape Tensorshape) (mapping Tensormap, r Result)
 	// tensor_map_at: sync.
@@ -1979,6 +1981,9 @@ func (Unsupported) GraphExecEventWaitNodeSetEvent(c *Call, exec Graphexec, node 
 	r = 801
 	return
 }
+
+// TextureWrite is not supported.
+func (Unsupported) TextureWrite(c *Call, at Devptr, shape Textureshape) (r Result) { r = 801; return }
 
 // TensorMap is not supported.
 func (Unsupported) TensorMap(c *Call, shape Tensorshape) (mapping Tensormap, r Result) {

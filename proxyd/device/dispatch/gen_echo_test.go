@@ -3561,6 +3561,17 @@ func (x *echo) GraphExecEventWaitNodeSetEvent(c *Call, exec Graphexec, node Node
 	return
 }
 
+func (x *echo) TextureWrite(c *Call, at Devptr, shape Textureshape) (r Result) {
+	x.begin("texture_write", c)
+	x.field("at", encoded(func(e *encoder) { e.writeU64(uint64(at)) }))
+	x.field("shape", encoded(func(e *encoder) { e.putTextureshape(shape) }))
+	r = x.result(false)
+	if r == 0 {
+	}
+	x.end()
+	return
+}
+
 func (x *echo) TensorMap(c *Call, shape Tensorshape) (mapping Tensormap, r Result) {
 	x.begin("tensor_map", c)
 	x.field("shape", encoded(func(e *encoder) { e.putTensorshape(shape) }))

@@ -252,6 +252,7 @@ var ops = map[uint32]Info{
 	0x79520550: {"graph_exec_child", false, false, false, serveGraphExecChild},
 	0x1d5de4b:  {"cuGraphExecEventRecordNodeSetEvent", false, false, false, serveGraphExecEventRecordNodeSetEvent},
 	0x5a4485e3: {"cuGraphExecEventWaitNodeSetEvent", false, false, false, serveGraphExecEventWaitNodeSetEvent},
+	0xef6de18:  {"texture_write", false, false, false, serveTextureWrite},
 	0x324dff3d: {"tensor_map", false, false, false, serveTensorMap},
 	0x62a00c3:  {"tensor_map_at", false, false, false, serveTensorMapAt},
 	0x42c3f75:  {"ncclGetVersion", false, false, false, serveNcclGetVersion},
@@ -3699,6 +3700,18 @@ func serveGraphExecEventWaitNodeSetEvent(b Backend, c *Call, d *decoder, e *enco
 		return 0
 	}
 	return b.GraphExecEventWaitNodeSetEvent(c, exec, node, event)
+}
+
+func serveTextureWrite(b Backend, c *Call, d *decoder, e *encoder) Result {
+	at := Devptr(d.readU64())
+	var shape Textureshape
+	if s := d.readBytes(80); s != nil {
+		shape = getTextureshape(s)
+	}
+	if !d.checkEnd() {
+		return 0
+	}
+	return b.TextureWrite(c, at, shape)
 }
 
 func serveTensorMap(b Backend, c *Call, d *decoder, e *encoder) Result {

@@ -51,16 +51,16 @@ type (
 	Nvmldevice uint64
 	// Array is a handle of CUarray.
 	Array uint64
+	// Texobject is a handle of CUtexObject.
+	Texobject uint64
+	// Surfobject is a handle of CUsurfObject.
+	Surfobject uint64
 	// Mipmap is a handle of CUmipmappedArray.
 	Mipmap uint64
 	// Texref is a handle of CUtexref.
 	Texref uint64
 	// Surfref is a handle of CUsurfref.
 	Surfref uint64
-	// Texobject is a handle of CUtexObject.
-	Texobject uint64
-	// Surfobject is a handle of CUsurfObject.
-	Surfobject uint64
 	// Graphics is a handle of CUgraphicsResource.
 	Graphics uint64
 	// Extmem is a handle of CUexternalMemory.
@@ -955,6 +955,62 @@ func (e *encoder) putTensorshape(s Tensorshape) {
 	}
 	for _, v := range s.Upper {
 		e.writeI32(v)
+	}
+}
+
+// Textureshape is sing_texture_shape.
+type Textureshape struct {
+	Base     Devptr
+	Pitch    uint64
+	Slice    uint64
+	Width    uint32
+	Height   uint32
+	Depth    uint32
+	Layers   uint32
+	Format   int32
+	Channels uint32
+	Address  [3]int32
+	Flags    uint32
+	Border   [4]uint32
+}
+
+func getTextureshape(b []byte) (s Textureshape) {
+	_ = b[79]
+	s.Base = Devptr(getU64(b[0:]))
+	s.Pitch = getU64(b[8:])
+	s.Slice = getU64(b[16:])
+	s.Width = getU32(b[24:])
+	s.Height = getU32(b[28:])
+	s.Depth = getU32(b[32:])
+	s.Layers = getU32(b[36:])
+	s.Format = getI32(b[40:])
+	s.Channels = getU32(b[44:])
+	for i := range s.Address {
+		s.Address[i] = getI32(b[48+4*i:])
+	}
+	s.Flags = getU32(b[60:])
+	for i := range s.Border {
+		s.Border[i] = getU32(b[64+4*i:])
+	}
+	return s
+}
+
+func (e *encoder) putTextureshape(s Textureshape) {
+	e.writeU64(uint64(s.Base))
+	e.writeU64(s.Pitch)
+	e.writeU64(s.Slice)
+	e.writeU32(s.Width)
+	e.writeU32(s.Height)
+	e.writeU32(s.Depth)
+	e.writeU32(s.Layers)
+	e.writeI32(s.Format)
+	e.writeU32(s.Channels)
+	for _, v := range s.Address {
+		e.writeI32(v)
+	}
+	e.writeU32(s.Flags)
+	for _, v := range s.Border {
+		e.writeU32(v)
 	}
 }
 
@@ -1857,6 +1913,15 @@ const (
 	TensorHowTiled      = 0
 	TensorHowIm2col     = 1
 	TensorHowIm2colWide = 2
+)
+
+// C has singTexture in front of these.
+const (
+	TextureFlagsFilter     = 1
+	TextureFlagsIntegers   = 2
+	TextureFlagsNormalized = 4
+	TextureFlagsBuffer     = 8
+	TextureFlagsSurface    = 16
 )
 
 // C has NVML_CLOCK_ in front of these.

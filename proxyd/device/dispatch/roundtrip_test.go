@@ -173,13 +173,13 @@ func TestRoundTrip(t *testing.T) {
 func TestMissed(t *testing.T) {
 	_, wait := start(t, sanitized.file(t, "roundtrip"), "", "missed")
 	got := wait()
-	const texture = "textures, surfaces and arrays are not captured; use linear memory"
-	want := "missed cuArrayCreate_v2: " + texture + "\ncuArrayCreate_v2 801\n" +
+	const texture = "of textures there are objects of arrays and linear memory: no references, mipmaps, cubes or sparse arrays"
+	want := "missed cuMipmappedArrayCreate: " + texture + "\ncuMipmappedArrayCreate 801\n" +
 		"missed cuStreamGetCtx_v2_ptsz: not yet\ncuStreamGetCtx_v2_ptsz 801\n" +
 		"missed ncclCommResume: the job is suspended from outside; ask singctl\nncclCommResume 5\n" +
 		"missed nvmlDeviceSetEccMode: settings of a device are the administrator's\nnvmlDeviceSetEccMode 3\n" +
 		// Each function that is not supported prints its message once only.
-		"cuArrayCreate_v2 801\ncuStreamGetCtx_v2_ptsz 801\nncclCommResume 5\nnvmlDeviceSetEccMode 3\n"
+		"cuMipmappedArrayCreate 801\ncuStreamGetCtx_v2_ptsz 801\nncclCommResume 5\nnvmlDeviceSetEccMode 3\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -350,7 +350,7 @@ func TestTransportCounts(t *testing.T) {
 
 func TestTransportMissed(t *testing.T) {
 	d, path := newDesk(t)
-	const text = "cuArrayCreate_v2: textures, surfaces and arrays are not captured; use linear memory"
+	const text = "cuMipmappedArrayCreate: of textures there are objects of arrays and linear memory: no references, mipmaps, cubes or sparse arrays"
 	out, said := d.trial(t, path, "missed")
 	sameText(t, out, "801\n801\n")
 	sameText(t, said, "singularity: "+strings.Replace(text, ":", " is not supported:", 1)+"\n")

@@ -6,17 +6,20 @@
 package replay
 
 var owners = map[Class]Class{
-	"stream":    "context",
-	"event":     "context",
-	"node":      "graph",
-	"module":    "context",
-	"function":  "module",
-	"kernel":    "library",
-	"linkstate": "context",
-	"devptr":    "context",
-	"hostmem":   "context",
-	"redop":     "comm",
-	"commreg":   "comm",
+	"stream":     "context",
+	"event":      "context",
+	"node":       "graph",
+	"module":     "context",
+	"function":   "module",
+	"kernel":     "library",
+	"linkstate":  "context",
+	"devptr":     "context",
+	"hostmem":    "context",
+	"redop":      "comm",
+	"commreg":    "comm",
+	"array":      "context",
+	"texobject":  "context",
+	"surfobject": "context",
 }
 
 var rules = map[uint32]Rule{
@@ -815,14 +818,14 @@ var rules = map[uint32]Rule{
 		Symbol:  "cuMemcpy2D_v2",
 		Context: true,
 		Args: []Arg{
-			{Name: "copy", Size: 128, In: true, Within: []Field{{32, "devptr"}, {88, "devptr"}}},
+			{Name: "copy", Size: 128, In: true, Within: []Field{{32, "devptr"}, {40, "array"}, {88, "devptr"}, {96, "array"}}},
 		},
 	},
 	0x4e46e93f: {
 		Symbol:  "cuMemcpy2DAsync_v2",
 		Context: true,
 		Args: []Arg{
-			{Name: "copy", Size: 128, In: true, Within: []Field{{32, "devptr"}, {88, "devptr"}}},
+			{Name: "copy", Size: 128, In: true, Within: []Field{{32, "devptr"}, {40, "array"}, {88, "devptr"}, {96, "array"}}},
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
 		},
 	},
@@ -830,14 +833,14 @@ var rules = map[uint32]Rule{
 		Symbol:  "cuMemcpy3D_v2",
 		Context: true,
 		Args: []Arg{
-			{Name: "copy", Size: 200, In: true, Within: []Field{{48, "devptr"}, {136, "devptr"}}},
+			{Name: "copy", Size: 200, In: true, Within: []Field{{48, "devptr"}, {56, "array"}, {136, "devptr"}, {144, "array"}}},
 		},
 	},
 	0x494f0d8e: {
 		Symbol:  "cuMemcpy3DAsync_v2",
 		Context: true,
 		Args: []Arg{
-			{Name: "copy", Size: 200, In: true, Within: []Field{{48, "devptr"}, {136, "devptr"}}},
+			{Name: "copy", Size: 200, In: true, Within: []Field{{48, "devptr"}, {56, "array"}, {136, "devptr"}, {144, "array"}}},
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
 		},
 	},
@@ -845,14 +848,14 @@ var rules = map[uint32]Rule{
 		Symbol:  "cuMemcpy3DPeer",
 		Context: true,
 		Args: []Arg{
-			{Name: "copy", Size: 200, In: true, Within: []Field{{48, "devptr"}, {64, "context"}, {136, "devptr"}, {152, "context"}}},
+			{Name: "copy", Size: 200, In: true, Within: []Field{{48, "devptr"}, {56, "array"}, {64, "context"}, {136, "devptr"}, {144, "array"}, {152, "context"}}},
 		},
 	},
 	0x2908db95: {
 		Symbol:  "cuMemcpy3DPeerAsync",
 		Context: true,
 		Args: []Arg{
-			{Name: "copy", Size: 200, In: true, Within: []Field{{48, "devptr"}, {64, "context"}, {136, "devptr"}, {152, "context"}}},
+			{Name: "copy", Size: 200, In: true, Within: []Field{{48, "devptr"}, {56, "array"}, {64, "context"}, {136, "devptr"}, {144, "array"}, {152, "context"}}},
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
 		},
 	},
@@ -1863,7 +1866,7 @@ var rules = map[uint32]Rule{
 			{Name: "graph", Size: 8, In: true, Verb: Change, Class: "graph"},
 			{Name: "deps", Size: 8, In: true, Opt: true, Array: true, Verb: Use, Class: "node"},
 			{Name: "n", Size: 8, In: true},
-			{Name: "copy", Size: 200, In: true, Within: []Field{{48, "devptr"}, {136, "devptr"}}},
+			{Name: "copy", Size: 200, In: true, Within: []Field{{48, "devptr"}, {56, "array"}, {136, "devptr"}, {144, "array"}}},
 			{Name: "ctx", Size: 8, In: true, Verb: Use, Class: "context"},
 		},
 	},
@@ -1880,7 +1883,7 @@ var rules = map[uint32]Rule{
 		Replaces: true,
 		Args: []Arg{
 			{Name: "node", Size: 8, In: true, Verb: Change, Class: "node"},
-			{Name: "copy", Size: 200, In: true, Within: []Field{{48, "devptr"}, {136, "devptr"}}},
+			{Name: "copy", Size: 200, In: true, Within: []Field{{48, "devptr"}, {56, "array"}, {136, "devptr"}, {144, "array"}}},
 		},
 	},
 	0x7f83bddd: {
@@ -2291,7 +2294,7 @@ var rules = map[uint32]Rule{
 		Args: []Arg{
 			{Name: "exec", Size: 8, In: true, Verb: Change, Class: "graphexec"},
 			{Name: "node", Size: 8, In: true, Verb: Use, Class: "node"},
-			{Name: "copy", Size: 200, In: true, Within: []Field{{48, "devptr"}, {136, "devptr"}}},
+			{Name: "copy", Size: 200, In: true, Within: []Field{{48, "devptr"}, {56, "array"}, {136, "devptr"}, {144, "array"}}},
 			{Name: "ctx", Size: 8, In: true, Verb: Use, Class: "context"},
 		},
 	},
@@ -2347,6 +2350,14 @@ var rules = map[uint32]Rule{
 			{Name: "exec", Size: 8, In: true, Verb: Change, Class: "graphexec"},
 			{Name: "node", Size: 8, In: true, Verb: Use, Class: "node"},
 			{Name: "event", Size: 8, In: true, Verb: Use, Class: "event"},
+		},
+	},
+	0xef6de18: {
+		Symbol:  "texture_write",
+		Context: true,
+		Args: []Arg{
+			{Name: "at", Size: 8, In: true, Verb: Use, Class: "devptr"},
+			{Name: "shape", Size: 80, In: true, Within: []Field{{0, "devptr"}}},
 		},
 	},
 	0x324dff3d: {

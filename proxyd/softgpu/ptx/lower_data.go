@@ -141,7 +141,7 @@ func (l *lowerer) addressOf(v *syntax.Variable, off uint64, t types.Type) ref {
 		}
 	case types.LocalSpace:
 	default:
-		l.refuseInstruction("textures and surfaces are not supported")
+		l.refuseInstruction(noReferences)
 	}
 	r := l.frameRef(l.frameOffset(v) + uint32(off))
 	if t.Class() == types.Class32 {
@@ -157,7 +157,7 @@ func (l *lowerer) refuseManaged(v *syntax.Variable) {
 		l.refuseInstruction("managed memory (" + v.Name + ") is not supported")
 	}
 	if v.Opaque != "" {
-		l.refuseInstruction("textures and surfaces are not supported")
+		l.refuseInstruction(noReferences)
 	}
 }
 

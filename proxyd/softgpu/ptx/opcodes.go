@@ -27,11 +27,11 @@ const (
 )
 
 const (
-	noTextures = "textures and surfaces are not supported"
-	noBarrier  = "mbarrier is not for targets up to sm_80 here"
-	noWgmma    = "wgmma is not for targets up to sm_80"
-	noTcgen    = "tcgen05 is not for targets up to sm_80"
-	noCluster  = "clusters are not supported"
+	noReferences = "references to textures and surfaces are not supported; use their objects"
+	noBarrier    = "mbarrier is not for targets up to sm_80 here"
+	noWgmma      = "wgmma is not for targets up to sm_80"
+	noTcgen      = "tcgen05 is not for targets up to sm_80"
+	noCluster    = "clusters are not supported"
 )
 
 // opcodes are all of PTX's.
@@ -173,14 +173,14 @@ func init() {
 		"vset":     {lower: lowerVset, mods: modVideo},
 
 		// Textures and surfaces
-		"tex":     {refused: noTextures},
-		"tld4":    {refused: noTextures},
-		"txq":     {refused: noTextures},
-		"istypep": {refused: noTextures},
-		"suld":    {refused: noTextures},
-		"sust":    {refused: noTextures},
-		"sured":   {refused: noTextures},
-		"suq":     {refused: noTextures},
+		"tex":     {lower: lowerTex, mods: "*"},
+		"tld4":    {refused: "gathers of textures are not supported"},
+		"txq":     {lower: lowerTxq, mods: "*"},
+		"istypep": {refused: noReferences},
+		"suld":    {lower: lowerSuld, mods: "*"},
+		"sust":    {lower: lowerSust, mods: "*"},
+		"sured":   {refused: "reductions to surfaces are not supported"},
+		"suq":     {lower: lowerTxq, mods: "*"},
 	}
 	for _, base := range []string{"vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax", "vset"} {
 		for _, n := range []string{"2", "4"} {

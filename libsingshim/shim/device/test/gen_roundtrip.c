@@ -248,6 +248,23 @@ __attribute__((unused)) static void fill_tensorshape(sing_tensor_shape *s)
 	fill(&s->upper, sizeof(s->upper));
 }
 
+__attribute__((unused)) static void fill_textureshape(sing_texture_shape *s)
+{
+	memset(s, 0, sizeof(*s));
+	fill(&s->base, sizeof(s->base));
+	fill(&s->pitch, sizeof(s->pitch));
+	fill(&s->slice, sizeof(s->slice));
+	fill(&s->width, sizeof(s->width));
+	fill(&s->height, sizeof(s->height));
+	fill(&s->depth, sizeof(s->depth));
+	fill(&s->layers, sizeof(s->layers));
+	fill(&s->format, sizeof(s->format));
+	fill(&s->channels, sizeof(s->channels));
+	fill(&s->address, sizeof(s->address));
+	fill(&s->flags, sizeof(s->flags));
+	fill(&s->border, sizeof(s->border));
+}
+
 __attribute__((unused)) static void fill_memop(CUstreamBatchMemOpParams *s)
 {
 	memset(s, 0, sizeof(*s));
@@ -6954,6 +6971,24 @@ static void try_cuGraphExecEventWaitNodeSetEvent(void)
 	say_end();
 }
 
+static void try_sing_send_texture_write(void)
+{
+	CUdeviceptr at = 0;
+	fill(&at, sizeof(at));
+	sing_texture_shape shape;
+	fill_textureshape(&shape);
+	int r_;
+
+	say_begin("texture_write", false);
+	say_field("at", &at, 8);
+	say_field("shape", &shape, 80);
+	r_ = sing_send_texture_write(0, at, &shape);
+	say_result(r_);
+	if (r_ == 0) {
+	}
+	say_end();
+}
+
 static void try_sing_send_tensor_map(void)
 {
 	sing_tensor_map map;
@@ -9017,6 +9052,7 @@ void roundtrip(void)
 	try_sing_send_graph_exec_child();
 	try_cuGraphExecEventRecordNodeSetEvent();
 	try_cuGraphExecEventWaitNodeSetEvent();
+	try_sing_send_texture_write();
 	try_sing_send_tensor_map();
 	try_sing_send_tensor_map_at();
 	try_ncclGetVersion();

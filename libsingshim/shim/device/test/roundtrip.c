@@ -130,7 +130,7 @@ static int find(void)
 static void missed(void)
 {
 	for (int i = 0; i < 2; ++i) {
-		static const char *const symbols[] = { "cuArrayCreate_v2", "cuStreamGetCtx_v2_ptsz", "ncclCommResume", "nvmlDeviceSetEccMode" };
+		static const char *const symbols[] = { "cuMipmappedArrayCreate", "cuStreamGetCtx_v2_ptsz", "ncclCommResume", "nvmlDeviceSetEccMode" };
 
 		for (size_t k = 0; k < sizeof(symbols) / sizeof(*symbols); ++k) {
 			int (*call)(void) = (int (*)(void))sing_find_symbol(symbols[k]);

@@ -337,7 +337,7 @@ static void missed(void)
 {
 	started();
 	for (int i = 0; i < 2; ++i) {
-		int (*call)(void) = (int (*)(void))sing_find_symbol("cuArrayCreate_v2");
+		int (*call)(void) = (int (*)(void))sing_find_symbol("cuMipmappedArrayCreate");
 
 		printf("%d\n", call());
 	}

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* Arrays: memory of a device, row behind row without gaps, and what the program said of it. */
+#ifndef SING_DEVICE_ARRAY_H
+#define SING_DEVICE_ARRAY_H
+
+#include "gen_abi.h"
+
+#include <stdbool.h>
+
+/* CUDA_ARRAY3D_DESCRIPTOR. */
+struct sing_array_shape {
+	size_t width, height, depth;
+	int format;
+	unsigned int channels, flags;
+};
+
+enum { SING_ARRAY_LAYERED = 1, SING_ARRAY_SURFACE = 2 };
+
+struct sing_array {
+	struct sing_array *next;
+	CUdeviceptr base;
+	size_t pitch, rows, slices; /* of bytes, and of rows */
+	struct sing_array_shape shape;
+};
+
+/* What is known of an array; false if the handle is none. */
+bool sing_array_find(CUarray handle, struct sing_array *what);
+
+/* Check a copy of width bytes, height rows and depth slices at a place of an array, whose memory is what then. */
+bool sing_array_holds(const struct sing_array *a, const size_t at[3], const size_t extent[3]);
+
+/* The size of a channel of that format, 0 if there are no such arrays and textures. */
+size_t sing_format_bytes(int format);
+
+/* As whole texture or surface. */
+void sing_array_describe(const struct sing_array *a, sing_texture_shape *shape);
+
+/* What arrays, textures and surfaces of a device that has none return; said once. */
+CUresult sing_textures_missed(const char *symbol);
+
+#endif

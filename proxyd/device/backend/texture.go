@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backend
+
+// Texture is memory that kernels read as a texture, or read and write as a surface.
+type Texture struct {
+	Base                         Addr   // of the first texel
+	Pitch, Slice                 uint64 // bytes from row to row, and from slice to slice or layer to layer
+	Width, Height, Depth, Layers uint32 // in texels; 0 where there is no such dimension
+	Format                       int32  // of a channel, as the driver numbers them
+	Channels                     uint32
+	Address                      [3]int32 // what is outside, as the driver numbers the modes
+	Border                       [4]float32
+	Filter                       bool // linear
+	Integers                     bool // 8 and 16 bits are read as integers
+	Normalized                   bool // coordinates are
+	Buffer                       bool // linear memory, read by the number of a texel
+	Surface                      bool
+}
+
+// TextureDescriptorSize is how many bytes the descriptor of a texture has.
+const TextureDescriptorSize = 128
+
+// TextureWriter is a Space in which kernels read textures by descriptors in the space's memory: the object that a program gives
+// to a kernel is the descriptor's address.
+type TextureWriter interface {
+	// WriteTexture writes a descriptor into memory that is allocated there, at once, whatever work is under way: no work knows
+	// the descriptor yet. At address 0 WriteTexture only checks. What no texture of the device is like is InvalidValue.
+	WriteTexture(at Addr, t *Texture) error
+}
