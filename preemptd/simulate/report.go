@@ -58,8 +58,8 @@ func printPromises(w io.Writer, r Named) error {
 			_, err = fmt.Fprintf(w, "\n%v: the promised %.0f %% cannot be kept on these nodes: no schedule passes %.1f %%; %s gives %.1f %%\n",
 				tier, 100*of.Promised, 100*of.Bound, r.Name, 100*of.Fraction)
 		case of.BelowPromise():
-			_, err = fmt.Fprintf(w, "\n%v: %s gives %.1f %% of the promised %.0f %%; no schedule passes %.1f %%\n",
-				tier, r.Name, 100*of.Fraction, 100*of.Promised, 100*of.Bound)
+			_, err = fmt.Fprintf(w, "\n%v: %s gives %.1f %% of the promised %.0f %%; no schedule passes %.1f %%, and beside the higher jobs as they ran none passes %.1f %%\n",
+				tier, r.Name, 100*of.Fraction, 100*of.Promised, 100*of.Bound, 100*of.Beside)
 		}
 		if err != nil {
 			return err
@@ -93,6 +93,7 @@ func PrintJSON(w io.Writer, results []Named) error {
 		Fraction   float64  `json:"gpu_fraction"`
 		Promised   float64  `json:"promised"`
 		Bound      float64  `json:"bound"`
+		Beside     float64  `json:"bound_beside_higher"`
 		Stops      int      `json:"stops"`
 	}
 	type result struct {
@@ -116,7 +117,7 @@ func PrintJSON(w io.Writer, results []Named) error {
 			Redone: r.Redone.Seconds(), Still: r.Still.Seconds(), Tiers: map[string]tier{},
 		}
 		for t, x := range r.Tiers {
-			one.Tiers[sdk.Tier(t).String()] = tier{x.Jobs, of(x.Wait), of(x.Complete), x.Fraction, x.Promised, x.Bound, x.Stopped}
+			one.Tiers[sdk.Tier(t).String()] = tier{x.Jobs, of(x.Wait), of(x.Complete), x.Fraction, x.Promised, x.Bound, x.Beside, x.Stopped}
 		}
 		all = append(all, one)
 	}

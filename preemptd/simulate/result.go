@@ -45,6 +45,7 @@ type TierResult struct {
 	Fraction float64 // GPU fraction over their whole lives
 	Promised float64 // GPU fraction
 	Bound    float64 // GPU fraction that no schedule can pass while higher tiers keep their promises
+	Beside   float64 // GPU fraction that no schedule can pass beside the jobs of higher tiers as they ran here
 	Stopped  int     // how often a job was preempted, moved or resized
 }
 
@@ -97,9 +98,11 @@ func (r *run) makeResult() *Result {
 		res.Utilisation = float64(res.work) / float64(r.now) / float64(gpus)
 	}
 	bounds := boundTiers(r.jobs, gpus, r.config.Rules.Promised)
+	beside := boundBeside(r.jobs, gpus, r.holdings)
 	for t := range res.Tiers {
 		tier, of := &res.Tiers[t], &res.tiers[t]
 		tier.Jobs, tier.Promised, tier.Bound = len(of.waits), r.config.Rules.Promised[t], bounds[t]
+		tier.Beside = min(bounds[t], beside[t])
 		tier.Wait, tier.Complete = spreadOf(of.waits), spreadOf(of.takes)
 		if of.asked > 0 {
 			tier.Fraction = float64(of.did) / float64(of.asked)

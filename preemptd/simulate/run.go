@@ -103,6 +103,7 @@ type run struct {
 	ends         []ends // room for backfill to reckon
 	steps        int
 	course       course
+	holdings     []holding // in order of time
 	result       Result
 }
 
@@ -266,6 +267,7 @@ func (r *run) startJob(j *job, shares []sdk.Share) {
 	j.shares, j.state, j.started, j.action, j.claim = shares, sdk.Running, r.now, "", nil
 	j.until, j.holding = r.now+j.plannedTime(), gpusIn(shares)
 	r.running[j.ID] = j
+	r.holdings = append(r.holdings, holding{r.now, j.born, j.holding})
 	if j.first < 0 {
 		j.first = r.now
 	}
@@ -324,6 +326,7 @@ func (r *run) leaveNodes(j *job) {
 // releaseNodes gives a job's nodes back: first to the jobs that wait for exactly these nodes.
 func (r *run) releaseNodes(j *job) {
 	delete(r.running, j.ID)
+	r.holdings = append(r.holdings, holding{r.now, j.born, -j.holding})
 	r.pool.giveBack(j.shares)
 	j.shares, j.holding, j.computes = nil, 0, false
 	r.claims = slices.DeleteFunc(r.claims, r.fillClaim)
