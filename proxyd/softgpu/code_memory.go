@@ -38,7 +38,7 @@ type codeMemory struct {
 func newCodeMemory(limit uint64) *codeMemory {
 	var info unix.Sysinfo_t
 	if limit == 0 && unix.Sysinfo(&info) == nil {
-		limit = uint64(info.Totalram) * uint64(info.Unit) / 2
+		limit = info.Totalram * uint64(info.Unit) / 2
 	}
 	return &codeMemory{limit: limit, freed: make(chan struct{}, 1)}
 }
