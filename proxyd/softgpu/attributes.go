@@ -77,6 +77,8 @@ var commonAttributes = backend.Attributes{
 	backend.LocalL1Cache:                  1,
 	backend.MaxRegistersPerMultiprocessor: 65536,
 	backend.SingleToDoubleRatio:           2,
+	backend.ManagedMemory:                 1,
+	backend.ConcurrentManagedAccess:       1,
 	backend.ComputePreemption:             1,
 	backend.HostPointerForRegistered:      1,
 	backend.StreamMemOpsV1:                1,

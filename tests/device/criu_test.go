@@ -161,7 +161,7 @@ func (f *frozen) end() string {
 
 // TestCRIU: a program with pinned memory that devices reach is dumped, killed and restored, three times, and its device server with it.
 func TestCRIU(t *testing.T) {
-	for _, name := range []string{"state_pinned", "state_graph_memory", "state_texture"} {
+	for _, name := range []string{"state_pinned", "state_graph_memory", "state_texture", "state_managed"} {
 		t.Run(name, func(t *testing.T) {
 			f := freezing(t, "testdata/"+name+".c")
 			moves := 0

@@ -1585,12 +1585,6 @@ CUresult sing_send_cuMemFree_v2(uint32_t per_thread, CUdeviceptr ptr)
 	return r_;
 }
 
-CUresult sing_cuMemFree_v2(CUdeviceptr ptr)
-{
-	return sing_send_cuMemFree_v2(0, ptr);
-}
-SING_PUBLIC(cuMemFree_v2);
-
 CUresult sing_send_cuMemGetAddressRange_v2(uint32_t per_thread, CUdeviceptr *base, size_t *size, CUdeviceptr ptr)
 {
 	unsigned char in_[10], *p_ = in_;

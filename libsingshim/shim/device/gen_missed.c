@@ -148,235 +148,226 @@ MISS(cuLogsDumpToFile, 133);
 MISS(cuLogsDumpToMemory, 134);
 MISS(cuLogsRegisterCallback, 135);
 MISS(cuLogsUnregisterCallback, 136);
-MISS(cuMemAdvise, 137);
-MISS(cuMemAdvise_v2, 138);
-MISS(cuMemAlloc, 139);
-MISS(cuMemAllocHost, 140);
-MISS(cuMemAllocManaged, 141);
-MISS(cuMemAllocPitch, 142);
-MISS(cuMemBatchDecompressAsync, 143);
-MISS(cuMemBatchDecompressAsync_ptsz, 144);
-MISS(cuMemDiscardAndPrefetchBatchAsync, 145);
-MISS(cuMemDiscardAndPrefetchBatchAsync_ptsz, 146);
-MISS(cuMemDiscardBatchAsync, 147);
-MISS(cuMemDiscardBatchAsync_ptsz, 148);
-MISS(cuMemExportToShareableHandle, 149);
-MISS(cuMemFree, 150);
-MISS(cuMemGetAddressRange, 151);
-MISS(cuMemGetDefaultMemPool, 152);
-MISS(cuMemGetHandleForAddressRange, 153);
-MISS(cuMemGetInfo, 154);
-MISS(cuMemGetMemPool, 155);
-MISS(cuMemHostGetDevicePointer, 156);
-MISS(cuMemImportFromShareableHandle, 157);
-MISS(cuMemMapArrayAsync, 158);
-MISS(cuMemMapArrayAsync_ptsz, 159);
-MISS(cuMemPoolExportPointer, 160);
-MISS(cuMemPoolExportToShareableHandle, 161);
-MISS(cuMemPoolImportFromShareableHandle, 162);
-MISS(cuMemPoolImportPointer, 163);
-MISS(cuMemPrefetchAsync, 164);
-MISS(cuMemPrefetchAsync_ptsz, 165);
-MISS(cuMemPrefetchAsync_v2, 166);
-MISS(cuMemPrefetchAsync_v2_ptsz, 167);
-MISS(cuMemPrefetchBatchAsync, 168);
-MISS(cuMemPrefetchBatchAsync_ptsz, 169);
-MISS(cuMemRangeGetAttribute, 170);
-MISS(cuMemRangeGetAttributes, 171);
-MISS(cuMemSetMemPool, 172);
-MISS(cuMemcpy2D, 173);
-MISS(cuMemcpy2DAsync, 174);
-MISS(cuMemcpy2DUnaligned, 175);
-MISS(cuMemcpy3D, 176);
-MISS(cuMemcpy3DAsync, 177);
-MISS(cuMemcpy3DBatchAsync, 178);
-MISS(cuMemcpy3DBatchAsync_ptsz, 179);
-MISS(cuMemcpy3DBatchAsync_v2, 180);
-MISS(cuMemcpy3DBatchAsync_v2_ptsz, 181);
-MISS(cuMemcpy3DWithAttributesAsync, 182);
-MISS(cuMemcpy3DWithAttributesAsync_ptsz, 183);
-MISS(cuMemcpyAtoA, 184);
-MISS(cuMemcpyAtoD, 185);
-MISS(cuMemcpyAtoH, 186);
-MISS(cuMemcpyAtoHAsync, 187);
-MISS(cuMemcpyBatchAsync, 188);
-MISS(cuMemcpyBatchAsync_ptsz, 189);
-MISS(cuMemcpyBatchAsync_v2, 190);
-MISS(cuMemcpyBatchAsync_v2_ptsz, 191);
-MISS(cuMemcpyDtoA, 192);
-MISS(cuMemcpyDtoD, 193);
-MISS(cuMemcpyDtoDAsync, 194);
-MISS(cuMemcpyDtoH, 195);
-MISS(cuMemcpyDtoHAsync, 196);
-MISS(cuMemcpyHtoA, 197);
-MISS(cuMemcpyHtoAAsync, 198);
-MISS(cuMemcpyHtoD, 199);
-MISS(cuMemcpyHtoDAsync, 200);
-MISS(cuMemcpyWithAttributesAsync, 201);
-MISS(cuMemcpyWithAttributesAsync_ptsz, 202);
-MISS(cuMemsetD16, 203);
-MISS(cuMemsetD2D16, 204);
-MISS(cuMemsetD2D32, 205);
-MISS(cuMemsetD2D8, 206);
-MISS(cuMemsetD32, 207);
-MISS(cuMemsetD8, 208);
-MISS(cuMipmappedArrayCreate, 209);
-MISS(cuMipmappedArrayDestroy, 210);
-MISS(cuMipmappedArrayGetLevel, 211);
-MISS(cuMipmappedArrayGetMemoryRequirements, 212);
-MISS(cuMipmappedArrayGetSparseProperties, 213);
-MISS(cuModuleGetGlobal, 214);
-MISS(cuModuleGetSurfRef, 215);
-MISS(cuModuleGetTexRef, 216);
-MISS(cuMulticastAddDevice, 217);
-MISS(cuMulticastBindAddr, 218);
-MISS(cuMulticastBindAddr_v2, 219);
-MISS(cuMulticastBindMem, 220);
-MISS(cuMulticastBindMem_v2, 221);
-MISS(cuMulticastCreate, 222);
-MISS(cuMulticastGetGranularity, 223);
-MISS(cuMulticastUnbind, 224);
-MISS(cuParamSetSize, 225);
-MISS(cuParamSetTexRef, 226);
-MISS(cuParamSetf, 227);
-MISS(cuParamSeti, 228);
-MISS(cuParamSetv, 229);
-MISS(cuProfilerInitialize, 230);
-MISS(cuSignalExternalSemaphoresAsync, 231);
-MISS(cuSignalExternalSemaphoresAsync_ptsz, 232);
-MISS(cuStreamAttachMemAsync, 233);
-MISS(cuStreamAttachMemAsync_ptsz, 234);
-MISS(cuStreamBeginCaptureToCig, 235);
-MISS(cuStreamEndCaptureToCig, 236);
-MISS(cuStreamGetCtx_v2, 237);
-MISS(cuStreamGetCtx_v2_ptsz, 238);
-MISS(cuStreamGetDevResource, 239);
-MISS(cuStreamGetDevResource_ptsz, 240);
-MISS(cuStreamGetGreenCtx, 241);
-MISS(cuSurfRefGetArray, 242);
-MISS(cuSurfRefSetArray, 243);
-MISS(cuTexRefCreate, 244);
-MISS(cuTexRefDestroy, 245);
-MISS(cuTexRefGetAddress, 246);
-MISS(cuTexRefGetAddressMode, 247);
-MISS(cuTexRefGetAddress_v2, 248);
-MISS(cuTexRefGetArray, 249);
-MISS(cuTexRefGetBorderColor, 250);
-MISS(cuTexRefGetFilterMode, 251);
-MISS(cuTexRefGetFlags, 252);
-MISS(cuTexRefGetFormat, 253);
-MISS(cuTexRefGetMaxAnisotropy, 254);
-MISS(cuTexRefGetMipmapFilterMode, 255);
-MISS(cuTexRefGetMipmapLevelBias, 256);
-MISS(cuTexRefGetMipmapLevelClamp, 257);
-MISS(cuTexRefGetMipmappedArray, 258);
-MISS(cuTexRefSetAddress, 259);
-MISS(cuTexRefSetAddress2D, 260);
-MISS(cuTexRefSetAddress2D_v2, 261);
-MISS(cuTexRefSetAddress2D_v3, 262);
-MISS(cuTexRefSetAddressMode, 263);
-MISS(cuTexRefSetAddress_v2, 264);
-MISS(cuTexRefSetArray, 265);
-MISS(cuTexRefSetBorderColor, 266);
-MISS(cuTexRefSetFilterMode, 267);
-MISS(cuTexRefSetFlags, 268);
-MISS(cuTexRefSetFormat, 269);
-MISS(cuTexRefSetMaxAnisotropy, 270);
-MISS(cuTexRefSetMipmapFilterMode, 271);
-MISS(cuTexRefSetMipmapLevelBias, 272);
-MISS(cuTexRefSetMipmapLevelClamp, 273);
-MISS(cuTexRefSetMipmappedArray, 274);
-MISS(cuUserObjectCreate, 275);
-MISS(cuUserObjectRelease, 276);
-MISS(cuUserObjectRetain, 277);
-MISS(cuVDPAUCtxCreate, 278);
-MISS(cuVDPAUCtxCreate_v2, 279);
-MISS(cuVDPAUGetDevice, 280);
-MISS(cuWaitExternalSemaphoresAsync, 281);
-MISS(cuWaitExternalSemaphoresAsync_ptsz, 282);
-MISS(ncclCommGetUniqueId, 283);
-MISS(ncclCommGrow, 284);
-MISS(ncclCommMemStats, 285);
-MISS(ncclCommQueryProperties, 286);
-MISS(ncclCommResume, 287);
-MISS(ncclCommRevoke, 288);
-MISS(ncclCommShrink, 289);
-MISS(ncclCommSuspend, 290);
-MISS(ncclCommWindowDeregister, 291);
-MISS(ncclCommWindowRegister, 292);
-MISS(ncclDevCommCreate, 293);
-MISS(ncclDevCommDestroy, 294);
-MISS(ncclGroupSimulateEnd, 295);
-MISS(ncclParamBind, 296);
-MISS(ncclParamDumpAll, 297);
-MISS(ncclParamGet, 298);
-MISS(ncclParamGetAllParameterKeys, 299);
-MISS(ncclParamGetI16, 300);
-MISS(ncclParamGetI32, 301);
-MISS(ncclParamGetI64, 302);
-MISS(ncclParamGetI8, 303);
-MISS(ncclParamGetParameter, 304);
-MISS(ncclParamGetStr, 305);
-MISS(ncclParamGetU16, 306);
-MISS(ncclParamGetU32, 307);
-MISS(ncclParamGetU64, 308);
-MISS(ncclParamGetU8, 309);
-MISS(ncclPutSignal, 310);
-MISS(ncclSignal, 311);
-MISS(ncclWaitSignal, 312);
-MISS(ncclWinGetUserPtr, 313);
-MISS(nvmlDeviceGetAttributes_v2, 314);
-MISS(nvmlDeviceGetComputeRunningProcesses, 315);
-MISS(nvmlDeviceGetComputeRunningProcesses_v2, 316);
-MISS(nvmlDeviceGetFieldValues, 317);
-MISS(nvmlDeviceGetGpuFabricInfo, 318);
-MISS(nvmlDeviceGetGpuFabricInfoV, 319);
-MISS(nvmlDeviceGetHandleByUUIDV, 320);
-MISS(nvmlDeviceGetInforomVersion, 321);
-MISS(nvmlDeviceGetNvLinkRemotePciInfo, 322);
-MISS(nvmlDeviceGetPciInfo, 323);
-MISS(nvmlDeviceGetPciInfo_v2, 324);
-MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 325);
-MISS(nvmlDeviceResetGpuLockedClocks, 326);
-MISS(nvmlDeviceSetApplicationsClocks, 327);
-MISS(nvmlDeviceSetComputeMode, 328);
-MISS(nvmlDeviceSetEccMode, 329);
-MISS(nvmlDeviceSetGpuLockedClocks, 330);
-MISS(nvmlDeviceSetMigMode, 331);
-MISS(nvmlDeviceSetPersistenceMode, 332);
-MISS(nvmlDeviceSetPowerManagementLimit, 333);
-MISS(nvmlSystemGetProcessName, 334);
-MISS(pncclCommGetUniqueId, 335);
-MISS(pncclCommGrow, 336);
-MISS(pncclCommMemStats, 337);
-MISS(pncclCommQueryProperties, 338);
-MISS(pncclCommResume, 339);
-MISS(pncclCommRevoke, 340);
-MISS(pncclCommShrink, 341);
-MISS(pncclCommSuspend, 342);
-MISS(pncclCommWindowDeregister, 343);
-MISS(pncclCommWindowRegister, 344);
-MISS(pncclDevCommCreate, 345);
-MISS(pncclDevCommDestroy, 346);
-MISS(pncclGroupSimulateEnd, 347);
-MISS(pncclParamBind, 348);
-MISS(pncclParamDumpAll, 349);
-MISS(pncclParamGet, 350);
-MISS(pncclParamGetAllParameterKeys, 351);
-MISS(pncclParamGetI16, 352);
-MISS(pncclParamGetI32, 353);
-MISS(pncclParamGetI64, 354);
-MISS(pncclParamGetI8, 355);
-MISS(pncclParamGetParameter, 356);
-MISS(pncclParamGetStr, 357);
-MISS(pncclParamGetU16, 358);
-MISS(pncclParamGetU32, 359);
-MISS(pncclParamGetU64, 360);
-MISS(pncclParamGetU8, 361);
-MISS(pncclPutSignal, 362);
-MISS(pncclSignal, 363);
-MISS(pncclWaitSignal, 364);
-MISS(pncclWinGetUserPtr, 365);
+MISS(cuMemAlloc, 137);
+MISS(cuMemAllocHost, 138);
+MISS(cuMemAllocPitch, 139);
+MISS(cuMemBatchDecompressAsync, 140);
+MISS(cuMemBatchDecompressAsync_ptsz, 141);
+MISS(cuMemDiscardAndPrefetchBatchAsync, 142);
+MISS(cuMemDiscardAndPrefetchBatchAsync_ptsz, 143);
+MISS(cuMemDiscardBatchAsync, 144);
+MISS(cuMemDiscardBatchAsync_ptsz, 145);
+MISS(cuMemExportToShareableHandle, 146);
+MISS(cuMemFree, 147);
+MISS(cuMemGetAddressRange, 148);
+MISS(cuMemGetDefaultMemPool, 149);
+MISS(cuMemGetHandleForAddressRange, 150);
+MISS(cuMemGetInfo, 151);
+MISS(cuMemGetMemPool, 152);
+MISS(cuMemHostGetDevicePointer, 153);
+MISS(cuMemImportFromShareableHandle, 154);
+MISS(cuMemMapArrayAsync, 155);
+MISS(cuMemMapArrayAsync_ptsz, 156);
+MISS(cuMemPoolExportPointer, 157);
+MISS(cuMemPoolExportToShareableHandle, 158);
+MISS(cuMemPoolImportFromShareableHandle, 159);
+MISS(cuMemPoolImportPointer, 160);
+MISS(cuMemPrefetchBatchAsync, 161);
+MISS(cuMemPrefetchBatchAsync_ptsz, 162);
+MISS(cuMemRangeGetAttribute, 163);
+MISS(cuMemRangeGetAttributes, 164);
+MISS(cuMemSetMemPool, 165);
+MISS(cuMemcpy2D, 166);
+MISS(cuMemcpy2DAsync, 167);
+MISS(cuMemcpy2DUnaligned, 168);
+MISS(cuMemcpy3D, 169);
+MISS(cuMemcpy3DAsync, 170);
+MISS(cuMemcpy3DBatchAsync, 171);
+MISS(cuMemcpy3DBatchAsync_ptsz, 172);
+MISS(cuMemcpy3DBatchAsync_v2, 173);
+MISS(cuMemcpy3DBatchAsync_v2_ptsz, 174);
+MISS(cuMemcpy3DWithAttributesAsync, 175);
+MISS(cuMemcpy3DWithAttributesAsync_ptsz, 176);
+MISS(cuMemcpyAtoA, 177);
+MISS(cuMemcpyAtoD, 178);
+MISS(cuMemcpyAtoH, 179);
+MISS(cuMemcpyAtoHAsync, 180);
+MISS(cuMemcpyBatchAsync, 181);
+MISS(cuMemcpyBatchAsync_ptsz, 182);
+MISS(cuMemcpyBatchAsync_v2, 183);
+MISS(cuMemcpyBatchAsync_v2_ptsz, 184);
+MISS(cuMemcpyDtoA, 185);
+MISS(cuMemcpyDtoD, 186);
+MISS(cuMemcpyDtoDAsync, 187);
+MISS(cuMemcpyDtoH, 188);
+MISS(cuMemcpyDtoHAsync, 189);
+MISS(cuMemcpyHtoA, 190);
+MISS(cuMemcpyHtoAAsync, 191);
+MISS(cuMemcpyHtoD, 192);
+MISS(cuMemcpyHtoDAsync, 193);
+MISS(cuMemcpyWithAttributesAsync, 194);
+MISS(cuMemcpyWithAttributesAsync_ptsz, 195);
+MISS(cuMemsetD16, 196);
+MISS(cuMemsetD2D16, 197);
+MISS(cuMemsetD2D32, 198);
+MISS(cuMemsetD2D8, 199);
+MISS(cuMemsetD32, 200);
+MISS(cuMemsetD8, 201);
+MISS(cuMipmappedArrayCreate, 202);
+MISS(cuMipmappedArrayDestroy, 203);
+MISS(cuMipmappedArrayGetLevel, 204);
+MISS(cuMipmappedArrayGetMemoryRequirements, 205);
+MISS(cuMipmappedArrayGetSparseProperties, 206);
+MISS(cuModuleGetGlobal, 207);
+MISS(cuModuleGetSurfRef, 208);
+MISS(cuModuleGetTexRef, 209);
+MISS(cuMulticastAddDevice, 210);
+MISS(cuMulticastBindAddr, 211);
+MISS(cuMulticastBindAddr_v2, 212);
+MISS(cuMulticastBindMem, 213);
+MISS(cuMulticastBindMem_v2, 214);
+MISS(cuMulticastCreate, 215);
+MISS(cuMulticastGetGranularity, 216);
+MISS(cuMulticastUnbind, 217);
+MISS(cuParamSetSize, 218);
+MISS(cuParamSetTexRef, 219);
+MISS(cuParamSetf, 220);
+MISS(cuParamSeti, 221);
+MISS(cuParamSetv, 222);
+MISS(cuProfilerInitialize, 223);
+MISS(cuSignalExternalSemaphoresAsync, 224);
+MISS(cuSignalExternalSemaphoresAsync_ptsz, 225);
+MISS(cuStreamBeginCaptureToCig, 226);
+MISS(cuStreamEndCaptureToCig, 227);
+MISS(cuStreamGetCtx_v2, 228);
+MISS(cuStreamGetCtx_v2_ptsz, 229);
+MISS(cuStreamGetDevResource, 230);
+MISS(cuStreamGetDevResource_ptsz, 231);
+MISS(cuStreamGetGreenCtx, 232);
+MISS(cuSurfRefGetArray, 233);
+MISS(cuSurfRefSetArray, 234);
+MISS(cuTexRefCreate, 235);
+MISS(cuTexRefDestroy, 236);
+MISS(cuTexRefGetAddress, 237);
+MISS(cuTexRefGetAddressMode, 238);
+MISS(cuTexRefGetAddress_v2, 239);
+MISS(cuTexRefGetArray, 240);
+MISS(cuTexRefGetBorderColor, 241);
+MISS(cuTexRefGetFilterMode, 242);
+MISS(cuTexRefGetFlags, 243);
+MISS(cuTexRefGetFormat, 244);
+MISS(cuTexRefGetMaxAnisotropy, 245);
+MISS(cuTexRefGetMipmapFilterMode, 246);
+MISS(cuTexRefGetMipmapLevelBias, 247);
+MISS(cuTexRefGetMipmapLevelClamp, 248);
+MISS(cuTexRefGetMipmappedArray, 249);
+MISS(cuTexRefSetAddress, 250);
+MISS(cuTexRefSetAddress2D, 251);
+MISS(cuTexRefSetAddress2D_v2, 252);
+MISS(cuTexRefSetAddress2D_v3, 253);
+MISS(cuTexRefSetAddressMode, 254);
+MISS(cuTexRefSetAddress_v2, 255);
+MISS(cuTexRefSetArray, 256);
+MISS(cuTexRefSetBorderColor, 257);
+MISS(cuTexRefSetFilterMode, 258);
+MISS(cuTexRefSetFlags, 259);
+MISS(cuTexRefSetFormat, 260);
+MISS(cuTexRefSetMaxAnisotropy, 261);
+MISS(cuTexRefSetMipmapFilterMode, 262);
+MISS(cuTexRefSetMipmapLevelBias, 263);
+MISS(cuTexRefSetMipmapLevelClamp, 264);
+MISS(cuTexRefSetMipmappedArray, 265);
+MISS(cuUserObjectCreate, 266);
+MISS(cuUserObjectRelease, 267);
+MISS(cuUserObjectRetain, 268);
+MISS(cuVDPAUCtxCreate, 269);
+MISS(cuVDPAUCtxCreate_v2, 270);
+MISS(cuVDPAUGetDevice, 271);
+MISS(cuWaitExternalSemaphoresAsync, 272);
+MISS(cuWaitExternalSemaphoresAsync_ptsz, 273);
+MISS(ncclCommGetUniqueId, 274);
+MISS(ncclCommGrow, 275);
+MISS(ncclCommMemStats, 276);
+MISS(ncclCommQueryProperties, 277);
+MISS(ncclCommResume, 278);
+MISS(ncclCommRevoke, 279);
+MISS(ncclCommShrink, 280);
+MISS(ncclCommSuspend, 281);
+MISS(ncclCommWindowDeregister, 282);
+MISS(ncclCommWindowRegister, 283);
+MISS(ncclDevCommCreate, 284);
+MISS(ncclDevCommDestroy, 285);
+MISS(ncclGroupSimulateEnd, 286);
+MISS(ncclParamBind, 287);
+MISS(ncclParamDumpAll, 288);
+MISS(ncclParamGet, 289);
+MISS(ncclParamGetAllParameterKeys, 290);
+MISS(ncclParamGetI16, 291);
+MISS(ncclParamGetI32, 292);
+MISS(ncclParamGetI64, 293);
+MISS(ncclParamGetI8, 294);
+MISS(ncclParamGetParameter, 295);
+MISS(ncclParamGetStr, 296);
+MISS(ncclParamGetU16, 297);
+MISS(ncclParamGetU32, 298);
+MISS(ncclParamGetU64, 299);
+MISS(ncclParamGetU8, 300);
+MISS(ncclPutSignal, 301);
+MISS(ncclSignal, 302);
+MISS(ncclWaitSignal, 303);
+MISS(ncclWinGetUserPtr, 304);
+MISS(nvmlDeviceGetAttributes_v2, 305);
+MISS(nvmlDeviceGetComputeRunningProcesses, 306);
+MISS(nvmlDeviceGetComputeRunningProcesses_v2, 307);
+MISS(nvmlDeviceGetFieldValues, 308);
+MISS(nvmlDeviceGetGpuFabricInfo, 309);
+MISS(nvmlDeviceGetGpuFabricInfoV, 310);
+MISS(nvmlDeviceGetHandleByUUIDV, 311);
+MISS(nvmlDeviceGetInforomVersion, 312);
+MISS(nvmlDeviceGetNvLinkRemotePciInfo, 313);
+MISS(nvmlDeviceGetPciInfo, 314);
+MISS(nvmlDeviceGetPciInfo_v2, 315);
+MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 316);
+MISS(nvmlDeviceResetGpuLockedClocks, 317);
+MISS(nvmlDeviceSetApplicationsClocks, 318);
+MISS(nvmlDeviceSetComputeMode, 319);
+MISS(nvmlDeviceSetEccMode, 320);
+MISS(nvmlDeviceSetGpuLockedClocks, 321);
+MISS(nvmlDeviceSetMigMode, 322);
+MISS(nvmlDeviceSetPersistenceMode, 323);
+MISS(nvmlDeviceSetPowerManagementLimit, 324);
+MISS(nvmlSystemGetProcessName, 325);
+MISS(pncclCommGetUniqueId, 326);
+MISS(pncclCommGrow, 327);
+MISS(pncclCommMemStats, 328);
+MISS(pncclCommQueryProperties, 329);
+MISS(pncclCommResume, 330);
+MISS(pncclCommRevoke, 331);
+MISS(pncclCommShrink, 332);
+MISS(pncclCommSuspend, 333);
+MISS(pncclCommWindowDeregister, 334);
+MISS(pncclCommWindowRegister, 335);
+MISS(pncclDevCommCreate, 336);
+MISS(pncclDevCommDestroy, 337);
+MISS(pncclGroupSimulateEnd, 338);
+MISS(pncclParamBind, 339);
+MISS(pncclParamDumpAll, 340);
+MISS(pncclParamGet, 341);
+MISS(pncclParamGetAllParameterKeys, 342);
+MISS(pncclParamGetI16, 343);
+MISS(pncclParamGetI32, 344);
+MISS(pncclParamGetI64, 345);
+MISS(pncclParamGetI8, 346);
+MISS(pncclParamGetParameter, 347);
+MISS(pncclParamGetStr, 348);
+MISS(pncclParamGetU16, 349);
+MISS(pncclParamGetU32, 350);
+MISS(pncclParamGetU64, 351);
+MISS(pncclParamGetU8, 352);
+MISS(pncclPutSignal, 353);
+MISS(pncclSignal, 354);
+MISS(pncclWaitSignal, 355);
+MISS(pncclWinGetUserPtr, 356);
 
 const char sing_misses_text[] =
 	"cuArray3DCreate" "\0"
@@ -537,11 +528,8 @@ const char sing_misses_text[] =
 	"cuLogsDumpToMemory" "\0"
 	"cuLogsRegisterCallback" "\0"
 	"cuLogsUnregisterCallback" "\0"
-	"cuMemAdvise" "\0"
-	"cuMemAdvise_v2" "\0"
 	"cuMemAlloc" "\0"
 	"cuMemAllocHost" "\0"
-	"cuMemAllocManaged" "\0"
 	"cuMemAllocPitch" "\0"
 	"cuMemBatchDecompressAsync" "\0"
 	"decompression on the device is not offered; decompress before" "\0"
@@ -566,13 +554,10 @@ const char sing_misses_text[] =
 	"cuMemPoolExportToShareableHandle" "\0"
 	"cuMemPoolImportFromShareableHandle" "\0"
 	"cuMemPoolImportPointer" "\0"
-	"cuMemPrefetchAsync" "\0"
-	"cuMemPrefetchAsync_ptsz" "\0"
-	"cuMemPrefetchAsync_v2" "\0"
-	"cuMemPrefetchAsync_v2_ptsz" "\0"
 	"cuMemPrefetchBatchAsync" "\0"
 	"cuMemPrefetchBatchAsync_ptsz" "\0"
 	"cuMemRangeGetAttribute" "\0"
+	"advice and prefetches change nothing, so none is told" "\0"
 	"cuMemRangeGetAttributes" "\0"
 	"cuMemSetMemPool" "\0"
 	"cuMemcpy2D" "\0"
@@ -637,8 +622,6 @@ const char sing_misses_text[] =
 	"a profiler would see the device server, not the program" "\0"
 	"cuSignalExternalSemaphoresAsync" "\0"
 	"cuSignalExternalSemaphoresAsync_ptsz" "\0"
-	"cuStreamAttachMemAsync" "\0"
-	"cuStreamAttachMemAsync_ptsz" "\0"
 	"cuStreamBeginCaptureToCig" "\0"
 	"capture for graphics needs a window system's driver" "\0"
 	"cuStreamEndCaptureToCig" "\0"
@@ -917,234 +900,225 @@ const struct sing_miss sing_misses[] = {
 	{ 4804, 4727, 801 },
 	{ 4823, 4727, 801 },
 	{ 4846, 4727, 801 },
-	{ 4871, 4538, 801 },
-	{ 4883, 4538, 801 },
-	{ 4898, 1525, 801 },
-	{ 4909, 1525, 801 },
-	{ 4924, 4538, 801 },
-	{ 4942, 1525, 801 },
-	{ 4958, 4984, 801 },
-	{ 5046, 4984, 801 },
-	{ 5077, 4538, 801 },
-	{ 5111, 4538, 801 },
-	{ 5150, 4538, 801 },
-	{ 5173, 4538, 801 },
-	{ 5201, 5230, 801 },
-	{ 5285, 1525, 801 },
-	{ 5295, 1525, 801 },
-	{ 5316, 1043, 801 },
-	{ 5339, 5230, 801 },
-	{ 5369, 1525, 801 },
-	{ 5382, 1043, 801 },
-	{ 5398, 1525, 801 },
-	{ 5424, 5230, 801 },
-	{ 5455, 16, 801 },
-	{ 5474, 16, 801 },
-	{ 5498, 5230, 801 },
-	{ 5521, 5230, 801 },
-	{ 5554, 5230, 801 },
-	{ 5589, 5230, 801 },
-	{ 5612, 4538, 801 },
-	{ 5631, 4538, 801 },
-	{ 5655, 4538, 801 },
-	{ 5677, 4538, 801 },
-	{ 5704, 4538, 801 },
-	{ 5728, 4538, 801 },
-	{ 5757, 4538, 801 },
-	{ 5780, 4538, 801 },
-	{ 5804, 1043, 801 },
-	{ 5820, 1525, 801 },
-	{ 5831, 1525, 801 },
-	{ 5847, 1525, 801 },
-	{ 5867, 1525, 801 },
-	{ 5878, 1525, 801 },
-	{ 5894, 1043, 801 },
-	{ 5915, 1043, 801 },
+	{ 4871, 1525, 801 },
+	{ 4882, 1525, 801 },
+	{ 4897, 1525, 801 },
+	{ 4913, 4939, 801 },
+	{ 5001, 4939, 801 },
+	{ 5032, 4538, 801 },
+	{ 5066, 4538, 801 },
+	{ 5105, 4538, 801 },
+	{ 5128, 4538, 801 },
+	{ 5156, 5185, 801 },
+	{ 5240, 1525, 801 },
+	{ 5250, 1525, 801 },
+	{ 5271, 1043, 801 },
+	{ 5294, 5185, 801 },
+	{ 5324, 1525, 801 },
+	{ 5337, 1043, 801 },
+	{ 5353, 1525, 801 },
+	{ 5379, 5185, 801 },
+	{ 5410, 16, 801 },
+	{ 5429, 16, 801 },
+	{ 5453, 5185, 801 },
+	{ 5476, 5185, 801 },
+	{ 5509, 5185, 801 },
+	{ 5544, 5185, 801 },
+	{ 5567, 4538, 801 },
+	{ 5591, 4538, 801 },
+	{ 5620, 5643, 801 },
+	{ 5697, 5643, 801 },
+	{ 5721, 1043, 801 },
+	{ 5737, 1525, 801 },
+	{ 5748, 1525, 801 },
+	{ 5764, 1525, 801 },
+	{ 5784, 1525, 801 },
+	{ 5795, 1525, 801 },
+	{ 5811, 1043, 801 },
+	{ 5832, 1043, 801 },
+	{ 5858, 1043, 801 },
+	{ 5882, 1043, 801 },
+	{ 5911, 1043, 801 },
 	{ 5941, 1043, 801 },
-	{ 5965, 1043, 801 },
-	{ 5994, 1043, 801 },
-	{ 6024, 1043, 801 },
-	{ 6059, 16, 801 },
-	{ 6072, 16, 801 },
-	{ 6085, 16, 801 },
-	{ 6098, 16, 801 },
-	{ 6116, 1043, 801 },
-	{ 6135, 1043, 801 },
-	{ 6159, 1043, 801 },
-	{ 6181, 1043, 801 },
-	{ 6208, 16, 801 },
-	{ 6221, 1525, 801 },
-	{ 6234, 1525, 801 },
-	{ 6252, 1525, 801 },
-	{ 6265, 1525, 801 },
-	{ 6283, 16, 801 },
-	{ 6296, 16, 801 },
-	{ 6314, 1525, 801 },
-	{ 6327, 1525, 801 },
-	{ 6345, 1043, 801 },
-	{ 6373, 1043, 801 },
-	{ 6406, 1525, 801 },
-	{ 6418, 1525, 801 },
-	{ 6432, 1525, 801 },
-	{ 6446, 1525, 801 },
-	{ 6459, 1525, 801 },
-	{ 6471, 1525, 801 },
-	{ 6482, 16, 801 },
-	{ 6505, 16, 801 },
-	{ 6529, 16, 801 },
-	{ 6554, 16, 801 },
-	{ 6592, 16, 801 },
-	{ 6628, 1525, 801 },
-	{ 6646, 16, 801 },
-	{ 6665, 16, 801 },
-	{ 6683, 6704, 801 },
-	{ 6741, 6704, 801 },
-	{ 6761, 6704, 801 },
-	{ 6784, 6704, 801 },
-	{ 6803, 6704, 801 },
-	{ 6825, 6704, 801 },
-	{ 6843, 6704, 801 },
-	{ 6869, 6704, 801 },
-	{ 6887, 2222, 801 },
-	{ 6902, 2222, 801 },
-	{ 6919, 2222, 801 },
-	{ 6931, 2222, 801 },
-	{ 6943, 2222, 801 },
-	{ 6955, 6976, 801 },
-	{ 7032, 1090, 801 },
-	{ 7064, 1090, 801 },
-	{ 7101, 4538, 801 },
-	{ 7124, 4538, 801 },
-	{ 7152, 7178, 801 },
-	{ 7230, 7178, 801 },
-	{ 7254, 1043, 801 },
-	{ 7272, 1043, 801 },
-	{ 7295, 883, 801 },
-	{ 7318, 883, 801 },
-	{ 7346, 883, 801 },
-	{ 7366, 16, 801 },
-	{ 7384, 16, 801 },
-	{ 7402, 16, 801 },
-	{ 7417, 16, 801 },
-	{ 7433, 16, 801 },
-	{ 7452, 16, 801 },
-	{ 7475, 16, 801 },
-	{ 7497, 16, 801 },
-	{ 7514, 16, 801 },
-	{ 7537, 16, 801 },
-	{ 7559, 16, 801 },
-	{ 7576, 16, 801 },
+	{ 5976, 16, 801 },
+	{ 5989, 16, 801 },
+	{ 6002, 16, 801 },
+	{ 6015, 16, 801 },
+	{ 6033, 1043, 801 },
+	{ 6052, 1043, 801 },
+	{ 6076, 1043, 801 },
+	{ 6098, 1043, 801 },
+	{ 6125, 16, 801 },
+	{ 6138, 1525, 801 },
+	{ 6151, 1525, 801 },
+	{ 6169, 1525, 801 },
+	{ 6182, 1525, 801 },
+	{ 6200, 16, 801 },
+	{ 6213, 16, 801 },
+	{ 6231, 1525, 801 },
+	{ 6244, 1525, 801 },
+	{ 6262, 1043, 801 },
+	{ 6290, 1043, 801 },
+	{ 6323, 1525, 801 },
+	{ 6335, 1525, 801 },
+	{ 6349, 1525, 801 },
+	{ 6363, 1525, 801 },
+	{ 6376, 1525, 801 },
+	{ 6388, 1525, 801 },
+	{ 6399, 16, 801 },
+	{ 6422, 16, 801 },
+	{ 6446, 16, 801 },
+	{ 6471, 16, 801 },
+	{ 6509, 16, 801 },
+	{ 6545, 1525, 801 },
+	{ 6563, 16, 801 },
+	{ 6582, 16, 801 },
+	{ 6600, 6621, 801 },
+	{ 6658, 6621, 801 },
+	{ 6678, 6621, 801 },
+	{ 6701, 6621, 801 },
+	{ 6720, 6621, 801 },
+	{ 6742, 6621, 801 },
+	{ 6760, 6621, 801 },
+	{ 6786, 6621, 801 },
+	{ 6804, 2222, 801 },
+	{ 6819, 2222, 801 },
+	{ 6836, 2222, 801 },
+	{ 6848, 2222, 801 },
+	{ 6860, 2222, 801 },
+	{ 6872, 6893, 801 },
+	{ 6949, 1090, 801 },
+	{ 6981, 1090, 801 },
+	{ 7018, 7044, 801 },
+	{ 7096, 7044, 801 },
+	{ 7120, 1043, 801 },
+	{ 7138, 1043, 801 },
+	{ 7161, 883, 801 },
+	{ 7184, 883, 801 },
+	{ 7212, 883, 801 },
+	{ 7232, 16, 801 },
+	{ 7250, 16, 801 },
+	{ 7268, 16, 801 },
+	{ 7283, 16, 801 },
+	{ 7299, 16, 801 },
+	{ 7318, 16, 801 },
+	{ 7341, 16, 801 },
+	{ 7363, 16, 801 },
+	{ 7380, 16, 801 },
+	{ 7403, 16, 801 },
+	{ 7425, 16, 801 },
+	{ 7442, 16, 801 },
+	{ 7460, 16, 801 },
+	{ 7485, 16, 801 },
+	{ 7513, 16, 801 },
+	{ 7540, 16, 801 },
+	{ 7568, 16, 801 },
 	{ 7594, 16, 801 },
-	{ 7619, 16, 801 },
-	{ 7647, 16, 801 },
-	{ 7674, 16, 801 },
-	{ 7702, 16, 801 },
-	{ 7728, 16, 801 },
-	{ 7747, 16, 801 },
-	{ 7768, 16, 801 },
-	{ 7792, 16, 801 },
-	{ 7816, 16, 801 },
-	{ 7839, 16, 801 },
-	{ 7861, 16, 801 },
-	{ 7878, 16, 801 },
-	{ 7901, 16, 801 },
-	{ 7923, 16, 801 },
-	{ 7940, 16, 801 },
-	{ 7958, 16, 801 },
-	{ 7983, 16, 801 },
-	{ 8011, 16, 801 },
-	{ 8038, 16, 801 },
-	{ 8066, 16, 801 },
-	{ 8092, 3325, 801 },
-	{ 8111, 3325, 801 },
-	{ 8131, 3325, 801 },
-	{ 8150, 1676, 801 },
-	{ 8167, 1676, 801 },
-	{ 8187, 1676, 801 },
-	{ 8204, 1090, 801 },
-	{ 8234, 1090, 801 },
-	{ 8269, 1043, 5 },
-	{ 8289, 1043, 5 },
-	{ 8302, 1043, 5 },
-	{ 8319, 1043, 5 },
-	{ 8343, 8358, 5 },
-	{ 8405, 1043, 5 },
-	{ 8420, 1043, 5 },
-	{ 8435, 8358, 5 },
-	{ 8451, 8476, 5 },
-	{ 8554, 8476, 5 },
-	{ 8577, 8595, 5 },
-	{ 8652, 8595, 5 },
-	{ 8671, 1043, 5 },
-	{ 8692, 8706, 5 },
-	{ 8757, 8706, 5 },
-	{ 8774, 8706, 5 },
-	{ 8787, 8706, 5 },
-	{ 8816, 8706, 5 },
-	{ 8832, 8706, 5 },
-	{ 8848, 8706, 5 },
-	{ 8864, 8706, 5 },
-	{ 8879, 8706, 5 },
-	{ 8901, 8706, 5 },
-	{ 8917, 8706, 5 },
-	{ 8933, 8706, 5 },
-	{ 8949, 8706, 5 },
-	{ 8965, 8706, 5 },
-	{ 8980, 8994, 5 },
-	{ 9052, 8994, 5 },
-	{ 9063, 8994, 5 },
-	{ 9078, 8476, 5 },
-	{ 9096, 1043, 3 },
-	{ 9123, 1043, 3 },
-	{ 9160, 1043, 3 },
-	{ 9200, 1043, 3 },
-	{ 9225, 1043, 3 },
-	{ 9252, 1043, 3 },
-	{ 9280, 1043, 3 },
-	{ 9307, 1043, 3 },
-	{ 9335, 1043, 3 },
-	{ 9368, 1043, 3 },
-	{ 9389, 1043, 3 },
-	{ 9413, 1043, 3 },
-	{ 9457, 9488, 3 },
-	{ 9533, 9488, 3 },
-	{ 9565, 9488, 3 },
-	{ 9590, 9488, 3 },
-	{ 9611, 9488, 3 },
-	{ 9640, 9488, 3 },
-	{ 9661, 9488, 3 },
-	{ 9690, 9488, 3 },
-	{ 9724, 1043, 3 },
-	{ 9749, 1043, 5 },
-	{ 9770, 1043, 5 },
-	{ 9784, 1043, 5 },
-	{ 9802, 1043, 5 },
-	{ 9827, 8358, 5 },
-	{ 9843, 1043, 5 },
-	{ 9859, 1043, 5 },
-	{ 9875, 8358, 5 },
-	{ 9892, 8476, 5 },
-	{ 9918, 8476, 5 },
-	{ 9942, 8595, 5 },
-	{ 9961, 8595, 5 },
-	{ 9981, 1043, 5 },
-	{ 10003, 8706, 5 },
-	{ 10018, 8706, 5 },
-	{ 10036, 8706, 5 },
-	{ 10050, 8706, 5 },
-	{ 10080, 8706, 5 },
-	{ 10097, 8706, 5 },
-	{ 10114, 8706, 5 },
-	{ 10131, 8706, 5 },
-	{ 10147, 8706, 5 },
-	{ 10170, 8706, 5 },
-	{ 10187, 8706, 5 },
-	{ 10204, 8706, 5 },
-	{ 10221, 8706, 5 },
-	{ 10238, 8706, 5 },
-	{ 10254, 8994, 5 },
-	{ 10269, 8994, 5 },
-	{ 10281, 8994, 5 },
-	{ 10297, 8476, 5 },
+	{ 7613, 16, 801 },
+	{ 7634, 16, 801 },
+	{ 7658, 16, 801 },
+	{ 7682, 16, 801 },
+	{ 7705, 16, 801 },
+	{ 7727, 16, 801 },
+	{ 7744, 16, 801 },
+	{ 7767, 16, 801 },
+	{ 7789, 16, 801 },
+	{ 7806, 16, 801 },
+	{ 7824, 16, 801 },
+	{ 7849, 16, 801 },
+	{ 7877, 16, 801 },
+	{ 7904, 16, 801 },
+	{ 7932, 16, 801 },
+	{ 7958, 3325, 801 },
+	{ 7977, 3325, 801 },
+	{ 7997, 3325, 801 },
+	{ 8016, 1676, 801 },
+	{ 8033, 1676, 801 },
+	{ 8053, 1676, 801 },
+	{ 8070, 1090, 801 },
+	{ 8100, 1090, 801 },
+	{ 8135, 1043, 5 },
+	{ 8155, 1043, 5 },
+	{ 8168, 1043, 5 },
+	{ 8185, 1043, 5 },
+	{ 8209, 8224, 5 },
+	{ 8271, 1043, 5 },
+	{ 8286, 1043, 5 },
+	{ 8301, 8224, 5 },
+	{ 8317, 8342, 5 },
+	{ 8420, 8342, 5 },
+	{ 8443, 8461, 5 },
+	{ 8518, 8461, 5 },
+	{ 8537, 1043, 5 },
+	{ 8558, 8572, 5 },
+	{ 8623, 8572, 5 },
+	{ 8640, 8572, 5 },
+	{ 8653, 8572, 5 },
+	{ 8682, 8572, 5 },
+	{ 8698, 8572, 5 },
+	{ 8714, 8572, 5 },
+	{ 8730, 8572, 5 },
+	{ 8745, 8572, 5 },
+	{ 8767, 8572, 5 },
+	{ 8783, 8572, 5 },
+	{ 8799, 8572, 5 },
+	{ 8815, 8572, 5 },
+	{ 8831, 8572, 5 },
+	{ 8846, 8860, 5 },
+	{ 8918, 8860, 5 },
+	{ 8929, 8860, 5 },
+	{ 8944, 8342, 5 },
+	{ 8962, 1043, 3 },
+	{ 8989, 1043, 3 },
+	{ 9026, 1043, 3 },
+	{ 9066, 1043, 3 },
+	{ 9091, 1043, 3 },
+	{ 9118, 1043, 3 },
+	{ 9146, 1043, 3 },
+	{ 9173, 1043, 3 },
+	{ 9201, 1043, 3 },
+	{ 9234, 1043, 3 },
+	{ 9255, 1043, 3 },
+	{ 9279, 1043, 3 },
+	{ 9323, 9354, 3 },
+	{ 9399, 9354, 3 },
+	{ 9431, 9354, 3 },
+	{ 9456, 9354, 3 },
+	{ 9477, 9354, 3 },
+	{ 9506, 9354, 3 },
+	{ 9527, 9354, 3 },
+	{ 9556, 9354, 3 },
+	{ 9590, 1043, 3 },
+	{ 9615, 1043, 5 },
+	{ 9636, 1043, 5 },
+	{ 9650, 1043, 5 },
+	{ 9668, 1043, 5 },
+	{ 9693, 8224, 5 },
+	{ 9709, 1043, 5 },
+	{ 9725, 1043, 5 },
+	{ 9741, 8224, 5 },
+	{ 9758, 8342, 5 },
+	{ 9784, 8342, 5 },
+	{ 9808, 8461, 5 },
+	{ 9827, 8461, 5 },
+	{ 9847, 1043, 5 },
+	{ 9869, 8572, 5 },
+	{ 9884, 8572, 5 },
+	{ 9902, 8572, 5 },
+	{ 9916, 8572, 5 },
+	{ 9946, 8572, 5 },
+	{ 9963, 8572, 5 },
+	{ 9980, 8572, 5 },
+	{ 9997, 8572, 5 },
+	{ 10013, 8572, 5 },
+	{ 10036, 8572, 5 },
+	{ 10053, 8572, 5 },
+	{ 10070, 8572, 5 },
+	{ 10087, 8572, 5 },
+	{ 10104, 8572, 5 },
+	{ 10120, 8860, 5 },
+	{ 10135, 8860, 5 },
+	{ 10147, 8860, 5 },
+	{ 10163, 8342, 5 },
 };
-unsigned char sing_misses_said[366];
+unsigned char sing_misses_said[357];

@@ -141,9 +141,17 @@ static void shared(uintptr_t begin)
 	pthread_mutex_unlock(&lock);
 }
 
-static CUresult allocate(void **p, size_t n, unsigned int flags)
+/* Managed memory that kernels would not reach is none. */
+static CUresult give_back(unsigned long at)
 {
-	struct sing_pinned made = { .n = n, .flags = flags };
+	(void)sing_send_host_free(0, (void *)at);
+	leave(at);
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult allocate(void **p, size_t n, unsigned int flags, bool managed)
+{
+	struct sing_pinned made = { .n = n, .flags = flags, .managed = managed };
 	const size_t whole = (n + PAGE - 1) & ~(size_t)(PAGE - 1);
 	CUresult r = sing_context_check();
 	unsigned long at;
@@ -166,6 +174,8 @@ static CUresult allocate(void **p, size_t n, unsigned int flags)
 			leave(at);
 		else if (fd >= 0 && sing_send_host_share(0, (void *)at, whole, fd) == CUDA_SUCCESS)
 			shared(at);
+		else if (managed)
+			r = give_back(at);
 	}
 	if (fd >= 0)
 		(void)raw6(SYS_close, fd, 0, 0, 0, 0, 0);
@@ -186,15 +196,38 @@ static void settle(const struct sing_pinned *p)
 	(void)sing_send_cuCtxSynchronize(0);
 }
 
+int sing_pinned_allocate(uintptr_t *at, size_t n)
+{
+	void *p;
+	const CUresult r = allocate(&p, n, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP, true);
+
+	if (r == CUDA_SUCCESS)
+		*at = (uintptr_t)p;
+	return r;
+}
+
+int sing_pinned_free(const struct sing_pinned *what)
+{
+	CUresult r;
+
+	settle(what);
+	r = sing_send_host_free(0, (void *)what->begin);
+	if (r != CUDA_SUCCESS)
+		return r;
+	leave(what->begin);
+	(void)raw6(SYS_munmap, (long)what->begin, (long)what->n, 0, 0, 0, 0);
+	return CUDA_SUCCESS;
+}
+
 CUresult sing_cuMemAllocHost_v2(void **p, size_t n)
 {
-	return allocate(p, n, 0);
+	return allocate(p, n, 0, false);
 }
 SING_PUBLIC(cuMemAllocHost_v2);
 
 CUresult sing_cuMemHostAlloc(void **p, size_t n, unsigned int flags)
 {
-	return allocate(p, n, flags);
+	return allocate(p, n, flags, false);
 }
 SING_PUBLIC(cuMemHostAlloc);
 
@@ -205,15 +238,9 @@ CUresult sing_cuMemFreeHost(void *p)
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!sing_is_pinned((uintptr_t)p, 1, &what) || what.begin != (uintptr_t)p || what.registered)
+	if (!sing_is_pinned((uintptr_t)p, 1, &what) || what.begin != (uintptr_t)p || what.registered || what.managed)
 		return CUDA_ERROR_INVALID_VALUE;
-	settle(&what);
-	r = sing_send_host_free(0, p);
-	if (r != CUDA_SUCCESS)
-		return r;
-	leave(what.begin);
-	(void)raw6(SYS_munmap, (long)what.begin, (long)what.n, 0, 0, 0, 0);
-	return CUDA_SUCCESS;
+	return sing_pinned_free(&what);
 }
 SING_PUBLIC(cuMemFreeHost);
 
@@ -286,7 +313,7 @@ CUresult sing_cuMemHostGetFlags(unsigned int *flags, void *p)
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (flags == NULL || !sing_is_pinned((uintptr_t)p, 1, &what) || what.registered)
+	if (flags == NULL || !sing_is_pinned((uintptr_t)p, 1, &what) || what.registered || what.managed)
 		return CUDA_ERROR_INVALID_VALUE;
 	*flags = what.flags;
 	return CUDA_SUCCESS;

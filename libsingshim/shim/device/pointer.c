@@ -14,6 +14,7 @@ enum { NO_DEVICE = -2 };
 struct facts {
 	unsigned int type; /* 0: not allocated */
 	bool mapped;	   /* kernels may follow it */
+	bool managed;	   /* the program may, too */
 	CUcontext context;
 	int device;
 	unsigned long long begin, id;
@@ -33,7 +34,8 @@ static CUresult learn(struct facts *f, CUdeviceptr ptr)
 
 	*f = (struct facts){ .device = NO_DEVICE };
 	if (sing_is_pinned(ptr, 1, &p)) {
-		*f = (struct facts){ CU_MEMORYTYPE_HOST, p.shared, (CUcontext)(uintptr_t)p.context, p.device, p.begin, p.id, p.n, NULL };
+		*f = (struct facts){ p.managed ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST, p.shared, p.managed, (CUcontext)(uintptr_t)p.context,
+				     p.device, p.begin, p.id, p.n, NULL };
 		return CUDA_SUCCESS;
 	}
 	r = sing_send_pointer_facts(0, ptr, &kind, &f->context, &f->device, &f->begin, &n, &f->id, &f->pool);
@@ -66,7 +68,7 @@ static CUresult put_bool(void *data, bool is)
 /* Ids of pinned memory and of a device's are apart. */
 static unsigned long long id_of(const struct facts *f)
 {
-	return f->type == CU_MEMORYTYPE_HOST ? f->id << 1 | 1 : f->id << 1;
+	return f->type == CU_MEMORYTYPE_HOST || f->managed ? f->id << 1 | 1 : f->id << 1;
 }
 
 /* What the attribute is where there is none: NULL, or no device. */
@@ -116,7 +118,7 @@ static CUresult put_attribute(void *data, int attribute, CUdeviceptr ptr, const 
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
 		return f->mapped ? put(data, &ptr, sizeof(ptr)) : CUDA_ERROR_INVALID_VALUE;
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		return f->type == CU_MEMORYTYPE_HOST ? put(data, &ptr, sizeof(ptr)) : CUDA_ERROR_INVALID_VALUE;
+		return f->type == CU_MEMORYTYPE_HOST || f->managed ? put(data, &ptr, sizeof(ptr)) : CUDA_ERROR_INVALID_VALUE;
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
 	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
 		return put(data, &id, sizeof(id));
@@ -130,6 +132,8 @@ static CUresult put_attribute(void *data, int attribute, CUdeviceptr ptr, const 
 		return put(data, &f->n, sizeof(f->n));
 	case CU_POINTER_ATTRIBUTE_MAPPED:
 		return put_bool(data, f->mapped);
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+		return put_bool(data, f->managed);
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
 		return put(data, &access, sizeof(access));
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:

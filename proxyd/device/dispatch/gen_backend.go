@@ -134,7 +134,7 @@ type MemoryCalls interface {
 	MemAllocV2(c *Call, n uint64) (ptr Devptr, r Result)
 	// cuMemAllocPitch_v2: stateful.
 	MemAllocPitchV2(c *Call, width uint64, height uint64, element uint32) (ptr Devptr, pitch uint64, r Result)
-	// cuMemFree_v2: stateful.
+	// cuMemFree_v2: aware.
 	MemFreeV2(c *Call, ptr Devptr) (r Result)
 	// cuMemGetAddressRange_v2: sync.
 	MemGetAddressRangeV2(c *Call, wantBase bool, wantSize bool, ptr Devptr) (base Devptr, size uint64, r Result)

@@ -1258,7 +1258,7 @@ static void try_cuMemAllocPitch_v2(void)
 	say_end();
 }
 
-static void try_cuMemFree_v2(void)
+static void try_sing_send_cuMemFree_v2(void)
 {
 	CUdeviceptr ptr = 0;
 	fill(&ptr, sizeof(ptr));
@@ -1266,7 +1266,7 @@ static void try_cuMemFree_v2(void)
 
 	say_begin("cuMemFree_v2", false);
 	say_field("ptr", &ptr, 8);
-	r_ = cuMemFree_v2(ptr);
+	r_ = sing_send_cuMemFree_v2(0, ptr);
 	say_result(r_);
 	if (r_ == 0) {
 	}
@@ -8808,7 +8808,7 @@ void roundtrip(void)
 	try_cuMemGetInfo_v2();
 	try_cuMemAlloc_v2();
 	try_cuMemAllocPitch_v2();
-	try_cuMemFree_v2();
+	try_sing_send_cuMemFree_v2();
 	try_cuMemGetAddressRange_v2();
 	try_sing_send_host_alloc();
 	try_sing_send_host_share();

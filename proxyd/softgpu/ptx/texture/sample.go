@@ -26,6 +26,14 @@ func (d *Descriptor) FetchTexel(i int32, read Reader) Texel {
 
 // Sample reads a texture at coordinates, of which there are Dimensions.
 func (d *Descriptor) Sample(at [3]float32, layer uint32, read Reader) Texel {
+	if !d.Filter && !d.Normalized && d.Height > 0 && d.Depth == 0 && at[0] >= 0 && at[1] >= 0 {
+		// The usual case, with nothing to look up: a texel within.
+		if i, j := uint64(min(at[0], 1<<30)), uint64(min(at[1], 1<<30)); i < uint64(d.Width) && j < uint64(d.Height) {
+			size := d.TexelSize()
+			slice := uint64(min(layer, max(d.Layers, 1)-1))
+			return d.decodeTexel(read(d.Base+i*uint64(size)+j*d.Pitch+slice*d.Slice, size))
+		}
+	}
 	n := d.Dimensions()
 	extents := [3]uint32{d.Width, d.Height, d.Depth}
 	var u [3]float64
@@ -136,6 +144,10 @@ func (d *Descriptor) texelAt(i [3]int64, layer uint32, read Reader) Texel {
 func (d *Descriptor) decodeTexel(b []byte) Texel {
 	var t Texel
 	n := d.Format.channelSize()
+	if n == 4 && d.Channels == 1 {
+		t[0] = binary.LittleEndian.Uint32(b)
+		return t
+	}
 	for c := range d.Channels {
 		t[c] = d.decodeChannel(b[c*n:])
 	}

@@ -278,3 +278,22 @@ func FuzzDecode(f *testing.F) {
 		d.PlaceAccess(int32(x), int32(y), int32(z), layer, 4, SurfaceClamp)
 	})
 }
+
+// BenchmarkSample samples two dimensions.
+func BenchmarkSample(b *testing.B) {
+	d := Descriptor{Base: 0, Width: 64, Height: 64, Pitch: 256, Format: Float32, Channels: 1, Address: [3]AddressMode{Clamp, Clamp, Clamp}}
+	mem := make([]byte, 64*256)
+	read := memoryOf(0, mem)
+	for _, filter := range []bool{false, true} {
+		d.Filter = filter
+		name := "nearest"
+		if filter {
+			name = "linear"
+		}
+		b.Run(name, func(b *testing.B) {
+			for i := range b.N {
+				d.Sample([3]float32{float32(i & 63), float32(i >> 6 & 63)}, 0, read)
+			}
+		})
+	}
+}
