@@ -221,6 +221,8 @@ rcp.approx.ftz.f32 F, f
 rsqrt.approx.f32 F, f
 rsqrt.approx.ftz.f32 F, f
 ex2.approx.f32 F, f
+ex2.approx.ftz.f32 F, f
+lg2.approx.f32 F, f
 lg2.approx.ftz.f32 F, f
 add.f64 D, d, d
 sub.f64 D, d, d
@@ -425,13 +427,24 @@ func (p *nativeProgram) statements(n, depth int) {
 			label := p.n
 			fmt.Fprintf(&p.text, "\t@%s bra L%d;\n", p.reg('p'), label)
 			p.statements(1+p.r.IntN(6), depth+1)
+			if p.r.IntN(3) == 0 { // with an else
+				fmt.Fprintf(&p.text, "\tbra M%d;\nL%d:\n", label, label)
+				p.statements(1+p.r.IntN(6), depth+1)
+				fmt.Fprintf(&p.text, "M%d:\n", label)
+				continue
+			}
 			fmt.Fprintf(&p.text, "L%d:\n", label)
 		case k == 1 && depth < 2:
 			p.n++
 			label, count := p.n, fmt.Sprintf("%%c%d", p.n)
 			fmt.Fprintf(&p.text, "\tand.b32 %s, %s, 3;\nL%d:\n", count, p.reg('r'), label)
 			p.statements(1+p.r.IntN(8), depth+1)
+			if p.r.IntN(4) == 0 { // some lanes leave the loop
+				fmt.Fprintf(&p.text, "\t@%s bra M%d;\n", p.reg('p'), label)
+				p.statements(1+p.r.IntN(3), depth+1)
+			}
 			fmt.Fprintf(&p.text, "\tsetp.ne.u32 %%q%d, %s, 0;\n\tsub.u32 %s, %s, 1;\n\t@%%q%d bra L%d;\n", label, count, count, count, label, label)
+			fmt.Fprintf(&p.text, "M%d:\n", label)
 		case k == 2 && depth == 0 && p.r.IntN(3) == 0:
 			p.text.WriteString("\tbar.sync 0;\n")
 		case k == 3 && p.r.IntN(8) == 0:

@@ -4,6 +4,7 @@
 package ptx
 
 import (
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -48,7 +49,7 @@ func (k *Kernel) readsUnwritten() bool {
 func (m *micro) describeInst(rets []argument) native.Inst {
 	in := native.Inst{
 		Key: m.key, D: native.Ref(m.d), E: native.Ref(m.e), A: native.Ref(m.a), B: native.Ref(m.b), C: native.Ref(m.c),
-		Guard: native.Ref(m.guard), Imm: m.imm, Site: m.site, Target: m.target,
+		Guard: native.Ref(m.guard), Imm: m.imm, Site: m.site, Target: m.target, Meet: m.join,
 	}
 	note := func(o opnd, r ref) {
 		a := native.Access{Class: native.Word, Ref: native.Ref(r)}
@@ -155,5 +156,48 @@ func (w *warp) runNative(c *native.Code, after native.Place, budget *int) native
 	w.ticks += s.Ticks
 	w.spinning, w.local.Used = s.Spinning, s.LocalUsed
 	f.pc = after.PC
+	w.takeSplits(f)
 	return after
+}
+
+// takeSplits makes fragments and joins of the lanes that have parted in machine code: those that the interpreter would have.
+func (w *warp) takeSplits(f *frag) {
+	splits, moved := w.machine.Parted()
+	if moved {
+		w.moveToEnd(f)
+	}
+	for i := range splits {
+		p := &splits[i]
+		if !p.Same {
+			j := &join{pc: p.Join, frame: f.frame, expected: p.Union, arrived: p.Union, parent: f.join}
+			k := i
+			for do := true; do; do = k < len(splits) && splits[k].Same {
+				j.arrived &^= splits[k].Pending
+				k++
+			}
+			if k < len(splits) {
+				j.arrived &^= splits[k].Union
+			} else {
+				j.arrived &^= w.machine.Mask
+			}
+			if j.arrived != 0 {
+				w.joins = append(w.joins, j)
+			}
+			f.join = j
+		}
+		if p.Pending != 0 {
+			w.frags = append(w.frags, w.newFrag(frag{mask: p.Pending, pc: p.PC, frame: f.frame, join: f.join}))
+		}
+		if p.Moved {
+			w.moveToEnd(f)
+		}
+	}
+	f.mask = w.machine.Mask
+}
+
+// moveToEnd makes a fragment the youngest.
+func (w *warp) moveToEnd(f *frag) {
+	i := slices.Index(w.frags, f)
+	copy(w.frags[i:], w.frags[i+1:])
+	w.frags[len(w.frags)-1] = f
 }

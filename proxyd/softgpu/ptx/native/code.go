@@ -57,7 +57,6 @@ func (c *Code) NeedsZeros() bool { return c.needs }
 type Place struct {
 	PC   int32 // the instruction that the interpreter is to execute
 	exit int32 // from 1; 0: the code cannot go on after it
-	full bool
 }
 
 // Resumes reports whether the code can go on after the instruction at which it has returned, see Resume.
@@ -76,13 +75,13 @@ func (c *Code) HasEntry(pc int32, mask uint32) bool {
 // Run runs code from an instruction on that has an entry, until it comes to what is left to the interpreter. All that is
 // in State but Exit, Uniform and Save is up to the caller, before and after.
 func (c *Code) Run(s *State, pc int32) Place {
-	full := s.Mask == allLanes
+	s.forgetSplits()
 	at := c.masked[pc]
-	if full {
+	if s.Mask == allLanes {
 		at = c.full[pc]
 	}
 	callCode(s, c.text.codeAddress(0), c.text.codeAddress(int(at)))
-	return c.leaveAt(s, full)
+	return c.leaveAt(s)
 }
 
 // Resume goes on after an instruction at which the code has returned, when the interpreter has executed that. The lanes
@@ -93,19 +92,20 @@ func (c *Code) Resume(s *State, p Place) Place {
 		s.Save[v.vec] = *s.fileBytes(v.at)
 	}
 	s.Issued -= uint64(x.issued) + 1
+	s.forgetSplits()
 	callCode(s, c.text.codeAddress(c.resume), c.text.codeAddress(int(c.resumes[p.exit-1])))
-	return c.leaveAt(s, p.full)
+	return c.leaveAt(s)
 }
 
 // leaveAt brings the registers up to date after an exit.
-func (c *Code) leaveAt(s *State, full bool) Place {
+func (c *Code) leaveAt(s *State) Place {
 	x := &c.exits[s.Exit]
 	for _, v := range x.before {
 		*s.fileBytes(v.at) = s.Save[v.vec]
 	}
 	s.Issued += uint64(x.issued)
 	runtime.KeepAlive(c)
-	p := Place{PC: x.pc, full: full}
+	p := Place{PC: x.pc}
 	if x.resumes {
 		p.exit = int32(s.Exit) + 1
 	}

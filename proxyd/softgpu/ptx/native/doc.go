@@ -14,7 +14,8 @@
 //	flow.go           entry and exit, branches, meeting points, flags
 //	liveness.go       which registers are read after a block
 //	cache.go          which registers are kept in vector registers
-//	operation.go      the table of operations; ops_int.go, ops_float.go, ops_cvt.go, ops_flag.go fill it
+//	split.go          branches at which lanes part, and where they meet
+//	operation.go      the table of operations; ops_*.go fill it
 //	memory_unsafe.go  loads and stores: the check that all lanes' elements lie within memory
 //	load.go store.go  routines that load and store for 16 lanes
 //	tables.go         vectors of constants

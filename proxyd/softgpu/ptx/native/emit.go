@@ -52,8 +52,9 @@ type writer struct {
 type emitter struct {
 	cache
 	blocks  []block
-	start   int32 // the first instruction that is not counted yet
-	starts  []amd64.Label
+	start   int32            // the first instruction that is not counted yet
+	starts  [2][]amd64.Label // of blocks, for full warps and for the rest
+	arrive  amd64.Label      // see emitArrival
 	entries []entry
 	exits   []exit
 	cold    []func() // emit what is seldom run, behind the rest
@@ -100,13 +101,15 @@ func compileFunction(insts []Inst) (*emitter, []byte, error) {
 	e := &emitter{blocks: blocksOf(insts)}
 	e.a, e.insts = new(amd64.Assembler), insts
 	e.live = newLiveness(insts, e.blocks)
+	for i := range e.starts {
+		e.starts[i] = make([]amd64.Label, len(e.blocks))
+		for b := range e.blocks {
+			e.starts[i][b] = e.a.NewLabel()
+		}
+	}
 	e.emitProlog()
 	for _, masked := range []bool{false, true} {
 		e.masked = masked
-		e.starts = make([]amd64.Label, len(e.blocks))
-		for b := range e.starts {
-			e.starts[b] = e.a.NewLabel()
-		}
 		for b := range e.blocks {
 			e.emitBlock(b)
 		}
@@ -155,7 +158,7 @@ func (e *emitter) emitBlock(b int) {
 	k := e.blocks[b]
 	e.block, e.start = b, k.from
 	e.noteUses(k)
-	e.a.Bind(e.starts[b])
+	e.a.Bind(e.startOf(k.from, e.masked))
 	if e.isCompiled(&e.insts[k.from]) {
 		e.enterAt(k.from)
 	}
@@ -189,6 +192,14 @@ func (e *emitter) emitBlock(b int) {
 		return // not reached: the last instruction of a function leaves it
 	}
 	e.countInsts(k.to-e.start, 0)
+}
+
+// startOf is the label of the block that begins at an instruction.
+func (e *emitter) startOf(pc int32, masked bool) amd64.Label {
+	if masked {
+		return e.starts[1][e.live.at[pc]]
+	}
+	return e.starts[0][e.live.at[pc]]
 }
 
 // isCompiled reports whether an instruction is compiled.

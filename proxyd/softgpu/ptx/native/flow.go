@@ -26,6 +26,7 @@ func (e *emitter) emitProlog() {
 	}
 	a.Return()
 	a.Align(16)
+	e.emitArrival()
 }
 
 func saveOf(slot int) amd64.Mem {
@@ -47,10 +48,15 @@ func (e *emitter) emitSetup() {
 	a.Op2(amd64.VMOVDQU32, constIndex, amd64.Memory(e.tableAt(tableEven)), amd64.Options{})
 	a.Op2(amd64.VMOVDQU32, constNaN, amd64.Memory(e.tableAt(tableNaN)), amd64.Options{})
 	a.Load32(amd64.RAX, amd64.At(regState, atMask))
-	a.Not32(amd64.RAX)
-	a.MaskFrom(idleMasks[0], amd64.RAX)
+	e.setIdleMasks()
+}
+
+// setIdleMasks makes the masks of the lanes that do not run, from those that do in RAX, which it changes.
+func (e *writer) setIdleMasks() {
+	e.a.Not32(amd64.RAX)
+	e.a.MaskFrom(idleMasks[0], amd64.RAX)
 	for part := 1; part < 4; part++ {
-		a.MaskShift(idleMasks[part], idleMasks[0], uint8(8*part))
+		e.a.MaskShift(idleMasks[part], idleMasks[0], uint8(8*part))
 	}
 }
 
@@ -95,13 +101,6 @@ func (e *writer) setFlag(d, guard Ref) {
 	e.a.Store32(flagAt(d), amd64.RAX)
 }
 
-// emitJoin emits a meeting point: the lanes that wait for each other here leave.
-func (e *emitter) emitJoin() {
-	e.a.CompareMemory32(amd64.At(regState, atMeet), uint32(e.pos))
-	e.a.JumpIf(amd64.Equal, e.leaveLater())
-	e.countInsts(e.pos-e.start+1, 1)
-}
-
 // leaveLater returns a label at which the code leaves at the present instruction. All is in memory.
 func (e *emitter) leaveLater() amd64.Label {
 	x, l := e.newExit(e.pos, false), e.a.NewLabel()
@@ -110,40 +109,4 @@ func (e *emitter) leaveLater() amd64.Label {
 		e.leaveTo(x, false)
 	})
 	return l
-}
-
-// emitBranch emits a branch. Where lanes part, and where the warp's turn ends, it is left to the interpreter.
-func (e *emitter) emitBranch(in *Inst) {
-	a, leave, stays := e.a, e.leaveLater(), e.a.NewLabel()
-	if in.Guard != 0 {
-		e.flagTo(amd64.RAX, in.Guard)
-		if e.masked {
-			a.AndMemory32(amd64.RAX, amd64.At(regState, atMask))
-		}
-		a.Test32(amd64.RAX, amd64.RAX)
-		a.JumpIf(amd64.Equal, stays)
-		if e.masked {
-			a.CompareRegMemory32(amd64.RAX, amd64.At(regState, atMask))
-		} else {
-			a.Compare32(amd64.RAX, -1)
-		}
-		a.JumpIf(amd64.NotEqual, leave)
-	}
-	if in.Target <= e.pos {
-		a.CompareMemory64(amd64.At(regState, atBudget), 1)
-		a.JumpIf(amd64.LessOrEqual, leave)
-		a.CompareMemory8(amd64.At(regState, atSpinning), 0)
-		a.JumpIf(amd64.NotEqual, leave)
-	}
-	e.countBranch()
-	a.Jump(e.starts[e.live.at[in.Target]])
-	a.Bind(stays)
-	if in.Guard != 0 {
-		e.countBranch()
-	}
-}
-
-func (e *emitter) countBranch() {
-	e.a.AddMemory64(amd64.At(regState, atBudget), -1)
-	e.countInsts(e.pos-e.start+1, 1)
 }

@@ -49,6 +49,7 @@ type Inst struct {
 	List        []Ref // elements of a vector
 	Flow        Flow
 	Target      int32   // of a branch
+	Meet        int32   // of a branch: the Join where lanes that part meet; -1: there is none
 	Targets     []int32 // where Elsewhere may lead within the function
 	Stops       bool    // nothing follows
 	Accesses    []Access

@@ -40,7 +40,9 @@ type State struct {
 	Exit       uint32 // written by the code: which exit it took
 	Spinning   bool   // memory that other threads may change was read
 	LocalUsed  bool   // local memory was written
+	Depth      uint32 // offset of the highest of Splits; 0: there is none
 	Uniform    [Uniforms]uint32
+	Splits     [MaxSplits]Split
 	Save       [vectors][partBytes]byte // vector registers at exits
 }
 
@@ -71,6 +73,30 @@ const (
 	atExit       = int32(unsafe.Offsetof(State{}.Exit))
 	atSpinning   = int32(unsafe.Offsetof(State{}.Spinning))
 	atLocalUsed  = int32(unsafe.Offsetof(State{}.LocalUsed))
+	atDepth      = int32(unsafe.Offsetof(State{}.Depth))
+	atSplits     = int32(unsafe.Offsetof(State{}.Splits))
 	atUniform    = int32(unsafe.Offsetof(State{}.Uniform))
 	atSave       = int32(unsafe.Offsetof(State{}.Save))
 )
+
+// Where the fields of a Split are.
+const (
+	splitBytes  = int32(unsafe.Sizeof(Split{}))
+	atSplitCode = int32(unsafe.Offsetof(Split{}.code))
+	atUnion     = int32(unsafe.Offsetof(Split{}.Union))
+	atPending   = int32(unsafe.Offsetof(Split{}.Pending))
+	atSplitPC   = int32(unsafe.Offsetof(Split{}.PC))
+	atSplitJoin = int32(unsafe.Offsetof(Split{}.Join))
+	atOuter     = int32(unsafe.Offsetof(Split{}.outer))
+	atSame      = int32(unsafe.Offsetof(Split{}.Same))
+	atMoved     = int32(unsafe.Offsetof(Split{}.Moved))
+)
+
+// Parted are the Splits that are left at an exit, the lowest first. moved tells whether the lanes that run have taken the
+// place of others above all of them.
+func (s *State) Parted() (splits []Split, moved bool) {
+	return s.Splits[1 : 1+s.Depth/uint32(splitBytes)], s.Splits[0].Moved
+}
+
+// forgetSplits empties the stack.
+func (s *State) forgetSplits() { s.Depth, s.Splits[0].Moved = 0, false }
