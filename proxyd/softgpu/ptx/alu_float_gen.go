@@ -628,7 +628,7 @@ func opEx2F32(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
-			r := float32(math.Exp2(float64(a)))
+			r := float.Exp2(a)
 			if r != r {
 				r = float.NaN32
 			}
@@ -639,7 +639,7 @@ func opEx2F32(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
-		r := float32(math.Exp2(float64(a)))
+		r := float.Exp2(a)
 		if r != r {
 			r = float.NaN32
 		}
@@ -653,7 +653,7 @@ func opEx2FtzF32(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
-			r := float.Flush32(float32(math.Exp2(float64(float.Flushed(a)))))
+			r := float.Flush32(float.Exp2(float.Flushed(a)))
 			if r != r {
 				r = float.NaN32
 			}
@@ -664,7 +664,7 @@ func opEx2FtzF32(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
-		r := float.Flush32(float32(math.Exp2(float64(float.Flushed(a)))))
+		r := float.Flush32(float.Exp2(float.Flushed(a)))
 		if r != r {
 			r = float.NaN32
 		}
@@ -678,7 +678,7 @@ func opLg2F32(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
-			r := float32(math.Log2(float64(a)))
+			r := float.Log2(a)
 			if r != r {
 				r = float.NaN32
 			}
@@ -689,7 +689,7 @@ func opLg2F32(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
-		r := float32(math.Log2(float64(a)))
+		r := float.Log2(a)
 		if r != r {
 			r = float.NaN32
 		}
@@ -703,7 +703,7 @@ func opLg2FtzF32(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
-			r := float.Flush32(float32(math.Log2(float64(float.Flushed(a)))))
+			r := float.Flush32(float.Log2(float.Flushed(a)))
 			if r != r {
 				r = float.NaN32
 			}
@@ -714,7 +714,7 @@ func opLg2FtzF32(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
-		r := float.Flush32(float32(math.Log2(float64(float.Flushed(a)))))
+		r := float.Flush32(float.Log2(float.Flushed(a)))
 		if r != r {
 			r = float.NaN32
 		}

@@ -105,6 +105,7 @@ var (
 
 	// d = x*y + d
 	VFMADD231PS = Op{map0F38, p66, false, 0xb8, 0, 0}
+	VFMADD213PD = Op{map0F38, p66, true, 0xa8, 0, 0} // d = d*x + y
 	VFMADD231PD = Op{map0F38, p66, true, 0xb8, 0, 0}
 
 	// Conversions.
@@ -163,6 +164,10 @@ var (
 	VPUNPCKHQDQ = Op{map0F, p66, true, 0x6d, 0, 0}
 	VSHUFI32X4  = Op{map0F3A, p66, false, 0x43, 0, 0}
 	VRNDSCALEPS = Op{map0F3A, p66, false, 0x08, 0, 0}
+	VRNDSCALEPD = Op{map0F3A, p66, true, 0x09, 0, 0}
+	VSCALEFPD   = Op{map0F38, p66, true, 0x2c, 0, 0} // d = x times 2 to the power of y, rounded down
+	VGETEXPPD   = Op{map0F38, p66, true, 0x42, 0, 0} // of numbers that are not 0
+	VGETMANTPD  = Op{map0F3A, p66, true, 0x26, 0, 0}
 	VPSHLDVD    = Op{map0F38, p66, false, 0x71, 0, 0}
 	VPSHRDVD    = Op{map0F38, p66, false, 0x73, 0, 0}
 )

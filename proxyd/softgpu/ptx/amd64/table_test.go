@@ -112,6 +112,8 @@ var instructions = map[string]func(a *Assembler){
 	"vptestmd k1, zmm2, zmm3":                        func(a *Assembler) { a.TestLanes(VPTESTMD, 1, 2, Register(3), Options{}) },
 	"vptestnmd k1, zmm2, zmm3":                       func(a *Assembler) { a.TestLanes(VPTESTNMD, 1, 2, Register(3), Options{}) },
 	"vrndscaleps zmm1, zmm2, 0x8":                    func(a *Assembler) { a.Op2Imm(VRNDSCALEPS, 1, Register(2), 8, Options{}) },
+	"vrndscalepd zmm1, zmm2, 0xb":                    func(a *Assembler) { a.Op2Imm(VRNDSCALEPD, 1, Register(2), 11, Options{}) },
+	"vgetmantpd zmm1, zmm2, 0x2":                     func(a *Assembler) { a.Op2Imm(VGETMANTPD, 1, Register(2), 2, Options{}) },
 	"vpgatherdd zmm1{k1}, DWORD PTR [rax+zmm2*4]":    func(a *Assembler) { a.Op2(VPGATHERDD, 1, Memory(gathered(2, 4)), Options{Mask: 1}) },
 	"vpgatherdq zmm21{k1}, QWORD PTR [rax+ymm22*8]":  func(a *Assembler) { a.Op2(VPGATHERDQ, 21, Memory(gathered(22, 8)), Options{Mask: 1}) },
 	"vpscatterdd DWORD PTR [rax+zmm2*4]{k1}, zmm1":   func(a *Assembler) { a.Store(VPSCATTERDD, gathered(2, 4), 1, Options{Mask: 1}) },
@@ -132,11 +134,11 @@ var (
 		"vdivps": VDIVPS, "vdivpd": VDIVPD, "vminps": VMINPS, "vminpd": VMINPD, "vmaxps": VMAXPS, "vmaxpd": VMAXPD,
 		"vfmadd231ps": VFMADD231PS, "vfmadd231pd": VFMADD231PD, "vpermt2d": VPERMT2D, "vpermt2q": VPERMT2Q, "vpermd": VPERMD,
 		"vpunpckldq": VPUNPCKLDQ, "vpunpckhdq": VPUNPCKHDQ, "vpunpcklqdq": VPUNPCKLQDQ, "vpunpckhqdq": VPUNPCKHQDQ,
-		"vpshldvd": VPSHLDVD, "vpblendmd": VPBLENDMD, "vpblendmq": VPBLENDMQ, "vpshrdvd": VPSHRDVD,
+		"vpshldvd": VPSHLDVD, "vscalefpd": VSCALEFPD, "vfmadd213pd": VFMADD213PD, "vpblendmd": VPBLENDMD, "vpblendmq": VPBLENDMQ, "vpshrdvd": VPSHRDVD,
 	}
 	two = map[string]Op{
 		"vpabsd zmm": VPABSD, "vpabsq zmm": VPABSQ, "vplzcntd zmm": VPLZCNTD, "vplzcntq zmm": VPLZCNTQ, "vpopcntd zmm": VPOPCNTD,
-		"vpopcntq zmm": VPOPCNTQ, "vsqrtps zmm": VSQRTPS, "vsqrtpd zmm": VSQRTPD, "vcvtdq2ps zmm": VCVTDQ2PS,
+		"vpopcntq zmm": VPOPCNTQ, "vsqrtps zmm": VSQRTPS, "vsqrtpd zmm": VSQRTPD, "vgetexppd zmm": VGETEXPPD, "vcvtdq2ps zmm": VCVTDQ2PS,
 		"vcvtudq2ps zmm": VCVTUDQ2PS, "vcvtqq2pd zmm": VCVTQQ2PD, "vcvtuqq2pd zmm": VCVTUQQ2PD, "vcvttps2dq zmm": VCVTTPS2DQ,
 		"vcvttps2udq zmm": VCVTTPS2UDQ, "vcvtps2dq zmm": VCVTPS2DQ,
 		"vcvtqq2ps ymm": VCVTQQ2PS, "vcvtuqq2ps ymm": VCVTUQQ2PS, "vcvtpd2ps ymm": VCVTPD2PS, "vcvttpd2dq ymm": VCVTTPD2DQ,

@@ -110,7 +110,7 @@ func floatRows() []row {
 	for _, op := range []struct{ name, expr string }{
 		{"sqrt", "float32(math.Sqrt(float64(X)))"}, {"rcp", "1 / X"}, {"rsqrt", "float32(1 / math.Sqrt(float64(X)))"},
 		{"sin", "float32(math.Sin(float64(X)))"}, {"cos", "float32(math.Cos(float64(X)))"},
-		{"ex2", "float32(math.Exp2(float64(X)))"}, {"lg2", "float32(math.Log2(float64(X)))"}, {"tanh", "float32(math.Tanh(float64(X)))"},
+		{"ex2", "float.Exp2(X)"}, {"lg2", "float.Log2(X)"}, {"tanh", "float32(math.Tanh(float64(X)))"},
 	} {
 		out = append(out,
 			newRow(op.name+".f32", "f32", []string{"f32"}, strings.ReplaceAll(op.expr, "X", "a")),

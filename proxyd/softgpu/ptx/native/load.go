@@ -28,6 +28,27 @@ type routines struct {
 	writer
 	helpers map[helper]amd64.Label
 	wanted  []helper // in the order in which they were asked for
+
+	functions map[string]amd64.Label
+	emits     []func() // of the functions
+}
+
+// functionLabel is a routine that f emits.
+func (e *routines) functionLabel(name string, f func(e *routines)) amd64.Label {
+	if e.functions == nil {
+		e.functions = map[string]amd64.Label{}
+	}
+	l, ok := e.functions[name]
+	if !ok {
+		l = e.a.NewLabel()
+		e.functions[name] = l
+		e.emits = append(e.emits, func() {
+			e.a.Align(16)
+			e.a.Bind(l)
+			f(e)
+		})
+	}
+	return l
 }
 
 func (e *routines) helperLabel(h helper) amd64.Label {
@@ -52,6 +73,9 @@ func (e *routines) emitHelpers() {
 		} else {
 			e.emitLoad(h)
 		}
+	}
+	for _, f := range e.emits {
+		f()
 	}
 }
 

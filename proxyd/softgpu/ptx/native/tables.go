@@ -5,8 +5,10 @@ package native
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/amd64"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
 )
 
 // tables are vectors of constants behind the code.
@@ -47,7 +49,8 @@ const (
 	tableLow8   // 0xff
 	table7fff   // 0x7fff
 	tableSign64 // the sign of f64
-	tableCountTables
+	tableExp2Bound
+	tableDoubles // the first of doubles
 )
 
 func (e *writer) tableAt(n int) amd64.Mem { return amd64.At(regTables, int32(n)*partBytes) }
@@ -66,7 +69,7 @@ func (e *writer) emitTables() {
 	same := func(v uint32) { words(func(uint32) uint32 { return v }) }
 	e.a.Align(partBytes)
 	e.a.Bind(e.tables.tableLabel(e.a))
-	for n := range tableCountTables {
+	for n := range tableDoubles + len(doubles) {
 		switch n {
 		case tableNaN:
 			same(0x7fffffff)
@@ -114,6 +117,10 @@ func (e *writer) emitTables() {
 			same(0x7fff)
 		case tableSign64:
 			longs(1 << 63)
+		case tableExp2Bound:
+			same(math.Float32bits(float.Exp2Bound))
+		default:
+			longs(math.Float64bits(doubles[n-tableDoubles]))
 		}
 	}
 }
