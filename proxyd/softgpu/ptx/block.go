@@ -148,6 +148,9 @@ func (b *block) runTurn() (done, moved bool) {
 
 // isReady reports whether a fragment of the warp can run.
 func (w *warp) isReady() bool {
+	if w.fresh {
+		return true
+	}
 	for _, f := range w.frags {
 		if f.state == fragReady {
 			return true

@@ -4,6 +4,7 @@
 package ptx
 
 import (
+	"math/bits"
 	"slices"
 	"sync"
 	"unsafe"
@@ -137,27 +138,65 @@ const nativeTurn = 512
 // executed for it. It returns where the code has left off: that instruction is to be interpreted next.
 func (w *warp) runNative(c *native.Code, after native.Place, budget *int) native.Place {
 	s, f := &w.machine, w.cur
-	s.File32, s.File64 = w.bank32[0], w.bank64[0]
-	s.Flags = unsafe.Pointer(&w.preds[w.basePred])
 	s.Mask, s.Meet, s.Frame = f.mask, -1, f.frame.local
 	if f.join != nil && f.join.frame == f.frame {
 		s.Meet = f.join.pc
 	}
-	s.Spinning, s.LocalUsed = w.spinning, w.local.Used
-	turn := min(*budget, nativeTurn)
-	s.Budget, s.Issued, s.Ticks = int64(turn), 0, 0
+	turn := w.enterNative(budget)
 	if after.Resumes() {
 		after = c.Resume(s, after)
 	} else {
 		after = c.Run(s, f.pc)
 	}
+	w.leaveNative(budget, turn)
+	f.pc = after.PC
+	if s.HasParted() {
+		w.takeSplits(f)
+	}
+	return after
+}
+
+// enterNative tells machine code what the warp's state is, and returns the number of branches that it may take.
+func (w *warp) enterNative(budget *int) int {
+	s := &w.machine
+	s.File32, s.File64 = w.bank32[0], w.bank64[0]
+	s.Flags = unsafe.Pointer(&w.preds[w.basePred])
+	s.Spinning, s.LocalUsed = w.spinning, w.local.Used
+	turn := min(*budget, nativeTurn)
+	s.Budget, s.Issued, s.Ticks = int64(turn), 0, 0
+	return turn
+}
+
+// leaveNative takes what machine code has counted.
+func (w *warp) leaveNative(budget *int, turn int) {
+	s := &w.machine
 	*budget -= turn - int(s.Budget)
 	w.issued += s.Issued
 	w.ticks += s.Ticks
 	w.spinning, w.local.Used = s.Spinning, s.LocalUsed
-	f.pc = after.PC
-	w.takeSplits(f)
-	return after
+}
+
+// runStart runs the kernel of a fresh warp from its beginning, until the machine code leaves off for the first time. Many
+// warps are done then, and never have a fragment: runStart reports that. Else the warp has one, and goes on with it.
+func (w *warp) runStart(budget *int) bool {
+	s, k, mask := &w.machine, w.block.run.kernel, w.live
+	w.fresh = false
+	w.enterFrame(w.top, k.main)
+	s.Mask, s.Meet, s.Frame = mask, -1, w.top.local
+	turn := w.enterNative(budget)
+	at := k.main.native.Run(s, 0)
+	w.leaveNative(budget, turn)
+	if in := &k.main.insts[at.PC]; in.flow == flowExit && in.guard == 0 && s.Mask == mask && !s.HasParted() {
+		w.issued++
+		w.live = 0
+		w.block.live -= bits.OnesCount32(mask)
+		w.block.exited = true
+		return true
+	}
+	w.cur = w.newFrag(frag{mask: mask, pc: at.PC, frame: w.top})
+	w.frags = append(w.frags, w.cur)
+	w.takeSplits(w.cur)
+	return false
 }
 
 // takeSplits makes fragments and joins of the lanes that have parted in machine code: those that the interpreter would have.

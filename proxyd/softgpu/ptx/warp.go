@@ -46,6 +46,7 @@ type warp struct {
 	sites          []*memory.Range // the block's
 	local          memory.Local
 	live           uint32 // lanes that have not exited
+	fresh          bool   // the warp has not run, and begins in machine code; it has no fragment yet
 	spinning       bool   // memory that other threads may change was read since the last backward branch
 	waitingLoops   int    // times in this turn that a loop has read such memory: the warp seems to wait for a thread
 	counting       bool
@@ -83,15 +84,18 @@ func (w *warp) startWarp(b *block, id int, mask uint32) {
 	if w.top == nil {
 		w.top = &frame{code: k.main}
 	}
-	f := w.top
-	w.enterFrame(f, k.main)
+	w.enterFrame(w.top, k.main)
 	// What a program reads before writing must not depend on earlier blocks.
 	if !b.run.native || k.readsUnwritten() {
 		clear(w.file32)
 		clear(w.file64)
 	}
 	clear(w.preds)
-	w.cur = w.newFrag(frag{mask: mask, frame: f})
+	if w.fresh = b.run.native && k.main.native != nil && k.main.native.HasEntry(0, mask); w.fresh {
+		w.cur = nil
+		return
+	}
+	w.cur = w.newFrag(frag{mask: mask, frame: w.top})
 	w.frags = append(w.frags, w.cur)
 }
 
@@ -232,6 +236,9 @@ const (
 func (w *warp) runUntilBlocked() status {
 	budget := turn
 	w.waitingLoops = 0
+	if w.fresh && w.runStart(&budget) {
+		return statusDone
+	}
 	for {
 		if w.cur == nil || w.cur.state != fragReady {
 			if !w.pickFragment() {

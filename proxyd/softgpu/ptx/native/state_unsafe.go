@@ -98,5 +98,8 @@ func (s *State) Parted() (splits []Split, moved bool) {
 	return s.Splits[1 : 1+s.Depth/uint32(splitBytes)], s.Splits[0].Moved
 }
 
+// HasParted reports whether Parted returns anything.
+func (s *State) HasParted() bool { return s.Depth != 0 || s.Splits[0].Moved }
+
 // forgetSplits empties the stack.
 func (s *State) forgetSplits() { s.Depth, s.Splits[0].Moved = 0, false }
