@@ -71,6 +71,8 @@ var instructions = map[string]func(a *Assembler){
 	"kortestw k1, k2":                   func(a *Assembler) { a.TestMasks16(1, 2) },
 	"kortestb k1, k2":                   func(a *Assembler) { a.TestMasks8(1, 2) },
 	"vmovd eax, xmm17":                  func(a *Assembler) { a.MoveLow32(RAX, 17) },
+	"vmovq rax, xmm17":                  func(a *Assembler) { a.MoveLow64(RAX, 17) },
+	"vmovq r10, xmm27":                  func(a *Assembler) { a.MoveLow64(R10, 27) },
 	"vmovd r10d, xmm27":                 func(a *Assembler) { a.MoveLow32(R10, 27) },
 	"vpbroadcastd zmm9, r12d":           func(a *Assembler) { a.BroadcastReg(VPBROADCASTDReg, 9, R12, Options{}) },
 	"vpbroadcastq zmm29, rcx":           func(a *Assembler) { a.BroadcastReg(VPBROADCASTQReg, 29, RCX, Options{}) },

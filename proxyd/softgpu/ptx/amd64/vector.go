@@ -141,7 +141,15 @@ func (a *Assembler) BroadcastReg(o Op, d Vec, s Reg, opts Options) {
 // MoveLow32 is d = the lowest 32 bits of s.
 func (a *Assembler) MoveLow32(d Reg, s Vec) {
 	// EVEX.128.66.0F.W0 7E /r, with the vector register in the position of the result.
-	o := Op{space: 1, prefix: 1, opcode: 0x7e}
+	a.moveLow(Op{space: 1, prefix: 1, opcode: 0x7e}, d, s)
+}
+
+// MoveLow64 is d = the lowest 64 bits of s.
+func (a *Assembler) MoveLow64(d Reg, s Vec) {
+	a.moveLow(Op{space: 1, prefix: 1, wide: true, opcode: 0x7e}, d, s)
+}
+
+func (a *Assembler) moveLow(o Op, d Reg, s Vec) {
 	at := len(a.code)
 	a.emitEvex(o, uint8(s), 0, Register(Vec(d)), Options{})
 	a.code[at+3] &^= 0x60

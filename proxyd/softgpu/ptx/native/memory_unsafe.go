@@ -27,23 +27,40 @@ const (
 	local
 )
 
+// warpLanes is the number of lanes in a warp.
+const warpLanes = 32
+
 // maxElements bounds the elements of a range that machine code accesses: numbers of elements, times 2, must fit into 31 bits.
 const maxElements = 1<<30 - 1
 
 // emitAccess emits a load or a store: the numbers of the accessed elements, a check that all lie within the memory and are
 // aligned, else it bails, and then a helper for each half of the warp.
 func (e *emitter) emitAccess(in *Inst, where space, h helper) {
+	if !e.merges && h.count == 1 && where != local {
+		e.emitStraight(in, h)
+		return
+	}
 	h.masked = e.merges
 	shift := logTwo(int(h.size) * int(h.count))
 	if e.merges {
 		e.runningLanes(amd64.RAX, in.Guard)
 		e.a.MaskFrom(maskGuard, amd64.RAX)
 	}
-	var bail int
+	var from []amd64.Source
 	if where == global {
-		bail = e.indexGlobal(in, shift)
+		for q := range 4 {
+			from = append(from, e.partSource(place{Long, in.A, q}))
+		}
 	} else {
-		bail = e.indexWindow(in, where, shift)
+		for half := range 2 {
+			from = append(from, e.partSource(place{Word, in.A, half}))
+		}
+	}
+	bail, x := e.newBail()
+	if where == global {
+		e.indexGlobal(in, shift, from, bail)
+	} else {
+		e.indexWindow(in, where, shift, from, bail)
 	}
 	if where == local && h.store {
 		e.a.StoreConst8(amd64.At(regState, atLocalUsed), 1)
@@ -61,7 +78,7 @@ func (e *emitter) emitAccess(in *Inst, where space, h helper) {
 			e.loadHalf(in, h, half)
 		}
 	}
-	e.resumeAfter(bail)
+	e.resumeAfter(x)
 }
 
 func logTwo(n int) uint8 {
@@ -73,8 +90,8 @@ func logTwo(n int) uint8 {
 }
 
 // indexGlobal makes the numbers of elements within the site's range, in V0 and V2 for the halves of the warp, and the
-// codeAddress of the range in RAX. It returns the exit if not all lie within.
-func (e *emitter) indexGlobal(in *Inst, shift uint8) int {
+// address of the range in RAX. It goes to bail if not all lie within.
+func (e *emitter) indexGlobal(in *Inst, shift uint8, from []amd64.Source, bail amd64.Label) {
 	a := e.a
 	a.Load64(amd64.RAX, amd64.At(regSites, in.Site*8))
 	a.Const64(amd64.RCX, in.Imm)
@@ -89,7 +106,7 @@ func (e *emitter) indexGlobal(in *Inst, shift uint8) int {
 	a.BroadcastReg(amd64.VPBROADCASTQReg, 4, amd64.RDX, amd64.Options{})
 	for q := range 4 {
 		v := amd64.Vec(q)
-		a.Op3(amd64.VPADDQ, v, 5, e.partSource(place{Long, in.A, q}), amd64.Options{})
+		a.Op3(amd64.VPADDQ, v, 5, from[q], amd64.Options{})
 		// What is not aligned becomes too large.
 		opts := amd64.Options{}
 		if e.merges {
@@ -105,15 +122,13 @@ func (e *emitter) indexGlobal(in *Inst, shift uint8) int {
 	a.Op3(amd64.VPMAXUQ, 6, 6, amd64.Register(7), amd64.Options{})
 	a.Compare(amd64.VPCMPUQ, maskTmp, 6, amd64.Register(4), amd64.NLT, amd64.Options{})
 	a.TestMasks8(maskTmp, maskTmp)
-	l, x := e.newBail()
-	a.JumpIf(amd64.NotEqual, l)
+	a.JumpIf(amd64.NotEqual, bail)
 	a.Op3(amd64.VPERMT2D, 0, constIndex, amd64.Register(1), amd64.Options{})
 	a.Op3(amd64.VPERMT2D, 2, constIndex, amd64.Register(3), amd64.Options{})
-	return x
 }
 
 // indexWindow does the same for shared and local memory, where addresses have 32 bits.
-func (e *emitter) indexWindow(in *Inst, where space, shift uint8) int {
+func (e *emitter) indexWindow(in *Inst, where space, shift uint8, from []amd64.Source, bail amd64.Label) {
 	a := e.a
 	size, base := atSharedSize, atShared
 	if where == local {
@@ -128,7 +143,7 @@ func (e *emitter) indexWindow(in *Inst, where space, shift uint8) int {
 		a.BroadcastReg(amd64.VPBROADCASTDReg, 5, amd64.RCX, amd64.Options{})
 	}
 	for half, v := range []amd64.Vec{0, 2} {
-		from := e.partSource(place{Word, in.A, half})
+		from := from[half]
 		if uint32(in.Imm) != 0 {
 			a.Op3(amd64.VPADDD, v, 5, from, amd64.Options{})
 			from = amd64.Register(v)
@@ -143,8 +158,7 @@ func (e *emitter) indexWindow(in *Inst, where space, shift uint8) int {
 	a.Op3(amd64.VPMAXUD, 6, 0, amd64.Register(2), amd64.Options{})
 	a.Compare(amd64.VPCMPUD, maskTmp, 6, amd64.Register(4), amd64.NLT, amd64.Options{})
 	a.TestMasks16(maskTmp, maskTmp)
-	l, x := e.newBail()
-	a.JumpIf(amd64.NotEqual, l)
+	a.JumpIf(amd64.NotEqual, bail)
 	if where == local {
 		// The memory of a thread is behind that of the thread before.
 		for half, v := range []amd64.Vec{0, 2} {
@@ -152,7 +166,6 @@ func (e *emitter) indexWindow(in *Inst, where space, shift uint8) int {
 			a.Op3(amd64.VPADDD, v, v, amd64.Register(5), amd64.Options{})
 		}
 	}
-	return x
 }
 
 // listElements lists the parts of the registers that a half of the warp loads or stores, in the order in which helpers have them

@@ -50,7 +50,10 @@ const (
 	table7fff   // 0x7fff
 	tableSign64 // the sign of f64
 	tableExp2Bound
-	tableDoubles // the first of doubles
+	tableLongSteps // the bytes from the first lane's element to each lane's: 4 for each size of an element
+
+	tableWordSteps = tableLongSteps + 4*4 // 2 for each size
+	tableDoubles   = tableWordSteps + 4*2 // the first of doubles
 )
 
 func (e *writer) tableAt(n int) amd64.Mem { return amd64.At(regTables, int32(n)*partBytes) }
@@ -120,6 +123,18 @@ func (e *writer) emitTables() {
 		case tableExp2Bound:
 			same(math.Float32bits(float.Exp2Bound))
 		default:
+			if k := n - tableLongSteps; n < tableWordSteps {
+				var steps [8]uint64
+				for i := range steps {
+					steps[i] = uint64(k%4*8+i) << (k / 4)
+				}
+				longs(steps[:]...)
+				continue
+			}
+			if k := n - tableWordSteps; n < tableDoubles {
+				words(func(i uint32) uint32 { return (uint32(k%2*16) + i) << (k / 2) })
+				continue
+			}
 			longs(math.Float64bits(doubles[n-tableDoubles]))
 		}
 	}
