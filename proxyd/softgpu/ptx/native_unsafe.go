@@ -181,7 +181,6 @@ func (w *warp) leaveNative(budget *int, turn int) {
 func (w *warp) runStart(budget *int) bool {
 	s, k, mask := &w.machine, w.block.run.kernel, w.live
 	w.fresh = false
-	w.enterFrame(w.top, k.main)
 	s.Mask, s.Meet, s.Frame = mask, -1, w.top.local
 	turn := w.enterNative(budget)
 	at := k.main.native.Run(s, 0)
@@ -190,9 +189,10 @@ func (w *warp) runStart(budget *int) bool {
 		w.issued++
 		w.live = 0
 		w.block.live -= bits.OnesCount32(mask)
-		w.block.exited = true
+		w.block.exited, w.straight = true, true
 		return true
 	}
+	w.straight = false
 	w.cur = w.newFrag(frag{mask: mask, pc: at.PC, frame: w.top})
 	w.frags = append(w.frags, w.cur)
 	w.takeSplits(w.cur)

@@ -47,6 +47,7 @@ type warp struct {
 	local          memory.Local
 	live           uint32 // lanes that have not exited
 	fresh          bool   // the warp has not run, and begins in machine code; it has no fragment yet
+	straight       bool   // the warp has run its last block by runStart alone, and lists and frames are as that found them
 	spinning       bool   // memory that other threads may change was read since the last backward branch
 	waitingLoops   int    // times in this turn that a loop has read such memory: the warp seems to wait for a thread
 	counting       bool
@@ -74,6 +75,10 @@ type warp struct {
 // startWarp makes the warp ready to run its block's kernel in the lanes of mask.
 func (w *warp) startWarp(b *block, id int, mask uint32) {
 	k := b.run.kernel
+	if w.straight && w.told == b.run {
+		w.restart(mask)
+		return
+	}
 	w.block, w.id, w.live = b, id, mask
 	w.frags, w.joins, w.syncs = w.frags[:0], w.joins[:0], w.syncs[:0]
 	w.spinning, w.waitingLoops, w.ticks, w.counting = false, 0, 0, b.run.counting
@@ -91,12 +96,25 @@ func (w *warp) startWarp(b *block, id int, mask uint32) {
 		clear(w.file64)
 	}
 	clear(w.preds)
+	w.straight = false
 	if w.fresh = b.run.native && k.main.native != nil && k.main.native.HasEntry(0, mask); w.fresh {
 		w.cur = nil
 		return
 	}
 	w.cur = w.newFrag(frag{mask: mask, frame: w.top})
 	w.frags = append(w.frags, w.cur)
+}
+
+// restart makes the warp ready for a further block of the launch that it has run a block of. Its lists are empty, and its
+// frame is the kernel's own.
+func (w *warp) restart(mask uint32) {
+	w.live, w.fresh, w.spinning, w.ticks = mask, true, false, 0
+	w.startNative()
+	if w.block.run.kernel.readsUnwritten() {
+		clear(w.file32)
+		clear(w.file64)
+	}
+	clear(w.preds)
 }
 
 func (w *warp) newFrag(f frag) *frag {
