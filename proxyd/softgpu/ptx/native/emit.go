@@ -111,7 +111,11 @@ func compileFunction(insts []Inst) (*emitter, []byte, error) {
 	for _, masked := range []bool{false, true} {
 		e.masked = masked
 		for b := range e.blocks {
-			e.emitBlock(b)
+			if b == 0 && !masked {
+				e.emitBeginning()
+				continue
+			}
+			e.emitBlock(b, false, false)
 		}
 		for len(e.cold) > 0 {
 			f := e.cold[0]
@@ -153,18 +157,43 @@ func blocksOf(insts []Inst) []block {
 	return out
 }
 
-// emitBlock emits a block.
-func (e *emitter) emitBlock(b int) {
+// maxBeginning bounds the blocks of emitBeginning.
+const maxBeginning = 4
+
+// emitBeginning emits the first block and those that are reached behind its branch when no lane jumps. They keep what
+// is in slots: what a kernel computes before it has found out that its element exists. But for the first, these blocks
+// are emitted again.
+func (e *emitter) emitBeginning() {
+	b, more := 0, true
+	for more {
+		last := &e.insts[e.blocks[b].to-1]
+		more = b+1 < min(len(e.blocks), maxBeginning) && last.Flow == Branch && last.Guard != 0 && last.Target >= e.blocks[b].to &&
+			e.insts[e.blocks[b].to].Flow != Join
+		e.emitBlock(b, b > 0, more)
+		b++
+	}
+	if b < len(e.blocks) {
+		e.a.Jump(e.startOf(e.blocks[b].from, false))
+	}
+}
+
+// emitBlock emits a block. A continued one follows another, whose slots it has; a block that goes on leaves its slots to the next.
+func (e *emitter) emitBlock(b int, continued, goesOn bool) {
 	k := e.blocks[b]
 	e.block, e.start = b, k.from
 	e.noteUses(k)
-	e.a.Bind(e.startOf(k.from, e.masked))
-	if e.isCompiled(&e.insts[k.from]) {
-		e.enterAt(k.from)
+	if !continued {
+		e.a.Bind(e.startOf(k.from, e.masked))
+		if e.isCompiled(&e.insts[k.from]) {
+			e.enterAt(k.from)
+		}
 	}
 	for e.pos = k.from; e.pos < k.to; e.pos++ {
 		in := &e.insts[e.pos]
 		switch {
+		case in.Flow == Branch && goesOn:
+			e.emitSideExit(in)
+			return
 		case in.Flow == Branch:
 			e.flushSlots(e.pos)
 			e.emitBranch(in)

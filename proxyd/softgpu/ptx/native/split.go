@@ -70,6 +70,35 @@ func (e *emitter) countBranch() {
 	e.countInsts(e.pos-e.start+1, 1)
 }
 
+// emitSideExit emits a branch of a full warp forwards that keeps the slots for when no lane jumps.
+func (e *emitter) emitSideExit(in *Inst) {
+	a, jumps, counted, slots := e.a, e.a.NewLabel(), e.pos-e.start+1, e.slots
+	e.flagTo(amd64.RAX, in.Guard)
+	a.Test32(amd64.RAX, amd64.RAX)
+	a.JumpIf(amd64.NotEqual, jumps)
+	e.countBranch()
+	var dirty []int
+	for i := range slots {
+		if s := &slots[i]; s.full && s.dirty && !e.isDead(s.at, e.pos) {
+			dirty = append(dirty, i)
+		}
+	}
+	e.slots = [len(slots)]slot{} // where lanes jump, all is in memory
+	split := e.splitLater(in, e.leaveLater())
+	e.slots = slots
+	e.cold = append(e.cold, func() {
+		a.Bind(jumps)
+		for _, i := range dirty {
+			a.Store(amd64.VMOVDQU32Store, e.memoryOf(slots[i].at), slotVec(i), amd64.Options{})
+		}
+		a.Compare32(amd64.RAX, -1)
+		a.JumpIf(amd64.NotEqual, split)
+		a.AddMemory64(amd64.At(regState, atBudget), -1)
+		e.countInsts(counted, 1)
+		a.Jump(e.startOf(in.Target, false))
+	})
+}
+
 // splitLater returns a label at which the lanes in RAX part from the others at the present branch.
 func (e *emitter) splitLater(in *Inst, leave amd64.Label) amd64.Label {
 	if in.Meet < 0 {
