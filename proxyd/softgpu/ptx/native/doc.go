@@ -17,6 +17,7 @@
 //	split.go          branches at which lanes part, and where they meet
 //	operation.go      the table of operations; ops_*.go fill it
 //	memory_unsafe.go  loads and stores: the check that all lanes' elements lie within memory
+//	straight.go       accesses of full warps to elements that follow each other
 //	load.go store.go  routines that load and store for 16 lanes
 //	tables.go         vectors of constants
 //	text_unsafe.go    executable memory
@@ -25,8 +26,8 @@
 // # What code does, and what it leaves
 //
 // Code is entered at an instruction, with the lanes of a fragment, and runs until the first instruction that is not
-// its own: an operation that is not in the table, a barrier, a call, an exit, a branch where lanes part, a meeting
-// point at which these lanes wait, an access that does not lie wholly within the memory that its site has used before, a
+// its own: an operation that is not in the table, a barrier, a call, an exit, a branch where lanes part that do not meet
+// again, a meeting point of lanes that parted before the code was entered, an access that does not lie wholly within the memory that its site has used before, a
 // backward branch when the turn is over. The code returns the number of that instruction, with all registers in memory, and
 // the interpreter goes on exactly there; after that instruction code may be entered again. So faults, the note of which
 // memory a launch touches, the turns of warps, pauses and the end of a launch stay where they were: in package ptx.
@@ -53,5 +54,11 @@
 // An access knows the range that it used last (memory.Range, or the block's shared or the threads' local memory). Machine
 // code turns all lanes' addresses into numbers of elements, in which what is not aligned becomes too large, and compares
 // the largest with what the range has: a single comparison for all lanes. Only then elements are accessed, 16 lanes at a
-// time: all at once if they follow each other or are the same, else by a gather or a scatter.
+// time: all at once if they follow each other or are the same, else by a gather or a scatter. Before that, a full warp's
+// access finds out whether the addresses themselves follow each other, or are the same.
+//
+// # Lanes that part
+//
+// Lanes that part at a branch and meet again stay in the code: State.Splits is a stack of what the interpreter has as
+// fragments and joins, in its order. At an exit Go makes fragments and joins of what is on the stack.
 package native
