@@ -160,8 +160,8 @@ func lowerTxq(l *lowerer) {
 	emitTexture(l, opTxq, 1, g, []ref{l.resultRef(t)}, []opnd{def32})
 }
 
-// descriptorAt reads the descriptor of a lane's object.
-func (w *warp) descriptorAt(in *inst, lane int) texture.Descriptor {
+// readDescriptor reads the descriptor of a lane's object.
+func readDescriptor(w *warp, in *inst, lane int) texture.Descriptor {
 	at := w.u64(in.a)[lane] + in.imm
 	r := w.block.run.memory.FindRange(at, texture.Size)
 	if r == nil {
@@ -176,14 +176,14 @@ func (w *warp) descriptorAt(in *inst, lane int) texture.Descriptor {
 }
 
 // eachDescriptor calls f for the lanes of m, with what their objects describe.
-func (w *warp) eachDescriptor(in *inst, m uint32, f func(d *texture.Descriptor, lane int)) {
+func eachDescriptor(w *warp, in *inst, m uint32, f func(d *texture.Descriptor, lane int)) {
 	var d texture.Descriptor
 	handles := w.u64(in.a)
 	for last := -1; m != 0; m &= m - 1 {
 		i := lowestLane(m)
 		if last < 0 || handles[i] != handles[last] {
-			d = w.descriptorAt(in, i)
-			w.checkGeometry(in, i, &d)
+			d = readDescriptor(w, in, i)
+			checkGeometry(w, in, i, &d)
 		}
 		last = i
 		f(&d, i)
@@ -191,15 +191,15 @@ func (w *warp) eachDescriptor(in *inst, m uint32, f func(d *texture.Descriptor, 
 }
 
 // checkGeometry faults if a texture is not of the form that the instruction is for.
-func (w *warp) checkGeometry(in *inst, lane int, d *texture.Descriptor) {
+func checkGeometry(w *warp, in *inst, lane int, d *texture.Descriptor) {
 	g := in.ext.texture
 	if !g.query && (d.Dimensions() != g.dims || d.Layers > 0 != g.layered || !g.surface && g.integer != d.Buffer) {
 		w.raiseFault(IllegalInstruction, in, lane, w.u64(in.a)[lane], "the texture or surface is of another form")
 	}
 }
 
-// texelBytes finds n bytes of a texture or surface, which are aligned.
-func (w *warp) texelBytes(in *inst, addr uint64, n uint32, lane int, store bool) []byte {
+// findTexel finds n bytes of a texture or surface, which are aligned.
+func findTexel(w *warp, in *inst, addr uint64, n uint32, lane int, store bool) []byte {
 	r := w.sites[in.site]
 	if o := addr - r.Base; o < accessLimit(r.Size, uint64(n)) && addr&uint64(n-1) == 0 {
 		return r.Bytes[o:][:n]
@@ -211,9 +211,9 @@ func opTex(w *warp, in *inst, m uint32) {
 	g, refs := in.ext.texture, in.ext.refs
 	lane := 0
 	read := func(addr uint64, n uint32) []byte {
-		return w.texelBytes(in, addr, n, lane, false)
+		return findTexel(w, in, addr, n, lane, false)
 	}
-	w.eachDescriptor(in, m, func(d *texture.Descriptor, i int) {
+	eachDescriptor(w, in, m, func(d *texture.Descriptor, i int) {
 		lane = i
 		at := refs[g.results:]
 		var t texture.Texel
@@ -236,8 +236,8 @@ func opTex(w *warp, in *inst, m uint32) {
 	})
 }
 
-// surfacePlace finds the place of an access to a surface by a lane, of n bytes; false if there is none.
-func (w *warp) surfacePlace(in *inst, d *texture.Descriptor, at []ref, n uint32, lane int) (uint64, bool) {
+// findSurfacePlace finds the place of an access to a surface by a lane, of n bytes; false if there is none.
+func findSurfacePlace(w *warp, in *inst, d *texture.Descriptor, at []ref, n uint32, lane int) (uint64, bool) {
 	g := in.ext.texture
 	layer := uint32(0)
 	if g.layered {
@@ -257,11 +257,11 @@ func (w *warp) surfacePlace(in *inst, d *texture.Descriptor, at []ref, n uint32,
 func opSuld(w *warp, in *inst, m uint32) {
 	g, refs := in.ext.texture, in.ext.refs
 	n := g.size * uint32(g.results)
-	w.eachDescriptor(in, m, func(d *texture.Descriptor, i int) {
-		addr, inside := w.surfacePlace(in, d, refs[g.results:], n, i)
+	eachDescriptor(w, in, m, func(d *texture.Descriptor, i int) {
+		addr, inside := findSurfacePlace(w, in, d, refs[g.results:], n, i)
 		var b []byte
 		if inside {
-			b = w.texelBytes(in, addr, n, i, false)
+			b = findTexel(w, in, addr, n, i, false)
 		} else {
 			b = make([]byte, n)
 		}
@@ -278,12 +278,12 @@ func opSust(w *warp, in *inst, m uint32) {
 		first++
 	}
 	n := g.size * uint32(len(refs)-first)
-	w.eachDescriptor(in, m, func(d *texture.Descriptor, i int) {
-		addr, inside := w.surfacePlace(in, d, refs, n, i)
+	eachDescriptor(w, in, m, func(d *texture.Descriptor, i int) {
+		addr, inside := findSurfacePlace(w, in, d, refs, n, i)
 		if !inside {
 			return
 		}
-		b := w.texelBytes(in, addr, n, i, true)
+		b := findTexel(w, in, addr, n, i, true)
 		for k, r := range refs[first:] {
 			writeBytes(b[uint32(k)*g.size:][:g.size], w.readLane(in.ext.opnds[first+k], r, i))
 		}
@@ -291,7 +291,7 @@ func opSust(w *warp, in *inst, m uint32) {
 }
 
 func opTxq(w *warp, in *inst, m uint32) {
-	w.eachDescriptor(in, m, func(d *texture.Descriptor, i int) {
+	eachDescriptor(w, in, m, func(d *texture.Descriptor, i int) {
 		w.u32(in.ext.refs[0])[i] = [3]uint32{d.Width, d.Height, d.Depth}[in.ext.texture.dims]
 	})
 }
