@@ -357,7 +357,9 @@ install: install-node install-controller ## into $(DESTDIR)$(PREFIX), for the Sl
 	umask 022 && sed 's,@LIB@,$(LIB),g' contrib/systemd/plugstack.conf >$(DESTDIR)$(DOC)/plugstack.conf
 	umask 022 && flock $(B)/lock $(B)/proxyd config --config /nonexistent >$(DESTDIR)$(DOC)/proxyd.yaml
 	umask 022 && flock $(B)/lock $(B)/preemptd config --config /nonexistent >$(DESTDIR)$(DOC)/preemptd.yaml
-	install -m 644 LICENSE CHANGELOG.md docs/install.md docs/use.md docs/silent-gaps.md docs/policies.md $(DESTDIR)$(DOC)
+	install -d $(DESTDIR)$(DOC)/decisions
+	install -m 644 LICENSE CHANGELOG.md docs/*.md $(DESTDIR)$(DOC)
+	install -m 644 docs/decisions/*.md $(DESTDIR)$(DOC)/decisions
 	install -m 644 policies/sdk/README.md $(DESTDIR)$(DOC)/policy-sdk.md
 	install -d $(DESTDIR)$(DOC)/proto
 	install -m 644 proxyd/rpc/proxyd.proto proxyd/rpc/relay.proto preemptd/rpc/preemptd.proto policies/sdk/policypb/policy.proto $(DESTDIR)$(DOC)/proto

@@ -50,6 +50,39 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// setting is a key of a policy's settings, as its main.go has it.
+var setting = regexp.MustCompile("`json:\"(\\w+)\"`")
+
+// TestPolicySettings finds each policy, and each key of its settings, on the page for administrators.
+func TestPolicySettings(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs/policies.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mains, err := filepath.Glob(filepath.Join(root, "policies/*/main.go"))
+	if err != nil || len(mains) < 6 {
+		t.Fatal(mains, err)
+	}
+	for _, main := range mains {
+		name := filepath.Base(filepath.Dir(main))
+		_, row, found := strings.Cut(string(page), "\n| `"+name+"` |")
+		if !found {
+			t.Errorf("docs/policies.md has no row of the policy %s", name)
+			continue
+		}
+		row, _, _ = strings.Cut(row, "\n")
+		text, err := os.ReadFile(main)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range setting.FindAllStringSubmatch(string(text), -1) {
+			if !regexp.MustCompile(`\b` + key[1] + `: `).MatchString(row) {
+				t.Errorf("docs/policies.md does not say what %s of the policy %s is", key[1], name)
+			}
+		}
+	}
+}
+
 // path is a file or a folder of this tree as a page names it.
 var path = regexp.MustCompile("`((?:slurm-spank|libsingshim|proxyd|preemptd|policies|slurmrestd-client|contrib|tests|docs)/[\\w./-]+)`")
 
