@@ -50,6 +50,7 @@ const (
 	cureRefused = "close it, or submit the job with --singularity-outside=reset"
 	cureReset   = "a restore resets it, and the program has to connect again; with --singularity-outside=refuse the job is not captured meanwhile"
 	cureRelay   = "; with --singularity-outside=relay the site's relay keeps it"
+	cureAsks    = "it asks again when the job resumes"
 	cureInward  = "it has come from outside, so a restore resets it: the relay keeps those that programs make themselves"
 )
 
@@ -94,13 +95,21 @@ func (lc outsidePart) fateOfSockets(ctx context.Context) func(processes.OutsideS
 		if j.c.Relay != nil {
 			text += cureRelay
 		}
-		return func(processes.OutsideSocket) string { return text }
+		return func(s processes.OutsideSocket) string {
+			if s.Connecting {
+				return cureAsks
+			}
+			return text
+		}
 	}
 	st, err := lc.outside.Status(ctx)
 	if err != nil {
 		j.log.Warn("connections through the relay", "capsule", lc.index, "error", err)
 	}
 	return func(s processes.OutsideSocket) string {
+		if s.Connecting {
+			return cureAsks
+		}
 		for _, c := range st.Connections {
 			switch {
 			case c.From != s.From || c.To != s.To:
@@ -208,7 +217,7 @@ func (lc outsidePart) endStopped(ctx context.Context, err error) error {
 	j := lc.j
 	j.log.Error("the forwarder is ended: the capsule's connections to outside are lost", "capsule", lc.index, "error", err)
 	j.report.AddEvent(records.EventReset, []string{j.c.Node}, "connections through the relay: a signal had stopped their forwarder, so it was ended")
-	return lc.outside.End(ctx)
+	return lc.outside.EndProcess(ctx)
 }
 
 // saveConnections writes the connections through the relay into the checkpoint. A forwarder that has died has none.
@@ -270,7 +279,8 @@ func (lc outsidePart) endForwarder(ctx context.Context) error {
 	return processes.RemoveEmptyCgroup(filepath.Dir(g))
 }
 
-// resetOutside resets the connections of a restored program to outside of the job. The program is
+// resetOutside resets the connections of a restored program to outside of the job, except those to which the other
+// side has not answered yet. The program is
 // still frozen and finds them reset when it runs: a client that looks at an idle connection before
 // it uses the connection, such as urllib3, makes a new one. The network is locked, so the program
 // can have no newer connection to outside.
@@ -288,7 +298,7 @@ func (lc *localCapsule) resetOutside(p capsule.Program) error {
 	}()
 	var to []string
 	for _, s := range sockets {
-		if files[s.Link] != nil || lc.outside != nil && lc.outside.Has(outside.Ends{From: s.From, To: s.To}) {
+		if files[s.Link] != nil || s.Connecting || lc.outside != nil && lc.outside.Has(outside.Ends{From: s.From, To: s.To}) {
 			continue
 		}
 		f, err := s.Open()

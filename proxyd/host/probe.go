@@ -26,6 +26,10 @@ type Known struct {
 	SharedID string
 	// CheckShared tells whether the shared folder is the one that the daemon has begun with; nil is not asked.
 	CheckShared func() error
+	// CheckDivert tells whether this node can divert connections of jobs to a forwarder; nil is not asked.
+	CheckDivert func() error
+	// AskRelay tells whether the site's relay takes connections of this node; nil is not asked.
+	AskRelay func(context.Context) error
 }
 
 // node is what the checks look at.
@@ -42,6 +46,7 @@ var checks = []func(context.Context, *node) Finding{
 	checkKernel,
 	checkFreezer,
 	checkNetwork,
+	checkRelay,
 	checkFanotify,
 	checkDeadlines,
 	checkCriuFinding,

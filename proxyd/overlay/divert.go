@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -22,6 +23,7 @@ const (
 	divertTable  = "singularity_outside"
 	divertedMark = 0x5148 // of packets to outside
 	arrivedMark  = 0x5149 // of packets that came in by eth0, and of sockets that were accepted from these
+	grantedMark  = 0x514a // of requests that Grant sends
 	divertRoutes = 5148   // number of the table of routes
 	// divertPort is the port of the listener. Programs of users cannot listen there.
 	divertPort = 9
@@ -34,29 +36,38 @@ const (
 // the capsule, after Attach. Divert is called before programs run.
 //
 //	program ──► output: mark 0x5148 ──► ip rule: by lo ──► prerouting: tproxy ──► listener
+//	              its first packet ─────────────────────────► DivertRequests
+//	DivertRequests ──► output, mark 0x514a ──► ip rule: by lo ──► prerouting: tproxy ──► listener
+//
+// The first packet of a connection (SYN) does not reach the listener by itself: connect() waits until Requests.Grant or
+// Refuse, so connect() ends as it would without the detour.
 //
 // There is no address translation, so a connection needs nothing but its two sockets: both can be saved and made
 // again (TakeConnection), and go on.
 func (o *Overlay) Divert(pid int) (*os.File, error) {
 	var listener *os.File
-	err := withinNetworkNamespace(pid, func() error {
-		if err := os.WriteFile("/proc/sys/net/ipv4/tcp_fwmark_accept", []byte("1"), 0); err != nil {
-			return err
-		}
-		if err := divertRoute(); err != nil {
-			return err
-		}
-		if err := writeDivertTable(o.cfg.Range); err != nil {
-			return err
-		}
-		var err error
-		listener, err = divertListener()
+	err := withinNetworkNamespace(pid, func() (err error) {
+		listener, err = divertHere(o.cfg.Range)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("divert the connections of process %d to outside: %w", pid, err)
 	}
 	return listener, nil
+}
+
+// divertHere is Divert in the thread's namespace. space is the range of capsules' addresses.
+func divertHere(space netip.Prefix) (*os.File, error) {
+	if err := os.WriteFile("/proc/sys/net/ipv4/tcp_fwmark_accept", []byte("1"), 0); err != nil {
+		return nil, err
+	}
+	if err := divertRoute(); err != nil {
+		return nil, err
+	}
+	if err := writeDivertTable(space); err != nil {
+		return nil, err
+	}
+	return divertListener()
 }
 
 // divertRoute has marked packets delivered to this host itself.
@@ -70,10 +81,12 @@ func divertRoute() error {
 	if err := netlink.RouteReplace(route); err != nil {
 		return fmt.Errorf("route: %w", err)
 	}
-	r := netlink.NewRule()
-	r.Family, r.Table, r.Mark, r.Priority = unix.AF_INET, divertRoutes, divertedMark, 100
-	if err := netlink.RuleAdd(r); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("rule: %w", err)
+	for _, mark := range []uint32{divertedMark, grantedMark} {
+		r := netlink.NewRule()
+		r.Family, r.Table, r.Mark, r.Priority = unix.AF_INET, divertRoutes, mark, 100
+		if err := netlink.RuleAdd(r); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("rule: %w", err)
+		}
 	}
 	return nil
 }
@@ -83,10 +96,12 @@ func divertRoute() error {
 //	table ip singularity_outside {
 //	  chain in  { hook prerouting, mangle
 //	    iifname != lo meta mark set 0x5149
+//	    meta mark 0x5148 meta l4proto tcp tcp flags & (syn | ack) == syn drop
+//	    meta mark 0x514a meta mark set 0x5148
 //	    meta mark 0x5148 meta l4proto tcp tproxy to :9 accept
 //	  }
 //	  chain out { hook output, route, mangle
-//	    meta l4proto tcp meta mark != 0x5149 ip daddr != RANGE ip daddr != 127.0.0.0/8 meta mark set 0x5148
+//	    meta l4proto tcp meta mark != 0x5149 meta mark != 0x514a ip daddr != RANGE ip daddr != 127.0.0.0/8 meta mark set 0x5148
 //	  }
 //	}
 func writeDivertTable(space netip.Prefix) error {
@@ -106,8 +121,10 @@ func writeDivertTable(space netip.Prefix) error {
 		rule  rule
 	}{
 		{in, joinRules(fromLink("lo", ne), setMark(arrivedMark))},
+		{in, joinRules(matchMark(divertedMark), tcp, beginsTCP(), dropPacket())},
+		{in, joinRules(matchMark(grantedMark), setMark(divertedMark))},
 		{in, joinRules(matchMark(divertedMark), tcp, toListener(divertPort), acceptPacket())},
-		{out, joinRules(tcp, matchMeta(expr.MetaKeyMARK, ne, nativeBytes(arrivedMark)),
+		{out, joinRules(tcp, matchMeta(expr.MetaKeyMARK, ne, nativeBytes(arrivedMark)), matchMeta(expr.MetaKeyMARK, ne, nativeBytes(grantedMark)),
 			matchAddress(destination, space, ne), matchAddress(destination, netip.MustParsePrefix("127.0.0.0/8"), ne), setMark(divertedMark))},
 	} {
 		c.AddRule(&nftables.Rule{Table: t, Chain: r.chain, Exprs: r.rule})
@@ -120,6 +137,15 @@ func setMark(mark uint32) rule {
 	return rule{
 		&expr.Immediate{Register: reg1, Data: nativeBytes(mark)},
 		&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: reg1},
+	}
+}
+
+// beginsTCP: tcp flags & (syn | ack) == syn
+func beginsTCP() rule {
+	return rule{
+		&expr.Payload{DestRegister: reg1, Base: expr.PayloadBaseTransportHeader, Offset: flagsOffset, Len: 1},
+		&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: 1, Mask: []byte{flagSYN | flagACK}, Xor: []byte{0}},
+		compareData(expr.CmpOpEq, []byte{flagSYN}),
 	}
 }
 
@@ -155,6 +181,42 @@ func divertListener() (*os.File, error) {
 		}
 	}
 	return f, nil
+}
+
+// CheckDivert tells whether this kernel has what Divert and DivertRequests need: it does the same in a network namespace
+// that goes with its thread.
+func CheckDivert() error {
+	answer := make(chan error, 1)
+	go func() {
+		// Never unlocked: the thread is not usable for anything else, and ends here.
+		runtime.LockOSThread()
+		answer <- tryDivert()
+	}()
+	return <-answer
+}
+
+// tryDivert leaves its thread in another network namespace.
+func tryDivert() error {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return os.NewSyscallError("unshare", err)
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err == nil {
+		err = netlink.LinkSetUp(lo)
+	}
+	if err != nil {
+		return err
+	}
+	listener, err := divertHere(netip.MustParsePrefix("100.64.0.0/10"))
+	if err != nil {
+		return fmt.Errorf("divert connections (nftables with tproxy): %w", err)
+	}
+	listener.Close()
+	packets, err := openPackets()
+	if err != nil {
+		return err
+	}
+	return packets.Close()
 }
 
 // DivertRelisten returns a listener for a capsule with diverted connections, after the process

@@ -5,6 +5,7 @@ package overlay
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -18,6 +19,27 @@ import (
 // diverted makes a capsule whose connections to outside a listener of the test accepts.
 func diverted(t *testing.T) (*lab, *box, net.Listener) {
 	t.Helper()
+	b, a0, l, r := divertedAsking(t)
+	go func() {
+		for {
+			q, err := r.Next()
+			if err == nil {
+				err = r.Grant(q)
+			}
+			if err != nil {
+				if !errors.Is(err, os.ErrClosed) {
+					t.Error(err)
+				}
+				return
+			}
+		}
+	}()
+	return b, a0, l
+}
+
+// divertedAsking is diverted for a test that answers the requests itself.
+func divertedAsking(t *testing.T) (*lab, *box, net.Listener, *Requests) {
+	t.Helper()
 	b := newLab(t, Config{})
 	n1 := b.node("n1", "10.1.0.1/24", "")
 	a0 := n1.capsule("812.0", "100.64.0.8")
@@ -27,7 +49,10 @@ func diverted(t *testing.T) (*lab, *box, net.Listener) {
 	must(t, err)
 	f.Close()
 	t.Cleanup(func() { l.Close() })
-	return b, a0, l
+	r, err := DivertRequests(a0.pid)
+	must(t, err)
+	t.Cleanup(func() { must(t, r.Close()) })
+	return b, a0, l, r
 }
 
 // dialOutside connects a program of a capsule to an address outside, and returns both ends.

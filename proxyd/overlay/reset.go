@@ -139,26 +139,54 @@ func nextSequence(fd int) (uint32, error) {
 		os.NewSyscallError("setsockopt TCP_REPAIR", unix.SetsockoptInt(fd, unix.SOL_TCP, unix.TCP_REPAIR, tcpRepairOffSilent)))
 }
 
+// Sizes of headers without options.
+const ipHeader, tcpHeader = 20, 20
+
 // resetPacket returns an IPv4 packet with a TCP segment that resets a connection.
 func resetPacket(from, to netip.AddrPort, sequence uint32) []byte {
-	const ipHeader, tcpHeader, flagRST, ttl = 20, 20, 0x04, 64
+	return tcpPacket(from, to, flagRST, sequence, 0)
+}
+
+// tcpPacket returns an IPv4 packet with a TCP segment without data.
+func tcpPacket(from, to netip.AddrPort, flags byte, sequence, acknowledged uint32) []byte {
 	p := make([]byte, ipHeader+tcpHeader)
-	source, target := from.Addr().As4(), to.Addr().As4()
-	p[0], p[8], p[9] = 4<<4|ipHeader/4, ttl, unix.IPPROTO_TCP // the kernel sets length and checksum of this header
-	copy(p[12:], source[:])
-	copy(p[16:], target[:])
+	fillAddresses(p, unix.IPPROTO_TCP, from.Addr(), to.Addr())
 	t := p[ipHeader:]
 	binary.BigEndian.PutUint16(t[0:], from.Port())
 	binary.BigEndian.PutUint16(t[2:], to.Port())
 	binary.BigEndian.PutUint32(t[4:], sequence)
-	t[12], t[13] = tcpHeader/4<<4, flagRST
-	sum := uint32(unix.IPPROTO_TCP + tcpHeader) // the rest of the pseudo header is in p
-	for i := 12; i < len(p); i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(p[i:]))
+	binary.BigEndian.PutUint32(t[8:], acknowledged)
+	t[12], t[flagsOffset] = tcpHeader/4<<4, flags
+	setChecksum(p, ipHeader, ipHeader+16, unix.IPPROTO_TCP)
+	return p
+}
+
+// fillAddresses fills the header of IPv4. The kernel sets its length and its checksum.
+func fillAddresses(p []byte, protocol byte, from, to netip.Addr) {
+	const ttl = 64
+	source, target := from.As4(), to.As4()
+	p[0], p[8], p[9] = 4<<4|ipHeader/4, ttl, protocol
+	copy(p[12:], source[:])
+	copy(p[16:], target[:])
+}
+
+// setChecksum sets the checksum at an offset of what follows the header of IPv4, which ends at start.
+func setChecksum(p []byte, start, at int, protocol byte) {
+	p[at], p[at+1] = 0, 0
+	sum := uint32(protocol) + uint32(len(p)-start) + sumWords(p[12:20]) + sumWords(p[start:])
+	binary.BigEndian.PutUint16(p[at:], ^foldSum(sum))
+}
+
+func sumWords(b []byte) (sum uint32) {
+	for ; len(b) > 1; b = b[2:] {
+		sum += uint32(binary.BigEndian.Uint16(b))
 	}
+	return sum
+}
+
+func foldSum(sum uint32) uint16 {
 	for sum > 0xffff {
 		sum = sum&0xffff + sum>>16
 	}
-	binary.BigEndian.PutUint16(t[16:], ^uint16(sum))
-	return p
+	return uint16(sum)
 }

@@ -18,7 +18,7 @@ func raiseWithRelay(t *testing.T, name string) protected {
 	t.Helper()
 	c := raiseProtected(t, name, "--nodes", "2", "--with-corpus")
 	c.startServers(t)
-	c.ctl(t, `echo 'allow: [10.77.0.1]' >/etc/singularity-slurm/relay.yaml`)
+	c.ctl(t, `echo 'allow: [10.77.0.1, 10.77.0.99]' >/etc/singularity-slurm/relay.yaml`)
 	c.startRelay(t)
 	for _, n := range []string{"n1", "n2"} {
 		c.exec(t, n, "", "sh", "-c", "echo 'relay: ctl:6833' >> /etc/singularity-slurm/proxyd.yaml").must(t)
@@ -223,4 +223,58 @@ func TestRelayLost(t *testing.T) {
 			t.Errorf("log:\n%s", got)
 		}
 	})
+}
+
+// TestRelayConnects: connect() ends as it would without the relay. While it waits, the job moves.
+func TestRelayConnects(t *testing.T) {
+	t.Parallel()
+	c := raiseWithRelay(t, "t-connects")
+	c.putFile(t, "connects.py")
+	// 10.77.0.99 is no host, and the relay may not connect to 10.77.0.2.
+	t.Run("errors", func(t *testing.T) {
+		t.Parallel()
+		job := c.submit(t, "--singularity-outside=relay", "exec python3 connects.py ctl:1 10.77.0.99:2 10.77.0.2:3 ctl:8080")
+		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+			t.Errorf("the job: %s", s)
+		}
+		const want = "1 waits: ECONNREFUSED\n1 EINPROGRESS then ECONNREFUSED\n2 waits: EHOSTUNREACH\n2 EINPROGRESS then EHOSTUNREACH\n" +
+			"3 waits: EHOSTUNREACH\n3 EINPROGRESS then EHOSTUNREACH\n8080 waits: connected\n8080 EINPROGRESS then connected"
+		if got := c.log(job); got != want {
+			t.Errorf("log:\n%s\nwant\n%s", got, want)
+		}
+	})
+	for port, want := range map[string]string{
+		"9998": "begins\n9998 waits: ECONNREFUSED\n9998 EINPROGRESS then ECONNREFUSED",
+		"9999": "begins\n9999 EINPROGRESS then ECONNREFUSED",
+	} {
+		script := "echo begins; exec python3 connects.py ctl:" + port
+		if port == "9999" {
+			script += " without waiting"
+		}
+		t.Run("moves/"+port, func(t *testing.T) {
+			t.Parallel()
+			c.ctl(t, fmt.Sprintf("nft 'table ip hole%[1]s { chain in { type filter hook input priority 0; tcp dport %[1]s drop; }; }'", port))
+			job := c.submit(t, "--singularity-outside=relay", script)
+			c.reaches(t, job, "begins")
+			node := c.show(t, job, "NodeList")
+			connecting := "is connecting to 10.77.0.1:" + port + ", which is outside of the job: it asks again when the job resumes"
+			eventually(t, 30*time.Second, func() (bool, string) {
+				said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+				return strings.Contains(said, connecting), said
+			})
+			c.ctl(t, "scontrol requeue "+job)
+			c.again(t, job, node)
+			eventually(t, 60*time.Second, func() (bool, string) {
+				said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+				return strings.Contains(said, "restored") && strings.Contains(said, connecting), said
+			})
+			c.ctl(t, "nft delete table ip hole"+port)
+			if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+				t.Errorf("the job: %s", s)
+			}
+			if got := c.log(job); got != want {
+				t.Errorf("log:\n%s\nwant\n%s\nshow:\n%s", got, want, c.exec(t, "ctl", "alice", "singctl", "show", job).out)
+			}
+		})
+	}
 }

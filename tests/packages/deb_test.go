@@ -170,7 +170,7 @@ func (h *host) next() string {
 func (h *host) removed() {
 	names := []string{"singularity-slurm-node", "singularity-slurm-controller", "singularity-slurm-client"}
 	h.must(append([]string{"dpkg", "-r"}, names...)...)
-	if got := h.asked(); got != "daemon-reload; disable --now preemptd.service; disable --now proxyd.service proxyd-gc.timer" {
+	if got := h.asked(); got != "daemon-reload; disable --now preemptd.service; disable --now proxyd.service proxyd-gc.timer proxyd-relay.service" {
 		h.Errorf("systemd was asked: %s", got)
 	}
 	if left := h.there(append(programs, shim)...); len(left) > 0 {

@@ -71,6 +71,9 @@ type Forwarder struct {
 	spec Spec
 	note Note
 
+	requests *overlay.Requests
+	answers  answers
+
 	mu      sync.Mutex
 	process *life.Server
 	address string // of the relay, for connections
@@ -78,11 +81,21 @@ type Forwarder struct {
 
 // Start starts the forwarder of a new capsule, and diverts the capsule's connections to the forwarder.
 func Start(ctx context.Context, spec Spec) (*Forwarder, error) {
-	f := &Forwarder{spec: spec, note: Note{Ticket: rand.Text()}}
+	f := newForwarder(spec, Note{Ticket: rand.Text()})
 	if err := f.startProcess(ctx, spec.Divert); err != nil {
 		return nil, err
 	}
+	var err error
+	if f.requests, err = overlay.DivertRequests(spec.Init); err != nil {
+		return nil, errors.Join(err, f.currentProcess().End(context.WithoutCancel(ctx)))
+	}
 	return f, nil
+}
+
+func newForwarder(spec Spec, note Note) *Forwarder {
+	f := &Forwarder{spec: spec, note: note}
+	f.answers.changed.L = &f.answers.mu
+	return f
 }
 
 // startProcess starts the process, with a listener.
@@ -116,14 +129,25 @@ func Find(ctx context.Context, spec Spec, note *Note) (*Forwarder, error) {
 	if err != nil || p == nil {
 		return nil, err
 	}
-	return &Forwarder{spec: spec, note: *note, process: p}, nil
+	f := newForwarder(spec, *note)
+	f.process = p
+	if f.requests, err = overlay.DivertRequests(spec.Init); err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
 // Note returns what a successor needs to know.
 func (f *Forwarder) Note() *Note { return &f.note }
 
 // End ends the forwarder. A second call is harmless.
-func (f *Forwarder) End(ctx context.Context) error { return f.currentProcess().End(ctx) }
+func (f *Forwarder) End(ctx context.Context) error {
+	f.answers.endAnswers()
+	return errors.Join(f.requests.Close(), f.currentProcess().End(ctx))
+}
+
+// EndProcess ends the forwarder's process. Serve starts another.
+func (f *Forwarder) EndProcess(ctx context.Context) error { return f.currentProcess().End(ctx) }
 
 // EndLeftover ends a forwarder of an earlier run or of a dead daemon.
 func EndLeftover(ctx context.Context, dir string) error {
@@ -197,12 +221,15 @@ func (f *Forwarder) giveOrder(ctx context.Context, give func(context.Context, fo
 
 // Hold has the forwarder stand still, until Go. A second call is harmless.
 func (f *Forwarder) Hold(ctx context.Context) error {
+	f.answers.holdAnswers()
 	return f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Hold(ctx, nil) })
 }
 
 // Go has the forwarder go on. A second call is harmless.
 func (f *Forwarder) Go(ctx context.Context) error {
-	return f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Go(ctx) })
+	err := f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Go(ctx) })
+	f.answers.releaseAnswers()
+	return err
 }
 
 // Status returns the connections, and the lost connections.
@@ -237,6 +264,7 @@ func (f *Forwarder) Serve(ctx context.Context, relay Relay, a Admission, log *sl
 	req := &rpc.AdmitRequest{
 		Job: a.Job, Uid: f.spec.UID, Run: uint32(a.Run), Capsule: uint32(a.Capsule), Ticket: legs.HashTicket(f.note.Ticket), Connections: f.note.Names,
 	}
+	go f.answerRequests(ctx, a.Capsule, log)
 	told := ""
 	for {
 		wait := admitInterval

@@ -27,6 +27,7 @@ type Connection struct {
 // the capsule is locked, and its programs stand still. The forwarder stands still after that, until Go. The connections are
 // written as they come: a user decides how much there is, and the daemon is root's.
 func (f *Forwarder) Save(ctx context.Context, w io.Writer) (n int, err error) {
+	f.answers.holdAnswers()
 	list := &listWriter{w: w}
 	err = f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error {
 		return o.Hold(ctx, func(some []forward.Saved, sockets []*os.File) error {

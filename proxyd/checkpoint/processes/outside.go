@@ -26,6 +26,8 @@ type OutsideSocket struct {
 	Link string // identifies the socket: several descriptors may share it
 	From string // address and port of this end
 	To   string // address and port of the other end
+	// Connecting says that the other end has not answered yet. The kernel asks again, also after a restore.
+	Connecting bool
 
 	program string
 	pid, fd int // in this daemon's PID namespace
@@ -46,7 +48,7 @@ func FindOutside(init int, programs []capsule.Program, ours []netip.Addr) ([]Out
 		for _, pid := range InCgroup(p.Cgroup) {
 			for fd, link := range descriptorLinks(pid) {
 				if to, ok := outside[link]; ok {
-					found = append(found, OutsideSocket{link, to.from, to.to, p.Name, pid, fd})
+					found = append(found, OutsideSocket{link, to.from, to.to, to.connecting, p.Name, pid, fd})
 				}
 			}
 		}
@@ -61,13 +63,20 @@ func OutsideObstacles(sockets []OutsideSocket, cure func(OutsideSocket) string) 
 	for _, s := range sockets {
 		o := Obstacle{
 			Program: s.program, PID: NamespacePID(s.pid), Name: commandName(s.pid),
-			What: "is connected to " + s.To + ", which is outside of the job", Cure: cure(s),
+			What: "is " + stateName(s.Connecting) + " to " + s.To + ", which is outside of the job", Cure: cure(s),
 		}
 		if !slices.Contains(all, o) {
 			all = append(all, o)
 		}
 	}
 	return all
+}
+
+func stateName(connecting bool) string {
+	if connecting {
+		return "connecting"
+	}
+	return "connected"
 }
 
 // Open returns a duplicate of the descriptor. The error wraps unix.ESRCH if the process has ended.
@@ -105,7 +114,10 @@ func descriptorLinks(pid int) map[int]string {
 }
 
 // ends are the addresses and ports of both ends of a connection.
-type ends struct{ from, to string }
+type ends struct {
+	from, to   string
+	connecting bool
+}
 
 // outsideConnections returns the TCP connections of a network namespace to addresses outside,
 // keyed by the links of their descriptors.
@@ -121,14 +133,14 @@ func outsideConnections(pid int, inside func(netip.Addr) bool) (map[string]ends,
 		}
 		for s := bufio.NewScanner(f); s.Scan(); {
 			w := strings.Fields(s.Text())
-			// sl local remote state … inode; 0A listens, 07 is closed, 06 waits for nothing
+			// sl local remote state … inode; 0A listens, 07 is closed, 06 waits for nothing, 02 waits for the other end
 			if len(w) < 10 || w[3] == "0A" || w[3] == "07" || w[3] == "06" {
 				continue
 			}
 			from, _ := parseAddrPort(w[1])
 			to, ok := parseAddrPort(w[2])
 			if ok && to.Port() != 0 && !inside(to.Addr()) {
-				found["socket:["+w[9]+"]"] = ends{from.String(), to.String()}
+				found["socket:["+w[9]+"]"] = ends{from.String(), to.String(), w[3] == "02"}
 			}
 		}
 		f.Close()

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
 )
 
 // Orders is the daemon's side of a connection by which orders are given.
@@ -111,6 +112,15 @@ func (o Orders) Add(ctx context.Context, all []Saved, sockets []*os.File) error 
 		all, sockets = all[n:], sockets[n:]
 	}
 	return nil
+}
+
+// Ask has the relay connect to where a program asks for, and returns why connect() is to fail; "" if it is to
+// succeed, and the listener is to get the connection soon.
+func (o Orders) Ask(ctx context.Context, from, to string) (stream.Cause, error) {
+	defer localsock.InterruptAtEnd(ctx, o.conn.SetDeadline)()
+	r, files, err := o.giveOrder(ctx, order{Do: doAsk, From: from, To: to})
+	localsock.CloseAll(files)
+	return r.Cause, err
 }
 
 // Status returns what the forwarder has.

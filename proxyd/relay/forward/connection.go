@@ -72,7 +72,7 @@ func (f *Forwarder) newConnection(s Saved, socket *net.TCPConn) (*connection, er
 		return nil, err
 	}
 	return &connection{
-		f: f, id: s.ID, from: s.From, to: s.To, opened: s.Opened, shut: s.Shut, ended: s.Ended, resumed: s.Opened,
+		f: f, id: s.ID, from: s.From, to: s.To, opened: s.Opened, shut: s.Shut, ended: s.Ended,
 		stream: stream.NewStream(stream.FromState(s.Stream), &f.rest), socket: socket, raw: raw,
 	}, nil
 }
@@ -255,26 +255,12 @@ func (c *connection) linkOnce(ctx context.Context, to Relay) (linked bool, err e
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.stream.Do(func(*stream.End) bool { return false }) // not between hold and go
-	link, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", to.Address)
+	link, answer, err := sayHello(ctx, to.Address, func() stream.Hello { return c.makeHello(to.Ticket) })
 	if err != nil {
 		return false, err
 	}
 	defer link.Close()
-	defer context.AfterFunc(ctx, func() { link.Close() })()
-	if err := link.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
-		return false, err
-	}
-	if err := stream.WriteJSON(link, stream.KindHello, c.makeHello(to.Ticket)); err != nil {
-		return false, err
-	}
-	answer, err := stream.ReadFrame(link)
-	if err != nil {
-		return false, err
-	}
 	if err := c.takeWelcome(answer); err != nil {
-		return false, err
-	}
-	if err := link.SetDeadline(time.Time{}); err != nil {
 		return false, err
 	}
 	orderly := make(chan struct{})
@@ -291,6 +277,31 @@ func (c *connection) linkOnce(ctx context.Context, to Relay) (linked bool, err e
 	default:
 		return true, err
 	}
+}
+
+// sayHello makes a link and returns the relay's answer to a hello. The end of ctx ends the link; the caller closes the link.
+func sayHello(ctx context.Context, address string, hello func() stream.Hello) (net.Conn, *stream.Frame, error) {
+	link, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, nil, err
+	}
+	context.AfterFunc(ctx, func() { link.Close() })
+	err = link.SetDeadline(time.Now().Add(helloTimeout))
+	if err == nil {
+		err = stream.WriteJSON(link, stream.KindHello, hello())
+	}
+	var answer *stream.Frame
+	if err == nil {
+		answer, err = stream.ReadFrame(link)
+	}
+	if err == nil {
+		err = link.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		link.Close()
+		return nil, nil, err
+	}
+	return link, answer, nil
 }
 
 func (c *connection) makeHello(ticket string) stream.Hello {

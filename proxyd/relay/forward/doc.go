@@ -21,6 +21,7 @@
 //	         the daemon hangs up
 //	go       go on
 //	add      connections of a checkpoint, with their sockets
+//	ask      whether the relay can connect to an address for a program: its connect() waits
 //	status   the connections, and those that were lost
 //
 // # At a checkpoint

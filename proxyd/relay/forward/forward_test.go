@@ -118,7 +118,8 @@ func (s *site) cut() {
 // process is a forwarder that gets orders.
 type process struct {
 	Orders
-	end func()
+	path string // of the socket for orders
+	end  func()
 }
 
 // holdAll has the forwarder stand still, and returns all connections with duplicates of their sockets.
@@ -155,12 +156,17 @@ func (s *site) start(run int, resumed ...Saved) process {
 	control, err := localsock.Listen(path, 0o600)
 	must(s.t, err)
 	go func() { _ = Run(ctx, control, slog.New(slog.DiscardHandler)) }()
+	p := process{s.orders(path), path, cancel}
+	must(s.t, p.Begin(s.t.Context(), Relay{Address: s.wire, Ticket: ticket}, nil))
+	return p
+}
+
+func (s *site) orders(path string) Orders {
+	s.t.Helper()
 	c, err := localsock.Dial(path)
 	must(s.t, err)
 	s.t.Cleanup(func() { c.Close() })
-	p := process{NewOrders(c), cancel}
-	must(s.t, p.Begin(s.t.Context(), Relay{Address: s.wire, Ticket: ticket}, nil))
-	return p
+	return NewOrders(c)
 }
 
 // connect makes a connection of a program, of which the forwarder has the other end.
@@ -540,4 +546,113 @@ func TestHeldInBatches(t *testing.T) {
 	if len(all) != many || calls != 3 {
 		t.Errorf("%d connections in %d calls, want %d in 3", len(all), calls, many)
 	}
+}
+
+// TestAsk: the relay's answers to what programs ask for. A connection that the relay has made is the program's that
+// asked, or ends if no program takes it.
+func TestAsk(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: orders are root's")
+	}
+	s := newSite(t)
+	p := s.start(1)
+	closed := s.listen(netip.AddrPortFrom(s.at, 0).String())
+	closed.Close()
+	from := closed.Addr().String() // a port that is free
+	for to, want := range map[string]stream.Cause{
+		"127.0.0.1:22": stream.CauseProhibited, "192.0.2.1:80": stream.CauseProhibited, closed.Addr().String(): stream.CauseRefused,
+	} {
+		if got, err := p.Ask(t.Context(), from, to); got != want || err != nil {
+			t.Errorf("%s: %q, %v; want %q", to, got, err, want)
+		}
+	}
+	l := s.listen(netip.AddrPortFrom(s.at, 0).String())
+	to := l.Addr().String()
+	for range 2 { // the kernel repeats a request
+		if got, err := p.Ask(t.Context(), from, to); got != "" || err != nil {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	outer, err := l.Accept()
+	must(t, err)
+	defer outer.Close()
+	_, err = io.WriteString(outer, "hello")
+	must(t, err)
+	// The forwarder's listener has the address that the program asks for.
+	must(t, l.Close())
+	f, err := s.listen(to).(*net.TCPListener).File()
+	must(t, err)
+	defer f.Close()
+	must(t, p.Begin(t.Context(), Relay{Address: s.wire, Ticket: "ticket of run 1"}, f))
+	local := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from))
+	program, err := (&net.Dialer{LocalAddr: local}).Dial("tcp", to)
+	must(t, err)
+	defer program.Close()
+	must(t, program.SetDeadline(time.Now().Add(patience)))
+	answers(t, program, "abc", "hello")
+	b := make([]byte, 3)
+	if _, err := io.ReadFull(outer, b); err != nil || string(b) != "abc" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if _, connections := s.Counts(); connections != 1 {
+		t.Errorf("the relay has %d connections", connections)
+	}
+}
+
+// TestAskedInVain: the relay ends a connection that no program takes.
+func TestAskedInVain(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: orders are root's")
+	}
+	s := newSite(t)
+	p := s.start(1)
+	l := s.listen(netip.AddrPortFrom(s.at, 0).String())
+	if got, err := p.Ask(t.Context(), "192.0.2.9:40000", l.Addr().String()); got != "" || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+	outer, err := l.Accept()
+	must(t, err)
+	must(t, outer.SetReadDeadline(time.Now().Add(patience)))
+	if _, err := outer.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("the other side gets %v, want a reset", err)
+	}
+}
+
+// TestAskWithoutRelay: connect() waits for a relay that is away, and for one that does not know the job yet.
+func TestAskWithoutRelay(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: orders are root's")
+	}
+	s := newSite(t)
+	p := s.start(1)
+	must(t, p.Begin(t.Context(), Relay{Address: s.wire, Ticket: "unknown"}, nil))
+	answer := make(chan error, 1)
+	ask := s.orders(p.path)
+	go func() {
+		cause, err := ask.Ask(t.Context(), "192.0.2.9:40000", s.echo())
+		if cause != "" {
+			err = errors.New(string(cause))
+		}
+		answer <- err
+	}()
+	for end := time.Now().Add(patience); ; {
+		st, err := p.Status(t.Context())
+		must(t, err)
+		if st.Refused {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the relay is not asked")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	must(t, p.Hold(t.Context(), nil))
+	must(t, p.Begin(t.Context(), Relay{Address: s.wire, Ticket: "ticket of run 1"}, nil))
+	select {
+	case err := <-answer:
+		t.Errorf("an answer while the forwarder stands still: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	must(t, p.Go(t.Context()))
+	must(t, <-answer)
 }

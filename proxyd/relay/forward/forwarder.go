@@ -42,9 +42,11 @@ type Forwarder struct {
 
 	mu          sync.Mutex
 	held        bool
+	wentOn      time.Time // after hold
 	relay       Relay
 	told        chan struct{} // closed when relay changes
 	connections map[string]*connection
+	granted     map[ends]*granted
 	lost        []Lost
 	listeners   []syscall.RawConn
 	refused     bool // the relay did not know the ticket when a link was made last
@@ -65,7 +67,7 @@ type Lost struct {
 }
 
 func newForwarder(ctx context.Context, log *slog.Logger) *Forwarder {
-	return &Forwarder{ctx: ctx, log: log, connections: map[string]*connection{}, told: make(chan struct{})}
+	return &Forwarder{ctx: ctx, log: log, connections: map[string]*connection{}, granted: map[ends]*granted{}, told: make(chan struct{})}
 }
 
 // currentRelay returns the relay, and a channel that is closed when the relay changes.
@@ -167,7 +169,11 @@ func (f *Forwarder) takeSocket(socket *net.TCPConn) {
 		refuse("it is to the listener itself") // what programs connect to on lo is not diverted
 		return
 	}
-	c, err := f.newConnection(Saved{ID: rand.Text(), From: socket.RemoteAddr().String(), To: to}, socket)
+	s := Saved{ID: rand.Text(), From: socket.RemoteAddr().String(), To: to}
+	if id := f.takeGranted(ends{s.From, s.To}); id != "" {
+		s.ID, s.Opened = id, true
+	}
+	c, err := f.newConnection(s, socket)
 	if err != nil {
 		refuse(err.Error())
 		return
@@ -239,6 +245,7 @@ func (f *Forwarder) resumeSaved(all []Saved, sockets []*os.File) error {
 			socket.Close()
 			return err
 		}
+		c.resumed = s.Opened
 		if !f.addConnection(c) {
 			socket.Close()
 			return errors.New("too many connections")

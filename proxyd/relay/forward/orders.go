@@ -12,10 +12,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
 )
 
 // The orders.
@@ -24,6 +26,7 @@ const (
 	doHold   = "hold"
 	doGo     = "go"
 	doAdd    = "add"
+	doAsk    = "ask"
 	doStatus = "status"
 )
 
@@ -33,6 +36,8 @@ type order struct {
 	Do    string `json:"do"`
 	Relay Relay  `json:"relay,omitzero"`  // of begin
 	Quiet bool   `json:"quiet,omitempty"` // of hold: the connections are not wanted
+	From  string `json:"from,omitempty"`  // of ask
+	To    string `json:"to,omitempty"`    // of ask
 }
 
 // reply is what the forwarder answers. After hold and status, a file with the text comes along; hold's has the
@@ -40,6 +45,8 @@ type order struct {
 type reply struct {
 	Error string `json:"error,omitempty"`
 	More  bool   `json:"more,omitempty"` // another batch follows
+	// Cause is the answer to ask.
+	Cause stream.Cause `json:"cause,omitempty"`
 }
 
 // Batch is how many connections are told of at a time. The daemon is root's, and needs memory for each batch: up to a
@@ -135,6 +142,11 @@ func (f *Forwarder) carryOut(c *net.UnixConn, o order, files []*os.File) error {
 			err = f.resumeSaved(all, files[1:])
 		}
 		return sendReply(c, err)
+	case doAsk:
+		cause := f.askRelay(f.ctx, ends{o.From, o.To})
+		f.rest.RLock() // not between hold and go
+		defer f.rest.RUnlock()
+		return sendPacket(c, reply{Cause: cause})
 	case doStatus:
 		return sendText(c, f.describeStatus(), reply{})
 	default:
@@ -179,6 +191,7 @@ func (f *Forwarder) goOn() {
 	f.mu.Lock()
 	held := f.held
 	f.held = false
+	f.wentOn = time.Now()
 	f.mu.Unlock()
 	if held {
 		f.rest.Unlock()

@@ -83,6 +83,7 @@ type kept struct {
 	stream  *stream.Stream
 
 	dialed chan struct{} // closed when dialing has ended
+	cause  stream.Cause  // why dialing has failed. Set before that
 	linked sync.Mutex    // held by the link that carries frames
 	unlink func()        // ends the present link. Needs Holder.mu
 	run    int           // of the present link. Needs Holder.mu
@@ -279,6 +280,7 @@ func (h *Holder) carryKept(k *kept) {
 		err = errors.New("not TCP")
 	}
 	if err != nil {
+		k.cause = causeOf(err)
 		k.stream.Fail(err)
 		close(k.dialed)
 		h.afterEnd(k, err)
@@ -328,60 +330,5 @@ func (h *Holder) afterEnd(k *kept, err error) {
 		}
 		k.expiry = time.AfterFunc(overPatience, func() { h.dropKept(k) })
 		h.failed[j.uid] = append(h.failed[j.uid], k)
-	}
-}
-
-// fromOutside reads what the other side sends.
-func fromOutside(ctx context.Context, k *kept, socket *net.TCPConn) error {
-	buf := make([]byte, stream.MaxData)
-	for {
-		room := 0
-		err := k.stream.Wait(ctx, func(e *stream.End) bool {
-			room = e.Room()
-			return room > 0
-		})
-		if err != nil {
-			return err
-		}
-		n, err := socket.Read(buf[:min(len(buf), room)])
-		ended := isEnd(err)
-		k.stream.Do(func(e *stream.End) bool {
-			if e.Write(buf[:n]); ended {
-				e.CloseWrite()
-			}
-			return true
-		})
-		if ended {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("the other side: %w", err)
-		}
-	}
-}
-
-// toOutside writes what has come from the program.
-func toOutside(ctx context.Context, k *kept, socket *net.TCPConn) error {
-	buf := make([]byte, stream.MaxData)
-	for {
-		n, ends := 0, false
-		err := k.stream.Wait(ctx, func(e *stream.End) bool {
-			b, inEnd := e.Inbox()
-			n, ends = copy(buf, b), inEnd && len(b) == 0
-			return n > 0 || ends
-		})
-		if err != nil {
-			return err
-		}
-		if ends {
-			return socket.CloseWrite()
-		}
-		if _, err := socket.Write(buf[:n]); err != nil {
-			return fmt.Errorf("the other side: %w", err)
-		}
-		k.stream.Do(func(e *stream.End) bool {
-			e.Consume(n)
-			return true
-		})
 	}
 }

@@ -105,7 +105,7 @@ func readHello(link net.Conn) (*stream.Hello, error) {
 func (h *Holder) serveLink(link net.Conn, hello *stream.Hello) error {
 	k, t, isNew, retry, err := h.findKept(hello)
 	if err != nil {
-		return stream.WriteJSON(link, stream.KindOver, stream.Over{Reason: err.Error(), Retry: retry})
+		return stream.WriteJSON(link, stream.KindOver, stream.Over{Reason: err.Error(), Retry: retry, Cause: stream.CauseProhibited})
 	}
 	defer func() {
 		if k.stream.Failed() != nil {
@@ -132,7 +132,7 @@ func (h *Holder) serveLink(link net.Conn, hello *stream.Hello) error {
 	k.linked.Lock() // the link before ends now
 	defer k.linked.Unlock()
 	if err := k.stream.Failed(); err != nil {
-		return stream.WriteJSON(link, stream.KindOver, stream.Over{Reason: err.Error()})
+		return stream.WriteJSON(link, stream.KindOver, stream.Over{Reason: err.Error(), Cause: k.cause})
 	}
 	var w stream.Welcome
 	k.stream.Do(func(e *stream.End) bool {

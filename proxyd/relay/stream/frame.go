@@ -51,7 +51,20 @@ type Welcome struct {
 type Over struct {
 	Reason string `json:"reason"`
 	Retry  bool   `json:"retry,omitempty"` // the relay does not admit the link now; another may be admitted
+	Cause  Cause  `json:"cause,omitempty"` // of a connection that was never there
 }
+
+// Cause says how the program's connect() is to fail.
+type Cause string
+
+// The causes.
+const (
+	CauseRefused    Cause = "refused"    // by the other side
+	CauseHost       Cause = "host"       // the other side's host cannot be reached
+	CauseNetwork    Cause = "network"    // nor its network
+	CauseTime       Cause = "time"       // nothing answers
+	CauseProhibited Cause = "prohibited" // by the relay
+)
 
 // maxJSON bounds frames of JSON.
 const maxJSON = 4 << 10

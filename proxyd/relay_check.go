@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/outside"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/legs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+// noUser is the user of the job that askRelay makes up: a user without jobs.
+const noUser = 65534
+
+// askRelay goes the whole way that a connection of a job goes, up to where the relay would connect to the other side: the
+// relay refuses that, because the address is of no host.
+func (n *node) askRelay(ctx context.Context) error {
+	relay, err := n.dialRelay()
+	if err != nil || relay == nil {
+		return err
+	}
+	return tryRelay(ctx, relay, n.cluster.Cluster+"/doctor/"+n.cfg.NodeName+"/"+rand.Text())
+}
+
+// tryRelay does that for a job that there is not.
+func tryRelay(ctx context.Context, relay outside.Relay, job string) (err error) {
+	ticket := rand.Text()
+	address, err := relay.Admit(ctx, &rpc.AdmitRequest{Job: job, Uid: noUser, Ticket: legs.HashTicket(ticket)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, relay.Forget(ctx, job)) }()
+	link, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("its port for connections: %w", err)
+	}
+	defer link.Close()
+	end, ok := ctx.Deadline()
+	if !ok {
+		end = time.Now().Add(time.Minute)
+	}
+	if err := link.SetDeadline(end); err != nil {
+		return err
+	}
+	if err := stream.WriteJSON(link, stream.KindHello, stream.Hello{Ticket: ticket, ID: rand.Text(), To: "127.0.0.1:9"}); err != nil {
+		return fmt.Errorf("its port for connections: %w", err)
+	}
+	answer, err := stream.ReadFrame(link)
+	if err != nil {
+		return fmt.Errorf("its port for connections: %w", err)
+	}
+	var over stream.Over
+	if answer.Kind != stream.KindOver {
+		return fmt.Errorf("%s is another relay: it connects to itself", address)
+	}
+	if err := answer.Parse(&over); err != nil {
+		return err
+	}
+	if over.Retry {
+		return fmt.Errorf("%s is another relay: %s", address, over.Reason)
+	}
+	return nil
+}
