@@ -278,3 +278,80 @@ func TestRelayConnects(t *testing.T) {
 		})
 	}
 }
+
+// TestRelayAway: a preemption, a time limit, a job on two nodes, and a daemon that starts again while connect() waits. No
+// client connects a second time.
+func TestRelayAway(t *testing.T) {
+	t.Parallel()
+	c := raiseWithRelay(t, "t-away")
+	c.putFile(t, "connects.py")
+	var doubled strings.Builder
+	for n := range 60 {
+		fmt.Fprintln(&doubled, n, 2*n)
+	}
+	want := doubled.String() + "again 0"
+	client := "python3 outside.py http ctl"
+	resumed := func(t *testing.T, job string) {
+		t.Helper()
+		c.again(t, job, "")
+		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+			t.Errorf("the job: %s", s)
+		}
+	}
+	t.Run("preempted", func(t *testing.T) {
+		job := c.submit(t, "--singularity-outside=relay -w n2 --exclusive --qos=basic", "exec "+client)
+		c.reaches(t, job, "8 16")
+		other := c.submit(t, "-w n2 --exclusive --qos=premium", "sleep 1")
+		c.ends(t, other)
+		resumed(t, job)
+		if got := c.log(job); got != want {
+			t.Errorf("log:\n%s", got)
+		}
+	})
+	t.Run("two nodes", func(t *testing.T) {
+		job := c.submit(t, "--singularity-outside=relay -N2 -n2", "srun --output=%j.%t.log "+client)
+		for _, task := range []string{".0", ".1"} {
+			c.reaches(t, job+task, "8 16")
+		}
+		c.ctl(t, "scontrol requeue "+job)
+		resumed(t, job)
+		for _, task := range []string{".0", ".1"} {
+			if got := c.log(job + task); got != want {
+				t.Errorf("task %s:\n%s", task, got)
+			}
+		}
+	})
+	t.Run("time limit", func(t *testing.T) {
+		t.Parallel()
+		job := c.submit(t, "--singularity-outside=relay --time=1", "PACE=1.7 exec "+client)
+		eventually(t, 150*time.Second, func() (bool, string) {
+			s := c.show(t, job, "RestartCnt")
+			return s == "1", "restarts: " + s + ", " + c.show(t, job, "State")
+		})
+		resumed(t, job)
+		if got := c.log(job); got != want {
+			t.Errorf("log:\n%s", got)
+		}
+	})
+	t.Run("new daemon", func(t *testing.T) {
+		t.Parallel()
+		c.ctl(t, "nft 'table ip hole { chain in { type filter hook input priority 0; tcp dport 9997 drop; }; }'")
+		job := c.submit(t, "--singularity-outside=relay -w n1", "python3 connects.py ctl:9997 without waiting; exec "+client)
+		eventually(t, 30*time.Second, func() (bool, string) {
+			said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+			return strings.Contains(said, "is connecting to 10.77.0.1:9997"), said
+		})
+		mc(t, "restart", "--name", c.name, "n1", "proxyd").must(t)
+		c.ctl(t, "nft delete table ip hole")
+		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+			t.Errorf("the job: %s", s)
+		}
+		if got := c.log(job); got != "9997 EINPROGRESS then ECONNREFUSED\n"+want {
+			t.Errorf("log:\n%s", got)
+		}
+	})
+	t.Run("doctor", func(t *testing.T) {
+		t.Parallel()
+		c.says(t, "alice", "singctl doctor --node n1", 0, `^ +ok +relay +ctl:6833 takes connections$`)
+	})
+}
