@@ -5,8 +5,9 @@
  * What cannot be captured and what programs do without when the kernel has none.
  *
  * io_uring: its rings are memory that the kernel writes to, and there is no reading back
- * what is under way. Libraries (libuv in Node.js, liburing) ask for it by syscall(), and
- * use epoll or threads when there is none.
+ * what is under way. Libraries (libuv in Node.js) ask for it by syscall(), or programs by
+ * liburing, which enters the kernel by itself; they use epoll, libaio or threads when there
+ * is none.
  *
  * Pipes with O_DIRECT, which keep apart what separate calls wrote: where a packet ends cannot
  * be seen from outside. Before Linux 3.4 there were none.
@@ -39,6 +40,21 @@ __attribute__((visibility("default"))) int pipe2(int ends[2], int flags)
 
 	return (NEXT(pipe2)(ends, flags));
 }
+
+/*
+ * The calls of liburing that make rings, which return the error. No argument is looked at, and on x86-64 and arm64 the
+ * caller has put none where its callee must remove it.
+ */
+#define REFUSE_RING(name) \
+	__attribute__((visibility("default"))) int name(void); \
+	__attribute__((visibility("default"))) int name(void) \
+	{ \
+		return (-ENOSYS); \
+	}
+REFUSE_RING(io_uring_setup)
+REFUSE_RING(io_uring_queue_init)
+REFUSE_RING(io_uring_queue_init_params)
+REFUSE_RING(io_uring_queue_init_mem)
 
 /*
  * Like libc's own syscall, six arguments are taken, whatever was passed; the sanitizer sees

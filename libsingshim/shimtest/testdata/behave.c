@@ -242,6 +242,11 @@ static void refused(void)
 	FAILS(pipe2(ends, O_CLOEXEC | O_DIRECT), EINVAL);
 	FAILS(syscall(SYS_pipe2, ends, O_DIRECT), EINVAL);
 	FAILS(syscall(SYS_io_uring_setup, 4, NULL), ENOSYS);
+	static const char *const rings[] = { "io_uring_setup", "io_uring_queue_init", "io_uring_queue_init_params", "io_uring_queue_init_mem" };
+	for (size_t i = 0; i < sizeof(rings) / sizeof(rings[0]); ++i) { /* of liburing, which is not here */
+		int (*make)(unsigned, void *, void *, void *, size_t) = (int (*)(unsigned, void *, void *, void *, size_t))dlsym(RTLD_DEFAULT, rings[i]);
+		CHECK(make && make(4, NULL, NULL, NULL, 0) == -ENOSYS);
+	}
 	CHECK(syscall(SYS_landlock_create_ruleset, NULL, 0, 1) <= 5);
 	QUIET(pipe2(ends, O_CLOEXEC | O_NONBLOCK));
 	CHECK(fcntl(ends[0], F_GETFL) & O_NONBLOCK && fcntl(ends[1], F_GETFD) & FD_CLOEXEC);

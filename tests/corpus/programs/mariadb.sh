@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# What: a MariaDB server (many threads, InnoDB without io_uring) and a client session that is open all along
+# What: a MariaDB server (many threads, InnoDB) and a client session that is open all along
 # Needs: mariadb-server
 #SBATCH --job-name=mariadb --ntasks=1 --output=log
 set -eu
@@ -10,7 +10,7 @@ export PATH=$PATH:/usr/sbin
 dir=$(mktemp -d)
 mariadb-install-db --no-defaults --datadir="$dir/data" --auth-root-authentication-method=normal --skip-test-db >/dev/null 2>&1
 mariadbd --no-defaults --datadir="$dir/data" --socket="$dir/sock" --pid-file="$dir/pid" --skip-networking \
-	--innodb-buffer-pool-size=16M --innodb-log-file-size=8M --innodb-flush-method=nosync --skip-innodb-use-native-aio 2>"$dir/log" &
+	--innodb-buffer-pool-size=16M --innodb-log-file-size=8M --innodb-flush-method=nosync 2>"$dir/log" &
 until mariadb-admin --no-defaults -S "$dir/sock" -u root ping >/dev/null 2>&1; do sleep 0.05; done
 echo "server is up"
 {
