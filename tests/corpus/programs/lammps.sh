@@ -30,7 +30,6 @@ thermo 100
 run 3000
 write_data melt.data nocoeff
 L
-export OMPI_MCA_btl_tcp_if_include=lo
 mpirun.openmpi --oversubscribe -n 2 lmp -in in.melt -log none >output
 # How long it took is another number each time.
 awk '/^ *Step/ { on = 1 } /^Loop time/ { on = 0 } on' output

@@ -7,7 +7,7 @@
 #SBATCH --job-name=mpi4py-pool --nodes=2 --ntasks-per-node=1 --output=log
 set -eu
 # By default it cannot decide which of lo and eth0 leads to the other node.
-export OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,tcp
+export OMPI_MCA_btl_tcp_if_include=eth0
 cat >pool.py <<'PY'
 import hashlib, time
 from mpi4py.futures import MPIPoolExecutor

@@ -23,7 +23,6 @@ dft
 end
 task dft energy
 NW
-export OMPI_MCA_btl_tcp_if_include=lo
 mpirun.openmpi --oversubscribe -n 2 nwchem water.nw >output 2>complaints
 # Two ranks share the work as it comes, and the last digits with it.
 grep -E '^ +Total (SCF|DFT) energy' output | sed -E 's/(\.[0-9]{6})[0-9]*/\1/'

@@ -7,7 +7,7 @@
 #SBATCH --job-name=openmpi-allreduce --nodes=2 --ntasks-per-node=1 --output=log
 set -eu
 # By default it cannot decide which of lo and eth0 leads to the other node.
-export OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,tcp OPENBLAS_NUM_THREADS=1
+export OMPI_MCA_btl_tcp_if_include=eth0 OPENBLAS_NUM_THREADS=1
 echo "starting"
 cat >ranks.py <<'PY'
 import hashlib, sys, time
