@@ -31,18 +31,18 @@ func addLending(out *rpc.Job, err error, here string, s *slurm.Job) bool {
 	return true
 }
 
-// Lend has a running job have so many GPUs in all, by jobs of its user that lend it theirs.
+// Lend has a running job have so many GPUs in all on this node, by jobs of its user that lend it theirs.
 func (d service) Lend(ctx context.Context, req *rpc.LendRequest) (*rpc.LendReply, error) {
 	id, _, err := d.numberOf(ctx, req.GetJob())
 	if err != nil {
 		return nil, err
 	}
-	leases, err := d.n.conductor.Lend(ctx, id, int(req.GetGpus()), req.GetQos())
+	leases, had, err := d.n.conductor.Lend(ctx, id, int(req.GetGpus()), req.GetQos())
 	switch {
 	case errors.Is(err, checkpoint.ErrNoJob):
 		return nil, rpc.Errorf(rpc.ErrNoJob, "job %s: it does not run here", req.GetJob())
 	case errors.Is(err, checkpoint.ErrNotLent):
 		return nil, rpc.Errorf(rpc.ErrInvalid, "job %s: %v", req.GetJob(), err)
 	}
-	return &rpc.LendReply{Leases: leases}, err
+	return &rpc.LendReply{Leases: leases, Had: int64(had)}, err
 }

@@ -19,8 +19,8 @@ func serveTenants(ctx context.Context, o *deviceOptions) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer o.endInTime(ctx)()
-	if o.kind != kindSoft || o.control < 0 || o.spare != 0 || o.order != nil {
-		return fmt.Errorf("device: --tenants is for software GPUs, with --control, and without --order and --spare; %w", errUsage)
+	if o.kind != kindSoft || o.control < 0 || o.order != nil {
+		return fmt.Errorf("device: --tenants is for software GPUs, with --control, and without --order; %w", errUsage)
 	}
 	cfg, err := o.softConfig()
 	if err != nil {
@@ -31,7 +31,7 @@ func serveTenants(ctx context.Context, o *deviceOptions) (err error) {
 		return err
 	}
 	tenants, err := server.NewTenants(server.TenantsConfig{
-		Backend: b, Network: nccl.OverTCP(o.address), Log: o.openLog(), Version: version,
+		Backend: b, Spare: o.spare, Network: nccl.OverTCP(o.address), Log: o.openLog(), Version: version,
 		Info: func(n int) []backend.Info { return describeDevices(cfg, n) },
 	})
 	if err != nil {

@@ -29,10 +29,10 @@ var resize = kind{
 	steps:  func(Args) []step { return resizingSteps },
 }
 
-// resizingSteps: a job that can be lent GPUs, or is, has another size without leaving its node. Otherwise the job moves.
+// resizingSteps: a job that can be lent GPUs, or is, has another size without leaving its nodes. Otherwise the job moves.
 var resizingSteps = slices.Insert(slices.Clone(movingSteps), 2, lend)
 
-// lend asks the node of a running job to have other jobs of its user lend it GPUs, or fewer. What stands in the way leads
+// lend asks the nodes of a running job to have other jobs of its user lend it GPUs, or fewer. What stands in the way leads
 // to the longer way, by a checkpoint and a requeue.
 var lend = step{name: "lend", words: "having other jobs lend it GPUs, or fewer", look: lookLend, do: doLend, within: otherPatience, optional: true}
 
@@ -42,8 +42,12 @@ func lookLend(_ context.Context, w *actionRun) verdict {
 	switch {
 	case w.memo.Lent:
 		return verdict{done, "in place; lent by: " + w.memo.Leases}
-	case !isRunning(j), w.args.GPUs == 0, j.NodeCount.Or(1) != 1, w.args.NodeCount > 1,
-		len(w.args.Nodes) > 0 && !slices.Equal(w.args.Nodes, jobrequest.HostNames(j.Nodes)), slices.Contains(w.args.Avoid, j.Nodes):
+	case !isRunning(j), w.args.GPUs == 0, w.args.NodeCount > 0 && w.args.NodeCount != j.NodeCount.Or(1):
+		return verdict{outcome: done}
+	}
+	here := jobrequest.HostNames(j.Nodes)
+	if len(w.args.Nodes) > 0 && !jobrequest.SameHosts(strings.Join(w.args.Nodes, ","), j.Nodes) ||
+		slices.ContainsFunc(w.args.Avoid, func(name string) bool { return slices.Contains(here, name) }) {
 		return verdict{outcome: done}
 	}
 	return verdict{outcome: todo}

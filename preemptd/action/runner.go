@@ -29,7 +29,7 @@ type Proxyd interface {
 	Checkpoint(ctx context.Context, job *slurmrest.Job, reason string) (*rpc.Checkpoint, error)
 	// RunOn has a job run on that stands still after a checkpoint.
 	RunOn(ctx context.Context, job *slurmrest.Job) error
-	// Lend has a running job have so many GPUs in all, by jobs of its user that lend it theirs, and
+	// Lend has a running job have so many GPUs on each of its nodes, by jobs of its user that lend it theirs, and
 	// returns these jobs. An error means that it has as many as before.
 	Lend(ctx context.Context, job *slurmrest.Job, gpus int64, qos string) ([]uint32, error)
 	// Checkpoints lists the checkpoints of a job.

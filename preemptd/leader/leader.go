@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
@@ -42,15 +44,40 @@ func (f *Finder) RunOn(ctx context.Context, job *slurmrest.Job) error {
 	return f.withLeader(ctx, job, func(c *rpc.Client) error { return c.RunOn(ctx, job.Label()) })
 }
 
-// Lend has a running job have so many GPUs in all, by jobs of its user that lend it theirs.
+// Lend has a running job have so many GPUs on each of its nodes, by jobs of its user that lend it theirs. If a node cannot,
+// the other nodes have as many as before.
 func (f *Finder) Lend(ctx context.Context, job *slurmrest.Job, gpus int64, qos string) ([]uint32, error) {
+	nodes := jobrequest.HostNames(job.Nodes)
+	replies, errs := make([]*rpc.LendReply, len(nodes)), make([]error, len(nodes))
+	var all sync.WaitGroup
+	for i, node := range nodes {
+		all.Go(func() { replies[i], errs[i] = f.lendAt(ctx, node, job, gpus, qos) })
+	}
+	all.Wait()
 	var leases []uint32
-	err := f.withLeader(ctx, job, func(c *rpc.Client) error {
-		reply, err := c.Lend(ctx, &rpc.LendRequest{Job: job.Label(), Gpus: gpus, Qos: qos})
-		leases = reply.GetLeases()
+	for _, reply := range replies {
+		leases = append(leases, reply.GetLeases()...)
+	}
+	err := errors.Join(errs...)
+	if err == nil {
+		return leases, nil
+	}
+	for i, node := range nodes {
+		if had := replies[i].GetHad(); errs[i] == nil && had > 0 && had != gpus {
+			_, back := f.lendAt(ctx, node, job, had, qos)
+			err = errors.Join(err, back)
+		}
+	}
+	return nil, err
+}
+
+// lendAt has a running job have so many GPUs on a node of the job.
+func (f *Finder) lendAt(ctx context.Context, node string, job *slurmrest.Job, gpus int64, qos string) (reply *rpc.LendReply, err error) {
+	err = f.atNode(ctx, node, func(c *rpc.Client) error {
+		reply, err = c.Lend(ctx, &rpc.LendRequest{Job: job.Label(), Gpus: gpus, Qos: qos})
 		return err
 	})
-	return leases, err
+	return reply, err
 }
 
 // Checkpoints lists the checkpoints of a running job.

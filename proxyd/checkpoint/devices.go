@@ -86,7 +86,7 @@ func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *run
 		return nil, err
 	}
 	spec := life.Spec{
-		Dir: j.c.folders().deviceDir(j.id, lc.index), UID: rec.UID, GID: rec.GID, Count: len(g.SlurmNumbers), Spare: g.SpareDevices(),
+		Dir: j.c.folders().deviceDir(j.id, lc.index), UID: rec.UID, GID: rec.GID, Count: len(g.SlurmNumbers), Spare: g.SpareDevices(rec.GPUs),
 		Memory: strconv.FormatUint(j.c.Devices.Memory, 10), Capability: j.c.Devices.Capability, Kernels: j.c.Devices.Kernels,
 		Address: address, Self: lc.index, Order: g.Order, Exact: rec.Options.Exact,
 		Cgroup: processes.DeviceCgroup(processes.JobCgroupHere(j.c.Cgroups, j.id), lc.index),
@@ -99,7 +99,7 @@ func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *run
 		}
 	case g.Sharing != nil:
 		first := g.Sharing[0]
-		spec.Shared, spec.Spare = j.c.folders().sharedDeviceDir(j.id, snap.Number, first), 0
+		spec.Shared = j.c.folders().sharedDeviceDir(j.id, snap.Number, first)
 		spec.Cgroup = processes.DeviceCgroup(processes.JobCgroupHere(j.c.Cgroups, j.id), first)
 	}
 	if m != nil && m.Devices != nil {

@@ -29,8 +29,8 @@ type runEnding struct{ j *job }
 // Then it removes the run.
 func (c *Conductor) End(ctx context.Context, id uint32) error {
 	j := c.jobs.findJob(id)
-	if lc := c.leases.findBorrower(id); lc != nil {
-		return c.leases.endLease(ctx, lc, id)
+	if to := c.leases.findBorrower(id); to != nil {
+		return c.leases.endLease(ctx, to, id)
 	}
 	if j == nil {
 		c.startBackground(func(ctx context.Context) { c.ends().SettleUnstartedRun(ctx, id, false) })

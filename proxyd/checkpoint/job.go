@@ -42,6 +42,9 @@ type job struct {
 	// held during a call that waits.
 	capsulesMu sync.Mutex
 
+	lending sync.Mutex // held while the number of leases on this node changes, before placing
+	placing sync.Mutex // held while a lease begins or ends
+
 	run          runs.Run
 	termination  runs.Termination[withheldSignal]
 	continuation continuation
@@ -82,9 +85,6 @@ type localCapsule struct {
 	devices      *life.Server       // nil: the capsule has no devices. Does not change
 	outside      *outside.Forwarder // nil: its connections to outside do not go through a relay. Does not change
 	stopWatching func()             // ends the goroutines that watch the capsule
-
-	lending sync.Mutex // held while the number of leases changes, before placing
-	placing sync.Mutex // held while a lease begins or ends
 
 	restoring restoreTurns // taken before job.mu
 
@@ -229,8 +229,8 @@ func (lc *localCapsule) removeCapsule(ctx context.Context) error {
 // removeRun ends a run on this node and removes everything that belongs to it.
 func (j *job) removeRun(ctx context.Context) error {
 	var errs []error
+	j.c.leases.cancelFor(ctx, j)
 	for _, lc := range j.localCapsules() {
-		j.c.leases.cancelFor(ctx, lc)
 		errs = append(errs, lc.removeCapsule(ctx))
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -4,6 +4,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// A lease is a job that holds GPUs for another job of the same user on the same node, the borrower
+// A lease is a job that holds GPUs of a node for another job of the same user that is on the node, the borrower
 // (sbatch --singularity-lease=JOB). The borrower runs on, and Slurm's accounts stay right:
 //
 //	join     the lease's batch script starts: the borrower's devices are put on its GPUs, too
@@ -52,7 +53,7 @@ func (l gpuLeases) beginLease(ctx context.Context, t nodesocket.Join) (nodesocke
 	if err != nil {
 		return refuse(errors.New("this is not the number of a job"))
 	}
-	lc, err := l.borrowerFor(uint32(number), t.UID)
+	j, err := l.borrowerFor(uint32(number), t.UID)
 	if err != nil {
 		return refuse(err)
 	}
@@ -62,15 +63,15 @@ func (l gpuLeases) beginLease(ctx context.Context, t nodesocket.Join) (nodesocke
 	}
 	ctx, cancel := context.WithTimeout(ctx, leasePatience)
 	defer cancel()
-	if err := (borrower{lc}).addLease(ctx, gpus.Lease{Job: t.Job, GPUs: lent}); err != nil {
+	if err := j.addLease(ctx, t.Job, lent); err != nil {
 		return refuse(err)
 	}
 	return plain, nil
 }
 
-// borrowerFor returns the capsule of a user's job that can be lent GPUs. Of other users' jobs it does not even say whether
+// borrowerFor returns a user's job that can be lent GPUs on this node. Of other users' jobs it does not even say whether
 // they are there.
-func (l gpuLeases) borrowerFor(id, uid uint32) (*localCapsule, error) {
+func (l gpuLeases) borrowerFor(id, uid uint32) (*job, error) {
 	j := l.c.jobs.findJob(id)
 	if j == nil {
 		return nil, errNoBorrower
@@ -82,19 +83,10 @@ func (l gpuLeases) borrowerFor(id, uid uint32) (*localCapsule, error) {
 	if l.c.Devices.Kind != kindSoft {
 		return nil, fmt.Errorf("GPUs of kind %s cannot be lent yet", l.c.Devices.Kind)
 	}
-	var found []*localCapsule
-	for _, lc := range j.localCapsules() {
-		if lc.devices != nil {
-			found = append(found, lc)
-		}
-	}
-	switch {
-	case len(found) == 0:
+	if len(j.borrowers()) == 0 {
 		return nil, errors.New("the job has no GPUs here")
-	case len(found) > 1:
-		return nil, errors.New("several of the job's nodes are on this node now")
 	}
-	return found[0], nil
+	return j, nil
 }
 
 var errNoBorrower = errors.New("no such job of the same user runs on this node with --singularity")
@@ -125,63 +117,164 @@ func (l gpuLeases) lentGPUs(ctx context.Context, t nodesocket.Join) ([]int, erro
 	return all[0], nil
 }
 
-// borrower is a capsule that is lent GPUs. Its leases are in the capsule's note.
-type borrower struct{ lc *localCapsule }
+// borrower is the capsules of a job on this node that share a device server, in order: one, as a rule. They have their
+// leases together, in the note of the first of them.
+type borrower []*localCapsule
 
-// devices are the devices of the capsule. They do not change in a run.
+// borrowers returns the job's capsules with devices on this node, by device server.
+func (j *job) borrowers() []borrower {
+	var all []borrower
+	at := map[string]int{}
+	for _, lc := range j.localCapsules() {
+		if lc.devices == nil {
+			continue
+		}
+		if dir := lc.devices.Shared(); dir != "" {
+			if i, met := at[dir]; met {
+				all[i] = append(all[i], lc)
+				continue
+			}
+			at[dir] = len(all)
+		}
+		all = append(all, borrower{lc})
+	}
+	return all
+}
+
+// devices are the devices of the capsules. They do not change in a run.
 func (b borrower) devices() gpus.Devices {
-	return gpus.Devices{Total: len(b.lc.note.GPUs), Own: b.lc.note.OwnGPUs}
+	d := gpus.Devices{Own: b[0].note.OwnGPUs}
+	for _, lc := range b {
+		d.Total += len(lc.note.GPUs)
+	}
+	return d
 }
 
-// leases returns the capsule's leases.
+// leases returns the leases.
 func (b borrower) leases() []gpus.Lease {
-	b.lc.j.mu.Lock()
-	defer b.lc.j.mu.Unlock()
-	return b.lc.note.Leases
+	b[0].j.mu.Lock()
+	defer b[0].j.mu.Unlock()
+	return b[0].note.Leases
 }
 
-// changeLeases replaces the capsule's leases, in its note too. Caller holds placing.
+// changeLeases replaces the leases, in the note too. Caller holds placing.
 func (b borrower) changeLeases(change func([]gpus.Lease) ([]gpus.Lease, error)) error {
-	b.lc.j.mu.Lock()
-	defer b.lc.j.mu.Unlock()
-	all, err := change(b.lc.note.Leases)
+	b[0].j.mu.Lock()
+	defer b[0].j.mu.Unlock()
+	all, err := change(b[0].note.Leases)
 	if err != nil {
 		return err
 	}
-	b.lc.note.Leases = all
-	b.lc.saveNote()
+	b[0].note.Leases = all
+	b[0].saveNote()
 	return nil
 }
 
-// addLease has the capsule use the GPUs of a lease. A second call for the same lease changes nothing.
+// addLease has the job use the GPUs of a lease on this node. A second call for the same lease changes nothing.
+func (j *job) addLease(ctx context.Context, id uint32, lent []int) error {
+	j.placing.Lock()
+	defer j.placing.Unlock()
+	all := j.borrowers()
+	if slices.ContainsFunc(all, func(b borrower) bool { return gpus.Index(b.leases(), id) >= 0 }) {
+		return nil
+	}
+	var devices []gpus.Devices
+	var leases [][]gpus.Lease
+	for _, b := range all {
+		devices, leases = append(devices, b.devices()), append(leases, b.leases())
+	}
+	counts, err := gpus.Divide(len(lent), devices, leases)
+	if err != nil {
+		return err
+	}
+	rest := lent
+	for i, n := range counts {
+		if n == 0 {
+			continue
+		}
+		if err := all[i].addLease(ctx, gpus.Lease{Job: id, GPUs: rest[:n]}); err != nil {
+			_, bad := j.dropLease(context.WithoutCancel(ctx), id)
+			return errors.Join(err, bad)
+		}
+		rest = rest[n:]
+	}
+	j.reportLease(id, "has lent", len(lent))
+	return nil
+}
+
+// dropLease has the job leave the GPUs of a lease on this node, and returns how many these were. Caller holds placing.
+func (j *job) dropLease(ctx context.Context, id uint32) (lent int, err error) {
+	for _, b := range j.borrowers() {
+		all := b.leases()
+		at := gpus.Index(all, id)
+		if at < 0 {
+			continue
+		}
+		lent += len(all[at].GPUs)
+		err = errors.Join(err, b.dropLease(ctx, id))
+	}
+	return lent, err
+}
+
+// lentGPUs returns how many GPUs the job is lent on this node.
+func (j *job) lentGPUs() (n int) {
+	for _, b := range j.borrowers() {
+		n += gpus.CountLent(b.leases())
+	}
+	return n
+}
+
+// ownGPUs returns how many GPUs the job has of its own on this node, and how many its programs see there.
+func (j *job) ownGPUs() (own, sees int) {
+	for _, b := range j.borrowers() {
+		d := b.devices()
+		own, sees = own+d.Own, sees+d.Total
+	}
+	return own, sees
+}
+
+// leasesHere returns the job's leases on this node, the oldest first.
+func (j *job) leasesHere() []gpus.Lease {
+	var all []gpus.Lease
+	for _, b := range j.borrowers() {
+		for _, o := range b.leases() {
+			if at := gpus.Index(all, o.Job); at >= 0 {
+				all[at].GPUs = slices.Concat(all[at].GPUs, o.GPUs)
+				continue
+			}
+			all = append(all, o)
+		}
+	}
+	slices.SortFunc(all, func(a, b gpus.Lease) int { return cmp.Compare(a.Job, b.Job) })
+	return all
+}
+
+// addLease has the capsules use the GPUs of a lease. Caller holds placing.
 func (b borrower) addLease(ctx context.Context, lease gpus.Lease) error {
-	b.lc.placing.Lock()
-	defer b.lc.placing.Unlock()
 	err := b.changeLeases(func(all []gpus.Lease) ([]gpus.Lease, error) { return b.devices().Add(all, lease) })
 	if err != nil {
 		return err
 	}
-	if err := b.placeDevices(ctx); err != nil {
-		bad := b.dropLease(context.WithoutCancel(ctx), lease.Job)
-		return errors.Join(err, bad)
-	}
-	b.reportLease(lease, "has lent")
-	return nil
+	return b.placeDevices(ctx)
 }
 
-// placeDevices puts the capsule's devices on the GPUs that it has: its own, and those of leases that are not over.
+// placeDevices puts the capsules' devices on the GPUs that they have: their own, and those of leases that are not over.
 // Caller holds placing.
 func (b borrower) placeDevices(ctx context.Context) error {
 	places, has := b.devices().Places(b.leases())
 	began := time.Now()
-	if err := b.lc.devices.Place(ctx, places); err != nil {
-		return err
+	for _, lc := range b {
+		n := len(lc.note.GPUs)
+		if err := lc.devices.Place(ctx, places[:n]); err != nil {
+			return fmt.Errorf("capsule %d: %w", lc.index, err)
+		}
+		places = places[n:]
 	}
-	b.lc.j.log.Info("devices are placed", "capsule", b.lc.index, "gpus", has, "took", time.Since(began))
+	b[0].j.log.Info("devices are placed", "capsule", b[0].index, "gpus", has, "took", time.Since(began))
 	return nil
 }
 
-// dropLease has the capsule leave the GPUs of a lease, and then forgets the lease. Caller holds placing.
+// dropLease has the capsules leave the GPUs of a lease, and then forgets the lease. Caller holds placing.
 func (b borrower) dropLease(ctx context.Context, id uint32) error {
 	err := b.changeLeases(func(all []gpus.Lease) ([]gpus.Lease, error) { return gpus.End(all, id), nil })
 	if err != nil {
@@ -190,7 +283,7 @@ func (b borrower) dropLease(ctx context.Context, id uint32) error {
 	ctx, cancel := context.WithTimeout(ctx, leasePatience)
 	defer cancel()
 	select {
-	case <-b.lc.devices.Died(): // nothing is left on any GPU
+	case <-b[0].devices.Died(): // nothing is left on any GPU
 	default:
 		if err := b.placeDevices(ctx); err != nil {
 			return fmt.Errorf("leave the GPUs of job %d: %w", id, err)
@@ -199,21 +292,19 @@ func (b borrower) dropLease(ctx context.Context, id uint32) error {
 	return b.changeLeases(func(all []gpus.Lease) ([]gpus.Lease, error) { return gpus.Without(all, id), nil })
 }
 
-// reportLease tells the job's time line what a lease has done.
-func (b borrower) reportLease(lease gpus.Lease, what string) {
-	j := b.lc.j
-	has := b.devices().Own + gpus.CountLent(b.leases())
-	j.log.Info("the GPUs of the job have changed", "lease", lease.Job, "what", what, "capsule", b.lc.index, "has", has)
-	j.report.AddEvent(records.EventGPUs, []string{j.c.Node}, fmt.Sprintf("job %d %s %d: %d now", lease.Job, what, len(lease.GPUs), has))
+// reportLease tells the job's time line what a lease has done, and how many GPUs the job has on this node now.
+func (j *job) reportLease(id uint32, what string, count int) {
+	own, _ := j.ownGPUs()
+	has := own + j.lentGPUs()
+	j.log.Info("the GPUs of the job have changed", "lease", id, "what", what, "has", has)
+	j.report.AddEvent(records.EventGPUs, []string{j.c.Node}, fmt.Sprintf("job %d %s %d: %d now", id, what, count, has))
 }
 
-// findBorrower returns the capsule to which a job lends its GPUs; nil if the job is no lease here.
-func (l gpuLeases) findBorrower(id uint32) *localCapsule {
+// findBorrower returns the job to which a job lends its GPUs; nil if the job is no lease here.
+func (l gpuLeases) findBorrower(id uint32) *job {
 	for _, j := range l.c.jobs.allJobs() {
-		for _, lc := range j.localCapsules() {
-			if gpus.Index(borrower{lc}.leases(), id) >= 0 {
-				return lc
-			}
+		if gpus.Index(j.leasesHere(), id) >= 0 {
+			return j
 		}
 	}
 	return nil
@@ -234,12 +325,12 @@ func (e *LeaseError) Unwrap() error { return ErrNoJob }
 
 // noJob is the error about a job that this node does not know as a protected job: a *LeaseError if it is a lease here.
 func (l gpuLeases) noJob(id uint32) error {
-	lc := l.findBorrower(id)
-	if lc == nil {
+	j := l.findBorrower(id)
+	if j == nil {
 		return fmt.Errorf("job %d: %w", id, ErrNoJob)
 	}
-	e := &LeaseError{Job: id, Borrower: lc.j.id}
-	for _, o := range (borrower{lc}).leases() {
+	e := &LeaseError{Job: id, Borrower: j.id}
+	for _, o := range j.leasesHere() {
 		if o.Job == id {
 			e.GPUs = o.GPUs
 		}
@@ -248,25 +339,23 @@ func (l gpuLeases) noJob(id uint32) error {
 }
 
 // endLease ends a lease, at the epilog of its job: when endLease returns nil nothing is left on its GPUs.
-func (l gpuLeases) endLease(ctx context.Context, lc *localCapsule, id uint32) error {
-	lc.placing.Lock()
-	defer lc.placing.Unlock()
-	all := borrower{lc}.leases()
-	at := gpus.Index(all, id)
-	if at < 0 {
-		return nil
+func (l gpuLeases) endLease(ctx context.Context, j *job, id uint32) error {
+	j.placing.Lock()
+	defer j.placing.Unlock()
+	lent, err := j.dropLease(ctx, id)
+	if err != nil {
+		return fmt.Errorf("job %d: %w", j.id, err)
 	}
-	lease := all[at]
-	if err := (borrower{lc}).dropLease(ctx, id); err != nil {
-		return fmt.Errorf("job %d: %w", lc.j.id, err)
+	if lent > 0 {
+		j.reportLease(id, "takes back", lent)
 	}
-	borrower{lc}.reportLease(lease, "takes back")
 	return nil
 }
 
-// cancelFor cancels the leases of a capsule that is about to be removed. What cannot be cancelled now is tried again.
-func (l gpuLeases) cancelFor(ctx context.Context, lc *localCapsule) {
-	for _, o := range (borrower{lc}).leases() {
+// cancelFor cancels the leases of a job of which the capsules are about to be removed. What cannot be cancelled now is
+// tried again.
+func (l gpuLeases) cancelFor(ctx context.Context, j *job) {
+	for _, o := range j.leasesHere() {
 		name := jobName(o.Job)
 		short, cancel := context.WithTimeout(ctx, cancelPatience)
 		err := l.c.Slurm.Cancel(short, name)
@@ -274,7 +363,7 @@ func (l gpuLeases) cancelFor(ctx context.Context, lc *localCapsule) {
 		if err == nil {
 			continue
 		}
-		lc.j.log.Warn("a lease of the job cannot be cancelled now", "lease", o.Job, "error", err)
+		j.log.Warn("a lease of the job cannot be cancelled now", "lease", o.Job, "error", err)
 		l.c.startBackground(func(ctx context.Context) {
 			for l.c.Slurm.Cancel(ctx, name) != nil && sleepUnlessDone(ctx, slurmRetryInterval) {
 			}
@@ -286,14 +375,12 @@ func (l gpuLeases) cancelFor(ctx context.Context, lc *localCapsule) {
 // that could not be left in time.
 func (l gpuLeases) endAbandoned(ctx context.Context) {
 	for _, j := range l.c.jobs.allJobs() {
-		for _, lc := range j.localCapsules() {
-			for _, o := range (borrower{lc}).leases() {
-				if !o.Over && !l.isOver(ctx, o.Job) {
-					continue
-				}
-				if err := l.endLease(ctx, lc, o.Job); err != nil && ctx.Err() == nil {
-					j.log.Error("a lease is over, and the job still uses its GPUs", "lease", o.Job, "error", err)
-				}
+		for _, o := range j.leasesHere() {
+			if !o.Over && !l.isOver(ctx, o.Job) {
+				continue
+			}
+			if err := l.endLease(ctx, j, o.Job); err != nil && ctx.Err() == nil {
+				j.log.Error("a lease is over, and the job still uses its GPUs", "lease", o.Job, "error", err)
 			}
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/gpus"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 )
 
@@ -54,7 +54,8 @@ func TestLeaseRefused(t *testing.T) {
 // TestTooManyLent: a job is lent no more GPUs than it has devices, and the refusal leaves no lease.
 func TestTooManyLent(t *testing.T) {
 	c, lc := leaseConductor(t, kindSoft)
-	err := borrower{lc}.addLease(t.Context(), gpus.Lease{Job: 9, GPUs: []int{0, 1, 2, 4}})
+	lc.devices = &life.Server{}
+	err := lc.j.addLease(t.Context(), 9, []int{0, 1, 2, 4})
 	if err == nil || !strings.Contains(err.Error(), "it can use 4 GPUs (--singularity-gpus), and 4 more would be 1 too many") {
 		t.Errorf("%v", err)
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/gpus"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
@@ -19,59 +18,56 @@ var ErrNotLent = errors.New("it cannot have so many GPUs in place")
 // lendPatience is how long leases may take to start, or to end.
 const lendPatience = 30 * time.Second
 
-// Lend has a running job have count GPUs in all: leases are submitted for what it lacks, or cancelled, the newest first.
-// Lend returns when the job has them, with the numbers of its leases. When that is not so in time, what waits is cancelled
-// and the error wraps ErrNotLent. A call that was broken off may be repeated.
-func (c *Conductor) Lend(ctx context.Context, name string, count int, qos string) ([]uint32, error) {
+// Lend has a running job have count GPUs in all on this node: leases are submitted for what it lacks, or cancelled, the
+// newest first. Lend returns when the job has them, with the numbers of its leases and how many GPUs it had before. When
+// that is not so in time, what waits is cancelled and the error wraps ErrNotLent. A call that was broken off may be
+// repeated.
+func (c *Conductor) Lend(ctx context.Context, name string, count int, qos string) (leases []uint32, had int, err error) {
 	id, err := parseJobName(name)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	j := c.jobs.findJob(id)
-	if j == nil {
-		return nil, ErrNoJob
+	if c.jobs.findJob(id) == nil {
+		return nil, 0, ErrNoJob
 	}
-	snap := j.run.Snapshot()
-	if snap.Record == nil {
-		return nil, ErrNoJob
+	rec := c.jobs.findJob(id).run.Snapshot().Record
+	if rec == nil {
+		return nil, 0, ErrNoJob
 	}
-	lc, err := c.leases.borrowerFor(id, snap.Record.UID)
+	j, err := c.leases.borrowerFor(id, rec.UID)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w: %w", ErrNotLent, err)
+	}
+	own, sees := j.ownGPUs()
 	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrNotLent, err)
-	case len(snap.Placement.Today) != 1:
-		return nil, fmt.Errorf("%w: it runs on several nodes", ErrNotLent)
-	case count < lc.note.OwnGPUs || count < 1:
-		return nil, fmt.Errorf("%w: it has %d of its own, which only a requeue takes", ErrNotLent, lc.note.OwnGPUs)
-	case count > len(lc.note.GPUs):
-		return nil, fmt.Errorf("%w: it can use %d (--singularity-gpus)", ErrNotLent, len(lc.note.GPUs))
+	case count < own || count < 1:
+		return nil, 0, fmt.Errorf("%w: it has %d of its own, which only a requeue takes", ErrNotLent, own)
+	case count > sees:
+		return nil, 0, fmt.Errorf("%w: it can use %d (--singularity-gpus)", ErrNotLent, sees)
 	}
-	lc.lending.Lock()
-	defer lc.lending.Unlock()
-	l := lending{lc: lc, uid: snap.Record.UID, gid: snap.Record.GID, extra: count - lc.note.OwnGPUs, qos: qos}
+	j.lending.Lock()
+	defer j.lending.Unlock()
+	had = own + j.lentGPUs()
+	l := lending{j: j, uid: rec.UID, gid: rec.GID, extra: count - own, qos: qos}
 	short, cancel := context.WithTimeout(ctx, lendPatience)
 	defer cancel()
 	if err := l.changeLending(short); err != nil {
 		err = errors.Join(err, l.cancelWaiting(context.WithoutCancel(ctx)))
-		return nil, fmt.Errorf("%w: %w", ErrNotLent, err)
+		return nil, had, fmt.Errorf("%w: %w", ErrNotLent, err)
 	}
-	var leases []uint32
-	for _, o := range (borrower{lc}).leases() {
+	for _, o := range j.leasesHere() {
 		leases = append(leases, o.Job)
 	}
-	return leases, nil
+	return leases, had, nil
 }
 
-// lending is a change of a job's leases.
+// lending is a change of a job's leases on this node.
 type lending struct {
-	lc       *localCapsule
+	j        *job
 	uid, gid uint32
 	extra    int // GPUs that the job is to be lent
 	qos      string
 }
-
-// lentNow is how many GPUs the job is lent.
-func (l *lending) lentNow() int { return gpus.CountLent(borrower{l.lc}.leases()) }
 
 // changeLending submits or cancels leases, and waits until Slurm has started or ended them.
 func (l *lending) changeLending(ctx context.Context) error {
@@ -81,9 +77,9 @@ func (l *lending) changeLending(ctx context.Context) error {
 	if err := l.submitMissing(ctx); err != nil {
 		return err
 	}
-	for l.lentNow() != l.extra {
+	for l.j.lentGPUs() != l.extra {
 		if !sleepUnlessDone(ctx, pollInterval) {
-			return fmt.Errorf("it was lent %d of %d GPUs within %s", l.lentNow(), l.extra, lendPatience)
+			return fmt.Errorf("it was lent %d of %d GPUs within %s", l.j.lentGPUs(), l.extra, lendPatience)
 		}
 	}
 	return nil
@@ -91,10 +87,10 @@ func (l *lending) changeLending(ctx context.Context) error {
 
 // cancelSurplus cancels leases that the job does not need.
 func (l *lending) cancelSurplus(ctx context.Context) error {
-	all, lent := borrower{l.lc}.leases(), l.lentNow()
+	all, lent := l.j.leasesHere(), l.j.lentGPUs()
 	for i := len(all) - 1; i >= 0 && lent-len(all[i].GPUs) >= l.extra; i-- {
 		lent -= len(all[i].GPUs)
-		if err := l.lc.j.c.Slurm.Cancel(ctx, jobName(all[i].Job)); err != nil {
+		if err := l.j.c.Slurm.Cancel(ctx, jobName(all[i].Job)); err != nil {
 			return err
 		}
 	}
@@ -106,12 +102,12 @@ func (l *lending) cancelSurplus(ctx context.Context) error {
 
 // submitMissing submits a lease for each GPU that the job lacks and no lease waits for.
 func (l *lending) submitMissing(ctx context.Context) error {
-	c, id := l.lc.j.c, l.lc.j.id
-	missing := l.extra - l.lentNow()
+	c, id := l.j.c, l.j.id
+	missing := l.extra - l.j.lentGPUs()
 	if missing <= 0 {
 		return nil
 	}
-	waiting, err := c.Slurm.WaitingLeases(ctx, id, l.uid)
+	waiting, err := c.Slurm.WaitingLeases(ctx, id, l.uid, c.Node)
 	if err != nil {
 		return err
 	}
@@ -136,9 +132,9 @@ func (l *lending) submitMissing(ctx context.Context) error {
 func (l *lending) cancelWaiting(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cancelPatience)
 	defer cancel()
-	waiting, err := l.lc.j.c.Slurm.WaitingLeases(ctx, l.lc.j.id, l.uid)
+	waiting, err := l.j.c.Slurm.WaitingLeases(ctx, l.j.id, l.uid, l.j.c.Node)
 	for _, s := range waiting {
-		err = errors.Join(err, l.lc.j.c.Slurm.Cancel(ctx, s.String()))
+		err = errors.Join(err, l.j.c.Slurm.Cancel(ctx, s.String()))
 	}
 	return err
 }

@@ -4632,20 +4632,24 @@ func (x *Program) GetCommand() string {
 }
 
 type Checkpoint struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`   // "cluster/812/3"
-	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"` // as Slurm calls it: "812", "810_2"
-	Uid           uint32                 `protobuf:"varint,3,opt,name=uid,proto3" json:"uid,omitempty"`
-	User          string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
-	Number        uint32                 `protobuf:"varint,5,opt,name=number,proto3" json:"number,omitempty"`
-	Created       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created,proto3" json:"created,omitempty"`
-	Logical       int64                  `protobuf:"varint,7,opt,name=logical,proto3" json:"logical,omitempty"` // bytes that were captured
-	Stored        int64                  `protobuf:"varint,8,opt,name=stored,proto3" json:"stored,omitempty"`   // bytes that this took in the store, after deduplication and compression
-	Phases        []*PhaseTime           `protobuf:"bytes,9,rep,name=phases,proto3" json:"phases,omitempty"`
-	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"` // "asked", "interval", "requeue", "time limit" …
-	Nodes         []string               `protobuf:"bytes,11,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	Problem       string                 `protobuf:"bytes,12,opt,name=problem,proto3" json:"problem,omitempty"` // why it is not to be trusted; empty if it is
-	State         string                 `protobuf:"bytes,13,opt,name=state,proto3" json:"state,omitempty"`     // "uploading": it is on its nodes and not in the store yet; empty: it is in the store
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`   // "cluster/812/3"
+	Job       string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"` // as Slurm calls it: "812", "810_2"
+	Uid       uint32                 `protobuf:"varint,3,opt,name=uid,proto3" json:"uid,omitempty"`
+	User      string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
+	Number    uint32                 `protobuf:"varint,5,opt,name=number,proto3" json:"number,omitempty"`
+	Created   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created,proto3" json:"created,omitempty"`
+	Logical   int64                  `protobuf:"varint,7,opt,name=logical,proto3" json:"logical,omitempty"` // bytes that were captured
+	Stored    int64                  `protobuf:"varint,8,opt,name=stored,proto3" json:"stored,omitempty"`   // bytes that this took in the store, after deduplication and compression
+	Phases    []*PhaseTime           `protobuf:"bytes,9,rep,name=phases,proto3" json:"phases,omitempty"`
+	Reason    string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"` // "asked", "interval", "requeue", "time limit" …
+	Nodes     []string               `protobuf:"bytes,11,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Problem   string                 `protobuf:"bytes,12,opt,name=problem,proto3" json:"problem,omitempty"`                       // why it is not to be trusted; empty if it is
+	State     string                 `protobuf:"bytes,13,opt,name=state,proto3" json:"state,omitempty"`                           // "uploading": it is on its nodes and not in the store yet; empty: it is in the store
+	GpuMemory uint64                 `protobuf:"varint,14,opt,name=gpu_memory,json=gpuMemory,proto3" json:"gpu_memory,omitempty"` // bytes of a GPU of the job's; 0: it has none, or that is not known
+	// The most bytes that would be on a GPU if each of the job's first nodes had 1, 2, … of them; what
+	// is there once where its GPUs hold it alike counts once.
+	GpuNeeds      []uint64 `protobuf:"varint,15,rep,packed,name=gpu_needs,json=gpuNeeds,proto3" json:"gpu_needs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4769,6 +4773,20 @@ func (x *Checkpoint) GetState() string {
 		return x.State
 	}
 	return ""
+}
+
+func (x *Checkpoint) GetGpuMemory() uint64 {
+	if x != nil {
+		return x.GpuMemory
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetGpuNeeds() []uint64 {
+	if x != nil {
+		return x.GpuNeeds
+	}
+	return nil
 }
 
 type PhaseTime struct {
@@ -5130,7 +5148,7 @@ func (*RunOnReply) Descriptor() ([]byte, []int) {
 type LendRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Gpus          int64                  `protobuf:"varint,2,opt,name=gpus,proto3" json:"gpus,omitempty"` // that the job is to have, its own among them
+	Gpus          int64                  `protobuf:"varint,2,opt,name=gpus,proto3" json:"gpus,omitempty"` // that the job is to have there, its own among them
 	Qos           string                 `protobuf:"bytes,3,opt,name=qos,proto3" json:"qos,omitempty"`    // of the jobs that lend; empty: the job's own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5189,7 +5207,8 @@ func (x *LendRequest) GetQos() string {
 
 type LendReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Leases        []uint32               `protobuf:"varint,1,rep,packed,name=leases,proto3" json:"leases,omitempty"` // the jobs that lend it GPUs now
+	Leases        []uint32               `protobuf:"varint,1,rep,packed,name=leases,proto3" json:"leases,omitempty"` // the jobs that lend it GPUs there now
+	Had           int64                  `protobuf:"varint,2,opt,name=had,proto3" json:"had,omitempty"`              // GPUs that it had there before, its own among them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5229,6 +5248,13 @@ func (x *LendReply) GetLeases() []uint32 {
 		return x.Leases
 	}
 	return nil
+}
+
+func (x *LendReply) GetHad() int64 {
+	if x != nil {
+		return x.Had
+	}
+	return 0
 }
 
 // Progress of long work. The last message of a stream that ends well has one of result.
@@ -6473,7 +6499,7 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x05ended\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x16\n" +
 	"\x06status\x18\x06 \x01(\rR\x06status\x12\x10\n" +
 	"\x03rss\x18\a \x01(\x04R\x03rss\x12\x18\n" +
-	"\acommand\x18\b \x01(\tR\acommand\"\xec\x02\n" +
+	"\acommand\x18\b \x01(\tR\acommand\"\xa8\x03\n" +
 	"\n" +
 	"Checkpoint\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
@@ -6489,7 +6515,10 @@ const file_proxyd_proto_rawDesc = "" +
 	" \x01(\tR\x06reason\x12\x14\n" +
 	"\x05nodes\x18\v \x03(\tR\x05nodes\x12\x18\n" +
 	"\aproblem\x18\f \x01(\tR\aproblem\x12\x14\n" +
-	"\x05state\x18\r \x01(\tR\x05state\"P\n" +
+	"\x05state\x18\r \x01(\tR\x05state\x12\x1d\n" +
+	"\n" +
+	"gpu_memory\x18\x0e \x01(\x04R\tgpuMemory\x12\x1b\n" +
+	"\tgpu_needs\x18\x0f \x03(\x04R\bgpuNeeds\"P\n" +
 	"\tPhaseTime\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12-\n" +
 	"\x04took\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04took\"\xbe\x01\n" +
@@ -6517,9 +6546,10 @@ const file_proxyd_proto_rawDesc = "" +
 	"\vLendRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04gpus\x18\x02 \x01(\x03R\x04gpus\x12\x10\n" +
-	"\x03qos\x18\x03 \x01(\tR\x03qos\"#\n" +
+	"\x03qos\x18\x03 \x01(\tR\x03qos\"5\n" +
 	"\tLendReply\x12\x16\n" +
-	"\x06leases\x18\x01 \x03(\rR\x06leases\"\xc5\x02\n" +
+	"\x06leases\x18\x01 \x03(\rR\x06leases\x12\x10\n" +
+	"\x03had\x18\x02 \x01(\x03R\x03had\"\xc5\x02\n" +
 	"\bProgress\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +

@@ -58,9 +58,9 @@ type ProxydClient interface {
 	// RunOn has a job run on that stands still after a checkpoint with stands: nobody requeues
 	// it. It does nothing to any other job.
 	RunOn(ctx context.Context, in *RunOnRequest, opts ...grpc.CallOption) (*RunOnReply, error)
-	// Lend has a running job be lent GPUs by jobs of its user on its node, until it has so many in
-	// all, or has it leave some. The answer comes when it has them; if that cannot be in time,
-	// nothing has changed.
+	// Lend has a running job be lent GPUs by jobs of its user on the node that is asked, one of
+	// the job's, until it has so many there in all, or has it leave some. The answer comes when it
+	// has them; if that cannot be in time, nothing has changed.
 	Lend(ctx context.Context, in *LendRequest, opts ...grpc.CallOption) (*LendReply, error)
 	// Checkpoints lists what the store has, of one job or of all that the caller may see.
 	Checkpoints(ctx context.Context, in *CheckpointsRequest, opts ...grpc.CallOption) (*CheckpointsReply, error)
@@ -258,9 +258,9 @@ type ProxydServer interface {
 	// RunOn has a job run on that stands still after a checkpoint with stands: nobody requeues
 	// it. It does nothing to any other job.
 	RunOn(context.Context, *RunOnRequest) (*RunOnReply, error)
-	// Lend has a running job be lent GPUs by jobs of its user on its node, until it has so many in
-	// all, or has it leave some. The answer comes when it has them; if that cannot be in time,
-	// nothing has changed.
+	// Lend has a running job be lent GPUs by jobs of its user on the node that is asked, one of
+	// the job's, until it has so many there in all, or has it leave some. The answer comes when it
+	// has them; if that cannot be in time, nothing has changed.
 	Lend(context.Context, *LendRequest) (*LendReply, error)
 	// Checkpoints lists what the store has, of one job or of all that the caller may see.
 	Checkpoints(context.Context, *CheckpointsRequest) (*CheckpointsReply, error)

@@ -59,15 +59,19 @@ func (s *Slurm) SubmitLease(ctx context.Context, borrower *Job, gid uint32, node
 	return withJob(err, "submit a lease of job", borrower.String())
 }
 
-// WaitingLeases returns the leases of a job that SubmitLease has submitted and that have not started.
-func (s *Slurm) WaitingLeases(ctx context.Context, job, uid uint32) ([]*Job, error) {
+// WaitingLeases returns the leases of a job that SubmitLease has submitted for a node and that have not started.
+func (s *Slurm) WaitingLeases(ctx context.Context, job, uid uint32, node string) ([]*Job, error) {
 	out, err := s.squeue.Run(ctx, "--noheader", "--states=PENDING,CONFIGURING", "--user="+strconv.FormatUint(uint64(uid), 10),
-		"--name="+leaseName(job), "--Format="+columns)
+		"--name="+leaseName(job), "--Format=ReqNodes:|,"+columns)
 	if err != nil {
 		return nil, fmt.Errorf("leases of job %d: %w", job, err)
 	}
 	var all []*Job
 	for line := range strings.Lines(strings.TrimSpace(string(out))) {
+		on, line, _ := strings.Cut(line, "|")
+		if strings.TrimSpace(on) != node {
+			continue
+		}
 		j, err := parseLine(line)
 		if err != nil {
 			return nil, fmt.Errorf("leases of job %d: %w", job, err)

@@ -201,3 +201,47 @@ func TestLeases(t *testing.T) {
 		t.Errorf("the job was restarted %d times", st.restarts)
 	}
 }
+
+// TestLeasesOfNodes: a training on two nodes with a GPU each is lent one more on each of them and leaves these again, in
+// place. It goes on on a single node, by a requeue: there its capsules share a GPU and a device server, which are lent
+// another GPU, as one; proxyd's successor knows the lease. It computes what the undisturbed one computes.
+func TestLeasesOfNodes(t *testing.T) {
+	const extra = "600000" // parameters: steps take their time, so that output does not wait for its reader
+	s := raise(t, *name+"-lent", 2, 2, 4, "--extra", extra)
+	s.configure("")
+	j := s.train("lent", "--qos=basic --nodes=2 --ntasks=4 --ntasks-per-node=2 --overcommit --gpus-per-node=1 --singularity-gpus=2-4 --export=ALL,EXTRA="+extra)
+	j.trains()
+	for _, gpus := range []int{2, 1, 2} {
+		said := s.on("ctl", "operator", fmt.Sprintf("singctl resize %s --gpus %d --reason test", j.id, gpus))
+		if !strings.Contains(said, "in place; lent by: ") {
+			t.Errorf("%d GPUs on each node: %s", gpus, said)
+		}
+		j.shares(gpus)
+		if on := strings.Fields(s.on("ctl", "root", "squeue -h -t R -n lease-of-"+j.id+" -o %N")); len(on) != 2*(gpus-1) {
+			t.Errorf("leases on %v for %d GPUs on each of 2 nodes", on, gpus)
+		}
+		j.trains()
+	}
+	if st := j.now(); st.restarts != 0 || st.is != "RUNNING" {
+		t.Errorf("on two nodes: %s", st)
+	}
+	j.resizeNodes(1, 1)
+	if capsules := j.capsules(2); capsules[0].Devices.Server != capsules[1].Devices.Server || capsules[0].Devices.Server == "" {
+		t.Errorf("capsules on a node: %+v", capsules)
+	}
+	lease := s.lend("more", "alice", j, "")
+	lease.becomes("RUNNING")
+	j.shares(2)
+	j.trains()
+	s.verb("restart", j.now().nodes, "proxyd")
+	j.trains()
+	s.on("ctl", "alice", "scancel "+lease.id)
+	j.shares(1)
+	j.trains()
+	s.on("ctl", "operator", "singctl resize "+j.id+" --gpus 2 --reason test")
+	j.shares(2)
+	j.trains()
+	if st := j.ends(); st.restarts != 1 {
+		t.Errorf("the job was restarted %d times", st.restarts)
+	}
+}

@@ -54,8 +54,18 @@ func (g *Grant) DeviceNames() []string {
 	return names
 }
 
-// SpareDevices is how many GPUs more than it has a capsule can use, if another job lends them.
-func (g *Grant) SpareDevices() int { return max(len(g.Order)-len(g.SlurmNumbers), 0) }
+// SpareDevices is how many GPUs more than they have the capsules of a device server can use, if other jobs lend them: the
+// capsule, or all that share its GPU. began has the GPUs of each capsule's first run.
+func (g *Grant) SpareDevices(began []int) int {
+	devices := len(g.Order)
+	if g.Sharing != nil {
+		devices = 0
+		for _, index := range g.Sharing {
+			devices += began[index]
+		}
+	}
+	return min(max(devices-len(g.SlurmNumbers), 0), wire.Leases)
+}
 
 // grantGPUs distributes a node's GPUs over its n capsules, and returns the share of capsule
 // place, which had began GPUs in the first run. Capsules share a GPU only if there are more

@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 )
 
-// Lease is a job that lends GPUs to a capsule, as the capsule's note has it.
+// Lease is a job that lends GPUs to the capsules of a device server, as the note of the first of them has it.
 type Lease struct {
 	Job  uint32 `json:"job"`
 	GPUs []int  `json:"gpus"`           // as Slurm numbers them
@@ -18,10 +18,33 @@ type Lease struct {
 	Over bool   `json:"over,omitempty"` // the lease has ended, and its GPUs must be left
 }
 
-// Devices are the devices of a capsule.
+// Devices are the devices of a capsule, or of all capsules that share a device server.
 type Devices struct {
-	Total int // devices that the program sees
-	Own   int // devices that stand for the capsule's own GPUs; 0: the device server has no spare devices
+	Total int // devices that the programs see
+	Own   int // devices that stand for the capsules' own GPUs; 0: the device server has no spare devices
+}
+
+// Divide says how many of a job's GPUs each of a node's device servers gets: each GPU goes to the server with the most
+// devices for a GPU. leases has those of each server.
+func Divide(lent int, all []Devices, leases [][]Lease) ([]int, error) {
+	counts, has, free, total, spare := make([]int, len(all)), make([]int, len(all)), make([]int, len(all)), 0, 0
+	for i, d := range all {
+		has[i], free[i] = d.Own+CountLent(leases[i]), len(d.freeDevices(leases[i]))
+		total, spare = total+d.Total, spare+free[i]
+	}
+	if lent > spare {
+		return nil, fmt.Errorf("it can use %d GPUs (--singularity-gpus), and %d more would be %d too many", total, lent, lent-spare)
+	}
+	for range lent {
+		to := -1
+		for i, d := range all {
+			if free[i] > 0 && (to < 0 || d.Total*has[to] > all[to].Total*has[i]) {
+				to = i
+			}
+		}
+		counts[to], has[to], free[to] = counts[to]+1, has[to]+1, free[to]-1
+	}
+	return counts, nil
 }
 
 // Add returns the leases with a lease, which gets free devices. A lease that is among them already changes nothing.

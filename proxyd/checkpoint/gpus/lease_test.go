@@ -52,3 +52,45 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("leases were changed: %v", leases)
 	}
 }
+
+// TestDivide: each of a lease's GPUs goes to the device server with the most devices for a GPU, of those that can use one.
+func TestDivide(t *testing.T) {
+	one, four := Devices{Total: 2, Own: 1}, Devices{Total: 4, Own: 1}
+	lent := func(at ...int) []Lease { return []Lease{{Job: 9, GPUs: at, At: at}} }
+	for _, tt := range []struct {
+		name   string
+		lent   int
+		all    []Devices
+		leases [][]Lease
+		want   []int
+		refuse string
+	}{
+		{"one server", 2, []Devices{four}, [][]Lease{nil}, []int{2}, ""},
+		{"two alike", 2, []Devices{one, one}, [][]Lease{nil, nil}, []int{1, 1}, ""},
+		{"the one with more devices first", 1, []Devices{one, four}, [][]Lease{nil, nil}, []int{0, 1}, ""},
+		{"then the other", 3, []Devices{one, four}, [][]Lease{nil, nil}, []int{1, 2}, ""},
+		{"one that was lent some", 1, []Devices{four, four}, [][]Lease{lent(1), nil}, []int{0, 1}, ""},
+		{"one that can use no more", 1, []Devices{one, one}, [][]Lease{lent(1), nil}, []int{0, 1}, ""},
+		{"an old device server", 1, []Devices{{Total: 4}, one}, [][]Lease{nil, nil}, []int{0, 1}, ""},
+		{"too many", 4, []Devices{one, one}, [][]Lease{lent(1), nil}, nil, "it can use 4 GPUs (--singularity-gpus), and 4 more would be 3 too many"},
+	} {
+		got, err := Divide(tt.lent, tt.all, tt.leases)
+		if !slices.Equal(got, tt.want) || err == nil && tt.refuse != "" || err != nil && err.Error() != tt.refuse {
+			t.Errorf("%s: %v, %v, want %v %s", tt.name, got, err, tt.want, tt.refuse)
+		}
+	}
+}
+
+// TestSpareDevices: capsules that share a GPU can use as many as they all began with.
+func TestSpareDevices(t *testing.T) {
+	began := []int{2, 2, 4}
+	alone := grantGPUs([]int{3}, 0, 1, began[2])
+	if got := alone.SpareDevices(began); got != 3 {
+		t.Errorf("a capsule of 4 devices with a GPU has %d to spare, want 3", got)
+	}
+	shared := grantGPUs([]int{3}, 0, 2, began[0])
+	shared.Sharing = []int{0, 1}
+	if got := shared.SpareDevices(began); got != 3 {
+		t.Errorf("two capsules of 2 devices with a GPU have %d to spare, want 3", got)
+	}
+}

@@ -380,9 +380,9 @@ func TestSharedEnter(t *testing.T) {
 func TestSharedSpec(t *testing.T) {
 	w := world(t)
 	for says, bad := range map[string]func(*Spec){
-		"--tenants is for software GPUs": func(s *Spec) { s.Spare = 1 },
-		"devices on [1] of 1":            func(s *Spec) { s.Order = []int{1} },
-		"--soft 0: it is from 1":         func(s *Spec) { s.Count = 0 },
+		"--spare 33: it is from 0": func(s *Spec) { s.Spare = 33 },
+		"devices on [1] of 1":      func(s *Spec) { s.Order = []int{1} },
+		"--soft 0: it is from 1":   func(s *Spec) { s.Count = 0 },
 	} {
 		spec := tenantSpecs(t, w, 1)[0]
 		bad(&spec)

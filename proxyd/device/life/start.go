@@ -56,8 +56,8 @@ type Spec struct {
 	Verbose bool   // logs each process that attaches or ends
 
 	// Shared, if set, is the folder of a process that serves several capsules of a job: see shared.go. The process is
-	// started with the first of them, by the Spec of that one; Order, Exact, Self and Dir are each tenant's own. Spare must
-	// be 0, and Kind software GPUs.
+	// started with the first of them, by the Spec of that one; Order, Exact, Self and Dir are each tenant's own. Kind must be
+	// software GPUs.
 	Shared string
 }
 

@@ -48,6 +48,7 @@ type Tenants struct {
 // TenantsConfig is what Tenants are made of.
 type TenantsConfig struct {
 	Backend backend.Backend // closed with the Tenants
+	Spare   int             // see Config
 	Network func(context.Context) (*nccl.Network, error)
 	// Info is what programs of a tenant are told of n devices; see Config.
 	Info    func(n int) []backend.Info
@@ -157,7 +158,7 @@ func (t *Tenants) makeServer(a *Admission) (*Server, error) {
 		return nil, fmt.Errorf("%w: there are %d", errNotAdmitted, len(t.servers))
 	}
 	s := New(Config{
-		Machine: t.machine, Order: a.Order, Info: t.cfg.Info(max(len(t.machine.turns), len(a.Order))), Log: t.cfg.Log.With("tenant", a.Name),
+		Machine: t.machine, Order: a.Order, Info: t.cfg.Info(max(len(t.machine.turns), len(a.Order))), Log: t.cfg.Log.With("tenant", a.Name), Spare: t.cfg.Spare,
 		Version: t.cfg.Version, Self: a.Self, Awaits: a.Awaits, Exact: a.Exact, Network: t.cfg.Network,
 	})
 	t.servers[a.Name] = s
