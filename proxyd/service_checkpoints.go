@@ -124,6 +124,7 @@ func (d service) describeCheckpoint(ctx context.Context, s store.Summary) (*rpc.
 		Uid: meta.Record.UID, User: userName(meta.Record.UID), Created: timestamppb.New(m.Created),
 		Logical: m.Stats.Logical, Stored: m.Stats.Stored, Reason: meta.Reason, Nodes: m.Nodes(),
 	}
+	c.GpuMemory, c.GpuNeeds = meta.GPUNeeds()
 	for _, p := range meta.Phases {
 		c.Phases = append(c.Phases, &rpc.PhaseTime{Phase: p.Name, Took: durationpb.New(p.Took)})
 	}

@@ -196,6 +196,7 @@ func (b *builder) makeJob(j *slurmrest.Job) sdk.Job {
 	}
 	made.Preemptable, made.Obstacle = b.canPreempt(j)
 	made.MinGPUs, made.MaxGPUs = b.gpuRange(j, wanted, made.Capsules)
+	made.MinGPUs = b.leastWithoutSwapping(made.Label, made.MinGPUs, wanted, made.Capsules)
 	if b.known.Edited[j.ID].SizedByPerson && gpus != wanted { // at its full size policies may shrink the job again
 		made.Request, made.MinGPUs, made.MaxGPUs = gpus, gpus, gpus
 	}
@@ -297,6 +298,23 @@ func (b *builder) gpuRange(j *slurmrest.Job, wanted, capsules int) (least, most 
 		most = max(min(n, mostDevices*capsules), wanted)
 	}
 	return least, most
+}
+
+// leastWithoutSwapping is the smallest size of a job, from least up to wanted, at which the memory of the ranks that share a
+// GPU fits there, by the newest checkpoint: what they hold alike counts once. A job without a checkpoint is not
+// judged. What capsules hold alike is not known, so of capsules that share a GPU only each by itself has to fit.
+func (b *builder) leastWithoutSwapping(label string, least, wanted, capsules int) int {
+	for _, c := range slices.Backward(b.seen.Checkpoints[label]) {
+		needs := c.GetGpuNeeds()
+		if c.GetProblem() != "" || c.GetGpuMemory() == 0 {
+			continue
+		}
+		return jobrequest.LeastSize(least, wanted, capsules, func(each int) bool {
+			each = max(each, 1)
+			return each > len(needs) || needs[each-1] <= c.GetGpuMemory()
+		})
+	}
+	return least
 }
 
 // mostDevices is how many devices the programs of a capsule can have (libsingshim/wire).

@@ -203,6 +203,42 @@ func TestSizeRange(t *testing.T) {
 	}
 }
 
+// TestNoSwapping: a job is not shrunk by policies to a size at which its ranks would be swapped, by its newest whole
+// checkpoint; its full size is never in doubt.
+func TestNoSwapping(t *testing.T) {
+	const gib = 1 << 30
+	for _, tt := range []struct {
+		name  string
+		made  []*rpc.Checkpoint
+		least int
+	}{
+		{"no checkpoint", nil, 1},
+		{"all that the ranks hold is alike", []*rpc.Checkpoint{{GpuMemory: 16 * gib, GpuNeeds: []uint64{9 * gib, 8 * gib}}}, 1},
+		{"all on one GPU do not fit", []*rpc.Checkpoint{{GpuMemory: 16 * gib, GpuNeeds: []uint64{30 * gib, 15 * gib}}}, 4},
+		{"the newest counts", []*rpc.Checkpoint{
+			{GpuMemory: 16 * gib, GpuNeeds: []uint64{30 * gib, 15 * gib}}, {GpuMemory: 16 * gib, GpuNeeds: []uint64{9 * gib, 8 * gib}},
+		}, 1},
+		{"a damaged one does not", []*rpc.Checkpoint{
+			{GpuMemory: 16 * gib, GpuNeeds: []uint64{30 * gib, 15 * gib}}, {GpuMemory: 16 * gib, GpuNeeds: []uint64{9 * gib, 8 * gib}, Problem: "lost"},
+		}, 4},
+		{"not even its own size fits", []*rpc.Checkpoint{{GpuMemory: 16 * gib, GpuNeeds: []uint64{60 * gib, 30 * gib}}}, 4},
+		{"an older release made it", []*rpc.Checkpoint{{}}, 1},
+	} {
+		_, p, w := site(t, "26.05.3")
+		p.gpus = "1-8"
+		seen, err := w.Look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		label := Build(seen, known).Jobs[0].Label
+		seen.Checkpoints = map[string][]*rpc.Checkpoint{label: tt.made}
+		j := Build(seen, known).Jobs[0]
+		if j.MinGPUs != tt.least || j.MaxGPUs != 8 {
+			t.Errorf("%s: %d to %d GPUs on %d nodes, want %d to 8", tt.name, j.MinGPUs, j.MaxGPUs, j.Capsules, tt.least)
+		}
+	}
+}
+
 // A job that an action holds while it is at it is not held by a person: its time counts as waiting.
 func TestHeldByAnAction(t *testing.T) {
 	for kind, holder := range map[string]sdk.Holder{"migrate": sdk.HeldByPreemptd, "release": sdk.HeldByUser, "": sdk.HeldByUser} {

@@ -3,6 +3,8 @@
 
 package simulate
 
+import "github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
+
 // What it costs that several ranks of a job share a GPU, by the model that docs/splicing.md measures: that of the paper's
 // quickest model on a V100, for which a switch from one rank to the next costs the most. A job has a rank for each GPU
 // of its largest size. Two meetings in a mini-batch, of gradients and of parameters, make 2 (k - 1) switches between k ranks.
@@ -51,10 +53,5 @@ func (j *Job) timeFor(work int64, gpus int) int64 {
 
 // leastGPUs is the smallest size to which the job is shrunk: not to a size at which its ranks would be swapped.
 func (j *Job) leastGPUs() int {
-	for gpus := j.MinGPUs; gpus < j.GPUs; gpus++ {
-		if gpus%j.Nodes == 0 && j.fits(gpus) {
-			return gpus
-		}
-	}
-	return j.GPUs
+	return jobrequest.LeastSize(j.MinGPUs, j.GPUs, j.Nodes, func(each int) bool { return each > 0 && j.fits(each*j.Nodes) })
 }

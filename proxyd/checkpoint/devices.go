@@ -237,7 +237,7 @@ func (lc *localCapsule) saveDevices(ctx context.Context, w upload.ShareWriter, o
 		return nil, fmt.Errorf("devices: %w", err)
 	}
 	j.log.Info("devices saved", "capsule", lc.index, "bytes", r.Bytes, "written", r.Written, "known", r.Known, "took", r.Wrote)
-	return &records.DeviceMeta{Kind: j.c.Devices.Kind, Processes: r.Processes, Save: r.ID, Bytes: r.Bytes, Written: r.Written, Known: r.Known}, nil
+	return &records.DeviceMeta{Kind: j.c.Devices.Kind, Processes: r.Processes, Save: r.ID, Bytes: r.Bytes, Written: r.Written, Known: r.Known, Memory: r.Memory, Needs: r.Needs}, nil
 }
 
 // discardDevices ends the device servers of this node that belong to no known capsule.

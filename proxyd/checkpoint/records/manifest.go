@@ -120,6 +120,30 @@ func (c *CapsuleMeta) Program(name string) *ProgramMeta {
 	return &c.Programs[i]
 }
 
+// GPUNeeds returns the memory of a GPU, and for 1, 2, … GPUs of each capsule the most bytes that would be on one of them.
+// Both are zero if that is not known of each capsule with GPUs.
+func (m *Meta) GPUNeeds() (memory uint64, needs []uint64) {
+	for i := range m.Capsules {
+		d := m.Capsules[i].Devices
+		if d == nil {
+			continue
+		}
+		if len(d.Needs) == 0 || d.Memory == 0 {
+			return 0, nil
+		}
+		if memory == 0 || d.Memory < memory {
+			memory = d.Memory
+		}
+		for n, bytes := range d.Needs {
+			if n == len(needs) {
+				needs = append(needs, 0)
+			}
+			needs[n] = max(needs[n], bytes)
+		}
+	}
+	return memory, needs
+}
+
 // HasScript tells whether the batch script is captured. Without the script a restored job would
 // begin anew.
 func (m *Meta) HasScript() bool {
@@ -168,10 +192,12 @@ func (m *Meta) StepTasks(key string) ([]int, error) {
 type DeviceMeta struct {
 	Kind      string                `json:"kind"`
 	Processes []server.SavedProcess `json:"processes"`
-	Save      string                `json:"save"`    // name that the device server gave this save
-	Bytes     uint64                `json:"bytes"`   // of device memory
-	Written   uint64                `json:"written"` // bytes written by this checkpoint
-	Known     uint64                `json:"known"`   // bytes taken over from the previous checkpoint
+	Save      string                `json:"save"`             // name that the device server gave this save
+	Bytes     uint64                `json:"bytes"`            // of device memory
+	Written   uint64                `json:"written"`          // bytes written by this checkpoint
+	Known     uint64                `json:"known"`            // bytes taken over from the previous checkpoint
+	Memory    uint64                `json:"memory,omitempty"` // of a GPU
+	Needs     []uint64              `json:"needs,omitempty"`  // the most of Bytes on a GPU if the capsule has 1, 2, … of them
 }
 
 // DevicesFolder is the prefix of a capsule's device streams.

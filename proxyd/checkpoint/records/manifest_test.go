@@ -5,6 +5,7 @@ package records
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,5 +43,19 @@ func TestMetaVersion(t *testing.T) {
 		if want := fmt.Sprintf("is of version %d; this proxyd reads versions 1 to 3", version); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v", err)
 		}
+	}
+}
+
+// TestGPUNeeds: what a GPU would hold is known of a job if it is of each of its capsules with GPUs.
+func TestGPUNeeds(t *testing.T) {
+	m := &Meta{Capsules: []CapsuleMeta{
+		{Devices: &DeviceMeta{Memory: 16, Needs: []uint64{12, 7}}}, {Index: 1}, {Index: 2, Devices: &DeviceMeta{Memory: 14, Needs: []uint64{10, 8, 5}}},
+	}}
+	if memory, needs := m.GPUNeeds(); memory != 14 || !slices.Equal(needs, []uint64{12, 8, 5}) {
+		t.Errorf("of %d: %v", memory, needs)
+	}
+	m.Capsules[0].Devices.Needs = nil // an older release made it
+	if memory, needs := m.GPUNeeds(); memory != 0 || needs != nil {
+		t.Errorf("of %d: %v", memory, needs)
 	}
 }

@@ -102,6 +102,40 @@ func alikeBytes(blocks []map[int]bool, order []int, m int) []uint64 {
 	return out
 }
 
+// noteNeeds notes what the job's devices would need on fewer devices.
+func (s *Server) noteNeeds(st *serverState, r *Report) {
+	_, once := s.machine.backend.Devices()[0].(backend.BlockSharer)
+	blocks := savedBlocks(st)
+	for n := range blocks {
+		r.Needs = append(r.Needs, mostBytes(blocks, n+1, once))
+	}
+	for _, d := range s.devices {
+		if memory := d.Info().Memory; r.Memory == 0 || memory < r.Memory {
+			r.Memory = memory
+		}
+	}
+}
+
+// mostBytes is the most bytes on a device if the job's devices are on m devices. once: what devices hold alike is there
+// once.
+func mostBytes(blocks []map[int]bool, m int, once bool) (most uint64) {
+	order := spreadAlike(blocks, m)
+	alike := alikeBytes(blocks, order, m)
+	for at := range m {
+		bytes := uint64(0)
+		for i, held := range blocks {
+			if order[i] == at {
+				bytes += uint64(len(held)) * backend.Granule
+			}
+		}
+		if once {
+			bytes -= alike[at]
+		}
+		most = max(most, bytes)
+	}
+	return most
+}
+
 // placeAlike has the devices of a saved job share the existing devices.
 func (s *Server) placeAlike(st *serverState) {
 	s.makeDevices(spreadAlike(savedBlocks(st), s.deviceCount()))

@@ -64,6 +64,22 @@ func TestSpreadAlike(t *testing.T) {
 	}
 }
 
+// TestMostBytes: what the devices of a job would need on fewer, with what they hold alike there once, and without.
+func TestMostBytes(t *testing.T) {
+	pairs := []map[int]bool{holding(1, 2), holding(3, 4), holding(1, 2), holding(3, 4, 5)}
+	for _, tt := range []struct {
+		on          int
+		once, apart uint64
+	}{{1, 5, 9}, {2, 3, 5}, {4, 3, 3}} {
+		if got := mostBytes(pairs, tt.on, true); got != tt.once*backend.Granule {
+			t.Errorf("on %d: %d blocks, want %d", tt.on, got/backend.Granule, tt.once)
+		}
+		if got := mostBytes(pairs, tt.on, false); got != tt.apart*backend.Granule {
+			t.Errorf("on %d, each its own: %d blocks, want %d", tt.on, got/backend.Granule, tt.apart)
+		}
+	}
+}
+
 // TestAlikeAreTogether: a job of four devices comes to two, where those share one whose memory was alike, and all have their bytes.
 func TestAlikeAreTogether(t *testing.T) {
 	const memory = 64 << 20

@@ -76,6 +76,8 @@ type Report struct {
 	Zero      uint64         `json:"zero"`    // left out
 	Twice     uint64         `json:"twice"`   // the same as other blocks of this save
 	Known     uint64         `json:"known"`   // in files of the saves before
+	Memory    uint64         `json:"memory"`  // of a device
+	Needs     []uint64       `json:"needs"`   // the most of these bytes that would be on a device if the job's were on 1, 2, … devices
 	Cut       time.Duration  `json:"cut"`     // the time to stop
 	Wrote     time.Duration  `json:"wrote"`   // and to write
 }

@@ -61,6 +61,7 @@ func (s *Server) writeState(ctx context.Context, sink Sink, o SaveOptions) (*Rep
 	slices.Sort(r.Kept)
 	k.saves = st.Saves
 	s.noteAlike(st)
+	s.noteNeeds(st, r)
 	k.rememberSave(e)
 	return r, nil
 }
