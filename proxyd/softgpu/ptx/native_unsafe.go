@@ -142,33 +142,33 @@ func (w *warp) runNative(c *native.Code, after native.Place, budget *int) native
 	if f.join != nil && f.join.frame == f.frame {
 		s.Meet = f.join.pc
 	}
-	turn := w.enterNative(budget)
+	turn := enterNative(w, *budget)
 	if after.Resumes() {
 		after = c.Resume(s, after)
 	} else {
 		after = c.Run(s, f.pc)
 	}
-	w.leaveNative(budget, turn)
+	leaveNative(w, budget, turn)
 	f.pc = after.PC
 	if s.HasParted() {
-		w.takeSplits(f)
+		takeSplits(w, f)
 	}
 	return after
 }
 
 // enterNative tells machine code what the warp's state is, and returns the number of branches that it may take.
-func (w *warp) enterNative(budget *int) int {
+func enterNative(w *warp, budget int) int {
 	s := &w.machine
 	s.File32, s.File64 = w.bank32[0], w.bank64[0]
 	s.Flags = unsafe.Pointer(&w.preds[w.basePred])
 	s.Spinning, s.LocalUsed = w.spinning, w.local.Used
-	turn := min(*budget, nativeTurn)
+	turn := min(budget, nativeTurn)
 	s.Budget, s.Issued, s.Ticks = int64(turn), 0, 0
 	return turn
 }
 
 // leaveNative takes what machine code has counted.
-func (w *warp) leaveNative(budget *int, turn int) {
+func leaveNative(w *warp, budget *int, turn int) {
 	s := &w.machine
 	*budget -= turn - int(s.Budget)
 	w.issued += s.Issued
@@ -182,9 +182,9 @@ func (w *warp) runStart(budget *int) bool {
 	s, k, mask := &w.machine, w.block.run.kernel, w.live
 	w.fresh = false
 	s.Mask, s.Meet, s.Frame = mask, -1, w.top.local
-	turn := w.enterNative(budget)
+	turn := enterNative(w, *budget)
 	at := k.main.native.Run(s, 0)
-	w.leaveNative(budget, turn)
+	leaveNative(w, budget, turn)
 	if in := &k.main.insts[at.PC]; in.flow == flowExit && in.guard == 0 && s.Mask == mask && !s.HasParted() {
 		w.issued++
 		w.live = 0
@@ -195,15 +195,15 @@ func (w *warp) runStart(budget *int) bool {
 	w.straight = false
 	w.cur = w.newFrag(frag{mask: mask, pc: at.PC, frame: w.top})
 	w.frags = append(w.frags, w.cur)
-	w.takeSplits(w.cur)
+	takeSplits(w, w.cur)
 	return false
 }
 
 // takeSplits makes fragments and joins of the lanes that have parted in machine code: those that the interpreter would have.
-func (w *warp) takeSplits(f *frag) {
+func takeSplits(w *warp, f *frag) {
 	splits, moved := w.machine.Parted()
 	if moved {
-		w.moveToEnd(f)
+		moveToEnd(w.frags, f)
 	}
 	for i := range splits {
 		p := &splits[i]
@@ -228,15 +228,15 @@ func (w *warp) takeSplits(f *frag) {
 			w.frags = append(w.frags, w.newFrag(frag{mask: p.Pending, pc: p.PC, frame: f.frame, join: f.join}))
 		}
 		if p.Moved {
-			w.moveToEnd(f)
+			moveToEnd(w.frags, f)
 		}
 	}
 	f.mask = w.machine.Mask
 }
 
 // moveToEnd makes a fragment the youngest.
-func (w *warp) moveToEnd(f *frag) {
-	i := slices.Index(w.frags, f)
-	copy(w.frags[i:], w.frags[i+1:])
-	w.frags[len(w.frags)-1] = f
+func moveToEnd(frags []*frag, f *frag) {
+	i := slices.Index(frags, f)
+	copy(frags[i:], frags[i+1:])
+	frags[len(frags)-1] = f
 }

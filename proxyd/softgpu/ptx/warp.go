@@ -76,7 +76,7 @@ type warp struct {
 func (w *warp) startWarp(b *block, id int, mask uint32) {
 	k := b.run.kernel
 	if w.straight && w.told == b.run {
-		w.restart(mask)
+		restartWarp(w, mask)
 		return
 	}
 	w.block, w.id, w.live = b, id, mask
@@ -105,9 +105,9 @@ func (w *warp) startWarp(b *block, id int, mask uint32) {
 	w.frags = append(w.frags, w.cur)
 }
 
-// restart makes the warp ready for a further block of the launch that it has run a block of. Its lists are empty, and its
+// restartWarp makes the warp ready for a further block of the launch that it has run a block of. Its lists are empty, and its
 // frame is the kernel's own.
-func (w *warp) restart(mask uint32) {
+func restartWarp(w *warp, mask uint32) {
 	w.live, w.fresh, w.spinning, w.ticks = mask, true, false, 0
 	w.startNative()
 	if w.block.run.kernel.readsUnwritten() {
