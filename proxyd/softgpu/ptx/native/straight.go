@@ -147,13 +147,13 @@ func (e *emitter) accessFollowing(s *straight) {
 		step = 16 * int32(s.size)
 	}
 	load, store := amd64.VMOVDQU32, amd64.VMOVDQU32Store
-	switch {
-	case s.size == 1:
+	switch s.size {
+	case 1:
 		load, store = amd64.VPMOVZXBD, amd64.VPMOVDB
 		if s.signed {
 			load = amd64.VPMOVSXBD
 		}
-	case s.size == 2:
+	case 2:
 		load, store = amd64.VPMOVZXWD, amd64.VPMOVDW
 		if s.signed {
 			load = amd64.VPMOVSXWD
