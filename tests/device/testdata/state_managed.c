@@ -21,7 +21,7 @@ static const char image[] = PTX(
 	"ret;\n"
 	"}\n");
 
-enum { N = 30000, STEPS = 120, SIZE = N * 4, GLOBAL = 1, HOST = 2, SINGLE = 4, READ_MOSTLY = 1, PREFERRED = 3, CPU = -1 };
+enum { N = 30000, STEPS = 600, SIZE = N * 4, GLOBAL = 1, HOST = 2, SINGLE = 4, READ_MOSTLY = 1, PREFERRED = 3, CPU = -1 };
 
 static unsigned int hash(const unsigned int *p, int n)
 {
@@ -120,7 +120,7 @@ int main(void)
 		if (step % 4 == 0) {
 			if (comes)
 				OK(cuMemFree(comes));
-			OK(cuMemAllocManaged(&comes, 8192 + 4096 * step, HOST));
+			OK(cuMemAllocManaged(&comes, 8192 + 4096 * (step % 100), HOST));
 			HOLDS(((unsigned int *)comes)[2047] == 0);
 			memset((void *)comes, (int)step, 8192);
 		}

@@ -31,7 +31,7 @@ static const char image[] = PTX(
 	"st.global.u32 [%p], %a; ret;\n"
 	"}\n");
 
-enum { W = 32, H = 16, STEPS = 60, TEXELS = 500 };
+enum { W = 32, H = 16, STEPS = 800, TEXELS = 500 };
 enum { ARRAY, LINEAR = 2, FLOAT = 0x20, SHORT = 0x02, NORMALIZED = 2, INTEGERS = 1, WRAP = 0, MIRROR = 2, SURFACE = 2 };
 
 /* As the driver has them. */
