@@ -239,17 +239,17 @@ func TestRefusedKernel(t *testing.T) {
 	.reg .b32 %r<2>;
 	ld.param.u64 %rd1, [p];
 	mov.u32 %r1, 0;
-	tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%rd1, {%r1}];
+	tld4.r.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f1, %f2}];
 	ret;
 }
 `), backend.LoadConfig{Verbose: true, MaxRegisters: 16})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, log.Error)
 	}
-	if !strings.Contains(log.Error, "tex.1d.v4.f32.s32") || !strings.Contains(log.Info, "'good'") {
+	if !strings.Contains(log.Error, "tld4.r.2d.v4.f32.f32") || !strings.Contains(log.Info, "'good'") {
 		t.Errorf("log %+v", log)
 	}
-	if _, err := m.Function("bad"); backend.ResultOf(err) != backend.NotSupported || !strings.Contains(err.Error(), "tex.1d") {
+	if _, err := m.Function("bad"); backend.ResultOf(err) != backend.NotSupported || !strings.Contains(err.Error(), "tld4.r.2d") {
 		t.Errorf("bad: %v", err)
 	}
 	f, err := m.Function("good")

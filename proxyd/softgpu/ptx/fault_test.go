@@ -171,7 +171,7 @@ func TestErrors(t *testing.T) {
 		{"character", header + ".entry k() { ` }", "unexpected character"},
 		{"too large", header + ".global .b8 x[5000000000];\n.entry k() { ret; }", "too large"},
 		{"shared", header + ".shared .b8 x[200000];\n.entry k() { .reg .u32 a; mov.u32 a, x; }", "shared memory"},
-		{"texture", header + ".entry k() {\ntex.2d.v4.f32.s32 {a, b, c, d}, [t, {x, y}]; }", "tld4.r.2d.v4.f32.f32 is not supported: gathers of textures"},
+		{"texture", header + ".entry k() {\ntld4.r.2d.v4.f32.f32 {a, b, c, d}, [t, {x, y}]; }", "tld4.r.2d.v4.f32.f32 is not supported: gathers of textures"},
 		{"cluster", header + ".entry k() .reqnctapercluster 2 { ret; }", "clusters are not supported"},
 		{"bulk", header + ".entry k() { .reg .u32 a; cp.async.bulk.commit_group; }", "cp.async.bulk"},
 		{"dynamic parallelism", header + ".extern .func (.param .b32 r) cudaLaunchDeviceV2 (.param .b64 a, .param .b64 b);\n.entry k() { .param .b32 r; .param .b64 a; .param .b64 b; call (r), cudaLaunchDeviceV2, (a, b); }", "dynamic parallelism"},
