@@ -44,7 +44,7 @@ func (c protected) startServers(t *testing.T) {
 const redisLoop = `coproc redis-cli -h ctl 2>/dev/null
 	hear() { read -r -t 3 said <&${COPROC[0]} || { [ "$said" ] && read -r -t 3 rest <&${COPROC[0]} && said+=$rest; }; }
 	ask() { until echo "$*" >&${COPROC[1]} && hear; do :; done; }
-	for n in $(seq 0 59); do
+	for n in $(seq 0 99); do
 		ask SET n $n; ask GET n; echo OK $said; sleep 0.15
 	done`
 
@@ -52,7 +52,7 @@ const redisLoop = `coproc redis-cli -h ctl 2>/dev/null
 const psqlLoop = `again=0
 	connect() { coproc psql -XAtq -U postgres -h ctl 2>/dev/null; to=${COPROC[1]} from=${COPROC[0]}; }
 	connect
-	for n in $(seq 0 59); do
+	for n in $(seq 0 99); do
 		until echo "SELECT 2 * $n;" 2>/dev/null >&$to && read -r got <&$from; do wait; again=$((again + 1)); connect 2>/dev/null; done
 		echo $n $got; sleep 0.15
 	done 2>/dev/null
@@ -66,7 +66,7 @@ func TestOutside(t *testing.T) {
 	c := raiseProtected(t, "t-outside", "--nodes", "2", "--with-corpus")
 	c.startServers(t)
 	var doubled, redis strings.Builder
-	for n := range 60 {
+	for n := range 100 {
 		fmt.Fprintln(&doubled, n, 2*n)
 		fmt.Fprintln(&redis, "OK", n)
 	}

@@ -42,15 +42,15 @@ func (c protected) startRelay(t *testing.T) {
 // Programs that would show a lost connection: none of them connects again.
 const (
 	redisOnce = `coproc redis-cli -h ctl 2>&1
-	for n in $(seq 0 59); do
+	for n in $(seq 0 99); do
 		echo "SET n $n" >&${COPROC[1]}; read -r ok <&${COPROC[0]}
 		echo "GET n" >&${COPROC[1]}; read -r said <&${COPROC[0]}; echo $ok $said; sleep 0.15
 	done`
 	psqlOnce = `coproc psql -XAtq -U postgres -h ctl 2>&1
-	for n in $(seq 0 59); do
+	for n in $(seq 0 99); do
 		echo "SELECT 2 * $n;" >&${COPROC[1]}; read -r got <&${COPROC[0]}; echo $n $got; sleep 0.15
 	done`
-	curlOnce = `curl -sSk --rate 6/s -w ' %{num_connects}\n' 'https://ctl:8443/[0-59]' | awk '{ print NR - 1, $1; again += $2; fflush() } END { print "again", again - 1 }'`
+	curlOnce = `curl -sSk --rate 6/s -w ' %{num_connects}\n' 'https://ctl:8443/[0-99]' | awk '{ print NR - 1, $1; again += $2; fflush() } END { print "again", again - 1 }'`
 )
 
 // TestRelay: real clients of servers outside of the job, and the relay. A checkpoint in place, a requeue and a move
@@ -59,7 +59,7 @@ func TestRelay(t *testing.T) {
 	t.Parallel()
 	c := raiseWithRelay(t, "t-relay")
 	var doubled, redis strings.Builder
-	for n := range 60 {
+	for n := range 100 {
 		fmt.Fprintln(&doubled, n, 2*n)
 		fmt.Fprintln(&redis, "OK", n)
 	}
@@ -132,7 +132,7 @@ func TestRelayLost(t *testing.T) {
 	t.Parallel()
 	c := raiseWithRelay(t, "t-lost")
 	var doubled strings.Builder
-	for n := range 60 {
+	for n := range 100 {
 		fmt.Fprintln(&doubled, n, 2*n)
 	}
 	named := func(t *testing.T, job, reason string) {
@@ -286,7 +286,7 @@ func TestRelayAway(t *testing.T) {
 	c := raiseWithRelay(t, "t-away")
 	c.putFile(t, "connects.py")
 	var doubled strings.Builder
-	for n := range 60 {
+	for n := range 100 {
 		fmt.Fprintln(&doubled, n, 2*n)
 	}
 	want := doubled.String() + "again 0"

@@ -106,6 +106,7 @@ func TestTextures(t *testing.T) {
 			func(t uint32) uint32 { return f(float32(16*min(t&3, 1) + 8*min(t, 1) + min(t, 7))) }},
 		{"txq", "txq.width.b32 %r, [%o]; txq.height.b32 %x1, [%o]; txq.depth.b32 %x2, [%o]; mad.lo.u32 %r, %r, 100, %x1; mad.lo.u32 %r, %r, 100, %x2;", solid,
 			func(uint32) uint32 { return 40204 }},
+		{"suq", "suq.width.b32 %r, [%o]; suq.height.b32 %x1, [%o]; mad.lo.u32 %r, %r, 100, %x1;", surface, func(uint32) uint32 { return 804 }},
 		{"suld and sust", `shl.b32 %x1, %t, 2; and.b32 %x1, %x1, 28; shr.u32 %x2, %t, 3; suld.b.2d.b32.trap {%r}, [%o, {%x1, %x2}];
 			mov.u32 %x3, 77; sust.b.2d.b32.trap [%o, {%x1, %x2}], {%x3}; suld.b.2d.v2.b16.trap {%h1, %h2}, [%o, {%x1, %x2}];
 			cvt.u32.u16 %x4, %h1; add.u32 %r, %r, %x4;`, surface, func(t uint32) uint32 { return f(float32(t)) + 77 }},

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # A client of a server outside of the job, as people write them. Arguments: the way, and the
-# server's host. It counts to 60, tells the server each number, and says when it had to connect again.
+# server's host. It counts to 100, tells the server each number, and says when it had to connect again.
 import http.client
 import os
 import ssl
@@ -69,7 +69,7 @@ tell = {
     "tls": lambda: keep_alive(lambda: http.client.HTTPSConnection(host, 8443, timeout=30, context=unverified())),
     "requests": requests_session,
 }[way]()
-for n in range(60):
+for n in range(100):
     print(n, tell(n), flush=True)
     time.sleep(float(os.environ.get("PACE", "0.15")))
 print("again", again)
