@@ -90,6 +90,10 @@ var journeys = []journey{
 		nodes: "n1", count: 1, perNode: 2, said: "resized in place, to 4 GPUs by bob",
 	},
 	{
+		name: "grow in place on two nodes", kind: "resize", args: Args{Nodes: []string{"n2", "n1"}, GPUs: 4}, lends: true,
+		nodes: "n1,n2", said: "resized to n2,n1 in place, to 4 GPUs by bob",
+	},
+	{
 		name: "grow, and no job can lend", kind: "resize", args: Args{Nodes: []string{"n1"}, GPUs: 4}, begin: onOneNode, restarts: 1, checkpoints: 1,
 		nodes: "n1", required: "n1", count: 1, perNode: 2, tres: "gres/gpu:a100:4", said: "resized to n1 by bob",
 	},
