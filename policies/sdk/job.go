@@ -155,6 +155,17 @@ func (j *Job) Budget(r Rules) time.Duration {
 	return time.Duration(allowed - lost)
 }
 
+// LeastSize is the smallest size of a job, from least up to wanted GPUs on so many nodes, at which the ranks that share a GPU
+// fit there; wanted if there is none. fits is asked for the GPUs of a node.
+func LeastSize(least, wanted, nodes int, fits func(each int) bool) int {
+	for gpus := least; gpus < wanted; gpus++ {
+		if gpus < nodes && fits(0) || gpus%nodes == 0 && fits(gpus/nodes) {
+			return gpus
+		}
+	}
+	return wanted
+}
+
 // Holds reports whether the job has nodes.
 func (j *Job) Holds() bool { return len(j.Shares) > 0 }
 

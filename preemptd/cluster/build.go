@@ -309,7 +309,7 @@ func (b *builder) leastWithoutSwapping(label string, least, wanted, capsules int
 		if c.GetProblem() != "" || c.GetGpuMemory() == 0 {
 			continue
 		}
-		return jobrequest.LeastSize(least, wanted, capsules, func(each int) bool {
+		return sdk.LeastSize(least, wanted, capsules, func(each int) bool {
 			each = max(each, 1)
 			return each > len(needs) || needs[each-1] <= c.GetGpuMemory()
 		})

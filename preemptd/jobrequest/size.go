@@ -76,17 +76,6 @@ func (b Began) CheckUse(now, wanted Request) error {
 	return refuseSize("%s: its programs see %d there, and can use no more: %s (%s)", onNodes(CountOf(each, "GPU"), wanted.Nodes), usable, possible, why)
 }
 
-// LeastSize is the smallest size of a job, from least up to wanted GPUs on so many nodes, at which the ranks that share a GPU
-// fit there; wanted if there is none. fits is asked for the GPUs of a node.
-func LeastSize(least, wanted, nodes int, fits func(each int) bool) int {
-	for gpus := least; gpus < wanted; gpus++ {
-		if gpus < nodes && fits(0) || gpus%nodes == 0 && fits(gpus/nodes) {
-			return gpus
-		}
-	}
-	return wanted
-}
-
 // GPUsOnNode is how many GPUs a job asks for on each node.
 func (r Request) GPUsOnNode() int64 {
 	nodes := max(r.Nodes, 1)

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
@@ -47,7 +46,10 @@ func (f *Finder) RunOn(ctx context.Context, job *slurmrest.Job) error {
 // Lend has a running job have so many GPUs on each of its nodes, by jobs of its user that lend it theirs. If a node cannot,
 // the other nodes have as many as before.
 func (f *Finder) Lend(ctx context.Context, job *slurmrest.Job, gpus int64, qos string) ([]uint32, error) {
-	nodes := jobrequest.HostNames(job.Nodes)
+	nodes, err := slurmrest.Hosts(job.Nodes)
+	if err != nil {
+		return nil, err
+	}
 	replies, errs := make([]*rpc.LendReply, len(nodes)), make([]error, len(nodes))
 	var all sync.WaitGroup
 	for i, node := range nodes {
@@ -58,8 +60,7 @@ func (f *Finder) Lend(ctx context.Context, job *slurmrest.Job, gpus int64, qos s
 	for _, reply := range replies {
 		leases = append(leases, reply.GetLeases()...)
 	}
-	err := errors.Join(errs...)
-	if err == nil {
+	if err = errors.Join(errs...); err == nil {
 		return leases, nil
 	}
 	for i, node := range nodes {

@@ -3,7 +3,7 @@
 
 package simulate
 
-import "github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
+import "github.com/singularity-slurm/singularity-slurm/policies/sdk"
 
 // What it costs that several ranks of a job share a GPU, by the model that docs/splicing.md measures: that of the paper's
 // quickest model on a V100, for which a switch from one rank to the next costs the most. A job has a rank for each GPU
@@ -53,5 +53,5 @@ func (j *Job) timeFor(work int64, gpus int) int64 {
 
 // leastGPUs is the smallest size to which the job is shrunk: not to a size at which its ranks would be swapped.
 func (j *Job) leastGPUs() int {
-	return jobrequest.LeastSize(j.MinGPUs, j.GPUs, j.Nodes, func(each int) bool { return each > 0 && j.fits(each*j.Nodes) })
+	return sdk.LeastSize(j.MinGPUs, j.GPUs, j.Nodes, func(each int) bool { return each > 0 && j.fits(each*j.Nodes) })
 }
