@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Arrays, textures and a surface that kernels read and write, step by step. Whatever happens to its device server, it prints the
-// same: the objects that the program has stay good, and so do the handles of arrays.
+// same, for the objects that the program has stay good, and so do the handles of arrays.
 // limit: 60s
 
 #include "check.h"
