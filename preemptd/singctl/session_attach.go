@@ -86,6 +86,9 @@ func (at *attachment) followJob(ctx context.Context, shown string) (over bool, e
 	if isOver(state) {
 		at.wait.endLine()
 		code := exitStatusOf(state, fieldOf(shown, "ExitCode"))
+		if err := session.Remove(at.job); err != nil {
+			at.sayLine("singctl: %s", safeLine(err.Error())) // session list tries again
+		}
 		if code != 0 {
 			at.sayWhy()
 			return true, &sessionEndError{at.job, state, code}

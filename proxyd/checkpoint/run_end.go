@@ -80,7 +80,9 @@ func (e runEnding) noteEnd(n decisions.NextRun) error {
 // before it is captured. Slurm's KillWait is 30 s by default.
 const handlerWithin = 10 * time.Second
 
-// NoteRequeue remembers that a program of a capsule is about to have Slurm requeue a job.
+// NoteRequeue remembers that a program of a capsule is about to have Slurm requeue a job. What a person types in a shell,
+// as in a session, is not noted: it counts like a requeue from elsewhere. Such a shell is no handler of which the end
+// would be waited for, and its exit status is the person's.
 func (s SrunRequests) NoteRequeue(ctx context.Context, who nodesocket.Peer) error {
 	c := s.c
 	j, lc, err := s.callerCapsule(who)
@@ -88,11 +90,19 @@ func (s SrunRequests) NoteRequeue(ctx context.Context, who nodesocket.Peer) erro
 		return err
 	}
 	program, err := programOf(ctx, lc.capsule, who.PID)
+	var typed bool
+	if err == nil {
+		typed, err = processes.HasTerminal(who.PID)
+	}
 	if err == nil {
 		err = who.Alive() // else the PID may be another process's
 	}
 	if err != nil {
 		return err
+	}
+	if typed {
+		j.log.Info("a person asks Slurm for a requeue, on a terminal of the job", "capsule", lc.index, "program", program)
+		return nil
 	}
 	j.log.Info("a program asks Slurm for a requeue", "capsule", lc.index, "program", program)
 	asked := runs.Requester{Node: c.Node, Capsule: lc.index, Program: program, At: time.Now()}

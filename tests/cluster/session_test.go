@@ -65,6 +65,27 @@ func TestSession(t *testing.T) {
 			t.Errorf("the record of a session that has ended: %v", err)
 		}
 	})
+	t.Run("requeue typed", func(t *testing.T) {
+		t.Parallel()
+		job := c.sh(t, "cd; SHELL=/bin/bash singctl session start --name typed --sbatch=--ntasks=1")
+		c.attach(t, job, "value=41", "keep=41", "echo value=$keep")
+		node := c.show(t, job, "NodeList")
+		c.exec(t, "ctl", "alice", "bash", "-c", fmt.Sprintf(
+			"timeout 60 singctl session attach %s < <(echo 'scontrol requeue $SLURM_JOB_ID'; sleep 5)", job))
+		c.again(t, job, node)
+		if list := c.sh(t, "singctl session list"); !strings.Contains(list, "typed") {
+			t.Errorf("list of a session that was requeued:\n%s", list)
+		}
+		c.attach(t, job, "again=42", "echo again=$((keep + 1))")
+		ended := c.exec(t, "ctl", "alice", "bash", "-c", fmt.Sprintf(
+			"timeout 60 singctl session attach %s < <(echo 'exit 3'; exec sleep 60 2>/dev/null)", job))
+		if ended.code != 3 || !strings.Contains(ended.err, "session "+job+" has ended: FAILED, exit status 3") {
+			t.Errorf("attach after a requeue that was typed in the session: %d\n%s", ended.code, ended.err)
+		}
+		if s := c.ends(t, job); !strings.Contains(s, "FAILED") {
+			t.Errorf("the job: %s", s)
+		}
+	})
 	t.Run("no command", func(t *testing.T) {
 		t.Parallel()
 		said := c.exec(t, "ctl", "alice", "singctl", "session", "start", "nonsense")

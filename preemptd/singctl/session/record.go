@@ -115,17 +115,19 @@ func IsNoted(job string) bool {
 
 // Remove removes a job's record and note, if there are any.
 func Remove(job string) error {
-	var all error
-	for _, ending := range []string{noteEnding, recordEnding} {
-		path, err := filePath(job, ending)
-		if err == nil {
-			err = os.Remove(path)
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			all = errors.Join(all, err)
-		}
+	return errors.Join(removeFile(job, noteEnding), removeFile(job, recordEnding))
+}
+
+// removeFile removes the file of a job with an ending, if the file is there.
+func removeFile(job, ending string) error {
+	path, err := filePath(job, ending)
+	if err == nil {
+		err = os.Remove(path)
 	}
-	return all
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // Jobs returns the jobs that have records or notes, ordered by number.

@@ -64,7 +64,8 @@ func Serve(job string, command []string) (int, error) {
 		_ = syscall.Kill(pid, syscall.SIGHUP)
 		return 1, fmt.Errorf("the session's record: %w", err)
 	}
-	defer Remove(job) //nolint:errcheck // list removes what is left
+	defer removeFile(job, recordEnding) //nolint:errcheck // list removes what is left
+	// The note stays: Slurm may requeue the job, and the session waits then.
 	s := &server{master: master, token: token, clients: map[*client]bool{}, room: make(chan struct{}, maxClients)}
 	go s.acceptAll(l)
 	go passSignals(pid)

@@ -112,7 +112,7 @@ func (a *attached) types(text string) {
 }
 
 // TestAttach: a person who attaches again finds the same shell and what was shown; the shell's end ends the
-// session with its exit code, and the record goes.
+// session with its exit code, and the record goes. The note stays: Slurm may requeue the job.
 func TestAttach(t *testing.T) {
 	r, ended := startShell(t)
 	first := attachTo(t, r)
@@ -128,6 +128,9 @@ func TestAttach(t *testing.T) {
 	second.types("echo again $((keep + 1))\n")
 	second.shows("again 42")
 	third.shows("again 42")
+	if err := NoteSubmission("7"); err != nil {
+		t.Fatal(err)
+	}
 	second.types("exit 3\n")
 	if err := <-second.ended; !errors.Is(err, ErrOver) {
 		t.Errorf("at the shell's end: %v", err)
@@ -137,6 +140,9 @@ func TestAttach(t *testing.T) {
 	}
 	if _, err := Load("7"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the record: %v", err)
+	}
+	if !IsNoted("7") {
+		t.Error("the note is gone: a session that Slurm requeues would not be listed")
 	}
 }
 

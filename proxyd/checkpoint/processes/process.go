@@ -187,17 +187,40 @@ func SlurmEnv(pid int) (map[string]string, error) {
 	return env, nil
 }
 
+// HasTerminal tells whether a process has a controlling terminal. Processes of Slurm's batch scripts have none; those of a
+// shell in which a person types have one.
+func HasTerminal(pid int) (bool, error) {
+	fields, err := readStat(pid)
+	if err != nil {
+		return false, err
+	}
+	if len(fields) < 5 {
+		return false, fmt.Errorf("/proc/%d/stat has %d fields behind the name", pid, len(fields))
+	}
+	return fields[4] != "0", nil // tty_nr
+}
+
+// readStat returns the fields of /proc/PID/stat behind the name of the program, which may have spaces: state, parent,
+// process group, session, terminal, and more.
+func readStat(pid int) ([]string, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, err
+	}
+	s := string(b)
+	return strings.Fields(s[strings.LastIndexByte(s, ')')+1:]), nil
+}
+
 // ParentPID returns the PID of a process's parent.
 func ParentPID(pid int) (int, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields, err := readStat(pid)
 	if err != nil {
 		return 0, err
 	}
-	s := string(b)
-	var state string
-	var parent int
-	_, err = fmt.Sscan(s[strings.LastIndexByte(s, ')')+1:], &state, &parent)
-	return parent, err
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("/proc/%d/stat has %d fields behind the name", pid, len(fields))
+	}
+	return strconv.Atoi(fields[1])
 }
 
 // RunningPrograms returns the programs of a capsule that have started and not ended.

@@ -6,6 +6,8 @@ package processes
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -14,24 +16,10 @@ import (
 // TestTerminals: a terminal is a program's own if the program holds both sides, and
 // the terminal is the capsule's.
 func TestTerminals(t *testing.T) {
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skip("SKIP: needs pseudo terminals: ", err)
-	}
+	master, slave := openTerminal(t)
 	defer master.Close()
-	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	link := fmt.Sprintf("/dev/pts/%d", number)
-	slave, err := os.OpenFile(link, os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer slave.Close()
+	link := slave.Name()
 	descriptor := fmt.Sprintf("/proc/self/fd/%d", slave.Fd())
 
 	self := os.Getpid()
@@ -56,4 +44,59 @@ func TestTerminals(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
+}
+
+// TestHasTerminal: a process has a controlling terminal or not, whatever the name of its program is.
+func TestHasTerminal(t *testing.T) {
+	master, slave := openTerminal(t)
+	defer master.Close()
+	defer slave.Close()
+	program := t.TempDir() + "/a) R 1 (b"
+	if err := os.Symlink("/bin/sleep", program); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		attr *syscall.SysProcAttr
+		want bool
+	}{
+		"on a terminal": {&syscall.SysProcAttr{Setsid: true, Setctty: true}, true},
+		"without one":   {&syscall.SysProcAttr{Setsid: true}, false},
+	} {
+		cmd := exec.Command(program, "1000")
+		cmd.Stdin, cmd.SysProcAttr = slave, c.attr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		got, err := HasTerminal(cmd.Process.Pid)
+		parent, parentErr := ParentPID(cmd.Process.Pid)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if err != nil || got != c.want {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+		if parentErr != nil || parent != os.Getpid() {
+			t.Errorf("%s: parent %d, %v", name, parent, parentErr)
+		}
+	}
+}
+
+// openTerminal makes a terminal and returns both ends.
+func openTerminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip("SKIP: needs pseudo terminals: ", err)
+	}
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return master, slave
 }
