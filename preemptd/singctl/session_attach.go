@@ -54,6 +54,8 @@ type attachment struct {
 	job  string
 	wait *progress
 	said string // by srun, of a connection that could not be made
+	// typed is what the person has typed while there was no connection.
+	typed []byte
 }
 
 func (a sessionCommand) attachSession(ctx context.Context, job string) error {
@@ -71,12 +73,37 @@ func (a sessionCommand) attachSession(ctx context.Context, job string) error {
 		if over || err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(attachInterval):
+		detached, err := at.pause(ctx)
+		if detached || err != nil {
+			return err
 		}
 	}
+}
+
+// pause waits for attachInterval, and tells whether the person has typed the detach key meanwhile. What else was typed
+// is for the session.
+func (at *attachment) pause(ctx context.Context) (detached bool, err error) {
+	interval, stop := context.WithTimeout(ctx, attachInterval)
+	defer stop()
+	if !isTerminal(os.Stdin) {
+		<-interval.Done()
+		return false, ctx.Err()
+	}
+	typed, detached, err := session.AwaitDetach(interval, os.Stdin)
+	at.typed = append(at.typed, typed...)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("terminal: %w", err)
+	case detached:
+		at.sayDetached()
+		return true, nil
+	}
+	return false, ctx.Err()
+}
+
+func (at *attachment) sayDetached() {
+	at.wait.endLine()
+	fmt.Fprintf(at.stderr, "detached; singctl session attach %s attaches again\n", at.job)
 }
 
 // followJob connects with the session if its job, as scontrol shows the job, runs, and otherwise says
@@ -165,8 +192,7 @@ func (at *attachment) connectTerminal(ctx context.Context, node string) (detache
 		return false, err
 	}
 	if code == 0 {
-		at.wait.endLine()
-		fmt.Fprintf(at.stderr, "detached; singctl session attach %s attaches again\n", at.job)
+		at.sayDetached()
 		return true, nil
 	}
 	shown, err := at.showSession(ctx, at.job)
@@ -209,7 +235,8 @@ func (at *attachment) runJoin(ctx context.Context, node string) (said string, co
 	srun.Stdin, srun.Stdout, srun.Stderr = os.Stdin, out, &errs
 	srun.Env = withoutJob(os.Environ())
 	if onTerminal {
-		err = session.RunOnTerminal(srun, os.Stdin, out)
+		err = session.RunOnTerminal(srun, os.Stdin, out, at.typed)
+		at.typed = nil
 	} else {
 		err = srun.Run()
 	}

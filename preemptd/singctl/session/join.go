@@ -98,18 +98,25 @@ func sendSize(c io.Writer, terminal *os.File) error {
 
 // makeRaw has a terminal hand over each typed key at once. restore undoes that.
 func makeRaw(terminal *os.File) (restore func(), err error) {
+	return changeMode(terminal, func(raw *unix.Termios) {
+		raw.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
+		raw.Oflag &^= unix.OPOST
+		raw.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
+		raw.Cflag = raw.Cflag&^(unix.CSIZE|unix.PARENB) | unix.CS8
+		raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
+	})
+}
+
+// changeMode changes the mode of a terminal, and discards nothing of what was typed. restore undoes the change.
+func changeMode(terminal *os.File, change func(*unix.Termios)) (restore func(), err error) {
 	fd := int(terminal.Fd())
 	before, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {
 		return nil, err
 	}
-	raw := *before
-	raw.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
-	raw.Oflag &^= unix.OPOST
-	raw.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
-	raw.Cflag = raw.Cflag&^(unix.CSIZE|unix.PARENB) | unix.CS8
-	raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
-	if err := unix.IoctlSetTermios(fd, unix.TCSETS, &raw); err != nil {
+	changed := *before
+	change(&changed)
+	if err := unix.IoctlSetTermios(fd, unix.TCSETS, &changed); err != nil {
 		return nil, err
 	}
 	return func() { _ = unix.IoctlSetTermios(fd, unix.TCSETS, before) }, nil // the terminal may be gone

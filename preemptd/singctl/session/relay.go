@@ -4,6 +4,8 @@
 package session
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -20,9 +22,9 @@ import (
 var obituary = regexp.MustCompile(`(slurmstepd: |\[[-0-9T:.]+\] )error: \*\*\* (STEP|JOB) \S+ ON \S+ CANCELLED AT [^\r\n]* \*\*\*\r?\n`)
 
 // RunOnTerminal runs a command on a terminal of its own, of which terminal shows what the command
-// writes, but for obituaries, and gets the keys. RunOnTerminal returns the error of the command's end.
+// writes, but for obituaries, and gets the keys, typed first. RunOnTerminal returns the error of the command's end.
 // What was typed and not read by then stays in terminal.
-func RunOnTerminal(cmd *exec.Cmd, terminal *os.File, out io.Writer) error {
+func RunOnTerminal(cmd *exec.Cmd, terminal *os.File, out io.Writer, typed []byte) error {
 	master, slave, err := openTerminal()
 	if err != nil {
 		return err
@@ -52,7 +54,9 @@ func RunOnTerminal(cmd *exec.Cmd, terminal *os.File, out io.Writer) error {
 	keys, shown := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(keys)
-		copyKeys(master, terminal, stop)
+		if _, err := master.Write(typed); err == nil {
+			copyKeys(master, terminal, stop)
+		}
 	}()
 	go func() {
 		defer close(shown)
@@ -99,6 +103,61 @@ func copyKeys(to io.Writer, terminal, stop *os.File) {
 			return
 		}
 	}
+}
+
+// AwaitDetach waits until ctx ends, and reads what is typed on the terminal meanwhile. AwaitDetach returns at once, with
+// detach, when the person types the detach key. The keys that were typed before are for RunOnTerminal. Control-C
+// stays an interrupt, as no program of the session's is reached meanwhile.
+func AwaitDetach(ctx context.Context, terminal *os.File) (typed []byte, detach bool, err error) {
+	restore, err := changeMode(terminal, func(mode *unix.Termios) {
+		mode.Iflag &^= unix.ICRNL
+		mode.Lflag &^= unix.ECHO | unix.ICANON
+		mode.Cc[unix.VMIN], mode.Cc[unix.VTIME] = 1, 0
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	defer restore()
+	stop, stopped, err := os.Pipe()
+	if err != nil {
+		return nil, false, err
+	}
+	defer stop.Close()
+	var before bytes.Buffer
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		copyKeys(&detachFinder{&before, &detach}, terminal, stop)
+	}()
+	select {
+	case <-ctx.Done():
+	case <-read:
+	}
+	stopped.Close()
+	<-read
+	if !detach {
+		<-ctx.Done() // the terminal may have no more keys
+	}
+	return before.Bytes(), detach, nil
+}
+
+// detachFinder keeps what is typed until the detach key, which it refuses.
+type detachFinder struct {
+	before *bytes.Buffer
+	found  *bool
+}
+
+// errDetached is the error of a write with the detach key.
+var errDetached = errors.New("the detach key")
+
+func (d *detachFinder) Write(b []byte) (int, error) {
+	typed, _, found := bytes.Cut(b, []byte{DetachKey})
+	d.before.Write(typed)
+	if found {
+		*d.found = true
+		return len(typed), errDetached
+	}
+	return len(b), nil
 }
 
 // copyShown copies what a terminal shows until the last process closes the terminal.

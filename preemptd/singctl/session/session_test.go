@@ -260,12 +260,65 @@ func TestRunOnTerminal(t *testing.T) {
 	var shown bytes.Buffer
 	const said = "[2026-11-23T10:12:46.196] error: *** STEP 5.0 ON n1 CANCELLED AT 2026-11-23T10:12:46 DUE TO JOB REQUEUE ***"
 	cmd := exec.Command("/bin/sh", "-c", "stty size; read x; printf '$ %s\\n' '"+said+"'; echo got $x; exit 7")
-	err = RunOnTerminal(cmd, slave, &shown)
+	err = RunOnTerminal(cmd, slave, &shown, nil)
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 7 {
 		t.Errorf("the command's end: %v", err)
 	}
 	if got := strings.ReplaceAll(shown.String(), "\r", ""); !strings.Contains(got, "33 77\n") || !strings.Contains(got, "$ got key\n") {
 		t.Errorf("shown: %q", got)
+	}
+}
+
+// TestAwaitDetach: the detach key ends a wait at once, what was typed before the key or without it is kept, and the
+// terminal is as before.
+func TestAwaitDetach(t *testing.T) {
+	for name, c := range map[string]struct {
+		keys, typed string
+		detach      bool
+	}{
+		"detach key":        {"ls\r\x1d", "ls\r", true},
+		"without":           {"ls\r", "ls\r", false},
+		"nothing was typed": {"", "", false},
+	} {
+		master, slave, err := openTerminal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer master.Close()
+		defer slave.Close()
+		before, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		patience := 300 * time.Millisecond // without the detach key all of it passes
+		if c.detach {
+			patience = time.Minute
+		}
+		ctx, stop := context.WithTimeout(t.Context(), patience)
+		wrote := make(chan struct{})
+		go func() {
+			defer close(wrote)
+			for { // keys that come before the mode is changed would be read as a line
+				mode, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
+				if err != nil || mode.Lflag&unix.ICANON == 0 {
+					break
+				}
+				time.Sleep(time.Millisecond)
+			}
+			_, _ = master.WriteString(c.keys)
+		}()
+		typed, detach, err := AwaitDetach(ctx, slave)
+		<-wrote
+		if err != nil || string(typed) != c.typed || detach != c.detach {
+			t.Errorf("%s: typed %q, detach %v, %v", name, typed, detach, err)
+		}
+		if over := ctx.Err() != nil; over == c.detach {
+			t.Errorf("%s: the wait is over: %v", name, over)
+		}
+		if after, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS); err != nil || *after != *before {
+			t.Errorf("%s: the mode afterwards: %+v, %v", name, after, err)
+		}
+		stop()
 	}
 }
 
