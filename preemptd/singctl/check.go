@@ -55,35 +55,43 @@ func (a checkCommand) checkScript(ctx context.Context, path string) error {
 	if strings.HasPrefix(path, "-") {
 		named = "./" + path // no option of the programs below
 	}
+	notAsked := "the script is no regular file"
 	if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() { // a pipe has been read
 		findings = append(findings, checkSyntax(ctx, named, text)...)
-		refusal, err := a.testSubmission(ctx, named, text)
+		var refusal []script.Finding
+		refusal, notAsked, err = a.testSubmission(ctx, named, text)
 		if err != nil {
 			return err
 		}
 		findings = append(findings, refusal...)
 		script.SortByLine(findings)
 	}
-	switch {
-	case a.json:
-		a.printJSON(map[string]any{"script": path, "findings": append([]script.Finding{}, findings...)})
-	case len(findings) == 0:
+	if a.json {
+		a.printJSON(map[string]any{"script": path, "findings": append([]script.Finding{}, findings...), "sbatch_not_asked": notAsked})
+	} else {
+		a.printFindings(path, findings, notAsked)
+	}
+	if len(findings) > 0 {
+		return errFound
+	}
+	return nil
+}
+
+// printFindings prints what was found in a script, and why sbatch was not asked, if it was not.
+func (a checkCommand) printFindings(path string, findings []script.Finding, notAsked string) {
+	if len(findings) == 0 {
 		fmt.Fprintf(a.stdout, "%s: nothing in its text stands in the way of checkpoints\n", safeLine(path))
 	}
 	for _, f := range findings {
-		if a.json {
-			break
-		}
 		where := safeLine(path)
 		if f.Line > 0 {
 			where = fmt.Sprintf("%s:%d", where, f.Line)
 		}
 		fmt.Fprintf(a.stdout, "%s: %s: %s\n    do: %s\n", where, f.Level, safeLine(f.What), f.Do)
 	}
-	if len(findings) > 0 {
-		return errFound
+	if notAsked != "" {
+		fmt.Fprintf(a.stdout, "sbatch was not asked: %s\n", safeLine(notAsked))
 	}
-	return nil
 }
 
 // checkTime bounds how long a program may take to look at a script.
@@ -109,22 +117,23 @@ func checkSyntax(ctx context.Context, path, text string) []script.Finding {
 }
 
 // testSubmission has sbatch say whether the job would be refused. Where there is no Slurm, or
-// slurmctld is away, nothing is known of that.
-func (a checkCommand) testSubmission(ctx context.Context, path, text string) ([]script.Finding, error) {
+// slurmctld is away, nothing is known of that, and notAsked says why.
+func (a checkCommand) testSubmission(ctx context.Context, path, text string) (found []script.Finding, notAsked string, err error) {
 	if script.IsHeterogeneous(text) {
-		return nil, nil // sbatch tests none
+		return nil, "it tests no heterogeneous jobs", nil
 	}
-	_, err := runCommand(ctx, "sbatch", "--test-only", path)
+	_, err = runCommand(ctx, "sbatch", "--test-only", path)
 	var e *rpc.Error
 	switch {
 	case err == nil:
-		return nil, nil
+		return nil, "", nil
 	case ctx.Err() != nil:
-		return nil, ctx.Err()
+		return nil, "", ctx.Err()
 	case errors.As(err, &e) && errors.Is(err, rpc.ErrInternal):
-		return []script.Finding{script.ReadRefusal(text, strings.TrimPrefix(e.Text, "sbatch: "))}, nil
+		return []script.Finding{script.ReadRefusal(text, strings.TrimPrefix(e.Text, "sbatch: "))}, "", nil
 	}
-	return nil, nil //nolint:nilerr // see above
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	return nil, first, nil
 }
 
 func readScript(path string) (string, error) {

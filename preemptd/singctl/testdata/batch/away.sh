@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --singularity
+srun ./train
