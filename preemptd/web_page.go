@@ -71,7 +71,7 @@ func (c *controller) keepPage(ctx context.Context, address string, certificate *
 		}
 		if now := fmt.Sprint(err); now != said {
 			said = now
-			c.log.Warn("nobody can see the web page", "address", address, "error", err)
+			c.log.Warn("the web page is not served", "address", address, "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -117,7 +117,7 @@ func checkHold(t *trial, j *sdk.Job, i sdk.Intent) *broken {
 	case j.State == sdk.Held:
 		return breakInvariant(Change, "it is held already")
 	case j.Holds():
-		return breakInvariant(State, "it runs: preempt and park it")
+		return breakInvariant(State, "it runs: preempt and park it (singctl preempt --hold)")
 	}
 	return t.mustKeepPromise(j, i)
 }

@@ -114,7 +114,7 @@ func actionRows(all []*control.Action) [][]string {
 func (a *app) printStanding(s *control.Standing) {
 	switch tier, counted := safeLine(s.GetTier()), s.GetCounted().AsDuration(); {
 	case s.GetRequested() == 0 && s.GetGpus() == 0:
-		fmt.Fprintf(a.stdout, "tier %s: it asks for no GPUs\n", tier)
+		fmt.Fprintf(a.stdout, "tier %s; the job asks for no GPUs\n", tier)
 	case counted < time.Second:
 		fmt.Fprintf(a.stdout, "tier %s: no GPU time is counted yet; promised: %.0f %%\n", tier, 100*s.GetPromised())
 	default:

@@ -47,7 +47,11 @@ func (a policyCommand) policyList() *cobra.Command {
 				case err != nil:
 					return err
 				case a.json:
-					a.printMessage(&control.StatusReply{Policies: s.GetPolicies()})
+					list := make([]any, len(s.GetPolicies()))
+					for i, p := range s.GetPolicies() {
+						list[i] = jsonObject(p.ProtoReflect())
+					}
+					a.printJSON(map[string]any{"policies": list})
 				case len(s.GetPolicies()) == 0:
 					fmt.Fprintln(a.stdout, "no policies are configured: preemptd does what people ask, and nothing by itself")
 				default:

@@ -247,9 +247,14 @@ func sharingNotes(c *rpc.Capsule, all []*rpc.Capsule) (notes []string) {
 	if last := len(together) - 1; last > 0 {
 		who = fmt.Sprintf("capsules %s and %s", strings.Join(together[:last], ", "), together[last])
 	}
-	for _, s := range c.GetDevices().GetSharing() {
+	gpus := c.GetDevices().GetSharing()
+	for i, s := range gpus {
+		which := ""
+		if len(gpus) > 1 {
+			which = fmt.Sprintf(", node's GPU %d of %d", i+1, len(gpus))
+		}
 		if text := sharingText(s, len(together)); text != "" {
-			notes = append(notes, who+": "+text)
+			notes = append(notes, who+which+": "+text)
 		}
 	}
 	return notes

@@ -18,6 +18,7 @@ func TestSharingNotes(t *testing.T) {
 	all := []*rpc.Capsule{
 		capsule(0, "n1", "7.1.0", 5), capsule(1, "n1", "7.1.0", 5), capsule(2, "n1", "7.1.0", 5), capsule(3, "n2", "7.1.0", 9),
 		capsule(4, "n2", "", 3), capsule(5, "n2", "", 0), {Index: 6, Node: "n3"},
+		{Index: 7, Node: "n4", Devices: &rpc.Devices{Sharing: []*rpc.Sharing{{Devices: 2, Switches: 4}, {}, {Devices: 2, Switches: 6}}}},
 	}
 	var got []string
 	for _, c := range all {
@@ -27,6 +28,8 @@ func TestSharingNotes(t *testing.T) {
 		"capsules 0, 1 and 2: they share a GPU: 5 switches took 0s, 0 of them in the middle of work",
 		"capsule 3: processes share a GPU: 9 switches took 0s, 0 of them in the middle of work",
 		"capsule 4: processes share a GPU: 3 switches took 0s, 0 of them in the middle of work",
+		"capsule 7, node's GPU 1 of 3: 2 GPUs share one of the node's: 4 switches took 0s, 0 of them in the middle of work",
+		"capsule 7, node's GPU 3 of 3: 2 GPUs share one of the node's: 6 switches took 0s, 0 of them in the middle of work",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
