@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // partVariable has this test's program be proxyd.
@@ -20,6 +23,28 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	os.Exit(m.Run())
+}
+
+// TestPlaceholders: --help shows a word for the value of an option. What is between backquotes in an option's text is taken
+// for that word.
+func TestPlaceholders(t *testing.T) {
+	seen := 0
+	var check func(c *cobra.Command)
+	check = func(c *cobra.Command) {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			seen++
+			if name, _ := pflag.UnquoteUsage(f); strings.ContainsAny(name, " -") {
+				t.Errorf("%s: --%s shows %q in place of its value", c.CommandPath(), f.Name, name)
+			}
+		})
+		for _, below := range c.Commands() {
+			check(below)
+		}
+	}
+	check(newCommand())
+	if seen < 10 {
+		t.Errorf("only %d options were found", seen)
+	}
 }
 
 func TestCommandLine(t *testing.T) {
