@@ -10,7 +10,7 @@ import "context"
 type Stateless[S any] struct {
 	About    Description
 	Settings S             // the defaults until Configure is called
-	Check    func(S) error // refuses settings that make no sense
+	Check    func(S) error // refuses settings that make no sense; nil: all do make sense
 	Answer   func(*Snapshot, S) []Intent
 }
 
@@ -21,6 +21,9 @@ func (p *Stateless[S]) Describe() Description { return p.About }
 func (p *Stateless[S]) Configure(data []byte) error {
 	if err := Settings(data, &p.Settings); err != nil {
 		return err
+	}
+	if p.Check == nil {
+		return nil
 	}
 	return p.Check(p.Settings)
 }

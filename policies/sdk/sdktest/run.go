@@ -4,12 +4,14 @@
 package sdktest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -112,17 +114,25 @@ func startConfigured(t *testing.T, program string, args []string) *sdk.Client {
 	return c
 }
 
-// Start starts a policy, which ends with the test.
+// Start starts a policy, which ends with the test. What the policy writes on its standard error, a panic for
+// example, is in the test's log.
 func Start(t testing.TB, program string, args ...string) *sdk.Client {
 	t.Helper()
+	said := &output{}
 	p := plugin.NewClient(&plugin.ClientConfig{
 		HandshakeConfig:  sdk.Handshake,
 		Plugins:          plugin.PluginSet{sdk.PluginName: &sdk.Plugin{}},
 		Cmd:              exec.Command(program, args...), //nolint:gosec // the caller's own
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
 		Logger:           hclog.NewNullLogger(),
+		Stderr:           said,
 	})
-	t.Cleanup(p.Kill)
+	t.Cleanup(func() {
+		p.Kill() // returns when all of the standard error was read
+		if text := said.String(); text != "" {
+			t.Logf("%s wrote:\n%s", program, text)
+		}
+	})
 	conn, err := p.Client()
 	if err != nil {
 		t.Fatalf("%s: %v", program, err)
@@ -132,6 +142,26 @@ func Start(t testing.TB, program string, args ...string) *sdk.Client {
 		t.Fatalf("%s: %v", program, err)
 	}
 	return client.(*sdk.Client) //nolint:errcheck // sdk.Plugin returns nothing else
+}
+
+// output keeps what a policy writes on its standard error.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write keeps b.
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+// String returns what was written.
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
 }
 
 // Build builds the policy in a folder of Go, and returns its program.
