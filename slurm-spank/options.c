@@ -44,7 +44,7 @@ static const struct row {
 		.value = "[KEY=VALUE,...]",
 		.bare = true,
 		.help = "the job survives a requeue, a preemption, a time limit or a dead node and resumes where it "
-			"stood; KEY is interval, gpus, on-failure, exact, outside or exclude, as below; \"off\" switches it off",
+			"stood; KEY is interval, gpus, on-failure, exact, outside, exclude or lease, as below; \"off\" switches it off",
 	},
 	{
 		.flag = "singularity-interval",

@@ -36,6 +36,22 @@ func markdown(t *testing.T) map[string]string {
 	return pages
 }
 
+// TestListKeys compares the keys of the list that --singularity= takes with those that the plugin's README names.
+func TestListKeys(t *testing.T) {
+	source, err := os.ReadFile(filepath.Join(root, "slurm-spank/options.c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, found := range regexp.MustCompile(`\.brief = "([^"]+)"`).FindAllStringSubmatch(string(source), -1) {
+		keys = append(keys, found[1])
+	}
+	want := "keys: " + strings.Join(keys, ", ") + "\n"
+	if len(keys) < 7 || !strings.Contains(markdown(t)["slurm-spank/README.md"], want) {
+		t.Errorf("slurm-spank/README.md does not name the keys of --singularity=: %q", want)
+	}
+}
+
 // link is a link to something in this tree: neither an address nor a place on the same page.
 var link = regexp.MustCompile(`\]\(([^)#: ]+)(#[^)]*)?\)`)
 
