@@ -95,7 +95,8 @@ type Refusal struct {
 	plan.Rejection
 }
 
-// Loop is the loop. Its fields are set before Run and not changed.
+// Loop observes the cluster at each tick, has policies decide, and starts the actions that they want. Its fields are set
+// before Run and not changed.
 type Loop struct {
 	Observer Observer
 	Executor Executor
@@ -110,7 +111,7 @@ type Loop struct {
 	DryRun bool
 	// Grace is how long actions may go on when the loop is to end.
 	Grace time.Duration
-	// OnDecision is called with each decision, Ticked after each tick, and Ended with each action
+	// OnDecision is called with each decision, OnTick after each tick, and OnActionEnd with each action
 	// that has ended, from many goroutines. They may be nil.
 	OnDecision  func(Decision, *sdk.Snapshot)
 	OnTick      func(took time.Duration, err error)
