@@ -145,7 +145,7 @@ func TestInstall(t *testing.T) {
 		if ended := s.start(t, "n1", "proxyd daemon", "6830"); !strings.Contains(ended, "it has no mark of a cluster") || !strings.Contains(ended, "proxyd init") {
 			t.Errorf("without a mark proxyd says: %s", ended)
 		}
-		init := commands(s.page.block(t, "3. The shared folder", "proxyd init"))[0]
+		init := commands(s.page.block(t, "8. Start, and ask doctor", "proxyd init"))[0]
 		s.says(t, "n1", init, 0, "is marked as the folder of cluster "+*name)
 	})
 	t.Run("4 the key", func(t *testing.T) {
