@@ -82,7 +82,12 @@ func (c *cluster) submit(ctx context.Context, name string, gpus bool) (*job, err
 	if err != nil {
 		return nil, err
 	}
-	return j, j.advances(ctx, 4*time.Minute)
+	if err := j.advances(ctx, 4*time.Minute); err != nil {
+		is, unknown := j.state(ctx)
+		hosts, _ := c.Exec(ctx, "ctl", "root", "sinfo", "--noheader", "--Node", "--format=%N %T %E")
+		return j, errors.Join(fmt.Errorf("%w: %s; nodes:\n%s", err, is, hosts), unknown)
+	}
+	return j, nil
 }
 
 // count is what both tasks have reached: of a training, the first prints for both.
