@@ -18,7 +18,7 @@ import (
 )
 
 // progress tells a user what goes on: on a terminal in a single line that changes, in a log in
-// separate lines, at most a line in two seconds.
+// separate lines: the first after two seconds, and for a stage that says nothing new, the next after twice as long.
 type progress struct {
 	mu       sync.Mutex
 	w        io.Writer
@@ -26,7 +26,8 @@ type progress struct {
 	began    time.Time
 	last     time.Time
 	latest   string
-	wrote    bool // the terminal's line is not empty
+	gap      time.Duration // in a log: how long after the last line the next one comes
+	wrote    bool          // the terminal's line is not empty
 	ticker   *time.Ticker
 	once     sync.Once
 	ended    chan struct{}
@@ -37,7 +38,7 @@ const everySoOften = 2 * time.Second
 func newProgress(f *os.File) *progress {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	now := time.Now()
-	p := &progress{w: f, terminal: err == nil, began: now, last: now, ticker: time.NewTicker(everySoOften), ended: make(chan struct{})}
+	p := &progress{w: f, terminal: err == nil, began: now, last: now, gap: everySoOften, ticker: time.NewTicker(everySoOften), ended: make(chan struct{})}
 	go p.repeatLine()
 	return p
 }
@@ -60,6 +61,9 @@ func (p *progress) repeatLine() {
 func (p *progress) showLine(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if dropDetails(line) != dropDetails(p.latest) {
+		p.gap = everySoOften
+	}
 	p.latest = line
 	p.drawLine()
 }
@@ -76,10 +80,16 @@ func (p *progress) drawLine() {
 		p.wrote = true
 		return
 	}
-	if now.Sub(p.last) >= everySoOften {
+	if now.Sub(p.last) >= p.gap {
 		fmt.Fprintln(p.w, line)
-		p.last = now
+		p.last, p.gap = now, 2*p.gap
 	}
+}
+
+// dropDetails returns the stage that a line names first.
+func dropDetails(line string) string {
+	name, _, _ := strings.Cut(line, ":")
+	return name
 }
 
 // endLine leaves the terminal's line, and may be called twice.
