@@ -32,7 +32,8 @@ var archive = sync.OnceValues(func() (string, error) {
 	if *packed != "" {
 		return *packed, nil
 	}
-	out, err := exec.Command("make", "-s", "-C", root, "gpu-kit").CombinedOutput()
+	// With the PREFIX of minicluster: other tests raise clusters meanwhile, and bin/ has the programs of one PREFIX.
+	out, err := exec.Command("make", "-s", "-C", root, "PREFIX=/usr", "gpu-kit").CombinedOutput()
 	if err != nil {
 		return "", errors.Join(err, errors.New(string(out)))
 	}
