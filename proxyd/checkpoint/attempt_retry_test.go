@@ -6,12 +6,14 @@ package checkpoint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 )
 
 // TestAttemptIsRepeated: an attempt is repeated after each failure that another way avoids, in any order; another failure ends the attempt.
@@ -24,6 +26,7 @@ func TestAttemptIsRepeated(t *testing.T) {
 		{"the stage is full, then the base is gone", []error{upload.ErrStageFull, upload.ErrBaseUnusable}, nil},
 		{"a step begins, then the base is gone", []error{steps.ErrTasksMissing, upload.ErrBaseUnusable}, nil},
 		{"a step begins, then the stage is full", []error{steps.ErrTasksMissing, upload.ErrStageFull, steps.ErrTasksMissing}, nil},
+		{"devices were just restored", []error{fmt.Errorf("device server 0: %w", cut.ErrBusy)}, nil},
 		{"there was no base", []error{upload.ErrBaseUnusable, upload.ErrBaseUnusable}, upload.ErrBaseUnusable},
 		{"the stage is full twice", []error{upload.ErrStageFull, upload.ErrStageFull}, upload.ErrStageFull},
 	} {
