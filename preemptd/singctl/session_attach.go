@@ -132,7 +132,7 @@ func (at *attachment) followJob(ctx context.Context, shown string) (over bool, e
 	case err != nil:
 		return false, err
 	case state == "RUNNING":
-		return at.connectTerminal(ctx, fieldOf(shown, "BatchHost"))
+		return at.connectTerminal(ctx, fieldOf(shown, "BatchHost"), fieldOf(shown, "Restarts"))
 	}
 	at.wait.showProgress(&rpc.Progress{Phase: waitText(at.job, state, shown)})
 	return false, nil
@@ -186,7 +186,7 @@ func (at *attachment) sayLine(format string, args ...any) {
 // connectTerminal connects this terminal with the session on a node, until the person detaches or the
 // connection ends. What srun says of the end of its step is told only where that is the reason:
 // srun does not know that the session goes on elsewhere.
-func (at *attachment) connectTerminal(ctx context.Context, node string) (detached bool, err error) {
+func (at *attachment) connectTerminal(ctx context.Context, node, restarts string) (detached bool, err error) {
 	said, code, err := at.runJoin(ctx, node)
 	if err != nil {
 		return false, err
@@ -203,6 +203,7 @@ func (at *attachment) connectTerminal(ctx context.Context, node string) (detache
 	_, lost := session.Load(at.job)
 	switch {
 	case lost != nil || isOver(state): // the command has ended, and its job does so
+	case state == "COMPLETING" && fieldOf(shown, "Restarts") == restarts: // as after a cancel: Slurm counts a requeue first
 	case state != "RUNNING" || fieldOf(shown, "BatchHost") != node:
 		at.sayLine("session %s is being moved, and goes on where its job starts again", at.job)
 	case code == joinNotThere:
