@@ -323,7 +323,7 @@ func TestRelayAway(t *testing.T) {
 	})
 	t.Run("time limit", func(t *testing.T) {
 		t.Parallel()
-		job := c.submit(t, "--singularity-outside=relay --time=1", "PACE=1.7 exec "+client)
+		job := c.submit(t, "--singularity-outside=relay --time=1", "PACE=1.05 exec "+client)
 		eventually(t, 150*time.Second, func() (bool, string) {
 			s := c.show(t, job, "RestartCnt")
 			return s == "1", "restarts: " + s + ", " + c.show(t, job, "State")
