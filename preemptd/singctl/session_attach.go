@@ -73,16 +73,16 @@ func (a sessionCommand) attachSession(ctx context.Context, job string) error {
 		if over || err != nil {
 			return err
 		}
-		detached, err := at.pause(ctx)
+		detached, err := at.awaitNextLook(ctx)
 		if detached || err != nil {
 			return err
 		}
 	}
 }
 
-// pause waits for attachInterval, and tells whether the person has typed the detach key meanwhile. What else was typed
+// awaitNextLook waits for attachInterval, and tells whether the person has typed the detach key meanwhile. What else was typed
 // is for the session.
-func (at *attachment) pause(ctx context.Context) (detached bool, err error) {
+func (at *attachment) awaitNextLook(ctx context.Context) (detached bool, err error) {
 	interval, stop := context.WithTimeout(ctx, attachInterval)
 	defer stop()
 	if !isTerminal(os.Stdin) {

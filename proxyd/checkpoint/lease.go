@@ -83,7 +83,7 @@ func (l gpuLeases) borrowerFor(id, uid uint32) (*job, error) {
 	if l.c.Devices.Kind != kindSoft {
 		return nil, fmt.Errorf("GPUs of kind %s cannot be lent yet", l.c.Devices.Kind)
 	}
-	if len(j.borrowers()) == 0 {
+	if len(j.localBorrowers()) == 0 {
 		return nil, errors.New("the job has no GPUs here")
 	}
 	return j, nil
@@ -121,8 +121,8 @@ func (l gpuLeases) lentGPUs(ctx context.Context, t nodesocket.Join) ([]int, erro
 // leases together, in the note of the first of them.
 type borrower []*localCapsule
 
-// borrowers returns the job's capsules with devices on this node, by device server.
-func (j *job) borrowers() []borrower {
+// localBorrowers returns the job's capsules with devices on this node, by device server.
+func (j *job) localBorrowers() []borrower {
 	var all []borrower
 	at := map[string]int{}
 	for _, lc := range j.localCapsules() {
@@ -174,7 +174,7 @@ func (b borrower) changeLeases(change func([]gpus.Lease) ([]gpus.Lease, error)) 
 func (j *job) addLease(ctx context.Context, id uint32, lent []int) error {
 	j.placing.Lock()
 	defer j.placing.Unlock()
-	all := j.borrowers()
+	all := j.localBorrowers()
 	if slices.ContainsFunc(all, func(b borrower) bool { return gpus.Index(b.leases(), id) >= 0 }) {
 		return nil
 	}
@@ -204,7 +204,7 @@ func (j *job) addLease(ctx context.Context, id uint32, lent []int) error {
 
 // dropLease has the job leave the GPUs of a lease on this node, and returns how many these were. Caller holds placing.
 func (j *job) dropLease(ctx context.Context, id uint32) (lent int, err error) {
-	for _, b := range j.borrowers() {
+	for _, b := range j.localBorrowers() {
 		all := b.leases()
 		at := gpus.Index(all, id)
 		if at < 0 {
@@ -218,7 +218,7 @@ func (j *job) dropLease(ctx context.Context, id uint32) (lent int, err error) {
 
 // lentGPUs returns how many GPUs the job is lent on this node.
 func (j *job) lentGPUs() (n int) {
-	for _, b := range j.borrowers() {
+	for _, b := range j.localBorrowers() {
 		n += gpus.CountLent(b.leases())
 	}
 	return n
@@ -226,7 +226,7 @@ func (j *job) lentGPUs() (n int) {
 
 // ownGPUs returns how many GPUs the job has of its own on this node, and how many its programs see there.
 func (j *job) ownGPUs() (own, sees int) {
-	for _, b := range j.borrowers() {
+	for _, b := range j.localBorrowers() {
 		d := b.devices()
 		own, sees = own+d.Own, sees+d.Total
 	}
@@ -236,7 +236,7 @@ func (j *job) ownGPUs() (own, sees int) {
 // leasesHere returns the job's leases on this node, the oldest first.
 func (j *job) leasesHere() []gpus.Lease {
 	var all []gpus.Lease
-	for _, b := range j.borrowers() {
+	for _, b := range j.localBorrowers() {
 		for _, o := range b.leases() {
 			if at := gpus.Index(all, o.Job); at >= 0 {
 				all[at].GPUs = slices.Concat(all[at].GPUs, o.GPUs)

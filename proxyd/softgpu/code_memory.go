@@ -52,14 +52,14 @@ type codeShare struct {
 	kernels map[string]bool // that are counted
 }
 
-// share returns the share of a module that is to be loaded, if there is room for n bytes.
-func (m *codeMemory) share(n uint64) (*codeShare, error) {
+// reserveShare returns the share of a module that is to be loaded, if there is room for n bytes.
+func (m *codeMemory) reserveShare(n uint64) (*codeShare, error) {
 	if err := m.awaitRoom(n); err != nil {
 		return nil, err
 	}
 	s := &codeShare{memory: m, held: new(uint64), kernels: map[string]bool{}}
-	runtime.AddCleanup(s, m.free, s.held)
-	s.grow(n)
+	runtime.AddCleanup(s, m.freeShare, s.held)
+	s.countBytes(n)
 	return s, nil
 }
 
@@ -76,20 +76,21 @@ func (s *codeShare) findKernel(p program, name string) (kernel, backend.Log, err
 	k, log, err := p.findKernel(name)
 	if err == nil && !s.kernels[name] {
 		s.kernels[name] = true
-		s.grow(uint64(k.kernelFacts().operations) * instructionBytes)
+		s.countBytes(uint64(k.kernelFacts().operations) * instructionBytes)
 	}
 	return k, log, err
 }
 
-func (s *codeShare) grow(n uint64) {
+// countBytes counts n bytes more for the share's module.
+func (s *codeShare) countBytes(n uint64) {
 	s.memory.mu.Lock()
 	defer s.memory.mu.Unlock()
 	s.memory.used += n
 	*s.held += n
 }
 
-// free is called when nothing refers to a share any more.
-func (m *codeMemory) free(held *uint64) {
+// freeShare is called when nothing refers to a share any more.
+func (m *codeMemory) freeShare(held *uint64) {
 	m.mu.Lock()
 	m.used -= *held
 	m.mu.Unlock()

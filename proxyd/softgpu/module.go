@@ -71,7 +71,7 @@ func (c *cudaContext) compileProgram(data []byte, cfg backend.LoadConfig) (progr
 	if err != nil {
 		return nil, nil, backend.Log{Error: err.Error() + "\n"}, translateError(err)
 	}
-	share, err := d.backend.code.share(uint64(len(data)) + d.backend.engine.estimateMemory(texts, cfg))
+	share, err := d.backend.code.reserveShare(uint64(len(data)) + d.backend.engine.estimateMemory(texts, cfg))
 	if err != nil {
 		return nil, nil, backend.Log{Error: err.Error() + "\n"}, err
 	}

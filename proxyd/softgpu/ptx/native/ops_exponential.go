@@ -76,8 +76,8 @@ func (e *routines) eachHalf(f func()) {
 	}
 }
 
-// polynomial makes d = (((c[0] x + c[1]) x + c[2]) ...), of tables c.
-func (e *routines) polynomial(d, x amd64.Vec, c ...int) {
+// emitPolynomial makes d = (((c[0] x + c[1]) x + c[2]) ...), of tables c.
+func (e *routines) emitPolynomial(d, x amd64.Vec, c ...int) {
 	for i, t := range c {
 		if i == 0 {
 			e.emitOp2(amd64.VMOVDQU64, d, e.tableSource(t))
@@ -127,9 +127,9 @@ func (e *routines) emitLog2() {
 		e.emitOp3(amd64.VDIVPD, 5, 1, reg(6))
 		e.emitOp3(amd64.VMULPD, 7, 5, reg(5))
 		e.emitOp3(amd64.VMULPD, 8, 7, reg(7))
-		e.polynomial(6, 8, doubleL7, doubleL5, doubleL3, doubleL1)
+		e.emitPolynomial(6, 8, doubleL7, doubleL5, doubleL3, doubleL1)
 		e.emitOp3(amd64.VMULPD, 7, 7, reg(6))
-		e.polynomial(6, 8, doubleL6, doubleL4, doubleL2)
+		e.emitPolynomial(6, 8, doubleL6, doubleL4, doubleL2)
 		e.emitOp3(amd64.VMULPD, 6, 6, reg(8))
 		e.emitOp3(amd64.VADDPD, 6, 6, reg(7)) // r
 		e.emitOp3(amd64.VMULPD, 7, 1, e.tableSource(doubleHalf))
