@@ -180,7 +180,8 @@ func (c *Conductor) startBackground(f func(context.Context)) {
 const sharedLook = time.Second
 
 // waitForShared returns when the shared folder is there: without the folder, what is known of a job cannot be told
-// from a job of which nothing is known. It returns an error only if ctx ends, as it does with the task that waits.
+// from a job of which nothing is known. It returns an error only if ctx ends, as it does with the task that waits, or if Slurm
+// has sent the task SIGTERM.
 func (c *Conductor) waitForShared(ctx context.Context, t nodesocket.Join) error {
 	job := t.Job
 	if c.CheckShared == nil {

@@ -27,15 +27,15 @@ func (c *Conductor) Lend(ctx context.Context, name string, count int, qos string
 	if err != nil {
 		return nil, 0, err
 	}
-	if c.jobs.findJob(id) == nil {
+	j := c.jobs.findJob(id)
+	if j == nil {
 		return nil, 0, ErrNoJob
 	}
-	rec := c.jobs.findJob(id).run.Snapshot().Record
+	rec := j.run.Snapshot().Record
 	if rec == nil {
 		return nil, 0, ErrNoJob
 	}
-	j, err := c.leases.borrowerFor(id, rec.UID)
-	if err != nil {
+	if j, err = c.leases.borrowerFor(id, rec.UID); err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", ErrNotLent, err)
 	}
 	own, sees := j.ownGPUs()
