@@ -71,7 +71,7 @@ func TestSession(t *testing.T) {
 		c.attach(t, job, "value=41", "keep=41", "echo value=$keep")
 		node := c.show(t, job, "NodeList")
 		c.exec(t, "ctl", "alice", "bash", "-c", fmt.Sprintf(
-			"timeout 60 singctl session attach %s < <(echo 'scontrol requeue $SLURM_JOB_ID'; sleep 5)", job))
+			"timeout 60 singctl session attach %[1]s < <(echo 'scontrol requeue $SLURM_JOB_ID'; while [ \"$(squeue -h -j %[1]s -o %%T)\" = RUNNING ]; do sleep 0.2; done)", job))
 		c.again(t, job, node)
 		if list := c.sh(t, "singctl session list"); !strings.Contains(list, "typed") {
 			t.Errorf("list of a session that was requeued:\n%s", list)
