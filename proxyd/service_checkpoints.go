@@ -54,6 +54,23 @@ func (d service) Checkpoints(ctx context.Context, job string) ([]*rpc.Checkpoint
 	return d.addUploads(out, of), nil
 }
 
+// Attempts implements api.Conductor.
+func (d service) Attempts(ctx context.Context, job string) ([]*rpc.Attempt, error) {
+	id, _, err := d.numberOf(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	a := d.n.conductor.Attempt(id)
+	if a == nil {
+		return nil, nil
+	}
+	out := &rpc.Attempt{Job: job, Uid: a.UID, Began: timestamppb.New(a.Began), Reason: a.Reason, Phase: a.Phase}
+	if a.Phase != "" {
+		out.PhaseBegan = timestamppb.New(a.PhaseBegan)
+	}
+	return []*rpc.Attempt{out}, nil
+}
+
 // addUploads adds what is on its way to the store, and what was lost there and has no newer
 // checkpoint.
 func (d service) addUploads(out []*rpc.Checkpoint, of *store.JobID) []*rpc.Checkpoint {

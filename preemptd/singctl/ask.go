@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"strconv"
@@ -42,6 +43,21 @@ func (a *app) askJob(ctx context.Context, typed string, f func(*rpc.Client, stri
 		err = a.askNode(leader, func(c *rpc.Client) error { return f(c, j.name) })
 	}
 	return err
+}
+
+// askLeaderOrAny is askJob, but where the node that leads the job does not answer, the daemon of any other node is asked: the
+// leader may be dead, and every node knows what was before.
+func (a *app) askLeaderOrAny(ctx context.Context, typed string, f func(*rpc.Client, string) error) error {
+	err := a.askJob(ctx, typed, f)
+	var silent *rpc.Error
+	if !errors.As(err, &silent) || !errors.Is(err, rpc.ErrUnreachable) || silent.Node == "" || len(a.nodes) > 0 {
+		return err
+	}
+	if a.askAny(ctx, func(c *rpc.Client) error { return f(c, typed) }) != nil {
+		return err
+	}
+	fmt.Fprintf(a.stderr, "node %s does not answer: this is what the other nodes know\n", safeLine(silent.Node))
+	return nil
 }
 
 // askAny calls f with the daemon of the node that the user named, else of this node, else

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"path"
 	"slices"
@@ -23,38 +24,49 @@ func (a checkpointsCommand) build() *cobra.Command {
 	return &cobra.Command{
 		Use: "checkpoints [JOB]", Short: "List checkpoints, of a job or of all your jobs",
 		Long: `checkpoints lists checkpoints. The newest of each job are kept, as many as keep in proxyd.yaml says (2 if nothing
-else was set); older ones are removed.`,
+else was set); older ones are removed. Of one job, it also tells whether a checkpoint is being made: the node that leads
+the job knows that.`,
 		Args: argumentCount(0, 1, "at most one job"), ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list := func(c *rpc.Client, name string) error {
-				found, err := c.ListCheckpoints(cmd.Context(), name)
-				if err != nil {
-					return err
-				}
-				if a.json {
-					a.printMessage(found)
-					return nil
-				}
-				if len(found.GetCheckpoints()) == 0 {
-					fmt.Fprintln(a.stdout, "no checkpoints")
-					return nil
-				}
-				a.printCheckpoints(found.GetCheckpoints(), true)
-				if lacksOlder(found) {
-					fmt.Fprintf(a.stdout, "older ones are removed: the newest %d of each job are kept (keep in proxyd.yaml)\n", found.GetKeep())
-				}
-				return nil
-			}
 			if len(args) == 0 {
-				return a.askAny(cmd.Context(), func(c *rpc.Client) error { return list(c, "") })
+				return a.askAny(cmd.Context(), func(c *rpc.Client) error { return a.list(cmd.Context(), c, "") })
 			}
-			j, err := a.slurm.findJob(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return a.askAny(cmd.Context(), func(c *rpc.Client) error { return list(c, j.name) })
+			return a.askLeaderOrAny(cmd.Context(), args[0], func(c *rpc.Client, name string) error { return a.list(cmd.Context(), c, name) })
 		},
 	}
+}
+
+// list prints the checkpoints of a job, or with "" of all jobs that the caller may see.
+func (a checkpointsCommand) list(ctx context.Context, c *rpc.Client, job string) error {
+	found, err := c.ListCheckpoints(ctx, job)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		a.printMessage(found)
+		return nil
+	}
+	if len(found.GetCheckpoints()) == 0 {
+		fmt.Fprintln(a.stdout, "no checkpoints")
+	} else {
+		a.printCheckpoints(found.GetCheckpoints(), true)
+	}
+	for _, attempt := range found.GetAttempts() {
+		fmt.Fprintln(a.stdout, safeLine(attemptText(attempt)))
+	}
+	if lacksOlder(found) {
+		fmt.Fprintf(a.stdout, "older ones are removed: the newest %d of each job are kept (keep in proxyd.yaml)\n", found.GetKeep())
+	}
+	return nil
+}
+
+// attemptText says that a checkpoint is being made.
+func attemptText(m *rpc.Attempt) string {
+	text := fmt.Sprintf("a checkpoint is being made (%s), begun %s", m.GetReason(), timeText(m.GetBegan()))
+	if m.GetPhase() != "" {
+		text += fmt.Sprintf(": %s since %s", phaseWords(m.GetPhase()), timeText(m.GetPhaseBegan()))
+	}
+	return text
 }
 
 // lacksOlder tells whether a job of a list has had checkpoints that were removed for newer ones.

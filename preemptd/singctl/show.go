@@ -46,18 +46,7 @@ func (a showCommand) build() *cobra.Command {
 				_, err = a.showStanding(cmd.Context(), name, "")
 				return err
 			}
-			err := a.askJob(cmd.Context(), args[0], show)
-			var silent *rpc.Error
-			if !errors.As(err, &silent) || !errors.Is(err, rpc.ErrUnreachable) || silent.Node == "" || len(a.nodes) > 0 {
-				return err
-			}
-			// The job's node may be dead, and every node knows what was before.
-			asked := a.askAny(cmd.Context(), func(c *rpc.Client) error { return show(c, args[0]) })
-			if asked != nil {
-				return err
-			}
-			fmt.Fprintf(a.stderr, "node %s does not answer: this is what the other nodes know\n", safeLine(silent.Node))
-			return nil
+			return a.askLeaderOrAny(cmd.Context(), args[0], show)
 		},
 	}
 }

@@ -51,6 +51,8 @@ type Conductor interface {
 	// checkpoint that can be trusted; where Problem is set UID is the job's owner, and User is
 	// empty if the owner is not known.
 	Checkpoints(ctx context.Context, job string) ([]*rpc.Checkpoint, error)
+	// Attempts returns the checkpoint of a job that is being made, if this node leads the job and one is being made.
+	Attempts(ctx context.Context, job string) ([]*rpc.Attempt, error)
 	// Verify reads checkpoints back, named by the ids that Checkpoints gave.
 	Verify(ctx context.Context, ids []string, progress func(*rpc.Progress)) (*rpc.VerifyReport, error)
 	// Delete takes checkpoints away, named likewise.

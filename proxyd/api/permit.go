@@ -94,6 +94,25 @@ func (s *Server) visibleCheckpoints(ctx context.Context, what, job string) ([]*r
 	return own, nil
 }
 
+// visibleAttempts returns the checkpoint of a job that is being made, if the caller may see it.
+func (s *Server) visibleAttempts(ctx context.Context, job string) ([]*rpc.Attempt, error) {
+	caller, ok := munge.CallerOf(ctx)
+	if !ok {
+		return nil, errNobody
+	}
+	all, err := s.opt.Conductor.Attempts(ctx, job)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	if !slices.ContainsFunc(all, func(a *rpc.Attempt) bool { return a.GetUid() != caller.UID }) {
+		return all, nil
+	}
+	if is, err := s.people.isOperator(ctx, caller.UID); err != nil || !is {
+		return nil, err
+	}
+	return all, nil
+}
+
 // namedCheckpoints returns the checkpoints of those names, or without names all that the caller
 // may see. All must exist and be visible.
 func (s *Server) namedCheckpoints(ctx context.Context, what string, names []string) ([]*rpc.Checkpoint, error) {

@@ -160,7 +160,13 @@ func (s *Server) Checkpoints(ctx context.Context, req *rpc.CheckpointsRequest) (
 	if err != nil {
 		return nil, rpc.Status(err)
 	}
-	return &rpc.CheckpointsReply{Checkpoints: list, Keep: uint32(s.opt.Keep)}, nil
+	reply := &rpc.CheckpointsReply{Checkpoints: list, Keep: uint32(s.opt.Keep)}
+	if req.GetJob() != "" {
+		if reply.Attempts, err = s.visibleAttempts(ctx, req.GetJob()); err != nil {
+			return nil, rpc.Status(err)
+		}
+	}
+	return reply, nil
 }
 
 // Verify reads checkpoints back.

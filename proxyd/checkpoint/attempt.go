@@ -27,11 +27,15 @@ const finishDeadline = 30 * time.Second
 
 // attempt is a checkpoint in progress, on the leader.
 type attempt struct {
-	j        *job
-	id       store.ID
-	reason   string
-	log      *slog.Logger
-	progress func(phase string, done, total int64)
+	j      *job
+	id     store.ID
+	reason string
+	log    *slog.Logger
+	began  time.Time
+
+	phase        string        // the phase that is carried out; "" before the first; guarded by j.mu, as the next two
+	phaseBegan   time.Time     // when that phase began
+	phaseChanged chan struct{} // closed when the next phase begins
 
 	nodes       []string // nodes of the job that have capsules
 	reports     map[string]*calls.PrepareReply
@@ -62,8 +66,8 @@ type attempt struct {
 // requestCheckpoint starts a checkpoint, or joins the attempt in progress, and returns when the
 // attempt is over (with HoldAfterwards: when the checkpoint is committed). The job is released
 // afterwards unless w.After is ForwardSignal. It may be called on any node of the job; on a node
-// that does not lead, the returned attempt is nil.
-func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w decisions.Request) (*attempt, error) {
+// that does not lead, the returned attempt is nil, and no phase is told.
+func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w decisions.Request, tell func(phase string)) (*attempt, error) {
 	if leader := j.leaderNode(); leader != c.Node {
 		return nil, c.callNodeRetrying(ctx, unreachableTimeout, leader, j.id, calls.RequestCheckpoint, w, nil)
 	}
@@ -81,10 +85,8 @@ func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w decisions.R
 		if w.HoldAfterwards && !late {
 			end = a.committed
 		}
-		select {
-		case <-end:
-		case <-ctx.Done():
-			return a, ctx.Err()
+		if err := a.await(ctx, end, tell); err != nil {
+			return a, err
 		}
 		switch {
 		case late:
@@ -108,8 +110,8 @@ func (c *Conductor) startOrJoinAttempt(j *job, w decisions.Request) (a *attempt,
 	}
 	if a = j.ledAttempt; a == nil {
 		a = &attempt{
-			j: j, reason: w.Reason, outcome: decisions.NewOutcome(w),
-			committed: make(chan struct{}), done: make(chan struct{}), progress: func(string, int64, int64) {},
+			j: j, reason: w.Reason, outcome: decisions.NewOutcome(w), began: time.Now(),
+			committed: make(chan struct{}), done: make(chan struct{}), phaseChanged: make(chan struct{}),
 		}
 		j.ledAttempt = a
 		c.startBackground(a.run)
@@ -117,6 +119,43 @@ func (c *Conductor) startOrJoinAttempt(j *job, w decisions.Request) (a *attempt,
 	}
 	return a, a.outcome.JoinRequest(w)
 }
+
+// beginPhase notes for people which phase begins.
+func (a *attempt) beginPhase(name string) {
+	a.j.mu.Lock()
+	defer a.j.mu.Unlock()
+	a.phase, a.phaseBegan = name, time.Now()
+	close(a.phaseChanged)
+	a.phaseChanged = make(chan struct{})
+}
+
+// currentPhase returns the phase that is carried out, and a channel that is closed when the next phase begins.
+func (a *attempt) currentPhase() (name string, began time.Time, changed <-chan struct{}) {
+	a.j.mu.Lock()
+	defer a.j.mu.Unlock()
+	return a.phase, a.phaseBegan, a.phaseChanged
+}
+
+// await waits for the end of the attempt that end stands for, and calls tell for each phase meanwhile, from the present phase on.
+func (a *attempt) await(ctx context.Context, end <-chan struct{}, tell func(phase string)) error {
+	for told := ""; ; {
+		phase, _, changed := a.currentPhase()
+		if phase != told {
+			tell(phase)
+			told = phase
+		}
+		select {
+		case <-end:
+			return nil
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// tellNoPhase is for requestCheckpoint where no person waits for the checkpoint.
+func tellNoPhase(string) {}
 
 // RunOn ends the wait of a job for a requeue that will not come.
 func (c *Conductor) RunOn(job string) error {

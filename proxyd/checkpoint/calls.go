@@ -136,7 +136,7 @@ func init() { // In init, because the tables refer to functions that refer to th
 		calls.Resume:       byParticipant(handlerOf((*participant).resumeRetrying)),
 		calls.Release:      byParticipant(handlerOf((*participant).releaseHere)),
 		calls.RequestCheckpoint: handlerOf(func(j *job, ctx context.Context, _ store.ID, w decisions.Request) (calls.Empty, error) {
-			_, err := j.c.requestCheckpoint(ctx, j, w)
+			_, err := j.c.requestCheckpoint(ctx, j, w, tellNoPhase)
 			return calls.Empty{}, err
 		}),
 		calls.MakeCapsules: handlerOf(func(j *job, ctx context.Context, _ store.ID, b calls.MakeCapsulesArgs) (calls.Empty, error) {

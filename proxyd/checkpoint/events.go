@@ -217,7 +217,7 @@ func (j *job) handleTermination(ctx context.Context) {
 		j.setState(runs.RequeuedItself)
 	}
 	if err == nil && v != decisions.ForwardSignal {
-		_, err = j.c.requestCheckpoint(ctx, j, decisions.Request{After: v, Reason: reason})
+		_, err = j.c.requestCheckpoint(ctx, j, decisions.Request{After: v, Reason: reason}, tellNoPhase)
 	}
 	if errors.Is(err, errScriptEnded) && v == decisions.Requeued && !j.ending.lostNode(ctx) {
 		j.log.Info("the batch script had ended")

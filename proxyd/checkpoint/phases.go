@@ -47,7 +47,7 @@ func (a *attempt) takeCheckpoint(ctx context.Context) error {
 	a.log = a.j.log.With("reason", a.reason)
 	for i, p := range phases {
 		began := time.Now()
-		a.progress(p.name, 0, 0)
+		a.beginPhase(p.name)
 		a.log.Debug("phase begins", "phase", p.name)
 		err := withDeadline(ctx, p.deadline, a, p.do)
 		a.j.c.Meter.Phase(p.name, time.Since(began), err != nil)

@@ -225,7 +225,8 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, stan
 		}
 	}
 	progress(calls.PhasePrepare, 0, int64(len(phases)))
-	a, err := c.requestCheckpoint(ctx, j, decisions.Request{After: decisions.ForwardSignal, Reason: reason, HoldAfterwards: stands})
+	tell := func(phase string) { progress(phase, int64(slices.Index(Phases(), phase)), int64(len(phases))) }
+	a, err := c.requestCheckpoint(ctx, j, decisions.Request{After: decisions.ForwardSignal, Reason: reason, HoldAfterwards: stands}, tell)
 	if err != nil {
 		if ctx.Err() == nil { // else the caller has left, and the attempt goes on
 			j.report.SetComment(fmt.Sprintf(reports.NoCheckpoint+"%s: %v", time.Now().Format(time.TimeOnly), err))
@@ -258,6 +259,42 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, stan
 		return slices.MaxFunc(all, func(a, b store.Summary) int { return int(a.ID.Number) - int(b.ID.Number) }).ID, nil
 	}
 	return a.id, nil
+}
+
+// Attempt is a checkpoint that is being made, for people.
+type Attempt struct {
+	UID        uint32 // of the job's user
+	Began      time.Time
+	Reason     string
+	Phase      string
+	PhaseBegan time.Time
+}
+
+// Attempt returns the checkpoint of a job that is being made, or nil. Only the node that leads the job knows of the
+// checkpoint.
+func (c *Conductor) Attempt(job string) *Attempt {
+	id, err := parseJobName(job)
+	if err != nil {
+		return nil
+	}
+	j := c.jobs.findJob(id)
+	if j == nil {
+		return nil
+	}
+	snap := j.run.Snapshot()
+	j.mu.Lock()
+	a := j.ledAttempt
+	j.mu.Unlock()
+	if a == nil || snap.Record == nil {
+		return nil
+	}
+	select {
+	case <-a.committed: // the store, or the record of its upload, has the checkpoint
+		return nil
+	default:
+	}
+	phase, phaseBegan, _ := a.currentPhase()
+	return &Attempt{UID: snap.Record.UID, Began: a.began, Reason: a.reason, Phase: phase, PhaseBegan: phaseBegan}
 }
 
 // MetaOf returns the conductor's part of a checkpoint's manifest, and the manifest.

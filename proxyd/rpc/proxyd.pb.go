@@ -5441,9 +5441,11 @@ func (x *CheckpointsRequest) GetJob() string {
 }
 
 type CheckpointsReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Checkpoints   []*Checkpoint          `protobuf:"bytes,1,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`
-	Keep          uint32                 `protobuf:"varint,2,opt,name=keep,proto3" json:"keep,omitempty"` // of each job this many, the newest, are kept (keep in proxyd.yaml)
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Checkpoints []*Checkpoint          `protobuf:"bytes,1,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`
+	Keep        uint32                 `protobuf:"varint,2,opt,name=keep,proto3" json:"keep,omitempty"` // of each job this many, the newest, are kept (keep in proxyd.yaml)
+	// The checkpoint of the job that is being made. Only the node that leads the job knows of it; empty for all jobs.
+	Attempts      []*Attempt `protobuf:"bytes,3,rep,name=attempts,proto3" json:"attempts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5492,6 +5494,98 @@ func (x *CheckpointsReply) GetKeep() uint32 {
 	return 0
 }
 
+func (x *CheckpointsReply) GetAttempts() []*Attempt {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
+// Attempt is a checkpoint that is being made.
+type Attempt struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // as it was asked for
+	Uid           uint32                 `protobuf:"varint,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	Began         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=began,proto3" json:"began,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"` // as of a checkpoint
+	Phase         string                 `protobuf:"bytes,5,opt,name=phase,proto3" json:"phase,omitempty"`   // "prepare", "cut", "freeze", "drain", "halt", "dump", "commit"
+	PhaseBegan    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=phase_began,json=phaseBegan,proto3" json:"phase_began,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Attempt) Reset() {
+	*x = Attempt{}
+	mi := &file_proxyd_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attempt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attempt) ProtoMessage() {}
+
+func (x *Attempt) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
+func (*Attempt) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *Attempt) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Attempt) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *Attempt) GetBegan() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Began
+	}
+	return nil
+}
+
+func (x *Attempt) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Attempt) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *Attempt) GetPhaseBegan() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PhaseBegan
+	}
+	return nil
+}
+
 type VerifyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Checkpoints   []string               `protobuf:"bytes,1,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"` // ids; empty: all that the caller may see
@@ -5501,7 +5595,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_proxyd_proto_msgTypes[73]
+	mi := &file_proxyd_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5513,7 +5607,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[73]
+	mi := &file_proxyd_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5526,7 +5620,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{73}
+	return file_proxyd_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *VerifyRequest) GetCheckpoints() []string {
@@ -5548,7 +5642,7 @@ type VerifyReport struct {
 
 func (x *VerifyReport) Reset() {
 	*x = VerifyReport{}
-	mi := &file_proxyd_proto_msgTypes[74]
+	mi := &file_proxyd_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5560,7 +5654,7 @@ func (x *VerifyReport) String() string {
 func (*VerifyReport) ProtoMessage() {}
 
 func (x *VerifyReport) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[74]
+	mi := &file_proxyd_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5573,7 +5667,7 @@ func (x *VerifyReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReport.ProtoReflect.Descriptor instead.
 func (*VerifyReport) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{74}
+	return file_proxyd_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *VerifyReport) GetCheckpoints() int64 {
@@ -5615,7 +5709,7 @@ type GCRequest struct {
 
 func (x *GCRequest) Reset() {
 	*x = GCRequest{}
-	mi := &file_proxyd_proto_msgTypes[75]
+	mi := &file_proxyd_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5627,7 +5721,7 @@ func (x *GCRequest) String() string {
 func (*GCRequest) ProtoMessage() {}
 
 func (x *GCRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[75]
+	mi := &file_proxyd_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5640,7 +5734,7 @@ func (x *GCRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GCRequest.ProtoReflect.Descriptor instead.
 func (*GCRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{75}
+	return file_proxyd_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *GCRequest) GetOlderThan() *durationpb.Duration {
@@ -5686,7 +5780,7 @@ type GCReport struct {
 
 func (x *GCReport) Reset() {
 	*x = GCReport{}
-	mi := &file_proxyd_proto_msgTypes[76]
+	mi := &file_proxyd_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5698,7 +5792,7 @@ func (x *GCReport) String() string {
 func (*GCReport) ProtoMessage() {}
 
 func (x *GCReport) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[76]
+	mi := &file_proxyd_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5711,7 +5805,7 @@ func (x *GCReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GCReport.ProtoReflect.Descriptor instead.
 func (*GCReport) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{76}
+	return file_proxyd_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *GCReport) GetExpired() []string {
@@ -5794,7 +5888,7 @@ type Damage struct {
 
 func (x *Damage) Reset() {
 	*x = Damage{}
-	mi := &file_proxyd_proto_msgTypes[77]
+	mi := &file_proxyd_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5806,7 +5900,7 @@ func (x *Damage) String() string {
 func (*Damage) ProtoMessage() {}
 
 func (x *Damage) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[77]
+	mi := &file_proxyd_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5819,7 +5913,7 @@ func (x *Damage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damage.ProtoReflect.Descriptor instead.
 func (*Damage) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{77}
+	return file_proxyd_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Damage) GetCheckpoint() string {
@@ -5845,7 +5939,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_proxyd_proto_msgTypes[78]
+	mi := &file_proxyd_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5857,7 +5951,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[78]
+	mi := &file_proxyd_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5870,7 +5964,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{78}
+	return file_proxyd_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *DeleteRequest) GetCheckpoints() []string {
@@ -5889,7 +5983,7 @@ type DeleteReply struct {
 
 func (x *DeleteReply) Reset() {
 	*x = DeleteReply{}
-	mi := &file_proxyd_proto_msgTypes[79]
+	mi := &file_proxyd_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5901,7 +5995,7 @@ func (x *DeleteReply) String() string {
 func (*DeleteReply) ProtoMessage() {}
 
 func (x *DeleteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[79]
+	mi := &file_proxyd_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5914,7 +6008,7 @@ func (x *DeleteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteReply.ProtoReflect.Descriptor instead.
 func (*DeleteReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{79}
+	return file_proxyd_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *DeleteReply) GetDeleted() []string {
@@ -5933,7 +6027,7 @@ type ExportRequest struct {
 
 func (x *ExportRequest) Reset() {
 	*x = ExportRequest{}
-	mi := &file_proxyd_proto_msgTypes[80]
+	mi := &file_proxyd_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5945,7 +6039,7 @@ func (x *ExportRequest) String() string {
 func (*ExportRequest) ProtoMessage() {}
 
 func (x *ExportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[80]
+	mi := &file_proxyd_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5958,7 +6052,7 @@ func (x *ExportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
 func (*ExportRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{80}
+	return file_proxyd_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ExportRequest) GetCheckpoint() string {
@@ -5983,7 +6077,7 @@ type ExportPiece struct {
 
 func (x *ExportPiece) Reset() {
 	*x = ExportPiece{}
-	mi := &file_proxyd_proto_msgTypes[81]
+	mi := &file_proxyd_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5995,7 +6089,7 @@ func (x *ExportPiece) String() string {
 func (*ExportPiece) ProtoMessage() {}
 
 func (x *ExportPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[81]
+	mi := &file_proxyd_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6008,7 +6102,7 @@ func (x *ExportPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportPiece.ProtoReflect.Descriptor instead.
 func (*ExportPiece) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{81}
+	return file_proxyd_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ExportPiece) GetFile() string {
@@ -6060,7 +6154,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_proxyd_proto_msgTypes[82]
+	mi := &file_proxyd_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6072,7 +6166,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[82]
+	mi := &file_proxyd_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6085,7 +6179,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{82}
+	return file_proxyd_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Problem) GetKind() string {
@@ -6564,10 +6658,19 @@ const file_proxyd_proto_rawDesc = "" +
 	"\tcollected\x18\f \x01(\v2\x1f.singularity.proxyd.v1.GCReportH\x00R\tcollectedB\b\n" +
 	"\x06result\"&\n" +
 	"\x12CheckpointsRequest\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\"k\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"\xa7\x01\n" +
 	"\x10CheckpointsReply\x12C\n" +
 	"\vcheckpoints\x18\x01 \x03(\v2!.singularity.proxyd.v1.CheckpointR\vcheckpoints\x12\x12\n" +
-	"\x04keep\x18\x02 \x01(\rR\x04keep\"1\n" +
+	"\x04keep\x18\x02 \x01(\rR\x04keep\x12:\n" +
+	"\battempts\x18\x03 \x03(\v2\x1e.singularity.proxyd.v1.AttemptR\battempts\"\xca\x01\n" +
+	"\aAttempt\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
+	"\x03uid\x18\x02 \x01(\rR\x03uid\x120\n" +
+	"\x05began\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05began\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05phase\x18\x05 \x01(\tR\x05phase\x12;\n" +
+	"\vphase_began\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"phaseBegan\"1\n" +
 	"\rVerifyRequest\x12 \n" +
 	"\vcheckpoints\x18\x01 \x03(\tR\vcheckpoints\"z\n" +
 	"\fVerifyReport\x12 \n" +
@@ -6646,7 +6749,7 @@ func file_proxyd_proto_rawDescGZIP() []byte {
 }
 
 var file_proxyd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
+var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
 var file_proxyd_proto_goTypes = []any{
 	(Health_Shared)(0),               // 0: singularity.proxyd.v1.Health.Shared
 	(CutCount_Kind)(0),               // 1: singularity.proxyd.v1.CutCount.Kind
@@ -6725,26 +6828,27 @@ var file_proxyd_proto_goTypes = []any{
 	(*Progress)(nil),                 // 74: singularity.proxyd.v1.Progress
 	(*CheckpointsRequest)(nil),       // 75: singularity.proxyd.v1.CheckpointsRequest
 	(*CheckpointsReply)(nil),         // 76: singularity.proxyd.v1.CheckpointsReply
-	(*VerifyRequest)(nil),            // 77: singularity.proxyd.v1.VerifyRequest
-	(*VerifyReport)(nil),             // 78: singularity.proxyd.v1.VerifyReport
-	(*GCRequest)(nil),                // 79: singularity.proxyd.v1.GCRequest
-	(*GCReport)(nil),                 // 80: singularity.proxyd.v1.GCReport
-	(*Damage)(nil),                   // 81: singularity.proxyd.v1.Damage
-	(*DeleteRequest)(nil),            // 82: singularity.proxyd.v1.DeleteRequest
-	(*DeleteReply)(nil),              // 83: singularity.proxyd.v1.DeleteReply
-	(*ExportRequest)(nil),            // 84: singularity.proxyd.v1.ExportRequest
-	(*ExportPiece)(nil),              // 85: singularity.proxyd.v1.ExportPiece
-	(*Problem)(nil),                  // 86: singularity.proxyd.v1.Problem
-	nil,                              // 87: singularity.proxyd.v1.PrepareReply.TaskCountsEntry
-	nil,                              // 88: singularity.proxyd.v1.PrepareReply.TasksHereEntry
-	nil,                              // 89: singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
-	nil,                              // 90: singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
-	nil,                              // 91: singularity.proxyd.v1.Job.OptionsEntry
-	(*timestamppb.Timestamp)(nil),    // 92: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 93: google.protobuf.Duration
+	(*Attempt)(nil),                  // 77: singularity.proxyd.v1.Attempt
+	(*VerifyRequest)(nil),            // 78: singularity.proxyd.v1.VerifyRequest
+	(*VerifyReport)(nil),             // 79: singularity.proxyd.v1.VerifyReport
+	(*GCRequest)(nil),                // 80: singularity.proxyd.v1.GCRequest
+	(*GCReport)(nil),                 // 81: singularity.proxyd.v1.GCReport
+	(*Damage)(nil),                   // 82: singularity.proxyd.v1.Damage
+	(*DeleteRequest)(nil),            // 83: singularity.proxyd.v1.DeleteRequest
+	(*DeleteReply)(nil),              // 84: singularity.proxyd.v1.DeleteReply
+	(*ExportRequest)(nil),            // 85: singularity.proxyd.v1.ExportRequest
+	(*ExportPiece)(nil),              // 86: singularity.proxyd.v1.ExportPiece
+	(*Problem)(nil),                  // 87: singularity.proxyd.v1.Problem
+	nil,                              // 88: singularity.proxyd.v1.PrepareReply.TaskCountsEntry
+	nil,                              // 89: singularity.proxyd.v1.PrepareReply.TasksHereEntry
+	nil,                              // 90: singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
+	nil,                              // 91: singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
+	nil,                              // 92: singularity.proxyd.v1.Job.OptionsEntry
+	(*timestamppb.Timestamp)(nil),    // 93: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 94: google.protobuf.Duration
 }
 var file_proxyd_proto_depIdxs = []int32{
-	92,  // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
+	93,  // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
 	6,   // 1: singularity.proxyd.v1.PingReply.health:type_name -> singularity.proxyd.v1.Health
 	0,   // 2: singularity.proxyd.v1.Health.shared:type_name -> singularity.proxyd.v1.Health.Shared
 	7,   // 3: singularity.proxyd.v1.Health.store:type_name -> singularity.proxyd.v1.Space
@@ -6782,12 +6886,12 @@ var file_proxyd_proto_depIdxs = []int32{
 	45,  // 35: singularity.proxyd.v1.CallReply.program_runs:type_name -> singularity.proxyd.v1.ProgramRunsReply
 	48,  // 36: singularity.proxyd.v1.CallReply.view:type_name -> singularity.proxyd.v1.ViewReply
 	67,  // 37: singularity.proxyd.v1.PrepareReply.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	87,  // 38: singularity.proxyd.v1.PrepareReply.task_counts:type_name -> singularity.proxyd.v1.PrepareReply.TaskCountsEntry
-	88,  // 39: singularity.proxyd.v1.PrepareReply.tasks_here:type_name -> singularity.proxyd.v1.PrepareReply.TasksHereEntry
+	88,  // 38: singularity.proxyd.v1.PrepareReply.task_counts:type_name -> singularity.proxyd.v1.PrepareReply.TaskCountsEntry
+	89,  // 39: singularity.proxyd.v1.PrepareReply.tasks_here:type_name -> singularity.proxyd.v1.PrepareReply.TasksHereEntry
 	15,  // 40: singularity.proxyd.v1.ExchangeCall.orders:type_name -> singularity.proxyd.v1.CutOrders
 	19,  // 41: singularity.proxyd.v1.ExchangeReply.events:type_name -> singularity.proxyd.v1.CutEvents
-	93,  // 42: singularity.proxyd.v1.CutOrders.lease:type_name -> google.protobuf.Duration
-	93,  // 43: singularity.proxyd.v1.CutOrders.wait:type_name -> google.protobuf.Duration
+	94,  // 42: singularity.proxyd.v1.CutOrders.lease:type_name -> google.protobuf.Duration
+	94,  // 43: singularity.proxyd.v1.CutOrders.wait:type_name -> google.protobuf.Duration
 	16,  // 44: singularity.proxyd.v1.CutOrders.orders:type_name -> singularity.proxyd.v1.CutOrder
 	17,  // 45: singularity.proxyd.v1.CutOrder.raise:type_name -> singularity.proxyd.v1.CutTargets
 	17,  // 46: singularity.proxyd.v1.CutOrder.limit:type_name -> singularity.proxyd.v1.CutTargets
@@ -6799,11 +6903,11 @@ var file_proxyd_proto_depIdxs = []int32{
 	21,  // 52: singularity.proxyd.v1.CutEvent.processes:type_name -> singularity.proxyd.v1.CutProcess
 	22,  // 53: singularity.proxyd.v1.CutEvent.places:type_name -> singularity.proxyd.v1.CutPlace
 	18,  // 54: singularity.proxyd.v1.CutPlace.counts:type_name -> singularity.proxyd.v1.CutCount
-	89,  // 55: singularity.proxyd.v1.ReconnectDevicesCall.peers:type_name -> singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
-	90,  // 56: singularity.proxyd.v1.ReconnectDevicesReply.addresses:type_name -> singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
+	90,  // 55: singularity.proxyd.v1.ReconnectDevicesCall.peers:type_name -> singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
+	91,  // 56: singularity.proxyd.v1.ReconnectDevicesReply.addresses:type_name -> singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
 	46,  // 57: singularity.proxyd.v1.AsksRequeueCall.requester:type_name -> singularity.proxyd.v1.Requester
 	46,  // 58: singularity.proxyd.v1.ProgramRunsCall.requester:type_name -> singularity.proxyd.v1.Requester
-	92,  // 59: singularity.proxyd.v1.Requester.at:type_name -> google.protobuf.Timestamp
+	93,  // 59: singularity.proxyd.v1.Requester.at:type_name -> google.protobuf.Timestamp
 	49,  // 60: singularity.proxyd.v1.ViewReply.capsules:type_name -> singularity.proxyd.v1.CapsuleView
 	58,  // 61: singularity.proxyd.v1.CapsuleView.capsule:type_name -> singularity.proxyd.v1.Capsule
 	67,  // 62: singularity.proxyd.v1.CapsuleView.obstacles:type_name -> singularity.proxyd.v1.Obstacle
@@ -6811,7 +6915,7 @@ var file_proxyd_proto_depIdxs = []int32{
 	2,   // 64: singularity.proxyd.v1.RequestCheckpointCall.after:type_name -> singularity.proxyd.v1.RequestCheckpointCall.After
 	54,  // 65: singularity.proxyd.v1.DoctorReply.findings:type_name -> singularity.proxyd.v1.Finding
 	3,   // 66: singularity.proxyd.v1.Finding.level:type_name -> singularity.proxyd.v1.Finding.Level
-	91,  // 67: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
+	92,  // 67: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
 	58,  // 68: singularity.proxyd.v1.Job.capsules:type_name -> singularity.proxyd.v1.Capsule
 	65,  // 69: singularity.proxyd.v1.Job.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
 	67,  // 70: singularity.proxyd.v1.Job.obstacles:type_name -> singularity.proxyd.v1.Obstacle
@@ -6824,52 +6928,55 @@ var file_proxyd_proto_depIdxs = []int32{
 	62,  // 77: singularity.proxyd.v1.Devices.devices:type_name -> singularity.proxyd.v1.Device
 	63,  // 78: singularity.proxyd.v1.Devices.processes:type_name -> singularity.proxyd.v1.DeviceProcess
 	61,  // 79: singularity.proxyd.v1.Devices.sharing:type_name -> singularity.proxyd.v1.Sharing
-	93,  // 80: singularity.proxyd.v1.Sharing.switch_time:type_name -> google.protobuf.Duration
-	93,  // 81: singularity.proxyd.v1.Sharing.swap_time:type_name -> google.protobuf.Duration
-	92,  // 82: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
-	92,  // 83: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
-	92,  // 84: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
+	94,  // 80: singularity.proxyd.v1.Sharing.switch_time:type_name -> google.protobuf.Duration
+	94,  // 81: singularity.proxyd.v1.Sharing.swap_time:type_name -> google.protobuf.Duration
+	93,  // 82: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
+	93,  // 83: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
+	93,  // 84: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
 	66,  // 85: singularity.proxyd.v1.Checkpoint.phases:type_name -> singularity.proxyd.v1.PhaseTime
-	93,  // 86: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
-	92,  // 87: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
-	92,  // 88: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
+	94,  // 86: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
+	93,  // 87: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
+	93,  // 88: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
 	65,  // 89: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
-	78,  // 90: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
-	80,  // 91: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
+	79,  // 90: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
+	81,  // 91: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
 	65,  // 92: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
-	93,  // 93: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
-	81,  // 94: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
-	92,  // 95: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
-	67,  // 96: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	4,   // 97: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
-	9,   // 98: singularity.proxyd.v1.Proxyd.Call:input_type -> singularity.proxyd.v1.CallRequest
-	52,  // 99: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
-	55,  // 100: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
-	69,  // 101: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
-	70,  // 102: singularity.proxyd.v1.Proxyd.RunOn:input_type -> singularity.proxyd.v1.RunOnRequest
-	72,  // 103: singularity.proxyd.v1.Proxyd.Lend:input_type -> singularity.proxyd.v1.LendRequest
-	75,  // 104: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
-	77,  // 105: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
-	79,  // 106: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
-	82,  // 107: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
-	84,  // 108: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
-	5,   // 109: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
-	10,  // 110: singularity.proxyd.v1.Proxyd.Call:output_type -> singularity.proxyd.v1.CallReply
-	53,  // 111: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
-	56,  // 112: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
-	74,  // 113: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
-	71,  // 114: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
-	73,  // 115: singularity.proxyd.v1.Proxyd.Lend:output_type -> singularity.proxyd.v1.LendReply
-	76,  // 116: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
-	74,  // 117: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
-	74,  // 118: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
-	83,  // 119: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
-	85,  // 120: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
-	109, // [109:121] is the sub-list for method output_type
-	97,  // [97:109] is the sub-list for method input_type
-	97,  // [97:97] is the sub-list for extension type_name
-	97,  // [97:97] is the sub-list for extension extendee
-	0,   // [0:97] is the sub-list for field type_name
+	77,  // 93: singularity.proxyd.v1.CheckpointsReply.attempts:type_name -> singularity.proxyd.v1.Attempt
+	93,  // 94: singularity.proxyd.v1.Attempt.began:type_name -> google.protobuf.Timestamp
+	93,  // 95: singularity.proxyd.v1.Attempt.phase_began:type_name -> google.protobuf.Timestamp
+	94,  // 96: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
+	82,  // 97: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
+	93,  // 98: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
+	67,  // 99: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	4,   // 100: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
+	9,   // 101: singularity.proxyd.v1.Proxyd.Call:input_type -> singularity.proxyd.v1.CallRequest
+	52,  // 102: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
+	55,  // 103: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
+	69,  // 104: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
+	70,  // 105: singularity.proxyd.v1.Proxyd.RunOn:input_type -> singularity.proxyd.v1.RunOnRequest
+	72,  // 106: singularity.proxyd.v1.Proxyd.Lend:input_type -> singularity.proxyd.v1.LendRequest
+	75,  // 107: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
+	78,  // 108: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
+	80,  // 109: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
+	83,  // 110: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
+	85,  // 111: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
+	5,   // 112: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
+	10,  // 113: singularity.proxyd.v1.Proxyd.Call:output_type -> singularity.proxyd.v1.CallReply
+	53,  // 114: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
+	56,  // 115: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
+	74,  // 116: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
+	71,  // 117: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
+	73,  // 118: singularity.proxyd.v1.Proxyd.Lend:output_type -> singularity.proxyd.v1.LendReply
+	76,  // 119: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
+	74,  // 120: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
+	74,  // 121: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
+	84,  // 122: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
+	86,  // 123: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
+	112, // [112:124] is the sub-list for method output_type
+	100, // [100:112] is the sub-list for method input_type
+	100, // [100:100] is the sub-list for extension type_name
+	100, // [100:100] is the sub-list for extension extendee
+	0,   // [0:100] is the sub-list for field type_name
 }
 
 func init() { file_proxyd_proto_init() }
@@ -6917,14 +7024,14 @@ func file_proxyd_proto_init() {
 		(*Progress_Verified)(nil),
 		(*Progress_Collected)(nil),
 	}
-	file_proxyd_proto_msgTypes[75].OneofWrappers = []any{}
+	file_proxyd_proto_msgTypes[76].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proxyd_proto_rawDesc), len(file_proxyd_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   88,
+			NumMessages:   89,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -212,6 +212,15 @@ func (c *Conductor) Checkpoints(_ context.Context, job string) ([]*rpc.Checkpoin
 	return list, nil
 }
 
+// Attempts says that the job 812_3, which has no checkpoint yet, and the job 813 have one that is being made.
+func (c *Conductor) Attempts(_ context.Context, job string) ([]*rpc.Attempt, error) {
+	if job != "812_3" && job != "813" {
+		return nil, nil
+	}
+	uid, err := c.Owner(context.Background(), job)
+	return []*rpc.Attempt{{Job: job, Uid: uid, Began: atMinute(31), Reason: "requeue", Phase: "dump", PhaseBegan: atMinute(32)}}, err
+}
+
 // Verify finds 816/4 damaged.
 func (c *Conductor) Verify(_ context.Context, ids []string, progress func(*rpc.Progress)) (*rpc.VerifyReport, error) {
 	c.noteCall("verify %s", strings.Join(ids, " "))
