@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "contexts.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,6 +115,14 @@ static const char *check_submission(void)
 	return (why);
 }
 
+/* A task of srun writes on its standard error that it is not protected. salloc's own shell is no task of ours, so salloc says it. */
+static void tell_unprotected(void)
+{
+	if (strcmp(program_invocation_short_name, "salloc") == 0 && !options_value("lease"))
+		sing_info("what salloc starts runs unprotected: Slurm requeues batch jobs only; "
+			  "for a shell that is protected: singctl session start");
+}
+
 void alloc_options_known(void)
 {
 	const char *why;
@@ -125,8 +134,10 @@ void alloc_options_known(void)
 	if (!options_on())
 		return;
 	why = check_submission();
-	if (!why)
+	if (!why) {
+		tell_unprotected();
 		return;
+	}
 	sing_error("%s", why);
 	/* Where the plugin is optional, Slurm does not heed what we return. */
 	exit(EXIT_FAILURE);

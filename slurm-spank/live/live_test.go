@@ -209,6 +209,7 @@ func multiProg(t *testing.T, c *cluster) {
 }
 
 func salloc(t *testing.T, c *cluster) {
+	c.sh(t, "salloc -w n1 --singularity true").want(t, 0, "salloc: singularity: what salloc starts runs unprotected: .*singctl session start")
 	c.sh(t, "salloc -w n1 --singularity=interval=30s srun hostname").want(t, 0, "in-n1\n")
 	c.sh(t, "salloc -w n1 --singularity srun --singularity=off hostname").want(t, 0, "(?m)^n1\n")
 	c.sh(t, "salloc -w n1 srun hostname").want(t, 0, "(?m)^n1\n")

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * The plugin in sbatch and srun. The plugin looks at the command line of its process, so the tests
+ * The plugin in sbatch, salloc and srun. The plugin looks at the command line of its process, so the tests
  * run this program again under theirs; submit does what Slurm's would do.
  */
 #define _GNU_SOURCE
@@ -18,7 +18,7 @@
 
 extern char **environ;
 
-/* call is a run of sbatch or srun. */
+/* call is a run of sbatch, salloc or srun. */
 static struct call {
 	char *argv[10];
 	const char *variable[2];	  /* in the environment */
@@ -211,7 +211,7 @@ static void write_script(void)
 		err(1, "%s", script_path);
 }
 
-static void refused(void)
+static void refused_or_told(void)
 {
 	static const struct {
 		struct call call;
@@ -256,6 +256,12 @@ static void refused(void)
 		{ { .argv = { "sbatch", "--singularity=lease=99", "job.sh" }, .option = { "singularity", "lease=99" } }, 1,
 		  "singularity: --singularity-lease=99: Slurm knows no such job" },
 		{ { .argv = { "sbatch", "--singularity-lease=9", "job.sh" }, .option = { "singularity-lease", "9" } }, 0, "said=\n" },
+		{ { .argv = { "salloc", "true" } }, 0, "said=\n" },
+		{ { .argv = { "salloc", "--singularity", "true" }, .option = { "singularity" } }, 0,
+		  "said=singularity: what salloc starts runs unprotected: Slurm requeues batch jobs only; "
+		  "for a shell that is protected: singctl session start\n" },
+		{ { .argv = { "salloc", "--singularity=off" }, .option = { "singularity", "off" } }, 0, "said=\n" },
+		{ { .argv = { "salloc", "--singularity-lease=812" }, .option = { "singularity-lease", "812" } }, 0, "said=\n" },
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 11, 0)
 		{ { .argv = { "srun", "--multi-prog", "f" }, .option = { "singularity" }, .program = 2 }, 1,
 		  "singularity: --multi-prog needs Slurm 23.11" },
@@ -279,6 +285,6 @@ const struct test submit_tests[] = {
 	{ "sbatch's open mode", open_mode },
 	{ "emptied log", emptied_log },
 	{ "default of the environment", by_default },
-	{ "submission refused", refused },
+	{ "refused or told at submission", refused_or_told },
 	{ NULL, NULL },
 };
