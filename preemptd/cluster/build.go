@@ -135,7 +135,7 @@ func nodeState(s slurmrest.NodeState) sdk.NodeState {
 func (b *builder) addJobs() {
 	sorted := inOrder(b.seen.Jobs, func(x, y *slurmrest.Job) int { return cmp.Compare(x.ID, y.ID) })
 	b.Jobs = make([]sdk.Job, 0, len(sorted))
-	leases, isLease := leasesOf(sorted)
+	leases, isLease := leasesOf(sorted, b.seen.Protected)
 	var vague []int
 	for i := range sorted {
 		j := &sorted[i]

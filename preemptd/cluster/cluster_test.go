@@ -29,6 +29,7 @@ type proxyds struct {
 	asked     map[int64]int
 	away      bool
 	gpus      string // --singularity-gpus of all
+	lends     map[int64]*rpc.Lending
 	made      []*rpc.Checkpoint
 }
 
@@ -37,6 +38,8 @@ func (p *proxyds) Show(_ context.Context, j *slurmrest.Job) (*rpc.Job, error) {
 	switch {
 	case p.away:
 		return nil, rpc.Errorf(rpc.ErrUnreachable, "n1: proxyd does not answer")
+	case p.lends[j.ID] != nil:
+		return &rpc.Job{Id: fmt.Sprint(j.ID), Lends: p.lends[j.ID]}, nil
 	case !p.protected[j.ID]:
 		return nil, rpc.Errorf(rpc.ErrNotProtected, "runs without --singularity")
 	}
@@ -307,7 +310,7 @@ func TestPinned(t *testing.T) {
 }
 
 // TestLeases: what a lease holds is the job's that it lends to, if both are of the same user and account and that runs;
-// a lease that waits is no job that waits for room.
+// a lease that waits is no job that waits for room. A lease that a user submitted is known by what proxyd says of its run.
 func TestLeases(t *testing.T) {
 	job := func(id int64, name, user, account string, state slurmrest.BaseState, index string) slurmrest.Job {
 		j := slurmrest.Job{ID: id, Name: name, User: user, Account: account, State: slurmrest.State{Base: state}, Batch: true, NodeCount: slurmrest.Num(1), TRESPerNode: "gres/gpu:1"}
@@ -324,7 +327,11 @@ func TestLeases(t *testing.T) {
 		job(5, "lease-of-1", "alice", "other", slurmrest.Running, "5"),
 		job(6, "lease-of-6", "alice", "lab", slurmrest.Running, "6"),
 		job(7, "lease-of-99", "alice", "lab", slurmrest.Pending, ""),
-	}}
+		job(8, "more", "alice", "lab", slurmrest.Running, "1"),
+		job(9, "more", "alice", "lab", slurmrest.Pending, ""),
+		job(10, "more", "alice", "other", slurmrest.Running, "2"),
+		job(11, "more", "alice", "lab", slurmrest.Running, "7"),
+	}, Protected: map[int64]Protection{8: {Lends: 1}, 9: {Lends: 1}, 10: {Lends: 1}, 11: {Lends: 1, Restarts: 1}}}
 	var got []string
 	s := Build(seen, Known{Tier: known.Tier, Count: known.Count, Account: known.Account})
 	if err := s.Check(); err != nil {
@@ -338,9 +345,33 @@ func TestLeases(t *testing.T) {
 		}
 		got = append(got, line)
 	}
-	want := []string{"1 2 (1 leased) of 1 1001", "4 1 (0 leased) of 1 10000", "5 1 (0 leased) of 1 100000", "6 1 (0 leased) of 1 1000000", "7 1 (0 leased) of 1"}
+	want := []string{
+		"1 3 (2 leased) of 1 1011", "4 1 (0 leased) of 1 10000", "5 1 (0 leased) of 1 100000", "6 1 (0 leased) of 1 1000000", "7 1 (0 leased) of 1",
+		"9 1 (0 leased) of 1", "10 1 (0 leased) of 1 100", "11 1 (0 leased) of 1 10000000",
+	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestLeaseIsKnownByProxyd: a job that lends its GPUs is asked about until it has begun to lend them, and cannot be captured.
+func TestLeaseIsKnownByProxyd(t *testing.T) {
+	srv, p, w := site(t, "26.05.3")
+	srv.EditJob(2, func(j *slurmrest.Job) { j.StartTime = at.Add(-time.Second) })
+	p.lends = map[int64]*rpc.Lending{2: {Job: 1, Node: "n2"}}
+	look := func() Protection {
+		seen, err := w.Look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seen.Protected[2]
+	}
+	if got := look(); got.Lends != 0 || got.Is {
+		t.Errorf("before it has begun to lend: %+v", got)
+	}
+	p.lends[2].Gpus = []uint32{2}
+	if got := look(); got.Lends != 1 || got.Is || got.Obstacle != "it lends its GPUs to job 1" {
+		t.Errorf("when it lends: %+v", got)
 	}
 }
 

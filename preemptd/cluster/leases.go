@@ -11,21 +11,23 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// leasePrefix is how the names of jobs begin that lend GPUs to another job, which the rest of the name is
-// (proxyd/slurm/lease.go).
+// leasePrefix is how the names of jobs begin that preemptd and proxyd submit to lend GPUs to another job, which the rest of
+// the name is (proxyd/slurm/lease.go).
 const leasePrefix = "lease-of-"
 
 // leasesOf returns the jobs that lend GPUs to running jobs, by the number of these, and which jobs are such leases. A
-// snapshot has no leases: what they hold is the other job's. Users choose the names of their jobs, so a lease counts only
-// for a job of the same user and account.
-func leasesOf(all []slurmrest.Job) (leases map[int64][]*slurmrest.Job, is map[int64]bool) {
-	var named []*slurmrest.Job
+// snapshot has no leases: what they hold is the other job's. Of a lease that runs, proxyd says so, whatever its name is; a
+// lease that waits is known by its name. Users choose the names of their jobs, so a lease counts only for a job of the same
+// user and account.
+func leasesOf(all []slurmrest.Job, protected map[int64]Protection) (leases map[int64][]*slurmrest.Job, is map[int64]bool) {
+	borrowers := map[*slurmrest.Job]int64{}
 	for i := range all {
-		if strings.HasPrefix(all[i].Name, leasePrefix) && !all[i].State.Finished() {
-			named = append(named, &all[i])
+		j := &all[i]
+		if to := borrowerOf(j, protected[j.ID]); to != 0 && to != j.ID && !j.State.Finished() {
+			borrowers[j] = to
 		}
 	}
-	if named == nil {
+	if len(borrowers) == 0 {
 		return nil, nil
 	}
 	running := map[int64]*slurmrest.Job{}
@@ -35,10 +37,11 @@ func leasesOf(all []slurmrest.Job) (leases map[int64][]*slurmrest.Job, is map[in
 		}
 	}
 	leases, is = map[int64][]*slurmrest.Job{}, map[int64]bool{}
-	for _, j := range named {
-		id, err := strconv.ParseInt(strings.TrimPrefix(j.Name, leasePrefix), 10, 64)
+	for i := range all { // in order
+		j := &all[i]
+		id := borrowers[j]
 		to := running[id]
-		if err != nil || to == nil || to == j || to.User != j.User || to.Account != j.Account {
+		if to == nil || to.User != j.User || to.Account != j.Account {
 			continue
 		}
 		is[j.ID] = true
@@ -47,6 +50,19 @@ func leasesOf(all []slurmrest.Job) (leases map[int64][]*slurmrest.Job, is map[in
 		}
 	}
 	return leases, is
+}
+
+// borrowerOf returns the job to which a job lends its GPUs, or is to lend them, and 0 if the job is no lease.
+func borrowerOf(j *slurmrest.Job, p Protection) int64 {
+	if p.Lends != 0 && p.Restarts == j.Restarts && j.State.Base == slurmrest.Running {
+		return p.Lends
+	}
+	number, named := strings.CutPrefix(j.Name, leasePrefix)
+	id, err := strconv.ParseInt(number, 10, 64)
+	if !named || err != nil {
+		return 0
+	}
+	return id
 }
 
 // addLease adds what a lease holds to the shares of the job that it lends to, and reports whether Slurm says which GPUs.

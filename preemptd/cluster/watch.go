@@ -51,7 +51,8 @@ type Protection struct {
 	Is       bool
 	Obstacle string // why not
 	GPUs     string // that the user lets the job be shrunk and grown to: "MIN" or "MIN-MAX"; empty: not said
-	early    bool   // the job had just begun, and may be protected yet
+	Lends    int64  // of a lease that has begun: the job to which it lends its GPUs; 0: it is no lease
+	early    bool   // the job had just begun: it may be protected yet, or begin to lend its GPUs
 }
 
 // Led is a run of a job as the node that leads it has looked at it last.
@@ -232,6 +233,14 @@ const settled = time.Minute
 func (w *Watch) protectionOf(ctx context.Context, j *slurmrest.Job, at time.Time) (Protection, error) {
 	shown, err := w.Proxyd.Show(ctx, j)
 	switch {
+	case err == nil && shown.GetLends() != nil: // a lease has no programs of its own
+		p := Protection{Restarts: j.Restarts, Obstacle: fmt.Sprintf("it lends its GPUs to job %d", shown.GetLends().GetJob())}
+		if len(shown.GetLends().GetGpus()) > 0 {
+			p.Lends = int64(shown.GetLends().GetJob())
+		} else {
+			p.early = at.Sub(j.StartTime) < settled
+		}
+		return p, nil
 	case err == nil:
 		return Protection{Restarts: j.Restarts, Is: true, Obstacle: obstacleOf(shown), GPUs: shown.GetOptions()["gpus"]}, nil
 	case errors.Is(err, rpc.ErrNotProtected), errors.Is(err, rpc.ErrNoJob):
