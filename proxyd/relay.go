@@ -214,7 +214,7 @@ func (a *relayAnswers) Admit(ctx context.Context, req *rpc.AdmitRequest) (*rpc.A
 		Job: req.GetJob(), UID: req.GetUid(), Run: int(req.GetRun()), Capsule: int(req.GetCapsule()), Ticket: req.GetTicket(), Connections: req.GetConnections(),
 	})
 	if err != nil {
-		a.log.Warn("not admitted", "job", req.GetJob(), "run", req.GetRun(), "error", err)
+		a.log.Warn("not admitted", "job", req.GetJob(), "restarts", req.GetRun(), "error", err)
 		return nil, rpc.Status(&rpc.Error{Kind: rpc.ErrRefused, Text: err.Error()})
 	}
 	return &rpc.AdmitReply{Port: a.port}, nil

@@ -58,7 +58,7 @@ func TestRelayAnswers(t *testing.T) {
 	if err := errors.Join(admit(0), admit(2), admit(2)); err != nil {
 		t.Error(err)
 	}
-	if err := admit(1); err == nil || !strings.Contains(err.Error(), "run 1 is over, run 2 has begun") {
+	if err := admit(1); err == nil || !strings.Contains(err.Error(), "run 2 is over, run 3 has begun") {
 		t.Errorf("an earlier run: %v", err)
 	}
 	if _, err := a.Forget(as(0), &rpc.ForgetRequest{Job: "c/1/then"}); err != nil {

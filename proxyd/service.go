@@ -125,7 +125,7 @@ func (d service) Show(ctx context.Context, job string) (*rpc.Job, error) {
 	}
 	out := &rpc.Job{Id: id}
 	if s != nil {
-		out.Id, out.Uid, out.User, out.State, out.Run = displayName(s), s.UID, userName(s.UID), s.State, uint32(s.Restarts)
+		out.Id, out.Uid, out.User, out.State, out.Restarts = displayName(s), s.UID, userName(s.UID), s.State, uint32(s.Restarts)
 		out.Name, out.Comment = d.nameAndComment(ctx, s.String())
 	}
 	if out.Checkpoints, err = d.Checkpoints(ctx, id); err != nil {

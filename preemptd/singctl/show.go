@@ -78,8 +78,8 @@ func (a showCommand) printJob(j *rpc.Job) {
 		fmt.Fprintf(w, " of %s", safeLine(j.GetUser()))
 	}
 	fmt.Fprintf(w, ": %s", safeLine(orDefault(j.GetState(), "Slurm does not know it any more")))
-	if j.GetRun() > 0 {
-		fmt.Fprintf(w, ", restarted %s", pluralOf(int64(j.GetRun()), "time"))
+	if j.GetRestarts() > 0 {
+		fmt.Fprintf(w, ", restarted %s", pluralOf(int64(j.GetRestarts()), "time"))
 	}
 	if j.GetLeader() != "" {
 		fmt.Fprintf(w, ", led by %s", safeLine(j.GetLeader()))

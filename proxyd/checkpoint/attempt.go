@@ -65,13 +65,13 @@ type attempt struct {
 
 // requestCheckpoint starts a checkpoint, or joins the attempt in progress, and returns when the
 // attempt is over (with HoldAfterwards: when the checkpoint is committed). The job is released
-// afterwards unless w.After is ForwardSignal. It may be called on any node of the job; on a node
+// afterwards unless w.After is RunOn. It may be called on any node of the job; on a node
 // that does not lead, the returned attempt is nil, and no phase is told.
 func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w decisions.Request, tell func(phase string)) (*attempt, error) {
 	if leader := j.leaderNode(); leader != c.Node {
 		return nil, c.callNodeRetrying(ctx, unreachableTimeout, leader, j.id, calls.RequestCheckpoint, w, nil)
 	}
-	if w.After == decisions.ForwardSignal && !w.HoldAfterwards { // A finished upload of the previous checkpoint is worth more than a new checkpoint. A job that leaves its nodes cannot wait.
+	if !w.After.LeavesNodes() && !w.HoldAfterwards { // A finished upload of the previous checkpoint is worth more than a new checkpoint. A job that leaves its nodes cannot wait.
 		if err := c.uploads.Wait(ctx, j.id, func() {}); err != nil {
 			return nil, err
 		}

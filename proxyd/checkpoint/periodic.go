@@ -113,7 +113,7 @@ func (p *periodic) makeCheckpoints(ctx context.Context) {
 			continue
 		}
 		began = time.Now()
-		_, err := j.c.requestCheckpoint(ctx, j, decisions.Request{After: decisions.ForwardSignal, Reason: "periodic"}, tellNoPhase)
+		_, err := j.c.requestCheckpoint(ctx, j, decisions.Request{After: decisions.RunOn, Reason: "periodic"}, tellNoPhase)
 		p.noteResult(err)
 		if err != nil && ctx.Err() == nil {
 			j.log.Warn("periodic checkpoint failed", "error", err)

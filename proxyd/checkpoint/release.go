@@ -43,14 +43,14 @@ func (a *attempt) finish(ctx context.Context) error {
 			a.log.Error("save the job's record", "error", err)
 		}
 	}
-	if a.staged && then != decisions.ForwardSignal && !a.upload.Released { // The release was requested while the checkpoint was in progress.
+	if a.staged && then.LeavesNodes() && !a.upload.Released { // The release was requested while the checkpoint was in progress.
 		a.upload.Released = true
 		if err := j.c.uploads.Change(a.upload, func(now *upload.Record) bool { now.Released = true; return true }); err != nil {
 			a.log.Error("save the upload's record", "error", err)
 		}
 	}
 	follows := calls.Resume
-	if then != decisions.ForwardSignal {
+	if then.LeavesNodes() {
 		follows = calls.Release
 	}
 	a.log.Debug("phase begins", "phase", follows)
@@ -61,7 +61,7 @@ func (a *attempt) finish(ctx context.Context) error {
 			return errors.Join(err, withDeadline(ctx, finishDeadline, a, (*attempt).resumeJob))
 		}
 	}
-	if then == decisions.ForwardSignal {
+	if !then.LeavesNodes() {
 		err = withDeadline(ctx, finishDeadline, a, (*attempt).resumeJob)
 	} else {
 		if then != decisions.TimeLimit {

@@ -153,7 +153,7 @@ func (r restart) adoptCapsule(ctx context.Context, n capsuleNote) error {
 		c.startBackground(func(ctx context.Context) { lc.followSrun(ctx, r.Key(), r) })
 	}
 	lc.addCapsule()
-	j.log.Info("capsule adopted", "capsule", n.Index, "run", n.Run)
+	j.log.Info("capsule adopted", "capsule", n.Index, "restarts", n.Run)
 	return nil
 }
 

@@ -81,12 +81,12 @@ func TestRepeatsAttempt(t *testing.T) {
 		err         error
 		want        bool
 	}{
-		"asked for":                     {decisions.ForwardSignal, false, away, true},
-		"asked for, the second time":    {decisions.ForwardSignal, true, away, false},
+		"asked for":                     {decisions.RunOn, false, away, true},
+		"asked for, the second time":    {decisions.RunOn, true, away, false},
 		"for a requeue":                 {decisions.Requeued, true, away, true},
 		"the script has ended":          {decisions.Requeued, false, errors.Join(away, errScriptEnded), false},
-		"tasks of a step are missing":   {decisions.ForwardSignal, true, steps.ErrTasksMissing, true},
-		"what does not pass, asked for": {decisions.ForwardSignal, false, other, false},
+		"tasks of a step are missing":   {decisions.RunOn, true, steps.ErrTasksMissing, true},
+		"what does not pass, asked for": {decisions.RunOn, false, other, false},
 		"what does not pass":            {decisions.Requeued, false, other, false},
 	} {
 		a := &attempt{outcome: decisions.NewOutcome(decisions.Request{After: c.after}), reconnected: c.reconnected}

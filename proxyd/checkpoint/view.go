@@ -226,7 +226,7 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, stan
 	}
 	progress(calls.PhasePrepare, 0, int64(len(phases)))
 	tell := func(phase string) { progress(phase, int64(slices.Index(Phases(), phase)), int64(len(phases))) }
-	a, err := c.requestCheckpoint(ctx, j, decisions.Request{After: decisions.ForwardSignal, Reason: reason, HoldAfterwards: stands}, tell)
+	a, err := c.requestCheckpoint(ctx, j, decisions.Request{After: decisions.RunOn, Reason: reason, HoldAfterwards: stands}, tell)
 	if err != nil {
 		if ctx.Err() == nil { // else the caller has left, and the attempt goes on
 			j.report.SetComment(fmt.Sprintf(reports.NoCheckpoint+"%s: %v", time.Now().Format(time.TimeOnly), err))

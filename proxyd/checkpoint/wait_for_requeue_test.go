@@ -70,7 +70,7 @@ func TestWaitForRequeue(t *testing.T) {
 			_, a, waitOver := waitingAttempt(t.Context(), t)
 			began := time.Now()
 			<-waitOver
-			if took := time.Since(began); took < decisions.HoldTimeout || took >= leaderTimeout || after(a) != decisions.ForwardSignal {
+			if took := time.Since(began); took < decisions.HoldTimeout || took >= leaderTimeout || after(a) != decisions.RunOn {
 				t.Fatalf("wait over after %s, after %v", took, after(a))
 			}
 		})
@@ -80,7 +80,7 @@ func TestWaitForRequeue(t *testing.T) {
 			c, a, waitOver := waitingAttempt(t.Context(), t)
 			synctest.Wait()
 			time.Sleep(decisions.HoldTimeout - time.Second)
-			if joined, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.ForwardSignal, HoldAfterwards: true}); joined != a || late {
+			if joined, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.RunOn, HoldAfterwards: true}); joined != a || late {
 				t.Fatal("the second request did not join in time")
 			}
 			asked := time.Now()
@@ -102,7 +102,7 @@ func TestWaitForRequeue(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if !isClosed(waitOver) || after(a) != decisions.ForwardSignal {
+			if !isClosed(waitOver) || after(a) != decisions.RunOn {
 				t.Fatalf("wait over %v, after %v", isClosed(waitOver), after(a))
 			}
 			if err := c.RunOn("8"); !errors.Is(err, ErrNoJob) {
@@ -113,7 +113,7 @@ func TestWaitForRequeue(t *testing.T) {
 	t.Run("on, while a plain checkpoint is requested", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, a, waitOver := waitingAttempt(t.Context(), t)
-			if joined, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.ForwardSignal}); joined != a || late || isClosed(waitOver) {
+			if joined, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.RunOn}); joined != a || late || isClosed(waitOver) {
 				t.Fatal("the plain request ended the wait")
 			}
 			a.outcome.StopWaiting()
@@ -139,7 +139,7 @@ func TestOutcomeDecided(t *testing.T) {
 			a := &attempt{j: (&job{c: c}).wireParts(), log: slog.New(slog.DiscardHandler), outcome: decisions.NewOutcome(decisions.Request{HoldAfterwards: stands})}
 			a.j.ledAttempt = a
 			a.outcome.WaitForRequeue(t.Context(), a.log)
-			if _, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.Requeued}); !late || after(a) != decisions.ForwardSignal {
+			if _, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.Requeued}); !late || after(a) != decisions.RunOn {
 				t.Errorf("hold %v: late is %v, after %v", stands, late, after(a))
 			}
 		})
@@ -153,12 +153,12 @@ func TestLateRequeue(t *testing.T) {
 		c, a, waitOver := waitingAttempt(t.Context(), t)
 		a.outcome.StopWaiting()
 		<-waitOver
-		for v, want := range map[decisions.Verdict]bool{decisions.Requeued: true, decisions.TimeLimit: true, decisions.ForwardSignal: false} {
+		for v, want := range map[decisions.Verdict]bool{decisions.Requeued: true, decisions.TimeLimit: true, decisions.RunOn: false} {
 			if _, late := c.startOrJoinAttempt(a.j, decisions.Request{After: v}); late != want {
 				t.Errorf("request for %v: late is %v", v, late)
 			}
 		}
-		if _, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.ForwardSignal, HoldAfterwards: true}); !late {
+		if _, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.RunOn, HoldAfterwards: true}); !late {
 			t.Error("a request to stay frozen is not late although the job runs on")
 		}
 		a.outcome = decisions.NewOutcome(decisions.Request{After: decisions.Requeued})

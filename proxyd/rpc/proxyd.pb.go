@@ -3757,8 +3757,8 @@ type Job struct {
 	Uid           uint32                 `protobuf:"varint,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	User          string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
 	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
-	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"` // as Slurm says it: "RUNNING"
-	Run           uint32                 `protobuf:"varint,6,opt,name=run,proto3" json:"run,omitempty"`    // how often Slurm has restarted it
+	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`        // as Slurm says it: "RUNNING"
+	Restarts      uint32                 `protobuf:"varint,6,opt,name=restarts,proto3" json:"restarts,omitempty"` // how often Slurm has restarted it: 1 in its second run
 	Options       map[string]string      `protobuf:"bytes,7,rep,name=options,proto3" json:"options,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Leader        string                 `protobuf:"bytes,8,opt,name=leader,proto3" json:"leader,omitempty"` // the node whose proxyd leads; empty while the job runs nowhere
 	Capsules      []*Capsule             `protobuf:"bytes,9,rep,name=capsules,proto3" json:"capsules,omitempty"`
@@ -3837,9 +3837,9 @@ func (x *Job) GetState() string {
 	return ""
 }
 
-func (x *Job) GetRun() uint32 {
+func (x *Job) GetRestarts() uint32 {
 	if x != nil {
-		return x.Run
+		return x.Restarts
 	}
 	return 0
 }
@@ -6505,14 +6505,14 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x04WARN\x10\x02\x12\b\n" +
 	"\x04FAIL\x10\x03\"\x1f\n" +
 	"\vShowRequest\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\"\x93\x05\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"\x9d\x05\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x12\n" +
 	"\x04user\x18\x03 \x01(\tR\x04user\x12\x12\n" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12\x14\n" +
-	"\x05state\x18\x05 \x01(\tR\x05state\x12\x10\n" +
-	"\x03run\x18\x06 \x01(\rR\x03run\x12A\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state\x12\x1a\n" +
+	"\brestarts\x18\x06 \x01(\rR\brestarts\x12A\n" +
 	"\aoptions\x18\a \x03(\v2'.singularity.proxyd.v1.Job.OptionsEntryR\aoptions\x12\x16\n" +
 	"\x06leader\x18\b \x01(\tR\x06leader\x12:\n" +
 	"\bcapsules\x18\t \x03(\v2\x1e.singularity.proxyd.v1.CapsuleR\bcapsules\x12C\n" +

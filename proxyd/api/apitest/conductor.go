@@ -100,7 +100,7 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 	switch job {
 	case "812":
 		return &rpc.Job{
-			Id: "812", Uid: Alice, User: "alice", Name: "train\x1b[31m", State: "RUNNING", Run: 1, Leader: "n1",
+			Id: "812", Uid: Alice, User: "alice", Name: "train\x1b[31m", State: "RUNNING", Restarts: 1, Leader: "n1",
 			Options: map[string]string{"interval": "600", "gpus": "2-8"},
 			Capsules: []*rpc.Capsule{
 				{Index: 0, Home: "n1", Node: "n1", Address: "100.64.0.1", Programs: []*rpc.Program{
@@ -212,7 +212,7 @@ func (c *Conductor) Checkpoints(_ context.Context, job string) ([]*rpc.Checkpoin
 	return list, nil
 }
 
-// Attempts says that the job 812_3, which has no checkpoint yet, and the job 813 have one that is being made.
+// Attempts says that a checkpoint is being made of job 812_3, which has no checkpoint yet, and of job 813.
 func (c *Conductor) Attempts(_ context.Context, job string) ([]*rpc.Attempt, error) {
 	if job != "812_3" && job != "813" {
 		return nil, nil

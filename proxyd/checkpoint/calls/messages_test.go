@@ -55,7 +55,7 @@ func TestCallMessages(t *testing.T) {
 		AsksRequeue:      {asked},
 		ProgramRuns:      {asked},
 		RequestCheckpoint: {
-			decisions.Request{After: decisions.ForwardSignal, Reason: "periodic", HoldAfterwards: true}, decisions.Request{After: decisions.Requeued},
+			decisions.Request{After: decisions.RunOn, Reason: "periodic", HoldAfterwards: true}, decisions.Request{After: decisions.Requeued},
 			decisions.Request{After: decisions.Preempted}, decisions.Request{After: decisions.TimeLimit},
 		},
 	}

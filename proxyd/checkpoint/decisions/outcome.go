@@ -12,7 +12,7 @@ import (
 
 // Request says what a caller wants of a checkpoint.
 type Request struct {
-	After  Verdict
+	After  Verdict // what follows the checkpoint
 	Reason string
 	// HoldAfterwards keeps the job frozen after the checkpoint, for HoldTimeout at most: the
 	// caller requeues the job next, so the job must neither lose work nor be captured a second
@@ -40,7 +40,7 @@ const (
 type Outcome struct {
 	mu     sync.Mutex
 	state  outcomeState
-	after  Verdict       // ForwardSignal: the job runs on; else its processes are released
+	after  Verdict       // RunOn: the job runs on; else its processes are released
 	reason string        // why the processes are released, for people
 	hold   bool          // wait for a requeue before the job runs on
 	until  time.Time     // end of that wait; each new request moves it
@@ -58,16 +58,16 @@ func (o *Outcome) JoinRequest(w Request) (late bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.state == outcomeDecided {
-		return o.after == ForwardSignal && (w.After != ForwardSignal || w.HoldAfterwards)
+		return !o.after.LeavesNodes() && (w.After.LeavesNodes() || w.HoldAfterwards)
 	}
-	if o.after != ForwardSignal {
+	if o.after.LeavesNodes() {
 		return false
 	}
 	o.after, o.reason = w.After, w.Reason
 	if w.HoldAfterwards {
 		o.hold, o.until = true, time.Now().Add(HoldTimeout)
 	}
-	if w.After != ForwardSignal {
+	if w.After.LeavesNodes() {
 		o.endWait()
 	}
 	return false
@@ -92,7 +92,7 @@ func (o *Outcome) StopWaiting() {
 func (o *Outcome) RunOn() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.hold && o.after == ForwardSignal {
+	if o.hold && !o.after.LeavesNodes() {
 		o.endWait()
 	}
 }
@@ -125,14 +125,14 @@ func (o *Outcome) WaitForRequeue(ctx context.Context, log *slog.Logger) {
 // can replace it.
 func (o *Outcome) LeavesNodes() bool {
 	after, _ := o.WhatFollows()
-	return after != ForwardSignal
+	return after.LeavesNodes()
 }
 
 // LeavesOrHolds tells whether the job leaves its nodes after the checkpoint, or stays frozen for a requeue.
 func (o *Outcome) LeavesOrHolds() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.after != ForwardSignal || o.hold
+	return o.after.LeavesNodes() || o.hold
 }
 
 // WhatFollows returns what follows, and why.

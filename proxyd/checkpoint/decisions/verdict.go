@@ -22,6 +22,13 @@ const (
 	TimeLimit
 )
 
+// RunOn is what a request for a checkpoint has instead of ForwardSignal: no signal of Slurm's is behind the request, and the job
+// runs on after the checkpoint. A request with another verdict has the job leave its nodes.
+const RunOn = ForwardSignal
+
+// LeavesNodes tells whether a job leaves its nodes after a checkpoint that was asked for with this verdict.
+func (v Verdict) LeavesNodes() bool { return v != RunOn }
+
 // String returns the reason for people.
 func (v Verdict) String() string {
 	return [...]string{"passed on", "requeue", "preemption", "time limit"}[v]

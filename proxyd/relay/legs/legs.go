@@ -111,7 +111,7 @@ func (h *Holder) Admit(a Admission) error {
 		return fmt.Errorf("job %s is another user's", a.Job)
 	}
 	if a.Run < j.run {
-		return fmt.Errorf("job %s: run %d is over, run %d has begun", a.Job, a.Run, j.run)
+		return fmt.Errorf("job %s: run %d is over, run %d has begun", a.Job, a.Run+1, j.run+1) // for people, the first run is run 1
 	}
 	if a.Run > j.run {
 		j.run = a.Run
