@@ -33,6 +33,7 @@ type splicer struct {
 	why     map[string]uint64 // launches that ran for their space, by the reason
 	since   uint64            // launches since a result was taken
 	twist   spliceTwist
+	copying func(*space) // of tests: called when the bytes of a result are about to be copied; nil: nothing
 }
 
 // spliceTwist is a deliberate mistake. Tests make these mistakes to see that the programs find them.
@@ -45,6 +46,7 @@ const (
 	anyReads               // a result is kept although the kernel read more than was compared
 	anyTime                // other work of the space may run at the same time
 	anyEffects             // a result is kept although the kernel has asked something of the host
+	anyStart               // other work of the space may begin while a result is copied
 	lastTwist
 )
 
@@ -120,6 +122,7 @@ type attempt struct {
 	job    *job
 	others int // spaces that may launch the same
 	begun  uint64
+	holds  bool // other work of the space waits
 	site   splice.Site
 	turn   uint64
 	spans  []splice.Span // whose bytes are in the record
@@ -237,11 +240,37 @@ func (a *attempt) makeRecord(f *function, spec *launch) string {
 	return ""
 }
 
+// holdOthers keeps other work of the space from beginning, so that it sees and changes none of the bytes that are copied.
+// It returns false if some has begun since the bytes were hashed. letOthersBegin follows in any case.
+func (a *attempt) holdOthers() bool {
+	a.holds = a.space.yard.holdOthers(a.job, a.begun)
+	return a.holds || a.twist == anyTime
+}
+
+// letOthersBegin undoes holdOthers.
+func (a *attempt) letOthersBegin() {
+	if a.holds {
+		a.space.yard.letOthersBegin()
+	}
+	a.holds = false
+}
+
+// beginCopying is called when the bytes of a result are about to be copied.
+func (a *attempt) beginCopying() {
+	if a.twist == anyStart {
+		a.letOthersBegin()
+	}
+	if a.copying != nil {
+		a.copying(a.space)
+	}
+}
+
 // takeResult writes what another space's launch has written, and returns whether there was such a launch.
 func (a *attempt) takeResult() bool {
-	if begun, alone := a.space.yard.isAlone(a.job); (!alone || begun != a.begun) && a.twist != anyTime {
+	if !a.holdOthers() {
 		return false // what was hashed may have changed since
 	}
+	defer a.letOthersBegin()
 	a.mu.Lock()
 	a.counts.Compared += sizeOf(a.spans)
 	kept, ok := a.results.Take(splice.Rank(a.space.number), a.site, a.turn, a.record)
@@ -250,6 +279,7 @@ func (a *attempt) takeResult() bool {
 		return false
 	}
 	k := kept.(*keptLaunch)
+	a.beginCopying()
 	for i, x := range k.spans {
 		b, _ := spanBytes(a.space, x) // the span was there for the record, and stays while this job runs
 		copy(b, k.bytes[i])
@@ -278,7 +308,8 @@ type keptLaunch struct {
 // keepResult keeps what a launch has written, if that depends on nothing but its record.
 func (a *attempt) keepResult() {
 	why := whyBytes
-	begun, alone := a.space.yard.isAlone(a.job)
+	alone := a.holdOthers()
+	defer a.letOthersBegin()
 	k := &keptLaunch{issued: a.issued.Load()}
 	ok := true
 	for _, x := range a.seen.writes {
@@ -299,13 +330,14 @@ func (a *attempt) keepResult() {
 	case !ok:
 		why = whyMemory
 		a.results.Refuse(a.site)
-	case (!alone || begun != a.begun) && a.twist != anyTime:
+	case !alone:
 		why = whyOther
 	case a.twist != anyReads && !a.results.Learn(a.site, k.issued, a.spans, a.seen.reads):
 		why = whyLearn
 	}
 	a.mu.Unlock()
 	if why == whyBytes {
+		a.beginCopying()
 		for i, b := range k.bytes {
 			k.bytes[i] = append([]byte(nil), b...)
 		}

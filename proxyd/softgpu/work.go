@@ -77,6 +77,7 @@ type yard struct {
 	running map[*job]bool
 	begun   uint64 // jobs, in all
 	graves  []*grave
+	held    chan struct{} // other jobs wait to begin until it is closed; nil: none has to wait
 }
 
 type grave struct {
@@ -84,10 +85,15 @@ type grave struct {
 	free  func()
 }
 
-// beginJob enters a job, unless the bytes are elsewhere.
+// beginJob enters a job, unless the bytes are elsewhere. It waits while holdOthers holds jobs up.
 func (y *yard) beginJob(j *job) bool {
 	y.mu.Lock()
 	defer y.mu.Unlock()
+	for held := y.held; held != nil; held = y.held {
+		y.mu.Unlock()
+		<-held
+		y.mu.Lock()
+	}
 	if y.away {
 		return false
 	}
@@ -105,6 +111,26 @@ func (y *yard) isAlone(j *job) (begun uint64, alone bool) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	return y.begun, len(y.running) == 1 && y.running[j]
+}
+
+// holdOthers lets no other job begin, and returns true, if j is alone and no other job has begun since isAlone returned
+// begun. The caller calls letOthersBegin soon, and waits for no job before.
+func (y *yard) holdOthers(j *job, begun uint64) bool {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.begun != begun || len(y.running) != 1 || !y.running[j] {
+		return false
+	}
+	y.held = make(chan struct{})
+	return true
+}
+
+// letOthersBegin undoes holdOthers.
+func (y *yard) letOthersBegin() {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	close(y.held)
+	y.held = nil
 }
 
 // shutIfIdle lets no work begin, and returns true, unless work is under way that is not foreign.
