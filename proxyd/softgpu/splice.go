@@ -67,6 +67,9 @@ const (
 // many takes about as long as the instruction.
 const worthCost = 64
 
+// keptShare is which part of a device's memory kept results may take beside the spaces' own.
+const keptShare = 16
+
 // recentLaunches is for how many launches a device counts as spliced after a result was taken.
 const recentLaunches = 4096
 
@@ -77,7 +80,7 @@ func newSplicer(memory uint64) (*splicer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &splicer{results: splice.NewResults(memory/8, worthCost), hasher: h, why: map[string]uint64{}}, nil
+	return &splicer{results: splice.NewResults(memory/keptShare, worthCost), hasher: h, why: map[string]uint64{}}, nil
 }
 
 // Spliced implements backend.Splicer.
@@ -127,6 +130,7 @@ type attempt struct {
 	turn   uint64
 	spans  []splice.Span // whose bytes are in the record
 	record splice.Record
+	read   uint64 // bytes, for the record
 	seen   accesses
 	issued atomic.Uint64
 }
@@ -141,8 +145,8 @@ func launchOnce(s *space, j *job, f *function, spec launch, done backend.Partial
 	if a == nil {
 		return s.carryOutLaunch(j, f.kernel, spec, done, fifo)
 	}
-	if a.takeResult() {
-		return nil
+	if taken, err := a.takeResult(); taken || err != nil {
+		return err
 	}
 	all := spec.issued
 	spec.issued, spec.seen = &a.issued, &a.seen
@@ -232,8 +236,7 @@ func (a *attempt) makeRecord(f *function, spec *launch) string {
 		addWord(h, x.Base)
 		addWord(h, x.Size)
 		if a.twist != anyBytes {
-			tag := a.hasher.hashTag(b)
-			h.Write(tag[:])
+			a.hashSpan(h, x, b)
 		}
 	}
 	h.Sum(a.record[:0])
@@ -266,23 +269,24 @@ func (a *attempt) beginCopying() {
 }
 
 // takeResult writes what another space's launch has written, and returns whether there was such a launch.
-func (a *attempt) takeResult() bool {
+func (a *attempt) takeResult() (bool, error) {
 	if !a.holdOthers() {
-		return false // what was hashed may have changed since
+		return false, nil // what was hashed may have changed since
 	}
 	defer a.letOthersBegin()
 	a.mu.Lock()
-	a.counts.Compared += sizeOf(a.spans)
+	a.counts.Compared += a.read
 	kept, ok := a.results.Take(splice.Rank(a.space.number), a.site, a.turn, a.record)
 	a.mu.Unlock()
 	if !ok {
-		return false
+		return false, nil
 	}
 	k := kept.(*keptLaunch)
+	defer k.Drop()
 	a.beginCopying()
-	for i, x := range k.spans {
-		b, _ := spanBytes(a.space, x) // the span was there for the record, and stays while this job runs
-		copy(b, k.bytes[i])
+	copied, err := writeResult(a.space, k)
+	if err != nil {
+		return false, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -292,58 +296,49 @@ func (a *attempt) takeResult() bool {
 	}
 	a.counts.Once++
 	a.counts.Saved += k.issued
-	a.counts.Taken += sizeOf(k.spans)
+	a.counts.Taken += copied
 	a.since = 0
-	return true
-}
-
-// keptLaunch is what a launch has written.
-type keptLaunch struct {
-	spans  []splice.Span
-	bytes  [][]byte
-	issued uint64
-	taken  bool
+	return true, nil
 }
 
 // keepResult keeps what a launch has written, if that depends on nothing but its record.
 func (a *attempt) keepResult() {
-	why := whyBytes
 	alone := a.holdOthers()
 	defer a.letOthersBegin()
-	k := &keptLaunch{issued: a.issued.Load()}
-	ok := true
-	for _, x := range a.seen.writes {
-		b, is := spanBytes(a.space, x)
-		if ok = ok && is; ok {
-			k.spans, k.bytes = append(k.spans, x), append(k.bytes, b)
-		}
+	why, share := a.learnReads(alone)
+	if why == whyBytes {
+		a.beginCopying()
+		k := readResult(a.space, &a.seen, share)
+		k.issued = a.issued.Load()
+		a.mu.Lock()
+		a.results.Keep(splice.Rank(a.space.number), a.record, a.others, k)
+		a.mu.Unlock()
+		k.Drop()
 	}
-	for _, x := range a.seen.reads {
+	a.countOwn(why)
+}
+
+// learnReads notes what a launch has accessed. It returns whyBytes if the launch's result may be kept, or why not; and
+// whether the result is to be common memory.
+func (a *attempt) learnReads(alone bool) (why string, share bool) {
+	ok := true
+	for _, x := range a.seen.reads { // what was written is among them
 		_, is := spanBytes(a.space, x)
 		ok = ok && is
 	}
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	switch {
 	case a.seen.effects && a.twist != anyEffects:
-		why = whyEffects
 		a.results.Refuse(a.site)
+		return whyEffects, false
 	case !ok:
-		why = whyMemory
 		a.results.Refuse(a.site)
+		return whyMemory, false
 	case !alone:
-		why = whyOther
-	case a.twist != anyReads && !a.results.Learn(a.site, k.issued, a.spans, a.seen.reads):
-		why = whyLearn
+		return whyOther, false
+	case a.twist != anyReads && !a.results.Learn(a.site, a.issued.Load(), a.spans, a.seen.reads):
+		return whyLearn, false
 	}
-	a.mu.Unlock()
-	if why == whyBytes {
-		a.beginCopying()
-		for i, b := range k.bytes {
-			k.bytes[i] = append([]byte(nil), b...)
-		}
-		a.mu.Lock()
-		a.results.Keep(splice.Rank(a.space.number), a.record, a.others, sizeOf(k.spans), k)
-		a.mu.Unlock()
-	}
-	a.countOwn(why)
+	return whyBytes, a.results.IsShared(a.site)
 }

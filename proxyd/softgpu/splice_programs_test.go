@@ -320,7 +320,7 @@ var splicePrograms = []spliceProgram{
 	{name: "15 weights that are freed and allocated again", once: onDevices{12, 6}, step: func(r *spliceRank) {
 		if r.step == 2 {
 			r.check(r.cu.Free(r.at[weights]))
-			at, err := r.cu.Alloc(pieceSize)
+			at, err := r.cu.Alloc(r.size)
 			r.check(err)
 			r.at[weights] = at
 		}
@@ -329,7 +329,7 @@ var splicePrograms = []spliceProgram{
 	{name: "18 sizes that differ by rank", once: onDevices{2, 1}, step: func(r *spliceRank) {
 		if r.step == 1 {
 			r.check(r.cu.Free(r.at[weights]))
-			at, err := r.cu.Alloc(uint64(pieceSize + 512*r.rank))
+			at, err := r.cu.Alloc(r.size + uint64(512*r.rank))
 			r.check(err)
 			r.at[weights] = at
 		}
@@ -557,7 +557,7 @@ var splicePrograms = []spliceProgram{
 		}
 		r.give(r.named("parts")+string(rune('a'+r.rank)), r.at[weights], 4096)
 	}, then: func(r *spliceRank) {
-		at, err := r.cu.Alloc(pieceSize)
+		at, err := r.cu.Alloc(r.size)
 		r.check(err)
 		for i := range r.peers {
 			r.get(r.named("parts")+string(rune('a'+i)), at+backend.Addr(i*4096), 4096, func(given [][]byte) []byte { return given[0] })

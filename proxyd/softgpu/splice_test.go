@@ -28,12 +28,26 @@ const (
 	pieces
 )
 
-const pieceSize = 16 << 10
+const pieceSize = 16 << 10 // that programs use
+
+// spliceWay is how large pieces are allocated, and the device is.
+type spliceWay struct {
+	name         string
+	size, memory uint64
+}
+
+// In a way with whole blocks, results become common memory.
+var (
+	smallPieces = spliceWay{"pieces of a block", pieceSize, 32 << 20}
+	wholeBlocks = spliceWay{"whole blocks", backend.Granule, 64 << 20}
+	littleRoom  = spliceWay{"room for a rank and a half", backend.Granule, 18 << 20}
+)
 
 // spliceRank is a rank of a program.
 type spliceRank struct {
 	*testing.T
 	*space
+	size       uint64 // of a piece's allocation
 	cu         backend.Context
 	st         backend.Stream
 	at         [pieces]backend.Addr
@@ -91,10 +105,10 @@ func (r *spliceRank) set(at backend.Addr, v, words int) {
 const whole = pieceSize / 4
 
 // newSpliceRanks makes ranks, on so many devices.
-func newSpliceRanks(t *testing.T, n, devices int, bases bool, twist spliceTwist) (all []*device, ranks []*spliceRank) {
+func newSpliceRanks(t *testing.T, way spliceWay, n, devices int, bases bool, twist spliceTwist) (all []*device, ranks []*spliceRank) {
 	cfg := Config{Splice: devices < n}
 	for range devices {
-		cfg.Memory = append(cfg.Memory, 32<<20)
+		cfg.Memory = append(cfg.Memory, way.memory)
 	}
 	b, err := New(cfg)
 	if err != nil {
@@ -105,13 +119,13 @@ func newSpliceRanks(t *testing.T, n, devices int, bases bool, twist spliceTwist)
 		d := x.(*device)
 		if d.splicer != nil {
 			d.splicer.twist = twist
-			d.splicer.results = splice.NewResults(4<<20, 1<<30) // the kernels here are small
+			d.splicer.results = splice.NewResults(way.memory, 1<<30) // the kernels here are small
 		}
 		all = append(all, d)
 	}
 	meet := &board{given: map[string][][]byte{}}
 	for i := range n {
-		r := &spliceRank{T: t, rank: i, board: meet}
+		r := &spliceRank{T: t, rank: i, board: meet, size: way.size}
 		cfg := backend.SpaceConfig{Output: func(_ int, text []byte) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -128,7 +142,7 @@ func newSpliceRanks(t *testing.T, n, devices int, bases bool, twist spliceTwist)
 		r.st, err = r.cu.NewStream(backend.StreamConfig{NonBlocking: true})
 		r.check(err)
 		for k := range r.at {
-			r.at[k], err = r.cu.Alloc(pieceSize)
+			r.at[k], err = r.cu.Alloc(r.size)
 			r.check(err)
 		}
 		for k, text := range []string{backendtest.Kernels, spliceKernels} {
@@ -182,9 +196,9 @@ func (r *spliceRank) contents() []byte {
 
 // runSplice runs a program on some devices and on one for each rank, and returns what is wrong, or "", and how many
 // launches took another rank's result.
-func runSplice(t *testing.T, p *spliceProgram, ranks, devices, steps int, twist spliceTwist) (wrong string, once uint64) {
-	all, shared := newSpliceRanks(t, ranks, devices, p.bases, twist)
-	_, apart := newSpliceRanks(t, ranks, ranks, p.bases, noTwist)
+func runSplice(t *testing.T, p *spliceProgram, way spliceWay, ranks, devices, steps int, twist spliceTwist) (wrong string, once uint64) {
+	all, shared := newSpliceRanks(t, way, ranks, devices, p.bases, twist)
+	_, apart := newSpliceRanks(t, way, ranks, ranks, p.bases, noTwist)
 	for step := range steps {
 		for _, part := range []func(*spliceRank){p.step, p.then, p.last} {
 			for i := range ranks {
@@ -194,6 +208,9 @@ func runSplice(t *testing.T, p *spliceProgram, ranks, devices, steps int, twist 
 			}
 		}
 		for i := range ranks {
+			if way.size > pieceSize && step%3 < 2 {
+				continue // so many bytes take their time
+			}
 			if !shared[i].gone && !bytes.Equal(shared[i].contents(), apart[i].contents()) {
 				return fmt.Sprintf("step %d: rank %d holds other bytes than on a device of its own", step, i), 0
 			}
@@ -208,25 +225,27 @@ func runSplice(t *testing.T, p *spliceProgram, ranks, devices, steps int, twist 
 // TestSplicePrograms: ranks of which kernels run once hold the bytes of ranks with devices of their own, on any number of
 // devices, and kernels run once where that can be known.
 func TestSplicePrograms(t *testing.T) {
-	for _, p := range splicePrograms {
-		t.Run(p.name, func(t *testing.T) {
-			for i, want := range p.once {
-				wrong, once := runSplice(t, &p, 3, i+1, 6, noTwist)
-				if wrong != "" {
-					t.Fatalf("%d devices: %s", i+1, wrong)
+	for _, way := range []spliceWay{smallPieces, wholeBlocks, littleRoom} {
+		for _, p := range splicePrograms {
+			t.Run(way.name+"/"+p.name, func(t *testing.T) {
+				for i, want := range p.once {
+					wrong, once := runSplice(t, &p, way, 3, i+1, 6, noTwist)
+					if wrong != "" {
+						t.Fatalf("%d devices: %s", i+1, wrong)
+					}
+					if once != want && !p.any {
+						t.Errorf("%d devices: %d launches took another rank's result, want %d", i+1, once, want)
+					}
 				}
-				if once != want && !p.any {
-					t.Errorf("%d devices: %d launches took another rank's result, want %d", i+1, once, want)
-				}
-			}
-		})
+			})
+		}
 	}
 }
 
 // beginBeside has a copy of a result begin other work of the same space, on another stream: the fill of a part of the
 // memory of which another part is updated. A program may do that, since the two parts do not overlap.
 func beginBeside(t *testing.T, twist spliceTwist) (wrong bool) {
-	devices, ranks := newSpliceRanks(t, 2, 1, false, twist)
+	devices, ranks := newSpliceRanks(t, smallPieces, 2, 1, false, twist)
 	streams := map[*space]backend.Stream{}
 	for _, r := range ranks {
 		st, err := r.cu.NewStream(backend.StreamConfig{NonBlocking: true})
@@ -273,6 +292,80 @@ func TestSpliceBeside(t *testing.T) {
 	}
 }
 
+// trainStep is a step of a data-parallel rank whose activations are freed before the ranks meet. measure is called where the
+// rank has most memory.
+func trainStep(measure func()) (gradients, update func(*spliceRank)) {
+	gradients = func(r *spliceRank) {
+		at, err := r.cu.Alloc(2 * r.size)
+		r.check(err)
+		r.set(at, 100*r.rank+r.step, int(r.size/2))
+		r.set(r.at[grads], 10*r.rank+r.step, int(r.size/4))
+		r.give(r.named("gradients"), r.at[grads], r.size)
+		r.check(r.st.Synchronize(r.Context()))
+		measure()
+		r.check(r.cu.Free(at))
+	}
+	update = func(r *spliceRank) {
+		r.get(r.named("gradients"), r.at[grads], r.size, sum)
+		r.run("axpy", uint32(r.size/4), r.at[moments], r.at[grads], 3)
+		r.run("axpy", uint32(r.size/4), r.at[weights], r.at[moments], r.step)
+		r.check(r.st.Synchronize(r.Context()))
+		measure()
+	}
+	return gradients, update
+}
+
+// TestSpliceMemory: ranks that train alike have parameters and moments once, but twice until all have made an update, and of the
+// gradients a copy for each rank until the update. Nothing is copied for results, but for the first ones, and what is common is read once to be compared.
+func TestSpliceMemory(t *testing.T) {
+	const size = 4 * backend.Granule
+	const one = 5*size + backend.Granule // a rank alone, with the variables of its modules
+	// For each rank, the gradients are there until the update: for 8 ranks, that is more than the aim.
+	for _, x := range []struct{ ranks, gradients uint64 }{{2, 2}, {4, 3}} {
+		k := x.ranks
+		devices, ranks := newSpliceRanks(t, spliceWay{size: size, memory: 256 << 20}, int(k), 1, false, noTwist)
+		d, most := devices[0], uint64(0)
+		gradients, update := trainStep(func() {
+			c := d.Common()
+			most = max(most, c.Shared+c.Private+d.Spliced().Kept)
+		})
+		for _, r := range ranks {
+			r.check(r.cu.Free(r.at[acts]))
+			r.check(r.cu.Free(r.at[head]))
+		}
+		for step := range 5 {
+			before := d.Spliced()
+			if step == 2 {
+				most = 0 // until results are known to be alike, they are copied
+			}
+			for _, do := range []func(*spliceRank){gradients, update} {
+				for _, r := range ranks {
+					r.turn(step, do)
+				}
+			}
+			after := d.Spliced()
+			if step < 2 {
+				continue
+			}
+			if once := after.Once - before.Once; once != 2*(k-1) {
+				t.Errorf("%d ranks, step %d: %d kernels took a result, want %d", k, step, once, 2*(k-1))
+			}
+			if n := after.Taken - before.Taken; n != 0 {
+				t.Errorf("%d ranks, step %d: %d bytes of results were copied", k, step, n)
+			}
+			// The gradients of each rank, and the moments and weights that are new.
+			if n := after.Compared - before.Compared; n != (k+2)*size {
+				t.Errorf("%d ranks, step %d: %d blocks were read to compare, want %d", k, step, n/backend.Granule, (k+2)*size/backend.Granule)
+			}
+		}
+		bound := one*11/10 + x.gradients*size + (k-1)*backend.Granule // each rank has a block for its variables
+		t.Logf("%d ranks have %d blocks at most, a rank has %d", k, most/backend.Granule, one/backend.Granule)
+		if most > bound {
+			t.Errorf("%d ranks have %d blocks at most, want %d", k, most/backend.Granule, bound/backend.Granule)
+		}
+	}
+}
+
 // TestSpliceMistakes: the programs find each of the deliberate mistakes.
 func TestSpliceMistakes(t *testing.T) {
 	for twist := noTwist + 1; twist < lastTwist; twist++ {
@@ -281,7 +374,7 @@ func TestSpliceMistakes(t *testing.T) {
 		}
 		found := false
 		for _, p := range splicePrograms {
-			if wrong, _ := runSplice(t, &p, 3, 1, 6, twist); wrong != "" {
+			if wrong, _ := runSplice(t, &p, smallPieces, 3, 1, 6, twist); wrong != "" {
 				t.Logf("mistake %d: %s: %s", twist, p.name, wrong)
 				found = true
 				break
@@ -327,7 +420,7 @@ func TestSpliceRandom(t *testing.T) {
 				}
 			}
 		}}
-		wrong, n := runSplice(t, &p, 3, 1, 5, noTwist)
+		wrong, n := runSplice(t, &p, smallPieces, 3, 1, 5, noTwist)
 		if wrong != "" {
 			t.Fatalf("%s: %s", p.name, wrong)
 		}

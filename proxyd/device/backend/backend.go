@@ -109,7 +109,7 @@ type Spliced struct {
 	Own      uint64 // launches that ran for their space
 	Saved    uint64 // instructions that were not executed, because results were taken
 	Compared uint64 // bytes that were read to find out what is alike
-	Taken    uint64 // bytes of results that were taken
+	Taken    uint64 // bytes of results that were copied; what became common memory is not
 	Kept     uint64 // bytes of results that are kept now, beside the memory of the spaces
 	Now      bool   // results have been taken lately
 	Why      string // why most of Own ran for their space, in words

@@ -34,7 +34,7 @@ type SharingStatus struct {
 	Own      uint64 `json:"own,omitempty"`      // launches that ran for their space
 	Spared   uint64 `json:"spared,omitempty"`   // instructions that were not executed, because results were taken
 	Compared uint64 `json:"compared,omitempty"` // bytes that were read to find out what is alike
-	Taken    uint64 `json:"taken,omitempty"`    // bytes of results that were taken
+	Taken    uint64 `json:"taken,omitempty"`    // bytes of results that were copied
 	Kept     uint64 `json:"kept,omitempty"`     // bytes of results that are kept now, beside the spaces' memory
 	Why      string `json:"why,omitempty"`      // why most of Own ran for their space, in words
 }

@@ -16,11 +16,18 @@ import "slices"
 // Making a Record costs time, because the bytes have to be read. Results learns for each Site whether that is worth
 // it. Results has no bytes, clocks and goroutines, and is not safe for concurrent use.
 type Results struct {
-	budget, held uint64 // bytes of what is kept
-	perCost      uint64 // bytes that are read for a unit of an operation's cost, at most
-	sites        map[Site]*site
-	kept         map[Record]*keptResult
-	order        []*keptResult // the oldest first
+	budget  uint64 // bytes of what is kept
+	perCost uint64 // bytes that are read for a unit of an operation's cost, at most
+	sites   map[Site]*site
+	kept    map[Record]*keptResult
+	order   []*keptResult // the oldest first
+}
+
+// Result is what an operation wrote. The last Drop frees the Result.
+type Result interface {
+	Size() uint64 // of the memory that the Result takes now beside the ranks' own
+	Hold()        // one more use; Drop must follow
+	Drop()
 }
 
 // Rank is a rank's number. No two ranks of a device have the same, ever.
@@ -54,8 +61,7 @@ type keptResult struct {
 	maker  Rank
 	taken  map[Rank]bool
 	takers int // ranks that may still take the result
-	size   uint64
-	bytes  any
+	Result
 }
 
 const (
@@ -106,8 +112,9 @@ func (s *site) pauseInTurns() uint64 {
 	return 1 << min(s.misses*grow, mostPause)
 }
 
-// Take returns what an operation wrote for another rank, or false: then the rank runs the operation.
-func (r *Results) Take(rank Rank, at Site, turn uint64, record Record) (bytes any, ok bool) {
+// Take returns what an operation wrote for another rank, or false: then the rank runs the operation. The caller drops
+// the Result.
+func (r *Results) Take(rank Rank, at Site, turn uint64, record Record) (result Result, ok bool) {
 	s := r.sites[at]
 	if s == nil {
 		return nil, false
@@ -116,10 +123,11 @@ func (r *Results) Take(rank Rank, at Site, turn uint64, record Record) (bytes an
 	if k != nil && k.maker != rank && !k.taken[rank] {
 		s.misses, s.shared = 0, true
 		k.taken[rank] = true
+		k.Hold()
 		if k.takers--; k.takers <= 0 {
 			r.dropResult(k)
 		}
-		return k.bytes, true
+		return k.Result, true
 	}
 	// The ranks' turns are the same operation in programs that are alike. A rank that has come to the turn before with
 	// another Record says that this Site is not.
@@ -176,26 +184,39 @@ func (r *Results) Refuse(at Site) {
 	}
 }
 
-// Keep keeps what an operation wrote, for so many other ranks.
-func (r *Results) Keep(rank Rank, record Record, others int, size uint64, bytes any) {
+// IsShared tells whether a result of the Site was taken.
+func (r *Results) IsShared(at Site) bool { return r.sites[at] != nil && r.sites[at].shared }
+
+// Keep keeps what an operation wrote, for so many other ranks, while there is room: the oldest results go for it.
+func (r *Results) Keep(rank Rank, record Record, others int, result Result) {
+	size := result.Size()
 	if others < 1 || size > r.budget || r.kept[record] != nil {
 		return
 	}
-	for len(r.order) > 0 && (r.held+size > r.budget || len(r.order) == mostKept) {
+	if len(r.order) == mostKept {
 		r.dropResult(r.order[0])
 	}
-	k := &keptResult{record: record, maker: rank, taken: map[Rank]bool{}, takers: others, size: size, bytes: bytes}
+	for held := r.Held(); len(r.order) > 0 && held+size > r.budget; {
+		held -= r.order[0].Size()
+		r.dropResult(r.order[0])
+	}
+	result.Hold()
+	k := &keptResult{record: record, maker: rank, taken: map[Rank]bool{}, takers: others, Result: result}
 	r.kept[record] = k
 	r.order = append(r.order, k)
-	r.held += size
 }
 
 // dropResult forgets a result.
 func (r *Results) dropResult(k *keptResult) {
 	delete(r.kept, k.record)
 	r.order = slices.DeleteFunc(r.order, func(o *keptResult) bool { return o == k })
-	r.held -= k.size
+	k.Drop()
 }
 
-// Held is how many bytes are kept.
-func (r *Results) Held() uint64 { return r.held }
+// Held is how many bytes are kept, beside the ranks' own memory.
+func (r *Results) Held() (n uint64) {
+	for _, k := range r.order {
+		n += k.Size()
+	}
+	return n
+}

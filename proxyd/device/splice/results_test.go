@@ -8,6 +8,17 @@ import (
 	"testing"
 )
 
+// letter is the Result of an operation.
+type letter struct {
+	string
+	size  uint64 // beyond 10
+	users int
+}
+
+func (l *letter) Size() uint64 { return 10 + l.size }
+func (l *letter) Hold()        { l.users++ }
+func (l *letter) Drop()        { l.users-- }
+
 // ask is an operation of a rank at the first Site, with a Record of one letter. It returns "" if the rank does not
 // compare, "run" if it runs, or what it takes.
 func ask(r *Results, rank Rank, record byte, others int) string {
@@ -16,10 +27,11 @@ func ask(r *Results, rank Rank, record byte, others int) string {
 		return ""
 	}
 	if got, ok := r.Take(rank, Site{}, turn, Record{record}); ok {
-		return got.(string)
+		got.Drop()
+		return got.(*letter).string
 	}
 	if r.Learn(Site{}, 100, nil, nil) {
-		r.Keep(rank, Record{record}, others, 10, string(record))
+		r.Keep(rank, Record{record}, others, &letter{string: string(record)})
 	}
 	return "run"
 }
@@ -58,7 +70,7 @@ func TestBudget(t *testing.T) {
 		t.Errorf("%d bytes are kept, want 20", r.Held())
 	}
 	wantAsk(t, "the oldest", ask(r, 2, 'a', 1), "run")
-	r.Keep(1, Record{'z'}, 1, 26, "z")
+	r.Keep(1, Record{'z'}, 1, &letter{string: "z", size: 16})
 	if _, ok := r.Take(2, Site{}, 9, Record{'z'}); ok {
 		t.Error("a result is kept that is larger than all that may be kept")
 	}
@@ -162,10 +174,11 @@ func TestLearned(t *testing.T) {
 		}
 		record := Record{turns, byte(len(reads))}
 		if got, ok := r.Take(rank, Site{}, turn, record); ok {
-			return got.(string)
+			got.Drop()
+			return got.(*letter).string
 		}
 		if r.Learn(Site{}, 100, reads, more) {
-			r.Keep(rank, record, 1, 10, string(turns))
+			r.Keep(rank, record, 1, &letter{string: string(turns)})
 		}
 		return "run"
 	}

@@ -20,6 +20,7 @@ type Block struct {
 	// The Pool's lock guards these.
 	shown  int                   // parts that show the block, and other uses
 	here   int                   // of these, those on the device
+	kept   int                   // of these, the results of kernels that have the block
 	left   bool                  // the bytes are in the host's memory
 	copied bool                  // the host's memory has had the bytes before
 	sums   map[[32]byte][16]byte // hashes, by their keys
@@ -93,6 +94,37 @@ func (b *Block) Drop(here bool) {
 	}
 }
 
+// Keep counts a result of a kernel that has the block. Release must follow.
+func (b *Block) Keep() {
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	b.shown++
+	b.kept++
+}
+
+// Release undoes Keep.
+func (b *Block) Release() {
+	b.pool.mu.Lock()
+	b.kept--
+	b.pool.mu.Unlock()
+	b.Drop(false)
+}
+
+// IsOnlyKept tells whether nothing but results of kernels has the block: no part shows it.
+func (b *Block) IsOnlyKept() bool {
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	return b.shown == b.kept
+}
+
+// Read reads the block's bytes.
+func (b *Block) Read(p []byte) error {
+	if _, err := b.pool.file.ReadAt(p, int64(b.place)); err != nil {
+		return fmt.Errorf("read a block of common memory: %w", err)
+	}
+	return nil
+}
+
 // freeMemory gives the block's memory back. The caller holds the Pool's mu.
 func (b *Block) freeMemory() {
 	p := b.pool
@@ -130,12 +162,15 @@ func (b *Block) ComeBack() uint64 {
 	return b.pool.size
 }
 
-// Arrive notes that the device has the bytes from elsewhere, or that the host's memory has.
-func (b *Block) Arrive(device, host bool) {
+// Arrive notes that the device has the bytes from elsewhere, or that the host's memory has. It returns whether they were
+// in the host's memory alone, and are on the device now.
+func (b *Block) Arrive(device, host bool) (came bool) {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
+	came = b.left && device
 	b.left = b.left && !device
 	b.copied = b.copied || host
+	return came
 }
 
 // Sum is the hash of the block under a key. Only the first call with a key calls hash, as long as there are not too many.

@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"hash"
+	"slices"
+	"sync/atomic"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/pages"
+)
+
+// The result of a launch is the bytes of the memory that the launch has written. Where such memory is a whole block, its
+// bytes become common memory: the space that has run the launch shows them, and so does each space that takes the result. So
+// they are there once until a space writes there. So do blocks that the launch has only read, since a space that takes the
+// result has the same bytes in them. The rest is copied.
+
+// keptLaunch is what a launch has written.
+type keptLaunch struct {
+	parts  []keptPart
+	issued uint64
+	taken  bool
+	users  atomic.Int32
+}
+
+// keptPart is a part of it: a copy of its bytes, or a block of common memory.
+type keptPart struct {
+	at    backend.Addr
+	bytes []byte
+	block *pages.Block
+}
+
+// Hold implements splice.Result.
+func (k *keptLaunch) Hold() { k.users.Add(1) }
+
+// Drop implements splice.Result.
+func (k *keptLaunch) Drop() {
+	if k.users.Add(-1) > 0 {
+		return
+	}
+	for _, p := range k.parts {
+		if p.block != nil {
+			p.block.Release()
+		}
+	}
+}
+
+// Size implements splice.Result: the bytes that no space shows.
+func (k *keptLaunch) Size() (n uint64) {
+	for _, p := range k.parts {
+		if n += uint64(len(p.bytes)); p.block != nil && p.block.IsOnlyKept() {
+			n += backend.Granule
+		}
+	}
+	return n
+}
+
+// eachBlock calls f for each block of a piece of memory, and for what is before the first and behind the last.
+func eachBlock(x splice.Span, f func(at backend.Addr, n uint64)) {
+	for at, end := x.Base, x.Base+x.Size; at < end; {
+		n := min(end, (at/backend.Granule+1)*backend.Granule) - at
+		f(backend.Addr(at), n)
+		at += n
+	}
+}
+
+// findWholeBlock finds a block of memory that was allocated, and may show common bytes. The caller holds the mu of the
+// space and of its device.
+func (d *device) findWholeBlock(s *space, at backend.Addr, n uint64) (a *arena, offset uint64, ok bool) {
+	if d.common == nil || n != backend.Granule {
+		return nil, 0, false
+	}
+	a, offset, err := findBlock(s, backend.BlockID{Base: at})
+	return a, offset, err == nil && d.canShow(s, a)
+}
+
+// readResult returns what a launch has written. The memory is there, and no other work uses it meanwhile. share: whole
+// blocks become common memory.
+func readResult(s *space, seen *accesses, share bool) *keptLaunch {
+	k := &keptLaunch{}
+	k.Hold()
+	d := lockDeviceOf(s)
+	defer d.mu.Unlock()
+	for _, x := range seen.reads { // what was written is among them
+		b, _ := spanBytes(s, x)
+		written := slices.Contains(seen.writes, x)
+		if !share && !written {
+			continue
+		}
+		if !share {
+			k.parts = append(k.parts, keptPart{at: backend.Addr(x.Base), bytes: append([]byte(nil), b...)})
+			continue
+		}
+		eachBlock(x, func(at backend.Addr, n uint64) {
+			p := keptPart{at: at, block: d.shareBlock(s, at, n)}
+			if p.block == nil && written {
+				p.bytes = append(p.bytes, b[uint64(at)-x.Base:][:n]...)
+			}
+			if p.block != nil || written {
+				k.parts = append(k.parts, p)
+			}
+		})
+	}
+	return k
+}
+
+// shareBlock has a block show common bytes, and keeps these. It returns nil for what is no block, or cannot show them. The
+// caller holds the device's mu, and no other work uses the space.
+func (d *device) shareBlock(s *space, at backend.Addr, n uint64) *pages.Block {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, offset, ok := d.findWholeBlock(s, at, n)
+	if !ok {
+		return nil
+	}
+	c := a.commonAt(offset)
+	if c != nil {
+		c.Keep()
+		return c
+	}
+	c, err := d.common.Add(a.blockAt(offset))
+	if err != nil {
+		return nil // no more files, or too large ones
+	}
+	c.Keep()
+	if a.showBlock(offset, c) != nil {
+		c.Release()
+		return nil
+	}
+	return c
+}
+
+// writeResult gives a space the bytes of a result, and returns how many were copied. No other work uses the space.
+func writeResult(s *space, k *keptLaunch) (copied uint64, err error) {
+	d := lockDeviceOf(s)
+	defer d.mu.Unlock()
+	for _, p := range k.parts {
+		if p.block != nil {
+			if d.showKept(s, p) {
+				continue
+			}
+			p.bytes = make([]byte, backend.Granule)
+			if err := p.block.Read(p.bytes); err != nil {
+				return copied, err
+			}
+		}
+		to, err := s.table.viewBytes(p.at, uint64(len(p.bytes)))
+		if err != nil {
+			return copied, err // never: the memory was there for the record, and stays while the launch goes on
+		}
+		for _, b := range to {
+			n := copy(b, p.bytes)
+			copied, p.bytes = copied+uint64(n), p.bytes[n:]
+		}
+	}
+	return copied, nil
+}
+
+// showKept has a block show the common bytes of a result, and tells whether it does. The caller holds the device's mu.
+func (d *device) showKept(s *space, p keptPart) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, offset, ok := d.findWholeBlock(s, p.at, backend.Granule)
+	if !ok || a.commonAt(offset) != p.block && a.showBlock(offset, p.block) != nil {
+		return false
+	}
+	if p.block.Arrive(true, false) {
+		d.holdings.swap.In += backend.Granule
+	}
+	return true
+}
+
+// hashSpan adds the bytes of a piece of memory to a record. The bytes of blocks that are common memory are read once.
+func (a *attempt) hashSpan(h hash.Hash, x splice.Span, b []byte) {
+	eachBlock(x, func(at backend.Addr, n uint64) {
+		sum := func() [16]byte {
+			a.read += n
+			return a.hasher.hashTag(b[uint64(at)-x.Base:][:n])
+		}
+		var tag [16]byte
+		if c := commonBlock(a.space, at, n); c != nil {
+			tag = c.Sum(a.hasher.key, sum)
+		} else {
+			tag = sum()
+		}
+		h.Write(tag[:])
+	})
+}
+
+// commonBlock is the common bytes that a whole block shows, or nil.
+func commonBlock(s *space, at backend.Addr, n uint64) *pages.Block {
+	if n != backend.Granule {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, offset, err := findBlock(s, backend.BlockID{Base: at})
+	if err != nil {
+		return nil
+	}
+	return a.commonAt(offset)
+}
