@@ -272,6 +272,20 @@ ld.volatile.shared.u32 R, [sm+4]
 add.u32 R, r, 0x80000001
 add.f32 F, f, 0f3FC00000
 shfl.sync.bfly.b32 R, r, 1, 31, -1
+shfl.sync.bfly.b32 R|P, r, r, r, -1
+shfl.sync.up.b32 R|P, r, r, r, -1
+shfl.sync.up.b32 R, r, 3, 0, -1
+shfl.sync.down.b32 R|P, r, r, r, %tile
+shfl.sync.idx.b32 R|P, r, r, r, -1
+shfl.sync.idx.b32 R, r, r, 0x181f, %tile
+vote.sync.all.pred P, p, -1
+vote.sync.any.pred P, p, -1
+vote.sync.uni.pred P, !p, -1
+vote.sync.ballot.b32 R, p, -1
+vote.sync.ballot.b32 R, !p, %tile
+vote.sync.any.pred P, p, %tile
+vote.sync.all.pred P, p, %all
+bar.warp.sync %tile
 `), "\n")...)
 
 // listForms lists the comparisons and conversions of all types.
@@ -315,7 +329,7 @@ func (p *nativeProgram) fill(template string) string {
 	for i := 0; i < len(args); i++ {
 		c := args[i]
 		_, known := letters[c|0x20]
-		alone := (i == 0 || strings.IndexByte(" {(", args[i-1]) >= 0) && (i+1 == len(args) || strings.IndexByte(",})", args[i+1]) >= 0)
+		alone := (i == 0 || strings.IndexByte(" {(|!", args[i-1]) >= 0) && (i+1 == len(args) || strings.IndexByte(",})|", args[i+1]) >= 0)
 		if known && alone {
 			out.WriteString(p.reg(c | 0x20))
 		} else {
@@ -453,10 +467,11 @@ func (p *nativeProgram) statements(n, depth int) {
 			p.access()
 		default:
 			t := templates[p.r.IntN(len(templates))]
-			if strings.HasPrefix(t, "shfl") && depth > 0 {
+			meets := strings.Contains(t, ".sync")
+			if meets && depth > 0 {
 				continue
 			}
-			if strings.HasPrefix(t, "shfl") || strings.Contains(t, "volatile") {
+			if meets || strings.Contains(t, "volatile") {
 				p.text.WriteString("\t" + p.fill(t) + ";\n")
 				continue
 			}
@@ -475,11 +490,12 @@ func (p *nativeProgram) build(n int) string {
 		"\tmov.u32 %at, a; st.local.u32 [%at+4], %u; st.local.u32 [%at+8], %v; setp.lt.u32 %p, %u, %v;\n" +
 		"\t@%p st.local.u32 [%at+8], %u; ld.local.u32 %o, [%at+8]; add.u32 %o, %o, %at; ret;\n}\n" +
 		".visible .entry k(.param .u64 in, .param .u64 inout, .param .u64 out, .param .u64 n)\n{\n")
-	fmt.Fprintf(&s, "\t.reg .b32 %%r<8>, %%i, %%aw<%d>, %%c<%d>; .reg .b64 %%l<6>, %%in, %%inout, %%at, %%out, %%al<%d>;\n", p.n+2, p.n+2, p.n+2)
+	fmt.Fprintf(&s, "\t.reg .b32 %%r<8>, %%i, %%tile, %%all, %%aw<%d>, %%c<%d>; .reg .b64 %%l<6>, %%in, %%inout, %%at, %%out, %%al<%d>;\n", p.n+2, p.n+2, p.n+2)
 	fmt.Fprintf(&s, "\t.reg .f32 %%f<7>; .reg .f64 %%d<5>; .reg .b16 %%h<5>; .reg .pred %%p<5>, %%q<%d>;\n", p.n+2)
 	s.WriteString("\t.shared .align 16 .b8 sm[4112]; .local .align 16 .b8 lm[144];\n")
 	s.WriteString("\tld.param.u64 %in, [in]; ld.param.u64 %inout, [inout]; ld.param.u64 %out, [out];\n")
 	s.WriteString("\tmov.u32 %i, %ctaid.x; mov.u32 %r0, %ntid.x; mov.u32 %r1, %tid.x; mad.lo.u32 %i, %i, %r0, %r1;\n")
+	s.WriteString("\tmov.u32 %tile, %laneid; and.b32 %tile, %tile, 24; shl.b32 %tile, 255, %tile; sub.u32 %all, 0, 1;\n")
 	s.WriteString("\tand.b32 %r2, %i, 31; mul.wide.u32 %at, %r2, 128; add.u64 %at, %at, %in; mul.wide.u32 %l0, %i, 256; add.u64 %out, %out, %l0;\n")
 	each := func(f func(letter byte, i, size, offset int)) {
 		offset := 0

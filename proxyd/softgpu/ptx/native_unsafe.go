@@ -78,6 +78,8 @@ func (m *micro) describeInst(rets []argument) native.Inst {
 	case flowNone:
 	case flowBranch:
 		in.Flow = native.Branch
+	case flowSync:
+		in.Key = m.ext.sync.key // in a warp in which all lanes run, the next instruction follows
 	default:
 		in.Flow, in.Stops = native.Elsewhere, m.endsFlow()
 	}

@@ -233,12 +233,12 @@ func (e *emitter) startOf(pc int32, masked bool) amd64.Label {
 
 // isCompiled reports whether an instruction is compiled.
 func (e *emitter) isCompiled(in *Inst) bool {
-	return in.Flow == Branch || in.Flow == Join || in.Flow == Next && canCompile(in)
+	return in.Flow == Branch || in.Flow == Join || in.Flow == Next && e.canCompile(in)
 }
 
-func canCompile(in *Inst) bool {
+func (e *emitter) canCompile(in *Inst) bool {
 	op, ok := operations[in.Key]
-	return ok && (op.fits == nil || op.fits(in))
+	return ok && (!op.fullOnly || !e.masked) && (op.fits == nil || op.fits(in))
 }
 
 // emitInst emits an instruction that neither branches nor leaves.

@@ -13,9 +13,10 @@ import (
 // operation is how an operation of the interpreter is compiled. Each gives the same bits as the function of its key in
 // package ptx.
 type operation struct {
-	emit    func(e *emitter, in *Inst)
-	fits    func(in *Inst) bool // whether a form of it is compiled; nil: all are
-	ownMask bool                // emit finds out itself which lanes take part
+	emit     func(e *emitter, in *Inst)
+	fits     func(in *Inst) bool // whether a form of it is compiled; nil: all are
+	ownMask  bool                // emit finds out itself which lanes take part
+	fullOnly bool                // compiled for warps in which all lanes run
 }
 
 // operations are what is compiled, by keys. The files that emit them add theirs.

@@ -45,10 +45,11 @@ const (
 	tableTwo31F32         // 2^31
 	tableTwo31F64
 	tableOneF64
-	tableLow16  // 0xffff
-	tableLow8   // 0xff
-	table7fff   // 0x7fff
-	tableSign64 // the sign of f64
+	tableLow16    // 0xffff
+	tableLow8     // 0xff
+	table7fff     // 0x7fff
+	tableLastLane // 31
+	tableSign64   // the sign of f64
 	tableExp2Bound
 	tableLongSteps // the bytes from the first lane's element to each lane's: 4 for each size of an element
 
@@ -118,6 +119,8 @@ func (e *writer) emitTables() {
 			same(0xff)
 		case table7fff:
 			same(0x7fff)
+		case tableLastLane:
+			same(warpLanes - 1)
 		case tableSign64:
 			longs(1 << 63)
 		case tableExp2Bound:
