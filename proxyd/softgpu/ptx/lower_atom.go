@@ -157,8 +157,28 @@ func lowerAtom(l *lowerer) {
 	}
 	l.b.spins = true
 	m := l.numberSite(l.emitMicro(opAtom, sh, d, e, a.base, ref(a.space), c))
-	m.imm = a.off
+	m.imm, m.key = a.off, atomKey(s, op, t)
 	m.ext = &ext{atom: s, refs: refs, opnds: opnds}
+}
+
+// atomKey names an atomic operation to machine code; there is none for elements other than integers of 32 bits.
+func atomKey(s *atomSite, op string, t types.Type) string {
+	space := accessSpaces[s.space]
+	if space == "" || t.Size() != 4 || t.IsFloat() {
+		return ""
+	}
+	kind := "red"
+	if s.result {
+		kind = "atom"
+	}
+	switch {
+	case op != "min" && op != "max":
+	case t.IsSigned():
+		op += ".s32"
+	default:
+		op += ".u32"
+	}
+	return kind + "." + space + "." + op
 }
 
 // opAtom executes an atomic operation in ascending order of lanes.

@@ -426,6 +426,34 @@ func (p *nativeProgram) access() {
 	p.line("ld%s%s.%s %s, [%s]", where, vector, k.typ, regs, at)
 }
 
+// update emits an atomic operation.
+func (p *nativeProgram) update() {
+	space := []string{"global", "shared"}[p.r.IntN(2)]
+	at := p.randomAddress(space, 4)
+	if strings.Contains(p.lastBase(), "%in;") {
+		return
+	}
+	if space == "global" && p.r.IntN(4) == 0 {
+		space = ""
+	} else {
+		space = "." + space
+	}
+	op := []string{"add.u32", "and.b32", "or.b32", "xor.b32", "exch.b32", "min.u32", "max.u32", "min.s32", "max.s32", "cas.b32", "inc.u32"}[p.r.IntN(11)]
+	value := p.reg('r')
+	if op == "cas.b32" {
+		value += ", " + p.reg('r')
+	}
+	old := p.reg('r')
+	if p.r.IntN(2) == 0 {
+		if op != "cas.b32" && op != "exch.b32" {
+			p.line("red%s.%s [%s], %s", space, op, at, value)
+			return
+		}
+		old = "_"
+	}
+	p.line("atom%s.%s %s, [%s], %s", space, op, old, at, value)
+}
+
 // lastBase is the last line, which has the buffer of a global access.
 func (p *nativeProgram) lastBase() string {
 	lines := strings.Split(strings.TrimSpace(p.text.String()), "\n")
@@ -435,7 +463,7 @@ func (p *nativeProgram) lastBase() string {
 // statements emits some statements, with branches and loops among them.
 func (p *nativeProgram) statements(n, depth int) {
 	for range n {
-		switch k := p.r.IntN(14); {
+		switch k := p.r.IntN(15); {
 		case k == 0 && depth < 3:
 			p.n++
 			label := p.n
@@ -465,6 +493,8 @@ func (p *nativeProgram) statements(n, depth int) {
 			fmt.Fprintf(&p.text, "\t@%s bra END;\n", p.reg('p'))
 		case k < 6:
 			p.access()
+		case k == 6:
+			p.update()
 		default:
 			t := templates[p.r.IntN(len(templates))]
 			meets := strings.Contains(t, ".sync")
@@ -618,6 +648,7 @@ func TestNativeTemplates(t *testing.T) {
 	}
 	for range 1000 {
 		p.access()
+		p.update()
 	}
 	note(p.build(0))
 	for _, key := range native.Operations() {

@@ -13,7 +13,9 @@ const (
 	Equal        Cond = 4
 	NotEqual     Cond = 5
 	Less         Cond = 12
-	LessOrEqual  Cond = 14
+
+	GreaterOrEqual Cond = 13
+	LessOrEqual    Cond = 14
 )
 
 // scalars adds the instructions of general registers.
@@ -174,6 +176,26 @@ func (a *scalars) Xor32(d, s Reg) { a.emitWithRegisters(false, uint8(s), uint8(d
 
 // AndMemory32 is d &= 4 bytes of memory.
 func (a *scalars) AndMemory32(d Reg, m Mem) { a.emitWithMemory(false, uint8(d), m, 0x23) }
+
+// AddFromMemory32 is d += 4 bytes of memory.
+func (a *scalars) AddFromMemory32(d Reg, m Mem) { a.emitWithMemory(false, uint8(d), m, 0x03) }
+
+// OrMemory32 is d |= 4 bytes of memory.
+func (a *scalars) OrMemory32(d Reg, m Mem) { a.emitWithMemory(false, uint8(d), m, 0x0b) }
+
+// XorMemory32 is d ^= 4 bytes of memory.
+func (a *scalars) XorMemory32(d Reg, m Mem) { a.emitWithMemory(false, uint8(d), m, 0x33) }
+
+// MoveMemoryIf32 is d = 4 bytes of memory if a condition holds.
+func (a *scalars) MoveMemoryIf32(c Cond, d Reg, m Mem) {
+	a.emitWithMemory(false, uint8(d), m, 0x0f, 0x40|byte(c))
+}
+
+// CompareExchange32 writes s to 4 bytes of memory if they are EAX, else EAX becomes what they are: at once for all cores.
+func (a *scalars) CompareExchange32(m Mem, s Reg) {
+	a.emitBytes(0xf0)
+	a.emitWithMemory(false, uint8(s), m, 0x0f, 0xb1)
+}
 
 // Move32 is d = s, 32 bits.
 func (a *scalars) Move32(d, s Reg) { a.emitWithRegisters(false, uint8(s), uint8(d), 0x89) }
