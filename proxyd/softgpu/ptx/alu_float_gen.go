@@ -528,7 +528,7 @@ func opSinF32(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
-			r := float32(math.Sin(float64(a)))
+			r := float.Sin(a)
 			if r != r {
 				r = float.NaN32
 			}
@@ -539,7 +539,7 @@ func opSinF32(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
-		r := float32(math.Sin(float64(a)))
+		r := float.Sin(a)
 		if r != r {
 			r = float.NaN32
 		}
@@ -553,7 +553,7 @@ func opSinFtzF32(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
-			r := float.Flush32(float32(math.Sin(float64(float.Flushed(a)))))
+			r := float.Flush32(float.Sin(float.Flushed(a)))
 			if r != r {
 				r = float.NaN32
 			}
@@ -564,7 +564,7 @@ func opSinFtzF32(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
-		r := float.Flush32(float32(math.Sin(float64(float.Flushed(a)))))
+		r := float.Flush32(float.Sin(float.Flushed(a)))
 		if r != r {
 			r = float.NaN32
 		}
@@ -578,7 +578,7 @@ func opCosF32(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
-			r := float32(math.Cos(float64(a)))
+			r := float.Cos(a)
 			if r != r {
 				r = float.NaN32
 			}
@@ -589,7 +589,7 @@ func opCosF32(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
-		r := float32(math.Cos(float64(a)))
+		r := float.Cos(a)
 		if r != r {
 			r = float.NaN32
 		}
@@ -603,7 +603,7 @@ func opCosFtzF32(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
-			r := float.Flush32(float32(math.Cos(float64(float.Flushed(a)))))
+			r := float.Flush32(float.Cos(float.Flushed(a)))
 			if r != r {
 				r = float.NaN32
 			}
@@ -614,7 +614,7 @@ func opCosFtzF32(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
-		r := float.Flush32(float32(math.Cos(float64(float.Flushed(a)))))
+		r := float.Flush32(float.Cos(float.Flushed(a)))
 		if r != r {
 			r = float.NaN32
 		}

@@ -224,6 +224,10 @@ ex2.approx.f32 F, f
 ex2.approx.ftz.f32 F, f
 lg2.approx.f32 F, f
 lg2.approx.ftz.f32 F, f
+sin.approx.f32 F, f
+sin.approx.ftz.f32 F, f
+cos.approx.f32 F, f
+cos.approx.ftz.f32 F, f
 add.f64 D, d, d
 sub.f64 D, d, d
 mul.f64 D, d, d

@@ -86,6 +86,7 @@ var (
 	VCMPPD  = Op{map0F, p66, true, 0xc2, 0, 0}
 
 	VPTESTMD  = Op{map0F38, p66, false, 0x27, 0, 0}
+	VPTESTMQ  = Op{map0F38, p66, true, 0x27, 0, 0}
 	VPTESTNMD = Op{map0F38, pF3, false, 0x27, 0, 0}
 
 	VADDPS  = Op{map0F, none, false, 0x58, 0, 0}
@@ -107,6 +108,8 @@ var (
 	VFMADD231PS = Op{map0F38, p66, false, 0xb8, 0, 0}
 	VFMADD213PD = Op{map0F38, p66, true, 0xa8, 0, 0} // d = d*x + y
 	VFMADD231PD = Op{map0F38, p66, true, 0xb8, 0, 0}
+
+	VFNMADD231PD = Op{map0F38, p66, true, 0xbc, 0, 0} // d = d - x*y
 
 	// Conversions.
 	VCVTDQ2PS   = Op{map0F, none, false, 0x5b, 0, 0}

@@ -118,6 +118,7 @@ var instructions = map[string]func(a *Assembler){
 	"vcmpps k1, zmm2, zmm3, 0x3":                     func(a *Assembler) { a.Compare(VCMPPS, 1, 2, Register(3), UnordQ, Options{}) },
 	"vcmppd k1, zmm2, zmm3, 0x3":                     func(a *Assembler) { a.Compare(VCMPPD, 1, 2, Register(3), UnordQ, Options{}) },
 	"vptestmd k1, zmm2, zmm3":                        func(a *Assembler) { a.TestLanes(VPTESTMD, 1, 2, Register(3), Options{}) },
+	"vptestmq k1, zmm2, zmm3":                        func(a *Assembler) { a.TestLanes(VPTESTMQ, 1, 2, Register(3), Options{}) },
 	"vptestnmd k1, zmm2, zmm3":                       func(a *Assembler) { a.TestLanes(VPTESTNMD, 1, 2, Register(3), Options{}) },
 	"vrndscaleps zmm1, zmm2, 0x8":                    func(a *Assembler) { a.Op2Imm(VRNDSCALEPS, 1, Register(2), 8, Options{}) },
 	"vrndscalepd zmm1, zmm2, 0xb":                    func(a *Assembler) { a.Op2Imm(VRNDSCALEPD, 1, Register(2), 11, Options{}) },
@@ -143,7 +144,7 @@ var (
 		"vpsllvd": VPSLLVD, "vpsllvq": VPSLLVQ, "vpsrlvd": VPSRLVD, "vpsrlvq": VPSRLVQ, "vpsravd": VPSRAVD, "vpsravq": VPSRAVQ,
 		"vaddps": VADDPS, "vaddpd": VADDPD, "vmulps": VMULPS, "vmulpd": VMULPD, "vsubps": VSUBPS, "vsubpd": VSUBPD,
 		"vdivps": VDIVPS, "vdivpd": VDIVPD, "vminps": VMINPS, "vminpd": VMINPD, "vmaxps": VMAXPS, "vmaxpd": VMAXPD,
-		"vfmadd231ps": VFMADD231PS, "vfmadd231pd": VFMADD231PD, "vpermt2d": VPERMT2D, "vpermt2q": VPERMT2Q, "vpermd": VPERMD,
+		"vfmadd231ps": VFMADD231PS, "vfmadd231pd": VFMADD231PD, "vfnmadd231pd": VFNMADD231PD, "vpermt2d": VPERMT2D, "vpermt2q": VPERMT2Q, "vpermd": VPERMD,
 		"vpunpckldq": VPUNPCKLDQ, "vpunpckhdq": VPUNPCKHDQ, "vpunpcklqdq": VPUNPCKLQDQ, "vpunpckhqdq": VPUNPCKHQDQ,
 		"vpshldvd": VPSHLDVD, "vscalefpd": VSCALEFPD, "vfmadd213pd": VFMADD213PD, "vpblendmd": VPBLENDMD, "vpblendmq": VPBLENDMQ, "vpshrdvd": VPSHRDVD,
 	}

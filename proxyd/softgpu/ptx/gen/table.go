@@ -109,7 +109,7 @@ func floatRows() []row {
 	}
 	for _, op := range []struct{ name, expr string }{
 		{"sqrt", "float32(math.Sqrt(float64(X)))"}, {"rcp", "1 / X"}, {"rsqrt", "float32(1 / math.Sqrt(float64(X)))"},
-		{"sin", "float32(math.Sin(float64(X)))"}, {"cos", "float32(math.Cos(float64(X)))"},
+		{"sin", "float.Sin(X)"}, {"cos", "float.Cos(X)"},
 		{"ex2", "float.Exp2(X)"}, {"lg2", "float.Log2(X)"}, {"tanh", "float32(math.Tanh(float64(X)))"},
 	} {
 		out = append(out,

@@ -321,7 +321,7 @@ func (e *emitter) leaveTo(x int, spills bool) {
 }
 
 // newBail returns a label at which the present instruction is left to the interpreter, and the exit. The code goes on where
-// resumeAfter is called. The instruction must not have changed any register yet.
+// resumeAfter is called. Where the code jumps there, the instruction must not have changed any register, nor any slot since.
 func (e *emitter) newBail() (amd64.Label, int) {
 	x := e.newExit(e.pos, true)
 	l := e.a.NewLabel()

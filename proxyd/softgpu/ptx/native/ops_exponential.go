@@ -5,6 +5,7 @@ package native
 
 import (
 	"math"
+	"slices"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/amd64"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
@@ -13,7 +14,7 @@ import (
 // The steps of float.Exp2 and float.Log2, by doubles: 8 lanes at a time. Both are routines: they take 16 f32 in V0 and leave
 // the results in V4. V1 to V9 are for the moment.
 
-// The doubles that these routines need, as tables from tableDoubles on. Behind them are float.Exp2Terms.
+// The doubles that these routines need, as tables from tableDoubles on. Behind them are the terms of polynomials.
 const (
 	doubleOne = tableDoubles + iota
 	doubleHalf
@@ -30,13 +31,22 @@ const (
 	doubleRootHalf
 	doubleMinusOne
 	doubleInverseLn2
+	doubleTwoOverPi
+	doubleHalfPiHi
+	doubleHalfPiLo
+	doubleMinusHalf
+	doubleWhole    // a number that is added to have an integer in the lowest bits
+	doubleWholeOne // the same, with 1 in them
+	doubleLowestBit
 	doubleExp2Terms
+	doubleSinTerms = doubleExp2Terms + len(float.Exp2Terms)
+	doubleCosTerms = doubleSinTerms + len(float.SinTerms)
 )
 
-var doubles = append([]float64{
+var doubles = slices.Concat([]float64{
 	1, 0.5, 2, float.Ln2Hi, float.Ln2Lo, float.Log2L1, float.Log2L2, float.Log2L3, float.Log2L4, float.Log2L5, float.Log2L6, float.Log2L7,
-	math.Sqrt2 / 2, -1, 1 / math.Ln2,
-}, float.Exp2Terms[:]...)
+	math.Sqrt2 / 2, -1, 1 / math.Ln2, 2 / math.Pi, float.HalfPiHi, float.HalfPiLo, -0.5, 3 << 51, 3<<51 + 1, math.Float64frombits(1),
+}, float.Exp2Terms[:], float.SinTerms[:], float.CosTerms[:])
 
 func init() {
 	for name, f := range map[string]func(e *routines){"ex2": (*routines).emitExp2, "lg2": (*routines).emitLog2} {

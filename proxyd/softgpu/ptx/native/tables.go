@@ -51,6 +51,7 @@ const (
 	tableLastLane // 31
 	tableSign64   // the sign of f64
 	tableExp2Bound
+	tableTurnBound
 	tableLongSteps // the bytes from the first lane's element to each lane's: 4 for each size of an element
 
 	tableWordSteps = tableLongSteps + 4*4 // 2 for each size
@@ -125,6 +126,8 @@ func (e *writer) emitTables() {
 			longs(1 << 63)
 		case tableExp2Bound:
 			same(math.Float32bits(float.Exp2Bound))
+		case tableTurnBound:
+			same(math.Float32bits(float.TurnBound))
 		default:
 			if k := n - tableLongSteps; n < tableWordSteps {
 				var steps [8]uint64
