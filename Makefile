@@ -83,11 +83,13 @@ QUICK_UNIT  = $$($(GO) list ./... | grep -v $(SLOW_UNIT:%=-e /%$$))
 # The part of tests/cluster, and of the jobs on software GPUs, that `make test` has: protection, actions, and what people
 # get wrong; a training on one node, one on two, and a server.
 SOME_CLUSTER := TestBadInput|TestActions|TestProtected|TestRESTClient
+# In a lane of its own: what attackers do, and what must not be lost silently.
+ATTACKS := TestReplacedFiles|TestFloods|TestSharedFolder|TestLostWork
 SOME_DEVICES := TestCorpus/(mlp-alone|gpt-nodes|serve-requests)
 # Only make test-devices has these: five to ten minutes each on a busy machine.
 LONG_DEVICES := TestCorpus/(torch-(nodes|four)|llama-answers)
-# Only make test-long has this: the store on NFS, in an emulated machine.
-LONG_CLUSTER := TestStoreOnNFS
+# Only make test-long has these: the store on NFS, in an emulated machine; 64 nodes and 100 jobs at once.
+LONG_CLUSTER := TestStoreOnNFS|TestScale
 
 LINT_PART     = 'lint: $(SELF) lint'
 UNIT_IN_SHORT = 'unit, in short: $(GO) test -json -short -timeout 40m ./...'
@@ -102,6 +104,7 @@ TEST_CLUSTER = \
 TEST_PROGRAMS = \
 	'programs, some: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(SOME_PROGRAMS))$$"' \
 	'devices, some: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(DEVICES) -rounds 3 -seed 1 -lanes 2 -name devices-test -run "$(SOME_DEVICES)$$"' \
+	'attacks and losses: $(GO_CLUSTER) cluster -timeout 30m ./tests/cluster -run "^($(ATTACKS))$$"' \
 	'faults, some: $(GO_CLUSTER) faults -timeout 30m ./tests/faults -seed 1 -some 8'
 FULL_HERE = \
 	'root file systems: $(SELF) trees' \
@@ -109,7 +112,7 @@ FULL_HERE = \
 	'packages: $(SELF) test-packages GO_TEST="$(GO) test -json"' \
 	'first installation: $(GO_CLUSTER) install -timeout 20m ./tests/install -trees $(CACHE)'
 FULL_CLUSTER = \
-	'cluster, the rest: $(GO_CLUSTER) cluster -timeout 60m -parallel 3 ./tests/cluster -skip "^($(SOME_CLUSTER)|$(LONG_CLUSTER))$$"'
+	'cluster, the rest: $(GO_CLUSTER) cluster -timeout 60m -parallel 3 ./tests/cluster -skip "^($(SOME_CLUSTER)|$(ATTACKS)|$(LONG_CLUSTER))$$"'
 FULL_PROGRAMS = \
 	'devices, the rest: $(GO_CLUSTER) corpus -timeout 60m ./tests/corpus $(DEVICES) -rounds 2 -seed 1 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$|$(LONG_DEVICES)$$"' \
 	'controller, some kills: $(GO_CLUSTER) harm -timeout 30m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8'
@@ -206,7 +209,7 @@ test-long: deps build ## fuzzing, larger programs at the barrier, cold root file
 	$(GO) test -count=1 -timeout 60m -v ./proxyd/barrier -long -programs 100
 	MINICLUSTER_BUILD_TESTS=1 $(GO) test -v -timeout 40m ./contrib/minicluster/rootfs
 	$(GO) test -count=1 -tags cluster -timeout 10m -v -run TestOnRealCluster ./preemptd/singctl
-	$(GO) test -count=1 -tags cluster -timeout 45m -v -run '^($(LONG_CLUSTER))$$' ./tests/cluster
+	$(GO) test -count=1 -tags cluster -timeout 75m -v -run '^($(LONG_CLUSTER))$$' ./tests/cluster
 	CGO_ENABLED=0 $(GO) test -count=1 -tags live -timeout 15m -v ./slurm-spank/live
 	$(MAKE) --no-print-directory test-releases
 	$(MAKE) --no-print-directory test-devices
