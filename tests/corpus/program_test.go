@@ -39,11 +39,12 @@ type program struct {
 	most     int    // GPUs that it can use, with those of other jobs
 	first    string // more options of the first run, which plain Slurm could not do
 	fails    string // why it is known not to come through; "" for all but a few
+	failure  string // a regular expression for what such a failure says; any other failure is a defect
 }
 
 var (
 	whatLine  = regexp.MustCompile(`(?m)^# What: (.+)$`)
-	failsLine = regexp.MustCompile(`(?m)^# Fails: (.+)$`)
+	failsLine = regexp.MustCompile(`(?m)^# Fails: (.+)\n# Failure: (.+)$`)
 	firstLine = regexp.MustCompile(`(?m)^# First: (.+)$`)
 	needsLine = regexp.MustCompile(`(?m)^# Needs: (.+)$`)
 	sbatch    = regexp.MustCompile(`(?m)^#SBATCH (.+)$`)
@@ -92,6 +93,12 @@ func parseProgram(name, text string) (program, error) {
 	}
 	if fails := failsLine.FindStringSubmatch(text); fails != nil {
 		p.fails = fails[1]
+		if _, err := regexp.Compile(fails[2]); err != nil {
+			return p, fmt.Errorf("# Failure: %w", err)
+		}
+		p.failure = fails[2]
+	} else if strings.Contains(text, "\n# Fails: ") {
+		return p, fmt.Errorf(`want a line "# Failure: REGEXP", which is in what the program's failures say, after "# Fails: …"`)
 	}
 	for _, f := range []struct {
 		flag *regexp.Regexp
@@ -106,6 +113,11 @@ func parseProgram(name, text string) (program, error) {
 		}
 	}
 	return p, nil
+}
+
+// isKnown reports whether a failure is the one that the program is known for.
+func (p program) isKnown(failure error) bool {
+	return p.fails != "" && regexp.MustCompile(p.failure).MatchString(failure.Error())
 }
 
 // TestPrograms: the corpus is as large as promised, and every script is one that the
@@ -151,10 +163,12 @@ func TestParseProgram(t *testing.T) {
 			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 3, tasks: 1}},
 		"grows": {text: head + "#SBATCH --job-name=p --gpus-per-node=1 --singularity-gpus=1-2 --output=log\n",
 			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 1, tasks: 1, gpus: 1, most: 2}},
-		"known to fail": {text: head + "# Fails: by design\n#SBATCH --job-name=p --output=log\n",
-			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 1, tasks: 1, fails: "by design"}},
+		"known to fail": {text: head + "# Fails: by design\n# Failure: ^log: \n#SBATCH --job-name=p --output=log\n",
+			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 1, tasks: 1, fails: "by design", failure: "^log: "}},
 		"its first run": {text: head + "# First: --singularity\n#SBATCH --job-name=p --output=log\n",
 			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 1, tasks: 1, first: "--singularity"}},
+		"fails in any way": {text: head + "# Fails: by design\n#SBATCH --job-name=p --output=log\n",
+			err: `want a line "# Failure: REGEXP", which is in what the program's failures say, after "# Fails: …"`},
 		"no head":    {text: "#SBATCH --job-name=p --output=log\n", err: `want "# What: …", "# Needs: …" and "#SBATCH …" lines`},
 		"wrong name": {text: head + "#SBATCH --job-name=pq --output=log\n", err: "want --job-name=p"},
 		"other log":  {text: head + "#SBATCH --job-name=p --output=log.txt\n", err: "want --output=log, or log.%a for an array"},

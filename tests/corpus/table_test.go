@@ -97,7 +97,7 @@ func newRow(r result, run string) row {
 	switch {
 	case r.passed():
 		verdict = passes
-	case r.program.fails != "":
+	case r.failsAsKnown():
 		verdict = failsAsKnown
 	}
 	made := row{name: r.program.name, cells: []string{
@@ -111,7 +111,7 @@ func newRow(r result, run string) row {
 			}
 		}
 	}
-	if !r.passed() && r.program.fails != "" {
+	if !r.passed() && r.failsAsKnown() {
 		made.notes += wrapLines("  * Why: "+r.program.fails+".", "    ")
 	}
 	return made
@@ -231,6 +231,16 @@ func wrapLines(text, indent string) string {
 	return b.String() + "\n"
 }
 
+// failsAsKnown reports whether all that went wrong with a program is what it is known for.
+func (r result) failsAsKnown() bool {
+	for _, err := range failures(r) {
+		if !r.program.isKnown(err) {
+			return false
+		}
+	}
+	return true
+}
+
 // failures yields what went wrong with a program, in the order it was tried.
 func failures(r result) func(func(string, error) bool) {
 	return func(yield func(string, error) bool) {
@@ -256,7 +266,7 @@ func cell(s string) string {
 func TestTable(t *testing.T) {
 	hit := []blow{{kind: requeue, at: 0.5}}
 	a := result{program: program{name: "a", what: "pipes | more", nodes: 1}, alone: 8 * time.Second, rounds: []round{{blows: hit}, {blows: append(hit, blow{kind: move, at: 0.2})}}}
-	b := result{program: program{name: "b", what: "counts", nodes: 2, fails: "it counts wrongly"}, alone: 9 * time.Second, rounds: []round{{blows: hit, err: fmt.Errorf("log: line 3\nno%s", strings.Repeat(" word", 30))}}}
+	b := result{program: program{name: "b", what: "counts", nodes: 2, fails: "it counts wrongly", failure: "^log: line"}, alone: 9 * time.Second, rounds: []round{{blows: hit, err: fmt.Errorf("log: line 3\nno%s", strings.Repeat(" word", 30))}}}
 	c := result{program: program{name: "c", what: "waits", nodes: 1}, quiet: fmt.Errorf("other"), rounds: []round{{blows: hit, err: fmt.Errorf("c uses io_uring: switch")}}}
 	d := result{program: program{name: "d", what: "is no more", nodes: 1}}
 	path := filepath.Join(t.TempDir(), "page.md")

@@ -4,6 +4,7 @@
 #
 # What: files appended to, rewritten, truncated, renamed, linked and deleted in a loop
 # Fails: when its node dies: which files it made in the last 0.1 s before is then not known, and they stay (docs/silent-gaps.md)
+# Failure: tree/journal: line
 # Needs: bash coreutils
 #SBATCH --job-name=files-churn --ntasks=1 --output=log
 set -eu

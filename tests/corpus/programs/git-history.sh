@@ -5,6 +5,7 @@
 # What: git builds a history with branches, merges, rebases and a repack; its hashes tell all
 # Needs: git
 # Fails: when captured between two looks that git merge takes at its work tree: files in a restored /tmp have other inodes (docs/silent-gaps.md)
+# Failure: stash failed
 #SBATCH --job-name=git-history --ntasks=1 --output=log
 set -eu
 export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=c GIT_COMMITTER_EMAIL=c@example.org

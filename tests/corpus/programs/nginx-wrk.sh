@@ -5,6 +5,7 @@
 # What: nginx under the load of wrk: two threads with twenty connections for ten seconds; errors are counted
 # Needs: nginx-light wrk
 # Fails: wrk takes an answer for late by the time of day, which goes on while the job waits, and reports timeouts
+# Failure: timeout
 #SBATCH --job-name=nginx-wrk --ntasks=1 --output=log
 set -eu
 dir=$(mktemp -d)
