@@ -151,12 +151,15 @@ func commonSuffix(a, b []byte) int {
 	return n
 }
 
+// shownLength is how much of a line is shown: enough for what a checkpoint says that failed.
+const shownLength = 400
+
 // lineAt is the line around an offset, shortened for a person.
 func lineAt(b []byte, at int) string {
 	from := bytes.LastIndexByte(b[:at], '\n') + 1
 	line, _, _ := bytes.Cut(b[from:], []byte("\n"))
-	if len(line) > 120 {
-		line = append(line[:120:120], "…"...)
+	if len(line) > shownLength {
+		line = append(line[:shownLength:shownLength], "…"...)
 	}
 	return string(line)
 }
