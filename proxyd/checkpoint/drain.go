@@ -18,9 +18,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// drain waits until the tasks' output has reached the files, pipes or terminals of their sruns:
-// output on the way is in no image. First the pipes to slurmstepd and slurmstepd itself are
-// emptied on all nodes, then the sruns.
+// drain waits until the tasks' output has reached the files or terminals of their sruns, or the
+// sing-sruns, where output is kept for slow readers: output on the way is in no image. First the pipes
+// to slurmstepd and slurmstepd itself are emptied on all nodes, then the sruns. Meanwhile the
+// sing-sruns take in all that comes; thawCapsule ends that.
 func (a *attempt) drain(ctx context.Context) error {
 	if err := a.callNodesTogether(ctx, calls.PhaseDrain, calls.DrainArgs{}); err != nil {
 		return err
@@ -40,6 +41,9 @@ func (p *participant) drainHere(ctx context.Context, id store.ID, b calls.DrainA
 				g.Go(func() error { return wait(ctx) })
 			}
 			continue
+		}
+		if err := lc.sruns.TakeAllOutput(ctx); err != nil {
+			j.log.Info("output waits for its reader", "capsule", lc.index, "error", err)
 		}
 		programs, err := processes.RunningPrograms(ctx, lc.capsule)
 		if err != nil {

@@ -178,6 +178,9 @@ func (lc *localCapsule) thawCapsule(ctx context.Context) error {
 	dumped := lc.dumped
 	lc.dumped, lc.observed = nil, nil
 	j.mu.Unlock()
+	if err := lc.sruns.PaceOutput(ctx); err != nil {
+		j.log.Info("output does not wait for its reader", "capsule", lc.index, "error", err)
+	}
 	var errs []error
 	if !restoring {
 		errs = append(errs, overlay.Unlock(lc.capsule.PID()))

@@ -16,8 +16,8 @@ import (
 // The control socket of a runner is SOCK_SEQPACKET, in the srun's folder. A connection is a
 // request and its answer:
 //
-//	quiet | loud | signal NUMBER | drained ──►
-//	                             ◄── ok | no REASON
+//	quiet | loud | signal NUMBER | drained | output all | output paced ──►
+//	                                                         ◄── ok | no REASON
 type controlServer struct{ l *net.UnixListener }
 
 const maxRequest = 64

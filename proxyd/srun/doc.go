@@ -20,6 +20,8 @@
 // sing-srun has sent the write end of a pipe. Lines, from the runner:
 //
 //	key KEY          srun has been executed; under this key its tasks find their images
+//	output all       sing-srun takes in all output that comes, however slow its reader is
+//	output paced     sing-srun takes output only as its reader does; so it begins
 //	exit N           how srun ended
 //	signal N
 //
@@ -38,6 +40,12 @@
 // capsule was frozen must be dropped when the capsule is captured, and obeyed when the capsule is
 // thawed: a restored sing-srun asks again.
 //
+// # Output
+//
+// srun writes to sing-srun's standard output and error where these are files or terminals. For a pipe or
+// a socket, whose reader may be slow, sing-srun gives srun a pipe of its own, and writes on what comes
+// (slurm-spank/srun/output.c). Output that such a reader has not taken is captured in sing-srun.
+//
 // # An srun's folder
 //
 //	srun.json    the PIDs of runner and srun; written before srun can be executed
@@ -47,10 +55,10 @@
 //
 // # At a checkpoint
 //
-//  1. The tasks are frozen and their pipes to slurmstepd are empty: StepdIdle on each of their
-//     nodes.
-//  2. Idle: what they had written has come out of srun. The readers of srun's output may be
-//     frozen only now.
+//  1. The tasks are frozen, TakeAllOutput is called, and the tasks' pipes to slurmstepd are empty:
+//     StepdIdle on each of their nodes.
+//  2. Idle: what they had written has come out of srun, and is in files, or in sing-srun. sing-srun may
+//     be frozen only now. Before the job runs on: PaceOutput.
 //  3. When the checkpoint is committed: Quiet, and the wardens of the tasks leave. srun
 //     ends by itself, Wait tells when; what sing-srun would have been told is withheld.
 //

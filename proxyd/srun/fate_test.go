@@ -22,14 +22,11 @@ import (
 // TestWrapperKilled: as if srun had been killed, and its step with it.
 func TestWrapperKilled(t *testing.T) {
 	s := newServer(t, standIn(t))
-	cmd, run, out := calling(t, s, "trap 'echo end; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
+	cmd, run, _ := calling(t, s, "trap 'exit 5' TERM; echo ready; while :; do sleep 0.05; done")
 	cmd.Process.Kill()
 	cmd.Wait()
-	if _, err := run.Wait(deadline(t)); err != nil {
-		t.Error(err)
-	}
-	if b, _ := io.ReadAll(out); string(b) != "end\n" {
-		t.Errorf("%q", b)
+	if how, err := run.Wait(deadline(t)); err != nil || code(how) != 5 {
+		t.Error(code(how), err)
 	}
 }
 

@@ -108,6 +108,14 @@ func (r *Runner) Quiet(ctx context.Context) error { return r.askRunner(ctx, "qui
 // Loud takes Quiet back; a sing-srun that has gone meanwhile has its consequence now.
 func (r *Runner) Loud(ctx context.Context) error { return r.askRunner(ctx, "loud") }
 
+// TakeAllOutput has sing-srun take in all output for a pipe or a socket that comes, however slow the
+// reader is, until PaceOutput. What the reader has not taken is then in the memory of sing-srun.
+func (r *Runner) TakeAllOutput(ctx context.Context) error { return r.askRunner(ctx, "output all") }
+
+// PaceOutput has sing-srun take output only as its reader does, as before TakeAllOutput. It is
+// harmless without TakeAllOutput.
+func (r *Runner) PaceOutput(ctx context.Context) error { return r.askRunner(ctx, "output paced") }
+
 // Kill ends srun by SIGKILL and returns when srun has ended. The step does not always end with
 // srun: to end a step, signal SIGTERM.
 func (r *Runner) Kill(ctx context.Context) error {

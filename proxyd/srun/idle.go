@@ -20,7 +20,7 @@ import (
 
 // How output travels:
 //
-//	task ─pipe─► slurmstepd ─TCP─► srun ─► its standard output
+//	task ─pipe─► slurmstepd ─TCP─► srun ─► its standard output: a file, or a pipe of sing-srun
 //
 // Bytes that are on this way belong to no image of a checkpoint. Once the tasks are frozen they
 // come out at the other end; Idle and StepdIdle wait until they have. Look at the pipes of the
@@ -31,7 +31,7 @@ import (
 
 // Idle returns when everything that the step's tasks have written, and that has left the
 // slurmstepd of their nodes, has come out at srun's standard output and error, and when srun has
-// ended. The tasks must be frozen, and the readers of srun's output must not be. At the end of
+// ended. The tasks must be frozen, and sing-srun and the readers of srun's output must not be. At the end of
 // ctx Idle returns an error that says what srun was seen doing.
 func (r *Runner) Idle(ctx context.Context) error {
 	err := waitUntilIdle(ctx, r.rec.Srun, r.rec.Began)

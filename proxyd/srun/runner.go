@@ -331,6 +331,11 @@ func (r *runner) obeyRequest(request string) error {
 		r.endUnwanted()
 	case "drained":
 		return r.err.checkDrained()
+	case "output":
+		if rest != "all" && rest != "paced" {
+			return fmt.Errorf("output %q", rest)
+		}
+		r.writeStatus(request)
 	case "signal":
 		var sig int
 		if _, err := fmt.Sscan(rest, &sig); err != nil || sig < 1 || sig > 64 {

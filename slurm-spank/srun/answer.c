@@ -41,6 +41,10 @@ static void understand(struct answer *a)
 			a->status = n;
 	} else if (strncmp(s, "no ", 3) == 0) {
 		strcpy(a->reason, s + 3);
+	} else if (strcmp(s, "output all") == 0) {
+		take_all_output(true);
+	} else if (strcmp(s, "output paced") == 0) {
+		take_all_output(false);
 	}
 }
 

@@ -127,18 +127,25 @@ int main(int argc, char **argv)
 	fill_stdio();
 	take_signals();
 	offer_pmi(argc, argv);
+	relay_output();
 	for (;;) {
 		const int status = ask_patiently(a.key, argc, argv, environ);
 
-		if (status < 0)
+		if (status < 0) {
+			finish_output();
 			return (CODE_REFUSED);
+		}
 		a.started = a.skipping = false;
 		a.n = 0;
+		take_all_output(false);
 		await(status, &a);
 		close(status);
-		if (a.status >= 0)
+		if (a.status >= 0) {
+			finish_output();
 			end_like(a.status);
+		}
 		if (a.reason[0]) {
+			finish_output();
 			fprintf(stderr, "singularity: srun: %s\n", a.reason);
 			return (CODE_REFUSED);
 		}

@@ -4,7 +4,6 @@
 #define _GNU_SOURCE
 #include "srun.h"
 
-#include <poll.h>
 #include <time.h>
 
 /*
@@ -70,13 +69,12 @@ bool ends_by_default(int sig)
 	return (sig != SIGCONT && sig != SIGTSTP);
 }
 
-void wait_readable(int fd, int milliseconds)
+int await_events(struct pollfd *p, nfds_t n, int milliseconds)
 {
-	struct pollfd p = { .fd = fd, .events = POLLIN };
 	struct timespec limit = { .tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000L };
 
 	/*
 	 * Signals are let in here only: no signal can come between the look and the wait.
 	 */
-	ppoll(&p, 1, milliseconds < 0 ? NULL : &limit, &while_waiting);
+	return (ppoll(p, n, milliseconds < 0 ? NULL : &limit, &while_waiting));
 }

@@ -12,6 +12,7 @@
  *	socket: "srun", fds 0 1 2, pipe, memfd ────────────► starts srun
  *	closes the socket
  *	pipe:                                           ◄──  key KEY
+ *	                                                ◄──  output all | output paced
  *	                                                ◄──  exit N | signal N | no REASON
  *	ends likewise
  *
@@ -27,6 +28,7 @@
 #ifndef SING_SRUN_SRUN_H
 #define SING_SRUN_SRUN_H
 
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -100,7 +102,7 @@ void take_in(struct answer *a, const char *bytes, size_t n);
 
 /*
  * Take over the signals that srun handles itself. They are blocked except in
- * wait_readable.
+ * await_events.
  */
 void take_signals(void);
 
@@ -113,10 +115,33 @@ void put_back_signal(int sig);
 /* Whether a signal ends a process without a handler for that signal. */
 bool ends_by_default(int sig);
 
+/* As poll, and with a signal it returns -1. milliseconds is -1 for ever. */
+int await_events(struct pollfd *p, nfds_t n, int milliseconds);
+
+/* --- output.c --- */
+
+/*
+ * From now on, where standard output and error are pipes or sockets, srun's output for
+ * them comes through this process, during wait_readable and finish_output.
+ */
+void relay_output(void);
+
+/* The descriptor that srun gets for descriptor fd of this process, 1 or 2. */
+int output_for_srun(int fd);
+
+/*
+ * Whether all output is taken in that comes, which proxyd asks for at a checkpoint, or only
+ * as much as its reader takes.
+ */
+void take_all_output(bool all);
+
 /*
  * Wait until fd can be read, or -1 for nothing, or a signal has come, or
  * milliseconds have passed, or -1 for ever.
  */
 void wait_readable(int fd, int milliseconds);
+
+/* srun has ended: return when all of its output has been read. A signal that ends srun ends this process. */
+void finish_output(void);
 
 #endif

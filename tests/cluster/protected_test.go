@@ -454,6 +454,9 @@ func TestProtectedNodes(t *testing.T) {
 	t.Run("requeued while a task waits for proxyd", func(t *testing.T) {
 		requeuedWhileTaskWaits(t, c)
 	})
+	t.Run("a slow reader", func(t *testing.T) {
+		slowReader(t, c)
+	})
 	t.Run("upgrade", func(t *testing.T) {
 		job := c.submit(t, "--singularity -w n2", "srun bash -c '"+count+"'")
 		c.reaches(t, job, "8")

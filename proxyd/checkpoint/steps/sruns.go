@@ -96,6 +96,27 @@ func (s *Sruns) Silence(ctx context.Context) (err error) {
 	return err
 }
 
+// TakeAllOutput has the sing-sruns take in all output that comes. The errors name the sruns that could
+// not be reached, or have runners of a release that does not know the request.
+func (s *Sruns) TakeAllOutput(ctx context.Context) (err error) {
+	for key, r := range s.copyRunners() {
+		if e := r.TakeAllOutput(ctx); e != nil {
+			err = errors.Join(err, fmt.Errorf("srun %s: %w", key, e))
+		}
+	}
+	return err
+}
+
+// PaceOutput takes TakeAllOutput back.
+func (s *Sruns) PaceOutput(ctx context.Context) (err error) {
+	for key, r := range s.copyRunners() {
+		if e := r.PaceOutput(ctx); e != nil {
+			err = errors.Join(err, fmt.Errorf("srun %s: %w", key, e))
+		}
+	}
+	return err
+}
+
 // IdleWaits returns a function for each srun, which waits until the srun has written all output of its tasks.
 func (s *Sruns) IdleWaits() (waits []func(context.Context) error) {
 	for key, r := range s.copyRunners() {

@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package srun
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// talk is a stand-in's script: it writes two parts of so many lines, the second when it gets SIGUSR1, and
+// exits with status 3 when it gets another.
+func talk(lines int) string {
+	return fmt.Sprintf(`exec perl -e '$| = 1; $SIG{USR1} = sub { $go++ };
+		for $part (1, 2) { print "part $part, line $_\n" for 1..%d; sleep 1 until $go >= $part } exit 3'`, lines)
+}
+
+func talked(parts, lines int) string {
+	var b strings.Builder
+	for part := 1; part <= parts; part++ {
+		for i := 1; i <= lines; i++ {
+			fmt.Fprintf(&b, "part %d, line %d\n", part, i)
+		}
+	}
+	return b.String()
+}
+
+// writeEnds returns what a reader and sing-srun have of a pipe or a socket. The pipe is the user's own, or root's, which a process of
+// the user cannot open again.
+func writeEnds(t *testing.T, kind string) (r, w *os.File) {
+	t.Helper()
+	var err error
+	switch kind {
+	case "pipe":
+		if r, w, err = os.Pipe(); err == nil {
+			err = w.Chown(user, group)
+		}
+	case "pipe of root":
+		r, w, err = os.Pipe()
+	default:
+		var ends [2]int
+		ends, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		r, w = os.NewFile(uintptr(ends[0]), "reader"), os.NewFile(uintptr(ends[1]), "writer")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	return r, w
+}
+
+// isStuck tells whether an srun waits for a reader of its output.
+func isStuck(r *Runner) bool {
+	l, err := lookAt(r.PID())
+	return err == nil && strings.Contains(l.busy, "waits to write to descriptor")
+}
+
+// TestSlowReader: what a reader does not take holds srun back, except while all output is to be taken. The
+// reader gets each byte once, and srun's end last.
+func TestSlowReader(t *testing.T) {
+	needHangup(t)
+	const lines = 100_000 // 2 MB: more than what pipes and sockets hold
+	for _, kind := range []string{"pipe", "pipe of root", "socket"} {
+		t.Run(kind, func(t *testing.T) {
+			s := newServer(t, standIn(t))
+			r, w := writeEnds(t, kind)
+			cmd := caller{args: []string{talk(lines)}}.command()
+			cmd.Stdout = w
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			w.Close()
+			run := s.expect("srun").run
+			within(t, 30*time.Second, "srun is held back", func() bool { return isStuck(run) })
+			if err := run.TakeAllOutput(deadline(t)); err != nil {
+				t.Fatal(err)
+			}
+			if err := run.Idle(deadline(t)); err != nil {
+				t.Fatal(err)
+			}
+			if err := run.PaceOutput(deadline(t)); err != nil {
+				t.Fatal(err)
+			}
+			if err := run.Signal(deadline(t), syscall.SIGUSR1); err != nil {
+				t.Fatal(err)
+			}
+			within(t, 30*time.Second, "srun is held back again", func() bool { return isStuck(run) })
+			if err := run.Signal(deadline(t), syscall.SIGUSR1); err != nil {
+				t.Fatal(err)
+			}
+			read, err := io.ReadAll(r)
+			if how := wait(t, cmd); code(how) != 3 {
+				t.Errorf("status %d", code(how))
+			}
+			if got, want := string(read), talked(2, lines); err != nil || got != want {
+				t.Errorf("read %d bytes, want %d, %v", len(got), len(want), err)
+			}
+		})
+	}
+}
+
+// TestSlowReaderAtEnd: sing-srun ends when all has been read, and by a signal before.
+func TestSlowReaderAtEnd(t *testing.T) {
+	needHangup(t)
+	const script = `head -c 150000 /dev/zero; echo error >&2; exit 7`
+	begin := func(t *testing.T) (*exec.Cmd, *os.File) {
+		s := newServer(t, standIn(t))
+		r, w := writeEnds(t, "pipe")
+		cmd := caller{args: []string{script}}.command()
+		cmd.Stdout, cmd.Stderr = w, w
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		run := s.expect("srun").run
+		if err := run.TakeAllOutput(deadline(t)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := run.Wait(deadline(t)); err != nil {
+			t.Fatal(err)
+		}
+		return cmd, r
+	}
+	cmd, r := begin(t)
+	read, _ := io.ReadAll(r)
+	if how := wait(t, cmd); code(how) != 7 || !bytes.HasSuffix(read, []byte("\x00error\n")) || len(read) != 150006 {
+		t.Errorf("status %d, %d bytes", code(how), len(read))
+	}
+	cmd, _ = begin(t)
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if how := wait(t, cmd); code(how) != -int(syscall.SIGTERM) {
+		t.Errorf("status %d", code(how))
+	}
+}
+
+// TestReaderGone: srun sees that its reader has gone.
+func TestReaderGone(t *testing.T) {
+	needHangup(t)
+	s := newServer(t, standIn(t))
+	r, w := writeEnds(t, "pipe")
+	cmd := caller{args: []string{"exec yes"}}.command()
+	cmd.Stdout = w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	s.expect("srun")
+	if _, err := io.ReadFull(r, make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	if how := wait(t, cmd); code(how) != -int(syscall.SIGPIPE) {
+		t.Errorf("status %d", code(how))
+	}
+}
+
+// TestWholeLines: what several sruns write to one pipe is mixed line by line.
+func TestWholeLines(t *testing.T) {
+	s := newServer(t, standIn(t))
+	r, w := writeEnds(t, "pipe")
+	var all []*exec.Cmd
+	for i := range 3 {
+		cmd := caller{args: []string{fmt.Sprintf(`exec perl -e '$| = 1; print %d x 70, "\n" for 1..20000'`, i)}}.command()
+		cmd.Stdout = w
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		s.expect("srun")
+		all = append(all, cmd)
+	}
+	w.Close()
+	read, err := io.ReadAll(r)
+	for _, cmd := range all {
+		if how := wait(t, cmd); code(how) != 0 {
+			t.Errorf("status %d", code(how))
+		}
+	}
+	n := 0
+	for line := range bytes.Lines(read) {
+		if n++; string(line) != strings.Repeat(string(line[:1]), 70)+"\n" {
+			t.Fatalf("line %d: %q", n, line)
+		}
+	}
+	if n != 60000 || err != nil {
+		t.Errorf("%d lines, %v", n, err)
+	}
+}

@@ -1,0 +1,75 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// slowReader: the tasks of a step on two nodes write faster than srun's output is read, so that the pipe from srun to its reader,
+// and all that Slurm has for output on its way, are full at each checkpoint. Each line arrives once, in its order.
+func slowReader(t *testing.T, c protected) {
+	const lines = 150_000
+	padding := strings.Repeat("much output is on its way when it is not read ", 10)
+	c.exec(t, "ctl", "alice", "bash", "-c", "rm -f go slowly.read").must(t)
+	job := c.submit(t, "--singularity --singularity-interval=10s -N2 -w n1,n2", fmt.Sprintf(`
+		srun perl -e '$| = 1; print "$ENV{SLURM_PROCID} $_ %s\n" for 1..%d' | {
+			until [ -e go ]; do IFS= read -r line; echo "$line" >>slowly.read; sleep 0.1; done
+			cat >>slowly.read
+		}
+		echo rc ${PIPESTATUS[0]}`, padding, lines))
+	captured := func() (n int) {
+		comment := c.show(t, job, "Comment")
+		if strings.Contains(comment, "no checkpoint") {
+			t.Fatal(comment)
+		}
+		fmt.Sscanf(comment, "singularity: checkpoint %d at ", &n)
+		return n
+	}
+	eventually(t, 90*time.Second, func() (bool, string) {
+		n := captured()
+		return n >= 3, fmt.Sprint("checkpoint ", n)
+	})
+	c.ctl(t, "scontrol requeue "+job)
+	c.again(t, job, "")
+	eventually(t, 60*time.Second, func() (bool, string) {
+		s := c.show(t, job, "Comment")
+		return strings.Contains(s, "restored"), s
+	})
+	eventually(t, 90*time.Second, func() (bool, string) {
+		n := captured()
+		return n >= 5, fmt.Sprint("checkpoint ", n)
+	})
+	for _, n := range []string{"n1", "n2"} {
+		if c.exec(t, n, "", "pgrep", "-x", "perl").code != 0 {
+			t.Errorf("the task on %s has ended: its output was not held back", n)
+		}
+	}
+	c.exec(t, "ctl", "alice", "touch", "go").must(t)
+	if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+		t.Error(s)
+	}
+	if got := c.log(job); got != "rc 0" {
+		t.Errorf("log:\n%s", got)
+	}
+	read, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice/slowly.read"))
+	next := map[string]int{"0": 1, "1": 1}
+	for line := range strings.Lines(string(read)) {
+		rank, _, _ := strings.Cut(line, " ")
+		if want := fmt.Sprintf("%s %d %s\n", rank, next[rank], padding); line != want {
+			t.Fatalf("read %q, wanted %q", line, want)
+		}
+		next[rank]++
+	}
+	if next["0"] != lines+1 || next["1"] != lines+1 || len(next) != 2 {
+		t.Errorf("lines: %v", next)
+	}
+}
