@@ -225,10 +225,7 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 	if m.Fingerprint, err = host.FingerprintOf(root, systemExecutables(lc, root, programs)...); err != nil {
 		return nil, err
 	}
-	if m.Ended, err = lc.endedTasks(ctx, b.Steps); err != nil {
-		return nil, err
-	}
-	if err := lc.checkNoneKilled(m.Ended); err != nil {
+	if err := lc.describeTasks(ctx, m, b.Steps); err != nil {
 		return nil, err
 	}
 	if m.Removed, err = lc.linkRemoved(programs); err != nil {
@@ -333,6 +330,23 @@ func (lc *localCapsule) unlinkRemoved() error {
 	lc.note.Links = nil
 	lc.saveNote()
 	return nil
+}
+
+// describeTasks notes in m the tasks of the running steps that have no program: those that have ended, and
+// those that had not begun.
+func (lc *localCapsule) describeTasks(ctx context.Context, m *records.CapsuleMeta, running []string) (err error) {
+	if m.Ended, err = lc.endedTasks(ctx, running); err != nil {
+		return err
+	}
+	if err := lc.checkNoneKilled(m.Ended); err != nil {
+		return err
+	}
+	m.NotBegun, err = lc.tasksNotBegun(ctx)
+	m.NotBegun = slices.DeleteFunc(m.NotBegun, func(program string) bool {
+		key, _, _ := records.ParseTaskName(program)
+		return !slices.Contains(running, key)
+	})
+	return err
 }
 
 // endedTasks returns the tasks that have ended, with their status, of steps that still run. After

@@ -221,7 +221,10 @@ func (j *job) placeTask(ctx context.Context, t nodesocket.Join) (nodesocket.Plac
 			if !slices.Contains(here, m.Index) {
 				return nodesocket.Place{}, fmt.Errorf("program %s belongs on %s", program, where.NodeOf(m.Index))
 			}
-			index, mode = m.Index, nodesocket.Restore
+			index = m.Index
+			if !slices.Contains(m.NotBegun, program) {
+				mode = nodesocket.Restore
+			}
 			if status, ended := m.Ended[program]; ended {
 				j.recordFinishedTask(m.Index, t, program, status)
 				return nodesocket.Place{Mode: nodesocket.Finished, Status: status}, nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
@@ -95,8 +96,12 @@ func (lc *localCapsule) countTasks(ctx context.Context, programs []capsule.Progr
 	if err != nil {
 		return err
 	}
+	notBegun, err := lc.tasksNotBegun(ctx)
+	if err != nil {
+		return err
+	}
 	j.mu.Lock()
-	n := steps.Count(lc.note.TaskCounts, programs, ended, lc.note.FinishedTasks)
+	n := steps.Count(lc.note.TaskCounts, programs, ended, lc.note.FinishedTasks, notBegun)
 	j.mu.Unlock()
 	if r.TaskCounts == nil {
 		r.TaskCounts, r.TasksHere = map[string]int{}, map[string]int{}
@@ -106,6 +111,37 @@ func (lc *localCapsule) countTasks(ctx context.Context, programs []capsule.Progr
 		r.TasksHere[key] += n
 	}
 	return nil
+}
+
+// tasksNotBegun returns the tasks that have a place here, and whose processes have ended before their
+// programs began: Slurm's SIGTERM, for example, came to a process that was not sing-warden yet. The restore
+// begins these tasks.
+func (lc *localCapsule) tasksNotBegun(ctx context.Context) ([]string, error) {
+	lc.j.mu.Lock()
+	pids := maps.Clone(lc.note.WardenPIDs)
+	lc.j.mu.Unlock()
+	// The processes first: the capsule's init knows each program that began, so it knows the programs of
+	// those that have ended.
+	maps.DeleteFunc(pids, func(program string, pid int) bool {
+		_, _, ok := records.ParseTaskName(program)
+		return !ok || !processes.HasEnded(pid)
+	})
+	if len(pids) == 0 {
+		return nil, nil
+	}
+	programs, err := lc.capsule.Programs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ended, err := lc.capsule.Ended(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range programs {
+		delete(pids, p.Name)
+	}
+	maps.DeleteFunc(pids, func(program string, _ int) bool { _, ok := ended[program]; return ok })
+	return slices.Sorted(maps.Keys(pids)), nil
 }
 
 // checkComplete returns an error if a part of the job is missing, as far as the replies show.

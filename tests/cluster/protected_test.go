@@ -454,6 +454,9 @@ func TestProtectedNodes(t *testing.T) {
 	t.Run("requeued while a task waits for proxyd", func(t *testing.T) {
 		requeuedWhileTaskWaits(t, c)
 	})
+	t.Run("requeued before a task begins", func(t *testing.T) {
+		requeuedBeforeTaskBegins(t, c)
+	})
 	t.Run("a slow reader", func(t *testing.T) {
 		slowReader(t, c)
 	})
@@ -518,6 +521,37 @@ func requeuedWhileTaskWaits(t *testing.T, c protected) {
 			if want := c.exec(t, "ctl", "", "seq", "30").must(t); got != want {
 				t.Errorf("%s:\n%s", name, got)
 			}
+		}
+	}
+}
+
+// requeuedBeforeTaskBegins: the SIGTERM of a requeue ends a task that has its place and whose program has not begun. The step is
+// captured without the task, which begins in the next run. A prolog that does not end keeps the task in that moment.
+func requeuedBeforeTaskBegins(t *testing.T, c protected) {
+	c.exec(t, "ctl", "alice", "bash", "-c", "rm -f held step.?").must(t)
+	job := c.submit(t, "--singularity -N2 -w n1,n2", `
+		cat >prolog <<-'END'
+			#!/bin/bash
+			if [ $SLURM_PROCID = 1 ] && [ ! -e held ]; then touch held; exec sleep 1000; fi
+		END
+		chmod +x prolog
+		srun --task-prolog=$PWD/prolog bash -c 'for i in $(seq 30); do echo $i >>step.$SLURM_PROCID; sleep 0.1; done'; echo rc $?`)
+	eventually(t, time.Minute, func() (bool, string) {
+		there := c.exec(t, "ctl", "alice", "test", "-e", "held", "-a", "-e", "step.0").code == 0
+		return there, "no task waits for its prolog"
+	})
+	c.ctl(t, "scontrol requeue "+job)
+	c.again(t, job, "")
+	if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+		t.Error(s)
+	}
+	if got := c.log(job); !strings.HasSuffix(got, "\nrc 0") || strings.Contains(got, "without a checkpoint") { // Slurm says that the prolog was ended
+		t.Errorf("log:\n%s", got)
+	}
+	for _, name := range []string{"step.0", "step.1"} {
+		got := c.exec(t, "ctl", "alice", "cat", name).must(t)
+		if want := c.exec(t, "ctl", "", "seq", "30").must(t); got != want {
+			t.Errorf("%s:\n%s", name, got)
 		}
 	}
 }

@@ -5,12 +5,15 @@ package processes
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -221,6 +224,16 @@ func ParentPID(pid int) (int, error) {
 		return 0, fmt.Errorf("/proc/%d/stat has %d fields behind the name", pid, len(fields))
 	}
 	return strconv.Atoi(fields[1])
+}
+
+// HasEnded tells whether no process has the PID, or the process has ended and its parent has not
+// noticed.
+func HasEnded(pid int) bool {
+	fields, err := readStat(pid)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
+	}
+	return len(fields) > 0 && (fields[0] == "Z" || fields[0] == "X")
 }
 
 // RunningPrograms returns the programs of a capsule that have started and not ended.

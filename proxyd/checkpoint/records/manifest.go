@@ -19,11 +19,13 @@ import (
 )
 
 // Versions of Meta. A daemon that knows only the first would restore programs without their
-// devices, so checkpoints with devices have the second. Queues have the third for the same reason.
+// devices, so checkpoints with devices have the second. Queues have the third for the same reason, and
+// tasks that did not begin the fourth.
 const (
-	MetaVersion = 1
-	metaDevices = 2
-	metaQueues  = 3
+	MetaVersion  = 1
+	metaDevices  = 2
+	metaQueues   = 3
+	metaNotBegun = 4
 )
 
 // Meta is the conductor's part of a manifest. The store protects it against changes.
@@ -53,8 +55,9 @@ type CapsuleMeta struct {
 	Script      string                        `json:"script,omitempty"` // path of the batch script
 	Sruns       int                           `json:"sruns"`            // number of srun keys given so far
 	Programs    []ProgramMeta                 `json:"programs"`
-	Removed     []string                      `json:"removed,omitempty"` // removed files that are packed by the kernel's names
-	Ended       map[string]syscall.WaitStatus `json:"ended"`             // ended programs of steps that still run
+	Removed     []string                      `json:"removed,omitempty"`   // removed files that are packed by the kernel's names
+	Ended       map[string]syscall.WaitStatus `json:"ended"`               // ended programs of steps that still run
+	NotBegun    []string                      `json:"not_begun,omitempty"` // tasks of steps that still run that had a place, and ended before their programs began
 	Fingerprint host.Fingerprint              `json:"fingerprint"`
 	Files       *files.State                  `json:"files,omitempty"`
 	Devices     *DeviceMeta                   `json:"devices,omitempty"`
@@ -78,8 +81,8 @@ func DecodeMeta(b []byte) (*Meta, error) {
 	if err := json.Unmarshal(b, m); err != nil {
 		return nil, fmt.Errorf("checkpoint's description: %w", err)
 	}
-	if m.Version < MetaVersion || m.Version > metaQueues {
-		return nil, fmt.Errorf("checkpoint's description is of version %d; this proxyd reads versions %d to %d", m.Version, MetaVersion, metaQueues)
+	if m.Version < MetaVersion || m.Version > metaNotBegun {
+		return nil, fmt.Errorf("checkpoint's description is of version %d; this proxyd reads versions %d to %d", m.Version, MetaVersion, metaNotBegun)
 	}
 	return m, nil
 }
@@ -92,6 +95,9 @@ func (m *Meta) Encode() ([]byte, error) {
 	}
 	if slices.ContainsFunc(m.Capsules, CapsuleMeta.hasQueues) {
 		m.Version = metaQueues
+	}
+	if slices.ContainsFunc(m.Capsules, func(c CapsuleMeta) bool { return len(c.NotBegun) > 0 }) {
+		m.Version = metaNotBegun
 	}
 	return json.Marshal(m)
 }
@@ -150,11 +156,11 @@ func (m *Meta) HasScript() bool {
 	return slices.ContainsFunc(m.Capsules, func(c CapsuleMeta) bool { return c.Program(BatchProgram) != nil })
 }
 
-// CapsuleOf returns the capsule of a program that ran or had ended; nil if there is none.
+// CapsuleOf returns the capsule of a program that ran, had ended or had not begun; nil if there is none.
 func (m *Meta) CapsuleOf(program string) *CapsuleMeta {
 	for i := range m.Capsules {
 		c := &m.Capsules[i]
-		if _, ended := c.Ended[program]; ended || c.Program(program) != nil {
+		if _, ended := c.Ended[program]; ended || c.Program(program) != nil || slices.Contains(c.NotBegun, program) {
 			return c
 		}
 	}
@@ -175,6 +181,9 @@ func (m *Meta) StepTasks(key string) ([]int, error) {
 			note(p.Name, c.Index)
 		}
 		for name := range c.Ended {
+			note(name, c.Index)
+		}
+		for _, name := range c.NotBegun {
 			note(name, c.Index)
 		}
 	}

@@ -12,15 +12,21 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 )
 
-// TestMetaVersion: a description with devices, or with message queues, is refused by a version that knows of none, and a
-// description without is read by every version. What is newer is refused here.
+// TestMetaVersion: a description with devices, message queues, or tasks that did not begin is refused by a version that knows
+// of none, and a description without is read by every version. What is newer is refused here.
 func TestMetaVersion(t *testing.T) {
 	for _, c := range []struct {
-		devices *DeviceMeta
-		queues  map[string]string
-		want    int
-	}{{nil, nil, 1}, {&DeviceMeta{Kind: "soft"}, nil, 2}, {nil, map[string]string{"file[1d:2]": "q"}, 3}} {
-		m := &Meta{Capsules: []CapsuleMeta{{}, {Devices: c.devices, Programs: []ProgramMeta{{Name: "batch"}, {Image: &criu.Image{Queues: c.queues}}}}}}
+		devices  *DeviceMeta
+		queues   map[string]string
+		notBegun []string
+		want     int
+	}{
+		{nil, nil, nil, 1},
+		{&DeviceMeta{Kind: "soft"}, nil, nil, 2},
+		{nil, map[string]string{"file[1d:2]": "q"}, nil, 3},
+		{nil, nil, []string{"s0-1.0"}, 4},
+	} {
+		m := &Meta{Capsules: []CapsuleMeta{{}, {Devices: c.devices, NotBegun: c.notBegun, Programs: []ProgramMeta{{Name: "batch"}, {Image: &criu.Image{Queues: c.queues}}}}}}
 		for range 2 { // it may be tried again, with other nodes
 			b, err := m.Encode()
 			if err != nil {
@@ -38,9 +44,9 @@ func TestMetaVersion(t *testing.T) {
 	if m, err := DecodeMeta([]byte(`{"version":1,"capsules":[{"devices":{"kind":"soft"}}]}`)); err != nil || m.Capsules[0].Devices == nil {
 		t.Errorf("older version with devices: %v", err)
 	}
-	for _, version := range []int{0, 4} {
+	for _, version := range []int{0, 5} {
 		_, err := DecodeMeta(fmt.Appendf(nil, `{"version":%d}`, version))
-		if want := fmt.Sprintf("is of version %d; this proxyd reads versions 1 to 3", version); err == nil || !strings.Contains(err.Error(), want) {
+		if want := fmt.Sprintf("is of version %d; this proxyd reads versions 1 to 4", version); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v", err)
 		}
 	}

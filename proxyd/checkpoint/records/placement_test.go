@@ -51,13 +51,16 @@ func TestNames(t *testing.T) {
 func TestTasks(t *testing.T) {
 	m := &Meta{Capsules: []CapsuleMeta{
 		{Index: 0, Programs: []ProgramMeta{{Name: BatchProgram}, {Name: "s0-1.0"}}, Ended: map[string]syscall.WaitStatus{"s0-1.2": 256}},
-		{Index: 1, Programs: []ProgramMeta{{Name: "s0-1.1"}, {Name: "s0-2.0"}}},
+		{Index: 1, Programs: []ProgramMeta{{Name: "s0-1.1"}, {Name: "s0-2.0"}}, NotBegun: []string{"s0-1.3"}},
 	}}
-	if got, err := m.StepTasks("s0-1"); err != nil || !reflect.DeepEqual(got, []int{0, 1, 0}) {
+	if got, err := m.StepTasks("s0-1"); err != nil || !reflect.DeepEqual(got, []int{0, 1, 0, 1}) {
 		t.Errorf("tasks %v, %v", got, err)
 	}
 	if got, err := m.StepTasks("s0-9"); err != nil || len(got) != 0 {
 		t.Errorf("an unknown step: tasks %v, error %v", got, err)
+	}
+	if m.CapsuleOf("s0-1.3").Index != 1 {
+		t.Error("a task that had not begun has no capsule")
 	}
 	m.Capsules[0].Ended = nil
 	m.Capsules[1].Programs[0].Name = "s0-1.4"

@@ -26,9 +26,9 @@ type Counts struct {
 	Here       map[string]int // that ran on this node, or still run
 }
 
-// Count counts the tasks of a capsule: programs that run or wait, tasks that ended in this run, and
-// tasks that ended before the restored checkpoint.
-func Count(said map[string]int, programs []capsule.Program, ended, finished map[string]syscall.WaitStatus) Counts {
+// Count counts the tasks of a capsule: programs that run or wait, tasks that ended in this run, tasks
+// that ended before the restored checkpoint, and tasks that ended before their programs began.
+func Count(said map[string]int, programs []capsule.Program, ended, finished map[string]syscall.WaitStatus, notBegun []string) Counts {
 	c := Counts{Everywhere: map[string]int{}, Here: map[string]int{}}
 	for key, n := range said {
 		c.Everywhere[key] = n
@@ -47,6 +47,9 @@ func Count(said map[string]int, programs []capsule.Program, ended, finished map[
 		see(program)
 	}
 	for program := range finished {
+		see(program)
+	}
+	for _, program := range notBegun {
 		see(program)
 	}
 	return c
