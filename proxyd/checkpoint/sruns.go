@@ -58,7 +58,7 @@ func (s SrunRequests) receiveSrun(ctx context.Context, who nodesocket.Peer, key 
 		return err
 	}
 	defer mounts.Close()
-	caller, err := srun.NewCaller(mounts)
+	caller, err := srun.NewCaller(mounts, srun.User{UID: who.UID, GID: who.GID, Groups: who.Groups})
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,10 @@ func (i *Image) ownPipes(init int, stdio [3]*os.File) error {
 		if f == nil {
 			continue
 		}
+		// A file of the user's is not asked: its file system may not answer.
+		if link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd())); err != nil || !strings.HasPrefix(link, "pipe:[") {
+			continue
+		}
 		var st unix.Stat_t
 		if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 			return err

@@ -230,6 +230,14 @@ func TestGiveBack(t *testing.T) {
 	if err != nil || string(got) != old+"new" {
 		t.Errorf("%d bytes, ending with %q, %v", len(got), got[max(0, len(got)-5):], err)
 	}
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := giveBack([]byte(old), file); !errors.Is(err, unix.EBADF) {
+		t.Errorf("root wrote into a file of the user's: %v", err)
+	}
 }
 
 // TestLend: what is read late is what was lent.

@@ -75,9 +75,13 @@ func giveBack(old []byte, stdin *os.File) error {
 	if err != nil {
 		return err
 	}
-	// With flags of its own, and to be read and written.
+	// With flags of its own, and to be read and written. Root writes into pipes only: the kernel asks
+	// there for no rights. The user may have made another file the new input.
 	fd := -1
 	if err := raw.Control(func(f uintptr) {
+		if _, err = unix.FcntlInt(f, unix.F_GETPIPE_SZ, 0); err != nil {
+			return
+		}
 		fd, err = unix.Open(fmt.Sprintf("/proc/self/fd/%d", f), unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	}); err != nil {
 		return err

@@ -32,6 +32,7 @@ import (
 //
 // The methods of a Caller are called by a single goroutine.
 type Caller struct {
+	who     User
 	pid     int
 	ended   chan struct{} // closed when the process has been reaped
 	orders  *os.File
@@ -46,9 +47,16 @@ type Caller struct {
 // starts, and makes a few system calls.
 const hearTime = 20 * time.Second
 
+// User is a user, as the kernel says of a peer. Nothing that the peer says changes this.
+type User struct {
+	UID, GID uint32
+	Groups   []uint32
+}
+
 // NewCaller starts the process. mounts is the mount namespace of the capsule, which stays
-// the caller's; nil: srun is to see the node's files.
-func NewCaller(mounts *os.File) (*Caller, error) {
+// the caller's; nil: srun is to see the node's files. What the sing-srun is told is written with the
+// rights of who.
+func NewCaller(mounts *os.File, who User) (*Caller, error) {
 	orderR, orderW, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -60,7 +68,7 @@ func NewCaller(mounts *os.File) (*Caller, error) {
 		return nil, err
 	}
 	defer answerW.Close()
-	c := &Caller{orders: orderW, to: gob.NewEncoder(orderW), answers: answerR, from: gob.NewDecoder(answerR), ended: make(chan struct{})}
+	c := &Caller{who: who, orders: orderW, to: gob.NewEncoder(orderW), answers: answerR, from: gob.NewDecoder(answerR), ended: make(chan struct{})}
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err == nil {
 		c.conn = os.NewFile(uintptr(ends[0]), "connection")
@@ -152,7 +160,7 @@ func (c *Caller) Report(key string, how syscall.WaitStatus) error {
 
 func (c *Caller) sendLine(line string) error {
 	c.given = true
-	return c.to.Encode(order{Tell: line})
+	return c.to.Encode(order{Tell: line, UID: c.who.UID, GID: c.who.GID, Groups: c.who.Groups})
 }
 
 // Close ends the process unless the process was given an order, and returns when the process has

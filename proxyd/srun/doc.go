@@ -12,8 +12,11 @@
 //	runner     receives what sing-srun has sent (Caller), then watches over srun; Run is its life.
 //	           When the runner dies, srun is killed
 //	srun       the real srun
+//	writer     the user, in the job's cgroup: writes for the runner to srun's standard error and the status
+//	           pipe, which came from the user (writer.go)
 //
 //	starter ─fork─► runner ─fork─► (root, then the user) ─execve─► srun
+//	                       ─fork─► writer
 //
 // # The status pipe
 //

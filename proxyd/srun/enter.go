@@ -238,6 +238,15 @@ func readList(path string) ([]byte, error) {
 	return b[:n], nil
 }
 
+func (e *entrance) setLimits() error {
+	for _, l := range e.o.Limits {
+		if err := l.setLimit(); err != nil {
+			return fmt.Errorf("limit %d: %w", l.Resource, err)
+		}
+	}
+	return nil
+}
+
 // execSrun sets the limits last of all: an address space that is limited may have no
 // room for another allocation of ours.
 func (e *entrance) execSrun() error {
@@ -253,10 +262,8 @@ func (e *entrance) execSrun() error {
 	if err != nil {
 		return err
 	}
-	for _, l := range e.o.Limits {
-		if err := l.setLimit(); err != nil {
-			return fmt.Errorf("%d: %w", l.Resource, err)
-		}
+	if err := e.setLimits(); err != nil {
+		return err
 	}
 	_, _, errno := unix.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(&argv[0])), uintptr(unsafe.Pointer(&envv[0])))
 	return fmt.Errorf("%s: %w", e.o.Program, errno)

@@ -243,7 +243,7 @@ func (s *server) handle(c *net.UnixConn) request {
 	case req.verb != "srun" || flags&unix.MSG_CTRUNC == 0:
 		req.err = fmt.Errorf("%q, or no files", req.verb)
 	default:
-		caller, err := callerOf(ctx, c, s.mounts)
+		caller, err := callerOf(ctx, c, s.mounts, User{UID: cred.Uid, GID: cred.Gid})
 		if err != nil {
 			req.err = err
 			return req
@@ -262,8 +262,8 @@ func (s *server) handle(c *net.UnixConn) request {
 }
 
 // callerOf has a process receive what came by a connection.
-func callerOf(ctx context.Context, c *net.UnixConn, mounts *os.File) (*Caller, error) {
-	caller, err := NewCaller(mounts)
+func callerOf(ctx context.Context, c *net.UnixConn, mounts *os.File, who User) (*Caller, error) {
+	caller, err := NewCaller(mounts, who)
 	if err != nil {
 		return nil, err
 	}
@@ -312,7 +312,7 @@ func calls(ctx context.Context, call []byte, stdin, stdout, stderr, status *os.F
 		return nil, err
 	}
 	defer c.Close()
-	return callerOf(ctx, c.(*net.UnixConn), nil)
+	return callerOf(ctx, c.(*net.UnixConn), nil, User{UID: user, GID: group})
 }
 
 // start is called with s.mu held.

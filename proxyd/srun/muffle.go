@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"regexp"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -30,9 +31,9 @@ var openings = []string{"slurmstepd: error: *** ", "srun: ", "[20"}
 
 // muffler passes on what srun says.
 type muffler struct {
-	in   *os.File    // reading end of srun's standard error
-	out  int         // the user's standard error
-	stay func() bool // does the job stay? nil: that is known only in the end
+	in   *os.File     // reading end of srun's standard error
+	out  func([]byte) // writes to the user's standard error, however slow the reader is
+	stay func() bool  // does the job stay? nil: that is known only in the end
 
 	mu     sync.Mutex // also held while something is being written
 	line   []byte     // begun, and might become an obituary
@@ -42,7 +43,7 @@ type muffler struct {
 	quiet  bool // they are not to be told
 }
 
-func newMuffler(in *os.File, out int, stay func() bool) *muffler {
+func newMuffler(in *os.File, out func([]byte), stay func() bool) *muffler {
 	return &muffler{in: in, out: out, stay: stay, over: make(chan struct{})}
 }
 
@@ -141,20 +142,15 @@ func mayBeObituary(begun []byte) bool {
 	return false
 }
 
-// writeAll writes all, however slow the reader is. Caller holds m.mu.
+// writeAll writes all, in parts that a writer has room for. Caller holds m.mu.
 func (m *muffler) writeAll(b []byte) {
-	for len(b) > 0 {
-		n, err := unix.Write(m.out, b)
-		switch {
-		case n > 0:
-			b = b[n:]
-		case errors.Is(err, unix.EAGAIN):
-			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(m.out), Events: unix.POLLOUT}}, -1)
-		case !errors.Is(err, unix.EINTR):
-			return // there is no reader any more; srun would have lost these bytes too
-		}
+	for part := range slices.Chunk(b, maxPart) {
+		m.out(part)
 	}
 }
+
+// maxPart bounds what is written at a time: it fits into a socket.
+const maxPart = 64 << 10
 
 // setQuiet says whether obituaries are true. If they are, they are told now.
 func (m *muffler) setQuiet(quiet bool) {

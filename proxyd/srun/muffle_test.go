@@ -50,7 +50,7 @@ func muffled(t *testing.T, says string, size int, quiet bool) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newMuffler(inR, int(outW.Fd()), nil)
+	m := newMuffler(inR, func(b []byte) { writeAll(int(outW.Fd()), b) }, nil)
 	go m.passOn()
 	for r := strings.NewReader(says); r.Len() > 0; {
 		b := make([]byte, size)
@@ -79,7 +79,7 @@ func TestMufflerAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	questions, answers := make(chan bool), make(chan bool)
-	m := newMuffler(nil, int(outW.Fd()), func() bool { questions <- true; return <-answers })
+	m := newMuffler(nil, func(b []byte) { writeAll(int(outW.Fd()), b) }, func() bool { questions <- true; return <-answers })
 	say := func(line string) {
 		m.mu.Lock()
 		defer m.mu.Unlock()

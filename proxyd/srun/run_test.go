@@ -155,7 +155,7 @@ func TestNonblock(t *testing.T) {
 	w.Close()
 }
 
-// TestCgroup: srun is in the cgroup it was given, its runner is not.
+// TestCgroup: srun and what writes for its runner are in the cgroup that was given, the runner is not.
 func TestCgroup(t *testing.T) {
 	needRoot(t)
 	mounts, err := os.ReadFile("/proc/mounts")
@@ -182,7 +182,14 @@ func TestCgroup(t *testing.T) {
 	s.cgroups = []string{dir}
 	s.mu.Unlock()
 	cmd, run, _ := calling(t, s, "echo ready; exec sleep 1000")
-	for pid, want := range map[int]bool{run.PID(): true, run.rec.PID: false} {
+	want := map[int]bool{run.rec.PID: false}
+	for _, child := range childrenOf(t, run.rec.PID) {
+		want[child] = true
+	}
+	if len(want) != 3 || !want[run.PID()] {
+		t.Errorf("want a runner with srun and a writer, got %v", want)
+	}
+	for pid, want := range want {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 		if err != nil || strings.Contains(string(b), name) != want {
 			t.Errorf("%d: %q, %v", pid, b, err)

@@ -41,6 +41,9 @@ func Run(args []string) int {
 	if len(args) > 0 && args[0] == enterArg {
 		return enterSrun()
 	}
+	if len(args) > 0 && args[0] == writeArg {
+		return runWriter()
+	}
 	log.SetFlags(log.LstdFlags | log.LUTC) // to the folder's runner.log, as soon as that is known
 	closeInherited()
 	for fd := runnerOrders; fd <= runnerLast; fd++ {
@@ -97,6 +100,7 @@ type runner struct {
 	o    order
 	pid  int // of srun
 	ctl  *controlServer
+	out  *userWriter
 	err  *muffler
 	mu   sync.Mutex // below; held over what may write to the status pipe
 	over bool       // srun has been reaped: its PID may be another process's
@@ -156,7 +160,9 @@ func runCall() error {
 func tellOnly(from *gob.Decoder) {
 	var o order
 	if from.Decode(&o) == nil && o.Tell != "" {
-		_, _ = unix.Write(runnerStatus, []byte(o.Tell))
+		if err := o.tell(); err != nil {
+			log.Print(err)
+		}
 	}
 }
 
@@ -171,8 +177,7 @@ func beginRunner(from *gob.Decoder) (*runner, record, error) {
 		return nil, record{}, err
 	}
 	if r.o.Tell != "" {
-		_, _ = unix.Write(runnerStatus, []byte(r.o.Tell))
-		return nil, record{}, nil
+		return nil, record{}, r.o.tell()
 	}
 	if err := openLog(r.o.Dir); err != nil {
 		return nil, record{}, err
@@ -185,6 +190,8 @@ func beginRunner(from *gob.Decoder) (*runner, record, error) {
 	if err != nil {
 		return nil, record{}, err
 	}
+	r.out = newUserWriter(&r.o)
+	go func() { _, _ = r.out.writer() }() // starts while srun does; the first write says what went wrong
 	rec, err := becomeSrun(&r.o, errW)
 	errW.Close()
 	if err != nil {
@@ -196,9 +203,9 @@ func beginRunner(from *gob.Decoder) (*runner, record, error) {
 	if r.o.Ask != "" {
 		stay = func() bool { return mayTellUser(r.o.Ask, verbMessage, r.o.Dir) }
 	}
-	r.err = newMuffler(errR, runnerStderr, stay)
+	r.err = newMuffler(errR, func(b []byte) { r.out.write(words{Text: b}) }, stay)
 	for fd := runnerStdin; fd <= runnerLast; fd++ {
-		if fd != runnerStderr {
+		if fd != runnerStderr { // for writers, as the status pipe
 			_ = unix.Close(fd) // as long as we held them, readers would not see them close
 		}
 	}
@@ -269,9 +276,9 @@ func becomeSrun(o *order, stderr *os.File) (record, error) {
 }
 
 // writeStatus writes a line to the status pipe. A reader that is gone, or does not read, is
-// its own fault.
+// its own fault. The caller is the only one that writes there.
 func (r *runner) writeStatus(line string) {
-	_, _ = unix.Write(runnerStatus, []byte(line+"\n"))
+	r.out.write(words{Status: true, Text: []byte(line + "\n")})
 }
 
 // reportEnd tells how srun ended. The folder learns this first: a sing-srun that sees the pipe

@@ -54,7 +54,7 @@ var (
 // order is what a runner is to do, and passes on to the process that becomes srun. The call is
 // not part of the order: the process that becomes srun reads the call, as the user.
 type order struct {
-	Tell      string // no srun: this is written to the status pipe, and nothing else done
+	Tell      string // no srun: this is written to the status pipe, as the user, and nothing else done
 	Dir       string
 	Program   string
 	Env       []string
