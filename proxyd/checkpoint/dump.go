@@ -222,7 +222,7 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 		return nil, err
 	}
 	root := fmt.Sprintf("/proc/%d/root", lc.capsule.PID())
-	if m.Fingerprint, err = host.FingerprintOf(root, systemExecutables(lc, root, programs)...); err != nil {
+	if m.Fingerprint, err = host.FingerprintOf(root, systemExecutables(lc, programs)...); err != nil {
 		return nil, err
 	}
 	if err := lc.describeTasks(ctx, m, b.Steps); err != nil {

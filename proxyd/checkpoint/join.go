@@ -348,8 +348,8 @@ func (lc *localCapsule) restoreContainers(ctx context.Context, m *records.Capsul
 
 // systemExecutables returns the system files with the code that the programs run, by their paths on
 // the node: the next node is compared before it has the container.
-func systemExecutables(lc *localCapsule, root string, programs []capsule.Program) []string {
-	paths := processes.SystemExecutables(root, programs, lc.j.c.isKitFile)
+func systemExecutables(lc *localCapsule, programs []capsule.Program) []string {
+	paths := processes.SystemExecutables(lc.capsule.PID(), programs, lc.j.c.isKitFile)
 	lc.j.mu.Lock()
 	defer lc.j.mu.Unlock()
 	for i := range paths {

@@ -71,7 +71,7 @@ func (lc *localCapsule) findOutside(programs []capsule.Program) ([]processes.Out
 // findObstacles returns what in programs of a capsule cannot be captured, and the connections to
 // outside, with what becomes of them.
 func (lc *localCapsule) findObstacles(ctx context.Context, programs []capsule.Program) (found, reset []processes.Obstacle, err error) {
-	found = processes.FindObstacles(lc.capsule.PID(), programs)
+	found = processes.FindObstacles(ctx, lc.capsule.PID(), programs)
 	sockets, err := lc.findOutside(programs)
 	if err != nil {
 		return nil, nil, err

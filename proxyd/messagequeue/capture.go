@@ -49,35 +49,59 @@ func Capture(namespace string) (*State, error) {
 	return s, nil
 }
 
+// Device returns the number of the device of all files that are queues of an IPC namespace, a file below /proc.
+func Device(namespace string) (device uint64, err error) {
+	err = inNamespace(namespace, func() error {
+		dir, err := openQueues()
+		if err != nil {
+			return err
+		}
+		defer unix.Close(dir)
+		var st unix.Stat_t
+		if err := unix.Fstat(dir, &st); err != nil {
+			return os.NewSyscallError("stat mqueue", err)
+		}
+		device = st.Dev
+		return nil
+	})
+	return device, err
+}
+
 // listQueues returns the names of the thread's queues, in order.
 func listQueues() ([]string, error) {
-	// The file system is mounted nowhere: no other process sees the mount.
-	fs, err := unix.Fsopen("mqueue", unix.FSOPEN_CLOEXEC)
+	dir, err := openQueues()
 	if errors.Is(err, unix.ENODEV) {
 		return nil, nil // a kernel without message queues
 	}
 	if err != nil {
-		return nil, os.NewSyscallError("fsopen mqueue", err)
-	}
-	defer unix.Close(fs)
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return nil, os.NewSyscallError("fsconfig mqueue", err)
-	}
-	mount, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
-	if err != nil {
-		return nil, os.NewSyscallError("fsmount mqueue", err)
-	}
-	defer unix.Close(mount)
-	// A mount's own descriptor is as if opened with O_PATH.
-	dir, err := unix.Openat(mount, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("open mqueue", err)
+		return nil, err
 	}
 	f := os.NewFile(uintptr(dir), "mqueue")
 	defer f.Close()
 	names, err := f.Readdirnames(-1)
 	slices.Sort(names)
 	return names, err
+}
+
+// openQueues opens the folder of the thread's queues. The file system is mounted nowhere: no other process sees the
+// mount.
+func openQueues() (int, error) {
+	fs, err := unix.Fsopen("mqueue", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, os.NewSyscallError("fsopen mqueue", err)
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, os.NewSyscallError("fsconfig mqueue", err)
+	}
+	mount, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return -1, os.NewSyscallError("fsmount mqueue", err)
+	}
+	defer unix.Close(mount)
+	// A mount's own descriptor is as if opened with O_PATH.
+	dir, err := unix.Openat(mount, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	return dir, os.NewSyscallError("open mqueue", err)
 }
 
 func captureQueue(name string) (*Queue, error) {

@@ -6,12 +6,15 @@ package processes
 import (
 	"bufio"
 	"fmt"
+	"maps"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
 // maxExecutables bounds the files that are compared for a capsule. Programs map some hundred at
@@ -19,21 +22,27 @@ import (
 const maxExecutables = 4096
 
 // SystemExecutables returns the system files with the code that the programs of a capsule run, by
-// their paths in root, the capsule's. Unchanged pages of them are in no image, so a node with
-// another build of such a file would restore other code. Files of users are not included: they
+// their paths in the capsule, which has this init. Unchanged pages of them are in no image, so a node with
+// another build of such a file would restore other code. Files of users are not included, and
+// neither are files that a user's server of a file system has, whatever owner the server names: they
 // are on shared file systems or travel with the capsule. Files of the kit are the same on every
 // node.
-func SystemExecutables(root string, programs []capsule.Program, ours func(path string) bool) []string {
+func SystemExecutables(init int, programs []capsule.Program, ours func(path string) bool) []string {
+	table, err := mounts.Of(init)
+	if err != nil {
+		return nil // the capsule has ended
+	}
 	var paths []string
 	seen := map[string]bool{}
 	for _, p := range programs {
 		for _, pid := range InCgroup(p.Cgroup) {
-			for _, path := range mappedExecutables(pid) {
+			mapped := mappedExecutables(pid)
+			for _, path := range slices.Sorted(maps.Keys(mapped)) {
 				if seen[path] || ours(path) || len(paths) >= maxExecutables {
 					continue
 				}
 				seen[path] = true
-				if isRootFile(filepath.Join(root, path)) {
+				if isRootFile(table, fmt.Sprintf("/proc/%d/map_files/%s", pid, mapped[path])) {
 					paths = append(paths, path)
 				}
 			}
@@ -42,30 +51,31 @@ func SystemExecutables(root string, programs []capsule.Program, ours func(path s
 	return paths
 }
 
-// mappedExecutables returns the files that a process has mapped as executable, except deleted or
-// replaced files, which CRIU dumps.
-func mappedExecutables(pid int) []string {
+// mappedExecutables returns the files that a process has mapped as executable, each with the name of such a
+// mapping in map_files, except deleted or replaced files, which CRIU dumps.
+func mappedExecutables(pid int) map[string]string {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
 		return nil // the process has ended
 	}
 	defer f.Close()
-	var paths []string
+	files := map[string]string{}
 	for s := bufio.NewScanner(f); s.Scan(); {
 		// address perms offset dev inode path
-		_, rest, _ := strings.Cut(s.Text(), " ")
+		span, rest, _ := strings.Cut(s.Text(), " ")
 		perms, _, _ := strings.Cut(rest, " ")
 		at := strings.IndexByte(rest, '/')
 		if !strings.Contains(perms, "x") || at < 0 || strings.HasSuffix(rest, " (deleted)") {
 			continue
 		}
-		paths = append(paths, rest[at:])
+		from, to, _ := strings.Cut(span, "-")
+		files[rest[at:]] = strings.TrimLeft(from, "0") + "-" + strings.TrimLeft(to, "0")
 	}
-	return paths
+	return files
 }
 
-// isRootFile tells whether a path is a regular file of root's.
-func isRootFile(path string) bool {
-	var st syscall.Stat_t
-	return syscall.Stat(path, &st) == nil && st.Uid == 0 && st.Mode&syscall.S_IFMT == syscall.S_IFREG
+// isRootFile tells whether a link of map_files leads to a regular file of root's.
+func isRootFile(table *mounts.Table, link string) bool {
+	st, err := mounts.Stat(link)
+	return err == nil && st.UID == 0 && st.Kind() == unix.S_IFREG && table.Answers(st)
 }

@@ -6,15 +6,15 @@ package processes
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/messagequeue"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
-
-// mqueueMagic is MQUEUE_MAGIC of the kernel's ipc/mqueue.c, which no header of the kernel for programs has.
-const mqueueMagic = 0x19800202
 
 const (
 	removedQueueCure = "remove the name (mq_unlink) when the program no longer needs the queue"
@@ -22,49 +22,63 @@ const (
 	queuePathCure    = "open the queue with mq_open, not by its path"
 )
 
-// queueObstacle says why a descriptor of a process, of which the link is given, cannot be captured if it is a POSIX
-// message queue. what is "" if the descriptor is none, or can be captured.
-func queueObstacle(pid int, fd, link string) (what, cure string) {
+// queues are what FindObstacles has to know of the queues of a capsule. It is found out once for each look.
+type queues struct {
+	init   int // the capsule's
+	mounts *mounts.Table
+	points []string               // where the capsule has its queues mounted, with "/" at the end
+	device func() (uint64, error) // of the capsule's queues, mounted or not
+}
+
+func queuesOf(init int, table *mounts.Table) queues {
+	q := queues{init: init, mounts: table}
+	for _, point := range table.Points("mqueue") {
+		q.points = append(q.points, strings.TrimSuffix(point, "/")+"/")
+	}
+	q.device = sync.OnceValues(func() (uint64, error) { return messagequeue.Device(fmt.Sprintf("/proc/%d/ns/ipc", init)) })
+	return q
+}
+
+// mayBe tells whether a link can be that of a queue. mq_open opens the queue by a mount that the kernel keeps for itself:
+// the link is the queue's name, as if the queue were a file in the root folder.
+func (q queues) mayBe(link string) bool {
+	return strings.LastIndexByte(link, '/') == 0 ||
+		slices.ContainsFunc(q.points, func(point string) bool { return strings.HasPrefix(link, point) })
+}
+
+// obstacle says why a descriptor of a process, of which the link is given, cannot be captured if it is a POSIX message
+// queue of the capsule. what is "" if the descriptor is none, or can be captured. The process runs: its descriptor may be
+// another file at each look, of a server that does not answer. So the file is opened with O_PATH, which asks no server.
+func (q queues) obstacle(pid int, fd, link string) (what, cure string) {
+	if !q.mayBe(link) {
+		return "", ""
+	}
+	file, err := unix.Open(fmt.Sprintf("/proc/%d/fd/%s", pid, fd), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", ""
+	}
+	defer unix.Close(file)
+	st, err := mounts.Fstat(file)
+	if err != nil || st.Kind() != unix.S_IFREG { // else the folder of the queues
+		return "", ""
+	}
+	if device, err := q.device(); err != nil || st.Device != device {
+		return "", ""
+	}
 	info, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, fd))
 	if err != nil {
 		return "", ""
 	}
-	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
-	if err != nil {
-		return "", ""
-	}
-	path := fmt.Sprintf("/proc/%d/fd/%s", pid, fd)
-	kind, mounted := kindOfMount(string(mounts), mountOfDescriptor(string(info)))
-	if mounted && kind != "mqueue" || !mounted && !isMessageQueue(path, link) {
-		return "", ""
-	}
-	var st unix.Stat_t
-	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return "", "" // the folder of the queues
-	}
-	if mounted {
+	if _, mounted := q.mounts.ByNumber(mountOfDescriptor(string(info))); mounted {
 		return "has the POSIX message queue " + link + " open by its path", queuePathCure
 	}
-	if st.Nlink == 0 {
+	if st.Links == 0 {
 		return "has the POSIX message queue " + strings.TrimSuffix(link, " (deleted)") + " open, which was removed", removedQueueCure
 	}
-	if owner, err := messagequeue.Notified(path); err == nil && owner == pid {
+	if owner, err := messagequeue.Notified(fmt.Sprintf("/proc/self/fd/%d", file)); err == nil && owner == pid {
 		return "is to be notified of messages in the POSIX message queue " + link + " (mq_notify)", notifiedCure
 	}
 	return "", ""
-}
-
-// isMessageQueue tells whether a descriptor below /proc, which is on no mount of the process, is a POSIX message queue.
-// mq_open opens the queue by a mount that the kernel keeps for itself: the link is the queue's name, as if the queue
-// were a file in the root folder. Only of such a descriptor is the file system asked: another may be of a server that
-// does not answer.
-func isMessageQueue(path, link string) bool {
-	if strings.LastIndexByte(link, '/') != 0 {
-		return false
-	}
-	var st unix.Statfs_t
-	err := unix.Statfs(path, &st)
-	return err == nil && st.Type == mqueueMagic
 }
 
 // mountOfDescriptor is the number of the mount in the text of /proc/PID/fdinfo/FD; "" if there is none.
@@ -75,16 +89,4 @@ func mountOfDescriptor(info string) string {
 		}
 	}
 	return ""
-}
-
-// kindOfMount returns the type of the file system that is mounted as this number in the text of a mountinfo.
-func kindOfMount(mounts, number string) (kind string, mounted bool) {
-	for line := range strings.Lines(mounts) {
-		if own, rest, _ := strings.Cut(line, " "); own == number {
-			_, after, _ := strings.Cut(rest, " - ")
-			kind, _, _ = strings.Cut(after, " ")
-			return kind, true
-		}
-	}
-	return "", false
 }

@@ -15,7 +15,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
+
+// ownQueues are the queues of this process.
+func ownQueues(t *testing.T) queues {
+	t.Helper()
+	table, err := mounts.Of(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return queuesOf(os.Getpid(), table)
+}
 
 // TestMessageQueue: an open POSIX message queue stands in no checkpoint's way unless a process is to be notified, or the
 // queue was removed. A file in the root folder and a file with a queue's name are not taken for a queue.
@@ -45,7 +56,7 @@ func TestMessageQueue(t *testing.T) {
 	expect := func(want ...string) {
 		t.Helper()
 		var got []string
-		for _, o := range processObstacles(capsule.Program{Name: "batch"}, os.Getpid(), terminals{}) {
+		for _, o := range processObstacles(t.Context(), capsule.Program{Name: "batch"}, os.Getpid(), terminals{}, ownQueues(t)) {
 			if strings.Contains(o.What, "queue") { // the test's own terminal may be another
 				got = append(got, o.What+": "+o.Cure)
 			}
@@ -88,10 +99,10 @@ func TestQueueByPath(t *testing.T) {
 	}
 	defer folder.Close()
 	want := "has the POSIX message queue " + path + " open by its path"
-	if what, _ := queueObstacle(os.Getpid(), fmt.Sprint(f.Fd()), path); what != want {
+	if what, _ := ownQueues(t).obstacle(os.Getpid(), fmt.Sprint(f.Fd()), path); what != want {
 		t.Errorf("got %q, want %q", what, want)
 	}
-	if what, _ := queueObstacle(os.Getpid(), fmt.Sprint(folder.Fd()), dir); what != "" {
+	if what, _ := ownQueues(t).obstacle(os.Getpid(), fmt.Sprint(folder.Fd()), dir); what != "" {
 		t.Errorf("the folder: %q", what)
 	}
 }

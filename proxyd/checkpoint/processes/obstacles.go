@@ -4,6 +4,7 @@
 package processes
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
 // Obstacle is a part of a job that cannot be captured.
@@ -61,8 +63,13 @@ var uncapturableDevices = []struct{ prefix, what, cure string }{
 }
 
 // FindObstacles looks for what cannot be captured in the programs of a capsule with this init. CRIU finds the rest
-// later; then the checkpoint only takes longer to fail.
-func FindObstacles(init int, programs []capsule.Program) []Obstacle {
+// later; then the checkpoint only takes longer to fail. What is found when ctx ends is returned.
+func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []Obstacle {
+	table, err := mounts.Of(init)
+	if err != nil {
+		return nil // the capsule has ended
+	}
+	queues := queuesOf(init, table)
 	var found []Obstacle
 	for _, p := range programs {
 		if p.Ended || p.Waiting {
@@ -71,7 +78,10 @@ func FindObstacles(init int, programs []capsule.Program) []Obstacle {
 		pids := InCgroup(p.Cgroup)
 		own := terminalsOf(init, pids)
 		for _, pid := range pids {
-			found = append(found, processObstacles(p, pid, own)...)
+			if ctx.Err() != nil {
+				return found
+			}
+			found = append(found, processObstacles(ctx, p, pid, own, queues)...)
 			if what := nestedNamespaces(init, pid); what != "" {
 				found = append(found, Obstacle{Program: p.Name, PID: NamespacePID(pid), Name: commandName(pid), What: what, Cure: containerCure})
 			}
@@ -110,7 +120,11 @@ func nestedNamespaces(init, pid int) string {
 	return "is in a container of its own (" + strings.Join(names, ", ") + " namespace)"
 }
 
-func processObstacles(p capsule.Program, pid int, own terminals) []Obstacle {
+// maxObstacles bounds what is found of a process, which may have a million descriptors: a process with so many obstacles
+// is not captured, whatever else it has.
+const maxObstacles = 64
+
+func processObstacles(ctx context.Context, p capsule.Program, pid int, own terminals, queues queues) []Obstacle {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	fds, err := os.ReadDir(dir)
 	if err != nil {
@@ -125,6 +139,9 @@ func processObstacles(p capsule.Program, pid int, own terminals) []Obstacle {
 	}
 	pmi := slurmPMI(pid)
 	for _, fd := range fds {
+		if len(found) >= maxObstacles || ctx.Err() != nil {
+			break
+		}
 		path := filepath.Join(dir, fd.Name())
 		link, err := os.Readlink(path)
 		if err != nil || own.isOwn(path, link) {
@@ -133,7 +150,7 @@ func processObstacles(p capsule.Program, pid int, own terminals) []Obstacle {
 		if fd.Name() == pmi && strings.HasPrefix(link, "socket:") {
 			see("is connected to Slurm by srun --mpi=pmi2", "start MPI programs with mpiexec, others with --mpi=none")
 		}
-		if what, cure := queueObstacle(pid, fd.Name(), link); what != "" {
+		if what, cure := queues.obstacle(pid, fd.Name(), link); what != "" {
 			see(what, cure)
 		}
 		if isSemaphoreEvent(pid, fd.Name(), link) {

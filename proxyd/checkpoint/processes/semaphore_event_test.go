@@ -16,7 +16,7 @@ import (
 // TestSemaphoreEvent: an eventfd with EFD_SEMAPHORE is found and named, and an eventfd without is not.
 func TestSemaphoreEvent(t *testing.T) {
 	count := func() int {
-		found := processObstacles(capsule.Program{Name: "batch"}, os.Getpid(), terminals{})
+		found := processObstacles(t.Context(), capsule.Program{Name: "batch"}, os.Getpid(), terminals{}, ownQueues(t))
 		found = slices.DeleteFunc(found, func(o Obstacle) bool { return o.Cure != semaphoreEventCure })
 		return len(found)
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
 // A pseudo terminal has two sides: a program opens ptmx, and its children have /dev/pts/N. CRIU
@@ -53,8 +55,11 @@ func (t terminals) isOwn(descriptor, link string) bool {
 	if link == "/dev/pts/ptmx" {
 		return true
 	}
-	var st syscall.Stat_t
-	return t.driven[link] && syscall.Stat(descriptor, &st) == nil && st.Dev == t.device
+	if !t.driven[link] {
+		return false
+	}
+	st, err := mounts.Stat(descriptor) // a user's own file may have such a link
+	return err == nil && st.Device == t.device
 }
 
 // terminalNumber returns the number of the terminal that an open ptmx drives; "" if none.

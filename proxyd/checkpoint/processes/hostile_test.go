@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package processes
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts/mountstest"
+)
+
+// bytesRead is how much this process has read so far.
+func bytesRead(t *testing.T) (n int) {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		t.Skip("SKIP: the kernel does not count what a process reads: ", err)
+	}
+	if _, err := fmt.Sscanf(string(b), "rchar: %d", &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// manyMounts has a program with a mount namespace of its own in which there are 2048 mounts, and 1000 descriptors.
+const manyMounts = `
+set -e
+mount -t tmpfs none "$0"
+for i in 1 2 3 4 5 6 7 8 9 10 11; do mkdir "$0/$i"; done
+for i in 1 2 3 4 5 6 7 8 9 10 11; do mount --rbind "$0" "$0/$i"; done
+for i in $(seq 1000); do exec {fd}</proc/version; done
+echo ready $(wc -l </proc/self/mountinfo)
+exec sleep 1000`
+
+// TestManyMounts: what a look at a process costs does not grow with the mounts of the process, multiplied by its
+// descriptors. Both are the user's choice, and the look is root's, outside of the job's cgroup.
+func TestManyMounts(t *testing.T) {
+	cmd := exec.Command("unshare", "-Urm", "bash", "-c", manyMounts, t.TempDir())
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	var mounted int
+	if _, err := fmt.Sscanf(line, "ready %d", &mounted); err != nil || mounted < 2048 {
+		t.Skipf("SKIP: needs user namespaces with mounts: %q", line)
+	}
+	group := groupOf(t, cmd.Process.Pid)
+	before := bytesRead(t)
+	found := FindObstacles(t.Context(), os.Getpid(), []capsule.Program{{Name: "batch", Cgroup: group}})
+	if got := bytesRead(t) - before; got > 1<<20 {
+		t.Errorf("the look has read %d bytes", got)
+	}
+	if !strings.Contains(fmt.Sprint(found), "container of its own") {
+		t.Errorf("found %v", found)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if found := FindObstacles(ended, os.Getpid(), []capsule.Program{{Name: "batch", Cgroup: group}}); len(found) > 0 {
+		t.Errorf("the look went on after its end: %v", found)
+	}
+}
+
+// TestServerThatIsSilent: no look at a process waits for the server of a file system that the process uses, not even where
+// the file has the link of a queue, of a terminal or of a program.
+func TestServerThatIsSilent(t *testing.T) {
+	s := mountstest.Serve(t, 1001)
+	f, err := os.Open(s.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	mapped, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(mapped)
+	s.Silence()
+	self := os.Getpid()
+	if got := SystemExecutables(self, []capsule.Program{{Name: "batch", Cgroup: groupOf(t, self)}}, func(string) bool { return false }); strings.Contains(fmt.Sprint(got), s.Path) {
+		t.Errorf("a user's server is asked for a file of the system: %q", got)
+	}
+	own := terminals{driven: map[string]bool{s.Path: true}}
+	if own.isOwn(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), s.Path) {
+		t.Error("a file is a terminal")
+	}
+	if err := unix.Unmount(s.Folder, unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	if link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd())); err != nil || link != "/file" {
+		t.Fatal(link, err)
+	}
+	processObstacles(t.Context(), capsule.Program{Name: "batch"}, self, terminals{}, ownQueues(t))
+}
+
+// groupOf is a folder that looks like the cgroup of a process.
+func groupOf(t *testing.T, pid int) string {
+	t.Helper()
+	group := t.TempDir()
+	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), fmt.Appendln(nil, pid), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return group
+}

@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mounts reads what is mounted in a mount namespace, and what the kernel knows of a file without asking the
+// server of its file system.
+//
+// A user may have a server of a file system, by FUSE. The server may answer all users, and never root: a stat of a file
+// of such a server keeps a thread for ever, and SIGKILL does not end that thread. A root process that looks at files
+// that users have open therefore uses Stat.
+package mounts
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Mount is a file system that is mounted.
+type Mount struct {
+	Number string // as in /proc/PID/fdinfo
+	Device uint64 // of its files, except on btrfs and overlays
+	Point  string // seen from the root of the process that was read
+	Kind   string // mqueue, nfs4, fuse.sshfs
+	served bool   // by a process of an ordinary user
+}
+
+// Table is what a process sees mounted.
+type Table struct {
+	byNumber map[string]Mount
+	byDevice map[uint64]Mount
+}
+
+// maxTable bounds what is read of a mountinfo: some 50,000 mounts. A capsule has some hundred.
+const maxTable = 8 << 20
+
+// Of reads what a process sees mounted. Mounts that do not fit into the bound are unknown.
+func Of(pid int) (*Table, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return parseTable(io.LimitReader(f, maxTable))
+}
+
+func parseTable(r io.Reader) (*Table, error) {
+	t := &Table{byNumber: map[string]Mount{}, byDevice: map[uint64]Mount{}}
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, 1<<20) // an overlay has all its folders in a line
+	for s.Scan() {
+		if m, ok := parseMount(s.Text()); ok {
+			t.byNumber[m.Number] = m
+			if known, twice := t.byDevice[m.Device]; !twice || !known.served {
+				t.byDevice[m.Device] = m
+			}
+		}
+	}
+	return t, s.Err()
+}
+
+// parseMount reads a line: number, parent, device, root, point, options, fields that vary, "-", kind, source, options of
+// the file system.
+func parseMount(line string) (m Mount, ok bool) {
+	before, after, ok := strings.Cut(line, " - ")
+	left, right := strings.Fields(before), strings.Fields(after)
+	if !ok || len(left) < 6 || len(right) < 3 {
+		return m, false
+	}
+	major, minor, _ := strings.Cut(left[2], ":")
+	a, errA := strconv.ParseUint(major, 10, 32)
+	b, errB := strconv.ParseUint(minor, 10, 32)
+	if errA != nil || errB != nil {
+		return m, false
+	}
+	m = Mount{Number: left[0], Device: unix.Mkdev(uint32(a), uint32(b)), Point: unescape.Replace(left[4]), Kind: right[0]}
+	if m.Kind == "fuse" || m.Kind == "fuseblk" || strings.HasPrefix(m.Kind, "fuse.") {
+		// The kernel shows the user that has mounted the file system. Root answers for what root mounts.
+		m.served = !strings.Contains(","+right[2]+",", ",user_id=0,")
+	}
+	return m, true
+}
+
+// unescape undoes what the kernel does to the names of mount points.
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+// ByNumber returns a mount by its number.
+func (t *Table) ByNumber(number string) (m Mount, ok bool) {
+	m, ok = t.byNumber[number]
+	return m, ok
+}
+
+// Points returns where file systems of a kind are mounted, in no order.
+func (t *Table) Points(kind string) (all []string) {
+	for _, m := range t.byNumber {
+		if m.Kind == kind {
+			all = append(all, m.Point)
+		}
+	}
+	return all
+}
+
+// Answers tells whether the server of a file is no ordinary user's, so that it may be asked. It is false for a file on
+// none of these mounts: what was unmounted while it is in use may be anything.
+func (t *Table) Answers(f File) bool {
+	m, ok := t.byNumber[f.Mount]
+	if f.Mount == "" {
+		m, ok = t.byDevice[f.Device]
+	}
+	return ok && !m.served
+}
+
+// File is what the kernel says of a file.
+type File struct {
+	Device, Inode uint64
+	Mode          uint32 // type and permissions
+	UID, GID      uint32
+	Rdev          uint64 // of a device
+	Links         uint32
+	Mount         string // its number; "" on Linux before 5.8
+}
+
+// Kind is the type of the file, S_IFREG for instance.
+func (f File) Kind() uint32 { return f.Mode & unix.S_IFMT }
+
+// Stat returns what the kernel knows of the file that a path leads to, without asking the server of the file system: of
+// a local file, all. The path is a link of /proc to what a process has: another path may lead through a user's server.
+func Stat(path string) (File, error) { return statAt(unix.AT_FDCWD, path, 0) }
+
+// Fstat is Stat of what a descriptor is.
+func Fstat(fd int) (File, error) { return statAt(fd, "", unix.AT_EMPTY_PATH) }
+
+func statAt(fd int, path string, flags int) (File, error) {
+	var x unix.Statx_t
+	if err := unix.Statx(fd, path, flags|unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS|unix.STATX_MNT_ID, &x); err != nil {
+		return File{}, err
+	}
+	f := File{
+		Device: unix.Mkdev(x.Dev_major, x.Dev_minor), Inode: x.Ino, Mode: uint32(x.Mode), UID: x.Uid, GID: x.Gid,
+		Rdev: unix.Mkdev(x.Rdev_major, x.Rdev_minor), Links: x.Nlink,
+	}
+	if x.Mask&unix.STATX_MNT_ID != 0 {
+		f.Mount = strconv.FormatUint(x.Mnt_id, 10)
+	}
+	return f, nil
+}

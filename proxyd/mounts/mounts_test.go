@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mounts
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts/mountstest"
+)
+
+func TestParse(t *testing.T) {
+	table, err := parseTable(strings.NewReader(`22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+23 22 0:20 / /dev/mqueue rw - mqueue mqueue rw
+24 22 0:30 / /with\040space rw master:2 - fuse.sshfs host: rw,user_id=1001,group_id=1001,allow_other
+25 22 0:31 / /cvmfs rw - fuse cvmfs2 rw,user_id=0,group_id=0,allow_other
+26 22 0:30 / /bind rw - ext4 lies rw
+nonsense
+27 22 0:x / /x rw - tmpfs x rw
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := table.Points("fuse.sshfs"); len(got) != 1 || got[0] != "/with space" {
+		t.Errorf("points %q", got)
+	}
+	if m, ok := table.ByNumber("23"); !ok || m.Kind != "mqueue" || m.Point != "/dev/mqueue" || m.Device != unix.Mkdev(0, 20) {
+		t.Errorf("mount 23: %+v %v", m, ok)
+	}
+	if _, ok := table.ByNumber("27"); ok {
+		t.Error("a mount without a device")
+	}
+	for device, want := range map[uint64]bool{
+		unix.Mkdev(254, 0): true, unix.Mkdev(0, 20): true, unix.Mkdev(0, 30): false, unix.Mkdev(0, 31): true, unix.Mkdev(0, 99): false,
+	} {
+		if got := table.Answers(File{Device: device}); got != want {
+			t.Errorf("device %#x answers: %v, want %v", device, got, want)
+		}
+	}
+	for mount, want := range map[string]bool{"22": true, "24": false, "25": true, "99": false} {
+		if got := table.Answers(File{Mount: mount, Device: 7}); got != want { // another device: btrfs
+			t.Errorf("mount %s answers: %v, want %v", mount, got, want)
+		}
+	}
+}
+
+// TestStat: what stat says of local files.
+func TestStat(t *testing.T) {
+	file, err := os.Create(t.TempDir() + "/file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for _, f := range []*os.File{file, null} {
+		var st unix.Stat_t
+		if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+			t.Fatal(err)
+		}
+		want := File{Device: st.Dev, Inode: st.Ino, Mode: st.Mode, UID: st.Uid, GID: st.Gid, Rdev: st.Rdev, Links: uint32(st.Nlink)}
+		got, err := Stat(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+		want.Mount = got.Mount
+		if err != nil || got != want {
+			t.Errorf("%s: %+v %v, want %+v", f.Name(), got, err, want)
+		}
+		if table, err := Of(os.Getpid()); err != nil || !table.Answers(got) {
+			t.Errorf("%s: on no mount: %+v %v", f.Name(), got, err)
+		}
+		if got, err := Fstat(int(f.Fd())); err != nil || got != want {
+			t.Errorf("%s: %+v %v, want %+v", f.Name(), got, err, want)
+		}
+	}
+}
+
+// TestServerThatIsSilent: neither Of nor Stat waits for the server of a file system, which is known not to answer, also
+// when the file system was unmounted.
+func TestServerThatIsSilent(t *testing.T) {
+	s := mountstest.Serve(t, 1001)
+	f, err := os.Open(s.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s.Silence()
+	look := func() *Table {
+		t.Helper()
+		table, err := Of(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, err := Stat(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+		if err != nil || st.Mode != unix.S_IFREG|0o666 || table.Answers(st) {
+			t.Errorf("stat: %+v %v", st, err)
+		}
+		return table
+	}
+	if table := look(); len(table.Points("fuse")) == 0 {
+		t.Error("it is not found among the mounts")
+	}
+	if err := unix.Unmount(s.Folder, unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	look()
+}

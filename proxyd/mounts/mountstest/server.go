@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mountstest has a user's server of a file system, for tests of what must not wait for such a server.
+package mountstest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Of the kernel's <linux/fuse.h>.
+const (
+	fuseLookup  = 1
+	fuseForget  = 2
+	fuseGetattr = 3
+	fuseOpen    = 14
+	fuseStatfs  = 17
+	fuseRelease = 18
+	fuseFlush   = 25
+	fuseInit    = 26
+)
+
+// Server has a file system with a single file.
+type Server struct {
+	Folder string // the mount point
+	Path   string // of the file
+	silent atomic.Bool
+}
+
+// Silence has the server answer no question about the file or the file system any more. What the kernel waits for then
+// ends with the test.
+func (s *Server) Silence() { s.silent.Store(true) }
+
+// Serve mounts a file system in the name of a user, for all users, until the end of the test. A test that may not mount
+// is skipped.
+func Serve(t testing.TB, user int) *Server {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "served")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(dir) })
+	dev, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Skip("SKIP: needs /dev/fuse: ", err)
+	}
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%[2]d,group_id=%[2]d,allow_other", dev, user)
+	if err := unix.Mount("served", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		unix.Close(dev)
+		t.Skip("SKIP: cannot mount FUSE: ", err)
+	}
+	s := &Server{Folder: dir, Path: filepath.Join(dir, "file")}
+	var stop [2]int
+	if err := unix.Pipe2(stop[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		s.serveRequests(dev, stop[0])
+	}()
+	t.Cleanup(func() {
+		_ = unix.Unmount(dir, unix.MNT_DETACH) // a test may have done so
+		unix.Close(stop[1])
+		<-over
+		unix.Close(dev) // what waits gets an error
+		unix.Close(stop[0])
+	})
+	return s
+}
+
+// serveRequests answers until stop has no other end.
+func (s *Server) serveRequests(dev, stop int) {
+	request := make([]byte, 1<<20)
+	for {
+		fds := []unix.PollFd{{Fd: int32(dev), Events: unix.POLLIN}, {Fd: int32(stop)}}
+		if _, err := unix.Poll(fds, -1); err != nil {
+			continue
+		}
+		if fds[1].Revents != 0 || fds[0].Revents&unix.POLLERR != 0 {
+			return
+		}
+		n, err := unix.Read(dev, request)
+		if err != nil || n < 40 {
+			continue
+		}
+		if out, errno, answered := s.answerRequest(request[:n]); answered {
+			b := make([]byte, 16, 16+len(out))
+			binary.LittleEndian.PutUint32(b, uint32(16+len(out)))
+			binary.LittleEndian.PutUint32(b[4:], uint32(-int32(errno)))
+			copy(b[8:], request[8:16])
+			_, _ = unix.Write(dev, append(b, out...))
+		}
+	}
+}
+
+func encodeAttributes(node uint64, mode uint32) []byte {
+	b := make([]byte, 88)
+	binary.LittleEndian.PutUint64(b, node)
+	binary.LittleEndian.PutUint32(b[60:], mode)
+	binary.LittleEndian.PutUint32(b[64:], 1)
+	binary.LittleEndian.PutUint32(b[80:], 4096)
+	return b
+}
+
+// answerRequest answers a request. Attributes are not valid for any time: each stat asks.
+func (s *Server) answerRequest(request []byte) (out []byte, errno unix.Errno, answered bool) {
+	switch binary.LittleEndian.Uint32(request[4:]) {
+	case fuseInit:
+		out = make([]byte, 64)
+		binary.LittleEndian.PutUint32(out, 7)
+		binary.LittleEndian.PutUint32(out[4:], 31)
+		binary.LittleEndian.PutUint32(out[20:], 128<<10)
+		binary.LittleEndian.PutUint32(out[24:], 1)
+	case fuseLookup:
+		out = make([]byte, 40, 128)
+		binary.LittleEndian.PutUint64(out, 2)
+		out = append(out, encodeAttributes(2, unix.S_IFREG|0o666)...)
+	case fuseGetattr:
+		if s.silent.Load() {
+			return nil, 0, false
+		}
+		mode := uint32(unix.S_IFREG | 0o666)
+		node := binary.LittleEndian.Uint64(request[16:])
+		if node == 1 {
+			mode = unix.S_IFDIR | 0o755
+		}
+		out = append(make([]byte, 16), encodeAttributes(node, mode)...)
+	case fuseStatfs:
+		if s.silent.Load() {
+			return nil, 0, false
+		}
+		out = make([]byte, 80)
+	case fuseOpen:
+		out = make([]byte, 16)
+	case fuseForget:
+		return nil, 0, false
+	case fuseFlush, fuseRelease:
+	default:
+		errno = unix.ENOSYS
+	}
+	return out, errno, true
+}
