@@ -110,6 +110,12 @@ func mountAll(s Spec) error {
 			}
 		}
 	}
+	if s.Containers != "" {
+		// No bind takes the containers along: each container could have those that are there already.
+		if err := unix.Mount("", s.Containers, "", unix.MS_UNBINDABLE, ""); err != nil {
+			return fmt.Errorf("%s: make unbindable: %w", s.Containers, err)
+		}
+	}
 	return nil
 }
 

@@ -71,6 +71,11 @@ const (
 	maxContainers      = 64
 	maxContainerMounts = 128
 	maxPlan            = pageSize
+
+	// maxMountsOfContainers bounds what is mounted in all containers of a capsule. The kernel allows
+	// 100,000 mounts in a namespace (fs.mount-max), and the node can mount nothing that would appear in
+	// a namespace without room.
+	maxMountsOfContainers = 8192
 )
 
 // ociConfig is the part of an OCI runtime's config.json that a container of a capsule follows. The

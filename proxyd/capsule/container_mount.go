@@ -4,6 +4,7 @@
 package capsule
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -60,7 +61,7 @@ func (s *server) obeyContainer(o *containerOrder) (*Container, error) {
 			return fmt.Errorf("the job has %d on this node, and may have no more", maxContainers)
 		}
 		shown = Container{*plan, filepath.Join(cs.folder, plan.folderName())}
-		return plan.showAt(shown.Root)
+		return plan.showAt(shown.Root, cs.checkMounts)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("container: %w", err)
@@ -70,6 +71,24 @@ func (s *server) obeyContainer(o *containerOrder) (*Container, error) {
 	}
 	cs.shown[shown.Plan.folderName()] = shown
 	return &shown, nil
+}
+
+// checkMounts returns an error if too much is mounted in the containers.
+func (cs *containers) checkMounts() error {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	n := 0
+	for line := range bytes.Lines(b) {
+		if f := bytes.Fields(line); len(f) > 4 && bytes.HasPrefix(f[4], []byte(cs.folder+"/")) {
+			n++
+		}
+	}
+	if n > maxMountsOfContainers {
+		return fmt.Errorf("the job would have %d mounts in containers, and may have no more than %d on this node", n, maxMountsOfContainers)
+	}
+	return nil
 }
 
 // makeSpoolFolder is MakeSpoolFolder in the capsule.
@@ -159,9 +178,9 @@ func readPlan(want ContainerRequest) (ContainerPlan, error) {
 	return planContainer(want, b)
 }
 
-// showAt mounts a plan at a folder of root's, or leaves nothing there. The calling thread has the
-// user's rights on files.
-func (p ContainerPlan) showAt(root string) (err error) {
+// showAt mounts a plan at a folder of root's, or leaves nothing there. check is asked after each mount. The
+// calling thread has the user's rights on files.
+func (p ContainerPlan) showAt(root string, check func() error) (err error) {
 	rootfs, err := cloneOrdinary(p.Rootfs)
 	if err != nil {
 		return fmt.Errorf("root %s: %w", p.Rootfs, err)
@@ -178,6 +197,9 @@ func (p ContainerPlan) showAt(root string) (err error) {
 			err = errors.Join(err, unix.Unmount(root, unix.MNT_DETACH))
 		}
 	}()
+	if err := check(); err != nil {
+		return err
+	}
 	if p.ReadOnly {
 		// What is missing is made while that can be done. What cannot be made is told below.
 		for _, m := range p.Mounts {
@@ -193,6 +215,9 @@ func (p ContainerPlan) showAt(root string) (err error) {
 	for _, m := range p.Mounts {
 		if err := m.attachAt(rootfs); err != nil {
 			return fmt.Errorf("mount at %s: %w", m.Target, err)
+		}
+		if err := check(); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -296,14 +321,25 @@ func openOrdinary(name string, flags uint64) (int, error) {
 	return openPatiently(unix.AT_FDCWD, name, &how)
 }
 
-// cloneOrdinary is cloneTree of a path that openOrdinary opens.
+// cloneOrdinary is cloneTree of a path that openOrdinary opens. The containers' folder is not taken along. What the node
+// mounts later does not appear in the clone: a user can have thousands of clones, and the node's mount would be made in
+// each, or fail for lack of room.
 func cloneOrdinary(name string) (int, error) {
 	fd, err := openOrdinary(name, unix.O_PATH)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(fd)
-	return unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
+	clone, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
+	if err != nil {
+		return -1, err
+	}
+	attr := unix.MountAttr{Propagation: unix.MS_PRIVATE}
+	if err := unix.MountSetattr(clone, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+		unix.Close(clone)
+		return -1, fmt.Errorf("make private: %w", err)
+	}
+	return clone, nil
 }
 
 // maxOpenTries bounds how often a user who keeps renaming folders makes this process begin again.

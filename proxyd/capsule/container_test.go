@@ -196,6 +196,60 @@ func TestContainersAreBounded(t *testing.T) {
 	}
 }
 
+// TestContainersOfContainers: a container that has the capsule's root does not have the containers in it, itself included: the
+// number of mounts would double with each bind. What the node mounts later does not appear in a container, and there is a
+// bound of the mounts of all containers: else the node's own mounts would fail for lack of room in the capsule.
+func TestContainersOfContainers(t *testing.T) {
+	var roots []ociMount
+	for n := range 10 {
+		roots = append(roots, ociMount{Destination: fmt.Sprintf("/a%d", n), Type: "bind", Source: "/", Options: []string{"rbind"}})
+	}
+	b := newBundle(t, roots...)
+	c := newCapsule(t, containersAt)
+	before := len(mountsOf(t, c))
+	shown, err := b.open(t, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, most := len(mountsOf(t, c))-before, (len(roots)+4)*before; got > most {
+		t.Errorf("a container with the root %d times has %d mounts, the capsule had %d", len(roots), got, before)
+	}
+	if names, err := os.ReadDir(fmt.Sprintf("/proc/%d/root%s/a9/run/singularity-test-containers", c.PID(), shown.Root)); err == nil && len(names) > 0 {
+		t.Errorf("a container shows containers: %v", names)
+	}
+	table, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", c.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(table)) {
+		if strings.Contains(line, " /run/singularity-test-containers/") && (strings.Contains(line, " master:") || strings.Contains(line, " shared:")) {
+			t.Errorf("the node's mounts come into a container: %s", line)
+		}
+	}
+	as := User{UID: user, GID: user}
+	if err := c.RestoreContainer(deadline(t), ContainerPlan{Rootfs: "/run/singularity-test-containers", Cwd: "/"}, as); err == nil {
+		t.Error("a container has the containers for a root")
+	}
+	bound := false
+	for n := 0; n < maxContainers && !bound; n++ {
+		plan := shown.Plan
+		plan.Cwd = fmt.Sprint("/", n)
+		for len(plan.Mounts) < maxContainerMounts/2 {
+			plan.Mounts = append(plan.Mounts, ContainerMount{Source: "/", Target: "/a0"})
+		}
+		mounted := len(mountsOf(t, c))
+		if err := c.RestoreContainer(deadline(t), plan, as); err != nil {
+			bound = strings.Contains(err.Error(), "mounts in containers, and may have no more than")
+			if !bound || len(mountsOf(t, c)) != mounted {
+				t.Fatalf("%d mounts, before %d: %v", len(mountsOf(t, c)), mounted, err)
+			}
+		}
+	}
+	if got := len(mountsOf(t, c)) - before; !bound || got > maxMountsOfContainers {
+		t.Errorf("%d mounts in containers", got)
+	}
+}
+
 // TestContainerOfAttacker: whatever a user writes into a bundle, the user gets no new rights, and no path
 // leads out of the container's root.
 func TestContainerOfAttacker(t *testing.T) {
