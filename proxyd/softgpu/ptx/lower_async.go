@@ -4,6 +4,8 @@
 package ptx
 
 import (
+	"fmt"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
@@ -42,7 +44,8 @@ func lowerCp(l *lowerer) {
 	}
 	l.loose = true
 	x := &ext{}
-	n, ignore := l.wordConstant(uint32(size)), alwaysFalse
+	all := l.wordConstant(uint32(size))
+	n, ignore := all, alwaysFalse
 	for _, o := range args[3:] {
 		isPred := false
 		if o.Kind == syntax.ArgName {
@@ -60,6 +63,9 @@ func lowerCp(l *lowerer) {
 	x.refs, x.opnds = []ref{to.base, n, ignore}, []opnd{use32, use32, usePred}
 	m := l.numberSite(l.emitMicro(opCpAsync, shape{a: use64}, 0, ref(size), from.base, ref(types.GlobalSpace), ref(uint32(to.off))))
 	m.imm, m.ext = from.off, x
+	if n == all && ignore == alwaysFalse {
+		m.key = fmt.Sprintf("cp.async.%d", size/4)
+	}
 }
 
 func opCpAsync(w *warp, in *inst, m uint32) {
@@ -79,7 +85,13 @@ func opCpAsync(w *warp, in *inst, m uint32) {
 		if addr&uint64(in.e-1) != 0 {
 			w.raiseFault(MisalignedAddress, in, i, addr, "")
 		}
-		src := w.bytesAt(w.anyAt(in, addr, uint64(size), i), size)
+		r := w.sites[in.site]
+		o := addr - r.Base
+		if o >= accessLimit(r.Size, uint64(size)) {
+			r = w.anyRange(in, addr, uint64(size), i)
+			o = addr - r.Base
+		}
+		src := r.Bytes[o:][:size]
 		clear(dst[copy(dst, src):])
 	}
 }

@@ -269,14 +269,15 @@ func storeOp[D word, R uint32 | uint64](space types.Space, reg func(w *warp, r r
 // bytesAt returns the n bytes at p, which at, sharedAt or address have found.
 func (w *warp) bytesAt(p unsafe.Pointer, n uint32) []byte { return unsafe.Slice((*byte)(p), n) }
 
-// anyAt resolves n bytes at a generic address that is aligned well enough.
-func (w *warp) anyAt(in *inst, addr, n uint64, lane int) unsafe.Pointer {
+// anyRange finds the range of n bytes at a generic address that is aligned well enough.
+func (w *warp) anyRange(in *inst, addr, n uint64, lane int) *memory.Range {
 	r := w.block.run.memory.FindRange(addr, n)
 	if r == nil {
 		w.raiseFault(IllegalAddress, in, lane, addr, "")
 	}
 	w.block.noteTouched(r, false)
-	return unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.Bytes)), addr-r.Base)
+	w.sites[in.site] = r
+	return r
 }
 
 // genericBytes returns the n bytes at a generic address, or nil; for what the package's own

@@ -458,6 +458,22 @@ func (p *nativeProgram) update() {
 	p.line("atom%s.%s %s, [%s], %s", space, op, old, at, value)
 }
 
+// copyAsync emits a copy from global to shared memory.
+func (p *nativeProgram) copyAsync() {
+	size := 4 << p.r.IntN(3)
+	to := p.randomAddress("shared", size)
+	from := p.randomAddress("global", size)
+	offset := size * p.r.IntN(3) / 2 * p.r.IntN(2)
+	if !p.wild {
+		offset &^= size - 1
+	}
+	more := ""
+	if p.r.IntN(8) == 0 {
+		more = fmt.Sprintf(", %d", p.r.IntN(size+1))
+	}
+	p.line("cp.async.ca.shared.global [%s+%d], [%s], %d%s", to, offset, from, size, more)
+}
+
 // lastBase is the last line, which has the buffer of a global access.
 func (p *nativeProgram) lastBase() string {
 	lines := strings.Split(strings.TrimSpace(p.text.String()), "\n")
@@ -497,6 +513,8 @@ func (p *nativeProgram) statements(n, depth int) {
 			fmt.Fprintf(&p.text, "\t@%s bra END;\n", p.reg('p'))
 		case k < 6:
 			p.access()
+		case k == 6 && p.r.IntN(3) == 0:
+			p.copyAsync()
 		case k == 6:
 			p.update()
 		default:
@@ -653,6 +671,7 @@ func TestNativeTemplates(t *testing.T) {
 	for range 1000 {
 		p.access()
 		p.update()
+		p.copyAsync()
 	}
 	note(p.build(0))
 	for _, key := range native.Operations() {
