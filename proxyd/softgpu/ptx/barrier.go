@@ -57,7 +57,7 @@ func (w *warp) runBarrier(in *inst) bool {
 		f.pc++
 	} else {
 		b.waiting++
-		f.state = fragBarrier
+		f.state, f.bar = fragBarrier, uint8(id)
 	}
 	if !blk.isComplete(b) {
 		return false
@@ -101,15 +101,13 @@ func (b *block) openBarrier(id int) {
 			break
 		}
 		for _, f := range w.frags {
-			if f.state != fragBarrier {
+			if f.state != fragBarrier || int(f.bar) != id {
 				continue
 			}
-			in := &f.frame.code.insts[f.pc]
-			w.enterFrame(f.frame, f.frame.code)
-			if int(w.u32(in.a)[bits.TrailingZeros32(f.mask)&31]) != id {
-				continue
+			if in := &f.frame.code.insts[f.pc]; in.ext.bar.red != "" {
+				w.enterFrame(f.frame, f.frame.code)
+				bar.writeReduction(w, in, f.mask)
 			}
-			bar.writeReduction(w, in, f.mask)
 			f.state = fragReady
 			f.pc++
 			bar.waiting--

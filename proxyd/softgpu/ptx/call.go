@@ -91,24 +91,26 @@ func (w *warp) passParameter(m uint32, caller *frame, actual argument, callee *f
 		from, to, ff, tf = formal, actual, callee, caller
 	}
 	size := min(actual.size, formal.size)
-	for ; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros32(m)
-		if from.inMemory && to.inMemory {
+	var values [warpSize]uint64
+	w.enterFrame(ff, ff.code)
+	for left := m; left != 0; left &= left - 1 {
+		switch i := lowestLane(left); {
+		case from.inMemory && to.inMemory:
 			copy(w.local.LaneBytes(i, tf.local+to.offset, size), w.local.LaneBytes(i, ff.local+from.offset, size))
-			continue
+		case from.inMemory:
+			values[i] = readBytes(w.local.LaneBytes(i, ff.local+from.offset, min(size, 8)))
+		default:
+			values[i] = w.readLane(useOperand(from.class), from.ref, i)
 		}
-		var v uint64
-		if from.inMemory {
-			v = readBytes(w.local.LaneBytes(i, ff.local+from.offset, min(size, 8)))
-		} else {
-			w.enterFrame(ff, ff.code)
-			v = w.readLane(useOperand(from.class), from.ref, i)
-		}
-		if to.inMemory {
-			writeBytes(w.local.LaneBytes(i, tf.local+to.offset, min(size, 8)), v)
-		} else {
-			w.enterFrame(tf, tf.code)
-			w.setLane(defOperand(to.class), to.ref, i, v)
+	}
+	w.enterFrame(tf, tf.code)
+	for left := m; left != 0; left &= left - 1 {
+		switch i := lowestLane(left); {
+		case from.inMemory && to.inMemory:
+		case to.inMemory:
+			writeBytes(w.local.LaneBytes(i, tf.local+to.offset, min(size, 8)), values[i])
+		default:
+			w.setLane(defOperand(to.class), to.ref, i, values[i])
 		}
 	}
 	w.enterFrame(caller, caller.code)

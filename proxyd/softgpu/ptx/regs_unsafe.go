@@ -97,6 +97,10 @@ func (w *warp) setLane(o opnd, r ref, i int, v uint64) {
 // that a frame without registers does not begin behind the end of a file: a pointer there would
 // belong to whatever the allocator put next.
 func (w *warp) enterFrame(f *frame, c *code) {
+	if w.entered == f {
+		return
+	}
+	w.entered = f
 	if need := (f.base32 + c.n32 + 1) * warpSize; need > len(w.file32) {
 		w.file32 = append(w.file32, make([]uint32, need-len(w.file32)+len(w.file32)/2)...)
 	}

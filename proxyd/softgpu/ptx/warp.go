@@ -24,6 +24,7 @@ type frag struct {
 	mask  uint32
 	pc    int32
 	state fragState
+	bar   uint8 // the barrier, of fragBarrier
 	frame *frame
 	join  *join
 }
@@ -69,6 +70,7 @@ type warp struct {
 
 	machine native.State
 	told    *launch // that machine knows of
+	entered *frame  // whose registers refs mean
 	top     *frame  // of the kernel itself, for all blocks
 }
 
@@ -276,6 +278,9 @@ func (w *warp) runUntilBlocked() status {
 		if w.runFragment(&budget) {
 			w.rotateFragments()
 			return statusYielded
+		}
+		if len(w.frags) == 1 && w.cur != nil && w.cur.state == fragBarrier {
+			return statusBlocked
 		}
 	}
 }
