@@ -207,8 +207,47 @@ func findTexel(w *warp, in *inst, addr uint64, n uint32, lane int, store bool) [
 	return w.bytesAt(w.resolveAddress(in, addr, uint64(n), lane, store), n)
 }
 
+// samplePoints samples a texture of two dimensions for lanes that all have its object, if it has single numbers that are neither
+// filtered nor converted, and no border. It reports whether that is so.
+func samplePoints(w *warp, in *inst, m uint32) bool {
+	g, refs, handles := in.ext.texture, in.ext.refs, w.u64(in.a)
+	first := lowestLane(m)
+	for left := m; left != 0; left &= left - 1 {
+		if handles[lowestLane(left)] != handles[first] {
+			return false
+		}
+	}
+	d := readDescriptor(w, in, first)
+	checkGeometry(w, in, first, &d)
+	if g.integer || g.layered || !d.HasPoints() {
+		return false
+	}
+	xs, ys := w.f32(refs[g.results]), w.f32(refs[g.results+1])
+	size, results := d.TexelSize(), refs[:g.results]
+	to := w.u32(results[0])
+	for left := m; left != 0; left &= left - 1 {
+		i := lowestLane(left)
+		at := d.FindPoint(xs[i], ys[i])
+		r := w.sites[in.site]
+		o := at - r.Base
+		if o >= accessLimit(r.Size, uint64(size)) || at&uint64(size-1) != 0 {
+			w.resolveAddress(in, at, uint64(size), i, false)
+			r = w.sites[in.site]
+			o = at - r.Base
+		}
+		to[i] = d.ReadPoint(r.Bytes[o:])
+		for _, other := range results[1:] {
+			w.u32(other)[i] = 0
+		}
+	}
+	return true
+}
+
 func opTex(w *warp, in *inst, m uint32) {
 	g, refs := in.ext.texture, in.ext.refs
+	if g.dims == 2 && samplePoints(w, in, m) {
+		return
+	}
 	lane := 0
 	read := func(addr uint64, n uint32) []byte {
 		return findTexel(w, in, addr, n, lane, false)

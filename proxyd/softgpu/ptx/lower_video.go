@@ -252,6 +252,7 @@ func lowerSimd(l *lowerer) {
 		}
 		return int64(v)
 	}
+	compute := videoOps[base]
 	f := func(a, b, c uint64) uint64 {
 		r, total := c, c
 		for i := range n {
@@ -268,7 +269,7 @@ func lowerSimd(l *lowerer) {
 					v = 1
 				}
 			default:
-				v = videoOps[base](x, y, false)
+				v = compute(x, y, false)
 			}
 			if sat {
 				v = clampTo(v, width, dt.IsSigned())
@@ -282,5 +283,8 @@ func lowerSimd(l *lowerer) {
 		return r
 	}
 	l.loose = true
-	l.emitLanes(types.U32, l.resultRef(types.U32), f, []types.Type{types.U32, types.U32, types.U32}, l.sourceRef(1, types.U32), l.sourceRef(2, types.U32), l.sourceRef(3, types.U32))
+	m := l.emitLanes(types.U32, l.resultRef(types.U32), f, []types.Type{types.U32, types.U32, types.U32}, l.sourceRef(1, types.U32), l.sourceRef(2, types.U32), l.sourceRef(3, types.U32))
+	if op == "vabsdiff4" && sum && !sat && !at.IsSigned() && !bt.IsSigned() {
+		m.key = "vabsdiff4.add.u8"
+	}
 }

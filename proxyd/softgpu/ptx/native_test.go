@@ -137,6 +137,7 @@ brev.b32 R, r
 prmt.b32 R, r, r, r
 sad.u32 R, r, r, r
 sad.s32 R, r, r, r
+vabsdiff4.u32.u32.u32.add R, r, r, r
 selp.b32 R, r, r, p
 slct.b32.s32 R, r, r, r
 add.u64 L, l, l

@@ -138,6 +138,7 @@ func gathered(v Vec, scale uint8) Mem { return Mem{Base: RAX, Vector: v, Scale: 
 var (
 	three = map[string]Op{
 		"vpaddd": VPADDD, "vpaddq": VPADDQ, "vpsubd": VPSUBD, "vpsubq": VPSUBQ, "vpmulld": VPMULLD, "vpmullq": VPMULLQ,
+		"vpminub": VPMINUB, "vpmaxub": VPMAXUB, "vpsubb": VPSUBB, "vpmaddubsw": VPMADDUBSW, "vpmaddwd": VPMADDWD,
 		"vpmuldq": VPMULDQ, "vpmuludq": VPMULUDQ, "vpandd": VPANDD, "vpandq": VPANDQ, "vpord": VPORD, "vporq": VPORQ,
 		"vpxord": VPXORD, "vpxorq": VPXORQ, "vpminud": VPMINUD, "vpminuq": VPMINUQ, "vpminsd": VPMINSD, "vpminsq": VPMINSQ,
 		"vpmaxud": VPMAXUD, "vpmaxuq": VPMAXUQ, "vpmaxsd": VPMAXSD, "vpmaxsq": VPMAXSQ,

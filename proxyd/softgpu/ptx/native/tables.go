@@ -50,6 +50,8 @@ const (
 	table7fff     // 0x7fff
 	tableLastLane // 31
 	tableSign64   // the sign of f64
+	tableByteOnes // 1 in each byte
+	tableHalfOnes // 1 in each half of a word
 	tableExp2Bound
 	tableTurnBound
 	tableLongSteps // the bytes from the first lane's element to each lane's: 4 for each size of an element
@@ -124,6 +126,10 @@ func (e *writer) emitTables() {
 			same(warpLanes - 1)
 		case tableSign64:
 			longs(1 << 63)
+		case tableByteOnes:
+			same(0x01010101)
+		case tableHalfOnes:
+			same(0x00010001)
 		case tableExp2Bound:
 			same(math.Float32bits(float.Exp2Bound))
 		case tableTurnBound:

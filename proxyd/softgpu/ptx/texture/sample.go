@@ -51,6 +51,48 @@ func (d *Descriptor) Sample(at [3]float32, layer uint32, read Reader) Texel {
 	return d.interpolateTexels(u, n, layer, read)
 }
 
+// HasPoints reports whether texels of the texture, which has two dimensions, are single numbers that are read as they are, at
+// coordinates that are clamped: what FindPoint and ReadPoint are for.
+func (d *Descriptor) HasPoints() bool {
+	if d.Filter || d.Normalized || d.Layers > 0 || d.Channels != 1 || d.Dimensions() != 2 || d.Address[0] == Border || d.Address[1] == Border {
+		return false
+	}
+	switch d.Format {
+	case Unsigned8, Unsigned16:
+		return d.Integers
+	case Unsigned32, Signed32, Float32:
+		return true
+	}
+	return false
+}
+
+// FindPoint is the address of the texel at a coordinate.
+func (d *Descriptor) FindPoint(x, y float32) uint64 {
+	return d.Base + clampPoint(x, d.Width)*uint64(d.TexelSize()) + clampPoint(y, d.Height)*d.Pitch
+}
+
+// clampPoint is the number of the texel at a coordinate, of n.
+func clampPoint(x float32, n uint32) uint64 {
+	switch {
+	case !(x > 0): // or no number
+		return 0
+	case float64(x) >= float64(n):
+		return uint64(n - 1)
+	}
+	return uint64(x)
+}
+
+// ReadPoint is the texel that b begins with.
+func (d *Descriptor) ReadPoint(b []byte) uint32 {
+	switch d.Format {
+	case Unsigned8:
+		return uint32(b[0])
+	case Unsigned16:
+		return uint32(binary.LittleEndian.Uint16(b))
+	}
+	return binary.LittleEndian.Uint32(b)
+}
+
 // scaleCoordinate takes a coordinate to a dimension of n texels.
 func (d *Descriptor) scaleCoordinate(k int, coordinate float32, n uint32) float64 {
 	x := float64(coordinate)

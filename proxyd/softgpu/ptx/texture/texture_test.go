@@ -297,3 +297,38 @@ func BenchmarkSample(b *testing.B) {
 		})
 	}
 }
+
+// TestPoints: what FindPoint and ReadPoint give is what Sample gives.
+func TestPoints(t *testing.T) {
+	texels := make([]byte, 4096)
+	for i := range texels {
+		texels[i] = byte(i*7 + i>>8)
+	}
+	read := func(addr uint64, n uint32) []byte { return texels[addr-4096:][:n] }
+	nan := float32(math.NaN())
+	places := []float32{0, 0.5, 1, 1.99, 2, 6.5, 7, 8, -0.5, -1, -1e30, 1e30, nan, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.Copysign(0, -1))}
+	points := 0
+	for _, d := range []Descriptor{
+		{Format: Unsigned8, Integers: true}, {Format: Unsigned16, Integers: true}, {Format: Unsigned32}, {Format: Signed32}, {Format: Float32},
+		{Format: Unsigned8}, {Format: Signed8, Integers: true}, {Format: Float16}, {Format: Float32, Filter: true}, {Format: Float32, Normalized: true},
+		{Format: Float32, Channels: 2}, {Format: Float32, Layers: 2}, {Format: Float32, Address: [3]AddressMode{Clamp, Border}},
+		{Format: Float32, Address: [3]AddressMode{Clamp, Mirror}},
+	} {
+		d.Base, d.Pitch, d.Width, d.Height, d.Channels = 4096, 64, 8, 7, max(d.Channels, 1)
+		if !d.HasPoints() {
+			continue
+		}
+		points++
+		for _, x := range places {
+			for _, y := range places {
+				want := d.Sample([3]float32{x, y}, 0, read)[0]
+				if got := d.ReadPoint(texels[d.FindPoint(x, y)-d.Base:]); got != want {
+					t.Errorf("%+v at %g, %g: %#x, want %#x", d, x, y, got, want)
+				}
+			}
+		}
+	}
+	if points != 6 {
+		t.Errorf("%d of the textures have points", points)
+	}
+}
