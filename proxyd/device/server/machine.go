@@ -80,23 +80,17 @@ func (r *restoredBlocks) sumOf(p []byte) (sum backend.Hash) {
 	return sum
 }
 
-// writeTargets writes a block's bytes to where they belong in a server that is being restored.
+// writeTargets writes a block's bytes to where they belong in a server that is being restored. One block is written at a time,
+// also by servers that are restored at once: a device does not let a block be held in common while another block of its space
+// is written. And no server of alike goes on before the blocks are written.
 func (r *restoredBlocks) writeTargets(s *Server, to []target, p []byte) error {
 	if r.hasher == nil {
 		return writeTargets(to, nil, p)
 	}
 	sum := r.sumOf(p)
 	r.mu.Lock()
-	alike := r.blocksOfOthers(s, sum)
-	if len(alike) == 0 {
-		r.mu.Unlock()
-	}
-	err := writeTargets(to, alike, p)
-	if len(alike) == 0 {
-		r.mu.Lock() // else no server of alike goes on before the blocks are written
-	}
 	defer r.mu.Unlock()
-	if err != nil {
+	if err := writeTargets(to, r.blocksOfOthers(s, sum), p); err != nil {
 		return err
 	}
 	for _, t := range to {
