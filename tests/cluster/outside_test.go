@@ -14,6 +14,13 @@ import (
 	"time"
 )
 
+// submitHeld submits a job with a client of an outside server, which does not come to its end before finish: however long the
+// test takes to capture the job, the client has its connection then.
+func (c protected) submitHeld(t *testing.T, options, script string) string {
+	t.Helper()
+	return c.submit(t, options, "export UNTIL=go.$SLURM_JOB_ID\n"+script)
+}
+
 // startServers starts servers on ctl, outside of all jobs, and returns when they answer.
 func (c protected) startServers(t *testing.T) {
 	t.Helper()
@@ -45,6 +52,7 @@ const redisLoop = `coproc redis-cli -h ctl 2>/dev/null
 	hear() { read -r -t 3 said <&${COPROC[0]} || { [ "$said" ] && read -r -t 3 rest <&${COPROC[0]} && said+=$rest; }; }
 	ask() { until echo "$*" >&${COPROC[1]} && hear; do :; done; }
 	for n in $(seq 0 99); do
+		[ $n != 90 ] || until [ -e "$UNTIL" ]; do sleep 0.1; done
 		ask SET n $n; ask GET n; echo OK $said; sleep 0.15
 	done`
 
@@ -53,6 +61,7 @@ const psqlLoop = `again=0
 	connect() { coproc psql -XAtq -U postgres -h ctl 2>/dev/null; to=${COPROC[1]} from=${COPROC[0]}; }
 	connect
 	for n in $(seq 0 99); do
+		[ $n != 90 ] || until [ -e "$UNTIL" ]; do sleep 0.1; done
 		until echo "SELECT 2 * $n;" 2>/dev/null >&$to && read -r got <&$from; do wait; again=$((again + 1)); connect 2>/dev/null; done
 		echo $n $got; sleep 0.15
 	done 2>/dev/null
@@ -81,9 +90,9 @@ func TestOutside(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			job := c.submit(t, "--singularity", test.script)
+			job := c.submitHeld(t, "--singularity", test.script)
 			c.reaches(t, job, test.early)
-			eventually(t, 20*time.Second, func() (bool, string) {
+			eventually(t, 60*time.Second, func() (bool, string) {
 				said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
 				return strings.Contains(said, test.to+", which is outside of the job: a restore resets it"), said
 			})
@@ -94,6 +103,7 @@ func TestOutside(t *testing.T) {
 			node := c.show(t, job, "NodeList")
 			c.ctl(t, "scontrol requeue "+job)
 			c.again(t, job, node)
+			c.finish(t, job)
 			if test.late != "" { // what waits is over at once
 				eventually(t, 60*time.Second, func() (bool, string) {
 					said := c.exec(t, "ctl", "alice", "singctl", "show", job).out

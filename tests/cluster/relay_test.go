@@ -39,18 +39,20 @@ func (c protected) startRelay(t *testing.T) {
 	})
 }
 
-// Programs that would show a lost connection: none of them connects again.
+// Programs that would show a lost connection: none of them connects again. Before number 90 they wait for finish.
 const (
 	redisOnce = `coproc redis-cli -h ctl 2>&1
 	for n in $(seq 0 99); do
+		[ $n != 90 ] || until [ -e "$UNTIL" ]; do sleep 0.1; done
 		echo "SET n $n" >&${COPROC[1]}; read -r ok <&${COPROC[0]}
 		echo "GET n" >&${COPROC[1]}; read -r said <&${COPROC[0]}; echo $ok $said; sleep 0.15
 	done`
 	psqlOnce = `coproc psql -XAtq -U postgres -h ctl 2>&1
 	for n in $(seq 0 99); do
+		[ $n != 90 ] || until [ -e "$UNTIL" ]; do sleep 0.1; done
 		echo "SELECT 2 * $n;" >&${COPROC[1]}; read -r got <&${COPROC[0]}; echo $n $got; sleep 0.15
 	done`
-	curlOnce = `curl -sSk --rate 6/s -w ' %{num_connects}\n' 'https://ctl:8443/[0-99]' | awk '{ print NR - 1, $1; again += $2; fflush() } END { print "again", again - 1 }'`
+	curlOnce = `curl -sSk --rate 6/s -w ' %{num_connects}\n' 'https://ctl:8443/[0-89]' "https://ctl:8443/90?until=$UNTIL" 'https://ctl:8443/[91-99]' | awk '{ print NR - 1, $1; again += $2; fflush() } END { print "again", again - 1 }'`
 )
 
 // TestRelay: real clients of servers outside of the job, and the relay. A checkpoint in place, a requeue and a move
@@ -74,9 +76,9 @@ func TestRelay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			job := c.submit(t, "--singularity-outside=relay", test.script)
+			job := c.submitHeld(t, "--singularity-outside=relay", test.script)
 			c.reaches(t, job, test.early)
-			eventually(t, 20*time.Second, func() (bool, string) {
+			eventually(t, 60*time.Second, func() (bool, string) {
 				said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
 				return strings.Contains(said, test.to+", which is outside of the job: the relay, ctl:6833, keeps it"), said
 			})
@@ -85,6 +87,7 @@ func TestRelay(t *testing.T) {
 			node := c.show(t, job, "NodeList")
 			c.ctl(t, "scontrol requeue "+job)
 			c.again(t, job, node)
+			c.finish(t, job)
 			if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
 				t.Errorf("the job: %s", s)
 			}
@@ -95,7 +98,8 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// TestRelayTransfer: an upload and a download, as of object stores, in the midst of which the job is requeued.
+// TestRelayTransfer: an upload and a download, as of object stores, in the midst of which the job is requeued: the server stops
+// half way until then.
 func TestRelayTransfer(t *testing.T) {
 	t.Parallel()
 	c := raiseWithRelay(t, "t-transfer")
@@ -106,16 +110,17 @@ func TestRelayTransfer(t *testing.T) {
 	}
 	want := fmt.Sprintf("%x", sha256.Sum256([]byte(text.String())))
 	for name, script := range map[string]string{
-		"upload":   `seq -f %07.0f 0 9999999 >big; curl -sSk --limit-rate 6M -T big https://ctl:8443/put & `,
-		"download": `curl -sSk --limit-rate 6M https://ctl:8443/bytes/80000000 | sha256sum | cut -c 1-64 & `,
+		"upload":   `seq -f %07.0f 0 9999999 >big; curl -sSk --limit-rate 6M -T big "https://ctl:8443/put?until=$UNTIL" & `,
+		"download": `curl -sSk --limit-rate 6M "https://ctl:8443/bytes/80000000?until=$UNTIL" | sha256sum | cut -c 1-64 & `,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			job := c.submit(t, "--singularity-outside=relay", script+"sleep 3; echo midst; wait $!")
+			job := c.submitHeld(t, "--singularity-outside=relay", script+"sleep 3; echo midst; wait $!")
 			c.reaches(t, job, "midst")
 			node := c.show(t, job, "NodeList")
 			c.ctl(t, "scontrol requeue "+job)
 			c.again(t, job, node)
+			c.finish(t, job)
 			if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
 				t.Errorf("the job: %s", s)
 			}
@@ -146,7 +151,7 @@ func TestRelayLost(t *testing.T) {
 		}
 	}
 	t.Run("older checkpoint", func(t *testing.T) {
-		job := c.submit(t, "--singularity-outside=relay", "exec python3 outside.py http ctl")
+		job := c.submitHeld(t, "--singularity-outside=relay", "exec python3 outside.py http ctl")
 		c.reaches(t, job, "8 16")
 		c.says(t, "alice", "singctl checkpoint "+job, 0)
 		c.reaches(t, job, "30 60")
@@ -154,6 +159,7 @@ func TestRelayLost(t *testing.T) {
 		mc(t, "fail", "--name", c.name, node).must(t)
 		c.ctl(t, "scontrol update nodename="+node+" state=down reason=test")
 		c.again(t, job, node)
+		c.finish(t, job)
 		named(t, job, "has gone on")
 		if got := c.log(job); !strings.HasSuffix(got, "again 1") {
 			t.Errorf("log:\n%s", got)
@@ -161,10 +167,11 @@ func TestRelayLost(t *testing.T) {
 		mc(t, "heal", "--name", c.name, node).must(t)
 	})
 	t.Run("new relay", func(t *testing.T) {
-		job := c.submit(t, "--singularity-outside=relay", "exec python3 outside.py http ctl")
+		job := c.submitHeld(t, "--singularity-outside=relay", "exec python3 outside.py http ctl")
 		c.reaches(t, job, "8 16")
 		c.ctl(t, "pkill -x -f 'proxyd relay'; : >/var/log/relay.log")
 		c.startRelay(t)
+		c.finish(t, job)
 		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
 			t.Errorf("the job: %s", s)
 		}
@@ -173,9 +180,10 @@ func TestRelayLost(t *testing.T) {
 		}
 	})
 	t.Run("new forwarder", func(t *testing.T) {
-		job := c.submit(t, "--singularity-outside=relay", "exec python3 outside.py http ctl")
+		job := c.submitHeld(t, "--singularity-outside=relay", "exec python3 outside.py http ctl")
 		c.reaches(t, job, "8 16")
 		c.exec(t, c.show(t, job, "NodeList"), "", "pkill", "-KILL", "-f", "^proxyd forward").must(t)
+		c.finish(t, job)
 		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
 			t.Errorf("the job: %s", s)
 		}
@@ -192,11 +200,12 @@ func TestRelayLost(t *testing.T) {
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
-				job := c.submit(t, "--singularity-outside=relay", "exec python3 outside.py http ctl")
+				job := c.submitHeld(t, "--singularity-outside=relay", "exec python3 outside.py http ctl")
 				c.reaches(t, job, "8 16")
 				node := c.show(t, job, "NodeList")
 				c.exec(t, node, "alice", "pkill", "-STOP", "-f", "^proxyd forward").must(t)
 				capture(job, node)
+				c.finish(t, job)
 				if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
 					t.Errorf("the job: %s", s)
 				}
@@ -294,12 +303,13 @@ func TestRelayAway(t *testing.T) {
 	resumed := func(t *testing.T, job string) {
 		t.Helper()
 		c.again(t, job, "")
+		c.finish(t, job)
 		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
 			t.Errorf("the job: %s", s)
 		}
 	}
 	t.Run("preempted", func(t *testing.T) {
-		job := c.submit(t, "--singularity-outside=relay -w n2 --exclusive --qos=basic", "exec "+client)
+		job := c.submitHeld(t, "--singularity-outside=relay -w n2 --exclusive --qos=basic", "exec "+client)
 		c.reaches(t, job, "8 16")
 		other := c.submit(t, "-w n2 --exclusive --qos=premium", "sleep 1")
 		c.ends(t, other)
@@ -309,7 +319,7 @@ func TestRelayAway(t *testing.T) {
 		}
 	})
 	t.Run("two nodes", func(t *testing.T) {
-		job := c.submit(t, "--singularity-outside=relay -N2 -n2", "srun --output=%j.%t.log "+client)
+		job := c.submitHeld(t, "--singularity-outside=relay -N2 -n2", "srun --output=%j.%t.log "+client)
 		for _, task := range []string{".0", ".1"} {
 			c.reaches(t, job+task, "8 16")
 		}

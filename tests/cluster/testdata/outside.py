@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # A client of a server outside of the job, as people write them. Arguments: the way, and the
-# server's host. It counts to 100, tells the server each number, and says when it had to connect again.
+# server's host. It counts to 100, tells the server each number, and says when it had to connect again. Before number 90 it
+# waits for the file that UNTIL names, if that is set: so a test on a slow machine is not late.
 import http.client
 import os
 import ssl
@@ -69,7 +70,10 @@ tell = {
     "tls": lambda: keep_alive(lambda: http.client.HTTPSConnection(host, 8443, timeout=30, context=unverified())),
     "requests": requests_session,
 }[way]()
+until = os.environ.get("UNTIL")
 for n in range(100):
+    while n == 90 and until and not os.path.exists(until):
+        time.sleep(0.1)
     print(n, tell(n), flush=True)
     time.sleep(float(os.environ.get("PACE", "0.15")))
 print("again", again)

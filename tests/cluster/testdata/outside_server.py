@@ -3,7 +3,8 @@
 
 # An HTTP server with connections that stay open, plain and with TLS, outside of all jobs. It
 # answers with the double of the number it is asked for; to /slow when the file go is there, or a
-# connection other than the first asks; to an upload with its hash; to /bytes/N with N bytes.
+# connection other than the first asks; to an upload with its hash; to /bytes/N with N bytes. With
+# ?until=FILE it stops before the second half of its work until there is such a file beside this program.
 import hashlib
 import http.server
 import os
@@ -15,26 +16,37 @@ import time
 slow = 0
 
 
+def wait_for(name):
+    """Until there is a file of that name beside this program; "" is none."""
+    while name and not os.path.exists(os.path.join(os.path.dirname(__file__), name)):
+        time.sleep(0.05)
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
         global slow
-        if self.path == "/slow":
+        path, _, until = self.path.partition("?until=")
+        if path == "/slow":
             slow += 1
             if slow == 1:
                 while not os.path.exists(sys.argv[1] + "/go"):
                     time.sleep(0.05)
             body = b"served"
-        elif self.path.startswith("/bytes/"):
-            body = b"".join(b"%07d\n" % n for n in range(int(self.path[7:]) // 8))
+        elif path.startswith("/bytes/"):
+            body = b"".join(b"%07d\n" % n for n in range(int(path[7:]) // 8))
         else:
-            body = str(2 * int(self.path[1:])).encode()
-        self.answer(body)
+            body = str(2 * int(path[1:])).encode()
+        self.answer(body, until)
 
     def do_PUT(self):
+        _, _, until = self.path.partition("?until=")
         digest, left = hashlib.sha256(), int(self.headers["Content-Length"])
+        half = left // 2
         while left > 0:
+            if left <= half:
+                wait_for(until)
             piece = self.rfile.read(min(left, 1 << 16))
             if not piece:
                 raise ConnectionError("the upload ends early")
@@ -42,11 +54,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             left -= len(piece)
         self.answer(digest.hexdigest().encode())
 
-    def answer(self, body):
+    def answer(self, body, until=""):
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        half = len(body) // 2
+        self.wfile.write(body[:half])
+        wait_for(until)
+        self.wfile.write(body[half:])
 
     def log_message(self, *args):
         pass
