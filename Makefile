@@ -15,8 +15,13 @@ NFPM         := $(TOOLS)/nfpm-$(NFPM_VERSION)
 
 MINICLUSTER := contrib/minicluster/minicluster
 
+# What is built. The daemons have paths below PREFIX linked in, so each PREFIX but the default one has a folder of its own:
+# test clusters, which have /usr, do not replace the programs in bin/. One make at a time builds into a folder, or runs its
+# programs: it holds B/lock (LOCK).
+B       := $(if $(filter /usr/local,$(PREFIX)),bin,bin/prefix$(PREFIX))
+LOCK    = mkdir -p $(B) && flock $(B)/lock
+
 # What a node needs. The plugin fits one release of Slurm, that of SPANK_INCLUDE.
-B             := bin
 SPANK_INCLUDE ?= /usr/include
 VERSION       ?= $(or $(shell sed -n 's/^\#\# \[\([0-9.]*\)\].*/\1/p' CHANGELOG.md | head -n 1),0.1.0-dev)
 LIBEXEC        = $(PREFIX)/libexec/singularity-slurm
@@ -36,15 +41,13 @@ DEVICES     := -programs devices -up="--singularity --gpus 2" -first=--singulari
 # One of each kind: shells, threads, databases, MPI, a training, compilers, JITs, arrays.
 SOME_PROGRAMS := bash-jobs|python-threads|postgres-pgbench|mpich-heat|torch-ddp|gcc-make|java-threads|srun-sequence
 
-.PHONY: all help check ci test-pkg test-full build node controller cuda gpu-kit install-cuda test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
-.PHONY: test-control test-corpus test-devices test-faults test-harm test-packages test-releases test-suites criu packages paper-tables test-nested slicing bench-parts install install-node install-node-locked install-controller install-controller-locked install-minicluster uninstall uninstall-minicluster FORCE
+.PHONY: all help check ci test-pkg test-full build node controller cuda gpu-kit gpu-kit-locked install-cuda install-cuda-locked test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
+.PHONY: test-control test-corpus test-devices test-faults test-harm test-packages test-releases test-suites criu packages paper-tables test-nested slicing bench-parts install install-locked install-node install-node-locked install-controller install-controller-locked install-minicluster uninstall uninstall-minicluster FORCE
 
 all: build
 
-# Not while install-node links the same programs for another PREFIX.
 build: $(MINICLUSTER) ## minicluster, and into bin/ what nodes and the controller run (1 min)
-	@mkdir -p $(B)
-	@flock $(B)/lock $(MAKE) --no-print-directory node controller
+	@$(LOCK) $(MAKE) --no-print-directory node controller
 
 $(MINICLUSTER): $(GO_FILES) go.mod go.sum
 	CGO_ENABLED=0 $(GO) build -o $@ ./contrib/minicluster
@@ -54,7 +57,7 @@ deps: ## installs what the rest needs of this machine, if missing (needs root)
 	@contrib/deps
 
 # A training that is moved, shrunk and grown by preemptd; what its nodes run is built while the cluster is raised.
-demo: deps $(MINICLUSTER) ## PyTorch moved, shrunk and grown on a full cluster, and drawn in demo.png (2 to 3 min)
+demo: deps $(MINICLUSTER) ## PyTorch moved, shrunk and grown on a full cluster, and drawn in demo.png (1 to 2 min)
 	@contrib/demo/run
 
 # What the targets are, and how long they take: the text behind ##.
@@ -274,21 +277,28 @@ $(B)/proxyd: $(NODE_FILES) go.mod go.sum $(B)/linked
 # way of devices' memory.
 CUDA_FILES := $(shell find proxyd/device/backend/cuda/driver -name '*.[ch]')
 
-cuda: $(B)/proxyd-cuda ## the device server for real GPUs, bin/proxyd-cuda (1 min)
+cuda: ## the device server for real GPUs, bin/proxyd-cuda (1 min)
+	@$(LOCK) $(MAKE) --no-print-directory $(B)/proxyd-cuda
 
 $(B)/proxyd-cuda: $(NODE_FILES) $(CUDA_FILES) go.mod go.sum $(B)/linked
 	CGO_ENABLED=1 GOEXPERIMENT=norandomizedheapbase64 $(GO) build -trimpath -tags netgo,osusergo \
 		-ldflags '$(LDFLAGS) -X main.libexec=$(LIBEXEC)' -o $@ ./proxyd
 
 # One archive for a node with GPUs that has neither Go nor a compiler nor a network: docs/gpu.md.
-gpu-kit: node cuda ## bin/gpu-kit.tar.gz: shows what works on a node's GPUs, with a shell and the driver only (2 min)
-	@GO='$(GO)' CC='$(CC)' tests/gpu/pack $(B)/gpu-kit
+gpu-kit: ## bin/gpu-kit.tar.gz: shows what works on a node's GPUs, with a shell and the driver only (2 min)
+	@$(LOCK) $(MAKE) --no-print-directory gpu-kit-locked
+
+gpu-kit-locked: node $(B)/proxyd-cuda
+	@GO='$(GO)' CC='$(CC)' BUILT=$(B) tests/gpu/pack $(B)/gpu-kit
 
 # The backend of real GPUs without one: its driver is our own shim, over a software GPU in another device server.
 test-nested: gpu-kit ## all of the GPU kit with a software GPU in the driver's place (40 min); results in gpu-kit-out
 	tests/gpu/run --kit --nested --steps 6
 
-install-cuda: cuda ## proxyd-cuda, beside what install-node installs
+install-cuda: ## proxyd-cuda, beside what install-node installs
+	@$(LOCK) $(MAKE) --no-print-directory install-cuda-locked
+
+install-cuda-locked: $(B)/proxyd-cuda
 	install -CD -m 755 $(B)/proxyd-cuda $(DESTDIR)$(LIBEXEC)/proxyd-cuda
 
 $(B)/singctl: $(NODE_FILES) go.mod go.sum $(B)/linked
@@ -308,17 +318,15 @@ controller: $(B)/preemptd $(POLICIES:%=$(B)/sing-policy-%)
 $(B)/sing-policy-%: $(NODE_FILES) go.mod go.sum $(B)/linked
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./policies/$*
 
-# What is linked in. It changes when another PREFIX is asked for.
+# What is linked in. It changes with VERSION, and with PREFIX where B is given.
 $(B)/linked: FORCE
 	@mkdir -p $(B)
 	@echo '$(VERSION) $(LIBEXEC)' | cmp -s - $@ || echo '$(VERSION) $(LIBEXEC)' >$@
 
-# One at a time: tests raise several clusters at once, each for its own Slurm.
 install-node: ## what a node needs, into $(DESTDIR)$(PREFIX) (1 min)
 install-controller: ## preemptd and its policies, likewise (1 min)
 install-node install-controller:
-	@mkdir -p $(B)
-	@flock $(B)/lock $(MAKE) --no-print-directory $@-locked
+	@$(LOCK) $(MAKE) --no-print-directory $@-locked
 
 # The plugin is always built anew: it is quick, and SPANK_INCLUDE may be another. What is
 # the same is not replaced (-C): running jobs have these files mapped.
@@ -347,19 +355,21 @@ SHARED = $(SHARE)/bash-completion/completions/singctl $(SHARE)/zsh/site-function
 	$(SHARE)/fish/vendor_completions.d/singctl.fish
 UNIT_FILES = proxyd.service proxyd-gc.service proxyd-gc.timer proxyd-relay.service preemptd.service
 
-# Programs of $(B) run under the lock, for another make may be linking them.
-install: install-node install-controller ## into $(DESTDIR)$(PREFIX), for the Slurm of SPANK_INCLUDE (1 min)
+install: ## into $(DESTDIR)$(PREFIX), for the Slurm of SPANK_INCLUDE (1 min)
+	@$(LOCK) $(MAKE) --no-print-directory install-locked
+
+install-locked: install-node-locked install-controller-locked
 	install -d $(dir $(SHARED)) $(DESTDIR)$(UNITS) $(DESTDIR)$(DOC)
-	umask 022 && flock $(B)/lock $(B)/singctl man $(SHARE)/man/man1
+	umask 022 && $(B)/singctl man $(SHARE)/man/man1
 	install -d $(SHARE)/man/man8
-	umask 022 && flock $(B)/lock $(B)/proxyd man >$(SHARE)/man/man8/proxyd.8 && flock $(B)/lock $(B)/preemptd man >$(SHARE)/man/man8/preemptd.8
-	umask 022 && flock $(B)/lock $(B)/singctl completion bash >$(SHARE)/bash-completion/completions/singctl
-	umask 022 && flock $(B)/lock $(B)/singctl completion zsh >$(SHARE)/zsh/site-functions/_singctl
-	umask 022 && flock $(B)/lock $(B)/singctl completion fish >$(SHARE)/fish/vendor_completions.d/singctl.fish
+	umask 022 && $(B)/proxyd man >$(SHARE)/man/man8/proxyd.8 && $(B)/preemptd man >$(SHARE)/man/man8/preemptd.8
+	umask 022 && $(B)/singctl completion bash >$(SHARE)/bash-completion/completions/singctl
+	umask 022 && $(B)/singctl completion zsh >$(SHARE)/zsh/site-functions/_singctl
+	umask 022 && $(B)/singctl completion fish >$(SHARE)/fish/vendor_completions.d/singctl.fish
 	umask 022 && for unit in $(UNIT_FILES); do sed 's,@PREFIX@,$(PREFIX),g' contrib/systemd/$$unit >$(DESTDIR)$(UNITS)/$$unit || exit 1; done
 	umask 022 && sed 's,@LIB@,$(LIB),g' contrib/systemd/plugstack.conf >$(DESTDIR)$(DOC)/plugstack.conf
-	umask 022 && flock $(B)/lock $(B)/proxyd config --config /nonexistent >$(DESTDIR)$(DOC)/proxyd.yaml
-	umask 022 && flock $(B)/lock $(B)/preemptd config --config /nonexistent >$(DESTDIR)$(DOC)/preemptd.yaml
+	umask 022 && $(B)/proxyd config --config /nonexistent >$(DESTDIR)$(DOC)/proxyd.yaml
+	umask 022 && $(B)/preemptd config --config /nonexistent >$(DESTDIR)$(DOC)/preemptd.yaml
 	install -d $(DESTDIR)$(DOC)/decisions
 	install -m 644 LICENSE CHANGELOG.md docs/*.md $(DESTDIR)$(DOC)
 	install -m 644 docs/decisions/*.md $(DESTDIR)$(DOC)/decisions
@@ -399,5 +409,5 @@ uninstall-minicluster:
 	rm -f $(DESTDIR)$(PREFIX)/bin/minicluster
 
 clean: ## removes what was built
-	rm -rf $(B) $(MINICLUSTER)
+	rm -rf bin $(B) $(MINICLUSTER)
 	@for part in slurm-spank $(C_PARTS); do $(MAKE) --no-print-directory -s -C $$part clean || exit 1; done

@@ -32,8 +32,7 @@ var archive = sync.OnceValues(func() (string, error) {
 	if *packed != "" {
 		return *packed, nil
 	}
-	// With the PREFIX of minicluster: other tests raise clusters meanwhile, and bin/ has the programs of one PREFIX.
-	out, err := exec.Command("make", "-s", "-C", root, "PREFIX=/usr", "gpu-kit").CombinedOutput()
+	out, err := exec.Command("make", "-s", "-C", root, "gpu-kit").CombinedOutput()
 	if err != nil {
 		return "", errors.Join(err, errors.New(string(out)))
 	}
