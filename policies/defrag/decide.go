@@ -80,7 +80,7 @@ func makeRoom(s *sdk.Snapshot, set settings, j *sdk.Job) []sdk.Intent {
 		return nil
 	}
 	return append(a.moves, sdk.Intent{Verb: sdk.Place, Job: j.ID, Where: spots, Reason: fmt.Sprintf(
-		"%d small jobs have moved together for it: %.0f GPU-seconds of dump and restore", len(a.moves), a.cost)})
+		"%d small jobs have moved together for it; their checkpoints and restores took %.0f GPU-seconds", len(a.moves), a.cost)})
 }
 
 // isWorthIt reports whether the job would wait for longer than the moves are worth: until the first

@@ -95,8 +95,8 @@ func (d *decision) intentFor(j *sdk.Job, s sacrifice) sdk.Intent {
 	v := s.victim
 	if s.keep == 0 {
 		return sdk.Intent{Verb: sdk.Preempt, Job: v.leader, For: j.ID, Reason: fmt.Sprintf(
-			"%v job %s waits for %s; this %v job is the cheapest to stop: %v of dump and restore on %s",
-			j.Tier, j.Label, sdk.CountOf(j.GPUs, "GPU"), v.tier, v.pause.Round(time.Second), sdk.CountOf(v.gpus, "GPU"))}
+			"%v job %s waits for %s; this %v job is the cheapest to stop: %s",
+			j.Tier, j.Label, sdk.CountOf(j.GPUs, "GPU"), v.tier, pauseText(v.pause, v.gpus))}
 	}
 	job := v.jobs[0]
 	where := make([]sdk.Spot, len(job.Shares))

@@ -163,8 +163,8 @@ func (d *decision) moveJob(m, waiting *sdk.Job) bool {
 	d.room.Give(m.Shares)
 	d.addIntent(sdk.Intent{
 		Verb: sdk.Migrate, Job: m.ID, For: waiting.ID, Where: d.snapshot.Spots(shares),
-		Reason: fmt.Sprintf("%v job %s waits for %s on a node, and this %v job can go on elsewhere: %v of dump and restore on %s",
-			waiting.Tier, waiting.Label, sdk.CountOf(waiting.GPUs/waiting.Capsules, "GPU"), m.Tier, (m.Checkpoint.Dump + m.Checkpoint.Restore).Round(time.Second), sdk.CountOf(m.GPUs, "GPU")),
+		Reason: fmt.Sprintf("%v job %s waits for %s on a node, and this %v job can go on elsewhere: %s",
+			waiting.Tier, waiting.Label, sdk.CountOf(waiting.GPUs/waiting.Capsules, "GPU"), m.Tier, pauseText(m.Checkpoint.Dump+m.Checkpoint.Restore, m.GPUs)),
 	})
 	return true
 }

@@ -302,3 +302,16 @@ func BenchmarkDecide(b *testing.B) {
 		})
 	}
 }
+
+// TestPauseText: people are not told of a time that is not known.
+func TestPauseText(t *testing.T) {
+	for pause, want := range map[time.Duration]string{
+		0:                        "how long a checkpoint and a restore take on its 1 GPU is not known yet",
+		300 * time.Millisecond:   "a checkpoint and a restore take less than a second on its 1 GPU",
+		10900 * time.Millisecond: "a checkpoint and a restore take 11s on its 1 GPU",
+	} {
+		if got := pauseText(pause, 1); got != want {
+			t.Errorf("%v: %q, want %q", pause, got, want)
+		}
+	}
+}

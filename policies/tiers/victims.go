@@ -5,6 +5,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -28,6 +29,19 @@ type victim struct {
 // checkpoint is made first.
 func (v *victim) preemptionCost() float64 {
 	return float64(max(v.gpus, 1)) * max(v.pause.Seconds(), 0.001)
+}
+
+// pauseText says for people for how long a job's GPUs stand still when the job is stopped and goes on later. Before the first
+// checkpoint that is not known, and pause is 0.
+func pauseText(pause time.Duration, gpus int) string {
+	held := sdk.CountOf(gpus, "GPU")
+	switch {
+	case pause <= 0:
+		return "how long a checkpoint and a restore take on its " + held + " is not known yet"
+	case pause < time.Second:
+		return "a checkpoint and a restore take less than a second on its " + held
+	}
+	return fmt.Sprintf("a checkpoint and a restore take %v on its %s", pause.Round(time.Second), held)
 }
 
 // leastGPUs is how many GPUs a shrunk job keeps on each of its nodes; the job stays on these nodes.

@@ -69,6 +69,17 @@ func attemptText(m *rpc.Attempt) string {
 	return text
 }
 
+// maxReason is how much of a checkpoint's reason a table shows: that of a policy is a sentence. JSON has all of it.
+const maxReason = 40
+
+// shortReason is the reason of a checkpoint for a table.
+func shortReason(reason string) string {
+	if letters := []rune(reason); len(letters) > maxReason {
+		return string(letters[:maxReason-1]) + "…"
+	}
+	return orDefault(reason, "-")
+}
+
 // lacksOlder tells whether a job of a list has had checkpoints that were removed for newer ones.
 func lacksOlder(list *rpc.CheckpointsReply) bool {
 	count, oldest := map[string]uint32{}, map[string]uint64{}
@@ -109,7 +120,7 @@ func (a *app) printCheckpoints(list []*rpc.Checkpoint, owner bool) {
 			continue
 		}
 		if c.GetState() != "" {
-			row := []string{c.GetId(), timeText(c.GetCreated()), "-", c.GetState(), "-", orDefault(strings.Join(c.GetNodes(), ","), "-"), orDefault(c.GetReason(), "-")}
+			row := []string{c.GetId(), timeText(c.GetCreated()), "-", c.GetState(), "-", orDefault(strings.Join(c.GetNodes(), ","), "-"), shortReason(c.GetReason())}
 			if owner {
 				row = append(row, orDefault(c.GetUser(), fmt.Sprint(c.GetUid())))
 			}
@@ -124,7 +135,7 @@ func (a *app) printCheckpoints(list []*rpc.Checkpoint, owner bool) {
 			took += p.GetTook().AsDuration()
 		}
 		row := []string{c.GetId(), timeText(c.GetCreated()), bytesText(c.GetLogical()), bytesText(c.GetStored()),
-			durationText(took), orDefault(strings.Join(c.GetNodes(), ","), "-"), orDefault(c.GetReason(), "-")}
+			durationText(took), orDefault(strings.Join(c.GetNodes(), ","), "-"), shortReason(c.GetReason())}
 		if owner {
 			row = append(row, orDefault(c.GetUser(), fmt.Sprint(c.GetUid())))
 		}

@@ -10,6 +10,17 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
+// TestShortReason: the reason of a policy, which is a sentence, does not push the other columns away.
+func TestShortReason(t *testing.T) {
+	for reason, want := range map[string]string{
+		"": "-", "requeue": "requeue", "preempt by policy tiers: premium job 4 waits for 4 GPUs": "preempt by policy tiers: premium job 4 …",
+	} {
+		if got := shortReason(reason); got != want {
+			t.Errorf("%q: %q, want %q", reason, got, want)
+		}
+	}
+}
+
 // TestLacksOlder: the list says that older checkpoints are removed where some were.
 func TestLacksOlder(t *testing.T) {
 	for _, c := range []struct {
