@@ -24,7 +24,7 @@ type step struct {
 	words string
 	// look says whether the step is done, from the job as the job is now. look changes nothing
 	// but the memo, which the journal keeps if the step is done.
-	look func(context.Context, *actionRun) verdict
+	look func(context.Context, *actionRun) finding
 	// do carries the step out; nil for a step that only waits.
 	do func(context.Context, *actionRun) error
 	// within is how long the step may take.
@@ -38,8 +38,8 @@ type step struct {
 	ended bool
 }
 
-// verdict is what a look finds.
-type verdict struct {
+// finding is what a look finds.
+type finding struct {
 	outcome outcome
 	why     string
 }

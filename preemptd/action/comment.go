@@ -58,12 +58,12 @@ func clipText(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
 }
 
-func lookComment(text func(*actionRun) string) func(context.Context, *actionRun) verdict {
-	return func(_ context.Context, w *actionRun) verdict {
+func lookComment(text func(*actionRun) string) func(context.Context, *actionRun) finding {
+	return func(_ context.Context, w *actionRun) finding {
 		if w.job.State.Finished() || w.commentSays(text) {
-			return verdict{outcome: done}
+			return finding{outcome: done}
 		}
-		return verdict{outcome: todo}
+		return finding{outcome: todo}
 	}
 }
 

@@ -14,22 +14,22 @@ import (
 
 // lookRelease is done when the job is released, by whatever user. A hold that was there before is
 // not ours to release, unless the request was a release.
-func lookRelease(_ context.Context, w *actionRun) verdict {
+func lookRelease(_ context.Context, w *actionRun) finding {
 	switch {
 	case w.job.State.Base == "":
-		return verdict{wait, "it is " + w.job.State.String()}
+		return finding{wait, "it is " + w.job.State.String()}
 	case !isHeld(&w.job):
 		w.memo.Released = true
 		w.memo.ReleaseMarked = w.commentSays(releasedText)
 		if w.startIsDelayed() {
-			return verdict{outcome: todo}
+			return finding{outcome: todo}
 		}
-		return verdict{outcome: done}
+		return finding{outcome: done}
 	case w.memo.WasHeld && !w.kind.frees:
 		w.memo.Released = true
-		return verdict{done, "it was held before, and stays so"}
+		return finding{done, "it was held before, and stays so"}
 	}
-	return verdict{outcome: todo}
+	return finding{outcome: todo}
 }
 
 // startIsDelayed reports whether a job that we requeued, and another user released, is still within

@@ -37,20 +37,20 @@ var resizingSteps = slices.Insert(slices.Clone(movingSteps), 2, lend)
 var lend = step{name: "lend", words: "having other jobs lend it GPUs, or fewer", look: lookLend, do: doLend, within: otherPatience, optional: true}
 
 // lookLend is done when the job has its size, or cannot have it in place.
-func lookLend(_ context.Context, w *actionRun) verdict {
+func lookLend(_ context.Context, w *actionRun) finding {
 	j := &w.job
 	switch {
 	case w.memo.Lent:
-		return verdict{done, "in place; lent by: " + w.memo.Leases}
+		return finding{done, "in place; lent by: " + w.memo.Leases}
 	case !isRunning(j), w.args.GPUs == 0, w.args.NodeCount > 0 && w.args.NodeCount != j.NodeCount.Or(1):
-		return verdict{outcome: done}
+		return finding{outcome: done}
 	}
 	here := jobrequest.HostNames(j.Nodes)
 	if len(w.args.Nodes) > 0 && !jobrequest.SameHosts(strings.Join(w.args.Nodes, ","), j.Nodes) ||
 		slices.ContainsFunc(w.args.Avoid, func(name string) bool { return slices.Contains(here, name) }) {
-		return verdict{outcome: done}
+		return finding{outcome: done}
 	}
-	return verdict{outcome: todo}
+	return finding{outcome: todo}
 }
 
 func doLend(ctx context.Context, w *actionRun) error {

@@ -146,17 +146,17 @@ func beganAs(shown *rpc.Job, gpusNow int64, lent map[string]int64) *jobrequest.B
 
 // lookSize is done when nothing is known that keeps the job from the size that the action is to give it. idle: the GPUs
 // that the job does not have yet must be idle.
-func (w *actionRun) lookSize(ctx context.Context, idle bool) verdict {
+func (w *actionRun) lookSize(ctx context.Context, idle bool) finding {
 	if w.r.Sizes == nil {
-		return verdict{outcome: done}
+		return finding{outcome: done}
 	}
 	err := w.r.Sizes.checkTarget(ctx, &w.job, w.kind.target, w.args, idle)
 	var size *jobrequest.SizeError
 	switch {
 	case errors.As(err, &size):
-		return verdict{impossible, err.Error()}
+		return finding{impossible, err.Error()}
 	case err != nil:
-		return verdict{wait, err.Error()}
+		return finding{wait, err.Error()}
 	}
-	return verdict{outcome: done}
+	return finding{outcome: done}
 }

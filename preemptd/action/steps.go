@@ -67,25 +67,25 @@ func isRunning(j *slurmrest.Job) bool {
 }
 
 // lookJob notes the state of the job, and refuses a job with which this action cannot be done.
-func lookJob(ctx context.Context, w *actionRun) verdict {
+func lookJob(ctx context.Context, w *actionRun) finding {
 	j := &w.job
 	k := w.kind
 	switch {
 	case j.State.Base == "" || j.State.Has(slurmrest.Completing):
-		return verdict{wait, "it is " + j.State.String()}
+		return finding{wait, "it is " + j.State.String()}
 	case k.runs && !isRunning(j), k.waits && isRunning(j):
-		return verdict{impossible, fmt.Sprintf("it is %s, and cannot be %s", j.State, k.past)}
+		return finding{impossible, fmt.Sprintf("it is %s, and cannot be %s", j.State, k.past)}
 	case j.Het.JobID != 0:
-		return verdict{impossible, "it is of a heterogeneous job"}
+		return finding{impossible, "it is of a heterogeneous job"}
 	case isRunning(j) && !j.Batch:
-		return verdict{impossible, "it has no batch script, and so cannot be requeued"}
+		return finding{impossible, "it has no batch script, and so cannot be requeued"}
 	case isRunning(j) && !j.Requeueable:
-		return verdict{impossible, "it was submitted with --no-requeue"}
+		return finding{impossible, "it was submitted with --no-requeue"}
 	}
 	if k.target != nil {
 		now := jobrequest.Of(j)
 		if err := k.target(w.args, &now); err != nil {
-			return verdict{impossible, err.Error()}
+			return finding{impossible, err.Error()}
 		}
 	}
 	if v := w.lookSize(ctx, false); v.outcome != done {
@@ -93,22 +93,22 @@ func lookJob(ctx context.Context, w *actionRun) verdict {
 	}
 	w.memo.Restarts, w.memo.RestartsAt = j.Restarts, j.Restarts
 	w.memo.Ran, w.memo.WasHeld, w.memo.From = isRunning(j), isHeld(j), j.Nodes
-	return verdict{outcome: done}
+	return finding{outcome: done}
 }
 
 // lookCheckpoint is done as soon as a checkpoint is known, or the job left its nodes by itself:
 // then proxyd has made a checkpoint, or none was possible.
-func lookCheckpoint(ctx context.Context, w *actionRun) verdict {
+func lookCheckpoint(ctx context.Context, w *actionRun) finding {
 	j := &w.job
 	switch {
 	case w.memo.Checkpoint != "":
-		return verdict{done, "checkpoint " + w.memo.Checkpoint}
+		return finding{done, "checkpoint " + w.memo.Checkpoint}
 	case j.State.Base == "":
-		return verdict{wait, "it is " + j.State.String()}
+		return finding{wait, "it is " + j.State.String()}
 	case !isRunning(j) && w.memo.Ran:
-		return verdict{done, "it left its nodes by itself"}
+		return finding{done, "it left its nodes by itself"}
 	case !isRunning(j):
-		return verdict{outcome: done}
+		return finding{outcome: done}
 	}
 	w.memo.Restarts = j.Restarts // another user's requeue, after which the job runs again
 	if w.a.Kind == "resize" {
@@ -116,7 +116,7 @@ func lookCheckpoint(ctx context.Context, w *actionRun) verdict {
 			return v
 		}
 	}
-	return verdict{outcome: todo}
+	return finding{outcome: todo}
 }
 
 func doCheckpoint(ctx context.Context, w *actionRun) error {
@@ -142,22 +142,22 @@ func doCheckpoint(ctx context.Context, w *actionRun) error {
 
 // lookPark: a job that is pending and held is parked. A requeue of ours always holds, so
 // that there is no moment in which the job could start.
-func lookPark(_ context.Context, w *actionRun) verdict {
+func lookPark(_ context.Context, w *actionRun) finding {
 	j := &w.job
 	switch {
 	case j.State.Base == "":
-		return verdict{wait, "it is " + j.State.String()}
+		return finding{wait, "it is " + j.State.String()}
 	case isRunning(j) && (!w.memo.Ran || j.Restarts != w.memo.Restarts):
-		return verdict{takenOver, "somebody else has started it"}
+		return finding{takenOver, "somebody else has started it"}
 	case isRunning(j):
 		w.memo.WasHeld = isHeld(j)
-		return verdict{outcome: todo}
+		return finding{outcome: todo}
 	case !isHeld(j):
-		return verdict{outcome: todo}
+		return finding{outcome: todo}
 	}
 	w.memo.WasHeld = w.memo.WasHeld || !w.memo.ParkSent // by a person, since the check
 	w.memo.Parked, w.memo.RestartsAt = true, j.Restarts
-	return verdict{outcome: done}
+	return finding{outcome: done}
 }
 
 // doPark writes down first that the action is about to hold the job: a hold that is found without that is a person's.
@@ -181,47 +181,47 @@ func doHold(ctx context.Context, w *actionRun) error {
 }
 
 // stillAsWeLeftIt reports whether the job still waits as the action left it.
-func (w *actionRun) stillAsWeLeftIt() (verdict, bool) {
+func (w *actionRun) stillAsWeLeftIt() (finding, bool) {
 	j := &w.job
 	switch {
 	case isRunning(j):
-		return verdict{takenOver, "somebody else has started it"}, false
+		return finding{takenOver, "somebody else has started it"}, false
 	case j.State.Base == "":
-		return verdict{wait, "it is " + j.State.String()}, false
+		return finding{wait, "it is " + j.State.String()}, false
 	case (w.memo.Parked || w.memo.WasHeld) && !isHeld(j):
-		return verdict{takenOver, "somebody else has released it"}, false
+		return finding{takenOver, "somebody else has released it"}, false
 	case j.Restarts != w.memo.RestartsAt:
-		return verdict{takenOver, "somebody else has requeued it"}, false
+		return finding{takenOver, "somebody else has requeued it"}, false
 	}
-	return verdict{}, true
+	return finding{}, true
 }
 
-func lookLeft(_ context.Context, w *actionRun) verdict {
+func lookLeft(_ context.Context, w *actionRun) finding {
 	if v, ok := w.stillAsWeLeftIt(); !ok {
 		return v
 	}
 	if w.job.State.Has(slurmrest.Completing) {
-		return verdict{wait, "its nodes are not free yet"}
+		return finding{wait, "its nodes are not free yet"}
 	}
-	return verdict{outcome: done}
+	return finding{outcome: done}
 }
 
 // lookDraft notes what the job asks for, and what the job is to ask for. Nodes that an earlier
 // action gave the job are not the job's own wish, unless a user has edited them since.
-func lookDraft(ctx context.Context, w *actionRun) verdict {
+func lookDraft(ctx context.Context, w *actionRun) finding {
 	if v, ok := w.stillAsWeLeftIt(); !ok {
 		return v
 	}
 	raw, err := w.r.Journal.Origin(ctx, w.a.Job)
 	if err != nil {
-		return verdict{wait, err.Error()}
+		return finding{wait, err.Error()}
 	}
 	now := jobrequest.Of(&w.job)
 	asked := now
 	if raw != nil {
 		record, err := jobrequest.Decode(raw)
 		if err != nil {
-			return verdict{impossible, err.Error()}
+			return finding{impossible, err.Error()}
 		}
 		asked, w.memo.Editor, w.memo.SizedBy = now.TakeBack(record.Asked, record.Ours), record.By, record.SizedBy
 	}
@@ -229,25 +229,25 @@ func lookDraft(ctx context.Context, w *actionRun) verdict {
 	to.Required, to.Excluded = asked.Required, asked.Excluded
 	if target := w.kind.target; target != nil {
 		if err := target(w.args, &to); err != nil {
-			return verdict{impossible, err.Error()}
+			return finding{impossible, err.Error()}
 		}
 	}
 	w.memo.Found, w.memo.Asked, w.memo.Target = now, asked, to
-	return verdict{outcome: done}
+	return finding{outcome: done}
 }
 
-func lookEdit(_ context.Context, w *actionRun) verdict {
+func lookEdit(_ context.Context, w *actionRun) finding {
 	if v, ok := w.stillAsWeLeftIt(); !ok {
 		return v
 	}
 	now := jobrequest.Of(&w.job)
 	if w.memo.Edited || now.SameAs(w.memo.Target) {
-		return verdict{outcome: done}
+		return finding{outcome: done}
 	}
 	if name := now.ForeignEdit(w.memo.Found, w.memo.Target); name != "" {
-		return verdict{takenOver, "somebody else has edited its " + name}
+		return finding{takenOver, "somebody else has edited its " + name}
 	}
-	return verdict{outcome: todo}
+	return finding{outcome: todo}
 }
 
 func doEdit(ctx context.Context, w *actionRun) error {
@@ -272,34 +272,34 @@ func (w *actionRun) setOrigin(ctx context.Context, now jobrequest.Request, by, s
 	return w.r.Journal.SetOrigin(ctx, w.a.Job, raw)
 }
 
-func lookKeep(_ context.Context, w *actionRun) verdict {
+func lookKeep(_ context.Context, w *actionRun) finding {
 	switch {
 	case isRunning(&w.job):
-		return verdict{takenOver, "it has started"}
+		return finding{takenOver, "it has started"}
 	case isHeld(&w.job):
-		return verdict{outcome: done}
+		return finding{outcome: done}
 	}
-	return verdict{outcome: todo}
+	return finding{outcome: todo}
 }
 
-func lookStart(_ context.Context, w *actionRun) verdict {
+func lookStart(_ context.Context, w *actionRun) finding {
 	j := &w.job
 	switch {
 	case isRunning(j) && w.runsElsewhere():
-		return verdict{takenOver, "somebody else has edited its nodes: it runs on " + j.Nodes}
+		return finding{takenOver, "somebody else has edited its nodes: it runs on " + j.Nodes}
 	case isRunning(j), j.State.Finished(), j.Restarts > w.memo.RestartsAt:
-		return verdict{done, "on " + j.Nodes}
+		return finding{done, "on " + j.Nodes}
 	case isHeld(j) && w.memo.WasHeld:
-		return verdict{done, "it was held before, and stays so"}
+		return finding{done, "it was held before, and stays so"}
 	case w.releaseForgotten():
-		return verdict{lostBySlurm, "Slurm has forgotten that it was released"}
+		return finding{lostBySlurm, "Slurm has forgotten that it was released"}
 	case isHeld(j) && j.Reason == noNodesReason:
 		w.memo.Released = false // Slurm's hold is the action's doing, and is undone with it
-		return verdict{impossible, "Slurm has no nodes for what it asks for now (" + noNodesReason + ")"}
+		return finding{impossible, "Slurm has no nodes for what it asks for now (" + noNodesReason + ")"}
 	case isHeld(j):
-		return verdict{takenOver, "somebody else holds it"}
+		return finding{takenOver, "somebody else holds it"}
 	}
-	return verdict{wait, "it is " + j.State.String() + ", " + j.Reason}
+	return finding{wait, "it is " + j.State.String() + ", " + j.Reason}
 }
 
 // noNodesReason is why Slurm holds a job for which there are no nodes, however empty they are.
@@ -317,11 +317,11 @@ func (w *actionRun) runsElsewhere() bool {
 
 // lookRunOn is done when the job runs on: a job that was captured stands still until a requeue, for
 // 20 s at most. An action that is undone does not requeue the job.
-func lookRunOn(_ context.Context, w *actionRun) verdict {
+func lookRunOn(_ context.Context, w *actionRun) finding {
 	if w.memo.Checkpoint == "" || w.memo.RanOn || !isRunning(&w.job) || w.job.Restarts != w.memo.Restarts {
-		return verdict{outcome: done}
+		return finding{outcome: done}
 	}
-	return verdict{outcome: todo}
+	return finding{outcome: todo}
 }
 
 func doRunOn(ctx context.Context, w *actionRun) error {
@@ -332,15 +332,15 @@ func doRunOn(ctx context.Context, w *actionRun) error {
 
 // lookUnedit is done when all that the edit changed, and nothing else has changed since, is as
 // before. A job that runs cannot be edited, and needs no undoing.
-func lookUnedit(_ context.Context, w *actionRun) verdict {
+func lookUnedit(_ context.Context, w *actionRun) finding {
 	if w.job.State.Base == "" {
-		return verdict{wait, "it is " + w.job.State.String()}
+		return finding{wait, "it is " + w.job.State.String()}
 	}
 	now := jobrequest.Of(&w.job)
 	if w.memo.Target == (jobrequest.Request{}) || !w.job.State.Editable() || now.SameAs(now.TakeBack(w.memo.Found, w.memo.Target)) {
-		return verdict{outcome: done}
+		return finding{outcome: done}
 	}
-	return verdict{outcome: todo}
+	return finding{outcome: todo}
 }
 
 func doUnedit(ctx context.Context, w *actionRun) error {
@@ -352,14 +352,14 @@ func doUnedit(ctx context.Context, w *actionRun) error {
 }
 
 // lookUnpark: only a hold of ours is taken back.
-func lookUnpark(_ context.Context, w *actionRun) verdict {
+func lookUnpark(_ context.Context, w *actionRun) finding {
 	switch {
 	case !w.memo.Touched || w.memo.WasHeld || w.memo.Released:
-		return verdict{outcome: done}
+		return finding{outcome: done}
 	case w.job.State.Base == "":
-		return verdict{wait, "it is " + w.job.State.String()}
+		return finding{wait, "it is " + w.job.State.String()}
 	case !isHeld(&w.job):
-		return verdict{outcome: done}
+		return finding{outcome: done}
 	}
-	return verdict{outcome: todo}
+	return finding{outcome: todo}
 }

@@ -55,9 +55,9 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	leads := rec != nil && snap.Placement.NodeOf(0) == c.Node
 	progress := j.ending.progressOf(snap)
 	again := decisions.StatesToRequeue(snap.HasBeen(runs.Released), progress, next, c.OnTimeLimit)
-	cut := ends.CutRun("")
+	interruption := ends.InterruptedRun("")
 	if progress == decisions.Unrestored && !snap.HasBeen(runs.Released) {
-		cut = ends.RestoreCut
+		interruption = ends.RestoreInterrupted
 	}
 	j.mu.Lock()
 	asked := j.awaitsProtection
@@ -80,7 +80,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	}
 	// In the background: the epilog need not wait for the shared folder.
 	c.startBackground(func(ctx context.Context) {
-		if err := c.ends().SettleEndedRun(ctx, id, run, again, cut); err != nil {
+		if err := c.ends().SettleEndedRun(ctx, id, run, again, interruption); err != nil {
 			c.Log.Error("clean up after the end of a run", "job", id, "error", err)
 		}
 	})

@@ -46,14 +46,14 @@ func (c *Conductor) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Pla
 	}
 	for {
 		p, err := c.placeOrWait(ctx, t, noteLearned)
-		var taking *inProgressError
-		if !errors.As(err, &taking) {
+		var waits *inProgressError
+		if !errors.As(err, &waits) {
 			return p, err
 		}
-		if err := taking.membership.awaitEnd(ctx); err != nil {
+		if err := waits.membership.awaitEnd(ctx); err != nil {
 			return p, err
 		}
-		if taking.membership.capsulesGone { // The task ends with its job; ctx ends with the task.
+		if waits.membership.capsulesGone { // The task ends with its job; ctx ends with the task.
 			<-ctx.Done()
 			return p, context.Cause(ctx)
 		}
@@ -129,20 +129,20 @@ func (j *job) learnRun(ctx context.Context, t nodesocket.Join) (plain string, er
 		return "", err
 	}
 	snap := j.run.Snapshot()
-	fresh := snap.Record == nil || snap.Number != s.Restarts
+	isNewRun := snap.Record == nil || snap.Number != s.Restarts
 	lost := ""
 	switch {
-	case !fresh || s.Restarts == 0:
+	case !isNewRun || s.Restarts == 0:
 	case point != nil:
 		lost = j.c.findLostWork(s, point.ID.Number)
 		point.LostWork = lost
-	case anew: // as it is meant to
+	case anew: // no checkpoint was wanted
 		j.report.ReplaceCheckpointComment("begins anew: the run before had ended by itself")
 	default:
 		lost = j.c.findLostWork(s, 0)
 	}
 	j.beginRun(rec, s.Restarts, s.Nodes, point)
-	if fresh && j.leaderNode() == j.c.Node {
+	if isNewRun && j.leaderNode() == j.c.Node {
 		j.report.AddEvent(records.EventStarted, s.Nodes, describeStart(s.Restarts, point)+lost)
 		if point == nil && lost != "" {
 			j.report.SetComment("begins anew, for there is no checkpoint" + lost)

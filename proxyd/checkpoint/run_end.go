@@ -29,8 +29,8 @@ func (e runEnding) runEnd(ctx context.Context) decisions.RunEnd {
 	j.mu.Unlock()
 	snap := j.run.Snapshot()
 	end := decisions.RunEnd{
-		Left: snap.HasBeen(runs.Released), Told: snap.HasBeen(runs.Terminated), GaveUp: snap.HasBeen(runs.GivenUp), Itself: snap.HasBeen(runs.RequeuedItself),
-		Resumed: snap.Point != nil && snap.Point.Meta.Itself,
+		Released: snap.HasBeen(runs.Released), Terminated: snap.HasBeen(runs.Terminated), GivenUp: snap.HasBeen(runs.GivenUp), RequeuedItself: snap.HasBeen(runs.RequeuedItself),
+		ResumedOwnRequeue: snap.Point != nil && snap.Point.Meta.Itself,
 	}
 	if lc == nil {
 		return end
@@ -39,8 +39,8 @@ func (e runEnding) runEnd(ctx context.Context) decisions.RunEnd {
 	if err != nil {
 		return end
 	}
-	end.Status, end.Ended = all[records.BatchProgram]
-	if end.Ended && end.Next() != decisions.Resumes {
+	end.Status, end.ScriptEnded = all[records.BatchProgram]
+	if end.ScriptEnded && end.Next() != decisions.Resumes {
 		end.NodeLost = e.lostNode(ctx)
 	}
 	return end

@@ -19,16 +19,16 @@ import "syscall"
 // "Anew" is as plain Slurm begins a run: the script from its first line, with the files as the
 // run before has left them. What a job has saved by itself counts more than a checkpoint that is older.
 
-// RunEnd is what is known of a run when it is over.
+// RunEnd is what is known of a run when the run is over.
 type RunEnd struct {
-	Left     bool               // captured and released: its programs were killed by us
-	Ended    bool               // its batch script ended in its capsule
-	Status   syscall.WaitStatus // how
-	Told     bool               // its programs were told to end: they could not be captured
-	GaveUp   bool               // it could not be restored
-	NodeLost bool
-	Itself   bool // it had itself requeued, and the program that asked for that ended
-	Resumed  bool // from a checkpoint of a run that had itself requeued and went on
+	Released          bool               // captured, and then its programs were killed by this software
+	ScriptEnded       bool               // its batch script ended in its capsule
+	Status            syscall.WaitStatus // of the batch script, if that has ended
+	Terminated        bool               // its programs were sent SIGTERM, because they could not be captured
+	GivenUp           bool               // the job could not be restored
+	NodeLost          bool
+	RequeuedItself    bool // the job asked Slurm for its requeue, and the program that asked ended
+	ResumedOwnRequeue bool // the job resumed from a checkpoint that follows such a requeue, because the program that asked went on
 }
 
 // NextRun says how the next run of a job begins.
@@ -49,16 +49,16 @@ func (n NextRun) String() string {
 // Next decides how the next run begins.
 func (e RunEnd) Next() NextRun {
 	switch {
-	case e.Left || e.GaveUp:
+	case e.Released || e.GivenUp:
 		return Resumes
-	case e.Itself:
+	case e.RequeuedItself:
 		return BeginsAnew
-	case !e.Ended || e.Told || e.NodeLost:
+	case !e.ScriptEnded || e.Terminated || e.NodeLost:
 		return Resumes
-	case e.Status.Signaled() && e.Status.Signal() == syscall.SIGKILL: // Slurm has lost its patience, or there was no memory
+	case e.Status.Signaled() && e.Status.Signal() == syscall.SIGKILL: // at the end of KillWait, or for want of memory
 		return Resumes
-	case e.Resumed && e.Status != 0:
-		// Its handler has ended with the failure that plain Slurm takes no notice of.
+	case e.ResumedOwnRequeue && e.Status != 0:
+		// The script failed after it had asked for a requeue. Plain Slurm has requeued the job by then, whatever the status is.
 		return IsRequeued
 	}
 	return BeginsAnew

@@ -17,8 +17,8 @@ import (
 
 // SettleEndedRun waits for Slurm's last word about an ended run. If the job is over, SettleEndedRun removes
 // what the job has on the shared folder; if the job waits to run again, everything stays; if the
-// job is in one of the states again, the job is requeued. cut is told of a job that runs again, if cut is not "".
-func (e Ends) SettleEndedRun(ctx context.Context, id uint32, run int, again []string, cut CutRun) error {
+// job is in one of the states again, the job is requeued. interruption is told of a job that runs again, if interruption is not "".
+func (e Ends) SettleEndedRun(ctx context.Context, id uint32, run int, again []string, interruption InterruptedRun) error {
 	for wait := settleFirstWait; ; wait = min(2*wait, settleLongestWait) {
 		s, err := e.Slurm.Show(ctx, slurmName(id))
 		if errors.Is(err, slurm.ErrNoJob) {
@@ -31,13 +31,13 @@ func (e Ends) SettleEndedRun(ctx context.Context, id uint32, run int, again []st
 			if !s.Waits() {
 				return nil
 			}
-			return e.reportCut(ctx, id, s, cut)
+			return e.reportInterruption(ctx, id, s, interruption)
 		case len(again) > 0 && s.Runs(): // Slurm will notice the end
 		case s.Runs():
 			return nil
 		case s.State == "COMPLETING": // Slurm sends no notice of the end
 		case slices.Contains(again, s.State):
-			return e.requeueUnrestored(ctx, id, s, cut)
+			return e.requeueUnrestored(ctx, id, s, interruption)
 		case s.State == "COMPLETED":
 			return e.DeleteJob(ctx, id)
 		case s.State == decisions.StateTimeout || s.State == "PREEMPTED":
@@ -85,18 +85,18 @@ func (e Ends) SettleUnstartedRun(ctx context.Context, id uint32, asked bool) {
 	if rec == nil {
 		had = decisions.Unstarted
 	}
-	cut, here := CutRun(""), false
+	interruption, here := InterruptedRun(""), false
 	if err == nil && rec != nil {
-		cut, here, err = e.cutRun(id)
+		interruption, here, err = e.interruptedRun(id)
 	}
 	first := err == nil && s.BatchHost == e.Node && !e.Jobs.HasRunEnded(id, s.Restarts)
 	switch {
 	case first && (s.Restarts > 0 || rec == nil && s.Requeue):
-		err = e.SettleEndedRun(ctx, id, s.Restarts, decisions.StatesToRequeue(false, had, decisions.Resumes, e.OnTimeLimit), cut)
+		err = e.SettleEndedRun(ctx, id, s.Restarts, decisions.StatesToRequeue(false, had, decisions.Resumes, e.OnTimeLimit), interruption)
 	case first && rec != nil && s.Requeue: // its first run, with its node; Slurm runs it again by itself
-		err = e.SettleEndedRun(ctx, id, s.Restarts, nil, cut)
+		err = e.SettleEndedRun(ctx, id, s.Restarts, nil, interruption)
 	case here && s.Waits() && s.Restarts > 0 && !e.Jobs.HasRunEnded(id, s.Restarts-1): // Slurm was quicker
-		err = e.reportCut(ctx, id, s, cut)
+		err = e.reportInterruption(ctx, id, s, interruption)
 	}
 	if err != nil && !errors.Is(err, slurm.ErrNoJob) {
 		e.Log.Warn("clean up after a run that never began", "job", id, "error", err)
@@ -109,7 +109,7 @@ const MaxUnrestoredRuns = 3
 
 // requeueUnrestored requeues a job that Slurm takes to be over, or holds it after
 // MaxUnrestoredRuns. A run that ended before the job had a record is counted by Slurm.
-func (e Ends) requeueUnrestored(ctx context.Context, id uint32, s *slurm.Job, cut CutRun) error {
+func (e Ends) requeueUnrestored(ctx context.Context, id uint32, s *slurm.Job, interruption InterruptedRun) error {
 	rec, err := e.Records.Load(id)
 	if err != nil {
 		return err
@@ -132,5 +132,5 @@ func (e Ends) requeueUnrestored(ctx context.Context, id uint32, s *slurm.Job, cu
 	if err := e.Slurm.Requeue(ctx, s.String()); err != nil {
 		return err
 	}
-	return e.reportCut(ctx, id, s, cut) // Slurm takes no comment of a job that is over
+	return e.reportInterruption(ctx, id, s, interruption) // Slurm takes no comment of a job that is over
 }

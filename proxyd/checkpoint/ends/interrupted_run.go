@@ -14,20 +14,20 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// CutRun is the kind of event by which people are told of a run that ended otherwise than by itself, by a capture, or by
+// InterruptedRun is the kind of event by which people are told of a run that ended otherwise than by itself, by a capture, or by
 // proxyd. "": there is nothing to tell.
-type CutRun string
+type InterruptedRun string
 
-// The kinds of cut runs.
+// The kinds of interrupted runs.
 const (
-	RestoreCut CutRun = records.EventCutShort
-	NodeLost   CutRun = records.EventNodeLost
+	RestoreInterrupted InterruptedRun = records.EventCutShort
+	NodeLost           InterruptedRun = records.EventNodeLost
 )
 
-// cutRun says how the present run ended of a job of which this node knows nothing but the record: the run never had a
+// interruptedRun says how the present run ended of a job of which this node knows nothing but the record: the run never had a
 // place here, or the node has failed and lost it. Where the time line says how the run ended, there is nothing to tell.
 // here: the time line has the start of the run, with this node as its first.
-func (e Ends) cutRun(id uint32) (cut CutRun, here bool, err error) {
+func (e Ends) interruptedRun(id uint32) (interruption InterruptedRun, here bool, err error) {
 	events, err := e.Timeline.Read(id)
 	if err != nil {
 		return "", false, err
@@ -37,26 +37,27 @@ func (e Ends) cutRun(id uint32) (cut CutRun, here bool, err error) {
 		case records.EventHeld, records.EventRequeued, records.EventRestart:
 			return "", false, nil
 		case records.EventReleased, records.EventEnded, records.EventCutShort, records.EventNodeLost: // of the run before
-			return RestoreCut, false, nil
+			return RestoreInterrupted, false, nil
 		case records.EventRestored, records.EventStarted:
 			leader, _, _ := strings.Cut(event.Where, ",")
-			cut = NodeLost
+			interruption = NodeLost
 			if event.What == records.EventStarted && event.Resumes() {
-				cut = RestoreCut
+				interruption = RestoreInterrupted
 			}
-			return cut, leader == e.Node, nil
+			return interruption, leader == e.Node, nil
 		}
 	}
 	return "", false, nil
 }
 
-// reportCut tells people of a cut run, and what follows: in the time line, and in the comment of the job, which waits.
-func (e Ends) reportCut(ctx context.Context, id uint32, s *slurm.Job, cut CutRun) error {
-	if cut == "" {
+// reportInterruption tells people of an interrupted run, and what follows: in the time line, and in the comment of the job,
+// which waits.
+func (e Ends) reportInterruption(ctx context.Context, id uint32, s *slurm.Job, interruption InterruptedRun) error {
+	if interruption == "" {
 		return nil
 	}
 	what := "node " + e.Node + " failed"
-	if cut == RestoreCut {
+	if interruption == RestoreInterrupted {
 		what = "its run on " + e.Node + " was cut short before the job was restored"
 	}
 	text, err := e.withNextRun(ctx, id, what)
@@ -64,7 +65,7 @@ func (e Ends) reportCut(ctx context.Context, id uint32, s *slurm.Job, cut CutRun
 		return err
 	}
 	return errors.Join(
-		e.Timeline.Write(id, records.Event{At: time.Now(), What: string(cut), Where: e.Node, Text: text}),
+		e.Timeline.Write(id, records.Event{At: time.Now(), What: string(interruption), Where: e.Node, Text: text}),
 		e.slurmComments().Write(ctx, s.String(), text),
 	)
 }
