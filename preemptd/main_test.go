@@ -162,7 +162,7 @@ func TestTwo(t *testing.T) {
 	third.cmd.Process.Signal(syscall.SIGTERM)
 	third.ends()
 	if names := reserved(srv); strings.Contains(names, ":works:") {
-		t.Errorf("nobody works, and Slurm shows %s", names)
+		t.Errorf("no preemptd works any more, and Slurm shows %s", names)
 	}
 }
 

@@ -131,15 +131,15 @@ func TestRegained(t *testing.T) {
 	p.setRole(web.Works, "")
 	p.Tell(web.Tick{Snapshot: &sdk.Snapshot{Number: 1, Time: time.Now()}})
 	if !seen() {
-		t.Error("it saw the cluster, and does not say so")
+		t.Error("readyz does not say that the cluster was seen")
 	}
 	p.setRole(web.Waits, "")
 	p.setRole(web.Works, "")
 	if seen() {
-		t.Error("what it saw before is shown as if it were new")
+		t.Error("readyz shows what was seen before the role changed")
 	}
 	p.Tell(web.Tick{Snapshot: &sdk.Snapshot{Number: 1, Time: time.Now()}})
 	if !seen() {
-		t.Error("it saw the cluster again, and does not say so")
+		t.Error("readyz does not say that the cluster was seen again")
 	}
 }

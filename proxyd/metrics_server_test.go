@@ -31,7 +31,7 @@ func TestMetrics(t *testing.T) {
 	n := &node{cfg: &config.Config{}, log: slog.New(slog.NewJSONHandler(&log, nil)), gate: newGate(t.Context().Done(), nil)}
 	n.meter = &meter{Metrics: metrics.New("1.2.3", reports.Events(), checkpoint.Phases()), n: n}
 	if undo, err := n.serveMetrics(t.Context()); undo != nil || err != nil || log.Len() > 0 {
-		t.Fatalf("nobody asked for it: %v %s", err, &log)
+		t.Fatalf("metrics are served, or an error is logged, though no address is configured: %v %s", err, &log)
 	}
 	n.cfg.Metrics.Address = "127.0.0.1:0"
 	undo, err := n.serveMetrics(t.Context())
@@ -55,7 +55,7 @@ func TestMetrics(t *testing.T) {
 	undo()
 	if resp, err := http.Get("http://" + said.Address + "/metrics"); err == nil {
 		resp.Body.Close()
-		t.Error("it is served after the end")
+		t.Error("metrics are still served after the server has ended")
 	}
 }
 

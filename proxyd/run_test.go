@@ -316,8 +316,8 @@ func TestEndAnyway(t *testing.T) {
 	go endAnyway(told, 0, over, func() { close(ended) })
 	<-ended
 	close(over)
-	endAnyway(told, time.Hour, over, func() { t.Error("it has ended already") })
-	endAnyway(t.Context(), 0, over, func() { t.Error("nobody told it to end") })
+	endAnyway(told, time.Hour, over, func() { t.Error("a program that had ended was ended once more") })
+	endAnyway(t.Context(), 0, over, func() { t.Error("a program that was not told to end was ended") })
 }
 
 // TestRunInRun: a program has the shim of the run that is nearest, and all else that was preloaded.

@@ -146,7 +146,7 @@ func TestReceive(t *testing.T) {
 func checkWelcome(t *testing.T, n *Newcomer, process *net.UnixConn) {
 	t.Helper()
 	if n.Visible == nil || *n.Visible != "1,0" || n.Names != "" {
-		t.Errorf("it sees %v of %q", n.Visible, n.Names)
+		t.Errorf("the newcomer sees %v of %q", n.Visible, n.Names)
 	}
 	if !n.Reaches(Process(os.Getpid())) {
 		t.Error("a process does not reach itself")

@@ -22,5 +22,5 @@ func awaitExec(t *testing.T, pid int) {
 			return
 		}
 	}
-	t.Fatal("it never became another program")
+	t.Fatal("the process never became another program")
 }

@@ -253,7 +253,7 @@ func TestExec(t *testing.T) {
 	}
 	w.check(t)
 	if w.count(opPing) != 1 {
-		t.Error("it never called")
+		t.Error("the process that was killed had made no call")
 	}
 }
 

@@ -162,7 +162,7 @@ func TestNonsense(t *testing.T) {
 				t.Fatalf("%v, and not %q", err, c.says)
 			}
 			if order := atomic.LoadUint64(&f.mem.headOf().order); order&closedBit == 0 {
-				t.Error("it was not closed")
+				t.Error("the ring of a process that wrote nonsense was not closed")
 			}
 		})
 	}

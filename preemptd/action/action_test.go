@@ -156,7 +156,7 @@ func (c journey) check(t *testing.T, w *world) {
 		want.Nodes, want.PerNode = c.count, c.perNode
 	}
 	if got := jobrequest.Of(&j); got != want {
-		t.Errorf("it asks for %+v\nwant        %+v", got, want)
+		t.Errorf("the job asks for %+v\nwant             %+v", got, want)
 	}
 	if j.Restarts != c.restarts || j.Held != c.held || j.Nodes != c.nodes {
 		t.Errorf("restarts %d, held %v, nodes %q; want %d, %v, %q", j.Restarts, j.Held, j.Nodes, c.restarts, c.held, c.nodes)
@@ -165,10 +165,10 @@ func (c journey) check(t *testing.T, w *world) {
 		t.Errorf("%d checkpoints, want %d", n, c.checkpoints)
 	}
 	if lent, _ := os.ReadFile(filepath.Join(w.dir, "lent")); c.lends != (string(lent) == fmt.Sprint(c.args.GPUs)) {
-		t.Errorf("it was lent GPUs until it had %q", lent)
+		t.Errorf("the job was lent GPUs until it had %q", lent)
 	}
 	if len(w.runs) > 1 {
-		t.Errorf("it was started %d times: %q", len(w.runs), w.runs)
+		t.Errorf("the job was started %d times: %q", len(w.runs), w.runs)
 	}
 	if !strings.HasPrefix(j.Comment, userComment+"; preemptd: "+c.said) {
 		t.Errorf("comment %q, want %q", j.Comment, c.said)
@@ -405,7 +405,7 @@ func TestJournalFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	if now := w.job(); now.Restarts != 0 || now.State.Base != slurmrest.Running {
-		t.Errorf("it was requeued: %+v", now.State)
+		t.Errorf("the job was requeued, though the journal could not be written: %+v", now.State)
 	}
 	again, err := j.Action(t.Context(), a.ID)
 	if err != nil {

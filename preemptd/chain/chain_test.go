@@ -42,7 +42,7 @@ func TestDecide(t *testing.T) {
 		{Name: "bad", Policy: asked(func(*sdk.Snapshot) ([]sdk.Intent, error) { return nil, errors.New("crash") })},
 		{Name: "second", Policy: asked(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
 			if j, _ := s.Job(waiting); j.State != sdk.Held || j.Action != "hold" {
-				t.Errorf("it sees %+v", j)
+				t.Errorf("the second policy sees %+v, and not the hold of the first", j)
 			}
 			return []sdk.Intent{{Verb: sdk.Hold, Job: waiting, Reason: "again"}}, nil
 		})},

@@ -488,7 +488,7 @@ func TestObstacleLater(t *testing.T) {
 	}
 	led = map[int64]Led{1: {}}
 	if s := Build(look(), known); !s.Jobs[0].Preemptable {
-		t.Errorf("it is gone: %+v", s.Jobs[0])
+		t.Errorf("the obstacle is gone, and the job cannot be preempted: %+v", s.Jobs[0])
 	}
 	srv.EditJob(1, func(j *slurmrest.Job) { j.Restarts++ })
 	led = map[int64]Led{1: {Obstacle: "of the run before"}}
@@ -514,7 +514,7 @@ func TestProtectionKept(t *testing.T) {
 	}
 	const waits = "it has not run yet: what of it can be captured is known when it runs"
 	if all := look(); !all[0].Preemptable || all[1].Obstacle != "runs without --singularity" || all[2].Obstacle != waits {
-		t.Errorf("they run: %+v", all[:3])
+		t.Errorf("while the jobs run: %+v", all[:3])
 	}
 	requeue := func(j *slurmrest.Job) {
 		j.Restarts++
@@ -523,12 +523,12 @@ func TestProtectionKept(t *testing.T) {
 	srv.EditJob(1, requeue)
 	srv.EditJob(2, requeue)
 	if all := look(); !all[0].Preemptable || all[0].Obstacle != "" || all[1].Obstacle != "runs without --singularity" {
-		t.Errorf("they wait: %+v", all[:2])
+		t.Errorf("while the jobs wait: %+v", all[:2])
 	}
 	p.away = true
 	srv.EditJob(1, func(j *slurmrest.Job) { j.State, j.Nodes = slurmrest.State{Base: slurmrest.Running}, "n1" })
 	if all := look(); all[0].Preemptable || all[0].Obstacle != "its node's proxyd has not answered yet" {
-		t.Errorf("it runs again, and its node is silent: %+v", all[0])
+		t.Errorf("when the job runs again on a silent node: %+v", all[0])
 	}
 	p.away = false
 	if all := look(); !all[0].Preemptable || p.asked[1] != 3 {

@@ -230,7 +230,7 @@ func TestTakeOver(t *testing.T) {
 			}
 			b := s.starts("bbbbbbbb")
 			if who := <-b.told; who != "the one on hosta (reservation preemptd:works:hosta:aaaaaaaa)" {
-				t.Errorf("it waits for %s", who)
+				t.Errorf("the second preemptd waits for %s", who)
 			}
 			b.worksNot(time.Minute + time.Duration(seed)*111*time.Millisecond)
 			a.killed()
@@ -267,7 +267,7 @@ func TestAway(t *testing.T) {
 			s.slurm.set(func() { s.slurm.away = true })
 			time.Sleep(d)
 			if ctx, cancel := context.WithTimeout(t.Context(), time.Second); d > fresh && a.lease.Sure(ctx) == nil {
-				t.Errorf("it is sure %s after it saw anything", d)
+				t.Errorf("the first preemptd is sure of its lease %s after Slurm has answered", d)
 				cancel()
 			} else {
 				cancel()

@@ -112,7 +112,7 @@ func TestScrape(t *testing.T) {
 	for _, line := range strings.Split(scraped(t, m), "\n") {
 		for _, name := range []string{"preemptd_leader", "preemptd_snapshot_", "preemptd_jobs", "preemptd_problems"} {
 			if strings.HasPrefix(line, name) && !strings.HasSuffix(line, " 0") {
-				t.Errorf("it does not work, and says %s", line)
+				t.Errorf("this preemptd does not lead, and says %s", line)
 			}
 		}
 	}

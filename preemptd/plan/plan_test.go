@@ -212,7 +212,7 @@ func TestADrainedNodeIsLeft(t *testing.T) {
 		t.Fatalf("rejected: %v", p.Rejected)
 	}
 	if moved := find(p.Snapshot, 20); moved.Shares[0].Node != 2 || moved.Shares[0].GPUs.Count() != 2 {
-		t.Errorf("it went to %+v", moved.Shares)
+		t.Errorf("the job was moved to %+v", moved.Shares)
 	}
 }
 

@@ -128,7 +128,7 @@ func judgeJob(s *sdk.Snapshot, was, is *sdk.Job, i sdk.Intent) error {
 // judgeDisturbance says whether the job could be stopped at all.
 func judgeDisturbance(s *sdk.Snapshot, was, is *sdk.Job, i sdk.Intent) error {
 	if !was.Preemptable {
-		return fmt.Errorf("it cannot be captured")
+		return fmt.Errorf("the job cannot be captured")
 	}
 	leaving := false
 	for _, share := range was.Shares {
@@ -145,10 +145,10 @@ func judgeDisturbance(s *sdk.Snapshot, was, is *sdk.Job, i sdk.Intent) error {
 		return nil
 	}
 	if s.Time.Sub(was.Started) < s.Rules.MinRun {
-		return fmt.Errorf("it just started")
+		return fmt.Errorf("the job has just started")
 	}
 	if !was.Acted.IsZero() && s.Time.Sub(was.Acted) < s.Rules.CoolDown {
-		return fmt.Errorf("it was just moved")
+		return fmt.Errorf("the job was just moved")
 	}
 	if i.Verb == sdk.Resize && is.GPUs > was.GPUs || was.Promised == 0 {
 		return nil
@@ -163,7 +163,7 @@ func judgeDisturbance(s *sdk.Snapshot, was, is *sdk.Job, i sdk.Intent) error {
 		}
 	}
 	if kept < was.Promised-1e-6 {
-		return fmt.Errorf("it keeps %.3f of %.3f", kept, was.Promised)
+		return fmt.Errorf("the job keeps %.3f of the promised %.3f", kept, was.Promised)
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func judgePlace(s *sdk.Snapshot, j *sdk.Job) error {
 		}
 	}
 	if capsules != j.Capsules || gpus != j.GPUs {
-		return fmt.Errorf("it has %d capsules and %d GPUs and stands with %d and %d", j.Capsules, j.GPUs, capsules, gpus)
+		return fmt.Errorf("the job has %d capsules and %d GPUs, and its shares have %d and %d", j.Capsules, j.GPUs, capsules, gpus)
 	}
 	return nil
 }

@@ -253,7 +253,7 @@ func TestAPolicyThatDiesBetweenQuestions(t *testing.T) {
 	}
 	pid, _ := strconv.Atoi(p.Status().PID)
 	if !gone(pid) {
-		t.Fatal("it did not die")
+		t.Fatal("the policy's process did not die")
 	}
 	_, err := p.Ask(t.Context(), snapshot())
 	var f *Failure

@@ -387,7 +387,7 @@ func TestDryRun(t *testing.T) {
 	}
 	for _, r := range s.srv.Requests() {
 		if r.Method != "GET" {
-			t.Errorf("it asked for %s %s", r.Method, r.Path)
+			t.Errorf("a dry run sent %s %s", r.Method, r.Path)
 		}
 	}
 }

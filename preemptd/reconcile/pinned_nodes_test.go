@@ -40,7 +40,7 @@ func TestUnpin(t *testing.T) {
 			s.loop.Journal = acted{s.journal, time.Now().Add(-c.ago)}
 			s.tick()
 			if j := s.job(premium); j.RequiredNodes != c.want || j.Held {
-				t.Errorf("it requires %q, want %q; held %v", j.RequiredNodes, c.want, j.Held)
+				t.Errorf("the job requires nodes %q, want %q; held %v", j.RequiredNodes, c.want, j.Held)
 			}
 		})
 	}

@@ -53,7 +53,7 @@ func TestBusy(t *testing.T) {
 	close(one.let)
 	for range most {
 		if code := <-ended; code != 200 {
-			t.Errorf("it waited, and got %d", code)
+			t.Errorf("a request that waited got %d, want 200", code)
 		}
 	}
 	go func() { <-one.arrived }()

@@ -47,7 +47,7 @@ func TestTranscripts(t *testing.T) {
 				return
 			}
 			if !bytes.Equal(got, want) {
-				t.Errorf("it went otherwise:\n%s", got)
+				t.Errorf("the transcript differs from the golden file:\n%s", got)
 			}
 		})
 	}

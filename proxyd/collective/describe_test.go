@@ -54,7 +54,7 @@ func TestDescribe(t *testing.T) {
 	for _, c := range old.comms {
 		d, ok := c.Describe()
 		if !ok {
-			t.Fatal("it is not known")
+			t.Fatal("a communicator that was made has no description")
 		}
 		all = append(all, d)
 	}
@@ -104,7 +104,7 @@ func TestGone(t *testing.T) {
 			t.Errorf("between those that are there: %v", err)
 		}
 		if !comms[here].quietly(other) {
-			t.Error("it is not known who has left")
+			t.Error("a peer that has left is not reported as gone")
 		}
 		err = next.issue(comms, map[int][]Op{here: {{Kind: AllReduce, Type: Int8, Count: 1, Send: b, Recv: make([]byte, 1)}}})
 		if !errors.Is(err, ErrLeft) {
@@ -127,7 +127,7 @@ func (c *Comm) quietly(other int) bool {
 func TestHasLeft(t *testing.T) {
 	w := newWorld(t, []int{0, 1}, nil)
 	if w.comms[0].HasLeft() {
-		t.Error("it is there")
+		t.Error("a member that is there is said to have left")
 	}
 	if err := w.comms[0].Destroy(0); err != nil {
 		t.Fatal(err)

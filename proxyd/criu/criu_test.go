@@ -263,7 +263,7 @@ for line in sys.stdin: print(orphan(), flush=True)
 	dir := images(t)
 	img := dump(t, r.program, dir)
 	if !img.hasReaper() {
-		t.Errorf("nobody was adopted among %+v", img.Processes)
+		t.Errorf("no process was adopted by the reaper among %+v", img.Processes)
 	}
 	c.end()
 	_, r = restore(t, img, dir)

@@ -256,14 +256,14 @@ func TestCRIUKilled(t *testing.T) {
 				r.say("?")
 				if s, err := r.out.ReadString('\n'); s != "well\n" {
 					hurt++
-					t.Logf("it says %q, %v", s, err)
+					t.Logf("the program says %q, %v", s, err)
 					c.end()
 					c, r = begin()
 				}
 			})
 			t.Logf("%d of 40 were killed in time, %d programs were hurt", killed, hurt)
 			if hurt > 4 {
-				t.Error("that is more than is known to happen")
+				t.Error("more programs were hurt than are known to be")
 			}
 			dump(t, r.program, discard{})
 		})

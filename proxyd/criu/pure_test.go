@@ -346,7 +346,7 @@ func TestLogbook(t *testing.T) {
 		t.Errorf("the text has %d bytes", n)
 	}
 	if len(l.tail) > 3*maxTail || cap(l.partial) > 2*maxLine {
-		t.Errorf("it has grown to %d and %d", len(l.tail), cap(l.partial))
+		t.Errorf("the buffers have grown to %d and %d bytes", len(l.tail), cap(l.partial))
 	}
 }
 

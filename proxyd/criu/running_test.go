@@ -222,7 +222,7 @@ func eventually(t testing.TB, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("it does not happen")
+			t.Fatal("what is waited for did not happen within 30 s")
 		}
 	}
 }

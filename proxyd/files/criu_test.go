@@ -124,7 +124,7 @@ func await(t *testing.T, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("it does not get there")
+			t.Fatal("the program did not get there within 30 s")
 		}
 	}
 }

@@ -110,7 +110,7 @@ func TestHelperIsNotTraced(t *testing.T) {
 		b, _ := os.ReadFile(dir + "/status")
 		if strings.Contains(string(b), fmt.Sprintf("Uid:\t%d\t%[1]d\t%[1]d\t%[1]d", testUID)) {
 			if !strings.Contains(string(b), "CapEff:\t0000000000000000") || !strings.Contains(string(b), "CapPrm:\t0000000000000000") {
-				t.Errorf("it has kept capabilities: %s", b)
+				t.Errorf("the helper has kept capabilities: %s", b)
 			}
 			break
 		}

@@ -326,7 +326,7 @@ func caller(t testing.TB, callers chan netip.Addr) netip.Addr {
 	case a := <-callers:
 		return a
 	case <-time.After(patience):
-		t.Fatal("nobody called")
+		t.Fatal("no connection has come")
 		return netip.Addr{}
 	}
 }

@@ -354,7 +354,7 @@ func (s *server) expect(verb string) request {
 		}
 		return r
 	case <-time.After(60 * time.Second):
-		s.t.Fatalf("nobody asked %q", verb)
+		s.t.Fatalf("no sing-srun has asked %q", verb)
 		panic("not reached")
 	}
 }

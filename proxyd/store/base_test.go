@@ -112,7 +112,7 @@ func TestCarryOutlivesItsBase(t *testing.T) {
 	}))
 	collect()
 	if !bytes.Equal(stream(t, s, ckpt(1, 2), 0), image) {
-		t.Error("it differs")
+		t.Error("a checkpoint whose base was deleted reads back with other bytes")
 	}
 	// An upload that comes to nothing keeps nothing.
 	check(t, s.Delete(t.Context(), ckpt(1, 2)))

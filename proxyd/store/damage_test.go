@@ -229,7 +229,7 @@ func deleteDamaged(t *testing.T, s *store.Store, id store.ID) {
 	}
 	check(t, s.Delete(t.Context(), id))
 	if named() {
-		t.Error("it is named when it was deleted")
+		t.Error("a collection names a damaged manifest that was deleted")
 	}
 }
 

@@ -48,7 +48,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("it does not happen: ", what)
+			t.Fatal("this did not happen within 30 s: ", what)
 		}
 	}
 }

@@ -157,7 +157,7 @@ func TestStaging(t *testing.T) {
 		}
 		log, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "logs/n3/proxyd.log"))
 		if !strings.Contains(string(log), "the stage is full") {
-			t.Error("it was not full")
+			t.Error("proxyd's log does not say that the stage was full")
 		}
 	})
 

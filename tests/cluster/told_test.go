@@ -99,7 +99,7 @@ func TestObstacleLater(t *testing.T) {
 		return strings.HasPrefix(said, made) && !strings.Contains(said, "cannot be captured"), said
 	})
 	if said := c.exec(t, "ctl", "alice", "singctl", "show", job).must(t); strings.Contains(said, "stands in the way") {
-		t.Errorf("it is gone:\n%s", said)
+		t.Errorf("singctl show has an obstacle that is gone:\n%s", said)
 	}
 	c.says(t, "alice", "singctl checkpoint -q "+job, 0)
 }

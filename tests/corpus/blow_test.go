@@ -187,7 +187,7 @@ func strikeLend(ctx context.Context, h hit) (lease string, err error) {
 
 // hasGPUs waits until the victim has so many GPUs, its own and others'.
 func (h hit) hasGPUs(ctx context.Context, want int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, fmt.Errorf("it has not %d GPUs after a minute", want))
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, fmt.Errorf("the job has not %d GPUs after a minute", want))
 	defer cancel()
 	for {
 		said, err := h.c.Exec(ctx, "ctl", "alice", "singctl", "show", "--json", h.victim.name())
@@ -318,7 +318,7 @@ func killProxyd(ctx context.Context, h hit) error {
 	}
 	pid := listener.FindStringSubmatch(said)
 	if pid == nil {
-		return fmt.Errorf("nobody listens on %s's spank.sock", h.host)
+		return fmt.Errorf("no process listens on %s's spank.sock", h.host)
 	}
 	if _, err := h.c.Exec(ctx, h.host, "root", "kill", "-KILL", pid[1]); err != nil {
 		return err

@@ -200,6 +200,6 @@ func TestCRIUOrphan(t *testing.T) {
 	}
 	f.k = nil
 	if got := f.end(); !strings.HasSuffix(got, "CUDA_ERROR_UNKNOWN\n") {
-		t.Errorf("it printed %q", got)
+		t.Errorf("the program printed %q", got)
 	}
 }

@@ -49,7 +49,7 @@ func ranksUnder(t *testing.T, s *soft.Servers, seed uint64, ranks int, path, mod
 				t.Fatalf("a rank: %v\n%s\n%s", err, all(), s.Stderr.String())
 			}
 		case <-limit:
-			t.Fatalf("it does not end\n%s\n%s", all(), s.Stderr.String())
+			t.Fatalf("the job does not end\n%s\n%s", all(), s.Stderr.String())
 		case <-moment:
 			strike()
 		}

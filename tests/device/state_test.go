@@ -263,7 +263,7 @@ func moved(t *testing.T, w *soft.World, seed uint64, path string, args ...string
 		case <-limit:
 			_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 			<-ended
-			t.Fatalf("it did not end, after %d replacements\n%s\n%s\n%s", n, &stdout, &stderr, &log)
+			t.Fatalf("the program did not end, after %d replacements\n%s\n%s\n%s", n, &stdout, &stderr, &log)
 		// Not what the test waits for: when it strikes.
 		case <-strike:
 		}

@@ -108,7 +108,7 @@ func runKit(t *testing.T, folder string, args ...string) (*result, int, string) 
 		t.Fatal(err)
 	}
 	if !r.Done {
-		t.Error("it did not come to its end")
+		t.Error("the kit did not come to its end")
 	}
 	table, err := os.ReadFile(filepath.Join(out, "table.txt"))
 	if err != nil || string(table) != string(printed) {
@@ -160,7 +160,7 @@ func TestProbeHelp(t *testing.T) {
 	defer program.Close()
 	needed, err := program.ImportedLibraries()
 	if err != nil || slices.ContainsFunc(needed, func(name string) bool { return strings.HasPrefix(name, "libcuda") }) {
-		t.Errorf("it needs %v, %v", needed, err)
+		t.Errorf("the test program needs the driver's library at its start: %v, %v", needed, err)
 	}
 	out, err := exec.Command(filepath.Join(folder, "probe"), "--help").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "E10") {

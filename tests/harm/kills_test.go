@@ -191,7 +191,7 @@ func (w *world) killed(ctx context.Context, t *testing.T, m moment) (err error) 
 		return fmt.Errorf("nothing but preemptd was killed, and: %s", a)
 	}
 	if most := before.restarts + 2; now.restarts > most || m.harm.name == "preemptd" && now.restarts >= most {
-		return fmt.Errorf("it was requeued %d times: %s", now.restarts-before.restarts, a)
+		return fmt.Errorf("the job was requeued %d times: %s", now.restarts-before.restarts, a)
 	}
 	if made, err := c.checkpoints(ctx); err != nil || slices.Max(append(values(made), 0)) > 1 {
 		return fmt.Errorf("checkpoints by action: %v %w", made, err)
@@ -211,7 +211,7 @@ func values(m map[string]int) []int {
 func (w *world) letGo(ctx context.Context, c *counter, j journey, a *act, now situation) error {
 	mine := a.State == "done" && (j.name == "park" || j.name == "hold") || a.State != "done" && j.name != "hold" && j.waits
 	if now.held && !mine {
-		return fmt.Errorf("it is left held: %s\n%s", now, a)
+		return fmt.Errorf("the job is left held: %s\n%s", now, a)
 	}
 	if !now.held {
 		return nil

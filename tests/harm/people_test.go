@@ -39,7 +39,7 @@ var people = []harm{
 		},
 		kept: func(s situation, a *act) error {
 			if s.state != "CANCELLED" {
-				return fmt.Errorf("it was cancelled, and is %s", s)
+				return fmt.Errorf("the job was cancelled, and is %s", s)
 			}
 			return nil
 		}},
@@ -47,21 +47,21 @@ var people = []harm{
 	{name: "release", once: true, hit: scontrol("release"),
 		kept: func(s situation, a *act) error {
 			if s.held {
-				return fmt.Errorf("it was released, and is %s", s)
+				return fmt.Errorf("the job was released, and is %s", s)
 			}
 			return nil
 		}},
 	{name: "requeue", once: true, hit: scontrol("requeue"),
 		kept: func(s situation, a *act) error {
 			if s.restarts == 0 {
-				return fmt.Errorf("it was requeued, and is %s", s)
+				return fmt.Errorf("the job was requeued, and is %s", s)
 			}
 			return nil
 		}},
 	{name: "nodes", once: true, hit: scontrol("update", "ExcNodeList=n3"),
 		kept: func(s situation, a *act) error {
 			if s.excluded != "n3" && s.excluded != "n[1,3]" && a.State == "dropped" {
-				return fmt.Errorf("it was to avoid n3, and avoids %q: %s", s.excluded, a)
+				return fmt.Errorf("the job was to avoid n3, and avoids %q: %s", s.excluded, a)
 			}
 			return nil
 		}},
@@ -106,7 +106,7 @@ func (w *world) interfered(ctx context.Context, t *testing.T, m moment) (err err
 		return err
 	}
 	if now.held && m.harm.name != "hold" {
-		return fmt.Errorf("it is left held: %s\n%s", now, a)
+		return fmt.Errorf("the job is left held: %s\n%s", now, a)
 	}
 	if now.held { // by the person
 		if err := w.Scontrol(ctx, "release", fmt.Sprint(c.id)); err != nil {

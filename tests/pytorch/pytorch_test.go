@@ -61,7 +61,7 @@ func TestTraining(t *testing.T) {
 	two := runPython(t, nil, train...)
 	losses := regexp.MustCompile(`(?m)^step \d+ loss (\S+) `).FindAllStringSubmatch(two, -1)
 	if len(losses) != 3 || losses[2][1] >= losses[0][1] {
-		t.Fatalf("it does not learn:\n%s", two)
+		t.Fatalf("the loss does not fall:\n%s", two)
 	}
 	if one := runPython(t, []string{"--on", "1"}, train...); one != two {
 		t.Errorf("on a shared device:\n%s\non two:\n%s", one, two)
@@ -83,6 +83,6 @@ func TestSharded(t *testing.T) {
 	}
 	losses := strings.Fields(runPython(t, nil, "programs/fsdp.py"))
 	if len(losses) != 4 || losses[3] >= losses[0] {
-		t.Errorf("it does not learn: %q", losses)
+		t.Errorf("the loss does not fall: %q", losses)
 	}
 }

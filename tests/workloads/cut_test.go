@@ -119,7 +119,7 @@ func (j *job) wait(t *testing.T, seed uint64, strike func()) {
 				t.Fatalf("a rank: %v\n%s\n%s", err, j.printed(), j.servers.Stderr.String())
 			}
 		case <-limit:
-			t.Fatalf("it does not end\n%s\n%s", j.printed(), j.servers.Stderr.String())
+			t.Fatalf("the job does not end\n%s\n%s", j.printed(), j.servers.Stderr.String())
 		case <-moment:
 			j.feed(t)
 			strike()
@@ -167,7 +167,7 @@ func TestCut(t *testing.T) {
 						t.Error(err)
 					}
 					if now := j.printed(); now != before && !strings.HasPrefix(now, before) {
-						t.Errorf("it printed %q and then %q", before, now)
+						t.Errorf("the job printed %q and then %q while it was stopped", before, now)
 					}
 					if err := cut.Open(t.Context()); err != nil {
 						t.Fatal(err)
@@ -227,7 +227,7 @@ func TestCutOfStopped(t *testing.T) {
 		}
 	})
 	if got := strings.Count(j.printed(), "\n"); got != 25 {
-		t.Errorf("it printed %d lines\n%s", got, j.printed())
+		t.Errorf("the job printed %d lines, want 25\n%s", got, j.printed())
 	}
 	t.Logf("stopped %d times, %d attempts failed of it", stopped, failed)
 }

@@ -33,7 +33,7 @@ func TestFillUniform(t *testing.T) {
 	}
 	near(t, "p", b.read(p), want, 0)
 	if math.Abs(sum) > 60 {
-		t.Errorf("they are not uniform: their sum is %g", sum)
+		t.Errorf("the random numbers are not uniform: their sum is %g", sum)
 	}
 	b.over("fill_uniform", 1000, p, 1000, 7, 0.5, 3.0)
 	for i := range want {

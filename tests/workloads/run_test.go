@@ -69,7 +69,7 @@ func training(t *testing.T, lines []string, steps int) {
 		}
 	}
 	if !(last < first) {
-		t.Errorf("it learns nothing: the loss was %g and is %g", first, last)
+		t.Errorf("the model learns nothing: the loss was %g and is %g", first, last)
 	}
 }
 
@@ -179,7 +179,7 @@ func TestLauncher(t *testing.T) {
 // TestGradients: the whole models' gradients are what differences of the loss say.
 func TestGradients(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes some seconds")
+		t.Skip("the comparison takes some seconds")
 	}
 	run(t, 1, "", "mlp", "--gradients")
 	run(t, 1, "", "gpt", "--gradients")
@@ -215,7 +215,7 @@ func TestServe(t *testing.T) {
 		}
 	}
 	if lines[0][10:] == lines[3][10:] {
-		t.Error("it remembers nothing")
+		t.Error("two requests of one conversation have the same answer")
 	}
 	same(t, "once more", run(t, 1, requests, "serve"), lines)
 }

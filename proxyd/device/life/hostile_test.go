@@ -163,7 +163,7 @@ func TestHostile(t *testing.T) {
 		t.Error(err)
 	}
 	if log := logOf(s); !strings.Contains(log, "user 12345 has connected, and not 0") || !strings.Contains(log, "user 12347 has connected, and not 0") {
-		t.Errorf("it says\n%s", log)
+		t.Errorf("the log does not name both strangers:\n%s", log)
 	}
 }
 

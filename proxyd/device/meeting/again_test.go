@@ -84,7 +84,7 @@ func TestAgain(t *testing.T) {
 				key1 = o.roster.Key
 			}
 			if !bytes.Equal(key1, o.roster.Key) {
-				t.Error("they have several keys")
+				t.Error("members of one meeting have different keys")
 			}
 		}
 		if keys[string(key1)] {
@@ -132,7 +132,7 @@ func TestAgainMissing(t *testing.T) {
 		}
 	}
 	if _, err := NewLocal().Again(t.Context(), Reunion{Key: key, Homes: homes}); err == nil {
-		t.Error("it met others")
+		t.Error("a rendezvous that is alone has met")
 	}
 }
 
@@ -160,7 +160,7 @@ func TestAgainStale(t *testing.T) {
 	}
 	cancel()
 	if err := <-stale; err == nil {
-		t.Error("it was let in")
+		t.Error("a server that was replaced was let in")
 	}
 	// A server that knows the present life is refused, too, if its address is not the address that Move told.
 	if err := old[1].Move(map[int]string{0: j[0].Address()}); err != nil {
@@ -223,18 +223,18 @@ func TestHold(t *testing.T) {
 	waitFor(t, a, id, 2)
 	select {
 	case o := <-all:
-		t.Fatalf("they have met: %+v", o)
+		t.Fatalf("servers have met while they were held: %+v", o)
 	default:
 	}
 	if !a.Waits(id) || a.Waits(other) || !b.Waits(id) {
-		t.Error("they do not wait, or others do")
+		t.Error("servers do not wait for the meeting, or wait for another")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	left := attend(t, ctx, other, 1, map[int]Rendezvous{0: a})
 	waitFor(t, a, other, 1)
 	cancel()
 	if o := next(t, left); o.err == nil {
-		t.Error("it has met")
+		t.Error("a server whose wait was cancelled has met")
 	}
 	a.Release()
 	for range 2 {
@@ -243,6 +243,6 @@ func TestHold(t *testing.T) {
 		}
 	}
 	if a.Waits(id) {
-		t.Error("they wait still")
+		t.Error("servers that have met are said to wait")
 	}
 }

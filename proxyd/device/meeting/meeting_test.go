@@ -226,7 +226,7 @@ func TestLate(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := meet(gone, a, bad, 2, 0); err == nil {
-		t.Fatal("it met nobody")
+		t.Fatal("a rank with another id has met")
 	}
 	for _, tc := range []struct {
 		name string
@@ -344,7 +344,7 @@ func FuzzGreet(f *testing.F) {
 			theirs.Write(rest)  //nolint:errcheck // likewise
 		}()
 		if _, _, h, err := greetRank(ours, k.deriveSecret); err == nil {
-			t.Errorf("it was let in as %v", h)
+			t.Errorf("a rank with a bad greeting was let in as %v", h)
 		}
 	})
 }

@@ -230,7 +230,7 @@ func TestClosedPipe(t *testing.T) {
 	says(t, out, "done")
 	select {
 	case <-p.gone:
-		t.Error("it was dropped")
+		t.Error("a process that has closed its descriptors was dropped")
 	default:
 	}
 	in.Close()

@@ -217,7 +217,7 @@ func TestHostileServer(t *testing.T) {
 				t.Error(err)
 			}
 			if ctx.Err() != nil {
-				t.Error("it did not end before its time")
+				t.Error("the order did not end before its deadline")
 			}
 			if text, ok := sink.files["state.json"]; ok && text != "{}" || len(sink.bad) > 0 && err == nil {
 				t.Error(sink.files, sink.bad)

@@ -140,12 +140,12 @@ func TestControlNetwork(t *testing.T) {
 	path, _ := controlled(t, job[0])
 	c := controller(t, path)
 	if at, err := c.Address(ctx); at != "" || err != nil {
-		t.Errorf("nobody needs it, and it is at %q, %v", at, err)
+		t.Errorf("a server without communicators has an address: %q, %v", at, err)
 	}
 	all := world(t, job...)
 	at, err := c.Address(ctx)
 	if err != nil || at == "" {
-		t.Errorf("it is at %q, %v", at, err)
+		t.Errorf("a server with a communicator has the address %q, %v", at, err)
 	}
 	var bad *OrderError
 	if err := c.Reconnect(ctx, map[int]string{0: at}); !errors.As(err, &bad) || !strings.Contains(bad.Text, "not stopped") {
@@ -183,7 +183,7 @@ func TestNotBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := next.Restore(t.Context(), folder); err == nil {
-		t.Error("it was restored twice")
+		t.Error("a server was restored twice")
 	}
 	if err := next.Resume(); err != nil {
 		t.Fatal(err)

@@ -96,6 +96,6 @@ func TestCutMoved(t *testing.T) {
 	gatesOpen(t, job...)
 	t.Logf("%d moves", moves)
 	if moves == 0 {
-		t.Error("it was never moved")
+		t.Error("the job was never moved")
 	}
 }

@@ -139,7 +139,7 @@ func TestHostileCommunicators(t *testing.T) {
 		return tried(t, files{b, calls})
 	}
 	if !try() {
-		t.Fatal("it is not restored as it is")
+		t.Fatal("an unchanged save is not restored")
 	}
 	refused := 0
 	f := func(was any, put func(any)) {
@@ -155,7 +155,7 @@ func TestHostileCommunicators(t *testing.T) {
 		leaves((*of)[key], func(to any) { (*of)[key] = to }, f)
 	}
 	if !try() || refused == 0 {
-		t.Errorf("it is not restored as it was, or all is: %d were refused", refused)
+		t.Errorf("an unchanged save is not restored, or every changed one is: %d were refused", refused)
 	}
 }
 

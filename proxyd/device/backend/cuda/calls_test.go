@@ -171,7 +171,7 @@ func TestErrors(t *testing.T) {
 				case !l.Failed():
 					t.Errorf("the call was not made")
 				case err == nil && !ends:
-					t.Error("nobody was told")
+					t.Error("the failure of the call was not reported")
 				case err != nil && !errors.Is(err, backend.OutOfMemory):
 					t.Errorf("%s: %v", at, err)
 				}
@@ -210,13 +210,13 @@ func TestAbsent(t *testing.T) {
 			l := fake(t, tc.call)
 			at, err := perform(t, l, nil)
 			if at != tc.at {
-				t.Fatalf("it stopped at %q: %v", at, err)
+				t.Fatalf("the program stopped at %q: %v", at, err)
 			}
 			if err == nil {
 				return
 			}
 			if !strings.Contains(err.Error(), tc.call) {
-				t.Errorf("it is not said that %s is missing: %v", tc.call, err)
+				t.Errorf("the error does not say that %s is missing: %v", tc.call, err)
 			}
 			if at == "open" {
 				if !errors.Is(err, driver.ErrNoDriver) {

@@ -269,7 +269,7 @@ func TestPooledStreams(t *testing.T) {
 	r.ok(err)
 	r.ok(other.Fill(backend.Fill{Addr: b, Value: 2, Element: 1, Width: n}))
 	if a != b {
-		t.Fatalf("it is at %#x, want %#x", uint64(b), uint64(a))
+		t.Fatalf("the second allocation is at %#x, want %#x, which was freed", uint64(b), uint64(a))
 	}
 	if !r.space.Freeing() {
 		t.Error("work that may use what was freed is not told of")

@@ -179,7 +179,7 @@ func TestTeamTooLate(t *testing.T) {
 	}
 	late := &team{device: d}
 	if !d.enlistTeam(late) {
-		t.Error("it is too late before it is")
+		t.Error("a team is refused as too late before the backend is closed")
 	}
 	delete(d.teams, late)
 	if err := b.Close(); err != nil {
@@ -187,7 +187,7 @@ func TestTeamTooLate(t *testing.T) {
 	}
 	if d.enlistTeam(late) {
 		delete(d.teams, late)
-		t.Error("nobody ends it")
+		t.Error("a team is taken after the backend was closed, and nothing would end the team")
 	}
 	if _, err := d.Join(t.Context(), id, 1, 0); !errors.Is(err, errClosed) || len(d.teams) > 0 || d.served {
 		t.Errorf("%v, %d teams, served %v", err, len(d.teams), d.served)
@@ -202,6 +202,6 @@ func TestNoNCCL(t *testing.T) {
 	}
 	defer b.Close()
 	if err := b.list[0].Teams(); err == nil {
-		t.Error("it can be in a team")
+		t.Error("a device without NCCL can be in a team")
 	}
 }

@@ -83,7 +83,7 @@ func TestTurnEnds(t *testing.T) {
 	r := newTurnRig(t, 3)
 	r.set(backend.Idle, backend.Idle, backend.Waiting)
 	if wait := r.step(0, 0); wait != never {
-		t.Errorf("nobody has work, and it looks again after %v", wait)
+		t.Errorf("no space has work, and the turns look again after %v", wait)
 	}
 	r.set(backend.Runnable, backend.Idle, backend.Runnable)
 	r.spaces[0].Meet("all")
@@ -124,12 +124,12 @@ func TestTurnIsTaken(t *testing.T) {
 	r.step(longest/2, 0)
 	r.step(longest/2, 0) // what it does may wait for what is held
 	if r.script[0].held {
-		t.Error("it is held for ever")
+		t.Error("a space is held for ever")
 	}
 	r.turns.since = r.now
 	r.step(turn/2, 0)
 	if r.script[0].held {
-		t.Error("it is held before its turn is over")
+		t.Error("a space is held before its turn is over")
 	}
 	r.step(turn, 0)
 	r.script[0].busy = false
@@ -140,6 +140,6 @@ func TestTurnIsTaken(t *testing.T) {
 	r.spaces[0].Part("pair")
 	r.spaces[0].Part("pair")
 	if r.turns.meetsInCommunicator(r.spaces[1], r.spaces[0]) {
-		t.Error("they meet after one has left")
+		t.Error("two spaces are said to meet in a communicator that one has left")
 	}
 }

@@ -85,6 +85,6 @@ func TestReadRefused(t *testing.T) {
 		t.Errorf("a library that fails: %v", err)
 	}
 	if len(odd.ShutdownCalls()) != 1 {
-		t.Error("it was not shut down")
+		t.Error("the library was not shut down after its failure")
 	}
 }
