@@ -32,7 +32,7 @@ import (
 //
 // The methods of a Caller are called by a single goroutine.
 type Caller struct {
-	who     User
+	user    User
 	pid     int
 	ended   chan struct{} // closed when the process has been reaped
 	orders  *os.File
@@ -55,8 +55,8 @@ type User struct {
 
 // NewCaller starts the process. mounts is the mount namespace of the capsule, which stays
 // the caller's; nil: srun is to see the node's files. What the sing-srun is told is written with the
-// rights of who.
-func NewCaller(mounts *os.File, who User) (*Caller, error) {
+// rights of that user.
+func NewCaller(mounts *os.File, user User) (*Caller, error) {
 	orderR, orderW, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func NewCaller(mounts *os.File, who User) (*Caller, error) {
 		return nil, err
 	}
 	defer answerW.Close()
-	c := &Caller{who: who, orders: orderW, to: gob.NewEncoder(orderW), answers: answerR, from: gob.NewDecoder(answerR), ended: make(chan struct{})}
+	c := &Caller{user: user, orders: orderW, to: gob.NewEncoder(orderW), answers: answerR, from: gob.NewDecoder(answerR), ended: make(chan struct{})}
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err == nil {
 		c.conn = os.NewFile(uintptr(ends[0]), "connection")
@@ -160,7 +160,7 @@ func (c *Caller) Report(key string, how syscall.WaitStatus) error {
 
 func (c *Caller) sendLine(line string) error {
 	c.given = true
-	return c.to.Encode(order{Tell: line, UID: c.who.UID, GID: c.who.GID, Groups: c.who.Groups})
+	return c.to.Encode(order{Tell: line, UID: c.user.UID, GID: c.user.GID, Groups: c.user.Groups})
 }
 
 // Close ends the process unless the process was given an order, and returns when the process has

@@ -359,6 +359,25 @@ func (s *server) expect(verb string) request {
 	}
 }
 
+// expectAfterSignals is expect, and lets sing-srun pass signals on before.
+func (s *server) expectAfterSignals(verb string) request {
+	s.t.Helper()
+	for {
+		select {
+		case r := <-s.asked:
+			if r.verb == "signal" && r.err == nil {
+				continue
+			}
+			if r.verb != verb || r.err != nil {
+				s.t.Fatalf("asked %q %v: %v", r.verb, r.keys, r.err)
+			}
+			return r
+		case <-time.After(60 * time.Second):
+			s.t.Fatalf("no sing-srun has asked %q", verb)
+		}
+	}
+}
+
 // caller calls sing-srun as the user.
 type caller struct {
 	args   []string

@@ -56,19 +56,19 @@ func acknowledgement(status bool) byte {
 // userWriter writes into the descriptors that came from the user. A userWriter is safe for
 // concurrent use, by one goroutine for each of the two descriptors.
 type userWriter struct {
-	who order // only what makes a process the user's
-	mu  sync.Mutex
-	now *writer // may have ended
+	user order // only what makes a process the user's
+	mu   sync.Mutex
+	now  *writer // may have ended
 }
 
 func newUserWriter(o *order) *userWriter {
-	who := order{UID: o.UID, GID: o.GID, Groups: o.Groups, Cgroups: o.Cgroups, OOM: o.OOM, OwnOOM: o.OwnOOM}
+	user := order{UID: o.UID, GID: o.GID, Groups: o.Groups, Cgroups: o.Cgroups, OOM: o.OOM, OwnOOM: o.OwnOOM}
 	for _, l := range o.Limits {
 		if l.Resource == unix.RLIMIT_FSIZE {
-			who.Limits = []Limit{l}
+			user.Limits = []Limit{l}
 		}
 	}
-	return &userWriter{who: who}
+	return &userWriter{user: user}
 }
 
 // statusTime bounds the wait until a line has been written to the status pipe. The writer does not
@@ -101,7 +101,7 @@ func (u *userWriter) writer() (*writer, error) {
 			return u.now, nil
 		}
 	}
-	p, err := startWriter(&u.who)
+	p, err := startWriter(&u.user)
 	u.now = p
 	return p, err
 }
@@ -115,7 +115,7 @@ type writer struct {
 	ended   chan struct{}
 }
 
-func startWriter(who *order) (*writer, error) {
+func startWriter(user *order) (*writer, error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func startWriter(who *order) (*writer, error) {
 		acknowledgement(true): make(chan struct{}, 1), acknowledgement(false): make(chan struct{}, 1),
 	}}
 	go p.hear(pid)
-	return p, p.to.Encode(who)
+	return p, p.to.Encode(user)
 }
 
 // hear notes what the writer has written, until the writer ends. The writer is the user's: its bytes
