@@ -206,10 +206,9 @@ func TestLeases(t *testing.T) {
 // place. It goes on on a single node, by a requeue: there its capsules share a GPU and a device server, which are lent
 // another GPU, as one; proxyd's successor knows the lease. It computes what the undisturbed one computes.
 func TestLeasesOfNodes(t *testing.T) {
-	const extra = "600000" // parameters: steps take their time, so that output does not wait for its reader
-	s := raise(t, *name+"-lent", 2, 2, 4, "--extra", extra)
+	s := raise(t, *name+"-lent", 2, 2, 4)
 	s.configure("")
-	j := s.train("lent", "--qos=basic --nodes=2 --ntasks=4 --ntasks-per-node=2 --overcommit --gpus-per-node=1 --singularity-gpus=2-4 --export=ALL,EXTRA="+extra)
+	j := s.train("lent", "--qos=basic --nodes=2 --ntasks=4 --ntasks-per-node=2 --overcommit --gpus-per-node=1 --singularity-gpus=2-4")
 	j.trains()
 	for _, gpus := range []int{2, 1, 2} {
 		said := s.on("ctl", "operator", fmt.Sprintf("singctl resize %s --gpus %d --reason test", j.id, gpus))
