@@ -75,6 +75,8 @@
 //
 //   - A line that a task has begun and not ended waits in its slurmstepd, unless the step
 //     is --unbuffered. The line comes out when the task's warden leaves; Idle does not see it.
+//     For a pipe or a socket that is too late after a release: sing-srun is gone, and the beginning of the
+//     line is lost.
 //   - What srun has read from its standard input and a task has not is lost at a restore.
 //     Idle does not return while it does not fit into the task's pipe; what is in that
 //     pipe is saved by the capture of the task.

@@ -18,14 +18,16 @@ import (
 // and all that Slurm has for output on its way, are full at each checkpoint. Each line arrives once, in its order.
 func slowReader(t *testing.T, c protected) {
 	const lines = 150_000
-	padding := strings.Repeat("much output is on its way when it is not read ", 10)
+	// slurmstepd sends what a task that has ended has left in pieces of 1024 bytes, whole lines or not, and other
+	// tasks' lines may come between the pieces. So that lines are whole, a piece is two lines.
+	const format = "%-511s\n"
 	c.exec(t, "ctl", "alice", "bash", "-c", "rm -f go slowly.read").must(t)
 	job := c.submit(t, "--singularity --singularity-interval=10s -N2 -w n1,n2", fmt.Sprintf(`
-		srun perl -e '$| = 1; print "$ENV{SLURM_PROCID} $_ %s\n" for 1..%d' | {
+		srun perl -e '$| = 1; printf(%q, "$ENV{SLURM_PROCID} $_") for 1..%d' | {
 			until [ -e go ]; do IFS= read -r line; echo "$line" >>slowly.read; sleep 0.1; done
 			cat >>slowly.read
 		}
-		echo rc ${PIPESTATUS[0]}`, padding, lines))
+		echo rc ${PIPESTATUS[0]}`, format, lines))
 	captured := func() (n int) {
 		comment := c.show(t, job, "Comment")
 		if strings.Contains(comment, "no checkpoint") {
@@ -64,7 +66,7 @@ func slowReader(t *testing.T, c protected) {
 	next := map[string]int{"0": 1, "1": 1}
 	for line := range strings.Lines(string(read)) {
 		rank, _, _ := strings.Cut(line, " ")
-		if want := fmt.Sprintf("%s %d %s\n", rank, next[rank], padding); line != want {
+		if want := fmt.Sprintf(format, fmt.Sprint(rank, " ", next[rank])); line != want {
 			t.Fatalf("read %q, wanted %q", line, want)
 		}
 		next[rank]++
