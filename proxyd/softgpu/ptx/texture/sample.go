@@ -51,11 +51,14 @@ func (d *Descriptor) Sample(at [3]float32, layer uint32, read Reader) Texel {
 	return d.interpolateTexels(u, n, layer, read)
 }
 
-// HasPoints reports whether texels of the texture, which has two dimensions, are single numbers that are read as they are, at
-// coordinates that are clamped: what FindPoint and ReadPoint are for.
+// HasPoints reports whether channels of the texture, which has two dimensions, are read as they are, at coordinates that are
+// clamped: what FindPoint and ReadPoint are for, or FindSquare if the texture filters, which then has a single channel.
 func (d *Descriptor) HasPoints() bool {
-	if d.Filter || d.Normalized || d.Layers > 0 || d.Channels != 1 || d.Dimensions() != 2 || d.Address[0] == Border || d.Address[1] == Border {
+	if d.Normalized || d.Layers > 0 || d.Dimensions() != 2 || d.Address[0] == Border || d.Address[1] == Border {
 		return false
+	}
+	if d.Filter {
+		return d.Format == Float32 && d.Channels == 1
 	}
 	switch d.Format {
 	case Unsigned8, Unsigned16:
@@ -82,7 +85,30 @@ func clampPoint(x float32, n uint32) uint64 {
 	return uint64(x)
 }
 
-// ReadPoint is the texel that b begins with.
+// FindSquare finds the four texels around a place, and their weights.
+func (d *Descriptor) FindSquare(x, y float32) (at [4]uint64, weights [4]float64) {
+	left, right, w := weighPair(x, d.Width)
+	above, below, h := weighPair(y, d.Height)
+	size := uint64(d.TexelSize())
+	rows := [2]uint64{d.Base + above*d.Pitch, d.Base + below*d.Pitch}
+	at = [4]uint64{rows[0] + left*size, rows[0] + right*size, rows[1] + left*size, rows[1] + right*size}
+	return at, [4]float64{(1 - w) * (1 - h), w * (1 - h), (1 - w) * h, w * h}
+}
+
+// weighPair are the numbers of the two texels at a coordinate, of n, and the weight of the second.
+func weighPair(x float32, n uint32) (low, high uint64, weight float64) {
+	const most = 1 << 40
+	u := float64(x)
+	if u != u {
+		u = 0
+	}
+	v := max(-most, min(u-0.5, most))
+	whole := math.Floor(v)
+	i, last := int64(whole), int64(n)-1
+	return uint64(max(0, min(i, last))), uint64(max(0, min(i+1, last))), math.Floor((v-whole)*256+0.5) / 256
+}
+
+// ReadPoint is the channel that b begins with.
 func (d *Descriptor) ReadPoint(b []byte) uint32 {
 	switch d.Format {
 	case Unsigned8:

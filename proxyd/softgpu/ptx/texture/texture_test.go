@@ -298,11 +298,11 @@ func BenchmarkSample(b *testing.B) {
 	}
 }
 
-// TestPoints: what FindPoint and ReadPoint give is what Sample gives.
+// TestPoints: what FindPoint, FindSquare and ReadPoint give is what Sample gives.
 func TestPoints(t *testing.T) {
 	texels := make([]byte, 4096)
 	for i := range texels {
-		texels[i] = byte(i*7 + i>>8)
+		texels[i] = byte(i*7) &^ 0x40 // no infinity or NaN
 	}
 	read := func(addr uint64, n uint32) []byte { return texels[addr-4096:][:n] }
 	nan := float32(math.NaN())
@@ -311,7 +311,7 @@ func TestPoints(t *testing.T) {
 	for _, d := range []Descriptor{
 		{Format: Unsigned8, Integers: true}, {Format: Unsigned16, Integers: true}, {Format: Unsigned32}, {Format: Signed32}, {Format: Float32},
 		{Format: Unsigned8}, {Format: Signed8, Integers: true}, {Format: Float16}, {Format: Float32, Filter: true}, {Format: Float32, Normalized: true},
-		{Format: Float32, Channels: 2}, {Format: Float32, Layers: 2}, {Format: Float32, Address: [3]AddressMode{Clamp, Border}},
+		{Format: Float32, Channels: 2}, {Format: Unsigned8, Channels: 4, Integers: true}, {Format: Float32, Layers: 2}, {Format: Float32, Address: [3]AddressMode{Clamp, Border}},
 		{Format: Float32, Address: [3]AddressMode{Clamp, Mirror}},
 	} {
 		d.Base, d.Pitch, d.Width, d.Height, d.Channels = 4096, 64, 8, 7, max(d.Channels, 1)
@@ -321,14 +321,26 @@ func TestPoints(t *testing.T) {
 		points++
 		for _, x := range places {
 			for _, y := range places {
-				want := d.Sample([3]float32{x, y}, 0, read)[0]
-				if got := d.ReadPoint(texels[d.FindPoint(x, y)-d.Base:]); got != want {
+				var got Texel
+				if d.Filter {
+					sum := 0.0
+					at, weights := d.FindSquare(x, y)
+					for i, a := range at {
+						sum += weights[i] * float64(math.Float32frombits(d.ReadPoint(read(a, 4))))
+					}
+					got[0] = math.Float32bits(float32(sum))
+				} else {
+					for c := range d.Channels {
+						got[c] = d.ReadPoint(read(d.FindPoint(x, y), d.TexelSize())[c*d.TexelSize()/d.Channels:])
+					}
+				}
+				if want := d.Sample([3]float32{x, y}, 0, read); got != want {
 					t.Errorf("%+v at %g, %g: %#x, want %#x", d, x, y, got, want)
 				}
 			}
 		}
 	}
-	if points != 6 {
+	if points != 9 {
 		t.Errorf("%d of the textures have points", points)
 	}
 }
