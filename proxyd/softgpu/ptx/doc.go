@@ -44,10 +44,10 @@
 //
 // # Machine code
 //
-// Pieces of a kernel run as machine code (package native) on processors with AVX-512, over the same registers, and leave all
-// that is not plain arithmetic, loads, stores and branches of whole fragments to the interpreter. Config.Interpret has all
-// interpreted. What a launch leaves does not depend on that, nor do the counts of instructions. A launch that counts
-// lane-instructions is interpreted.
+// Pieces of a kernel run as machine code (package native) on processors with AVX-512, over the same registers, and leave
+// all that is not arithmetic, loads, stores, copies, atomic operations on words, shuffles and votes of full warps, and
+// branches to the interpreter. Config.Interpret has all interpreted. What a launch leaves does not depend on that, nor do
+// the counts of instructions. A launch that counts lane-instructions is interpreted.
 //
 // # Determinism
 //

@@ -19,6 +19,8 @@
 //	memory_unsafe.go  loads and stores: the check that all lanes' elements lie within memory
 //	straight.go       accesses of full warps to elements that follow each other
 //	load.go store.go  routines that load and store for 16 lanes
+//	atomic.go         atomic operations, lane by lane
+//	copy.go           copies from global to shared memory
 //	tables.go         vectors of constants
 //	text_unsafe.go    executable memory
 //	call_amd64.s      from Go into the code
@@ -33,7 +35,8 @@
 // memory a launch touches, the turns of warps, pauses and the end of a launch stay where they were: in package ptx.
 //
 // A function is compiled twice: for warps in which all 32 lanes run, and for the rest. The latter code keeps what the lanes
-// that do not run have in each register that it writes. A guarded instruction does so in both.
+// that do not run have in each register that it writes. A guarded instruction does so in both. Shuffles and votes are in the
+// former alone: there no lane has to be waited for.
 //
 // # Registers
 //
