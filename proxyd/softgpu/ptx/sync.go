@@ -314,3 +314,47 @@ func finishRedux(f func(a, b uint32) uint32) func(w *warp, in *inst, m uint32, g
 }
 
 func finishNone(*warp, *inst, uint32, *gather) {}
+
+// parkAtJoin lets the current fragment wait at its join. When the fragment is the last to come, the
+// fragment goes on with all lanes and park reports true.
+func (w *warp) parkAtJoin() bool {
+	f, j := w.cur, w.cur.join
+	if j.arrived == 0 && f.mask != j.expected {
+		w.joins = append(w.joins, j)
+	}
+	j.arrived |= f.mask
+	if j.arrived == j.expected {
+		w.forgetJoin(j)
+		f.mask, f.join = j.arrived, j.parent
+		j.arrived = 0
+		return true
+	}
+	w.dropFragment(f)
+	return false
+}
+
+func (w *warp) forgetJoin(j *join) {
+	for i := len(w.joins) - 1; i >= 0; i-- {
+		if w.joins[i] == j {
+			w.joins = append(w.joins[:i], w.joins[i+1:]...)
+			return
+		}
+	}
+}
+
+// releaseJoins lets all lanes that stand at joins go on without the lanes that they wait for. release
+// reports whether there were any.
+func (w *warp) releaseJoins() bool {
+	any := false
+	for _, j := range w.joins {
+		if j.arrived == 0 {
+			continue
+		}
+		any = true
+		j.expected &^= j.arrived
+		w.frags = append(w.frags, w.newFrag(frag{mask: j.arrived, pc: j.pc, frame: j.frame, join: j.parent}))
+		j.arrived = 0
+	}
+	w.joins = w.joins[:0]
+	return any
+}
