@@ -4,6 +4,7 @@
 package softgpu
 
 import (
+	"fmt"
 	"maps"
 	"testing"
 
@@ -189,12 +190,13 @@ type programRun struct {
 }
 
 // newProgramRun makes ranks, all on a device or each on its own. Devices have memory for a single rank and a half.
-func newProgramRun(t *testing.T, ranks int, together bool) *programRun {
+// splice: they have the same addresses, and kernels that are alike run once.
+func newProgramRun(t *testing.T, ranks int, together, splice bool) *programRun {
 	n := ranks
 	if together {
 		n = 1
 	}
-	cfg := Config{}
+	cfg := Config{Splice: splice}
 	for range n {
 		cfg.Memory = append(cfg.Memory, deviceSize)
 	}
@@ -209,7 +211,11 @@ func newProgramRun(t *testing.T, ranks int, together bool) *programRun {
 	}
 	var peers []*tenant
 	for i := range ranks {
-		s, err := b.Devices()[i%n].NewSpace(backend.SpaceConfig{Base: backend.DefaultBase * backend.Addr(i+1)})
+		base := backend.DefaultBase * backend.Addr(i+1)
+		if splice {
+			base = backend.DefaultBase
+		}
+		s, err := b.Devices()[i%n].NewSpace(backend.SpaceConfig{Base: base})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -232,35 +238,39 @@ func newProgramRun(t *testing.T, ranks int, together bool) *programRun {
 // TestSharingPrograms: ranks that share a device, and memory, hold the bytes that ranks with devices of their own hold; and the memory
 // that can be common is.
 func TestSharingPrograms(t *testing.T) {
-	const ranks, steps = 3, 4
 	for _, p := range sharingPrograms {
-		t.Run(p.name, func(t *testing.T) {
-			shared, apart := newProgramRun(t, ranks, true), newProgramRun(t, ranks, false)
-			for step := range steps {
-				for i := range ranks {
-					for _, run := range []*programRun{shared, apart} {
-						r := run.turns[i]
-						r.step = step
-						r.turn(t, func() { p.turn(r) })
-					}
-				}
-				for i := range ranks {
-					if a, b := shared.turns[i].hashes(t, 3), apart.turns[i].hashes(t, 3); !maps.Equal(a, b) {
-						t.Fatalf("step %d: rank %d has %v, on a device of its own %v", step, i, a, b)
-					}
-				}
+		for _, splice := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/splice=%t", p.name, splice), func(t *testing.T) { checkSharing(t, &p, splice) })
+		}
+	}
+}
+
+func checkSharing(t *testing.T, p *sharingProgram, splice bool) {
+	const ranks, steps = 3, 4
+	shared, apart := newProgramRun(t, ranks, true, splice), newProgramRun(t, ranks, false, splice)
+	for step := range steps {
+		for i := range ranks {
+			for _, run := range []*programRun{shared, apart} {
+				r := run.turns[i]
+				r.step = step
+				r.turn(t, func() { p.turn(r) })
 			}
-			shared.turns[0].turn(t, func() {}) // the last rank leaves
-			if c := shared.devices[0].Common(); c.Saved != p.saved*backend.Granule {
-				t.Errorf("%d blocks are saved, want %d: %+v", c.Saved/backend.Granule, p.saved, c)
+		}
+		for i := range ranks {
+			if a, b := shared.turns[i].hashes(t, 3), apart.turns[i].hashes(t, 3); !maps.Equal(a, b) {
+				t.Fatalf("step %d: rank %d has %v, on a device of its own %v", step, i, a, b)
 			}
-		})
+		}
+	}
+	shared.turns[0].turn(t, func() {}) // the last rank leaves
+	if c := shared.devices[0].Common(); c.Saved != p.saved*backend.Granule {
+		t.Errorf("%d blocks are saved, want %d: %+v", c.Saved/backend.Granule, p.saved, c)
 	}
 }
 
 // TestRankIsGone: a rank that ends takes nothing from those that had memory in common with it.
 func TestRankIsGone(t *testing.T) {
-	run := newProgramRun(t, 3, true)
+	run := newProgramRun(t, 3, true, false)
 	for _, r := range run.turns {
 		r.turn(t, func() { sharingPrograms[0].turn(r) })
 	}

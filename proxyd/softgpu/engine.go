@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
 )
 
 // engine runs PTX. There is a single engine besides the engines of tests, in a file of its own: what this package needs
@@ -82,6 +83,7 @@ type launch struct {
 	sms         uint32
 	issued      *atomic.Uint64 // instructions of warps, to be increased
 	seen        *accesses      // takes what the launch accesses, if not nil
+	parts       []splice.Span  // that seen tells apart; of other memory it has whole allocations
 	done        uint64         // blocks that ran before
 	paused      func() bool    // whether no more blocks are to begin; nil: they all do
 }

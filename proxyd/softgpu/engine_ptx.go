@@ -202,6 +202,14 @@ func (k ptxKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 		touched = &memory.Touched{}
 		defer func() { l.seen.addTouched(touched) }()
 	}
+	sees := l.memory.(*memory.Memory)
+	if len(l.parts) > 0 {
+		parts := make([]memory.Part, len(l.parts))
+		for i, x := range l.parts {
+			parts[i] = memory.Part(x)
+		}
+		sees = sees.View(parts)
+	}
 	output, malloc, free := l.output, l.malloc, l.free
 	if l.seen != nil {
 		output = func(fd int, text []byte) { l.seen.effects = true; l.output(fd, text) }
@@ -209,7 +217,7 @@ func (k ptxKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 		free = func(at uint64) { l.seen.effects = true; l.free(at) }
 	}
 	err := k.Launch(ctx, ptx.Config{
-		Grid: ptx.Dim3(l.grid), Block: ptx.Dim3(l.block), Shared: l.shared, Params: l.params, Memory: l.memory.(*memory.Memory),
+		Grid: ptx.Dim3(l.grid), Block: ptx.Dim3(l.block), Shared: l.shared, Params: l.params, Memory: sees,
 		Hooks:       ptx.Hooks{Printf: func(p ptx.Printf) { output(1, []byte(p.Text())) }, Malloc: malloc, Free: free},
 		Cooperative: l.cooperative, Workers: l.workers, StackSize: uint32(max(l.stack, ptx.DefaultStackSize)), SMs: l.sms,
 		Issued: l.issued, Touched: touched,

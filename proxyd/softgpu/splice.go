@@ -127,7 +127,7 @@ type attempt struct {
 	begun  uint64
 	holds  bool // other work of the space waits
 	site   splice.Site
-	turn   uint64
+	plan   splice.Plan
 	spans  []splice.Span // whose bytes are in the record
 	record splice.Record
 	read   uint64 // bytes, for the record
@@ -145,15 +145,31 @@ func launchOnce(s *space, j *job, f *function, spec launch, done backend.Partial
 	if a == nil {
 		return s.carryOutLaunch(j, f.kernel, spec, done, fifo)
 	}
-	if taken, err := a.takeResult(); taken || err != nil {
-		return err
+	if a.plan.Compare {
+		if taken, err := a.takeResult(); taken || err != nil {
+			return err
+		}
 	}
 	all := spec.issued
 	spec.issued, spec.seen = &a.issued, &a.seen
+	switch {
+	case a.plan.Learn:
+		spec.parts = cutSpans(a.spans, a.plan.Cost)
+	case a.plan.Compare:
+		spec.parts = a.plan.Parts
+	default:
+		spec.seen = nil
+	}
 	err := s.carryOutLaunch(j, f.kernel, spec, done, fifo)
 	all.Add(a.issued.Load())
-	if err == nil {
+	switch {
+	case err != nil:
+	case a.plan.Learn:
+		a.learnParts()
+	case a.plan.Compare:
 		a.keepResult()
+	default:
+		a.measureCost()
 	}
 	return err
 }
@@ -213,12 +229,43 @@ func (a *attempt) makeRecord(f *function, spec *launch) string {
 	}
 	a.site = siteOf(f, spec, bases)
 	a.mu.Lock()
-	more, turn, compare := a.results.Ask(splice.Rank(a.space.number), a.site, sizeOf(bases))
+	a.plan = a.results.Ask(splice.Rank(a.space.number), a.site, sizeOf(bases))
 	a.mu.Unlock()
-	if !compare {
+	a.spans = bases
+	switch {
+	case a.plan.Learn:
+		return a.checkSpans()
+	case !a.plan.Compare && a.plan.Cost == 0:
+		return "" // what the launch costs is measured
+	case !a.plan.Compare:
 		return whyCost
+	case a.plan.Parts != nil:
+		a.spans = a.plan.Parts
+	default:
+		a.spans = withoutRepeats(append(bases, a.plan.More...))
 	}
-	a.turn, a.spans = turn, withoutRepeats(append(bases, more...))
+	if why := a.checkSpans(); why != "" {
+		return why
+	}
+	a.hashRecord(spec)
+	return ""
+}
+
+// checkSpans returns why the spans' bytes cannot be read, or "".
+func (a *attempt) checkSpans() string {
+	for _, x := range a.spans {
+		if _, ok := spanBytes(a.space, x); !ok {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.results.Forget(a.site)
+			return whyMemory
+		}
+	}
+	return ""
+}
+
+// hashRecord makes the record of what the launch is and reads.
+func (a *attempt) hashRecord(spec *launch) {
 	h := sha256.New()
 	h.Write(a.site[:])
 	if a.twist != anyParams {
@@ -226,21 +273,14 @@ func (a *attempt) makeRecord(f *function, spec *launch) string {
 		h.Write(spec.params)
 	}
 	for _, x := range a.spans {
-		b, ok := spanBytes(a.space, x)
-		if !ok {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			a.results.Forget(a.site)
-			return whyMemory
-		}
 		addWord(h, x.Base)
 		addWord(h, x.Size)
 		if a.twist != anyBytes {
+			b, _ := spanBytes(a.space, x)
 			a.hashSpan(h, x, b)
 		}
 	}
 	h.Sum(a.record[:0])
-	return ""
 }
 
 // holdOthers keeps other work of the space from beginning, so that it sees and changes none of the bytes that are copied.
@@ -276,7 +316,7 @@ func (a *attempt) takeResult() (bool, error) {
 	defer a.letOthersBegin()
 	a.mu.Lock()
 	a.counts.Compared += a.read
-	kept, ok := a.results.Take(splice.Rank(a.space.number), a.site, a.turn, a.record)
+	kept, ok := a.results.Take(splice.Rank(a.space.number), a.site, a.plan.Turn, a.record)
 	a.mu.Unlock()
 	if !ok {
 		return false, nil
@@ -305,10 +345,10 @@ func (a *attempt) takeResult() (bool, error) {
 func (a *attempt) keepResult() {
 	alone := a.holdOthers()
 	defer a.letOthersBegin()
-	why, share := a.learnReads(alone)
+	why := a.learnReads(alone)
 	if why == whyBytes {
 		a.beginCopying()
-		k := readResult(a.space, &a.seen, share)
+		k := readResult(a.space, &a.seen)
 		k.issued = a.issued.Load()
 		a.mu.Lock()
 		a.results.Keep(splice.Rank(a.space.number), a.record, a.others, k)
@@ -318,9 +358,25 @@ func (a *attempt) keepResult() {
 	a.countOwn(why)
 }
 
-// learnReads notes what a launch has accessed. It returns whyBytes if the launch's result may be kept, or why not; and
-// whether the result is to be common memory.
-func (a *attempt) learnReads(alone bool) (why string, share bool) {
+// measureCost notes what a launch has cost that was not compared.
+func (a *attempt) measureCost() {
+	a.mu.Lock()
+	a.results.Measure(a.site, a.issued.Load())
+	a.mu.Unlock()
+	a.countOwn(whyLearn)
+}
+
+// learnParts notes of which parts of memory a launch has accessed bytes.
+func (a *attempt) learnParts() {
+	parts, known := joinParts(&a.seen, a.spans)
+	a.mu.Lock()
+	a.results.LearnParts(a.site, a.issued.Load(), parts, known)
+	a.mu.Unlock()
+	a.countOwn(whyLearn)
+}
+
+// learnReads notes what a launch has accessed. It returns whyBytes if the launch's result may be kept, or why not.
+func (a *attempt) learnReads(alone bool) string {
 	ok := true
 	for _, x := range a.seen.reads { // what was written is among them
 		_, is := spanBytes(a.space, x)
@@ -331,14 +387,14 @@ func (a *attempt) learnReads(alone bool) (why string, share bool) {
 	switch {
 	case a.seen.effects && a.twist != anyEffects:
 		a.results.Refuse(a.site)
-		return whyEffects, false
+		return whyEffects
 	case !ok:
 		a.results.Refuse(a.site)
-		return whyMemory, false
+		return whyMemory
 	case !alone:
-		return whyOther, false
+		return whyOther
 	case a.twist != anyReads && !a.results.Learn(a.site, a.issued.Load(), a.spans, a.seen.reads):
-		return whyLearn, false
+		return whyLearn
 	}
-	return whyBytes, a.results.IsShared(a.site)
+	return whyBytes
 }

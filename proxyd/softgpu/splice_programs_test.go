@@ -268,7 +268,8 @@ var splicePrograms = []spliceProgram{
 	{name: "4 a variable of the module", once: onDevices{11, 5}, step: func(r *spliceRank) {
 		r.run("bump", 1, r.at[weights])
 	}},
-	{name: "4 a variable of the module that differs", once: onDevices{0, 0}, step: func(r *spliceRank) {
+	// A rank takes what another one has made of the same variable a step before.
+	{name: "4 a variable of the module that differs", once: onDevices{0, 2}, step: func(r *spliceRank) {
 		if r.step == 0 {
 			for range r.rank {
 				r.run("bump", 1, r.at[acts])
@@ -285,7 +286,7 @@ var splicePrograms = []spliceProgram{
 		r.run("grab", 1, r.at[head], 64, r.step)
 		r.run("drop", 1, r.at[head])
 	}},
-	{name: "7 a rank corrects the weights", once: onDevices{8, 3}, step: func(r *spliceRank) {
+	{name: "7 a rank corrects the weights", once: onDevices{6, 2}, step: func(r *spliceRank) {
 		if r.rank == 0 && r.step%2 == 1 {
 			r.run("add", 1, r.at[weights]+4, 1)
 		}
@@ -344,6 +345,43 @@ var splicePrograms = []spliceProgram{
 		r.run("axpy", whole, r.at[weights], r.at[acts], 3)
 		r.run("add", whole, r.at[acts], r.rank*(r.step%2))
 		r.set(r.at[acts], 3, whole)
+	}},
+	// One allocation has parameters, gradients and activations, as PyTorch's allocator puts them. The activations, of which a
+	// part lies in each block, differ. What a kernel accesses is learned in the second step.
+	{name: "parts of an allocation", once: onDevices{20, 8}, step: func(r *spliceRank) {
+		const tensor = 1024 // bytes
+		at := r.at[weights]
+		r.set(at+2*tensor, 100*r.rank+r.step, tensor/4)
+		r.set(at+pieceSize-tensor, 100*r.rank+r.step, tensor/4)
+		r.run("axpy", tensor/4, at+2*tensor, at+pieceSize-tensor, r.rank+1)
+		r.set(at+tensor, 7+r.step, tensor/4)
+		r.run("axpy", tensor/4, at+3*tensor, at+tensor, 3)
+		r.run("axpy", tensor/4, at, at+3*tensor, r.step)
+	}},
+	// The third rank's gradients come to lie beside the others': a part that was not accessed before.
+	{name: "parts that change", once: onDevices{18, 7}, step: func(r *spliceRank) {
+		const tensor = 1024 // bytes
+		at := r.at[weights]
+		r.set(at+2*tensor, 100*r.rank+r.step, tensor/4)
+		to := at + 4*tensor
+		if r.step > 3 {
+			to += tensor
+		}
+		r.set(r.at[head], int(uint32(to)), 1)
+		r.set(r.at[head]+4, int(to>>32), 1)
+		r.set(to, 9*r.step, 1)
+		r.run("peek", 1, r.at[head], at)
+		r.run("add", 8, at, 1)
+	}},
+	{name: "an address in halves, into a part that differs", once: onDevices{0, 0}, step: func(r *spliceRank) {
+		r.set(r.at[acts], r.rank, 8)
+		to := r.at[acts]
+		if r.step > 2 {
+			to += 2048
+			r.set(to, 10+r.rank, 8)
+		}
+		r.set(r.at[weights]+2048, r.rank, 8)
+		r.run("halves", 1, r.at[weights], 0, 0, 0, int(uint32(to)), int(to>>32))
 	}},
 	{name: "another order of the same operations", once: onDevices{2, 2}, step: func(r *spliceRank) {
 		for i := range 3 {
@@ -415,7 +453,8 @@ var splicePrograms = []spliceProgram{
 		r.set(r.at[grads], 7, whole)
 		r.updateByGraph(r.step)
 	}},
-	{name: "14 the parameters differ", once: onDevices{0, 0}, step: func(r *spliceRank) {
+	// The second rank's parameter is the first one's a step later.
+	{name: "14 the parameters differ", once: onDevices{0, 1}, step: func(r *spliceRank) {
 		r.set(r.at[grads], 7, whole)
 		r.updateByGraph(r.step + r.rank)
 	}},

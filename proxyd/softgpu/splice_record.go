@@ -4,15 +4,17 @@
 package softgpu
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"hash"
+	"slices"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
 )
 
-// siteOf is the site of a launch: all of it but the parameters that are no addresses.
+// siteOf is the site of a launch: all of the launch but the parameters that are no addresses.
 func siteOf(f *function, spec *launch, spans []splice.Span) (out splice.Site) {
 	h := sha256.New()
 	h.Write(f.module.code[:])
@@ -27,6 +29,12 @@ func siteOf(f *function, spec *launch, spans []splice.Span) (out splice.Site) {
 	for _, x := range spans {
 		addWord(h, x.Base)
 		addWord(h, x.Size)
+	}
+	for words := spec.params; len(words) >= 8; words = words[8:] { // kernels use different parts of the same spans
+		at := binary.LittleEndian.Uint64(words)
+		if slices.ContainsFunc(spans, func(x splice.Span) bool { return at-x.Base < x.Size }) {
+			addWord(h, at)
+		}
 	}
 	h.Sum(out[:0])
 	return out
@@ -79,20 +87,78 @@ func (t *table) pointedSpans(params []byte) (out []splice.Span, ok bool) {
 	return withoutRepeats(out), true
 }
 
-// spanBytes is the bytes of a piece of memory, if it is there, and the space's alone.
+// spanBytes is the bytes of memory that lies in a single allocation, if it is there, and the space's alone.
 func spanBytes(s *space, x splice.Span) ([]byte, bool) {
 	s.mu.Lock()
-	alloc, found := s.ledger.At(backend.Addr(x.Base))
-	own := found && (alloc.Kind == backend.Plain || alloc.Kind == backend.Pooled || alloc.Kind == backend.Globals)
-	s.mu.Unlock()
-	if !own {
-		return nil, false
-	}
+	defer s.mu.Unlock()
 	s.table.mu.RLock()
 	defer s.table.mu.RUnlock()
 	i, found := s.table.findEntry(backend.Addr(x.Base))
-	if !found || s.table.entries[i].host || uint64(len(s.table.entries[i].bytes)) != x.Size {
+	if !found {
+		i--
+	}
+	if i < 0 || i >= len(s.table.entries) || s.table.entries[i].host {
 		return nil, false
 	}
-	return s.table.entries[i].bytes, true
+	e := s.table.entries[i]
+	alloc, found := s.ledger.At(e.base)
+	own := found && (alloc.Kind == backend.Plain || alloc.Kind == backend.Pooled || alloc.Kind == backend.Globals)
+	from := x.Base - uint64(e.base)
+	if !own || from > uint64(len(e.bytes)) || x.Size > uint64(len(e.bytes))-from {
+		return nil, false
+	}
+	return e.bytes[from:][:x.Size:x.Size], true
+}
+
+// partsOf is into how many parts a span is cut at most, for a launch that costs so much. A launch that goes to and fro
+// between parts takes longer by each time.
+func partsOf(cost uint64) uint64 {
+	switch {
+	case cost < 1<<16:
+		return 4096
+	case cost < 1<<22:
+		return 256
+	}
+	return 32
+}
+
+// leastPart is the least size of a part: PyTorch's allocator rounds sizes up to it.
+const leastPart = 512
+
+// cutSpans cuts spans into parts, so that a launch of such a cost tells which of these it accesses.
+func cutSpans(spans []splice.Span, cost uint64) (out []splice.Span) {
+	for _, x := range spans {
+		unit := max(leastPart, (x.Size/partsOf(cost)+leastPart-1)/leastPart*leastPart)
+		for at := uint64(0); at < x.Size; at += unit {
+			out = append(out, splice.Span{Base: x.Base + at, Size: min(unit, x.Size-at)})
+		}
+	}
+	slices.SortFunc(out, func(a, b splice.Span) int { return cmp.Compare(a.Base, b.Base) })
+	return out
+}
+
+// joinParts joins the parts that a launch has accessed, where they are neighbours in one of the spans and both or neither
+// were written. some tells whether any of the spans has a part that was not accessed.
+func joinParts(seen *accesses, spans []splice.Span) (out []splice.Span, some bool) {
+	parts := withoutRepeats(seen.reads)
+	slices.SortFunc(parts, func(a, b splice.Span) int { return cmp.Compare(a.Base, b.Base) })
+	written := map[splice.Span]bool{}
+	for _, x := range seen.writes {
+		written[x] = true
+	}
+	last := splice.Span{}
+	for _, x := range parts {
+		end := len(out) - 1
+		startsSpan := slices.ContainsFunc(spans, func(s splice.Span) bool { return s.Base == x.Base })
+		if end >= 0 && !startsSpan && out[end].Base+out[end].Size == x.Base && written[last] == written[x] {
+			out[end].Size += x.Size
+		} else {
+			out = append(out, x)
+		}
+		last = x
+	}
+	for _, x := range spans {
+		some = some || !slices.Contains(out, x)
+	}
+	return out, some
 }

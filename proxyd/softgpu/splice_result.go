@@ -77,23 +77,15 @@ func (d *device) findWholeBlock(s *space, at backend.Addr, n uint64) (a *arena, 
 	return a, offset, err == nil && d.canShow(s, a)
 }
 
-// readResult returns what a launch has written. The memory is there, and no other work uses it meanwhile. share: whole
-// blocks become common memory.
-func readResult(s *space, seen *accesses, share bool) *keptLaunch {
+// readResult returns what a launch has written. The memory is there, and no other work uses it meanwhile.
+func readResult(s *space, seen *accesses) *keptLaunch {
 	k := &keptLaunch{}
 	k.Hold()
 	d := lockDeviceOf(s)
 	defer d.mu.Unlock()
-	for _, x := range seen.reads { // what was written is among them
+	for _, x := range withoutRepeats(seen.reads) { // what was written is among them
 		b, _ := spanBytes(s, x)
 		written := slices.Contains(seen.writes, x)
-		if !share && !written {
-			continue
-		}
-		if !share {
-			k.parts = append(k.parts, keptPart{at: backend.Addr(x.Base), bytes: append([]byte(nil), b...)})
-			continue
-		}
 		eachBlock(x, func(at backend.Addr, n uint64) {
 			p := keptPart{at: at, block: d.shareBlock(s, at, n)}
 			if p.block == nil && written {

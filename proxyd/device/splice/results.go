@@ -3,7 +3,10 @@
 
 package splice
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Results decides for a device which operations of its ranks run, where all that an operation reads can be known: on
 // the software GPU. The first rank that asks for an operation runs the operation on its own memory, and what that wrote
@@ -42,8 +45,23 @@ type Record [32]byte
 // Span is a piece of memory.
 type Span struct{ Base, Size uint64 }
 
+// Plan is what a rank does with an operation.
+type Plan struct {
+	Turn    uint64
+	Compare bool   // make a Record and ask for the result
+	More    []Span // that the Record must have beside the memory that the parameters point to
+	Parts   []Span // that the Record has in the place of all that, unless nil
+	// Learn: run the operation, without a Record, and tell LearnParts which parts of memory the operation has accessed. Cost
+	// is what the operation has cost before.
+	Learn bool
+	Cost  uint64
+}
+
 // site is what is known of a Site.
 type site struct {
+	parts  []Span          // what the operation accesses, unless nil
+	learn  bool            // parts are to be learned
+	learnt int             // how often they were
 	reads  []Span          // what the operation reads beside the memory that its parameters point to
 	asked  map[Rank]uint64 // how often each rank has asked
 	first  [sameTurns]Record
@@ -69,6 +87,9 @@ const (
 	firstPause = 4  // after a miss at a Site of which no results were taken, each 2^firstPause-th turn is compared
 	mostPause  = 8  // after many misses, each 2^mostPause-th turn is compared
 	mostReads  = 16 // Spans that a Site reads beside its parameters'
+	mostLearnt = 3  // times that the parts of a Site are learned
+	mostParts  = 256
+	firstBytes = 4 << 20 // that are read for an operation of unknown cost
 	mostSites  = 1 << 14
 	mostKept   = 1 << 12
 )
@@ -79,9 +100,8 @@ func NewResults(budget, perCost uint64) *Results {
 	return &Results{budget: budget, perCost: perCost, sites: map[Site]*site{}, kept: map[Record]*keptResult{}}
 }
 
-// Ask begins an operation of a rank: one turn at a Site. If the rank is to make a Record, which reads so many bytes,
-// Ask returns true, the number of the turn, and the Spans that the Record must have beside the Site's own.
-func (r *Results) Ask(rank Rank, at Site, bytes uint64) (reads []Span, turn uint64, compare bool) {
+// Ask begins an operation of a rank: a turn at a Site, with so many bytes in the Spans of the Site.
+func (r *Results) Ask(rank Rank, at Site, bytes uint64) Plan {
 	s := r.sites[at]
 	if s == nil {
 		if len(r.sites) == mostSites {
@@ -90,15 +110,30 @@ func (r *Results) Ask(rank Rank, at Site, bytes uint64) (reads []Span, turn uint
 		s = &site{asked: map[Rank]uint64{}}
 		r.sites[at] = s
 	}
-	turn = s.asked[rank]
+	p := Plan{Turn: s.asked[rank], Cost: s.cost}
 	s.asked[rank]++
-	for _, x := range s.reads {
-		bytes += x.Size
+	if s.parts == nil {
+		bytes += sizeOf(s.reads)
+	} else {
+		bytes = sizeOf(s.parts)
 	}
-	if s.never || s.cost > 0 && bytes/r.perCost > s.cost || turn%s.pauseInTurns() != 0 {
-		return nil, turn, false
+	switch {
+	case s.never || s.cost == 0 && bytes > firstBytes:
+	case s.learn:
+		p.Learn = true
+	case s.cost > 0 && bytes/r.perCost > s.cost:
+		p.Learn = s.parts == nil && s.learnt < mostLearnt
+	case p.Turn%s.pauseInTurns() == 0:
+		p.Compare, p.More, p.Parts = true, s.reads, s.parts
 	}
-	return s.reads, turn, true
+	return p
+}
+
+func sizeOf(spans []Span) (n uint64) {
+	for _, x := range spans {
+		n += x.Size
+	}
+	return n
 }
 
 // pauseInTurns is the distance between turns that are compared. All ranks compare at the same turns. If the Records of a
@@ -135,6 +170,8 @@ func (r *Results) Take(rank Rank, at Site, turn uint64, record Record) (result R
 	switch {
 	case s.turn[slot] != turn+1:
 		s.turn[slot], s.first[slot] = turn+1, record
+	case s.first[slot] != record && s.parts == nil && s.learnt < mostLearnt:
+		s.learn = true // perhaps only bytes differ that the operation does not access
 	case s.first[slot] != record && s.missed != turn+1:
 		s.misses++
 		s.missed = turn + 1 // a miss of several ranks at a turn counts once
@@ -142,37 +179,85 @@ func (r *Results) Take(rank Rank, at Site, turn uint64, record Record) (result R
 	return nil, false
 }
 
-// Learn notes what an operation has cost and read, beside the memory that its parameters point to. Learn returns
-// whether the Record had all of that memory: only then may the operation's result be kept.
-func (r *Results) Learn(at Site, cost uint64, had, reads []Span) bool {
+// Learn notes what an operation has cost and accessed. Learn returns whether the Record, which had this memory, had all
+// that was accessed: only then may the operation's result be kept.
+func (r *Results) Learn(at Site, cost uint64, had, accessed []Span) bool {
 	s := r.sites[at]
 	if s == nil {
 		return false
 	}
 	s.cost = max(cost, 1)
 	complete := true
-	for _, x := range reads {
-		if slices.Contains(had, x) {
+	for _, x := range accessed {
+		if slices.ContainsFunc(had, x.isIn) {
 			continue
 		}
 		complete = false
-		if !slices.Contains(s.reads, x) {
+		if s.parts == nil && !slices.Contains(s.reads, x) {
 			s.reads = append(slices.Clone(s.reads), x)
 		}
 	}
-	if !complete {
-		s.turn = [sameTurns]uint64{} // Records from before have less memory in them: to differ from these says nothing
+	if complete {
+		return !s.never
 	}
-	if len(s.reads) > mostReads {
+	s.turn = [sameTurns]uint64{} // Records from before have less memory in them: to differ from these says nothing
+	switch {
+	case s.parts != nil: // the operation accesses other parts than before
+		if s.learn = s.learnt < mostLearnt; !s.learn {
+			s.parts, s.reads = nil, nil
+		}
+	case len(s.reads) > mostReads:
 		s.reads, s.never = nil, true
 	}
-	return complete && !s.never
+	return false
+}
+
+// isIn tells whether all of x lies in y.
+func (x Span) isIn(y Span) bool {
+	return x.Base >= y.Base && x.Base-y.Base <= y.Size && x.Size <= y.Size-(x.Base-y.Base)
+}
+
+// Measure notes what an operation has cost that ran without a Record.
+func (r *Results) Measure(at Site, cost uint64) {
+	if s := r.sites[at]; s != nil && s.cost == 0 {
+		s.cost = max(cost, 1)
+	}
+}
+
+// LearnParts notes of which parts of memory an operation has accessed bytes: the Spans of the Site's Records from now on.
+// known is false if that was not found out, or if the parts are the memory that the Records have in any case.
+func (r *Results) LearnParts(at Site, cost uint64, parts []Span, known bool) {
+	s := r.sites[at]
+	if s == nil {
+		return
+	}
+	s.cost, s.learn = max(cost, 1), false
+	s.learnt++
+	s.turn, s.misses = [sameTurns]uint64{}, 0
+	all := joinSpans(append(slices.Clone(s.parts), parts...))
+	if s.parts = all; !known || len(all) == 0 || len(all) > mostParts {
+		s.parts, s.learnt = nil, mostLearnt
+	}
+}
+
+// joinSpans sorts Spans. Spans that overlap become a single Span.
+func joinSpans(list []Span) (out []Span) {
+	slices.SortFunc(list, func(a, b Span) int { return cmp.Compare(a.Base, b.Base) })
+	for _, x := range list {
+		last := len(out) - 1
+		if last < 0 || out[last].Base+out[last].Size <= x.Base {
+			out = append(out, x)
+			continue
+		}
+		out[last].Size = max(out[last].Size, x.Base+x.Size-out[last].Base)
+	}
+	return out
 }
 
 // Forget forgets what a Site reads: some of that memory is no longer there.
 func (r *Results) Forget(at Site) {
 	if s := r.sites[at]; s != nil {
-		s.reads, s.turn = nil, [sameTurns]uint64{}
+		s.reads, s.parts, s.turn = nil, nil, [sameTurns]uint64{}
 	}
 }
 
@@ -183,9 +268,6 @@ func (r *Results) Refuse(at Site) {
 		s.never = true
 	}
 }
-
-// IsShared tells whether a result of the Site was taken.
-func (r *Results) IsShared(at Site) bool { return r.sites[at] != nil && r.sites[at].shared }
 
 // Keep keeps what an operation wrote, for so many other ranks, while there is room: the oldest results go for it.
 func (r *Results) Keep(rank Rank, record Record, others int, result Result) {

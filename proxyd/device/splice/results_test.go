@@ -22,11 +22,14 @@ func (l *letter) Drop()        { l.users-- }
 // ask is an operation of a rank at the first Site, with a Record of one letter. It returns "" if the rank does not
 // compare, "run" if it runs, or what it takes.
 func ask(r *Results, rank Rank, record byte, others int) string {
-	_, turn, compare := r.Ask(rank, Site{}, 10)
-	if !compare {
+	p := r.Ask(rank, Site{}, 10)
+	if p.Learn {
+		r.LearnParts(Site{}, 100, nil, false) // all of the memory
+	}
+	if !p.Compare {
 		return ""
 	}
-	if got, ok := r.Take(rank, Site{}, turn, Record{record}); ok {
+	if got, ok := r.Take(rank, Site{}, p.Turn, Record{record}); ok {
 		got.Drop()
 		return got.(*letter).string
 	}
@@ -87,20 +90,25 @@ func TestInVain(t *testing.T) {
 		for turn := range turns {
 			for rank := range ranks {
 				record++
-				_, at, compare := r.Ask(Rank(rank), Site{}, 10)
-				if !compare {
+				p := r.Ask(Rank(rank), Site{}, 10)
+				if p.Learn {
+					r.LearnParts(Site{}, 100, nil, false) // all of the memory
+				}
+				if !p.Compare {
 					continue
 				}
 				if rank == 0 {
 					compared = append(compared, turn)
 				}
-				if _, ok := r.Take(Rank(rank), Site{}, at, Record{byte(record), byte(record >> 8)}); ok {
+				if _, ok := r.Take(Rank(rank), Site{}, p.Turn, Record{byte(record), byte(record >> 8)}); ok {
 					t.Fatalf("%d ranks, turn %d: a result is taken of an operation that differs", ranks, turn)
 				}
 				r.Learn(Site{}, 100, nil, nil)
 			}
 		}
-		if want := []int{0, 16, 256, 512, 768}; !slices.Equal(compared, want) {
+		// A turn more after the parts were learned, which takes a launch.
+		again := map[int][]int{2: {0, 2}, 4: {0, 1}, 8: {0}}[ranks]
+		if want := append(again, 16, 256, 512, 768); !slices.Equal(compared, want) {
 			t.Errorf("%d ranks: turns %v are compared, want %v", ranks, compared, want)
 		}
 		taken := 0
@@ -141,24 +149,23 @@ func TestEverySecond(t *testing.T) {
 func TestLearn(t *testing.T) {
 	r := NewResults(1000, 10)
 	all := []Span{{1, 2}, {3, 4}}
-	if reads, _, compare := r.Ask(1, Site{}, 0); len(reads) != 0 || !compare {
-		t.Fatalf("at first: %v %v", reads, compare)
+	if p := r.Ask(1, Site{}, 0); len(p.More) != 0 || !p.Compare {
+		t.Fatalf("at first: %+v", p)
 	}
 	if r.Learn(Site{}, 5, all[:1], all) {
 		t.Error("a Record without all that was read is taken for whole")
 	}
-	reads, _, _ := r.Ask(2, Site{}, 0)
-	if len(reads) != 1 || reads[0] != all[1] {
-		t.Fatalf("the next Record is to have %v, want %v", reads, all[1:])
+	if p := r.Ask(2, Site{}, 0); !slices.Equal(p.More, all[1:]) {
+		t.Fatalf("the next Record is to have %v, want %v", p.More, all[1:])
 	}
 	if !r.Learn(Site{}, 5, all, all) {
 		t.Error("a Record with all that was read is not taken for whole")
 	}
-	if _, _, compare := r.Ask(2, Site{}, 1000); compare {
+	if r.Ask(2, Site{}, 1000).Compare {
 		t.Error("1000 bytes are read to save 5 instructions")
 	}
 	r.Refuse(Site{})
-	if _, _, compare := r.Ask(2, Site{}, 0); compare {
+	if r.Ask(2, Site{}, 0).Compare {
 		t.Error("an operation with other effects is compared")
 	}
 }
@@ -168,16 +175,16 @@ func TestLearn(t *testing.T) {
 func TestLearned(t *testing.T) {
 	r, more := NewResults(1000, 10), []Span{{Base: 4096, Size: 1}}
 	launch := func(rank Rank, turns byte) string {
-		reads, turn, compare := r.Ask(rank, Site{}, 10)
-		if !compare {
+		p := r.Ask(rank, Site{}, 10)
+		if !p.Compare {
 			return ""
 		}
-		record := Record{turns, byte(len(reads))}
-		if got, ok := r.Take(rank, Site{}, turn, record); ok {
+		record := Record{turns, byte(len(p.More))}
+		if got, ok := r.Take(rank, Site{}, p.Turn, record); ok {
 			got.Drop()
 			return got.(*letter).string
 		}
-		if r.Learn(Site{}, 100, reads, more) {
+		if r.Learn(Site{}, 100, p.More, more) {
 			r.Keep(rank, record, 1, &letter{string: string(turns)})
 		}
 		return "run"
@@ -186,4 +193,73 @@ func TestLearned(t *testing.T) {
 	wantAsk(t, "the second, which is the first to know", launch(2, 'a'), "run")
 	wantAsk(t, "the next turn of the first", launch(1, 'b'), "run")
 	wantAsk(t, "and of the second", launch(2, 'b'), "b")
+}
+
+// TestParts: where ranks differ, the parts that the operation accesses are learned, and compared alone. An operation that
+// accesses other parts is not kept, and learned again, but not for ever.
+func TestParts(t *testing.T) {
+	r := NewResults(1000, 10)
+	whole, near, far := Span{4096, 1024}, Span{4096, 512}, Span{4608, 8}
+	// launch has the Record all where the Site compares all of the memory, else the Record parts. In truth the launch
+	// accesses accesses.
+	launch := func(rank Rank, all, parts byte, accesses Span) string {
+		p := r.Ask(rank, Site{}, 10)
+		switch {
+		case p.Learn:
+			r.LearnParts(Site{}, 100, []Span{accesses}, true)
+			return "learn"
+		case !p.Compare:
+			return ""
+		}
+		had, record := []Span{whole}, Record{all}
+		if p.Parts != nil {
+			had, record = p.Parts, Record{parts, byte(len(p.Parts))}
+		}
+		if got, ok := r.Take(rank, Site{}, p.Turn, record); ok {
+			got.Drop()
+			return got.(*letter).string
+		}
+		touched := whole
+		if slices.ContainsFunc(had, accesses.isIn) {
+			touched = accesses
+		}
+		if !r.Learn(Site{}, 100, had, []Span{touched}) {
+			return "more"
+		}
+		r.Keep(rank, record, 1, &letter{string: string(parts)})
+		return "run"
+	}
+	wantAsk(t, "the first rank", launch(1, 'a', 'x', near), "run")
+	wantAsk(t, "a rank that differs", launch(2, 'b', 'x', near), "run")
+	wantAsk(t, "the next turn, which learns", launch(1, 'a', 'y', near), "learn")
+	wantAsk(t, "the second rank, by parts", launch(2, 'b', 'y', near), "run")
+	wantAsk(t, "the first rank, by parts", launch(1, 'a', 'z', near), "run")
+	wantAsk(t, "the second rank takes", launch(2, 'b', 'z', near), "z")
+	wantAsk(t, "other parts", launch(1, 'a', 'w', far), "more")
+	wantAsk(t, "and again", launch(2, 'b', 'w', far), "learn")
+	wantAsk(t, "both parts", launch(1, 'a', 'v', far), "run")
+	wantAsk(t, "both parts, taken", launch(2, 'b', 'v', far), "v")
+	for i := range 4 {
+		launch(1, 'a', byte(i), Span{4700 + 2*uint64(i), 1})
+	}
+	if p := r.Ask(1, Site{}, 10); p.Learn || p.Parts != nil {
+		t.Errorf("an operation that accesses ever other parts is still learned: %+v", p)
+	}
+}
+
+// TestDear: nothing is read for an operation of unknown cost that could read much. Once the cost is known, the parts are
+// learned.
+func TestDear(t *testing.T) {
+	r := NewResults(1000, 10)
+	if p := r.Ask(1, Site{}, firstBytes+1); p.Compare || p.Learn || p.Cost != 0 {
+		t.Errorf("at first: %+v", p)
+	}
+	r.Measure(Site{}, 100)
+	if p := r.Ask(1, Site{}, firstBytes+1); !p.Learn || p.Cost != 100 {
+		t.Errorf("for 100 instructions: %+v", p)
+	}
+	r.LearnParts(Site{}, 100, []Span{{4096, 512}}, true)
+	if p := r.Ask(1, Site{}, firstBytes+1); !p.Compare || len(p.Parts) != 1 {
+		t.Errorf("with parts: %+v", p)
+	}
 }

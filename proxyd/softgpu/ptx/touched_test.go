@@ -4,6 +4,8 @@
 package ptx
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"slices"
@@ -32,7 +34,7 @@ func TestTouched(t *testing.T) {
 		{"read, then written", "ld.global.u32 %r1, [%rd1]; ld.global.u32 %r2, [%rd2]; st.global.u32 [%rd2], %r1;", true},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			m, err := Parse("test", `.version 7.0
+			k := kernelOf(t, `.version 7.0
 .target sm_80
 .address_size 64
 .visible .entry k(.param .u64 p, .param .u64 q)
@@ -50,20 +52,6 @@ func TestTouched(t *testing.T) {
 	ret;
 }
 `)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := Link(m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err = p.Place(5 << 40); err != nil {
-				t.Fatal(err)
-			}
-			k, err := p.Kernel("k")
-			if err != nil {
-				t.Fatal(err)
-			}
 			var mem memory.Memory
 			for _, at := range []uint64{a, b, c} {
 				if err := mem.Map(at, make([]byte, 4096), false); err != nil {
@@ -86,4 +74,102 @@ func TestTouched(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTouchedParts: a launch over a View tells which parts it has accessed, and the whole range for what crosses the end of
+// a part or lies in none. Its results are those of a launch over the Memory.
+func TestTouchedParts(t *testing.T) {
+	const a, b = 1 << 40, 2 << 40
+	k := kernelOf(t, `.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p, .param .u64 q)
+{
+	.reg .b32 %r<6>;
+	.reg .b64 %rd<4>;
+	ld.param.u64 %rd1, [p];
+	ld.param.u64 %rd2, [q];
+	mov.u32 %r1, %tid.x;
+	mul.wide.u32 %rd3, %r1, 16;
+	add.u64 %rd1, %rd1, %rd3;
+	add.u64 %rd2, %rd2, %rd3;
+	ld.global.v4.u32 {%r2, %r3, %r4, %r5}, [%rd1];
+	st.global.u32 [%rd2], %r3;
+	ret;
+}
+`)
+	part := func(at, size uint64) memory.Part { return memory.Part{Base: at, Size: size} }
+	read := func(at, size uint64) memory.TouchedRange { return memory.TouchedRange{Base: at, Size: size} }
+	written := func(at, size uint64) memory.TouchedRange {
+		return memory.TouchedRange{Base: at, Size: size, Written: true}
+	}
+	for _, x := range []struct {
+		name    string
+		threads uint32
+		parts   []memory.Part
+		want    []memory.TouchedRange
+	}{
+		{"parts that are accessed, and others", 64, []memory.Part{part(a, 512), part(a+512, 512), part(a+1024, 3072), part(b, 1024), part(b+1024, 3072)},
+			[]memory.TouchedRange{read(a, 512), read(a+512, 512), written(b, 1024)}},
+		{"an access across the end of a part", 1, []memory.Part{part(a, 8), part(a+8, 8), part(b, 4)},
+			[]memory.TouchedRange{read(a, 4096), written(b, 4)}},
+		{"beside all parts", 2, []memory.Part{part(a, 16), part(b+16, 16)},
+			[]memory.TouchedRange{read(a, 16), read(a, 4096), written(b, 4096)}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			var wrote [2][]byte
+			for i := range wrote {
+				var mem memory.Memory
+				from := make([]byte, 4096)
+				for at := range from {
+					from[at] = byte(at)
+				}
+				wrote[i] = make([]byte, 4096)
+				for at, bytes := range map[uint64][]byte{a: from, b: wrote[i]} {
+					if err := mem.Map(at, bytes, false); err != nil {
+						t.Fatal(err)
+					}
+				}
+				params := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, a), b)
+				cfg := Config{Grid: Dim3{X: 1, Y: 1, Z: 1}, Block: Dim3{X: x.threads, Y: 1, Z: 1}, Params: params, Memory: &mem, Touched: &memory.Touched{}}
+				if i == 1 {
+					cfg.Memory = mem.View(x.parts)
+				}
+				if err := k.Launch(context.Background(), cfg); err != nil {
+					t.Fatal(err)
+				}
+				got := cfg.Touched.Ranges()
+				slices.SortFunc(got, func(a, b memory.TouchedRange) int {
+					return cmp.Or(cmp.Compare(a.Base, b.Base), cmp.Compare(a.Size, b.Size))
+				})
+				if i == 1 && !slices.Equal(got, x.want) {
+					t.Errorf("accessed %v, want %v", got, x.want)
+				}
+			}
+			if !bytes.Equal(wrote[0], wrote[1]) {
+				t.Error("other bytes were written over a View")
+			}
+		})
+	}
+}
+
+// kernelOf is the kernel k of a text.
+func kernelOf(t *testing.T, text string) *Kernel {
+	t.Helper()
+	m, err := Parse("test", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Link(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = p.Place(5 << 40); err != nil {
+		t.Fatal(err)
+	}
+	k, err := p.Kernel("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
 }

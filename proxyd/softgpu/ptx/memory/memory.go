@@ -41,6 +41,7 @@ type Memory struct {
 	mu     sync.Mutex
 	ranges atomic.Pointer[[]*Range] // ascending; replaced, never changed
 	gone   atomic.Uint64            // times that something was unmapped
+	whole  *Memory                  // of a View: the Memory that it shows
 }
 
 // Map makes bytes readable and, if they are not readOnly, writable at base. base must be a
@@ -84,7 +85,30 @@ func (m *Memory) Unmap(base uint64) error {
 }
 
 // Unmapped counts how often something was unmapped.
-func (m *Memory) Unmapped() uint64 { return m.gone.Load() }
+func (m *Memory) Unmapped() uint64 {
+	if m.whole != nil {
+		return m.whole.Unmapped()
+	}
+	return m.gone.Load()
+}
+
+// Part is a part of a range.
+type Part struct{ Base, Size uint64 }
+
+// View returns a Memory that shows what m has, some of it in parts. An access within a part finds a Range that is the
+// part alone, so Touched tells which parts a launch has accessed. Any other access finds the range of m. Parts ascend and
+// do not overlap; each lies in a range of m, which stays for as long as the View is in use. Nothing is mapped in a View.
+func (m *Memory) View(parts []Part) *Memory {
+	list := make([]*Range, 0, len(parts))
+	for _, p := range parts {
+		if r := m.FindRange(p.Base, p.Size); r != nil && p.Size > 0 {
+			list = append(list, &Range{Base: p.Base, Size: p.Size, Bytes: r.Bytes[p.Base-r.Base:][:p.Size:p.Size], ReadOnly: r.ReadOnly})
+		}
+	}
+	v := &Memory{whole: m}
+	v.ranges.Store(&list)
+	return v
+}
 
 func (m *Memory) rangeList() []*Range {
 	if p := m.ranges.Load(); p != nil {
@@ -97,11 +121,13 @@ func (m *Memory) rangeList() []*Range {
 func (m *Memory) FindRange(addr, n uint64) *Range {
 	list := m.rangeList()
 	i := sort.Search(len(list), func(i int) bool { return list[i].Base > addr })
-	if i == 0 {
-		return nil
+	if i > 0 {
+		if r := list[i-1]; addr-r.Base < r.Size && r.Size-(addr-r.Base) >= n {
+			return r
+		}
 	}
-	if r := list[i-1]; addr-r.Base < r.Size && r.Size-(addr-r.Base) >= n {
-		return r
+	if m.whole != nil {
+		return m.whole.FindRange(addr, n)
 	}
 	return nil
 }
