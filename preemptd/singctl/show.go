@@ -195,6 +195,9 @@ func sharingText(s *rpc.Sharing, capsules int) string {
 	} else if s.GetDevices() > 1 {
 		what = fmt.Sprintf("%d GPUs share one of the node's", s.GetDevices())
 	}
+	if s.GetRung() != "" {
+		what += " (rung " + s.GetRung() + ")"
+	}
 	text := fmt.Sprintf("%s: %d switches took %s, %d of them in the middle of work", what, s.GetSwitches(),
 		s.GetSwitchTime().AsDuration().Round(time.Millisecond), s.GetInterrupted())
 	if s.GetOnce()+s.GetOwn() > 0 {

@@ -453,10 +453,9 @@ var splicePrograms = []spliceProgram{
 		r.set(r.at[grads], 7, whole)
 		r.updateByGraph(r.step)
 	}},
-	// The second rank's parameter is the first one's a step later.
-	{name: "14 the parameters differ", once: onDevices{0, 1}, step: func(r *spliceRank) {
+	{name: "14 the parameters differ", once: onDevices{0, 0}, step: func(r *spliceRank) {
 		r.set(r.at[grads], 7, whole)
-		r.updateByGraph(r.step + r.rank)
+		r.updateByGraph(r.step + 10*r.rank)
 	}},
 	{name: "14 a graph that sums the gradients, and updates", once: onDevices{12, 6}, step: func(r *spliceRank) {
 		r.set(r.at[grads], 5+r.rank, whole)

@@ -18,7 +18,7 @@
 //	// limit: 20s          time limit; 20s
 //	// cflags: -DX         additional flags of the compiler
 //	// slow: WHY           skipped with -short
-//	// rung: splice        on fewer devices, kernels run once for several of its processes with "--rung splice"
+//	// rung: splice        on fewer devices, kernels run once for several of its processes
 //	// broken: WHY         known to fail: skipped, with the reason
 //
 // Programs of several devices run on fewer, too, by each way to share these.

@@ -27,7 +27,7 @@ type Program struct {
 	Cflags  []string
 	Slow    string
 	Broken  string
-	Rung    string // that its processes reach on fewer devices with "--rung splice"
+	Rung    string // that its processes reach on fewer devices
 }
 
 // Parse reads the // lines of the form "word: text" before the first other line.
