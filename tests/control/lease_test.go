@@ -56,6 +56,10 @@ func leasesByHand(s *site) {
 	if said, want := s.on("ctl", "alice", "singctl show "+lease.id), "it is a lease: it holds GPU "; !strings.Contains(said, want) || !strings.Contains(said, "for job "+grows.id) {
 		s.Errorf("show of a lease, which does not say %q: %s", want, said)
 	}
+	grows.until("singctl jobs counts the lease with the job that borrows", func() (bool, string) {
+		shown := s.on("ctl", "alice", "singctl jobs")
+		return strings.Contains(shown, " 1 + 1 leased ") && !strings.Contains(shown, " "+lease.name+" "), shown
+	})
 	grows.trains()
 	s.on("ctl", "root", "scancel "+lease.id)
 	lease.is("has left", func(st state) bool { return st.is == "CANCELLED" })
