@@ -146,6 +146,9 @@ func (c *Config) setDefaults() error {
 // Node returns the address by which other nodes know this node.
 func (o *Overlay) Node() netip.Addr { return o.cfg.Node }
 
+// Range returns the addresses of capsules.
+func (o *Overlay) Range() netip.Prefix { return o.cfg.Range }
+
 // MTU returns the MTU of capsules on this node.
 func (o *Overlay) MTU() int { return o.mtu }
 

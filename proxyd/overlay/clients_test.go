@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// dialInside connects a client's socket to a program that listens in a capsule, and returns both ends.
+func dialInside(t *testing.T, a *box, l net.Listener, client string) (forwarder, program *net.TCPConn) {
+	t.Helper()
+	sockets, err := ClientSockets(a.pid, 2)
+	must(t, err)
+	must(t, sockets[1].Close())
+	fd := int(sockets[0].Fd())
+	at := l.Addr().(*net.TCPAddr).AddrPort()
+	must(t, unix.SetNonblock(fd, false))
+	must(t, unix.Bind(fd, sockaddrOf(netip.MustParseAddrPort(client))))
+	must(t, unix.Connect(fd, sockaddrOf(at)))
+	if waits, err := HasUnaccepted(a.pid, []uint16{at.Port()}); err != nil || !waits {
+		t.Errorf("before the program accepts: %v, %v", waits, err)
+	}
+	conn, err := net.FileConn(sockets[0])
+	must(t, err)
+	must(t, sockets[0].Close())
+	t.Cleanup(func() { conn.Close() })
+	must(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
+	in, err := l.Accept()
+	must(t, err)
+	t.Cleanup(func() { in.Close() })
+	if waits, err := HasUnaccepted(a.pid, []uint16{at.Port()}); err != nil || waits {
+		t.Errorf("after that: %v, %v", waits, err)
+	}
+	return conn.(*net.TCPConn), in.(*net.TCPConn)
+}
+
+// TestClientSockets: a program of a capsule sees a client's address, and both ends go on after the forwarder's end was made
+// again.
+func TestClientSockets(t *testing.T) {
+	_, a0, _ := diverted(t)
+	var l net.Listener
+	must(t, withinNamespace(a0.ns, func() (err error) {
+		l, err = net.Listen("tcp4", a0.addr.String()+":8888")
+		return err
+	}))
+	defer l.Close()
+	forwarder, program := dialInside(t, a0, l, "192.0.2.9:5555")
+	other, otherEnd := dialInside(t, a0, l, "192.0.2.10:5555")
+	if got := program.RemoteAddr().String(); got != "192.0.2.9:5555" {
+		t.Errorf("the program sees the client at %s", got)
+	}
+	says(t, forwarder, "question")
+	hears(t, program, "question")
+	says(t, program, "answer")
+	hears(t, forwarder, "answer")
+	must(t, Lock(a0.pid))
+	says(t, program, "on its way")
+	says(t, forwarder, "and back")
+	made, c, unread, unsent := takeAway(t, a0, forwarder)
+	must(t, Unlock(a0.pid))
+	if len(unread) != 0 || string(c.Sent)+string(unsent) != "and back" {
+		t.Errorf("unread %q, sent %q, unsent %q", unread, c.Sent, unsent)
+	}
+	says(t, made, string(unsent)+"!")
+	hears(t, program, "and back!")
+	hears(t, made, "on its way")
+	says(t, other, "other")
+	hears(t, otherEnd, "other")
+}
+
+// TestClientSocketsConfined: what such a socket sends to another host is diverted, as what any socket of the capsule sends.
+func TestClientSocketsConfined(t *testing.T) {
+	_, a0, l := diverted(t)
+	sockets, err := ClientSockets(a0.pid, 1)
+	must(t, err)
+	defer sockets[0].Close()
+	fd := int(sockets[0].Fd())
+	must(t, unix.SetNonblock(fd, false))
+	must(t, unix.Bind(fd, sockaddrOf(netip.MustParseAddrPort("192.0.2.9:5555"))))
+	must(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: int64(patience / time.Second)}))
+	// The connection is diverted, as that of any program of the capsule.
+	must(t, unix.Connect(fd, sockaddrOf(netip.MustParseAddrPort("10.1.0.2:80"))))
+	must(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
+	c, err := l.Accept()
+	must(t, err)
+	defer c.Close()
+	if from, to := c.RemoteAddr().String(), c.LocalAddr().String(); from != "192.0.2.9:5555" || to != "10.1.0.2:80" {
+		t.Errorf("from %s to %s", from, to)
+	}
+}
