@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -183,7 +184,7 @@ func startLinks(ctx context.Context, cfg *relayconfig.Config, links *net.TCPList
 		}
 		ended <- err
 	}()
-	p, err := legs.NewProcess(in, out, legs.Settings{Allow: cfg.Allow, Deny: cfg.Deny, PerUser: cfg.PerUser, Keep: cfg.Keep})
+	p, err := legs.NewProcess(in, out, legs.Settings{Allow: cfg.Allow, Deny: cfg.Deny, PerUser: cfg.PerUser, Keep: cfg.Keep, Clients: cfg.Clients})
 	return p, ended, err
 }
 
@@ -210,14 +211,26 @@ func (a *relayAnswers) Admit(ctx context.Context, req *rpc.AdmitRequest) (*rpc.A
 	if c, ok := munge.CallerOf(ctx); !ok || c.UID != 0 {
 		return nil, rpc.Status(errRelayCaller)
 	}
-	err := a.process.Admit(legs.Admission{
+	var ports []uint16
+	for _, p := range req.GetListen() {
+		if p == 0 || p > math.MaxUint16 {
+			return nil, rpc.Status(rpc.Errorf(rpc.ErrRefused, "port %d", p))
+		}
+		ports = append(ports, uint16(p))
+	}
+	listening, err := a.process.Admit(legs.Admission{
 		Job: req.GetJob(), UID: req.GetUid(), Run: int(req.GetRun()), Capsule: int(req.GetCapsule()), Ticket: req.GetTicket(), Connections: req.GetConnections(),
+		Listen: ports,
 	})
 	if err != nil {
 		a.log.Warn("not admitted", "job", req.GetJob(), "restarts", req.GetRun(), "error", err)
 		return nil, rpc.Status(&rpc.Error{Kind: rpc.ErrRefused, Text: err.Error()})
 	}
-	return &rpc.AdmitReply{Port: a.port}, nil
+	reply := &rpc.AdmitReply{Port: a.port}
+	for _, l := range listening {
+		reply.Listening = append(reply.Listening, &rpc.ClientPort{Port: uint32(l.Port), Public: uint32(l.Public), Problem: l.Problem})
+	}
+	return reply, nil
 }
 
 func (a *relayAnswers) Forget(ctx context.Context, req *rpc.ForgetRequest) (*rpc.ForgetReply, error) {

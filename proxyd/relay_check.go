@@ -33,11 +33,12 @@ func (n *node) askRelay(ctx context.Context) error {
 // tryRelay does that for a job that there is not.
 func tryRelay(ctx context.Context, relay outside.Relay, job string) (err error) {
 	ticket := rand.Text()
-	address, err := relay.Admit(ctx, &rpc.AdmitRequest{Job: job, Uid: noUser, Ticket: legs.HashTicket(ticket)})
+	admitted, err := relay.Admit(ctx, &rpc.AdmitRequest{Job: job, Uid: noUser, Ticket: legs.HashTicket(ticket)})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, relay.Forget(ctx, job)) }()
+	address := admitted.Address
 	link, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("its port for connections: %w", err)

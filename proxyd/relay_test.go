@@ -55,6 +55,13 @@ func TestRelayAnswers(t *testing.T) {
 		}
 		return err
 	}
+	if _, err := a.Admit(as(0), &rpc.AdmitRequest{Job: "c/1/then", Uid: 1001, Ticket: legs.HashTicket("x"), Listen: []uint32{70000}}); err == nil || !strings.Contains(err.Error(), "port 70000") {
+		t.Errorf("no port: %v", err)
+	}
+	reply, err := a.Admit(as(0), &rpc.AdmitRequest{Job: "c/1/then", Uid: 1001, Ticket: legs.HashTicket("x"), Listen: []uint32{8888}})
+	if l := reply.GetListening(); err != nil || len(l) != 1 || l[0].GetPort() != 8888 || l[0].GetPublic() != 0 || !strings.Contains(l[0].GetProblem(), "clients.ports") {
+		t.Errorf("a relay that does not listen for clients: %v, %v", l, err)
+	}
 	if err := errors.Join(admit(0), admit(2), admit(2)); err != nil {
 		t.Error(err)
 	}

@@ -3975,9 +3975,10 @@ type Capsule struct {
 	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`       // where it is today; empty while nowhere
 	Address       string                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"` // virtual, for life
 	Programs      []*Program             `protobuf:"bytes,5,rep,name=programs,proto3" json:"programs,omitempty"`
-	Devices       *Devices               `protobuf:"bytes,6,opt,name=devices,proto3" json:"devices,omitempty"` // that its device server holds; none: it has no device server
-	Leases        []*Lease               `protobuf:"bytes,7,rep,name=leases,proto3" json:"leases,omitempty"`   // jobs that lend it their GPUs
-	Gpus          uint32                 `protobuf:"varint,8,opt,name=gpus,proto3" json:"gpus,omitempty"`      // that its programs see, for life
+	Devices       *Devices               `protobuf:"bytes,6,opt,name=devices,proto3" json:"devices,omitempty"`     // that its device server holds; none: it has no device server
+	Leases        []*Lease               `protobuf:"bytes,7,rep,name=leases,proto3" json:"leases,omitempty"`       // jobs that lend it their GPUs
+	Gpus          uint32                 `protobuf:"varint,8,opt,name=gpus,proto3" json:"gpus,omitempty"`          // that its programs see, for life
+	Reachable     []*Reachable           `protobuf:"bytes,9,rep,name=reachable,proto3" json:"reachable,omitempty"` // ports of its programs that the relay has clients outside reach
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4068,6 +4069,74 @@ func (x *Capsule) GetGpus() uint32 {
 	return 0
 }
 
+func (x *Capsule) GetReachable() []*Reachable {
+	if x != nil {
+		return x.Reachable
+	}
+	return nil
+}
+
+// Reachable is a port of a job that clients outside reach by way of the site's relay.
+type Reachable struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Port          uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
+	At            string                 `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`           // host and port of the relay; empty: nowhere
+	Problem       string                 `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"` // why
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reachable) Reset() {
+	*x = Reachable{}
+	mi := &file_proxyd_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reachable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reachable) ProtoMessage() {}
+
+func (x *Reachable) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reachable.ProtoReflect.Descriptor instead.
+func (*Reachable) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *Reachable) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *Reachable) GetAt() string {
+	if x != nil {
+		return x.At
+	}
+	return ""
+}
+
+func (x *Reachable) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // Lease is a job that lends its GPUs to another job of its user on the same node.
 type Lease struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4079,7 +4148,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_proxyd_proto_msgTypes[55]
+	mi := &file_proxyd_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4091,7 +4160,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[55]
+	mi := &file_proxyd_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4104,7 +4173,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{55}
+	return file_proxyd_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Lease) GetJob() uint32 {
@@ -4138,7 +4207,7 @@ type Devices struct {
 
 func (x *Devices) Reset() {
 	*x = Devices{}
-	mi := &file_proxyd_proto_msgTypes[56]
+	mi := &file_proxyd_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4150,7 +4219,7 @@ func (x *Devices) String() string {
 func (*Devices) ProtoMessage() {}
 
 func (x *Devices) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[56]
+	mi := &file_proxyd_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4163,7 +4232,7 @@ func (x *Devices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Devices.ProtoReflect.Descriptor instead.
 func (*Devices) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{56}
+	return file_proxyd_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Devices) GetDevices() []*Device {
@@ -4250,7 +4319,7 @@ type Sharing struct {
 
 func (x *Sharing) Reset() {
 	*x = Sharing{}
-	mi := &file_proxyd_proto_msgTypes[57]
+	mi := &file_proxyd_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4262,7 +4331,7 @@ func (x *Sharing) String() string {
 func (*Sharing) ProtoMessage() {}
 
 func (x *Sharing) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[57]
+	mi := &file_proxyd_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4275,7 +4344,7 @@ func (x *Sharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sharing.ProtoReflect.Descriptor instead.
 func (*Sharing) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{57}
+	return file_proxyd_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Sharing) GetDevices() uint32 {
@@ -4422,7 +4491,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_proxyd_proto_msgTypes[58]
+	mi := &file_proxyd_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4434,7 +4503,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[58]
+	mi := &file_proxyd_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4447,7 +4516,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{58}
+	return file_proxyd_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Device) GetName() string {
@@ -4482,7 +4551,7 @@ type DeviceProcess struct {
 
 func (x *DeviceProcess) Reset() {
 	*x = DeviceProcess{}
-	mi := &file_proxyd_proto_msgTypes[59]
+	mi := &file_proxyd_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4494,7 +4563,7 @@ func (x *DeviceProcess) String() string {
 func (*DeviceProcess) ProtoMessage() {}
 
 func (x *DeviceProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[59]
+	mi := &file_proxyd_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4507,7 +4576,7 @@ func (x *DeviceProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceProcess.ProtoReflect.Descriptor instead.
 func (*DeviceProcess) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{59}
+	return file_proxyd_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DeviceProcess) GetPid() int64 {
@@ -4547,7 +4616,7 @@ type Program struct {
 
 func (x *Program) Reset() {
 	*x = Program{}
-	mi := &file_proxyd_proto_msgTypes[60]
+	mi := &file_proxyd_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4559,7 +4628,7 @@ func (x *Program) String() string {
 func (*Program) ProtoMessage() {}
 
 func (x *Program) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[60]
+	mi := &file_proxyd_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4572,7 +4641,7 @@ func (x *Program) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Program.ProtoReflect.Descriptor instead.
 func (*Program) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{60}
+	return file_proxyd_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Program) GetName() string {
@@ -4656,7 +4725,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_proxyd_proto_msgTypes[61]
+	mi := &file_proxyd_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4668,7 +4737,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[61]
+	mi := &file_proxyd_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4681,7 +4750,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{61}
+	return file_proxyd_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Checkpoint) GetId() string {
@@ -4799,7 +4868,7 @@ type PhaseTime struct {
 
 func (x *PhaseTime) Reset() {
 	*x = PhaseTime{}
-	mi := &file_proxyd_proto_msgTypes[62]
+	mi := &file_proxyd_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4811,7 +4880,7 @@ func (x *PhaseTime) String() string {
 func (*PhaseTime) ProtoMessage() {}
 
 func (x *PhaseTime) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[62]
+	mi := &file_proxyd_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4824,7 +4893,7 @@ func (x *PhaseTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseTime.ProtoReflect.Descriptor instead.
 func (*PhaseTime) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{62}
+	return file_proxyd_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *PhaseTime) GetPhase() string {
@@ -4857,7 +4926,7 @@ type Obstacle struct {
 
 func (x *Obstacle) Reset() {
 	*x = Obstacle{}
-	mi := &file_proxyd_proto_msgTypes[63]
+	mi := &file_proxyd_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4869,7 +4938,7 @@ func (x *Obstacle) String() string {
 func (*Obstacle) ProtoMessage() {}
 
 func (x *Obstacle) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[63]
+	mi := &file_proxyd_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4882,7 +4951,7 @@ func (x *Obstacle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Obstacle.ProtoReflect.Descriptor instead.
 func (*Obstacle) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{63}
+	return file_proxyd_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Obstacle) GetProgram() string {
@@ -4946,7 +5015,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_proxyd_proto_msgTypes[64]
+	mi := &file_proxyd_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4958,7 +5027,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[64]
+	mi := &file_proxyd_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4971,7 +5040,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{64}
+	return file_proxyd_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -5016,7 +5085,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_proxyd_proto_msgTypes[65]
+	mi := &file_proxyd_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5028,7 +5097,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[65]
+	mi := &file_proxyd_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5041,7 +5110,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{65}
+	return file_proxyd_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CheckpointRequest) GetJob() string {
@@ -5074,7 +5143,7 @@ type RunOnRequest struct {
 
 func (x *RunOnRequest) Reset() {
 	*x = RunOnRequest{}
-	mi := &file_proxyd_proto_msgTypes[66]
+	mi := &file_proxyd_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5086,7 +5155,7 @@ func (x *RunOnRequest) String() string {
 func (*RunOnRequest) ProtoMessage() {}
 
 func (x *RunOnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[66]
+	mi := &file_proxyd_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5099,7 +5168,7 @@ func (x *RunOnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOnRequest.ProtoReflect.Descriptor instead.
 func (*RunOnRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{66}
+	return file_proxyd_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RunOnRequest) GetJob() string {
@@ -5117,7 +5186,7 @@ type RunOnReply struct {
 
 func (x *RunOnReply) Reset() {
 	*x = RunOnReply{}
-	mi := &file_proxyd_proto_msgTypes[67]
+	mi := &file_proxyd_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5129,7 +5198,7 @@ func (x *RunOnReply) String() string {
 func (*RunOnReply) ProtoMessage() {}
 
 func (x *RunOnReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[67]
+	mi := &file_proxyd_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5142,7 +5211,7 @@ func (x *RunOnReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOnReply.ProtoReflect.Descriptor instead.
 func (*RunOnReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{67}
+	return file_proxyd_proto_rawDescGZIP(), []int{68}
 }
 
 type LendRequest struct {
@@ -5156,7 +5225,7 @@ type LendRequest struct {
 
 func (x *LendRequest) Reset() {
 	*x = LendRequest{}
-	mi := &file_proxyd_proto_msgTypes[68]
+	mi := &file_proxyd_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5168,7 +5237,7 @@ func (x *LendRequest) String() string {
 func (*LendRequest) ProtoMessage() {}
 
 func (x *LendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[68]
+	mi := &file_proxyd_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5181,7 +5250,7 @@ func (x *LendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LendRequest.ProtoReflect.Descriptor instead.
 func (*LendRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{68}
+	return file_proxyd_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *LendRequest) GetJob() string {
@@ -5215,7 +5284,7 @@ type LendReply struct {
 
 func (x *LendReply) Reset() {
 	*x = LendReply{}
-	mi := &file_proxyd_proto_msgTypes[69]
+	mi := &file_proxyd_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5227,7 +5296,7 @@ func (x *LendReply) String() string {
 func (*LendReply) ProtoMessage() {}
 
 func (x *LendReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[69]
+	mi := &file_proxyd_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5240,7 +5309,7 @@ func (x *LendReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LendReply.ProtoReflect.Descriptor instead.
 func (*LendReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{69}
+	return file_proxyd_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *LendReply) GetLeases() []uint32 {
@@ -5277,7 +5346,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_proxyd_proto_msgTypes[70]
+	mi := &file_proxyd_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5289,7 +5358,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[70]
+	mi := &file_proxyd_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5302,7 +5371,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{70}
+	return file_proxyd_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Progress) GetPhase() string {
@@ -5405,7 +5474,7 @@ type CheckpointsRequest struct {
 
 func (x *CheckpointsRequest) Reset() {
 	*x = CheckpointsRequest{}
-	mi := &file_proxyd_proto_msgTypes[71]
+	mi := &file_proxyd_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5417,7 +5486,7 @@ func (x *CheckpointsRequest) String() string {
 func (*CheckpointsRequest) ProtoMessage() {}
 
 func (x *CheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[71]
+	mi := &file_proxyd_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5430,7 +5499,7 @@ func (x *CheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{71}
+	return file_proxyd_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CheckpointsRequest) GetJob() string {
@@ -5452,7 +5521,7 @@ type CheckpointsReply struct {
 
 func (x *CheckpointsReply) Reset() {
 	*x = CheckpointsReply{}
-	mi := &file_proxyd_proto_msgTypes[72]
+	mi := &file_proxyd_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5464,7 +5533,7 @@ func (x *CheckpointsReply) String() string {
 func (*CheckpointsReply) ProtoMessage() {}
 
 func (x *CheckpointsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[72]
+	mi := &file_proxyd_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5477,7 +5546,7 @@ func (x *CheckpointsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointsReply.ProtoReflect.Descriptor instead.
 func (*CheckpointsReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{72}
+	return file_proxyd_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CheckpointsReply) GetCheckpoints() []*Checkpoint {
@@ -5516,7 +5585,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_proxyd_proto_msgTypes[73]
+	mi := &file_proxyd_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5528,7 +5597,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[73]
+	mi := &file_proxyd_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5541,7 +5610,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{73}
+	return file_proxyd_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Attempt) GetJob() string {
@@ -5595,7 +5664,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_proxyd_proto_msgTypes[74]
+	mi := &file_proxyd_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5607,7 +5676,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[74]
+	mi := &file_proxyd_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5620,7 +5689,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{74}
+	return file_proxyd_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *VerifyRequest) GetCheckpoints() []string {
@@ -5642,7 +5711,7 @@ type VerifyReport struct {
 
 func (x *VerifyReport) Reset() {
 	*x = VerifyReport{}
-	mi := &file_proxyd_proto_msgTypes[75]
+	mi := &file_proxyd_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5654,7 +5723,7 @@ func (x *VerifyReport) String() string {
 func (*VerifyReport) ProtoMessage() {}
 
 func (x *VerifyReport) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[75]
+	mi := &file_proxyd_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5667,7 +5736,7 @@ func (x *VerifyReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReport.ProtoReflect.Descriptor instead.
 func (*VerifyReport) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{75}
+	return file_proxyd_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *VerifyReport) GetCheckpoints() int64 {
@@ -5709,7 +5778,7 @@ type GCRequest struct {
 
 func (x *GCRequest) Reset() {
 	*x = GCRequest{}
-	mi := &file_proxyd_proto_msgTypes[76]
+	mi := &file_proxyd_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5721,7 +5790,7 @@ func (x *GCRequest) String() string {
 func (*GCRequest) ProtoMessage() {}
 
 func (x *GCRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[76]
+	mi := &file_proxyd_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5734,7 +5803,7 @@ func (x *GCRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GCRequest.ProtoReflect.Descriptor instead.
 func (*GCRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{76}
+	return file_proxyd_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *GCRequest) GetOlderThan() *durationpb.Duration {
@@ -5780,7 +5849,7 @@ type GCReport struct {
 
 func (x *GCReport) Reset() {
 	*x = GCReport{}
-	mi := &file_proxyd_proto_msgTypes[77]
+	mi := &file_proxyd_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5792,7 +5861,7 @@ func (x *GCReport) String() string {
 func (*GCReport) ProtoMessage() {}
 
 func (x *GCReport) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[77]
+	mi := &file_proxyd_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5805,7 +5874,7 @@ func (x *GCReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GCReport.ProtoReflect.Descriptor instead.
 func (*GCReport) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{77}
+	return file_proxyd_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *GCReport) GetExpired() []string {
@@ -5888,7 +5957,7 @@ type Damage struct {
 
 func (x *Damage) Reset() {
 	*x = Damage{}
-	mi := &file_proxyd_proto_msgTypes[78]
+	mi := &file_proxyd_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5900,7 +5969,7 @@ func (x *Damage) String() string {
 func (*Damage) ProtoMessage() {}
 
 func (x *Damage) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[78]
+	mi := &file_proxyd_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5913,7 +5982,7 @@ func (x *Damage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damage.ProtoReflect.Descriptor instead.
 func (*Damage) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{78}
+	return file_proxyd_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Damage) GetCheckpoint() string {
@@ -5939,7 +6008,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_proxyd_proto_msgTypes[79]
+	mi := &file_proxyd_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5951,7 +6020,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[79]
+	mi := &file_proxyd_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5964,7 +6033,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{79}
+	return file_proxyd_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *DeleteRequest) GetCheckpoints() []string {
@@ -5983,7 +6052,7 @@ type DeleteReply struct {
 
 func (x *DeleteReply) Reset() {
 	*x = DeleteReply{}
-	mi := &file_proxyd_proto_msgTypes[80]
+	mi := &file_proxyd_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5995,7 +6064,7 @@ func (x *DeleteReply) String() string {
 func (*DeleteReply) ProtoMessage() {}
 
 func (x *DeleteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[80]
+	mi := &file_proxyd_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6008,7 +6077,7 @@ func (x *DeleteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteReply.ProtoReflect.Descriptor instead.
 func (*DeleteReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{80}
+	return file_proxyd_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DeleteReply) GetDeleted() []string {
@@ -6027,7 +6096,7 @@ type ExportRequest struct {
 
 func (x *ExportRequest) Reset() {
 	*x = ExportRequest{}
-	mi := &file_proxyd_proto_msgTypes[81]
+	mi := &file_proxyd_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6039,7 +6108,7 @@ func (x *ExportRequest) String() string {
 func (*ExportRequest) ProtoMessage() {}
 
 func (x *ExportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[81]
+	mi := &file_proxyd_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6052,7 +6121,7 @@ func (x *ExportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
 func (*ExportRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{81}
+	return file_proxyd_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ExportRequest) GetCheckpoint() string {
@@ -6077,7 +6146,7 @@ type ExportPiece struct {
 
 func (x *ExportPiece) Reset() {
 	*x = ExportPiece{}
-	mi := &file_proxyd_proto_msgTypes[82]
+	mi := &file_proxyd_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6089,7 +6158,7 @@ func (x *ExportPiece) String() string {
 func (*ExportPiece) ProtoMessage() {}
 
 func (x *ExportPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[82]
+	mi := &file_proxyd_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6102,7 +6171,7 @@ func (x *ExportPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportPiece.ProtoReflect.Descriptor instead.
 func (*ExportPiece) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{82}
+	return file_proxyd_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ExportPiece) GetFile() string {
@@ -6154,7 +6223,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_proxyd_proto_msgTypes[83]
+	mi := &file_proxyd_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6166,7 +6235,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[83]
+	mi := &file_proxyd_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6179,7 +6248,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{83}
+	return file_proxyd_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Problem) GetKind() string {
@@ -6529,7 +6598,7 @@ const file_proxyd_proto_rawDesc = "" +
 	"\aLending\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\rR\x03job\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
-	"\x04gpus\x18\x03 \x03(\rR\x04gpus\"\xa1\x02\n" +
+	"\x04gpus\x18\x03 \x03(\rR\x04gpus\"\xe1\x02\n" +
 	"\aCapsule\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04home\x18\x02 \x01(\tR\x04home\x12\x12\n" +
@@ -6538,7 +6607,12 @@ const file_proxyd_proto_rawDesc = "" +
 	"\bprograms\x18\x05 \x03(\v2\x1e.singularity.proxyd.v1.ProgramR\bprograms\x128\n" +
 	"\adevices\x18\x06 \x01(\v2\x1e.singularity.proxyd.v1.DevicesR\adevices\x124\n" +
 	"\x06leases\x18\a \x03(\v2\x1c.singularity.proxyd.v1.LeaseR\x06leases\x12\x12\n" +
-	"\x04gpus\x18\b \x01(\rR\x04gpus\"-\n" +
+	"\x04gpus\x18\b \x01(\rR\x04gpus\x12>\n" +
+	"\treachable\x18\t \x03(\v2 .singularity.proxyd.v1.ReachableR\treachable\"I\n" +
+	"\tReachable\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\rR\x04port\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\tR\x02at\x12\x18\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\"-\n" +
 	"\x05Lease\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\rR\x03job\x12\x12\n" +
 	"\x04gpus\x18\x02 \x01(\rR\x04gpus\"\xc2\x02\n" +
@@ -6749,7 +6823,7 @@ func file_proxyd_proto_rawDescGZIP() []byte {
 }
 
 var file_proxyd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
+var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
 var file_proxyd_proto_goTypes = []any{
 	(Health_Shared)(0),               // 0: singularity.proxyd.v1.Health.Shared
 	(CutCount_Kind)(0),               // 1: singularity.proxyd.v1.CutCount.Kind
@@ -6810,45 +6884,46 @@ var file_proxyd_proto_goTypes = []any{
 	(*Job)(nil),                      // 56: singularity.proxyd.v1.Job
 	(*Lending)(nil),                  // 57: singularity.proxyd.v1.Lending
 	(*Capsule)(nil),                  // 58: singularity.proxyd.v1.Capsule
-	(*Lease)(nil),                    // 59: singularity.proxyd.v1.Lease
-	(*Devices)(nil),                  // 60: singularity.proxyd.v1.Devices
-	(*Sharing)(nil),                  // 61: singularity.proxyd.v1.Sharing
-	(*Device)(nil),                   // 62: singularity.proxyd.v1.Device
-	(*DeviceProcess)(nil),            // 63: singularity.proxyd.v1.DeviceProcess
-	(*Program)(nil),                  // 64: singularity.proxyd.v1.Program
-	(*Checkpoint)(nil),               // 65: singularity.proxyd.v1.Checkpoint
-	(*PhaseTime)(nil),                // 66: singularity.proxyd.v1.PhaseTime
-	(*Obstacle)(nil),                 // 67: singularity.proxyd.v1.Obstacle
-	(*Event)(nil),                    // 68: singularity.proxyd.v1.Event
-	(*CheckpointRequest)(nil),        // 69: singularity.proxyd.v1.CheckpointRequest
-	(*RunOnRequest)(nil),             // 70: singularity.proxyd.v1.RunOnRequest
-	(*RunOnReply)(nil),               // 71: singularity.proxyd.v1.RunOnReply
-	(*LendRequest)(nil),              // 72: singularity.proxyd.v1.LendRequest
-	(*LendReply)(nil),                // 73: singularity.proxyd.v1.LendReply
-	(*Progress)(nil),                 // 74: singularity.proxyd.v1.Progress
-	(*CheckpointsRequest)(nil),       // 75: singularity.proxyd.v1.CheckpointsRequest
-	(*CheckpointsReply)(nil),         // 76: singularity.proxyd.v1.CheckpointsReply
-	(*Attempt)(nil),                  // 77: singularity.proxyd.v1.Attempt
-	(*VerifyRequest)(nil),            // 78: singularity.proxyd.v1.VerifyRequest
-	(*VerifyReport)(nil),             // 79: singularity.proxyd.v1.VerifyReport
-	(*GCRequest)(nil),                // 80: singularity.proxyd.v1.GCRequest
-	(*GCReport)(nil),                 // 81: singularity.proxyd.v1.GCReport
-	(*Damage)(nil),                   // 82: singularity.proxyd.v1.Damage
-	(*DeleteRequest)(nil),            // 83: singularity.proxyd.v1.DeleteRequest
-	(*DeleteReply)(nil),              // 84: singularity.proxyd.v1.DeleteReply
-	(*ExportRequest)(nil),            // 85: singularity.proxyd.v1.ExportRequest
-	(*ExportPiece)(nil),              // 86: singularity.proxyd.v1.ExportPiece
-	(*Problem)(nil),                  // 87: singularity.proxyd.v1.Problem
-	nil,                              // 88: singularity.proxyd.v1.PrepareReply.TaskCountsEntry
-	nil,                              // 89: singularity.proxyd.v1.PrepareReply.TasksHereEntry
-	nil,                              // 90: singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
-	nil,                              // 91: singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
-	nil,                              // 92: singularity.proxyd.v1.Job.OptionsEntry
-	(*timestamppb.Timestamp)(nil),    // 93: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 94: google.protobuf.Duration
+	(*Reachable)(nil),                // 59: singularity.proxyd.v1.Reachable
+	(*Lease)(nil),                    // 60: singularity.proxyd.v1.Lease
+	(*Devices)(nil),                  // 61: singularity.proxyd.v1.Devices
+	(*Sharing)(nil),                  // 62: singularity.proxyd.v1.Sharing
+	(*Device)(nil),                   // 63: singularity.proxyd.v1.Device
+	(*DeviceProcess)(nil),            // 64: singularity.proxyd.v1.DeviceProcess
+	(*Program)(nil),                  // 65: singularity.proxyd.v1.Program
+	(*Checkpoint)(nil),               // 66: singularity.proxyd.v1.Checkpoint
+	(*PhaseTime)(nil),                // 67: singularity.proxyd.v1.PhaseTime
+	(*Obstacle)(nil),                 // 68: singularity.proxyd.v1.Obstacle
+	(*Event)(nil),                    // 69: singularity.proxyd.v1.Event
+	(*CheckpointRequest)(nil),        // 70: singularity.proxyd.v1.CheckpointRequest
+	(*RunOnRequest)(nil),             // 71: singularity.proxyd.v1.RunOnRequest
+	(*RunOnReply)(nil),               // 72: singularity.proxyd.v1.RunOnReply
+	(*LendRequest)(nil),              // 73: singularity.proxyd.v1.LendRequest
+	(*LendReply)(nil),                // 74: singularity.proxyd.v1.LendReply
+	(*Progress)(nil),                 // 75: singularity.proxyd.v1.Progress
+	(*CheckpointsRequest)(nil),       // 76: singularity.proxyd.v1.CheckpointsRequest
+	(*CheckpointsReply)(nil),         // 77: singularity.proxyd.v1.CheckpointsReply
+	(*Attempt)(nil),                  // 78: singularity.proxyd.v1.Attempt
+	(*VerifyRequest)(nil),            // 79: singularity.proxyd.v1.VerifyRequest
+	(*VerifyReport)(nil),             // 80: singularity.proxyd.v1.VerifyReport
+	(*GCRequest)(nil),                // 81: singularity.proxyd.v1.GCRequest
+	(*GCReport)(nil),                 // 82: singularity.proxyd.v1.GCReport
+	(*Damage)(nil),                   // 83: singularity.proxyd.v1.Damage
+	(*DeleteRequest)(nil),            // 84: singularity.proxyd.v1.DeleteRequest
+	(*DeleteReply)(nil),              // 85: singularity.proxyd.v1.DeleteReply
+	(*ExportRequest)(nil),            // 86: singularity.proxyd.v1.ExportRequest
+	(*ExportPiece)(nil),              // 87: singularity.proxyd.v1.ExportPiece
+	(*Problem)(nil),                  // 88: singularity.proxyd.v1.Problem
+	nil,                              // 89: singularity.proxyd.v1.PrepareReply.TaskCountsEntry
+	nil,                              // 90: singularity.proxyd.v1.PrepareReply.TasksHereEntry
+	nil,                              // 91: singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
+	nil,                              // 92: singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
+	nil,                              // 93: singularity.proxyd.v1.Job.OptionsEntry
+	(*timestamppb.Timestamp)(nil),    // 94: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 95: google.protobuf.Duration
 }
 var file_proxyd_proto_depIdxs = []int32{
-	93,  // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
+	94,  // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
 	6,   // 1: singularity.proxyd.v1.PingReply.health:type_name -> singularity.proxyd.v1.Health
 	0,   // 2: singularity.proxyd.v1.Health.shared:type_name -> singularity.proxyd.v1.Health.Shared
 	7,   // 3: singularity.proxyd.v1.Health.store:type_name -> singularity.proxyd.v1.Space
@@ -6885,13 +6960,13 @@ var file_proxyd_proto_depIdxs = []int32{
 	41,  // 34: singularity.proxyd.v1.CallReply.share_status:type_name -> singularity.proxyd.v1.ShareStatusReply
 	45,  // 35: singularity.proxyd.v1.CallReply.program_runs:type_name -> singularity.proxyd.v1.ProgramRunsReply
 	48,  // 36: singularity.proxyd.v1.CallReply.view:type_name -> singularity.proxyd.v1.ViewReply
-	67,  // 37: singularity.proxyd.v1.PrepareReply.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	88,  // 38: singularity.proxyd.v1.PrepareReply.task_counts:type_name -> singularity.proxyd.v1.PrepareReply.TaskCountsEntry
-	89,  // 39: singularity.proxyd.v1.PrepareReply.tasks_here:type_name -> singularity.proxyd.v1.PrepareReply.TasksHereEntry
+	68,  // 37: singularity.proxyd.v1.PrepareReply.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	89,  // 38: singularity.proxyd.v1.PrepareReply.task_counts:type_name -> singularity.proxyd.v1.PrepareReply.TaskCountsEntry
+	90,  // 39: singularity.proxyd.v1.PrepareReply.tasks_here:type_name -> singularity.proxyd.v1.PrepareReply.TasksHereEntry
 	15,  // 40: singularity.proxyd.v1.ExchangeCall.orders:type_name -> singularity.proxyd.v1.CutOrders
 	19,  // 41: singularity.proxyd.v1.ExchangeReply.events:type_name -> singularity.proxyd.v1.CutEvents
-	94,  // 42: singularity.proxyd.v1.CutOrders.lease:type_name -> google.protobuf.Duration
-	94,  // 43: singularity.proxyd.v1.CutOrders.wait:type_name -> google.protobuf.Duration
+	95,  // 42: singularity.proxyd.v1.CutOrders.lease:type_name -> google.protobuf.Duration
+	95,  // 43: singularity.proxyd.v1.CutOrders.wait:type_name -> google.protobuf.Duration
 	16,  // 44: singularity.proxyd.v1.CutOrders.orders:type_name -> singularity.proxyd.v1.CutOrder
 	17,  // 45: singularity.proxyd.v1.CutOrder.raise:type_name -> singularity.proxyd.v1.CutTargets
 	17,  // 46: singularity.proxyd.v1.CutOrder.limit:type_name -> singularity.proxyd.v1.CutTargets
@@ -6903,80 +6978,81 @@ var file_proxyd_proto_depIdxs = []int32{
 	21,  // 52: singularity.proxyd.v1.CutEvent.processes:type_name -> singularity.proxyd.v1.CutProcess
 	22,  // 53: singularity.proxyd.v1.CutEvent.places:type_name -> singularity.proxyd.v1.CutPlace
 	18,  // 54: singularity.proxyd.v1.CutPlace.counts:type_name -> singularity.proxyd.v1.CutCount
-	90,  // 55: singularity.proxyd.v1.ReconnectDevicesCall.peers:type_name -> singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
-	91,  // 56: singularity.proxyd.v1.ReconnectDevicesReply.addresses:type_name -> singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
+	91,  // 55: singularity.proxyd.v1.ReconnectDevicesCall.peers:type_name -> singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
+	92,  // 56: singularity.proxyd.v1.ReconnectDevicesReply.addresses:type_name -> singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
 	46,  // 57: singularity.proxyd.v1.AsksRequeueCall.requester:type_name -> singularity.proxyd.v1.Requester
 	46,  // 58: singularity.proxyd.v1.ProgramRunsCall.requester:type_name -> singularity.proxyd.v1.Requester
-	93,  // 59: singularity.proxyd.v1.Requester.at:type_name -> google.protobuf.Timestamp
+	94,  // 59: singularity.proxyd.v1.Requester.at:type_name -> google.protobuf.Timestamp
 	49,  // 60: singularity.proxyd.v1.ViewReply.capsules:type_name -> singularity.proxyd.v1.CapsuleView
 	58,  // 61: singularity.proxyd.v1.CapsuleView.capsule:type_name -> singularity.proxyd.v1.Capsule
-	67,  // 62: singularity.proxyd.v1.CapsuleView.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	67,  // 63: singularity.proxyd.v1.CapsuleView.outside:type_name -> singularity.proxyd.v1.Obstacle
+	68,  // 62: singularity.proxyd.v1.CapsuleView.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	68,  // 63: singularity.proxyd.v1.CapsuleView.outside:type_name -> singularity.proxyd.v1.Obstacle
 	2,   // 64: singularity.proxyd.v1.RequestCheckpointCall.after:type_name -> singularity.proxyd.v1.RequestCheckpointCall.After
 	54,  // 65: singularity.proxyd.v1.DoctorReply.findings:type_name -> singularity.proxyd.v1.Finding
 	3,   // 66: singularity.proxyd.v1.Finding.level:type_name -> singularity.proxyd.v1.Finding.Level
-	92,  // 67: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
+	93,  // 67: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
 	58,  // 68: singularity.proxyd.v1.Job.capsules:type_name -> singularity.proxyd.v1.Capsule
-	65,  // 69: singularity.proxyd.v1.Job.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
-	67,  // 70: singularity.proxyd.v1.Job.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	68,  // 71: singularity.proxyd.v1.Job.timeline:type_name -> singularity.proxyd.v1.Event
-	67,  // 72: singularity.proxyd.v1.Job.outside:type_name -> singularity.proxyd.v1.Obstacle
+	66,  // 69: singularity.proxyd.v1.Job.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
+	68,  // 70: singularity.proxyd.v1.Job.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	69,  // 71: singularity.proxyd.v1.Job.timeline:type_name -> singularity.proxyd.v1.Event
+	68,  // 72: singularity.proxyd.v1.Job.outside:type_name -> singularity.proxyd.v1.Obstacle
 	57,  // 73: singularity.proxyd.v1.Job.lends:type_name -> singularity.proxyd.v1.Lending
-	64,  // 74: singularity.proxyd.v1.Capsule.programs:type_name -> singularity.proxyd.v1.Program
-	60,  // 75: singularity.proxyd.v1.Capsule.devices:type_name -> singularity.proxyd.v1.Devices
-	59,  // 76: singularity.proxyd.v1.Capsule.leases:type_name -> singularity.proxyd.v1.Lease
-	62,  // 77: singularity.proxyd.v1.Devices.devices:type_name -> singularity.proxyd.v1.Device
-	63,  // 78: singularity.proxyd.v1.Devices.processes:type_name -> singularity.proxyd.v1.DeviceProcess
-	61,  // 79: singularity.proxyd.v1.Devices.sharing:type_name -> singularity.proxyd.v1.Sharing
-	94,  // 80: singularity.proxyd.v1.Sharing.switch_time:type_name -> google.protobuf.Duration
-	94,  // 81: singularity.proxyd.v1.Sharing.swap_time:type_name -> google.protobuf.Duration
-	93,  // 82: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
-	93,  // 83: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
-	93,  // 84: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
-	66,  // 85: singularity.proxyd.v1.Checkpoint.phases:type_name -> singularity.proxyd.v1.PhaseTime
-	94,  // 86: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
-	93,  // 87: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
-	93,  // 88: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
-	65,  // 89: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
-	79,  // 90: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
-	81,  // 91: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
-	65,  // 92: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
-	77,  // 93: singularity.proxyd.v1.CheckpointsReply.attempts:type_name -> singularity.proxyd.v1.Attempt
-	93,  // 94: singularity.proxyd.v1.Attempt.began:type_name -> google.protobuf.Timestamp
-	93,  // 95: singularity.proxyd.v1.Attempt.phase_began:type_name -> google.protobuf.Timestamp
-	94,  // 96: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
-	82,  // 97: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
-	93,  // 98: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
-	67,  // 99: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	4,   // 100: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
-	9,   // 101: singularity.proxyd.v1.Proxyd.Call:input_type -> singularity.proxyd.v1.CallRequest
-	52,  // 102: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
-	55,  // 103: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
-	69,  // 104: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
-	70,  // 105: singularity.proxyd.v1.Proxyd.RunOn:input_type -> singularity.proxyd.v1.RunOnRequest
-	72,  // 106: singularity.proxyd.v1.Proxyd.Lend:input_type -> singularity.proxyd.v1.LendRequest
-	75,  // 107: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
-	78,  // 108: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
-	80,  // 109: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
-	83,  // 110: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
-	85,  // 111: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
-	5,   // 112: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
-	10,  // 113: singularity.proxyd.v1.Proxyd.Call:output_type -> singularity.proxyd.v1.CallReply
-	53,  // 114: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
-	56,  // 115: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
-	74,  // 116: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
-	71,  // 117: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
-	73,  // 118: singularity.proxyd.v1.Proxyd.Lend:output_type -> singularity.proxyd.v1.LendReply
-	76,  // 119: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
-	74,  // 120: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
-	74,  // 121: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
-	84,  // 122: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
-	86,  // 123: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
-	112, // [112:124] is the sub-list for method output_type
-	100, // [100:112] is the sub-list for method input_type
-	100, // [100:100] is the sub-list for extension type_name
-	100, // [100:100] is the sub-list for extension extendee
-	0,   // [0:100] is the sub-list for field type_name
+	65,  // 74: singularity.proxyd.v1.Capsule.programs:type_name -> singularity.proxyd.v1.Program
+	61,  // 75: singularity.proxyd.v1.Capsule.devices:type_name -> singularity.proxyd.v1.Devices
+	60,  // 76: singularity.proxyd.v1.Capsule.leases:type_name -> singularity.proxyd.v1.Lease
+	59,  // 77: singularity.proxyd.v1.Capsule.reachable:type_name -> singularity.proxyd.v1.Reachable
+	63,  // 78: singularity.proxyd.v1.Devices.devices:type_name -> singularity.proxyd.v1.Device
+	64,  // 79: singularity.proxyd.v1.Devices.processes:type_name -> singularity.proxyd.v1.DeviceProcess
+	62,  // 80: singularity.proxyd.v1.Devices.sharing:type_name -> singularity.proxyd.v1.Sharing
+	95,  // 81: singularity.proxyd.v1.Sharing.switch_time:type_name -> google.protobuf.Duration
+	95,  // 82: singularity.proxyd.v1.Sharing.swap_time:type_name -> google.protobuf.Duration
+	94,  // 83: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
+	94,  // 84: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
+	94,  // 85: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
+	67,  // 86: singularity.proxyd.v1.Checkpoint.phases:type_name -> singularity.proxyd.v1.PhaseTime
+	95,  // 87: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
+	94,  // 88: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
+	94,  // 89: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
+	66,  // 90: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
+	80,  // 91: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
+	82,  // 92: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
+	66,  // 93: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
+	78,  // 94: singularity.proxyd.v1.CheckpointsReply.attempts:type_name -> singularity.proxyd.v1.Attempt
+	94,  // 95: singularity.proxyd.v1.Attempt.began:type_name -> google.protobuf.Timestamp
+	94,  // 96: singularity.proxyd.v1.Attempt.phase_began:type_name -> google.protobuf.Timestamp
+	95,  // 97: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
+	83,  // 98: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
+	94,  // 99: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
+	68,  // 100: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	4,   // 101: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
+	9,   // 102: singularity.proxyd.v1.Proxyd.Call:input_type -> singularity.proxyd.v1.CallRequest
+	52,  // 103: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
+	55,  // 104: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
+	70,  // 105: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
+	71,  // 106: singularity.proxyd.v1.Proxyd.RunOn:input_type -> singularity.proxyd.v1.RunOnRequest
+	73,  // 107: singularity.proxyd.v1.Proxyd.Lend:input_type -> singularity.proxyd.v1.LendRequest
+	76,  // 108: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
+	79,  // 109: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
+	81,  // 110: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
+	84,  // 111: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
+	86,  // 112: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
+	5,   // 113: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
+	10,  // 114: singularity.proxyd.v1.Proxyd.Call:output_type -> singularity.proxyd.v1.CallReply
+	53,  // 115: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
+	56,  // 116: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
+	75,  // 117: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
+	72,  // 118: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
+	74,  // 119: singularity.proxyd.v1.Proxyd.Lend:output_type -> singularity.proxyd.v1.LendReply
+	77,  // 120: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
+	75,  // 121: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
+	75,  // 122: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
+	85,  // 123: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
+	87,  // 124: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
+	113, // [113:125] is the sub-list for method output_type
+	101, // [101:113] is the sub-list for method input_type
+	101, // [101:101] is the sub-list for extension type_name
+	101, // [101:101] is the sub-list for extension extendee
+	0,   // [0:101] is the sub-list for field type_name
 }
 
 func init() { file_proxyd_proto_init() }
@@ -7019,19 +7095,19 @@ func file_proxyd_proto_init() {
 		(*CallReply_ProgramRuns)(nil),
 		(*CallReply_View)(nil),
 	}
-	file_proxyd_proto_msgTypes[70].OneofWrappers = []any{
+	file_proxyd_proto_msgTypes[71].OneofWrappers = []any{
 		(*Progress_Checkpoint)(nil),
 		(*Progress_Verified)(nil),
 		(*Progress_Collected)(nil),
 	}
-	file_proxyd_proto_msgTypes[76].OneofWrappers = []any{}
+	file_proxyd_proto_msgTypes[77].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proxyd_proto_rawDesc), len(file_proxyd_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   89,
+			NumMessages:   90,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

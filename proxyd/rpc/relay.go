@@ -48,13 +48,28 @@ func DialRelay(address, from string, coder munge.Coder) (*RelayAsker, error) {
 // Close ends the connection and the calls that are under way.
 func (r *RelayAsker) Close() error { return r.c.Close() }
 
-// Admit has the relay take connections of a capsule, and returns the address to which they are carried.
-func (r *RelayAsker) Admit(ctx context.Context, req *AdmitRequest) (string, error) {
+// Admitted is what a relay says of a capsule that it has admitted.
+type Admitted struct {
+	Address   string       // to which connections are carried
+	Reachable []*Reachable // of the ports that clients shall reach
+}
+
+// Admit has the relay take connections of a capsule.
+func (r *RelayAsker) Admit(ctx context.Context, req *AdmitRequest) (Admitted, error) {
 	reply, err := callUnary(ctx, r.c, shortDeadline, r.rpc.Admit, req)
 	if err != nil {
-		return "", err
+		return Admitted{}, err
 	}
-	return net.JoinHostPort(r.host, strconv.FormatUint(uint64(reply.GetPort()), 10)), nil
+	at := func(port uint32) string { return net.JoinHostPort(r.host, strconv.FormatUint(uint64(port), 10)) }
+	a := Admitted{Address: at(reply.GetPort())}
+	for _, l := range reply.GetListening() {
+		p := &Reachable{Port: l.GetPort(), Problem: l.GetProblem()}
+		if l.GetPublic() != 0 {
+			p.At = at(l.GetPublic())
+		}
+		a.Reachable = append(a.Reachable, p)
+	}
+	return a, nil
 }
 
 // Forget ends the connections of a job that is over.

@@ -36,6 +36,7 @@ type AdmitRequest struct {
 	// The capsule's connections that the run has from its checkpoint, by their names. All others of the capsule, of
 	// runs before, have no program any more: they are ended when the run is named for the first time.
 	Connections   []string `protobuf:"bytes,6,rep,name=connections,proto3" json:"connections,omitempty"`
+	Listen        []uint32 `protobuf:"varint,7,rep,packed,name=listen,proto3" json:"listen,omitempty"` // ports of the capsule that clients outside shall reach
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -112,9 +113,17 @@ func (x *AdmitRequest) GetConnections() []string {
 	return nil
 }
 
+func (x *AdmitRequest) GetListen() []uint32 {
+	if x != nil {
+		return x.Listen
+	}
+	return nil
+}
+
 type AdmitReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Port          uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"` // of the relay, where connections come
+	Port          uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`          // of the relay, where connections come
+	Listening     []*ClientPort          `protobuf:"bytes,2,rep,name=listening,proto3" json:"listening,omitempty"` // a port of the relay for each that the job listens at
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -156,6 +165,74 @@ func (x *AdmitReply) GetPort() uint32 {
 	return 0
 }
 
+func (x *AdmitReply) GetListening() []*ClientPort {
+	if x != nil {
+		return x.Listening
+	}
+	return nil
+}
+
+// ClientPort is a port of a job that clients outside reach at a port of the relay's host.
+type ClientPort struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Port          uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
+	Public        uint32                 `protobuf:"varint,2,opt,name=public,proto3" json:"public,omitempty"`  // of the relay's host
+	Problem       string                 `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"` // why there is none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClientPort) Reset() {
+	*x = ClientPort{}
+	mi := &file_relay_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClientPort) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClientPort) ProtoMessage() {}
+
+func (x *ClientPort) ProtoReflect() protoreflect.Message {
+	mi := &file_relay_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClientPort.ProtoReflect.Descriptor instead.
+func (*ClientPort) Descriptor() ([]byte, []int) {
+	return file_relay_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ClientPort) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *ClientPort) GetPublic() uint32 {
+	if x != nil {
+		return x.Public
+	}
+	return 0
+}
+
+func (x *ClientPort) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 type ForgetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -165,7 +242,7 @@ type ForgetRequest struct {
 
 func (x *ForgetRequest) Reset() {
 	*x = ForgetRequest{}
-	mi := &file_relay_proto_msgTypes[2]
+	mi := &file_relay_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -177,7 +254,7 @@ func (x *ForgetRequest) String() string {
 func (*ForgetRequest) ProtoMessage() {}
 
 func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_relay_proto_msgTypes[2]
+	mi := &file_relay_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -190,7 +267,7 @@ func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetRequest.ProtoReflect.Descriptor instead.
 func (*ForgetRequest) Descriptor() ([]byte, []int) {
-	return file_relay_proto_rawDescGZIP(), []int{2}
+	return file_relay_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ForgetRequest) GetJob() string {
@@ -208,7 +285,7 @@ type ForgetReply struct {
 
 func (x *ForgetReply) Reset() {
 	*x = ForgetReply{}
-	mi := &file_relay_proto_msgTypes[3]
+	mi := &file_relay_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -220,7 +297,7 @@ func (x *ForgetReply) String() string {
 func (*ForgetReply) ProtoMessage() {}
 
 func (x *ForgetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_relay_proto_msgTypes[3]
+	mi := &file_relay_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -233,24 +310,31 @@ func (x *ForgetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetReply.ProtoReflect.Descriptor instead.
 func (*ForgetReply) Descriptor() ([]byte, []int) {
-	return file_relay_proto_rawDescGZIP(), []int{3}
+	return file_relay_proto_rawDescGZIP(), []int{4}
 }
 
 var File_relay_proto protoreflect.FileDescriptor
 
 const file_relay_proto_rawDesc = "" +
 	"\n" +
-	"\vrelay.proto\x12\x14singularity.relay.v1\"\x98\x01\n" +
+	"\vrelay.proto\x12\x14singularity.relay.v1\"\xb0\x01\n" +
 	"\fAdmitRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03run\x18\x03 \x01(\rR\x03run\x12\x18\n" +
 	"\acapsule\x18\x04 \x01(\rR\acapsule\x12\x16\n" +
 	"\x06ticket\x18\x05 \x01(\tR\x06ticket\x12 \n" +
-	"\vconnections\x18\x06 \x03(\tR\vconnections\" \n" +
+	"\vconnections\x18\x06 \x03(\tR\vconnections\x12\x16\n" +
+	"\x06listen\x18\a \x03(\rR\x06listen\"`\n" +
 	"\n" +
 	"AdmitReply\x12\x12\n" +
-	"\x04port\x18\x01 \x01(\rR\x04port\"!\n" +
+	"\x04port\x18\x01 \x01(\rR\x04port\x12>\n" +
+	"\tlistening\x18\x02 \x03(\v2 .singularity.relay.v1.ClientPortR\tlistening\"R\n" +
+	"\n" +
+	"ClientPort\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\rR\x04port\x12\x16\n" +
+	"\x06public\x18\x02 \x01(\rR\x06public\x12\x18\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\"!\n" +
 	"\rForgetRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\"\r\n" +
 	"\vForgetReply2\xa8\x01\n" +
@@ -270,23 +354,25 @@ func file_relay_proto_rawDescGZIP() []byte {
 	return file_relay_proto_rawDescData
 }
 
-var file_relay_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_relay_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_relay_proto_goTypes = []any{
 	(*AdmitRequest)(nil),  // 0: singularity.relay.v1.AdmitRequest
 	(*AdmitReply)(nil),    // 1: singularity.relay.v1.AdmitReply
-	(*ForgetRequest)(nil), // 2: singularity.relay.v1.ForgetRequest
-	(*ForgetReply)(nil),   // 3: singularity.relay.v1.ForgetReply
+	(*ClientPort)(nil),    // 2: singularity.relay.v1.ClientPort
+	(*ForgetRequest)(nil), // 3: singularity.relay.v1.ForgetRequest
+	(*ForgetReply)(nil),   // 4: singularity.relay.v1.ForgetReply
 }
 var file_relay_proto_depIdxs = []int32{
-	0, // 0: singularity.relay.v1.Relay.Admit:input_type -> singularity.relay.v1.AdmitRequest
-	2, // 1: singularity.relay.v1.Relay.Forget:input_type -> singularity.relay.v1.ForgetRequest
-	1, // 2: singularity.relay.v1.Relay.Admit:output_type -> singularity.relay.v1.AdmitReply
-	3, // 3: singularity.relay.v1.Relay.Forget:output_type -> singularity.relay.v1.ForgetReply
-	2, // [2:4] is the sub-list for method output_type
-	0, // [0:2] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	2, // 0: singularity.relay.v1.AdmitReply.listening:type_name -> singularity.relay.v1.ClientPort
+	0, // 1: singularity.relay.v1.Relay.Admit:input_type -> singularity.relay.v1.AdmitRequest
+	3, // 2: singularity.relay.v1.Relay.Forget:input_type -> singularity.relay.v1.ForgetRequest
+	1, // 3: singularity.relay.v1.Relay.Admit:output_type -> singularity.relay.v1.AdmitReply
+	4, // 4: singularity.relay.v1.Relay.Forget:output_type -> singularity.relay.v1.ForgetReply
+	3, // [3:5] is the sub-list for method output_type
+	1, // [1:3] is the sub-list for method input_type
+	1, // [1:1] is the sub-list for extension type_name
+	1, // [1:1] is the sub-list for extension extendee
+	0, // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_relay_proto_init() }
@@ -300,7 +386,7 @@ func file_relay_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_relay_proto_rawDesc), len(file_relay_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -7,6 +7,7 @@
 //
 //	make       connections of the capsule are diverted to the forwarder, before a program runs
 //	run        the relay is told of the capsule, again and again
+//	freeze     the forwarder connects no more clients to programs
 //	halt       the forwarder stands still, then the capsule's network is locked
 //	dump       what the forwarder has is saved, and its ends of the connections
 //	restore    another forwarder gets that, and stands still
@@ -32,14 +33,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/forward"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/legs"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
 // Relay is the site's relay.
 type Relay interface {
-	// Admit has the relay take connections of a capsule, and returns the address to which they are carried.
-	Admit(ctx context.Context, req *rpc.AdmitRequest) (string, error)
+	// Admit has the relay take connections of a capsule.
+	Admit(ctx context.Context, req *rpc.AdmitRequest) (rpc.Admitted, error)
 	// Forget ends the connections of a job that is over.
 	Forget(ctx context.Context, job string) error
 }
@@ -64,6 +64,7 @@ type Spec struct {
 	UID, GID uint32
 	Cgroup   string // for the forwarder, within the job's; "" if there is none yet
 	Divert   func(pid int) (*os.File, error)
+	Clients  forward.Ports // what clients outside can reach
 }
 
 // Forwarder is the forwarder of a capsule. A Forwarder is safe for concurrent use.
@@ -74,9 +75,10 @@ type Forwarder struct {
 	requests *overlay.Requests
 	answers  answers
 
-	mu      sync.Mutex
-	process *life.Server
-	address string // of the relay, for connections
+	mu        sync.Mutex
+	process   *life.Server
+	address   string // of the relay, for connections
+	reachable []*rpc.Reachable
 }
 
 // Start starts the forwarder of a new capsule, and diverts the capsule's connections to the forwarder.
@@ -111,7 +113,7 @@ func (f *Forwarder) startProcess(ctx context.Context, listen func(int) (*os.File
 	}
 	f.mu.Lock()
 	f.process = p
-	to := forward.Relay{Address: f.address, Ticket: f.note.Ticket}
+	to := forward.Relay{Address: f.address, Ticket: f.note.Ticket, Clients: f.spec.Clients}
 	f.mu.Unlock()
 	err = f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Begin(ctx, to, listener) })
 	if err != nil {
@@ -256,21 +258,20 @@ type Admission struct {
 	Job     string // distinguishes the job from all other jobs
 	Run     int
 	Capsule int
+	// Changed, if not nil, is called when clients reach other ports than before.
+	Changed func([]*rpc.Reachable)
 }
 
 // Serve has the relay admit the capsule, tells the forwarder where the relay is, and replaces a forwarder that
 // has died, until ctx ends.
 func (f *Forwarder) Serve(ctx context.Context, relay Relay, a Admission, log *slog.Logger) {
-	req := &rpc.AdmitRequest{
-		Job: a.Job, Uid: f.spec.UID, Run: uint32(a.Run), Capsule: uint32(a.Capsule), Ticket: legs.HashTicket(f.note.Ticket), Connections: f.note.Names,
-	}
 	go f.answerRequests(ctx, a.Capsule, log)
 	told := ""
 	for {
 		wait := admitInterval
-		address, err := relay.Admit(ctx, req)
+		admitted, err := f.admit(ctx, relay, a)
 		if err == nil {
-			err = f.tellAddress(ctx, address)
+			err = f.tellAddress(ctx, admitted.Address)
 		}
 		if err != nil {
 			wait = admitRetry
@@ -317,7 +318,11 @@ func (f *Forwarder) awaitAdmission(ctx context.Context, wait time.Duration) (die
 		case <-end.C:
 			return false
 		case <-look.C:
-			if s, err := f.Status(ctx); err == nil && s.Refused {
+			s, err := f.Status(ctx)
+			if err == nil && s.Wanted > 0 {
+				err = f.supplySockets(ctx, s.Wanted) // the next look tries again
+			}
+			if err == nil && s.Refused {
 				f.mu.Lock()
 				f.address = "" // the forwarder is told again, and tries at once
 				f.mu.Unlock()
@@ -336,7 +341,7 @@ func (f *Forwarder) tellAddress(ctx context.Context, address string) error {
 		return nil
 	}
 	err := f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error {
-		return o.Begin(ctx, forward.Relay{Address: address, Ticket: f.note.Ticket}, nil)
+		return o.Begin(ctx, forward.Relay{Address: address, Ticket: f.note.Ticket, Clients: f.spec.Clients}, nil)
 	})
 	if err == nil {
 		f.mu.Lock()

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config/table"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/legs"
 )
 
 // File is where the configuration is unless told otherwise.
@@ -34,6 +35,7 @@ type Config struct {
 	Deny        []netip.Prefix
 	PerUser     int
 	Keep        time.Duration
+	Clients     legs.Clients
 	MungeSocket string
 	Level       slog.Level
 	JSON        bool
@@ -61,6 +63,14 @@ var keys = table.Table[Config]{Daemon: "proxyd relay", Variables: "SINGULARITY_S
 		Set: table.Number(func(c *Config) *int { return &c.PerUser }, 1, 1_000_000)},
 	{Name: "keep", Default: "7d", Meaning: "How long connections of a job are kept that is away, and that no node names.",
 		Set: wantAge(func(c *Config) *time.Duration { return &c.Keep })},
+	{Name: "clients.ports", Meaning: "Ports of this host, such as 7000-7999, at which clients outside reach programs of jobs with --singularity-listen.\nWhoever reaches the port reaches the program. Empty: the relay does not listen for clients.",
+		Set: wantPorts(func(c *Config) *legs.Clients { return &c.Clients })},
+	{Name: "clients.per_user", Default: "16", Meaning: "Such ports of one user at a time.",
+		Set: table.Number(func(c *Config) *int { return &c.Clients.PerUser }, 1, 64_000)},
+	{Name: "clients.per_port", Default: "64", Meaning: "Clients of one such port at a time; others are reset. Each takes up to 512 KiB of memory.",
+		Set: table.Number(func(c *Config) *int { return &c.Clients.PerPort }, 1, 1_000_000)},
+	{Name: "clients.wait", Default: "5m", Meaning: "How long a client that comes while the job is away waits for it. Then the client is reset.",
+		Set: wantAge(func(c *Config) *time.Duration { return &c.Clients.WaitAtMost })},
 	{Name: "munge_socket", Meaning: "Socket of munged. Empty: munge's own default.",
 		Set: wantText(func(c *Config) *string { return &c.MungeSocket }, filepath.IsAbs, "an absolute path")},
 	{Name: "log.level", Default: "info", Meaning: "debug, info, warn or error.",
@@ -114,6 +124,29 @@ func wantPrefixes(field func(*Config) *[]netip.Prefix) func(*Config, string) err
 			all = append(all, p.Masked())
 		}
 		*field(c) = all
+		return nil
+	}
+}
+
+// firstUnprivileged is the first port at which programs without rights listen.
+const firstUnprivileged = 1024
+
+// wantPorts takes a range of ports.
+func wantPorts(field func(*Config) *legs.Clients) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		if v == "" {
+			return nil
+		}
+		from, to, ranges := strings.Cut(v, "-")
+		if !ranges {
+			to = from
+		}
+		first, err := strconv.ParseUint(from, 10, 16)
+		last, bad := strconv.ParseUint(to, 10, 16)
+		if err != nil || bad != nil || first < firstUnprivileged || last < first {
+			return wants("ports from 1024 to 65535, as in 7000-7999")
+		}
+		field(c).First, field(c).Last = uint16(first), uint16(last)
 		return nil
 	}
 }

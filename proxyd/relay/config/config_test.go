@@ -24,6 +24,10 @@ func TestLoad(t *testing.T) {
 		"listen: 6833\n":                     "[ADDRESS]:PORT",
 		"keep: 1s\n":                         "at least 1m",
 		"per_user: 0\n":                      "per_user",
+		"clients: {ports: 7000-7999}\n":      "",
+		"clients: {ports: 80-90}\n":          "1024 to 65535",
+		"clients: {ports: 7999-7000}\n":      "1024 to 65535",
+		"clients: {ports: 7000-70000}\n":     "1024 to 65535",
 		"peruser: 1\n":                       "per_user",
 		"links: relay.example:6834\nuser: a": "[ADDRESS]:PORT",
 	} {

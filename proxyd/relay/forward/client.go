@@ -88,6 +88,14 @@ func handHeld(files []*os.File, each func([]Saved, []*os.File) error) error {
 	return each(some, files[1:])
 }
 
+// Pause has the forwarder connect no more clients to programs until Go: these wait in the relay. What was connected before may
+// not be accepted by its program yet. A second call is harmless.
+func (o Orders) Pause(ctx context.Context) error {
+	_, files, err := o.giveOrder(ctx, order{Do: doPause})
+	localsock.CloseAll(files)
+	return err
+}
+
 // Go has the forwarder go on. A second call is harmless.
 func (o Orders) Go(ctx context.Context) error {
 	_, files, err := o.giveOrder(ctx, order{Do: doGo})
@@ -121,6 +129,14 @@ func (o Orders) Ask(ctx context.Context, from, to string) (stream.Cause, error) 
 	r, files, err := o.giveOrder(ctx, order{Do: doAsk, From: from, To: to})
 	localsock.CloseAll(files)
 	return r.Cause, err
+}
+
+// Supply gives the forwarder sockets by which it connects clients to programs, which the caller closes: as many as the status
+// says are wanted.
+func (o Orders) Supply(ctx context.Context, sockets []*os.File) error {
+	_, files, err := o.giveOrder(ctx, order{Do: doSupply}, sockets...)
+	localsock.CloseAll(files)
+	return err
 }
 
 // Status returns what the forwarder has.

@@ -22,7 +22,15 @@
 //	go       go on
 //	add      connections of a checkpoint, with their sockets
 //	ask      whether the relay can connect to an address for a program: its connect() waits
-//	status   the connections, and those that were lost
+//	status   the connections, and those that were lost; how many sockets for clients are wanted
+//	supply   such sockets
+//	pause    connect no more clients to programs, until go
+//
+// # Clients
+//
+// A link for offers tells of clients outside that have connected to a port of the relay's host which stands for a port of
+// the job (clients.go). The forwarder connects to the program in the capsule, with a socket of the capsule's network that
+// the daemon has made and that has the client's address, and takes the connection from the relay by a link.
 //
 // # At a checkpoint
 //

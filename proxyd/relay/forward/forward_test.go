@@ -61,11 +61,12 @@ type site struct {
 	links []net.Conn
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t *testing.T, clients ...legs.Clients) *site {
 	t.Helper()
 	at := ownAddress(t)
 	s := &site{t: t, at: at, Holder: legs.New(t.Context(), legs.Config{
-		Policy: legs.Policy{Allow: []netip.Prefix{netip.PrefixFrom(at, 32)}}, PerUser: 4, Keep: time.Hour, Log: slog.New(slog.DiscardHandler),
+		Clients: append(clients, legs.Clients{})[0],
+		Policy:  legs.Policy{Allow: []netip.Prefix{netip.PrefixFrom(at, 32)}}, PerUser: 4, Keep: time.Hour, Log: slog.New(slog.DiscardHandler),
 	})}
 	l := s.listen("127.0.0.1:0")
 	go func() { _ = s.Serve(l) }()

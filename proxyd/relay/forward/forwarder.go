@@ -31,6 +31,7 @@ const maxLost = 100
 type Relay struct {
 	Address string `json:"address"` // host and port for links
 	Ticket  string `json:"ticket"`
+	Clients Ports  `json:"clients,omitzero"`
 }
 
 // Forwarder has the connections of a capsule. The daemon gives the orders (orders.go).
@@ -50,6 +51,7 @@ type Forwarder struct {
 	lost        []Lost
 	listeners   []syscall.RawConn
 	refused     bool // the relay did not know the ticket when a link was made last
+	clients     clients
 }
 
 // noteRefused notes whether the relay knew the ticket when a link was made.

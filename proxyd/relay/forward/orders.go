@@ -28,6 +28,8 @@ const (
 	doAdd    = "add"
 	doAsk    = "ask"
 	doStatus = "status"
+	doSupply = "supply"
+	doPause  = "pause"
 )
 
 // order is what the daemon sends. With add, the first descriptor is a file with the connections, and the
@@ -75,6 +77,7 @@ type Status struct {
 	Connections []Connection `json:"connections"`
 	Lost        []Lost       `json:"lost"`
 	Refused     bool         `json:"refused,omitempty"` // the relay did not know the ticket, since the status before
+	Wanted      int          `json:"wanted,omitempty"`  // how many sockets for clients the forwarder lacks
 }
 
 // Run serves orders that come by a listening socket of packets, until ctx ends.
@@ -147,6 +150,11 @@ func (f *Forwarder) carryOut(c *net.UnixConn, o order, files []*os.File) error {
 		f.rest.RLock() // not between hold and go
 		defer f.rest.RUnlock()
 		return sendPacket(c, reply{Cause: cause})
+	case doSupply:
+		return sendReply(c, f.clients.supply(files))
+	case doPause:
+		f.clients.pause()
+		return sendReply(c, nil)
 	case doStatus:
 		return sendText(c, f.describeStatus(), reply{})
 	default:
@@ -160,6 +168,9 @@ func (f *Forwarder) beginRelay(r Relay, files []*os.File) error {
 	close(f.told)
 	f.told = make(chan struct{})
 	f.mu.Unlock()
+	if len(r.Clients.Ports) > 0 {
+		f.clients.once.Do(func() { go f.serveOffers() })
+	}
 	for _, file := range files {
 		if err := f.acceptFrom(file); err != nil {
 			return err
@@ -196,6 +207,7 @@ func (f *Forwarder) goOn() {
 	if held {
 		f.rest.Unlock()
 	}
+	f.clients.unpause()
 }
 
 // tellHeld sends the connections with their sockets.
@@ -231,6 +243,9 @@ func (f *Forwarder) describeStatus() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.Lost, s.Refused, f.refused = append(s.Lost, f.lost...), f.refused, false
+	if len(f.relay.Clients.Ports) > 0 {
+		s.Wanted = f.clients.wanted()
+	}
 	return s
 }
 

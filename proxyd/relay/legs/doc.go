@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package legs is the relay's part of connections of jobs to outside. The relay connects to the other side, keeps that
+// Package legs is the relay's part of connections of jobs to outside, and of clients outside to jobs. The relay connects to the other side, keeps that
 // connection while the job is away, and meets the job's forwarders at links (package stream).
 //
 //	forwarder ── link ──► relay ── TCP ──► the other side
@@ -14,6 +14,10 @@
 // A ticket of an earlier run than the newest is void, so of two incarnations of a job only the newer has the
 // connections. The relay connects to addresses that its Policy allows, with nothing but the rights of any
 // program of its host, and for a user to no more than so many at a time.
+//
+// # Clients
+//
+// The relay listens for clients at ports that its settings name, for ports that jobs' daemons name (clients.go).
 //
 // # What is kept
 //

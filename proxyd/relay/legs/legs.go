@@ -22,7 +22,8 @@ import (
 // Config of the relay.
 type Config struct {
 	Policy  Policy
-	PerUser int           // connections of a user at a time
+	PerUser int // connections of a user at a time
+	Clients Clients
 	Keep    time.Duration // how long a job is kept that no daemon names
 	Log     *slog.Logger
 }
@@ -36,6 +37,8 @@ type Admission struct {
 	Ticket  string `json:"ticket"` // HashTicket of the ticket
 	// Connections has the names of the capsule's connections that the run has from its checkpoint.
 	Connections []string `json:"connections,omitempty"`
+	// Listen has the ports of the capsule that clients shall reach.
+	Listen []uint16 `json:"listen,omitempty"`
 }
 
 // HashTicket returns what a relay is told of a ticket.
@@ -55,6 +58,7 @@ type Holder struct {
 	users   map[uint32]int    // connections
 	// failed are connections of a user's jobs that have failed while no forwarder asked, the oldest first.
 	failed  map[uint32][]*kept
+	taken   map[uint16]bool       // ports of this host at which clients of jobs come
 	callers map[string][]net.Conn // links that have not said hello, by host, the oldest first
 }
 
@@ -66,6 +70,10 @@ type job struct {
 	named time.Time // by a daemon
 	kept  map[string]*kept
 	seen  map[int]int // the newest run of each capsule that was named, plus 1
+
+	ports     map[uint16]*clientPort // by the job's ports
+	clients   chan struct{}          // closed when a client has come. Renewed then
+	endOffers func()                 // ends the link that offers clients to the forwarder
 }
 
 type ticket struct {
@@ -79,8 +87,9 @@ type kept struct {
 	job     *job
 	capsule int
 	id      string
-	to      netip.AddrPort
+	to      netip.AddrPort // of the other side
 	stream  *stream.Stream
+	client  *client // nil: the job has made the connection
 
 	dialed chan struct{} // closed when dialing has ended
 	cause  stream.Cause  // why dialing has failed. Set before that
@@ -92,7 +101,7 @@ type kept struct {
 
 // New returns a Holder without connections, which ends with ctx.
 func New(ctx context.Context, cfg Config) *Holder {
-	h := &Holder{cfg: cfg, ctx: ctx, jobs: map[string]*job{}, tickets: map[string]ticket{}, users: map[uint32]int{}, failed: map[uint32][]*kept{}, callers: map[string][]net.Conn{}}
+	h := &Holder{cfg: cfg, ctx: ctx, jobs: map[string]*job{}, tickets: map[string]ticket{}, users: map[uint32]int{}, failed: map[uint32][]*kept{}, taken: map[uint16]bool{}, callers: map[string][]net.Conn{}}
 	go h.forgetUnnamed()
 	return h
 }
@@ -104,7 +113,7 @@ func (h *Holder) Admit(a Admission) error {
 	defer h.mu.Unlock()
 	j := h.jobs[a.Job]
 	if j == nil {
-		j = &job{name: a.Job, uid: a.UID, run: a.Run, kept: map[string]*kept{}, seen: map[int]int{}}
+		j = &job{name: a.Job, uid: a.UID, run: a.Run, kept: map[string]*kept{}, seen: map[int]int{}, ports: map[uint16]*clientPort{}, clients: make(chan struct{})}
 		h.jobs[a.Job] = j
 	}
 	if j.uid != a.UID {
@@ -120,6 +129,9 @@ func (h *Holder) Admit(a Admission) error {
 				delete(h.tickets, hash)
 			}
 		}
+		if j.endOffers != nil {
+			j.endOffers()
+		}
 		for _, k := range j.kept {
 			if k.unlink != nil && k.run < a.Run {
 				k.unlink()
@@ -129,11 +141,12 @@ func (h *Holder) Admit(a Admission) error {
 	if j.seen[a.Capsule] < a.Run+1 {
 		j.seen[a.Capsule] = a.Run + 1
 		for _, k := range j.kept {
-			if k.capsule == a.Capsule && !slices.Contains(a.Connections, k.id) {
+			if k.capsule == a.Capsule && !k.isWaiting() && !slices.Contains(a.Connections, k.id) {
 				k.stream.Fail(errAbandoned)
 			}
 		}
 	}
+	h.openPorts(j, a)
 	j.named = time.Now()
 	h.tickets[a.Ticket] = ticket{job: j, run: a.Run, capsule: a.Capsule}
 	return nil
@@ -159,6 +172,12 @@ func (h *Holder) forgetJob(j *job) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.jobs, j.name)
+	for _, p := range j.ports {
+		h.closePort(p)
+	}
+	if j.endOffers != nil {
+		j.endOffers()
+	}
 	for hash, t := range h.tickets {
 		if t.job == j {
 			delete(h.tickets, hash)
@@ -287,6 +306,13 @@ func (h *Holder) carryKept(k *kept) {
 		return
 	}
 	close(k.dialed)
+	h.carrySocket(ctx, k, socket)
+}
+
+// carrySocket carries bytes of a connection to the other side, and closes the socket.
+func (h *Holder) carrySocket(ctx context.Context, k *kept, socket *net.TCPConn) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	defer context.AfterFunc(ctx, func() { socket.Close() })()
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context, *kept, *net.TCPConn) error{fromOutside, toOutside} {
@@ -296,7 +322,7 @@ func (h *Holder) carryKept(k *kept) {
 			}
 		})
 	}
-	err = k.stream.Wait(ctx, func(e *stream.End) bool { return e.Done() })
+	err := k.stream.Wait(ctx, func(e *stream.End) bool { return e.Done() })
 	if err != nil {
 		_ = socket.SetLinger(0) // the other side gets a reset
 	}
@@ -314,7 +340,11 @@ const overPatience = 24 * time.Hour
 func (h *Holder) afterEnd(k *kept, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.users[k.job.uid]--; h.users[k.job.uid] == 0 {
+	waited := k.isWaiting()
+	if k.client != nil {
+		k.client.patience.Stop()
+		k.client.port.clients--
+	} else if h.users[k.job.uid]--; h.users[k.job.uid] == 0 {
 		delete(h.users, k.job.uid)
 	}
 	if err != nil {
@@ -322,7 +352,7 @@ func (h *Holder) afterEnd(k *kept, err error) {
 		k.stream.Forget()
 	}
 	switch j := k.job; {
-	case err == nil, h.jobs[j.name] != j:
+	case err == nil, waited, h.jobs[j.name] != j:
 		h.dropLocked(k)
 	case j.kept[k.id] == k: // else the forwarder knows already
 		if old := h.failed[j.uid]; len(old) >= h.cfg.PerUser {

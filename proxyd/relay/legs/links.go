@@ -48,7 +48,11 @@ func (h *Holder) Serve(l net.Listener) error {
 			defer link.Close()
 			hello, err := readHello(link)
 			h.removeCaller(host, link)
-			if err == nil {
+			switch {
+			case err != nil:
+			case hello.Offers:
+				err = h.serveOffers(link, HashTicket(hello.Ticket))
+			default:
 				err = h.serveLink(link, hello)
 			}
 			if err != nil && !isEnd(err) {
@@ -173,6 +177,10 @@ func (h *Holder) takeOver(k *kept, t ticket, cancel func()) bool {
 	}
 	if k.unlink != nil {
 		k.unlink()
+	}
+	if k.isWaiting() {
+		k.client.patience.Stop()
+		k.client.taken = true
 	}
 	k.unlink, k.run = cancel, t.run
 	return true

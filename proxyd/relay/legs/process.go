@@ -25,6 +25,7 @@ type Settings struct {
 	Deny    []netip.Prefix `json:"deny"`
 	PerUser int            `json:"per_user"`
 	Keep    time.Duration  `json:"keep"`
+	Clients Clients        `json:"clients"`
 }
 
 type order struct {
@@ -34,7 +35,8 @@ type order struct {
 }
 
 type answer struct {
-	Error string `json:"error,omitempty"`
+	Error     string      `json:"error,omitempty"`
+	Listening []Listening `json:"listening,omitempty"` // of admit
 }
 
 // Run serves links, and orders that come by in, until in ends.
@@ -53,21 +55,22 @@ func Run(ctx context.Context, links net.Listener, in io.Reader, out io.Writer, l
 			return err
 		}
 		var err error
+		var a answer
 		switch {
 		case o.Settings != nil && h == nil:
 			s := o.Settings
-			h = New(ctx, Config{Policy: Policy{Allow: s.Allow, Deny: s.Deny}, PerUser: s.PerUser, Keep: s.Keep, Log: log})
+			h = New(ctx, Config{Policy: Policy{Allow: s.Allow, Deny: s.Deny}, PerUser: s.PerUser, Keep: s.Keep, Clients: s.Clients, Log: log})
 			go func() { _ = h.Serve(links) }()
 		case h == nil:
 			err = errors.New("there are no settings yet")
 		case o.Admit != nil:
 			err = h.Admit(*o.Admit)
+			a.Listening = h.Listening(o.Admit.Job)
 		case o.Forget != "":
 			h.Forget(o.Forget)
 		default:
 			err = errors.New("an order that is none")
 		}
-		var a answer
 		if err != nil {
 			a.Error = err.Error()
 		}
@@ -87,13 +90,14 @@ type Process struct {
 // NewProcess returns the view of a process with these pipes, which gets its settings.
 func NewProcess(in io.Writer, out io.Reader, s Settings) (*Process, error) {
 	p := &Process{in: json.NewEncoder(in), out: json.NewDecoder(out)}
-	return p, p.giveOrder(order{Settings: &s})
+	_, err := p.giveOrder(order{Settings: &s})
+	return p, err
 }
 
 // ErrProcess says that the relay's process does not answer.
 var ErrProcess = errors.New("the relay's process does not answer")
 
-func (p *Process) giveOrder(o order) error {
+func (p *Process) giveOrder(o order) (answer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var a answer
@@ -103,15 +107,21 @@ func (p *Process) giveOrder(o order) error {
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: %w", ErrProcess, err)
+		return a, fmt.Errorf("%w: %w", ErrProcess, err)
 	case a.Error != "":
-		return errors.New(a.Error)
+		return a, errors.New(a.Error)
 	}
-	return nil
+	return a, nil
 }
 
-// Admit is Holder.Admit.
-func (p *Process) Admit(a Admission) error { return p.giveOrder(order{Admit: &a}) }
+// Admit is Holder.Admit, and then Holder.Listening.
+func (p *Process) Admit(a Admission) ([]Listening, error) {
+	said, err := p.giveOrder(order{Admit: &a})
+	return said.Listening, err
+}
 
 // Forget is Holder.Forget.
-func (p *Process) Forget(job string) error { return p.giveOrder(order{Forget: job}) }
+func (p *Process) Forget(job string) error {
+	_, err := p.giveOrder(order{Forget: job})
+	return err
+}

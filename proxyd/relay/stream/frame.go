@@ -22,6 +22,7 @@ const (
 	KindData                    // bytes
 	KindUsed                    // 8 bytes, big endian: a position
 	KindEnd                     // no more data follows
+	KindOffer                   // JSON: Offer. Of a link for offers only
 )
 
 // Frame is a unit of what a link carries: its kind, the number of its bytes in 4 bytes, big endian, and
@@ -35,11 +36,21 @@ type Frame struct {
 // Hello begins a link.
 type Hello struct {
 	Ticket   string   `json:"ticket"`         // admits the link; known to the relay from the node's daemon
-	ID       string   `json:"id"`             // of the connection, chosen at random by the forwarder
+	ID       string   `json:"id"`             // of the connection, chosen at random by the forwarder, or by the relay for a client's
 	To       string   `json:"to"`             // address and port
 	Opened   bool     `json:"open,omitempty"` // confirmed by the relay before: no new connection is made
 	Over     string   `json:"over,omitempty"` // the connection has failed at the program's end, for this reason
 	Position Position `json:"position"`
+	// Offers says that the link is no connection's: the relay is to tell of clients, by frames with an Offer each.
+	Offers bool `json:"offers,omitempty"`
+}
+
+// Offer is a connection that a client outside has made to a port of the job. The forwarder takes the connection by a
+// link of its own, with the name of the offer.
+type Offer struct {
+	ID   string `json:"id"`   // of the connection, chosen at random by the relay
+	Port uint16 `json:"port"` // of the job
+	From string `json:"from"` // address and port of the client
 }
 
 // Welcome says that the relay has the connection.
@@ -72,7 +83,7 @@ const maxJSON = 4 << 10
 // longestFrame returns the largest size of a frame's bytes.
 func (k Kind) longestFrame() int {
 	switch k {
-	case KindHello, KindWelcome, KindOver:
+	case KindHello, KindWelcome, KindOver, KindOffer:
 		return maxJSON
 	case KindData:
 		return MaxData
@@ -104,7 +115,7 @@ func ReadFrame(r io.Reader) (*Frame, error) {
 	}
 	f, n := &Frame{Kind: Kind(head[0])}, binary.BigEndian.Uint32(head[1:])
 	exact := f.Kind == KindUsed || f.Kind == KindEnd
-	if f.Kind < KindHello || f.Kind > KindEnd || n > uint32(f.Kind.longestFrame()) || exact && int(n) != f.Kind.longestFrame() {
+	if f.Kind < KindHello || f.Kind > KindOffer || n > uint32(f.Kind.longestFrame()) || exact && int(n) != f.Kind.longestFrame() {
 		return nil, fmt.Errorf("%w: a frame of kind %d with %d bytes", ErrProtocol, f.Kind, n)
 	}
 	f.Data = make([]byte, n)

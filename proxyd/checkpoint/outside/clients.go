@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package outside
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/forward"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/legs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+// admit has the relay admit the capsule, and notes where clients reach its ports.
+func (f *Forwarder) admit(ctx context.Context, relay Relay, a Admission) (rpc.Admitted, error) {
+	req := &rpc.AdmitRequest{
+		Job: a.Job, Uid: f.spec.UID, Run: uint32(a.Run), Capsule: uint32(a.Capsule), Ticket: legs.HashTicket(f.note.Ticket), Connections: f.note.Names,
+	}
+	for _, port := range f.spec.Clients.Ports {
+		req.Listen = append(req.Listen, uint32(port))
+	}
+	admitted, err := relay.Admit(ctx, req)
+	if err != nil {
+		return admitted, err
+	}
+	f.mu.Lock()
+	same := slices.EqualFunc(f.reachable, admitted.Reachable, func(a, b *rpc.Reachable) bool { return proto.Equal(a, b) })
+	f.reachable = admitted.Reachable
+	f.mu.Unlock()
+	if !same && a.Changed != nil {
+		a.Changed(admitted.Reachable)
+	}
+	return admitted, nil
+}
+
+// firstPatience bounds the wait for the relay before the programs of a job begin that clients shall reach.
+const firstPatience = 10 * time.Second
+
+// AdmitFirst has the relay admit the capsule before its programs begin, so that they can be told where clients reach them. An
+// error does no harm: Serve goes on asking.
+func (f *Forwarder) AdmitFirst(ctx context.Context, relay Relay, a Admission) error {
+	ctx, cancel := context.WithTimeout(ctx, firstPatience)
+	defer cancel()
+	_, err := f.admit(ctx, relay, a)
+	return err
+}
+
+// Reachable returns where clients reach ports of the capsule, as the relay said last.
+func (f *Forwarder) Reachable() []*rpc.Reachable {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.reachable
+}
+
+// pauseLook is the time between looks whether programs have accepted their clients, and pausePatience bounds the wait for that.
+const (
+	pauseLook     = 20 * time.Millisecond
+	pausePatience = time.Second
+)
+
+// PauseClients has the forwarder connect no more clients to programs, until Go, and waits until the programs have accepted the
+// clients that are connected: CRIU cannot dump a connection that is not accepted. A program that does not accept is named by
+// the dump. Programs run meanwhile.
+func (f *Forwarder) PauseClients(ctx context.Context) error {
+	if len(f.spec.Clients.Ports) == 0 {
+		return nil
+	}
+	if err := f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Pause(ctx) }); err != nil {
+		return err
+	}
+	end := time.After(pausePatience)
+	for {
+		waits, err := overlay.HasUnaccepted(f.spec.Init, f.spec.Clients.Ports)
+		if err != nil || !waits {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-end:
+			return nil
+		case <-time.After(pauseLook):
+		}
+	}
+}
+
+// supplySockets gives the forwarder sockets for clients.
+func (f *Forwarder) supplySockets(ctx context.Context, n int) error {
+	sockets, err := overlay.ClientSockets(f.spec.Init, n)
+	if err != nil {
+		return err
+	}
+	defer closeAll(sockets)
+	return f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Supply(ctx, sockets) })
+}

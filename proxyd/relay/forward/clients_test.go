@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package forward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/legs"
+)
+
+// startClients starts a forwarder of a run that connects clients to a program, and returns where clients come.
+func (s *site) startClients(run int, program netip.AddrPort, resumed ...Saved) (process, string) {
+	s.t.Helper()
+	var ids []string
+	for _, c := range resumed {
+		ids = append(ids, c.ID)
+	}
+	ticket := fmt.Sprint("ticket of run ", run)
+	must(s.t, s.Admit(legs.Admission{Job: "812", UID: 7, Run: run, Ticket: legs.HashTicket(ticket), Connections: ids, Listen: []uint16{program.Port()}}))
+	at := s.Listening("812")[0]
+	if at.Public == 0 {
+		s.t.Fatal(at.Problem)
+	}
+	ctx, cancel := context.WithCancel(s.t.Context())
+	s.t.Cleanup(cancel)
+	path := filepath.Join(s.t.TempDir(), "control")
+	control, err := localsock.Listen(path, 0o600)
+	must(s.t, err)
+	go func() { _ = Run(ctx, control, slog.New(slog.DiscardHandler)) }()
+	p := process{s.orders(path), path, cancel}
+	ports := Ports{Address: program.Addr(), Ports: []uint16{program.Port()}, Range: netip.MustParsePrefix("100.64.0.0/10")}
+	must(s.t, p.Begin(s.t.Context(), Relay{Address: s.wire, Ticket: ticket, Clients: ports}, nil))
+	return p, netip.AddrPortFrom(s.at, at.Public).String()
+}
+
+// supply gives a forwarder as many sockets as are wanted.
+func (s *site) supply(p process) {
+	s.t.Helper()
+	st, err := p.Status(s.t.Context())
+	must(s.t, err)
+	if st.Wanted == 0 {
+		s.t.Error("no sockets are wanted")
+	}
+	var all []*os.File
+	defer func() { localsock.CloseAll(all) }()
+	for range st.Wanted {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		must(s.t, err)
+		all = append(all, os.NewFile(uintptr(fd), "socket"))
+	}
+	must(s.t, p.Supply(s.t.Context(), all))
+}
+
+func (s *site) dialClient(at string) *net.TCPConn {
+	s.t.Helper()
+	c, err := net.Dial("tcp", at)
+	must(s.t, err)
+	s.t.Cleanup(func() { c.Close() })
+	must(s.t, c.SetDeadline(time.Now().Add(patience)))
+	return c.(*net.TCPConn)
+}
+
+// isReset tells that a client is reset, perhaps before net.Dial returns.
+func (s *site) isReset(at string) {
+	s.t.Helper()
+	c, err := net.Dial("tcp", at)
+	if err == nil {
+		defer c.Close()
+		must(s.t, c.SetDeadline(time.Now().Add(patience)))
+		_, err = c.Read(make([]byte, 1))
+	}
+	if !errors.Is(err, unix.ECONNRESET) {
+		s.t.Errorf("the client: %v, want a reset", err)
+	}
+}
+
+// TestClients: a client reaches the program, stays connected while the capsule is away, and is reset where nothing listens.
+// A client that comes meanwhile waits.
+func TestClients(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: orders are root's")
+	}
+	s := newSite(t, legs.Clients{First: 40000, Last: 49999, PerUser: 4, PerPort: 4, WaitAtMost: time.Hour})
+	program := s.listen("127.0.0.1:0")
+	accept := func() *net.TCPConn {
+		must(t, program.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
+		c, err := program.Accept()
+		must(t, err)
+		t.Cleanup(func() { c.Close() })
+		must(t, c.SetDeadline(time.Now().Add(patience)))
+		return c.(*net.TCPConn)
+	}
+	hears := func(c net.Conn, want string) {
+		t.Helper()
+		b := make([]byte, len(want))
+		if _, err := io.ReadFull(c, b); err != nil || string(b) != want {
+			t.Errorf("%q, %v, want %q", b, err, want)
+		}
+	}
+	says := func(c net.Conn, text string) {
+		_, err := io.WriteString(c, text)
+		must(t, err)
+	}
+	p, at := s.startClients(1, netip.MustParseAddrPort(program.Addr().String()))
+	first := s.dialClient(at) // waits until there are sockets
+	says(first, "question")
+	s.supply(p)
+	inner := accept()
+	if from := inner.RemoteAddr().(*net.TCPAddr).IP.String(); from != s.at.String() {
+		t.Errorf("the program sees the client at %s, want %s", from, s.at)
+	}
+	hears(inner, "question")
+	s.cut()
+	says(inner, "answer")
+	hears(first, "answer")
+
+	all, sockets := p.holdAll(t)
+	second := s.dialClient(at)
+	says(first, "more")
+	says(second, "patience")
+	p.end()
+	p, again := s.startClients(2, netip.MustParseAddrPort(program.Addr().String()), all...)
+	if again != at {
+		t.Errorf("clients come at %s, then at %s", at, again)
+	}
+	must(t, p.Add(t.Context(), all, sockets))
+	localsock.CloseAll(sockets)
+	s.supply(p)
+	hears(inner, "more")
+	hears(accept(), "patience")
+	if st, err := p.Status(t.Context()); err != nil || len(st.Connections) != 2 {
+		t.Errorf("%+v, %v", st, err)
+	}
+
+	program.Close()
+	s.isReset(at) // nothing listens
+	must(t, p.Pause(t.Context()))
+	fourth := s.dialClient(at)
+	must(t, fourth.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
+	if _, err := fourth.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a client in a pause: %v, want no end", err)
+	}
+	must(t, p.Go(t.Context()))
+	must(t, fourth.SetReadDeadline(time.Now().Add(patience)))
+	if _, err := fourth.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("after a pause: %v, want a reset", err)
+	}
+	must(t, inner.Close())
+	if _, err := first.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("after the program's end: %v", err)
+	}
+}
+
+// TestClientAddress: what a program sees of clients.
+func TestClientAddress(t *testing.T) {
+	p := Ports{Range: netip.MustParsePrefix("100.64.0.0/10")}
+	const strange = "192.0.2.1:0"
+	for from, want := range map[string]string{
+		"198.51.100.7:5555": "198.51.100.7:5555", "[::ffff:198.51.100.7]:5555": "198.51.100.7:5555", "10.0.0.1:80": "10.0.0.1:80",
+		"[2001:db8::1]:5555": strange, "127.0.0.1:5555": strange, "100.64.0.9:5555": strange, "169.254.1.2:5555": strange, "0.0.0.0:1": strange,
+	} {
+		if got := p.clientAddress(netip.MustParseAddrPort(from)).String(); got != want {
+			t.Errorf("%s: %s, want %s", from, got, want)
+		}
+	}
+}
+
+// TestClientPorts: the relay cannot have a forwarder connect to another port than the job has asked for.
+func TestClientPorts(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: orders are root's")
+	}
+	s := newSite(t, legs.Clients{First: 40000, Last: 49999, PerUser: 4, PerPort: 4, WaitAtMost: time.Hour})
+	program := s.listen("127.0.0.1:0")
+	p, _ := s.startClients(1, netip.MustParseAddrPort(program.Addr().String()))
+	s.supply(p)
+	other := uint16(program.Addr().(*net.TCPAddr).Port ^ 1)
+	must(t, s.Admit(legs.Admission{Job: "812", UID: 7, Run: 1, Ticket: legs.HashTicket("ticket of run 1"), Listen: []uint16{other}}))
+	for _, l := range s.Listening("812") {
+		if l.Port != other {
+			continue
+		}
+		s.isReset(net.JoinHostPort(s.at.String(), strconv.Itoa(int(l.Public))))
+	}
+}

@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package legs
+
+import (
+	"crypto/rand"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
+)
+
+const clientJob = "c/9/then"
+
+// listening has the relay listen for clients of a job at port 8888, with a range of free ports.
+func (r *relay) listening(run int, connections ...string) Listening {
+	r.t.Helper()
+	must(r.t, r.Admit(Admission{Job: clientJob, UID: 1002, Run: run, Ticket: HashTicket(runTicket(run)), Connections: connections, Listen: []uint16{8888}}))
+	all := r.Listening(clientJob)
+	if len(all) != 1 || all[0].Port != 8888 {
+		r.t.Fatalf("listening: %+v", all)
+	}
+	return all[0]
+}
+
+func runTicket(run int) string { return "the ticket of run " + strconv.Itoa(run) }
+
+// newClientRelay is newRelay, with a part of the ports that programs of this host get by themselves.
+func newClientRelay(t *testing.T) *relay {
+	t.Helper()
+	r := newRelay(t, 4)
+	r.cfg.Clients = Clients{First: 40000, Last: 49999, PerUser: 2, PerPort: 3, WaitAtMost: time.Hour}
+	return r
+}
+
+// call connects as a client.
+func (r *relay) call(l Listening) *net.TCPConn {
+	r.t.Helper()
+	c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(l.Public))))
+	must(r.t, err)
+	r.t.Cleanup(func() { c.Close() })
+	must(r.t, c.SetDeadline(time.Now().Add(patience)))
+	return c.(*net.TCPConn)
+}
+
+// offers makes the link for offers of a run.
+func (r *relay) offers(run int) net.Conn {
+	r.t.Helper()
+	link := r.dial()
+	must(r.t, stream.WriteJSON(link, stream.KindHello, stream.Hello{Ticket: runTicket(run), Offers: true}))
+	r.expect(link, stream.KindWelcome)
+	return link
+}
+
+func (r *relay) offer(link net.Conn) (o stream.Offer) {
+	r.t.Helper()
+	must(r.t, r.expect(link, stream.KindOffer).Parse(&o))
+	return o
+}
+
+// take takes an offered connection.
+func (r *relay) take(run int, o stream.Offer, at stream.Position) net.Conn {
+	r.t.Helper()
+	link := r.dial()
+	must(r.t, stream.WriteJSON(link, stream.KindHello, stream.Hello{Ticket: runTicket(run), ID: o.ID, To: o.From, Opened: true, Position: at}))
+	r.expect(link, stream.KindWelcome)
+	return link
+}
+
+// isReset tells that the relay has reset a client.
+func (r *relay) isReset(c *net.TCPConn) {
+	r.t.Helper()
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+		r.t.Errorf("the client: %v, want a reset", err)
+	}
+}
+
+// isRefused tells that the relay resets another client, perhaps before net.Dial returns.
+func (r *relay) isRefused(l Listening) {
+	r.t.Helper()
+	c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(l.Public))))
+	if err == nil {
+		defer c.Close()
+		must(r.t, c.SetDeadline(time.Now().Add(patience)))
+		r.isReset(c.(*net.TCPConn))
+	} else if !errors.Is(err, unix.ECONNRESET) {
+		r.t.Error(err)
+	}
+}
+
+// TestClients: clients are offered to the job's forwarder, wait while it is away, and are kept from run to run.
+func TestClients(t *testing.T) {
+	r := newClientRelay(t)
+	at := r.listening(0)
+	first := r.call(at)
+	_, err := io.WriteString(first, "question")
+	must(t, err)
+	link := r.offers(0)
+	o := r.offer(link)
+	if o.Port != 8888 || o.From != first.LocalAddr().String() {
+		t.Errorf("offer %+v, of %s", o, first.LocalAddr())
+	}
+	taken := r.take(0, o, stream.Position{})
+	if f := r.expect(taken, stream.KindData); string(f.Data) != "question" {
+		t.Errorf("%q", f.Data)
+	}
+	lost := r.call(at) // taken, and then the job resumes from a checkpoint without that
+	r.take(0, r.offer(link), stream.Position{})
+	waits := r.call(at) // offered and not taken
+	r.offer(link)
+
+	// Another run: the port is the same, and the link for offers of the run before ends.
+	if again := r.listening(1, o.ID); again != at {
+		t.Errorf("%+v, then %+v", at, again)
+	}
+	r.isReset(lost)
+	if _, err := stream.ReadFrame(link); err == nil {
+		t.Error("the link of the run before goes on")
+	}
+	old := r.dial()
+	must(t, stream.WriteJSON(old, stream.KindHello, stream.Hello{Ticket: runTicket(0), Offers: true}))
+	r.expect(old, stream.KindOver)
+	taken = r.take(1, o, stream.Position{Received: 8})
+	must(t, stream.WriteFrame(taken, &stream.Frame{Kind: stream.KindData, Data: []byte("answer")}))
+	b := make([]byte, len("answer"))
+	if _, err := io.ReadFull(first, b); err != nil || string(b) != "answer" {
+		t.Errorf("%q, %v", b, err)
+	}
+	link = r.offers(1)
+	o = r.offer(link)
+	if o.From != waits.LocalAddr().String() {
+		t.Errorf("offer %+v, of %s", o, waits.LocalAddr())
+	}
+
+	r.checkEnds(at, o, waits, first)
+}
+
+// checkEnds has the program not take a client, and then ends the job.
+func (r *relay) checkEnds(at Listening, o stream.Offer, waits, first *net.TCPConn) {
+	t := r.t
+	t.Helper()
+	over := r.dial()
+	must(t, stream.WriteJSON(over, stream.KindHello, stream.Hello{Ticket: runTicket(1), ID: o.ID, To: o.From, Opened: true, Over: "nothing listens"}))
+	r.isReset(waits)
+
+	r.Forget(clientJob)
+	r.isReset(first)
+	if c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(at.Public)))); err == nil {
+		c.Close()
+		t.Error("the port of a job that is over is open")
+	}
+	r.await("nothing remains", func() bool { return len(r.taken) == 0 && len(r.jobs) == 1 })
+}
+
+// TestClientLimits: ports of a user and clients of a port are bounded, clients do not wait for ever, and a relay does not
+// listen unless its site has named ports.
+func TestClientLimits(t *testing.T) {
+	r := newRelay(t, 4)
+	if l := r.listening(0); l.Public != 0 || !strings.Contains(l.Problem, "clients.ports") {
+		t.Errorf("without ports: %+v", l)
+	}
+	r = newClientRelay(t)
+	at := r.listening(0)
+	var all []*net.TCPConn
+	for range r.cfg.Clients.PerPort {
+		all = append(all, r.call(at))
+	}
+	r.await("the clients are there", func() bool { return len(r.jobs[clientJob].kept) == len(all) })
+	r.isRefused(at)
+	reset(t, all[0])
+	r.await("a client that has gone is forgotten", func() bool { return len(r.jobs[clientJob].kept) == len(all)-1 })
+	for n, want := range []string{"", "clients.per_user"} {
+		job := rand.Text()
+		must(t, r.Admit(Admission{Job: job, UID: 1002, Ticket: rand.Text(), Listen: []uint16{6006}}))
+		l := r.Listening(job)[0]
+		if want == "" && l.Problem != "" || want != "" && (l.Public != 0 || !strings.Contains(l.Problem, want)) {
+			t.Errorf("port %d of the user: %+v, want %q", n+2, l, want)
+		}
+	}
+	r = newClientRelay(t)
+	r.cfg.Clients.WaitAtMost = time.Millisecond
+	r.isRefused(r.listening(0))
+}
