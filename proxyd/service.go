@@ -203,6 +203,9 @@ func fillJob(out *rpc.Job, v *checkpoint.View) {
 			out.Options[k] = val
 		}
 	}
+	if len(o.Listen) > 0 {
+		out.Options["listen"] = strings.Trim(strings.ReplaceAll(fmt.Sprint(o.Listen), " ", ","), "[]")
+	}
 	if o.Exact {
 		out.Options["exact"] = "yes"
 	}
@@ -217,6 +220,7 @@ func fillJob(out *rpc.Job, v *checkpoint.View) {
 		if k < len(v.Capsules) {
 			cv := v.Capsules[k]
 			c.Node, c.Devices, c.Leases, c.Programs = cv.GetNode(), cv.GetDevices(), cv.GetLeases(), cv.GetPrograms()
+			c.Reachable = cv.GetReachable()
 		}
 		out.Capsules = append(out.Capsules, c)
 	}

@@ -17,7 +17,7 @@
  */
 #define FORWARDED "SLURM_SPANK__SLURM_SPANK_OPTION_singularity_"
 
-enum { SELF = 0, OPTIONS = 8 };
+enum { SELF = 0, OPTIONS = 9 };
 
 #define TIME_FORMS "minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, or 30s, 10m, 2h, 1d; at least 10s"
 
@@ -40,11 +40,11 @@ static const struct row {
 		.flag = "singularity",
 		.key = "singularity",
 		.forwarded = FORWARDED "singularity",
-		.accepted = "on, off, or a list of interval=, gpus=, on-failure=, exact, outside=, exclude= and lease=, separated by commas",
+		.accepted = "on, off, or a list of interval=, gpus=, on-failure=, exact, outside=, listen=, exclude= and lease=, separated by commas",
 		.value = "[KEY=VALUE,...]",
 		.bare = true,
 		.help = "the job survives a requeue, a preemption, a time limit or a dead node and resumes where it "
-			"stood; KEY is interval, gpus, on-failure, exact, outside, exclude or lease, as below; \"off\" switches it off",
+			"stood; KEY is interval, gpus, on-failure, exact, outside, listen, exclude or lease, as below; \"off\" switches it off",
 	},
 	{
 		.flag = "singularity-interval",
@@ -100,6 +100,18 @@ static const struct row {
 			"as after a failure of the network; the site's relay keeps them; or the job is not captured "
 			"while it has any",
 		.check = value_outside,
+	},
+	{
+		.flag = "singularity-listen",
+		.brief = "listen",
+		.key = "listen",
+		.forwarded = FORWARDED "singularity_listen",
+		.accepted = "up to 16 ports from 1024 to 65535, separated by commas",
+		.value = "PORT,...",
+		.help = "clients outside reach these ports of the job's first node at ports of the site's relay, which keeps "
+			"their connections while the job is away; singctl show has the addresses; implies "
+			"--singularity-outside=relay",
+		.check = value_ports,
 	},
 	{
 		.flag = "singularity-exclude",
@@ -167,11 +179,15 @@ static const struct row *row_of_brief(const char *text, size_t n)
 	return (NULL);
 }
 
-/* The length of an element of the list: of exclude, the paths that follow belong to it. */
+/* The length of an element of the list: of exclude, the paths that follow belong to it, and of listen the ports. */
 static size_t element_length(const char *at)
 {
 	size_t n = strcspn(at, ",");
 
+	if (strncmp(at, "listen=", strlen("listen=")) == 0) {
+		while (at[n] == ',' && at[n + 1] >= '0' && at[n + 1] <= '9')
+			n += 1 + strcspn(at + n + 1, ",");
+	}
 	if (strncmp(at, "exclude=", strlen("exclude=")) == 0) {
 		while (at[n] == ',' && at[n + 1] == '/')
 			n += 1 + strcspn(at + n + 1, ",");

@@ -11,6 +11,7 @@
 enum { MINUTE = 60, HOUR = 60 * MINUTE, DAY = 24 * HOUR };
 enum { MIN_INTERVAL = 10, MAX_INTERVAL = 365 * DAY };
 enum { MAX_GPUS = 65535, MAX_JOB = 0x7fffffff };
+enum { MIN_PORT = 1024, MAX_PORT = 65535, MAX_PORTS = 16 };
 
 /*
  * Read a number that begins at *text and move *text behind the number. Long numbers are
@@ -141,6 +142,36 @@ const char *value_outside(const char *text, char out[VALUE_SIZE])
 	if (strcmp(text, "reset") != 0 && strcmp(text, "relay") != 0 && strcmp(text, "refuse") != 0)
 		return ("none of the three");
 	snprintf(out, VALUE_SIZE, "%s", text);
+
+	return (NULL);
+}
+
+const char *value_ports(const char *text, char out[VALUE_SIZE])
+{
+	const char *at = text;
+	long ports[MAX_PORTS];
+	size_t n = 0;
+
+	for (;; ++at) {
+		long port;
+
+		if (!number(&at, &port) || (*at && *at != ','))
+			return ("not a list of ports");
+		if (port < MIN_PORT || port > MAX_PORT)
+			return ("out of range");
+		for (size_t i = 0; i < n; ++i) {
+			if (ports[i] == port)
+				return ("a port is given twice");
+		}
+		if (n == MAX_PORTS)
+			return ("too many");
+		ports[n++] = port;
+		if (!*at)
+			break;
+	}
+	out[0] = '\0';
+	for (size_t i = 0; i < n; ++i)
+		snprintf(out + strlen(out), VALUE_SIZE - strlen(out), "%s%ld", i ? "," : "", ports[i]);
 
 	return (NULL);
 }

@@ -16,6 +16,7 @@ const char *value_gpus(const char *text, char out[VALUE_SIZE]);
 const char *value_job(const char *text, char out[VALUE_SIZE]);
 const char *value_on_failure(const char *text, char out[VALUE_SIZE]);
 const char *value_outside(const char *text, char out[VALUE_SIZE]);
+const char *value_ports(const char *text, char out[VALUE_SIZE]);
 const char *value_exact(const char *text, char out[VALUE_SIZE]);
 const char *value_paths(const char *text, char out[VALUE_SIZE]);
 

@@ -83,7 +83,7 @@ enum {
 /*
  * And each option that was given: singularity (as it was written), interval (seconds),
  * gpus (MIN-MAX), on_failure (hold, restart), exact (yes, no), outside (reset, relay, refuse),
- * exclude (paths, with commas between), lease (a job).
+ * listen (ports, with commas between), exclude (paths, with commas between), lease (a job).
  */
 
 #define SING_STEP_BATCH "batch"

@@ -106,6 +106,7 @@ func (a showCommand) printJob(j *rpc.Job) {
 		}
 		fmt.Fprintln(w, nothing)
 	}
+	a.printReachable(j.GetCapsules())
 	a.printCapsules(j.GetCapsules())
 	a.printDevices(j.GetCapsules())
 	if len(j.GetCheckpoints()) > 0 {
@@ -135,6 +136,19 @@ func (a showCommand) printJob(j *rpc.Job) {
 		}
 		fmt.Fprintln(w)
 		printTable(w, rows)
+	}
+}
+
+// printReachable prints where clients outside reach programs of the job.
+func (a showCommand) printReachable(capsules []*rpc.Capsule) {
+	for _, c := range capsules {
+		for _, r := range c.GetReachable() {
+			if r.GetAt() == "" {
+				fmt.Fprintf(a.stdout, "port %d is not reachable: %s\n", r.GetPort(), safeLine(r.GetProblem()))
+				continue
+			}
+			fmt.Fprintf(a.stdout, "port %d is reachable at %s\n", r.GetPort(), safeLine(r.GetAt()))
+		}
 	}
 }
 

@@ -39,6 +39,11 @@ func (a *attempt) resumeJob(ctx context.Context) error {
 
 func (p *participant) freezeHere(ctx context.Context, id store.ID, _ calls.Empty) (calls.Empty, error) {
 	return calls.Empty{}, p.freezeUnlessOver(id, func() error {
+		for _, lc := range p.j.localCapsules() {
+			if err := outsideOf(lc).pauseClients(ctx); err != nil {
+				return err
+			}
+		}
 		return p.freezePrograms(ctx, id, func(p capsule.Program) bool { return p.Name != records.BatchProgram })
 	})
 }

@@ -283,7 +283,7 @@ func (j *job) placeTask(ctx context.Context, t nodesocket.Join) (nodesocket.Plac
 	}
 	return nodesocket.Place{
 		Mode: mode, Name: program, Namespaces: ns, Container: container, Kit: j.c.capsuleKitDir(lc),
-		Env: slices.Concat([]string{files.Env, filepath.Join(j.c.ListDir, files.ListName)}, captureEnv, j.c.mpiEnv(), j.c.deviceEnv(lc), where.NodeEnv(index, first)),
+		Env: slices.Concat([]string{files.Env, filepath.Join(j.c.ListDir, files.ListName)}, captureEnv, j.c.mpiEnv(), j.c.deviceEnv(lc), outsideOf(lc).clientEnv(), where.NodeEnv(index, first)),
 	}, nil
 }
 

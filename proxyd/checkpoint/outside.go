@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -22,6 +23,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/forward"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
 // A TCP connection between a program and an address outside of the job cannot move with the
@@ -43,7 +46,7 @@ const (
 const outsideStream = "outside.json"
 
 // errNoRelay refuses a job.
-var errNoRelay = errors.New("--singularity-outside=relay: the site has no relay (relay in proxyd.yaml): submit the job with reset, the default, or with refuse")
+var errNoRelay = errors.New("--singularity-outside=relay and --singularity-listen: the site has no relay (relay in proxyd.yaml): submit the job with reset, the default, or with refuse")
 
 // What users can do about connections to outside.
 const (
@@ -51,7 +54,7 @@ const (
 	cureReset   = "a restore resets it, and the program has to connect again; with --singularity-outside=refuse the job is not captured meanwhile"
 	cureRelay   = "; with --singularity-outside=relay the site's relay keeps it"
 	cureAsks    = "it asks again when the job resumes"
-	cureInward  = "it has come from outside, so a restore resets it: the relay keeps those that programs make themselves"
+	cureInward  = "it has come from outside and not by the relay, so a restore resets it: the relay keeps those that programs make themselves, and clients of --singularity-listen"
 )
 
 // outsideOption is what becomes of the job's connections to outside.
@@ -126,8 +129,13 @@ func (lc outsidePart) fateOfSockets(ctx context.Context) func(processes.OutsideS
 // forwarderSpec describes the capsule to its forwarder.
 func (lc outsidePart) forwarderSpec(rec *records.Record) outside.Spec {
 	j := lc.j
+	clients := forward.Ports{Address: rec.Addresses[lc.index], Range: j.c.Overlay.Range()}
+	if lc.index == 0 {
+		clients.Ports = rec.Options.Listen
+	}
 	return outside.Spec{
-		Dir: j.c.folders().forwarderDir(j.id, lc.index), Init: lc.capsule.PID(), UID: rec.UID, GID: rec.GID,
+		Clients: clients,
+		Dir:     j.c.folders().forwarderDir(j.id, lc.index), Init: lc.capsule.PID(), UID: rec.UID, GID: rec.GID,
 		Cgroup: processes.ForwardCgroup(processes.JobCgroupHere(j.c.Cgroups, j.id), lc.index), Divert: j.c.Overlay.Divert,
 	}
 }
@@ -156,7 +164,60 @@ func (lc outsidePart) startForwarder(ctx context.Context, point *runs.ResumePoin
 		}
 	}
 	lc.outside, lc.note.Outside = f, f.Note()
+	if m == nil && len(lc.forwarderSpec(j.run.Snapshot().Record).Clients.Ports) > 0 {
+		if err := f.AdmitFirst(ctx, j.c.Relay, lc.admission()); err != nil {
+			j.log.Warn("programs are not told where clients reach them: the relay has not admitted the capsule yet", "capsule", lc.index, "error", err)
+		}
+	}
 	return nil
+}
+
+// admission is what the relay is told of the capsule.
+func (lc outsidePart) admission() outside.Admission {
+	j := lc.j
+	j.mu.Lock()
+	run := lc.note.Run
+	j.mu.Unlock()
+	rec := j.run.Snapshot().Record
+	return outside.Admission{Job: rec.RelayKey(j.c.Cluster), Run: run, Capsule: lc.index, Changed: lc.reportReachable}
+}
+
+// reportReachable tells the user where clients reach the job: in the time line, which people can read also while the job
+// is away.
+func (lc outsidePart) reportReachable(all []*rpc.Reachable) {
+	var texts []string
+	for _, r := range all {
+		text := fmt.Sprintf("port %d at %s", r.GetPort(), r.GetAt())
+		if r.GetAt() == "" {
+			text = fmt.Sprintf("not port %d: %s", r.GetPort(), r.GetProblem())
+		}
+		texts = append(texts, text)
+	}
+	if len(texts) > 0 {
+		lc.j.report.AddEvent(records.EventReachable, []string{lc.j.c.RelayName}, strings.Join(texts, ", "))
+	}
+}
+
+// reachable returns where clients reach ports of the capsule.
+func (lc outsidePart) reachable() []*rpc.Reachable {
+	if lc.outside == nil {
+		return nil
+	}
+	return lc.outside.Reachable()
+}
+
+// clientEnv is the variable by which programs know where clients reach them: PORT=HOST:PORT, with commas between.
+func (lc outsidePart) clientEnv() []string {
+	var all []string
+	for _, r := range lc.reachable() {
+		if r.GetAt() != "" {
+			all = append(all, fmt.Sprintf("%d=%s", r.GetPort(), r.GetAt()))
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return []string{"SINGULARITY_SLURM_REACHABLE", strings.Join(all, ",")}
 }
 
 // restoreConnections gives a forwarder the connections of a checkpoint.
@@ -175,15 +236,23 @@ func (lc outsidePart) restoreConnections(ctx context.Context, f *outside.Forward
 // serveForwarder has the relay admit the capsule while it runs.
 func (lc outsidePart) serveForwarder(ctx context.Context) {
 	j := lc.j
-	j.mu.Lock()
-	run := lc.note.Run
-	j.mu.Unlock()
-	rec := j.run.Snapshot().Record
 	if j.c.Relay == nil {
 		j.log.Error("connections to outside wait: this daemon was started again without a relay", "capsule", lc.index)
 		return
 	}
-	lc.outside.Serve(ctx, j.c.Relay, outside.Admission{Job: rec.RelayKey(j.c.Cluster), Run: run, Capsule: lc.index}, j.log)
+	lc.outside.Serve(ctx, j.c.Relay, lc.admission(), j.log)
+}
+
+// pauseClients has no more clients from outside reach programs that are about to be frozen. releaseForwarder undoes that.
+func (lc outsidePart) pauseClients(ctx context.Context) error {
+	if lc.outside == nil || lc.outside.HasDied() {
+		return nil
+	}
+	err := lc.endStopped(ctx, lc.outside.PauseClients(ctx))
+	if lc.outside.HasDied() {
+		return nil
+	}
+	return err
 }
 
 // holdForwarder has the forwarder stand still before the network is locked. A second call is harmless. A forwarder that

@@ -124,7 +124,8 @@ func (c *Conductor) jobView(ctx context.Context, id uint32) (*View, error) {
 	for _, cv := range views {
 		if index := int(cv.Capsule.GetIndex()); index < len(v.Capsules) {
 			c := v.Capsules[index]
-			c.Programs, c.Devices, c.Leases = cv.Capsule.GetPrograms(), cv.Capsule.GetDevices(), cv.Capsule.GetLeases()
+			c.Programs, c.Devices = cv.Capsule.GetPrograms(), cv.Capsule.GetDevices()
+			c.Leases, c.Reachable = cv.Capsule.GetLeases(), cv.Capsule.GetReachable()
 			for _, o := range cv.Outside {
 				o.Node = cv.Capsule.GetNode()
 				v.Outside = append(v.Outside, o)
@@ -164,7 +165,7 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ calls.Empty) ([]calls.
 		if err != nil {
 			continue // the capsule is ending
 		}
-		m := &rpc.Capsule{Index: uint32(lc.index), Node: j.c.Node, Leases: messages.EncodeLeases(borrower{lc}.leases())}
+		m := &rpc.Capsule{Index: uint32(lc.index), Node: j.c.Node, Leases: messages.EncodeLeases(borrower{lc}.leases()), Reachable: outsideOf(lc).reachable()}
 		for _, p := range programs {
 			var since time.Time
 			var command string

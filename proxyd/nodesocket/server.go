@@ -259,7 +259,7 @@ func readTermination(c *net.UnixConn) bool {
 }
 
 // options are the keys of a join that carry the user's options.
-var options = []string{"singularity", "interval", "gpus", "on_failure", "exact", "outside", "exclude", "lease"}
+var options = []string{"singularity", "interval", "gpus", "on_failure", "exact", "outside", "listen", "exclude", "lease"}
 
 func parseJoin(m message, who Peer) (Join, error) {
 	j := Join{Step: m.vals["step"], Key: m.vals["key"], Script: m.vals["script"], Dir: m.vals["cwd"], Warden: m.vals["warden"], Shim: m.vals["shim"], PID: who.PID, Options: map[string]string{}}

@@ -68,7 +68,7 @@ func help(t *testing.T, c *cluster) {
 		got := c.sh(t, program+" --help").must(t)
 		for _, line := range []string{
 			"--singularity=[KEY=VALUE,...]", "--singularity-interval=TIME", "--singularity-gpus=MIN[-MAX]",
-			"--singularity-on-failure=hold|restart", "--singularity-exact=[yes|no]", "--singularity-outside=reset|relay|refuse", "--singularity-exclude=PATH,...", "--singularity-lease=JOB",
+			"--singularity-on-failure=hold|restart", "--singularity-exact=[yes|no]", "--singularity-outside=reset|relay|refuse", "--singularity-listen=PORT,...", "--singularity-exclude=PATH,...", "--singularity-lease=JOB",
 		} {
 			if !strings.Contains(got, line) {
 				t.Errorf("%s --help does not show %s", program, line)
@@ -78,7 +78,7 @@ func help(t *testing.T, c *cluster) {
 }
 
 func refusedAtSubmission(t *testing.T, c *cluster) {
-	const list = `accepted: on, off, or a list of interval=, gpus=, on-failure=, exact, outside= and exclude=, separated by commas`
+	const list = `accepted: on, off, or a list of interval=, gpus=, on-failure=, exact, outside=, listen=, exclude= and lease=, separated by commas`
 	jobs := c.sh(t, "squeue -h -a -o %i; sacct -n -X -o jobid").must(t)
 	for _, k := range []struct{ run, said string }{
 		{"sbatch --singularity=yes --wrap true", `sbatch: error: singularity: --singularity=yes: unknown; ` + list},

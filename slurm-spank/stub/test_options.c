@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIST "on, off, or a list of interval=, gpus=, on-failure=, exact, outside=, exclude= and lease=, separated by commas"
+#define LIST "on, off, or a list of interval=, gpus=, on-failure=, exact, outside=, listen=, exclude= and lease=, separated by commas"
 
 static const struct answer plain = ANSWER("ok\0mode=plain");
 
@@ -34,7 +34,7 @@ static void registered(void)
 	const char *which = getenv("STUB_CONTEXT");
 
 	load(contexts[which ? atoi(which) : 0], NULL);
-	CHECK(options_registered() == 8);
+	CHECK(options_registered() == 9);
 	CHECK(options_documented());
 }
 
@@ -74,6 +74,7 @@ static void refused(void)
 		{ "singularity-on-failure", "panic", "--singularity-on-failure=panic: neither of the two; accepted: hold or restart" },
 		{ "singularity-exact", "maybe", "--singularity-exact=maybe: neither yes nor no; accepted: yes, no, or no value for yes" },
 		{ "singularity-outside", "keep", "--singularity-outside=keep: none of the three; accepted: reset, relay or refuse" },
+		{ "singularity-listen", "80", "--singularity-listen=80: out of range; accepted: up to 16 ports from 1024 to 65535, separated by commas" },
 		{ "singularity-lease", "812_3", "--singularity-lease=812_3: not the number of a job; accepted: the number of a running job" },
 		{ "singularity-lease", "0", "--singularity-lease=0: not the number of a job; accepted: the number of a running job" },
 		{ "singularity", "gpus", "--singularity=gpus: unknown; accepted: " LIST },
@@ -95,12 +96,13 @@ static void taken(void)
 
 	proxyd_start(&plain, 1);
 	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
-	give("singularity", "interval=10m,exclude=/a,/b,gpus=2,on-failure=hold");
+	give("singularity", "interval=10m,exclude=/a,/b,listen=8888,6006,gpus=2,on-failure=hold");
 	give("singularity-gpus", "4-8");
 	give("singularity-lease", "812");
 	ask(&m);
 	CHECK(strcmp(asked(&m, "lease"), "812") == 0);
-	CHECK(strcmp(asked(&m, "singularity"), "interval=10m,exclude=/a,/b,gpus=2,on-failure=hold") == 0);
+	CHECK(strcmp(asked(&m, "singularity"), "interval=10m,exclude=/a,/b,listen=8888,6006,gpus=2,on-failure=hold") == 0);
+	CHECK(strcmp(asked(&m, "listen"), "8888,6006") == 0);
 	CHECK(strcmp(asked(&m, "interval"), "600") == 0);
 	CHECK(strcmp(asked(&m, "exclude"), "/a,/b") == 0);
 	CHECK(strcmp(asked(&m, "gpus"), "4-8") == 0);

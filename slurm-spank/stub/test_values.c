@@ -86,6 +86,20 @@ static void outside(void)
 	table(value_outside, rows);
 }
 
+static void ports(void)
+{
+	static const struct row rows[] = {
+		{ "8888", "8888" }, { "8888,1024,65535", "8888,1024,65535" }, { "08888", "8888" },
+		{ "1,2,3", "!out of range" }, { "1023", "!out of range" }, { "65536", "!out of range" }, { "", "!not a list of ports" },
+		{ "8888,", "!not a list of ports" }, { ",8888", "!not a list of ports" }, { "8888-8890", "!not a list of ports" },
+		{ "8888,a", "!not a list of ports" }, { "8888,8888", "!a port is given twice" },
+		{ "2000,2001,2002,2003,2004,2005,2006,2007,2008,2009,2010,2011,2012,2013,2014,2015,2016", "!too many" },
+		{ NULL, NULL },
+	};
+
+	table(value_ports, rows);
+}
+
 static void paths(void)
 {
 	static char longest[VALUE_SIZE + 1];
@@ -206,6 +220,6 @@ static void devices(void)
 
 const struct test value_tests[] = {
 	{ "times", times },	{ "gpus", gpus },	  { "on failure", on_failure },
-	{ "outside", outside },	{ "paths", paths },	  { "plugstack arguments", arguments },
+	{ "outside", outside },	{ "ports", ports },	{ "paths", paths },	  { "plugstack arguments", arguments },
 	{ "sbatch's script", script }, { "devices", devices }, { NULL, NULL },
 };

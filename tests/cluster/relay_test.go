@@ -18,7 +18,7 @@ func raiseWithRelay(t *testing.T, name string) protected {
 	t.Helper()
 	c := raiseProtected(t, name, "--nodes", "2", "--with-corpus")
 	c.startServers(t)
-	c.ctl(t, `echo 'allow: [10.77.0.1, 10.77.0.99]' >/etc/singularity-slurm/relay.yaml`)
+	c.ctl(t, `printf 'allow: [10.77.0.1, 10.77.0.99]\nclients: {ports: 7000-7099}\n' >/etc/singularity-slurm/relay.yaml`)
 	c.startRelay(t)
 	for _, n := range []string{"n1", "n2"} {
 		c.exec(t, n, "", "sh", "-c", "echo 'relay: ctl:6833' >> /etc/singularity-slurm/proxyd.yaml").must(t)
@@ -363,5 +363,97 @@ func TestRelayAway(t *testing.T) {
 	t.Run("doctor", func(t *testing.T) {
 		t.Parallel()
 		c.says(t, "alice", "singctl doctor --node n1", 0, `^ +ok +relay +ctl:6833 takes connections$`)
+	})
+}
+
+// redisClient is a client outside, of a server in a job, that would show a lost connection.
+const redisClient = `coproc redis-cli -h %s -p %s 2>&1
+	for n in $(seq 0 99); do
+		echo "INCR n" >&${COPROC[1]}; read -r said <&${COPROC[0]}; echo $said; sleep 0.2
+	done >/tmp/counts; cat /tmp/counts`
+
+// TestRelayClients: clients outside of servers in a job stay connected while the job is requeued and moves. A client that
+// comes while the job is away waits for it.
+func TestRelayClients(t *testing.T) {
+	t.Parallel()
+	c := raiseWithRelay(t, "t-clients")
+	const size = 8_000_000 * 8
+	var text strings.Builder
+	for n := range size / 8 {
+		fmt.Fprintf(&text, "%07d\n", n)
+	}
+	want := fmt.Sprintf("%x", sha256.Sum256([]byte(text.String())))
+	job := c.submit(t, "--singularity-listen=8888,6379", `mkdir -p served; cd served; seq -f %07.0f 0 7999999 >big; echo here >small
+		redis-server --port 6379 --protected-mode no --save '' --logfile ../redis.log --daemonize yes
+		python3 -m http.server 8888 >../http.log 2>&1 &
+		until (: </dev/tcp/$(hostname)/8888 && : </dev/tcp/$(hostname)/6379) 2>/dev/null; do sleep 0.1; done
+		echo $SINGULARITY_SLURM_REACHABLE; echo serves; wait`)
+	c.reaches(t, job, "serves")
+	told, _, _ := strings.Cut(c.log(job), "\n")
+	at := map[string]string{}
+	for pair := range strings.SplitSeq(told, ",") {
+		port, address, _ := strings.Cut(pair, "=")
+		at[port] = address
+		said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+		if line := "port " + port + " is reachable at " + address + "\n"; !strings.Contains(said, line) {
+			t.Errorf("no %q in\n%s", line, said)
+		}
+	}
+	host, port, ok := strings.Cut(at["6379"], ":")
+	if !ok || host != "ctl" || at["8888"] == "" {
+		t.Fatalf("the job was told %q", told)
+	}
+	client := func(script string) <-chan string {
+		said := make(chan string, 1)
+		go func() {
+			r := c.exec(t, "ctl", "alice", "bash", "-c", script)
+			said <- strings.TrimSpace(r.out + r.err)
+		}()
+		return said
+	}
+	counts := client(fmt.Sprintf(redisClient, host, port))
+	loads := client(fmt.Sprintf("curl -sS --limit-rate 4M http://%s/big | tee /tmp/loads | sha256sum | cut -c 1-64", at["8888"]))
+	eventually(t, 30*time.Second, func() (bool, string) {
+		said := c.ctl(t, `echo $(cat /tmp/counts 2>/dev/null | wc -l) $(cat /tmp/loads 2>/dev/null | wc -c)`)
+		var n, bytes int
+		_, _ = fmt.Sscan(said, &n, &bytes)
+		return n >= 5 && bytes >= 1_000_000, said
+	})
+	node := c.show(t, job, "NodeList")
+	c.ctl(t, "scontrol requeue "+job)
+	eventually(t, 90*time.Second, func() (bool, string) {
+		s := c.show(t, job, "State")
+		return s == "PENDING" || s == "REQUEUE_HOLD", s
+	})
+	waits := client(fmt.Sprintf("curl -sS http://%s/small", at["8888"]))
+	c.again(t, job, node)
+	for what, one := range map[string]struct {
+		said <-chan string
+		want string
+	}{
+		"a client that came while the job was away": {waits, "here"},
+		"a download": {loads, want},
+		"redis-cli":  {counts, strings.TrimSpace(c.ctl(t, "seq 1 100"))},
+	} {
+		select {
+		case said := <-one.said:
+			if said != one.want {
+				t.Errorf("%s: %q, want %q", what, said, one.want)
+			}
+		case <-time.After(120 * time.Second):
+			t.Errorf("%s has not ended", what)
+		}
+	}
+	if now := c.show(t, job, "NodeList"); now == node {
+		t.Errorf("the job is on %s again", node)
+	}
+	said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+	if t.Failed() || !strings.Contains(said, "reachable") {
+		t.Errorf("show:\n%s\nlog:\n%s", said, c.ctl(t, "tail -n 20 /shared/home/alice/http.log /shared/home/alice/redis.log"))
+	}
+	c.ctl(t, "scancel "+job)
+	c.ends(t, job)
+	eventually(t, 30*time.Second, func() (bool, string) {
+		return c.exec(t, "ctl", "alice", "curl", "-sS", "http://"+at["8888"]+"/small").code != 0, "the relay listens for a job that is over"
 	})
 }

@@ -90,6 +90,12 @@ func (c *Conductor) Owner(_ context.Context, job string) (uint32, error) {
 	return 0, fmt.Errorf("job %s: %w", job, rpc.ErrNoJob)
 }
 
+// reachable is what clients outside reach of a job.
+var reachable = []*rpc.Reachable{
+	{Port: 8888, At: "head1:7042"},
+	{Port: 6006, Problem: "user 1001 has 16 ports already, as many as the site allows (clients.per_user)"},
+}
+
 // Show tells of jobs.
 func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 	c.noteCall("show %s", job)
@@ -106,7 +112,7 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 				{Index: 0, Home: "n1", Node: "n1", Address: "100.64.0.1", Programs: []*rpc.Program{
 					{Name: "batch", Pid: 301, State: "running", Started: atMinute(0), Rss: 3 << 20, Command: "bash"},
 					{Name: "s0.0", Pid: 340, State: "running", Started: atMinute(1), Rss: 5 << 30, Command: "python3 train.py"}},
-					Leases: []*rpc.Lease{{Job: 815, Gpus: 1}},
+					Leases: []*rpc.Lease{{Job: 815, Gpus: 1}}, Reachable: reachable,
 					Devices: &rpc.Devices{
 						Devices:   []*rpc.Device{{Name: "Software GPU", Memory: 4 << 30, Used: 1 << 30}, {Name: "Software GPU", Memory: 4 << 30}},
 						Processes: []*rpc.DeviceProcess{{Pid: 340, Used: 1 << 30}, {}},

@@ -50,6 +50,7 @@ type Options struct {
 	GPUs      string        `json:"gpus,omitempty"`
 	OnFailure string        `json:"on_failure,omitempty"` // "restart" or "hold"; "": as configured
 	Outside   string        `json:"outside,omitempty"`    // "reset", "relay" or "refuse"; "": as configured
+	Listen    []uint16      `json:"listen,omitempty"`     // ports that clients outside reach by way of the site's relay
 	Exact     bool          `json:"exact,omitempty"`      // reductions give the same bits on any placement of the ranks
 	Exclude   []string      `json:"exclude,omitempty"`
 }
@@ -64,10 +65,40 @@ func ParseOptions(given map[string]string) (Options, error) {
 		}
 		o.Interval = time.Duration(n) * time.Second
 	}
+	if s := given["listen"]; s != "" {
+		if err := o.parseListen(s); err != nil {
+			return o, err
+		}
+	}
 	if s := given["exclude"]; s != "" {
 		o.Exclude = strings.Split(s, ",")
 	}
 	return o, nil
+}
+
+// errListenOutside refuses a job.
+var errListenOutside = errors.New("--singularity-listen: clients come by way of the site's relay: submit the job with --singularity-outside=relay, or without that option")
+
+// Bounds of the ports that clients outside shall reach: as the plugin has them.
+const (
+	maxListen         = 16
+	firstUnprivileged = 1024
+)
+
+// parseListen parses the ports that clients outside shall reach, which is done by the site's relay.
+func (o *Options) parseListen(s string) error {
+	for port := range strings.SplitSeq(s, ",") {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n < firstUnprivileged || len(o.Listen) == maxListen {
+			return fmt.Errorf("listen=%.100q: want up to %d ports from %d on", s, maxListen, firstUnprivileged)
+		}
+		o.Listen = append(o.Listen, uint16(n))
+	}
+	if o.Outside != "" && o.Outside != "relay" {
+		return errListenOutside
+	}
+	o.Outside = "relay"
+	return nil
 }
 
 // RelayKey distinguishes a job of a cluster from all other jobs, for the site's relay.

@@ -41,7 +41,8 @@ const (
 	EventReleased     = "left"          // captured, and its processes are ended
 	EventEnded        = "ended"
 	EventRestored     = "restored"
-	EventReset        = "reset" // connections to outside of the job, at a restore
+	EventReset        = "reset"     // connections to outside of the job, at a restore
+	EventReachable    = "reachable" // ports for clients outside, by the relay
 	EventHeld         = "held"
 	EventRequeued     = "to be run again" // the run has lost a part
 	EventCutShort     = "cut short"       // the run ended before the job was restored, or began
