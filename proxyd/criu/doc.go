@@ -90,6 +90,6 @@
 //     program of the capsule has it, the restore fails; in the other order the restores work.
 //   - A connection to a unix socket of another program that this one has not accepted yet
 //     is dumped and cannot be restored.
-//   - inotify cannot be dumped on overlay file systems.
+//   - inotify cannot be dumped on overlay file systems: CRIU may take another file for the watched file.
 //   - Processes are restored in a cgroup v2 only; in cgroups of v1 they are where the caller is.
 package criu

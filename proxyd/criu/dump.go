@@ -99,6 +99,10 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 		_ = noted.SetTimeLeft() // else calls wait for as long as they had when the program was frozen
 		return nil, s.failureOf("dump", p, err)
 	}
+	if err := s.checkWatches(p); err != nil {
+		_ = noted.SetTimeLeft()
+		return nil, err
+	}
 	i, err := d.describeImage(&s.log)
 	if err == nil && wasFrozen {
 		err = i.noteProcesses(p.Init)

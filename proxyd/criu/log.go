@@ -26,12 +26,14 @@ type logbook struct {
 	complaints []complaint
 	names      map[int]string
 	task       int // being dumped
+	watches    []guessedWatch
 }
 
 const (
 	maxTail       = 256 << 10
 	maxLine       = 8 << 10
 	maxComplaints = 32
+	maxWatches    = 1024
 )
 
 // Write takes any number of lines and parts of lines. Write never fails.
@@ -79,6 +81,7 @@ func (l *logbook) takeLine(s string) {
 		l.names[l.task] = m[2]
 		return
 	}
+	l.noteWatch(s)
 	m := errorLine.FindStringSubmatch(s)
 	if m == nil || len(l.complaints) >= maxComplaints {
 		return
