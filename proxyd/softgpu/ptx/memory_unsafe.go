@@ -44,6 +44,12 @@ func (w *warp) resolveAddress(in *inst, addr, n uint64, lane int, store bool) un
 		}
 		w.raiseFault(IllegalAddress, in, lane, addr, "")
 	}
+	if in.site >= 0 {
+		// The range was checked and noted when the site came to it: a site either loads or stores.
+		if r := w.sites[in.site]; addr-r.Base < accessLimit(r.Size, n) {
+			return unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.Bytes)), addr-r.Base)
+		}
+	}
 	r := w.block.run.memory.FindRange(addr, n)
 	if r == nil {
 		w.raiseFault(IllegalAddress, in, lane, addr, "")
