@@ -117,6 +117,7 @@ type spliceProgram struct {
 	// once is how many launches, in 6 steps of 3 ranks, take another rank's result. More than 0 is the rung "splice". The
 	// first launch may only teach what a kernel reads.
 	once             onDevices
+	steps            int  // 0: 6
 	any              bool // that depends on what runs at the same time
 	bases            bool // ranks begin at different addresses, as processes that see all GPUs
 	step, then, last func(r *spliceRank)
@@ -268,8 +269,7 @@ var splicePrograms = []spliceProgram{
 	{name: "4 a variable of the module", once: onDevices{11, 5}, step: func(r *spliceRank) {
 		r.run("bump", 1, r.at[weights])
 	}},
-	// A rank takes what another one has made of the same variable a step before.
-	{name: "4 a variable of the module that differs", once: onDevices{0, 2}, step: func(r *spliceRank) {
+	{name: "4 a variable of the module that differs", once: onDevices{0, 0}, step: func(r *spliceRank) {
 		if r.step == 0 {
 			for range r.rank {
 				r.run("bump", 1, r.at[acts])
@@ -286,7 +286,7 @@ var splicePrograms = []spliceProgram{
 		r.run("grab", 1, r.at[head], 64, r.step)
 		r.run("drop", 1, r.at[head])
 	}},
-	{name: "7 a rank corrects the weights", once: onDevices{6, 2}, step: func(r *spliceRank) {
+	{name: "7 a rank corrects the weights", once: onDevices{8, 3}, step: func(r *spliceRank) {
 		if r.rank == 0 && r.step%2 == 1 {
 			r.run("add", 1, r.at[weights]+4, 1)
 		}
@@ -347,8 +347,8 @@ var splicePrograms = []spliceProgram{
 		r.set(r.at[acts], 3, whole)
 	}},
 	// One allocation has parameters, gradients and activations, as PyTorch's allocator puts them. The activations, of which a
-	// part lies in each block, differ. What a kernel accesses is learned in the second step.
-	{name: "parts of an allocation", once: onDevices{20, 8}, step: func(r *spliceRank) {
+	// part lies in each block, differ. What a kernel accesses is learned in the 17th step.
+	{name: "parts of an allocation", steps: 24, once: onDevices{92, 14}, step: func(r *spliceRank) {
 		const tensor = 1024 // bytes
 		at := r.at[weights]
 		r.set(at+2*tensor, 100*r.rank+r.step, tensor/4)
@@ -359,12 +359,12 @@ var splicePrograms = []spliceProgram{
 		r.run("axpy", tensor/4, at, at+3*tensor, r.step)
 	}},
 	// The third rank's gradients come to lie beside the others': a part that was not accessed before.
-	{name: "parts that change", once: onDevices{18, 7}, step: func(r *spliceRank) {
+	{name: "parts that change", steps: 24, once: onDevices{90, 13}, step: func(r *spliceRank) {
 		const tensor = 1024 // bytes
 		at := r.at[weights]
 		r.set(at+2*tensor, 100*r.rank+r.step, tensor/4)
 		to := at + 4*tensor
-		if r.step > 3 {
+		if r.step > 19 {
 			to += tensor
 		}
 		r.set(r.at[head], int(uint32(to)), 1)
@@ -373,10 +373,10 @@ var splicePrograms = []spliceProgram{
 		r.run("peek", 1, r.at[head], at)
 		r.run("add", 8, at, 1)
 	}},
-	{name: "an address in halves, into a part that differs", once: onDevices{0, 0}, step: func(r *spliceRank) {
+	{name: "an address in halves, into a part that differs", steps: 24, once: onDevices{0, 0}, step: func(r *spliceRank) {
 		r.set(r.at[acts], r.rank, 8)
 		to := r.at[acts]
-		if r.step > 2 {
+		if r.step > 19 {
 			to += 2048
 			r.set(to, 10+r.rank, 8)
 		}
@@ -390,7 +390,7 @@ var splicePrograms = []spliceProgram{
 			r.run("axpy", whole, r.at[weights], r.at[grads], n+1)
 		}
 	}},
-	{name: "two streams at once", once: onDevices{0, 0}, step: func(r *spliceRank) {
+	{name: "two streams at once", any: true, step: func(r *spliceRank) {
 		// The kernel on the second stream waits for what the first stream writes.
 		st, err := r.cu.NewStream(backend.StreamConfig{NonBlocking: true})
 		r.check(err)

@@ -5,6 +5,7 @@ package softgpu
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -229,7 +230,7 @@ func TestSplicePrograms(t *testing.T) {
 		for _, p := range splicePrograms {
 			t.Run(way.name+"/"+p.name, func(t *testing.T) {
 				for i, want := range p.once {
-					wrong, once := runSplice(t, &p, way, 3, i+1, 6, noTwist)
+					wrong, once := runSplice(t, &p, way, 3, i+1, cmp.Or(p.steps, 6), noTwist)
 					if wrong != "" {
 						t.Fatalf("%d devices: %s", i+1, wrong)
 					}

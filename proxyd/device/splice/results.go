@@ -89,9 +89,11 @@ const (
 	mostReads  = 16 // Spans that a Site reads beside its parameters'
 	mostLearnt = 3  // times that the parts of a Site are learned
 	mostParts  = 256
-	firstBytes = 4 << 20 // that are read for an operation of unknown cost
-	mostSites  = 1 << 14
-	mostKept   = 1 << 12
+
+	sharedMisses = 3       // in a row, until parts are learned of a Site of which results were taken
+	firstBytes   = 4 << 20 // that are read for an operation of unknown cost
+	mostSites    = 1 << 14
+	mostKept     = 1 << 12
 )
 
 // NewResults keeps at most so many bytes, and has at most so many bytes read for a unit of an operation's cost: an operation
@@ -119,11 +121,12 @@ func (r *Results) Ask(rank Rank, at Site, bytes uint64) Plan {
 	}
 	switch {
 	case s.never || s.cost == 0 && bytes > firstBytes:
+	case s.cost > 0 && bytes/r.perCost > s.cost && !s.learn:
+		p.Learn = s.parts == nil && s.learnt < mostLearnt && p.Turn%(1<<firstPause) == 1<<firstPause-1
+	case p.Turn%s.pauseInTurns() != 0:
 	case s.learn:
 		p.Learn = true
-	case s.cost > 0 && bytes/r.perCost > s.cost:
-		p.Learn = s.parts == nil && s.learnt < mostLearnt
-	case p.Turn%s.pauseInTurns() == 0:
+	default:
 		p.Compare, p.More, p.Parts = true, s.reads, s.parts
 	}
 	return p
@@ -170,11 +173,11 @@ func (r *Results) Take(rank Rank, at Site, turn uint64, record Record) (result R
 	switch {
 	case s.turn[slot] != turn+1:
 		s.turn[slot], s.first[slot] = turn+1, record
-	case s.first[slot] != record && s.parts == nil && s.learnt < mostLearnt:
-		s.learn = true // perhaps only bytes differ that the operation does not access
 	case s.first[slot] != record && s.missed != turn+1:
 		s.misses++
 		s.missed = turn + 1 // a miss of several ranks at a turn counts once
+		// Perhaps only bytes differ that the operation does not access.
+		s.learn = s.parts == nil && s.learnt < mostLearnt && (!s.shared || s.misses >= sharedMisses)
 	}
 	return nil, false
 }
