@@ -53,8 +53,9 @@ type command struct {
 	filtered bool     // by dumpFilter
 	before   []string // a program and its arguments, which runs setpriv
 	cgroup   *os.File
-	noIPC    bool   // criu stays out of the capsule's IPC namespace
-	preload  string // a library that is loaded into criu
+	noIPC    bool     // criu stays out of the capsule's IPC namespace
+	preload  string   // a library that is loaded into criu
+	env      []string // variables beside the usual ones
 	args     []string
 	files    []*os.File // from descriptor stageFD on
 }
@@ -103,8 +104,9 @@ func (c command) buildCommand() (cmd *exec.Cmd, closing []*os.File, err error) {
 	if c.as != nil {
 		cmd.Env = append(slices.Clone(quiet), "XDG_RUNTIME_DIR=.") // the images folder, where kerndat's copy is
 	}
+	cmd.Env = append(slices.Clone(cmd.Env), c.env...)
 	if c.preload != "" {
-		cmd.Env = append(slices.Clone(cmd.Env), "LD_PRELOAD="+c.preload)
+		cmd.Env = append(cmd.Env, "LD_PRELOAD="+c.preload)
 	}
 	cmd.Dir = "/"
 	cmd.ExtraFiles = files
@@ -147,8 +149,8 @@ func (c command) start(cmd *exec.Cmd) error {
 
 // commonOptions are the options of every operation, without the gate's. Configuration files are the node's
 // business, not this package's. Below -v3, criu does not log enough of its work. With --ext-unix-sk
-// a datagram socket that sends to a path (/dev/log) is connected to that path again; a stream is
-// refused all the same.
+// a datagram socket that is connected to another program of the capsule is connected to the path again;
+// a stream is refused all the same. What is connected to outside of the job is in outside.go.
 func commonOptions(operation string) []string {
 	return []string{operation, "--no-default-config", "--stream", "--images-dir", fmt.Sprintf("/proc/self/fd/%d", stageFD),
 		"-v3", "--timeout", "30",

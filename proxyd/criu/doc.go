@@ -76,6 +76,11 @@
 // again in the capsule's IPC namespace; Restore opens them for criu, and makes those of a program with a namespace of its own
 // (queues.go).
 //
+// # Unix sockets to outside
+//
+// A connection to a daemon of the node stays when the program goes on in place, and is closed in a restored program
+// (outside.go).
+//
 // # Limits
 //
 //   - A user can kill criu during a dump of the user's own program: criu's uid is the user's.

@@ -45,6 +45,7 @@ var obstacles = []struct{ pattern, text string }{
 	// Connections.
 	{`MPTCP|multipathtcp|Unsupported proto (?:132|262)`, "WHO uses a protocol that cannot be dumped (MPTCP or SCTP; for a Go program set GODEBUG=multipathtcp=0)"},
 	{`Unsupported proto (\d+)|Only stream, dgram and raw are supported`, "WHO has a socket of a protocol that cannot be dumped"},
+	{`unix: .*Dangling connection`, "WHO is connected to a unix socket outside the program, where the connection is not accepted yet; it can be dumped when it is"},
 	{`In-flight connection \(l\)`, "WHO has a connection that it has not accepted yet; it can be dumped when it has"},
 	{`unix: .*(In-flight|in-flight)`, "WHO has a connection to a unix socket that is not accepted yet; it can be dumped when it is"},
 	{`External socket is used|name-less external socket`, "WHO is connected to a unix socket of a process outside the program"},

@@ -35,15 +35,15 @@ const (
 
 // placeFiles returns an image of open files as it is to be restored, and the size of the image before.
 // nameOf says by which name criu is to open a file in the place of the name that the file had; ""
-// means that name.
-func placeFiles(in io.Reader, nameOf func(*regfile.RegFileEntry) string) (*bytes.Reader, int64, error) {
+// means that name. reset are the numbers of unix sockets that are to be restored as closed, and of their other ends.
+func placeFiles(in io.Reader, nameOf func(*regfile.RegFileEntry) string, reset map[uint32]bool) (*bytes.Reader, int64, error) {
 	first := binary.LittleEndian.AppendUint32(nil, commonMagic)
 	first = binary.LittleEndian.AppendUint32(first, filesMagic)
 	size := int64(len(first))
 	var rest []byte
 	err := eachEntry(bufio.NewReader(in), filesMagic, func(b []byte) error {
 		size += 4 + int64(len(b))
-		b, early, err := rewriteEntry(b, nameOf)
+		b, early, err := rewriteEntry(b, nameOf, reset)
 		if size > maxFiles {
 			err = fmt.Errorf("%w: of more than %d bytes", errImage, maxFiles)
 		}
@@ -57,11 +57,11 @@ func placeFiles(in io.Reader, nameOf func(*regfile.RegFileEntry) string) (*bytes
 	return bytes.NewReader(append(first, rest...)), size, err
 }
 
-// rewriteEntry takes the name from an entry of a connection, renames a file as nameOf says, and arms a timer
-// that CRIU would not arm. early tells that the entry must stand before all others: a unix socket that listens. For a connection
+// rewriteEntry takes the name from an entry of a connection, renames a file as nameOf says, closes a connection that is
+// reset, and arms a timer that CRIU would not arm. early tells that the entry must stand before all others: a unix socket that listens. For a connection
 // that is not accepted yet, CRIU looks for the socket that it goes to among the sockets read so far
 // (try_resolve_unix_peer), and gives up if the connection is read first.
-func rewriteEntry(b []byte, nameOf func(*regfile.RegFileEntry) string) (_ []byte, early bool, err error) {
+func rewriteEntry(b []byte, nameOf func(*regfile.RegFileEntry) string, reset map[uint32]bool) (_ []byte, early bool, err error) {
 	var m fdinfo.FileEntry
 	// Kinds of files that a newer CRIU knows are none of ours.
 	if err := (proto.UnmarshalOptions{AllowPartial: true}).Unmarshal(b, &m); err != nil {
@@ -71,6 +71,8 @@ func rewriteEntry(b []byte, nameOf func(*regfile.RegFileEntry) string) (_ []byte
 	switch {
 	case f != nil && nameOf(f) != "":
 		f.Name = proto.String(nameOf(f))
+	case s != nil && s.GetUflags()&externalFlag == 0 && reset[s.GetIno()]:
+		closeConnection(s)
 	case losesName(s):
 		s.Name = []byte{}
 	case isOverdue(m.GetTfd()):

@@ -64,7 +64,7 @@ func TestPlaced(t *testing.T) {
 	listener := slices.IndexFunc(after, func(b []byte) bool { return bytes.Equal(b, socket(listening, unix.SOCK_STREAM, "/tmp/s", false)) })
 	after = slices.Concat(after[listener:listener+1], after[:listener], after[listener+1:])
 	in := image(filesMagic, before...)
-	out, size, err := placeFiles(bytes.NewReader(in), (&restorer{}).nameOf)
+	out, size, err := placeFiles(bytes.NewReader(in), (&restorer{}).nameOf, nil)
 	if err != nil || size != int64(len(in)) {
 		t.Fatalf("size %d, want %d: %v", size, len(in), err)
 	}
@@ -72,7 +72,7 @@ func TestPlaced(t *testing.T) {
 		t.Errorf("got %x, want %x", got, image(filesMagic, after...))
 	}
 	for _, bad := range [][]byte{nil, in[:5], in[:len(in)-1], slices.Concat(in, []byte{3, 0, 0, 0, 0xff, 0xff, 0xff})} {
-		if _, _, err := placeFiles(bytes.NewReader(bad), (&restorer{}).nameOf); !errors.Is(err, errImage) {
+		if _, _, err := placeFiles(bytes.NewReader(bad), (&restorer{}).nameOf, nil); !errors.Is(err, errImage) {
 			t.Errorf("%d bytes: error %v", len(bad), err)
 		}
 	}

@@ -33,6 +33,9 @@ type Program struct {
 	// Queues are the POSIX message queues of the program's IPC namespace. At a restore they are in the capsule's IPC
 	// namespace, or the program gets them in its own.
 	Queues *messagequeue.State `json:"-"`
+	// Outside are the unix sockets of the program that are connected to processes outside of the job. A dump leaves
+	// them alone, and a restore resets them (outside.go).
+	Outside []OutsideSocket `json:",omitempty"`
 	// Observed is what the caller saw of the program's threads just before it froze them
 	// (syscalls.Observe). Only for Dump.
 	Observed syscalls.Observed `json:"-"`

@@ -31,6 +31,7 @@ type restorer struct {
 	queues  *messagequeue.State
 	opened  map[uint32]string // names of message queues that criu is given open, by their numbers in files.img
 	renamed map[string]string // files with another name now than in the image
+	reset   map[uint32]bool   // unix sockets that are restored as closed, and their other ends
 }
 
 // Restore makes the program of img again, in the namespaces of p.Init and the cgroup p.Cgroup; the
@@ -139,6 +140,10 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 
 // prepareCommand has c run with the rights of the program's user, and adds what c cannot open itself.
 func (r *restorer) prepareCommand(ctx context.Context, c *command, groups []uint32) (*handedFiles, error) {
+	var err error
+	if r.reset, err = r.image.resetSockets(r.source); err != nil {
+		return nil, err
+	}
 	handed, err := r.limitRights(ctx, c, groups)
 	if err != nil {
 		return nil, err
@@ -161,7 +166,7 @@ func (r *restorer) limitRights(ctx context.Context, c *command, groups []uint32)
 	case p.UID == 0:
 		return handed, nil
 	case r.image.RestoredByRoot():
-		return handed, r.image.mayMakeAsRoot(r.init, r.source)
+		return handed, r.image.mayMakeAsRoot(r.init, r.source, r.reset)
 	case p.Groups != nil:
 		groups = p.Groups
 	}
@@ -169,7 +174,7 @@ func (r *restorer) limitRights(ctx context.Context, c *command, groups []uint32)
 	c.args = append(c.args, "--unprivileged")
 	if r.image.HasSysV() {
 		var err error
-		if c.preload, err = findLimitsLibrary(); err != nil {
+		if c.preload, err = findLibrary(); err != nil {
 			return nil, err
 		}
 	}
@@ -259,7 +264,7 @@ func (r *restorer) changeOf(name string) func(io.Reader) (*bytes.Reader, int64, 
 	case isMaps(name):
 		return clearReserved
 	case name == filesName:
-		return func(in io.Reader) (*bytes.Reader, int64, error) { return placeFiles(in, r.nameOf) }
+		return func(in io.Reader) (*bytes.Reader, int64, error) { return placeFiles(in, r.nameOf, r.reset) }
 	}
 	return nil
 }

@@ -50,23 +50,24 @@ func (i *Image) HasSysV() bool {
 	return slices.ContainsFunc(i.Files, func(f File) bool { return strings.HasPrefix(f.Name, "ipcns-var-") })
 }
 
-// limitsLibrary is loaded into criu that restores System V objects without being root: criu sets the
-// limits of the new IPC namespace, which the kernel lets only uid 0 do (libsingshim/shim/ipc_limits.c).
-const limitsLibrary = "libsingshim-criu.so"
+// criuLibrary is loaded into criu that restores System V objects without being root: criu sets the
+// limits of the new IPC namespace, which the kernel lets only uid 0 do (libsingshim/shim/ipc_limits.c). outside.go has
+// its other use.
+const criuLibrary = "libsingshim-criu.so"
 
-// findLimitsLibrary looks beside this program, and where both are installed.
-func findLimitsLibrary() (string, error) {
+// findLibrary looks for criuLibrary beside this program, and where both are installed.
+func findLibrary() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
 	dir := filepath.Dir(self)
-	for _, place := range []string{filepath.Join(dir, limitsLibrary), filepath.Join(dir, "..", "lib", "singularity-slurm", limitsLibrary)} {
+	for _, place := range []string{filepath.Join(dir, criuLibrary), filepath.Join(dir, "..", "lib", "singularity-slurm", criuLibrary)} {
 		if st, err := os.Stat(place); err == nil && st.Mode().IsRegular() {
 			return place, nil
 		}
 	}
-	return "", &Unsupported{Reason: limitsLibrary + " is not installed", Advice: "install all of singularity-slurm on the node"}
+	return "", &Unsupported{Reason: criuLibrary + " is not installed", Advice: "install all of singularity-slurm on the node"}
 }
 
 // usersNumberSysV says whether this kernel lets criu choose the numbers of System V objects without being

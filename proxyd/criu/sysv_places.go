@@ -37,8 +37,8 @@ var privateFolders = []string{"/tmp/", "/var/tmp/", "/dev/shm/"}
 
 // mayMakeAsRoot returns an error unless what CRIU makes again is in private folders, and no process
 // is there to change them.
-func (i *Image) mayMakeAsRoot(init int, src Source) error {
-	made, err := madeAgain(src)
+func (i *Image) mayMakeAsRoot(init int, src Source, reset map[uint32]bool) error {
+	made, err := madeAgain(src, reset)
 	if err != nil || len(made) == 0 {
 		return err
 	}
@@ -83,8 +83,8 @@ func inPrivateFolder(root *os.File, name string) bool {
 }
 
 // madeAgain returns the paths at which CRIU makes something again: files that were removed, and
-// places of sockets.
-func madeAgain(src Source) ([]string, error) {
+// places of sockets. Sockets that are reset get no place.
+func madeAgain(src Source, reset map[uint32]bool) ([]string, error) {
 	removedFiles := map[uint32]bool{}
 	r, err := src.Open(remapName)
 	switch {
@@ -120,7 +120,7 @@ func madeAgain(src Source) ([]string, error) {
 			made = append(made, f.GetName())
 		}
 		s := m.GetUsk()
-		if !hasPlace(s) || losesName(s) {
+		if !hasPlace(s) || losesName(s) || reset[s.GetIno()] {
 			return nil
 		}
 		name := string(bytes.TrimRight(s.GetName(), "\x00"))
