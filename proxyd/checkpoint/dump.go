@@ -27,6 +27,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/messagequeue"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/syscalls"
 )
@@ -206,7 +207,6 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 		Index: lc.index, Node: j.c.Node, Script: lc.note.Script, Sruns: lc.note.SrunKeys,
 	}
 	j.mu.Unlock()
-	rec := j.run.Snapshot().Record
 	clocksRead, err := syscalls.ReadMonotonic()
 	if err != nil {
 		return nil, err
@@ -242,18 +242,15 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 		return nil, err
 	}
 	m.Programs = make([]records.ProgramMeta, len(programs))
-	j.mu.Lock()
-	lc.dumped = map[string]*criu.Image{}
-	observed := maps.Clone(lc.observed)
-	j.mu.Unlock()
+	subjects, err := subjectsOfDump(ctx, lc, programs, queues, clocksRead)
+	if err != nil {
+		return nil, err
+	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxDumpsAtOnce)
 	for i, p := range programs {
 		g.Go(func() error {
-			img, err := criu.Dump(gctx, criu.Program{
-				Init: lc.capsule.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Cgroup: p.Cgroup, Stdio: p.Stdio,
-				Observed: observed[p.Name], ClocksRead: clocksRead, Queues: queues[i],
-			}, streamSink{w, prefix + p.Name + "/"})
+			img, err := criu.Dump(gctx, subjects[i], streamSink{w, prefix + p.Name + "/"})
 			if err != nil {
 				return fmt.Errorf("program %s: %w", p.Name, err)
 			}
@@ -290,6 +287,28 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 	defer j.mu.Unlock()
 	m.Groups, m.Logs, m.Containers = lc.note.Groups, lc.note.Logs, slices.Clone(lc.note.Containers)
 	return m, nil
+}
+
+// subjectsOfDump describes programs of a capsule to package criu, and forgets the images of an earlier dump.
+func subjectsOfDump(ctx context.Context, lc *localCapsule, programs []capsule.Program, queues []*messagequeue.State, clocksRead time.Duration) ([]criu.Program, error) {
+	j := lc.j
+	connected, err := outsideOf(lc).listOutsideUnix(ctx, programs)
+	if err != nil {
+		return nil, err
+	}
+	j.mu.Lock()
+	lc.dumped = map[string]*criu.Image{}
+	observed := maps.Clone(lc.observed)
+	j.mu.Unlock()
+	rec := j.run.Snapshot().Record
+	all := make([]criu.Program, len(programs))
+	for i, p := range programs {
+		all[i] = criu.Program{
+			Init: lc.capsule.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Cgroup: p.Cgroup, Stdio: p.Stdio,
+			Observed: observed[p.Name], ClocksRead: clocksRead, Queues: queues[i], Outside: connected[p.Name],
+		}
+	}
+	return all, nil
 }
 
 // travelling are the folders of a capsule that travel with it.

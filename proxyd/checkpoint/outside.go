@@ -31,7 +31,8 @@ import (
 // program: the other end knows the connection by the address of the node. While the job runs on
 // in place, such a connection lives through a checkpoint. At a restore it is reset before the
 // program runs, which then learns at once what it would learn from a failure of the network. A
-// connection between programs of the job is left alone.
+// connection between programs of the job is left alone. The same holds for a unix socket that is connected to a daemon
+// of the node; package criu resets these.
 //
 // With the option relay, such a connection is one to a forwarder of the capsule (package outside), and the relay has
 // the one to the other side: both stay.
@@ -65,7 +66,7 @@ func (j *job) outsideOption() string {
 // refusesOutside tells whether the job is not captured while it has connections to outside.
 func (j *job) refusesOutside() bool { return j.outsideOption() == outsideRefuse }
 
-// findOutside returns the connections of programs of a capsule to outside of the job.
+// findOutside returns the TCP connections of programs of a capsule to outside of the job.
 func (lc *localCapsule) findOutside(programs []capsule.Program) ([]processes.OutsideSocket, error) {
 	j := lc.j
 	return processes.FindOutside(lc.capsule.PID(), programs, j.run.Snapshot().Record.Addresses)
@@ -79,6 +80,11 @@ func (lc *localCapsule) findObstacles(ctx context.Context, programs []capsule.Pr
 	if err != nil {
 		return nil, nil, err
 	}
+	unixSockets, err := outsideOf(lc).findOutsideUnix(ctx, programs)
+	if err != nil {
+		return nil, nil, err
+	}
+	sockets = append(sockets, unixSockets...)
 	if lc.j.refusesOutside() {
 		return append(found, processes.OutsideObstacles(sockets, func(processes.OutsideSocket) string { return cureRefused })...), nil, nil
 	}
@@ -99,8 +105,11 @@ func (lc outsidePart) fateOfSockets(ctx context.Context) func(processes.OutsideS
 			text += cureRelay
 		}
 		return func(s processes.OutsideSocket) string {
-			if s.Connecting {
+			switch {
+			case s.Connecting:
 				return cureAsks
+			case s.Inode != 0:
+				return cureReset
 			}
 			return text
 		}
@@ -110,8 +119,11 @@ func (lc outsidePart) fateOfSockets(ctx context.Context) func(processes.OutsideS
 		j.log.Warn("connections through the relay", "capsule", lc.index, "error", err)
 	}
 	return func(s processes.OutsideSocket) string {
-		if s.Connecting {
+		switch {
+		case s.Connecting:
 			return cureAsks
+		case s.Inode != 0:
+			return cureReset
 		}
 		for _, c := range st.Connections {
 			switch {

@@ -136,6 +136,7 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 	if err := lc.resetOutside(capsule.Program{Name: program, Cgroup: group}); err != nil {
 		return err
 	}
+	outsideOf(lc).reportResetUnix(program, p.Image.Program.Outside)
 	if err := lc.adoptProcesses(ctx, m, group); err != nil {
 		return err
 	}

@@ -8,6 +8,6 @@
 //	executables.go  the system files with the code that the processes run
 //	cgroups.go      the cgroup of a job, for its device servers
 //	process.go      a process: its parent, groups, environment, memory
-//	outside.go      TCP connections to outside of the job
+//	outside.go      TCP connections to outside of the job; outside_unix.go those by unix sockets
 //	pipes.go        waits until a pipe is empty
 package processes

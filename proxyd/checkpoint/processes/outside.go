@@ -21,19 +21,22 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 )
 
-// OutsideSocket is a descriptor of a process for a TCP connection to outside of its job.
+// OutsideSocket is a descriptor of a process for a connection to outside of its job, by TCP or by a unix socket.
 type OutsideSocket struct {
 	Link string // identifies the socket: several descriptors may share it
-	From string // address and port of this end
-	To   string // address and port of the other end
+	From string // address and port of this end, "" for a unix socket
+	To   string // address and port of the other end, or the name of its unix socket
 	// Connecting says that the other end has not answered yet. The kernel asks again, also after a restore.
 	Connecting bool
+
+	Inode    uint32 // of a unix socket, else 0
+	Datagram bool   // a unix socket for datagrams
 
 	program string
 	pid, fd int // in this daemon's PID namespace
 }
 
-// FindOutside returns the descriptors of programs for connections to outside of the job. init is the init of the
+// FindOutside returns the descriptors of programs for TCP connections to outside of the job. init is the init of the
 // capsule, and ours are the addresses of the job's capsules.
 func FindOutside(init int, programs []capsule.Program, ours []netip.Addr) ([]OutsideSocket, error) {
 	outside, err := outsideConnections(init, func(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(ours, a) })
@@ -48,7 +51,9 @@ func FindOutside(init int, programs []capsule.Program, ours []netip.Addr) ([]Out
 		for _, pid := range InCgroup(p.Cgroup) {
 			for fd, link := range descriptorLinks(pid) {
 				if to, ok := outside[link]; ok {
-					found = append(found, OutsideSocket{link, to.from, to.to, to.connecting, p.Name, pid, fd})
+					found = append(found, OutsideSocket{
+						Link: link, From: to.from, To: to.to, Connecting: to.connecting, program: p.Name, pid: pid, fd: fd,
+					})
 				}
 			}
 		}
@@ -63,7 +68,7 @@ func OutsideObstacles(sockets []OutsideSocket, cure func(OutsideSocket) string) 
 	for _, s := range sockets {
 		o := Obstacle{
 			Program: s.program, PID: NamespacePID(s.pid), Name: commandName(s.pid),
-			What: "is " + stateName(s.Connecting) + " to " + s.To + ", which is outside of the job", Cure: cure(s),
+			What: "is " + stateName(s.Connecting) + " to " + nameOther(s) + ", which is outside of the job", Cure: cure(s),
 		}
 		if !slices.Contains(all, o) {
 			all = append(all, o)
@@ -72,12 +77,23 @@ func OutsideObstacles(sockets []OutsideSocket, cure func(OutsideSocket) string) 
 	return all
 }
 
+// nameOther names the other end of a connection.
+func nameOther(s OutsideSocket) string {
+	if s.Inode != 0 {
+		return "the unix socket " + s.To
+	}
+	return s.To
+}
+
 func stateName(connecting bool) string {
 	if connecting {
 		return "connecting"
 	}
 	return "connected"
 }
+
+// Program is the name of the program that has the descriptor.
+func (s OutsideSocket) Program() string { return s.program }
 
 // Open returns a duplicate of the descriptor. The error wraps unix.ESRCH if the process has ended.
 func (s OutsideSocket) Open() (*os.File, error) {

@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
+)
+
+// findOutsideUnix returns the unix sockets of programs of a capsule that are connected to processes outside of the job.
+func (lc outsidePart) findOutsideUnix(ctx context.Context, programs []capsule.Program) ([]processes.OutsideSocket, error) {
+	var inJob []int
+	for _, other := range lc.j.localCapsules() {
+		all, err := other.capsule.Programs(ctx)
+		if err != nil {
+			return nil, err
+		}
+		inJob = append(inJob, other.capsule.PID())
+		for _, p := range all {
+			if !p.Ended && !p.Waiting {
+				inJob = append(inJob, processes.InCgroup(p.Cgroup)...)
+			}
+		}
+	}
+	return processes.FindOutsideUnix(lc.capsule.PID(), programs, inJob)
+}
+
+// listOutsideUnix returns, by programs, the unix sockets that a dump is to leave connected to outside of the job.
+func (lc outsidePart) listOutsideUnix(ctx context.Context, programs []capsule.Program) (map[string][]criu.OutsideSocket, error) {
+	if lc.j.refusesOutside() {
+		return nil, nil
+	}
+	found, err := lc.findOutsideUnix(ctx, programs)
+	if err != nil {
+		return nil, err
+	}
+	sockets := map[string][]criu.OutsideSocket{}
+	for _, s := range found {
+		o := criu.OutsideSocket{Inode: s.Inode, To: s.To, Datagram: s.Datagram}
+		if !slices.Contains(sockets[s.Program()], o) {
+			sockets[s.Program()] = append(sockets[s.Program()], o)
+		}
+	}
+	return sockets, nil
+}
+
+// reportResetUnix tells the user which unix sockets of a restored program are connected no more.
+func (lc outsidePart) reportResetUnix(program string, sockets []criu.OutsideSocket) {
+	if len(sockets) == 0 {
+		return
+	}
+	var to []string
+	for _, s := range sockets {
+		to = append(to, s.To)
+	}
+	slices.Sort(to)
+	to = slices.Compact(to)
+	lc.j.log.Info("unix sockets to outside of the job are reset", "capsule", lc.index, "program", program, "to", to)
+	lc.j.report.AddEvent(records.EventReset, []string{lc.j.c.Node}, "connections to "+reports.JoinNames(to))
+}
