@@ -1,0 +1,99 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	daemonSocket = "/run/node-daemon"
+	daemonLog    = "/run/node-daemon.log"
+)
+
+// startNodeDaemons starts a daemon of root's on each node, outside of all jobs, and returns when they answer.
+func (c protected) startNodeDaemons(t *testing.T, nodes ...string) {
+	t.Helper()
+	for _, name := range []string{"node_daemon.py", "node_client.py"} {
+		program, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(c.home(name), program, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, node := range nodes {
+		c.exec(t, node, "", "bash", "-euc", fmt.Sprintf(`setsid python3 /shared/home/alice/node_daemon.py %[1]s %[2]s >/dev/null 2>&1 </dev/null &
+			until [ -S %[1]s ]; do sleep 0.05; done`, daemonSocket, daemonLog)).must(t)
+	}
+}
+
+// TestNodeDaemons: a job of an ordinary user is connected by unix sockets to a daemon of root's and to syslog. A checkpoint
+// in place disturbs neither; a move resets them, and the job goes on as after a restart of the daemons.
+func TestNodeDaemons(t *testing.T) {
+	t.Parallel()
+	c := raiseProtected(t, "t-daemons", "--nodes", "2")
+	c.startNodeDaemons(t, "n1", "n2")
+	var doubled strings.Builder
+	for n := range 100 {
+		fmt.Fprintln(&doubled, n, 2*n)
+	}
+	const client = "python3 node_client.py " + daemonSocket
+	for name, script := range map[string]string{"script": "exec " + client, "step": "srun " + client} {
+		t.Run(name, func(t *testing.T) {
+			job := c.submit(t, "--singularity", script)
+			c.reaches(t, job, "8 16")
+			eventually(t, 20*time.Second, func() (bool, string) {
+				said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+				reset := ", which is outside of the job: a restore resets it"
+				return strings.Contains(said, "unix socket "+daemonSocket+reset) && strings.Contains(said, "unix socket /dev/log"+reset), said
+			})
+			c.says(t, "alice", "singctl checkpoint "+job, 0)
+			c.reaches(t, job, "30 60")
+			node := c.show(t, job, "NodeList")
+			c.ctl(t, "scontrol requeue "+job)
+			c.again(t, job, node)
+			eventually(t, 60*time.Second, func() (bool, string) {
+				said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+				return strings.Contains(said, "connections to /dev/log,"+daemonSocket), said
+			})
+			if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+				t.Errorf("the job: %s", s)
+			}
+			if got := c.log(job); got != doubled.String()+"again 1" {
+				t.Errorf("log:\n%s", got)
+			}
+			var logged string
+			for _, n := range []string{"n1", "n2"} {
+				logged += c.exec(t, n, "", "cat", daemonLog).must(t)
+				c.exec(t, n, "", "truncate", "-s0", daemonLog).must(t)
+			}
+			for n := range 100 {
+				if strings.Count(logged, fmt.Sprintf("asked %d\n", n)) != 1 {
+					t.Errorf("syslog did not get message %d once:\n%s", n, logged)
+				}
+			}
+		})
+	}
+	t.Run("between steps", func(t *testing.T) {
+		job := c.submit(t, "--singularity", `python3 node_daemon.py /tmp/s & until [ -S /tmp/s ]; do sleep 0.05; done; srun python3 node_client.py /tmp/s`)
+		c.reaches(t, job, "1 2")
+		c.says(t, "alice", "singctl checkpoint -q "+job, 1, `is connected to a unix socket outside the program`)
+		c.ctl(t, "scancel "+job)
+	})
+	t.Run("refuse", func(t *testing.T) {
+		job := c.submit(t, "--singularity --singularity-outside=refuse", "exec "+client)
+		c.reaches(t, job, "1 2")
+		c.says(t, "alice", "singctl checkpoint -q "+job, 5, `is connected to the unix socket (/dev/log|`+daemonSocket+`), which is outside of the job`)
+		c.ctl(t, "scancel "+job)
+	})
+}
