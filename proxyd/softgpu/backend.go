@@ -14,6 +14,7 @@
 //	code      memory that modules take of the node                  code_memory.go
 //	common    bytes that spaces of a device have in common               common.go, package pages
 //	splicer   kernels that spaces of a device launch alike               splice.go, package splice
+//	share     memory and events of several processes                    share.go
 //
 // The book changes at the call and the table in the order of the work. So memory that is freed while work still uses it
 // is free for other allocations at once, and the next owner waits.
@@ -88,6 +89,7 @@ type Backend struct {
 	spaces map[*space]bool
 	made   uint64            // spaces, until now
 	pins   map[*job][][]byte // what collectives work on
+	shared map[shareKey]*arena
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -105,7 +107,7 @@ func newBackend(cfg Config, e engine) (*Backend, error) {
 	if _, ok := capabilities[cfg.Capability]; !ok {
 		return nil, fmt.Errorf("compute capability %s: %w", cfg.Capability, backend.InvalidValue)
 	}
-	b := &Backend{cfg: cfg, engine: e, code: newCodeMemory(cfg.Code), epoch: time.Now(), spaces: map[*space]bool{}, pins: map[*job][][]byte{}}
+	b := &Backend{cfg: cfg, engine: e, code: newCodeMemory(cfg.Code), epoch: time.Now(), spaces: map[*space]bool{}, pins: map[*job][][]byte{}, shared: map[shareKey]*arena{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	for i, n := range cfg.Memory {
 		if n == 0 || n%backend.Granule != 0 || n > 1<<40 {

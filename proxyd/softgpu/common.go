@@ -310,10 +310,10 @@ func (d *device) joinArenas(mine *arena, at uint64, theirs *arena, place uint64)
 	return nil
 }
 
-// canShow tells whether blocks of an arena may show common bytes: a collective may be working on the arena's own, and
-// kernels' heap is not counted as memory of the space. The caller holds mu.
+// canShow tells whether blocks of an arena may show common bytes: a collective, or a space that shares the arena, may be
+// working on the arena's own, and kernels' heap is not counted as memory of the space. The caller holds mu.
 func (d *device) canShow(s *space, a *arena) bool {
-	return (s.kernelHeap == nil || s.kernelHeap.arena != a) && (a.away != nil || !d.backend.isPinned(a.bytes))
+	return (s.kernelHeap == nil || s.kernelHeap.arena != a) && a.share == nil && (a.away != nil || !d.backend.isPinned(a.bytes))
 }
 
 // Common implements backend.BlockSharer.

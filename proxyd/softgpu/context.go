@@ -187,13 +187,22 @@ func (c *cudaContext) Destroy() error {
 		return err
 	}
 	s.mu.Lock()
-	var own []backend.Addr
+	var own, imports []backend.Addr
 	for _, a := range s.ledger.Allocations() {
-		if a.Context == c.id && (a.Kind == backend.Plain || a.Kind == backend.Globals) {
+		switch {
+		case a.Context != c.id:
+		case a.Kind == backend.Plain || a.Kind == backend.Globals:
 			own = append(own, a.Base)
+		case a.Kind == backend.Imported:
+			imports = append(imports, a.Base)
 		}
 	}
 	s.mu.Unlock()
+	for _, a := range imports {
+		if err := closeImport(s, a); err != nil {
+			return err
+		}
+	}
 	for _, a := range own {
 		if err := s.freeMemory(a, backend.Plain, backend.Globals); err != nil {
 			return err

@@ -17,9 +17,22 @@ type event struct {
 	context *cudaContext
 	cfg     backend.EventConfig
 
+	mu       sync.Mutex
+	gone     bool
+	recorded *recordings
+}
+
+// recordings are what an event was recorded for, and the events of other contexts that were opened to stand for the same.
+type recordings struct {
 	mu   sync.Mutex
-	gone bool
-	last *recording // nil: never recorded
+	last *recording // nil: none
+}
+
+// lastRecording is what the events stand for.
+func (r *recordings) lastRecording() *recording {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
 }
 
 // recording is a use of an event. at is written before the mark is reached.
@@ -33,10 +46,11 @@ func (c *cudaContext) NewEvent(cfg backend.EventConfig) (backend.Event, error) {
 	if err := c.checkUsable(); err != nil {
 		return nil, err
 	}
-	e := &event{context: c, cfg: cfg}
+	e := &event{context: c, cfg: cfg, recorded: &recordings{}}
 	if cfg.At != nil {
-		e.last = &recording{mark: newMark(), at: *cfg.At}
-		e.last.mark.reachMark()
+		last := &recording{mark: newMark(), at: *cfg.At}
+		last.mark.reachMark()
+		e.recorded.last = last
 		e.cfg.At = nil
 	}
 	return e, nil
@@ -52,15 +66,15 @@ func (e *event) currentRecording() (*recording, error) {
 	if e.gone {
 		return nil, fmt.Errorf("event: %w", backend.InvalidHandle)
 	}
-	return e.last, nil
+	return e.recorded.lastRecording(), nil
 }
 
 // standFor lets the event stand for a recording, with work that is queued already: a later wait for the event must find
 // the recording.
 func (e *event) standFor(r *recording) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.last = r
+	e.recorded.mu.Lock()
+	defer e.recorded.mu.Unlock()
+	e.recorded.last = r
 }
 
 // Query implements backend.Event.

@@ -29,6 +29,7 @@ type arena struct {
 	sums  sums
 	// shares is which blocks show bytes that they have in common with blocks of other arenas; see common.go.
 	shares shares
+	share  *arenaShare // nil: the arena is of one space; else see share.go. The mu of each space that has the arena guards the pointer
 }
 
 // makeArena makes zeroed bytes.

@@ -58,6 +58,9 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 	s.ctx, s.cancel = context.WithCancel(d.backend.ctx)
 	s.table.engine = d.backend.engine.newAddresses()
 	s.ledger.Ledger = ledger.New(cfg.Base, cfg.Size, cfg.Memory, func(_ backend.Addr, n uint64) (*arena, error) { return makeArena(n) })
+	s.ledger.SharedBytes = func(m backend.SharedMemory, n uint64, own bool) (*arena, error) {
+		return d.backend.restoreShared(s, m, n, own)
+	}
 	s.Calls = ledger.NewCalls(&s.mu, s.ledger.Ledger, s.checkOpen)
 	if cfg.State != nil {
 		if err := s.restoreState(cfg.State); err != nil {
@@ -292,7 +295,7 @@ func (s *space) releaseAll() {
 	defer s.mu.Unlock()
 	s.ledger.Arenas(func(h *holder) {
 		if s.ledger.Forget(h) {
-			h.Bytes.giveBack()
+			giveBackArena(s, h.Bytes)
 		}
 	})
 }

@@ -276,7 +276,7 @@ func (a *attempt) hashRecord(spec *launch) {
 		addWord(h, x.Base)
 		addWord(h, x.Size)
 		if a.twist != anyBytes {
-			b, _ := spanBytes(a.space, x)
+			b, _ := presentBytes(a.space, x)
 			a.hashSpan(h, x, b)
 		}
 	}

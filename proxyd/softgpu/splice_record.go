@@ -89,6 +89,22 @@ func (t *table) pointedSpans(params []byte) (out []splice.Span, ok bool) {
 
 // spanBytes is the bytes of memory that lies in a single allocation, if it is there, and the space's alone.
 func spanBytes(s *space, x splice.Span) ([]byte, bool) {
+	b, shared, ok := findSpan(s, x)
+	if shared {
+		return nil, false
+	}
+	return b, ok
+}
+
+// presentBytes is spanBytes for memory that was the space's alone before, and that other spaces may have by now.
+func presentBytes(s *space, x splice.Span) ([]byte, bool) {
+	b, _, ok := findSpan(s, x)
+	return b, ok
+}
+
+// findSpan is the bytes of memory that lies in a single allocation of the space, if it is there, and whether other spaces
+// may have the memory.
+func findSpan(s *space, x splice.Span) (b []byte, shared, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.table.mu.RLock()
@@ -98,16 +114,16 @@ func spanBytes(s *space, x splice.Span) ([]byte, bool) {
 		i--
 	}
 	if i < 0 || i >= len(s.table.entries) || s.table.entries[i].host {
-		return nil, false
+		return nil, false, false
 	}
 	e := s.table.entries[i]
 	alloc, found := s.ledger.At(e.base)
 	own := found && (alloc.Kind == backend.Plain || alloc.Kind == backend.Pooled || alloc.Kind == backend.Globals)
 	from := x.Base - uint64(e.base)
 	if !own || from > uint64(len(e.bytes)) || x.Size > uint64(len(e.bytes))-from {
-		return nil, false
+		return nil, false, false
 	}
-	return e.bytes[from:][:x.Size:x.Size], true
+	return e.bytes[from:][:x.Size:x.Size], s.ledger.ArenaOf(alloc).Bytes.share != nil, true
 }
 
 // partsOf is into how many parts a span is cut at most, for a launch that costs so much. A launch that goes to and fro

@@ -84,7 +84,7 @@ func readResult(s *space, seen *accesses) *keptLaunch {
 	d := lockDeviceOf(s)
 	defer d.mu.Unlock()
 	for _, x := range withoutRepeats(seen.reads) { // what was written is among them
-		b, _ := spanBytes(s, x)
+		b, _ := presentBytes(s, x)
 		written := slices.Contains(seen.writes, x)
 		eachBlock(x, func(at backend.Addr, n uint64) {
 			p := keptPart{at: at, block: d.shareBlock(s, at, n)}

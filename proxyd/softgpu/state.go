@@ -16,6 +16,7 @@ func (s *space) State() *backend.State {
 	st := s.ledger.State()
 	st.NextContext = s.nextContext
 	st.KernelHeap = s.kernelHeap.describeHeap()
+	describeShared(s, st)
 	return st
 }
 
@@ -32,10 +33,15 @@ func (s *space) restoreState(st *backend.State) error {
 		}
 	}
 	for _, a := range s.ledger.Allocations() {
-		if a.Kind == backend.Mapped && a.Access {
-			if err := s.table.mapBytes(a.Base, s.ledger.Memory(a.Memory).Arena.Bytes.bytes); err != nil {
-				return bad(err)
-			}
+		var err error
+		switch {
+		case a.Kind == backend.Mapped && a.Access:
+			err = s.table.mapBytes(a.Base, s.ledger.Memory(a.Memory).Arena.Bytes.bytes)
+		case a.Kind == backend.Imported:
+			err = s.table.mapBytes(a.Base, bytesOfImport(s, a))
+		}
+		if err != nil {
+			return bad(err)
 		}
 	}
 	if h := st.KernelHeap; h != nil {

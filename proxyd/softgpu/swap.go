@@ -14,7 +14,7 @@ import (
 // spaces that were mapped longest ago leave: their bytes are copied to the host's memory and their arenas given back.
 // The bytes come back whole, when their space is mapped. Two things stay in place, as if they were the host's then:
 // what a collective works on, because the collective needs other spaces to end; and a space that a peer's work or the
-// server reaches into while the space is not mapped.
+// server reaches into while the space is not mapped. So does memory that several spaces share: see share.go.
 //
 // Bytes that spaces have in common, see common.go, are in the device's memory once, and leave with the last of these
 // spaces.
@@ -83,7 +83,7 @@ func (s *space) leaveDevice() {
 	defer s.mu.Unlock()
 	began, swap := time.Now(), &s.at.Load().holdings.swap
 	s.ledger.Arenas(func(h *holder) {
-		if a := h.Bytes; a.away == nil && !s.device.backend.isPinned(a.bytes) {
+		if a := h.Bytes; a.away == nil && a.share == nil && !s.device.backend.isPinned(a.bytes) {
 			swap.Out += a.leaveDevice()
 		}
 	})

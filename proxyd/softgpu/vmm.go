@@ -32,7 +32,7 @@ func (s *space) giveBack(ar *holder) {
 		last := s.ledger.Unref(ar)
 		s.mu.Unlock()
 		if last {
-			ar.Bytes.giveBack()
+			giveBackArena(s, ar.Bytes)
 		}
 	}, true)
 }

@@ -142,6 +142,8 @@ type SpaceConfig struct {
 	// what Instantiate returned, take nodes that name memory which is not there: the memory may have been freed since
 	// they were made.
 	State *State
+	// Group is a number that spaces have in common which may share memory: see Sharer.
+	Group uint64
 	// Output takes what kernels print (for descriptor 1) and failed assertions (for 2), a launch at a time and in a
 	// stream's order. Output must not call the backend. Nil drops the text.
 	Output func(fd int, text []byte)

@@ -11,11 +11,12 @@ type AllocKind uint8
 
 // The kinds.
 const (
-	Plain   AllocKind = iota + 1 // Context.Alloc
-	Pooled                       // Stream.AllocAsync
-	Mapped                       // Virtual.MapMemory
-	Globals                      // a module's variables
-	Host                         // Memory.MapHost
+	Plain    AllocKind = iota + 1 // Context.Alloc
+	Pooled                        // Stream.AllocAsync
+	Mapped                        // Virtual.MapMemory
+	Globals                       // a module's variables
+	Host                          // Memory.MapHost
+	Imported                      // Sharer.Import
 )
 
 // Allocation is memory at an address.
@@ -23,11 +24,12 @@ type Allocation struct {
 	Base    Addr
 	Size    uint64 // as asked for
 	Kind    AllocKind
-	Context ContextID // Plain and Globals: the owner
+	Context ContextID // Plain, Globals and Imported: the owner
 	Pool    PoolID    // Pooled
 	Memory  MemoryID  // Mapped
 	Offset  uint64    // Mapped: in Memory
 	Access  bool      // Mapped: the device may use the memory; true for other kinds
+	Share   Share     `json:",omitzero"` // of Imported: what; of Plain: the name, if other spaces may import the allocation
 }
 
 // Memory is what can be asked about a space's memory, and the host's memory within it.

@@ -3,7 +3,10 @@
 
 package backend
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+)
 
 // State describes a space's memory, all but its bytes. A State is plain data: it can be written as JSON, and a space
 // made with it goes on like the original space, with the same addresses for all that is allocated later. The described
@@ -16,8 +19,10 @@ type State struct {
 	Reservations []Range      // ascending
 	Memories     []MemoryState
 	Pools        []PoolState
-	KernelHeap   *KernelHeap // nil until a kernel calls malloc
-	Variables    []Variable  `json:",omitempty"` // ascending by Kept; none where variables lie in the space's own memory
+	KernelHeap   *KernelHeap    // nil until a kernel calls malloc
+	Shared       []SharedMemory `json:",omitempty"` // ascending by Base
+	Orphans      []Addr         `json:",omitempty"` // imports with their bytes among this space's blocks: no other space has the bytes
+	Variables    []Variable     `json:",omitempty"` // ascending by Kept; none where variables lie in the space's own memory
 	NextMemory   MemoryID
 	NextPool     PoolID
 	NextContext  ContextID
@@ -96,7 +101,13 @@ type Hash [16]byte
 func (s *State) Regions() []Region {
 	var out []Region
 	for _, a := range s.Allocations {
-		if a.Kind != Plain && a.Kind != Pooled && a.Kind != Globals {
+		switch a.Kind {
+		case Plain, Pooled, Globals:
+		case Imported:
+			if !slices.Contains(s.Orphans, a.Base) {
+				continue
+			}
+		default:
 			continue
 		}
 		base := a.Base &^ (Granule - 1)

@@ -139,6 +139,10 @@ var cases = []struct {
 	{"restore", testRestore},
 	{"restore refused", testRestoreRefused},
 	{"restore graphs", testRestoreGraphs},
+	{"shared memory", testShared},
+	{"shared memory misused", testSharedMisused},
+	{"shared memory restored", testSharedRestored},
+	{"shared events", testSharedEvents},
 
 	// Last, because real devices do not go on behind these.
 	{"a fault at null", func(r *rig) { testFault(r, "poke", faultAt(0), backend.IllegalAddress) }},

@@ -37,6 +37,16 @@ func (c *Calls[B]) Lookup(a backend.Addr) (backend.Allocation, bool) {
 	return c.ledger.Lookup(a)
 }
 
+// Exported implements backend.ShareHolder.
+func (c *Calls[B]) Exported(s backend.Share) (backend.Allocation, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.alive() != nil {
+		return backend.Allocation{}, false
+	}
+	return c.ledger.Exported(s)
+}
+
 // Reserve implements backend.Virtual.
 func (c *Calls[B]) Reserve(size, align uint64, hint backend.Addr) (backend.Addr, error) {
 	c.mu.Lock()

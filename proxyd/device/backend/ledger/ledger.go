@@ -39,6 +39,12 @@ type Ledger[B any] struct {
 	nextPool     backend.PoolID
 
 	arenas map[*Arena[B]]bool // all that were not given back
+
+	imports map[backend.Addr]*Arena[B] // of other spaces, by the address of the first granule
+	// SharedBytes are the bytes of granules that were shared before a restore: this space's own, or another space's. Nil:
+	// the backend shares nothing.
+	SharedBytes func(m backend.SharedMemory, size uint64, own bool) (B, error)
+	shared      map[backend.Addr]backend.SharedMemory // during a restore, the space's own
 }
 
 // Arena is bytes with as many references as there is memory in them that is live or still used.
@@ -82,7 +88,7 @@ func New[B any](base backend.Addr, size, memory uint64, make func(base backend.A
 		heap:     heap{base: base, end: base + backend.Addr(size-RoundUp(memory, backend.Granule))},
 		granules: map[backend.Addr]*Arena[B]{}, lives: map[backend.Addr]*Life{}, memories: map[backend.MemoryID]*Physical[B]{},
 		pools:  map[backend.PoolID]*Pool{backend.DefaultPool: {reuse: [3]bool{true, true, true}}},
-		arenas: map[*Arena[B]]bool{},
+		arenas: map[*Arena[B]]bool{}, imports: map[backend.Addr]*Arena[B]{},
 	}
 }
 
@@ -106,13 +112,24 @@ func (l *Ledger[B]) Arenas(f func(*Arena[B])) {
 func (l *Ledger[B]) NewArena(n uint64) (*Arena[B], error) { return l.newArenaAt(0, n) }
 
 func (l *Ledger[B]) newArenaAt(base backend.Addr, n uint64) (*Arena[B], error) {
-	b, err := l.make(base, n)
+	var b B
+	var err error
+	if m, is := l.shared[base]; is {
+		b, err = l.SharedBytes(m, n, true)
+	} else {
+		b, err = l.make(base, n)
+	}
 	if err != nil {
 		return nil, err
 	}
+	return addArena(l, base, n, b), nil
+}
+
+// addArena adds bytes that are there.
+func addArena[B any](l *Ledger[B], base backend.Addr, n uint64, b B) *Arena[B] {
 	a := &Arena[B]{Base: base, Size: n, Bytes: b, refs: 1}
 	l.arenas[a] = true
-	return a, nil
+	return a
 }
 
 // Ref adds a reference, and Unref drops one: Unref returns true with the last, when the bytes are to be given back.
@@ -307,6 +324,9 @@ func (l *Ledger[B]) Block(id backend.BlockID) (*Arena[B], uint64, error) {
 	}
 	span := l.heap.spans[i]
 	ar := l.granules[span.base]
+	if ar == nil {
+		ar = l.imports[span.base]
+	}
 	if ar == nil || id.Base-span.base >= backend.Addr(span.size) {
 		return nil, 0, bad
 	}

@@ -67,6 +67,10 @@ func (l *Ledger[B]) Restore(st *backend.State) error {
 		}
 		l.reservations = slices.Insert(l.reservations, i, r)
 	}
+	if err := expectShared(l, st); err != nil {
+		return err
+	}
+	defer func() { l.shared = nil }()
 	for _, a := range st.Allocations {
 		if err := l.restoreAllocation(a); err != nil {
 			return fmt.Errorf("%d bytes at %#x: %w", a.Size, uint64(a.Base), err)
@@ -109,6 +113,8 @@ func (l *Ledger[B]) restoreAllocation(a backend.Allocation) error {
 		m.maps++
 		l.Insert(a)
 		return nil
+	case backend.Imported:
+		return restoreImport(l, a)
 	}
 	return fmt.Errorf("kind %d", a.Kind)
 }
