@@ -571,6 +571,12 @@ typedef struct {
 _Static_assert(sizeof(CUipcMemHandle) == 64, "CUipcMemHandle");
 _Static_assert(offsetof(CUipcMemHandle, bytes) == 0, "CUipcMemHandle.bytes");
 
+typedef struct {
+	unsigned char bytes[64];
+} CUipcEventHandle;
+_Static_assert(sizeof(CUipcEventHandle) == 64, "CUipcEventHandle");
+_Static_assert(offsetof(CUipcEventHandle, bytes) == 0, "CUipcEventHandle.bytes");
+
 enum {
 	CUDA_SUCCESS = 0,
 	CUDA_ERROR_INVALID_VALUE = 1,
@@ -1050,6 +1056,10 @@ enum {
 	CU_EVENT_BLOCKING_SYNC = 1,
 	CU_EVENT_DISABLE_TIMING = 2,
 	CU_EVENT_INTERPROCESS = 4,
+};
+
+enum {
+	CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
 };
 
 enum {
@@ -1679,6 +1689,18 @@ CUresult sing_cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream);
 extern __typeof__(sing_cuGraphUpload_ptsz) cuGraphUpload_ptsz __attribute__((visibility("default")));
 CUresult sing_cuInit(unsigned int flags);
 extern __typeof__(sing_cuInit) cuInit __attribute__((visibility("default")));
+CUresult sing_cuIpcCloseMemHandle(CUdeviceptr ptr);
+extern __typeof__(sing_cuIpcCloseMemHandle) cuIpcCloseMemHandle __attribute__((visibility("default")));
+CUresult sing_cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event);
+extern __typeof__(sing_cuIpcGetEventHandle) cuIpcGetEventHandle __attribute__((visibility("default")));
+CUresult sing_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr);
+extern __typeof__(sing_cuIpcGetMemHandle) cuIpcGetMemHandle __attribute__((visibility("default")));
+CUresult sing_cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle);
+extern __typeof__(sing_cuIpcOpenEventHandle) cuIpcOpenEventHandle __attribute__((visibility("default")));
+CUresult sing_cuIpcOpenMemHandle(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned int flags);
+extern __typeof__(sing_cuIpcOpenMemHandle) cuIpcOpenMemHandle __attribute__((visibility("default")));
+CUresult sing_cuIpcOpenMemHandle_v2(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned int flags);
+extern __typeof__(sing_cuIpcOpenMemHandle_v2) cuIpcOpenMemHandle_v2 __attribute__((visibility("default")));
 CUresult sing_cuKernelGetAttribute(int *value, int attribute, CUkernel kernel, CUdevice dev);
 extern __typeof__(sing_cuKernelGetAttribute) cuKernelGetAttribute __attribute__((visibility("default")));
 CUresult sing_cuKernelGetFunction(CUfunction *function, CUkernel kernel);
@@ -2551,6 +2573,9 @@ enum {
 	SING_OP_host_reach = 0x153e43bb,
 	SING_OP_pointer_facts = 0x283e796e,
 	SING_OP_pointer_set = 0x588df575,
+	SING_OP_ipc_share = 0x3adc76dd,
+	SING_OP_ipc_open = 0xa64ef96,
+	SING_OP_cuIpcCloseMemHandle = 0x3db84d4e,
 	SING_OP_cuMemAddressReserve = 0x7b3db36a,
 	SING_OP_cuMemAddressFree = 0x207ac214,
 	SING_OP_cuMemCreate = 0x6f7c22fa,
@@ -2630,6 +2655,8 @@ enum {
 	SING_OP_cuEventSynchronize = 0xef77a97,
 	SING_OP_cuEventElapsedTime = 0x4bafdd84,
 	SING_OP_cuEventElapsedTime_v2 = 0x174f7465,
+	SING_OP_ipc_event = 0x586f9662,
+	SING_OP_ipc_open_event = 0x2b5da3d9,
 	SING_OP_module_load = 0x4c62ea86,
 	SING_OP_cuModuleUnload = 0x1dff931a,
 	SING_OP_cuModuleGetFunction = 0x35df567f,
@@ -2891,6 +2918,9 @@ CUresult sing_send_host_unregister(uint32_t per_thread, void *p);
 CUresult sing_send_host_reach(uint32_t per_thread, void *p, CUdeviceptr *ptr);
 CUresult sing_send_pointer_facts(uint32_t per_thread, CUdeviceptr ptr, unsigned int *kind, CUcontext *ctx, CUdevice *dev, unsigned long long *begin, unsigned long long *n, unsigned long long *id, CUmemoryPool *pool);
 CUresult sing_send_pointer_set(uint32_t per_thread, CUdeviceptr ptr, int attribute, unsigned long long value);
+CUresult sing_send_ipc_share(uint32_t per_thread, CUipcMemHandle *handle, CUdeviceptr ptr);
+CUresult sing_send_ipc_open(uint32_t per_thread, CUdeviceptr *ptr, const CUipcMemHandle *handle, unsigned int flags);
+CUresult sing_send_cuIpcCloseMemHandle(uint32_t per_thread, CUdeviceptr ptr);
 CUresult sing_send_cuMemAddressReserve(uint32_t per_thread, CUdeviceptr *ptr, size_t n, size_t alignment, CUdeviceptr at, unsigned long long flags);
 CUresult sing_send_cuMemAddressFree(uint32_t per_thread, CUdeviceptr ptr, size_t n);
 CUresult sing_send_cuMemCreate(uint32_t per_thread, CUmemGenericAllocationHandle *handle, size_t n, const CUmemAllocationProp *prop, unsigned long long flags);
@@ -2970,6 +3000,8 @@ CUresult sing_send_cuEventQuery(uint32_t per_thread, CUevent event);
 CUresult sing_send_cuEventSynchronize(uint32_t per_thread, CUevent event);
 CUresult sing_send_cuEventElapsedTime(uint32_t per_thread, float *milliseconds, CUevent start, CUevent end);
 CUresult sing_send_cuEventElapsedTime_v2(uint32_t per_thread, float *milliseconds, CUevent start, CUevent end);
+CUresult sing_send_ipc_event(uint32_t per_thread, CUipcEventHandle *handle, CUevent event);
+CUresult sing_send_ipc_open_event(uint32_t per_thread, CUevent *event, const CUipcEventHandle *handle);
 CUresult sing_send_module_load(uint32_t per_thread, CUmodule *module, const void *image, size_t n, const int *names, const unsigned long long *values, unsigned int k, char *info, unsigned int ninfo, char *errors, unsigned int nerrors, float *milliseconds);
 CUresult sing_send_cuModuleUnload(uint32_t per_thread, CUmodule module);
 CUresult sing_send_cuModuleGetFunction(uint32_t per_thread, CUfunction *function, CUmodule module, const char *name);

@@ -1786,6 +1786,86 @@ CUresult sing_send_pointer_set(uint32_t per_thread, CUdeviceptr ptr, int attribu
 	return r_;
 }
 
+CUresult sing_send_ipc_share(uint32_t per_thread, CUipcMemHandle *handle, CUdeviceptr ptr)
+{
+	unsigned char in_[8], *p_ = in_;
+	const size_t n_ = 8;
+	unsigned char out_[64];
+	const size_t room_ = 64;
+	int r_;
+
+	if (handle == NULL)
+		return 1;
+	p_ = sing_put(p_, &ptr, 8);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x3adc76ddu | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, handle, 64)) && q_ == end_))
+			r_ = 999;
+	}
+	return r_;
+}
+
+CUresult sing_cuIpcOpenMemHandle(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned int flags)
+{
+	return sing_cuIpcOpenMemHandle_v2(ptr, handle, flags);
+}
+SING_PUBLIC(cuIpcOpenMemHandle);
+
+CUresult sing_send_ipc_open(uint32_t per_thread, CUdeviceptr *ptr, const CUipcMemHandle *handle, unsigned int flags)
+{
+	unsigned char in_[68], *p_ = in_;
+	const size_t n_ = 68;
+	unsigned char out_[8];
+	const size_t room_ = 8;
+	int r_;
+
+	if (ptr == NULL)
+		return 1;
+	if (handle == NULL)
+		return 1;
+	p_ = sing_put(p_, handle, 64);
+	p_ = sing_put(p_, &flags, 4);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0xa64ef96u | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, ptr, 8)) && q_ == end_))
+			r_ = 999;
+	}
+	return r_;
+}
+
+CUresult sing_send_cuIpcCloseMemHandle(uint32_t per_thread, CUdeviceptr ptr)
+{
+	unsigned char in_[8], *p_ = in_;
+	const size_t n_ = 8;
+	int r_;
+
+	p_ = sing_put(p_, &ptr, 8);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x3db84d4eu | per_thread, in_, n_, NULL, 0, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	return r_;
+}
+
+CUresult sing_cuIpcCloseMemHandle(CUdeviceptr ptr)
+{
+	return sing_send_cuIpcCloseMemHandle(0, ptr);
+}
+SING_PUBLIC(cuIpcCloseMemHandle);
+
 CUresult sing_send_cuMemAddressReserve(uint32_t per_thread, CUdeviceptr *ptr, size_t n, size_t alignment, CUdeviceptr at, unsigned long long flags)
 {
 	unsigned char in_[32], *p_ = in_;
@@ -4153,6 +4233,56 @@ CUresult sing_cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent 
 	return sing_send_cuEventElapsedTime_v2(0, milliseconds, start, end);
 }
 SING_PUBLIC(cuEventElapsedTime_v2);
+
+CUresult sing_send_ipc_event(uint32_t per_thread, CUipcEventHandle *handle, CUevent event)
+{
+	unsigned char in_[8], *p_ = in_;
+	const size_t n_ = 8;
+	unsigned char out_[64];
+	const size_t room_ = 64;
+	int r_;
+
+	if (handle == NULL)
+		return 1;
+	p_ = sing_put(p_, &event, 8);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x586f9662u | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, handle, 64)) && q_ == end_))
+			r_ = 999;
+	}
+	return r_;
+}
+
+CUresult sing_send_ipc_open_event(uint32_t per_thread, CUevent *event, const CUipcEventHandle *handle)
+{
+	unsigned char in_[72], *p_ = in_;
+	const size_t n_ = 72;
+	int r_;
+
+	if (event == NULL)
+		return 1;
+	if (handle == NULL)
+		return 1;
+	const uint64_t event_ = sing_handle_new(SING_CLASS_EVENT);
+	p_ = sing_put(p_, &event_, 8);
+	p_ = sing_put(p_, handle, 64);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x2b5da3d9u | per_thread, in_, n_, NULL, 0, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0)
+		*event = (CUevent)(uintptr_t)event_;
+	else
+		sing_handle_drop(SING_CLASS_EVENT, event_);
+	return r_;
+}
 
 CUresult sing_send_module_load(uint32_t per_thread, CUmodule *module, const void *image, size_t n, const int *names, const unsigned long long *values, unsigned int k, char *info, unsigned int ninfo, char *errors, unsigned int nerrors, float *milliseconds)
 {

@@ -129,245 +129,239 @@ MISS(cuGreenCtxStreamCreate, 114);
 MISS(cuGreenCtxWaitEvent, 115);
 MISS(cuImportExternalMemory, 116);
 MISS(cuImportExternalSemaphore, 117);
-MISS(cuIpcCloseMemHandle, 118);
-MISS(cuIpcGetEventHandle, 119);
-MISS(cuIpcGetMemHandle, 120);
-MISS(cuIpcOpenEventHandle, 121);
-MISS(cuIpcOpenMemHandle, 122);
-MISS(cuIpcOpenMemHandle_v2, 123);
-MISS(cuLaunch, 124);
-MISS(cuLaunchCooperativeKernelMultiDevice, 125);
-MISS(cuLaunchGrid, 126);
-MISS(cuLaunchGridAsync, 127);
-MISS(cuLaunchHostFunc_v2, 128);
-MISS(cuLaunchHostFunc_v2_ptsz, 129);
-MISS(cuLibraryGetManaged, 130);
-MISS(cuLibraryGetUnifiedFunction, 131);
-MISS(cuLogsCurrent, 132);
-MISS(cuLogsDumpToFile, 133);
-MISS(cuLogsDumpToMemory, 134);
-MISS(cuLogsRegisterCallback, 135);
-MISS(cuLogsUnregisterCallback, 136);
-MISS(cuMemAlloc, 137);
-MISS(cuMemAllocHost, 138);
-MISS(cuMemAllocPitch, 139);
-MISS(cuMemBatchDecompressAsync, 140);
-MISS(cuMemBatchDecompressAsync_ptsz, 141);
-MISS(cuMemDiscardAndPrefetchBatchAsync, 142);
-MISS(cuMemDiscardAndPrefetchBatchAsync_ptsz, 143);
-MISS(cuMemDiscardBatchAsync, 144);
-MISS(cuMemDiscardBatchAsync_ptsz, 145);
-MISS(cuMemExportToShareableHandle, 146);
-MISS(cuMemFree, 147);
-MISS(cuMemGetAddressRange, 148);
-MISS(cuMemGetDefaultMemPool, 149);
-MISS(cuMemGetHandleForAddressRange, 150);
-MISS(cuMemGetInfo, 151);
-MISS(cuMemGetMemPool, 152);
-MISS(cuMemHostGetDevicePointer, 153);
-MISS(cuMemImportFromShareableHandle, 154);
-MISS(cuMemMapArrayAsync, 155);
-MISS(cuMemMapArrayAsync_ptsz, 156);
-MISS(cuMemPoolExportPointer, 157);
-MISS(cuMemPoolExportToShareableHandle, 158);
-MISS(cuMemPoolImportFromShareableHandle, 159);
-MISS(cuMemPoolImportPointer, 160);
-MISS(cuMemPrefetchBatchAsync, 161);
-MISS(cuMemPrefetchBatchAsync_ptsz, 162);
-MISS(cuMemRangeGetAttribute, 163);
-MISS(cuMemRangeGetAttributes, 164);
-MISS(cuMemSetMemPool, 165);
-MISS(cuMemcpy2D, 166);
-MISS(cuMemcpy2DAsync, 167);
-MISS(cuMemcpy2DUnaligned, 168);
-MISS(cuMemcpy3D, 169);
-MISS(cuMemcpy3DAsync, 170);
-MISS(cuMemcpy3DBatchAsync, 171);
-MISS(cuMemcpy3DBatchAsync_ptsz, 172);
-MISS(cuMemcpy3DBatchAsync_v2, 173);
-MISS(cuMemcpy3DBatchAsync_v2_ptsz, 174);
-MISS(cuMemcpy3DWithAttributesAsync, 175);
-MISS(cuMemcpy3DWithAttributesAsync_ptsz, 176);
-MISS(cuMemcpyAtoA, 177);
-MISS(cuMemcpyAtoD, 178);
-MISS(cuMemcpyAtoH, 179);
-MISS(cuMemcpyAtoHAsync, 180);
-MISS(cuMemcpyBatchAsync, 181);
-MISS(cuMemcpyBatchAsync_ptsz, 182);
-MISS(cuMemcpyBatchAsync_v2, 183);
-MISS(cuMemcpyBatchAsync_v2_ptsz, 184);
-MISS(cuMemcpyDtoA, 185);
-MISS(cuMemcpyDtoD, 186);
-MISS(cuMemcpyDtoDAsync, 187);
-MISS(cuMemcpyDtoH, 188);
-MISS(cuMemcpyDtoHAsync, 189);
-MISS(cuMemcpyHtoA, 190);
-MISS(cuMemcpyHtoAAsync, 191);
-MISS(cuMemcpyHtoD, 192);
-MISS(cuMemcpyHtoDAsync, 193);
-MISS(cuMemcpyWithAttributesAsync, 194);
-MISS(cuMemcpyWithAttributesAsync_ptsz, 195);
-MISS(cuMemsetD16, 196);
-MISS(cuMemsetD2D16, 197);
-MISS(cuMemsetD2D32, 198);
-MISS(cuMemsetD2D8, 199);
-MISS(cuMemsetD32, 200);
-MISS(cuMemsetD8, 201);
-MISS(cuMipmappedArrayCreate, 202);
-MISS(cuMipmappedArrayDestroy, 203);
-MISS(cuMipmappedArrayGetLevel, 204);
-MISS(cuMipmappedArrayGetMemoryRequirements, 205);
-MISS(cuMipmappedArrayGetSparseProperties, 206);
-MISS(cuModuleGetGlobal, 207);
-MISS(cuModuleGetSurfRef, 208);
-MISS(cuModuleGetTexRef, 209);
-MISS(cuMulticastAddDevice, 210);
-MISS(cuMulticastBindAddr, 211);
-MISS(cuMulticastBindAddr_v2, 212);
-MISS(cuMulticastBindMem, 213);
-MISS(cuMulticastBindMem_v2, 214);
-MISS(cuMulticastCreate, 215);
-MISS(cuMulticastGetGranularity, 216);
-MISS(cuMulticastUnbind, 217);
-MISS(cuParamSetSize, 218);
-MISS(cuParamSetTexRef, 219);
-MISS(cuParamSetf, 220);
-MISS(cuParamSeti, 221);
-MISS(cuParamSetv, 222);
-MISS(cuProfilerInitialize, 223);
-MISS(cuSignalExternalSemaphoresAsync, 224);
-MISS(cuSignalExternalSemaphoresAsync_ptsz, 225);
-MISS(cuStreamBeginCaptureToCig, 226);
-MISS(cuStreamEndCaptureToCig, 227);
-MISS(cuStreamGetCtx_v2, 228);
-MISS(cuStreamGetCtx_v2_ptsz, 229);
-MISS(cuStreamGetDevResource, 230);
-MISS(cuStreamGetDevResource_ptsz, 231);
-MISS(cuStreamGetGreenCtx, 232);
-MISS(cuSurfRefGetArray, 233);
-MISS(cuSurfRefSetArray, 234);
-MISS(cuTexRefCreate, 235);
-MISS(cuTexRefDestroy, 236);
-MISS(cuTexRefGetAddress, 237);
-MISS(cuTexRefGetAddressMode, 238);
-MISS(cuTexRefGetAddress_v2, 239);
-MISS(cuTexRefGetArray, 240);
-MISS(cuTexRefGetBorderColor, 241);
-MISS(cuTexRefGetFilterMode, 242);
-MISS(cuTexRefGetFlags, 243);
-MISS(cuTexRefGetFormat, 244);
-MISS(cuTexRefGetMaxAnisotropy, 245);
-MISS(cuTexRefGetMipmapFilterMode, 246);
-MISS(cuTexRefGetMipmapLevelBias, 247);
-MISS(cuTexRefGetMipmapLevelClamp, 248);
-MISS(cuTexRefGetMipmappedArray, 249);
-MISS(cuTexRefSetAddress, 250);
-MISS(cuTexRefSetAddress2D, 251);
-MISS(cuTexRefSetAddress2D_v2, 252);
-MISS(cuTexRefSetAddress2D_v3, 253);
-MISS(cuTexRefSetAddressMode, 254);
-MISS(cuTexRefSetAddress_v2, 255);
-MISS(cuTexRefSetArray, 256);
-MISS(cuTexRefSetBorderColor, 257);
-MISS(cuTexRefSetFilterMode, 258);
-MISS(cuTexRefSetFlags, 259);
-MISS(cuTexRefSetFormat, 260);
-MISS(cuTexRefSetMaxAnisotropy, 261);
-MISS(cuTexRefSetMipmapFilterMode, 262);
-MISS(cuTexRefSetMipmapLevelBias, 263);
-MISS(cuTexRefSetMipmapLevelClamp, 264);
-MISS(cuTexRefSetMipmappedArray, 265);
-MISS(cuUserObjectCreate, 266);
-MISS(cuUserObjectRelease, 267);
-MISS(cuUserObjectRetain, 268);
-MISS(cuVDPAUCtxCreate, 269);
-MISS(cuVDPAUCtxCreate_v2, 270);
-MISS(cuVDPAUGetDevice, 271);
-MISS(cuWaitExternalSemaphoresAsync, 272);
-MISS(cuWaitExternalSemaphoresAsync_ptsz, 273);
-MISS(ncclCommGetUniqueId, 274);
-MISS(ncclCommGrow, 275);
-MISS(ncclCommMemStats, 276);
-MISS(ncclCommQueryProperties, 277);
-MISS(ncclCommResume, 278);
-MISS(ncclCommRevoke, 279);
-MISS(ncclCommShrink, 280);
-MISS(ncclCommSuspend, 281);
-MISS(ncclCommWindowDeregister, 282);
-MISS(ncclCommWindowRegister, 283);
-MISS(ncclDevCommCreate, 284);
-MISS(ncclDevCommDestroy, 285);
-MISS(ncclGroupSimulateEnd, 286);
-MISS(ncclParamBind, 287);
-MISS(ncclParamDumpAll, 288);
-MISS(ncclParamGet, 289);
-MISS(ncclParamGetAllParameterKeys, 290);
-MISS(ncclParamGetI16, 291);
-MISS(ncclParamGetI32, 292);
-MISS(ncclParamGetI64, 293);
-MISS(ncclParamGetI8, 294);
-MISS(ncclParamGetParameter, 295);
-MISS(ncclParamGetStr, 296);
-MISS(ncclParamGetU16, 297);
-MISS(ncclParamGetU32, 298);
-MISS(ncclParamGetU64, 299);
-MISS(ncclParamGetU8, 300);
-MISS(ncclPutSignal, 301);
-MISS(ncclSignal, 302);
-MISS(ncclWaitSignal, 303);
-MISS(ncclWinGetUserPtr, 304);
-MISS(nvmlDeviceGetAttributes_v2, 305);
-MISS(nvmlDeviceGetComputeRunningProcesses, 306);
-MISS(nvmlDeviceGetComputeRunningProcesses_v2, 307);
-MISS(nvmlDeviceGetFieldValues, 308);
-MISS(nvmlDeviceGetGpuFabricInfo, 309);
-MISS(nvmlDeviceGetGpuFabricInfoV, 310);
-MISS(nvmlDeviceGetHandleByUUIDV, 311);
-MISS(nvmlDeviceGetInforomVersion, 312);
-MISS(nvmlDeviceGetNvLinkRemotePciInfo, 313);
-MISS(nvmlDeviceGetPciInfo, 314);
-MISS(nvmlDeviceGetPciInfo_v2, 315);
-MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 316);
-MISS(nvmlDeviceResetGpuLockedClocks, 317);
-MISS(nvmlDeviceSetApplicationsClocks, 318);
-MISS(nvmlDeviceSetComputeMode, 319);
-MISS(nvmlDeviceSetEccMode, 320);
-MISS(nvmlDeviceSetGpuLockedClocks, 321);
-MISS(nvmlDeviceSetMigMode, 322);
-MISS(nvmlDeviceSetPersistenceMode, 323);
-MISS(nvmlDeviceSetPowerManagementLimit, 324);
-MISS(nvmlSystemGetProcessName, 325);
-MISS(pncclCommGetUniqueId, 326);
-MISS(pncclCommGrow, 327);
-MISS(pncclCommMemStats, 328);
-MISS(pncclCommQueryProperties, 329);
-MISS(pncclCommResume, 330);
-MISS(pncclCommRevoke, 331);
-MISS(pncclCommShrink, 332);
-MISS(pncclCommSuspend, 333);
-MISS(pncclCommWindowDeregister, 334);
-MISS(pncclCommWindowRegister, 335);
-MISS(pncclDevCommCreate, 336);
-MISS(pncclDevCommDestroy, 337);
-MISS(pncclGroupSimulateEnd, 338);
-MISS(pncclParamBind, 339);
-MISS(pncclParamDumpAll, 340);
-MISS(pncclParamGet, 341);
-MISS(pncclParamGetAllParameterKeys, 342);
-MISS(pncclParamGetI16, 343);
-MISS(pncclParamGetI32, 344);
-MISS(pncclParamGetI64, 345);
-MISS(pncclParamGetI8, 346);
-MISS(pncclParamGetParameter, 347);
-MISS(pncclParamGetStr, 348);
-MISS(pncclParamGetU16, 349);
-MISS(pncclParamGetU32, 350);
-MISS(pncclParamGetU64, 351);
-MISS(pncclParamGetU8, 352);
-MISS(pncclPutSignal, 353);
-MISS(pncclSignal, 354);
-MISS(pncclWaitSignal, 355);
-MISS(pncclWinGetUserPtr, 356);
+MISS(cuLaunch, 118);
+MISS(cuLaunchCooperativeKernelMultiDevice, 119);
+MISS(cuLaunchGrid, 120);
+MISS(cuLaunchGridAsync, 121);
+MISS(cuLaunchHostFunc_v2, 122);
+MISS(cuLaunchHostFunc_v2_ptsz, 123);
+MISS(cuLibraryGetManaged, 124);
+MISS(cuLibraryGetUnifiedFunction, 125);
+MISS(cuLogsCurrent, 126);
+MISS(cuLogsDumpToFile, 127);
+MISS(cuLogsDumpToMemory, 128);
+MISS(cuLogsRegisterCallback, 129);
+MISS(cuLogsUnregisterCallback, 130);
+MISS(cuMemAlloc, 131);
+MISS(cuMemAllocHost, 132);
+MISS(cuMemAllocPitch, 133);
+MISS(cuMemBatchDecompressAsync, 134);
+MISS(cuMemBatchDecompressAsync_ptsz, 135);
+MISS(cuMemDiscardAndPrefetchBatchAsync, 136);
+MISS(cuMemDiscardAndPrefetchBatchAsync_ptsz, 137);
+MISS(cuMemDiscardBatchAsync, 138);
+MISS(cuMemDiscardBatchAsync_ptsz, 139);
+MISS(cuMemExportToShareableHandle, 140);
+MISS(cuMemFree, 141);
+MISS(cuMemGetAddressRange, 142);
+MISS(cuMemGetDefaultMemPool, 143);
+MISS(cuMemGetHandleForAddressRange, 144);
+MISS(cuMemGetInfo, 145);
+MISS(cuMemGetMemPool, 146);
+MISS(cuMemHostGetDevicePointer, 147);
+MISS(cuMemImportFromShareableHandle, 148);
+MISS(cuMemMapArrayAsync, 149);
+MISS(cuMemMapArrayAsync_ptsz, 150);
+MISS(cuMemPoolExportPointer, 151);
+MISS(cuMemPoolExportToShareableHandle, 152);
+MISS(cuMemPoolImportFromShareableHandle, 153);
+MISS(cuMemPoolImportPointer, 154);
+MISS(cuMemPrefetchBatchAsync, 155);
+MISS(cuMemPrefetchBatchAsync_ptsz, 156);
+MISS(cuMemRangeGetAttribute, 157);
+MISS(cuMemRangeGetAttributes, 158);
+MISS(cuMemSetMemPool, 159);
+MISS(cuMemcpy2D, 160);
+MISS(cuMemcpy2DAsync, 161);
+MISS(cuMemcpy2DUnaligned, 162);
+MISS(cuMemcpy3D, 163);
+MISS(cuMemcpy3DAsync, 164);
+MISS(cuMemcpy3DBatchAsync, 165);
+MISS(cuMemcpy3DBatchAsync_ptsz, 166);
+MISS(cuMemcpy3DBatchAsync_v2, 167);
+MISS(cuMemcpy3DBatchAsync_v2_ptsz, 168);
+MISS(cuMemcpy3DWithAttributesAsync, 169);
+MISS(cuMemcpy3DWithAttributesAsync_ptsz, 170);
+MISS(cuMemcpyAtoA, 171);
+MISS(cuMemcpyAtoD, 172);
+MISS(cuMemcpyAtoH, 173);
+MISS(cuMemcpyAtoHAsync, 174);
+MISS(cuMemcpyBatchAsync, 175);
+MISS(cuMemcpyBatchAsync_ptsz, 176);
+MISS(cuMemcpyBatchAsync_v2, 177);
+MISS(cuMemcpyBatchAsync_v2_ptsz, 178);
+MISS(cuMemcpyDtoA, 179);
+MISS(cuMemcpyDtoD, 180);
+MISS(cuMemcpyDtoDAsync, 181);
+MISS(cuMemcpyDtoH, 182);
+MISS(cuMemcpyDtoHAsync, 183);
+MISS(cuMemcpyHtoA, 184);
+MISS(cuMemcpyHtoAAsync, 185);
+MISS(cuMemcpyHtoD, 186);
+MISS(cuMemcpyHtoDAsync, 187);
+MISS(cuMemcpyWithAttributesAsync, 188);
+MISS(cuMemcpyWithAttributesAsync_ptsz, 189);
+MISS(cuMemsetD16, 190);
+MISS(cuMemsetD2D16, 191);
+MISS(cuMemsetD2D32, 192);
+MISS(cuMemsetD2D8, 193);
+MISS(cuMemsetD32, 194);
+MISS(cuMemsetD8, 195);
+MISS(cuMipmappedArrayCreate, 196);
+MISS(cuMipmappedArrayDestroy, 197);
+MISS(cuMipmappedArrayGetLevel, 198);
+MISS(cuMipmappedArrayGetMemoryRequirements, 199);
+MISS(cuMipmappedArrayGetSparseProperties, 200);
+MISS(cuModuleGetGlobal, 201);
+MISS(cuModuleGetSurfRef, 202);
+MISS(cuModuleGetTexRef, 203);
+MISS(cuMulticastAddDevice, 204);
+MISS(cuMulticastBindAddr, 205);
+MISS(cuMulticastBindAddr_v2, 206);
+MISS(cuMulticastBindMem, 207);
+MISS(cuMulticastBindMem_v2, 208);
+MISS(cuMulticastCreate, 209);
+MISS(cuMulticastGetGranularity, 210);
+MISS(cuMulticastUnbind, 211);
+MISS(cuParamSetSize, 212);
+MISS(cuParamSetTexRef, 213);
+MISS(cuParamSetf, 214);
+MISS(cuParamSeti, 215);
+MISS(cuParamSetv, 216);
+MISS(cuProfilerInitialize, 217);
+MISS(cuSignalExternalSemaphoresAsync, 218);
+MISS(cuSignalExternalSemaphoresAsync_ptsz, 219);
+MISS(cuStreamBeginCaptureToCig, 220);
+MISS(cuStreamEndCaptureToCig, 221);
+MISS(cuStreamGetCtx_v2, 222);
+MISS(cuStreamGetCtx_v2_ptsz, 223);
+MISS(cuStreamGetDevResource, 224);
+MISS(cuStreamGetDevResource_ptsz, 225);
+MISS(cuStreamGetGreenCtx, 226);
+MISS(cuSurfRefGetArray, 227);
+MISS(cuSurfRefSetArray, 228);
+MISS(cuTexRefCreate, 229);
+MISS(cuTexRefDestroy, 230);
+MISS(cuTexRefGetAddress, 231);
+MISS(cuTexRefGetAddressMode, 232);
+MISS(cuTexRefGetAddress_v2, 233);
+MISS(cuTexRefGetArray, 234);
+MISS(cuTexRefGetBorderColor, 235);
+MISS(cuTexRefGetFilterMode, 236);
+MISS(cuTexRefGetFlags, 237);
+MISS(cuTexRefGetFormat, 238);
+MISS(cuTexRefGetMaxAnisotropy, 239);
+MISS(cuTexRefGetMipmapFilterMode, 240);
+MISS(cuTexRefGetMipmapLevelBias, 241);
+MISS(cuTexRefGetMipmapLevelClamp, 242);
+MISS(cuTexRefGetMipmappedArray, 243);
+MISS(cuTexRefSetAddress, 244);
+MISS(cuTexRefSetAddress2D, 245);
+MISS(cuTexRefSetAddress2D_v2, 246);
+MISS(cuTexRefSetAddress2D_v3, 247);
+MISS(cuTexRefSetAddressMode, 248);
+MISS(cuTexRefSetAddress_v2, 249);
+MISS(cuTexRefSetArray, 250);
+MISS(cuTexRefSetBorderColor, 251);
+MISS(cuTexRefSetFilterMode, 252);
+MISS(cuTexRefSetFlags, 253);
+MISS(cuTexRefSetFormat, 254);
+MISS(cuTexRefSetMaxAnisotropy, 255);
+MISS(cuTexRefSetMipmapFilterMode, 256);
+MISS(cuTexRefSetMipmapLevelBias, 257);
+MISS(cuTexRefSetMipmapLevelClamp, 258);
+MISS(cuTexRefSetMipmappedArray, 259);
+MISS(cuUserObjectCreate, 260);
+MISS(cuUserObjectRelease, 261);
+MISS(cuUserObjectRetain, 262);
+MISS(cuVDPAUCtxCreate, 263);
+MISS(cuVDPAUCtxCreate_v2, 264);
+MISS(cuVDPAUGetDevice, 265);
+MISS(cuWaitExternalSemaphoresAsync, 266);
+MISS(cuWaitExternalSemaphoresAsync_ptsz, 267);
+MISS(ncclCommGetUniqueId, 268);
+MISS(ncclCommGrow, 269);
+MISS(ncclCommMemStats, 270);
+MISS(ncclCommQueryProperties, 271);
+MISS(ncclCommResume, 272);
+MISS(ncclCommRevoke, 273);
+MISS(ncclCommShrink, 274);
+MISS(ncclCommSuspend, 275);
+MISS(ncclCommWindowDeregister, 276);
+MISS(ncclCommWindowRegister, 277);
+MISS(ncclDevCommCreate, 278);
+MISS(ncclDevCommDestroy, 279);
+MISS(ncclGroupSimulateEnd, 280);
+MISS(ncclParamBind, 281);
+MISS(ncclParamDumpAll, 282);
+MISS(ncclParamGet, 283);
+MISS(ncclParamGetAllParameterKeys, 284);
+MISS(ncclParamGetI16, 285);
+MISS(ncclParamGetI32, 286);
+MISS(ncclParamGetI64, 287);
+MISS(ncclParamGetI8, 288);
+MISS(ncclParamGetParameter, 289);
+MISS(ncclParamGetStr, 290);
+MISS(ncclParamGetU16, 291);
+MISS(ncclParamGetU32, 292);
+MISS(ncclParamGetU64, 293);
+MISS(ncclParamGetU8, 294);
+MISS(ncclPutSignal, 295);
+MISS(ncclSignal, 296);
+MISS(ncclWaitSignal, 297);
+MISS(ncclWinGetUserPtr, 298);
+MISS(nvmlDeviceGetAttributes_v2, 299);
+MISS(nvmlDeviceGetComputeRunningProcesses, 300);
+MISS(nvmlDeviceGetComputeRunningProcesses_v2, 301);
+MISS(nvmlDeviceGetFieldValues, 302);
+MISS(nvmlDeviceGetGpuFabricInfo, 303);
+MISS(nvmlDeviceGetGpuFabricInfoV, 304);
+MISS(nvmlDeviceGetHandleByUUIDV, 305);
+MISS(nvmlDeviceGetInforomVersion, 306);
+MISS(nvmlDeviceGetNvLinkRemotePciInfo, 307);
+MISS(nvmlDeviceGetPciInfo, 308);
+MISS(nvmlDeviceGetPciInfo_v2, 309);
+MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 310);
+MISS(nvmlDeviceResetGpuLockedClocks, 311);
+MISS(nvmlDeviceSetApplicationsClocks, 312);
+MISS(nvmlDeviceSetComputeMode, 313);
+MISS(nvmlDeviceSetEccMode, 314);
+MISS(nvmlDeviceSetGpuLockedClocks, 315);
+MISS(nvmlDeviceSetMigMode, 316);
+MISS(nvmlDeviceSetPersistenceMode, 317);
+MISS(nvmlDeviceSetPowerManagementLimit, 318);
+MISS(nvmlSystemGetProcessName, 319);
+MISS(pncclCommGetUniqueId, 320);
+MISS(pncclCommGrow, 321);
+MISS(pncclCommMemStats, 322);
+MISS(pncclCommQueryProperties, 323);
+MISS(pncclCommResume, 324);
+MISS(pncclCommRevoke, 325);
+MISS(pncclCommShrink, 326);
+MISS(pncclCommSuspend, 327);
+MISS(pncclCommWindowDeregister, 328);
+MISS(pncclCommWindowRegister, 329);
+MISS(pncclDevCommCreate, 330);
+MISS(pncclDevCommDestroy, 331);
+MISS(pncclGroupSimulateEnd, 332);
+MISS(pncclParamBind, 333);
+MISS(pncclParamDumpAll, 334);
+MISS(pncclParamGet, 335);
+MISS(pncclParamGetAllParameterKeys, 336);
+MISS(pncclParamGetI16, 337);
+MISS(pncclParamGetI32, 338);
+MISS(pncclParamGetI64, 339);
+MISS(pncclParamGetI8, 340);
+MISS(pncclParamGetParameter, 341);
+MISS(pncclParamGetStr, 342);
+MISS(pncclParamGetU16, 343);
+MISS(pncclParamGetU32, 344);
+MISS(pncclParamGetU64, 345);
+MISS(pncclParamGetU8, 346);
+MISS(pncclPutSignal, 347);
+MISS(pncclSignal, 348);
+MISS(pncclWaitSignal, 349);
+MISS(pncclWinGetUserPtr, 350);
 
 const char sing_misses_text[] =
 	"cuArray3DCreate" "\0"
@@ -504,13 +498,6 @@ const char sing_misses_text[] =
 	"cuGreenCtxWaitEvent" "\0"
 	"cuImportExternalMemory" "\0"
 	"cuImportExternalSemaphore" "\0"
-	"cuIpcCloseMemHandle" "\0"
-	"memory shared between processes behind our back is invisible at a cut" "\0"
-	"cuIpcGetEventHandle" "\0"
-	"cuIpcGetMemHandle" "\0"
-	"cuIpcOpenEventHandle" "\0"
-	"cuIpcOpenMemHandle" "\0"
-	"cuIpcOpenMemHandle_v2" "\0"
 	"cuLaunch" "\0"
 	"cuLaunchCooperativeKernelMultiDevice" "\0"
 	"a launch on several devices at once ended with CUDA 11; launch on each" "\0"
@@ -881,244 +868,238 @@ const struct sing_miss sing_misses[] = {
 	{ 4066, 883, 801 },
 	{ 4086, 1090, 801 },
 	{ 4109, 1090, 801 },
-	{ 4135, 4155, 801 },
-	{ 4225, 4155, 801 },
-	{ 4245, 4155, 801 },
-	{ 4263, 4155, 801 },
-	{ 4284, 4155, 801 },
-	{ 4303, 4155, 801 },
-	{ 4325, 2222, 801 },
-	{ 4334, 4371, 801 },
-	{ 4442, 2222, 801 },
-	{ 4455, 2222, 801 },
-	{ 4473, 1043, 801 },
-	{ 4493, 1043, 801 },
-	{ 4518, 4538, 801 },
-	{ 4628, 4656, 801 },
-	{ 4713, 4727, 801 },
-	{ 4787, 4727, 801 },
-	{ 4804, 4727, 801 },
-	{ 4823, 4727, 801 },
-	{ 4846, 4727, 801 },
-	{ 4871, 1525, 801 },
-	{ 4882, 1525, 801 },
-	{ 4897, 1525, 801 },
-	{ 4913, 4939, 801 },
-	{ 5001, 4939, 801 },
-	{ 5032, 4538, 801 },
-	{ 5066, 4538, 801 },
-	{ 5105, 4538, 801 },
-	{ 5128, 4538, 801 },
-	{ 5156, 5185, 801 },
-	{ 5240, 1525, 801 },
-	{ 5250, 1525, 801 },
-	{ 5271, 1043, 801 },
-	{ 5294, 5185, 801 },
-	{ 5324, 1525, 801 },
-	{ 5337, 1043, 801 },
-	{ 5353, 1525, 801 },
-	{ 5379, 5185, 801 },
-	{ 5410, 16, 801 },
-	{ 5429, 16, 801 },
-	{ 5453, 5185, 801 },
-	{ 5476, 5185, 801 },
-	{ 5509, 5185, 801 },
-	{ 5544, 5185, 801 },
-	{ 5567, 4538, 801 },
-	{ 5591, 4538, 801 },
-	{ 5620, 5643, 801 },
-	{ 5697, 5643, 801 },
+	{ 4135, 2222, 801 },
+	{ 4144, 4181, 801 },
+	{ 4252, 2222, 801 },
+	{ 4265, 2222, 801 },
+	{ 4283, 1043, 801 },
+	{ 4303, 1043, 801 },
+	{ 4328, 4348, 801 },
+	{ 4438, 4466, 801 },
+	{ 4523, 4537, 801 },
+	{ 4597, 4537, 801 },
+	{ 4614, 4537, 801 },
+	{ 4633, 4537, 801 },
+	{ 4656, 4537, 801 },
+	{ 4681, 1525, 801 },
+	{ 4692, 1525, 801 },
+	{ 4707, 1525, 801 },
+	{ 4723, 4749, 801 },
+	{ 4811, 4749, 801 },
+	{ 4842, 4348, 801 },
+	{ 4876, 4348, 801 },
+	{ 4915, 4348, 801 },
+	{ 4938, 4348, 801 },
+	{ 4966, 4995, 801 },
+	{ 5050, 1525, 801 },
+	{ 5060, 1525, 801 },
+	{ 5081, 1043, 801 },
+	{ 5104, 4995, 801 },
+	{ 5134, 1525, 801 },
+	{ 5147, 1043, 801 },
+	{ 5163, 1525, 801 },
+	{ 5189, 4995, 801 },
+	{ 5220, 16, 801 },
+	{ 5239, 16, 801 },
+	{ 5263, 4995, 801 },
+	{ 5286, 4995, 801 },
+	{ 5319, 4995, 801 },
+	{ 5354, 4995, 801 },
+	{ 5377, 4348, 801 },
+	{ 5401, 4348, 801 },
+	{ 5430, 5453, 801 },
+	{ 5507, 5453, 801 },
+	{ 5531, 1043, 801 },
+	{ 5547, 1525, 801 },
+	{ 5558, 1525, 801 },
+	{ 5574, 1525, 801 },
+	{ 5594, 1525, 801 },
+	{ 5605, 1525, 801 },
+	{ 5621, 1043, 801 },
+	{ 5642, 1043, 801 },
+	{ 5668, 1043, 801 },
+	{ 5692, 1043, 801 },
 	{ 5721, 1043, 801 },
-	{ 5737, 1525, 801 },
-	{ 5748, 1525, 801 },
-	{ 5764, 1525, 801 },
-	{ 5784, 1525, 801 },
-	{ 5795, 1525, 801 },
-	{ 5811, 1043, 801 },
-	{ 5832, 1043, 801 },
-	{ 5858, 1043, 801 },
-	{ 5882, 1043, 801 },
-	{ 5911, 1043, 801 },
-	{ 5941, 1043, 801 },
-	{ 5976, 16, 801 },
-	{ 5989, 16, 801 },
-	{ 6002, 16, 801 },
-	{ 6015, 16, 801 },
-	{ 6033, 1043, 801 },
-	{ 6052, 1043, 801 },
-	{ 6076, 1043, 801 },
-	{ 6098, 1043, 801 },
-	{ 6125, 16, 801 },
-	{ 6138, 1525, 801 },
-	{ 6151, 1525, 801 },
-	{ 6169, 1525, 801 },
-	{ 6182, 1525, 801 },
-	{ 6200, 16, 801 },
-	{ 6213, 16, 801 },
-	{ 6231, 1525, 801 },
-	{ 6244, 1525, 801 },
-	{ 6262, 1043, 801 },
-	{ 6290, 1043, 801 },
-	{ 6323, 1525, 801 },
-	{ 6335, 1525, 801 },
-	{ 6349, 1525, 801 },
-	{ 6363, 1525, 801 },
-	{ 6376, 1525, 801 },
-	{ 6388, 1525, 801 },
-	{ 6399, 16, 801 },
-	{ 6422, 16, 801 },
-	{ 6446, 16, 801 },
-	{ 6471, 16, 801 },
-	{ 6509, 16, 801 },
-	{ 6545, 1525, 801 },
-	{ 6563, 16, 801 },
-	{ 6582, 16, 801 },
-	{ 6600, 6621, 801 },
-	{ 6658, 6621, 801 },
-	{ 6678, 6621, 801 },
-	{ 6701, 6621, 801 },
-	{ 6720, 6621, 801 },
-	{ 6742, 6621, 801 },
-	{ 6760, 6621, 801 },
-	{ 6786, 6621, 801 },
-	{ 6804, 2222, 801 },
-	{ 6819, 2222, 801 },
-	{ 6836, 2222, 801 },
-	{ 6848, 2222, 801 },
-	{ 6860, 2222, 801 },
-	{ 6872, 6893, 801 },
-	{ 6949, 1090, 801 },
-	{ 6981, 1090, 801 },
-	{ 7018, 7044, 801 },
-	{ 7096, 7044, 801 },
-	{ 7120, 1043, 801 },
-	{ 7138, 1043, 801 },
-	{ 7161, 883, 801 },
-	{ 7184, 883, 801 },
-	{ 7212, 883, 801 },
-	{ 7232, 16, 801 },
-	{ 7250, 16, 801 },
-	{ 7268, 16, 801 },
-	{ 7283, 16, 801 },
-	{ 7299, 16, 801 },
-	{ 7318, 16, 801 },
-	{ 7341, 16, 801 },
-	{ 7363, 16, 801 },
-	{ 7380, 16, 801 },
-	{ 7403, 16, 801 },
-	{ 7425, 16, 801 },
-	{ 7442, 16, 801 },
-	{ 7460, 16, 801 },
-	{ 7485, 16, 801 },
-	{ 7513, 16, 801 },
-	{ 7540, 16, 801 },
-	{ 7568, 16, 801 },
-	{ 7594, 16, 801 },
-	{ 7613, 16, 801 },
+	{ 5751, 1043, 801 },
+	{ 5786, 16, 801 },
+	{ 5799, 16, 801 },
+	{ 5812, 16, 801 },
+	{ 5825, 16, 801 },
+	{ 5843, 1043, 801 },
+	{ 5862, 1043, 801 },
+	{ 5886, 1043, 801 },
+	{ 5908, 1043, 801 },
+	{ 5935, 16, 801 },
+	{ 5948, 1525, 801 },
+	{ 5961, 1525, 801 },
+	{ 5979, 1525, 801 },
+	{ 5992, 1525, 801 },
+	{ 6010, 16, 801 },
+	{ 6023, 16, 801 },
+	{ 6041, 1525, 801 },
+	{ 6054, 1525, 801 },
+	{ 6072, 1043, 801 },
+	{ 6100, 1043, 801 },
+	{ 6133, 1525, 801 },
+	{ 6145, 1525, 801 },
+	{ 6159, 1525, 801 },
+	{ 6173, 1525, 801 },
+	{ 6186, 1525, 801 },
+	{ 6198, 1525, 801 },
+	{ 6209, 16, 801 },
+	{ 6232, 16, 801 },
+	{ 6256, 16, 801 },
+	{ 6281, 16, 801 },
+	{ 6319, 16, 801 },
+	{ 6355, 1525, 801 },
+	{ 6373, 16, 801 },
+	{ 6392, 16, 801 },
+	{ 6410, 6431, 801 },
+	{ 6468, 6431, 801 },
+	{ 6488, 6431, 801 },
+	{ 6511, 6431, 801 },
+	{ 6530, 6431, 801 },
+	{ 6552, 6431, 801 },
+	{ 6570, 6431, 801 },
+	{ 6596, 6431, 801 },
+	{ 6614, 2222, 801 },
+	{ 6629, 2222, 801 },
+	{ 6646, 2222, 801 },
+	{ 6658, 2222, 801 },
+	{ 6670, 2222, 801 },
+	{ 6682, 6703, 801 },
+	{ 6759, 1090, 801 },
+	{ 6791, 1090, 801 },
+	{ 6828, 6854, 801 },
+	{ 6906, 6854, 801 },
+	{ 6930, 1043, 801 },
+	{ 6948, 1043, 801 },
+	{ 6971, 883, 801 },
+	{ 6994, 883, 801 },
+	{ 7022, 883, 801 },
+	{ 7042, 16, 801 },
+	{ 7060, 16, 801 },
+	{ 7078, 16, 801 },
+	{ 7093, 16, 801 },
+	{ 7109, 16, 801 },
+	{ 7128, 16, 801 },
+	{ 7151, 16, 801 },
+	{ 7173, 16, 801 },
+	{ 7190, 16, 801 },
+	{ 7213, 16, 801 },
+	{ 7235, 16, 801 },
+	{ 7252, 16, 801 },
+	{ 7270, 16, 801 },
+	{ 7295, 16, 801 },
+	{ 7323, 16, 801 },
+	{ 7350, 16, 801 },
+	{ 7378, 16, 801 },
+	{ 7404, 16, 801 },
+	{ 7423, 16, 801 },
+	{ 7444, 16, 801 },
+	{ 7468, 16, 801 },
+	{ 7492, 16, 801 },
+	{ 7515, 16, 801 },
+	{ 7537, 16, 801 },
+	{ 7554, 16, 801 },
+	{ 7577, 16, 801 },
+	{ 7599, 16, 801 },
+	{ 7616, 16, 801 },
 	{ 7634, 16, 801 },
-	{ 7658, 16, 801 },
-	{ 7682, 16, 801 },
-	{ 7705, 16, 801 },
-	{ 7727, 16, 801 },
-	{ 7744, 16, 801 },
-	{ 7767, 16, 801 },
-	{ 7789, 16, 801 },
-	{ 7806, 16, 801 },
-	{ 7824, 16, 801 },
-	{ 7849, 16, 801 },
-	{ 7877, 16, 801 },
-	{ 7904, 16, 801 },
-	{ 7932, 16, 801 },
-	{ 7958, 3325, 801 },
-	{ 7977, 3325, 801 },
-	{ 7997, 3325, 801 },
-	{ 8016, 1676, 801 },
-	{ 8033, 1676, 801 },
-	{ 8053, 1676, 801 },
-	{ 8070, 1090, 801 },
-	{ 8100, 1090, 801 },
-	{ 8135, 1043, 5 },
-	{ 8155, 1043, 5 },
-	{ 8168, 1043, 5 },
-	{ 8185, 1043, 5 },
-	{ 8209, 8224, 5 },
-	{ 8271, 1043, 5 },
-	{ 8286, 1043, 5 },
-	{ 8301, 8224, 5 },
-	{ 8317, 8342, 5 },
-	{ 8420, 8342, 5 },
-	{ 8443, 8461, 5 },
-	{ 8518, 8461, 5 },
-	{ 8537, 1043, 5 },
-	{ 8558, 8572, 5 },
-	{ 8623, 8572, 5 },
-	{ 8640, 8572, 5 },
-	{ 8653, 8572, 5 },
-	{ 8682, 8572, 5 },
-	{ 8698, 8572, 5 },
-	{ 8714, 8572, 5 },
-	{ 8730, 8572, 5 },
-	{ 8745, 8572, 5 },
-	{ 8767, 8572, 5 },
-	{ 8783, 8572, 5 },
-	{ 8799, 8572, 5 },
-	{ 8815, 8572, 5 },
-	{ 8831, 8572, 5 },
-	{ 8846, 8860, 5 },
-	{ 8918, 8860, 5 },
-	{ 8929, 8860, 5 },
-	{ 8944, 8342, 5 },
-	{ 8962, 1043, 3 },
-	{ 8989, 1043, 3 },
-	{ 9026, 1043, 3 },
-	{ 9066, 1043, 3 },
-	{ 9091, 1043, 3 },
-	{ 9118, 1043, 3 },
-	{ 9146, 1043, 3 },
-	{ 9173, 1043, 3 },
-	{ 9201, 1043, 3 },
-	{ 9234, 1043, 3 },
-	{ 9255, 1043, 3 },
-	{ 9279, 1043, 3 },
-	{ 9323, 9354, 3 },
-	{ 9399, 9354, 3 },
-	{ 9431, 9354, 3 },
-	{ 9456, 9354, 3 },
-	{ 9477, 9354, 3 },
-	{ 9506, 9354, 3 },
-	{ 9527, 9354, 3 },
-	{ 9556, 9354, 3 },
-	{ 9590, 1043, 3 },
-	{ 9615, 1043, 5 },
-	{ 9636, 1043, 5 },
-	{ 9650, 1043, 5 },
-	{ 9668, 1043, 5 },
-	{ 9693, 8224, 5 },
-	{ 9709, 1043, 5 },
-	{ 9725, 1043, 5 },
-	{ 9741, 8224, 5 },
-	{ 9758, 8342, 5 },
-	{ 9784, 8342, 5 },
-	{ 9808, 8461, 5 },
-	{ 9827, 8461, 5 },
-	{ 9847, 1043, 5 },
-	{ 9869, 8572, 5 },
-	{ 9884, 8572, 5 },
-	{ 9902, 8572, 5 },
-	{ 9916, 8572, 5 },
-	{ 9946, 8572, 5 },
-	{ 9963, 8572, 5 },
-	{ 9980, 8572, 5 },
-	{ 9997, 8572, 5 },
-	{ 10013, 8572, 5 },
-	{ 10036, 8572, 5 },
-	{ 10053, 8572, 5 },
-	{ 10070, 8572, 5 },
-	{ 10087, 8572, 5 },
-	{ 10104, 8572, 5 },
-	{ 10120, 8860, 5 },
-	{ 10135, 8860, 5 },
-	{ 10147, 8860, 5 },
-	{ 10163, 8342, 5 },
+	{ 7659, 16, 801 },
+	{ 7687, 16, 801 },
+	{ 7714, 16, 801 },
+	{ 7742, 16, 801 },
+	{ 7768, 3325, 801 },
+	{ 7787, 3325, 801 },
+	{ 7807, 3325, 801 },
+	{ 7826, 1676, 801 },
+	{ 7843, 1676, 801 },
+	{ 7863, 1676, 801 },
+	{ 7880, 1090, 801 },
+	{ 7910, 1090, 801 },
+	{ 7945, 1043, 5 },
+	{ 7965, 1043, 5 },
+	{ 7978, 1043, 5 },
+	{ 7995, 1043, 5 },
+	{ 8019, 8034, 5 },
+	{ 8081, 1043, 5 },
+	{ 8096, 1043, 5 },
+	{ 8111, 8034, 5 },
+	{ 8127, 8152, 5 },
+	{ 8230, 8152, 5 },
+	{ 8253, 8271, 5 },
+	{ 8328, 8271, 5 },
+	{ 8347, 1043, 5 },
+	{ 8368, 8382, 5 },
+	{ 8433, 8382, 5 },
+	{ 8450, 8382, 5 },
+	{ 8463, 8382, 5 },
+	{ 8492, 8382, 5 },
+	{ 8508, 8382, 5 },
+	{ 8524, 8382, 5 },
+	{ 8540, 8382, 5 },
+	{ 8555, 8382, 5 },
+	{ 8577, 8382, 5 },
+	{ 8593, 8382, 5 },
+	{ 8609, 8382, 5 },
+	{ 8625, 8382, 5 },
+	{ 8641, 8382, 5 },
+	{ 8656, 8670, 5 },
+	{ 8728, 8670, 5 },
+	{ 8739, 8670, 5 },
+	{ 8754, 8152, 5 },
+	{ 8772, 1043, 3 },
+	{ 8799, 1043, 3 },
+	{ 8836, 1043, 3 },
+	{ 8876, 1043, 3 },
+	{ 8901, 1043, 3 },
+	{ 8928, 1043, 3 },
+	{ 8956, 1043, 3 },
+	{ 8983, 1043, 3 },
+	{ 9011, 1043, 3 },
+	{ 9044, 1043, 3 },
+	{ 9065, 1043, 3 },
+	{ 9089, 1043, 3 },
+	{ 9133, 9164, 3 },
+	{ 9209, 9164, 3 },
+	{ 9241, 9164, 3 },
+	{ 9266, 9164, 3 },
+	{ 9287, 9164, 3 },
+	{ 9316, 9164, 3 },
+	{ 9337, 9164, 3 },
+	{ 9366, 9164, 3 },
+	{ 9400, 1043, 3 },
+	{ 9425, 1043, 5 },
+	{ 9446, 1043, 5 },
+	{ 9460, 1043, 5 },
+	{ 9478, 1043, 5 },
+	{ 9503, 8034, 5 },
+	{ 9519, 1043, 5 },
+	{ 9535, 1043, 5 },
+	{ 9551, 8034, 5 },
+	{ 9568, 8152, 5 },
+	{ 9594, 8152, 5 },
+	{ 9618, 8271, 5 },
+	{ 9637, 8271, 5 },
+	{ 9657, 1043, 5 },
+	{ 9679, 8382, 5 },
+	{ 9694, 8382, 5 },
+	{ 9712, 8382, 5 },
+	{ 9726, 8382, 5 },
+	{ 9756, 8382, 5 },
+	{ 9773, 8382, 5 },
+	{ 9790, 8382, 5 },
+	{ 9807, 8382, 5 },
+	{ 9823, 8382, 5 },
+	{ 9846, 8382, 5 },
+	{ 9863, 8382, 5 },
+	{ 9880, 8382, 5 },
+	{ 9897, 8382, 5 },
+	{ 9914, 8382, 5 },
+	{ 9930, 8670, 5 },
+	{ 9945, 8670, 5 },
+	{ 9957, 8670, 5 },
+	{ 9973, 8152, 5 },
 };
-unsigned char sing_misses_said[357];
+unsigned char sing_misses_said[351];

@@ -5,7 +5,7 @@
 
 #include "ops.h"
 
-const unsigned sing_op_count = 337;
+const unsigned sing_op_count = 342;
 const struct sing_op sing_ops[] = {
 	{ 0x4d277b, SING_DRIVER, 1 }, /* cuDeviceGetUuid_v2 */
 	{ 0x6292eb, SING_NCCL, 0 }, /* ncclCommDeregister */
@@ -32,6 +32,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x8cf5b6a, SING_DRIVER, 1 }, /* cuDeviceComputeCapability */
 	{ 0x9482826, SING_NVML, 1 }, /* nvmlSystemGetCudaDriverVersion */
 	{ 0x9e4f458, SING_DRIVER, 0 }, /* cuMemcpyAsync */
+	{ 0xa64ef96, SING_DRIVER, 0 }, /* ipc_open */
 	{ 0xa726ee7, SING_DRIVER, 0 }, /* cuEventCreate */
 	{ 0xb356653, SING_DRIVER, 1 }, /* cuMemGetAllocationPropertiesFromHandle */
 	{ 0xbb595a5, SING_DRIVER, 0 }, /* cuEventQuery */
@@ -110,6 +111,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x2a496d16, SING_DRIVER, 0 }, /* host_unregister */
 	{ 0x2a9e95cd, SING_DRIVER, 0 }, /* cuEventRecordWithFlags */
 	{ 0x2b320c9a, SING_DRIVER, 1 }, /* cuDeviceGetUuid */
+	{ 0x2b5da3d9, SING_DRIVER, 0 }, /* ipc_open_event */
 	{ 0x2bd45326, SING_DRIVER, 0 }, /* launch_ex */
 	{ 0x2c2a5f1a, SING_DRIVER, 1 }, /* cuGraphNodeGetDependentNodes_v2 */
 	{ 0x2cfc48a3, SING_DRIVER, 0 }, /* cuLibraryGetGlobal */
@@ -160,6 +162,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x396fcac2, SING_NVML, 1 }, /* nvmlDeviceGetPowerUsage */
 	{ 0x3a5e2592, SING_DRIVER, 1 }, /* cuGraphKernelNodeGetAttribute */
 	{ 0x3aac94f4, SING_DRIVER, 1 }, /* graph_get_kernel */
+	{ 0x3adc76dd, SING_DRIVER, 0 }, /* ipc_share */
 	{ 0x3babed75, SING_NCCL, 0 }, /* ncclCommDestroy */
 	{ 0x3c4635c8, SING_DRIVER, 1 }, /* processor_groups */
 	{ 0x3caefa69, SING_DRIVER, 0 }, /* function_name */
@@ -167,6 +170,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x3d0dc387, SING_DRIVER, 1 }, /* cuDeviceGetP2PAttribute */
 	{ 0x3d5037fd, SING_NVML, 1 }, /* nvmlDeviceGetArchitecture */
 	{ 0x3d6ce341, SING_DRIVER, 1 }, /* cuGraphExecGetFlags */
+	{ 0x3db84d4e, SING_DRIVER, 0 }, /* cuIpcCloseMemHandle */
 	{ 0x3e0873ca, SING_NVML, 1 }, /* nvmlDeviceGetMaxClockInfo */
 	{ 0x3e0eed05, SING_DRIVER, 0 }, /* cuCtxSetLimit */
 	{ 0x3f795d79, SING_NVML, 1 }, /* nvmlDeviceGetMultiGpuBoard */
@@ -253,6 +257,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x570a4ce8, SING_DRIVER, 0 }, /* cuStreamWriteValue64_v2 */
 	{ 0x584ea569, SING_DRIVER, 0 }, /* link_complete */
 	{ 0x5860ef1f, SING_DRIVER, 1 }, /* cuDeviceGetExecAffinitySupport */
+	{ 0x586f9662, SING_DRIVER, 0 }, /* ipc_event */
 	{ 0x588df575, SING_DRIVER, 0 }, /* pointer_set */
 	{ 0x592332be, SING_DRIVER, 0 }, /* cuMemcpyDtoHAsync_v2 */
 	{ 0x5935b5a7, SING_DRIVER, 1 }, /* host_func_done */

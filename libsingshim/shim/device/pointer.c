@@ -20,10 +20,11 @@ struct facts {
 	unsigned long long begin, id;
 	size_t n;
 	CUmemoryPool pool;
+	bool shareable; /* by cuIpcGetMemHandle */
 };
 
-/* The kinds of memory that the server tells of: backend.AllocKind. */
-enum { POOLED = 2 };
+/* The kinds of memory that the server tells of: backend.AllocKind, and whether processes may share it. */
+enum { POOLED = 2, SHAREABLE = 1 << 8 };
 
 static CUresult learn(struct facts *f, CUdeviceptr ptr)
 {
@@ -35,7 +36,7 @@ static CUresult learn(struct facts *f, CUdeviceptr ptr)
 	*f = (struct facts){ .device = NO_DEVICE };
 	if (sing_is_pinned(ptr, 1, &p)) {
 		*f = (struct facts){ p.managed ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST, p.shared, p.managed, (CUcontext)(uintptr_t)p.context,
-				     p.device, p.begin, p.id, p.n, NULL };
+				     p.device, p.begin, p.id, p.n, NULL, false };
 		return CUDA_SUCCESS;
 	}
 	r = sing_send_pointer_facts(0, ptr, &kind, &f->context, &f->device, &f->begin, &n, &f->id, &f->pool);
@@ -46,6 +47,7 @@ static CUresult learn(struct facts *f, CUdeviceptr ptr)
 	f->type = CU_MEMORYTYPE_DEVICE;
 	f->mapped = true;
 	f->n = n;
+	f->shareable = kind & SHAREABLE;
 	if (kind != POOLED)
 		f->pool = NULL;
 	return CUDA_SUCCESS;
@@ -134,6 +136,8 @@ static CUresult put_attribute(void *data, int attribute, CUdeviceptr ptr, const 
 		return put_bool(data, f->mapped);
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
 		return put_bool(data, f->managed);
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+		return put_bool(data, f->shareable);
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
 		return put(data, &access, sizeof(access));
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:

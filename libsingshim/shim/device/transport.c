@@ -11,6 +11,7 @@
 #include "gen_abi.h"
 #include "ops.h"
 #include "send.h"
+#include "share.h"
 #include "stream.h"
 #include "transport.h"
 
@@ -257,6 +258,15 @@ static int context_for(uint32_t op)
 	return sing_is_initialized() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_NOT_INITIALIZED;
 }
 
+/* Wait until the server has come to all that this thread has posted. */
+static int wait_for_ring(void)
+{
+	int version;
+	size_t got = 0;
+
+	return call_once(SING_OP_cuDriverGetVersion, NULL, 0, &version, sizeof(version), &got) < 0 ? SING_GONE : 0;
+}
+
 int sing_post(uint32_t op, const void *in, size_t n)
 {
 	const struct ring_need need = { .op = op };
@@ -265,7 +275,11 @@ int sing_post(uint32_t op, const void *in, size_t n)
 	if (__builtin_expect(sing_captures(), 0) && sing_capture_watch(&(struct sing_message){ .op = op, .in = in, .n = n }, &rv))
 		return rv;
 	rv = context_for(op);
-	return rv != 0 ? rv : post(&need, in, n);
+	if (rv == 0)
+		rv = post(&need, in, n);
+	if (__builtin_expect(sing_shares_events(), 0) && rv == 0 && sing_uses_shared_event(op, in, n))
+		rv = wait_for_ring();
+	return rv;
 }
 
 int sing_post_counted(uint32_t op, const void *counts, unsigned int k, const void *in, size_t n)
@@ -294,6 +308,8 @@ void sing_handle_drop(enum sing_class class, uint64_t handle)
 {
 	if (class == SING_CLASS_STREAM)
 		sing_stream_ended(handle);
+	if (class == SING_CLASS_EVENT)
+		sing_event_ended(handle);
 }
 
 void sing_missed(const char *symbol, const char *why)

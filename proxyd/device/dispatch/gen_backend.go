@@ -154,6 +154,12 @@ type MemoryCalls interface {
 	PointerFacts(c *Call, ptr Devptr) (kind uint32, ctx Context, dev int32, begin uint64, n uint64, id uint64, pool Mempool, r Result)
 	// pointer_set: stateful.
 	PointerSet(c *Call, ptr Devptr, attribute int32, value uint64) (r Result)
+	// ipc_share: sync.
+	IpcShare(c *Call, ptr Devptr) (handle Ipchandle, r Result)
+	// ipc_open: stateful.
+	IpcOpen(c *Call, handle Ipchandle, flags uint32) (ptr Devptr, r Result)
+	// cuIpcCloseMemHandle: stateful.
+	IpcCloseMemHandle(c *Call, ptr Devptr) (r Result)
 }
 
 // VmmCalls is memory: addresses and pages apart, and pools.
@@ -324,6 +330,10 @@ type StreamCalls interface {
 	EventElapsedTime(c *Call, start Event, end Event) (milliseconds float32, r Result)
 	// cuEventElapsedTime_v2: sync.
 	EventElapsedTimeV2(c *Call, start Event, end Event) (milliseconds float32, r Result)
+	// ipc_event: sync.
+	IpcEvent(c *Call, event Event) (handle Ipcevent, r Result)
+	// ipc_open_event: stateful.
+	IpcOpenEvent(c *Call, event Event, handle Ipcevent) (r Result)
 }
 
 // ModuleCalls is modules, libraries, the linker.
@@ -1007,6 +1017,18 @@ func (Unsupported) PointerSet(c *Call, ptr Devptr, attribute int32, value uint64
 	return
 }
 
+// IpcShare is not supported.
+func (Unsupported) IpcShare(c *Call, ptr Devptr) (handle Ipchandle, r Result) { r = 801; return }
+
+// IpcOpen is not supported.
+func (Unsupported) IpcOpen(c *Call, handle Ipchandle, flags uint32) (ptr Devptr, r Result) {
+	r = 801
+	return
+}
+
+// IpcCloseMemHandle is not supported.
+func (Unsupported) IpcCloseMemHandle(c *Call, ptr Devptr) (r Result) { r = 801; return }
+
 // MemAddressReserve is not supported.
 func (Unsupported) MemAddressReserve(c *Call, n uint64, alignment uint64, at Range, flags uint64) (ptr Range, r Result) {
 	r = 801
@@ -1393,6 +1415,12 @@ func (Unsupported) EventElapsedTimeV2(c *Call, start Event, end Event) (millisec
 	r = 801
 	return
 }
+
+// IpcEvent is not supported.
+func (Unsupported) IpcEvent(c *Call, event Event) (handle Ipcevent, r Result) { r = 801; return }
+
+// IpcOpenEvent is not supported.
+func (Unsupported) IpcOpenEvent(c *Call, event Event, handle Ipcevent) (r Result) { r = 801; return }
 
 // ModuleLoad is not supported.
 func (Unsupported) ModuleLoad(c *Call, image []uint8, n uint64, names []int32, values []uint64, k uint32, ninfo uint32, nerrors uint32) (module Module, info string, errors string, milliseconds float32, r Result) {

@@ -775,6 +775,41 @@ func (x *echo) PointerSet(c *Call, ptr Devptr, attribute int32, value uint64) (r
 	return
 }
 
+func (x *echo) IpcShare(c *Call, ptr Devptr) (handle Ipchandle, r Result) {
+	x.begin("ipc_share", c)
+	x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+	r = x.result(false)
+	handle = getIpchandle(x.bytes(64))
+	if r == 0 {
+		x.field("handle", encoded(func(e *encoder) { e.putIpchandle(handle) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) IpcOpen(c *Call, handle Ipchandle, flags uint32) (ptr Devptr, r Result) {
+	x.begin("ipc_open", c)
+	x.field("handle", encoded(func(e *encoder) { e.putIpchandle(handle) }))
+	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+	r = x.result(false)
+	ptr = Devptr(x.u64(8))
+	if r == 0 {
+		x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) IpcCloseMemHandle(c *Call, ptr Devptr) (r Result) {
+	x.begin("cuIpcCloseMemHandle", c)
+	x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+	r = x.result(false)
+	if r == 0 {
+	}
+	x.end()
+	return
+}
+
 func (x *echo) MemAddressReserve(c *Call, n uint64, alignment uint64, at Range, flags uint64) (ptr Range, r Result) {
 	x.begin("cuMemAddressReserve", c)
 	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
@@ -1769,6 +1804,29 @@ func (x *echo) EventElapsedTimeV2(c *Call, start Event, end Event) (milliseconds
 	milliseconds = getF32(x.bytes(4))
 	if r == 0 {
 		x.field("milliseconds", encoded(func(e *encoder) { e.writeF32(milliseconds) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) IpcEvent(c *Call, event Event) (handle Ipcevent, r Result) {
+	x.begin("ipc_event", c)
+	x.field("event", encoded(func(e *encoder) { e.writeU64(uint64(event)) }))
+	r = x.result(false)
+	handle = getIpcevent(x.bytes(64))
+	if r == 0 {
+		x.field("handle", encoded(func(e *encoder) { e.putIpcevent(handle) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) IpcOpenEvent(c *Call, event Event, handle Ipcevent) (r Result) {
+	x.begin("ipc_open_event", c)
+	x.field("handle", encoded(func(e *encoder) { e.putIpcevent(handle) }))
+	r = x.result(false)
+	if r == 0 {
+		x.field("event", encoded(func(e *encoder) { e.writeU64(uint64(event)) }))
 	}
 	x.end()
 	return

@@ -67,6 +67,9 @@ var ops = map[uint32]Info{
 	0x153e43bb: {"host_reach", false, false, false, serveHostReach},
 	0x283e796e: {"pointer_facts", false, false, false, servePointerFacts},
 	0x588df575: {"pointer_set", false, false, false, servePointerSet},
+	0x3adc76dd: {"ipc_share", false, false, false, serveIpcShare},
+	0xa64ef96:  {"ipc_open", false, false, false, serveIpcOpen},
+	0x3db84d4e: {"cuIpcCloseMemHandle", false, false, false, serveIpcCloseMemHandle},
 	0x7b3db36a: {"cuMemAddressReserve", false, false, false, serveMemAddressReserve},
 	0x207ac214: {"cuMemAddressFree", false, false, false, serveMemAddressFree},
 	0x6f7c22fa: {"cuMemCreate", false, false, false, serveMemCreate},
@@ -146,6 +149,8 @@ var ops = map[uint32]Info{
 	0xef77a97:  {"cuEventSynchronize", false, false, false, serveEventSynchronize},
 	0x4bafdd84: {"cuEventElapsedTime", false, false, false, serveEventElapsedTime},
 	0x174f7465: {"cuEventElapsedTime_v2", false, false, false, serveEventElapsedTimeV2},
+	0x586f9662: {"ipc_event", false, false, false, serveIpcEvent},
+	0x2b5da3d9: {"ipc_open_event", false, false, false, serveIpcOpenEvent},
 	0x4c62ea86: {"module_load", false, false, false, serveModuleLoad},
 	0x1dff931a: {"cuModuleUnload", false, false, false, serveModuleUnload},
 	0x35df567f: {"cuModuleGetFunction", false, false, false, serveModuleGetFunction},
@@ -1090,6 +1095,44 @@ func servePointerSet(b Backend, c *Call, d *decoder, e *encoder) Result {
 	return b.PointerSet(c, ptr, attribute, value)
 }
 
+func serveIpcShare(b Backend, c *Call, d *decoder, e *encoder) Result {
+	ptr := Devptr(d.readU64())
+	if !d.checkEnd() {
+		return 0
+	}
+	handle, r := b.IpcShare(c, ptr)
+	if !(r == 0) {
+		return r
+	}
+	e.putIpchandle(handle)
+	return r
+}
+
+func serveIpcOpen(b Backend, c *Call, d *decoder, e *encoder) Result {
+	var handle Ipchandle
+	if s := d.readBytes(64); s != nil {
+		handle = getIpchandle(s)
+	}
+	flags := d.readU32()
+	if !d.checkEnd() {
+		return 0
+	}
+	ptr, r := b.IpcOpen(c, handle, flags)
+	if !(r == 0) {
+		return r
+	}
+	e.writeU64(uint64(ptr))
+	return r
+}
+
+func serveIpcCloseMemHandle(b Backend, c *Call, d *decoder, e *encoder) Result {
+	ptr := Devptr(d.readU64())
+	if !d.checkEnd() {
+		return 0
+	}
+	return b.IpcCloseMemHandle(c, ptr)
+}
+
 func serveMemAddressReserve(b Backend, c *Call, d *decoder, e *encoder) Result {
 	n := d.readU64()
 	alignment := d.readU64()
@@ -2018,6 +2061,31 @@ func serveEventElapsedTimeV2(b Backend, c *Call, d *decoder, e *encoder) Result 
 	}
 	e.writeF32(milliseconds)
 	return r
+}
+
+func serveIpcEvent(b Backend, c *Call, d *decoder, e *encoder) Result {
+	event := Event(d.readU64())
+	if !d.checkEnd() {
+		return 0
+	}
+	handle, r := b.IpcEvent(c, event)
+	if !(r == 0) {
+		return r
+	}
+	e.putIpcevent(handle)
+	return r
+}
+
+func serveIpcOpenEvent(b Backend, c *Call, d *decoder, e *encoder) Result {
+	event := Event(d.readU64())
+	var handle Ipcevent
+	if s := d.readBytes(64); s != nil {
+		handle = getIpcevent(s)
+	}
+	if !d.checkEnd() {
+		return 0
+	}
+	return b.IpcOpenEvent(c, event, handle)
 }
 
 func serveModuleLoad(b Backend, c *Call, d *decoder, e *encoder) Result {

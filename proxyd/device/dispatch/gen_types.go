@@ -1264,6 +1264,25 @@ func (e *encoder) putIpchandle(s Ipchandle) {
 	}
 }
 
+// Ipcevent is CUipcEventHandle.
+type Ipcevent struct {
+	Bytes [64]uint8
+}
+
+func getIpcevent(b []byte) (s Ipcevent) {
+	_ = b[63]
+	for i := range s.Bytes {
+		s.Bytes[i] = getU8(b[0+1*i:])
+	}
+	return s
+}
+
+func (e *encoder) putIpcevent(s Ipcevent) {
+	for _, v := range s.Bytes {
+		e.writeU8(v)
+	}
+}
+
 // C has CU_DEVICE_ATTRIBUTE_ in front of these.
 const (
 	DeviceAttributeMaxThreadsPerBlock                       = 1
@@ -1624,6 +1643,11 @@ const (
 	EventFlagsBlockingSync  = 1
 	EventFlagsDisableTiming = 2
 	EventFlagsInterprocess  = 4
+)
+
+// C has CU_IPC_MEM_ in front of these.
+const (
+	IpcLazyEnablePeerAccess = 1
 )
 
 // C has CU_EVENT_RECORD_ in front of these.

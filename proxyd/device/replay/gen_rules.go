@@ -531,6 +531,32 @@ var rules = map[uint32]Rule{
 			{Name: "value", Size: 8, In: true},
 		},
 	},
+	0x3adc76dd: {
+		Symbol:  "ipc_share",
+		Context: true,
+		Args: []Arg{
+			{Name: "handle", Size: 64, Out: true},
+			{Name: "ptr", Size: 8, In: true, Verb: Use, Class: "devptr"},
+		},
+	},
+	0xa64ef96: {
+		Symbol:   "ipc_open",
+		Stateful: true,
+		Context:  true,
+		Args: []Arg{
+			{Name: "ptr", Size: 8, Out: true, Verb: Make, Class: "devptr"},
+			{Name: "handle", Size: 64, In: true},
+			{Name: "flags", Size: 4, In: true},
+		},
+	},
+	0x3db84d4e: {
+		Symbol:   "cuIpcCloseMemHandle",
+		Stateful: true,
+		Context:  true,
+		Args: []Arg{
+			{Name: "ptr", Size: 8, In: true, Verb: Break, Class: "devptr"},
+		},
+	},
 	0x7b3db36a: {
 		Symbol:   "cuMemAddressReserve",
 		Stateful: true,
@@ -1250,6 +1276,23 @@ var rules = map[uint32]Rule{
 			{Name: "milliseconds", Size: 4, Out: true},
 			{Name: "start", Size: 8, In: true, Verb: Use, Class: "event"},
 			{Name: "end", Size: 8, In: true, Verb: Use, Class: "event"},
+		},
+	},
+	0x586f9662: {
+		Symbol:  "ipc_event",
+		Context: true,
+		Args: []Arg{
+			{Name: "handle", Size: 64, Out: true},
+			{Name: "event", Size: 8, In: true, Verb: Use, Class: "event"},
+		},
+	},
+	0x2b5da3d9: {
+		Symbol:   "ipc_open_event",
+		Stateful: true,
+		Context:  true,
+		Args: []Arg{
+			{Name: "event", Size: 8, In: true, Verb: Make, Class: "event"},
+			{Name: "handle", Size: 64, In: true},
 		},
 	},
 	0x4c62ea86: {

@@ -8,6 +8,7 @@ import (
 	"crypto/cipher"
 	"crypto/rand"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -22,6 +23,7 @@ type Machine struct {
 	turns    []*driver.TimeSlices // of each device of the backend
 	epoch    time.Time            // about when the backend's clock began
 	restored restoredBlocks
+	servers  atomic.Uint64 // that were made, in all
 }
 
 // NewMachine makes a Machine of a backend, which Close closes.

@@ -58,15 +58,16 @@ type process struct {
 	server    *Server
 	graphs    *graphs.Graphs
 	history   history
-	back      *processState       // the state that the process must come back to, or nil
-	held      []driver.QueuedCall // work of before a restore, until queued again
-	freed     chan struct{}       // closed when its spaces are
-	gone      chan struct{}       // closed when nothing of the process is left
-	endIsTold bool                // attempts at a cut need not hear of its end any more; of cuts.mu
-	calls     sync.WaitGroup      // that are on goroutines of their own
-	heard     atomic.Bool         // the process has its ring, or had it
-	exits     bool                // the process has said so; of the ring's goroutine, as scratch
-	scratch   []byte              // of handle
+	back      *processState           // the state that the process must come back to, or nil
+	held      []driver.QueuedCall     // work of before a restore, until queued again
+	heldGone  map[dispatch.Event]bool // events that were made for held work alone
+	freed     chan struct{}           // closed when its spaces are
+	gone      chan struct{}           // closed when nothing of the process is left
+	endIsTold bool                    // attempts at a cut need not hear of its end any more; of cuts.mu
+	calls     sync.WaitGroup          // that are on goroutines of their own
+	heard     atomic.Bool             // the process has its ring, or had it
+	exits     bool                    // the process has said so; of the ring's goroutine, as scratch
+	scratch   []byte                  // of handle
 }
 
 var _ dispatch.Backend = (*process)(nil)
@@ -82,7 +83,7 @@ type unsupportedCalls struct{ dispatch.Unsupported }
 // newProcess makes a process that sees these of the server's devices.
 func newProcess(s *Server, id uint64, ring *wire.Ring, p driver.Peer, view []int) *process {
 	c := driver.New(s.ctx, driver.Config{
-		ID: id, Ring: ring, Peer: p, Log: s.cfg.Log.With("process", id), Devices: s.devices, View: view,
+		ID: id, Ring: ring, Peer: p, Log: s.cfg.Log.With("process", id), Devices: s.devices, View: view, Sharing: s.sharing,
 		OnFault:  func(err error) { s.seen.noteFault(id, err) },
 		OnMissed: func(what string) { s.seen.noteMissed(plainText(what)) },
 	})
@@ -92,11 +93,11 @@ func newProcess(s *Server, id uint64, ring *wire.Ring, p driver.Peer, view []int
 	q.launchCalls = &launchCalls{Calls: q.moduleCalls}
 	q.graphs = graphs.New(c, q)
 	q.graphCalls, q.nodeCalls, q.execCalls = graphs.NewCalls(q.graphs)
-	q.memoryCalls = memory.New(c, q.graphs)
+	q.memoryCalls = memory.New(c, q.graphs, s.processCores)
 	q.poolCalls, q.copyCalls = memory.NewPoolAndCopyCalls(q.memoryCalls)
 	q.ncclCalls = nccl.New(c, s.collectives, &s.cuts)
 	q.nvmlCalls = nvml.New(c, s.processCores)
-	c.OnContextEnd = []func(*driver.Context){q.moduleCalls.ContextEnded, q.graphs.ContextEnded, q.ncclCalls.ContextEnded}
+	c.OnContextEnd = []func(*driver.Context){q.moduleCalls.ContextEnded, q.graphs.ContextEnded, q.ncclCalls.ContextEnded, q.memoryCalls.ContextEnded}
 	c.OnNewSpace = q.ShareWith
 	return q
 }
@@ -162,6 +163,7 @@ func (p *process) endProcess(why string) {
 	for _, s := range p.Spaces() {
 		s.End()
 	}
+	p.Sharing.ForgetProcess(p.Process)
 	p.EndShares()
 	close(p.freed)
 }

@@ -57,6 +57,7 @@ type Server struct {
 	cancel      context.CancelFunc
 	running     sync.WaitGroup // attachments and processes
 	collectives *nccl.Collectives
+	sharing     *driver.Sharing
 	state       stateKeeper
 	seen        seen
 	cuts        cutKeeper
@@ -77,6 +78,7 @@ func New(cfg Config) *Server {
 		s.state.admission.Lock()
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.sharing = driver.NewSharing(s.machine.servers.Add(1))
 	s.collectives = nccl.NewCollectives(s.ctx, cfg.Self, cfg.Network)
 	s.collectives.Exact = cfg.Exact
 	for _, d := range s.machine.backend.Devices() {

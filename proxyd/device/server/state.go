@@ -173,9 +173,8 @@ func (s *Server) Resume() error {
 		s.forgetProcess(p)
 	}
 	s.state.awaiting = nil
-	for _, p := range s.allProcesses() {
-		p.queueHeld()
-	}
+	queueHeldWork(s.allProcesses())
+	s.sharing.EndRestore()
 	if a := s.inCut(); a != nil {
 		s.concludeAttempt(a, true)
 		return nil

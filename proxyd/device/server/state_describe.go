@@ -43,6 +43,7 @@ type serverState struct {
 	Clock     time.Duration      `json:"clock"`
 	Last      uint64             `json:"last"` // process
 	Devices   []deviceInfo       `json:"devices"`
+	Sharing   driver.RandomID    `json:"sharing,omitzero"` // in handles of memory and events that processes share
 	Network   *nccl.NetworkState `json:"network,omitempty"`
 	Left      []cut.Place        `json:"left,omitempty"` // members that were given up
 	Blocks    []blockState       `json:"blocks"`
@@ -70,29 +71,31 @@ func describeDevice(d *driver.Device) deviceInfo {
 // processState is a process: what replay does not bring back, and what is needed to check what replay brought back.
 type processState struct {
 	SavedProcess
-	Pipe       int                      `json:"pipe"` // the descriptor of its end of the pipe, -1 if closed
-	View       []int                    `json:"view"` // the devices that the process sees, by ordinal
-	Counts     map[uint64]uint64        `json:"counts,omitempty"`
-	Lasts      uint64                   `json:"lasts"`
-	Late       int32                    `json:"late,omitempty"`
-	Devices    []spaceState             `json:"devices"`
-	Contexts   []driver.ContextState    `json:"contexts"`
-	Streams    []driver.StreamState     `json:"streams,omitempty"`
-	Events     []driver.EventState      `json:"events,omitempty"`
-	Pools      []memory.PoolState       `json:"pools,omitempty"`
-	Memories   []memory.AllocationState `json:"memories,omitempty"`
-	Pinned     []memory.PinnedState     `json:"pinned,omitempty"`
-	Modules    []modules.ModuleState    `json:"modules,omitempty"`
-	Graphs     []graphs.MemoryOfNode    `json:"graphs,omitempty"`
-	Footprints []graphs.Footprint       `json:"footprints,omitempty"`
-	Members    []nccl.MemberState       `json:"members,omitempty"` // of communicators
-	Buffers    []memory.BufferState     `json:"buffers,omitempty"`
-	Buffer     uint64                   `json:"buffer,omitempty"` // the last name
-	Last       map[string]uint64        `json:"last,omitempty"`   // handles made, by class
-	Handles    map[string][]uint64      `json:"handles"`          // alive, by class
-	File       string                   `json:"file"`             // has the bytes of the calls
-	Calls      []callState              `json:"calls"`
-	Work       []workState              `json:"work,omitempty"`
+	Pipe       int                       `json:"pipe"` // the descriptor of its end of the pipe, -1 if closed
+	View       []int                     `json:"view"` // the devices that the process sees, by ordinal
+	Counts     map[uint64]uint64         `json:"counts,omitempty"`
+	Lasts      uint64                    `json:"lasts"`
+	Late       int32                     `json:"late,omitempty"`
+	Devices    []spaceState              `json:"devices"`
+	Contexts   []driver.ContextState     `json:"contexts"`
+	Streams    []driver.StreamState      `json:"streams,omitempty"`
+	Events     []driver.EventState       `json:"events,omitempty"`
+	Shared     []driver.SharedEventState `json:"shared,omitempty"`
+	Imports    []memory.ImportState      `json:"imports,omitempty"`
+	Pools      []memory.PoolState        `json:"pools,omitempty"`
+	Memories   []memory.AllocationState  `json:"memories,omitempty"`
+	Pinned     []memory.PinnedState      `json:"pinned,omitempty"`
+	Modules    []modules.ModuleState     `json:"modules,omitempty"`
+	Graphs     []graphs.MemoryOfNode     `json:"graphs,omitempty"`
+	Footprints []graphs.Footprint        `json:"footprints,omitempty"`
+	Members    []nccl.MemberState        `json:"members,omitempty"` // of communicators
+	Buffers    []memory.BufferState      `json:"buffers,omitempty"`
+	Buffer     uint64                    `json:"buffer,omitempty"` // the last name
+	Last       map[string]uint64         `json:"last,omitempty"`   // handles made, by class
+	Handles    map[string][]uint64       `json:"handles"`          // alive, by class
+	File       string                    `json:"file"`             // has the bytes of the calls
+	Calls      []callState               `json:"calls"`
+	Work       []workState               `json:"work,omitempty"`
 }
 
 type spaceState struct {
@@ -136,6 +139,7 @@ func (p *process) describeProcess() (*processState, []replay.Call, error) {
 		}
 	}
 	st.Contexts, st.Streams, st.Events = p.DescribeContexts(), p.DescribeStreams(), p.DescribeEvents(p.server.state.shift)
+	st.Shared, st.Imports = p.DescribeSharedEvents(), p.DescribeImports()
 	st.Pools, st.Memories, st.Pinned = p.DescribeMemory()
 	st.Modules = p.SavedModules()
 	st.Graphs, st.Footprints = p.graphs.SavedMemory(), p.graphs.SavedFootprints()

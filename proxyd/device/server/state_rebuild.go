@@ -28,6 +28,7 @@ type rebuild struct {
 	spaces   map[int32]*backend.State
 	contexts map[dispatch.Context]*driver.ContextState
 	events   map[dispatch.Event]time.Duration
+	shares   map[dispatch.Event]driver.RandomID
 	modules  map[dispatch.Module]*modules.ModuleState
 	loaded   map[loadedIn]*modules.ModuleState // of libraries
 	memory   map[dispatch.Node]*graphs.MemoryOfNode
@@ -48,7 +49,7 @@ type loadedIn struct {
 func newRebuild(p *process, st *processState, shift time.Duration) *rebuild {
 	r := &rebuild{
 		p: p, st: st, shift: shift, spaces: map[int32]*backend.State{}, contexts: map[dispatch.Context]*driver.ContextState{},
-		events: map[dispatch.Event]time.Duration{}, modules: map[dispatch.Module]*modules.ModuleState{}, loaded: map[loadedIn]*modules.ModuleState{},
+		events: map[dispatch.Event]time.Duration{}, shares: map[dispatch.Event]driver.RandomID{}, modules: map[dispatch.Module]*modules.ModuleState{}, loaded: map[loadedIn]*modules.ModuleState{},
 		memory: map[dispatch.Node]*graphs.MemoryOfNode{}, without: map[backend.Addr]int{}, tables: p.handleTables(),
 	}
 	for i := range st.Devices {
@@ -59,6 +60,9 @@ func newRebuild(p *process, st *processState, shift time.Duration) *rebuild {
 	}
 	for _, e := range st.Events {
 		r.events[e.Handle] = e.At
+	}
+	for _, e := range st.Shared {
+		r.shares[e.Handle] = e.Share
 	}
 	for i := range st.Graphs {
 		r.memory[st.Graphs[i].Node] = &st.Graphs[i]
@@ -88,6 +92,8 @@ func (r *rebuild) WrapContext(x *driver.Context) {
 	x.Backend = &rebuiltContext{x.Backend, r, x.Handle, x.Space}
 	r.wrapped = append(r.wrapped, x)
 }
+
+func (r *rebuild) EventShare(h dispatch.Event) driver.RandomID { return r.shares[h] }
 
 func (r *rebuild) RecordedAt(h dispatch.Event) *time.Duration {
 	if at, ok := r.events[h]; ok {
@@ -233,6 +239,9 @@ func (r *rebuild) correctState() error {
 	if err := p.RestoreContexts(r.st.Contexts); err != nil {
 		return err // check will report missing handles
 	}
+	if err := p.RestoreImports(r.st.Imports); err != nil {
+		return err
+	}
 	p.RestoreStreams(r.st.Streams)
 	p.RestoreCounters(r.st.Lasts, r.st.Late)
 	for i := range r.st.Devices {
@@ -269,6 +278,9 @@ type rebuiltContext struct {
 	handle dispatch.Context
 	space  *driver.Space
 }
+
+// Unwrap is the context itself.
+func (x *rebuiltContext) Unwrap() backend.Context { return x.Context }
 
 // Load has a module take over its variables.
 func (x *rebuiltContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module, backend.Log, error) {

@@ -55,6 +55,9 @@ func (s *Server) restoreFrom(ctx context.Context, src Source) error {
 		s.state.admission.Lock()
 	}
 	s.state.awaits, s.state.stopped = false, true
+	if err := checkShared(st); err != nil {
+		return fmt.Errorf("%w: %w", err, ErrRestore)
+	}
 	targets := map[int][]target{}
 	for i := range st.Processes {
 		ps := &st.Processes[i]
@@ -114,6 +117,9 @@ func (s *Server) takeDevices(st *serverState) error {
 	}
 	if err := errors.Join(s.collectives.Restore(st.Network), s.cuts.hasLeft(st.Left)); err != nil {
 		return err
+	}
+	if st.Sharing != (driver.RandomID{}) {
+		s.sharing.ID = st.Sharing
 	}
 	s.devices = s.devices[:len(st.Devices)]
 	s.noteAlike(st)

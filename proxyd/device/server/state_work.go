@@ -72,6 +72,7 @@ func (p *process) watchWork(c *dispatch.Call, op uint32, in []byte) *driver.Queu
 		case plain == opGraphLaunch && len(in) >= 8:
 			q.Call.Exec = dispatch.Graphexec(binary.LittleEndian.Uint64(in))
 		}
+		p.orderShared(q.Call)
 		q.Several = plain == opGroup
 		c.Queued = q
 		return q
@@ -83,11 +84,25 @@ func (p *process) watchWork(c *dispatch.Call, op uint32, in []byte) *driver.Queu
 	return nil
 }
 
+// orderShared gives a call its place among the calls of all processes, if the call names an event that processes share: a
+// recording has its place before another process can find the recording.
+func (p *process) orderShared(c *driver.QueuedCall) {
+	if c.Event == 0 {
+		return
+	}
+	if e, r := p.Event(c.Event); r == 0 && e.Interprocess() && p.Sharing.ShareOf(e) != (driver.RandomID{}) {
+		c.Order = p.Sharing.NextInOrder()
+	}
+}
+
 // carryOutCall carries out a call and notes what the call leaves behind. The message is kept.
 func (p *process) carryOutCall(c *dispatch.Call, op uint32, in, room []byte) ([]byte, dispatch.Result, error) {
 	q := p.watchWork(c, op, in)
 	out, r, err := dispatch.Serve(p, *c, op, in, room)
 	if q != nil && r == 0 && err == nil {
+		if q.Call.Order != 0 && op&^dispatch.PerThread == opWaitEvent {
+			q.Call.Order = p.Sharing.NextInOrder() // behind what the wait has found
+		}
 		p.Work.Note(q)
 	}
 	p.noteCall(c, op, in, out, r, err)
@@ -152,6 +167,9 @@ type workState struct {
 	// Event was destroyed after the call, in this context.
 	Event        uint64 `json:"event,omitempty"`
 	EventContext uint64 `json:"event_context,omitempty"`
+	// As in driver.QueuedCall.
+	Share driver.RandomID `json:"share,omitzero"`
+	Order uint64          `json:"order,omitempty"`
 }
 
 // describeWork writes down what is left of the process's work.
@@ -163,9 +181,9 @@ func (p *process) describeWork() ([]workState, []driver.QueuedCall) {
 	var out []workState
 	for _, c := range left {
 		rule, _ := replay.Look(c.Op)
-		w := workState{Op: c.Op, Symbol: rule.Symbol, Thread: c.Thread, Context: uint64(c.Context), In: len(c.In), Done: c.Done}
+		w := workState{Op: c.Op, Symbol: rule.Symbol, Thread: c.Thread, Context: uint64(c.Context), In: len(c.In), Done: c.Done, Order: c.Order}
 		if c.Gone {
-			w.Event, w.EventContext = uint64(c.Event), uint64(c.EventContext)
+			w.Event, w.EventContext, w.Share = uint64(c.Event), uint64(c.EventContext), c.Share
 		}
 		out = append(out, w)
 	}
@@ -177,24 +195,49 @@ func (w *workState) queuedCall(in []byte) driver.QueuedCall {
 	return driver.QueuedCall{
 		Op: w.Op, Thread: w.Thread, Context: dispatch.Context(w.Context), In: in, Done: w.Done,
 		Gone: w.Event != 0, Event: dispatch.Event(w.Event), EventContext: dispatch.Context(w.EventContext),
+		Share: w.Share, Order: w.Order,
 	}
 }
 
-// queueHeld queues the work again that a restored process had queued.
-func (p *process) queueHeld() {
-	const noTiming = 2
-	made := map[dispatch.Event]bool{}
-	for _, h := range p.held {
-		if h.Gone && !made[h.Event] {
-			made[h.Event] = p.EventCreate(&dispatch.Call{Process: p.ID, Context: h.EventContext}, h.Event, noTiming) == 0
+// queueHeldWork queues the work again that restored processes had queued. The calls of a process stay in their order, and so
+// do calls with events that processes share, over all processes.
+func queueHeldWork(all []*process) {
+	for {
+		var first *process
+		for _, p := range all {
+			p.queueHeld(func(h *driver.QueuedCall) bool { return h.Order == 0 })
+			if len(p.held) > 0 && (first == nil || p.held[0].Order < first.held[0].Order) {
+				first = p
+			}
+		}
+		if first == nil {
+			break
+		}
+		order := first.held[0].Order
+		first.queueHeld(func(h *driver.QueuedCall) bool { return h.Order == order })
+	}
+	for _, p := range all {
+		for e := range p.heldGone {
+			p.EventDestroyV2(nil, e)
+		}
+		p.held, p.heldGone = nil, nil
+	}
+}
+
+// queueHeld queues the work of calls of before a restore, up to a call that is not to be made yet.
+func (p *process) queueHeld(now func(*driver.QueuedCall) bool) {
+	for len(p.held) > 0 && now(&p.held[0]) {
+		h := p.held[0]
+		p.held = p.held[1:]
+		if h.Gone && !p.heldGone[h.Event] && p.MakeGoneEvent(h.EventContext, h.Event, h.Share) == 0 {
+			if p.heldGone == nil {
+				p.heldGone = map[dispatch.Event]bool{}
+			}
+			p.heldGone[h.Event] = true
 		}
 		c := dispatch.Call{Process: p.ID, Thread: h.Thread, Context: h.Context, First: dispatch.Partial(h.Done), Again: true}
 		info, _ := dispatch.Look(h.Op)
 		_, r, err := p.carryOutCall(&c, h.Op, h.In, nil)
 		p.notePosted(&c, info, r, err)
 	}
-	for e := range made {
-		p.EventDestroyV2(nil, e)
-	}
-	p.held = nil
 }

@@ -32,12 +32,16 @@ func (s *Server) writeState(ctx context.Context, sink Sink, o SaveOptions) (*Rep
 	s.mu.Lock()
 	st.Last = s.last
 	s.mu.Unlock()
+	st.Sharing = s.sharing.ID
 	st.Network, st.Left = s.collectives.Describe(), s.cuts.listDepartures()
 	st.Missed, st.Faults = s.seen.allSeen()
 	r := &Report{ID: st.ID}
 	w := newBlockWriter(ctx, sink, fmt.Sprintf(BlocksPrefix+"%d", st.Saves), k.key, k.saveByID(o.Upon), r)
 	err := s.writeProcesses(sink, st, w, r)
 	blocks, failed := w.finishFiles()
+	if err == nil {
+		err = checkShared(st)
+	}
 	// What a reader of the blocks met first is the reason for the rest.
 	if err := errors.Join(failed, err); err != nil {
 		return nil, err

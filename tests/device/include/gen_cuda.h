@@ -323,6 +323,12 @@ typedef struct {
 _Static_assert(sizeof(CUipcMemHandle) == 64, "CUipcMemHandle");
 _Static_assert(offsetof(CUipcMemHandle, bytes) == 0, "CUipcMemHandle.bytes");
 
+typedef struct {
+	unsigned char bytes[64];
+} CUipcEventHandle;
+_Static_assert(sizeof(CUipcEventHandle) == 64, "CUipcEventHandle");
+_Static_assert(offsetof(CUipcEventHandle, bytes) == 0, "CUipcEventHandle.bytes");
+
 enum {
 	CUDA_SUCCESS = 0,
 	CUDA_ERROR_INVALID_VALUE = 1,
@@ -770,6 +776,10 @@ enum {
 };
 
 enum {
+	CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
+};
+
+enum {
 	CU_EVENT_RECORD_DEFAULT = 0,
 	CU_EVENT_RECORD_EXTERNAL = 1,
 };
@@ -1098,12 +1108,10 @@ CUresult cuMemDiscardBatchAsync(const CUdeviceptr *ptrs, const size_t *sizes, si
 CUresult cuMemDiscardBatchAsync_ptsz(const CUdeviceptr *ptrs, const size_t *sizes, size_t n, unsigned long long flags, CUstream stream);
 CUresult cuMemDiscardAndPrefetchBatchAsync(const CUdeviceptr *ptrs, const size_t *sizes, size_t n, const CUmemLocation *where, const size_t *first, size_t k, unsigned long long flags, CUstream stream);
 CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(const CUdeviceptr *ptrs, const size_t *sizes, size_t n, const CUmemLocation *where, const size_t *first, size_t k, unsigned long long flags, CUstream stream);
-CUresult cuIpcGetMemHandle(void *handle, CUdeviceptr ptr);
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr);
 CUresult cuIpcOpenMemHandle(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned int flags);
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned int flags);
 CUresult cuIpcCloseMemHandle(CUdeviceptr ptr);
-CUresult cuIpcGetEventHandle(void *handle, CUevent event);
-CUresult cuIpcOpenEventHandle(CUevent *event, CUipcMemHandle handle);
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr ptr, size_t n, int type, unsigned long long flags);
 CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t n, size_t alignment, CUdeviceptr at, unsigned long long flags);
 CUresult cuMemAddressFree(CUdeviceptr ptr, size_t n);
@@ -1351,6 +1359,8 @@ CUresult cuEventQuery(CUevent event);
 CUresult cuEventSynchronize(CUevent event);
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end);
 CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end);
+CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event);
+CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle);
 CUresult cuModuleLoad(CUmodule *module, const char *path);
 CUresult cuModuleLoadData(CUmodule *module, const void *image);
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int n, const void *options, const void *values);

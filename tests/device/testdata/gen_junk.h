@@ -272,700 +272,718 @@ static CUresult junk_call(struct junk *j, unsigned which)
 		j->name = "cuMemPrefetchAsync_v2";
 		return (cuMemPrefetchAsync_v2((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), *(CUmemLocation *)junk_memory(j), (unsigned int)junk_number(j), (CUstream)junk_handle(j)));
 	case 88:
+		j->name = "cuIpcGetMemHandle";
+		return (cuIpcGetMemHandle((CUipcMemHandle *)junk_memory(j), (CUdeviceptr)junk_handle(j)));
+	case 89:
+		j->name = "cuIpcOpenMemHandle";
+		return (cuIpcOpenMemHandle((CUdeviceptr *)junk_made(j), *(CUipcMemHandle *)junk_memory(j), (unsigned int)junk_number(j)));
+	case 90:
+		j->name = "cuIpcOpenMemHandle_v2";
+		return (cuIpcOpenMemHandle_v2((CUdeviceptr *)junk_made(j), *(CUipcMemHandle *)junk_memory(j), (unsigned int)junk_number(j)));
+	case 91:
+		j->name = "cuIpcCloseMemHandle";
+		return (cuIpcCloseMemHandle((CUdeviceptr)junk_handle(j)));
+	case 92:
 		j->name = "cuMemAddressReserve";
 		return (cuMemAddressReserve((CUdeviceptr *)junk_made(j), (size_t)junk_number(j), (size_t)junk_number(j), (CUdeviceptr)junk_handle(j), (unsigned long long)junk_number(j)));
-	case 89:
+	case 93:
 		j->name = "cuMemAddressFree";
 		return (cuMemAddressFree((CUdeviceptr)junk_handle(j), (size_t)junk_number(j)));
-	case 90:
+	case 94:
 		j->name = "cuMemCreate";
 		return (cuMemCreate((CUmemGenericAllocationHandle *)junk_made(j), (size_t)junk_number(j), (const CUmemAllocationProp *)junk_memory(j), (unsigned long long)junk_number(j)));
-	case 91:
+	case 95:
 		j->name = "cuMemRelease";
 		return (cuMemRelease((CUmemGenericAllocationHandle)junk_handle(j)));
-	case 92:
+	case 96:
 		j->name = "cuMemMap";
 		return (cuMemMap((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (size_t)junk_number(j), (CUmemGenericAllocationHandle)junk_handle(j), (unsigned long long)junk_number(j)));
-	case 93:
+	case 97:
 		j->name = "cuMemUnmap";
 		return (cuMemUnmap((CUdeviceptr)junk_handle(j), (size_t)junk_number(j)));
-	case 94:
+	case 98:
 		j->name = "cuMemSetAccess";
 		return (cuMemSetAccess((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (const CUmemAccessDesc *)junk_memory(j), (size_t)junk_small(j)));
-	case 95:
+	case 99:
 		j->name = "cuMemGetAccess";
 		return (cuMemGetAccess((unsigned long long *)junk_memory(j), (const CUmemLocation *)junk_memory(j), (CUdeviceptr)junk_handle(j)));
-	case 96:
+	case 100:
 		j->name = "cuMemGetAllocationGranularity";
 		return (cuMemGetAllocationGranularity((size_t *)junk_memory(j), (const CUmemAllocationProp *)junk_memory(j), (int)junk_number(j)));
-	case 97:
+	case 101:
 		j->name = "cuMemGetAllocationPropertiesFromHandle";
 		return (cuMemGetAllocationPropertiesFromHandle((CUmemAllocationProp *)junk_memory(j), (CUmemGenericAllocationHandle)junk_handle(j)));
-	case 98:
+	case 102:
 		j->name = "cuMemRetainAllocationHandle";
 		return (cuMemRetainAllocationHandle((CUmemGenericAllocationHandle *)junk_made(j), (const void *)junk_memory(j)));
-	case 99:
+	case 103:
 		j->name = "cuMemPoolCreate";
 		return (cuMemPoolCreate((CUmemoryPool *)junk_made(j), (const CUmemPoolProps *)junk_memory(j)));
-	case 100:
+	case 104:
 		j->name = "cuMemPoolDestroy";
 		return (cuMemPoolDestroy((CUmemoryPool)junk_handle(j)));
-	case 101:
+	case 105:
 		j->name = "cuMemPoolTrimTo";
 		return (cuMemPoolTrimTo((CUmemoryPool)junk_handle(j), (size_t)junk_number(j)));
-	case 102:
+	case 106:
 		j->name = "cuMemPoolSetAttribute";
 		return (cuMemPoolSetAttribute((CUmemoryPool)junk_handle(j), (int)junk_small(j), junk_zeros(j)));
-	case 103:
+	case 107:
 		j->name = "cuMemPoolGetAttribute";
 		return (cuMemPoolGetAttribute((CUmemoryPool)junk_handle(j), (int)junk_small(j), junk_zeros(j)));
-	case 104:
+	case 108:
 		j->name = "cuMemPoolSetAccess";
 		return (cuMemPoolSetAccess((CUmemoryPool)junk_handle(j), (const CUmemAccessDesc *)junk_memory(j), (size_t)junk_small(j)));
-	case 105:
+	case 109:
 		j->name = "cuMemPoolGetAccess";
 		return (cuMemPoolGetAccess((int *)junk_memory(j), (CUmemoryPool)junk_handle(j), (const CUmemLocation *)junk_memory(j)));
-	case 106:
+	case 110:
 		j->name = "cuMemAllocAsync";
 		return (cuMemAllocAsync((CUdeviceptr *)junk_made(j), (size_t)junk_number(j), (CUstream)junk_handle(j)));
-	case 107:
+	case 111:
 		j->name = "cuMemAllocFromPoolAsync";
 		return (cuMemAllocFromPoolAsync((CUdeviceptr *)junk_made(j), (size_t)junk_number(j), (CUmemoryPool)junk_handle(j), (CUstream)junk_handle(j)));
-	case 108:
+	case 112:
 		j->name = "cuMemFreeAsync";
 		return (cuMemFreeAsync((CUdeviceptr)junk_handle(j), (CUstream)junk_handle(j)));
-	case 109:
+	case 113:
 		j->name = "cuMemcpy";
 		return (cuMemcpy((CUdeviceptr)junk_handle(j), (CUdeviceptr)junk_handle(j), (size_t)junk_number(j)));
-	case 110:
+	case 114:
 		j->name = "cuMemcpyAsync";
 		return (cuMemcpyAsync((CUdeviceptr)junk_handle(j), (CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (CUstream)junk_handle(j)));
-	case 111:
+	case 115:
 		j->name = "cuMemcpyHtoD_v2";
 		return (cuMemcpyHtoD_v2((CUdeviceptr)junk_handle(j), (const void *)junk_memory(j), (size_t)junk_small(j)));
-	case 112:
+	case 116:
 		j->name = "cuMemcpyHtoDAsync_v2";
 		return (cuMemcpyHtoDAsync_v2((CUdeviceptr)junk_handle(j), (const void *)junk_memory(j), (size_t)junk_small(j), (CUstream)junk_handle(j)));
-	case 113:
+	case 117:
 		j->name = "cuMemcpyDtoH_v2";
 		return (cuMemcpyDtoH_v2((void *)junk_memory(j), (CUdeviceptr)junk_handle(j), (size_t)junk_small(j)));
-	case 114:
+	case 118:
 		j->name = "cuMemcpyDtoHAsync_v2";
 		return (cuMemcpyDtoHAsync_v2((void *)junk_memory(j), (CUdeviceptr)junk_handle(j), (size_t)junk_small(j), (CUstream)junk_handle(j)));
-	case 115:
+	case 119:
 		j->name = "cuMemcpyDtoD_v2";
 		return (cuMemcpyDtoD_v2((CUdeviceptr)junk_handle(j), (CUdeviceptr)junk_handle(j), (size_t)junk_number(j)));
-	case 116:
+	case 120:
 		j->name = "cuMemcpyDtoDAsync_v2";
 		return (cuMemcpyDtoDAsync_v2((CUdeviceptr)junk_handle(j), (CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (CUstream)junk_handle(j)));
-	case 117:
+	case 121:
 		j->name = "cuMemcpyPeer";
 		return (cuMemcpyPeer((CUdeviceptr)junk_handle(j), (CUcontext)junk_handle(j), (CUdeviceptr)junk_handle(j), (CUcontext)junk_handle(j), (size_t)junk_number(j)));
-	case 118:
+	case 122:
 		j->name = "cuMemcpyPeerAsync";
 		return (cuMemcpyPeerAsync((CUdeviceptr)junk_handle(j), (CUcontext)junk_handle(j), (CUdeviceptr)junk_handle(j), (CUcontext)junk_handle(j), (size_t)junk_number(j), (CUstream)junk_handle(j)));
-	case 119:
+	case 123:
 		j->name = "cuMemcpyDtoA_v2";
 		return (cuMemcpyDtoA_v2((CUarray)junk_handle(j), (size_t)junk_number(j), (CUdeviceptr)junk_handle(j), (size_t)junk_number(j)));
-	case 120:
+	case 124:
 		j->name = "cuMemcpyAtoD_v2";
 		return (cuMemcpyAtoD_v2((CUdeviceptr)junk_handle(j), (CUarray)junk_handle(j), (size_t)junk_number(j), (size_t)junk_number(j)));
-	case 121:
+	case 125:
 		j->name = "cuMemcpyHtoA_v2";
 		return (cuMemcpyHtoA_v2((CUarray)junk_handle(j), (size_t)junk_small(j), (const void *)junk_memory(j), (size_t)junk_small(j)));
-	case 122:
+	case 126:
 		j->name = "cuMemcpyAtoH_v2";
 		return (cuMemcpyAtoH_v2((void *)junk_memory(j), (CUarray)junk_handle(j), (size_t)junk_small(j), (size_t)junk_small(j)));
-	case 123:
+	case 127:
 		j->name = "cuMemcpyAtoA_v2";
 		return (cuMemcpyAtoA_v2((CUarray)junk_handle(j), (size_t)junk_number(j), (CUarray)junk_handle(j), (size_t)junk_number(j), (size_t)junk_number(j)));
-	case 124:
+	case 128:
 		j->name = "cuMemcpyHtoAAsync_v2";
 		return (cuMemcpyHtoAAsync_v2((CUarray)junk_handle(j), (size_t)junk_small(j), (const void *)junk_memory(j), (size_t)junk_small(j), (CUstream)junk_handle(j)));
-	case 125:
+	case 129:
 		j->name = "cuMemcpyAtoHAsync_v2";
 		return (cuMemcpyAtoHAsync_v2((void *)junk_memory(j), (CUarray)junk_handle(j), (size_t)junk_small(j), (size_t)junk_small(j), (CUstream)junk_handle(j)));
-	case 126:
+	case 130:
 		j->name = "cuMemsetD8_v2";
 		return (cuMemsetD8_v2((CUdeviceptr)junk_handle(j), (unsigned char)junk_number(j), (size_t)junk_number(j)));
-	case 127:
+	case 131:
 		j->name = "cuMemsetD8Async";
 		return (cuMemsetD8Async((CUdeviceptr)junk_handle(j), (unsigned char)junk_number(j), (size_t)junk_number(j), (CUstream)junk_handle(j)));
-	case 128:
+	case 132:
 		j->name = "cuMemsetD16_v2";
 		return (cuMemsetD16_v2((CUdeviceptr)junk_handle(j), (unsigned short)junk_number(j), (size_t)junk_number(j)));
-	case 129:
+	case 133:
 		j->name = "cuMemsetD16Async";
 		return (cuMemsetD16Async((CUdeviceptr)junk_handle(j), (unsigned short)junk_number(j), (size_t)junk_number(j), (CUstream)junk_handle(j)));
-	case 130:
+	case 134:
 		j->name = "cuMemsetD32_v2";
 		return (cuMemsetD32_v2((CUdeviceptr)junk_handle(j), (unsigned int)junk_number(j), (size_t)junk_number(j)));
-	case 131:
+	case 135:
 		j->name = "cuMemsetD32Async";
 		return (cuMemsetD32Async((CUdeviceptr)junk_handle(j), (unsigned int)junk_number(j), (size_t)junk_number(j), (CUstream)junk_handle(j)));
-	case 132:
+	case 136:
 		j->name = "cuMemsetD2D8_v2";
 		return (cuMemsetD2D8_v2((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (unsigned char)junk_number(j), (size_t)junk_number(j), (size_t)junk_number(j)));
-	case 133:
+	case 137:
 		j->name = "cuMemsetD2D8Async";
 		return (cuMemsetD2D8Async((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (unsigned char)junk_number(j), (size_t)junk_number(j), (size_t)junk_number(j), (CUstream)junk_handle(j)));
-	case 134:
+	case 138:
 		j->name = "cuMemsetD2D16_v2";
 		return (cuMemsetD2D16_v2((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (unsigned short)junk_number(j), (size_t)junk_number(j), (size_t)junk_number(j)));
-	case 135:
+	case 139:
 		j->name = "cuMemsetD2D16Async";
 		return (cuMemsetD2D16Async((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (unsigned short)junk_number(j), (size_t)junk_number(j), (size_t)junk_number(j), (CUstream)junk_handle(j)));
-	case 136:
+	case 140:
 		j->name = "cuMemsetD2D32_v2";
 		return (cuMemsetD2D32_v2((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (unsigned int)junk_number(j), (size_t)junk_number(j), (size_t)junk_number(j)));
-	case 137:
+	case 141:
 		j->name = "cuMemsetD2D32Async";
 		return (cuMemsetD2D32Async((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (unsigned int)junk_number(j), (size_t)junk_number(j), (size_t)junk_number(j), (CUstream)junk_handle(j)));
-	case 138:
+	case 142:
 		j->name = "cuStreamCreate";
 		return (cuStreamCreate((CUstream *)junk_made(j), (unsigned int)junk_number(j)));
-	case 139:
+	case 143:
 		j->name = "cuStreamCreateWithPriority";
 		return (cuStreamCreateWithPriority((CUstream *)junk_made(j), (unsigned int)junk_number(j), (int)junk_number(j)));
-	case 140:
+	case 144:
 		j->name = "cuStreamDestroy";
 		return (cuStreamDestroy((CUstream)junk_handle(j)));
-	case 141:
+	case 145:
 		j->name = "cuStreamDestroy_v2";
 		return (cuStreamDestroy_v2((CUstream)junk_handle(j)));
-	case 142:
+	case 146:
 		j->name = "cuStreamGetPriority";
 		return (cuStreamGetPriority((CUstream)junk_handle(j), (int *)junk_memory(j)));
-	case 143:
+	case 147:
 		j->name = "cuStreamGetFlags";
 		return (cuStreamGetFlags((CUstream)junk_handle(j), (unsigned int *)junk_memory(j)));
-	case 144:
+	case 148:
 		j->name = "cuStreamGetDevice";
 		return (cuStreamGetDevice((CUstream)junk_handle(j), (CUdevice *)junk_memory(j)));
-	case 145:
+	case 149:
 		j->name = "cuStreamGetId";
 		return (cuStreamGetId((CUstream)junk_handle(j), (unsigned long long *)junk_memory(j)));
-	case 146:
+	case 150:
 		j->name = "cuStreamGetCtx";
 		return (cuStreamGetCtx((CUstream)junk_handle(j), (CUcontext *)junk_memory(j)));
-	case 147:
+	case 151:
 		j->name = "cuStreamCopyAttributes";
 		return (cuStreamCopyAttributes((CUstream)junk_handle(j), (CUstream)junk_handle(j)));
-	case 148:
+	case 152:
 		j->name = "cuStreamGetAttribute";
 		return (cuStreamGetAttribute((CUstream)junk_handle(j), (int)junk_number(j), (CUlaunchAttributeValue *)junk_memory(j)));
-	case 149:
+	case 153:
 		j->name = "cuStreamSetAttribute";
 		return (cuStreamSetAttribute((CUstream)junk_handle(j), (int)junk_number(j), (const CUlaunchAttributeValue *)junk_memory(j)));
-	case 150:
+	case 154:
 		j->name = "cuStreamQuery";
 		return (cuStreamQuery((CUstream)junk_handle(j)));
-	case 151:
+	case 155:
 		j->name = "cuStreamSynchronize";
 		return (cuStreamSynchronize((CUstream)junk_handle(j)));
-	case 152:
+	case 156:
 		j->name = "cuStreamWaitEvent";
 		return (cuStreamWaitEvent((CUstream)junk_handle(j), (CUevent)junk_handle(j), (unsigned int)junk_number(j)));
-	case 153:
+	case 157:
 		j->name = "cuStreamWriteValue32";
 		return (cuStreamWriteValue32((CUstream)junk_handle(j), (CUdeviceptr)junk_handle(j), (unsigned int)junk_number(j), (unsigned int)junk_number(j)));
-	case 154:
+	case 158:
 		j->name = "cuStreamWriteValue32_v2";
 		return (cuStreamWriteValue32_v2((CUstream)junk_handle(j), (CUdeviceptr)junk_handle(j), (unsigned int)junk_number(j), (unsigned int)junk_number(j)));
-	case 155:
+	case 159:
 		j->name = "cuStreamWriteValue64";
 		return (cuStreamWriteValue64((CUstream)junk_handle(j), (CUdeviceptr)junk_handle(j), (unsigned long long)junk_number(j), (unsigned int)junk_number(j)));
-	case 156:
+	case 160:
 		j->name = "cuStreamWriteValue64_v2";
 		return (cuStreamWriteValue64_v2((CUstream)junk_handle(j), (CUdeviceptr)junk_handle(j), (unsigned long long)junk_number(j), (unsigned int)junk_number(j)));
-	case 157:
+	case 161:
 		j->name = "cuStreamAttachMemAsync";
 		return (cuStreamAttachMemAsync((CUstream)junk_handle(j), (CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (unsigned int)junk_number(j)));
-	case 158:
+	case 162:
 		j->name = "cuStreamAddCallback";
 		return (cuStreamAddCallback((CUstream)junk_handle(j), junk_function, junk_zeros(j), (unsigned int)junk_small(j)));
-	case 159:
+	case 163:
 		j->name = "cuLaunchHostFunc";
 		return (cuLaunchHostFunc((CUstream)junk_handle(j), junk_function, junk_zeros(j)));
-	case 160:
+	case 164:
 		j->name = "cuStreamBeginCapture";
 		return (cuStreamBeginCapture((CUstream)junk_handle(j)));
-	case 161:
+	case 165:
 		j->name = "cuStreamBeginCapture_v2";
 		return (cuStreamBeginCapture_v2((CUstream)junk_handle(j), (int)junk_number(j)));
-	case 162:
+	case 166:
 		j->name = "cuStreamBeginCaptureToGraph";
 		return (cuStreamBeginCaptureToGraph((CUstream)junk_handle(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphEdgeData *)junk_memory(j), (size_t)junk_small(j), (int)junk_number(j)));
-	case 163:
+	case 167:
 		j->name = "cuStreamEndCapture";
 		return (cuStreamEndCapture((CUstream)junk_handle(j), (CUgraph *)junk_made(j)));
-	case 164:
+	case 168:
 		j->name = "cuStreamIsCapturing";
 		return (cuStreamIsCapturing((CUstream)junk_handle(j), (int *)junk_memory(j)));
-	case 165:
+	case 169:
 		j->name = "cuStreamGetCaptureInfo";
 		return (cuStreamGetCaptureInfo((CUstream)junk_handle(j), (int *)junk_memory(j), (unsigned long long *)junk_memory(j)));
-	case 166:
+	case 170:
 		j->name = "cuStreamGetCaptureInfo_v2";
 		return (cuStreamGetCaptureInfo_v2((CUstream)junk_handle(j), (int *)junk_memory(j), (unsigned long long *)junk_memory(j), (CUgraph *)junk_memory(j), junk_zeros(j), (size_t *)junk_memory(j)));
-	case 167:
+	case 171:
 		j->name = "cuStreamGetCaptureInfo_v3";
 		return (cuStreamGetCaptureInfo_v3((CUstream)junk_handle(j), (int *)junk_memory(j), (unsigned long long *)junk_memory(j), (CUgraph *)junk_memory(j), junk_zeros(j), junk_zeros(j), (size_t *)junk_memory(j)));
-	case 168:
+	case 172:
 		j->name = "cuStreamUpdateCaptureDependencies";
 		return (cuStreamUpdateCaptureDependencies((CUstream)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (unsigned int)junk_number(j)));
-	case 169:
+	case 173:
 		j->name = "cuStreamUpdateCaptureDependencies_v2";
 		return (cuStreamUpdateCaptureDependencies_v2((CUstream)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphEdgeData *)junk_memory(j), (size_t)junk_small(j), (unsigned int)junk_number(j)));
-	case 170:
+	case 174:
 		j->name = "cuThreadExchangeStreamCaptureMode";
 		return (cuThreadExchangeStreamCaptureMode((int *)junk_memory(j)));
-	case 171:
+	case 175:
 		j->name = "cuEventCreate";
 		return (cuEventCreate((CUevent *)junk_made(j), (unsigned int)junk_number(j)));
-	case 172:
+	case 176:
 		j->name = "cuEventDestroy";
 		return (cuEventDestroy((CUevent)junk_handle(j)));
-	case 173:
+	case 177:
 		j->name = "cuEventDestroy_v2";
 		return (cuEventDestroy_v2((CUevent)junk_handle(j)));
-	case 174:
+	case 178:
 		j->name = "cuEventRecord";
 		return (cuEventRecord((CUevent)junk_handle(j), (CUstream)junk_handle(j)));
-	case 175:
+	case 179:
 		j->name = "cuEventRecordWithFlags";
 		return (cuEventRecordWithFlags((CUevent)junk_handle(j), (CUstream)junk_handle(j), (unsigned int)junk_number(j)));
-	case 176:
+	case 180:
 		j->name = "cuEventQuery";
 		return (cuEventQuery((CUevent)junk_handle(j)));
-	case 177:
+	case 181:
 		j->name = "cuEventSynchronize";
 		return (cuEventSynchronize((CUevent)junk_handle(j)));
-	case 178:
+	case 182:
 		j->name = "cuEventElapsedTime";
 		return (cuEventElapsedTime((float *)junk_memory(j), (CUevent)junk_handle(j), (CUevent)junk_handle(j)));
-	case 179:
+	case 183:
 		j->name = "cuEventElapsedTime_v2";
 		return (cuEventElapsedTime_v2((float *)junk_memory(j), (CUevent)junk_handle(j), (CUevent)junk_handle(j)));
-	case 180:
+	case 184:
+		j->name = "cuIpcGetEventHandle";
+		return (cuIpcGetEventHandle((CUipcEventHandle *)junk_memory(j), (CUevent)junk_handle(j)));
+	case 185:
+		j->name = "cuIpcOpenEventHandle";
+		return (cuIpcOpenEventHandle((CUevent *)junk_made(j), *(CUipcEventHandle *)junk_memory(j)));
+	case 186:
 		j->name = "cuModuleLoad";
 		return (cuModuleLoad((CUmodule *)junk_made(j), "add"));
-	case 181:
+	case 187:
 		j->name = "cuModuleLoadData";
 		return (cuModuleLoadData((CUmodule *)junk_made(j), junk_zeros(j)));
-	case 182:
+	case 188:
 		j->name = "cuModuleLoadDataEx";
 		return (cuModuleLoadDataEx((CUmodule *)junk_made(j), junk_zeros(j), (unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j)));
-	case 183:
+	case 189:
 		j->name = "cuModuleLoadFatBinary";
 		return (cuModuleLoadFatBinary((CUmodule *)junk_made(j), junk_zeros(j)));
-	case 184:
+	case 190:
 		j->name = "cuModuleUnload";
 		return (cuModuleUnload((CUmodule)junk_handle(j)));
-	case 185:
+	case 191:
 		j->name = "cuModuleGetLoadingMode";
 		return (cuModuleGetLoadingMode((int *)junk_memory(j)));
-	case 186:
+	case 192:
 		j->name = "cuModuleGetFunction";
 		return (cuModuleGetFunction((CUfunction *)junk_made(j), (CUmodule)junk_handle(j), "add"));
-	case 187:
+	case 193:
 		j->name = "cuModuleGetFunctionCount";
 		return (cuModuleGetFunctionCount((unsigned int *)junk_memory(j), (CUmodule)junk_handle(j)));
-	case 188:
+	case 194:
 		j->name = "cuModuleEnumerateFunctions";
 		return (cuModuleEnumerateFunctions((CUfunction *)junk_memory(j), (unsigned int)junk_small(j), (CUmodule)junk_handle(j)));
-	case 189:
+	case 195:
 		j->name = "cuModuleGetGlobal_v2";
 		return (cuModuleGetGlobal_v2((CUdeviceptr *)junk_memory(j), (size_t *)junk_memory(j), (CUmodule)junk_handle(j), "add"));
-	case 190:
+	case 196:
 		j->name = "cuLibraryLoadData";
 		return (cuLibraryLoadData((CUlibrary *)junk_made(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), (unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j), (unsigned int)junk_small(j)));
-	case 191:
+	case 197:
 		j->name = "cuLibraryLoadFromFile";
 		return (cuLibraryLoadFromFile((CUlibrary *)junk_made(j), "add", junk_zeros(j), junk_zeros(j), (unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j), (unsigned int)junk_small(j)));
-	case 192:
+	case 198:
 		j->name = "cuLibraryUnload";
 		return (cuLibraryUnload((CUlibrary)junk_handle(j)));
-	case 193:
+	case 199:
 		j->name = "cuLibraryGetKernel";
 		return (cuLibraryGetKernel((CUkernel *)junk_made(j), (CUlibrary)junk_handle(j), "add"));
-	case 194:
+	case 200:
 		j->name = "cuLibraryGetKernelCount";
 		return (cuLibraryGetKernelCount((unsigned int *)junk_memory(j), (CUlibrary)junk_handle(j)));
-	case 195:
+	case 201:
 		j->name = "cuLibraryEnumerateKernels";
 		return (cuLibraryEnumerateKernels((CUkernel *)junk_memory(j), (unsigned int)junk_small(j), (CUlibrary)junk_handle(j)));
-	case 196:
+	case 202:
 		j->name = "cuLibraryGetModule";
 		return (cuLibraryGetModule((CUmodule *)junk_made(j), (CUlibrary)junk_handle(j)));
-	case 197:
+	case 203:
 		j->name = "cuLibraryGetGlobal";
 		return (cuLibraryGetGlobal((CUdeviceptr *)junk_memory(j), (size_t *)junk_memory(j), (CUlibrary)junk_handle(j), "add"));
-	case 198:
+	case 204:
 		j->name = "cuKernelGetFunction";
 		return (cuKernelGetFunction((CUfunction *)junk_made(j), (CUkernel)junk_handle(j)));
-	case 199:
+	case 205:
 		j->name = "cuKernelGetLibrary";
 		return (cuKernelGetLibrary((CUlibrary *)junk_memory(j), (CUkernel)junk_handle(j)));
-	case 200:
+	case 206:
 		j->name = "cuKernelGetAttribute";
 		return (cuKernelGetAttribute((int *)junk_memory(j), (int)junk_number(j), (CUkernel)junk_handle(j), (CUdevice)junk_small(j)));
-	case 201:
+	case 207:
 		j->name = "cuKernelSetAttribute";
 		return (cuKernelSetAttribute((int)junk_number(j), (int)junk_number(j), (CUkernel)junk_handle(j), (CUdevice)junk_small(j)));
-	case 202:
+	case 208:
 		j->name = "cuKernelSetCacheConfig";
 		return (cuKernelSetCacheConfig((CUkernel)junk_handle(j), (int)junk_number(j), (CUdevice)junk_small(j)));
-	case 203:
+	case 209:
 		j->name = "cuKernelGetName";
 		return (cuKernelGetName((const char **)junk_memory(j), (CUkernel)junk_handle(j)));
-	case 204:
+	case 210:
 		j->name = "cuKernelGetParamInfo";
 		return (cuKernelGetParamInfo((CUkernel)junk_handle(j), (size_t)junk_number(j), (size_t *)junk_memory(j), (size_t *)junk_memory(j)));
-	case 205:
+	case 211:
 		j->name = "cuKernelGetParamCount";
 		return (cuKernelGetParamCount((CUkernel)junk_handle(j), (size_t *)junk_memory(j)));
-	case 206:
+	case 212:
 		j->name = "cuLinkCreate";
 		return (cuLinkCreate((unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j), (CUlinkState *)junk_made(j)));
-	case 207:
+	case 213:
 		j->name = "cuLinkCreate_v2";
 		return (cuLinkCreate_v2((unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j), (CUlinkState *)junk_made(j)));
-	case 208:
+	case 214:
 		j->name = "cuLinkAddData";
 		return (cuLinkAddData((CUlinkState)junk_handle(j), (int)junk_small(j), junk_zeros(j), (size_t)junk_small(j), "add", (unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j)));
-	case 209:
+	case 215:
 		j->name = "cuLinkAddData_v2";
 		return (cuLinkAddData_v2((CUlinkState)junk_handle(j), (int)junk_small(j), junk_zeros(j), (size_t)junk_small(j), "add", (unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j)));
-	case 210:
+	case 216:
 		j->name = "cuLinkAddFile";
 		return (cuLinkAddFile((CUlinkState)junk_handle(j), (int)junk_small(j), "add", (unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j)));
-	case 211:
+	case 217:
 		j->name = "cuLinkAddFile_v2";
 		return (cuLinkAddFile_v2((CUlinkState)junk_handle(j), (int)junk_small(j), "add", (unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j)));
-	case 212:
+	case 218:
 		j->name = "cuLinkComplete";
 		return (cuLinkComplete((CUlinkState)junk_handle(j), junk_zeros(j), (size_t *)junk_memory(j)));
-	case 213:
+	case 219:
 		j->name = "cuLinkDestroy";
 		return (cuLinkDestroy((CUlinkState)junk_handle(j)));
-	case 214:
+	case 220:
 		j->name = "cuFuncGetAttribute";
 		return (cuFuncGetAttribute((int *)junk_memory(j), (int)junk_number(j), (CUfunction)junk_handle(j)));
-	case 215:
+	case 221:
 		j->name = "cuFuncSetAttribute";
 		return (cuFuncSetAttribute((CUfunction)junk_handle(j), (int)junk_number(j), (int)junk_number(j)));
-	case 216:
+	case 222:
 		j->name = "cuFuncSetCacheConfig";
 		return (cuFuncSetCacheConfig((CUfunction)junk_handle(j), (int)junk_number(j)));
-	case 217:
+	case 223:
 		j->name = "cuFuncSetSharedMemConfig";
 		return (cuFuncSetSharedMemConfig((CUfunction)junk_handle(j), (int)junk_number(j)));
-	case 218:
+	case 224:
 		j->name = "cuFuncGetModule";
 		return (cuFuncGetModule((CUmodule *)junk_memory(j), (CUfunction)junk_handle(j)));
-	case 219:
+	case 225:
 		j->name = "cuFuncGetName";
 		return (cuFuncGetName((const char **)junk_memory(j), (CUfunction)junk_handle(j)));
-	case 220:
+	case 226:
 		j->name = "cuFuncGetParamInfo";
 		return (cuFuncGetParamInfo((CUfunction)junk_handle(j), (size_t)junk_number(j), (size_t *)junk_memory(j), (size_t *)junk_memory(j)));
-	case 221:
+	case 227:
 		j->name = "cuFuncGetParamCount";
 		return (cuFuncGetParamCount((CUfunction)junk_handle(j), (size_t *)junk_memory(j)));
-	case 222:
+	case 228:
 		j->name = "cuFuncIsLoaded";
 		return (cuFuncIsLoaded((int *)junk_memory(j), (CUfunction)junk_handle(j)));
-	case 223:
+	case 229:
 		j->name = "cuFuncLoad";
 		return (cuFuncLoad((CUfunction)junk_handle(j)));
-	case 224:
+	case 230:
 		j->name = "cuOccupancyMaxActiveBlocksPerMultiprocessor";
 		return (cuOccupancyMaxActiveBlocksPerMultiprocessor((int *)junk_memory(j), (CUfunction)junk_handle(j), (int)junk_number(j), (size_t)junk_number(j)));
-	case 225:
+	case 231:
 		j->name = "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags";
 		return (cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags((int *)junk_memory(j), (CUfunction)junk_handle(j), (int)junk_number(j), (size_t)junk_number(j), (unsigned int)junk_number(j)));
-	case 226:
+	case 232:
 		j->name = "cuOccupancyAvailableDynamicSMemPerBlock";
 		return (cuOccupancyAvailableDynamicSMemPerBlock((size_t *)junk_memory(j), (CUfunction)junk_handle(j), (int)junk_number(j), (int)junk_number(j)));
-	case 227:
+	case 233:
 		j->name = "cuOccupancyMaxPotentialBlockSize";
 		return (cuOccupancyMaxPotentialBlockSize((int *)junk_memory(j), (int *)junk_memory(j), (CUfunction)junk_handle(j), junk_function, (size_t)junk_number(j), (int)junk_number(j)));
-	case 228:
+	case 234:
 		j->name = "cuOccupancyMaxPotentialBlockSizeWithFlags";
 		return (cuOccupancyMaxPotentialBlockSizeWithFlags((int *)junk_memory(j), (int *)junk_memory(j), (CUfunction)junk_handle(j), junk_function, (size_t)junk_number(j), (int)junk_number(j), (unsigned int)junk_number(j)));
-	case 229:
+	case 235:
 		j->name = "cuOccupancyMaxPotentialClusterSize";
 		return (cuOccupancyMaxPotentialClusterSize((int *)junk_memory(j), (CUfunction)junk_handle(j), junk_zeros(j)));
-	case 230:
+	case 236:
 		j->name = "cuOccupancyMaxActiveClusters";
 		return (cuOccupancyMaxActiveClusters((int *)junk_memory(j), (CUfunction)junk_handle(j), junk_zeros(j)));
-	case 231:
+	case 237:
 		j->name = "cuGraphCreate";
 		return (cuGraphCreate((CUgraph *)junk_made(j), (unsigned int)junk_number(j)));
-	case 232:
+	case 238:
 		j->name = "cuGraphDestroy";
 		return (cuGraphDestroy((CUgraph)junk_handle(j)));
-	case 233:
+	case 239:
 		j->name = "cuGraphClone";
 		return (cuGraphClone((CUgraph *)junk_made(j), (CUgraph)junk_handle(j)));
-	case 234:
+	case 240:
 		j->name = "cuGraphNodeFindInClone";
 		return (cuGraphNodeFindInClone((CUgraphNode *)junk_memory(j), (CUgraphNode)junk_handle(j), (CUgraph)junk_handle(j)));
-	case 235:
+	case 241:
 		j->name = "cuGraphAddEmptyNode";
 		return (cuGraphAddEmptyNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j)));
-	case 236:
+	case 242:
 		j->name = "cuGraphAddKernelNode";
 		return (cuGraphAddKernelNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 237:
+	case 243:
 		j->name = "cuGraphAddKernelNode_v2";
 		return (cuGraphAddKernelNode_v2((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 238:
+	case 244:
 		j->name = "cuGraphKernelNodeGetParams";
 		return (cuGraphKernelNodeGetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 239:
+	case 245:
 		j->name = "cuGraphKernelNodeGetParams_v2";
 		return (cuGraphKernelNodeGetParams_v2((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 240:
+	case 246:
 		j->name = "cuGraphKernelNodeSetParams";
 		return (cuGraphKernelNodeSetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 241:
+	case 247:
 		j->name = "cuGraphKernelNodeSetParams_v2";
 		return (cuGraphKernelNodeSetParams_v2((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 242:
+	case 248:
 		j->name = "cuGraphKernelNodeCopyAttributes";
 		return (cuGraphKernelNodeCopyAttributes((CUgraphNode)junk_handle(j), (CUgraphNode)junk_handle(j)));
-	case 243:
+	case 249:
 		j->name = "cuGraphKernelNodeGetAttribute";
 		return (cuGraphKernelNodeGetAttribute((CUgraphNode)junk_handle(j), (int)junk_number(j), (CUlaunchAttributeValue *)junk_memory(j)));
-	case 244:
+	case 250:
 		j->name = "cuGraphKernelNodeSetAttribute";
 		return (cuGraphKernelNodeSetAttribute((CUgraphNode)junk_handle(j), (int)junk_number(j), (const CUlaunchAttributeValue *)junk_memory(j)));
-	case 245:
+	case 251:
 		j->name = "cuGraphAddMemsetNode";
 		return (cuGraphAddMemsetNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (const CUDA_MEMSET_NODE_PARAMS *)junk_memory(j), (CUcontext)junk_handle(j)));
-	case 246:
+	case 252:
 		j->name = "cuGraphMemsetNodeGetParams";
 		return (cuGraphMemsetNodeGetParams((CUgraphNode)junk_handle(j), (CUDA_MEMSET_NODE_PARAMS *)junk_memory(j)));
-	case 247:
+	case 253:
 		j->name = "cuGraphMemsetNodeSetParams";
 		return (cuGraphMemsetNodeSetParams((CUgraphNode)junk_handle(j), (const CUDA_MEMSET_NODE_PARAMS *)junk_memory(j)));
-	case 248:
+	case 254:
 		j->name = "cuGraphAddHostNode";
 		return (cuGraphAddHostNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 249:
+	case 255:
 		j->name = "cuGraphHostNodeGetParams";
 		return (cuGraphHostNodeGetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 250:
+	case 256:
 		j->name = "cuGraphHostNodeSetParams";
 		return (cuGraphHostNodeSetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 251:
+	case 257:
 		j->name = "cuGraphAddChildGraphNode";
 		return (cuGraphAddChildGraphNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (CUgraph)junk_handle(j)));
-	case 252:
+	case 258:
 		j->name = "cuGraphChildGraphNodeGetGraph";
 		return (cuGraphChildGraphNodeGetGraph((CUgraphNode)junk_handle(j), (CUgraph *)junk_memory(j)));
-	case 253:
+	case 259:
 		j->name = "cuGraphAddEventRecordNode";
 		return (cuGraphAddEventRecordNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (CUevent)junk_handle(j)));
-	case 254:
+	case 260:
 		j->name = "cuGraphEventRecordNodeGetEvent";
 		return (cuGraphEventRecordNodeGetEvent((CUgraphNode)junk_handle(j), (CUevent *)junk_memory(j)));
-	case 255:
+	case 261:
 		j->name = "cuGraphEventRecordNodeSetEvent";
 		return (cuGraphEventRecordNodeSetEvent((CUgraphNode)junk_handle(j), (CUevent)junk_handle(j)));
-	case 256:
+	case 262:
 		j->name = "cuGraphAddEventWaitNode";
 		return (cuGraphAddEventWaitNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (CUevent)junk_handle(j)));
-	case 257:
+	case 263:
 		j->name = "cuGraphEventWaitNodeGetEvent";
 		return (cuGraphEventWaitNodeGetEvent((CUgraphNode)junk_handle(j), (CUevent *)junk_memory(j)));
-	case 258:
+	case 264:
 		j->name = "cuGraphEventWaitNodeSetEvent";
 		return (cuGraphEventWaitNodeSetEvent((CUgraphNode)junk_handle(j), (CUevent)junk_handle(j)));
-	case 259:
+	case 265:
 		j->name = "cuGraphAddMemAllocNode";
 		return (cuGraphAddMemAllocNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 260:
+	case 266:
 		j->name = "cuGraphMemAllocNodeGetParams";
 		return (cuGraphMemAllocNodeGetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 261:
+	case 267:
 		j->name = "cuGraphAddMemFreeNode";
 		return (cuGraphAddMemFreeNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (CUdeviceptr)junk_handle(j)));
-	case 262:
+	case 268:
 		j->name = "cuGraphMemFreeNodeGetParams";
 		return (cuGraphMemFreeNodeGetParams((CUgraphNode)junk_handle(j), (CUdeviceptr *)junk_memory(j)));
-	case 263:
+	case 269:
 		j->name = "cuGraphAddNode";
 		return (cuGraphAddNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 264:
+	case 270:
 		j->name = "cuGraphAddNode_v2";
 		return (cuGraphAddNode_v2((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphEdgeData *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 265:
+	case 271:
 		j->name = "cuGraphNodeSetParams";
 		return (cuGraphNodeSetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 266:
+	case 272:
 		j->name = "cuGraphNodeGetType";
 		return (cuGraphNodeGetType((CUgraphNode)junk_handle(j), (int *)junk_memory(j)));
-	case 267:
+	case 273:
 		j->name = "cuGraphGetNodes";
 		return (cuGraphGetNodes((CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 268:
+	case 274:
 		j->name = "cuGraphGetRootNodes";
 		return (cuGraphGetRootNodes((CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 269:
+	case 275:
 		j->name = "cuGraphGetEdges";
 		return (cuGraphGetEdges((CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 270:
+	case 276:
 		j->name = "cuGraphGetEdges_v2";
 		return (cuGraphGetEdges_v2((CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (CUgraphNode *)junk_memory(j), (CUgraphEdgeData *)junk_memory(j), (size_t *)junk_count(j)));
-	case 271:
+	case 277:
 		j->name = "cuGraphNodeGetDependencies";
 		return (cuGraphNodeGetDependencies((CUgraphNode)junk_handle(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 272:
+	case 278:
 		j->name = "cuGraphNodeGetDependencies_v2";
 		return (cuGraphNodeGetDependencies_v2((CUgraphNode)junk_handle(j), (CUgraphNode *)junk_memory(j), (CUgraphEdgeData *)junk_memory(j), (size_t *)junk_count(j)));
-	case 273:
+	case 279:
 		j->name = "cuGraphNodeGetDependentNodes";
 		return (cuGraphNodeGetDependentNodes((CUgraphNode)junk_handle(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 274:
+	case 280:
 		j->name = "cuGraphNodeGetDependentNodes_v2";
 		return (cuGraphNodeGetDependentNodes_v2((CUgraphNode)junk_handle(j), (CUgraphNode *)junk_memory(j), (CUgraphEdgeData *)junk_memory(j), (size_t *)junk_count(j)));
-	case 275:
+	case 281:
 		j->name = "cuGraphAddDependencies";
 		return (cuGraphAddDependencies((CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j)));
-	case 276:
+	case 282:
 		j->name = "cuGraphAddDependencies_v2";
 		return (cuGraphAddDependencies_v2((CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphNode *)junk_memory(j), (const CUgraphEdgeData *)junk_memory(j), (size_t)junk_small(j)));
-	case 277:
+	case 283:
 		j->name = "cuGraphRemoveDependencies";
 		return (cuGraphRemoveDependencies((CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j)));
-	case 278:
+	case 284:
 		j->name = "cuGraphRemoveDependencies_v2";
 		return (cuGraphRemoveDependencies_v2((CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphNode *)junk_memory(j), (const CUgraphEdgeData *)junk_memory(j), (size_t)junk_small(j)));
-	case 279:
+	case 285:
 		j->name = "cuGraphDestroyNode";
 		return (cuGraphDestroyNode((CUgraphNode)junk_handle(j)));
-	case 280:
+	case 286:
 		j->name = "cuGraphInstantiate";
 		return (cuGraphInstantiate((CUgraphExec *)junk_made(j), (CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (char *)junk_memory(j), (size_t)junk_small(j)));
-	case 281:
+	case 287:
 		j->name = "cuGraphInstantiate_v2";
 		return (cuGraphInstantiate_v2((CUgraphExec *)junk_made(j), (CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (char *)junk_memory(j), (size_t)junk_small(j)));
-	case 282:
+	case 288:
 		j->name = "cuGraphInstantiateWithFlags";
 		return (cuGraphInstantiateWithFlags((CUgraphExec *)junk_made(j), (CUgraph)junk_handle(j), (unsigned long long)junk_number(j)));
-	case 283:
+	case 289:
 		j->name = "cuGraphInstantiateWithParams";
 		return (cuGraphInstantiateWithParams((CUgraphExec *)junk_made(j), (CUgraph)junk_handle(j), (CUDA_GRAPH_INSTANTIATE_PARAMS *)junk_memory(j)));
-	case 284:
+	case 290:
 		j->name = "cuGraphExecGetFlags";
 		return (cuGraphExecGetFlags((CUgraphExec)junk_handle(j), (unsigned long long *)junk_memory(j)));
-	case 285:
+	case 291:
 		j->name = "cuGraphExecDestroy";
 		return (cuGraphExecDestroy((CUgraphExec)junk_handle(j)));
-	case 286:
+	case 292:
 		j->name = "cuGraphUpload";
 		return (cuGraphUpload((CUgraphExec)junk_handle(j), (CUstream)junk_handle(j)));
-	case 287:
+	case 293:
 		j->name = "cuGraphLaunch";
 		return (cuGraphLaunch((CUgraphExec)junk_handle(j), (CUstream)junk_handle(j)));
-	case 288:
+	case 294:
 		j->name = "cuGraphExecUpdate";
 		return (cuGraphExecUpdate((CUgraphExec)junk_handle(j), (CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (int *)junk_memory(j)));
-	case 289:
+	case 295:
 		j->name = "cuGraphExecUpdate_v2";
 		return (cuGraphExecUpdate_v2((CUgraphExec)junk_handle(j), (CUgraph)junk_handle(j), (CUgraphExecUpdateResultInfo *)junk_memory(j)));
-	case 290:
+	case 296:
 		j->name = "cuGraphNodeSetEnabled";
 		return (cuGraphNodeSetEnabled((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (unsigned int)junk_number(j)));
-	case 291:
+	case 297:
 		j->name = "cuGraphNodeGetEnabled";
 		return (cuGraphNodeGetEnabled((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (unsigned int *)junk_memory(j)));
-	case 292:
+	case 298:
 		j->name = "cuGraphExecKernelNodeSetParams";
 		return (cuGraphExecKernelNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 293:
+	case 299:
 		j->name = "cuGraphExecKernelNodeSetParams_v2";
 		return (cuGraphExecKernelNodeSetParams_v2((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 294:
+	case 300:
 		j->name = "cuGraphExecMemsetNodeSetParams";
 		return (cuGraphExecMemsetNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (const CUDA_MEMSET_NODE_PARAMS *)junk_memory(j), (CUcontext)junk_handle(j)));
-	case 295:
+	case 301:
 		j->name = "cuGraphExecHostNodeSetParams";
 		return (cuGraphExecHostNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 296:
+	case 302:
 		j->name = "cuGraphExecChildGraphNodeSetParams";
 		return (cuGraphExecChildGraphNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (CUgraph)junk_handle(j)));
-	case 297:
+	case 303:
 		j->name = "cuGraphExecEventRecordNodeSetEvent";
 		return (cuGraphExecEventRecordNodeSetEvent((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (CUevent)junk_handle(j)));
-	case 298:
+	case 304:
 		j->name = "cuGraphExecEventWaitNodeSetEvent";
 		return (cuGraphExecEventWaitNodeSetEvent((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (CUevent)junk_handle(j)));
-	case 299:
+	case 305:
 		j->name = "cuGraphExecNodeSetParams";
 		return (cuGraphExecNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 300:
+	case 306:
 		j->name = "cuArrayCreate_v2";
 		return (cuArrayCreate_v2((CUarray *)junk_memory(j), junk_zeros(j)));
-	case 301:
+	case 307:
 		j->name = "cuArrayGetDescriptor_v2";
 		return (cuArrayGetDescriptor_v2(junk_zeros(j), (CUarray)junk_handle(j)));
-	case 302:
+	case 308:
 		j->name = "cuArray3DCreate_v2";
 		return (cuArray3DCreate_v2((CUarray *)junk_memory(j), junk_zeros(j)));
-	case 303:
+	case 309:
 		j->name = "cuArray3DGetDescriptor_v2";
 		return (cuArray3DGetDescriptor_v2(junk_zeros(j), (CUarray)junk_handle(j)));
-	case 304:
+	case 310:
 		j->name = "cuArrayDestroy";
 		return (cuArrayDestroy((CUarray)junk_handle(j)));
-	case 305:
+	case 311:
 		j->name = "cuTexObjectCreate";
 		return (cuTexObjectCreate((CUtexObject *)junk_memory(j), junk_zeros(j), junk_zeros(j), junk_zeros(j)));
-	case 306:
+	case 312:
 		j->name = "cuTexObjectDestroy";
 		return (cuTexObjectDestroy((CUtexObject)junk_handle(j)));
-	case 307:
+	case 313:
 		j->name = "cuTexObjectGetResourceDesc";
 		return (cuTexObjectGetResourceDesc(junk_zeros(j), (CUtexObject)junk_handle(j)));
-	case 308:
+	case 314:
 		j->name = "cuTexObjectGetTextureDesc";
 		return (cuTexObjectGetTextureDesc(junk_zeros(j), (CUtexObject)junk_handle(j)));
-	case 309:
+	case 315:
 		j->name = "cuTexObjectGetResourceViewDesc";
 		return (cuTexObjectGetResourceViewDesc(junk_zeros(j), (CUtexObject)junk_handle(j)));
-	case 310:
+	case 316:
 		j->name = "cuSurfObjectCreate";
 		return (cuSurfObjectCreate((CUsurfObject *)junk_memory(j), junk_zeros(j)));
-	case 311:
+	case 317:
 		j->name = "cuSurfObjectDestroy";
 		return (cuSurfObjectDestroy((CUsurfObject)junk_handle(j)));
-	case 312:
+	case 318:
 		j->name = "cuSurfObjectGetResourceDesc";
 		return (cuSurfObjectGetResourceDesc(junk_zeros(j), (CUsurfObject)junk_handle(j)));
-	case 313:
+	case 319:
 		j->name = "cuTensorMapEncodeTiled";
 		return (cuTensorMapEncodeTiled(junk_zeros(j), (int)junk_small(j), (unsigned int)junk_small(j), (CUdeviceptr)junk_handle(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j)));
-	case 314:
+	case 320:
 		j->name = "cuTensorMapEncodeIm2col";
 		return (cuTensorMapEncodeIm2col(junk_zeros(j), (int)junk_small(j), (unsigned int)junk_small(j), (CUdeviceptr)junk_handle(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), (unsigned int)junk_small(j), (unsigned int)junk_small(j), junk_zeros(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j)));
-	case 315:
+	case 321:
 		j->name = "cuTensorMapEncodeIm2colWide";
 		return (cuTensorMapEncodeIm2colWide(junk_zeros(j), (int)junk_small(j), (unsigned int)junk_small(j), (CUdeviceptr)junk_handle(j), junk_zeros(j), junk_zeros(j), (int)junk_small(j), (int)junk_small(j), (unsigned int)junk_small(j), (unsigned int)junk_small(j), junk_zeros(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j)));
-	case 316:
+	case 322:
 		j->name = "cuTensorMapReplaceAddress";
 		return (cuTensorMapReplaceAddress(junk_zeros(j), (CUdeviceptr)junk_handle(j)));
-	case 317:
+	case 323:
 		j->name = "cuProfilerStart";
 		return (cuProfilerStart());
-	case 318:
+	case 324:
 		j->name = "cuProfilerStop";
 		return (cuProfilerStop());
 	}
 	return (CUDA_SUCCESS);
 }
 
-enum { JUNK_CALLS = 319 };
+enum { JUNK_CALLS = 325 };

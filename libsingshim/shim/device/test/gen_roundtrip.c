@@ -351,6 +351,12 @@ __attribute__((unused)) static void fill_ipchandle(CUipcMemHandle *s)
 	fill(&s->bytes, sizeof(s->bytes));
 }
 
+__attribute__((unused)) static void fill_ipcevent(CUipcEventHandle *s)
+{
+	memset(s, 0, sizeof(*s));
+	fill(&s->bytes, sizeof(s->bytes));
+}
+
 static void try_cuDriverGetVersion(void)
 {
 	int version = 0;
@@ -1452,6 +1458,59 @@ static void try_sing_send_pointer_set(void)
 	say_field("attribute", &attribute, 4);
 	say_field("value", &value, 8);
 	r_ = sing_send_pointer_set(0, ptr, attribute, value);
+	say_result(r_);
+	if (r_ == 0) {
+	}
+	say_end();
+}
+
+static void try_sing_send_ipc_share(void)
+{
+	CUipcMemHandle handle;
+	memset(&handle, 0, sizeof(handle));
+	CUdeviceptr ptr = 0;
+	fill(&ptr, sizeof(ptr));
+	int r_;
+
+	say_begin("ipc_share", false);
+	say_field("ptr", &ptr, 8);
+	r_ = sing_send_ipc_share(0, &handle, ptr);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("handle", &handle, 64);
+	}
+	say_end();
+}
+
+static void try_sing_send_ipc_open(void)
+{
+	CUdeviceptr ptr = 0;
+	CUipcMemHandle handle;
+	fill_ipchandle(&handle);
+	unsigned int flags = 0;
+	fill(&flags, sizeof(flags));
+	int r_;
+
+	say_begin("ipc_open", false);
+	say_field("handle", &handle, 64);
+	say_field("flags", &flags, 4);
+	r_ = sing_send_ipc_open(0, &ptr, &handle, flags);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("ptr", &ptr, 8);
+	}
+	say_end();
+}
+
+static void try_cuIpcCloseMemHandle(void)
+{
+	CUdeviceptr ptr = 0;
+	fill(&ptr, sizeof(ptr));
+	int r_;
+
+	say_begin("cuIpcCloseMemHandle", false);
+	say_field("ptr", &ptr, 8);
+	r_ = cuIpcCloseMemHandle(ptr);
 	say_result(r_);
 	if (r_ == 0) {
 	}
@@ -4297,6 +4356,41 @@ static void try_cuEventElapsedTime_v2(void)
 	say_result(r_);
 	if (r_ == 0) {
 		say_field("milliseconds", &milliseconds, 4);
+	}
+	say_end();
+}
+
+static void try_sing_send_ipc_event(void)
+{
+	CUipcEventHandle handle;
+	memset(&handle, 0, sizeof(handle));
+	CUevent event = 0;
+	fill(&event, sizeof(event));
+	int r_;
+
+	say_begin("ipc_event", false);
+	say_field("event", &event, 8);
+	r_ = sing_send_ipc_event(0, &handle, event);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("handle", &handle, 64);
+	}
+	say_end();
+}
+
+static void try_sing_send_ipc_open_event(void)
+{
+	CUevent event = 0;
+	CUipcEventHandle handle;
+	fill_ipcevent(&handle);
+	int r_;
+
+	say_begin("ipc_open_event", false);
+	say_field("handle", &handle, 64);
+	r_ = sing_send_ipc_open_event(0, &event, &handle);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("event", &event, 8);
 	}
 	say_end();
 }
@@ -8818,6 +8912,9 @@ void roundtrip(void)
 	try_sing_send_host_reach();
 	try_sing_send_pointer_facts();
 	try_sing_send_pointer_set();
+	try_sing_send_ipc_share();
+	try_sing_send_ipc_open();
+	try_cuIpcCloseMemHandle();
 	try_cuMemAddressReserve();
 	try_cuMemAddressFree();
 	try_cuMemCreate();
@@ -8945,6 +9042,8 @@ void roundtrip(void)
 	try_cuEventSynchronize();
 	try_cuEventElapsedTime();
 	try_cuEventElapsedTime_v2();
+	try_sing_send_ipc_event();
+	try_sing_send_ipc_open_event();
 	try_sing_send_module_load();
 	try_sing_send_cuModuleUnload();
 	try_cuModuleGetFunction();

@@ -92,6 +92,7 @@ func (p *Process) destroyContext(c *dispatch.Call, x *Context) dispatch.Result {
 	p.Contexts.Drop(x.Handle)
 	p.streams.DropIf(func(s *Stream) bool { return s.Context == x })
 	p.events.DropIf(func(e *Event) bool { return e.Context == x })
+	p.Sharing.ForgetEvents(func(e *Event) bool { return e.Context == x })
 	for _, end := range p.OnContextEnd {
 		end(x)
 	}

@@ -12,7 +12,15 @@ import (
 type Event struct {
 	Backend backend.Event
 	Context *Context
+
+	process      *Process
+	interprocess bool     // other processes may open the event
+	opened       bool     // the event is another process's
+	share        RandomID // what processes that share the event call it, or zero; the mu of Sharing guards share
 }
+
+// Interprocess tells whether other processes may have the event.
+func (e *Event) Interprocess() bool { return e.interprocess }
 
 // Event finds an event: INVALID_HANDLE if there is none.
 func (p *Process) Event(h dispatch.Event) (*Event, dispatch.Result) {

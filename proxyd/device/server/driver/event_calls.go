@@ -24,15 +24,15 @@ func (p *StreamCalls) EventCreate(c *dispatch.Call, event dispatch.Event, flags 
 	if p.Restoring != nil {
 		at = p.Restoring.RecordedAt(event)
 	}
-	b, err := x.Backend.NewEvent(backend.EventConfig{NoTiming: flags&noTiming != 0, At: at})
+	e, err := p.newEvent(x, event, RandomID{}, backend.EventConfig{NoTiming: flags&noTiming != 0, At: at})
 	if err != nil {
 		return p.Result(err)
 	}
-	if r := p.events.Put(event, &Event{b, x}); r != 0 {
-		_ = b.Destroy() // b is unused
-		return r
+	e.interprocess = flags&interprocess != 0
+	if p.Sharing.ShareOf(e) != (RandomID{}) {
+		p.Sharing.nameEvent(e) // of a restore: other processes may open the event from now on
 	}
-	return 0
+	return p.putEvent(event, e)
 }
 
 func (p *StreamCalls) EventDestroyV2(_ *dispatch.Call, event dispatch.Event) dispatch.Result {
@@ -40,7 +40,7 @@ func (p *StreamCalls) EventDestroyV2(_ *dispatch.Call, event dispatch.Event) dis
 	if !ok {
 		return dispatch.ResultInvalidHandle
 	}
-	p.Work.EventEnds(event, e.Context.Handle)
+	p.Work.EventEnds(event, e.Context.Handle, p.Sharing.forgetEvent(e))
 	return p.Result(e.Backend.Destroy())
 }
 

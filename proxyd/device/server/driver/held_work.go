@@ -36,8 +36,12 @@ type QueuedCall struct {
 	Event        dispatch.Event
 	EventContext dispatch.Context
 	Gone         bool
-	Exec         dispatch.Graphexec // the instantiated graph that the call launches, or 0
-	Done         backend.Partial    // of a kernel: what was done before
+	// Share is what processes that share the event call it, and Order the place of the call among all calls of the server's
+	// processes that name such an event; 0: the event was not shared.
+	Share RandomID
+	Order uint64
+	Exec  dispatch.Graphexec // the instantiated graph that the call launches, or 0
+	Done  backend.Partial    // of a kernel: what was done before
 
 	spans []workSpan
 	skip  bool // the call has queued nothing that is to be done: the program makes the call again
@@ -172,8 +176,10 @@ func (h *HeldWork) StreamEnds(st *Stream) {
 }
 
 // EventEnds notes that an event was destroyed, as programs do right after a wait for the event is queued.
-func (h *HeldWork) EventEnds(e dispatch.Event, x dispatch.Context) {
-	h.markCalls(func(c *QueuedCall) bool { return c.Event == e && !c.Gone }, func(c *QueuedCall) { c.Gone, c.EventContext = true, x })
+func (h *HeldWork) EventEnds(e dispatch.Event, x dispatch.Context, share RandomID) {
+	h.markCalls(func(c *QueuedCall) bool { return c.Event == e && !c.Gone }, func(c *QueuedCall) {
+		c.Gone, c.EventContext, c.Share = true, x, share
+	})
 }
 
 // ExecChanges notes that an instantiated graph was changed, or destroyed: earlier launches run the earlier graph,

@@ -38,6 +38,8 @@ type Restorer interface {
 	ContextID(h dispatch.Context) backend.ContextID
 	// WrapContext lets a new context take over the memory that is there.
 	WrapContext(x *Context)
+	// EventShare is what processes that share a new event call it; zero: the event is not shared.
+	EventShare(h dispatch.Event) RandomID
 	// RecordedAt is when a new event was recorded; nil: never.
 	RecordedAt(h dispatch.Event) *time.Duration
 }
@@ -50,6 +52,7 @@ type Config struct {
 	Log     *slog.Logger
 	Devices []*Device // all of the job's
 	View    []int     // the devices that the process sees, by ordinal
+	Sharing *Sharing  // with the other processes of the server
 	OnFault func(error)
 	// OnMissed is called with what the program wanted and does not get, because it is not covered; nil: nothing notes that.
 	OnMissed func(what string)
@@ -77,6 +80,7 @@ type Process struct {
 	ringHold  ringHold
 	Interrupt Interrupt
 	Work      HeldWork
+	Sharing   *Sharing
 
 	OnContextEnd []func(*Context) // drop what belongs to a context that is being destroyed; they do not wait
 	OnNewSpace   func(*Space)     // maps the program's pinned memory into a new space
@@ -105,6 +109,7 @@ type deviceState struct {
 func New(ctx context.Context, cfg Config) *Process {
 	p := &Process{
 		ID: cfg.ID, Ring: cfg.Ring, Peer: cfg.Peer, Log: cfg.Log, onFault: cfg.OnFault, onMissed: cfg.OnMissed, JobDevices: cfg.Devices, View: cfg.View,
+		Sharing: cfg.Sharing,
 		devices: make([]deviceState, len(cfg.View)), said: map[string]bool{},
 	}
 	p.Output.to = cfg.Peer

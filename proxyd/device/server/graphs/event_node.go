@@ -14,6 +14,10 @@ func (p *Graphs) eventNode(kind int32, event dispatch.Event) (backend.Node, grap
 	if r != 0 {
 		return nil, graphWork{}, r
 	}
+	if e.Interprocess() {
+		p.NoteMissed("a node of a graph with an event of CU_EVENT_INTERPROCESS") // its order among processes would be lost at a cut
+		return nil, graphWork{}, dispatch.ResultNotSupported
+	}
 	work := graphWork{kind: kind, event: event}
 	if kind == waitNode {
 		return backend.WaitNode{Event: e.Backend}, work, 0

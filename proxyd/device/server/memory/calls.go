@@ -14,7 +14,7 @@ import (
 )
 
 // Waits are the calls of this file that may wait: memory that was freed may still be in use.
-var Waits = []string{"cuMemAlloc_v2", "cuMemAllocPitch_v2", "host_free", "host_unregister"}
+var Waits = []string{"cuMemAlloc_v2", "cuMemAllocPitch_v2", "ipc_open", "host_free", "host_unregister"}
 
 // Calls implements dispatch.MemoryCalls and dispatch.VmmCalls, and the calls about pools.
 type Calls struct {
@@ -25,6 +25,9 @@ type Calls struct {
 	Buffers  bufferIDs
 	Shares   PinnedShares
 	graphs   graphMemories
+	imports  imports
+	// processes are all processes of the server, which may share memory.
+	processes func() []*driver.Process
 
 	mu          sync.Mutex
 	devicePools []devicePools // by ordinal
@@ -41,8 +44,8 @@ type graphMemories interface {
 }
 
 // New makes the memory of a process, none yet.
-func New(p *driver.Process, graphs graphMemories) *Calls {
-	m := &Calls{Process: p, graphs: graphs, devicePools: make([]devicePools, len(p.View))}
+func New(p *driver.Process, graphs graphMemories, processes func() []*driver.Process) *Calls {
+	m := &Calls{Process: p, graphs: graphs, processes: processes, devicePools: make([]devicePools, len(p.View))}
 	m.pools.Class, m.memories.Class = handles.PoolClass, handles.MemoryClass
 	return m
 }

@@ -27,6 +27,7 @@ type buffer struct {
 
 // idOf names an allocation, 0 if too many have names.
 func (b *bufferIDs) idOf(a backend.Allocation) uint64 {
+	a.Share = backend.Share{} // an allocation that is exported stays the same
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if known, ok := b.all[a.Base]; ok && known.what == a {
@@ -62,14 +63,18 @@ func (p *Calls) PointerFacts(_ *dispatch.Call, ptr dispatch.Devptr) (kind uint32
 		return 0, 0, 0, 0, 0, 0, 0, dispatch.ResultNotFound
 	}
 	for _, x := range p.Contexts.Values() {
-		if x.Space == s && x.Backend.ID() == a.Context && (a.Kind == backend.Plain || a.Kind == backend.Globals) {
+		if x.Space == s && x.Backend.ID() == a.Context && (a.Kind == backend.Plain || a.Kind == backend.Globals || a.Kind == backend.Imported) {
 			ctx = x.Handle
 		}
 	}
 	if a.Kind == backend.Pooled {
 		pool = p.poolOf(s, a.Pool)
 	}
-	return uint32(a.Kind), ctx, s.Ordinal, uint64(a.Base), a.Size, p.Buffers.idOf(a), pool, 0
+	kind = uint32(a.Kind)
+	if p.isShareable(s, a) {
+		kind |= shareable
+	}
+	return kind, ctx, s.Ordinal, uint64(a.Base), a.Size, p.Buffers.idOf(a), pool, 0
 }
 
 // poolOf is the handle of a space's pool, 0 if the program has none.

@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Two processes take turns at the same memory, in the order of events that they share and without waiting for their devices.
+// The process that has allocated the memory ends first. What came out is printed in the end, whatever happens to the device
+// server meanwhile.
+// devices: 2
+// limit: 60s
+
+#include "check.h"
+
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char image[] = PTX(
+	".visible .entry turn(.param .u64 p, .param .u32 k)\n"
+	"{\n"
+	".reg .u32 %i, %t, %b, %d, %v, %k; .reg .u64 %p, %o;\n"
+	"mov.u32 %t, %tid.x; mov.u32 %b, %ctaid.x; mov.u32 %d, %ntid.x; mad.lo.u32 %i, %b, %d, %t;\n"
+	"mul.wide.u32 %o, %i, 4; ld.param.u64 %p, [p]; add.u64 %p, %p, %o;\n"
+	"ld.param.u32 %k, [k]; ld.global.u32 %v, [%p]; mad.lo.u32 %v, %v, 22695477, %k; st.global.u32 [%p], %v;\n"
+	"ret;\n"
+	"}\n");
+
+enum { WORDS = 1 << 16, ROUNDS = 240, LOOK = 40, PAIRS = 3, ALONE = 20 };
+
+struct result {
+	unsigned int looks[ROUNDS / LOOK], last;
+};
+
+static struct result *results;
+static CUcontext context;
+static CUstream stream;
+static CUfunction turn;
+
+static void start(int device)
+{
+	CUmodule module;
+
+	OK(cuInit(0));
+	OK(cuCtxCreate(&context, 0, device));
+	OK(cuModuleLoadData(&module, image));
+	OK(cuModuleGetFunction(&turn, module, "turn"));
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+}
+
+static void launch(CUdeviceptr p, unsigned int k)
+{
+	void *params[] = { &p, &k };
+
+	OK(cuLaunchKernel(turn, WORDS / 128, 1, 1, 128, 1, 1, 0, stream, params, NULL));
+}
+
+static unsigned int hash(CUdeviceptr p)
+{
+	static unsigned int words[WORDS];
+	unsigned int h = 2166136261u;
+
+	OK(cuMemcpyDtoHAsync(words, p, sizeof(words), stream));
+	OK(cuStreamSynchronize(stream));
+	for (int i = 0; i < WORDS; ++i)
+		h = (h ^ words[i]) * 16777619u;
+	return (h);
+}
+
+static void say(int to, const void *what, size_t n)
+{
+	HOLDS(write(to, what, n) == (ssize_t)n);
+}
+
+static void hear(int from, void *what, size_t n)
+{
+	for (size_t got = 0; got < n;) {
+		const ssize_t k = read(from, (char *)what + got, n - got);
+
+		HOLDS(k > 0);
+		got += (size_t)k;
+	}
+}
+
+/* The memory, an event of its owner, and one of the other process. */
+static void own(int pair, int other)
+{
+	static unsigned int words[WORDS];
+	CUipcMemHandle memory;
+	CUipcEventHandle event;
+	CUevent mine, theirs;
+	CUdeviceptr p, beside;
+	char c = 0;
+
+	start(pair % 2);
+	OK(cuMemAlloc(&beside, 4096));
+	OK(cuMemAlloc(&p, sizeof(words)));
+	for (int i = 0; i < WORDS; ++i)
+		words[i] = (unsigned int)(i * 31 + pair);
+	OK(cuMemcpyHtoD(p, words, sizeof(words)));
+	OK(cuEventCreate(&mine, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+	OK(cuIpcGetMemHandle(&memory, p));
+	OK(cuIpcGetEventHandle(&event, mine));
+	say(other, &memory, sizeof(memory));
+	say(other, &event, sizeof(event));
+	hear(other, &event, sizeof(event));
+	OK(cuIpcOpenEventHandle(&theirs, event));
+	for (unsigned int round = 0; round < ROUNDS; ++round) {
+		OK(cuStreamWaitEvent(stream, theirs, 0));
+		launch(p, 2 * round);
+		OK(cuEventRecord(mine, stream));
+		say(other, &c, 1);
+		hear(other, &c, 1);
+	}
+	OK(cuStreamSynchronize(stream));
+	exit(0);
+}
+
+static void borrow(int pair, int other)
+{
+	struct result *const r = &results[pair];
+	CUipcMemHandle memory;
+	CUipcEventHandle event;
+	CUevent mine, theirs;
+	CUdeviceptr p, again;
+	char c = 0;
+
+	start((pair + 1) / 2 % 2);
+	hear(other, &memory, sizeof(memory));
+	OK(cuIpcOpenMemHandle(&p, memory, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	OK(cuEventCreate(&mine, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+	OK(cuIpcGetEventHandle(&event, mine));
+	say(other, &event, sizeof(event));
+	hear(other, &event, sizeof(event));
+	for (unsigned int round = 0; round < ROUNDS; ++round) {
+		hear(other, &c, 1);
+		OK(cuIpcOpenEventHandle(&theirs, event));
+		OK(cuStreamWaitEvent(stream, theirs, 0));
+		OK(cuEventDestroy(theirs));
+		launch(p, 2 * round + 1);
+		OK(cuEventRecord(mine, stream));
+		if (round % LOOK == LOOK - 1) {
+			OK(cuIpcOpenMemHandle(&again, memory, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+			HOLDS(again == p);
+			r->looks[round / LOOK] = hash(p);
+			OK(cuIpcCloseMemHandle(again));
+		}
+		say(other, &c, 1);
+	}
+	HOLDS(read(other, &c, 1) == 0); /* the owner has ended */
+	for (unsigned int k = 0; k < ALONE; ++k) {
+		launch(p, k);
+		if (k % 4 == 0)
+			OK(cuStreamSynchronize(stream));
+	}
+	r->last = hash(p);
+	OK(cuIpcCloseMemHandle(p));
+	exit(0);
+}
+
+int main(void)
+{
+	int status;
+
+	results = mmap(NULL, PAIRS * sizeof(*results), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	HOLDS(results != MAP_FAILED);
+	for (int pair = 0; pair < PAIRS; ++pair) {
+		int ends[2];
+
+		HOLDS(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+		for (int i = 0; i < 2; ++i) {
+			if (fork() == 0) {
+				close(ends[1 - i]);
+				(i == 0 ? own : borrow)(pair, ends[i]);
+			}
+		}
+		close(ends[0]);
+		close(ends[1]);
+	}
+	for (int i = 0; i < 2 * PAIRS; ++i) {
+		HOLDS(wait(&status) > 0);
+		HOLDS(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	}
+	for (int pair = 0; pair < PAIRS; ++pair) {
+		for (int i = 0; i < ROUNDS / LOOK; ++i)
+			printf("%08x ", results[pair].looks[i]);
+		printf("%08x\n", results[pair].last);
+	}
+	return (0);
+}
