@@ -6,6 +6,7 @@
 package pytorch
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -73,6 +74,31 @@ func TestLoader(t *testing.T) {
 	const want = "sum 186816.0\n" // twice of each number to 63: four times the number, and its square
 	if got := runPython(t, nil, "programs/loader.py"); got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestShared: a process changes tensors of another process, which torch.multiprocessing has passed, and passes tensors back.
+func TestShared(t *testing.T) {
+	var want strings.Builder
+	var mine [12]int
+	for i := range mine {
+		mine[i] = i
+	}
+	for step := range 6 {
+		var columns [4]float64
+		sum := 0
+		for i := range mine {
+			mine[i] = 2*mine[i] + step
+			columns[i%4] += float64(mine[i])
+			sum += mine[i]
+		}
+		fmt.Fprintf(&want, "step %d [%.1f, %.1f, %.1f, %.1f] %d.0\n", step, columns[0], columns[1], columns[2], columns[3], sum)
+	}
+	for _, on := range [][]string{nil, {"--on", "1"}} {
+		got := runPython(t, on, "programs/share.py")
+		if !strings.HasPrefix(got, want.String()+"exit 0 [[57.0, ") {
+			t.Errorf("%s, want\n%s", got, &want)
+		}
 	}
 }
 
