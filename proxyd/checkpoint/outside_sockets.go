@@ -5,13 +5,20 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/outside"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 )
 
 // findOutsideUnix returns the unix sockets of programs of a capsule that are connected to processes outside of the job.
@@ -64,4 +71,53 @@ func (lc outsidePart) reportResetUnix(program string, sockets []criu.OutsideSock
 	to = slices.Compact(to)
 	lc.j.log.Info("unix sockets to outside of the job are reset", "capsule", lc.index, "program", program, "to", to)
 	lc.j.report.AddEvent(records.EventReset, []string{lc.j.c.Node}, "connections to "+reports.JoinNames(to))
+}
+
+// resetOutside resets the connections of a restored program to outside of the job, except those to which the other
+// side has not answered yet. The program is
+// still frozen and finds them reset when it runs: a client that looks at an idle connection before
+// it uses the connection, such as urllib3, makes a new one. The network is locked, so the program
+// can have no newer connection to outside.
+func (lc *localCapsule) resetOutside(p capsule.Program) error {
+	j := lc.j
+	sockets, err := lc.findOutside([]capsule.Program{p})
+	if err != nil || len(sockets) == 0 {
+		return err
+	}
+	files := map[string]*os.File{}
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	var to []string
+	for _, s := range sockets {
+		if files[s.Link] != nil || s.Connecting || lc.outside != nil && lc.outside.Has(outside.Ends{From: s.From, To: s.To}) {
+			continue
+		}
+		f, err := s.Open()
+		if errors.Is(err, unix.ESRCH) {
+			continue // the process has ended
+		}
+		if err != nil {
+			return fmt.Errorf("connection to %s: %w", s.To, err)
+		}
+		files[s.Link] = f
+		to = append(to, s.To)
+	}
+	if len(files) == 0 {
+		return nil
+	}
+	connections := make([]*os.File, 0, len(files))
+	for _, f := range files {
+		connections = append(connections, f)
+	}
+	if err := overlay.ResetConnections(lc.capsule.PID(), connections); err != nil {
+		return err
+	}
+	slices.Sort(to)
+	to = slices.Compact(to)
+	j.log.Info("connections to outside of the job are reset", "capsule", lc.index, "program", p.Name, "to", to)
+	j.report.AddEvent(records.EventReset, []string{j.c.Node}, "connections to "+reports.JoinNames(to))
+	return nil
 }
