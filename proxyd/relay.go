@@ -184,7 +184,7 @@ func startLinks(ctx context.Context, cfg *relayconfig.Config, links *net.TCPList
 		}
 		ended <- err
 	}()
-	p, err := legs.NewProcess(in, out, legs.Settings{Allow: cfg.Allow, Deny: cfg.Deny, PerUser: cfg.PerUser, Keep: cfg.Keep, Clients: cfg.Clients})
+	p, err := legs.NewProcess(in, out, legs.Settings{Allow: cfg.Allow, Deny: cfg.Deny, PerUser: cfg.PerUser, Keep: cfg.Keep, Clients: legs.Clients(cfg.Clients)})
 	return p, ended, err
 }
 

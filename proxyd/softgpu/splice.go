@@ -254,7 +254,7 @@ func (a *attempt) makeRecord(f *function, spec *launch) string {
 // checkSpans returns why the spans' bytes cannot be read, or "".
 func (a *attempt) checkSpans() string {
 	for _, x := range a.spans {
-		if _, ok := spanBytes(a.space, x); !ok {
+		if !isOwnSpan(a.space, x) {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.results.Forget(a.site)
@@ -379,8 +379,7 @@ func (a *attempt) learnParts() {
 func (a *attempt) learnReads(alone bool) string {
 	ok := true
 	for _, x := range a.seen.reads { // what was written is among them
-		_, is := spanBytes(a.space, x)
-		ok = ok && is
+		ok = ok && isOwnSpan(a.space, x)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -87,16 +87,13 @@ func (t *table) pointedSpans(params []byte) (out []splice.Span, ok bool) {
 	return withoutRepeats(out), true
 }
 
-// spanBytes is the bytes of memory that lies in a single allocation, if it is there, and the space's alone.
-func spanBytes(s *space, x splice.Span) ([]byte, bool) {
-	b, shared, ok := findSpan(s, x)
-	if shared {
-		return nil, false
-	}
-	return b, ok
+// isOwnSpan tells whether memory lies in a single allocation, is there, and is the space's alone.
+func isOwnSpan(s *space, x splice.Span) bool {
+	_, shared, ok := findSpan(s, x)
+	return ok && !shared
 }
 
-// presentBytes is spanBytes for memory that was the space's alone before, and that other spaces may have by now.
+// presentBytes is the bytes of memory that was the space's alone before, and that other spaces may have by now.
 func presentBytes(s *space, x splice.Span) ([]byte, bool) {
 	b, _, ok := findSpan(s, x)
 	return b, ok

@@ -46,7 +46,7 @@ func Serve(t testing.TB, user int) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.Remove(dir) })
+	t.Cleanup(func() { _ = os.Remove(dir) })
 	dev, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		t.Skip("SKIP: needs /dev/fuse: ", err)

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config/table"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/legs"
 )
 
 // File is where the configuration is unless told otherwise.
@@ -35,12 +34,21 @@ type Config struct {
 	Deny        []netip.Prefix
 	PerUser     int
 	Keep        time.Duration
-	Clients     legs.Clients
+	Clients     Clients
 	MungeSocket string
 	Level       slog.Level
 	JSON        bool
 
 	values table.Values
+}
+
+// Clients says where the relay listens for clients of jobs, and how many there may be.
+type Clients struct {
+	First      uint16 // ports, from First to Last; 0: none
+	Last       uint16
+	PerUser    int           // ports of a user
+	PerPort    int           // clients of a port
+	WaitAtMost time.Duration // of a client while the job is away
 }
 
 // wants is the error of a value: what is accepted.
@@ -64,7 +72,7 @@ var keys = table.Table[Config]{Daemon: "proxyd relay", Variables: "SINGULARITY_S
 	{Name: "keep", Default: "7d", Meaning: "How long connections of a job are kept that is away, and that no node names.",
 		Set: wantAge(func(c *Config) *time.Duration { return &c.Keep })},
 	{Name: "clients.ports", Meaning: "Ports of this host, such as 7000-7999, at which clients outside reach programs of jobs with --singularity-listen.\nWhoever reaches the port reaches the program. Empty: the relay does not listen for clients.",
-		Set: wantPorts(func(c *Config) *legs.Clients { return &c.Clients })},
+		Set: wantPorts(func(c *Config) *Clients { return &c.Clients })},
 	{Name: "clients.per_user", Default: "16", Meaning: "Such ports of one user at a time.",
 		Set: table.Number(func(c *Config) *int { return &c.Clients.PerUser }, 1, 64_000)},
 	{Name: "clients.per_port", Default: "64", Meaning: "Clients of one such port at a time; others are reset. Each takes up to 512 KiB of memory.",
@@ -132,7 +140,7 @@ func wantPrefixes(field func(*Config) *[]netip.Prefix) func(*Config, string) err
 const firstUnprivileged = 1024
 
 // wantPorts takes a range of ports.
-func wantPorts(field func(*Config) *legs.Clients) func(*Config, string) error {
+func wantPorts(field func(*Config) *Clients) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		if v == "" {
 			return nil
