@@ -18,6 +18,8 @@ import (
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/regfile"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
 // A user may have a file of the user's open in a way that its permissions forbid by now: git writes
@@ -57,6 +59,14 @@ func (i *Image) handFiles(init int, as *rights, src Source, nameOf func(*regfile
 		return nil, err
 	}
 	defer root.Close()
+	table, err := mounts.Of(init)
+	if err != nil {
+		return nil, err
+	}
+	// A user's server may not answer, and this is the daemon. criu will say that it cannot open the file.
+	wanted = slices.DeleteFunc(wanted, func(f *regfile.RegFileEntry) bool {
+		return table.IsServedByUser(cmp.Or(nameOf(f), f.GetName()))
+	})
 	paths := make([]int, len(wanted))
 	if err := as.onThread(func() {
 		for i, f := range wanted {

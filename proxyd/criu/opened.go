@@ -17,6 +17,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
 // CRIU opens a file again by its path and compares size and mode. Which file is there by then is
@@ -81,12 +83,33 @@ type survey struct {
 	opened []Opened
 	index  map[Opened]int // without Same
 	first  map[fileID]int
+	mounts *mounts.Table
 }
 
 // fileID is what distinguishes the files that exist at a time.
 type fileID struct{ device, inode uint64 }
 
-func newSurvey() *survey { return &survey{index: map[Opened]int{}, first: map[fileID]int{}} }
+// newSurvey is for processes of the capsule with this init.
+func newSurvey(init int) (*survey, error) {
+	table, err := mounts.Of(init)
+	return &survey{index: map[Opened]int{}, first: map[fileID]int{}, mounts: table}, err
+}
+
+// statLink returns what a link of /proc leads to. A user's server of a file system is not asked: it may answer all but
+// root, and the daemon's thread would wait for ever. Another server is asked, for example of NFS, because another node
+// may have changed the file since. The process stands still: the link leads to the same file twice.
+func (s *survey) statLink(link string) (mounts.File, error) {
+	f, err := mounts.Stat(link)
+	if err != nil || !s.mounts.Answers(f) {
+		return f, err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(link, &st); err != nil {
+		return f, err
+	}
+	f.Mode, f.UID, f.GID = st.Mode, st.Uid, st.Gid
+	return f, nil
+}
 
 // lookAtLink adds what a link of /proc leads to. ok is false if that is nameless, or gone.
 func (s *survey) lookAtLink(link string) (index int, ok bool, err error) {
@@ -94,12 +117,12 @@ func (s *survey) lookAtLink(link string) (index int, ok bool, err error) {
 	if err != nil || isNameless(to) {
 		return 0, false, ignoreGone(err)
 	}
-	var st unix.Stat_t
-	if err := unix.Stat(link, &st); err != nil {
+	st, err := s.statLink(link)
+	if err != nil {
 		return 0, false, &fs.PathError{Op: "stat", Path: to, Err: err}
 	}
-	o := Opened{Path: showPath(to), UID: st.Uid, GID: st.Gid, Mode: st.Mode}
-	if kind := st.Mode & unix.S_IFMT; kind == unix.S_IFCHR || kind == unix.S_IFBLK {
+	o := Opened{Path: showPath(to), UID: st.UID, GID: st.GID, Mode: st.Mode}
+	if kind := st.Kind(); kind == unix.S_IFCHR || kind == unix.S_IFBLK {
 		o.Rdev = st.Rdev
 	}
 	if strings.HasPrefix(to, "/proc/") || strings.HasPrefix(to, "/sys/") {
@@ -110,7 +133,7 @@ func (s *survey) lookAtLink(link string) (index int, ok bool, err error) {
 	}
 	at := len(s.opened)
 	s.index[o] = at
-	id := fileID{st.Dev, st.Ino}
+	id := fileID{st.Device, st.Inode}
 	if first, known := s.first[id]; known {
 		o.Same = first + 1
 	} else {
@@ -201,7 +224,10 @@ func (i *Image) noteProcesses(init int) error {
 	if err != nil {
 		return err
 	}
-	s := newSurvey()
+	s, err := newSurvey(init)
+	if err != nil {
+		return err
+	}
 	for n, p := range i.Processes {
 		m, there := members[p.PID]
 		if !there || m.zombie {
@@ -230,7 +256,10 @@ func (i *Image) compareOpened(init int, renamed map[string]string) error {
 	for n, o := range was.Opened {
 		was.Opened[n].Path = cmp.Or(renamed[o.Path], o.Path)
 	}
-	now := newSurvey()
+	now, err := newSurvey(init)
+	if err != nil {
+		return err
+	}
 	for _, p := range i.Processes {
 		if p.Places == nil {
 			continue
@@ -403,8 +432,12 @@ func (i *Image) changedPath(init int) error {
 		return nil //nolint:nilerr // it is a nicety
 	}
 	defer root.Close()
+	table, err := mounts.Of(init)
+	if err != nil {
+		return nil //nolint:nilerr // as above
+	}
 	for _, o := range i.Opened {
-		if strings.HasSuffix(o.Path, removed) || !strings.HasPrefix(o.Path, "/") || strings.HasPrefix(o.Path, "/proc/") || strings.HasPrefix(o.Path, "/sys/") {
+		if table.IsServedByUser(o.Path) || strings.HasSuffix(o.Path, removed) || !strings.HasPrefix(o.Path, "/") || strings.HasPrefix(o.Path, "/proc/") || strings.HasPrefix(o.Path, "/sys/") {
 			continue
 		}
 		how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
@@ -415,13 +448,12 @@ func (i *Image) changedPath(init int) error {
 		if err != nil {
 			continue
 		}
-		var st unix.Stat_t
-		err = unix.Fstat(fd, &st)
+		st, err := mounts.Fstat(fd)
 		unix.Close(fd)
 		if err != nil {
 			continue
 		}
-		now := Opened{Path: o.Path, UID: st.Uid, GID: st.Gid, Mode: st.Mode, Rdev: o.Rdev}
+		now := Opened{Path: o.Path, UID: st.UID, GID: st.GID, Mode: st.Mode, Rdev: o.Rdev}
 		if err := o.compareFile(now); err != nil {
 			return err
 		}

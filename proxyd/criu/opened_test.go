@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts/mountstest"
 )
 
 // secretFolder is root's, and has what looks like the user's files.
@@ -214,4 +216,37 @@ for i in range(1000):
 	c.end()
 	_, r = restore(t, img, images)
 	r.ask("?", "well")
+}
+
+// TestServerThatIsSilent: what processes have open is noted without a question to a user's server of a file system. The
+// server may answer all but root: a thread of the daemon would wait for ever, and SIGKILL would not end it.
+func TestServerThatIsSilent(t *testing.T) {
+	server := mountstest.Serve(t, 1001)
+	fd := server.Open(t)
+	server.Silence()
+	self := os.Getpid()
+	look := func(link string) {
+		t.Helper()
+		s, err := newSurvey(self)
+		if err != nil {
+			t.Fatal(err)
+		}
+		places, err := s.placesOf(self)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, there := places.Descriptors[fd]
+		if want := (Opened{Path: link, Mode: unix.S_IFREG | 0o666}); !there || s.opened[at] != want {
+			t.Errorf("noted %+v, want %+v", s.opened[at], want)
+		}
+	}
+	look(server.Path)
+	i := &Image{Opened: []Opened{{Path: server.Path, Mode: unix.S_IFREG | 0o600}}}
+	if err := i.changedPath(self); err != nil {
+		t.Errorf("the server was asked: %v", err)
+	}
+	if err := unix.Unmount(server.Folder, unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	look("/file")
 }

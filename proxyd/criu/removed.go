@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
 // A file that was opened by a name since removed, and has another: glibc makes each named
@@ -36,12 +38,16 @@ import (
 // are a capsule's own, the processes stand still. LinkRemoved returns the names as the capsule sees
 // them, also with an error.
 func LinkRemoved(init int, pids []int, folders []string) (links []string, err error) {
+	table, err := mounts.Of(init)
+	if err != nil {
+		return nil, err
+	}
 	for _, pid := range pids {
 		for name, at := range removedOf(pid, folders) {
 			if slices.Contains(links, name) {
 				continue
 			}
-			made, e := linkRemoved(init, name, at)
+			made, e := linkRemoved(init, table, name, at)
 			if e != nil {
 				err = errors.Join(err, fmt.Errorf("PID %d: %s: %w", pid, name, e))
 			}
@@ -104,9 +110,10 @@ func unpadSpan(span string) string {
 
 // linkRemoved gives a file its name, unless something else has that name: then the file is CRIU's
 // to keep.
-func linkRemoved(init int, name, at string) (made bool, err error) {
-	var st unix.Stat_t
-	if err := unix.Stat(at, &st); err != nil || st.Nlink == 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
+func linkRemoved(init int, table *mounts.Table, name, at string) (made bool, err error) {
+	// A file that a user's server has is in none of these folders, though it may be mounted there. No such server is asked.
+	st, err := mounts.Stat(at)
+	if err != nil || st.Links == 0 || st.Kind() != unix.S_IFREG || !table.Answers(st) || table.IsServedByUser(name) {
 		return false, err
 	}
 	dir, err := folderIn(init, filepath.Dir(name))

@@ -114,6 +114,16 @@ func (t *Table) Answers(f File) bool {
 	return ok && !m.served
 }
 
+// IsServedByUser tells whether a path, without links, leads through a file system that an ordinary user serves.
+func (t *Table) IsServedByUser(path string) bool {
+	for _, m := range t.byNumber {
+		if m.served && (path == m.Point || strings.HasPrefix(path, strings.TrimSuffix(m.Point, "/")+"/")) {
+			return true
+		}
+	}
+	return false
+}
+
 // File is what the kernel says of a file.
 type File struct {
 	Device, Inode uint64

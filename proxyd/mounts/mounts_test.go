@@ -42,6 +42,11 @@ nonsense
 			t.Errorf("device %#x answers: %v, want %v", device, got, want)
 		}
 	}
+	for path, want := range map[string]bool{"/with space": true, "/with space/x": true, "/with spaces": false, "/cvmfs/x": false, "/": false} {
+		if got := table.IsServedByUser(path); got != want {
+			t.Errorf("%s is served by a user: %v, want %v", path, got, want)
+		}
+	}
 	for mount, want := range map[string]bool{"22": true, "24": false, "25": true, "99": false} {
 		if got := table.Answers(File{Mount: mount, Device: 7}); got != want { // another device: btrfs
 			t.Errorf("mount %s answers: %v, want %v", mount, got, want)
@@ -85,11 +90,7 @@ func TestStat(t *testing.T) {
 // when the file system was unmounted.
 func TestServerThatIsSilent(t *testing.T) {
 	s := mountstest.Serve(t, 1001)
-	f, err := os.Open(s.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
+	fd := s.Open(t)
 	s.Silence()
 	look := func() *Table {
 		t.Helper()
@@ -97,7 +98,7 @@ func TestServerThatIsSilent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		st, err := Stat(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+		st, err := Stat(fmt.Sprintf("/proc/self/fd/%d", fd))
 		if err != nil || st.Mode != unix.S_IFREG|0o666 || table.Answers(st) {
 			t.Errorf("stat: %+v %v", st, err)
 		}

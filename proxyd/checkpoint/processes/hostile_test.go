@@ -83,12 +83,8 @@ func TestManyMounts(t *testing.T) {
 // the file has the link of a queue, of a terminal or of a program.
 func TestServerThatIsSilent(t *testing.T) {
 	s := mountstest.Serve(t, 1001)
-	f, err := os.Open(s.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	mapped, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+	fd := s.Open(t)
+	mapped, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,13 +95,13 @@ func TestServerThatIsSilent(t *testing.T) {
 		t.Errorf("a user's server is asked for a file of the system: %q", got)
 	}
 	own := terminals{driven: map[string]bool{s.Path: true}}
-	if own.isOwn(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), s.Path) {
+	if own.isOwn(fmt.Sprintf("/proc/self/fd/%d", fd), s.Path) {
 		t.Error("a file is a terminal")
 	}
 	if err := unix.Unmount(s.Folder, unix.MNT_DETACH); err != nil {
 		t.Fatal(err)
 	}
-	if link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd())); err != nil || link != "/file" {
+	if link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil || link != "/file" {
 		t.Fatal(link, err)
 	}
 	processObstacles(t.Context(), capsule.Program{Name: "batch"}, self, terminals{}, ownQueues(t))

@@ -76,6 +76,18 @@ func Serve(t testing.TB, user int) *Server {
 	return s
 }
 
+// Open opens the file until the end of the test. Go's own files would ask the server from within the scheduler, which may
+// not let the server's goroutine run.
+func (s *Server) Open(t testing.TB) (fd int) {
+	t.Helper()
+	fd, err := unix.Open(s.Path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
 // serveRequests answers until stop has no other end.
 func (s *Server) serveRequests(dev, stop int) {
 	request := make([]byte, 1<<20)
