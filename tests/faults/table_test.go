@@ -53,10 +53,12 @@ func (r results) table() string {
 		"A job of two tasks on two nodes counts in step over TCP, into files and its log. It has one checkpoint; then, in the\n" +
 		"middle of a phase of the next one or of a restore, one thing breaks. *ran on*: the job's processes never ended.\n" +
 		"*resumed*: Slurm ran the job again, and it went on from a committed checkpoint. *held*: its comment said why it could\n" +
-		"not be restored; released after the repair, it resumed. In the end files and memory are exact, the log repeats at most\n" +
-		"what was rolled back, and no node has anything left of the job. An asterisk: Slurm's own programs said something about\n" +
-		"the fault in the job's log. A job with software GPUs trains a perceptron in two ranks, and prints the loss and a hash of\n" +
-		"all parameters at each step: each is that of an undisturbed run.\n\n")
+		"not be restored; released after the repair, it resumed. *held by Slurm*: a slurmctld that dies right after it has\n" +
+		"launched a job has forgotten that, and launches it once more; the node refuses, and Slurm holds the job as \"launch\n" +
+		"failed requeued held\", as it holds jobs without `--singularity`. In the end files and memory are exact, the log repeats\n" +
+		"at most what was rolled back, and no node has anything left of the job. An asterisk: Slurm's own programs said\n" +
+		"something about the fault in the job's log. A job with software GPUs trains a perceptron in two ranks, and prints the\n" +
+		"loss and a hash of all parameters at each step: each is that of an undisturbed run.\n\n")
 	fmt.Fprintf(&b, "**%d cases, %d lost.** In %d cases the phase was over before the fault came: they are marked with the moment that was\n"+
 		"hit. The last column has the `-seed` of each row.\n", tried, lost, elsewhere)
 	for _, s := range stages {

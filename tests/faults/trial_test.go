@@ -32,7 +32,7 @@ func (t trial) name() string {
 
 // outcome is what became of the job.
 type outcome struct {
-	what  string // "ran on", "resumed", "held, then resumed"
+	what  string // "ran on", "resumed", "held, then resumed", "held by Slurm, then resumed"
 	job   string
 	at    string // the moment that was really hit
 	why   string // it was held
@@ -172,7 +172,10 @@ func (s *scene) play(ctx context.Context, t trial) (outcome, error) {
 		if after.restarts > before.restarts {
 			o.what = "resumed"
 		}
-		if o.why != "" {
+		switch {
+		case strings.HasPrefix(o.why, bySlurm):
+			o.what = "held by Slurm, then resumed"
+		case o.why != "":
 			o.what = "held, then resumed"
 		}
 		wanted := before.restarts
@@ -337,13 +340,16 @@ const lastChance = 15 * time.Second
 
 var held = regexp.MustCompile(`singularity: held: (.*)`)
 
+// bySlurm begins the reason of a job that Slurm itself holds.
+const bySlurm = "Slurm: "
+
 // reasonOf is why a job is held, as its user is told.
 func reasonOf(s state) (string, error) {
 	if m := held.FindStringSubmatch(s.comment); m != nil {
 		return m[1], nil
 	}
 	if strings.Contains(strings.ReplaceAll(s.reason, "_", " "), "launch failed") {
-		return "Slurm: " + s.reason, nil
+		return bySlurm + s.reason, nil
 	}
 	return "", fmt.Errorf("held, and nobody says why: %s", s)
 }
@@ -354,7 +360,7 @@ func (s *scene) finish(ctx context.Context, rollbacks int, surprised bool) (nois
 		return "", err
 	}
 	var last state
-	err = eventually(ctx, 90*time.Second, func() (bool, string) {
+	err = eventually(ctx, 4*time.Minute, func() (bool, string) {
 		now, err := s.j.state(ctx)
 		if err == nil {
 			last = now
