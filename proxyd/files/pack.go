@@ -117,11 +117,17 @@ func (p *packer) packFolder(fd int, prefix string) error {
 	return nil
 }
 
+// errMounted is what Pack says of a mount point. The server of what is mounted there may be a user's, and not answer.
+var errMounted = errors.New("a file system is mounted there: unmount it before a checkpoint")
+
 // packChild packs a single entry of a folder: by descriptors and never through links, because the
 // folder's content is a user's.
 func (p *packer) packChild(dir int, prefix, name string) error {
 	path := prefix + name
-	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV})
+	if errors.Is(err, unix.EXDEV) {
+		return errMounted
+	}
 	if err != nil {
 		return err
 	}

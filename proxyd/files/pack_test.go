@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,6 +17,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts/mountstest"
 )
 
 // fullFolder makes a folder with one of everything.
@@ -110,6 +113,17 @@ func forge(entries []packed, data string) []byte {
 		}
 	}
 	return binary.LittleEndian.AppendUint32(b, 0)
+}
+
+// TestPackMounted: nothing is packed of what is mounted below the folder, and no server of it is asked.
+func TestPackMounted(t *testing.T) {
+	needRoot(t)
+	server := mountstest.Serve(t, 1001)
+	server.Silence()
+	err := Pack(t.Context(), filepath.Dir(server.Folder), io.Discard)
+	if !errors.Is(err, errMounted) || !strings.Contains(err.Error(), filepath.Base(server.Folder)+": a file system is mounted there") {
+		t.Errorf("error %v", err)
+	}
 }
 
 // TestUnpackHostile: nothing that a pack says leads out of the folder.

@@ -42,11 +42,18 @@ func (s *Server) Silence() { s.silent.Store(true) }
 // is skipped.
 func Serve(t testing.TB, user int) *Server {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "served")
+	parent, err := os.MkdirTemp("", "served")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.Remove(dir) })
+	dir := filepath.Join(parent, "mounted")
+	t.Cleanup(func() {
+		_ = os.Remove(dir)
+		_ = os.Remove(parent)
+	})
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	dev, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		t.Skip("SKIP: needs /dev/fuse: ", err)
