@@ -53,7 +53,7 @@ func (c protected) checkpointTime(t *testing.T, job string) time.Duration {
 func TestFloods(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-floods", "--nodes", "1")
-	for _, name := range []string{"flood.py", "hanging_fuse.py"} {
+	for _, name := range []string{"flood.py", "hanging_fuse.py", "signed_socket.py"} {
 		program, err := os.ReadFile("testdata/" + name)
 		if err != nil {
 			t.Fatal(err)
@@ -67,6 +67,13 @@ func TestFloods(t *testing.T) {
 	if !hangs {
 		t.Log("this machine mounts no FUSE: the descriptors that hang are not tried")
 	}
+	t.Run("a socket that says who writes", func(t *testing.T) {
+		job := c.submit(t, "--singularity", "exec python3 signed_socket.py")
+		c.ends(t, job)
+		if got := c.log(job); got != "from the step, written by the user" {
+			t.Errorf("log: %s", got)
+		}
+	})
 	victim := c.submit(t, "--singularity", waits("srun echo after"))
 	c.reaches(t, victim, "ready")
 	process := c.daemon(t, "echo $d")

@@ -8,7 +8,6 @@ package cluster
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -50,9 +49,9 @@ func (c protected) countOnNodes(t *testing.T, nodes int) countingPrograms {
 	name := fmt.Sprintf("stop-nodes-%d", nodes)
 	job := c.submit(t, fmt.Sprintf("--singularity -N%d --ntasks-per-node=1 -J %s", nodes, name),
 		"srun bash -c '"+countScript("out.$SLURM_JOB_ID.$SLURM_PROCID")+"'")
-	p := countingPrograms{jobs: []string{job}, stop: c.homeFile(name)}
+	p := countingPrograms{jobs: []string{job}, stop: c.home(name)}
 	for rank := range nodes {
-		p.outputs = append(p.outputs, c.homeFile(fmt.Sprintf("out.%s.%d", job, rank)))
+		p.outputs = append(p.outputs, c.home(fmt.Sprintf("out.%s.%d", job, rank)))
 	}
 	return p
 }
@@ -65,16 +64,11 @@ func (c protected) countInJobs(t *testing.T, jobs int) countingPrograms {
 %s
 SCRIPT
 done`, jobs, name, countScript("out.$SLURM_JOB_ID")))
-	p := countingPrograms{jobs: strings.Fields(submitted), stop: c.homeFile(name)}
+	p := countingPrograms{jobs: strings.Fields(submitted), stop: c.home(name)}
 	for _, job := range p.jobs {
-		p.outputs = append(p.outputs, c.homeFile("out."+job))
+		p.outputs = append(p.outputs, c.home("out."+job))
 	}
 	return p
-}
-
-// homeFile returns the path on this machine of a file in alice's home.
-func (c protected) homeFile(name string) string {
-	return filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice", name)
 }
 
 // requeueTogether captures all of the jobs at once while they run, requeues all of them at once, and
