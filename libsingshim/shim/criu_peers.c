@@ -73,7 +73,7 @@ ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 	if (next == NULL)
 		*(void **)&next = dlsym(RTLD_NEXT, "recvmsg");
 	size = next(fd, message, flags);
-	if (size <= 0 || message->msg_iovlen != 1 || message->msg_namelen != sizeof(*from))
+	if (size <= 0 || message->msg_iovlen != 1 || message->msg_name == NULL || message->msg_namelen != sizeof(*from))
 		return (size);
 	from = message->msg_name;
 	if (from->nl_family == AF_NETLINK && from->nl_pid == 0 && (size_t)size <= message->msg_iov[0].iov_len)
