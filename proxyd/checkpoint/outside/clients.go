@@ -28,6 +28,7 @@ func (f *Forwarder) admit(ctx context.Context, relay Relay, a Admission) (rpc.Ad
 	if err != nil {
 		return admitted, err
 	}
+	admitted.Reachable = completeReachable(f.spec.Clients.Ports, admitted.Reachable)
 	f.mu.Lock()
 	same := slices.EqualFunc(f.reachable, admitted.Reachable, func(a, b *rpc.Reachable) bool { return proto.Equal(a, b) })
 	f.reachable = admitted.Reachable
@@ -36,6 +37,16 @@ func (f *Forwarder) admit(ctx context.Context, relay Relay, a Admission) (rpc.Ad
 		a.Changed(admitted.Reachable)
 	}
 	return admitted, nil
+}
+
+// completeReachable adds the ports of which a relay says nothing: one of an older release knows nothing of clients.
+func completeReachable(ports []uint16, said []*rpc.Reachable) []*rpc.Reachable {
+	for _, port := range ports {
+		if !slices.ContainsFunc(said, func(r *rpc.Reachable) bool { return r.GetPort() == uint32(port) }) {
+			said = append(said, &rpc.Reachable{Port: uint32(port), Problem: "the site's relay says nothing of it: it may be of an older release"})
+		}
+	}
+	return said
 }
 
 // firstPatience bounds the wait for the relay before the programs of a job begin that clients shall reach.
@@ -89,9 +100,10 @@ func (f *Forwarder) PauseClients(ctx context.Context) error {
 	}
 }
 
-// supplySockets gives the forwarder sockets for clients.
-func (f *Forwarder) supplySockets(ctx context.Context, n int) error {
-	sockets, err := overlay.ClientSockets(f.spec.Init, n)
+// supplySockets gives the forwarder as many sockets for clients as it wants. The forwarder has the user's ids: what it wants
+// is bounded here.
+func (f *Forwarder) supplySockets(ctx context.Context, wanted int) error {
+	sockets, err := overlay.ClientSockets(f.spec.Init, min(wanted, forward.MaxSockets))
 	if err != nil {
 		return err
 	}

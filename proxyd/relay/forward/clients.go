@@ -39,17 +39,17 @@ type clients struct {
 	taking  map[string]bool // offers that are being taken
 }
 
-// Sockets for clients, at a time.
-const (
-	maxSockets = 32
-	maxTaking  = 1024
-)
+// MaxSockets bounds the sockets for clients that a forwarder has in store.
+const MaxSockets = 32
+
+// maxTaking bounds the clients that are being connected at a time.
+const maxTaking = 1024
 
 // wanted returns how many sockets are lacking.
 func (c *clients) wanted() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return maxSockets - len(c.sockets)
+	return MaxSockets - len(c.sockets)
 }
 
 // supply keeps duplicates of sockets.
@@ -57,7 +57,7 @@ func (c *clients) supply(files []*os.File) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, file := range files {
-		if len(c.sockets) >= maxSockets {
+		if len(c.sockets) >= MaxSockets {
 			break
 		}
 		own, bad := -1, error(nil)
