@@ -39,6 +39,9 @@ func (a *attempt) resumeJob(ctx context.Context) error {
 
 func (p *participant) freezeHere(ctx context.Context, id store.ID, _ calls.Empty) (calls.Empty, error) {
 	return calls.Empty{}, p.freezeUnlessOver(id, func() error {
+		if err := p.noteAttempt(id); err != nil { // a successor of this daemon undoes a pause, too
+			return err
+		}
 		for _, lc := range p.j.localCapsules() {
 			if err := outsideOf(lc).pauseClients(ctx); err != nil {
 				return err
@@ -82,9 +85,8 @@ func (p *participant) freezeUnlessOver(id store.ID, do func() error) error {
 	return err
 }
 
-// freezePrograms marks the chosen programs as captured and freezes them. The mark makes the end
-// of a warden harmless, should Slurm kill the warden now.
-func (p *participant) freezePrograms(ctx context.Context, id store.ID, which func(capsule.Program) bool) error {
+// noteAttempt notes the attempt id for a successor of this daemon, and bounds the wait for the leader.
+func (p *participant) noteAttempt(id store.ID) error {
 	j := p.j
 	m, err := p.membershipIn(id)
 	if err != nil {
@@ -98,6 +100,18 @@ func (p *participant) freezePrograms(ctx context.Context, id store.ID, which fun
 		lc.note.Attempt = &pendingAttempt{m.id.Number, m.release}
 		lc.saveNote()
 		j.mu.Unlock()
+	}
+	return nil
+}
+
+// freezePrograms marks the chosen programs as captured and freezes them. The mark makes the end
+// of a warden harmless, should Slurm kill the warden now.
+func (p *participant) freezePrograms(ctx context.Context, id store.ID, which func(capsule.Program) bool) error {
+	j := p.j
+	if err := p.noteAttempt(id); err != nil {
+		return err
+	}
+	for _, lc := range j.localCapsules() {
 		programs, err := processes.RunningPrograms(ctx, lc.capsule)
 		if err != nil {
 			return err
