@@ -20,11 +20,13 @@ import (
 
 // Versions of Meta. A daemon that knows only the first would restore programs without their
 // devices, so checkpoints with devices have the second. Queues have the third for the same reason, and
-// tasks that did not begin the fourth.
+// the fourth is for tasks that did not begin, and for unix sockets that are to be reset: an older daemon would have the
+// latter connected to a daemon of the node again, in the middle of what they carried.
 const (
 	MetaVersion  = 1
 	metaDevices  = 2
 	metaQueues   = 3
+	metaReset    = 4
 	metaNotBegun = 4
 )
 
@@ -96,6 +98,9 @@ func (m *Meta) Encode() ([]byte, error) {
 	if slices.ContainsFunc(m.Capsules, CapsuleMeta.hasQueues) {
 		m.Version = metaQueues
 	}
+	if slices.ContainsFunc(m.Capsules, CapsuleMeta.hasResets) {
+		m.Version = metaReset
+	}
 	if slices.ContainsFunc(m.Capsules, func(c CapsuleMeta) bool { return len(c.NotBegun) > 0 }) {
 		m.Version = metaNotBegun
 	}
@@ -105,6 +110,11 @@ func (m *Meta) Encode() ([]byte, error) {
 // hasQueues tells whether a program sees POSIX message queues.
 func (c CapsuleMeta) hasQueues() bool {
 	return slices.ContainsFunc(c.Programs, func(p ProgramMeta) bool { return p.Image != nil && len(p.Image.Queues) > 0 })
+}
+
+// hasResets tells whether a program has unix sockets that a restore resets.
+func (c CapsuleMeta) hasResets() bool {
+	return slices.ContainsFunc(c.Programs, func(p ProgramMeta) bool { return p.Image != nil && len(p.Image.Program.Outside) > 0 })
 }
 
 // Capsule returns the entry of a capsule; nil if the capsule had no programs.

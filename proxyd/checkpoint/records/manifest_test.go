@@ -12,21 +12,24 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 )
 
-// TestMetaVersion: a description with devices, message queues, or tasks that did not begin is refused by a version that knows
+// TestMetaVersion: a description with devices, message queues, unix sockets that are reset, or tasks that did not begin is refused by a version that knows
 // of none, and a description without is read by every version. What is newer is refused here.
 func TestMetaVersion(t *testing.T) {
 	for _, c := range []struct {
 		devices  *DeviceMeta
 		queues   map[string]string
+		outside  []criu.OutsideSocket
 		notBegun []string
 		want     int
 	}{
-		{nil, nil, nil, 1},
-		{&DeviceMeta{Kind: "soft"}, nil, nil, 2},
-		{nil, map[string]string{"file[1d:2]": "q"}, nil, 3},
-		{nil, nil, []string{"s0-1.0"}, 4},
+		{nil, nil, nil, nil, 1},
+		{&DeviceMeta{Kind: "soft"}, nil, nil, nil, 2},
+		{nil, map[string]string{"file[1d:2]": "q"}, nil, nil, 3},
+		{nil, nil, []criu.OutsideSocket{{Inode: 7, To: "/run/dbus"}}, nil, 4},
+		{nil, nil, nil, []string{"s0-1.0"}, 4},
 	} {
-		m := &Meta{Capsules: []CapsuleMeta{{}, {Devices: c.devices, NotBegun: c.notBegun, Programs: []ProgramMeta{{Name: "batch"}, {Image: &criu.Image{Queues: c.queues}}}}}}
+		image := &criu.Image{Queues: c.queues, Program: criu.Program{Outside: c.outside}}
+		m := &Meta{Capsules: []CapsuleMeta{{}, {Devices: c.devices, NotBegun: c.notBegun, Programs: []ProgramMeta{{Name: "batch"}, {Image: image}}}}}
 		for range 2 { // it may be tried again, with other nodes
 			b, err := m.Encode()
 			if err != nil {
