@@ -36,7 +36,7 @@ func (lc outsidePart) findOutsideUnix(ctx context.Context, programs []capsule.Pr
 			}
 		}
 	}
-	return processes.FindOutsideUnix(lc.capsule.PID(), programs, inJob)
+	return processes.FindOutsideUnix(ctx, lc.capsule.PID(), programs, inJob)
 }
 
 // listOutsideUnix returns, by programs, the unix sockets that a dump is to leave connected to outside of the job.
@@ -49,10 +49,15 @@ func (lc outsidePart) listOutsideUnix(ctx context.Context, programs []capsule.Pr
 		return nil, err
 	}
 	sockets := map[string][]criu.OutsideSocket{}
+	type socketOf struct {
+		program string
+		inode   uint32
+	}
+	seen := map[socketOf]bool{} // several descriptors may share a socket
 	for _, s := range found {
-		o := criu.OutsideSocket{Inode: s.Inode, To: s.To, Datagram: s.Datagram}
-		if !slices.Contains(sockets[s.Program()], o) {
-			sockets[s.Program()] = append(sockets[s.Program()], o)
+		if of := (socketOf{s.Program(), s.Inode}); !seen[of] {
+			seen[of] = true
+			sockets[s.Program()] = append(sockets[s.Program()], criu.OutsideSocket{Inode: s.Inode, To: s.To, Datagram: s.Datagram})
 		}
 	}
 	return sockets, nil

@@ -65,12 +65,14 @@ func FindOutside(init int, programs []capsule.Program, ours []netip.Addr) ([]Out
 // each.
 func OutsideObstacles(sockets []OutsideSocket, cure func(OutsideSocket) string) []Obstacle {
 	var all []Obstacle
+	seen := map[Obstacle]bool{}
 	for _, s := range sockets {
 		o := Obstacle{
 			Program: s.program, PID: NamespacePID(s.pid), Name: commandName(s.pid),
 			What: "is " + stateName(s.Connecting) + " to " + nameOther(s) + ", which is outside of the job", Cure: cure(s),
 		}
-		if !slices.Contains(all, o) {
+		if !seen[o] {
+			seen[o] = true
 			all = append(all, o)
 		}
 	}

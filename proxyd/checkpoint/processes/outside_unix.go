@@ -4,12 +4,14 @@
 package processes
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -40,8 +42,8 @@ type unixConnection struct {
 //
 // The other end must be in a process now. A connection that is not accepted yet, or of which the other end was sent to
 // a process that has not received it yet, is in no process, and remains an obstacle.
-func FindOutsideUnix(init int, programs []capsule.Program, inJob []int) ([]OutsideSocket, error) {
-	sockets, err := unixSockets(fmt.Sprintf("/proc/%d/ns/net", init))
+func FindOutsideUnix(ctx context.Context, init int, programs []capsule.Program, inJob []int) ([]OutsideSocket, error) {
+	sockets, err := unixSockets(fmt.Sprintf("/proc/%d/ns/net", init), func(unixSocket) bool { return true })
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +58,10 @@ func FindOutsideUnix(init int, programs []capsule.Program, inJob []int) ([]Outsi
 			delete(connections, link)
 		}
 	}
-	holders := findHolders(connections, skip)
+	holders, err := findHolders(ctx, connections, skip)
+	if err != nil {
+		return nil, err
+	}
 	names, err := peerNames(connections, sockets)
 	if err != nil {
 		return nil, err
@@ -103,31 +108,61 @@ func unixConnections(programs []capsule.Program, sockets map[string]unixSocket) 
 	return found
 }
 
-// findHolders returns a process of the node for each other end, by its link. The processes in skip are left out.
-func findHolders(connections map[string][]unixConnection, skip map[int]bool) map[string]int {
+// findHolders returns a process of the node for each other end, by its link. The processes in skip are left out. Processes that
+// have run for long, as daemons have, are looked at first: other jobs of the node may have any number of descriptors.
+func findHolders(ctx context.Context, connections map[string][]unixConnection, skip map[int]bool) (map[string]int, error) {
 	holders := map[string]int{}
 	if len(connections) == 0 {
-		return holders
+		return holders, nil
 	}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return holders
+		return nil, err
 	}
+	var pids []int
 	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || skip[pid] {
-			continue
+		if pid, err := strconv.Atoi(e.Name()); err == nil && !skip[pid] {
+			pids = append(pids, pid)
 		}
-		for _, link := range descriptorLinks(pid) {
-			if connections[link] != nil && holders[link] == 0 {
-				holders[link] = pid
-			}
-		}
+	}
+	slices.Sort(pids)
+	for _, pid := range pids {
 		if len(holders) == len(connections) {
 			break
 		}
+		if err := noteHolder(ctx, holders, connections, pid); err != nil {
+			return nil, err
+		}
 	}
-	return holders
+	return holders, nil
+}
+
+// maxDescriptors bounds the descriptors of a process that are looked at for other ends. What a process has beyond that is in
+// no process, as far as we know, and remains an obstacle.
+const maxDescriptors = 1 << 16
+
+// noteHolder enters a process in holders for the other ends that it has.
+func noteHolder(ctx context.Context, holders map[string]int, connections map[string][]unixConnection, pid int) error {
+	dir, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return nil //nolint:nilerr // the process has ended
+	}
+	defer dir.Close()
+	for range maxDescriptors / 1024 {
+		names, err := dir.Readdirnames(1024)
+		for _, name := range names {
+			if link, err := os.Readlink(filepath.Join(dir.Name(), name)); err == nil && connections[link] != nil && holders[link] == 0 {
+				holders[link] = pid
+			}
+		}
+		if err != nil || len(names) == 0 {
+			return nil //nolint:nilerr // the end of the list, or of the process
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // isInfrastructure tells whether a process is Slurm's or our own, and serves jobs. What a program asks of these must not
@@ -151,7 +186,8 @@ func peerNames(connections map[string][]unixConnection, sockets map[string]unixS
 		s, ok := sockets[peer]
 		if !ok && node == nil {
 			var err error
-			if node, err = unixSockets("/proc/thread-self/ns/net"); err != nil {
+			wanted := func(s unixSocket) bool { return connections[socketLink(s.inode)] != nil }
+			if node, err = unixSockets("/proc/thread-self/ns/net", wanted); err != nil {
 				return nil, err
 			}
 		}
@@ -178,32 +214,41 @@ func showName(name string) string {
 	return name
 }
 
-// unixSockets returns the unix sockets of a network namespace, keyed by the links of their descriptors.
-func unixSockets(namespace string) (map[string]unixSocket, error) {
+// maxUnixSockets bounds what is kept of a network namespace, in which a job may have as many sockets as its memory has room
+// for.
+const maxUnixSockets = 1 << 18
+
+// unixSockets returns the unix sockets of a network namespace that are to be kept, by the links of their descriptors.
+func unixSockets(namespace string, keep func(unixSocket) bool) (map[string]unixSocket, error) {
 	ns, err := os.Open(namespace)
 	if err != nil {
 		return nil, err
 	}
 	defer ns.Close()
-	var answers [][]byte
+	sockets := map[string]unixSocket{}
+	tooMany := false
+	take := func(b []byte) bool {
+		if s, err := parseUnixSocket(b); err == nil && keep(s) {
+			sockets[socketLink(s.inode)] = s
+		}
+		tooMany = len(sockets) > maxUnixSockets
+		return !tooMany
+	}
 	done := make(chan error)
 	go func() {
 		// The thread does not come back to this process's namespace: it ends with this goroutine.
 		runtime.LockOSThread()
 		err := os.NewSyscallError("setns", unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET))
 		if err == nil {
-			answers, err = askUnixSockets()
+			err = askUnixSockets(take)
 		}
 		done <- err
 	}()
-	if err := <-done; err != nil {
+	switch err := <-done; {
+	case err != nil:
 		return nil, fmt.Errorf("unix sockets: %w", err)
-	}
-	sockets := map[string]unixSocket{}
-	for _, b := range answers {
-		if s, err := parseUnixSocket(b); err == nil {
-			sockets[socketLink(s.inode)] = s
-		}
+	case tooMany:
+		return nil, fmt.Errorf("the job has more than %d unix sockets on this node", maxUnixSockets)
 	}
 	return sockets, nil
 }
@@ -216,8 +261,9 @@ const (
 	unixDiagSize = 16 // of struct unix_diag_msg, before the attributes
 )
 
-// askUnixSockets asks the kernel for the unix sockets of the thread's network namespace, with names and peers.
-func askUnixSockets() ([][]byte, error) {
+// askUnixSockets asks the kernel for the unix sockets of the thread's network namespace, with names and peers. take is called
+// with the answer for each socket, until it returns false.
+func askUnixSockets(take func([]byte) bool) error {
 	// struct unix_diag_req: family, protocol, padding, states, inode, what to show, cookie.
 	request := []byte{unix.AF_UNIX, 0, 0, 0}
 	for _, n := range []uint32{^uint32(0), 0, 1<<unixDiagName | 1<<unixDiagPeer, ^uint32(0), ^uint32(0)} {
@@ -225,12 +271,12 @@ func askUnixSockets() ([][]byte, error) {
 	}
 	req := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
 	req.AddRawData(request)
-	answers, err := req.Execute(unix.NETLINK_SOCK_DIAG, nl.SOCK_DIAG_BY_FAMILY)
+	err := req.ExecuteIter(unix.NETLINK_SOCK_DIAG, nl.SOCK_DIAG_BY_FAMILY, take)
 	// After an interruption a socket may be missing: criu names a connection of it as an obstacle.
 	if errors.Is(err, nl.ErrDumpInterrupted) {
 		err = nil
 	}
-	return answers, err
+	return err
 }
 
 // parseUnixSocket parses a struct unix_diag_msg and its attributes.

@@ -4,6 +4,8 @@
 package processes
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -59,7 +61,7 @@ func TestUnixSockets(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	all, err := unixSockets("/proc/thread-self/ns/net")
+	all, err := unixSockets("/proc/thread-self/ns/net", func(unixSocket) bool { return true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,6 +71,32 @@ func TestUnixSockets(t *testing.T) {
 	}
 	if !c.datagram || c.peer != 0 || showName(c.name) != name+"log" {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestHolders: the process that has the other end is found, unless that is to be left out, or there is no time.
+func TestHolders(t *testing.T) {
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(ends[0])
+	defer unix.Close(ends[1])
+	link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", ends[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	connections := map[string][]unixConnection{link: {{}}}
+	if found, err := findHolders(t.Context(), connections, nil); err != nil || found[link] != os.Getpid() {
+		t.Errorf("found %v: %v", found, err)
+	}
+	if found, err := findHolders(t.Context(), connections, map[int]bool{os.Getpid(): true}); err != nil || len(found) != 0 {
+		t.Errorf("found %v: %v", found, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := findHolders(ctx, connections, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("without time: %v", err)
 	}
 }
 
