@@ -67,7 +67,7 @@ func parseTable(r io.Reader) (*Table, error) {
 // the file system.
 func parseMount(line string) (m Mount, ok bool) {
 	before, after, ok := strings.Cut(line, " - ")
-	left, right := strings.Fields(before), strings.Fields(after)
+	left, right := strings.Fields(before), strings.SplitN(after, " ", 3) // a user's source may be empty
 	if !ok || len(left) < 6 || len(right) < 3 {
 		return m, false
 	}

@@ -20,6 +20,7 @@ func TestParse(t *testing.T) {
 24 22 0:30 / /with\040space rw master:2 - fuse.sshfs host: rw,user_id=1001,group_id=1001,allow_other
 25 22 0:31 / /cvmfs rw - fuse cvmfs2 rw,user_id=0,group_id=0,allow_other
 26 22 0:30 / /bind rw - ext4 lies rw
+28 22 0:32 / /empty rw - fuse  rw,user_id=1001,group_id=1001
 nonsense
 27 22 0:x / /x rw - tmpfs x rw
 `))
@@ -42,7 +43,7 @@ nonsense
 			t.Errorf("device %#x answers: %v, want %v", device, got, want)
 		}
 	}
-	for path, want := range map[string]bool{"/with space": true, "/with space/x": true, "/with spaces": false, "/cvmfs/x": false, "/": false} {
+	for path, want := range map[string]bool{"/with space": true, "/with space/x": true, "/with spaces": false, "/cvmfs/x": false, "/empty/x": true, "/": false} {
 		if got := table.IsServedByUser(path); got != want {
 			t.Errorf("%s is served by a user: %v, want %v", path, got, want)
 		}
