@@ -266,7 +266,7 @@ func (f *Forwarder) connectClient(ports Ports, o stream.Offer) error {
 	f.rest.RLock()
 	defer f.rest.RUnlock()
 	c, err := f.newConnection(Saved{ID: o.ID, From: program.String(), To: socket.LocalAddr().String(), Opened: true}, socket)
-	if err == nil && !f.addConnection(c) {
+	if err == nil && !f.addConnection(c, maxWithClients) {
 		err = errors.New("the capsule has too many connections")
 	}
 	if err != nil {

@@ -180,6 +180,17 @@ func TestClientAddress(t *testing.T) {
 	}
 }
 
+// TestClientsLeaveRoom: clients take no more than half of the connections, so programs have the others.
+func TestClientsLeaveRoom(t *testing.T) {
+	f := newForwarder(t.Context(), slog.New(slog.DiscardHandler))
+	for i := range maxConnections / 2 {
+		f.connections[strconv.Itoa(i)] = nil
+	}
+	if f.addConnection(&connection{}, maxWithClients) {
+		t.Error("another client is connected")
+	}
+}
+
 // TestClientPorts: the relay cannot have a forwarder connect to another port than the job has asked for.
 func TestClientPorts(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -21,8 +21,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// maxConnections bounds the connections of a capsule.
-const maxConnections = 1024
+// maxConnections bounds the connections of a capsule. No client is connected beyond maxWithClients: whatever strangers do, the
+// job's own programs can connect to outside.
+const (
+	maxConnections = 1024
+	maxWithClients = maxConnections / 2
+)
 
 // maxLost bounds the list of connections that were lost.
 const maxLost = 100
@@ -180,16 +184,16 @@ func (f *Forwarder) takeSocket(socket *net.TCPConn) {
 		refuse(err.Error())
 		return
 	}
-	if !f.addConnection(c) {
+	if !f.addConnection(c, maxConnections) {
 		refuse("there are too many")
 	}
 }
 
-// addConnection begins to serve a connection. The result is false if there are too many.
-func (f *Forwarder) addConnection(c *connection) bool {
+// addConnection begins to serve a connection. The result is false if there are so many already as may be at most.
+func (f *Forwarder) addConnection(c *connection, most int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.connections) >= maxConnections {
+	if len(f.connections) >= most {
 		return false
 	}
 	f.connections[c.id] = c
@@ -248,7 +252,7 @@ func (f *Forwarder) resumeSaved(all []Saved, sockets []*os.File) error {
 			return err
 		}
 		c.resumed = s.Opened
-		if !f.addConnection(c) {
+		if !f.addConnection(c, maxConnections) {
 			socket.Close()
 			return errors.New("too many connections")
 		}
