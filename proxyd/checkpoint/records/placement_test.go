@@ -62,7 +62,7 @@ func TestTasks(t *testing.T) {
 	if m.CapsuleOf("s0-1.3").Index != 1 {
 		t.Error("a task that had not begun has no capsule")
 	}
-	m.Capsules[0].Ended = nil
+	m.Capsules[0].Ended, m.Capsules[1].NotBegun = nil, nil
 	m.Capsules[1].Programs[0].Name = "s0-1.4"
 	if _, err := m.StepTasks("s0-1"); err == nil || !strings.Contains(err.Error(), "task 4 among them") {
 		t.Errorf("tasks with a gap: %v", err)
