@@ -88,6 +88,7 @@ func (u *userWriter) write(w words) {
 			return
 		}
 	}
+	log.Print("words for the user are lost: what was to write them has been killed twice")
 }
 
 // writer returns the writer, and starts one if there is none.
@@ -162,6 +163,7 @@ func (p *writer) hear(pid int) {
 		}
 	}
 	close(p.ended)
+	_ = unix.Kill(pid, unix.SIGKILL) // if it has been given up
 	reapChild(pid)
 	p.conn.Close()
 }
@@ -173,10 +175,7 @@ func (p *writer) write(w words) bool {
 	case <-written: // late, of a write that waits no more
 	default:
 	}
-	p.mu.Lock()
-	err := p.to.Encode(w)
-	p.mu.Unlock()
-	if err != nil {
+	if !p.send(w) {
 		return false
 	}
 	var late <-chan time.Time
@@ -190,6 +189,18 @@ func (p *writer) write(w words) bool {
 		return false
 	}
 	return true
+}
+
+// send gives the writer words. A writer that has been stopped takes some, and no more when the socket is full:
+// it is given up then, for what it has been given may end in the middle.
+func (p *writer) send(w words) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn.SetWriteDeadline(time.Now().Add(statusTime)) == nil && p.to.Encode(w) == nil {
+		return true
+	}
+	p.conn.Close() // hear ends the process
+	return false
 }
 
 // runWriter is the life of a writer. What it has been given for the status pipe is written even

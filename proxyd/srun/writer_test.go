@@ -4,6 +4,8 @@
 package srun
 
 import (
+	"encoding/gob"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -191,5 +193,26 @@ func TestWriterKilled(t *testing.T) {
 	}
 	if how := wait(t, cmd); code(how) != 5 {
 		t.Error(code(how))
+	}
+}
+
+// TestWriterGivenUp: a writer that the user has stopped takes words until its socket is full, and is given up then.
+func TestWriterGivenUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes the patience of a write")
+	}
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(ends[1]) // which nobody reads
+	conn := os.NewFile(uintptr(ends[0]), "writer")
+	p := &writer{conn: conn, to: gob.NewEncoder(conn)}
+	sent := 0
+	for p.send(words{Text: make([]byte, maxPart)}) {
+		sent++
+	}
+	if err := conn.Close(); sent == 0 || !errors.Is(err, os.ErrClosed) {
+		t.Errorf("after %d parts: close: %v, want one that was closed before", sent, err)
 	}
 }

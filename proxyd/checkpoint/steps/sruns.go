@@ -98,23 +98,34 @@ func (s *Sruns) Silence(ctx context.Context) (err error) {
 
 // TakeAllOutput has the sing-sruns take in all output that comes. The errors name the sruns that could
 // not be reached, or have runners of a release that does not know the request.
-func (s *Sruns) TakeAllOutput(ctx context.Context) (err error) {
-	for key, r := range s.copyRunners() {
-		if e := r.TakeAllOutput(ctx); e != nil {
-			err = errors.Join(err, fmt.Errorf("srun %s: %w", key, e))
-		}
-	}
-	return err
+func (s *Sruns) TakeAllOutput(ctx context.Context) error {
+	return s.askEach(func(r *srun.Runner) error { return r.TakeAllOutput(ctx) })
 }
 
 // PaceOutput takes TakeAllOutput back.
-func (s *Sruns) PaceOutput(ctx context.Context) (err error) {
-	for key, r := range s.copyRunners() {
-		if e := r.PaceOutput(ctx); e != nil {
-			err = errors.Join(err, fmt.Errorf("srun %s: %w", key, e))
-		}
+func (s *Sruns) PaceOutput(ctx context.Context) error {
+	return s.askEach(func(r *srun.Runner) error { return r.PaceOutput(ctx) })
+}
+
+// askEach makes a request of the runner of each srun, of all at the same time: where the user has stopped the
+// process that writes for a runner, the request takes ten seconds.
+func (s *Sruns) askEach(ask func(*srun.Runner) error) error {
+	runners := s.copyRunners()
+	errs := make(chan error, len(runners))
+	for key, r := range runners {
+		go func() {
+			err := ask(r)
+			if err != nil {
+				err = fmt.Errorf("srun %s: %w", key, err)
+			}
+			errs <- err
+		}()
 	}
-	return err
+	var all error
+	for range runners {
+		all = errors.Join(all, <-errs)
+	}
+	return all
 }
 
 // IdleWaits returns a function for each srun, which waits until the srun has written all output of its tasks.
