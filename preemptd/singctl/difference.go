@@ -81,6 +81,21 @@ func findDifferences(answers []examination) []difference {
 	return all
 }
 
+// differenceLevel is the level of the worst difference by which a node is not as most others are. Where as many nodes are one
+// way as the other, it is not known which are right, and all count.
+func differenceLevel(all []difference, node string) rpc.Finding_Level {
+	worst := rpc.Finding_OK
+	for _, d := range all {
+		for i, g := range d.groups {
+			isMost := i == 0 && len(g.nodes) > len(d.groups[1].nodes)
+			if !isMost && slices.Contains(g.nodes, node) {
+				worst = max(worst, d.level)
+			}
+		}
+	}
+	return worst
+}
+
 func (a *app) printDifference(d difference) {
 	var groups []string
 	for _, g := range d.groups {

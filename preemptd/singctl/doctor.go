@@ -127,7 +127,8 @@ func (a doctorCommand) examineOne(ctx context.Context, name string) examination 
 }
 
 func (a doctorCommand) printDoctor(names []string, answers []examination, whole bool) error {
-	worst := map[rpc.Finding_Level]int{} // how many nodes have this level for their worst finding
+	differences := findDifferences(answers)
+	worst := map[rpc.Finding_Level]int{} // how many nodes have this level for the worst that is wrong with them
 	var unanswered []string
 	var nodes []any
 	for i, e := range answers {
@@ -142,16 +143,13 @@ func (a doctorCommand) printDoctor(names []string, answers []examination, whole 
 		}
 		nodes = append(nodes, jsonObject(e.reply.ProtoReflect()))
 		level := worstLevel(e.reply)
-		worst[level]++
+		worst[max(level, differenceLevel(differences, e.reply.GetNode()))]++
 		if !a.json && (whole || level != rpc.Finding_OK) {
 			a.printFindings(e.reply, whole)
 		}
 	}
-	differences := findDifferences(answers)
-	worstDifference := rpc.Finding_OK
-	for _, d := range differences {
-		worstDifference = max(worstDifference, d.level)
-		if !a.json {
+	if !a.json {
+		for _, d := range differences {
 			a.printDifference(d)
 		}
 	}
@@ -169,7 +167,7 @@ func (a doctorCommand) printDoctor(names []string, answers []examination, whole 
 	switch {
 	case unanswered != nil:
 		return rpc.Errorf(rpc.ErrUnreachable, "%d of %s gave no answer: %s", len(unanswered), pluralOf(int64(len(answers)), "node"), strings.Join(unanswered, ", "))
-	case worst[rpc.Finding_FAIL] > 0, worstDifference == rpc.Finding_FAIL:
+	case worst[rpc.Finding_FAIL] > 0:
 		return errFound
 	}
 	return nil
