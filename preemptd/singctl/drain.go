@@ -24,7 +24,7 @@ func (a drainCommand) build() *cobra.Command {
 		Use: "drain NODES", Short: "Empty nodes for maintenance; for administrators",
 		Long: `drain has Slurm start nothing more on the nodes, and waits until they are empty. With the policy "drain" the
 controller moves the jobs that can be moved elsewhere, and they lose nothing; without it, and others, leave
-when they end. --undo brings the nodes back into service.
+when they end. --undo brings the nodes back into service. Slurm lets only administrators do that, not operators.
 
 NODES are names separated by commas, or a host list, as in n[1-4,7].`,
 		Args: argumentCount(1, 1, "nodes"), ValidArgsFunction: a.completeNode,
@@ -73,7 +73,7 @@ func (a drainCommand) waitUntilEmpty(ctx context.Context, nodes string) error {
 			p.endLine()
 			return a.printNodes(ctx, nodes)
 		}
-		p.showProgress(&rpc.Progress{Phase: "drain", Text: "jobs are on " + strings.Join(busy, ", ")})
+		p.showProgress(&rpc.Progress{Phase: "empty", Text: "jobs are on " + strings.Join(busy, ", ")})
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

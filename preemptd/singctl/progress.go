@@ -64,6 +64,7 @@ var wordsOfPhases = map[string]string{
 	"cut":     "stopping its GPUs",
 	"freeze":  "stopping its tasks",
 	"drain":   "waiting for their output",
+	"empty":   "waiting until the nodes are empty",
 	"halt":    "stopping its script",
 	"dump":    "capturing its memory",
 	"commit":  "writing the checkpoint's list",

@@ -131,3 +131,17 @@ func TestManual(t *testing.T) {
 		t.Errorf("singctl.1 lacks the exit codes:\n%s", text)
 	}
 }
+
+// TestProgressOfDrain: drain says what it waits for, which is not what a phase of a checkpoint waits for.
+func TestProgressOfDrain(t *testing.T) {
+	c := newCluster(t)
+	busy := filepath.Join(t.TempDir(), "busy")
+	if err := os.WriteFile(busy, []byte("once\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("BUSY", busy)
+	want := "NODE  STATE    REASON\nn4    drained  maintenance\n! waiting until the nodes are empty\n"
+	if out := c.run(t.Context(), "root", "drain", "n4"); out != want {
+		t.Errorf("got:\n%s\nwant:\n%s", out, want)
+	}
+}
