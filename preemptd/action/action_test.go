@@ -346,6 +346,26 @@ func TestRunsOnWhenUndone(t *testing.T) {
 	}
 }
 
+// TestSaysThatItIsRestored: Slurm has started the job when the action is done; that its programs are back is proxyd's to say.
+func TestSaysThatItIsRestored(t *testing.T) {
+	w := newWorld(t, false)
+	j := w.journal(t)
+	a, err := w.runner(t, j, nil).Run(t.Context(), w.begin(t, j, "migrate", Args{Nodes: []string{"n3", "n4"}}))
+	if err != nil || a.State != journal.Done {
+		t.Fatalf("%v %s %s", err, a.State, a.Problem)
+	}
+	lines, err := j.Lines(t.Context(), a.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range lines {
+		if strings.Contains(l.Text, ", where it is being restored") {
+			return
+		}
+	}
+	t.Errorf("it is not said: %+v", lines)
+}
+
 // What was written by a newer preemptd, or by hand, is not guessed at.
 func TestNotUnderstood(t *testing.T) {
 	w := newWorld(t, false)
