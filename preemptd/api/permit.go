@@ -108,10 +108,29 @@ func (s *Server) checkLimits(ctx context.Context, who caller, what string, job *
 		wantGPUs = args.GPUs * wantNodes
 	}
 	if wantNodes > max(nodes, isNodes) || wantGPUs > max(gpus, isGPUs) {
-		return s.denyRequest(who, what, fmt.Sprintf("job %s asked for %s and %s; only operators give it more",
+		err := s.denyRequest(who, what, fmt.Sprintf("job %s asked for %s and %s; only operators give it more",
 			job.Label(), jobrequest.CountOf(max(nodes, isNodes), "node"), jobrequest.CountOf(max(gpus, isGPUs), "GPU")))
+		return &rpc.Error{Kind: rpc.ErrDenied, Text: err.Error(), Hint: lendingHint(job, wantNodes, wantGPUs)}
 	}
 	return nil
+}
+
+// lendingHint says how the owner of a running job has it use more GPUs where it is, which needs no operator; "" if it is to have
+// more nodes, or does not run. Whether the job's MAX allows so many is not asked: the lease's output says so.
+func lendingHint(job *slurmrest.Job, wantNodes, wantGPUs int64) string {
+	nodes := jobrequest.HostNames(job.Nodes)
+	isNodes := int64(len(nodes))
+	if job.State.Base != slurmrest.Running || isNodes == 0 || wantNodes != isNodes {
+		return ""
+	}
+	where := ""
+	if isNodes > 1 {
+		where = ", and the like for its other nodes"
+	}
+	more := max((wantGPUs-gpusRequested(job))/isNodes, 1)
+	return fmt.Sprintf("you can lend it %s yourself, up to the MAX of its --singularity-gpus=MIN-MAX: "+
+		"sbatch --gpus-per-node=%d --nodelist=%s --singularity-lease=%d --wrap 'exec sleep infinity'%s",
+		jobrequest.CountOf(more, "GPU"), more, nodes[0], job.ID, where)
 }
 
 // checkSize refuses a size that the job cannot have, also to operators.

@@ -294,6 +294,33 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestLendingHint: the owner of a job, who may not have it resized beyond what it asked for, is told how to lend it GPUs.
+func TestLendingHint(t *testing.T) {
+	s := newSite(t)
+	two := s.job(alice)
+	one := s.srv.AddJob(slurmrest.Job{UserID: alice, Batch: true, NodeCount: slurmrest.Num(1), Tasks: slurmrest.Num(1), TRESPerNode: "gres/gpu:1"})
+	s.srv.StartJob(one, "n3")
+	waits := s.srv.AddJob(slurmrest.Job{UserID: alice, Batch: true, NodeCount: slurmrest.Num(1), Tasks: slurmrest.Num(1), TRESPerNode: "gres/gpu:1"})
+	lease := "you can lend it %s yourself, up to the MAX of its --singularity-gpus=MIN-MAX: " +
+		"sbatch --gpus-per-node=%d --nodelist=%s --singularity-lease=%d --wrap 'exec sleep infinity'"
+	for name, c := range map[string]struct {
+		req  *rpc.ActRequest
+		hint string
+	}{
+		"a node":     {&rpc.ActRequest{Job: fmt.Sprint(one), Gpus: 3}, fmt.Sprintf(lease, "2 GPUs", 2, "n3", one)},
+		"two nodes":  {&rpc.ActRequest{Job: fmt.Sprint(two), Gpus: 3}, fmt.Sprintf(lease+", and the like for its other nodes", "1 GPU", 1, "n1", two)},
+		"more nodes": {&rpc.ActRequest{Job: fmt.Sprint(one), NodeCount: 2}, ""},
+		"it waits":   {&rpc.ActRequest{Job: fmt.Sprint(waits), Gpus: 2}, ""},
+	} {
+		c.req.Kind = "resize"
+		_, err := s.as(alice).Act(t.Context(), c.req)
+		var told *rpc.Error
+		if !errors.Is(err, rpc.ErrDenied) || !errors.As(err, &told) || told.Hint != c.hint || !strings.Contains(err.Error(), "not permitted: job ") {
+			t.Errorf("%s: %v\n%+v\nwant the hint: %s", name, err, told, c.hint)
+		}
+	}
+}
+
 // TestImpossibleSize: what the job cannot have is refused whoever asks, with the reason, and nothing is begun.
 func TestImpossibleSize(t *testing.T) {
 	s := newSite(t)
