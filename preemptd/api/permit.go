@@ -200,7 +200,32 @@ func (s *Server) askedSize(ctx context.Context, job *slurmrest.Job) (nodes, gpus
 		return 0, 0, err
 	}
 	r, err := jobrequest.Decode(record)
-	return r.Asked.Nodes, max(gpusIn(r.Asked.TRESNode)*r.Asked.Nodes, gpusIn(r.Asked.TRESJob)), err
+	return r.Asked.Nodes, gpusAsked(&r), err
+}
+
+// gpusAsked is how many GPUs the job's user asked for, before any action changed it.
+func gpusAsked(r *jobrequest.Record) int64 {
+	return max(gpusIn(r.Asked.TRESNode)*r.Asked.Nodes, gpusIn(r.Asked.TRESJob))
+}
+
+// addSubmitted adds to the state of a job with how many GPUs it was submitted, where a resize has made that another number
+// than what it is counted by now.
+func (s *Server) addSubmitted(ctx context.Context, job int64, m *rpc.Standing) error {
+	if m == nil {
+		return nil
+	}
+	record, err := s.opt.Journal.Origin(ctx, job)
+	if err != nil || record == nil {
+		return err
+	}
+	r, err := jobrequest.Decode(record)
+	if err != nil {
+		return fmt.Errorf("job %d: %w", job, err)
+	}
+	if gpus := int32(gpusAsked(&r)); gpus != m.GetRequested() { //nolint:gosec // GPUs of a job
+		m.Submitted = gpus
+	}
+	return nil
 }
 
 // gpusRequested is how many GPUs a job asks for in all.

@@ -189,6 +189,9 @@ func (s *Server) History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.His
 		reply := &rpc.HistoryReply{}
 		if standing := s.opt.State().Standing; id != 0 && everything && standing != nil {
 			reply.Standing = standing(id)
+			if err := s.addSubmitted(ctx, id, reply.GetStanding()); err != nil {
+				return nil, err
+			}
 		}
 		for i := range all {
 			if len(reply.Actions) < limit && (everything || s.maySee(who, &all[i])) {

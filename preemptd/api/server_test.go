@@ -234,6 +234,33 @@ func TestAct(t *testing.T) {
 	}
 }
 
+// TestSubmitted: with how many GPUs a job was submitted is told where it is counted by another number now.
+func TestSubmitted(t *testing.T) {
+	s := newSite(t)
+	id := s.job(alice)
+	now := int32(0)
+	s.server.opt.State = func() State {
+		return State{Users: s.user, Standing: func(int64) *rpc.Standing { return &rpc.Standing{Requested: now} }}
+	}
+	for _, c := range []struct {
+		asked           string // the record of an action; "": no action has edited the job
+		requested, want int32
+	}{
+		{"", 2, 0}, {`{"nodes":2,"tresNode":"gres/gpu:1"}`, 1, 2}, {`{"nodes":2,"tresNode":"gres/gpu:1"}`, 2, 0}, {`{"nodes":2}`, 1, 0},
+	} {
+		if c.asked != "" {
+			if err := s.journal.SetOrigin(t.Context(), id, json.RawMessage(`{"asked":`+c.asked+`}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now = c.requested
+		all, err := s.as(alice).History(t.Context(), fmt.Sprint(id), 0)
+		if got := all.GetStanding().GetSubmitted(); err != nil || got != c.want {
+			t.Errorf("asked %s, counted by %d: submitted with %d, want %d (%v)", c.asked, c.requested, got, c.want, err)
+		}
+	}
+}
+
 // TestGone: a client that stops watching stops no action.
 func TestGone(t *testing.T) {
 	s := newSite(t)

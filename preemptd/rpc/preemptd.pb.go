@@ -773,15 +773,16 @@ func (x *Job) GetLeased() int32 {
 type Standing struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tier          string                 `protobuf:"bytes,1,opt,name=tier,proto3" json:"tier,omitempty"`
-	Promised      float64                `protobuf:"fixed64,2,opt,name=promised,proto3" json:"promised,omitempty"`  // GPU fraction
-	Fraction      float64                `protobuf:"fixed64,3,opt,name=fraction,proto3" json:"fraction,omitempty"`  // over the window, so far
-	Counted       *durationpb.Duration   `protobuf:"bytes,4,opt,name=counted,proto3" json:"counted,omitempty"`      // of the window
-	Requested     int32                  `protobuf:"varint,5,opt,name=requested,proto3" json:"requested,omitempty"` // GPUs that its user asked for
-	Gpus          int32                  `protobuf:"varint,6,opt,name=gpus,proto3" json:"gpus,omitempty"`           // that it has, or waits for
-	Least         int32                  `protobuf:"varint,7,opt,name=least,proto3" json:"least,omitempty"`         // to which it may be shrunk
-	Action        string                 `protobuf:"bytes,8,opt,name=action,proto3" json:"action,omitempty"`        // being done to it, or for it; empty: none
-	Leased        int32                  `protobuf:"varint,10,opt,name=leased,proto3" json:"leased,omitempty"`      // of gpus, those that other jobs of its user lend it
-	Waits         string                 `protobuf:"bytes,9,opt,name=waits,proto3" json:"waits,omitempty"`          // why nothing is done for it though it waits; empty: something is, or it does not wait
+	Promised      float64                `protobuf:"fixed64,2,opt,name=promised,proto3" json:"promised,omitempty"`   // GPU fraction
+	Fraction      float64                `protobuf:"fixed64,3,opt,name=fraction,proto3" json:"fraction,omitempty"`   // over the window, so far
+	Counted       *durationpb.Duration   `protobuf:"bytes,4,opt,name=counted,proto3" json:"counted,omitempty"`       // of the window
+	Requested     int32                  `protobuf:"varint,5,opt,name=requested,proto3" json:"requested,omitempty"`  // GPUs that its user asked for, last by a resize
+	Gpus          int32                  `protobuf:"varint,6,opt,name=gpus,proto3" json:"gpus,omitempty"`            // that it has, or waits for
+	Least         int32                  `protobuf:"varint,7,opt,name=least,proto3" json:"least,omitempty"`          // to which it may be shrunk
+	Action        string                 `protobuf:"bytes,8,opt,name=action,proto3" json:"action,omitempty"`         // being done to it, or for it; empty: none
+	Leased        int32                  `protobuf:"varint,10,opt,name=leased,proto3" json:"leased,omitempty"`       // of gpus, those that other jobs of its user lend it
+	Submitted     int32                  `protobuf:"varint,11,opt,name=submitted,proto3" json:"submitted,omitempty"` // GPUs with which it was submitted, if a person has resized it since; 0: as requested
+	Waits         string                 `protobuf:"bytes,9,opt,name=waits,proto3" json:"waits,omitempty"`           // why nothing is done for it though it waits; empty: something is, or it does not wait
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -875,6 +876,13 @@ func (x *Standing) GetAction() string {
 func (x *Standing) GetLeased() int32 {
 	if x != nil {
 		return x.Leased
+	}
+	return 0
+}
+
+func (x *Standing) GetSubmitted() int32 {
+	if x != nil {
+		return x.Submitted
 	}
 	return 0
 }
@@ -2213,7 +2221,7 @@ const file_preemptd_proto_rawDesc = "" +
 	"checkpoint\x128\n" +
 	"\tsubmitted\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\tsubmitted\x124\n" +
 	"\astarted\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x16\n" +
-	"\x06leased\x18\x16 \x01(\x05R\x06leased\"\x99\x02\n" +
+	"\x06leased\x18\x16 \x01(\x05R\x06leased\"\xb7\x02\n" +
 	"\bStanding\x12\x12\n" +
 	"\x04tier\x18\x01 \x01(\tR\x04tier\x12\x1a\n" +
 	"\bpromised\x18\x02 \x01(\x01R\bpromised\x12\x1a\n" +
@@ -2224,7 +2232,8 @@ const file_preemptd_proto_rawDesc = "" +
 	"\x05least\x18\a \x01(\x05R\x05least\x12\x16\n" +
 	"\x06action\x18\b \x01(\tR\x06action\x12\x16\n" +
 	"\x06leased\x18\n" +
-	" \x01(\x05R\x06leased\x12\x14\n" +
+	" \x01(\x05R\x06leased\x12\x1c\n" +
+	"\tsubmitted\x18\v \x01(\x05R\tsubmitted\x12\x14\n" +
 	"\x05waits\x18\t \x01(\tR\x05waits\"\x0f\n" +
 	"\rStatusRequest\"\xd9\x02\n" +
 	"\x06Action\x12\x0e\n" +

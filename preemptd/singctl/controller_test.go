@@ -116,6 +116,9 @@ func (controller) History(ctx context.Context, req *control.HistoryRequest) (*co
 	if req.GetJob() == "816" {
 		reply.Standing = &control.Standing{Tier: "basic", Fraction: 1, Counted: durationpb.New(time.Hour), Requested: 1, Gpus: 2, Leased: 1, Least: 1}
 	}
+	if req.GetJob() == "817" {
+		reply.Standing = &control.Standing{Tier: "basic", Fraction: 1, Counted: durationpb.New(time.Hour), Requested: 1, Gpus: 1, Least: 1, Submitted: 2}
+	}
 	if req.GetJob() == "811" {
 		reply.Standing = &control.Standing{Tier: "basic", Fraction: 1}
 	}
@@ -258,5 +261,19 @@ func TestNotWaited(t *testing.T) {
 	code := a.exitCode(ctx, a.rootCommand(), &goesOnError{12, context.Canceled})
 	if want := "singctl: action 12 goes on\nhint: singctl history --action 12 says how it ends\n"; code != 130 || errs.String() != want {
 		t.Errorf("exit %d: %s", code, errs.String())
+	}
+}
+
+// TestOwnGPUsText: a job that a person has resized is not told to have asked for its new size.
+func TestOwnGPUsText(t *testing.T) {
+	for want, s := range map[string]*control.Standing{
+		"GPUs: 1 of the 2 that it asked for":                         {Gpus: 2, Leased: 1, Requested: 2},
+		"GPUs: 4, 2 more than it asked for":                          {Gpus: 4, Requested: 2},
+		"GPUs: 1; submitted with 2":                                  {Gpus: 1, Requested: 1, Submitted: 2},
+		"GPUs: 0 of the 1 to which it was resized; submitted with 2": {Requested: 1, Submitted: 2},
+	} {
+		if got := ownGPUsText(s); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

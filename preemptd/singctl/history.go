@@ -121,11 +121,7 @@ func (a *app) printStanding(s *control.Standing) {
 		fmt.Fprintf(a.stdout, "tier %s: %.1f %% of its GPU time in %s; promised: %.0f %%\n", tier, 100*s.GetFraction(), durationText(counted), 100*s.GetPromised())
 	}
 	if s.GetRequested() > 0 {
-		text := fmt.Sprintf("GPUs: %d of the %d that it asked for", s.GetGpus()-s.GetLeased(), s.GetRequested())
-		own := s.GetGpus() - s.GetLeased()
-		if more := own - s.GetRequested(); more > 0 {
-			text = fmt.Sprintf("GPUs: %d, %d more than it asked for", own, more)
-		}
+		text := ownGPUsText(s)
 		if s.GetLeased() > 0 {
 			text += fmt.Sprintf(", and %d leased", s.GetLeased())
 		}
@@ -140,6 +136,20 @@ func (a *app) printStanding(s *control.Standing) {
 	case s.GetAction() != "":
 		fmt.Fprintf(a.stdout, "under way: %s\n", safeLine(s.GetAction()))
 	}
+}
+
+// ownGPUsText says how many GPUs of its own a job has, beside what it asked for.
+func ownGPUsText(s *control.Standing) string {
+	own, requested := s.GetGpus()-s.GetLeased(), s.GetRequested()
+	switch {
+	case own > requested:
+		return fmt.Sprintf("GPUs: %d, %d more than it asked for", own, own-requested)
+	case s.GetSubmitted() == 0:
+		return fmt.Sprintf("GPUs: %d of the %d that it asked for", own, requested)
+	case own == requested: // a person has resized the job
+		return fmt.Sprintf("GPUs: %d; submitted with %d", own, s.GetSubmitted())
+	}
+	return fmt.Sprintf("GPUs: %d of the %d to which it was resized; submitted with %d", own, requested, s.GetSubmitted())
 }
 
 // wordsOfStates say for people what has become of an action.
