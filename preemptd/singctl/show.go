@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -106,7 +107,7 @@ func (a showCommand) printJob(j *rpc.Job) {
 		}
 		fmt.Fprintln(w, nothing)
 	}
-	a.printReachable(j.GetCapsules())
+	a.printReachable(j)
 	a.printCapsules(j.GetCapsules())
 	a.printDevices(j.GetCapsules())
 	if len(j.GetCheckpoints()) > 0 {
@@ -139,10 +140,13 @@ func (a showCommand) printJob(j *rpc.Job) {
 	}
 }
 
-// printReachable prints where clients outside reach programs of the job.
-func (a showCommand) printReachable(capsules []*rpc.Capsule) {
-	for _, c := range capsules {
+// printReachable prints where clients outside reach programs of the job. While the job waits to run again, no node says that,
+// and the addresses are those of the newest event: they are the same in each run.
+func (a showCommand) printReachable(j *rpc.Job) {
+	told := false
+	for _, c := range j.GetCapsules() {
 		for _, r := range c.GetReachable() {
+			told = true
 			if r.GetAt() == "" {
 				fmt.Fprintf(a.stdout, "port %d is not reachable: %s\n", r.GetPort(), safeLine(r.GetProblem()))
 				continue
@@ -150,7 +154,25 @@ func (a showCommand) printReachable(capsules []*rpc.Capsule) {
 			fmt.Fprintf(a.stdout, "port %d is reachable at %s\n", r.GetPort(), safeLine(r.GetAt()))
 		}
 	}
+	if told || !slices.Contains(waitingStates, j.GetState()) {
+		return
+	}
+	for _, e := range slices.Backward(j.GetTimeline()) {
+		if e.GetEvent() != "reachable" {
+			continue
+		}
+		for _, m := range reachableText.FindAllStringSubmatch(e.GetText(), -1) {
+			fmt.Fprintf(a.stdout, "port %s is reachable at %s, when the job runs again\n", m[1], safeLine(m[2]))
+		}
+		return
+	}
 }
+
+// waitingStates are Slurm's, of jobs that are to run, or are held.
+var waitingStates = []string{"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"}
+
+// reachableText is what the event "reachable" has of a port that is: "port 8888 at head1:7042, not port 6006: …".
+var reachableText = regexp.MustCompile(`(?:^|, )port (\d+) at ([^, ]+:\d+)`)
 
 // lendingText says what a lease is, and what it holds.
 func lendingText(l *rpc.Lending) string {

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 
@@ -33,5 +34,34 @@ func TestSharingNotes(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestReachableWhileItWaits: where clients come in is told while the job waits to run again, from the newest event.
+func TestReachableWhileItWaits(t *testing.T) {
+	events := []*rpc.Event{
+		{Event: "reachable", Text: "port 8000 at ctl:7001"}, {Event: "left"},
+		{Event: "reachable", Text: "port 8000 at ctl:7008, not port 6006: it has 16, as many as port 1, port 2 at most, port 80 at [fe80::1]:7009"}, {Event: "left"},
+	}
+	now := []*rpc.Capsule{{Reachable: []*rpc.Reachable{{Port: 8000, At: "ctl:7010"}}}}
+	for name, c := range map[string]struct {
+		job  *rpc.Job
+		want string
+	}{
+		"it waits": {&rpc.Job{State: "PENDING", Timeline: events},
+			"port 8000 is reachable at ctl:7008, when the job runs again\nport 80 is reachable at [fe80::1]:7009, when the job runs again\n"},
+		"it is held":      {&rpc.Job{State: "REQUEUE_HOLD", Timeline: events[:2]}, "port 8000 is reachable at ctl:7001, when the job runs again\n"},
+		"it runs":         {&rpc.Job{State: "RUNNING", Timeline: events, Capsules: now}, "port 8000 is reachable at ctl:7010\n"},
+		"its run begins":  {&rpc.Job{State: "RUNNING", Timeline: events}, ""},
+		"it has ended":    {&rpc.Job{State: "COMPLETED", Timeline: events}, ""},
+		"it has no ports": {&rpc.Job{State: "PENDING", Timeline: events[1:2]}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			showCommand{&app{stdout: &out}}.printReachable(c.job)
+			if out.String() != c.want {
+				t.Errorf("got:\n%s\nwant:\n%s", out.String(), c.want)
+			}
+		})
 	}
 }
