@@ -147,7 +147,7 @@ func (d service) Show(ctx context.Context, job string) (*rpc.Job, error) {
 		case s.Waits():
 			return nil, notRunning(job, s)
 		}
-		return nil, rpc.Errorf(rpc.ErrNotProtected, "job %s runs without --singularity", job)
+		return nil, notProtected(job, s)
 	}
 	if err != nil {
 		return nil, err
@@ -191,6 +191,18 @@ func notRunning(job string, s *slurm.Job) error {
 		e.Hint = "it is about to end"
 	}
 	return e
+}
+
+// notProtected says why nothing of a running job is protected; s is nil if Slurm was not asked. Of what Slurm could not
+// requeue, whether it was begun with --singularity makes no difference.
+func notProtected(job string, s *slurm.Job) error {
+	if s != nil && !s.Batch {
+		return &rpc.Error{
+			Kind: rpc.ErrNotProtected, Text: fmt.Sprintf("job %s runs unprotected: Slurm requeues batch jobs only", job),
+			Hint: "singctl session start begins a shell that is protected",
+		}
+	}
+	return rpc.Errorf(rpc.ErrNotProtected, "job %s runs without --singularity", job)
 }
 
 func fillJob(out *rpc.Job, v *checkpoint.View) {
@@ -265,7 +277,7 @@ func (d service) Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, pro
 		}
 	}
 	if err != nil {
-		return nil, withKind(job, leader, d.n.cfg.NodeName, err)
+		return nil, withKind(job, s, leader, d.n.cfg.NodeName, err)
 	}
 	for _, c := range d.addUploads(nil, &made.JobID) {
 		if c.Number == made.Number {
@@ -290,8 +302,8 @@ func (d service) RunOn(ctx context.Context, job string) error {
 	return err
 }
 
-// withKind gives a conductor's error its kind.
-func withKind(job, leader, here string, err error) error {
+// withKind gives a conductor's error its kind. s is nil if Slurm was not asked.
+func withKind(job string, s *slurm.Job, leader, here string, err error) error {
 	var o *checkpoint.ObstacleError
 	var lease *checkpoint.LeaseError
 	var space *store.SpaceError
@@ -307,7 +319,7 @@ func withKind(job, leader, here string, err error) error {
 	case checkpoint.IsTransient(err):
 		return &rpc.Error{Kind: rpc.ErrBusy, Text: err.Error()}
 	case errors.Is(err, checkpoint.ErrNoJob):
-		return rpc.Errorf(rpc.ErrNotProtected, "job %s runs without --singularity", job)
+		return notProtected(job, s)
 	}
 	return err
 }

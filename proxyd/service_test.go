@@ -42,6 +42,24 @@ func TestNotRunning(t *testing.T) {
 	}
 }
 
+// TestNotProtected: of a job that Slurm cannot requeue, as salloc's, it is not said that --singularity would help.
+func TestNotProtected(t *testing.T) {
+	for _, tt := range []struct {
+		job        *slurm.Job
+		text, hint string
+	}{
+		{&slurm.Job{State: "RUNNING", Batch: true}, "job 7 runs without --singularity", ""},
+		{nil, "job 7 runs without --singularity", ""},
+		{&slurm.Job{State: "RUNNING"}, "job 7 runs unprotected: Slurm requeues batch jobs only", "singctl session start begins a shell that is protected"},
+	} {
+		err := withKind("7", tt.job, "n1", "n1", fmt.Errorf("job 7: %w", checkpoint.ErrNoJob))
+		var e *rpc.Error
+		if !errors.As(err, &e) || !errors.Is(err, rpc.ErrNotProtected) || e.Text != tt.text || e.Hint != tt.hint {
+			t.Errorf("%+v: %+v", tt.job, err)
+		}
+	}
+}
+
 func TestFill(t *testing.T) {
 	at := time.Unix(1, 0)
 	out := &rpc.Job{Id: "49"}
