@@ -167,8 +167,8 @@ func historyOf(j *slurmrest.Job, ours bool) jobHistory {
 // foreignEvent is what another user or program did. Slurm keeps the time of the last preemption,
 // and the node that failed last, through later requeues.
 func foreignEvent(j *slurmrest.Job, was jobHistory, seen cluster.Seen) journal.Event {
-	e := journal.Event{Job: j.ID, Restarts: j.Restarts, What: "requeued", At: seen.Time, Text: "not by preemptd"}
-	restarted := restartedNode(j, was, seen)
+	e := journal.Event{Job: j.ID, Restarts: j.Restarts, What: "requeued", At: seen.Time, Text: "by Slurm or a person"}
+	restarted, down := restartedNode(j, was, seen), downNode(was, seen)
 	switch {
 	case !j.PreemptTime.IsZero() && !j.PreemptTime.Equal(was.preempted):
 		e.What, e.At, e.Text = "preempted", j.PreemptTime, "by Slurm"
@@ -176,6 +176,8 @@ func foreignEvent(j *slurmrest.Job, was jobHistory, seen cluster.Seen) journal.E
 		e.What, e.Text = "node failed", j.FailedNode
 	case restarted != "":
 		e.What, e.Text = "node failed", restarted+", which was back at once"
+	case down != "":
+		e.What, e.Text = "node failed", down
 	}
 	return e
 }
@@ -201,6 +203,19 @@ func restartedNode(j *slurmrest.Job, was jobHistory, seen cluster.Seen) string {
 			lived = lived || c.GetCreated().AsTime().After(started)
 		}
 		if started.After(was.began) && seen.Time.Sub(started) < restartNoticed && !lived && slices.Contains(nodes, n.Name) {
+			return n.Name
+		}
+	}
+	return ""
+}
+
+// downNode returns a node on which a requeued job ran and that is down now. Slurm keeps only the name of the node that failed
+// last, which does not change when the same node fails again. "": there is no such node.
+func downNode(was jobHistory, seen cluster.Seen) string {
+	nodes := jobrequest.HostNames(was.nodes)
+	for i := range seen.Nodes {
+		n := &seen.Nodes[i]
+		if n.State.Base == "DOWN" && slices.Contains(nodes, n.Name) {
 			return n.Name
 		}
 	}

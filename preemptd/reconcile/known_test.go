@@ -47,17 +47,22 @@ func TestNotice(t *testing.T) {
 		{slurmrest.Job{Restarts: 8, FailedNode: "n2"}, cluster.Known{}},
 		{running(8, at(90)), cluster.Known{}}, // a person has slurmd restarted, and requeues the job later
 		{slurmrest.Job{Restarts: 9, FailedNode: "n2"}, cluster.Known{}},
+		{running(9, at(145)), cluster.Known{}},
+		{slurmrest.Job{Restarts: 10, FailedNode: "n2"}, cluster.Known{}}, // n4 is down
 	} {
 		step.job.ID = 1
 		seen := cluster.Seen{Time: at(10 * i), Jobs: []slurmrest.Job{step.job}, Nodes: []slurmrest.Node{{Name: "n1"}, {Name: "n3", SlurmdStartTime: at(95)}}}
 		if step.job.Restarts == 9 {
 			seen.Checkpoints = map[string][]*rpc.Checkpoint{"1": {{Created: timestamppb.New(at(130))}}}
 		}
+		if step.job.Restarts == 10 {
+			seen.Nodes = append(seen.Nodes, slurmrest.Node{Name: "n2", State: slurmrest.NodeState{Base: "DOWN"}}, slurmrest.Node{Name: "n4", State: slurmrest.NodeState{Base: "DOWN"}})
+		}
 		if err := s.loop.recordForeign(t.Context(), Settings{Interval: time.Second}, seen, step.known); err != nil {
 			t.Fatal(err)
 		}
 	}
-	all, err := s.journal.Events(t.Context(), 1, 10)
+	all, err := s.journal.Events(t.Context(), 1, 20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +70,9 @@ func TestNotice(t *testing.T) {
 	for _, e := range slices.Backward(all) {
 		got = append(got, fmt.Sprintf("%d %s %s at %.0f", e.Restarts, e.What, e.Text, e.At.Sub(began).Seconds()))
 	}
-	want := []string{"2 preempted by Slurm at 15", "3 requeued not by preemptd at 40", "5 node failed n2 at 70", "6 requeued not by preemptd at 80",
-		"7 node failed n3, which was back at once at 100", "8 requeued not by preemptd at 120", "9 requeued not by preemptd at 140"}
+	want := []string{"2 preempted by Slurm at 15", "3 requeued by Slurm or a person at 40", "5 node failed n2 at 70", "6 requeued by Slurm or a person at 80",
+		"7 node failed n3, which was back at once at 100", "8 requeued by Slurm or a person at 120", "9 requeued by Slurm or a person at 140",
+		"10 node failed n4 at 160"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}

@@ -23,7 +23,8 @@ func (a historyCommand) build() *cobra.Command {
 	c := &cobra.Command{
 		Use: "history [JOB]", Short: "List what was done to a job, or to all your jobs, and why",
 		Long: `history lists what preemptd did to a job, or to all your jobs, newest first, and what befell them without it:
-a preemption by Slurm, a requeue by hand, a node that failed. Those have no number.`,
+a preemption by Slurm, a node that failed, and requeues by Slurm or a person, of which no more is known. Those have no
+number, and preemptd lists them only if it ran then.`,
 		Args: argumentCount(0, 1, "at most one job"), ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, name := cmd.Context(), ""
