@@ -43,9 +43,10 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	}
 	j.capsulesMu.Lock()
 	defer j.capsulesMu.Unlock()
-	next := decisions.Resumes
+	next, howEnded := decisions.Resumes, ""
 	if j.isLeader() {
-		next = j.ending.runEnd(ctx).Next()
+		end := j.ending.runEnd(ctx)
+		next, howEnded = end.Next(), end.DescribeOwnRequeue()
 		if err := j.ending.noteEnd(next); err != nil {
 			return fmt.Errorf("job %d: %w", id, err)
 		}
@@ -64,7 +65,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	j.mu.Unlock()
 	outlasts := rec != nil && rec.RequeuedBy != ""
 	if leads && len(again) == 0 && !outlasts {
-		j.report.AddEvent(records.EventEnded, nodes, "")
+		j.report.AddEvent(records.EventEnded, nodes, howEnded)
 	}
 	if rec != nil {
 		c.jobs.rememberEndedRun(id, run)

@@ -3,7 +3,10 @@
 
 package decisions
 
-import "syscall"
+import (
+	"fmt"
+	"syscall"
+)
 
 // How a job's next run begins is decided when its run has ended, from how that was:
 //
@@ -62,4 +65,20 @@ func (e RunEnd) Next() NextRun {
 		return IsRequeued
 	}
 	return BeginsAnew
+}
+
+// DescribeOwnRequeue says for people how a run has ended that asked for its requeue, if the next run begins anew for that; ""
+// of any other run. The user of such a job may expect that it resumes, as a job does that goes on after its request.
+func (e RunEnd) DescribeOwnRequeue() string {
+	if !e.RequeuedItself || e.Next() != BeginsAnew {
+		return ""
+	}
+	how := ""
+	switch {
+	case e.ScriptEnded && e.Status.Exited():
+		how = fmt.Sprintf("by itself (exit %d) ", e.Status.ExitStatus())
+	case e.ScriptEnded && e.Status.Signaled():
+		how = fmt.Sprintf("by a signal (%s) ", e.Status.Signal())
+	}
+	return how + "after it had asked for its requeue: the next run begins anew"
 }

@@ -40,3 +40,23 @@ func TestNextRun(t *testing.T) {
 		}
 	}
 }
+
+// TestDescribeOwnRequeue: a run that asked for its requeue, and ended, says why the next one begins anew.
+func TestDescribeOwnRequeue(t *testing.T) {
+	const anew = "after it had asked for its requeue: the next run begins anew"
+	for _, c := range []struct {
+		end  RunEnd
+		want string
+	}{
+		{RunEnd{ScriptEnded: true, RequeuedItself: true}, "by itself (exit 0) " + anew},
+		{RunEnd{ScriptEnded: true, RequeuedItself: true, Status: 3 << 8}, "by itself (exit 3) " + anew},
+		{RunEnd{ScriptEnded: true, RequeuedItself: true, Status: syscall.WaitStatus(syscall.SIGTERM)}, "by a signal (terminated) " + anew},
+		{RunEnd{RequeuedItself: true}, anew},
+		{RunEnd{ScriptEnded: true}, ""},
+		{RunEnd{RequeuedItself: true, Released: true}, ""},
+	} {
+		if got := c.end.DescribeOwnRequeue(); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.end, got, c.want)
+		}
+	}
+}
