@@ -119,7 +119,8 @@ func (a *app) printStanding(s *control.Standing) {
 	case counted < time.Second:
 		fmt.Fprintf(a.stdout, "tier %s: no GPU time is counted yet; promised: %.0f %%\n", tier, 100*s.GetPromised())
 	default:
-		fmt.Fprintf(a.stdout, "tier %s: %.1f %% of its GPU time in %s; promised: %.0f %%\n", tier, 100*s.GetFraction(), durationText(counted), 100*s.GetPromised())
+		fmt.Fprintf(a.stdout, "had its GPUs for %.1f %% of the %s in which it could run; tier %s is promised %.0f %%\n", 100*s.GetFraction(), costText(counted),
+			tier, 100*s.GetPromised())
 	}
 	if s.GetRequested() > 0 {
 		text := ownGPUsText(s)

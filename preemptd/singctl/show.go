@@ -219,43 +219,75 @@ var reductionsText = map[string]string{
 	"nccl":  "sums over GPUs: by NCCL, they agree to rounding (--singularity-exact has them agree exactly)",
 }
 
-// sharingText says what sharing a GPU has cost, "" if the GPU is not shared.
-// capsules is how many capsules share the GPU.
-func sharingText(s *rpc.Sharing, capsules int) string {
+// sharingText says in a sentence how a GPU is shared and what switching between its sharers has cost, and apart from that the
+// details, "" if there are none. The sentence is "" if the GPU was never shared. capsules is how many capsules share the GPU.
+func sharingText(s *rpc.Sharing, capsules int) (sentence, details string) {
 	if s.GetSwitches() == 0 && s.GetSwappedOut() == 0 {
-		return ""
+		return "", ""
 	}
-	what := "processes share a GPU"
-	if capsules > 1 {
-		what = "they share a GPU"
-	} else if s.GetDevices() > 1 {
-		what = fmt.Sprintf("%d GPUs share one of the node's", s.GetDevices())
+	cost := "switching cost " + costText(s.GetSwitchTime().AsDuration())
+	switch {
+	case capsules > 1:
+		sentence = "they take turns on one GPU; " + cost + " so far"
+	case s.GetDevices() > 1:
+		sentence = fmt.Sprintf("the job's %d GPUs take turns on 1 real one; %s so far", s.GetDevices(), cost)
+	case s.GetSpaces() > 1:
+		sentence = "the job's processes take turns on the GPU; " + cost + " so far"
+	default:
+		sentence = "while the GPU was shared: " + cost
 	}
+	return sentence, sharingDetails(s)
+}
+
+// costText is a short time in words that begin with a number: "0 ms", "340 ms", "1.2 s", "5m0s".
+func costText(d time.Duration) string {
+	switch d = d.Round(time.Millisecond); {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return durationText(d)
+}
+
+// sharingDetails says what was counted of a shared GPU.
+func sharingDetails(s *rpc.Sharing) string {
+	var parts []string
+	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	if s.GetRung() != "" {
-		what += " (rung " + s.GetRung() + ")"
+		add("rung %s", s.GetRung())
 	}
-	text := fmt.Sprintf("%s: %d switches took %s, %d of them in the middle of work", what, s.GetSwitches(),
-		s.GetSwitchTime().AsDuration().Round(time.Millisecond), s.GetInterrupted())
-	if s.GetOnce()+s.GetOwn() > 0 {
-		text += fmt.Sprintf("; of %d kernels, %d took the result of another process (splice)", s.GetOnce()+s.GetOwn(), s.GetOnce())
+	if s.GetSwitches() > 0 {
+		add("%s, %d in the middle of work", numberOf(s.GetSwitches(), "switch", "switches"), s.GetInterrupted())
+	}
+	if kernels := s.GetOnce() + s.GetOwn(); kernels > 0 {
+		add("%d of %d kernels took the result of another process", s.GetOnce(), kernels)
 		if s.GetOwn() > 0 && s.GetWhy() != "" {
-			text += fmt.Sprintf(", and most of the rest did not because %s", s.GetWhy())
+			add("most of the others did not, because %s", s.GetWhy())
 		}
 	}
 	if s.GetSaved() > 0 {
-		text += fmt.Sprintf("; their memory: %s in common, instead of %s in copies, and %s of their own (alias)", bytesText(int64(s.GetCommon())),
+		add("memory: %s in common, instead of %s in copies, and %s of their own", bytesText(int64(s.GetCommon())),
 			bytesText(int64(s.GetCommon()+s.GetSaved())), bytesText(int64(s.GetPrivate())))
 	}
 	if s.GetUnshared() > 0 {
-		text += fmt.Sprintf("; %s were common until a process wrote there", bytesText(int64(s.GetUnshared())))
+		add("%s were common until a process wrote there", bytesText(int64(s.GetUnshared())))
 	}
 	if s.GetSwappedOut() > 0 {
-		text += fmt.Sprintf("; what did not fit was swapped: %s out, %s in", bytesText(int64(s.GetSwappedOut())), bytesText(int64(s.GetSwappedIn())))
+		add("what did not fit was swapped: %s out, %s in", bytesText(int64(s.GetSwappedOut())), bytesText(int64(s.GetSwappedIn())))
 	}
 	if s.GetAlike() > 0 {
-		text += fmt.Sprintf("; at the last checkpoint several of them held the same %s", bytesText(int64(s.GetAlike())))
+		add("at the last checkpoint several of them held the same %s", bytesText(int64(s.GetAlike())))
 	}
-	return text
+	return strings.Join(parts, "; ")
+}
+
+// numberOf is a number with its noun.
+func numberOf(n uint64, one, several string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, several)
 }
 
 // sharingNotes says what sharing has cost a capsule's GPUs. Capsules that share a device server share its GPUs: what it has
@@ -279,10 +311,13 @@ func sharingNotes(c *rpc.Capsule, all []*rpc.Capsule) (notes []string) {
 	for i, s := range gpus {
 		which := ""
 		if len(gpus) > 1 {
-			which = fmt.Sprintf(", node's GPU %d of %d", i+1, len(gpus))
+			which = fmt.Sprintf(", real GPU %d", i) // from 0, as all GPUs are numbered
 		}
-		if text := sharingText(s, len(together)); text != "" {
+		if text, details := sharingText(s, len(together)); text != "" {
 			notes = append(notes, who+which+": "+text)
+			if details != "" {
+				notes = append(notes, "  "+details)
+			}
 		}
 	}
 	return notes

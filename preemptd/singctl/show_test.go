@@ -7,6 +7,9 @@ import (
 	"bytes"
 	"slices"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
@@ -20,17 +23,27 @@ func TestSharingNotes(t *testing.T) {
 		capsule(0, "n1", "7.1.0", 5), capsule(1, "n1", "7.1.0", 5), capsule(2, "n1", "7.1.0", 5), capsule(3, "n2", "7.1.0", 9),
 		capsule(4, "n2", "", 3), capsule(5, "n2", "", 0), {Index: 6, Node: "n3"},
 		{Index: 7, Node: "n4", Devices: &rpc.Devices{Sharing: []*rpc.Sharing{{Devices: 2, Switches: 4}, {}, {Devices: 2, Switches: 6}}}},
+		{Index: 8, Node: "n5", Devices: &rpc.Devices{Sharing: []*rpc.Sharing{
+			{Devices: 1, Spaces: 2, Switches: 1, SwitchTime: durationpb.New(61 * time.Second), Rung: "resident", Own: 4812, Why: "the processes see several GPUs, so their addresses differ"}}}},
 	}
 	var got []string
 	for _, c := range all {
 		got = append(got, sharingNotes(c, all)...)
 	}
 	want := []string{
-		"capsules 0, 1 and 2: they share a GPU: 5 switches took 0s, 0 of them in the middle of work",
-		"capsule 3: processes share a GPU: 9 switches took 0s, 0 of them in the middle of work",
-		"capsule 4: processes share a GPU: 3 switches took 0s, 0 of them in the middle of work",
-		"capsule 7, node's GPU 1 of 3: 2 GPUs share one of the node's: 4 switches took 0s, 0 of them in the middle of work",
-		"capsule 7, node's GPU 3 of 3: 2 GPUs share one of the node's: 6 switches took 0s, 0 of them in the middle of work",
+		"capsules 0, 1 and 2: they take turns on one GPU; switching cost 0 ms so far",
+		"  5 switches, 0 in the middle of work",
+		"capsule 3: while the GPU was shared: switching cost 0 ms",
+		"  9 switches, 0 in the middle of work",
+		"capsule 4: while the GPU was shared: switching cost 0 ms",
+		"  3 switches, 0 in the middle of work",
+		"capsule 7, real GPU 0: the job's 2 GPUs take turns on 1 real one; switching cost 0 ms so far",
+		"  4 switches, 0 in the middle of work",
+		"capsule 7, real GPU 2: the job's 2 GPUs take turns on 1 real one; switching cost 0 ms so far",
+		"  6 switches, 0 in the middle of work",
+		"capsule 8: the job's processes take turns on the GPU; switching cost 1m1s so far",
+		"  rung resident; 1 switch, 0 in the middle of work; 0 of 4812 kernels took the result of another process; " +
+			"most of the others did not, because the processes see several GPUs, so their addresses differ",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
