@@ -3,7 +3,10 @@
 
 package host
 
-import "context"
+import (
+	"context"
+	"strings"
+)
 
 // checkRelay looks at what --singularity-outside=relay needs, at a site with a relay.
 func checkRelay(ctx context.Context, n *node) Finding {
@@ -23,7 +26,11 @@ func checkRelay(ctx context.Context, n *node) Finding {
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
 	if err := n.known.AskRelay(ctx); err != nil {
-		return f.withProblem(Warn, relay+": "+err.Error(), "on its host: systemctl status proxyd-relay; munge's key and the clock are to be those of the nodes, and no firewall in between. Until then jobs with --singularity-outside=relay wait in connect")
+		what := err.Error()
+		if !strings.Contains(what, relay) {
+			what = relay + ": " + what
+		}
+		return f.withProblem(Warn, what, "on its host: systemctl status proxyd-relay; munge's key and the clock are to be those of the nodes, and no firewall in between. Until then jobs with --singularity-outside=relay wait in connect")
 	}
 	return f.withOK(relay + " takes connections")
 }

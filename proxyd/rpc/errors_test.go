@@ -116,6 +116,14 @@ func TestNobodyThere(t *testing.T) {
 	if err := c.Export(t.Context(), "812/1", nil); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("export: %v", err)
 	}
+	relay, err := DialRelay(address, "n2", mungetest.NewRealm().As(0, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer relay.Close()
+	if err := relay.Forget(t.Context(), "812"); !errors.Is(err, ErrUnreachable) || !strings.HasPrefix(err.Error(), "the relay does not answer at "+address+": dial") {
+		t.Errorf("relay: %v", err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
 	if _, err := c.Ping(ctx); !errors.Is(err, context.DeadlineExceeded) {

@@ -5,8 +5,10 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strconv"
+	"strings"
 
 	"google.golang.org/grpc"
 
@@ -26,9 +28,10 @@ func NewRelayServer(gate *munge.Gate, impl RelayServer) *grpc.Server {
 
 // RelayAsker asks the site's relay. It is safe for concurrent use. Errors of its methods are *Error, or ctx's.
 type RelayAsker struct {
-	host string
-	c    *Client
-	rpc  RelayClient
+	address string
+	host    string // of address
+	c       *Client
+	rpc     RelayClient
 }
 
 // DialRelay returns a client of the relay at address ("relay.example:6833"). from is the node of the caller.
@@ -42,7 +45,7 @@ func DialRelay(address, from string, coder munge.Coder) (*RelayAsker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &RelayAsker{host: host, c: c, rpc: NewRelayClient(c.conn)}, nil
+	return &RelayAsker{address: address, host: host, c: c, rpc: NewRelayClient(c.conn)}, nil
 }
 
 // Close ends the connection and the calls that are under way.
@@ -58,7 +61,7 @@ type Admitted struct {
 func (r *RelayAsker) Admit(ctx context.Context, req *AdmitRequest) (Admitted, error) {
 	reply, err := callUnary(ctx, r.c, shortDeadline, r.rpc.Admit, req)
 	if err != nil {
-		return Admitted{}, err
+		return Admitted{}, r.nameRelay(err)
 	}
 	at := func(port uint32) string { return net.JoinHostPort(r.host, strconv.FormatUint(uint64(port), 10)) }
 	a := Admitted{Address: at(reply.GetPort())}
@@ -75,5 +78,14 @@ func (r *RelayAsker) Admit(ctx context.Context, req *AdmitRequest) (Admitted, er
 // Forget ends the connections of a job that is over.
 func (r *RelayAsker) Forget(ctx context.Context, job string) error {
 	_, err := callUnary(ctx, r.c, shortDeadline, r.rpc.Forget, &ForgetRequest{Job: job})
-	return err
+	return r.nameRelay(err)
+}
+
+// nameRelay returns the error of a call; that of a relay that does not answer speaks of the relay instead of a node's proxyd.
+func (r *RelayAsker) nameRelay(err error) error {
+	if !errors.Is(err, ErrUnreachable) {
+		return err
+	}
+	_, cause, _ := strings.Cut(err.Error(), ErrUnreachable.Error()) // ": dial tcp ..."
+	return &Error{Kind: ErrUnreachable, Text: "the relay does not answer at " + r.address + cause, Node: RelayName}
 }

@@ -160,7 +160,7 @@ func TestRelayLost(t *testing.T) {
 		c.ctl(t, "scontrol update nodename="+node+" state=down reason=test")
 		c.again(t, job, node)
 		c.finish(t, job)
-		named(t, job, "has gone on")
+		named(t, job, "already received bytes")
 		if got := c.log(job); !strings.HasSuffix(got, "again 1") {
 			t.Errorf("log:\n%s", got)
 		}

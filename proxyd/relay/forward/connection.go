@@ -28,11 +28,7 @@ type Saved struct {
 	Stream stream.State `json:"stream"`
 }
 
-// Reasons for which connections end.
-var (
-	errProgramReset = errors.New("the program has reset the connection")
-	errLost         = errors.New("the relay has no such connection")
-)
+var errProgramReset = errors.New("the program has reset the connection")
 
 // socketBuffer is the size of each buffer of a socket to a program. The kernel takes twice that, for what it needs itself.
 const socketBuffer = stream.Window / 2
@@ -358,7 +354,7 @@ func (c *connection) takeOver(f *stream.Frame) error {
 	if c.isOver() {
 		return errOrderly // forgotten by the relay already
 	}
-	c.stream.Fail(fmt.Errorf("%w: %s", errLost, o.Reason))
+	c.stream.Fail(errors.New(o.Reason))
 	return c.stream.Failed()
 }
 

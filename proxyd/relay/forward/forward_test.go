@@ -354,7 +354,7 @@ func TestOlderCheckpoint(t *testing.T) {
 	p = s.start(2, all...)
 	must(t, p.Add(t.Context(), all, sockets))
 	localsock.CloseAll(sockets)
-	if l := awaitLost(t, p); !l.Resumed || !strings.Contains(l.Reason, "has gone on") {
+	if l := awaitLost(t, p); !l.Resumed || !strings.Contains(l.Reason, "already received bytes") {
 		t.Errorf("%+v", l)
 	}
 	isReset(t, program)

@@ -18,7 +18,7 @@ const MaxData = 64 << 10
 // What the errors of Resume and Receive wrap.
 var (
 	// ErrMismatch says that the two ends of a connection are not from the same moment: bytes are missing.
-	ErrMismatch = errors.New("the other end of the connection has gone on")
+	ErrMismatch = errors.New("the program went back to its checkpoint")
 	// ErrProtocol says that the other end has broken the protocol.
 	ErrProtocol = errors.New("not the protocol of connections through a relay")
 )
@@ -122,13 +122,13 @@ func (e *End) Position() Position {
 }
 
 // Resume begins a new link to the other end, which has told its position. An error wraps
-// ErrMismatch: an end comes from a checkpoint, and the other end has gone on since.
+// ErrMismatch: the program's end comes from a checkpoint, and the relay's end has gone on since. Either of the two may be e.
 func (e *End) Resume(other Position) error {
 	switch {
-	case other.Received < e.s.Base || other.Received > e.sendLimit():
-		return fmt.Errorf("%w: it has received %d bytes, this end can send from %d to %d", ErrMismatch, other.Received, e.s.Base, e.sendLimit())
-	case e.s.Got < other.Base || e.s.Got > other.Limit:
-		return fmt.Errorf("%w: it can send from %d to %d, this end has received %d bytes", ErrMismatch, other.Base, other.Limit, e.s.Got)
+	case other.Received > e.sendLimit() || e.s.Got > other.Limit:
+		return fmt.Errorf("%w, but the other side had already received bytes that were sent after it", ErrMismatch)
+	case other.Received < e.s.Base || e.s.Got < other.Base:
+		return fmt.Errorf("%w, but after it the program had already received bytes that cannot be sent again", ErrMismatch)
 	}
 	e.next = other.Received
 	// The other end may know less than this end has told by an earlier link, or more, if this end comes from
