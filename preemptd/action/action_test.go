@@ -444,6 +444,11 @@ func TestOwnCheckpoint(t *testing.T) {
 	if said := w.checkpointReason(); said != "preempt by bob: room (action 7)" {
 		t.Errorf("reason %q", said)
 	}
+	unexplained := &actionRun{a: w.a}
+	unexplained.a.Why = journal.NoReason
+	if said := unexplained.checkpointReason(); said != "preempt by bob (action 7)" {
+		t.Errorf("reason %q", said)
+	}
 	for name, c := range map[string]struct {
 		reason string
 		at     time.Time

@@ -18,7 +18,7 @@ const maxReason = 200
 // checkpoint.
 func (w *actionRun) checkpointReason() string {
 	mark := w.checkpointMark()
-	return clipText(w.a.Kind+" by "+w.a.Who+": "+w.a.Why, maxReason-len(mark)) + mark
+	return clipText(w.a.Kind+" by "+w.whoAndWhy(), maxReason-len(mark)) + mark
 }
 
 // checkpointMark has the number by which people know the action, as in comments.

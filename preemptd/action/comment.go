@@ -76,7 +76,15 @@ func writeComment(text func(*actionRun) string) func(context.Context, *actionRun
 
 // requestedBy names the requester and the reason, and where to read more.
 func (w *actionRun) requestedBy() string {
-	return fmt.Sprintf("by %s: %s (action %d)", w.a.Who, w.a.Why, w.a.ID)
+	return "by " + w.whoAndWhy() + fmt.Sprintf(" (action %d)", w.a.ID)
+}
+
+// whoAndWhy names the requester of the action, with the reason if the requester gave one.
+func (w *actionRun) whoAndWhy() string {
+	if w.a.Why == journal.NoReason {
+		return w.a.Who
+	}
+	return w.a.Who + ": " + w.a.Why
 }
 
 func doingText(w *actionRun) string { return "under way: " + w.a.Kind + " " + w.requestedBy() }

@@ -160,7 +160,7 @@ const maxReason = 200
 // checkReason returns why something is done; people see that text on terminals.
 func checkReason(s string) (string, error) {
 	if s == "" {
-		return "asked", nil
+		return journal.NoReason, nil
 	}
 	if len(s) > maxReason || !utf8.ValidString(s) {
 		return "", rpc.Errorf(rpc.ErrInvalid, "reason: want text of at most %d bytes", maxReason)

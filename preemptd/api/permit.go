@@ -170,7 +170,11 @@ func (s *Server) mayRelease(ctx context.Context, who caller, what string, job *s
 	case holder.Who == who.name:
 		return nil
 	}
-	return s.denyRequest(who, what, fmt.Sprintf("job %s is held by %s: %s", job.Label(), holder.Who, holder.Why))
+	text := fmt.Sprintf("job %s is held by %s", job.Label(), holder.Who)
+	if holder.Why != journal.NoReason {
+		text += ": " + holder.Why
+	}
+	return s.denyRequest(who, what, text)
 }
 
 // foreignHold refuses a hold that Slurm says is an administrator's.

@@ -41,6 +41,9 @@ func (s State) Ended() bool { return s != Going && s != Undoing }
 // Ends are the states that are for good.
 func Ends() []string { return []string{string(Done), string(Undone), string(Dropped), string(Stuck)} }
 
+// NoReason is an action's Why if its requester gave none. Texts for people leave NoReason out.
+const NoReason = "asked"
+
 // Request is an action to be.
 type Request struct {
 	Kind string // "preempt"

@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,6 +71,9 @@ number, and preemptd lists them only if it ran then.`,
 	return c
 }
 
+// noReason is what preemptd has as the reason of an action for which none was given.
+const noReason = "asked"
+
 var actionHead = []string{"ACTION", "JOB", "KIND", "STATE", "BEGAN", "TOOK", "WHO", "WHY"}
 
 // lifeRows are actions, and what other programs did, newest first.
@@ -102,11 +106,13 @@ func actionRows(all []*control.Action) [][]string {
 		} else if m.GetStep() != "" {
 			state += ": " + orDefault(m.GetDoing(), m.GetStep())
 		}
-		why := m.GetWhy()
-		if m.GetProblem() != "" {
-			why += "; " + m.GetProblem()
+		var why []string
+		for _, text := range []string{m.GetWhy(), m.GetProblem()} {
+			if text != "" && text != noReason {
+				why = append(why, text)
+			}
 		}
-		rows = append(rows, []string{fmt.Sprint(m.GetId()), fmt.Sprint(m.GetJob()), m.GetKind(), state, timeText(m.GetCreated()), took, m.GetWho(), why})
+		rows = append(rows, []string{fmt.Sprint(m.GetId()), fmt.Sprint(m.GetJob()), m.GetKind(), state, timeText(m.GetCreated()), took, m.GetWho(), orDefault(strings.Join(why, "; "), "-")})
 	}
 	return rows
 }
