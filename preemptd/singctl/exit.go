@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -106,7 +107,7 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error) int {
 	if a.json {
 		a.printJSON(map[string]any{"error": report})
 	}
-	fmt.Fprintf(a.stderr, "singctl: %s\n", safeText(report.Text))
+	fmt.Fprintf(a.stderr, "singctl: %s\n", safeText(textForPeople(err)))
 	for _, o := range report.Obstacles {
 		fmt.Fprintf(a.stderr, "  %s\n", o)
 	}
@@ -114,6 +115,23 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error) int {
 		fmt.Fprintf(a.stderr, "hint: %s\n", safeText(report.Hint))
 	}
 	return code
+}
+
+// textForPeople is an error's text without the obstacles that proxyd names in it: they stand below the text, each on a line
+// of its own.
+func textForPeople(err error) string {
+	var e *rpc.Error
+	if !errors.As(err, &e) || len(e.Obstacles) == 0 {
+		return err.Error()
+	}
+	named := make([]string, len(e.Obstacles))
+	for i, o := range e.Obstacles {
+		named[i] = fmt.Sprintf("%s (PID %d) %s", o.GetCommand(), o.GetPid(), o.GetWhat())
+		if o.GetCure() != "" {
+			named[i] += ": " + o.GetCure()
+		}
+	}
+	return strings.Replace(err.Error(), strings.Join(named, "; "), "this cannot be captured:", 1)
 }
 
 // errorReport is an error in JSON.

@@ -199,7 +199,7 @@ func (a *attempt) run(ctx context.Context) {
 			j.c.captures.Note(time.Since(began))
 		}
 		j.report.AddEvent(records.EventCheckpoint, a.nodes, fmt.Sprintf("%d (%s), in %s", a.id.Number, a.reason, time.Since(began).Round(time.Millisecond)))
-		j.report.SetComment(fmt.Sprintf("checkpoint %d at %s (%s)", a.id.Number, time.Now().Format(time.TimeOnly), a.reason) + a.storageNote())
+		j.report.SetComment(reports.CheckpointComment(a.id.Number, time.Now(), a.reason) + a.storageNote())
 		close(a.committed)
 		a.outcome.WaitForRequeue(ctx, a.log)
 		a.endHeartbeat()

@@ -52,8 +52,8 @@ func (a *attempt) takeCheckpoint(ctx context.Context) error {
 		err := withDeadline(ctx, p.deadline, a, p.do)
 		a.j.c.Meter.Phase(p.name, time.Since(began), err != nil)
 		if err != nil {
+			a.j.report.AddEvent(records.EventFailed, a.nodes, fmt.Sprintf("checkpoint %d (%s): %s: %v", a.id.Number, a.reason, p.name, err))
 			err = fmt.Errorf("job %d: checkpoint %d: %s: %w", a.j.id, a.id.Number, p.name, err)
-			a.j.report.AddEvent(records.EventFailed, a.nodes, err.Error())
 			a.j.logCRIU(err)
 			return errors.Join(err, a.undoPhases(ctx, phases[:i+1]))
 		}

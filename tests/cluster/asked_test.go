@@ -87,7 +87,7 @@ func TestAsked(t *testing.T) {
 				said := c.show(t, job, "Comment")
 				return regexp.MustCompile(`^mine; singularity: no checkpoint at [0-9:]+: checkpoint 1: prepare: .*:6817, which is outside`).MatchString(said), said
 			})
-			c.says(t, "alice", "singctl show "+job, 0, `which is outside of the job: close it, .* \(since 20`, `no checkpoint +n[12] +checkpoint 1: prepare`)
+			c.says(t, "alice", "singctl show "+job, 0, `which is outside of the job: close it, .* \(since 20`, `no checkpoint +n[12] +checkpoint 1 \([a-z ]+\): prepare`)
 			c.ctl(t, "scancel "+job)
 		},
 		"of damage": func(t *testing.T) {

@@ -167,7 +167,7 @@ func (c *Conductor) Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, 
 	progress(&rpc.Progress{Phase: c.First})
 	switch job {
 	case "813":
-		return nil, &rpc.Error{Kind: rpc.ErrObstacle, Text: "job 813: checkpoint 1: prepare: 1 program cannot be captured",
+		return nil, &rpc.Error{Kind: rpc.ErrObstacle, Text: "job 813: checkpoint 1: prepare: python3 (PID 312) holds a terminal (/dev/pts/3)",
 			Obstacles: []*rpc.Obstacle{{Program: "batch", Node: "n2", Pid: 312, Command: "python3", What: "holds a terminal (/dev/pts/3)"}}}
 	case "814":
 		return nil, rpc.Errorf(rpc.ErrNotRunning, "job 814 is pending")

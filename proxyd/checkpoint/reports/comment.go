@@ -6,6 +6,7 @@ package reports
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -116,6 +117,19 @@ func composeObstacle(had, text string) string {
 		ours += "; "
 	}
 	return composeComment(had, ours+obstacleNote+text)
+}
+
+// reasonOfAction matches the reason of a checkpoint that preemptd has asked for.
+var reasonOfAction = regexp.MustCompile(`\(action [0-9]+\)$`)
+
+// CheckpointComment says in a job's comment that a checkpoint was made, and for what reason. A reason of preemptd's is left
+// out: preemptd's part of the comment has the action, its requester and the reason.
+func CheckpointComment(number uint32, at time.Time, reason string) string {
+	text := fmt.Sprintf("checkpoint %d at %s", number, at.Format(time.TimeOnly))
+	if !reasonOfAction.MatchString(reason) {
+		text += " (" + reason + ")"
+	}
+	return text
 }
 
 // goesOnText is how a comment says from which checkpoint the next run of a job goes on, after why the run before ended.

@@ -28,6 +28,15 @@ func TestNamedCheckpoint(t *testing.T) {
 			t.Errorf("%q names checkpoint %d, want %d", comment, got, want)
 		}
 	}
+	for reason, want := range map[string]string{
+		"requeue": "checkpoint 7 at 18:01:29 (requeue)",
+		"preempt by alice: back tomorrow (action 6)": "checkpoint 7 at 18:01:29",
+	} {
+		said := CheckpointComment(7, time.Date(2026, 7, 1, 18, 1, 29, 0, time.UTC), reason)
+		if said != want || NamedCheckpoint(composeComment("mine", said)) != 7 {
+			t.Errorf("%q, want %q", said, want)
+		}
+	}
 	if n := NamedCheckpoint(composeComment("mine", "checkpoint 7 at "+time.Now().Format(time.TimeOnly)+" (user)")); n != 7 {
 		t.Errorf("a composed comment names checkpoint %d, want 7", n)
 	}
