@@ -141,11 +141,15 @@ func (a summaryCommand) addHistory(ctx context.Context, s *jobSummary) error {
 		s.history, err = c.History(ctx, s.name, 0)
 		return err
 	})
-	if errors.Is(err, control.ErrUnreachable) || errors.Is(err, control.ErrNoJob) {
+	switch {
+	case errors.Is(err, control.ErrNoJob):
+		s.missing = append(s.missing, "actions: Slurm has forgotten the job")
+	case errors.Is(err, control.ErrUnreachable):
 		s.missing = append(s.missing, "what was done to the job: "+err.Error())
-		return nil
+	default:
+		return withoutVerb(err)
 	}
-	return withoutVerb(err)
+	return nil
 }
 
 func (a summaryCommand) printSummary(s *jobSummary) {
@@ -160,20 +164,18 @@ func (a summaryCommand) printSummary(s *jobSummary) {
 		})
 	}
 	printTable(w, rows)
-	t := s.totals
-	fmt.Fprintf(w, "\nran %s in %s, on other nodes than before %s; waited %s; %.1f GPU hours\n", durationText(t.Ran),
-		pluralOf(int64(t.Runs), "run"), pluralOf(int64(t.Moves), "time"), durationText(t.Waited), t.GPUTime.Hours())
+	fmt.Fprintln(w, "\n"+totalsText(s.totals))
 	for _, e := range s.lent {
 		fmt.Fprintf(w, "GPUs in place: %s: %s\n", timeText(e.GetTime()), safeLine(e.GetText()))
 	}
 	if s.work != nil {
 		a.printWork(s.work)
-		if t.Ran > 0 {
+		if s.totals.Ran > 0 {
 			least := ""
 			if s.work.LateEnd {
 				least = "at least "
 			}
-			fmt.Fprintf(w, "useful: %s%.0f %% of the time that it ran\n", least, 100*s.work.UsefulShare(t.Ran))
+			fmt.Fprintf(w, "useful: %s%.0f %% of the time that it ran\n", least, 100*s.work.UsefulShare(s.totals.Ran))
 		}
 	}
 	if usable, captured, stored := s.sumCheckpoints(); usable > 0 {
@@ -189,15 +191,59 @@ func (a summaryCommand) printSummary(s *jobSummary) {
 	}
 }
 
+// totalsText sums up the runs. What is zero is left out.
+func totalsText(t summary.Totals) string {
+	if t.Runs == 0 {
+		return "has not run yet; waited " + durationText(t.Waited)
+	}
+	text := fmt.Sprintf("ran %s in %s", durationText(t.Ran), pluralOf(int64(t.Runs), "run"))
+	if t.Moves > 0 {
+		text += ", on other nodes than before " + pluralOf(int64(t.Moves), "time")
+	}
+	if t.Waited > 0 {
+		text += "; waited " + durationText(t.Waited)
+	}
+	if hours := fmt.Sprintf("%.1f", t.GPUTime.Hours()); hours != "0.0" {
+		text += "; " + hours + " GPU hours"
+	}
+	return text
+}
+
+// printWork prints what checkpoints took and what was saved and lost. What is zero is left out.
 func (a summaryCommand) printWork(k *summary.Work) {
-	fmt.Fprintf(a.stdout, "checkpoints: %d made in %s, the longest in %s; %d failed; restores took %s\n", k.Made,
-		durationText(k.Capturing), durationText(k.Longest), k.Failed, durationText(k.Restoring))
+	var parts []string
+	if k.Made > 0 {
+		parts = append(parts, fmt.Sprintf("%d made in %s, the longest in %s", k.Made, durationText(k.Capturing), durationText(k.Longest)))
+	}
+	if k.Failed > 0 {
+		parts = append(parts, fmt.Sprintf("%d failed", k.Failed))
+	}
+	if k.Restoring > 0 {
+		parts = append(parts, "restores took "+durationText(k.Restoring))
+	}
+	fmt.Fprintf(a.stdout, "checkpoints: %s\n", orDefault(strings.Join(parts, "; "), "none"))
 	most, why := "", ""
-	if k.LateEnd {
+	if k.LateEnd && k.Lost+k.Anew > 0 {
 		most, why = "at most ", " (a run ended with its node: it is counted until Slurm noticed)"
 	}
-	fmt.Fprintf(a.stdout, "work: %s in all; %s saved by checkpoints, %s%s lost after them, %s%s in runs after which it began anew%s\n",
-		durationText(k.Worked), durationText(k.Saved), most, durationText(k.Lost), most, durationText(k.Anew), why)
+	parts = nil
+	for _, part := range []struct {
+		took  time.Duration
+		words string
+	}{
+		{k.Saved, durationText(k.Saved) + " saved by checkpoints"},
+		{k.Lost, most + durationText(k.Lost) + " lost after them"},
+		{k.Anew, most + durationText(k.Anew) + " in runs after which it began anew"},
+	} {
+		if part.took > 0 {
+			parts = append(parts, part.words)
+		}
+	}
+	text := durationText(k.Worked) + " in all"
+	if len(parts) > 0 {
+		text += "; " + strings.Join(parts, ", ")
+	}
+	fmt.Fprintf(a.stdout, "work: %s%s\n", text, why)
 }
 
 // sumCheckpoints adds up the checkpoints that can be used.
