@@ -84,7 +84,7 @@ func (d *requestServer) policyConfigs(req *rpc.TryRequest, folder string) ([]pol
 		names = cfg.Policies
 	}
 	if len(names) == 0 {
-		return nil, errors.New("no policies are configured: name some")
+		return nil, errors.New("no policies are configured; name some: singctl policy test tiers")
 	}
 	for _, name := range names {
 		if name == "" || strings.ContainsAny(name, "/\x00") {

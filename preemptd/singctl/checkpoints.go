@@ -46,13 +46,16 @@ func (a checkpointsCommand) list(ctx context.Context, c *rpc.Client, job string)
 		a.printMessage(found)
 		return nil
 	}
-	if len(found.GetCheckpoints()) == 0 {
-		fmt.Fprintln(a.stdout, "no checkpoints")
-	} else {
-		a.printCheckpoints(found.GetCheckpoints(), true)
-	}
 	for _, attempt := range found.GetAttempts() {
 		fmt.Fprintln(a.stdout, safeLine(attemptText(attempt)))
+	}
+	switch {
+	case len(found.GetCheckpoints()) > 0:
+		a.printCheckpoints(found.GetCheckpoints(), true)
+	case len(found.GetAttempts()) > 0:
+		fmt.Fprintln(a.stdout, "no checkpoints before it")
+	default:
+		fmt.Fprintln(a.stdout, "no checkpoints")
 	}
 	if lacksOlder(found) {
 		fmt.Fprintf(a.stdout, "older ones are removed: the newest %d of each job are kept (keep in proxyd.yaml)\n", found.GetKeep())

@@ -161,7 +161,7 @@ func (a doctorCommand) printDoctor(names []string, answers []examination, whole 
 		}
 		a.printJSON(report)
 	case !whole:
-		fmt.Fprintf(a.stdout, "%s: %d ok, %d with warnings, %d that fail, %d without an answer\n", pluralOf(int64(len(names)), "node"),
+		fmt.Fprintf(a.stdout, "%s: %d ok, %d with warnings, %d failing, %d without an answer\n", pluralOf(int64(len(names)), "node"),
 			worst[rpc.Finding_OK], worst[rpc.Finding_WARN], worst[rpc.Finding_FAIL], len(unanswered))
 	}
 	switch {

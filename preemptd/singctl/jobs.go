@@ -66,7 +66,7 @@ func (a jobsCommand) jobRows(all *control.JobsReply) [][]string {
 		switch {
 		case j.GetCheckpoint() != nil:
 			checkpoint = durationText(a.now().Sub(j.GetCheckpoint().AsTime())) + " ago"
-		case j.GetObstacle() != "":
+		case j.GetObstacle() != "" && !strings.HasPrefix(j.GetObstacle(), notRunYet):
 			checkpoint = "none: " + j.GetObstacle()
 		}
 		percent := func(f float64) string {
@@ -82,6 +82,9 @@ func (a jobsCommand) jobRows(all *control.JobsReply) [][]string {
 	}
 	return rows
 }
+
+// notRunYet begins what preemptd says of a job of which no node knows anything yet.
+const notRunYet = "it has not run yet"
 
 // gpusText says how many GPUs a job has, beside how many its user asked for, and how many of them leases lend to the job.
 func gpusText(gpus, requested, leased int32) string {

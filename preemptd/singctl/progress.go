@@ -63,7 +63,7 @@ var wordsOfPhases = map[string]string{
 	"prepare": "looking at the job",
 	"cut":     "stopping its GPUs",
 	"freeze":  "stopping its tasks",
-	"drain":   "waiting for their output",
+	"drain":   "stopping its tasks, waiting for the tasks' output",
 	"empty":   "waiting until the nodes are empty",
 	"halt":    "stopping its script",
 	"dump":    "capturing its memory",

@@ -183,7 +183,7 @@ func TestInstall(t *testing.T) {
 				}
 			case strings.HasPrefix(c, "systemctl"): // there is no systemd
 			default:
-				s.says(t, "n1", c, 0, "2 nodes: 2 ok, 0 with warnings, 0 that fail")
+				s.says(t, "n1", c, 0, "2 nodes: 2 ok, 0 with warnings, 0 failing")
 			}
 		}
 	})
@@ -240,7 +240,7 @@ func (s *site) waitFor(t *testing.T, what string, ok func() bool) {
 // makeMistakes makes on n2 what goes wrong in a first week, asks doctor, mends it and asks again.
 func (s *site) makeMistakes(t *testing.T, line string) {
 	all := "singctl doctor --all"
-	const ok = "2 nodes: 2 ok, 0 with warnings, 0 that fail"
+	const ok = "2 nodes: 2 ok, 0 with warnings, 0 failing"
 	setLine := func(line string) func(*testing.T) {
 		return func(t *testing.T) {
 			s.must(t, "n2", "sed -i '/spank_singularity/d' "+plugstack+"; echo '"+line+"' >>"+plugstack)
