@@ -24,11 +24,11 @@ func TestSummaryCountsDifferences(t *testing.T) {
 		want  string
 		err   error
 	}{
-		"alike":           {[]examination{node("n1", "1", "k"), node("n2", "1", "k")}, "2 nodes: 2 ok, 0 with warnings, 0 that fail", nil},
-		"one differs":     {[]examination{node("n1", "1", "k"), node("n2", "1", "k"), node("n3", "1", "x")}, "3 nodes: 2 ok, 0 with warnings, 1 that fail", errFound},
-		"as many as not":  {[]examination{node("n1", "1", "k"), node("n2", "1", "x")}, "2 nodes: 0 ok, 0 with warnings, 2 that fail", errFound},
-		"another release": {[]examination{node("n1", "1", "k"), node("n2", "2", "k"), node("n3", "1", "k")}, "3 nodes: 2 ok, 1 with warnings, 0 that fail", nil},
-		"both":            {[]examination{node("n1", "1", "k"), node("n2", "2", "x"), node("n3", "1", "k")}, "3 nodes: 2 ok, 0 with warnings, 1 that fail", errFound},
+		"alike":           {[]examination{node("n1", "1", "k"), node("n2", "1", "k")}, "2 nodes: 2 ok, 0 with warnings, 0 failing", nil},
+		"one differs":     {[]examination{node("n1", "1", "k"), node("n2", "1", "k"), node("n3", "1", "x")}, "3 nodes: 2 ok, 0 with warnings, 1 failing", errFound},
+		"as many as not":  {[]examination{node("n1", "1", "k"), node("n2", "1", "x")}, "2 nodes: 0 ok, 0 with warnings, 2 failing", errFound},
+		"another release": {[]examination{node("n1", "1", "k"), node("n2", "2", "k"), node("n3", "1", "k")}, "3 nodes: 2 ok, 1 with warnings, 0 failing", nil},
+		"both":            {[]examination{node("n1", "1", "k"), node("n2", "2", "x"), node("n3", "1", "k")}, "3 nodes: 2 ok, 0 with warnings, 1 failing", errFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
