@@ -71,7 +71,7 @@ func whyWaits(s *sdk.Snapshot, j *sdk.Job) string {
 	case len(could) > 0:
 		parts = append(parts, "it would not fit even if these gave way: "+nameSome(could))
 	case len(not) == 0:
-		return "it does not fit, and nothing of a lower tier holds anything"
+		return "there is no room, and no job of a lower tier holds any"
 	}
 	for _, why := range slices.Sorted(maps.Keys(not)) {
 		parts = append(parts, nameSome(not[why])+": "+why)

@@ -23,7 +23,7 @@ func TestWhy(t *testing.T) {
 		"there is room": {func(s *sdk.Snapshot) { s.Jobs = s.Jobs[1:] },
 			"there is room for it: Slurm is to start it"},
 		"nobody there": {func(s *sdk.Snapshot) { find(s, 30).GPUs = 8; find(s, 30).CPUs = 99; s.Jobs = s.Jobs[2:3] },
-			"it does not fit, and nothing of a lower tier holds anything"},
+			"there is no room, and no job of a lower tier holds any"},
 		"not enough": {func(s *sdk.Snapshot) { find(s, 30).CPUs, find(s, 20).Fraction = 9, 0.5 },
 			"it would not fit even if these gave way: jobs 10, 40, 41; job 20: less than the promised 70 % would be left"},
 		"more is promised than there is": {func(s *sdk.Snapshot) {

@@ -61,10 +61,11 @@ func whyIdle(settings Settings, s *sdk.Snapshot, d *Decision, j *sdk.Job) string
 			parts = append(parts, r.Intent.String()+" is against the rule "+string(r.Invariant))
 		}
 	}
+	why := strings.Join(append(parts, plan.Why(s, j)), "; ")
 	if len(settings.Policies) == 0 {
-		parts = append(parts, "no policy is configured, so only what people ask for is done (policies in preemptd.yaml)")
+		why += " (no policy is configured)"
 	}
-	return strings.Join(append(parts, plan.Why(s, j)), "; ")
+	return why
 }
 
 // logWaiting logs why jobs wait: once for each reason, and only when the reason holds at two ticks
