@@ -22,7 +22,7 @@ func jobMessages(s *sdk.Snapshot) []*rpc.Job {
 			Tier: j.Tier.String(), State: jobStates[j.State], HeldBy: holders[j.HeldBy], Action: j.Action,
 			Gpus: int32(j.GPUs), Leased: int32(j.Leased), Requested: int32(j.Request), Restarts: int32(j.Restarts), //nolint:gosec // of one job
 			Fraction: j.Fraction, Promised: j.Promised, Obstacle: j.Obstacle,
-			Checkpoint: timestampOf(j.Checkpoint.At), Submitted: timestampOf(j.Submitted), Started: timestampOf(j.Started),
+			Checkpoint: timestampOf(j.Checkpoint.At), Submitted: timestampOf(j.Submitted), Started: timestampOf(j.Started), Eligible: timestampOf(j.Eligible),
 		}
 		for _, share := range j.Shares {
 			all[i].Nodes = append(all[i].Nodes, s.Nodes[share.Node].Name)

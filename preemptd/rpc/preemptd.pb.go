@@ -579,8 +579,9 @@ type Job struct {
 	Obstacle      string                 `protobuf:"bytes,18,opt,name=obstacle,proto3" json:"obstacle,omitempty"`     // why it cannot be preempted; "": it can
 	Checkpoint    *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"` // when the newest was made; unset: there is none
 	Submitted     *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=submitted,proto3" json:"submitted,omitempty"`
-	Started       *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=started,proto3" json:"started,omitempty"` // unset: it does not run
-	Leased        int32                  `protobuf:"varint,22,opt,name=leased,proto3" json:"leased,omitempty"`  // of gpus, those that other jobs of its user lend it
+	Started       *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=started,proto3" json:"started,omitempty"`   // unset: it does not run
+	Leased        int32                  `protobuf:"varint,22,opt,name=leased,proto3" json:"leased,omitempty"`    // of gpus, those that other jobs of its user lend it
+	Eligible      *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=eligible,proto3" json:"eligible,omitempty"` // since when, or from when on, Slurm may start it; unset: not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -767,6 +768,13 @@ func (x *Job) GetLeased() int32 {
 		return x.Leased
 	}
 	return 0
+}
+
+func (x *Job) GetEligible() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Eligible
+	}
+	return nil
 }
 
 // Standing is how a job does against what it is promised.
@@ -2195,7 +2203,7 @@ const file_preemptd_proto_rawDesc = "" +
 	"\vJobsRequest\"m\n" +
 	"\tJobsReply\x12.\n" +
 	"\x04seen\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04seen\x120\n" +
-	"\x04jobs\x18\x02 \x03(\v2\x1c.singularity.preemptd.v1.JobR\x04jobs\"\xf4\x04\n" +
+	"\x04jobs\x18\x02 \x03(\v2\x1c.singularity.preemptd.v1.JobR\x04jobs\"\xac\x05\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x14\n" +
 	"\x05label\x18\x02 \x01(\tR\x05label\x12\x12\n" +
@@ -2221,7 +2229,8 @@ const file_preemptd_proto_rawDesc = "" +
 	"checkpoint\x128\n" +
 	"\tsubmitted\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\tsubmitted\x124\n" +
 	"\astarted\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x16\n" +
-	"\x06leased\x18\x16 \x01(\x05R\x06leased\"\xb7\x02\n" +
+	"\x06leased\x18\x16 \x01(\x05R\x06leased\x126\n" +
+	"\beligible\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\beligible\"\xb7\x02\n" +
 	"\bStanding\x12\x12\n" +
 	"\x04tier\x18\x01 \x01(\tR\x04tier\x12\x1a\n" +
 	"\bpromised\x18\x02 \x01(\x01R\bpromised\x12\x1a\n" +
@@ -2407,49 +2416,50 @@ var file_preemptd_proto_depIdxs = []int32{
 	29, // 6: singularity.preemptd.v1.Job.checkpoint:type_name -> google.protobuf.Timestamp
 	29, // 7: singularity.preemptd.v1.Job.submitted:type_name -> google.protobuf.Timestamp
 	29, // 8: singularity.preemptd.v1.Job.started:type_name -> google.protobuf.Timestamp
-	30, // 9: singularity.preemptd.v1.Standing.counted:type_name -> google.protobuf.Duration
-	29, // 10: singularity.preemptd.v1.Action.created:type_name -> google.protobuf.Timestamp
-	29, // 11: singularity.preemptd.v1.Action.ended:type_name -> google.protobuf.Timestamp
-	13, // 12: singularity.preemptd.v1.Action.lines:type_name -> singularity.preemptd.v1.Line
-	29, // 13: singularity.preemptd.v1.Line.at:type_name -> google.protobuf.Timestamp
-	29, // 14: singularity.preemptd.v1.StatusReply.ticked:type_name -> google.protobuf.Timestamp
-	19, // 15: singularity.preemptd.v1.StatusReply.policies:type_name -> singularity.preemptd.v1.Policy
-	12, // 16: singularity.preemptd.v1.StatusReply.actions:type_name -> singularity.preemptd.v1.Action
-	15, // 17: singularity.preemptd.v1.StatusReply.proxyds:type_name -> singularity.preemptd.v1.Proxyds
-	18, // 18: singularity.preemptd.v1.DoctorReply.findings:type_name -> singularity.preemptd.v1.Finding
-	0,  // 19: singularity.preemptd.v1.Finding.level:type_name -> singularity.preemptd.v1.Finding.Level
-	29, // 20: singularity.preemptd.v1.Policy.until:type_name -> google.protobuf.Timestamp
-	29, // 21: singularity.preemptd.v1.TokenReply.until:type_name -> google.protobuf.Timestamp
-	29, // 22: singularity.preemptd.v1.TryRequest.at:type_name -> google.protobuf.Timestamp
-	29, // 23: singularity.preemptd.v1.TryReply.time:type_name -> google.protobuf.Timestamp
-	26, // 24: singularity.preemptd.v1.TryReply.policies:type_name -> singularity.preemptd.v1.Tried
-	27, // 25: singularity.preemptd.v1.Tried.accepted:type_name -> singularity.preemptd.v1.Wanted
-	27, // 26: singularity.preemptd.v1.Tried.rejected:type_name -> singularity.preemptd.v1.Wanted
-	1,  // 27: singularity.preemptd.v1.Preemptd.Act:input_type -> singularity.preemptd.v1.ActRequest
-	2,  // 28: singularity.preemptd.v1.Preemptd.Watch:input_type -> singularity.preemptd.v1.WatchRequest
-	3,  // 29: singularity.preemptd.v1.Preemptd.Show:input_type -> singularity.preemptd.v1.ShowRequest
-	4,  // 30: singularity.preemptd.v1.Preemptd.History:input_type -> singularity.preemptd.v1.HistoryRequest
-	7,  // 31: singularity.preemptd.v1.Preemptd.Jobs:input_type -> singularity.preemptd.v1.JobsRequest
-	11, // 32: singularity.preemptd.v1.Preemptd.Status:input_type -> singularity.preemptd.v1.StatusRequest
-	16, // 33: singularity.preemptd.v1.Preemptd.Doctor:input_type -> singularity.preemptd.v1.DoctorRequest
-	20, // 34: singularity.preemptd.v1.Preemptd.Token:input_type -> singularity.preemptd.v1.TokenRequest
-	22, // 35: singularity.preemptd.v1.Preemptd.Snapshot:input_type -> singularity.preemptd.v1.SnapshotRequest
-	24, // 36: singularity.preemptd.v1.Preemptd.Try:input_type -> singularity.preemptd.v1.TryRequest
-	12, // 37: singularity.preemptd.v1.Preemptd.Act:output_type -> singularity.preemptd.v1.Action
-	12, // 38: singularity.preemptd.v1.Preemptd.Watch:output_type -> singularity.preemptd.v1.Action
-	12, // 39: singularity.preemptd.v1.Preemptd.Show:output_type -> singularity.preemptd.v1.Action
-	5,  // 40: singularity.preemptd.v1.Preemptd.History:output_type -> singularity.preemptd.v1.HistoryReply
-	8,  // 41: singularity.preemptd.v1.Preemptd.Jobs:output_type -> singularity.preemptd.v1.JobsReply
-	14, // 42: singularity.preemptd.v1.Preemptd.Status:output_type -> singularity.preemptd.v1.StatusReply
-	17, // 43: singularity.preemptd.v1.Preemptd.Doctor:output_type -> singularity.preemptd.v1.DoctorReply
-	21, // 44: singularity.preemptd.v1.Preemptd.Token:output_type -> singularity.preemptd.v1.TokenReply
-	23, // 45: singularity.preemptd.v1.Preemptd.Snapshot:output_type -> singularity.preemptd.v1.SnapshotReply
-	25, // 46: singularity.preemptd.v1.Preemptd.Try:output_type -> singularity.preemptd.v1.TryReply
-	37, // [37:47] is the sub-list for method output_type
-	27, // [27:37] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	29, // 9: singularity.preemptd.v1.Job.eligible:type_name -> google.protobuf.Timestamp
+	30, // 10: singularity.preemptd.v1.Standing.counted:type_name -> google.protobuf.Duration
+	29, // 11: singularity.preemptd.v1.Action.created:type_name -> google.protobuf.Timestamp
+	29, // 12: singularity.preemptd.v1.Action.ended:type_name -> google.protobuf.Timestamp
+	13, // 13: singularity.preemptd.v1.Action.lines:type_name -> singularity.preemptd.v1.Line
+	29, // 14: singularity.preemptd.v1.Line.at:type_name -> google.protobuf.Timestamp
+	29, // 15: singularity.preemptd.v1.StatusReply.ticked:type_name -> google.protobuf.Timestamp
+	19, // 16: singularity.preemptd.v1.StatusReply.policies:type_name -> singularity.preemptd.v1.Policy
+	12, // 17: singularity.preemptd.v1.StatusReply.actions:type_name -> singularity.preemptd.v1.Action
+	15, // 18: singularity.preemptd.v1.StatusReply.proxyds:type_name -> singularity.preemptd.v1.Proxyds
+	18, // 19: singularity.preemptd.v1.DoctorReply.findings:type_name -> singularity.preemptd.v1.Finding
+	0,  // 20: singularity.preemptd.v1.Finding.level:type_name -> singularity.preemptd.v1.Finding.Level
+	29, // 21: singularity.preemptd.v1.Policy.until:type_name -> google.protobuf.Timestamp
+	29, // 22: singularity.preemptd.v1.TokenReply.until:type_name -> google.protobuf.Timestamp
+	29, // 23: singularity.preemptd.v1.TryRequest.at:type_name -> google.protobuf.Timestamp
+	29, // 24: singularity.preemptd.v1.TryReply.time:type_name -> google.protobuf.Timestamp
+	26, // 25: singularity.preemptd.v1.TryReply.policies:type_name -> singularity.preemptd.v1.Tried
+	27, // 26: singularity.preemptd.v1.Tried.accepted:type_name -> singularity.preemptd.v1.Wanted
+	27, // 27: singularity.preemptd.v1.Tried.rejected:type_name -> singularity.preemptd.v1.Wanted
+	1,  // 28: singularity.preemptd.v1.Preemptd.Act:input_type -> singularity.preemptd.v1.ActRequest
+	2,  // 29: singularity.preemptd.v1.Preemptd.Watch:input_type -> singularity.preemptd.v1.WatchRequest
+	3,  // 30: singularity.preemptd.v1.Preemptd.Show:input_type -> singularity.preemptd.v1.ShowRequest
+	4,  // 31: singularity.preemptd.v1.Preemptd.History:input_type -> singularity.preemptd.v1.HistoryRequest
+	7,  // 32: singularity.preemptd.v1.Preemptd.Jobs:input_type -> singularity.preemptd.v1.JobsRequest
+	11, // 33: singularity.preemptd.v1.Preemptd.Status:input_type -> singularity.preemptd.v1.StatusRequest
+	16, // 34: singularity.preemptd.v1.Preemptd.Doctor:input_type -> singularity.preemptd.v1.DoctorRequest
+	20, // 35: singularity.preemptd.v1.Preemptd.Token:input_type -> singularity.preemptd.v1.TokenRequest
+	22, // 36: singularity.preemptd.v1.Preemptd.Snapshot:input_type -> singularity.preemptd.v1.SnapshotRequest
+	24, // 37: singularity.preemptd.v1.Preemptd.Try:input_type -> singularity.preemptd.v1.TryRequest
+	12, // 38: singularity.preemptd.v1.Preemptd.Act:output_type -> singularity.preemptd.v1.Action
+	12, // 39: singularity.preemptd.v1.Preemptd.Watch:output_type -> singularity.preemptd.v1.Action
+	12, // 40: singularity.preemptd.v1.Preemptd.Show:output_type -> singularity.preemptd.v1.Action
+	5,  // 41: singularity.preemptd.v1.Preemptd.History:output_type -> singularity.preemptd.v1.HistoryReply
+	8,  // 42: singularity.preemptd.v1.Preemptd.Jobs:output_type -> singularity.preemptd.v1.JobsReply
+	14, // 43: singularity.preemptd.v1.Preemptd.Status:output_type -> singularity.preemptd.v1.StatusReply
+	17, // 44: singularity.preemptd.v1.Preemptd.Doctor:output_type -> singularity.preemptd.v1.DoctorReply
+	21, // 45: singularity.preemptd.v1.Preemptd.Token:output_type -> singularity.preemptd.v1.TokenReply
+	23, // 46: singularity.preemptd.v1.Preemptd.Snapshot:output_type -> singularity.preemptd.v1.SnapshotReply
+	25, // 47: singularity.preemptd.v1.Preemptd.Try:output_type -> singularity.preemptd.v1.TryReply
+	38, // [38:48] is the sub-list for method output_type
+	28, // [28:38] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_preemptd_proto_init() }

@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -55,7 +56,7 @@ func (a jobsCommand) printJobs(all *control.JobsReply) {
 func (a jobsCommand) jobRows(all *control.JobsReply) [][]string {
 	rows := make([][]string, len(all.GetJobs()))
 	for i, j := range all.GetJobs() {
-		state := j.GetState()
+		state := a.jobState(j)
 		if j.GetHeldBy() != "" {
 			state += " by " + j.GetHeldBy()
 		}
@@ -81,6 +82,19 @@ func (a jobsCommand) jobRows(all *control.JobsReply) [][]string {
 		}
 	}
 	return rows
+}
+
+// jobState is a job's state for people: of a job that Slurm does not start yet, from when on it may.
+func (a jobsCommand) jobState(j *control.Job) string {
+	from := j.GetEligible()
+	if j.GetState() != "deferred" || from == nil || !from.AsTime().After(a.now()) {
+		return j.GetState()
+	}
+	format := time.DateTime
+	if until := from.AsTime().Sub(a.now()); until < 12*time.Hour {
+		format = time.TimeOnly
+	}
+	return "waits until " + from.AsTime().Local().Format(format)
 }
 
 // notRunYet begins what preemptd says of a job of which no node knows anything yet.
