@@ -4,6 +4,7 @@
 package action
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -481,5 +482,25 @@ func TestStepWords(t *testing.T) {
 	}
 	if words := StepWords("of a later release"); words != "of a later release" {
 		t.Errorf("a step that is not known: %q", words)
+	}
+}
+
+// TestTargetText: people read what an action gives to a job behind its kind.
+func TestTargetText(t *testing.T) {
+	for encoded, want := range map[string]string{
+		`{"nodeCount":1}`:                    "to 1 node",
+		`{"nodeCount":2,"gpus":1}`:           "to 2 nodes, 1 GPU on each node",
+		`{"gpus":4}`:                         "to 4 GPUs on each node",
+		`{"nodes":["n3","n4"],"gpus":4}`:     "to n3,n4, 4 GPUs on each node",
+		`{"avoid":["n1"]}`:                   "away from n1",
+		`{"avoid":["n1"],"qos":"basic"}`:     "away from n1 with QOS basic",
+		`{"qos":"basic"}`:                    "with QOS basic",
+		`{"hold":true,"for":7}`:              "",
+		`{}`:                                 "",
+		`{"nodes":"another release's form"}`: "",
+	} {
+		if got := TargetText(json.RawMessage(encoded)); got != want {
+			t.Errorf("%s: %q, want %q", encoded, got, want)
+		}
 	}
 }

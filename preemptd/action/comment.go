@@ -5,6 +5,7 @@ package action
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -97,14 +98,46 @@ func (w *actionRun) commentSays(text func(*actionRun) string) bool {
 	return w.job.Comment == withOurComment(w.job.Comment, text(w))
 }
 
-func doneText(w *actionRun) string {
-	text := w.kind.past
+// nodesText says to which nodes an action brings a job, or from which ones; "": to any.
+func nodesText(args Args) string {
 	switch {
-	case len(w.args.Nodes) > 0:
-		text += " to " + strings.Join(w.args.Nodes, ",")
-	case len(w.args.Avoid) > 0:
-		text += " away from " + strings.Join(w.args.Avoid, ",")
+	case len(args.Nodes) > 0:
+		return " to " + strings.Join(args.Nodes, ",")
+	case len(args.Avoid) > 0:
+		return " away from " + strings.Join(args.Avoid, ",")
 	}
+	return ""
+}
+
+// TargetText says what a job gets by an action with these arguments, behind the action's kind: "to 1 node",
+// "away from n1". It is "" if the arguments say nothing of that.
+func TargetText(encoded json.RawMessage) string {
+	var args Args
+	if json.Unmarshal(encoded, &args) != nil { // of another release
+		return ""
+	}
+	text := nodesText(args)
+	var sizes []string
+	if args.NodeCount != 0 {
+		sizes = append(sizes, jobrequest.CountOf(args.NodeCount, "node"))
+	}
+	if args.GPUs != 0 {
+		sizes = append(sizes, jobrequest.CountOf(args.GPUs, "GPU")+" on each node")
+	}
+	switch {
+	case len(sizes) > 0 && text == "":
+		text = " to " + strings.Join(sizes, ", ")
+	case len(sizes) > 0:
+		text += ", " + strings.Join(sizes, ", ")
+	}
+	if args.QOS != "" {
+		text += " with QOS " + args.QOS
+	}
+	return strings.TrimPrefix(text, " ")
+}
+
+func doneText(w *actionRun) string {
+	text := w.kind.past + nodesText(w.args)
 	if w.memo.Lent {
 		text += " in place, to " + jobrequest.CountOf(w.args.GPUs, "GPU")
 	}

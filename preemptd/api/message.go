@@ -17,7 +17,7 @@ import (
 func actionMessage(a *journal.Action) *rpc.Action {
 	return &rpc.Action{
 		Id: a.ID, Kind: a.Kind, Job: a.Job, Who: a.Who, Why: a.Why, State: string(a.State), Step: a.Step, Problem: a.Problem,
-		Created: timestampOf(a.Created), Ended: timestampOf(a.Ended), Doing: action.StepWords(a.Step),
+		Created: timestampOf(a.Created), Ended: timestampOf(a.Ended), Doing: action.StepWords(a.Step), Target: action.TargetText(a.Args),
 	}
 }
 

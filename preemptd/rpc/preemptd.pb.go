@@ -952,7 +952,8 @@ type Action struct {
 	Created       *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created,proto3" json:"created,omitempty"`
 	Ended         *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended,proto3" json:"ended,omitempty"` // unset: it has not
 	Lines         []*Line                `protobuf:"bytes,11,rep,name=lines,proto3" json:"lines,omitempty"`
-	Doing         string                 `protobuf:"bytes,12,opt,name=doing,proto3" json:"doing,omitempty"` // what is done in the step, in words for people
+	Doing         string                 `protobuf:"bytes,12,opt,name=doing,proto3" json:"doing,omitempty"`   // what is done in the step, in words for people
+	Target        string                 `protobuf:"bytes,13,opt,name=target,proto3" json:"target,omitempty"` // what the job gets by it, in words for people: "to 1 node", "away from n1"; may be empty
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1067,6 +1068,13 @@ func (x *Action) GetLines() []*Line {
 func (x *Action) GetDoing() string {
 	if x != nil {
 		return x.Doing
+	}
+	return ""
+}
+
+func (x *Action) GetTarget() string {
+	if x != nil {
+		return x.Target
 	}
 	return ""
 }
@@ -2244,7 +2252,7 @@ const file_preemptd_proto_rawDesc = "" +
 	" \x01(\x05R\x06leased\x12\x1c\n" +
 	"\tsubmitted\x18\v \x01(\x05R\tsubmitted\x12\x14\n" +
 	"\x05waits\x18\t \x01(\tR\x05waits\"\x0f\n" +
-	"\rStatusRequest\"\xd9\x02\n" +
+	"\rStatusRequest\"\xf1\x02\n" +
 	"\x06Action\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x10\n" +
@@ -2258,7 +2266,8 @@ const file_preemptd_proto_rawDesc = "" +
 	"\x05ended\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x123\n" +
 	"\x05lines\x18\v \x03(\v2\x1d.singularity.preemptd.v1.LineR\x05lines\x12\x14\n" +
-	"\x05doing\x18\f \x01(\tR\x05doing\"\xa0\x01\n" +
+	"\x05doing\x18\f \x01(\tR\x05doing\x12\x16\n" +
+	"\x06target\x18\r \x01(\tR\x06target\"\xa0\x01\n" +
 	"\x04Line\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x12\n" +

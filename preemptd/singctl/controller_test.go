@@ -109,8 +109,10 @@ func (controller) History(ctx context.Context, req *control.HistoryRequest) (*co
 	}
 	other := func(job int64) bool { return req.GetJob() != "" && req.GetJob() != fmt.Sprint(job) }
 	events := []*control.Event{{Job: 812, Restarts: 2, What: "preempted", At: at(-7), Text: "by Slurm"}}
+	moved := ended(action(14))
+	moved.Kind, moved.Target = "migrate", "away from n1"
 	reply := &control.HistoryReply{
-		Actions: slices.DeleteFunc([]*control.Action{action(18), ended(action(14)), ended(action(12))}, func(a *control.Action) bool { return other(a.GetJob()) }),
+		Actions: slices.DeleteFunc([]*control.Action{action(18), moved, ended(action(12))}, func(a *control.Action) bool { return other(a.GetJob()) }),
 		Events:  slices.DeleteFunc(events, func(e *control.Event) bool { return other(e.GetJob()) }),
 	}
 	if req.GetJob() == "816" {

@@ -112,7 +112,7 @@ func actionRows(all []*control.Action) [][]string {
 				why = append(why, text)
 			}
 		}
-		rows = append(rows, []string{fmt.Sprint(m.GetId()), fmt.Sprint(m.GetJob()), m.GetKind(), state, timeText(m.GetCreated()), took, m.GetWho(), orDefault(strings.Join(why, "; "), "-")})
+		rows = append(rows, []string{fmt.Sprint(m.GetId()), fmt.Sprint(m.GetJob()), strings.TrimSuffix(m.GetKind()+" "+m.GetTarget(), " "), state, timeText(m.GetCreated()), took, m.GetWho(), orDefault(strings.Join(why, "; "), "-")})
 	}
 	return rows
 }
