@@ -19,11 +19,11 @@ type jobsCommand struct{ *app }
 func (a jobsCommand) build() *cobra.Command {
 	return &cobra.Command{
 		Use: "jobs", Short: "List your jobs as the controller sees them: tier, GPUs, what was promised and delivered",
-		Long: `jobs lists the jobs that have not ended: yours, or all if you are an operator. GPU TIME is the
-part of the time in the window in which a job had the GPUs that it asked for; PROMISED is the part that its tier is
-promised; a job that asks for no GPUs has neither. GPUS is "2 of 4" for a job that has fewer than it asked for, "4, asked for 2" for one that was
-given more, and "1 + 1 leased" for one to which a lease lends a GPU: a job of the same user that singctl resize, a policy
-or the user has submitted. A lease has no line of its own; singctl show JOB names the leases of a job.`,
+		Long: `jobs lists the jobs that have not ended: yours, or all if you are an operator. GPU TIME is the part of the time in the
+window in which a job had the GPUs that it asked for; PROMISED is the part that its tier is promised; a job that asks
+for no GPUs has neither. GPUS is "2 of 4" for a job that has fewer than it asked for, "4, asked for 2" for one that
+was given more, and "1 + 1 leased" for one to which a lease lends a GPU: a job of the same user that singctl resize, a
+policy or the user has submitted. A lease has no line of its own; singctl show JOB names the leases of a job.`,
 		Args: argumentCount(0, 0, ""), ValidArgsFunction: noFiles,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.askController(cmd.Context(), func(c *control.Client) error {
