@@ -96,7 +96,7 @@ func TestFewerNodes(t *testing.T) {
 			t.Errorf("capsule %d: nothing that the ranks held alike was there once: %+v", c.Index, counts)
 		}
 	}
-	if text := s.on("ctl", "alice", "singctl show "+j.id); strings.Count(text, "share a GPU") != 1 || !strings.Contains(text, "capsules 0, 1, 2 and 3: they share a GPU") {
+	if text := s.on("ctl", "alice", "singctl show "+j.id); strings.Count(text, "take turns on one GPU") != 1 || !strings.Contains(text, "capsules 0, 1, 2 and 3: they take turns on one GPU") {
 		t.Errorf("shown: %s", text)
 	}
 	all, shared := s.servers(node)
