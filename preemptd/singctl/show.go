@@ -261,10 +261,15 @@ func sharingDetails(s *rpc.Sharing) string {
 		add("%s, %d in the middle of work", numberOf(s.GetSwitches(), "switch", "switches"), s.GetInterrupted())
 	}
 	if kernels := s.GetOnce() + s.GetOwn(); kernels > 0 {
-		add("%d of %d kernels took the result of another process", s.GetOnce(), kernels)
-		if s.GetOwn() > 0 && s.GetWhy() != "" {
-			add("most of the others did not, because %s", s.GetWhy())
+		text := fmt.Sprintf("%d of %d kernels took the result of another process", s.GetOnce(), kernels)
+		switch {
+		case s.GetOwn() == 0 || s.GetWhy() == "":
+		case s.GetOnce() == 0:
+			text += ", mostly because " + s.GetWhy()
+		default:
+			text += "; most of the others did not, because " + s.GetWhy()
 		}
+		add("%s", text)
 	}
 	if s.GetSaved() > 0 {
 		add("memory: %s in common, instead of %s in copies, and %s of their own", bytesText(int64(s.GetCommon())),

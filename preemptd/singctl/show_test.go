@@ -42,8 +42,8 @@ func TestSharingNotes(t *testing.T) {
 		"capsule 7, real GPU 2: the job's 2 GPUs take turns on 1 real one; switching cost 0 ms so far",
 		"  6 switches, 0 in the middle of work",
 		"capsule 8: the job's processes take turns on the GPU; switching cost 1m1s so far",
-		"  rung resident; 1 switch, 0 in the middle of work; 0 of 4812 kernels took the result of another process; " +
-			"most of the others did not, because the processes see several GPUs, so their addresses differ",
+		"  rung resident; 1 switch, 0 in the middle of work; 0 of 4812 kernels took the result of another process, " +
+			"mostly because the processes see several GPUs, so their addresses differ",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
