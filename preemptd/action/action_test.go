@@ -4,6 +4,7 @@
 package action
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -347,24 +348,72 @@ func TestRunsOnWhenUndone(t *testing.T) {
 	}
 }
 
-// TestSaysThatItIsRestored: Slurm has started the job when the action is done; that its programs are back is proxyd's to say.
-func TestSaysThatItIsRestored(t *testing.T) {
-	w := newWorld(t, false)
-	j := w.journal(t)
-	a, err := w.runner(t, j, nil).Run(t.Context(), w.begin(t, j, "migrate", Args{Nodes: []string{"n3", "n4"}}))
-	if err != nil || a.State != journal.Done {
-		t.Fatalf("%v %s %s", err, a.State, a.Problem)
+// TestWaitsUntilRestored: an action that a person has asked for ends when the job is restored, or is held instead; a policy's
+// ends when the job has started.
+func TestWaitsUntilRestored(t *testing.T) {
+	for name, c := range map[string]struct {
+		who   string
+		held  bool // instead of restored
+		left  string
+		state journal.State
+		text  string
+	}{
+		"by a person": {"bob", false, "", journal.Done, "restored from checkpoint 1"},
+		"by a policy": {"policy tiers", false, "...", journal.Done, ""},
+		"held":        {"bob", true, "..", journal.Dropped, "it was started, and is held instead of restored: its comment, and singctl show, say why"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, false)
+			looks := filepath.Join(w.dir, "looks")
+			if err := os.WriteFile(looks, []byte("..."), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			j := w.journal(t)
+			a := w.begin(t, j, "migrate", Args{Nodes: []string{"n3", "n4"}})
+			a.Who = c.who
+			r := w.runner(t, j, nil)
+			if c.held {
+				sleep := r.Sleep
+				r.Sleep = func(ctx context.Context, d time.Duration) error {
+					if left, _ := os.ReadFile(looks); len(left) < 3 {
+						w.srv.EditJob(w.id, func(j *slurmrest.Job) { j.State.Base, j.Held, j.Restarts = slurmrest.Pending, true, 2 })
+					}
+					return sleep(ctx, d)
+				}
+			}
+			a, err := r.Run(t.Context(), a)
+			left, readErr := os.ReadFile(looks)
+			if err := errors.Join(err, readErr); err != nil || a.State != c.state || string(left) != c.left {
+				t.Fatalf("%v %s %s, looks left %q", err, a.State, a.Problem, left)
+			}
+			lines, err := j.Lines(t.Context(), a.ID)
+			if last := lines[len(lines)-1]; err != nil || last.Text != c.text {
+				t.Errorf("%v: %+v, want %s", err, last, c.text)
+			}
+		})
 	}
-	lines, err := j.Lines(t.Context(), a.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range lines {
-		if strings.Contains(l.Text, ", where it is being restored") {
-			return
+}
+
+// TestFindRestored: a restore counts if it is of the run.
+func TestFindRestored(t *testing.T) {
+	started := func(text string) *rpc.Event { return &rpc.Event{Event: "started", Text: text} }
+	back := &rpc.Event{Event: "restored", Text: "from checkpoint 1"}
+	resumes := started("run 2, to resume from checkpoint 1")
+	for name, c := range map[string]struct {
+		events []*rpc.Event
+		want   finding
+	}{
+		"not yet known":  {nil, finding{wait, "its nodes are not done with it"}},
+		"the run before": {[]*rpc.Event{started("run 1, to resume from checkpoint 1"), back}, finding{wait, "its nodes are not done with it"}},
+		"under way":      {[]*rpc.Event{started(""), resumes}, finding{wait, "its nodes are not done with it"}},
+		"restored":       {[]*rpc.Event{started(""), resumes, back}, finding{done, "restored from checkpoint 1"}},
+		"begun anew":     {[]*rpc.Event{started(""), started("run 2, anew")}, finding{done, "it began anew"}},
+		"run 20":         {[]*rpc.Event{started("run 20, to resume from checkpoint 1"), back}, finding{wait, "its nodes are not done with it"}},
+	} {
+		if got := findRestored(c.events, 2); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
-	t.Errorf("it is not said: %+v", lines)
 }
 
 // What was written by a newer preemptd, or by hand, is not guessed at.

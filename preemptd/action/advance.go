@@ -207,6 +207,9 @@ func (w *actionRun) leaveToOthers(ctx context.Context, why string) error {
 	if w.a.State == journal.Undoing { // what is to be undone is undone already
 		return w.nextStep(ctx, why)
 	}
+	if w.a.Step == restore.name { // the job has started where the action was to have it
+		return w.endAction(ctx, journal.Dropped, why)
+	}
 	w.a.Problem = why
 	return w.startUndoing(ctx, journal.Dropped)
 }

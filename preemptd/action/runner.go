@@ -32,6 +32,8 @@ type Proxyd interface {
 	// Lend has a running job have so many GPUs on each of its nodes, by jobs of its user that lend it theirs, and
 	// returns these jobs. An error means that it has as many as before.
 	Lend(ctx context.Context, job *slurmrest.Job, gpus int64, qos string) ([]uint32, error)
+	// Show tells of a running job.
+	Show(ctx context.Context, job *slurmrest.Job) (*rpc.Job, error)
 	// Checkpoints lists the checkpoints of a job.
 	Checkpoints(ctx context.Context, job *slurmrest.Job) ([]*rpc.Checkpoint, error)
 }
@@ -48,7 +50,7 @@ type Journal interface {
 type Patience struct {
 	Checkpoint time.Duration // 15 minutes
 	Leave      time.Duration // until the nodes are free after a requeue; 10 minutes
-	Start      time.Duration // until a job that was moved or resized runs; 10 minutes
+	Start      time.Duration // until a job that was moved or resized runs, and as long for the restore; 10 minutes
 	Other      time.Duration // 3 minutes
 }
 

@@ -287,8 +287,6 @@ func lookStart(_ context.Context, w *actionRun) finding {
 	switch {
 	case isRunning(j) && w.runsElsewhere():
 		return finding{takenOver, "somebody else has edited its nodes: it runs on " + j.Nodes}
-	case isRunning(j) && w.memo.Checkpoint != "":
-		return finding{done, "on " + j.Nodes + ", where it is being restored"} // proxyd says when it is: singctl show
 	case isRunning(j), j.State.Finished(), j.Restarts > w.memo.RestartsAt:
 		return finding{done, "on " + j.Nodes}
 	case isHeld(j) && w.memo.WasHeld:

@@ -125,6 +125,21 @@ func (s shelf) Checkpoint(_ context.Context, job *slurmrest.Job, reason string) 
 	return &rpc.Checkpoint{Id: id, Reason: reason}, os.Rename(tmp, filepath.Join(s.dir, fmt.Sprint(len(all)+1)))
 }
 
+// Show tells that the job's run is restored, when a file says of how many looks at it that comes after.
+func (s shelf) Show(_ context.Context, job *slurmrest.Job) (*rpc.Job, error) {
+	looks := filepath.Join(s.dir, "looks")
+	left, err := os.ReadFile(looks)
+	shown := &rpc.Job{Timeline: []*rpc.Event{
+		{Event: "started"}, {Event: "restored", Text: "from checkpoint 0"}, // of an earlier run
+		{Event: "started", Text: fmt.Sprintf("run %d, to resume from checkpoint 1", job.Restarts+1)},
+	}}
+	if err == nil && len(left) > 0 {
+		return shown, os.WriteFile(looks, left[1:], 0o600)
+	}
+	shown.Timeline = append(shown.Timeline, &rpc.Event{Event: "restored", Text: "from checkpoint 1"})
+	return shown, nil
+}
+
 // RunOn is noted in a file.
 func (s shelf) RunOn(context.Context, *slurmrest.Job) error {
 	return os.WriteFile(filepath.Join(s.dir, "ran on"), nil, 0o600)

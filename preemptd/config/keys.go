@@ -60,7 +60,7 @@ var keys = table.Table[Config]{Daemon: "preemptd", Variables: "SINGULARITY_SLURM
 		Set: wantAge(func(c *Config) *time.Duration { return &c.Patience.Checkpoint }, time.Second), AtStart: true},
 	{Name: "patience.leave", Old: "patience.vacate", Default: "10m", Meaning: "How long a requeued job may take to leave its nodes.",
 		Set: wantAge(func(c *Config) *time.Duration { return &c.Patience.Leave }, time.Second), AtStart: true},
-	{Name: "patience.start", Default: "10m", Meaning: "How long a job that was moved or resized may wait to start where it was sent. Then it starts anywhere.",
+	{Name: "patience.start", Default: "10m", Meaning: "How long a job that was moved or resized may wait to start where it was sent. Then it starts anywhere. And how long singctl migrate and resize wait then until it is restored.",
 		Set: wantAge(func(c *Config) *time.Duration { return &c.Patience.Start }, time.Second), AtStart: true},
 
 	{Name: "lease_qos", Meaning: "QOS of the jobs that lend GPUs to a running job (sbatch --singularity-lease), which preemptd has submitted as the job's user. A QOS that higher ones preempt makes these jobs give way first. Empty: that of the job that they lend to.",

@@ -65,7 +65,7 @@ var journeys = []journey{
 	{name: "undone", user: "operator", args: []string{"requeue", "--qos", "nosuch"}, steps: []string{"unedit", "unpark", "unreport"}, undone: true},
 }
 
-var moves = []string{"check", "announce", "checkpoint", "park", "leave", "draft", "edit", "release", "start", "report"}
+var moves = []string{"check", "announce", "checkpoint", "park", "leave", "draft", "edit", "release", "start", "report", "restore"}
 
 // harm is what is done when an action stands at a step.
 type harm struct {
