@@ -118,13 +118,14 @@ FULL_CLUSTER = \
 	'cluster, the rest: $(GO_CLUSTER) cluster -timeout 60m -parallel 3 ./tests/cluster -skip "^($(SOME_CLUSTER)|$(ATTACKS)|$(LONG_CLUSTER))$$"'
 FULL_PROGRAMS = \
 	'devices, the rest: $(GO_CLUSTER) corpus -timeout 60m ./tests/corpus $(DEVICES) -rounds 2 -seed 1 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$|$(LONG_DEVICES)$$"' \
-	'controller, some kills: $(GO_CLUSTER) harm -timeout 30m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8'
+	'controller, some kills: $(GO_CLUSTER) harm -timeout 30m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8' \
+	'demo: $(SELF) demo'
 
 test: deps build $(LINT) ## lint, unit tests, C tests, and some of what runs on clusters; ends in the count (20 min)
 	@echo "make test takes about 20 minutes on 2 cores that do nothing else. make test-full has the rest, make check the beginning."
 	@$(TALLY) $(LINT_PART) $(UNIT_IN_SHORT) $(TEST_HERE) -- $(TEST_CLUSTER) -- $(TEST_PROGRAMS)
 
-test-full: deps build ## what make test leaves out: the race detector, packages, the rest of the clusters (30 min)
+test-full: deps build ## what make test leaves out: the race detector, packages, the rest of the clusters, the demo (30 min)
 	@echo "make test-full takes about 30 minutes on 2 cores that do nothing else, beside what make test has."
 	@$(TALLY) $(FULL_HERE) $(UNIT_WHOLE) -- $(FULL_CLUSTER) -- $(FULL_PROGRAMS)
 
