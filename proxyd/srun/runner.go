@@ -160,7 +160,7 @@ func runCall() error {
 func tellOnly(from *gob.Decoder) {
 	var o order
 	if from.Decode(&o) == nil && o.Tell != "" {
-		if err := o.tell(); err != nil {
+		if err := o.writeStatus(); err != nil {
 			log.Print(err)
 		}
 	}
@@ -177,7 +177,7 @@ func beginRunner(from *gob.Decoder) (*runner, record, error) {
 		return nil, record{}, err
 	}
 	if r.o.Tell != "" {
-		return nil, record{}, r.o.tell()
+		return nil, record{}, r.o.writeStatus()
 	}
 	if err := openLog(r.o.Dir); err != nil {
 		return nil, record{}, err
@@ -191,7 +191,7 @@ func beginRunner(from *gob.Decoder) (*runner, record, error) {
 		return nil, record{}, err
 	}
 	r.out = newUserWriter(&r.o)
-	go func() { _, _ = r.out.writer() }() // starts while srun does; the first write says what went wrong
+	go func() { _, _ = r.out.currentWriter() }() // starts while srun does; the first write says what went wrong
 	rec, err := becomeSrun(&r.o, errW)
 	errW.Close()
 	if err != nil {

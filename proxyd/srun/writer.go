@@ -45,8 +45,8 @@ type words struct {
 	Text   []byte
 }
 
-// acknowledgement is the byte that says that words have been written.
-func acknowledgement(status bool) byte {
+// acknowledgementByte is the byte that says that words have been written.
+func acknowledgementByte(status bool) byte {
 	if status {
 		return 's'
 	}
@@ -79,7 +79,7 @@ const statusTime = 10 * time.Second
 // the status pipe. Words of a writer that was killed may be written twice.
 func (u *userWriter) write(w words) {
 	for range 2 {
-		p, err := u.writer()
+		p, err := u.currentWriter()
 		if err != nil {
 			log.Print("start a process of the user that writes: ", err)
 			return
@@ -91,8 +91,8 @@ func (u *userWriter) write(w words) {
 	log.Print("words for the user are lost: what was to write them has been killed twice")
 }
 
-// writer returns the writer, and starts one if there is none.
-func (u *userWriter) writer() (*writer, error) {
+// currentWriter returns the writer, and starts one if there is none.
+func (u *userWriter) currentWriter() (*writer, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.now != nil {
@@ -143,15 +143,15 @@ func startWriter(user *order) (*writer, error) {
 		return nil, err
 	}
 	p := &writer{conn: conn, to: gob.NewEncoder(conn), ended: make(chan struct{}), written: map[byte]chan struct{}{
-		acknowledgement(true): make(chan struct{}, 1), acknowledgement(false): make(chan struct{}, 1),
+		acknowledgementByte(true): make(chan struct{}, 1), acknowledgementByte(false): make(chan struct{}, 1),
 	}}
-	go p.hear(pid)
+	go p.hearAcknowledgements(pid)
 	return p, p.to.Encode(user)
 }
 
-// hear notes what the writer has written, until the writer ends. The writer is the user's: its bytes
+// hearAcknowledgements notes what the writer has written, until the writer ends. The writer is the user's: its bytes
 // say no more than that.
-func (p *writer) hear(pid int) {
+func (p *writer) hearAcknowledgements(pid int) {
 	b := make([]byte, 1)
 	for {
 		if _, err := p.conn.Read(b); err != nil {
@@ -170,12 +170,12 @@ func (p *writer) hear(pid int) {
 
 // write returns false if the writer has ended before w was written.
 func (p *writer) write(w words) bool {
-	written := p.written[acknowledgement(w.Status)]
+	written := p.written[acknowledgementByte(w.Status)]
 	select {
 	case <-written: // late, of a write that waits no more
 	default:
 	}
-	if !p.send(w) {
+	if !p.sendWords(w) {
 		return false
 	}
 	var late <-chan time.Time
@@ -191,15 +191,15 @@ func (p *writer) write(w words) bool {
 	return true
 }
 
-// send gives the writer words. A writer that has been stopped takes some, and no more when the socket is full:
+// sendWords gives the writer words. A writer that has been stopped takes some, and no more when the socket is full:
 // it is given up then, for what it has been given may end in the middle.
-func (p *writer) send(w words) bool {
+func (p *writer) sendWords(w words) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.conn.SetWriteDeadline(time.Now().Add(statusTime)) == nil && p.to.Encode(w) == nil {
 		return true
 	}
-	p.conn.Close() // hear ends the process
+	p.conn.Close() // hearAcknowledgements ends the process
 	return false
 }
 
@@ -223,7 +223,7 @@ func runWriter() int {
 	}
 	status, stderr := make(chan []byte, 1), make(chan []byte, 1)
 	done := make(chan struct{})
-	acknowledge := func(of bool) { _, _ = conn.Write([]byte{acknowledgement(of)}) }
+	acknowledge := func(of bool) { _, _ = conn.Write([]byte{acknowledgementByte(of)}) }
 	go func() {
 		defer close(done)
 		for b := range status {
@@ -284,8 +284,8 @@ func (o *order) becomeUserForGood() error {
 	return os.NewSyscallError("setresuid", syscall.Setresuid(int(o.UID), int(o.UID), int(o.UID)))
 }
 
-// tell writes the text of an order to the status pipe. This process is the user's from then on.
-func (o *order) tell() error {
+// writeStatus writes the text of an order to the status pipe. This process is the user's from then on.
+func (o *order) writeStatus() error {
 	if err := o.becomeUserForGood(); err != nil {
 		return err
 	}

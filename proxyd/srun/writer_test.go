@@ -205,11 +205,11 @@ func TestWriterGivenUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(ends[1]) // which nobody reads
+	defer unix.Close(ends[1]) // the end that no process reads
 	conn := os.NewFile(uintptr(ends[0]), "writer")
 	p := &writer{conn: conn, to: gob.NewEncoder(conn)}
 	sent := 0
-	for p.send(words{Text: make([]byte, maxPart)}) {
+	for p.sendWords(words{Text: make([]byte, maxPart)}) {
 		sent++
 	}
 	if err := conn.Close(); sent == 0 || !errors.Is(err, os.ErrClosed) {

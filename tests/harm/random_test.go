@@ -28,7 +28,7 @@ type storm struct {
 	losses         []byte // of the training that nothing disturbs
 	submitted      int
 	ended          int               // jobs that were right, and have been replaced
-	held           map[*counter]bool // the last that somebody asked for it leaves it held, or may
+	held           map[*counter]bool // the last request for it leaves it held, or may
 	forgets        bool              // slurmctld was killed: it launches again what it had just launched, which a node refuses
 }
 
@@ -284,8 +284,8 @@ func (s *storm) settle(ctx context.Context, t *testing.T) error {
 	return errors.Join(errs...)
 }
 
-// explained complains of actions that are stuck, and of jobs that are held though the last that
-// somebody asked for them does not leave them held.
+// explained complains of actions that are stuck, and of jobs that are held although the last
+// request for them does not leave them held.
 func (s *storm) explained(ctx context.Context, t *testing.T) error {
 	t.Helper()
 	var all struct {
@@ -318,7 +318,7 @@ func (s *storm) explained(ctx context.Context, t *testing.T) error {
 	return errors.Join(errs...)
 }
 
-// holdExplained complains of a job that is held though nobody wanted that. Its last action has ended.
+// holdExplained complains of a job that is held although no request leaves it held. Its last action has ended.
 func (s *storm) holdExplained(ctx context.Context, t *testing.T, c *counter, last *act) error {
 	t.Helper()
 	now := c.state(ctx)

@@ -45,15 +45,15 @@ const MaxSockets = 32
 // maxTaking bounds the clients that are being connected at a time.
 const maxTaking = 1024
 
-// wanted returns how many sockets are lacking.
-func (c *clients) wanted() int {
+// countLackingSockets returns how many sockets are lacking.
+func (c *clients) countLackingSockets() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return MaxSockets - len(c.sockets)
 }
 
-// supply keeps duplicates of sockets.
-func (c *clients) supply(files []*os.File) error {
+// addSockets keeps duplicates of sockets.
+func (c *clients) addSockets(files []*os.File) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, file := range files {
@@ -71,8 +71,8 @@ func (c *clients) supply(files []*os.File) error {
 	return nil
 }
 
-// pause has no more connections begin, until unpause.
-func (c *clients) pause() {
+// pauseConnecting has no more connections begin, until resumeConnecting.
+func (c *clients) pauseConnecting() {
 	c.gate.Lock() // no connection is just beginning
 	defer c.gate.Unlock()
 	c.mu.Lock()
@@ -80,7 +80,7 @@ func (c *clients) pause() {
 	c.paused = true
 }
 
-func (c *clients) unpause() {
+func (c *clients) resumeConnecting() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.paused = false

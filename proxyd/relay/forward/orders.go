@@ -151,9 +151,9 @@ func (f *Forwarder) carryOut(c *net.UnixConn, o order, files []*os.File) error {
 		defer f.rest.RUnlock()
 		return sendPacket(c, reply{Cause: cause})
 	case doSupply:
-		return sendReply(c, f.clients.supply(files))
+		return sendReply(c, f.clients.addSockets(files))
 	case doPause:
-		f.clients.pause()
+		f.clients.pauseConnecting()
 		return sendReply(c, nil)
 	case doStatus:
 		return sendText(c, f.describeStatus(), reply{})
@@ -207,7 +207,7 @@ func (f *Forwarder) goOn() {
 	if held {
 		f.rest.Unlock()
 	}
-	f.clients.unpause()
+	f.clients.resumeConnecting()
 }
 
 // tellHeld sends the connections with their sockets.
@@ -244,7 +244,7 @@ func (f *Forwarder) describeStatus() Status {
 	defer f.mu.Unlock()
 	s.Lost, s.Refused, f.refused = append(s.Lost, f.lost...), f.refused, false
 	if len(f.relay.Clients.Ports) > 0 {
-		s.Wanted = f.clients.wanted()
+		s.Wanted = f.clients.countLackingSockets()
 	}
 	return s
 }
