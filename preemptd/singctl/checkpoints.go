@@ -29,15 +29,15 @@ the job knows that.`,
 		Args: argumentCount(0, 1, "at most one job"), ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return a.askAny(cmd.Context(), func(c *rpc.Client) error { return a.list(cmd.Context(), c, "") })
+				return a.askAny(cmd.Context(), func(c *rpc.Client) error { return a.printList(cmd.Context(), c, "") })
 			}
-			return a.askLeaderOrAny(cmd.Context(), args[0], func(c *rpc.Client, name string) error { return a.list(cmd.Context(), c, name) })
+			return a.askLeaderOrAny(cmd.Context(), args[0], func(c *rpc.Client, name string) error { return a.printList(cmd.Context(), c, name) })
 		},
 	}
 }
 
-// list prints the checkpoints of a job, or with "" of all jobs that the caller may see.
-func (a checkpointsCommand) list(ctx context.Context, c *rpc.Client, job string) error {
+// printList prints the checkpoints of a job, or with "" of all jobs that the caller may see.
+func (a checkpointsCommand) printList(ctx context.Context, c *rpc.Client, job string) error {
 	found, err := c.ListCheckpoints(ctx, job)
 	if err != nil {
 		return err

@@ -85,7 +85,7 @@ func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w decisions.R
 		if w.HoldAfterwards && !late {
 			end = a.committed
 		}
-		if err := a.await(ctx, end, tell); err != nil {
+		if err := a.awaitEnd(ctx, end, tell); err != nil {
 			return a, err
 		}
 		switch {
@@ -136,8 +136,8 @@ func (a *attempt) currentPhase() (name string, began time.Time, changed <-chan s
 	return a.phase, a.phaseBegan, a.phaseChanged
 }
 
-// await waits for the end of the attempt that end stands for, and calls tell for each phase meanwhile, from the present phase on.
-func (a *attempt) await(ctx context.Context, end <-chan struct{}, tell func(phase string)) error {
+// awaitEnd waits for the end of the attempt that end stands for, and calls tell for each phase meanwhile, from the present phase on.
+func (a *attempt) awaitEnd(ctx context.Context, end <-chan struct{}, tell func(phase string)) error {
 	for told := ""; ; {
 		phase, _, changed := a.currentPhase()
 		if phase != told {

@@ -173,15 +173,15 @@ func (lc outsidePart) startForwarder(ctx context.Context, point *runs.ResumePoin
 	}
 	lc.outside, lc.note.Outside = f, f.Note()
 	if m == nil && len(lc.forwarderSpec(j.run.Snapshot().Record).Clients.Ports) > 0 {
-		if err := f.AdmitFirst(ctx, j.c.Relay, lc.admission()); err != nil {
+		if err := f.AdmitFirst(ctx, j.c.Relay, lc.describeForRelay()); err != nil {
 			j.log.Warn("programs are not told where clients reach them: the relay has not admitted the capsule yet", "capsule", lc.index, "error", err)
 		}
 	}
 	return nil
 }
 
-// admission is what the relay is told of the capsule.
-func (lc outsidePart) admission() outside.Admission {
+// describeForRelay returns what the relay is told of the capsule.
+func (lc outsidePart) describeForRelay() outside.Admission {
 	j := lc.j
 	j.mu.Lock()
 	run := lc.note.Run
@@ -206,8 +206,8 @@ func (lc outsidePart) reportReachable(all []*rpc.Reachable) {
 	}
 }
 
-// reachable returns where clients reach ports of the capsule.
-func (lc outsidePart) reachable() []*rpc.Reachable {
+// listReachable returns where clients reach ports of the capsule.
+func (lc outsidePart) listReachable() []*rpc.Reachable {
 	if lc.outside == nil {
 		return nil
 	}
@@ -217,7 +217,7 @@ func (lc outsidePart) reachable() []*rpc.Reachable {
 // clientEnv is the variable by which programs know where clients reach them: PORT=HOST:PORT, with commas between.
 func (lc outsidePart) clientEnv() []string {
 	var all []string
-	for _, r := range lc.reachable() {
+	for _, r := range lc.listReachable() {
 		if r.GetAt() != "" {
 			all = append(all, fmt.Sprintf("%d=%s", r.GetPort(), r.GetAt()))
 		}
@@ -248,7 +248,7 @@ func (lc outsidePart) serveForwarder(ctx context.Context) {
 		j.log.Error("connections to outside wait: this daemon was started again without a relay", "capsule", lc.index)
 		return
 	}
-	lc.outside.Serve(ctx, j.c.Relay, lc.admission(), j.log)
+	lc.outside.Serve(ctx, j.c.Relay, lc.describeForRelay(), j.log)
 }
 
 // pauseClients has no more clients from outside reach programs that are about to be frozen. releaseForwarder undoes that.

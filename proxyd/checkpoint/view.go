@@ -165,7 +165,7 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ calls.Empty) ([]calls.
 		if err != nil {
 			continue // the capsule is ending
 		}
-		m := &rpc.Capsule{Index: uint32(lc.index), Node: j.c.Node, Leases: messages.EncodeLeases(borrower{lc}.leases()), Reachable: outsideOf(lc).reachable()}
+		m := &rpc.Capsule{Index: uint32(lc.index), Node: j.c.Node, Leases: messages.EncodeLeases(borrower{lc}.leases()), Reachable: outsideOf(lc).listReachable()}
 		for _, p := range programs {
 			var since time.Time
 			var command string

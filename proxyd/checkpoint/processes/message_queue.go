@@ -46,10 +46,10 @@ func (q queues) mayBe(link string) bool {
 		slices.ContainsFunc(q.points, func(point string) bool { return strings.HasPrefix(link, point) })
 }
 
-// obstacle says why a descriptor of a process, of which the link is given, cannot be captured if it is a POSIX message
+// findObstacle says why a descriptor of a process, of which the link is given, cannot be captured if it is a POSIX message
 // queue of the capsule. what is "" if the descriptor is none, or can be captured. The process runs: its descriptor may be
 // another file at each look, of a server that does not answer. So the file is opened with O_PATH, which asks no server.
-func (q queues) obstacle(pid int, fd, link string) (what, cure string) {
+func (q queues) findObstacle(pid int, fd, link string) (what, cure string) {
 	if !q.mayBe(link) {
 		return "", ""
 	}

@@ -99,10 +99,10 @@ func TestQueueByPath(t *testing.T) {
 	}
 	defer folder.Close()
 	want := "has the POSIX message queue " + path + " open by its path"
-	if what, _ := ownQueues(t).obstacle(os.Getpid(), fmt.Sprint(f.Fd()), path); what != want {
+	if what, _ := ownQueues(t).findObstacle(os.Getpid(), fmt.Sprint(f.Fd()), path); what != want {
 		t.Errorf("got %q, want %q", what, want)
 	}
-	if what, _ := ownQueues(t).obstacle(os.Getpid(), fmt.Sprint(folder.Fd()), dir); what != "" {
+	if what, _ := ownQueues(t).findObstacle(os.Getpid(), fmt.Sprint(folder.Fd()), dir); what != "" {
 		t.Errorf("the folder: %q", what)
 	}
 }

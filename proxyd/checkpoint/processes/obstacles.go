@@ -150,7 +150,7 @@ func processObstacles(ctx context.Context, p capsule.Program, pid int, own termi
 		if fd.Name() == pmi && strings.HasPrefix(link, "socket:") {
 			see("is connected to Slurm by srun --mpi=pmi2", "start MPI programs with mpiexec, others with --mpi=none")
 		}
-		if what, cure := queues.obstacle(pid, fd.Name(), link); what != "" {
+		if what, cure := queues.findObstacle(pid, fd.Name(), link); what != "" {
 			see(what, cure)
 		}
 		if isSemaphoreEvent(pid, fd.Name(), link) {
