@@ -48,8 +48,8 @@ func (s *site) startClients(run int, program netip.AddrPort, resumed ...Saved) (
 	return p, netip.AddrPortFrom(s.at, at.Public).String()
 }
 
-// supply gives a forwarder as many sockets as are wanted.
-func (s *site) supply(p process) {
+// supplySockets gives a forwarder as many sockets as are wanted.
+func (s *site) supplySockets(p process) {
 	s.t.Helper()
 	st, err := p.Status(s.t.Context())
 	must(s.t, err)
@@ -119,7 +119,7 @@ func TestClients(t *testing.T) {
 	p, at := s.startClients(1, netip.MustParseAddrPort(program.Addr().String()))
 	first := s.dialClient(at) // waits until there are sockets
 	says(first, "question")
-	s.supply(p)
+	s.supplySockets(p)
 	inner := accept()
 	if from := inner.RemoteAddr().(*net.TCPAddr).IP.String(); from != s.at.String() {
 		t.Errorf("the program sees the client at %s, want %s", from, s.at)
@@ -140,7 +140,7 @@ func TestClients(t *testing.T) {
 	}
 	must(t, p.Add(t.Context(), all, sockets))
 	localsock.CloseAll(sockets)
-	s.supply(p)
+	s.supplySockets(p)
 	hears(inner, "more")
 	hears(accept(), "patience")
 	if st, err := p.Status(t.Context()); err != nil || len(st.Connections) != 2 {
@@ -199,7 +199,7 @@ func TestClientPorts(t *testing.T) {
 	s := newSite(t, legs.Clients{First: 40000, Last: 49999, PerUser: 4, PerPort: 4, WaitAtMost: time.Hour})
 	program := s.listen("127.0.0.1:0")
 	p, _ := s.startClients(1, netip.MustParseAddrPort(program.Addr().String()))
-	s.supply(p)
+	s.supplySockets(p)
 	other := uint16(program.Addr().(*net.TCPAddr).Port ^ 1)
 	must(t, s.Admit(legs.Admission{Job: "812", UID: 7, Run: 1, Ticket: legs.HashTicket("ticket of run 1"), Listen: []uint16{other}}))
 	for _, l := range s.Listening("812") {

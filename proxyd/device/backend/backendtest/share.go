@@ -13,9 +13,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// sharers makes two rigs with spaces that may share memory, the second on a device. The case ends as skipped where the backend
+// newSharingSpaces makes two rigs with spaces that may share memory, the second on a device. The case ends as skipped where the backend
 // shares nothing.
-func (r *rig) sharers(d backend.Device) (first, second *rig) {
+func (r *rig) newSharingSpaces(d backend.Device) (first, second *rig) {
 	r.Helper()
 	if _, ok := r.cu.(backend.Sharer); !ok {
 		r.Skip("the backend shares no memory between spaces")
@@ -28,8 +28,8 @@ func (r *rig) sharers(d backend.Device) (first, second *rig) {
 	return first, second
 }
 
-// turn maps the rig's space while f runs.
-func (r *rig) turn(f func()) {
+// runInTurn maps the rig's space while f runs.
+func (r *rig) runInTurn(f func()) {
 	r.Helper()
 	r.mustSucceed(r.space.Map())
 	f()
@@ -37,27 +37,27 @@ func (r *rig) turn(f func()) {
 	r.mustSucceed(r.space.Unmap())
 }
 
-func (r *rig) share() backend.Sharer { return r.cu.(backend.Sharer) }
+func (r *rig) sharer() backend.Sharer { return r.cu.(backend.Sharer) }
 
 func (r *rig) wantIn(what string, at backend.Addr, want []byte) {
 	r.Helper()
-	r.turn(func() { r.wantBytes(what, at, want) })
+	r.runInTurn(func() { r.wantBytes(what, at, want) })
 }
 
 // testShared: what either space writes the other sees, wherever the spaces are and whichever is swapped.
 func testShared(r *rig) {
 	for _, size := range []uint64{1000, 3*granule - 5} {
-		a, b := r.sharers(r.dev)
+		a, b := r.newSharingSpaces(r.dev)
 		other := must(a.cu.Alloc(512))(a) // beside small memory
 		at := must(a.cu.Alloc(size))(a)
-		a.turn(func() { a.copyIn(at, makePattern(512, 1)) })
-		name := must(a.share().Export(at))(a)
-		checkEqual(r, "exported again, by an address inside", must(a.share().Export(at+8))(a), name)
+		a.runInTurn(func() { a.copyIn(at, makePattern(512, 1)) })
+		name := must(a.sharer().Export(at))(a)
+		checkEqual(r, "exported again, by an address inside", must(a.sharer().Export(at+8))(a), name)
 		if x, found := a.space.(backend.ShareHolder).Exported(name); !found || x.Base != at || x.Size != size {
 			r.Errorf("exported %+v, %v", x, found)
 		}
 		left, _ := b.space.Info()
-		got := must(b.share().Import(a.space, name))(b)
+		got := must(b.sharer().Import(a.space, name))(b)
 		if now, _ := b.space.Info(); now != left {
 			r.Errorf("an import takes %d bytes of the space's memory", left-now)
 		}
@@ -66,21 +66,21 @@ func testShared(r *rig) {
 			r.Errorf("%+v, %v", x, ok)
 		}
 		b.wantIn("written by the exporter", got, makePattern(512, 1))
-		b.turn(func() { b.copyIn(got, makePattern(512, 2)) })
+		b.runInTurn(func() { b.copyIn(got, makePattern(512, 2)) })
 		a.wantIn("written by the importer", at, makePattern(512, 2))
 		a.wantIn("beside", other, make([]byte, 512))
 		// A copy beyond the allocation does not reach what the exporter has there.
 		r.wantError("beyond", b.stream.Fill(backend.Fill{Addr: got, Element: 1, Width: size + 512}), backend.InvalidValue)
 		fill := must(b.cu.Alloc(smallMemory - granule))(b) // all else leaves the device
-		b.turn(func() { b.copyIn(fill, makePattern(512, 3)) })
+		b.runInTurn(func() { b.copyIn(fill, makePattern(512, 3)) })
 		a.wantIn("after a swap", at, makePattern(512, 2))
-		b.turn(func() { b.copyIn(got, makePattern(512, 4)) })
+		b.runInTurn(func() { b.copyIn(got, makePattern(512, 4)) })
 		a.wantIn("written after a swap", at, makePattern(512, 4))
 		r.mustSucceed(a.space.Close())
 		b.wantIn("the exporter is closed", got, makePattern(512, 4))
-		r.mustSucceed(b.share().CloseImport(got))
-		r.wantError("closed twice", b.share().CloseImport(got), backend.InvalidValue)
-		b.turn(func() {
+		r.mustSucceed(b.sharer().CloseImport(got))
+		r.wantError("closed twice", b.sharer().CloseImport(got), backend.InvalidValue)
+		b.runInTurn(func() {
 			r.wantError("copy from a closed import", b.stream.Fill(backend.Fill{Addr: got, Element: 1, Width: 1}), backend.InvalidValue)
 		})
 		r.mustSucceed(b.space.Close())
@@ -90,38 +90,38 @@ func testShared(r *rig) {
 
 // testSharedMisused: what was freed, what is another's, and what was never exported.
 func testSharedMisused(r *rig) {
-	a, b := r.sharers(r.dev)
+	a, b := r.newSharingSpaces(r.dev)
 	at := must(a.cu.Alloc(2 * granule))(a)
-	name := must(a.share().Export(at))(a)
-	_, err := a.share().Import(a.space, name)
+	name := must(a.sharer().Export(at))(a)
+	_, err := a.sharer().Import(a.space, name)
 	r.wantError("import of the space's own", err, backend.InvalidValue)
-	_, err = b.share().Import(a.space, backend.Share{Memory: name.Memory, Number: name.Number + 1})
+	_, err = b.sharer().Import(a.space, backend.Share{Memory: name.Memory, Number: name.Number + 1})
 	r.wantError("a name of nothing", err, backend.InvalidHandle)
-	_, err = b.share().Import(a.space, backend.Share{})
+	_, err = b.sharer().Import(a.space, backend.Share{})
 	r.wantError("no name", err, backend.InvalidHandle)
-	_, err = a.share().Export(at + 4*granule)
+	_, err = a.sharer().Export(at + 4*granule)
 	r.wantError("export of nothing", err, backend.InvalidValue)
 
-	got := must(b.share().Import(a.space, name))(b)
-	_, err = b.share().Export(got)
+	got := must(b.sharer().Import(a.space, name))(b)
+	_, err = b.sharer().Export(got)
 	r.wantError("export of an import", err, backend.InvalidValue)
 	r.wantError("free of an import", b.cu.Free(got), backend.InvalidValue)
-	r.wantError("close what is no import", a.share().CloseImport(at), backend.InvalidValue)
-	a.turn(func() { a.copyIn(at, makePattern(512, 1)) })
+	r.wantError("close what is no import", a.sharer().CloseImport(at), backend.InvalidValue)
+	a.runInTurn(func() { a.copyIn(at, makePattern(512, 1)) })
 	r.mustSucceed(a.cu.Free(at))
-	_, err = b.share().Import(a.space, name)
+	_, err = b.sharer().Import(a.space, name)
 	r.wantError("import of what was freed", err, backend.InvalidHandle)
 	b.wantIn("freed by the exporter", got, makePattern(512, 1))
 	// The next owner of the addresses has other memory.
 	again := must(a.cu.Alloc(2 * granule))(a)
 	checkEqual(r, "allocated again", again, at)
-	_, err = b.share().Import(a.space, name)
+	_, err = b.sharer().Import(a.space, name)
 	r.wantError("import of what is there now", err, backend.InvalidHandle)
 	a.wantIn("allocated again", again, make([]byte, 512))
 
 	foreign := newRig(r.T, r.b, r.dev, backend.SpaceConfig{Memory: smallMemory, Group: 8})
 	r.mustSucceed(foreign.space.Unmap())
-	_, err = foreign.share().Import(a.space, must(a.share().Export(again))(a))
+	_, err = foreign.sharer().Import(a.space, must(a.sharer().Export(again))(a))
 	r.wantError("import by another group", err, backend.InvalidValue)
 
 	// The import goes with its context.
@@ -136,11 +136,11 @@ func testSharedMisused(r *rig) {
 func testSharedRestored(r *rig) {
 	for _, freed := range []bool{false, true} {
 		for _, importerFirst := range []bool{false, true} {
-			a, b := r.sharers(r.dev)
+			a, b := r.newSharingSpaces(r.dev)
 			at := must(a.cu.Alloc(2 * granule))(a)
-			name := must(a.share().Export(at))(a)
-			got := must(b.share().Import(a.space, name))(b)
-			a.turn(func() { a.copyIn(at+granule, makePattern(512, 5)) })
+			name := must(a.sharer().Export(at))(a)
+			got := must(b.sharer().Import(a.space, name))(b)
+			a.runInTurn(func() { a.copyIn(at+granule, makePattern(512, 5)) })
 			if freed {
 				r.mustSucceed(a.cu.Free(at))
 				r.mustSucceed(a.space.Drain(r.ctx))
@@ -170,21 +170,21 @@ func testSharedRestored(r *rig) {
 			}
 			a, b = rigs[0], rigs[1]
 			b.wantIn("restored", got+granule, makePattern(512, 5))
-			b.turn(func() { b.copyIn(got, makePattern(512, 6)) })
+			b.runInTurn(func() { b.copyIn(got, makePattern(512, 6)) })
 			_, found := a.space.(backend.ShareHolder).Exported(name)
 			if found == freed {
 				r.Errorf("exported: %v", found)
 			}
 			if !freed {
 				a.wantIn("written by the importer", at, makePattern(512, 6))
-				checkEqual(r, "exported again", must(a.share().Export(at))(a), name)
-				if second := must(a.share().Export(must(a.cu.Alloc(granule))(a)))(a); second == name {
+				checkEqual(r, "exported again", must(a.sharer().Export(at))(a), name)
+				if second := must(a.sharer().Export(must(a.cu.Alloc(granule))(a)))(a); second == name {
 					r.Error("two allocations have the same name")
 				}
 			}
 			r.mustSucceed(a.space.Close())
 			b.wantIn("the exporter is closed", got, makePattern(512, 6))
-			r.mustSucceed(b.share().CloseImport(got))
+			r.mustSucceed(b.sharer().CloseImport(got))
 			r.mustSucceed(b.space.Close())
 			*r = *newRig(r.T, r.b, r.dev, backend.SpaceConfig{Memory: smallMemory})
 		}
@@ -232,9 +232,9 @@ func restoreSpace(t *testing.T, b backend.Backend, d backend.Device, s *savedSpa
 
 // testSharedEvents: events of two spaces that stand for the same.
 func testSharedEvents(r *rig) {
-	a, b := r.sharers(r.dev)
+	a, b := r.newSharingSpaces(r.dev)
 	e := must(a.cu.NewEvent(backend.EventConfig{NoTiming: true}))(a)
-	f := must(b.share().OpenEvent(e))(b)
+	f := must(b.sharer().OpenEvent(e))(b)
 	r.mustSucceed(f.Query())
 	r.wantError("record another context's event", b.stream.Record(e), backend.InvalidHandle)
 	r.mustSucceed(a.stream.Record(e)) // the space is not mapped: the event is not reached
@@ -249,13 +249,13 @@ func testSharedEvents(r *rig) {
 		r.Errorf("work goes on before the event: %v", err)
 	}
 	r.mustSucceed(b.space.Unmap())
-	a.turn(func() { r.mustSucceed(e.Synchronize(r.ctx)) })
-	b.turn(func() { r.mustSucceed(g.Synchronize(r.ctx)) })
+	a.runInTurn(func() { r.mustSucceed(e.Synchronize(r.ctx)) })
+	b.runInTurn(func() { r.mustSucceed(g.Synchronize(r.ctx)) })
 	r.mustSucceed(f.Query())
 
 	r.mustSucceed(b.stream.Record(f))
 	r.wantError("recorded by the importer", e.Query(), backend.NotReady)
-	b.turn(func() { r.mustSucceed(f.Synchronize(r.ctx)) })
+	b.runInTurn(func() { r.mustSucceed(f.Synchronize(r.ctx)) })
 	r.mustSucceed(e.Query())
 	r.mustSucceed(e.Destroy())
 	r.mustSucceed(f.Query())

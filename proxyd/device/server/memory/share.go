@@ -122,13 +122,13 @@ func (m *imports) openAgain(x *driver.Context, share backend.Share, at backend.A
 		return dispatch.Devptr(first), 0, true
 	}
 	if at != 0 {
-		m.put(at, &importedMemory{x, share, 1})
+		m.addImport(at, &importedMemory{x, share, 1})
 	}
 	return dispatch.Devptr(at), 0, false
 }
 
-// put enters imported memory. The caller holds mu.
-func (m *imports) put(at backend.Addr, x *importedMemory) {
+// addImport enters imported memory. The caller holds mu.
+func (m *imports) addImport(at backend.Addr, x *importedMemory) {
 	if m.all == nil {
 		m.all = map[backend.Addr]*importedMemory{}
 	}
@@ -211,7 +211,7 @@ func (p *Calls) RestoreImports(all []ImportState) error {
 		if !ok || a.Base != m.Address || a.Kind != backend.Imported || a.Share != m.Share || m.Opened < 1 {
 			return fmt.Errorf("imported memory at %#x: there is none: %w", uint64(m.Address), driver.ErrRestore)
 		}
-		p.imports.put(m.Address, &importedMemory{x, m.Share, m.Opened})
+		p.imports.addImport(m.Address, &importedMemory{x, m.Share, m.Opened})
 	}
 	return nil
 }
