@@ -53,15 +53,7 @@ func (c protected) checkpointTime(t *testing.T, job string) time.Duration {
 func TestFloods(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-floods", "--nodes", "1")
-	for _, name := range []string{"flood.py", "hanging_fuse.py", "signed_socket.py"} {
-		program, err := os.ReadFile("testdata/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(c.home(name), program, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c.copyPrograms(t, "flood.py", "hanging_fuse.py", "signed_socket.py")
 	hangs := c.exec(t, "n1", "", "bash", "-uc", "mkdir /mnt/hangs; (python3 /shared/home/alice/hanging_fuse.py /mnt/hangs </dev/null >/run/fuse.log 2>&1 & echo $! >/run/fuse.pid); "+
 		"for n in {1..100}; do mountpoint -q /mnt/hangs && exit; sleep 0.1; done; cat /run/fuse.log; exit 1").code == 0
 	if !hangs {

@@ -49,6 +49,20 @@ func (c protected) home(path ...string) string {
 	return filepath.Join(append([]string{"/var/lib/minicluster", c.name, "shared/home/alice"}, path...)...)
 }
 
+// copyPrograms puts programs of testdata into alice's home.
+func (c protected) copyPrograms(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		program, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(c.home(name), program, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // finish lets the script of untilTold end.
 func (c protected) finish(t *testing.T, job string) {
 	t.Helper()

@@ -7,8 +7,6 @@ package cluster
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,15 +20,7 @@ const (
 // startNodeDaemons starts a daemon of root's on each node, outside of all jobs, and returns when they answer.
 func (c protected) startNodeDaemons(t *testing.T, nodes ...string) {
 	t.Helper()
-	for _, name := range []string{"node_daemon.py", "node_client.py"} {
-		program, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(c.home(name), program, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c.copyPrograms(t, "node_daemon.py", "node_client.py")
 	for _, node := range nodes {
 		c.exec(t, node, "", "bash", "-euc", fmt.Sprintf(`setsid python3 /shared/home/alice/node_daemon.py %[1]s %[2]s >/dev/null 2>&1 </dev/null &
 			until [ -S %[1]s ]; do sleep 0.05; done`, daemonSocket, daemonLog)).must(t)

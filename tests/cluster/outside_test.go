@@ -7,8 +7,6 @@ package cluster
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -24,15 +22,7 @@ func (c protected) submitHeld(t *testing.T, options, script string) string {
 // startServers starts servers on ctl, outside of all jobs, and returns when they answer.
 func (c protected) startServers(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"outside.py", "outside_server.py"} {
-		program, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(c.home(name), program, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c.copyPrograms(t, "outside.py", "outside_server.py")
 	c.ctl(t, `mkdir -p /srv/http; cd /srv/http
 		openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=ctl 2>/dev/null
 		setsid python3 /shared/home/alice/outside_server.py /srv/http >/srv/http/log 2>&1 </dev/null &

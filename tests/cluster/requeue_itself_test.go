@@ -8,7 +8,6 @@ package cluster
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -27,15 +26,7 @@ const steps = `trap 'TRAP' USR1
 func TestRequeueItself(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-requeue-itself", "--nodes", "2")
-	for _, name := range []string{"submitit.py", "lightning.py"} {
-		program, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(c.home(name), program, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c.copyPrograms(t, "submitit.py", "lightning.py")
 	// run submits a script, has it get SIGUSR1 at a line, and returns the log of the whole job.
 	run := func(t *testing.T, options, script, line, to string) string {
 		t.Helper()

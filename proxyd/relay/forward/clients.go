@@ -250,14 +250,9 @@ func (f *Forwarder) connectClient(ports Ports, o stream.Offer) error {
 	if err != nil {
 		return err
 	}
-	conn, err := net.FileConn(file)
+	socket, err := tcpSocket(file)
 	if err != nil {
 		return err
-	}
-	socket, ok := conn.(*net.TCPConn)
-	if !ok {
-		conn.Close()
-		return errors.New("not a socket of TCP")
 	}
 	if err := awaitConnected(socket); err != nil {
 		socket.Close()

@@ -231,20 +231,29 @@ func (f *Forwarder) allConnections() []*connection {
 	return all
 }
 
+// tcpSocket returns a connection by the socket of a file, which stays the caller's.
+func tcpSocket(file *os.File) (*net.TCPConn, error) {
+	conn, err := net.FileConn(file)
+	if err != nil {
+		return nil, err
+	}
+	socket, ok := conn.(*net.TCPConn)
+	if !ok {
+		conn.Close()
+		return nil, errors.New("not a socket of TCP")
+	}
+	return socket, nil
+}
+
 // resumeSaved begins to serve connections of a checkpoint. sockets has a socket for each of them.
 func (f *Forwarder) resumeSaved(all []Saved, sockets []*os.File) error {
 	if len(all) != len(sockets) {
 		return errors.New("not as many sockets as connections")
 	}
 	for i, s := range all {
-		conn, err := net.FileConn(sockets[i])
+		socket, err := tcpSocket(sockets[i])
 		if err != nil {
 			return err
-		}
-		socket, ok := conn.(*net.TCPConn)
-		if !ok {
-			conn.Close()
-			return errors.New("not a socket of TCP")
 		}
 		c, err := f.newConnection(s, socket)
 		if err != nil {
