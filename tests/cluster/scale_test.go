@@ -8,6 +8,8 @@ package cluster
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,6 +21,11 @@ import (
 // checkpoints took: docs/performance.md has the figures.
 func TestScale(t *testing.T) {
 	c := raiseProtected(t, "t-scale", "--nodes", "64")
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("errors and warnings of all nodes:\n%s", c.complaints(t))
+		}
+	})
 	t.Run("nodes", func(t *testing.T) {
 		for _, nodes := range []int{1, 4, 16, 64} {
 			t.Run(strconv.Itoa(nodes), func(t *testing.T) { c.requeueTogether(t, c.countOnNodes(t, nodes)) })
@@ -88,6 +95,7 @@ func (c protected) requeueTogether(t *testing.T, p countingPrograms) {
 	c.allPending(t, p.jobs)
 	// A job that starts in the second of its requeue has a revoked credential (Slurm's).
 	c.ctl(t, fmt.Sprintf("sleep 2; for job in %s; do scontrol update JobId=$job StartTime=now; done", list))
+	c.allRestored(t, p.jobs)
 	p.eachCounts(t, p.most(t)+3) // each has gone on
 	if err := os.WriteFile(p.stop, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -119,6 +127,52 @@ func (c protected) allPending(t *testing.T, jobs []string) {
 		}
 		return pending == len(jobs), fmt.Sprintf("%d of %d jobs wait to run again: %v", pending, len(jobs), states)
 	})
+}
+
+// allRestored waits until all jobs run and say that they are restored, and fails at once if one is held.
+func (c protected) allRestored(t *testing.T, jobs []string) {
+	t.Helper()
+	eventually(t, 10*time.Minute, func() (bool, string) {
+		all := c.ctl(t, "squeue --noheader --format='%i %T %k' --jobs="+strings.Join(jobs, ","))
+		if strings.Contains(all, "held: ") {
+			t.Fatalf("a job is held instead of restored:\n%s", all)
+		}
+		restored := 0
+		for line := range strings.Lines(all) {
+			if strings.Contains(line, " RUNNING ") && strings.Contains(line, "restored from checkpoint") {
+				restored++
+			}
+		}
+		return restored == len(jobs), fmt.Sprintf("%d of %d jobs are restored:\n%s", restored, len(jobs), all)
+	})
+}
+
+// complaints returns what the daemons of all nodes have logged as errors and warnings.
+func (c protected) complaints(t *testing.T) string {
+	t.Helper()
+	return c.logLines(t, "*/proxyd.log", "level=ERROR", "level=WARN") + c.logLines(t, "*/slurm*.log", "error:")
+}
+
+// logLines returns the lines of logs that have one of the words.
+func (c protected) logLines(t *testing.T, logs string, words ...string) string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("/var/lib/minicluster", c.name, "logs", logs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found strings.Builder
+	for _, path := range paths {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			if slices.ContainsFunc(words, func(word string) bool { return strings.Contains(line, word) }) {
+				fmt.Fprintf(&found, "%s: %s", filepath.Base(filepath.Dir(path)), line)
+			}
+		}
+	}
+	return found.String()
 }
 
 // eachCounts waits until each program has written so many lines.

@@ -5,6 +5,7 @@ package host
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -185,5 +186,31 @@ func setUpNetwork(s Spec) error {
 	if err := netlink.AddrAdd(eth0, addr); err != nil {
 		return err
 	}
-	return netlink.LinkSetUp(eth0)
+	if len(s.Known) == 0 {
+		return netlink.LinkSetUp(eth0)
+	}
+	if err := netlink.LinkSetHardwareAddr(eth0, macAddress(addr.IP)); err != nil {
+		return err
+	}
+	if err := netlink.LinkSetUp(eth0); err != nil {
+		return err
+	}
+	return addNeighbors(eth0, s.Known)
+}
+
+// macAddress returns the MAC address of the host that has an IPv4 address.
+func macAddress(ip net.IP) net.HardwareAddr {
+	return append(net.HardwareAddr{2, 0}, ip.To4()...) // 2: assigned locally
+}
+
+// addNeighbors makes hosts known for good.
+func addNeighbors(link netlink.Link, addresses []string) error {
+	for _, address := range addresses {
+		ip := net.ParseIP(address)
+		neighbor := netlink.Neigh{LinkIndex: link.Attrs().Index, State: netlink.NUD_PERMANENT, IP: ip, HardwareAddr: macAddress(ip)}
+		if err := netlink.NeighAdd(&neighbor); err != nil {
+			return fmt.Errorf("neighbor %s: %w", address, err)
+		}
+	}
+	return nil
 }

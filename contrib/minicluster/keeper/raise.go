@@ -18,6 +18,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/enter"
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/host"
+	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/slurmconf"
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/state"
 )
 
@@ -92,13 +93,32 @@ func (c *cluster) makeMachines() {
 			index: i,
 			label: c.spec.Name + "/" + name,
 			spec: host.Spec{
-				Name: name, Addr: conf.Addr(i) + "/24", Lower: layers,
+				Name: name, Addr: conf.Addr(i) + "/24", Known: knownNeighbors(conf, i), Lower: layers,
 				Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work"), Root: filepath.Join(dir, "root"),
 				Shared: c.place.Shared(), Logs: c.place.Logs(name), GPUs: c.spec.GPUs, Opt: c.spec.Opt,
 			},
 			daemons: c.spec.daemonsOf(name),
 		})
 	}
+}
+
+// mostLookedUp is how many hosts find each other by ARP. The kernel has one table of neighbors for all network namespaces
+// of a machine, with room for 1024 unless an administrator has changed that, and drops packets when the table is full.
+// Neighbors that are known for good do not count.
+const mostLookedUp = 24
+
+// knownNeighbors returns the addresses of the other hosts in a cluster that is too large for ARP.
+func knownNeighbors(conf slurmconf.Cluster, self int) (addresses []string) {
+	hosts := len(conf.Hosts())
+	if hosts <= mostLookedUp {
+		return nil
+	}
+	for i := range hosts {
+		if i != self {
+			addresses = append(addresses, conf.Addr(i))
+		}
+	}
+	return addresses
 }
 
 // bootAll boots the hosts side by side. The nodes' slurmd wait for the controller: a controller

@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/slurmconf"
+)
+
+// TestKnownNeighbors: in a large cluster each host knows all others, and a small one uses ARP, which a cut network stops.
+func TestKnownNeighbors(t *testing.T) {
+	if known := knownNeighbors(slurmconf.Cluster{Nodes: 8}, 0); known != nil {
+		t.Errorf("in a small cluster: %v", known)
+	}
+	known := knownNeighbors(slurmconf.Cluster{Nodes: 64}, 3)
+	if len(known) != 64 || slices.Contains(known, "10.77.0.4") || known[0] != "10.77.0.1" || known[63] != "10.77.0.65" {
+		t.Errorf("of n3 among 64 nodes: %v", known)
+	}
+}
