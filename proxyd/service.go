@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/api"
@@ -114,7 +115,13 @@ func (d service) addPast(out *rpc.Job, id string, s *slurm.Job) bool {
 
 func addTimeline(out *rpc.Job, events []records.Event) {
 	for _, e := range events {
-		out.Timeline = append(out.Timeline, &rpc.Event{Time: timestamppb.New(e.At), Event: e.What, Where: e.Where, Text: e.Text})
+		event := &rpc.Event{
+			Time: timestamppb.New(e.At), Event: e.What, Where: e.Where, Text: e.Text, Run: uint32(e.Run), Checkpoint: e.Checkpoint,
+		}
+		if e.Took > 0 {
+			event.Took = durationpb.New(e.Took)
+		}
+		out.Timeline = append(out.Timeline, event)
 	}
 }
 

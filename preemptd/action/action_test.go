@@ -396,19 +396,20 @@ func TestWaitsUntilRestored(t *testing.T) {
 
 // TestFindRestored: a restore counts if it is of the run.
 func TestFindRestored(t *testing.T) {
-	started := func(text string) *rpc.Event { return &rpc.Event{Event: "started", Text: text} }
-	back := &rpc.Event{Event: "restored", Text: "from checkpoint 1"}
-	resumes := started("run 2, to resume from checkpoint 1")
+	started := func(run, checkpoint uint32) *rpc.Event {
+		return &rpc.Event{Event: "started", Run: run, Checkpoint: checkpoint}
+	}
+	back := &rpc.Event{Event: "restored", Text: "from checkpoint 1", Checkpoint: 1}
 	for name, c := range map[string]struct {
 		events []*rpc.Event
 		want   finding
 	}{
 		"not yet known":  {nil, finding{wait, "its nodes are not done with it"}},
-		"the run before": {[]*rpc.Event{started("run 1, to resume from checkpoint 1"), back}, finding{wait, "its nodes are not done with it"}},
-		"under way":      {[]*rpc.Event{started(""), resumes}, finding{wait, "its nodes are not done with it"}},
-		"restored":       {[]*rpc.Event{started(""), resumes, back}, finding{done, "restored from checkpoint 1"}},
-		"begun anew":     {[]*rpc.Event{started(""), started("run 2, anew")}, finding{done, "it began anew"}},
-		"run 20":         {[]*rpc.Event{started("run 20, to resume from checkpoint 1"), back}, finding{wait, "its nodes are not done with it"}},
+		"the run before": {[]*rpc.Event{started(1, 1), back}, finding{wait, "its nodes are not done with it"}},
+		"under way":      {[]*rpc.Event{started(1, 0), started(2, 1)}, finding{wait, "its nodes are not done with it"}},
+		"restored":       {[]*rpc.Event{started(1, 0), started(2, 1), back}, finding{done, "restored from checkpoint 1"}},
+		"begun anew":     {[]*rpc.Event{started(1, 0), started(2, 0)}, finding{done, "it began anew"}},
+		"run 20":         {[]*rpc.Event{started(20, 1), back}, finding{wait, "its nodes are not done with it"}},
 	} {
 		if got := findRestored(c.events, 2); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)

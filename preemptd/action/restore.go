@@ -6,7 +6,6 @@ package action
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -54,8 +53,8 @@ func findRestored(events []*rpc.Event, run int64) finding {
 	for _, e := range events {
 		switch e.GetEvent() {
 		case "started":
-			begun = strings.HasPrefix(e.GetText(), fmt.Sprintf("run %d, ", run))
-			if begun && !strings.Contains(e.GetText(), "to resume from checkpoint") {
+			begun = int64(e.GetRun()) == run
+			if begun && e.GetCheckpoint() == 0 {
 				return finding{done, "it began anew"}
 			}
 		case "restored":

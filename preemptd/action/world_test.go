@@ -130,13 +130,13 @@ func (s shelf) Show(_ context.Context, job *slurmrest.Job) (*rpc.Job, error) {
 	looks := filepath.Join(s.dir, "looks")
 	left, err := os.ReadFile(looks)
 	shown := &rpc.Job{Timeline: []*rpc.Event{
-		{Event: "started"}, {Event: "restored", Text: "from checkpoint 0"}, // of an earlier run
-		{Event: "started", Text: fmt.Sprintf("run %d, to resume from checkpoint 1", job.Restarts+1)},
+		{Event: "started"}, {Event: "restored", Text: "from checkpoint 1", Checkpoint: 1}, // of an earlier run
+		{Event: "started", Run: uint32(job.Restarts) + 1, Checkpoint: 1},
 	}}
 	if err == nil && len(left) > 0 {
 		return shown, os.WriteFile(looks, left[1:], 0o600)
 	}
-	shown.Timeline = append(shown.Timeline, &rpc.Event{Event: "restored", Text: "from checkpoint 1"})
+	shown.Timeline = append(shown.Timeline, &rpc.Event{Event: "restored", Text: "from checkpoint 1", Checkpoint: 1})
 	return shown, nil
 }
 

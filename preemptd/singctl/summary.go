@@ -126,7 +126,9 @@ func (s *jobSummary) addEvents(timeline []*rpc.Event) {
 	}
 	events := make([]summary.Event, len(timeline))
 	for i, e := range timeline {
-		events[i] = summary.Event{At: e.GetTime().AsTime(), What: e.GetEvent(), Text: e.GetText()}
+		events[i] = summary.Event{
+			At: e.GetTime().AsTime(), What: e.GetEvent(), Checkpoint: int(e.GetCheckpoint()), Took: max(e.GetTook().AsDuration(), 0),
+		}
 		if e.GetEvent() == "GPUs" {
 			s.lent = append(s.lent, e)
 		}

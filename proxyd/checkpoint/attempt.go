@@ -6,7 +6,6 @@ package checkpoint
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -190,15 +189,16 @@ func (a *attempt) run(ctx context.Context) {
 	err = withSharedFolder(ctx, j.c, err)
 	a.captureErr = err
 	if err == nil {
-		j.c.Meter.Checkpoint(time.Since(began))
-		j.noteCapture(began, time.Since(began))
+		took := time.Since(began)
+		j.c.Meter.Checkpoint(took)
+		j.noteCapture(began, took)
 		if !a.staged {
 			uploadConductor{j.c}.ReportStored(a.id)
 		}
 		if a.outcome.LeavesNodes() {
-			j.c.captures.Note(time.Since(began))
+			j.c.captures.Note(took)
 		}
-		j.report.AddEvent(records.EventCheckpoint, a.nodes, fmt.Sprintf("%d (%s), in %s", a.id.Number, a.reason, time.Since(began).Round(time.Millisecond)))
+		j.report.WriteEvent(records.MakeCheckpointEvent(a.id.Number, a.nodes, a.reason, took))
 		j.report.SetComment(reports.CheckpointComment(a.id.Number, time.Now(), a.reason) + a.storageNote())
 		close(a.committed)
 		a.outcome.WaitForRequeue(ctx, a.log)

@@ -143,7 +143,7 @@ func (j *job) learnRun(ctx context.Context, t nodesocket.Join) (plain string, er
 	}
 	j.beginRun(rec, s.Restarts, s.Nodes, point)
 	if isNewRun && j.leaderNode() == j.c.Node {
-		j.report.AddEvent(records.EventStarted, s.Nodes, describeStart(s.Restarts, point)+lost)
+		j.report.WriteEvent(makeStartEvent(s.Restarts, s.Nodes, point, lost))
 		if point == nil && lost != "" {
 			j.report.SetComment("begins anew, for there is no checkpoint" + lost)
 			j.report.SetStartLine("this run begins anew, for there is no checkpoint" + lost +

@@ -158,7 +158,7 @@ func (r *restore) nodeRestored(ctx context.Context, _ store.ID, _ calls.Empty) (
 		return calls.Empty{}, err
 	}
 	j.log.Info("job restored", "checkpoint", snap.Point.ID.Number)
-	j.report.AddEvent(records.EventRestored, snap.Placement.Today, fmt.Sprintf("from checkpoint %d", snap.Point.ID.Number)+snap.Point.LostWork)
+	j.report.WriteEvent(records.MakeRestoreEvent(snap.Point.ID.Number, snap.Placement.Today, snap.Point.LostWork))
 	j.report.SetComment(fmt.Sprintf("restored from checkpoint %d on %s", snap.Point.ID.Number, reports.JoinNames(snap.Placement.Today)) + snap.Point.LostWork + snap.Point.LostNewer)
 	return calls.Empty{}, nil
 }

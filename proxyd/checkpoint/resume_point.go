@@ -293,9 +293,13 @@ func (j *job) showPatiently(ctx context.Context) (*slurm.Job, error) {
 	}
 }
 
-func describeStart(restarts int, point *runs.ResumePoint) string {
-	if point == nil {
-		return records.StartText(restarts+1, 0)
+// makeStartEvent returns the event of the start of a run on nodes.
+func makeStartEvent(restarts int, nodes []string, point *runs.ResumePoint, lostWork string) records.Event {
+	number := uint32(0)
+	if point != nil {
+		number = point.ID.Number
 	}
-	return records.StartText(restarts+1, point.ID.Number)
+	e := records.MakeStartEvent(restarts+1, nodes, number)
+	e.Text += lostWork
+	return e
 }

@@ -5006,9 +5006,12 @@ func (x *Obstacle) GetCure() string {
 type Event struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
-	Event         string                 `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"` // "started", "checkpoint", "no checkpoint", "left", "ended", "restored", "reset", "held", "begins anew"
-	Where         string                 `protobuf:"bytes,3,opt,name=where,proto3" json:"where,omitempty"` // nodes
-	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	Event         string                 `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"`            // "started", "checkpoint", "no checkpoint", "left", "ended", "restored", "reset", "held", "begins anew"
+	Where         string                 `protobuf:"bytes,3,opt,name=where,proto3" json:"where,omitempty"`            // nodes
+	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`              // for people; tools have the fields
+	Run           uint32                 `protobuf:"varint,5,opt,name=run,proto3" json:"run,omitempty"`               // of "started", counted from 1
+	Checkpoint    uint32                 `protobuf:"varint,6,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"` // of "started": from which the run resumes, 0: anew; of "checkpoint" and "restored"
+	Took          *durationpb.Duration   `protobuf:"bytes,7,opt,name=took,proto3" json:"took,omitempty"`              // of "checkpoint"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5069,6 +5072,27 @@ func (x *Event) GetText() string {
 		return x.Text
 	}
 	return ""
+}
+
+func (x *Event) GetRun() uint32 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
+func (x *Event) GetCheckpoint() uint32 {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return 0
+}
+
+func (x *Event) GetTook() *durationpb.Duration {
+	if x != nil {
+		return x.Took
+	}
+	return nil
 }
 
 type CheckpointRequest struct {
@@ -6697,12 +6721,17 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x04what\x18\x04 \x01(\tR\x04what\x120\n" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
 	"\x04node\x18\x06 \x01(\tR\x04node\x12\x12\n" +
-	"\x04cure\x18\a \x01(\tR\x04cure\"w\n" +
+	"\x04cure\x18\a \x01(\tR\x04cure\"\xd8\x01\n" +
 	"\x05Event\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
 	"\x05event\x18\x02 \x01(\tR\x05event\x12\x14\n" +
 	"\x05where\x18\x03 \x01(\tR\x05where\x12\x12\n" +
-	"\x04text\x18\x04 \x01(\tR\x04text\"U\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\x12\x10\n" +
+	"\x03run\x18\x05 \x01(\rR\x03run\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x06 \x01(\rR\n" +
+	"checkpoint\x12-\n" +
+	"\x04took\x18\a \x01(\v2\x19.google.protobuf.DurationR\x04took\"U\n" +
 	"\x11CheckpointRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x16\n" +
@@ -7013,46 +7042,47 @@ var file_proxyd_proto_depIdxs = []int32{
 	95,  // 87: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
 	94,  // 88: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
 	94,  // 89: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
-	66,  // 90: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
-	80,  // 91: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
-	82,  // 92: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
-	66,  // 93: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
-	78,  // 94: singularity.proxyd.v1.CheckpointsReply.attempts:type_name -> singularity.proxyd.v1.Attempt
-	94,  // 95: singularity.proxyd.v1.Attempt.began:type_name -> google.protobuf.Timestamp
-	94,  // 96: singularity.proxyd.v1.Attempt.phase_began:type_name -> google.protobuf.Timestamp
-	95,  // 97: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
-	83,  // 98: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
-	94,  // 99: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
-	68,  // 100: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	4,   // 101: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
-	9,   // 102: singularity.proxyd.v1.Proxyd.Call:input_type -> singularity.proxyd.v1.CallRequest
-	52,  // 103: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
-	55,  // 104: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
-	70,  // 105: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
-	71,  // 106: singularity.proxyd.v1.Proxyd.RunOn:input_type -> singularity.proxyd.v1.RunOnRequest
-	73,  // 107: singularity.proxyd.v1.Proxyd.Lend:input_type -> singularity.proxyd.v1.LendRequest
-	76,  // 108: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
-	79,  // 109: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
-	81,  // 110: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
-	84,  // 111: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
-	86,  // 112: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
-	5,   // 113: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
-	10,  // 114: singularity.proxyd.v1.Proxyd.Call:output_type -> singularity.proxyd.v1.CallReply
-	53,  // 115: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
-	56,  // 116: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
-	75,  // 117: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
-	72,  // 118: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
-	74,  // 119: singularity.proxyd.v1.Proxyd.Lend:output_type -> singularity.proxyd.v1.LendReply
-	77,  // 120: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
-	75,  // 121: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
-	75,  // 122: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
-	85,  // 123: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
-	87,  // 124: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
-	113, // [113:125] is the sub-list for method output_type
-	101, // [101:113] is the sub-list for method input_type
-	101, // [101:101] is the sub-list for extension type_name
-	101, // [101:101] is the sub-list for extension extendee
-	0,   // [0:101] is the sub-list for field type_name
+	95,  // 90: singularity.proxyd.v1.Event.took:type_name -> google.protobuf.Duration
+	66,  // 91: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
+	80,  // 92: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
+	82,  // 93: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
+	66,  // 94: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
+	78,  // 95: singularity.proxyd.v1.CheckpointsReply.attempts:type_name -> singularity.proxyd.v1.Attempt
+	94,  // 96: singularity.proxyd.v1.Attempt.began:type_name -> google.protobuf.Timestamp
+	94,  // 97: singularity.proxyd.v1.Attempt.phase_began:type_name -> google.protobuf.Timestamp
+	95,  // 98: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
+	83,  // 99: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
+	94,  // 100: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
+	68,  // 101: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	4,   // 102: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
+	9,   // 103: singularity.proxyd.v1.Proxyd.Call:input_type -> singularity.proxyd.v1.CallRequest
+	52,  // 104: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
+	55,  // 105: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
+	70,  // 106: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
+	71,  // 107: singularity.proxyd.v1.Proxyd.RunOn:input_type -> singularity.proxyd.v1.RunOnRequest
+	73,  // 108: singularity.proxyd.v1.Proxyd.Lend:input_type -> singularity.proxyd.v1.LendRequest
+	76,  // 109: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
+	79,  // 110: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
+	81,  // 111: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
+	84,  // 112: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
+	86,  // 113: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
+	5,   // 114: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
+	10,  // 115: singularity.proxyd.v1.Proxyd.Call:output_type -> singularity.proxyd.v1.CallReply
+	53,  // 116: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
+	56,  // 117: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
+	75,  // 118: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
+	72,  // 119: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
+	74,  // 120: singularity.proxyd.v1.Proxyd.Lend:output_type -> singularity.proxyd.v1.LendReply
+	77,  // 121: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
+	75,  // 122: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
+	75,  // 123: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
+	85,  // 124: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
+	87,  // 125: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
+	114, // [114:126] is the sub-list for method output_type
+	102, // [102:114] is the sub-list for method input_type
+	102, // [102:102] is the sub-list for extension type_name
+	102, // [102:102] is the sub-list for extension extendee
+	0,   // [0:102] is the sub-list for field type_name
 }
 
 func init() { file_proxyd_proto_init() }

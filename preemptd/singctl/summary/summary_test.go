@@ -4,7 +4,6 @@
 package summary
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"testing"
@@ -25,54 +24,53 @@ func TestCountWork(t *testing.T) {
 		want   Work
 	}{
 		{name: "requeued after a capture: nothing is lost", events: []Event{
-			{atMinute(0), "started", ""}, {atMinute(11), "checkpoint", "1 (requeue), in 1m0s"}, {atMinute(12), "left", ""},
-			{atMinute(20), "started", "run 2, to resume from checkpoint 1"}, {atMinute(22), "restored", "from checkpoint 1"},
-			{atMinute(30), "ended", ""},
+			{atMinute(0), "started", 0, 0}, {atMinute(11), "checkpoint", 1, m}, {atMinute(12), "left", 0, 0},
+			{atMinute(20), "started", 1, 0}, {atMinute(22), "restored", 1, 0},
+			{atMinute(30), "ended", 0, 0},
 		}, want: Work{Made: 1, Longest: m, Capturing: m, Restoring: 2 * m, Worked: 18 * m, Saved: 10 * m}},
 		{name: "a node dies: the run ends when Slurm says", events: []Event{
-			{atMinute(0), "started", ""}, {atMinute(10), "checkpoint", "1 (interval), in 30s"},
-			{atMinute(40), "started", "run 2, to resume from checkpoint 1; 5m0s of work are lost"}, {atMinute(41), "restored", "from checkpoint 1; 5m0s of work are lost"},
+			{atMinute(0), "started", 0, 0}, {atMinute(10), "checkpoint", 1, m / 2},
+			{atMinute(40), "started", 1, 0}, {atMinute(41), "restored", 1, 0},
 		}, runs: []Run{{Ended: atMinute(15)}, {Began: atMinute(40), Elapsed: 20 * m}}, want: Work{Made: 1, Longest: m / 2, Capturing: m / 2, Restoring: m, Worked: 67 * m / 2, Saved: 19 * m / 2, Lost: 5 * m, LateEnd: true}},
-		{name: "a node died, and the job waits", events: []Event{{atMinute(0), "started", ""}},
+		{name: "a node died, and the job waits", events: []Event{{atMinute(0), "started", 0, 0}},
 			runs: []Run{{Began: atMinute(0), Ended: atMinute(15)}, {Submitted: atMinute(15)}}, want: Work{Worked: 15 * m}},
 		{name: "a part of the run is lost", events: []Event{
-			{atMinute(0), "started", ""}, {atMinute(5), "no checkpoint", "process 7 holds a terminal"},
-			{atMinute(10), "to be run again", "node n2: no answer"}, {atMinute(12), "started", "run 2, anew"},
+			{atMinute(0), "started", 0, 0}, {atMinute(5), "no checkpoint", 0, 0},
+			{atMinute(10), "to be run again", 0, 0}, {atMinute(12), "started", 0, 0},
 		}, runs: []Run{{Ended: atMinute(11)}}, want: Work{Failed: 1, Worked: 10 * m, Anew: 10 * m}},
 		{name: "twice from one checkpoint", events: []Event{
-			{atMinute(0), "started", ""}, {atMinute(10), "checkpoint", "1 (interval), in 0s"},
-			{atMinute(12), "to be run again", ""}, {atMinute(13), "started", "run 2, to resume from checkpoint 1"}, {atMinute(13), "restored", "from checkpoint 1"},
-			{atMinute(16), "to be run again", ""}, {atMinute(17), "started", "run 3, to resume from checkpoint 1"}, {atMinute(17), "restored", "from checkpoint 1"},
+			{atMinute(0), "started", 0, 0}, {atMinute(10), "checkpoint", 1, 0},
+			{atMinute(12), "to be run again", 0, 0}, {atMinute(13), "started", 1, 0}, {atMinute(13), "restored", 1, 0},
+			{atMinute(16), "to be run again", 0, 0}, {atMinute(17), "started", 1, 0}, {atMinute(17), "restored", 1, 0},
 		}, want: Work{Made: 1, Worked: 15 * m, Saved: 10 * m, Lost: 5 * m}},
 		{name: "a restore is cut and tried again", events: []Event{
-			{atMinute(0), "started", ""}, {atMinute(10), "checkpoint", "1 (requeue), in 0s"}, {atMinute(10), "left", ""},
-			{atMinute(11), "started", "run 2, to resume from checkpoint 1"}, {atMinute(12), "to be run again", ""},
-			{atMinute(20), "started", "run 3, to resume from checkpoint 1"}, {atMinute(21), "restored", "from checkpoint 1"},
+			{atMinute(0), "started", 0, 0}, {atMinute(10), "checkpoint", 1, 0}, {atMinute(10), "left", 0, 0},
+			{atMinute(11), "started", 1, 0}, {atMinute(12), "to be run again", 0, 0},
+			{atMinute(20), "started", 1, 0}, {atMinute(21), "restored", 1, 0},
 		}, want: Work{Made: 1, Restoring: m, Worked: 10 * m, Saved: 10 * m}},
 		{name: "the first half of the time line is dropped", events: []Event{
-			{atMinute(20), "restored", "from checkpoint 7"}, {atMinute(30), "checkpoint", "8 (asked), in 1s"}, {atMinute(31), "ended", ""},
+			{atMinute(20), "restored", 7, 0}, {atMinute(30), "checkpoint", 8, time.Second}, {atMinute(31), "ended", 0, 0},
 		}, want: Work{Made: 1, Longest: time.Second, Capturing: time.Second, Worked: 11*m - time.Second}},
 		{name: "requeued three times: what was saved before is counted once", events: []Event{
-			{atMinute(0), "started", ""}, {atMinute(10), "checkpoint", "1 (requeue), in 0s"}, {atMinute(10), "left", ""},
-			{atMinute(11), "started", "run 2, to resume from checkpoint 1"}, {atMinute(11), "restored", "from checkpoint 1"},
-			{atMinute(21), "checkpoint", "2 (requeue), in 0s"}, {atMinute(21), "left", ""},
-			{atMinute(22), "started", "run 3, to resume from checkpoint 2"}, {atMinute(22), "restored", "from checkpoint 2"},
-			{atMinute(32), "checkpoint", "3 (requeue), in 0s"}, {atMinute(32), "left", ""},
-			{atMinute(33), "started", "run 4, to resume from checkpoint 3"}, {atMinute(33), "restored", "from checkpoint 3"},
-			{atMinute(35), "ended", ""},
+			{atMinute(0), "started", 0, 0}, {atMinute(10), "checkpoint", 1, 0}, {atMinute(10), "left", 0, 0},
+			{atMinute(11), "started", 1, 0}, {atMinute(11), "restored", 1, 0},
+			{atMinute(21), "checkpoint", 2, 0}, {atMinute(21), "left", 0, 0},
+			{atMinute(22), "started", 2, 0}, {atMinute(22), "restored", 2, 0},
+			{atMinute(32), "checkpoint", 3, 0}, {atMinute(32), "left", 0, 0},
+			{atMinute(33), "started", 3, 0}, {atMinute(33), "restored", 3, 0},
+			{atMinute(35), "ended", 0, 0},
 		}, want: Work{Made: 3, Worked: 32 * m, Saved: 30 * m}},
 		{name: "the newest checkpoint is damaged: an older one is restored", events: []Event{
-			{atMinute(0), "started", ""}, {atMinute(10), "checkpoint", "1 (interval), in 0s"}, {atMinute(20), "checkpoint", "2 (requeue), in 0s"}, {atMinute(20), "left", ""},
-			{atMinute(21), "started", "run 2, to resume from checkpoint 2"}, {atMinute(21), "restored", "from checkpoint 2"}, {atMinute(24), "to be run again", ""},
-			{atMinute(25), "started", "run 3, to resume from checkpoint 1"}, {atMinute(25), "restored", "from checkpoint 1"}, {atMinute(30), "ended", ""},
+			{atMinute(0), "started", 0, 0}, {atMinute(10), "checkpoint", 1, 0}, {atMinute(20), "checkpoint", 2, 0}, {atMinute(20), "left", 0, 0},
+			{atMinute(21), "started", 2, 0}, {atMinute(21), "restored", 2, 0}, {atMinute(24), "to be run again", 0, 0},
+			{atMinute(25), "started", 1, 0}, {atMinute(25), "restored", 1, 0}, {atMinute(30), "ended", 0, 0},
 		}, want: Work{Made: 2, Worked: 28 * m, Saved: 10 * m, Lost: 13 * m}},
 		{name: "resumed, and then it begins anew", events: []Event{
-			{atMinute(0), "started", ""}, {atMinute(10), "checkpoint", "1 (requeue), in 0s"}, {atMinute(10), "left", ""},
-			{atMinute(11), "started", "run 2, to resume from checkpoint 1"}, {atMinute(11), "restored", "from checkpoint 1"}, {atMinute(14), "to be run again", ""},
-			{atMinute(15), "started", "run 3, anew"}, {atMinute(16), "ended", ""},
+			{atMinute(0), "started", 0, 0}, {atMinute(10), "checkpoint", 1, 0}, {atMinute(10), "left", 0, 0},
+			{atMinute(11), "started", 1, 0}, {atMinute(11), "restored", 1, 0}, {atMinute(14), "to be run again", 0, 0},
+			{atMinute(15), "started", 0, 0}, {atMinute(16), "ended", 0, 0},
 		}, want: Work{Made: 1, Worked: 14 * m, Anew: 13 * m}},
-		{name: "it runs", events: []Event{{atMinute(50), "started", ""}}, runs: []Run{{Began: atMinute(50), Elapsed: 10 * m}}, want: Work{Worked: 10 * m}},
-		{name: "texts that mean nothing", events: []Event{{atMinute(1), "checkpoint", "soon"}, {atMinute(2), "restored", ""}}},
+		{name: "it runs", events: []Event{{atMinute(50), "started", 0, 0}}, runs: []Run{{Began: atMinute(50), Elapsed: 10 * m}}, want: Work{Worked: 10 * m}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := CountWork(tt.events, tt.runs); got != tt.want {
@@ -88,26 +86,26 @@ func TestWorkIsCountedOnce(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var events []Event
 		made, at := 0, 0
-		add := func(what, text string) {
+		add := func(what string, checkpoint int, took time.Duration) {
 			at += r.IntN(10)
-			events = append(events, Event{atMinute(float64(at)), what, text})
+			events = append(events, Event{atMinute(float64(at)), what, checkpoint, took})
 		}
-		add("started", "")
+		add("started", 0, 0)
 		for range 20 {
 			switch number := 1 + r.IntN(made+1); r.IntN(4) {
 			case 0:
 				made++
-				add("checkpoint", fmt.Sprintf("%d (interval), in %ds", made, r.IntN(600)))
+				add("checkpoint", made, time.Duration(r.IntN(600))*time.Second)
 			case 1:
-				add([]string{"left", "ended", "to be run again"}[r.IntN(3)], "")
+				add([]string{"left", "ended", "to be run again"}[r.IntN(3)], 0, 0)
 			case 2:
-				add("started", "run, anew")
+				add("started", 0, 0)
 			case 3:
 				if number > made {
 					continue
 				}
-				add("started", fmt.Sprintf("run, to resume from checkpoint %d", number))
-				add("restored", fmt.Sprintf("from checkpoint %d", number))
+				add("started", number, 0)
+				add("restored", number, 0)
 			}
 		}
 		got := CountWork(events, []Run{{Began: then, Elapsed: time.Duration(at) * time.Minute}})

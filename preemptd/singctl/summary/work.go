@@ -12,17 +12,16 @@
 package summary
 
 import (
-	"fmt"
 	"maps"
-	"strings"
 	"time"
 )
 
 // Event is a line of the time line that nodes write of a job.
 type Event struct {
-	At   time.Time
-	What string
-	Text string
+	At         time.Time
+	What       string
+	Checkpoint int           // from which a run resumes, 0: anew; that was made; that was restored
+	Took       time.Duration // of a checkpoint
 }
 
 // The kinds of events that are counted. proxyd writes these texts, and never changes them.
@@ -124,7 +123,7 @@ func (c *workCounter) countEvent(e Event) {
 func (c *workCounter) startRun(e Event) {
 	c.work.LateEnd = c.work.LateEnd || c.working
 	c.stopWork(c.runEnd(e.At))
-	if strings.Contains(e.Text, "to resume from checkpoint") {
+	if e.Checkpoint > 0 {
 		c.starting = e.At
 		return
 	}
@@ -160,41 +159,28 @@ func (c *workCounter) addWork(until time.Time) {
 	c.work.Worked += worked
 }
 
-// keepProgress counts a checkpoint: "3 (interval), in 1.3s".
+// keepProgress counts a checkpoint.
 func (c *workCounter) keepProgress(e Event) {
-	var number int
-	if _, err := fmt.Sscanf(e.Text, "%d (", &number); err != nil {
-		return
-	}
-	took := time.Duration(0)
-	if i := strings.LastIndex(e.Text, ", in "); i >= 0 {
-		if d, err := time.ParseDuration(e.Text[i+len(", in "):]); err == nil {
-			took = max(d, 0)
-		}
-	}
 	c.work.Made++
-	c.work.Capturing += took
-	c.work.Longest = max(c.work.Longest, took)
+	c.work.Capturing += e.Took
+	c.work.Longest = max(c.work.Longest, e.Took)
 	if c.working {
-		c.addWork(e.At.Add(-took))
+		c.addWork(e.At.Add(-e.Took))
 		c.since = e.At
 	}
-	c.kept[number] = c.progress
+	c.kept[e.Checkpoint] = c.progress
 }
 
-// resumeRun counts a restore: "from checkpoint 3".
+// resumeRun counts a restore.
 func (c *workCounter) resumeRun(e Event) {
 	if !c.starting.IsZero() {
 		c.work.Restoring += max(e.At.Sub(c.starting), 0)
 	}
-	var number int
-	if _, err := fmt.Sscanf(e.Text, "from checkpoint %d", &number); err == nil {
-		if kept, known := c.kept[number]; known {
-			c.work.Saved = kept // with what was saved before, which the checkpoint has as well
-			c.work.Lost += max(c.progress-kept, 0)
-			c.progress = kept
-			maps.DeleteFunc(c.kept, func(other int, _ time.Duration) bool { return other > number }) // their work is lost
-		}
+	if kept, known := c.kept[e.Checkpoint]; known {
+		c.work.Saved = kept // with what was saved before, which the checkpoint has as well
+		c.work.Lost += max(c.progress-kept, 0)
+		c.progress = kept
+		maps.DeleteFunc(c.kept, func(other int, _ time.Duration) bool { return other > e.Checkpoint }) // their work is lost
 	}
 	c.starting, c.working, c.since = time.Time{}, true, e.At
 }

@@ -131,12 +131,12 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 			Obstacles:   []*rpc.Obstacle{{Program: "s0.0", Node: "n1", Pid: 352, Command: "ssh", What: "has a terminal", Cure: "start it without", Since: atMinute(20)}},
 			Outside:     []*rpc.Obstacle{{Program: "s0.0", Node: "n1", Pid: 353, Command: "python3", What: "is connected to 192.0.2.7:443, which is outside of the job", Cure: "a restore resets it"}},
 			Timeline: []*rpc.Event{
-				{Time: atMinute(0), Event: "started", Where: "n1,n2"},
-				{Time: atMinute(10), Event: "checkpoint", Where: "n1,n2", Text: "1 (interval), in 1.3s"},
-				{Time: atMinute(30), Event: "checkpoint", Where: "n1,n2", Text: "2 (requeue), in 1.3s"},
+				{Time: atMinute(0), Event: "started", Where: "n1,n2", Run: 1},
+				{Time: atMinute(10), Event: "checkpoint", Where: "n1,n2", Text: "1 (interval), in 1.3s", Checkpoint: 1, Took: durationpb.New(1300 * time.Millisecond)},
+				{Time: atMinute(30), Event: "checkpoint", Where: "n1,n2", Text: "2 (requeue), in 1.3s", Checkpoint: 2, Took: durationpb.New(1300 * time.Millisecond)},
 				{Time: atMinute(30), Event: "left", Where: "n1,n2"},
-				{Time: atMinute(34), Event: "started", Where: "n1,n3", Text: "run 2, to resume from checkpoint 2"},
-				{Time: atMinute(35), Event: "restored", Where: "n1,n3", Text: "from checkpoint 2"},
+				{Time: atMinute(34), Event: "started", Where: "n1,n3", Text: "run 2, to resume from checkpoint 2", Run: 2, Checkpoint: 2},
+				{Time: atMinute(35), Event: "restored", Where: "n1,n3", Text: "from checkpoint 2", Checkpoint: 2},
 				{Time: atMinute(40), Event: "GPUs", Where: "n1", Text: "job 815 lends 1: 5 now"}},
 			Comment: "singularity: restored from checkpoint 2",
 		}, nil

@@ -41,7 +41,7 @@ func (e Ends) interruptedRun(id uint32) (interruption InterruptedRun, here bool,
 		case records.EventRestored, records.EventStarted:
 			leader, _, _ := strings.Cut(event.Where, ",")
 			interruption = NodeLost
-			if event.What == records.EventStarted && event.Resumes() {
+			if event.What == records.EventStarted && event.Checkpoint > 0 {
 				interruption = RestoreInterrupted
 			}
 			return interruption, leader == e.Node, nil

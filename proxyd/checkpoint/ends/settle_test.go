@@ -74,7 +74,7 @@ func storeWithCheckpoint(t *testing.T) *store.Store {
 // TestInterruptedRunTold: of a run that ended before the job was restored, and of a node that failed and lost the job, the comment and
 // the time line say so, and where the job goes on. What was told already stays.
 func TestInterruptedRunTold(t *testing.T) {
-	started := records.Event{What: records.EventStarted, Where: "n1,n2", Text: records.StartText(3, 3)}
+	started := records.MakeStartEvent(3, []string{"n1", "n2"}, 3)
 	const goesOn = "; its next run goes on from checkpoint 3"
 	const cutShort, nodeFailed = "its run on n1 was cut short before the job was restored" + goesOn, "node n1 failed" + goesOn
 	for _, tt := range []struct {

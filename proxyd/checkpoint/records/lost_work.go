@@ -6,7 +6,6 @@ package records
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -17,7 +16,7 @@ func LostWork(events []Event, number uint32, ended time.Time) (lost time.Duratio
 	since := slices.IndexFunc(events, func(e Event) bool { return e.What == EventStarted })
 	if number > 0 {
 		for i, e := range events {
-			made := e.What == EventCheckpoint && strings.HasPrefix(e.Text, fmt.Sprintf("%d (", number))
+			made := e.What == EventCheckpoint && e.Checkpoint == number
 			if made || e.What == EventRestored {
 				since = i
 			}

@@ -11,10 +11,10 @@ import (
 func TestLostWork(t *testing.T) {
 	start := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	minute := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
-	event := func(n int, what, text string) Event {
-		return Event{At: minute(n), What: what, Text: text}
+	event := func(n int, what string, checkpoint uint32) Event {
+		return Event{At: minute(n), What: what, Checkpoint: checkpoint}
 	}
-	started, made := event(0, EventStarted, ""), event(30, EventCheckpoint, "1 (periodic), in 2s")
+	started, made := event(0, EventStarted, 0), event(30, EventCheckpoint, 1)
 	for _, tt := range []struct {
 		name   string
 		events []Event
@@ -23,12 +23,12 @@ func TestLostWork(t *testing.T) {
 	}{
 		{"no checkpoint", []Event{started}, 0, "; at most 1h0m0s of work are lost"},
 		{"a periodic one", []Event{started, made}, 1, "; at most 30m0s of work are lost"},
-		{"captured for a requeue", []Event{started, made, event(30, EventReleased, "requeue")}, 1, ""},
-		{"an older one is restored", []Event{started, made, event(40, EventCheckpoint, "2 (periodic), in 2s")}, 1, "; at most 30m0s of work are lost"},
-		{"a restored run is lost", []Event{started, made, event(30, EventReleased, "requeue"),
-			event(41, EventStarted, "run 2"), event(42, EventRestored, "from checkpoint 1")}, 1, "; at most 18m0s of work are lost"},
-		{"a device server died", []Event{started, made, event(45, EventRequeued, "")}, 1, "; 15m0s of work are lost"},
-		{"the second run began anew and is lost", []Event{started, event(20, EventEnded, ""), event(50, EventStarted, "run 2, anew")}, 0, "; at most 10m0s of work are lost"},
+		{"captured for a requeue", []Event{started, made, event(30, EventReleased, 0)}, 1, ""},
+		{"an older one is restored", []Event{started, made, event(40, EventCheckpoint, 2)}, 1, "; at most 30m0s of work are lost"},
+		{"a restored run is lost", []Event{started, made, event(30, EventReleased, 0),
+			event(41, EventStarted, 1), event(42, EventRestored, 1)}, 1, "; at most 18m0s of work are lost"},
+		{"a device server died", []Event{started, made, event(45, EventRequeued, 0)}, 1, "; 15m0s of work are lost"},
+		{"the second run began anew and is lost", []Event{started, event(20, EventEnded, 0), event(50, EventStarted, 0)}, 0, "; at most 10m0s of work are lost"},
 		{"nothing is known", nil, 3, ""},
 	} {
 		if got := DescribeLostWork(LostWork(tt.events, tt.number, minute(60))); got != tt.want {

@@ -27,7 +27,11 @@ type Event struct {
 	At    time.Time `json:"at"`
 	What  string    `json:"event"`
 	Where string    `json:"where,omitempty"` // nodes
-	Text  string    `json:"text,omitempty"`
+	Text  string    `json:"text,omitempty"`  // for people; tools have the fields
+
+	Run        int           `json:"run,omitempty"`        // of EventStarted, counted from 1
+	Checkpoint uint32        `json:"checkpoint,omitempty"` // of EventStarted: from which the run resumes, 0: anew; of EventCheckpoint and EventRestored
+	Took       time.Duration `json:"took,omitempty"`       // of EventCheckpoint
 }
 
 // Kinds of events. Tools read these texts, so the values never change.
@@ -51,23 +55,35 @@ const (
 	EventGPUs         = "GPUs" // another job lends it GPUs, or has ended
 )
 
-// resumesText is what the text of EventStarted has of a run that resumes.
-const resumesText = "to resume from checkpoint"
-
-// StartText returns the text of EventStarted of a run, which is counted from 1; number is the checkpoint from which it resumes,
-// 0: none.
-func StartText(run int, number uint32) string {
+// MakeStartEvent returns the EventStarted of a run, which is counted from 1; number is the checkpoint from which it resumes, 0:
+// none.
+func MakeStartEvent(run int, nodes []string, number uint32) Event {
+	e := Event{What: EventStarted, Where: strings.Join(nodes, ","), Run: run, Checkpoint: number}
 	switch {
 	case number > 0:
-		return fmt.Sprintf("run %d, %s %d", run, resumesText, number)
+		e.Text = fmt.Sprintf("run %d, to resume from checkpoint %d", run, number)
 	case run > 1:
-		return fmt.Sprintf("run %d, anew", run)
+		e.Text = fmt.Sprintf("run %d, anew", run)
 	}
-	return ""
+	return e
 }
 
-// Resumes tells whether an EventStarted is of a run that resumes.
-func (e Event) Resumes() bool { return strings.Contains(e.Text, resumesText) }
+// MakeCheckpointEvent returns the EventCheckpoint of a checkpoint, why it was made and how long that took.
+func MakeCheckpointEvent(number uint32, nodes []string, reason string, took time.Duration) Event {
+	took = took.Round(time.Millisecond)
+	return Event{
+		What: EventCheckpoint, Where: strings.Join(nodes, ","), Checkpoint: number, Took: took,
+		Text: fmt.Sprintf("%d (%s), in %s", number, reason, took),
+	}
+}
+
+// MakeRestoreEvent returns the EventRestored of a run on nodes; lostWork is the end of its text.
+func MakeRestoreEvent(number uint32, nodes []string, lostWork string) Event {
+	return Event{
+		What: EventRestored, Where: strings.Join(nodes, ","), Checkpoint: number,
+		Text: fmt.Sprintf("from checkpoint %d", number) + lostWork,
+	}
+}
 
 // MaxEventText is how many bytes of an event's text are kept.
 const MaxEventText = 400

@@ -104,16 +104,20 @@ func (j *Job) trimJobPrefix(text string) string {
 
 // AddEvent reports an event to the Meter, and writes the event into the job's time line in the background.
 func (j *Job) AddEvent(what string, where []string, text string) {
+	j.WriteEvent(records.Event{What: what, Where: JoinNames(where), Text: text})
+}
+
+// WriteEvent is AddEvent for an event that has fields for tools. It sets the time.
+func (j *Job) WriteEvent(e records.Event) {
 	services := j.subject.Services()
-	services.Meter.Event(what)
-	text = j.trimJobPrefix(text)
-	if len(text) > records.MaxEventText {
-		text = strings.ToValidUTF8(text[:records.MaxEventText], "") + "…"
+	services.Meter.Event(e.What)
+	e.At, e.Text = time.Now().Round(time.Millisecond), j.trimJobPrefix(e.Text)
+	if len(e.Text) > records.MaxEventText {
+		e.Text = strings.ToValidUTF8(e.Text[:records.MaxEventText], "") + "…"
 	}
-	e := records.Event{At: time.Now().Round(time.Millisecond), What: what, Where: JoinNames(where), Text: text}
 	services.StartBackground(func(context.Context) {
 		if err := services.Timeline.Write(j.id, e); err != nil {
-			j.subject.Log().Info("write the time line", "event", what, "error", err)
+			j.subject.Log().Info("write the time line", "event", e.What, "error", err)
 		}
 	})
 }
