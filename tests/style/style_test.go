@@ -92,7 +92,7 @@ func largestType(c *measure.Counts) int {
 
 // TestLimits compares each package with its line in limits.txt.
 func TestLimits(t *testing.T) {
-	packages, err := measure.Tree(root)
+	packages, err := measure.Tree(root, measure.Go)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,6 +116,32 @@ func TestLimits(t *testing.T) {
 	for folder := range limits {
 		if packages[folder] == nil {
 			t.Logf("%s lists package %s, which does not exist: go test ./tests/style -update", limitsFile, folder)
+		}
+	}
+}
+
+// TestOtherKinds limits the share of names of one word, and pronouns, in test files and in C: in the whole tree, not by
+// package. The limits are to go down with what `go run ./contrib/readability` counts.
+func TestOtherKinds(t *testing.T) {
+	for _, kind := range []struct {
+		name   string
+		kind   measure.Kind
+		limits [5]float64 // of the first quantities
+	}{
+		{"test files", measure.GoTest, [5]float64{66, 3, 20, 12, 2}},
+		{"C", measure.C, [5]float64{30, 2, 9, 4, 0.1}},
+		{"C of tests", measure.CTest, [5]float64{64, 2, 14, 14, 2}},
+	} {
+		packages, err := measure.Tree(root, kind.kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := measure.Sum(packages)
+		for column, limit := range kind.limits {
+			if q := quantities[column]; q.count(sum) > q.allowed(limit, sum) {
+				t.Errorf("%s: %s: %d, and there may be %d. Use plainer words (`go run ./contrib/readability --kind go-test --by-package`)",
+					kind.name, q.name, q.count(sum), q.allowed(limit, sum))
+			}
 		}
 	}
 }

@@ -4,8 +4,10 @@
 // Package measure counts what makes Go code easy or hard to read: how long functions and files are, how functions
 // are named, how many pronouns the comments have, how large types and packages are.
 //
-// The counts are made from the syntax tree of each file alone. They do not depend on build tags, and nothing is
+// The counts of Go are made from the syntax tree of each file alone. They do not depend on build tags, and nothing is
 // compiled. Generated files ("Code generated … DO NOT EDIT.") and folders named testdata are left out.
+//
+// Test files of Go, and C, are counted in the same way, but apart: see Kind.
 package measure
 
 import (
@@ -25,13 +27,24 @@ import (
 // LongFile is the number of lines from which on a file counts as long.
 const LongFile = 400
 
-// Counts are the counts of a package, or the sum over several packages. Test files count in TestLines and Examples
-// only: all other counts are about what is shipped.
+// Kind is a kind of files that are counted apart from all other files.
+type Kind int
+
+// The kinds of files.
+const (
+	Go     Kind = iota // without test files
+	GoTest             // test files: what ends with _test.go
+	C                  // sources and headers, without tests
+	CTest              // C in folders of tests, and what tests compile: testdata
+)
+
+// Counts are the counts of a package, or the sum over several packages, for one kind of files. In the counts of Go, test
+// files count in TestLines and Examples only. A C function counts as unexported if it is static.
 type Counts struct {
-	Files     int // that are not tests
+	Files     int // of this kind
 	LongFiles int // of more than LongFile lines
-	Lines     int // of files that are not tests
-	TestLines int
+	Lines     int // of files of this kind
+	TestLines int // of test files, in counts of Go
 
 	FunctionLines []int // the lines of each function's body, sorted
 
@@ -63,26 +76,27 @@ var PronounGroups = []PronounGroup{
 	{"nobody/somebody", []string{"nobody", "somebody"}},
 }
 
-// Tree counts all packages below root and returns their counts by folder, relative to root. Folders with names that begin
-// with a dot, and testdata, are left out.
-func Tree(root string) (map[string]*Counts, error) {
+// Tree counts all files of a kind below root and returns the counts by folder, relative to root. Folders with names that
+// begin with a dot are left out, and testdata except for CTest.
+func Tree(root string, kind Kind) (map[string]*Counts, error) {
 	packages := make(map[string]*Counts)
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
+		folder, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
 		if entry.IsDir() {
-			if name := entry.Name(); path != root && (strings.HasPrefix(name, ".") || name == "testdata") {
+			if name := entry.Name(); path != root && (strings.HasPrefix(name, ".") || name == "testdata" && kind != CTest) {
 				return filepath.SkipDir
 			}
 			return nil
 		}
-		if !strings.HasSuffix(path, ".go") {
+		folder = filepath.Dir(folder)
+		if !kind.reads(folder, entry.Name()) {
 			return nil
-		}
-		folder, err := filepath.Rel(root, filepath.Dir(path))
-		if err != nil {
-			return err
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -92,7 +106,7 @@ func Tree(root string) (map[string]*Counts, error) {
 		if counts == nil {
 			counts = newCounts()
 		}
-		counted, err := counts.addFile(path, text)
+		counted, err := counts.addFile(path, text, kind)
 		if err != nil {
 			return err
 		}
@@ -102,12 +116,26 @@ func Tree(root string) (map[string]*Counts, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("count Go files below %s: %w", root, err)
+		return nil, fmt.Errorf("count files below %s: %w", root, err)
 	}
 	for _, counts := range packages {
 		slices.Sort(counts.FunctionLines)
 	}
 	return packages, nil
+}
+
+// reads says whether counts of this kind need a file of a folder. Counts of Go need test files as well.
+func (k Kind) reads(folder, name string) bool {
+	switch k {
+	case Go:
+		return strings.HasSuffix(name, ".go")
+	case GoTest:
+		return strings.HasSuffix(name, "_test.go")
+	case C, CTest:
+		isC := strings.HasSuffix(name, ".c") || strings.HasSuffix(name, ".h")
+		return isC && isCTest(folder) == (k == CTest)
+	}
+	return false
 }
 
 // Sum adds the counts of several packages.
@@ -142,7 +170,10 @@ func newCounts() *Counts {
 }
 
 // addFile adds a file's counts. It returns false for a generated file, which is not counted.
-func (c *Counts) addFile(path string, text []byte) (counted bool, err error) {
+func (c *Counts) addFile(path string, text []byte, kind Kind) (counted bool, err error) {
+	if kind == C || kind == CTest {
+		return c.addCFile(string(text)), nil
+	}
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, path, text, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
@@ -151,17 +182,12 @@ func (c *Counts) addFile(path string, text []byte) (counted bool, err error) {
 	if ast.IsGenerated(file) {
 		return false, nil
 	}
-	lines := strings.Count(string(text), "\n")
-	if strings.HasSuffix(path, "_test.go") {
-		c.TestLines += lines
+	if kind == Go && strings.HasSuffix(path, "_test.go") {
+		c.TestLines += countLines(string(text))
 		c.addExamples(file)
 		return true, nil
 	}
-	c.Files++
-	c.Lines += lines
-	if lines > LongFile {
-		c.LongFiles++
-	}
+	c.addLines(string(text))
 	for _, declaration := range file.Decls {
 		if function, ok := declaration.(*ast.FuncDecl); ok {
 			c.addFunction(files, function)
@@ -173,6 +199,18 @@ func (c *Counts) addFile(path string, text []byte) (counted bool, err error) {
 	c.addErrorf(file)
 	return true, nil
 }
+
+// addLines counts a file and its lines.
+func (c *Counts) addLines(text string) {
+	lines := countLines(text)
+	c.Files++
+	c.Lines += lines
+	if lines > LongFile {
+		c.LongFiles++
+	}
+}
+
+func countLines(text string) int { return strings.Count(text, "\n") }
 
 func (c *Counts) addExamples(file *ast.File) {
 	for _, declaration := range file.Decls {
@@ -193,6 +231,11 @@ func (c *Counts) addFunction(files *token.FileSet, function *ast.FuncDecl) {
 	if ast.IsExported(name) || name == "main" || name == "init" || name == "_" {
 		return
 	}
+	c.addName(name)
+}
+
+// addName counts the name of an unexported function.
+func (c *Counts) addName(name string) {
 	c.Unexported++
 	c.UnexportedLetters += len(name)
 	if isOneWord(name) {
