@@ -65,7 +65,7 @@ type onSlurm struct {
 }
 
 func (c onSlurm) Owner(ctx context.Context, job string) (uint32, error) {
-	out, err := slurm{}.run(ctx, "scontrol", "show", "job", "--oneliner", job)
+	out, err := slurm{}.runCommand(ctx, "scontrol", "show", "job", "--oneliner", job)
 	if err != nil {
 		return 0, fmt.Errorf("job %s: %w", job, rpc.ErrNoJob)
 	}
