@@ -49,20 +49,20 @@ func TestMain(m *testing.M) {
 // table. A figure that misses its aim is marked and fails nothing: that is for people to
 // judge, who know what else the machine did.
 func TestBench(t *testing.T) {
-	got := table{began: time.Now(), loads: load()}
+	got := table{began: time.Now(), loads: readLoad()}
 	t.Log("raising the cluster")
-	c := raise(t, "--nodes", "2", "--singularity")
+	c := raiseCluster(t, "--nodes", "2", "--singularity")
 	for _, part := range []struct {
 		name string
 		take func(*testing.T, *cluster) []figure
 	}{
-		{"start", start},
-		{"speed", speed},
-		{"network", network},
-		{"store", storage},
-		{"checkpoint", checkpoints},
+		{"start", measureStart},
+		{"speed", measureSpeed},
+		{"network", measureNetwork},
+		{"store", measureStorage},
+		{"checkpoint", measureCheckpoints},
 		{"criu", plainCRIU},
-		{"parts", parts},
+		{"parts", measureParts},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			for _, f := range part.take(t, c) {

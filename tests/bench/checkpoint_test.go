@@ -14,15 +14,15 @@ import (
 
 var aimCRIU = atMost(1.25, "≤ 1.25")
 
-// fitting are the sizes of programs that this machine has room for, for the program and
+// fittingSizes are the sizes of programs that this machine has room for, for the program and
 // for plain criu's images on a tmpfs, and a line for each that it has not.
-func fitting(t *testing.T) (fit []int, left []figure) {
+func fittingSizes(t *testing.T) (fit []int, left []figure) {
 	for _, s := range strings.Split(*sizes, ",") {
 		mib, err := strconv.Atoi(s)
 		if err != nil || mib < 1 {
 			t.Fatalf("-sizes %s: want numbers of MiB, as in 1024,8192", *sizes)
 		}
-		need, free := int64(2*mib+3072), memory("MemAvailable")>>20
+		need, free := int64(2*mib+3072), readMeminfo("MemAvailable")>>20
 		if need > free {
 			left = append(left, figure{what: fmt.Sprintf("%d MiB: left out, for it needs %d MiB of memory, and there were %d", mib, need, free)})
 			continue
@@ -35,18 +35,18 @@ func fitting(t *testing.T) (fit []int, left []figure) {
 // turnsOf is how often a program of so many MiB is captured.
 func turnsOf(mib int) int { return min(7, max(2, 7*1024/mib)) }
 
-// checkpoints are those of a job whose program holds much memory, every page of it new
+// measureCheckpoints returns the figures of checkpoints of a job whose program holds much memory, every page of it new
 // to the store, against plain criu, which writes that very program to a tmpfs: first straight
 // into the store, then by way of a staging folder that is such a tmpfs.
-func checkpoints(t *testing.T, c *cluster) (all []figure) {
-	fit, left := fitting(t)
+func measureCheckpoints(t *testing.T, c *cluster) (all []figure) {
+	fit, left := fittingSizes(t)
 	for seed, way := range []struct{ what, until, conf string }{
 		{"into the store: ", "all is in the store", ""},
 		{"staged: ", "all is in the stage", "staging: {folder: /dev/shm/stage}"},
 	} {
 		if way.conf != "" {
-			c.sh(t, "n1", "root", "mkdir -m 700 /dev/shm/stage; echo '"+way.conf+"' >>/etc/singularity-slurm/proxyd.yaml")
-			c.minicluster(t, "restart", "n1", "proxyd")
+			c.runScript(t, "n1", "root", "mkdir -m 700 /dev/shm/stage; echo '"+way.conf+"' >>/etc/singularity-slurm/proxyd.yaml")
+			c.runMinicluster(t, "restart", "n1", "proxyd")
 		}
 		for _, mib := range fit {
 			all = append(all, c.checkpointsOf(t, mib, 1000*(2*mib+seed), way.what, way.until)...)
@@ -56,19 +56,19 @@ func checkpoints(t *testing.T, c *cluster) (all []figure) {
 }
 
 func (c *cluster) checkpointsOf(t *testing.T, mib, seed int, way, until string) []figure {
-	a := c.employ(t, fmt.Sprint("hold-", way[:2], mib), "-w n1 --singularity", plainAgent)
+	a := c.startAgent(t, fmt.Sprint("hold-", way[:2], mib), "-w n1 --singularity", plainAgent)
 	defer a.dismiss()
 	var waited, captured, stopped turns
 	var cost usage
 	for i := range turnsOf(mib) + 1 {
-		if said := a.ask(t, fmt.Sprintf("fill %d %d", mib, seed+i)); said != "filled" {
+		if said := a.giveOrder(t, fmt.Sprintf("fill %d %d", mib, seed+i)); said != "filled" {
 			t.Fatal(said)
 		}
 		var p float64
 		if i%2 == 0 {
 			p = c.plainDump(t, a)
 		}
-		m := c.measure(t, a)
+		m := c.measurePauses(t, a)
 		if i%2 == 1 {
 			p = c.plainDump(t, a)
 		}
@@ -83,11 +83,11 @@ func (c *cluster) checkpointsOf(t *testing.T, mib, seed int, way, until string) 
 	}
 	what := fmt.Sprintf("job of %d MiB, %s", mib, way)
 	return []figure{
-		captured.ratio(what+"from its freeze until "+until+", and plain criu dump to tmpfs", seconds, aimCRIU),
-		stopped.ratio(what+"longest that its program stood still, and that dump", seconds, noAim),
-		waited.ratio(what+"singctl checkpoint, and that dump", seconds, noAim),
-		alone(what+"brought into the store by a core-second of proxyd", megabytesPS, atLeast(400e6, "≥ 400 MB/s"), cost.logical/cost.busy),
-		alone(what+"most memory of proxyd", mebibytes, atMost(256<<20, "≤ 256 MiB"), cost.peak),
+		captured.ratio(what+"from its freeze until "+until+", and plain criu dump to tmpfs", formatSeconds, aimCRIU),
+		stopped.ratio(what+"longest that its program stood still, and that dump", formatSeconds, noAim),
+		waited.ratio(what+"singctl checkpoint, and that dump", formatSeconds, noAim),
+		figureAlone(what+"brought into the store by a core-second of proxyd", megabytesPS, atLeast(400e6, "≥ 400 MB/s"), cost.logical/cost.busy),
+		figureAlone(what+"most memory of proxyd", formatMebibytes, atMost(256<<20, "≤ 256 MiB"), cost.peak),
 	}
 }
 
@@ -113,12 +113,12 @@ func (u *usage) add(v usage) {
 // proxydUsage prints what proxyd has used: ticks of the user's and of the system's, kilobytes.
 const proxydUsage = `p=$(pgrep -xo proxyd); read -r -a f </proc/$p/stat; echo ${f[13]} ${f[14]} $(awk '/^VmHWM:/ { print $2 }' /proc/$p/status); `
 
-// measure makes a checkpoint while the program looks at the clock.
-func (c *cluster) measure(t *testing.T, a *agent) (m taken) {
+// measurePauses makes a checkpoint while the program looks at the clock.
+func (c *cluster) measurePauses(t *testing.T, a *agent) (m taken) {
 	t.Helper()
 	usage := func(script string) (ticks, peak float64) {
 		var user, system float64
-		said := c.sh(t, "n1", "root", script)
+		said := c.runScript(t, "n1", "root", script)
 		if _, err := fmt.Sscan(said, &user, &system, &peak); err != nil {
 			t.Fatalf("%q: %v", said, err)
 		}
@@ -128,10 +128,10 @@ func (c *cluster) measure(t *testing.T, a *agent) (m taken) {
 		t.Fatal(err)
 	}
 	before, _ := usage(proxydUsage + "echo 5 >/proc/$p/clear_refs") // from here on, the peak is a new one
-	k, waited := c.capture(t, a.job)
+	k, waited := c.captureJob(t, a.job)
 	after, peak := usage(proxydUsage)
-	m.waited, m.captured = waited, k.took("freeze", "drain", "halt", "dump", "commit")
-	m.stopped = a.numbers(t, "enough", 1)[0] / 1e9
+	m.waited, m.captured = waited, k.phasesTook("freeze", "drain", "halt", "dump", "commit")
+	m.stopped = a.askNumbers(t, "enough", 1)[0] / 1e9
 	m.logical, m.stored, m.busy, m.peak = float64(k.Logical), float64(k.Stored), (after-before)/100, peak*1024
 	return m
 }
@@ -141,7 +141,7 @@ func (c *cluster) measure(t *testing.T, a *agent) (m taken) {
 // removed outside of that time.
 func (c *cluster) plainDump(t *testing.T, a *agent) (s float64) {
 	t.Helper()
-	said := c.sh(t, "n1", "root", `
+	said := c.runScript(t, "n1", "root", `
 		p=$(pgrep -x agent -u alice)
 		dir=$(mktemp -d /dev/shm/plain.XXXXXX)
 		trap 'rm -rf $dir' EXIT

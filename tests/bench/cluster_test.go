@@ -26,26 +26,26 @@ type cluster struct{ name string }
 // alice is the user of the jobs.
 const alice = 1001
 
-// raise brings a cluster up for the whole test, with the agent in /shared/bench.
-func raise(t *testing.T, options ...string) *cluster {
+// raiseCluster brings a cluster up for the whole test, with the agent in /shared/bench.
+func raiseCluster(t *testing.T, options ...string) *cluster {
 	t.Helper()
 	c := &cluster{*name}
 	down := func() { exec.Command(*mcProgram, "down", "--name", c.name).Run() }
 	down()
 	t.Cleanup(down)
-	c.minicluster(t, "up", options...)
-	if err := os.Mkdir(c.shared(), 0o755); err != nil {
+	c.runMinicluster(t, "up", options...)
+	if err := os.Mkdir(c.sharedPath(), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chown(c.shared(), alice, alice); err != nil {
+	if err := os.Chown(c.sharedPath(), alice, alice); err != nil {
 		t.Fatal(err)
 	}
-	run(t, exec.Command("cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", c.shared("agent"), "testdata/agent.c"))
+	runCommand(t, exec.Command("cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", c.sharedPath("agent"), "testdata/agent.c"))
 	return c
 }
 
-// run runs a command and returns what it wrote to its standard output.
-func run(t *testing.T, cmd *exec.Cmd) string {
+// runCommand runs a command and returns what it wrote to its standard output.
+func runCommand(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -56,26 +56,26 @@ func run(t *testing.T, cmd *exec.Cmd) string {
 	return strings.TrimSpace(out.String())
 }
 
-func (c *cluster) minicluster(t *testing.T, verb string, args ...string) string {
+func (c *cluster) runMinicluster(t *testing.T, verb string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	return run(t, exec.CommandContext(ctx, *mcProgram, append([]string{verb, "--name", c.name}, args...)...))
+	return runCommand(t, exec.CommandContext(ctx, *mcProgram, append([]string{verb, "--name", c.name}, args...)...))
 }
 
-// sh runs a shell script on a host.
-func (c *cluster) sh(t *testing.T, host, user, script string) string {
+// runScript runs a shell script on a host.
+func (c *cluster) runScript(t *testing.T, host, user, script string) string {
 	t.Helper()
-	return c.minicluster(t, "exec", host, "--user", user, "--", "bash", "-euc", script)
+	return c.runMinicluster(t, "exec", host, "--user", user, "--", "bash", "-euc", script)
 }
 
-// shared is a path below /shared/bench, as this machine sees it.
-func (c *cluster) shared(path ...string) string {
+// sharedPath is a path below /shared/bench, as this machine sees it.
+func (c *cluster) sharedPath(path ...string) string {
 	return filepath.Join(append([]string{"/var/lib/minicluster", c.name, "shared/bench"}, path...)...)
 }
 
-// log is what a daemon of a host has logged.
-func (c *cluster) log(t *testing.T, host, daemon string) string {
+// daemonLog is what a daemon of a host has logged.
+func (c *cluster) daemonLog(t *testing.T, host, daemon string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "logs", host, daemon+".log"))
 	if err != nil {
@@ -84,11 +84,11 @@ func (c *cluster) log(t *testing.T, host, daemon string) string {
 	return string(b)
 }
 
-// submit submits a script as alice, in /shared/bench, and returns the job's id and how long
+// submitJob submits a script as alice, in /shared/bench, and returns the job's id and how long
 // sbatch took, in seconds.
-func (c *cluster) submit(t *testing.T, options, script string) (job string, took float64) {
+func (c *cluster) submitJob(t *testing.T, options, script string) (job string, took float64) {
 	t.Helper()
-	said := c.sh(t, "ctl", "alice", fmt.Sprintf("cd /shared/bench; echo $EPOCHREALTIME; sbatch --parsable --output=%%j.log %s <<'SCRIPT'\n#!/bin/bash\n%s\nSCRIPT\necho $EPOCHREALTIME", options, script))
+	said := c.runScript(t, "ctl", "alice", fmt.Sprintf("cd /shared/bench; echo $EPOCHREALTIME; sbatch --parsable --output=%%j.log %s <<'SCRIPT'\n#!/bin/bash\n%s\nSCRIPT\necho $EPOCHREALTIME", options, script))
 	var began, ended float64
 	if _, err := fmt.Sscan(said, &began, &job, &ended); err != nil {
 		t.Fatalf("sbatch: %q: %v", said, err)
@@ -96,10 +96,10 @@ func (c *cluster) submit(t *testing.T, options, script string) (job string, took
 	return job, ended - began
 }
 
-// ended waits until Slurm is done with a job, its epilog included.
-func (c *cluster) ended(t *testing.T, job string) {
+// waitForEnd waits until Slurm is done with a job, its epilog included.
+func (c *cluster) waitForEnd(t *testing.T, job string) {
 	t.Helper()
-	c.sh(t, "ctl", "root", "for ((i = 0; i < 600; i++)); do "+
+	c.runScript(t, "ctl", "root", "for ((i = 0; i < 600; i++)); do "+
 		"case $(squeue --noheader --states=all --jobs="+job+" --Format=State:40 2>/dev/null) in *COMPLETED*|*CANCELLED*|'') exit 0;; *FAILED*) exit 1;; esac; sleep 0.05; done; exit 1")
 }
 
@@ -114,11 +114,11 @@ type agent struct {
 // script of an agent whose program reads orders from $in and answers to $out.
 const plainAgent = "exec ../agent <$in >$out"
 
-// employ starts an agent. It ends with the test.
-func (c *cluster) employ(t *testing.T, name, options, script string) *agent {
+// startAgent starts an agent. It ends with the test.
+func (c *cluster) startAgent(t *testing.T, name, options, script string) *agent {
 	t.Helper()
 	a := &agent{c: c, name: name}
-	dir := c.shared(name)
+	dir := c.sharedPath(name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -141,40 +141,40 @@ func (c *cluster) employ(t *testing.T, name, options, script string) *agent {
 		}
 	}
 	a.lines = bufio.NewReader(a.out)
-	a.job, _ = c.submit(t, options, fmt.Sprintf("cd /shared/bench/%s; in=in out=out\n%s", name, script))
+	a.job, _ = c.submitJob(t, options, fmt.Sprintf("cd /shared/bench/%s; in=in out=out\n%s", name, script))
 	t.Cleanup(a.dismiss)
-	if said := a.hear(t, time.Minute); said != "ready" {
+	if said := a.hearLine(t, time.Minute); said != "ready" {
 		t.Fatalf("agent %s: %q", name, said)
 	}
 	return a
 }
 
-func (a *agent) hear(t *testing.T, within time.Duration) string {
+func (a *agent) hearLine(t *testing.T, within time.Duration) string {
 	t.Helper()
 	if err := a.out.SetReadDeadline(time.Now().Add(within)); err != nil {
 		t.Fatal(err)
 	}
 	line, err := a.lines.ReadString('\n')
 	if err != nil {
-		log, _ := os.ReadFile(a.c.shared(a.job + ".log"))
+		log, _ := os.ReadFile(a.c.sharedPath(a.job + ".log"))
 		t.Fatalf("agent %s, job %s: %v; its log: %s", a.name, a.job, err, log)
 	}
 	return strings.TrimSpace(line)
 }
 
-// ask gives an order and returns the answer.
-func (a *agent) ask(t *testing.T, order string) string {
+// giveOrder gives an order and returns the answer.
+func (a *agent) giveOrder(t *testing.T, order string) string {
 	t.Helper()
 	if _, err := a.in.WriteString(order + "\n"); err != nil {
 		t.Fatal(err)
 	}
-	return a.hear(t, 2*time.Minute)
+	return a.hearLine(t, 2*time.Minute)
 }
 
-// numbers are those of an answer.
-func (a *agent) numbers(t *testing.T, order string, n int) []float64 {
+// askNumbers gives an order and returns the numbers of the answer.
+func (a *agent) askNumbers(t *testing.T, order string, n int) []float64 {
 	t.Helper()
-	words := strings.Fields(a.ask(t, order))
+	words := strings.Fields(a.giveOrder(t, order))
 	if len(words) != n {
 		t.Fatalf("agent %s: %s: %q: want %d numbers", a.name, order, words, n)
 	}
@@ -197,11 +197,11 @@ func (a *agent) dismiss() {
 	a.in = nil
 }
 
-// both employs two agents on the same nodes, the second of them protected.
-func (c *cluster) both(t *testing.T, name, options, script string) (plain, ours *agent) {
+// startBoth employs two agents on the same nodes, the second of them protected.
+func (c *cluster) startBoth(t *testing.T, name, options, script string) (plain, ours *agent) {
 	t.Helper()
-	plain = c.employ(t, name+"-plain", options, script)
-	ours = c.employ(t, name+"-ours", options+" --singularity", script)
+	plain = c.startAgent(t, name+"-plain", options, script)
+	ours = c.startAgent(t, name+"-ours", options+" --singularity", script)
 	return plain, ours
 }
 

@@ -24,14 +24,14 @@ var speedLine = regexp.MustCompile(`: (plain dump|dump|dump to memory|plain rest
 // plainCRIU compares proxyd/criu with plain criu, by a test of that package that runs on a
 // node.
 func plainCRIU(t *testing.T, c *cluster) (all []figure) {
-	build := exec.Command("go", "test", "-c", "-o", c.shared("criu.test"), "github.com/singularity-slurm/singularity-slurm/proxyd/criu")
+	build := exec.Command("go", "test", "-c", "-o", c.sharedPath("criu.test"), "github.com/singularity-slurm/singularity-slurm/proxyd/criu")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0") // the node's libc is another one
-	run(t, build)
-	fit, left := fitting(t)
+	runCommand(t, build)
+	fit, left := fittingSizes(t)
 	for _, mib := range fit {
 		times := map[string][]float64{}
 		// It fails when it misses an aim; that is for the table to say.
-		relay(t, exec.Command(*mcProgram, "exec", "--name", c.name, "n1", "--", "env", "-C", "/root", "/shared/bench/criu.test",
+		relayOutput(t, exec.Command(*mcProgram, "exec", "--name", c.name, "n1", "--", "env", "-C", "/root", "/shared/bench/criu.test",
 			"-test.v", "-test.timeout=15m", "-test.run=TestSpeed", "-speed", strconv.Itoa(mib)), func(line string) {
 			m := speedLine.FindStringSubmatch(line)
 			if m == nil {
@@ -55,14 +55,14 @@ func plainCRIU(t *testing.T, c *cluster) (all []figure) {
 			if len(s.ours) == 0 || len(s.ours) != len(s.plain) {
 				t.Fatalf("TestSpeed said nothing of %q: %v", f.ours, times)
 			}
-			all = append(all, s.ratio(fmt.Sprintf("%s, %d MiB", f.what, mib), seconds, aimCRIU))
+			all = append(all, s.ratio(fmt.Sprintf("%s, %d MiB", f.what, mib), formatSeconds, aimCRIU))
 		}
 	}
 	return append(all, left...)
 }
 
-// relay shows what a command writes, line by line, and has see look at each.
-func relay(t *testing.T, cmd *exec.Cmd, see func(string)) {
+// relayOutput shows what a command writes, line by line, and has see look at each.
+func relayOutput(t *testing.T, cmd *exec.Cmd, see func(string)) {
 	t.Helper()
 	r, w := io.Pipe()
 	cmd.Stdout, cmd.Stderr = w, w

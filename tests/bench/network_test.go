@@ -17,18 +17,18 @@ const pair = `srun -n2 -N2 bash -c '
 
 var aimNetwork = atLeast(0.9, "≥ 0.9")
 
-// network is the way between two nodes by the addresses of capsules and by the nodes' own.
-func network(t *testing.T, c *cluster) (all []figure) {
-	plain, ours := c.both(t, "network", "-N2", pair)
+// measureNetwork measures the way between two nodes by the addresses of capsules and by the nodes' own.
+func measureNetwork(t *testing.T, c *cluster) (all []figure) {
+	plain, ours := c.startBoth(t, "network", "-N2", pair)
 	for _, m := range []struct {
 		verb, what string
 		show       func(float64) string
 	}{
 		{"stream", "TCP stream between tasks on two nodes", gigabytesPS},
-		{"trips", "round trips a second of one byte between them", count},
+		{"trips", "round trips a second of one byte between them", formatCount},
 	} {
 		one := func(a *agent) func() float64 {
-			return func() float64 { return a.numbers(t, m.verb+" n1 500", 1)[0] }
+			return func() float64 { return a.askNumbers(t, m.verb+" n1 500", 1)[0] }
 		}
 		one(plain)()
 		one(ours)()

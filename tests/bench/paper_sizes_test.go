@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
 )
 
-// measureSizes is Table 4: what the first checkpoint of a training has, and what the second adds, which is made some
+// measureSizes returns Table 4: what the first checkpoint of a training has, and what the second adds, which is made some
 // mini-batches later.
 func measureSizes(t *testing.T) string {
 	var b strings.Builder
@@ -29,17 +29,17 @@ func measureSizes(t *testing.T) string {
 			nodes := (workers + 3) / 4
 			each := workers / nodes
 			t.Logf("%s, %d workers on %d nodes", w.name, workers, nodes)
-			j := c.train(t, w, fmt.Sprintf("--nodes=%d --ntasks-per-node=%d --gpus-per-node=%d --singularity", nodes, each, each), "srun")
-			first, _ := c.capture(t, j.id)
-			j.trains(t)
-			second, _ := c.capture(t, j.id)
-			one, two := c.contents(t, first), c.contents(t, second)
+			j := c.startTraining(t, w, fmt.Sprintf("--nodes=%d --ntasks-per-node=%d --gpus-per-node=%d --singularity", nodes, each, each), "srun")
+			first, _ := c.captureJob(t, j.id)
+			j.waitForSteps(t)
+			second, _ := c.captureJob(t, j.id)
+			one, two := c.readContents(t, first), c.readContents(t, second)
 			fmt.Fprintf(&b, "| %s | %d |", w.name, workers)
 			for _, bytes := range []int{
-				12 * w.parameters, one.memory.once(), one.memory.bytes, one.control.once(), one.host.bytes, one.host.bytes / workers, one.host.once(),
-				two.memory.without(&one.memory), two.host.without(&one.host),
+				12 * w.parameters, one.memory.bytesOnce(), one.memory.bytes, one.control.bytesOnce(), one.host.bytes, one.host.bytes / workers, one.host.bytesOnce(),
+				two.memory.bytesWithout(&one.memory), two.host.bytesWithout(&one.host),
 			} {
-				fmt.Fprintf(&b, " %s |", megabytes(bytes))
+				fmt.Fprintf(&b, " %s |", formatMegabytes(bytes))
 			}
 			b.WriteString("\n")
 			j.stop(t)
@@ -48,7 +48,7 @@ func measureSizes(t *testing.T) string {
 	return b.String()
 }
 
-func megabytes(n int) string { return fmt.Sprintf("%.2f MB", float64(n)/1e6) }
+func formatMegabytes(n int) string { return fmt.Sprintf("%.2f MB", float64(n)/1e6) }
 
 // content is a part of a checkpoint: its bytes but zero pages, and its chunks with their lengths.
 type content struct {
@@ -56,16 +56,16 @@ type content struct {
 	chunks map[store.Hash]int
 }
 
-// once is how many bytes the part has when each chunk is there once.
-func (p *content) once() (n int) {
+// bytesOnce is how many bytes the part has when each chunk is there once.
+func (p *content) bytesOnce() (n int) {
 	for _, bytes := range p.chunks {
 		n += bytes
 	}
 	return n
 }
 
-// without is how many bytes of the part are in no chunk of another.
-func (p *content) without(q *content) (n int) {
+// bytesWithout is how many bytes of the part are in no chunk of another.
+func (p *content) bytesWithout(q *content) (n int) {
 	for h, bytes := range p.chunks {
 		if _, ok := q.chunks[h]; !ok {
 			n += bytes
@@ -78,14 +78,14 @@ func (p *content) without(q *content) (n int) {
 // the rest, which is of programs and files.
 type contents struct{ memory, control, host content }
 
-// contents reads which chunks a checkpoint has.
-func (c *cluster) contents(t *testing.T, k checkpoint) *contents {
+// readContents reads which chunks a checkpoint has.
+func (c *cluster) readContents(t *testing.T, k checkpoint) *contents {
 	t.Helper()
-	key, err := store.NewKey([]byte(c.minicluster(t, "exec", "n1", "--", "cat", "/etc/singularity-slurm/key")))
+	key, err := store.NewKey([]byte(c.runMinicluster(t, "exec", "n1", "--", "cat", "/etc/singularity-slurm/key")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	be, err := posix.Open(filepath.Join(filepath.Dir(c.shared()), "singularity/store"))
+	be, err := posix.Open(filepath.Join(filepath.Dir(c.sharedPath()), "singularity/store"))
 	if err != nil {
 		t.Fatal(err)
 	}

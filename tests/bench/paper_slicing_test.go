@@ -42,7 +42,7 @@ var slicedWays = []struct {
 	{"splice, memory of one rank", server.RungSplice, true},
 }
 
-// measureSlicing is Figure 4: ranks on fewer devices, in turns with the same ranks on devices of their own. They print the
+// measureSlicing returns Figure 4: ranks on fewer devices, in turns with the same ranks on devices of their own. They print the
 // same.
 func measureSlicing(t *testing.T) string {
 	w := soft.Need(t)
@@ -94,9 +94,9 @@ func sliceInTurns(t *testing.T, w *soft.World, c slicing.Case, devices int) (lin
 		}
 	}
 	for i, way := range slicedWays {
-		f := clocks[i].ratio("", milliseconds, noAim)
+		f := clocks[i].ratio("", formatMilliseconds, noAim)
 		lines = append(lines, fmt.Sprintf("| %s | %d-on-%d | %s | %s | %s | %s | %s |\n", &c, slicedRanks, devices, way.name,
-			spread(overheads[i], "%+.1f %%"), f.plain, f.ours, f.pairs))
+			formatSpread(overheads[i], "%+.1f %%"), f.plain, f.ours, f.pairs))
 	}
 	return lines
 }

@@ -33,9 +33,9 @@ var paperParts = []paperPart{
 func TestPaper(t *testing.T) {
 	for _, part := range paperParts {
 		t.Run(part.name, func(t *testing.T) {
-			began, before := time.Now(), load()
+			began, before := time.Now(), readLoad()
 			text := fmt.Sprintf("%s\n\nTook %s; load %s before, %s after.\n", strings.TrimSuffix(part.measure(t), "\n"),
-				time.Since(began).Round(time.Second), before, load())
+				time.Since(began).Round(time.Second), before, readLoad())
 			t.Log("\n" + text)
 			if *tableFile == "" || t.Failed() {
 				return
@@ -47,28 +47,28 @@ func TestPaper(t *testing.T) {
 	}
 }
 
-// spread is the median of values, and between which of them half of them are.
-func spread(values []float64, format string) string {
+// formatSpread returns the median of values, and between which of them half of them are.
+func formatSpread(values []float64, format string) string {
 	if len(values) == 1 {
 		return fmt.Sprintf(format+" (once)", values[0])
 	}
-	return fmt.Sprintf(format+" ("+format+" to "+format+")", median(values), quantile(values, 0.25), quantile(values, 0.75))
+	return fmt.Sprintf(format+" ("+format+" to "+format+")", medianOf(values), quantileOf(values, 0.25), quantileOf(values, 0.75))
 }
 
-// measureProxyCost is Table 3. The benchmark makes the calls of a training in the device server's own process, in turns
+// measureProxyCost returns Table 3. The benchmark makes the calls of a training in the device server's own process, in turns
 // with the training itself.
 func measureProxyCost(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString("| workload | mini-batches a run | base | through the proxy | of pairs (half of them between) | processor time |\n| --- | --- | --- | --- | --- | --- |\n")
-	all := benchmark(t, "./proxyd/device/server", "Training", "1x")
+	all := runBenchmark(t, "./proxyd/device/server", "Training", "1x")
 	for _, name := range []string{"mlp", "gpt"} {
 		m, ok := all["BenchmarkTraining/"+name]
 		if !ok {
 			t.Fatalf("BenchmarkTraining says nothing of %s", name)
 		}
-		change := func(ratio float64) string { return percent(100 * (ratio - 1)) }
+		change := func(ratio float64) string { return formatPercent(100 * (ratio - 1)) }
 		fmt.Fprintf(&b, "| %s | %.0f | %s | %s | %s (%s to %s) | %s |\n", name, m["steps"],
-			milliseconds(m["direct-ms"]/1e3/m["steps"]), milliseconds(m["shipped-ms"]/1e3/m["steps"]),
+			formatMilliseconds(m["direct-ms"]/1e3/m["steps"]), formatMilliseconds(m["shipped-ms"]/1e3/m["steps"]),
 			change(m["shipped/direct"]), change(m["from"]), change(m["to"]), change(m["of-processors"]))
 	}
 	return b.String()

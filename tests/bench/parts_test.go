@@ -14,26 +14,26 @@ import (
 	"testing"
 )
 
-// parts are figures that benchmarks of single packages take.
-func parts(t *testing.T, _ *cluster) (all []figure) {
-	shim := benchmark(t, "./tests/bench/shim", ".", "1x")
+// measureParts returns the figures that benchmarks of single packages take.
+func measureParts(t *testing.T, _ *cluster) (all []figure) {
+	shim := runBenchmark(t, "./tests/bench/shim", ".", "1x")
 	for _, p := range []struct{ name, what string }{
 		{"same", "replaces the same files"}, {"new", "makes and removes files"}, {"tree", "makes files in folders"},
 	} {
 		m := shim["BenchmarkShim/"+p.name]
 		all = append(all, figure{
-			what: "shim, a program that but " + p.what + ", processor time", compared: percent(m["cpu-%"]),
-			pairs: fmt.Sprintf("%s (%s to %s)", percent(m["cpu-%"]), percent(m["cpu-low-%"]), percent(m["cpu-high-%"])),
+			what: "shim, a program that but " + p.what + ", processor time", compared: formatPercent(m["cpu-%"]),
+			pairs: fmt.Sprintf("%s (%s to %s)", formatPercent(m["cpu-%"]), formatPercent(m["cpu-low-%"]), formatPercent(m["cpu-high-%"])),
 			aim:   atMost(1, "≤ 1 %"), value: m["cpu-%"],
 		})
 	}
-	m := benchmark(t, "./proxyd/overlay", "Paths/stream", "12x")["BenchmarkPaths/stream"]
+	m := runBenchmark(t, "./proxyd/overlay", "Paths/stream", "12x")["BenchmarkPaths/stream"]
 	all = append(all, ofBenchmark("TCP stream of capsules by vxlan, and of nodes", gigabytesPS, m["host-GB/s"]*1e9, m["vxlan-GB/s"]*1e9))
-	store := benchmark(t, "./proxyd/store", "Write", "5x")
+	store := runBenchmark(t, "./proxyd/store", "Write", "5x")
 	for _, p := range []struct{ name, what string }{{"image", "can be compressed"}, {"noise", "cannot be compressed"}} {
 		m := store["BenchmarkWrite/"+p.name]
 		all = append(all,
-			alone("store, what "+p.what+", by a core-second", megabytesPS, atLeast(400e6, "≥ 400 MB/s"), m["MB/core-s"]*1e6),
+			figureAlone("store, what "+p.what+", by a core-second", megabytesPS, atLeast(400e6, "≥ 400 MB/s"), m["MB/core-s"]*1e6),
 			ofBenchmark("store, what "+p.what+", by the clock, and cp with sync", megabytesPS, m["copy-MB/s"]*1e6, m["MB/s"]*1e6))
 	}
 	return all
@@ -44,13 +44,13 @@ func ofBenchmark(what string, show func(float64) string, plain, ours float64) fi
 	return figure{what: what, plain: show(plain), ours: show(ours), compared: fmt.Sprintf("× %.3f", ours/plain)}
 }
 
-// benchmark runs benchmarks of a package and returns what they report, by their names.
-func benchmark(t *testing.T, pkg, pattern, times string) map[string]map[string]float64 {
+// runBenchmark runs benchmarks of a package and returns what they report, by their names.
+func runBenchmark(t *testing.T, pkg, pattern, times string) map[string]map[string]float64 {
 	t.Helper()
 	all := map[string]map[string]float64{}
 	cmd := exec.Command("go", "test", "-run", "^$", "-bench", pattern, "-benchtime", times, pkg)
 	cmd.Dir = root
-	relay(t, cmd, func(line string) {
+	relayOutput(t, cmd, func(line string) {
 		f := strings.Fields(line)
 		if len(f) < 4 || !strings.HasPrefix(f[0], "Benchmark") {
 			return

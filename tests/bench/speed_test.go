@@ -31,33 +31,33 @@ var works = []struct {
 // process's start, less than what else happens on the machine takes.
 const slice = 40e6
 
-// speed is what a program's work costs in a capsule.
-func speed(t *testing.T, c *cluster) (all []figure) {
-	plain, ours := c.both(t, "speed", "-w n1", plainAgent)
+// measureSpeed measures what a program's work costs in a capsule.
+func measureSpeed(t *testing.T, c *cluster) (all []figure) {
+	plain, ours := c.startBoth(t, "speed", "-w n1", plainAgent)
 	for _, w := range works {
 		n := 1
-		for plain.numbers(t, fmt.Sprint(w.verb, " ", n), 2)[1] < slice {
+		for plain.askNumbers(t, fmt.Sprint(w.verb, " ", n), 2)[1] < slice {
 			n *= 2
 		}
 		order := fmt.Sprint(w.verb, " ", n)
-		ours.numbers(t, order, 2) // the caches are warm
+		ours.askNumbers(t, order, 2) // the caches are warm
 		var wall, cpu turns
 		for i := range *rounds {
 			var p, o []float64
 			if i%2 == 0 {
-				p = plain.numbers(t, order, 2)
-				o = ours.numbers(t, order, 2)
+				p = plain.askNumbers(t, order, 2)
+				o = ours.askNumbers(t, order, 2)
 			} else {
-				o = ours.numbers(t, order, 2)
-				p = plain.numbers(t, order, 2)
+				o = ours.askNumbers(t, order, 2)
+				p = plain.askNumbers(t, order, 2)
 			}
 			wall.add(p[0]/1e9, o[0]/1e9)
 			cpu.add(p[1]/1e9, o[1]/1e9)
 		}
 		t.Log(order)
 		all = append(all,
-			cpu.ratio(w.what+", processor time", milliseconds, w.aim),
-			wall.ratio(w.what+", by the clock", milliseconds, w.aim))
+			cpu.ratio(w.what+", processor time", formatMilliseconds, w.aim),
+			wall.ratio(w.what+", by the clock", formatMilliseconds, w.aim))
 	}
 	return all
 }

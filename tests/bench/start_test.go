@@ -16,9 +16,9 @@ import (
 
 var aimStart = atMost(0.150, "≤ 150 ms more")
 
-// start is how long it takes until the first instruction of a batch script, and of a
+// measureStart measures how long it takes until the first instruction of a batch script, and of a
 // step's task within it, runs.
-func start(t *testing.T, c *cluster) []figure {
+func measureStart(t *testing.T, c *cluster) []figure {
 	c.startOf(t, "") // the caches are warm
 	c.startOf(t, "--singularity")
 	var launched, sbatch turns
@@ -37,8 +37,8 @@ func start(t *testing.T, c *cluster) []figure {
 		sbatch.add(got[""][1], got["--singularity"][1])
 	}
 	return append([]figure{
-		launched.more("batch script, from slurmd's launch to its first instruction", milliseconds, aimStart),
-		sbatch.more("sbatch", milliseconds, noAim),
+		launched.more("batch script, from slurmd's launch to its first instruction", formatMilliseconds, aimStart),
+		sbatch.more("sbatch", formatMilliseconds, noAim),
 	}, c.startOfSteps(t)...)
 }
 
@@ -50,9 +50,9 @@ var launch = regexp.MustCompile(`(?m)^\[([-0-9T:.]+)\] Launching batch JobId=(\d
 // the scheduler's, which looks for jobs when it likes.
 func (c *cluster) startOf(t *testing.T, options string) (launched, sbatch float64) {
 	t.Helper()
-	job, sbatch := c.submit(t, "-w n1 "+options, "echo $EPOCHREALTIME")
-	c.ended(t, job)
-	b, err := os.ReadFile(c.shared(job + ".log"))
+	job, sbatch := c.submitJob(t, "-w n1 "+options, "echo $EPOCHREALTIME")
+	c.waitForEnd(t, job)
+	b, err := os.ReadFile(c.sharedPath(job + ".log"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func (c *cluster) startOf(t *testing.T, options string) (launched, sbatch float6
 	if err != nil {
 		t.Fatalf("job %s: %v", job, err)
 	}
-	for _, m := range launch.FindAllStringSubmatch(c.log(t, "n1", "slurmd"), -1) {
+	for _, m := range launch.FindAllStringSubmatch(c.daemonLog(t, "n1", "slurmd"), -1) {
 		if m[2] == job {
 			l, err := time.ParseInLocation("2006-01-02T15:04:05.000", m[1], time.Local)
 			if err != nil {
@@ -82,10 +82,10 @@ while read -r _ <&3; do
 done`
 
 func (c *cluster) startOfSteps(t *testing.T) []figure {
-	plain, ours := c.both(t, "steps", "-w n1", stepper)
+	plain, ours := c.startBoth(t, "steps", "-w n1", stepper)
 	var begin, all turns
 	for i := range *rounds/2 + 1 {
-		p, o := plain.numbers(t, "go", 3), ours.numbers(t, "go", 3)
+		p, o := plain.askNumbers(t, "go", 3), ours.askNumbers(t, "go", 3)
 		if i == 0 {
 			continue // the caches are warm
 		}
@@ -93,7 +93,7 @@ func (c *cluster) startOfSteps(t *testing.T) []figure {
 		all.add(p[2]-p[0], o[2]-o[0])
 	}
 	return []figure{
-		begin.more("step, from srun to its task's first instruction", milliseconds, aimStart),
-		all.more("step that does nothing, from srun to its end", milliseconds, noAim),
+		begin.more("step, from srun to its task's first instruction", formatMilliseconds, aimStart),
+		all.more("step that does nothing, from srun to its end", formatMilliseconds, noAim),
 	}
 }

@@ -27,8 +27,8 @@ type checkpoint struct {
 	}
 }
 
-// took is the sum of some phases.
-func (k *checkpoint) took(phases ...string) (sum float64) {
+// phasesTook is the sum of some phases.
+func (k *checkpoint) phasesTook(phases ...string) (sum float64) {
 	for _, p := range k.Phases {
 		if slices.Contains(phases, p.Phase) {
 			sum += p.Took
@@ -37,18 +37,18 @@ func (k *checkpoint) took(phases ...string) (sum float64) {
 	return sum
 }
 
-// capture makes a checkpoint of a job that goes on, and says how long its user waited
+// captureJob makes a checkpoint of a job that goes on, and says how long its user waited
 // for it, in seconds.
-func (c *cluster) capture(t *testing.T, job string) (k checkpoint, waited float64) {
+func (c *cluster) captureJob(t *testing.T, job string) (k checkpoint, waited float64) {
 	t.Helper()
-	said := c.sh(t, "ctl", "alice", fmt.Sprintf("began=$EPOCHREALTIME; singctl checkpoint %s >/dev/null; echo $began $EPOCHREALTIME", job))
+	said := c.runScript(t, "ctl", "alice", fmt.Sprintf("began=$EPOCHREALTIME; singctl checkpoint %s >/dev/null; echo $began $EPOCHREALTIME", job))
 	var began, ended float64
 	if _, err := fmt.Sscan(said, &began, &ended); err != nil {
 		t.Fatalf("singctl checkpoint %s: %q: %v", job, said, err)
 	}
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		var all struct{ Checkpoints []checkpoint }
-		list := c.sh(t, "ctl", "alice", "singctl checkpoints --json "+job)
+		list := c.runScript(t, "ctl", "alice", "singctl checkpoints --json "+job)
 		if err := json.Unmarshal([]byte(list), &all); err != nil || len(all.Checkpoints) == 0 || time.Now().After(end) {
 			t.Fatalf("singctl checkpoints: %v: %s", err, list)
 		}
@@ -62,13 +62,13 @@ func (c *cluster) capture(t *testing.T, job string) (k checkpoint, waited float6
 // ranks is a job whose tasks hold the same 200 MiB, and 1 MiB each of their own.
 const ranks = "srun -n%d bash -c '(echo fill 200 %d; sleep infinity) | ./agent'"
 
-// storage is how much room checkpoints take.
-func storage(t *testing.T, c *cluster) []figure {
+// measureStorage measures how much room checkpoints take.
+func measureStorage(t *testing.T, c *cluster) []figure {
 	job := func(n, seed int) (first, second checkpoint) {
-		id, _ := c.submit(t, fmt.Sprintf("-w n1 -n%d --singularity", n), fmt.Sprintf(ranks, n, seed))
-		defer c.sh(t, "ctl", "root", "scancel "+id)
+		id, _ := c.submitJob(t, fmt.Sprintf("-w n1 -n%d --singularity", n), fmt.Sprintf(ranks, n, seed))
+		defer c.runScript(t, "ctl", "root", "scancel "+id)
 		for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-			log, _ := os.ReadFile(c.shared(id + ".log"))
+			log, _ := os.ReadFile(c.sharedPath(id + ".log"))
 			if strings.Count(string(log), "filled\n") == n {
 				break
 			}
@@ -76,8 +76,8 @@ func storage(t *testing.T, c *cluster) []figure {
 				t.Fatalf("job %s: %s", id, log)
 			}
 		}
-		first, _ = c.capture(t, id)
-		second, _ = c.capture(t, id)
+		first, _ = c.captureJob(t, id)
+		second, _ = c.captureJob(t, id)
 		t.Logf("%d ranks: %+v, then %+v", n, first, second)
 		return first, second
 	}
@@ -87,7 +87,7 @@ func storage(t *testing.T, c *cluster) []figure {
 	equal.add(float64(one.Stored), float64(four.Stored))
 	idle.add(float64(four.Stored), float64(again.Stored))
 	return []figure{
-		equal.ratio("stored by four ranks that hold the same 200 MiB, and by one", mebibytes, atMost(1.1, "≤ 1.1")),
-		idle.ratio("stored by a second checkpoint of those four, idle, and by the first", mebibytes, atMost(0.02, "≤ 0.02")),
+		equal.ratio("stored by four ranks that hold the same 200 MiB, and by one", formatMebibytes, atMost(1.1, "≤ 1.1")),
+		idle.ratio("stored by a second checkpoint of those four, idle, and by the first", formatMebibytes, atMost(0.02, "≤ 0.02")),
 	}
 }

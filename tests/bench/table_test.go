@@ -22,19 +22,19 @@ func (s *turns) add(plain, ours float64) {
 	s.plain, s.ours = append(s.plain, plain), append(s.ours, ours)
 }
 
-// pairs are the quartiles of the pairs, compared by f.
-func (s *turns) pairs(f func(plain, ours float64) float64) (low, mid, high float64) {
+// pairQuartiles are the quartiles of the pairs, compared by f.
+func (s *turns) pairQuartiles(f func(plain, ours float64) float64) (low, mid, high float64) {
 	var all []float64
 	for i := range s.plain {
 		all = append(all, f(s.plain[i], s.ours[i]))
 	}
-	return quantile(all, 0.25), quantile(all, 0.5), quantile(all, 0.75)
+	return quantileOf(all, 0.25), quantileOf(all, 0.5), quantileOf(all, 0.75)
 }
 
-func median(all []float64) float64 { return quantile(all, 0.5) }
+func medianOf(all []float64) float64 { return quantileOf(all, 0.5) }
 
-// quantile lies between two of the values if need be.
-func quantile(all []float64, q float64) float64 {
+// quantileOf lies between two of the values if need be.
+func quantileOf(all []float64, q float64) float64 {
 	all = slices.Sorted(slices.Values(all))
 	at := q * float64(len(all)-1)
 	i := int(at)
@@ -82,34 +82,34 @@ func (f figure) String() string {
 
 // ratio compares by division: how many times the plain one is ours.
 func (s *turns) ratio(what string, show func(float64) string, aim bound) figure {
-	low, mid, high := s.pairs(func(plain, ours float64) float64 { return ours / plain })
+	low, mid, high := s.pairQuartiles(func(plain, ours float64) float64 { return ours / plain })
 	return figure{
-		what: what, plain: show(median(s.plain)), ours: show(median(s.ours)), compared: fmt.Sprintf("× %.3f", median(s.ours)/median(s.plain)),
+		what: what, plain: show(medianOf(s.plain)), ours: show(medianOf(s.ours)), compared: fmt.Sprintf("× %.3f", medianOf(s.ours)/medianOf(s.plain)),
 		pairs: fmt.Sprintf("× %.3f (%.3f to %.3f, %d)", mid, low, high, len(s.plain)), aim: aim, value: mid,
 	}
 }
 
 // more compares by subtraction: how much more ours is.
 func (s *turns) more(what string, show func(float64) string, aim bound) figure {
-	low, mid, high := s.pairs(func(plain, ours float64) float64 { return ours - plain })
+	low, mid, high := s.pairQuartiles(func(plain, ours float64) float64 { return ours - plain })
 	return figure{
-		what: what, plain: show(median(s.plain)), ours: show(median(s.ours)), compared: "+ " + show(median(s.ours)-median(s.plain)),
+		what: what, plain: show(medianOf(s.plain)), ours: show(medianOf(s.ours)), compared: "+ " + show(medianOf(s.ours)-medianOf(s.plain)),
 		pairs: fmt.Sprintf("+ %s (%s to %s, %d)", show(mid), show(low), show(high), len(s.plain)), aim: aim, value: mid,
 	}
 }
 
-// alone is a figure that is compared with nothing.
-func alone(what string, show func(float64) string, aim bound, v float64) figure {
+// figureAlone is a figure that is compared with nothing.
+func figureAlone(what string, show func(float64) string, aim bound, v float64) figure {
 	return figure{what: what, ours: show(v), aim: aim, value: v}
 }
 
-func milliseconds(s float64) string { return fmt.Sprintf("%.1f ms", s*1e3) }
-func seconds(s float64) string      { return fmt.Sprintf("%.2f s", s) }
-func mebibytes(b float64) string    { return fmt.Sprintf("%.1f MiB", b/(1<<20)) }
-func gigabytesPS(r float64) string  { return fmt.Sprintf("%.2f GB/s", r/1e9) }
-func megabytesPS(r float64) string  { return fmt.Sprintf("%.0f MB/s", r/1e6) }
-func count(n float64) string        { return fmt.Sprintf("%.0f", n) }
-func percent(p float64) string      { return fmt.Sprintf("%+.2f %%", p) }
+func formatMilliseconds(s float64) string { return fmt.Sprintf("%.1f ms", s*1e3) }
+func formatSeconds(s float64) string      { return fmt.Sprintf("%.2f s", s) }
+func formatMebibytes(b float64) string    { return fmt.Sprintf("%.1f MiB", b/(1<<20)) }
+func gigabytesPS(r float64) string        { return fmt.Sprintf("%.2f GB/s", r/1e9) }
+func megabytesPS(r float64) string        { return fmt.Sprintf("%.0f MB/s", r/1e6) }
+func formatCount(n float64) string        { return fmt.Sprintf("%.0f", n) }
+func formatPercent(p float64) string      { return fmt.Sprintf("%+.2f %%", p) }
 
 // table is all that was found out.
 type table struct {
@@ -121,7 +121,7 @@ type table struct {
 func (t *table) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %d processors, %s; load %s before, %s after; took %s.\n\n", time.Now().Format(time.DateOnly), runtime.NumCPU(),
-		mebibytes(float64(memory("MemTotal"))), t.loads, load(), time.Since(t.began).Round(time.Second))
+		formatMebibytes(float64(readMeminfo("MemTotal"))), t.loads, readLoad(), time.Since(t.began).Round(time.Second))
 	b.WriteString("| | reference | ours | medians | pairs (half of them between, how many) | aim | |\n| --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, f := range t.figures {
 		b.WriteString(f.String() + "\n")
@@ -129,15 +129,15 @@ func (t *table) String() string {
 	return b.String()
 }
 
-// load is that of the last minute and of the last five.
-func load() string {
+// readLoad returns the load of the last minute and of the last five.
+func readLoad() string {
 	b, _ := os.ReadFile("/proc/loadavg")
 	f := strings.Fields(string(b) + " ? ?")
 	return f[0] + " (" + f[1] + ")"
 }
 
-// memory is a line of /proc/meminfo, in bytes.
-func memory(key string) (n int64) {
+// readMeminfo returns a line of /proc/meminfo, in bytes.
+func readMeminfo(key string) (n int64) {
 	b, _ := os.ReadFile("/proc/meminfo")
 	for line := range strings.Lines(string(b)) {
 		if v, ok := strings.CutPrefix(line, key+":"); ok {

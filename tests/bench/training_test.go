@@ -41,12 +41,12 @@ func trainingCluster(t *testing.T, nodes int) (c *cluster, workloads []workload)
 	} else {
 		t.Log("no PyTorch: contrib/cuda-software/fetch fetches it")
 	}
-	c = raise(t, options...)
-	if err := os.Mkdir(c.shared("bin"), 0o755); err != nil {
+	c = raiseCluster(t, options...)
+	if err := os.Mkdir(c.sharedPath("bin"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	run(t, exec.Command("make", "-s", "-C", "../workloads", "O="+c.shared("bin")))
-	run(t, exec.Command("cp", "../pytorch/programs/gpt.py", c.shared()))
+	runCommand(t, exec.Command("make", "-s", "-C", "../workloads", "O="+c.sharedPath("bin")))
+	runCommand(t, exec.Command("cp", "../pytorch/programs/gpt.py", c.sharedPath()))
 	for _, w := range allWorkloads {
 		if torch || !w.torch {
 			workloads = append(workloads, w)
@@ -61,31 +61,31 @@ type training struct {
 	id string
 }
 
-// train submits a job and waits until it trains. The job ends with the test, or with stop.
-func (c *cluster) train(t *testing.T, w workload, options, launch string) *training {
+// startTraining submits a job and waits until it trains. The job ends with the test, or with stop.
+func (c *cluster) startTraining(t *testing.T, w workload, options, launch string) *training {
 	t.Helper()
-	id, _ := c.submit(t, options, fmt.Sprintf("%s %s >$SLURM_JOB_ID.losses", launch, w.command))
+	id, _ := c.submitJob(t, options, fmt.Sprintf("%s %s >$SLURM_JOB_ID.losses", launch, w.command))
 	j := &training{c, id}
 	t.Cleanup(func() {
 		exec.Command(*mcProgram, "exec", "--name", c.name, "ctl", "--", "scancel", "--quiet", id).Run()
 	})
-	j.trains(t)
+	j.waitForSteps(t)
 	return j
 }
 
 // stop ends the job, and waits until its nodes are free.
 func (j *training) stop(t *testing.T) {
 	t.Helper()
-	j.c.sh(t, "ctl", "root", "scancel "+j.id)
-	j.c.ended(t, j.id)
+	j.c.runScript(t, "ctl", "root", "scancel "+j.id)
+	j.c.waitForEnd(t, j.id)
 }
 
-// trains waits until the job has made two more steps: the first may have been under way. Every step is there once.
-func (j *training) trains(t *testing.T) {
+// waitForSteps waits until the job has made two more steps: the first may have been under way. Every step is there once.
+func (j *training) waitForSteps(t *testing.T) {
 	t.Helper()
 	begin := -1
 	for end := time.Now().Add(4 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		losses, _ := os.ReadFile(j.c.shared(j.id + ".losses"))
+		losses, _ := os.ReadFile(j.c.sharedPath(j.id + ".losses"))
 		steps := strings.Split(string(losses), "\n")
 		done := len(steps) - 1
 		for i, line := range steps[:done] {
@@ -100,8 +100,8 @@ func (j *training) trains(t *testing.T) {
 			return
 		}
 		if time.Now().After(end) {
-			log, _ := os.ReadFile(j.c.shared(j.id + ".log"))
-			t.Fatalf("job %s stays at step %d; its log: %s; %s", j.id, done, log, j.c.sh(t, "ctl", "root", "squeue -l; scontrol show job "+j.id))
+			log, _ := os.ReadFile(j.c.sharedPath(j.id + ".log"))
+			t.Fatalf("job %s stays at step %d; its log: %s; %s", j.id, done, log, j.c.runScript(t, "ctl", "root", "squeue -l; scontrol show job "+j.id))
 		}
 	}
 }
@@ -118,10 +118,10 @@ type shown struct {
 	Checkpoints []checkpoint
 }
 
-// show asks for the job. While the job waits there is no answer, and the result is empty.
-func (j *training) show(t *testing.T) (all shown) {
+// showJob asks for the job. While the job waits there is no answer, and the result is empty.
+func (j *training) showJob(t *testing.T) (all shown) {
 	t.Helper()
-	said := j.c.sh(t, "ctl", "alice", "singctl show --json "+j.id+" 2>/dev/null || echo '{}'")
+	said := j.c.runScript(t, "ctl", "alice", "singctl show --json "+j.id+" 2>/dev/null || echo '{}'")
 	if err := json.Unmarshal([]byte(said), &all); err != nil {
 		t.Fatalf("singctl show: %v: %s", err, said)
 	}

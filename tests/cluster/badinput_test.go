@@ -18,7 +18,7 @@ import (
 
 // TestBadInput: one clear line, a code, nothing left behind.
 func TestBadInput(t *testing.T) {
-	before := look(t)
+	before := listTraces(t)
 	cases := []struct {
 		name string
 		args []string
@@ -43,7 +43,7 @@ func TestBadInput(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			r := mc(t, c.args...)
+			r := runMinicluster(t, c.args...)
 			assertRefused(t, r, c.code, c.says)
 		})
 	}
@@ -70,7 +70,7 @@ func TestBadInput(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer unix.Unmount(small, unix.MNT_DETACH)
-		assertRefused(t, mc(t, "up", "--cache", small), 1, "MiB free")
+		assertRefused(t, runMinicluster(t, "up", "--cache", small), 1, "MiB free")
 	})
 	before.assertNothingLeft(t)
 	left, _ := filepath.Glob("/var/lib/minicluster/mini*")

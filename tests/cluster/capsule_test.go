@@ -17,7 +17,7 @@ import (
 // TestCapsule runs the tests of capsules and wardens on a host, where CRIU works.
 func TestCapsule(t *testing.T) {
 	t.Parallel()
-	c := raise(t, "t-capsule", "--suite", "forky", "--nodes", "1")
+	c := raiseCluster(t, "t-capsule", "--suite", "forky", "--nodes", "1")
 	tools := filepath.Join("/var/lib/minicluster", c.name, "shared/capsule")
 	if err := os.Mkdir(tools, 0o755); err != nil {
 		t.Fatal(err)
@@ -25,7 +25,7 @@ func TestCapsule(t *testing.T) {
 	buildCapsuleTests(t, tools)
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute) // beyond the binary's own
 	defer cancel()
-	relay(t, exec.CommandContext(ctx, program, "exec", "n1", "--name", c.name, "--", "env", "-C", "/root", "CAPSULE_TOOLS=/shared/capsule",
+	relayTests(t, exec.CommandContext(ctx, program, "exec", "n1", "--name", c.name, "--", "env", "-C", "/root", "CAPSULE_TOOLS=/shared/capsule",
 		"/shared/capsule/capsule.test", "-test.v", "-test.timeout=5m"))
 }
 

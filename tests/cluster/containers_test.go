@@ -66,96 +66,96 @@ func TestContainers(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-containers", "--nodes", "2")
 	for _, host := range []string{"ctl", "n1", "n2"} {
-		c.exec(t, host, "", "bash", "-euc", ociConf).must(t)
+		c.runOn(t, host, "", "bash", "-euc", ociConf).mustSucceed(t)
 	}
 	program, err := os.ReadFile(filepath.Join("testdata", "container.py"))
 	if err == nil {
-		err = os.WriteFile(c.home("container.py"), program, 0o644)
+		err = os.WriteFile(c.homePath("container.py"), program, 0o644)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.sh(t, bundleScript)
+	c.runScript(t, bundleScript)
 	const run = "python3 /shared/home/alice/container.py "
 
 	t.Run("batch", func(t *testing.T) {
 		t.Parallel()
-		job := c.submit(t, "--singularity --container $HOME/bundle", `echo "$0" $OF_IMAGE; `+run+"batch; echo script $?")
-		c.reaches(t, job, "0-batch 5")
-		c.says(t, "alice", "singctl checkpoint "+job, 0)
-		c.reaches(t, job, "0-batch 15")
-		node := c.show(t, job, "NodeList")
-		c.ctl(t, "scontrol requeue "+job)
-		c.again(t, job, node)
-		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+		job := c.submitJob(t, "--singularity --container $HOME/bundle", `echo "$0" $OF_IMAGE; `+run+"batch; echo script $?")
+		c.waitForLine(t, job, "0-batch 5")
+		c.checkCommand(t, "alice", "singctl checkpoint "+job, 0)
+		c.waitForLine(t, job, "0-batch 15")
+		node := c.showColumn(t, job, "NodeList")
+		c.runAsRoot(t, "scontrol requeue "+job)
+		c.restartJob(t, job, node)
+		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 			t.Errorf("the job: %s", s)
 		}
 		want := strings.Join(slices.Concat([]string{"/tmp/slurm/startup yes"}, inContainer("0-batch"), []string{"script 0"}), "\n")
-		if got := c.log(job); got != want {
+		if got := c.jobLog(job); got != want {
 			t.Errorf("log:\n%s", got)
 		}
 	})
 	t.Run("step", func(t *testing.T) {
 		t.Parallel()
-		job := c.submit(t, "--singularity --nodes 2 --ntasks 2", "srun --container $HOME/bundle "+run+"step; echo script $?")
-		c.reaches(t, job, "1-step 10")
-		c.ctl(t, "scontrol requeue "+job)
-		c.again(t, job, "")
-		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+		job := c.submitJob(t, "--singularity --nodes 2 --ntasks 2", "srun --container $HOME/bundle "+run+"step; echo script $?")
+		c.waitForLine(t, job, "1-step 10")
+		c.runAsRoot(t, "scontrol requeue "+job)
+		c.restartJob(t, job, "")
+		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 			t.Errorf("the job: %s", s)
 		}
 		var want []string
 		want = append(want, inContainer("0-step")...)
 		want = append(want, inContainer("1-step")...)
 		want = append(want, "script 0")
-		got := strings.Split(c.log(job), "\n")
+		got := strings.Split(c.jobLog(job), "\n")
 		slices.Sort(want)
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
-			t.Errorf("log:\n%s", c.log(job))
+			t.Errorf("log:\n%s", c.jobLog(job))
 		}
 	})
 	t.Run("missing", func(t *testing.T) {
 		t.Parallel()
-		said := c.exec(t, "ctl", "alice", "bash", "-c", "cd; sbatch --singularity --container no-bundle --wrap true")
+		said := c.runOn(t, "ctl", "alice", "bash", "-c", "cd; sbatch --singularity --container no-bundle --wrap true")
 		const want = "singularity: --container=no-bundle: No such file or directory; accepted: the absolute path of an OCI bundle"
 		if said.code == 0 || !strings.Contains(said.err, want) {
 			t.Errorf("sbatch: %d\n%s", said.code, said.err)
 		}
-		said = c.exec(t, "ctl", "alice", "bash", "-c", "cd; sbatch --singularity --container bundle --wrap true")
+		said = c.runOn(t, "ctl", "alice", "bash", "-c", "cd; sbatch --singularity --container bundle --wrap true")
 		if said.code == 0 || !strings.Contains(said.err, "write --container=/shared/home/alice/bundle\n") {
 			t.Errorf("sbatch: %d\n%s", said.code, said.err)
 		}
-		c.sh(t, "cd; printf '#!/bin/sh\n#SBATCH --singularity --container no-bundle\n' > missing.sh")
-		c.says(t, "alice", "cd; singctl check missing.sh", 8, "^missing.sh:2: refused: --container=no-bundle: No such file")
-		c.sh(t, `cd; printf '#!/bin/sh\n#SBATCH --singularity-gpus=4-2\nif true\n' > wrong.sh`)
-		c.says(t, "alice", "cd; singctl check wrong.sh", 8, "^wrong.sh:2: refused: --singularity-gpus=4-2: the minimum is above the maximum",
+		c.runScript(t, "cd; printf '#!/bin/sh\n#SBATCH --singularity --container no-bundle\n' > missing.sh")
+		c.checkCommand(t, "alice", "cd; singctl check missing.sh", 8, "^missing.sh:2: refused: --container=no-bundle: No such file")
+		c.runScript(t, `cd; printf '#!/bin/sh\n#SBATCH --singularity-gpus=4-2\nif true\n' > wrong.sh`)
+		c.checkCommand(t, "alice", "cd; singctl check wrong.sh", 8, "^wrong.sh:2: refused: --singularity-gpus=4-2: the minimum is above the maximum",
 			"^wrong.sh:4: refused: Syntax error: end of file unexpected")
-		c.sh(t, `cd; printf '#!/bin/sh\n#SBATCH --singularity --container bundle\ntrue\n' > right.sh; sed -i "s,bundle,$PWD/bundle," right.sh`)
-		c.says(t, "alice", "cd; singctl check right.sh", 0, "^right.sh: nothing in its text")
-		if queued := c.sh(t, "squeue --noheader --me --name=right.sh,wrong.sh"); queued != "" {
+		c.runScript(t, `cd; printf '#!/bin/sh\n#SBATCH --singularity --container bundle\ntrue\n' > right.sh; sed -i "s,bundle,$PWD/bundle," right.sh`)
+		c.checkCommand(t, "alice", "cd; singctl check right.sh", 0, "^right.sh: nothing in its text")
+		if queued := c.runScript(t, "squeue --noheader --me --name=right.sh,wrong.sh"); queued != "" {
 			t.Errorf("singctl check has queued:\n%s", queued)
 		}
-		job := c.submit(t, "--singularity --nodes 1", "srun --container no-bundle true; echo step $?")
-		c.ends(t, job)
-		if got := c.log(job); !strings.Contains(got, want) || !strings.Contains(got, "step 1") {
+		job := c.submitJob(t, "--singularity --nodes 1", "srun --container no-bundle true; echo step $?")
+		c.waitForEnd(t, job)
+		if got := c.jobLog(job); !strings.Contains(got, want) || !strings.Contains(got, "step 1") {
 			t.Errorf("log:\n%s", got)
 		}
 	})
 	t.Run("not of a bundle", func(t *testing.T) {
 		t.Parallel()
-		c.sh(t, `cd; mkdir -p refused/rootfs; ln -sf /proc/self/status refused/config.json`)
-		job := c.submit(t, "--singularity --nodes 1", "srun --container $HOME/refused true; echo step $?")
-		c.ends(t, job)
-		if got := c.log(job); !strings.Contains(got, "step ") || strings.Contains(got, "step 0") {
+		c.runScript(t, `cd; mkdir -p refused/rootfs; ln -sf /proc/self/status refused/config.json`)
+		job := c.submitJob(t, "--singularity --nodes 1", "srun --container $HOME/refused true; echo step $?")
+		c.waitForEnd(t, job)
+		if got := c.jobLog(job); !strings.Contains(got, "step ") || strings.Contains(got, "step 0") {
 			t.Errorf("log:\n%s", got)
 		}
 	})
 	t.Run("unprotected", func(t *testing.T) {
 		t.Parallel()
-		job := c.submit(t, "", "srun --container $HOME/bundle sh -c 'cat /etc/os-release; id -u'")
-		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") || c.log(job) != "ID=image\n0" {
-			t.Errorf("the site's own runtime: %s\n%s", s, c.log(job))
+		job := c.submitJob(t, "", "srun --container $HOME/bundle sh -c 'cat /etc/os-release; id -u'")
+		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") || c.jobLog(job) != "ID=image\n0" {
+			t.Errorf("the site's own runtime: %s\n%s", s, c.jobLog(job))
 		}
 	})
 }

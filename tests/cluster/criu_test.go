@@ -19,8 +19,8 @@ func TestCRIU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := raise(t, "t-criu", "--nodes", "1")
-	out := mcWith(t, string(script), "exec", "n1", "--name", c.name, "--", "bash", "-s").must(t)
+	c := raiseCluster(t, "t-criu", "--nodes", "1")
+	out := mcWith(t, string(script), "exec", "n1", "--name", c.name, "--", "bash", "-s").mustSucceed(t)
 	if !strings.HasPrefix(out, "counted on from ") {
 		t.Errorf("said %q", out)
 	}

@@ -19,30 +19,30 @@ import (
 func TestFirstSecond(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-first-second", "--nodes", "1")
-	proxyd := func(sig string) { c.exec(t, "n1", "", "pkill", "-"+sig, "-x", "proxyd").must(t) }
+	proxyd := func(sig string) { c.runOn(t, "n1", "", "pkill", "-"+sig, "-x", "proxyd").mustSucceed(t) }
 	proxyd("STOP")
-	job := c.submit(t, "--singularity", count)
-	eventually(t, 60*time.Second, func() (bool, string) {
-		s := c.show(t, job, "State")
+	job := c.submitJob(t, "--singularity", count)
+	waitFor(t, 60*time.Second, func() (bool, string) {
+		s := c.showColumn(t, job, "State")
 		return s == "RUNNING", s
 	})
-	eventually(t, 10*time.Second, func() (bool, string) { // not in the second of its start
-		r := c.exec(t, "ctl", "", "scontrol", "update", "JobId="+job, "EndTime=now")
+	waitFor(t, 10*time.Second, func() (bool, string) { // not in the second of its start
+		r := c.runOn(t, "ctl", "", "scontrol", "update", "JobId="+job, "EndTime=now")
 		return r.code == 0, r.out + r.err
 	})
-	eventually(t, 90*time.Second, func() (bool, string) {
+	waitFor(t, 90*time.Second, func() (bool, string) {
 		log, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "logs/ctl/slurmctld.log"))
 		return strings.Contains(string(log), "Time limit exhausted for JobId="+job), ""
 	})
 	proxyd("CONT")
-	c.again(t, job, "")
-	if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+	c.restartJob(t, job, "")
+	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 		t.Errorf("the job: %s", s)
 	}
-	if n := c.show(t, job, "RestartCnt"); n != "1" {
+	if n := c.showColumn(t, job, "RestartCnt"); n != "1" {
 		t.Errorf("%s restarts", n)
 	}
-	if got := c.log(job); !strings.HasSuffix(got, counted("n1")) {
+	if got := c.jobLog(job); !strings.HasSuffix(got, undisturbedOutput("n1")) {
 		t.Errorf("log:\n%s", got)
 	}
 }

@@ -20,16 +20,16 @@ all = [socket.create_connection(("n1", 6830)) for _ in range(250)]
 for s in all: s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
 print("begin", flush=True); time.sleep(5); print("over", flush=True)`
 
-// daemon returns what /proc says of proxyd itself on n1.
-func (c protected) daemon(t *testing.T, script string) string {
+// readProxydStatus returns what /proc says of proxyd itself on n1.
+func (c protected) readProxydStatus(t *testing.T, script string) string {
 	t.Helper()
-	return strings.TrimSpace(c.exec(t, "n1", "", "bash", "-euc", "d=/proc/$(pgrep -of '^[^ ]*proxyd daemon'); "+script).must(t))
+	return strings.TrimSpace(c.runOn(t, "n1", "", "bash", "-euc", "d=/proc/$(pgrep -of '^[^ ]*proxyd daemon'); "+script).mustSucceed(t))
 }
 
-// memory returns the most memory that proxyd has had on n1 since the last call, MiB.
-func (c protected) memory(t *testing.T) int {
+// peakMemory returns the most memory that proxyd has had on n1 since the last call, MiB.
+func (c protected) peakMemory(t *testing.T) int {
 	t.Helper()
-	found := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindStringSubmatch(c.daemon(t, "cat $d/status; echo 5 >$d/clear_refs"))
+	found := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindStringSubmatch(c.readProxydStatus(t, "cat $d/status; echo 5 >$d/clear_refs"))
 	if found == nil {
 		t.Fatal("no VmHWM")
 	}
@@ -44,7 +44,7 @@ func (c protected) memory(t *testing.T) int {
 func (c protected) checkpointTime(t *testing.T, job string) time.Duration {
 	t.Helper()
 	begin := time.Now()
-	c.exec(t, "ctl", "alice", "singctl", "checkpoint", "-q", job).must(t)
+	c.runOn(t, "ctl", "alice", "singctl", "checkpoint", "-q", job).mustSucceed(t)
 	return time.Since(begin).Round(10 * time.Millisecond)
 }
 
@@ -54,65 +54,65 @@ func TestFloods(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-floods", "--nodes", "1")
 	c.copyPrograms(t, "flood.py", "hanging_fuse.py", "signed_socket.py")
-	hangs := c.exec(t, "n1", "", "bash", "-uc", "mkdir /mnt/hangs; (python3 /shared/home/alice/hanging_fuse.py /mnt/hangs </dev/null >/run/fuse.log 2>&1 & echo $! >/run/fuse.pid); "+
+	hangs := c.runOn(t, "n1", "", "bash", "-uc", "mkdir /mnt/hangs; (python3 /shared/home/alice/hanging_fuse.py /mnt/hangs </dev/null >/run/fuse.log 2>&1 & echo $! >/run/fuse.pid); "+
 		"for n in {1..100}; do mountpoint -q /mnt/hangs && exit; sleep 0.1; done; cat /run/fuse.log; exit 1").code == 0
 	if !hangs {
 		t.Log("this machine mounts no FUSE: the descriptors that hang are not tried")
 	}
 	t.Run("a socket that says who writes", func(t *testing.T) {
-		job := c.submit(t, "--singularity", "exec python3 signed_socket.py")
-		c.ends(t, job)
-		if got := c.log(job); got != "from the step, written by the user" {
+		job := c.submitJob(t, "--singularity", "exec python3 signed_socket.py")
+		c.waitForEnd(t, job)
+		if got := c.jobLog(job); got != "from the step, written by the user" {
 			t.Errorf("log: %s", got)
 		}
 	})
-	victim := c.submit(t, "--singularity", waits("srun echo after"))
-	c.reaches(t, victim, "ready")
-	process := c.daemon(t, "echo $d")
-	c.memory(t)
+	victim := c.submitJob(t, "--singularity", endOfScript("srun echo after"))
+	c.waitForLine(t, victim, "ready")
+	process := c.readProxydStatus(t, "echo $d")
+	c.peakMemory(t)
 	alone := c.checkpointTime(t, victim)
-	usual := c.memory(t)
+	usual := c.peakMemory(t)
 
 	flood := func(name string, attack func(*testing.T) (log func() string, end func())) {
 		t.Run(name, func(t *testing.T) {
 			log, end := attack(t)
 			said := func(line string) {
-				eventually(t, 60*time.Second, func() (bool, string) { return strings.Contains(log()+"\n", line+"\n"), log() })
+				waitFor(t, 60*time.Second, func() (bool, string) { return strings.Contains(log()+"\n", line+"\n"), log() })
 			}
 			said("begin")
 			took := c.checkpointTime(t, victim)
-			peak := c.memory(t)
+			peak := c.peakMemory(t)
 			said("over")
 			end()
-			peak = max(peak, c.memory(t))
+			peak = max(peak, c.peakMemory(t))
 			t.Logf("a checkpoint took %s, undisturbed %s; proxyd had %d MiB at most, %d MiB undisturbed; %s",
 				took, alone, peak, usual, strings.ReplaceAll(log(), "\n", " "))
 			if peak > usual+128 {
 				t.Errorf("proxyd has had %d MiB, undisturbed %d MiB", peak, usual)
 			}
-			if now := c.daemon(t, "echo $d"); now != process {
+			if now := c.readProxydStatus(t, "echo $d"); now != process {
 				t.Errorf("proxyd is %s, was %s", now, process)
 			}
 		})
 	}
 	inJob := func(script string) func(*testing.T) (func() string, func()) {
 		return func(t *testing.T) (func() string, func()) {
-			job := c.submit(t, "--singularity", script+"; echo over")
-			return func() string { return c.log(job) }, func() { c.ctl(t, "scancel "+job) }
+			job := c.submitJob(t, "--singularity", script+"; echo over")
+			return func() string { return c.jobLog(job) }, func() { c.runAsRoot(t, "scancel "+job) }
 		}
 	}
 	flood("128 calls of 6 MiB", inJob("echo begin; for n in {1..8}; do python3 flood.py 16 & done; wait"))
 	flood("250 connections", func(t *testing.T) (func() string, func()) {
-		c.sh(t, "nohup python3 -c '"+connects+"' </dev/null >~/connections.log 2>&1 &")
+		c.runScript(t, "nohup python3 -c '"+connects+"' </dev/null >~/connections.log 2>&1 &")
 		return func() string {
-			b, _ := os.ReadFile(c.home("connections.log")) // it may not be there yet
+			b, _ := os.ReadFile(c.homePath("connections.log")) // it may not be there yet
 			return string(b)
 		}, func() {}
 	})
 	if hangs {
 		flood("descriptors that hang", inJob("echo begin; for n in {1..8}; do python3 flood.py 4 /mnt/hangs/file & done; sleep 5"))
-		c.exec(t, "n1", "", "bash", "-euc", "kill $(cat /run/fuse.pid)").must(t) // what waits for an answer gets an error
+		c.runOn(t, "n1", "", "bash", "-euc", "kill $(cat /run/fuse.pid)").mustSucceed(t) // what waits for an answer gets an error
 	}
-	c.sh(t, "touch ~/go."+victim)
-	c.reaches(t, victim, "after")
+	c.runScript(t, "touch ~/go."+victim)
+	c.waitForLine(t, victim, "after")
 }

@@ -117,13 +117,13 @@ func runGuest(t *testing.T, g guest) {
 	if err != nil {
 		t.Fatalf("the guest did not come to its end: %v\nconsole:\n%s\nout:\n%s", err, console, said)
 	}
-	relay(t, exec.CommandContext(ctx, "sh", "-c", `cat "$0"; exit `+strings.TrimSpace(string(code)), filepath.Join(folder, "out")))
+	relayTests(t, exec.CommandContext(ctx, "sh", "-c", `cat "$0"; exit `+strings.TrimSpace(string(code)), filepath.Join(folder, "out")))
 }
 
 // forkyTree returns the root file system of the newest suite, as minicluster keeps it.
 func forkyTree(t *testing.T) string {
 	t.Helper()
-	raise(t, "t-guest", "--suite", "forky", "--nodes", "1") // it is built if it is missing
+	raiseCluster(t, "t-guest", "--suite", "forky", "--nodes", "1") // it is built if it is missing
 	trees, err := filepath.Glob("/var/cache/minicluster/forky-[0-9a-f]*")
 	if err != nil {
 		t.Fatal(err)

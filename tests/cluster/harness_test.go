@@ -78,9 +78,9 @@ type result struct {
 	code     int
 }
 
-// mc runs minicluster and waits for its end. What it starts in the background must
+// runMinicluster runs minicluster and waits for its end. What it starts in the background must
 // not keep its streams open, or this waits for that too.
-func mc(t *testing.T, args ...string) result {
+func runMinicluster(t *testing.T, args ...string) result {
 	t.Helper()
 	return mcWith(t, "", args...)
 }
@@ -108,8 +108,8 @@ func runProgram(t *testing.T, cmd *exec.Cmd, stdin string) result {
 	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
-// must fails the test unless the run succeeded, and returns its standard output.
-func (r result) must(t *testing.T) string {
+// mustSucceed fails the test unless the run succeeded, and returns its standard output.
+func (r result) mustSucceed(t *testing.T) string {
 	t.Helper()
 	if r.code != 0 {
 		t.Fatalf("exit code %d\n%s%s", r.code, r.out, r.err)
@@ -120,30 +120,30 @@ func (r result) must(t *testing.T) string {
 // raised is a cluster that a test has for itself.
 type raised struct{ name string }
 
-// raise brings a cluster up and takes it down when the test is over.
-func raise(t *testing.T, name string, args ...string) raised {
+// raiseCluster brings a cluster up and takes it down when the test is over.
+func raiseCluster(t *testing.T, name string, args ...string) raised {
 	t.Helper()
 	c := raised{name}
-	mc(t, append([]string{"up", "--name", name}, args...)...).must(t)
+	runMinicluster(t, append([]string{"up", "--name", name}, args...)...).mustSucceed(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("cluster %s:\n%s", name, c.logTails())
 		}
-		mc(t, "down", "--name", name).must(t)
+		runMinicluster(t, "down", "--name", name).mustSucceed(t)
 	})
 	return c
 }
 
-// exec runs a command on a host; user "" is root.
-func (c raised) exec(t *testing.T, hostName, user string, command ...string) result {
+// runOn runs a command on a host; user "" is root.
+func (c raised) runOn(t *testing.T, hostName, user string, command ...string) result {
 	t.Helper()
-	return mc(t, append([]string{"exec", hostName, "--name", c.name, "--user", user, "--"}, command...)...)
+	return runMinicluster(t, append([]string{"exec", hostName, "--name", c.name, "--user", user, "--"}, command...)...)
 }
 
-// sh runs a shell script on ctl as alice and returns what it printed.
-func (c raised) sh(t *testing.T, script string) string {
+// runScript runs a shell script on ctl as alice and returns what it printed.
+func (c raised) runScript(t *testing.T, script string) string {
 	t.Helper()
-	return strings.TrimSpace(c.exec(t, "ctl", "alice", "bash", "-euc", script).must(t))
+	return strings.TrimSpace(c.runOn(t, "ctl", "alice", "bash", "-euc", script).mustSucceed(t))
 }
 
 func (c raised) logTails() string {
@@ -156,8 +156,8 @@ func (c raised) logTails() string {
 	return b.String()
 }
 
-// eventually waits until ok says yes, and fails with what it says last.
-func eventually(t *testing.T, within time.Duration, ok func() (bool, string)) {
+// waitFor waits until ok says yes, and fails with what it says last.
+func waitFor(t *testing.T, within time.Duration, ok func() (bool, string)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()

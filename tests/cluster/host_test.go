@@ -20,17 +20,17 @@ import (
 
 func TestHosts(t *testing.T) {
 	t.Parallel()
-	c := raise(t, "t-hosts", "--nodes", "2", "--gpus", "2")
+	c := raiseCluster(t, "t-hosts", "--nodes", "2", "--gpus", "2")
 
 	t.Run("people", func(t *testing.T) {
 		for _, h := range []string{"ctl", "n1", "n2"} {
 			for user, want := range map[string]string{"alice": "1001", "bob": "1002", "operator": "1003", "": "0"} {
-				if got := strings.TrimSpace(c.exec(t, h, user, "id", "-u").must(t)); got != want {
+				if got := strings.TrimSpace(c.runOn(t, h, user, "id", "-u").mustSucceed(t)); got != want {
 					t.Errorf("%s: user %q has uid %s, want %s", h, user, got, want)
 				}
 			}
 		}
-		if got := c.sh(t, "id -Gn; pwd; echo $HOME $USER"); got != "alice proj\n/shared/home/alice\n/shared/home/alice alice" {
+		if got := c.runScript(t, "id -Gn; pwd; echo $HOME $USER"); got != "alice proj\n/shared/home/alice\n/shared/home/alice alice" {
 			t.Errorf("alice logs in to %q", got)
 		}
 	})
@@ -39,10 +39,10 @@ func TestHosts(t *testing.T) {
 	t.Run("slurm", func(t *testing.T) { testSlurm(t, c) })
 	t.Run("status", func(t *testing.T) { testStatus(t, c) })
 	t.Run("logs", func(t *testing.T) {
-		if out := mc(t, "logs", "n1", "slurmd", "--name", c.name).must(t); !strings.Contains(out, "slurmd started") {
+		if out := runMinicluster(t, "logs", "n1", "slurmd", "--name", c.name).mustSucceed(t); !strings.Contains(out, "slurmd started") {
 			t.Errorf("slurmd's log: %q", out)
 		}
-		if out := mc(t, "logs", "--name", c.name, "ctl", "-n", "3").must(t); !strings.Contains(out, "slurmctld.log <==") {
+		if out := runMinicluster(t, "logs", "--name", c.name, "ctl", "-n", "3").mustSucceed(t); !strings.Contains(out, "slurmctld.log <==") {
 			t.Errorf("all logs of ctl: %q", out)
 		}
 	})
@@ -78,14 +78,14 @@ func testExec(t *testing.T, c raised) {
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := mc(t, tc.args...); got != tc.want {
+			if got := runMinicluster(t, tc.args...); got != tc.want {
 				t.Errorf("got  %+v\nwant %+v", got, tc.want)
 			}
 		})
 	}
 	t.Run("relative to the home", func(t *testing.T) {
-		c.sh(t, "printf '#!/bin/sh\\numask\\n' >here; chmod +x here")
-		if r := c.exec(t, "n1", "alice", "./here"); r.out != "0022\n" {
+		c.runScript(t, "printf '#!/bin/sh\\numask\\n' >here; chmod +x here")
+		if r := c.runOn(t, "n1", "alice", "./here"); r.out != "0022\n" {
 			t.Errorf("got %+v", r)
 		}
 	})
@@ -94,7 +94,7 @@ func testExec(t *testing.T, c raised) {
 		if r := runProgram(t, cmd, ""); r.out != "0\n1\n2\n3\n" { // 3 is ls's own
 			t.Errorf("open in a command: %q", r.out)
 		}
-		if out := c.exec(t, "ctl", "", "sh", "-c", "ls -l /proc/$(pgrep -x munged)/fd").must(t); strings.Contains(out, "/work") || strings.Contains(out, "go-build") {
+		if out := c.runOn(t, "ctl", "", "sh", "-c", "ls -l /proc/$(pgrep -x munged)/fd").mustSucceed(t); strings.Contains(out, "/work") || strings.Contains(out, "go-build") {
 			t.Errorf("open in a daemon: %s", out)
 		}
 	})
@@ -119,46 +119,46 @@ func testExec(t *testing.T, c raised) {
 // testApart: each host has what a machine has for itself, and /shared is one.
 func testApart(t *testing.T, c raised) {
 	for _, dir := range []string{"/tmp", "/dev/shm", "/var/tmp", "/run", "/root", "/etc"} {
-		c.exec(t, "n1", "", "touch", dir+"/from-n1").must(t)
-		if r := c.exec(t, "n2", "", "ls", dir+"/from-n1"); r.code == 0 {
+		c.runOn(t, "n1", "", "touch", dir+"/from-n1").mustSucceed(t)
+		if r := c.runOn(t, "n2", "", "ls", dir+"/from-n1"); r.code == 0 {
 			t.Errorf("n2 sees what n1 has in %s", dir)
 		}
 	}
-	c.exec(t, "n1", "alice", "touch", "/shared/from-n1").must(t)
-	c.exec(t, "n2", "bob", "ls", "/shared/from-n1").must(t)
+	c.runOn(t, "n1", "alice", "touch", "/shared/from-n1").mustSucceed(t)
+	c.runOn(t, "n2", "bob", "ls", "/shared/from-n1").mustSucceed(t)
 	for _, h := range []string{"ctl", "n1", "n2"} {
-		if got := strings.TrimSpace(c.exec(t, h, "", "hostname").must(t)); got != h {
+		if got := strings.TrimSpace(c.runOn(t, h, "", "hostname").mustSucceed(t)); got != h {
 			t.Errorf("%s calls itself %s", h, got)
 		}
-		if out := c.exec(t, h, "", "sh", "-c", "ps -e | grep -c slurmd$").out; h != "ctl" && strings.TrimSpace(out) != "1" {
+		if out := c.runOn(t, h, "", "sh", "-c", "ps -e | grep -c slurmd$").out; h != "ctl" && strings.TrimSpace(out) != "1" {
 			t.Errorf("%s sees %s slurmd", h, strings.TrimSpace(out))
 		}
 	}
-	c.exec(t, "n1", "", "ping", "-c1", "-W2", "n2").must(t)
-	if r := c.exec(t, "n1", "alice", "sh", "-c", "ls /dev/sgpu0 /dev/sgpu1; echo x >/dev/sgpu1; ls /dev/sgpu2"); !strings.Contains(r.err, "/dev/sgpu2") || strings.Count(r.out, "sgpu") != 2 {
+	c.runOn(t, "n1", "", "ping", "-c1", "-W2", "n2").mustSucceed(t)
+	if r := c.runOn(t, "n1", "alice", "sh", "-c", "ls /dev/sgpu0 /dev/sgpu1; echo x >/dev/sgpu1; ls /dev/sgpu2"); !strings.Contains(r.err, "/dev/sgpu2") || strings.Count(r.out, "sgpu") != 2 {
 		t.Errorf("device files: %+v", r)
 	}
 }
 
 func testSlurm(t *testing.T, c raised) {
-	if got := c.sh(t, "srun -N2 hostname | sort"); got != "n1\nn2" {
+	if got := c.runScript(t, "srun -N2 hostname | sort"); got != "n1\nn2" {
 		t.Errorf("srun -N2 hostname: %q", got)
 	}
-	if got := c.sh(t, "srun -n1 --gpus=2 printenv CUDA_VISIBLE_DEVICES"); got != "0,1" {
+	if got := c.runScript(t, "srun -n1 --gpus=2 printenv CUDA_VISIBLE_DEVICES"); got != "0,1" {
 		t.Errorf("CUDA_VISIBLE_DEVICES=%s", got)
 	}
-	if got := c.sh(t, "sacctmgr -nP show qos format=name,preempt | sort"); got != "basic|\nnormal|\npremium|basic,standard\nstandard|basic" {
+	if got := c.runScript(t, "sacctmgr -nP show qos format=name,preempt | sort"); got != "basic|\nnormal|\npremium|basic,standard\nstandard|basic" {
 		t.Errorf("QOS: %q", got)
 	}
-	if got := c.sh(t, "sacctmgr -nP show user operator format=adminlevel"); got != "Operator" {
+	if got := c.runScript(t, "sacctmgr -nP show user operator format=adminlevel"); got != "Operator" {
 		t.Errorf("operator's admin level: %q", got)
 	}
 	ping := "curl -sf --unix-socket /run/slurmrestd/slurmrestd.sock http://localhost/slurm/v0.0.45/ping/"
-	if out := c.exec(t, "ctl", "", "sh", "-c", ping).must(t); !strings.Contains(out, `"pings"`) {
+	if out := c.runOn(t, "ctl", "", "sh", "-c", ping).mustSucceed(t); !strings.Contains(out, `"pings"`) {
 		t.Errorf("REST over the socket: %q", out)
 	}
 	jwt := `eval $(cat); curl -sf -H "X-SLURM-USER-TOKEN: $SLURM_JWT" http://ctl:6820/slurm/v0.0.45/ping/`
-	token := c.exec(t, "ctl", "", "scontrol", "token", "username=alice").must(t)
+	token := c.runOn(t, "ctl", "", "scontrol", "token", "username=alice").mustSucceed(t)
 	if r := mcWith(t, token, "exec", "n2", "--name", c.name, "--user", "alice", "--", "bash", "-c", jwt); !strings.Contains(r.out, `"pings"`) {
 		t.Errorf("REST over TCP with a token: %+v", r)
 	}
@@ -172,7 +172,7 @@ func testStatus(t *testing.T, c raised) {
 			Daemons     []struct{ Name, State string }
 		}
 	}
-	if err := json.Unmarshal([]byte(mc(t, "status", "--json", "--name", c.name).must(t)), &s); err != nil {
+	if err := json.Unmarshal([]byte(runMinicluster(t, "status", "--json", "--name", c.name).mustSucceed(t)), &s); err != nil {
 		t.Fatal(err)
 	}
 	if s.Name != c.name || s.Suite != "forky" || len(s.Hosts) != 3 {
@@ -193,11 +193,11 @@ func TestYoungController(t *testing.T) {
 	for _, suite := range []string{"forky", "trixie", "bookworm"} {
 		t.Run(suite, func(t *testing.T) {
 			t.Parallel()
-			c := raise(t, "t-young-"+suite, "--nodes", "1", "--suite", suite)
+			c := raiseCluster(t, "t-young-"+suite, "--nodes", "1", "--suite", suite)
 			for range 3 {
-				mc(t, "fail", "ctl", "--name", c.name).must(t)
-				mc(t, "heal", "ctl", "--name", c.name).must(t)
-				c.exec(t, "ctl", "alice", "sinfo").must(t)
+				runMinicluster(t, "fail", "ctl", "--name", c.name).mustSucceed(t)
+				runMinicluster(t, "heal", "ctl", "--name", c.name).mustSucceed(t)
+				c.runOn(t, "ctl", "alice", "sinfo").mustSucceed(t)
 			}
 		})
 	}
@@ -207,123 +207,123 @@ func TestYoungController(t *testing.T) {
 // fails, and the cluster goes on.
 func TestDeathInTheMiddle(t *testing.T) {
 	t.Parallel()
-	c := raise(t, "t-middle", "--nodes", "1")
-	c.exec(t, "n1", "", "pkill", "-STOP", "-x", "slurmd").must(t) // it will not end by itself
+	c := raiseCluster(t, "t-middle", "--nodes", "1")
+	c.runOn(t, "n1", "", "pkill", "-STOP", "-x", "slurmd").mustSucceed(t) // it will not end by itself
 	cmd := exec.Command(program, "restart", "n1", "slurmd", "--name", c.name)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range processes(t) {
+	for _, p := range listProcesses(t) {
 		if pid, args, _ := strings.Cut(p, " "); strings.Contains(args, "host-init "+c.name+"/n1") {
-			kill(t, pid)
+			killProcess(t, pid)
 		}
 	}
 	if err := cmd.Wait(); err == nil {
 		t.Error("restart says that it is done")
 	}
 	// The keeper may not have noticed yet that the host is gone.
-	eventually(t, 20*time.Second, func() (bool, string) {
-		r := mc(t, "heal", "n1", "--name", c.name)
+	waitFor(t, 20*time.Second, func() (bool, string) {
+		r := runMinicluster(t, "heal", "n1", "--name", c.name)
 		return r.code == 0, r.err
 	})
-	c.exec(t, "n1", "", "pgrep", "-x", "slurmd").must(t)
+	c.runOn(t, "n1", "", "pgrep", "-x", "slurmd").mustSucceed(t)
 }
 
 // TestFaults: a node dies, comes back, is cut off, comes back; a daemon dies.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	c := raise(t, "t-faults", "--nodes", "2")
+	c := raiseCluster(t, "t-faults", "--nodes", "2")
 	state := func(node, want string) {
 		t.Helper()
-		eventually(t, 90*time.Second, func() (bool, string) {
-			got := c.exec(t, "ctl", "", "sinfo", "-h", "-n", node, "-p", "main", "-o", "%t").must(t)
+		waitFor(t, 90*time.Second, func() (bool, string) {
+			got := c.runOn(t, "ctl", "", "sinfo", "-h", "-n", node, "-p", "main", "-o", "%t").mustSucceed(t)
 			return strings.TrimSpace(got) == want, node + " is " + strings.TrimSpace(got) + ", not " + want
 		})
 	}
-	c.exec(t, "n1", "", "sh", "-c", "echo kept >/root/disk; echo lost >/tmp/memory").must(t)
+	c.runOn(t, "n1", "", "sh", "-c", "echo kept >/root/disk; echo lost >/tmp/memory").mustSucceed(t)
 
 	// Nobody hears of a power cut.
 	const connected = "ss -Htn state established dst n1 dport = :6818"
-	c.exec(t, "n2", "", "bash", "-c", "setsid bash -c 'exec 3<>/dev/tcp/n1/6818; sleep 30' >/dev/null 2>&1 </dev/null &").must(t)
-	eventually(t, 10*time.Second, func() (bool, string) {
-		got := c.exec(t, "n2", "", "sh", "-c", connected).must(t)
+	c.runOn(t, "n2", "", "bash", "-c", "setsid bash -c 'exec 3<>/dev/tcp/n1/6818; sleep 30' >/dev/null 2>&1 </dev/null &").mustSucceed(t)
+	waitFor(t, 10*time.Second, func() (bool, string) {
+		got := c.runOn(t, "n2", "", "sh", "-c", connected).mustSucceed(t)
 		return got != "", "n2 is not connected to n1"
 	})
-	mc(t, "fail", "n1", "--name", c.name).must(t)
-	if got := c.exec(t, "n2", "", "sh", "-c", connected).must(t); got == "" {
+	runMinicluster(t, "fail", "n1", "--name", c.name).mustSucceed(t)
+	if got := c.runOn(t, "n2", "", "sh", "-c", connected).mustSucceed(t); got == "" {
 		t.Error("n2 heard that n1 lost its power")
 	}
-	if r := c.exec(t, "n1", "", "true"); r.code != 125 || !strings.Contains(r.err, "host n1 is off") {
+	if r := c.runOn(t, "n1", "", "true"); r.code != 125 || !strings.Contains(r.err, "host n1 is off") {
 		t.Errorf("exec on a dead host: %+v", r)
 	}
-	if r := mc(t, "fail", "n1", "--name", c.name); r.code != 1 || !strings.Contains(r.err, "off already") {
+	if r := runMinicluster(t, "fail", "n1", "--name", c.name); r.code != 1 || !strings.Contains(r.err, "off already") {
 		t.Errorf("fail on a dead host: %+v", r)
 	}
 	state("n1", "down*")
-	mc(t, "heal", "n1", "--name", c.name).must(t)
+	runMinicluster(t, "heal", "n1", "--name", c.name).mustSucceed(t)
 	state("n1", "idle")
-	if got := c.exec(t, "n1", "", "sh", "-c", "cat /root/disk; ls /tmp").must(t); got != "kept\n" {
+	if got := c.runOn(t, "n1", "", "sh", "-c", "cat /root/disk; ls /tmp").mustSucceed(t); got != "kept\n" {
 		t.Errorf("after a power cut n1 has %q", got)
 	}
 
-	mc(t, "cut", "n2", "--name", c.name).must(t)
-	if r := c.exec(t, "ctl", "", "ping", "-c1", "-W1", "n2"); r.code == 0 {
+	runMinicluster(t, "cut", "n2", "--name", c.name).mustSucceed(t)
+	if r := c.runOn(t, "ctl", "", "ping", "-c1", "-W1", "n2"); r.code == 0 {
 		t.Error("n2 answers though it is cut off")
 	}
-	c.exec(t, "n2", "", "pgrep", "-x", "slurmd").must(t) // it lives
-	mc(t, "heal", "n2", "--name", c.name).must(t)
-	eventually(t, 60*time.Second, func() (bool, string) {
-		r := c.exec(t, "ctl", "", "ping", "-c1", "-W5", "n2")
+	c.runOn(t, "n2", "", "pgrep", "-x", "slurmd").mustSucceed(t) // it lives
+	runMinicluster(t, "heal", "n2", "--name", c.name).mustSucceed(t)
+	waitFor(t, 60*time.Second, func() (bool, string) {
+		r := c.runOn(t, "ctl", "", "ping", "-c1", "-W5", "n2")
 		return r.code == 0, r.out
 	})
 	state("n2", "idle")
 
-	c.exec(t, "n2", "", "pkill", "-9", "-x", "slurmd").must(t)
-	eventually(t, 10*time.Second, func() (bool, string) {
-		out := mc(t, "status", "--name", c.name).must(t)
+	c.runOn(t, "n2", "", "pkill", "-9", "-x", "slurmd").mustSucceed(t)
+	waitFor(t, 10*time.Second, func() (bool, string) {
+		out := runMinicluster(t, "status", "--name", c.name).mustSucceed(t)
 		return strings.Contains(out, "slurmd: ended (exit code 137)"), out
 	})
-	mc(t, "heal", "n2", "--name", c.name).must(t)
-	mc(t, "restart", "ctl", "slurmctld", "--name", c.name).must(t)
-	if r := mc(t, "restart", "ctl", "accounts", "--name", c.name); r.code != 1 {
+	runMinicluster(t, "heal", "n2", "--name", c.name).mustSucceed(t)
+	runMinicluster(t, "restart", "ctl", "slurmctld", "--name", c.name).mustSucceed(t)
+	if r := runMinicluster(t, "restart", "ctl", "accounts", "--name", c.name); r.code != 1 {
 		t.Errorf("restart of a program that ends: %+v", r)
 	}
-	if r := mc(t, "restart", "ctl", "slurmd", "--name", c.name); r.code != 1 || !strings.Contains(r.err, "(daemons: munged ") {
+	if r := runMinicluster(t, "restart", "ctl", "slurmd", "--name", c.name); r.code != 1 || !strings.Contains(r.err, "(daemons: munged ") {
 		t.Errorf("restart of what is not there: %+v", r)
 	}
-	mc(t, "fail", "ctl", "--name", c.name).must(t)
-	mc(t, "heal", "ctl", "--name", c.name).must(t)
-	eventually(t, 60*time.Second, func() (bool, string) {
-		r := c.exec(t, "ctl", "alice", "srun", "-I5", "-N2", "hostname")
+	runMinicluster(t, "fail", "ctl", "--name", c.name).mustSucceed(t)
+	runMinicluster(t, "heal", "ctl", "--name", c.name).mustSucceed(t)
+	waitFor(t, 60*time.Second, func() (bool, string) {
+		r := c.runOn(t, "ctl", "alice", "srun", "-I5", "-N2", "hostname")
 		return r.code == 0, r.err
 	})
 }
 
 func TestSideBySideAndEight(t *testing.T) {
 	t.Parallel()
-	a := raise(t, "t-eight", "--nodes", "8", "--gpus", "1")
-	b := raise(t, "t-one", "--nodes", "1")
-	if got := a.sh(t, "stat -c %a /shared"); got != "1777" {
+	a := raiseCluster(t, "t-eight", "--nodes", "8", "--gpus", "1")
+	b := raiseCluster(t, "t-one", "--nodes", "1")
+	if got := a.runScript(t, "stat -c %a /shared"); got != "1777" {
 		t.Errorf("/shared has mode %s", got)
 	}
-	if got := a.sh(t, "srun -N8 hostname | sort | tr '\\n' ' '"); got != "n1 n2 n3 n4 n5 n6 n7 n8" {
+	if got := a.runScript(t, "srun -N8 hostname | sort | tr '\\n' ' '"); got != "n1 n2 n3 n4 n5 n6 n7 n8" {
 		t.Errorf("eight nodes: %q", got)
 	}
-	if got := b.sh(t, "srun hostname; sinfo -h -o %D"); !strings.HasPrefix(got, "n1\n1") {
+	if got := b.runScript(t, "srun hostname; sinfo -h -o %D"); !strings.HasPrefix(got, "n1\n1") {
 		t.Errorf("one node: %q", got)
 	}
-	a.sh(t, "touch /shared/of-eight")
-	if r := b.exec(t, "n1", "", "ls", "/shared/of-eight"); r.code == 0 {
+	a.runScript(t, "touch /shared/of-eight")
+	if r := b.runOn(t, "n1", "", "ls", "/shared/of-eight"); r.code == 0 {
 		t.Error("two clusters share /shared")
 	}
 }
 
 // TestWarmUpIsQuick holds the promise of a warm cache.
 func TestWarmUpIsQuick(t *testing.T) {
-	mc(t, "up", "--name", "t-warm").must(t)
-	mc(t, "down", "--name", "t-warm").must(t)
+	runMinicluster(t, "up", "--name", "t-warm").mustSucceed(t)
+	runMinicluster(t, "down", "--name", "t-warm").mustSucceed(t)
 	began := time.Now()
-	raise(t, "t-quick", "--nodes", "2", "--gpus", "2")
+	raiseCluster(t, "t-quick", "--nodes", "2", "--gpus", "2")
 	took := time.Since(began)
 	t.Logf("up took %s", took.Round(10*time.Millisecond))
 	if took > 15*time.Second {
@@ -365,11 +365,11 @@ func TestInstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := raise(t, "t-install", "--nodes", "1", "--install", relative)
-	if got := c.sh(t, "hi; srun hello"); got != "hello from ctl\nhello from n1" {
+	c := raiseCluster(t, "t-install", "--nodes", "1", "--install", relative)
+	if got := c.runScript(t, "hi; srun hello"); got != "hello from ctl\nhello from n1" {
 		t.Errorf("the installed program says %q", got)
 	}
-	got := c.exec(t, "n1", "", "stat", "-c", "%a %U %n", "/usr/lib/systemd/system/hello.service", "/etc/singularity-slurm/proxyd.yaml", "/usr/lib/hello/setuid", "/etc/singularity-slurm", "/usr", "/lib/.").must(t)
+	got := c.runOn(t, "n1", "", "stat", "-c", "%a %U %n", "/usr/lib/systemd/system/hello.service", "/etc/singularity-slurm/proxyd.yaml", "/usr/lib/hello/setuid", "/etc/singularity-slurm", "/usr", "/lib/.").mustSucceed(t)
 	want := "644 root /usr/lib/systemd/system/hello.service\n600 root /etc/singularity-slurm/proxyd.yaml\n4755 root /usr/lib/hello/setuid\n1771 root /etc/singularity-slurm\n755 root /usr\n755 root /lib/.\n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)

@@ -33,7 +33,7 @@ func TestInHost(t *testing.T) {
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			c := raise(t, "t-"+p.name, "--suite", p.suite, "--nodes", p.nodes)
+			c := raiseCluster(t, "t-"+p.name, "--suite", p.suite, "--nodes", p.nodes)
 			tools := filepath.Join("/var/lib/minicluster", c.name, "shared/tools")
 			if err := os.Mkdir(tools, 0o755); err != nil {
 				t.Fatal(err)
@@ -56,7 +56,7 @@ func TestInHost(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 11*time.Minute) // beyond the binary's own
 			defer cancel()
 			args := append([]string{"exec", "n1", "--name", c.name, "--", "env", "-C", "/root"}, p.args...)
-			relay(t, exec.CommandContext(ctx, program, append(args, "/shared/tools/test", "-test.v", "-test.timeout=10m", "-test.skip="+hurtful)...))
+			relayTests(t, exec.CommandContext(ctx, program, append(args, "/shared/tools/test", "-test.v", "-test.timeout=10m", "-test.skip="+hurtful)...))
 		})
 	}
 }

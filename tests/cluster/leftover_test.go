@@ -26,7 +26,7 @@ type traces struct {
 	processes  []string // that belong to minicluster, by their program
 }
 
-func look(t *testing.T) traces {
+func listTraces(t *testing.T) traces {
 	t.Helper()
 	var tr traces
 	all, _ := filepath.Glob("/proc/[0-9]*")
@@ -55,7 +55,7 @@ func look(t *testing.T) traces {
 	for _, l := range links {
 		tr.links = append(tr.links, l.Name())
 	}
-	tr.processes = processes(t)
+	tr.processes = listProcesses(t)
 	return tr
 }
 
@@ -118,9 +118,9 @@ func miniclusterOf(t *testing.T, pid string) os.FileInfo {
 	return nil
 }
 
-// processes lists those that run our program: `up`, keepers, hosts, builders. The
+// listProcesses lists the processes that run our program: `up`, keepers, hosts, builders. The
 // daemons of a host are in namespaces of their own and show up there.
-func processes(t *testing.T) []string {
+func listProcesses(t *testing.T) []string {
 	t.Helper()
 	ours := ourProgram(t)
 	var found []string
@@ -134,8 +134,8 @@ func processes(t *testing.T) []string {
 	return found
 }
 
-// more says what is there now and was not before.
-func (before traces) more(now traces) string {
+// addedSince says what is there now and was not before.
+func (before traces) addedSince(now traces) string {
 	var words []string
 	for _, kind := range []struct {
 		name        string
@@ -159,20 +159,20 @@ func (before traces) more(now traces) string {
 // just begun one to end.
 func (before traces) assertNothingLeft(t *testing.T) {
 	t.Helper()
-	eventually(t, time.Minute, func() (bool, string) {
-		left := before.more(look(t))
+	waitFor(t, time.Minute, func() (bool, string) {
+		left := before.addedSince(listTraces(t))
 		return left == "", "left behind:\n" + left
 	})
 }
 
 func TestDownLeavesNothing(t *testing.T) {
-	before := look(t)
-	mc(t, "up", "--name", "t-trace", "--nodes", "2", "--gpus", "2").must(t)
-	if before.more(look(t)) == "" {
+	before := listTraces(t)
+	runMinicluster(t, "up", "--name", "t-trace", "--nodes", "2", "--gpus", "2").mustSucceed(t)
+	if before.addedSince(listTraces(t)) == "" {
 		t.Fatal("a running cluster leaves no traces: this test sees nothing")
 	}
-	mc(t, "exec", "n1", "--name", "t-trace", "--", "bash", "-c", "setsid sleep 1000 >/dev/null 2>&1 & mount -t tmpfs x /mnt; ip link add br9 type bridge").must(t)
-	mc(t, "down", "--name", "t-trace").must(t)
+	runMinicluster(t, "exec", "n1", "--name", "t-trace", "--", "bash", "-c", "setsid sleep 1000 >/dev/null 2>&1 & mount -t tmpfs x /mnt; ip link add br9 type bridge").mustSucceed(t)
+	runMinicluster(t, "down", "--name", "t-trace").mustSucceed(t)
 	before.assertNothingLeft(t)
 	left, _ := filepath.Glob("/var/lib/minicluster/t-trace*")
 	if len(left) > 0 {
@@ -185,9 +185,9 @@ func TestDownLeavesNoGroups(t *testing.T) {
 	var groups []string
 	t.Run("a job runs", func(t *testing.T) { // whose cluster is down at its end
 		c := raiseProtected(t, "t-groups", "--nodes", "1")
-		job := c.submit(t, "--singularity", "echo here; srun sleep 1000")
-		c.reaches(t, job, "here")
-		eventually(t, 30*time.Second, func() (bool, string) {
+		job := c.submitJob(t, "--singularity", "echo here; srun sleep 1000")
+		c.waitForLine(t, job, "here")
+		waitFor(t, 30*time.Second, func() (bool, string) {
 			groups = ourGroups(t)
 			return len(groups) > 0, "the job has no cgroup: this test sees nothing"
 		})
@@ -202,7 +202,7 @@ func TestDownLeavesNoGroups(t *testing.T) {
 // ourGroups are the cgroups of proxyd with processes of this package's clusters in them or below.
 func ourGroups(t *testing.T) []string {
 	t.Helper()
-	return slices.DeleteFunc(groups(t), func(g string) bool {
+	return slices.DeleteFunc(listCgroups(t), func(g string) bool {
 		return !slices.ContainsFunc(walkExisting(t, g), func(path string) bool {
 			pids, _ := os.ReadFile(path) // the group may have ended
 			return filepath.Base(path) == "cgroup.procs" && slices.ContainsFunc(strings.Fields(string(pids)), func(pid string) bool { return isOurs(t, pid) })
@@ -210,8 +210,8 @@ func ourGroups(t *testing.T) []string {
 	})
 }
 
-// groups are all cgroups that are proxyd's.
-func groups(t *testing.T) []string {
+// listCgroups returns all cgroups that are proxyd's.
+func listCgroups(t *testing.T) []string {
 	t.Helper()
 	return slices.DeleteFunc(walkExisting(t, "/sys/fs/cgroup"), func(path string) bool {
 		return !strings.HasPrefix(filepath.Base(path), "sing-")
@@ -241,11 +241,11 @@ func walkExisting(t *testing.T, folder string) []string {
 func TestKilledAnywhere(t *testing.T) {
 	random := rand.New(rand.NewSource(*seed))
 	t.Logf("replay with: go test -tags cluster -run TestKilledAnywhere ./tests/cluster -seed %d", *seed)
-	before := look(t)
+	before := listTraces(t)
 	began := time.Now()
-	mc(t, "up", "--name", "t-kill").must(t)
+	runMinicluster(t, "up", "--name", "t-kill").mustSucceed(t)
 	whole := time.Since(began)
-	mc(t, "down", "--name", "t-kill").must(t)
+	runMinicluster(t, "down", "--name", "t-kill").mustSucceed(t)
 	before.assertNothingLeft(t)
 
 	for round := range 20 {
@@ -258,8 +258,8 @@ func TestKilledAnywhere(t *testing.T) {
 			}
 		})
 	}
-	mc(t, "up", "--name", "t-kill").must(t) // cleans up after all of them
-	mc(t, "down", "--name", "t-kill").must(t)
+	runMinicluster(t, "up", "--name", "t-kill").mustSucceed(t) // cleans up after all of them
+	runMinicluster(t, "down", "--name", "t-kill").mustSucceed(t)
 	before.assertNothingLeft(t)
 }
 
@@ -278,7 +278,7 @@ func upAndKill(t *testing.T, delay time.Duration, whom string) (killed bool) {
 		whom = "keeper"
 	case <-time.After(delay):
 	}
-	for _, p := range processes(t) {
+	for _, p := range listProcesses(t) {
 		pid, args, _ := strings.Cut(p, " ")
 		if !strings.Contains(args, "t-kill") {
 			continue
@@ -286,7 +286,7 @@ func upAndKill(t *testing.T, delay time.Duration, whom string) (killed bool) {
 		isUp := strings.Contains(args, " up ")
 		isKeeper := strings.HasPrefix(args, "minicluster keeper ")
 		if whom == "all" || whom == "up" && isUp || whom == "keeper" && isKeeper {
-			kill(t, pid)
+			killProcess(t, pid)
 			killed = true
 		}
 	}
@@ -298,7 +298,7 @@ func upAndKill(t *testing.T, delay time.Duration, whom string) (killed bool) {
 	return killed
 }
 
-func kill(t *testing.T, pid string) {
+func killProcess(t *testing.T, pid string) {
 	t.Helper()
 	n, err := strconv.Atoi(pid)
 	if err != nil {
@@ -312,20 +312,20 @@ func kill(t *testing.T, pid string) {
 // TestDownOfTheStubborn: a keeper that answers nothing, one without a socket, one
 // whose lock was removed, and one that is still being raised.
 func TestDownOfTheStubborn(t *testing.T) {
-	before := look(t)
+	before := listTraces(t)
 	down := func(t *testing.T) {
 		t.Helper()
-		mc(t, "down", "--name", "t-stub").must(t)
+		runMinicluster(t, "down", "--name", "t-stub").mustSucceed(t)
 		before.assertNothingLeft(t)
 	}
 	for _, file := range []string{"t-stub/control.sock", "t-stub.lock"} {
-		mc(t, "up", "--name", "t-stub", "--nodes", "1").must(t)
+		runMinicluster(t, "up", "--name", "t-stub", "--nodes", "1").mustSucceed(t)
 		if err := os.Remove("/var/lib/minicluster/" + file); err != nil {
 			t.Fatal(err)
 		}
 		down(t)
 	}
-	mc(t, "up", "--name", "t-stub", "--nodes", "1").must(t)
+	runMinicluster(t, "up", "--name", "t-stub", "--nodes", "1").mustSucceed(t)
 	exec.Command("pkill", "-STOP", "-f", "^minicluster keeper t-stub").Run()
 	down(t)
 
@@ -333,26 +333,26 @@ func TestDownOfTheStubborn(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, func() (bool, string) {
+	waitFor(t, 10*time.Second, func() (bool, string) {
 		_, err := os.Stat("/var/lib/minicluster/t-stub/control.sock")
 		return err == nil, "no socket"
 	})
-	mc(t, "down", "--name", "t-stub").must(t)
+	runMinicluster(t, "down", "--name", "t-stub").mustSucceed(t)
 	cmd.Wait()
 	before.assertNothingLeft(t)
 }
 
 // TestUpAfterUpWasStopped: the person presses Ctrl-C, or asks twice.
 func TestUpAfterUpWasStopped(t *testing.T) {
-	before := look(t)
+	before := listTraces(t)
 	cmd := exec.Command(program, "up", "--name", "t-int")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, func() (bool, string) {
-		return len(processes(t)) > len(before.processes)+1, "no keeper"
+	waitFor(t, 10*time.Second, func() (bool, string) {
+		return len(listProcesses(t)) > len(before.processes)+1, "no keeper"
 	})
-	again := mc(t, "up", "--name", "t-int")
+	again := runMinicluster(t, "up", "--name", "t-int")
 	if again.code != 1 || !strings.Contains(again.err, "cluster t-int is already running; end it with: minicluster down --name t-int") {
 		t.Errorf("a second up: code %d, said %q", again.code, again.err)
 	}

@@ -19,11 +19,11 @@ func TestLostWork(t *testing.T) {
 	const slow = "for i in $(seq 60); do echo $i; sleep 0.5; done"
 	said := func(t *testing.T, job, comment, event string) {
 		t.Helper()
-		eventually(t, 60*time.Second, func() (bool, string) {
-			now := c.show(t, job, "Comment")
+		waitFor(t, 60*time.Second, func() (bool, string) {
+			now := c.showColumn(t, job, "Comment")
 			return regexp.MustCompile(comment).MatchString(now), "comment of the job: " + now
 		})
-		if shown := c.exec(t, "ctl", "alice", "singctl", "show", job).must(t); !regexp.MustCompile(event).MatchString(shown) {
+		if shown := c.runOn(t, "ctl", "alice", "singctl", "show", job).mustSucceed(t); !regexp.MustCompile(event).MatchString(shown) {
 			t.Errorf("singctl show has nothing of %q:\n%s", event, shown)
 		}
 	}
@@ -35,20 +35,20 @@ func TestLostWork(t *testing.T) {
 		"without":           {false, `begins anew, for there is no checkpoint; at most \d+s of work are lost`, `started.*run 2, anew; at most \d+s of work are lost`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			job := c.submit(t, "--singularity -w n1", slow)
-			c.reaches(t, job, "4")
+			job := c.submitJob(t, "--singularity -w n1", slow)
+			c.waitForLine(t, job, "4")
 			if tt.checkpoint {
-				c.exec(t, "ctl", "alice", "singctl", "checkpoint", job).must(t)
+				c.runOn(t, "ctl", "alice", "singctl", "checkpoint", job).mustSucceed(t)
 			}
-			c.reaches(t, job, "12")
-			mc(t, "fail", "n1", "--name", c.name).must(t)
-			c.ctl(t, "scontrol update NodeName=n1 State=DOWN Reason=test")
-			c.ctl(t, "scontrol update ReqNodeList= JobId="+job)
-			c.again(t, job, "n1")
+			c.waitForLine(t, job, "12")
+			runMinicluster(t, "fail", "n1", "--name", c.name).mustSucceed(t)
+			c.runAsRoot(t, "scontrol update NodeName=n1 State=DOWN Reason=test")
+			c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)
+			c.restartJob(t, job, "n1")
 			said(t, job, tt.comment, tt.event)
-			c.exec(t, "ctl", "alice", "scancel", job).must(t)
-			mc(t, "heal", "n1", "--name", c.name).must(t)
-			c.sh(t, "scontrol update NodeName=n1 State=RESUME || true")
+			c.runOn(t, "ctl", "alice", "scancel", job).mustSucceed(t)
+			runMinicluster(t, "heal", "n1", "--name", c.name).mustSucceed(t)
+			c.runScript(t, "scontrol update NodeName=n1 State=RESUME || true")
 		})
 	}
 }

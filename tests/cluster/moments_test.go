@@ -26,26 +26,26 @@ func TestMoments(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-moments", "--nodes", "2")
 	for _, n := range []string{"n1", "n2"} {
-		c.exec(t, n, "", "sh", "-c", "echo 'log: {level: debug}' >> /etc/singularity-slurm/proxyd.yaml").must(t)
-		mc(t, "restart", "--name", c.name, n, "proxyd").must(t)
+		c.runOn(t, n, "", "sh", "-c", "echo 'log: {level: debug}' >> /etc/singularity-slurm/proxyd.yaml").mustSucceed(t)
+		runMinicluster(t, "restart", "--name", c.name, n, "proxyd").mustSucceed(t)
 	}
 	t.Run("the script ends before it is frozen", c.endsBeforeFreeze)
 	t.Run("the script ends when it is requeued", c.endsRequeued)
 	t.Run("the leader dies before all are open", c.diesBeforeOpen)
 }
 
-// stop stops a node's proxyd, and returns what has it go on, which the end of the test does
+// stopProxyd stops a node's proxyd, and returns what has it go on, which the end of the test does
 // otherwise.
-func (c protected) stop(t *testing.T, node string) (goOn func()) {
+func (c protected) stopProxyd(t *testing.T, node string) (goOn func()) {
 	t.Helper()
-	goOn = sync.OnceFunc(func() { c.exec(t, node, "", "pkill", "-CONT", "-x", "proxyd").must(t) })
+	goOn = sync.OnceFunc(func() { c.runOn(t, node, "", "pkill", "-CONT", "-x", "proxyd").mustSucceed(t) })
 	t.Cleanup(goOn)
-	c.exec(t, node, "", "pkill", "-STOP", "-x", "proxyd").must(t)
+	c.runOn(t, node, "", "pkill", "-STOP", "-x", "proxyd").mustSucceed(t)
 	return goOn
 }
 
-// home is a path in alice's home, as this machine sees it.
-func (c protected) home(path ...string) string {
+// homePath is a path in alice's home, as this machine sees it.
+func (c protected) homePath(path ...string) string {
 	return filepath.Join(append([]string{"/var/lib/minicluster", c.name, "shared/home/alice"}, path...)...)
 }
 
@@ -57,16 +57,16 @@ func (c protected) copyPrograms(t *testing.T, names ...string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(c.home(name), program, 0o644); err != nil {
+		if err := os.WriteFile(c.homePath(name), program, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// finish lets the script of untilTold end.
-func (c protected) finish(t *testing.T, job string) {
+// endScript lets the script of untilTold end.
+func (c protected) endScript(t *testing.T, job string) {
 	t.Helper()
-	if err := os.WriteFile(c.home("go."+job), nil, 0o644); err != nil {
+	if err := os.WriteFile(c.homePath("go."+job), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -74,11 +74,11 @@ func (c protected) finish(t *testing.T, job string) {
 // untilTold is a script that ends by finish.
 const untilTold = `echo begin; while [ ! -e go.$SLURM_JOB_ID ]; do sleep 0.05; done; echo end`
 
-// asked waits until a node's proxyd, which stands still, is asked something by another.
-func (c protected) asked(t *testing.T, node string) {
+// waitForCall waits until a node's proxyd, which stands still, is asked something by another.
+func (c protected) waitForCall(t *testing.T, node string) {
 	t.Helper()
-	eventually(t, 60*time.Second, func() (bool, string) {
-		said := c.exec(t, node, "", "ss", "-tnH", "state", "established", "( sport = :6830 )").must(t)
+	waitFor(t, 60*time.Second, func() (bool, string) {
+		said := c.runOn(t, node, "", "ss", "-tnH", "state", "established", "( sport = :6830 )").mustSucceed(t)
 		return unread.MatchString(said), "nobody asks proxyd of " + node + ":\n" + said
 	})
 }
@@ -86,12 +86,12 @@ func (c protected) asked(t *testing.T, node string) {
 // unread begins a line about a socket whose owner has not read what is there.
 var unread = regexp.MustCompile(`(?m)^[1-9][0-9]*\s`)
 
-// logged waits for a line in the log of a node's proxyd.
-func (c protected) logged(t *testing.T, node, pattern string) {
+// waitForLog waits for a line in the log of a node's proxyd.
+func (c protected) waitForLog(t *testing.T, node, pattern string) {
 	t.Helper()
 	line := regexp.MustCompile("(?m)^.* " + pattern + "( .*)?$")
-	eventually(t, 60*time.Second, func() (bool, string) {
-		return line.MatchString(c.proxyd(node)), "no line of " + pattern
+	waitFor(t, 60*time.Second, func() (bool, string) {
+		return line.MatchString(c.proxydLog(node)), "no line of " + pattern
 	})
 }
 
@@ -100,25 +100,25 @@ func (c protected) logged(t *testing.T, node, pattern string) {
 // would have the job begin anew, beside what is left of its steps.
 func (c protected) endsBeforeFreeze(t *testing.T) {
 	for range tries {
-		job := c.submit(t, "--singularity -N2 --ntasks=2 -w n1,n2", "srun sleep 1000 &>/dev/null &\n"+untilTold)
-		eventually(t, 60*time.Second, func() (bool, string) {
-			said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+		job := c.submitJob(t, "--singularity -N2 --ntasks=2 -w n1,n2", "srun sleep 1000 &>/dev/null &\n"+untilTold)
+		waitFor(t, 60*time.Second, func() (bool, string) {
+			said := c.runOn(t, "ctl", "alice", "singctl", "show", job).out
 			return strings.Contains(said, " s0-1.0 ") && strings.Contains(said, " s0-1.1 "), said
 		})
-		c.heard(t, job)
-		answers := c.stop(t, "n2")
+		c.waitForInit(t, job)
+		answers := c.stopProxyd(t, "n2")
 		answer := make(chan result, 1)
-		go func() { answer <- c.exec(t, "ctl", "alice", "singctl", "checkpoint", job) }()
-		c.logged(t, "n1", `msg="phase begins" job=`+job+` .*phase=prepare`)
-		c.asked(t, "n2")
-		c.finish(t, job)
-		c.logged(t, "n1", `msg="program ended" job=`+job+` .*program=batch`)
+		go func() { answer <- c.runOn(t, "ctl", "alice", "singctl", "checkpoint", job) }()
+		c.waitForLog(t, "n1", `msg="phase begins" job=`+job+` .*phase=prepare`)
+		c.waitForCall(t, "n2")
+		c.endScript(t, job)
+		c.waitForLog(t, "n1", `msg="program ended" job=`+job+` .*program=batch`)
 		answers()
 		r := <-answer
-		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 			t.Fatalf("the job: %s", s)
 		}
-		if got := c.log(job); got != "begin\nend" {
+		if got := c.jobLog(job); got != "begin\nend" {
 			t.Fatalf("log:\n%s", got)
 		}
 		if strings.Contains(r.err, ": prepare: ") { // which waits for a node so long, and no longer
@@ -129,7 +129,7 @@ func (c protected) endsBeforeFreeze(t *testing.T) {
 			t.Errorf("singctl checkpoint: exit %d, %s%s", r.code, r.out, r.err)
 		}
 		committed := regexp.MustCompile(`(?m)^.*msg=phase .*job=` + job + ` .*phase=commit.*$`)
-		if l := committed.FindString(c.proxyd("n1")); l != "" {
+		if l := committed.FindString(c.proxydLog("n1")); l != "" {
 			t.Errorf("a checkpoint without the script exists: %s", l)
 		}
 		return
@@ -140,34 +140,34 @@ func (c protected) endsBeforeFreeze(t *testing.T) {
 // endsRequeued: Slurm requeues the job and signals its script, which ends by itself before
 // proxyd gets to hear of either. Slurm runs it again, as it would without us, from its beginning.
 func (c protected) endsRequeued(t *testing.T) {
-	job := c.submit(t, "--singularity -w n1", untilTold)
-	c.reaches(t, job, "begin")
-	c.heard(t, job)
-	hears := c.stop(t, "n1")
-	c.ctl(t, "scontrol requeue "+job)
-	eventually(t, 60*time.Second, func() (bool, string) { // the capsule's init says that Slurm's signal is there
-		said := c.exec(t, "n1", "", "sh", "-c", `ss -xnpH | awk '/"proxyd"/ && $2 == "ESTAB" { print $3, $0 }'`).must(t)
+	job := c.submitJob(t, "--singularity -w n1", untilTold)
+	c.waitForLine(t, job, "begin")
+	c.waitForInit(t, job)
+	hears := c.stopProxyd(t, "n1")
+	c.runAsRoot(t, "scontrol requeue "+job)
+	waitFor(t, 60*time.Second, func() (bool, string) { // the capsule's init says that Slurm's signal is there
+		said := c.runOn(t, "n1", "", "sh", "-c", `ss -xnpH | awk '/"proxyd"/ && $2 == "ESTAB" { print $3, $0 }'`).mustSucceed(t)
 		return unread.MatchString(said), "no word from init: " + said
 	})
-	c.finish(t, job)
-	eventually(t, 60*time.Second, func() (bool, string) {
-		r := c.exec(t, "n1", "", "pgrep", "-x", "sing-warden")
+	c.endScript(t, job)
+	waitFor(t, 60*time.Second, func() (bool, string) {
+		r := c.runOn(t, "n1", "", "pgrep", "-x", "sing-warden")
 		return r.code == 1, "wardens: " + r.out + r.err
 	})
-	eventually(t, 60*time.Second, func() (bool, string) { // the epilog has come, too
-		said := strings.Fields(c.exec(t, "n1", "", "ss", "-xlnH", "src", "/run/singularity-slurm/spank.sock").out)
+	waitFor(t, 60*time.Second, func() (bool, string) { // the epilog has come, too
+		said := strings.Fields(c.runOn(t, "n1", "", "ss", "-xlnH", "src", "/run/singularity-slurm/spank.sock").out)
 		return len(said) > 2 && said[2] != "0", strings.Join(said, " ")
 	})
 	hears()
-	c.logged(t, "n1", `msg="the batch script had ended" job=`+job)
-	c.again(t, job, "")
-	if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+	c.waitForLog(t, "n1", `msg="the batch script had ended" job=`+job)
+	c.restartJob(t, job, "")
+	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 		t.Errorf("the job: %s", s)
 	}
-	if n := c.show(t, job, "RestartCnt"); n != "1" {
+	if n := c.showColumn(t, job, "RestartCnt"); n != "1" {
 		t.Errorf("%s restarts", n)
 	}
-	if got := c.log(job); got != "begin\nend\nbegin\nend" {
+	if got := c.jobLog(job); got != "begin\nend\nbegin\nend" {
 		t.Errorf("the script was not run anew:\n%s", got)
 	}
 }
@@ -181,35 +181,35 @@ func (c protected) diesBeforeOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(c.home("count.py"), program, 0o644); err != nil {
+	if err := os.WriteFile(c.homePath("count.py"), program, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c.sh(t, "mkdir ~/ranks")
-	job := c.submit(t, "--singularity -N2 --ntasks=2 -w n1,n2", `srun python3 count.py "$(hostname)" ranks 1; echo rc $?`)
-	c.advances(t)
+	c.runScript(t, "mkdir ~/ranks")
+	job := c.submitJob(t, "--singularity -N2 --ntasks=2 -w n1,n2", `srun python3 count.py "$(hostname)" ranks 1; echo rc $?`)
+	c.waitForCounting(t)
 	held := c.holdAtOpen(t, job)
-	c.ctl(t, "scontrol requeue "+job)
-	c.again(t, job, "")
+	c.runAsRoot(t, "scontrol requeue "+job)
+	c.restartJob(t, job, "")
 	held()
-	if !c.shut(t, "n2", job) {
+	if !c.isCapsuleShut(t, "n2", job) {
 		t.Fatal("n2 is open, though nobody has asked it")
 	}
-	if !c.shut(t, "n1", job) {
+	if !c.isCapsuleShut(t, "n1", job) {
 		t.Error("the leader's own capsule is open before that of n2 is")
 	}
-	c.exec(t, "n1", "", "pkill", "-KILL", "-x", "proxyd").must(t) // it is started again by itself
-	c.exec(t, "n1", "", "rm", "/run/hold").must(t)
-	eventually(t, 3*time.Minute, func() (bool, string) {
-		return !c.shut(t, "n2", job), "n2 is still shut"
+	c.runOn(t, "n1", "", "pkill", "-KILL", "-x", "proxyd").mustSucceed(t) // it is started again by itself
+	c.runOn(t, "n1", "", "rm", "/run/hold").mustSucceed(t)
+	waitFor(t, 3*time.Minute, func() (bool, string) {
+		return !c.isCapsuleShut(t, "n2", job), "n2 is still shut"
 	})
-	c.advances(t)
-	if err := os.WriteFile(c.home("ranks/stop"), nil, 0o644); err != nil {
+	c.waitForCounting(t)
+	if err := os.WriteFile(c.homePath("ranks/stop"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 		t.Errorf("the job: %s", s)
 	}
-	if log := c.log(job); !strings.HasSuffix(log, "\nrc 0") {
+	if log := c.jobLog(job); !strings.HasSuffix(log, "\nrc 0") {
 		t.Errorf("log:\n%s", log)
 	}
 }
@@ -226,47 +226,47 @@ if [ -e /run/hold ] && grep -q 'msg="phase begins" job=` + job + ` phase=open' /
 fi
 exec /usr/bin/munge.real "$@"
 `
-	c.exec(t, "n1", "", "sh", "-euc", `touch /run/hold; printf %s "$1" > /usr/bin/munge.new; chmod 755 /usr/bin/munge.new
-		cp -a /usr/bin/munge /usr/bin/munge.real; mv /usr/bin/munge.new /usr/bin/munge`, "sh", script).must(t)
+	c.runOn(t, "n1", "", "sh", "-euc", `touch /run/hold; printf %s "$1" > /usr/bin/munge.new; chmod 755 /usr/bin/munge.new
+		cp -a /usr/bin/munge /usr/bin/munge.real; mv /usr/bin/munge.new /usr/bin/munge`, "sh", script).mustSucceed(t)
 	return func() {
 		t.Helper()
-		eventually(t, 3*time.Minute, func() (bool, string) {
-			return c.exec(t, "n1", "", "test", "-e", "/run/held").code == 0, "no restore:\n" + c.proxyd("n1")
+		waitFor(t, 3*time.Minute, func() (bool, string) {
+			return c.runOn(t, "n1", "", "test", "-e", "/run/held").code == 0, "no restore:\n" + c.proxydLog("n1")
 		})
 	}
 }
 
-// shut says whether a node's capsule of a job lets no packet pass.
-func (c protected) shut(t *testing.T, node, job string) bool {
+// isCapsuleShut says whether a node's capsule of a job lets no packet pass.
+func (c protected) isCapsuleShut(t *testing.T, node, job string) bool {
 	t.Helper()
-	return strings.Contains(c.note(t, node, job), `"shut":true`)
+	return strings.Contains(c.readNote(t, node, job), `"shut":true`)
 }
 
-// heard waits until the leader has read what the capsule's init said of the script's start.
-func (c protected) heard(t *testing.T, job string) {
+// waitForInit waits until the leader has read what the capsule's init said of the script's start.
+func (c protected) waitForInit(t *testing.T, job string) {
 	t.Helper()
-	eventually(t, 60*time.Second, func() (bool, string) {
-		said := c.note(t, "n1", job)
+	waitFor(t, 60*time.Second, func() (bool, string) {
+		said := c.readNote(t, "n1", job)
 		return strings.Contains(said, `"now":`), "proxyd has not heard of the script: " + said
 	})
 }
 
-// note is what a node's proxyd keeps of its capsule of a job.
-func (c protected) note(t *testing.T, node, job string) string {
+// readNote returns what a node's proxyd keeps of its capsule of a job.
+func (c protected) readNote(t *testing.T, node, job string) string {
 	t.Helper()
-	return c.exec(t, node, "", "sh", "-c", fmt.Sprintf("cat /var/lib/singularity-slurm/notes/%s.*.json || true", job)).must(t)
+	return c.runOn(t, node, "", "sh", "-c", fmt.Sprintf("cat /var/lib/singularity-slurm/notes/%s.*.json || true", job)).mustSucceed(t)
 }
 
-// advances waits until the ranks of count.py have counted on.
-func (c protected) advances(t *testing.T) {
+// waitForCounting waits until the ranks of count.py have counted on.
+func (c protected) waitForCounting(t *testing.T) {
 	t.Helper()
 	read := func() (n int) {
-		b, _ := os.ReadFile(c.home("ranks/latest1"))
+		b, _ := os.ReadFile(c.homePath("ranks/latest1"))
 		fmt.Sscan(string(b), &n)
 		return n
 	}
 	from := read()
-	eventually(t, 3*time.Minute, func() (bool, string) {
+	waitFor(t, 3*time.Minute, func() (bool, string) {
 		n := read()
 		return n > from+3, fmt.Sprintf("the ranks are at %d, and were at %d", n, from)
 	})

@@ -19,24 +19,24 @@ const lastRound = "80 of 4: d1bde8bf1f131408"
 // waitLog waits until a job's log has a line that contains text.
 func (c protected) waitLog(t *testing.T, job, text string) {
 	t.Helper()
-	eventually(t, 90*time.Second, func() (bool, string) {
-		log := c.log(job)
+	waitFor(t, 90*time.Second, func() (bool, string) {
+		log := c.jobLog(job)
 		return strings.Contains(log, text), fmt.Sprintf("job %s: no %q in:\n%s", job, text, log)
 	})
 }
 
-// move requeues an MPI job of n1, which goes on elsewhere.
-func (c protected) move(t *testing.T, job string) {
-	c.ctl(t, "scontrol requeue "+job)
-	c.ctl(t, "scontrol update ReqNodeList= JobId="+job)
-	c.again(t, job, "n1")
+// moveJob requeues an MPI job of n1, which goes on elsewhere.
+func (c protected) moveJob(t *testing.T, job string) {
+	c.runAsRoot(t, "scontrol requeue "+job)
+	c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)
+	c.restartJob(t, job, "n1")
 }
 
 // setMPIDefault changes the site's MpiDefault.
 func (c protected) setMPIDefault(t *testing.T, kind string) {
-	c.ctl(t, fmt.Sprintf(`sed -i 's/^MpiDefault=.*/MpiDefault=%s/' /etc/slurm/slurm.conf; scontrol reconfigure`, kind))
+	c.runAsRoot(t, fmt.Sprintf(`sed -i 's/^MpiDefault=.*/MpiDefault=%s/' /etc/slurm/slurm.conf; scontrol reconfigure`, kind))
 	for _, n := range []string{"n1", "n2", "n3"} {
-		mc(t, "restart", "--name", c.name, n, "proxyd").must(t)
+		runMinicluster(t, "restart", "--name", c.name, n, "proxyd").mustSucceed(t)
 	}
 }
 
@@ -50,7 +50,7 @@ func (c protected) putFile(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(c.home(name), b, 0o644); err != nil {
+	if err := os.WriteFile(c.homePath(name), b, 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -60,51 +60,51 @@ func TestMPI(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-mpi", "--nodes", "3", "--with-corpus")
 	c.putFile(t, "mpi_ring.c")
-	c.sh(t, "cd; mpicc.mpich -O2 -o ring mpi_ring.c")
+	c.runScript(t, "cd; mpicc.mpich -O2 -o ring mpi_ring.c")
 	t.Run("moved", func(t *testing.T) { // captured in place, requeued, and requeued again
-		job := c.submit(t, mpiOptions, "srun --mpi=pmi2 ./ring 80; echo ends with $?")
+		job := c.submitJob(t, mpiOptions, "srun --mpi=pmi2 ./ring 80; echo ends with $?")
 		c.waitLog(t, job, "\n10 of 4: ")
-		c.says(t, "alice", "singctl checkpoint "+job, 0)
+		c.checkCommand(t, "alice", "singctl checkpoint "+job, 0)
 		c.checkQuiet(t, job, "sing-pmi")
-		c.move(t, job)
+		c.moveJob(t, job)
 		c.waitLog(t, job, "\n40 of 4: ")
-		c.move(t, job)
+		c.moveJob(t, job)
 		c.checkRounds(t, job, lastRound)
 	})
 	t.Run("starting", func(t *testing.T) { // one task is in MPI_Init, and waits for the other
-		job := c.submit(t, mpiOptions, `srun --mpi=pmi2 -n2 -N2 bash -c '[ $SLURM_PROCID = 0 ] || until [ -e ~/go ]; do sleep 0.2; done; exec ./ring 5'; echo ends with $?`)
-		eventually(t, 60*time.Second, func() (bool, string) {
-			out := c.exec(t, "n1", "", "bash", "-c", "cat /proc/$(pgrep -x ring)/wchan").out
+		job := c.submitJob(t, mpiOptions, `srun --mpi=pmi2 -n2 -N2 bash -c '[ $SLURM_PROCID = 0 ] || until [ -e ~/go ]; do sleep 0.2; done; exec ./ring 5'; echo ends with $?`)
+		waitFor(t, 60*time.Second, func() (bool, string) {
+			out := c.runOn(t, "n1", "", "bash", "-c", "cat /proc/$(pgrep -x ring)/wchan").out
 			return strings.Contains(out, "unix_stream"), "rank 0 is not in a fence: " + out
 		})
-		c.move(t, job)
-		c.sh(t, "touch ~/go")
+		c.moveJob(t, job)
+		c.runScript(t, "touch ~/go")
 		c.waitLog(t, job, "ends with 0")
-		if log := c.log(job); !strings.HasPrefix(log, "1 of 2: ") || !strings.Contains(log, "\n5 of 2: ") {
+		if log := c.jobLog(job); !strings.HasPrefix(log, "1 of 2: ") || !strings.Contains(log, "\n5 of 2: ") {
 			t.Errorf("log:\n%s", log)
 		}
 	})
 	t.Run("aborted", func(t *testing.T) {
-		job := c.submit(t, mpiOptions, "srun --mpi=pmi2 ./ring 80 abort; echo ends with $?")
+		job := c.submitJob(t, mpiOptions, "srun --mpi=pmi2 ./ring 80 abort; echo ends with $?")
 		c.waitLog(t, job, "ends with ")
-		if log := c.log(job); !strings.Contains(log, "application called MPI_Abort") || strings.Contains(log, "ends with 0") {
+		if log := c.jobLog(job); !strings.Contains(log, "application called MPI_Abort") || strings.Contains(log, "ends with 0") {
 			t.Errorf("log:\n%s", log)
 		}
 	})
 	t.Run("environment", func(t *testing.T) {
-		job := c.submit(t, mpiOptions, `srun --mpi=pmi2 --export=NONE -N1 -n1 /usr/bin/env | grep -E "^(PMI_[JRS]|UCX_|SINGULARITY_SLURM_(PMI|STEP))" | sort
+		job := c.submitJob(t, mpiOptions, `srun --mpi=pmi2 --export=NONE -N1 -n1 /usr/bin/env | grep -E "^(PMI_[JRS]|UCX_|SINGULARITY_SLURM_(PMI|STEP))" | sort
 			srun --mpi=none -N1 -n1 env | grep -c ^PMI_; echo done`)
 		const want = "PMI_JOBID=s0-1\nPMI_RANK=0\nPMI_SIZE=1\nUCX_TLS=tcp,self\n0\ndone"
 		c.waitLog(t, job, "\ndone")
-		if log := c.log(job); log != want {
+		if log := c.jobLog(job); log != want {
 			t.Errorf("log:\n%s\nwant\n%s", log, want)
 		}
 	})
 	t.Run("default", func(t *testing.T) { // of the site
 		c.setMPIDefault(t, "pmi2")
-		job := c.submit(t, mpiOptions, "srun ./ring 80; echo ends with $?")
+		job := c.submitJob(t, mpiOptions, "srun ./ring 80; echo ends with $?")
 		c.waitLog(t, job, "\n10 of 4: ")
-		c.move(t, job)
+		c.moveJob(t, job)
 		c.checkRounds(t, job, lastRound)
 	})
 }
@@ -120,93 +120,93 @@ func TestPMIx(t *testing.T) {
 	c.putFile(t, "mpi_session.py")
 	c.putFile(t, "pmix_shares.py")
 	t.Run("shared CPUs", func(t *testing.T) { // where MPI libraries are to give the CPU away while they wait
-		job := c.submit(t, mpiOptions, "srun --mpi=pmix -n2 -N2 python3 pmix_shares.py; srun --mpi=pmix -n4 -N2 python3 pmix_shares.py; echo done")
+		job := c.submitJob(t, mpiOptions, "srun --mpi=pmix -n2 -N2 python3 pmix_shares.py; srun --mpi=pmix -n4 -N2 python3 pmix_shares.py; echo done")
 		c.waitLog(t, job, "done")
-		if got, want := c.log(job), strings.Repeat("own\n", 2)+strings.Repeat("shared\n", 4)+"done"; got != want {
+		if got, want := c.jobLog(job), strings.Repeat("own\n", 2)+strings.Repeat("shared\n", 4)+"done"; got != want {
 			t.Errorf("log:\n%s\nwant\n%s", got, want)
 		}
 	})
 	t.Run("moved", func(t *testing.T) {
-		job := c.submit(t, mpiOptions, "srun --mpi=pmix python3 mpi_ring.py 80; echo ends with $?")
+		job := c.submitJob(t, mpiOptions, "srun --mpi=pmix python3 mpi_ring.py 80; echo ends with $?")
 		c.waitLog(t, job, "\n10 of 4: ")
-		c.says(t, "alice", "singctl checkpoint "+job, 0)
+		c.checkCommand(t, "alice", "singctl checkpoint "+job, 0)
 		c.checkQuiet(t, job, "sing-pmix")
-		c.move(t, job)
+		c.moveJob(t, job)
 		c.waitLog(t, job, "\n40 of 4: ")
-		c.move(t, job)
+		c.moveJob(t, job)
 		c.checkRounds(t, job, lastRoundPython)
 	})
 	t.Run("starting", func(t *testing.T) {
-		job := c.submit(t, mpiOptions, `srun --mpi=pmix -n2 -N2 bash -c '[ $SLURM_PROCID = 0 ] || until [ -e ~/go ]; do sleep 0.2; done; exec python3 mpi_ring.py 5'; echo ends with $?`)
-		eventually(t, 60*time.Second, func() (bool, string) { // a client has connected to its server, beside the server's connection to the hub
-			out := c.exec(t, "n1", "", "bash", "-c", `ls -l /proc/$(pgrep -x sing-pmix)/fd | grep -c socket:`).out
+		job := c.submitJob(t, mpiOptions, `srun --mpi=pmix -n2 -N2 bash -c '[ $SLURM_PROCID = 0 ] || until [ -e ~/go ]; do sleep 0.2; done; exec python3 mpi_ring.py 5'; echo ends with $?`)
+		waitFor(t, 60*time.Second, func() (bool, string) { // a client has connected to its server, beside the server's connection to the hub
+			out := c.runOn(t, "n1", "", "bash", "-c", `ls -l /proc/$(pgrep -x sing-pmix)/fd | grep -c socket:`).out
 			return strings.TrimSpace(out) == "3", "rank 0 is not in MPI_Init: " + out
 		})
-		c.move(t, job)
-		c.sh(t, "touch ~/go")
+		c.moveJob(t, job)
+		c.runScript(t, "touch ~/go")
 		c.waitLog(t, job, "ends with 0")
-		if log := c.log(job); !strings.HasPrefix(log, "1 of 2: ") || !strings.Contains(log, "\n5 of 2: ") {
+		if log := c.jobLog(job); !strings.HasPrefix(log, "1 of 2: ") || !strings.Contains(log, "\n5 of 2: ") {
 			t.Errorf("log:\n%s", log)
 		}
 	})
 	t.Run("aborted", func(t *testing.T) {
-		job := c.submit(t, mpiOptions, "srun --mpi=pmix python3 mpi_ring.py 80 abort; echo ends with $?")
+		job := c.submitJob(t, mpiOptions, "srun --mpi=pmix python3 mpi_ring.py 80 abort; echo ends with $?")
 		c.waitLog(t, job, "ends with ")
-		if log := c.log(job); !strings.Contains(log, "\n3 of 4: ") || strings.Contains(log, "\n8 of 4: ") || strings.Contains(log, "ends with 0") {
+		if log := c.jobLog(job); !strings.Contains(log, "\n3 of 4: ") || strings.Contains(log, "\n8 of 4: ") || strings.Contains(log, "ends with 0") {
 			t.Errorf("log:\n%s", log)
 		}
 	})
 	t.Run("environment", func(t *testing.T) {
-		job := c.submit(t, mpiOptions, `srun --mpi=pmix --export=NONE -N1 -n1 /usr/bin/env | grep -E "^(PMIX_(NAMESPACE|RANK|SEC|GDS)|UCX_|OMPI_MCA_osc|SINGULARITY_SLURM_(PMI|STEP))" | sort
+		job := c.submitJob(t, mpiOptions, `srun --mpi=pmix --export=NONE -N1 -n1 /usr/bin/env | grep -E "^(PMIX_(NAMESPACE|RANK|SEC|GDS)|UCX_|OMPI_MCA_osc|SINGULARITY_SLURM_(PMI|STEP))" | sort
 			srun --mpi=none -N1 -n1 env | grep -c ^PMIX_; echo done`)
 		c.waitLog(t, job, "\ndone")
 		const want = "OMPI_MCA_osc=^sm\nPMIX_GDS_MODULE=hash\nPMIX_NAMESPACE=s0-1\nPMIX_RANK=0\nPMIX_SECURITY_MODE=native\nUCX_TLS=tcp,self\n0\ndone"
-		if log := c.log(job); log != want {
+		if log := c.jobLog(job); log != want {
 			t.Errorf("log:\n%s\nwant\n%s", log, want)
 		}
 	})
 	t.Run("asked again", func(t *testing.T) { // the servers are asked for more after a restore
-		c.sh(t, "rm -f ~/go")
-		job := c.submit(t, mpiOptions, "srun --mpi=pmix python3 mpi_session.py; echo ends with $?")
+		c.runScript(t, "rm -f ~/go")
+		job := c.submitJob(t, mpiOptions, "srun --mpi=pmix python3 mpi_session.py; echo ends with $?")
 		c.waitLog(t, job, "published")
-		c.move(t, job)
-		c.sh(t, "touch ~/go")
+		c.moveJob(t, job)
+		c.runScript(t, "touch ~/go")
 		c.waitLog(t, job, "ends with ")
 		const want = "published\n('port', 4, 4, 2, 0)\n('port', 4, 4, 2, 1)\n('port', 4, 4, 2, 0)\n('port', 4, 4, 2, 1)\nends with 0"
-		if log := c.log(job); log != want {
+		if log := c.jobLog(job); log != want {
 			t.Errorf("log:\n%s\nwant\n%s", log, want)
 		}
 	})
 	t.Run("no library", func(t *testing.T) { // here, and then on the other node
-		job := c.submit(t, mpiOptions, `export SINGULARITY_SLURM_LIBPMIX=/nowhere/libpmix.so
+		job := c.submitJob(t, mpiOptions, `export SINGULARITY_SLURM_LIBPMIX=/nowhere/libpmix.so
 			srun --mpi=pmix -N1 -n1 true; echo ends with $?; srun -n1 -N1 echo no MPI; echo done`)
 		c.waitLog(t, job, "\ndone")
 		for _, want := range []string{
 			"singularity: srun --mpi=pmix needs PMIx's library: /nowhere/libpmix.so: cannot open",
 			"singularity: srun: --mpi=pmix cannot be served in this job: ", "\nends with 1\n", "\nno MPI\n",
 		} {
-			if log := c.log(job); strings.Count(log, want) != 1 {
+			if log := c.jobLog(job); strings.Count(log, want) != 1 {
 				t.Errorf("%q is not in the log once:\n%s", want, log)
 			}
 		}
 	})
 	t.Run("no library on the other node", func(t *testing.T) {
-		c.exec(t, "n2", "", "bash", "-c", "mkdir /root/pmix; mv /usr/lib/x86_64-linux-gnu/libpmix.so.2* /root/pmix").must(t)
-		job := c.submit(t, mpiOptions, "srun --mpi=pmix python3 mpi_ring.py 80; echo ends with $?")
+		c.runOn(t, "n2", "", "bash", "-c", "mkdir /root/pmix; mv /usr/lib/x86_64-linux-gnu/libpmix.so.2* /root/pmix").mustSucceed(t)
+		job := c.submitJob(t, mpiOptions, "srun --mpi=pmix python3 mpi_ring.py 80; echo ends with $?")
 		c.waitLog(t, job, "ends with ")
-		c.exec(t, "n2", "", "bash", "-c", "mv /root/pmix/* /usr/lib/x86_64-linux-gnu/").must(t)
-		if log := c.log(job); !strings.Contains(log, "singularity: srun --mpi=pmix needs PMIx's library: libpmix.so.2: cannot open") ||
+		c.runOn(t, "n2", "", "bash", "-c", "mv /root/pmix/* /usr/lib/x86_64-linux-gnu/").mustSucceed(t)
+		if log := c.jobLog(job); !strings.Contains(log, "singularity: srun --mpi=pmix needs PMIx's library: libpmix.so.2: cannot open") ||
 			strings.Contains(log, " of ") || strings.Contains(log, "ends with 0") {
 			t.Errorf("log:\n%s", log)
 		}
 	})
 	t.Run("default", func(t *testing.T) { // of the site, for a program of MPI and another
 		c.setMPIDefault(t, "pmix")
-		job := c.submit(t, mpiOptions, "srun -n1 -N1 echo no MPI; srun python3 mpi_ring.py 80; echo ends with $?")
+		job := c.submitJob(t, mpiOptions, "srun -n1 -N1 echo no MPI; srun python3 mpi_ring.py 80; echo ends with $?")
 		c.waitLog(t, job, "\n10 of 4: ")
-		c.move(t, job)
+		c.moveJob(t, job)
 		c.waitLog(t, job, "ends with 0")
-		if log := c.log(job); !strings.HasPrefix(log, "no MPI\n1 of 4: ") || !strings.Contains(log, "\n"+lastRoundPython+"\n") {
+		if log := c.jobLog(job); !strings.HasPrefix(log, "no MPI\n1 of 4: ") || !strings.Contains(log, "\n"+lastRoundPython+"\n") {
 			t.Errorf("log:\n%s", log)
 		}
 	})
@@ -217,8 +217,8 @@ func (c protected) checkQuiet(t *testing.T, job, server string) {
 	t.Helper()
 	wakes := func() (all string) {
 		for _, n := range []string{"n1", "n2"} {
-			all += c.exec(t, n, "", "bash", "-c", fmt.Sprintf(`for p in $(pgrep "^sing-pmi"); do
-				grep -qz "^SLURM_JOB_ID=%s$" /proc/$p/environ && echo $(cat /proc/$p/comm) $p $(cat /proc/$p/task/*/status | grep ctxt); done; true`, job)).must(t)
+			all += c.runOn(t, n, "", "bash", "-c", fmt.Sprintf(`for p in $(pgrep "^sing-pmi"); do
+				grep -qz "^SLURM_JOB_ID=%s$" /proc/$p/environ && echo $(cat /proc/$p/comm) $p $(cat /proc/$p/task/*/status | grep ctxt); done; true`, job)).mustSucceed(t)
 		}
 		return all
 	}
@@ -236,7 +236,7 @@ func (c protected) checkQuiet(t *testing.T, job, server string) {
 func (c protected) checkRounds(t *testing.T, job, last string) {
 	t.Helper()
 	c.waitLog(t, job, "ends with ")
-	lines := strings.Split(c.log(job), "\n")
+	lines := strings.Split(c.jobLog(job), "\n")
 	if len(lines) != 81 || lines[79] != last || lines[80] != "ends with 0" {
 		t.Errorf("log:\n%s", strings.Join(lines, "\n"))
 	}

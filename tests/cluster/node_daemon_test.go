@@ -22,8 +22,8 @@ func (c protected) startNodeDaemons(t *testing.T, nodes ...string) {
 	t.Helper()
 	c.copyPrograms(t, "node_daemon.py", "node_client.py")
 	for _, node := range nodes {
-		c.exec(t, node, "", "bash", "-euc", fmt.Sprintf(`setsid python3 /shared/home/alice/node_daemon.py %[1]s %[2]s >/dev/null 2>&1 </dev/null &
-			until [ -S %[1]s ]; do sleep 0.05; done`, daemonSocket, daemonLog)).must(t)
+		c.runOn(t, node, "", "bash", "-euc", fmt.Sprintf(`setsid python3 /shared/home/alice/node_daemon.py %[1]s %[2]s >/dev/null 2>&1 </dev/null &
+			until [ -S %[1]s ]; do sleep 0.05; done`, daemonSocket, daemonLog)).mustSucceed(t)
 	}
 }
 
@@ -40,32 +40,32 @@ func TestNodeDaemons(t *testing.T) {
 	const client = "python3 node_client.py " + daemonSocket
 	for name, script := range map[string]string{"script": "exec " + client, "step": "srun " + client} {
 		t.Run(name, func(t *testing.T) {
-			job := c.submit(t, "--singularity", script)
-			c.reaches(t, job, "8 16")
-			eventually(t, 20*time.Second, func() (bool, string) {
-				said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+			job := c.submitJob(t, "--singularity", script)
+			c.waitForLine(t, job, "8 16")
+			waitFor(t, 20*time.Second, func() (bool, string) {
+				said := c.runOn(t, "ctl", "alice", "singctl", "show", job).out
 				reset := ", which is outside of the job: a restore resets it"
 				return strings.Contains(said, "unix socket "+daemonSocket+reset) && strings.Contains(said, "unix socket /dev/log"+reset), said
 			})
-			c.says(t, "alice", "singctl checkpoint "+job, 0)
-			c.reaches(t, job, "30 60")
-			node := c.show(t, job, "NodeList")
-			c.ctl(t, "scontrol requeue "+job)
-			c.again(t, job, node)
-			eventually(t, 60*time.Second, func() (bool, string) {
-				said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+			c.checkCommand(t, "alice", "singctl checkpoint "+job, 0)
+			c.waitForLine(t, job, "30 60")
+			node := c.showColumn(t, job, "NodeList")
+			c.runAsRoot(t, "scontrol requeue "+job)
+			c.restartJob(t, job, node)
+			waitFor(t, 60*time.Second, func() (bool, string) {
+				said := c.runOn(t, "ctl", "alice", "singctl", "show", job).out
 				return strings.Contains(said, "connections to /dev/log,"+daemonSocket), said
 			})
-			if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+			if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 				t.Errorf("the job: %s", s)
 			}
-			if got := c.log(job); got != doubled.String()+"again 1" {
+			if got := c.jobLog(job); got != doubled.String()+"again 1" {
 				t.Errorf("log:\n%s", got)
 			}
 			var logged string
 			for _, n := range []string{"n1", "n2"} {
-				logged += c.exec(t, n, "", "cat", daemonLog).must(t)
-				c.exec(t, n, "", "truncate", "-s0", daemonLog).must(t)
+				logged += c.runOn(t, n, "", "cat", daemonLog).mustSucceed(t)
+				c.runOn(t, n, "", "truncate", "-s0", daemonLog).mustSucceed(t)
 			}
 			for n := range 100 {
 				if strings.Count(logged, fmt.Sprintf("asked %d\n", n)) != 1 {
@@ -75,15 +75,15 @@ func TestNodeDaemons(t *testing.T) {
 		})
 	}
 	t.Run("between steps", func(t *testing.T) {
-		job := c.submit(t, "--singularity", `python3 node_daemon.py /tmp/s & until [ -S /tmp/s ]; do sleep 0.05; done; srun python3 node_client.py /tmp/s`)
-		c.reaches(t, job, "1 2")
-		c.says(t, "alice", "singctl checkpoint -q "+job, 1, `is connected to a unix socket outside the program`)
-		c.ctl(t, "scancel "+job)
+		job := c.submitJob(t, "--singularity", `python3 node_daemon.py /tmp/s & until [ -S /tmp/s ]; do sleep 0.05; done; srun python3 node_client.py /tmp/s`)
+		c.waitForLine(t, job, "1 2")
+		c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 1, `is connected to a unix socket outside the program`)
+		c.runAsRoot(t, "scancel "+job)
 	})
 	t.Run("refuse", func(t *testing.T) {
-		job := c.submit(t, "--singularity --singularity-outside=refuse", "exec "+client)
-		c.reaches(t, job, "1 2")
-		c.says(t, "alice", "singctl checkpoint -q "+job, 5, `is connected to the unix socket (/dev/log|`+daemonSocket+`), which is outside of the job`)
-		c.ctl(t, "scancel "+job)
+		job := c.submitJob(t, "--singularity --singularity-outside=refuse", "exec "+client)
+		c.waitForLine(t, job, "1 2")
+		c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 5, `is connected to the unix socket (/dev/log|`+daemonSocket+`), which is outside of the job`)
+		c.runAsRoot(t, "scancel "+job)
 	})
 }

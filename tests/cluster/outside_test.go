@@ -16,14 +16,14 @@ import (
 // test takes to capture the job, the client has its connection then.
 func (c protected) submitHeld(t *testing.T, options, script string) string {
 	t.Helper()
-	return c.submit(t, options, "export UNTIL=go.$SLURM_JOB_ID\n"+script)
+	return c.submitJob(t, options, "export UNTIL=go.$SLURM_JOB_ID\n"+script)
 }
 
 // startServers starts servers on ctl, outside of all jobs, and returns when they answer.
 func (c protected) startServers(t *testing.T) {
 	t.Helper()
 	c.copyPrograms(t, "outside.py", "outside_server.py")
-	c.ctl(t, `mkdir -p /srv/http; cd /srv/http
+	c.runAsRoot(t, `mkdir -p /srv/http; cd /srv/http
 		openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=ctl 2>/dev/null
 		setsid python3 /shared/home/alice/outside_server.py /srv/http >/srv/http/log 2>&1 </dev/null &
 		redis-server --daemonize yes --protected-mode no --save '' --logfile /srv/http/redis.log >/dev/null
@@ -81,29 +81,29 @@ func TestOutside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			job := c.submitHeld(t, "--singularity", test.script)
-			c.reaches(t, job, test.early)
-			eventually(t, 60*time.Second, func() (bool, string) {
-				said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+			c.waitForLine(t, job, test.early)
+			waitFor(t, 60*time.Second, func() (bool, string) {
+				said := c.runOn(t, "ctl", "alice", "singctl", "show", job).out
 				return strings.Contains(said, test.to+", which is outside of the job: a restore resets it"), said
 			})
-			c.says(t, "alice", "singctl checkpoint "+job, 0)
+			c.checkCommand(t, "alice", "singctl checkpoint "+job, 0)
 			if test.late != "" {
-				c.reaches(t, job, test.late)
+				c.waitForLine(t, job, test.late)
 			}
-			node := c.show(t, job, "NodeList")
-			c.ctl(t, "scontrol requeue "+job)
-			c.again(t, job, node)
-			c.finish(t, job)
+			node := c.showColumn(t, job, "NodeList")
+			c.runAsRoot(t, "scontrol requeue "+job)
+			c.restartJob(t, job, node)
+			c.endScript(t, job)
 			if test.late != "" { // what waits is over at once
-				eventually(t, 60*time.Second, func() (bool, string) {
-					said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+				waitFor(t, 60*time.Second, func() (bool, string) {
+					said := c.runOn(t, "ctl", "alice", "singctl", "show", job).out
 					return strings.Contains(said, "connections to 10.77.0.1"+test.to), said
 				})
 			}
-			if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+			if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 				t.Errorf("the job: %s", s)
 			}
-			if got := c.log(job); got != test.want {
+			if got := c.jobLog(job); got != test.want {
 				t.Errorf("log:\n%s", got)
 			}
 		})

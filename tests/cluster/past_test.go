@@ -41,7 +41,7 @@ func TestPast(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
-	want := contents(t, undisturbed)
+	want := readFolder(t, undisturbed)
 
 	c := raiseProtected(t, "t-past", "--nodes", "2")
 	home := filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice")
@@ -49,40 +49,40 @@ func TestPast(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := func(node, dir string) string {
-		return c.submit(t, "--singularity -w "+node, fmt.Sprintf("./past $PWD/%s %d 100ms; echo rc $?", dir, pastSteps))
+		return c.submitJob(t, "--singularity -w "+node, fmt.Sprintf("./past $PWD/%s %d 100ms; echo rc $?", dir, pastSteps))
 	}
 
 	// Nobody has watched while proxyd was away, and the next checkpoint says so.
 	left := start("n2", "left")
-	c.reaches(t, left, "10")
-	c.exec(t, "n2", "", "pkill", "-KILL", "-x", "proxyd").must(t)
-	mc(t, "restart", "--name", c.name, "n2", "proxyd").must(t)
+	c.waitForLine(t, left, "10")
+	c.runOn(t, "n2", "", "pkill", "-KILL", "-x", "proxyd").mustSucceed(t)
+	runMinicluster(t, "restart", "--name", c.name, "n2", "proxyd").mustSucceed(t)
 	job := start("n1", "files")
-	c.exec(t, "n2", "alice", "singctl", "checkpoint", left).must(t)
-	if log := c.proxyd("n2"); !strings.Contains(log, "not complete") {
+	c.runOn(t, "n2", "alice", "singctl", "checkpoint", left).mustSucceed(t)
+	if log := c.proxydLog("n2"); !strings.Contains(log, "not complete") {
 		t.Errorf("nothing is said to be missing:\n%s", log)
 	}
-	c.ctl(t, "scancel "+left)
+	c.runAsRoot(t, "scancel "+left)
 
-	c.reaches(t, job, "31")
-	c.exec(t, "n1", "alice", "singctl", "checkpoint", job).must(t)
-	c.reaches(t, job, "70")
+	c.waitForLine(t, job, "31")
+	c.runOn(t, "n1", "alice", "singctl", "checkpoint", job).mustSucceed(t)
+	c.waitForLine(t, job, "70")
 	time.Sleep(3 * time.Second) // it waits; what it did until then is to be known, which nothing shows
-	mc(t, "fail", "n1", "--name", c.name).must(t)
+	runMinicluster(t, "fail", "n1", "--name", c.name).mustSucceed(t)
 	goOn(filepath.Join(home, "files"))
-	c.ctl(t, "scontrol update NodeName=n1 State=DOWN Reason=test")
-	c.ctl(t, "scontrol update ReqNodeList= JobId="+job)
-	c.again(t, job, "")
-	c.ends(t, job)
+	c.runAsRoot(t, "scontrol update NodeName=n1 State=DOWN Reason=test")
+	c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)
+	c.restartJob(t, job, "")
+	c.waitForEnd(t, job)
 
-	if d := differ(want, contents(t, filepath.Join(home, "files"))); d != "" {
+	if d := compareFolders(want, readFolder(t, filepath.Join(home, "files"))); d != "" {
 		t.Errorf("files:\n%s", d)
 	}
 	_, end, _ := strings.Cut(string(said), "\n100\n")
-	if log := c.log(job); !strings.HasSuffix(log, end+"rc 0") {
+	if log := c.jobLog(job); !strings.HasSuffix(log, end+"rc 0") {
 		t.Errorf("log:\n%s", log)
 	}
-	for line := range strings.Lines(c.proxyd("n1") + c.proxyd("n2")) {
+	for line := range strings.Lines(c.proxydLog("n1") + c.proxydLog("n2")) {
 		for _, bad := range []string{"not complete", "not put back", "not recorded"} {
 			if strings.Contains(line, "job="+job+" ") && strings.Contains(line, bad) {
 				t.Error(line)
@@ -91,14 +91,14 @@ func TestPast(t *testing.T) {
 	}
 }
 
-// proxyd is the log of a node's proxyd.
-func (c protected) proxyd(node string) string {
+// proxydLog is the log of a node's proxyd.
+func (c protected) proxydLog(node string) string {
 	b, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "logs", node, "proxyd.log"))
 	return string(b)
 }
 
-// contents returns what is in a folder, by path.
-func contents(t *testing.T, dir string) map[string]string {
+// readFolder returns what is in a folder, by path.
+func readFolder(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -120,8 +120,8 @@ func contents(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// differ says how two folders do.
-func differ(want, got map[string]string) string {
+// compareFolders says how two folders do.
+func compareFolders(want, got map[string]string) string {
 	var b strings.Builder
 	for name, text := range want {
 		if g, ok := got[name]; !ok {

@@ -31,7 +31,7 @@ func raiseProtectedOf(t *testing.T, suite, name string, args ...string) protecte
 	if suite != newest {
 		name += "-" + suite
 	}
-	c := protected{raise(t, name, append([]string{"--singularity", "--suite", suite}, args...)...)}
+	c := protected{raiseCluster(t, name, append([]string{"--singularity", "--suite", suite}, args...)...)}
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, n := range []string{"n1", "n2", "n3"} {
@@ -43,25 +43,25 @@ func raiseProtectedOf(t *testing.T, suite, name string, args ...string) protecte
 	return c
 }
 
-// submit submits a script as alice and returns the job's id.
-func (c protected) submit(t *testing.T, options, script string) string {
+// submitJob submits a script as alice and returns the job's id.
+func (c protected) submitJob(t *testing.T, options, script string) string {
 	t.Helper()
-	return c.sh(t, fmt.Sprintf("cd; sbatch --parsable --output=%%j.log %s <<'SCRIPT'\n#!/bin/bash\n%s\nSCRIPT", options, script))
+	return c.runScript(t, fmt.Sprintf("cd; sbatch --parsable --output=%%j.log %s <<'SCRIPT'\n#!/bin/bash\n%s\nSCRIPT", options, script))
 }
 
-// ctl runs a command as root on ctl.
-func (c protected) ctl(t *testing.T, command string) string {
+// runAsRoot runs a command as root on ctl.
+func (c protected) runAsRoot(t *testing.T, command string) string {
 	t.Helper()
-	return strings.TrimSpace(c.exec(t, "ctl", "", "bash", "-euc", command).must(t))
+	return strings.TrimSpace(c.runOn(t, "ctl", "", "bash", "-euc", command).mustSucceed(t))
 }
 
-func (c protected) show(t *testing.T, job, column string) string {
+func (c protected) showColumn(t *testing.T, job, column string) string {
 	t.Helper()
-	return c.ctl(t, fmt.Sprintf("squeue --noheader --states=all --jobs=%s --Format=%s:200 | head -n 1", job, column))
+	return c.runAsRoot(t, fmt.Sprintf("squeue --noheader --states=all --jobs=%s --Format=%s:200 | head -n 1", job, column))
 }
 
-// log is what the job wrote, without what Slurm adds when it ends a run.
-func (c protected) log(job string) string {
+// jobLog is what the job wrote, without what Slurm adds when it ends a run.
+func (c protected) jobLog(job string) string {
 	b, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice", job+".log"))
 	return strings.TrimSpace(slurmsOwn.ReplaceAllString(string(b), ""))
 }
@@ -70,32 +70,32 @@ func (c protected) log(job string) string {
 // they are there as well. 22.05 has the name of the node after slurmstepd.
 var slurmsOwn = regexp.MustCompile(`(?m)^(\d+: )?(slurmstepd(-\S+)?: |srun: |\[[-0-9T:.]+\] )(error: \*\*\* |Job step aborted|got SIGCONT|forcing job termination).*\n`)
 
-// reaches waits until the job's log has a line.
-func (c protected) reaches(t *testing.T, job, line string) {
+// waitForLine waits until the job's log has a line.
+func (c protected) waitForLine(t *testing.T, job, line string) {
 	t.Helper()
-	eventually(t, 60*time.Second, func() (bool, string) {
-		log := c.log(job)
+	waitFor(t, 60*time.Second, func() (bool, string) {
+		log := c.jobLog(job)
 		return strings.Contains("\n"+log+"\n", "\n"+line+"\n"), fmt.Sprintf("job %s: no %q in:\n%s", job, line, log)
 	})
 }
 
-// again has a job that was requeued start at once, on other nodes if exclude is set.
-func (c protected) again(t *testing.T, job, exclude string) {
+// restartJob has a job that was requeued start at once, on other nodes if exclude is set.
+func (c protected) restartJob(t *testing.T, job, exclude string) {
 	t.Helper()
-	eventually(t, 90*time.Second, func() (bool, string) {
-		s := c.show(t, job, "State")
+	waitFor(t, 90*time.Second, func() (bool, string) {
+		s := c.showColumn(t, job, "State")
 		return s == "PENDING" || s == "REQUEUE_HOLD", "job " + job + ": " + s
 	})
 	// A job that starts in the second of its requeue has a revoked credential (Slurm's).
-	c.ctl(t, fmt.Sprintf("sleep 2; scontrol update JobId=%s StartTime=now ExcNodeList=%s; scontrol release %s", job, exclude, job))
+	c.runAsRoot(t, fmt.Sprintf("sleep 2; scontrol update JobId=%s StartTime=now ExcNodeList=%s; scontrol release %s", job, exclude, job))
 }
 
-// ends waits for a job's end and returns its state and exit code.
-func (c protected) ends(t *testing.T, job string) string {
+// waitForEnd waits for a job's end and returns its state and exit code.
+func (c protected) waitForEnd(t *testing.T, job string) string {
 	t.Helper()
 	var s string
-	eventually(t, 120*time.Second, func() (bool, string) {
-		s = c.ctl(t, fmt.Sprintf("squeue --noheader --states=all --jobs=%s --Format=State:.20,exit_code:.10,Comment:.300", job))
+	waitFor(t, 120*time.Second, func() (bool, string) {
+		s = c.runAsRoot(t, fmt.Sprintf("squeue --noheader --states=all --jobs=%s --Format=State:.20,exit_code:.10,Comment:.300", job))
 		return strings.Contains(s, "COMPLETED") || strings.Contains(s, "FAILED") || strings.Contains(s, "CANCELLED"), "job " + job + ": " + s
 	})
 	return s
@@ -104,8 +104,8 @@ func (c protected) ends(t *testing.T, job string) string {
 // count is a script that counts in a loop; its state is in the shell.
 const count = `sum=0; for i in $(seq 1 60); do sum=$((sum + i)); echo $i; sleep 0.15; done; echo sum $sum on $(hostname)`
 
-// counted is what it prints when nothing disturbs it, on a node.
-func counted(node string) string {
+// undisturbedOutput is what it prints when nothing disturbs it, on a node.
+func undisturbedOutput(node string) string {
 	var b strings.Builder
 	for i := 1; i <= 60; i++ {
 		fmt.Fprintln(&b, i)
@@ -118,20 +118,20 @@ func counted(node string) string {
 // of them: each step gives its output and its exit code once.
 func (c protected) requeueSteps(t *testing.T) {
 	t.Helper()
-	job := c.submit(t, "--singularity -N2 -w n1,n2", `
+	job := c.submitJob(t, "--singularity -N2 -w n1,n2", `
 		echo "$(hostname)"
 		srun -l bash -c 'for i in $(seq 30); do echo $i; sleep 0.15; done; exit $SLURM_PROCID' 2>/dev/null | sort -k1,1 -k2,2n > sorted.$SLURM_JOB_ID
 		echo rc ${PIPESTATUS[0]}
 		srun -n2 hostname | sort
 		md5sum < sorted.$SLURM_JOB_ID`)
-	eventually(t, 30*time.Second, func() (bool, string) {
-		s := c.ctl(t, "squeue --noheader --steps | grep -c ' "+job+"\\.0 ' || true")
+	waitFor(t, 30*time.Second, func() (bool, string) {
+		s := c.runAsRoot(t, "squeue --noheader --steps | grep -c ' "+job+"\\.0 ' || true")
 		return s == "1", "no step"
 	})
-	c.ctl(t, "sleep 1; scontrol requeue "+job)
-	c.ctl(t, "scontrol update ReqNodeList= JobId="+job)
-	c.again(t, job, "n1")
-	if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+	c.runAsRoot(t, "sleep 1; scontrol requeue "+job)
+	c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)
+	c.restartJob(t, job, "n1")
+	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 		t.Error(s)
 	}
 	var want strings.Builder
@@ -140,7 +140,7 @@ func (c protected) requeueSteps(t *testing.T) {
 			fmt.Fprintf(&want, "%d: %d\n", r, i)
 		}
 	}
-	lines := strings.Split(c.log(job), "\n")
+	lines := strings.Split(c.jobLog(job), "\n")
 	sorted, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice/sorted."+job))
 	got := slurmsOwn.ReplaceAllString(string(sorted), "")
 	if got != want.String() {
@@ -156,16 +156,16 @@ func TestProtected(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-protected", "--nodes", "3")
 	requeued := func(t *testing.T, verb string) {
-		job := c.submit(t, "--singularity -w n1", count)
-		c.reaches(t, job, "8")
-		c.ctl(t, "scontrol "+verb+" "+job)
-		c.ctl(t, "scontrol update ReqNodeList= JobId="+job)
-		c.again(t, job, "n1")
-		c.ends(t, job)
-		if got := c.log(job); got != counted("n1") {
+		job := c.submitJob(t, "--singularity -w n1", count)
+		c.waitForLine(t, job, "8")
+		c.runAsRoot(t, "scontrol "+verb+" "+job)
+		c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)
+		c.restartJob(t, job, "n1")
+		c.waitForEnd(t, job)
+		if got := c.jobLog(job); got != undisturbedOutput("n1") {
 			t.Errorf("log:\n%s", got)
 		}
-		if n := c.show(t, job, "NodeList"); n == "n1" {
+		if n := c.showColumn(t, job, "NodeList"); n == "n1" {
 			t.Errorf("restored on %s", n)
 		}
 	}
@@ -173,128 +173,128 @@ func TestProtected(t *testing.T) {
 		"requeue":     func(t *testing.T) { requeued(t, "requeue") },
 		"requeuehold": func(t *testing.T) { requeued(t, "requeuehold") },
 		"emptied log": func(t *testing.T) { // no line with #SBATCH has Slurm empty the log
-			job := c.submit(t, "", "#SBATCH --open-mode=truncate --singularity\n"+count)
-			c.reaches(t, job, "8")
-			node := c.show(t, job, "NodeList")
-			c.ctl(t, "scontrol requeue "+job)
-			c.again(t, job, node)
-			c.ends(t, job)
-			if got := c.log(job); got != counted(node) {
+			job := c.submitJob(t, "", "#SBATCH --open-mode=truncate --singularity\n"+count)
+			c.waitForLine(t, job, "8")
+			node := c.showColumn(t, job, "NodeList")
+			c.runAsRoot(t, "scontrol requeue "+job)
+			c.restartJob(t, job, node)
+			c.waitForEnd(t, job)
+			if got := c.jobLog(job); got != undisturbedOutput(node) {
 				t.Errorf("log:\n%s", got)
 			}
-			said := c.exec(t, "ctl", "alice", "bash", "-c", "cd; sbatch --singularity --open-mode=truncate --output=%j.log --wrap true")
+			said := c.runOn(t, "ctl", "alice", "bash", "-c", "cd; sbatch --singularity --open-mode=truncate --output=%j.log --wrap true")
 			if want := "sbatch: singularity: --open-mode=truncate: whenever the job starts again, Slurm empties its log"; said.code != 0 || !strings.Contains(said.err, want) {
 				t.Errorf("sbatch: %d\n%s", said.code, said.err)
 			}
 		},
 		"pipe opened again": func(t *testing.T) {
-			job := c.submit(t, "--singularity -w n1", `exec 5> >(cat >piped)
+			job := c.submitJob(t, "--singularity -w n1", `exec 5> >(cat >piped)
 				`+count+`
 				echo late >/dev/fd/5; exec 5>&-; wait $!; cat piped`)
-			c.reaches(t, job, "8")
-			c.ctl(t, "scontrol requeue "+job)
-			c.ctl(t, "scontrol update ReqNodeList= JobId="+job)
-			c.again(t, job, "n1")
-			c.ends(t, job)
-			if got := c.log(job); got != counted("n1")+"\nlate" {
+			c.waitForLine(t, job, "8")
+			c.runAsRoot(t, "scontrol requeue "+job)
+			c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)
+			c.restartJob(t, job, "n1")
+			c.waitForEnd(t, job)
+			if got := c.jobLog(job); got != undisturbedOutput("n1")+"\nlate" {
 				t.Errorf("log:\n%s", got)
 			}
 		},
 		"stopped by itself": func(t *testing.T) { // Slurm sends SIGCONT before the SIGTERM of a requeue
-			job := c.submit(t, "--singularity", `sleep 1000 & child=$!; kill -STOP $child; echo stopped
+			job := c.submitJob(t, "--singularity", `sleep 1000 & child=$!; kill -STOP $child; echo stopped
 				for i in $(seq 40); do sleep 0.15; done; sed -n 's/^State:\s*\(.\).*/\1/p' /proc/$child/status; { kill -9 $child; wait $child; } 2>/dev/null || true`)
-			c.reaches(t, job, "stopped")
-			c.ctl(t, "scontrol requeue "+job)
-			c.again(t, job, "")
-			c.ends(t, job)
-			if got := c.log(job); got != "stopped\nT" {
+			c.waitForLine(t, job, "stopped")
+			c.runAsRoot(t, "scontrol requeue "+job)
+			c.restartJob(t, job, "")
+			c.waitForEnd(t, job)
+			if got := c.jobLog(job); got != "stopped\nT" {
 				t.Errorf("log:\n%s", got)
 			}
 		},
 		"suspended": func(t *testing.T) {
-			job := c.submit(t, "--singularity", count)
+			job := c.submitJob(t, "--singularity", count)
 			for _, line := range []string{"8", "24"} {
-				c.reaches(t, job, line)
-				node := c.show(t, job, "NodeList")
-				c.ctl(t, "scontrol suspend "+job)
+				c.waitForLine(t, job, line)
+				node := c.showColumn(t, job, "NodeList")
+				c.runAsRoot(t, "scontrol suspend "+job)
 				// Slurm carries out a resume that follows at once before the suspension, now and then. The last thing that
 				// the suspension does is that the warden is stopped.
-				eventually(t, 60*time.Second, func() (bool, string) {
-					return c.exec(t, node, "", "pgrep", "--runstates", "T", "-x", "sing-warden").code == 0, "job " + job + " is not suspended"
+				waitFor(t, 60*time.Second, func() (bool, string) {
+					return c.runOn(t, node, "", "pgrep", "--runstates", "T", "-x", "sing-warden").code == 0, "job " + job + " is not suspended"
 				})
-				c.ctl(t, "scontrol resume "+job)
+				c.runAsRoot(t, "scontrol resume "+job)
 			}
-			c.ends(t, job)
-			if got, node := c.log(job), c.show(t, job, "NodeList"); got != counted(node) {
+			c.waitForEnd(t, job)
+			if got, node := c.jobLog(job), c.showColumn(t, job, "NodeList"); got != undisturbedOutput(node) {
 				t.Errorf("log:\n%s", got)
 			}
 		},
 		"cancel": func(t *testing.T) {
-			job := c.submit(t, "--singularity", `trap 'echo term; exit 5' TERM; echo ready; while :; do sleep 0.1; done`)
-			c.reaches(t, job, "ready")
-			c.ctl(t, "scancel "+job)
-			c.ends(t, job)
-			c.reaches(t, job, "term")
+			job := c.submitJob(t, "--singularity", `trap 'echo term; exit 5' TERM; echo ready; while :; do sleep 0.1; done`)
+			c.waitForLine(t, job, "ready")
+			c.runAsRoot(t, "scancel "+job)
+			c.waitForEnd(t, job)
+			c.waitForLine(t, job, "term")
 		},
 		"signal": func(t *testing.T) {
-			job := c.submit(t, "--singularity", `trap 'echo usr1; exit 6' USR1; echo ready; while :; do sleep 0.1; done`)
-			c.reaches(t, job, "ready")
-			c.ctl(t, "scancel --signal=USR1 --batch "+job)
-			if s := c.ends(t, job); !strings.Contains(s, "FAILED") {
+			job := c.submitJob(t, "--singularity", `trap 'echo usr1; exit 6' USR1; echo ready; while :; do sleep 0.1; done`)
+			c.waitForLine(t, job, "ready")
+			c.runAsRoot(t, "scancel --signal=USR1 --batch "+job)
+			if s := c.waitForEnd(t, job); !strings.Contains(s, "FAILED") {
 				t.Error(s)
 			}
-			c.reaches(t, job, "usr1")
+			c.waitForLine(t, job, "usr1")
 		},
 		"steps": func(t *testing.T) { c.requeueSteps(t) },
 		"time limit": func(t *testing.T) {
-			job := c.submit(t, "--singularity --time=1", strings.ReplaceAll(count, "sleep 0.15", "sleep 1.7"))
-			eventually(t, 120*time.Second, func() (bool, string) {
-				s := c.show(t, job, "RestartCnt")
-				return s == "1", "restarts: " + s + ", " + c.show(t, job, "State")
+			job := c.submitJob(t, "--singularity --time=1", strings.ReplaceAll(count, "sleep 0.15", "sleep 1.7"))
+			waitFor(t, 120*time.Second, func() (bool, string) {
+				s := c.showColumn(t, job, "RestartCnt")
+				return s == "1", "restarts: " + s + ", " + c.showColumn(t, job, "State")
 			})
-			c.again(t, job, "")
-			c.ends(t, job)
-			if got := c.log(job); !strings.HasPrefix(got, counted("")) {
+			c.restartJob(t, job, "")
+			c.waitForEnd(t, job)
+			if got := c.jobLog(job); !strings.HasPrefix(got, undisturbedOutput("")) {
 				t.Errorf("log:\n%s", got)
 			}
 		},
 		"proxyd killed": func(t *testing.T) {
-			job := c.submit(t, "--singularity -w n2", count)
-			c.reaches(t, job, "5")
-			c.exec(t, "n2", "", "pkill", "-KILL", "-x", "proxyd").must(t)
-			c.reaches(t, job, "15")
-			mc(t, "restart", "--name", c.name, "n2", "proxyd").must(t)
-			c.ctl(t, "scontrol requeue "+job)
-			c.again(t, job, "")
-			c.ends(t, job)
-			if got := c.log(job); got != counted("n2") {
+			job := c.submitJob(t, "--singularity -w n2", count)
+			c.waitForLine(t, job, "5")
+			c.runOn(t, "n2", "", "pkill", "-KILL", "-x", "proxyd").mustSucceed(t)
+			c.waitForLine(t, job, "15")
+			runMinicluster(t, "restart", "--name", c.name, "n2", "proxyd").mustSucceed(t)
+			c.runAsRoot(t, "scontrol requeue "+job)
+			c.restartJob(t, job, "")
+			c.waitForEnd(t, job)
+			if got := c.jobLog(job); got != undisturbedOutput("n2") {
 				t.Errorf("log:\n%s", got)
 			}
 		},
 		"preempted": func(t *testing.T) {
-			job := c.submit(t, "--singularity -w n3 --exclusive --qos=basic", count)
-			c.reaches(t, job, "8")
-			other := c.submit(t, "-w n3 --exclusive --qos=premium", "sleep 1")
-			c.ends(t, other)
-			c.says(t, "alice", "singctl show "+job, 0, `checkpoint +n3 +1 \(preemption\), in`, `left +n3 +preemption$`)
-			c.again(t, job, "")
-			c.ends(t, job)
-			if got := c.log(job); got != counted("n3") {
+			job := c.submitJob(t, "--singularity -w n3 --exclusive --qos=basic", count)
+			c.waitForLine(t, job, "8")
+			other := c.submitJob(t, "-w n3 --exclusive --qos=premium", "sleep 1")
+			c.waitForEnd(t, other)
+			c.checkCommand(t, "alice", "singctl show "+job, 0, `checkpoint +n3 +1 \(preemption\), in`, `left +n3 +preemption$`)
+			c.restartJob(t, job, "")
+			c.waitForEnd(t, job)
+			if got := c.jobLog(job); got != undisturbedOutput("n3") {
 				t.Errorf("log:\n%s", got)
 			}
 		},
 		"not requeueable": func(t *testing.T) {
-			job := c.submit(t, "--singularity --no-requeue", "readlink /proc/self/ns/pid")
-			c.ends(t, job)
-			if got := c.log(job); !strings.HasPrefix(got, "singularity: this job runs unprotected: the job was submitted with --no-requeue") {
+			job := c.submitJob(t, "--singularity --no-requeue", "readlink /proc/self/ns/pid")
+			c.waitForEnd(t, job)
+			if got := c.jobLog(job); !strings.HasPrefix(got, "singularity: this job runs unprotected: the job was submitted with --no-requeue") {
 				t.Errorf("log:\n%s", got)
 			}
 		},
 		"unprotected": func(t *testing.T) {
-			job := c.submit(t, "", "readlink /proc/self/ns/pid; env | grep -c SINGULARITY; exit 0")
-			c.ends(t, job)
-			lines := strings.Split(c.log(job), "\n")
-			host := strings.TrimSpace(c.exec(t, "n1", "", "readlink", "/proc/self/ns/pid").must(t))
+			job := c.submitJob(t, "", "readlink /proc/self/ns/pid; env | grep -c SINGULARITY; exit 0")
+			c.waitForEnd(t, job)
+			lines := strings.Split(c.jobLog(job), "\n")
+			host := strings.TrimSpace(c.runOn(t, "n1", "", "readlink", "/proc/self/ns/pid").mustSucceed(t))
 			if len(lines) != 2 || lines[1] != "0" || lines[0] == "" || host == "" {
 				t.Errorf("log: %q", lines)
 			}
@@ -312,37 +312,37 @@ func TestProtected(t *testing.T) {
 func TestProtectedNodes(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-nodes", "--nodes", "3")
-	c.ctl(t, "sacctmgr -i modify qos basic set gracetime=20")
+	c.runAsRoot(t, "sacctmgr -i modify qos basic set gracetime=20")
 	t.Run("grace", func(t *testing.T) {
-		job := c.submit(t, "--singularity -w n3 --exclusive --qos=basic", "srun bash -c '"+count+"'")
-		c.reaches(t, job, "8")
+		job := c.submitJob(t, "--singularity -w n3 --exclusive --qos=basic", "srun bash -c '"+count+"'")
+		c.waitForLine(t, job, "8")
 		began := time.Now()
-		other := c.submit(t, "-w n3 --exclusive --qos=premium", "sleep 1")
-		c.ends(t, other)
+		other := c.submitJob(t, "-w n3 --exclusive --qos=premium", "sleep 1")
+		c.waitForEnd(t, other)
 		if d := time.Since(began); d > 18*time.Second {
 			t.Errorf("the node was given up after %s", d)
 		}
-		c.again(t, job, "")
-		c.ends(t, job)
-		if got := c.log(job); got != counted("n3") {
+		c.restartJob(t, job, "")
+		c.waitForEnd(t, job)
+		if got := c.jobLog(job); got != undisturbedOutput("n3") {
 			t.Errorf("log:\n%s", got)
 		}
 	})
 	t.Run("node fails", func(t *testing.T) {
-		job := c.submit(t, "--singularity --singularity-interval=10s -N2 -w n1,n2", `
+		job := c.submitJob(t, "--singularity --singularity-interval=10s -N2 -w n1,n2", `
 			srun --overlap -N1 -n1 --output=one bash -c 'for i in $(seq 150); do echo $i; sleep 0.15; done' &
 			srun --overlap --output=step.%t bash -c 'for i in $(seq 150); do echo $SLURM_PROCID $i | tee -a file.$SLURM_PROCID; sleep 0.15; done'
 			echo rc $?; wait; env | grep -c SLURM_OPEN_MODE; md5sum < file.0; md5sum < file.1`)
-		eventually(t, 40*time.Second, func() (bool, string) {
-			s := c.show(t, job, "Comment")
+		waitFor(t, 40*time.Second, func() (bool, string) {
+			s := c.showColumn(t, job, "Comment")
 			return strings.Contains(s, "checkpoint 1"), s
 		})
-		mc(t, "fail", "n1", "--name", c.name).must(t)
-		c.ctl(t, "scontrol update NodeName=n1 State=DOWN Reason=test")
-		c.ctl(t, "scontrol update ReqNodeList= JobId="+job)
-		c.again(t, job, "")
-		c.ends(t, job)
-		mc(t, "heal", "n1", "--name", c.name).must(t)
+		runMinicluster(t, "fail", "n1", "--name", c.name).mustSucceed(t)
+		c.runAsRoot(t, "scontrol update NodeName=n1 State=DOWN Reason=test")
+		c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)
+		c.restartJob(t, job, "")
+		c.waitForEnd(t, job)
+		runMinicluster(t, "heal", "n1", "--name", c.name).mustSucceed(t)
 		// What the job wrote after its checkpoint is gone, what srun and slurmstepd wrote for it too.
 		want := map[string]*strings.Builder{"one": {}, "step.0": {}, "step.1": {}, "file.0": {}, "file.1": {}}
 		for i := 1; i <= 150; i++ {
@@ -358,39 +358,39 @@ func TestProtectedNodes(t *testing.T) {
 				t.Errorf("%s:\n%s", name, got)
 			}
 		}
-		if got := c.log(job); !strings.Contains(got, "rc 0") {
+		if got := c.jobLog(job); !strings.Contains(got, "rc 0") {
 			t.Errorf("log:\n%s", got)
 		}
 	})
 	t.Run("leader killed as it is requeued", func(t *testing.T) {
 		// No task runs on n2: Slurm is done with it at once.
-		job := c.submit(t, "--singularity -N2 -w n1,n2", "srun true; "+count)
-		c.reaches(t, job, "8")
-		c.exec(t, "n1", "", "pkill", "-KILL", "-x", "proxyd").must(t)
-		c.ctl(t, "scontrol requeue "+job)
-		mc(t, "heal", "n1", "--name", c.name).must(t)
-		c.again(t, job, "")
-		c.ends(t, job)
-		if got := c.log(job); got != counted("n1") {
+		job := c.submitJob(t, "--singularity -N2 -w n1,n2", "srun true; "+count)
+		c.waitForLine(t, job, "8")
+		c.runOn(t, "n1", "", "pkill", "-KILL", "-x", "proxyd").mustSucceed(t)
+		c.runAsRoot(t, "scontrol requeue "+job)
+		runMinicluster(t, "heal", "n1", "--name", c.name).mustSucceed(t)
+		c.restartJob(t, job, "")
+		c.waitForEnd(t, job)
+		if got := c.jobLog(job); got != undisturbedOutput("n1") {
 			t.Errorf("log:\n%s", got)
 		}
 	})
 	t.Run("steps begin", func(t *testing.T) {
-		job := c.submit(t, "--singularity -N2 -w n1,n2", `rm -f step.?
+		job := c.submitJob(t, "--singularity -N2 -w n1,n2", `rm -f step.?
 			for i in $(seq 60); do srun bash -c "echo $i >>step.\$SLURM_PROCID; sleep 0.05; exit \$(($i * SLURM_PROCID))"; echo $i: $?; done`)
-		c.reaches(t, job, "3: 3")
+		c.waitForLine(t, job, "3: 3")
 		for range 8 {
-			c.exec(t, "ctl", "alice", "singctl", "checkpoint", job).must(t)
+			c.runOn(t, "ctl", "alice", "singctl", "checkpoint", job).mustSucceed(t)
 		}
-		c.ctl(t, "scontrol requeue "+job)
-		c.again(t, job, "")
-		c.ends(t, job)
+		c.runAsRoot(t, "scontrol requeue "+job)
+		c.restartJob(t, job, "")
+		c.waitForEnd(t, job)
 		var log, step strings.Builder
 		for i := 1; i <= 60; i++ {
 			fmt.Fprintf(&log, "%[1]d: %[1]d\n", i)
 			fmt.Fprintln(&step, i)
 		}
-		if got := c.log(job); regexp.MustCompile(`(?m)^srun: .*\n`).ReplaceAllString(got+"\n", "") != log.String() {
+		if got := c.jobLog(job); regexp.MustCompile(`(?m)^srun: .*\n`).ReplaceAllString(got+"\n", "") != log.String() {
 			t.Errorf("log:\n%s", got)
 		}
 		for _, name := range []string{"step.0", "step.1"} {
@@ -429,25 +429,25 @@ func TestProtectedNodes(t *testing.T) {
 		}
 	})
 	t.Run("ended before it is back", func(t *testing.T) {
-		job := c.submit(t, "--singularity -w n3", count)
-		c.reaches(t, job, "5")
-		c.ctl(t, "scontrol requeuehold "+job)
-		eventually(t, 60*time.Second, func() (bool, string) {
-			s := c.show(t, job, "State")
+		job := c.submitJob(t, "--singularity -w n3", count)
+		c.waitForLine(t, job, "5")
+		c.runAsRoot(t, "scontrol requeuehold "+job)
+		waitFor(t, 60*time.Second, func() (bool, string) {
+			s := c.showColumn(t, job, "State")
 			return s == "PENDING" || s == "REQUEUE_HOLD", s
 		})
 		// Its task waits for proxyd, and is killed there: nothing of the job's has run.
-		c.exec(t, "n3", "", "pkill", "-STOP", "-x", "proxyd").must(t)
-		c.ctl(t, "sleep 2; scontrol update StartTime=now JobId="+job+"; scontrol release "+job)
-		eventually(t, 30*time.Second, func() (bool, string) {
-			said := strings.Fields(c.exec(t, "n3", "", "ss", "-xlnH", "src", "/run/singularity-slurm/spank.sock").out)
+		c.runOn(t, "n3", "", "pkill", "-STOP", "-x", "proxyd").mustSucceed(t)
+		c.runAsRoot(t, "sleep 2; scontrol update StartTime=now JobId="+job+"; scontrol release "+job)
+		waitFor(t, 30*time.Second, func() (bool, string) {
+			said := strings.Fields(c.runOn(t, "n3", "", "ss", "-xlnH", "src", "/run/singularity-slurm/spank.sock").out)
 			return len(said) > 2 && said[2] != "0", strings.Join(said, " ")
 		})
-		c.ctl(t, "scancel --signal=KILL --batch "+job)
-		c.exec(t, "n3", "", "pkill", "-CONT", "-x", "proxyd").must(t)
-		c.again(t, job, "")
-		c.ends(t, job)
-		if got := c.log(job); got != counted("n3") {
+		c.runAsRoot(t, "scancel --signal=KILL --batch "+job)
+		c.runOn(t, "n3", "", "pkill", "-CONT", "-x", "proxyd").mustSucceed(t)
+		c.restartJob(t, job, "")
+		c.waitForEnd(t, job)
+		if got := c.jobLog(job); got != undisturbedOutput("n3") {
 			t.Errorf("log:\n%s", got)
 		}
 	})
@@ -461,20 +461,20 @@ func TestProtectedNodes(t *testing.T) {
 		slowReader(t, c)
 	})
 	t.Run("upgrade", func(t *testing.T) {
-		job := c.submit(t, "--singularity -w n2", "srun bash -c '"+count+"'")
-		c.reaches(t, job, "8")
+		job := c.submitJob(t, "--singularity -w n2", "srun bash -c '"+count+"'")
+		c.waitForLine(t, job, "8")
 		for _, n := range []string{"n1", "n2", "n3"} {
-			c.exec(t, n, "", "bash", "-euc", `
+			c.runOn(t, n, "", "bash", "-euc", `
 				for f in /usr/libexec/singularity-slurm/sing-* /usr/lib/singularity-slurm/libsingshim.so; do
 					cp $f $f.new; echo another release >> $f.new; mv $f.new $f
-				done`).must(t)
-			mc(t, "restart", "--name", c.name, n, "proxyd").must(t)
+				done`).mustSucceed(t)
+			runMinicluster(t, "restart", "--name", c.name, n, "proxyd").mustSucceed(t)
 		}
-		c.ctl(t, "scontrol requeue "+job)
-		c.ctl(t, "scontrol update ReqNodeList= JobId="+job)
-		c.again(t, job, "n2")
-		c.ends(t, job)
-		if got := c.log(job); got != counted("n2") {
+		c.runAsRoot(t, "scontrol requeue "+job)
+		c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)
+		c.restartJob(t, job, "n2")
+		c.waitForEnd(t, job)
+		if got := c.jobLog(job); got != undisturbedOutput("n2") {
 			t.Errorf("log:\n%s", got)
 		}
 	})
@@ -486,39 +486,39 @@ func requeuedWhileTaskWaits(t *testing.T, c protected) {
 	const script = `touch begun; until [ -e go ]; do sleep 0.1; done
 		srun bash -c 'for i in $(seq 30); do echo $i >>step.$SLURM_PROCID; sleep 0.1; done'; echo rc $?`
 	for _, command := range []string{"scontrol requeue ", "scancel "} {
-		c.exec(t, "ctl", "alice", "bash", "-c", "rm -f begun go step.?").must(t)
-		job := c.submit(t, "--singularity -N2 -w n1,n2", script)
-		eventually(t, time.Minute, func() (bool, string) {
-			return c.exec(t, "ctl", "alice", "test", "-e", "begun").code == 0, "the script does not begin"
+		c.runOn(t, "ctl", "alice", "bash", "-c", "rm -f begun go step.?").mustSucceed(t)
+		job := c.submitJob(t, "--singularity -N2 -w n1,n2", script)
+		waitFor(t, time.Minute, func() (bool, string) {
+			return c.runOn(t, "ctl", "alice", "test", "-e", "begun").code == 0, "the script does not begin"
 		})
-		c.exec(t, "n2", "", "pkill", "-STOP", "-x", "proxyd").must(t)
-		c.exec(t, "ctl", "alice", "touch", "go").must(t)
-		eventually(t, time.Minute, func() (bool, string) {
-			return c.exec(t, "n2", "", "pgrep", "-x", "sing-waiting").code == 0, "no task waits on n2"
+		c.runOn(t, "n2", "", "pkill", "-STOP", "-x", "proxyd").mustSucceed(t)
+		c.runOn(t, "ctl", "alice", "touch", "go").mustSucceed(t)
+		waitFor(t, time.Minute, func() (bool, string) {
+			return c.runOn(t, "n2", "", "pgrep", "-x", "sing-waiting").code == 0, "no task waits on n2"
 		})
-		c.ctl(t, command+job)
-		eventually(t, 20*time.Second, func() (bool, string) {
-			pending := c.exec(t, "n2", "", "bash", "-c", "grep ShdPnd /proc/$(pgrep -x sing-waiting)/status").out
+		c.runAsRoot(t, command+job)
+		waitFor(t, 20*time.Second, func() (bool, string) {
+			pending := c.runOn(t, "n2", "", "bash", "-c", "grep ShdPnd /proc/$(pgrep -x sing-waiting)/status").out
 			bits, _ := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(pending, "ShdPnd:")), 16, 64)
 			return bits&(1<<(syscall.SIGTERM-1)) != 0, "pending signals of the task: " + pending
 		})
 		ended := time.Now()
-		c.exec(t, "n2", "", "pkill", "-CONT", "-x", "proxyd").must(t)
+		c.runOn(t, "n2", "", "pkill", "-CONT", "-x", "proxyd").mustSucceed(t)
 		if command == "scancel " {
-			c.ends(t, job)
+			c.waitForEnd(t, job)
 			if took := time.Since(ended); took > 25*time.Second {
 				t.Errorf("the cancelled job ends after %s: Slurm had to kill it", took)
 			}
 			continue
 		}
-		c.again(t, job, "")
-		c.ends(t, job)
-		if got := c.log(job); !strings.HasSuffix(got, "rc 0") || strings.Contains(got, "without a checkpoint") {
+		c.restartJob(t, job, "")
+		c.waitForEnd(t, job)
+		if got := c.jobLog(job); !strings.HasSuffix(got, "rc 0") || strings.Contains(got, "without a checkpoint") {
 			t.Errorf("log:\n%s", got)
 		}
 		for _, name := range []string{"step.0", "step.1"} {
-			got := c.exec(t, "ctl", "alice", "cat", name).must(t)
-			if want := c.exec(t, "ctl", "", "seq", "30").must(t); got != want {
+			got := c.runOn(t, "ctl", "alice", "cat", name).mustSucceed(t)
+			if want := c.runOn(t, "ctl", "", "seq", "30").mustSucceed(t); got != want {
 				t.Errorf("%s:\n%s", name, got)
 			}
 		}
@@ -528,29 +528,29 @@ func requeuedWhileTaskWaits(t *testing.T, c protected) {
 // requeuedBeforeTaskBegins: the SIGTERM of a requeue ends a task that has its place and whose program has not begun. The step is
 // captured without the task, which begins in the next run. A prolog that does not end keeps the task in that moment.
 func requeuedBeforeTaskBegins(t *testing.T, c protected) {
-	c.exec(t, "ctl", "alice", "bash", "-c", "rm -f held step.?").must(t)
-	job := c.submit(t, "--singularity -N2 -w n1,n2", `
+	c.runOn(t, "ctl", "alice", "bash", "-c", "rm -f held step.?").mustSucceed(t)
+	job := c.submitJob(t, "--singularity -N2 -w n1,n2", `
 		cat >prolog <<-'END'
 			#!/bin/bash
 			if [ $SLURM_PROCID = 1 ] && [ ! -e held ]; then touch held; exec sleep 1000; fi
 		END
 		chmod +x prolog
 		srun --task-prolog=$PWD/prolog bash -c 'for i in $(seq 30); do echo $i >>step.$SLURM_PROCID; sleep 0.1; done'; echo rc $?`)
-	eventually(t, time.Minute, func() (bool, string) {
-		there := c.exec(t, "ctl", "alice", "test", "-e", "held", "-a", "-e", "step.0").code == 0
+	waitFor(t, time.Minute, func() (bool, string) {
+		there := c.runOn(t, "ctl", "alice", "test", "-e", "held", "-a", "-e", "step.0").code == 0
 		return there, "no task waits for its prolog"
 	})
-	c.ctl(t, "scontrol requeue "+job)
-	c.again(t, job, "")
-	if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+	c.runAsRoot(t, "scontrol requeue "+job)
+	c.restartJob(t, job, "")
+	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 		t.Error(s)
 	}
-	if got := c.log(job); !strings.HasSuffix(got, "\nrc 0") || strings.Contains(got, "without a checkpoint") { // Slurm says that the prolog was ended
+	if got := c.jobLog(job); !strings.HasSuffix(got, "\nrc 0") || strings.Contains(got, "without a checkpoint") { // Slurm says that the prolog was ended
 		t.Errorf("log:\n%s", got)
 	}
 	for _, name := range []string{"step.0", "step.1"} {
-		got := c.exec(t, "ctl", "alice", "cat", name).must(t)
-		if want := c.exec(t, "ctl", "", "seq", "30").must(t); got != want {
+		got := c.runOn(t, "ctl", "alice", "cat", name).mustSucceed(t)
+		if want := c.runOn(t, "ctl", "", "seq", "30").mustSucceed(t); got != want {
 			t.Errorf("%s:\n%s", name, got)
 		}
 	}

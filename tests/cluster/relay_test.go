@@ -18,11 +18,11 @@ func raiseWithRelay(t *testing.T, name string) protected {
 	t.Helper()
 	c := raiseProtected(t, name, "--nodes", "2", "--with-corpus")
 	c.startServers(t)
-	c.ctl(t, `printf 'allow: [10.77.0.1, 10.77.0.99]\nclients: {ports: 7000-7099}\n' >/etc/singularity-slurm/relay.yaml`)
+	c.runAsRoot(t, `printf 'allow: [10.77.0.1, 10.77.0.99]\nclients: {ports: 7000-7099}\n' >/etc/singularity-slurm/relay.yaml`)
 	c.startRelay(t)
 	for _, n := range []string{"n1", "n2"} {
-		c.exec(t, n, "", "sh", "-c", "echo 'relay: ctl:6833' >> /etc/singularity-slurm/proxyd.yaml").must(t)
-		mc(t, "restart", "--name", c.name, n, "proxyd").must(t)
+		c.runOn(t, n, "", "sh", "-c", "echo 'relay: ctl:6833' >> /etc/singularity-slurm/proxyd.yaml").mustSucceed(t)
+		runMinicluster(t, "restart", "--name", c.name, n, "proxyd").mustSucceed(t)
 	}
 	return c
 }
@@ -30,11 +30,11 @@ func raiseWithRelay(t *testing.T, name string) protected {
 // startRelay starts the relay on ctl, and returns when it listens.
 func (c protected) startRelay(t *testing.T) {
 	t.Helper()
-	c.ctl(t, `setsid proxyd relay >>/var/log/relay.log 2>&1 </dev/null &
+	c.runAsRoot(t, `setsid proxyd relay >>/var/log/relay.log 2>&1 </dev/null &
 		until grep -q msg=ready /var/log/relay.log; do sleep 0.05; done`)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(c.exec(t, "ctl", "", "cat", "/var/log/relay.log").out)
+			t.Log(c.runOn(t, "ctl", "", "cat", "/var/log/relay.log").out)
 		}
 	})
 }
@@ -77,22 +77,22 @@ func TestRelay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			job := c.submitHeld(t, "--singularity-outside=relay", test.script)
-			c.reaches(t, job, test.early)
-			eventually(t, 60*time.Second, func() (bool, string) {
-				said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+			c.waitForLine(t, job, test.early)
+			waitFor(t, 60*time.Second, func() (bool, string) {
+				said := c.runOn(t, "ctl", "alice", "singctl", "show", job).out
 				return strings.Contains(said, test.to+", which is outside of the job: the relay, ctl:6833, keeps it"), said
 			})
-			c.says(t, "alice", "singctl checkpoint "+job, 0)
-			c.reaches(t, job, test.late)
-			node := c.show(t, job, "NodeList")
-			c.ctl(t, "scontrol requeue "+job)
-			c.again(t, job, node)
-			c.finish(t, job)
-			if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+			c.checkCommand(t, "alice", "singctl checkpoint "+job, 0)
+			c.waitForLine(t, job, test.late)
+			node := c.showColumn(t, job, "NodeList")
+			c.runAsRoot(t, "scontrol requeue "+job)
+			c.restartJob(t, job, node)
+			c.endScript(t, job)
+			if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 				t.Errorf("the job: %s", s)
 			}
-			if got := c.log(job); got != test.want {
-				t.Errorf("log:\n%s\nshow:\n%s", got, c.exec(t, "ctl", "alice", "singctl", "show", job).out)
+			if got := c.jobLog(job); got != test.want {
+				t.Errorf("log:\n%s\nshow:\n%s", got, c.runOn(t, "ctl", "alice", "singctl", "show", job).out)
 			}
 		})
 	}
@@ -116,16 +116,16 @@ func TestRelayTransfer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			job := c.submitHeld(t, "--singularity-outside=relay", script+"sleep 3; echo midst; wait $!")
-			c.reaches(t, job, "midst")
-			node := c.show(t, job, "NodeList")
-			c.ctl(t, "scontrol requeue "+job)
-			c.again(t, job, node)
-			c.finish(t, job)
-			if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+			c.waitForLine(t, job, "midst")
+			node := c.showColumn(t, job, "NodeList")
+			c.runAsRoot(t, "scontrol requeue "+job)
+			c.restartJob(t, job, node)
+			c.endScript(t, job)
+			if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 				t.Errorf("the job: %s", s)
 			}
-			if got := c.log(job); got != "midst\n"+want {
-				t.Errorf("log:\n%s\nwant %s\nshow:\n%s", got, want, c.exec(t, "ctl", "alice", "singctl", "show", job).out)
+			if got := c.jobLog(job); got != "midst\n"+want {
+				t.Errorf("log:\n%s\nwant %s\nshow:\n%s", got, want, c.runOn(t, "ctl", "alice", "singctl", "show", job).out)
 			}
 		})
 	}
@@ -142,77 +142,77 @@ func TestRelayLost(t *testing.T) {
 	}
 	named := func(t *testing.T, job, reason string) {
 		t.Helper()
-		eventually(t, 60*time.Second, func() (bool, string) {
-			said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+		waitFor(t, 60*time.Second, func() (bool, string) {
+			said := c.runOn(t, "ctl", "alice", "singctl", "show", job).out
 			return strings.Contains(said, "connections to 10.77.0.1:8080") && strings.Contains(said, reason), said
 		})
-		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 			t.Errorf("the job: %s", s)
 		}
 	}
 	t.Run("older checkpoint", func(t *testing.T) {
 		job := c.submitHeld(t, "--singularity-outside=relay", "exec python3 outside.py http ctl")
-		c.reaches(t, job, "8 16")
-		c.says(t, "alice", "singctl checkpoint "+job, 0)
-		c.reaches(t, job, "30 60")
-		node := c.show(t, job, "NodeList")
-		mc(t, "fail", "--name", c.name, node).must(t)
-		c.ctl(t, "scontrol update nodename="+node+" state=down reason=test")
-		c.again(t, job, node)
-		c.finish(t, job)
+		c.waitForLine(t, job, "8 16")
+		c.checkCommand(t, "alice", "singctl checkpoint "+job, 0)
+		c.waitForLine(t, job, "30 60")
+		node := c.showColumn(t, job, "NodeList")
+		runMinicluster(t, "fail", "--name", c.name, node).mustSucceed(t)
+		c.runAsRoot(t, "scontrol update nodename="+node+" state=down reason=test")
+		c.restartJob(t, job, node)
+		c.endScript(t, job)
 		named(t, job, "already received bytes")
-		if got := c.log(job); !strings.HasSuffix(got, "again 1") {
+		if got := c.jobLog(job); !strings.HasSuffix(got, "again 1") {
 			t.Errorf("log:\n%s", got)
 		}
-		mc(t, "heal", "--name", c.name, node).must(t)
+		runMinicluster(t, "heal", "--name", c.name, node).mustSucceed(t)
 	})
 	t.Run("new relay", func(t *testing.T) {
 		job := c.submitHeld(t, "--singularity-outside=relay", "exec python3 outside.py http ctl")
-		c.reaches(t, job, "8 16")
-		c.ctl(t, "pkill -x -f 'proxyd relay'; : >/var/log/relay.log")
+		c.waitForLine(t, job, "8 16")
+		c.runAsRoot(t, "pkill -x -f 'proxyd relay'; : >/var/log/relay.log")
 		c.startRelay(t)
-		c.finish(t, job)
-		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+		c.endScript(t, job)
+		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 			t.Errorf("the job: %s", s)
 		}
-		if got := c.log(job); got != doubled.String()+"again 1" {
+		if got := c.jobLog(job); got != doubled.String()+"again 1" {
 			t.Errorf("log:\n%s", got)
 		}
 	})
 	t.Run("new forwarder", func(t *testing.T) {
 		job := c.submitHeld(t, "--singularity-outside=relay", "exec python3 outside.py http ctl")
-		c.reaches(t, job, "8 16")
-		c.exec(t, c.show(t, job, "NodeList"), "", "pkill", "-KILL", "-f", "^proxyd forward").must(t)
-		c.finish(t, job)
-		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+		c.waitForLine(t, job, "8 16")
+		c.runOn(t, c.showColumn(t, job, "NodeList"), "", "pkill", "-KILL", "-f", "^proxyd forward").mustSucceed(t)
+		c.endScript(t, job)
+		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 			t.Errorf("the job: %s", s)
 		}
-		if got := c.log(job); got != doubled.String()+"again 1" {
+		if got := c.jobLog(job); got != doubled.String()+"again 1" {
 			t.Errorf("log:\n%s", got)
 		}
 	})
 	t.Run("stopped forwarder", func(t *testing.T) {
 		for name, capture := range map[string]func(job, node string){
-			"checkpoint": func(job, _ string) { c.says(t, "alice", "singctl checkpoint "+job, 0) },
+			"checkpoint": func(job, _ string) { c.checkCommand(t, "alice", "singctl checkpoint "+job, 0) },
 			"requeue": func(job, node string) {
-				c.ctl(t, "scontrol requeue "+job)
-				c.again(t, job, node)
+				c.runAsRoot(t, "scontrol requeue "+job)
+				c.restartJob(t, job, node)
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
 				job := c.submitHeld(t, "--singularity-outside=relay", "exec python3 outside.py http ctl")
-				c.reaches(t, job, "8 16")
-				node := c.show(t, job, "NodeList")
-				c.exec(t, node, "alice", "pkill", "-STOP", "-f", "^proxyd forward").must(t)
+				c.waitForLine(t, job, "8 16")
+				node := c.showColumn(t, job, "NodeList")
+				c.runOn(t, node, "alice", "pkill", "-STOP", "-f", "^proxyd forward").mustSucceed(t)
 				capture(job, node)
-				c.finish(t, job)
-				if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+				c.endScript(t, job)
+				if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 					t.Errorf("the job: %s", s)
 				}
-				if got := c.log(job); got != doubled.String()+"again 1" {
+				if got := c.jobLog(job); got != doubled.String()+"again 1" {
 					t.Errorf("log:\n%s", got)
 				}
-				said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+				said := c.runOn(t, "ctl", "alice", "singctl", "show", job).out
 				if !strings.Contains(said, "a signal had stopped their forwarder") {
 					t.Error(said)
 				}
@@ -221,14 +221,14 @@ func TestRelayLost(t *testing.T) {
 	})
 	t.Run("no relay", func(t *testing.T) {
 		for _, n := range []string{"n1", "n2"} {
-			c.exec(t, n, "", "sed", "-i", "/^relay:/d", "/etc/singularity-slurm/proxyd.yaml").must(t)
-			mc(t, "restart", "--name", c.name, n, "proxyd").must(t)
+			c.runOn(t, n, "", "sed", "-i", "/^relay:/d", "/etc/singularity-slurm/proxyd.yaml").mustSucceed(t)
+			runMinicluster(t, "restart", "--name", c.name, n, "proxyd").mustSucceed(t)
 		}
-		job := c.submit(t, "--singularity-outside=relay", "echo runs")
-		if s := c.ends(t, job); !strings.Contains(s, "FAILED") {
+		job := c.submitJob(t, "--singularity-outside=relay", "echo runs")
+		if s := c.waitForEnd(t, job); !strings.Contains(s, "FAILED") {
 			t.Errorf("the job: %s", s)
 		}
-		if got := c.log(job); !strings.Contains(got, "the site has no relay") || strings.Contains(got, "runs\n") {
+		if got := c.jobLog(job); !strings.Contains(got, "the site has no relay") || strings.Contains(got, "runs\n") {
 			t.Errorf("log:\n%s", got)
 		}
 	})
@@ -242,13 +242,13 @@ func TestRelayConnects(t *testing.T) {
 	// 10.77.0.99 is no host, and the relay may not connect to 10.77.0.2.
 	t.Run("errors", func(t *testing.T) {
 		t.Parallel()
-		job := c.submit(t, "--singularity-outside=relay", "exec python3 connects.py ctl:1 10.77.0.99:2 10.77.0.2:3 ctl:8080")
-		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+		job := c.submitJob(t, "--singularity-outside=relay", "exec python3 connects.py ctl:1 10.77.0.99:2 10.77.0.2:3 ctl:8080")
+		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 			t.Errorf("the job: %s", s)
 		}
 		const want = "1 waits: ECONNREFUSED\n1 EINPROGRESS then ECONNREFUSED\n2 waits: EHOSTUNREACH\n2 EINPROGRESS then EHOSTUNREACH\n" +
 			"3 waits: EHOSTUNREACH\n3 EINPROGRESS then EHOSTUNREACH\n8080 waits: connected\n8080 EINPROGRESS then connected"
-		if got := c.log(job); got != want {
+		if got := c.jobLog(job); got != want {
 			t.Errorf("log:\n%s\nwant\n%s", got, want)
 		}
 	})
@@ -262,27 +262,27 @@ func TestRelayConnects(t *testing.T) {
 		}
 		t.Run("moves/"+port, func(t *testing.T) {
 			t.Parallel()
-			c.ctl(t, fmt.Sprintf("nft 'table ip hole%[1]s { chain in { type filter hook input priority 0; tcp dport %[1]s drop; }; }'", port))
-			job := c.submit(t, "--singularity-outside=relay", script)
-			c.reaches(t, job, "begins")
-			node := c.show(t, job, "NodeList")
+			c.runAsRoot(t, fmt.Sprintf("nft 'table ip hole%[1]s { chain in { type filter hook input priority 0; tcp dport %[1]s drop; }; }'", port))
+			job := c.submitJob(t, "--singularity-outside=relay", script)
+			c.waitForLine(t, job, "begins")
+			node := c.showColumn(t, job, "NodeList")
 			connecting := "is connecting to 10.77.0.1:" + port + ", which is outside of the job: it asks again when the job resumes"
-			eventually(t, 30*time.Second, func() (bool, string) {
-				said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+			waitFor(t, 30*time.Second, func() (bool, string) {
+				said := c.runOn(t, "ctl", "alice", "singctl", "show", job).out
 				return strings.Contains(said, connecting), said
 			})
-			c.ctl(t, "scontrol requeue "+job)
-			c.again(t, job, node)
-			eventually(t, 60*time.Second, func() (bool, string) {
-				said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+			c.runAsRoot(t, "scontrol requeue "+job)
+			c.restartJob(t, job, node)
+			waitFor(t, 60*time.Second, func() (bool, string) {
+				said := c.runOn(t, "ctl", "alice", "singctl", "show", job).out
 				return strings.Contains(said, "restored") && strings.Contains(said, connecting), said
 			})
-			c.ctl(t, "nft delete table ip hole"+port)
-			if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+			c.runAsRoot(t, "nft delete table ip hole"+port)
+			if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 				t.Errorf("the job: %s", s)
 			}
-			if got := c.log(job); got != want {
-				t.Errorf("log:\n%s\nwant\n%s\nshow:\n%s", got, want, c.exec(t, "ctl", "alice", "singctl", "show", job).out)
+			if got := c.jobLog(job); got != want {
+				t.Errorf("log:\n%s\nwant\n%s\nshow:\n%s", got, want, c.runOn(t, "ctl", "alice", "singctl", "show", job).out)
 			}
 		})
 	}
@@ -302,67 +302,67 @@ func TestRelayAway(t *testing.T) {
 	client := "python3 outside.py http ctl"
 	resumed := func(t *testing.T, job string) {
 		t.Helper()
-		c.again(t, job, "")
-		c.finish(t, job)
-		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+		c.restartJob(t, job, "")
+		c.endScript(t, job)
+		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 			t.Errorf("the job: %s", s)
 		}
 	}
 	t.Run("preempted", func(t *testing.T) {
 		job := c.submitHeld(t, "--singularity-outside=relay -w n2 --exclusive --qos=basic", "exec "+client)
-		c.reaches(t, job, "8 16")
-		other := c.submit(t, "-w n2 --exclusive --qos=premium", "sleep 1")
-		c.ends(t, other)
+		c.waitForLine(t, job, "8 16")
+		other := c.submitJob(t, "-w n2 --exclusive --qos=premium", "sleep 1")
+		c.waitForEnd(t, other)
 		resumed(t, job)
-		if got := c.log(job); got != want {
+		if got := c.jobLog(job); got != want {
 			t.Errorf("log:\n%s", got)
 		}
 	})
 	t.Run("two nodes", func(t *testing.T) {
 		job := c.submitHeld(t, "--singularity-outside=relay -N2 -n2", "srun --output=%j.%t.log "+client)
 		for _, task := range []string{".0", ".1"} {
-			c.reaches(t, job+task, "8 16")
+			c.waitForLine(t, job+task, "8 16")
 		}
-		c.ctl(t, "scontrol requeue "+job)
+		c.runAsRoot(t, "scontrol requeue "+job)
 		resumed(t, job)
 		for _, task := range []string{".0", ".1"} {
-			if got := c.log(job + task); got != want {
+			if got := c.jobLog(job + task); got != want {
 				t.Errorf("task %s:\n%s", task, got)
 			}
 		}
 	})
 	t.Run("time limit", func(t *testing.T) {
 		t.Parallel()
-		job := c.submit(t, "--singularity-outside=relay --time=1", "PACE=1.05 exec "+client)
-		eventually(t, 150*time.Second, func() (bool, string) {
-			s := c.show(t, job, "RestartCnt")
-			return s == "1", "restarts: " + s + ", " + c.show(t, job, "State")
+		job := c.submitJob(t, "--singularity-outside=relay --time=1", "PACE=1.05 exec "+client)
+		waitFor(t, 150*time.Second, func() (bool, string) {
+			s := c.showColumn(t, job, "RestartCnt")
+			return s == "1", "restarts: " + s + ", " + c.showColumn(t, job, "State")
 		})
 		resumed(t, job)
-		if got := c.log(job); got != want {
+		if got := c.jobLog(job); got != want {
 			t.Errorf("log:\n%s", got)
 		}
 	})
 	t.Run("new daemon", func(t *testing.T) {
 		t.Parallel()
-		c.ctl(t, "nft 'table ip hole { chain in { type filter hook input priority 0; tcp dport 9997 drop; }; }'")
-		job := c.submit(t, "--singularity-outside=relay -w n1", "python3 connects.py ctl:9997 without waiting; exec "+client)
-		eventually(t, 30*time.Second, func() (bool, string) {
-			said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+		c.runAsRoot(t, "nft 'table ip hole { chain in { type filter hook input priority 0; tcp dport 9997 drop; }; }'")
+		job := c.submitJob(t, "--singularity-outside=relay -w n1", "python3 connects.py ctl:9997 without waiting; exec "+client)
+		waitFor(t, 30*time.Second, func() (bool, string) {
+			said := c.runOn(t, "ctl", "alice", "singctl", "show", job).out
 			return strings.Contains(said, "is connecting to 10.77.0.1:9997"), said
 		})
-		mc(t, "restart", "--name", c.name, "n1", "proxyd").must(t)
-		c.ctl(t, "nft delete table ip hole")
-		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+		runMinicluster(t, "restart", "--name", c.name, "n1", "proxyd").mustSucceed(t)
+		c.runAsRoot(t, "nft delete table ip hole")
+		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 			t.Errorf("the job: %s", s)
 		}
-		if got := c.log(job); got != "9997 EINPROGRESS then ECONNREFUSED\n"+want {
+		if got := c.jobLog(job); got != "9997 EINPROGRESS then ECONNREFUSED\n"+want {
 			t.Errorf("log:\n%s", got)
 		}
 	})
 	t.Run("doctor", func(t *testing.T) {
 		t.Parallel()
-		c.says(t, "alice", "singctl doctor --node n1", 0, `^ +ok +relay +ctl:6833 takes connections$`)
+		c.checkCommand(t, "alice", "singctl doctor --node n1", 0, `^ +ok +relay +ctl:6833 takes connections$`)
 	})
 }
 
@@ -383,18 +383,18 @@ func TestRelayClients(t *testing.T) {
 		fmt.Fprintf(&text, "%07d\n", n)
 	}
 	want := fmt.Sprintf("%x", sha256.Sum256([]byte(text.String())))
-	job := c.submit(t, "--singularity-listen=8888,6379", `mkdir -p served; cd served; seq -f %07.0f 0 7999999 >big; echo here >small
+	job := c.submitJob(t, "--singularity-listen=8888,6379", `mkdir -p served; cd served; seq -f %07.0f 0 7999999 >big; echo here >small
 		redis-server --port 6379 --protected-mode no --save '' --logfile ../redis.log --daemonize yes
 		python3 -m http.server 8888 >../http.log 2>&1 &
 		until (: </dev/tcp/$(hostname)/8888 && : </dev/tcp/$(hostname)/6379) 2>/dev/null; do sleep 0.1; done
 		echo $SINGULARITY_SLURM_REACHABLE; echo serves; wait`)
-	c.reaches(t, job, "serves")
-	told, _, _ := strings.Cut(c.log(job), "\n")
+	c.waitForLine(t, job, "serves")
+	told, _, _ := strings.Cut(c.jobLog(job), "\n")
 	at := map[string]string{}
 	for pair := range strings.SplitSeq(told, ",") {
 		port, address, _ := strings.Cut(pair, "=")
 		at[port] = address
-		said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+		said := c.runOn(t, "ctl", "alice", "singctl", "show", job).out
 		if line := "port " + port + " is reachable at " + address + "\n"; !strings.Contains(said, line) {
 			t.Errorf("no %q in\n%s", line, said)
 		}
@@ -406,34 +406,34 @@ func TestRelayClients(t *testing.T) {
 	client := func(script string) <-chan string {
 		said := make(chan string, 1)
 		go func() {
-			r := c.exec(t, "ctl", "alice", "bash", "-c", script)
+			r := c.runOn(t, "ctl", "alice", "bash", "-c", script)
 			said <- strings.TrimSpace(r.out + r.err)
 		}()
 		return said
 	}
 	counts := client(fmt.Sprintf(redisClient, host, port))
 	loads := client(fmt.Sprintf("curl -sS --limit-rate 4M http://%s/big | tee /tmp/loads | sha256sum | cut -c 1-64", at["8888"]))
-	eventually(t, 30*time.Second, func() (bool, string) {
-		said := c.ctl(t, `echo $(cat /tmp/counts 2>/dev/null | wc -l) $(cat /tmp/loads 2>/dev/null | wc -c)`)
+	waitFor(t, 30*time.Second, func() (bool, string) {
+		said := c.runAsRoot(t, `echo $(cat /tmp/counts 2>/dev/null | wc -l) $(cat /tmp/loads 2>/dev/null | wc -c)`)
 		var n, bytes int
 		_, _ = fmt.Sscan(said, &n, &bytes)
 		return n >= 5 && bytes >= 1_000_000, said
 	})
-	node := c.show(t, job, "NodeList")
-	c.ctl(t, "scontrol requeue "+job)
-	eventually(t, 90*time.Second, func() (bool, string) {
-		s := c.show(t, job, "State")
+	node := c.showColumn(t, job, "NodeList")
+	c.runAsRoot(t, "scontrol requeue "+job)
+	waitFor(t, 90*time.Second, func() (bool, string) {
+		s := c.showColumn(t, job, "State")
 		return s == "PENDING" || s == "REQUEUE_HOLD", s
 	})
 	waits := client(fmt.Sprintf("curl -sS http://%s/small", at["8888"]))
-	c.again(t, job, node)
+	c.restartJob(t, job, node)
 	for what, one := range map[string]struct {
 		said <-chan string
 		want string
 	}{
 		"a client that came while the job was away": {waits, "here"},
 		"a download": {loads, want},
-		"redis-cli":  {counts, strings.TrimSpace(c.ctl(t, "seq 1 100"))},
+		"redis-cli":  {counts, strings.TrimSpace(c.runAsRoot(t, "seq 1 100"))},
 	} {
 		select {
 		case said := <-one.said:
@@ -444,16 +444,16 @@ func TestRelayClients(t *testing.T) {
 			t.Errorf("%s has not ended", what)
 		}
 	}
-	if now := c.show(t, job, "NodeList"); now == node {
+	if now := c.showColumn(t, job, "NodeList"); now == node {
 		t.Errorf("the job is on %s again", node)
 	}
-	said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+	said := c.runOn(t, "ctl", "alice", "singctl", "show", job).out
 	if t.Failed() || !strings.Contains(said, "reachable") {
-		t.Errorf("show:\n%s\nlog:\n%s", said, c.ctl(t, "tail -n 20 /shared/home/alice/http.log /shared/home/alice/redis.log"))
+		t.Errorf("show:\n%s\nlog:\n%s", said, c.runAsRoot(t, "tail -n 20 /shared/home/alice/http.log /shared/home/alice/redis.log"))
 	}
-	c.ctl(t, "scancel "+job)
-	c.ends(t, job)
-	eventually(t, 30*time.Second, func() (bool, string) {
-		return c.exec(t, "ctl", "alice", "curl", "-sS", "http://"+at["8888"]+"/small").code != 0, "the relay listens for a job that is over"
+	c.runAsRoot(t, "scancel "+job)
+	c.waitForEnd(t, job)
+	waitFor(t, 30*time.Second, func() (bool, string) {
+		return c.runOn(t, "ctl", "alice", "curl", "-sS", "http://"+at["8888"]+"/small").code != 0, "the relay listens for a job that is over"
 	})
 }

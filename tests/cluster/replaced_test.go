@@ -25,8 +25,8 @@ const makeSecrets = `secret() { printf 'secret%58s\n' . > $1; chmod 600 $1; }
 const makeMine = `mine() { printf 'mine%60s\n' . > $1; chmod 600 $1; }; mkdir -p ~/DIR; cd ~/DIR
 `
 
-// waits is the end of a job's script. What comes next is done by the restored job alone.
-func waits(then string) string {
+// endOfScript is the end of a job's script. What comes next is done by the restored job alone.
+func endOfScript(then string) string {
 	return "echo ready; while [ ! -e ~/go.$SLURM_JOB_ID ]; do sleep 0.1; done\n" + then
 }
 
@@ -54,36 +54,36 @@ type replacement struct {
 // replacements are those of TestReplacedFiles, by their names.
 var replacements = map[string]replacement{
 	"file to read": {
-		script: "exec 7<key; " + waits("echo after; cat <&7"),
+		script: "exec 7<key; " + endOfScript("echo after; cat <&7"),
 		user:   "alice", replace: "rm key; ln -s /shared/root/key key", held: []string{"/key"},
 	},
 	"file to write": {
 		options: "--singularity-exclude=/shared/home/alice",
-		script:  "exec 7<>key; " + waits("echo after; echo mine >&7"),
+		script:  "exec 7<>key; " + endOfScript("echo after; echo mine >&7"),
 		user:    "alice", replace: "rm key; ln -s /shared/root/key key", held: []string{"/key"},
 	},
 	"another user's file": {
-		script: "exec 7<key; " + waits("echo after; cat <&7"),
+		script: "exec 7<key; " + endOfScript("echo after; cat <&7"),
 		user:   "alice", replace: "rm key; ln -s ~bob/key key", held: []string{"/key"},
 	},
 	"folder above": {
 		files:  "mkdir -m 700 sub; mine sub/key",
-		script: "exec 7<sub/key; " + waits("echo after; cat <&7"),
+		script: "exec 7<sub/key; " + endOfScript("echo after; cat <&7"),
 		user:   "alice", replace: "rm -r sub; ln -s /shared/root/closed sub", held: []string{"/sub/key"},
 	},
 	"folder above, of one's own": {
 		files:  "mkdir -m 700 sub; mine sub/key",
-		script: "exec 7<sub/key; " + waits("echo after; cat <&7"),
+		script: "exec 7<sub/key; " + endOfScript("echo after; cat <&7"),
 		user:   "alice", replace: "mv sub other; ln -s other sub", held: []string{"/sub/key", "other/key"},
 	},
 	"working folder": {
 		files:  "mkdir -m 700 in; mine in/key",
-		script: "cd in; " + waits("echo after; cat key; ls"),
+		script: "cd in; " + endOfScript("echo after; cat key; ls"),
 		user:   "alice", replace: "rm -r in; ln -s /shared/root/closed/in in", held: []string{"/in"},
 	},
 	"folder that is open": {
 		files:  "mkdir -m 700 in",
-		script: "exec 7<in; " + waits("echo after; ls /proc/self/fd/7/"),
+		script: "exec 7<in; " + endOfScript("echo after; ls /proc/self/fd/7/"),
 		user:   "alice", replace: "rm -r in; ln -s /shared/root/closed/in in", held: []string{"/in"},
 	},
 	"mapped file": {
@@ -93,12 +93,12 @@ var replacements = map[string]replacement{
 	"pipe": {
 		options: "--singularity-exclude=/shared/home/alice", // or it is made again, being open for writing
 		files:   "mkfifo -m 600 pipe",
-		script:  "exec 7<>pipe; " + waits("echo after; read -r -t 5 x <&7; echo $x"),
+		script:  "exec 7<>pipe; " + endOfScript("echo after; read -r -t 5 x <&7; echo $x"),
 		user:    "alice", replace: "rm pipe; ln -s /shared/root/key pipe", held: []string{"/pipe"},
 	},
 	"folder of a removed file": {
 		files:  "mkdir sub",
-		script: "mine sub/gone; exec 7<>sub/gone; rm sub/gone; " + waits("echo after; cat <&7"),
+		script: "mine sub/gone; exec 7<>sub/gone; rm sub/gone; " + endOfScript("echo after; cat <&7"),
 		user:   "alice", replace: "rmdir sub; ln -s /shared/root/closed sub", held: []string{"sub"},
 	},
 	"folder of a socket": {
@@ -117,25 +117,25 @@ assert ctypes.CDLL(None).shmget(0, 4096, 0o1600) >= 0`, `print("after", os.stat(
 		user: "alice", replace: "rm -r sub; ln -s /shared/root/closed sub", held: []string{"/tmp/link/socket"},
 	},
 	"taken away": {
-		script:  "exec 7<key; " + waits("echo after; cat <&7"),
+		script:  "exec 7<key; " + endOfScript("echo after; cat <&7"),
 		replace: "chown bob key", held: []string{"/key", "belongs to bob", "alice"},
 	},
 	"no right to read": {
 		files:   "mkdir sub; mine sub/key",
-		script:  "exec 7<sub/key; " + waits("echo after; cat <&7"),
+		script:  "exec 7<sub/key; " + endOfScript("echo after; cat <&7"),
 		replace: "chown root sub; chmod 700 sub", held: []string{"/sub/key", "Permission denied"},
 	},
 	"another group": {
-		script:  "exec 7<key; " + waits("echo after; cat <&7"),
+		script:  "exec 7<key; " + endOfScript("echo after; cat <&7"),
 		replace: "chgrp bob key", held: []string{"/key", "group"},
 	},
 
 	// What a user may open is restored, if it could not be opened that way again even.
-	"file that cannot be written to": {script: "exec 7>>key; chmod 444 key; " + waits("echo after >&7; tail -n 1 key"), want: "after"},
-	"file that cannot be read":       {script: "exec 7<key; chmod 0 key; " + waits("chmod 600 key; grep -o mine <&7"), want: "mine"},
-	"removed file":                   {script: "exec 7<>key; rm key; " + waits("grep -o mine /proc/self/fd/7"), want: "mine"},
-	"same again":                     {script: "exec 7<key; " + waits("grep -o mine <&7"), user: "alice", replace: "cp -p key new; mv new key", want: "mine"},
-	"group of one's":                 {script: "chgrp proj key; chmod 640 key; exec 7<key; " + waits("grep -o mine <&7"), want: "mine"},
+	"file that cannot be written to": {script: "exec 7>>key; chmod 444 key; " + endOfScript("echo after >&7; tail -n 1 key"), want: "after"},
+	"file that cannot be read":       {script: "exec 7<key; chmod 0 key; " + endOfScript("chmod 600 key; grep -o mine <&7"), want: "mine"},
+	"removed file":                   {script: "exec 7<>key; rm key; " + endOfScript("grep -o mine /proc/self/fd/7"), want: "mine"},
+	"same again":                     {script: "exec 7<key; " + endOfScript("grep -o mine <&7"), user: "alice", replace: "cp -p key new; mv new key", want: "mine"},
+	"group of one's":                 {script: "chgrp proj key; chmod 640 key; exec 7<key; " + endOfScript("grep -o mine <&7"), want: "mine"},
 
 	"rights":           {script: compareRights, want: "same"},
 	"no new rights":    {script: "setpriv --no-new-privs bash -c '" + compareRights + "'", want: "same"},
@@ -144,27 +144,27 @@ assert ctypes.CDLL(None).shmget(0, 4096, 0o1600) >= 0`, `print("after", os.stat(
 
 // compareRights is a script that compares the rights of its shell with those before the restore.
 var compareRights = "rights() { grep -E \"^(Cap|Uid|Gid|Groups|NoNewPrivs|Seccomp)\" /proc/$$/status; }; was=$(rights); " +
-	waits("[ \"$was\" = \"$(rights)\" ] && echo same || { echo \"$was\"; echo; rights; }")
+	endOfScript("[ \"$was\" = \"$(rights)\" ] && echo same || { echo \"$was\"; echo; rights; }")
 
 // submitIn submits a script of alice's in a folder that has a file "key".
 func (c protected) submitIn(t *testing.T, dir, options, files, script string) (job string) {
 	t.Helper()
 	begin := strings.ReplaceAll(makeMine, "DIR", dir)
-	c.sh(t, "cd; "+begin+"mine key; "+files)
-	return c.submit(t, "--singularity "+options, begin+script)
+	c.runScript(t, "cd; "+begin+"mine key; "+files)
+	return c.submitJob(t, "--singularity "+options, begin+script)
 }
 
-// queue has a job captured and held in the queue.
-func (c protected) queue(t *testing.T, job string) {
+// captureAndHold has a job captured and held in the queue.
+func (c protected) captureAndHold(t *testing.T, job string) {
 	t.Helper()
-	c.reaches(t, job, "ready")
-	c.ctl(t, "scontrol requeuehold "+job)
+	c.waitForLine(t, job, "ready")
+	c.runAsRoot(t, "scontrol requeuehold "+job)
 }
 
 func (c protected) isQueued(t *testing.T, job string) {
 	t.Helper()
-	eventually(t, 120*time.Second, func() (bool, string) {
-		s := c.show(t, job, "State")
+	waitFor(t, 120*time.Second, func() (bool, string) {
+		s := c.showColumn(t, job, "State")
 		return s == "PENDING" || s == "REQUEUE_HOLD", "job " + job + ": " + s
 	})
 }
@@ -172,25 +172,25 @@ func (c protected) isQueued(t *testing.T, job string) {
 // isHeld waits until a job is held for a reason, and checks that it has not run on.
 func (c protected) isHeld(t *testing.T, job string, reasons ...string) {
 	t.Helper()
-	eventually(t, 120*time.Second, func() (bool, string) {
-		s := c.show(t, job, "Comment")
+	waitFor(t, 120*time.Second, func() (bool, string) {
+		s := c.showColumn(t, job, "Comment")
 		ok := strings.Contains(s, "held: ")
 		for _, r := range reasons {
 			ok = ok && strings.Contains(s, r)
 		}
-		return ok, fmt.Sprintf("job %s: comment %q, want %q; log:\n%s", job, s, reasons, c.log(job))
+		return ok, fmt.Sprintf("job %s: comment %q, want %q; log:\n%s", job, s, reasons, c.jobLog(job))
 	})
-	t.Log(c.show(t, job, "Comment"))
-	if log := c.log(job); log != "ready" {
+	t.Log(c.showColumn(t, job, "Comment"))
+	if log := c.jobLog(job); log != "ready" {
 		t.Errorf("job %s has run on, its log:\n%s", job, log)
 	}
-	c.ctl(t, "scancel "+job)
+	c.runAsRoot(t, "scancel "+job)
 }
 
 // secretsUntouched checks that nothing was written to the files of root's and bob's, nor made beside them.
 func (c protected) secretsUntouched(t *testing.T) {
 	t.Helper()
-	got := c.ctl(t, "cd /shared/root; cat key closed/key closed/in/key ~bob/key | sort | uniq -c; stat -c %U%a key ~bob/key closed; find . | sort | tr '\\n' ' '")
+	got := c.runAsRoot(t, "cd /shared/root; cat key closed/key closed/in/key ~bob/key | sort | uniq -c; stat -c %U%a key ~bob/key closed; find . | sort | tr '\\n' ' '")
 	want := fmt.Sprintf("4 secret%58s\nroot600\nbob600\nroot700\n. ./closed ./closed/in ./closed/in/key ./closed/key ./folder ./key", ".")
 	if got != want {
 		t.Errorf("root's and bob's files are %q, want %q", got, want)
@@ -202,7 +202,7 @@ func (c protected) secretsUntouched(t *testing.T) {
 func TestReplacedFiles(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-replaced", "--nodes", "2")
-	c.ctl(t, makeSecrets)
+	c.runAsRoot(t, makeSecrets)
 	swapped := c.submitIn(t, "swapped", "", "", readsWhenAsked)
 
 	// All jobs are taken through each step together. So the test takes a minute, not ten.
@@ -213,20 +213,20 @@ func TestReplacedFiles(t *testing.T) {
 		dirs[name] = strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(name)
 		jobs[name] = c.submitIn(t, dirs[name], r.options, r.files, r.script)
 	}
-	c.queue(t, swapped)
+	c.captureAndHold(t, swapped)
 	for _, name := range names {
-		c.queue(t, jobs[name])
+		c.captureAndHold(t, jobs[name])
 	}
 	var all []string
 	for _, name := range names {
 		c.isQueued(t, jobs[name])
 		if r := replacements[name]; r.replace != "" {
-			c.exec(t, "ctl", r.user, "bash", "-euc", "cd /shared/home/alice/"+dirs[name]+"; "+r.replace).must(t)
+			c.runOn(t, "ctl", r.user, "bash", "-euc", "cd /shared/home/alice/"+dirs[name]+"; "+r.replace).mustSucceed(t)
 		}
-		c.sh(t, "touch ~/go."+jobs[name])
+		c.runScript(t, "touch ~/go."+jobs[name])
 		all = append(all, jobs[name])
 	}
-	c.again(t, strings.Join(all, ","), "")
+	c.restartJob(t, strings.Join(all, ","), "")
 	// In turn: a job that has ended is known to slurmctld for five minutes, and parallel tests may wait longer for a place.
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
@@ -235,13 +235,13 @@ func TestReplacedFiles(t *testing.T) {
 				c.isHeld(t, job, r.held...)
 				return
 			}
-			c.ends(t, job)
-			if got, want := c.log(job), "ready\n"+r.want; got != want {
-				t.Errorf("log:\n%s\nwant:\n%s\ncomment %s", got, want, c.show(t, job, "Comment"))
+			c.waitForEnd(t, job)
+			if got, want := c.jobLog(job), "ready\n"+r.want; got != want {
+				t.Errorf("log:\n%s\nwant:\n%s\ncomment %s", got, want, c.showColumn(t, job, "Comment"))
 			}
 		})
 	}
-	t.Run("swapped", func(t *testing.T) { c.swap(t, swapped) })
+	t.Run("swapped", func(t *testing.T) { c.swapWithLink(t, swapped) })
 	c.secretsUntouched(t)
 }
 
@@ -259,38 +259,38 @@ libc = ctypes.CDLL(None)
 while not os.path.exists("stop"):
     for n in range(1000): assert libc.renameat2(-100, b"key", -100, b"link", 2) == 0 # RENAME_EXCHANGE`
 
-// swap has the file of a queued job exchanged with a link to root's while the job is restored, three times.
-func (c protected) swap(t *testing.T, job string) {
+// swapWithLink has the file of a queued job exchanged with a link to root's while the job is restored, three times.
+func (c protected) swapWithLink(t *testing.T, job string) {
 	t.Helper()
 	for n := 1; n <= 3; n++ {
 		c.isQueued(t, job)
-		c.sh(t, "cd ~/swapped; rm -f stop; nohup python3 -c '"+exchanges+"' </dev/null >swaps 2>&1 & echo $! > ~/swapped/pid")
-		c.sh(t, fmt.Sprintf("touch ~/swapped/question.%d", n))
-		c.again(t, job, "")
+		c.runScript(t, "cd ~/swapped; rm -f stop; nohup python3 -c '"+exchanges+"' </dev/null >swaps 2>&1 & echo $! > ~/swapped/pid")
+		c.runScript(t, fmt.Sprintf("touch ~/swapped/question.%d", n))
+		c.restartJob(t, job, "")
 		held := false
 		answered := func() (bool, string) {
-			log, comment := c.log(job), c.show(t, job, "Comment")
+			log, comment := c.jobLog(job), c.showColumn(t, job, "Comment")
 			held = strings.Contains(comment, "held: ")
 			return strings.Contains(log, fmt.Sprintf("\n%d mine", n)), fmt.Sprintf("job %s: comment %q, log:\n%s", job, comment, log)
 		}
-		eventually(t, 120*time.Second, func() (bool, string) {
+		waitFor(t, 120*time.Second, func() (bool, string) {
 			ok, said := answered()
 			return ok || held, said
 		})
-		t.Logf("restore %d: comment %q", n, c.show(t, job, "Comment"))
-		if said := c.sh(t, "cd ~/swapped; touch stop; tail --pid=$(cat pid) -f /dev/null; cat swaps; if [ -L key ]; then mv -T link key; else rm link; fi"); said != "" {
+		t.Logf("restore %d: comment %q", n, c.showColumn(t, job, "Comment"))
+		if said := c.runScript(t, "cd ~/swapped; touch stop; tail --pid=$(cat pid) -f /dev/null; cat swaps; if [ -L key ]; then mv -T link key; else rm link; fi"); said != "" {
 			t.Errorf("exchanging: %s", said)
 		}
 		if held { // the file is there again
-			c.again(t, job, "")
-			eventually(t, 120*time.Second, answered)
+			c.restartJob(t, job, "")
+			waitFor(t, 120*time.Second, answered)
 		}
 		if n < 3 {
-			c.ctl(t, "scontrol requeuehold "+job)
+			c.runAsRoot(t, "scontrol requeuehold "+job)
 		}
 	}
-	c.ends(t, job)
-	if got, want := c.log(job), "ready\n1 mine\n2 mine\n3 mine"; got != want {
+	c.waitForEnd(t, job)
+	if got, want := c.jobLog(job), "ready\n1 mine\n2 mine\n3 mine"; got != want {
 		t.Errorf("log:\n%s\nwant:\n%s", got, want)
 	}
 }

@@ -29,46 +29,46 @@ func TestRequeueEnded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			job := c.submit(t, "--singularity", fmt.Sprintf(`n=$(cat runs.$SLURM_JOB_ID 2>/dev/null || echo 0); n=$((n + 1)); echo $n > runs.$SLURM_JOB_ID
+			job := c.submitJob(t, "--singularity", fmt.Sprintf(`n=$(cat runs.$SLURM_JOB_ID 2>/dev/null || echo 0); n=$((n + 1)); echo $n > runs.$SLURM_JOB_ID
 				echo run $n; while [ ! -e go.$SLURM_JOB_ID.$n ]; do sleep 0.05; done
 				echo end $n; exit %d`, row.exit))
 			goOn := func(run int) {
 				t.Helper()
-				if err := os.WriteFile(c.home(fmt.Sprintf("go.%s.%d", job, run)), nil, 0o644); err != nil {
+				if err := os.WriteFile(c.homePath(fmt.Sprintf("go.%s.%d", job, run)), nil, 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
-			c.reaches(t, job, "run 1")
-			c.says(t, "alice", "singctl checkpoint "+job, 0, "")
+			c.waitForLine(t, job, "run 1")
+			c.checkCommand(t, "alice", "singctl checkpoint "+job, 0, "")
 			hasComment := func(text string) {
 				t.Helper()
-				eventually(t, 30*time.Second, func() (bool, string) {
-					s := c.show(t, job, "Comment")
+				waitFor(t, 30*time.Second, func() (bool, string) {
+					s := c.showColumn(t, job, "Comment")
 					return strings.Contains(s, text), "job " + job + ": " + s
 				})
 			}
 			hasComment("checkpoint 1 at")
 			goOn(1)
-			first := c.ends(t, job)
+			first := c.waitForEnd(t, job)
 			if row.cleaned {
 				record := filepath.Join("/var/lib/minicluster", c.name, "shared/singularity/jobs", job+".json")
-				eventually(t, 30*time.Second, func() (bool, string) {
+				waitFor(t, 30*time.Second, func() (bool, string) {
 					_, err := os.Stat(record)
 					return errors.Is(err, fs.ErrNotExist), fmt.Sprint(record, ": ", err)
 				})
 			}
 
-			c.says(t, "alice", "scontrol requeue "+job, 0, "")
-			c.again(t, job, "")
-			c.reaches(t, job, "run 2")
+			c.checkCommand(t, "alice", "scontrol requeue "+job, 0, "")
+			c.restartJob(t, job, "")
+			c.waitForLine(t, job, "run 2")
 			hasComment("begins anew")
-			c.says(t, "alice", "scontrol requeue "+job, 0, "")
-			c.again(t, job, "") // captured by the requeue: run 2 resumes
+			c.checkCommand(t, "alice", "scontrol requeue "+job, 0, "")
+			c.restartJob(t, job, "") // captured by the requeue: run 2 resumes
 			goOn(2)
-			if second := c.ends(t, job); strings.Fields(second)[0] != strings.Fields(first)[0] {
+			if second := c.waitForEnd(t, job); strings.Fields(second)[0] != strings.Fields(first)[0] {
 				t.Errorf("ended first as %s, then as %s", first, second)
 			}
-			if got := c.log(job); got != "run 1\nend 1\nrun 2\nend 2" {
+			if got := c.jobLog(job); got != "run 1\nend 1\nrun 2\nend 2" {
 				t.Errorf("log:\n%s", strings.TrimSpace(got))
 			}
 		})

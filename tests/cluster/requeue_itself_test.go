@@ -30,21 +30,21 @@ func TestRequeueItself(t *testing.T) {
 	// run submits a script, has it get SIGUSR1 at a line, and returns the log of the whole job.
 	run := func(t *testing.T, options, script, line, to string) string {
 		t.Helper()
-		job := c.submit(t, "--singularity "+options, script)
-		c.reaches(t, job, line)
-		c.ctl(t, "scancel --signal=USR1 "+to+" "+job)
-		eventually(t, 60*time.Second, func() (bool, string) {
-			s := c.show(t, job, "RestartCnt")
-			return s == "1", "restarts: " + s + " " + c.log(job)
+		job := c.submitJob(t, "--singularity "+options, script)
+		c.waitForLine(t, job, line)
+		c.runAsRoot(t, "scancel --signal=USR1 "+to+" "+job)
+		waitFor(t, 60*time.Second, func() (bool, string) {
+			s := c.showColumn(t, job, "RestartCnt")
+			return s == "1", "restarts: " + s + " " + c.jobLog(job)
 		})
-		c.again(t, job, "")
-		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+		c.restartJob(t, job, "")
+		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 			t.Errorf("the job: %s", s)
 		}
-		if n := c.show(t, job, "RestartCnt"); n != "1" {
+		if n := c.showColumn(t, job, "RestartCnt"); n != "1" {
 			t.Errorf("%s restarts", n)
 		}
-		return c.log(job)
+		return c.jobLog(job)
 	}
 	// anew is the log of a job of 60 steps whose first run had come to one of them.
 	anew := func(t *testing.T, log, said string) {
@@ -73,21 +73,21 @@ func TestRequeueItself(t *testing.T) {
 		},
 		"waits for its program": func(t *testing.T) { // wait returns because of the trap, and the script ends
 			program := strings.Replace(steps, "TRAP", "echo bye; exit 0", 1)
-			script := "trap 'scontrol requeue $SLURM_JOB_ID; kill -USR1 $!; wait $!' USR1\nbash -c " + quoted(program) + " & wait $!"
+			script := "trap 'scontrol requeue $SLURM_JOB_ID; kill -USR1 $!; wait $!' USR1\nbash -c " + quoteForShell(program) + " & wait $!"
 			anew(t, run(t, "", script, "step 8", "--batch"), "bye")
 		},
 		"has saved after a checkpoint of ours": func(t *testing.T) {
 			script := strings.Replace(steps, "TRAP", "scontrol requeue $SLURM_JOB_ID; echo bye; exit 7", 1)
-			job := c.submit(t, "--singularity", script)
-			c.reaches(t, job, "step 4")
-			c.says(t, "alice", "singctl checkpoint "+job, 0, "")
-			c.reaches(t, job, "step 20")
-			c.ctl(t, "scancel --signal=USR1 --batch "+job)
-			c.again(t, job, "")
-			if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+			job := c.submitJob(t, "--singularity", script)
+			c.waitForLine(t, job, "step 4")
+			c.checkCommand(t, "alice", "singctl checkpoint "+job, 0, "")
+			c.waitForLine(t, job, "step 20")
+			c.runAsRoot(t, "scancel --signal=USR1 --batch "+job)
+			c.restartJob(t, job, "")
+			if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 				t.Errorf("the job: %s", s)
 			}
-			anew(t, c.log(job), "bye")
+			anew(t, c.jobLog(job), "bye")
 		},
 		"submitit": func(t *testing.T) {
 			anew(t, run(t, "", "srun python3 submitit.py", "step 8", ""), "")
@@ -118,31 +118,31 @@ func TestRequeueItself(t *testing.T) {
 	}
 }
 
-// quoted is a word of a shell.
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+// quoteForShell returns a word of a shell.
+func quoteForShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // TestRequeueExit: a job that ends with an exit code of RequeueExit begins anew, whatever
 // checkpoints there are of the run that has ended.
 func TestRequeueExit(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-requeue-exit", "--nodes", "1")
-	job := c.submit(t, "--singularity", `n=$(cat runs.$SLURM_JOB_ID 2>/dev/null || echo 0); n=$((n + 1)); echo $n > runs.$SLURM_JOB_ID
+	job := c.submitJob(t, "--singularity", `n=$(cat runs.$SLURM_JOB_ID 2>/dev/null || echo 0); n=$((n + 1)); echo $n > runs.$SLURM_JOB_ID
 		echo run $n; while [ ! -e go.$SLURM_JOB_ID.$n ]; do sleep 0.05; done
 		[ $n -eq 3 ] || exit 123; echo done`)
 	for n := 1; n <= 3; n++ {
-		c.reaches(t, job, fmt.Sprint("run ", n))
-		c.says(t, "alice", "singctl checkpoint "+job, 0, "")
-		if err := os.WriteFile(c.home(fmt.Sprintf("go.%s.%d", job, n)), nil, 0o644); err != nil {
+		c.waitForLine(t, job, fmt.Sprint("run ", n))
+		c.checkCommand(t, "alice", "singctl checkpoint "+job, 0, "")
+		if err := os.WriteFile(c.homePath(fmt.Sprintf("go.%s.%d", job, n)), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
 		if n < 3 {
-			c.again(t, job, "")
+			c.restartJob(t, job, "")
 		}
 	}
-	if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 		t.Errorf("the job: %s", s)
 	}
-	if got := c.log(job); got != "run 1\nrun 2\nrun 3\ndone" {
+	if got := c.jobLog(job); got != "run 1\nrun 2\nrun 3\ndone" {
 		t.Errorf("log:\n%s", got)
 	}
 }

@@ -35,20 +35,20 @@ func TestRESTClient(t *testing.T) {
 	for _, suite := range []string{"forky", "trixie", "bookworm"} {
 		t.Run(suite, func(t *testing.T) {
 			t.Parallel()
-			c := raise(t, "t-rest-"+suite, "--suite", suite, "--nodes", "2", "--gpus", "2")
+			c := raiseCluster(t, "t-rest-"+suite, "--suite", suite, "--nodes", "2", "--gpus", "2")
 			onCtl := "/root/slurmrest.test"
-			mcWith(t, string(code), "exec", "ctl", "--name", c.name, "--", "sh", "-c", "cat >"+onCtl+"; chmod +x "+onCtl).must(t)
+			mcWith(t, string(code), "exec", "ctl", "--name", c.name, "--", "sh", "-c", "cat >"+onCtl+"; chmod +x "+onCtl).mustSucceed(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute) // beyond the binary's own
 			defer cancel()
-			relay(t, exec.CommandContext(ctx, program, "exec", "ctl", "--name", c.name, "--", onCtl, "-test.run=^TestLive", "-test.v", "-test.timeout=5m"))
+			relayTests(t, exec.CommandContext(ctx, program, "exec", "ctl", "--name", c.name, "--", onCtl, "-test.run=^TestLive", "-test.v", "-test.timeout=5m"))
 		})
 	}
 }
 
 var verdict = regexp.MustCompile(`(?m)^ *--- (PASS|FAIL|SKIP): (\S+)`)
 
-// relay runs a test binary elsewhere and makes each of its tests one of ours.
-func relay(t *testing.T, cmd *exec.Cmd) {
+// relayTests runs a test binary elsewhere and makes each of its tests one of ours.
+func relayTests(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()

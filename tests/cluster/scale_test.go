@@ -23,7 +23,7 @@ func TestScale(t *testing.T) {
 	c := raiseProtected(t, "t-scale", "--nodes", "64")
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("errors and warnings of all nodes:\n%s", c.complaints(t))
+			t.Logf("errors and warnings of all nodes:\n%s", c.loggedProblems(t))
 		}
 	})
 	t.Run("nodes", func(t *testing.T) {
@@ -54,11 +54,11 @@ func countScript(output string) string {
 func (c protected) countOnNodes(t *testing.T, nodes int) countingPrograms {
 	t.Helper()
 	name := fmt.Sprintf("stop-nodes-%d", nodes)
-	job := c.submit(t, fmt.Sprintf("--singularity -N%d --ntasks-per-node=1 -J %s", nodes, name),
+	job := c.submitJob(t, fmt.Sprintf("--singularity -N%d --ntasks-per-node=1 -J %s", nodes, name),
 		"srun bash -c '"+countScript("out.$SLURM_JOB_ID.$SLURM_PROCID")+"'")
-	p := countingPrograms{jobs: []string{job}, stop: c.home(name)}
+	p := countingPrograms{jobs: []string{job}, stop: c.homePath(name)}
 	for rank := range nodes {
-		p.outputs = append(p.outputs, c.home(fmt.Sprintf("out.%s.%d", job, rank)))
+		p.outputs = append(p.outputs, c.homePath(fmt.Sprintf("out.%s.%d", job, rank)))
 	}
 	return p
 }
@@ -66,14 +66,14 @@ func (c protected) countOnNodes(t *testing.T, nodes int) countingPrograms {
 func (c protected) countInJobs(t *testing.T, jobs int) countingPrograms {
 	t.Helper()
 	name := fmt.Sprintf("stop-jobs-%d", jobs)
-	submitted := c.sh(t, fmt.Sprintf(`cd; for n in $(seq %d); do sbatch --parsable --singularity -J %s --output=%%j.log <<'SCRIPT'
+	submitted := c.runScript(t, fmt.Sprintf(`cd; for n in $(seq %d); do sbatch --parsable --singularity -J %s --output=%%j.log <<'SCRIPT'
 #!/bin/bash
 %s
 SCRIPT
 done`, jobs, name, countScript("out.$SLURM_JOB_ID")))
-	p := countingPrograms{jobs: strings.Fields(submitted), stop: c.home(name)}
+	p := countingPrograms{jobs: strings.Fields(submitted), stop: c.homePath(name)}
 	for _, job := range p.jobs {
-		p.outputs = append(p.outputs, c.home("out."+job))
+		p.outputs = append(p.outputs, c.homePath("out."+job))
 	}
 	return p
 }
@@ -85,23 +85,23 @@ func (c protected) requeueTogether(t *testing.T, p countingPrograms) {
 	list := strings.Join(p.jobs, " ")
 	p.eachCounts(t, 3)
 	began := time.Now()
-	c.sh(t, fmt.Sprintf(`for job in %s; do singctl checkpoint -q $job > checkpoint.$job 2>&1 & pids="${pids:-} $!"; done
+	c.runScript(t, fmt.Sprintf(`for job in %s; do singctl checkpoint -q $job > checkpoint.$job 2>&1 & pids="${pids:-} $!"; done
 		for pid in $pids; do wait $pid || { cat checkpoint.*; exit 1; }; done`, list))
 	took := time.Since(began)
 	t.Logf("%d programs of %d jobs: captured while they run in %.1f s, %.0f ms for each program",
 		len(p.outputs), len(p.jobs), took.Seconds(), took.Seconds()*1000/float64(len(p.outputs)))
 
-	c.ctl(t, "scontrol requeue "+strings.Join(p.jobs, ","))
+	c.runAsRoot(t, "scontrol requeue "+strings.Join(p.jobs, ","))
 	c.allPending(t, p.jobs)
 	// A job that starts in the second of its requeue has a revoked credential (Slurm's).
-	c.ctl(t, fmt.Sprintf("sleep 2; for job in %s; do scontrol update JobId=$job StartTime=now; done", list))
+	c.runAsRoot(t, fmt.Sprintf("sleep 2; for job in %s; do scontrol update JobId=$job StartTime=now; done", list))
 	c.allRestored(t, p.jobs)
-	p.eachCounts(t, p.most(t)+3) // each has gone on
+	p.eachCounts(t, p.mostLines(t)+3) // each has gone on
 	if err := os.WriteFile(p.stop, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Minute, func() (bool, string) {
-		left := c.ctl(t, "squeue --noheader --format='%i %T %k' --jobs="+strings.Join(p.jobs, ","))
+	waitFor(t, 10*time.Minute, func() (bool, string) {
+		left := c.runAsRoot(t, "squeue --noheader --format='%i %T %k' --jobs="+strings.Join(p.jobs, ","))
 		return left == "", "these have not ended:\n" + left
 	})
 	for _, output := range p.outputs {
@@ -117,8 +117,8 @@ func (c protected) requeueTogether(t *testing.T, p countingPrograms) {
 
 func (c protected) allPending(t *testing.T, jobs []string) {
 	t.Helper()
-	eventually(t, 10*time.Minute, func() (bool, string) {
-		states := strings.Fields(c.ctl(t, "squeue --noheader --format=%T --jobs="+strings.Join(jobs, ",")))
+	waitFor(t, 10*time.Minute, func() (bool, string) {
+		states := strings.Fields(c.runAsRoot(t, "squeue --noheader --format=%T --jobs="+strings.Join(jobs, ",")))
 		pending := 0
 		for _, s := range states {
 			if s == "PENDING" {
@@ -132,8 +132,8 @@ func (c protected) allPending(t *testing.T, jobs []string) {
 // allRestored waits until all jobs run and say that they are restored, and fails at once if one is held.
 func (c protected) allRestored(t *testing.T, jobs []string) {
 	t.Helper()
-	eventually(t, 10*time.Minute, func() (bool, string) {
-		all := c.ctl(t, "squeue --noheader --format='%i %T %k' --jobs="+strings.Join(jobs, ","))
+	waitFor(t, 10*time.Minute, func() (bool, string) {
+		all := c.runAsRoot(t, "squeue --noheader --format='%i %T %k' --jobs="+strings.Join(jobs, ","))
 		if strings.Contains(all, "held: ") {
 			t.Fatalf("a job is held instead of restored:\n%s", all)
 		}
@@ -147,8 +147,8 @@ func (c protected) allRestored(t *testing.T, jobs []string) {
 	})
 }
 
-// complaints returns what the daemons of all nodes have logged as errors and warnings.
-func (c protected) complaints(t *testing.T) string {
+// loggedProblems returns what the daemons of all nodes have logged as errors and warnings.
+func (c protected) loggedProblems(t *testing.T) string {
 	t.Helper()
 	return c.logLines(t, "*/proxyd.log", "level=ERROR", "level=WARN") + c.logLines(t, "*/slurm*.log", "error:")
 }
@@ -178,7 +178,7 @@ func (c protected) logLines(t *testing.T, logs string, words ...string) string {
 // eachCounts waits until each program has written so many lines.
 func (p countingPrograms) eachCounts(t *testing.T, lines int) {
 	t.Helper()
-	eventually(t, 10*time.Minute, func() (bool, string) {
+	waitFor(t, 10*time.Minute, func() (bool, string) {
 		for _, output := range p.outputs {
 			if n := len(readLines(t, output)); n < lines {
 				return false, fmt.Sprintf("%s has %d lines of %d", output, n, lines)
@@ -188,8 +188,8 @@ func (p countingPrograms) eachCounts(t *testing.T, lines int) {
 	})
 }
 
-// most returns how many lines the program has written that has written most.
-func (p countingPrograms) most(t *testing.T) int {
+// mostLines returns how many lines the program has written that has written most.
+func (p countingPrograms) mostLines(t *testing.T) int {
 	t.Helper()
 	most := 0
 	for _, output := range p.outputs {

@@ -21,7 +21,7 @@ func TestSemaphores(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(c.home("pool.py"), program, 0o644); err != nil {
+	if err := os.WriteFile(c.homePath("pool.py"), program, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	var counted strings.Builder
@@ -47,17 +47,17 @@ func TestSemaphores(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			job := c.submit(t, "--singularity", test.script)
+			job := c.submitJob(t, "--singularity", test.script)
 			for _, line := range []string{"8", "40"} {
-				c.reaches(t, job, line)
-				c.says(t, "alice", "singctl checkpoint "+job, 0)
-				c.ctl(t, "scontrol requeue "+job)
-				c.again(t, job, "")
+				c.waitForLine(t, job, line)
+				c.checkCommand(t, "alice", "singctl checkpoint "+job, 0)
+				c.runAsRoot(t, "scontrol requeue "+job)
+				c.restartJob(t, job, "")
 			}
-			if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+			if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 				t.Errorf("the job: %s", s)
 			}
-			if got := c.log(job); got != test.want {
+			if got := c.jobLog(job); got != test.want {
 				t.Errorf("log:\n%s", got)
 			}
 		})

@@ -20,12 +20,12 @@ func TestSharedFolder(t *testing.T) {
 	const folder = "/shared/singularity"
 	cover := func(t *testing.T, node string) (uncover func()) {
 		t.Helper()
-		c.exec(t, node, "", "mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", folder).must(t)
+		c.runOn(t, node, "", "mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", folder).mustSucceed(t)
 		covered := true
 		uncover = func() {
 			if covered {
 				covered = false
-				c.exec(t, node, "", "umount", "-l", folder).must(t)
+				c.runOn(t, node, "", "umount", "-l", folder).mustSucceed(t)
 			}
 		}
 		t.Cleanup(uncover)
@@ -33,11 +33,11 @@ func TestSharedFolder(t *testing.T) {
 	}
 	captured := func(t *testing.T) (job string) {
 		t.Helper()
-		job = c.submit(t, "--singularity --exclude=n2", count)
-		c.reaches(t, job, "5")
-		c.ctl(t, "scontrol requeuehold "+job)
-		eventually(t, 60*time.Second, func() (bool, string) {
-			said := c.show(t, job, "Comment")
+		job = c.submitJob(t, "--singularity --exclude=n2", count)
+		c.waitForLine(t, job, "5")
+		c.runAsRoot(t, "scontrol requeuehold "+job)
+		waitFor(t, 60*time.Second, func() (bool, string) {
+			said := c.showColumn(t, job, "Comment")
 			return strings.Contains(said, "singularity: checkpoint "), "comment of the job: " + said
 		})
 		return job
@@ -46,49 +46,49 @@ func TestSharedFolder(t *testing.T) {
 	t.Run("unmounted while proxyd runs", func(t *testing.T) {
 		job := captured(t)
 		uncover := cover(t, "n2")
-		c.again(t, job, "n1")
-		eventually(t, 120*time.Second, func() (bool, string) {
-			said := c.show(t, job, "Comment")
+		c.restartJob(t, job, "n1")
+		waitFor(t, 120*time.Second, func() (bool, string) {
+			said := c.showColumn(t, job, "Comment")
 			return strings.Contains(said, "waits for the shared folder"), "comment of the job: " + said
 		})
-		if log := c.log(job); strings.Count("\n"+log, "\n1\n") != 1 {
+		if log := c.jobLog(job); strings.Count("\n"+log, "\n1\n") != 1 {
 			t.Errorf("the job has begun anew:\n%s", log)
 		}
 		uncover()
-		if end := c.ends(t, job); !strings.Contains(end, "COMPLETED") {
+		if end := c.waitForEnd(t, job); !strings.Contains(end, "COMPLETED") {
 			t.Errorf("the folder is back, and the job is %s", end)
 		}
-		if got := c.log(job); got != counted("n1") {
+		if got := c.jobLog(job); got != undisturbedOutput("n1") {
 			t.Errorf("the job's log differs from an undisturbed one:\n%s", got)
 		}
 	})
 
 	t.Run("unmounted when proxyd starts", func(t *testing.T) {
 		uncover := cover(t, "n2")
-		c.exec(t, "n2", "", "sh", "-c", "kill $(pidof -s proxyd)").must(t)
-		c.logged(t, "n2", `it has no mark of a cluster\. .*`)
-		if made := c.exec(t, "n2", "", "ls", "-A", folder).must(t); strings.TrimSpace(made) != "" {
+		c.runOn(t, "n2", "", "sh", "-c", "kill $(pidof -s proxyd)").mustSucceed(t)
+		c.waitForLog(t, "n2", `it has no mark of a cluster\. .*`)
+		if made := c.runOn(t, "n2", "", "ls", "-A", folder).mustSucceed(t); strings.TrimSpace(made) != "" {
 			t.Errorf("proxyd made in the folder that is not the cluster's: %s", made)
 		}
 		// Somebody marks the empty folder.
-		c.exec(t, "n2", "", "proxyd", "init").must(t)
-		c.logged(t, "n2", `it is another cluster's folder: .*shared-id.*`)
-		ready := strings.Count(c.proxyd("n2"), "msg=ready")
+		c.runOn(t, "n2", "", "proxyd", "init").mustSucceed(t)
+		c.waitForLog(t, "n2", `it is another cluster's folder: .*shared-id.*`)
+		ready := strings.Count(c.proxydLog("n2"), "msg=ready")
 		uncover()
-		eventually(t, 60*time.Second, func() (bool, string) {
-			return strings.Count(c.proxyd("n2"), "msg=ready") > ready, "proxyd of n2 does not start again"
+		waitFor(t, 60*time.Second, func() (bool, string) {
+			return strings.Count(c.proxydLog("n2"), "msg=ready") > ready, "proxyd of n2 does not start again"
 		})
 	})
 
 	// The shared folder stays, and its store goes away: in its place is an empty folder, on all nodes.
 	replaceStore := func(t *testing.T) (back func()) {
 		t.Helper()
-		c.exec(t, "n1", "", "sh", "-ec", "cd "+folder+"; mv store store.away; mkdir -m 700 store").must(t)
+		c.runOn(t, "n1", "", "sh", "-ec", "cd "+folder+"; mv store store.away; mkdir -m 700 store").mustSucceed(t)
 		away := true
 		back = func() {
 			if away {
 				away = false
-				c.exec(t, "n1", "", "sh", "-ec", "cd "+folder+"; rmdir store; mv store.away store").must(t)
+				c.runOn(t, "n1", "", "sh", "-ec", "cd "+folder+"; rmdir store; mv store.away store").mustSucceed(t)
 			}
 		}
 		t.Cleanup(back)
@@ -96,21 +96,21 @@ func TestSharedFolder(t *testing.T) {
 	}
 	waitsAndResumes := func(t *testing.T, job string, back func()) {
 		t.Helper()
-		eventually(t, 120*time.Second, func() (bool, string) {
-			said := c.show(t, job, "Comment")
+		waitFor(t, 120*time.Second, func() (bool, string) {
+			said := c.showColumn(t, job, "Comment")
 			return strings.Contains(said, "waits for the shared folder: store "+folder+"/store: it is not there"), "comment of the job: " + said
 		})
-		if log := c.log(job); strings.Count("\n"+log, "\n1\n") != 1 {
+		if log := c.jobLog(job); strings.Count("\n"+log, "\n1\n") != 1 {
 			t.Errorf("the job has begun anew:\n%s", log)
 		}
-		if made := c.exec(t, "n2", "", "ls", "-A", folder+"/store").must(t); strings.TrimSpace(made) != "" {
+		if made := c.runOn(t, "n2", "", "ls", "-A", folder+"/store").mustSucceed(t); strings.TrimSpace(made) != "" {
 			t.Errorf("proxyd made in the store that is not the cluster's: %s", made)
 		}
 		back()
-		if end := c.ends(t, job); !strings.Contains(end, "COMPLETED") {
+		if end := c.waitForEnd(t, job); !strings.Contains(end, "COMPLETED") {
 			t.Errorf("the store is back, and the job is %s", end)
 		}
-		if got := c.log(job); got != counted("n1") {
+		if got := c.jobLog(job); got != undisturbedOutput("n1") {
 			t.Errorf("the job's log differs from an undisturbed one:\n%s", got)
 		}
 	}
@@ -118,41 +118,41 @@ func TestSharedFolder(t *testing.T) {
 	t.Run("the store is made anew while proxyd runs", func(t *testing.T) {
 		job := captured(t)
 		back := replaceStore(t)
-		c.logged(t, "n2", `shared folder or the store is away: .*`)
-		c.again(t, job, "n1")
+		c.waitForLog(t, "n2", `shared folder or the store is away: .*`)
+		c.restartJob(t, job, "n1")
 		waitsAndResumes(t, job, back)
-		c.logged(t, "n2", `shared folder and the store are back.*`)
+		c.waitForLog(t, "n2", `shared folder and the store are back.*`)
 	})
 
 	t.Run("the store is another one when proxyd starts", func(t *testing.T) {
 		job := captured(t)
-		ready := strings.Count(c.proxyd("n2"), "msg=ready")
+		ready := strings.Count(c.proxydLog("n2"), "msg=ready")
 		back := replaceStore(t)
-		c.exec(t, "n2", "", "sh", "-c", "kill $(pidof -s proxyd)").must(t)
-		c.logged(t, "n2", `waits for the shared folder, and tasks that start wait .*`)
-		c.again(t, job, "n1")
+		c.runOn(t, "n2", "", "sh", "-c", "kill $(pidof -s proxyd)").mustSucceed(t)
+		c.waitForLog(t, "n2", `waits for the shared folder, and tasks that start wait .*`)
+		c.restartJob(t, job, "n1")
 		waitsAndResumes(t, job, back)
-		if strings.Count(c.proxyd("n2"), "msg=ready") != ready+1 {
+		if strings.Count(c.proxydLog("n2"), "msg=ready") != ready+1 {
 			t.Error("proxyd of n2 did not go on by itself")
 		}
 	})
 
 	t.Run("replaced by an empty one", func(t *testing.T) {
 		job := captured(t)
-		c.exec(t, "n1", "", "sh", "-ec", "cd "+folder+"; mkdir away; mv jobs/* away/; rm -rf store/manifests/*/"+job).must(t)
-		c.again(t, job, "")
-		eventually(t, 120*time.Second, func() (bool, string) {
-			said := c.show(t, job, "Comment")
+		c.runOn(t, "n1", "", "sh", "-ec", "cd "+folder+"; mkdir away; mv jobs/* away/; rm -rf store/manifests/*/"+job).mustSucceed(t)
+		c.restartJob(t, job, "")
+		waitFor(t, 120*time.Second, func() (bool, string) {
+			said := c.showColumn(t, job, "Comment")
 			return strings.Contains(said, "held: checkpoint 1 was made"), "comment of the job: " + said
 		})
-		if log := c.log(job); strings.Contains(log, "sum") || strings.Count("\n"+log+"\n", "\n1\n") != 1 {
+		if log := c.jobLog(job); strings.Contains(log, "sum") || strings.Count("\n"+log+"\n", "\n1\n") != 1 {
 			t.Errorf("the job has begun anew:\n%s", log)
 		}
-		c.again(t, job, "")
-		if end := c.ends(t, job); !strings.Contains(end, "COMPLETED") {
+		c.restartJob(t, job, "")
+		if end := c.waitForEnd(t, job); !strings.Contains(end, "COMPLETED") {
 			t.Errorf("released, the job is %s", end)
 		}
-		if got := c.log(job); !strings.HasSuffix(got, counted("n1")) && !strings.HasSuffix(got, counted("n2")) {
+		if got := c.jobLog(job); !strings.HasSuffix(got, undisturbedOutput("n1")) && !strings.HasSuffix(got, undisturbedOutput("n2")) {
 			t.Errorf("released, the job did not begin anew:\n%s", got)
 		}
 	})

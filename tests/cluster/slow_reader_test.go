@@ -21,45 +21,45 @@ func slowReader(t *testing.T, c protected) {
 	// slurmstepd sends what a task that has ended has left in pieces of 1024 bytes, whole lines or not, and other
 	// tasks' lines may come between the pieces. So that lines are whole, a piece is two lines.
 	const format = "%-511s\n"
-	c.exec(t, "ctl", "alice", "bash", "-c", "rm -f go slowly.read").must(t)
-	job := c.submit(t, "--singularity --singularity-interval=10s -N2 -w n1,n2", fmt.Sprintf(`
+	c.runOn(t, "ctl", "alice", "bash", "-c", "rm -f go slowly.read").mustSucceed(t)
+	job := c.submitJob(t, "--singularity --singularity-interval=10s -N2 -w n1,n2", fmt.Sprintf(`
 		srun perl -e '$| = 1; printf(%q, "$ENV{SLURM_PROCID} $_") for 1..%d' | {
 			until [ -e go ]; do IFS= read -r line; echo "$line" >>slowly.read; sleep 0.1; done
 			cat >>slowly.read
 		}
 		echo rc ${PIPESTATUS[0]}`, format, lines))
 	captured := func() (n int) {
-		comment := c.show(t, job, "Comment")
+		comment := c.showColumn(t, job, "Comment")
 		if strings.Contains(comment, "no checkpoint") {
 			t.Fatal(comment)
 		}
 		fmt.Sscanf(comment, "singularity: checkpoint %d at ", &n)
 		return n
 	}
-	eventually(t, 90*time.Second, func() (bool, string) {
+	waitFor(t, 90*time.Second, func() (bool, string) {
 		n := captured()
 		return n >= 3, fmt.Sprint("checkpoint ", n)
 	})
-	c.ctl(t, "scontrol requeue "+job)
-	c.again(t, job, "")
-	eventually(t, 60*time.Second, func() (bool, string) {
-		s := c.show(t, job, "Comment")
+	c.runAsRoot(t, "scontrol requeue "+job)
+	c.restartJob(t, job, "")
+	waitFor(t, 60*time.Second, func() (bool, string) {
+		s := c.showColumn(t, job, "Comment")
 		return strings.Contains(s, "restored"), s
 	})
-	eventually(t, 90*time.Second, func() (bool, string) {
+	waitFor(t, 90*time.Second, func() (bool, string) {
 		n := captured()
 		return n >= 5, fmt.Sprint("checkpoint ", n)
 	})
 	for _, n := range []string{"n1", "n2"} {
-		if c.exec(t, n, "", "pgrep", "-x", "perl").code != 0 {
+		if c.runOn(t, n, "", "pgrep", "-x", "perl").code != 0 {
 			t.Errorf("the task on %s has ended: its output was not held back", n)
 		}
 	}
-	c.exec(t, "ctl", "alice", "touch", "go").must(t)
-	if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+	c.runOn(t, "ctl", "alice", "touch", "go").mustSucceed(t)
+	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 		t.Error(s)
 	}
-	if got := c.log(job); got != "rc 0" {
+	if got := c.jobLog(job); got != "rc 0" {
 		t.Errorf("log:\n%s", got)
 	}
 	read, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice/slowly.read"))

@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// staging configures a staging folder on all nodes, and a rate that makes an upload last.
-func (c protected) staging(t *testing.T, folder, rate string) {
+// configureStaging configures a staging folder on all nodes, and a rate that makes an upload last.
+func (c protected) configureStaging(t *testing.T, folder, rate string) {
 	t.Helper()
 	for _, n := range []string{"n1", "n2", "n3"} {
-		c.exec(t, n, "", "bash", "-euc", fmt.Sprintf(
-			`mkdir -p -m 700 %[1]s; printf 'shared: /shared/singularity\nstaging:\n  folder: %[1]s\n  rate: %[2]s\n  patience: 1m\n' > /etc/singularity-slurm/proxyd.yaml`, folder, rate)).must(t)
-		mc(t, "restart", "--name", c.name, n, "proxyd").must(t)
+		c.runOn(t, n, "", "bash", "-euc", fmt.Sprintf(
+			`mkdir -p -m 700 %[1]s; printf 'shared: /shared/singularity\nstaging:\n  folder: %[1]s\n  rate: %[2]s\n  patience: 1m\n' > /etc/singularity-slurm/proxyd.yaml`, folder, rate)).mustSucceed(t)
+		runMinicluster(t, "restart", "--name", c.name, n, "proxyd").mustSucceed(t)
 	}
 }
 
@@ -34,42 +34,42 @@ func (c protected) onShared(t *testing.T, pattern string) bool {
 	return len(found) > 0
 }
 
-// leaves requeues a job and waits until its nodes are free, which its upload outlasts.
-func (c protected) leaves(t *testing.T, job, checkpoint string, nodes ...string) {
+// requeueAndLeave requeues a job and waits until its nodes are free, which its upload outlasts.
+func (c protected) requeueAndLeave(t *testing.T, job, checkpoint string, nodes ...string) {
 	t.Helper()
 	began := time.Now()
-	c.ctl(t, "scontrol requeue "+job)
-	eventually(t, 30*time.Second, func() (bool, string) {
-		s := c.ctl(t, "sinfo --noheader --Node --format=%T --nodes="+strings.Join(nodes, ",")+" | sort -u")
-		return s == "idle", strings.Join(nodes, ",") + ": " + s + "\n" + c.ctl(t, "squeue --all; squeue --all --states=completing; scontrol show node "+nodes[0])
+	c.runAsRoot(t, "scontrol requeue "+job)
+	waitFor(t, 30*time.Second, func() (bool, string) {
+		s := c.runAsRoot(t, "sinfo --noheader --Node --format=%T --nodes="+strings.Join(nodes, ",")+" | sort -u")
+		return s == "idle", strings.Join(nodes, ",") + ": " + s + "\n" + c.runAsRoot(t, "squeue --all; squeue --all --states=completing; scontrol show node "+nodes[0])
 	})
 	t.Logf("job %s: its nodes were free after %s", job, time.Since(began).Round(100*time.Millisecond))
 	if !c.onShared(t, "jobs/"+job+".upload") || c.onShared(t, "store/manifests/*/"+job+"/"+checkpoint) {
 		t.Fatalf("job %s: checkpoint %s is in the store when its nodes are free: nothing to be seen here", job, checkpoint)
 	}
-	if list := c.ctl(t, "singctl checkpoints "+job); !strings.Contains(list, "uploading") {
+	if list := c.runAsRoot(t, "singctl checkpoints "+job); !strings.Contains(list, "uploading") {
 		t.Errorf("singctl checkpoints: %s", list)
 	}
 }
 
-// elsewhere has a job that was requeued start at once on other nodes.
-func (c protected) elsewhere(t *testing.T, job, exclude string) {
+// restartElsewhere has a job that was requeued start at once on other nodes.
+func (c protected) restartElsewhere(t *testing.T, job, exclude string) {
 	t.Helper()
-	c.ctl(t, "scontrol update ReqNodeList= JobId="+job)
-	c.again(t, job, exclude)
+	c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)
+	c.restartJob(t, job, exclude)
 }
 
-// comments waits until the job's comment has a text.
-func (c protected) comments(t *testing.T, job, text string) {
+// waitForComment waits until the job's comment has a text.
+func (c protected) waitForComment(t *testing.T, job, text string) {
 	t.Helper()
-	eventually(t, 90*time.Second, func() (bool, string) {
-		s := c.show(t, job, "Comment")
+	waitFor(t, 90*time.Second, func() (bool, string) {
+		s := c.showColumn(t, job, "Comment")
 		return strings.Contains(s, text), fmt.Sprintf("job %s: comment %q, want %q", job, s, text)
 	})
 }
 
-// slow is the loop of a job that outlasts an upload.
-func slow(job string) string { return strings.ReplaceAll(job, "sleep 0.15", "sleep 0.5") }
+// slowLoop is the loop of a job that outlasts an upload.
+func slowLoop(job string) string { return strings.ReplaceAll(job, "sleep 0.15", "sleep 0.5") }
 
 // heavy is count with memory that does not compress, and is looked at in the end.
 const heavy = `blob=$(head -c 5000000 /dev/urandom | base64 -w0); before=$(md5sum <<< "$blob")
@@ -81,22 +81,22 @@ const heavy = `blob=$(head -c 5000000 /dev/urandom | base64 -w0); before=$(md5su
 func TestStaging(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-staging", "--nodes", "3")
-	c.staging(t, "/var/lib/staging", "1M") // on the nodes' disks: there after a power cut
+	c.configureStaging(t, "/var/lib/staging", "1M") // on the nodes' disks: there after a power cut
 
 	t.Run("proxyd killed", func(t *testing.T) {
-		job := c.submit(t, "--singularity -w n1", heavy)
-		c.reaches(t, job, "8")
-		c.leaves(t, job, "1", "n1")
-		c.exec(t, "n1", "", "pkill", "-KILL", "-x", "proxyd").must(t)
-		c.elsewhere(t, job, "n1")
-		c.comments(t, job, "waits for checkpoint 1")
-		c.ends(t, job)
-		if got := c.log(job); got != counted("n1")+"\nsame" {
+		job := c.submitJob(t, "--singularity -w n1", heavy)
+		c.waitForLine(t, job, "8")
+		c.requeueAndLeave(t, job, "1", "n1")
+		c.runOn(t, "n1", "", "pkill", "-KILL", "-x", "proxyd").mustSucceed(t)
+		c.restartElsewhere(t, job, "n1")
+		c.waitForComment(t, job, "waits for checkpoint 1")
+		c.waitForEnd(t, job)
+		if got := c.jobLog(job); got != undisturbedOutput("n1")+"\nsame" {
 			t.Errorf("log:\n%s", got)
 		}
 	})
 	t.Run("two nodes, one fails", func(t *testing.T) {
-		job := c.submit(t, "--singularity -N2 -w n1,n2", `
+		job := c.submitJob(t, "--singularity -N2 -w n1,n2", `
 			srun bash -c 'blob=$(head -c 4000000 /dev/urandom | base64 -w0); before=$(md5sum <<< "$blob")
 				for i in $(seq 40); do echo $i >> staged.$SLURM_PROCID; sleep 0.15; done
 				[[ $(md5sum <<< "$blob") = "$before" ]]'
@@ -105,16 +105,16 @@ func TestStaging(t *testing.T) {
 			b, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice", fmt.Sprintf("staged.%d", r)))
 			return string(b)
 		}
-		eventually(t, 60*time.Second, func() (bool, string) {
+		waitFor(t, 60*time.Second, func() (bool, string) {
 			return strings.Contains(file(0), "\n8\n") && strings.Contains(file(1), "\n8\n"), file(0) + file(1)
 		})
-		c.leaves(t, job, "1", "n1", "n2")
-		mc(t, "fail", "n2", "--name", c.name).must(t)
-		c.ctl(t, "scontrol update NodeName=n2 State=DOWN Reason=test")
-		mc(t, "heal", "n2", "--name", c.name).must(t)
-		c.elsewhere(t, job, "")
-		c.ends(t, job)
-		if got := c.log(job); got != "rc 0" {
+		c.requeueAndLeave(t, job, "1", "n1", "n2")
+		runMinicluster(t, "fail", "n2", "--name", c.name).mustSucceed(t)
+		c.runAsRoot(t, "scontrol update NodeName=n2 State=DOWN Reason=test")
+		runMinicluster(t, "heal", "n2", "--name", c.name).mustSucceed(t)
+		c.restartElsewhere(t, job, "")
+		c.waitForEnd(t, job)
+		if got := c.jobLog(job); got != "rc 0" {
 			t.Errorf("log:\n%s", got)
 		}
 		var want strings.Builder
@@ -128,31 +128,31 @@ func TestStaging(t *testing.T) {
 		}
 	})
 	t.Run("the job runs on", func(t *testing.T) {
-		job := c.submit(t, "--singularity -w n3", slow(heavy))
-		c.reaches(t, job, "8")
+		job := c.submitJob(t, "--singularity -w n3", slowLoop(heavy))
+		c.waitForLine(t, job, "8")
 		began := time.Now()
-		said := c.ctl(t, "singctl checkpoint "+job+" 2>&1")
+		said := c.runAsRoot(t, "singctl checkpoint "+job+" 2>&1")
 		took := time.Since(began)
-		if n := strings.Count(c.log(job), "\n"); took < 4*time.Second || n < 14 {
+		if n := strings.Count(c.jobLog(job), "\n"); took < 4*time.Second || n < 14 {
 			t.Errorf("the job stood at line %d after %s of checkpoint: %s", n, took, said)
 		}
 		if !c.onShared(t, "store/manifests/*/"+job+"/1") {
 			t.Error("the checkpoint is not in the store")
 		}
-		c.ends(t, job)
-		if got := c.log(job); got != counted("n3")+"\nsame" {
+		c.waitForEnd(t, job)
+		if got := c.jobLog(job); got != undisturbedOutput("n3")+"\nsame" {
 			t.Errorf("log:\n%s", got)
 		}
 	})
 	t.Run("no room after all", func(t *testing.T) {
-		c.exec(t, "n3", "", "bash", "-euc", "mount -t tmpfs -o size=40m,mode=0700 none /var/lib/staging").must(t)
-		mc(t, "restart", "--name", c.name, "n3", "proxyd").must(t)
-		job := c.submit(t, "--singularity -w n3", "head -c 50000000 /dev/urandom > /tmp/large; before=$(md5sum < /tmp/large); "+count+"; [[ $(md5sum < /tmp/large) = $before ]] && echo same")
-		c.reaches(t, job, "8")
-		c.ctl(t, "scontrol requeue "+job)
-		c.elsewhere(t, job, "n3")
-		c.ends(t, job)
-		if got := c.log(job); got != counted("n3")+"\nsame" {
+		c.runOn(t, "n3", "", "bash", "-euc", "mount -t tmpfs -o size=40m,mode=0700 none /var/lib/staging").mustSucceed(t)
+		runMinicluster(t, "restart", "--name", c.name, "n3", "proxyd").mustSucceed(t)
+		job := c.submitJob(t, "--singularity -w n3", "head -c 50000000 /dev/urandom > /tmp/large; before=$(md5sum < /tmp/large); "+count+"; [[ $(md5sum < /tmp/large) = $before ]] && echo same")
+		c.waitForLine(t, job, "8")
+		c.runAsRoot(t, "scontrol requeue "+job)
+		c.restartElsewhere(t, job, "n3")
+		c.waitForEnd(t, job)
+		if got := c.jobLog(job); got != undisturbedOutput("n3")+"\nsame" {
 			t.Errorf("log:\n%s", got)
 		}
 		log, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "logs/n3/proxyd.log"))
@@ -161,51 +161,51 @@ func TestStaging(t *testing.T) {
 		}
 	})
 
-	c.staging(t, "/var/lib/memory", "1M")
+	c.configureStaging(t, "/var/lib/memory", "1M")
 	inMemory := func(t *testing.T) { // gone after a power cut
-		c.exec(t, "n1", "", "mount", "-t", "tmpfs", "-o", "mode=0700", "none", "/var/lib/memory").must(t)
-		mc(t, "restart", "--name", c.name, "n1", "proxyd").must(t)
+		c.runOn(t, "n1", "", "mount", "-t", "tmpfs", "-o", "mode=0700", "none", "/var/lib/memory").mustSucceed(t)
+		runMinicluster(t, "restart", "--name", c.name, "n1", "proxyd").mustSucceed(t)
 	}
 	t.Run("lost", func(t *testing.T) {
 		inMemory(t)
-		job := c.submit(t, "--singularity -w n1", strings.Replace(slow(heavy), "echo $i;", // with more that is new
+		job := c.submitJob(t, "--singularity -w n1", strings.Replace(slowLoop(heavy), "echo $i;", // with more that is new
 			"echo $i; echo $i >> lost; [ $i != 30 ] || more=$(head -c 5000000 /dev/urandom | base64 -w0);", 1))
-		c.reaches(t, job, "1")
-		c.ctl(t, "singctl checkpoint "+job)
-		c.reaches(t, job, "31")
-		c.leaves(t, job, "2", "n1")
-		mc(t, "fail", "n1", "--name", c.name).must(t)
-		c.elsewhere(t, job, "n1")
-		c.comments(t, job, "waits for checkpoint 2")
-		mc(t, "heal", "n1", "--name", c.name).must(t)
-		c.ends(t, job)
-		if got := c.log(job); !strings.HasSuffix(got, "\nsum 1830 on n1\nsame") {
+		c.waitForLine(t, job, "1")
+		c.runAsRoot(t, "singctl checkpoint "+job)
+		c.waitForLine(t, job, "31")
+		c.requeueAndLeave(t, job, "2", "n1")
+		runMinicluster(t, "fail", "n1", "--name", c.name).mustSucceed(t)
+		c.restartElsewhere(t, job, "n1")
+		c.waitForComment(t, job, "waits for checkpoint 2")
+		runMinicluster(t, "heal", "n1", "--name", c.name).mustSucceed(t)
+		c.waitForEnd(t, job)
+		if got := c.jobLog(job); !strings.HasSuffix(got, "\nsum 1830 on n1\nsame") {
 			t.Errorf("log:\n%s", got)
 		}
 		file, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice/lost"))
-		if got := string(file) + "sum 1830 on n1"; got != counted("n1") {
+		if got := string(file) + "sum 1830 on n1"; got != undisturbedOutput("n1") {
 			t.Errorf("its file is not that of checkpoint 1, gone on with:\n%s", file)
 		}
-		if s := c.show(t, job, "Comment"); !strings.Contains(s, "restored from checkpoint 1") || !strings.Contains(s, "checkpoint 2 is lost: node n1") {
+		if s := c.showColumn(t, job, "Comment"); !strings.Contains(s, "restored from checkpoint 1") || !strings.Contains(s, "checkpoint 2 is lost: node n1") {
 			t.Errorf("comment %q", s)
 		}
 	})
 	t.Run("lost, and the only one", func(t *testing.T) {
 		inMemory(t)
-		job := c.submit(t, "--singularity -w n1", heavy)
-		c.reaches(t, job, "8")
-		c.leaves(t, job, "1", "n1")
-		mc(t, "fail", "n1", "--name", c.name).must(t)
-		mc(t, "heal", "n1", "--name", c.name).must(t)
-		c.elsewhere(t, job, "n1")
-		c.comments(t, job, "held: checkpoint 1: it was lost")
-		eventually(t, 30*time.Second, func() (bool, string) {
-			s := c.show(t, job, "State") + " " + c.show(t, job, "Reason")
+		job := c.submitJob(t, "--singularity -w n1", heavy)
+		c.waitForLine(t, job, "8")
+		c.requeueAndLeave(t, job, "1", "n1")
+		runMinicluster(t, "fail", "n1", "--name", c.name).mustSucceed(t)
+		runMinicluster(t, "heal", "n1", "--name", c.name).mustSucceed(t)
+		c.restartElsewhere(t, job, "n1")
+		c.waitForComment(t, job, "held: checkpoint 1: it was lost")
+		waitFor(t, 30*time.Second, func() (bool, string) {
+			s := c.showColumn(t, job, "State") + " " + c.showColumn(t, job, "Reason")
 			return strings.HasPrefix(s, "PENDING") || strings.HasPrefix(s, "REQUEUE_HOLD"), s
 		})
-		c.again(t, job, "") // by a person who has read the comment
-		c.ends(t, job)
-		if got := c.log(job); !strings.HasSuffix(got, "\n"+counted("n1")+"\nsame") {
+		c.restartJob(t, job, "") // by a person who has read the comment
+		c.waitForEnd(t, job)
+		if got := c.jobLog(job); !strings.HasSuffix(got, "\n"+undisturbedOutput("n1")+"\nsame") {
 			t.Errorf("log:\n%s", got)
 		}
 	})

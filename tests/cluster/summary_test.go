@@ -18,30 +18,30 @@ import (
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-summary", "--nodes", "2")
-	job := c.submit(t, "--singularity", "for i in $(seq 400); do echo $i; sleep 0.5; done")
+	job := c.submitJob(t, "--singularity", "for i in $(seq 400); do echo $i; sleep 0.5; done")
 	for _, line := range []string{"6", "12"} {
-		c.reaches(t, job, line)
-		node := c.show(t, job, "NodeList")
-		c.ctl(t, "scontrol requeue "+job)
-		c.again(t, job, node)
+		c.waitForLine(t, job, line)
+		node := c.showColumn(t, job, "NodeList")
+		c.runAsRoot(t, "scontrol requeue "+job)
+		c.restartJob(t, job, node)
 	}
-	c.reaches(t, job, "24")
-	node := c.show(t, job, "NodeList")
-	mc(t, "fail", node, "--name", c.name).must(t)
-	c.ctl(t, "scontrol update NodeName="+node+" State=DOWN Reason=test")
-	c.again(t, job, node)
-	eventually(t, 60*time.Second, func() (bool, string) {
-		said := c.show(t, job, "Comment")
+	c.waitForLine(t, job, "24")
+	node := c.showColumn(t, job, "NodeList")
+	runMinicluster(t, "fail", node, "--name", c.name).mustSucceed(t)
+	c.runAsRoot(t, "scontrol update NodeName="+node+" State=DOWN Reason=test")
+	c.restartJob(t, job, node)
+	waitFor(t, 60*time.Second, func() (bool, string) {
+		said := c.showColumn(t, job, "Comment")
 		return strings.Contains(said, "of work are lost"), "comment of the job: " + said
 	})
 	resumed := time.Now()
-	eventually(t, 60*time.Second, func() (bool, string) { // past line 24 again
-		return strings.Count("\n"+c.log(job), "\n26\n") > 0, c.log(job)
+	waitFor(t, 60*time.Second, func() (bool, string) { // past line 24 again
+		return strings.Count("\n"+c.jobLog(job), "\n26\n") > 0, c.jobLog(job)
 	})
-	c.exec(t, "ctl", "alice", "scancel", job).must(t)
+	c.runOn(t, "ctl", "alice", "scancel", job).mustSucceed(t)
 	var runs []string
-	eventually(t, 60*time.Second, func() (bool, string) { // slurmdbd hears of the end a little later
-		said := c.ctl(t, "sacct --noheader --parsable2 --duplicates --allocations --jobs="+job+" --format=State,NodeList,ElapsedRaw,End")
+	waitFor(t, 60*time.Second, func() (bool, string) { // slurmdbd hears of the end a little later
+		said := c.runAsRoot(t, "sacct --noheader --parsable2 --duplicates --allocations --jobs="+job+" --format=State,NodeList,ElapsedRaw,End")
 		runs = strings.Split(said, "\n")
 		return len(runs) == 4 && !strings.Contains(said, "Unknown"), said
 	})
@@ -54,7 +54,7 @@ func TestSummary(t *testing.T) {
 		Moves int
 		Work  struct{ Worked, Saved, Lost, Anew float64 }
 	}
-	printed := c.exec(t, "ctl", "alice", "singctl", "summary", "--json", job).must(t)
+	printed := c.runOn(t, "ctl", "alice", "singctl", "summary", "--json", job).mustSucceed(t)
 	if err := json.Unmarshal([]byte(printed), &s); err != nil {
 		t.Fatal(err)
 	}

@@ -16,20 +16,20 @@ import (
 func TestTrial(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-trial", "--nodes", "2")
-	job := c.submit(t, "-N2 --singularity-outside=refuse",
+	job := c.submitJob(t, "-N2 --singularity-outside=refuse",
 		`srun bash -c '[ $SLURM_PROCID = 0 ] || exec 3<>/dev/tcp/ctl/6817; echo ready; exec sleep 1000'`)
-	c.reaches(t, job, "ready")
+	c.waitForLine(t, job, "ready")
 	const what = `sleep (PID `
 	const cure = "is connected to 10.77.0.1:6817, which is outside of the job: close it, or submit the job with --singularity-outside=reset"
-	eventually(t, 60*time.Second, func() (bool, string) {
-		log := c.log(job)
+	waitFor(t, 60*time.Second, func() (bool, string) {
+		log := c.jobLog(job)
 		return strings.Contains(log, "singularity: no checkpoint can be made: "+what) && strings.Contains(log, cure), log
 	})
-	eventually(t, 20*time.Second, func() (bool, string) {
-		said := c.show(t, job, "Comment")
+	waitFor(t, 20*time.Second, func() (bool, string) {
+		said := c.showColumn(t, job, "Comment")
 		return strings.HasPrefix(said, "singularity: cannot be captured as it is: "+what), said
 	})
-	c.says(t, "alice", "singctl show "+job, 0, `stands in the way of a checkpoint:`, `on n[12]: process [0-9]+ \(sleep\): `+cure)
+	c.checkCommand(t, "alice", "singctl show "+job, 0, `stands in the way of a checkpoint:`, `on n[12]: process [0-9]+ \(sleep\): `+cure)
 }
 
 // TestToldInLog: a job whose checkpoints fail, and that begins anew, has a line about each in its
@@ -38,31 +38,31 @@ func TestToldInLog(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-told", "--nodes", "2")
 	const obstacle = "is connected to 10.77.0.1:6817, which is outside of the job: close it, or submit the job with --singularity-outside=reset"
-	job := c.submit(t, "-N2 --singularity-interval=10s --singularity-outside=refuse",
+	job := c.submitJob(t, "-N2 --singularity-interval=10s --singularity-outside=refuse",
 		`[ -e began.$SLURM_JOB_ID ] && { echo again; srun true; until grep -q 'begins anew' $SLURM_JOB_ID.log; do sleep 0.2; done; exit; }
 		touch began.$SLURM_JOB_ID; exec 3<>/dev/tcp/ctl/6817; echo ready; srun --overlap sleep 1000`)
-	c.reaches(t, job, "ready")
-	count := func(text string) int { return strings.Count(c.log(job), text) }
-	eventually(t, 60*time.Second, func() (bool, string) { // three attempts, a line
-		said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+	c.waitForLine(t, job, "ready")
+	count := func(text string) int { return strings.Count(c.jobLog(job), text) }
+	waitFor(t, 60*time.Second, func() (bool, string) { // three attempts, a line
+		said := c.runOn(t, "ctl", "alice", "singctl", "show", job).out
 		return strings.Count(said, "no checkpoint ") > 2, said
 	})
-	if n := count("\nsingularity: no checkpoint can be made: slurm_script (PID "); n != 1 || !strings.Contains(c.log(job), obstacle) {
-		t.Errorf("%d lines:\n%s", n, c.log(job))
+	if n := count("\nsingularity: no checkpoint can be made: slurm_script (PID "); n != 1 || !strings.Contains(c.jobLog(job), obstacle) {
+		t.Errorf("%d lines:\n%s", n, c.jobLog(job))
 	}
-	c.ctl(t, "scontrol requeue "+job)
-	c.again(t, job, "")
-	if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+	c.runAsRoot(t, "scontrol requeue "+job)
+	c.restartJob(t, job, "")
+	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 		t.Errorf("the job: %s", s)
 	}
 	if n := count("\nsingularity: the job ends without a checkpoint (requeue): "); n != 1 {
-		t.Errorf("%d lines about the end without a checkpoint:\n%s", n, c.log(job))
+		t.Errorf("%d lines about the end without a checkpoint:\n%s", n, c.jobLog(job))
 	}
 	if n := count("singularity: this run begins anew, for there is no checkpoint"); n != 1 {
-		t.Errorf("%d lines about a run that begins anew:\n%s", n, c.log(job))
+		t.Errorf("%d lines about a run that begins anew:\n%s", n, c.jobLog(job))
 	}
-	eventually(t, 20*time.Second, func() (bool, string) {
-		said := c.ctl(t, "sacct --noheader --parsable2 --duplicates --allocations --jobs="+job+" --format=AdminComment")
+	waitFor(t, 20*time.Second, func() (bool, string) {
+		said := c.runAsRoot(t, "sacct --noheader --parsable2 --duplicates --allocations --jobs="+job+" --format=AdminComment")
 		return strings.Contains(said, obstacle) && strings.Contains(said, "singularity: begins anew, for there is no checkpoint"), said
 	})
 }
@@ -73,33 +73,33 @@ func TestObstacleLater(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-later", "--nodes", "2")
 	for _, n := range []string{"n1", "n2"} {
-		c.exec(t, n, "", "sh", "-c", "echo 'obstacle_interval: 10s' >> /etc/singularity-slurm/proxyd.yaml").must(t)
-		mc(t, "restart", "--name", c.name, n, "proxyd").must(t)
+		c.runOn(t, n, "", "sh", "-c", "echo 'obstacle_interval: 10s' >> /etc/singularity-slurm/proxyd.yaml").mustSucceed(t)
+		runMinicluster(t, "restart", "--name", c.name, n, "proxyd").mustSucceed(t)
 	}
-	job := c.submit(t, "--singularity-outside=refuse --comment=mine", `cd; echo ready
+	job := c.submitJob(t, "--singularity-outside=refuse --comment=mine", `cd; echo ready
 		until [ -e open ]; do sleep 0.2; done; exec 3<>/dev/tcp/ctl/6817
 		while [ -e open ]; do sleep 0.2; done; exec 3>&-; sleep 1000`)
-	c.reaches(t, job, "ready")
-	c.says(t, "alice", "singctl checkpoint -q "+job, 0)
+	c.waitForLine(t, job, "ready")
+	c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 0)
 	const made = "mine; singularity: checkpoint 1 at "
-	eventually(t, 30*time.Second, func() (bool, string) {
-		said := c.show(t, job, "Comment")
+	waitFor(t, 30*time.Second, func() (bool, string) {
+		said := c.showColumn(t, job, "Comment")
 		return strings.HasPrefix(said, made), said
 	})
 	const note, what = "; cannot be captured as it is: slurm_script (PID ", "is connected to 10.77.0.1:6817, which is outside of the job"
-	c.exec(t, "ctl", "alice", "touch", "open").must(t)
-	eventually(t, 90*time.Second, func() (bool, string) {
-		said := c.show(t, job, "Comment")
+	c.runOn(t, "ctl", "alice", "touch", "open").mustSucceed(t)
+	waitFor(t, 90*time.Second, func() (bool, string) {
+		said := c.showColumn(t, job, "Comment")
 		return strings.HasPrefix(said, made) && strings.Contains(said, note) && strings.Contains(said, what), said
 	})
-	c.says(t, "alice", "singctl show "+job, 0, `stands in the way of a checkpoint:`, what)
-	c.exec(t, "ctl", "alice", "rm", "open").must(t)
-	eventually(t, 60*time.Second, func() (bool, string) {
-		said := c.show(t, job, "Comment")
+	c.checkCommand(t, "alice", "singctl show "+job, 0, `stands in the way of a checkpoint:`, what)
+	c.runOn(t, "ctl", "alice", "rm", "open").mustSucceed(t)
+	waitFor(t, 60*time.Second, func() (bool, string) {
+		said := c.showColumn(t, job, "Comment")
 		return strings.HasPrefix(said, made) && !strings.Contains(said, "cannot be captured"), said
 	})
-	if said := c.exec(t, "ctl", "alice", "singctl", "show", job).must(t); strings.Contains(said, "stands in the way") {
+	if said := c.runOn(t, "ctl", "alice", "singctl", "show", job).mustSucceed(t); strings.Contains(said, "stands in the way") {
 		t.Errorf("singctl show has an obstacle that is gone:\n%s", said)
 	}
-	c.says(t, "alice", "singctl checkpoint -q "+job, 0)
+	c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 0)
 }

@@ -55,22 +55,22 @@ echo end`
 func TestWaits(t *testing.T) {
 	const last = 40
 	c := raiseProtected(t, "waits", "--nodes", "2")
-	job := c.submit(t, "--singularity", fmt.Sprintf(sleepers, last, last))
-	c.reaches(t, job, "ready")
-	node := c.show(t, job, "NodeList")
+	job := c.submitJob(t, "--singularity", fmt.Sprintf(sleepers, last, last))
+	c.waitForLine(t, job, "ready")
+	node := c.showColumn(t, job, "NodeList")
 	for range 4 {
-		c.exec(t, "ctl", "alice", "singctl", "checkpoint", job).must(t)
+		c.runOn(t, "ctl", "alice", "singctl", "checkpoint", job).mustSucceed(t)
 	}
-	if log := c.log(job); log != "ready" {
+	if log := c.jobLog(job); log != "ready" {
 		t.Fatalf("a call has ended early, or the checkpoints took longer than the calls:\n%s", log)
 	}
-	c.ctl(t, "scontrol requeue "+job)
-	c.again(t, job, node)
-	eventually(t, 180*time.Second, func() (bool, string) {
-		log := c.log(job)
+	c.runAsRoot(t, "scontrol requeue "+job)
+	c.restartJob(t, job, node)
+	waitFor(t, 180*time.Second, func() (bool, string) {
+		log := c.jobLog(job)
 		return strings.HasSuffix(log, "\nend"), log
 	})
-	log := c.log(job)
+	log := c.jobLog(job)
 	t.Logf("job %s:\n%s", job, log)
 	for _, name := range []string{"nanosleep", "nanosleep-left", "usleep", "poll", "epoll_wait", "select", "time.sleep", "sleep"} {
 		line := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (0|None) 0 ([0-9.]+)$`).FindStringSubmatch(log)

@@ -26,11 +26,11 @@ func TestWatches(t *testing.T) {
 		"/dev/shm": {0, ``},
 	} {
 		t.Run(path, func(t *testing.T) {
-			job := c.submit(t, "--singularity", "exec "+watch+path)
-			c.reaches(t, job, "watches")
-			c.says(t, "alice", "singctl checkpoint "+job, test.code, test.said)
-			c.ctl(t, "scancel "+job)
-			c.ends(t, job)
+			job := c.submitJob(t, "--singularity", "exec "+watch+path)
+			c.waitForLine(t, job, "watches")
+			c.checkCommand(t, "alice", "singctl checkpoint "+job, test.code, test.said)
+			c.runAsRoot(t, "scancel "+job)
+			c.waitForEnd(t, job)
 		})
 	}
 }

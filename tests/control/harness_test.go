@@ -57,15 +57,15 @@ type site struct {
 	calm    func(n int) []byte
 }
 
-// with is the site for a part of the test.
-func (s *site) with(t *testing.T) *site { return &site{t, s.cluster, s.calm} }
+// withTest is the site for a part of the test.
+func (s *site) withTest(t *testing.T) *site { return &site{t, s.cluster, s.calm} }
 
-// raise brings a cluster up, and starts the calm run, of so many ranks and with more options.
-func raise(t *testing.T, name string, nodes, gpus, ranks int, options ...string) *site {
+// raiseSite brings a cluster up, and starts the calm run, of so many ranks and with more options.
+func raiseSite(t *testing.T, name string, nodes, gpus, ranks int, options ...string) *site {
 	t.Helper()
 	s := &site{T: t, cluster: mini.Cluster{Program: program, Name: name}}
 	bin := t.TempDir()
-	s.local("make", "-s", "-C", "../workloads", "O="+bin)
+	s.runCommand("make", "-s", "-C", "../workloads", "O="+bin)
 	calm := exec.CommandContext(t.Context(), proxyd, "run", "--soft", strconv.Itoa(ranks), "--", filepath.Join(bin, "mlp"), "--ranks", strconv.Itoa(ranks), "--steps", "0")
 	calm.Args = append(calm.Args, options...)
 	said := filepath.Join(bin, "said") // by a run that is killed at the end, for one
@@ -101,9 +101,9 @@ func raise(t *testing.T, name string, nodes, gpus, ranks int, options ...string)
 			}
 		})
 	}
-	s.local("mkdir", "-p", s.cluster.Shared("bin"))
-	s.local("cp", filepath.Join(bin, "mlp"), s.cluster.Shared("bin"))
-	s.local("cp", "testdata/train.sh", s.cluster.Shared("home/alice"))
+	s.runCommand("mkdir", "-p", s.cluster.Shared("bin"))
+	s.runCommand("cp", filepath.Join(bin, "mlp"), s.cluster.Shared("bin"))
+	s.runCommand("cp", "testdata/train.sh", s.cluster.Shared("home/alice"))
 	var printed []byte
 	s.calm = func(n int) []byte { // it goes no further than a pipe's length ahead of the longest job
 		if missing := n - len(printed); missing > 0 {
@@ -119,15 +119,15 @@ func raise(t *testing.T, name string, nodes, gpus, ranks int, options ...string)
 	return s
 }
 
-func (s *site) local(argv ...string) {
+func (s *site) runCommand(argv ...string) {
 	s.Helper()
 	if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
 		s.Fatalf("%v: %v\n%s", argv, err, out)
 	}
 }
 
-// on runs a shell script on a host.
-func (s *site) on(host, user, script string) string {
+// runOn runs a shell script on a host.
+func (s *site) runOn(host, user, script string) string {
 	s.Helper()
 	out, err := s.cluster.Exec(s.Context(), host, user, "bash", "-euc", "cd; "+script)
 	if err != nil {
@@ -136,45 +136,45 @@ func (s *site) on(host, user, script string) string {
 	return out
 }
 
-// verb has minicluster do something.
-func (s *site) verb(verb string, args ...string) {
+// runMinicluster has minicluster do something.
+func (s *site) runMinicluster(verb string, args ...string) {
 	s.Helper()
 	if _, err := s.cluster.Run(s.Context(), verb, args...); err != nil {
 		s.Fatal(err)
 	}
 }
 
-// configure has preemptd decide by these policies, with more lines of its configuration.
-func (s *site) configure(policies string, more ...string) {
+// configurePolicies has preemptd decide by these policies, with more lines of its configuration.
+func (s *site) configurePolicies(policies string, more ...string) {
 	s.Helper()
 	lines := append([]string{`operators: ["operator"]`, "interval: 1s", "policies: [" + policies + "]", "rules: {min_run: 2s, cool_down: 5s, window: 10m}"}, more...)
-	said := strings.Count(s.log(), "configuration read again")
-	s.write("/etc/singularity-slurm/preemptd.yaml", strings.Join(lines, "\n"))
-	s.on("ctl", "root", "preemptd config check; kill -HUP $(pidof preemptd)")
-	s.until("the configuration is read", func() (bool, string) {
-		return strings.Count(s.log(), "configuration read again") > said, ""
+	said := strings.Count(s.preemptdLog(), "configuration read again")
+	s.writeFile("/etc/singularity-slurm/preemptd.yaml", strings.Join(lines, "\n"))
+	s.runOn("ctl", "root", "preemptd config check; kill -HUP $(pidof preemptd)")
+	s.waitFor("the configuration is read", func() (bool, string) {
+		return strings.Count(s.preemptdLog(), "configuration read again") > said, ""
 	})
 }
 
-// settings are those of a policy; of an empty text, the default.
-func (s *site) settings(policy, text string) {
+// writeSettings writes the settings of a policy; an empty text means the default.
+func (s *site) writeSettings(policy, text string) {
 	s.Helper()
 	file := "/etc/singularity-slurm/policies/" + policy + ".yaml"
 	if text == "" {
-		s.on("ctl", "root", "rm -f "+file)
+		s.runOn("ctl", "root", "rm -f "+file)
 		return
 	}
-	s.write(file, text)
+	s.writeFile(file, text)
 }
 
-// write writes a file of ctl, at once.
-func (s *site) write(file, text string) {
+// writeFile writes a file of ctl, at once.
+func (s *site) writeFile(file, text string) {
 	s.Helper()
-	s.on("ctl", "root", fmt.Sprintf("mkdir -p %s; cat >%s.new <<'END'\n%s\nEND\nmv %s.new %s", filepath.Dir(file), file, text, file, file))
+	s.runOn("ctl", "root", fmt.Sprintf("mkdir -p %s; cat >%s.new <<'END'\n%s\nEND\nmv %s.new %s", filepath.Dir(file), file, text, file, file))
 }
 
-// log is preemptd's.
-func (s *site) log() string {
+// preemptdLog is preemptd's log.
+func (s *site) preemptdLog() string {
 	s.Helper()
 	text, err := os.ReadFile(s.cluster.Log("ctl", "preemptd"))
 	if err != nil {
@@ -183,8 +183,8 @@ func (s *site) log() string {
 	return string(text)
 }
 
-// until waits until ok says yes, and fails with what it says last.
-func (s *site) until(what string, ok func() (bool, string)) {
+// waitFor waits until ok says yes, and fails with what it says last.
+func (s *site) waitFor(what string, ok func() (bool, string)) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
 	defer cancel()

@@ -33,8 +33,8 @@ func (st state) String() string {
 	return st.is + " on " + st.nodes + " with " + st.gres + ", " + strconv.Itoa(st.restarts) + " restarts, reason " + st.reason + ", comment " + st.comment
 }
 
-// train submits a training, which must have GPUs.
-func (s *site) train(name, options string) *job {
+// submitTraining submits a training, which must have GPUs.
+func (s *site) submitTraining(name, options string) *job {
 	s.Helper()
 	folder := s.cluster.Shared("home/alice/")
 	for _, ending := range []string{".losses", ".log", ".stop"} {
@@ -42,14 +42,14 @@ func (s *site) train(name, options string) *job {
 			s.Fatal(err)
 		}
 	}
-	return &job{s, s.on("ctl", "alice", "sbatch --parsable --time=10 --job-name="+name+" "+options+" train.sh"), name}
+	return &job{s, s.runOn("ctl", "alice", "sbatch --parsable --time=10 --job-name="+name+" "+options+" train.sh"), name}
 }
 
-// now is how it is in Slurm.
-func (j *job) now() state {
+// currentState returns the job's state in Slurm.
+func (j *job) currentState() state {
 	j.Helper()
 	fields := map[string]string{}
-	for _, line := range strings.Split(j.on("ctl", "root", "scontrol show job "+j.id), "\n") {
+	for _, line := range strings.Split(j.runOn("ctl", "root", "scontrol show job "+j.id), "\n") {
 		for _, word := range strings.Fields(line) {
 			key, value, _ := strings.Cut(word, "=")
 			if _, again := fields[key]; !again {
@@ -69,32 +69,32 @@ func (j *job) now() state {
 	}
 }
 
-// becomes waits until it is in a state.
-func (j *job) becomes(is string) state {
+// waitForState waits until the job is in a state.
+func (j *job) waitForState(is string) state {
 	j.Helper()
-	return j.is("is "+is, func(st state) bool { return st.is == is })
+	return j.waitUntil("is "+is, func(st state) bool { return st.is == is })
 }
 
-// is waits until Slurm says of it what is wanted.
-func (j *job) is(what string, ok func(state) bool) state {
+// waitUntil waits until Slurm says of the job what is wanted.
+func (j *job) waitUntil(what string, ok func(state) bool) state {
 	j.Helper()
 	var st state
-	j.until("job "+j.name+" "+what, func() (bool, string) {
-		st = j.now()
+	j.waitFor("job "+j.name+" "+what, func() (bool, string) {
+		st = j.currentState()
 		return ok(st), st.String()
 	})
 	return st
 }
 
-// trains waits until it runs and has come further than it was.
-func (j *job) trains() {
+// waitForProgress waits until the job runs and has come further than it was.
+func (j *job) waitForProgress() {
 	j.Helper()
-	was := len(j.losses())
-	j.is("gets on", func(st state) bool { return st.is == "RUNNING" && len(j.losses()) > was })
+	was := len(j.readLosses())
+	j.waitUntil("gets on", func(st state) bool { return st.is == "RUNNING" && len(j.readLosses()) > was })
 }
 
-// losses are what it has written.
-func (j *job) losses() []byte {
+// readLosses returns the losses that the job has written.
+func (j *job) readLosses() []byte {
 	text, _ := os.ReadFile(j.cluster.Shared("home/alice", j.name+".losses"))
 	return text
 }
@@ -110,14 +110,14 @@ func (j *job) stop() {
 // least is how many steps a job must have done to show anything.
 const least = 10
 
-// ends lets it come to its end, and compares what it wrote with the calm run, bit for bit: whatever was done to it, no
+// endAndCompare lets it come to its end, and compares what it wrote with the calm run, bit for bit: whatever was done to it, no
 // step is missing, and none is there twice.
-func (j *job) ends() state {
+func (j *job) endAndCompare() state {
 	j.Helper()
-	j.until("job "+j.name+" has done something", func() (bool, string) { return bytes.Count(j.losses(), []byte("\n")) >= least, "" })
+	j.waitFor("job "+j.name+" has done something", func() (bool, string) { return bytes.Count(j.readLosses(), []byte("\n")) >= least, "" })
 	j.stop()
-	st := j.becomes("COMPLETED")
-	got := j.losses()
+	st := j.waitForState("COMPLETED")
+	got := j.readLosses()
 	calm, lines := j.calm(len(got)), bytes.Count(got, []byte("\n"))
 	if !bytes.Equal(calm, got) || lines < least {
 		at := 0
@@ -141,10 +141,10 @@ type act struct {
 	}
 }
 
-// course is how an action went on, in seconds since a moment, and how long its checkpoint took.
-func (j *job) course(a act, since time.Time) (steps string, checkpoint time.Duration) {
+// describeCourse returns how an action went on, in seconds since a moment, and how long its checkpoint took.
+func (j *job) describeCourse(a act, since time.Time) (steps string, checkpoint time.Duration) {
 	j.Helper()
-	if err := json.Unmarshal([]byte(j.on("ctl", "alice", "singctl history --json --action "+strconv.Itoa(a.ID))), &a); err != nil {
+	if err := json.Unmarshal([]byte(j.runOn("ctl", "alice", "singctl history --json --action "+strconv.Itoa(a.ID))), &a); err != nil {
 		j.Fatal(err)
 	}
 	var all []string
@@ -165,14 +165,14 @@ type standing struct {
 	Requested, GPUs, Least int
 }
 
-// history is what was done to it, oldest first, and how it stands.
-func (j *job) history() (acts []act, stands standing) {
+// readHistory returns what was done to the job, oldest first, and how it stands.
+func (j *job) readHistory() (acts []act, stands standing) {
 	j.Helper()
 	var reply struct {
 		Actions  []act
 		Standing standing
 	}
-	if err := json.Unmarshal([]byte(j.on("ctl", "alice", "singctl history --json "+j.id)), &reply); err != nil {
+	if err := json.Unmarshal([]byte(j.runOn("ctl", "alice", "singctl history --json "+j.id)), &reply); err != nil {
 		j.Fatal(err)
 	}
 	for i := len(reply.Actions) - 1; i >= 0; i-- {
@@ -181,21 +181,21 @@ func (j *job) history() (acts []act, stands standing) {
 	return acts, reply.Standing
 }
 
-// acts are those that were done to it. A job may be at work before the action that moved it has come to its end.
-func (j *job) acts() (acts []act) {
+// listActs returns the actions that were done to the job. A job may be at work before the action that moved it has come to its end.
+func (j *job) listActs() (acts []act) {
 	j.Helper()
-	j.until("nothing is under way with job "+j.name, func() (bool, string) {
-		acts, _ = j.history()
+	j.waitFor("nothing is under way with job "+j.name, func() (bool, string) {
+		acts, _ = j.readHistory()
 		return !slices.ContainsFunc(acts, func(a act) bool { return a.Ended.IsZero() }), fmt.Sprintf("%+v", acts)
 	})
 	return acts
 }
 
-// did checks that exactly these actions were done to the job, by which users, and came to their end.
-func (j *job) did(want ...string) {
+// checkActs checks that exactly these actions were done to the job, by which users, and came to their end.
+func (j *job) checkActs(want ...string) {
 	j.Helper()
 	var got []string
-	for _, a := range j.acts() {
+	for _, a := range j.listActs() {
 		said := a.Kind + " by " + a.Who
 		if a.State != "done" {
 			said += " " + a.State

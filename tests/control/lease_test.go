@@ -14,19 +14,19 @@ import (
 	"testing"
 )
 
-// lend submits a job that lends its GPU to another.
-func (s *site) lend(name, user string, to *job, options string) *job {
+// submitBorrower submits a job that lends its GPU to another job.
+func (s *site) submitBorrower(name, user string, to *job, options string) *job {
 	s.Helper()
-	id := s.on("ctl", user, fmt.Sprintf("sbatch --parsable --time=10 --output=%%x.log --job-name=%s --gpus-per-node=1 --nodelist=%s --singularity-lease=%s %s --wrap 'exec sleep 600'",
-		name, to.now().nodes, to.id, options))
+	id := s.runOn("ctl", user, fmt.Sprintf("sbatch --parsable --time=10 --output=%%x.log --job-name=%s --gpus-per-node=1 --nodelist=%s --singularity-lease=%s %s --wrap 'exec sleep 600'",
+		name, to.currentState().nodes, to.id, options))
 	return &job{s, id, name}
 }
 
-// shares waits until a job's device server has so many GPUs at work.
-func (j *job) shares(want int) {
+// waitForShares waits until a job's device server has so many GPUs at work.
+func (j *job) waitForShares(want int) {
 	j.Helper()
-	j.until(fmt.Sprintf("job %s has %d GPUs", j.name, want), func() (bool, string) {
-		shown := j.on("ctl", "alice", "singctl show "+j.id+" 2>&1 || :") // it may not have begun
+	j.waitFor(fmt.Sprintf("job %s has %d GPUs", j.name, want), func() (bool, string) {
+		shown := j.runOn("ctl", "alice", "singctl show "+j.id+" 2>&1 || :") // it may not have begun
 		last := ""
 		for line := range strings.Lines(shown) {
 			if strings.Contains(line, " GPUs ") && strings.HasSuffix(strings.TrimSpace(line), "now") {
@@ -40,70 +40,70 @@ func (j *job) shares(want int) {
 // A running job gets a GPU of another job of its user, and leaves it when that ends, however it ends: it is never requeued.
 // No user can lend to, or take from, another.
 func leasesByHand(s *site) {
-	s.configure("")
-	grows := s.train("l1", "--qos=basic --gpus-per-node=1 --singularity-gpus=1-2")
-	grows.trains()
-	s.lend("l0", "bob", grows, "").becomes("FAILED")
-	if said := s.on("ctl", "bob", "cat l0.log"); !strings.Contains(said, "no such job of the same user") {
+	s.configurePolicies("")
+	grows := s.submitTraining("l1", "--qos=basic --gpus-per-node=1 --singularity-gpus=1-2")
+	grows.waitForProgress()
+	s.submitBorrower("l0", "bob", grows, "").waitForState("FAILED")
+	if said := s.runOn("ctl", "bob", "cat l0.log"); !strings.Contains(said, "no such job of the same user") {
 		s.Errorf("bob lends to alice: %s", said)
 	}
-	lease := s.lend("l2", "alice", grows, "")
-	lease.becomes("RUNNING")
-	grows.shares(2)
-	if shown := s.on("ctl", "alice", "singctl show "+grows.id); !strings.Contains(shown, "job "+lease.id+" lends it 1 GPU") {
+	lease := s.submitBorrower("l2", "alice", grows, "")
+	lease.waitForState("RUNNING")
+	grows.waitForShares(2)
+	if shown := s.runOn("ctl", "alice", "singctl show "+grows.id); !strings.Contains(shown, "job "+lease.id+" lends it 1 GPU") {
 		s.Errorf("shown: %s", shown)
 	}
-	if said, want := s.on("ctl", "alice", "singctl show "+lease.id), "it is a lease: it holds GPU "; !strings.Contains(said, want) || !strings.Contains(said, "for job "+grows.id) {
+	if said, want := s.runOn("ctl", "alice", "singctl show "+lease.id), "it is a lease: it holds GPU "; !strings.Contains(said, want) || !strings.Contains(said, "for job "+grows.id) {
 		s.Errorf("show of a lease, which does not say %q: %s", want, said)
 	}
-	grows.until("singctl jobs counts the lease with the job that borrows", func() (bool, string) {
-		shown := s.on("ctl", "alice", "singctl jobs")
+	grows.waitFor("singctl jobs counts the lease with the job that borrows", func() (bool, string) {
+		shown := s.runOn("ctl", "alice", "singctl jobs")
 		return strings.Contains(shown, " 1 + 1 leased ") && !strings.Contains(shown, " "+lease.name+" "), shown
 	})
-	grows.trains()
-	s.on("ctl", "root", "scancel "+lease.id)
-	lease.is("has left", func(st state) bool { return st.is == "CANCELLED" })
-	grows.shares(1)
-	grows.trains()
-	lease = s.lend("l5", "alice", grows, "")
-	lease.becomes("RUNNING")
-	grows.shares(2)
-	s.verb("restart", grows.now().nodes, "proxyd") // its successor knows the lease
-	grows.trains()
-	s.on("ctl", "alice", "scancel "+lease.id)
-	grows.shares(1)
-	grows.trains()
-	lease = s.lend("l3", "alice", grows, "")
-	lease.becomes("RUNNING")
-	grows.shares(2)
-	s.lend("l4", "alice", grows, "") // no GPU is left on the node: it waits, and goes with the others
-	grows.trains()
-	if st := grows.ends(); st.restarts != 0 {
+	grows.waitForProgress()
+	s.runOn("ctl", "root", "scancel "+lease.id)
+	lease.waitUntil("has left", func(st state) bool { return st.is == "CANCELLED" })
+	grows.waitForShares(1)
+	grows.waitForProgress()
+	lease = s.submitBorrower("l5", "alice", grows, "")
+	lease.waitForState("RUNNING")
+	grows.waitForShares(2)
+	s.runMinicluster("restart", grows.currentState().nodes, "proxyd") // its successor knows the lease
+	grows.waitForProgress()
+	s.runOn("ctl", "alice", "scancel "+lease.id)
+	grows.waitForShares(1)
+	grows.waitForProgress()
+	lease = s.submitBorrower("l3", "alice", grows, "")
+	lease.waitForState("RUNNING")
+	grows.waitForShares(2)
+	s.submitBorrower("l4", "alice", grows, "") // no GPU is left on the node: it waits, and goes with the others
+	grows.waitForProgress()
+	if st := grows.endAndCompare(); st.restarts != 0 {
 		s.Errorf("the job was restarted %d times", st.restarts)
 	}
-	lease.is("ends with the job that it lent to", func(st state) bool { return st.is == "CANCELLED" })
+	lease.waitUntil("ends with the job that it lent to", func(st state) bool { return st.is == "CANCELLED" })
 }
 
 // A job of one GPU that can use two gets the idle one, and gives it back when a job waits for it, and is never requeued.
 func idleGPUs(s *site) {
-	s.configure("elastic")
-	grows := s.train("e1", "--qos=basic --gpus-per-node=1 --singularity-gpus=1-2")
-	grows.shares(2)
-	grows.trains()
-	full := []*job{s.train("e2", "--qos=basic --gpus-per-node=2 --singularity"), s.train("e3", "--qos=basic --gpus-per-node=2 --singularity")}
+	s.configurePolicies("elastic")
+	grows := s.submitTraining("e1", "--qos=basic --gpus-per-node=1 --singularity-gpus=1-2")
+	grows.waitForShares(2)
+	grows.waitForProgress()
+	full := []*job{s.submitTraining("e2", "--qos=basic --gpus-per-node=2 --singularity"), s.submitTraining("e3", "--qos=basic --gpus-per-node=2 --singularity")}
 	for _, j := range full {
-		j.becomes("RUNNING")
+		j.waitForState("RUNNING")
 	}
-	waits := s.train("e4", "--qos=basic --gpus-per-node=1 --singularity")
-	st := waits.becomes("RUNNING")
-	grows.shares(1)
-	if on := grows.now().nodes; st.nodes != on {
+	waits := s.submitTraining("e4", "--qos=basic --gpus-per-node=1 --singularity")
+	st := waits.waitForState("RUNNING")
+	grows.waitForShares(1)
+	if on := grows.currentState().nodes; st.nodes != on {
 		s.Errorf("the job that gave its GPU back is on %s, and the job that waited for it on %s", on, st.nodes)
 	}
-	grows.trains()
-	grows.did("resize by policy elastic", "resize by policy elastic")
+	grows.waitForProgress()
+	grows.checkActs("resize by policy elastic", "resize by policy elastic")
 	for _, j := range append(full, waits, grows) {
-		if st := j.ends(); st.restarts != 0 {
+		if st := j.endAndCompare(); st.restarts != 0 {
 			s.Errorf("job %s was restarted %d times", j.name, st.restarts)
 		}
 	}
@@ -111,45 +111,45 @@ func idleGPUs(s *site) {
 
 // resizeInPlace: a person gets a job more GPUs and fewer, in place where jobs can lend them, and is told which way it went.
 func resizeInPlace(s *site) {
-	s.configure("")
-	grows := s.train("i1", "--qos=basic --gpus-per-node=1 --singularity-gpus=1-2")
-	grows.trains()
+	s.configurePolicies("")
+	grows := s.submitTraining("i1", "--qos=basic --gpus-per-node=1 --singularity-gpus=1-2")
+	grows.waitForProgress()
 	s.refuseSize(grows, "--gpus 3", "its programs see 2 there, and can use no more: 1 to 2 are possible (it was submitted with --singularity-gpus=1-2)")
 	s.refuseSize(grows, "--nodes 2", "2 nodes")
-	if said := s.on("ctl", "operator", "singctl resize "+grows.id+" --gpus 2 --reason more"); !strings.Contains(said, "in place; lent by: ") {
+	if said := s.runOn("ctl", "operator", "singctl resize "+grows.id+" --gpus 2 --reason more"); !strings.Contains(said, "in place; lent by: ") {
 		s.Errorf("told: %s", said)
 	}
-	grows.shares(2)
-	if st := grows.now(); !strings.Contains(st.comment, "resized in place, to 2 GPUs") || st.restarts != 0 || st.is != "RUNNING" {
+	grows.waitForShares(2)
+	if st := grows.currentState(); !strings.Contains(st.comment, "resized in place, to 2 GPUs") || st.restarts != 0 || st.is != "RUNNING" {
 		s.Errorf("grown: %s", st)
 	}
-	s.until("the ledger counts both", func() (bool, string) {
-		_, stands := grows.history()
+	s.waitFor("the ledger counts both", func() (bool, string) {
+		_, stands := grows.readHistory()
 		return stands.GPUs == 2 && stands.Requested == 1, fmt.Sprintf("%+v", stands)
 	})
-	grows.trains()
-	s.on("ctl", "alice", "singctl resize "+grows.id+" --gpus 1 --reason less")
-	grows.shares(1)
-	grows.trains()
-	if said := s.on("ctl", "root", "squeue -h -u alice -o '%j %T'"); said != "i1 RUNNING" {
+	grows.waitForProgress()
+	s.runOn("ctl", "alice", "singctl resize "+grows.id+" --gpus 1 --reason less")
+	grows.waitForShares(1)
+	grows.waitForProgress()
+	if said := s.runOn("ctl", "root", "squeue -h -u alice -o '%j %T'"); said != "i1 RUNNING" {
 		s.Errorf("a lease is left: %s", said)
 	}
-	rigid := s.train("i2", "--qos=basic --gpus-per-node=2 --singularity-gpus=1-2")
-	rigid.trains()
+	rigid := s.submitTraining("i2", "--qos=basic --gpus-per-node=2 --singularity-gpus=1-2")
+	rigid.waitForProgress()
 	s.refuseSize(rigid, "--gpus 4", "its programs see 2 there")
-	s.on("ctl", "alice", "singctl resize "+rigid.id+" --gpus 1 --reason less") // of its own two: no lease can take one
-	rigid.trains()
-	if st := rigid.now(); st.restarts != 1 || st.gres != "gres/gpu:1" || strings.Contains(st.comment, "in place") {
+	s.runOn("ctl", "alice", "singctl resize "+rigid.id+" --gpus 1 --reason less") // of its own two: no lease can take one
+	rigid.waitForProgress()
+	if st := rigid.currentState(); st.restarts != 1 || st.gres != "gres/gpu:1" || strings.Contains(st.comment, "in place") {
 		s.Errorf("shrunk: %s", st)
 	}
 	// While it waits its node is not there to say how many GPUs its programs see: any other knows.
-	s.on("ctl", "operator", fmt.Sprintf("singctl preempt %[1]s --hold && singctl resize %[1]s --gpus 2 && ! singctl resize %[1]s --gpus 3 && singctl resume %[1]s", rigid.id))
-	if st := rigid.becomes("RUNNING"); st.restarts != 2 || st.gres != "gres/gpu:2" {
+	s.runOn("ctl", "operator", fmt.Sprintf("singctl preempt %[1]s --hold && singctl resize %[1]s --gpus 2 && ! singctl resize %[1]s --gpus 3 && singctl resume %[1]s", rigid.id))
+	if st := rigid.waitForState("RUNNING"); st.restarts != 2 || st.gres != "gres/gpu:2" {
 		s.Errorf("grown while it waited: %s", st)
 	}
-	rigid.trains()
-	rigid.ends()
-	if st := grows.ends(); st.restarts != 0 {
+	rigid.waitForProgress()
+	rigid.endAndCompare()
+	if st := grows.endAndCompare(); st.restarts != 0 {
 		s.Errorf("the job was restarted %d times", st.restarts)
 	}
 }
@@ -157,10 +157,10 @@ func resizeInPlace(s *site) {
 // refuseSize has an operator ask for a size that a job cannot have: it is refused with the reason, and nothing is done.
 func (s *site) refuseSize(j *job, size, why string) {
 	s.Helper()
-	before, _ := j.history()
-	said := s.on("ctl", "operator", "singctl resize "+j.id+" "+size+" 2>&1 || :")
-	after, _ := j.history()
-	if st := j.now(); !strings.Contains(said, why) || len(after) != len(before) || st.is != "RUNNING" || st.restarts != 0 {
+	before, _ := j.readHistory()
+	said := s.runOn("ctl", "operator", "singctl resize "+j.id+" "+size+" 2>&1 || :")
+	after, _ := j.readHistory()
+	if st := j.currentState(); !strings.Contains(said, why) || len(after) != len(before) || st.is != "RUNNING" || st.restarts != 0 {
 		s.Errorf("resize %s of job %s: %s; %s", size, j.name, st, said)
 	}
 }
@@ -180,28 +180,28 @@ func (s *site) watchState(ctx context.Context, j *job) string {
 // TestLeases: a training of four ranks on one GPU of its own is put on two, three and four GPUs and back, at random moments;
 // it stays the same run of the same job, and computes what the undisturbed one computes.
 func TestLeases(t *testing.T) {
-	s := raise(t, *name+"-four", 1, 4, 4)
-	s.configure("")
-	j := s.train("four", "--qos=basic --gpus-per-node=1 --singularity-gpus=1-4 --export=ALL,RANKS=4")
-	j.trains()
+	s := raiseSite(t, *name+"-four", 1, 4, 4)
+	s.configurePolicies("")
+	j := s.submitTraining("four", "--qos=basic --gpus-per-node=1 --singularity-gpus=1-4 --export=ALL,RANKS=4")
+	j.waitForProgress()
 	ctx, stop := context.WithCancel(t.Context())
 	watched := make(chan string)
 	go func() { watched <- s.watchState(ctx, j) }()
 	r := rand.New(rand.NewPCG(*seed, 7))
 	t.Logf("-seed %d", *seed)
 	for _, n := range slices.Concat([]int{3}, r.Perm(4), r.Perm(4)) {
-		s.on("ctl", "operator", fmt.Sprintf("singctl resize %s --gpus %d --reason test", j.id, n+1))
-		j.shares(n + 1)
+		s.runOn("ctl", "operator", fmt.Sprintf("singctl resize %s --gpus %d --reason test", j.id, n+1))
+		j.waitForShares(n + 1)
 		if r.IntN(2) == 0 {
-			j.trains()
+			j.waitForProgress()
 		}
 	}
-	j.trains()
+	j.waitForProgress()
 	stop()
 	if states := <-watched; states != "RUNNING" {
 		t.Errorf("squeue has shown the job %s", states)
 	}
-	if st := j.ends(); st.restarts != 0 {
+	if st := j.endAndCompare(); st.restarts != 0 {
 		t.Errorf("the job was restarted %d times", st.restarts)
 	}
 }
@@ -210,41 +210,41 @@ func TestLeases(t *testing.T) {
 // place. It goes on on a single node, by a requeue: there its capsules share a GPU and a device server, which are lent
 // another GPU, as one; proxyd's successor knows the lease. It computes what the undisturbed one computes.
 func TestLeasesOfNodes(t *testing.T) {
-	s := raise(t, *name+"-lent", 2, 2, 4)
-	s.configure("")
-	j := s.train("lent", "--qos=basic --nodes=2 --ntasks=4 --ntasks-per-node=2 --overcommit --gpus-per-node=1 --singularity-gpus=2-4")
-	j.trains()
+	s := raiseSite(t, *name+"-lent", 2, 2, 4)
+	s.configurePolicies("")
+	j := s.submitTraining("lent", "--qos=basic --nodes=2 --ntasks=4 --ntasks-per-node=2 --overcommit --gpus-per-node=1 --singularity-gpus=2-4")
+	j.waitForProgress()
 	for _, gpus := range []int{2, 1, 2} {
-		said := s.on("ctl", "operator", fmt.Sprintf("singctl resize %s --gpus %d --reason test", j.id, gpus))
+		said := s.runOn("ctl", "operator", fmt.Sprintf("singctl resize %s --gpus %d --reason test", j.id, gpus))
 		if !strings.Contains(said, "in place; lent by: ") {
 			t.Errorf("%d GPUs on each node: %s", gpus, said)
 		}
-		j.shares(gpus)
-		if on := strings.Fields(s.on("ctl", "root", "squeue -h -t R -n lease-of-"+j.id+" -o %N")); len(on) != 2*(gpus-1) {
+		j.waitForShares(gpus)
+		if on := strings.Fields(s.runOn("ctl", "root", "squeue -h -t R -n lease-of-"+j.id+" -o %N")); len(on) != 2*(gpus-1) {
 			t.Errorf("leases on %v for %d GPUs on each of 2 nodes", on, gpus)
 		}
-		j.trains()
+		j.waitForProgress()
 	}
-	if st := j.now(); st.restarts != 0 || st.is != "RUNNING" {
+	if st := j.currentState(); st.restarts != 0 || st.is != "RUNNING" {
 		t.Errorf("on two nodes: %s", st)
 	}
 	j.resizeNodes(1, 1)
-	if capsules := j.capsules(2); capsules[0].Devices.Server != capsules[1].Devices.Server || capsules[0].Devices.Server == "" {
+	if capsules := j.shownCapsules(2); capsules[0].Devices.Server != capsules[1].Devices.Server || capsules[0].Devices.Server == "" {
 		t.Errorf("capsules on a node: %+v", capsules)
 	}
-	lease := s.lend("more", "alice", j, "")
-	lease.becomes("RUNNING")
-	j.shares(2)
-	j.trains()
-	s.verb("restart", j.now().nodes, "proxyd")
-	j.trains()
-	s.on("ctl", "alice", "scancel "+lease.id)
-	j.shares(1)
-	j.trains()
-	s.on("ctl", "operator", "singctl resize "+j.id+" --gpus 2 --reason test")
-	j.shares(2)
-	j.trains()
-	if st := j.ends(); st.restarts != 1 {
+	lease := s.submitBorrower("more", "alice", j, "")
+	lease.waitForState("RUNNING")
+	j.waitForShares(2)
+	j.waitForProgress()
+	s.runMinicluster("restart", j.currentState().nodes, "proxyd")
+	j.waitForProgress()
+	s.runOn("ctl", "alice", "scancel "+lease.id)
+	j.waitForShares(1)
+	j.waitForProgress()
+	s.runOn("ctl", "operator", "singctl resize "+j.id+" --gpus 2 --reason test")
+	j.waitForShares(2)
+	j.waitForProgress()
+	if st := j.endAndCompare(); st.restarts != 1 {
 		t.Errorf("the job was restarted %d times", st.restarts)
 	}
 }

@@ -35,12 +35,12 @@ func (c *count) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// capsules are the job's, when all of them show their devices.
-func (j *job) capsules(n int) (all []shownCapsule) {
+// shownCapsules are the job's, when all of them show their devices.
+func (j *job) shownCapsules(n int) (all []shownCapsule) {
 	j.Helper()
-	j.until(fmt.Sprintf("job %s shows the devices of %d capsules", j.name, n), func() (bool, string) {
+	j.waitFor(fmt.Sprintf("job %s shows the devices of %d capsules", j.name, n), func() (bool, string) {
 		var shown struct{ Capsules []shownCapsule }
-		text := j.on("ctl", "alice", "singctl show --json "+j.id+" || :")
+		text := j.runOn("ctl", "alice", "singctl show --json "+j.id+" || :")
 		if err := json.Unmarshal([]byte(text), &shown); err != nil {
 			return false, text
 		}
@@ -55,10 +55,10 @@ func (j *job) capsules(n int) (all []shownCapsule) {
 	return all
 }
 
-// servers are the PIDs of the device servers on a node: of all, and of those that serve several capsules.
-func (s *site) servers(node string) (all, shared []string) {
+// deviceServers are the PIDs of the device servers on a node: of all, and of those that serve several capsules.
+func (s *site) deviceServers(node string) (all, shared []string) {
 	s.Helper()
-	for line := range strings.Lines(s.on(node, "root", "ps -eo pid,args | grep '[p]roxyd device' || :")) {
+	for line := range strings.Lines(s.runOn(node, "root", "ps -eo pid,args | grep '[p]roxyd device' || :")) {
 		pid := strings.Fields(line)[0]
 		if all = append(all, pid); strings.Contains(line, " --tenants ") {
 			shared = append(shared, pid)
@@ -70,9 +70,9 @@ func (s *site) servers(node string) (all, shared []string) {
 // resizeNodes gives the job so many nodes, and waits until it trains there.
 func (j *job) resizeNodes(n, restarts int) state {
 	j.Helper()
-	j.on("ctl", "operator", fmt.Sprintf("singctl resize %s --nodes %d --reason test", j.id, n))
-	st := j.is(fmt.Sprintf("has started again, on %d nodes", n), func(st state) bool { return st.is == "RUNNING" && st.restarts >= restarts })
-	j.trains()
+	j.runOn("ctl", "operator", fmt.Sprintf("singctl resize %s --nodes %d --reason test", j.id, n))
+	st := j.waitUntil(fmt.Sprintf("has started again, on %d nodes", n), func(st state) bool { return st.is == "RUNNING" && st.restarts >= restarts })
+	j.waitForProgress()
 	return st
 }
 
@@ -81,12 +81,12 @@ func (j *job) resizeNodes(n, restarts int) state {
 // their ranks hold alike; it is found again by proxyd's successor, and its end costs no more than any device server's.
 func TestFewerNodes(t *testing.T) {
 	const extra = "600000" // parameters: blocks of memory that all ranks hold alike
-	s := raise(t, *name+"-nodes", 4, 1, 4, "--extra", extra)
-	s.configure("")
-	j := s.train("nodes", "--qos=basic --nodes=4 --ntasks=4 --ntasks-per-node=1 --gpus-per-node=1 --singularity --export=ALL,EXTRA="+extra)
-	j.trains()
+	s := raiseSite(t, *name+"-nodes", 4, 1, 4, "--extra", extra)
+	s.configurePolicies("")
+	j := s.submitTraining("nodes", "--qos=basic --nodes=4 --ntasks=4 --ntasks-per-node=1 --gpus-per-node=1 --singularity --export=ALL,EXTRA="+extra)
+	j.waitForProgress()
 	node := j.resizeNodes(1, 1).nodes
-	capsules := j.capsules(4)
+	capsules := j.shownCapsules(4)
 	for _, c := range capsules {
 		counts := c.Devices.Sharing[0]
 		if c.Node != node || c.Devices.Server == "" || c.Devices.Server != capsules[0].Devices.Server || counts.Spaces != 4 {
@@ -96,38 +96,38 @@ func TestFewerNodes(t *testing.T) {
 			t.Errorf("capsule %d: nothing that the ranks held alike was there once: %+v", c.Index, counts)
 		}
 	}
-	if text := s.on("ctl", "alice", "singctl show "+j.id); strings.Count(text, "take turns on one GPU") != 1 || !strings.Contains(text, "capsules 0, 1, 2 and 3: they take turns on one GPU") {
+	if text := s.runOn("ctl", "alice", "singctl show "+j.id); strings.Count(text, "take turns on one GPU") != 1 || !strings.Contains(text, "capsules 0, 1, 2 and 3: they take turns on one GPU") {
 		t.Errorf("shown: %s", text)
 	}
-	all, shared := s.servers(node)
+	all, shared := s.deviceServers(node)
 	if len(all) != 1 || len(shared) != 1 {
 		t.Fatalf("device servers %v, of several capsules %v", all, shared)
 	}
-	s.verb("restart", node, "proxyd")
-	j.trains()
-	if again, _ := s.servers(node); len(again) != 1 || again[0] != all[0] {
+	s.runMinicluster("restart", node, "proxyd")
+	j.waitForProgress()
+	if again, _ := s.deviceServers(node); len(again) != 1 || again[0] != all[0] {
 		t.Errorf("device servers %v, and %v before proxyd was restarted", again, all)
 	}
-	s.on("ctl", "operator", "singctl checkpoint "+j.id)
-	s.on(node, "root", "kill -KILL "+shared[0])
-	j.is("is to run again", func(st state) bool { return st.restarts >= 2 && st.is == "PENDING" })
-	s.until("it may start at once", func() (bool, string) { // Slurm would wait for two minutes
-		s.on("ctl", "root", "scontrol update JobId="+j.id+" StartTime=now || :")
-		st := j.now()
+	s.runOn("ctl", "operator", "singctl checkpoint "+j.id)
+	s.runOn(node, "root", "kill -KILL "+shared[0])
+	j.waitUntil("is to run again", func(st state) bool { return st.restarts >= 2 && st.is == "PENDING" })
+	s.waitFor("it may start at once", func() (bool, string) { // Slurm would wait for two minutes
+		s.runOn("ctl", "root", "scontrol update JobId="+j.id+" StartTime=now || :")
+		st := j.currentState()
 		return st.is == "RUNNING", st.String()
 	})
-	j.trains()
+	j.waitForProgress()
 	st := j.resizeNodes(4, 3)
 	if nodes := map[string]bool{}; true {
-		for _, c := range j.capsules(4) {
+		for _, c := range j.shownCapsules(4) {
 			nodes[c.Node] = c.Devices.Server == ""
 		}
 		if len(nodes) != 4 {
 			t.Errorf("on %s: %v", st.nodes, nodes)
 		}
 	}
-	if all, _ := s.servers(node); len(all) > 1 {
+	if all, _ := s.deviceServers(node); len(all) > 1 {
 		t.Errorf("device servers are left on %s: %v", node, all)
 	}
-	j.ends()
+	j.endAndCompare()
 }

@@ -14,7 +14,7 @@ import (
 
 // TestControl is all scenarios, one after the other on one cluster: each is about who has all of it.
 func TestControl(t *testing.T) {
-	s := raise(t, *name, 3, 2, 2)
+	s := raiseSite(t, *name, 3, 2, 2)
 	for _, scenario := range []struct {
 		name string
 		play func(*site)
@@ -39,61 +39,61 @@ func TestControl(t *testing.T) {
 		{"two preemptd with two journals", twoJournals},
 	} {
 		t.Run(scenario.name, func(t *testing.T) {
-			s := s.with(t)
-			defer s.on("ctl", "root", "scancel --quiet --user=alice; until [ -z \"$(squeue -h)\" ]; do sleep 0.2; done")
+			s := s.withTest(t)
+			defer s.runOn("ctl", "root", "scancel --quiet --user=alice; until [ -z \"$(squeue -h)\" ]; do sleep 0.2; done")
 			scenario.play(s)
 		})
 	}
 }
 
-// full submits basic jobs that hold all GPUs, and waits until they train.
-func (s *site) full(prefix, options string) []*job {
+// fillCluster submits basic jobs that hold all GPUs, and waits until they train.
+func (s *site) fillCluster(prefix, options string) []*job {
 	s.Helper()
 	var all []*job
 	for i := range 3 {
-		all = append(all, s.train(fmt.Sprintf("%s%d", prefix, i+1), "--qos=basic --gpus-per-node=2 "+options))
+		all = append(all, s.submitTraining(fmt.Sprintf("%s%d", prefix, i+1), "--qos=basic --gpus-per-node=2 "+options))
 	}
 	for _, j := range all {
-		j.trains()
+		j.waitForProgress()
 	}
 	return all
 }
 
 // Without a policy, preemptd decides nothing, and says so to people who wait: in the log once, and by singctl.
 func nobodyDecides(s *site) {
-	s.configure("")
-	basic := s.full("n", "--singularity")
-	premium := s.train("np", "--qos=premium --gpus-per-node=1 --singularity")
-	s.until("it is said why", func() (bool, string) {
-		_, stands := premium.history()
+	s.configurePolicies("")
+	basic := s.fillCluster("n", "--singularity")
+	premium := s.submitTraining("np", "--qos=premium --gpus-per-node=1 --singularity")
+	s.waitFor("it is said why", func() (bool, string) {
+		_, stands := premium.readHistory()
 		return strings.Contains(stands.Waits, "no policy is configured") && strings.Contains(stands.Waits, "it would fit if these gave way"), stands.Waits
 	})
-	s.until("it is logged", func() (bool, string) {
-		return strings.Contains(s.log(), "msg=waits job="+premium.id+" tier=premium"), ""
+	s.waitFor("it is logged", func() (bool, string) {
+		return strings.Contains(s.preemptdLog(), "msg=waits job="+premium.id+" tier=premium"), ""
 	})
-	if shown := s.on("ctl", "alice", "singctl show "+premium.id); !strings.Contains(shown, "waits: no policy makes room for it; it would fit if these gave way") || !strings.Contains(shown, "(no policy is configured)") {
+	if shown := s.runOn("ctl", "alice", "singctl show "+premium.id); !strings.Contains(shown, "waits: no policy makes room for it; it would fit if these gave way") || !strings.Contains(shown, "(no policy is configured)") {
 		s.Errorf("shown: %s", shown)
 	}
-	if n := strings.Count(s.log(), "msg=waits job="+premium.id+" "); n != 1 {
+	if n := strings.Count(s.preemptdLog(), "msg=waits job="+premium.id+" "); n != 1 {
 		s.Errorf("logged %d times", n)
 	}
 	for _, j := range basic {
-		j.did()
-		j.ends()
+		j.checkActs()
+		j.endAndCompare()
 	}
-	premium.trains()
-	premium.ends()
+	premium.waitForProgress()
+	premium.endAndCompare()
 }
 
 // A premium job comes to a full cluster: one basic job gives way, and goes on by itself when there is room again.
 func premiumPreempts(s *site) {
-	s.configure("tiers")
-	basic := s.full("p", fmt.Sprintf("--singularity --export=ALL,BALLAST=%d", *more))
-	checkpoint, slurm := s.alone(basic[0])
+	s.configurePolicies("tiers")
+	basic := s.fillCluster("p", fmt.Sprintf("--singularity --export=ALL,BALLAST=%d", *more))
+	checkpoint, slurm := s.measureUndisturbed(basic[0])
 	alone := checkpoint + slurm
 	asked := time.Now()
-	premium := s.train("pp", "--qos=premium --gpus-per-node=1 --singularity")
-	premium.becomes("RUNNING")
+	premium := s.submitTraining("pp", "--qos=premium --gpus-per-node=1 --singularity")
+	premium.waitForState("RUNNING")
 	took := time.Since(asked)
 	s.Logf("premium runs %.1f s after it was submitted; checkpoint, Slurm's own requeue and start: %.1f s; ratio %.2f", took.Seconds(), alone.Seconds(), took.Seconds()/alone.Seconds())
 	// The aim is 1.3 times. docs/performance.md has what is reached; here it is only seen that it does not hang.
@@ -102,7 +102,7 @@ func premiumPreempts(s *site) {
 	}
 	var left *job
 	for _, j := range basic {
-		acts, _ := j.history()
+		acts, _ := j.readHistory()
 		switch {
 		case len(acts) == 0:
 		case left != nil:
@@ -114,128 +114,128 @@ func premiumPreempts(s *site) {
 	if left == nil {
 		s.Fatal("nobody gave way")
 	}
-	left.is("waits, and says why", func(st state) bool {
+	left.waitUntil("waits, and says why", func(st state) bool {
 		return st.is == "PENDING" && st.restarts == 1 && !st.held && strings.Contains(st.comment, "preempted by policy tiers: premium job "+premium.id)
 	})
-	left.did("preempt by policy tiers")
-	acts, _ := left.history()
-	steps, checkpoint := left.course(acts[0], asked)
+	left.checkActs("preempt by policy tiers")
+	acts, _ := left.readHistory()
+	steps, checkpoint := left.describeCourse(acts[0], asked)
 	s.Logf("job %s gave way: %s; with its own checkpoint of %.1f s the ratio is %.2f", left.name, steps, checkpoint.Seconds(), took.Seconds()/(checkpoint+slurm).Seconds())
-	s.until("the ledger has it that one gets less", func() (bool, string) { // it may have begun first
-		_, less := left.history()
+	s.waitFor("the ledger has it that one gets less", func() (bool, string) { // it may have begun first
+		_, less := left.readHistory()
 		for _, j := range basic {
-			if _, stands := j.history(); stands.Tier != "basic" || j != left && stands.Fraction <= less.Fraction {
+			if _, stands := j.readHistory(); stands.Tier != "basic" || j != left && stands.Fraction <= less.Fraction {
 				return false, fmt.Sprintf("job %s: %+v; job %s, which gave way: %+v", j.name, stands, left.name, less)
 			}
 		}
 		return true, ""
 	})
-	if _, stands := premium.history(); stands.Tier != "premium" || stands.Promised != 0.95 {
+	if _, stands := premium.readHistory(); stands.Tier != "premium" || stands.Promised != 0.95 {
 		s.Errorf("the ledger on the premium job: %+v", stands)
 	}
-	premium.trains()
-	premium.ends()
-	left.trains() // by itself
+	premium.waitForProgress()
+	premium.endAndCompare()
+	left.waitForProgress() // by itself
 	for _, j := range basic {
-		st := j.ends()
+		st := j.endAndCompare()
 		if want := map[bool]int{true: 1}[j == left]; st.restarts != want {
 			s.Errorf("job %s was restarted %d times, want %d", j.name, st.restarts, want)
 		}
 	}
 }
 
-// alone measures what a premium job has to wait for in any case: a checkpoint of the job that gives way, and what Slurm
+// measureUndisturbed measures what a premium job has to wait for in any case: a checkpoint of the job that gives way, and what Slurm
 // itself takes from a job's submission on if another one is requeued for it at once, as when it preempts by itself.
-func (s *site) alone(of *job) (checkpoint, slurm time.Duration) {
+func (s *site) measureUndisturbed(of *job) (checkpoint, slurm time.Duration) {
 	s.Helper()
 	began := time.Now()
-	s.on("ctl", "alice", "singctl checkpoint --quiet "+of.id)
+	s.runOn("ctl", "alice", "singctl checkpoint --quiet "+of.id)
 	checkpoint = time.Since(began)
 	plain := func(name, options string) *job {
-		return &job{s, s.on("ctl", "alice", "sbatch --parsable --time=10 --output=/dev/null --job-name="+name+" "+options+" --wrap='sleep 1000'"), name}
+		return &job{s, s.runOn("ctl", "alice", "sbatch --parsable --time=10 --output=/dev/null --job-name="+name+" "+options+" --wrap='sleep 1000'"), name}
 	}
 	// CPUs stand for GPUs: these are all in use.
 	gives := plain("gives", "--qos=basic --ntasks=1 --cpus-per-task=3 --nodelist=n1")
-	gives.becomes("RUNNING")
+	gives.waitForState("RUNNING")
 	began = time.Now()
 	waits := plain("waits", "--qos=premium --ntasks=1 --cpus-per-task=3 --nodelist=n1")
-	s.on("ctl", "root", "scontrol requeuehold "+gives.id)
-	waits.becomes("RUNNING")
+	s.runOn("ctl", "root", "scontrol requeuehold "+gives.id)
+	waits.waitForState("RUNNING")
 	slurm = time.Since(began)
-	s.on("ctl", "root", "scancel "+gives.id+" "+waits.id)
+	s.runOn("ctl", "root", "scancel "+gives.id+" "+waits.id)
 	s.Logf("checkpoint %.1f s, Slurm's requeue and start %.1f s", checkpoint.Seconds(), slurm.Seconds())
 	return checkpoint, slurm
 }
 
 // Where a job can be shrunk nobody is preempted; and it gets back what it asked for.
 func shrinkAndGrow(s *site) {
-	s.configure("elastic, tiers")
-	basic := s.full("s", "--singularity=gpus=1-2")
-	premium := s.train("sp", "--qos=premium --gpus-per-node=1 --singularity")
-	premium.becomes("RUNNING")
+	s.configurePolicies("elastic, tiers")
+	basic := s.fillCluster("s", "--singularity=gpus=1-2")
+	premium := s.submitTraining("sp", "--qos=premium --gpus-per-node=1 --singularity")
+	premium.waitForState("RUNNING")
 	var small *job
 	for _, j := range basic {
-		if acts, _ := j.history(); len(acts) > 0 {
+		if acts, _ := j.readHistory(); len(acts) > 0 {
 			small = j
 		}
 	}
 	if small == nil {
 		s.Fatal("nobody was shrunk")
 	}
-	st := small.is("runs on one GPU", func(st state) bool { return st.is == "RUNNING" && st.gres == "gres/gpu:1" })
-	if on := premium.now().nodes; st.nodes != on {
+	st := small.waitUntil("runs on one GPU", func(st state) bool { return st.is == "RUNNING" && st.gres == "gres/gpu:1" })
+	if on := premium.currentState().nodes; st.nodes != on {
 		s.Errorf("it is on %s, and the premium job on %s", st.nodes, on)
 	}
-	small.trains()
-	s.until("the ledger has that", func() (bool, string) { // how few it can do with is asked of its node anew when it was restarted
-		_, stands := small.history()
+	small.waitForProgress()
+	s.waitFor("the ledger has that", func() (bool, string) { // how few it can do with is asked of its node anew when it was restarted
+		_, stands := small.readHistory()
 		return stands.GPUs == 1 && stands.Requested == 2 && stands.Least == 1, fmt.Sprintf("%+v", stands)
 	})
-	premium.trains()
-	premium.ends()
-	s.until("job "+small.name+" has two GPUs again", func() (bool, string) { // lent to the running job, or its own after a requeue
-		_, stands := small.history()
-		return stands.GPUs == 2 && small.now().is == "RUNNING", fmt.Sprintf("%+v", stands)
+	premium.waitForProgress()
+	premium.endAndCompare()
+	s.waitFor("job "+small.name+" has two GPUs again", func() (bool, string) { // lent to the running job, or its own after a requeue
+		_, stands := small.readHistory()
+		return stands.GPUs == 2 && small.currentState().is == "RUNNING", fmt.Sprintf("%+v", stands)
 	})
-	small.trains()
-	small.did("resize by policy tiers", "resize by policy tiers")
+	small.waitForProgress()
+	small.checkActs("resize by policy tiers", "resize by policy tiers")
 	for _, j := range basic {
 		if j != small {
-			j.did()
+			j.checkActs()
 		}
-		j.ends()
+		j.endAndCompare()
 	}
 }
 
 // Each node is emptied in its turn, as for an upgrade, with the cluster at work: nothing is lost.
 func rollingDrain(s *site) {
-	s.configure("drain")
+	s.configurePolicies("drain")
 	jobs := []*job{
-		s.train("d1", "--qos=basic --gpus-per-node=2 --singularity"), s.train("d2", "--qos=premium --gpus-per-node=1 --singularity"),
-		s.train("d3", "--qos=standard --gpus-per-node=1 --singularity"),
+		s.submitTraining("d1", "--qos=basic --gpus-per-node=2 --singularity"), s.submitTraining("d2", "--qos=premium --gpus-per-node=1 --singularity"),
+		s.submitTraining("d3", "--qos=standard --gpus-per-node=1 --singularity"),
 	}
 	for _, j := range jobs {
-		j.trains()
+		j.waitForProgress()
 	}
 	for _, node := range []string{"n1", "n2", "n3"} {
-		s.on("ctl", "root", "scontrol update nodename="+node+" state=drain reason=upgrade")
-		s.until(node+" is empty", func() (bool, string) {
-			said := s.on("ctl", "root", "squeue -h -t R,CG -w "+node+" -o '%j %T'; sinfo -h -n "+node+" -o %T")
+		s.runOn("ctl", "root", "scontrol update nodename="+node+" state=drain reason=upgrade")
+		s.waitFor(node+" is empty", func() (bool, string) {
+			said := s.runOn("ctl", "root", "squeue -h -t R,CG -w "+node+" -o '%j %T'; sinfo -h -n "+node+" -o %T")
 			return said == "drained", said
 		})
-		s.on("ctl", "root", "scontrol update nodename="+node+" state=resume")
+		s.runOn("ctl", "root", "scontrol update nodename="+node+" state=resume")
 		for _, j := range jobs {
-			j.trains()
+			j.waitForProgress()
 		}
 	}
 	for _, j := range jobs {
-		acts := j.acts()
+		acts := j.listActs()
 		for _, a := range acts {
 			if a.Who != "policy drain" || a.State != "done" {
 				s.Errorf("job %s: %+v", j.name, a)
 			}
 		}
-		if st := j.ends(); st.restarts != len(acts) || len(acts) == 0 {
+		if st := j.endAndCompare(); st.restarts != len(acts) || len(acts) == 0 {
 			s.Errorf("job %s was restarted %d times, and %d actions were done to it", j.name, st.restarts, len(acts))
 		}
 	}
@@ -243,67 +243,67 @@ func rollingDrain(s *site) {
 
 // Three jobs of one GPU are on three nodes, and one of two GPUs waits: two of them move together.
 func defragMakesRoom(s *site) {
-	s.settings("defrag", "patience: 1s")
-	defer s.settings("defrag", "")
-	s.configure("")
+	s.writeSettings("defrag", "patience: 1s")
+	defer s.writeSettings("defrag", "")
+	s.configurePolicies("")
 	var jobs []*job
 	for node, others := range map[string]string{"n1": "n2,n3", "n2": "n1,n3", "n3": "n1,n2"} {
 		// A node that the job asked for would bind the policy as well.
-		s.on("ctl", "root", "scontrol update nodename="+others+" state=drain reason=test")
-		j := s.train("f"+node, "--qos=basic --gpus-per-node=1 --singularity")
-		j.becomes("RUNNING")
-		s.on("ctl", "root", "scontrol update nodename="+others+" state=resume")
+		s.runOn("ctl", "root", "scontrol update nodename="+others+" state=drain reason=test")
+		j := s.submitTraining("f"+node, "--qos=basic --gpus-per-node=1 --singularity")
+		j.waitForState("RUNNING")
+		s.runOn("ctl", "root", "scontrol update nodename="+others+" state=resume")
 		jobs = append(jobs, j)
 	}
 	for _, j := range jobs {
-		j.trains()
+		j.waitForProgress()
 	}
-	large := s.train("fl", "--qos=basic --gpus-per-node=2 --singularity")
-	large.is("waits", func(st state) bool { return st.is == "PENDING" && st.reason == "Resources" })
-	s.configure("defrag")
-	large.becomes("RUNNING")
+	large := s.submitTraining("fl", "--qos=basic --gpus-per-node=2 --singularity")
+	large.waitUntil("waits", func(st state) bool { return st.is == "PENDING" && st.reason == "Resources" })
+	s.configurePolicies("defrag")
+	large.waitForState("RUNNING")
 	moved := 0
 	for _, j := range jobs {
-		acts, _ := j.history()
+		acts, _ := j.readHistory()
 		moved += len(acts)
-		j.trains()
+		j.waitForProgress()
 	}
 	if moved != 1 {
 		s.Errorf("%d moves were made", moved)
 	}
-	large.trains()
+	large.waitForProgress()
 	for _, j := range append(jobs, large) {
-		j.ends()
+		j.endAndCompare()
 	}
 }
 
 // The cluster must draw less: basic jobs go on with fewer GPUs, then they are parked, and the premium one notices nothing.
 // When there is power again they go on.
 func powerCap(s *site) {
-	s.configure("power")
-	premium := s.train("wp", "--qos=premium --gpus-per-node=2 --singularity=gpus=1-2")
+	s.configurePolicies("power")
+	premium := s.submitTraining("wp", "--qos=premium --gpus-per-node=2 --singularity=gpus=1-2")
 	basic := []*job{
-		s.train("w1", "--qos=basic --gpus-per-node=2 --singularity=gpus=1-2"), s.train("w2", "--qos=basic --gpus-per-node=2 --singularity=gpus=1-2"),
+		s.submitTraining("w1", "--qos=basic --gpus-per-node=2 --singularity=gpus=1-2"), s.submitTraining("w2", "--qos=basic --gpus-per-node=2 --singularity=gpus=1-2"),
 	}
 	for _, j := range append(basic, premium) {
-		j.trains()
+		j.waitForProgress()
 	}
 	// Six GPUs at work draw 2400 W: two of them must idle.
-	s.configure("power", "power: {cap: 1800, busy: 400, idle: 60}")
+	s.configurePolicies("power", "power: {cap: 1800, busy: 400, idle: 60}")
 	for _, j := range basic {
-		j.is("runs on one GPU", func(st state) bool { return st.is == "RUNNING" && st.gres == "gres/gpu:1" })
-		j.trains()
+		j.waitUntil("runs on one GPU", func(st state) bool { return st.is == "RUNNING" && st.gres == "gres/gpu:1" })
+		j.waitForProgress()
 	}
-	s.configure("power", "power: {cap: 1200, busy: 400, idle: 60}")
+	s.configurePolicies("power", "power: {cap: 1200, busy: 400, idle: 60}")
 	for _, j := range basic {
-		j.is("is parked", func(st state) bool { return st.is == "PENDING" && st.held && st.restarts == 2 })
+		j.waitUntil("is parked", func(st state) bool { return st.is == "PENDING" && st.held && st.restarts == 2 })
 	}
-	s.configure("power")
+	s.configurePolicies("power")
 	for _, j := range basic {
-		j.trains()
-		j.did("resize by policy power", "preempt by policy power", "resume by policy power")
-		j.ends()
+		j.waitForProgress()
+		j.checkActs("resize by policy power", "preempt by policy power", "resume by policy power")
+		j.endAndCompare()
 	}
-	premium.did()
-	premium.ends()
+	premium.checkActs()
+	premium.endAndCompare()
 }

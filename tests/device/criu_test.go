@@ -32,8 +32,8 @@ type frozen struct {
 	process      *os.Process
 }
 
-// freezing starts a program whose output is a file.
-func freezing(t *testing.T, path string, args ...string) *frozen {
+// startFreezable starts a program whose output is a file.
+func startFreezable(t *testing.T, path string, args ...string) *frozen {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: CRIU does")
@@ -43,9 +43,9 @@ func freezing(t *testing.T, path string, args ...string) *frozen {
 	}
 	f := &frozen{t: t, w: soft.Need(t), images: t.TempDir(), text: filepath.Join(t.TempDir(), "text")}
 	var env []string
-	f.folder, f.socket, env = place(t, f.w)
+	f.folder, f.socket, env = makePlace(t, f.w)
 	var err error
-	if f.k, err = keep(f.w, f.socket, "0,1", &f.log); err != nil {
+	if f.k, err = startKeeper(f.w, f.socket, "0,1", &f.log); err != nil {
 		t.Fatal(err, f.log.String())
 	}
 	out, err := os.OpenFile(f.text, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
@@ -62,7 +62,7 @@ func freezing(t *testing.T, path string, args ...string) *frozen {
 	f.process = c.Process
 	t.Cleanup(func() {
 		if f.k != nil {
-			_ = f.k.kill()
+			_ = f.k.killServer()
 		}
 		if f.process != nil {
 			_ = f.process.Kill()
@@ -72,89 +72,89 @@ func freezing(t *testing.T, path string, args ...string) *frozen {
 	return f
 }
 
-func (f *frozen) fatal(args ...any) {
+func (f *frozen) failWithLogs(args ...any) {
 	f.t.Helper()
 	text, _ := os.ReadFile(f.text)
 	f.t.Fatalf("%s\n%s\n%s", fmt.Sprintln(args...), text, &f.log)
 }
 
-// move saves, dumps and kills, restores the program with another device server, and lets it go on. It returns false if the program
+// moveProgram saves, dumps and kills, restores the program with another device server, and lets it go on. It returns false if the program
 // has ended before.
-func (f *frozen) move(n int) bool {
+func (f *frozen) moveProgram(n int) bool {
 	f.t.Helper()
 	ctx, folder := f.t.Context(), server.Folder(f.folder)
-	s, err := f.k.save(ctx, folder, n%2 == 1, byServer)
+	s, err := f.k.saveJob(ctx, folder, n%2 == 1, byServer)
 	if err != nil {
-		f.fatal(err)
+		f.failWithLogs(err)
 	}
 	defer s.close()
 	if len(s.report.Processes) == 0 {
-		c, err := f.k.connect()
+		c, err := f.k.connectController()
 		if err != nil {
-			f.fatal(err)
+			f.failWithLogs(err)
 		}
 		defer c.Close()
 		if err := c.Resume(ctx); err != nil {
-			f.fatal(err)
+			f.failWithLogs(err)
 		}
 		return !isGone(f.process.Pid)
 	}
 	pid := f.process.Pid
-	f.criu("dump", "--tree", strconv.Itoa(pid))
+	f.runCriu("dump", "--tree", strconv.Itoa(pid))
 	if _, err := f.process.Wait(); err != nil { // else its number is in use
-		f.fatal(err)
+		f.failWithLogs(err)
 	}
 	f.process = nil
-	if err := f.k.kill(); err != nil {
-		f.fatal(err)
+	if err := f.k.killServer(); err != nil {
+		f.failWithLogs(err)
 	}
 	f.k = nil
-	f.criu("restore", "--restore-detached", "--restore-sibling")
+	f.runCriu("restore", "--restore-detached", "--restore-sibling")
 	if f.process, err = os.FindProcess(pid); err != nil {
-		f.fatal(err)
+		f.failWithLogs(err)
 	}
-	if f.k, err = keep(f.w, f.socket, []string{"1,0", "0,1"}[n%2], &f.log, "--await"); err != nil {
-		f.fatal(err)
+	if f.k, err = startKeeper(f.w, f.socket, []string{"1,0", "0,1"}[n%2], &f.log, "--await"); err != nil {
+		f.failWithLogs(err)
 	}
 	if p := s.report.Processes[0]; n%2 == 0 { // else the server finds it
 		if s.belongings[p.ID], err = server.Belongings(pid, p); err != nil {
-			f.fatal(err)
+			f.failWithLogs(err)
 		}
 	}
-	if err := f.k.restore(ctx, folder, s); err != nil {
-		f.fatal(err)
+	if err := f.k.restoreJob(ctx, folder, s); err != nil {
+		f.failWithLogs(err)
 	}
 	return true
 }
 
-func (f *frozen) criu(args ...string) {
+func (f *frozen) runCriu(args ...string) {
 	f.t.Helper()
 	args = append(args, "--no-default-config", "--images-dir", f.images, "-v3", "--log-file", "log")
 	if out, err := exec.Command("criu", args...).CombinedOutput(); err != nil {
 		log, _ := os.ReadFile(filepath.Join(f.images, "log"))
-		f.fatal(args[0], err, string(out), tail(log))
+		f.failWithLogs(args[0], err, string(out), tailOf(log))
 	}
 }
 
-// tail is the end of a log.
-func tail(b []byte) string {
+// tailOf is the end of a log.
+func tailOf(b []byte) string {
 	const most = 4000
 	return string(b[max(0, len(b)-most):])
 }
 
-// end waits for the program, and returns what it has written.
-func (f *frozen) end() string {
+// waitForEnd waits for the program, and returns what it has written.
+func (f *frozen) waitForEnd() string {
 	f.t.Helper()
 	limit := time.AfterFunc(2*time.Minute, func() { _ = f.process.Kill() })
 	defer limit.Stop()
 	state, err := f.process.Wait()
 	f.process = nil
 	if err != nil || !state.Success() {
-		f.fatal(state, err)
+		f.failWithLogs(state, err)
 	}
 	text, err := os.ReadFile(f.text)
 	if err != nil {
-		f.fatal(err)
+		f.failWithLogs(err)
 	}
 	return string(text)
 }
@@ -163,14 +163,14 @@ func (f *frozen) end() string {
 func TestCRIU(t *testing.T) {
 	for _, name := range []string{"state_pinned", "state_graph_memory", "state_texture", "state_managed"} {
 		t.Run(name, func(t *testing.T) {
-			f := freezing(t, "testdata/"+name+".c")
+			f := startFreezable(t, "testdata/"+name+".c")
 			moves := 0
-			for n := 0; moves < 3 && f.move(n); n++ {
+			for n := 0; moves < 3 && f.moveProgram(n); n++ {
 				if text, err := os.ReadFile(f.text); err == nil && bytes.Count(text, []byte("\nstep ")) > moves {
 					moves++ // it has used its devices since
 				}
 			}
-			got := f.end()
+			got := f.waitForEnd()
 			want := f.w.Run(t, soft.Program{Devices: 2, Path: f.w.Compile(t, "testdata/"+name+".c"), Limit: time.Minute})
 			if got != want.Stdout {
 				t.Errorf("restored, it printed\n%s, not\n%s", got, want.Stdout)
@@ -182,24 +182,24 @@ func TestCRIU(t *testing.T) {
 
 // TestCRIUOrphan: a program that was restored notices that its device server is gone.
 func TestCRIUOrphan(t *testing.T) {
-	f := freezing(t, "testdata/parts/orphan.c", "as it is")
+	f := startFreezable(t, "testdata/parts/orphan.c", "as it is")
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		text, err := os.ReadFile(f.text)
 		if err == nil && strings.Contains(string(text), "attached\n") {
 			break
 		}
 		if time.Now().After(deadline) {
-			f.fatal(errors.Join(err, errors.New("it does not attach")))
+			f.failWithLogs(errors.Join(err, errors.New("it does not attach")))
 		}
 	}
-	if !f.move(0) {
-		f.fatal("it has ended")
+	if !f.moveProgram(0) {
+		f.failWithLogs("it has ended")
 	}
-	if err := f.k.kill(); err != nil {
-		f.fatal(err)
+	if err := f.k.killServer(); err != nil {
+		f.failWithLogs(err)
 	}
 	f.k = nil
-	if got := f.end(); !strings.HasSuffix(got, "CUDA_ERROR_UNKNOWN\n") {
+	if got := f.waitForEnd(); !strings.HasSuffix(got, "CUDA_ERROR_UNKNOWN\n") {
 		t.Errorf("the program printed %q", got)
 	}
 }

@@ -36,14 +36,14 @@ type pair struct {
 // addresses are those of the hosts, which they exchange when they move.
 var addresses = [2]string{"127.0.0.1", "127.0.0.2"}
 
-// path is a file of a host.
-func (p *pair) path(name string, i int) string { return filepath.Join(p.dir, name+strconv.Itoa(i)) }
+// pathOf is a file of a host.
+func (p *pair) pathOf(name string, i int) string { return filepath.Join(p.dir, name+strconv.Itoa(i)) }
 
-// begin starts both.
-func (p *pair) begin() error {
+// startBoth starts the device servers of both hosts.
+func (p *pair) startBoth() error {
 	for i := range p.keepers {
 		order := []string{"0,1", "1,0"}[p.moves%2]
-		k, err := keep(p.w, p.path("device", i), order, &p.log[i], "--self", strconv.Itoa(i), "--address", addresses[(i+p.moves)%2])
+		k, err := startKeeper(p.w, p.pathOf("device", i), order, &p.log[i], "--self", strconv.Itoa(i), "--address", addresses[(i+p.moves)%2])
 		if err != nil {
 			return err
 		}
@@ -52,12 +52,12 @@ func (p *pair) begin() error {
 	return nil
 }
 
-// end kills both.
-func (p *pair) end() error {
+// killBoth kills the device servers of both hosts.
+func (p *pair) killBoth() error {
 	var errs []error
 	for i, k := range p.keepers {
 		if k != nil {
-			errs = append(errs, k.kill())
+			errs = append(errs, k.killServer())
 		}
 		p.keepers[i] = nil
 	}
@@ -66,7 +66,7 @@ func (p *pair) end() error {
 
 // Exchange implements cut.Member with a connection of its own.
 func (k *keeper) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
-	c, err := k.connect()
+	c, err := k.connectController()
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +74,8 @@ func (k *keeper) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, erro
 	return c.Exchange(ctx, o)
 }
 
-// move finds a cut of both, saves and kills them, and has two others take their places.
-func (p *pair) move(ctx context.Context) error {
+// moveBoth finds a cut of both, saves and kills them, and has two others take their places.
+func (p *pair) moveBoth(ctx context.Context) error {
 	p.moves++
 	found, err := cut.Find(ctx, []cut.Member{p.keepers[0], p.keepers[1]}, cut.Options{Attempt: uint64(p.moves), Lease: time.Minute})
 	if err != nil {
@@ -83,20 +83,20 @@ func (p *pair) move(ctx context.Context) error {
 	}
 	var reports [2]*server.Report
 	for i, k := range p.keepers {
-		if reports[i], err = k.saveAt(ctx, server.Folder(p.path("state", i)), uint64(p.moves)); err != nil {
+		if reports[i], err = k.saveAt(ctx, server.Folder(p.pathOf("state", i)), uint64(p.moves)); err != nil {
 			return err
 		}
 	}
-	if err := p.end(); err != nil {
+	if err := p.killBoth(); err != nil {
 		return err
 	}
 	_ = found.Open(ctx) // there is nobody
-	if err := p.begin(); err != nil {
+	if err := p.startBoth(); err != nil {
 		return err
 	}
 	peers := map[int]string{}
 	for i, k := range p.keepers {
-		if peers[i], err = k.takeOver(ctx, server.Folder(p.path("state", i)), reports[i]); err != nil {
+		if peers[i], err = k.takeOver(ctx, server.Folder(p.pathOf("state", i)), reports[i]); err != nil {
 			return err
 		}
 	}
@@ -109,7 +109,7 @@ func (p *pair) move(ctx context.Context) error {
 
 // saveAt saves at the cut of an attempt.
 func (k *keeper) saveAt(ctx context.Context, to server.Folder, attempt uint64) (*server.Report, error) {
-	c, err := k.connect()
+	c, err := k.connectController()
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (k *keeper) saveAt(ctx context.Context, to server.Folder, attempt uint64) (
 
 // takeOver builds what was saved and adopts the processes. It returns where the server is.
 func (k *keeper) takeOver(ctx context.Context, from server.Folder, r *server.Report) (string, error) {
-	c, err := k.connect()
+	c, err := k.connectController()
 	if err != nil {
 		return "", err
 	}
@@ -137,7 +137,7 @@ func (k *keeper) takeOver(ctx context.Context, from server.Folder, r *server.Rep
 
 // reconnect connects it with the other, and has the job go on.
 func (k *keeper) reconnect(ctx context.Context, peers map[int]string) error {
-	c, err := k.connect()
+	c, err := k.connectController()
 	if err != nil {
 		return err
 	}
@@ -148,14 +148,14 @@ func (k *keeper) reconnect(ctx context.Context, peers map[int]string) error {
 	return c.Resume(ctx)
 }
 
-// ranked starts the ranks of a program, as a launcher does, two on each host. The channel has what the first prints when all have ended.
-func (p *pair) ranked(ctx context.Context, t *testing.T, libs, path string, args ...string) <-chan string {
+// startRanks starts the ranks of a program, as a launcher does, two on each host. The channel has what the first prints when all have ended.
+func (p *pair) startRanks(ctx context.Context, t *testing.T, libs, path string, args ...string) <-chan string {
 	t.Helper()
 	var all errgroup.Group
 	var first bytes.Buffer
 	for rank := range 4 {
-		c := exec.CommandContext(ctx, path, append(args, "--id-file", p.path("id", 0))...)
-		c.Env = append(append(os.Environ(), environment(libs, p.path("device", rank/2))...),
+		c := exec.CommandContext(ctx, path, append(args, "--id-file", p.pathOf("id", 0))...)
+		c.Env = append(append(os.Environ(), environmentFor(libs, p.pathOf("device", rank/2))...),
 			fmt.Sprint("RANK=", rank), "WORLD_SIZE=4", fmt.Sprint("LOCAL_RANK=", rank%2))
 		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		var stderr bytes.Buffer
@@ -204,17 +204,17 @@ func TestMovedHosts(t *testing.T) {
 			defer cancel()
 			p := &pair{w: w, dir: t.TempDir()}
 			for i := range 2 {
-				if err := os.Mkdir(p.path("state", i), 0o700); err != nil {
+				if err := os.Mkdir(p.pathOf("state", i), 0o700); err != nil {
 					t.Fatal(err)
 				}
 			}
 			libs := filepath.Join(p.dir, "lib")
-			preload(t, w, libs)
-			if err := p.begin(); err != nil {
+			makePreloadFolder(t, w, libs)
+			if err := p.startBoth(); err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = p.end() }()
-			ended := p.ranked(ctx, t, libs, path, tc[1:]...)
+			defer func() { _ = p.killBoth() }()
+			ended := p.startRanks(ctx, t, libs, path, tc[1:]...)
 			r := rand.New(rand.NewPCG(7, 1))
 			for {
 				strike := time.After(time.Duration(r.Int64N(int64(300 * time.Millisecond))))
@@ -234,7 +234,7 @@ func TestMovedHosts(t *testing.T) {
 				// Not what the test waits for: when it strikes.
 				case <-strike:
 				}
-				if err := p.move(ctx); err != nil {
+				if err := p.moveBoth(ctx); err != nil {
 					cancel()
 					<-ended
 					t.Fatalf("move %d: %v\n%s\n%s", p.moves, err, &p.log[0], &p.log[1])

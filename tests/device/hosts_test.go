@@ -31,7 +31,7 @@ func TestHosts(t *testing.T) {
 	var want []string
 	for _, hosts := range [][]host{{{4, 4}}, {{4, 2}}, {{4, 1}}, {{2, 2}, {2, 1}}, {{1, 1}, {3, 2}}, {{1, 1}, {1, 1}, {1, 1}, {1, 1}}} {
 		t.Run(fmt.Sprint(hosts), func(t *testing.T) {
-			got := together(t, w, program, hosts)
+			got := runTogether(t, w, program, hosts)
 			if want == nil {
 				want = got
 			}
@@ -42,8 +42,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// together runs a program under as many device servers, and returns the lines it printed, sorted.
-func together(t *testing.T, w *soft.World, program string, hosts []host) []string {
+// runTogether runs a program under as many device servers, and returns the lines it printed, sorted.
+func runTogether(t *testing.T, w *soft.World, program string, hosts []host) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

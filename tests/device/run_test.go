@@ -22,20 +22,20 @@ func TestMain(m *testing.M) { soft.Main(m) }
 
 // TestPrograms runs each program of testdata.
 func TestPrograms(t *testing.T) {
-	for name, p := range programs(t) {
-		t.Run(name, func(t *testing.T) { p.check(t) })
+	for name, p := range listPrograms(t) {
+		t.Run(name, func(t *testing.T) { p.runAndCheck(t) })
 	}
 }
 
 // TestSharedDevices: a program of several devices does the same on fewer, where these are shared, by each way to share
 // them, and kernels run once for several of its processes where the program says so.
 func TestSharedDevices(t *testing.T) {
-	for name, p := range programs(t) {
+	for name, p := range listPrograms(t) {
 		for on := 1; on < p.Devices; on++ {
 			for _, rung := range []string{server.RungAlias, server.RungSplice} {
 				t.Run(fmt.Sprintf("%s/%d/%s", name, on, rung), func(t *testing.T) {
 					status := filepath.Join(t.TempDir(), "status")
-					p.check(t, "--on", fmt.Sprint(on), "--rung", rung, "--status", status)
+					p.runAndCheck(t, "--on", fmt.Sprint(on), "--rung", rung, "--status", status)
 					if p.Rung != "" && rung == server.RungSplice && !ranOnce(t, status) {
 						t.Error("no kernel ran once for several processes")
 					}
@@ -65,8 +65,8 @@ type testProgram struct {
 	file string
 }
 
-// programs returns the programs of testdata by their names.
-func programs(t *testing.T) map[string]testProgram {
+// listPrograms returns the programs of testdata by their names.
+func listPrograms(t *testing.T) map[string]testProgram {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.c")
 	if err != nil || len(files) == 0 {
@@ -87,8 +87,8 @@ func programs(t *testing.T) map[string]testProgram {
 	return all
 }
 
-// check runs a program, with more flags of "proxyd run", and checks what it prints and how it ends.
-func (p testProgram) check(t *testing.T, flags ...string) {
+// runAndCheck runs a program, with more flags of "proxyd run", and checks what it prints and how it ends.
+func (p testProgram) runAndCheck(t *testing.T, flags ...string) {
 	t.Helper()
 	switch {
 	case p.Slow != "" && testing.Short():

@@ -31,8 +31,8 @@ type keeper struct {
 	last    string // the save that it was restored from
 }
 
-// keep starts a device server with two devices, in this order, and with more arguments.
-func keep(w *soft.World, socket, order string, stderr io.Writer, more ...string) (*keeper, error) {
+// startKeeper starts a device server with two devices, in this order, and with more arguments.
+func startKeeper(w *soft.World, socket, order string, stderr io.Writer, more ...string) (*keeper, error) {
 	k := &keeper{control: socket + "-control"}
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: k.control, Net: "unixpacket"})
 	if err != nil {
@@ -60,20 +60,20 @@ func keep(w *soft.World, socket, order string, stderr io.Writer, more ...string)
 		return nil, err
 	}
 	if _, err := bufio.NewReader(told).ReadString('\n'); err != nil {
-		return nil, errors.Join(fmt.Errorf("a device server that does not start: %w", err), k.kill())
+		return nil, errors.Join(fmt.Errorf("a device server that does not start: %w", err), k.killServer())
 	}
 	return k, nil
 }
 
-// kill ends it as a fault would.
-func (k *keeper) kill() error {
+// killServer ends the device server as a fault would.
+func (k *keeper) killServer() error {
 	err := errors.Join(k.cmd.Process.Kill(), os.Remove(k.control))
 	_ = k.cmd.Wait() // it was killed
 	return err
 }
 
-// connect makes a connection for orders.
-func (k *keeper) connect() (*server.Controller, error) {
+// connectController makes a connection for orders.
+func (k *keeper) connectController() (*server.Controller, error) {
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: k.control, Net: "unixpacket"})
 	if err != nil {
 		return nil, err
@@ -107,9 +107,9 @@ const (
 	ways
 )
 
-// save has the job stopped and saved.
-func (k *keeper) save(ctx context.Context, folder server.Folder, again bool, way int) (*saved, error) {
-	c, err := k.connect()
+// saveJob has the job stopped and saved.
+func (k *keeper) saveJob(ctx context.Context, folder server.Folder, again bool, way int) (*saved, error) {
+	c, err := k.connectController()
 	if err != nil {
 		return nil, err
 	}
@@ -137,9 +137,9 @@ func (k *keeper) save(ctx context.Context, folder server.Folder, again bool, way
 	return s, nil
 }
 
-// restore builds what was saved, and lets the job go on.
-func (k *keeper) restore(ctx context.Context, folder server.Folder, s *saved) error {
-	c, err := k.connect()
+// restoreJob builds what was saved, and lets the job go on.
+func (k *keeper) restoreJob(ctx context.Context, folder server.Folder, s *saved) error {
+	c, err := k.connectController()
 	if err != nil {
 		return err
 	}
@@ -156,27 +156,27 @@ func (k *keeper) restore(ctx context.Context, folder server.Folder, s *saved) er
 	return c.Resume(ctx)
 }
 
-// replace saves, kills and replaces a device server under its program. Each time the devices are others, or one. While there is none,
+// replaceServer saves, kills and replaces a device server under its program. Each time the devices are others, or one. While there is none,
 // meanwhile is called.
-func (k *keeper) replace(ctx context.Context, w *soft.World, socket, folder string, n int, stderr io.Writer, meanwhile func()) (*keeper, error) {
+func (k *keeper) replaceServer(ctx context.Context, w *soft.World, socket, folder string, n int, stderr io.Writer, meanwhile func()) (*keeper, error) {
 	way := byThisOne
 	if os.Geteuid() == 0 {
 		way = n % ways
 	}
-	s, err := k.save(ctx, server.Folder(folder), n%2 == 1, way)
+	s, err := k.saveJob(ctx, server.Folder(folder), n%2 == 1, way)
 	defer s.close()
 	if err != nil {
 		return k, err
 	}
-	if err := k.kill(); err != nil {
+	if err := k.killServer(); err != nil {
 		return nil, err
 	}
 	meanwhile()
-	next, err := keep(w, socket, []string{"1,0", "0,0", "0,1", "1,1"}[n%4], stderr, "--await")
+	next, err := startKeeper(w, socket, []string{"1,0", "0,0", "0,1", "1,1"}[n%4], stderr, "--await")
 	if err != nil {
 		return nil, err
 	}
-	return next, next.restore(ctx, server.Folder(folder), s)
+	return next, next.restoreJob(ctx, server.Folder(folder), s)
 }
 
 // isGone tells whether a process has ended.
@@ -190,8 +190,8 @@ func isElsewhere(pid int, err error) bool {
 	return isGone(pid) || strings.Contains(err.Error(), "it has no ring")
 }
 
-// preload makes a folder of the libraries that programs are to find.
-func preload(t *testing.T, w *soft.World, libs string) {
+// makePreloadFolder makes a folder of the libraries that programs are to find.
+func makePreloadFolder(t *testing.T, w *soft.World, libs string) {
 	t.Helper()
 	if err := os.Mkdir(libs, 0o700); err != nil {
 		t.Fatal(err)
@@ -203,38 +203,38 @@ func preload(t *testing.T, w *soft.World, libs string) {
 	}
 }
 
-// environment is what a program has beside the test's own, whose device server is at a socket.
-func environment(libs, socket string) []string {
+// environmentFor is what a program has beside the test's own, whose device server is at a socket.
+func environmentFor(libs, socket string) []string {
 	return []string{"LD_PRELOAD=" + filepath.Join(libs, "libsingshim-device.so"), "LD_LIBRARY_PATH=" + libs, "SINGULARITY_SLURM_DEVICE=" + socket}
 }
 
 // strikes is how often a device server is replaced under one program at most.
 const strikes = 12
 
-// place makes a folder for states, a place for a socket, and the environment of programs that use it.
-func place(t *testing.T, w *soft.World) (folder, socket string, env []string) {
+// makePlace makes a folder for states, a place for a socket, and the environment of programs that use it.
+func makePlace(t *testing.T, w *soft.World) (folder, socket string, env []string) {
 	t.Helper()
 	dir := t.TempDir()
 	folder, libs, socket := filepath.Join(dir, "state"), filepath.Join(dir, "lib"), filepath.Join(dir, "device")
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	preload(t, w, libs)
-	return folder, socket, environment(libs, socket)
+	makePreloadFolder(t, w, libs)
+	return folder, socket, environmentFor(libs, socket)
 }
 
-// moved runs a program while its device server is replaced at random moments, and returns what it printed, and how often.
-func moved(t *testing.T, w *soft.World, seed uint64, path string, args ...string) (string, int) {
+// runWhileMoved runs a program while its device server is replaced at random moments, and returns what it printed, and how often.
+func runWhileMoved(t *testing.T, w *soft.World, seed uint64, path string, args ...string) (string, int) {
 	t.Helper()
-	folder, socket, env := place(t, w)
+	folder, socket, env := makePlace(t, w)
 	var log, stdout, stderr bytes.Buffer
-	k, err := keep(w, socket, "0,1", &log)
+	k, err := startKeeper(w, socket, "0,1", &log)
 	if err != nil {
 		t.Fatal(err, log.String())
 	}
 	defer func() {
 		if k != nil {
-			_ = k.kill()
+			_ = k.killServer()
 		}
 	}()
 	c := exec.Command(path, args...)
@@ -267,7 +267,7 @@ func moved(t *testing.T, w *soft.World, seed uint64, path string, args ...string
 		// Not what the test waits for: when it strikes.
 		case <-strike:
 		}
-		if k, err = k.replace(t.Context(), w, socket, folder, n, &log, func() {}); err != nil {
+		if k, err = k.replaceServer(t.Context(), w, socket, folder, n, &log, func() {}); err != nil {
 			_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 			<-ended
 			t.Fatalf("replacement %d: %v\n%s\n%s\n%s", n, err, &stdout, &stderr, &log)
@@ -287,18 +287,18 @@ func TestReplaced(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".c"), func(t *testing.T) {
-			replaced(t, w, w.Compile(t, file))
+			runWhileReplaced(t, w, w.Compile(t, file))
 		})
 	}
 	if err := w.Command("make", "-s", "-C", "tests/workloads", "O="+w.Dir); err != nil {
 		t.Fatal(err)
 	}
 	for _, command := range [][]string{{"streams", "--steps", "30"}, {"serve"}} {
-		t.Run(command[0], func(t *testing.T) { replaced(t, w, filepath.Join(w.Dir, command[0]), command[1:]...) })
+		t.Run(command[0], func(t *testing.T) { runWhileReplaced(t, w, filepath.Join(w.Dir, command[0]), command[1:]...) })
 	}
 }
 
-func replaced(t *testing.T, w *soft.World, path string, args ...string) {
+func runWhileReplaced(t *testing.T, w *soft.World, path string, args ...string) {
 	t.Helper()
 	want := w.Run(t, soft.Program{Devices: 2, Path: path, Args: args, Stdin: strings.NewReader(requests), Limit: time.Minute})
 	if want.Exit != 0 {
@@ -309,7 +309,7 @@ func replaced(t *testing.T, w *soft.World, path string, args ...string) {
 		seeds = seeds[:1]
 	}
 	for _, seed := range seeds {
-		got, n := moved(t, w, seed, path, args...)
+		got, n := runWhileMoved(t, w, seed, path, args...)
 		if got != want.Stdout {
 			t.Errorf("seed %d, after %d replacements it printed\n%s, not\n%s", seed, n, got, want.Stdout)
 		}
@@ -320,15 +320,15 @@ func replaced(t *testing.T, w *soft.World, path string, args ...string) {
 // TestOrphan: a process that comes back as CRIU brings it, with another pipe, notices all the same that its next device server dies.
 func TestOrphan(t *testing.T) {
 	w := soft.Need(t)
-	folder, socket, env := place(t, w)
+	folder, socket, env := makePlace(t, w)
 	var log, stderr bytes.Buffer
-	k, err := keep(w, socket, "0,1", &log)
+	k, err := startKeeper(w, socket, "0,1", &log)
 	if err != nil {
 		t.Fatal(err, log.String())
 	}
 	defer func() {
 		if k != nil {
-			_ = k.kill()
+			_ = k.killServer()
 		}
 	}()
 	c := exec.Command(w.Compile(t, "testdata/parts/orphan.c", "-D_GNU_SOURCE"))
@@ -356,7 +356,7 @@ func TestOrphan(t *testing.T) {
 		}
 	}
 	expect("attached")
-	k, err = k.replace(t.Context(), w, socket, folder, 0, &log, func() {
+	k, err = k.replaceServer(t.Context(), w, socket, folder, 0, &log, func() {
 		if _, err := stdin.Write([]byte{0}); err != nil {
 			t.Error(err)
 		}
@@ -367,7 +367,7 @@ func TestOrphan(t *testing.T) {
 		t.Fatal(err, log.String())
 	}
 	expect("served")
-	if err := k.kill(); err != nil {
+	if err := k.killServer(); err != nil {
 		t.Fatal(err)
 	}
 	expect("CUDA_ERROR_UNKNOWN")

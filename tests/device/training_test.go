@@ -43,7 +43,7 @@ func TestReplacedTraining(t *testing.T) {
 				if want.Exit != 0 {
 					t.Fatalf("undisturbed, it ends with %d\n%s\n%s", want.Exit, want.Stdout, want.Stderr)
 				}
-				got, n := moved(t, w, 1, path, args...)
+				got, n := runWhileMoved(t, w, 1, path, args...)
 				if got != want.Stdout {
 					t.Errorf("after %d replacements it printed\n%s, not\n%s", n, got, want.Stdout)
 				}

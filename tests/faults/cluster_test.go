@@ -35,19 +35,19 @@ func newCluster(name string) *cluster {
 	return &cluster{Cluster: mini.Cluster{Program: *mcProgram, Name: name}}
 }
 
-// raise brings a cluster up, with daemons that say when a phase begins.
-func raise(t *testing.T, name string) *cluster {
+// raiseCluster brings a cluster up, with daemons that say when a phase begins.
+func raiseCluster(t *testing.T, name string) *cluster {
 	t.Helper()
 	c := newCluster(name)
 	t.Cleanup(func() { _, _ = c.Run(context.Background(), "down") })
-	if err := c.up(context.Background()); err != nil {
+	if err := c.raiseAnew(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// up raises the cluster, anew if it is there.
-func (c *cluster) up(ctx context.Context) error {
+// raiseAnew raises the cluster, anew if it is there.
+func (c *cluster) raiseAnew(ctx context.Context) error {
 	_, _ = c.Run(ctx, "down")
 	if _, err := c.Run(ctx, "up", "--nodes", strconv.Itoa(len(nodes)), "--gpus", "1", "--singularity", "--suite", *suite); err != nil {
 		return err
@@ -94,8 +94,8 @@ func (c *cluster) makeTraining(ctx context.Context) error {
 	return nil
 }
 
-// keep saves what is to be known of a trial that went wrong.
-func (c *cluster) keep(dir string, j *job) error {
+// saveEvidence saves what is to be known of a trial that went wrong.
+func (c *cluster) saveEvidence(dir string, j *job) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -109,8 +109,8 @@ func (c *cluster) keep(dir string, j *job) error {
 	return nil
 }
 
-// process finds a daemon of a host by its command line, as this machine counts.
-func (c *cluster) process(host string, command ...string) (int, error) {
+// findProcess finds a daemon of a host by its command line, as this machine counts.
+func (c *cluster) findProcess(host string, command ...string) (int, error) {
 	want := strings.Join(command, "\x00") + "\x00"
 	all, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -130,19 +130,21 @@ func (c *cluster) process(host string, command ...string) (int, error) {
 	return 0, fmt.Errorf("no %s on %s", strings.Join(command, " "), host)
 }
 
-func (c *cluster) proxyd(host string) (int, error) { return c.process(host, "proxyd", "daemon") }
+func (c *cluster) findProxyd(host string) (int, error) {
+	return c.findProcess(host, "proxyd", "daemon")
+}
 
-// kill ends a daemon as a bug would.
-func (c *cluster) kill(host string, command ...string) error {
-	pid, err := c.process(host, command...)
+// killDaemon ends a daemon as a bug would.
+func (c *cluster) killDaemon(host string, command ...string) error {
+	pid, err := c.findProcess(host, command...)
 	if err != nil {
 		return err
 	}
 	return unix.Kill(pid, unix.SIGKILL)
 }
 
-// halt stops a process and returns when all of it stands still.
-func halt(ctx context.Context, pid int) error {
+// stopProcess stops a process and returns when all of it stands still.
+func stopProcess(ctx context.Context, pid int) error {
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		return err
 	}
@@ -154,22 +156,22 @@ func halt(ctx context.Context, pid int) error {
 		if f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])); f[0] == "T" {
 			return nil
 		}
-		if err := pause(ctx, time.Millisecond); err != nil {
+		if err := waitWhile(ctx, time.Millisecond); err != nil {
 			return err
 		}
 	}
 }
 
-// idle waits until every node is in service with nothing on it.
-func (c *cluster) idle(ctx context.Context) error {
-	return eventually(ctx, 90*time.Second, func() (bool, string) {
+// waitUntilIdle waits until every node is in service with nothing on it.
+func (c *cluster) waitUntilIdle(ctx context.Context) error {
+	return waitFor(ctx, 90*time.Second, func() (bool, string) {
 		said, err := c.Exec(ctx, "ctl", "root", "sinfo", "-h", "-N", "-p", "main", "-o", "%N %T")
 		return err == nil && strings.Count(said, " idle") == strings.Count(said, "\n")+1, fmt.Sprint("nodes: ", said, err)
 	})
 }
 
-// left names what the nodes still have of a job.
-func (c *cluster) left(ctx context.Context, job string) (string, error) {
+// listLeftovers names what the nodes still have of a job.
+func (c *cluster) listLeftovers(ctx context.Context, job string) (string, error) {
 	var all []string
 	for _, n := range nodes {
 		said, err := c.Exec(ctx, n, "root", "sh", "-c", "cd /var/lib/singularity-slurm; ls -d */"+job+".* 2>/dev/null; true")
@@ -183,8 +185,8 @@ func (c *cluster) left(ctx context.Context, job string) (string, error) {
 	return strings.Join(all, "; "), nil
 }
 
-// eventually waits until ok says yes; its error has what it says last.
-func eventually(ctx context.Context, within time.Duration, ok func() (bool, string)) error {
+// waitFor waits until ok says yes; its error has what it says last.
+func waitFor(ctx context.Context, within time.Duration, ok func() (bool, string)) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	said := ""
@@ -196,14 +198,14 @@ func eventually(ctx context.Context, within time.Duration, ok func() (bool, stri
 		if ctx.Err() == nil || said == "" {
 			said = now
 		}
-		if err := pause(ctx, 250*time.Millisecond); err != nil {
+		if err := waitWhile(ctx, 250*time.Millisecond); err != nil {
 			return fmt.Errorf("not within %s: %s", within, said)
 		}
 	}
 }
 
-// pause waits; how long a fault lasts is a time.
-func pause(ctx context.Context, d time.Duration) error {
+// waitWhile waits for a duration: how long a fault lasts is a time.
+func waitWhile(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -52,8 +52,8 @@ const (
 	withGPUs
 )
 
-// at says whether the fault is tried at a moment.
-func (f fault) at(m moment) bool {
+// isTriedAt says whether the fault is tried at a moment.
+func (f fault) isTriedAt(m moment) bool {
 	if m.stage.hasGPUs() {
 		return f.jobs != withoutGPUs
 	}
@@ -64,58 +64,58 @@ func (f fault) at(m moment) bool {
 const beyond = 16 * time.Second
 
 var faults = []fault{
-	{name: "kill proxyd of the leader", hit: daemon(leader, "proxyd", "daemon"), lasts: 2 * time.Second, mend: heal(leader), jobs: allJobs},
-	{name: "kill proxyd of a peer", hit: daemon(peer, "proxyd", "daemon"), lasts: 2 * time.Second, mend: heal(peer), jobs: allJobs},
-	{name: "kill slurmd of the leader", hit: daemon(leader, "slurmd", "-D"), lasts: 2 * time.Second, mend: heal(leader)},
-	{name: "slurmctld is restarted", hit: ended(ctl, "slurmctld", "-D", "-i"), lasts: 3 * time.Second, mend: heal(ctl), jobs: allJobs},
-	{name: "kill slurmctld", hit: daemon(ctl, "slurmctld", "-D", "-i"), lasts: 3 * time.Second, mend: heal(ctl)},
-	{name: "leader's node dies", hit: power(leader), mend: reboot(leader), jobs: allJobs},
-	{name: "peer's node dies", hit: power(peer), mend: reboot(peer), jobs: allJobs},
-	{name: "leader's network is cut", hit: cut(leader), lasts: beyond, mend: heal(leader)},
-	{name: "peer's network is cut", hit: cut(peer), lasts: beyond, mend: heal(peer), jobs: allJobs},
-	{name: "the store is full", hit: fill, lasts: 6 * time.Second, mend: (*scene).restoreAll, small: true},
+	{name: "kill proxyd of the leader", hit: killDaemonOf(leaderNode, "proxyd", "daemon"), lasts: 2 * time.Second, mend: healNode(leaderNode), jobs: allJobs},
+	{name: "kill proxyd of a peer", hit: killDaemonOf(peerNode, "proxyd", "daemon"), lasts: 2 * time.Second, mend: healNode(peerNode), jobs: allJobs},
+	{name: "kill slurmd of the leader", hit: killDaemonOf(leaderNode, "slurmd", "-D"), lasts: 2 * time.Second, mend: healNode(leaderNode)},
+	{name: "slurmctld is restarted", hit: stopDaemonOf(controllerNode, "slurmctld", "-D", "-i"), lasts: 3 * time.Second, mend: healNode(controllerNode), jobs: allJobs},
+	{name: "kill slurmctld", hit: killDaemonOf(controllerNode, "slurmctld", "-D", "-i"), lasts: 3 * time.Second, mend: healNode(controllerNode)},
+	{name: "leader's node dies", hit: powerOff(leaderNode), mend: rebootNode(leaderNode), jobs: allJobs},
+	{name: "peer's node dies", hit: powerOff(peerNode), mend: rebootNode(peerNode), jobs: allJobs},
+	{name: "leader's network is cut", hit: cutNetwork(leaderNode), lasts: beyond, mend: healNode(leaderNode)},
+	{name: "peer's network is cut", hit: cutNetwork(peerNode), lasts: beyond, mend: healNode(peerNode), jobs: allJobs},
+	{name: "the store is full", hit: fillDisk, lasts: 6 * time.Second, mend: (*scene).restoreAll, small: true},
 	{name: "damaged chunks", hit: damageChunks, mend: (*scene).restoreAll, stored: true},
 	{name: "damaged manifest", hit: damageManifest, mend: (*scene).restoreAll, stored: true},
-	{name: "leader's shared folder is unmounted", hit: unmounted(leader), lasts: beyond, mend: (*scene).restoreAll, jobs: allJobs},
-	{name: "peer's shared folder is unmounted", hit: unmounted(peer), lasts: beyond, mend: (*scene).restoreAll},
+	{name: "leader's shared folder is unmounted", hit: unmountStore(leaderNode), lasts: beyond, mend: (*scene).restoreAll, jobs: allJobs},
+	{name: "peer's shared folder is unmounted", hit: unmountStore(peerNode), lasts: beyond, mend: (*scene).restoreAll},
 	{name: "another cluster's folder is mounted", hit: replaceFolder, lasts: beyond, mend: (*scene).restoreAll},
 	{name: "the store is deleted", hit: deleteStore, mend: (*scene).restoreAll, stored: true},
-	{name: "kill the leader's device server", hit: killDevices(leader), mend: (*scene).restoreAll, jobs: withGPUs},
-	{name: "kill a peer's device server", hit: killDevices(peer), mend: (*scene).restoreAll, jobs: withGPUs},
+	{name: "kill the leader's device server", hit: killDevices(leaderNode), mend: (*scene).restoreAll, jobs: withGPUs},
+	{name: "kill a peer's device server", hit: killDevices(peerNode), mend: (*scene).restoreAll, jobs: withGPUs},
 }
 
-func leader(s *scene) string { return s.leader }
-func peer(s *scene) string   { return s.peer }
-func ctl(*scene) string      { return "ctl" }
+func leaderNode(s *scene) string   { return s.leader }
+func peerNode(s *scene) string     { return s.peer }
+func controllerNode(*scene) string { return "ctl" }
 
-func daemon(where func(*scene) string, command ...string) func(context.Context, *scene) error {
-	return func(_ context.Context, s *scene) error { return s.c.kill(where(s), command...) }
+func killDaemonOf(where func(*scene) string, command ...string) func(context.Context, *scene) error {
+	return func(_ context.Context, s *scene) error { return s.c.killDaemon(where(s), command...) }
 }
 
-// ended ends a daemon in order, as systemctl stop does: slurmctld writes down what it knows.
-func ended(where func(*scene) string, command ...string) func(context.Context, *scene) error {
+// stopDaemonOf ends a daemon in order, as systemctl stop does: slurmctld writes down what it knows.
+func stopDaemonOf(where func(*scene) string, command ...string) func(context.Context, *scene) error {
 	return func(ctx context.Context, s *scene) error {
-		pid, err := s.c.process(where(s), command...)
+		pid, err := s.c.findProcess(where(s), command...)
 		if err != nil {
 			return err
 		}
 		if err := unix.Kill(pid, unix.SIGTERM); err != nil {
 			return err
 		}
-		return eventually(ctx, 30*time.Second, func() (bool, string) {
+		return waitFor(ctx, 30*time.Second, func() (bool, string) {
 			return unix.Kill(pid, 0) != nil, command[0] + " does not end"
 		})
 	}
 }
 
-func heal(where func(*scene) string) func(*scene, context.Context) error {
+func healNode(where func(*scene) string) func(*scene, context.Context) error {
 	return func(s *scene, ctx context.Context) error {
 		_, err := s.c.Run(ctx, "heal", where(s))
 		return err
 	}
 }
 
-func power(where func(*scene) string) func(context.Context, *scene) error {
+func powerOff(where func(*scene) string) func(context.Context, *scene) error {
 	return func(ctx context.Context, s *scene) error {
 		if _, err := s.c.Run(ctx, "fail", where(s)); err != nil {
 			return err
@@ -125,9 +125,9 @@ func power(where func(*scene) string) func(context.Context, *scene) error {
 	}
 }
 
-func reboot(where func(*scene) string) func(*scene, context.Context) error {
+func rebootNode(where func(*scene) string) func(*scene, context.Context) error {
 	return func(s *scene, ctx context.Context) error {
-		if err := heal(where)(s, ctx); err != nil {
+		if err := healNode(where)(s, ctx); err != nil {
 			return err
 		}
 		// Refused if it is in service already: it has registered as a node that was reset.
@@ -136,7 +136,7 @@ func reboot(where func(*scene) string) func(*scene, context.Context) error {
 	}
 }
 
-func cut(where func(*scene) string) func(context.Context, *scene) error {
+func cutNetwork(where func(*scene) string) func(context.Context, *scene) error {
 	return func(ctx context.Context, s *scene) error {
 		_, err := s.c.Run(ctx, "cut", where(s))
 		return err
@@ -153,8 +153,8 @@ func (s *scene) restoreAll(context.Context) error {
 	return err
 }
 
-// fill leaves no byte to be had where the checkpoints are.
-func fill(_ context.Context, s *scene) error {
+// fillDisk leaves no byte to be had where the checkpoints are.
+func fillDisk(_ context.Context, s *scene) error {
 	f, err := os.Create(filepath.Join(s.store, "ballast"))
 	if err != nil {
 		return err
@@ -178,8 +178,8 @@ func fill(_ context.Context, s *scene) error {
 	}
 }
 
-// cover mounts an empty file system over a node's shared folder: a node without its mount looks like that.
-func (s *scene) cover(ctx context.Context, node string) error {
+// coverStore mounts an empty file system over a node's shared folder: a node without its mount looks like that.
+func (s *scene) coverStore(ctx context.Context, node string) error {
 	if _, err := s.c.Exec(ctx, node, "root", "mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", sharedFolder); err != nil {
 		return err
 	}
@@ -194,14 +194,14 @@ func (s *scene) cover(ctx context.Context, node string) error {
 // sharedFolder is where the nodes have it.
 const sharedFolder = "/shared/singularity"
 
-func unmounted(where func(*scene) string) func(context.Context, *scene) error {
-	return func(ctx context.Context, s *scene) error { return s.cover(ctx, where(s)) }
+func unmountStore(where func(*scene) string) func(context.Context, *scene) error {
+	return func(ctx context.Context, s *scene) error { return s.coverStore(ctx, where(s)) }
 }
 
 // replaceFolder has every node see the shared folder of another cluster, with nothing in it.
 func replaceFolder(ctx context.Context, s *scene) error {
 	for _, n := range nodes {
-		if err := s.cover(ctx, n); err != nil {
+		if err := s.coverStore(ctx, n); err != nil {
 			return err
 		}
 		// proxyd init refuses a node that worked with another folder.
@@ -268,7 +268,7 @@ func damageChunks(_ context.Context, s *scene) error {
 			return nil //nolint:nilerr // swept
 		}
 		seen[st.Ino] = true
-		return s.damage(path, st.Size)
+		return s.damageFile(path, st.Size)
 	})
 	if err == nil && len(seen) == 0 {
 		err = errors.New("no chunks to damage")
@@ -292,11 +292,11 @@ func damageManifest(_ context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	return s.damage(newest, st.Size())
+	return s.damageFile(newest, st.Size())
 }
 
-// damage inverts bytes of a file, and remembers where.
-func (s *scene) damage(path string, size int64) error {
+// damageFile inverts bytes of a file, and remembers where.
+func (s *scene) damageFile(path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err

@@ -78,25 +78,25 @@ func TestFaults(t *testing.T) {
 	var mu sync.Mutex
 	done := results{}
 	t.Cleanup(func() {
-		t.Log(done.summary())
+		t.Log(done.summaryLine())
 	})
-	for _, one := range trials() {
+	for _, one := range listTrials() {
 		t.Run(one.name(), func(t *testing.T) {
 			t.Parallel()
 			c := take()
 			defer func() { free <- c }()
 			if c.fresh {
-				if err := c.up(t.Context()); err != nil {
+				if err := c.raiseAnew(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				c.fresh = false
 			}
-			o, broken := c.run(t.Context(), one, *seed)
+			o, broken := c.runTrial(t.Context(), one, *seed)
 			mu.Lock()
 			o.seeds = strconv.FormatUint(*seed, 10)
 			done[one.name()] = o
 			if *tableFile != "" { // one by one: a run may be ended early
-				if err := (results{one.name(): o}).merge(filepath.Join("../..", *tableFile)); err != nil {
+				if err := (results{one.name(): o}).mergeIntoPage(filepath.Join("../..", *tableFile)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -113,12 +113,12 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// trials are all faults at all moments, or those that are picked.
-func trials() []trial {
+// listTrials returns all faults at all moments, or those that are picked.
+func listTrials() []trial {
 	var all []trial
 	for _, m := range moments {
 		for _, f := range faults {
-			if f.at(m) {
+			if f.isTriedAt(m) {
 				all = append(all, trial{f, m})
 			}
 		}

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// as runs a shell script on a host and returns all it said, whether it succeeds or not.
-func (c *cluster) as(t *testing.T, host, user, script string) string {
+// runAs runs a shell script on a host and returns all it said, whether it succeeds or not.
+func (c *cluster) runAs(t *testing.T, host, user, script string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -26,18 +26,18 @@ func (c *cluster) as(t *testing.T, host, user, script string) string {
 	return out
 }
 
-// refused fails the test unless all that was tried was refused with these words.
-func refused(t *testing.T, said, word string) {
+// checkRefused fails the test unless all that was tried was refused with these words.
+func checkRefused(t *testing.T, said, word string) {
 	t.Helper()
 	if !strings.Contains(strings.ToLower(said), word) {
 		t.Errorf("no %q in: %s", word, said)
 	}
 }
 
-// descriptors counts those that the node's proxyd has open.
-func (c *cluster) descriptors(t *testing.T, host string) int {
+// countDescriptors counts the descriptors that the node's proxyd has open.
+func (c *cluster) countDescriptors(t *testing.T, host string) int {
 	t.Helper()
-	pid, err := c.proxyd(host)
+	pid, err := c.findProxyd(host)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,13 +48,13 @@ func (c *cluster) descriptors(t *testing.T, host string) int {
 	return len(all)
 }
 
-// batch submits a script as alice, waits for its end, and returns the job and its log.
-func (c *cluster) batch(t *testing.T, options, script string) (id, log string) {
+// runBatch submits a script as alice, waits for its end, and returns the job and its log.
+func (c *cluster) runBatch(t *testing.T, options, script string) (id, log string) {
 	t.Helper()
-	id = c.as(t, "ctl", "alice", fmt.Sprintf("cd; sbatch --parsable --singularity -w n1 --time=5 --output=%%j.log %s <<'SCRIPT'\n#!/bin/bash\n%s\nSCRIPT", options, script))
+	id = c.runAs(t, "ctl", "alice", fmt.Sprintf("cd; sbatch --parsable --singularity -w n1 --time=5 --output=%%j.log %s <<'SCRIPT'\n#!/bin/bash\n%s\nSCRIPT", options, script))
 	j := &job{c: c, id: id}
-	err := eventually(t.Context(), 90*time.Second, func() (bool, string) {
-		s, err := j.state(t.Context())
+	err := waitFor(t.Context(), 90*time.Second, func() (bool, string) {
+		s, err := j.readState(t.Context())
 		return err == nil && s.over(), fmt.Sprintf("job %q: %s %v", id, s, err)
 	})
 	if err != nil {
@@ -66,7 +66,7 @@ func (c *cluster) batch(t *testing.T, options, script string) (id, log string) {
 
 // TestHostile: a user of a node gets nowhere with what is not his or hers.
 func TestHostile(t *testing.T) {
-	c := raise(t, *prefix+"h")
+	c := raiseCluster(t, *prefix+"h")
 	program, err := os.ReadFile("testdata/hostile.py")
 	if err == nil {
 		err = os.WriteFile(c.Shared("faults/hostile.py"), program, 0o644)
@@ -75,18 +75,18 @@ func TestHostile(t *testing.T) {
 		t.Fatal(err)
 	}
 	const tool = "python3 /shared/faults/hostile.py "
-	job, err := c.submit(t.Context(), "hostile", false)
+	job, err := c.submitJob(t.Context(), "hostile", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := c.as(t, "ctl", "alice", "singctl checkpoint "+job.id)
+	made := c.runAs(t, "ctl", "alice", "singctl checkpoint "+job.id)
 	if !strings.Contains(made, "captured") {
 		t.Fatal(made)
 	}
 
 	t.Run("the plugin's socket", func(t *testing.T) {
 		for _, user := range []string{"alice", "bob"} {
-			if said := c.as(t, "n1", user, tool+"spank"); said != "Permission denied" {
+			if said := c.runAs(t, "n1", user, tool+"spank"); said != "Permission denied" {
 				t.Errorf("%s: %s", user, said)
 			}
 		}
@@ -94,20 +94,20 @@ func TestHostile(t *testing.T) {
 	t.Run("an srun from outside", func(t *testing.T) {
 		for _, key := range []string{"", "s0-1"} {
 			// The connection is closed before anything is read from it.
-			refused(t, c.as(t, "n1", "alice", tool+"srun "+key), "end of file")
+			checkRefused(t, c.runAs(t, "n1", "alice", tool+"srun "+key), "end of file")
 		}
 		if _, err := os.Stat(c.Shared("home/alice/escaped")); err == nil {
 			t.Error("an srun from outside of a capsule was carried out")
 		}
 	})
 	t.Run("garbage", func(t *testing.T) {
-		before := c.descriptors(t, "n1")
+		before := c.countDescriptors(t, "n1")
 		// How many packets leave before proxyd closes the connection of a process that is in no capsule is not certain.
-		if said := c.as(t, "n1", "bob", tool+"garbage"); !strings.HasPrefix(said, "sent ") {
+		if said := c.runAs(t, "n1", "bob", tool+"garbage"); !strings.HasPrefix(said, "sent ") {
 			t.Error(said)
 		}
-		err := eventually(t.Context(), 20*time.Second, func() (bool, string) {
-			now := c.descriptors(t, "n1")
+		err := waitFor(t.Context(), 20*time.Second, func() (bool, string) {
+			now := c.countDescriptors(t, "n1")
 			return now <= before+2, fmt.Sprintf("proxyd had %d descriptors, now %d", before, now)
 		})
 		if err != nil {
@@ -116,9 +116,9 @@ func TestHostile(t *testing.T) {
 	})
 	t.Run("every place taken", func(t *testing.T) {
 		held := make(chan string)
-		go func() { held <- c.as(t, "n1", "bob", tool+"idle 20") }()
+		go func() { held <- c.runAs(t, "n1", "bob", tool+"idle 20") }()
 		began := time.Now()
-		_, log := c.batch(t, "", "sleep 1; srun echo inner")
+		_, log := c.runBatch(t, "", "sleep 1; srun echo inner")
 		if !strings.Contains(log, "inner") {
 			t.Errorf("log: %s", log)
 		}
@@ -135,7 +135,7 @@ func TestHostile(t *testing.T) {
 				"echo x >> /shared/singularity/jobs/" + job.id + ".json", "mv /shared/singularity/store /shared/singularity/old",
 				"echo x > /shared/singularity/mine", "ln -s /etc/shadow /shared/singularity/store/tmp/x", "mv /shared/singularity /shared/gone", "cat /etc/singularity-slurm/*key*",
 			} {
-				if said := c.as(t, "n1", user, script); !strings.Contains(said, "Permission denied") && !strings.Contains(said, "Operation not permitted") && !strings.Contains(said, "No such file") {
+				if said := c.runAs(t, "n1", user, script); !strings.Contains(said, "Permission denied") && !strings.Contains(said, "Operation not permitted") && !strings.Contains(said, "No such file") {
 					t.Errorf("%s: %s: %s", user, script, said)
 				}
 			}
@@ -146,12 +146,12 @@ func TestHostile(t *testing.T) {
 			"singctl show " + job.id, "singctl checkpoint " + job.id, "singctl checkpoints " + job.id,
 			"singctl export " + c.Name + "/" + job.id + "/1 /tmp/stolen", "singctl verify " + c.Name + "/" + job.id + "/1", "singctl gc",
 		} {
-			said := c.as(t, "ctl", "bob", script+"; echo code $?; ls /tmp/stolen")
+			said := c.runAs(t, "ctl", "bob", script+"; echo code $?; ls /tmp/stolen")
 			if strings.Contains(said, "code 0") || !strings.Contains(said, "No such file") {
 				t.Errorf("%s: %s", script, said)
 			}
 		}
-		if n := c.as(t, "ctl", "alice", "singctl checkpoints "+job.id+" | grep -c "+c.Name); n != "1" {
+		if n := c.runAs(t, "ctl", "alice", "singctl checkpoints "+job.id+" | grep -c "+c.Name); n != "1" {
 			t.Errorf("%s checkpoints", n)
 		}
 	})
@@ -160,7 +160,7 @@ func TestHostile(t *testing.T) {
 			"--singularity-exclude=relative", "--singularity-interval=-1", "--singularity-interval=9999999999999", "--singularity-on-failure='restart;id'",
 			"--singularity-on-failure=../../etc", "--singularity-gpus=0-", "--singularity=interval=1,interval=2", "--singularity=nonsense=1", "--singularity-exclude=/" + strings.Repeat("x", 70000),
 		} {
-			said := c.as(t, "ctl", "alice", "cd; sbatch --singularity "+option+" --wrap=true; echo code $?")
+			said := c.runAs(t, "ctl", "alice", "cd; sbatch --singularity "+option+" --wrap=true; echo code $?")
 			if strings.Contains(said, "code 0") || !strings.Contains(said, "singularity") {
 				t.Errorf("%.60s: %.300s", option, said)
 			}
@@ -168,7 +168,7 @@ func TestHostile(t *testing.T) {
 	})
 	t.Run("keys of steps", func(t *testing.T) {
 		for _, key := range []string{"../../../etc", "batch", "s0-1", "a/b", strings.Repeat("k", 60), "$(id)", "x y"} {
-			_, log := c.batch(t, "", "export SINGULARITY_SLURM_STEP='"+key+"'; srun echo inner; echo rc $?; ls -d /var/lib/singularity-slurm/sruns/* 2>&1")
+			_, log := c.runBatch(t, "", "export SINGULARITY_SLURM_STEP='"+key+"'; srun echo inner; echo rc $?; ls -d /var/lib/singularity-slurm/sruns/* 2>&1")
 			if strings.Contains(log, "inner") == strings.Contains(log, "singularity: ") {
 				t.Errorf("%s: %s", key, log)
 			}
@@ -180,12 +180,12 @@ func TestHostile(t *testing.T) {
 	if err := os.WriteFile(c.Shared(job.folder+"/stop"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	err = eventually(t.Context(), 60*time.Second, func() (bool, string) {
-		s, err := job.state(t.Context())
+	err = waitFor(t.Context(), 60*time.Second, func() (bool, string) {
+		s, err := job.readState(t.Context())
 		return err == nil && s.name == "COMPLETED", fmt.Sprint(s, err)
 	})
 	if err == nil {
-		_, err = job.right(t.Context(), 0, false)
+		_, err = job.checkOutput(t.Context(), 0, false)
 	}
 	if err != nil {
 		t.Error(err)
@@ -195,9 +195,9 @@ func TestHostile(t *testing.T) {
 // hostileLinks: proxyd packs and unpacks a capsule's /tmp and list of files as root, and
 // puts files back that may be something else by then.
 func hostileLinks(t *testing.T, c *cluster) {
-	before := c.as(t, "n1", "root", "stat -c '%i %s %Y %a %U' /etc/shadow /etc/passwd; md5sum /etc/shadow /etc/passwd")
-	c.as(t, "ctl", "bob", "cd; chmod 755 .; echo bobs > bobs; chmod 600 bobs")
-	id := c.as(t, "ctl", "alice", `cd; rm -rf links; mkdir links; sbatch --parsable --singularity -w n1 --time=5 --output=links/log <<'SCRIPT'
+	before := c.runAs(t, "n1", "root", "stat -c '%i %s %Y %a %U' /etc/shadow /etc/passwd; md5sum /etc/shadow /etc/passwd")
+	c.runAs(t, "ctl", "bob", "cd; chmod 755 .; echo bobs > bobs; chmod 600 bobs")
+	id := c.runAs(t, "ctl", "alice", `cd; rm -rf links; mkdir links; sbatch --parsable --singularity -w n1 --time=5 --output=links/log <<'SCRIPT'
 #!/bin/bash
 cd /tmp; ln -s /etc/shadow a; ln -s / b; mkdir c; ln -s ../../../../../../etc c/d; mkfifo p; ln -s a e
 cd "$HOME/links"; echo mine > first; echo mine > second; exec 5>>first 6>>second
@@ -216,28 +216,28 @@ SCRIPT`)
 			return err == nil, fmt.Sprintf("%v, log %s", err, log)
 		}
 	}
-	if err := eventually(ctx, 60*time.Second, there("ready")); err != nil {
+	if err := waitFor(ctx, 60*time.Second, there("ready")); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Scontrol(ctx, "requeue", id); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.requeued(ctx); err != nil {
+	if err := j.waitUntilRequeued(ctx); err != nil {
 		t.Fatal(err)
 	}
 	// What is to be put back leads elsewhere now.
-	c.as(t, "ctl", "alice", "cd links 2>/dev/null || cd ~/links; rm first second; ln -s /etc/passwd first; ln -s /shared/home/bob/bobs second; touch go")
+	c.runAs(t, "ctl", "alice", "cd links 2>/dev/null || cd ~/links; rm first second; ln -s /etc/passwd first; ln -s /shared/home/bob/bobs second; touch go")
 	if err := c.Scontrol(ctx, "update", "JobId="+id, "StartTime=now"); err != nil {
 		t.Fatal(err)
 	}
-	err := eventually(ctx, 60*time.Second, func() (bool, string) {
-		s, err := j.state(ctx)
+	err := waitFor(ctx, 60*time.Second, func() (bool, string) {
+		s, err := j.readState(ctx)
 		return err == nil && (s.over() || s.held()), fmt.Sprint(s, err)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _ := j.state(ctx)
+	s, _ := j.readState(ctx)
 	log, _ := os.ReadFile(c.Shared("home/alice/links/log"))
 	t.Logf("job: %s\n%s", s, log)
 	if s.held() {
@@ -247,10 +247,10 @@ SCRIPT`)
 	if strings.Contains(string(log), "root:") {
 		t.Error("what only root may read is in the capsule")
 	}
-	if after := c.as(t, "n1", "root", "stat -c '%i %s %Y %a %U' /etc/shadow /etc/passwd; md5sum /etc/shadow /etc/passwd"); after != before {
+	if after := c.runAs(t, "n1", "root", "stat -c '%i %s %Y %a %U' /etc/shadow /etc/passwd; md5sum /etc/shadow /etc/passwd"); after != before {
 		t.Errorf("the node's files: %s, before %s", after, before)
 	}
-	if got := c.as(t, "ctl", "root", "cat /shared/home/bob/bobs; stat -c '%U %a' /shared/home/bob/bobs"); got != "bobs\nbob 600" {
+	if got := c.runAs(t, "ctl", "root", "cat /shared/home/bob/bobs; stat -c '%U %a' /shared/home/bob/bobs"); got != "bobs\nbob 600" {
 		t.Errorf("bob's file: %s", got)
 	}
 }

@@ -58,8 +58,8 @@ func (s state) over() bool {
 	return slices.Contains([]string{"COMPLETED", "FAILED", "CANCELLED", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}, s.name)
 }
 
-// submit starts the program and waits until it counts; with gpus, the training on software GPUs.
-func (c *cluster) submit(ctx context.Context, name string, gpus bool) (*job, error) {
+// submitJob starts the program and waits until it counts; with gpus, the training on software GPUs.
+func (c *cluster) submitJob(ctx context.Context, name string, gpus bool) (*job, error) {
 	j := &job{c: c, folder: "faults/" + name, gpus: gpus}
 	folder := c.Shared(j.folder)
 	if err := errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o755), os.Chown(folder, aliceID, aliceID)); err != nil {
@@ -82,16 +82,16 @@ func (c *cluster) submit(ctx context.Context, name string, gpus bool) (*job, err
 	if err != nil {
 		return nil, err
 	}
-	if err := j.advances(ctx, 4*time.Minute); err != nil {
-		is, unknown := j.state(ctx)
+	if err := j.waitForCounting(ctx, 4*time.Minute); err != nil {
+		is, unknown := j.readState(ctx)
 		hosts, _ := c.Exec(ctx, "ctl", "root", "sinfo", "--noheader", "--Node", "--format=%N %T %E")
 		return j, errors.Join(fmt.Errorf("%w: %s; nodes:\n%s", err, is, hosts), unknown)
 	}
 	return j, nil
 }
 
-// count is what both tasks have reached: of a training, the first prints for both.
-func (j *job) count() int {
+// readCount returns what both tasks have reached: of a training, the first prints for both.
+func (j *job) readCount() int {
 	least, ranks := -1, 2
 	if j.gpus {
 		ranks = 1
@@ -112,12 +112,12 @@ func (j *job) count() int {
 	return least
 }
 
-// advances waits until both tasks have counted on from where they are now.
-func (j *job) advances(ctx context.Context, within time.Duration) error {
+// waitForCounting waits until both tasks have counted on from where they are now.
+func (j *job) waitForCounting(ctx context.Context, within time.Duration) error {
 	var from int
 	started := false
-	return eventually(ctx, within, func() (bool, string) {
-		n := j.count()
+	return waitFor(ctx, within, func() (bool, string) {
+		n := j.readCount()
 		if n > 0 && (!started || n < from) {
 			from, started = n, true
 		}
@@ -127,7 +127,7 @@ func (j *job) advances(ctx context.Context, within time.Duration) error {
 
 var columns = "--Format=State:|,RestartCnt:|,BatchHost:|,NodeList:|,Reason:|,exit_code:|,Comment:|"
 
-func (j *job) state(ctx context.Context) (state, error) {
+func (j *job) readState(ctx context.Context) (state, error) {
 	out, err := j.c.Exec(ctx, "ctl", "root", "squeue", "--noheader", "--states=all", "--jobs="+j.id, columns)
 	if err != nil {
 		return state{}, err
@@ -144,13 +144,13 @@ func (j *job) state(ctx context.Context) (state, error) {
 	if err != nil {
 		return state{}, fmt.Errorf("squeue: %q", out)
 	}
-	s.nodes = expand(f[3])
+	s.nodes = expandHosts(f[3])
 	// The batch script is on the first node of the list.
 	return s, nil
 }
 
-// expand turns "n[1-2]" or "n[1,3]" into names.
-func expand(list string) []string {
+// expandHosts turns "n[1-2]" or "n[1,3]" into names.
+func expandHosts(list string) []string {
 	inner, ok := strings.CutPrefix(list, "n[")
 	if !ok {
 		if strings.HasPrefix(list, "n") && list != "n/a" {
@@ -173,8 +173,8 @@ func expand(list string) []string {
 	return all
 }
 
-// again has a job that waits start at once: by itself Slurm takes two minutes.
-func (j *job) again(ctx context.Context) error {
+// startAgain has a job that waits start at once: by itself Slurm takes two minutes.
+func (j *job) startAgain(ctx context.Context) error {
 	return errors.Join(
 		j.c.Scontrol(ctx, "update", "JobId="+j.id, "StartTime=now"),
 		j.c.Scontrol(ctx, "release", j.id),
@@ -185,13 +185,13 @@ func (j *job) again(ctx context.Context) error {
 // revoked the job's credential (Slurm's).
 const patience = 2500 * time.Millisecond
 
-// requeued waits until the job may start again.
-func (j *job) requeued(ctx context.Context) error {
-	err := eventually(ctx, 90*time.Second, func() (bool, string) {
-		s, err := j.state(ctx)
+// waitUntilRequeued waits until the job may start again.
+func (j *job) waitUntilRequeued(ctx context.Context) error {
+	err := waitFor(ctx, 90*time.Second, func() (bool, string) {
+		s, err := j.readState(ctx)
 		return err == nil && s.waits(), fmt.Sprint(s, err)
 	})
-	return errors.Join(err, pause(ctx, patience))
+	return errors.Join(err, waitWhile(ctx, patience))
 }
 
 // slurmsOwn are lines of slurmd and srun about a job that is being killed. Without us
@@ -201,11 +201,11 @@ var slurmsOwn = regexp.MustCompile(`^(slurmstepd(-\S+)?: |srun: |\[[-0-9T:.]+\] 
 // slurmSays is how its programs, and ours, begin what they say into a job's log.
 var slurmSays = regexp.MustCompile(`^(srun|slurmstepd(-\S+)?|singularity): `)
 
-// right says whether what the job left behind is what it would be undisturbed: files
+// checkOutput says whether what the job left behind is what it would be undisturbed: files
 // exactly. The log of a job that was rolled back, at most as often as is given, repeats
 // itself; it, and that of a job whose run ended by surprise, may have what the script made
 // of that. noise is what Slurm's programs said of the fault.
-func (j *job) right(ctx context.Context, rollbacks int, surprised bool) (noise string, err error) {
+func (j *job) checkOutput(ctx context.Context, rollbacks int, surprised bool) (noise string, err error) {
 	if j.gpus {
 		return j.rightLosses(ctx, rollbacks, surprised)
 	}
@@ -229,7 +229,7 @@ func (j *job) right(ctx context.Context, rollbacks int, surprised bool) (noise s
 			return "", fmt.Errorf("rank 0 counted to %d, rank 1 to %d", last, n)
 		}
 		last = n
-		if at := j.count(); at != n {
+		if at := j.readCount(); at != n {
 			return "", fmt.Errorf("latest: %d, not %d", at, n)
 		}
 	}

@@ -46,26 +46,26 @@ type moment struct {
 	line  *regexp.Regexp
 }
 
-func begins(s stage, name, more string) moment {
+func beginOf(s stage, name, more string) moment {
 	return moment{s, name, regexp.MustCompile(`msg="phase begins" .*phase=` + strings.Fields(name)[0] + more + `( |$)`)}
 }
 
 // moments are those of every stage, in the order of events.
 var moments = []moment{
-	begins(runsOn, "prepare", ""), begins(runsOn, "freeze", ""), begins(runsOn, "drain", ""), begins(runsOn, "halt", ""),
-	begins(runsOn, "dump", ""), begins(runsOn, "commit", ""), begins(runsOn, "resume", ""),
+	beginOf(runsOn, "prepare", ""), beginOf(runsOn, "freeze", ""), beginOf(runsOn, "drain", ""), beginOf(runsOn, "halt", ""),
+	beginOf(runsOn, "dump", ""), beginOf(runsOn, "commit", ""), beginOf(runsOn, "resume", ""),
 
-	begins(leaves, "prepare", ""), begins(leaves, "freeze", ""), begins(leaves, "drain", ""), begins(leaves, "halt", ""),
-	begins(leaves, "dump", ""), begins(leaves, "commit", ""), begins(leaves, "release", ""),
+	beginOf(leaves, "prepare", ""), beginOf(leaves, "freeze", ""), beginOf(leaves, "drain", ""), beginOf(leaves, "halt", ""),
+	beginOf(leaves, "dump", ""), beginOf(leaves, "commit", ""), beginOf(leaves, "release", ""),
 
-	begins(returns, "raise", ""),
-	begins(returns, "restore batch", " program=batch"),
+	beginOf(returns, "raise", ""),
+	beginOf(returns, "restore batch", " program=batch"),
 	{returns, "sruns", regexp.MustCompile(`msg="program restored" .*program=batch`)},
-	begins(returns, "restore task", ` program=s\S*`),
-	begins(returns, "open", ""),
+	beginOf(returns, "restore task", ` program=s\S*`),
+	beginOf(returns, "open", ""),
 
-	begins(gpusRunOn, "cut", ""), devicesSaved(gpusRunOn), begins(gpusLeave, "cut", ""), devicesSaved(gpusLeave),
-	begins(gpusReturn, "restore batch", " program=batch"), begins(gpusReturn, "meet", ""), begins(gpusReturn, "open", ""),
+	beginOf(gpusRunOn, "cut", ""), devicesSaved(gpusRunOn), beginOf(gpusLeave, "cut", ""), devicesSaved(gpusLeave),
+	beginOf(gpusReturn, "restore batch", " program=batch"), beginOf(gpusReturn, "meet", ""), beginOf(gpusReturn, "open", ""),
 }
 
 // devicesSaved is in the middle of a dump: those of one node are saved.
@@ -74,7 +74,7 @@ func devicesSaved(s stage) moment {
 }
 
 // uploading are those that there are with a staging folder only.
-var uploading = []moment{begins(runsOn, "bring", ""), begins(leaves, "bring", "")}
+var uploading = []moment{beginOf(runsOn, "bring", ""), beginOf(leaves, "bring", "")}
 
 func momentsOf(s stage) []moment {
 	var all []moment
@@ -88,13 +88,13 @@ func momentsOf(s stage) []moment {
 
 // at says whether a line of a log is the moment, for a job.
 func (m moment) at(l line, job string) bool {
-	return of(l, job) && m.line.MatchString(l.text)
+	return isOfJob(l, job) && m.line.MatchString(l.text)
 }
 
-func of(l line, job string) bool { return strings.Contains(l.text+" ", " job="+job+" ") }
+func isOfJob(l line, job string) bool { return strings.Contains(l.text+" ", " job="+job+" ") }
 
-// reached is the last moment that some lines tell of, or "over", or "".
-func reached(lines []line, s stage, job string) string {
+// lastMoment is the last moment that some lines tell of, or "over", or "".
+func lastMoment(lines []line, s stage, job string) string {
 	last := ""
 	for _, l := range lines {
 		for _, m := range momentsOf(s) {
@@ -102,7 +102,7 @@ func reached(lines []line, s stage, job string) string {
 				last = m.name
 			}
 		}
-		if of(l, job) && (strings.Contains(l.text, `msg="checkpoint over"`) || strings.Contains(l.text, `msg="job restored"`)) {
+		if isOfJob(l, job) && (strings.Contains(l.text, `msg="checkpoint over"`) || strings.Contains(l.text, `msg="job restored"`)) {
 			last = "over"
 		}
 	}

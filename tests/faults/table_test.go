@@ -20,7 +20,7 @@ import (
 // results are the outcomes by the trials' names.
 type results map[string]outcome
 
-func (r results) counts() (tried, lost, elsewhere int) {
+func (r results) countOutcomes() (tried, lost, elsewhere int) {
 	for _, m := range moments {
 		for _, f := range faults {
 			o, ok := r[trial{f, m}.name()]
@@ -39,15 +39,15 @@ func (r results) counts() (tried, lost, elsewhere int) {
 	return tried, lost, elsewhere
 }
 
-func (r results) summary() string {
-	tried, lost, elsewhere := r.counts()
+func (r results) summaryLine() string {
+	tried, lost, elsewhere := r.countOutcomes()
 	return fmt.Sprintf("%d cases, %d lost (%d came a phase late)", tried, lost, elsewhere)
 }
 
-// table is the page about these outcomes.
-func (r results) table() string {
+// renderTable returns the page about these outcomes.
+func (r results) renderTable() string {
 	var b strings.Builder
-	tried, lost, elsewhere := r.counts()
+	tried, lost, elsewhere := r.countOutcomes()
 	b.WriteString("# Faults\n\nWritten by `go test -tags faults ./tests/faults -table docs/faults.md`; do not edit. With `-run`, as in\n" +
 		"`-run TestFaults/restore/.*/kill_slurmctld`, the command replaces the cases that it runs and leaves the rest.\n\n" +
 		"A job of two tasks on two nodes counts in step over TCP, into files and its log. It has one checkpoint; then, in the\n" +
@@ -62,13 +62,13 @@ func (r results) table() string {
 	fmt.Fprintf(&b, "**%d cases, %d lost.** In %d cases the phase was over before the fault came: they are marked with the moment that was\n"+
 		"hit. The last column has the `-seed` of each row.\n", tried, lost, elsewhere)
 	for _, s := range stages {
-		r.stage(&b, s)
+		r.renderStage(&b, s)
 	}
 	var notes []string
 	for _, m := range moments {
 		for _, f := range faults {
 			if o := r[trial{f, m}.name()]; o.err != nil {
-				notes = append(notes, fmt.Sprintf("* %s, at %s of *%s*: %s\n", f.name, m.name, m.stage, cell(o.err.Error())))
+				notes = append(notes, fmt.Sprintf("* %s, at %s of *%s*: %s\n", f.name, m.name, m.stage, cellText(o.err.Error())))
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func (r results) table() string {
 	return b.String()
 }
 
-func (r results) stage(b *strings.Builder, s stage) {
+func (r results) renderStage(b *strings.Builder, s stage) {
 	fmt.Fprintf(b, "\n## %s\n\n| fault |", s.title())
 	under := "\n| --- |"
 	for _, m := range momentsOf(s) {
@@ -87,7 +87,7 @@ func (r results) stage(b *strings.Builder, s stage) {
 	}
 	b.WriteString(" seed |" + under + " --- |\n")
 	for _, f := range faults {
-		if !f.at(momentsOf(s)[0]) {
+		if !f.isTriedAt(momentsOf(s)[0]) {
 			continue
 		}
 		fmt.Fprintf(b, "| %s |", f.name)
@@ -188,8 +188,8 @@ func (r results) readRow(s stage, columns, cells []string) {
 	}
 }
 
-// merge puts the outcomes of a run into the page at path, which need not be there yet.
-func (r results) merge(path string) error {
+// mergeIntoPage puts the outcomes of a run into the page at path, which need not be there yet.
+func (r results) mergeIntoPage(path string) error {
 	page, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -200,11 +200,11 @@ func (r results) merge(path string) error {
 			all[name] = o
 		}
 	}
-	return os.WriteFile(path, []byte(all.table()), 0o644)
+	return os.WriteFile(path, []byte(all.renderTable()), 0o644)
 }
 
-// cell keeps a text on its line.
-func cell(s string) string { return strings.NewReplacer("|", "\\|", "\n", " ").Replace(s) }
+// cellText keeps a text on its line.
+func cellText(s string) string { return strings.NewReplacer("|", "\\|", "\n", " ").Replace(s) }
 
 func TestTable(t *testing.T) {
 	r := results{
@@ -212,7 +212,7 @@ func TestTable(t *testing.T) {
 		trial{faults[1], moments[1]}.name(): {what: "resumed", at: "drain"},
 		trial{faults[2], moments[2]}.name(): {what: "lost", at: moments[2].name, err: errors.New("one\ntwo")},
 	}
-	got := r.table()
+	got := r.renderTable()
 	for _, want := range []string{
 		"**3 cases, 1 lost.** In 1 cases",
 		"| kill proxyd of the leader | ran on | not tried |",
@@ -234,11 +234,11 @@ func TestMerge(t *testing.T) {
 		changed: {what: "lost", at: moments[1].name, err: errors.New("two"), seeds: "7"},
 		late:    {what: "held, then resumed", at: "dump", noise: "x", seeds: "7"},
 	}
-	if err := first.merge(path); err != nil {
+	if err := first.mergeIntoPage(path); err != nil {
 		t.Fatal(err)
 	}
 	second := results{changed: {what: "ran on", at: moments[1].name, seeds: "8"}, kept: {}}
-	if err := second.merge(path); err != nil {
+	if err := second.mergeIntoPage(path); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(path)
@@ -246,7 +246,7 @@ func TestMerge(t *testing.T) {
 		t.Fatal(err)
 	}
 	first[changed] = second[changed]
-	if want := first.table(); string(got) != want {
+	if want := first.renderTable(); string(got) != want {
 		t.Errorf("merged:\n%s\nin one run:\n%s", got, want)
 	}
 	if row := "| kill proxyd of a peer | not tried | ran on | held, then resumed \\* (at dump) |"; !strings.Contains(string(got), row) || !strings.Contains(string(got), "| 8 7 |\n") {

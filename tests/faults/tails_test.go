@@ -28,8 +28,8 @@ type tails struct {
 	ready  []line
 }
 
-// follow begins at the logs' present ends.
-func (c *cluster) follow() (*tails, error) {
+// followLogs begins at the logs' present ends.
+func (c *cluster) followLogs() (*tails, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, err
@@ -59,8 +59,8 @@ func (t *tails) close() {
 	}
 }
 
-// now returns the lines that are there and were not returned yet.
-func (t *tails) now() ([]line, error) {
+// newLines returns the lines that are there and were not returned yet.
+func (t *tails) newLines() ([]line, error) {
 	for host, f := range t.files {
 		more, err := io.ReadAll(f)
 		if err != nil {
@@ -82,11 +82,11 @@ func (t *tails) now() ([]line, error) {
 	return all, nil
 }
 
-// until waits for a line and returns it.
-func (t *tails) until(ctx context.Context, match func(line) bool) (line, error) {
+// waitForLine waits for a line and returns it.
+func (t *tails) waitForLine(ctx context.Context, match func(line) bool) (line, error) {
 	buf := make([]byte, 4096)
 	for {
-		all, err := t.now()
+		all, err := t.newLines()
 		if err != nil {
 			return line{}, err
 		}

@@ -45,8 +45,8 @@ type outcome struct {
 // lifetime bounds a trial.
 const lifetime = 8 * time.Minute
 
-// run does one trial. The cluster is as new afterwards, unless broken is not nil.
-func (c *cluster) run(ctx context.Context, t trial, seed uint64) (o outcome, broken error) {
+// runTrial does one trial. The cluster is as new afterwards, unless broken is not nil.
+func (c *cluster) runTrial(ctx context.Context, t trial, seed uint64) (o outcome, broken error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, lifetime, errors.New("out of time"))
 	defer cancel()
 	began := time.Now()
@@ -59,39 +59,39 @@ func (c *cluster) run(ctx context.Context, t trial, seed uint64) (o outcome, bro
 			return o, err
 		}
 		s.store = v.dir
-		defer func() { broken = errors.Join(broken, v.unmount(context.WithoutCancel(ctx))) }()
+		defer func() { broken = errors.Join(broken, v.restoreStores(context.WithoutCancel(ctx))) }()
 	}
-	s.j, broken = c.submit(ctx, fmt.Sprintf("%x", h.Sum64()), t.moment.stage.hasGPUs())
+	s.j, broken = c.submitJob(ctx, fmt.Sprintf("%x", h.Sum64()), t.moment.stage.hasGPUs())
 	if broken == nil {
 		// A fault is to cost a job no more than the time since its last checkpoint. A node of
 		// the trial before may still be starting.
-		broken = eventually(ctx, time.Minute, func() (bool, string) {
+		broken = waitFor(ctx, time.Minute, func() (bool, string) {
 			_, err := c.Exec(ctx, "ctl", "alice", "singctl", "checkpoint", s.j.id)
 			return err == nil, fmt.Sprint(err)
 		})
 	}
 	if broken == nil {
-		broken = s.saved(ctx)
+		broken = s.waitForStateSave(ctx)
 	}
 	if broken == nil {
-		o, broken = s.play(ctx, t)
+		o, broken = s.playTrial(ctx, t)
 	}
 	o.took = time.Since(began)
 	if *keep != "" && (o.err != nil || broken != nil) {
-		broken = errors.Join(broken, c.keep(filepath.Join(*keep, strings.ReplaceAll(t.name(), "/", "-")), s.j))
+		broken = errors.Join(broken, c.saveEvidence(filepath.Join(*keep, strings.ReplaceAll(t.name(), "/", "-")), s.j))
 	}
 	if s.j != nil {
 		o.job = s.j.id
 	}
 	clear, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 	defer cancel()
-	return o, errors.Join(broken, s.clear(clear))
+	return o, errors.Join(broken, s.removeLeftovers(clear))
 }
 
-// saved returns when slurmctld has written down that the job runs. One that is killed
+// waitForStateSave returns when slurmctld has written down that the job runs. One that is killed
 // before has forgotten it, and that is nobody's fault but its own.
-func (s *scene) saved(ctx context.Context) error {
-	pid, err := s.c.process("ctl", "slurmctld", "-D", "-i")
+func (s *scene) waitForStateSave(ctx context.Context) error {
+	pid, err := s.c.findProcess("ctl", "slurmctld", "-D", "-i")
 	if err != nil {
 		return err
 	}
@@ -99,14 +99,14 @@ func (s *scene) saved(ctx context.Context) error {
 	if err := s.c.Scontrol(ctx, "update", "JobId="+s.j.id, "Nice=1"); err != nil {
 		return err
 	}
-	return eventually(ctx, 30*time.Second, func() (bool, string) {
+	return waitFor(ctx, 30*time.Second, func() (bool, string) {
 		st, err := os.Stat(fmt.Sprintf("/proc/%d/root/var/spool/slurmctld/job_state", pid))
 		return err == nil && st.ModTime().After(began), "slurmctld does not save its state"
 	})
 }
 
-// clear ends what a failed trial has left.
-func (s *scene) clear(ctx context.Context) error {
+// removeLeftovers ends what a failed trial has left.
+func (s *scene) removeLeftovers(ctx context.Context) error {
 	err := s.restoreAll(ctx)
 	if s.j != nil && s.j.id != "" {
 		_ = s.c.Scontrol(ctx, "update", "JobId="+s.j.id, "Requeue=0")
@@ -119,13 +119,13 @@ func (s *scene) clear(ctx context.Context) error {
 	for _, n := range nodes {
 		_ = s.c.Scontrol(ctx, "update", "NodeName="+n, "State=RESUME") // refused if it is in service
 	}
-	return errors.Join(err, s.c.idle(ctx))
+	return errors.Join(err, s.c.waitUntilIdle(ctx))
 }
 
-// play strikes at the moment and follows the job to its end.
-func (s *scene) play(ctx context.Context, t trial) (outcome, error) {
+// playTrial strikes at the moment and follows the job to its end.
+func (s *scene) playTrial(ctx context.Context, t trial) (outcome, error) {
 	o := outcome{}
-	before, err := s.j.state(ctx)
+	before, err := s.j.readState(ctx)
 	if err != nil {
 		return o, err
 	}
@@ -133,14 +133,14 @@ func (s *scene) play(ctx context.Context, t trial) (outcome, error) {
 		if err := s.c.Scontrol(ctx, "requeue", s.j.id); err != nil {
 			return o, err
 		}
-		if err := s.j.requeued(ctx); err != nil {
+		if err := s.j.waitUntilRequeued(ctx); err != nil {
 			return o, err
 		}
-		if err := s.saved(ctx); err != nil {
+		if err := s.waitForStateSave(ctx); err != nil {
 			return o, err
 		}
 	}
-	if o.at, err = s.strike(ctx, t, before); err != nil {
+	if o.at, err = s.strikeAtMoment(ctx, t, before); err != nil {
 		return o, err
 	}
 	mended := false
@@ -152,7 +152,7 @@ func (s *scene) play(ctx context.Context, t trial) (outcome, error) {
 		return t.fault.mend(s, ctx)
 	}
 	if t.fault.lasts > 0 {
-		if err := pause(ctx, t.fault.lasts); err != nil {
+		if err := waitWhile(ctx, t.fault.lasts); err != nil {
 			return o, err
 		}
 		if err := mend(); err != nil {
@@ -161,12 +161,12 @@ func (s *scene) play(ctx context.Context, t trial) (outcome, error) {
 	}
 	if t.moment.stage.is(runsOn) && t.fault.stored {
 		// Only a restore looks at the store.
-		_ = s.j.advances(ctx, 60*time.Second)
+		_ = s.j.waitForCounting(ctx, 60*time.Second)
 		if err := s.c.Scontrol(ctx, "requeue", s.j.id); err != nil {
 			return o, err
 		}
 	}
-	after, err := s.settle(ctx, &o, mend)
+	after, err := s.settleJob(ctx, &o, mend)
 	if err == nil {
 		o.what = "ran on"
 		if after.restarts > before.restarts {
@@ -182,7 +182,7 @@ func (s *scene) play(ctx context.Context, t trial) (outcome, error) {
 		if !t.moment.stage.is(runsOn) {
 			wanted++
 		}
-		o.noise, err = s.finish(ctx, after.restarts, o.why != "" || after.restarts > wanted)
+		o.noise, err = s.finishAndCheck(ctx, after.restarts, o.why != "" || after.restarts > wanted)
 	}
 	o.err = err
 	if err != nil {
@@ -191,20 +191,20 @@ func (s *scene) play(ctx context.Context, t trial) (outcome, error) {
 	return o, mend()
 }
 
-// strike waits for the moment, stops the daemon whose moment it is, does the harm, and
+// strikeAtMoment waits for the moment, stops the daemon whose moment it is, does the harm, and
 // lets the daemon go on, if it is still there. It returns the moment it came at.
-func (s *scene) strike(ctx context.Context, t trial, before state) (string, error) {
+func (s *scene) strikeAtMoment(ctx context.Context, t trial, before state) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, errors.New("the moment did not come"))
 	defer cancel()
 	for try := 1; ; try++ {
-		at, pid, err := s.catch(ctx, t.moment, before)
+		at, pid, err := s.stopAtMoment(ctx, t.moment, before)
 		if err != nil {
 			return "", err
 		}
 		if at != t.moment.name && t.moment.stage.is(runsOn) && try < 6 {
 			// Too late. It costs nothing to make another.
 			unix.Kill(pid, unix.SIGCONT)
-			if err := pause(ctx, time.Second); err != nil {
+			if err := waitWhile(ctx, time.Second); err != nil {
 				return "", err
 			}
 			continue
@@ -215,16 +215,16 @@ func (s *scene) strike(ctx context.Context, t trial, before state) (string, erro
 	}
 }
 
-// catch returns with the daemon stopped whose moment it is.
-func (s *scene) catch(ctx context.Context, m moment, before state) (at string, pid int, err error) {
-	logs, err := s.c.follow()
+// stopAtMoment returns with the daemon stopped whose moment it is.
+func (s *scene) stopAtMoment(ctx context.Context, m moment, before state) (at string, pid int, err error) {
+	logs, err := s.c.followLogs()
 	if err != nil {
 		return "", 0, err
 	}
 	defer logs.close()
 	pids := map[string]int{}
 	for _, n := range nodes {
-		if pids[n], err = s.c.proxyd(n); err != nil {
+		if pids[n], err = s.c.findProxyd(n); err != nil {
 			return "", 0, err
 		}
 	}
@@ -234,31 +234,31 @@ func (s *scene) catch(ctx context.Context, m moment, before state) (at string, p
 	case m.stage.is(leaves):
 		go s.c.Scontrol(ctx, "requeue", s.j.id)
 	case m.stage.is(returns):
-		go s.j.again(ctx)
+		go s.j.startAgain(ctx)
 	}
-	l, err := logs.until(ctx, func(l line) bool { return m.at(l, s.j.id) })
+	l, err := logs.waitForLine(ctx, func(l line) bool { return m.at(l, s.j.id) })
 	if err != nil {
 		return "", 0, err
 	}
 	if m.name == "dump" {
-		if err := pause(ctx, time.Duration(s.rng.IntN(250))*time.Millisecond); err != nil {
+		if err := waitWhile(ctx, time.Duration(s.rng.IntN(250))*time.Millisecond); err != nil {
 			return "", 0, err
 		}
 	}
-	if err := halt(ctx, pids[l.host]); err != nil {
+	if err := stopProcess(ctx, pids[l.host]); err != nil {
 		return "", 0, err
 	}
 	at = m.name
-	more, err := logs.now()
+	more, err := logs.newLines()
 	if err != nil {
 		return "", 0, err
 	}
-	if later := reached(more, m.stage, s.j.id); later != "" && !m.stage.is(returns) || later == "over" {
+	if later := lastMoment(more, m.stage, s.j.id); later != "" && !m.stage.is(returns) || later == "over" {
 		at = later
 	}
 	where := before.nodes
 	if m.stage.is(returns) {
-		now, err := s.j.state(ctx)
+		now, err := s.j.readState(ctx)
 		if err != nil {
 			return "", 0, err
 		}
@@ -271,18 +271,18 @@ func (s *scene) catch(ctx context.Context, m moment, before state) (at string, p
 	return at, pids[l.host], nil
 }
 
-// settle follows the job until it runs, and restarts it as often as it is requeued.
+// settleJob follows the job until it runs, and restarts it as often as it is requeued.
 // What is held must have a reason; it is released once the fault is mended.
-func (s *scene) settle(ctx context.Context, o *outcome, mend func() error) (state, error) {
+func (s *scene) settleJob(ctx context.Context, o *outcome, mend func() error) (state, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 4*time.Minute, errors.New("the job does not get on"))
 	defer cancel()
 	var last state
 	var waits, hurried time.Time
 	for holds := 0; ; {
-		if err := pause(ctx, 300*time.Millisecond); err != nil {
+		if err := waitWhile(ctx, 300*time.Millisecond); err != nil {
 			return last, fmt.Errorf("%w: %s", err, last)
 		}
-		now, err := s.j.state(ctx)
+		now, err := s.j.readState(ctx)
 		if err != nil && strings.Contains(err.Error(), "Invalid job id") {
 			return last, fmt.Errorf("Slurm has forgotten it: %s", last)
 		}
@@ -314,7 +314,7 @@ func (s *scene) settle(ctx context.Context, o *outcome, mend func() error) (stat
 			if err := mend(); err != nil {
 				return now, err
 			}
-			if err := s.j.again(ctx); err != nil {
+			if err := s.j.startAgain(ctx); err != nil {
 				return now, err
 			}
 			waits = time.Now()
@@ -324,11 +324,11 @@ func (s *scene) settle(ctx context.Context, o *outcome, mend func() error) (stat
 				_ = s.c.Scontrol(ctx, "update", "JobId="+s.j.id, "StartTime=now")
 			}
 		case now.name == "RUNNING":
-			if s.j.advances(ctx, 3*time.Second) != nil {
+			if s.j.waitForCounting(ctx, 3*time.Second) != nil {
 				continue
 			}
 			// It may have been requeued meanwhile.
-			if again, err := s.j.state(ctx); err == nil && again.name == "RUNNING" && again.restarts == now.restarts {
+			if again, err := s.j.readState(ctx); err == nil && again.name == "RUNNING" && again.restarts == now.restarts {
 				return again, nil
 			}
 		}
@@ -354,14 +354,14 @@ func reasonOf(s state) (string, error) {
 	return "", fmt.Errorf("held, and nobody says why: %s", s)
 }
 
-// finish has the job come to its end and looks at what it has left behind.
-func (s *scene) finish(ctx context.Context, rollbacks int, surprised bool) (noise string, err error) {
+// finishAndCheck has the job come to its end and looks at what it has left behind.
+func (s *scene) finishAndCheck(ctx context.Context, rollbacks int, surprised bool) (noise string, err error) {
 	if err := os.WriteFile(s.c.Shared(s.j.folder+"/stop"), nil, 0o644); err != nil {
 		return "", err
 	}
 	var last state
-	err = eventually(ctx, 4*time.Minute, func() (bool, string) {
-		now, err := s.j.state(ctx)
+	err = waitFor(ctx, 4*time.Minute, func() (bool, string) {
+		now, err := s.j.readState(ctx)
 		if err == nil {
 			last = now
 		}
@@ -374,11 +374,11 @@ func (s *scene) finish(ctx context.Context, rollbacks int, surprised bool) (nois
 		text, _ := os.ReadFile(s.c.Shared(s.j.folder + "/log"))
 		return "", fmt.Errorf("%s; the log ends %q", last, text[max(0, len(text)-300):])
 	}
-	if noise, err = s.j.right(ctx, rollbacks, surprised); err != nil {
+	if noise, err = s.j.checkOutput(ctx, rollbacks, surprised); err != nil {
 		return "", err
 	}
-	return noise, eventually(ctx, 60*time.Second, func() (bool, string) {
-		left, err := s.c.left(ctx, s.j.id)
+	return noise, waitFor(ctx, 60*time.Second, func() (bool, string) {
+		left, err := s.c.listLeftovers(ctx, s.j.id)
 		if err != nil { // a node is off: it has nothing
 			return true, ""
 		}

@@ -46,26 +46,26 @@ func (c *cluster) mountVolume(ctx context.Context) (_ *volume, err error) {
 		return nil, errors.Join(err, unix.Unmount(v.dir, unix.MNT_DETACH))
 	}
 	for _, n := range nodes {
-		if err := c.within(n, func() error { return nil }, v.attach); err != nil {
-			return nil, errors.Join(err, v.unmount(ctx))
+		if err := c.runWithin(n, func() error { return nil }, v.attachMount); err != nil {
+			return nil, errors.Join(err, v.restoreStores(ctx))
 		}
 		if _, err := c.Run(ctx, "restart", n, "proxyd"); err != nil {
-			return nil, errors.Join(err, v.unmount(ctx))
+			return nil, errors.Join(err, v.restoreStores(ctx))
 		}
 	}
 	return v, nil
 }
 
-// attach is called in a node's mount namespace with a copy of the volume's mount.
-func (v *volume) attach(tree int) error {
+// attachMount is called in a node's mount namespace with a copy of the volume's mount.
+func (v *volume) attachMount(tree int) error {
 	return unix.MoveMount(tree, "", unix.AT_FDCWD, "/shared/singularity", unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// unmount gives the nodes their store back.
-func (v *volume) unmount(ctx context.Context) error {
+// restoreStores gives the nodes their store back.
+func (v *volume) restoreStores(ctx context.Context) error {
 	var errs []error
 	for _, n := range nodes {
-		err := v.c.within(n, nil, func(int) error { return unix.Unmount("/shared/singularity", unix.MNT_DETACH) })
+		err := v.c.runWithin(n, nil, func(int) error { return unix.Unmount("/shared/singularity", unix.MNT_DETACH) })
 		if err == nil {
 			_, err = v.c.Run(ctx, "restart", n, "proxyd")
 		}
@@ -75,10 +75,10 @@ func (v *volume) unmount(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// within runs do in a node's mount namespace. Unless before is nil it gets a copy of the
+// runWithin runs do in a node's mount namespace. Unless before is nil it gets a copy of the
 // volume's mount, taken outside.
-func (c *cluster) within(host string, before func() error, do func(tree int) error) error {
-	pid, err := c.process(host, "slurmd", "-D")
+func (c *cluster) runWithin(host string, before func() error, do func(tree int) error) error {
+	pid, err := c.findProcess(host, "slurmd", "-D")
 	if err != nil {
 		return err
 	}

@@ -39,8 +39,8 @@ var archive = sync.OnceValues(func() (string, error) {
 	return filepath.Abs(root + "/bin/gpu-kit.tar.gz")
 })
 
-// unpack unpacks the archive into an empty folder, and returns that of the kit.
-func unpack(t *testing.T) string {
+// unpackKit unpacks the archive into an empty folder, and returns that of the kit.
+func unpackKit(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("packing takes minutes")
@@ -59,8 +59,8 @@ func unpack(t *testing.T) string {
 	return filepath.Join(folder, "gpu-kit")
 }
 
-// coreutils is a folder with a shell and some of coreutils: what a bare node has.
-func coreutils(t *testing.T) string {
+// makeCoreutils returns a folder with a shell and some of coreutils: what a bare node has.
+func makeCoreutils(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
 	for _, name := range []string{"sh", "dirname", "mkdir", "cat", "ls"} {
@@ -90,7 +90,7 @@ func runKit(t *testing.T, folder string, args ...string) (*result, int, string) 
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")
 	c := exec.CommandContext(t.Context(), filepath.Join(folder, "run"), append([]string{"--out", out}, args...)...)
-	c.Env = []string{"PATH=" + coreutils(t), "HOME=/nonexistent", "TMPDIR=" + t.TempDir()}
+	c.Env = []string{"PATH=" + makeCoreutils(t), "HOME=/nonexistent", "TMPDIR=" + t.TempDir()}
 	c.Dir = t.TempDir()
 	var errs bytes.Buffer
 	c.Stderr = &errs
@@ -122,7 +122,7 @@ func TestWithoutGPU(t *testing.T) {
 	if found, _ := filepath.Glob("/dev/nvidia[0-9]*"); len(found) > 0 {
 		t.Skip("there is a GPU")
 	}
-	r, exit, printed := runKit(t, unpack(t))
+	r, exit, printed := runKit(t, unpackKit(t))
 	if exit != 77 {
 		t.Errorf("exit status %d, want 77\n%s", exit, printed)
 	}
@@ -174,7 +174,7 @@ func TestProbeHelp(t *testing.T) {
 
 // TestRehearsal: over software GPUs, all that needs no driver is right: workloads, device servers that are replaced, the probe.
 func TestRehearsal(t *testing.T) {
-	r, exit, printed := runKit(t, unpack(t), "--soft", "--steps", "12", "--only", "workloads,replace,costs,missed", "--python", "/nonexistent")
+	r, exit, printed := runKit(t, unpackKit(t), "--soft", "--steps", "12", "--only", "workloads,replace,costs,missed", "--python", "/nonexistent")
 	if exit != 0 {
 		t.Errorf("exit status %d, want 0\n%s", exit, printed)
 	}
@@ -195,7 +195,7 @@ func TestRehearsal(t *testing.T) {
 // TestNested: with our own shim in the driver's place, over a software GPU of another device server, the suite, workloads and device
 // servers that are replaced are right by the backend of real GPUs.
 func TestNested(t *testing.T) {
-	r, exit, printed := runKit(t, unpack(t), "--nested", "--steps", "8", "--only", "suite,workloads,replace,missed", "--python", "/nonexistent")
+	r, exit, printed := runKit(t, unpackKit(t), "--nested", "--steps", "8", "--only", "suite,workloads,replace,missed", "--python", "/nonexistent")
 	if exit != 0 {
 		t.Errorf("exit status %d, want 0\n%s", exit, printed)
 	}
@@ -215,7 +215,7 @@ func TestNested(t *testing.T) {
 
 // TestSuite: the packed suite of backends runs over the driver that --driver names, and passes.
 func TestSuite(t *testing.T) {
-	kit, folder := unpack(t), t.TempDir()
+	kit, folder := unpackKit(t), t.TempDir()
 	l, err := fakecuda.Build(folder)
 	if err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestSuite(t *testing.T) {
 
 // TestWrong: a program that prints something else by proxyd than natively is found, and the steps behind it run.
 func TestWrong(t *testing.T) {
-	folder := unpack(t)
+	folder := unpackKit(t)
 	// Prints a number of its own each time.
 	liar := "#!/bin/sh\necho $$\n"
 	if err := os.Remove(filepath.Join(folder, "workloads", "mlp")); err != nil {
@@ -257,7 +257,7 @@ func TestWrong(t *testing.T) {
 
 // TestWrongUse: what was typed wrong is said, and nothing is run.
 func TestWrongUse(t *testing.T) {
-	folder := unpack(t)
+	folder := unpackKit(t)
 	for _, args := range [][]string{{"--only", "nothing"}, {"--steps", "1"}, {"more"}, {"--unknown"}, {"--nested", "--soft"}} {
 		c := exec.Command(filepath.Join(folder, "run"), args...)
 		c.Dir = t.TempDir()

@@ -66,8 +66,8 @@ lines=0
 echo ended
 `
 
-// submit submits a counter of alice's.
-func (w *world) submit(ctx context.Context, name, script string, options ...string) (*counter, error) {
+// submitCounter submits a counter of alice's.
+func (w *world) submitCounter(ctx context.Context, name, script string, options ...string) (*counter, error) {
 	c := &counter{w: w, folder: "kills/" + name}
 	folder := w.Shared(c.folder)
 	if err := errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o755), os.Chown(folder, aliceID, aliceID)); err != nil {
@@ -85,18 +85,18 @@ func (w *world) submit(ctx context.Context, name, script string, options ...stri
 	return c, err
 }
 
-func (c *counter) count() int {
+func (c *counter) readCount() int {
 	b, _ := os.ReadFile(c.w.Shared(c.folder, "numbers"))
 	return strings.Count(string(b), "\n")
 }
 
-// advances waits until it has counted on.
-func (c *counter) advances(ctx context.Context) error {
-	from := c.count()
-	return eventually(ctx, 3*time.Minute, func() (bool, string) {
-		now := c.count()
+// waitForCounting waits until the job has counted on.
+func (c *counter) waitForCounting(ctx context.Context) error {
+	from := c.readCount()
+	return waitFor(ctx, 3*time.Minute, func() (bool, string) {
+		now := c.readCount()
 		from = min(from, now) // it went back to its checkpoint
-		return now >= from+3, fmt.Sprintf("job %d stands still at %d: %v", c.id, now, c.state(ctx))
+		return now >= from+3, fmt.Sprintf("job %d stands still at %d: %v", c.id, now, c.readSituation(ctx))
 	})
 }
 
@@ -111,44 +111,44 @@ func (s situation) String() string {
 	return fmt.Sprintf("%s (%s) on %q, %d restarts, held %v, comment %q", s.state, s.reason, s.nodes, s.restarts, s.held, s.comment)
 }
 
-func (s situation) over() bool {
+func (s situation) hasEnded() bool {
 	return s.state == "COMPLETED" || s.state == "CANCELLED" || s.state == "FAILED" || s.state == "TIMEOUT" || s.state == "BOOT_FAIL"
 }
 
-// state is empty while Slurm does not answer.
-func (c *counter) state(ctx context.Context) situation {
+// readSituation returns empty while Slurm does not answer.
+func (c *counter) readSituation(ctx context.Context) situation {
 	id := strconv.FormatInt(c.id, 10)
-	out, err := c.w.root(ctx, "scontrol", "show", "job", "--oneliner", id)
+	out, err := c.w.runAsRoot(ctx, "scontrol", "show", "job", "--oneliner", id)
 	if err != nil && strings.Contains(err.Error(), "Invalid job id") { // long over: slurmctld has forgotten it
-		out, _ = c.w.root(ctx, "sacct", "-X", "-n", "-P", "-j", id, "-o", "State")
+		out, _ = c.w.runAsRoot(ctx, "sacct", "-X", "-n", "-P", "-j", id, "-o", "State")
 		word, _, _ := strings.Cut(strings.TrimSpace(out), " ")
 		return situation{state: word}
 	}
 	if err != nil {
 		return situation{}
 	}
-	s := situation{state: field(out, "JobState"), reason: field(out, "Reason"), nodes: field(out, "NodeList"), excluded: field(out, "ExcNodeList")}
-	s.restarts, _ = strconv.Atoi(field(out, "Restarts"))
-	s.held = field(out, "Priority") == "0" && !s.over()
+	s := situation{state: fieldOf(out, "JobState"), reason: fieldOf(out, "Reason"), nodes: fieldOf(out, "NodeList"), excluded: fieldOf(out, "ExcNodeList")}
+	s.restarts, _ = strconv.Atoi(fieldOf(out, "Restarts"))
+	s.held = fieldOf(out, "Priority") == "0" && !s.hasEnded()
 	if _, after, ok := strings.Cut(out, " Comment="); ok {
 		s.comment, _, _ = strings.Cut(after, " StdErr=")
 	}
 	return s
 }
 
-// field finds KEY=VALUE in what scontrol printed.
-func field(out, key string) string {
+// fieldOf finds KEY=VALUE in what scontrol printed.
+func fieldOf(out, key string) string {
 	_, after, _ := strings.Cut(" "+out, " "+key+"=")
 	value, _, _ := strings.Cut(after, " ")
 	return value
 }
 
-// checkpoints counts those that an action asked for.
-func (c *counter) checkpoints(ctx context.Context) (map[string]int, error) {
+// countCheckpoints counts the checkpoints that an action asked for.
+func (c *counter) countCheckpoints(ctx context.Context) (map[string]int, error) {
 	var all struct {
 		Checkpoints []struct{ Reason, Problem string }
 	}
-	if err := c.w.ask(ctx, &all, "root", "checkpoints", strconv.FormatInt(c.id, 10), "--node", "n1"); err != nil {
+	if err := c.w.askSingctl(ctx, &all, "root", "checkpoints", strconv.FormatInt(c.id, 10), "--node", "n1"); err != nil {
 		return nil, err
 	}
 	made := map[string]int{}
@@ -164,18 +164,18 @@ func (c *counter) checkpoints(ctx context.Context) (map[string]int, error) {
 // stop has it come to its end.
 func (c *counter) stop() error { return os.WriteFile(c.w.Shared(c.folder, "stop"), nil, 0o644) }
 
-// finish tells the job to stop, waits for its end, and checks what it wrote.
-func (c *counter) finish(ctx context.Context) error {
+// finishAndCheck tells the job to stop, waits for its end, and checks what it wrote.
+func (c *counter) finishAndCheck(ctx context.Context) error {
 	if err := c.stop(); err != nil {
 		return err
 	}
 	var s situation
-	err := eventually(ctx, 4*time.Minute, func() (bool, string) {
-		s = c.state(ctx)
+	err := waitFor(ctx, 4*time.Minute, func() (bool, string) {
+		s = c.readSituation(ctx)
 		if s.state == "PENDING" && !s.held { // Slurm waits for two minutes after a requeue
 			_ = c.w.Scontrol(ctx, "update", fmt.Sprintf("JobId=%d", c.id), "StartTime=now")
 		}
-		return s.over(), s.String()
+		return s.hasEnded(), s.String()
 	})
 	if err != nil {
 		return fmt.Errorf("job %d: %w", c.id, err)
@@ -183,11 +183,11 @@ func (c *counter) finish(ctx context.Context) error {
 	if s.state != "COMPLETED" {
 		return fmt.Errorf("job %d: %s", c.id, s)
 	}
-	return c.right()
+	return c.checkOutput()
 }
 
-// right says whether it counted as it would have undisturbed.
-func (c *counter) right() error {
+// checkOutput says whether the job counted as it would have undisturbed.
+func (c *counter) checkOutput() error {
 	b, err := os.ReadFile(c.w.Shared(c.folder, "numbers"))
 	if err != nil {
 		return err

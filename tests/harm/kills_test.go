@@ -81,25 +81,27 @@ type harm struct {
 
 // kills are those after which the action must be finished or undone.
 var kills = []harm{
-	{name: "preemptd", hit: func(_ context.Context, w *world, _ *counter) error { return w.signal(unix.SIGKILL, "ctl", "preemptd") }},
+	{name: "preemptd", hit: func(_ context.Context, w *world, _ *counter) error {
+		return w.signalProcess(unix.SIGKILL, "ctl", "preemptd")
+	}},
 	{name: "slurmrestd", once: true, hit: func(_ context.Context, w *world, _ *counter) error {
-		return w.signal(unix.SIGKILL, "ctl", "slurmrestd", "-a", "rest_auth/local")
+		return w.signalProcess(unix.SIGKILL, "ctl", "slurmrestd", "-a", "rest_auth/local")
 	}},
 	{name: "slurmctld", once: true, hit: func(ctx context.Context, w *world, c *counter) error {
-		return errors.Join(w.saved(ctx, c.id), w.signal(unix.SIGKILL, "ctl", "slurmctld", "-D", "-i"))
+		return errors.Join(w.waitForStateSave(ctx, c.id), w.signalProcess(unix.SIGKILL, "ctl", "slurmctld", "-D", "-i"))
 	}},
 	{name: "proxyd", once: true, hit: func(ctx context.Context, w *world, c *counter) error {
-		return w.signal(unix.SIGKILL, c.leader(ctx), "proxyd", "daemon")
+		return w.signalProcess(unix.SIGKILL, c.leaderNode(ctx), "proxyd", "daemon")
 	}},
 	{name: "node", once: true, hit: func(ctx context.Context, w *world, c *counter) error {
-		_, err := w.Run(ctx, "fail", c.leader(ctx))
+		_, err := w.Run(ctx, "fail", c.leaderNode(ctx))
 		return err
 	}},
 }
 
-// leader is the node that leads the job, or would.
-func (c *counter) leader(ctx context.Context) string {
-	if s := c.state(ctx); slices.Contains(c.w.nodes, s.nodes) {
+// leaderNode is the node that leads the job, or would.
+func (c *counter) leaderNode(ctx context.Context) string {
+	if s := c.readSituation(ctx); slices.Contains(c.w.nodes, s.nodes) {
 		return s.nodes
 	}
 	return "n1"
@@ -114,8 +116,8 @@ type moment struct {
 
 func (m moment) name() string { return m.journey.name + "/" + m.step + "/" + m.harm.name }
 
-// moments are all of them, or those that are picked.
-func moments(harms []harm, once string, late bool) []moment {
+// listMoments returns all moments, or the picked ones.
+func listMoments(harms []harm, once string, late bool) []moment {
 	var all []moment
 	for _, j := range journeys {
 		for _, h := range harms {
@@ -144,13 +146,13 @@ func moments(harms []harm, once string, late bool) []moment {
 func TestHarm(t *testing.T) {
 	t.Logf("seed %d", *seed)
 	w := newWorld(t, "harm-test")
-	t.Run("killed", func(t *testing.T) { w.each(t, moments(kills, "migrate", true), w.killed) })
-	t.Run("interfered", func(t *testing.T) { w.each(t, moments(people, "migrate", false), w.interfered) })
-	t.Run("random", w.random)
+	t.Run("killed", func(t *testing.T) { w.playMoments(t, listMoments(kills, "migrate", true), w.killAtMoment) })
+	t.Run("interfered", func(t *testing.T) { w.playMoments(t, listMoments(people, "migrate", false), w.interfereAtMoment) })
+	t.Run("random", w.runStorm)
 }
 
-// each plays moments, one after the other.
-func (w *world) each(t *testing.T, all []moment, play func(context.Context, *testing.T, moment) error) {
+// playMoments plays moments, one after the other.
+func (w *world) playMoments(t *testing.T, all []moment, play func(context.Context, *testing.T, moment) error) {
 	for _, m := range all {
 		t.Run(m.name(), func(t *testing.T) {
 			if err := play(t.Context(), t, m); err != nil {
@@ -160,31 +162,31 @@ func (w *world) each(t *testing.T, all []moment, play func(context.Context, *tes
 	}
 }
 
-// killed plays one moment: the action finishes or is undone, nothing is done twice, and the
+// killAtMoment plays one moment: the action finishes or is undone, nothing is done twice, and the
 // job comes out right.
-func (w *world) killed(ctx context.Context, t *testing.T, m moment) (err error) {
+func (w *world) killAtMoment(ctx context.Context, t *testing.T, m moment) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	c, before, err := w.prepare(ctx, m.journey)
+	c, before, err := w.prepareJob(ctx, m.journey)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.clear(context.WithoutCancel(ctx), c)) }()
+	defer func() { err = errors.Join(err, w.removeLeftovers(context.WithoutCancel(ctx), c)) }()
 	if m.harm.name == "node" { // which is to cost a job no more than the time since its last checkpoint
 		if _, err := w.Exec(ctx, "ctl", "alice", "singctl", "-q", "checkpoint", fmt.Sprint(c.id)); err != nil {
 			return err
 		}
 	}
-	a, err := w.play(ctx, c, m)
+	a, err := w.playMoment(ctx, c, m)
 	if err != nil {
 		return err
 	}
-	now := c.state(ctx)
+	now := c.readSituation(ctx)
 	t.Logf("%s %s: job %d is %s", a.State, a.Problem, c.id, now)
 	if a.State != "done" && a.State != "undone" && a.State != "dropped" {
 		return fmt.Errorf("%s", a)
 	}
-	if a.State == "done" && !m.journey.undone && !slices.Equal(a.steps(), m.journey.steps) {
+	if a.State == "done" && !m.journey.undone && !slices.Equal(a.listSteps(), m.journey.steps) {
 		return fmt.Errorf("its steps are not those of the table: %s", a)
 	}
 	if m.harm.name == "preemptd" && (a.State == "done") == m.journey.undone {
@@ -193,13 +195,13 @@ func (w *world) killed(ctx context.Context, t *testing.T, m moment) (err error) 
 	if most := before.restarts + 2; now.restarts > most || m.harm.name == "preemptd" && now.restarts >= most {
 		return fmt.Errorf("the job was requeued %d times: %s", now.restarts-before.restarts, a)
 	}
-	if made, err := c.checkpoints(ctx); err != nil || slices.Max(append(values(made), 0)) > 1 {
+	if made, err := c.countCheckpoints(ctx); err != nil || slices.Max(append(valuesOf(made), 0)) > 1 {
 		return fmt.Errorf("checkpoints by action: %v %w", made, err)
 	}
-	return errors.Join(w.letGo(ctx, c, m.journey, a, now), c.finish(ctx))
+	return errors.Join(w.letGo(ctx, c, m.journey, a, now), c.finishAndCheck(ctx))
 }
 
-func values(m map[string]int) []int {
+func valuesOf(m map[string]int) []int {
 	var all []int
 	for _, n := range m {
 		all = append(all, n)
@@ -216,18 +218,18 @@ func (w *world) letGo(ctx context.Context, c *counter, j journey, a *act, now si
 	if !now.held {
 		return nil
 	}
-	id, err := w.begin(ctx, "root", "resume", fmt.Sprint(c.id))
+	id, err := w.beginAction(ctx, "root", "resume", fmt.Sprint(c.id))
 	if err != nil {
 		return err
 	}
-	if a, err = w.over(ctx, id); err == nil && a.State != "done" {
+	if a, err = w.waitForAction(ctx, id); err == nil && a.State != "done" {
 		err = fmt.Errorf("%s", a)
 	}
 	return err
 }
 
-// prepare has a job where the journey begins.
-func (w *world) prepare(ctx context.Context, j journey) (*counter, situation, error) {
+// prepareJob has a job where the journey begins.
+func (w *world) prepareJob(ctx context.Context, j journey) (*counter, situation, error) {
 	options := []string{"-w", "n1"}
 	if j.name == "resize" {
 		options = []string{"-N2", "-n2"}
@@ -238,44 +240,44 @@ func (w *world) prepare(ctx context.Context, j journey) (*counter, situation, er
 	if j.name == "migrate" {
 		options = nil
 	}
-	c, err := w.submit(ctx, "job", inBash, options...)
+	c, err := w.submitCounter(ctx, "job", inBash, options...)
 	if err != nil {
 		return c, situation{}, err
 	}
 	if j.name != "hold" {
-		err = c.advances(ctx)
+		err = c.waitForCounting(ctx)
 	}
 	if err == nil && j.waits && j.name != "hold" {
 		var id int64
-		if id, err = w.begin(ctx, "alice", "preempt", "--hold", fmt.Sprint(c.id)); err == nil {
-			_, err = w.over(ctx, id)
+		if id, err = w.beginAction(ctx, "alice", "preempt", "--hold", fmt.Sprint(c.id)); err == nil {
+			_, err = w.waitForAction(ctx, id)
 		}
 	}
-	return c, c.state(ctx), err
+	return c, c.readSituation(ctx), err
 }
 
 // paused is what preemptd logs when it stands.
 var paused = regexp.MustCompile(`msg=paused .*\baction=(\d+)`)
 
-// play begins the action, does the harm when it stands at the moment, and returns it as it
+// playMoment begins the action, does the harm when it stands at the moment, and returns it as it
 // has ended.
-func (w *world) play(ctx context.Context, c *counter, m moment) (*act, error) {
-	if err := w.configure(ctx, "pause_at: "+m.step+"\n"); err != nil {
+func (w *world) playMoment(ctx context.Context, c *counter, m moment) (*act, error) {
+	if err := w.reloadConfiguration(ctx, "pause_at: "+m.step+"\n"); err != nil {
 		return nil, err
 	}
-	from := w.logged()
+	from := w.logOffset()
 	args := slices.Clone(m.journey.args)
 	if i := slices.Index(args, "--away"); i >= 0 { // a move away from where a job is not is refused
-		args[i+1] = c.state(ctx).nodes
+		args[i+1] = c.readSituation(ctx).nodes
 	}
 	asked := make(chan error, 1)
 	go func() { // which may have no answer: at its first step it may stand before it has given one
 		var a act
-		asked <- w.ask(ctx, &a, m.journey.user, append(args, fmt.Sprint(c.id), "--no-wait")...)
+		asked <- w.askSingctl(ctx, &a, m.journey.user, append(args, fmt.Sprint(c.id), "--no-wait")...)
 	}()
 	defer func() { <-asked }()
 	var id int64
-	err := eventually(ctx, 3*time.Minute, func() (bool, string) {
+	err := waitFor(ctx, 3*time.Minute, func() (bool, string) {
 		log := w.controllerLog(from)
 		if m := paused.FindStringSubmatch(log); m != nil {
 			id, _ = strconv.ParseInt(m[1], 10, 64)
@@ -285,32 +287,32 @@ func (w *world) play(ctx context.Context, c *counter, m moment) (*act, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := w.write(ctx, ""); err != nil {
+	if err := w.writeConfiguration(ctx, ""); err != nil {
 		return nil, err
 	}
 	if err := m.harm.hit(ctx, w, c); err != nil {
 		return nil, err
 	}
 	if m.harm.name == "preemptd" {
-		return w.over(ctx, id)
+		return w.waitForAction(ctx, id)
 	}
-	if err := errors.Join(w.signal(unix.SIGHUP, "ctl", "preemptd"), w.signal(unix.SIGCONT, "ctl", "preemptd")); err != nil {
+	if err := errors.Join(w.signalProcess(unix.SIGHUP, "ctl", "preemptd"), w.signalProcess(unix.SIGCONT, "ctl", "preemptd")); err != nil {
 		return nil, err
 	}
 	if m.harm.kept == nil { // something was broken
-		w.felt(ctx, id)
-		if err := w.heal(ctx); err != nil {
+		w.waitUntilFelt(ctx, id)
+		if err := w.healAll(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return w.over(ctx, id)
+	return w.waitForAction(ctx, id)
 }
 
-// felt waits until the action has met what is broken, or a while has passed in which it
+// waitUntilFelt waits until the action has met what is broken, or a while has passed in which it
 // did not need it.
-func (w *world) felt(ctx context.Context, id int64) {
-	_ = eventually(ctx, 5*time.Second, func() (bool, string) {
-		a, err := w.action(ctx, id)
+func (w *world) waitUntilFelt(ctx context.Context, id int64) {
+	_ = waitFor(ctx, 5*time.Second, func() (bool, string) {
+		a, err := w.readAction(ctx, id)
 		if err != nil {
 			return false, err.Error()
 		}
@@ -318,15 +320,15 @@ func (w *world) felt(ctx context.Context, id int64) {
 	})
 }
 
-// clear ends what a trial has left.
-func (w *world) clear(ctx context.Context, c *counter) error {
-	_ = w.signal(unix.SIGCONT, "ctl", "preemptd")
-	err := w.heal(ctx)
-	if !c.state(ctx).over() {
-		_, _ = w.root(ctx, "scancel", "--full", fmt.Sprint(c.id))
+// removeLeftovers ends what a trial has left.
+func (w *world) removeLeftovers(ctx context.Context, c *counter) error {
+	_ = w.signalProcess(unix.SIGCONT, "ctl", "preemptd")
+	err := w.healAll(ctx)
+	if !c.readSituation(ctx).hasEnded() {
+		_, _ = w.runAsRoot(ctx, "scancel", "--full", fmt.Sprint(c.id))
 	}
-	return errors.Join(err, eventually(ctx, 2*time.Minute, func() (bool, string) {
-		said, err := w.root(ctx, "sinfo", "-h", "-N", "-p", "main", "-o", "%N %T")
+	return errors.Join(err, waitFor(ctx, 2*time.Minute, func() (bool, string) {
+		said, err := w.runAsRoot(ctx, "sinfo", "-h", "-N", "-p", "main", "-o", "%N %T")
 		return err == nil && strings.Count(said, " idle") == len(w.nodes), fmt.Sprint("nodes: ", said, err)
 	}))
 }

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// scontrol has root do something to a job. Slurm may refuse what makes no sense at the
+// runScontrol has root do something to a job. Slurm may refuse what makes no sense at the
 // moment; a person would be told so.
-func scontrol(verb string, args ...string) func(context.Context, *world, *counter) error {
+func runScontrol(verb string, args ...string) func(context.Context, *world, *counter) error {
 	return func(ctx context.Context, w *world, c *counter) error {
 		id := fmt.Sprint(c.id)
 		if verb == "update" {
@@ -43,29 +43,29 @@ var people = []harm{
 			}
 			return nil
 		}},
-	{name: "hold", once: true, hit: scontrol("hold"), kept: func(s situation, a *act) error { return nil }},
-	{name: "release", once: true, hit: scontrol("release"),
+	{name: "hold", once: true, hit: runScontrol("hold"), kept: func(s situation, a *act) error { return nil }},
+	{name: "release", once: true, hit: runScontrol("release"),
 		kept: func(s situation, a *act) error {
 			if s.held {
 				return fmt.Errorf("the job was released, and is %s", s)
 			}
 			return nil
 		}},
-	{name: "requeue", once: true, hit: scontrol("requeue"),
+	{name: "requeue", once: true, hit: runScontrol("requeue"),
 		kept: func(s situation, a *act) error {
 			if s.restarts == 0 {
 				return fmt.Errorf("the job was requeued, and is %s", s)
 			}
 			return nil
 		}},
-	{name: "nodes", once: true, hit: scontrol("update", "ExcNodeList=n3"),
+	{name: "nodes", once: true, hit: runScontrol("update", "ExcNodeList=n3"),
 		kept: func(s situation, a *act) error {
 			if s.excluded != "n3" && s.excluded != "n[1,3]" && a.State == "dropped" {
 				return fmt.Errorf("the job was to avoid n3, and avoids %q: %s", s.excluded, a)
 			}
 			return nil
 		}},
-	{name: "comment", once: true, hit: scontrol("update", "Comment=urgent"),
+	{name: "comment", once: true, hit: runScontrol("update", "Comment=urgent"),
 		kept: func(s situation, a *act) error {
 			if a.State != "done" || !strings.HasPrefix(s.comment, "urgent") {
 				return fmt.Errorf("its comment was to be urgent, and is %q: %s", s.comment, a)
@@ -74,27 +74,27 @@ var people = []harm{
 		}},
 }
 
-// interfered plays one moment: the action ends, what the person did stands, and the job
+// interfereAtMoment plays one moment: the action ends, what the person did stands, and the job
 // comes out right unless it was cancelled.
-func (w *world) interfered(ctx context.Context, t *testing.T, m moment) (err error) {
+func (w *world) interfereAtMoment(ctx context.Context, t *testing.T, m moment) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	c, _, err := w.prepare(ctx, m.journey)
+	c, _, err := w.prepareJob(ctx, m.journey)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.clear(context.WithoutCancel(ctx), c)) }()
-	a, err := w.play(ctx, c, m)
+	defer func() { err = errors.Join(err, w.removeLeftovers(context.WithoutCancel(ctx), c)) }()
+	a, err := w.playMoment(ctx, c, m)
 	if err != nil {
 		return err
 	}
 	if m.harm.ends {
-		err = eventually(ctx, 2*time.Minute, func() (bool, string) {
-			now := c.state(ctx)
-			return now.over(), now.String()
+		err = waitFor(ctx, 2*time.Minute, func() (bool, string) {
+			now := c.readSituation(ctx)
+			return now.hasEnded(), now.String()
 		})
 	}
-	now := c.state(ctx)
+	now := c.readSituation(ctx)
 	t.Logf("%s %s: job %d is %s", a.State, a.Problem, c.id, now)
 	switch {
 	case err != nil:
@@ -113,5 +113,5 @@ func (w *world) interfered(ctx context.Context, t *testing.T, m moment) (err err
 			return err
 		}
 	}
-	return c.finish(ctx)
+	return c.finishAndCheck(ctx)
 }

@@ -39,14 +39,14 @@ type event struct {
 	do     func(context.Context, *storm, *counter) error
 }
 
-// asks has somebody ask preemptd for something. A refusal is an answer: the job is not in
+// askPreemptd has somebody ask preemptd for something. A refusal is an answer: the job is not in
 // the state for it, or something is under way.
-func asks(user string, args func(*rand.Rand) []string) func(context.Context, *storm, *counter) error {
+func askPreemptd(user string, args func(*rand.Rand) []string) func(context.Context, *storm, *counter) error {
 	return func(ctx context.Context, s *storm, c *counter) error {
 		words := args(s.rng)
 		holds := words[0] == "hold" || slices.Contains(words, "--hold")
 		words = append([]string{words[0], fmt.Sprint(c.id)}, words[1:]...)
-		_, err := s.begin(ctx, user, words...)
+		_, err := s.beginAction(ctx, user, words...)
 		switch {
 		case err != nil:
 			s.refused++
@@ -59,10 +59,12 @@ func asks(user string, args func(*rand.Rand) []string) func(context.Context, *st
 	}
 }
 
-func just(args ...string) func(*rand.Rand) []string { return func(*rand.Rand) []string { return args } }
+func fixedArgs(args ...string) func(*rand.Rand) []string {
+	return func(*rand.Rand) []string { return args }
+}
 
-// past has an administrator do something past preemptd; Slurm may refuse it.
-func past(verb string, args ...string) func(context.Context, *storm, *counter) error {
+// bypassPreemptd has an administrator do something past preemptd; Slurm may refuse it.
+func bypassPreemptd(verb string, args ...string) func(context.Context, *storm, *counter) error {
 	return func(ctx context.Context, s *storm, c *counter) error {
 		id := fmt.Sprint(c.id)
 		if verb == "update" {
@@ -74,18 +76,18 @@ func past(verb string, args ...string) func(context.Context, *storm, *counter) e
 	}
 }
 
-// breaks kills a daemon of ctl, which stays away for a few events.
-func breaks(command ...string) func(context.Context, *storm, *counter) error {
+// killDaemon kills a daemon of ctl, which stays away for a few events.
+func killDaemon(command ...string) func(context.Context, *storm, *counter) error {
 	return func(_ context.Context, s *storm, _ *counter) error {
-		if err := s.signal(unix.SIGKILL, "ctl", command...); err == nil {
+		if err := s.signalProcess(unix.SIGKILL, "ctl", command...); err == nil {
 			s.down = 2
 		}
 		return nil
 	}
 }
 
-// loses has a node fail, or cut off.
-func loses(verb string) func(context.Context, *storm, *counter) error {
+// loseNode has a node fail, or cut off.
+func loseNode(verb string) func(context.Context, *storm, *counter) error {
 	return func(ctx context.Context, s *storm, _ *counter) error {
 		node := s.nodes[s.rng.IntN(len(s.nodes))]
 		s.down = max(s.down, 3)
@@ -96,50 +98,50 @@ func loses(verb string) func(context.Context, *storm, *counter) error {
 
 // events are all that happens. None of them ends a job.
 var events = []event{
-	{"preempt", 6, asks("alice", just("preempt"))},
-	{"preempt and hold", 5, asks("alice", just("preempt", "--hold"))},
-	{"resume", 6, asks("alice", just("resume"))},
-	{"migrate to", 5, asks("alice", func(r *rand.Rand) []string { return []string{"migrate", "--to", fmt.Sprintf("n%d", 1+r.IntN(3))} })},
-	{"migrate away", 5, asks("alice", func(r *rand.Rand) []string { return []string{"migrate", "--away", fmt.Sprintf("n%d", 1+r.IntN(3))} })},
-	{"resize", 4, asks("operator", func(r *rand.Rand) []string { return []string{"resize", "--nodes", fmt.Sprint(1 + r.IntN(2))} })},
-	{"resize GPUs", 4, asks("operator", func(r *rand.Rand) []string { return []string{"resize", "--gpus", fmt.Sprint(1 + r.IntN(2))} })},
-	{"hold", 4, asks("alice", just("hold"))},
-	{"release", 4, asks("alice", just("release"))},
-	{"requeue", 4, asks("alice", func(r *rand.Rand) []string {
+	{"preempt", 6, askPreemptd("alice", fixedArgs("preempt"))},
+	{"preempt and hold", 5, askPreemptd("alice", fixedArgs("preempt", "--hold"))},
+	{"resume", 6, askPreemptd("alice", fixedArgs("resume"))},
+	{"migrate to", 5, askPreemptd("alice", func(r *rand.Rand) []string { return []string{"migrate", "--to", fmt.Sprintf("n%d", 1+r.IntN(3))} })},
+	{"migrate away", 5, askPreemptd("alice", func(r *rand.Rand) []string { return []string{"migrate", "--away", fmt.Sprintf("n%d", 1+r.IntN(3))} })},
+	{"resize", 4, askPreemptd("operator", func(r *rand.Rand) []string { return []string{"resize", "--nodes", fmt.Sprint(1 + r.IntN(2))} })},
+	{"resize GPUs", 4, askPreemptd("operator", func(r *rand.Rand) []string { return []string{"resize", "--gpus", fmt.Sprint(1 + r.IntN(2))} })},
+	{"hold", 4, askPreemptd("alice", fixedArgs("hold"))},
+	{"release", 4, askPreemptd("alice", fixedArgs("release"))},
+	{"requeue", 4, askPreemptd("alice", func(r *rand.Rand) []string {
 		return []string{"requeue", "--qos", []string{"basic", "standard", "premium"}[r.IntN(3)]}
 	})},
 	{"kill preemptd", 4, func(_ context.Context, s *storm, _ *counter) error {
-		_ = s.signal(unix.SIGKILL, "ctl", "preemptd")
+		_ = s.signalProcess(unix.SIGKILL, "ctl", "preemptd")
 		return nil
 	}},
 	{"kill proxyd", 3, func(_ context.Context, s *storm, _ *counter) error {
-		_ = s.signal(unix.SIGKILL, s.nodes[s.rng.IntN(3)], "proxyd", "daemon")
+		_ = s.signalProcess(unix.SIGKILL, s.nodes[s.rng.IntN(3)], "proxyd", "daemon")
 		return nil
 	}},
-	{"kill slurmrestd", 2, breaks("slurmrestd", "-a", "rest_auth/local")},
+	{"kill slurmrestd", 2, killDaemon("slurmrestd", "-a", "rest_auth/local")},
 	{"kill slurmctld", 1, func(ctx context.Context, s *storm, c *counter) error {
 		if s.down > 0 { // it may be away already
 			return nil
 		}
 		s.forgets = true
-		return errors.Join(s.savedByAny(ctx), breaks("slurmctld", "-D", "-i")(ctx, s, c))
+		return errors.Join(s.savedByAny(ctx), killDaemon("slurmctld", "-D", "-i")(ctx, s, c))
 	}},
-	{"fail a node", 2, loses("fail")},
-	{"cut a node", 2, loses("cut")},
-	{"scontrol hold", 2, past("hold")},
-	{"scontrol release", 2, past("release")},
-	{"scontrol requeue", 3, past("requeue")},
-	{"scontrol requeuehold", 2, past("requeuehold")},
-	{"scontrol comment", 2, past("update", "Comment=urgent")},
-	{"scontrol nodes", 2, past("update", "ExcNodeList=n2")},
-	{"work", 8, func(ctx context.Context, s *storm, _ *counter) error { return s.works(ctx) }},
+	{"fail a node", 2, loseNode("fail")},
+	{"cut a node", 2, loseNode("cut")},
+	{"scontrol hold", 2, bypassPreemptd("hold")},
+	{"scontrol release", 2, bypassPreemptd("release")},
+	{"scontrol requeue", 3, bypassPreemptd("requeue")},
+	{"scontrol requeuehold", 2, bypassPreemptd("requeuehold")},
+	{"scontrol comment", 2, bypassPreemptd("update", "Comment=urgent")},
+	{"scontrol nodes", 2, bypassPreemptd("update", "ExcNodeList=n2")},
+	{"work", 8, func(ctx context.Context, s *storm, _ *counter) error { return s.waitForWork(ctx) }},
 }
 
 // savedByAny is saved with any job that has not ended: slurmctld saves the state of all.
 func (s *storm) savedByAny(ctx context.Context) error {
 	var errs []error
 	for _, c := range s.jobs {
-		err := s.saved(ctx, c.id)
+		err := s.waitForStateSave(ctx, c.id)
 		if err == nil {
 			return nil
 		}
@@ -148,7 +150,7 @@ func (s *storm) savedByAny(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (s *storm) pick() event {
+func (s *storm) pickEvent() event {
 	sum := 0
 	for _, e := range events {
 		sum += e.weight
@@ -162,28 +164,28 @@ func (s *storm) pick() event {
 	return events[0]
 }
 
-// mend heals what is broken, once it has been so for some events.
-func (s *storm) mend(ctx context.Context) error {
+// mendFaults heals what is broken, once it has been so for some events.
+func (s *storm) mendFaults(ctx context.Context) error {
 	if s.down == 0 {
 		return nil
 	}
 	if s.down--; s.down > 0 {
 		return nil
 	}
-	return s.heal(ctx)
+	return s.healAll(ctx)
 }
 
-// works waits until some job has counted on, if any runs: events that follow each other at
+// waitForWork waits until some job has counted on, if any runs: events that follow each other at
 // once would only meet jobs that start.
-func (s *storm) works(ctx context.Context) error {
+func (s *storm) waitForWork(ctx context.Context) error {
 	was := make([]int, len(s.jobs))
 	for i, c := range s.jobs {
-		was[i] = c.count()
+		was[i] = c.readCount()
 	}
-	_ = eventually(ctx, 10*time.Second, func() (bool, string) {
+	_ = waitFor(ctx, 10*time.Second, func() (bool, string) {
 		moved := 0
 		for i, c := range s.jobs {
-			if c.count() > was[i]+5 {
+			if c.readCount() > was[i]+5 {
 				moved++
 			}
 		}
@@ -192,14 +194,14 @@ func (s *storm) works(ctx context.Context) error {
 	return nil
 }
 
-// random has random things happen to many jobs: in the end all of them come out right. The
+// runStorm has random things happen to many jobs: in the end all of them come out right. The
 // same seed has the same things happen in the same order.
-func (w *world) random(t *testing.T) {
+func (w *world) runStorm(t *testing.T) {
 	t.Logf("%d jobs, %d events", *randomJobs, *randomEvents)
 	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Minute+time.Duration(*randomEvents)*10*time.Second)
 	defer cancel()
 	s := &storm{world: w, rng: rand.New(rand.NewPCG(*seed, 2)), held: map[*counter]bool{}}
-	if err := w.configure(ctx, ""); err != nil {
+	if err := w.reloadConfiguration(ctx, ""); err != nil {
 		t.Fatal(err)
 	}
 	var err error
@@ -207,66 +209,66 @@ func (w *world) random(t *testing.T) {
 		t.Fatal(err)
 	}
 	for place := range *randomJobs {
-		c, err := s.submit(ctx, place)
+		c, err := s.submitJob(ctx, place)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.jobs = append(s.jobs, c)
 	}
-	if err := s.works(ctx); err != nil {
+	if err := s.waitForWork(ctx); err != nil {
 		t.Fatal(err)
 	}
-	s.protect(ctx)
+	s.checkpointJobs(ctx)
 	happened := map[string]int{}
 	for i := range *randomEvents {
 		if i%10 == 9 && s.down == 0 {
-			if err := errors.Join(s.replace(ctx), s.explained(ctx, t)); err != nil {
+			if err := errors.Join(s.replaceEndedJobs(ctx), s.checkHeldJobs(ctx, t)); err != nil {
 				t.Fatalf("before event %d: %v", i, err)
 			}
 		}
-		e, c := s.pick(), s.jobs[s.rng.IntN(len(s.jobs))]
+		e, c := s.pickEvent(), s.jobs[s.rng.IntN(len(s.jobs))]
 		happened[e.name]++
-		if err := errors.Join(e.do(ctx, s, c), s.mend(ctx)); err != nil {
+		if err := errors.Join(e.do(ctx, s, c), s.mendFaults(ctx)); err != nil {
 			t.Fatalf("event %d, %s, job %d: %v", i, e.name, c.id, err)
 		}
 	}
 	t.Logf("%v; %d actions begun, %d requests refused; %d jobs ended before the end, all right", happened, s.begun, s.refused, s.ended)
-	if err := s.settle(ctx, t); err != nil {
+	if err := s.settleAndCheck(ctx, t); err != nil {
 		t.Error(err)
 	}
 }
 
-// protect makes a checkpoint of each job that runs: a node that fails is to cost a job no
+// checkpointJobs makes a checkpoint of each job that runs: a node that fails is to cost a job no
 // more than the time since its last.
-func (s *storm) protect(ctx context.Context) {
+func (s *storm) checkpointJobs(ctx context.Context) {
 	for _, c := range s.jobs {
 		_, _ = s.Exec(ctx, "ctl", "alice", "singctl", "-q", "checkpoint", fmt.Sprint(c.id))
 	}
 }
 
-// settle heals everything, waits for all actions, releases what is held, and looks whether
+// settleAndCheck heals everything, waits for all actions, releases what is held, and looks whether
 // all jobs come out right.
-func (s *storm) settle(ctx context.Context, t *testing.T) error {
-	if err := s.heal(ctx); err != nil {
+func (s *storm) settleAndCheck(ctx context.Context, t *testing.T) error {
+	if err := s.healAll(ctx); err != nil {
 		return err
 	}
 	var status struct {
 		Actions []act
 	}
-	err := eventually(ctx, 15*time.Minute, func() (bool, string) {
+	err := waitFor(ctx, 15*time.Minute, func() (bool, string) {
 		status.Actions = nil
-		err := s.ask(ctx, &status, "root", "status")
+		err := s.askSingctl(ctx, &status, "root", "status")
 		return err == nil && len(status.Actions) == 0, fmt.Sprint(err, status.Actions)
 	})
 	if err != nil {
 		return err
 	}
-	if err := s.explained(ctx, t); err != nil {
+	if err := s.checkHeldJobs(ctx, t); err != nil {
 		return err
 	}
 	var errs []error
 	for _, c := range s.jobs {
-		if c.state(ctx).held {
+		if c.readSituation(ctx).held {
 			_ = s.Scontrol(ctx, "release", fmt.Sprint(c.id))
 		}
 		_ = s.Scontrol(ctx, "update", fmt.Sprintf("JobId=%d", c.id), "ExcNodeList=", "ReqNodeList=")
@@ -277,21 +279,21 @@ func (s *storm) settle(ctx context.Context, t *testing.T) error {
 		}
 	}
 	for _, c := range s.jobs {
-		err := c.finish(ctx)
-		t.Logf("job %d: %d, %s: %v", c.id, c.count(), c.state(ctx), err)
+		err := c.finishAndCheck(ctx)
+		t.Logf("job %d: %d, %s: %v", c.id, c.readCount(), c.readSituation(ctx), err)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// explained complains of actions that are stuck, and of jobs that are held although the last
+// checkHeldJobs complains of actions that are stuck, and of jobs that are held although the last
 // request for them does not leave them held.
-func (s *storm) explained(ctx context.Context, t *testing.T) error {
+func (s *storm) checkHeldJobs(ctx context.Context, t *testing.T) error {
 	t.Helper()
 	var all struct {
 		Actions []act
 	}
-	if err := s.ask(ctx, &all, "root", "history", "--limit", "100"); err != nil {
+	if err := s.askSingctl(ctx, &all, "root", "history", "--limit", "100"); err != nil {
 		return err
 	}
 	ends, last := map[string]int{}, map[int64]*act{}
@@ -321,7 +323,7 @@ func (s *storm) explained(ctx context.Context, t *testing.T) error {
 // holdExplained complains of a job that is held although no request leaves it held. Its last action has ended.
 func (s *storm) holdExplained(ctx context.Context, t *testing.T, c *counter, last *act) error {
 	t.Helper()
-	now := c.state(ctx)
+	now := c.readSituation(ctx)
 	switch {
 	case !now.held || s.held[c]:
 		return nil

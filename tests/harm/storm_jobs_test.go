@@ -52,9 +52,9 @@ func (w *world) buildTraining(ctx context.Context, t *testing.T) ([]byte, error)
 	return bytes.Join(lines[:longest], nil), nil
 }
 
-// submit submits the job of a place in the storm: every fourth one counts in Python, every
+// submitJob submits the job of a place in the storm: every fourth one counts in Python, every
 // other fourth one trains on GPUs, and the rest counts in bash, some on two nodes.
-func (s *storm) submit(ctx context.Context, place int) (*counter, error) {
+func (s *storm) submitJob(ctx context.Context, place int) (*counter, error) {
 	script, options := inBash, []string{"--qos=" + []string{"basic", "standard", "premium"}[place%3]}
 	training := place%4 == 3
 	switch {
@@ -72,28 +72,28 @@ func (s *storm) submit(ctx context.Context, place int) (*counter, error) {
 		"until [ -e stop ]", fmt.Sprintf("until [ -e stop ] || [ $i = %d ]", longest),
 		`exists("stop")`, fmt.Sprintf(`exists("stop") and i < %d`, longest)).Replace(script)
 	s.submitted++
-	c, err := s.world.submit(ctx, fmt.Sprint("random", s.submitted), script, options...)
+	c, err := s.world.submitCounter(ctx, fmt.Sprint("random", s.submitted), script, options...)
 	if err == nil && training {
 		c.losses = s.losses
 	}
 	return c, err
 }
 
-// replace looks at all jobs, judges those that have ended, and has others in their places.
-func (s *storm) replace(ctx context.Context) error {
+// replaceEndedJobs looks at all jobs, judges those that have ended, and has others in their places.
+func (s *storm) replaceEndedJobs(ctx context.Context) error {
 	for place, c := range s.jobs {
-		now := c.state(ctx)
-		if !now.over() {
+		now := c.readSituation(ctx)
+		if !now.hasEnded() {
 			continue
 		}
 		if now.state != "COMPLETED" {
 			return fmt.Errorf("job %d is lost: %s", c.id, now)
 		}
-		if err := c.right(); err != nil {
+		if err := c.checkOutput(); err != nil {
 			return err
 		}
 		s.ended++
-		next, err := s.submit(ctx, place)
+		next, err := s.submitJob(ctx, place)
 		if err != nil {
 			return err
 		}

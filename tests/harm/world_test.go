@@ -63,13 +63,13 @@ func newWorld(t *testing.T, name string) *world {
 	return w
 }
 
-// root runs a command of root's on ctl.
-func (w *world) root(ctx context.Context, command ...string) (string, error) {
+// runAsRoot runs a command of root's on ctl.
+func (w *world) runAsRoot(ctx context.Context, command ...string) (string, error) {
 	return w.Exec(ctx, "ctl", "root", command...)
 }
 
-// process finds a program of a host by the first words of its command line.
-func (w *world) process(host string, command ...string) (int, error) {
+// findProcess finds a program of a host by the first words of its command line.
+func (w *world) findProcess(host string, command ...string) (int, error) {
 	want := strings.Join(command, "\x00") + "\x00"
 	all, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -89,8 +89,8 @@ func (w *world) process(host string, command ...string) (int, error) {
 	return 0, fmt.Errorf("no %s on %s", strings.Join(command, " "), host)
 }
 
-func (w *world) signal(sig unix.Signal, host string, command ...string) error {
-	pid, err := w.process(host, command...)
+func (w *world) signalProcess(sig unix.Signal, host string, command ...string) error {
+	pid, err := w.findProcess(host, command...)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (w *world) signal(sig unix.Signal, host string, command ...string) error {
 		return err
 	}
 	// Until its host has seen its end, heal takes it for running, and leaves it.
-	return eventually(context.Background(), time.Minute, func() (bool, string) {
+	return waitFor(context.Background(), time.Minute, func() (bool, string) {
 		return errors.Is(unix.Kill(pid, 0), unix.ESRCH), fmt.Sprintf("process %d does not end", pid)
 	})
 }
@@ -109,7 +109,7 @@ func (w *world) controllerLog(from int64) string {
 	return string(b[min(from, int64(len(b))):])
 }
 
-func (w *world) logged() int64 {
+func (w *world) logOffset() int64 {
 	st, err := os.Stat(w.Log("ctl", "preemptd"))
 	if err != nil {
 		return 0
@@ -117,25 +117,25 @@ func (w *world) logged() int64 {
 	return st.Size()
 }
 
-// configure has preemptd read a configuration, with more than is usual.
-func (w *world) configure(ctx context.Context, more string) error {
-	from := w.logged()
-	if err := w.write(ctx, more); err != nil {
+// reloadConfiguration has preemptd read a configuration, with more than is usual.
+func (w *world) reloadConfiguration(ctx context.Context, more string) error {
+	from := w.logOffset()
+	if err := w.writeConfiguration(ctx, more); err != nil {
 		return err
 	}
-	if err := w.signal(unix.SIGHUP, "ctl", "preemptd"); err != nil {
+	if err := w.signalProcess(unix.SIGHUP, "ctl", "preemptd"); err != nil {
 		return err
 	}
-	return eventually(ctx, time.Minute, func() (bool, string) {
+	return waitFor(ctx, time.Minute, func() (bool, string) {
 		log := w.controllerLog(from)
 		return strings.Contains(log, "configuration read again"), log
 	})
 }
 
-// write puts the configuration there for the next start.
-func (w *world) write(ctx context.Context, more string) error {
+// writeConfiguration puts the configuration there for the next start.
+func (w *world) writeConfiguration(ctx context.Context, more string) error {
 	text := "operators: [operator]\ninterval: 1s\npatience:\n  start: 2m\n" + more
-	_, err := w.root(ctx, "sh", "-c", fmt.Sprintf("printf '%%s' '%s' > /etc/singularity-slurm/preemptd.yaml", text))
+	_, err := w.runAsRoot(ctx, "sh", "-c", fmt.Sprintf("printf '%%s' '%s' > /etc/singularity-slurm/preemptd.yaml", text))
 	return err
 }
 
@@ -167,8 +167,8 @@ func (a *act) String() string {
 	return b.String()
 }
 
-// ask asks singctl, as root unless told otherwise, and reads its JSON.
-func (w *world) ask(ctx context.Context, into any, user string, args ...string) error {
+// askSingctl asks singctl, as root unless told otherwise, and reads its JSON.
+func (w *world) askSingctl(ctx context.Context, into any, user string, args ...string) error {
 	out, err := w.Exec(ctx, "ctl", user, append([]string{"singctl", "--json", "-q", "--controller", "ctl"}, args...)...)
 	if err != nil {
 		return err
@@ -176,22 +176,22 @@ func (w *world) ask(ctx context.Context, into any, user string, args ...string) 
 	return json.Unmarshal([]byte(out), into)
 }
 
-// begin has an action begun, and does not wait for it. A controller that is just being
+// beginAction has an action begun, and does not wait for it. A controller that is just being
 // started again is waited for.
-func (w *world) begin(ctx context.Context, user string, args ...string) (int64, error) {
+func (w *world) beginAction(ctx context.Context, user string, args ...string) (int64, error) {
 	var a act
-	err := eventually(ctx, time.Minute, func() (bool, string) {
-		err := w.ask(ctx, &a, user, append(args, "--no-wait")...)
-		return err == nil || !away(err), fmt.Sprint(err)
+	err := waitFor(ctx, time.Minute, func() (bool, string) {
+		err := w.askSingctl(ctx, &a, user, append(args, "--no-wait")...)
+		return err == nil || !isControllerAway(err), fmt.Sprint(err)
 	})
 	if err == nil && a.ID == 0 {
-		err = w.ask(ctx, &a, user, append(args, "--no-wait")...)
+		err = w.askSingctl(ctx, &a, user, append(args, "--no-wait")...)
 	}
 	return a.ID, err
 }
 
-// away reports whether the controller was not there to be asked.
-func away(err error) bool {
+// isControllerAway reports whether the controller was not there to be asked.
+func isControllerAway(err error) bool {
 	for _, said := range []string{"no preemptd answers", "does not answer", "not trusted", "ended the reply"} {
 		if strings.Contains(err.Error(), said) {
 			return true
@@ -200,24 +200,24 @@ func away(err error) bool {
 	return false
 }
 
-func (w *world) action(ctx context.Context, id int64) (*act, error) {
+func (w *world) readAction(ctx context.Context, id int64) (*act, error) {
 	var a act
-	return &a, w.ask(ctx, &a, "root", "history", "--action", strconv.FormatInt(id, 10))
+	return &a, w.askSingctl(ctx, &a, "root", "history", "--action", strconv.FormatInt(id, 10))
 }
 
-// over waits until an action has ended.
-func (w *world) over(ctx context.Context, id int64) (*act, error) {
+// waitForAction waits until an action has ended.
+func (w *world) waitForAction(ctx context.Context, id int64) (*act, error) {
 	var a *act
-	err := eventually(ctx, 5*time.Minute, func() (bool, string) {
+	err := waitFor(ctx, 5*time.Minute, func() (bool, string) {
 		var err error
-		a, err = w.action(ctx, id)
+		a, err = w.readAction(ctx, id)
 		return err == nil && a.Ended != "", fmt.Sprint(a, err)
 	})
 	return a, err
 }
 
-// heal brings back what was killed, and has the nodes in service.
-func (w *world) heal(ctx context.Context) error {
+// healAll brings back what was killed, and has the nodes in service.
+func (w *world) healAll(ctx context.Context) error {
 	var errs []error
 	for _, host := range append([]string{"ctl"}, w.nodes...) {
 		_, err := w.Run(ctx, "heal", host)
@@ -229,10 +229,10 @@ func (w *world) heal(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// saved returns when slurmctld has written down what it knows. What one that is killed
+// waitForStateSave returns when slurmctld has written down what it knows. What one that is killed
 // before has forgotten is nobody's fault but its own.
-func (w *world) saved(ctx context.Context, job int64) error {
-	pid, err := w.process("ctl", "slurmctld", "-D", "-i")
+func (w *world) waitForStateSave(ctx context.Context, job int64) error {
+	pid, err := w.findProcess("ctl", "slurmctld", "-D", "-i")
 	if err != nil {
 		return err
 	}
@@ -240,14 +240,14 @@ func (w *world) saved(ctx context.Context, job int64) error {
 	if err := w.Scontrol(ctx, "update", fmt.Sprintf("JobId=%d", job), fmt.Sprintf("Nice=%d", 1+began.UnixNano()%100)); err != nil {
 		return err
 	}
-	return eventually(ctx, time.Minute, func() (bool, string) {
+	return waitFor(ctx, time.Minute, func() (bool, string) {
 		st, err := os.Stat(fmt.Sprintf("/proc/%d/root/var/spool/slurmctld/job_state", pid))
 		return err == nil && st.ModTime().After(began), "slurmctld does not save its state"
 	})
 }
 
-// eventually waits until ok says yes; its error has what it says last.
-func eventually(ctx context.Context, within time.Duration, ok func() (bool, string)) error {
+// waitFor waits until ok says yes; its error has what it says last.
+func waitFor(ctx context.Context, within time.Duration, ok func() (bool, string)) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for {
@@ -263,8 +263,8 @@ func eventually(ctx context.Context, within time.Duration, ok func() (bool, stri
 	}
 }
 
-// steps are those that an action went through, each once, in order.
-func (a *act) steps() []string {
+// listSteps returns the steps that an action went through, each once, in order.
+func (a *act) listSteps() []string {
 	var all []string
 	for _, l := range a.Lines {
 		if l.Step != "" && !slices.Contains(all, l.Step) {

@@ -48,8 +48,8 @@ type site struct {
 	starts int // of daemons so far: each has files of its own
 }
 
-// run runs a shell's command on a host as root, and returns all that it prints and its exit code.
-func (s *site) run(t *testing.T, host, command string) (said string, code int) {
+// runOn runs a shell's command on a host as root, and returns all that it prints and its exit code.
+func (s *site) runOn(t *testing.T, host, command string) (said string, code int) {
 	t.Helper()
 	// The code is printed: minicluster has codes of its own.
 	out, err := s.Exec(t.Context(), host, "root", "sh", "-c", "{ "+command+"\n} 2>&1; echo exit $?")
@@ -63,54 +63,54 @@ func (s *site) run(t *testing.T, host, command string) (said string, code int) {
 	return strings.TrimSpace(out[:i]), code
 }
 
-// must is run for what has to succeed.
-func (s *site) must(t *testing.T, host, command string) string {
+// mustRun is runOn for what has to succeed.
+func (s *site) mustRun(t *testing.T, host, command string) string {
 	t.Helper()
-	said, code := s.run(t, host, command)
+	said, code := s.runOn(t, host, command)
 	if code != 0 {
 		t.Fatalf("on %s: %s: exit %d\n%s", host, command, code, said)
 	}
 	return said
 }
 
-// start starts a daemon as systemctl start does, and returns when it listens; "" or why it has ended.
-func (s *site) start(t *testing.T, host, daemon, port string) (ended string) {
+// startDaemon starts a daemon as systemctl start does, and returns when it listens; "" or why it has ended.
+func (s *site) startDaemon(t *testing.T, host, daemon, port string) (ended string) {
 	t.Helper()
 	s.starts++
 	program := strings.Fields(daemon)[0]
 	log := fmt.Sprintf("/run/%s.%d", program, s.starts)
-	s.must(t, host, fmt.Sprintf("ln -sf %[1]s.log /run/%[2]s.log; (setsid sh -c '%[3]s >%[1]s.log 2>&1; echo $? >%[1]s.end' </dev/null >/dev/null 2>&1 &)", log, program, daemon))
+	s.mustRun(t, host, fmt.Sprintf("ln -sf %[1]s.log /run/%[2]s.log; (setsid sh -c '%[3]s >%[1]s.log 2>&1; echo $? >%[1]s.end' </dev/null >/dev/null 2>&1 &)", log, program, daemon))
 	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(200 * time.Millisecond) {
-		if _, code := s.run(t, host, "test -e "+log+".end"); code == 0 {
-			return s.must(t, host, "cat "+log+".log")
+		if _, code := s.runOn(t, host, "test -e "+log+".end"); code == 0 {
+			return s.mustRun(t, host, "cat "+log+".log")
 		}
-		if out, _ := s.run(t, host, "ss -Hltn sport = :"+port+" 2>/dev/null || cat /proc/net/tcp6 /proc/net/tcp | grep -i :$(printf %04X "+port+")"); out != "" {
+		if out, _ := s.runOn(t, host, "ss -Hltn sport = :"+port+" 2>/dev/null || cat /proc/net/tcp6 /proc/net/tcp | grep -i :$(printf %04X "+port+")"); out != "" {
 			return ""
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s on %s neither listens nor ends: %s", daemon, host, s.must(t, host, "cat "+log+".log"))
+			t.Fatalf("%s on %s neither listens nor ends: %s", daemon, host, s.mustRun(t, host, "cat "+log+".log"))
 		}
 	}
 }
 
-func (s *site) stop(t *testing.T, host, program string) {
+func (s *site) stopDaemon(t *testing.T, host, program string) {
 	t.Helper()
-	s.must(t, host, "pkill -x "+program+"; while pgrep -x "+program+" >/dev/null; do sleep 0.1; done")
+	s.mustRun(t, host, "pkill -x "+program+"; while pgrep -x "+program+" >/dev/null; do sleep 0.1; done")
 }
 
 // restartProxyd is systemctl restart proxyd.
 func (s *site) restartProxyd(t *testing.T, host string) {
 	t.Helper()
-	s.stop(t, host, "proxyd")
-	if ended := s.start(t, host, "proxyd daemon", "6830"); ended != "" {
+	s.stopDaemon(t, host, "proxyd")
+	if ended := s.startDaemon(t, host, "proxyd daemon", "6830"); ended != "" {
 		t.Fatalf("proxyd on %s: %s", host, ended)
 	}
 }
 
-// says fails unless a command prints all of the texts and ends with the code.
-func (s *site) says(t *testing.T, host, command string, code int, want ...string) {
+// checkCommand fails unless a command prints all of the texts and ends with the code.
+func (s *site) checkCommand(t *testing.T, host, command string, code int, want ...string) {
 	t.Helper()
-	said, got := s.run(t, host, command)
+	said, got := s.runOn(t, host, command)
 	for _, w := range want {
 		if !strings.Contains(said, w) {
 			t.Errorf("on %s: %s: not said: %q\n%s", host, command, w, said)
@@ -123,45 +123,45 @@ func (s *site) says(t *testing.T, host, command string, code int, want ...string
 
 // TestInstall installs from the page's first command to a job that was requeued.
 func TestInstall(t *testing.T) {
-	s := raise(t)
+	s := raisePlainCluster(t)
 	nodes := []string{"n1", "n2"}
-	s.says(t, "n1", "singctl doctor", 6, "node n1: proxyd does not answer", "systemctl status proxyd")
+	s.checkCommand(t, "n1", "singctl doctor", 6, "node n1: proxyd does not answer", "systemctl status proxyd")
 
 	t.Run("5 proxyd.yaml", func(t *testing.T) {
-		if ended := s.start(t, "n1", "proxyd daemon", "6830"); !strings.Contains(ended, configuration+": no such file") {
+		if ended := s.startDaemon(t, "n1", "proxyd daemon", "6830"); !strings.Contains(ended, configuration+": no such file") {
 			t.Errorf("without its file proxyd says: %s", ended)
 		}
-		yaml := s.page.block(t, "5. proxyd.yaml", "shared:")
+		yaml := s.page.findBlock(t, "5. proxyd.yaml", "shared:")
 		for _, n := range nodes {
-			s.must(t, n, "mkdir -p /etc/singularity-slurm; cat >"+configuration+" <<'END'\n"+yaml+"END")
+			s.mustRun(t, n, "mkdir -p /etc/singularity-slurm; cat >"+configuration+" <<'END'\n"+yaml+"END")
 		}
-		s.must(t, "n1", "sed -i s/shared/shraed/ "+configuration)
-		if ended := s.start(t, "n1", "proxyd daemon", "6830"); !strings.Contains(ended, "shraed") || !strings.Contains(ended, "shared") {
+		s.mustRun(t, "n1", "sed -i s/shared/shraed/ "+configuration)
+		if ended := s.startDaemon(t, "n1", "proxyd daemon", "6830"); !strings.Contains(ended, "shraed") || !strings.Contains(ended, "shared") {
 			t.Errorf("to a misspelt key proxyd says: %s", ended)
 		}
-		s.must(t, "n1", "sed -i s/shraed/shared/ "+configuration)
+		s.mustRun(t, "n1", "sed -i s/shraed/shared/ "+configuration)
 	})
 	t.Run("3 the shared folder", func(t *testing.T) {
-		if ended := s.start(t, "n1", "proxyd daemon", "6830"); !strings.Contains(ended, "it has no mark of a cluster") || !strings.Contains(ended, "proxyd init") {
+		if ended := s.startDaemon(t, "n1", "proxyd daemon", "6830"); !strings.Contains(ended, "it has no mark of a cluster") || !strings.Contains(ended, "proxyd init") {
 			t.Errorf("without a mark proxyd says: %s", ended)
 		}
-		init := commands(s.page.block(t, "8. Start, and ask doctor", "proxyd init"))[0]
-		s.says(t, "n1", init, 0, "is marked as the folder of cluster "+*name)
+		init := commandsOf(s.page.findBlock(t, "8. Start, and ask doctor", "proxyd init"))[0]
+		s.checkCommand(t, "n1", init, 0, "is marked as the folder of cluster "+*name)
 	})
 	t.Run("4 the key", func(t *testing.T) {
-		if ended := s.start(t, "n1", "proxyd daemon", "6830"); !strings.Contains(ended, keyFile) || !strings.Contains(ended, "proxyd key") {
+		if ended := s.startDaemon(t, "n1", "proxyd daemon", "6830"); !strings.Contains(ended, keyFile) || !strings.Contains(ended, "proxyd key") {
 			t.Errorf("without a key proxyd says: %s", ended)
 		}
-		for _, c := range commands(s.page.block(t, "4. The key", "proxyd key")) {
-			s.must(t, "n1", c)
+		for _, c := range commandsOf(s.page.findBlock(t, "4. The key", "proxyd key")) {
+			s.mustRun(t, "n1", c)
 		}
-		key := s.must(t, "n1", "base64 -w0 "+keyFile)
-		s.must(t, "n2", "echo "+key+" | base64 -d >"+keyFile+"; chmod 600 "+keyFile)
+		key := s.mustRun(t, "n1", "base64 -w0 "+keyFile)
+		s.mustRun(t, "n2", "echo "+key+" | base64 -d >"+keyFile+"; chmod 600 "+keyFile)
 	})
-	line := strings.TrimSpace(s.page.block(t, "7. plugstack.conf", "optional"))
+	line := strings.TrimSpace(s.page.findBlock(t, "7. plugstack.conf", "optional"))
 	t.Run("7 plugstack.conf", func(t *testing.T) {
 		for _, h := range []string{"ctl", "n1", "n2"} {
-			s.must(t, h, "echo '"+line+"' >>"+plugstack)
+			s.mustRun(t, h, "echo '"+line+"' >>"+plugstack)
 		}
 		for _, n := range nodes {
 			if _, err := s.Run(t.Context(), "restart", n, "slurmd"); err != nil {
@@ -170,20 +170,20 @@ func TestInstall(t *testing.T) {
 		}
 	})
 	t.Run("8 start", func(t *testing.T) {
-		typed := commands(s.page.block(t, "8. Start, and ask doctor", "doctor --all"))
+		typed := commandsOf(s.page.findBlock(t, "8. Start, and ask doctor", "doctor --all"))
 		for _, c := range typed {
 			switch {
 			case strings.HasPrefix(c, "proxyd init"): // done; a second time it says so
-				s.must(t, "n1", c)
+				s.mustRun(t, "n1", c)
 			case c == "systemctl enable --now proxyd":
 				for _, n := range nodes {
-					if ended := s.start(t, n, "proxyd daemon", "6830"); ended != "" {
+					if ended := s.startDaemon(t, n, "proxyd daemon", "6830"); ended != "" {
 						t.Fatalf("proxyd on %s: %s", n, ended)
 					}
 				}
 			case strings.HasPrefix(c, "systemctl"): // there is no systemd
 			default:
-				s.says(t, "n1", c, 0, "2 nodes: 2 ok, 0 with warnings, 0 failing")
+				s.checkCommand(t, "n1", c, 0, "2 nodes: 2 ok, 0 with warnings, 0 failing")
 			}
 		}
 	})
@@ -198,7 +198,7 @@ func TestInstall(t *testing.T) {
 // requeueJob runs the job of docs/use.md's first lines.
 func (s *site) requeueJob(t *testing.T) {
 	script := "#!/bin/bash\nfor i in $(seq 40); do echo $i; sleep 0.25; done\n"
-	s.must(t, "ctl", "printf '"+strings.ReplaceAll(strings.ReplaceAll(script, "%", "%%"), "\n", `\n`)+"' >/shared/count.sh")
+	s.mustRun(t, "ctl", "printf '"+strings.ReplaceAll(strings.ReplaceAll(script, "%", "%%"), "\n", `\n`)+"' >/shared/count.sh")
 	out, err := s.Exec(t.Context(), "ctl", "alice", "sh", "-c", "cd; sbatch --parsable --singularity --output=count.log /shared/count.sh")
 	if err != nil {
 		t.Fatal(err)
@@ -209,13 +209,13 @@ func (s *site) requeueJob(t *testing.T) {
 		return string(b)
 	}
 	s.waitFor(t, "the job counts", func() bool { return strings.Contains(log(), "\n6\n") })
-	s.must(t, "ctl", "scontrol requeue "+job)
+	s.mustRun(t, "ctl", "scontrol requeue "+job)
 	s.waitFor(t, "the job is captured", func() bool {
-		said, _ := s.run(t, "ctl", "squeue -h -j "+job+" -O State,Comment:80")
+		said, _ := s.runOn(t, "ctl", "squeue -h -j "+job+" -O State,Comment:80")
 		return strings.Contains(said, "PENDING") && strings.Contains(said, "checkpoint 1 at")
 	})
 	s.waitFor(t, "the job runs again and ends", func() bool {
-		_, _ = s.run(t, "ctl", "scontrol update JobId="+job+" StartTime=now")
+		_, _ = s.runOn(t, "ctl", "scontrol update JobId="+job+" StartTime=now")
 		return strings.Contains(log(), "\n40\n")
 	})
 	kept := regexp.MustCompile(`(?m)^\[.*\n`).ReplaceAllString(log(), "") // Slurm's line about the requeue
@@ -243,7 +243,7 @@ func (s *site) makeMistakes(t *testing.T, line string) {
 	const ok = "2 nodes: 2 ok, 0 with warnings, 0 failing"
 	setLine := func(line string) func(*testing.T) {
 		return func(t *testing.T) {
-			s.must(t, "n2", "sed -i '/spank_singularity/d' "+plugstack+"; echo '"+line+"' >>"+plugstack)
+			s.mustRun(t, "n2", "sed -i '/spank_singularity/d' "+plugstack+"; echo '"+line+"' >>"+plugstack)
 		}
 	}
 	shim := regexp.MustCompile(`shim=\S+`).FindString(line)
@@ -254,31 +254,31 @@ func (s *site) makeMistakes(t *testing.T, line string) {
 		want       []string
 	}{
 		{"another key", func(t *testing.T) {
-			s.must(t, "n2", "mv "+keyFile+" /root/key; proxyd key "+keyFile)
+			s.mustRun(t, "n2", "mv "+keyFile+" /root/key; proxyd key "+keyFile)
 			s.restartProxyd(t, "n2")
 		},
-			func(t *testing.T) { s.must(t, "n2", "mv /root/key "+keyFile); s.restartProxyd(t, "n2") },
+			func(t *testing.T) { s.mustRun(t, "n2", "mv /root/key "+keyFile); s.restartProxyd(t, "n2") },
 			8, []string{"nodes differ", "FAIL  key", "copy the cluster's key"}},
-		{"no key", func(t *testing.T) { s.must(t, "n2", "mv "+keyFile+" /root/key") }, func(t *testing.T) { s.must(t, "n2", "mv /root/key "+keyFile) },
+		{"no key", func(t *testing.T) { s.mustRun(t, "n2", "mv "+keyFile+" /root/key") }, func(t *testing.T) { s.mustRun(t, "n2", "mv /root/key "+keyFile) },
 			8, []string{"FAIL  key", "proxyd key " + keyFile}},
-		{"another configuration", func(t *testing.T) { s.must(t, "n2", "echo 'keep: 5' >>"+configuration); s.restartProxyd(t, "n2") },
-			func(t *testing.T) { s.must(t, "n2", "sed -i /keep/d "+configuration); s.restartProxyd(t, "n2") },
+		{"another configuration", func(t *testing.T) { s.mustRun(t, "n2", "echo 'keep: 5' >>"+configuration); s.restartProxyd(t, "n2") },
+			func(t *testing.T) { s.mustRun(t, "n2", "sed -i /keep/d "+configuration); s.restartProxyd(t, "n2") },
 			0, []string{"nodes differ", "WARN  configuration", "copy proxyd.yaml"}},
 		{"optinal", setLine(strings.Replace(line, "optional", "optinal", 1)), setLine(line),
 			8, []string{"FAIL  slurm: plugin", "write optional in the place of optinal"}},
 		{"shimm=", setLine(strings.Replace(line, "shim=", "shimm=", 1)), setLine(line), 8, []string{"FAIL  slurm: plugin", "there is no shimm="}},
 		{"a shim that is not there", setLine(strings.Replace(line, shim, "shim=/usr/lib/shim.so", 1)), setLine(line), 8, []string{"FAIL  slurm: plugin", "no file /usr/lib/shim.so"}},
-		{"no line", func(t *testing.T) { s.must(t, "n2", "sed -i '/spank_singularity/d' "+plugstack) }, setLine(line), 8, []string{"FAIL  slurm: plugin", "no line with it"}},
-		{"a plugin for another Slurm", func(t *testing.T) { s.otherPlugin(t) }, func(t *testing.T) { s.must(t, "n2", "mv /root/plugin "+strings.Fields(line)[1]) },
+		{"no line", func(t *testing.T) { s.mustRun(t, "n2", "sed -i '/spank_singularity/d' "+plugstack) }, setLine(line), 8, []string{"FAIL  slurm: plugin", "no line with it"}},
+		{"a plugin for another Slurm", func(t *testing.T) { s.otherPlugin(t) }, func(t *testing.T) { s.mustRun(t, "n2", "mv /root/plugin "+strings.Fields(line)[1]) },
 			8, []string{"FAIL  slurm: plugin", "is built for Slurm 24.11", "headers of Slurm"}},
-		{"the shared folder is not mounted", func(t *testing.T) { s.must(t, "n2", "mount -t tmpfs -o mode=755 tmpfs /shared/singularity") }, func(t *testing.T) { s.must(t, "n2", "umount -l /shared/singularity") },
+		{"the shared folder is not mounted", func(t *testing.T) { s.mustRun(t, "n2", "mount -t tmpfs -o mode=755 tmpfs /shared/singularity") }, func(t *testing.T) { s.mustRun(t, "n2", "umount -l /shared/singularity") },
 			8, []string{"FAIL  shared folder", "it has no mark of a cluster", "mount the shared file system"}},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			m.make(t)
-			s.says(t, "n1", all, m.code, m.want...)
+			s.checkCommand(t, "n1", all, m.code, m.want...)
 			m.mend(t)
-			s.says(t, "n1", all, 0, ok) // at once: nothing is remembered
+			s.checkCommand(t, "n1", all, 0, ok) // at once: nothing is remembered
 		})
 	}
 }
@@ -293,39 +293,39 @@ func (s *site) otherPlugin(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	path := "/usr/lib/singularity-slurm/spank_singularity.so"
-	s.must(t, "n2", "mv "+path+" /root/plugin; cp /shared/other.so "+path)
+	s.mustRun(t, "n2", "mv "+path+" /root/plugin; cp /shared/other.so "+path)
 }
 
 // installController starts preemptd where slurmrestd's user may not operate, and follows the page.
 func (s *site) installController(t *testing.T) {
-	if ended := s.start(t, "ctl", "preemptd", "6831"); ended != "" {
+	if ended := s.startDaemon(t, "ctl", "preemptd", "6831"); ended != "" {
 		t.Fatalf("preemptd: %s", ended)
 	}
-	s.says(t, "ctl", "singctl doctor --controller", 8, "controller on ctl: preemptd", "FAIL  slurm: rights", "user slurmrestd", "sacctmgr add user slurmrestd", "ok    nodes               2 proxyds answer")
-	s.says(t, "ctl", "singctl status", 0, "NOT READY: user slurmrestd")
-	s.says(t, "ctl", "curl -sS -o /dev/stdout -w '%{http_code}' http://127.0.0.1:6832/readyz", 0, "rights: not ready", "503")
-	for _, c := range commands(s.page.block(t, "9. The controller", "sacctmgr")) {
-		_, _ = s.run(t, "ctl", strings.NewReplacer("NAME", "slurmrestd").Replace(c)) // the one or the other changes something
+	s.checkCommand(t, "ctl", "singctl doctor --controller", 8, "controller on ctl: preemptd", "FAIL  slurm: rights", "user slurmrestd", "sacctmgr add user slurmrestd", "ok    nodes               2 proxyds answer")
+	s.checkCommand(t, "ctl", "singctl status", 0, "NOT READY: user slurmrestd")
+	s.checkCommand(t, "ctl", "curl -sS -o /dev/stdout -w '%{http_code}' http://127.0.0.1:6832/readyz", 0, "rights: not ready", "503")
+	for _, c := range commandsOf(s.page.findBlock(t, "9. The controller", "sacctmgr")) {
+		_, _ = s.runOn(t, "ctl", strings.NewReplacer("NAME", "slurmrestd").Replace(c)) // the one or the other changes something
 	}
-	s.says(t, "ctl", "singctl doctor --controller", 0, "ok    slurm: rights       slurmrestd, Operator")
-	s.stop(t, "n2", "proxyd")
-	s.says(t, "ctl", "singctl doctor --controller", 0, "WARN  nodes               1 of 2 proxyds do not answer: n2")
-	if ended := s.start(t, "n2", "proxyd daemon", "6830"); ended != "" {
+	s.checkCommand(t, "ctl", "singctl doctor --controller", 0, "ok    slurm: rights       slurmrestd, Operator")
+	s.stopDaemon(t, "n2", "proxyd")
+	s.checkCommand(t, "ctl", "singctl doctor --controller", 0, "WARN  nodes               1 of 2 proxyds do not answer: n2")
+	if ended := s.startDaemon(t, "n2", "proxyd daemon", "6830"); ended != "" {
 		t.Fatalf("proxyd: %s", ended)
 	}
 	journal := "/var/lib/singularity-slurm/preemptd.db"
-	s.must(t, "ctl", "rm "+journal+"*")
+	s.mustRun(t, "ctl", "rm "+journal+"*")
 	s.waitFor(t, "preemptd writes its journal again", func() bool {
-		_, code := s.run(t, "ctl", "test -s "+journal)
+		_, code := s.runOn(t, "ctl", "test -s "+journal)
 		return code == 0
 	})
-	s.says(t, "ctl", "cat /run/preemptd.log", 0, "the file was removed while preemptd worked")
-	s.says(t, "ctl", "singctl status", 0, "works")
-	s.stop(t, "ctl", "preemptd")
+	s.checkCommand(t, "ctl", "cat /run/preemptd.log", 0, "the file was removed while preemptd worked")
+	s.checkCommand(t, "ctl", "singctl status", 0, "works")
+	s.stopDaemon(t, "ctl", "preemptd")
 }
 
-// raise builds, installs into a folder as the page says, and raises a plain cluster with that.
-func raise(t *testing.T) *site {
+// raisePlainCluster builds, installs into a folder as the page says, and raises a plain cluster with that.
+func raisePlainCluster(t *testing.T) *site {
 	t.Helper()
 	s := &site{Cluster: mini.Cluster{Program: *mcProgram, Name: *name}, page: readPage(t)}
 	headers, err := filepath.Glob(filepath.Join(*treesIn, "forky-[0-9a-f]*/usr/include/slurm/spank.h"))
@@ -333,7 +333,7 @@ func raise(t *testing.T) *site {
 		t.Fatalf("no root file system of forky in %s: make trees (%v)", *treesIn, err)
 	}
 	tree := t.TempDir()
-	install := commands(s.page.block(t, "2. Build, or make packages", "make install PREFIX"))
+	install := commandsOf(s.page.findBlock(t, "2. Build, or make packages", "make install PREFIX"))
 	for _, c := range install {
 		words := strings.Fields(strings.Replace(c, "SPANK_INCLUDE=/usr/include", "SPANK_INCLUDE="+strings.TrimSuffix(headers[0], "/slurm/spank.h"), 1))
 		if len(words) == 1 { // plain make: install builds what it needs

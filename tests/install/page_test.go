@@ -39,8 +39,8 @@ func readPage(t *testing.T) page {
 	return blocks
 }
 
-// block returns the first block of a section that contains a text.
-func (p page) block(t *testing.T, section, containing string) string {
+// findBlock returns the first block of a section that contains a text.
+func (p page) findBlock(t *testing.T, section, containing string) string {
 	t.Helper()
 	for _, b := range p[section] {
 		if strings.Contains(b, containing) {
@@ -51,8 +51,8 @@ func (p page) block(t *testing.T, section, containing string) string {
 	return ""
 }
 
-// commands are the lines of a block, without what stands behind a #.
-func commands(block string) []string {
+// commandsOf returns the lines of a block, without what stands behind a #.
+func commandsOf(block string) []string {
 	var all []string
 	for line := range strings.Lines(block) {
 		line, _, _ = strings.Cut(line, "  #")

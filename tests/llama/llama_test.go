@@ -50,18 +50,18 @@ func newKit(t *testing.T) kit {
 	if err := os.Symlink(filepath.Join(tree, "node_modules"), filepath.Join(k.dir, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(k.node, k.at("model.mjs"), k.at("tiny.gguf")).CombinedOutput(); err != nil {
+	if out, err := exec.Command(k.node, k.pathOf("model.mjs"), k.pathOf("tiny.gguf")).CombinedOutput(); err != nil {
 		t.Fatalf("model.mjs: %v\n%s", err, out)
 	}
 	return k
 }
 
-func (k kit) at(name string) string { return filepath.Join(k.dir, name) }
+func (k kit) pathOf(name string) string { return filepath.Join(k.dir, name) }
 
-// run runs a program with the model on a software GPU, and returns what it printed.
-func (k kit) run(t *testing.T, program string, args ...string) string {
+// runProgram runs a program with the model on a software GPU, and returns what it printed.
+func (k kit) runProgram(t *testing.T, program string, args ...string) string {
 	t.Helper()
-	args = append([]string{k.at(program), k.at("tiny.gguf")}, args...)
+	args = append([]string{k.pathOf(program), k.pathOf("tiny.gguf")}, args...)
 	r := soft.Need(t).Run(t, soft.Program{Path: k.node, Args: args, Devices: 1, Limit: limit})
 	if r.Exit != 0 {
 		t.Fatalf("%s ended with %d\nstdout:\n%s\nstderr:\n%s", program, r.Exit, r.Stdout, r.Stderr)
@@ -71,7 +71,7 @@ func (k kit) run(t *testing.T, program string, args ...string) string {
 
 // TestModel: the made-up model is the same file on each machine, so that answers can be compared.
 func TestModel(t *testing.T) {
-	text, err := os.ReadFile(newKit(t).at("tiny.gguf"))
+	text, err := os.ReadFile(newKit(t).pathOf("tiny.gguf"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestAnswers(t *testing.T) {
 	if testing.Short() {
 		rounds = 1
 	}
-	first := k.run(t, "answer.mjs", strconv.Itoa(rounds))
+	first := k.runProgram(t, "answer.mjs", strconv.Itoa(rounds))
 	lines := strings.Split(strings.TrimSpace(first), "\n")
 	if want := 1 + 4*rounds; len(lines) != want || lines[0] != "4 layers on cuda: Singularity software GPU" {
 		t.Fatalf("%d lines, want %d:\n%s", len(lines), want, first)
@@ -96,7 +96,7 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("an answer has 12 words: %q", line)
 		}
 	}
-	if second := k.run(t, "answer.mjs", strconv.Itoa(rounds)); second != first {
+	if second := k.runProgram(t, "answer.mjs", strconv.Itoa(rounds)); second != first {
 		t.Errorf("the first run:\n%s\nthe second:\n%s", first, second)
 	}
 }
@@ -105,11 +105,11 @@ func TestAnswers(t *testing.T) {
 // eight bits in ways of their own, which is some percent.
 func TestLogits(t *testing.T) {
 	k := newKit(t)
-	out, err := exec.Command(k.node, k.at("logits.mjs"), k.at("tiny.gguf"), "cpu").Output()
+	out, err := exec.Command(k.node, k.pathOf("logits.mjs"), k.pathOf("tiny.gguf"), "cpu").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, got := readLogits(t, string(out)), readLogits(t, k.run(t, "logits.mjs", "cuda"))
+	want, got := readLogits(t, string(out)), readLogits(t, k.runProgram(t, "logits.mjs", "cuda"))
 	if len(want) < 30 || len(got) != len(want) {
 		t.Fatalf("%d tokens on the CPU, %d on the device; want 30 or more", len(want), len(got))
 	}

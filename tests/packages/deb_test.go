@@ -25,11 +25,11 @@ const (
 
 const systemctl = "/usr/local/sbin/systemctl"
 
-// asked is what systemctl was told since the last time, each thing once.
-func (h *host) asked() string {
+// systemctlCalls is what systemctl was told since the last time, each thing once.
+func (h *host) systemctlCalls() string {
 	h.Helper()
-	lines := strings.Split(strings.TrimSpace(h.read("asked")), "\n")
-	h.write("", "asked")
+	lines := strings.Split(strings.TrimSpace(h.readFile("asked")), "\n")
+	h.writeFile("", "asked")
 	slices.Sort(lines)
 	return strings.Join(slices.Compact(lines), "; ")
 }
@@ -44,59 +44,59 @@ var kept = []string{"/etc/singularity-slurm/key", "/var/lib/singularity-slurm/pr
 func TestDeb(t *testing.T) {
 	h := newHost(t, "forky")
 	for _, path := range kept {
-		h.write("precious", path)
+		h.writeFile("precious", path)
 	}
 	// systemd cannot run here: what would be asked of it is written down.
-	h.write("", "run/systemd/system/here")
-	h.write("#!/bin/sh\necho \"$@\" >>/asked\n", systemctl)
-	if err := os.Chmod(h.path(systemctl), 0o755); err != nil {
+	h.writeFile("", "run/systemd/system/here")
+	h.writeFile("#!/bin/sh\necho \"$@\" >>/asked\n", systemctl)
+	if err := os.Chmod(h.pathOn(systemctl), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	// A test cluster's hosts have no documentation.
-	h.must(append([]string{"dpkg", "-i", "--path-include=/usr/share/*"}, h.packages("deb")...)...)
-	if !t.Run("installed", func(t *testing.T) { (&host{t, h.root}).installed() }) {
+	h.mustRun(append([]string{"dpkg", "-i", "--path-include=/usr/share/*"}, h.copyPackages("deb")...)...)
+	if !t.Run("installed", func(t *testing.T) { (&host{t, h.root}).checkInstalled() }) {
 		return
 	}
-	t.Run("upgraded", func(t *testing.T) { (&host{t, h.root}).upgraded() })
-	t.Run("removed", func(t *testing.T) { (&host{t, h.root}).removed() })
+	t.Run("upgraded", func(t *testing.T) { (&host{t, h.root}).checkUpgraded() })
+	t.Run("removed", func(t *testing.T) { (&host{t, h.root}).checkRemoved() })
 }
 
-func (h *host) installed() {
-	if out := h.must("dpkg", "--audit"); out != "" {
+func (h *host) checkInstalled() {
+	if out := h.mustRun("dpkg", "--audit"); out != "" {
 		h.Errorf("dpkg --audit: %s", out)
 	}
-	if found := h.there(programs...); len(found) != len(programs) {
+	if found := h.existingFiles(programs...); len(found) != len(programs) {
 		h.Errorf("only %q are there", found)
 	}
 	for _, args := range [][]string{{"proxyd", "--version"}, {"preemptd", "--version"}, {"singctl", "--help"}, {"preemptd", "config", "check"}} {
-		if out, ok := h.run(args...); !ok {
+		if out, ok := h.runCommand(args...); !ok {
 			h.Errorf("%s: %s", strings.Join(args, " "), out)
 		}
 	}
-	if got := h.asked(); got != "daemon-reload" {
+	if got := h.systemctlCalls(); got != "daemon-reload" {
 		h.Errorf("systemd was asked: %s", got)
 	}
-	if enabled, err := filepath.Glob(h.path("etc/systemd/system/*/p*d*.*")); err != nil || len(enabled) > 0 {
+	if enabled, err := filepath.Glob(h.pathOn("etc/systemd/system/*/p*d*.*")); err != nil || len(enabled) > 0 {
 		h.Errorf("enabled: %q %v", enabled, err)
 	}
 	for _, page := range []string{"man1/singctl.1", "man8/proxyd.8", "man8/preemptd.8"} {
-		if _, err := os.Stat(h.path("usr/share/man", page)); err != nil {
+		if _, err := os.Stat(h.pathOn("usr/share/man", page)); err != nil {
 			h.Error(err)
 		}
 	}
 	// Slurm loads the plugin, as the example says that it is to be configured.
-	h.write("ClusterName=x\nSlurmctldHost=localhost\nPlugStackConfig=/etc/slurm/plugstack.conf\nNodeName=localhost\n", "etc/slurm/slurm.conf")
-	h.write(h.read("usr/share/doc/singularity-slurm/plugstack.conf"), "etc/slurm/plugstack.conf")
-	if out, _ := h.run("sbatch", "--help"); !strings.Contains(out, "--singularity") {
+	h.writeFile("ClusterName=x\nSlurmctldHost=localhost\nPlugStackConfig=/etc/slurm/plugstack.conf\nNodeName=localhost\n", "etc/slurm/slurm.conf")
+	h.writeFile(h.readFile("usr/share/doc/singularity-slurm/plugstack.conf"), "etc/slurm/plugstack.conf")
+	if out, _ := h.runCommand("sbatch", "--help"); !strings.Contains(out, "--singularity") {
 		h.Errorf("sbatch knows no --singularity:\n%s", out)
 	}
 }
 
-// upgraded: the next release changes a default and the shim. What the administrator wrote
+// checkUpgraded: the next release changes a default and the shim. What the administrator wrote
 // stays, and a process goes on with the shim that it has mapped.
-func (h *host) upgraded() {
-	h.write("shared: /shared/singularity\n", conf)
-	job := h.command("LD_PRELOAD="+shim, "sh", "-c", "echo runs; read end; echo done")
+func (h *host) checkUpgraded() {
+	h.writeFile("shared: /shared/singularity\n", conf)
+	job := h.commandOn("LD_PRELOAD="+shim, "sh", "-c", "echo runs; read end; echo done")
 	in, err := job.StdinPipe()
 	if err != nil {
 		h.Fatal(err)
@@ -111,7 +111,7 @@ func (h *host) upgraded() {
 	says := bufio.NewScanner(out)
 	says.Scan()
 	var before, after unix.Stat_t
-	if err := unix.Stat(h.path(shim), &before); err != nil {
+	if err := unix.Stat(h.pathOn(shim), &before); err != nil {
 		h.Fatal(err)
 	}
 	mapped := fmt.Sprintf("/proc/%d/maps", job.Process.Pid)
@@ -119,20 +119,20 @@ func (h *host) upgraded() {
 		h.Fatalf("the shim is not mapped: %v\n%s", err, maps)
 	}
 
-	h.must("dpkg", "-i", "--force-confdef", "--force-confold", h.next())
-	if got := h.must("dpkg-query", "-W", "-f", "${Version}", "singularity-slurm-node"); got != "9.0" {
+	h.mustRun("dpkg", "-i", "--force-confdef", "--force-confold", h.nextRelease())
+	if got := h.mustRun("dpkg-query", "-W", "-f", "${Version}", "singularity-slurm-node"); got != "9.0" {
 		h.Errorf("it is version %s", got)
 	}
-	if got := h.asked(); got != "daemon-reload; try-restart proxyd.service proxyd-gc.timer" {
+	if got := h.systemctlCalls(); got != "daemon-reload; try-restart proxyd.service proxyd-gc.timer" {
 		h.Errorf("systemd was asked: %s", got)
 	}
-	if got := h.read(conf); got != "shared: /shared/singularity\n" {
+	if got := h.readFile(conf); got != "shared: /shared/singularity\n" {
 		h.Errorf("the configuration is now %q", got)
 	}
-	if got := h.read(conf + ".dpkg-dist"); !strings.Contains(got, "a new default") {
+	if got := h.readFile(conf + ".dpkg-dist"); !strings.Contains(got, "a new default") {
 		h.Errorf("the new defaults are not beside it: %q", got)
 	}
-	if err := unix.Stat(h.path(shim), &after); err != nil || after.Ino == before.Ino {
+	if err := unix.Stat(h.pathOn(shim), &after); err != nil || after.Ino == before.Ino {
 		h.Errorf("the shim was not replaced: inodes %d and %d: %v", before.Ino, after.Ino, err)
 	}
 	fmt.Fprintln(in, "end")
@@ -144,46 +144,46 @@ func (h *host) upgraded() {
 	}
 }
 
-// next is the next release of the package for nodes.
-func (h *host) next() string {
+// nextRelease is the next release of the package for nodes.
+func (h *host) nextRelease() string {
 	h.Helper()
-	dir := h.path("next")
-	if out, err := exec.Command("dpkg-deb", "-R", h.path(h.packages("deb", "node")[0]), dir).CombinedOutput(); err != nil {
+	dir := h.pathOn("next")
+	if out, err := exec.Command("dpkg-deb", "-R", h.pathOn(h.copyPackages("deb", "node")[0]), dir).CombinedOutput(); err != nil {
 		h.Fatalf("dpkg-deb: %v: %s", err, out)
 	}
 	var control []string
-	for line := range strings.Lines(h.read("next/DEBIAN/control")) {
+	for line := range strings.Lines(h.readFile("next/DEBIAN/control")) {
 		if strings.HasPrefix(line, "Version:") {
 			line = "Version: 9.0\n"
 		}
 		control = append(control, line)
 	}
-	h.write(strings.Join(control, ""), "next/DEBIAN/control")
-	h.write(h.read("next", conf)+"# a new default\n", "next", conf)
-	h.write(h.read("next", shim)+"\x00", "next", shim)
-	if out, err := exec.Command("dpkg-deb", "-b", "-Znone", dir, h.path("next.deb")).CombinedOutput(); err != nil {
+	h.writeFile(strings.Join(control, ""), "next/DEBIAN/control")
+	h.writeFile(h.readFile("next", conf)+"# a new default\n", "next", conf)
+	h.writeFile(h.readFile("next", shim)+"\x00", "next", shim)
+	if out, err := exec.Command("dpkg-deb", "-b", "-Znone", dir, h.pathOn("next.deb")).CombinedOutput(); err != nil {
 		h.Fatalf("dpkg-deb: %v: %s", err, out)
 	}
 	return "/next.deb"
 }
 
-func (h *host) removed() {
+func (h *host) checkRemoved() {
 	names := []string{"singularity-slurm-node", "singularity-slurm-controller", "singularity-slurm-client"}
-	h.must(append([]string{"dpkg", "-r"}, names...)...)
-	if got := h.asked(); got != "daemon-reload; disable --now preemptd.service; disable --now proxyd.service proxyd-gc.timer proxyd-relay.service" {
+	h.mustRun(append([]string{"dpkg", "-r"}, names...)...)
+	if got := h.systemctlCalls(); got != "daemon-reload; disable --now preemptd.service; disable --now proxyd.service proxyd-gc.timer proxyd-relay.service" {
 		h.Errorf("systemd was asked: %s", got)
 	}
-	if left := h.there(append(programs, shim)...); len(left) > 0 {
+	if left := h.existingFiles(append(programs, shim)...); len(left) > 0 {
 		h.Errorf("left behind: %q", left)
 	}
-	if got := h.read(conf); got != "shared: /shared/singularity\n" {
+	if got := h.readFile(conf); got != "shared: /shared/singularity\n" {
 		h.Errorf("the configuration is now %q", got)
 	}
-	h.must(append([]string{"dpkg", "-P"}, names...)...)
-	if left := h.there(conf, "/usr/libexec/singularity-slurm", "/usr/lib/singularity-slurm", "/usr/share/doc/singularity-slurm"); len(left) > 0 {
+	h.mustRun(append([]string{"dpkg", "-P"}, names...)...)
+	if left := h.existingFiles(conf, "/usr/libexec/singularity-slurm", "/usr/lib/singularity-slurm", "/usr/share/doc/singularity-slurm"); len(left) > 0 {
 		h.Errorf("left behind: %q", left)
 	}
-	if found := h.there(kept...); len(found) != len(kept) {
+	if found := h.existingFiles(kept...); len(found) != len(kept) {
 		h.Errorf("of what is not the package's, only %q is there", found)
 	}
 }
@@ -191,8 +191,8 @@ func (h *host) removed() {
 // TestOtherSlurm: the plugin is not installed beside a Slurm that it does not fit.
 func TestOtherSlurm(t *testing.T) {
 	h := newHost(t, "trixie")
-	h.must(append([]string{"dpkg", "-i"}, h.packages("deb", "client")...)...)
-	out, ok := h.run(append([]string{"dpkg", "-i"}, h.packages("deb", "node")...)...)
+	h.mustRun(append([]string{"dpkg", "-i"}, h.copyPackages("deb", "client")...)...)
+	out, ok := h.runCommand(append([]string{"dpkg", "-i"}, h.copyPackages("deb", "node")...)...)
 	if ok || !strings.Contains(out, "singularity-slurm-node depends on slurm-wlm-basic-plugins (>= 26.05)") {
 		t.Errorf("went well: %v\n%s", ok, out)
 	}

@@ -79,7 +79,7 @@ func newHost(t *testing.T, suite string) *host {
 	if len(all) == 0 {
 		t.Fatalf("there is no root file system of %s in %s: make trees", suite, *trees)
 	}
-	slices.SortFunc(all, func(a, b string) int { return modified(t, b) - modified(t, a) })
+	slices.SortFunc(all, func(a, b string) int { return modifiedTime(t, b) - modifiedTime(t, a) })
 	h := &host{t, filepath.Join(t.TempDir(), "root")}
 	upper, work := h.root+".upper", h.root+".work"
 	for _, dir := range []string{h.root, upper, work} {
@@ -93,7 +93,7 @@ func newHost(t *testing.T, suite string) *host {
 	return h
 }
 
-func modified(t *testing.T, path string) int {
+func modifiedTime(t *testing.T, path string) int {
 	t.Helper()
 	st, err := os.Stat(path)
 	if err != nil {
@@ -104,7 +104,7 @@ func modified(t *testing.T, path string) int {
 
 func (h *host) mount(source, target, kind string, flags uintptr, data string) {
 	h.Helper()
-	target = h.path(target)
+	target = h.pathOn(target)
 	if err := unix.Mount(source, target, kind, flags, data); err != nil {
 		h.Fatalf("mount %s: %v", target, err)
 	}
@@ -115,21 +115,21 @@ func (h *host) mount(source, target, kind string, flags uintptr, data string) {
 	})
 }
 
-func (h *host) path(parts ...string) string {
+func (h *host) pathOn(parts ...string) string {
 	return filepath.Join(append([]string{h.root}, parts...)...)
 }
 
-// command is one that runs there.
-func (h *host) command(args ...string) *exec.Cmd {
+// commandOn returns a command that runs on the host.
+func (h *host) commandOn(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(h.Context(), "/usr/bin/env", append([]string{"-i", "PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive"}, args...)...)
 	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Chroot: h.root, Pdeathsig: unix.SIGKILL}
 	return cmd
 }
 
-// run runs a command there, and returns what it said and whether it went well.
-func (h *host) run(args ...string) (string, bool) {
+// runCommand runs a command there, and returns what it said and whether it went well.
+func (h *host) runCommand(args ...string) (string, bool) {
 	h.Helper()
-	out, err := h.command(args...).CombinedOutput()
+	out, err := h.commandOn(args...).CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		h.Fatal(err)
@@ -137,19 +137,19 @@ func (h *host) run(args ...string) (string, bool) {
 	return string(out), err == nil
 }
 
-// must runs a command there that goes well.
-func (h *host) must(args ...string) string {
+// mustRun runs a command there that goes well.
+func (h *host) mustRun(args ...string) string {
 	h.Helper()
-	out, ok := h.run(args...)
+	out, ok := h.runCommand(args...)
 	if !ok {
 		h.Fatalf("%s failed:\n%s", strings.Join(args, " "), out)
 	}
 	return out
 }
 
-func (h *host) write(text string, path ...string) {
+func (h *host) writeFile(text string, path ...string) {
 	h.Helper()
-	file := h.path(path...)
+	file := h.pathOn(path...)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		h.Fatal(err)
 	}
@@ -158,28 +158,28 @@ func (h *host) write(text string, path ...string) {
 	}
 }
 
-func (h *host) read(path ...string) string {
+func (h *host) readFile(path ...string) string {
 	h.Helper()
-	raw, err := os.ReadFile(h.path(path...))
+	raw, err := os.ReadFile(h.pathOn(path...))
 	if err != nil {
 		h.Fatal(err)
 	}
 	return string(raw)
 }
 
-// there reports which of some files there are.
-func (h *host) there(paths ...string) []string {
+// existingFiles reports which of some files there are.
+func (h *host) existingFiles(paths ...string) []string {
 	var found []string
 	for _, p := range paths {
-		if _, err := os.Lstat(h.path(p)); err == nil {
+		if _, err := os.Lstat(h.pathOn(p)); err == nil {
 			found = append(found, p)
 		}
 	}
 	return found
 }
 
-// packages are those of a kind, copied to where the host sees them: of one name, or all.
-func (h *host) packages(kind string, names ...string) []string {
+// copyPackages copies the packages of a kind to where the host sees them, and returns their paths: of one name, or all.
+func (h *host) copyPackages(kind string, names ...string) []string {
 	h.Helper()
 	if len(names) == 0 {
 		names = []string{"client", "node", "controller"}
@@ -194,7 +194,7 @@ func (h *host) packages(kind string, names ...string) []string {
 		if err != nil {
 			h.Fatal(err)
 		}
-		h.write(string(raw), "packages", filepath.Base(found[0]))
+		h.writeFile(string(raw), "packages", filepath.Base(found[0]))
 		all = append(all, "/packages/"+filepath.Base(found[0]))
 	}
 	return all

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// rpm runs this machine's rpm on the host, which has none; a database of its own is there.
-func (h *host) rpm(args ...string) string {
+// runRPM runs this machine's rpm on the host, which has none; a database of its own is there.
+func (h *host) runRPM(args ...string) string {
 	h.Helper()
 	out, err := exec.CommandContext(h.Context(), "rpm", append([]string{"--root", h.root, "--dbpath", "/var/lib/rpm"}, args...)...).CombinedOutput()
 	if err != nil {
@@ -27,16 +27,16 @@ func (h *host) rpm(args ...string) string {
 func TestRPM(t *testing.T) {
 	h := newHost(t, "forky")
 	for _, path := range kept {
-		h.write("precious", path)
+		h.writeFile("precious", path)
 	}
-	files := h.packages("rpm")
+	files := h.copyPackages("rpm")
 	requires := ""
 	for i := range files {
-		files[i] = h.path(files[i])
-		requires += h.rpm("-q", "--requires", "--package", files[i])
+		files[i] = h.pathOn(files[i])
+		requires += h.runRPM("-q", "--requires", "--package", files[i])
 	}
 	lines := strings.Split(requires, "\n")
-	version := h.rpm("-q", "--queryformat", "%{VERSION}", "--package", files[0])
+	version := h.runRPM("-q", "--queryformat", "%{VERSION}", "--package", files[0])
 	for _, want := range []string{"munge", "slurm >= 26.05", "slurm < 26.06", "singularity-slurm-client >= " + version} {
 		if !slices.Contains(lines, want) {
 			t.Errorf("nothing requires %s:\n%s", want, requires)
@@ -45,26 +45,26 @@ func TestRPM(t *testing.T) {
 	if !strings.Contains(requires, "libc.so.6(GLIBC_") {
 		t.Errorf("no C library is required:\n%s", requires)
 	}
-	h.rpm(append([]string{"--install", "--nodeps"}, files...)...)
-	h.rpm("--verify", "--nodeps", "singularity-slurm-client", "singularity-slurm-node", "singularity-slurm-controller")
-	if found := h.there(programs...); len(found) != len(programs) {
+	h.runRPM(append([]string{"--install", "--nodeps"}, files...)...)
+	h.runRPM("--verify", "--nodeps", "singularity-slurm-client", "singularity-slurm-node", "singularity-slurm-controller")
+	if found := h.existingFiles(programs...); len(found) != len(programs) {
 		t.Errorf("only %q are there", found)
 	}
-	h.must("preemptd", "config", "check")
+	h.mustRun("preemptd", "config", "check")
 
-	h.write("shared: /shared/singularity\n", conf)
-	h.rpm("--upgrade", "--nodeps", "--replacepkgs", files[1])
-	if got := h.read(conf); got != "shared: /shared/singularity\n" {
+	h.writeFile("shared: /shared/singularity\n", conf)
+	h.runRPM("--upgrade", "--nodeps", "--replacepkgs", files[1])
+	if got := h.readFile(conf); got != "shared: /shared/singularity\n" {
 		t.Errorf("the configuration is now %q", got)
 	}
-	h.rpm("--erase", "--nodeps", "singularity-slurm-client", "singularity-slurm-node", "singularity-slurm-controller")
-	if left := h.there(append(programs, shim, conf)...); len(left) > 0 {
+	h.runRPM("--erase", "--nodeps", "singularity-slurm-client", "singularity-slurm-node", "singularity-slurm-controller")
+	if left := h.existingFiles(append(programs, shim, conf)...); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
-	if got := h.read(conf + ".rpmsave"); got != "shared: /shared/singularity\n" {
+	if got := h.readFile(conf + ".rpmsave"); got != "shared: /shared/singularity\n" {
 		t.Errorf("what the administrator wrote was saved as %q", got)
 	}
-	if found := h.there(kept...); len(found) != len(kept) {
+	if found := h.existingFiles(kept...); len(found) != len(kept) {
 		t.Errorf("of what is not the package's, only %q is there", found)
 	}
 }

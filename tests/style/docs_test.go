@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// markdown returns the pages that people read, by their paths from the root.
-func markdown(t *testing.T) map[string]string {
+// readPages returns the pages that people read, by their paths from the root.
+func readPages(t *testing.T) map[string]string {
 	t.Helper()
 	pages := map[string]string{}
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "contrib/*/*.md", "*/README.md", "policies/sdk/README.md"} {
@@ -47,7 +47,7 @@ func TestListKeys(t *testing.T) {
 		keys = append(keys, found[1])
 	}
 	want := "keys: " + strings.Join(keys, ", ") + "\n"
-	if len(keys) < 7 || !strings.Contains(markdown(t)["slurm-spank/README.md"], want) {
+	if len(keys) < 7 || !strings.Contains(readPages(t)["slurm-spank/README.md"], want) {
 		t.Errorf("slurm-spank/README.md does not name the keys of --singularity=: %q", want)
 	}
 }
@@ -57,7 +57,7 @@ var link = regexp.MustCompile(`\]\(([^)#: ]+)(#[^)]*)?\)`)
 
 // TestLinks follows each link between the pages.
 func TestLinks(t *testing.T) {
-	for page, text := range markdown(t) {
+	for page, text := range readPages(t) {
 		for _, found := range link.FindAllStringSubmatch(text, -1) {
 			if _, err := os.Stat(filepath.Join(root, filepath.Dir(page), found[1])); err != nil {
 				t.Errorf("%s: the link to %s leads nowhere", page, found[1])
@@ -105,7 +105,7 @@ var path = regexp.MustCompile("`((?:slurm-spank|libsingshim|proxyd|preemptd|poli
 // TestPaths finds each file that the pages for contributors name. Somebody who moves a file changes them, too.
 func TestPaths(t *testing.T) {
 	named := 0
-	for page, text := range markdown(t) {
+	for page, text := range readPages(t) {
 		if page != "CONTRIBUTING.md" && !strings.HasPrefix(page, "docs/decisions/") {
 			continue
 		}
@@ -149,7 +149,7 @@ func TestSourceNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := 0
-	for page, text := range markdown(t) {
+	for page, text := range readPages(t) {
 		if page == "CHANGELOG.md" { // names what was there at the time
 			continue
 		}
@@ -185,7 +185,7 @@ func TestTargets(t *testing.T) {
 			helped[target] = true
 		}
 	}
-	for page, text := range markdown(t) {
+	for page, text := range readPages(t) {
 		if page == "CHANGELOG.md" { // which has history
 			continue
 		}
@@ -204,7 +204,7 @@ const maxLine = 120
 
 // TestLineLength finds lines for which a reader has to make the window wider.
 func TestLineLength(t *testing.T) {
-	for page, text := range markdown(t) {
+	for page, text := range readPages(t) {
 		printed := false // by a program, or typed
 		for n, line := range strings.Split(text, "\n") {
 			if strings.HasPrefix(line, "```") {

@@ -48,26 +48,26 @@ type quantity struct {
 var quantities = []quantity{
 	{name: "one-word-names-%", goal: 15, count: func(c *measure.Counts) int { return c.UnexportedOneWord },
 		per: 100, base: func(c *measure.Counts) int { return c.Unexported }},
-	pronouns(0, 0.3), // who, whom, whose
-	pronouns(1, 10),  // it
-	pronouns(2, 3),   // one, ones, those, others
-	pronouns(3, 0.1), // nobody, somebody
+	pronounQuantity(0, 0.3), // who, whom, whose
+	pronounQuantity(1, 10),  // it
+	pronounQuantity(2, 3),   // one, ones, those, others
+	pronounQuantity(3, 0.1), // nobody, somebody
 	{name: "methods", goal: 60, count: largestType},
 	{name: "files", goal: 40, count: func(c *measure.Counts) int { return c.Files }},
 	{name: "long-files", goal: 0, count: func(c *measure.Counts) int { return c.LongFiles }},
 	{name: "longest-function", goal: 60, count: func(c *measure.Counts) int { return c.Percentile(100) }},
 }
 
-// pronouns limits the words of a group: so many of them in 1,000 words of comments.
-func pronouns(group int, goal float64) quantity {
+// pronounQuantity limits the words of a group: so many of them in 1,000 words of comments.
+func pronounQuantity(group int, goal float64) quantity {
 	name := measure.PronounGroups[group].Name
 	first, _, _ := strings.Cut(name, "/")
 	return quantity{name: first, goal: goal, count: func(c *measure.Counts) int { return c.Pronouns[name] },
 		per: 1000, base: func(c *measure.Counts) int { return c.CommentWords }}
 }
 
-// allowed returns how many a package may have under a limit.
-func (q *quantity) allowed(limit float64, c *measure.Counts) int {
+// allowedCount returns how many a package may have under a limit.
+func (q *quantity) allowedCount(limit float64, c *measure.Counts) int {
 	if q.base == nil {
 		return int(limit)
 	}
@@ -107,7 +107,7 @@ func TestLimits(t *testing.T) {
 			if listed := listedLimits(limits, folder); listed != nil {
 				limit = max(limit, float64(listed[column]))
 			}
-			if count, allowed := q.count(packages[folder]), q.allowed(limit, packages[folder]); count > allowed {
+			if count, allowed := q.count(packages[folder]), q.allowedCount(limit, packages[folder]); count > allowed {
 				t.Errorf("package %s: %s: it has %d, and may have %d. Use plainer words (`go run ./contrib/readability --by-package`); "+
 					"after moving code: go test ./tests/style -update -raise", folder, q.name, count, allowed)
 			}
@@ -138,9 +138,9 @@ func TestOtherKinds(t *testing.T) {
 		}
 		sum := measure.Sum(packages)
 		for column, limit := range kind.limits {
-			if q := quantities[column]; q.count(sum) > q.allowed(limit, sum) {
+			if q := quantities[column]; q.count(sum) > q.allowedCount(limit, sum) {
 				t.Errorf("%s: %s: %d, and there may be %d. Use plainer words (`go run ./contrib/readability --kind go-test --by-package`)",
-					kind.name, q.name, q.count(sum), q.allowed(limit, sum))
+					kind.name, q.name, q.count(sum), q.allowedCount(limit, sum))
 			}
 		}
 	}
@@ -170,7 +170,7 @@ func newLimits(packages map[string]*measure.Counts, old map[string][]int) map[st
 			if listed := old[folder]; listed != nil && !*raise {
 				lowest = min(lowest, listed[column])
 			}
-			exceeds = exceeds || q.count(counts) > q.allowed(q.goal, counts)
+			exceeds = exceeds || q.count(counts) > q.allowedCount(q.goal, counts)
 			limit = append(limit, lowest)
 		}
 		if exceeds {

@@ -39,7 +39,7 @@ func TestTours(t *testing.T) {
 		}
 		for _, function := range strings.Split(row[2], ", ") {
 			function = strings.Trim(function, "`")
-			if !defines(string(source), function) {
+			if !definesFunction(string(source), function) {
 				t.Errorf("docs/architecture.md, Tours: %s has no function %s", row[1], function)
 			}
 		}
@@ -49,9 +49,9 @@ func TestTours(t *testing.T) {
 	}
 }
 
-// defines tells whether a Go or C source defines a function: its name begins a line, after types or a receiver,
+// definesFunction tells whether a Go or C source defines a function: its name begins a line, after types or a receiver,
 // and a parameter list follows.
-func defines(source, function string) bool {
+func definesFunction(source, function string) bool {
 	definition := regexp.MustCompile(`(?m)^\w[^=;\n]*\b` + regexp.QuoteMeta(function) + `\([^;\n]*$`)
 	return definition.MatchString(source)
 }

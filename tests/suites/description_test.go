@@ -63,10 +63,10 @@ func parseDescription(text string) (*description, error) {
 			d.of[program] = d.common
 		case program != "":
 			r := d.of[program]
-			err = r.set(key, value)
+			err = r.setKey(key, value)
 			d.of[program] = r
 		default:
-			err = d.set(key, value)
+			err = d.setKey(key, value)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %s: %w", number+1, key, err)
@@ -91,8 +91,8 @@ func readDescription(file string) (*description, error) {
 	return d, nil
 }
 
-// set sets a key of the whole suite.
-func (d *description) set(key, value string) (err error) {
+// setKey sets a key of the whole suite.
+func (d *description) setKey(key, value string) (err error) {
 	switch key {
 	case "what":
 		d.what = value
@@ -108,13 +108,13 @@ func (d *description) set(key, value string) (err error) {
 	case "graphics":
 		d.graphics, err = regexp.Compile(value)
 	default:
-		return d.common.set(key, value)
+		return d.common.setKey(key, value)
 	}
 	return err
 }
 
-// set sets a key that a program may have for itself.
-func (r *rules) set(key, value string) (err error) {
+// setKey sets a key that a program may have for itself.
+func (r *rules) setKey(key, value string) (err error) {
 	switch key {
 	case "build":
 		r.build = value
@@ -155,8 +155,8 @@ type program struct {
 	rules
 }
 
-// find returns the programs of a suite's folder, in order.
-func (d *description) find(folder fs.FS) ([]program, error) {
+// findPrograms returns the programs of a suite's folder, in order.
+func (d *description) findPrograms(folder fs.FS) ([]program, error) {
 	var all []program
 	seen := map[string]bool{}
 	for _, pattern := range d.programs {
@@ -180,7 +180,7 @@ func (d *description) find(folder fs.FS) ([]program, error) {
 			if own, ok := d.of[p.name]; ok {
 				p.rules = own
 			}
-			all = append(all, p.split()...)
+			all = append(all, p.splitByArguments()...)
 		}
 	}
 	if len(all) == 0 {
@@ -197,8 +197,8 @@ func (d *description) find(folder fs.FS) ([]program, error) {
 	return all, nil
 }
 
-// split returns a program for each list of arguments.
-func (p program) split() []program {
+// splitByArguments returns a program for each list of arguments.
+func (p program) splitByArguments() []program {
 	p.built = p.name
 	if len(p.arguments) == 0 {
 		return []program{p}
@@ -213,8 +213,8 @@ func (p program) split() []program {
 	return all
 }
 
-// fill puts a program's values into a command of its description.
-func (p program) fill(command, cuda string) string {
+// fillCommand puts a program's values into a command of its description.
+func (p program) fillCommand(command, cuda string) string {
 	return strings.NewReplacer("{cuda}", cuda, "{file}", p.file, "{name}", p.built, "{gencode}", gencode).Replace(command)
 }
 
@@ -242,7 +242,7 @@ devices: 2
 		t.Errorf("the rules are %+v, and for sort %+v", d.common, d.of["sort"])
 	}
 	p := program{name: "sort-100", built: "sort", file: "a.cu", rules: d.of["sort"]}
-	if got := p.fill(p.build, "/cuda"); got != "make CUDA_PATH=/cuda NAME=sort" {
+	if got := p.fillCommand(p.build, "/cuda"); got != "make CUDA_PATH=/cuda NAME=sort" {
 		t.Errorf("the command is %q", got)
 	}
 	for text, want := range map[string]string{
@@ -266,7 +266,7 @@ func TestFindPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	suite := mapFS("sort/Makefile", "scan/Makefile", "plain/sum.cu", "other/sum.cu", "README")
-	programs, err := d.find(suite)
+	programs, err := d.findPrograms(suite)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,10 +280,10 @@ func TestFindPrograms(t *testing.T) {
 	if got, want := strings.Join(names, " "), "other/sum/1 plain/plain-sum/1 scan/scan/1 sort/sort-1/2 sort/sort-2-up/2"; got != want {
 		t.Errorf("the programs are %s, not %s", got, want)
 	}
-	if _, err := d.find(mapFS("scan/Makefile")); err == nil || !strings.Contains(err.Error(), "a program sort, which the suite lacks") {
+	if _, err := d.findPrograms(mapFS("scan/Makefile")); err == nil || !strings.Contains(err.Error(), "a program sort, which the suite lacks") {
 		t.Errorf("a description of a program that is not there: %v", err)
 	}
-	if _, err := d.find(mapFS("README")); err == nil || !strings.Contains(err.Error(), "no file matches") {
+	if _, err := d.findPrograms(mapFS("README")); err == nil || !strings.Contains(err.Error(), "no file matches") {
 		t.Errorf("a suite without programs: %v", err)
 	}
 }

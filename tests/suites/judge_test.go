@@ -62,8 +62,8 @@ const serverDied = "proxyd: the device server has died"
 // shimSays begins what the shim writes on standard error, which are no words of the program.
 const shimSays = "singularity: "
 
-// judge returns what came out of a run. The expected output is that of the suite, if it ships any.
-func (r rules) judge(e ending, expected *string) outcome {
+// judgeRun returns what came out of a run. The expected output is that of the suite, if it ships any.
+func (r rules) judgeRun(e ending, expected *string) outcome {
 	o := outcome{took: e.took, by: byExitCode}
 	line := func(pattern *regexp.Regexp) string {
 		if pattern == nil {
@@ -102,7 +102,7 @@ func (r rules) judge(e ending, expected *string) outcome {
 			o.verdict, o.why = refused, strings.Join(e.missed, "; ")
 		}
 	case expected != nil:
-		o.verdict, o.by, o.why = right, byOutput, r.differ(e.output, *expected)
+		o.verdict, o.by, o.why = right, byOutput, r.firstDifference(e.output, *expected)
 		if o.why != "" {
 			o.verdict = wrong
 		}
@@ -114,8 +114,8 @@ func (r rules) judge(e ending, expected *string) outcome {
 	return o
 }
 
-// differ names the first line in which an output is not the expected one, without the lines to ignore.
-func (r rules) differ(output, expected string) string {
+// firstDifference names the first line in which an output is not the expected one, without the lines to ignore.
+func (r rules) firstDifference(output, expected string) string {
 	lines := func(text string) []string {
 		var kept []string
 		for l := range strings.Lines(text) {
@@ -170,7 +170,7 @@ func TestJudge(t *testing.T) {
 		{"too little output", rules{}, ending{output: "sum 3\n"}, &expected, outcome{verdict: wrong, by: byOutput, why: `line 2 is missing, and "time 9 s" is expected`}},
 		{"too much output", ignore, ending{output: "sum 3\nsum 4\n"}, &expected, outcome{verdict: wrong, by: byOutput, why: `line 2 is "sum 4", and none is expected`}},
 	} {
-		if got := c.rules.judge(c.ending, c.expected); got != c.want {
+		if got := c.rules.judgeRun(c.ending, c.expected); got != c.want {
 			t.Errorf("%s: %+v, not %+v", c.name, got, c.want)
 		}
 	}

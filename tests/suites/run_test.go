@@ -35,8 +35,8 @@ const (
 	busiest    = 10               // how many times its processor time a run may take
 )
 
-// try builds and runs a program.
-func (r *runner) try(ctx context.Context, s *suite, p program) outcome {
+// tryProgram builds and runs a program.
+func (r *runner) tryProgram(ctx context.Context, s *suite, p program) outcome {
 	folder := filepath.Join(s.folder, p.folder)
 	if s.graphics != nil {
 		text, err := os.ReadFile(filepath.Join(folder, p.file))
@@ -47,10 +47,10 @@ func (r *runner) try(ctx context.Context, s *suite, p program) outcome {
 			return outcome{verdict: graphics, by: "its " + p.file}
 		}
 	}
-	if err := r.build(ctx, s, p, folder); err != nil {
+	if err := r.buildProgram(ctx, s, p, folder); err != nil {
 		return outcome{verdict: notBuilt, by: byExitCode, why: err.Error()}
 	}
-	e, err := r.run(ctx, p, folder)
+	e, err := r.runProgram(ctx, p, folder)
 	if err != nil {
 		return outcome{verdict: wrong, by: byExitCode, why: err.Error()}
 	}
@@ -63,14 +63,14 @@ func (r *runner) try(ctx context.Context, s *suite, p program) outcome {
 		expected = new(string)
 		*expected = string(text)
 	}
-	o := p.judge(*e, expected)
+	o := p.judgeRun(*e, expected)
 	_ = os.WriteFile(filepath.Join(s.folder, ".built", p.name+".output"), []byte(e.output), 0o666) // for people
 	return o
 }
 
-// build builds a program in its folder, unless the same command has built it there.
-func (r *runner) build(ctx context.Context, s *suite, p program, folder string) error {
-	command := p.fill(p.build, r.cuda)
+// buildProgram builds a program in its folder, unless the same command has built it there.
+func (r *runner) buildProgram(ctx context.Context, s *suite, p program, folder string) error {
+	command := p.fillCommand(p.build, r.cuda)
 	stamps := filepath.Join(s.folder, ".built")
 	stamp := filepath.Join(stamps, p.built)
 	s.building.Lock()
@@ -97,7 +97,7 @@ func (r *runner) build(ctx context.Context, s *suite, p program, folder string) 
 	if ctx.Err() != nil {
 		return fmt.Errorf("the build takes longer than %v", buildLimit)
 	}
-	if file := strings.Fields(p.fill(p.run, r.cuda))[0]; err == nil && strings.HasPrefix(file, "./") {
+	if file := strings.Fields(p.fillCommand(p.run, r.cuda))[0]; err == nil && strings.HasPrefix(file, "./") {
 		_, err = os.Stat(filepath.Join(folder, file))
 	}
 	if err != nil {
@@ -106,7 +106,7 @@ func (r *runner) build(ctx context.Context, s *suite, p program, folder string) 
 	return os.WriteFile(stamp, []byte(want), 0o666)
 }
 
-// buildFailure is the first line of a build that says what is missing.
+// buildFailure returns the first line of a build that says what is missing.
 func buildFailure(log string, err error) string {
 	for _, word := range []string{"rror:", "WARNING - ", "not found", "rror"} {
 		for l := range strings.Lines(log) {
@@ -118,8 +118,8 @@ func buildFailure(log string, err error) string {
 	return err.Error()
 }
 
-// run runs a program on software GPUs.
-func (r *runner) run(ctx context.Context, p program, folder string) (*ending, error) {
+// runProgram runs a program on software GPUs.
+func (r *runner) runProgram(ctx context.Context, p program, folder string) (*ending, error) {
 	scratch, err := os.MkdirTemp("", "suites")
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (r *runner) run(ctx context.Context, p program, folder string) (*ending, er
 	}
 	defer output.Close()
 	args := append([]string{"-c", fmt.Sprintf(`ulimit -d %d; ulimit -c 0; exec "$@"`, dataLimit), "sh", r.proxyd, "run", "--soft", strconv.Itoa(p.devices),
-		"--memory", p.memory, "--status", status, "--"}, strings.Fields(p.fill(p.run, r.cuda))...)
+		"--memory", p.memory, "--status", status, "--"}, strings.Fields(p.fillCommand(p.run, r.cuda))...)
 	c := exec.Command("sh", args...)
 	c.Dir, c.Stdout, c.Stderr = folder, output, output
 	c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(r.cuda, "lib64"), "CUDA_PATH="+r.cuda, "PATH="+folder+":"+os.Getenv("PATH"))
@@ -144,7 +144,7 @@ func (r *runner) run(ctx context.Context, p program, folder string) (*ending, er
 	e := &ending{}
 	done := make(chan error, 1)
 	go func() { done <- c.Wait() }()
-	watch(ctx, c.Process.Pid, p.limit, done, e)
+	watchProgram(ctx, c.Process.Pid, p.limit, done, e)
 	e.took = time.Since(start)
 	e.exit = c.ProcessState.ExitCode()
 	text, err := os.ReadFile(output.Name())
@@ -155,9 +155,9 @@ func (r *runner) run(ctx context.Context, p program, folder string) (*ending, er
 	return e, e.readStatus(status)
 }
 
-// watch waits for the end of a program, and ends the program when it has had its processor time, or when nothing of it
+// watchProgram waits for the end of a program, and ends the program when it has had its processor time, or when nothing of it
 // runs any more. Time that others have the processors does not count.
-func watch(ctx context.Context, pid int, limit time.Duration, done <-chan error, e *ending) {
+func watchProgram(ctx context.Context, pid int, limit time.Duration, done <-chan error, e *ending) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	start := time.Now()
@@ -182,7 +182,7 @@ func watch(ctx context.Context, pid int, limit time.Duration, done <-chan error,
 		return
 	}
 	// A program may take no notice of the signal. The device server has to.
-	for _, child := range descendants(pid) {
+	for _, child := range descendantsOf(pid) {
 		if !isProxyd(child) {
 			_ = syscall.Kill(child, syscall.SIGKILL)
 		}
@@ -191,7 +191,7 @@ func watch(ctx context.Context, pid int, limit time.Duration, done <-chan error,
 		return
 	}
 	e.stuck = true
-	for _, child := range append(descendants(pid), pid) {
+	for _, child := range append(descendantsOf(pid), pid) {
 		_ = syscall.Kill(child, syscall.SIGKILL)
 	}
 	<-done
@@ -213,8 +213,8 @@ func isProxyd(pid int) bool {
 	return err == nil && strings.TrimSpace(string(name)) == "proxyd"
 }
 
-// descendants are the processes below a process.
-func descendants(pid int) []int {
+// descendantsOf are the processes below a process.
+func descendantsOf(pid int) []int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, task := range tasks {
@@ -228,7 +228,7 @@ func descendants(pid int) []int {
 	var all []int
 	for _, word := range strings.Fields(string(text)) {
 		if child, err := strconv.Atoi(word); err == nil {
-			all = append(append(all, child), descendants(child)...)
+			all = append(append(all, child), descendantsOf(child)...)
 		}
 	}
 	return all
@@ -237,7 +237,7 @@ func descendants(pid int) []int {
 // processorTime is how long the processes below a process have run.
 func processorTime(pid int) time.Duration {
 	var ticks int64
-	for _, child := range descendants(pid) {
+	for _, child := range descendantsOf(pid) {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child))
 		if err != nil {
 			continue

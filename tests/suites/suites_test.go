@@ -52,7 +52,7 @@ func TestSuites(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			programs, err := s.find(os.DirFS(s.folder))
+			programs, err := s.findPrograms(os.DirFS(s.folder))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -62,11 +62,11 @@ func TestSuites(t *testing.T) {
 			}
 			for _, p := range programs {
 				t.Run(p.name, func(t *testing.T) {
-					if _, ok := before.suite(name).rows[p.name]; ok && *rest {
+					if _, ok := before.suiteRows(name).rows[p.name]; ok && *rest {
 						t.Skip("the page has a row of it")
 					}
 					t.Parallel()
-					o := r.try(t.Context(), s, p)
+					o := r.tryProgram(t.Context(), s, p)
 					if p.note != "" {
 						o.why = strings.TrimPrefix(o.why+"; "+p.note, "; ")
 					}
@@ -79,7 +79,7 @@ func TestSuites(t *testing.T) {
 					}
 					merging.Lock()
 					defer merging.Unlock()
-					if err := merge(*table, name, s.what, p.name, o); err != nil {
+					if err := mergeIntoPage(*table, name, s.what, p.name, o); err != nil {
 						t.Error(err)
 					}
 				})

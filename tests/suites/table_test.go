@@ -74,7 +74,7 @@ func (p page) String() string {
 			if o.verdict == wrong || o.verdict == hang {
 				text = "**" + text + "**"
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %.1f | %s |\n", program, text, o.by, o.took.Seconds(), cell(o.why))
+			fmt.Fprintf(&b, "| %s | %s | %s | %.1f | %s |\n", program, text, o.by, o.took.Seconds(), cellText(o.why))
 		}
 	}
 	return b.String()
@@ -91,8 +91,8 @@ func writeCounts(b *strings.Builder, name string, programs int, counts map[verdi
 // maxCell is how long a cell's text may be.
 const maxCell = 240
 
-// cell keeps a text from ending its table cell or line, and from being long.
-func cell(s string) string {
+// cellText keeps a text from ending its table cell or line, and from being long.
+func cellText(s string) string {
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ")
 	if r := []rune(s); len(r) > maxCell {
 		s = string(r[:maxCell]) + " …"
@@ -107,7 +107,7 @@ func readPage(text string) page {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
 		if title, ok := strings.CutPrefix(line, "## "); ok {
-			s = p.suite(title)
+			s = p.suiteRows(title)
 			continue
 		}
 		row, ok := strings.CutPrefix(line, "| ")
@@ -132,8 +132,8 @@ func readPage(text string) page {
 	return p
 }
 
-// suite returns a suite's rows.
-func (p page) suite(name string) *suiteRows {
+// suiteRows returns a suite's rows.
+func (p page) suiteRows(name string) *suiteRows {
 	if p[name] == nil {
 		p[name] = &suiteRows{rows: map[string]outcome{}}
 	}
@@ -149,13 +149,13 @@ func loadPage(path string) (page, error) {
 	return readPage(string(text)), nil
 }
 
-// merge puts a suite's row into the page at path.
-func merge(path, suite, what, program string, o outcome) error {
+// mergeIntoPage puts a suite's row into the page at path.
+func mergeIntoPage(path, suite, what, program string, o outcome) error {
 	p, err := loadPage(path)
 	if err != nil {
 		return err
 	}
-	p.suite(suite).what = what
+	p.suiteRows(suite).what = what
 	p[suite].rows[program] = o
 	return os.WriteFile(path, []byte(p.String()), 0o666)
 }
@@ -169,11 +169,11 @@ func TestPage(t *testing.T) {
 		"filter": {verdict: refused, by: byExitCode, took: time.Second, why: "cuTexture"},
 	}
 	for name, o := range rows {
-		if err := merge(path, "mine", "Programs that sort.", name, o); err != nil {
+		if err := mergeIntoPage(path, "mine", "Programs that sort.", name, o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := merge(path, "other", "Others.", "spin", outcome{verdict: hang, by: byExitCode}); err != nil {
+	if err := mergeIntoPage(path, "other", "Others.", "spin", outcome{verdict: hang, by: byExitCode}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := loadPage(path)
@@ -197,7 +197,7 @@ func TestPage(t *testing.T) {
 	if again := readPage(text).String(); again != text {
 		t.Errorf("the page that was read is\n%s\nand not\n%s", again, text)
 	}
-	if got := cell(strings.Repeat("word ", 100)); len(got) > 2*maxCell || !strings.HasSuffix(got, " …") {
+	if got := cellText(strings.Repeat("word ", 100)); len(got) > 2*maxCell || !strings.HasSuffix(got, " …") {
 		t.Errorf("a long cell is %q", got)
 	}
 }

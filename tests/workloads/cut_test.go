@@ -33,10 +33,10 @@ type job struct {
 	lines   []string // that are still to be written there
 }
 
-// start starts a workload over two device servers, as srun would.
-func start(t *testing.T, ranks int, lines []string, name string, args ...string) *job {
+// startJob starts a workload over two device servers, as srun would.
+func startJob(t *testing.T, ranks int, lines []string, name string, args ...string) *job {
 	t.Helper()
-	w := need(t)
+	w := needWorld(t)
 	j := &job{servers: w.Servers(t, 2, 2), ended: make(chan error, ranks), lines: lines}
 	id := filepath.Join(t.TempDir(), "id")
 	for i := range ranks {
@@ -60,8 +60,8 @@ func start(t *testing.T, ranks int, lines []string, name string, args ...string)
 	return j
 }
 
-// feed writes the next line to the last rank.
-func (j *job) feed(t *testing.T) {
+// feedLine writes the next line to the last rank.
+func (j *job) feedLine(t *testing.T) {
 	if len(j.lines) > 0 {
 		if _, err := io.WriteString(j.stdin, j.lines[0]+"\n"); err != nil {
 			t.Error(err)
@@ -70,8 +70,8 @@ func (j *job) feed(t *testing.T) {
 	}
 }
 
-// printed is what all ranks have printed so far.
-func (j *job) printed() string {
+// printedText is what all ranks have printed so far.
+func (j *job) printedText() string {
 	var all strings.Builder
 	for _, o := range j.out {
 		all.WriteString(o.String())
@@ -79,14 +79,14 @@ func (j *job) printed() string {
 	return all.String()
 }
 
-// find looks for a cut.
-func (j *job) find(t *testing.T, deadline time.Duration) (*cut.Cut, error) {
+// findCut looks for a cut.
+func (j *job) findCut(t *testing.T, deadline time.Duration) (*cut.Cut, error) {
 	j.last++
 	return cut.Find(t.Context(), j.servers.Members, cut.Options{Attempt: j.last, Deadline: deadline, Tick: 300 * time.Millisecond})
 }
 
-// check checks that the counts of a cut agree on all lines.
-func check(t *testing.T, c *cut.Cut) {
+// checkCut checks that the counts of a cut agree on all lines.
+func checkCut(t *testing.T, c *cut.Cut) {
 	t.Helper()
 	members := map[barrier.Comm]int32{}
 	for k := range c.Counts {
@@ -105,8 +105,8 @@ func check(t *testing.T, c *cut.Cut) {
 	}
 }
 
-// wait waits for all ranks' end, while strike is called at random moments.
-func (j *job) wait(t *testing.T, seed uint64, strike func()) {
+// waitForRanks waits for all ranks' end, while strike is called at random moments.
+func (j *job) waitForRanks(t *testing.T, seed uint64, strike func()) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 7))
 	limit := time.After(4 * time.Minute)
@@ -116,12 +116,12 @@ func (j *job) wait(t *testing.T, seed uint64, strike func()) {
 		select {
 		case err := <-j.ended:
 			if left--; err != nil {
-				t.Fatalf("a rank: %v\n%s\n%s", err, j.printed(), j.servers.Stderr.String())
+				t.Fatalf("a rank: %v\n%s\n%s", err, j.printedText(), j.servers.Stderr.String())
 			}
 		case <-limit:
-			t.Fatalf("the job does not end\n%s\n%s", j.printed(), j.servers.Stderr.String())
+			t.Fatalf("the job does not end\n%s\n%s", j.printedText(), j.servers.Stderr.String())
 		case <-moment:
-			j.feed(t)
+			j.feedLine(t)
 			strike()
 		}
 	}
@@ -143,16 +143,16 @@ func TestCut(t *testing.T) {
 		{"serve", 1, []string{"hello", "what is it?", "hello", "once more", "quit"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			calm := start(t, c.ranks, c.lines, c.name, c.args...)
-			calm.wait(t, 1, func() {})
+			calm := startJob(t, c.ranks, c.lines, c.name, c.args...)
+			calm.waitForRanks(t, 1, func() {})
 			seeds := []uint64{1, 2, 3}
 			if testing.Short() {
 				seeds = seeds[:1]
 			}
 			for _, seed := range seeds {
-				j, found := start(t, c.ranks, c.lines, c.name, c.args...), 0
-				j.wait(t, seed, func() {
-					cut, err := j.find(t, time.Minute)
+				j, found := startJob(t, c.ranks, c.lines, c.name, c.args...), 0
+				j.waitForRanks(t, seed, func() {
+					cut, err := j.findCut(t, time.Minute)
 					var f *barrier.Failure
 					switch {
 					case errors.As(err, &f) && (f.Why == barrier.RankEnded || f.Why == barrier.RankDied):
@@ -161,19 +161,19 @@ func TestCut(t *testing.T) {
 						t.Fatalf("%v\n%s", err, j.servers.Stderr.String())
 					}
 					found++
-					check(t, cut)
-					before := j.printed()
+					checkCut(t, cut)
+					before := j.printedText()
 					if err := cut.Err(); err != nil {
 						t.Error(err)
 					}
-					if now := j.printed(); now != before && !strings.HasPrefix(now, before) {
+					if now := j.printedText(); now != before && !strings.HasPrefix(now, before) {
 						t.Errorf("the job printed %q and then %q while it was stopped", before, now)
 					}
 					if err := cut.Open(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				})
-				if got, want := j.printed(), calm.printed(); got != want {
+				if got, want := j.printedText(), calm.printedText(); got != want {
 					t.Errorf("seed %d: after %d cuts it printed\n%s, not\n%s", seed, found, got, want)
 				}
 				if found == 0 {
@@ -187,9 +187,9 @@ func TestCut(t *testing.T) {
 
 // TestCutOfStopped: a rank that stands still makes an attempt fail with its name, or does not matter; when it goes on, so do all.
 func TestCutOfStopped(t *testing.T) {
-	j := start(t, 4, nil, "mlp", "--steps", "25")
+	j := startJob(t, 4, nil, "mlp", "--steps", "25")
 	stopped, failed := 0, 0
-	j.wait(t, 5, func() {
+	j.waitForRanks(t, 5, func() {
 		if stopped == 6 {
 			return
 		}
@@ -198,11 +198,11 @@ func TestCutOfStopped(t *testing.T) {
 			return // it has ended
 		}
 		stopped++
-		c, err := j.find(t, 500*time.Millisecond)
+		c, err := j.findCut(t, 500*time.Millisecond)
 		var f *cut.Failure
 		switch {
 		case err == nil:
-			check(t, c)
+			checkCut(t, c)
 			if err := c.Open(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -217,8 +217,8 @@ func TestCutOfStopped(t *testing.T) {
 		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 			t.Error(err)
 		}
-		if c, err := j.find(t, time.Minute); err == nil {
-			check(t, c)
+		if c, err := j.findCut(t, time.Minute); err == nil {
+			checkCut(t, c)
 			if err := c.Open(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -226,8 +226,8 @@ func TestCutOfStopped(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if got := strings.Count(j.printed(), "\n"); got != 25 {
-		t.Errorf("the job printed %d lines, want 25\n%s", got, j.printed())
+	if got := strings.Count(j.printedText(), "\n"); got != 25 {
+		t.Errorf("the job printed %d lines, want 25\n%s", got, j.printedText())
 	}
 	t.Logf("stopped %d times, %d attempts failed of it", stopped, failed)
 }

@@ -28,7 +28,7 @@ type bench struct {
 	own  map[uint64][]byte
 }
 
-func boot(t *testing.T) *bench {
+func bootMachine(t *testing.T) *bench {
 	t.Helper()
 	var text bytes.Buffer
 	for _, name := range pieces {
@@ -52,24 +52,24 @@ func boot(t *testing.T) *bench {
 	return &bench{t: t, p: p, next: 1 << 40, own: map[uint64][]byte{}}
 }
 
-// floats places numbers in the device's memory.
-func (b *bench) floats(v []float64) uint64 {
+// placeFloats places numbers in the device's memory.
+func (b *bench) placeFloats(v []float64) uint64 {
 	raw := make([]byte, 4*len(v))
 	for i, x := range v {
 		binary.LittleEndian.PutUint32(raw[4*i:], math.Float32bits(float32(x)))
 	}
-	return b.bytes(raw)
+	return b.placeBytes(raw)
 }
 
-func (b *bench) words(v []uint32) uint64 {
+func (b *bench) placeWords(v []uint32) uint64 {
 	raw := make([]byte, 4*len(v))
 	for i, x := range v {
 		binary.LittleEndian.PutUint32(raw[4*i:], x)
 	}
-	return b.bytes(raw)
+	return b.placeBytes(raw)
 }
 
-func (b *bench) bytes(raw []byte) uint64 {
+func (b *bench) placeBytes(raw []byte) uint64 {
 	b.t.Helper()
 	at := b.next
 	b.next += 1 << 30
@@ -82,8 +82,8 @@ func (b *bench) bytes(raw []byte) uint64 {
 	return at
 }
 
-// read returns what is at an address.
-func (b *bench) read(at uint64) []float64 {
+// readFloats returns what is at an address.
+func (b *bench) readFloats(at uint64) []float64 {
 	raw := b.own[at]
 	v := make([]float64, len(raw)/4)
 	for i := range v {
@@ -92,8 +92,8 @@ func (b *bench) read(at uint64) []float64 {
 	return v
 }
 
-// launch runs a kernel; arguments are uint64 for pointers, int for u32 and float64 for f32.
-func (b *bench) launch(kernel string, grid, block ptx.Dim3, args ...any) {
+// launchKernel runs a kernel; arguments are uint64 for pointers, int for u32 and float64 for f32.
+func (b *bench) launchKernel(kernel string, grid, block ptx.Dim3, args ...any) {
 	b.t.Helper()
 	k, err := b.p.Kernel(kernel)
 	if err != nil {
@@ -120,19 +120,19 @@ func (b *bench) launch(kernel string, grid, block ptx.Dim3, args ...any) {
 	}
 }
 
-// over launches a kernel for n threads, perRow for rows.
-func (b *bench) over(kernel string, n int, args ...any) {
+// launchOver launches a kernel for n threads, perRow for rows.
+func (b *bench) launchOver(kernel string, n int, args ...any) {
 	b.t.Helper()
-	b.launch(kernel, ptx.Dim3{X: uint32(n+127) / 128, Y: 1, Z: 1}, ptx.Dim3{X: 128, Y: 1, Z: 1}, args...)
+	b.launchKernel(kernel, ptx.Dim3{X: uint32(n+127) / 128, Y: 1, Z: 1}, ptx.Dim3{X: 128, Y: 1, Z: 1}, args...)
 }
 
 func (b *bench) perRow(kernel string, rows int, args ...any) {
 	b.t.Helper()
-	b.launch(kernel, ptx.Dim3{X: uint32(rows+3) / 4, Y: 1, Z: 1}, ptx.Dim3{X: 32, Y: 4, Z: 1}, args...)
+	b.launchKernel(kernel, ptx.Dim3{X: uint32(rows+3) / 4, Y: 1, Z: 1}, ptx.Dim3{X: 32, Y: 4, Z: 1}, args...)
 }
 
-// numbers are n of them from -1 to 1, as float32 has them.
-func numbers(r *rand.Rand, n int) []float64 {
+// randomNumbers are n of them from -1 to 1, as float32 has them.
+func randomNumbers(r *rand.Rand, n int) []float64 {
 	v := make([]float64, n)
 	for i := range v {
 		v[i] = float64(float32(2*r.Float64() - 1))
@@ -140,8 +140,8 @@ func numbers(r *rand.Rand, n int) []float64 {
 	return v
 }
 
-// near compares what a kernel computed with what it should have.
-func near(t *testing.T, what string, got, want []float64, tolerance float64) {
+// checkNear compares what a kernel computed with what it should have.
+func checkNear(t *testing.T, what string, got, want []float64, tolerance float64) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("%s: %d numbers, not %d", what, len(got), len(want))
@@ -153,8 +153,8 @@ func near(t *testing.T, what string, got, want []float64, tolerance float64) {
 	}
 }
 
-// slope is the gradient of f at x by central differences.
-func slope(f func([]float64) float64, x []float64) []float64 {
+// slopeOf is the gradient of f at x by central differences.
+func slopeOf(f func([]float64) float64, x []float64) []float64 {
 	const h = 1e-5
 	g := make([]float64, len(x))
 	for i := range x {
@@ -168,8 +168,8 @@ func slope(f func([]float64) float64, x []float64) []float64 {
 	return g
 }
 
-// dot is what a gradient kernel is given as the gradient of: the outputs weighted by dy.
-func dot(a, b []float64) float64 {
+// weightedSum is what a gradient kernel is given as the gradient of: the outputs weighted by dy.
+func weightedSum(a, b []float64) float64 {
 	s := 0.0
 	for i := range a {
 		s += a[i] * b[i]
@@ -177,4 +177,4 @@ func dot(a, b []float64) float64 {
 	return s
 }
 
-func seeded() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
+func seededRandom() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }

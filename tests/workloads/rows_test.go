@@ -11,8 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx"
 )
 
-// normalise is layer normalisation on the host; it also returns each row's mean and 1 / its standard deviation.
-func normalise(x, gain, shift []float64) (y, mean, spread []float64) {
+// normaliseRows returns layer normalisation on the host; it also returns each row's mean and 1 / its standard deviation.
+func normaliseRows(x, gain, shift []float64) (y, mean, spread []float64) {
 	cols := len(gain)
 	rows := len(x) / cols
 	y, mean, spread = make([]float64, len(x)), make([]float64, rows), make([]float64, rows)
@@ -36,31 +36,31 @@ func normalise(x, gain, shift []float64) (y, mean, spread []float64) {
 func TestNormalise(t *testing.T) {
 	for _, cols := range []int{32, 20, 77} {
 		const rows = 6
-		r := seeded()
-		b := boot(t)
-		x, gain, shift, dy, before := numbers(r, rows*cols), numbers(r, cols), numbers(r, cols), numbers(r, rows*cols), numbers(r, rows*cols)
-		px, pg, ps := b.floats(x), b.floats(gain), b.floats(shift)
-		py, pm, pr := b.floats(make([]float64, rows*cols)), b.floats(make([]float64, rows)), b.floats(make([]float64, rows))
+		r := seededRandom()
+		b := bootMachine(t)
+		x, gain, shift, dy, before := randomNumbers(r, rows*cols), randomNumbers(r, cols), randomNumbers(r, cols), randomNumbers(r, rows*cols), randomNumbers(r, rows*cols)
+		px, pg, ps := b.placeFloats(x), b.placeFloats(gain), b.placeFloats(shift)
+		py, pm, pr := b.placeFloats(make([]float64, rows*cols)), b.placeFloats(make([]float64, rows)), b.placeFloats(make([]float64, rows))
 		b.perRow("normalise", rows, py, px, pg, ps, pm, pr, rows, cols)
-		y, mean, spread := normalise(x, gain, shift)
-		near(t, "y", b.read(py), y, 1e-5)
-		near(t, "mean", b.read(pm), mean, 1e-5)
-		near(t, "spread", b.read(pr), spread, 1e-5)
+		y, mean, spread := normaliseRows(x, gain, shift)
+		checkNear(t, "y", b.readFloats(py), y, 1e-5)
+		checkNear(t, "mean", b.readFloats(pm), mean, 1e-5)
+		checkNear(t, "spread", b.readFloats(pr), spread, 1e-5)
 
-		pdy, pdx := b.floats(dy), b.floats(before)
+		pdy, pdx := b.placeFloats(dy), b.placeFloats(before)
 		b.perRow("normalise_gradient", rows, pdx, pdy, px, pg, pm, pr, rows, cols, 0.5)
-		want := slope(func(x []float64) float64 { y, _, _ := normalise(x, gain, shift); return dot(y, dy) }, x)
+		want := slopeOf(func(x []float64) float64 { y, _, _ := normaliseRows(x, gain, shift); return weightedSum(y, dy) }, x)
 		for i := range want {
 			want[i] += before[i] / 2
 		}
-		near(t, "dx", b.read(pdx), want, 1e-4)
+		checkNear(t, "dx", b.readFloats(pdx), want, 1e-4)
 
-		pdg, pds := b.floats(numbers(r, cols)), b.floats(numbers(r, cols))
-		b.over("normalise_gain_gradient", cols, pdg, pds, pdy, px, pm, pr, rows, cols, 0.0)
-		want = slope(func(g []float64) float64 { y, _, _ := normalise(x, g, shift); return dot(y, dy) }, gain)
-		near(t, "the gradient of the gain", b.read(pdg), want, 1e-4)
-		want = slope(func(s []float64) float64 { y, _, _ := normalise(x, gain, s); return dot(y, dy) }, shift)
-		near(t, "the gradient of the shift", b.read(pds), want, 1e-4)
+		pdg, pds := b.placeFloats(randomNumbers(r, cols)), b.placeFloats(randomNumbers(r, cols))
+		b.launchOver("normalise_gain_gradient", cols, pdg, pds, pdy, px, pm, pr, rows, cols, 0.0)
+		want = slopeOf(func(g []float64) float64 { y, _, _ := normaliseRows(x, g, shift); return weightedSum(y, dy) }, gain)
+		checkNear(t, "the gradient of the gain", b.readFloats(pdg), want, 1e-4)
+		want = slopeOf(func(s []float64) float64 { y, _, _ := normaliseRows(x, gain, s); return weightedSum(y, dy) }, shift)
+		checkNear(t, "the gradient of the shift", b.readFloats(pds), want, 1e-4)
 	}
 }
 
@@ -80,25 +80,25 @@ func causalSoftmax(s []float64, n int, scale float64) []float64 {
 
 func TestCausalSoftmax(t *testing.T) {
 	for _, n := range []int{5, 32, 40} {
-		r := seeded()
-		b := boot(t)
+		r := seededRandom()
+		b := bootMachine(t)
 		rows := 2 * n
-		s, dp := numbers(r, rows*n), numbers(r, rows*n)
-		ps, pdp := b.floats(s), b.floats(dp)
+		s, dp := randomNumbers(r, rows*n), randomNumbers(r, rows*n)
+		ps, pdp := b.placeFloats(s), b.placeFloats(dp)
 		b.perRow("causal_softmax", rows, ps, rows, n, 0.3)
-		near(t, "p", b.read(ps), causalSoftmax(s, n, 0.3), 1e-6)
+		checkNear(t, "p", b.readFloats(ps), causalSoftmax(s, n, 0.3), 1e-6)
 		b.perRow("causal_softmax_gradient", rows, pdp, ps, rows, n, 0.3)
-		want := slope(func(s []float64) float64 { return dot(causalSoftmax(s, n, 0.3), dp) }, s)
-		near(t, "ds", b.read(pdp), want, 1e-5)
+		want := slopeOf(func(s []float64) float64 { return weightedSum(causalSoftmax(s, n, 0.3), dp) }, s)
+		checkNear(t, "ds", b.readFloats(pdp), want, 1e-5)
 	}
 }
 
 func TestCrossEntropy(t *testing.T) {
 	for _, cols := range []int{10, 64} {
 		const rows = 5
-		r := seeded()
-		b := boot(t)
-		x, target := numbers(r, rows*cols), make([]uint32, rows)
+		r := seededRandom()
+		b := bootMachine(t)
+		x, target := randomNumbers(r, rows*cols), make([]uint32, rows)
 		for i := range target {
 			target[i] = uint32(r.IntN(cols))
 		}
@@ -113,16 +113,16 @@ func TestCrossEntropy(t *testing.T) {
 			}
 			return loss
 		}
-		loss, dx, px := b.floats(make([]float64, rows)), b.floats(make([]float64, rows*cols)), b.floats(x)
-		b.perRow("cross_entropy", rows, loss, dx, px, b.words(target), rows, cols, 0.25)
-		near(t, "the loss", b.read(loss), f(x), 1e-6)
+		loss, dx, px := b.placeFloats(make([]float64, rows)), b.placeFloats(make([]float64, rows*cols)), b.placeFloats(x)
+		b.perRow("cross_entropy", rows, loss, dx, px, b.placeWords(target), rows, cols, 0.25)
+		checkNear(t, "the loss", b.readFloats(loss), f(x), 1e-6)
 		ones := make([]float64, rows)
 		for i := range ones {
 			ones[i] = 0.25
 		}
-		near(t, "dx", b.read(dx), slope(func(x []float64) float64 { return dot(f(x), ones) }, x), 1e-5)
+		checkNear(t, "dx", b.readFloats(dx), slopeOf(func(x []float64) float64 { return weightedSum(f(x), ones) }, x), 1e-5)
 
-		at := b.words(make([]uint32, rows))
+		at := b.placeWords(make([]uint32, rows))
 		b.perRow("largest", rows, at, px, rows, cols)
 		for i := range rows {
 			best := 0
@@ -139,11 +139,11 @@ func TestCrossEntropy(t *testing.T) {
 }
 
 func TestLargestOfEqual(t *testing.T) {
-	b := boot(t)
+	b := bootMachine(t)
 	x := make([]float64, 100)
 	x[37], x[70] = 1, 1
-	at := b.words([]uint32{0})
-	b.perRow("largest", 1, at, b.floats(x), 1, 100)
+	at := b.placeWords([]uint32{0})
+	b.perRow("largest", 1, at, b.placeFloats(x), 1, 100)
 	if got := binary.LittleEndian.Uint32(b.own[at]); got != 37 {
 		t.Errorf("column %d, want the first, 37", got)
 	}
@@ -151,26 +151,26 @@ func TestLargestOfEqual(t *testing.T) {
 
 func TestEmbed(t *testing.T) {
 	const words, cols, length, batch = 9, 6, 5, 3
-	r := seeded()
-	b := boot(t)
-	table, place, id := numbers(r, words*cols), numbers(r, length*cols), make([]uint32, batch*length)
+	r := seededRandom()
+	b := bootMachine(t)
+	table, place, id := randomNumbers(r, words*cols), randomNumbers(r, length*cols), make([]uint32, batch*length)
 	for i := range id {
 		id[i] = uint32(r.IntN(words))
 	}
 	n := batch * length * cols
-	x, dx := b.floats(make([]float64, n)), numbers(r, n)
-	pid := b.words(id)
-	b.over("embed", n, x, b.floats(table), b.floats(place), pid, n, cols, length)
+	x, dx := b.placeFloats(make([]float64, n)), randomNumbers(r, n)
+	pid := b.placeWords(id)
+	b.launchOver("embed", n, x, b.placeFloats(table), b.placeFloats(place), pid, n, cols, length)
 	want, dtable := make([]float64, n), make([]float64, words*cols)
 	for i := range want {
 		tok := i / cols
 		want[i] = table[int(id[tok])*cols+i%cols] + place[tok%length*cols+i%cols]
 		dtable[int(id[tok])*cols+i%cols] += dx[i]
 	}
-	near(t, "x", b.read(x), want, 1e-6)
-	d := b.floats(numbers(r, words*cols))
-	b.over("embed_gradient", words*cols, d, b.floats(dx), pid, words*cols, cols, batch*length)
-	near(t, "the gradient of the table", b.read(d), dtable, 1e-6)
+	checkNear(t, "x", b.readFloats(x), want, 1e-6)
+	d := b.placeFloats(randomNumbers(r, words*cols))
+	b.launchOver("embed_gradient", words*cols, d, b.placeFloats(dx), pid, words*cols, cols, batch*length)
+	checkNear(t, "the gradient of the table", b.readFloats(d), dtable, 1e-6)
 }
 
 func TestGemm(t *testing.T) {
@@ -189,9 +189,9 @@ func TestGemm(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const batch, heads = 6, 3
-			r := seeded()
-			b := boot(t)
-			A, B, C := numbers(r, batch*c.m*c.k), numbers(r, batch*c.k*c.n), numbers(r, batch*c.m*c.n)
+			r := seededRandom()
+			b := bootMachine(t)
+			A, B, C := randomNumbers(r, batch*c.m*c.k), randomNumbers(r, batch*c.k*c.n), randomNumbers(r, batch*c.m*c.n)
 			ars, acs, brs, bcs := c.k, 1, c.n, 1
 			if c.transA {
 				ars, acs = 1, c.m
@@ -212,11 +212,11 @@ func TestGemm(t *testing.T) {
 					}
 				}
 			}
-			pc := b.floats(C)
-			b.launch("gemm", ptx.Dim3{X: uint32(c.n+31) / 32, Y: uint32(c.m+31) / 32, Z: batch}, ptx.Dim3{X: 32, Y: 8, Z: 1},
-				b.floats(A), b.floats(B), pc, c.m, c.n, c.k, ars, acs, brs, bcs, c.n, heads,
+			pc := b.placeFloats(C)
+			b.launchKernel("gemm", ptx.Dim3{X: uint32(c.n+31) / 32, Y: uint32(c.m+31) / 32, Z: batch}, ptx.Dim3{X: 32, Y: 8, Z: 1},
+				b.placeFloats(A), b.placeFloats(B), pc, c.m, c.n, c.k, ars, acs, brs, bcs, c.n, heads,
 				heads*c.m*c.k, c.m*c.k, heads*c.k*c.n, c.k*c.n, heads*c.m*c.n, c.m*c.n, 2.0, c.keep)
-			near(t, "C", b.read(pc), want, 1e-5)
+			checkNear(t, "C", b.readFloats(pc), want, 1e-5)
 		})
 	}
 }

@@ -20,8 +20,8 @@ func TestMain(m *testing.M) { soft.Main(m) }
 
 var compiled sync.Once
 
-// need returns what programs run with, and compiles them all at first.
-func need(t *testing.T) *soft.World {
+// needWorld returns what programs run with, and compiles them all at first.
+func needWorld(t *testing.T) *soft.World {
 	t.Helper()
 	w := soft.Need(t)
 	var err error
@@ -32,8 +32,8 @@ func need(t *testing.T) *soft.World {
 	return w
 }
 
-// run runs a program and returns its lines.
-func run(t *testing.T, devices int, stdin, name string, args ...string) []string {
+// runProgram runs a program and returns its lines.
+func runProgram(t *testing.T, devices int, stdin, name string, args ...string) []string {
 	t.Helper()
 	return runOn(t, devices, nil, stdin, name, args...)
 }
@@ -41,7 +41,7 @@ func run(t *testing.T, devices int, stdin, name string, args ...string) []string
 // runOn is run, with devices that share others.
 func runOn(t *testing.T, devices int, on []string, stdin, name string, args ...string) []string {
 	t.Helper()
-	w := need(t)
+	w := needWorld(t)
 	r := w.Run(t, soft.Program{Devices: devices, On: on, Path: filepath.Join(w.Dir, name), Args: args, Stdin: strings.NewReader(stdin), Limit: 2 * time.Minute})
 	if r.Exit != 0 {
 		t.Fatalf("%s %q ended with %d\nstdout:\n%s\nstderr:\n%s", name, args, r.Exit, r.Stdout, r.Stderr)
@@ -51,8 +51,8 @@ func runOn(t *testing.T, devices int, on []string, stdin, name string, args ...s
 
 var stepLine = regexp.MustCompile(`^step (\d+) loss (\d+\.\d+) hash [0-9a-f]{16}$`)
 
-// training checks that lines are those of steps, from 1, and that the loss falls.
-func training(t *testing.T, lines []string, steps int) {
+// checkTraining checks that lines are those of steps, from 1, and that the loss falls.
+func checkTraining(t *testing.T, lines []string, steps int) {
 	t.Helper()
 	if len(lines) != steps {
 		t.Fatalf("%d lines, not %d:\n%s", len(lines), steps, strings.Join(lines, "\n"))
@@ -73,8 +73,8 @@ func training(t *testing.T, lines []string, steps int) {
 	}
 }
 
-// same fails unless both runs printed the same.
-func same(t *testing.T, what string, got, want []string) {
+// checkSame fails unless both runs printed the same.
+func checkSame(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	for i := range min(len(got), len(want)) {
 		if got[i] != want[i] {
@@ -94,31 +94,31 @@ func TestTraining(t *testing.T) {
 	}{{"mlp", 12}, {"gpt", 4}} {
 		t.Run(c.name, func(t *testing.T) {
 			steps := []string{"--steps", fmt.Sprint(c.steps)}
-			one := run(t, 1, "", c.name, steps...)
-			training(t, one, c.steps)
-			same(t, "once more", run(t, 1, "", c.name, steps...), one)
-			if other := run(t, 1, "", c.name, "--steps", "1", "--seed", "2"); other[0] == one[0] {
+			one := runProgram(t, 1, "", c.name, steps...)
+			checkTraining(t, one, c.steps)
+			checkSame(t, "once more", runProgram(t, 1, "", c.name, steps...), one)
+			if other := runProgram(t, 1, "", c.name, "--steps", "1", "--seed", "2"); other[0] == one[0] {
 				t.Error("another seed makes no difference")
 			}
-			two := run(t, 2, "", c.name, append(steps, "--ranks", "2")...)
-			training(t, two, c.steps)
+			two := runProgram(t, 2, "", c.name, append(steps, "--ranks", "2")...)
+			checkTraining(t, two, c.steps)
 			if two[c.steps-1] == one[c.steps-1] {
 				t.Error("two ranks do what one does")
 			}
-			same(t, "in processes", run(t, 2, "", c.name, append(steps, "--ranks", "2", "--processes")...), two)
+			checkSame(t, "in processes", runProgram(t, 2, "", c.name, append(steps, "--ranks", "2", "--processes")...), two)
 		})
 	}
 }
 
 // TestSharing: ranks that share devices compute the same bits as ranks with one each.
 func TestSharing(t *testing.T) {
-	want := run(t, 4, "", "mlp", "--ranks", "4", "--steps", "4")
+	want := runProgram(t, 4, "", "mlp", "--ranks", "4", "--steps", "4")
 	for _, c := range []struct {
 		devices int
 		args    []string
 	}{{1, nil}, {2, nil}, {3, []string{"--processes"}}, {1, []string{"--processes"}}, {4, []string{"--devices", "2"}}} {
-		got := run(t, c.devices, "", "mlp", append(c.args, "--ranks", "4", "--steps", "4")...)
-		same(t, fmt.Sprintf("%d devices %v", c.devices, c.args), got, want)
+		got := runProgram(t, c.devices, "", "mlp", append(c.args, "--ranks", "4", "--steps", "4")...)
+		checkSame(t, fmt.Sprintf("%d devices %v", c.devices, c.args), got, want)
 	}
 }
 
@@ -131,11 +131,11 @@ func TestPlacement(t *testing.T) {
 	}{{"mlp", "3"}, {"gpt", "2"}, {"grid", "3"}, {"streams", "3"}} {
 		t.Run(c.name, func(t *testing.T) {
 			args := []string{"--ranks", "4", "--steps", c.steps}
-			want := run(t, 4, "", c.name, args...)
+			want := runProgram(t, 4, "", c.name, args...)
 			for i, on := range places {
-				same(t, fmt.Sprintf("threads, %v", on), runOn(t, 4, on, "", c.name, args...), want)
+				checkSame(t, fmt.Sprintf("threads, %v", on), runOn(t, 4, on, "", c.name, args...), want)
 				if !testing.Short() || i == len(places)-1 {
-					same(t, fmt.Sprintf("processes, %v", on), runOn(t, 4, on, "", c.name, append(args, "--processes")...), want)
+					checkSame(t, fmt.Sprintf("processes, %v", on), runOn(t, 4, on, "", c.name, append(args, "--processes")...), want)
 				}
 			}
 		})
@@ -144,9 +144,9 @@ func TestPlacement(t *testing.T) {
 
 // TestSwapped: on a device that has room for one rank's memory, four compute what they compute on four.
 func TestSwapped(t *testing.T) {
-	w := need(t)
+	w := needWorld(t)
 	args := []string{"--ranks", "4", "--steps", "3"}
-	want := run(t, 4, "", "mlp", args...)
+	want := runProgram(t, 4, "", "mlp", args...)
 	for _, more := range [][]string{nil, {"--processes"}} {
 		r := w.Run(t, soft.Program{
 			Devices: 4, On: []string{"--on", "1", "--memory", "2M", "--verbose"}, Path: filepath.Join(w.Dir, "mlp"), Args: append(args, more...), Limit: 2 * time.Minute,
@@ -154,15 +154,15 @@ func TestSwapped(t *testing.T) {
 		if r.Exit != 0 || !strings.Contains(r.Stderr, "memory was swapped") {
 			t.Fatalf("%v: exit status %d\n%s%s", more, r.Exit, r.Stdout, r.Stderr)
 		}
-		same(t, fmt.Sprint(more), strings.Split(strings.TrimSuffix(r.Stdout, "\n"), "\n"), want)
+		checkSame(t, fmt.Sprint(more), strings.Split(strings.TrimSuffix(r.Stdout, "\n"), "\n"), want)
 	}
 }
 
 // TestLauncher: ranks that somebody else starts, as torchrun and srun do, find each other by a file.
 func TestLauncher(t *testing.T) {
-	w := need(t)
+	w := needWorld(t)
 	mlp, id := filepath.Join(w.Dir, "mlp"), filepath.Join(t.TempDir(), "id")
-	want := run(t, 2, "", "mlp", "--ranks", "2", "--steps", "3")
+	want := runProgram(t, 2, "", "mlp", "--ranks", "2", "--steps", "3")
 	for name, env := range map[string]string{
 		"torchrun": "RANK=$r WORLD_SIZE=2 LOCAL_RANK=$r",
 		"srun":     "SLURM_PROCID=$r SLURM_NTASKS=2 SLURM_LOCALID=$r",
@@ -172,7 +172,7 @@ func TestLauncher(t *testing.T) {
 		if r.Exit != 0 {
 			t.Fatalf("%s: exit status %d\n%s%s", name, r.Exit, r.Stdout, r.Stderr)
 		}
-		same(t, name, strings.Split(strings.TrimSuffix(r.Stdout, "\n"), "\n"), want)
+		checkSame(t, name, strings.Split(strings.TrimSuffix(r.Stdout, "\n"), "\n"), want)
 	}
 }
 
@@ -181,30 +181,30 @@ func TestGradients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the comparison takes some seconds")
 	}
-	run(t, 1, "", "mlp", "--gradients")
-	run(t, 1, "", "gpt", "--gradients")
+	runProgram(t, 1, "", "mlp", "--gradients")
+	runProgram(t, 1, "", "gpt", "--gradients")
 }
 
 func TestGrid(t *testing.T) {
-	lines := run(t, 4, "", "grid", "--ranks", "4", "--steps", "8")
-	training(t, lines, 8)
-	same(t, "in processes", run(t, 4, "", "grid", "--ranks", "4", "--steps", "8", "--processes"), lines)
+	lines := runProgram(t, 4, "", "grid", "--ranks", "4", "--steps", "8")
+	checkTraining(t, lines, 8)
+	checkSame(t, "in processes", runProgram(t, 4, "", "grid", "--ranks", "4", "--steps", "8", "--processes"), lines)
 }
 
 func TestStreams(t *testing.T) {
-	lines := run(t, 1, "", "streams", "--steps", "9")
+	lines := runProgram(t, 1, "", "streams", "--steps", "9")
 	if len(lines) != 9 {
 		t.Fatal(lines)
 	}
-	same(t, "once more", run(t, 1, "", "streams", "--steps", "9"), lines)
+	checkSame(t, "once more", runProgram(t, 1, "", "streams", "--steps", "9"), lines)
 	// With a collective in its graph.
-	two := run(t, 2, "", "streams", "--steps", "6", "--ranks", "2")
-	same(t, "in processes", run(t, 2, "", "streams", "--steps", "6", "--ranks", "2", "--processes"), two)
+	two := runProgram(t, 2, "", "streams", "--steps", "6", "--ranks", "2")
+	checkSame(t, "in processes", runProgram(t, 2, "", "streams", "--steps", "6", "--ranks", "2", "--processes"), two)
 }
 
 func TestServe(t *testing.T) {
 	requests := "hello\n\nwhat is it?\nhello\nquit\nnever read\n"
-	lines := run(t, 1, requests, "serve")
+	lines := runProgram(t, 1, requests, "serve")
 	if len(lines) != 4 {
 		t.Fatal(lines)
 	}
@@ -217,7 +217,7 @@ func TestServe(t *testing.T) {
 	if lines[0][10:] == lines[3][10:] {
 		t.Error("two requests of one conversation have the same answer")
 	}
-	same(t, "once more", run(t, 1, requests, "serve"), lines)
+	checkSame(t, "once more", runProgram(t, 1, requests, "serve"), lines)
 }
 
 // TestUntil: a training that a file ends, ends on all ranks after the same step, whenever the file comes.
@@ -231,13 +231,13 @@ func TestUntil(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			got := run(t, 2, "", name, args...)
-			if again := run(t, 2, "", name, args...); len(again) != 1 || again[0] != got[0] {
+			got := runProgram(t, 2, "", name, args...)
+			if again := runProgram(t, 2, "", name, args...); len(again) != 1 || again[0] != got[0] {
 				t.Errorf("a file that is there at the start does not end the training after its first step %q:\n%s",
 					got[0], strings.Join(again, "\n"))
 			}
-			same(t, "as many steps, asked for by number", run(t, 2, "", name, "--ranks", "4", "--steps", fmt.Sprint(len(got))), got)
-			if len(run(t, 2, "", name, append(args, "--steps", "2", "--until", stop+".never")...)) != 2 {
+			checkSame(t, "as many steps, asked for by number", runProgram(t, 2, "", name, "--ranks", "4", "--steps", fmt.Sprint(len(got))), got)
+			if len(runProgram(t, 2, "", name, append(args, "--steps", "2", "--until", stop+".never")...)) != 2 {
 				t.Error("without the file, --steps no longer ends the training")
 			}
 		})

@@ -38,19 +38,19 @@ var slicingCases = []slicingCase{
 	{slicing.Case{Name: "grid", Steps: 6}, 25, 0, true},
 }
 
-// cells are the first cells of the case's line of the table.
-func (c *slicingCase) cells(k int, way string) string {
+// firstCells are the first cells of the case's line of the table.
+func (c *slicingCase) firstCells(k int, way string) string {
 	return fmt.Sprintf("| %s | %d | %s |", c, k, way)
 }
 
-// row is the case's line of the table.
-func (c *slicingCase) row(k int, way string, alone, shared slicing.Run) string {
+// tableRow is the case's line of the table.
+func (c *slicingCase) tableRow(k int, way string, alone, shared slicing.Run) string {
 	per := float64(c.Steps)
 	clock := "–" // on a busy machine the run of one step that is subtracted may have taken longer
 	if shared.Took > 0 && alone.Took > 0 {
 		clock = fmt.Sprintf("%.2f", shared.Took.Seconds()/alone.Took.Seconds())
 	}
-	return fmt.Sprintf("%s %.1f | %.1f | %.2f | %+.1f %% | %s |\n", c.cells(k, way),
+	return fmt.Sprintf("%s %.1f | %.1f | %.2f | %+.1f %% | %s |\n", c.firstCells(k, way),
 		float64(shared.Switches)/per, float64(shared.Interrupted)/per, float64(shared.SwappedOut+shared.SwappedIn)/float64(alone.Peak)/per,
 		c.Overhead(k, alone, shared), clock)
 }
@@ -75,18 +75,18 @@ func TestSlicing(t *testing.T) {
 			for _, way := range []struct{ name, rung, memory string }{
 				{"resident", server.RungSwap, "1G"}, {"swap", server.RungSwap, ""}, {"alias", server.RungAlias, ""}, {"splice", server.RungSplice, "1G"},
 			} {
-				if !wanted.MatchString(strings.ReplaceAll(c.cells(k, way.name), "|", "")) {
-					table.WriteString(c.cells(k, way.name) + "\n")
+				if !wanted.MatchString(strings.ReplaceAll(c.firstCells(k, way.name), "|", "")) {
+					table.WriteString(c.firstCells(k, way.name) + "\n")
 					continue
 				}
 				if alone.Lines == nil {
-					alone = c.Share(t, need(t), k, "--memory", "1G")
+					alone = c.Share(t, needWorld(t), k, "--memory", "1G")
 				}
 				if way.memory == "" {
 					way.memory = fmt.Sprint(max(alone.Peak, backend.Granule))
 				}
-				shared := c.Share(t, need(t), k, "--on", "1", "--memory", way.memory, "--rung", way.rung)
-				same(t, fmt.Sprintf("%s, %d ranks, %s", &c.Case, k, way.name), shared.Lines, alone.Lines)
+				shared := c.Share(t, needWorld(t), k, "--on", "1", "--memory", way.memory, "--rung", way.rung)
+				checkSame(t, fmt.Sprintf("%s, %d ranks, %s", &c.Case, k, way.name), shared.Lines, alone.Lines)
 				if shared.Instructions > alone.Instructions {
 					t.Errorf("%s: %d ranks on one device execute %d instructions, %d on devices of their own", c.Name, k, shared.Instructions, alone.Instructions)
 				}
@@ -95,7 +95,7 @@ func TestSlicing(t *testing.T) {
 					t.Errorf("%s: %d ranks on one device take %.1f %% longer than they should, by the model, not %.1f %%", &c.Case, k, o, bound)
 				}
 				t.Logf("%s, %d ranks, %s: %+v", &c.Case, k, way.name, shared.SharingStatus)
-				table.WriteString(c.row(k, way.name, alone, shared))
+				table.WriteString(c.tableRow(k, way.name, alone, shared))
 			}
 		}
 	}
@@ -107,11 +107,11 @@ func TestSlicing(t *testing.T) {
 
 // TestSplice: ranks of which kernels run once compute the bits of ranks with devices of their own, on any number of devices.
 func TestSplice(t *testing.T) {
-	w, c := need(t), slicing.Case{Name: "mlp"}
+	w, c := needWorld(t), slicing.Case{Name: "mlp"}
 	alone := c.Run(t, w, 4, 2)
 	for _, on := range []string{"1", "2", "3"} {
 		r := c.Run(t, w, 4, 2, "--on", on, "--rung", server.RungSplice)
-		same(t, on+" devices", r.Lines, alone.Lines)
+		checkSame(t, on+" devices", r.Lines, alone.Lines)
 		// On three devices, two ranks share one.
 		if r.Once == 0 || r.Instructions >= alone.Instructions {
 			t.Errorf("%s devices: %d kernels took the result of another rank; %d instructions, %d on devices of their own", on, r.Once, r.Instructions, alone.Instructions)

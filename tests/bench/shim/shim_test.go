@@ -30,7 +30,7 @@ func makeList(tb testing.TB, path string) {
 	}
 }
 
-func build(tb testing.TB, dir string) (program, library string) {
+func buildProgram(tb testing.TB, dir string) (program, library string) {
 	tb.Helper()
 	program, library = filepath.Join(dir, "io"), filepath.Join(dir, "libsingshim.so")
 	for _, c := range [][]string{
@@ -58,7 +58,7 @@ func BenchmarkShim(b *testing.B) {
 		b.Skip("SKIP: needs a folder outside /tmp: ", err)
 	}
 	b.Cleanup(func() { os.RemoveAll(dir) })
-	program, library := build(b, dir)
+	program, library := buildProgram(b, dir)
 	list := filepath.Join("/dev/shm", filepath.Base(dir)) // a tmpfs, as /run is
 	b.Cleanup(func() { os.Remove(list) })
 	for _, pattern := range []struct {
@@ -100,17 +100,17 @@ func BenchmarkShim(b *testing.B) {
 				cpu = append(cpu, 100*(with.cpu/without.cpu-1))
 				plain = append(plain, without.wall/float64(pattern.count)/1000)
 			}
-			b.ReportMetric(median(wall), "wall-%")
-			b.ReportMetric(median(cpu), "cpu-%")
+			b.ReportMetric(medianOf(wall), "wall-%")
+			b.ReportMetric(medianOf(cpu), "cpu-%")
 			b.ReportMetric(cpu[len(cpu)/4], "cpu-low-%") // median has sorted them
 			b.ReportMetric(cpu[len(cpu)*3/4], "cpu-high-%")
-			b.ReportMetric(median(plain), "µs/round")
+			b.ReportMetric(medianOf(plain), "µs/round")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
 }
 
-func median(all []float64) float64 {
+func medianOf(all []float64) float64 {
 	slices.Sort(all)
 	return all[len(all)/2]
 }
