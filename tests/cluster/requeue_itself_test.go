@@ -8,6 +8,7 @@ package cluster
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +90,26 @@ func TestRequeueItself(t *testing.T) {
 			}
 			anew(t, c.jobLog(job), "bye")
 		},
+		"is told by Slurm before its time limit": func(t *testing.T) { // in each run, up to a minute early
+			script := strings.NewReplacer("TRAP", "scontrol requeue $SLURM_JOB_ID; echo bye; exit 0", "60", "300").Replace(steps)
+			job := c.submitJob(t, "--singularity --time=1 --signal=B:USR1@50", script)
+			for runs := 1; c.hasRequeuedItself(t, job, runs); runs++ {
+				c.restartJob(t, job, "")
+			}
+			got := 0
+			for line := range strings.Lines(c.jobLog(job) + "\n") {
+				switch n, begin := 0, 0; {
+				case scanned(line, "step %d\n", &n) && n == got+1:
+					got = n
+				case scanned(line, "begin at %d\n", &begin) && begin == got, line == "bye\n", line == "done\n" && got == 300:
+				default:
+					t.Fatalf("%q after step %d:\n%s", line, got, c.jobLog(job))
+				}
+			}
+			if n := c.showColumn(t, job, "RestartCnt"); got != 300 || n == "0" {
+				t.Errorf("%d steps, %s restarts", got, n)
+			}
+		},
 		"submitit": func(t *testing.T) {
 			anew(t, run(t, "", "srun python3 submitit.py", "step 8", ""), "")
 		},
@@ -116,6 +137,26 @@ func TestRequeueItself(t *testing.T) {
 			test(t)
 		})
 	}
+}
+
+// hasRequeuedItself waits until a run of a job is over, which is counted from 1, and tells whether Slurm will run the job again.
+func (c protected) hasRequeuedItself(t *testing.T, job string, run int) (again bool) {
+	t.Helper()
+	waitFor(t, 5*time.Minute, func() (bool, string) {
+		state, restarts := c.showColumn(t, job, "State"), c.showColumn(t, job, "RestartCnt")
+		if strings.Contains(state, "FAILED") || strings.Contains(state, "TIMEOUT") {
+			t.Fatalf("job %s: %s\n%s", job, state, c.jobLog(job))
+		}
+		again = restarts == strconv.Itoa(run)
+		return again || state == "COMPLETED", "job " + job + ": " + state + ", restarts: " + restarts
+	})
+	return again
+}
+
+// scanned tells whether a line has a form.
+func scanned(line, form string, value *int) bool {
+	_, err := fmt.Sscanf(line, form, value)
+	return err == nil
 }
 
 // quoteForShell returns a word of a shell.
