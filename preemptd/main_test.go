@@ -39,16 +39,16 @@ type preemptd struct {
 	lines chan string
 }
 
-func program(args ...string) *exec.Cmd {
+func newCommand(args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), "PREEMPTD_LIFE=1")
 	return cmd
 }
 
-// started starts it on a journal and a slurmrestd.
-func started(t *testing.T, srv *slurmresttest.Server, file string, args ...string) *preemptd {
+// startPreemptd starts preemptd on a journal and a slurmrestd.
+func startPreemptd(t *testing.T, srv *slurmresttest.Server, file string, args ...string) *preemptd {
 	t.Helper()
-	p := &preemptd{T: t, cmd: program(append([]string{"--config", file, "--slurmrestd", srv.Config().Address}, args...)...), lines: make(chan string, 10000)}
+	p := &preemptd{T: t, cmd: newCommand(append([]string{"--config", file, "--slurmrestd", srv.Config().Address}, args...)...), lines: make(chan string, 10000)}
 	errs, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -66,16 +66,16 @@ func started(t *testing.T, srv *slurmresttest.Server, file string, args ...strin
 	return p
 }
 
-// address is where it listens for something, as its log says.
-func (p *preemptd) address(what string) string {
+// loggedAddress returns where preemptd listens for something, as its log says.
+func (p *preemptd) loggedAddress(what string) string {
 	p.Helper()
-	_, rest, _ := strings.Cut(p.says("msg="+what+" address=", `msg="`+what+`" address=`), " address=")
+	_, rest, _ := strings.Cut(p.waitForLog("msg="+what+" address=", `msg="`+what+`" address=`), " address=")
 	address, _, _ := strings.Cut(rest, " ")
 	return address
 }
 
-// says waits for a line of its log with one of these words in it.
-func (p *preemptd) says(words ...string) string {
+// waitForLog waits for a line of preemptd's log that has a word of these.
+func (p *preemptd) waitForLog(words ...string) string {
 	p.Helper()
 	var before []string
 	timeout := time.After(2 * time.Minute)
@@ -97,10 +97,10 @@ func (p *preemptd) says(words ...string) string {
 	}
 }
 
-// ends waits until it has ended well.
-func (p *preemptd) ends() {
+// waitForEnd waits until preemptd has ended well.
+func (p *preemptd) waitForEnd() {
 	p.Helper()
-	p.says("stopped; jobs and Slurm go on")
+	p.waitForLog("stopped; jobs and Slurm go on")
 	for range p.lines { // to the end of the pipe, before Wait closes it
 		continue
 	}
@@ -109,7 +109,7 @@ func (p *preemptd) ends() {
 	}
 }
 
-func configured(t *testing.T, text string) string {
+func writeConfiguration(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "preemptd.yaml")
@@ -126,13 +126,13 @@ func TestTwo(t *testing.T) {
 	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
 	srv.AddNode(slurmrest.Node{Name: "n0", State: slurmrest.NodeState{Base: "DOWN"}})
 	id := srv.AddJob(slurmrest.Job{Batch: true, Requeueable: true, Comment: "mine"})
-	file := configured(t, "")
-	first := started(t, srv, file)
-	first.says("msg=working")
-	second := started(t, srv, file)
-	second.says(fmt.Sprintf("process %d", first.cmd.Process.Pid))
+	file := writeConfiguration(t, "")
+	first := startPreemptd(t, srv, file)
+	first.waitForLog("msg=working")
+	second := startPreemptd(t, srv, file)
+	second.waitForLog(fmt.Sprintf("process %d", first.cmd.Process.Pid))
 	first.cmd.Process.Kill()
-	second.says("msg=working")
+	second.waitForLog("msg=working")
 	// What is in the journal is done, whoever wrote it: here as its predecessor would have.
 	second.cmd.Process.Kill()
 	j, err := journal.Open(t.Context(), filepath.Join(filepath.Dir(file), "preemptd.db"), "test")
@@ -152,16 +152,16 @@ func TestTwo(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	third := started(t, srv, file)
-	third.says("action ended")
+	third := startPreemptd(t, srv, file)
+	third.waitForLog("action ended")
 	if job, _ := srv.Job(id); !job.Held || !strings.HasPrefix(job.Comment, "mine; preemptd: held by bob: x") {
 		t.Errorf("held %v, comment %q", job.Held, job.Comment)
 	}
-	reloaded(t, third, file)
+	checkReload(t, third, file)
 	waitsElsewhere(t, srv)
 	third.cmd.Process.Signal(syscall.SIGTERM)
-	third.ends()
-	if names := reserved(srv); strings.Contains(names, ":works:") {
+	third.waitForEnd()
+	if names := reservationNames(srv); strings.Contains(names, ":works:") {
 		t.Errorf("no preemptd works any more, and Slurm shows %s", names)
 	}
 }
@@ -169,20 +169,20 @@ func TestTwo(t *testing.T) {
 // waitsElsewhere: one with another journal knows from Slurm that it has to wait.
 func waitsElsewhere(t *testing.T, srv *slurmresttest.Server) {
 	t.Helper()
-	other := started(t, srv, configured(t, ""))
-	holder, _, _ := strings.Cut(reserved(srv), " ")
-	if line := other.says(`msg="another preemptd works; waiting"`); !strings.Contains(line, "(reservation "+holder+")") || holder == "" {
+	other := startPreemptd(t, srv, writeConfiguration(t, ""))
+	holder, _, _ := strings.Cut(reservationNames(srv), " ")
+	if line := other.waitForLog(`msg="another preemptd works; waiting"`); !strings.Contains(line, "(reservation "+holder+")") || holder == "" {
 		t.Errorf("%s; want %s", line, holder)
 	}
 	other.cmd.Process.Signal(syscall.SIGTERM)
-	other.ends()
-	if names := reserved(srv); names != holder {
+	other.waitForEnd()
+	if names := reservationNames(srv); names != holder {
 		t.Errorf("who waited is gone, and Slurm shows %s; want %s", names, holder)
 	}
 }
 
-// reserved are the names of Slurm's reservations.
-func reserved(srv *slurmresttest.Server) string {
+// reservationNames are the names of Slurm's reservations.
+func reservationNames(srv *slurmresttest.Server) string {
 	var names []string
 	for _, r := range srv.Reservations() {
 		names = append(names, r.Name)
@@ -190,8 +190,8 @@ func reserved(srv *slurmresttest.Server) string {
 	return strings.Join(names, " ")
 }
 
-// reloaded: a configuration that is wrong changes nothing, and says so.
-func reloaded(t *testing.T, p *preemptd, file string) {
+// checkReload: a configuration that is wrong changes nothing, and says so.
+func checkReload(t *testing.T, p *preemptd, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -205,27 +205,27 @@ func reloaded(t *testing.T, p *preemptd, file string) {
 			t.Fatal(err)
 		}
 		p.cmd.Process.Signal(syscall.SIGHUP)
-		p.says(c.said)
+		p.waitForLog(c.said)
 	}
-	p.says("configuration read again")
+	p.waitForLog("configuration read again")
 }
 
 // A dry run says what would be done, and needs no lease.
 func TestDryRun(t *testing.T) {
 	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
 	srv.AddNode(slurmrest.Node{Name: "n0", State: slurmrest.NodeState{Base: "DOWN"}})
-	file := configured(t, "")
-	works := started(t, srv, file)
-	works.says("msg=working")
-	dry := started(t, srv, file, "--dry-run")
-	dry.says("dry_run=true")
-	if names := reserved(srv); strings.Contains(names, " ") {
+	file := writeConfiguration(t, "")
+	works := startPreemptd(t, srv, file)
+	works.waitForLog("msg=working")
+	dry := startPreemptd(t, srv, file, "--dry-run")
+	dry.waitForLog("dry_run=true")
+	if names := reservationNames(srv); strings.Contains(names, " ") {
 		t.Errorf("Slurm shows %s", names)
 	}
 	dry.cmd.Process.Signal(syscall.SIGTERM)
-	dry.ends()
+	dry.waitForEnd()
 	works.cmd.Process.Signal(syscall.SIGTERM)
-	works.ends()
+	works.waitForEnd()
 }
 
 // A slurmrestd that is away at the start is waited for.
@@ -233,17 +233,17 @@ func TestAway(t *testing.T) {
 	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
 	srv.AddNode(slurmrest.Node{Name: "n0", State: slurmrest.NodeState{Base: "DOWN"}})
 	srv.Fail(slurmresttest.Fault{Times: 5, Drop: true})
-	p := started(t, srv, configured(t, ""))
-	p.says("slurmrestd does not answer")
-	p.says("msg=working")
+	p := startPreemptd(t, srv, writeConfiguration(t, ""))
+	p.waitForLog("slurmrestd does not answer")
+	p.waitForLog("msg=working")
 	p.cmd.Process.Signal(syscall.SIGTERM)
-	p.ends()
+	p.waitForEnd()
 }
 
 func TestCommandLine(t *testing.T) {
-	file := configured(t, "")
-	wrong := configured(t, "polcies: a\n")
-	missing := configured(t, "policies: [tiers]\npolicy: {folder: /nonexistent}\n")
+	file := writeConfiguration(t, "")
+	wrong := writeConfiguration(t, "polcies: a\n")
+	missing := writeConfiguration(t, "policies: [tiers]\npolicy: {folder: /nonexistent}\n")
 	for _, c := range []struct {
 		args string
 		code int
@@ -261,7 +261,7 @@ func TestCommandLine(t *testing.T) {
 		{"config check all", 2, `check: unexpected argument "all"`},
 		{"--config /nonexistent/x.yaml", 1, "no such file or directory"},
 	} {
-		cmd := program(strings.Fields(c.args)...)
+		cmd := newCommand(strings.Fields(c.args)...)
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil {
 			t.Fatal(err)
@@ -277,21 +277,21 @@ func TestCommandLine(t *testing.T) {
 func TestScraped(t *testing.T) {
 	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
 	srv.AddNode(slurmrest.Node{Name: "n1", GRES: "gpu:4", CPUs: 8, RealMemory: 4000})
-	file := configured(t, "metrics: {address: '127.0.0.1:0'}\nlog: {format: json, level: debug}\n")
-	works := started(t, srv, file)
+	file := writeConfiguration(t, "metrics: {address: '127.0.0.1:0'}\nlog: {format: json, level: debug}\n")
+	works := startPreemptd(t, srv, file)
 	worksAt := works.metricsAt()
-	works.says(`"msg":"working"`)
-	waits := started(t, srv, file)
+	works.waitForLog(`"msg":"working"`)
+	waits := startPreemptd(t, srv, file)
 	waitsAt := waits.metricsAt()
-	waits.says(`"msg":"another preemptd works; waiting"`)
+	waits.waitForLog(`"msg":"another preemptd works; waiting"`)
 	for _, want := range []string{"preemptd_leader 1", `preemptd_gpus{state="free"} 4`, `preemptd_slurmrestd_request_duration_seconds_count{endpoint="nodes",method="GET",result="ok"}`,
 		`preemptd_actions_total{kind="preempt",state="stuck"} 0`} {
-		works.eventually(worksAt, want)
+		works.waitForMetric(worksAt, want)
 	}
-	waits.eventually(waitsAt, "preemptd_leader 0")
+	waits.waitForMetric(waitsAt, "preemptd_leader 0")
 	for _, p := range []*preemptd{waits, works} {
 		p.cmd.Process.Signal(syscall.SIGTERM)
-		p.ends()
+		p.waitForEnd()
 	}
 }
 
@@ -311,8 +311,8 @@ func (p *preemptd) metricsAt() string {
 	return ""
 }
 
-// eventually waits until its metrics say something.
-func (p *preemptd) eventually(url, want string) {
+// waitForMetric waits until preemptd's metrics say something.
+func (p *preemptd) waitForMetric(url, want string) {
 	p.Helper()
 	text := ""
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {

@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
 )
 
-// simulates runs preemptd simulate with arguments.
-func simulates(t *testing.T, args ...string) (out, errs string, err error) {
+// runSimulation runs preemptd simulate with arguments.
+func runSimulation(t *testing.T, args ...string) (out, errs string, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	c := rootCommand()
@@ -44,7 +44,7 @@ func TestSimulate(t *testing.T) {
 	site := write("preemptd.yaml", "policies: [tiers]\ntiers: {premium: [gold]}\nrules: {window: 1h, min_run: 1m, cool_down: 1m}\npolicy: {folder: "+folder+", settings: "+folder+", timeout: 2m}\n")
 	trace := write("jobs.csv", "id,submit,duration,gpus,qos\n1,0,1000,8,basic\n2,595,300,8,gold\n3,596,10,8,basic\n")
 	picture := filepath.Join(folder, "out.svg")
-	out, errs, err := simulates(t, "--config", site, "--trace", trace, "--nodes", "1", "--json", "--picture", picture)
+	out, errs, err := runSimulation(t, "--config", site, "--trace", trace, "--nodes", "1", "--json", "--picture", picture)
 	if err != nil {
 		t.Fatal(err, errs)
 	}
@@ -87,7 +87,7 @@ func TestSimulate(t *testing.T) {
 	if !strings.Contains(errs, "tiers: ") {
 		t.Errorf("standard error has no times: %q", errs)
 	}
-	if out, _, err = simulates(t, "--config", site, "--generate", "50", "--nodes", "4", "--against", "", "-q"); err != nil || !strings.Contains(out, "GPU fraction") || strings.Contains(out, "FIFO") {
+	if out, _, err = runSimulation(t, "--config", site, "--generate", "50", "--nodes", "4", "--against", "", "-q"); err != nil || !strings.Contains(out, "GPU fraction") || strings.Contains(out, "FIFO") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -110,7 +110,7 @@ func TestSimulateSaysWhatIsWrong(t *testing.T) {
 		"--trace " + empty + " --nodes 1":          "has no jobs with GPUs",
 		"--generate 1 --nodes 1 --policies absent": "sing-policy-absent: no such file",
 	} {
-		_, _, err := simulates(t, append([]string{"--config", "/etc/singularity-slurm/preemptd.yaml"}, strings.Fields(args)...)...)
+		_, _, err := runSimulation(t, append([]string{"--config", "/etc/singularity-slurm/preemptd.yaml"}, strings.Fields(args)...)...)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", args, err, want)
 		}

@@ -24,8 +24,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
 )
 
-// ask asks the page, and returns the status and what it said.
-func ask(t *testing.T, method, url, token, body string) (int, string) {
+// askPage asks the page, and returns the status and what it said.
+func askPage(t *testing.T, method, url, token, body string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -56,13 +56,13 @@ func TestPage(t *testing.T) {
 	id := srv.AddJob(slurmrest.Job{Batch: true, Requeueable: true})
 	srv.StartJob(id, "n1")
 	srv.Fail(slurmresttest.Fault{Times: 3, Drop: true})
-	file := configured(t, "munge_socket: "+m.Socket+"\n")
-	p := started(t, srv, file)
-	page := "http://" + p.address("web page")
-	if code, said := ask(t, "GET", page+"/healthz", "", ""); code != http.StatusOK || said != "alive\n" {
+	file := writeConfiguration(t, "munge_socket: "+m.Socket+"\n")
+	p := startPreemptd(t, srv, file)
+	page := "http://" + p.loggedAddress("web page")
+	if code, said := askPage(t, "GET", page+"/healthz", "", ""); code != http.StatusOK || said != "alive\n" {
 		t.Error(code, said)
 	}
-	listen := p.address("listening")
+	listen := p.loggedAddress("listening")
 	client, err := rpc.Dial(listen, "n7", m.As(0, 0))
 	if err != nil {
 		t.Fatal(err)
@@ -72,19 +72,19 @@ func TestPage(t *testing.T) {
 	if err != nil || reply.GetPage() != page+"/" || time.Until(reply.GetUntil().AsTime()) > time.Hour {
 		t.Fatal(err, reply)
 	}
-	code, said := ask(t, "POST", fmt.Sprintf("%s/api/v1/jobs/%d/preempt", page, id), reply.GetToken(), `{"reason":"from the page"}`)
+	code, said := askPage(t, "POST", fmt.Sprintf("%s/api/v1/jobs/%d/preempt", page, id), reply.GetToken(), `{"reason":"from the page"}`)
 	if code != http.StatusAccepted {
 		t.Fatal(code, said)
 	}
-	p.says("action ended") // it cannot be preempted: no proxyd answers on n1
-	if code, said := ask(t, "GET", page+"/api/v1/state", "", ""); code != http.StatusOK || !strings.Contains(said, `"role":"works"`) || !strings.Contains(said, `"why":"from the page"`) {
+	p.waitForLog("action ended") // it cannot be preempted: no proxyd answers on n1
+	if code, said := askPage(t, "GET", page+"/api/v1/state", "", ""); code != http.StatusOK || !strings.Contains(said, `"role":"works"`) || !strings.Contains(said, `"why":"from the page"`) {
 		t.Error(code, said)
 	}
-	if code, said := ask(t, "GET", page+"/readyz", "", ""); code != http.StatusOK {
+	if code, said := askPage(t, "GET", page+"/readyz", "", ""); code != http.StatusOK {
 		t.Error(code, said)
 	}
 	p.cmd.Process.Signal(syscall.SIGTERM)
-	p.ends()
+	p.waitForEnd()
 	j, err := journal.Open(t.Context(), filepath.Join(filepath.Dir(file), "preemptd.db"), "test")
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestNoPage(t *testing.T) {
 	m := mungetest.Start(t)
 	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
 	srv.AddNode(slurmrest.Node{Name: "n0", State: slurmrest.NodeState{Base: "DOWN"}})
-	file := configured(t, "munge_socket: "+m.Socket+"\n")
+	file := writeConfiguration(t, "munge_socket: "+m.Socket+"\n")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -108,8 +108,8 @@ func TestNoPage(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), "web: {address: 127.0.0.1:0}", `web: {address: ""}`)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	p := started(t, srv, file)
-	client, err := rpc.Dial(p.address("listening"), "n7", m.As(0, 0))
+	p := startPreemptd(t, srv, file)
+	client, err := rpc.Dial(p.loggedAddress("listening"), "n7", m.As(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,8 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func TestContract(t *testing.T) { sdktest.Run(t, sdktest.Build(t, ".")) }
 
-// cluster has nodes a, b, … of 8 GPUs.
-func cluster(nodes int, jobs ...sdk.Job) *sdk.Snapshot {
+// newCluster returns a cluster with nodes a, b, … of 8 GPUs.
+func newCluster(nodes int, jobs ...sdk.Job) *sdk.Snapshot {
 	s := &sdk.Snapshot{Time: now, Rules: sdk.Rules{Window: time.Hour, MinRun: time.Minute, CoolDown: time.Minute}, Jobs: jobs}
 	for i := range nodes {
 		s.Nodes = append(s.Nodes, sdk.Node{Name: string(rune('a' + i)), CPUs: 64, Memory: 1000, GPUs: make([]sdk.GPU, 8)})
@@ -27,8 +27,8 @@ func cluster(nodes int, jobs ...sdk.Job) *sdk.Snapshot {
 	return s
 }
 
-// job waits since ten minutes.
-func job(id sdk.JobID, gpus int) sdk.Job {
+// waitingJob returns a job that waits since ten minutes.
+func waitingJob(id sdk.JobID, gpus int) sdk.Job {
 	return sdk.Job{
 		ID: id, Label: fmt.Sprint(id), Fraction: 1, Preemptable: true, Eligible: now.Add(-10 * time.Minute),
 		Tasks: gpus, Capsules: 1, CPUs: gpus, Memory: 1, Request: gpus, GPUs: gpus, MinGPUs: gpus, MaxGPUs: gpus,
@@ -36,9 +36,9 @@ func job(id sdk.JobID, gpus int) sdk.Job {
 	}
 }
 
-// on is a job that runs on some GPUs of a node.
-func on(id sdk.JobID, node int32, first, gpus int) sdk.Job {
-	j := job(id, gpus)
+// runningJob is a job that runs on some GPUs of a node.
+func runningJob(id sdk.JobID, node int32, first, gpus int) sdk.Job {
+	j := waitingJob(id, gpus)
 	j.State, j.Started = sdk.Running, now.Add(-time.Hour)
 	j.Shares = []sdk.Share{{Node: node, Capsules: 1, GPUs: sdk.GPUSet(1<<gpus-1) << first, CPUs: int32(gpus), Memory: 1}}
 	return j
@@ -46,7 +46,9 @@ func on(id sdk.JobID, node int32, first, gpus int) sdk.Job {
 
 func TestDecisions(t *testing.T) {
 	with := func(s *sdk.Snapshot, change func(*sdk.Snapshot)) *sdk.Snapshot { change(s); return s }
-	scattered := func() *sdk.Snapshot { return cluster(2, job(1, 8), on(2, 0, 0, 2), on(3, 1, 0, 3)) }
+	scattered := func() *sdk.Snapshot {
+		return newCluster(2, waitingJob(1, 8), runningJob(2, 0, 0, 2), runningJob(3, 1, 0, 3))
+	}
 	for _, c := range []struct {
 		name string
 		s    *sdk.Snapshot
@@ -60,10 +62,10 @@ func TestDecisions(t *testing.T) {
 		{"nor when it does not pay", with(scattered(), func(s *sdk.Snapshot) {
 			s.Jobs[1].Checkpoint.Dump, s.Jobs[2].Checkpoint.Dump = 3*time.Hour, 3*time.Hour
 		}), nil},
-		{"nor when there are not GPUs enough", cluster(2, job(1, 8), on(2, 0, 0, 5), on(3, 1, 0, 5)), nil},
+		{"nor when there are not GPUs enough", newCluster(2, waitingJob(1, 8), runningJob(2, 0, 0, 5), runningJob(3, 1, 0, 5)), nil},
 		{"nor who cannot be captured", with(scattered(), func(s *sdk.Snapshot) { s.Jobs[1].Preemptable, s.Jobs[2].Preemptable = false, false }), nil},
 		{"nor who was moved a moment ago", with(scattered(), func(s *sdk.Snapshot) { s.Jobs[1].Acted, s.Jobs[2].Acted = now, now }), nil},
-		{"no node is filled that was just cleared", with(cluster(3, job(1, 16), on(2, 0, 0, 2), on(3, 1, 0, 2), on(4, 2, 0, 4)), func(s *sdk.Snapshot) { s.Jobs[0].Capsules, s.Jobs[0].CPUs = 2, 8 }),
+		{"no node is filled that was just cleared", with(newCluster(3, waitingJob(1, 16), runningJob(2, 0, 0, 2), runningJob(3, 1, 0, 2), runningJob(4, 2, 0, 4)), func(s *sdk.Snapshot) { s.Jobs[0].Capsules, s.Jobs[0].CPUs = 2, 8 }),
 			[]string{"migrate job 2 on c (2 GPUs)", "migrate job 3 on c (2 GPUs)", "place job 1 on a (8 GPUs), b (8 GPUs)"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

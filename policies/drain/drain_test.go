@@ -18,8 +18,8 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func TestContract(t *testing.T) { sdktest.Run(t, sdktest.Build(t, ".")) }
 
-// cluster has nodes a, b, … of 8 GPUs; a is drained since a minute.
-func cluster(nodes int, jobs ...sdk.Job) *sdk.Snapshot {
+// newCluster returns a cluster with nodes a, b, … of 8 GPUs; a is drained since a minute.
+func newCluster(nodes int, jobs ...sdk.Job) *sdk.Snapshot {
 	s := &sdk.Snapshot{Time: now, Rules: sdk.Rules{Window: time.Hour, MinRun: time.Minute, CoolDown: time.Minute}, Jobs: jobs}
 	for i := range nodes {
 		s.Nodes = append(s.Nodes, sdk.Node{Name: string(rune('a' + i)), CPUs: 64, Memory: 1000, GPUs: make([]sdk.GPU, 8)})
@@ -28,8 +28,8 @@ func cluster(nodes int, jobs ...sdk.Job) *sdk.Snapshot {
 	return s
 }
 
-// on is a job that runs on some GPUs of a node.
-func on(id sdk.JobID, node int32, first, gpus int) sdk.Job {
+// runningJob is a job that runs on some GPUs of a node.
+func runningJob(id sdk.JobID, node int32, first, gpus int) sdk.Job {
 	return sdk.Job{
 		ID: id, Label: fmt.Sprint(id), Fraction: 1, Preemptable: true, State: sdk.Running, Started: now.Add(-time.Hour),
 		Tasks: gpus, Capsules: 1, CPUs: gpus, Memory: 1, Request: gpus, GPUs: gpus, MinGPUs: gpus, MaxGPUs: gpus,
@@ -50,32 +50,32 @@ func TestDecisions(t *testing.T) {
 		s    *sdk.Snapshot
 		want []string
 	}{
-		{"a job moves", cluster(2, on(1, 0, 0, 4)), []string{"migrate job 1 on b (4 GPUs)"}},
-		{"where there is no room it runs on", cluster(2, on(1, 0, 0, 4), on(2, 1, 0, 8)), nil},
-		{"until it has waited for long enough", with(cluster(2, on(1, 0, 0, 4), on(2, 1, 0, 8)), func(s *sdk.Snapshot) { s.Nodes[0].Since = now.Add(-time.Hour) }),
+		{"a job moves", newCluster(2, runningJob(1, 0, 0, 4)), []string{"migrate job 1 on b (4 GPUs)"}},
+		{"where there is no room it runs on", newCluster(2, runningJob(1, 0, 0, 4), runningJob(2, 1, 0, 8)), nil},
+		{"until it has waited for long enough", with(newCluster(2, runningJob(1, 0, 0, 4), runningJob(2, 1, 0, 8)), func(s *sdk.Snapshot) { s.Nodes[0].Since = now.Add(-time.Hour) }),
 			[]string{"preempt job 1"}},
-		{"it moves smaller, if it can", with(cluster(2, on(1, 0, 0, 4), on(2, 1, 0, 6)), func(s *sdk.Snapshot) { s.Jobs[0].MinGPUs = 1 }),
+		{"it moves smaller, if it can", with(newCluster(2, runningJob(1, 0, 0, 4), runningJob(2, 1, 0, 6)), func(s *sdk.Snapshot) { s.Jobs[0].MinGPUs = 1 }),
 			[]string{"resize job 1 to 2 GPUs on b (2 GPUs)"}},
-		{"not to another node that is going", with(cluster(2, on(1, 0, 0, 4)), func(s *sdk.Snapshot) { s.Nodes[1].State = sdk.NodeDraining }), nil},
-		{"what cannot be captured stays", with(cluster(2, on(1, 0, 0, 4)), func(s *sdk.Snapshot) { s.Jobs[0].Preemptable = false }), nil},
-		{"what is being moved is left alone", with(cluster(2, on(1, 0, 0, 4)), func(s *sdk.Snapshot) { s.Jobs[0].Action = "migrate" }), nil},
-		{"a maintenance that is far away moves nobody", with(cluster(2, on(1, 0, 0, 4)), closing(3*time.Hour)), nil},
-		{"one that comes nearer does", with(cluster(2, on(1, 0, 0, 4)), closing(time.Hour)), []string{"migrate job 1 on b (4 GPUs)"}},
-		{"who has no room stays for now", with(cluster(2, on(1, 0, 0, 4), on(2, 1, 0, 8)), closing(time.Hour)), nil},
-		{"and is stopped at the last moment", with(cluster(2, on(1, 0, 0, 4), on(2, 1, 0, 8)), closing(10*time.Minute)), []string{"preempt job 1"}},
-		{"a sick GPU is left", with(cluster(2, on(1, 1, 0, 4), on(2, 1, 4, 2)), func(s *sdk.Snapshot) {
+		{"not to another node that is going", with(newCluster(2, runningJob(1, 0, 0, 4)), func(s *sdk.Snapshot) { s.Nodes[1].State = sdk.NodeDraining }), nil},
+		{"what cannot be captured stays", with(newCluster(2, runningJob(1, 0, 0, 4)), func(s *sdk.Snapshot) { s.Jobs[0].Preemptable = false }), nil},
+		{"what is being moved is left alone", with(newCluster(2, runningJob(1, 0, 0, 4)), func(s *sdk.Snapshot) { s.Jobs[0].Action = "migrate" }), nil},
+		{"a maintenance that is far away moves nobody", with(newCluster(2, runningJob(1, 0, 0, 4)), closing(3*time.Hour)), nil},
+		{"one that comes nearer does", with(newCluster(2, runningJob(1, 0, 0, 4)), closing(time.Hour)), []string{"migrate job 1 on b (4 GPUs)"}},
+		{"who has no room stays for now", with(newCluster(2, runningJob(1, 0, 0, 4), runningJob(2, 1, 0, 8)), closing(time.Hour)), nil},
+		{"and is stopped at the last moment", with(newCluster(2, runningJob(1, 0, 0, 4), runningJob(2, 1, 0, 8)), closing(10*time.Minute)), []string{"preempt job 1"}},
+		{"a sick GPU is left", with(newCluster(2, runningJob(1, 1, 0, 4), runningJob(2, 1, 4, 2)), func(s *sdk.Snapshot) {
 			s.Nodes[0].State, s.Nodes[1].GPUs[0].Health = sdk.NodeUp, sdk.HealthBad
 		}), []string{"migrate job 1 on a (4 GPUs)"}},
-		{"a gang is stopped as a whole", with(cluster(2, on(1, 0, 0, 4), on(2, 0, 4, 4)), func(s *sdk.Snapshot) {
+		{"a gang is stopped as a whole", with(newCluster(2, runningJob(1, 0, 0, 4), runningJob(2, 0, 4, 4)), func(s *sdk.Snapshot) {
 			s.Nodes[0].Since = now.Add(-time.Hour)
 			s.Jobs[0].Gang, s.Jobs[1].Gang = 1, 1
 		}), []string{"preempt job 1"}},
-		{"a gang with one that cannot be captured stays", with(cluster(2, on(1, 0, 0, 4), on(2, 0, 4, 4)), func(s *sdk.Snapshot) {
+		{"a gang with one that cannot be captured stays", with(newCluster(2, runningJob(1, 0, 0, 4), runningJob(2, 0, 4, 4)), func(s *sdk.Snapshot) {
 			s.Nodes[0].Since = now.Add(-time.Hour)
 			s.Jobs[0].Gang, s.Jobs[1].Gang, s.Jobs[1].Preemptable = 1, 1, false
 		}), nil},
-		{"what has just started must leave, too", with(cluster(2, on(1, 0, 0, 4)), func(s *sdk.Snapshot) { s.Jobs[0].Started = now }), []string{"migrate job 1 on b (4 GPUs)"}},
-		{"large ones first", cluster(2, on(1, 0, 0, 2), on(2, 0, 2, 4), on(3, 1, 0, 4)), []string{"migrate job 2 on b (4 GPUs)"}},
+		{"what has just started must leave, too", with(newCluster(2, runningJob(1, 0, 0, 4)), func(s *sdk.Snapshot) { s.Jobs[0].Started = now }), []string{"migrate job 1 on b (4 GPUs)"}},
+		{"large ones first", newCluster(2, runningJob(1, 0, 0, 2), runningJob(2, 0, 2, 4), runningJob(3, 1, 0, 4)), []string{"migrate job 2 on b (4 GPUs)"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			intents := sdktest.CheckDecision(t, newDrain(), c.s, c.want)
@@ -117,10 +117,10 @@ func TestPlanAcceptsEverything(t *testing.T) {
 // A rolling upgrade: two of eight full nodes at a time are drained, until they are empty. All
 // nodes are done in the end, and no job was ever without its work.
 func TestARollingUpgrade(t *testing.T) {
-	s := cluster(10)
+	s := newCluster(10)
 	s.Nodes[0].State = sdk.NodeUp
 	for n := range int32(8) {
-		s.Jobs = append(s.Jobs, on(sdk.JobID(10*n+1), n, 0, 3), on(sdk.JobID(10*n+2), n, 3, 5))
+		s.Jobs = append(s.Jobs, runningJob(sdk.JobID(10*n+1), n, 0, 3), runningJob(sdk.JobID(10*n+2), n, 3, 5))
 	}
 	done := 0
 	for first := 0; first < 10; first += 2 {

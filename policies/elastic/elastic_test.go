@@ -18,16 +18,16 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func TestContract(t *testing.T) { sdktest.Run(t, sdktest.Build(t, ".")) }
 
-// cluster is a node of 8 GPUs.
-func cluster(jobs ...sdk.Job) *sdk.Snapshot {
+// newCluster is a node of 8 GPUs.
+func newCluster(jobs ...sdk.Job) *sdk.Snapshot {
 	return &sdk.Snapshot{
 		Time: now, Rules: sdk.Rules{Window: time.Hour, MinRun: time.Minute, CoolDown: time.Minute}, Jobs: jobs,
 		Nodes: []sdk.Node{{Name: "a", CPUs: 64, Memory: 1000, GPUs: make([]sdk.GPU, 8)}},
 	}
 }
 
-// job asked for some GPUs, and can have up to 8.
-func job(id sdk.JobID, gpus int) sdk.Job {
+// newJob returns a job that asked for some GPUs, and can have up to 8.
+func newJob(id sdk.JobID, gpus int) sdk.Job {
 	return sdk.Job{
 		ID: id, Label: fmt.Sprint(id), Fraction: 1, Preemptable: true, Eligible: now.Add(-10 * time.Minute),
 		Tasks: 8, Capsules: 1, CPUs: gpus, Memory: 1, Request: gpus, GPUs: gpus, MinGPUs: gpus, MaxGPUs: 8,
@@ -35,8 +35,8 @@ func job(id sdk.JobID, gpus int) sdk.Job {
 	}
 }
 
-// on runs on some GPUs, of which it may have asked for fewer.
-func on(j sdk.Job, first, gpus int) sdk.Job {
+// runOn returns the job as it runs on some GPUs. It may have asked for fewer.
+func runOn(j sdk.Job, first, gpus int) sdk.Job {
 	j.State, j.Started, j.GPUs = sdk.Running, now.Add(-time.Hour), gpus
 	j.Shares = []sdk.Share{{Capsules: 1, GPUs: sdk.GPUSet(1<<gpus-1) << first, CPUs: int32(j.CPUs), Memory: 1}}
 	return j
@@ -49,21 +49,21 @@ func TestDecisions(t *testing.T) {
 		s    *sdk.Snapshot
 		want []string
 	}{
-		{"not while room is being made for somebody", cluster(on(job(1, 2), 0, 2), changed(job(2, 2), func(j *sdk.Job) { j.Action = "place" })), nil},
-		{"idle GPUs are lent", cluster(on(job(1, 2), 0, 2)), []string{"resize job 1 to 8 GPUs on a (8 GPUs)"}},
-		{"as many as there are", cluster(on(job(1, 2), 0, 2), on(changed(job(2, 3), func(j *sdk.Job) { j.MaxGPUs = 3 }), 2, 3)),
+		{"not while room is being made for somebody", newCluster(runOn(newJob(1, 2), 0, 2), changed(newJob(2, 2), func(j *sdk.Job) { j.Action = "place" })), nil},
+		{"idle GPUs are lent", newCluster(runOn(newJob(1, 2), 0, 2)), []string{"resize job 1 to 8 GPUs on a (8 GPUs)"}},
+		{"as many as there are", newCluster(runOn(newJob(1, 2), 0, 2), runOn(changed(newJob(2, 3), func(j *sdk.Job) { j.MaxGPUs = 3 }), 2, 3)),
 			[]string{"resize job 1 to 5 GPUs on a (5 GPUs)"}},
-		{"to premium first", cluster(on(job(1, 2), 0, 2), on(changed(job(2, 2), func(j *sdk.Job) { j.Tier = sdk.Premium }), 2, 2)),
+		{"to premium first", newCluster(runOn(newJob(1, 2), 0, 2), runOn(changed(newJob(2, 2), func(j *sdk.Job) { j.Tier = sdk.Premium }), 2, 2)),
 			[]string{"resize job 2 to 6 GPUs on a (6 GPUs)"}},
-		{"not while somebody waits", cluster(on(job(1, 2), 0, 2), job(2, 8)), nil},
-		{"not what Slurm will give to somebody", cluster(on(job(1, 2), 0, 2), job(2, 6)), nil},
-		{"not if it does not pay", cluster(on(changed(job(1, 2), func(j *sdk.Job) { j.Checkpoint.Dump = time.Hour }), 0, 2)), nil},
-		{"not to who was just resized", cluster(on(changed(job(1, 2), func(j *sdk.Job) { j.Acted = now }), 0, 2)), nil},
-		{"what was lent is taken back", cluster(on(job(1, 2), 0, 8), job(2, 4)), []string{"resize job 1 to 2 GPUs on a (2 GPUs)"}},
-		{"from the lowest tier, and no more than needed", cluster(on(changed(job(1, 2), func(j *sdk.Job) { j.Tier = sdk.Standard }), 0, 4), on(job(2, 2), 4, 4), job(3, 2)),
+		{"not while somebody waits", newCluster(runOn(newJob(1, 2), 0, 2), newJob(2, 8)), nil},
+		{"not what Slurm will give to somebody", newCluster(runOn(newJob(1, 2), 0, 2), newJob(2, 6)), nil},
+		{"not if it does not pay", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.Checkpoint.Dump = time.Hour }), 0, 2)), nil},
+		{"not to who was just resized", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.Acted = now }), 0, 2)), nil},
+		{"what was lent is taken back", newCluster(runOn(newJob(1, 2), 0, 8), newJob(2, 4)), []string{"resize job 1 to 2 GPUs on a (2 GPUs)"}},
+		{"from the lowest tier, and no more than needed", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.Tier = sdk.Standard }), 0, 4), runOn(newJob(2, 2), 4, 4), newJob(3, 2)),
 			[]string{"resize job 2 to 2 GPUs on a (2 GPUs)"}},
-		{"not if it is not enough", cluster(on(job(1, 6), 0, 8), job(2, 4)), nil},
-		{"nobody gets less than it asked for", cluster(on(changed(job(1, 8), func(j *sdk.Job) { j.MinGPUs, j.MaxGPUs = 1, 16 }), 0, 8), job(2, 4)), nil},
+		{"not if it is not enough", newCluster(runOn(newJob(1, 6), 0, 8), newJob(2, 4)), nil},
+		{"nobody gets less than it asked for", newCluster(runOn(changed(newJob(1, 8), func(j *sdk.Job) { j.MinGPUs, j.MaxGPUs = 1, 16 }), 0, 8), newJob(2, 4)), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			intents := sdktest.CheckDecision(t, newElastic(), c.s, c.want)

@@ -18,8 +18,8 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func TestContract(t *testing.T) { sdktest.Run(t, sdktest.Build(t, ".")) }
 
-// cluster has nodes a, b, … of 8 GPUs that draw 360 W each under a job, 60 W else, and a cap.
-func cluster(nodes int, watts float64, jobs ...sdk.Job) *sdk.Snapshot {
+// newCluster returns a cluster with nodes a, b, … of 8 GPUs that draw 360 W each under a job, 60 W else, and a cap.
+func newCluster(nodes int, watts float64, jobs ...sdk.Job) *sdk.Snapshot {
 	s := &sdk.Snapshot{
 		Time: now, Jobs: jobs, Power: sdk.Power{Caps: []sdk.Cap{{Name: "grid", Watts: watts}}},
 		Rules: sdk.Rules{Window: time.Hour, Promised: [sdk.Tiers]float64{0, 0.7, 0.95}, MinRun: time.Minute, CoolDown: time.Minute},
@@ -48,7 +48,7 @@ func cluster(nodes int, watts float64, jobs ...sdk.Job) *sdk.Snapshot {
 	return s
 }
 
-func job(id sdk.JobID, tier sdk.Tier, gpus int) sdk.Job {
+func newJob(id sdk.JobID, tier sdk.Tier, gpus int) sdk.Job {
 	return sdk.Job{
 		ID: id, Label: fmt.Sprint(id), Tier: tier, Promised: [...]float64{0, 0.7, 0.95}[tier], Fraction: 1, Preemptable: true,
 		Tasks: gpus, Capsules: 1, CPUs: gpus, Memory: 1, Request: gpus, GPUs: gpus, MinGPUs: gpus, MaxGPUs: gpus,
@@ -56,15 +56,15 @@ func job(id sdk.JobID, tier sdk.Tier, gpus int) sdk.Job {
 	}
 }
 
-func on(j sdk.Job, node int32, first int) sdk.Job {
+func runOn(j sdk.Job, node int32, first int) sdk.Job {
 	j.State, j.Started, j.Counted = sdk.Running, now.Add(-time.Hour), time.Hour
 	j.Shares = []sdk.Share{{Node: node, Capsules: 1, GPUs: sdk.GPUSet(1<<j.GPUs-1) << first, CPUs: int32(j.CPUs), Memory: 1}}
 	return j
 }
 
-func elastic(j sdk.Job) sdk.Job { j.MinGPUs = 1; return j }
+func makeElastic(j sdk.Job) sdk.Job { j.MinGPUs = 1; return j }
 
-func parked(j sdk.Job) sdk.Job { j.State, j.HeldBy = sdk.Held, sdk.HeldByPreemptd; return j }
+func makeParked(j sdk.Job) sdk.Job { j.State, j.HeldBy = sdk.Held, sdk.HeldByPreemptd; return j }
 
 // A node with 8 busy GPUs draws 2880 W, an idle one 480 W.
 func TestDecisions(t *testing.T) {
@@ -74,32 +74,32 @@ func TestDecisions(t *testing.T) {
 		s    *sdk.Snapshot
 		want []string
 	}{
-		{"below the cap nothing is done", cluster(1, 2880, on(job(1, sdk.Basic, 8), 0, 0)), nil},
-		{"a job is slowed, by no more than needed", cluster(1, 2200, on(elastic(job(1, sdk.Basic, 8)), 0, 0)), []string{"resize job 1 to 5 GPUs on a (5 GPUs)"}},
-		{"one that cannot be is parked", cluster(1, 2200, on(job(1, sdk.Basic, 8), 0, 0)), []string{"preempt job 1, parked"}},
-		{"slowing comes before parking", cluster(1, 2200, on(job(1, sdk.Basic, 4), 0, 0), on(elastic(job(2, sdk.Basic, 4)), 0, 4)), []string{"resize job 2 to 1 GPU on a (1 GPU)"}},
-		{"who is slowed in vain is parked", cluster(1, 500, on(elastic(job(1, sdk.Basic, 8)), 0, 0)), []string{"preempt job 1, parked"}},
-		{"basic comes before standard", cluster(2, 4000, on(elastic(job(1, sdk.Standard, 8)), 0, 0), on(job(2, sdk.Basic, 8), 1, 0)), []string{"preempt job 2, parked"}},
-		{"standard when it must", cluster(2, 1000, on(job(1, sdk.Standard, 8), 0, 0), on(job(2, sdk.Basic, 8), 1, 0)), []string{"preempt job 2, parked", "preempt job 1, parked"}},
-		{"standard at its promise and premium never", with(cluster(2, 1000, on(job(1, sdk.Standard, 8), 0, 0), on(job(2, sdk.Premium, 8), 1, 0)), func(s *sdk.Snapshot) { s.Jobs[0].Fraction = 0.7 }), nil},
-		{"a cap binds its nodes", with(cluster(2, 2000, on(job(1, sdk.Basic, 8), 0, 0), on(job(2, sdk.Basic, 8), 1, 0)), func(s *sdk.Snapshot) { s.Power.Caps[0].Nodes = []int32{1} }), []string{"preempt job 2, parked"}},
+		{"below the cap nothing is done", newCluster(1, 2880, runOn(newJob(1, sdk.Basic, 8), 0, 0)), nil},
+		{"a job is slowed, by no more than needed", newCluster(1, 2200, runOn(makeElastic(newJob(1, sdk.Basic, 8)), 0, 0)), []string{"resize job 1 to 5 GPUs on a (5 GPUs)"}},
+		{"one that cannot be is parked", newCluster(1, 2200, runOn(newJob(1, sdk.Basic, 8), 0, 0)), []string{"preempt job 1, parked"}},
+		{"slowing comes before parking", newCluster(1, 2200, runOn(newJob(1, sdk.Basic, 4), 0, 0), runOn(makeElastic(newJob(2, sdk.Basic, 4)), 0, 4)), []string{"resize job 2 to 1 GPU on a (1 GPU)"}},
+		{"who is slowed in vain is parked", newCluster(1, 500, runOn(makeElastic(newJob(1, sdk.Basic, 8)), 0, 0)), []string{"preempt job 1, parked"}},
+		{"basic comes before standard", newCluster(2, 4000, runOn(makeElastic(newJob(1, sdk.Standard, 8)), 0, 0), runOn(newJob(2, sdk.Basic, 8), 1, 0)), []string{"preempt job 2, parked"}},
+		{"standard when it must", newCluster(2, 1000, runOn(newJob(1, sdk.Standard, 8), 0, 0), runOn(newJob(2, sdk.Basic, 8), 1, 0)), []string{"preempt job 2, parked", "preempt job 1, parked"}},
+		{"standard at its promise and premium never", with(newCluster(2, 1000, runOn(newJob(1, sdk.Standard, 8), 0, 0), runOn(newJob(2, sdk.Premium, 8), 1, 0)), func(s *sdk.Snapshot) { s.Jobs[0].Fraction = 0.7 }), nil},
+		{"a cap binds its nodes", with(newCluster(2, 2000, runOn(newJob(1, sdk.Basic, 8), 0, 0), runOn(newJob(2, sdk.Basic, 8), 1, 0)), func(s *sdk.Snapshot) { s.Power.Caps[0].Nodes = []int32{1} }), []string{"preempt job 2, parked"}},
 		{"only what is saved there counts", func() *sdk.Snapshot {
-			wide := on(elastic(job(1, sdk.Basic, 8)), 0, 0)
+			wide := runOn(makeElastic(newJob(1, sdk.Basic, 8)), 0, 0)
 			wide.Capsules, wide.GPUs, wide.Request, wide.MaxGPUs = 2, 16, 16, 16
 			wide.Shares = append(wide.Shares, sdk.Share{Node: 1, Capsules: 1, GPUs: 0b11111111, CPUs: 8, Memory: 1})
-			return with(cluster(2, 2000, wide), func(s *sdk.Snapshot) { s.Power.Caps[0].Nodes = []int32{1} })
+			return with(newCluster(2, 2000, wide), func(s *sdk.Snapshot) { s.Power.Caps[0].Nodes = []int32{1} })
 		}(), []string{"resize job 1 to 10 GPUs on a (5 GPUs), b (5 GPUs)"}},
-		{"a cap that is over binds nobody", with(cluster(1, 100, on(job(1, sdk.Basic, 8), 0, 0)), func(s *sdk.Snapshot) { s.Power.Caps[0].End = now }), nil},
-		{"one in an hour does not yet", with(cluster(1, 100, on(job(1, sdk.Basic, 8), 0, 0)), func(s *sdk.Snapshot) { s.Power.Caps[0].Start = now.Add(time.Hour) }), nil},
-		{"one in a minute does", with(cluster(1, 1000, on(job(1, sdk.Basic, 8), 0, 0)), func(s *sdk.Snapshot) { s.Power.Caps[0].Start = now.Add(time.Minute) }), []string{"preempt job 1, parked"}},
-		{"what is about to start counts", with(cluster(2, 3000, on(elastic(job(1, sdk.Basic, 8)), 0, 0), on(job(2, sdk.Premium, 2), 1, 0)), func(s *sdk.Snapshot) {
+		{"a cap that is over binds nobody", with(newCluster(1, 100, runOn(newJob(1, sdk.Basic, 8), 0, 0)), func(s *sdk.Snapshot) { s.Power.Caps[0].End = now }), nil},
+		{"one in an hour does not yet", with(newCluster(1, 100, runOn(newJob(1, sdk.Basic, 8), 0, 0)), func(s *sdk.Snapshot) { s.Power.Caps[0].Start = now.Add(time.Hour) }), nil},
+		{"one in a minute does", with(newCluster(1, 1000, runOn(newJob(1, sdk.Basic, 8), 0, 0)), func(s *sdk.Snapshot) { s.Power.Caps[0].Start = now.Add(time.Minute) }), []string{"preempt job 1, parked"}},
+		{"what is about to start counts", with(newCluster(2, 3000, runOn(makeElastic(newJob(1, sdk.Basic, 8)), 0, 0), runOn(newJob(2, sdk.Premium, 2), 1, 0)), func(s *sdk.Snapshot) {
 			s.Jobs[1].Started, s.Jobs[1].Action = now, "place"
 			s.Nodes[1].GPUs[0].Watts, s.Nodes[1].GPUs[1].Watts, s.Nodes[1].Watts = 60, 60, 480
 		}), []string{"resize job 1 to 4 GPUs on a (4 GPUs)"}},
-		{"what was parked goes on when there is power", cluster(1, 2880, parked(job(1, sdk.Basic, 4))), []string{"resume job 1"}},
-		{"as much as there is", cluster(1, 2500, parked(job(1, sdk.Basic, 4)), parked(job(2, sdk.Standard, 4))), []string{"resume job 2"}},
-		{"with no cap, all", with(cluster(1, 0, parked(job(1, sdk.Basic, 4)), parked(job(2, sdk.Standard, 4))), func(s *sdk.Snapshot) { s.Power.Caps = nil }), []string{"resume job 2", "resume job 1"}},
-		{"not what a person holds", with(cluster(1, 9999, parked(job(1, sdk.Basic, 4))), func(s *sdk.Snapshot) { s.Jobs[0].HeldBy = sdk.HeldByUser }), nil},
+		{"what was parked goes on when there is power", newCluster(1, 2880, makeParked(newJob(1, sdk.Basic, 4))), []string{"resume job 1"}},
+		{"as much as there is", newCluster(1, 2500, makeParked(newJob(1, sdk.Basic, 4)), makeParked(newJob(2, sdk.Standard, 4))), []string{"resume job 2"}},
+		{"with no cap, all", with(newCluster(1, 0, makeParked(newJob(1, sdk.Basic, 4)), makeParked(newJob(2, sdk.Standard, 4))), func(s *sdk.Snapshot) { s.Power.Caps = nil }), []string{"resume job 2", "resume job 1"}},
+		{"not what a person holds", with(newCluster(1, 9999, makeParked(newJob(1, sdk.Basic, 4))), func(s *sdk.Snapshot) { s.Jobs[0].HeldBy = sdk.HeldByUser }), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			intents := sdktest.CheckDecision(t, newPower(), c.s, c.want)

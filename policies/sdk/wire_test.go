@@ -39,7 +39,7 @@ func TestSnapshotsTravel(t *testing.T) {
 func TestRandomSnapshotsSetEveryField(t *testing.T) {
 	set := map[string]bool{}
 	for seed := range uint64(300) {
-		note(set, "", reflect.ValueOf(sdktest.Random(rand.New(rand.NewPCG(seed, 0)))))
+		noteFields(set, "", reflect.ValueOf(sdktest.Random(rand.New(rand.NewPCG(seed, 0)))))
 	}
 	var never []string
 	for name, is := range set {
@@ -52,20 +52,20 @@ func TestRandomSnapshotsSetEveryField(t *testing.T) {
 	}
 }
 
-// note remembers which fields are not zero.
-func note(set map[string]bool, name string, v reflect.Value) {
+// noteFields remembers which fields are not zero.
+func noteFields(set map[string]bool, name string, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
-		note(set, name, v.Elem())
+		noteFields(set, name, v.Elem())
 	case reflect.Slice, reflect.Array:
 		set[name] = set[name] || v.Len() > 0
 		for i := range v.Len() {
-			note(set, name, v.Index(i))
+			noteFields(set, name, v.Index(i))
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if f := v.Type().Field(i); f.IsExported() {
-				note(set, v.Type().Name()+"."+f.Name, v.Field(i))
+				noteFields(set, v.Type().Name()+"."+f.Name, v.Field(i))
 			}
 		}
 		if v.NumField() > 0 && !v.Type().Field(0).IsExported() {

@@ -23,9 +23,9 @@ const patience = 2 * time.Minute
 
 const good = "def decide(c):\n    return [hold(j, \"full\") for j in c.jobs if j.state == \"waiting\"]\n"
 
-// own is the policy in its process, as preemptd runs it, with a file that can be written.
+// startPolicy starts the policy in its process, as preemptd runs it, with a file that can be written.
 // limit changes how long it may take.
-func own(t *testing.T) (p *policy.Policy, write func(text string), limit func(time.Duration)) {
+func startPolicy(t *testing.T) (p *policy.Policy, write func(text string), limit func(time.Duration)) {
 	t.Helper()
 	folder := t.TempDir()
 	if err := os.Rename(sdktest.Build(t, "."), filepath.Join(folder, "sing-policy-starlark")); err != nil {
@@ -57,10 +57,10 @@ func own(t *testing.T) (p *policy.Policy, write func(text string), limit func(ti
 // A file that is saved is in force at the next question, if it is right; else the one before
 // is, and what is wrong with the new one is told with its line and column.
 func TestSavedFiles(t *testing.T) {
-	p, write, _ := own(t)
+	p, write, _ := startPolicy(t)
 	ask := func() (int, sdk.Verb) {
 		t.Helper()
-		got, err := p.Ask(t.Context(), sdk.Encode(busy()))
+		got, err := p.Ask(t.Context(), sdk.Encode(busySnapshot()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func TestSavedFiles(t *testing.T) {
 // ended, and a good file that is saved then decides at once. The bound on memory is the
 // kernel's: a process that is over it is no more.
 func TestAttacks(t *testing.T) {
-	p, write, limit := own(t)
+	p, write, limit := startPolicy(t)
 	for name, body := range map[string]string{
 		"a loop of steps":              "[i for i in range(1 << 60)]",
 		"a loop in one step":           "list(range(1 << 60))",
@@ -111,7 +111,7 @@ func TestAttacks(t *testing.T) {
 		"an answer that is no intents": "{}.setdefault",
 	} {
 		write(good)
-		if _, err := p.Ask(t.Context(), sdk.Encode(busy())); err != nil {
+		if _, err := p.Ask(t.Context(), sdk.Encode(busySnapshot())); err != nil {
 			t.Fatalf("before %s: %v", name, err)
 		}
 		write(`
@@ -135,7 +135,7 @@ def decide(c):
     return ` + body + "\n")
 		limit(time.Second)
 		began := time.Now()
-		_, err := p.Ask(t.Context(), sdk.Encode(busy()))
+		_, err := p.Ask(t.Context(), sdk.Encode(busySnapshot()))
 		var failure *policy.Failure
 		limit(patience)
 		problem := p.Status().Problem
@@ -148,7 +148,7 @@ def decide(c):
 		t.Logf("%-30s %6.2f s: %.150s", name, time.Since(began).Seconds(), problem)
 	}
 	write(good)
-	if got, err := p.Ask(t.Context(), sdk.Encode(busy())); err != nil || len(got) == 0 {
+	if got, err := p.Ask(t.Context(), sdk.Encode(busySnapshot())); err != nil || len(got) == 0 {
 		t.Errorf("after all that: %v, %v", got, err)
 	}
 }

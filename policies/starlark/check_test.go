@@ -34,7 +34,7 @@ func TestMistakesThatAreFoundUnrun(t *testing.T) {
 		if strings.Contains(text, "helper") {
 			file += "\ndef helper(jobs):\n    return [j for j in jobs if j.prioritty > 3 or j.tier == \"x\"]\n"
 		}
-		if _, err := load(file); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := loadSite(file); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s:\n%v, want %q", text, err, want)
 		}
 	}
@@ -55,7 +55,7 @@ func TestWhatCannotBeTold(t *testing.T) {
 		"    jobs = sorted(c.jobs, key = lambda j: j.id)\n    jobs.insert(0, c.jobs[1])\n    jobs.extend(list(c.jobs))\n",
 		"    return release(c.jobs[8])\n\ndef release(job):\n    return [hold(job, \"r\")]\n",
 	} {
-		if _, err := load("def decide(c):\n" + text); err != nil {
+		if _, err := loadSite("def decide(c):\n" + text); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -63,7 +63,7 @@ func TestWhatCannotBeTold(t *testing.T) {
 
 // A file that is wrong changes nothing: the one before decides.
 func TestTheOldOneStays(t *testing.T) {
-	s, err := load("def decide(c):\n    return [hold(c.jobs[0], \"r\")]\n")
+	s, err := loadSite("def decide(c):\n    return [hold(c.jobs[0], \"r\")]\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestTheOldOneStays(t *testing.T) {
 		if err := s.loadFile([]byte(text)); err == nil {
 			t.Errorf("%q is taken", text)
 		}
-		if got, err := s.Decide(t.Context(), busy()); err != nil || len(got) != 1 {
+		if got, err := s.Decide(t.Context(), busySnapshot()); err != nil || len(got) != 1 {
 			t.Errorf("after %q: %v, %v", text, got, err)
 		}
 	}

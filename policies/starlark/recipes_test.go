@@ -15,8 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 )
 
-// recipes are the files in docs/policies.md, as they are there.
-func recipes(t *testing.T) []string {
+// readRecipes returns the files in docs/policies.md, as they are there.
+func readRecipes(t *testing.T) []string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/policies.md")
 	if err != nil {
@@ -44,7 +44,7 @@ func TestRecipes(t *testing.T) {
 		}
 		return want
 	}
-	all := recipes(t)
+	all := readRecipes(t)
 	tried := map[int]bool{}
 	for _, c := range []struct {
 		name   string
@@ -73,7 +73,7 @@ func TestRecipes(t *testing.T) {
 		{"few wait", 5, func(s *sdk.Snapshot) { s.Time = day }, nil},
 	} {
 		tried[c.recipe] = true
-		policy, err := load(all[c.recipe-1])
+		policy, err := loadSite(all[c.recipe-1])
 		if err != nil {
 			t.Errorf("recipe %d: %v", c.recipe, err)
 			continue

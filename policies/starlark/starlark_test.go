@@ -19,14 +19,14 @@ import (
 
 func TestContract(t *testing.T) { sdktest.Run(t, sdktest.Build(t, ".")) }
 
-// load makes a policy of a file's text.
-func load(text string) (*site, error) {
+// loadSite makes a policy of a file's text.
+func loadSite(text string) (*site, error) {
 	s := newSite()
 	s.settings.File, s.settings.Steps = "policy.star", 1_000_000
 	return s, s.loadFile([]byte(text))
 }
 
-func busy() *sdk.Snapshot {
+func busySnapshot() *sdk.Snapshot {
 	return sdktest.Cluster(sdktest.Size{Nodes: 4, GPUs: 8, Jobs: 30, Fill: 0.8, Seed: 3})
 }
 
@@ -42,11 +42,11 @@ func TestEachVerb(t *testing.T) {
 		`requeue(1000, "r", qos = "basic")`:               {Verb: sdk.Requeue, Job: 1000, Reason: "r", QOS: "basic"},
 		`place(1000, "r", [("n1", 2, 4)])`:                {Verb: sdk.Place, Job: 1000, Reason: "r", Where: []sdk.Spot{{Node: "n1", Capsules: 2, GPUs: 4}}},
 	} {
-		s, err := load("def decide(cluster):\n    return [" + call + "]\n")
+		s, err := loadSite("def decide(cluster):\n    return [" + call + "]\n")
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := s.Decide(t.Context(), busy())
+		got, err := s.Decide(t.Context(), busySnapshot())
 		if err != nil || len(got) != 1 || !reflect.DeepEqual(got[0], want) {
 			t.Errorf("%s: %+v, %v; want %+v", call, got, err, want)
 		}
@@ -54,7 +54,7 @@ func TestEachVerb(t *testing.T) {
 }
 
 func TestAFileLooksAtTheCluster(t *testing.T) {
-	s, err := load(`
+	s, err := loadSite(`
 LIMIT = 0.5
 
 def decide(cluster):
@@ -80,7 +80,7 @@ def sum_of(numbers):
 	if err != nil {
 		t.Fatal(err)
 	}
-	snapshot := busy()
+	snapshot := busySnapshot()
 	got, err := s.Decide(t.Context(), snapshot)
 	if err != nil || len(got) != 1 {
 		t.Fatalf("%v, %v", got, err)
@@ -103,7 +103,7 @@ func TestTimeOfAPolicy(t *testing.T) {
 	before := zone
 	t.Cleanup(func() { zone = before })
 	zone = time.FixedZone("east", 9*3600)
-	s, err := load(`
+	s, err := loadSite(`
 def decide(cluster):
     return [hold(j, "%d %d %s %d %d %d" % (cluster.hour, cluster.local_hour, cluster.weekday, j.time_left, j.checkpoint_age, j.limit)) for j in cluster.jobs]
 `)
@@ -127,7 +127,7 @@ def decide(cluster):
 			t.Errorf("job %d: %v, want %s", i+1, got, want[i])
 		}
 	}
-	if _, err := load("def decide(c):\n    return [] if c.weekday == \"Sunday\" else None\n"); err == nil || !strings.Contains(err.Error(), "is never") {
+	if _, err := loadSite("def decide(c):\n    return [] if c.weekday == \"Sunday\" else None\n"); err == nil || !strings.Contains(err.Error(), "is never") {
 		t.Errorf("a weekday that never is: %v", err)
 	}
 }
@@ -153,9 +153,9 @@ func TestAFileThatIsWrong(t *testing.T) {
 		"n = []\ndef decide(c):\n    n.append(1)\n":                    "frozen",
 		"def f(n):\n    return f(n)\ndef decide(c):\n    f(1)\n":       "called recursively",
 	} {
-		s, err := load(text)
+		s, err := loadSite(text)
 		if err == nil {
-			_, err = s.Decide(t.Context(), busy())
+			_, err = s.Decide(t.Context(), busySnapshot())
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
@@ -165,14 +165,14 @@ func TestAFileThatIsWrong(t *testing.T) {
 
 // When nobody waits any more, a decision ends, however many steps it may take.
 func TestADecisionCanBeStopped(t *testing.T) {
-	s, err := load("def decide(c):\n    return [i for i in range(1 << 60)] if len(c.jobs) > 20 else []\n")
+	s, err := loadSite("def decide(c):\n    return [i for i in range(1 << 60)] if len(c.jobs) > 20 else []\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.settings.Steps = 1 << 62
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Decide(ctx, busy()); err == nil || !strings.Contains(err.Error(), "nobody waits") {
+	if _, err := s.Decide(ctx, busySnapshot()); err == nil || !strings.Contains(err.Error(), "nobody waits") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -195,7 +195,7 @@ func TestTheFileOfTheSettings(t *testing.T) {
 	if err := client.Configure(t.Context(), settings); err != nil {
 		t.Fatal(err)
 	}
-	got, err := client.Decide(t.Context(), sdk.Encode(busy()))
+	got, err := client.Decide(t.Context(), sdk.Encode(busySnapshot()))
 	if err != nil || len(got) == 0 || got[0].Verb != sdk.Hold {
 		t.Errorf("got %v, %v", got, err)
 	}

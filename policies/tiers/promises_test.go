@@ -28,10 +28,10 @@ func (inProcess) Ask(_ context.Context, pb *policypb.Snapshot) ([]sdk.Intent, er
 	return decideOn(s, defaultSettings()), nil
 }
 
-// crowd makes a trace for a cluster: jobs of all tiers and sizes, of which a part needs whole nodes,
+// makeTrace makes a trace for a cluster: jobs of all tiers and sizes, of which a part needs whole nodes,
 // with so much work as a part of what the cluster can do. All of them can be preempted: what cannot
 // be preempted does not help any other job.
-func crowd(r *rand.Rand, nodes, gpus, n int, load float64) []simulate.Job {
+func makeTrace(r *rand.Rand, nodes, gpus, n int, load float64) []simulate.Job {
 	jobs := make([]simulate.Job, n)
 	work := 0.0
 	for i := range jobs {
@@ -73,7 +73,7 @@ func TestTiersKeepTheirPromises(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 12))
 		nodes, gpus := 1+r.IntN(4), []int{2, 4, 8}[r.IntN(3)]
-		jobs := crowd(r, nodes, gpus, 60, 0.5+r.Float64())
+		jobs := makeTrace(r, nodes, gpus, 60, 0.5+r.Float64())
 		c := simulate.Config{
 			Nodes: nodes, GPUs: gpus, Every: 30 * time.Second, Dump: 10 * time.Second, Restore: 20 * time.Second,
 			Rules:    sdk.Rules{Window: time.Hour, Promised: [sdk.Tiers]float64{0, 0.7, 0.95}, MinRun: time.Minute, CoolDown: time.Minute},

@@ -19,8 +19,8 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func TestContract(t *testing.T) { sdktest.Run(t, sdktest.Build(t, ".")) }
 
-// cluster has nodes a, b, … of 8 GPUs.
-func cluster(nodes int, jobs ...sdk.Job) *sdk.Snapshot {
+// newCluster returns a cluster with nodes a, b, … of 8 GPUs.
+func newCluster(nodes int, jobs ...sdk.Job) *sdk.Snapshot {
 	s := &sdk.Snapshot{
 		Time: now,
 		Rules: sdk.Rules{
@@ -35,8 +35,8 @@ func cluster(nodes int, jobs ...sdk.Job) *sdk.Snapshot {
 	return s
 }
 
-// job waits; its pause is the seconds of its dump and restore.
-func job(id sdk.JobID, tier sdk.Tier, gpus, pause int) sdk.Job {
+// waitingJob returns a job that waits; its pause is the seconds of its dump and restore.
+func waitingJob(id sdk.JobID, tier sdk.Tier, gpus, pause int) sdk.Job {
 	return sdk.Job{
 		ID: id, Label: fmt.Sprint(id), Tier: tier, Promised: [...]float64{0, 0.7, 0.95}[tier], Fraction: 1, Preemptable: true,
 		Tasks: gpus, Capsules: 1, CPUs: gpus, Memory: 1, Request: gpus, GPUs: gpus, MinGPUs: gpus, MaxGPUs: gpus,
@@ -44,8 +44,8 @@ func job(id sdk.JobID, tier sdk.Tier, gpus, pause int) sdk.Job {
 	}
 }
 
-// on has the job run with so many GPUs, from one on, on each of some nodes.
-func on(j sdk.Job, first, gpus int, nodes ...int32) sdk.Job {
+// runningOn has the job run with so many GPUs, from one on, on each of some nodes.
+func runningOn(j sdk.Job, first, gpus int, nodes ...int32) sdk.Job {
 	j.State, j.Started, j.Counted = sdk.Running, now.Add(-time.Hour), time.Hour
 	j.Capsules, j.GPUs = len(nodes), gpus*len(nodes)
 	for _, n := range nodes {
@@ -54,11 +54,11 @@ func on(j sdk.Job, first, gpus int, nodes ...int32) sdk.Job {
 	return j
 }
 
-// elastic can be shrunk.
-func elastic(j sdk.Job, least int) sdk.Job { j.MinGPUs = least; return j }
+// makeElastic returns the job as one that can be shrunk.
+func makeElastic(j sdk.Job, least int) sdk.Job { j.MinGPUs = least; return j }
 
-// changed is the job with a change.
-func changed(j sdk.Job, change func(*sdk.Job)) sdk.Job { change(&j); return j }
+// changeJob returns the job with a change.
+func changeJob(j sdk.Job, change func(*sdk.Job)) sdk.Job { change(&j); return j }
 
 func TestDecisions(t *testing.T) {
 	for _, c := range []struct {
@@ -66,100 +66,100 @@ func TestDecisions(t *testing.T) {
 		s    *sdk.Snapshot
 		want []string // the intents, in order
 	}{
-		{"room is Slurm's to give", cluster(1, job(1, sdk.Premium, 4, 10)), nil},
-		{"what Slurm has left waiting is placed", cluster(1, changed(job(1, sdk.Premium, 4, 10), func(j *sdk.Job) { j.Eligible = now.Add(-2 * time.Minute) })),
+		{"room is Slurm's to give", newCluster(1, waitingJob(1, sdk.Premium, 4, 10)), nil},
+		{"what Slurm has left waiting is placed", newCluster(1, changeJob(waitingJob(1, sdk.Premium, 4, 10), func(j *sdk.Job) { j.Eligible = now.Add(-2 * time.Minute) })),
 			[]string{"place job 1 on a (4 GPUs)"}},
-		{"basic work disturbs nobody", cluster(1, job(1, sdk.Basic, 4, 10), on(job(2, sdk.Basic, 8, 10), 0, 8, 0)), nil},
-		{"premium preempts basic", cluster(1, job(1, sdk.Premium, 8, 10), on(job(2, sdk.Basic, 8, 10), 0, 8, 0)),
+		{"basic work disturbs nobody", newCluster(1, waitingJob(1, sdk.Basic, 4, 10), runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0)), nil},
+		{"premium preempts basic", newCluster(1, waitingJob(1, sdk.Premium, 8, 10), runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0)),
 			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
-		{"shrinking is tried before preempting, however dear", cluster(2,
-			job(1, sdk.Premium, 4, 10), elastic(on(job(2, sdk.Basic, 8, 500), 0, 8, 0), 4), on(job(3, sdk.Basic, 8, 1), 0, 8, 1)),
+		{"shrinking is tried before preempting, however dear", newCluster(2,
+			waitingJob(1, sdk.Premium, 4, 10), makeElastic(runningOn(waitingJob(2, sdk.Basic, 8, 500), 0, 8, 0), 4), runningOn(waitingJob(3, sdk.Basic, 8, 1), 0, 8, 1)),
 			[]string{"resize job 2 to 4 GPUs on a (4 GPUs)", "place job 1 on a (4 GPUs)"}},
-		{"no more is taken than needed", cluster(1, job(1, sdk.Premium, 2, 10), elastic(on(job(2, sdk.Basic, 8, 10), 0, 8, 0), 1)),
+		{"no more is taken than needed", newCluster(1, waitingJob(1, sdk.Premium, 2, 10), makeElastic(runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), 1)),
 			[]string{"resize job 2 to 6 GPUs on a (6 GPUs)", "place job 1 on a (2 GPUs)"}},
-		{"shrunk as far as it goes, and the rest preempted", cluster(1, job(1, sdk.Premium, 7, 10),
-			elastic(on(job(2, sdk.Basic, 6, 10), 0, 6, 0), 1), on(job(3, sdk.Basic, 2, 10), 6, 2, 0)),
+		{"shrunk as far as it goes, and the rest preempted", newCluster(1, waitingJob(1, sdk.Premium, 7, 10),
+			makeElastic(runningOn(waitingJob(2, sdk.Basic, 6, 10), 0, 6, 0), 1), runningOn(waitingJob(3, sdk.Basic, 2, 10), 6, 2, 0)),
 			[]string{"resize job 2 to 1 GPU on a (1 GPU)", "preempt job 3", "place job 1 on a (7 GPUs)"}},
-		{"the cheapest is preempted", cluster(2, job(1, sdk.Premium, 8, 10), on(job(2, sdk.Basic, 8, 30), 0, 8, 0), on(job(3, sdk.Basic, 8, 20), 0, 8, 1)),
+		{"the cheapest is preempted", newCluster(2, waitingJob(1, sdk.Premium, 8, 10), runningOn(waitingJob(2, sdk.Basic, 8, 30), 0, 8, 0), runningOn(waitingJob(3, sdk.Basic, 8, 20), 0, 8, 1)),
 			[]string{"preempt job 3", "place job 1 on b (8 GPUs)"}},
-		{"two that are cheap together cost more interruptions than one", cluster(2, job(1, sdk.Premium, 8, 10), on(job(2, sdk.Basic, 8, 30), 0, 8, 0),
-			on(job(3, sdk.Basic, 4, 20), 0, 4, 1), on(job(4, sdk.Basic, 4, 20), 4, 4, 1)),
+		{"two that are cheap together cost more interruptions than one", newCluster(2, waitingJob(1, sdk.Premium, 8, 10), runningOn(waitingJob(2, sdk.Basic, 8, 30), 0, 8, 0),
+			runningOn(waitingJob(3, sdk.Basic, 4, 20), 0, 4, 1), runningOn(waitingJob(4, sdk.Basic, 4, 20), 4, 4, 1)),
 			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
-		{"basic goes before standard", cluster(2, job(1, sdk.Premium, 8, 10), on(job(2, sdk.Basic, 8, 300), 0, 8, 0), on(job(3, sdk.Standard, 8, 1), 0, 8, 1)),
+		{"basic goes before standard", newCluster(2, waitingJob(1, sdk.Premium, 8, 10), runningOn(waitingJob(2, sdk.Basic, 8, 300), 0, 8, 0), runningOn(waitingJob(3, sdk.Standard, 8, 1), 0, 8, 1)),
 			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
-		{"standard gives way while it is above its promise", cluster(1, job(1, sdk.Premium, 8, 10), on(job(2, sdk.Standard, 8, 10), 0, 8, 0)),
+		{"standard gives way while it is above its promise", newCluster(1, waitingJob(1, sdk.Premium, 8, 10), runningOn(waitingJob(2, sdk.Standard, 8, 10), 0, 8, 0)),
 			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
-		{"standard at its promise is left alone", cluster(1, job(1, sdk.Premium, 8, 10), changed(on(job(2, sdk.Standard, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Fraction = 0.702 })), nil},
-		{"premium does not give way", cluster(1, job(1, sdk.Premium, 8, 10), on(job(2, sdk.Premium, 8, 10), 0, 8, 0)), nil},
-		{"standard that can still wait, waits", cluster(1, job(1, sdk.Standard, 8, 10), on(job(2, sdk.Basic, 8, 10), 0, 8, 0)), nil},
-		{"standard that has waited for half of what it can, is in a hurry", cluster(1,
-			changed(job(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 9*time.Minute }), on(job(2, sdk.Basic, 8, 10), 0, 8, 0)),
+		{"standard at its promise is left alone", newCluster(1, waitingJob(1, sdk.Premium, 8, 10), changeJob(runningOn(waitingJob(2, sdk.Standard, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Fraction = 0.702 })), nil},
+		{"premium does not give way", newCluster(1, waitingJob(1, sdk.Premium, 8, 10), runningOn(waitingJob(2, sdk.Premium, 8, 10), 0, 8, 0)), nil},
+		{"standard that can still wait, waits", newCluster(1, waitingJob(1, sdk.Standard, 8, 10), runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0)), nil},
+		{"standard that has waited for half of what it can, is in a hurry", newCluster(1,
+			changeJob(waitingJob(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 9*time.Minute }), runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0)),
 			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
-		{"who just started is left alone", cluster(1, job(1, sdk.Premium, 8, 10), changed(on(job(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Started = now.Add(-time.Second) })), nil},
-		{"who was just disturbed is left alone", cluster(1, job(1, sdk.Premium, 8, 10), changed(on(job(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Acted = now.Add(-time.Minute) })), nil},
-		{"who cannot be captured is left alone", cluster(1, job(1, sdk.Premium, 8, 10), changed(on(job(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Preemptable = false })), nil},
-		{"a job on two nodes makes one sacrifice do", cluster(3, changed(job(1, sdk.Premium, 16, 10), func(j *sdk.Job) { j.Capsules, j.CPUs = 2, 8 }),
-			on(job(2, sdk.Basic, 8, 10), 0, 8, 0), on(changed(job(3, sdk.Basic, 16, 11), func(j *sdk.Job) { j.CPUs = 8 }), 0, 8, 1, 2)),
+		{"who just started is left alone", newCluster(1, waitingJob(1, sdk.Premium, 8, 10), changeJob(runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Started = now.Add(-time.Second) })), nil},
+		{"who was just disturbed is left alone", newCluster(1, waitingJob(1, sdk.Premium, 8, 10), changeJob(runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Acted = now.Add(-time.Minute) })), nil},
+		{"who cannot be captured is left alone", newCluster(1, waitingJob(1, sdk.Premium, 8, 10), changeJob(runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Preemptable = false })), nil},
+		{"a job on two nodes makes one sacrifice do", newCluster(3, changeJob(waitingJob(1, sdk.Premium, 16, 10), func(j *sdk.Job) { j.Capsules, j.CPUs = 2, 8 }),
+			runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), runningOn(changeJob(waitingJob(3, sdk.Basic, 16, 11), func(j *sdk.Job) { j.CPUs = 8 }), 0, 8, 1, 2)),
 			[]string{"preempt job 3", "place job 1 on b (8 GPUs), c (8 GPUs)"}},
-		{"one that leaves both nodes spares the other", cluster(2, changed(job(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Capsules, j.CPUs = 2, 4 }),
-			on(job(2, sdk.Basic, 4, 5), 0, 4, 0), on(changed(job(3, sdk.Basic, 8, 50), func(j *sdk.Job) { j.CPUs = 4 }), 4, 4, 0, 1),
-			changed(on(job(4, sdk.Basic, 4, 10), 0, 4, 1), func(j *sdk.Job) { j.Preemptable = false })),
+		{"one that leaves both nodes spares the other", newCluster(2, changeJob(waitingJob(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Capsules, j.CPUs = 2, 4 }),
+			runningOn(waitingJob(2, sdk.Basic, 4, 5), 0, 4, 0), runningOn(changeJob(waitingJob(3, sdk.Basic, 8, 50), func(j *sdk.Job) { j.CPUs = 4 }), 4, 4, 0, 1),
+			changeJob(runningOn(waitingJob(4, sdk.Basic, 4, 10), 0, 4, 1), func(j *sdk.Job) { j.Preemptable = false })),
 			[]string{"preempt job 3", "place job 1 on a (4 GPUs), b (4 GPUs)"}},
-		{"a gang goes as a whole", cluster(1, job(1, sdk.Premium, 4, 10),
-			changed(on(job(2, sdk.Basic, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Gang = 2 }), changed(on(job(3, sdk.Basic, 4, 10), 4, 4, 0), func(j *sdk.Job) { j.Gang = 2 })),
+		{"a gang goes as a whole", newCluster(1, waitingJob(1, sdk.Premium, 4, 10),
+			changeJob(runningOn(waitingJob(2, sdk.Basic, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Gang = 2 }), changeJob(runningOn(waitingJob(3, sdk.Basic, 4, 10), 4, 4, 0), func(j *sdk.Job) { j.Gang = 2 })),
 			[]string{"preempt job 2", "place job 1 on a (4 GPUs)"}},
-		{"a gang with one that cannot be captured stays", cluster(1, job(1, sdk.Premium, 4, 10),
-			changed(on(job(2, sdk.Basic, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Gang = 2 }),
-			changed(on(job(3, sdk.Basic, 4, 10), 4, 4, 0), func(j *sdk.Job) { j.Gang, j.Preemptable = 2, false })), nil},
-		{"premium is served before standard", cluster(1, changed(job(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 50*time.Minute }),
-			job(2, sdk.Premium, 8, 10), on(job(3, sdk.Basic, 8, 10), 0, 8, 0)),
+		{"a gang with one that cannot be captured stays", newCluster(1, waitingJob(1, sdk.Premium, 4, 10),
+			changeJob(runningOn(waitingJob(2, sdk.Basic, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Gang = 2 }),
+			changeJob(runningOn(waitingJob(3, sdk.Basic, 4, 10), 4, 4, 0), func(j *sdk.Job) { j.Gang, j.Preemptable = 2, false })), nil},
+		{"premium is served before standard", newCluster(1, changeJob(waitingJob(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 50*time.Minute }),
+			waitingJob(2, sdk.Premium, 8, 10), runningOn(waitingJob(3, sdk.Basic, 8, 10), 0, 8, 0)),
 			[]string{"preempt job 3", "place job 2 on a (8 GPUs)"}},
-		{"a large job is not overtaken by small ones for ever", cluster(2,
-			changed(job(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Hour }), job(2, sdk.Premium, 4, 10),
-			changed(on(job(3, sdk.Premium, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Limit, j.Preemptable = 2*time.Hour, false }), on(job(4, sdk.Basic, 4, 1), 4, 4, 0),
-			changed(on(job(5, sdk.Premium, 4, 10), 0, 4, 1), func(j *sdk.Job) { j.Limit, j.Preemptable = 3*time.Hour, false }), on(job(6, sdk.Basic, 4, 9), 4, 4, 1)),
+		{"a large job is not overtaken by small ones for ever", newCluster(2,
+			changeJob(waitingJob(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Hour }), waitingJob(2, sdk.Premium, 4, 10),
+			changeJob(runningOn(waitingJob(3, sdk.Premium, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Limit, j.Preemptable = 2*time.Hour, false }), runningOn(waitingJob(4, sdk.Basic, 4, 1), 4, 4, 0),
+			changeJob(runningOn(waitingJob(5, sdk.Premium, 4, 10), 0, 4, 1), func(j *sdk.Job) { j.Limit, j.Preemptable = 3*time.Hour, false }), runningOn(waitingJob(6, sdk.Basic, 4, 9), 4, 4, 1)),
 			[]string{"preempt job 6", "place job 2 on b (4 GPUs)"}},
-		{"a small job that ends before the large job can start is not kept out", cluster(1,
-			changed(job(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Hour }),
-			changed(job(2, sdk.Premium, 4, 10), func(j *sdk.Job) { j.Limit = 30 * time.Minute }),
-			changed(on(job(3, sdk.Premium, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Limit = 2 * time.Hour }), on(job(4, sdk.Basic, 4, 1), 4, 4, 0)),
+		{"a small job that ends before the large job can start is not kept out", newCluster(1,
+			changeJob(waitingJob(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Hour }),
+			changeJob(waitingJob(2, sdk.Premium, 4, 10), func(j *sdk.Job) { j.Limit = 30 * time.Minute }),
+			changeJob(runningOn(waitingJob(3, sdk.Premium, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Limit = 2 * time.Hour }), runningOn(waitingJob(4, sdk.Basic, 4, 1), 4, 4, 0)),
 			[]string{"preempt job 4", "place job 2 on a (4 GPUs)"}},
-		{"a lower tier may have the kept node: it gives way later", cluster(1,
-			changed(job(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Hour }),
-			changed(job(2, sdk.Standard, 4, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Minute }),
-			on(job(3, sdk.Premium, 4, 10), 0, 4, 0), on(job(4, sdk.Basic, 4, 1), 4, 4, 0)),
+		{"a lower tier may have the kept node: it gives way later", newCluster(1,
+			changeJob(waitingJob(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Hour }),
+			changeJob(waitingJob(2, sdk.Standard, 4, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Minute }),
+			runningOn(waitingJob(3, sdk.Premium, 4, 10), 0, 4, 0), runningOn(waitingJob(4, sdk.Basic, 4, 1), 4, 4, 0)),
 			[]string{"preempt job 4", "place job 2 on a (4 GPUs)"}},
-		{"a job of a higher tier moves, if only a whole node will do", cluster(2,
-			changed(job(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Minute }),
-			on(job(2, sdk.Premium, 2, 10), 0, 2, 0), on(job(3, sdk.Basic, 6, 10), 2, 6, 0),
-			on(job(4, sdk.Premium, 3, 10), 0, 3, 1), on(job(5, sdk.Basic, 5, 10), 3, 5, 1)),
+		{"a job of a higher tier moves, if only a whole node will do", newCluster(2,
+			changeJob(waitingJob(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Minute }),
+			runningOn(waitingJob(2, sdk.Premium, 2, 10), 0, 2, 0), runningOn(waitingJob(3, sdk.Basic, 6, 10), 2, 6, 0),
+			runningOn(waitingJob(4, sdk.Premium, 3, 10), 0, 3, 1), runningOn(waitingJob(5, sdk.Basic, 5, 10), 3, 5, 1)),
 			[]string{"preempt job 5", "migrate job 2 on b (2 GPUs)", "preempt job 3", "place job 1 on a (8 GPUs)"}},
-		{"a job that would fall below its promise does not move", cluster(2,
-			changed(job(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Minute }),
-			changed(on(job(2, sdk.Premium, 2, 10), 0, 2, 0), func(j *sdk.Job) { j.Fraction = 0.951 }), on(job(3, sdk.Basic, 6, 10), 2, 6, 0),
-			on(job(4, sdk.Premium, 3, 190), 0, 3, 1), on(job(5, sdk.Basic, 5, 10), 3, 5, 1)), nil},
-		{"standard at its promise gives way to premium that is below its own", cluster(1,
-			changed(job(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 4*time.Minute }),
-			changed(on(job(2, sdk.Standard, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Fraction = 0.702 })),
+		{"a job that would fall below its promise does not move", newCluster(2,
+			changeJob(waitingJob(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Minute }),
+			changeJob(runningOn(waitingJob(2, sdk.Premium, 2, 10), 0, 2, 0), func(j *sdk.Job) { j.Fraction = 0.951 }), runningOn(waitingJob(3, sdk.Basic, 6, 10), 2, 6, 0),
+			runningOn(waitingJob(4, sdk.Premium, 3, 190), 0, 3, 1), runningOn(waitingJob(5, sdk.Basic, 5, 10), 3, 5, 1)), nil},
+		{"standard at its promise gives way to premium that is below its own", newCluster(1,
+			changeJob(waitingJob(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 4*time.Minute }),
+			changeJob(runningOn(waitingJob(2, sdk.Standard, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Fraction = 0.702 })),
 			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
-		{"standard that never ran is below its promise", cluster(1,
-			changed(job(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 30*time.Second }), on(job(2, sdk.Basic, 8, 10), 0, 8, 0)),
+		{"standard that never ran is below its promise", newCluster(1,
+			changeJob(waitingJob(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 30*time.Second }), runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0)),
 			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
-		{"what can never run keeps nothing", cluster(1, changed(job(1, sdk.Premium, 9, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Hour }),
-			job(2, sdk.Premium, 8, 10), on(job(3, sdk.Basic, 8, 10), 0, 8, 0)),
+		{"what can never run keeps nothing", newCluster(1, changeJob(waitingJob(1, sdk.Premium, 9, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Hour }),
+			waitingJob(2, sdk.Premium, 8, 10), runningOn(waitingJob(3, sdk.Basic, 8, 10), 0, 8, 0)),
 			[]string{"preempt job 3", "place job 2 on a (8 GPUs)"}},
-		{"CPUs count too", cluster(1, changed(job(1, sdk.Premium, 1, 10), func(j *sdk.Job) { j.CPUs = 20 }),
-			on(changed(job(2, sdk.Basic, 1, 10), func(j *sdk.Job) { j.CPUs = 30 }), 0, 1, 0), on(changed(job(3, sdk.Basic, 1, 9), func(j *sdk.Job) { j.CPUs = 20 }), 1, 1, 0)),
+		{"CPUs count too", newCluster(1, changeJob(waitingJob(1, sdk.Premium, 1, 10), func(j *sdk.Job) { j.CPUs = 20 }),
+			runningOn(changeJob(waitingJob(2, sdk.Basic, 1, 10), func(j *sdk.Job) { j.CPUs = 30 }), 0, 1, 0), runningOn(changeJob(waitingJob(3, sdk.Basic, 1, 9), func(j *sdk.Job) { j.CPUs = 20 }), 1, 1, 0)),
 			[]string{"preempt job 3", "place job 1 on a (1 GPU)"}},
-		{"what was shrunk grows again", cluster(1, changed(on(elastic(job(1, sdk.Basic, 8, 10), 2), 0, 2, 0), func(j *sdk.Job) { j.Acted = now.Add(-10 * time.Minute) })),
+		{"what was shrunk grows again", newCluster(1, changeJob(runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), func(j *sdk.Job) { j.Acted = now.Add(-10 * time.Minute) })),
 			[]string{"resize job 1 to 8 GPUs on a (8 GPUs)"}},
-		{"not while room is being made for somebody", cluster(2, on(elastic(job(1, sdk.Basic, 8, 10), 2), 0, 2, 0),
-			changed(job(2, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Action = "place" })), nil},
-		{"as far as there is room", cluster(1, on(elastic(job(1, sdk.Basic, 8, 10), 2), 0, 2, 0), on(job(2, sdk.Basic, 3, 10), 5, 3, 0)),
+		{"not while room is being made for somebody", newCluster(2, runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0),
+			changeJob(waitingJob(2, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Action = "place" })), nil},
+		{"as far as there is room", newCluster(1, runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), runningOn(waitingJob(2, sdk.Basic, 3, 10), 5, 3, 0)),
 			[]string{"resize job 1 to 5 GPUs on a (5 GPUs)"}},
-		{"not at once", cluster(1, changed(on(elastic(job(1, sdk.Basic, 8, 10), 2), 0, 2, 0), func(j *sdk.Job) { j.Acted = now.Add(-time.Minute) })), nil},
-		{"not if it takes longer than it wins", cluster(1, on(elastic(job(1, sdk.Basic, 8, 7200), 4), 0, 6, 0)), nil},
-		{"not into room that somebody waits for", cluster(1, on(elastic(job(1, sdk.Basic, 8, 10), 2), 0, 2, 0), job(2, sdk.Basic, 6, 10)), nil},
+		{"not at once", newCluster(1, changeJob(runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), func(j *sdk.Job) { j.Acted = now.Add(-time.Minute) })), nil},
+		{"not if it takes longer than it wins", newCluster(1, runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 7200), 4), 0, 6, 0)), nil},
+		{"not into room that somebody waits for", newCluster(1, runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), waitingJob(2, sdk.Basic, 6, 10)), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			intents := sdktest.CheckDecision(t, newTiers(), c.s, c.want)
@@ -238,7 +238,7 @@ func TestTheCheapestIsChosen(t *testing.T) {
 		for at := 0; at < 8; {
 			n := 1 + r.IntN(4)
 			n = min(n, 8-at)
-			j := on(job(sdk.JobID(10+at), sdk.Tier(r.IntN(2)), n, 1+r.IntN(50)), at, n, 0)
+			j := runningOn(waitingJob(sdk.JobID(10+at), sdk.Tier(r.IntN(2)), n, 1+r.IntN(50)), at, n, 0)
 			if r.IntN(3) == 0 {
 				j.MinGPUs = 1 + r.IntN(n)
 			}
@@ -246,16 +246,16 @@ func TestTheCheapestIsChosen(t *testing.T) {
 			at += n
 		}
 		want := 1 + r.IntN(8)
-		s := cluster(1, append([]sdk.Job{job(1, sdk.Premium, want, 1)}, jobs...)...)
+		s := newCluster(1, append([]sdk.Job{waitingJob(1, sdk.Premium, want, 1)}, jobs...)...)
 		intents := decideOn(s, newTiers().Settings)
 		got := 0.0
 		for _, i := range intents {
 			victim, _ := s.Job(i.Job)
 			if i.Verb != sdk.Place {
-				got += price(victim, i.Verb == sdk.Preempt)
+				got += disturbancePrice(victim, i.Verb == sdk.Preempt)
 			}
 		}
-		if best := cheapest(jobs, want); got < best-1e-6 || got > best*(1+1e-12)+1e-6 {
+		if best := cheapestWay(jobs, want); got < best-1e-6 || got > best*(1+1e-12)+1e-6 {
 			t.Fatalf("seed %d: for %d GPUs it costs %g; %g is the least: %v", seed, want, got, best, intents)
 		}
 		tried++
@@ -263,9 +263,9 @@ func TestTheCheapestIsChosen(t *testing.T) {
 	t.Logf("%d clusters", tried)
 }
 
-// price is what disturbing a job costs: GPU-seconds, a million for an interruption, and much
+// disturbancePrice is what disturbing a job costs: GPU-seconds, a million for an interruption, and much
 // more for standard.
-func price(j *sdk.Job, preempted bool) float64 {
+func disturbancePrice(j *sdk.Job, preempted bool) float64 {
 	cost := float64(j.GPUs)*j.Checkpoint.Dump.Seconds() + 1e12*float64(j.Tier)
 	if preempted {
 		cost += 1e6
@@ -273,8 +273,8 @@ func price(j *sdk.Job, preempted bool) float64 {
 	return cost
 }
 
-// cheapest tries all ways: of each job nothing, what it can shrink by, or all.
-func cheapest(jobs []sdk.Job, want int) float64 {
+// cheapestWay tries all ways: of each job nothing, what it can shrink by, or all.
+func cheapestWay(jobs []sdk.Job, want int) float64 {
 	if want <= 0 {
 		return 0
 	}
@@ -282,9 +282,9 @@ func cheapest(jobs []sdk.Job, want int) float64 {
 		return 1e300
 	}
 	j := &jobs[0]
-	best := min(cheapest(jobs[1:], want), price(j, true)+cheapest(jobs[1:], want-j.GPUs))
+	best := min(cheapestWay(jobs[1:], want), disturbancePrice(j, true)+cheapestWay(jobs[1:], want-j.GPUs))
 	if j.MinGPUs < j.GPUs {
-		best = min(best, price(j, false)+cheapest(jobs[1:], want-(j.GPUs-j.MinGPUs)))
+		best = min(best, disturbancePrice(j, false)+cheapestWay(jobs[1:], want-(j.GPUs-j.MinGPUs)))
 	}
 	return best
 }

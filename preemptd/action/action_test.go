@@ -117,8 +117,8 @@ var journeys = []journey{
 // onOneNode has the job on a single node, where jobs could lend it GPUs.
 func onOneNode(j *slurmrest.Job) { j.NodeCount, j.Nodes = slurmrest.Num(1), "n1" }
 
-// world makes the job's.
-func (c journey) world(t *testing.T) *world {
+// newWorld makes the world of the journey's job.
+func (c journey) newWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, c.waits)
 	if c.begin != nil {
@@ -132,18 +132,18 @@ func (c journey) world(t *testing.T) *world {
 	return w
 }
 
-// settle lets the cluster do what it does.
-func (w *world) settle() {
+// settleCluster lets the cluster do what it does.
+func (w *world) settleCluster() {
 	for range 4 {
-		w.tick()
+		w.stepSlurm()
 	}
 }
 
-// check compares the job at the end.
-func (c journey) check(t *testing.T, w *world) {
+// checkJob compares the job at the end.
+func (c journey) checkJob(t *testing.T, w *world) {
 	t.Helper()
-	w.settle()
-	j := w.job()
+	w.settleCluster()
+	j := w.currentJob()
 	or := func(s, otherwise string) string {
 		if s == "" {
 			return otherwise
@@ -163,7 +163,7 @@ func (c journey) check(t *testing.T, w *world) {
 	if j.Restarts != c.restarts || j.Held != c.held || j.Nodes != c.nodes {
 		t.Errorf("restarts %d, held %v, nodes %q; want %d, %v, %q", j.Restarts, j.Held, j.Nodes, c.restarts, c.held, c.nodes)
 	}
-	if n := w.made(t); n != c.checkpoints {
+	if n := w.countCheckpoints(t); n != c.checkpoints {
 		t.Errorf("%d checkpoints, want %d", n, c.checkpoints)
 	}
 	if lent, _ := os.ReadFile(filepath.Join(w.dir, "lent")); c.lends != (string(lent) == fmt.Sprint(c.args.GPUs)) {
@@ -181,18 +181,18 @@ func TestActions(t *testing.T) {
 	for _, c := range journeys {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := c.world(t)
-			j := w.journal(t)
-			a, err := w.runner(t, j, func(point string) error {
-				if point == "after requeue" && !w.job().Held {
+			w := c.newWorld(t)
+			j := w.openJournal(t)
+			a, err := w.newRunner(t, j, func(point string) error {
+				if point == "after requeue" && !w.currentJob().Held {
 					t.Error("there is a moment in which it could start")
 				}
 				return nil
-			}).Run(t.Context(), w.begin(t, j, c.kind, c.args))
+			}).Run(t.Context(), w.beginAction(t, j, c.kind, c.args))
 			if err != nil || a.State != journal.Done || a.Problem != "" {
 				t.Fatalf("%v: %s %s", err, a.State, a.Problem)
 			}
-			c.check(t, w)
+			c.checkJob(t, w)
 		})
 	}
 }
@@ -200,8 +200,8 @@ func TestActions(t *testing.T) {
 // What a migration left is not the job's own wish: the next action takes it away.
 func TestUnpinned(t *testing.T) {
 	w := newWorld(t, false)
-	j := w.journal(t)
-	r := w.runner(t, j, nil)
+	j := w.openJournal(t)
+	r := w.newRunner(t, j, nil)
 	for i, c := range []struct {
 		kind     string
 		args     Args
@@ -213,8 +213,8 @@ func TestUnpinned(t *testing.T) {
 		{"migrate", Args{Avoid: []string{"n5"}}, "", "n5,n9"},
 		{"preempt", Args{}, "", "n9"},
 	} {
-		a, err := r.Run(t.Context(), w.begin(t, j, c.kind, c.args))
-		if now := w.job(); err != nil || a.State != journal.Done || now.RequiredNodes != c.required || now.ExcludedNodes != c.excluded {
+		a, err := r.Run(t.Context(), w.beginAction(t, j, c.kind, c.args))
+		if now := w.currentJob(); err != nil || a.State != journal.Done || now.RequiredNodes != c.required || now.ExcludedNodes != c.excluded {
 			t.Fatalf("%d: %v %s %s: requires %q, excludes %q", i, err, a.State, a.Problem, now.RequiredNodes, now.ExcludedNodes)
 		}
 		record, err := j.Origin(t.Context(), w.id)
@@ -225,19 +225,19 @@ func TestUnpinned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		by := jobrequest.Editor{Who: "bob", Restarts: w.job().Restarts}
+		by := jobrequest.Editor{Who: "bob", Restarts: w.currentJob().Restarts}
 		if r.Asked.Required != "" || r.Asked.Excluded != "n9" || r.Ours.Required != c.required || r.Ours.Excluded != c.excluded || r.By != by {
 			t.Errorf("%d: the journal has %+v, want the user's \"\" and n9, ours %q and %q, by %+v", i, r, c.required, c.excluded, by)
 		}
 	}
 	// The user's own edit is.
 	w.full = true
-	if _, err := r.Run(t.Context(), w.begin(t, j, "preempt", Args{Hold: true})); err != nil {
+	if _, err := r.Run(t.Context(), w.beginAction(t, j, "preempt", Args{Hold: true})); err != nil {
 		t.Fatal(err)
 	}
 	w.srv.EditJob(w.id, func(j *slurmrest.Job) { j.RequiredNodes = "n8" })
-	if a, err := r.Run(t.Context(), w.begin(t, j, "resume", Args{})); err != nil || a.State != journal.Done || w.job().RequiredNodes != "n8" {
-		t.Errorf("%v %s %s: requires %q", err, a.State, a.Problem, w.job().RequiredNodes)
+	if a, err := r.Run(t.Context(), w.beginAction(t, j, "resume", Args{})); err != nil || a.State != journal.Done || w.currentJob().RequiredNodes != "n8" {
+		t.Errorf("%v %s %s: requires %q", err, a.State, a.Problem, w.currentJob().RequiredNodes)
 	}
 }
 
@@ -266,14 +266,14 @@ func TestRefused(t *testing.T) {
 			if c.job != nil {
 				w.srv.EditJob(w.id, c.job)
 			}
-			before := w.job()
-			j := w.journal(t)
-			a, err := w.runner(t, j, nil).Run(t.Context(), w.begin(t, j, c.kind, c.args))
+			before := w.currentJob()
+			j := w.openJournal(t)
+			a, err := w.newRunner(t, j, nil).Run(t.Context(), w.beginAction(t, j, c.kind, c.args))
 			if err != nil || a.State != journal.Undone || !strings.Contains(a.Problem, c.said) {
 				t.Errorf("%v %s: %s", err, a.State, a.Problem)
 			}
-			now := w.job()
-			if jobrequest.Of(&now) != jobrequest.Of(&before) || now.State != before.State || now.Held || now.Restarts != 0 || w.made(t) != 0 {
+			now := w.currentJob()
+			if jobrequest.Of(&now) != jobrequest.Of(&before) || now.State != before.State || now.Held || now.Restarts != 0 || w.countCheckpoints(t) != 0 {
 				t.Errorf("something was done: %+v", now)
 			}
 		})
@@ -308,14 +308,14 @@ func TestNoCheckpoint(t *testing.T) {
 		t.Run(refusal.Error(), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, false)
-			j := w.journal(t)
-			a, err := w.runner(t, j, func(point string) error {
+			j := w.openJournal(t)
+			a, err := w.newRunner(t, j, func(point string) error {
 				if point == "before checkpoint" {
 					return rpc.Errorf(refusal, "no: %s", refusal)
 				}
 				return nil
-			}).Run(t.Context(), w.begin(t, j, "preempt", Args{}))
-			now := w.job()
+			}).Run(t.Context(), w.beginAction(t, j, "preempt", Args{}))
+			now := w.currentJob()
 			if err != nil || a.State != journal.Undone || now.State.Base != slurmrest.Running || now.Restarts != 0 || now.Held {
 				t.Errorf("%v %s: %+v", err, a.State, now)
 			}
@@ -333,13 +333,13 @@ func TestNoCheckpoint(t *testing.T) {
 // would stand still for a while.
 func TestRunsOnWhenUndone(t *testing.T) {
 	w := newWorld(t, false)
-	j := w.journal(t)
-	a, err := w.runner(t, j, func(point string) error {
+	j := w.openJournal(t)
+	a, err := w.newRunner(t, j, func(point string) error {
 		if point == "before requeue" {
 			return fmt.Errorf("requeue: %w", slurmrest.ErrAccessDenied)
 		}
 		return nil
-	}).Run(t.Context(), w.begin(t, j, "preempt", Args{}))
+	}).Run(t.Context(), w.beginAction(t, j, "preempt", Args{}))
 	if err != nil || a.State != journal.Undone {
 		t.Fatalf("%v %s %s", err, a.State, a.Problem)
 	}
@@ -368,10 +368,10 @@ func TestWaitsUntilRestored(t *testing.T) {
 			if err := os.WriteFile(looks, []byte("..."), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			j := w.journal(t)
-			a := w.begin(t, j, "migrate", Args{Nodes: []string{"n3", "n4"}})
+			j := w.openJournal(t)
+			a := w.beginAction(t, j, "migrate", Args{Nodes: []string{"n3", "n4"}})
 			a.Who = c.who
-			r := w.runner(t, j, nil)
+			r := w.newRunner(t, j, nil)
 			if c.held {
 				sleep := r.Sleep
 				r.Sleep = func(ctx context.Context, d time.Duration) error {
@@ -420,7 +420,7 @@ func TestFindRestored(t *testing.T) {
 // What was written by a newer preemptd, or by hand, is not guessed at.
 func TestNotUnderstood(t *testing.T) {
 	w := newWorld(t, false)
-	j := w.journal(t)
+	j := w.openJournal(t)
 	for _, r := range []journal.Request{
 		{Kind: "teleport", Job: w.id, Who: "bob"},
 		{Kind: "preempt", Job: w.id, Who: "bob", Args: []byte("[]")},
@@ -429,16 +429,16 @@ func TestNotUnderstood(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a, err = w.runner(t, j, nil).Run(t.Context(), a); err != nil || a.State != journal.Stuck {
+		if a, err = w.newRunner(t, j, nil).Run(t.Context(), a); err != nil || a.State != journal.Stuck {
 			t.Errorf("%v %+v", err, a)
 		}
 	}
-	a := w.begin(t, j, "preempt", Args{})
+	a := w.beginAction(t, j, "preempt", Args{})
 	a.Step = "dance"
 	if err := j.Save(t.Context(), &a, ""); err != nil {
 		t.Fatal(err)
 	}
-	if a, err := w.runner(t, j, nil).Run(t.Context(), a); err != nil || a.State != journal.Stuck || !strings.Contains(a.Problem, `no step "dance"`) {
+	if a, err := w.newRunner(t, j, nil).Run(t.Context(), a); err != nil || a.State != journal.Stuck || !strings.Contains(a.Problem, `no step "dance"`) {
 		t.Errorf("%v %+v", err, a)
 	}
 }
@@ -463,7 +463,7 @@ func TestOldStepNames(t *testing.T) {
 // Without the journal nothing is done.
 func TestJournalFails(t *testing.T) {
 	w := newWorld(t, false)
-	j := w.journal(t)
+	j := w.openJournal(t)
 	full := errors.New("the disk is full")
 	at := func(point string) error {
 		if point == "before save going park" {
@@ -471,18 +471,18 @@ func TestJournalFails(t *testing.T) {
 		}
 		return nil
 	}
-	a := w.begin(t, j, "preempt", Args{})
-	if _, err := w.runner(t, j, at).Run(t.Context(), a); !errors.Is(err, full) {
+	a := w.beginAction(t, j, "preempt", Args{})
+	if _, err := w.newRunner(t, j, at).Run(t.Context(), a); !errors.Is(err, full) {
 		t.Fatal(err)
 	}
-	if now := w.job(); now.Restarts != 0 || now.State.Base != slurmrest.Running {
+	if now := w.currentJob(); now.Restarts != 0 || now.State.Base != slurmrest.Running {
 		t.Errorf("the job was requeued, though the journal could not be written: %+v", now.State)
 	}
 	again, err := j.Action(t.Context(), a.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err = w.runner(t, j, nil).Run(t.Context(), again); err != nil || again.State != journal.Done || w.job().Restarts != 1 || w.made(t) != 1 {
+	if again, err = w.newRunner(t, j, nil).Run(t.Context(), again); err != nil || again.State != journal.Done || w.currentJob().Restarts != 1 || w.countCheckpoints(t) != 1 {
 		t.Errorf("%v %+v", err, again)
 	}
 }

@@ -26,7 +26,7 @@ import (
 // TestMain is also the main of the process that the tests kill.
 func TestMain(m *testing.M) {
 	if os.Getenv("ACTION_LIFE") != "" {
-		if err := life(context.Background(), os.Args[1:]); err != nil {
+		if err := liveUntilKilled(context.Background(), os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -35,9 +35,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// life does what the journal has unfinished, and kills itself, as kill -9 does, at a point:
+// liveUntilKilled does what the journal has unfinished, and kills itself, as kill -9 does, at a point:
 // life DATABASE ADDRESS FOLDER POINT.
-func life(ctx context.Context, args []string) error {
+func liveUntilKilled(ctx context.Context, args []string) error {
 	point, err := strconv.Atoi(args[3])
 	if err != nil {
 		return err
@@ -74,10 +74,10 @@ func life(ctx context.Context, args []string) error {
 	return j.Close()
 }
 
-// live runs a life in a process of its own until it has ended, or killed itself.
-func (w *world) live(t *testing.T, point int) (killed bool) {
+// runLife runs a life in a process of its own until it has ended, or killed itself.
+func (w *world) runLife(t *testing.T, point int) (killed bool) {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe", w.life(point)...)
+	cmd := exec.Command("/proc/self/exe", w.lifeArguments(point)...)
 	cmd.Env = append(os.Environ(), "ACTION_LIFE=1")
 	out, err := cmd.CombinedOutput()
 	if s, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() && s.Signal() == syscall.SIGKILL {
@@ -89,7 +89,7 @@ func (w *world) live(t *testing.T, point int) (killed bool) {
 	return false
 }
 
-func (w *world) life(point int) []string {
+func (w *world) lifeArguments(point int) []string {
 	return []string{w.db, w.srv.Config().Address, w.dir, strconv.Itoa(point)}
 }
 
@@ -105,7 +105,7 @@ func (w *world) goOn(t *testing.T) {
 	if _, err := db.Exec("DELETE FROM lease"); err != nil {
 		t.Fatal(err)
 	}
-	if err := life(t.Context(), w.life(0)); err != nil {
+	if err := liveUntilKilled(t.Context(), w.lifeArguments(0)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -118,26 +118,26 @@ func TestKilledEverywhere(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			for point := 1; ; point++ {
-				w := c.world(t)
+				w := c.newWorld(t)
 				ctx, stop := context.WithCancel(t.Context())
 				passes := make(chan struct{})
 				go func() {
 					defer close(passes)
-					w.pass(ctx)
+					w.passTime(ctx)
 				}()
-				j := w.journal(t)
-				a := w.begin(t, j, c.kind, c.args)
+				j := w.openJournal(t)
+				a := w.beginAction(t, j, c.kind, c.args)
 				if err := j.Close(); err != nil {
 					t.Fatal(err)
 				}
-				killed := w.live(t, point)
+				killed := w.runLife(t, point)
 				if killed {
 					w.goOn(t)
 				}
 				stop()
 				<-passes
-				w.ended(t, a.ID, journal.Done)
-				c.check(t, w)
+				w.checkEnded(t, a.ID, journal.Done)
+				c.checkJob(t, w)
 				if t.Failed() {
 					t.Fatalf("killed at point %d", point)
 				}
@@ -150,8 +150,8 @@ func TestKilledEverywhere(t *testing.T) {
 	}
 }
 
-// pass is the cluster that goes on beside the processes.
-func (w *world) pass(ctx context.Context) {
+// passTime lets the cluster go on beside the processes.
+func (w *world) passTime(ctx context.Context) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -160,12 +160,12 @@ func (w *world) pass(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		w.tick()
+		w.stepSlurm()
 	}
 }
 
-// ended checks how the journal says that an action ended.
-func (w *world) ended(t *testing.T, id int64, want journal.State) journal.Action {
+// checkEnded checks how the journal says that an action ended.
+func (w *world) checkEnded(t *testing.T, id int64, want journal.State) journal.Action {
 	t.Helper()
 	j, err := journal.Open(t.Context(), w.db, "test")
 	if err != nil {
@@ -180,24 +180,24 @@ func (w *world) ended(t *testing.T, id int64, want journal.State) journal.Action
 	return a
 }
 
-// names returns the points of an action that pass undisturbed.
-func (c journey) names(t *testing.T) []string {
+// pointNames returns the points of an action that pass undisturbed.
+func (c journey) pointNames(t *testing.T) []string {
 	t.Helper()
-	w := c.world(t)
-	j := w.journal(t)
+	w := c.newWorld(t)
+	j := w.openJournal(t)
 	var all []string
-	r := w.runner(t, j, func(point string) error {
+	r := w.newRunner(t, j, func(point string) error {
 		all = append(all, point)
 		return nil
 	})
-	if a, err := r.Run(t.Context(), w.begin(t, j, c.kind, c.args)); err != nil || a.State != journal.Done {
+	if a, err := r.Run(t.Context(), w.beginAction(t, j, c.kind, c.args)); err != nil || a.State != journal.Done {
 		t.Fatalf("%v %+v", err, a)
 	}
 	return all
 }
 
-// effects are the points at which something is asked of Slurm or of proxyd.
-func effects(points []string) []int {
+// effectPoints are the points at which something is asked of Slurm or of proxyd.
+func effectPoints(points []string) []int {
 	var all []int
 	for i, p := range points {
 		if !strings.Contains(p, "save") && !strings.Contains(p, "origin") {
@@ -213,22 +213,22 @@ func TestAnswersLost(t *testing.T) {
 	for _, c := range journeys {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			points := c.names(t)
-			for _, i := range effects(points) {
-				w := c.world(t)
-				j := w.journal(t)
+			points := c.pointNames(t)
+			for _, i := range effectPoints(points) {
+				w := c.newWorld(t)
+				j := w.openJournal(t)
 				passed := -1
-				r := w.runner(t, j, func(point string) error {
+				r := w.newRunner(t, j, func(point string) error {
 					if passed++; passed != i {
 						return nil
 					}
-					return lost(point)
+					return lostAnswer(point)
 				})
-				a, err := r.Run(t.Context(), w.begin(t, j, c.kind, c.args))
+				a, err := r.Run(t.Context(), w.beginAction(t, j, c.kind, c.args))
 				if err != nil || a.State != journal.Done {
 					t.Fatalf("%s: %v: %s %s", points[i], err, a.State, a.Problem)
 				}
-				c.check(t, w)
+				c.checkJob(t, w)
 				if t.Failed() {
 					t.Fatalf("lost: %s", points[i])
 				}
@@ -237,8 +237,8 @@ func TestAnswersLost(t *testing.T) {
 	}
 }
 
-// lost is what the client says of a request that got no answer.
-func lost(point string) error {
+// lostAnswer is what the client says of a request that got no answer.
+func lostAnswer(point string) error {
 	switch {
 	case strings.Contains(point, "checkpoint"):
 		return rpc.Errorf(rpc.ErrUnreachable, "proxyd does not answer")
@@ -258,47 +258,47 @@ func TestRefusedLater(t *testing.T) {
 	for _, c := range journeys {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			points := c.names(t)
-			for _, i := range effects(points) {
+			points := c.pointNames(t)
+			for _, i := range effectPoints(points) {
 				if strings.HasPrefix(points[i], "after") {
 					continue
 				}
-				t.Run(fmt.Sprintf("%d %s", i, points[i]), func(t *testing.T) { c.refused(t, i) })
+				t.Run(fmt.Sprintf("%d %s", i, points[i]), func(t *testing.T) { c.checkRefusal(t, i) })
 			}
 		})
 	}
 }
 
-func (c journey) refused(t *testing.T, at int) {
+func (c journey) checkRefusal(t *testing.T, at int) {
 	for name, long := range map[string]bool{"refused": false, "away for long": true} {
 		t.Run(name, func(t *testing.T) {
-			w := c.world(t)
-			before := w.job()
-			j := w.journal(t)
+			w := c.newWorld(t)
+			before := w.currentJob()
+			j := w.openJournal(t)
 			passed := -1
 			var r *Runner
 			var since time.Time
-			r = w.runner(t, j, func(point string) error {
+			r = w.newRunner(t, j, func(point string) error {
 				passed++
 				request := !strings.Contains(point, "save") && !strings.Contains(point, "origin") && strings.HasPrefix(point, "before")
 				switch {
 				case passed == at:
 					since = r.Now()
 					if long {
-						return lost(point)
+						return lostAnswer(point)
 					}
 					return fmt.Errorf("ordered: %w", slurmrest.ErrAccessDenied)
 				case passed > at && long && request && r.Now().Sub(since) < away:
-					return lost(point)
+					return lostAnswer(point)
 				}
 				return nil
 			})
-			a, err := r.Run(t.Context(), w.begin(t, j, c.kind, c.args))
+			a, err := r.Run(t.Context(), w.beginAction(t, j, c.kind, c.args))
 			if err != nil || !a.State.Ended() || a.State == journal.Stuck {
 				t.Fatalf("%v: %s %s", err, a.State, a.Problem)
 			}
-			w.settle()
-			now := w.job()
+			w.settleCluster()
+			now := w.currentJob()
 			if a.State == journal.Done {
 				return // what was refused was a comment, or the request was not needed any more
 			}

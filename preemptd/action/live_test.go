@@ -45,7 +45,7 @@ type live struct {
 func newLive(t *testing.T) live {
 	t.Helper()
 	l := live{T: t}
-	l.sh("sacctmgr -i add user slurmrestd account=root adminlevel=operator >/dev/null || true")
+	l.runScript("sacctmgr -i add user slurmrestd account=root adminlevel=operator >/dev/null || true")
 	var err error
 	if l.c, err = slurmrest.New(slurmrest.Config{Address: *socketFlag, Scontrol: slurmrest.ExecScontrol{}}); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func newLive(t *testing.T) live {
 	return l
 }
 
-func (l live) sh(script string) string {
+func (l live) runScript(script string) string {
 	l.Helper()
 	out, err := exec.Command("bash", "-euc", script).CombinedOutput()
 	if err != nil {
@@ -78,14 +78,14 @@ func (l live) sh(script string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// submit submits a job of alice's that counts, and waits until it has counted to 5.
-func (l live) submit(options, script string) int64 {
+// submitJob submits a job of alice's that counts, and waits until it has counted to 5.
+func (l live) submitJob(options, script string) int64 {
 	l.Helper()
 	if *proxydFlag {
 		options += " --singularity"
 	}
 	var id int64
-	said := l.sh(fmt.Sprintf("cd /shared/home/alice; setpriv --reuid alice --regid alice --init-groups env HOME=/shared/home/alice sbatch --parsable --open-mode=append --output=%%j.log --comment=mine %s <<'END'\n#!/bin/bash\n%s\nEND", options, script))
+	said := l.runScript(fmt.Sprintf("cd /shared/home/alice; setpriv --reuid alice --regid alice --init-groups env HOME=/shared/home/alice sbatch --parsable --open-mode=append --output=%%j.log --comment=mine %s <<'END'\n#!/bin/bash\n%s\nEND", options, script))
 	if _, err := fmt.Sscan(said, &id); err != nil {
 		l.Fatal(said, err)
 	}
@@ -94,7 +94,7 @@ func (l live) submit(options, script string) int64 {
 
 const count = `sum=0; for i in $(seq 1 40); do sum=$((sum + i)); echo $i; sleep 0.25; done; echo sum $sum`
 
-func counted() string {
+func expectedOutput() string {
 	var b strings.Builder
 	for i := 1; i <= 40; i++ {
 		fmt.Fprintln(&b, i)
@@ -102,7 +102,7 @@ func counted() string {
 	return b.String() + "sum 820"
 }
 
-func (l live) log(id int64) string {
+func (l live) jobLog(id int64) string {
 	b, _ := os.ReadFile(fmt.Sprintf("/shared/home/alice/%d.log", id))
 	var mine []string
 	for line := range strings.Lines(string(b)) {
@@ -113,8 +113,8 @@ func (l live) log(id int64) string {
 	return strings.TrimSpace(strings.Join(mine, ""))
 }
 
-// until waits until ok says yes.
-func (l live) until(what string, ok func() (string, bool)) {
+// waitFor waits until ok says yes.
+func (l live) waitFor(what string, ok func() (string, bool)) {
 	l.Helper()
 	ctx, cancel := context.WithTimeout(l.Context(), patience)
 	defer cancel()
@@ -131,15 +131,15 @@ func (l live) until(what string, ok func() (string, bool)) {
 	}
 }
 
-func (l live) reaches(id int64, line string) {
+func (l live) waitForLine(id int64, line string) {
 	l.Helper()
-	l.until("log", func() (string, bool) {
-		log := l.log(id)
+	l.waitFor("log", func() (string, bool) {
+		log := l.jobLog(id)
 		return log, strings.Contains("\n"+log+"\n", "\n"+line+"\n")
 	})
 }
 
-func (l live) job(id int64) slurmrest.Job {
+func (l live) readJob(id int64) slurmrest.Job {
 	l.Helper()
 	j, err := l.c.Job(l.Context(), slurmrest.JobID(id))
 	if err != nil {
@@ -148,8 +148,8 @@ func (l live) job(id int64) slurmrest.Job {
 	return j
 }
 
-// act does an action and returns the job after it.
-func (l live) act(id int64, name string, args Args) slurmrest.Job {
+// runAction does an action and returns the job after it.
+func (l live) runAction(id int64, name string, args Args) slurmrest.Job {
 	l.Helper()
 	raw, err := Encode(name, args)
 	if err != nil {
@@ -170,23 +170,23 @@ func (l live) act(id int64, name string, args Args) slurmrest.Job {
 		}
 	}
 	if err != nil || a.State != journal.Done {
-		l.Fatalf("%v: %s: %s\n%s", err, a.State, a.Problem, l.sh(fmt.Sprintf("scontrol show job %d", id)))
+		l.Fatalf("%v: %s: %s\n%s", err, a.State, a.Problem, l.runScript(fmt.Sprintf("scontrol show job %d", id)))
 	}
-	return l.job(id)
+	return l.readJob(id)
 }
 
-// ends waits for the job's end and checks what it wrote.
-func (l live) ends(id int64, want string) slurmrest.Job {
+// waitForEnd waits for the job's end and checks what it wrote.
+func (l live) waitForEnd(id int64, want string) slurmrest.Job {
 	l.Helper()
 	var j slurmrest.Job
-	l.until("end", func() (string, bool) {
-		j = l.job(id)
+	l.waitFor("end", func() (string, bool) {
+		j = l.readJob(id)
 		return j.State.String() + " " + j.Reason + " " + j.Comment, j.State.Finished()
 	})
 	if j.State.Base != slurmrest.Completed {
 		l.Errorf("it is %s: %s", j.State, j.Comment)
 	}
-	if got := l.log(id); *proxydFlag && got != want {
+	if got := l.jobLog(id); *proxydFlag && got != want {
 		l.Errorf("log:\n%s", got)
 	}
 	return j
@@ -208,86 +208,86 @@ func TestLive(t *testing.T) {
 }
 
 func liveMigrateTo(l live) {
-	id := l.submit("-w n1", count)
-	l.reaches(id, "5")
-	j := l.act(id, "migrate", Args{Nodes: []string{"n2"}})
+	id := l.submitJob("-w n1", count)
+	l.waitForLine(id, "5")
+	j := l.runAction(id, "migrate", Args{Nodes: []string{"n2"}})
 	if j.Nodes != "n2" || j.Restarts != 1 || j.RequiredNodes != "n2" || !strings.HasPrefix(j.Comment, "mine; preemptd: migrated to n2 by operator: a test (action 1)") {
 		l.Errorf("nodes %q, restarts %d, required %q, comment %q", j.Nodes, j.Restarts, j.RequiredNodes, j.Comment)
 	}
-	j = l.act(id, "preempt", Args{})
+	j = l.runAction(id, "preempt", Args{})
 	if j.RequiredNodes != "n1" {
 		l.Errorf("its own wish was n1, and it is %q", j.RequiredNodes)
 	}
-	if j := l.ends(id, counted()); j.Nodes != "n1" || j.Restarts != 2 {
+	if j := l.waitForEnd(id, expectedOutput()); j.Nodes != "n1" || j.Restarts != 2 {
 		l.Errorf("nodes %q, restarts %d", j.Nodes, j.Restarts)
 	}
 }
 
 func liveMigrateAway(l live) {
-	id := l.submit("-N2 --ntasks=2", "srun -l bash -c '"+count+"' | grep sum | sort; "+count)
-	l.until("running", func() (string, bool) { s := l.job(id).State; return s.String(), s.Base == slurmrest.Running })
-	l.until("a step", func() (string, bool) {
-		s := l.sh(fmt.Sprintf("squeue -h -s -j %d -o %%i", id))
+	id := l.submitJob("-N2 --ntasks=2", "srun -l bash -c '"+count+"' | grep sum | sort; "+count)
+	l.waitFor("running", func() (string, bool) { s := l.readJob(id).State; return s.String(), s.Base == slurmrest.Running })
+	l.waitFor("a step", func() (string, bool) {
+		s := l.runScript(fmt.Sprintf("squeue -h -s -j %d -o %%i", id))
 		return s, strings.Contains(s, ".0")
 	})
-	from, err := slurmrest.Hosts(l.job(id).Nodes)
+	from, err := slurmrest.Hosts(l.readJob(id).Nodes)
 	if err != nil {
 		l.Fatal(err)
 	}
-	j := l.act(id, "migrate", Args{Avoid: from[:1]})
+	j := l.runAction(id, "migrate", Args{Avoid: from[:1]})
 	if now, err := slurmrest.Hosts(j.Nodes); err != nil || len(now) != 2 || now[0] == from[0] || now[1] == from[0] {
 		l.Errorf("from %v to %v: %v", from, now, err)
 	}
-	l.ends(id, "0: sum 820\n1: sum 820\n"+counted())
+	l.waitForEnd(id, "0: sum 820\n1: sum 820\n"+expectedOutput())
 }
 
 func liveHold(l live) {
-	id := l.submit("", count)
-	l.reaches(id, "5")
-	j := l.act(id, "preempt", Args{Hold: true})
+	id := l.submitJob("", count)
+	l.waitForLine(id, "5")
+	j := l.runAction(id, "preempt", Args{Hold: true})
 	if !isHeld(&j) || j.State.Base != slurmrest.Pending || j.Restarts != 1 || !strings.Contains(j.Comment, fmt.Sprintf("held until singctl resume %d", id)) {
 		l.Errorf("%s, held %v, comment %q", j.State, isHeld(&j), j.Comment)
 	}
-	l.act(id, "resume", Args{})
-	l.ends(id, counted())
+	l.runAction(id, "resume", Args{})
+	l.waitForEnd(id, expectedOutput())
 }
 
 // Two capsules on one node.
 func liveFewer(l live) {
-	id := l.submit("-N2 --ntasks=2", count)
-	l.reaches(id, "5")
-	j := l.act(id, "resize", Args{NodeCount: 1})
+	id := l.submitJob("-N2 --ntasks=2", count)
+	l.waitForLine(id, "5")
+	j := l.runAction(id, "resize", Args{NodeCount: 1})
 	if nodes, err := slurmrest.Hosts(j.Nodes); err != nil || len(nodes) != 1 || j.Tasks.Value != 2 {
 		l.Errorf("nodes %v, tasks %v: %v", nodes, j.Tasks, err)
 	}
-	l.ends(id, counted())
+	l.waitForEnd(id, expectedOutput())
 }
 
 func liveGPUs(l live) {
 	if *proxydFlag {
 		l.Skip("proxyd does not capture jobs that hold GPUs")
 	}
-	id := l.submit("--gpus-per-node=2", count)
-	l.reaches(id, "5")
-	if j := l.act(id, "resize", Args{GPUs: 1}); !strings.Contains(j.TRESAllocated, "gres/gpu=1") {
+	id := l.submitJob("--gpus-per-node=2", count)
+	l.waitForLine(id, "5")
+	if j := l.runAction(id, "resize", Args{GPUs: 1}); !strings.Contains(j.TRESAllocated, "gres/gpu=1") {
 		l.Errorf("it has %q", j.TRESAllocated)
 	}
-	l.ends(id, "")
+	l.waitForEnd(id, "")
 }
 
 func liveQOS(l live) {
-	id := l.submit("--qos=basic", count)
-	l.reaches(id, "5")
-	if j := l.act(id, "requeue", Args{QOS: "premium"}); j.QOS != "premium" {
+	id := l.submitJob("--qos=basic", count)
+	l.waitForLine(id, "5")
+	if j := l.runAction(id, "requeue", Args{QOS: "premium"}); j.QOS != "premium" {
 		l.Errorf("QOS %q", j.QOS)
 	}
-	l.ends(id, counted())
+	l.waitForEnd(id, expectedOutput())
 }
 
 // A user's scancel in the middle.
 func liveCancelled(l live) {
-	id := l.submit("", count)
-	l.reaches(id, "5")
+	id := l.submitJob("", count)
+	l.waitForLine(id, "5")
 	raw, err := Encode("preempt", Args{Hold: true})
 	if err != nil {
 		l.Fatal(err)
@@ -297,12 +297,12 @@ func liveCancelled(l live) {
 		l.Fatal(err)
 	}
 	r := *l.r
-	r.Journal = cancels{Journal: l.j, at: "leave", do: func() { l.sh(fmt.Sprintf("scancel %d", id)) }}
+	r.Journal = cancels{Journal: l.j, at: "leave", do: func() { l.runScript(fmt.Sprintf("scancel %d", id)) }}
 	a, err = r.Run(l.Context(), a)
 	if err != nil || a.State != journal.Dropped {
 		l.Errorf("%v %s %s", err, a.State, a.Problem)
 	}
-	if j := l.job(id); j.State.Base != slurmrest.Cancelled {
+	if j := l.readJob(id); j.State.Base != slurmrest.Cancelled {
 		l.Errorf("it is %s", j.State)
 	}
 }
@@ -324,8 +324,8 @@ func (c cancels) Save(ctx context.Context, a *journal.Action, text string) error
 
 // A job that waits is held, released and placed; and what Slurm refuses is undone.
 func liveWaiting(l live) {
-	id := l.submit("--begin=now+1hour", "echo ran")
-	if j := l.act(id, "hold", Args{}); !isHeld(&j) {
+	id := l.submitJob("--begin=now+1hour", "echo ran")
+	if j := l.runAction(id, "hold", Args{}); !isHeld(&j) {
 		l.Errorf("%s", j.State)
 	}
 	raw, err := Encode("place", Args{Nodes: []string{"n99"}})
@@ -337,15 +337,15 @@ func liveWaiting(l live) {
 		l.Fatal(err)
 	}
 	a, err = l.r.Run(l.Context(), a)
-	if j := l.job(id); err != nil || a.State != journal.Undone || !isHeld(&j) || j.RequiredNodes != "" {
+	if j := l.readJob(id); err != nil || a.State != journal.Undone || !isHeld(&j) || j.RequiredNodes != "" {
 		l.Errorf("%v %s %s: %+v", err, a.State, a.Problem, j)
 	}
 	if errors.Is(err, context.Canceled) {
 		return
 	}
 	l.Logf("refused: %s", a.Problem)
-	l.act(id, "release", Args{})
-	if j := l.ends(id, "ran"); j.Restarts != 0 {
+	l.runAction(id, "release", Args{})
+	if j := l.waitForEnd(id, "ran"); j.Restarts != 0 {
 		l.Errorf("restarts %d", j.Restarts)
 	}
 }

@@ -97,22 +97,22 @@ func TestOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, false)
-			j := w.journal(t)
+			j := w.openJournal(t)
 			w.full = strings.HasSuffix(name, "before it starts") // or it would have started by then
 			once := false
-			r := w.runner(t, j, func(point string) error {
+			r := w.newRunner(t, j, func(point string) error {
 				if point == c.point && !once {
 					once = true
 					w.srv.EditJob(w.id, func(j *slurmrest.Job) { c.do(j); w.full = false })
 				}
 				return nil
 			})
-			a, err := r.Run(t.Context(), w.begin(t, j, c.kind, c.args))
+			a, err := r.Run(t.Context(), w.beginAction(t, j, c.kind, c.args))
 			if err != nil || !once || a.State != c.want || !strings.Contains(a.Problem, c.said) {
 				lines, _ := j.Lines(t.Context(), a.ID)
 				t.Fatalf("%v: %s: %s\n%+v", err, a.State, a.Problem, lines)
 			}
-			now := w.job()
+			now := w.currentJob()
 			if c.check != nil && !c.check(&now) {
 				t.Errorf("the job: %+v", now)
 			}
@@ -143,13 +143,13 @@ func TestReleaseForgotten(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, c.waits)
-			j := w.journal(t)
+			j := w.openJournal(t)
 			var saved slurmrest.Job
 			forgotten := 0
-			r := w.runner(t, j, func(point string) error {
+			r := w.newRunner(t, j, func(point string) error {
 				switch {
 				case point == "before release":
-					saved = w.job()
+					saved = w.currentJob()
 					w.full = true // or the job would have started by then
 				case point == "after save going start" && forgotten < c.times:
 					forgotten++
@@ -159,12 +159,12 @@ func TestReleaseForgotten(t *testing.T) {
 				}
 				return nil
 			})
-			a, err := r.Run(t.Context(), w.begin(t, j, c.kind, c.args))
+			a, err := r.Run(t.Context(), w.beginAction(t, j, c.kind, c.args))
 			if err != nil || forgotten != c.times || a.State != journal.Done {
 				lines, _ := j.Lines(t.Context(), a.ID)
 				t.Fatalf("forgotten %d times: %v: %s: %s\n%+v", forgotten, err, a.State, a.Problem, lines)
 			}
-			if now := w.job(); now.Held || now.State.Base != slurmrest.Running {
+			if now := w.currentJob(); now.Held || now.State.Base != slurmrest.Running {
 				t.Errorf("the job: %+v", now)
 			}
 		})
@@ -201,9 +201,9 @@ func TestHeldByPerson(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, c.waits)
-			j := w.journal(t)
+			j := w.openJournal(t)
 			once := false
-			r := w.runner(t, j, func(point string) error {
+			r := w.newRunner(t, j, func(point string) error {
 				if point == "before release" {
 					w.full = true // or the job would have started before the person holds it
 				}
@@ -213,12 +213,12 @@ func TestHeldByPerson(t *testing.T) {
 				}
 				return nil
 			})
-			a, err := r.Run(t.Context(), w.begin(t, j, c.kind, c.args))
+			a, err := r.Run(t.Context(), w.beginAction(t, j, c.kind, c.args))
 			if err != nil || !once || a.State != journal.Done && a.State != journal.Dropped {
 				lines, _ := j.Lines(t.Context(), a.ID)
 				t.Fatalf("%v: %s: %s\n%+v", err, a.State, a.Problem, lines)
 			}
-			if now := w.job(); !now.Held {
+			if now := w.currentJob(); !now.Held {
 				lines, _ := j.Lines(t.Context(), a.ID)
 				t.Errorf("the person's hold is gone: %+v\n%+v", now, lines)
 			}
@@ -229,15 +229,15 @@ func TestHeldByPerson(t *testing.T) {
 // A job that does not start where it was sent goes on wherever there is room.
 func TestNoRoom(t *testing.T) {
 	w := newWorld(t, false)
-	j := w.journal(t)
+	j := w.openJournal(t)
 	w.full = true
-	a, err := w.runner(t, j, nil).Run(t.Context(), w.begin(t, j, "migrate", Args{Nodes: []string{"n3", "n4"}}))
+	a, err := w.newRunner(t, j, nil).Run(t.Context(), w.beginAction(t, j, "migrate", Args{Nodes: []string{"n3", "n4"}}))
 	if err != nil || a.State != journal.Undone || !strings.Contains(a.Problem, "start: not within 10m0s: it is PENDING") {
 		t.Fatalf("%v: %s %s", err, a.State, a.Problem)
 	}
 	w.full = false
-	w.settle()
-	if now := w.job(); now.RequiredNodes != "" || now.Nodes != "n4,n5" || now.Restarts != 1 || w.made(t) != 1 {
+	w.settleCluster()
+	if now := w.currentJob(); now.RequiredNodes != "" || now.Nodes != "n4,n5" || now.Restarts != 1 || w.countCheckpoints(t) != 1 {
 		t.Errorf("%+v", now)
 	}
 }
@@ -245,18 +245,18 @@ func TestNoRoom(t *testing.T) {
 // The last to leave a job held says so.
 func TestKept(t *testing.T) {
 	w := newWorld(t, false)
-	j := w.journal(t)
-	r := w.runner(t, j, func(point string) error {
+	j := w.openJournal(t)
+	r := w.newRunner(t, j, func(point string) error {
 		if point == "before release" {
 			return slurmrest.ErrAccessDenied
 		}
 		return nil
 	})
-	a, err := r.Run(t.Context(), w.begin(t, j, "preempt", Args{}))
+	a, err := r.Run(t.Context(), w.beginAction(t, j, "preempt", Args{}))
 	if err != nil || a.State != journal.Stuck || !strings.Contains(a.Problem, "access denied") {
 		t.Fatalf("%v: %s %s", err, a.State, a.Problem)
 	}
-	if now := w.job(); !strings.HasSuffix(now.Comment, "; still held: scontrol release 1") {
+	if now := w.currentJob(); !strings.HasSuffix(now.Comment, "; still held: scontrol release 1") {
 		t.Errorf("comment: %q", now.Comment)
 	}
 }

@@ -32,7 +32,7 @@ func (s seeing) ShowWaiting(ctx context.Context, job *slurmrest.Job, _ []slurmre
 // has not begun can have what a node has.
 func TestSizeOfWaitingJob(t *testing.T) {
 	w := newWorld(t, true)
-	j := w.journal(t)
+	j := w.openJournal(t)
 	for _, name := range []string{"n1", "n2"} {
 		w.srv.AddNode(slurmrest.Node{Name: name, State: slurmrest.NodeState{Base: "IDLE"}, GRES: "gpu:a100:8", GRESUsed: "gpu:a100:8"})
 	}
@@ -43,7 +43,7 @@ func TestSizeOfWaitingJob(t *testing.T) {
 	}{
 		{1, 4, ""}, {1, 5, "its programs see 4 there"}, {0, 8, ""}, {0, 9, "the most on a node is 8"},
 	} {
-		now := w.job()
+		now := w.currentJob()
 		now.Restarts = c.restarts
 		err := sizes.CheckAction(t.Context(), &now, "resize", Args{GPUs: c.gpus}, true)
 		if (err == nil) != (c.said == "") || err != nil && !strings.Contains(err.Error(), c.said) {
@@ -89,19 +89,19 @@ func TestSizesRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, false)
-			j := w.journal(t)
+			j := w.openJournal(t)
 			for _, n := range c.nodes {
 				n.State = up
 				w.srv.AddNode(n)
 			}
-			r := w.runner(t, j, nil)
+			r := w.newRunner(t, j, nil)
 			r.Sizes = &Sizes{Slurm: w.srv.Client(t), Proxyd: c.sees, Journal: j}
-			a, err := r.Run(t.Context(), w.begin(t, j, "resize", c.args))
+			a, err := r.Run(t.Context(), w.beginAction(t, j, "resize", c.args))
 			if err != nil || a.State != journal.Undone || !strings.Contains(a.Problem, c.said) {
 				t.Fatalf("%v: %s: %s", err, a.State, a.Problem)
 			}
-			if now := w.job(); !isRunning(&now) || now.Restarts != 0 || w.made(t) != 0 {
-				t.Errorf("%d checkpoints, the job: %+v", w.made(t), now)
+			if now := w.currentJob(); !isRunning(&now) || now.Restarts != 0 || w.countCheckpoints(t) != 0 {
+				t.Errorf("%d checkpoints, the job: %+v", w.countCheckpoints(t), now)
 			}
 		})
 	}
@@ -110,19 +110,19 @@ func TestSizesRefused(t *testing.T) {
 // TestNoNodes: a job that Slurm holds because no nodes fit its new request gets its old request back, and is released.
 func TestNoNodes(t *testing.T) {
 	w := newWorld(t, false)
-	j := w.journal(t)
+	j := w.openJournal(t)
 	w.full = true
-	r := w.runner(t, j, func(point string) error {
+	r := w.newRunner(t, j, func(point string) error {
 		if point == "after save going start" {
 			w.srv.EditJob(w.id, func(j *slurmrest.Job) { byUser(j); j.Reason = noNodesReason })
 		}
 		return nil
 	})
-	a, err := r.Run(t.Context(), w.begin(t, j, "resize", Args{GPUs: 9}))
+	a, err := r.Run(t.Context(), w.beginAction(t, j, "resize", Args{GPUs: 9}))
 	if err != nil || a.State != journal.Undone || !strings.Contains(a.Problem, noNodesReason) {
 		t.Fatalf("%v: %s: %s", err, a.State, a.Problem)
 	}
-	if now := w.job(); now.Held || now.TRESPerNode != "gres/gpu:a100:2" {
+	if now := w.currentJob(); now.Held || now.TRESPerNode != "gres/gpu:a100:2" {
 		t.Errorf("the job: %+v", now)
 	}
 }

@@ -69,16 +69,16 @@ func inMemory(t *testing.T) string {
 	return dir
 }
 
-func (w *world) job() slurmrest.Job {
+func (w *world) currentJob() slurmrest.Job {
 	j, _ := w.srv.Job(w.id)
 	return j
 }
 
-// tick does one thing that Slurm does by itself.
-func (w *world) tick() {
+// stepSlurm does one thing that Slurm does by itself.
+func (w *world) stepSlurm() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	j := w.job()
+	j := w.currentJob()
 	switch {
 	case j.State.Base == slurmrest.Pending && j.State.Has(slurmrest.Completing):
 		w.srv.Settle(w.id)
@@ -92,7 +92,7 @@ func (w *world) tick() {
 			}
 		}
 		w.srv.StartJob(w.id, nodes...)
-		w.runs = append(w.runs, w.job().Nodes)
+		w.runs = append(w.runs, w.currentJob().Nodes)
 	}
 }
 
@@ -104,7 +104,7 @@ type client struct {
 
 func (c client) Job(ctx context.Context, ref slurmrest.Ref) (slurmrest.Job, error) {
 	if c.w.wakes++; c.w.wakes%2 == 0 {
-		c.w.tick()
+		c.w.stepSlurm()
 	}
 	return c.Client.Job(ctx, ref)
 }
@@ -174,8 +174,8 @@ func (s shelf) Checkpoints(_ context.Context, job *slurmrest.Job) ([]*rpc.Checkp
 	}
 }
 
-// made is how many checkpoints there are.
-func (w *world) made(t *testing.T) int {
+// countCheckpoints returns how many checkpoints there are.
+func (w *world) countCheckpoints(t *testing.T) int {
 	t.Helper()
 	all, err := shelf{w.dir}.Checkpoints(t.Context(), &slurmrest.Job{ID: w.id})
 	if err != nil {
@@ -260,8 +260,8 @@ func (p points) Lend(ctx context.Context, job *slurmrest.Job, gpus int64, qos st
 	return leases, err
 }
 
-// runner does the world's actions in this process, under a clock of its own.
-func (w *world) runner(t *testing.T, j *journal.Journal, at func(string) error) *Runner {
+// newRunner does the world's actions in this process, under a clock of its own.
+func (w *world) newRunner(t *testing.T, j *journal.Journal, at func(string) error) *Runner {
 	t.Helper()
 	if at == nil {
 		at = func(string) error { return nil }
@@ -271,8 +271,8 @@ func (w *world) runner(t *testing.T, j *journal.Journal, at func(string) error) 
 	return &Runner{Slurm: p, Proxyd: p, Journal: p, Now: c.now, Sleep: c.sleep}
 }
 
-// journal opens the world's, with the lease.
-func (w *world) journal(t *testing.T) *journal.Journal {
+// openJournal opens the world's journal, with the lease.
+func (w *world) openJournal(t *testing.T) *journal.Journal {
 	t.Helper()
 	j, err := journal.Open(t.Context(), w.db, "test")
 	if err != nil {
@@ -285,8 +285,8 @@ func (w *world) journal(t *testing.T) *journal.Journal {
 	return j
 }
 
-// begin opens an action.
-func (w *world) begin(t *testing.T, j *journal.Journal, name string, args Args) journal.Action {
+// beginAction opens an action.
+func (w *world) beginAction(t *testing.T, j *journal.Journal, name string, args Args) journal.Action {
 	t.Helper()
 	raw, err := Encode(name, args)
 	if err != nil {

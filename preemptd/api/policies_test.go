@@ -13,12 +13,12 @@ import (
 // TestPolicies: a snapshot is for operators, of any size; without one the newest is tried.
 func TestPolicies(t *testing.T) {
 	s := newSite(t)
-	if _, err := s.as(carol).Snapshot(t.Context()); !errors.Is(err, rpc.ErrBusy) {
+	if _, err := s.clientOf(carol).Snapshot(t.Context()); !errors.Is(err, rpc.ErrBusy) {
 		t.Errorf("before the first look: %v", err)
 	}
 	s.snapshot = []byte("seen")
 	for uid, operator := range map[uint32]bool{alice: false, carol: true, dave: true, 0: true} {
-		c := s.as(uid)
+		c := s.clientOf(uid)
 		got, err := c.Snapshot(t.Context())
 		if operator && (err != nil || string(got) != "seen") || !operator && !errors.Is(err, rpc.ErrDenied) {
 			t.Errorf("user %d: %q, %v", uid, got, err)

@@ -78,7 +78,7 @@ func newSite(t *testing.T) *site {
 			},
 			State: func() State {
 				return State{
-					Problems: []string{"a problem"}, Users: s.user,
+					Problems: []string{"a problem"}, Users: s.ownerOf,
 					Jobs: func() []*rpc.Job {
 						s.listed.Add(1)
 						return []*rpc.Job{{Id: 1, User: "alice"}}
@@ -89,14 +89,14 @@ func newSite(t *testing.T) *site {
 		},
 		people: newPeople([]string{"carol"}, Programs{"sacctmgr", "scontrol"}, "test"),
 	}
-	server.people.ask = ask
+	server.people.ask = answerCommand
 	s.server = server
-	s.address = serve(t, server, s.realm.As(0, 0))
+	s.address = startServer(t, server, s.realm.As(0, 0))
 	return s
 }
 
-// ask is what id(1) and sacctmgr say.
-func ask(_ context.Context, program string, args ...string) (string, error) {
+// answerCommand is what id(1) and sacctmgr say.
+func answerCommand(_ context.Context, program string, args ...string) (string, error) {
 	for uid, name := range names {
 		if program == "id" && args[1] == fmt.Sprintf("+%d", uid) {
 			return name, nil
@@ -117,13 +117,13 @@ func ask(_ context.Context, program string, args ...string) (string, error) {
 	return "None", nil
 }
 
-func (s *site) user(job int64) string {
+func (s *site) ownerOf(job int64) string {
 	j, _ := s.srv.Job(job)
 	return names[uint32(j.UserID)]
 }
 
-// job adds one that runs on two nodes with two GPUs each.
-func (s *site) job(uid int64) int64 {
+// addJob adds a job that runs on two nodes with two GPUs each.
+func (s *site) addJob(uid int64) int64 {
 	id := s.srv.AddJob(slurmrest.Job{
 		UserID: uid, Batch: true, Requeueable: true, NodeCount: slurmrest.Num(2), Tasks: slurmrest.Num(4), TRESPerNode: "gres/gpu:a100:2",
 	})
@@ -131,7 +131,7 @@ func (s *site) job(uid int64) int64 {
 	return id
 }
 
-func (s *site) as(uid uint32) *rpc.Client {
+func (s *site) clientOf(uid uint32) *rpc.Client {
 	s.Helper()
 	c, err := rpc.Dial(s.address, "n7", s.realm.As(uid, uid))
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *site) as(uid uint32) *rpc.Client {
 	return c
 }
 
-func serve(t *testing.T, server *Server, coder munge.Coder) string {
+func startServer(t *testing.T, server *Server, coder munge.Coder) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -153,8 +153,8 @@ func serve(t *testing.T, server *Server, coder munge.Coder) string {
 	return l.Addr().String()
 }
 
-// end does what the loop would have done.
-func (s *site) end(id int64, state journal.State, problem string) {
+// endAction does what the loop would have done.
+func (s *site) endAction(id int64, state journal.State, problem string) {
 	s.Helper()
 	a, err := s.journal.Action(s.Context(), id)
 	if err != nil {
@@ -169,8 +169,8 @@ func (s *site) end(id int64, state journal.State, problem string) {
 // TestAct: a request becomes an action, is followed to its end, and is in the history.
 func TestAct(t *testing.T) {
 	s := newSite(t)
-	id := s.job(alice)
-	c := s.as(alice)
+	id := s.addJob(alice)
+	c := s.clientOf(alice)
 	begun, err := c.Act(t.Context(), &rpc.ActRequest{Kind: "migrate", Job: fmt.Sprint(id), Nodes: []string{"n[2-3]"}, Reason: "a noisy fan"})
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +199,7 @@ func TestAct(t *testing.T) {
 				t.Error(err)
 			}
 		case 2:
-			s.end(a.ID, journal.Undone, "no room")
+			s.endAction(a.ID, journal.Undone, "no room")
 		}
 	})
 	if err != nil || ended.GetState() != "undone" || ended.GetProblem() != "no room" || strings.Join(steps, " ") != "/going checkpoint/going checkpoint/undone" {
@@ -229,7 +229,7 @@ func TestAct(t *testing.T) {
 	if all, err := c.History(t.Context(), "4712", 0); err != nil || len(all.GetActions()) != 1 || all.GetActions()[0].GetId() != forgotten.ID || all.GetStanding() != nil {
 		t.Errorf("a job that is forgotten: %v %v", err, all)
 	}
-	if all, err := s.as(bob).History(t.Context(), "4712", 0); !errors.Is(err, rpc.ErrNoJob) {
+	if all, err := s.clientOf(bob).History(t.Context(), "4712", 0); !errors.Is(err, rpc.ErrNoJob) {
 		t.Errorf("a job that is forgotten, to another user: %v %v", err, all)
 	}
 }
@@ -237,10 +237,10 @@ func TestAct(t *testing.T) {
 // TestSubmitted: with how many GPUs a job was submitted is told where it is counted by another number now.
 func TestSubmitted(t *testing.T) {
 	s := newSite(t)
-	id := s.job(alice)
+	id := s.addJob(alice)
 	now := int32(0)
 	s.server.opt.State = func() State {
-		return State{Users: s.user, Standing: func(int64) *rpc.Standing { return &rpc.Standing{Requested: now} }}
+		return State{Users: s.ownerOf, Standing: func(int64) *rpc.Standing { return &rpc.Standing{Requested: now} }}
 	}
 	for _, c := range []struct {
 		asked           string // the record of an action; "": no action has edited the job
@@ -254,7 +254,7 @@ func TestSubmitted(t *testing.T) {
 			}
 		}
 		now = c.requested
-		all, err := s.as(alice).History(t.Context(), fmt.Sprint(id), 0)
+		all, err := s.clientOf(alice).History(t.Context(), fmt.Sprint(id), 0)
 		if got := all.GetStanding().GetSubmitted(); err != nil || got != c.want {
 			t.Errorf("asked %s, counted by %d: submitted with %d, want %d (%v)", c.asked, c.requested, got, c.want, err)
 		}
@@ -264,12 +264,12 @@ func TestSubmitted(t *testing.T) {
 // TestGone: a client that stops watching stops no action.
 func TestGone(t *testing.T) {
 	s := newSite(t)
-	begun, err := s.as(alice).Act(t.Context(), &rpc.ActRequest{Kind: "preempt", Job: fmt.Sprint(s.job(alice))})
+	begun, err := s.clientOf(alice).Act(t.Context(), &rpc.ActRequest{Kind: "preempt", Job: fmt.Sprint(s.addJob(alice))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := s.as(alice).Watch(ctx, begun.GetId(), func(*rpc.Action) { cancel() }); !errors.Is(err, context.Canceled) {
+	if _, err := s.clientOf(alice).Watch(ctx, begun.GetId(), func(*rpc.Action) { cancel() }); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if a, err := s.journal.Action(t.Context(), begun.GetId()); err != nil || a.State != journal.Going {
@@ -279,7 +279,7 @@ func TestGone(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	s := newSite(t)
-	id := fmt.Sprint(s.job(alice))
+	id := fmt.Sprint(s.addJob(alice))
 	array := s.srv.AddJob(slurmrest.Job{UserID: alice, Array: slurmrest.Array{JobID: 90, Task: slurmrest.Num(3)}, Batch: true})
 	for name, c := range map[string]struct {
 		who  uint32
@@ -308,7 +308,7 @@ func TestRefused(t *testing.T) {
 		"more GPUs":         {alice, &rpc.ActRequest{Kind: "resize", Job: id, Gpus: 3}, rpc.ErrDenied, "asked for 2 nodes and 4 GPUs"},
 		"to more nodes":     {alice, &rpc.ActRequest{Kind: "migrate", Job: id, Nodes: []string{"n[1-3]"}}, rpc.ErrDenied, "only operators"},
 	} {
-		_, err := s.as(c.who).Act(t.Context(), c.req)
+		_, err := s.clientOf(c.who).Act(t.Context(), c.req)
 		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.said) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -316,7 +316,7 @@ func TestRefused(t *testing.T) {
 	if all, err := s.journal.History(t.Context(), 0, 10); err != nil || len(all) != 0 {
 		t.Errorf("%v %v", err, all)
 	}
-	if _, err := s.as(alice).Act(t.Context(), &rpc.ActRequest{Kind: "preempt", Job: "90_3"}); err != nil {
+	if _, err := s.clientOf(alice).Act(t.Context(), &rpc.ActRequest{Kind: "preempt", Job: "90_3"}); err != nil {
 		t.Errorf("task of an array, job %d: %v", array, err)
 	}
 }
@@ -324,7 +324,7 @@ func TestRefused(t *testing.T) {
 // TestLendingHint: the owner of a job, who may not have it resized beyond what it asked for, is told how to lend it GPUs.
 func TestLendingHint(t *testing.T) {
 	s := newSite(t)
-	two := s.job(alice)
+	two := s.addJob(alice)
 	one := s.srv.AddJob(slurmrest.Job{UserID: alice, Batch: true, NodeCount: slurmrest.Num(1), Tasks: slurmrest.Num(1), TRESPerNode: "gres/gpu:1"})
 	s.srv.StartJob(one, "n3")
 	waits := s.srv.AddJob(slurmrest.Job{UserID: alice, Batch: true, NodeCount: slurmrest.Num(1), Tasks: slurmrest.Num(1), TRESPerNode: "gres/gpu:1"})
@@ -340,7 +340,7 @@ func TestLendingHint(t *testing.T) {
 		"it waits":   {&rpc.ActRequest{Job: fmt.Sprint(waits), Gpus: 2}, ""},
 	} {
 		c.req.Kind = "resize"
-		_, err := s.as(alice).Act(t.Context(), c.req)
+		_, err := s.clientOf(alice).Act(t.Context(), c.req)
 		var told *rpc.Error
 		if !errors.Is(err, rpc.ErrDenied) || !errors.As(err, &told) || told.Hint != c.hint || !strings.Contains(err.Error(), "not permitted: job ") {
 			t.Errorf("%s: %v\n%+v\nwant the hint: %s", name, err, told, c.hint)
@@ -351,7 +351,7 @@ func TestLendingHint(t *testing.T) {
 // TestImpossibleSize: what the job cannot have is refused whoever asks, with the reason, and nothing is begun.
 func TestImpossibleSize(t *testing.T) {
 	s := newSite(t)
-	id := s.job(alice)
+	id := s.addJob(alice)
 	var asked []string
 	s.server.opt.CheckSize = func(_ context.Context, job *slurmrest.Job, kind string, args action.Args) error {
 		asked = append(asked, fmt.Sprint(kind, job.ID, args.GPUs))
@@ -367,12 +367,12 @@ func TestImpossibleSize(t *testing.T) {
 		8: {rpc.ErrNotPossible, fmt.Sprintf("resize: job %d: its programs see 2 there", id)},
 		9: {rpc.ErrSlurm, "cannot be found out: node n1 does not answer"},
 	} {
-		_, err := s.as(carol).Act(t.Context(), &rpc.ActRequest{Kind: "resize", Job: fmt.Sprint(id), Gpus: gpus})
+		_, err := s.clientOf(carol).Act(t.Context(), &rpc.ActRequest{Kind: "resize", Job: fmt.Sprint(id), Gpus: gpus})
 		if !errors.Is(err, want.kind) || !strings.Contains(err.Error(), want.said) {
 			t.Errorf("%d GPUs: %v", gpus, err)
 		}
 	}
-	if _, err := s.as(alice).Act(t.Context(), &rpc.ActRequest{Kind: "resize", Job: fmt.Sprint(id), Gpus: 8}); !errors.Is(err, rpc.ErrDenied) || len(asked) != 2 {
+	if _, err := s.clientOf(alice).Act(t.Context(), &rpc.ActRequest{Kind: "resize", Job: fmt.Sprint(id), Gpus: 8}); !errors.Is(err, rpc.ErrDenied) || len(asked) != 2 {
 		t.Errorf("a user is told of nodes before it is known that the size is permitted: %v, %q", err, asked)
 	}
 	if all, err := s.journal.History(t.Context(), 0, 10); err != nil || len(all) != 0 {
@@ -384,26 +384,26 @@ func TestImpossibleSize(t *testing.T) {
 func TestOperators(t *testing.T) {
 	s := newSite(t)
 	for i, uid := range []uint32{0, carol, dave, super} {
-		id := s.job(alice)
-		a, err := s.as(uid).Act(t.Context(), &rpc.ActRequest{Kind: "resize", Job: fmt.Sprint(id), NodeCount: 4})
+		id := s.addJob(alice)
+		a, err := s.clientOf(uid).Act(t.Context(), &rpc.ActRequest{Kind: "resize", Job: fmt.Sprint(id), NodeCount: 4})
 		if err != nil {
 			t.Fatalf("user %d: %v", uid, err)
 		}
 		for who, want := range map[uint32]int{alice: i + 1, bob: 0, carol: i + 1} {
-			all, err := s.as(who).History(t.Context(), "", 0)
+			all, err := s.clientOf(who).History(t.Context(), "", 0)
 			if err != nil || len(all.GetActions()) != want {
 				t.Errorf("user %d: %v %v", who, err, all)
 			}
-			st, err := s.as(who).Status(t.Context())
+			st, err := s.clientOf(who).Status(t.Context())
 			if err != nil || len(st.GetActions()) != want || int(st.GetUnderWay()) != i+1 || st.GetHolder() == "" || len(st.GetProblems()) != 1 != (who != carol) {
 				t.Errorf("user %d: %v %v", who, err, st)
 			}
 		}
-		if _, err := s.as(bob).Show(t.Context(), a.GetId()); !errors.Is(err, rpc.ErrDenied) {
+		if _, err := s.clientOf(bob).Show(t.Context(), a.GetId()); !errors.Is(err, rpc.ErrDenied) {
 			t.Errorf("another's action: %v", err)
 		}
 	}
-	if _, err := s.as(bob).Show(t.Context(), 4711); !errors.Is(err, rpc.ErrNoAction) {
+	if _, err := s.clientOf(bob).Show(t.Context(), 4711); !errors.Is(err, rpc.ErrNoAction) {
 		t.Error(err)
 	}
 }
@@ -432,23 +432,23 @@ func TestHolds(t *testing.T) {
 			id := s.srv.AddJob(slurmrest.Job{UserID: alice, Batch: true, Held: true, Priority: slurmrest.Num(0)})
 			s.srv.EditJob(id, func(j *slurmrest.Job) { j.Held, j.Priority, j.Reason = true, slurmrest.Num(0), c.reason })
 			if c.by != "" {
-				s.left(id, c.by, c.kind, c.memo)
+				s.leaveHeld(id, c.by, c.kind, c.memo)
 			}
 			for _, kind := range []string{"resume", "release"} {
-				a, err := s.as(alice).Act(t.Context(), &rpc.ActRequest{Kind: kind, Job: fmt.Sprint(id)})
+				a, err := s.clientOf(alice).Act(t.Context(), &rpc.ActRequest{Kind: kind, Job: fmt.Sprint(id)})
 				if c.said == "" && err != nil || c.said != "" && (!errors.Is(err, rpc.ErrDenied) || !strings.Contains(err.Error(), c.said)) {
 					t.Errorf("%s: %v", kind, err)
 				}
 				if err == nil {
-					s.end(a.GetId(), journal.Undone, "")
+					s.endAction(a.GetId(), journal.Undone, "")
 				}
 			}
 		})
 	}
 }
 
-// left has somebody's action done, which left the job held.
-func (s *site) left(job int64, by, kind, memo string) {
+// leaveHeld has somebody's action done, which left the job held.
+func (s *site) leaveHeld(job int64, by, kind, memo string) {
 	s.Helper()
 	args := json.RawMessage("{}")
 	if kind == "" {
@@ -471,16 +471,16 @@ func (s *site) left(job int64, by, kind, memo string) {
 // operators.
 func TestBefell(t *testing.T) {
 	s := newSite(t)
-	id := s.job(alice)
+	id := s.addJob(alice)
 	if err := s.journal.Note(t.Context(), journal.Event{Job: id, Restarts: 1, What: "preempted", At: time.Now(), Text: "by Slurm"}); err != nil {
 		t.Fatal(err)
 	}
 	for who, want := range map[uint32]int{alice: 1, bob: 0, carol: 1} {
-		all, err := s.as(who).History(t.Context(), "", 0)
+		all, err := s.clientOf(who).History(t.Context(), "", 0)
 		if err != nil || len(all.GetEvents()) != want || want == 1 && all.GetEvents()[0].GetWhat() != "preempted" {
 			t.Errorf("user %d: %v %v", who, err, all)
 		}
-		jobs, err := s.as(who).Jobs(t.Context())
+		jobs, err := s.clientOf(who).Jobs(t.Context())
 		if err != nil || len(jobs.GetJobs()) != want {
 			t.Errorf("user %d: %v %v", who, err, jobs)
 		}
@@ -493,9 +493,9 @@ func TestBefell(t *testing.T) {
 // TestSlurmAway: it is said, and nothing was begun.
 func TestSlurmAway(t *testing.T) {
 	s := newSite(t)
-	id := s.job(alice)
+	id := s.addJob(alice)
 	s.srv.Fail(slurmresttest.Fault{Times: 100, Status: 500})
-	if _, err := s.as(alice).Act(t.Context(), &rpc.ActRequest{Kind: "preempt", Job: fmt.Sprint(id)}); !errors.Is(err, rpc.ErrSlurm) {
+	if _, err := s.clientOf(alice).Act(t.Context(), &rpc.ActRequest{Kind: "preempt", Job: fmt.Sprint(id)}); !errors.Is(err, rpc.ErrSlurm) {
 		t.Error(err)
 	}
 }

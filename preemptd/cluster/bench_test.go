@@ -19,26 +19,26 @@ import (
 func BenchmarkBuild(b *testing.B) {
 	for _, jobs := range []int{1000, 10000, 50000} {
 		b.Run(fmt.Sprint(jobs), func(b *testing.B) {
-			seen := large(jobs)
+			seen := largeCluster(jobs)
 			known := Known{
 				Number: 1, Rules: sdk.Rules{Window: time.Hour}, Tier: func(string) sdk.Tier { return sdk.Basic },
 				Count:   func(sdk.JobID) (float64, time.Duration) { return 1, time.Hour },
 				Account: func(string) float64 { return 1 },
 			}
-			began := computed(b)
+			began := processorTime(b)
 			for b.Loop() {
 				s := Build(seen, known)
 				if held := len(s.Jobs[0].Shares); len(s.Jobs) != jobs || held != 1 {
 					b.Fatalf("%d jobs, the first on %d nodes", len(s.Jobs), held)
 				}
 			}
-			b.ReportMetric(float64((computed(b)-began).Milliseconds())/float64(b.N), "cpu-ms")
+			b.ReportMetric(float64((processorTime(b)-began).Milliseconds())/float64(b.N), "cpu-ms")
 		})
 	}
 }
 
-// computed is for how long this process has: on a busy machine this says more than the clock.
-func computed(b *testing.B) time.Duration {
+// processorTime is for how long this process has: on a busy machine this says more than the clock.
+func processorTime(b *testing.B) time.Duration {
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
 		b.Fatal(err)
@@ -46,7 +46,7 @@ func computed(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-func large(jobs int) Seen {
+func largeCluster(jobs int) Seen {
 	seen := Seen{Time: at, Cluster: "made", Protected: map[int64]Protection{}}
 	for n := range jobs / 5 {
 		seen.Nodes = append(seen.Nodes, slurmrest.Node{

@@ -56,8 +56,8 @@ func (p *proxyds) All(context.Context, []slurmrest.Node) ([]*rpc.Checkpoint, err
 // at is when the tests look.
 var at = time.Unix(1_800_000_000, 0)
 
-// site has three nodes and jobs in all states.
-func site(t *testing.T, release string) (*slurmresttest.Server, *proxyds, *Watch) {
+// newSite has three nodes and jobs in all states.
+func newSite(t *testing.T, release string) (*slurmresttest.Server, *proxyds, *Watch) {
 	t.Helper()
 	s := slurmresttest.Start(t, slurmresttest.Options{Release: release, Now: func() time.Time { return at }})
 	for _, n := range []slurmrest.Node{
@@ -127,7 +127,7 @@ var known = Known{
 func TestBuild(t *testing.T) {
 	for _, release := range []string{"22.05.8", "24.11.5", "26.05.3"} {
 		t.Run(release, func(t *testing.T) {
-			_, _, w := site(t, release)
+			_, _, w := newSite(t, release)
 			seen, err := w.Look(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -161,12 +161,12 @@ func TestBuild(t *testing.T) {
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
-			details(t, s)
+			fillDetails(t, s)
 		})
 	}
 }
 
-func details(t *testing.T, s *sdk.Snapshot) {
+func fillDetails(t *testing.T, s *sdk.Snapshot) {
 	t.Helper()
 	one, two, three, six := &s.Jobs[0], &s.Jobs[1], &s.Jobs[2], &s.Jobs[5]
 	if !one.Preemptable || two.Preemptable || !strings.Contains(two.Obstacle, "--singularity") || three.Preemptable {
@@ -194,7 +194,7 @@ func TestSizeRange(t *testing.T) {
 	for gpus, want := range map[string][2]int{
 		"": {4, 4}, "1": {1, 4}, "1-1": {1, 4}, "2-8": {2, 8}, "4-6": {4, 6}, "9-9": {4, 9}, "9": {4, 4}, "x": {4, 4}, "2-x": {2, 4}, "1--8": {1, 4}, "1-99": {1, 32},
 	} {
-		_, p, w := site(t, "26.05.3")
+		_, p, w := newSite(t, "26.05.3")
 		p.gpus = gpus
 		seen, err := w.Look(t.Context())
 		if err != nil {
@@ -227,7 +227,7 @@ func TestNoSwapping(t *testing.T) {
 		{"not even its own size fits", []*rpc.Checkpoint{{GpuMemory: 16 * gib, GpuNeeds: []uint64{60 * gib, 30 * gib}}}, 4},
 		{"an older release made it", []*rpc.Checkpoint{{}}, 1},
 	} {
-		_, p, w := site(t, "26.05.3")
+		_, p, w := newSite(t, "26.05.3")
 		p.gpus = "1-8"
 		seen, err := w.Look(t.Context())
 		if err != nil {
@@ -245,7 +245,7 @@ func TestNoSwapping(t *testing.T) {
 // A job that an action holds while it is at it is not held by a person: its time counts as waiting.
 func TestHeldByAnAction(t *testing.T) {
 	for kind, holder := range map[string]sdk.Holder{"migrate": sdk.HeldByPreemptd, "release": sdk.HeldByUser, "": sdk.HeldByUser} {
-		_, _, w := site(t, "26.05.3")
+		_, _, w := newSite(t, "26.05.3")
 		seen, err := w.Look(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -261,7 +261,7 @@ func TestHeldByAnAction(t *testing.T) {
 // In the steady state there are two requests for a look, however many jobs there are, and
 // none to proxyd.
 func TestSteady(t *testing.T) {
-	srv, p, w := site(t, "26.05.3")
+	srv, p, w := newSite(t, "26.05.3")
 	for range 3 {
 		if _, err := w.Look(t.Context()); err != nil {
 			t.Fatal(err)
@@ -287,7 +287,7 @@ func TestSteady(t *testing.T) {
 
 // Nodes that an action gave a job are no wish of its user's; what somebody has asked for since is.
 func TestPinned(t *testing.T) {
-	_, _, w := site(t, "26.05.3")
+	_, _, w := newSite(t, "26.05.3")
 	seen, err := w.Look(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -356,7 +356,7 @@ func TestLeases(t *testing.T) {
 
 // TestLeaseIsKnownByProxyd: a job that lends its GPUs is asked about until it has begun to lend them, and cannot be captured.
 func TestLeaseIsKnownByProxyd(t *testing.T) {
-	srv, p, w := site(t, "26.05.3")
+	srv, p, w := newSite(t, "26.05.3")
 	srv.EditJob(2, func(j *slurmrest.Job) { j.StartTime = at.Add(-time.Second) })
 	p.lends = map[int64]*rpc.Lending{2: {Job: 1, Node: "n2"}}
 	look := func() Protection {
@@ -378,7 +378,7 @@ func TestLeaseIsKnownByProxyd(t *testing.T) {
 // TestSizedByPerson: no policy changes the size that a person chose for a job; that of a policy may be
 // taken back, and so may a job at its full size be shrunk.
 func TestSizedByPerson(t *testing.T) {
-	_, _, w := site(t, "26.05.3")
+	_, _, w := newSite(t, "26.05.3")
 	seen, err := w.Look(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -402,7 +402,7 @@ func TestSizedByPerson(t *testing.T) {
 
 // With a cap, power is estimated from the GPUs that jobs hold; without a cap, no power is reported.
 func TestPower(t *testing.T) {
-	_, _, w := site(t, "26.05.3")
+	_, _, w := newSite(t, "26.05.3")
 	seen, err := w.Look(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -425,7 +425,7 @@ func TestPower(t *testing.T) {
 
 // A job that has just begun may have no capsule yet: it is asked about again, until it is clear that it has none.
 func TestJustBegun(t *testing.T) {
-	srv, p, w := site(t, "26.05.3")
+	srv, p, w := newSite(t, "26.05.3")
 	now := at
 	w.Now = func() time.Time { return now }
 	srv.EditJob(2, func(j *slurmrest.Job) { j.StartTime = at.Add(-time.Second) })
@@ -456,7 +456,7 @@ func TestJustBegun(t *testing.T) {
 // TestObstacleLater: what a node finds later in a job that it leads is known, and gone when it is gone; a run before this
 // one, and a job that is not protected, are left alone. No proxyd is asked for that.
 func TestObstacleLater(t *testing.T) {
-	srv, p, w := site(t, "26.05.3")
+	srv, p, w := newSite(t, "26.05.3")
 	var led map[int64]Led
 	w.Led = func() map[int64]Led { return led }
 	look := func() Seen {
@@ -503,7 +503,7 @@ func TestObstacleLater(t *testing.T) {
 // TestProtectionKept: what was known of a job holds while the job waits after a requeue, and until its new run was asked
 // about. Of a job that has not run nothing is known, and that is said.
 func TestProtectionKept(t *testing.T) {
-	srv, p, w := site(t, "26.05.3")
+	srv, p, w := newSite(t, "26.05.3")
 	look := func() []sdk.Job {
 		t.Helper()
 		seen, err := w.Look(t.Context())
@@ -538,7 +538,7 @@ func TestProtectionKept(t *testing.T) {
 
 // A proxyd that is away does not keep Slurm from being seen; it is asked again.
 func TestProxydAway(t *testing.T) {
-	_, p, w := site(t, "26.05.3")
+	_, p, w := newSite(t, "26.05.3")
 	p.away = true
 	seen, err := w.Look(t.Context())
 	var away *ProxydError
@@ -555,7 +555,7 @@ func TestProxydAway(t *testing.T) {
 }
 
 func TestSlurmAway(t *testing.T) {
-	srv, _, w := site(t, "26.05.3")
+	srv, _, w := newSite(t, "26.05.3")
 	if _, err := w.Look(t.Context()); err != nil {
 		t.Fatal(err)
 	}

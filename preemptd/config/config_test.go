@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-func write(t *testing.T, text string) string {
+func writeFile(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "preemptd.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
@@ -23,7 +23,7 @@ func write(t *testing.T, text string) string {
 }
 
 func TestSources(t *testing.T) {
-	file := write(t, "interval: 1m\nmax_actions: 3\ngrace: 1m\npolicies: [drain, tiers]\nrules:\n  min_run: 1d12h\npolicy:\n  memory: 2GiB\n")
+	file := writeFile(t, "interval: 1m\nmax_actions: 3\ngrace: 1m\npolicies: [drain, tiers]\nrules:\n  min_run: 1d12h\npolicy:\n  memory: 2GiB\n")
 	c, err := Load(file, []string{"SINGULARITY_SLURM_PREEMPTD_MAX_ACTIONS=4", "SINGULARITY_SLURM_PREEMPTD_GRACE=2m"}, map[string]string{"grace": "3m"})
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestOldName(t *testing.T) {
 		"both in a file": {"patience:\n  leave: 5m\n  vacate: 3m\n", "", 5 * time.Minute},
 		"neither":        {"", "", 10 * time.Minute},
 	} {
-		c, err := Load(write(t, tt.text), []string{tt.environ}, nil)
+		c, err := Load(writeFile(t, tt.text), []string{tt.environ}, nil)
 		if err != nil || c.Patience.Leave != tt.want {
 			t.Errorf("%s: %+v, %v, want %s", name, c, err, tt.want)
 		}
@@ -87,17 +87,17 @@ func TestWrong(t *testing.T) {
 		"interval: 5s\n  x: 1":                  "yaml",
 		"interval: x\nretention: y\nfoo: bar\n": `retention: "y": want a time`,
 	} {
-		file := write(t, text)
+		file := writeFile(t, text)
 		_, err := Load(file, nil, nil)
 		if err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), file, "FILE"), said) {
 			t.Errorf("%q: %v, want %s", text, err, said)
 		}
 	}
-	_, err := Load(write(t, ""), []string{Environment("rules.window") + "=never"}, nil)
+	_, err := Load(writeFile(t, ""), []string{Environment("rules.window") + "=never"}, nil)
 	if err == nil || !strings.Contains(err.Error(), `SINGULARITY_SLURM_PREEMPTD_RULES_WINDOW: rules.window: "never": want`) {
 		t.Error(err)
 	}
-	_, err = Load(write(t, ""), nil, map[string]string{"rules.window": "never"})
+	_, err = Load(writeFile(t, ""), nil, map[string]string{"rules.window": "never"})
 	if err == nil || !strings.Contains(err.Error(), `--rules-window: rules.window: "never": want`) {
 		t.Error(err)
 	}
@@ -105,7 +105,7 @@ func TestWrong(t *testing.T) {
 
 // A user who could write the file could have root run any program.
 func TestWritable(t *testing.T) {
-	file := write(t, "")
+	file := writeFile(t, "")
 	if err := os.Chmod(file, 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestWritable(t *testing.T) {
 
 // What Explain writes has the same effect.
 func TestExplain(t *testing.T) {
-	c, err := Load(write(t, "interval: 1m\npolicies: [a, b]\nrules: {window: 2d}\n"), nil, nil)
+	c, err := Load(writeFile(t, "interval: 1m\npolicies: [a, b]\nrules: {window: 2d}\n"), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +127,8 @@ func TestExplain(t *testing.T) {
 	if err := c.Explain(&b); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"as it is": b.String(), "with the defaults": strings.NewReplacer("\n#", "\n", "\n  #", "\n  ").Replace(uncommented(b.String()))} {
-		again, err := Load(write(t, text), nil, nil)
+	for name, text := range map[string]string{"as it is": b.String(), "with the defaults": strings.NewReplacer("\n#", "\n", "\n  #", "\n  ").Replace(uncommentLines(b.String()))} {
+		again, err := Load(writeFile(t, text), nil, nil)
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, text)
 		}
@@ -140,8 +140,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// uncommented drops what explains, and keeps values that are commented out.
-func uncommented(text string) string {
+// uncommentLines drops what explains, and keeps values that are commented out.
+func uncommentLines(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(strings.TrimSpace(line), "# ") {
@@ -153,7 +153,7 @@ func uncommented(text string) string {
 
 func TestNeedsRestart(t *testing.T) {
 	load := func(text string) *Config {
-		c, err := Load(write(t, text), nil, nil)
+		c, err := Load(writeFile(t, text), nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-// sound is a controller that lacks nothing; its user is the token's.
-func sound() *Controller {
+// soundController is a controller that lacks nothing; its user is the token's.
+func soundController() *Controller {
 	return &Controller{
 		Slurmrestd: "http://ctl:6820",
 		Token:      func() (string, string, error) { return "rest", "token", nil },
@@ -56,18 +56,18 @@ func TestExamine(t *testing.T) {
 		{"SlurmUser", func(c *Controller) { c.Token = func() (string, string, error) { return "slurm", "token", nil } }, "", ""},
 		{"slurmrestd is away", func(c *Controller) { c.Ping = func(context.Context) error { return fails } }, "slurmrestd FAIL: it does not answer", "start slurmrestd"},
 		{"Slurm preempts", func(c *Controller) {
-			c.Run = answers(c.Run, "show config", "PreemptType = preempt/qos\nSlurmUser = slurm(1)\n", nil)
+			c.Run = replaceAnswer(c.Run, "show config", "PreemptType = preempt/qos\nSlurmUser = slurm(1)\n", nil)
 		},
 			"slurm: preemption WARN: PreemptType=preempt/qos", "PreemptType=preempt/none"},
 		{"Slurm preempts, and nothing here does", func(c *Controller) {
-			c.Run = answers(c.Run, "show config", "PreemptType = preempt/qos\nSlurmUser = slurm(1)\n", nil)
+			c.Run = replaceAnswer(c.Run, "show config", "PreemptType = preempt/qos\nSlurmUser = slurm(1)\n", nil)
 			c.Policies = func() []*rpc.Policy { return nil }
 		}, "", ""},
-		{"slurmdbd is away", func(c *Controller) { c.Run = answers(c.Run, "show cluster", "", fails) }, "slurm: database WARN: it does not answer", "start slurmdbd"},
+		{"slurmdbd is away", func(c *Controller) { c.Run = replaceAnswer(c.Run, "show cluster", "", fails) }, "slurm: database WARN: it does not answer", "start slurmdbd"},
 		{"QOS of leases", func(c *Controller) {
-			c.LeaseQOS, c.Run = "spare", answers(c.Run, "show qos name=spare", "spare\n", nil)
+			c.LeaseQOS, c.Run = "spare", replaceAnswer(c.Run, "show qos name=spare", "spare\n", nil)
 		}, "", ""},
-		{"no QOS of leases", func(c *Controller) { c.LeaseQOS, c.Run = "spare", answers(c.Run, "show qos name=spare", "", nil) },
+		{"no QOS of leases", func(c *Controller) { c.LeaseQOS, c.Run = "spare", replaceAnswer(c.Run, "show qos name=spare", "", nil) },
 			"slurm: leases WARN: Slurm has no QOS spare: jobs that grow are requeued, for no job can lend them GPUs", "sacctmgr add qos spare"},
 		{"journal", func(c *Controller) { c.Journal = func(context.Context) error { return fails } }, "journal FAIL: it does not answer", "journal"},
 		{"a policy", func(c *Controller) {
@@ -92,7 +92,7 @@ func TestExamine(t *testing.T) {
 		{"all nodes", func(c *Controller) { c.Knock = func(context.Context, string) (string, error) { return "", fails } }, "nodes FAIL: no proxyd answers on any of 2 nodes", "proxyd_port"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := sound()
+			c := soundController()
 			tt.breaks(c)
 			var got, do []string
 			for _, f := range c.Examine(t.Context()) {
@@ -107,8 +107,8 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// answers is run, with another answer to one command.
-func answers(run func(context.Context, string, ...string) (string, error), to, out string, err error) func(context.Context, string, ...string) (string, error) {
+// replaceAnswer is run, with another answer to one command.
+func replaceAnswer(run func(context.Context, string, ...string) (string, error), to, out string, err error) func(context.Context, string, ...string) (string, error) {
 	return func(ctx context.Context, program string, args ...string) (string, error) {
 		if strings.Contains(strings.Join(args, " "), to) {
 			return out, err

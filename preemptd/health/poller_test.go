@@ -39,13 +39,13 @@ func newFake(n int) *fake {
 	return f
 }
 
-func (f *fake) list() []Node {
+func (f *fake) listNodes() []Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]Node(nil), f.nodes...)
 }
 
-func (f *fake) ask(ctx context.Context, n Node) (*rpc.PingReply, error) {
+func (f *fake) askNode(ctx context.Context, n Node) (*rpc.PingReply, error) {
 	f.mu.Lock()
 	f.asked[n.Name]++
 	f.total++
@@ -69,7 +69,7 @@ func (f *fake) ask(ctx context.Context, n Node) (*rpc.PingReply, error) {
 	return reply, nil
 }
 
-func (f *fake) change(do func()) {
+func (f *fake) changeNodes(do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	do()
@@ -87,11 +87,11 @@ func (f *fake) countAsked(node string) int {
 	return f.asked[node]
 }
 
-// poll runs a poller over the fake until the test ends, in a bubble of a test's own time.
-func (f *fake) poll(t *testing.T, do func(p *Poller)) {
+// runPoller runs a poller over the fake until the test ends, in a bubble of a test's own time.
+func (f *fake) runPoller(t *testing.T, do func(p *Poller)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		p := &Poller{Nodes: f.list, Ask: f.ask, Log: slog.New(slog.DiscardHandler)}
+		p := &Poller{Nodes: f.listNodes, Ask: f.askNode, Log: slog.New(slog.DiscardHandler)}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); p.Run(ctx) }()
@@ -121,7 +121,7 @@ func TestThousandNodes(t *testing.T) {
 			for i := range dead {
 				f.stopped[f.nodes[3*i].Name] = true
 			}
-			f.poll(t, func(p *Poller) {
+			f.runPoller(t, func(p *Poller) {
 				time.Sleep(5*time.Minute + time.Second/2) // until all have been asked, and the dead ones are asked rarely; and between two seconds
 				for _, s := range p.Report() {
 					if s.Asked.IsZero() || s.Answers == f.stopped[s.Node] {
@@ -163,13 +163,13 @@ func TestThousandNodes(t *testing.T) {
 // TestBackOff: a node that does not answer is asked less and less often, and once Slurm finds the node up again, at once.
 func TestBackOff(t *testing.T) {
 	f := newFake(3)
-	f.poll(t, func(p *Poller) {
+	f.runPoller(t, func(p *Poller) {
 		time.Sleep(time.Second)
 		first := stateOf(t, p, "n2")
 		if !first.Answers || first.Reply.GetVersion() != "1.2.3" || first.Since.IsZero() {
 			t.Fatalf("%+v", first)
 		}
-		f.change(func() { f.stopped["n2"], f.nodes[1].Down = true, true })
+		f.changeNodes(func() { f.stopped["n2"], f.nodes[1].Down = true, true })
 		time.Sleep(40 * time.Second)
 		s := stateOf(t, p, "n2")
 		if s.Answers || !errors.Is(s.Err, errAway) || !s.Heard.Equal(first.Heard) || s.Reply == nil || time.Since(s.Since) > 10*time.Second {
@@ -183,12 +183,12 @@ func TestBackOff(t *testing.T) {
 		if s := stateOf(t, p, "n2"); !s.Since.Equal(since) {
 			t.Errorf("silent since %v, then since %v", since, s.Since)
 		}
-		f.change(func() { f.stopped["n2"], f.nodes[1].Down = false, false })
+		f.changeNodes(func() { f.stopped["n2"], f.nodes[1].Down = false, false })
 		time.Sleep(2 * time.Second)
 		if s := stateOf(t, p, "n2"); !s.Answers || s.Err != nil {
 			t.Errorf("back: %+v", s)
 		}
-		f.change(func() { f.nodes = f.nodes[:1] })
+		f.changeNodes(func() { f.nodes = f.nodes[:1] })
 		time.Sleep(2 * time.Second)
 		if all := p.Report(); len(all) != 1 || all[0].Node != "n1" {
 			t.Errorf("Slurm knows n1 only: %+v", all)
@@ -213,7 +213,7 @@ func TestReport(t *testing.T) {
 		"the shared folder cannot be read", "the node works with another shared folder than most nodes",
 		"the store is not there, or not mounted", "another store is where the store was", "something is wrong with the shared folder", "", "",
 	}
-	f.poll(t, func(p *Poller) {
+	f.runPoller(t, func(p *Poller) {
 		time.Sleep(10 * time.Second)
 		all := p.Report()
 		for i, s := range all {

@@ -28,8 +28,8 @@ var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of the momen
 // lives are the other processes that the test binary can be.
 var lives = map[string]func([]string) int{"write": writeForEver, "hold": holdLease, "full": fillDisk, "readonly": readOnly}
 
-// life starts the test binary as another process.
-func life(t *testing.T, name string, args ...string) (*exec.Cmd, io.Reader) {
+// startLife starts the test binary as another process.
+func startLife(t *testing.T, name string, args ...string) (*exec.Cmd, io.Reader) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), "JOURNAL_LIFE="+name)
@@ -86,7 +86,7 @@ func TestKilled(t *testing.T) {
 	random := rand.New(rand.NewPCG(*seed, 1))
 	path := filepath.Join(t.TempDir(), "preemptd.db")
 	for round := range 15 {
-		cmd, out := life(t, "write", path)
+		cmd, out := startLife(t, "write", path)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func TestKilled(t *testing.T) {
 
 func afterKill(t *testing.T, path string, id, revision int64) {
 	t.Helper()
-	j := opened(t, path)
+	j := openUnchecked(t, path)
 	if _, err := j.database().Exec("DELETE FROM lease"); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func afterKill(t *testing.T, path string, id, revision int64) {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	integrity(t, j)
+	checkIntegrity(t, j)
 	a, err := j.Action(t.Context(), id)
 	if err != nil || a.Revision < revision || a.Revision > revision+1 {
 		t.Fatalf("action %d: %v: confirmed up to %d, found %d", id, err, revision, a.Revision)
@@ -161,7 +161,7 @@ func holdLease(args []string) int {
 // seconds when it is killed.
 func TestTakenOver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "preemptd.db")
-	cmd, out := life(t, "hold", path)
+	cmd, out := startLife(t, "hold", path)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestTakenOver(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "mine\n" {
 		t.Fatal(line, err)
 	}
-	second := opened(t, path)
+	second := openUnchecked(t, path)
 	told := make(chan Lease, 10)
 	have := make(chan error, 1)
 	go func() { have <- second.Await(t.Context(), func(l Lease) { told <- l }) }()
@@ -221,22 +221,22 @@ func TestDiskFull(t *testing.T) { inNamespace(t, "full") }
 func fillDisk(args []string) int {
 	ctx := context.Background()
 	if err := unix.Mount("none", args[0], "tmpfs", 0, "size=300k"); err != nil {
-		return failed("tmpfs", err)
+		return reportFailure("tmpfs", err)
 	}
 	ballast := filepath.Join(args[0], "ballast")
 	if err := os.WriteFile(ballast, make([]byte, 64<<10), 0o600); err != nil {
-		return failed("ballast", err)
+		return reportFailure("ballast", err)
 	}
 	j, err := Open(ctx, filepath.Join(args[0], "x.db"), "test")
 	if err == nil {
 		err = j.Await(ctx, nil)
 	}
 	if err != nil {
-		return failed("open", err)
+		return reportFailure("open", err)
 	}
 	a, err := j.Begin(ctx, preempt)
 	if err != nil {
-		return failed("begin", err)
+		return reportFailure("begin", err)
 	}
 	last := a
 	for err == nil {
@@ -244,19 +244,19 @@ func fillDisk(args []string) int {
 		err = j.Save(ctx, &a, strings.Repeat("y", 5000))
 	}
 	if !errors.Is(err, ErrFull) || a.Revision != last.Revision {
-		return failed("a full disk", err)
+		return reportFailure("a full disk", err)
 	}
 	if now, err := j.Action(ctx, a.ID); err != nil || now.Revision != a.Revision {
-		return failed("after a full disk", errors.Join(err, fmt.Errorf("revision %d, want %d", now.Revision, a.Revision)))
+		return reportFailure("after a full disk", errors.Join(err, fmt.Errorf("revision %d, want %d", now.Revision, a.Revision)))
 	}
 	if err := os.Remove(ballast); err != nil {
-		return failed("ballast", err)
+		return reportFailure("ballast", err)
 	}
 	a.State = Done
 	if err := j.Save(ctx, &a, ""); err != nil {
-		return failed("room again", err)
+		return reportFailure("room again", err)
 	}
-	return whole(j)
+	return checkWhole(j)
 }
 
 func TestReadOnly(t *testing.T) { inNamespace(t, "readonly") }
@@ -266,7 +266,7 @@ func TestReadOnly(t *testing.T) { inNamespace(t, "readonly") }
 func readOnly(args []string) int {
 	ctx := context.Background()
 	if err := unix.Mount("none", args[0], "tmpfs", 0, "size=8m"); err != nil {
-		return failed("tmpfs", err)
+		return reportFailure("tmpfs", err)
 	}
 	path := filepath.Join(args[0], "x.db")
 	j, err := Open(ctx, path, "test")
@@ -274,32 +274,32 @@ func readOnly(args []string) int {
 		err = j.Await(ctx, nil)
 	}
 	if err != nil {
-		return failed("open", err)
+		return reportFailure("open", err)
 	}
 	if _, err := j.Begin(ctx, preempt); err != nil {
-		return failed("begin", err)
+		return reportFailure("begin", err)
 	}
 	if err := j.Close(); err != nil {
-		return failed("close", err)
+		return reportFailure("close", err)
 	}
 	if err := unix.Mount("none", args[0], "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		return failed("remount", err)
+		return reportFailure("remount", err)
 	}
 	if _, err := Open(ctx, path, "test"); !errors.Is(err, unix.EROFS) || !strings.Contains(err.Error(), path) {
-		return failed("open read-only", err)
+		return reportFailure("open read-only", err)
 	}
 	return 0
 }
 
-func whole(j *Journal) int {
+func checkWhole(j *Journal) int {
 	var ok string
 	if err := j.database().QueryRow("PRAGMA integrity_check").Scan(&ok); err != nil || ok != "ok" {
-		return failed("integrity "+ok, err)
+		return reportFailure("integrity "+ok, err)
 	}
 	return 0
 }
 
-func failed(what string, err error) int {
+func reportFailure(what string, err error) int {
 	fmt.Printf("%s: %v\n", what, err)
 	return 1
 }

@@ -23,17 +23,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// open opens a journal, with the lease.
-func open(t *testing.T, path string) *Journal {
+// openJournal opens a journal, with the lease.
+func openJournal(t *testing.T, path string) *Journal {
 	t.Helper()
-	j := opened(t, path)
+	j := openUnchecked(t, path)
 	if err := j.Await(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	return j
 }
 
-func opened(t *testing.T, path string) *Journal {
+func openUnchecked(t *testing.T, path string) *Journal {
 	t.Helper()
 	j, err := Open(t.Context(), path, "test")
 	if err != nil {
@@ -43,15 +43,15 @@ func opened(t *testing.T, path string) *Journal {
 	return j
 }
 
-func fresh(t *testing.T) *Journal {
+func freshJournal(t *testing.T) *Journal {
 	t.Helper()
-	return open(t, filepath.Join(t.TempDir(), "preemptd.db"))
+	return openJournal(t, filepath.Join(t.TempDir(), "preemptd.db"))
 }
 
 var preempt = Request{Kind: "preempt", Job: 812, Args: json.RawMessage(`{"hold":true}`), Who: "alice", Why: "room for 813"}
 
 func TestAction(t *testing.T) {
-	j := fresh(t)
+	j := freshJournal(t)
 	a, err := j.Begin(t.Context(), preempt)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestAction(t *testing.T) {
 		t.Errorf("an old copy was saved: %v", err)
 	}
 	all, err := j.Unfinished(t.Context())
-	if err != nil || len(all) != 1 || !same(all[0], a) {
+	if err != nil || len(all) != 1 || !sameAction(all[0], a) {
 		t.Errorf("unfinished: %v\n%+v\nwant %+v", err, all, a)
 	}
 	a.State, a.Problem = Dropped, "it was cancelled"
@@ -96,8 +96,8 @@ func TestAction(t *testing.T) {
 	}
 }
 
-// same compares as the database can: to the nanosecond, without a monotonic clock.
-func same(a, b Action) bool {
+// sameAction compares as the database can: to the nanosecond, without a monotonic clock.
+func sameAction(a, b Action) bool {
 	for _, x := range []*Action{&a, &b} {
 		for _, at := range []*time.Time{&x.Created, &x.StepBegan, &x.NotBefore, &x.Ended} {
 			*at = fromUnixNano(unixNano(*at))
@@ -107,7 +107,7 @@ func same(a, b Action) bool {
 }
 
 func TestLatest(t *testing.T) {
-	j := fresh(t)
+	j := freshJournal(t)
 	for _, state := range []State{Done, Done, Undone, Going} {
 		a, err := j.Begin(t.Context(), preempt)
 		if err != nil {
@@ -132,7 +132,7 @@ func TestLatest(t *testing.T) {
 }
 
 func TestStepBegan(t *testing.T) {
-	j := fresh(t)
+	j := freshJournal(t)
 	at := time.Unix(1000, 0)
 	j.now = func() time.Time { return at }
 	a, err := j.Begin(t.Context(), preempt)
@@ -152,7 +152,7 @@ func TestStepBegan(t *testing.T) {
 }
 
 func TestOriginAndEvents(t *testing.T) {
-	j := fresh(t)
+	j := freshJournal(t)
 	for _, shape := range []string{`{"nodes":1}`, `{"nodes":2}`} {
 		if err := j.SetOrigin(t.Context(), 7, json.RawMessage(shape)); err != nil {
 			t.Fatal(err)
@@ -179,7 +179,7 @@ func TestOriginAndEvents(t *testing.T) {
 }
 
 func TestForget(t *testing.T) {
-	j := fresh(t)
+	j := freshJournal(t)
 	now := time.Unix(1000, 0)
 	j.now = func() time.Time { return now }
 	ended := func(job int64) Action {
@@ -227,8 +227,8 @@ func TestForget(t *testing.T) {
 
 func TestLease(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "preemptd.db")
-	first := open(t, path)
-	second := opened(t, path)
+	first := openJournal(t, path)
+	second := openUnchecked(t, path)
 	now, err := second.Take(t.Context())
 	if err != nil || now.Mine || now.Name != ourName() {
 		t.Fatalf("%v %+v", err, now)
@@ -240,7 +240,7 @@ func TestLease(t *testing.T) {
 		t.Error(err)
 	}
 	// The first stands still for longer than the lease lives.
-	age(t, first)
+	expireLease(t, first)
 	if now, err := second.Take(t.Context()); err != nil || !now.Mine || now.Term != 2 {
 		t.Fatalf("%v %+v", err, now)
 	}
@@ -262,8 +262,8 @@ func TestLease(t *testing.T) {
 
 func second1[T any](_ T, err error) error { return err }
 
-// age lets the lease run out.
-func age(t *testing.T, j *Journal) {
+// expireLease lets the lease run out.
+func expireLease(t *testing.T, j *Journal) {
 	t.Helper()
 	if _, err := j.database().Exec("UPDATE lease SET renewed = renewed - ?", int64(leaseLife+time.Second)); err != nil {
 		t.Fatal(err)
@@ -272,8 +272,8 @@ func age(t *testing.T, j *Journal) {
 
 // A lease that ran out unnoticed is not lost.
 func TestLeaseLate(t *testing.T) {
-	j := fresh(t)
-	age(t, j)
+	j := freshJournal(t)
+	expireLease(t, j)
 	if err := j.Renew(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -284,11 +284,11 @@ func TestLeaseLate(t *testing.T) {
 
 func TestLeaseOfEarlierBoot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "preemptd.db")
-	first := open(t, path)
+	first := openJournal(t, path)
 	if _, err := first.database().Exec("UPDATE lease SET boot = 'another', renewed = renewed + 1000000000000"); err != nil {
 		t.Fatal(err)
 	}
-	if now, err := opened(t, path).Take(t.Context()); err != nil || !now.Mine {
+	if now, err := openUnchecked(t, path).Take(t.Context()); err != nil || !now.Mine {
 		t.Errorf("%v %+v", err, now)
 	}
 }
@@ -300,13 +300,13 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	newer := filepath.Join(dir, "newer.db")
-	j := open(t, newer)
+	j := openJournal(t, newer)
 	if _, err := j.database().Exec("PRAGMA user_version = 99"); err != nil {
 		t.Fatal(err)
 	}
 	j.Close()
 	other := filepath.Join(dir, "other.db")
-	open(t, other).Close()
+	openJournal(t, other).Close()
 	for name, c := range map[string]struct {
 		path, cluster string
 		want          error
@@ -337,7 +337,7 @@ func TestPath(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	j := open(t, filepath.Join(dir, "x.db"))
+	j := openJournal(t, filepath.Join(dir, "x.db"))
 	if _, err := j.Begin(t.Context(), preempt); err != nil {
 		t.Fatal(err)
 	}
@@ -349,15 +349,15 @@ func TestPath(t *testing.T) {
 }
 
 func TestDurability(t *testing.T) {
-	j := fresh(t)
+	j := freshJournal(t)
 	var mode, sync string
 	if err := errors.Join(j.database().QueryRow("PRAGMA journal_mode").Scan(&mode), j.database().QueryRow("PRAGMA synchronous").Scan(&sync)); err != nil || mode != "wal" || sync != "2" {
 		t.Errorf("%v: journal mode %s, synchronous %s", err, mode, sync)
 	}
 }
 
-// integrity checks what SQLite can, and what ties lines to actions.
-func integrity(t *testing.T, j *Journal) {
+// checkIntegrity checks what SQLite can, and what ties lines to actions.
+func checkIntegrity(t *testing.T, j *Journal) {
 	t.Helper()
 	var ok string
 	if err := j.database().QueryRow("PRAGMA integrity_check").Scan(&ok); err != nil || ok != "ok" {

@@ -20,7 +20,7 @@ func TestRemoved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "preemptd.db")
-			j := open(t, path)
+			j := openJournal(t, path)
 			before, err := j.Begin(t.Context(), preempt)
 			if err != nil {
 				t.Fatal(err)
@@ -49,7 +49,7 @@ func TestRemoved(t *testing.T) {
 			if err := j.Close(); err != nil {
 				t.Fatal(err)
 			}
-			again := open(t, path)
+			again := openJournal(t, path)
 			all, err := again.Unfinished(t.Context())
 			if err != nil || len(all) != 1 || all[0].ID != before.ID || all[0].Step != "requeue" || again.ID() != id {
 				t.Errorf("found again: %+v, %v; journal %s, was %s", all, err, again.ID(), id)
@@ -65,7 +65,7 @@ func TestRemoved(t *testing.T) {
 // TestReplaced: another file in the place of the open one ends the work, and is not written over.
 func TestReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "preemptd.db")
-	j := open(t, path)
+	j := openJournal(t, path)
 	if err := os.Rename(path, path+".old"); err != nil {
 		t.Fatal(err)
 	}

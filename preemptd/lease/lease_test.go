@@ -102,7 +102,7 @@ func (s *slurmctld) names() string {
 	return strings.Join(all, " ")
 }
 
-func (s *slurmctld) set(change func()) {
+func (s *slurmctld) changeState(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
@@ -135,8 +135,8 @@ type daemon struct {
 	ended chan struct{}
 }
 
-// starts starts one, which works whenever it may until it is ended.
-func (s *site) starts(id string) *daemon {
+// startDaemon starts a daemon, which works whenever it may until it is ended.
+func (s *site) startDaemon(id string) *daemon {
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &daemon{
 		site: s, name: id, lease: New(s.slurm, "host"+id[:1], id), works: make(chan struct{}, 1000), told: make(chan string, 1000),
@@ -153,7 +153,7 @@ func (s *site) starts(id string) *daemon {
 			d.works <- struct{}{}
 			acting, stop := context.WithCancel(ctx)
 			var all sync.WaitGroup
-			all.Go(func() { d.act(acting) })
+			all.Go(func() { d.actWhileSure(acting) })
 			err = d.lease.Keep(ctx, func(error) {})
 			stop()
 			all.Wait()
@@ -165,8 +165,8 @@ func (s *site) starts(id string) *daemon {
 	return d
 }
 
-// act does something short again and again, if it is sure, and sees whether another does.
-func (d *daemon) act(ctx context.Context) {
+// actWhileSure does something short again and again, if it is sure, and sees whether another does.
+func (d *daemon) actWhileSure(ctx context.Context) {
 	for ctx.Err() == nil {
 		if d.lease.Sure(ctx) != nil {
 			return
@@ -185,15 +185,15 @@ func (d *daemon) act(ctx context.Context) {
 	}
 }
 
-// killed ends one as kill -9 does: what Slurm shows stays.
-func (d *daemon) killed() {
+// killDaemon ends a daemon as kill -9 does: what Slurm shows stays.
+func (d *daemon) killDaemon() {
 	d.end()
 	<-d.ended
 }
 
-// stopped ends one cleanly.
-func (d *daemon) stopped() {
-	d.killed()
+// stopDaemon ends a daemon cleanly.
+func (d *daemon) stopDaemon() {
+	d.killDaemon()
 	if err := d.lease.Release(context.Background()); err != nil {
 		d.Error(err)
 	}
@@ -221,33 +221,33 @@ func TestTakeOver(t *testing.T) {
 	for seed := range uint64(5) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSite(t, seed, 150*time.Millisecond)
-			a := s.starts("aaaaaaaa")
+			a := s.startDaemon("aaaaaaaa")
 			a.worksWithin(time.Second)
 			before := s.slurm.writes
 			time.Sleep(time.Minute)
 			if s.slurm.writes != before {
 				t.Errorf("%d writes while nobody waits", s.slurm.writes-before)
 			}
-			b := s.starts("bbbbbbbb")
+			b := s.startDaemon("bbbbbbbb")
 			if who := <-b.told; who != "the one on hosta (reservation preemptd:works:hosta:aaaaaaaa)" {
 				t.Errorf("the second preemptd waits for %s", who)
 			}
 			b.worksNot(time.Minute + time.Duration(seed)*111*time.Millisecond)
-			a.killed()
+			a.killDaemon()
 			b.worksWithin(10 * time.Second)
 			time.Sleep(3 * time.Second)
 			if names := s.slurm.names(); names != "preemptd:works:hostb:bbbbbbbb" {
 				t.Errorf("Slurm shows %s", names)
 			}
-			b.killed()
+			b.killDaemon()
 			// The next one with its journal need not wait.
-			b = s.starts("bbbbbbbb")
+			b = s.startDaemon("bbbbbbbb")
 			b.worksWithin(time.Second)
-			c := s.starts("cccccccc")
+			c := s.startDaemon("cccccccc")
 			<-c.told
-			b.stopped()
+			b.stopDaemon()
 			c.worksWithin(10 * time.Second)
-			c.stopped()
+			c.stopDaemon()
 			if names := s.slurm.names(); names != "" {
 				t.Errorf("Slurm shows %s", names)
 			}
@@ -259,12 +259,12 @@ func TestTakeOver(t *testing.T) {
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1, 100*time.Millisecond)
-		a := s.starts("aaaaaaaa")
+		a := s.startDaemon("aaaaaaaa")
 		a.worksWithin(time.Second)
-		b := s.starts("bbbbbbbb")
+		b := s.startDaemon("bbbbbbbb")
 		for _, d := range []time.Duration{time.Second, 5 * time.Second, time.Minute, time.Hour} {
 			time.Sleep(3300 * time.Millisecond)
-			s.slurm.set(func() { s.slurm.away = true })
+			s.slurm.changeState(func() { s.slurm.away = true })
 			time.Sleep(d)
 			if ctx, cancel := context.WithTimeout(t.Context(), time.Second); d > fresh && a.lease.Sure(ctx) == nil {
 				t.Errorf("the first preemptd is sure of its lease %s after Slurm has answered", d)
@@ -272,19 +272,19 @@ func TestAway(t *testing.T) {
 			} else {
 				cancel()
 			}
-			s.slurm.set(func() { s.slurm.away = false })
+			s.slurm.changeState(func() { s.slurm.away = false })
 			b.worksNot(20 * time.Second)
 			if err := a.lease.Sure(t.Context()); err != nil {
 				t.Errorf("after %s: %v", d, err)
 			}
 		}
-		s.slurm.set(func() { s.slurm.there = nil }) // by an administrator
+		s.slurm.changeState(func() { s.slurm.there = nil }) // by an administrator
 		time.Sleep(20 * time.Second)
 		if names := s.slurm.names(); !strings.Contains(names, "preemptd:works:") {
 			t.Errorf("Slurm shows %s", names)
 		}
-		a.stopped()
-		b.stopped()
+		a.stopDaemon()
+		b.stopDaemon()
 	})
 }
 
@@ -300,19 +300,19 @@ func TestNeverTwo(t *testing.T) {
 				switch random.IntN(6) {
 				case 0, 1, 2:
 					if all[i] == nil {
-						all[i] = s.starts(strings.Repeat(string(rune('a'+i)), 8))
+						all[i] = s.startDaemon(strings.Repeat(string(rune('a'+i)), 8))
 					}
 				case 3:
 					if all[i] != nil {
-						all[i].killed()
+						all[i].killDaemon()
 						all[i] = nil
 					}
 				case 4:
-					s.slurm.set(func() { s.slurm.away = true })
+					s.slurm.changeState(func() { s.slurm.away = true })
 					time.Sleep(time.Duration(random.Int64N(int64(12 * time.Second))))
-					s.slurm.set(func() { s.slurm.away = false })
+					s.slurm.changeState(func() { s.slurm.away = false })
 				case 5:
-					s.slurm.set(func() { // by an administrator: questions, and what the dead left
+					s.slurm.changeState(func() { // by an administrator: questions, and what the dead left
 						s.slurm.there = slices.DeleteFunc(s.slurm.there, func(r slurmrest.Reservation) bool {
 							return strings.Contains(r.Name, ":waits:") || all[r.Name[len(r.Name)-1]-'a'] == nil
 						})
@@ -321,9 +321,9 @@ func TestNeverTwo(t *testing.T) {
 				time.Sleep(time.Duration(random.Int64N(int64(12 * time.Second))))
 			}
 			if all[0] == nil {
-				all[0] = s.starts("aaaaaaaa")
+				all[0] = s.startDaemon("aaaaaaaa")
 			}
-			s.slurm.set(func() { s.slurm.most = 100 * time.Millisecond })
+			s.slurm.changeState(func() { s.slurm.most = 100 * time.Millisecond })
 			time.Sleep(time.Minute)
 			working := 0
 			for _, d := range all {
@@ -333,7 +333,7 @@ func TestNeverTwo(t *testing.T) {
 				if d.lease.Sure(t.Context()) == nil {
 					working++
 				}
-				d.killed()
+				d.killDaemon()
 			}
 			if working != 1 {
 				t.Errorf("seed %d: %d work in the end", seed, working)
@@ -355,18 +355,18 @@ func TestRefused(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSite(t, 1, 100*time.Millisecond)
 				s.slurm.refuses = test.err
-				a := s.starts("aaaaaaaa")
+				a := s.startDaemon("aaaaaaaa")
 				a.worksWithin(test.within)
 				if !errors.Is(a.lease.Alone(), test.err) || a.lease.Sure(t.Context()) != nil {
 					t.Errorf("alone: %v", a.lease.Alone())
 				}
-				a.stopped()
+				a.stopDaemon()
 				// One that works is waited for, even if it cannot be asked.
 				s.slurm.there = []slurmrest.Reservation{{Name: "preemptd:works:x:12345678"}}
-				b := s.starts("bbbbbbbb")
+				b := s.startDaemon("bbbbbbbb")
 				<-b.told
 				b.worksNot(time.Minute)
-				b.stopped()
+				b.stopDaemon()
 			})
 		})
 	}

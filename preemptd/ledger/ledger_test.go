@@ -15,7 +15,7 @@ import (
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func at(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+func timeAt(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 
 // A premium job of 4 GPUs: it waits for 2 minutes, runs, is preempted after half an hour and
 // waits, comes back on 2 GPUs, and grows again.
@@ -57,8 +57,8 @@ func TestLifeOfAJob(t *testing.T) {
 	}
 }
 
-// reference counts millisecond by millisecond, and is slow.
-func reference(events []ledger.Event, window int, now int, is func(ledger.Event) bool) ledger.Count {
+// countSlowly counts millisecond by millisecond, and is slow.
+func countSlowly(events []ledger.Event, window int, now int, is func(ledger.Event) bool) ledger.Count {
 	jobs := map[sdk.JobID]bool{}
 	for _, e := range events {
 		jobs[e.Job] = true
@@ -68,7 +68,7 @@ func reference(events []ledger.Event, window int, now int, is func(ledger.Event)
 		for ms := now - window; ms < now; ms++ {
 			var holds *ledger.Event
 			for i := range events {
-				if e := &events[i]; e.Job == job && !e.At.After(at(ms)) && (holds == nil || later(e, holds)) {
+				if e := &events[i]; e.Job == job && !e.At.After(timeAt(ms)) && (holds == nil || comesLater(e, holds)) {
 					holds = e
 				}
 			}
@@ -90,8 +90,8 @@ func reference(events []ledger.Event, window int, now int, is func(ledger.Event)
 	return c
 }
 
-// later says which of two events of a job comes after the other.
-func later(a, b *ledger.Event) bool {
+// comesLater says which of two events of a job comes after the other.
+func comesLater(a, b *ledger.Event) bool {
 	key := func(e *ledger.Event) []int {
 		return []int{int(e.At.Sub(start).Milliseconds()), e.Run, int(e.State), e.GPUs, e.Request, int(e.Account[0])}
 	}
@@ -108,7 +108,7 @@ func randomEvents(r *rand.Rand) []ledger.Event {
 	events := make([]ledger.Event, 1+r.IntN(25))
 	for i := range events {
 		events[i] = ledger.Event{
-			Job: sdk.JobID(1 + r.IntN(3)), At: at(r.IntN(60)), Run: r.IntN(3), State: ledger.State(r.IntN(5)),
+			Job: sdk.JobID(1 + r.IntN(3)), At: timeAt(r.IntN(60)), Run: r.IntN(3), State: ledger.State(r.IntN(5)),
 			GPUs: r.IntN(9), Request: r.IntN(5), Account: string(rune('a' + r.IntN(2))),
 		}
 	}
@@ -125,14 +125,14 @@ func TestCountsAsTheReference(t *testing.T) {
 		l.Add(events...)
 		for now := 0; now < 90; now += 1 + r.IntN(10) {
 			for job := sdk.JobID(1); job <= 3; job++ {
-				want := reference(events, window, now, func(e ledger.Event) bool { return e.Job == job })
-				if got := l.Job(job, at(now)); got != want {
+				want := countSlowly(events, window, now, func(e ledger.Event) bool { return e.Job == job })
+				if got := l.Job(job, timeAt(now)); got != want {
 					t.Fatalf("seed %d: job %d at %d: %+v, want %+v\n%+v", seed, job, now, got, want, events)
 				}
 			}
-			accounts := l.Accounts(at(now))
+			accounts := l.Accounts(timeAt(now))
 			for _, a := range []string{"a", "b"} {
-				if want := reference(events, window, now, func(e ledger.Event) bool { return e.Account == a }); accounts[a] != want {
+				if want := countSlowly(events, window, now, func(e ledger.Event) bool { return e.Account == a }); accounts[a] != want {
 					t.Fatalf("seed %d: account %s at %d: %+v, want %+v\n%+v", seed, a, now, accounts[a], want, events)
 				}
 			}
@@ -143,7 +143,7 @@ func TestCountsAsTheReference(t *testing.T) {
 				l = ledger.New(window * time.Millisecond)
 				l.Add(known...)
 			case 1: // what is old is dropped
-				l.Forget(at(now))
+				l.Forget(timeAt(now))
 			}
 		}
 	}
@@ -152,13 +152,13 @@ func TestCountsAsTheReference(t *testing.T) {
 func TestForgetForgets(t *testing.T) {
 	l := ledger.New(time.Second)
 	l.Add(
-		ledger.Event{Job: 1, At: at(0), State: ledger.Running, GPUs: 1, Request: 1},
-		ledger.Event{Job: 1, At: at(10), State: ledger.Ended},
-		ledger.Event{Job: 2, At: at(0), State: ledger.Waiting, Request: 1},
-		ledger.Event{Job: 2, At: at(10), State: ledger.Running, GPUs: 1, Request: 1},
+		ledger.Event{Job: 1, At: timeAt(0), State: ledger.Running, GPUs: 1, Request: 1},
+		ledger.Event{Job: 1, At: timeAt(10), State: ledger.Ended},
+		ledger.Event{Job: 2, At: timeAt(0), State: ledger.Waiting, Request: 1},
+		ledger.Event{Job: 2, At: timeAt(10), State: ledger.Running, GPUs: 1, Request: 1},
 	)
-	l.Forget(at(2000))
-	want := []ledger.Event{{Job: 2, At: at(10), State: ledger.Running, GPUs: 1, Request: 1}}
+	l.Forget(timeAt(2000))
+	want := []ledger.Event{{Job: 2, At: timeAt(10), State: ledger.Running, GPUs: 1, Request: 1}}
 	if got := l.Events(); !reflect.DeepEqual(got, want) {
 		t.Errorf("kept %+v, want %+v", got, want)
 	}

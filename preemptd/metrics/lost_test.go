@@ -13,21 +13,21 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func second(n int) time.Time { return noon.Add(time.Duration(n) * time.Second) }
+func timeAt(n int) time.Time { return noon.Add(time.Duration(n) * time.Second) }
 
-// on is a job that runs since a second, on 4 GPUs.
-func on(state sdk.JobState, restarts, since int) sdk.Job {
+// runningJob is a job that runs since a second, on 4 GPUs.
+func runningJob(state sdk.JobState, restarts, since int) sdk.Job {
 	j := sdk.Job{ID: 1, Tier: sdk.Basic, State: state, Restarts: restarts, Request: 4, GPUs: 4}
 	if state == sdk.Running || state == sdk.Leaving || state == sdk.Suspended {
-		j.Started = second(since)
+		j.Started = timeAt(since)
 		j.Shares = []sdk.Share{{Node: 0, Capsules: 1, GPUs: 0b11}, {Node: 1, Capsules: 1, GPUs: 0b11}}
 	}
 	return j
 }
 
-// saved is a job with a checkpoint, for which it stood still 3 s.
-func saved(j sdk.Job, at int) sdk.Job {
-	j.Checkpoint = sdk.Checkpoint{At: second(at), Dump: 3 * time.Second, Restore: 5 * time.Second, Measured: true}
+// savedJob is a job with a checkpoint, for which it stood still 3 s.
+func savedJob(j sdk.Job, at int) sdk.Job {
+	j.Checkpoint = sdk.Checkpoint{At: timeAt(at), Dump: 3 * time.Second, Restore: 5 * time.Second, Measured: true}
 	return j
 }
 
@@ -42,12 +42,12 @@ func TestLost(t *testing.T) {
 		looks []look
 		want  map[reason]float64
 	}{
-		{"it runs", []look{one(0, on(sdk.Running, 0, -100)), one(200, on(sdk.Running, 0, -100))}, nil},
+		{"it runs", []look{one(0, runningJob(sdk.Running, 0, -100)), one(200, runningJob(sdk.Running, 0, -100))}, nil},
 		{
 			"it is preempted after a checkpoint and resumes",
 			[]look{
-				one(100, on(sdk.Running, 0, 0)), one(103, on(sdk.Leaving, 0, 0)), one(113, on(sdk.Waiting, 1, 0)),
-				one(150, saved(on(sdk.Running, 1, 150), 99)), one(220, saved(on(sdk.Running, 1, 150), 99)),
+				one(100, runningJob(sdk.Running, 0, 0)), one(103, runningJob(sdk.Leaving, 0, 0)), one(113, runningJob(sdk.Waiting, 1, 0)),
+				one(150, savedJob(runningJob(sdk.Running, 1, 150), 99)), one(220, savedJob(runningJob(sdk.Running, 1, 150), 99)),
 			},
 			// 10 s leaving, 3 s dump, 5 s restore; until 102 it was dumped, at 100 seen last.
 			map[reason]float64{stopped: 40, dumped: 12, restored: 20},
@@ -55,29 +55,29 @@ func TestLost(t *testing.T) {
 		{
 			"its node dies a while after a checkpoint",
 			[]look{
-				one(50, saved(on(sdk.Running, 0, 0), 40)), one(100, saved(on(sdk.Running, 0, 0), 40)),
-				one(105, saved(on(sdk.Waiting, 1, 0), 40)), one(165, saved(on(sdk.Waiting, 1, 0), 40)), one(170, saved(on(sdk.Waiting, 1, 0), 40)),
+				one(50, savedJob(runningJob(sdk.Running, 0, 0), 40)), one(100, savedJob(runningJob(sdk.Running, 0, 0), 40)),
+				one(105, savedJob(runningJob(sdk.Waiting, 1, 0), 40)), one(165, savedJob(runningJob(sdk.Waiting, 1, 0), 40)), one(170, savedJob(runningJob(sdk.Waiting, 1, 0), 40)),
 			},
 			map[reason]float64{redone: 4 * (100 - 43)},
 		},
 		{
 			"it has no checkpoint",
-			[]look{one(0, on(sdk.Running, 0, -100)), one(10, on(sdk.Running, 0, -100)), one(20, on(sdk.Running, 1, 15)), one(90, on(sdk.Running, 1, 15))},
+			[]look{one(0, runningJob(sdk.Running, 0, -100)), one(10, runningJob(sdk.Running, 0, -100)), one(20, runningJob(sdk.Running, 1, 15)), one(90, runningJob(sdk.Running, 1, 15))},
 			map[reason]float64{redone: 4 * 110},
 		},
 		{
 			"the checkpoint is known later than the requeue",
-			[]look{one(100, on(sdk.Running, 0, 0)), one(105, on(sdk.Waiting, 1, 0)), one(130, saved(on(sdk.Waiting, 1, 0), 99)), one(170, saved(on(sdk.Waiting, 1, 0), 99))},
+			[]look{one(100, runningJob(sdk.Running, 0, 0)), one(105, runningJob(sdk.Waiting, 1, 0)), one(130, savedJob(runningJob(sdk.Waiting, 1, 0), 99)), one(170, savedJob(runningJob(sdk.Waiting, 1, 0), 99))},
 			map[reason]float64{dumped: 12},
 		},
 		{
 			"it is suspended, and then nobody looks for long",
-			[]look{one(0, on(sdk.Suspended, 0, -5)), one(10, on(sdk.Suspended, 0, -5)), one(1000, on(sdk.Suspended, 0, -5))},
+			[]look{one(0, runningJob(sdk.Suspended, 0, -5)), one(10, runningJob(sdk.Suspended, 0, -5)), one(1000, runningJob(sdk.Suspended, 0, -5))},
 			map[reason]float64{stopped: 40},
 		},
 		{
 			"it is cancelled after a requeue",
-			[]look{one(0, on(sdk.Running, 0, -100)), one(10, on(sdk.Waiting, 1, 0)), {20, nil}, {100, nil}},
+			[]look{one(0, runningJob(sdk.Running, 0, -100)), one(10, runningJob(sdk.Waiting, 1, 0)), {20, nil}, {100, nil}},
 			nil,
 		},
 	} {
@@ -92,7 +92,7 @@ func TestLost(t *testing.T) {
 					}
 					got[r] += gpuSeconds
 				}
-				l.countLosses(&sdk.Snapshot{Time: second(look.at), Jobs: look.jobs}, to)
+				l.countLosses(&sdk.Snapshot{Time: timeAt(look.at), Jobs: look.jobs}, to)
 			}
 			if !maps.Equal(got, c.want) {
 				t.Errorf("lost %v, want %v", got, c.want)

@@ -23,8 +23,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
 )
 
-// filled is metrics in which everything has been told once.
-func filled(t *testing.T) *Metrics {
+// filledMetrics is metrics in which everything has been told once.
+func filledMetrics(t *testing.T) *Metrics {
 	t.Helper()
 	journal := filepath.Join(t.TempDir(), "preemptd.db")
 	for name, size := range map[string]int{journal: 4096, journal + "-wal": 100} {
@@ -46,13 +46,13 @@ func filled(t *testing.T) *Metrics {
 	m.Ended("preempt", "done", 42*time.Second)
 	m.Answered("tiers", 3*time.Millisecond)
 	m.Requested("GET", "jobs", "ok", 7*time.Millisecond)
-	s := small()
+	s := smallCluster()
 	m.Decided(s, 2)
 	return m
 }
 
-// small is a snapshot of two nodes, one of which is drained.
-func small() *sdk.Snapshot {
+// smallCluster is a snapshot of two nodes, one of which is drained.
+func smallCluster() *sdk.Snapshot {
 	return &sdk.Snapshot{
 		Time:  noon,
 		Rules: sdk.Rules{Window: time.Hour, Promised: [sdk.Tiers]float64{sdk.Standard: 0.7, sdk.Premium: 0.95}},
@@ -66,8 +66,8 @@ func small() *sdk.Snapshot {
 	}
 }
 
-// scraped is what Prometheus gets.
-func scraped(t *testing.T, m *Metrics) string {
+// scrapeMetrics returns what Prometheus gets.
+func scrapeMetrics(t *testing.T, m *Metrics) string {
 	t.Helper()
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
@@ -78,8 +78,8 @@ func scraped(t *testing.T, m *Metrics) string {
 }
 
 func TestScrape(t *testing.T) {
-	m := filled(t)
-	text := scraped(t, m)
+	m := filledMetrics(t)
+	text := scrapeMetrics(t, m)
 	for _, want := range []string{
 		`preemptd_build_info{version="1.2.3"} 1`, `preemptd_leader 1`, `preemptd_problems 2`,
 		`preemptd_ticks_total{result="ok"} 1`, `preemptd_ticks_total{result="failed"} 1`, `preemptd_tick_duration_seconds_bucket{le="0.025"} 1`,
@@ -109,7 +109,7 @@ func TestScrape(t *testing.T) {
 		t.Log(text)
 	}
 	m.Leads(false)
-	for _, line := range strings.Split(scraped(t, m), "\n") {
+	for _, line := range strings.Split(scrapeMetrics(t, m), "\n") {
 		for _, name := range []string{"preemptd_leader", "preemptd_snapshot_", "preemptd_jobs", "preemptd_problems"} {
 			if strings.HasPrefix(line, name) && !strings.HasSuffix(line, " 0") {
 				t.Errorf("this preemptd does not lead, and says %s", line)
@@ -121,14 +121,14 @@ func TestScrape(t *testing.T) {
 // TestProxydsUnknown: a preemptd that asks no proxyd has no series of them: zeros would look like a dead cluster.
 func TestProxydsUnknown(t *testing.T) {
 	m := New(Options{Proxyds: func() Proxyds { return Proxyds{} }})
-	if text := scraped(t, m); strings.Contains(text, "preemptd_proxyd") || strings.Contains(text, "preemptd_capsules") {
+	if text := scrapeMetrics(t, m); strings.Contains(text, "preemptd_proxyd") || strings.Contains(text, "preemptd_capsules") {
 		t.Error(text)
 	}
 }
 
 // Names and help texts are as Prometheus wants them.
 func TestLint(t *testing.T) {
-	problems, err := testutil.GatherAndLint(filled(t).registry)
+	problems, err := testutil.GatherAndLint(filledMetrics(t).registry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestLint(t *testing.T) {
 // there are MaxAccounts at most.
 func TestCardinality(t *testing.T) {
 	count := func(s *sdk.Snapshot) int {
-		m := filled(t)
+		m := filledMetrics(t)
 		m.Decided(s, 0)
 		n, err := testutil.GatherAndCount(m.registry)
 		if err != nil {
@@ -160,10 +160,10 @@ func TestCardinality(t *testing.T) {
 	}
 }
 
-// names are all that there are.
-func names(t *testing.T) []string {
+// metricNames returns the names of all metrics.
+func metricNames(t *testing.T) []string {
 	t.Helper()
-	families, err := filled(t).registry.Gather()
+	families, err := filledMetrics(t).registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,26 +179,26 @@ func names(t *testing.T) []string {
 
 var inQuery = regexp.MustCompile(`\b(preemptd|proxyd)_[a-z_]+`)
 
-// uses are the expressions in a dashboard or in rules, wherever they stand.
-func uses(node any, found *[]string) {
+// expressionsOf are the expressions in a dashboard or in rules, wherever they stand.
+func expressionsOf(node any, found *[]string) {
 	switch node := node.(type) {
 	case map[string]any:
 		for key, value := range node {
 			if text, ok := value.(string); ok && (key == "expr" || key == "query") {
 				*found = append(*found, text)
 			}
-			uses(value, found)
+			expressionsOf(value, found)
 		}
 	case []any:
 		for _, value := range node {
-			uses(value, found)
+			expressionsOf(value, found)
 		}
 	}
 }
 
 // What the dashboard shows and what the rules look at exists.
 func TestContrib(t *testing.T) {
-	known := names(t)
+	known := metricNames(t)
 	for file, parse := range map[string]func([]byte, any) error{
 		"../../contrib/grafana/preemptd.json":          json.Unmarshal,
 		"../../contrib/prometheus/preemptd.rules.yaml": yaml.Unmarshal,
@@ -212,7 +212,7 @@ func TestContrib(t *testing.T) {
 			t.Fatalf("%s: %v", file, err)
 		}
 		var queries []string
-		if uses(content, &queries); len(queries) < 8 {
+		if expressionsOf(content, &queries); len(queries) < 8 {
 			t.Errorf("%s: only %d expressions", file, len(queries))
 		}
 		for _, q := range queries {

@@ -18,17 +18,17 @@ func TestUsefulDays(t *testing.T) {
 	m := New(Options{})
 	of := func(user string, j sdk.Job) sdk.Job { j.User = user; return j }
 	look := func(at int, jobs ...sdk.Job) {
-		m.Decided(&sdk.Snapshot{Time: second(at), Nodes: make([]sdk.Node, 2), Jobs: jobs}, 0)
+		m.Decided(&sdk.Snapshot{Time: timeAt(at), Nodes: make([]sdk.Node, 2), Jobs: jobs}, 0)
 	}
 	const day = 24 * 60 * 60
-	look(0, of("alice", on(sdk.Running, 0, 0)))
-	look(100, of("alice", on(sdk.Running, 0, 0)))
-	look(110, of("alice", on(sdk.Leaving, 0, 0)))
-	look(120, of("alice", on(sdk.Leaving, 0, 0)))
-	look(day, of("bob", on(sdk.Running, 0, day))) // after a pause of which nothing is known
-	look(day+50, of("bob", on(sdk.Running, 0, day)))
+	look(0, of("alice", runningJob(sdk.Running, 0, 0)))
+	look(100, of("alice", runningJob(sdk.Running, 0, 0)))
+	look(110, of("alice", runningJob(sdk.Leaving, 0, 0)))
+	look(120, of("alice", runningJob(sdk.Leaving, 0, 0)))
+	look(day, of("bob", runningJob(sdk.Running, 0, day))) // after a pause of which nothing is known
+	look(day+50, of("bob", runningJob(sdk.Running, 0, day)))
 	days := m.UsefulDays()
-	today := func(at int) string { return second(at).Local().Format(time.DateOnly) }
+	today := func(at int) string { return timeAt(at).Local().Format(time.DateOnly) }
 	if len(days) != 2 || days[0].Day != today(day) || days[1].Day != today(0) {
 		t.Fatalf("days: %+v", days)
 	}

@@ -35,10 +35,10 @@ func TestWhatIsAcceptedKeepsEveryInvariant(t *testing.T) {
 		if err := p.Snapshot.Check(); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		if err := judge(s, p); err != nil {
+		if err := judgePlan(s, p); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		again(t, seed, s, p)
+		planAlone(t, seed, s, p)
 		for _, step := range p.Steps {
 			accepted[step.Intent.Verb]++
 		}
@@ -54,8 +54,8 @@ func TestWhatIsAcceptedKeepsEveryInvariant(t *testing.T) {
 	t.Logf("accepted %v, rejected %v", accepted, broken)
 }
 
-// again tries the accepted intents alone: all are accepted, and the result is the same.
-func again(t *testing.T, seed uint64, s *sdk.Snapshot, p *plan.Plan) {
+// planAlone tries the accepted intents alone: all are accepted, and the result is the same.
+func planAlone(t *testing.T, seed uint64, s *sdk.Snapshot, p *plan.Plan) {
 	t.Helper()
 	var intents []sdk.Intent
 	for _, step := range p.Steps {
@@ -67,8 +67,8 @@ func again(t *testing.T, seed uint64, s *sdk.Snapshot, p *plan.Plan) {
 	}
 }
 
-// judge looks at the cluster before and after.
-func judge(before *sdk.Snapshot, p *plan.Plan) error {
+// judgePlan looks at the cluster before and after.
+func judgePlan(before *sdk.Snapshot, p *plan.Plan) error {
 	stepOf := map[sdk.JobID]sdk.Intent{}
 	for _, step := range p.Steps {
 		for _, id := range step.Jobs {
@@ -94,8 +94,8 @@ func judge(before *sdk.Snapshot, p *plan.Plan) error {
 	return judgeNodes(before, p.Snapshot)
 }
 
-// disturbs reports whether a running job is stopped by the intent.
-func disturbs(i sdk.Intent, was *sdk.Job) bool {
+// stopsJob reports whether a running job is stopped by the intent.
+func stopsJob(i sdk.Intent, was *sdk.Job) bool {
 	return was.Holds() && i.Verb != sdk.Hold && i.Verb != sdk.Release && i.Verb != sdk.Resume
 }
 
@@ -119,7 +119,7 @@ func judgeJob(s *sdk.Snapshot, was, is *sdk.Job, i sdk.Intent) error {
 			return err
 		}
 	}
-	if !disturbs(i, was) {
+	if !stopsJob(i, was) {
 		return nil
 	}
 	return judgeDisturbance(s, was, is, i)
@@ -202,8 +202,8 @@ func judgePlace(s *sdk.Snapshot, j *sdk.Job) error {
 func judgeNodes(before, after *sdk.Snapshot) error {
 	for n := range before.Nodes {
 		node := &before.Nodes[n]
-		wasCPUs, wasMemory := taken(before, int32(n))
-		cpus, memory := taken(after, int32(n))
+		wasCPUs, wasMemory := takenOn(before, int32(n))
+		cpus, memory := takenOn(after, int32(n))
 		if cpus > max(node.CPUs, wasCPUs) || memory > max(node.Memory, wasMemory) {
 			return fmt.Errorf("node %s gives %d of %d CPUs and %d of %d MiB", node.Name, cpus, node.CPUs, memory, node.Memory)
 		}
@@ -211,7 +211,7 @@ func judgeNodes(before, after *sdk.Snapshot) error {
 	return nil
 }
 
-func taken(s *sdk.Snapshot, node int32) (cpus int, memory int64) {
+func takenOn(s *sdk.Snapshot, node int32) (cpus int, memory int64) {
 	for i := range s.Jobs {
 		for _, share := range s.Jobs[i].Shares {
 			if share.Node == node {

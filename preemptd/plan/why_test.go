@@ -22,20 +22,20 @@ func TestWhy(t *testing.T) {
 			"no policy makes room for it; it would fit if these gave way: jobs 10, 20, 40, 41"},
 		"there is room": {func(s *sdk.Snapshot) { s.Jobs = s.Jobs[1:] },
 			"there is room for it: Slurm is to start it"},
-		"nobody there": {func(s *sdk.Snapshot) { find(s, 30).GPUs = 8; find(s, 30).CPUs = 99; s.Jobs = s.Jobs[2:3] },
+		"nobody there": {func(s *sdk.Snapshot) { findJob(s, 30).GPUs = 8; findJob(s, 30).CPUs = 99; s.Jobs = s.Jobs[2:3] },
 			"there is no room, and no job of a lower tier holds any"},
-		"not enough": {func(s *sdk.Snapshot) { find(s, 30).CPUs, find(s, 20).Fraction = 9, 0.5 },
+		"not enough": {func(s *sdk.Snapshot) { findJob(s, 30).CPUs, findJob(s, 20).Fraction = 9, 0.5 },
 			"it would not fit even if these gave way: jobs 10, 40, 41; job 20: less than the promised 70 % would be left"},
 		"more is promised than there is": {func(s *sdk.Snapshot) {
-			find(s, 30).Request, find(s, 30).Promised = 1000, 0.95
-			find(s, 10).Request, find(s, 20).Request, find(s, 40).Request, find(s, 41).Request = 0, 0, 0, 0
+			findJob(s, 30).Request, findJob(s, 30).Promised = 1000, 0.95
+			findJob(s, 10).Request, findJob(s, 20).Request, findJob(s, 40).Request, findJob(s, 41).Request = 0, 0, 0, 0
 		}, fmt.Sprintf("no policy makes room for it; it would fit if these gave way: jobs 10, 20, 40, 41; jobs of its tier and higher tiers are "+
-			"promised 950.0 GPUs and the cluster has %d: not all these promises can be kept", gpusOf(small()))},
+			"promised 950.0 GPUs and the cluster has %d: not all these promises can be kept", gpusOf(smallCluster()))},
 		"each for its reason": {func(s *sdk.Snapshot) {
-			find(s, 10).Preemptable, find(s, 10).Obstacle = false, "it runs without --singularity"
-			find(s, 20).Action = "migrate"
-			find(s, 40).Started = now.Add(-time.Second)
-			find(s, 41).Acted = now.Add(-time.Second)
+			findJob(s, 10).Preemptable, findJob(s, 10).Obstacle = false, "it runs without --singularity"
+			findJob(s, 20).Action = "migrate"
+			findJob(s, 40).Started = now.Add(-time.Second)
+			findJob(s, 41).Acted = now.Add(-time.Second)
 		}, "job 41: disturbed less than 5m0s ago; job 20: migrate is in progress; job 10: not to be checkpointed, it runs without --singularity; job 40: running for less than 1m0s"},
 		"many": {func(s *sdk.Snapshot) {
 			for i := range s.Jobs {
@@ -49,17 +49,17 @@ func TestWhy(t *testing.T) {
 		}, "jobs 10, 20, 40, 41, 60 and 3 more: migrate is in progress"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := small()
+			s := smallCluster()
 			for i := range s.Jobs {
 				s.Jobs[i].Label = fmt.Sprint(s.Jobs[i].ID)
 			}
 			c.change(s)
-			if got := plan.Why(s, find(s, 30)); got != c.want {
+			if got := plan.Why(s, findJob(s, 30)); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 			later := *s
 			later.Time = now.Add(500 * time.Millisecond)
-			if got := plan.Why(&later, find(&later, 30)); got != c.want {
+			if got := plan.Why(&later, findJob(&later, 30)); got != c.want {
 				t.Errorf("later %s\nwant  %s", got, c.want)
 			}
 		})

@@ -31,7 +31,7 @@ func BenchmarkTick(b *testing.B) {
 					if _, err := p.Ask(b.Context(), sdk.Encode(s)); err != nil {
 						b.Fatal(err)
 					}
-					began = computed(b, "self") + computed(b, p.Status().PID)
+					began = processorTime(b, "self") + processorTime(b, p.Status().PID)
 					b.ResetTimer()
 				}
 				intents, err := p.Ask(b.Context(), sdk.Encode(s))
@@ -43,16 +43,16 @@ func BenchmarkTick(b *testing.B) {
 					b.Fatalf("%d steps, rejected %v", steps, tried.Rejected)
 				}
 			}
-			b.ReportMetric((computed(b, "self")+computed(b, p.Status().PID)-began)/float64(b.N), "cpu-ms")
+			b.ReportMetric((processorTime(b, "self")+processorTime(b, p.Status().PID)-began)/float64(b.N), "cpu-ms")
 			b.ReportMetric(float64(steps), "steps")
-			b.ReportMetric(peak(b, "self"), "MiB-host")
-			b.ReportMetric(peak(b, p.Status().PID), "MiB-policy")
+			b.ReportMetric(peakMemory(b, "self"), "MiB-host")
+			b.ReportMetric(peakMemory(b, p.Status().PID), "MiB-policy")
 		})
 	}
 }
 
-// peak is the most memory that a process had.
-func peak(b *testing.B, pid string) float64 {
+// peakMemory is the most memory that a process had.
+func peakMemory(b *testing.B, pid string) float64 {
 	data, err := os.ReadFile("/proc/" + pid + "/status")
 	if err != nil {
 		b.Fatal(err)
@@ -65,9 +65,9 @@ func peak(b *testing.B, pid string) float64 {
 	return kib / 1024
 }
 
-// computed is for how many milliseconds a process has computed: on a busy machine this says
+// processorTime is for how many milliseconds a process has computed: on a busy machine this says
 // more than the time that passed.
-func computed(b *testing.B, pid string) float64 {
+func processorTime(b *testing.B, pid string) float64 {
 	data, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
 		b.Fatal(err)

@@ -45,7 +45,7 @@ var misbehave = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	if program := os.Getenv("POLICY_OF_A_DAEMON"); program != "" {
-		daemon(program)
+		runDaemon(program)
 	}
 	code := m.Run()
 	if program, err := misbehave(); err == nil {
@@ -54,10 +54,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// daemon asks a policy, says its number, and waits to be killed.
-func daemon(program string) {
+// runDaemon asks a policy, says its number, and waits to be killed.
+func runDaemon(program string) {
 	p := New(Config{Name: "well", Path: program, Args: []string{"well"}, Timeout: patience}, slog.New(slog.DiscardHandler))
-	if _, err := p.Ask(context.Background(), snapshot()); err != nil {
+	if _, err := p.Ask(context.Background(), newSnapshot()); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
@@ -90,7 +90,7 @@ func TestAPolicyDiesWithItsDaemon(t *testing.T) {
 		t.Fatalf("process %d is not there", pid)
 	}
 	daemon.Process.Kill()
-	if !gone(pid) {
+	if !waitUntilGone(pid) {
 		t.Errorf("process %d is still there", pid)
 	}
 }
@@ -113,8 +113,8 @@ func (l *logs) String() string {
 	return l.text.String()
 }
 
-// behave makes a policy that does as it is told.
-func behave(t *testing.T, args ...string) (*Policy, *logs) {
+// startPolicy makes a policy that does as it is told.
+func startPolicy(t *testing.T, args ...string) (*Policy, *logs) {
 	t.Helper()
 	program, err := misbehave()
 	if err != nil {
@@ -126,12 +126,12 @@ func behave(t *testing.T, args ...string) (*Policy, *logs) {
 	return p, log
 }
 
-func snapshot() *policypb.Snapshot {
+func newSnapshot() *policypb.Snapshot {
 	return sdk.Encode(sdktest.Cluster(sdktest.Size{Nodes: 4, GPUs: 8, Jobs: 10, Fill: 0.5, Seed: 1}))
 }
 
-// gone waits until a process is no more, and reports whether that came true.
-func gone(pid int) bool {
+// waitUntilGone waits until a process is no more, and reports whether that came true.
+func waitUntilGone(pid int) bool {
 	deadline := time.Now().Add(patience)
 	for time.Now().Before(deadline) {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -144,9 +144,9 @@ func gone(pid int) bool {
 }
 
 func TestAPolicyIsAsked(t *testing.T) {
-	p, _ := behave(t, "well")
+	p, _ := startPolicy(t, "well")
 	for range 3 {
-		intents, err := p.Ask(t.Context(), snapshot())
+		intents, err := p.Ask(t.Context(), newSnapshot())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,10 +161,10 @@ func TestAPolicyIsAsked(t *testing.T) {
 	pid, _ := strconv.Atoi(s.PID)
 	p.Close()
 	p.Close()
-	if !gone(pid) {
+	if !waitUntilGone(pid) {
 		t.Errorf("process %d is still there", pid)
 	}
-	if _, err := p.Ask(t.Context(), snapshot()); !errors.Is(err, ErrClosed) {
+	if _, err := p.Ask(t.Context(), newSnapshot()); !errors.Is(err, ErrClosed) {
 		t.Errorf("closed, it says %v", err)
 	}
 }
@@ -190,11 +190,11 @@ func TestWhatAPolicyCanDoWrong(t *testing.T) {
 		{"nonsense", Nonsense, "there is no verb 99", 0},
 	} {
 		t.Run(c.how, func(t *testing.T) {
-			p, log := behave(t, c.how)
+			p, log := startPolicy(t, c.how)
 			if c.time != 0 {
 				p.config.Timeout = c.time
 			}
-			_, err := p.Ask(t.Context(), snapshot())
+			_, err := p.Ask(t.Context(), newSnapshot())
 			var f *Failure
 			if !errors.As(err, &f) || f.Kind != c.kind || !strings.Contains(f.Detail, c.says) {
 				t.Fatalf("got %v, want %s: …%s…\n%s", err, c.kind, c.says, log)
@@ -212,8 +212,8 @@ func TestWhatAPolicyCanDoWrong(t *testing.T) {
 
 // What a policy writes without end is cut, and harms nobody.
 func TestAPolicyThatTalks(t *testing.T) {
-	p, log := behave(t, "talk")
-	intents, err := p.Ask(t.Context(), snapshot())
+	p, log := startPolicy(t, "talk")
+	intents, err := p.Ask(t.Context(), newSnapshot())
 	if err != nil || len(intents) != 1 {
 		t.Fatalf("got %v, %v", intents, err)
 	}
@@ -224,18 +224,18 @@ func TestAPolicyThatTalks(t *testing.T) {
 
 // A policy that fails rests, longer each time, and is a new process each time.
 func TestAPolicyThatFailsRests(t *testing.T) {
-	p, _ := behave(t, "crash")
+	p, _ := startPolicy(t, "crash")
 	clock := time.Now()
 	p.now = func() time.Time { return clock }
 	for n, rest := range []time.Duration{1, 2, 4, 8} {
-		_, err := p.Ask(t.Context(), snapshot())
+		_, err := p.Ask(t.Context(), newSnapshot())
 		var resting *RestingError
 		if errors.As(err, &resting) {
 			t.Fatalf("%d: it still rests", n)
 		}
 		clock = clock.Add(rest*time.Second - time.Millisecond)
 		var f *Failure
-		if _, err = p.Ask(t.Context(), snapshot()); !errors.As(err, &resting) || !errors.As(err, &f) {
+		if _, err = p.Ask(t.Context(), newSnapshot()); !errors.As(err, &resting) || !errors.As(err, &f) {
 			t.Fatalf("%d: got %v, want a rest", n, err)
 		}
 		clock = clock.Add(time.Millisecond)
@@ -247,15 +247,15 @@ func TestAPolicyThatFailsRests(t *testing.T) {
 
 // One that ends between two questions is noticed with the next.
 func TestAPolicyThatDiesBetweenQuestions(t *testing.T) {
-	p, _ := behave(t, "die later")
-	if _, err := p.Ask(t.Context(), snapshot()); err != nil {
+	p, _ := startPolicy(t, "die later")
+	if _, err := p.Ask(t.Context(), newSnapshot()); err != nil {
 		t.Fatal(err)
 	}
 	pid, _ := strconv.Atoi(p.Status().PID)
-	if !gone(pid) {
+	if !waitUntilGone(pid) {
 		t.Fatal("the policy's process did not die")
 	}
-	_, err := p.Ask(t.Context(), snapshot())
+	_, err := p.Ask(t.Context(), newSnapshot())
 	var f *Failure
 	if !errors.As(err, &f) || f.Kind != Crash || !strings.Contains(f.Detail, "exit status 4") {
 		t.Errorf("got %v", err)
@@ -273,10 +273,10 @@ func TestAPolicyIsReloaded(t *testing.T) {
 		}
 	}
 	write("well")
-	p, _ := behave(t, "file", file)
+	p, _ := startPolicy(t, "file", file)
 	p.config.Watch = []string{file}
 	ask := func() error {
-		_, err := p.Ask(t.Context(), snapshot())
+		_, err := p.Ask(t.Context(), newSnapshot())
 		return err
 	}
 	if err := ask(); err != nil {
@@ -296,7 +296,7 @@ func TestAPolicyIsReloaded(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	second := p.Status().PID
-	if pid, _ := strconv.Atoi(first); second == first || !gone(pid) {
+	if pid, _ := strconv.Atoi(first); second == first || !waitUntilGone(pid) {
 		t.Errorf("process %s, then %s", first, second)
 	}
 
@@ -317,14 +317,14 @@ func TestAPolicyIsReloaded(t *testing.T) {
 
 // A change ends a rest: a person who repaired a policy need not wait.
 func TestAChangeEndsARest(t *testing.T) {
-	p, _ := behave(t, "crash")
-	if _, err := p.Ask(t.Context(), snapshot()); err == nil {
+	p, _ := startPolicy(t, "crash")
+	if _, err := p.Ask(t.Context(), newSnapshot()); err == nil {
 		t.Fatal("no error")
 	}
 	c := p.config
 	c.Args = []string{"well"}
 	p.Configure(c)
-	if _, err := p.Ask(t.Context(), snapshot()); err != nil {
+	if _, err := p.Ask(t.Context(), newSnapshot()); err != nil {
 		t.Error(err)
 	}
 }
@@ -334,8 +334,8 @@ func TestAPolicyHasChildren(t *testing.T) {
 	for _, how := range []string{"child", "orphan"} {
 		t.Run(how, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "pid")
-			p, _ := behave(t, how, file)
-			_, err := p.Ask(t.Context(), snapshot())
+			p, _ := startPolicy(t, how, file)
+			_, err := p.Ask(t.Context(), newSnapshot())
 			if (err != nil) != (how == "orphan") {
 				t.Fatal(err)
 			}
@@ -352,7 +352,7 @@ func TestAPolicyHasChildren(t *testing.T) {
 				syscall.Kill(child, syscall.SIGKILL)
 				return
 			}
-			if !gone(child) {
+			if !waitUntilGone(child) {
 				t.Errorf("its child %d is still there", child)
 			}
 		})
@@ -361,7 +361,7 @@ func TestAPolicyHasChildren(t *testing.T) {
 
 // Whoever goes away while a policy thinks has not made it fail.
 func TestAQuestionIsTakenBack(t *testing.T) {
-	p, _ := behave(t, "hang")
+	p, _ := startPolicy(t, "hang")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		for p.Status().Starts == 0 {
@@ -369,7 +369,7 @@ func TestAQuestionIsTakenBack(t *testing.T) {
 		}
 		cancel()
 	}()
-	if _, err := p.Ask(ctx, snapshot()); !errors.Is(err, context.Canceled) {
+	if _, err := p.Ask(ctx, newSnapshot()); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	if s := p.Status(); s.Failures != 0 || s.PID == "" {

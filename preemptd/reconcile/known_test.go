@@ -16,7 +16,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-func running(restarts int64, since time.Time) slurmrest.Job {
+func runningJob(restarts int64, since time.Time) slurmrest.Job {
 	return slurmrest.Job{Restarts: restarts, FailedNode: "n2", State: slurmrest.State{Base: slurmrest.Running}, Nodes: "n[3-4]", StartTime: since}
 }
 
@@ -41,13 +41,13 @@ func TestNotice(t *testing.T) {
 		{slurmrest.Job{Restarts: 4, PreemptTime: at(15)}, acted}, // the action has just ended
 		{slurmrest.Job{Restarts: 5, FailedNode: "n2"}, cluster.Known{}},
 		{slurmrest.Job{Restarts: 6, FailedNode: "n2"}, cluster.Known{}},
-		{running(6, at(85)), cluster.Known{}},
+		{runningJob(6, at(85)), cluster.Known{}},
 		{slurmrest.Job{Restarts: 7, FailedNode: "n2"}, cluster.Known{}}, // n3 was started at 95
-		{running(7, at(105)), cluster.Known{}},                          // n3 was started before that
+		{runningJob(7, at(105)), cluster.Known{}},                       // n3 was started before that
 		{slurmrest.Job{Restarts: 8, FailedNode: "n2"}, cluster.Known{}},
-		{running(8, at(90)), cluster.Known{}}, // a person has slurmd restarted, and requeues the job later
+		{runningJob(8, at(90)), cluster.Known{}}, // a person has slurmd restarted, and requeues the job later
 		{slurmrest.Job{Restarts: 9, FailedNode: "n2"}, cluster.Known{}},
-		{running(9, at(145)), cluster.Known{}},
+		{runningJob(9, at(145)), cluster.Known{}},
 		{slurmrest.Job{Restarts: 10, FailedNode: "n2"}, cluster.Known{}}, // n4 is down
 	} {
 		step.job.ID = 1

@@ -128,7 +128,7 @@ func newSite(t *testing.T, policies ...chain.Named) *site {
 	})
 	job.ID, job.QOS = premium, "premium"
 	s.srv.AddJob(job)
-	s.open()
+	s.openJournal()
 	s.settings = Settings{
 		Interval: time.Hour, MaxActions: 4, Retention: time.Hour, Policies: policies,
 		Rules: sdk.Rules{Window: time.Hour, Promised: [sdk.Tiers]float64{sdk.Premium: 0.95}},
@@ -137,7 +137,7 @@ func newSite(t *testing.T, policies ...chain.Named) *site {
 	return s
 }
 
-func (s *site) open() {
+func (s *site) openJournal() {
 	s.Helper()
 	var err error
 	if s.journal, err = journal.Open(s.Context(), filepath.Join(s.TempDir(), "preemptd.db"), "fake"); err != nil {
@@ -180,8 +180,8 @@ func (c settling) Job(ctx context.Context, ref slurmrest.Ref) (slurmrest.Job, er
 	return c.Client.Job(ctx, ref)
 }
 
-// tick does one round, and waits for what it began.
-func (s *site) tick() Decision {
+// runTick does one round, and waits for what it began.
+func (s *site) runTick() Decision {
 	s.Helper()
 	before := len(s.decisions)
 	if err := s.loop.Tick(s.Context(), s.Context()); err != nil {
@@ -194,7 +194,7 @@ func (s *site) tick() Decision {
 	return s.decisions[before]
 }
 
-func (s *site) job(id int64) slurmrest.Job {
+func (s *site) readJob(id int64) slurmrest.Job {
 	j, _ := s.srv.Job(id)
 	return j
 }
@@ -216,7 +216,7 @@ var forPremium = chain.Named{Name: "tiers", Policy: says(func(s *sdk.Snapshot) (
 // first the one leaves, and a tick later the other is placed.
 func TestPremium(t *testing.T) {
 	s := newSite(t, forPremium)
-	d := s.tick()
+	d := s.runTick()
 	if len(d.Accepted) != 2 || d.Accepted[0].Outcome != "begun" || d.Accepted[1].Outcome != "waits for job 1" ||
 		d.Accepted[0].Verdict != Begun || d.Accepted[1].Verdict != Waits {
 		t.Fatalf("%+v", d)
@@ -224,26 +224,26 @@ func TestPremium(t *testing.T) {
 	if len(s.ended) != 1 || s.ended[0].Kind != "preempt" || s.ended[0].State != journal.Done {
 		t.Errorf("ended: %+v", s.ended)
 	}
-	left := s.job(basic)
+	left := s.readJob(basic)
 	if !left.Held || left.Restarts != 1 || left.State.Base != slurmrest.Pending || !strings.Contains(left.Comment, "preempted by policy tiers: room for job 2 (action 1); checkpoint fake/1/1") {
 		t.Errorf("job 1: %s, comment %q", left.State, left.Comment)
 	}
 	// Slurm starts what is released at once.
 	go func() {
-		for t.Context().Err() == nil && s.job(premium).State.Base != slurmrest.Running {
-			if j := s.job(premium); !j.Held && j.RequiredNodes == "n1,n2" {
+		for t.Context().Err() == nil && s.readJob(premium).State.Base != slurmrest.Running {
+			if j := s.readJob(premium); !j.Held && j.RequiredNodes == "n1,n2" {
 				s.srv.StartJob(premium, "n1", "n2")
 			}
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	if d = s.tick(); len(d.Accepted) != 1 || d.Accepted[0].Outcome != "begun" {
+	if d = s.runTick(); len(d.Accepted) != 1 || d.Accepted[0].Outcome != "begun" {
 		t.Fatalf("%+v", d)
 	}
-	if j := s.job(premium); j.State.Base != slurmrest.Running || !strings.Contains(j.Comment, "placed to n1,n2 by policy tiers") {
+	if j := s.readJob(premium); j.State.Base != slurmrest.Running || !strings.Contains(j.Comment, "placed to n1,n2 by policy tiers") {
 		t.Errorf("job 2: %s, comment %q", j.State, j.Comment)
 	}
-	if d = s.tick(); len(d.Accepted) != 0 {
+	if d = s.runTick(); len(d.Accepted) != 0 {
 		t.Errorf("%+v", d)
 	}
 	past, err := s.journal.History(t.Context(), 0, 10)
@@ -255,7 +255,7 @@ func TestPremium(t *testing.T) {
 // A job that we parked is ours to resume, also for the next preemptd.
 func TestParked(t *testing.T) {
 	s := newSite(t, forPremium)
-	s.tick()
+	s.runTick()
 	s.srv.EndJob(premium, slurmrest.Cancelled, slurmrest.ExitCode{})
 	s.loop = s.newLoop()
 	var seen sdk.Job
@@ -264,13 +264,13 @@ func TestParked(t *testing.T) {
 		seen = *j
 		return []sdk.Intent{{Verb: sdk.Resume, Job: basic, Reason: "there is room"}}, nil
 	})}}
-	if d := s.tick(); len(d.Accepted) != 1 || d.Accepted[0].Outcome != "begun" {
+	if d := s.runTick(); len(d.Accepted) != 1 || d.Accepted[0].Outcome != "begun" {
 		t.Fatalf("%+v", d)
 	}
 	if seen.HeldBy != sdk.HeldByPreemptd || seen.Acted.IsZero() {
 		t.Errorf("%+v", seen)
 	}
-	if j := s.job(basic); j.Held || !strings.Contains(j.Comment, "resumed by policy back") {
+	if j := s.readJob(basic); j.Held || !strings.Contains(j.Comment, "resumed by policy back") {
 		t.Errorf("held %v, comment %q", j.Held, j.Comment)
 	}
 }
@@ -287,17 +287,17 @@ func TestParkedByAPerson(t *testing.T) {
 			if _, err := s.journal.Begin(t.Context(), journal.Request{Kind: "preempt", Job: basic, Args: raw, Who: who, Why: "back tomorrow"}); err != nil {
 				t.Fatal(err)
 			}
-			s.tick()
+			s.runTick()
 			var seen sdk.Job
 			s.settings.Policies = []chain.Named{{Name: "back", Policy: says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
 				j, _ := s.Job(basic)
 				seen = *j
 				return []sdk.Intent{{Verb: sdk.Resume, Job: basic, Reason: "there is room"}}, nil
 			})}}
-			if d := s.tick(); len(d.Accepted) != 0 || len(d.Rejected) != 1 || d.Rejected[0].Invariant != plan.Holder {
+			if d := s.runTick(); len(d.Accepted) != 0 || len(d.Rejected) != 1 || d.Rejected[0].Invariant != plan.Holder {
 				t.Errorf("%+v", d)
 			}
-			if seen.State != sdk.Held || seen.HeldBy != holder || !s.job(basic).Held {
+			if seen.State != sdk.Held || seen.HeldBy != holder || !s.readJob(basic).Held {
 				t.Errorf("state %d, held by %d, want %d", seen.State, seen.HeldBy, holder)
 			}
 		})
@@ -320,7 +320,7 @@ func TestNotAtOnce(t *testing.T) {
 	if err := s.journal.Save(t.Context(), &a, "refused"); err != nil {
 		t.Fatal(err)
 	}
-	if d := s.tick(); len(d.Accepted) != 0 || len(d.Rejected) == 0 || d.Rejected[0].Invariant != plan.CoolDown {
+	if d := s.runTick(); len(d.Accepted) != 0 || len(d.Rejected) == 0 || d.Rejected[0].Invariant != plan.CoolDown {
 		t.Errorf("%+v", d)
 	}
 }
@@ -348,7 +348,7 @@ func TestRecovery(t *testing.T) {
 	}
 	close(s.proxyd.hold)
 	s.loop.actions.Wait()
-	if j := s.job(basic); j.Restarts != 1 || len(s.proxyd.made) != 1 {
+	if j := s.readJob(basic); j.Restarts != 1 || len(s.proxyd.made) != 1 {
 		t.Errorf("restarts %d, %d checkpoints", j.Restarts, len(s.proxyd.made))
 	}
 }
@@ -382,7 +382,7 @@ func TestMakingRoom(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	s := newSite(t, forPremium)
 	s.loop.DryRun = true
-	if d := s.tick(); len(d.Accepted) != 2 || d.Accepted[0].Outcome != "dry run" {
+	if d := s.runTick(); len(d.Accepted) != 2 || d.Accepted[0].Outcome != "dry run" {
 		t.Fatalf("%+v", d)
 	}
 	for _, r := range s.srv.Requests() {
@@ -399,7 +399,7 @@ func TestPolicyFails(t *testing.T) {
 		return []sdk.Intent{{Verb: sdk.Preempt, Job: 99, Reason: "x"}}, nil
 	})}
 	s := newSite(t, bad, wrong, forPremium)
-	d := s.tick()
+	d := s.runTick()
 	if len(d.Problems) != 1 || d.Problems[0] != "policy bad: crash" || len(d.Rejected) != 1 || d.Rejected[0].Policy != "wrong" || len(d.Accepted) != 2 {
 		t.Errorf("%+v", d)
 	}
@@ -408,15 +408,15 @@ func TestPolicyFails(t *testing.T) {
 // What others do is recorded, and what we do is not.
 func TestEvents(t *testing.T) {
 	s := newSite(t, forPremium)
-	s.tick()
+	s.runTick()
 	s.settings.Policies = nil
-	s.tick() // which sees our own requeue
+	s.runTick() // which sees our own requeue
 	if all, err := s.journal.Events(t.Context(), 0, 10); err != nil || len(all) != 0 {
 		t.Errorf("%v %+v", err, all)
 	}
 	s.srv.EditJob(premium, func(j *slurmrest.Job) { j.Restarts, j.PreemptTime = 3, time.Unix(1000, 0) })
-	s.tick()
-	s.tick()
+	s.runTick()
+	s.runTick()
 	all, err := s.journal.Events(t.Context(), 0, 10)
 	if err != nil || len(all) != 1 || all[0].What != "preempted" || all[0].Job != premium || all[0].Restarts != 3 || all[0].At.Unix() != 1000 {
 		t.Errorf("%v %+v", err, all)
@@ -448,7 +448,7 @@ func TestEnd(t *testing.T) {
 			if err != nil || (len(open) == 1) != long {
 				t.Errorf("%v %+v", err, open)
 			}
-			if j := s.job(basic); long && j.Restarts != 0 {
+			if j := s.readJob(basic); long && j.Restarts != 0 {
 				t.Errorf("restarts %d", j.Restarts)
 			}
 		})
@@ -487,7 +487,7 @@ func TestSettings(t *testing.T) {
 		asked++
 		return s.settings
 	}
-	if s.tick(); asked != 1 {
+	if s.runTick(); asked != 1 {
 		t.Errorf("asked %d times", asked)
 	}
 }

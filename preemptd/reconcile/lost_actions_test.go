@@ -17,7 +17,7 @@ func (s *site) loseJournal() {
 	if err := s.journal.Close(); err != nil {
 		s.Fatal(err)
 	}
-	s.open() // in a folder of its own
+	s.openJournal() // in a folder of its own
 	s.settings.Policies = nil
 	s.loop = s.newLoop()
 }
@@ -33,7 +33,7 @@ func TestJournalLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.loop.actions.Wait()
-	if got := s.job(basic).Comment; !strings.Contains(got, "preemptd: under way: preempt by policy tiers") {
+	if got := s.readJob(basic).Comment; !strings.Contains(got, "preemptd: under way: preempt by policy tiers") {
 		t.Fatalf("comment %q", got)
 	}
 
@@ -46,24 +46,24 @@ func TestJournalLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.loop.actions.Wait()
-	if got := s.job(basic).Comment; !strings.Contains(got, "under way: preempt") {
+	if got := s.readJob(basic).Comment; !strings.Contains(got, "under way: preempt") {
 		t.Fatalf("with the journal: comment %q", got)
 	}
 
 	s.loseJournal()
-	d := s.tick()
+	d := s.runTick()
 	if len(d.Problems) != 1 || !strings.Contains(d.Problems[0], "job 1: the journal does not have action 1") {
 		t.Errorf("problems %q", d.Problems)
 	}
 	want := "preemptd: preempt broken off: the journal does not have it any more (action 1)"
-	if got := s.job(basic).Comment; got != want {
+	if got := s.readJob(basic).Comment; got != want {
 		t.Errorf("comment %q, want %q", got, want)
 	}
 	events, err := s.journal.Events(t.Context(), basic, 10)
 	if err != nil || len(events) != 1 || events[0].What != "journal lost" {
 		t.Errorf("events %v: %v", events, err)
 	}
-	if d := s.tick(); len(d.Problems) != 0 {
+	if d := s.runTick(); len(d.Problems) != 0 {
 		t.Errorf("said again: %q", d.Problems)
 	}
 }
@@ -89,8 +89,8 @@ func TestJournalLostHeld(t *testing.T) {
 				j.Comment, j.Held = c.had, c.held
 				j.State = slurmrest.State{Base: slurmrest.Pending}
 			})
-			s.tick()
-			if got := s.job(basic).Comment; got != c.want {
+			s.runTick()
+			if got := s.readJob(basic).Comment; got != c.want {
 				t.Errorf("comment\n%q, want\n%q", got, c.want)
 			}
 		})

@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 )
 
-// does has somebody do something to the basic job.
-func (s *site) does(who, kind string, args action.Args) {
+// beginAction has somebody do something to the basic job.
+func (s *site) beginAction(who, kind string, args action.Args) {
 	s.Helper()
 	raw, err := action.Encode(kind, args)
 	if err != nil {
@@ -34,17 +34,17 @@ func TestParkedAndMoved(t *testing.T) {
 	for who, holder := range map[string]sdk.Holder{"policy tiers": sdk.HeldByPreemptd, "alice": sdk.HeldByUser, "operator": sdk.HeldByOperator} {
 		t.Run(who, func(t *testing.T) {
 			s := newSite(t)
-			s.does(who, "preempt", action.Args{Hold: true})
-			s.does("bob", "migrate", action.Args{Avoid: []string{"n2"}})
-			s.does("policy elastic", "resize", action.Args{GPUs: 2})
+			s.beginAction(who, "preempt", action.Args{Hold: true})
+			s.beginAction("bob", "migrate", action.Args{Avoid: []string{"n2"}})
+			s.beginAction("policy elastic", "resize", action.Args{GPUs: 2})
 			var seen sdk.Job
 			s.settings.Policies = []chain.Named{{Name: "looks", Policy: says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
 				j, _ := s.Job(basic)
 				seen = *j
 				return nil, nil
 			})}}
-			s.tick()
-			if seen.State != sdk.Held || seen.HeldBy != holder || !s.job(basic).Held {
+			s.runTick()
+			if seen.State != sdk.Held || seen.HeldBy != holder || !s.readJob(basic).Held {
 				t.Errorf("state %d, held by %d, want %d", seen.State, seen.HeldBy, holder)
 			}
 		})

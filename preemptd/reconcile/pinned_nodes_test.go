@@ -36,18 +36,18 @@ func TestUnpin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
 			s.srv.EditJob(premium, func(j *slurmrest.Job) { j.RequiredNodes, j.Restarts = "n2", 4+c.restarts })
-			s.pinned(c.asked, c.who, 4)
+			s.journalPin(c.asked, c.who, 4)
 			s.loop.Journal = acted{s.journal, time.Now().Add(-c.ago)}
-			s.tick()
-			if j := s.job(premium); j.RequiredNodes != c.want || j.Held {
+			s.runTick()
+			if j := s.readJob(premium); j.RequiredNodes != c.want || j.Held {
 				t.Errorf("the job requires nodes %q, want %q; held %v", j.RequiredNodes, c.want, j.Held)
 			}
 		})
 	}
 }
 
-// pinned has the journal say that somebody gave the premium job n2 in the place of what it asked for.
-func (s *site) pinned(asked, who string, restarts int64) {
+// journalPin has the journal say that somebody gave the premium job n2 in the place of what it asked for.
+func (s *site) journalPin(asked, who string, restarts int64) {
 	s.Helper()
 	record := fmt.Sprintf(`{"asked": {"required": %q, "nodes": 2, "tresNode": "gres/gpu:4"}, "ours": {"required": "n2", "nodes": 2, "tresNode": "gres/gpu:4"},
 		"by": {"who": %q, "restarts": %d}}`, asked, who, restarts)
@@ -60,11 +60,11 @@ func (s *site) pinned(asked, who string, restarts int64) {
 func TestUnpinVainly(t *testing.T) {
 	s := newSite(t)
 	s.srv.EditJob(premium, func(j *slurmrest.Job) { j.RequiredNodes = "n2" })
-	s.pinned("", "policy drain", 0)
+	s.journalPin("", "policy drain", 0)
 	s.loop.Journal = acted{s.journal, time.Now().Add(-time.Hour)}
 	s.loop.Executor = refusing{s.journal}
 	for range 6 {
-		s.tick()
+		s.runTick()
 	}
 	all, err := s.journal.History(t.Context(), premium, 10)
 	if err != nil || len(all) != unpinTries {
@@ -82,7 +82,7 @@ func TestUnpinVainly(t *testing.T) {
 	if _, err := s.loop.Executor.Run(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
-	s.tick()
+	s.runTick()
 	if all, err := s.journal.History(t.Context(), premium, 10); err != nil || all[0].Who != unpinner {
 		t.Errorf("%v %+v", err, all[0])
 	}

@@ -26,7 +26,7 @@ func (s *site) shownRooms() string {
 	for _, r := range s.srv.Reservations() {
 		all = append(all, r.Name+" "+r.Nodes)
 	}
-	return strings.TrimSpace(strings.Join(all, "; ") + " " + s.job(premium).Reservation)
+	return strings.TrimSpace(strings.Join(all, "; ") + " " + s.readJob(premium).Reservation)
 }
 
 // TestKeepRoom: before a job gives way to another, the nodes that it leaves are kept for the other job until that has
@@ -58,11 +58,11 @@ func TestKeepRoom(t *testing.T) {
 				during = s.shownRooms()
 				close(s.proxyd.hold)
 			}
-			s.tick()
+			s.runTick()
 			if during != kept || s.shownRooms() != kept {
 				t.Errorf("while job 1 leaves: %q; when it has left: %q", during, s.shownRooms())
 			}
-			s.tick()
+			s.runTick()
 			waits, _ := seen[1].Job(premium)
 			if len(seen[1].Reservations) != 1 || len(seen[1].Reservations[0].Nodes) != 2 || waits.Reservation != seen[1].Reservations[0].Name {
 				t.Errorf("policies see job 2 in %q, and %+v", waits.Reservation, seen[1].Reservations)
@@ -72,11 +72,11 @@ func TestKeepRoom(t *testing.T) {
 				t.Error("job 1 may have n1, or job 2 may not")
 			}
 			s.srv.StartJob(premium, "n1", "n2")
-			s.tick()
+			s.runTick()
 			if shown := s.shownRooms(); shown != "" {
 				t.Errorf("when job 2 runs: %q", shown)
 			}
-			s.tick()
+			s.runTick()
 			if len(seen[3].Reservations) != 0 {
 				t.Errorf("policies see %+v", seen[3].Reservations)
 			}
@@ -92,12 +92,12 @@ func TestRoomOfCancelled(t *testing.T) {
 		s.srv.EndJob(premium, slurmrest.Cancelled, slurmrest.ExitCode{})
 		close(s.proxyd.hold)
 	}
-	s.tick()
+	s.runTick()
 	if shown := s.shownRooms(); !strings.HasPrefix(shown, "preemptd:room:2 ") {
 		t.Errorf("%q", shown)
 	}
 	s.settings.Policies = nil
-	s.tick()
+	s.runTick()
 	if shown := s.srv.Reservations(); len(shown) > 0 {
 		t.Errorf("%+v", shown)
 	}
@@ -108,7 +108,7 @@ func TestNoRoom(t *testing.T) {
 	s := newSite(t, forPremium)
 	s.withRooms()
 	s.settings.KeepRoom = 0
-	s.tick()
+	s.runTick()
 	if shown := s.shownRooms(); shown != "" || len(s.ended) != 1 {
 		t.Errorf("%q, %+v", shown, s.ended)
 	}

@@ -18,9 +18,9 @@ func TestWhy(t *testing.T) {
 	var log strings.Builder
 	s := newSite(t)
 	s.loop.Log = slog.New(slog.NewTextHandler(&log, nil))
-	s.tick()
+	s.runTick()
 	for range 3 {
-		d := s.tick()
+		d := s.runTick()
 		if len(d.Waiting) != 1 || d.Waiting[0].Job != premium || !strings.Contains(d.Waiting[0].Why, "no policy is configured") || !strings.Contains(d.Waiting[0].Why, "these gave way: job 1") {
 			t.Fatalf("%+v", d.Waiting)
 		}
@@ -30,11 +30,11 @@ func TestWhy(t *testing.T) {
 	}
 	s.settings.Rules.MinRun = 2 * time.Hour
 	s.settings.Policies = []chain.Named{forPremium}
-	if d := s.tick(); len(d.Waiting) != 1 || !strings.Contains(d.Waiting[0].Why, "preempt job 1, parked is against the rule min-run") || !strings.Contains(d.Waiting[0].Why, "job 1: running for less than 2h0m0s") {
+	if d := s.runTick(); len(d.Waiting) != 1 || !strings.Contains(d.Waiting[0].Why, "preempt job 1, parked is against the rule min-run") || !strings.Contains(d.Waiting[0].Why, "job 1: running for less than 2h0m0s") {
 		t.Errorf("%+v", d.Waiting)
 	}
 	s.settings.Rules.MinRun = 0
-	if d := s.tick(); len(d.Waiting) != 0 {
+	if d := s.runTick(); len(d.Waiting) != 0 {
 		t.Errorf("something is done for it: %+v", d.Waiting)
 	}
 }

@@ -11,23 +11,23 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// waiting and running are job 7, in a reservation.
-func waiting(in string) slurmrest.Job {
+// waitingJob and runningJob return job 7, in a reservation.
+func waitingJob(in string) slurmrest.Job {
 	return slurmrest.Job{ID: 7, User: "alice", State: slurmrest.State{Base: slurmrest.Pending}, Reservation: in}
 }
 
-func running(in string) slurmrest.Job {
-	j := waiting(in)
+func runningJob(in string) slurmrest.Job {
+	j := waitingJob(in)
 	j.State.Base = slurmrest.Running
 	return j
 }
 
 func TestChanges(t *testing.T) {
-	held, array, cancelled := waiting(""), waiting(""), waiting("preemptd:room:7")
+	held, array, cancelled := waitingJob(""), waitingJob(""), waitingJob("preemptd:room:7")
 	held.Held = true
 	array.Array.Tasks = "2-5"
 	cancelled.State.Base = slurmrest.Cancelled
-	rest := waiting("preemptd:room:7") // of an array: a started task has left its number behind
+	rest := waitingJob("preemptd:room:7") // of an array: a started task has left its number behind
 	rest.ID = 8
 	for name, c := range map[string]struct {
 		wanted string // nodes of job 7
@@ -36,25 +36,25 @@ func TestChanges(t *testing.T) {
 		acting bool
 		want   string
 	}{
-		"nothing":                        {jobs: []slurmrest.Job{waiting("")}},
-		"a new room":                     {wanted: "n1", jobs: []slurmrest.Job{waiting("")}, want: "create n1, attach"},
-		"killed before it was put in":    {wanted: "n1", room: "n1", jobs: []slurmrest.Job{waiting("")}, want: "attach"},
-		"all is done":                    {wanted: "n1", room: "n1", jobs: []slurmrest.Job{waiting("preemptd:room:7")}},
-		"fewer nodes":                    {wanted: "n1", room: "n[1-2]", jobs: []slurmrest.Job{waiting("preemptd:room:7")}},
-		"another node":                   {wanted: "n2", room: "n1", jobs: []slurmrest.Job{waiting("preemptd:room:7")}, want: "detach, remove"},
-		"it has started":                 {wanted: "n1", room: "n1", jobs: []slurmrest.Job{running("preemptd:room:7")}, want: "detach, remove"},
-		"it has started elsewhere":       {wanted: "n1", room: "n1", jobs: []slurmrest.Job{running("")}, want: "remove"},
+		"nothing":                        {jobs: []slurmrest.Job{waitingJob("")}},
+		"a new room":                     {wanted: "n1", jobs: []slurmrest.Job{waitingJob("")}, want: "create n1, attach"},
+		"killed before it was put in":    {wanted: "n1", room: "n1", jobs: []slurmrest.Job{waitingJob("")}, want: "attach"},
+		"all is done":                    {wanted: "n1", room: "n1", jobs: []slurmrest.Job{waitingJob("preemptd:room:7")}},
+		"fewer nodes":                    {wanted: "n1", room: "n[1-2]", jobs: []slurmrest.Job{waitingJob("preemptd:room:7")}},
+		"another node":                   {wanted: "n2", room: "n1", jobs: []slurmrest.Job{waitingJob("preemptd:room:7")}, want: "detach, remove"},
+		"it has started":                 {wanted: "n1", room: "n1", jobs: []slurmrest.Job{runningJob("preemptd:room:7")}, want: "detach, remove"},
+		"it has started elsewhere":       {wanted: "n1", room: "n1", jobs: []slurmrest.Job{runningJob("")}, want: "remove"},
 		"it was cancelled":               {wanted: "n1", room: "n1", jobs: []slurmrest.Job{cancelled}, want: "remove"},
 		"it is forgotten":                {wanted: "n1", room: "n1", want: "remove"},
-		"given up":                       {room: "n1", jobs: []slurmrest.Job{waiting("preemptd:room:7")}, want: "detach, remove"},
-		"killed before it was deleted":   {room: "n1", jobs: []slurmrest.Job{waiting("")}, want: "remove"},
-		"Slurm has ended it":             {jobs: []slurmrest.Job{waiting("preemptd:room:7")}, want: "detach"},
+		"given up":                       {room: "n1", jobs: []slurmrest.Job{waitingJob("preemptd:room:7")}, want: "detach, remove"},
+		"killed before it was deleted":   {room: "n1", jobs: []slurmrest.Job{waitingJob("")}, want: "remove"},
+		"Slurm has ended it":             {jobs: []slurmrest.Job{waitingJob("preemptd:room:7")}, want: "detach"},
 		"a person holds it":              {wanted: "n1", jobs: []slurmrest.Job{held}},
 		"an action holds it":             {wanted: "n1", jobs: []slurmrest.Job{held}, acting: true, want: "create n1, attach"},
-		"its user has a reservation":     {wanted: "n1", jobs: []slurmrest.Job{waiting("physics")}},
-		"a node is down":                 {wanted: "n1,n3", room: "n[1-3]", jobs: []slurmrest.Job{waiting("preemptd:room:7")}, want: "detach, remove"},
+		"its user has a reservation":     {wanted: "n1", jobs: []slurmrest.Job{waitingJob("physics")}},
+		"a node is down":                 {wanted: "n1,n3", room: "n[1-3]", jobs: []slurmrest.Job{waitingJob("preemptd:room:7")}, want: "detach, remove"},
 		"tasks of an array":              {wanted: "n1", jobs: []slurmrest.Job{array}},
-		"the rest of an array is inside": {wanted: "n1", room: "n1", jobs: []slurmrest.Job{waiting("preemptd:room:7"), rest}, want: "detach job 8"},
+		"the rest of an array is inside": {wanted: "n1", room: "n1", jobs: []slurmrest.Job{waitingJob("preemptd:room:7"), rest}, want: "detach job 8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := view{wanted: Wanted{}, jobs: c.jobs, acting: map[int64]bool{7: c.acting}, up: map[string]bool{"n1": true, "n2": true}}
@@ -81,7 +81,7 @@ func TestChanges(t *testing.T) {
 
 // TestTwoRooms: two rooms can be on a node only if Slurm keeps the jobs out of other reservations all the same.
 func TestTwoRooms(t *testing.T) {
-	other := waiting("")
+	other := waitingJob("")
 	other.ID = 8
 	for name, c := range map[string]struct {
 		overlaps bool
@@ -94,7 +94,7 @@ func TestTwoRooms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := view{
-				wanted: Wanted{7: {"n1"}, 8: {"n1"}}, jobs: []slurmrest.Job{waiting(""), other},
+				wanted: Wanted{7: {"n1"}, 8: {"n1"}}, jobs: []slurmrest.Job{waitingJob(""), other},
 				up: map[string]bool{"n1": true}, rooms: c.rooms, overlaps: c.overlaps,
 			}
 			var all []string

@@ -33,17 +33,17 @@ func newSite(t *testing.T) *site {
 	s.srv.AddNode(slurmrest.Node{Name: "n1", GRES: "gpu:4", CPUs: 8, Partitions: []string{"main"}})
 	s.srv.AddJob(slurmrest.Job{ID: 2, User: "alice", Partition: "main", Reason: "QOSMaxGRESPerUser"})
 	s.moment = room.Moment{Time: time.Now(), Longest: time.Minute, Nodes: []slurmrest.Node{{Name: "n1", State: slurmrest.NodeState{Base: "MIXED"}}}}
-	s.again(s.srv.Client(t))
+	s.restartKeeper(s.srv.Client(t))
 	return s
 }
 
-// again begins anew, as another preemptd does.
-func (s *site) again(slurm room.Slurm) {
+// restartKeeper begins anew, as another preemptd does.
+func (s *site) restartKeeper(slurm room.Slurm) {
 	s.keeper = &room.Keeper{Slurm: slurm, Log: slog.New(slog.NewTextHandler(&s.log, nil))}
 }
 
-// keep is a tick after some time, while jobs leave n1 for job 2 or not, and checks what Slurm shows.
-func (s *site) keep(later time.Duration, making bool, want string) {
+// checkTick runs a tick after some time, while jobs leave n1 for job 2 or not, and checks what Slurm shows.
+func (s *site) checkTick(later time.Duration, making bool, want string) {
 	s.Helper()
 	s.moment.Time = s.moment.Time.Add(later)
 	s.moment.Making = room.Wanted{}
@@ -74,13 +74,13 @@ const isKept = "preemptd:room:2 n1 alice IGNORE_JOBS,FLEX,NO_HOLD_JOBS_AFTER_END
 // TestStarts: room is kept until the job has started.
 func TestStarts(t *testing.T) {
 	s := newSite(t)
-	s.keep(0, false, "")
-	s.keep(0, true, isKept)
-	s.keep(time.Hour, true, isKept) // a long checkpoint
-	s.keep(30*time.Second, false, isKept)
+	s.checkTick(0, false, "")
+	s.checkTick(0, true, isKept)
+	s.checkTick(time.Hour, true, isKept) // a long checkpoint
+	s.checkTick(30*time.Second, false, isKept)
 	s.srv.StartJob(2, "n1")
-	s.keep(time.Second, false, "")
-	s.keep(time.Second, true, "") // other jobs are leaving still
+	s.checkTick(time.Second, false, "")
+	s.checkTick(time.Second, true, "") // other jobs are leaving still
 	if s.log.Len() > 0 {
 		t.Errorf("logged: %s", &s.log)
 	}
@@ -89,9 +89,9 @@ func TestStarts(t *testing.T) {
 // TestGivenUp: a job that does not start does not keep the nodes from other jobs, and the reason is logged.
 func TestGivenUp(t *testing.T) {
 	s := newSite(t)
-	s.keep(0, true, isKept)
-	s.keep(61*time.Second, false, "")
-	s.keep(time.Second, false, "")
+	s.checkTick(0, true, isKept)
+	s.checkTick(61*time.Second, false, "")
+	s.checkTick(time.Second, false, "")
 	if said := s.log.String(); strings.Count(said, "room is given up") != 1 || !strings.Contains(said, "it has not started there within 1m0s: QOSMaxGRESPerUser") {
 		t.Errorf("logged: %s", said)
 	}
@@ -100,25 +100,25 @@ func TestGivenUp(t *testing.T) {
 // TestSuccessor: another preemptd keeps what it finds for as long as if it was made now, or ends it.
 func TestSuccessor(t *testing.T) {
 	s := newSite(t)
-	s.keep(0, true, isKept)
-	s.again(s.srv.Client(t))
-	s.keep(time.Hour, false, isKept)
-	s.keep(61*time.Second, false, "")
-	s.keep(0, true, isKept)
-	s.again(s.srv.Client(t))
+	s.checkTick(0, true, isKept)
+	s.restartKeeper(s.srv.Client(t))
+	s.checkTick(time.Hour, false, isKept)
+	s.checkTick(61*time.Second, false, "")
+	s.checkTick(0, true, isKept)
+	s.restartKeeper(s.srv.Client(t))
 	s.moment.Longest = 0 // it is configured not to
-	s.keep(0, false, "")
-	s.keep(0, true, "")
+	s.checkTick(0, false, "")
+	s.checkTick(0, true, "")
 }
 
 // TestNodeDown: a node that fails is not kept.
 func TestNodeDown(t *testing.T) {
 	s := newSite(t)
-	s.keep(0, true, isKept)
+	s.checkTick(0, true, isKept)
 	s.moment.Nodes[0].State.Base = "DOWN"
-	s.keep(time.Second, true, "")
+	s.checkTick(time.Second, true, "")
 	s.moment.Nodes[0].State.Base = "IDLE"
-	s.keep(time.Second, true, isKept)
+	s.checkTick(time.Second, true, isKept)
 }
 
 // refusing is Slurm that refuses reservations, as it does if preemptd is no operator.
@@ -131,9 +131,9 @@ func (refusing) CreateReservation(context.Context, slurmrest.NewReservation) err
 // TestRefused: what Slurm refuses is logged once, and the job is left alone.
 func TestRefused(t *testing.T) {
 	s := newSite(t)
-	s.again(refusing{s.srv.Client(t)})
-	s.keep(0, true, "")
-	s.keep(time.Second, true, "")
+	s.restartKeeper(refusing{s.srv.Client(t)})
+	s.checkTick(0, true, "")
+	s.checkTick(time.Second, true, "")
 	if said := s.log.String(); strings.Count(said, "room is not kept") != 1 || !strings.Contains(said, errRefused.Error()) {
 		t.Errorf("logged: %s", said)
 	}
@@ -177,21 +177,21 @@ func TestKilled(t *testing.T) {
 		for _, after := range []bool{false, true} {
 			s := newSite(t)
 			lost := request
-			s.again(losing{s.srv.Client(t), after, &lost})
+			s.restartKeeper(losing{s.srv.Client(t), after, &lost})
 			s.moment.Making = room.Wanted{2: {"n1"}}
 			j, _ := s.srv.Job(2)
 			s.moment.Jobs = []slurmrest.Job{j}
 			s.keeper.Keep(t.Context(), s.moment)
 			if request <= 2 {
-				s.again(s.srv.Client(t))
-				s.keep(0, true, isKept)
+				s.restartKeeper(s.srv.Client(t))
+				s.checkTick(0, true, isKept)
 			}
 			s.srv.StartJob(2, "n1")
 			j, _ = s.srv.Job(2)
 			s.moment.Jobs = []slurmrest.Job{j}
 			s.keeper.Keep(t.Context(), s.moment)
-			s.again(s.srv.Client(t))
-			s.keep(0, false, "")
+			s.restartKeeper(s.srv.Client(t))
+			s.checkTick(0, false, "")
 			if lost > 0 {
 				t.Errorf("request %d was not made", request)
 			}

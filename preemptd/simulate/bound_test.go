@@ -25,7 +25,7 @@ func TestLeastSpan(t *testing.T) {
 		{"there is room for both", "1,0,100,2,,,,\n2,0,100,2,,,,\n", 200 + 200},
 		{"long apart", "1,0,100,4,,,,\n2,1000,100,4,,,,\n", 400 + 400},
 	} {
-		jobs := trace(t, c.jobs)
+		jobs := parseTrace(t, c.jobs)
 		var pointers []*Job
 		for i := range jobs {
 			pointers = append(pointers, &jobs[i])
@@ -55,7 +55,7 @@ func TestLeastTime(t *testing.T) {
 		{"grows", "1,10,30,2,,,,\n", 6, 23 + 1.0/3},
 		{"afterwards", "1,100,10,8,,,,\n", 0, 10},
 	} {
-		jobs := trace(t, c.job)
+		jobs := parseTrace(t, c.job)
 		jobs[0].MaxGPUs = max(jobs[0].MaxGPUs, c.most)
 		if got := leastTime(&jobs[0], free) / 1000; math.Abs(got-c.want) > 0.01 {
 			t.Errorf("%s: %g seconds, want %g", c.name, got, c.want)
@@ -71,7 +71,7 @@ func TestBoundsHold(t *testing.T) {
 	for seed := range uint64(4) {
 		jobs := randomTrace(rand.New(rand.NewPCG(seed, 3)), 40)
 		for mode := range 3 {
-			c := config(2, 8, tiers(t, program))
+			c := newConfig(2, 8, tiersPolicy(t, program))
 			if mode == 0 {
 				c.Policies = nil
 			}
@@ -100,8 +100,8 @@ func TestBoundsHold(t *testing.T) {
 
 // TestInfeasible: a promise that no schedule can keep is named with its bound.
 func TestInfeasible(t *testing.T) {
-	jobs := trace(t, "1,0,1000,8,,,premium,\n2,0,1000,8,,,premium,\n3,0,1000,8,,,premium,\n")
-	res, err := Run(t.Context(), config(1, 8), jobs)
+	jobs := parseTrace(t, "1,0,1000,8,,,premium,\n2,0,1000,8,,,premium,\n3,0,1000,8,,,premium,\n")
+	res, err := Run(t.Context(), newConfig(1, 8), jobs)
 	if err != nil {
 		t.Fatal(err)
 	}

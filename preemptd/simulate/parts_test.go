@@ -49,7 +49,7 @@ func TestHeapIsInOrder(t *testing.T) {
 
 // What the course adds up to is what was computed, however often parts were made one.
 func TestCourseIsWhole(t *testing.T) {
-	res, err := Run(t.Context(), config(1, 8), trace(t, "1,0,100,6,,,,100\n2,100000,50,8,,,,50\n3,2000000,7,2,,,,60\n"))
+	res, err := Run(t.Context(), newConfig(1, 8), parseTrace(t, "1,0,100,6,,,,100\n2,100000,50,8,,,,50\n3,2000000,7,2,,,,60\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestParkAndGoOn(t *testing.T) {
 		}
 		return nil
 	})
-	res, err := Run(t.Context(), config(1, 8, chain.Named{Name: "night", Policy: night}), trace(t, "1,0,1200,8,,,basic,\n"))
+	res, err := Run(t.Context(), newConfig(1, 8, chain.Named{Name: "night", Policy: night}), parseTrace(t, "1,0,1200,8,,,basic,\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,17 +99,17 @@ func TestHeldForEver(t *testing.T) {
 		}
 		return nil
 	})
-	c := config(1, 8, chain.Named{Name: "held", Policy: held})
+	c := newConfig(1, 8, chain.Named{Name: "held", Policy: held})
 	c.Every = time.Hour
-	_, err := Run(t.Context(), c, trace(t, "1,0,100000,8,,,basic,\n2,1,10,8,,,basic,\n"))
+	_, err := Run(t.Context(), c, parseTrace(t, "1,0,100000,8,,,basic,\n2,1,10,8,,,basic,\n"))
 	if err == nil || !strings.Contains(err.Error(), "1 jobs are not done: are they held?") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestAPolicyThatFailsEndsIt(t *testing.T) {
-	c := config(1, 8, chain.Named{Name: "bad", Policy: fails{}})
-	if _, err := Run(t.Context(), c, trace(t, "1,0,100,8,,,basic,\n")); err == nil || err.Error() != "it crashed" {
+	c := newConfig(1, 8, chain.Named{Name: "bad", Policy: fails{}})
+	if _, err := Run(t.Context(), c, parseTrace(t, "1,0,100,8,,,basic,\n")); err == nil || err.Error() != "it crashed" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -149,7 +149,7 @@ func TestGenerate(t *testing.T) {
 
 // What is drawn and printed is well formed, whatever the names are.
 func TestShown(t *testing.T) {
-	res, err := Run(t.Context(), config(1, 8), trace(t, "1,0,100,6,,,premium,100\n2,1,50,8,,,,50\n"))
+	res, err := Run(t.Context(), newConfig(1, 8), parseTrace(t, "1,0,100,6,,,premium,100\n2,1,50,8,,,,50\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,9 +19,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/policy"
 )
 
-// tiers is the real policy in its process; every snapshot that it is asked about is checked
+// tiersPolicy is the real policy in its process; every snapshot that it is asked about is checked
 // when it is decoded there.
-func tiers(t testing.TB, program string) chain.Named {
+func tiersPolicy(t testing.TB, program string) chain.Named {
 	return startPolicy(t, "tiers", program, `{"hurry": {"standard": 1}}`)
 }
 
@@ -31,14 +31,14 @@ func startPolicy(t testing.TB, name, program, settings string) chain.Named {
 	return chain.Named{Name: name, Policy: p}
 }
 
-func config(nodes, gpus int, policies ...chain.Named) Config {
+func newConfig(nodes, gpus int, policies ...chain.Named) Config {
 	return Config{
 		Nodes: nodes, GPUs: gpus, Rules: DefaultRules(ledger.Promised), Every: 30 * time.Second,
 		Dump: 10 * time.Second, Restore: 20 * time.Second, Policies: policies,
 	}
 }
 
-func trace(t testing.TB, lines string) []Job {
+func parseTrace(t testing.TB, lines string) []Job {
 	t.Helper()
 	jobs, err := ReadCSV(strings.NewReader("id,submit,duration,gpus,nodes,min_gpus,qos,limit\n" + lines))
 	if err != nil {
@@ -50,7 +50,7 @@ func trace(t testing.TB, lines string) []Job {
 // A queue by hand: 8 GPUs. 2 waits for 1. Half a minute after the first look, 3 is found to be
 // small enough to run beside 1, and to end before 2 can start; 4 would make 2 later, and waits.
 func TestQueueAndBackfill(t *testing.T) {
-	res, err := Run(t.Context(), config(1, 8), trace(t, `
+	res, err := Run(t.Context(), newConfig(1, 8), parseTrace(t, `
 1,0,100,6,,,,100
 2,1,50,8,,,,50
 3,2,60,2,,,,60
@@ -79,9 +79,9 @@ func TestPremiumPreempts(t *testing.T) {
 	lines := "1,0,1000,8,,,basic,\n2,595,300,8,,,premium,\n"
 	play := func(change func(*Config)) *Result {
 		t.Helper()
-		c := config(1, 8, tiers(t, program))
+		c := newConfig(1, 8, tiersPolicy(t, program))
 		change(&c)
-		res, err := Run(t.Context(), c, trace(t, lines))
+		res, err := Run(t.Context(), c, parseTrace(t, lines))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +112,7 @@ func TestPremiumPreempts(t *testing.T) {
 // An elastic job is shrunk for a premium one, and grows when that is gone.
 func TestShrinkAndGrow(t *testing.T) {
 	program := sdktest.Build(t, "../../policies/tiers")
-	res, err := Run(t.Context(), config(1, 8, tiers(t, program)), trace(t, "1,0,4000,8,,2,basic,\n2,595,600,4,,,premium,\n"))
+	res, err := Run(t.Context(), newConfig(1, 8, tiersPolicy(t, program)), parseTrace(t, "1,0,4000,8,,2,basic,\n2,595,600,4,,,premium,\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestElasticLends(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		res, err := Run(t.Context(), config(1, 8, startPolicy(t, "elastic", program, `{}`)), jobs)
+		res, err := Run(t.Context(), newConfig(1, 8, startPolicy(t, "elastic", program, `{}`)), jobs)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +193,7 @@ func TestRandomTraces(t *testing.T) {
 		jobs := randomTrace(rand.New(rand.NewPCG(seed, 0)), 60)
 		var results [3]*Result
 		for mode := range results {
-			c := config(4, 8, tiers(t, program))
+			c := newConfig(4, 8, tiersPolicy(t, program))
 			if mode == 0 {
 				c.Policies = nil
 			}
@@ -275,7 +275,7 @@ func TestTable(t *testing.T) {
 	jobs := randomTrace(rand.New(rand.NewPCG(1, 1)), 80)
 	var results []Named
 	for _, name := range []string{"FIFO and backfill", "kill and requeue", "capsules"} {
-		c := config(4, 8, tiers(t, program))
+		c := newConfig(4, 8, tiersPolicy(t, program))
 		if name == "FIFO and backfill" {
 			c.Policies = nil
 		}

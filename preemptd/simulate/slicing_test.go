@@ -68,7 +68,7 @@ func TestNoSwapping(t *testing.T) {
 		if got := jobs[0].leastGPUs() < 8; got != shrinks {
 			t.Errorf("alike %s: %d GPUs at least", alike, jobs[0].leastGPUs())
 		}
-		res, err := Run(t.Context(), config(1, 8, tiers(t, program)), jobs)
+		res, err := Run(t.Context(), newConfig(1, 8, tiersPolicy(t, program)), jobs)
 		if err != nil {
 			t.Fatal(err)
 		}

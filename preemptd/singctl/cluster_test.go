@@ -42,9 +42,9 @@ func TestMain(m *testing.M) {
 	var err error
 	switch words := strings.Fields(part); words[0] {
 	case "serve":
-		err = serve(words[1])
+		err = serveNode(words[1])
 	case "steal":
-		err = steal(words[1], words[2])
+		err = stealNode(words[1], words[2])
 	default:
 		main()
 	}
@@ -78,7 +78,7 @@ func (c onSlurm) Show(_ context.Context, job string) (*rpc.Job, error) {
 	return &rpc.Job{Id: job, State: "RUNNING", Leader: c.node}, nil
 }
 
-func serve(node string) error {
+func serveNode(node string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := errors.Join(os.MkdirAll("/etc/singularity-slurm", 0o755), os.MkdirAll("/shared/singularity", 0o755),
@@ -108,8 +108,8 @@ func serve(node string) error {
 	return server.Serve(l)
 }
 
-// steal asks node through the address of another: what a user can do with names.
-func steal(node, address string) error {
+// stealNode asks node through the address of another: what a user can do with names.
+func stealNode(node, address string) error {
 	c, err := rpc.Dial(node, address, "n9", munge.Programs{})
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func steal(node, address string) error {
 // cluster2 is a real cluster with a daemon on each node.
 type cluster2 struct{ name string }
 
-func (c cluster2) exec(t *testing.T, node, user string, command ...string) (string, int) {
+func (c cluster2) runOn(t *testing.T, node, user string, command ...string) (string, int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -137,10 +137,10 @@ func (c cluster2) exec(t *testing.T, node, user string, command ...string) (stri
 	return out.String(), cmd.ProcessState.ExitCode()
 }
 
-// singctl runs it as a user.
-func (c cluster2) singctl(t *testing.T, node, user string, args ...string) (string, int) {
+// runSingctl runs singctl as a user.
+func (c cluster2) runSingctl(t *testing.T, node, user string, args ...string) (string, int) {
 	t.Helper()
-	return c.exec(t, node, user, append([]string{"env", partVariable + "=singctl", "/shared/singctl"}, args...)...)
+	return c.runOn(t, node, user, append([]string{"env", partVariable + "=singctl", "/shared/singctl"}, args...)...)
 }
 
 // TestOnRealCluster: real munge, real users, real Slurm.
@@ -183,7 +183,7 @@ func TestOnRealCluster(t *testing.T) {
 		})
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		out1, _ := c.singctl(t, "n1", "root", "doctor", "--all")
+		out1, _ := c.runSingctl(t, "n1", "root", "doctor", "--all")
 		if !strings.Contains(out1, "does not answer") {
 			t.Logf("doctor of the cluster:\n%s", out1)
 			break
@@ -194,13 +194,13 @@ func TestOnRealCluster(t *testing.T) {
 	}
 	submit := func(user, node string) string {
 		t.Helper()
-		out, code := c.exec(t, "ctl", user, "sbatch", "--parsable", "--output=/dev/null", "--nodelist="+node, "--wrap", "sleep 600")
+		out, code := c.runOn(t, "ctl", user, "sbatch", "--parsable", "--output=/dev/null", "--nodelist="+node, "--wrap", "sleep 600")
 		id := strings.TrimSpace(out)
 		if code != 0 {
 			t.Fatal(out)
 		}
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-			if out, _ := c.exec(t, "ctl", "root", "squeue", "-h", "-j", id, "-o", "%T"); strings.TrimSpace(out) == "RUNNING" {
+			if out, _ := c.runOn(t, "ctl", "root", "squeue", "-h", "-j", id, "-o", "%T"); strings.TrimSpace(out) == "RUNNING" {
 				return id
 			}
 			if time.Now().After(deadline) {
@@ -230,30 +230,30 @@ func TestOnRealCluster(t *testing.T) {
 		{"no such job", "alice", "4711", 3, "job 4711: no such job"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			out, code := c.singctl(t, "ctl", tt.user, "show", tt.job)
+			out, code := c.runSingctl(t, "ctl", tt.user, "show", tt.job)
 			expect(t, out, code, tt.code, tt.want)
 		})
 	}
 	t.Run("checkpoint", func(t *testing.T) {
-		out, code := c.singctl(t, "ctl", "alice", "checkpoint", alices)
+		out, code := c.runSingctl(t, "ctl", "alice", "checkpoint", alices)
 		expect(t, out, code, 0, "checkpoint mini/"+alices+"/3: 4.0 GiB captured")
-		out, code = c.singctl(t, "ctl", "bob", "checkpoint", alices)
+		out, code = c.runSingctl(t, "ctl", "bob", "checkpoint", alices)
 		expect(t, out, code, 4, "belongs to another user")
-		out, code = c.singctl(t, "ctl", "bob", "gc")
+		out, code = c.runSingctl(t, "ctl", "bob", "gc")
 		expect(t, out, code, 4, "for operators only")
 	})
 	t.Run("credential for another node", func(t *testing.T) {
-		out, code := c.exec(t, "ctl", "alice", "env", partVariable+"=steal n1 n2:"+rpc.Port, "/shared/singctl")
+		out, code := c.runOn(t, "ctl", "alice", "env", partVariable+"=steal n1 n2:"+rpc.Port, "/shared/singctl")
 		expect(t, out, code, 1, `credential refused: made for another: for node "n1", this is "n2"`)
-		out, code = c.exec(t, "ctl", "alice", "env", partVariable+"=steal n2 n2:"+rpc.Port, "/shared/singctl")
+		out, code = c.runOn(t, "ctl", "alice", "env", partVariable+"=steal n2 n2:"+rpc.Port, "/shared/singctl")
 		expect(t, out, code, 0, "^$")
 	})
 	t.Run("completion", func(t *testing.T) {
-		out, code := c.singctl(t, "ctl", "alice", "__complete", "show", "")
+		out, code := c.runSingctl(t, "ctl", "alice", "__complete", "show", "")
 		expect(t, out, code, 0, "(?m)^"+alices+"\twrap$")
 	})
 	t.Run("doctor", func(t *testing.T) {
-		out, code := c.singctl(t, "n1", "bob", "doctor")
+		out, code := c.runSingctl(t, "n1", "bob", "doctor")
 		// The key is not made here, and there is no plugin; the rest of this cluster is well.
 		expect(t, out, code, 8, `(?m)^  FAIL  slurm: plugin`)
 		for _, well := range []string{"rights", "kernel", "kernel: freezer", "kernel: network", "munge", "slurm: slurmctld", "slurm: node", "slurm: proctrack", "slurm: requeue", "slurm: killwait", "shared folder", "clock"} {
@@ -261,7 +261,7 @@ func TestOnRealCluster(t *testing.T) {
 		}
 	})
 	t.Run("criu", func(t *testing.T) {
-		out, code := c.singctl(t, "n1", "bob", "doctor")
+		out, code := c.runSingctl(t, "n1", "bob", "doctor")
 		if *suite == "forky" {
 			expect(t, out, code, 8, `(?m)^  ok    criu  +criu 4\.[2-9]`)
 		} else {
@@ -269,16 +269,16 @@ func TestOnRealCluster(t *testing.T) {
 		}
 	})
 	t.Run("munged is dead", func(t *testing.T) {
-		if out, code := c.exec(t, "n2", "root", "sh", "-c", "kill -9 $(cat /run/munge/munged.pid)"); code != 0 {
+		if out, code := c.runOn(t, "n2", "root", "sh", "-c", "kill -9 $(cat /run/munge/munged.pid)"); code != 0 {
 			t.Fatal(out)
 		}
 		// Slurm's commands would hang, so the daemon is asked without them.
-		out, code := c.exec(t, "n2", "alice", "env", partVariable+"=steal n2 n2:"+rpc.Port, "/shared/singctl")
+		out, code := c.runOn(t, "n2", "alice", "env", partVariable+"=steal n2 n2:"+rpc.Port, "/shared/singctl")
 		expect(t, out, code, 1, "munge does not work on this node: .*munge.socket")
 	})
 	t.Run("node is dead", func(t *testing.T) {
 		mini("fail", "--name", c.name, "n1")
-		out, code := c.singctl(t, "ctl", "bob", "doctor", "--node", "n1")
+		out, code := c.runSingctl(t, "ctl", "bob", "doctor", "--node", "n1")
 		expect(t, out, code, 6, "node n1: proxyd does not answer")
 	})
 }

@@ -35,12 +35,12 @@ func TestComplete(t *testing.T) {
 		"export":             "mini/812/1\t",
 		"export mini/812/1":  ":16\n", // folders, by the shell
 	} {
-		got := c.run(t.Context(), "alice", append(append([]string{"__complete"}, strings.Fields(line)...), "")...)
+		got := c.runLine(t.Context(), "alice", append(append([]string{"__complete"}, strings.Fields(line)...), "")...)
 		if !strings.Contains(got, want) || line == "delete mini/812/1" && strings.Contains(got, "mini/812/1") {
 			t.Errorf("singctl %s TAB: %q, want %q", line, got, want)
 		}
 	}
-	if got, want := c.run(t.Context(), "alice", "__complete", "migrate", "812", "--to", "n1,n"), "n1,n1\nn1,n2\nn1,n3\n:4\n"; !strings.Contains(got, want) {
+	if got, want := c.runLine(t.Context(), "alice", "__complete", "migrate", "812", "--to", "n1,n"), "n1,n1\nn1,n2\nn1,n3\n:4\n"; !strings.Contains(got, want) {
 		t.Errorf("behind a comma: %q, want %q", got, want)
 	}
 }

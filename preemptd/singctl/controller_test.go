@@ -41,7 +41,7 @@ func serveController(t *testing.T, c *cluster) string {
 	return l.Addr().String()
 }
 
-func at(seconds int) *timestamppb.Timestamp {
+func timestampAt(seconds int) *timestamppb.Timestamp {
 	return timestamppb.New(apitest.Then.Add(time.Duration(seconds) * time.Second))
 }
 
@@ -65,34 +65,34 @@ func (controller) Act(ctx context.Context, req *control.ActRequest) (*control.Ac
 		return nil, control.Status(control.Errorf(control.ErrNoJob, "job %d: Slurm knows none of that name", job))
 	}
 	why := fmt.Sprintf("%s: to %q, away %q, %d nodes, %d GPUs, QOS %q, hold %v", req.GetReason(), req.GetNodes(), req.GetAvoid(), req.GetNodeCount(), req.GetGpus(), req.GetQos(), req.GetHold())
-	return &control.Action{Id: id, Kind: req.GetKind(), Job: job, Who: "alice", Why: why, State: "going", Created: at(0)}, nil
+	return &control.Action{Id: id, Kind: req.GetKind(), Job: job, Who: "alice", Why: why, State: "going", Created: timestampAt(0)}, nil
 }
 
-func action(id int64) *control.Action {
-	return &control.Action{Id: id, Kind: "preempt", Job: 800 + id, Who: "alice", Why: "asked", State: "going", Step: "checkpoint", Doing: "making a checkpoint", Created: at(-10), Lines: []*control.Line{{At: at(-10), State: "going"}}}
+func newAction(id int64) *control.Action {
+	return &control.Action{Id: id, Kind: "preempt", Job: 800 + id, Who: "alice", Why: "asked", State: "going", Step: "checkpoint", Doing: "making a checkpoint", Created: timestampAt(-10), Lines: []*control.Line{{At: timestampAt(-10), State: "going"}}}
 }
 
 func (controller) Watch(req *control.WatchRequest, stream grpc.ServerStreamingServer[control.Action]) error {
-	a := action(req.GetId())
+	a := newAction(req.GetId())
 	if err := stream.Send(a); err != nil {
 		return err
 	}
 	if a.GetId() == 18 {
 		return control.Status(control.Errorf(control.ErrInternal, "preemptd is stopped"))
 	}
-	a.Step, a.Doing, a.Lines = "park", "putting it back into the queue", []*control.Line{{At: at(-9), State: "going", Step: "park"}}
+	a.Step, a.Doing, a.Lines = "park", "putting it back into the queue", []*control.Line{{At: timestampAt(-9), State: "going", Step: "park"}}
 	if err := stream.Send(a); err != nil {
 		return err
 	}
-	return stream.Send(ended(a))
+	return stream.Send(endAction(a))
 }
 
-func ended(a *control.Action) *control.Action {
-	a.State, a.Ended = "done", at(-5)
+func endAction(a *control.Action) *control.Action {
+	a.State, a.Ended = "done", timestampAt(-5)
 	if a.GetId() == 14 {
 		a.State, a.Problem = "undone", "it is PENDING, and cannot be preempted"
 	}
-	a.Lines = []*control.Line{{At: at(-5), State: a.GetState(), Step: "report", Doing: "writing the result into its comment", Attempt: 1, Text: "told\x1b[2J"}}
+	a.Lines = []*control.Line{{At: timestampAt(-5), State: a.GetState(), Step: "report", Doing: "writing the result into its comment", Attempt: 1, Text: "told\x1b[2J"}}
 	return a
 }
 
@@ -100,7 +100,7 @@ func (controller) Show(_ context.Context, req *control.ShowRequest) (*control.Ac
 	if req.GetId() != 12 {
 		return nil, control.Status(control.Errorf(control.ErrNoAction, "action %d: there is none of that number", req.GetId()))
 	}
-	return ended(action(12)), nil
+	return endAction(newAction(12)), nil
 }
 
 func (controller) History(ctx context.Context, req *control.HistoryRequest) (*control.HistoryReply, error) {
@@ -108,11 +108,11 @@ func (controller) History(ctx context.Context, req *control.HistoryRequest) (*co
 		return &control.HistoryReply{}, nil
 	}
 	other := func(job int64) bool { return req.GetJob() != "" && req.GetJob() != fmt.Sprint(job) }
-	events := []*control.Event{{Job: 812, Restarts: 2, What: "preempted", At: at(-7), Text: "by Slurm"}}
-	moved := ended(action(14))
+	events := []*control.Event{{Job: 812, Restarts: 2, What: "preempted", At: timestampAt(-7), Text: "by Slurm"}}
+	moved := endAction(newAction(14))
 	moved.Kind, moved.Target = "migrate", "away from n1"
 	reply := &control.HistoryReply{
-		Actions: slices.DeleteFunc([]*control.Action{action(18), moved, ended(action(12))}, func(a *control.Action) bool { return other(a.GetJob()) }),
+		Actions: slices.DeleteFunc([]*control.Action{newAction(18), moved, endAction(newAction(12))}, func(a *control.Action) bool { return other(a.GetJob()) }),
 		Events:  slices.DeleteFunc(events, func(e *control.Event) bool { return other(e.GetJob()) }),
 	}
 	if req.GetJob() == "816" {
@@ -135,28 +135,28 @@ func (controller) History(ctx context.Context, req *control.HistoryRequest) (*co
 
 func (controller) Jobs(ctx context.Context, _ *control.JobsRequest) (*control.JobsReply, error) {
 	if caller, _ := munge.CallerOf(ctx); caller.UID != apitest.Alice {
-		return &control.JobsReply{Seen: at(-2)}, nil
+		return &control.JobsReply{Seen: timestampAt(-2)}, nil
 	}
-	return &control.JobsReply{Seen: at(-2), Jobs: []*control.Job{
+	return &control.JobsReply{Seen: timestampAt(-2), Jobs: []*control.Job{
 		{
 			Id: 812, Label: "812", Name: "train\x1b[2J", User: "alice", Tier: "basic", State: "running", Action: "preempt", Nodes: []string{"n1", "n3"},
-			Gpus: 2, Requested: 4, Fraction: 0.625, Restarts: 3, Checkpoint: at(-90), Submitted: at(-9000), Started: at(-300),
+			Gpus: 2, Requested: 4, Fraction: 0.625, Restarts: 3, Checkpoint: timestampAt(-90), Submitted: timestampAt(-9000), Started: timestampAt(-300),
 		},
 		{Id: 814, Label: "814", Name: "wait", User: "alice", Tier: "premium", State: "held", HeldBy: "operator", Gpus: 1, Requested: 1, Fraction: 1, Promised: 0.95, Obstacle: "it runs without --singularity"},
 		{Id: 816, Label: "816", Name: "borrower", User: "alice", Tier: "basic", State: "running", Nodes: []string{"n2"}, Gpus: 2, Requested: 1, Leased: 1, Fraction: 1},
 		{Id: 817, Label: "817", Name: "grown", User: "alice", Tier: "basic", State: "running", Nodes: []string{"n4"}, Gpus: 4, Requested: 2, Fraction: 1},
-		{Id: 819, Label: "819", Name: "again", User: "alice", Tier: "basic", State: "deferred", Eligible: at(119), Requested: 1, Gpus: 1, Fraction: 0.5, Obstacle: "it has not run yet: what of it can be captured is known when it runs"},
-		{Id: 820, Label: "820", Name: "after", User: "alice", Tier: "basic", State: "deferred", Eligible: at(-5), Requested: 1, Gpus: 1, Fraction: 1},
+		{Id: 819, Label: "819", Name: "again", User: "alice", Tier: "basic", State: "deferred", Eligible: timestampAt(119), Requested: 1, Gpus: 1, Fraction: 0.5, Obstacle: "it has not run yet: what of it can be captured is known when it runs"},
+		{Id: 820, Label: "820", Name: "after", User: "alice", Tier: "basic", State: "deferred", Eligible: timestampAt(-5), Requested: 1, Gpus: 1, Fraction: 1},
 		{Id: 818, Label: "818", Name: "no GPUs", User: "alice", Tier: "standard", State: "waiting", Fraction: 1, Promised: 0.7},
 	}}, nil
 }
 
 func (controller) Status(context.Context, *control.StatusRequest) (*control.StatusReply, error) {
 	return &control.StatusReply{
-		Version: "1.0", Cluster: "mini", Holder: "ctl, process 7", Term: 3, Ticked: at(-2), UnderWay: 2, Actions: []*control.Action{action(18)},
+		Version: "1.0", Cluster: "mini", Holder: "ctl, process 7", Term: 3, Ticked: timestampAt(-2), UnderWay: 2, Actions: []*control.Action{newAction(18)},
 		Policies: []*control.Policy{
 			{Name: "drain", Running: true, Starts: 1},
-			{Name: "tiers", Starts: 4, Failures: 4, Problem: "it does not answer", Until: at(60)},
+			{Name: "tiers", Starts: 4, Failures: 4, Problem: "it does not answer", Until: timestampAt(60)},
 			{Name: "power"},
 		},
 		Problems: []string{"policy tiers: it does not answer"},
@@ -168,11 +168,11 @@ func (controller) Status(context.Context, *control.StatusRequest) (*control.Stat
 
 func (controller) Token(ctx context.Context, _ *control.TokenRequest) (*control.TokenReply, error) {
 	caller, _ := munge.CallerOf(ctx)
-	return &control.TokenReply{Token: fmt.Sprintf("sing1_of%d", caller.UID), Until: at(3600), Page: "http://127.0.0.1:6832/"}, nil
+	return &control.TokenReply{Token: fmt.Sprintf("sing1_of%d", caller.UID), Until: timestampAt(3600), Page: "http://127.0.0.1:6832/"}, nil
 }
 
-// operator is every user but alice.
-func operator(ctx context.Context, what string) error {
+// checkOperator takes every user but alice for an operator.
+func checkOperator(ctx context.Context, what string) error {
 	if caller, _ := munge.CallerOf(ctx); caller.UID == apitest.Alice {
 		return control.Status(control.Errorf(control.ErrDenied, "%s: not permitted: it shows everybody's jobs; it is for operators", what))
 	}
@@ -180,15 +180,15 @@ func operator(ctx context.Context, what string) error {
 }
 
 func (controller) Snapshot(ctx context.Context, _ *control.SnapshotRequest) (*control.SnapshotReply, error) {
-	return &control.SnapshotReply{Snapshot: []byte("a snapshot")}, operator(ctx, "policy record")
+	return &control.SnapshotReply{Snapshot: []byte("a snapshot")}, checkOperator(ctx, "policy record")
 }
 
 // Try says what arrived.
 func (controller) Try(ctx context.Context, req *control.TryRequest) (*control.TryReply, error) {
-	if err := operator(ctx, "policy test"); err != nil {
+	if err := checkOperator(ctx, "policy test"); err != nil {
 		return nil, err
 	}
-	reply := &control.TryReply{Cluster: "mini", Time: at(-2), Nodes: 2, Jobs: 3, Policies: []*control.Tried{{Policy: "drain"}}}
+	reply := &control.TryReply{Cluster: "mini", Time: timestampAt(-2), Nodes: 2, Jobs: 3, Policies: []*control.Tried{{Policy: "drain"}}}
 	switch {
 	case strings.Contains(req.GetFile(), "wrong"):
 		reply.Policies = []*control.Tried{{Policy: "starlark", Problem: "refusal: " + req.GetFileName() + ":1:1: no\x1b[2J"}}
@@ -216,11 +216,11 @@ func TestPolicyFiles(t *testing.T) {
 		{"policy test --file " + star, "starlark: PROBLEM: refusal: site.star:1:1: no?[2J\nexit 8\n"},
 		{"policy test --file " + star + ".none", "no such file"},
 	} {
-		if got := c.run(t.Context(), "bob", strings.Fields(play.args)...); !strings.Contains(got, play.want) {
+		if got := c.runLine(t.Context(), "bob", strings.Fields(play.args)...); !strings.Contains(got, play.want) {
 			t.Errorf("%s:\n%s\nwant %s", play.args, got, play.want)
 		}
 	}
-	if got := c.run(t.Context(), "alice", "policy", "record", file+"2"); !strings.HasSuffix(got, "exit 4\n") {
+	if got := c.runLine(t.Context(), "alice", "policy", "record", file+"2"); !strings.HasSuffix(got, "exit 4\n") {
 		t.Error(got)
 	}
 	if _, err := os.Stat(file + "2"); err == nil {
@@ -231,7 +231,7 @@ func TestPolicyFiles(t *testing.T) {
 // TestNoController: it is said where preemptd was looked for, and what to do.
 func TestNoController(t *testing.T) {
 	c := newCluster(t)
-	out := c.run(t.Context(), "alice", "status", "--controller", "127.0.0.1:1")
+	out := c.runLine(t.Context(), "alice", "status", "--controller", "127.0.0.1:1")
 	want := `! singctl: no preemptd answers at 127.0.0.1:1
 ! hint: this needs the site's controller, preemptd; on its host: systemctl status preemptd, or systemctl enable --now preemptd where it was never started (a minicluster: up --controller); --controller HOST:PORT or SINGULARITY_SLURM_CONTROLLER if it listens elsewhere
 exit 6
@@ -261,7 +261,7 @@ func TestNotWaited(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errs strings.Builder
-	a := c.app("alice", &out, &errs)
+	a := c.newApp("alice", &out, &errs)
 	code := a.exitCode(ctx, a.rootCommand(), &goesOnError{12, context.Canceled})
 	if want := "singctl: action 12 goes on\nhint: singctl history --action 12 says how it ends\n"; code != 130 || errs.String() != want {
 		t.Errorf("exit %d: %s", code, errs.String())

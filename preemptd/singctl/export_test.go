@@ -32,7 +32,7 @@ func onlyIn(t *testing.T, dir string, names ...string) {
 func TestExport(t *testing.T) {
 	c := newCluster(t)
 	dir := t.TempDir()
-	out := c.run(t.Context(), "alice", "export", "-q", "812/1", filepath.Join(dir, "images"))
+	out := c.runLine(t.Context(), "alice", "export", "-q", "812/1", filepath.Join(dir, "images"))
 	if out != filepath.Join(dir, "images")+": 2 files, 3.0 MiB\n" {
 		t.Error(out)
 	}
@@ -52,7 +52,7 @@ func TestExport(t *testing.T) {
 	if st.Mode&0o777 != 0o600 {
 		t.Errorf("mode %04o: memory of a job, for others to read", st.Mode&0o777)
 	}
-	out = c.run(t.Context(), "alice", "export", "-q", "812/1", filepath.Join(dir, "images"))
+	out = c.runLine(t.Context(), "alice", "export", "-q", "812/1", filepath.Join(dir, "images"))
 	if want := "! singctl: " + dir + "/images is there already; name a new folder\n! hint: singctl export --help\nexit 2\n"; out != want {
 		t.Errorf("got  %swant %s", out, want)
 	}
@@ -70,18 +70,18 @@ func TestExportThatFails(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			if out := c.run(t.Context(), tt.who, "export", "-q", tt.checkpoint, filepath.Join(dir, "a/../images")); out != tt.want {
+			if out := c.runLine(t.Context(), tt.who, "export", "-q", tt.checkpoint, filepath.Join(dir, "a/../images")); out != tt.want {
 				t.Errorf("got  %swant %s", out, tt.want)
 			}
 			onlyIn(t, dir)
 			onlyIn(t, filepath.Dir(dir), filepath.Base(dir))
 		})
 	}
-	out := c.run(t.Context(), "alice", "export", "-q", "812/1", "/nowhere/images")
+	out := c.runLine(t.Context(), "alice", "export", "-q", "812/1", "/nowhere/images")
 	if out != "! singctl: stat /nowhere: no such file or directory\nexit 1\n" {
 		t.Error(out)
 	}
-	out = c.run(t.Context(), "alice", "export", "-q", "812/1", "/dev/null/images")
+	out = c.runLine(t.Context(), "alice", "export", "-q", "812/1", "/dev/null/images")
 	if out != "! singctl: lstat /dev/null/images: not a directory\nexit 1\n" {
 		t.Error(out)
 	}

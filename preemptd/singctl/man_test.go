@@ -17,7 +17,7 @@ import (
 func TestEveryCommand(t *testing.T) {
 	c := newCluster(t)
 	dir := t.TempDir()
-	if out := c.run(t.Context(), "alice", "man", dir); out != "" {
+	if out := c.runLine(t.Context(), "alice", "man", dir); out != "" {
 		t.Fatal(out)
 	}
 	all := documentedCommands((&app{}).rootCommand())
@@ -52,7 +52,7 @@ func TestEveryCommand(t *testing.T) {
 			continue
 		}
 		args := append([]string{"__complete"}, strings.Fields(command.CommandPath())[1:]...)
-		out := c.run(t.Context(), "alice", append(args, "")...)
+		out := c.runLine(t.Context(), "alice", append(args, "")...)
 		if takesFile := command.Name() == "check"; strings.Contains(out, "NoFileComp") == takesFile {
 			t.Errorf("%s proposes files or not:\n%s", command.CommandPath(), out)
 		}

@@ -56,7 +56,7 @@ func TestProgress(t *testing.T) {
 // TestProgressOfACheckpoint: what the daemon tells is shown, in a log each phase once.
 func TestProgressOfACheckpoint(t *testing.T) {
 	c := newCluster(t)
-	out := c.run(t.Context(), "alice", "checkpoint", "812")
+	out := c.runLine(t.Context(), "alice", "checkpoint", "812")
 	if strings.Count(out, "! capturing its memory\n") != 1 || !strings.Contains(out, "checkpoint mini/812/3:") {
 		t.Error(out)
 	}
@@ -66,7 +66,7 @@ func TestInterrupted(t *testing.T) {
 	c := newCluster(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if out := c.run(ctx, "alice", "checkpoint", "812"); out != "exit 130\n" {
+	if out := c.runLine(ctx, "alice", "checkpoint", "812"); out != "exit 130\n" {
 		t.Error(out)
 	}
 }
@@ -85,7 +85,7 @@ func TestInterruptedCheckpoint(t *testing.T) {
 			c.two.First = tt.phase
 			var out bytes.Buffer
 			errs := &interrupting{cancel: cancel}
-			if code := c.app("alice", &out, errs).runCommand(ctx, []string{"checkpoint", "812_3"}); code != 130 || errs.String() != tt.want || out.Len() > 0 {
+			if code := c.newApp("alice", &out, errs).runCommand(ctx, []string{"checkpoint", "812_3"}); code != 130 || errs.String() != tt.want || out.Len() > 0 {
 				t.Errorf("exit %d:\n%s%s\nwant:\n%s", code, out.String(), errs.String(), tt.want)
 			}
 		})
@@ -141,7 +141,7 @@ func TestProgressOfDrain(t *testing.T) {
 	}
 	t.Setenv("BUSY", busy)
 	want := "NODE  STATE    REASON\nn4    drained  maintenance\n! waiting until the nodes are empty\n"
-	if out := c.run(t.Context(), "root", "drain", "n4"); out != want {
+	if out := c.runLine(t.Context(), "root", "drain", "n4"); out != want {
 		t.Errorf("got:\n%s\nwant:\n%s", out, want)
 	}
 }

@@ -42,13 +42,13 @@ func newCluster(t *testing.T) *cluster {
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	c := &cluster{realm: mungetest.NewRealm(), two: apitest.New()}
-	_, c.port, _ = net.SplitHostPort(c.serve(t, "n1", "127.0.0.1:0", apitest.New()))
+	_, c.port, _ = net.SplitHostPort(c.serveNode(t, "n1", "127.0.0.1:0", apitest.New()))
 	c.controller = serveController(t, c)
-	c.serve(t, "n2", "127.0.0.2:"+c.port, onN2{c.two})
+	c.serveNode(t, "n2", "127.0.0.2:"+c.port, onN2{c.two})
 	return c
 }
 
-func (c *cluster) serve(t *testing.T, node, address string, conductor api.Conductor) string {
+func (c *cluster) serveNode(t *testing.T, node, address string, conductor api.Conductor) string {
 	t.Helper()
 	findings := []host.Finding{{Name: "kernel", Level: host.OK, Found: "Linux 6.18", Needs: "Linux"}}
 	findings = append(findings, host.Finding{Name: "key", Level: host.OK, Found: "there, 1b2c", Needs: "a key", Fingerprint: map[string]string{"n1": "1b2c", "n2": "77aa"}[node]})
@@ -76,18 +76,18 @@ func init() { time.Local = time.UTC }
 // people of the scripts; "operator" is whom every machine has.
 var people = map[string]uint32{"root": 0, "alice": apitest.Alice, "bob": apitest.Bob, "carol": 1009, "operator": 65534}
 
-func (c *cluster) app(who string, out, errs io.Writer) *app {
+func (c *cluster) newApp(who string, out, errs io.Writer) *app {
 	return &app{
 		stdout: out, stderr: errs, now: func() time.Time { return apitest.Then },
 		coder: c.realm.As(people[who], people[who]), port: c.port, here: "n1", controller: c.controller,
 	}
 }
 
-// run runs one command line and returns what a terminal would show: standard error is
+// runLine runs one command line and returns what a terminal would show: standard error is
 // marked by "! ".
-func (c *cluster) run(ctx context.Context, who string, args ...string) string {
+func (c *cluster) runLine(ctx context.Context, who string, args ...string) string {
 	var out, errs bytes.Buffer
-	code := c.app(who, &out, &errs).runCommand(ctx, args)
+	code := c.newApp(who, &out, &errs).runCommand(ctx, args)
 	var b strings.Builder
 	b.Write(out.Bytes())
 	for l := range strings.Lines(errs.String()) {
@@ -113,7 +113,7 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := c.play(t, string(text))
+			got := c.playScript(t, string(text))
 			if strings.Contains(got, "\x1b") {
 				t.Error("escape sequences where no terminal is")
 			}
@@ -130,8 +130,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// play returns the script with what its commands print.
-func (c *cluster) play(t *testing.T, script string) string {
+// playScript returns the script with what its commands print.
+func (c *cluster) playScript(t *testing.T, script string) string {
 	var b strings.Builder
 	for l := range strings.Lines(script) {
 		who, command, ok := strings.Cut(strings.TrimSuffix(l, "\n"), "$ singctl ")
@@ -142,13 +142,13 @@ func (c *cluster) play(t *testing.T, script string) string {
 		if _, known := people[who]; !ok || !known {
 			continue // printed by a command
 		}
-		b.WriteString(l + c.run(t.Context(), who, words(command)...))
+		b.WriteString(l + c.runLine(t.Context(), who, splitWords(command)...))
 	}
 	return b.String()
 }
 
-// words splits at spaces outside of quotes.
-func words(s string) []string {
+// splitWords splits at spaces outside of quotes.
+func splitWords(s string) []string {
 	var list []string
 	quoted := false
 	for _, w := range strings.FieldsFunc(s, func(r rune) bool {

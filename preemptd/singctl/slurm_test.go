@@ -25,7 +25,7 @@ func TestSilentSlurmctld(t *testing.T) {
 		if err := os.WriteFile(away, []byte("1\n2\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if got := c.run(t.Context(), "alice", strings.Fields(tt.command)...); !strings.Contains(got, tt.want) {
+		if got := c.runLine(t.Context(), "alice", strings.Fields(tt.command)...); !strings.Contains(got, tt.want) {
 			t.Errorf("singctl %s prints\n%s\nwant\n%s", tt.command, got, tt.want)
 		}
 	}

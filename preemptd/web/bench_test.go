@@ -12,11 +12,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/web"
 )
 
-// crowd is a cluster of 10 000 nodes with 50 000 jobs.
-func crowd(number uint64, at time.Time) *sdk.Snapshot {
-	s := snapshot(10_000, number, at)
+// hugeSnapshot is a cluster of 10 000 nodes with 50 000 jobs.
+func hugeSnapshot(number uint64, at time.Time) *sdk.Snapshot {
+	s := newSnapshot(10_000, number, at)
 	for n := len(s.Jobs); n < 50_000; n++ {
-		s.Jobs = append(s.Jobs, fill(s, sdk.Job{Name: "sweep", User: "alice", State: sdk.Waiting, GPUs: 8, Request: 8, Capsules: 1, Fraction: 1, Eligible: at}, n))
+		s.Jobs = append(s.Jobs, fillNode(s, sdk.Job{Name: "sweep", User: "alice", State: sdk.Waiting, GPUs: 8, Request: 8, Capsules: 1, Fraction: 1, Eligible: at}, n))
 	}
 	return s
 }
@@ -27,7 +27,7 @@ func BenchmarkTick(b *testing.B) {
 	page := web.New(web.Options{Keys: web.NewKeys(), State: func() web.State { return web.State{Role: web.Works} }})
 	handler := page.Handler()
 	start := time.Now()
-	crowds := []*sdk.Snapshot{crowd(1, start), crowd(2, start.Add(time.Second))}
+	crowds := []*sdk.Snapshot{hugeSnapshot(1, start), hugeSnapshot(2, start.Add(time.Second))}
 	b.Run("Tell", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
 			page.Tell(web.Tick{Snapshot: crowds[i%2]})

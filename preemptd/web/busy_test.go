@@ -32,22 +32,22 @@ func (s slow) Who(ctx context.Context) (string, bool, error) {
 func TestBusy(t *testing.T) {
 	s := newSite(t)
 	one := slow{s.now.Requests, nobody, make(chan struct{}), make(chan struct{})}
-	s.set(func(now *web.State) { now.Requests = one })
+	s.changeState(func(now *web.State) { now.Requests = one })
 	mine, _ := s.keys.Sign(nobody)
 	roots, _ := s.keys.Sign(0)
 	const most = 4
 	ended := make(chan int, most)
 	for range most {
 		go func() {
-			answer, _ := s.ask("GET", "/api/v1/me", mine, "")
+			answer, _ := s.sendRequest("GET", "/api/v1/me", mine, "")
 			ended <- answer.StatusCode
 		}()
 		<-one.arrived
 	}
-	if answer, body := s.ask("GET", "/api/v1/me", mine, ""); answer.StatusCode != 503 || !strings.Contains(body, "too many of your requests") {
+	if answer, body := s.sendRequest("GET", "/api/v1/me", mine, ""); answer.StatusCode != 503 || !strings.Contains(body, "too many of your requests") {
 		t.Errorf("one more: %d %s", answer.StatusCode, body)
 	}
-	if answer, body := s.ask("GET", "/api/v1/me", roots, ""); answer.StatusCode != 200 {
+	if answer, body := s.sendRequest("GET", "/api/v1/me", roots, ""); answer.StatusCode != 200 {
 		t.Errorf("another user: %d %s", answer.StatusCode, body)
 	}
 	close(one.let)
@@ -57,7 +57,7 @@ func TestBusy(t *testing.T) {
 		}
 	}
 	go func() { <-one.arrived }()
-	if answer, _ := s.ask("GET", "/api/v1/me", mine, ""); answer.StatusCode != 200 {
+	if answer, _ := s.sendRequest("GET", "/api/v1/me", mine, ""); answer.StatusCode != 200 {
 		t.Errorf("after them: %d", answer.StatusCode)
 	}
 }

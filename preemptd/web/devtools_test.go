@@ -85,7 +85,7 @@ func newBrowser(t *testing.T) *browser {
 	ours.Close()
 	b := &browser{T: t, in: in, waiting: map[int]chan answer{}}
 	ended := make(chan struct{})
-	go func() { defer close(ended); b.read(out) }()
+	go func() { defer close(ended); b.readMessages(out) }()
 	t.Cleanup(func() {
 		in.Close() // it ends with its pipe
 		select {
@@ -99,17 +99,17 @@ func newBrowser(t *testing.T) *browser {
 		}
 	})
 	var target struct{ TargetID string }
-	b.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
+	b.callMethod("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
 	var attached struct{ SessionID string }
-	b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
+	b.callMethod("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
 	b.session = attached.SessionID
 	for _, domain := range []string{"Page.enable", "Runtime.enable", "Log.enable"} {
-		b.call(domain, nil, nil)
+		b.callMethod(domain, nil, nil)
 	}
 	return b
 }
 
-func (b *browser) read(out io.Reader) {
+func (b *browser) readMessages(out io.Reader) {
 	for r := bufio.NewReader(out); ; {
 		raw, err := r.ReadBytes(0)
 		if err != nil {
@@ -139,8 +139,8 @@ func (b *browser) read(out io.Reader) {
 	}
 }
 
-// call carries out a command of the protocol.
-func (b *browser) call(method string, params map[string]any, result any) {
+// callMethod carries out a command of the protocol.
+func (b *browser) callMethod(method string, params map[string]any, result any) {
 	b.Helper()
 	if params == nil {
 		params = map[string]any{}
@@ -179,14 +179,14 @@ func (b *browser) call(method string, params map[string]any, result any) {
 	}
 }
 
-// eval evaluates an expression in the page; a promise is waited for.
-func (b *browser) eval(expression string, into any) {
+// evaluate evaluates an expression in the page; a promise is waited for.
+func (b *browser) evaluate(expression string, into any) {
 	b.Helper()
 	var r struct {
 		Result           struct{ Value json.RawMessage }
 		ExceptionDetails *struct{ Exception struct{ Description string } }
 	}
-	b.call("Runtime.evaluate", map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true}, &r)
+	b.callMethod("Runtime.evaluate", map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true}, &r)
 	if r.ExceptionDetails != nil {
 		b.Fatalf("%s: %s", expression, r.ExceptionDetails.Exception.Description)
 	}
@@ -197,75 +197,75 @@ func (b *browser) eval(expression string, into any) {
 	}
 }
 
-// until waits for an expression of the page to become true.
-func (b *browser) until(expression string) {
+// waitFor waits for an expression of the page to become true.
+func (b *browser) waitFor(expression string) {
 	b.Helper()
 	var came bool
-	b.eval(fmt.Sprintf(`new Promise((done) => {
+	b.evaluate(fmt.Sprintf(`new Promise((done) => {
 		const end = Date.now() + %d;
 		(function look() { if (%s) done(true); else if (Date.now() > end) done(false); else setTimeout(look, 30); })();
 	})`, (aWhile-30*time.Second).Milliseconds(), expression), &came)
 	if !came {
 		var text string
-		b.eval("document.body.innerText", &text)
-		b.Fatalf("never came: %s\nthe page:\n%s\nits errors: %q", expression, text, b.said())
+		b.evaluate("document.body.innerText", &text)
+		b.Fatalf("never came: %s\nthe page:\n%s\nits errors: %q", expression, text, b.reportedErrors())
 	}
 }
 
-// text is what a person reads of an element.
-func (b *browser) text(selector string) string {
+// textOf is what a person reads of an element.
+func (b *browser) textOf(selector string) string {
 	b.Helper()
 	var s string
-	b.eval(fmt.Sprintf("document.querySelector(%q).innerText", selector), &s)
+	b.evaluate(fmt.Sprintf("document.querySelector(%q).innerText", selector), &s)
 	return s
 }
 
-// said is what the page reported.
-func (b *browser) said() []string {
+// reportedErrors is what the page reported.
+func (b *browser) reportedErrors() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]string(nil), b.errors...)
 }
 
-// forget drops what the page has reported.
-func (b *browser) forget() {
+// dropReports drops what the page has reported.
+func (b *browser) dropReports() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.errors = nil
 }
 
-// key presses one.
-func (b *browser) key(name string) {
+// pressKey presses a key.
+func (b *browser) pressKey(name string) {
 	b.Helper()
 	for _, kind := range []string{"rawKeyDown", "keyUp"} {
-		b.call("Input.dispatchKeyEvent", map[string]any{"type": kind, "key": name, "code": name}, nil)
+		b.callMethod("Input.dispatchKeyEvent", map[string]any{"type": kind, "key": name, "code": name}, nil)
 	}
 }
 
-// open loads a page of some size.
-func (b *browser) open(url string, width, height int) {
+// openPage loads a page of some size.
+func (b *browser) openPage(url string, width, height int) {
 	b.Helper()
-	b.size(width, height)
-	b.call("Page.navigate", map[string]any{"url": url}, nil)
-	b.until(`document.body?.dataset.ready === "yes"`)
+	b.setSize(width, height)
+	b.callMethod("Page.navigate", map[string]any{"url": url}, nil)
+	b.waitFor(`document.body?.dataset.ready === "yes"`)
 }
 
-func (b *browser) size(width, height int) {
+func (b *browser) setSize(width, height int) {
 	b.Helper()
-	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
+	b.callMethod("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
 }
 
-// theme is the system's, as the page sees it.
-func (b *browser) theme(name string) {
+// setTheme sets the system's theme, as the page sees it.
+func (b *browser) setTheme(name string) {
 	b.Helper()
-	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]any{"name": "prefers-color-scheme", "value": name}}}, nil)
+	b.callMethod("Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]any{"name": "prefers-color-scheme", "value": name}}}, nil)
 }
 
-// shoot writes a picture of the whole page.
-func (b *browser) shoot(file string) {
+// writePicture writes a picture of the whole page.
+func (b *browser) writePicture(file string) {
 	b.Helper()
 	var r struct{ Data string }
-	b.call("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": true}, &r)
+	b.callMethod("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": true}, &r)
 	raw, err := base64.StdEncoding.DecodeString(r.Data)
 	if err == nil {
 		err = os.WriteFile(file, raw, 0o644)

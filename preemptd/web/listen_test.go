@@ -25,7 +25,7 @@ import (
 func TestCertificate(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	first := certify(t, cert, key, "first")
+	first := writeCertificate(t, cert, key, "first")
 	c, err := web.LoadCertificate(cert, key)
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestCertificate(t *testing.T) {
 	if name := shown(); name != "first" {
 		t.Error(name)
 	}
-	certify(t, cert, key, "second")
+	writeCertificate(t, cert, key, "second")
 	if err := os.Chtimes(cert, time.Time{}, first.Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +68,8 @@ func TestCertificate(t *testing.T) {
 	}
 }
 
-// certify writes a certificate of a name, and returns when its file was written.
-func certify(t *testing.T, cert, key, name string) time.Time {
+// writeCertificate writes a certificate of a name, and returns when its file was written.
+func writeCertificate(t *testing.T, cert, key, name string) time.Time {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -23,21 +23,21 @@ var pictures = flag.String("pictures", "", "write pictures of the page into this
 func TestPage(t *testing.T) {
 	b := newBrowser(t)
 	s := newSite(t)
-	s.job(nobody) // 1, as in the snapshot
-	s.job(4_000_001_001)
-	s.tell(s.someTicks(48))
-	s.journalled(t)
-	b.theme("light")
-	b.open(s.address, 1280, 900)
+	s.addJob(nobody) // 1, as in the snapshot
+	s.addJob(4_000_001_001)
+	s.tellSnapshot(s.someTicks(48))
+	s.writeJournal(t)
+	b.setTheme("light")
+	b.openPage(s.address, 1280, 900)
 	if *pictures != "" {
-		shoot(b)
+		takePictures(b)
 	}
 	for _, part := range []struct {
 		name string
 		do   func(*testing.T, *browser, *site)
 	}{
-		{"map", drawn}, {"timeline", timelined}, {"sorted jobs", sortJobs}, {"leases", showLeased}, {"another job", openAnother}, {"past of a job", showPast}, {"hostile names", escaped}, {"decisions", decided}, {"useful share", usefulShare}, {"nodes", nodesListed},
-		{"errors", silent}, {"token", signed}, {"standby", standsBy}, {"10 000 nodes", large}, {"errors", silent}, {"stale", stale},
+		{"map", checkMap}, {"timeline", checkTimeline}, {"sorted jobs", sortJobs}, {"leases", showLeased}, {"another job", openAnother}, {"past of a job", showPast}, {"hostile names", checkEscaping}, {"decisions", checkDecisions}, {"useful share", usefulShare}, {"nodes", nodesListed},
+		{"errors", checkNoErrors}, {"token", checkToken}, {"standby", standsBy}, {"10 000 nodes", checkLargeCluster}, {"errors", checkNoErrors}, {"stale", checkStalePage},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			b.T = t
@@ -50,8 +50,8 @@ func TestPage(t *testing.T) {
 	b.T = t
 }
 
-// tell has the page see the cluster now, with decisions.
-func (s *site) tell(last *sdk.Snapshot) {
+// tellSnapshot has the page see the cluster now, with decisions.
+func (s *site) tellSnapshot(last *sdk.Snapshot) {
 	again := *last
 	again.Number++
 	again.Time = time.Now()
@@ -62,8 +62,8 @@ func (s *site) tell(last *sdk.Snapshot) {
 	}})
 }
 
-// journalled writes what was done and what is being done.
-func (s *site) journalled(t *testing.T) {
+// writeJournal writes what was done and what is being done.
+func (s *site) writeJournal(t *testing.T) {
 	t.Helper()
 	for i, r := range []journal.Request{
 		{Kind: "migrate", Job: 3, Who: "policy drain", Why: "gpu00028 is marked for maintenance"},
@@ -83,22 +83,22 @@ func (s *site) journalled(t *testing.T) {
 	}
 }
 
-func shoot(b *browser) {
-	b.shoot(filepath.Join(*pictures, "page.png"))
-	b.theme("dark")
-	b.shoot(filepath.Join(*pictures, "page-dark.png"))
-	b.size(390, 844)
-	b.until("document.querySelector('#map').clientWidth < 390 && document.querySelector('#timeline svg').clientWidth < 390")
-	b.shoot(filepath.Join(*pictures, "page-phone.png"))
-	b.size(1280, 900)
-	b.theme("light")
-	b.until("document.querySelector('#map').clientWidth > 390")
+func takePictures(b *browser) {
+	b.writePicture(filepath.Join(*pictures, "page.png"))
+	b.setTheme("dark")
+	b.writePicture(filepath.Join(*pictures, "page-dark.png"))
+	b.setSize(390, 844)
+	b.waitFor("document.querySelector('#map').clientWidth < 390 && document.querySelector('#timeline svg').clientWidth < 390")
+	b.writePicture(filepath.Join(*pictures, "page-phone.png"))
+	b.setSize(1280, 900)
+	b.setTheme("light")
+	b.waitFor("document.querySelector('#map').clientWidth > 390")
 }
 
 // usefulShare: a day's share of useful GPU time, of all tiers and of users.
 func usefulShare(t *testing.T, b *browser, _ *site) {
 	var said string
-	b.eval(`[...document.querySelectorAll("#useful-rows tr > *")].map((cell) => cell.textContent).join("|")`, &said)
+	b.evaluate(`[...document.querySelectorAll("#useful-rows tr > *")].map((cell) => cell.textContent).join("|")`, &said)
 	if want := "2026-11-23|2.0|90 %|–|–|90 %|<b>alice 90 %"; said != want {
 		t.Errorf("useful share %q, want %q", said, want)
 	}
@@ -125,15 +125,15 @@ func someProxyds(nodes int, now time.Time) []web.Proxyd {
 
 // nodesListed: nodes with a problem come first, each with what it is, and the map and the tile name them too.
 func nodesListed(t *testing.T, b *browser, s *site) {
-	if said := b.text("#nodes-line"); said != "Nothing is known of the nodes' proxyds." {
+	if said := b.textOf("#nodes-line"); said != "Nothing is known of the nodes' proxyds." {
 		t.Error(said)
 	}
 	all := someProxyds(48, time.Now())
-	s.set(func(now *web.State) { now.Proxyds = func() []web.Proxyd { return all } })
-	s.tell(snapshot(48, 110, time.Now()))
-	b.until(`document.querySelectorAll("#nodes tr").length === 48`)
+	s.changeState(func(now *web.State) { now.Proxyds = func() []web.Proxyd { return all } })
+	s.tellSnapshot(newSnapshot(48, 110, time.Now()))
+	b.waitFor(`document.querySelectorAll("#nodes tr").length === 48`)
 	var said string
-	b.eval(`[...document.querySelectorAll("#nodes tr")].slice(0, 7).map((r) => [...r.cells].map((c) => c.textContent).join("|").replace(/ since [^|]*/, "")).join("\n")`, &said)
+	b.evaluate(`[...document.querySelectorAll("#nodes tr")].slice(0, 7).map((r) => [...r.cells].map((c) => c.textContent).join("|").replace(/ since [^|]*/, "")).join("\n")`, &said)
 	want := strings.Join([]string{
 		"gpu00010|does not answer|1.2.3|–|40.0 TiB, 40 %|512 GiB, 50 %|cuda|0|main",
 		"gpu00003|answers|1.2.3|the shared folder is not there, or not mounted|–|512 GiB, 50 %|cuda|2|main",
@@ -146,36 +146,36 @@ func nodesListed(t *testing.T, b *browser, s *site) {
 	if said != want {
 		t.Errorf("the table begins with\n%s\nwant\n%s", said, want)
 	}
-	b.eval(`[...document.querySelector('#nodes [data-node="gpu00012"]').cells].map((c) => c.textContent).join("|")`, &said)
+	b.evaluate(`[...document.querySelector('#nodes [data-node="gpu00012"]').cells].map((c) => c.textContent).join("|")`, &said)
 	if said != "gpu00012|answers|0.9|does not say|–|–|–|–|main" {
 		t.Errorf("an older release: %s", said)
 	}
-	if said := b.text("#nodes-line"); said != "45 of 48 proxyds answer, 2 silent, 1 without the right shared folder" {
+	if said := b.textOf("#nodes-line"); said != "45 of 48 proxyds answer, 2 silent, 1 without the right shared folder" {
 		t.Error(said)
 	}
-	if said := b.text("#tiles"); !strings.Contains(said, "of 48, 3 proxyds with a problem") {
+	if said := b.textOf("#tiles"); !strings.Contains(said, "of 48, 3 proxyds with a problem") {
 		t.Error(said)
 	}
 	if *pictures != "" {
-		b.shoot(filepath.Join(*pictures, "page-nodes.png"))
+		b.writePicture(filepath.Join(*pictures, "page-nodes.png"))
 	}
-	b.eval(`document.querySelector("#map").focus()`, nil)
-	b.key("Home")
-	b.key("ArrowRight")
-	b.key("ArrowRight")
-	if said := b.text("#map-line"); !strings.Contains(said, "the shared folder is not there") {
+	b.evaluate(`document.querySelector("#map").focus()`, nil)
+	b.pressKey("Home")
+	b.pressKey("ArrowRight")
+	b.pressKey("ArrowRight")
+	if said := b.textOf("#map-line"); !strings.Contains(said, "the shared folder is not there") {
 		t.Error(said)
 	}
-	b.eval(`{ const m = document.querySelector("#find-node"); m.value = "0.9"; m.dispatchEvent(new Event("input")); }`, nil)
-	b.until(`document.querySelectorAll("#nodes tr").length === 1`)
-	b.eval(`{ const m = document.querySelector("#find-node"); m.value = ""; m.dispatchEvent(new Event("input")); }`, nil)
+	b.evaluate(`{ const m = document.querySelector("#find-node"); m.value = "0.9"; m.dispatchEvent(new Event("input")); }`, nil)
+	b.waitFor(`document.querySelectorAll("#nodes tr").length === 1`)
+	b.evaluate(`{ const m = document.querySelector("#find-node"); m.value = ""; m.dispatchEvent(new Event("input")); }`, nil)
 }
 
-// painted counts the dots of the map that have the colour of a tier.
-func (b *browser) painted(tier string) int {
+// countDots counts the dots of the map that have the colour of a tier.
+func (b *browser) countDots(tier string) int {
 	b.Helper()
 	var n int
-	b.eval(fmt.Sprintf(`(() => {
+	b.evaluate(fmt.Sprintf(`(() => {
 		const map = document.querySelector("#map");
 		const dots = map.getContext("2d").getImageData(0, 0, map.width, map.height).data;
 		const want = getComputedStyle(document.querySelector(".swatch.%s")).backgroundColor.match(/\d+/g).map(Number);
@@ -186,56 +186,56 @@ func (b *browser) painted(tier string) int {
 	return n
 }
 
-// drawn: the map has the colours of tiers, and its text says what is where to people without a mouse.
-func drawn(t *testing.T, b *browser, _ *site) {
-	b.until(`document.querySelector("#map").dataset.nodes === "48"`)
+// checkMap: the map has the colours of tiers, and its text says what is where to people without a mouse.
+func checkMap(t *testing.T, b *browser, _ *site) {
+	b.waitFor(`document.querySelector("#map").dataset.nodes === "48"`)
 	for _, tier := range []string{"premium", "standard", "basic"} {
-		if n := b.painted(tier); n < 50*100 {
+		if n := b.countDots(tier); n < 50*100 {
 			t.Errorf("%d dots of %s", n, tier)
 		}
 	}
-	b.eval(`document.querySelector("#map").focus()`, nil)
-	b.key("ArrowRight")
-	if said := b.text("#map-line"); !strings.Contains(said, "gpu00001 (a100) — 1 llama-70b-sft (alice, premium, 8 GPUs)") {
+	b.evaluate(`document.querySelector("#map").focus()`, nil)
+	b.pressKey("ArrowRight")
+	if said := b.textOf("#map-line"); !strings.Contains(said, "gpu00001 (a100) — 1 llama-70b-sft (alice, premium, 8 GPUs)") {
 		t.Error(said)
 	}
-	b.key("End")
-	b.key("ArrowLeft")
-	if said := b.text("#map-line"); !strings.Contains(said, "gpu00047 (a100), down: not responding") {
+	b.pressKey("End")
+	b.pressKey("ArrowLeft")
+	if said := b.textOf("#map-line"); !strings.Contains(said, "gpu00047 (a100), down: not responding") {
 		t.Error(said)
 	}
-	b.key("Home")
-	b.key("Enter")
-	b.until(`document.querySelector("#job").open`)
-	if said := b.text("#job"); !strings.Contains(said, "Job 1 llama-70b-sft") || !strings.Contains(said, "premium, QOS premium, promised 95 %") {
+	b.pressKey("Home")
+	b.pressKey("Enter")
+	b.waitFor(`document.querySelector("#job").open`)
+	if said := b.textOf("#job"); !strings.Contains(said, "Job 1 llama-70b-sft") || !strings.Contains(said, "premium, QOS premium, promised 95 %") {
 		t.Error(said)
 	}
-	b.eval(`document.querySelector("#job [data-close]").click()`, nil)
+	b.evaluate(`document.querySelector("#job [data-close]").click()`, nil)
 }
 
-// timelined: jobs have bars, and actions marks, and a filter leaves what is asked for.
-func timelined(t *testing.T, b *browser, _ *site) {
+// checkTimeline: jobs have bars, and actions marks, and a filter leaves what is asked for.
+func checkTimeline(t *testing.T, b *browser, _ *site) {
 	var rows, bars, marks int
-	b.eval(`document.querySelectorAll("#timeline .job").length`, &rows)
-	b.eval(`document.querySelectorAll("#timeline .part.basic").length`, &bars)
-	b.eval(`document.querySelectorAll("#timeline .mark.done").length`, &marks)
+	b.evaluate(`document.querySelectorAll("#timeline .job").length`, &rows)
+	b.evaluate(`document.querySelectorAll("#timeline .part.basic").length`, &bars)
+	b.evaluate(`document.querySelectorAll("#timeline .mark.done").length`, &marks)
 	if rows < 25 || bars < 20 || marks != 2 {
 		t.Errorf("%d rows, %d bars, %d marks", rows, bars, marks)
 	}
-	b.eval(`{ const m = document.querySelector("#match"); m.value = "graphcast"; m.dispatchEvent(new Event("input")); }`, nil)
-	b.until(`[...document.querySelectorAll("#timeline .job")].every((g) => g.getAttribute("aria-label").includes("graphcast"))`)
-	b.eval(`{ const m = document.querySelector("#match"); m.value = ""; m.dispatchEvent(new Event("input")); }`, nil)
-	b.until(fmt.Sprintf(`document.querySelectorAll("#timeline .job").length === %d`, rows))
+	b.evaluate(`{ const m = document.querySelector("#match"); m.value = "graphcast"; m.dispatchEvent(new Event("input")); }`, nil)
+	b.waitFor(`[...document.querySelectorAll("#timeline .job")].every((g) => g.getAttribute("aria-label").includes("graphcast"))`)
+	b.evaluate(`{ const m = document.querySelector("#match"); m.value = ""; m.dispatchEvent(new Event("input")); }`, nil)
+	b.waitFor(fmt.Sprintf(`document.querySelectorAll("#timeline .job").length === %d`, rows))
 }
 
 // sortJobs: a click on the head of a column sorts the jobs, another reverses them, a third has them as before.
 func sortJobs(t *testing.T, b *browser, _ *site) {
 	const first = `[...document.querySelectorAll("#jobs tr")].slice(0, 40).map((r) => Number(r.querySelector("button").textContent)).join()`
 	var before, up, down, after string
-	b.eval(first, &before)
+	b.evaluate(first, &before)
 	click := func(to *string) {
-		b.eval(`document.querySelector('#jobs-columns [data-sort="id"]').click()`, nil)
-		b.eval(first, to)
+		b.evaluate(`document.querySelector('#jobs-columns [data-sort="id"]').click()`, nil)
+		b.evaluate(first, to)
 	}
 	click(&up)
 	click(&down)
@@ -247,48 +247,48 @@ func sortJobs(t *testing.T, b *browser, _ *site) {
 
 // showLeased: GPUs that a lease lends to a job are not "2 of 1".
 func showLeased(_ *testing.T, b *browser, s *site) {
-	last := snapshot(48, 100, time.Now())
+	last := newSnapshot(48, 100, time.Now())
 	for i := range last.Jobs[:3] {
 		j := &last.Jobs[i]
 		j.Request, j.Leased = []int{4, 2, j.GPUs}[i], []int{j.GPUs - 4, 0, 0}[i]
 	}
-	s.tell(last)
+	s.tellSnapshot(last)
 	want := fmt.Sprintf("4 + %d leased|%d, asked for 2|%d", last.Jobs[0].GPUs-4, last.Jobs[1].GPUs, last.Jobs[2].GPUs)
-	b.until(fmt.Sprintf(`["1", "2", "3"].map((id) => [...document.querySelectorAll("#jobs tr")].find((r) => r.cells[0].textContent === id)?.cells[5].textContent).join("|") === %q`, want))
-	s.tell(snapshot(48, 102, time.Now()))
-	b.until(`[...document.querySelectorAll("#jobs tr")].find((r) => r.cells[0].textContent === "1").cells[5].textContent === "8"`)
+	b.waitFor(fmt.Sprintf(`["1", "2", "3"].map((id) => [...document.querySelectorAll("#jobs tr")].find((r) => r.cells[0].textContent === id)?.cells[5].textContent).join("|") === %q`, want))
+	s.tellSnapshot(newSnapshot(48, 102, time.Now()))
+	b.waitFor(`[...document.querySelectorAll("#jobs tr")].find((r) => r.cells[0].textContent === "1").cells[5].textContent === "8"`)
 }
 
 // openAnother opens the dialog of a job in the moment in which the dialog of another job is closed. The browser reports
 // the closing after the opening, and the new dialog stays shown.
 func openAnother(t *testing.T, b *browser, s *site) {
-	b.eval(`{
+	b.evaluate(`{
 		const click = (id) => [...document.querySelectorAll("#jobs button")].find((b) => b.textContent === id).click();
 		click("1");
 		document.querySelector("#job").addEventListener("close", () => { document.body.dataset.told = "yes"; }, { once: true });
 		document.querySelector("#job [data-close]").click();
 		click("2");
 	}`, nil)
-	b.until(`document.body.dataset.told === "yes"`)
-	later := snapshot(48, 103, time.Now())
+	b.waitFor(`document.body.dataset.told === "yes"`)
+	later := newSnapshot(48, 103, time.Now())
 	later.Jobs[1].Name = "renamed"
-	s.tell(later)
-	b.until(`document.querySelector("#jobs").textContent.includes("renamed")`) // the dialog is made anew with the table
-	if said := b.text("#job-title"); said != "Job 2 renamed" {
+	s.tellSnapshot(later)
+	b.waitFor(`document.querySelector("#jobs").textContent.includes("renamed")`) // the dialog is made anew with the table
+	if said := b.textOf("#job-title"); said != "Job 2 renamed" {
 		t.Errorf("%q is shown", said)
 	}
-	b.eval(`document.querySelector("#job [data-close]").click()`, nil)
+	b.evaluate(`document.querySelector("#job [data-close]").click()`, nil)
 }
 
 // showPast: a job's dialog has its checkpoints, what was done to it, and what was decided against, with the reasons;
 // that of another job has none of them.
 func showPast(t *testing.T, b *browser, _ *site) {
 	show := func(id int) {
-		b.eval(fmt.Sprintf(`[...document.querySelectorAll("#jobs button")].find((b) => b.textContent === "%d").click()`, id), nil)
+		b.evaluate(fmt.Sprintf(`[...document.querySelectorAll("#jobs button")].find((b) => b.textContent === "%d").click()`, id), nil)
 	}
 	show(3)
-	b.until(`document.querySelectorAll("#job-checkpoints tbody tr").length === 2 && document.querySelector("#job-history") !== null`)
-	said := b.text("#job-past")
+	b.waitFor(`document.querySelectorAll("#job-checkpoints tbody tr").length === 2 && document.querySelector("#job-history") !== null`)
+	said := b.textOf("#job-past")
 	for _, want := range []string{
 		"5.0 GiB", "1.5 GiB", "12 s", "gpu00003, gpu00004", "in the store", "on its nodes, not in the store yet", hostile, "migrate", "gpu00028 is marked for maintenance", "by policy drain",
 	} {
@@ -297,138 +297,138 @@ func showPast(t *testing.T, b *browser, _ *site) {
 		}
 	}
 	var hidden int // of the table, to its right
-	if b.eval(`{ const frame = document.querySelector("#job-checkpoints").parentElement; frame.scrollWidth - frame.clientWidth }`, &hidden); hidden > 0 {
+	if b.evaluate(`{ const frame = document.querySelector("#job-checkpoints").parentElement; frame.scrollWidth - frame.clientWidth }`, &hidden); hidden > 0 {
 		t.Errorf("%d pixels of the checkpoints are not seen", hidden)
 	}
 	if *pictures != "" {
-		b.shoot(filepath.Join(*pictures, "page-past.png"))
+		b.writePicture(filepath.Join(*pictures, "page-past.png"))
 	}
-	if said := b.text("#job-obstacles"); said != "" {
+	if said := b.textOf("#job-obstacles"); said != "" {
 		t.Errorf("shown without a token: %q", said)
 	}
-	b.eval(`document.querySelector("#job [data-close]").click()`, nil)
+	b.evaluate(`document.querySelector("#job [data-close]").click()`, nil)
 	show(7)
-	b.until(`document.querySelector("#job-history") !== null`)
-	if said := b.text("#job-past"); strings.Contains(said, "in the store") || !strings.Contains(said, "rejected: guarantee: it would fall to 0.64") || !strings.Contains(said, "premium job 29") {
+	b.waitFor(`document.querySelector("#job-history") !== null`)
+	if said := b.textOf("#job-past"); strings.Contains(said, "in the store") || !strings.Contains(said, "rejected: guarantee: it would fall to 0.64") || !strings.Contains(said, "premium job 29") {
 		t.Error(said)
 	}
-	b.eval(`document.querySelector("#job [data-close]").click()`, nil)
+	b.evaluate(`document.querySelector("#job [data-close]").click()`, nil)
 }
 
-// escaped: a job's name and a person's reason are text, whatever is in them.
-func escaped(t *testing.T, b *browser, _ *site) {
+// checkEscaping: a job's name and a person's reason are text, whatever is in them.
+func checkEscaping(t *testing.T, b *browser, _ *site) {
 	var title string
 	var made int
-	b.eval("document.title", &title)
-	b.eval(`document.querySelectorAll("main img, main script, dialog img, dialog script").length`, &made)
+	b.evaluate("document.title", &title)
+	b.evaluate(`document.querySelectorAll("main img, main script, dialog img, dialog script").length`, &made)
 	if title != "Singularity for Slurm" || made != 0 {
 		t.Errorf("title %q, %d elements of a job's name", title, made)
 	}
-	if !strings.Contains(b.text("#jobs"), hostile) || !strings.Contains(b.text("#actions"), hostile) {
+	if !strings.Contains(b.textOf("#jobs"), hostile) || !strings.Contains(b.textOf("#actions"), hostile) {
 		t.Error("the name is not shown as it is")
 	}
 }
 
-// decided: what was decided is there with its reason.
-func decided(t *testing.T, b *browser, _ *site) {
-	said := b.text("#decisions")
+// checkDecisions: what was decided is there with its reason.
+func checkDecisions(t *testing.T, b *browser, _ *site) {
+	said := b.textOf("#decisions")
 	for _, want := range []string{"gives 8 GPUs to premium job 25", "policy tiers", "waits for job 6", "rejected: guarantee", "it would fall to 0.64 of 0.70"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("no %q in\n%s", want, said)
 		}
 	}
-	b.eval(`document.querySelector("#rejected").click()`, nil)
-	if said := b.text("#decisions"); strings.Contains(said, "guarantee") || !strings.Contains(said, "begun") {
+	b.evaluate(`document.querySelector("#rejected").click()`, nil)
+	if said := b.textOf("#decisions"); strings.Contains(said, "guarantee") || !strings.Contains(said, "begun") {
 		t.Error(said)
 	}
 }
 
-// signed: nothing can be done without a token, and with one what package api permits.
-func signed(t *testing.T, b *browser, s *site) {
-	own := snapshot(48, 104, time.Now())
+// checkToken: nothing can be done without a token, and with one what package api permits.
+func checkToken(t *testing.T, b *browser, s *site) {
+	own := newSnapshot(48, 104, time.Now())
 	own.Jobs[0].User = "nobody"
-	s.tell(own)
-	b.until(`[...document.querySelectorAll("#jobs tr")].find((r) => r.cells[0].textContent === "1").cells[2].textContent === "nobody"`)
+	s.tellSnapshot(own)
+	b.waitFor(`[...document.querySelectorAll("#jobs tr")].find((r) => r.cells[0].textContent === "1").cells[2].textContent === "nobody"`)
 	show := func(id int) {
-		b.eval(fmt.Sprintf(`[...document.querySelectorAll("#jobs button")].find((b) => b.textContent === "%d").click()`, id), nil)
+		b.evaluate(fmt.Sprintf(`[...document.querySelectorAll("#jobs button")].find((b) => b.textContent === "%d").click()`, id), nil)
 	}
 	show(1)
 	var hidden bool
-	if b.eval(`document.querySelector("#act").hidden`, &hidden); !hidden {
+	if b.evaluate(`document.querySelector("#act").hidden`, &hidden); !hidden {
 		t.Error("buttons for everybody")
 	}
 	enter := func(token string) {
-		b.eval(fmt.Sprintf(`document.querySelector("#token").value = %q; document.querySelector("#signing-form").requestSubmit()`, token), nil)
+		b.evaluate(fmt.Sprintf(`document.querySelector("#token").value = %q; document.querySelector("#signing-form").requestSubmit()`, token), nil)
 	}
-	b.eval(`document.querySelector("#act-sign-button").click()`, nil)
+	b.evaluate(`document.querySelector("#act-sign-button").click()`, nil)
 	enter("sing1_stolen")
-	b.until(`document.querySelector("#signing-said").textContent.includes("not of this preemptd")`)
+	b.waitFor(`document.querySelector("#signing-said").textContent.includes("not of this preemptd")`)
 	token, _ := s.keys.Sign(nobody)
 	enter(token)
-	b.until(`!document.querySelector("#act").hidden`)
-	b.until(`document.querySelector("#job-obstacles").textContent.includes("batch, gpu00001, process 7: a connection to 192.0.2.7:443: close it")`)
-	if who := b.text("#sign"); who != "nobody: sign out" {
+	b.waitFor(`!document.querySelector("#act").hidden`)
+	b.waitFor(`document.querySelector("#job-obstacles").textContent.includes("batch, gpu00001, process 7: a connection to 192.0.2.7:443: close it")`)
+	if who := b.textOf("#sign"); who != "nobody: sign out" {
 		t.Error(who)
 	}
 	if *pictures != "" {
-		b.shoot(filepath.Join(*pictures, "page-job.png"))
+		b.writePicture(filepath.Join(*pictures, "page-job.png"))
 	}
-	b.eval(`document.querySelector("#act [name=reason]").value = "a noisy fan"; document.querySelector("#act").requestSubmit()`, nil)
-	b.until(`document.querySelector("#act-said").textContent.includes("preempt: under way")`)
+	b.evaluate(`document.querySelector("#act [name=reason]").value = "a noisy fan"; document.querySelector("#act").requestSubmit()`, nil)
+	b.waitFor(`document.querySelector("#act-said").textContent.includes("preempt: under way")`)
 	all, err := s.journal.History(t.Context(), 1, 10)
 	if err != nil || len(all) != 1 || all[0].Kind != "preempt" || all[0].Who != "nobody" || all[0].Why != "a noisy fan" {
 		t.Errorf("%v %+v", err, all)
 	}
-	b.eval(`document.querySelector("#act [value=requeue]").click(); document.querySelector("#act [name=qos]").value = "none-such"; document.querySelector("#act").requestSubmit()`, nil)
-	b.until(`document.querySelector("#do").textContent === "Requeue" && document.querySelector("#act-said").className === "wrong"`)
-	b.eval(`document.querySelector("#job [data-close]").click()`, nil)
+	b.evaluate(`document.querySelector("#act [value=requeue]").click(); document.querySelector("#act [name=qos]").value = "none-such"; document.querySelector("#act").requestSubmit()`, nil)
+	b.waitFor(`document.querySelector("#do").textContent === "Requeue" && document.querySelector("#act-said").className === "wrong"`)
+	b.evaluate(`document.querySelector("#job [data-close]").click()`, nil)
 	show(2)
-	b.eval(`document.querySelector("#act").requestSubmit()`, nil)
-	b.until(`document.querySelector("#act-said").textContent.includes("belongs to another user")`)
-	b.eval(`document.querySelector("#job [data-close]").click(); document.querySelector("#sign").click()`, nil)
-	b.until(`document.querySelector("#act").hidden && sessionStorage.length === 0`)
-	b.forget() // the refusals, which are logged
+	b.evaluate(`document.querySelector("#act").requestSubmit()`, nil)
+	b.waitFor(`document.querySelector("#act-said").textContent.includes("belongs to another user")`)
+	b.evaluate(`document.querySelector("#job [data-close]").click(); document.querySelector("#sign").click()`, nil)
+	b.waitFor(`document.querySelector("#act").hidden && sessionStorage.length === 0`)
+	b.dropReports() // the refusals, which are logged
 }
 
 // standsBy: it is said that another one works.
 func standsBy(_ *testing.T, b *browser, s *site) {
-	s.set(func(now *web.State) { now.Role = web.Waits })
-	b.until(`document.querySelector("#role").textContent === "stands by" && !document.querySelector("#notice").hidden`)
-	b.until(`document.querySelector("#notice").textContent.includes("process")`)
-	s.set(func(now *web.State) { now.Role = web.DryRun })
-	b.until(`document.querySelector("#notice").textContent.startsWith("Dry run")`)
-	s.set(func(now *web.State) { now.Role = web.Works })
-	b.until(`document.querySelector("#notice").hidden`)
+	s.changeState(func(now *web.State) { now.Role = web.Waits })
+	b.waitFor(`document.querySelector("#role").textContent === "stands by" && !document.querySelector("#notice").hidden`)
+	b.waitFor(`document.querySelector("#notice").textContent.includes("process")`)
+	s.changeState(func(now *web.State) { now.Role = web.DryRun })
+	b.waitFor(`document.querySelector("#notice").textContent.startsWith("Dry run")`)
+	s.changeState(func(now *web.State) { now.Role = web.Works })
+	b.waitFor(`document.querySelector("#notice").hidden`)
 }
 
-// large: a cluster of 10 000 nodes is drawn.
-func large(t *testing.T, b *browser, s *site) {
-	s.tell(snapshot(10_000, 100, time.Now()))
-	b.until(`document.querySelector("#map").dataset.nodes === "10000"`)
+// checkLargeCluster: a cluster of 10 000 nodes is drawn.
+func checkLargeCluster(t *testing.T, b *browser, s *site) {
+	s.tellSnapshot(newSnapshot(10_000, 100, time.Now()))
+	b.waitFor(`document.querySelector("#map").dataset.nodes === "10000"`)
 	for _, tier := range []string{"premium", "standard", "basic"} {
-		if n := b.painted(tier); n < 10_000*4 {
+		if n := b.countDots(tier); n < 10_000*4 {
 			t.Errorf("%d dots of %s", n, tier)
 		}
 	}
 	if *pictures != "" {
-		b.shoot(filepath.Join(*pictures, "page-large.png"))
+		b.writePicture(filepath.Join(*pictures, "page-large.png"))
 	}
 }
 
-// silent: no script failed, and nothing broke the page's own policy.
-func silent(t *testing.T, b *browser, _ *site) {
-	if all := b.said(); len(all) > 0 {
+// checkNoErrors: no script failed, and nothing broke the page's own policy.
+func checkNoErrors(t *testing.T, b *browser, _ *site) {
+	if all := b.reportedErrors(); len(all) > 0 {
 		t.Errorf("%q", all)
 	}
 }
 
-// stale: when preemptd goes away the page says so, and stops saying so when it is back.
-func stale(t *testing.T, b *browser, s *site) {
-	if said := b.text("#stale"); said != "" {
+// checkStalePage: when preemptd goes away the page says so, and stops saying so when it is back.
+func checkStalePage(t *testing.T, b *browser, s *site) {
+	if said := b.textOf("#stale"); said != "" {
 		t.Error(said)
 	}
 	s.stop()
-	b.until(`!document.querySelector("#stale").hidden && document.querySelector("#stale").textContent.startsWith("preemptd does not answer since")`)
-	s.serve(strings.TrimPrefix(s.address, "http://"))
-	b.until(`document.querySelector("#stale").hidden`)
+	b.waitFor(`!document.querySelector("#stale").hidden && document.querySelector("#stale").textContent.startsWith("preemptd does not answer since")`)
+	s.servePage(strings.TrimPrefix(s.address, "http://"))
+	b.waitFor(`document.querySelector("#stale").hidden`)
 }

@@ -31,8 +31,8 @@ type came struct {
 	Header     http.Header
 }
 
-// ask sends a request and returns what came.
-func (s *site) ask(method, path, token, body string, headers ...string) (came, string) {
+// sendRequest sends a request and returns what came.
+func (s *site) sendRequest(method, path, token, body string, headers ...string) (came, string) {
 	s.Helper()
 	r, err := http.NewRequestWithContext(s.Context(), method, s.address+path, strings.NewReader(body))
 	if err != nil {
@@ -56,9 +56,9 @@ func (s *site) ask(method, path, token, body string, headers ...string) (came, s
 	return came{answer.StatusCode, answer.Status, answer.Header}, string(raw)
 }
 
-func (s *site) get(path string, into any) {
+func (s *site) getJSON(path string, into any) {
 	s.Helper()
-	answer, body := s.ask("GET", path, "", "")
+	answer, body := s.sendRequest("GET", path, "", "")
 	if answer.StatusCode != http.StatusOK {
 		s.Fatalf("%s: %s: %s", path, answer.Status, body)
 	}
@@ -73,18 +73,18 @@ func TestHeaders(t *testing.T) {
 	for path, code := range map[string]int{
 		"/": 200, "/app.js": 200, "/style.css": 200, "/nothing.js": 404, "/api/v1/state": 200, "/api/v1/cluster": 200, "/api/v1/me": 401, "/api/v2/x": 404, "/healthz": 200,
 	} {
-		answer, _ := s.ask("GET", path, "", "")
+		answer, _ := s.sendRequest("GET", path, "", "")
 		h := answer.Header
 		if answer.StatusCode != code || !strings.HasPrefix(h.Get("Content-Security-Policy"), "default-src 'self'") || h.Get("X-Content-Type-Options") != "nosniff" ||
 			h.Get("Set-Cookie") != "" || h.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s: %s %v", path, answer.Status, h)
 		}
 	}
-	if answer, _ := s.ask("POST", "/", "", ""); answer.StatusCode != http.StatusMethodNotAllowed {
+	if answer, _ := s.sendRequest("POST", "/", "", ""); answer.StatusCode != http.StatusMethodNotAllowed {
 		t.Error(answer.Status)
 	}
 	// What another site's page would ask first, and what it could ask without that.
-	if answer, _ := s.ask("OPTIONS", "/api/v1/jobs/1/preempt", "", "", "Origin", "https://evil.example", "Access-Control-Request-Method", "POST"); answer.StatusCode/100 == 2 {
+	if answer, _ := s.sendRequest("OPTIONS", "/api/v1/jobs/1/preempt", "", "", "Origin", "https://evil.example", "Access-Control-Request-Method", "POST"); answer.StatusCode/100 == 2 {
 		t.Error(answer.Status)
 	}
 }
@@ -110,19 +110,19 @@ func TestEverybody(t *testing.T) {
 			Times                 int
 		}
 	}
-	s.get("/api/v1/state", &state)
+	s.getJSON("/api/v1/state", &state)
 	if state.Number != 0 || state.Role != "works" || !strings.Contains(state.Holder, "process") {
 		t.Errorf("%+v", state)
 	}
-	s.journalled(t)
-	last := snapshot(16, 1, time.Now())
+	s.writeJournal(t)
+	last := newSnapshot(16, 1, time.Now())
 	again := *last
 	again.Number = 2
 	for _, one := range []*sdk.Snapshot{last, &again} {
 		s.page.Tell(web.Tick{Snapshot: one, Decisions: []web.Decision{{Policy: "tiers", Job: 1, What: "preempt job 1", Reason: "why", Outcome: "waits for job 2"}}})
 	}
 	for state.Number == 0 { // what was made a moment ago is sent again
-		s.get("/api/v1/state", &state)
+		s.getJSON("/api/v1/state", &state)
 	}
 	if state.Totals.Nodes != 16 || state.Totals.Up != 14 || state.Totals.GPUs != 128 || state.Totals.Usable != 14*8-1 || state.Totals.Used == 0 ||
 		state.Totals.Waiting != 4 || state.Totals.Held != 2 || len(state.Policies) != 2 {
@@ -137,7 +137,7 @@ func TestEverybody(t *testing.T) {
 	if len(state.Decisions) != 1 || state.Decisions[0].Times != 2 || state.Decisions[0].Reason != "why" {
 		t.Errorf("%+v", state.Decisions)
 	}
-	if _, body := s.ask("GET", "/api/v1/state", "", ""); strings.Contains(body, "a problem") {
+	if _, body := s.sendRequest("GET", "/api/v1/state", "", ""); strings.Contains(body, "a problem") {
 		t.Error("what went wrong inside is shown to everybody")
 	}
 }
@@ -145,8 +145,8 @@ func TestEverybody(t *testing.T) {
 // TestSame: what has not changed is not sent again, and what is long is sent short.
 func TestSame(t *testing.T) {
 	s := newSite(t)
-	s.page.Tell(web.Tick{Snapshot: snapshot(100, 1, time.Now())})
-	answer, body := s.ask("GET", "/api/v1/cluster", "", "", "Accept-Encoding", "gzip")
+	s.page.Tell(web.Tick{Snapshot: newSnapshot(100, 1, time.Now())})
+	answer, body := s.sendRequest("GET", "/api/v1/cluster", "", "", "Accept-Encoding", "gzip")
 	z, err := gzip.NewReader(strings.NewReader(body))
 	if err != nil || answer.Header.Get("Content-Encoding") != "gzip" {
 		t.Fatal(err, answer.Header)
@@ -174,16 +174,16 @@ func TestSame(t *testing.T) {
 		t.Errorf("%+v", cluster)
 	}
 	tag := answer.Header.Get("ETag")
-	if answer, body := s.ask("GET", "/api/v1/cluster", "", "", "If-None-Match", tag); answer.StatusCode != http.StatusNotModified || body != "" {
+	if answer, body := s.sendRequest("GET", "/api/v1/cluster", "", "", "If-None-Match", tag); answer.StatusCode != http.StatusNotModified || body != "" {
 		t.Error(answer.Status, len(body))
 	}
-	s.page.Tell(web.Tick{Snapshot: snapshot(100, 2, time.Now())})
-	if answer, _ := s.ask("GET", "/api/v1/cluster", "", "", "If-None-Match", tag); answer.StatusCode != http.StatusOK {
+	s.page.Tell(web.Tick{Snapshot: newSnapshot(100, 2, time.Now())})
+	if answer, _ := s.sendRequest("GET", "/api/v1/cluster", "", "", "If-None-Match", tag); answer.StatusCode != http.StatusOK {
 		t.Error(answer.Status)
 	}
 	// A preemptd that waits for another preemptd shows nothing that it saw before.
-	s.set(func(now *web.State) { now.Role = web.Waits })
-	if s.get("/api/v1/cluster", &cluster); cluster.Number != 0 || len(cluster.Nodes) != 0 {
+	s.changeState(func(now *web.State) { now.Role = web.Waits })
+	if s.getJSON("/api/v1/cluster", &cluster); cluster.Number != 0 || len(cluster.Nodes) != 0 {
 		t.Errorf("%+v", cluster)
 	}
 }
@@ -194,7 +194,7 @@ func TestNodes(t *testing.T) {
 	now := time.Now()
 	all := someProxyds(48, now)
 	all[0], all[47] = all[47], all[0]
-	s.set(func(st *web.State) { st.Proxyds = func() []web.Proxyd { return all } })
+	s.changeState(func(st *web.State) { st.Proxyds = func() []web.Proxyd { return all } })
 	type space struct{ Size, Free uint64 }
 	var said struct {
 		Nodes []struct {
@@ -205,7 +205,7 @@ func TestNodes(t *testing.T) {
 			Capsules                                int
 		}
 	}
-	s.get("/api/v1/nodes", &said)
+	s.getJSON("/api/v1/nodes", &said)
 	if len(said.Nodes) != 48 || said.Nodes[0].Name != "gpu00001" || said.Nodes[47].Name != "gpu00048" {
 		t.Fatalf("%+v", said)
 	}
@@ -231,11 +231,11 @@ func TestNodes(t *testing.T) {
 	var state struct {
 		Proxyds struct{ Nodes, Answer, Silent, Unsound int }
 	}
-	if s.get("/api/v1/state", &state); state.Proxyds != struct{ Nodes, Answer, Silent, Unsound int }{48, 45, 2, 1} {
+	if s.getJSON("/api/v1/state", &state); state.Proxyds != struct{ Nodes, Answer, Silent, Unsound int }{48, 45, 2, 1} {
 		t.Errorf("%+v", state)
 	}
-	s.set(func(st *web.State) { st.Role = web.Waits })
-	if s.get("/api/v1/nodes", &said); len(said.Nodes) != 0 {
+	s.changeState(func(st *web.State) { st.Role = web.Waits })
+	if s.getJSON("/api/v1/nodes", &said); len(said.Nodes) != 0 {
 		t.Errorf("%+v", said)
 	}
 }
@@ -278,7 +278,7 @@ func TestTimeline(t *testing.T) {
 	if err := s.journal.Note(t.Context(), journal.Event{Job: 1, Restarts: 1, What: "node failed", At: start.Add(20 * time.Minute), Text: "n1"}); err != nil {
 		t.Fatal(err)
 	}
-	s.get("/api/v1/timeline?hours=2&match=train", &all)
+	s.getJSON("/api/v1/timeline?hours=2&match=train", &all)
 	if len(all.Jobs) != 1 || len(all.Jobs[0].Parts) != 4 || len(all.Jobs[0].Marks) != 2 || all.Jobs[0].Marks[0].Who != "bob" || all.Jobs[0].Marks[1].Why != "n1" {
 		t.Fatalf("%+v", all)
 	}
@@ -292,11 +292,11 @@ func TestTimeline(t *testing.T) {
 			t.Errorf("%d: %+v, want %+v", i, p, want)
 		}
 	}
-	if s.get("/api/v1/timeline?match=other", &all); len(all.Jobs) != 0 {
+	if s.getJSON("/api/v1/timeline?match=other", &all); len(all.Jobs) != 0 {
 		t.Errorf("%+v", all)
 	}
 	for _, query := range []string{"hours=0", "hours=25", "hours=x", "limit=501", "match=" + strings.Repeat("a", 101), "match=%ff"} {
-		if answer, _ := s.ask("GET", "/api/v1/timeline?"+query, "", ""); answer.StatusCode != http.StatusBadRequest {
+		if answer, _ := s.sendRequest("GET", "/api/v1/timeline?"+query, "", ""); answer.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: %s", query, answer.Status)
 		}
 	}
@@ -305,11 +305,11 @@ func TestTimeline(t *testing.T) {
 // TestJobPast: what was decided for a job and done to it, and its checkpoints, newest first, and nothing of other jobs.
 func TestJobPast(t *testing.T) {
 	s := newSite(t)
-	s.journalled(t)
+	s.writeJournal(t)
 	if err := s.journal.Note(t.Context(), journal.Event{Job: 3, Restarts: 1, What: "node failed", At: time.Now(), Text: "n1"}); err != nil {
 		t.Fatal(err)
 	}
-	s.page.Tell(web.Tick{Snapshot: snapshot(16, 1, time.Now()), Decisions: []web.Decision{
+	s.page.Tell(web.Tick{Snapshot: newSnapshot(16, 1, time.Now()), Decisions: []web.Decision{
 		{Policy: "tiers", Job: 3, What: "preempt job 3", Reason: "why", Outcome: "waits for job 2"}, {Policy: "tiers", Job: 4, What: "preempt job 4"},
 	}})
 	var past struct {
@@ -324,7 +324,7 @@ func TestJobPast(t *testing.T) {
 			Uploading bool
 		}
 	}
-	s.get("/api/v1/jobs/3", &past)
+	s.getJSON("/api/v1/jobs/3", &past)
 	if len(past.Actions) != 1 || past.Actions[0].Who != "policy drain" || past.Actions[0].State != "done" {
 		t.Errorf("actions %+v", past.Actions)
 	}
@@ -334,17 +334,17 @@ func TestJobPast(t *testing.T) {
 	if len(past.Checkpoints) != 2 || past.Checkpoints[0].Number != 2 || !past.Checkpoints[0].Uploading || past.Checkpoints[1].Took != 12 || len(past.Checkpoints[1].Nodes) != 2 {
 		t.Errorf("checkpoints %+v", past.Checkpoints)
 	}
-	if s.get("/api/v1/jobs/5", &past); len(past.Actions)+len(past.Events)+len(past.Decisions)+len(past.Checkpoints) != 0 {
+	if s.getJSON("/api/v1/jobs/5", &past); len(past.Actions)+len(past.Events)+len(past.Decisions)+len(past.Checkpoints) != 0 {
 		t.Errorf("%+v", past)
 	}
 	for _, job := range []string{"0", "x", "-1", "1_2"} {
-		if answer, _ := s.ask("GET", "/api/v1/jobs/"+job, "", ""); answer.StatusCode != http.StatusBadRequest {
+		if answer, _ := s.sendRequest("GET", "/api/v1/jobs/"+job, "", ""); answer.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: %s", job, answer.Status)
 		}
 	}
 	// A preemptd that waits for another preemptd shows no checkpoints that it saw before.
-	s.set(func(now *web.State) { now.Role = web.Waits })
-	if s.get("/api/v1/jobs/13", &past); len(past.Actions) != 1 {
+	s.changeState(func(now *web.State) { now.Role = web.Waits })
+	if s.getJSON("/api/v1/jobs/13", &past); len(past.Actions) != 1 {
 		t.Errorf("%+v", past)
 	}
 }
@@ -352,13 +352,13 @@ func TestJobPast(t *testing.T) {
 // TestObstacles: the owner of a job learns what of it cannot be captured, and no other user does.
 func TestObstacles(t *testing.T) {
 	s := newSite(t)
-	own, others := s.job(nobody), s.job(4_000_001_001)
+	own, others := s.addJob(nobody), s.addJob(4_000_001_001)
 	token, _ := s.keys.Sign(nobody)
 	var all struct {
 		Obstacles []struct{ Where, What, Cure string }
 	}
 	path := func(job int64) string { return fmt.Sprintf("/api/v1/jobs/%d/obstacles", job) }
-	answer, body := s.ask("GET", path(own), token, "")
+	answer, body := s.sendRequest("GET", path(own), token, "")
 	if err := json.Unmarshal([]byte(body), &all); err != nil || answer.StatusCode != http.StatusOK || len(all.Obstacles) != 1 || all.Obstacles[0].Cure != "close it" {
 		t.Error(answer.Status, body, err)
 	}
@@ -368,14 +368,14 @@ func TestObstacles(t *testing.T) {
 	}{
 		"without a token": {path(own), "", 401}, "another user's": {path(others), token, 403}, "no number": {"/api/v1/jobs/x/obstacles", token, 400},
 	} {
-		if answer, body := s.ask("GET", c.path, c.token, ""); answer.StatusCode != c.code {
+		if answer, body := s.sendRequest("GET", c.path, c.token, ""); answer.StatusCode != c.code {
 			t.Errorf("%s: %s %s", name, answer.Status, body)
 		}
 	}
-	s.set(func(now *web.State) {
+	s.changeState(func(now *web.State) {
 		now.Obstacles = func(context.Context, int64) ([]web.Obstacle, error) { return nil, errors.New("node n1: no route") }
 	})
-	if answer, body := s.ask("GET", path(own), token, ""); answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "no route") {
+	if answer, body := s.sendRequest("GET", path(own), token, ""); answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "no route") {
 		t.Error(answer.Status, body)
 	}
 }
@@ -383,8 +383,8 @@ func TestObstacles(t *testing.T) {
 // TestRefused: what is wrong with a request is said, and nothing is begun.
 func TestRefused(t *testing.T) {
 	s := newSite(t)
-	s.job(nobody)
-	s.job(4_000_001_001)
+	s.addJob(nobody)
+	s.addJob(4_000_001_001)
 	own, _ := s.keys.Sign(nobody)
 	foreign, _ := web.NewKeys().Sign(nobody)
 	const js = "application/json"
@@ -407,7 +407,7 @@ func TestRefused(t *testing.T) {
 		"more GPUs":      {"/api/v1/jobs/1/resize", own, js, `{"gpus":64}`, 403, "only operators"},
 		"control in why": {"/api/v1/jobs/1/preempt", own, js, `{"reason":"a\nb"}`, 400, "one line"},
 	} {
-		answer, body := s.ask("POST", c.path, c.token, c.body, "Content-Type", c.kind)
+		answer, body := s.sendRequest("POST", c.path, c.token, c.body, "Content-Type", c.kind)
 		if answer.StatusCode != c.code || !strings.Contains(body, c.said) {
 			t.Errorf("%s: %s %s", name, answer.Status, body)
 		}
@@ -415,25 +415,25 @@ func TestRefused(t *testing.T) {
 	if all, err := s.journal.History(t.Context(), 0, 10); err != nil || len(all) != 0 {
 		t.Errorf("%v %+v", err, all)
 	}
-	answer, body := s.ask("POST", "/api/v1/jobs/1/preempt", own, `{"reason":"a fan"}`, "Content-Type", js)
+	answer, body := s.sendRequest("POST", "/api/v1/jobs/1/preempt", own, `{"reason":"a fan"}`, "Content-Type", js)
 	if answer.StatusCode != http.StatusAccepted || !strings.Contains(body, `"why":"a fan"`) {
 		t.Fatal(answer.Status, body)
 	}
-	if answer, body := s.ask("POST", "/api/v1/jobs/1/preempt", own, "{}", "Content-Type", js); answer.StatusCode != http.StatusConflict || !strings.Contains(body, "singctl history 1") {
+	if answer, body := s.sendRequest("POST", "/api/v1/jobs/1/preempt", own, "{}", "Content-Type", js); answer.StatusCode != http.StatusConflict || !strings.Contains(body, "singctl history 1") {
 		t.Error(answer.Status, body)
 	}
-	if answer, body := s.ask("GET", "/api/v1/actions/1", own, ""); answer.StatusCode != http.StatusOK || !strings.Contains(body, `"lines":[{`) {
+	if answer, body := s.sendRequest("GET", "/api/v1/actions/1", own, ""); answer.StatusCode != http.StatusOK || !strings.Contains(body, `"lines":[{`) {
 		t.Error(answer.Status, body)
 	}
-	if answer, body := s.ask("GET", "/api/v1/me", own, ""); answer.StatusCode != http.StatusOK || !strings.Contains(body, `"operator":false`) || strings.Contains(body, "a problem") {
+	if answer, body := s.sendRequest("GET", "/api/v1/me", own, ""); answer.StatusCode != http.StatusOK || !strings.Contains(body, `"operator":false`) || strings.Contains(body, "a problem") {
 		t.Error(answer.Status, body)
 	}
 	root, _ := s.keys.Sign(0)
-	if answer, body := s.ask("GET", "/api/v1/me", root, ""); answer.StatusCode != http.StatusOK || !strings.Contains(body, `"operator":true`) || !strings.Contains(body, "a problem") {
+	if answer, body := s.sendRequest("GET", "/api/v1/me", root, ""); answer.StatusCode != http.StatusOK || !strings.Contains(body, `"operator":true`) || !strings.Contains(body, "a problem") {
 		t.Error(answer.Status, body)
 	}
-	s.set(func(now *web.State) { now.Requests = nil })
-	if answer, body := s.ask("POST", "/api/v1/jobs/1/preempt", own, "{}", "Content-Type", js); answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "does not work now") {
+	s.changeState(func(now *web.State) { now.Requests = nil })
+	if answer, body := s.sendRequest("POST", "/api/v1/jobs/1/preempt", own, "{}", "Content-Type", js); answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "does not work now") {
 		t.Error(answer.Status, body)
 	}
 }
@@ -467,7 +467,7 @@ func TestPlain(t *testing.T) {
 // TestReady: what stands in the way is named.
 func TestReady(t *testing.T) {
 	s := newSite(t)
-	s.set(func(now *web.State) { now.Slurm = func(ctx ctx) error { return nil } })
+	s.changeState(func(now *web.State) { now.Slurm = func(ctx ctx) error { return nil } })
 	for name, c := range map[string]struct {
 		change func(*web.State)
 		tick   time.Duration // ago
@@ -482,15 +482,15 @@ func TestReady(t *testing.T) {
 		"no journal": {func(now *web.State) { now.Journal = broken{now.Journal} }, time.Second, 503, "journal: not ready: disk is gone\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			was := s.state()
-			s.set(c.change)
+			was := s.readState()
+			s.changeState(c.change)
 			if c.tick != 0 {
-				s.page.Tell(web.Tick{Snapshot: snapshot(1, 1, time.Now().Add(-c.tick))})
+				s.page.Tell(web.Tick{Snapshot: newSnapshot(1, 1, time.Now().Add(-c.tick))})
 			}
-			if answer, body := s.ask("GET", "/readyz", "", ""); answer.StatusCode != c.code || !strings.Contains(body, c.said) {
+			if answer, body := s.sendRequest("GET", "/readyz", "", ""); answer.StatusCode != c.code || !strings.Contains(body, c.said) {
 				t.Errorf("%s\n%s", answer.Status, body)
 			}
-			s.set(func(now *web.State) { *now = was })
+			s.changeState(func(now *web.State) { *now = was })
 		})
 	}
 }
@@ -500,10 +500,10 @@ func TestNoSlurm(t *testing.T) {
 	s := newSite(t)
 	s.srv.Fail(slurmresttest.Fault{Times: 1000, Status: 500})
 	asked := 0
-	was := s.state().Slurm
-	s.set(func(now *web.State) { now.Slurm = func(c ctx) error { asked++; return was(c) } })
+	was := s.readState().Slurm
+	s.changeState(func(now *web.State) { now.Slurm = func(c ctx) error { asked++; return was(c) } })
 	for range 20 {
-		if answer, body := s.ask("GET", "/readyz", "", ""); answer.StatusCode != 503 || !strings.Contains(body, "slurmrestd: not ready: ") {
+		if answer, body := s.sendRequest("GET", "/readyz", "", ""); answer.StatusCode != 503 || !strings.Contains(body, "slurmrestd: not ready: ") {
 			t.Fatal(answer.Status, body)
 		}
 	}

@@ -85,13 +85,13 @@ func newSite(t *testing.T) *site {
 		}
 		return []web.Obstacle{{Where: "batch, gpu00001, process 7", What: "a connection to 192.0.2.7:443", Cure: "close it", Since: time.Now()}}, nil
 	}
-	s.page = web.New(web.Options{Version: "1.0", Keys: s.keys, State: s.state})
-	s.serve("127.0.0.1:0")
+	s.page = web.New(web.Options{Version: "1.0", Keys: s.keys, State: s.readState})
+	s.servePage("127.0.0.1:0")
 	return s
 }
 
-// serve has the page listen; stop ends that.
-func (s *site) serve(address string) {
+// servePage has the page listen; stop ends that.
+func (s *site) servePage(address string) {
 	s.Helper()
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -110,13 +110,13 @@ func (s *site) serve(address string) {
 	s.Cleanup(s.stop)
 }
 
-func (s *site) state() web.State {
+func (s *site) readState() web.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now
 }
 
-func (s *site) set(change func(*web.State)) {
+func (s *site) changeState(change func(*web.State)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(&s.now)
@@ -125,9 +125,9 @@ func (s *site) set(change func(*web.State)) {
 // hostile is a name that a user could give a job.
 const hostile = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`
 
-// snapshot is a cluster of nodes with 8 GPUs each, filled with jobs of all tiers, as of tick
+// newSnapshot is a cluster of nodes with 8 GPUs each, filled with jobs of all tiers, as of tick
 // number at a time.
-func snapshot(nodes int, number uint64, at time.Time) *sdk.Snapshot {
+func newSnapshot(nodes int, number uint64, at time.Time) *sdk.Snapshot {
 	s := &sdk.Snapshot{
 		Cluster: "mini", Number: number, Time: at,
 		Rules: sdk.Rules{Window: 24 * time.Hour, Promised: [sdk.Tiers]float64{sdk.Premium: .95, sdk.Standard: .7}},
@@ -171,19 +171,19 @@ func snapshot(nodes int, number uint64, at time.Time) *sdk.Snapshot {
 		j.Request, j.Capsules, j.Counted = j.GPUs, len(j.Shares), 5*time.Hour
 		j.Fraction = []float64{.991, .42, .83, .66, .97, .58}[next%6]
 		j.Started = at.Add(-time.Duration(20+37*(next%9)) * time.Minute)
-		s.Jobs = append(s.Jobs, fill(s, j, next))
+		s.Jobs = append(s.Jobs, fillNode(s, j, next))
 		next++
 	}
 	for i := range 6 {
 		j := sdk.Job{Name: names[i], User: users[i%len(users)], Tier: tiers[i], State: []sdk.JobState{sdk.Waiting, sdk.Waiting, sdk.Held}[i%3], GPUs: 16, Request: 16, Capsules: 2, Fraction: 1}
 		j.Eligible = at.Add(-time.Duration(3+11*i) * time.Minute)
-		s.Jobs = append(s.Jobs, fill(s, j, next))
+		s.Jobs = append(s.Jobs, fillNode(s, j, next))
 		next++
 	}
 	return s
 }
 
-func fill(s *sdk.Snapshot, j sdk.Job, n int) sdk.Job {
+func fillNode(s *sdk.Snapshot, j sdk.Job, n int) sdk.Job {
 	j.ID, j.Label = sdk.JobID(n+1), fmt.Sprint(n+1)
 	j.Submitted, j.Promised, j.Account, j.QOS = s.Time.Add(-7*time.Hour), s.Rules.Promised[j.Tier], "lab", j.Tier.String()
 	return j
@@ -196,7 +196,7 @@ func (s *site) someTicks(nodes int) *sdk.Snapshot {
 	var last *sdk.Snapshot
 	for i := range ticks + 1 {
 		at := now.Add(-time.Duration(ticks-i) * 15 * time.Minute)
-		last = snapshot(nodes, uint64(i+1), at)
+		last = newSnapshot(nodes, uint64(i+1), at)
 		for n := range last.Jobs {
 			j := &last.Jobs[n]
 			if j.State != sdk.Running {
@@ -218,8 +218,8 @@ func (s *site) someTicks(nodes int) *sdk.Snapshot {
 	return last
 }
 
-// job adds what the page shows as a job to Slurm too.
-func (s *site) job(uid int64) int64 {
+// addJob adds what the page shows as a job to Slurm too.
+func (s *site) addJob(uid int64) int64 {
 	id := s.srv.AddJob(slurmrest.Job{UserID: uid, Batch: true, Requeueable: true, NodeCount: slurmrest.Num(1), TRESPerNode: "gres/gpu:a100:8"})
 	s.srv.StartJob(id, "gpu00001")
 	return id

@@ -87,8 +87,8 @@ func attachTo(t *testing.T, r Record) *attached {
 	return a
 }
 
-// shows waits until the terminal has shown a text.
-func (a *attached) shows(want string) {
+// waitForText waits until the terminal has shown a text.
+func (a *attached) waitForText(want string) {
 	a.t.Helper()
 	deadline := time.After(20 * time.Second)
 	for !strings.Contains(a.all, want) {
@@ -104,7 +104,7 @@ func (a *attached) shows(want string) {
 	}
 }
 
-func (a *attached) types(text string) {
+func (a *attached) typeText(text string) {
 	a.t.Helper()
 	if _, err := io.WriteString(a.typed, text); err != nil {
 		a.t.Fatal(err)
@@ -116,22 +116,22 @@ func (a *attached) types(text string) {
 func TestAttach(t *testing.T) {
 	r, ended := startShell(t)
 	first := attachTo(t, r)
-	first.types("keep=41; echo is $((keep))\n")
-	first.shows("is 41")
-	first.types("\x1d")
+	first.typeText("keep=41; echo is $((keep))\n")
+	first.waitForText("is 41")
+	first.typeText("\x1d")
 	if err := <-first.ended; err != nil {
 		t.Errorf("detached: %v", err)
 	}
 	second, third := attachTo(t, r), attachTo(t, r)
-	second.shows("is 41")
-	third.shows("is 41")
-	second.types("echo again $((keep + 1))\n")
-	second.shows("again 42")
-	third.shows("again 42")
+	second.waitForText("is 41")
+	third.waitForText("is 41")
+	second.typeText("echo again $((keep + 1))\n")
+	second.waitForText("again 42")
+	third.waitForText("again 42")
 	if err := NoteSubmission("7"); err != nil {
 		t.Fatal(err)
 	}
-	second.types("exit 3\n")
+	second.typeText("exit 3\n")
 	if err := <-second.ended; !errors.Is(err, ErrOver) {
 		t.Errorf("at the shell's end: %v", err)
 	}
@@ -151,8 +151,8 @@ func TestAttach(t *testing.T) {
 func TestAttachCut(t *testing.T) {
 	r, ended := startShell(t)
 	a, other := attachTo(t, r), attachTo(t, r)
-	a.types("echo is $((40 + 1))\n")
-	a.shows("is 41")
+	a.typeText("echo is $((40 + 1))\n")
+	a.waitForText("is 41")
 	a.end()
 	select {
 	case err := <-a.ended:
@@ -162,7 +162,7 @@ func TestAttachCut(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("the terminal is still attached")
 	}
-	other.types("exit 0\n")
+	other.typeText("exit 0\n")
 	<-ended
 }
 
@@ -185,7 +185,7 @@ func TestStranger(t *testing.T) {
 		c.Close()
 	}
 	a := attachTo(t, r)
-	a.types("exit 4\n")
+	a.typeText("exit 4\n")
 	if code := <-ended; code != 4 {
 		t.Errorf("exit code %d", code)
 	}
