@@ -25,7 +25,7 @@ var (
 	workerFlag   = flag.String("list.worker", "", "decode one list in this way and report (used by BenchmarkListRatio)")
 )
 
-// listBody is the answer to GET jobs of a 26.05 with n jobs, made as it is read. Its
+// listBody returns the answer to GET jobs of a 26.05 with n jobs, made as it is read. Its
 // records are two recorded ones (a running and a pending job, with every field that
 // the server sends), laid out and escaped as the server does, with ids, names, users
 // and times that differ from job to job.
@@ -45,7 +45,7 @@ type template struct {
 func newListBody(tb testing.TB, n int) *listBody {
 	b := &listBody{n: n, pending: []byte("{\n  \"jobs\": [\n    ")}
 	for i, job := range recordedJobs(tb) {
-		b.kinds[i] = cut(tb, job)
+		b.kinds[i] = makeTemplate(tb, job)
 	}
 	return b
 }
@@ -66,8 +66,8 @@ func recordedJobs(tb testing.TB) []map[string]any {
 	return rec.Body.Jobs
 }
 
-// cut makes a template: what differs between jobs becomes a hole.
-func cut(tb testing.TB, job map[string]any) template {
+// makeTemplate makes a template: what differs between jobs becomes a hole.
+func makeTemplate(tb testing.TB, job map[string]any) template {
 	job["job_id"] = "<id>"
 	job["name"] = "train-<id>"
 	job["user_name"] = "user<user>"
@@ -90,8 +90,8 @@ func cut(tb testing.TB, job map[string]any) template {
 	return t
 }
 
-// fill appends the record of job i.
-func (t template) fill(b []byte, i int) []byte {
+// appendRecord appends the record of job i.
+func (t template) appendRecord(b []byte, i int) []byte {
 	for k, text := range t.texts {
 		b = append(b, text...)
 		if k == len(t.holes) {
@@ -121,7 +121,7 @@ func (l *listBody) Read(p []byte) (int, error) {
 			if l.next > 0 {
 				l.buf = append(l.buf, ",\n    "...)
 			}
-			l.buf = l.kinds[l.next%2].fill(l.buf, l.next)
+			l.buf = l.kinds[l.next%2].appendRecord(l.buf, l.next)
 			l.pending = l.buf
 		}
 		l.next++
@@ -131,8 +131,8 @@ func (l *listBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// size is the length of the body, as Content-Length would say.
-func (l *listBody) size(tb testing.TB) int64 {
+// bodyLength is the length of the body, as Content-Length would say.
+func (l *listBody) bodyLength(tb testing.TB) int64 {
 	n, err := io.Copy(io.Discard, newListBody(tb, l.n))
 	if err != nil {
 		tb.Fatal(err)
@@ -145,7 +145,7 @@ var decoders = map[string]func(tb testing.TB, body *listBody) int{
 	"stream": decodeStream, "slice": decodeSlice, "map": decodeMap, "generate": decodeNothing,
 }
 
-// decodeStream is what EachJob does.
+// decodeStream returns what EachJob does.
 func decodeStream(tb testing.TB, body *listBody) int {
 	count := 0
 	_, err := decodeAnswer(body, limits{body: defaultMaxBody, record: defaultMaxRecord},
@@ -161,7 +161,7 @@ func decodeStream(tb testing.TB, body *listBody) int {
 	return count
 }
 
-// decodeSlice is what ListJobs does.
+// decodeSlice returns what ListJobs does.
 func decodeSlice(tb testing.TB, body *listBody) int {
 	var all []Job
 	_, err := decodeAnswer(body, limits{body: defaultMaxBody, record: defaultMaxRecord},
@@ -173,10 +173,10 @@ func decodeSlice(tb testing.TB, body *listBody) int {
 	return len(all)
 }
 
-// decodeMap is encoding/json, with the favour of a buffer that is of the right size
+// decodeMap returns encoding/json, with the favour of a buffer that is of the right size
 // from the start.
 func decodeMap(tb testing.TB, body *listBody) int {
-	raw := make([]byte, 0, body.size(tb))
+	raw := make([]byte, 0, body.bodyLength(tb))
 	buf := bytes.NewBuffer(raw)
 	if _, err := buf.ReadFrom(io.LimitReader(body, int64(cap(raw)))); err != nil {
 		tb.Fatal(err)
@@ -194,7 +194,7 @@ func decodeMap(tb testing.TB, body *listBody) int {
 	return count
 }
 
-// decodeNothing is what making the body costs, which the others all pay.
+// decodeNothing returns what making the body costs, which the others all pay.
 func decodeNothing(tb testing.TB, body *listBody) int {
 	if _, err := io.Copy(io.Discard, body); err != nil {
 		tb.Fatal(err)
@@ -207,7 +207,7 @@ func BenchmarkList(b *testing.B) {
 	for _, way := range []string{"generate", "stream", "slice", "map"} {
 		b.Run(way, func(b *testing.B) {
 			b.ReportAllocs()
-			b.SetBytes(newListBody(b, jobs).size(b))
+			b.SetBytes(newListBody(b, jobs).bodyLength(b))
 			for b.Loop() {
 				if got := decoders[way](b, newListBody(b, jobs)); got != jobs {
 					b.Fatalf("%d jobs; want %d", got, jobs)
@@ -238,11 +238,11 @@ func BenchmarkListRatio(b *testing.B) {
 			runs[way] = append(runs[way], inProcess(b, way))
 		}
 	}
-	size := newListBody(b, *listJobsFlag).size(b)
-	base := median(runs["map"])
+	size := newListBody(b, *listJobsFlag).bodyLength(b)
+	base := medianOf(runs["map"])
 	fmt.Printf("\n| %d jobs, %d MB | time | peak memory | time ÷ map | memory ÷ map |\n|---|---|---|---|---|\n", *listJobsFlag, size>>20)
 	for _, way := range ways {
-		f := median(runs[way])
+		f := medianOf(runs[way])
 		time, memory := float64(f.took)/float64(base.took), float64(f.peak)/float64(base.peak)
 		fmt.Printf("| %s | %.2f s | %d MB | %.3f | %.4f |\n", names[way], f.took.Seconds(), f.peak>>20, time, memory)
 		if way == "stream" || way == "slice" {
@@ -258,7 +258,7 @@ var names = map[string]string{
 	"generate": "(making the body alone)",
 }
 
-func median(all []figure) figure {
+func medianOf(all []figure) figure {
 	slices.SortFunc(all, func(a, b figure) int { return int(a.took - b.took) })
 	return all[len(all)/2]
 }

@@ -21,7 +21,7 @@ import (
 func allVersions(t *testing.T, test func(t *testing.T, s *slurmresttest.Server, c *slurmrest.Client)) {
 	for _, r := range recorded {
 		t.Run(r.release+"/"+r.version, func(t *testing.T) {
-			s := world(t, r.release, r.version)
+			s := newWorld(t, r.release, r.version)
 			c := s.Client(t)
 			slurmrest.NoPauses(c)
 			test(t, s, c)
@@ -29,8 +29,8 @@ func allVersions(t *testing.T, test func(t *testing.T, s *slurmresttest.Server, 
 	}
 }
 
-// paths are what the server was asked, without the pings of negotiations.
-func paths(s *slurmresttest.Server) []string {
+// requestPaths are what the server was asked, without the pings of negotiations.
+func requestPaths(s *slurmresttest.Server) []string {
 	var all []string
 	for _, r := range s.Requests() {
 		if !strings.HasSuffix(r.Path, "/ping/") {
@@ -213,7 +213,7 @@ func TestRetries(t *testing.T) {
 					t.Errorf("error %v; want one that is %q", err, test.want)
 				}
 				// net/http itself repeats a GET once on a kept connection.
-				if got := paths(s); len(got) < test.asked || len(got) > test.asked+1 || errors.Is(test.want, slurmrest.ErrUncertain) && len(got) > 1 {
+				if got := requestPaths(s); len(got) < test.asked || len(got) > test.asked+1 || errors.Is(test.want, slurmrest.ErrUncertain) && len(got) > 1 {
 					t.Errorf("asked %q; want %d times", got, test.asked)
 				}
 			})

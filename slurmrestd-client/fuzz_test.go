@@ -18,14 +18,14 @@ import (
 // small limits let the fuzzer reach them.
 var tight = limits{body: 1 << 20, record: 4 << 10}
 
-// everything reads an answer with every record that a version has.
-func everything(d dialect) table[answer] {
+// everyField reads an answer with every record that a version has.
+func everyField(d dialect) table[answer] {
 	fields := answerFields
 	for _, rows := range []table[answer]{
-		recordsField("jobs", d.jobTable(), ignore[Job]), recordsField("nodes", d.nodeTable(), ignore[Node]),
-		recordsField("partitions", d.partitionTable(), ignore[Partition]), recordsField("qos", qosFields, ignore[QOS]),
-		recordsField("QOS", qosFields, ignore[QOS]), recordsField("reservations", reservationFields, ignore[Reservation]),
-		recordsField("pings", controllerFields, ignore[Controller]),
+		recordsField("jobs", d.jobTable(), ignoreAnswer[Job]), recordsField("nodes", d.nodeTable(), ignoreAnswer[Node]),
+		recordsField("partitions", d.partitionTable(), ignoreAnswer[Partition]), recordsField("qos", qosFields, ignoreAnswer[QOS]),
+		recordsField("QOS", qosFields, ignoreAnswer[QOS]), recordsField("reservations", reservationFields, ignoreAnswer[Reservation]),
+		recordsField("pings", controllerFields, ignoreAnswer[Controller]),
 		{"statistics": func(s *scanner, _ *answer) { diagFields.readObject(s, &Diag{}) }},
 	} {
 		fields = fields.withFields(rows)
@@ -33,7 +33,7 @@ func everything(d dialect) table[answer] {
 	return fields
 }
 
-func ignore[T any](*T) error { return nil }
+func ignoreAnswer[T any](*T) error { return nil }
 
 // FuzzAnswer feeds bytes to the decoders of all versions: an error or a valid
 // answer, never a panic.
@@ -41,7 +41,7 @@ func FuzzAnswer(f *testing.F) {
 	seedBodies(f, func(body []byte) { f.Add(body) })
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, d := range dialects {
-			a, err := decodeAnswer(bytes.NewReader(body), tight, everything(d))
+			a, err := decodeAnswer(bytes.NewReader(body), tight, everyField(d))
 			if err != nil && !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrTooLarge) {
 				t.Fatalf("%s: %v: neither malformed nor too large", d.versionName(), err)
 			}
@@ -63,7 +63,7 @@ func FuzzSkip(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		err := skipAll(bytes.NewReader(body), roomy)
-		if stricter(err) {
+		if isStricter(err) {
 			return
 		}
 		if got, want := err == nil, json.Valid(body); got != want {
@@ -72,8 +72,8 @@ func FuzzSkip(f *testing.F) {
 	})
 }
 
-// stricter reports whether an error is a limit of ours that JSON does not have.
-func stricter(err error) bool {
+// isStricter reports whether an error is a limit of ours that JSON does not have.
+func isStricter(err error) bool {
 	return errors.Is(err, ErrTooLarge) || err != nil && (strings.Contains(err.Error(), "levels") ||
 		strings.Contains(err.Error(), "a number of more than"))
 }
@@ -120,8 +120,8 @@ type endless struct {
 	at           int
 }
 
-// forever makes an endless; long repetitions make it fast.
-func forever(begin, again string) *endless {
+// newEndless makes an endless; long repetitions make it fast.
+func newEndless(begin, again string) *endless {
 	return &endless{begin: begin, again: strings.Repeat(again, 1+window/len(again))}
 }
 
@@ -146,18 +146,18 @@ func TestEndlessBodies(t *testing.T) {
 
 		gigabyte bool
 	}{
-		{"white space", forever("{", " "), ErrTooLarge, false},
-		{"a string that nobody wants", forever(`{"x":"`, "y"), ErrTooLarge, true},
-		{"a string that is kept", forever(`{"jobs":[{"name":"`, "y"), ErrTooLarge, false},
-		{"escapes", forever(`{"x":"`, `\u0041`), ErrTooLarge, false},
-		{"a key", forever(`{"`, "k"), ErrTooLarge, false},
-		{"a number", forever(`{"x":`, "7"), ErrMalformed, false},
-		{"depth", forever(`{"x":`, "["), ErrMalformed, false},
-		{"members", forever("{", `"a":1,`), ErrTooLarge, false},
-		{"jobs", forever(`{"jobs":[`, `{"job_id":1,"x":"`+strings.Repeat("y", 1000)+`"},`), ErrTooLarge, true},
-		{"new names", forever(`{"jobs":[{"gres_detail":[`, `"0123456789abcdef",`), ErrTooLarge, false},
-		{"nodes of a job", forever(`{"jobs":[{"job_resources":{"allocated_nodes":[`, "{},"), ErrTooLarge, false},
-		{"errors", forever(`{"errors":[`, `{"error":"x"},`), ErrTooLarge, false},
+		{"white space", newEndless("{", " "), ErrTooLarge, false},
+		{"a string that nobody wants", newEndless(`{"x":"`, "y"), ErrTooLarge, true},
+		{"a string that is kept", newEndless(`{"jobs":[{"name":"`, "y"), ErrTooLarge, false},
+		{"escapes", newEndless(`{"x":"`, `\u0041`), ErrTooLarge, false},
+		{"a key", newEndless(`{"`, "k"), ErrTooLarge, false},
+		{"a number", newEndless(`{"x":`, "7"), ErrMalformed, false},
+		{"depth", newEndless(`{"x":`, "["), ErrMalformed, false},
+		{"members", newEndless("{", `"a":1,`), ErrTooLarge, false},
+		{"jobs", newEndless(`{"jobs":[`, `{"job_id":1,"x":"`+strings.Repeat("y", 1000)+`"},`), ErrTooLarge, true},
+		{"new names", newEndless(`{"jobs":[{"gres_detail":[`, `"0123456789abcdef",`), ErrTooLarge, false},
+		{"nodes of a job", newEndless(`{"jobs":[{"job_resources":{"allocated_nodes":[`, "{},"), ErrTooLarge, false},
+		{"errors", newEndless(`{"errors":[`, `{"error":"x"},`), ErrTooLarge, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var before, after runtime.MemStats
@@ -167,7 +167,7 @@ func TestEndlessBodies(t *testing.T) {
 			if test.gigabyte && !testing.Short() && !underRace {
 				l.body = 1 << 30
 			}
-			_, err := decodeAnswer(test.body, l, everything(v0042{modern{V0042}}))
+			_, err := decodeAnswer(test.body, l, everyField(v0042{modern{V0042}}))
 			runtime.ReadMemStats(&after)
 			if !errors.Is(err, test.want) {
 				t.Errorf("error %v; want %v", err, test.want)
@@ -187,7 +187,7 @@ func TestWrongTypes(t *testing.T) {
 		for field := range d.jobTable() {
 			for _, value := range values {
 				body := `{"jobs":[{"` + field + `":` + value + `}]}`
-				_, err := decodeAnswer(strings.NewReader(body), tight, everything(d))
+				_, err := decodeAnswer(strings.NewReader(body), tight, everyField(d))
 				if value == "null" && err != nil && field != "job_state" {
 					t.Errorf("%s: %s: %v; a null is nothing", d.versionName(), body, err)
 				}
@@ -207,7 +207,7 @@ func TestWrongTypes(t *testing.T) {
 		`{"jobs":[{"hold":"maybe"}]}`: "not a 64-bit number",
 		`{"jobs":[{"job_state":{}}]}`: `'"' should be`,
 	} {
-		_, err := decodeAnswer(strings.NewReader(body), tight, everything(v0045{modern{V0045}}))
+		_, err := decodeAnswer(strings.NewReader(body), tight, everyField(v0045{modern{V0045}}))
 		if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: error %v; want one that says %q", body, err, says)
 		}

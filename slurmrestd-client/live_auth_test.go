@@ -18,16 +18,16 @@ import (
 // TestLiveSocket: root on the unix socket is whoever slurmrestd runs as, here an
 // operator.
 func TestLiveSocket(t *testing.T) {
-	for _, version := range served(t) {
+	for _, version := range servedVersions(t) {
 		t.Run(version, func(t *testing.T) {
 			root := newClient(t, slurmrest.Config{Address: *socketFlag, Versions: []string{version}})
 			cfg := rootConfig(t, version)
 			cfg.AsUser = "alice"
 			l := &live{T: t, root: root, alice: newClient(t, cfg)}
-			ref := l.submit(slurmrest.JobSubmit{})
-			l.becomes(ref, "running", running)
-			l.ok(root.Update(t.Context(), ref, slurmrest.JobUpdate{Comment: ptr("by socket")}))
-			if j := l.job(ref); j.Comment != "by socket" {
+			ref := l.submitJob(slurmrest.JobSubmit{})
+			l.waitForJob(ref, "running", isRunning)
+			l.mustSucceed(root.Update(t.Context(), ref, slurmrest.JobUpdate{Comment: pointerTo("by socket")}))
+			if j := l.readJob(ref); j.Comment != "by socket" {
 				l.Errorf("comment %q", j.Comment)
 			}
 			info, err := root.Cluster(t.Context())
@@ -44,32 +44,32 @@ func TestLiveSocket(t *testing.T) {
 // TestLiveTokens: a token file that is replaced, one that expires, one that is no
 // token, and none.
 func TestLiveTokens(t *testing.T) {
-	for _, version := range served(t) {
+	for _, version := range servedVersions(t) {
 		t.Run(version, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "token")
 			c := newClient(t, slurmrest.Config{Address: *urlFlag, Token: slurmrest.TokenFile(path, "root"), Versions: []string{version}})
 			l := &live{T: t, root: c}
 			writeToken(t, path, "root", 3*time.Second)
 			_, _, err := c.ListJobs(t.Context(), time.Time{})
-			l.ok(err)
-			l.eventually("the token expires", func(ctx context.Context) (string, bool) {
+			l.mustSucceed(err)
+			l.waitFor("the token expires", func(ctx context.Context) (string, bool) {
 				_, _, err := c.ListJobs(ctx, time.Time{})
 				if err == nil {
 					return "it is good", false
 				}
-				l.is(err, slurmrest.ErrAuth)
+				l.mustBe(err, slurmrest.ErrAuth)
 				return err.Error(), true
 			})
 			_, err = c.QOS(t.Context())
-			l.is(err, slurmrest.ErrAuth)
+			l.mustBe(err, slurmrest.ErrAuth)
 			writeToken(t, path, "root", time.Hour)
 			_, _, err = c.ListJobs(t.Context(), time.Time{})
-			l.ok(err)
+			l.mustSucceed(err)
 			_, err = c.QOS(t.Context())
-			l.ok(err)
-			l.ok(os.WriteFile(path, []byte("not.a.token"), 0o600))
+			l.mustSucceed(err)
+			l.mustSucceed(os.WriteFile(path, []byte("not.a.token"), 0o600))
 			_, _, err = c.ListJobs(t.Context(), time.Time{})
-			l.is(err, slurmrest.ErrAuth)
+			l.mustBe(err, slurmrest.ErrAuth)
 		})
 	}
 }

@@ -20,12 +20,12 @@ import (
 const trapper = "#!/bin/bash\ntrap 'exit 123' USR2\ntrap 'exit 0' TERM\n" +
 	"touch /shared/ready-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}\nwhile :; do sleep 0.1 & wait; done\n"
 
-// traps waits until a trapper runs and is ready.
-func (l *live) traps(ref slurmrest.Ref) slurmrest.Job {
+// waitForTrapper waits until a trapper runs and is ready.
+func (l *live) waitForTrapper(ref slurmrest.Ref) slurmrest.Job {
 	l.Helper()
-	j := l.becomes(ref, "running", running)
+	j := l.waitForJob(ref, "running", isRunning)
 	path := fmt.Sprintf("/shared/ready-%d-%d", j.ID, j.Restarts)
-	l.eventually(path, func(context.Context) (string, bool) {
+	l.waitFor(path, func(context.Context) (string, bool) {
 		_, err := os.Stat(path)
 		return fmt.Sprint(err), err == nil
 	})
@@ -33,8 +33,8 @@ func (l *live) traps(ref slurmrest.Ref) slurmrest.Job {
 	return j
 }
 
-// requeued waits until a job is back in the queue.
-func (l *live) requeued(ref slurmrest.Ref, restarts int64) (slurmrest.Job, error) {
+// waitForRequeue waits until a job is back in the queue.
+func (l *live) waitForRequeue(ref slurmrest.Ref, restarts int64) (slurmrest.Job, error) {
 	ctx, cancel := context.WithTimeout(l.Context(), patience)
 	defer cancel()
 	return l.root.WaitRequeued(ctx, ref, restarts)
@@ -44,56 +44,56 @@ func (l *live) requeued(ref slurmrest.Ref, restarts int64) (slurmrest.Job, error
 func requeueVia(route slurmrest.Route) func(*live, string) {
 	return func(l *live, version string) {
 		via := slurmrest.RequeueOptions{Via: route}
-		ref := l.submit(slurmrest.JobSubmit{Script: trapper})
-		j := l.traps(ref)
+		ref := l.submitJob(slurmrest.JobSubmit{Script: trapper})
+		j := l.waitForTrapper(ref)
 		if _, err := l.root.Requeue(l.Context(), ref, via); route == slurmrest.RouteREST && version != slurmrest.V0045 {
-			l.is(err, slurmrest.ErrUnsupported)
+			l.mustBe(err, slurmrest.ErrUnsupported)
 			return
 		} else if err != nil {
 			l.Fatal(err)
 		}
-		j, err := l.requeued(ref, j.Restarts)
-		l.ok(err)
+		j, err := l.waitForRequeue(ref, j.Restarts)
+		l.mustSucceed(err)
 		if j.Restarts != 1 || j.State.Base != slurmrest.Pending || j.Held || j.Nodes != "" {
 			l.Errorf("requeued: %+v", j)
 		}
-		l.ok(l.root.Update(l.Context(), ref, slurmrest.JobUpdate{BeginTime: &time.Time{}}))
-		l.traps(ref)
+		l.mustSucceed(l.root.Update(l.Context(), ref, slurmrest.JobUpdate{BeginTime: &time.Time{}}))
+		l.waitForTrapper(ref)
 
 		held := via
 		held.Hold = true
 		_, err = l.alice.Requeue(l.Context(), ref, held)
-		l.ok(err)
-		j, err = l.requeued(ref, 1)
-		l.ok(err)
+		l.mustSucceed(err)
+		j, err = l.waitForRequeue(ref, 1)
+		l.mustSucceed(err)
 		if j.Restarts != 2 || !j.Held || j.State.Base != slurmrest.Pending {
 			l.Errorf("requeued and held: %+v", j)
 		}
-		l.ok(l.root.Update(l.Context(), ref, slurmrest.JobUpdate{RequiredNodes: ptr("n2")}))
-		l.ok(l.root.Release(l.Context(), ref, time.Time{}))
-		if j := l.traps(ref); j.Nodes != "n2" || j.Held {
+		l.mustSucceed(l.root.Update(l.Context(), ref, slurmrest.JobUpdate{RequiredNodes: pointerTo("n2")}))
+		l.mustSucceed(l.root.Release(l.Context(), ref, time.Time{}))
+		if j := l.waitForTrapper(ref); j.Nodes != "n2" || j.Held {
 			l.Errorf("released: %+v", j)
 		}
 
-		fixed := l.submit(slurmrest.JobSubmit{Script: trapper, Requeue: ptr(false)})
-		l.traps(fixed)
+		fixed := l.submitJob(slurmrest.JobSubmit{Script: trapper, Requeue: pointerTo(false)})
+		l.waitForTrapper(fixed)
 		_, err = l.root.Requeue(l.Context(), fixed, via)
-		l.is(err, slurmrest.ErrDisabled)
-		waiting := l.submit(slurmrest.JobSubmit{Hold: true})
+		l.mustBe(err, slurmrest.ErrDisabled)
+		waiting := l.submitJob(slurmrest.JobSubmit{Hold: true})
 		_, err = l.root.Requeue(l.Context(), waiting, via)
-		l.is(err, slurmrest.ErrJobPending)
+		l.mustBe(err, slurmrest.ErrJobPending)
 		via.Incomplete = true
 		_, err = l.root.Requeue(l.Context(), waiting, via)
-		l.ok(err)
+		l.mustSucceed(err)
 		_, err = l.root.Requeue(l.Context(), slurmrest.JobID(4_000_000), slurmrest.RequeueOptions{Via: route})
-		l.is(err, slurmrest.ErrInvalidJobID)
+		l.mustBe(err, slurmrest.ErrInvalidJobID)
 	}
 }
 
 // testRequeueAny: the route is the best that the version has.
 func testRequeueAny(l *live, version string) {
-	ref := l.submit(slurmrest.JobSubmit{})
-	l.becomes(ref, "running", running)
+	ref := l.submitJob(slurmrest.JobSubmit{})
+	l.waitForJob(ref, "running", isRunning)
 	want := slurmrest.RouteScontrol
 	if version == slurmrest.V0045 {
 		want = slurmrest.RouteREST
@@ -110,18 +110,18 @@ func testRequeueAny(l *live, version string) {
 // TestLiveExitRouteWithoutConsent: a job that does not play along is not reported
 // as requeued.
 func TestLiveExitRouteWithoutConsent(t *testing.T) {
-	version := served(t)[0]
+	version := servedVersions(t)[0]
 	cfg := rootConfig(t, version)
 	l := &live{T: t, root: newClient(t, cfg)}
 	cfg.AsUser = "alice"
 	l.alice = newClient(t, cfg)
 	// The shell is replaced: the signal ends it.
-	ref := l.submit(slurmrest.JobSubmit{Script: "#!/bin/sh\ntouch /shared/ready-$SLURM_JOB_ID-0\nexec sleep 600\n"})
-	l.traps(ref)
+	ref := l.submitJob(slurmrest.JobSubmit{Script: "#!/bin/sh\ntouch /shared/ready-$SLURM_JOB_ID-0\nexec sleep 600\n"})
+	l.waitForTrapper(ref)
 	done, err := l.root.Requeue(t.Context(), ref, slurmrest.RequeueOptions{Via: slurmrest.RouteExitCode})
 	if err != nil || !done.Async {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	_, err = l.requeued(ref, 0)
-	l.is(err, slurmrest.ErrJobFinished)
+	_, err = l.waitForRequeue(ref, 0)
+	l.mustBe(err, slurmrest.ErrJobFinished)
 }

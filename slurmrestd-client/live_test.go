@@ -49,16 +49,16 @@ func TestMain(m *testing.M) {
 	} else if run.String() == "" {
 		_ = run.Set("^TestLive")
 	}
-	if err := prepare(); err != nil {
+	if err := prepareUser(); err != nil {
 		fmt.Fprintln(os.Stderr, "live test:", err)
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
 
-// prepare makes the user that slurmrestd runs as an operator: over its unix socket
+// prepareUser makes the user that slurmrestd runs as an operator: over its unix socket
 // every request is made as that user.
-func prepare() error {
+func prepareUser() error {
 	added, _ := exec.Command("sacctmgr", "-i", "add", "user", "slurmrestd", "account=root", "adminlevel=operator").CombinedOutput()
 	level, err := exec.Command("sacctmgr", "-nP", "show", "user", "slurmrestd", "format=admin").CombinedOutput()
 	if err != nil || strings.TrimSpace(string(level)) != "Operator" {
@@ -67,8 +67,8 @@ func prepare() error {
 	return nil
 }
 
-// command runs one of Slurm's commands and returns what it printed.
-func command(t *testing.T, name string, args ...string) string {
+// runCommand runs one of Slurm's commands and returns what it printed.
+func runCommand(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {
@@ -87,7 +87,7 @@ func tokenFile(t *testing.T, user string, life time.Duration) string {
 
 func writeToken(t *testing.T, path, user string, life time.Duration) {
 	t.Helper()
-	token := command(t, "scontrol", "token", "username="+user, fmt.Sprintf("lifespan=%d", int(life.Seconds())))
+	token := runCommand(t, "scontrol", "token", "username="+user, fmt.Sprintf("lifespan=%d", int(life.Seconds())))
 	if err := os.WriteFile(path+".new", []byte(token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -119,8 +119,8 @@ func rootConfig(t *testing.T, versions ...string) slurmrest.Config {
 	}
 }
 
-// served returns the versions that this server and the client both know.
-func served(t *testing.T) []string {
+// servedVersions returns the versions that this server and the client both know.
+func servedVersions(t *testing.T) []string {
 	t.Helper()
 	var all []string
 	for _, version := range []string{slurmrest.V0038, slurmrest.V0040, slurmrest.V0042, slurmrest.V0045} {
@@ -144,8 +144,8 @@ type live struct {
 	alice *slurmrest.Client // a user
 }
 
-// eventually looks until ok, and fails with what it last saw.
-func (l *live) eventually(what string, look func(ctx context.Context) (seen string, ok bool)) {
+// waitFor looks until ok, and fails with what it last saw.
+func (l *live) waitFor(what string, look func(ctx context.Context) (seen string, ok bool)) {
 	l.Helper()
 	ctx, cancel := context.WithTimeout(l.Context(), patience)
 	defer cancel()
@@ -162,8 +162,8 @@ func (l *live) eventually(what string, look func(ctx context.Context) (seen stri
 	}
 }
 
-// job returns the record of a job.
-func (l *live) job(ref slurmrest.Ref) slurmrest.Job {
+// readJob returns the record of a job.
+func (l *live) readJob(ref slurmrest.Ref) slurmrest.Job {
 	l.Helper()
 	j, err := l.root.Job(l.Context(), ref)
 	if err != nil {
@@ -172,11 +172,11 @@ func (l *live) job(ref slurmrest.Ref) slurmrest.Job {
 	return j
 }
 
-// becomes waits until a job is as it should be.
-func (l *live) becomes(ref slurmrest.Ref, what string, is func(slurmrest.Job) bool) slurmrest.Job {
+// waitForJob waits until a job is as it should be.
+func (l *live) waitForJob(ref slurmrest.Ref, what string, is func(slurmrest.Job) bool) slurmrest.Job {
 	l.Helper()
 	var j slurmrest.Job
-	l.eventually(fmt.Sprintf("job %s: %s", ref, what), func(ctx context.Context) (string, bool) {
+	l.waitFor(fmt.Sprintf("job %s: %s", ref, what), func(ctx context.Context) (string, bool) {
 		var err error
 		j, err = l.root.Job(ctx, ref)
 		return fmt.Sprintf("%s reason=%s restarts=%d held=%v nodes=%s err=%v",
@@ -185,18 +185,18 @@ func (l *live) becomes(ref slurmrest.Ref, what string, is func(slurmrest.Job) bo
 	return j
 }
 
-func running(j slurmrest.Job) bool { return j.State == (slurmrest.State{Base: slurmrest.Running}) }
+func isRunning(j slurmrest.Job) bool { return j.State == (slurmrest.State{Base: slurmrest.Running}) }
 
-// ok fails the test on an error.
-func (l *live) ok(err error) {
+// mustSucceed fails the test on an error.
+func (l *live) mustSucceed(err error) {
 	l.Helper()
 	if err != nil {
 		l.Fatal(err)
 	}
 }
 
-// is fails the test unless the error means what it should.
-func (l *live) is(err, want error) {
+// mustBe fails the test unless the error means what it should.
+func (l *live) mustBe(err, want error) {
 	l.Helper()
 	if !errors.Is(err, want) {
 		l.Errorf("error %v; want one that is %q", err, want)
@@ -205,8 +205,8 @@ func (l *live) is(err, want error) {
 
 const sleeper = "#!/bin/sh\nexec sleep 600\n"
 
-// submit submits for alice and cancels when the test ends.
-func (l *live) submit(job slurmrest.JobSubmit) slurmrest.Ref {
+// submitJob submits for alice and cancels when the test ends.
+func (l *live) submitJob(job slurmrest.JobSubmit) slurmrest.Ref {
 	l.Helper()
 	if job.Script == "" {
 		job.Script = sleeper
@@ -215,7 +215,7 @@ func (l *live) submit(job slurmrest.JobSubmit) slurmrest.Ref {
 		job.WorkDir = "/tmp"
 	}
 	done, err := l.alice.Submit(l.Context(), job)
-	l.ok(err)
+	l.mustSucceed(err)
 	ref := slurmrest.JobID(done.ID)
 	l.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -227,4 +227,4 @@ func (l *live) submit(job slurmrest.JobSubmit) slurmrest.Ref {
 	return ref
 }
 
-func ptr[T any](v T) *T { return &v }
+func pointerTo[T any](v T) *T { return &v }

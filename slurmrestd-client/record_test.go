@@ -30,18 +30,18 @@ func TestRecord(t *testing.T) {
 	if *recordFlag == "" {
 		t.Skip("needs -record DIR")
 	}
-	for _, version := range served(t) {
+	for _, version := range servedVersions(t) {
 		t.Run(version, func(t *testing.T) {
 			l := &live{T: t, root: newClient(t, rootConfig(t, version))}
 			cfg := rootConfig(t, version)
 			cfg.AsUser = "alice"
 			l.alice = newClient(t, cfg)
 			info, err := l.root.Cluster(t.Context())
-			l.ok(err)
+			l.mustSucceed(err)
 			release := strings.Join(strings.SplitN(info.Release, ".", 3)[:2], ".")
 			r := recorder{live: l, dir: filepath.Join(*recordFlag, release, version), version: version, cluster: info.Name}
-			l.ok(os.MkdirAll(r.dir, 0o755))
-			r.all()
+			l.mustSucceed(os.MkdirAll(r.dir, 0o755))
+			r.recordAll()
 		})
 	}
 }
@@ -51,161 +51,161 @@ type recorder struct {
 	dir, version, cluster string
 }
 
-// all makes a small world and asks about it.
-func (r *recorder) all() {
+// recordAll makes a small world and asks about it.
+func (r *recorder) recordAll() {
 	const old = slurmrest.V0038
-	two := r.submit(slurmrest.JobSubmit{
+	two := r.submitJob(slurmrest.JobSubmit{
 		Name: "two-nodes", MinNodes: 2, Tasks: 2, TRESPerNode: "gres/gpu:1", TimeLimit: slurmrest.LimitOf(time.Hour),
 		Comment: "a comment", QOS: "basic", AppendLogs: true, StdOut: "/tmp/out-%j",
 	})
-	r.becomes(two, "running", running)
-	held := r.submit(slurmrest.JobSubmit{
-		Name: "held", Hold: true, RequiredNodes: "n1", ExcludedNodes: "n2", Requeue: ptr(false),
+	r.waitForJob(two, "running", isRunning)
+	held := r.submitJob(slurmrest.JobSubmit{
+		Name: "held", Hold: true, RequiredNodes: "n1", ExcludedNodes: "n2", Requeue: pointerTo(false),
 		BeginTime: time.Now().Add(time.Hour),
 	})
-	array := r.submit(slurmrest.JobSubmit{Name: "array", Array: "0-3%1", MemoryPerNode: 10})
-	r.becomes(slurmrest.TaskOf(array.ID, 0), "running", running)
-	het := r.het()
+	array := r.submitJob(slurmrest.JobSubmit{Name: "array", Array: "0-3%1", MemoryPerNode: 10})
+	r.waitForJob(slurmrest.TaskOf(array.ID, 0), "running", isRunning)
+	het := r.submitHet()
 
-	r.get("jobs", "/slurm/jobs/", keepJobs(two, held))
-	r.get("jobs-array", "/slurm/job/"+array.String(), nil)
-	r.get("jobs-het", "/slurm/job/"+het.String(), nil)
-	r.get("nodes", "/slurm/nodes/", nil)
-	r.get("node", "/slurm/node/n1", nil)
-	r.get("partitions", "/slurm/partitions/", nil)
+	r.recordGet("jobs", "/slurm/jobs/", keepJobs(two, held))
+	r.recordGet("jobs-array", "/slurm/job/"+array.String(), nil)
+	r.recordGet("jobs-het", "/slurm/job/"+het.String(), nil)
+	r.recordGet("nodes", "/slurm/nodes/", nil)
+	r.recordGet("node", "/slurm/node/n1", nil)
+	r.recordGet("partitions", "/slurm/partitions/", nil)
 	r.limitedQOS()
-	r.get("qos", "/slurmdb/qos/", nil)
-	r.get("diag", "/slurm/diag/", keepDiag)
-	r.get("ping", "/slurm/ping/", nil)
-	command(r.T, "scontrol", "create", "reservation=night", "starttime=now+1hour", "duration=60", "users=alice", "nodes=n2")
-	r.get("reservations", "/slurm/reservations/", nil)
-	command(r.T, "scontrol", "delete", "reservation=night")
+	r.recordGet("qos", "/slurmdb/qos/", nil)
+	r.recordGet("diag", "/slurm/diag/", keepDiag)
+	r.recordGet("ping", "/slurm/ping/", nil)
+	runCommand(r.T, "scontrol", "create", "reservation=night", "starttime=now+1hour", "duration=60", "users=alice", "nodes=n2")
+	r.recordGet("reservations", "/slurm/reservations/", nil)
+	runCommand(r.T, "scontrol", "delete", "reservation=night")
 	uts := ""
 	if r.version == slurmrest.V0040 {
 		uts = "uts"
 	}
-	r.get("jobs-nochange", fmt.Sprintf("/slurm/jobs/?update_time=%s%d", uts, time.Now().Add(time.Hour).Unix()), nil)
+	r.recordGet("jobs-nochange", fmt.Sprintf("/slurm/jobs/?update_time=%s%d", uts, time.Now().Add(time.Hour).Unix()), nil)
 
-	r.post("update", "/slurm/job/"+held.String(), map[string]any{"comment": "changed"})
-	r.post("update-array", "/slurm/job/"+array.String(), map[string]any{"comment": "all tasks"})
-	r.post("update-error", "/slurm/job/"+two.String(), map[string]any{"partition": "debug"})
-	r.post("update-unparsed", "/slurm/job/"+two.String(), map[string]any{"time_limit": []string{"no"}, "no_such_key": 1})
+	r.recordPost("update", "/slurm/job/"+held.String(), map[string]any{"comment": "changed"})
+	r.recordPost("update-array", "/slurm/job/"+array.String(), map[string]any{"comment": "all tasks"})
+	r.recordPost("update-error", "/slurm/job/"+two.String(), map[string]any{"partition": "debug"})
+	r.recordPost("update-unparsed", "/slurm/job/"+two.String(), map[string]any{"time_limit": []string{"no"}, "no_such_key": 1})
 	env := any([]string{"PATH=/bin:/usr/bin"})
 	if r.version == old {
 		env = map[string]string{"PATH": "/bin:/usr/bin"}
 	}
 	job := map[string]any{"environment": env, "current_working_directory": "/tmp", "partition": "nowhere"}
-	r.post("submit-error", "/slurm/job/submit", map[string]any{"script": sleeper, "job": job})
+	r.recordPost("submit-error", "/slurm/job/submit", map[string]any{"script": sleeper, "job": job})
 	job["partition"] = "main"
-	r.post("submit", "/slurm/job/submit", map[string]any{"script": "#!/bin/sh\n", "job": job})
-	r.get("job-404", "/slurm/job/4000000", nil)
-	r.get("node-404", "/slurm/node/nowhere", nil)
-	r.request("signal", http.MethodDelete, "/slurm/job/"+two.String()+"?signal=CONT", nil, nil)
-	r.request("signal-error", http.MethodDelete, "/slurm/job/4000000?signal=CONT", nil, nil)
+	r.recordPost("submit", "/slurm/job/submit", map[string]any{"script": "#!/bin/sh\n", "job": job})
+	r.recordGet("job-404", "/slurm/job/4000000", nil)
+	r.recordGet("node-404", "/slurm/node/nowhere", nil)
+	r.recordRequest("signal", http.MethodDelete, "/slurm/job/"+two.String()+"?signal=CONT", nil, nil)
+	r.recordRequest("signal-error", http.MethodDelete, "/slurm/job/4000000?signal=CONT", nil, nil)
 	if r.version != old {
-		r.post("node-update-error", "/slurm/node/n1", map[string]any{"state": []string{"RESUME"}})
+		r.recordPost("node-update-error", "/slurm/node/n1", map[string]any{"state": []string{"RESUME"}})
 	}
 	if r.version == slurmrest.V0045 {
-		r.post("requeue-error", "/slurm/jobs/requeue", map[string]any{"flags": []string{}, "jobs": []string{held.String()}})
-		r.post("requeue", "/slurm/jobs/requeue", map[string]any{"flags": []string{"Hold"}, "jobs": []string{two.String()}})
+		r.recordPost("requeue-error", "/slurm/jobs/requeue", map[string]any{"flags": []string{}, "jobs": []string{held.String()}})
+		r.recordPost("requeue", "/slurm/jobs/requeue", map[string]any{"flags": []string{"Hold"}, "jobs": []string{two.String()}})
 	}
-	r.get("url-404", "/slurm/no/such/thing", nil)
-	r.unauthorized("auth-none", "ping/", "")
-	r.unauthorized("auth-bad-jobs", "jobs/", "not.a.token")
-	r.unauthorized("auth-bad-ping", "ping/", "not.a.token")
+	r.recordGet("url-404", "/slurm/no/such/thing", nil)
+	r.recordUnauthorized("auth-none", "ping/", "")
+	r.recordUnauthorized("auth-bad-jobs", "jobs/", "not.a.token")
+	r.recordUnauthorized("auth-bad-ping", "ping/", "not.a.token")
 }
 
 // limitedQOS adds a QOS that has every limit which the model has.
 func (r *recorder) limitedQOS() {
-	command(r.T, "sacctmgr", "-i", "add", "qos", "limited", "set", "priority=7", "gracetime=90", "maxwall=120",
+	runCommand(r.T, "sacctmgr", "-i", "add", "qos", "limited", "set", "priority=7", "gracetime=90", "maxwall=120",
 		"preemptexempttime=00:10:00", "maxtresperuser=gres/gpu=4,cpu=8", "maxtresperjob=cpu=6", "grptres=cpu=16", "mintresperjob=cpu=1",
 		"flags=DenyOnLimit", "description=with limits")
-	r.Cleanup(func() { command(r.T, "sacctmgr", "-i", "delete", "qos", "limited") })
+	r.Cleanup(func() { runCommand(r.T, "sacctmgr", "-i", "delete", "qos", "limited") })
 }
 
-func (r *recorder) het() slurmrest.Ref {
+func (r *recorder) submitHet() slurmrest.Ref {
 	done, err := r.alice.SubmitHet(r.Context(), []slurmrest.JobSubmit{
 		{Script: sleeper, Name: "het", WorkDir: "/tmp", Hold: true},
 		{Name: "het", WorkDir: "/tmp", Tasks: 2, Hold: true},
 	})
-	r.ok(err)
+	r.mustSucceed(err)
 	ref := slurmrest.JobID(done.ID)
 	r.Cleanup(func() { _ = r.root.Cancel(context.Background(), ref) })
 	return ref
 }
 
-func (r *recorder) get(name, path string, keep func(map[string]any)) {
-	r.request(name, http.MethodGet, path, nil, keep)
+func (r *recorder) recordGet(name, path string, keep func(map[string]any)) {
+	r.recordRequest(name, http.MethodGet, path, nil, keep)
 }
 
-func (r *recorder) post(name, path string, body any) {
+func (r *recorder) recordPost(name, path string, body any) {
 	raw, err := json.Marshal(body)
-	r.ok(err)
-	r.request(name, http.MethodPost, path, raw, nil)
+	r.mustSucceed(err)
+	r.recordRequest(name, http.MethodPost, path, raw, nil)
 }
 
-// request asks as alice, by hand, and records the answer.
-func (r *recorder) request(name, method, path string, body []byte, keep func(map[string]any)) {
+// recordRequest asks as alice, by hand, and records the answer.
+func (r *recorder) recordRequest(name, method, path string, body []byte, keep func(map[string]any)) {
 	r.Helper()
 	db, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	req, err := http.NewRequest(method, fmt.Sprintf("%s/%s/%s/%s", *urlFlag, db, r.version, rest), bytes.NewReader(body))
-	r.ok(err)
+	r.mustSucceed(err)
 	_, token, err := slurmrest.TokenFile(tokenFile(r.T, "root", time.Hour), "root")(r.Context())
-	r.ok(err)
+	r.mustSucceed(err)
 	req.Header.Set("X-SLURM-USER-TOKEN", token)
 	req.Header.Set("X-SLURM-USER-NAME", "root")
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	r.save(name, req, keep)
+	r.saveRecording(name, req, keep)
 }
 
-func (r *recorder) unauthorized(name, path, token string) {
+func (r *recorder) recordUnauthorized(name, path, token string) {
 	req, err := http.NewRequest(http.MethodGet, *urlFlag+"/slurm/"+r.version+"/"+path, nil)
-	r.ok(err)
+	r.mustSucceed(err)
 	if token != "" {
 		req.Header.Set("X-SLURM-USER-TOKEN", token)
 		req.Header.Set("X-SLURM-USER-NAME", "root")
 	}
-	r.save(name, req, nil)
+	r.saveRecording(name, req, nil)
 }
 
-func (r *recorder) save(name string, req *http.Request, keep func(map[string]any)) {
+func (r *recorder) saveRecording(name string, req *http.Request, keep func(map[string]any)) {
 	r.Helper()
 	resp, err := http.DefaultClient.Do(req)
-	r.ok(err)
+	r.mustSucceed(err)
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
-	r.ok(err)
+	r.mustSucceed(err)
 	rec := recording{Method: req.Method, Status: resp.StatusCode, Type: resp.Header.Get("Content-Type")}
 	var body any = string(raw)
 	if strings.HasPrefix(rec.Type, "application/json") && len(raw) > 0 {
 		var parsed map[string]any
 		dec := json.NewDecoder(bytes.NewReader(raw))
 		dec.UseNumber()
-		r.ok(dec.Decode(&parsed))
+		r.mustSucceed(dec.Decode(&parsed))
 		if keep != nil {
 			keep(parsed)
 		}
-		body = r.scrub("", parsed)
+		body = r.scrubValue("", parsed)
 	}
 	rec.Body, err = json.Marshal(body)
-	r.ok(err)
+	r.mustSucceed(err)
 	out, err := json.MarshalIndent(rec, "", " ")
-	r.ok(err)
-	r.ok(os.WriteFile(filepath.Join(r.dir, name+".json"), append(out, '\n'), 0o644))
+	r.mustSucceed(err)
+	r.mustSucceed(os.WriteFile(filepath.Join(r.dir, name+".json"), append(out, '\n'), 0o644))
 }
 
-// scrub replaces what differs from one recording to the next.
-func (r *recorder) scrub(key string, value any) any {
+// scrubValue replaces what differs from one recording to the next.
+func (r *recorder) scrubValue(key string, value any) any {
 	switch v := value.(type) {
 	case map[string]any:
 		for k, one := range v {
-			v[k] = r.scrub(k, one)
+			v[k] = r.scrubValue(k, one)
 		}
 	case []any:
 		for i, one := range v {
-			v[i] = r.scrub(key, one)
+			v[i] = r.scrubValue(key, one)
 		}
 	case json.Number:
 		if n, err := v.Int64(); err == nil && n > 1_600_000_000 && n < 1<<32-2 {

@@ -38,7 +38,7 @@ type recording struct {
 	Body   json.RawMessage `json:"body"` // a text, unless Type is JSON
 }
 
-func load(t *testing.T, release, version, name string) recording {
+func loadRecording(t *testing.T, release, version, name string) recording {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("testdata", release, version, name+".json"))
 	if err != nil {
@@ -67,7 +67,7 @@ func (p *player) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasSuffix(r.URL.Path, "/ping/") && !strings.Contains(name, "ping"):
 		name = "ping"
 	}
-	rec := load(p.t, p.release, p.version, name)
+	rec := loadRecording(p.t, p.release, p.version, name)
 	w.Header().Set("Content-Type", rec.Type)
 	w.WriteHeader(rec.Status)
 	body := []byte(rec.Body)
@@ -78,8 +78,8 @@ func (p *player) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// play returns a client whose every request is answered by a recording.
-func play(t *testing.T, release, version, name string) *slurmrest.Client {
+// clientOfRecording returns a client whose every request is answered by a recording.
+func clientOfRecording(t *testing.T, release, version, name string) *slurmrest.Client {
 	t.Helper()
 	server := httptest.NewServer(&player{t: t, release: release, version: version, name: name})
 	t.Cleanup(server.Close)
@@ -103,12 +103,12 @@ var recordedAt = time.Unix(1700000000, 0)
 
 func TestRecordedJobs(t *testing.T) {
 	eachRecorded(t, func(t *testing.T, release, version string) {
-		jobs, info, err := play(t, release, version, "jobs").ListJobs(t.Context(), time.Time{})
+		jobs, info, err := clientOfRecording(t, release, version, "jobs").ListJobs(t.Context(), time.Time{})
 		if err != nil || len(jobs) != 2 || info.Count != 2 || !info.Changed {
 			t.Fatalf("%d jobs, %+v, %v; want 2", len(jobs), info, err)
 		}
 		two := jobs[0]
-		same(t, "the running job", two, slurmrest.Job{
+		compareFields(t, "the running job", two, slurmrest.Job{
 			ID: two.ID, Cluster: "mini", Name: "two-nodes", User: "alice", UserID: 1001, GroupID: 1001,
 			Account: "research", Partition: "main", QOS: "basic", State: slurmrest.State{Base: slurmrest.Running},
 			Reason: "None", Comment: "a comment", Priority: two.Priority, Requeueable: true, Batch: true,
@@ -140,8 +140,8 @@ func TestRecordedJobs(t *testing.T) {
 	})
 }
 
-// same compares field by field, to name those that differ.
-func same[T any](t *testing.T, what string, got, want T) {
+// compareFields compares field by field, to name those that differ.
+func compareFields[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
 	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
 	for i := range g.NumField() {
@@ -153,7 +153,7 @@ func same[T any](t *testing.T, what string, got, want T) {
 
 func TestRecordedArray(t *testing.T) {
 	eachRecorded(t, func(t *testing.T, release, version string) {
-		c := play(t, release, version, "jobs-array")
+		c := clientOfRecording(t, release, version, "jobs-array")
 		all, _, err := c.ListJobs(t.Context(), time.Time{})
 		if err != nil || len(all) != 2 {
 			t.Fatalf("%d records, %v; want 2", len(all), err)
@@ -176,7 +176,7 @@ func TestRecordedArray(t *testing.T) {
 
 func TestRecordedHet(t *testing.T) {
 	eachRecorded(t, func(t *testing.T, release, version string) {
-		c := play(t, release, version, "jobs-het")
+		c := clientOfRecording(t, release, version, "jobs-het")
 		all, _, err := c.ListJobs(t.Context(), time.Time{})
 		if err != nil || len(all) != 2 {
 			t.Fatalf("%d records, %v; want 2", len(all), err)
@@ -196,7 +196,7 @@ func TestRecordedHet(t *testing.T) {
 
 func TestRecordedCluster(t *testing.T) {
 	eachRecorded(t, func(t *testing.T, release, version string) {
-		nodes, err := play(t, release, version, "nodes").Nodes(t.Context())
+		nodes, err := clientOfRecording(t, release, version, "nodes").Nodes(t.Context())
 		if err != nil || len(nodes) != 2 {
 			t.Fatalf("%d nodes, %v; want 2", len(nodes), err)
 		}
@@ -207,11 +207,11 @@ func TestRecordedCluster(t *testing.T) {
 			n.BootTime.IsZero() || n.Features != nil || !n.FreeMemory.Set {
 			t.Errorf("node: %+v", n)
 		}
-		one, err := play(t, release, version, "node").Node(t.Context(), "n1")
+		one, err := clientOfRecording(t, release, version, "node").Node(t.Context(), "n1")
 		if err != nil || one.Name != "n1" {
 			t.Errorf("node: %+v, %v", one, err)
 		}
-		partitions, err := play(t, release, version, "partitions").Partitions(t.Context())
+		partitions, err := clientOfRecording(t, release, version, "partitions").Partitions(t.Context())
 		if err != nil || len(partitions) != 2 {
 			t.Fatalf("%d partitions, %v; want 2", len(partitions), err)
 		}
@@ -223,13 +223,13 @@ func TestRecordedCluster(t *testing.T) {
 		if debug := partitions[1]; debug.MaxTime != slurmrest.LimitOf(30*time.Minute) {
 			t.Errorf("debug: %+v", debug)
 		}
-		qos, err := play(t, release, version, "qos").QOS(t.Context())
+		qos, err := clientOfRecording(t, release, version, "qos").QOS(t.Context())
 		if err != nil || len(qos) != 5 {
 			t.Fatalf("%d qos, %v; want 5", len(qos), err)
 		}
 		cpus := func(n int64) []slurmrest.TRES { return []slurmrest.TRES{{Type: "cpu", ID: 1, Count: n}} }
 		limited := qos[1]
-		same(t, "qos", limited, slurmrest.QOS{
+		compareFields(t, "qos", limited, slurmrest.QOS{
 			Name: "limited", ID: limited.ID, Description: "with limits", Priority: slurmrest.Num(7),
 			Flags: []string{"DENY_LIMIT"}, GraceTime: 90 * time.Second, PreemptMode: limited.PreemptMode,
 			PreemptExempt: slurmrest.LimitOf(10 * time.Minute), MaxWallPerJob: slurmrest.LimitOf(2 * time.Hour),
@@ -240,18 +240,18 @@ func TestRecordedCluster(t *testing.T) {
 			!reflect.DeepEqual(q.Preempts, []string{"basic", "standard"}) || !reflect.DeepEqual(q.PreemptMode, []string{"REQUEUE"}) {
 			t.Errorf("qos: %+v", q)
 		}
-		reservations, err := play(t, release, version, "reservations").Reservations(t.Context())
+		reservations, err := clientOfRecording(t, release, version, "reservations").Reservations(t.Context())
 		if err != nil || len(reservations) != 1 {
 			t.Fatalf("%d reservations, %v; want 1", len(reservations), err)
 		}
 		if r := reservations[0]; r.Name != "night" || r.Nodes != "n2" || r.Users != "alice" || r.Start != recordedAt || r.NodeCount != 1 {
 			t.Errorf("reservation: %+v", r)
 		}
-		diag, err := play(t, release, version, "diag").Diag(t.Context())
+		diag, err := clientOfRecording(t, release, version, "diag").Diag(t.Context())
 		if err != nil || diag.At != recordedAt || diag.JobsSubmitted == 0 || diag.ServerThreads == 0 || diag.ScheduleCycleMax == 0 {
 			t.Errorf("diag: %+v, %v", diag, err)
 		}
-		info, err := play(t, release, version, "ping").Cluster(t.Context())
+		info, err := clientOfRecording(t, release, version, "ping").Cluster(t.Context())
 		if err != nil || !strings.HasPrefix(info.Release, release) || info.Version != version ||
 			len(info.Controllers) != 1 || !info.Controllers[0].Up || !info.Controllers[0].Primary || info.Controllers[0].Host != "ctl" {
 			t.Errorf("cluster: %+v, %v", info, err)
@@ -267,27 +267,27 @@ func TestRecordedVerbs(t *testing.T) {
 	comment := "x"
 	edit := slurmrest.JobUpdate{Comment: &comment}
 	eachRecorded(t, func(t *testing.T, release, version string) {
-		done, err := play(t, release, version, "submit").Submit(t.Context(), slurmrest.JobSubmit{Script: "#!/bin/sh\n"})
+		done, err := clientOfRecording(t, release, version, "submit").Submit(t.Context(), slurmrest.JobSubmit{Script: "#!/bin/sh\n"})
 		if err != nil || done.ID == 0 || len(done.Warnings) != 0 {
 			t.Errorf("submit: %+v, %v", done, err)
 		}
-		if err := play(t, release, version, "update").Update(t.Context(), job, edit); err != nil {
+		if err := clientOfRecording(t, release, version, "update").Update(t.Context(), job, edit); err != nil {
 			t.Errorf("update: %v", err)
 		}
-		if err := play(t, release, version, "update-array").Update(t.Context(), job, edit); err != nil {
+		if err := clientOfRecording(t, release, version, "update-array").Update(t.Context(), job, edit); err != nil {
 			t.Errorf("update of an array: %v", err)
 		}
 		if version != slurmrest.V0040 { // which would look for the job first
-			if err := play(t, release, version, "signal").Signal(t.Context(), job, "CONT", slurmrest.SignalJob); err != nil {
+			if err := clientOfRecording(t, release, version, "signal").Signal(t.Context(), job, "CONT", slurmrest.SignalJob); err != nil {
 				t.Errorf("signal: %v", err)
 			}
 		}
 		if version == slurmrest.V0045 {
-			if _, err := play(t, release, version, "requeue").Requeue(t.Context(), job, slurmrest.RequeueOptions{}); err != nil {
+			if _, err := clientOfRecording(t, release, version, "requeue").Requeue(t.Context(), job, slurmrest.RequeueOptions{}); err != nil {
 				t.Errorf("requeue: %v", err)
 			}
 		}
-		_, info, err := play(t, release, version, "jobs-nochange").ListJobs(t.Context(), recordedAt)
+		_, info, err := clientOfRecording(t, release, version, "jobs-nochange").ListJobs(t.Context(), recordedAt)
 		if err != nil || info.Changed || info.Count != 0 || info.Next.IsZero() {
 			t.Errorf("no change: %+v, %v", info, err)
 		}
@@ -341,7 +341,7 @@ func TestRecordedErrors(t *testing.T) {
 			if test.only != "" && test.only != version && (!strings.HasPrefix(test.only, "not ") || test.only == "not "+version) {
 				return
 			}
-			err := test.ask(t, play(t, release, version, test.name))
+			err := test.ask(t, clientOfRecording(t, release, version, test.name))
 			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("%s: error %v; want one that is %q and says %q", test.name, err, test.want, test.says)
 			}

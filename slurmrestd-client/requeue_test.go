@@ -38,7 +38,7 @@ func (s *scontrol) Run(_ context.Context, args ...string) ([]byte, error) {
 	return nil, s.err
 }
 
-func client(t *testing.T, s *slurmresttest.Server, edit func(*slurmrest.Config)) *slurmrest.Client {
+func clientFor(t *testing.T, s *slurmresttest.Server, edit func(*slurmrest.Config)) *slurmrest.Client {
 	t.Helper()
 	cfg := s.Config()
 	edit(&cfg)
@@ -83,7 +83,7 @@ func TestRequeueRoutes(t *testing.T) {
 					s.ExitRequeue(id)
 				}
 			})
-			c := client(t, s, func(cfg *slurmrest.Config) {
+			c := clientFor(t, s, func(cfg *slurmrest.Config) {
 				cfg.RequeueExit = test.exit
 				if test.scontrol != nil {
 					test.scontrol.do = func() { s.ExitRequeue(id) }
@@ -110,7 +110,7 @@ func TestRequeueRoutes(t *testing.T) {
 
 func TestRequeueStatus(t *testing.T) {
 	s := slurmresttest.Start(t, slurmresttest.Options{Versions: []string{slurmrest.V0042}})
-	c := client(t, s, func(cfg *slurmrest.Config) { cfg.Scontrol = &scontrol{} })
+	c := clientFor(t, s, func(cfg *slurmrest.Config) { cfg.Scontrol = &scontrol{} })
 	var lines []string
 	for _, r := range c.RequeueRoutes(t.Context()) {
 		lines = append(lines, r.String())
@@ -178,7 +178,7 @@ func TestRequeueScontrol(t *testing.T) {
 				run.err = fmt.Errorf("wrapped: %w", &slurmrest.ScontrolError{Exit: 1, Output: test.fail})
 			}
 			s := slurmresttest.Start(t, slurmresttest.Options{Versions: []string{slurmrest.V0038}})
-			c := client(t, s, func(cfg *slurmrest.Config) { cfg.Scontrol = run })
+			c := clientFor(t, s, func(cfg *slurmrest.Config) { cfg.Scontrol = run })
 			test.opt.Via = slurmrest.RouteScontrol
 			_, err := c.Requeue(t.Context(), test.ref, test.opt)
 			if !errors.Is(err, test.want) || !slices.Equal(run.calls, []string{test.call}) {
@@ -193,7 +193,7 @@ func TestRequeueScontrol(t *testing.T) {
 
 func TestRequeueExit(t *testing.T) {
 	allVersions(t, func(t *testing.T, s *slurmresttest.Server, _ *slurmrest.Client) {
-		c := client(t, s, func(cfg *slurmrest.Config) { cfg.RequeueExit, cfg.RequeueSignal = 99, "URG" })
+		c := clientFor(t, s, func(cfg *slurmrest.Config) { cfg.RequeueExit, cfg.RequeueSignal = 99, "URG" })
 		via := slurmrest.RequeueOptions{Via: slurmrest.RouteExitCode}
 		for _, test := range []struct {
 			name string
@@ -243,7 +243,7 @@ func TestRequeueExitUndoesHold(t *testing.T) {
 	s.StartJob(id, "n1")
 	s.EditJob(id, func(j *slurmrest.Job) { j.State.Base = slurmrest.Running })
 	s.Fail(slurmresttest.Fault{Method: "DELETE", Slurm: 2002})
-	c := client(t, s, func(cfg *slurmrest.Config) { cfg.RequeueExit = 99 })
+	c := clientFor(t, s, func(cfg *slurmrest.Config) { cfg.RequeueExit = 99 })
 	_, err := c.Requeue(t.Context(), slurmrest.JobID(id), slurmrest.RequeueOptions{Via: slurmrest.RouteExitCode, Hold: true})
 	if !errors.Is(err, slurmrest.ErrAccessDenied) {
 		t.Errorf("error %v; want ErrAccessDenied", err)
@@ -283,7 +283,7 @@ func TestWaitRequeued(t *testing.T) {
 func TestScontrolNodes(t *testing.T) {
 	run := &scontrol{}
 	s := slurmresttest.Start(t, slurmresttest.Options{Versions: []string{slurmrest.V0038}})
-	c := client(t, s, func(cfg *slurmrest.Config) { cfg.Scontrol = run })
+	c := clientFor(t, s, func(cfg *slurmrest.Config) { cfg.Scontrol = run })
 	if err := c.DrainNode(t.Context(), "n1", "two words"); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ var night = slurmrest.NewReservation{
 
 func TestReservationREST(t *testing.T) {
 	s := slurmresttest.Start(t, slurmresttest.Options{})
-	c := client(t, s, func(cfg *slurmrest.Config) { cfg.Scontrol = &scontrol{none: errors.New("not to be asked")} })
+	c := clientFor(t, s, func(cfg *slurmrest.Config) { cfg.Scontrol = &scontrol{none: errors.New("not to be asked")} })
 	if err := c.CreateReservation(t.Context(), night); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestReservationScontrol(t *testing.T) {
 		{slurmrest.V0042, made + " Comment=two words"},
 	} {
 		run := &scontrol{}
-		c := client(t, slurmresttest.Start(t, slurmresttest.Options{Versions: []string{test.version}}), func(cfg *slurmrest.Config) { cfg.Scontrol = run })
+		c := clientFor(t, slurmresttest.Start(t, slurmresttest.Options{Versions: []string{test.version}}), func(cfg *slurmrest.Config) { cfg.Scontrol = run })
 		if apart, err := c.KeepsReservationsApart(t.Context()); err != nil || apart {
 			t.Errorf("%s: kept apart: %v, %v", test.version, apart, err)
 		}
@@ -82,7 +82,7 @@ func TestReservationScontrol(t *testing.T) {
 		if err := c.CreateReservation(t.Context(), night); !errors.Is(err, slurmrest.ErrUnsupported) {
 			t.Errorf("%s: no scontrol: %v", test.version, err)
 		}
-		c = client(t, slurmresttest.Start(t, slurmresttest.Options{Versions: []string{test.version}}), func(*slurmrest.Config) {})
+		c = clientFor(t, slurmresttest.Start(t, slurmresttest.Options{Versions: []string{test.version}}), func(*slurmrest.Config) {})
 		if err := c.CreateReservation(t.Context(), night); !errors.Is(err, slurmrest.ErrUnsupported) {
 			t.Errorf("%s: neither: %v", test.version, err)
 		}

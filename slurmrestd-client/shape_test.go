@@ -24,7 +24,7 @@ import (
 // every member of the recording that the client reads is written by the fake.
 func TestFakeHasTheShape(t *testing.T) {
 	eachRecorded(t, func(t *testing.T, release, version string) {
-		s := world(t, release, version)
+		s := newWorld(t, release, version)
 		read := slurmrest.FieldsRead(version)
 		qos := "qos"
 		if version == slurmrest.V0038 {
@@ -43,10 +43,10 @@ func TestFakeHasTheShape(t *testing.T) {
 			{"job-404", "/slurm/%s/job/4000000", "errors", "errors"},
 			{"node-404", "/slurm/%s/node/nowhere", "errors", "errors"},
 		} {
-			_, fake := ask(t, s, http.MethodGet, fmt.Sprintf(test.path, version), "")
-			live := object(t, load(t, release, version, test.name).Body)
-			within(t, test.name, fake, live)
-			reads(t, test.name, first(fake[test.key]), first(live[test.key]), read[test.kind])
+			_, fake := sendRequest(t, s, http.MethodGet, fmt.Sprintf(test.path, version), "")
+			live := parseObject(t, loadRecording(t, release, version, test.name).Body)
+			compareWithin(t, test.name, fake, live)
+			compareRead(t, test.name, firstRecord(fake[test.key]), firstRecord(live[test.key]), read[test.kind])
 		}
 	})
 }
@@ -77,22 +77,22 @@ func TestFakeRefusesAlike(t *testing.T) {
 			if strings.Contains(path, "%s") {
 				path = fmt.Sprintf(path, version)
 			}
-			status, fake := ask(t, world(t, release, version), test.method, path, test.body)
-			live := load(t, release, version, test.name)
+			status, fake := sendRequest(t, newWorld(t, release, version), test.method, path, test.body)
+			live := loadRecording(t, release, version, test.name)
 			// 26.05 says 422 to most of what 24.11 says 500 to; the client looks
 			// at neither.
 			if status != live.Status && (status != 500 || live.Status != 422) {
 				t.Errorf("%s: status %d; recorded %d", test.name, status, live.Status)
 			}
 			if strings.HasPrefix(live.Type, "application/json") {
-				within(t, test.name, fake, object(t, live.Body))
+				compareWithin(t, test.name, fake, parseObject(t, live.Body))
 			}
 		}
 	})
 }
 
-// world is a fake with the jobs that TestRecord made.
-func world(t *testing.T, release, version string) *slurmresttest.Server {
+// newWorld is a fake with the jobs that TestRecord made.
+func newWorld(t *testing.T, release, version string) *slurmresttest.Server {
 	full := map[string]string{"22.05": "22.05.8", "24.11": "24.11.5", "26.05": "26.05.5"}[release]
 	s := slurmresttest.Start(t, slurmresttest.Options{Release: full, Versions: []string{version}})
 	s.AddJob(slurmrest.Job{
@@ -113,8 +113,8 @@ func world(t *testing.T, release, version string) *slurmresttest.Server {
 	return s
 }
 
-// ask sends a request by hand.
-func ask(t *testing.T, s *slurmresttest.Server, method, path, body string) (int, map[string]any) {
+// sendRequest sends a request by hand.
+func sendRequest(t *testing.T, s *slurmresttest.Server, method, path, body string) (int, map[string]any) {
 	t.Helper()
 	socket := strings.TrimPrefix(s.Config().Address, "unix:")
 	client := http.Client{Transport: &http.Transport{
@@ -139,10 +139,10 @@ func ask(t *testing.T, s *slurmresttest.Server, method, path, body string) (int,
 	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
 		return resp.StatusCode, nil
 	}
-	return resp.StatusCode, object(t, raw)
+	return resp.StatusCode, parseObject(t, raw)
 }
 
-func object(t *testing.T, raw []byte) map[string]any {
+func parseObject(t *testing.T, raw []byte) map[string]any {
 	t.Helper()
 	var o map[string]any
 	if err := json.Unmarshal(raw, &o); err != nil {
@@ -151,8 +151,8 @@ func object(t *testing.T, raw []byte) map[string]any {
 	return o
 }
 
-// first is the first record of a list, or the record itself.
-func first(value any) map[string]any {
+// firstRecord is the first record of a list, or the record itself.
+func firstRecord(value any) map[string]any {
 	if list, ok := value.([]any); ok && len(list) > 0 {
 		value = list[0]
 	}
@@ -160,9 +160,9 @@ func first(value any) map[string]any {
 	return o
 }
 
-// within reports members of the fake that a live server does not have, or has with
+// compareWithin reports members of the fake that a live server does not have, or has with
 // another type. A null matches everything; an empty list says nothing of members.
-func within(t *testing.T, path string, fake, live any) {
+func compareWithin(t *testing.T, path string, fake, live any) {
 	t.Helper()
 	if fake == nil || live == nil {
 		return
@@ -176,25 +176,25 @@ func within(t *testing.T, path string, fake, live any) {
 		l := live.(map[string]any)
 		for key, value := range f {
 			if other, ok := l[key]; ok {
-				within(t, path+"."+key, value, other)
-			} else if !indexed(path) && len(l) > 0 {
+				compareWithin(t, path+"."+key, value, other)
+			} else if !isIndexed(path) && len(l) > 0 {
 				t.Errorf("%s.%s: the fake writes it; it is not recorded", path, key)
 			}
 		}
 	case []any:
 		if l := live.([]any); len(f) > 0 && len(l) > 0 {
-			within(t, path+"[]", f[0], l[0])
+			compareWithin(t, path+"[]", f[0], l[0])
 		}
 	}
 }
 
-// indexed reports whether an object's members are numbers of sockets or cores.
-func indexed(path string) bool {
+// isIndexed reports whether an object's members are numbers of sockets or cores.
+func isIndexed(path string) bool {
 	return strings.HasSuffix(path, ".sockets") || strings.HasSuffix(path, ".cores")
 }
 
-// reads reports members that the client reads and only the live server writes.
-func reads(t *testing.T, path string, fake, live map[string]any, read []string) {
+// compareRead reports members that the client reads and only the live server writes.
+func compareRead(t *testing.T, path string, fake, live map[string]any, read []string) {
 	t.Helper()
 	if len(live) == 0 {
 		t.Errorf("%s: nothing recorded", path)

@@ -161,7 +161,7 @@ func TestSubmitRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		same(t, "job", job, slurmrest.Job{
+		compareFields(t, "job", job, slurmrest.Job{
 			ID: done.ID, Cluster: "fake", Name: "x", User: "root", Account: "a", Partition: "p", QOS: "q", Comment: "c",
 			State: slurmrest.State{Base: slurmrest.Pending}, RequestedFeatures: "fast", Dependency: "afterok:1",
 			Array: slurmrest.Array{Tasks: "0-3"}, RequiredNodes: "n1", ExcludedNodes: "n2", Batch: true,
@@ -203,8 +203,8 @@ func TestSubmitRefuses(t *testing.T) {
 		if _, err := c.SubmitHet(t.Context(), []slurmrest.JobSubmit{{Script: "#!x"}, {Script: "#!y"}}); err == nil {
 			t.Error("a second script was accepted")
 		}
-		if len(paths(s)) != 0 {
-			t.Errorf("asked %q; want nothing", paths(s))
+		if len(requestPaths(s)) != 0 {
+			t.Errorf("asked %q; want nothing", requestPaths(s))
 		}
 		// v0.0.38 lists as an error what makes an accepted job wait.
 		s.Fail(slurmresttest.Fault{
@@ -418,7 +418,7 @@ func TestModelRoundTrip(t *testing.T) {
 			want.State.Base = "" // hidden
 			want.ScheduledNodes, want.FailedNode, want.PreemptableTime = "", "", time.Time{}
 		}
-		same(t, "job", got, want)
+		compareFields(t, "job", got, want)
 		if cluster, local := slurmrest.SplitFederatedID(got.ID); cluster != 1 || local != 100 {
 			t.Errorf("federated id %d is %d of %d", got.ID, local, cluster)
 		}

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-func table(t testing.TB) *Table {
+func readTable(t testing.TB) *Table {
 	t.Helper()
 	tb, err := Load()
 	if err != nil {
@@ -29,7 +29,7 @@ func TestTheSymbolsOfALoader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	tb := table(t)
+	tb := readTable(t)
 	n := 0
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		symbol := lines.Text()
@@ -73,14 +73,14 @@ func TestVersions(t *testing.T) {
 		{"cuMemAlloc_v2", 12000, false, ""},
 		{"cuLibraryLoadData", 11080, false, ""},
 	} {
-		if got := find(table(t).Entries(), Key{tc.name, tc.version, tc.perThread}); got != tc.want {
+		if got := findEntry(readTable(t).Entries(), Key{tc.name, tc.version, tc.perThread}); got != tc.want {
 			t.Errorf("%s %d per thread %v: %q, want %q", tc.name, tc.version, tc.perThread, got, tc.want)
 		}
 	}
 }
 
-// find is the rule by which the generated look-up goes, written in another way.
-func find(entries []Entry, k Key) string {
+// findEntry looks an entry up by the rule of the generated look-up, written in another way.
+func findEntry(entries []Entry, k Key) string {
 	var best Entry
 	for _, e := range entries {
 		if e.Name != k.Name || e.Version > k.Version || e.PerThread && !k.PerThread {
@@ -103,7 +103,7 @@ func TestFiles(t *testing.T) {
 	exports, _, _ = strings.Cut(exports, "/*") // the device half follows
 	got := strings.FieldsFunc(exports, func(r rune) bool { return strings.ContainsRune("; \t\n", r) })
 	want := slices.Clone(LiburingCalls)
-	for c := range table(t).Calls {
+	for c := range readTable(t).Calls {
 		if c.Area.Lib == LibC {
 			want = append(want, c.Symbol)
 		}
@@ -128,7 +128,7 @@ func TestEnums(t *testing.T) {
 		"ncclNumTypes": 12, "ncclNumOps": 5,
 	} {
 		got := -1
-		for _, e := range table(t).Enums {
+		for _, e := range readTable(t).Enums {
 			for i := range e.Names {
 				if e.Prefix+e.Names[i] == name {
 					got = e.Values[i]
@@ -143,7 +143,7 @@ func TestEnums(t *testing.T) {
 
 // TestKinds: what the table is there for is in it.
 func TestKinds(t *testing.T) {
-	tb := table(t)
+	tb := readTable(t)
 	shipped := 0
 	for c := range tb.Calls {
 		if c.Shipped() {
@@ -167,7 +167,7 @@ func TestKinds(t *testing.T) {
 func TestOpsStay(t *testing.T) {
 	// A restored program has an older shim: these numbers are for ever.
 	for symbol, want := range map[string]uint32{"cuMemFree_v2": 0x413e7d7d, "launch": 0x71b83866} {
-		if got := table(t).Call(symbol).Op(); got != want {
+		if got := readTable(t).Call(symbol).Op(); got != want {
 			t.Errorf("%s is %#x, want %#x", symbol, got, want)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// compile makes a program of testdata and files of the shim, under sanitizers.
-func compile(t testing.TB, name string, parts ...string) string {
+// compileProgram makes a program of testdata and files of the shim, under sanitizers.
+func compileProgram(t testing.TB, name string, parts ...string) string {
 	t.Helper()
 	cc := os.Getenv("CC")
 	if cc == "" {
@@ -34,8 +34,8 @@ func compile(t testing.TB, name string, parts ...string) string {
 	return out
 }
 
-// sanitize keeps the sanitizer from looking for leaks, which not every host lets it do.
-func sanitize(cmd *exec.Cmd) *exec.Cmd {
+// setSanitizer keeps the sanitizer from looking for leaks, which not every host lets it do.
+func setSanitizer(cmd *exec.Cmd) *exec.Cmd {
 	cmd.Env = append(os.Environ(), "ASAN_OPTIONS=detect_leaks=0")
 	return cmd
 }
@@ -51,7 +51,7 @@ func TestParts(t *testing.T) {
 		{"tensor", []string{"tensor.c"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if out, err := sanitize(exec.Command(compile(t, tc.name, tc.parts...))).CombinedOutput(); err != nil {
+			if out, err := setSanitizer(exec.Command(compileProgram(t, tc.name, tc.parts...))).CombinedOutput(); err != nil {
 				t.Fatalf("testdata/%s.c, a line that is one less than the status, modulo 250: %v\n%s", tc.name, err, out)
 			}
 		})

@@ -54,7 +54,7 @@ type finder struct {
 
 func newFinder(t testing.TB) *finder {
 	f := &finder{t: t, err: &bytes.Buffer{}}
-	cmd := sanitize(exec.Command(compile(t, "image", "image.c")))
+	cmd := setSanitizer(exec.Command(compileProgram(t, "image", "image.c")))
 	cmd.Stderr = f.err
 	in, err := cmd.StdinPipe()
 	if err == nil {
@@ -76,8 +76,8 @@ func newFinder(t testing.TB) *finder {
 	return f
 }
 
-// find has C find an image.
-func (f *finder) find(t testing.TB, data []byte) ([]byte, int32) {
+// findImage has C find an image.
+func (f *finder) findImage(t testing.TB, data []byte) ([]byte, int32) {
 	head := make([]byte, 12)
 	if _, err := f.in.Write(append(le.AppendUint32(nil, uint32(len(data))), data...)); err != nil {
 		t.Fatalf("%v\n%s", err, f.err)
@@ -92,17 +92,17 @@ func (f *finder) find(t testing.TB, data []byte) ([]byte, int32) {
 	return found, int32(le.Uint32(head))
 }
 
-// compare holds C against package image, which reads programs' memory too: where one finds what can be used, so does the other,
+// compareFinders holds C against package image, which reads programs' memory too: where one finds what can be used, so does the other,
 // and the same. Only of a wrapper C refuses more: one whose own fatbin is damaged.
-func (f *finder) compare(t testing.TB, data []byte) (found []byte, err error) {
-	got, r := f.find(t, data)
+func (f *finder) compareFinders(t testing.TB, data []byte) (found []byte, err error) {
+	got, r := f.findImage(t, data)
 	if r != 0 && r != 200 {
 		t.Errorf("result %d", r)
 	}
 	m := &memory{bytes: data}
 	want, err := image.Fetch(m, end-uint64(len(data)))
-	damaged := r != 0 && bytes.HasPrefix(data, wrapped(1, false)[:4])
-	if useful(got) != useful(want) && !damaged && !m.far || useful(got) && !m.far && !bytes.Equal(got, want) {
+	damaged := r != 0 && bytes.HasPrefix(data, wrapFatbins(1, false)[:4])
+	if isUseful(got) != isUseful(want) && !damaged && !m.far || isUseful(got) && !m.far && !bytes.Equal(got, want) {
 		t.Errorf("%d bytes are found, result %d; want %d: %v", len(got), r, len(want), err)
 	}
 	if r != 0 {
@@ -111,15 +111,15 @@ func (f *finder) compare(t testing.TB, data []byte) (found []byte, err error) {
 	return got, nil
 }
 
-func useful(data []byte) bool {
+func isUseful(data []byte) bool {
 	_, err := image.Choose(data, 80)
 	return err == nil || errors.Is(err, image.ErrNoPTX)
 }
 
 const text = ".version 7.0\n.target sm_70\n.address_size 64\n"
 
-// fatbin is one with entries of that kind and payload.
-func fatbin(kind uint16, payload ...string) []byte {
+// makeFatbin returns a fatbin with entries of that kind and payload.
+func makeFatbin(kind uint16, payload ...string) []byte {
 	var body []byte
 	for _, p := range payload {
 		h := make([]byte, 64)
@@ -135,8 +135,8 @@ func fatbin(kind uint16, payload ...string) []byte {
 	return append(le.AppendUint64(h, uint64(len(body))), body...)
 }
 
-// elf is a file with one section of that many bytes, or without bytes, behind its header.
-func elf(bytes int, kind uint32) []byte {
+// makeELF returns a file with one section of that many bytes, or without bytes, behind its header.
+func makeELF(bytes int, kind uint32) []byte {
 	h := make([]byte, 64+bytes+64)
 	copy(h, "\x7fELF\x02\x01\x01")
 	le.PutUint64(h[40:], uint64(64+bytes))
@@ -149,8 +149,8 @@ func elf(bytes int, kind uint32) []byte {
 	return h
 }
 
-// wrapped lays a wrapper in front of fatbins, of which the first is the one that it is for.
-func wrapped(version uint32, list bool, bins ...[]byte) []byte {
+// wrapFatbins lays a wrapper in front of fatbins, of which the first is the one that it is for.
+func wrapFatbins(version uint32, list bool, bins ...[]byte) []byte {
 	size := 24
 	if list {
 		size += 8 * len(bins) // all but the first, and 0
@@ -189,28 +189,28 @@ var images = []struct {
 	{"text without an end", []byte(text), ""},
 	{"nothing", []byte("\x00\x00\x00\x00"), ""},
 	{"one byte", []byte("."), ""},
-	{"fatbin", fatbin(1, text), "all"},
-	{"fatbin of machine code", fatbin(2, "code"), "all"},
-	{"fatbin that is cut off", fatbin(1, text)[:90], ""},
-	{"fatbin as long as memory", func() []byte { b := fatbin(1, text); le.PutUint64(b[8:], 1<<63); return b }(), ""},
-	{"fatbin that goes round", func() []byte { b := fatbin(1, text); le.PutUint64(b[8:], 1<<64-8); return b }(), ""},
-	{"fatbin with a short header", func() []byte { b := fatbin(1, text); le.PutUint16(b[6:], 4); return b }(), ""},
-	{"wrapper", wrapped(1, false, fatbin(1, text)), "body"},
-	{"wrapper of machine code with parts", wrapped(2, true, fatbin(2, "code"), fatbin(1, text), fatbin(1, text+"// 2")), "bundle"},
-	{"wrapper of PTX with parts", wrapped(2, true, fatbin(1, text), fatbin(1, text)), "first"},
-	{"wrapper with an empty list", wrapped(2, true, fatbin(2, "code")), "first"},
-	{"wrapper of a wrapper", wrapped(1, false, wrapped(1, false, fatbin(1, text))), ""},
-	{"wrapper of nothing", func() []byte { w := wrapped(1, false, fatbin(1, text)); le.PutUint64(w[8:], 8); return w }(), ""},
-	{"wrapper with a list of nothing", func() []byte { w := wrapped(2, true, fatbin(2, "x")); le.PutUint64(w[16:], 8); return w }(), ""},
-	{"wrapper that is cut off", wrapped(1, false, fatbin(1, text))[:20], ""},
-	{"cubin", elf(100, 1), "all"},
-	{"cubin with a section that has no bytes", append(elf(0, 8), 1, 2, 3), "cut"},
-	{"cubin of 32 bits", func() []byte { e := elf(9, 1); e[4] = 1; return e }(), ""},
-	{"cubin with sections beyond its end", func() []byte { e := elf(9, 1); le.PutUint16(e[60:], 9); return e }(), ""},
-	{"cubin with a section beyond its end", func() []byte { e := elf(9, 1); le.PutUint64(e[64+9+32:], 1<<20); return e }(), ""},
-	{"cubin with small sections", func() []byte { e := elf(9, 1); le.PutUint16(e[58:], 8); return e }(), ""},
-	{"half an ELF header", elf(9, 1)[:40], ""},
-	{"bundle", func() []byte { b, _ := image.Bundle([][]byte{[]byte(text), fatbin(1, text)}); return b }(), "all"},
+	{"fatbin", makeFatbin(1, text), "all"},
+	{"fatbin of machine code", makeFatbin(2, "code"), "all"},
+	{"fatbin that is cut off", makeFatbin(1, text)[:90], ""},
+	{"fatbin as long as memory", func() []byte { b := makeFatbin(1, text); le.PutUint64(b[8:], 1<<63); return b }(), ""},
+	{"fatbin that goes round", func() []byte { b := makeFatbin(1, text); le.PutUint64(b[8:], 1<<64-8); return b }(), ""},
+	{"fatbin with a short header", func() []byte { b := makeFatbin(1, text); le.PutUint16(b[6:], 4); return b }(), ""},
+	{"wrapper", wrapFatbins(1, false, makeFatbin(1, text)), "body"},
+	{"wrapper of machine code with parts", wrapFatbins(2, true, makeFatbin(2, "code"), makeFatbin(1, text), makeFatbin(1, text+"// 2")), "bundle"},
+	{"wrapper of PTX with parts", wrapFatbins(2, true, makeFatbin(1, text), makeFatbin(1, text)), "first"},
+	{"wrapper with an empty list", wrapFatbins(2, true, makeFatbin(2, "code")), "first"},
+	{"wrapper of a wrapper", wrapFatbins(1, false, wrapFatbins(1, false, makeFatbin(1, text))), ""},
+	{"wrapper of nothing", func() []byte { w := wrapFatbins(1, false, makeFatbin(1, text)); le.PutUint64(w[8:], 8); return w }(), ""},
+	{"wrapper with a list of nothing", func() []byte { w := wrapFatbins(2, true, makeFatbin(2, "x")); le.PutUint64(w[16:], 8); return w }(), ""},
+	{"wrapper that is cut off", wrapFatbins(1, false, makeFatbin(1, text))[:20], ""},
+	{"cubin", makeELF(100, 1), "all"},
+	{"cubin with a section that has no bytes", append(makeELF(0, 8), 1, 2, 3), "cut"},
+	{"cubin of 32 bits", func() []byte { e := makeELF(9, 1); e[4] = 1; return e }(), ""},
+	{"cubin with sections beyond its end", func() []byte { e := makeELF(9, 1); le.PutUint16(e[60:], 9); return e }(), ""},
+	{"cubin with a section beyond its end", func() []byte { e := makeELF(9, 1); le.PutUint64(e[64+9+32:], 1<<20); return e }(), ""},
+	{"cubin with small sections", func() []byte { e := makeELF(9, 1); le.PutUint16(e[58:], 8); return e }(), ""},
+	{"half an ELF header", makeELF(9, 1)[:40], ""},
+	{"bundle", func() []byte { b, _ := image.Bundle([][]byte{[]byte(text), makeFatbin(1, text)}); return b }(), "all"},
 	{"bundle that is cut off", func() []byte { b, _ := image.Bundle([][]byte{[]byte(text)}); return b[:len(b)-1] }(), ""},
 }
 
@@ -219,7 +219,7 @@ func TestImages(t *testing.T) {
 	f := newFinder(t)
 	for _, tc := range images {
 		t.Run(tc.name, func(t *testing.T) {
-			found, err := f.compare(t, tc.data)
+			found, err := f.compareFinders(t, tc.data)
 			switch tc.want {
 			case "":
 				if err == nil {
@@ -261,7 +261,7 @@ func FuzzImage(f *testing.F) {
 	c := newFinder(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 0 && len(data) < 1<<20 {
-			_, _ = c.compare(t, data)
+			_, _ = c.compareFinders(t, data)
 		}
 	})
 }

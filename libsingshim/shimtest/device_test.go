@@ -19,7 +19,7 @@ import (
 
 // TestSymbols: the library shows each call of the table, what it intercepts of the C library, and nothing else.
 func TestSymbols(t *testing.T) {
-	f, err := elf.Open(library(t))
+	f, err := elf.Open(buildLibrary(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,12 +74,12 @@ var plain struct {
 	err  error
 }
 
-// library builds libsingshim-device.so alone, which needs no root, once, and returns its path.
-func library(t *testing.T) string {
+// buildLibrary builds libsingshim-device.so alone, which needs no root, once, and returns its path.
+func buildLibrary(t *testing.T) string {
 	t.Helper()
 	plain.once.Do(func() {
 		if plain.dir, plain.err = os.MkdirTemp("", "shim-test-"); plain.err == nil {
-			_, plain.err = run("make", "-s", "-C", "..", "O="+plain.dir, "CFLAGS=-O0")
+			_, plain.err = runCommand("make", "-s", "-C", "..", "O="+plain.dir, "CFLAGS=-O0")
 		}
 	})
 	if plain.err != nil {
@@ -91,9 +91,9 @@ func library(t *testing.T) string {
 // TestOpenLibrary: with a device server whoever opens the driver gets the shim, wherever it looks; without one nothing is
 // in the way, nor is anything opened.
 func TestOpenLibrary(t *testing.T) {
-	shim := library(t)
+	shim := buildLibrary(t)
 	program := filepath.Join(t.TempDir(), "library")
-	if _, err := run("cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-o", program, "testdata/library.c", "-ldl"); err != nil {
+	if _, err := runCommand("cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-o", program, "testdata/library.c", "-ldl"); err != nil {
 		t.Fatal(err)
 	}
 	names := []string{"libcuda.so.1", "/usr/lib/none/libcuda.so.1", "/none/libnccl.so.2", "libnvidia-ml.so.1", "libm.so.6"}

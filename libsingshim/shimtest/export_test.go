@@ -12,7 +12,7 @@ import (
 
 // TestDriverIsLeftAlone: the library that jobs have hides nothing of a node's own driver, for it has no devices to offer.
 func TestDriverIsLeftAlone(t *testing.T) {
-	dir := filepath.Dir(library(t))
+	dir := filepath.Dir(buildLibrary(t))
 	for name, want := range map[string]bool{"libsingshim.so": false, "libsingshim-device.so": true} {
 		f, err := elf.Open(filepath.Join(dir, name))
 		if err != nil {

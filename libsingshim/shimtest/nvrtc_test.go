@@ -15,7 +15,7 @@ import (
 // program opens is linked with NVRTC, or the program looks the calls up. All else, and all without a server, is as
 // NVRTC has it.
 func TestNVRTC(t *testing.T) {
-	shim := library(t)
+	shim := buildLibrary(t)
 	dir := t.TempDir()
 	compiler, linked := filepath.Join(dir, "libnvrtc.so.12"), filepath.Join(dir, "linked")
 	opened, user := filepath.Join(dir, "opened"), filepath.Join(dir, "libuser.so")
@@ -28,7 +28,7 @@ func TestNVRTC(t *testing.T) {
 		{"-DOPENED", "-o", opened, "testdata/nvrtc.c", "-ldl"},
 		{"-DFOUND", "-o", found, "testdata/nvrtc.c", "-ldl"},
 	} {
-		if _, err := run("cc", append(slices.Clone(flags), args...)...); err != nil {
+		if _, err := runCommand("cc", append(slices.Clone(flags), args...)...); err != nil {
 			t.Fatal(err)
 		}
 	}

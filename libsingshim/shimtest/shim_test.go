@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func run(name string, args ...string) (string, error) {
+func runCommand(name string, args ...string) (string, error) {
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%s %v: %w: %s", name, args, err, out)
@@ -47,7 +47,7 @@ func run(name string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-func build(t *testing.T) {
+func buildTools(t *testing.T) {
 	t.Helper()
 	built.once.Do(func() {
 		built.err = func() error {
@@ -65,15 +65,15 @@ func build(t *testing.T) {
 				{"cc", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", built.behave, "testdata/behave.c"},
 				{"cc", "-std=c11", "-O2", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2", "-w", "-pthread", "-o", built.behave + "-fortified", "testdata/behave.c"},
 			} {
-				if _, err := run(c[0], c[1:]...); err != nil {
+				if _, err := runCommand(c[0], c[1:]...); err != nil {
 					return err
 				}
 			}
-			asan, err := run("cc", "-print-file-name=libasan.so")
+			asan, err := runCommand("cc", "-print-file-name=libasan.so")
 			if err != nil {
 				return err
 			}
-			ubsan, err := run("cc", "-print-file-name=libubsan.so")
+			ubsan, err := runCommand("cc", "-print-file-name=libubsan.so")
 			if err != nil {
 				return err
 			}
@@ -122,15 +122,15 @@ func newTrial(t *testing.T, preload string) *trial {
 	}}
 }
 
-func (r *trial) behave(program, what string) (string, error) {
+func (r *trial) runBehave(program, what string) (string, error) {
 	cmd := exec.Command(program, what)
 	cmd.Dir, cmd.Env = r.dir, r.env
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
-// created returns which files were made, relative to the folder.
-func (r *trial) created(t *testing.T) map[string]int {
+// createdFiles returns which files were made, relative to the folder.
+func (r *trial) createdFiles(t *testing.T) map[string]int {
 	t.Helper()
 	got, err := r.journal.Since(0)
 	if err != nil {
@@ -155,24 +155,24 @@ func (r *trial) created(t *testing.T) map[string]int {
 // TestBehaviour: a program that looks closely finds no difference, and what it makes is
 // in the journal.
 func TestBehaviour(t *testing.T) {
-	build(t)
+	buildTools(t)
 	for kind, preload := range built.shims {
 		for _, program := range []string{built.behave, built.behave + "-fortified"} {
 			for _, what := range []string{"errors", "descriptors", "storm", "children", "ends", "refused"} {
 				t.Run(kind+"/"+filepath.Base(program)+"/"+what, func(t *testing.T) {
 					r := newTrial(t, preload)
-					out, err := r.behave(program, what)
+					out, err := r.runBehave(program, what)
 					if killed := err != nil && strings.Contains(err.Error(), "killed"); err != nil && !killed || killed != (what == "ends") {
 						t.Fatalf("%v: %s", err, out)
 					}
-					check(t, what, out, r.created(t))
+					checkCreated(t, what, out, r.createdFiles(t))
 				})
 			}
 		}
 	}
 }
 
-func check(t *testing.T, what, out string, got map[string]int) {
+func checkCreated(t *testing.T, what, out string, got map[string]int) {
 	t.Helper()
 	var want []string
 	switch what {
@@ -216,7 +216,7 @@ func check(t *testing.T, what, out string, got map[string]int) {
 
 // TestOtherInterposers: before or after another one, both work.
 func TestOtherInterposers(t *testing.T) {
-	build(t)
+	buildTools(t)
 	found, _ := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
 	if len(found) == 0 {
 		t.Skip("SKIP: no libfaketime here (package libfaketime)")
@@ -231,7 +231,7 @@ func TestOtherInterposers(t *testing.T) {
 		if err != nil || string(out) != "1999\n" {
 			t.Errorf("%s: %q, %v", preload, out, err)
 		}
-		if r.created(t)["year"] != 1 {
+		if r.createdFiles(t)["year"] != 1 {
 			t.Errorf("%s: the file is not in the journal", preload)
 		}
 	}
@@ -240,7 +240,7 @@ func TestOtherInterposers(t *testing.T) {
 // TestWithoutList: with no list, or one that is not what it should be, programs run all
 // the same.
 func TestWithoutList(t *testing.T) {
-	build(t)
+	buildTools(t)
 	dir := t.TempDir()
 	short := filepath.Join(dir, "short")
 	if err := os.WriteFile(short, []byte("SINGLST1"), 0o600); err != nil {
@@ -253,7 +253,7 @@ func TestWithoutList(t *testing.T) {
 	for _, list := range []string{"", "relative", "/missing/list", short, wrong, "/dev/zero", dir, "/" + strings.Repeat("x", 9999)} {
 		r := newTrial(t, built.shims["plain"])
 		r.env = append(r.env, files.Env+"="+list)
-		if out, err := r.behave(built.behave, "errors"); err != nil {
+		if out, err := r.runBehave(built.behave, "errors"); err != nil {
 			t.Errorf("%.40q: %v: %s", list, err, out)
 		}
 	}
@@ -265,12 +265,12 @@ func TestWithoutList(t *testing.T) {
 
 // TestOnlyInterceptorsAreSeen: the program sees no other symbol of ours; those of the device half, TestSymbols looks at.
 func TestOnlyInterceptorsAreSeen(t *testing.T) {
-	build(t)
-	out, err := run("nm", "-D", "--defined-only", built.shims["plain"])
+	buildTools(t)
+	out, err := runCommand("nm", "-D", "--defined-only", built.shims["plain"])
 	if err != nil {
 		t.Fatal(err)
 	}
-	libc, err := run("sh", "-c", "nm -D --defined-only $(cc -print-file-name=libc.so.6)")
+	libc, err := runCommand("sh", "-c", "nm -D --defined-only $(cc -print-file-name=libc.so.6)")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func TestOnlyInterceptorsAreSeen(t *testing.T) {
 // TestFoothold: the first mapping of a program that may be executed can be written to by
 // who debugs it, even where its own first is shared.
 func TestFoothold(t *testing.T) {
-	build(t)
+	buildTools(t)
 	for kind, preload := range built.shims {
 		cmd := exec.Command("cat", "/proc/self/maps")
 		cmd.Env = append(os.Environ(), "LD_PRELOAD="+preload, "ASAN_OPTIONS=detect_leaks=0")

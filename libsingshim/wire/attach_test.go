@@ -59,8 +59,8 @@ func TestAttachLayout(t *testing.T) {
 	}
 }
 
-// pair returns a server's connection and a process's.
-func pair(t *testing.T) (server, process *net.UnixConn) {
+// connectPair returns a server's connection and a process's.
+func connectPair(t *testing.T) (server, process *net.UnixConn) {
 	t.Helper()
 	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unixpacket"})
 	if err != nil {
@@ -81,7 +81,7 @@ func pair(t *testing.T) (server, process *net.UnixConn) {
 
 var probe = [2]uint32{attachMagic, 0}
 
-func asking(magic, version uint32) []byte {
+func askingMessage(magic, version uint32) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, magic)
 	b = binary.LittleEndian.AppendUint32(b, version)
 	b = binary.LittleEndian.AppendUint64(b, uint64(uintptr(unsafe.Pointer(&probe))))
@@ -101,7 +101,7 @@ func TestReceive(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	good := asking(attachMagic, attachVersion)
+	good := askingMessage(attachMagic, attachVersion)
 	for _, c := range []struct {
 		name string
 		ask  []byte
@@ -117,11 +117,11 @@ func TestReceive(t *testing.T) {
 		{"less than it says", good[:26], pipe[:1], "26 bytes"},
 		{"too long", append(good[:27:27], 0), pipe[:1], "28 bytes"},
 		{"much too long", append(good[:24:24], make([]byte, 1<<13)...), pipe[:1], "not what a shim asks"},
-		{"another magic", asking(attachMagic+1, attachVersion), pipe[:1], "not what a shim asks"},
-		{"another version", asking(attachMagic, 9), pipe[:1], "version 9, not 2"},
+		{"another magic", askingMessage(attachMagic+1, attachVersion), pipe[:1], "not what a shim asks"},
+		{"another version", askingMessage(attachMagic, 9), pipe[:1], "version 9, not 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			server, process := pair(t)
+			server, process := connectPair(t)
 			if _, _, err := process.WriteMsgUnix(c.ask, unix.UnixRights(c.fds...), nil); err != nil {
 				t.Fatal(err)
 			}
@@ -182,7 +182,7 @@ func checkWelcome(t *testing.T, n *Newcomer, process *net.UnixConn) {
 }
 
 func TestReceiveNothing(t *testing.T) {
-	server, process := pair(t)
+	server, process := connectPair(t)
 	process.Close()
 	if _, err := Receive(server); err == nil {
 		t.Error("who hung up was received")

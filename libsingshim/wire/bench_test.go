@@ -34,7 +34,7 @@ func BenchmarkRing(b *testing.B) {
 		b.Run(fmt.Sprintf("%s-%d", c.what, c.bytes), func(b *testing.B) {
 			var best, median, here float64
 			for b.Loop() {
-				f := measure(b, c.what, c.bytes, c.rounds)
+				f := measureBench(b, c.what, c.bytes, c.rounds)
 				better := f[0] > best
 				if c.unit == "ns" {
 					better = f[0] < best
@@ -54,14 +54,14 @@ func BenchmarkRing(b *testing.B) {
 	}
 }
 
-// measure runs testdata/bench.c once: the best, the median, and what memcpy did in between.
-func measure(b *testing.B, what string, bytes, rounds int) (figures [3]float64) {
+// measureBench runs testdata/bench.c once: the best, the median, and what memcpy did in between.
+func measureBench(b *testing.B, what string, bytes, rounds int) (figures [3]float64) {
 	b.Helper()
 	there := make([]byte, 64<<20)
 	var at int
 	var p *process
 	ready := make(chan struct{})
-	p = start(b, func(m *Message) {
+	p = startProgram(b, func(m *Message) {
 		switch m.Op {
 		case 2:
 			at = (at + m.Bulk(there[at:], 0)) % len(there)
@@ -86,9 +86,9 @@ func measure(b *testing.B, what string, bytes, rounds int) (figures [3]float64) 
 				m.Call().Answer(0, m.Args)
 			}
 		}
-	}, build(b, "bench", "plain"), what, bytes, rounds)
+	}, buildProgram(b, "bench", "plain"), what, bytes, rounds)
 	close(ready)
-	p.must(b)
+	p.mustEndWell(b)
 	out, err := os.ReadFile(p.out.Name())
 	if err != nil {
 		b.Fatal(err)

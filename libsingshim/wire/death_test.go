@@ -19,80 +19,80 @@ import (
 // TestKill: a process is killed at any moment. The server sees whole messages in order up to
 // there, gives everything back, and serves others as if nothing had been.
 func TestKill(t *testing.T) {
-	s := random(seed(t))
+	s := random(logSeed(t))
 	rounds := 10
 	if testing.Short() {
 		rounds = 3
 	}
 	other := newWitness()
-	bystander := start(t, other.handle, build(t, "load", "plain"), "burst", 2, 0, uint64(s))
+	bystander := startProgram(t, other.handleMessage, buildProgram(t, "load", "plain"), "burst", 2, 0, uint64(s))
 	for range rounds {
 		w := newWitness()
-		after := s.next() % 1500
+		after := s.nextNumber() % 1500
 		reached := make(chan struct{})
-		p := start(t, func(m *Message) {
-			w.handle(m)
+		p := startProgram(t, func(m *Message) {
+			w.handleMessage(m)
 			if m.Number == after {
 				close(reached)
 			}
-		}, build(t, "load", "plain"), "burst", 4, 0, s.next()%1e9)
+		}, buildProgram(t, "load", "plain"), "burst", 4, 0, s.nextNumber()%1e9)
 		<-reached
-		for n := s.next() % 1500; n > 0; n-- {
+		for n := s.nextNumber() % 1500; n > 0; n-- {
 			atomic.LoadUint64(&p.ring.mem.headOf().order) // some moment later
 		}
 		p.cmd.Process.Kill()
-		ended, served := p.wait(t)
+		ended, served := p.waitForEnd(t)
 		if served != nil || ended == nil || !strings.Contains(ended.Error(), "killed") {
 			t.Fatalf("the program: %v; the server: %v", ended, served)
 		}
-		w.check(t)
+		w.checkMessages(t)
 		if n := p.ring.users.Load(); n != 0 {
 			t.Fatalf("%d users of a ring without a process", n)
 		}
 	}
 	before := bystander.ring.takenSoFar()
-	until(t, "the other goes on", func() bool { return bystander.ring.takenSoFar() > before })
-	bystander.closes(t)
-	other.check(t)
+	waitFor(t, "the other goes on", func() bool { return bystander.ring.takenSoFar() > before })
+	bystander.closeRing(t)
+	other.checkMessages(t)
 }
 
 // TestAdopt: another server takes over, at rest, and the threads do not notice.
 func TestAdopt(t *testing.T) {
 	w := newWitness()
-	p := start(t, w.handle, build(t, "load", "plain"), "burst", 4, 0, seed(t))
+	p := startProgram(t, w.handleMessage, buildProgram(t, "load", "plain"), "burst", 4, 0, logSeed(t))
 	for range 10 {
 		r := p.ring
-		until(t, "messages", func() bool { return r.takenSoFar() > 100 })
-		must(t, r.Shut(Calls))
-		rest(t, r)
+		waitFor(t, "messages", func() bool { return r.takenSoFar() > 100 })
+		failOn(t, r.Shut(Calls))
+		checkAtRest(t, r)
 		counts, err := r.Counts()
-		must(t, err)
+		failOn(t, err)
 		fd, err := unix.Dup(int(r.File().Fd()))
-		must(t, err)
+		failOn(t, err)
 		f := os.NewFile(uintptr(fd), "ring")
 		r.Detach()
-		must(t, <-p.served)
+		failOn(t, <-p.served)
 		w.number = 0
 		next, err := Adopt(f, Options{Counts: counts})
-		must(t, err, f.Close())
+		failOn(t, err, f.Close())
 		p.ring = next
-		go func() { p.served <- next.Serve(w.handle) }()
-		must(t, next.Open(Calls))
-		until(t, "they go on", func() bool { return w.count(opEcho) > 0 && next.takenSoFar() > 0 })
+		go func() { p.served <- next.Serve(w.handleMessage) }()
+		failOn(t, next.Open(Calls))
+		waitFor(t, "they go on", func() bool { return w.countMessages(opEcho) > 0 && next.takenSoFar() > 0 })
 	}
-	p.closes(t)
-	w.check(t)
+	p.closeRing(t)
+	w.checkMessages(t)
 }
 
 // testMemfd makes a memfd with seals.
 func testMemfd(t *testing.T, size int64, seals int) *os.File {
 	t.Helper()
 	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	must(t, err)
+	failOn(t, err)
 	f := os.NewFile(uintptr(fd), "test")
-	must(t, f.Truncate(size))
+	failOn(t, f.Truncate(size))
 	_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals)
-	must(t, err)
+	failOn(t, err)
 	return f
 }
 
@@ -101,11 +101,11 @@ func testRing(t *testing.T, change func(h *ringHead)) *os.File {
 	t.Helper()
 	f := testMemfd(t, ringSize, seals)
 	m, err := mapMemory(f)
-	must(t, err)
+	failOn(t, err)
 	h := m.headOf()
 	h.magic, h.version, h.lanes, h.laneUnits, h.size = ringMagic, ringVersion, lanes, laneUnits, ringSize
 	change(h)
-	must(t, m.unmap())
+	failOn(t, m.unmap())
 	return f
 }
 
@@ -128,7 +128,7 @@ func TestAttachRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			defer c.file.Close()
-			cmd := exec.Command(build(t, "load", "plain"), "attach", "0", "0", "0")
+			cmd := exec.Command(buildProgram(t, "load", "plain"), "attach", "0", "0", "0")
 			cmd.ExtraFiles = []*os.File{c.file}
 			err := cmd.Run()
 			if cmd.ProcessState == nil {
@@ -149,7 +149,7 @@ func TestAdoptRefuses(t *testing.T) {
 	}{
 		{"a file", "no memfd", func(t *testing.T) *os.File {
 			f, err := os.Create(filepath.Join(t.TempDir(), "file"))
-			must(t, err, f.Truncate(ringSize))
+			failOn(t, err, f.Truncate(ringSize))
 			return f
 		}},
 		{"could shrink", "not sealed", func(t *testing.T) *os.File {
@@ -179,7 +179,7 @@ func TestAdoptRefuses(t *testing.T) {
 // TestSealed: a process with the ring's memory can make the memory neither shorter nor longer.
 func TestSealed(t *testing.T) {
 	r, err := Create(Options{})
-	must(t, err)
+	failOn(t, err)
 	defer r.Close()
 	for _, size := range []int64{0, ringSize - 4096, ringSize + 4096} {
 		if err := r.File().Truncate(size); !errors.Is(err, unix.EPERM) {
@@ -189,13 +189,13 @@ func TestSealed(t *testing.T) {
 	if _, err := unix.FcntlInt(r.File().Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); !errors.Is(err, unix.EPERM) {
 		t.Errorf("more seals: %v", err)
 	}
-	must(t, checkMemory(r.File()))
+	failOn(t, checkMemory(r.File()))
 }
 
 // TestScribble: a process writes nonsense all over its ring while it is served, and while the
 // gates are moved. The server ends with a reason or goes on; it neither hangs nor falls.
 func TestScribble(t *testing.T) {
-	s := random(seed(t))
+	s := random(logSeed(t))
 	rounds := 30
 	if testing.Short() {
 		rounds = 8
@@ -203,15 +203,15 @@ func TestScribble(t *testing.T) {
 	reasons := map[string]int{}
 	for range rounds {
 		bulk := make([]byte, recordUnits*unitSize)
-		p := start(t, func(m *Message) {
+		p := startProgram(t, func(m *Message) {
 			m.Bulk(bulk, 0)
 			if c := m.Call(); c != nil {
 				c.Answer(1, m.Args[:min(len(m.Args), c.Room())])
 			}
-		}, build(t, "load", "plain"), "scribble", 3, 0, s.next()%1e9)
-		meddle(p.ring, 3000)
+		}, buildProgram(t, "load", "plain"), "scribble", 3, 0, s.nextNumber()%1e9)
+		actAsBarrier(p.ring, 3000)
 		p.cmd.Process.Kill()
-		_, served := p.wait(t)
+		_, served := p.waitForEnd(t)
 		var nonsense *HostileError
 		if served != nil && !errors.As(served, &nonsense) {
 			t.Fatal(served)
@@ -224,8 +224,8 @@ func TestScribble(t *testing.T) {
 	}
 }
 
-// meddle does what a barrier does, until the ring is closed or n times.
-func meddle(r *Ring, n int) {
+// actAsBarrier does what a barrier does, until the ring is closed or n times.
+func actAsBarrier(r *Ring, n int) {
 	for range n {
 		if r.Shut(Calls) != nil || r.Shut(Counted) != nil || r.Grant(2) != nil {
 			return

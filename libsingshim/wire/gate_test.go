@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// until waits for something that must come to pass.
-func until(t *testing.T, what string, is func() bool) {
+// waitFor waits for something that must come to pass.
+func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for since := time.Now(); !is(); time.Sleep(100 * time.Microsecond) {
 		if time.Since(since) > patience {
@@ -31,11 +31,11 @@ func (r *Ring) takenSoFar() uint64 {
 	return r.taken
 }
 
-// closes closes the ring and expects the program to end with RING_CLOSED.
-func (p *process) closes(t *testing.T) {
+// closeRing closes the ring and expects the program to end with RING_CLOSED.
+func (p *process) closeRing(t *testing.T) {
 	t.Helper()
 	p.ring.Close()
-	ended, served := p.wait(t)
+	ended, served := p.waitForEnd(t)
 	var exit *exec.ExitError
 	if !errors.As(ended, &exit) || exit.ExitCode() != 3 {
 		t.Errorf("the program: %v", ended)
@@ -45,7 +45,7 @@ func (p *process) closes(t *testing.T) {
 	}
 }
 
-func rest(t *testing.T, r *Ring) {
+func checkAtRest(t *testing.T, r *Ring) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -54,7 +54,7 @@ func rest(t *testing.T, r *Ring) {
 	}
 }
 
-func must(t *testing.T, errs ...error) {
+func failOn(t *testing.T, errs ...error) {
 	t.Helper()
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
@@ -65,58 +65,58 @@ func must(t *testing.T, errs ...error) {
 // nothing comes, whatever many threads were doing; when it is open again, they go on.
 func TestCallGate(t *testing.T) {
 	w := newWitness()
-	p := start(t, w.handle, build(t, "load", "plain"), "burst", 6, 0, seed(t))
+	p := startProgram(t, w.handleMessage, buildProgram(t, "load", "plain"), "burst", 6, 0, logSeed(t))
 	r := p.ring
 	var last uint64
 	for range 60 {
-		until(t, "more messages", func() bool { return r.takenSoFar() > last })
-		must(t, r.Shut(Calls))
-		rest(t, r)
+		waitFor(t, "more messages", func() bool { return r.takenSoFar() > last })
+		failOn(t, r.Shut(Calls))
+		checkAtRest(t, r)
 		last = r.takenSoFar()
 		for range 200 {
 			b, err := r.Busy()
-			must(t, err)
+			failOn(t, err)
 			if n := r.takenSoFar(); n != last || !b.IsZero() {
 				t.Fatalf("%d messages after %d, %+v", n, last, b)
 			}
 			runtime.Gosched()
 		}
-		must(t, r.Open(Calls))
+		failOn(t, r.Open(Calls))
 	}
-	p.closes(t)
-	w.check(t)
+	p.closeRing(t)
+	w.checkMessages(t)
 }
 
 // TestCountedGate: at the shut gate the counts stand still, but for what is granted and not
 // withdrawn; what is not counted passes.
 func TestCountedGate(t *testing.T) {
 	w := newWitness()
-	p := start(t, w.handle, build(t, "load", "plain"), "mixed", 5, 0, seed(t))
+	p := startProgram(t, w.handleMessage, buildProgram(t, "load", "plain"), "mixed", 5, 0, logSeed(t))
 	r := p.ring
 	counts := func() map[uint64]uint64 {
 		c, err := r.Counts()
-		must(t, err)
+		failOn(t, err)
 		return c
 	}
 	var told atomic.Uint64
 	r.OnCounted(func() { told.Add(1) })
 	for round := range 20 {
 		before := counts()[7]
-		until(t, "more is counted", func() bool { return counts()[7] > before })
-		must(t, r.Shut(Counted))
+		waitFor(t, "more is counted", func() bool { return counts()[7] > before })
+		failOn(t, r.Shut(Counted))
 		stands := counts()
 		other := r.takenSoFar()
-		until(t, "others pass", func() bool { counts(); return r.takenSoFar() > other })
+		waitFor(t, "others pass", func() bool { counts(); return r.takenSoFar() > other })
 		if now := counts(); !maps.Equal(now, stands) {
 			t.Fatalf("%v after %v", now, stands)
 		}
 		was, err := r.Tally()
-		must(t, err)
+		failOn(t, err)
 		quiet := told.Load()
-		must(t, r.Grant(round))
-		until(t, "the grants are used", func() bool {
+		failOn(t, r.Grant(round))
+		waitFor(t, "the grants are used", func() bool {
 			now, err := r.Tally()
-			must(t, err)
+			failOn(t, err)
 			if used := now.Messages - was.Messages; int(used)+now.Unused != round || now.Counts[7] != stands[7]+2*used {
 				t.Fatalf("%d of %d grants are used, %d are not, %d counted after %d", used, round, now.Unused, now.Counts[7], stands[7])
 			}
@@ -126,30 +126,30 @@ func TestCountedGate(t *testing.T) {
 			t.Fatalf("told %d times of %d grants' use", told.Load()-quiet, round)
 		}
 
-		must(t, r.Grant(1000))
+		failOn(t, r.Grant(1000))
 		unused, err := r.Withdraw()
-		must(t, err)
+		failOn(t, err)
 		now := counts()
 		if want := stands[7] + 2*uint64(round+1000-unused); now[7] != want {
 			t.Fatalf("counted %d, and not %d: %d unused", now[7], want, unused)
 		}
 		other = r.takenSoFar()
-		until(t, "others pass", func() bool { counts(); return r.takenSoFar() > other })
+		waitFor(t, "others pass", func() bool { counts(); return r.takenSoFar() > other })
 		if again := counts(); !maps.Equal(again, now) {
 			t.Fatalf("%v after %v, and nothing was granted", again, now)
 		}
-		must(t, r.Open(Counted))
+		failOn(t, r.Open(Counted))
 	}
 	if err := r.Grant(1); err == nil {
 		t.Error("a grant for an open gate")
 	}
-	must(t, r.Shut(Counted))
+	failOn(t, r.Shut(Counted))
 	if err := r.Grant(1 << 16); err == nil {
 		t.Error("more grants than can be")
 	}
 	last := counts()
-	p.closes(t) // and they all stand at the gate
-	w.check(t)
+	p.closeRing(t) // and they all stand at the gate
+	w.checkMessages(t)
 	if now, err := r.Tally(); !errors.Is(err, ErrClosed) || !maps.Equal(now.Counts, last) {
 		t.Errorf("of a closed ring: %v, %v after %v", err, now.Counts, last)
 	}
@@ -160,16 +160,16 @@ func TestFull(t *testing.T) {
 	const threads, messages = 3, 20000
 	gate := make(chan struct{})
 	next := map[uint32]uint64{} // by thread
-	p := start(t, func(m *Message) {
+	p := startProgram(t, func(m *Message) {
 		<-gate
 		if n := binary.LittleEndian.Uint64(m.Args); n != next[m.Thread] {
 			t.Errorf("thread %d: %d where %d is next", m.Thread, n, next[m.Thread])
 		}
 		next[m.Thread]++
-	}, build(t, "load", "plain"), "count", threads, messages, 0)
-	until(t, "they wait for room", func() bool { return waiting(p.ring) == threads })
+	}, buildProgram(t, "load", "plain"), "count", threads, messages, 0)
+	waitFor(t, "they wait for room", func() bool { return countWaiting(p.ring) == threads })
 	close(gate)
-	p.must(t)
+	p.mustEndWell(t)
 	for thread, n := range next {
 		if n != messages {
 			t.Errorf("thread %d: %d messages", thread, n)
@@ -180,8 +180,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// waiting counts the lanes whose threads wait for room.
-func waiting(r *Ring) int {
+// countWaiting counts the lanes whose threads wait for room.
+func countWaiting(r *Ring) int {
 	if !r.enterMapping() {
 		return -1
 	}
@@ -199,16 +199,16 @@ func TestClose(t *testing.T) {
 	var held atomic.Bool
 	w.hold = func(*Message) { held.Store(true) }
 	stop := make(chan struct{})
-	p := start(t, func(m *Message) {
-		w.handle(m)
+	p := startProgram(t, func(m *Message) {
+		w.handleMessage(m)
 		if m.Op == opSink && held.Load() {
 			<-stop
 		}
-	}, build(t, "load", "plain"), "stuck", 4, 0, 0)
-	until(t, "they wait", func() bool { return held.Load() && waiting(p.ring) == 3 })
+	}, buildProgram(t, "load", "plain"), "stuck", 4, 0, 0)
+	waitFor(t, "they wait", func() bool { return held.Load() && countWaiting(p.ring) == 3 })
 	time.AfterFunc(time.Millisecond, func() { close(stop) })
-	p.closes(t)
-	w.check(t)
+	p.closeRing(t)
+	w.checkMessages(t)
 	if _, err := p.ring.Counts(); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
@@ -223,10 +223,10 @@ func TestClose(t *testing.T) {
 // TestOrphan: a call that nobody serves any more ends when the process finds the server gone.
 func TestOrphan(t *testing.T) {
 	r, err := Create(Options{})
-	must(t, err)
+	failOn(t, err)
 	defer r.Close()
-	p := newProcess(t, r, build(t, "load", "plain"), "orphan", 1, 0, 0)
-	must(t, p.cmd.Start())
+	p := newProcess(t, r, buildProgram(t, "load", "plain"), "orphan", 1, 0, 0)
+	failOn(t, p.cmd.Start())
 	defer time.AfterFunc(patience, func() { p.cmd.Process.Kill() }).Stop()
 	var exit *exec.ExitError
 	if err := p.cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 3 {

@@ -55,8 +55,8 @@ var sanitizers = map[string][]string{
 // shim is the process's end.
 var shim = []string{"../shim/ring.c", "../shim/seat.c", "../shim/lease.c"}
 
-// build compiles testdata/NAME*.c and the shim's end, once.
-func build(t testing.TB, name, how string) string {
+// buildProgram compiles testdata/NAME*.c and the shim's end, once.
+func buildProgram(t testing.TB, name, how string) string {
 	t.Helper()
 	built.Lock()
 	defer built.Unlock()
@@ -91,7 +91,7 @@ type process struct {
 	served chan error
 }
 
-func start(t testing.TB, handle func(*Message), program string, args ...any) *process {
+func startProgram(t testing.TB, handle func(*Message), program string, args ...any) *process {
 	t.Helper()
 	r, err := Create(Options{})
 	if err != nil {
@@ -142,8 +142,8 @@ func startOn(t testing.TB, r *Ring, handle func(*Message), program string, args 
 	return p
 }
 
-// wait returns what became of the program and of Serve.
-func (p *process) wait(t testing.TB) (ended, served error) {
+// waitForEnd returns what became of the program and of Serve.
+func (p *process) waitForEnd(t testing.TB) (ended, served error) {
 	t.Helper()
 	late := time.NewTimer(patience)
 	defer late.Stop()
@@ -166,16 +166,16 @@ func (p *process) wait(t testing.TB) (ended, served error) {
 	return ended, served
 }
 
-// must fails the test unless both ended well.
-func (p *process) must(t testing.TB) {
+// mustEndWell fails the test unless both ended well.
+func (p *process) mustEndWell(t testing.TB) {
 	t.Helper()
-	ended, served := p.wait(t)
+	ended, served := p.waitForEnd(t)
 	if ended != nil || served != nil {
 		t.Fatalf("the program: %v; the server: %v", ended, served)
 	}
 }
 
-func seed(t testing.TB) uint64 {
+func logSeed(t testing.TB) uint64 {
 	s := uint64(time.Now().UnixNano())
 	if v, err := strconv.ParseUint(os.Getenv("WIRE_SEED"), 10, 64); err == nil {
 		s = v
@@ -187,7 +187,7 @@ func seed(t testing.TB) uint64 {
 // random is testdata/load.c's.
 type random uint64
 
-func (r *random) next() uint64 {
+func (r *random) nextNumber() uint64 {
 	*r += 0x9e3779b97f4a7c15
 	x := uint64(*r)
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -195,12 +195,12 @@ func (r *random) next() uint64 {
 	return x ^ x>>31
 }
 
-func (r *random) fill(b []byte) {
+func (r *random) fillBytes(b []byte) {
 	for ; len(b) >= 8; b = b[8:] {
-		binary.LittleEndian.PutUint64(b, r.next())
+		binary.LittleEndian.PutUint64(b, r.nextNumber())
 	}
 	var last [8]byte
-	binary.LittleEndian.PutUint64(last[:], r.next())
+	binary.LittleEndian.PutUint64(last[:], r.nextNumber())
 	copy(b, last[:])
 }
 
@@ -220,7 +220,7 @@ func newWitness() *witness {
 	return &witness{seen: map[uint64]uint64{}, handled: map[uint32]int{}, bulk: make([]byte, recordUnits*unitSize)}
 }
 
-func (w *witness) check(t testing.TB) {
+func (w *witness) checkMessages(t testing.TB) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -229,21 +229,21 @@ func (w *witness) check(t testing.TB) {
 	}
 }
 
-func (w *witness) count(op uint32) int {
+func (w *witness) countMessages(op uint32) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.handled[op]
 }
 
-func (w *witness) handle(m *Message) {
+func (w *witness) handleMessage(m *Message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.look(m); err != nil && w.wrong == nil {
+	if err := w.checkMessage(m); err != nil && w.wrong == nil {
 		w.wrong = fmt.Errorf("message %d: operation %d: %w", m.Number, m.Op, err)
 	}
 }
 
-func (w *witness) look(m *Message) error {
+func (w *witness) checkMessage(m *Message) error {
 	if m.Number != w.number {
 		return fmt.Errorf("number %d is next", w.number)
 	}
@@ -286,14 +286,14 @@ func (w *witness) lookInside(m *Message) error {
 	}
 	w.seen[thread]++
 	got := m.Args[24:]
-	if err := bytes.same(got); err != nil {
+	if err := bytes.compareBytes(got); err != nil {
 		return err
 	}
 	bulk := w.bulk[:m.BulkSize()]
 	if n := m.Bulk(bulk, 0); n != len(bulk) {
 		return fmt.Errorf("%d bytes of %d", n, len(bulk))
 	}
-	if err := bytes.same(bulk); err != nil {
+	if err := bytes.compareBytes(bulk); err != nil {
 		return fmt.Errorf("bulk: %w", err)
 	}
 	c := m.Call()
@@ -314,9 +314,9 @@ func (w *witness) lookInside(m *Message) error {
 	return nil
 }
 
-func (r *random) same(b []byte) error {
+func (r *random) compareBytes(b []byte) error {
 	want := make([]byte, len(b))
-	r.fill(want)
+	r.fillBytes(want)
 	if !slices.Equal(b, want) {
 		return fmt.Errorf("%d bytes are not what was sent", len(b))
 	}

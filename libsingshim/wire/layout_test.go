@@ -83,7 +83,7 @@ func TestLayout(t *testing.T) {
 			if f.Name == "_" {
 				continue
 			}
-			key := name + "." + snake(f.Name)
+			key := name + "." + snakeCase(f.Name)
 			want[key] = uint64(f.Offset)*1000 + uint64(f.Type.Size())
 		}
 	}
@@ -112,7 +112,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-func snake(s string) string {
+func snakeCase(s string) string {
 	return strings.ToLower(regexp.MustCompile(`([a-z])([A-Z])`).ReplaceAllString(s, "${1}_${2}"))
 }
 

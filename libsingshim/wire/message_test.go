@@ -27,9 +27,9 @@ func TestMessages(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s-%d", c.how, c.threads), func(t *testing.T) {
 			w := newWitness()
-			p := start(t, w.handle, build(t, "load", c.how), "burst", c.threads, c.messages, seed(t))
-			p.must(t)
-			w.check(t)
+			p := startProgram(t, w.handleMessage, buildProgram(t, "load", c.how), "burst", c.threads, c.messages, logSeed(t))
+			p.mustEndWell(t)
+			w.checkMessages(t)
 			for i := range c.threads {
 				if n := w.seen[uint64(i)]; n != uint64(c.messages) {
 					t.Errorf("thread %d: %d messages", i, n)
@@ -56,9 +56,9 @@ func TestWrap(t *testing.T) {
 	}
 	const threads, messages = 3, 1500
 	w := newWitness()
-	p := startOn(t, r, w.handle, build(t, "load", "asan"), "together", threads, messages, seed(t))
-	p.must(t)
-	w.check(t)
+	p := startOn(t, r, w.handleMessage, buildProgram(t, "load", "asan"), "together", threads, messages, logSeed(t))
+	p.mustEndWell(t)
+	w.checkMessages(t)
 	wrapped := 0
 	for i := range r.lanes {
 		if r.lanes[i].next < near {
@@ -83,9 +83,9 @@ func TestBriefThreads(t *testing.T) {
 	} {
 		t.Run(c.how, func(t *testing.T) {
 			w := newWitness()
-			p := start(t, w.handle, build(t, "load", c.how), "brief", c.threads, c.rounds, 0)
-			p.must(t)
-			w.check(t)
+			p := startProgram(t, w.handleMessage, buildProgram(t, "load", c.how), "brief", c.threads, c.rounds, 0)
+			p.mustEndWell(t)
+			w.checkMessages(t)
 			if n := w.handled[opSink]; n != c.threads*c.rounds {
 				t.Errorf("%d messages", n)
 			}
@@ -106,9 +106,9 @@ func TestSeveral(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s-%d", c.how, c.threads), func(t *testing.T) {
 			w := newWitness()
-			p := start(t, w.handle, build(t, "load", c.how), "several", c.threads, c.messages, 0)
-			p.must(t)
-			w.check(t)
+			p := startProgram(t, w.handleMessage, buildProgram(t, "load", c.how), "several", c.threads, c.messages, 0)
+			p.mustEndWell(t)
+			w.checkMessages(t)
 			if n := w.handled[opSink]; n != c.threads*c.messages {
 				t.Errorf("%d messages", n)
 			}
@@ -136,11 +136,11 @@ func TestLate(t *testing.T) {
 	}
 	w := newWitness()
 	w.hold = func(m *Message) { work <- late{m.Call(), slices.Clone(m.Args)} }
-	p := start(t, w.handle, build(t, "load", "asan"), "late", threads, messages, 0)
-	p.must(t)
+	p := startProgram(t, w.handleMessage, buildProgram(t, "load", "asan"), "late", threads, messages, 0)
+	p.mustEndWell(t)
 	close(work)
 	wg.Wait()
-	w.check(t)
+	w.checkMessages(t)
 	if n := w.handled[opSink]; n != threads*messages {
 		t.Errorf("%d of %d rounds", n, threads*messages)
 	}
@@ -156,9 +156,9 @@ func TestInterrupted(t *testing.T) {
 	} {
 		t.Run(c.how+"-"+c.what, func(t *testing.T) {
 			w := newWitness()
-			p := start(t, w.handle, build(t, "load", c.how), c.what, 3, 0, seed(t))
-			p.must(t)
-			w.check(t)
+			p := startProgram(t, w.handleMessage, buildProgram(t, "load", c.how), c.what, 3, 0, logSeed(t))
+			p.mustEndWell(t)
+			w.checkMessages(t)
 			if n := w.handled[opSink]; n < 200 {
 				t.Errorf("%d handlers", n)
 			}
@@ -196,10 +196,10 @@ func TestAbandoned(t *testing.T) {
 				held = append(held, m.Call())
 				p.cmd.Process.Signal(sigusr2)
 			}
-			p = start(t, w.handle, build(t, "load", c.how), "abandon", c.threads, rounds, 0)
+			p = startProgram(t, w.handleMessage, buildProgram(t, "load", c.how), "abandon", c.threads, rounds, 0)
 			close(ready)
-			p.must(t)
-			w.check(t)
+			p.mustEndWell(t)
+			w.checkMessages(t)
 			if n := w.handled[opSink]; n != rounds {
 				t.Errorf("%d of %d rounds", n, rounds)
 			}
@@ -213,9 +213,9 @@ func TestCancelled(t *testing.T) {
 	for _, what := range []string{"cancel", "leave"} {
 		t.Run(what, func(t *testing.T) {
 			w := newWitness()
-			p := start(t, w.handle, build(t, "load", "plain"), what, 1, 400, seed(t))
-			p.must(t)
-			w.check(t)
+			p := startProgram(t, w.handleMessage, buildProgram(t, "load", "plain"), what, 1, 400, logSeed(t))
+			p.mustEndWell(t)
+			w.checkMessages(t)
 			if n := w.handled[opSink]; n < 400 {
 				t.Errorf("%d messages", n)
 			}
@@ -228,9 +228,9 @@ func TestCancelled(t *testing.T) {
 func TestFork(t *testing.T) {
 	const threads, messages = 4, 150
 	w := newWitness()
-	p := start(t, w.handle, build(t, "load", "plain"), "fork", threads, messages, seed(t))
-	p.must(t)
-	w.check(t)
+	p := startProgram(t, w.handleMessage, buildProgram(t, "load", "plain"), "fork", threads, messages, logSeed(t))
+	p.mustEndWell(t)
+	w.checkMessages(t)
 	if n := w.handled[opSink]; n != messages {
 		t.Errorf("%d messages, %d are the parent's", n, messages)
 	}
@@ -245,14 +245,14 @@ func TestFork(t *testing.T) {
 // closed, and nothing of it open.
 func TestExec(t *testing.T) {
 	w := newWitness()
-	p := start(t, w.handle, build(t, "load", "plain"), "exec", 1, 0, seed(t))
+	p := startProgram(t, w.handleMessage, buildProgram(t, "load", "plain"), "exec", 1, 0, logSeed(t))
 	awaitExec(t, p.cmd.Process.Pid)
 	p.cmd.Process.Kill()
-	if _, served := p.wait(t); served != nil {
+	if _, served := p.waitForEnd(t); served != nil {
 		t.Error(served)
 	}
-	w.check(t)
-	if w.count(opPing) != 1 {
+	w.checkMessages(t)
+	if w.countMessages(opPing) != 1 {
 		t.Error("the process that was killed had made no call")
 	}
 }
@@ -261,7 +261,7 @@ func TestExec(t *testing.T) {
 func TestCounts(t *testing.T) {
 	const threads, messages = 4, 5000
 	w := newWitness()
-	p := start(t, w.handle, build(t, "load", "plain"), "count", threads, messages, 0)
+	p := startProgram(t, w.handleMessage, buildProgram(t, "load", "plain"), "count", threads, messages, 0)
 	var last map[uint64]uint64
 	for {
 		now, err := p.ring.Counts()
@@ -282,8 +282,8 @@ func TestCounts(t *testing.T) {
 		}
 		last = now
 	}
-	p.must(t)
-	w.check(t)
+	p.mustEndWell(t)
+	w.checkMessages(t)
 	want := map[uint64]uint64{7: 2 * threads * messages}
 	for i := range uint64(threads) {
 		want[1000+i] = messages
@@ -308,10 +308,10 @@ func TestLease(t *testing.T) {
 		if m.Op == opStamp {
 			rest, err = r.Unlease(3, 1000)
 		}
-		w.handle(m)
-	}, build(t, "load", "asan"), "lease", 1, 0, 0)
-	p.must(t)
-	w.check(t)
+		w.handleMessage(m)
+	}, buildProgram(t, "load", "asan"), "lease", 1, 0, 0)
+	p.mustEndWell(t)
+	w.checkMessages(t)
 	if got := w.stamp; got != 992 || rest != 40 || err != nil {
 		t.Errorf("took %d, left %d, %v", got, rest, err)
 	}
@@ -328,24 +328,24 @@ func TestFault(t *testing.T) {
 		if m.Number == 10 {
 			r.SetFault(719)
 		}
-		w.handle(m)
-	}, build(t, "load", "asan"), "fault", 1, 0, 0)
-	p.must(t)
-	w.check(t)
+		w.handleMessage(m)
+	}, buildProgram(t, "load", "asan"), "fault", 1, 0, 0)
+	p.mustEndWell(t)
+	w.checkMessages(t)
 }
 
 // TestNumbers: what threads a message comes from is told by the process, and is its own.
 func TestNumbers(t *testing.T) {
 	var ids []uint32
-	p := start(t, func(m *Message) {
+	p := startProgram(t, func(m *Message) {
 		if m.Op == opSink && binary.LittleEndian.Uint64(m.Args) < 4 {
 			ids = append(ids, m.Thread)
 		}
 		if c := m.Call(); c != nil {
 			c.Answer(0)
 		}
-	}, build(t, "load", "plain"), "brief", 4, 1, 0)
-	p.must(t)
+	}, buildProgram(t, "load", "plain"), "brief", 4, 1, 0)
+	p.mustEndWell(t)
 	slices.Sort(ids)
 	if len(ids) != 4 || ids[0] == 0 || ids[0] == ids[3] {
 		t.Errorf("threads %v", ids)

@@ -22,7 +22,7 @@ type record struct {
 	op, flags, counts, size, bulk, room uint32
 }
 
-func (f *forger) units(c record) uint32 {
+func (f *forger) unitsOf(c record) uint32 {
 	front := recordSize
 	if c.flags&flagCall != 0 {
 		front += answerSize
@@ -30,10 +30,10 @@ func (f *forger) units(c record) uint32 {
 	return (front + max(c.counts*countSize+(c.size+7)&^7+c.bulk, c.room) + unitSize - 1) / unitSize
 }
 
-// stage writes a message where it belongs and returns its unit, which may be out of place if
+// stageMessage writes a message where it belongs and returns its unit, which may be out of place if
 // the message is.
-func (f *forger) stage(lane int, c record) uint32 {
-	n := f.units(c)
+func (f *forger) stageMessage(lane int, c record) uint32 {
+	n := f.unitsOf(c)
 	begin := f.tail[lane]
 	if begin%laneUnits+n > laneUnits {
 		begin = (begin + laneUnits - 1) &^ (laneUnits - 1) & positionMask
@@ -46,7 +46,7 @@ func (f *forger) stage(lane int, c record) uint32 {
 	return unit
 }
 
-func (f *forger) push(unit uint32) {
+func (f *forger) pushUnit(unit uint32) {
 	word := &f.mem.headOf().order
 	for {
 		old := atomic.LoadUint64(word)
@@ -57,9 +57,9 @@ func (f *forger) push(unit uint32) {
 	}
 }
 
-func (f *forger) post(lane int, c record) uint32 {
-	unit := f.stage(lane, c)
-	f.push(unit)
+func (f *forger) postMessage(lane int, c record) uint32 {
+	unit := f.stageMessage(lane, c)
+	f.pushUnit(unit)
 	return unit
 }
 
@@ -74,59 +74,59 @@ func TestNonsense(t *testing.T) {
 		{"before the lanes", "where no lane is", func(_ *Ring, f *forger) { f.mem.headOf().order = 5 }},
 		{"behind the lanes", "where no lane is", func(_ *Ring, f *forger) { f.mem.headOf().order |= lastMask }},
 		{"a link to nowhere", "where no lane is", func(_ *Ring, f *forger) {
-			f.mem.recordAt(f.post(0, small)).prev = lastMask
+			f.mem.recordAt(f.postMessage(0, small)).prev = lastMask
 		}},
 		{"a circle", "in a circle", func(_ *Ring, f *forger) {
-			first := f.post(0, small)
-			f.mem.recordAt(first).prev = f.post(1, small)
+			first := f.postMessage(0, small)
+			f.mem.recordAt(first).prev = f.postMessage(1, small)
 		}},
 		{"its own predecessor", "in a circle", func(_ *Ring, f *forger) {
-			unit := f.post(0, small)
+			unit := f.postMessage(0, small)
 			f.mem.recordAt(unit).prev = unit
 		}},
 		{"twice", "where 2 is next", func(r *Ring, f *forger) {
-			unit := f.post(0, small)
+			unit := f.postMessage(0, small)
 			r.Counts()
-			f.push(unit)
+			f.pushUnit(unit)
 		}},
 		{"a lane backwards", "at position 2, unit 1026, where 1 is next", func(_ *Ring, f *forger) {
-			first, second := f.stage(0, small), f.stage(0, small)
-			f.push(second)
-			f.push(first)
+			first, second := f.stageMessage(0, small), f.stageMessage(0, small)
+			f.pushUnit(second)
+			f.pushUnit(first)
 		}},
 		{"another position", "at position 16385", func(_ *Ring, f *forger) {
-			f.mem.recordAt(f.post(0, small)).position += laneUnits
+			f.mem.recordAt(f.postMessage(0, small)).position += laneUnits
 		}},
 		{"another place", "is next", func(_ *Ring, f *forger) {
 			f.tail[0] += 3
-			f.mem.recordAt(f.post(0, small)).position = 1
+			f.mem.recordAt(f.postMessage(0, small)).position = 1
 		}},
-		{"flags", "with flags 0x8", func(_ *Ring, f *forger) { f.post(0, record{flags: 8}) }},
-		{"too many counts", "1025 counts", func(_ *Ring, f *forger) { f.post(0, record{counts: countsMax + 1}) }},
-		{"too long arguments", "65537", func(_ *Ring, f *forger) { f.post(0, record{size: sizeMax + 1}) }},
+		{"flags", "with flags 0x8", func(_ *Ring, f *forger) { f.postMessage(0, record{flags: 8}) }},
+		{"too many counts", "1025 counts", func(_ *Ring, f *forger) { f.postMessage(0, record{counts: countsMax + 1}) }},
+		{"too long arguments", "65537", func(_ *Ring, f *forger) { f.postMessage(0, record{size: sizeMax + 1}) }},
 		{"long bulk", "a message with", func(_ *Ring, f *forger) {
-			f.mem.recordAt(f.post(0, small)).bulk = 0xfffffff8
+			f.mem.recordAt(f.postMessage(0, small)).bulk = 0xfffffff8
 		}},
 		{"large room", "a message with", func(_ *Ring, f *forger) {
-			f.mem.recordAt(f.post(0, small)).room = 0xffffffff
+			f.mem.recordAt(f.postMessage(0, small)).room = 0xffffffff
 		}},
 		{"too long in all", "units", func(_ *Ring, f *forger) {
-			f.mem.recordAt(f.post(0, record{size: sizeMax})).bulk = recordUnits * unitSize
+			f.mem.recordAt(f.postMessage(0, record{size: sizeMax})).bulk = recordUnits * unitSize
 		}},
 		{"over the lane's end", "is next", func(_ *Ring, f *forger) {
 			// The last unit of the lane; the server would look for it at the next round's first.
 			f.tail[0] = laneUnits - 1
-			f.mem.recordAt(f.post(0, small)).size = 200
+			f.mem.recordAt(f.postMessage(0, small)).size = 200
 		}},
 		{"more than there is room for", "than it has room", func(r *Ring, f *forger) {
 			for range 3 {
-				f.post(0, record{bulk: (recordUnits - 8) * unitSize})
+				f.postMessage(0, record{bulk: (recordUnits - 8) * unitSize})
 			}
 			r.Counts()
 		}},
 		{"a message behind a call", "while a call waits", func(_ *Ring, f *forger) {
-			f.post(2, call)
-			f.post(2, small)
+			f.postMessage(2, call)
+			f.postMessage(2, small)
 		}},
 		{"a gate opened", "gates are 0x0", func(r *Ring, f *forger) {
 			r.Shut(Calls)
@@ -143,17 +143,17 @@ func TestNonsense(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, err := Create(Options{Spin: -1})
-			must(t, err)
+			failOn(t, err)
 			r.enterMapping() // so that the memory stays, when it was closed
 			defer r.leaveMapping()
 			f := &forger{mem: r.mem}
 			handled := 0
 			handle := func(*Message) { handled++ }
-			f.post(0, small)
+			f.postMessage(0, small)
 			if n, err := r.handleSome(handle); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
-			f.post(3, small)
+			f.postMessage(3, small)
 			c.lie(r, f)
 			r.Finish() // when it has noticed nothing, it ends
 			err = r.Serve(handle)
@@ -171,18 +171,18 @@ func TestNonsense(t *testing.T) {
 // TestTooManyKeys: what a process counts is remembered, so it is bounded.
 func TestTooManyKeys(t *testing.T) {
 	r, err := Create(Options{Spin: -1})
-	must(t, err)
+	failOn(t, err)
 	defer r.Close()
 	f := &forger{mem: r.mem}
 	for i := range uint64(maxKeys/countsMax + 1) {
-		unit := f.stage(0, record{counts: countsMax})
+		unit := f.stageMessage(0, record{counts: countsMax})
 		for j := range uint64(countsMax) {
 			*structAt[count](f.mem, unit*unitSize+recordSize+uint32(j)*countSize) = count{key: i*countsMax + j, n: 1}
 		}
-		f.push(unit)
+		f.pushUnit(unit)
 		_, err = r.handleSome(func(*Message) {})
 		if i < maxKeys/countsMax {
-			must(t, err)
+			failOn(t, err)
 		}
 	}
 	if err == nil || !strings.Contains(err.Error(), "more than 65536 keys") {
@@ -202,7 +202,7 @@ func FuzzRing(f *testing.F) {
 	f.Add([]byte{2, 3, 40, 2, 3, 40, 2, 3, 40, 13, 8, 11, 8, 6, 0, 1, 0, 0, 1, 8})
 	f.Fuzz(func(t *testing.T, script []byte) {
 		r, err := Create(Options{Spin: -1})
-		must(t, err)
+		failOn(t, err)
 		forge := &forger{mem: r.mem}
 		var open []*Call
 		var last uint32 = firstUnit
@@ -234,15 +234,15 @@ func FuzzRing(f *testing.F) {
 		for steps := 0; len(script) > 0 && steps < 500; steps++ {
 			switch next(1) % 16 {
 			case 0: // a post
-				last = forge.post(int(next(1))%lanes, record{op: 1, size: next(1), bulk: next(2)})
+				last = forge.postMessage(int(next(1))%lanes, record{op: 1, size: next(1), bulk: next(2)})
 			case 1: // a call
-				last = forge.post(int(next(1))%lanes, record{op: 2, flags: flagCall, size: next(1), room: next(1)})
+				last = forge.postMessage(int(next(1))%lanes, record{op: 2, flags: flagCall, size: next(1), room: next(1)})
 			case 2: // large
-				last = forge.post(int(next(1))%lanes, record{op: 3, bulk: next(1) * 8192})
+				last = forge.postMessage(int(next(1))%lanes, record{op: 3, bulk: next(1) * 8192})
 			case 3: // counted
-				unit := forge.stage(int(next(1))%lanes, record{op: 4, counts: next(1) % 8, size: 8})
+				unit := forge.stageMessage(int(next(1))%lanes, record{op: 4, counts: next(1) % 8, size: 8})
 				atomic.StoreUint64(structAt[uint64](r.mem, unit*unitSize+recordSize), uint64(next(1)))
-				forge.push(unit)
+				forge.pushUnit(unit)
 				last = unit
 			case 4: // a word of the last message
 				*structAt[uint32](r.mem, last*unitSize+next(1)%12*4) = next(4)
@@ -251,13 +251,13 @@ func FuzzRing(f *testing.F) {
 			case 6: // any word
 				*structAt[uint32](r.mem, next(4)%(ringSize-4)&^3) = next(4)
 			case 7: // out of its order
-				forge.push(last)
+				forge.pushUnit(last)
 			case 8, 9:
 				_, err := r.handleSome(handle)
 				note(err)
 			case 10: // an answer
 				if len(open) > 0 {
-					must(t, open[0].Answer(0, buffer[:min(open[0].Room(), len(buffer))]))
+					failOn(t, open[0].Answer(0, buffer[:min(open[0].Room(), len(buffer))]))
 					open = open[1:]
 				}
 			case 11:
@@ -297,22 +297,22 @@ func FuzzRing(f *testing.F) {
 func TestFinish(t *testing.T) {
 	for i := range 400 {
 		r, err := Create(Options{Spin: -1})
-		must(t, err)
+		failOn(t, err)
 		r.enterMapping()
 		f := &forger{mem: r.mem}
 		var handled atomic.Int32
 		served := make(chan error)
 		go func() { served <- r.Serve(func(*Message) { handled.Add(1) }) }()
-		f.post(0, record{op: 1})
+		f.postMessage(0, record{op: 1})
 		for handled.Load() == 0 {
 			r.wakeReader() // which the forger does not
 		}
 		for range i % 300 {
 			handled.Load()
 		}
-		f.post(1, record{op: 1})
+		f.postMessage(1, record{op: 1})
 		r.Finish()
-		must(t, <-served)
+		failOn(t, <-served)
 		r.leaveMapping()
 		if n := handled.Load(); n != 2 {
 			t.Fatalf("%d of 2 messages", n)
@@ -323,15 +323,15 @@ func TestFinish(t *testing.T) {
 // TestExits: that a process has said that it ends is known before that is handled, and afterwards, and not of a ring that was closed.
 func TestExits(t *testing.T) {
 	r, err := Create(Options{Spin: -1})
-	must(t, err)
+	failOn(t, err)
 	r.enterMapping()
 	f := &forger{mem: r.mem}
-	f.post(0, record{op: OpMissed})
+	f.postMessage(0, record{op: OpMissed})
 	if r.Exits() {
 		t.Error("before it was said")
 	}
-	f.post(0, record{op: OpExit})
-	f.post(1, record{op: OpMissed})
+	f.postMessage(0, record{op: OpExit})
+	f.postMessage(1, record{op: OpMissed})
 	if !r.Exits() {
 		t.Error("not when it was said")
 	}
@@ -343,7 +343,7 @@ func TestExits(t *testing.T) {
 			r.Finish()
 		}
 	})
-	must(t, err)
+	failOn(t, err)
 	r.leaveMapping()
 	if r.Exits() {
 		t.Error("of a ring that was closed")

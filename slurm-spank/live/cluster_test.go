@@ -59,7 +59,7 @@ type result struct {
 	code     int
 }
 
-func command(t *testing.T, stdin string, cmd *exec.Cmd) result {
+func runCommand(t *testing.T, stdin string, cmd *exec.Cmd) result {
 	t.Helper()
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
@@ -76,7 +76,7 @@ func command(t *testing.T, stdin string, cmd *exec.Cmd) result {
 	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
-func (r result) must(t *testing.T) string {
+func (r result) mustSucceed(t *testing.T) string {
 	t.Helper()
 	if r.code != 0 {
 		t.Fatalf("exit code %d\n%s%s", r.code, r.out, r.err)
@@ -84,8 +84,8 @@ func (r result) must(t *testing.T) string {
 	return r.out
 }
 
-// raise brings a cluster up with the plugin built for it.
-func raise(t *testing.T, s suite) *cluster {
+// raiseCluster brings a cluster up with the plugin built for it.
+func raiseCluster(t *testing.T, s suite) *cluster {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root, for minicluster")
@@ -97,25 +97,25 @@ func raise(t *testing.T, s suite) *cluster {
 			t.Fatal(err)
 		}
 	}
-	build(t, exec.Command("make", "-s", "-C", "..", "O="+lib, "SPANK_INCLUDE="+headers(t, s.name)))
-	build(t, exec.Command("make", "-s", "-C", "../warden", "O="+exe))
+	runBuild(t, exec.Command("make", "-s", "-C", "..", "O="+lib, "SPANK_INCLUDE="+findHeaders(t, s.name)))
+	runBuild(t, exec.Command("make", "-s", "-C", "../warden", "O="+exe))
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(exe, "live.test"), string(self), 0o755)
+	writeFile(t, filepath.Join(exe, "live.test"), string(self), 0o755)
 	plugstack := fmt.Sprintf("%s /%s/spank_singularity.so retry=20\n", s.line, libDir)
-	write(t, filepath.Join(install, "etc/slurm/plugstack.conf"), plugstack, 0o644)
+	writeFile(t, filepath.Join(install, "etc/slurm/plugstack.conf"), plugstack, 0o644)
 
 	c := &cluster{suite: s, id: "live-" + s.name}
 	c.shared = filepath.Join("/var/lib/minicluster", c.id, "shared/live")
-	command(t, "", exec.Command(program, "up", "--name", c.id, "--suite", s.name, "--nodes", "2", "--install", install)).must(t)
+	runCommand(t, "", exec.Command(program, "up", "--name", c.id, "--suite", s.name, "--nodes", "2", "--install", install)).mustSucceed(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			logs, _ := exec.Command("sh", "-c", "tail -n 20 /var/lib/minicluster/"+c.id+"/logs/n*/slurmd.log").CombinedOutput()
 			t.Logf("%s", logs)
 		}
-		command(t, "", exec.Command(program, "down", "--name", c.id)).must(t)
+		runCommand(t, "", exec.Command(program, "down", "--name", c.id)).mustSucceed(t)
 	})
 	if err := os.MkdirAll(c.shared, 0o777); err != nil {
 		t.Fatal(err)
@@ -124,13 +124,13 @@ func raise(t *testing.T, s suite) *cluster {
 		t.Fatal(err)
 	}
 	for _, node := range []string{"n1", "n2"} {
-		c.serve(t, node)
+		c.serveNode(t, node)
 	}
 	return c
 }
 
-// serve starts the tests' proxyd on a node and has it started again when it dies.
-func (c *cluster) serve(t *testing.T, node string) {
+// serveNode starts the tests' proxyd on a node and has it started again when it dies.
+func (c *cluster) serveNode(t *testing.T, node string) {
 	t.Helper()
 	loop := fmt.Sprintf("mkdir -p /var/lib/singularity-slurm; while :; do /%s/live.test %s /shared/live; sleep 1; done", exeDir, serveArg)
 	cmd := exec.Command(program, "exec", node, "--name", c.id, "--", "sh", "-c", loop)
@@ -144,14 +144,14 @@ func (c *cluster) serve(t *testing.T, node string) {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	eventually(t, 10*time.Second, func() (bool, string) {
-		r := c.exec(t, node, "", "test", "-S", "/run/singularity-slurm/spank.sock")
+	waitFor(t, 10*time.Second, func() (bool, string) {
+		r := c.runOn(t, node, "", "test", "-S", "/run/singularity-slurm/spank.sock")
 		return r.code == 0, "proxyd does not listen on " + node
 	})
 }
 
-// headers returns the folder of a suite's slurm/spank.h.
-func headers(t *testing.T, suite string) string {
+// findHeaders returns the folder of a suite's slurm/spank.h.
+func findHeaders(t *testing.T, suite string) string {
 	t.Helper()
 	found, err := filepath.Glob("/var/cache/minicluster/" + suite + "-*/usr/include/slurm/spank.h")
 	if err != nil || len(found) == 0 {
@@ -160,14 +160,14 @@ func headers(t *testing.T, suite string) string {
 	return filepath.Dir(filepath.Dir(found[0]))
 }
 
-func build(t *testing.T, cmd *exec.Cmd) {
+func runBuild(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", cmd, err, out)
 	}
 }
 
-func write(t *testing.T, path, content string, mode os.FileMode) {
+func writeFile(t *testing.T, path, content string, mode os.FileMode) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), mode); err != nil {
 		t.Fatal(err)
@@ -177,32 +177,32 @@ func write(t *testing.T, path, content string, mode os.FileMode) {
 	}
 }
 
-// exec runs a command on a host; user "" is root.
-func (c *cluster) exec(t *testing.T, host, user string, words ...string) result {
+// runOn runs a command on a host; user "" is root.
+func (c *cluster) runOn(t *testing.T, host, user string, words ...string) result {
 	t.Helper()
-	return command(t, "", exec.Command(program, append([]string{"exec", host, "--name", c.id, "--user", user, "--"}, words...)...))
+	return runCommand(t, "", exec.Command(program, append([]string{"exec", host, "--name", c.id, "--user", user, "--"}, words...)...))
 }
 
-// sh runs a script on ctl as alice in a folder that all hosts have.
-func (c *cluster) sh(t *testing.T, script string) result {
+// runScript runs a script on ctl as alice in a folder that all hosts have.
+func (c *cluster) runScript(t *testing.T, script string) result {
 	t.Helper()
-	return command(t, "", exec.Command(program, "exec", "ctl", "--name", c.id, "--user", "alice", "--",
+	return runCommand(t, "", exec.Command(program, "exec", "ctl", "--name", c.id, "--user", "alice", "--",
 		"bash", "-c", "cd /shared/live; "+script))
 }
 
-// submit hands a script to sbatch and returns the job's number.
-func (c *cluster) submit(t *testing.T, options, script string) string {
+// submitJob hands a script to sbatch and returns the job's number.
+func (c *cluster) submitJob(t *testing.T, options, script string) string {
 	t.Helper()
-	r := command(t, "#!/bin/bash\n"+script, exec.Command(program, "exec", "ctl", "--name", c.id, "--user", "alice", "--",
+	r := runCommand(t, "#!/bin/bash\n"+script, exec.Command(program, "exec", "ctl", "--name", c.id, "--user", "alice", "--",
 		"bash", "-c", "cd /shared/live && sbatch --parsable "+options))
-	return strings.TrimSpace(r.must(t))
+	return strings.TrimSpace(r.mustSucceed(t))
 }
 
-// ends waits for a job's end and returns what scontrol says of it and its log.
-func (c *cluster) ends(t *testing.T, job string) (about, log string) {
+// waitForEnd waits for a job's end and returns what scontrol says of it and its log.
+func (c *cluster) waitForEnd(t *testing.T, job string) (about, log string) {
 	t.Helper()
-	eventually(t, time.Minute, func() (bool, string) {
-		about = c.exec(t, "ctl", "", "scontrol", "-o", "show", "job", job).must(t)
+	waitFor(t, time.Minute, func() (bool, string) {
+		about = c.runOn(t, "ctl", "", "scontrol", "-o", "show", "job", job).mustSucceed(t)
 		for _, s := range []string{"PENDING", "RUNNING", "COMPLETING"} {
 			if strings.Contains(about, "JobState="+s) {
 				return false, about
@@ -217,8 +217,8 @@ func (c *cluster) ends(t *testing.T, job string) (about, log string) {
 	return about, string(b)
 }
 
-// heard returns what proxyd was told of a job.
-func (c *cluster) heard(t *testing.T, job string) (joins []nodesocket.Join, ends []heard) {
+// readHeard returns what proxyd was told of a job.
+func (c *cluster) readHeard(t *testing.T, job string) (joins []nodesocket.Join, ends []heard) {
 	t.Helper()
 	for _, node := range []string{"n1", "n2"} {
 		f, err := os.Open(filepath.Join(c.shared, node+".heard"))
@@ -242,7 +242,7 @@ func (c *cluster) heard(t *testing.T, job string) (joins []nodesocket.Join, ends
 	return joins, ends
 }
 
-func eventually(t *testing.T, within time.Duration, ok func() (bool, string)) {
+func waitFor(t *testing.T, within time.Duration, ok func() (bool, string)) {
 	t.Helper()
 	for end := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
 		done, said := ok()

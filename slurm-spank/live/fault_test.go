@@ -18,47 +18,47 @@ import (
 	"time"
 )
 
-// says waits for a line of a running job's log.
-func (c *cluster) says(t *testing.T, job, what string) {
+// waitForLine waits for a line of a running job's log.
+func (c *cluster) waitForLine(t *testing.T, job, what string) {
 	t.Helper()
-	eventually(t, 30*time.Second, func() (bool, string) {
+	waitFor(t, 30*time.Second, func() (bool, string) {
 		log, _ := os.ReadFile(filepath.Join(c.shared, "slurm-"+job+".out"))
 		return strings.Contains(string(log), what), fmt.Sprintf("job %s has not said %q: %q", job, what, log)
 	})
 }
 
-// idle waits until no job is left.
-func (c *cluster) idle(t *testing.T) {
+// waitUntilIdle waits until no job is left.
+func (c *cluster) waitUntilIdle(t *testing.T) {
 	t.Helper()
-	eventually(t, time.Minute, func() (bool, string) {
-		left := c.exec(t, "ctl", "", "squeue", "-h").must(t)
+	waitFor(t, time.Minute, func() (bool, string) {
+		left := c.runOn(t, "ctl", "", "squeue", "-h").mustSucceed(t)
 		return left == "", left
 	})
 }
 
-// answers: what proxyd can say.
-func answers(t *testing.T, c *cluster) {
-	c.sh(t, "srun --singularity-exclude=/refuse true").want(t, 125, "(?m)^singularity: the checkpoint 3 cannot be restored: as the test wants it\n")
-	c.sh(t, "srun -Q -w n1 --singularity-exclude=/plain hostname").want(t, 0, "(?s)n1\n.*singularity: this job runs unprotected: as the test wants it\n")
+// checkAnswers: what proxyd can say.
+func checkAnswers(t *testing.T, c *cluster) {
+	c.runScript(t, "srun --singularity-exclude=/refuse true").checkResult(t, 125, "(?m)^singularity: the checkpoint 3 cannot be restored: as the test wants it\n")
+	c.runScript(t, "srun -Q -w n1 --singularity-exclude=/plain hostname").checkResult(t, 0, "(?s)n1\n.*singularity: this job runs unprotected: as the test wants it\n")
 	for status, code := range map[int]int{0: 0, 3 << 8: 3, 9: 137, 15: 143} {
-		r := c.sh(t, fmt.Sprintf("srun --singularity-exclude=/finished-%d echo it ran", status))
-		r.want(t, code, "")
+		r := c.runScript(t, fmt.Sprintf("srun --singularity-exclude=/finished-%d echo it ran", status))
+		r.checkResult(t, code, "")
 		if strings.Contains(r.out, "it ran") {
 			t.Errorf("a task that had finished ran again: %+v", r)
 		}
 	}
-	about, log := c.ends(t, c.submit(t, "--singularity-exclude=/refuse", "echo it ran"))
+	about, log := c.waitForEnd(t, c.submitJob(t, "--singularity-exclude=/refuse", "echo it ran"))
 	if log != "singularity: the checkpoint 3 cannot be restored: as the test wants it\n" || !strings.Contains(about, "ExitCode=125:0") {
 		t.Errorf("%q, %s", log, about)
 	}
 	if c.multiProg { // 22.05 is refused before
-		c.sh(t, "srun --singularity-exclude=/refuse --multi-prog multi.conf").want(t, 125, "singularity: the checkpoint 3")
+		c.runScript(t, "srun --singularity-exclude=/refuse --multi-prog multi.conf").checkResult(t, 125, "singularity: the checkpoint 3")
 	}
 }
 
 // proxydDies while a task asks; the next one is asked again.
 func proxydDies(t *testing.T, c *cluster) {
-	c.sh(t, "srun -Q -w n1 --singularity-exclude=/die hostname").want(t, 0, "^in-n1\n$")
+	c.runScript(t, "srun -Q -w n1 --singularity-exclude=/die hostname").checkResult(t, 0, "^in-n1\n$")
 }
 
 // cancelledWhileWaiting: long before KillWait is over.
@@ -69,14 +69,14 @@ func cancelledWhileWaiting(t *testing.T, c *cluster) {
 			options = "--singularity=off"
 			script = "srun --singularity=exclude=/hang true"
 		}
-		job := c.submit(t, options, script)
-		eventually(t, 20*time.Second, func() (bool, string) {
-			joins, _ := c.heard(t, job)
+		job := c.submitJob(t, options, script)
+		waitFor(t, 20*time.Second, func() (bool, string) {
+			joins, _ := c.readHeard(t, job)
 			return len(joins) > 0, "it does not ask"
 		})
 		start := time.Now()
-		c.sh(t, "scancel "+job).must(t)
-		about, _ := c.ends(t, job)
+		c.runScript(t, "scancel "+job).mustSucceed(t)
+		about, _ := c.waitForEnd(t, job)
 		if took := time.Since(start); took > 10*time.Second || !strings.Contains(about, "JobState=CANCELLED") {
 			t.Errorf("%s after %s: %s", options, took, about)
 		}
@@ -92,25 +92,25 @@ func logAppended(t *testing.T, c *cluster) {
 		{"", "#SBATCH --singularity\n" + script},
 		{"", script}, // not asked: emptied, as ever
 	} {
-		jobs = append(jobs, c.submit(t, "-n1 "+k.options, k.script))
+		jobs = append(jobs, c.submitJob(t, "-n1 "+k.options, k.script))
 	}
-	jobs = append(jobs, strings.TrimSpace(c.sh(t, fmt.Sprintf("SINGULARITY_SLURM=1 sbatch --parsable -n1 --wrap '%s'", script)).must(t)))
+	jobs = append(jobs, strings.TrimSpace(c.runScript(t, fmt.Sprintf("SINGULARITY_SLURM=1 sbatch --parsable -n1 --wrap '%s'", script)).mustSucceed(t)))
 	for _, job := range jobs {
-		c.says(t, job, "run 0")
+		c.waitForLine(t, job, "run 0")
 	}
-	c.exec(t, "ctl", "", "scontrol", "requeue", strings.Join(jobs, ",")).must(t)
+	c.runOn(t, "ctl", "", "scontrol", "requeue", strings.Join(jobs, ",")).mustSucceed(t)
 	for i, job := range jobs {
-		eventually(t, 20*time.Second, func() (bool, string) {
-			about := c.exec(t, "ctl", "", "scontrol", "-o", "show", "job", job).must(t)
+		waitFor(t, 20*time.Second, func() (bool, string) {
+			about := c.runOn(t, "ctl", "", "scontrol", "-o", "show", "job", job).mustSucceed(t)
 			return strings.Contains(about, "JobState=PENDING") && !strings.Contains(about, "COMPLETING"), about
 		})
 		if i == 0 {
 			time.Sleep(2 * time.Second) // a credential must be newer than the last one's end
 		}
-		c.exec(t, "ctl", "", "scontrol", "update", "JobId="+job, "StartTime=now").must(t)
+		c.runOn(t, "ctl", "", "scontrol", "update", "JobId="+job, "StartTime=now").mustSucceed(t)
 	}
 	for i, job := range jobs {
-		_, log := c.ends(t, job)
+		_, log := c.waitForEnd(t, job)
 		asked := i != 2
 		if strings.Contains(log, "run 0\n") != asked || !strings.HasSuffix(log, "run 1\n") {
 			t.Errorf("job %d of %d: %q", i+1, len(jobs), log)
@@ -118,8 +118,8 @@ func logAppended(t *testing.T, c *cluster) {
 	}
 }
 
-// rest: a job that no sbatch has seen, with the environment that the documentation tells.
-func rest(t *testing.T, c *cluster) {
+// checkOtherJobs: a job that no sbatch has seen, with the environment that the documentation tells.
+func checkOtherJobs(t *testing.T, c *cluster) {
 	version := map[string]string{"forky": "v0.0.45", "trixie": "v0.0.42", "bookworm": "v0.0.38"}[c.name]
 	submit := func(name, value string) string {
 		forwarded := "_SLURM_SPANK_OPTION_singularity_" + name
@@ -148,18 +148,18 @@ func rest(t *testing.T, c *cluster) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		token := strings.TrimPrefix(strings.TrimSpace(c.exec(t, "ctl", "", "scontrol", "token", "username=alice").must(t)), "SLURM_JWT=")
-		r := c.exec(t, "ctl", "", "curl", "-s", "-H", "X-SLURM-USER-NAME: alice", "-H", "X-SLURM-USER-TOKEN: "+token,
+		token := strings.TrimPrefix(strings.TrimSpace(c.runOn(t, "ctl", "", "scontrol", "token", "username=alice").mustSucceed(t)), "SLURM_JWT=")
+		r := c.runOn(t, "ctl", "", "curl", "-s", "-H", "X-SLURM-USER-NAME: alice", "-H", "X-SLURM-USER-TOKEN: "+token,
 			"-H", "Content-Type: application/json", "-d", string(b), "http://ctl:6820/slurm/"+version+"/job/submit")
-		id := regexp.MustCompile(`"job_id": *(\d+)`).FindStringSubmatch(r.must(t))
+		id := regexp.MustCompile(`"job_id": *(\d+)`).FindStringSubmatch(r.mustSucceed(t))
 		if id == nil {
 			t.Fatalf("%s", r.out)
 		}
 		return id[1]
 	}
 	job := submit("singularity", "interval=15m")
-	_, log := c.ends(t, job)
-	joins, ends := c.heard(t, job)
+	_, log := c.waitForEnd(t, job)
+	joins, ends := c.readHeard(t, job)
 	if !strings.HasPrefix(log, "in-n") || !strings.HasSuffix(log, "\n0\n") || len(joins) != 1 || joins[0].Options["interval"] != "900" {
 		t.Errorf("%q, %+v", log, joins)
 	}
@@ -167,36 +167,36 @@ func rest(t *testing.T, c *cluster) {
 		t.Errorf("%d ends", len(ends))
 	}
 	job = submit("singularity_interval", "5s")
-	about, log := c.ends(t, job)
+	about, log := c.waitForEnd(t, job)
 	if !strings.Contains(log, "singularity: --singularity-interval=5s: shorter than 10 seconds; accepted: ") || !strings.Contains(about, "ExitCode=125:0") {
 		t.Errorf("%q, %s", log, about)
 	}
 }
 
-// untouched: of a job that did not ask, nothing of ours is heard, seen or opened.
-func untouched(t *testing.T, c *cluster) {
+// checkUntouched: of a job that did not ask, nothing of ours is heard, seen or opened.
+func checkUntouched(t *testing.T, c *cluster) {
 	const script = `env | grep -i singularity; hostname; srun sh -c 'env | grep -i singularity; hostname'`
 	job := ""
-	trace := c.trace(t, "n1", func() {
-		job = c.submit(t, "-w n1", script)
-		c.ends(t, job)
+	trace := c.traceFiles(t, "n1", func() {
+		job = c.submitJob(t, "-w n1", script)
+		c.waitForEnd(t, job)
 	})
-	_, log := c.ends(t, job)
-	joins, ends := c.heard(t, job)
+	_, log := c.waitForEnd(t, job)
+	joins, ends := c.readHeard(t, job)
 	if log != "n1\nn1\n" || len(joins)+len(ends) > 0 {
 		t.Errorf("%q, %v, %v", log, joins, ends)
 	}
 	if strings.Contains(trace, "/run/singularity-slurm") || strings.Contains(trace, "libexec/singularity-slurm") {
-		t.Errorf("something of ours was opened:\n%s", grep(trace, "singularity"))
+		t.Errorf("something of ours was opened:\n%s", grepLines(trace, "singularity"))
 	}
 	// The same trace does show it when it is asked for.
-	trace = c.trace(t, "n1", func() { c.ends(t, c.submit(t, "-w n1 --singularity", "true")) })
+	trace = c.traceFiles(t, "n1", func() { c.waitForEnd(t, c.submitJob(t, "-w n1 --singularity", "true")) })
 	if !strings.Contains(trace, `"/run/singularity-slurm/spank.sock"`) {
 		t.Errorf("the trace shows nothing:\n%s", trace)
 	}
 }
 
-func grep(text, word string) string {
+func grepLines(text, word string) string {
 	var found []string
 	for line := range strings.Lines(text) {
 		if strings.Contains(line, word) {
@@ -206,11 +206,11 @@ func grep(text, word string) string {
 	return strings.Join(found, "")
 }
 
-// trace runs f and returns the files and sockets that slurmd of a node and its children
+// traceFiles runs f and returns the files and sockets that slurmd of a node and its children
 // opened meanwhile.
-func (c *cluster) trace(t *testing.T, node string, f func()) string {
+func (c *cluster) traceFiles(t *testing.T, node string, f func()) string {
 	t.Helper()
-	inside := strings.TrimSpace(c.exec(t, node, "", "sh", "-c", "readlink /proc/self/ns/pid; pidof slurmd").must(t))
+	inside := strings.TrimSpace(c.runOn(t, node, "", "sh", "-c", "readlink /proc/self/ns/pid; pidof slurmd").mustSucceed(t))
 	ns, pid, _ := strings.Cut(inside, "\n")
 	outside := ""
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -258,66 +258,66 @@ func (c *cluster) trace(t *testing.T, node string, f func()) string {
 	return string(b)
 }
 
-// plugstack: mistakes in the plugin's arguments, and nodes without proxyd, hit those who
+// checkPlugstack: mistakes in the plugin's arguments, and nodes without proxyd, hit those who
 // ask for us, and nobody else.
-func plugstack(t *testing.T, c *cluster) {
+func checkPlugstack(t *testing.T, c *cluster) {
 	hosts := []string{"ctl", "n1", "n2"}
 	set := func(args string, hosts ...string) {
 		for _, host := range hosts {
-			c.exec(t, host, "", "sh", "-c", fmt.Sprintf("echo '%s /%s/spank_singularity.so %s' >/etc/slurm/plugstack.conf", c.line, libDir, args)).must(t)
+			c.runOn(t, host, "", "sh", "-c", fmt.Sprintf("echo '%s /%s/spank_singularity.so %s' >/etc/slurm/plugstack.conf", c.line, libDir, args)).mustSucceed(t)
 		}
 	}
 	defer set("retry=20", hosts...)
 
 	set("socket=/run/none.sock retry=1", hosts...)
-	c.sh(t, "srun -Q -w n1 --singularity true").want(t, 125, "(?m)^singularity: proxyd is not there: /run/none.sock: No such file or directory\n")
+	c.runScript(t, "srun -Q -w n1 --singularity true").checkResult(t, 125, "(?m)^singularity: proxyd is not there: /run/none.sock: No such file or directory\n")
 	set("socket=/run/none.sock retry=0 without_proxyd=run", hosts...)
-	c.sh(t, "srun -Q -w n1 -n2 --singularity hostname").want(t, 0, "(?s)n1\nn1\n.*singularity: this job runs unprotected: proxyd is not there: /run/none.sock: No such file")
-	about, log := c.ends(t, c.submit(t, "-w n1 --singularity", "hostname"))
+	c.runScript(t, "srun -Q -w n1 -n2 --singularity hostname").checkResult(t, 0, "(?s)n1\nn1\n.*singularity: this job runs unprotected: proxyd is not there: /run/none.sock: No such file")
+	about, log := c.waitForEnd(t, c.submitJob(t, "-w n1 --singularity", "hostname"))
 	if !strings.Contains(log, "singularity: this job runs unprotected: ") || !strings.HasSuffix(log, "n1\n") || !strings.Contains(about, "ExitCode=0:0") {
 		t.Errorf("%q, %s", log, about)
 	}
 
 	set("retry=20 warden=/no/such", "n1", "n2")
-	c.sh(t, "srun -Q -w n1 --singularity true").want(t, 125, "singularity: the warden is not installed on this node")
+	c.runScript(t, "srun -Q -w n1 --singularity true").checkResult(t, 125, "singularity: the warden is not installed on this node")
 
 	set("retry=20 colour=red", "n1", "n2")
-	c.sh(t, "srun -Q -w n1 --singularity true").want(t, 125, "(?m)^singularity: plugstack.conf: colour=red: accepted are socket=, warden=, shim=, without_proxyd= and retry=\n")
-	c.sh(t, "srun -Q -w n1 true").want(t, 0, "^$")
+	c.runScript(t, "srun -Q -w n1 --singularity true").checkResult(t, 125, "(?m)^singularity: plugstack.conf: colour=red: accepted are socket=, warden=, shim=, without_proxyd= and retry=\n")
+	c.runScript(t, "srun -Q -w n1 true").checkResult(t, 0, "^$")
 	set("retry=20 colour=red", "ctl")
 	for _, run := range []string{"sbatch --singularity --wrap true", "srun --singularity true", "salloc --singularity true"} {
-		c.sh(t, run).want(t, 1, "error: singularity: plugstack.conf: colour=red: accepted are socket=")
+		c.runScript(t, run).checkResult(t, 1, "error: singularity: plugstack.conf: colour=red: accepted are socket=")
 	}
-	c.sh(t, "srun -Q -w n1 true").want(t, 0, "^$")
-	if about, log := c.ends(t, c.submit(t, "-w n1", "hostname")); log != "n1\n" || !strings.Contains(about, "ExitCode=0:0") {
+	c.runScript(t, "srun -Q -w n1 true").checkResult(t, 0, "^$")
+	if about, log := c.waitForEnd(t, c.submitJob(t, "-w n1", "hostname")); log != "n1\n" || !strings.Contains(about, "ExitCode=0:0") {
 		t.Errorf("%q, %s", log, about)
 	}
 
 	set("retry=20 shim=/usr/lib/shim.so", hosts...)
-	c.sh(t, "LD_PRELOAD=/usr/lib/mine.so srun -Q -w n1 --singularity sh -c 'echo $LD_PRELOAD' 2>/dev/null").want(t, 0, "^/usr/lib/mine.so:/usr/lib/shim.so\n$")
-	c.sh(t, "srun -Q -w n1 sh -c 'echo -$LD_PRELOAD-' 2>/dev/null").want(t, 0, "^--\n$")
+	c.runScript(t, "LD_PRELOAD=/usr/lib/mine.so srun -Q -w n1 --singularity sh -c 'echo $LD_PRELOAD' 2>/dev/null").checkResult(t, 0, "^/usr/lib/mine.so:/usr/lib/shim.so\n$")
+	c.runScript(t, "srun -Q -w n1 sh -c 'echo -$LD_PRELOAD-' 2>/dev/null").checkResult(t, 0, "^--\n$")
 }
 
-// end: proxyd hears of the end of each job that asked, on each of its nodes, and of no other.
-func end(t *testing.T, c *cluster) {
-	one := c.submit(t, "-N2 --singularity", "exit 0")
-	two := c.submit(t, "-N2", "srun -N2 true")
-	c.ends(t, one)
-	c.ends(t, two)
-	eventually(t, 20*time.Second, func() (bool, string) {
-		_, ends := c.heard(t, one)
+// checkEnds: proxyd hears of the end of each job that asked, on each of its nodes, and of no other.
+func checkEnds(t *testing.T, c *cluster) {
+	one := c.submitJob(t, "-N2 --singularity", "exit 0")
+	two := c.submitJob(t, "-N2", "srun -N2 true")
+	c.waitForEnd(t, one)
+	c.waitForEnd(t, two)
+	waitFor(t, 20*time.Second, func() (bool, string) {
+		_, ends := c.readHeard(t, one)
 		return len(ends) == 2 && ends[0].Node != ends[1].Node && len(ends[0].Left) == 0, fmt.Sprintf("%+v", ends)
 	})
-	if joins, ends := c.heard(t, two); len(joins)+len(ends) > 0 {
+	if joins, ends := c.readHeard(t, two); len(joins)+len(ends) > 0 {
 		t.Errorf("%v, %v", joins, ends)
 	}
 }
 
 // notDrained: after all that was done to it, no node has a reason to be out of use.
 func notDrained(t *testing.T, c *cluster) {
-	c.idle(t)
-	eventually(t, 20*time.Second, func() (bool, string) { // the scheduler may plan with one for a moment
-		got := c.exec(t, "ctl", "", "sinfo", "-h", "-N", "-p", "main", "-o", "%N %t %E").must(t)
+	c.waitUntilIdle(t)
+	waitFor(t, 20*time.Second, func() (bool, string) { // the scheduler may plan with one for a moment
+		got := c.runOn(t, "ctl", "", "sinfo", "-h", "-N", "-p", "main", "-o", "%N %t %E").mustSucceed(t)
 		return got == "n1 idle none\nn2 idle none\n", got
 	})
 }

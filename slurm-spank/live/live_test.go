@@ -23,30 +23,30 @@ func TestLive(t *testing.T) {
 			continue
 		}
 		t.Run(s.name, func(t *testing.T) {
-			c := raise(t, s)
+			c := raiseCluster(t, s)
 			for _, part := range []struct {
 				name string
 				test func(*testing.T, *cluster)
 			}{
-				{"help", help},
+				{"help", checkHelp},
 				{"refused at submission", refusedAtSubmission},
-				{"statuses", statuses},
-				{"streams", streams},
+				{"statuses", checkStatuses},
+				{"streams", checkStreams},
 				{"as outside", asOutside},
 				{"few descriptors", fewDescriptors},
-				{"signals", signals},
-				{"array", array},
+				{"signals", checkSignals},
+				{"array", checkArray},
 				{"multi-prog", multiProg},
-				{"salloc", salloc},
+				{"salloc", checkSalloc},
 				{"inner srun", innerSrun},
-				{"answers", answers},
+				{"answers", checkAnswers},
 				{"proxyd dies", proxydDies},
 				{"cancelled while waiting", cancelledWhileWaiting},
 				{"log appended", logAppended},
-				{"REST", rest},
-				{"untouched", untouched},
-				{"plugstack.conf", plugstack},
-				{"end", end},
+				{"REST", checkOtherJobs},
+				{"untouched", checkUntouched},
+				{"plugstack.conf", checkPlugstack},
+				{"end", checkEnds},
 				{"nodes not drained", notDrained},
 			} {
 				t.Run(part.name, func(t *testing.T) { part.test(t, c) })
@@ -55,17 +55,17 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// want fails the test unless a run ended with code and said what matches pattern.
-func (r result) want(t *testing.T, code int, pattern string) {
+// checkResult fails the test unless a run ended with code and said what matches pattern.
+func (r result) checkResult(t *testing.T, code int, pattern string) {
 	t.Helper()
 	if r.code != code || !regexp.MustCompile(pattern).MatchString(r.out+r.err) {
 		t.Errorf("exit code %d, want %d and %q; said\n%s%s", r.code, code, pattern, r.out, r.err)
 	}
 }
 
-func help(t *testing.T, c *cluster) {
+func checkHelp(t *testing.T, c *cluster) {
 	for _, program := range []string{"sbatch", "srun", "salloc"} {
-		got := c.sh(t, program+" --help").must(t)
+		got := c.runScript(t, program+" --help").mustSucceed(t)
 		for _, line := range []string{
 			"--singularity=[KEY=VALUE,...]", "--singularity-interval=TIME", "--singularity-gpus=MIN[-MAX]",
 			"--singularity-on-failure=hold|restart", "--singularity-exact=[yes|no]", "--singularity-outside=reset|relay|refuse", "--singularity-listen=PORT,...", "--singularity-exclude=PATH,...", "--singularity-lease=JOB",
@@ -79,7 +79,7 @@ func help(t *testing.T, c *cluster) {
 
 func refusedAtSubmission(t *testing.T, c *cluster) {
 	const list = `accepted: on, off, or a list of interval=, gpus=, on-failure=, exact, outside=, listen=, exclude= and lease=, separated by commas`
-	jobs := c.sh(t, "squeue -h -a -o %i; sacct -n -X -o jobid").must(t)
+	jobs := c.runScript(t, "squeue -h -a -o %i; sacct -n -X -o jobid").mustSucceed(t)
 	for _, k := range []struct{ run, said string }{
 		{"sbatch --singularity=yes --wrap true", `sbatch: error: singularity: --singularity=yes: unknown; ` + list},
 		{"sbatch --singularity=colour=red --wrap true", `singularity: --singularity=colour=red: unknown; ` + list},
@@ -94,18 +94,18 @@ func refusedAtSubmission(t *testing.T, c *cluster) {
 		{"srun --singularity --pty true", `srun: error: singularity: --pty: a terminal cannot be captured.*--singularity=off`},
 		{"SINGULARITY_SLURM=1 srun -N1 --pty true", `srun: error: singularity: --pty`},
 	} {
-		r := c.sh(t, k.run)
+		r := c.runScript(t, k.run)
 		if r.code == 0 {
 			t.Errorf("%s: accepted", k.run)
 		}
-		r.want(t, r.code, k.said)
+		r.checkResult(t, r.code, k.said)
 	}
-	if after := c.sh(t, "squeue -h -a -o %i; sacct -n -X -o jobid").must(t); after != jobs {
+	if after := c.runScript(t, "squeue -h -a -o %i; sacct -n -X -o jobid").mustSucceed(t); after != jobs {
 		t.Errorf("jobs were made: %q, then %q", jobs, after)
 	}
 }
 
-func statuses(t *testing.T, c *cluster) {
+func checkStatuses(t *testing.T, c *cluster) {
 	for _, k := range []struct {
 		run  string
 		code int
@@ -113,27 +113,27 @@ func statuses(t *testing.T, c *cluster) {
 		{"true", 0}, {"bash -c 'exit 3'", 3}, {"bash -c 'exit 255'", 255}, {"bash -c 'kill -TERM $$'", 143},
 		{"bash -c 'kill -SEGV $$'", 139}, {"bash -c 'kill -KILL $$'", 137}, {"/no/such", 127}, {"/tmp", 126},
 	} {
-		if r := c.sh(t, "srun --singularity "+k.run); r.code != k.code {
+		if r := c.runScript(t, "srun --singularity "+k.run); r.code != k.code {
 			t.Errorf("%s: exit code %d, want %d; said %s%s", k.run, r.code, k.code, r.out, r.err)
 		}
 	}
 	for _, k := range []struct{ script, want string }{
 		{"exit 0", "ExitCode=0:0"}, {"exit 3", "ExitCode=3:0"}, {"kill -TERM $$", "ExitCode=0:15"}, {"kill -KILL $$", "ExitCode=0:9"},
 	} {
-		if about, _ := c.ends(t, c.submit(t, "--singularity", k.script)); !strings.Contains(about, k.want) {
+		if about, _ := c.waitForEnd(t, c.submitJob(t, "--singularity", k.script)); !strings.Contains(about, k.want) {
 			t.Errorf("%s: want %s; is %s", k.script, k.want, about)
 		}
 	}
 }
 
-func streams(t *testing.T, c *cluster) {
-	want := c.sh(t, "seq 2000000 | md5sum").must(t)
-	c.sh(t, "seq 2000000 | srun --singularity md5sum").want(t, 0, "^"+regexp.QuoteMeta(want)+"$")
-	got := c.sh(t, `srun -Q --singularity -N2 -n4 -l bash -c 'echo out; echo err >&2; hostname' 2>&1 | sort`).must(t)
+func checkStreams(t *testing.T, c *cluster) {
+	want := c.runScript(t, "seq 2000000 | md5sum").mustSucceed(t)
+	c.runScript(t, "seq 2000000 | srun --singularity md5sum").checkResult(t, 0, "^"+regexp.QuoteMeta(want)+"$")
+	got := c.runScript(t, `srun -Q --singularity -N2 -n4 -l bash -c 'echo out; echo err >&2; hostname' 2>&1 | sort`).mustSucceed(t)
 	if lines := strings.Split(strings.TrimSpace(got), "\n"); len(lines) != 12 || lines[0] != "0: err" || lines[1] != "0: in-n1" || lines[11] != "3: out" {
 		t.Errorf("srun -l gives %q", got)
 	}
-	c.sh(t, `rm -f file.*; srun -Q -N1 --singularity -n2 -o file.%t bash -c 'echo $SLURM_PROCID'; cat file.0 file.1`).want(t, 0, "^0\n1\n$")
+	c.runScript(t, `rm -f file.*; srun -Q -N1 --singularity -n2 -o file.%t bash -c 'echo $SLURM_PROCID'; cat file.0 file.1`).checkResult(t, 0, "^0\n1\n$")
 }
 
 // look prints what a program can see of how it was started.
@@ -145,15 +145,15 @@ env -0 | sort -z | tr '\0' '\n' | grep -vE '^(SLURM_(STEP_?ID|TASK_PID|STEP_LAUN
 // asOutside: a program in a capsule finds what it would find outside; affinity, limits,
 // groups, environment and working directory included.
 func asOutside(t *testing.T, c *cluster) {
-	write(t, c.shared+"/look", "#!/bin/bash\n"+look, 0o755)
-	write(t, c.shared+"/taskprolog", "#!/bin/sh\necho export FROM_PROLOG=yes\n", 0o755)
-	job := c.submit(t, "-n2 --singularity=exclude=/batchplain", `
+	writeFile(t, c.shared+"/look", "#!/bin/bash\n"+look, 0o755)
+	writeFile(t, c.shared+"/taskprolog", "#!/bin/sh\necho export FROM_PROLOG=yes\n", 0o755)
+	job := c.submitJob(t, "-n2 --singularity=exclude=/batchplain", `
 		ulimit -Sn 1000; ulimit -Sc 0; umask 027; export WORD='two  words'; cd /shared/home/alice
 		srun -n1 --task-prolog=/shared/live/taskprolog /shared/live/look >/shared/live/inside 2>&1
 		srun -n1 --singularity=off --task-prolog=/shared/live/taskprolog /shared/live/look >/shared/live/outside 2>&1
 		cd /shared/live; wc -l inside; grep -c ^FROM_PROLOG=yes inside
 		grep -v ^SLURM_SPANK__ inside >a; grep -v ^SLURM_SPANK__ outside >b; diff a b && echo same`)
-	_, log := c.ends(t, job)
+	_, log := c.waitForEnd(t, job)
 	if !strings.HasSuffix(log, " inside\n1\nsame\n") {
 		t.Error(log)
 	}
@@ -161,77 +161,77 @@ func asOutside(t *testing.T, c *cluster) {
 
 // fewDescriptors: the job's limit may be below the number of the descriptor of /proc.
 func fewDescriptors(t *testing.T, c *cluster) {
-	c.sh(t, `ulimit -n 64; srun -Q -w n1 --singularity -o few bash -c 'ulimit -n; ls /proc/self/fd | wc -l; hostname'; cat few`).want(t, 0, "^64\n4\nin-n1\n$")
+	c.runScript(t, `ulimit -n 64; srun -Q -w n1 --singularity -o few bash -c 'ulimit -n; ls /proc/self/fd | wc -l; hostname'; cat few`).checkResult(t, 0, "^64\n4\nin-n1\n$")
 }
 
-func signals(t *testing.T, c *cluster) {
+func checkSignals(t *testing.T, c *cluster) {
 	// No child processes: they would get the signal too, and die of it.
 	const wait = `mkfifo /tmp/$$; exec 3<>/tmp/$$; echo ready; read -u 3`
-	job := c.submit(t, "--singularity", `trap 'echo got USR1; exit 5' USR1; `+wait)
-	c.says(t, job, "ready")
-	c.sh(t, "scancel --batch --signal=USR1 "+job).must(t)
-	if about, log := c.ends(t, job); log != "ready\ngot USR1\n" || !strings.Contains(about, "ExitCode=5:0") {
+	job := c.submitJob(t, "--singularity", `trap 'echo got USR1; exit 5' USR1; `+wait)
+	c.waitForLine(t, job, "ready")
+	c.runScript(t, "scancel --batch --signal=USR1 "+job).mustSucceed(t)
+	if about, log := c.waitForEnd(t, job); log != "ready\ngot USR1\n" || !strings.Contains(about, "ExitCode=5:0") {
 		t.Errorf("batch: %q, %s", log, about)
 	}
-	job = c.submit(t, "-n2 --singularity=exclude=/batchplain", `srun -n2 bash -c 'trap "echo got USR1; exit 0" USR1; `+wait+`'; echo srun $?`)
-	c.says(t, job, "ready\nready")
-	c.sh(t, "scancel --signal=USR1 "+job+".0").must(t)
-	if _, log := c.ends(t, job); log != "ready\nready\ngot USR1\ngot USR1\nsrun 0\n" {
+	job = c.submitJob(t, "-n2 --singularity=exclude=/batchplain", `srun -n2 bash -c 'trap "echo got USR1; exit 0" USR1; `+wait+`'; echo srun $?`)
+	c.waitForLine(t, job, "ready\nready")
+	c.runScript(t, "scancel --signal=USR1 "+job+".0").mustSucceed(t)
+	if _, log := c.waitForEnd(t, job); log != "ready\nready\ngot USR1\ngot USR1\nsrun 0\n" {
 		t.Errorf("step: %q", log)
 	}
-	job = c.submit(t, "--singularity", `echo ready; sleep 100`)
-	c.says(t, job, "ready")
-	c.sh(t, "scancel "+job).must(t)
-	if about, _ := c.ends(t, job); !strings.Contains(about, "JobState=CANCELLED") {
+	job = c.submitJob(t, "--singularity", `echo ready; sleep 100`)
+	c.waitForLine(t, job, "ready")
+	c.runScript(t, "scancel "+job).mustSucceed(t)
+	if about, _ := c.waitForEnd(t, job); !strings.Contains(about, "JobState=CANCELLED") {
 		t.Error(about)
 	}
 }
 
-func array(t *testing.T, c *cluster) {
-	job := c.submit(t, "--array=0-2 --singularity=interval=1:00 -o array.%a", "echo $SLURM_ARRAY_TASK_ID $(hostname); exit $SLURM_ARRAY_TASK_ID")
-	c.idle(t)
+func checkArray(t *testing.T, c *cluster) {
+	job := c.submitJob(t, "--array=0-2 --singularity=interval=1:00 -o array.%a", "echo $SLURM_ARRAY_TASK_ID $(hostname); exit $SLURM_ARRAY_TASK_ID")
+	c.waitUntilIdle(t)
 	want := regexp.MustCompile(`^0 in-n[12]\n1 in-n[12]\n2 in-n[12]\n0:0\n1:0\n2:0\n$`)
-	eventually(t, 20*time.Second, func() (bool, string) { // accounting comes later
-		got := c.sh(t, "cat array.0 array.1 array.2; sacct -n -X -P -o exitcode -j "+job+" | sort").must(t)
+	waitFor(t, 20*time.Second, func() (bool, string) { // accounting comes later
+		got := c.runScript(t, "cat array.0 array.1 array.2; sacct -n -X -P -o exitcode -j "+job+" | sort").mustSucceed(t)
 		return want.MatchString(got), got
 	})
 }
 
 func multiProg(t *testing.T, c *cluster) {
-	write(t, c.shared+"/multi.conf", "0 bash -c 'echo task $SLURM_PROCID of $(hostname)'\n1-2 /bin/echo task %t offset %o\n", 0o644)
-	r := c.sh(t, "srun -Q --singularity -w n1 -n3 --multi-prog multi.conf | sort")
+	writeFile(t, c.shared+"/multi.conf", "0 bash -c 'echo task $SLURM_PROCID of $(hostname)'\n1-2 /bin/echo task %t offset %o\n", 0o644)
+	r := c.runScript(t, "srun -Q --singularity -w n1 -n3 --multi-prog multi.conf | sort")
 	if !c.multiProg {
-		r.want(t, 0, "srun: error: singularity: --multi-prog needs Slurm 23.11")
-		c.sh(t, "srun -Q --singularity=off -w n1 -n3 --multi-prog multi.conf | sort").want(t, 0, "task 2 offset 1")
+		r.checkResult(t, 0, "srun: error: singularity: --multi-prog needs Slurm 23.11")
+		c.runScript(t, "srun -Q --singularity=off -w n1 -n3 --multi-prog multi.conf | sort").checkResult(t, 0, "task 2 offset 1")
 		return
 	}
-	r.want(t, 0, "^task 0 of in-n1\ntask 1 offset 0\ntask 2 offset 1\n$")
+	r.checkResult(t, 0, "^task 0 of in-n1\ntask 1 offset 0\ntask 2 offset 1\n$")
 }
 
-func salloc(t *testing.T, c *cluster) {
-	c.sh(t, "salloc -w n1 --singularity true").want(t, 0, "salloc: singularity: what salloc starts runs unprotected: .*singctl session start")
-	c.sh(t, "salloc -w n1 --singularity=interval=30s srun hostname").want(t, 0, "in-n1\n")
-	c.sh(t, "salloc -w n1 --singularity srun --singularity=off hostname").want(t, 0, "(?m)^n1\n")
-	c.sh(t, "salloc -w n1 srun hostname").want(t, 0, "(?m)^n1\n")
+func checkSalloc(t *testing.T, c *cluster) {
+	c.runScript(t, "salloc -w n1 --singularity true").checkResult(t, 0, "salloc: singularity: what salloc starts runs unprotected: .*singctl session start")
+	c.runScript(t, "salloc -w n1 --singularity=interval=30s srun hostname").checkResult(t, 0, "in-n1\n")
+	c.runScript(t, "salloc -w n1 --singularity srun --singularity=off hostname").checkResult(t, 0, "(?m)^n1\n")
+	c.runScript(t, "salloc -w n1 srun hostname").checkResult(t, 0, "(?m)^n1\n")
 	// As salloc itself starts its shell on the node, where LaunchParameters has use_interactive_step.
-	c.sh(t, "salloc -w n1 --singularity srun --interactive --preserve-env --pty hostname").want(t, 0, "(?m)^n1\r?\n")
-	c.sh(t, "SINGULARITY_SLURM=1 salloc -w n1 srun hostname").want(t, 0, "in-n1\n")
-	c.sh(t, "SINGULARITY_SLURM=1 salloc -w n1 --singularity=off srun hostname").want(t, 0, "(?m)^n1\n")
+	c.runScript(t, "salloc -w n1 --singularity srun --interactive --preserve-env --pty hostname").checkResult(t, 0, "(?m)^n1\r?\n")
+	c.runScript(t, "SINGULARITY_SLURM=1 salloc -w n1 srun hostname").checkResult(t, 0, "in-n1\n")
+	c.runScript(t, "SINGULARITY_SLURM=1 salloc -w n1 --singularity=off srun hostname").checkResult(t, 0, "(?m)^n1\n")
 }
 
 // innerSrun: what the batch script was given reaches its steps, and is its own only there.
 func innerSrun(t *testing.T, c *cluster) {
-	job := c.submit(t, "-N2", `#SBATCH --singularity=exclude=/batchplain,interval=20m
+	job := c.submitJob(t, "-N2", `#SBATCH --singularity=exclude=/batchplain,interval=20m
 #SBATCH --singularity-exclude=/data,/cache
 		export SINGULARITY_SLURM_STEP=s7
 		srun -Q -N2 -l bash -c 'hostname; echo ${SINGULARITY_SLURM_STEP-unset}' | sort
 		srun -Q -N1 -n1 --singularity=off hostname
 		env | grep -c SBATCH_OPEN_MODE`)
-	_, log := c.ends(t, job)
+	_, log := c.waitForEnd(t, job)
 	if log != "0: in-n1\n0: unset\n1: in-n2\n1: unset\nn1\n0\n" {
 		t.Errorf("%q", log)
 	}
-	joins, _ := c.heard(t, job)
+	joins, _ := c.readHeard(t, job)
 	if len(joins) != 3 {
 		t.Fatalf("%d tasks asked: %+v", len(joins), joins)
 	}

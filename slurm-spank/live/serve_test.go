@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		case nodesocket.DoorArg:
 			os.Exit(nodesocket.Door(os.Args[2:]))
 		case serveArg:
-			if err := serve(os.Args[2]); err != nil {
+			if err := serveFolder(os.Args[2]); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
 			}
@@ -65,7 +65,7 @@ type node struct {
 	capsules map[uint32]*capsule.Capsule
 }
 
-func serve(dir string) error {
+func serveFolder(dir string) error {
 	name, err := os.Hostname()
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func serve(dir string) error {
 	return nil
 }
 
-func (n *node) note(h heard) {
+func (n *node) noteHeard(h heard) {
 	h.Node = n.name
 	b, err := json.Marshal(h)
 	if err != nil {
@@ -102,7 +102,7 @@ func (n *node) note(h heard) {
 
 // Join implements nodesocket.Conductor.
 func (n *node) Join(ctx context.Context, j nodesocket.Join) (nodesocket.Place, error) {
-	n.note(heard{Join: &j})
+	n.noteHeard(heard{Join: &j})
 	how, arg, _ := strings.Cut(strings.TrimPrefix(j.Options["exclude"], "/"), "-")
 	switch how {
 	case "refuse":
@@ -131,7 +131,7 @@ func (n *node) Join(ctx context.Context, j nodesocket.Join) (nodesocket.Place, e
 		}
 		f.Close()
 	}
-	c, err := n.capsule(ctx, j)
+	c, err := n.findCapsule(ctx, j)
 	if err != nil {
 		return nodesocket.Place{}, err
 	}
@@ -146,8 +146,8 @@ func (n *node) Join(ctx context.Context, j nodesocket.Join) (nodesocket.Place, e
 	return nodesocket.Place{Mode: nodesocket.Fresh, Name: name, Namespaces: files}, nil
 }
 
-// capsule finds or makes the job's.
-func (n *node) capsule(ctx context.Context, j nodesocket.Join) (*capsule.Capsule, error) {
+// findCapsule finds or makes the job's.
+func (n *node) findCapsule(ctx context.Context, j nodesocket.Join) (*capsule.Capsule, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if c := n.capsules[j.Job]; c != nil {
@@ -183,7 +183,7 @@ func (n *node) End(ctx context.Context, job uint32) error {
 			return err
 		}
 	}
-	n.note(h)
+	n.noteHeard(h)
 	return nil
 }
 

@@ -18,18 +18,18 @@ func BenchmarkFence(b *testing.B) {
 			var tasks []*task
 			for rank := range size {
 				tasks = append(tasks, startTask(b, place, rank, size, 0))
-				tasks[rank].begin(1)
+				tasks[rank].initialize(1)
 			}
 			address := strings.Repeat("a", 200)
 			for b.Loop() {
 				for rank, s := range tasks {
-					s.ask(1, fmt.Sprintf("cmd=put kvsname=s0-1 key=k%d value=%s", rank, address))
+					s.askServer(1, fmt.Sprintf("cmd=put kvsname=s0-1 key=k%d value=%s", rank, address))
 				}
 				for _, s := range tasks {
-					s.say(1, "cmd=barrier_in")
+					s.sendCommand(1, "cmd=barrier_in")
 				}
 				for _, s := range tasks {
-					if got := s.hear(1); got != "cmd=barrier_out rc=0" {
+					if got := s.readAnswer(1); got != "cmd=barrier_out rc=0" {
 						b.Fatal(got)
 					}
 				}

@@ -22,7 +22,7 @@ func FuzzParsers(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	cmd := harness(f, "parse")
+	cmd := harnessCommand(f, "parse")
 	to, err := cmd.StdinPipe()
 	if err != nil {
 		f.Fatal(err)

@@ -46,8 +46,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// harness returns a command of testdata/harness.c, under sanitizers.
-func harness(t testing.TB, args ...string) *exec.Cmd {
+// harnessCommand returns a command of testdata/harness.c, under sanitizers.
+func harnessCommand(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
 	if _, err := exec.LookPath("cc"); err != nil {
 		t.Skip("SKIP: no C compiler")
@@ -65,7 +65,7 @@ func harness(t testing.TB, args ...string) *exec.Cmd {
 // startHub starts a hub and returns its place. The test's end ends the hub, which must not complain.
 func startHub(t testing.TB) string {
 	t.Helper()
-	cmd := harness(t, "hub")
+	cmd := harnessCommand(t, "hub")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -112,18 +112,18 @@ func startTask(t testing.TB, place string, rank, size, program int) *task {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := harness(t, "server", place, fmt.Sprint(rank), fmt.Sprint(size), fmt.Sprint(program))
+	cmd := harnessCommand(t, "server", place, fmt.Sprint(rank), fmt.Sprint(size), fmt.Sprint(program))
 	cmd.ExtraFiles = []*os.File{theirs}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	s := &task{Conn: conn, in: bufio.NewReader(conn), server: cmd, t: t}
-	t.Cleanup(func() { s.close(0) })
+	t.Cleanup(func() { s.closeTask(0) })
 	return s
 }
 
-// close closes the task's end and checks how the server ends.
-func (s *task) close(code int) {
+// closeTask closes the task's end and checks how the server ends.
+func (s *task) closeTask(code int) {
 	s.t.Helper()
 	s.Close()
 	if s.server.ProcessState != nil {
@@ -135,8 +135,8 @@ func (s *task) close(code int) {
 	}
 }
 
-// say sends a command: a line of PMI-1, or fields of PMI-2.
-func (s *task) say(version int, text string) {
+// sendCommand sends a command: a line of PMI-1, or fields of PMI-2.
+func (s *task) sendCommand(version int, text string) {
 	s.t.Helper()
 	if version == 1 {
 		text += "\n"
@@ -148,8 +148,8 @@ func (s *task) say(version int, text string) {
 	}
 }
 
-// hear returns the next answer.
-func (s *task) hear(version int) string {
+// readAnswer returns the next answer.
+func (s *task) readAnswer(version int) string {
 	s.t.Helper()
 	_ = s.SetReadDeadline(time.Now().Add(patience))
 	if version == 1 {
@@ -185,18 +185,18 @@ func readFull(r *bufio.Reader, b []byte) (int, error) {
 	return len(b), nil
 }
 
-// ask sends a command and returns its answer.
-func (s *task) ask(version int, text string) string {
+// askServer sends a command and returns its answer.
+func (s *task) askServer(version int, text string) string {
 	s.t.Helper()
-	s.say(version, text)
-	return s.hear(version)
+	s.sendCommand(version, text)
+	return s.readAnswer(version)
 }
 
-// begin initializes PMI-1 or PMI-2.
-func (s *task) begin(version int) {
+// initialize initializes PMI-1 or PMI-2.
+func (s *task) initialize(version int) {
 	s.t.Helper()
 	want := fmt.Sprintf("cmd=response_to_init pmi_version=%d pmi_subversion=%d rc=0", version, 2-version)
-	if got := s.ask(1, fmt.Sprintf("cmd=init pmi_version=%d pmi_subversion=%d", version, 2-version)); got != want {
+	if got := s.askServer(1, fmt.Sprintf("cmd=init pmi_version=%d pmi_subversion=%d", version, 2-version)); got != want {
 		s.t.Fatalf("init: %q, want %q", got, want)
 	}
 }

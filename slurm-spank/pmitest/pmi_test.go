@@ -23,9 +23,9 @@ type exchange struct{ say, want string }
 
 func checkExchanges(t *testing.T, version int, exchanges []exchange) {
 	s := startTask(t, nowhere, 0, 1, 0)
-	s.begin(version)
+	s.initialize(version)
 	for _, x := range exchanges {
-		if got := s.ask(version, x.say); got != x.want {
+		if got := s.askServer(version, x.say); got != x.want {
 			t.Errorf("%s\n got %q\nwant %q", x.say, got, x.want)
 		}
 	}
@@ -105,7 +105,7 @@ func TestNonsense(t *testing.T) {
 			if _, err := io.ReadAll(s); err != nil {
 				t.Error(err)
 			}
-			s.close(1)
+			s.closeTask(1)
 		})
 	}
 }
@@ -134,22 +134,22 @@ func TestFence(t *testing.T) {
 	clean := func(s string) string { return strings.ReplaceAll(s, " ", "_") }
 	tasks := startStep(t, size)
 	for rank, s := range tasks {
-		s.begin(1 + rank%2)
+		s.initialize(1 + rank%2)
 	}
 	for round := range 3 {
 		for rank, s := range tasks {
 			wire := rank % 2
-			s.ask(1+wire, fmt.Sprintf(put[wire], round, rank, clean(value(round, rank))))
+			s.askServer(1+wire, fmt.Sprintf(put[wire], round, rank, clean(value(round, rank))))
 		}
 		for rank, s := range tasks {
-			s.say(1+rank%2, fence[rank%2])
+			s.sendCommand(1+rank%2, fence[rank%2])
 		}
 		for rank, s := range tasks {
-			if text := s.hear(1 + rank%2); text != fenced[rank%2] {
+			if text := s.readAnswer(1 + rank%2); text != fenced[rank%2] {
 				t.Fatalf("rank %d: %q", rank, text)
 			}
 			for other := range size {
-				if text := s.ask(1+rank%2, fmt.Sprintf(get[rank%2], round, other)); text != fmt.Sprintf(got[rank%2], clean(value(round, other))) {
+				if text := s.askServer(1+rank%2, fmt.Sprintf(get[rank%2], round, other)); text != fmt.Sprintf(got[rank%2], clean(value(round, other))) {
 					t.Fatalf("rank %d: of rank %d: %.80q", rank, other, text)
 				}
 			}
@@ -160,8 +160,8 @@ func TestFence(t *testing.T) {
 func TestNames(t *testing.T) {
 	t.Parallel()
 	s := startStep(t, 2)
-	s[0].begin(1)
-	s[1].begin(2)
+	s[0].initialize(1)
+	s[1].initialize(2)
 	for _, x := range []struct {
 		rank int
 		exchange
@@ -174,7 +174,7 @@ func TestNames(t *testing.T) {
 		{1, exchange{"cmd=name-unpublish;name=ocean;", "cmd=name-unpublish-response;rc=0;"}},
 		{0, exchange{"cmd=lookup_name service=ocean", "cmd=lookup_result rc=-1 msg=the_name_is_not_published"}},
 	} {
-		if got := s[x.rank].ask(1+x.rank, x.say); got != x.want {
+		if got := s[x.rank].askServer(1+x.rank, x.say); got != x.want {
 			t.Errorf("%s: got %q, want %q", x.say, got, x.want)
 		}
 	}
@@ -189,18 +189,18 @@ func TestLost(t *testing.T) {
 		var tasks []*task
 		for rank := range 3 {
 			tasks = append(tasks, startTask(t, place, rank, 3, 0))
-			tasks[rank].begin(1)
+			tasks[rank].initialize(1)
 		}
-		tasks[0].say(1, "cmd=barrier_in")
-		tasks[1].close(0)
-		if got := tasks[0].hear(1); got != lost {
+		tasks[0].sendCommand(1, "cmd=barrier_in")
+		tasks[1].closeTask(0)
+		if got := tasks[0].readAnswer(1); got != lost {
 			t.Errorf("got %q", got)
 		}
-		if got := tasks[2].ask(1, "cmd=barrier_in"); got != lost {
+		if got := tasks[2].askServer(1, "cmd=barrier_in"); got != lost {
 			t.Errorf("got %q", got)
 		}
-		tasks[0].close(0)
-		tasks[2].close(0)
+		tasks[0].closeTask(0)
+		tasks[2].closeTask(0)
 	}
 }
 
@@ -218,9 +218,9 @@ func TestAbort(t *testing.T) {
 		defer func() { _ = program.Process.Kill() }()
 		programs = append(programs, program)
 		tasks = append(tasks, startTask(t, place, rank, 4, program.Process.Pid))
-		tasks[rank].begin(2)
+		tasks[rank].initialize(2)
 	}
-	tasks[1].say(2, "cmd=abort;isworld=TRUE;msg=enough;")
+	tasks[1].sendCommand(2, "cmd=abort;isworld=TRUE;msg=enough;")
 	late := exec.Command("sleep", "60") // of a rank that comes after that
 	if err := late.Start(); err != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ func TestAbort(t *testing.T) {
 	defer func() { _ = late.Process.Kill() }()
 	programs = append(programs, late)
 	_ = programs[0].Wait()
-	startTask(t, place, 3, 4, late.Process.Pid).say(1, "cmd=init pmi_version=1 pmi_subversion=1")
+	startTask(t, place, 3, 4, late.Process.Pid).sendCommand(1, "cmd=init pmi_version=1 pmi_subversion=1")
 	for _, rank := range []int{0, 2, 1, 3} {
 		_ = programs[rank].Wait()
 		if how, ok := programs[rank].ProcessState.Sys().(syscall.WaitStatus); !ok || how.Signal() != syscall.SIGKILL {
@@ -271,7 +271,7 @@ func TestStrangers(t *testing.T) {
 	}
 	other := strings.Map(func(r rune) rune { return 'a' + (r+1)%6 }, secret)
 	tasks := []*task{startTask(t, place, 0, 2, 0), startTask(t, place, 1, 2, 0)}
-	tasks[0].begin(1)
+	tasks[0].initialize(1)
 	for name, say := range map[string]string{
 		"another secret": makeFrame(1, numbers(1, 2)+other),
 		"no hello":       makeFrame(2, numbers(1, 2)+secret),
@@ -294,9 +294,9 @@ func TestStrangers(t *testing.T) {
 		dialHub(t, place)
 	}
 	isClosed(t, first) // there are no more than 64 that say nothing
-	tasks[1].begin(1)
-	tasks[0].say(1, "cmd=barrier_in")
-	for _, got := range []string{tasks[1].ask(1, "cmd=barrier_in"), tasks[0].hear(1)} {
+	tasks[1].initialize(1)
+	tasks[0].sendCommand(1, "cmd=barrier_in")
+	for _, got := range []string{tasks[1].askServer(1, "cmd=barrier_in"), tasks[0].readAnswer(1)} {
 		if got != "cmd=barrier_out rc=0" {
 			t.Errorf("got %q", got)
 		}
@@ -307,7 +307,7 @@ func TestStrangers(t *testing.T) {
 func TestNoHub(t *testing.T) {
 	t.Parallel()
 	s := startTask(t, nowhere, 0, 2, 0)
-	if got := s.ask(1, "cmd=init pmi_version=1 pmi_subversion=1"); got != "cmd=response_to_init rc=-1 msg=srun_cannot_be_reached" {
+	if got := s.askServer(1, "cmd=init pmi_version=1 pmi_subversion=1"); got != "cmd=response_to_init rc=-1 msg=srun_cannot_be_reached" {
 		t.Errorf("got %q", got)
 	}
 }

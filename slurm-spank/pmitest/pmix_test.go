@@ -28,7 +28,7 @@ const (
 	frameTold      = 21
 )
 
-func numbers(all ...uint32) (s string) {
+func encodeNumbers(all ...uint32) (s string) {
 	for _, n := range all {
 		s += string(binary.BigEndian.AppendUint32(nil, n))
 	}
@@ -44,7 +44,7 @@ type pmixServer struct {
 func startPMIx(t *testing.T, place string, rank, size uint32) pmixServer {
 	t.Helper()
 	s := pmixServer{dialHub(t, place), t}
-	s.say(frameHello, numbers(rank, size)+strings.Split(place, ":")[2])
+	s.sendFrame(frameHello, encodeNumbers(rank, size)+strings.Split(place, ":")[2])
 	return s
 }
 
@@ -57,16 +57,16 @@ func startPMIxStep(t *testing.T, size uint32) (place string, all []pmixServer) {
 	return place, all
 }
 
-func (s pmixServer) say(kind byte, body string) {
+func (s pmixServer) sendFrame(kind byte, body string) {
 	s.t.Helper()
 	if _, err := s.Write([]byte(makeFrame(kind, body))); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// hears checks the next frame. The hub joins what collectives have in the order in which it was read, so that part is
+// expectFrame checks the next frame. The hub joins what collectives have in the order in which it was read, so that part is
 // sorted before.
-func (s pmixServer) hears(kind byte, body string) {
+func (s pmixServer) expectFrame(kind byte, body string) {
 	s.t.Helper()
 	_ = s.SetReadDeadline(time.Now().Add(patience))
 	header := make([]byte, 5)
@@ -85,33 +85,33 @@ func (s pmixServer) hears(kind byte, body string) {
 	}
 }
 
-// collect contributes to a collective of ranks, none for all.
-func (s pmixServer) collect(request, kind uint32, name, data string, ranks ...uint32) {
+// contribute contributes to a collective of ranks, none for all.
+func (s pmixServer) contribute(request, kind uint32, name, data string, ranks ...uint32) {
 	s.t.Helper()
-	signature := numbers(kind, uint32(len(ranks))) + numbers(ranks...) + name
-	s.say(frameCollect, numbers(request, uint32(len(signature)))+signature+data)
+	signature := encodeNumbers(kind, uint32(len(ranks))) + encodeNumbers(ranks...) + name
+	s.sendFrame(frameCollect, encodeNumbers(request, uint32(len(signature)))+signature+data)
 }
 
 // TestCollectives: collectives of all ranks and of some go on beside each other, each with a number of its own.
 func TestCollectives(t *testing.T) {
 	t.Parallel()
 	_, s := startPMIxStep(t, 3)
-	s[2].collect(7, 1, "", "c")
-	s[0].collect(1, 4, "group", "x", 0, 2)
-	s[0].collect(2, 1, "", "a")
-	s[2].collect(8, 4, "group", "y", 0, 2)
-	s[2].hears(frameCollected, numbers(8, 0, 1)+"xy")
-	s[0].hears(frameCollected, numbers(1, 0, 1)+"xy")
-	s[0].collect(3, 1, "", "A") // the same once more, before the first is complete
-	s[1].collect(5, 1, "", "b")
-	s[0].hears(frameCollected, numbers(2, 0, 2)+"abc")
-	s[1].hears(frameCollected, numbers(5, 0, 2)+"abc")
-	s[2].hears(frameCollected, numbers(7, 0, 2)+"abc")
-	s[1].collect(6, 1, "", "B")
-	s[2].collect(9, 1, "", "C")
-	s[0].hears(frameCollected, numbers(3, 0, 3)+"ABC")
-	s[0].collect(4, 2, "", "", 0)
-	s[0].hears(frameCollected, numbers(4, 0, 4))
+	s[2].contribute(7, 1, "", "c")
+	s[0].contribute(1, 4, "group", "x", 0, 2)
+	s[0].contribute(2, 1, "", "a")
+	s[2].contribute(8, 4, "group", "y", 0, 2)
+	s[2].expectFrame(frameCollected, encodeNumbers(8, 0, 1)+"xy")
+	s[0].expectFrame(frameCollected, encodeNumbers(1, 0, 1)+"xy")
+	s[0].contribute(3, 1, "", "A") // the same once more, before the first is complete
+	s[1].contribute(5, 1, "", "b")
+	s[0].expectFrame(frameCollected, encodeNumbers(2, 0, 2)+"abc")
+	s[1].expectFrame(frameCollected, encodeNumbers(5, 0, 2)+"abc")
+	s[2].expectFrame(frameCollected, encodeNumbers(7, 0, 2)+"abc")
+	s[1].contribute(6, 1, "", "B")
+	s[2].contribute(9, 1, "", "C")
+	s[0].expectFrame(frameCollected, encodeNumbers(3, 0, 3)+"ABC")
+	s[0].contribute(4, 2, "", "", 0)
+	s[0].expectFrame(frameCollected, encodeNumbers(4, 0, 4))
 }
 
 // TestCollectiveLost: a rank that leaves fails the collectives of which it is a member, now and later, and no others. A
@@ -119,25 +119,25 @@ func TestCollectives(t *testing.T) {
 func TestCollectiveLost(t *testing.T) {
 	t.Parallel()
 	place, s := startPMIxStep(t, 3)
-	s[0].collect(1, 1, "", "a")
-	s[0].collect(2, 1, "", "a", 0, 2)
+	s[0].contribute(1, 1, "", "a")
+	s[0].contribute(2, 1, "", "a", 0, 2)
 	s[1].Close()
-	s[0].hears(frameCollected, numbers(1, 1, 0))
-	s[2].collect(7, 1, "", "c")
-	s[2].hears(frameCollected, numbers(7, 1, 0))
-	s[2].collect(8, 1, "", "c", 0, 2)
-	s[0].hears(frameCollected, numbers(2, 0, 1)+"ac")
-	s[2].hears(frameCollected, numbers(8, 0, 1)+"ac")
-	s[0].say(frameAsk, numbers(3, 1))
-	s[0].hears(frameTold, numbers(3, 1))
+	s[0].expectFrame(frameCollected, encodeNumbers(1, 1, 0))
+	s[2].contribute(7, 1, "", "c")
+	s[2].expectFrame(frameCollected, encodeNumbers(7, 1, 0))
+	s[2].contribute(8, 1, "", "c", 0, 2)
+	s[0].expectFrame(frameCollected, encodeNumbers(2, 0, 1)+"ac")
+	s[2].expectFrame(frameCollected, encodeNumbers(8, 0, 1)+"ac")
+	s[0].sendFrame(frameAsk, encodeNumbers(3, 1))
+	s[0].expectFrame(frameTold, encodeNumbers(3, 1))
 	s[1] = startPMIx(t, place, 1, 3) // its program has called MPI again
-	s[1].collect(9, 5, "", "", 1)
-	s[1].hears(frameCollected, numbers(9, 0, 2))
+	s[1].contribute(9, 5, "", "", 1)
+	s[1].expectFrame(frameCollected, encodeNumbers(9, 0, 2))
 	for i := range s {
-		s[i].collect(10, 1, "", fmt.Sprint(i))
+		s[i].contribute(10, 1, "", fmt.Sprint(i))
 	}
 	for i := range s {
-		s[i].hears(frameCollected, numbers(10, 0, 3)+"012")
+		s[i].expectFrame(frameCollected, encodeNumbers(10, 0, 3)+"012")
 	}
 }
 
@@ -146,21 +146,21 @@ func TestQuestions(t *testing.T) {
 	t.Parallel()
 	place := startHub(t)
 	a, b := startPMIx(t, place, 0, 3), startPMIx(t, place, 1, 3)
-	a.say(frameAsk, numbers(1, 2))
-	b.say(frameAsk, numbers(1, 2))
-	a.collect(2, 1, "", "", 0) // the hub has read a's question
-	a.hears(frameCollected, numbers(2, 0, 1))
-	b.collect(2, 1, "", "", 1)
-	b.hears(frameCollected, numbers(2, 0, 2))
+	a.sendFrame(frameAsk, encodeNumbers(1, 2))
+	b.sendFrame(frameAsk, encodeNumbers(1, 2))
+	a.contribute(2, 1, "", "", 0) // the hub has read a's question
+	a.expectFrame(frameCollected, encodeNumbers(2, 0, 1))
+	b.contribute(2, 1, "", "", 1)
+	b.expectFrame(frameCollected, encodeNumbers(2, 0, 2))
 	c := startPMIx(t, place, 2, 3)
-	c.hears(frameAsked, numbers(1, 1))
-	c.hears(frameAsked, numbers(0, 1))
-	c.say(frameTell, numbers(0, 1, 0)+"keys")
-	a.hears(frameTold, numbers(1, 0)+"keys")
-	c.say(frameTell, numbers(0, 1, 0)+"again")  // it was not asked
-	c.say(frameTell, numbers(17, 1, 0)+"again") // nor is there such a rank
+	c.expectFrame(frameAsked, encodeNumbers(1, 1))
+	c.expectFrame(frameAsked, encodeNumbers(0, 1))
+	c.sendFrame(frameTell, encodeNumbers(0, 1, 0)+"keys")
+	a.expectFrame(frameTold, encodeNumbers(1, 0)+"keys")
+	c.sendFrame(frameTell, encodeNumbers(0, 1, 0)+"again")  // it was not asked
+	c.sendFrame(frameTell, encodeNumbers(17, 1, 0)+"again") // nor is there such a rank
 	c.Close()
-	b.hears(frameTold, numbers(1, 1))
+	b.expectFrame(frameTold, encodeNumbers(1, 1))
 }
 
 // TestManyQuestions: a rank has no more than some questions open, and a question beyond is answered at once. An answer makes
@@ -171,22 +171,22 @@ func TestManyQuestions(t *testing.T) {
 	place := startHub(t)
 	a, b := startPMIx(t, place, 0, size), startPMIx(t, place, 1, size)
 	for n := range uint32(most) {
-		a.say(frameAsk, numbers(n, 1))
-		b.hears(frameAsked, numbers(0, n))
+		a.sendFrame(frameAsk, encodeNumbers(n, 1))
+		b.expectFrame(frameAsked, encodeNumbers(0, n))
 	}
 	for n := range uint32(1000) {
-		a.say(frameAsk, numbers(most+n, 2))
-		a.hears(frameTold, numbers(most+n, 2))
+		a.sendFrame(frameAsk, encodeNumbers(most+n, 2))
+		a.expectFrame(frameTold, encodeNumbers(most+n, 2))
 	}
-	b.say(frameAsk, numbers(1, 0)) // another rank has questions of its own
-	a.hears(frameAsked, numbers(1, 1))
-	b.say(frameTell, numbers(0, 5, 0)+"keys")
-	a.hears(frameTold, numbers(5, 0)+"keys")
-	a.say(frameAsk, numbers(5, 1))
-	b.hears(frameAsked, numbers(0, 5))
+	b.sendFrame(frameAsk, encodeNumbers(1, 0)) // another rank has questions of its own
+	a.expectFrame(frameAsked, encodeNumbers(1, 1))
+	b.sendFrame(frameTell, encodeNumbers(0, 5, 0)+"keys")
+	a.expectFrame(frameTold, encodeNumbers(5, 0)+"keys")
+	a.sendFrame(frameAsk, encodeNumbers(5, 1))
+	b.expectFrame(frameAsked, encodeNumbers(0, 5))
 	c := startPMIx(t, place, 2, size) // is asked nothing
-	c.collect(1, 1, "", "", 2)
-	c.hears(frameCollected, numbers(1, 0, 1))
+	c.contribute(1, 1, "", "", 2)
+	c.expectFrame(frameCollected, encodeNumbers(1, 0, 1))
 }
 
 // TestWrongFrames: a server that says what no server says is dropped, and the hub lives.
@@ -195,18 +195,18 @@ func TestWrongFrames(t *testing.T) {
 	place := startHub(t)
 	startPMIx(t, place, 1, 3)
 	for name, say := range map[string]string{
-		"short":                    makeFrame(frameCollect, numbers(1)),
-		"seven bytes":              makeFrame(frameCollect, numbers(1)+"abc"),
-		"a long signature":         makeFrame(frameCollect, numbers(1, 9, 1, 0)),
-		"a short signature":        makeFrame(frameCollect, numbers(1, 4, 1)),
-		"ranks that are not there": makeFrame(frameCollect, numbers(1, 8, 1, 2)),
-		"no such rank":             makeFrame(frameCollect, numbers(1, 12, 1, 1, 3)),
-		"a rank twice":             makeFrame(frameCollect, numbers(1, 20, 1, 3, 0, 1, 1)),
-		"of others":                makeFrame(frameCollect, numbers(1, 16, 1, 2, 1, 2)),
-		"many ranks":               makeFrame(frameCollect, numbers(1, 8, 1, 0xffffffff)),
-		"a question to nobody":     makeFrame(frameAsk, numbers(1, 3)),
-		"a short question":         makeFrame(frameAsk, numbers(1)),
-		"a short answer":           makeFrame(frameTell, numbers(0, 1)),
+		"short":                    makeFrame(frameCollect, encodeNumbers(1)),
+		"seven bytes":              makeFrame(frameCollect, encodeNumbers(1)+"abc"),
+		"a long signature":         makeFrame(frameCollect, encodeNumbers(1, 9, 1, 0)),
+		"a short signature":        makeFrame(frameCollect, encodeNumbers(1, 4, 1)),
+		"ranks that are not there": makeFrame(frameCollect, encodeNumbers(1, 8, 1, 2)),
+		"no such rank":             makeFrame(frameCollect, encodeNumbers(1, 12, 1, 1, 3)),
+		"a rank twice":             makeFrame(frameCollect, encodeNumbers(1, 20, 1, 3, 0, 1, 1)),
+		"of others":                makeFrame(frameCollect, encodeNumbers(1, 16, 1, 2, 1, 2)),
+		"many ranks":               makeFrame(frameCollect, encodeNumbers(1, 8, 1, 0xffffffff)),
+		"a question to nobody":     makeFrame(frameAsk, encodeNumbers(1, 3)),
+		"a short question":         makeFrame(frameAsk, encodeNumbers(1)),
+		"a short answer":           makeFrame(frameTell, encodeNumbers(0, 1)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startPMIx(t, place, 0, 3)
@@ -221,9 +221,9 @@ func TestWrongFrames(t *testing.T) {
 // FuzzHub gives a hub, under sanitizers, what a server of PMIx says after its HELLO.
 func FuzzHub(f *testing.F) {
 	for _, seed := range []string{
-		makeFrame(frameCollect, numbers(1, 8, 1, 0)+"data") + makeFrame(frameCollect, numbers(2, 12, 4, 1, 0)+"x"),
-		makeFrame(frameCollect, numbers(1, 16, 1, 2, 0, 1)), makeFrame(frameAsk, numbers(1, 1)) + makeFrame(frameAsk, numbers(2, 0)),
-		makeFrame(frameTell, numbers(0, 2, 0)+"keys"), makeFrame(2, "") + makeFrame(6, ""),
+		makeFrame(frameCollect, encodeNumbers(1, 8, 1, 0)+"data") + makeFrame(frameCollect, encodeNumbers(2, 12, 4, 1, 0)+"x"),
+		makeFrame(frameCollect, encodeNumbers(1, 16, 1, 2, 0, 1)), makeFrame(frameAsk, encodeNumbers(1, 1)) + makeFrame(frameAsk, encodeNumbers(2, 0)),
+		makeFrame(frameTell, encodeNumbers(0, 2, 0)+"keys"), makeFrame(2, "") + makeFrame(6, ""),
 	} {
 		f.Add([]byte(seed))
 	}
@@ -236,7 +236,7 @@ func FuzzHub(f *testing.F) {
 		}
 		defer c.Close()
 		_ = c.SetDeadline(time.Now().Add(patience))
-		_, err = c.Write([]byte(makeFrame(frameHello, numbers(0, 3)+at[2]) + string(input)))
+		_, err = c.Write([]byte(makeFrame(frameHello, encodeNumbers(0, 3)+at[2]) + string(input)))
 		if tcp, ok := c.(*net.TCPConn); ok && err == nil {
 			err = tcp.CloseWrite()
 		}

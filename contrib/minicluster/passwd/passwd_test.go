@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func etc(t *testing.T) string {
+func makeEtc(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, data := range map[string]string{
@@ -25,21 +25,21 @@ func etc(t *testing.T) string {
 }
 
 func TestFind(t *testing.T) {
-	got, err := Find(etc(t), "alice")
+	got, err := Find(makeEtc(t), "alice")
 	want := User{Name: "alice", Home: "/shared/home/alice", Shell: "/bin/bash", UID: 1001, GID: 1001, Groups: []uint32{2000}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
 	}
-	if _, err := Find(etc(t), "eve"); err == nil || err.Error() != `no user "eve" here (users: root alice)` {
+	if _, err := Find(makeEtc(t), "eve"); err == nil || err.Error() != `no user "eve" here (users: root alice)` {
 		t.Errorf("unknown user: %v", err)
 	}
-	if u, err := Find(etc(t), "slurm"); err != nil || u.UID != 64030 {
+	if u, err := Find(makeEtc(t), "slurm"); err != nil || u.UID != 64030 {
 		t.Errorf("a system user: %+v, %v", u, err)
 	}
 }
 
 func TestPeople(t *testing.T) {
-	people, err := People(etc(t))
+	people, err := People(makeEtc(t))
 	if err != nil || len(people) != 1 || people[0].Name != "alice" {
 		t.Errorf("people: %+v, %v", people, err)
 	}

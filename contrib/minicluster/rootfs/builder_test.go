@@ -44,13 +44,13 @@ func fakeOptions(t *testing.T) Options {
 	return Options{Suite: suites[0], CacheDir: filepath.Join(t.TempDir(), "cache"), Mirror: someMirror, skipSpaceCheck: true}
 }
 
-// clean fails the test if the cache folder, or a process or mount in it, holds
+// checkClean fails the test if the cache folder, or a process or mount in it, holds
 // more than it should once the last process has had time to go.
-func clean(t *testing.T, cache string, want ...string) {
+func checkClean(t *testing.T, cache string, want ...string) {
 	t.Helper()
 	var left []string
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if left = users(cache); len(left) == 0 || time.Now().After(deadline) {
+		if left = processesIn(cache); len(left) == 0 || time.Now().After(deadline) {
 			break
 		}
 	}
@@ -64,14 +64,14 @@ func clean(t *testing.T, cache string, want ...string) {
 		return
 	}
 	slices.Sort(want)
-	if got := names(t, cache); !slices.Equal(got, want) {
+	if got := listNames(t, cache); !slices.Equal(got, want) {
 		t.Fatalf("left %v, want %v", got, want)
 	}
 }
 
-// users lists the processes that work in dir, were started with its name, or
+// processesIn lists the processes that work in dir, were started with its name, or
 // have it as their root.
-func users(dir string) []string {
+func processesIn(dir string) []string {
 	var out []string
 	procs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range procs {
@@ -90,7 +90,7 @@ func users(dir string) []string {
 
 // killBuilder kills the builder that works in cache, if there is one.
 func killBuilder(cache string) {
-	for _, u := range users(cache) {
+	for _, u := range processesIn(cache) {
 		var pid int
 		if _, err := fmt.Sscanf(u, "/proc/%d", &pid); err == nil && strings.Contains(u, BuilderArg) {
 			unix.Kill(pid, unix.SIGKILL)
@@ -113,7 +113,7 @@ func TestBuild(t *testing.T) {
 	o := fakeOptions(t)
 	var heard []string
 	o.Progress = func(p Progress) { heard = append(heard, p.Stage) }
-	old := tree(t, o.CacheDir, "forky-000000000000")
+	old := makeTree(t, o.CacheDir, "forky-000000000000")
 	dir, err := Ensure(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestBuild(t *testing.T) {
 	if !isDir(filepath.Join(dir, "etc")) || isDir(filepath.Join(dir, "proc/inside")) || isDir(old) {
 		t.Errorf("%s: not the tree that was built", dir)
 	}
-	clean(t, o.CacheDir, filepath.Base(dir), "forky.lock", "forky.log")
+	checkClean(t, o.CacheDir, filepath.Base(dir), "forky.lock", "forky.log")
 	if !slices.Contains(heard, "unpacking essential packages") {
 		t.Errorf("heard %q", heard)
 	}
@@ -153,7 +153,7 @@ func TestBuildFails(t *testing.T) {
 			if got := strings.ReplaceAll(err.Error(), tool, "/…/mmdebstrap"); got != want {
 				t.Errorf("%s\nwant %s", got, want)
 			}
-			clean(t, o.CacheDir, "forky.lock", "forky.log")
+			checkClean(t, o.CacheDir, "forky.lock", "forky.log")
 		})
 	}
 }
@@ -164,7 +164,7 @@ func TestBuilderKilled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	go func() {
-		for !strings.Contains(fmt.Sprint(users(o.CacheDir)), "sleep") && ctx.Err() == nil {
+		for !strings.Contains(fmt.Sprint(processesIn(o.CacheDir)), "sleep") && ctx.Err() == nil {
 			time.Sleep(10 * time.Millisecond)
 		}
 		killBuilder(o.CacheDir)
@@ -174,7 +174,7 @@ func TestBuilderKilled(t *testing.T) {
 	if errText(err) != want {
 		t.Errorf("%v\nwant %s", err, want)
 	}
-	clean(t, o.CacheDir, "forky.lock", "forky.log")
+	checkClean(t, o.CacheDir, "forky.lock", "forky.log")
 }
 
 func TestCancel(t *testing.T) {
@@ -195,7 +195,7 @@ func TestCancel(t *testing.T) {
 	if took := time.Since(cancelled); took > 2*time.Second {
 		t.Errorf("ended %v after the cancel", took)
 	}
-	clean(t, o.CacheDir, "forky.lock", "forky.log")
+	checkClean(t, o.CacheDir, "forky.lock", "forky.log")
 }
 
 func TestOneBuildsTheOthersWait(t *testing.T) {
@@ -262,13 +262,13 @@ func killAndEnsure(t *testing.T, n int, within time.Duration, cache string, mirr
 		cmd.Wait()
 		t.Logf("killed after %v", after)
 		if i%3 != 2 { // or the next one comes at once
-			clean(t, cache)
+			checkClean(t, cache)
 		}
 	}
 	if err := start().Wait(); err != nil {
 		t.Fatalf("the next one: %v", err)
 	}
-	clean(t, cache, newRecipe(Options{Suite: suites[0]}).treeName(), "forky.lock", "forky.log")
+	checkClean(t, cache, newRecipe(Options{Suite: suites[0]}).treeName(), "forky.lock", "forky.log")
 }
 
 func TestDiskFullInTheMiddle(t *testing.T) {
@@ -292,7 +292,7 @@ func diskFull(t *testing.T, size string, o Options) {
 	if !errors.As(err, &se) || !se.Full || err.Error() != "cache "+o.CacheDir+": disk full, about 750 MiB needed to build forky" {
 		t.Errorf("size %s: %v", size, err)
 	}
-	clean(t, o.CacheDir, "forky.lock", "forky.log")
+	checkClean(t, o.CacheDir, "forky.lock", "forky.log")
 	if err := unix.Unmount(o.CacheDir, 0); err != nil {
 		t.Errorf("something keeps the cache folder: %v", err)
 	}
@@ -312,7 +312,7 @@ func TestDiskTooSmall(t *testing.T) {
 	if _, err := Ensure(context.Background(), o); errText(err) != want {
 		t.Errorf("%v, want %s", err, want)
 	}
-	clean(t, o.CacheDir, "forky.lock")
+	checkClean(t, o.CacheDir, "forky.lock")
 }
 
 func TestCacheFolderThatCannotBe(t *testing.T) {
@@ -389,7 +389,7 @@ func TestBuildWithCRIU(t *testing.T) {
 	if _, err := Ensure(context.Background(), o); errText(err) != want {
 		t.Errorf("%v, want %s", err, want)
 	}
-	clean(t, o.CacheDir, "trixie.lock", "criu-trixie.lock", "criu-trixie.log")
+	checkClean(t, o.CacheDir, "trixie.lock", "criu-trixie.lock", "criu-trixie.log")
 
 	made := filepath.Join(o.CacheDir, newCRIURecipe(o.Suite).treeName(), "criu_4.2.1-0+trixie_amd64.deb")
 	if err := os.MkdirAll(filepath.Dir(made), 0o700); err != nil {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// tree makes a finished tree called name, with something in it.
-func tree(t *testing.T, cache, name string) string {
+// makeTree makes a finished tree called name, with something in it.
+func makeTree(t *testing.T, cache, name string) string {
 	t.Helper()
 	dir := filepath.Join(cache, name)
 	if err := os.MkdirAll(filepath.Join(dir, "etc"), 0o755); err != nil {
@@ -24,7 +24,7 @@ func tree(t *testing.T, cache, name string) string {
 	return dir
 }
 
-func names(t *testing.T, dir string) []string {
+func listNames(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -37,7 +37,7 @@ func names(t *testing.T, dir string) []string {
 	return out
 }
 
-func silent(t *testing.T) *reporter {
+func silentReporter(t *testing.T) *reporter {
 	r := newReporter(nil, time.Hour)
 	t.Cleanup(r.stopReporting)
 	return r
@@ -46,7 +46,7 @@ func silent(t *testing.T) *reporter {
 // With the tree there, Ensure needs no rights, no programs, no network.
 func TestEnsureWarm(t *testing.T) {
 	cache := t.TempDir()
-	want := tree(t, cache, newRecipe(Options{Suite: suites[0]}).treeName())
+	want := makeTree(t, cache, newRecipe(Options{Suite: suites[0]}).treeName())
 	t.Setenv("PATH", "")
 	setEUID(t, 1000)
 	best := time.Hour // of a few: others may be at work on this machine
@@ -63,7 +63,7 @@ func TestEnsureWarm(t *testing.T) {
 	if best > 50*time.Millisecond {
 		t.Errorf("took %v", best)
 	}
-	if got := names(t, cache); len(got) != 1 {
+	if got := listNames(t, cache); len(got) != 1 {
 		t.Errorf("left %v", got)
 	}
 }
@@ -117,7 +117,7 @@ func TestHoldKeepsOldTree(t *testing.T) {
 	held := "forky-111111111111"
 	other := "forky-torch-000000000000"
 	for _, name := range []string{free, held, other, r.treeName()} {
-		tree(t, cache, name)
+		makeTree(t, cache, name)
 	}
 	var holds []*os.File
 	for range 2 { // any number may hold
@@ -130,7 +130,7 @@ func TestHoldKeepsOldTree(t *testing.T) {
 	removeOldTrees(cache, r)
 	want := []string{held, r.treeName(), other}
 	slices.Sort(want)
-	if got := names(t, cache); !slices.Equal(got, want) {
+	if got := listNames(t, cache); !slices.Equal(got, want) {
 		t.Fatalf("left %v, want %v", got, want)
 	}
 	holds[0].Close()
@@ -147,7 +147,7 @@ func TestHoldKeepsOldTree(t *testing.T) {
 
 func TestHoldOfRemovedTree(t *testing.T) {
 	cache := t.TempDir()
-	dir := tree(t, cache, "forky-000000000000")
+	dir := makeTree(t, cache, "forky-000000000000")
 	f, err := os.Open(dir) // a remover at work
 	if err != nil {
 		t.Fatal(err)
@@ -166,13 +166,13 @@ func TestHoldOfRemovedTree(t *testing.T) {
 
 func TestPartialsOfTheVariantOnly(t *testing.T) {
 	cache := t.TempDir()
-	tree(t, cache, "building-forky.123")
-	tree(t, cache, "building-forky.forky-000000000000")
-	tree(t, cache, "building-forky-torch.123")
-	if err := removePartials(cache, "forky", silent(t)); err != nil {
+	makeTree(t, cache, "building-forky.123")
+	makeTree(t, cache, "building-forky.forky-000000000000")
+	makeTree(t, cache, "building-forky-torch.123")
+	if err := removePartials(cache, "forky", silentReporter(t)); err != nil {
 		t.Fatal(err)
 	}
-	if got := names(t, cache); !slices.Equal(got, []string{"building-forky-torch.123"}) {
+	if got := listNames(t, cache); !slices.Equal(got, []string{"building-forky-torch.123"}) {
 		t.Errorf("left %v", got)
 	}
 }
@@ -181,9 +181,9 @@ func TestPartialsOfTheVariantOnly(t *testing.T) {
 func TestSweep(t *testing.T) {
 	cache := t.TempDir()
 	r := newRecipe(Options{Suite: suites[0]})
-	tree(t, cache, r.treeName())
-	tree(t, cache, "building-forky.123")
-	lock, err := lockVariant(context.Background(), cache, "forky", silent(t))
+	makeTree(t, cache, r.treeName())
+	makeTree(t, cache, "building-forky.123")
+	lock, err := lockVariant(context.Background(), cache, "forky", silentReporter(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestSweep(t *testing.T) {
 
 func TestLockWait(t *testing.T) {
 	cache := t.TempDir()
-	first, err := lockVariant(context.Background(), cache, "forky", silent(t))
+	first, err := lockVariant(context.Background(), cache, "forky", silentReporter(t))
 	if err != nil {
 		t.Fatal(err)
 	}

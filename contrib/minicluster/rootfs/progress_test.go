@@ -31,10 +31,10 @@ func TestProgressOfRecordedBuild(t *testing.T) {
 	if !bytes.Equal(kept.Bytes(), log) {
 		t.Error("the log that is kept is not what was said")
 	}
-	golden(t, "testdata/mmdebstrap.progress", got.String())
+	checkGolden(t, "testdata/mmdebstrap.progress", got.String())
 }
 
-func golden(t *testing.T, file, got string) {
+func checkGolden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {

@@ -45,17 +45,17 @@ func TestRealTrees(t *testing.T) {
 				t.Errorf("silent for %v", gap)
 			}
 			checkTree(t, dir, s)
-			passwd[s.Name] = ours(t, dir, "passwd") + ours(t, dir, "group")
+			passwd[s.Name] = recipeLines(t, dir, "passwd") + recipeLines(t, dir, "group")
 			if passwd[s.Name] != passwd["forky"] {
 				t.Errorf("accounts differ:\n%s\nforky:\n%s", passwd[s.Name], passwd["forky"])
 			}
 		})
 	}
-	clean(t, cache)
+	checkClean(t, cache)
 }
 
-// ours are the lines of etc/passwd or etc/group that the recipe makes.
-func ours(t *testing.T, dir, file string) string {
+// recipeLines are the lines of etc/passwd or etc/group that the recipe makes.
+func recipeLines(t *testing.T, dir, file string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, "etc", file))
 	if err != nil {
@@ -133,5 +133,5 @@ func TestRealNoNetwork(t *testing.T) {
 		t.Errorf("%s", last)
 	}
 	t.Log(last)
-	clean(t, cache, "forky.lock", "forky.log")
+	checkClean(t, cache, "forky.lock", "forky.log")
 }
