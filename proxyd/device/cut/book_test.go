@@ -17,17 +17,17 @@ import (
 // comm7 is the communicator of these tests.
 const comm7 = barrier.Comm(7)
 
-func issued(comm barrier.Comm, member int32, n uint64) barrier.Count {
+func countOf(comm barrier.Comm, member int32, n uint64) barrier.Count {
 	return barrier.Count{Key: barrier.Key{Comm: comm, Member: member}, N: n}
 }
 
-// told makes an event of a process.
-func told(kind Kind, process uint64, counts ...barrier.Count) Event {
+// eventOf makes an event of a process.
+func eventOf(kind Kind, process uint64, counts ...barrier.Count) Event {
 	return Event{Kind: kind, Process: process, Counts: counts}
 }
 
-// placed makes an event of a place in a communicator of two.
-func placed(kind Kind, process uint64, member int32, how func(*Place)) Event {
+// placeEvent makes an event of a place in a communicator of two.
+func placeEvent(kind Kind, process uint64, member int32, how func(*Place)) Event {
 	p := &Place{Comm: comm7, Size: 2, Member: member, Process: process}
 	if how != nil {
 		how(p)
@@ -35,25 +35,25 @@ func placed(kind Kind, process uint64, member int32, how func(*Place)) Event {
 	return Event{Kind: kind, Process: process, Place: p}
 }
 
-func made(p *Place)   { p.Made = true }
-func broken(p *Place) { p.Broken = true }
+func makePlace(p *Place)  { p.Made = true }
+func breakPlace(p *Place) { p.Broken = true }
 
-// opened makes the Opened event of a member that has a single process, with or without a place in the
+// openedEvent makes the Opened event of a member that has a single process, with or without a place in the
 // communicator.
-func opened(process uint64, places ...Place) Event {
+func openedEvent(process uint64, places ...Place) Event {
 	return Event{Kind: Opened, Processes: []Process{{ID: process, PID: 100 + int(process)}}, Places: places}
 }
 
-// pair makes the Opened events of two members with a process each, 5 and 9, which are in a communicator.
-func pair() []Event {
+// openPair makes the Opened events of two members with a process each, 5 and 9, which are in a communicator.
+func openPair() []Event {
 	return []Event{
-		opened(5, Place{Comm: comm7, Size: 2, Member: 0, Process: 5, Made: true}),
-		opened(9, Place{Comm: comm7, Size: 2, Member: 1, Process: 9, Made: true}),
+		openedEvent(5, Place{Comm: comm7, Size: 2, Member: 0, Process: 5, Made: true}),
+		openedEvent(9, Place{Comm: comm7, Size: 2, Member: 1, Process: 9, Made: true}),
 	}
 }
 
-// effects returns the effects of a book as text, and removes them from the book.
-func effects(k *book) string {
+// takeEffects returns the effects of a book as text, and removes them from the book.
+func takeEffects(k *book) string {
 	var words []string
 	say := func(is bool, format string, args ...any) {
 		if is {
@@ -98,12 +98,12 @@ func toTheCut(counts ...barrier.Count) []heardOf {
 		}
 	}
 	return []heardOf{
-		{0, told(Reading, 5, of5...), ""},
-		{1, told(Reading, 9, of9...), "drain"},
-		{1, told(Drained, 9), ""},
-		{0, told(Drained, 5), "calls"},
-		{0, told(CallsShut, 5), ""},
-		{1, told(CallsShut, 9), "cut"},
+		{0, eventOf(Reading, 5, of5...), ""},
+		{1, eventOf(Reading, 9, of9...), "drain"},
+		{1, eventOf(Drained, 9), ""},
+		{0, eventOf(Drained, 5), "calls"},
+		{0, eventOf(CallsShut, 5), ""},
+		{1, eventOf(CallsShut, 9), "cut"},
 	}
 }
 
@@ -116,79 +116,79 @@ func TestBook(t *testing.T) {
 		then   []heardOf
 	}{
 		"nobody is there": {[]Event{{Kind: Opened}, {Kind: Opened}}, "calls, cut", nil},
-		"all is even": {pair(), "shut", append([]heardOf{
-			{0, told(Shut, 5, issued(comm7, 0, 3)), ""},
-			{1, told(Shut, 9, issued(comm7, 1, 3)), "read"},
-		}, toTheCut(issued(comm7, 0, 3), issued(comm7, 1, 3))...)},
-		"one is behind": {pair(), "shut", append([]heardOf{
-			{0, told(Shut, 5, issued(comm7, 0, 3)), ""},
-			{1, told(Shut, 9, issued(comm7, 1, 2)), "raise 1 to 7.1=3"},
-			{1, told(Issued, 9, issued(comm7, 1, 3)), "read"},
+		"all is even": {openPair(), "shut", append([]heardOf{
+			{0, eventOf(Shut, 5, countOf(comm7, 0, 3)), ""},
+			{1, eventOf(Shut, 9, countOf(comm7, 1, 3)), "read"},
+		}, toTheCut(countOf(comm7, 0, 3), countOf(comm7, 1, 3))...)},
+		"one is behind": {openPair(), "shut", append([]heardOf{
+			{0, eventOf(Shut, 5, countOf(comm7, 0, 3)), ""},
+			{1, eventOf(Shut, 9, countOf(comm7, 1, 2)), "raise 1 to 7.1=3"},
+			{1, eventOf(Issued, 9, countOf(comm7, 1, 3)), "read"},
 		}, toTheCut()...)},
-		"a communicator that is not wholly known": {[]Event{opened(5, Place{Comm: comm7, Size: 2, Process: 5, Made: true}), opened(9)}, "shut", append([]heardOf{
-			{0, told(Shut, 5, issued(comm7, 0, 1)), ""}, // the report waits
-			{0, told(Issued, 5, issued(comm7, 0, 2)), ""},
-			{1, told(Shut, 9), ""},
-			{1, placed(Made, 9, 1, made), "raise 1 to 7.1=1, raise 1 to 7.1=2"},
-			{1, told(Issued, 9, issued(comm7, 1, 2)), "read"},
+		"a communicator that is not wholly known": {[]Event{openedEvent(5, Place{Comm: comm7, Size: 2, Process: 5, Made: true}), openedEvent(9)}, "shut", append([]heardOf{
+			{0, eventOf(Shut, 5, countOf(comm7, 0, 1)), ""}, // the report waits
+			{0, eventOf(Issued, 5, countOf(comm7, 0, 2)), ""},
+			{1, eventOf(Shut, 9), ""},
+			{1, placeEvent(Made, 9, 1, makePlace), "raise 1 to 7.1=1, raise 1 to 7.1=2"},
+			{1, eventOf(Issued, 9, countOf(comm7, 1, 2)), "read"},
 		}, toTheCut()...)},
-		"nobody has come to a creation before the attempt": {[]Event{opened(5), opened(9)}, "shut", append([]heardOf{
-			{0, placed(Arrived, 5, 0, nil), ""},
-			{0, told(Shut, 5), ""},
-			{1, told(Shut, 9), "read"}, // the creation has not begun, and hinders no rank
-			{1, placed(Arrived, 9, 1, nil), ""},
+		"nobody has come to a creation before the attempt": {[]Event{openedEvent(5), openedEvent(9)}, "shut", append([]heardOf{
+			{0, placeEvent(Arrived, 5, 0, nil), ""},
+			{0, eventOf(Shut, 5), ""},
+			{1, eventOf(Shut, 9), "read"}, // the creation has not begun, and hinders no rank
+			{1, placeEvent(Arrived, 9, 1, nil), ""},
 		}, toTheCut()...)},
 		"a creation that is under way": {
-			[]Event{opened(5, Place{Comm: comm7, Size: 2, Process: 5}), opened(9, Place{Comm: comm7, Size: 2, Member: 1, Process: 9})}, "shut",
+			[]Event{openedEvent(5, Place{Comm: comm7, Size: 2, Process: 5}), openedEvent(9, Place{Comm: comm7, Size: 2, Member: 1, Process: 9})}, "shut",
 			append([]heardOf{
-				{0, told(Shut, 5), ""},
-				{1, told(Shut, 9), ""},
-				{0, placed(Made, 5, 0, made), ""},
-				{1, placed(Made, 9, 1, made), "read"},
+				{0, eventOf(Shut, 5), ""},
+				{1, eventOf(Shut, 9), ""},
+				{0, placeEvent(Made, 5, 0, makePlace), ""},
+				{1, placeEvent(Made, 9, 1, makePlace), "read"},
 			}, toTheCut()...),
 		},
 		"a creation that fails": {
-			[]Event{opened(5, Place{Comm: comm7, Size: 2, Process: 5}), opened(9)}, "shut", append([]heardOf{
-				{0, told(Shut, 5), ""},
-				{1, told(Shut, 9), "read"},
-				{0, placed(Made, 5, 0, broken), ""},
+			[]Event{openedEvent(5, Place{Comm: comm7, Size: 2, Process: 5}), openedEvent(9)}, "shut", append([]heardOf{
+				{0, eventOf(Shut, 5), ""},
+				{1, eventOf(Shut, 9), "read"},
+				{0, placeEvent(Made, 5, 0, breakPlace), ""},
 			}, toTheCut()...),
 		},
-		"a communicator breaks": {pair(), "shut", append([]heardOf{
-			{0, told(Shut, 5, issued(comm7, 0, 3)), ""},
-			{1, told(Shut, 9, issued(comm7, 1, 2)), "raise 1 to 7.1=3"},
-			{0, placed(Broken, 5, 0, broken), "withdraw [1]"},
-			{1, told(Withdrawn, 9), "read"},
+		"a communicator breaks": {openPair(), "shut", append([]heardOf{
+			{0, eventOf(Shut, 5, countOf(comm7, 0, 3)), ""},
+			{1, eventOf(Shut, 9, countOf(comm7, 1, 2)), "raise 1 to 7.1=3"},
+			{0, placeEvent(Broken, 5, 0, breakPlace), "withdraw [1]"},
+			{1, eventOf(Withdrawn, 9), "read"},
 		}, toTheCut()...)},
 		"one has given up its place, behind": {[]Event{
-			opened(5, Place{Comm: comm7, Size: 2, Process: 5, Made: true}),
-			opened(9, away(Place{Comm: comm7, Size: 2, Member: 1, Process: 9, Counts: []barrier.Count{issued(comm7, 1, 2)}})),
+			openedEvent(5, Place{Comm: comm7, Size: 2, Process: 5, Made: true}),
+			openedEvent(9, away(Place{Comm: comm7, Size: 2, Member: 1, Process: 9, Counts: []barrier.Count{countOf(comm7, 1, 2)}})),
 		}, "shut", []heardOf{
-			{1, told(Shut, 9), ""},
-			{0, told(Shut, 5, issued(comm7, 0, 3)), "no cut: rank 1 left communicator 7, where it is behind"},
+			{1, eventOf(Shut, 9), ""},
+			{0, eventOf(Shut, 5, countOf(comm7, 0, 3)), "no cut: rank 1 left communicator 7, where it is behind"},
 		}},
-		"one ends, and has done its part": {pair(), "shut", []heardOf{
-			{0, told(Shut, 5, issued(comm7, 0, 3)), ""},
-			{1, placed(Left, 9, 1, func(p *Place) { p.Left, p.Counts = true, []barrier.Count{issued(comm7, 1, 3)} }), ""},
-			{1, told(Ended, 9), "read"},
-			{0, told(Reading, 5), "drain"},
-			{0, told(Drained, 5), "calls"},
-			{0, told(CallsShut, 5), "cut"},
+		"one ends, and has done its part": {openPair(), "shut", []heardOf{
+			{0, eventOf(Shut, 5, countOf(comm7, 0, 3)), ""},
+			{1, placeEvent(Left, 9, 1, func(p *Place) { p.Left, p.Counts = true, []barrier.Count{countOf(comm7, 1, 3)} }), ""},
+			{1, eventOf(Ended, 9), "read"},
+			{0, eventOf(Reading, 5), "drain"},
+			{0, eventOf(Drained, 5), "calls"},
+			{0, eventOf(CallsShut, 5), "cut"},
 		}},
-		"one is killed":           {pair(), "shut", []heardOf{{1, told(Died, 9), "no cut: rank 1 died"}}},
-		"one cannot be captured":  {pair(), "shut", []heardOf{{1, Event{Kind: Stuck, Process: 9, Reason: "a fault"}, "no cut: rank 1 cannot be captured: a fault"}}},
-		"what makes no sense":     {pair(), "shut", []heardOf{{0, told(Shut, 9, issued(comm7, 1, 3)), ""}, {0, placed(Made, 5, 2, made), ""}, {0, placed(Made, 6, 0, made), ""}, {0, Event{Kind: Made}, ""}, {0, told("cake", 5), ""}}},
-		"a process that is twice": {[]Event{{Kind: Opened, Processes: []Process{{ID: 5}, {ID: 5}}}}, "shut", []heardOf{{0, told(Shut, 5), "read"}}},
+		"one is killed":           {openPair(), "shut", []heardOf{{1, eventOf(Died, 9), "no cut: rank 1 died"}}},
+		"one cannot be captured":  {openPair(), "shut", []heardOf{{1, Event{Kind: Stuck, Process: 9, Reason: "a fault"}, "no cut: rank 1 cannot be captured: a fault"}}},
+		"what makes no sense":     {openPair(), "shut", []heardOf{{0, eventOf(Shut, 9, countOf(comm7, 1, 3)), ""}, {0, placeEvent(Made, 5, 2, makePlace), ""}, {0, placeEvent(Made, 6, 0, makePlace), ""}, {0, Event{Kind: Made}, ""}, {0, eventOf("cake", 5), ""}}},
+		"a process that is twice": {[]Event{{Kind: Opened, Processes: []Process{{ID: 5}, {ID: 5}}}}, "shut", []heardOf{{0, eventOf(Shut, 5), "read"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newBook(c.opened)
 			k.keeps = true
-			if got := effects(k); got != c.first {
+			if got := takeEffects(k); got != c.first {
 				t.Fatalf("opened: %q, not %q", got, c.first)
 			}
 			for i, h := range c.then {
 				k.takeEvent(h.member, &h.event)
-				if got := effects(k); got != h.want {
+				if got := takeEffects(k); got != h.want {
 					t.Fatalf("event %d, %s: %q, not %q", i, h.event.Kind, got, h.want)
 				}
 			}
@@ -198,13 +198,13 @@ func TestBook(t *testing.T) {
 
 // TestBookOrders: effects for ranks become orders to members, with the members' names for the processes.
 func TestBookOrders(t *testing.T) {
-	k := newBook([]Event{{Kind: Opened, Processes: []Process{{ID: 8, PID: 80}, {ID: 3, PID: 30}}}, opened(3)})
+	k := newBook([]Event{{Kind: Opened, Processes: []Process{{ID: 8, PID: 80}, {ID: 3, PID: 30}}}, openedEvent(3)})
 	k.keeps = true
 	want := []Who{{0, 3, 30}, {0, 8, 80}, {1, 3, 103}}
 	if !slices.Equal(k.who, want) {
 		t.Fatalf("ranks %v", k.who)
 	}
-	target := []barrier.Count{issued(comm7, 1, 4)}
+	target := []barrier.Count{countOf(comm7, 1, 4)}
 	for _, c := range []struct {
 		e    barrier.Effects
 		want map[int]Order
@@ -227,12 +227,12 @@ func TestBookOrders(t *testing.T) {
 // TestBookCounts: a cut has the counts that were reported last, and the members get the communicators that
 // are past.
 func TestBookCounts(t *testing.T) {
-	k := newBook(pair())
+	k := newBook(openPair())
 	k.keeps = true
 	for _, h := range []heardOf{
-		{0, told(Shut, 5, issued(comm7, 0, 3)), ""},
-		{1, told(Shut, 9, issued(comm7, 1, 2)), ""},
-		{1, told(Issued, 9, issued(comm7, 1, 3)), ""},
+		{0, eventOf(Shut, 5, countOf(comm7, 0, 3)), ""},
+		{1, eventOf(Shut, 9, countOf(comm7, 1, 2)), ""},
+		{1, eventOf(Issued, 9, countOf(comm7, 1, 3)), ""},
 	} {
 		k.takeEvent(h.member, &h.event)
 	}
@@ -241,7 +241,7 @@ func TestBookCounts(t *testing.T) {
 		t.Errorf("%v", k.counts)
 	}
 	left := func(p *Place) { p.Left = true }
-	for i, h := range []heardOf{{0, placed(Left, 5, 0, left), ""}, {1, placed(Left, 9, 1, left), ""}} {
+	for i, h := range []heardOf{{0, placeEvent(Left, 5, 0, left), ""}, {1, placeEvent(Left, 9, 1, left), ""}} {
 		if past := k.pastComms(); len(past) != 0 {
 			t.Errorf("%d: past are %v", i, past)
 		}
@@ -254,10 +254,10 @@ func TestBookCounts(t *testing.T) {
 
 // TestFailure: a failure names ranks as their members do, with the obstacle that each reported last.
 func TestFailure(t *testing.T) {
-	k := newBook(pair())
+	k := newBook(openPair())
 	k.keeps = true
 	k.takeEvent(1, &Event{Kind: Obstacle, Process: 9, Reason: "a kernel runs"})
-	effects(k)
+	takeEffects(k)
 	k.stepBarrier(barrier.Deadline{})
 	err := k.nameRanks(k.out[0].Failed)
 	const want = "no cut: deadline passed: the gate is not shut in ranks 0, 1; rank 0 is process 105 on device server 0; rank 1 is process 109 on device server 1 (a kernel runs)"

@@ -16,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-func op(t testing.TB, symbol string) uint32 {
+func opOf(t testing.TB, symbol string) uint32 {
 	t.Helper()
 	table, err := api.Load()
 	if err != nil {
@@ -29,7 +29,7 @@ func op(t testing.TB, symbol string) uint32 {
 	return c.Op()
 }
 
-func message(put func(*encoder)) []byte { return encoded(put) }
+func encodeMessage(put func(*encoder)) []byte { return encodeWith(put) }
 
 // few is a backend that answers with too many values, or with none.
 type few struct {
@@ -46,7 +46,7 @@ func (f few) DeviceGetName(_ *Call, _ int32, _ int32) (string, Result) { return 
 
 func TestHostile(t *testing.T) {
 	nodes := func(wanted uint8, n uint64) []byte {
-		return message(func(e *encoder) { e.writeU64(1); e.writeU8(wanted); e.writeU64(n) })
+		return encodeMessage(func(e *encoder) { e.writeU64(1); e.writeU8(wanted); e.writeU64(n) })
 	}
 	for _, tc := range []struct {
 		name, symbol string
@@ -59,18 +59,18 @@ func TestHostile(t *testing.T) {
 		{"neither yes nor no", "cuGraphGetNodes", nodes(2, 0), "2 for yes or no"},
 		{"too much asked for", "cuGraphGetNodes", nodes(1, math.MaxUint64), "elements are asked for"},
 		{"more than an answer asked for", "cuGraphGetNodes", nodes(1, MaxAnswer/8+1), "elements are asked for"},
-		{"negative room", "cuDeviceGetName", message(func(e *encoder) { e.writeI32(-1); e.writeI32(0) }), "-1 elements are asked for"},
+		{"negative room", "cuDeviceGetName", encodeMessage(func(e *encoder) { e.writeI32(-1); e.writeI32(0) }), "-1 elements are asked for"},
 		{"array longer than the message", "module_load",
-			message(func(e *encoder) { e.writeU64(math.MaxUint64 - 1) }), "elements in 0 bytes"},
-		{"NULL where something must be", "module_load", message(func(e *encoder) { e.writeU64(absent) }), "elements in 0 bytes"},
+			encodeMessage(func(e *encoder) { e.writeU64(math.MaxUint64 - 1) }), "elements in 0 bytes"},
+		{"NULL where something must be", "module_load", encodeMessage(func(e *encoder) { e.writeU64(absent) }), "elements in 0 bytes"},
 		{"array and count disagree", "copy_in",
-			message(func(e *encoder) { e.writeU64(1); e.writeU64(2); e.writeU16(0); e.writeU64(3); e.writeU64(0) }), "src has 2 elements, not 3"},
+			encodeMessage(func(e *encoder) { e.writeU64(1); e.writeU64(2); e.writeU16(0); e.writeU64(3); e.writeU64(0) }), "src has 2 elements, not 3"},
 		{"NUL in a string", "cuModuleGetFunction",
-			message(func(e *encoder) { e.writeU64(1); e.writeU64(2); e.writeU16(0x41) }), "a NUL in a string"},
+			encodeMessage(func(e *encoder) { e.writeU64(1); e.writeU64(2); e.writeU16(0x41) }), "a NUL in a string"},
 		{"half a struct", "cuMemPoolCreate", make([]byte, 87), "87 bytes where 88 belong"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			out, _, err := Serve(Unsupported{}, Call{}, op(t, tc.symbol), tc.in, []byte("x"))
+			out, _, err := Serve(Unsupported{}, Call{}, opOf(t, tc.symbol), tc.in, []byte("x"))
 			if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), tc.symbol+": ") {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
@@ -82,14 +82,14 @@ func TestHostile(t *testing.T) {
 	if _, _, err := Serve(Unsupported{}, Call{}, 1, nil, nil); !errors.Is(err, ErrUnknown) {
 		t.Errorf("error %v, want %v", err, ErrUnknown)
 	}
-	if _, _, err := Serve(Unsupported{}, Call{}, op(t, "cuMemAlloc_v2")|PerThread, make([]byte, 8), nil); !errors.Is(err, ErrMalformed) {
+	if _, _, err := Serve(Unsupported{}, Call{}, opOf(t, "cuMemAlloc_v2")|PerThread, make([]byte, 8), nil); !errors.Is(err, ErrMalformed) {
 		t.Errorf("error %v, want %v", err, ErrMalformed)
 	}
 }
 
 func TestAnswers(t *testing.T) {
-	nodes := message(func(e *encoder) { e.writeU64(1); e.writeU8(1); e.writeU64(2) })
-	name := message(func(e *encoder) { e.writeI32(4); e.writeI32(0) })
+	nodes := encodeMessage(func(e *encoder) { e.writeU64(1); e.writeU8(1); e.writeU64(2) })
+	name := encodeMessage(func(e *encoder) { e.writeI32(4); e.writeI32(0) })
 	for _, tc := range []struct {
 		what, symbol string
 		b            Backend
@@ -97,22 +97,22 @@ func TestAnswers(t *testing.T) {
 		err          error
 	}{
 		{"fits", "cuGraphGetNodes", few{nodes: []Node{5, 6}}, nodes,
-			message(func(e *encoder) { e.writeU64(2); e.writeU64(5); e.writeU64(6); e.writeU64(2) }), nil},
-		{"fewer", "cuGraphGetNodes", few{nodes: []Node{5}}, nodes, message(func(e *encoder) { e.writeU64(1); e.writeU64(5); e.writeU64(1) }), nil},
+			encodeMessage(func(e *encoder) { e.writeU64(2); e.writeU64(5); e.writeU64(6); e.writeU64(2) }), nil},
+		{"fewer", "cuGraphGetNodes", few{nodes: []Node{5}}, nodes, encodeMessage(func(e *encoder) { e.writeU64(1); e.writeU64(5); e.writeU64(1) }), nil},
 		{"too many", "cuGraphGetNodes", few{nodes: []Node{5, 6, 7}}, nodes, nil, ErrAnswer},
-		{"not wanted", "cuGraphGetNodes", few{nodes: []Node{5, 6, 7}}, message(func(e *encoder) { e.writeU64(1); e.writeU8(0); e.writeU64(0) }),
-			message(func(e *encoder) { e.writeU64(3) }), nil},
-		{"text", "cuDeviceGetName", few{name: "gpu"}, name, message(func(e *encoder) { e.writeU64(3); e.out = append(e.out, "gpu"...) }), nil},
+		{"not wanted", "cuGraphGetNodes", few{nodes: []Node{5, 6, 7}}, encodeMessage(func(e *encoder) { e.writeU64(1); e.writeU8(0); e.writeU64(0) }),
+			encodeMessage(func(e *encoder) { e.writeU64(3) }), nil},
+		{"text", "cuDeviceGetName", few{name: "gpu"}, name, encodeMessage(func(e *encoder) { e.writeU64(3); e.out = append(e.out, "gpu"...) }), nil},
 		{"text too long", "cuDeviceGetName", few{name: "a gpu"}, name,
-			message(func(e *encoder) { e.writeU64(3); e.out = append(e.out, "a g"...) }), nil},
+			encodeMessage(func(e *encoder) { e.writeU64(3); e.out = append(e.out, "a g"...) }), nil},
 		{"no room for text", "cuDeviceGetName", few{name: "gpu"}, make([]byte, 8), make([]byte, 8), nil},
 	} {
-		out, r, err := Serve(tc.b, Call{}, op(t, tc.symbol), tc.in, nil)
+		out, r, err := Serve(tc.b, Call{}, opOf(t, tc.symbol), tc.in, nil)
 		if !bytes.Equal(out, tc.want) || r != 0 || !errors.Is(err, tc.err) {
 			t.Errorf("%s: %x, %d, %v; want %x, %v", tc.what, out, r, err, tc.want, tc.err)
 		}
 	}
-	if _, r, err := Serve(Unsupported{}, Call{}, op(t, "nvmlShutdown"), nil, nil); r != ResultNvmlNotSupported || err != nil {
+	if _, r, err := Serve(Unsupported{}, Call{}, opOf(t, "nvmlShutdown"), nil, nil); r != ResultNvmlNotSupported || err != nil {
 		t.Errorf("NVML: %d, %v", r, err)
 	}
 }

@@ -32,7 +32,7 @@ func (x *echo) begin(symbol string, c *Call) {
 
 func (x *echo) field(name string, b []byte) {
 	if len(b) > 8 {
-		fmt.Fprintf(&x.line, " %s=%016x", name, hash(b))
+		fmt.Fprintf(&x.line, " %s=%016x", name, hashOf(b))
 		return
 	}
 	var n uint64
@@ -47,7 +47,7 @@ func (x *echo) array(name string, b []byte, n int, none bool) {
 		fmt.Fprintf(&x.line, " %s=none", name)
 		return
 	}
-	fmt.Fprintf(&x.line, " %s=%d*%016x", name, n, hash(b))
+	fmt.Fprintf(&x.line, " %s=%d*%016x", name, n, hashOf(b))
 }
 
 func (x *echo) wanted(name string, is bool) {
@@ -87,7 +87,7 @@ func (x *echo) text(room int64) string {
 	return string(b)
 }
 
-func invented[T any](x *echo, n int64, size int, get func([]byte) T) []T {
+func inventValues[T any](x *echo, n int64, size int, get func([]byte) T) []T {
 	all := make([]T, n)
 	for i := range all {
 		all[i] = get(x.bytes(size))
@@ -95,13 +95,13 @@ func invented[T any](x *echo, n int64, size int, get func([]byte) T) []T {
 	return all
 }
 
-func encoded(put func(*encoder)) []byte {
+func encodeWith(put func(*encoder)) []byte {
 	e := &encoder{}
 	put(e)
 	return e.out
 }
 
-func hash(b []byte) uint64 {
+func hashOf(b []byte) uint64 {
 	h := fnv.New64a()
 	h.Write(b)
 	return h.Sum64()

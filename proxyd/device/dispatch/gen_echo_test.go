@@ -10,7 +10,7 @@ func (x *echo) DriverGetVersion(c *Call) (version int32, r Result) {
 	r = x.result(false)
 	version = int32(x.u64(4))
 	if r == 0 {
-		x.field("version", encoded(func(e *encoder) { e.writeI32(version) }))
+		x.field("version", encodeWith(func(e *encoder) { e.writeI32(version) }))
 	}
 	x.end()
 	return
@@ -18,11 +18,11 @@ func (x *echo) DriverGetVersion(c *Call) (version int32, r Result) {
 
 func (x *echo) ProcessorGroups(c *Call, n uint32, dev int32) (groups []uint8, order []uint8, r Result) {
 	x.begin("processor_groups", c)
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
-	groups = invented(x, int64(n), 1, getU8)
-	order = invented(x, int64(n), 1, getU8)
+	groups = inventValues(x, int64(n), 1, getU8)
+	order = inventValues(x, int64(n), 1, getU8)
 	if r == 0 {
 		x.array("groups", groups, len(groups), false && groups == nil)
 		x.array("order", order, len(order), false && order == nil)
@@ -33,13 +33,13 @@ func (x *echo) ProcessorGroups(c *Call, n uint32, dev int32) (groups []uint8, or
 
 func (x *echo) Attach(c *Call, flags uint32) (devices int32, version int32, r Result) {
 	x.begin("attach", c)
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	r = x.result(false)
 	devices = int32(x.u64(4))
 	version = int32(x.u64(4))
 	if r == 0 {
-		x.field("devices", encoded(func(e *encoder) { e.writeI32(devices) }))
-		x.field("version", encoded(func(e *encoder) { e.writeI32(version) }))
+		x.field("devices", encodeWith(func(e *encoder) { e.writeI32(devices) }))
+		x.field("version", encodeWith(func(e *encoder) { e.writeI32(version) }))
 	}
 	x.end()
 	return
@@ -47,12 +47,12 @@ func (x *echo) Attach(c *Call, flags uint32) (devices int32, version int32, r Re
 
 func (x *echo) DeviceAttributes(c *Call, dev int32, n uint32) (values []int32, r Result) {
 	x.begin("device_attributes", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
 	r = x.result(false)
-	values = invented(x, int64(n), 4, getI32)
+	values = inventValues(x, int64(n), 4, getI32)
 	if r == 0 {
-		x.array("values", encoded(func(e *encoder) {
+		x.array("values", encodeWith(func(e *encoder) {
 			for _, v := range values {
 				e.writeI32(v)
 			}
@@ -64,11 +64,11 @@ func (x *echo) DeviceAttributes(c *Call, dev int32, n uint32) (values []int32, r
 
 func (x *echo) DeviceGet(c *Call, ordinal int32) (dev int32, r Result) {
 	x.begin("cuDeviceGet", c)
-	x.field("ordinal", encoded(func(e *encoder) { e.writeI32(ordinal) }))
+	x.field("ordinal", encodeWith(func(e *encoder) { e.writeI32(ordinal) }))
 	r = x.result(false)
 	dev = int32(x.u64(4))
 	if r == 0 {
-		x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+		x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	}
 	x.end()
 	return
@@ -79,7 +79,7 @@ func (x *echo) DeviceGetCount(c *Call) (count int32, r Result) {
 	r = x.result(false)
 	count = int32(x.u64(4))
 	if r == 0 {
-		x.field("count", encoded(func(e *encoder) { e.writeI32(count) }))
+		x.field("count", encodeWith(func(e *encoder) { e.writeI32(count) }))
 	}
 	x.end()
 	return
@@ -87,8 +87,8 @@ func (x *echo) DeviceGetCount(c *Call) (count int32, r Result) {
 
 func (x *echo) DeviceGetName(c *Call, size int32, dev int32) (name string, r Result) {
 	x.begin("cuDeviceGetName", c)
-	x.field("len", encoded(func(e *encoder) { e.writeI32(size) }))
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("len", encodeWith(func(e *encoder) { e.writeI32(size) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
 	name = x.text(int64(size))
 	if r == 0 {
@@ -100,11 +100,11 @@ func (x *echo) DeviceGetName(c *Call, size int32, dev int32) (name string, r Res
 
 func (x *echo) DeviceGetUuid(c *Call, dev int32) (id Uuid, r Result) {
 	x.begin("cuDeviceGetUuid", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
 	id = getUuid(x.bytes(16))
 	if r == 0 {
-		x.field("id", encoded(func(e *encoder) { e.putUuid(id) }))
+		x.field("id", encodeWith(func(e *encoder) { e.putUuid(id) }))
 	}
 	x.end()
 	return
@@ -112,11 +112,11 @@ func (x *echo) DeviceGetUuid(c *Call, dev int32) (id Uuid, r Result) {
 
 func (x *echo) DeviceGetUuidV2(c *Call, dev int32) (id Uuid, r Result) {
 	x.begin("cuDeviceGetUuid_v2", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
 	id = getUuid(x.bytes(16))
 	if r == 0 {
-		x.field("id", encoded(func(e *encoder) { e.putUuid(id) }))
+		x.field("id", encodeWith(func(e *encoder) { e.putUuid(id) }))
 	}
 	x.end()
 	return
@@ -124,11 +124,11 @@ func (x *echo) DeviceGetUuidV2(c *Call, dev int32) (id Uuid, r Result) {
 
 func (x *echo) DeviceTotalMemV2(c *Call, dev int32) (bytes uint64, r Result) {
 	x.begin("cuDeviceTotalMem_v2", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
 	bytes = uint64(x.u64(8))
 	if r == 0 {
-		x.field("bytes", encoded(func(e *encoder) { e.writeU64(bytes) }))
+		x.field("bytes", encodeWith(func(e *encoder) { e.writeU64(bytes) }))
 	}
 	x.end()
 	return
@@ -136,11 +136,11 @@ func (x *echo) DeviceTotalMemV2(c *Call, dev int32) (bytes uint64, r Result) {
 
 func (x *echo) DeviceGetProperties(c *Call, dev int32) (prop Devprop, r Result) {
 	x.begin("cuDeviceGetProperties", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
 	prop = getDevprop(x.bytes(56))
 	if r == 0 {
-		x.field("prop", encoded(func(e *encoder) { e.putDevprop(prop) }))
+		x.field("prop", encodeWith(func(e *encoder) { e.putDevprop(prop) }))
 	}
 	x.end()
 	return
@@ -148,13 +148,13 @@ func (x *echo) DeviceGetProperties(c *Call, dev int32) (prop Devprop, r Result) 
 
 func (x *echo) DeviceComputeCapability(c *Call, dev int32) (major int32, minor int32, r Result) {
 	x.begin("cuDeviceComputeCapability", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
 	major = int32(x.u64(4))
 	minor = int32(x.u64(4))
 	if r == 0 {
-		x.field("major", encoded(func(e *encoder) { e.writeI32(major) }))
-		x.field("minor", encoded(func(e *encoder) { e.writeI32(minor) }))
+		x.field("major", encodeWith(func(e *encoder) { e.writeI32(major) }))
+		x.field("minor", encodeWith(func(e *encoder) { e.writeI32(minor) }))
 	}
 	x.end()
 	return
@@ -166,7 +166,7 @@ func (x *echo) DeviceGetByPCIBusId(c *Call, id string) (dev int32, r Result) {
 	r = x.result(false)
 	dev = int32(x.u64(4))
 	if r == 0 {
-		x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+		x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	}
 	x.end()
 	return
@@ -174,8 +174,8 @@ func (x *echo) DeviceGetByPCIBusId(c *Call, id string) (dev int32, r Result) {
 
 func (x *echo) DeviceGetPCIBusId(c *Call, size int32, dev int32) (id string, r Result) {
 	x.begin("cuDeviceGetPCIBusId", c)
-	x.field("len", encoded(func(e *encoder) { e.writeI32(size) }))
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("len", encodeWith(func(e *encoder) { e.writeI32(size) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
 	id = x.text(int64(size))
 	if r == 0 {
@@ -187,13 +187,13 @@ func (x *echo) DeviceGetPCIBusId(c *Call, size int32, dev int32) (id string, r R
 
 func (x *echo) DeviceGetP2PAttribute(c *Call, attribute int32, src int32, dst int32) (value int32, r Result) {
 	x.begin("cuDeviceGetP2PAttribute", c)
-	x.field("attribute", encoded(func(e *encoder) { e.writeI32(attribute) }))
-	x.field("src", encoded(func(e *encoder) { e.writeI32(src) }))
-	x.field("dst", encoded(func(e *encoder) { e.writeI32(dst) }))
+	x.field("attribute", encodeWith(func(e *encoder) { e.writeI32(attribute) }))
+	x.field("src", encodeWith(func(e *encoder) { e.writeI32(src) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeI32(dst) }))
 	r = x.result(false)
 	value = int32(x.u64(4))
 	if r == 0 {
-		x.field("value", encoded(func(e *encoder) { e.writeI32(value) }))
+		x.field("value", encodeWith(func(e *encoder) { e.writeI32(value) }))
 	}
 	x.end()
 	return
@@ -201,12 +201,12 @@ func (x *echo) DeviceGetP2PAttribute(c *Call, attribute int32, src int32, dst in
 
 func (x *echo) DeviceCanAccessPeer(c *Call, dev int32, peer int32) (yes int32, r Result) {
 	x.begin("cuDeviceCanAccessPeer", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
-	x.field("peer", encoded(func(e *encoder) { e.writeI32(peer) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
+	x.field("peer", encodeWith(func(e *encoder) { e.writeI32(peer) }))
 	r = x.result(false)
 	yes = int32(x.u64(4))
 	if r == 0 {
-		x.field("yes", encoded(func(e *encoder) { e.writeI32(yes) }))
+		x.field("yes", encodeWith(func(e *encoder) { e.writeI32(yes) }))
 	}
 	x.end()
 	return
@@ -214,12 +214,12 @@ func (x *echo) DeviceCanAccessPeer(c *Call, dev int32, peer int32) (yes int32, r
 
 func (x *echo) DeviceGetExecAffinitySupport(c *Call, typ int32, dev int32) (yes int32, r Result) {
 	x.begin("cuDeviceGetExecAffinitySupport", c)
-	x.field("type", encoded(func(e *encoder) { e.writeI32(typ) }))
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("type", encodeWith(func(e *encoder) { e.writeI32(typ) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
 	yes = int32(x.u64(4))
 	if r == 0 {
-		x.field("yes", encoded(func(e *encoder) { e.writeI32(yes) }))
+		x.field("yes", encodeWith(func(e *encoder) { e.writeI32(yes) }))
 	}
 	x.end()
 	return
@@ -227,17 +227,17 @@ func (x *echo) DeviceGetExecAffinitySupport(c *Call, typ int32, dev int32) (yes 
 
 func (x *echo) DeviceGetHostAtomicCapabilities(c *Call, operations []int32, count uint32, dev int32) (capabilities []uint32, r Result) {
 	x.begin("cuDeviceGetHostAtomicCapabilities", c)
-	x.array("operations", encoded(func(e *encoder) {
+	x.array("operations", encodeWith(func(e *encoder) {
 		for _, v := range operations {
 			e.writeI32(v)
 		}
 	}), len(operations), false && operations == nil)
-	x.field("count", encoded(func(e *encoder) { e.writeU32(count) }))
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("count", encodeWith(func(e *encoder) { e.writeU32(count) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
-	capabilities = invented(x, int64(count), 4, getU32)
+	capabilities = inventValues(x, int64(count), 4, getU32)
 	if r == 0 {
-		x.array("capabilities", encoded(func(e *encoder) {
+		x.array("capabilities", encodeWith(func(e *encoder) {
 			for _, v := range capabilities {
 				e.writeU32(v)
 			}
@@ -249,18 +249,18 @@ func (x *echo) DeviceGetHostAtomicCapabilities(c *Call, operations []int32, coun
 
 func (x *echo) DeviceGetP2PAtomicCapabilities(c *Call, operations []int32, count uint32, src int32, dst int32) (capabilities []uint32, r Result) {
 	x.begin("cuDeviceGetP2PAtomicCapabilities", c)
-	x.array("operations", encoded(func(e *encoder) {
+	x.array("operations", encodeWith(func(e *encoder) {
 		for _, v := range operations {
 			e.writeI32(v)
 		}
 	}), len(operations), false && operations == nil)
-	x.field("count", encoded(func(e *encoder) { e.writeU32(count) }))
-	x.field("src", encoded(func(e *encoder) { e.writeI32(src) }))
-	x.field("dst", encoded(func(e *encoder) { e.writeI32(dst) }))
+	x.field("count", encodeWith(func(e *encoder) { e.writeU32(count) }))
+	x.field("src", encodeWith(func(e *encoder) { e.writeI32(src) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeI32(dst) }))
 	r = x.result(false)
-	capabilities = invented(x, int64(count), 4, getU32)
+	capabilities = inventValues(x, int64(count), 4, getU32)
 	if r == 0 {
-		x.array("capabilities", encoded(func(e *encoder) {
+		x.array("capabilities", encodeWith(func(e *encoder) {
 			for _, v := range capabilities {
 				e.writeU32(v)
 			}
@@ -272,8 +272,8 @@ func (x *echo) DeviceGetP2PAtomicCapabilities(c *Call, operations []int32, count
 
 func (x *echo) DeviceSetMemPool(c *Call, dev int32, pool Mempool) (r Result) {
 	x.begin("cuDeviceSetMemPool", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
-	x.field("pool", encoded(func(e *encoder) { e.writeU64(uint64(pool)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
+	x.field("pool", encodeWith(func(e *encoder) { e.writeU64(uint64(pool)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -283,11 +283,11 @@ func (x *echo) DeviceSetMemPool(c *Call, dev int32, pool Mempool) (r Result) {
 
 func (x *echo) DeviceGetMemPool(c *Call, dev int32) (pool Mempool, r Result) {
 	x.begin("cuDeviceGetMemPool", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
 	pool = Mempool(x.u64(8))
 	if r == 0 {
-		x.field("pool", encoded(func(e *encoder) { e.writeU64(uint64(pool)) }))
+		x.field("pool", encodeWith(func(e *encoder) { e.writeU64(uint64(pool)) }))
 	}
 	x.end()
 	return
@@ -295,11 +295,11 @@ func (x *echo) DeviceGetMemPool(c *Call, dev int32) (pool Mempool, r Result) {
 
 func (x *echo) DeviceGetDefaultMemPool(c *Call, dev int32) (pool Mempool, r Result) {
 	x.begin("cuDeviceGetDefaultMemPool", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
 	pool = Mempool(x.u64(8))
 	if r == 0 {
-		x.field("pool", encoded(func(e *encoder) { e.writeU64(uint64(pool)) }))
+		x.field("pool", encodeWith(func(e *encoder) { e.writeU64(uint64(pool)) }))
 	}
 	x.end()
 	return
@@ -307,7 +307,7 @@ func (x *echo) DeviceGetDefaultMemPool(c *Call, dev int32) (pool Mempool, r Resu
 
 func (x *echo) DeviceGraphMemTrim(c *Call, dev int32) (r Result) {
 	x.begin("cuDeviceGraphMemTrim", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -317,12 +317,12 @@ func (x *echo) DeviceGraphMemTrim(c *Call, dev int32) (r Result) {
 
 func (x *echo) DeviceGetGraphMemAttribute(c *Call, dev int32, attribute int32) (value uint64, r Result) {
 	x.begin("cuDeviceGetGraphMemAttribute", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
-	x.field("attribute", encoded(func(e *encoder) { e.writeI32(attribute) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
+	x.field("attribute", encodeWith(func(e *encoder) { e.writeI32(attribute) }))
 	r = x.result(false)
 	value = uint64(x.u64(8))
 	if r == 0 {
-		x.field("value", encoded(func(e *encoder) { e.writeU64(value) }))
+		x.field("value", encodeWith(func(e *encoder) { e.writeU64(value) }))
 	}
 	x.end()
 	return
@@ -330,9 +330,9 @@ func (x *echo) DeviceGetGraphMemAttribute(c *Call, dev int32, attribute int32) (
 
 func (x *echo) DeviceSetGraphMemAttribute(c *Call, dev int32, attribute int32, value []uint64) (r Result) {
 	x.begin("cuDeviceSetGraphMemAttribute", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
-	x.field("attribute", encoded(func(e *encoder) { e.writeI32(attribute) }))
-	x.array("value", encoded(func(e *encoder) {
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
+	x.field("attribute", encodeWith(func(e *encoder) { e.writeI32(attribute) }))
+	x.array("value", encodeWith(func(e *encoder) {
 		for _, v := range value {
 			e.writeU64(v)
 		}
@@ -346,10 +346,10 @@ func (x *echo) DeviceSetGraphMemAttribute(c *Call, dev int32, attribute int32, v
 
 func (x *echo) DevicePrimaryCtxRetain(c *Call, ctx Context, dev int32) (r Result) {
 	x.begin("cuDevicePrimaryCtxRetain", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
 	if r == 0 {
-		x.field("ctx", encoded(func(e *encoder) { e.writeU64(uint64(ctx)) }))
+		x.field("ctx", encodeWith(func(e *encoder) { e.writeU64(uint64(ctx)) }))
 	}
 	x.end()
 	return
@@ -357,7 +357,7 @@ func (x *echo) DevicePrimaryCtxRetain(c *Call, ctx Context, dev int32) (r Result
 
 func (x *echo) DevicePrimaryCtxReleaseV2(c *Call, dev int32) (r Result) {
 	x.begin("cuDevicePrimaryCtxRelease_v2", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -367,7 +367,7 @@ func (x *echo) DevicePrimaryCtxReleaseV2(c *Call, dev int32) (r Result) {
 
 func (x *echo) DevicePrimaryCtxResetV2(c *Call, dev int32) (r Result) {
 	x.begin("cuDevicePrimaryCtxReset_v2", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -377,8 +377,8 @@ func (x *echo) DevicePrimaryCtxResetV2(c *Call, dev int32) (r Result) {
 
 func (x *echo) DevicePrimaryCtxSetFlagsV2(c *Call, dev int32, flags uint32) (r Result) {
 	x.begin("cuDevicePrimaryCtxSetFlags_v2", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -388,13 +388,13 @@ func (x *echo) DevicePrimaryCtxSetFlagsV2(c *Call, dev int32, flags uint32) (r R
 
 func (x *echo) DevicePrimaryCtxGetState(c *Call, dev int32) (flags uint32, active int32, r Result) {
 	x.begin("cuDevicePrimaryCtxGetState", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
 	flags = uint32(x.u64(4))
 	active = int32(x.u64(4))
 	if r == 0 {
-		x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
-		x.field("active", encoded(func(e *encoder) { e.writeI32(active) }))
+		x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
+		x.field("active", encodeWith(func(e *encoder) { e.writeI32(active) }))
 	}
 	x.end()
 	return
@@ -402,11 +402,11 @@ func (x *echo) DevicePrimaryCtxGetState(c *Call, dev int32) (flags uint32, activ
 
 func (x *echo) CtxCreateV2(c *Call, ctx Context, flags uint32, dev int32) (r Result) {
 	x.begin("cuCtxCreate_v2", c)
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
 	if r == 0 {
-		x.field("ctx", encoded(func(e *encoder) { e.writeU64(uint64(ctx)) }))
+		x.field("ctx", encodeWith(func(e *encoder) { e.writeU64(uint64(ctx)) }))
 	}
 	x.end()
 	return
@@ -414,7 +414,7 @@ func (x *echo) CtxCreateV2(c *Call, ctx Context, flags uint32, dev int32) (r Res
 
 func (x *echo) CtxDestroyV2(c *Call, ctx Context) (r Result) {
 	x.begin("cuCtxDestroy_v2", c)
-	x.field("ctx", encoded(func(e *encoder) { e.writeU64(uint64(ctx)) }))
+	x.field("ctx", encodeWith(func(e *encoder) { e.writeU64(uint64(ctx)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -424,11 +424,11 @@ func (x *echo) CtxDestroyV2(c *Call, ctx Context) (r Result) {
 
 func (x *echo) CtxGetApiVersion(c *Call, ctx Context) (version uint32, r Result) {
 	x.begin("cuCtxGetApiVersion", c)
-	x.field("ctx", encoded(func(e *encoder) { e.writeU64(uint64(ctx)) }))
+	x.field("ctx", encodeWith(func(e *encoder) { e.writeU64(uint64(ctx)) }))
 	r = x.result(false)
 	version = uint32(x.u64(4))
 	if r == 0 {
-		x.field("version", encoded(func(e *encoder) { e.writeU32(version) }))
+		x.field("version", encodeWith(func(e *encoder) { e.writeU32(version) }))
 	}
 	x.end()
 	return
@@ -436,11 +436,11 @@ func (x *echo) CtxGetApiVersion(c *Call, ctx Context) (version uint32, r Result)
 
 func (x *echo) CtxGetId(c *Call, ctx Context) (id uint64, r Result) {
 	x.begin("cuCtxGetId", c)
-	x.field("ctx", encoded(func(e *encoder) { e.writeU64(uint64(ctx)) }))
+	x.field("ctx", encodeWith(func(e *encoder) { e.writeU64(uint64(ctx)) }))
 	r = x.result(false)
 	id = uint64(x.u64(8))
 	if r == 0 {
-		x.field("id", encoded(func(e *encoder) { e.writeU64(id) }))
+		x.field("id", encodeWith(func(e *encoder) { e.writeU64(id) }))
 	}
 	x.end()
 	return
@@ -457,7 +457,7 @@ func (x *echo) CtxSynchronize(c *Call) (r Result) {
 
 func (x *echo) CtxSynchronizeV2(c *Call, ctx Context) (r Result) {
 	x.begin("cuCtxSynchronize_v2", c)
-	x.field("ctx", encoded(func(e *encoder) { e.writeU64(uint64(ctx)) }))
+	x.field("ctx", encodeWith(func(e *encoder) { e.writeU64(uint64(ctx)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -470,7 +470,7 @@ func (x *echo) CtxGetFlags(c *Call) (flags uint32, r Result) {
 	r = x.result(false)
 	flags = uint32(x.u64(4))
 	if r == 0 {
-		x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+		x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	}
 	x.end()
 	return
@@ -478,7 +478,7 @@ func (x *echo) CtxGetFlags(c *Call) (flags uint32, r Result) {
 
 func (x *echo) CtxSetFlags(c *Call, flags uint32) (r Result) {
 	x.begin("cuCtxSetFlags", c)
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -488,11 +488,11 @@ func (x *echo) CtxSetFlags(c *Call, flags uint32) (r Result) {
 
 func (x *echo) CtxGetLimit(c *Call, limit int32) (value uint64, r Result) {
 	x.begin("cuCtxGetLimit", c)
-	x.field("limit", encoded(func(e *encoder) { e.writeI32(limit) }))
+	x.field("limit", encodeWith(func(e *encoder) { e.writeI32(limit) }))
 	r = x.result(false)
 	value = uint64(x.u64(8))
 	if r == 0 {
-		x.field("value", encoded(func(e *encoder) { e.writeU64(value) }))
+		x.field("value", encodeWith(func(e *encoder) { e.writeU64(value) }))
 	}
 	x.end()
 	return
@@ -500,8 +500,8 @@ func (x *echo) CtxGetLimit(c *Call, limit int32) (value uint64, r Result) {
 
 func (x *echo) CtxSetLimit(c *Call, limit int32, value uint64) (r Result) {
 	x.begin("cuCtxSetLimit", c)
-	x.field("limit", encoded(func(e *encoder) { e.writeI32(limit) }))
-	x.field("value", encoded(func(e *encoder) { e.writeU64(value) }))
+	x.field("limit", encodeWith(func(e *encoder) { e.writeI32(limit) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeU64(value) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -514,7 +514,7 @@ func (x *echo) CtxGetCacheConfig(c *Call) (config int32, r Result) {
 	r = x.result(false)
 	config = int32(x.u64(4))
 	if r == 0 {
-		x.field("config", encoded(func(e *encoder) { e.writeI32(config) }))
+		x.field("config", encodeWith(func(e *encoder) { e.writeI32(config) }))
 	}
 	x.end()
 	return
@@ -522,7 +522,7 @@ func (x *echo) CtxGetCacheConfig(c *Call) (config int32, r Result) {
 
 func (x *echo) CtxSetCacheConfig(c *Call, config int32) (r Result) {
 	x.begin("cuCtxSetCacheConfig", c)
-	x.field("config", encoded(func(e *encoder) { e.writeI32(config) }))
+	x.field("config", encodeWith(func(e *encoder) { e.writeI32(config) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -535,7 +535,7 @@ func (x *echo) CtxGetSharedMemConfig(c *Call) (config int32, r Result) {
 	r = x.result(false)
 	config = int32(x.u64(4))
 	if r == 0 {
-		x.field("config", encoded(func(e *encoder) { e.writeI32(config) }))
+		x.field("config", encodeWith(func(e *encoder) { e.writeI32(config) }))
 	}
 	x.end()
 	return
@@ -543,7 +543,7 @@ func (x *echo) CtxGetSharedMemConfig(c *Call) (config int32, r Result) {
 
 func (x *echo) CtxSetSharedMemConfig(c *Call, config int32) (r Result) {
 	x.begin("cuCtxSetSharedMemConfig", c)
-	x.field("config", encoded(func(e *encoder) { e.writeI32(config) }))
+	x.field("config", encodeWith(func(e *encoder) { e.writeI32(config) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -560,10 +560,10 @@ func (x *echo) CtxGetStreamPriorityRange(c *Call, wantLeast bool, wantGreatest b
 	greatest = int32(x.u64(4))
 	if r == 0 {
 		if wantLeast {
-			x.field("least", encoded(func(e *encoder) { e.writeI32(least) }))
+			x.field("least", encodeWith(func(e *encoder) { e.writeI32(least) }))
 		}
 		if wantGreatest {
-			x.field("greatest", encoded(func(e *encoder) { e.writeI32(greatest) }))
+			x.field("greatest", encodeWith(func(e *encoder) { e.writeI32(greatest) }))
 		}
 	}
 	x.end()
@@ -581,8 +581,8 @@ func (x *echo) CtxResetPersistingL2Cache(c *Call) (r Result) {
 
 func (x *echo) CtxEnablePeerAccess(c *Call, peer Context, flags uint32) (r Result) {
 	x.begin("cuCtxEnablePeerAccess", c)
-	x.field("peer", encoded(func(e *encoder) { e.writeU64(uint64(peer)) }))
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+	x.field("peer", encodeWith(func(e *encoder) { e.writeU64(uint64(peer)) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -592,7 +592,7 @@ func (x *echo) CtxEnablePeerAccess(c *Call, peer Context, flags uint32) (r Resul
 
 func (x *echo) CtxDisablePeerAccess(c *Call, peer Context) (r Result) {
 	x.begin("cuCtxDisablePeerAccess", c)
-	x.field("peer", encoded(func(e *encoder) { e.writeU64(uint64(peer)) }))
+	x.field("peer", encodeWith(func(e *encoder) { e.writeU64(uint64(peer)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -606,8 +606,8 @@ func (x *echo) MemGetInfoV2(c *Call) (free uint64, total uint64, r Result) {
 	free = uint64(x.u64(8))
 	total = uint64(x.u64(8))
 	if r == 0 {
-		x.field("free", encoded(func(e *encoder) { e.writeU64(free) }))
-		x.field("total", encoded(func(e *encoder) { e.writeU64(total) }))
+		x.field("free", encodeWith(func(e *encoder) { e.writeU64(free) }))
+		x.field("total", encodeWith(func(e *encoder) { e.writeU64(total) }))
 	}
 	x.end()
 	return
@@ -615,11 +615,11 @@ func (x *echo) MemGetInfoV2(c *Call) (free uint64, total uint64, r Result) {
 
 func (x *echo) MemAllocV2(c *Call, n uint64) (ptr Devptr, r Result) {
 	x.begin("cuMemAlloc_v2", c)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(false)
 	ptr = Devptr(x.u64(8))
 	if r == 0 {
-		x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+		x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
 	}
 	x.end()
 	return
@@ -627,15 +627,15 @@ func (x *echo) MemAllocV2(c *Call, n uint64) (ptr Devptr, r Result) {
 
 func (x *echo) MemAllocPitchV2(c *Call, width uint64, height uint64, element uint32) (ptr Devptr, pitch uint64, r Result) {
 	x.begin("cuMemAllocPitch_v2", c)
-	x.field("width", encoded(func(e *encoder) { e.writeU64(width) }))
-	x.field("height", encoded(func(e *encoder) { e.writeU64(height) }))
-	x.field("element", encoded(func(e *encoder) { e.writeU32(element) }))
+	x.field("width", encodeWith(func(e *encoder) { e.writeU64(width) }))
+	x.field("height", encodeWith(func(e *encoder) { e.writeU64(height) }))
+	x.field("element", encodeWith(func(e *encoder) { e.writeU32(element) }))
 	r = x.result(false)
 	ptr = Devptr(x.u64(8))
 	pitch = uint64(x.u64(8))
 	if r == 0 {
-		x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
-		x.field("pitch", encoded(func(e *encoder) { e.writeU64(pitch) }))
+		x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+		x.field("pitch", encodeWith(func(e *encoder) { e.writeU64(pitch) }))
 	}
 	x.end()
 	return
@@ -643,7 +643,7 @@ func (x *echo) MemAllocPitchV2(c *Call, width uint64, height uint64, element uin
 
 func (x *echo) MemFreeV2(c *Call, ptr Devptr) (r Result) {
 	x.begin("cuMemFree_v2", c)
-	x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+	x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -655,16 +655,16 @@ func (x *echo) MemGetAddressRangeV2(c *Call, wantBase bool, wantSize bool, ptr D
 	x.begin("cuMemGetAddressRange_v2", c)
 	x.wanted("base", wantBase)
 	x.wanted("size", wantSize)
-	x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+	x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
 	r = x.result(false)
 	base = Devptr(x.u64(8))
 	size = uint64(x.u64(8))
 	if r == 0 {
 		if wantBase {
-			x.field("base", encoded(func(e *encoder) { e.writeU64(uint64(base)) }))
+			x.field("base", encodeWith(func(e *encoder) { e.writeU64(uint64(base)) }))
 		}
 		if wantSize {
-			x.field("size", encoded(func(e *encoder) { e.writeU64(size) }))
+			x.field("size", encodeWith(func(e *encoder) { e.writeU64(size) }))
 		}
 	}
 	x.end()
@@ -673,9 +673,9 @@ func (x *echo) MemGetAddressRangeV2(c *Call, wantBase bool, wantSize bool, ptr D
 
 func (x *echo) HostAlloc(c *Call, p Hostmem, n uint64, flags uint32) (r Result) {
 	x.begin("host_alloc", c)
-	x.field("p", encoded(func(e *encoder) { e.writeU64(uint64(p)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+	x.field("p", encodeWith(func(e *encoder) { e.writeU64(uint64(p)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -685,9 +685,9 @@ func (x *echo) HostAlloc(c *Call, p Hostmem, n uint64, flags uint32) (r Result) 
 
 func (x *echo) HostShare(c *Call, p Hostmem, n uint64, fd int32) (r Result) {
 	x.begin("host_share", c)
-	x.field("p", encoded(func(e *encoder) { e.writeU64(uint64(p)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("fd", encoded(func(e *encoder) { e.writeI32(fd) }))
+	x.field("p", encodeWith(func(e *encoder) { e.writeU64(uint64(p)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("fd", encodeWith(func(e *encoder) { e.writeI32(fd) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -697,7 +697,7 @@ func (x *echo) HostShare(c *Call, p Hostmem, n uint64, fd int32) (r Result) {
 
 func (x *echo) HostFree(c *Call, p Hostmem) (r Result) {
 	x.begin("host_free", c)
-	x.field("p", encoded(func(e *encoder) { e.writeU64(uint64(p)) }))
+	x.field("p", encodeWith(func(e *encoder) { e.writeU64(uint64(p)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -707,9 +707,9 @@ func (x *echo) HostFree(c *Call, p Hostmem) (r Result) {
 
 func (x *echo) HostRegister(c *Call, p Hostmem, n uint64, flags uint32) (r Result) {
 	x.begin("host_register", c)
-	x.field("p", encoded(func(e *encoder) { e.writeU64(uint64(p)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+	x.field("p", encodeWith(func(e *encoder) { e.writeU64(uint64(p)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -719,7 +719,7 @@ func (x *echo) HostRegister(c *Call, p Hostmem, n uint64, flags uint32) (r Resul
 
 func (x *echo) HostUnregister(c *Call, p Hostmem) (r Result) {
 	x.begin("host_unregister", c)
-	x.field("p", encoded(func(e *encoder) { e.writeU64(uint64(p)) }))
+	x.field("p", encodeWith(func(e *encoder) { e.writeU64(uint64(p)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -729,11 +729,11 @@ func (x *echo) HostUnregister(c *Call, p Hostmem) (r Result) {
 
 func (x *echo) HostReach(c *Call, p Hostmem) (ptr Devptr, r Result) {
 	x.begin("host_reach", c)
-	x.field("p", encoded(func(e *encoder) { e.writeU64(uint64(p)) }))
+	x.field("p", encodeWith(func(e *encoder) { e.writeU64(uint64(p)) }))
 	r = x.result(false)
 	ptr = Devptr(x.u64(8))
 	if r == 0 {
-		x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+		x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
 	}
 	x.end()
 	return
@@ -741,7 +741,7 @@ func (x *echo) HostReach(c *Call, p Hostmem) (ptr Devptr, r Result) {
 
 func (x *echo) PointerFacts(c *Call, ptr Devptr) (kind uint32, ctx Context, dev int32, begin uint64, n uint64, id uint64, pool Mempool, r Result) {
 	x.begin("pointer_facts", c)
-	x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+	x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
 	r = x.result(false)
 	kind = uint32(x.u64(4))
 	ctx = Context(x.u64(8))
@@ -751,13 +751,13 @@ func (x *echo) PointerFacts(c *Call, ptr Devptr) (kind uint32, ctx Context, dev 
 	id = uint64(x.u64(8))
 	pool = Mempool(x.u64(8))
 	if r == 0 {
-		x.field("kind", encoded(func(e *encoder) { e.writeU32(kind) }))
-		x.field("ctx", encoded(func(e *encoder) { e.writeU64(uint64(ctx)) }))
-		x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
-		x.field("begin", encoded(func(e *encoder) { e.writeU64(begin) }))
-		x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-		x.field("id", encoded(func(e *encoder) { e.writeU64(id) }))
-		x.field("pool", encoded(func(e *encoder) { e.writeU64(uint64(pool)) }))
+		x.field("kind", encodeWith(func(e *encoder) { e.writeU32(kind) }))
+		x.field("ctx", encodeWith(func(e *encoder) { e.writeU64(uint64(ctx)) }))
+		x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
+		x.field("begin", encodeWith(func(e *encoder) { e.writeU64(begin) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+		x.field("id", encodeWith(func(e *encoder) { e.writeU64(id) }))
+		x.field("pool", encodeWith(func(e *encoder) { e.writeU64(uint64(pool)) }))
 	}
 	x.end()
 	return
@@ -765,9 +765,9 @@ func (x *echo) PointerFacts(c *Call, ptr Devptr) (kind uint32, ctx Context, dev 
 
 func (x *echo) PointerSet(c *Call, ptr Devptr, attribute int32, value uint64) (r Result) {
 	x.begin("pointer_set", c)
-	x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
-	x.field("attribute", encoded(func(e *encoder) { e.writeI32(attribute) }))
-	x.field("value", encoded(func(e *encoder) { e.writeU64(value) }))
+	x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+	x.field("attribute", encodeWith(func(e *encoder) { e.writeI32(attribute) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeU64(value) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -777,11 +777,11 @@ func (x *echo) PointerSet(c *Call, ptr Devptr, attribute int32, value uint64) (r
 
 func (x *echo) IpcShare(c *Call, ptr Devptr) (handle Ipchandle, r Result) {
 	x.begin("ipc_share", c)
-	x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+	x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
 	r = x.result(false)
 	handle = getIpchandle(x.bytes(64))
 	if r == 0 {
-		x.field("handle", encoded(func(e *encoder) { e.putIpchandle(handle) }))
+		x.field("handle", encodeWith(func(e *encoder) { e.putIpchandle(handle) }))
 	}
 	x.end()
 	return
@@ -789,12 +789,12 @@ func (x *echo) IpcShare(c *Call, ptr Devptr) (handle Ipchandle, r Result) {
 
 func (x *echo) IpcOpen(c *Call, handle Ipchandle, flags uint32) (ptr Devptr, r Result) {
 	x.begin("ipc_open", c)
-	x.field("handle", encoded(func(e *encoder) { e.putIpchandle(handle) }))
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+	x.field("handle", encodeWith(func(e *encoder) { e.putIpchandle(handle) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	r = x.result(false)
 	ptr = Devptr(x.u64(8))
 	if r == 0 {
-		x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+		x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
 	}
 	x.end()
 	return
@@ -802,7 +802,7 @@ func (x *echo) IpcOpen(c *Call, handle Ipchandle, flags uint32) (ptr Devptr, r R
 
 func (x *echo) IpcCloseMemHandle(c *Call, ptr Devptr) (r Result) {
 	x.begin("cuIpcCloseMemHandle", c)
-	x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+	x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -812,14 +812,14 @@ func (x *echo) IpcCloseMemHandle(c *Call, ptr Devptr) (r Result) {
 
 func (x *echo) MemAddressReserve(c *Call, n uint64, alignment uint64, at Range, flags uint64) (ptr Range, r Result) {
 	x.begin("cuMemAddressReserve", c)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("alignment", encoded(func(e *encoder) { e.writeU64(alignment) }))
-	x.field("at", encoded(func(e *encoder) { e.writeU64(uint64(at)) }))
-	x.field("flags", encoded(func(e *encoder) { e.writeU64(flags) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("alignment", encodeWith(func(e *encoder) { e.writeU64(alignment) }))
+	x.field("at", encodeWith(func(e *encoder) { e.writeU64(uint64(at)) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU64(flags) }))
 	r = x.result(false)
 	ptr = Range(x.u64(8))
 	if r == 0 {
-		x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+		x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
 	}
 	x.end()
 	return
@@ -827,8 +827,8 @@ func (x *echo) MemAddressReserve(c *Call, n uint64, alignment uint64, at Range, 
 
 func (x *echo) MemAddressFree(c *Call, ptr Range, n uint64) (r Result) {
 	x.begin("cuMemAddressFree", c)
-	x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -838,13 +838,13 @@ func (x *echo) MemAddressFree(c *Call, ptr Range, n uint64) (r Result) {
 
 func (x *echo) MemCreate(c *Call, n uint64, prop Allocprop, flags uint64) (handle Alloc, r Result) {
 	x.begin("cuMemCreate", c)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("prop", encoded(func(e *encoder) { e.putAllocprop(prop) }))
-	x.field("flags", encoded(func(e *encoder) { e.writeU64(flags) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("prop", encodeWith(func(e *encoder) { e.putAllocprop(prop) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU64(flags) }))
 	r = x.result(false)
 	handle = Alloc(x.u64(8))
 	if r == 0 {
-		x.field("handle", encoded(func(e *encoder) { e.writeU64(uint64(handle)) }))
+		x.field("handle", encodeWith(func(e *encoder) { e.writeU64(uint64(handle)) }))
 	}
 	x.end()
 	return
@@ -852,7 +852,7 @@ func (x *echo) MemCreate(c *Call, n uint64, prop Allocprop, flags uint64) (handl
 
 func (x *echo) MemRelease(c *Call, handle Alloc) (r Result) {
 	x.begin("cuMemRelease", c)
-	x.field("handle", encoded(func(e *encoder) { e.writeU64(uint64(handle)) }))
+	x.field("handle", encodeWith(func(e *encoder) { e.writeU64(uint64(handle)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -862,11 +862,11 @@ func (x *echo) MemRelease(c *Call, handle Alloc) (r Result) {
 
 func (x *echo) MemMap(c *Call, ptr Range, n uint64, offset uint64, handle Alloc, flags uint64) (r Result) {
 	x.begin("cuMemMap", c)
-	x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("offset", encoded(func(e *encoder) { e.writeU64(offset) }))
-	x.field("handle", encoded(func(e *encoder) { e.writeU64(uint64(handle)) }))
-	x.field("flags", encoded(func(e *encoder) { e.writeU64(flags) }))
+	x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("offset", encodeWith(func(e *encoder) { e.writeU64(offset) }))
+	x.field("handle", encodeWith(func(e *encoder) { e.writeU64(uint64(handle)) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU64(flags) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -876,8 +876,8 @@ func (x *echo) MemMap(c *Call, ptr Range, n uint64, offset uint64, handle Alloc,
 
 func (x *echo) MemUnmap(c *Call, ptr Range, n uint64) (r Result) {
 	x.begin("cuMemUnmap", c)
-	x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -887,14 +887,14 @@ func (x *echo) MemUnmap(c *Call, ptr Range, n uint64) (r Result) {
 
 func (x *echo) MemSetAccess(c *Call, ptr Range, n uint64, desc []Access, count uint64) (r Result) {
 	x.begin("cuMemSetAccess", c)
-	x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.array("desc", encoded(func(e *encoder) {
+	x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.array("desc", encodeWith(func(e *encoder) {
 		for _, v := range desc {
 			e.putAccess(v)
 		}
 	}), len(desc), false && desc == nil)
-	x.field("count", encoded(func(e *encoder) { e.writeU64(count) }))
+	x.field("count", encodeWith(func(e *encoder) { e.writeU64(count) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -904,12 +904,12 @@ func (x *echo) MemSetAccess(c *Call, ptr Range, n uint64, desc []Access, count u
 
 func (x *echo) MemGetAccess(c *Call, where Location, ptr Devptr) (flags uint64, r Result) {
 	x.begin("cuMemGetAccess", c)
-	x.field("where", encoded(func(e *encoder) { e.putLocation(where) }))
-	x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+	x.field("where", encodeWith(func(e *encoder) { e.putLocation(where) }))
+	x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
 	r = x.result(false)
 	flags = uint64(x.u64(8))
 	if r == 0 {
-		x.field("flags", encoded(func(e *encoder) { e.writeU64(flags) }))
+		x.field("flags", encodeWith(func(e *encoder) { e.writeU64(flags) }))
 	}
 	x.end()
 	return
@@ -917,12 +917,12 @@ func (x *echo) MemGetAccess(c *Call, where Location, ptr Devptr) (flags uint64, 
 
 func (x *echo) MemGetAllocationGranularity(c *Call, prop Allocprop, option int32) (granularity uint64, r Result) {
 	x.begin("cuMemGetAllocationGranularity", c)
-	x.field("prop", encoded(func(e *encoder) { e.putAllocprop(prop) }))
-	x.field("option", encoded(func(e *encoder) { e.writeI32(option) }))
+	x.field("prop", encodeWith(func(e *encoder) { e.putAllocprop(prop) }))
+	x.field("option", encodeWith(func(e *encoder) { e.writeI32(option) }))
 	r = x.result(false)
 	granularity = uint64(x.u64(8))
 	if r == 0 {
-		x.field("granularity", encoded(func(e *encoder) { e.writeU64(granularity) }))
+		x.field("granularity", encodeWith(func(e *encoder) { e.writeU64(granularity) }))
 	}
 	x.end()
 	return
@@ -930,11 +930,11 @@ func (x *echo) MemGetAllocationGranularity(c *Call, prop Allocprop, option int32
 
 func (x *echo) MemGetAllocationPropertiesFromHandle(c *Call, handle Alloc) (prop Allocprop, r Result) {
 	x.begin("cuMemGetAllocationPropertiesFromHandle", c)
-	x.field("handle", encoded(func(e *encoder) { e.writeU64(uint64(handle)) }))
+	x.field("handle", encodeWith(func(e *encoder) { e.writeU64(uint64(handle)) }))
 	r = x.result(false)
 	prop = getAllocprop(x.bytes(32))
 	if r == 0 {
-		x.field("prop", encoded(func(e *encoder) { e.putAllocprop(prop) }))
+		x.field("prop", encodeWith(func(e *encoder) { e.putAllocprop(prop) }))
 	}
 	x.end()
 	return
@@ -942,11 +942,11 @@ func (x *echo) MemGetAllocationPropertiesFromHandle(c *Call, handle Alloc) (prop
 
 func (x *echo) MemRetainAllocationHandle(c *Call, address uint64) (handle Alloc, r Result) {
 	x.begin("cuMemRetainAllocationHandle", c)
-	x.field("address", encoded(func(e *encoder) { e.writeU64(address) }))
+	x.field("address", encodeWith(func(e *encoder) { e.writeU64(address) }))
 	r = x.result(false)
 	handle = Alloc(x.u64(8))
 	if r == 0 {
-		x.field("handle", encoded(func(e *encoder) { e.writeU64(uint64(handle)) }))
+		x.field("handle", encodeWith(func(e *encoder) { e.writeU64(uint64(handle)) }))
 	}
 	x.end()
 	return
@@ -954,11 +954,11 @@ func (x *echo) MemRetainAllocationHandle(c *Call, address uint64) (handle Alloc,
 
 func (x *echo) MemPoolCreate(c *Call, props Poolprops) (pool Mempool, r Result) {
 	x.begin("cuMemPoolCreate", c)
-	x.field("props", encoded(func(e *encoder) { e.putPoolprops(props) }))
+	x.field("props", encodeWith(func(e *encoder) { e.putPoolprops(props) }))
 	r = x.result(false)
 	pool = Mempool(x.u64(8))
 	if r == 0 {
-		x.field("pool", encoded(func(e *encoder) { e.writeU64(uint64(pool)) }))
+		x.field("pool", encodeWith(func(e *encoder) { e.writeU64(uint64(pool)) }))
 	}
 	x.end()
 	return
@@ -966,7 +966,7 @@ func (x *echo) MemPoolCreate(c *Call, props Poolprops) (pool Mempool, r Result) 
 
 func (x *echo) MemPoolDestroy(c *Call, pool Mempool) (r Result) {
 	x.begin("cuMemPoolDestroy", c)
-	x.field("pool", encoded(func(e *encoder) { e.writeU64(uint64(pool)) }))
+	x.field("pool", encodeWith(func(e *encoder) { e.writeU64(uint64(pool)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -976,8 +976,8 @@ func (x *echo) MemPoolDestroy(c *Call, pool Mempool) (r Result) {
 
 func (x *echo) MemPoolTrimTo(c *Call, pool Mempool, keep uint64) (r Result) {
 	x.begin("cuMemPoolTrimTo", c)
-	x.field("pool", encoded(func(e *encoder) { e.writeU64(uint64(pool)) }))
-	x.field("keep", encoded(func(e *encoder) { e.writeU64(keep) }))
+	x.field("pool", encodeWith(func(e *encoder) { e.writeU64(uint64(pool)) }))
+	x.field("keep", encodeWith(func(e *encoder) { e.writeU64(keep) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -987,9 +987,9 @@ func (x *echo) MemPoolTrimTo(c *Call, pool Mempool, keep uint64) (r Result) {
 
 func (x *echo) PoolSet(c *Call, pool Mempool, attribute int32, value uint64) (r Result) {
 	x.begin("pool_set", c)
-	x.field("pool", encoded(func(e *encoder) { e.writeU64(uint64(pool)) }))
-	x.field("attribute", encoded(func(e *encoder) { e.writeI32(attribute) }))
-	x.field("value", encoded(func(e *encoder) { e.writeU64(value) }))
+	x.field("pool", encodeWith(func(e *encoder) { e.writeU64(uint64(pool)) }))
+	x.field("attribute", encodeWith(func(e *encoder) { e.writeI32(attribute) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeU64(value) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -999,12 +999,12 @@ func (x *echo) PoolSet(c *Call, pool Mempool, attribute int32, value uint64) (r 
 
 func (x *echo) PoolGet(c *Call, pool Mempool, attribute int32) (value uint64, r Result) {
 	x.begin("pool_get", c)
-	x.field("pool", encoded(func(e *encoder) { e.writeU64(uint64(pool)) }))
-	x.field("attribute", encoded(func(e *encoder) { e.writeI32(attribute) }))
+	x.field("pool", encodeWith(func(e *encoder) { e.writeU64(uint64(pool)) }))
+	x.field("attribute", encodeWith(func(e *encoder) { e.writeI32(attribute) }))
 	r = x.result(false)
 	value = uint64(x.u64(8))
 	if r == 0 {
-		x.field("value", encoded(func(e *encoder) { e.writeU64(value) }))
+		x.field("value", encodeWith(func(e *encoder) { e.writeU64(value) }))
 	}
 	x.end()
 	return
@@ -1012,13 +1012,13 @@ func (x *echo) PoolGet(c *Call, pool Mempool, attribute int32) (value uint64, r 
 
 func (x *echo) MemPoolSetAccess(c *Call, pool Mempool, mapping []Access, count uint64) (r Result) {
 	x.begin("cuMemPoolSetAccess", c)
-	x.field("pool", encoded(func(e *encoder) { e.writeU64(uint64(pool)) }))
-	x.array("map", encoded(func(e *encoder) {
+	x.field("pool", encodeWith(func(e *encoder) { e.writeU64(uint64(pool)) }))
+	x.array("map", encodeWith(func(e *encoder) {
 		for _, v := range mapping {
 			e.putAccess(v)
 		}
 	}), len(mapping), false && mapping == nil)
-	x.field("count", encoded(func(e *encoder) { e.writeU64(count) }))
+	x.field("count", encodeWith(func(e *encoder) { e.writeU64(count) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1028,12 +1028,12 @@ func (x *echo) MemPoolSetAccess(c *Call, pool Mempool, mapping []Access, count u
 
 func (x *echo) MemPoolGetAccess(c *Call, pool Mempool, where Location) (flags int32, r Result) {
 	x.begin("cuMemPoolGetAccess", c)
-	x.field("pool", encoded(func(e *encoder) { e.writeU64(uint64(pool)) }))
-	x.field("where", encoded(func(e *encoder) { e.putLocation(where) }))
+	x.field("pool", encodeWith(func(e *encoder) { e.writeU64(uint64(pool)) }))
+	x.field("where", encodeWith(func(e *encoder) { e.putLocation(where) }))
 	r = x.result(false)
 	flags = int32(x.u64(4))
 	if r == 0 {
-		x.field("flags", encoded(func(e *encoder) { e.writeI32(flags) }))
+		x.field("flags", encodeWith(func(e *encoder) { e.writeI32(flags) }))
 	}
 	x.end()
 	return
@@ -1041,12 +1041,12 @@ func (x *echo) MemPoolGetAccess(c *Call, pool Mempool, where Location) (flags in
 
 func (x *echo) MemAllocAsync(c *Call, n uint64, stream Stream) (ptr Devptr, r Result) {
 	x.begin("cuMemAllocAsync", c)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(false)
 	ptr = Devptr(x.u64(8))
 	if r == 0 {
-		x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+		x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
 	}
 	x.end()
 	return
@@ -1054,13 +1054,13 @@ func (x *echo) MemAllocAsync(c *Call, n uint64, stream Stream) (ptr Devptr, r Re
 
 func (x *echo) MemAllocFromPoolAsync(c *Call, n uint64, pool Mempool, stream Stream) (ptr Devptr, r Result) {
 	x.begin("cuMemAllocFromPoolAsync", c)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("pool", encoded(func(e *encoder) { e.writeU64(uint64(pool)) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("pool", encodeWith(func(e *encoder) { e.writeU64(uint64(pool)) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(false)
 	ptr = Devptr(x.u64(8))
 	if r == 0 {
-		x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+		x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
 	}
 	x.end()
 	return
@@ -1068,8 +1068,8 @@ func (x *echo) MemAllocFromPoolAsync(c *Call, n uint64, pool Mempool, stream Str
 
 func (x *echo) MemFreeAsync(c *Call, ptr Devptr, stream Stream) (r Result) {
 	x.begin("cuMemFreeAsync", c)
-	x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1079,9 +1079,9 @@ func (x *echo) MemFreeAsync(c *Call, ptr Devptr, stream Stream) (r Result) {
 
 func (x *echo) Memcpy(c *Call, dst Devptr, src Devptr, n uint64) (r Result) {
 	x.begin("cuMemcpy", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("src", encoded(func(e *encoder) { e.writeU64(uint64(src)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("src", encodeWith(func(e *encoder) { e.writeU64(uint64(src)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1091,10 +1091,10 @@ func (x *echo) Memcpy(c *Call, dst Devptr, src Devptr, n uint64) (r Result) {
 
 func (x *echo) MemcpyAsync(c *Call, dst Devptr, src Devptr, n uint64, stream Stream) (r Result) {
 	x.begin("cuMemcpyAsync", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("src", encoded(func(e *encoder) { e.writeU64(uint64(src)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("src", encodeWith(func(e *encoder) { e.writeU64(uint64(src)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1104,10 +1104,10 @@ func (x *echo) MemcpyAsync(c *Call, dst Devptr, src Devptr, n uint64, stream Str
 
 func (x *echo) MemcpyHtoDAsyncV2(c *Call, dst Devptr, src uint64, n uint64, stream Stream) (r Result) {
 	x.begin("cuMemcpyHtoDAsync_v2", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("src", encoded(func(e *encoder) { e.writeU64(src) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("src", encodeWith(func(e *encoder) { e.writeU64(src) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1117,10 +1117,10 @@ func (x *echo) MemcpyHtoDAsyncV2(c *Call, dst Devptr, src uint64, n uint64, stre
 
 func (x *echo) MemcpyDtoHAsyncV2(c *Call, dst uint64, src Devptr, n uint64, stream Stream) (r Result) {
 	x.begin("cuMemcpyDtoHAsync_v2", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(dst) }))
-	x.field("src", encoded(func(e *encoder) { e.writeU64(uint64(src)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(dst) }))
+	x.field("src", encodeWith(func(e *encoder) { e.writeU64(uint64(src)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1130,10 +1130,10 @@ func (x *echo) MemcpyDtoHAsyncV2(c *Call, dst uint64, src Devptr, n uint64, stre
 
 func (x *echo) CopyIn(c *Call, dst Devptr, src []uint8, n uint64, stream Stream) (r Result) {
 	x.begin("copy_in", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
 	x.array("src", src, len(src), false && src == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1143,11 +1143,11 @@ func (x *echo) CopyIn(c *Call, dst Devptr, src []uint8, n uint64, stream Stream)
 
 func (x *echo) CopyOut(c *Call, src Devptr, n uint64, stream Stream) (dst []uint8, r Result) {
 	x.begin("copy_out", c)
-	x.field("src", encoded(func(e *encoder) { e.writeU64(uint64(src)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("src", encodeWith(func(e *encoder) { e.writeU64(uint64(src)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(false)
-	dst = invented(x, int64(n), 1, getU8)
+	dst = inventValues(x, int64(n), 1, getU8)
 	if r == 0 {
 		x.array("dst", dst, len(dst), false && dst == nil)
 	}
@@ -1157,9 +1157,9 @@ func (x *echo) CopyOut(c *Call, src Devptr, n uint64, stream Stream) (dst []uint
 
 func (x *echo) MemcpyDtoDV2(c *Call, dst Devptr, src Devptr, n uint64) (r Result) {
 	x.begin("cuMemcpyDtoD_v2", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("src", encoded(func(e *encoder) { e.writeU64(uint64(src)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("src", encodeWith(func(e *encoder) { e.writeU64(uint64(src)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1169,10 +1169,10 @@ func (x *echo) MemcpyDtoDV2(c *Call, dst Devptr, src Devptr, n uint64) (r Result
 
 func (x *echo) MemcpyDtoDAsyncV2(c *Call, dst Devptr, src Devptr, n uint64, stream Stream) (r Result) {
 	x.begin("cuMemcpyDtoDAsync_v2", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("src", encoded(func(e *encoder) { e.writeU64(uint64(src)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("src", encodeWith(func(e *encoder) { e.writeU64(uint64(src)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1182,11 +1182,11 @@ func (x *echo) MemcpyDtoDAsyncV2(c *Call, dst Devptr, src Devptr, n uint64, stre
 
 func (x *echo) MemcpyPeer(c *Call, dst Devptr, to Context, src Devptr, from Context, n uint64) (r Result) {
 	x.begin("cuMemcpyPeer", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("to", encoded(func(e *encoder) { e.writeU64(uint64(to)) }))
-	x.field("src", encoded(func(e *encoder) { e.writeU64(uint64(src)) }))
-	x.field("from", encoded(func(e *encoder) { e.writeU64(uint64(from)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("to", encodeWith(func(e *encoder) { e.writeU64(uint64(to)) }))
+	x.field("src", encodeWith(func(e *encoder) { e.writeU64(uint64(src)) }))
+	x.field("from", encodeWith(func(e *encoder) { e.writeU64(uint64(from)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1196,12 +1196,12 @@ func (x *echo) MemcpyPeer(c *Call, dst Devptr, to Context, src Devptr, from Cont
 
 func (x *echo) MemcpyPeerAsync(c *Call, dst Devptr, to Context, src Devptr, from Context, n uint64, stream Stream) (r Result) {
 	x.begin("cuMemcpyPeerAsync", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("to", encoded(func(e *encoder) { e.writeU64(uint64(to)) }))
-	x.field("src", encoded(func(e *encoder) { e.writeU64(uint64(src)) }))
-	x.field("from", encoded(func(e *encoder) { e.writeU64(uint64(from)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("to", encodeWith(func(e *encoder) { e.writeU64(uint64(to)) }))
+	x.field("src", encodeWith(func(e *encoder) { e.writeU64(uint64(src)) }))
+	x.field("from", encodeWith(func(e *encoder) { e.writeU64(uint64(from)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1211,7 +1211,7 @@ func (x *echo) MemcpyPeerAsync(c *Call, dst Devptr, to Context, src Devptr, from
 
 func (x *echo) Memcpy2DV2(c *Call, what Memcpy2d) (r Result) {
 	x.begin("cuMemcpy2D_v2", c)
-	x.field("copy", encoded(func(e *encoder) { e.putMemcpy2d(what) }))
+	x.field("copy", encodeWith(func(e *encoder) { e.putMemcpy2d(what) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1221,8 +1221,8 @@ func (x *echo) Memcpy2DV2(c *Call, what Memcpy2d) (r Result) {
 
 func (x *echo) Memcpy2DAsyncV2(c *Call, what Memcpy2d, stream Stream) (r Result) {
 	x.begin("cuMemcpy2DAsync_v2", c)
-	x.field("copy", encoded(func(e *encoder) { e.putMemcpy2d(what) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("copy", encodeWith(func(e *encoder) { e.putMemcpy2d(what) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1232,7 +1232,7 @@ func (x *echo) Memcpy2DAsyncV2(c *Call, what Memcpy2d, stream Stream) (r Result)
 
 func (x *echo) Memcpy3DV2(c *Call, what Memcpy3d) (r Result) {
 	x.begin("cuMemcpy3D_v2", c)
-	x.field("copy", encoded(func(e *encoder) { e.putMemcpy3d(what) }))
+	x.field("copy", encodeWith(func(e *encoder) { e.putMemcpy3d(what) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1242,8 +1242,8 @@ func (x *echo) Memcpy3DV2(c *Call, what Memcpy3d) (r Result) {
 
 func (x *echo) Memcpy3DAsyncV2(c *Call, what Memcpy3d, stream Stream) (r Result) {
 	x.begin("cuMemcpy3DAsync_v2", c)
-	x.field("copy", encoded(func(e *encoder) { e.putMemcpy3d(what) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("copy", encodeWith(func(e *encoder) { e.putMemcpy3d(what) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1253,7 +1253,7 @@ func (x *echo) Memcpy3DAsyncV2(c *Call, what Memcpy3d, stream Stream) (r Result)
 
 func (x *echo) Memcpy3DPeer(c *Call, what Memcpy3dpeer) (r Result) {
 	x.begin("cuMemcpy3DPeer", c)
-	x.field("copy", encoded(func(e *encoder) { e.putMemcpy3dpeer(what) }))
+	x.field("copy", encodeWith(func(e *encoder) { e.putMemcpy3dpeer(what) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1263,8 +1263,8 @@ func (x *echo) Memcpy3DPeer(c *Call, what Memcpy3dpeer) (r Result) {
 
 func (x *echo) Memcpy3DPeerAsync(c *Call, what Memcpy3dpeer, stream Stream) (r Result) {
 	x.begin("cuMemcpy3DPeerAsync", c)
-	x.field("copy", encoded(func(e *encoder) { e.putMemcpy3dpeer(what) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("copy", encodeWith(func(e *encoder) { e.putMemcpy3dpeer(what) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1274,9 +1274,9 @@ func (x *echo) Memcpy3DPeerAsync(c *Call, what Memcpy3dpeer, stream Stream) (r R
 
 func (x *echo) MemsetD8V2(c *Call, dst Devptr, value uint8, n uint64) (r Result) {
 	x.begin("cuMemsetD8_v2", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("value", encoded(func(e *encoder) { e.writeU8(value) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeU8(value) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1286,10 +1286,10 @@ func (x *echo) MemsetD8V2(c *Call, dst Devptr, value uint8, n uint64) (r Result)
 
 func (x *echo) MemsetD8Async(c *Call, dst Devptr, value uint8, n uint64, stream Stream) (r Result) {
 	x.begin("cuMemsetD8Async", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("value", encoded(func(e *encoder) { e.writeU8(value) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeU8(value) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1299,9 +1299,9 @@ func (x *echo) MemsetD8Async(c *Call, dst Devptr, value uint8, n uint64, stream 
 
 func (x *echo) MemsetD16V2(c *Call, dst Devptr, value uint16, n uint64) (r Result) {
 	x.begin("cuMemsetD16_v2", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("value", encoded(func(e *encoder) { e.writeU16(value) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeU16(value) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1311,10 +1311,10 @@ func (x *echo) MemsetD16V2(c *Call, dst Devptr, value uint16, n uint64) (r Resul
 
 func (x *echo) MemsetD16Async(c *Call, dst Devptr, value uint16, n uint64, stream Stream) (r Result) {
 	x.begin("cuMemsetD16Async", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("value", encoded(func(e *encoder) { e.writeU16(value) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeU16(value) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1324,9 +1324,9 @@ func (x *echo) MemsetD16Async(c *Call, dst Devptr, value uint16, n uint64, strea
 
 func (x *echo) MemsetD32V2(c *Call, dst Devptr, value uint32, n uint64) (r Result) {
 	x.begin("cuMemsetD32_v2", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("value", encoded(func(e *encoder) { e.writeU32(value) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeU32(value) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1336,10 +1336,10 @@ func (x *echo) MemsetD32V2(c *Call, dst Devptr, value uint32, n uint64) (r Resul
 
 func (x *echo) MemsetD32Async(c *Call, dst Devptr, value uint32, n uint64, stream Stream) (r Result) {
 	x.begin("cuMemsetD32Async", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("value", encoded(func(e *encoder) { e.writeU32(value) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeU32(value) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1349,11 +1349,11 @@ func (x *echo) MemsetD32Async(c *Call, dst Devptr, value uint32, n uint64, strea
 
 func (x *echo) MemsetD2D8V2(c *Call, dst Devptr, pitch uint64, value uint8, width uint64, height uint64) (r Result) {
 	x.begin("cuMemsetD2D8_v2", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("pitch", encoded(func(e *encoder) { e.writeU64(pitch) }))
-	x.field("value", encoded(func(e *encoder) { e.writeU8(value) }))
-	x.field("width", encoded(func(e *encoder) { e.writeU64(width) }))
-	x.field("height", encoded(func(e *encoder) { e.writeU64(height) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("pitch", encodeWith(func(e *encoder) { e.writeU64(pitch) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeU8(value) }))
+	x.field("width", encodeWith(func(e *encoder) { e.writeU64(width) }))
+	x.field("height", encodeWith(func(e *encoder) { e.writeU64(height) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1363,12 +1363,12 @@ func (x *echo) MemsetD2D8V2(c *Call, dst Devptr, pitch uint64, value uint8, widt
 
 func (x *echo) MemsetD2D8Async(c *Call, dst Devptr, pitch uint64, value uint8, width uint64, height uint64, stream Stream) (r Result) {
 	x.begin("cuMemsetD2D8Async", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("pitch", encoded(func(e *encoder) { e.writeU64(pitch) }))
-	x.field("value", encoded(func(e *encoder) { e.writeU8(value) }))
-	x.field("width", encoded(func(e *encoder) { e.writeU64(width) }))
-	x.field("height", encoded(func(e *encoder) { e.writeU64(height) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("pitch", encodeWith(func(e *encoder) { e.writeU64(pitch) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeU8(value) }))
+	x.field("width", encodeWith(func(e *encoder) { e.writeU64(width) }))
+	x.field("height", encodeWith(func(e *encoder) { e.writeU64(height) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1378,11 +1378,11 @@ func (x *echo) MemsetD2D8Async(c *Call, dst Devptr, pitch uint64, value uint8, w
 
 func (x *echo) MemsetD2D16V2(c *Call, dst Devptr, pitch uint64, value uint16, width uint64, height uint64) (r Result) {
 	x.begin("cuMemsetD2D16_v2", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("pitch", encoded(func(e *encoder) { e.writeU64(pitch) }))
-	x.field("value", encoded(func(e *encoder) { e.writeU16(value) }))
-	x.field("width", encoded(func(e *encoder) { e.writeU64(width) }))
-	x.field("height", encoded(func(e *encoder) { e.writeU64(height) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("pitch", encodeWith(func(e *encoder) { e.writeU64(pitch) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeU16(value) }))
+	x.field("width", encodeWith(func(e *encoder) { e.writeU64(width) }))
+	x.field("height", encodeWith(func(e *encoder) { e.writeU64(height) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1392,12 +1392,12 @@ func (x *echo) MemsetD2D16V2(c *Call, dst Devptr, pitch uint64, value uint16, wi
 
 func (x *echo) MemsetD2D16Async(c *Call, dst Devptr, pitch uint64, value uint16, width uint64, height uint64, stream Stream) (r Result) {
 	x.begin("cuMemsetD2D16Async", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("pitch", encoded(func(e *encoder) { e.writeU64(pitch) }))
-	x.field("value", encoded(func(e *encoder) { e.writeU16(value) }))
-	x.field("width", encoded(func(e *encoder) { e.writeU64(width) }))
-	x.field("height", encoded(func(e *encoder) { e.writeU64(height) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("pitch", encodeWith(func(e *encoder) { e.writeU64(pitch) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeU16(value) }))
+	x.field("width", encodeWith(func(e *encoder) { e.writeU64(width) }))
+	x.field("height", encodeWith(func(e *encoder) { e.writeU64(height) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1407,11 +1407,11 @@ func (x *echo) MemsetD2D16Async(c *Call, dst Devptr, pitch uint64, value uint16,
 
 func (x *echo) MemsetD2D32V2(c *Call, dst Devptr, pitch uint64, value uint32, width uint64, height uint64) (r Result) {
 	x.begin("cuMemsetD2D32_v2", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("pitch", encoded(func(e *encoder) { e.writeU64(pitch) }))
-	x.field("value", encoded(func(e *encoder) { e.writeU32(value) }))
-	x.field("width", encoded(func(e *encoder) { e.writeU64(width) }))
-	x.field("height", encoded(func(e *encoder) { e.writeU64(height) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("pitch", encodeWith(func(e *encoder) { e.writeU64(pitch) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeU32(value) }))
+	x.field("width", encodeWith(func(e *encoder) { e.writeU64(width) }))
+	x.field("height", encodeWith(func(e *encoder) { e.writeU64(height) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1421,12 +1421,12 @@ func (x *echo) MemsetD2D32V2(c *Call, dst Devptr, pitch uint64, value uint32, wi
 
 func (x *echo) MemsetD2D32Async(c *Call, dst Devptr, pitch uint64, value uint32, width uint64, height uint64, stream Stream) (r Result) {
 	x.begin("cuMemsetD2D32Async", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("pitch", encoded(func(e *encoder) { e.writeU64(pitch) }))
-	x.field("value", encoded(func(e *encoder) { e.writeU32(value) }))
-	x.field("width", encoded(func(e *encoder) { e.writeU64(width) }))
-	x.field("height", encoded(func(e *encoder) { e.writeU64(height) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("pitch", encodeWith(func(e *encoder) { e.writeU64(pitch) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeU32(value) }))
+	x.field("width", encodeWith(func(e *encoder) { e.writeU64(width) }))
+	x.field("height", encodeWith(func(e *encoder) { e.writeU64(height) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1436,10 +1436,10 @@ func (x *echo) MemsetD2D32Async(c *Call, dst Devptr, pitch uint64, value uint32,
 
 func (x *echo) StreamCreate(c *Call, stream Stream, flags uint32) (r Result) {
 	x.begin("cuStreamCreate", c)
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	r = x.result(false)
 	if r == 0 {
-		x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+		x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	}
 	x.end()
 	return
@@ -1447,11 +1447,11 @@ func (x *echo) StreamCreate(c *Call, stream Stream, flags uint32) (r Result) {
 
 func (x *echo) StreamCreateWithPriority(c *Call, stream Stream, flags uint32, priority int32) (r Result) {
 	x.begin("cuStreamCreateWithPriority", c)
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
-	x.field("priority", encoded(func(e *encoder) { e.writeI32(priority) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
+	x.field("priority", encodeWith(func(e *encoder) { e.writeI32(priority) }))
 	r = x.result(false)
 	if r == 0 {
-		x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+		x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	}
 	x.end()
 	return
@@ -1459,7 +1459,7 @@ func (x *echo) StreamCreateWithPriority(c *Call, stream Stream, flags uint32, pr
 
 func (x *echo) StreamDestroyV2(c *Call, stream Stream) (r Result) {
 	x.begin("cuStreamDestroy_v2", c)
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1469,11 +1469,11 @@ func (x *echo) StreamDestroyV2(c *Call, stream Stream) (r Result) {
 
 func (x *echo) StreamGetPriority(c *Call, stream Stream) (priority int32, r Result) {
 	x.begin("cuStreamGetPriority", c)
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(false)
 	priority = int32(x.u64(4))
 	if r == 0 {
-		x.field("priority", encoded(func(e *encoder) { e.writeI32(priority) }))
+		x.field("priority", encodeWith(func(e *encoder) { e.writeI32(priority) }))
 	}
 	x.end()
 	return
@@ -1481,11 +1481,11 @@ func (x *echo) StreamGetPriority(c *Call, stream Stream) (priority int32, r Resu
 
 func (x *echo) StreamGetFlags(c *Call, stream Stream) (flags uint32, r Result) {
 	x.begin("cuStreamGetFlags", c)
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(false)
 	flags = uint32(x.u64(4))
 	if r == 0 {
-		x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+		x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	}
 	x.end()
 	return
@@ -1493,11 +1493,11 @@ func (x *echo) StreamGetFlags(c *Call, stream Stream) (flags uint32, r Result) {
 
 func (x *echo) StreamGetDevice(c *Call, stream Stream) (dev int32, r Result) {
 	x.begin("cuStreamGetDevice", c)
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(false)
 	dev = int32(x.u64(4))
 	if r == 0 {
-		x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+		x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	}
 	x.end()
 	return
@@ -1505,11 +1505,11 @@ func (x *echo) StreamGetDevice(c *Call, stream Stream) (dev int32, r Result) {
 
 func (x *echo) StreamGetId(c *Call, stream Stream) (id uint64, r Result) {
 	x.begin("cuStreamGetId", c)
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(false)
 	id = uint64(x.u64(8))
 	if r == 0 {
-		x.field("id", encoded(func(e *encoder) { e.writeU64(id) }))
+		x.field("id", encodeWith(func(e *encoder) { e.writeU64(id) }))
 	}
 	x.end()
 	return
@@ -1517,8 +1517,8 @@ func (x *echo) StreamGetId(c *Call, stream Stream) (id uint64, r Result) {
 
 func (x *echo) StreamCopyAttributes(c *Call, dst Stream, src Stream) (r Result) {
 	x.begin("cuStreamCopyAttributes", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("src", encoded(func(e *encoder) { e.writeU64(uint64(src)) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("src", encodeWith(func(e *encoder) { e.writeU64(uint64(src)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1528,12 +1528,12 @@ func (x *echo) StreamCopyAttributes(c *Call, dst Stream, src Stream) (r Result) 
 
 func (x *echo) StreamGetAttribute(c *Call, stream Stream, id int32) (value Launchvalue, r Result) {
 	x.begin("cuStreamGetAttribute", c)
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
-	x.field("id", encoded(func(e *encoder) { e.writeI32(id) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("id", encodeWith(func(e *encoder) { e.writeI32(id) }))
 	r = x.result(false)
 	value = getLaunchvalue(x.bytes(64))
 	if r == 0 {
-		x.field("value", encoded(func(e *encoder) { e.putLaunchvalue(value) }))
+		x.field("value", encodeWith(func(e *encoder) { e.putLaunchvalue(value) }))
 	}
 	x.end()
 	return
@@ -1541,9 +1541,9 @@ func (x *echo) StreamGetAttribute(c *Call, stream Stream, id int32) (value Launc
 
 func (x *echo) StreamSetAttribute(c *Call, stream Stream, id int32, value Launchvalue) (r Result) {
 	x.begin("cuStreamSetAttribute", c)
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
-	x.field("id", encoded(func(e *encoder) { e.writeI32(id) }))
-	x.field("value", encoded(func(e *encoder) { e.putLaunchvalue(value) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("id", encodeWith(func(e *encoder) { e.writeI32(id) }))
+	x.field("value", encodeWith(func(e *encoder) { e.putLaunchvalue(value) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1553,7 +1553,7 @@ func (x *echo) StreamSetAttribute(c *Call, stream Stream, id int32, value Launch
 
 func (x *echo) StreamQuery(c *Call, stream Stream) (r Result) {
 	x.begin("cuStreamQuery", c)
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1563,7 +1563,7 @@ func (x *echo) StreamQuery(c *Call, stream Stream) (r Result) {
 
 func (x *echo) StreamSynchronize(c *Call, stream Stream) (r Result) {
 	x.begin("cuStreamSynchronize", c)
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1573,9 +1573,9 @@ func (x *echo) StreamSynchronize(c *Call, stream Stream) (r Result) {
 
 func (x *echo) StreamWaitEvent(c *Call, stream Stream, event Event, flags uint32) (r Result) {
 	x.begin("cuStreamWaitEvent", c)
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
-	x.field("event", encoded(func(e *encoder) { e.writeU64(uint64(event)) }))
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("event", encodeWith(func(e *encoder) { e.writeU64(uint64(event)) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1585,10 +1585,10 @@ func (x *echo) StreamWaitEvent(c *Call, stream Stream, event Event, flags uint32
 
 func (x *echo) StreamWaitValue32V2(c *Call, stream Stream, at Devptr, value uint32, flags uint32) (r Result) {
 	x.begin("cuStreamWaitValue32_v2", c)
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
-	x.field("at", encoded(func(e *encoder) { e.writeU64(uint64(at)) }))
-	x.field("value", encoded(func(e *encoder) { e.writeU32(value) }))
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("at", encodeWith(func(e *encoder) { e.writeU64(uint64(at)) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeU32(value) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1598,10 +1598,10 @@ func (x *echo) StreamWaitValue32V2(c *Call, stream Stream, at Devptr, value uint
 
 func (x *echo) StreamWaitValue64V2(c *Call, stream Stream, at Devptr, value uint64, flags uint32) (r Result) {
 	x.begin("cuStreamWaitValue64_v2", c)
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
-	x.field("at", encoded(func(e *encoder) { e.writeU64(uint64(at)) }))
-	x.field("value", encoded(func(e *encoder) { e.writeU64(value) }))
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("at", encodeWith(func(e *encoder) { e.writeU64(uint64(at)) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeU64(value) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1611,10 +1611,10 @@ func (x *echo) StreamWaitValue64V2(c *Call, stream Stream, at Devptr, value uint
 
 func (x *echo) StreamWriteValue32V2(c *Call, stream Stream, at Devptr, value uint32, flags uint32) (r Result) {
 	x.begin("cuStreamWriteValue32_v2", c)
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
-	x.field("at", encoded(func(e *encoder) { e.writeU64(uint64(at)) }))
-	x.field("value", encoded(func(e *encoder) { e.writeU32(value) }))
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("at", encodeWith(func(e *encoder) { e.writeU64(uint64(at)) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeU32(value) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1624,10 +1624,10 @@ func (x *echo) StreamWriteValue32V2(c *Call, stream Stream, at Devptr, value uin
 
 func (x *echo) StreamWriteValue64V2(c *Call, stream Stream, at Devptr, value uint64, flags uint32) (r Result) {
 	x.begin("cuStreamWriteValue64_v2", c)
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
-	x.field("at", encoded(func(e *encoder) { e.writeU64(uint64(at)) }))
-	x.field("value", encoded(func(e *encoder) { e.writeU64(value) }))
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("at", encodeWith(func(e *encoder) { e.writeU64(uint64(at)) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeU64(value) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1637,14 +1637,14 @@ func (x *echo) StreamWriteValue64V2(c *Call, stream Stream, at Devptr, value uin
 
 func (x *echo) StreamBatchMemOpV2(c *Call, stream Stream, count uint32, ops []Memop, flags uint32) (r Result) {
 	x.begin("cuStreamBatchMemOp_v2", c)
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
-	x.field("count", encoded(func(e *encoder) { e.writeU32(count) }))
-	x.array("ops", encoded(func(e *encoder) {
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("count", encodeWith(func(e *encoder) { e.writeU32(count) }))
+	x.array("ops", encodeWith(func(e *encoder) {
 		for _, v := range ops {
 			e.putMemop(v)
 		}
 	}), len(ops), false && ops == nil)
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1654,8 +1654,8 @@ func (x *echo) StreamBatchMemOpV2(c *Call, stream Stream, count uint32, ops []Me
 
 func (x *echo) HostFunc(c *Call, stream Stream, ticket uint64) (r Result) {
 	x.begin("host_func", c)
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
-	x.field("ticket", encoded(func(e *encoder) { e.writeU64(ticket) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("ticket", encodeWith(func(e *encoder) { e.writeU64(ticket) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1670,9 +1670,9 @@ func (x *echo) HostFuncNext(c *Call) (ticket uint64, status int32, last uint32, 
 	status = int32(x.u64(4))
 	last = uint32(x.u64(4))
 	if r == 0 {
-		x.field("ticket", encoded(func(e *encoder) { e.writeU64(ticket) }))
-		x.field("status", encoded(func(e *encoder) { e.writeI32(status) }))
-		x.field("last", encoded(func(e *encoder) { e.writeU32(last) }))
+		x.field("ticket", encodeWith(func(e *encoder) { e.writeU64(ticket) }))
+		x.field("status", encodeWith(func(e *encoder) { e.writeI32(status) }))
+		x.field("last", encodeWith(func(e *encoder) { e.writeU32(last) }))
 	}
 	x.end()
 	return
@@ -1680,7 +1680,7 @@ func (x *echo) HostFuncNext(c *Call) (ticket uint64, status int32, last uint32, 
 
 func (x *echo) HostFuncDone(c *Call, ticket uint64) (r Result) {
 	x.begin("host_func_done", c)
-	x.field("ticket", encoded(func(e *encoder) { e.writeU64(ticket) }))
+	x.field("ticket", encodeWith(func(e *encoder) { e.writeU64(ticket) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1690,30 +1690,30 @@ func (x *echo) HostFuncDone(c *Call, ticket uint64) (r Result) {
 
 func (x *echo) Captured(c *Call, node Node, graph Graph, deps []Node, n uint64, counts []Ncclcount, cc uint32, op uint32, args []uint8, k uint64, m uint64) (answer []uint8, mOut uint64, r Result) {
 	x.begin("captured", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
-	x.array("deps", encoded(func(e *encoder) {
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.array("deps", encodeWith(func(e *encoder) {
 		for _, v := range deps {
 			e.writeU64(uint64(v))
 		}
 	}), len(deps), false && deps == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.array("counts", encoded(func(e *encoder) {
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.array("counts", encodeWith(func(e *encoder) {
 		for _, v := range counts {
 			e.putNcclcount(v)
 		}
 	}), len(counts), false && counts == nil)
-	x.field("c", encoded(func(e *encoder) { e.writeU32(cc) }))
-	x.field("op", encoded(func(e *encoder) { e.writeU32(op) }))
+	x.field("c", encodeWith(func(e *encoder) { e.writeU32(cc) }))
+	x.field("op", encodeWith(func(e *encoder) { e.writeU32(op) }))
 	x.array("args", args, len(args), false && args == nil)
-	x.field("k", encoded(func(e *encoder) { e.writeU64(k) }))
-	x.field("m", encoded(func(e *encoder) { e.writeU64(m) }))
+	x.field("k", encodeWith(func(e *encoder) { e.writeU64(k) }))
+	x.field("m", encodeWith(func(e *encoder) { e.writeU64(m) }))
 	r = x.result(false)
-	answer = invented(x, int64(m), 1, getU8)
+	answer = inventValues(x, int64(m), 1, getU8)
 	mOut = uint64(x.u64(8))
 	if r == 0 {
-		x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+		x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 		x.array("answer", answer, len(answer), false && answer == nil)
-		x.field("m", encoded(func(e *encoder) { e.writeU64(mOut) }))
+		x.field("m", encodeWith(func(e *encoder) { e.writeU64(mOut) }))
 	}
 	x.end()
 	return
@@ -1721,10 +1721,10 @@ func (x *echo) Captured(c *Call, node Node, graph Graph, deps []Node, n uint64, 
 
 func (x *echo) EventCreate(c *Call, event Event, flags uint32) (r Result) {
 	x.begin("cuEventCreate", c)
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	r = x.result(false)
 	if r == 0 {
-		x.field("event", encoded(func(e *encoder) { e.writeU64(uint64(event)) }))
+		x.field("event", encodeWith(func(e *encoder) { e.writeU64(uint64(event)) }))
 	}
 	x.end()
 	return
@@ -1732,7 +1732,7 @@ func (x *echo) EventCreate(c *Call, event Event, flags uint32) (r Result) {
 
 func (x *echo) EventDestroyV2(c *Call, event Event) (r Result) {
 	x.begin("cuEventDestroy_v2", c)
-	x.field("event", encoded(func(e *encoder) { e.writeU64(uint64(event)) }))
+	x.field("event", encodeWith(func(e *encoder) { e.writeU64(uint64(event)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1742,8 +1742,8 @@ func (x *echo) EventDestroyV2(c *Call, event Event) (r Result) {
 
 func (x *echo) EventRecord(c *Call, event Event, stream Stream) (r Result) {
 	x.begin("cuEventRecord", c)
-	x.field("event", encoded(func(e *encoder) { e.writeU64(uint64(event)) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("event", encodeWith(func(e *encoder) { e.writeU64(uint64(event)) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1753,9 +1753,9 @@ func (x *echo) EventRecord(c *Call, event Event, stream Stream) (r Result) {
 
 func (x *echo) EventRecordWithFlags(c *Call, event Event, stream Stream, flags uint32) (r Result) {
 	x.begin("cuEventRecordWithFlags", c)
-	x.field("event", encoded(func(e *encoder) { e.writeU64(uint64(event)) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+	x.field("event", encodeWith(func(e *encoder) { e.writeU64(uint64(event)) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -1765,7 +1765,7 @@ func (x *echo) EventRecordWithFlags(c *Call, event Event, stream Stream, flags u
 
 func (x *echo) EventQuery(c *Call, event Event) (r Result) {
 	x.begin("cuEventQuery", c)
-	x.field("event", encoded(func(e *encoder) { e.writeU64(uint64(event)) }))
+	x.field("event", encodeWith(func(e *encoder) { e.writeU64(uint64(event)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1775,7 +1775,7 @@ func (x *echo) EventQuery(c *Call, event Event) (r Result) {
 
 func (x *echo) EventSynchronize(c *Call, event Event) (r Result) {
 	x.begin("cuEventSynchronize", c)
-	x.field("event", encoded(func(e *encoder) { e.writeU64(uint64(event)) }))
+	x.field("event", encodeWith(func(e *encoder) { e.writeU64(uint64(event)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1785,12 +1785,12 @@ func (x *echo) EventSynchronize(c *Call, event Event) (r Result) {
 
 func (x *echo) EventElapsedTime(c *Call, start Event, end Event) (milliseconds float32, r Result) {
 	x.begin("cuEventElapsedTime", c)
-	x.field("start", encoded(func(e *encoder) { e.writeU64(uint64(start)) }))
-	x.field("end", encoded(func(e *encoder) { e.writeU64(uint64(end)) }))
+	x.field("start", encodeWith(func(e *encoder) { e.writeU64(uint64(start)) }))
+	x.field("end", encodeWith(func(e *encoder) { e.writeU64(uint64(end)) }))
 	r = x.result(false)
 	milliseconds = getF32(x.bytes(4))
 	if r == 0 {
-		x.field("milliseconds", encoded(func(e *encoder) { e.writeF32(milliseconds) }))
+		x.field("milliseconds", encodeWith(func(e *encoder) { e.writeF32(milliseconds) }))
 	}
 	x.end()
 	return
@@ -1798,12 +1798,12 @@ func (x *echo) EventElapsedTime(c *Call, start Event, end Event) (milliseconds f
 
 func (x *echo) EventElapsedTimeV2(c *Call, start Event, end Event) (milliseconds float32, r Result) {
 	x.begin("cuEventElapsedTime_v2", c)
-	x.field("start", encoded(func(e *encoder) { e.writeU64(uint64(start)) }))
-	x.field("end", encoded(func(e *encoder) { e.writeU64(uint64(end)) }))
+	x.field("start", encodeWith(func(e *encoder) { e.writeU64(uint64(start)) }))
+	x.field("end", encodeWith(func(e *encoder) { e.writeU64(uint64(end)) }))
 	r = x.result(false)
 	milliseconds = getF32(x.bytes(4))
 	if r == 0 {
-		x.field("milliseconds", encoded(func(e *encoder) { e.writeF32(milliseconds) }))
+		x.field("milliseconds", encodeWith(func(e *encoder) { e.writeF32(milliseconds) }))
 	}
 	x.end()
 	return
@@ -1811,11 +1811,11 @@ func (x *echo) EventElapsedTimeV2(c *Call, start Event, end Event) (milliseconds
 
 func (x *echo) IpcEvent(c *Call, event Event) (handle Ipcevent, r Result) {
 	x.begin("ipc_event", c)
-	x.field("event", encoded(func(e *encoder) { e.writeU64(uint64(event)) }))
+	x.field("event", encodeWith(func(e *encoder) { e.writeU64(uint64(event)) }))
 	r = x.result(false)
 	handle = getIpcevent(x.bytes(64))
 	if r == 0 {
-		x.field("handle", encoded(func(e *encoder) { e.putIpcevent(handle) }))
+		x.field("handle", encodeWith(func(e *encoder) { e.putIpcevent(handle) }))
 	}
 	x.end()
 	return
@@ -1823,10 +1823,10 @@ func (x *echo) IpcEvent(c *Call, event Event) (handle Ipcevent, r Result) {
 
 func (x *echo) IpcOpenEvent(c *Call, event Event, handle Ipcevent) (r Result) {
 	x.begin("ipc_open_event", c)
-	x.field("handle", encoded(func(e *encoder) { e.putIpcevent(handle) }))
+	x.field("handle", encodeWith(func(e *encoder) { e.putIpcevent(handle) }))
 	r = x.result(false)
 	if r == 0 {
-		x.field("event", encoded(func(e *encoder) { e.writeU64(uint64(event)) }))
+		x.field("event", encodeWith(func(e *encoder) { e.writeU64(uint64(event)) }))
 	}
 	x.end()
 	return
@@ -1835,30 +1835,30 @@ func (x *echo) IpcOpenEvent(c *Call, event Event, handle Ipcevent) (r Result) {
 func (x *echo) ModuleLoad(c *Call, image []uint8, n uint64, names []int32, values []uint64, k uint32, ninfo uint32, nerrors uint32) (module Module, info string, errors string, milliseconds float32, r Result) {
 	x.begin("module_load", c)
 	x.array("image", image, len(image), false && image == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.array("names", encoded(func(e *encoder) {
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.array("names", encodeWith(func(e *encoder) {
 		for _, v := range names {
 			e.writeI32(v)
 		}
 	}), len(names), false && names == nil)
-	x.array("values", encoded(func(e *encoder) {
+	x.array("values", encodeWith(func(e *encoder) {
 		for _, v := range values {
 			e.writeU64(v)
 		}
 	}), len(values), false && values == nil)
-	x.field("k", encoded(func(e *encoder) { e.writeU32(k) }))
-	x.field("ninfo", encoded(func(e *encoder) { e.writeU32(ninfo) }))
-	x.field("nerrors", encoded(func(e *encoder) { e.writeU32(nerrors) }))
+	x.field("k", encodeWith(func(e *encoder) { e.writeU32(k) }))
+	x.field("ninfo", encodeWith(func(e *encoder) { e.writeU32(ninfo) }))
+	x.field("nerrors", encodeWith(func(e *encoder) { e.writeU32(nerrors) }))
 	r = x.result(false)
 	module = Module(x.u64(8))
 	info = x.text(int64(ninfo))
 	errors = x.text(int64(nerrors))
 	milliseconds = getF32(x.bytes(4))
 	{
-		x.field("module", encoded(func(e *encoder) { e.writeU64(uint64(module)) }))
+		x.field("module", encodeWith(func(e *encoder) { e.writeU64(uint64(module)) }))
 		x.array("info", []byte(info), len(info), false && info == "")
 		x.array("errors", []byte(errors), len(errors), false && errors == "")
-		x.field("milliseconds", encoded(func(e *encoder) { e.writeF32(milliseconds) }))
+		x.field("milliseconds", encodeWith(func(e *encoder) { e.writeF32(milliseconds) }))
 	}
 	x.end()
 	return
@@ -1866,7 +1866,7 @@ func (x *echo) ModuleLoad(c *Call, image []uint8, n uint64, names []int32, value
 
 func (x *echo) ModuleUnload(c *Call, module Module) (r Result) {
 	x.begin("cuModuleUnload", c)
-	x.field("module", encoded(func(e *encoder) { e.writeU64(uint64(module)) }))
+	x.field("module", encodeWith(func(e *encoder) { e.writeU64(uint64(module)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1876,12 +1876,12 @@ func (x *echo) ModuleUnload(c *Call, module Module) (r Result) {
 
 func (x *echo) ModuleGetFunction(c *Call, module Module, name string) (function Function, r Result) {
 	x.begin("cuModuleGetFunction", c)
-	x.field("module", encoded(func(e *encoder) { e.writeU64(uint64(module)) }))
+	x.field("module", encodeWith(func(e *encoder) { e.writeU64(uint64(module)) }))
 	x.array("name", []byte(name), len(name), false && name == "")
 	r = x.result(false)
 	function = Function(x.u64(8))
 	if r == 0 {
-		x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
+		x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
 	}
 	x.end()
 	return
@@ -1889,11 +1889,11 @@ func (x *echo) ModuleGetFunction(c *Call, module Module, name string) (function 
 
 func (x *echo) ModuleGetFunctionCount(c *Call, module Module) (n uint32, r Result) {
 	x.begin("cuModuleGetFunctionCount", c)
-	x.field("module", encoded(func(e *encoder) { e.writeU64(uint64(module)) }))
+	x.field("module", encodeWith(func(e *encoder) { e.writeU64(uint64(module)) }))
 	r = x.result(false)
 	n = uint32(x.u64(4))
 	if r == 0 {
-		x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
 	}
 	x.end()
 	return
@@ -1901,12 +1901,12 @@ func (x *echo) ModuleGetFunctionCount(c *Call, module Module) (n uint32, r Resul
 
 func (x *echo) ModuleEnumerateFunctions(c *Call, n uint32, module Module) (functions []Function, r Result) {
 	x.begin("cuModuleEnumerateFunctions", c)
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
-	x.field("module", encoded(func(e *encoder) { e.writeU64(uint64(module)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
+	x.field("module", encodeWith(func(e *encoder) { e.writeU64(uint64(module)) }))
 	r = x.result(false)
-	functions = invented(x, int64(n), 8, func(b []byte) Function { return Function(getU64(b)) })
+	functions = inventValues(x, int64(n), 8, func(b []byte) Function { return Function(getU64(b)) })
 	if r == 0 {
-		x.array("functions", encoded(func(e *encoder) {
+		x.array("functions", encodeWith(func(e *encoder) {
 			for _, v := range functions {
 				e.writeU64(uint64(v))
 			}
@@ -1920,17 +1920,17 @@ func (x *echo) ModuleGetGlobalV2(c *Call, wantPtr bool, wantN bool, module Modul
 	x.begin("cuModuleGetGlobal_v2", c)
 	x.wanted("ptr", wantPtr)
 	x.wanted("n", wantN)
-	x.field("module", encoded(func(e *encoder) { e.writeU64(uint64(module)) }))
+	x.field("module", encodeWith(func(e *encoder) { e.writeU64(uint64(module)) }))
 	x.array("name", []byte(name), len(name), false && name == "")
 	r = x.result(false)
 	ptr = Devptr(x.u64(8))
 	n = uint64(x.u64(8))
 	if r == 0 {
 		if wantPtr {
-			x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+			x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
 		}
 		if wantN {
-			x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+			x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 		}
 	}
 	x.end()
@@ -1940,41 +1940,41 @@ func (x *echo) ModuleGetGlobalV2(c *Call, wantPtr bool, wantN bool, module Modul
 func (x *echo) LibraryLoad(c *Call, image []uint8, n uint64, names []int32, values []uint64, k uint32, libraryNames []int32, libraryValues []uint64, j uint32, ninfo uint32, nerrors uint32) (library Library, info string, errors string, milliseconds float32, r Result) {
 	x.begin("library_load", c)
 	x.array("image", image, len(image), false && image == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.array("names", encoded(func(e *encoder) {
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.array("names", encodeWith(func(e *encoder) {
 		for _, v := range names {
 			e.writeI32(v)
 		}
 	}), len(names), false && names == nil)
-	x.array("values", encoded(func(e *encoder) {
+	x.array("values", encodeWith(func(e *encoder) {
 		for _, v := range values {
 			e.writeU64(v)
 		}
 	}), len(values), false && values == nil)
-	x.field("k", encoded(func(e *encoder) { e.writeU32(k) }))
-	x.array("libraryNames", encoded(func(e *encoder) {
+	x.field("k", encodeWith(func(e *encoder) { e.writeU32(k) }))
+	x.array("libraryNames", encodeWith(func(e *encoder) {
 		for _, v := range libraryNames {
 			e.writeI32(v)
 		}
 	}), len(libraryNames), false && libraryNames == nil)
-	x.array("libraryValues", encoded(func(e *encoder) {
+	x.array("libraryValues", encodeWith(func(e *encoder) {
 		for _, v := range libraryValues {
 			e.writeU64(v)
 		}
 	}), len(libraryValues), false && libraryValues == nil)
-	x.field("j", encoded(func(e *encoder) { e.writeU32(j) }))
-	x.field("ninfo", encoded(func(e *encoder) { e.writeU32(ninfo) }))
-	x.field("nerrors", encoded(func(e *encoder) { e.writeU32(nerrors) }))
+	x.field("j", encodeWith(func(e *encoder) { e.writeU32(j) }))
+	x.field("ninfo", encodeWith(func(e *encoder) { e.writeU32(ninfo) }))
+	x.field("nerrors", encodeWith(func(e *encoder) { e.writeU32(nerrors) }))
 	r = x.result(false)
 	library = Library(x.u64(8))
 	info = x.text(int64(ninfo))
 	errors = x.text(int64(nerrors))
 	milliseconds = getF32(x.bytes(4))
 	{
-		x.field("library", encoded(func(e *encoder) { e.writeU64(uint64(library)) }))
+		x.field("library", encodeWith(func(e *encoder) { e.writeU64(uint64(library)) }))
 		x.array("info", []byte(info), len(info), false && info == "")
 		x.array("errors", []byte(errors), len(errors), false && errors == "")
-		x.field("milliseconds", encoded(func(e *encoder) { e.writeF32(milliseconds) }))
+		x.field("milliseconds", encodeWith(func(e *encoder) { e.writeF32(milliseconds) }))
 	}
 	x.end()
 	return
@@ -1982,7 +1982,7 @@ func (x *echo) LibraryLoad(c *Call, image []uint8, n uint64, names []int32, valu
 
 func (x *echo) LibraryUnload(c *Call, library Library) (r Result) {
 	x.begin("cuLibraryUnload", c)
-	x.field("library", encoded(func(e *encoder) { e.writeU64(uint64(library)) }))
+	x.field("library", encodeWith(func(e *encoder) { e.writeU64(uint64(library)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -1992,12 +1992,12 @@ func (x *echo) LibraryUnload(c *Call, library Library) (r Result) {
 
 func (x *echo) LibraryGetKernel(c *Call, library Library, name string) (kernel Kernel, r Result) {
 	x.begin("cuLibraryGetKernel", c)
-	x.field("library", encoded(func(e *encoder) { e.writeU64(uint64(library)) }))
+	x.field("library", encodeWith(func(e *encoder) { e.writeU64(uint64(library)) }))
 	x.array("name", []byte(name), len(name), false && name == "")
 	r = x.result(false)
 	kernel = Kernel(x.u64(8))
 	if r == 0 {
-		x.field("kernel", encoded(func(e *encoder) { e.writeU64(uint64(kernel)) }))
+		x.field("kernel", encodeWith(func(e *encoder) { e.writeU64(uint64(kernel)) }))
 	}
 	x.end()
 	return
@@ -2005,11 +2005,11 @@ func (x *echo) LibraryGetKernel(c *Call, library Library, name string) (kernel K
 
 func (x *echo) LibraryGetKernelCount(c *Call, library Library) (n uint32, r Result) {
 	x.begin("cuLibraryGetKernelCount", c)
-	x.field("library", encoded(func(e *encoder) { e.writeU64(uint64(library)) }))
+	x.field("library", encodeWith(func(e *encoder) { e.writeU64(uint64(library)) }))
 	r = x.result(false)
 	n = uint32(x.u64(4))
 	if r == 0 {
-		x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
 	}
 	x.end()
 	return
@@ -2017,12 +2017,12 @@ func (x *echo) LibraryGetKernelCount(c *Call, library Library) (n uint32, r Resu
 
 func (x *echo) LibraryEnumerateKernels(c *Call, n uint32, library Library) (kernels []Kernel, r Result) {
 	x.begin("cuLibraryEnumerateKernels", c)
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
-	x.field("library", encoded(func(e *encoder) { e.writeU64(uint64(library)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
+	x.field("library", encodeWith(func(e *encoder) { e.writeU64(uint64(library)) }))
 	r = x.result(false)
-	kernels = invented(x, int64(n), 8, func(b []byte) Kernel { return Kernel(getU64(b)) })
+	kernels = inventValues(x, int64(n), 8, func(b []byte) Kernel { return Kernel(getU64(b)) })
 	if r == 0 {
-		x.array("kernels", encoded(func(e *encoder) {
+		x.array("kernels", encodeWith(func(e *encoder) {
 			for _, v := range kernels {
 				e.writeU64(uint64(v))
 			}
@@ -2034,11 +2034,11 @@ func (x *echo) LibraryEnumerateKernels(c *Call, n uint32, library Library) (kern
 
 func (x *echo) LibraryGetModule(c *Call, library Library) (module Module, r Result) {
 	x.begin("cuLibraryGetModule", c)
-	x.field("library", encoded(func(e *encoder) { e.writeU64(uint64(library)) }))
+	x.field("library", encodeWith(func(e *encoder) { e.writeU64(uint64(library)) }))
 	r = x.result(false)
 	module = Module(x.u64(8))
 	if r == 0 {
-		x.field("module", encoded(func(e *encoder) { e.writeU64(uint64(module)) }))
+		x.field("module", encodeWith(func(e *encoder) { e.writeU64(uint64(module)) }))
 	}
 	x.end()
 	return
@@ -2048,17 +2048,17 @@ func (x *echo) LibraryGetGlobal(c *Call, wantPtr bool, wantN bool, library Libra
 	x.begin("cuLibraryGetGlobal", c)
 	x.wanted("ptr", wantPtr)
 	x.wanted("n", wantN)
-	x.field("library", encoded(func(e *encoder) { e.writeU64(uint64(library)) }))
+	x.field("library", encodeWith(func(e *encoder) { e.writeU64(uint64(library)) }))
 	x.array("name", []byte(name), len(name), false && name == "")
 	r = x.result(false)
 	ptr = Devptr(x.u64(8))
 	n = uint64(x.u64(8))
 	if r == 0 {
 		if wantPtr {
-			x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+			x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
 		}
 		if wantN {
-			x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+			x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 		}
 	}
 	x.end()
@@ -2067,11 +2067,11 @@ func (x *echo) LibraryGetGlobal(c *Call, wantPtr bool, wantN bool, library Libra
 
 func (x *echo) KernelGetFunction(c *Call, kernel Kernel) (function Function, r Result) {
 	x.begin("cuKernelGetFunction", c)
-	x.field("kernel", encoded(func(e *encoder) { e.writeU64(uint64(kernel)) }))
+	x.field("kernel", encodeWith(func(e *encoder) { e.writeU64(uint64(kernel)) }))
 	r = x.result(false)
 	function = Function(x.u64(8))
 	if r == 0 {
-		x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
+		x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
 	}
 	x.end()
 	return
@@ -2079,11 +2079,11 @@ func (x *echo) KernelGetFunction(c *Call, kernel Kernel) (function Function, r R
 
 func (x *echo) KernelGetLibrary(c *Call, kernel Kernel) (library Library, r Result) {
 	x.begin("cuKernelGetLibrary", c)
-	x.field("kernel", encoded(func(e *encoder) { e.writeU64(uint64(kernel)) }))
+	x.field("kernel", encodeWith(func(e *encoder) { e.writeU64(uint64(kernel)) }))
 	r = x.result(false)
 	library = Library(x.u64(8))
 	if r == 0 {
-		x.field("library", encoded(func(e *encoder) { e.writeU64(uint64(library)) }))
+		x.field("library", encodeWith(func(e *encoder) { e.writeU64(uint64(library)) }))
 	}
 	x.end()
 	return
@@ -2091,13 +2091,13 @@ func (x *echo) KernelGetLibrary(c *Call, kernel Kernel) (library Library, r Resu
 
 func (x *echo) KernelGetAttribute(c *Call, attribute int32, kernel Kernel, dev int32) (value int32, r Result) {
 	x.begin("cuKernelGetAttribute", c)
-	x.field("attribute", encoded(func(e *encoder) { e.writeI32(attribute) }))
-	x.field("kernel", encoded(func(e *encoder) { e.writeU64(uint64(kernel)) }))
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("attribute", encodeWith(func(e *encoder) { e.writeI32(attribute) }))
+	x.field("kernel", encodeWith(func(e *encoder) { e.writeU64(uint64(kernel)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
 	value = int32(x.u64(4))
 	if r == 0 {
-		x.field("value", encoded(func(e *encoder) { e.writeI32(value) }))
+		x.field("value", encodeWith(func(e *encoder) { e.writeI32(value) }))
 	}
 	x.end()
 	return
@@ -2105,10 +2105,10 @@ func (x *echo) KernelGetAttribute(c *Call, attribute int32, kernel Kernel, dev i
 
 func (x *echo) KernelSetAttribute(c *Call, attribute int32, value int32, kernel Kernel, dev int32) (r Result) {
 	x.begin("cuKernelSetAttribute", c)
-	x.field("attribute", encoded(func(e *encoder) { e.writeI32(attribute) }))
-	x.field("value", encoded(func(e *encoder) { e.writeI32(value) }))
-	x.field("kernel", encoded(func(e *encoder) { e.writeU64(uint64(kernel)) }))
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("attribute", encodeWith(func(e *encoder) { e.writeI32(attribute) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeI32(value) }))
+	x.field("kernel", encodeWith(func(e *encoder) { e.writeU64(uint64(kernel)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -2118,9 +2118,9 @@ func (x *echo) KernelSetAttribute(c *Call, attribute int32, value int32, kernel 
 
 func (x *echo) KernelSetCacheConfig(c *Call, kernel Kernel, config int32, dev int32) (r Result) {
 	x.begin("cuKernelSetCacheConfig", c)
-	x.field("kernel", encoded(func(e *encoder) { e.writeU64(uint64(kernel)) }))
-	x.field("config", encoded(func(e *encoder) { e.writeI32(config) }))
-	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	x.field("kernel", encodeWith(func(e *encoder) { e.writeU64(uint64(kernel)) }))
+	x.field("config", encodeWith(func(e *encoder) { e.writeI32(config) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -2130,8 +2130,8 @@ func (x *echo) KernelSetCacheConfig(c *Call, kernel Kernel, config int32, dev in
 
 func (x *echo) KernelName(c *Call, n uint32, kernel Kernel) (name string, r Result) {
 	x.begin("kernel_name", c)
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
-	x.field("kernel", encoded(func(e *encoder) { e.writeU64(uint64(kernel)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
+	x.field("kernel", encodeWith(func(e *encoder) { e.writeU64(uint64(kernel)) }))
 	r = x.result(false)
 	name = x.text(int64(n))
 	if r == 0 {
@@ -2143,16 +2143,16 @@ func (x *echo) KernelName(c *Call, n uint32, kernel Kernel) (name string, r Resu
 
 func (x *echo) KernelGetParamInfo(c *Call, kernel Kernel, index uint64, wantN bool) (offset uint64, n uint64, r Result) {
 	x.begin("cuKernelGetParamInfo", c)
-	x.field("kernel", encoded(func(e *encoder) { e.writeU64(uint64(kernel)) }))
-	x.field("index", encoded(func(e *encoder) { e.writeU64(index) }))
+	x.field("kernel", encodeWith(func(e *encoder) { e.writeU64(uint64(kernel)) }))
+	x.field("index", encodeWith(func(e *encoder) { e.writeU64(index) }))
 	x.wanted("n", wantN)
 	r = x.result(false)
 	offset = uint64(x.u64(8))
 	n = uint64(x.u64(8))
 	if r == 0 {
-		x.field("offset", encoded(func(e *encoder) { e.writeU64(offset) }))
+		x.field("offset", encodeWith(func(e *encoder) { e.writeU64(offset) }))
 		if wantN {
-			x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+			x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 		}
 	}
 	x.end()
@@ -2161,11 +2161,11 @@ func (x *echo) KernelGetParamInfo(c *Call, kernel Kernel, index uint64, wantN bo
 
 func (x *echo) KernelGetParamCount(c *Call, kernel Kernel) (n uint64, r Result) {
 	x.begin("cuKernelGetParamCount", c)
-	x.field("kernel", encoded(func(e *encoder) { e.writeU64(uint64(kernel)) }))
+	x.field("kernel", encodeWith(func(e *encoder) { e.writeU64(uint64(kernel)) }))
 	r = x.result(false)
 	n = uint64(x.u64(8))
 	if r == 0 {
-		x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	}
 	x.end()
 	return
@@ -2173,7 +2173,7 @@ func (x *echo) KernelGetParamCount(c *Call, kernel Kernel) (n uint64, r Result) 
 
 func (x *echo) LinkDestroy(c *Call, state Linkstate) (r Result) {
 	x.begin("cuLinkDestroy", c)
-	x.field("state", encoded(func(e *encoder) { e.writeU64(uint64(state)) }))
+	x.field("state", encodeWith(func(e *encoder) { e.writeU64(uint64(state)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -2183,21 +2183,21 @@ func (x *echo) LinkDestroy(c *Call, state Linkstate) (r Result) {
 
 func (x *echo) LinkCreate(c *Call, names []int32, values []uint64, k uint32) (state Linkstate, r Result) {
 	x.begin("link_create", c)
-	x.array("names", encoded(func(e *encoder) {
+	x.array("names", encodeWith(func(e *encoder) {
 		for _, v := range names {
 			e.writeI32(v)
 		}
 	}), len(names), false && names == nil)
-	x.array("values", encoded(func(e *encoder) {
+	x.array("values", encodeWith(func(e *encoder) {
 		for _, v := range values {
 			e.writeU64(v)
 		}
 	}), len(values), false && values == nil)
-	x.field("k", encoded(func(e *encoder) { e.writeU32(k) }))
+	x.field("k", encodeWith(func(e *encoder) { e.writeU32(k) }))
 	r = x.result(false)
 	state = Linkstate(x.u64(8))
 	if r == 0 {
-		x.field("state", encoded(func(e *encoder) { e.writeU64(uint64(state)) }))
+		x.field("state", encodeWith(func(e *encoder) { e.writeU64(uint64(state)) }))
 	}
 	x.end()
 	return
@@ -2205,24 +2205,24 @@ func (x *echo) LinkCreate(c *Call, names []int32, values []uint64, k uint32) (st
 
 func (x *echo) LinkAdd(c *Call, state Linkstate, typ int32, data []uint8, n uint64, name string, names []int32, values []uint64, k uint32, ninfo uint32, nerrors uint32) (info string, errors string, r Result) {
 	x.begin("link_add", c)
-	x.field("state", encoded(func(e *encoder) { e.writeU64(uint64(state)) }))
-	x.field("type", encoded(func(e *encoder) { e.writeI32(typ) }))
+	x.field("state", encodeWith(func(e *encoder) { e.writeU64(uint64(state)) }))
+	x.field("type", encodeWith(func(e *encoder) { e.writeI32(typ) }))
 	x.array("data", data, len(data), false && data == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	x.array("name", []byte(name), len(name), true && name == "")
-	x.array("names", encoded(func(e *encoder) {
+	x.array("names", encodeWith(func(e *encoder) {
 		for _, v := range names {
 			e.writeI32(v)
 		}
 	}), len(names), false && names == nil)
-	x.array("values", encoded(func(e *encoder) {
+	x.array("values", encodeWith(func(e *encoder) {
 		for _, v := range values {
 			e.writeU64(v)
 		}
 	}), len(values), false && values == nil)
-	x.field("k", encoded(func(e *encoder) { e.writeU32(k) }))
-	x.field("ninfo", encoded(func(e *encoder) { e.writeU32(ninfo) }))
-	x.field("nerrors", encoded(func(e *encoder) { e.writeU32(nerrors) }))
+	x.field("k", encodeWith(func(e *encoder) { e.writeU32(k) }))
+	x.field("ninfo", encodeWith(func(e *encoder) { e.writeU32(ninfo) }))
+	x.field("nerrors", encodeWith(func(e *encoder) { e.writeU32(nerrors) }))
 	r = x.result(false)
 	info = x.text(int64(ninfo))
 	errors = x.text(int64(nerrors))
@@ -2236,22 +2236,22 @@ func (x *echo) LinkAdd(c *Call, state Linkstate, typ int32, data []uint8, n uint
 
 func (x *echo) LinkComplete(c *Call, state Linkstate, n uint64, ninfo uint32, nerrors uint32) (image []uint8, nOut uint64, info string, errors string, milliseconds float32, r Result) {
 	x.begin("link_complete", c)
-	x.field("state", encoded(func(e *encoder) { e.writeU64(uint64(state)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("ninfo", encoded(func(e *encoder) { e.writeU32(ninfo) }))
-	x.field("nerrors", encoded(func(e *encoder) { e.writeU32(nerrors) }))
+	x.field("state", encodeWith(func(e *encoder) { e.writeU64(uint64(state)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("ninfo", encodeWith(func(e *encoder) { e.writeU32(ninfo) }))
+	x.field("nerrors", encodeWith(func(e *encoder) { e.writeU32(nerrors) }))
 	r = x.result(false)
-	image = invented(x, int64(n), 1, getU8)
+	image = inventValues(x, int64(n), 1, getU8)
 	nOut = uint64(x.u64(8))
 	info = x.text(int64(ninfo))
 	errors = x.text(int64(nerrors))
 	milliseconds = getF32(x.bytes(4))
 	{
 		x.array("image", image, len(image), false && image == nil)
-		x.field("n", encoded(func(e *encoder) { e.writeU64(nOut) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU64(nOut) }))
 		x.array("info", []byte(info), len(info), false && info == "")
 		x.array("errors", []byte(errors), len(errors), false && errors == "")
-		x.field("milliseconds", encoded(func(e *encoder) { e.writeF32(milliseconds) }))
+		x.field("milliseconds", encodeWith(func(e *encoder) { e.writeF32(milliseconds) }))
 	}
 	x.end()
 	return
@@ -2259,12 +2259,12 @@ func (x *echo) LinkComplete(c *Call, state Linkstate, n uint64, ninfo uint32, ne
 
 func (x *echo) FuncGetAttribute(c *Call, attribute int32, function Function) (value int32, r Result) {
 	x.begin("cuFuncGetAttribute", c)
-	x.field("attribute", encoded(func(e *encoder) { e.writeI32(attribute) }))
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("attribute", encodeWith(func(e *encoder) { e.writeI32(attribute) }))
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
 	r = x.result(false)
 	value = int32(x.u64(4))
 	if r == 0 {
-		x.field("value", encoded(func(e *encoder) { e.writeI32(value) }))
+		x.field("value", encodeWith(func(e *encoder) { e.writeI32(value) }))
 	}
 	x.end()
 	return
@@ -2272,9 +2272,9 @@ func (x *echo) FuncGetAttribute(c *Call, attribute int32, function Function) (va
 
 func (x *echo) FuncSetAttribute(c *Call, function Function, attribute int32, value int32) (r Result) {
 	x.begin("cuFuncSetAttribute", c)
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
-	x.field("attribute", encoded(func(e *encoder) { e.writeI32(attribute) }))
-	x.field("value", encoded(func(e *encoder) { e.writeI32(value) }))
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("attribute", encodeWith(func(e *encoder) { e.writeI32(attribute) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeI32(value) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -2284,8 +2284,8 @@ func (x *echo) FuncSetAttribute(c *Call, function Function, attribute int32, val
 
 func (x *echo) FuncSetCacheConfig(c *Call, function Function, config int32) (r Result) {
 	x.begin("cuFuncSetCacheConfig", c)
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
-	x.field("config", encoded(func(e *encoder) { e.writeI32(config) }))
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("config", encodeWith(func(e *encoder) { e.writeI32(config) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -2295,8 +2295,8 @@ func (x *echo) FuncSetCacheConfig(c *Call, function Function, config int32) (r R
 
 func (x *echo) FuncSetSharedMemConfig(c *Call, function Function, config int32) (r Result) {
 	x.begin("cuFuncSetSharedMemConfig", c)
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
-	x.field("config", encoded(func(e *encoder) { e.writeI32(config) }))
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("config", encodeWith(func(e *encoder) { e.writeI32(config) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -2306,11 +2306,11 @@ func (x *echo) FuncSetSharedMemConfig(c *Call, function Function, config int32) 
 
 func (x *echo) FuncGetModule(c *Call, function Function) (module Module, r Result) {
 	x.begin("cuFuncGetModule", c)
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
 	r = x.result(false)
 	module = Module(x.u64(8))
 	if r == 0 {
-		x.field("module", encoded(func(e *encoder) { e.writeU64(uint64(module)) }))
+		x.field("module", encodeWith(func(e *encoder) { e.writeU64(uint64(module)) }))
 	}
 	x.end()
 	return
@@ -2318,8 +2318,8 @@ func (x *echo) FuncGetModule(c *Call, function Function) (module Module, r Resul
 
 func (x *echo) FunctionName(c *Call, n uint32, function Function) (name string, r Result) {
 	x.begin("function_name", c)
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
 	r = x.result(false)
 	name = x.text(int64(n))
 	if r == 0 {
@@ -2331,16 +2331,16 @@ func (x *echo) FunctionName(c *Call, n uint32, function Function) (name string, 
 
 func (x *echo) FuncGetParamInfo(c *Call, function Function, index uint64, wantN bool) (offset uint64, n uint64, r Result) {
 	x.begin("cuFuncGetParamInfo", c)
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
-	x.field("index", encoded(func(e *encoder) { e.writeU64(index) }))
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("index", encodeWith(func(e *encoder) { e.writeU64(index) }))
 	x.wanted("n", wantN)
 	r = x.result(false)
 	offset = uint64(x.u64(8))
 	n = uint64(x.u64(8))
 	if r == 0 {
-		x.field("offset", encoded(func(e *encoder) { e.writeU64(offset) }))
+		x.field("offset", encodeWith(func(e *encoder) { e.writeU64(offset) }))
 		if wantN {
-			x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+			x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 		}
 	}
 	x.end()
@@ -2349,11 +2349,11 @@ func (x *echo) FuncGetParamInfo(c *Call, function Function, index uint64, wantN 
 
 func (x *echo) FuncGetParamCount(c *Call, function Function) (n uint64, r Result) {
 	x.begin("cuFuncGetParamCount", c)
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
 	r = x.result(false)
 	n = uint64(x.u64(8))
 	if r == 0 {
-		x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	}
 	x.end()
 	return
@@ -2361,11 +2361,11 @@ func (x *echo) FuncGetParamCount(c *Call, function Function) (n uint64, r Result
 
 func (x *echo) FuncIsLoaded(c *Call, function Function) (state int32, r Result) {
 	x.begin("cuFuncIsLoaded", c)
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
 	r = x.result(false)
 	state = int32(x.u64(4))
 	if r == 0 {
-		x.field("state", encoded(func(e *encoder) { e.writeI32(state) }))
+		x.field("state", encodeWith(func(e *encoder) { e.writeI32(state) }))
 	}
 	x.end()
 	return
@@ -2373,7 +2373,7 @@ func (x *echo) FuncIsLoaded(c *Call, function Function) (state int32, r Result) 
 
 func (x *echo) FuncLoad(c *Call, function Function) (r Result) {
 	x.begin("cuFuncLoad", c)
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -2383,26 +2383,26 @@ func (x *echo) FuncLoad(c *Call, function Function) (r Result) {
 
 func (x *echo) FunctionFacts(c *Call, function Function, n uint32) (facts Facts, offsets []uint32, sizes []uint32, nOut uint32, r Result) {
 	x.begin("function_facts", c)
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
 	r = x.result(false)
 	facts = getFacts(x.bytes(80))
-	offsets = invented(x, int64(n), 4, getU32)
-	sizes = invented(x, int64(n), 4, getU32)
+	offsets = inventValues(x, int64(n), 4, getU32)
+	sizes = inventValues(x, int64(n), 4, getU32)
 	nOut = uint32(x.u64(4))
 	if r == 0 {
-		x.field("facts", encoded(func(e *encoder) { e.putFacts(facts) }))
-		x.array("offsets", encoded(func(e *encoder) {
+		x.field("facts", encodeWith(func(e *encoder) { e.putFacts(facts) }))
+		x.array("offsets", encodeWith(func(e *encoder) {
 			for _, v := range offsets {
 				e.writeU32(v)
 			}
 		}), len(offsets), false && offsets == nil)
-		x.array("sizes", encoded(func(e *encoder) {
+		x.array("sizes", encodeWith(func(e *encoder) {
 			for _, v := range sizes {
 				e.writeU32(v)
 			}
 		}), len(sizes), false && sizes == nil)
-		x.field("n", encoded(func(e *encoder) { e.writeU32(nOut) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU32(nOut) }))
 	}
 	x.end()
 	return
@@ -2410,17 +2410,17 @@ func (x *echo) FunctionFacts(c *Call, function Function, n uint32) (facts Facts,
 
 func (x *echo) Launch(c *Call, function Function, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, stream Stream, params []uint8, n uint32) (r Result) {
 	x.begin("launch", c)
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
-	x.field("gridX", encoded(func(e *encoder) { e.writeU32(gridX) }))
-	x.field("gridY", encoded(func(e *encoder) { e.writeU32(gridY) }))
-	x.field("gridZ", encoded(func(e *encoder) { e.writeU32(gridZ) }))
-	x.field("blockX", encoded(func(e *encoder) { e.writeU32(blockX) }))
-	x.field("blockY", encoded(func(e *encoder) { e.writeU32(blockY) }))
-	x.field("blockZ", encoded(func(e *encoder) { e.writeU32(blockZ) }))
-	x.field("shared", encoded(func(e *encoder) { e.writeU32(shared) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("gridX", encodeWith(func(e *encoder) { e.writeU32(gridX) }))
+	x.field("gridY", encodeWith(func(e *encoder) { e.writeU32(gridY) }))
+	x.field("gridZ", encodeWith(func(e *encoder) { e.writeU32(gridZ) }))
+	x.field("blockX", encodeWith(func(e *encoder) { e.writeU32(blockX) }))
+	x.field("blockY", encodeWith(func(e *encoder) { e.writeU32(blockY) }))
+	x.field("blockZ", encodeWith(func(e *encoder) { e.writeU32(blockZ) }))
+	x.field("shared", encodeWith(func(e *encoder) { e.writeU32(shared) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	x.array("params", params, len(params), false && params == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -2430,23 +2430,23 @@ func (x *echo) Launch(c *Call, function Function, gridX uint32, gridY uint32, gr
 
 func (x *echo) LaunchEx(c *Call, function Function, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, stream Stream, params []uint8, n uint32, attributes []Launchattr, k uint32) (r Result) {
 	x.begin("launch_ex", c)
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
-	x.field("gridX", encoded(func(e *encoder) { e.writeU32(gridX) }))
-	x.field("gridY", encoded(func(e *encoder) { e.writeU32(gridY) }))
-	x.field("gridZ", encoded(func(e *encoder) { e.writeU32(gridZ) }))
-	x.field("blockX", encoded(func(e *encoder) { e.writeU32(blockX) }))
-	x.field("blockY", encoded(func(e *encoder) { e.writeU32(blockY) }))
-	x.field("blockZ", encoded(func(e *encoder) { e.writeU32(blockZ) }))
-	x.field("shared", encoded(func(e *encoder) { e.writeU32(shared) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("gridX", encodeWith(func(e *encoder) { e.writeU32(gridX) }))
+	x.field("gridY", encodeWith(func(e *encoder) { e.writeU32(gridY) }))
+	x.field("gridZ", encodeWith(func(e *encoder) { e.writeU32(gridZ) }))
+	x.field("blockX", encodeWith(func(e *encoder) { e.writeU32(blockX) }))
+	x.field("blockY", encodeWith(func(e *encoder) { e.writeU32(blockY) }))
+	x.field("blockZ", encodeWith(func(e *encoder) { e.writeU32(blockZ) }))
+	x.field("shared", encodeWith(func(e *encoder) { e.writeU32(shared) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	x.array("params", params, len(params), false && params == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
-	x.array("attributes", encoded(func(e *encoder) {
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
+	x.array("attributes", encodeWith(func(e *encoder) {
 		for _, v := range attributes {
 			e.putLaunchattr(v)
 		}
 	}), len(attributes), false && attributes == nil)
-	x.field("k", encoded(func(e *encoder) { e.writeU32(k) }))
+	x.field("k", encodeWith(func(e *encoder) { e.writeU32(k) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -2456,13 +2456,13 @@ func (x *echo) LaunchEx(c *Call, function Function, gridX uint32, gridY uint32, 
 
 func (x *echo) OccupancyMaxActiveBlocksPerMultiprocessor(c *Call, function Function, size int32, shared uint64) (blocks int32, r Result) {
 	x.begin("cuOccupancyMaxActiveBlocksPerMultiprocessor", c)
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
-	x.field("size", encoded(func(e *encoder) { e.writeI32(size) }))
-	x.field("shared", encoded(func(e *encoder) { e.writeU64(shared) }))
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("size", encodeWith(func(e *encoder) { e.writeI32(size) }))
+	x.field("shared", encodeWith(func(e *encoder) { e.writeU64(shared) }))
 	r = x.result(false)
 	blocks = int32(x.u64(4))
 	if r == 0 {
-		x.field("blocks", encoded(func(e *encoder) { e.writeI32(blocks) }))
+		x.field("blocks", encodeWith(func(e *encoder) { e.writeI32(blocks) }))
 	}
 	x.end()
 	return
@@ -2470,14 +2470,14 @@ func (x *echo) OccupancyMaxActiveBlocksPerMultiprocessor(c *Call, function Funct
 
 func (x *echo) OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(c *Call, function Function, size int32, shared uint64, flags uint32) (blocks int32, r Result) {
 	x.begin("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", c)
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
-	x.field("size", encoded(func(e *encoder) { e.writeI32(size) }))
-	x.field("shared", encoded(func(e *encoder) { e.writeU64(shared) }))
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("size", encodeWith(func(e *encoder) { e.writeI32(size) }))
+	x.field("shared", encodeWith(func(e *encoder) { e.writeU64(shared) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	r = x.result(false)
 	blocks = int32(x.u64(4))
 	if r == 0 {
-		x.field("blocks", encoded(func(e *encoder) { e.writeI32(blocks) }))
+		x.field("blocks", encodeWith(func(e *encoder) { e.writeI32(blocks) }))
 	}
 	x.end()
 	return
@@ -2485,13 +2485,13 @@ func (x *echo) OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(c *Call, funct
 
 func (x *echo) OccupancyAvailableDynamicSMemPerBlock(c *Call, function Function, blocks int32, size int32) (shared uint64, r Result) {
 	x.begin("cuOccupancyAvailableDynamicSMemPerBlock", c)
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
-	x.field("blocks", encoded(func(e *encoder) { e.writeI32(blocks) }))
-	x.field("size", encoded(func(e *encoder) { e.writeI32(size) }))
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("blocks", encodeWith(func(e *encoder) { e.writeI32(blocks) }))
+	x.field("size", encodeWith(func(e *encoder) { e.writeI32(size) }))
 	r = x.result(false)
 	shared = uint64(x.u64(8))
 	if r == 0 {
-		x.field("shared", encoded(func(e *encoder) { e.writeU64(shared) }))
+		x.field("shared", encodeWith(func(e *encoder) { e.writeU64(shared) }))
 	}
 	x.end()
 	return
@@ -2499,24 +2499,24 @@ func (x *echo) OccupancyAvailableDynamicSMemPerBlock(c *Call, function Function,
 
 func (x *echo) LargestCluster(c *Call, function Function, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, attributes []Launchattr, k uint32) (size int32, r Result) {
 	x.begin("largest_cluster", c)
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
-	x.field("gridX", encoded(func(e *encoder) { e.writeU32(gridX) }))
-	x.field("gridY", encoded(func(e *encoder) { e.writeU32(gridY) }))
-	x.field("gridZ", encoded(func(e *encoder) { e.writeU32(gridZ) }))
-	x.field("blockX", encoded(func(e *encoder) { e.writeU32(blockX) }))
-	x.field("blockY", encoded(func(e *encoder) { e.writeU32(blockY) }))
-	x.field("blockZ", encoded(func(e *encoder) { e.writeU32(blockZ) }))
-	x.field("shared", encoded(func(e *encoder) { e.writeU32(shared) }))
-	x.array("attributes", encoded(func(e *encoder) {
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("gridX", encodeWith(func(e *encoder) { e.writeU32(gridX) }))
+	x.field("gridY", encodeWith(func(e *encoder) { e.writeU32(gridY) }))
+	x.field("gridZ", encodeWith(func(e *encoder) { e.writeU32(gridZ) }))
+	x.field("blockX", encodeWith(func(e *encoder) { e.writeU32(blockX) }))
+	x.field("blockY", encodeWith(func(e *encoder) { e.writeU32(blockY) }))
+	x.field("blockZ", encodeWith(func(e *encoder) { e.writeU32(blockZ) }))
+	x.field("shared", encodeWith(func(e *encoder) { e.writeU32(shared) }))
+	x.array("attributes", encodeWith(func(e *encoder) {
 		for _, v := range attributes {
 			e.putLaunchattr(v)
 		}
 	}), len(attributes), false && attributes == nil)
-	x.field("k", encoded(func(e *encoder) { e.writeU32(k) }))
+	x.field("k", encodeWith(func(e *encoder) { e.writeU32(k) }))
 	r = x.result(false)
 	size = int32(x.u64(4))
 	if r == 0 {
-		x.field("size", encoded(func(e *encoder) { e.writeI32(size) }))
+		x.field("size", encodeWith(func(e *encoder) { e.writeI32(size) }))
 	}
 	x.end()
 	return
@@ -2524,24 +2524,24 @@ func (x *echo) LargestCluster(c *Call, function Function, gridX uint32, gridY ui
 
 func (x *echo) ActiveClusters(c *Call, function Function, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, attributes []Launchattr, k uint32) (n int32, r Result) {
 	x.begin("active_clusters", c)
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
-	x.field("gridX", encoded(func(e *encoder) { e.writeU32(gridX) }))
-	x.field("gridY", encoded(func(e *encoder) { e.writeU32(gridY) }))
-	x.field("gridZ", encoded(func(e *encoder) { e.writeU32(gridZ) }))
-	x.field("blockX", encoded(func(e *encoder) { e.writeU32(blockX) }))
-	x.field("blockY", encoded(func(e *encoder) { e.writeU32(blockY) }))
-	x.field("blockZ", encoded(func(e *encoder) { e.writeU32(blockZ) }))
-	x.field("shared", encoded(func(e *encoder) { e.writeU32(shared) }))
-	x.array("attributes", encoded(func(e *encoder) {
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("gridX", encodeWith(func(e *encoder) { e.writeU32(gridX) }))
+	x.field("gridY", encodeWith(func(e *encoder) { e.writeU32(gridY) }))
+	x.field("gridZ", encodeWith(func(e *encoder) { e.writeU32(gridZ) }))
+	x.field("blockX", encodeWith(func(e *encoder) { e.writeU32(blockX) }))
+	x.field("blockY", encodeWith(func(e *encoder) { e.writeU32(blockY) }))
+	x.field("blockZ", encodeWith(func(e *encoder) { e.writeU32(blockZ) }))
+	x.field("shared", encodeWith(func(e *encoder) { e.writeU32(shared) }))
+	x.array("attributes", encodeWith(func(e *encoder) {
 		for _, v := range attributes {
 			e.putLaunchattr(v)
 		}
 	}), len(attributes), false && attributes == nil)
-	x.field("k", encoded(func(e *encoder) { e.writeU32(k) }))
+	x.field("k", encodeWith(func(e *encoder) { e.writeU32(k) }))
 	r = x.result(false)
 	n = int32(x.u64(4))
 	if r == 0 {
-		x.field("n", encoded(func(e *encoder) { e.writeI32(n) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeI32(n) }))
 	}
 	x.end()
 	return
@@ -2549,10 +2549,10 @@ func (x *echo) ActiveClusters(c *Call, function Function, gridX uint32, gridY ui
 
 func (x *echo) GraphCreate(c *Call, graph Graph, flags uint32) (r Result) {
 	x.begin("cuGraphCreate", c)
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	r = x.result(false)
 	if r == 0 {
-		x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
+		x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
 	}
 	x.end()
 	return
@@ -2560,7 +2560,7 @@ func (x *echo) GraphCreate(c *Call, graph Graph, flags uint32) (r Result) {
 
 func (x *echo) GraphDestroy(c *Call, graph Graph) (r Result) {
 	x.begin("cuGraphDestroy", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -2570,10 +2570,10 @@ func (x *echo) GraphDestroy(c *Call, graph Graph) (r Result) {
 
 func (x *echo) GraphClone(c *Call, clone Graph, graph Graph) (r Result) {
 	x.begin("cuGraphClone", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
 	r = x.result(false)
 	if r == 0 {
-		x.field("clone", encoded(func(e *encoder) { e.writeU64(uint64(clone)) }))
+		x.field("clone", encodeWith(func(e *encoder) { e.writeU64(uint64(clone)) }))
 	}
 	x.end()
 	return
@@ -2581,12 +2581,12 @@ func (x *echo) GraphClone(c *Call, clone Graph, graph Graph) (r Result) {
 
 func (x *echo) GraphNodeFindInClone(c *Call, original Node, clone Graph) (node Node, r Result) {
 	x.begin("cuGraphNodeFindInClone", c)
-	x.field("original", encoded(func(e *encoder) { e.writeU64(uint64(original)) }))
-	x.field("clone", encoded(func(e *encoder) { e.writeU64(uint64(clone)) }))
+	x.field("original", encodeWith(func(e *encoder) { e.writeU64(uint64(original)) }))
+	x.field("clone", encodeWith(func(e *encoder) { e.writeU64(uint64(clone)) }))
 	r = x.result(false)
 	node = Node(x.u64(8))
 	if r == 0 {
-		x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+		x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	}
 	x.end()
 	return
@@ -2594,15 +2594,15 @@ func (x *echo) GraphNodeFindInClone(c *Call, original Node, clone Graph) (node N
 
 func (x *echo) GraphDot(c *Call, graph Graph, flags uint32, n uint64) (dot []uint8, nOut uint64, r Result) {
 	x.begin("graph_dot", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(false)
-	dot = invented(x, int64(n), 1, getU8)
+	dot = inventValues(x, int64(n), 1, getU8)
 	nOut = uint64(x.u64(8))
 	if r == 0 {
 		x.array("dot", dot, len(dot), false && dot == nil)
-		x.field("n", encoded(func(e *encoder) { e.writeU64(nOut) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU64(nOut) }))
 	}
 	x.end()
 	return
@@ -2610,16 +2610,16 @@ func (x *echo) GraphDot(c *Call, graph Graph, flags uint32, n uint64) (dot []uin
 
 func (x *echo) GraphAddEmptyNode(c *Call, node Node, graph Graph, deps []Node, n uint64) (r Result) {
 	x.begin("cuGraphAddEmptyNode", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
-	x.array("deps", encoded(func(e *encoder) {
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.array("deps", encodeWith(func(e *encoder) {
 		for _, v := range deps {
 			e.writeU64(uint64(v))
 		}
 	}), len(deps), true && deps == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(false)
 	if r == 0 {
-		x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+		x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	}
 	x.end()
 	return
@@ -2627,28 +2627,28 @@ func (x *echo) GraphAddEmptyNode(c *Call, node Node, graph Graph, deps []Node, n
 
 func (x *echo) GraphAddKernel(c *Call, node Node, graph Graph, deps []Node, n uint64, function Function, kernel Kernel, ctx Context, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, params []uint8, k uint32) (r Result) {
 	x.begin("graph_add_kernel", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
-	x.array("deps", encoded(func(e *encoder) {
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.array("deps", encodeWith(func(e *encoder) {
 		for _, v := range deps {
 			e.writeU64(uint64(v))
 		}
 	}), len(deps), false && deps == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
-	x.field("kernel", encoded(func(e *encoder) { e.writeU64(uint64(kernel)) }))
-	x.field("ctx", encoded(func(e *encoder) { e.writeU64(uint64(ctx)) }))
-	x.field("gridX", encoded(func(e *encoder) { e.writeU32(gridX) }))
-	x.field("gridY", encoded(func(e *encoder) { e.writeU32(gridY) }))
-	x.field("gridZ", encoded(func(e *encoder) { e.writeU32(gridZ) }))
-	x.field("blockX", encoded(func(e *encoder) { e.writeU32(blockX) }))
-	x.field("blockY", encoded(func(e *encoder) { e.writeU32(blockY) }))
-	x.field("blockZ", encoded(func(e *encoder) { e.writeU32(blockZ) }))
-	x.field("shared", encoded(func(e *encoder) { e.writeU32(shared) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("kernel", encodeWith(func(e *encoder) { e.writeU64(uint64(kernel)) }))
+	x.field("ctx", encodeWith(func(e *encoder) { e.writeU64(uint64(ctx)) }))
+	x.field("gridX", encodeWith(func(e *encoder) { e.writeU32(gridX) }))
+	x.field("gridY", encodeWith(func(e *encoder) { e.writeU32(gridY) }))
+	x.field("gridZ", encodeWith(func(e *encoder) { e.writeU32(gridZ) }))
+	x.field("blockX", encodeWith(func(e *encoder) { e.writeU32(blockX) }))
+	x.field("blockY", encodeWith(func(e *encoder) { e.writeU32(blockY) }))
+	x.field("blockZ", encodeWith(func(e *encoder) { e.writeU32(blockZ) }))
+	x.field("shared", encodeWith(func(e *encoder) { e.writeU32(shared) }))
 	x.array("params", params, len(params), false && params == nil)
-	x.field("k", encoded(func(e *encoder) { e.writeU32(k) }))
+	x.field("k", encodeWith(func(e *encoder) { e.writeU32(k) }))
 	r = x.result(false)
 	if r == 0 {
-		x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+		x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	}
 	x.end()
 	return
@@ -2656,19 +2656,19 @@ func (x *echo) GraphAddKernel(c *Call, node Node, graph Graph, deps []Node, n ui
 
 func (x *echo) GraphSetKernel(c *Call, node Node, function Function, kernel Kernel, ctx Context, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, params []uint8, k uint32) (r Result) {
 	x.begin("graph_set_kernel", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
-	x.field("kernel", encoded(func(e *encoder) { e.writeU64(uint64(kernel)) }))
-	x.field("ctx", encoded(func(e *encoder) { e.writeU64(uint64(ctx)) }))
-	x.field("gridX", encoded(func(e *encoder) { e.writeU32(gridX) }))
-	x.field("gridY", encoded(func(e *encoder) { e.writeU32(gridY) }))
-	x.field("gridZ", encoded(func(e *encoder) { e.writeU32(gridZ) }))
-	x.field("blockX", encoded(func(e *encoder) { e.writeU32(blockX) }))
-	x.field("blockY", encoded(func(e *encoder) { e.writeU32(blockY) }))
-	x.field("blockZ", encoded(func(e *encoder) { e.writeU32(blockZ) }))
-	x.field("shared", encoded(func(e *encoder) { e.writeU32(shared) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("kernel", encodeWith(func(e *encoder) { e.writeU64(uint64(kernel)) }))
+	x.field("ctx", encodeWith(func(e *encoder) { e.writeU64(uint64(ctx)) }))
+	x.field("gridX", encodeWith(func(e *encoder) { e.writeU32(gridX) }))
+	x.field("gridY", encodeWith(func(e *encoder) { e.writeU32(gridY) }))
+	x.field("gridZ", encodeWith(func(e *encoder) { e.writeU32(gridZ) }))
+	x.field("blockX", encodeWith(func(e *encoder) { e.writeU32(blockX) }))
+	x.field("blockY", encodeWith(func(e *encoder) { e.writeU32(blockY) }))
+	x.field("blockZ", encodeWith(func(e *encoder) { e.writeU32(blockZ) }))
+	x.field("shared", encodeWith(func(e *encoder) { e.writeU32(shared) }))
 	x.array("params", params, len(params), false && params == nil)
-	x.field("k", encoded(func(e *encoder) { e.writeU32(k) }))
+	x.field("k", encodeWith(func(e *encoder) { e.writeU32(k) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -2678,8 +2678,8 @@ func (x *echo) GraphSetKernel(c *Call, node Node, function Function, kernel Kern
 
 func (x *echo) GraphGetKernel(c *Call, node Node, k uint32) (function Function, kernel Kernel, ctx Context, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, params []uint8, kOut uint32, r Result) {
 	x.begin("graph_get_kernel", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
-	x.field("k", encoded(func(e *encoder) { e.writeU32(k) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("k", encodeWith(func(e *encoder) { e.writeU32(k) }))
 	r = x.result(false)
 	function = Function(x.u64(8))
 	kernel = Kernel(x.u64(8))
@@ -2691,21 +2691,21 @@ func (x *echo) GraphGetKernel(c *Call, node Node, k uint32) (function Function, 
 	blockY = uint32(x.u64(4))
 	blockZ = uint32(x.u64(4))
 	shared = uint32(x.u64(4))
-	params = invented(x, int64(k), 1, getU8)
+	params = inventValues(x, int64(k), 1, getU8)
 	kOut = uint32(x.u64(4))
 	if r == 0 {
-		x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
-		x.field("kernel", encoded(func(e *encoder) { e.writeU64(uint64(kernel)) }))
-		x.field("ctx", encoded(func(e *encoder) { e.writeU64(uint64(ctx)) }))
-		x.field("gridX", encoded(func(e *encoder) { e.writeU32(gridX) }))
-		x.field("gridY", encoded(func(e *encoder) { e.writeU32(gridY) }))
-		x.field("gridZ", encoded(func(e *encoder) { e.writeU32(gridZ) }))
-		x.field("blockX", encoded(func(e *encoder) { e.writeU32(blockX) }))
-		x.field("blockY", encoded(func(e *encoder) { e.writeU32(blockY) }))
-		x.field("blockZ", encoded(func(e *encoder) { e.writeU32(blockZ) }))
-		x.field("shared", encoded(func(e *encoder) { e.writeU32(shared) }))
+		x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
+		x.field("kernel", encodeWith(func(e *encoder) { e.writeU64(uint64(kernel)) }))
+		x.field("ctx", encodeWith(func(e *encoder) { e.writeU64(uint64(ctx)) }))
+		x.field("gridX", encodeWith(func(e *encoder) { e.writeU32(gridX) }))
+		x.field("gridY", encodeWith(func(e *encoder) { e.writeU32(gridY) }))
+		x.field("gridZ", encodeWith(func(e *encoder) { e.writeU32(gridZ) }))
+		x.field("blockX", encodeWith(func(e *encoder) { e.writeU32(blockX) }))
+		x.field("blockY", encodeWith(func(e *encoder) { e.writeU32(blockY) }))
+		x.field("blockZ", encodeWith(func(e *encoder) { e.writeU32(blockZ) }))
+		x.field("shared", encodeWith(func(e *encoder) { e.writeU32(shared) }))
 		x.array("params", params, len(params), false && params == nil)
-		x.field("k", encoded(func(e *encoder) { e.writeU32(kOut) }))
+		x.field("k", encodeWith(func(e *encoder) { e.writeU32(kOut) }))
 	}
 	x.end()
 	return
@@ -2713,8 +2713,8 @@ func (x *echo) GraphGetKernel(c *Call, node Node, k uint32) (function Function, 
 
 func (x *echo) GraphKernelNodeCopyAttributes(c *Call, dst Node, src Node) (r Result) {
 	x.begin("cuGraphKernelNodeCopyAttributes", c)
-	x.field("dst", encoded(func(e *encoder) { e.writeU64(uint64(dst)) }))
-	x.field("src", encoded(func(e *encoder) { e.writeU64(uint64(src)) }))
+	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))
+	x.field("src", encodeWith(func(e *encoder) { e.writeU64(uint64(src)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -2724,12 +2724,12 @@ func (x *echo) GraphKernelNodeCopyAttributes(c *Call, dst Node, src Node) (r Res
 
 func (x *echo) GraphKernelNodeGetAttribute(c *Call, node Node, id int32) (value Launchvalue, r Result) {
 	x.begin("cuGraphKernelNodeGetAttribute", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
-	x.field("id", encoded(func(e *encoder) { e.writeI32(id) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("id", encodeWith(func(e *encoder) { e.writeI32(id) }))
 	r = x.result(false)
 	value = getLaunchvalue(x.bytes(64))
 	if r == 0 {
-		x.field("value", encoded(func(e *encoder) { e.putLaunchvalue(value) }))
+		x.field("value", encodeWith(func(e *encoder) { e.putLaunchvalue(value) }))
 	}
 	x.end()
 	return
@@ -2737,9 +2737,9 @@ func (x *echo) GraphKernelNodeGetAttribute(c *Call, node Node, id int32) (value 
 
 func (x *echo) GraphKernelNodeSetAttribute(c *Call, node Node, id int32, value Launchvalue) (r Result) {
 	x.begin("cuGraphKernelNodeSetAttribute", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
-	x.field("id", encoded(func(e *encoder) { e.writeI32(id) }))
-	x.field("value", encoded(func(e *encoder) { e.putLaunchvalue(value) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("id", encodeWith(func(e *encoder) { e.writeI32(id) }))
+	x.field("value", encodeWith(func(e *encoder) { e.putLaunchvalue(value) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -2749,18 +2749,18 @@ func (x *echo) GraphKernelNodeSetAttribute(c *Call, node Node, id int32, value L
 
 func (x *echo) GraphAddMemcpyNode(c *Call, node Node, graph Graph, deps []Node, n uint64, what Memcpy3d, ctx Context) (r Result) {
 	x.begin("cuGraphAddMemcpyNode", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
-	x.array("deps", encoded(func(e *encoder) {
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.array("deps", encodeWith(func(e *encoder) {
 		for _, v := range deps {
 			e.writeU64(uint64(v))
 		}
 	}), len(deps), true && deps == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("copy", encoded(func(e *encoder) { e.putMemcpy3d(what) }))
-	x.field("ctx", encoded(func(e *encoder) { e.writeU64(uint64(ctx)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("copy", encodeWith(func(e *encoder) { e.putMemcpy3d(what) }))
+	x.field("ctx", encodeWith(func(e *encoder) { e.writeU64(uint64(ctx)) }))
 	r = x.result(false)
 	if r == 0 {
-		x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+		x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	}
 	x.end()
 	return
@@ -2768,11 +2768,11 @@ func (x *echo) GraphAddMemcpyNode(c *Call, node Node, graph Graph, deps []Node, 
 
 func (x *echo) GraphMemcpyNodeGetParams(c *Call, node Node) (what Memcpy3d, r Result) {
 	x.begin("cuGraphMemcpyNodeGetParams", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	r = x.result(false)
 	what = getMemcpy3d(x.bytes(200))
 	if r == 0 {
-		x.field("copy", encoded(func(e *encoder) { e.putMemcpy3d(what) }))
+		x.field("copy", encodeWith(func(e *encoder) { e.putMemcpy3d(what) }))
 	}
 	x.end()
 	return
@@ -2780,8 +2780,8 @@ func (x *echo) GraphMemcpyNodeGetParams(c *Call, node Node) (what Memcpy3d, r Re
 
 func (x *echo) GraphMemcpyNodeSetParams(c *Call, node Node, what Memcpy3d) (r Result) {
 	x.begin("cuGraphMemcpyNodeSetParams", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
-	x.field("copy", encoded(func(e *encoder) { e.putMemcpy3d(what) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("copy", encodeWith(func(e *encoder) { e.putMemcpy3d(what) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -2791,18 +2791,18 @@ func (x *echo) GraphMemcpyNodeSetParams(c *Call, node Node, what Memcpy3d) (r Re
 
 func (x *echo) GraphAddMemsetNode(c *Call, node Node, graph Graph, deps []Node, n uint64, params Memset, ctx Context) (r Result) {
 	x.begin("cuGraphAddMemsetNode", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
-	x.array("deps", encoded(func(e *encoder) {
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.array("deps", encodeWith(func(e *encoder) {
 		for _, v := range deps {
 			e.writeU64(uint64(v))
 		}
 	}), len(deps), true && deps == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("params", encoded(func(e *encoder) { e.putMemset(params) }))
-	x.field("ctx", encoded(func(e *encoder) { e.writeU64(uint64(ctx)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("params", encodeWith(func(e *encoder) { e.putMemset(params) }))
+	x.field("ctx", encodeWith(func(e *encoder) { e.writeU64(uint64(ctx)) }))
 	r = x.result(false)
 	if r == 0 {
-		x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+		x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	}
 	x.end()
 	return
@@ -2810,11 +2810,11 @@ func (x *echo) GraphAddMemsetNode(c *Call, node Node, graph Graph, deps []Node, 
 
 func (x *echo) GraphMemsetNodeGetParams(c *Call, node Node) (params Memset, r Result) {
 	x.begin("cuGraphMemsetNodeGetParams", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	r = x.result(false)
 	params = getMemset(x.bytes(40))
 	if r == 0 {
-		x.field("params", encoded(func(e *encoder) { e.putMemset(params) }))
+		x.field("params", encodeWith(func(e *encoder) { e.putMemset(params) }))
 	}
 	x.end()
 	return
@@ -2822,8 +2822,8 @@ func (x *echo) GraphMemsetNodeGetParams(c *Call, node Node) (params Memset, r Re
 
 func (x *echo) GraphMemsetNodeSetParams(c *Call, node Node, params Memset) (r Result) {
 	x.begin("cuGraphMemsetNodeSetParams", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
-	x.field("params", encoded(func(e *encoder) { e.putMemset(params) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("params", encodeWith(func(e *encoder) { e.putMemset(params) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -2833,17 +2833,17 @@ func (x *echo) GraphMemsetNodeSetParams(c *Call, node Node, params Memset) (r Re
 
 func (x *echo) GraphAddHost(c *Call, node Node, graph Graph, deps []Node, n uint64, ticket uint64) (r Result) {
 	x.begin("graph_add_host", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
-	x.array("deps", encoded(func(e *encoder) {
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.array("deps", encodeWith(func(e *encoder) {
 		for _, v := range deps {
 			e.writeU64(uint64(v))
 		}
 	}), len(deps), false && deps == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("ticket", encoded(func(e *encoder) { e.writeU64(ticket) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("ticket", encodeWith(func(e *encoder) { e.writeU64(ticket) }))
 	r = x.result(false)
 	if r == 0 {
-		x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+		x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	}
 	x.end()
 	return
@@ -2851,11 +2851,11 @@ func (x *echo) GraphAddHost(c *Call, node Node, graph Graph, deps []Node, n uint
 
 func (x *echo) GraphGetHost(c *Call, node Node) (ticket uint64, r Result) {
 	x.begin("graph_get_host", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	r = x.result(false)
 	ticket = uint64(x.u64(8))
 	if r == 0 {
-		x.field("ticket", encoded(func(e *encoder) { e.writeU64(ticket) }))
+		x.field("ticket", encodeWith(func(e *encoder) { e.writeU64(ticket) }))
 	}
 	x.end()
 	return
@@ -2863,8 +2863,8 @@ func (x *echo) GraphGetHost(c *Call, node Node) (ticket uint64, r Result) {
 
 func (x *echo) GraphSetHost(c *Call, node Node, ticket uint64) (r Result) {
 	x.begin("graph_set_host", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
-	x.field("ticket", encoded(func(e *encoder) { e.writeU64(ticket) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("ticket", encodeWith(func(e *encoder) { e.writeU64(ticket) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -2874,17 +2874,17 @@ func (x *echo) GraphSetHost(c *Call, node Node, ticket uint64) (r Result) {
 
 func (x *echo) GraphAddChildGraphNode(c *Call, node Node, graph Graph, deps []Node, n uint64, child Graph) (r Result) {
 	x.begin("cuGraphAddChildGraphNode", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
-	x.array("deps", encoded(func(e *encoder) {
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.array("deps", encodeWith(func(e *encoder) {
 		for _, v := range deps {
 			e.writeU64(uint64(v))
 		}
 	}), len(deps), true && deps == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("child", encoded(func(e *encoder) { e.writeU64(uint64(child)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("child", encodeWith(func(e *encoder) { e.writeU64(uint64(child)) }))
 	r = x.result(false)
 	if r == 0 {
-		x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+		x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	}
 	x.end()
 	return
@@ -2892,11 +2892,11 @@ func (x *echo) GraphAddChildGraphNode(c *Call, node Node, graph Graph, deps []No
 
 func (x *echo) GraphChildGraphNodeGetGraph(c *Call, node Node) (graph Graph, r Result) {
 	x.begin("cuGraphChildGraphNodeGetGraph", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	r = x.result(false)
 	graph = Graph(x.u64(8))
 	if r == 0 {
-		x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
+		x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
 	}
 	x.end()
 	return
@@ -2904,17 +2904,17 @@ func (x *echo) GraphChildGraphNodeGetGraph(c *Call, node Node) (graph Graph, r R
 
 func (x *echo) GraphAddEventRecordNode(c *Call, node Node, graph Graph, deps []Node, n uint64, event Event) (r Result) {
 	x.begin("cuGraphAddEventRecordNode", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
-	x.array("deps", encoded(func(e *encoder) {
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.array("deps", encodeWith(func(e *encoder) {
 		for _, v := range deps {
 			e.writeU64(uint64(v))
 		}
 	}), len(deps), true && deps == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("event", encoded(func(e *encoder) { e.writeU64(uint64(event)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("event", encodeWith(func(e *encoder) { e.writeU64(uint64(event)) }))
 	r = x.result(false)
 	if r == 0 {
-		x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+		x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	}
 	x.end()
 	return
@@ -2922,11 +2922,11 @@ func (x *echo) GraphAddEventRecordNode(c *Call, node Node, graph Graph, deps []N
 
 func (x *echo) GraphEventRecordNodeGetEvent(c *Call, node Node) (event Event, r Result) {
 	x.begin("cuGraphEventRecordNodeGetEvent", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	r = x.result(false)
 	event = Event(x.u64(8))
 	if r == 0 {
-		x.field("event", encoded(func(e *encoder) { e.writeU64(uint64(event)) }))
+		x.field("event", encodeWith(func(e *encoder) { e.writeU64(uint64(event)) }))
 	}
 	x.end()
 	return
@@ -2934,8 +2934,8 @@ func (x *echo) GraphEventRecordNodeGetEvent(c *Call, node Node) (event Event, r 
 
 func (x *echo) GraphEventRecordNodeSetEvent(c *Call, node Node, event Event) (r Result) {
 	x.begin("cuGraphEventRecordNodeSetEvent", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
-	x.field("event", encoded(func(e *encoder) { e.writeU64(uint64(event)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("event", encodeWith(func(e *encoder) { e.writeU64(uint64(event)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -2945,17 +2945,17 @@ func (x *echo) GraphEventRecordNodeSetEvent(c *Call, node Node, event Event) (r 
 
 func (x *echo) GraphAddEventWaitNode(c *Call, node Node, graph Graph, deps []Node, n uint64, event Event) (r Result) {
 	x.begin("cuGraphAddEventWaitNode", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
-	x.array("deps", encoded(func(e *encoder) {
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.array("deps", encodeWith(func(e *encoder) {
 		for _, v := range deps {
 			e.writeU64(uint64(v))
 		}
 	}), len(deps), true && deps == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("event", encoded(func(e *encoder) { e.writeU64(uint64(event)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("event", encodeWith(func(e *encoder) { e.writeU64(uint64(event)) }))
 	r = x.result(false)
 	if r == 0 {
-		x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+		x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	}
 	x.end()
 	return
@@ -2963,11 +2963,11 @@ func (x *echo) GraphAddEventWaitNode(c *Call, node Node, graph Graph, deps []Nod
 
 func (x *echo) GraphEventWaitNodeGetEvent(c *Call, node Node) (event Event, r Result) {
 	x.begin("cuGraphEventWaitNodeGetEvent", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	r = x.result(false)
 	event = Event(x.u64(8))
 	if r == 0 {
-		x.field("event", encoded(func(e *encoder) { e.writeU64(uint64(event)) }))
+		x.field("event", encodeWith(func(e *encoder) { e.writeU64(uint64(event)) }))
 	}
 	x.end()
 	return
@@ -2975,8 +2975,8 @@ func (x *echo) GraphEventWaitNodeGetEvent(c *Call, node Node) (event Event, r Re
 
 func (x *echo) GraphEventWaitNodeSetEvent(c *Call, node Node, event Event) (r Result) {
 	x.begin("cuGraphEventWaitNodeSetEvent", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
-	x.field("event", encoded(func(e *encoder) { e.writeU64(uint64(event)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("event", encodeWith(func(e *encoder) { e.writeU64(uint64(event)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -2986,26 +2986,26 @@ func (x *echo) GraphEventWaitNodeSetEvent(c *Call, node Node, event Event) (r Re
 
 func (x *echo) GraphAddAlloc(c *Call, node Node, graph Graph, deps []Node, n uint64, props Poolprops, mapping []Access, k uint64, size uint64) (ptr Devptr, r Result) {
 	x.begin("graph_add_alloc", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
-	x.array("deps", encoded(func(e *encoder) {
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.array("deps", encodeWith(func(e *encoder) {
 		for _, v := range deps {
 			e.writeU64(uint64(v))
 		}
 	}), len(deps), false && deps == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("props", encoded(func(e *encoder) { e.putPoolprops(props) }))
-	x.array("map", encoded(func(e *encoder) {
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("props", encodeWith(func(e *encoder) { e.putPoolprops(props) }))
+	x.array("map", encodeWith(func(e *encoder) {
 		for _, v := range mapping {
 			e.putAccess(v)
 		}
 	}), len(mapping), false && mapping == nil)
-	x.field("k", encoded(func(e *encoder) { e.writeU64(k) }))
-	x.field("size", encoded(func(e *encoder) { e.writeU64(size) }))
+	x.field("k", encodeWith(func(e *encoder) { e.writeU64(k) }))
+	x.field("size", encodeWith(func(e *encoder) { e.writeU64(size) }))
 	r = x.result(false)
 	ptr = Devptr(x.u64(8))
 	if r == 0 {
-		x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
-		x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+		x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+		x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
 	}
 	x.end()
 	return
@@ -3013,24 +3013,24 @@ func (x *echo) GraphAddAlloc(c *Call, node Node, graph Graph, deps []Node, n uin
 
 func (x *echo) GraphGetAlloc(c *Call, node Node, k uint64) (props Poolprops, mapping []Access, kOut uint64, size uint64, ptr Devptr, r Result) {
 	x.begin("graph_get_alloc", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
-	x.field("k", encoded(func(e *encoder) { e.writeU64(k) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("k", encodeWith(func(e *encoder) { e.writeU64(k) }))
 	r = x.result(false)
 	props = getPoolprops(x.bytes(88))
-	mapping = invented(x, int64(k), 12, getAccess)
+	mapping = inventValues(x, int64(k), 12, getAccess)
 	kOut = uint64(x.u64(8))
 	size = uint64(x.u64(8))
 	ptr = Devptr(x.u64(8))
 	if r == 0 {
-		x.field("props", encoded(func(e *encoder) { e.putPoolprops(props) }))
-		x.array("map", encoded(func(e *encoder) {
+		x.field("props", encodeWith(func(e *encoder) { e.putPoolprops(props) }))
+		x.array("map", encodeWith(func(e *encoder) {
 			for _, v := range mapping {
 				e.putAccess(v)
 			}
 		}), len(mapping), false && mapping == nil)
-		x.field("k", encoded(func(e *encoder) { e.writeU64(kOut) }))
-		x.field("size", encoded(func(e *encoder) { e.writeU64(size) }))
-		x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+		x.field("k", encodeWith(func(e *encoder) { e.writeU64(kOut) }))
+		x.field("size", encodeWith(func(e *encoder) { e.writeU64(size) }))
+		x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
 	}
 	x.end()
 	return
@@ -3038,17 +3038,17 @@ func (x *echo) GraphGetAlloc(c *Call, node Node, k uint64) (props Poolprops, map
 
 func (x *echo) GraphAddMemFreeNode(c *Call, node Node, graph Graph, deps []Node, n uint64, ptr Devptr) (r Result) {
 	x.begin("cuGraphAddMemFreeNode", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
-	x.array("deps", encoded(func(e *encoder) {
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.array("deps", encodeWith(func(e *encoder) {
 		for _, v := range deps {
 			e.writeU64(uint64(v))
 		}
 	}), len(deps), true && deps == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
-	x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
 	r = x.result(false)
 	if r == 0 {
-		x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+		x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	}
 	x.end()
 	return
@@ -3056,11 +3056,11 @@ func (x *echo) GraphAddMemFreeNode(c *Call, node Node, graph Graph, deps []Node,
 
 func (x *echo) GraphMemFreeNodeGetParams(c *Call, node Node) (ptr Devptr, r Result) {
 	x.begin("cuGraphMemFreeNodeGetParams", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	r = x.result(false)
 	ptr = Devptr(x.u64(8))
 	if r == 0 {
-		x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+		x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
 	}
 	x.end()
 	return
@@ -3068,11 +3068,11 @@ func (x *echo) GraphMemFreeNodeGetParams(c *Call, node Node) (ptr Devptr, r Resu
 
 func (x *echo) GraphNodeGetType(c *Call, node Node) (typ int32, r Result) {
 	x.begin("cuGraphNodeGetType", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	r = x.result(false)
 	typ = int32(x.u64(4))
 	if r == 0 {
-		x.field("type", encoded(func(e *encoder) { e.writeI32(typ) }))
+		x.field("type", encodeWith(func(e *encoder) { e.writeI32(typ) }))
 	}
 	x.end()
 	return
@@ -3080,21 +3080,21 @@ func (x *echo) GraphNodeGetType(c *Call, node Node) (typ int32, r Result) {
 
 func (x *echo) GraphGetNodes(c *Call, graph Graph, wantNodes bool, n uint64) (nodes []Node, nOut uint64, r Result) {
 	x.begin("cuGraphGetNodes", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
 	x.wanted("nodes", wantNodes)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(false)
-	nodes = invented(x, int64(n), 8, func(b []byte) Node { return Node(getU64(b)) })
+	nodes = inventValues(x, int64(n), 8, func(b []byte) Node { return Node(getU64(b)) })
 	nOut = uint64(x.u64(8))
 	if r == 0 {
 		if wantNodes {
-			x.array("nodes", encoded(func(e *encoder) {
+			x.array("nodes", encodeWith(func(e *encoder) {
 				for _, v := range nodes {
 					e.writeU64(uint64(v))
 				}
 			}), len(nodes), false && nodes == nil)
 		}
-		x.field("n", encoded(func(e *encoder) { e.writeU64(nOut) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU64(nOut) }))
 	}
 	x.end()
 	return
@@ -3102,21 +3102,21 @@ func (x *echo) GraphGetNodes(c *Call, graph Graph, wantNodes bool, n uint64) (no
 
 func (x *echo) GraphGetRootNodes(c *Call, graph Graph, wantNodes bool, n uint64) (nodes []Node, nOut uint64, r Result) {
 	x.begin("cuGraphGetRootNodes", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
 	x.wanted("nodes", wantNodes)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(false)
-	nodes = invented(x, int64(n), 8, func(b []byte) Node { return Node(getU64(b)) })
+	nodes = inventValues(x, int64(n), 8, func(b []byte) Node { return Node(getU64(b)) })
 	nOut = uint64(x.u64(8))
 	if r == 0 {
 		if wantNodes {
-			x.array("nodes", encoded(func(e *encoder) {
+			x.array("nodes", encodeWith(func(e *encoder) {
 				for _, v := range nodes {
 					e.writeU64(uint64(v))
 				}
 			}), len(nodes), false && nodes == nil)
 		}
-		x.field("n", encoded(func(e *encoder) { e.writeU64(nOut) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU64(nOut) }))
 	}
 	x.end()
 	return
@@ -3124,30 +3124,30 @@ func (x *echo) GraphGetRootNodes(c *Call, graph Graph, wantNodes bool, n uint64)
 
 func (x *echo) GraphGetEdges(c *Call, graph Graph, wantFrom bool, wantTo bool, n uint64) (from []Node, to []Node, nOut uint64, r Result) {
 	x.begin("cuGraphGetEdges", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
 	x.wanted("from", wantFrom)
 	x.wanted("to", wantTo)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(false)
-	from = invented(x, int64(n), 8, func(b []byte) Node { return Node(getU64(b)) })
-	to = invented(x, int64(n), 8, func(b []byte) Node { return Node(getU64(b)) })
+	from = inventValues(x, int64(n), 8, func(b []byte) Node { return Node(getU64(b)) })
+	to = inventValues(x, int64(n), 8, func(b []byte) Node { return Node(getU64(b)) })
 	nOut = uint64(x.u64(8))
 	if r == 0 {
 		if wantFrom {
-			x.array("from", encoded(func(e *encoder) {
+			x.array("from", encodeWith(func(e *encoder) {
 				for _, v := range from {
 					e.writeU64(uint64(v))
 				}
 			}), len(from), false && from == nil)
 		}
 		if wantTo {
-			x.array("to", encoded(func(e *encoder) {
+			x.array("to", encodeWith(func(e *encoder) {
 				for _, v := range to {
 					e.writeU64(uint64(v))
 				}
 			}), len(to), false && to == nil)
 		}
-		x.field("n", encoded(func(e *encoder) { e.writeU64(nOut) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU64(nOut) }))
 	}
 	x.end()
 	return
@@ -3155,39 +3155,39 @@ func (x *echo) GraphGetEdges(c *Call, graph Graph, wantFrom bool, wantTo bool, n
 
 func (x *echo) GraphGetEdgesV2(c *Call, graph Graph, wantFrom bool, wantTo bool, wantEdges bool, n uint64) (from []Node, to []Node, edges []Edge, nOut uint64, r Result) {
 	x.begin("cuGraphGetEdges_v2", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
 	x.wanted("from", wantFrom)
 	x.wanted("to", wantTo)
 	x.wanted("edges", wantEdges)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(false)
-	from = invented(x, int64(n), 8, func(b []byte) Node { return Node(getU64(b)) })
-	to = invented(x, int64(n), 8, func(b []byte) Node { return Node(getU64(b)) })
-	edges = invented(x, int64(n), 8, getEdge)
+	from = inventValues(x, int64(n), 8, func(b []byte) Node { return Node(getU64(b)) })
+	to = inventValues(x, int64(n), 8, func(b []byte) Node { return Node(getU64(b)) })
+	edges = inventValues(x, int64(n), 8, getEdge)
 	nOut = uint64(x.u64(8))
 	if r == 0 {
 		if wantFrom {
-			x.array("from", encoded(func(e *encoder) {
+			x.array("from", encodeWith(func(e *encoder) {
 				for _, v := range from {
 					e.writeU64(uint64(v))
 				}
 			}), len(from), false && from == nil)
 		}
 		if wantTo {
-			x.array("to", encoded(func(e *encoder) {
+			x.array("to", encodeWith(func(e *encoder) {
 				for _, v := range to {
 					e.writeU64(uint64(v))
 				}
 			}), len(to), false && to == nil)
 		}
 		if wantEdges {
-			x.array("edges", encoded(func(e *encoder) {
+			x.array("edges", encodeWith(func(e *encoder) {
 				for _, v := range edges {
 					e.putEdge(v)
 				}
 			}), len(edges), false && edges == nil)
 		}
-		x.field("n", encoded(func(e *encoder) { e.writeU64(nOut) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU64(nOut) }))
 	}
 	x.end()
 	return
@@ -3195,21 +3195,21 @@ func (x *echo) GraphGetEdgesV2(c *Call, graph Graph, wantFrom bool, wantTo bool,
 
 func (x *echo) GraphNodeGetDependencies(c *Call, node Node, wantDeps bool, n uint64) (deps []Node, nOut uint64, r Result) {
 	x.begin("cuGraphNodeGetDependencies", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	x.wanted("deps", wantDeps)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(false)
-	deps = invented(x, int64(n), 8, func(b []byte) Node { return Node(getU64(b)) })
+	deps = inventValues(x, int64(n), 8, func(b []byte) Node { return Node(getU64(b)) })
 	nOut = uint64(x.u64(8))
 	if r == 0 {
 		if wantDeps {
-			x.array("deps", encoded(func(e *encoder) {
+			x.array("deps", encodeWith(func(e *encoder) {
 				for _, v := range deps {
 					e.writeU64(uint64(v))
 				}
 			}), len(deps), false && deps == nil)
 		}
-		x.field("n", encoded(func(e *encoder) { e.writeU64(nOut) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU64(nOut) }))
 	}
 	x.end()
 	return
@@ -3217,30 +3217,30 @@ func (x *echo) GraphNodeGetDependencies(c *Call, node Node, wantDeps bool, n uin
 
 func (x *echo) GraphNodeGetDependenciesV2(c *Call, node Node, wantDeps bool, wantEdges bool, n uint64) (deps []Node, edges []Edge, nOut uint64, r Result) {
 	x.begin("cuGraphNodeGetDependencies_v2", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	x.wanted("deps", wantDeps)
 	x.wanted("edges", wantEdges)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(false)
-	deps = invented(x, int64(n), 8, func(b []byte) Node { return Node(getU64(b)) })
-	edges = invented(x, int64(n), 8, getEdge)
+	deps = inventValues(x, int64(n), 8, func(b []byte) Node { return Node(getU64(b)) })
+	edges = inventValues(x, int64(n), 8, getEdge)
 	nOut = uint64(x.u64(8))
 	if r == 0 {
 		if wantDeps {
-			x.array("deps", encoded(func(e *encoder) {
+			x.array("deps", encodeWith(func(e *encoder) {
 				for _, v := range deps {
 					e.writeU64(uint64(v))
 				}
 			}), len(deps), false && deps == nil)
 		}
 		if wantEdges {
-			x.array("edges", encoded(func(e *encoder) {
+			x.array("edges", encodeWith(func(e *encoder) {
 				for _, v := range edges {
 					e.putEdge(v)
 				}
 			}), len(edges), false && edges == nil)
 		}
-		x.field("n", encoded(func(e *encoder) { e.writeU64(nOut) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU64(nOut) }))
 	}
 	x.end()
 	return
@@ -3248,21 +3248,21 @@ func (x *echo) GraphNodeGetDependenciesV2(c *Call, node Node, wantDeps bool, wan
 
 func (x *echo) GraphNodeGetDependentNodes(c *Call, node Node, wantDeps bool, n uint64) (deps []Node, nOut uint64, r Result) {
 	x.begin("cuGraphNodeGetDependentNodes", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	x.wanted("deps", wantDeps)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(false)
-	deps = invented(x, int64(n), 8, func(b []byte) Node { return Node(getU64(b)) })
+	deps = inventValues(x, int64(n), 8, func(b []byte) Node { return Node(getU64(b)) })
 	nOut = uint64(x.u64(8))
 	if r == 0 {
 		if wantDeps {
-			x.array("deps", encoded(func(e *encoder) {
+			x.array("deps", encodeWith(func(e *encoder) {
 				for _, v := range deps {
 					e.writeU64(uint64(v))
 				}
 			}), len(deps), false && deps == nil)
 		}
-		x.field("n", encoded(func(e *encoder) { e.writeU64(nOut) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU64(nOut) }))
 	}
 	x.end()
 	return
@@ -3270,30 +3270,30 @@ func (x *echo) GraphNodeGetDependentNodes(c *Call, node Node, wantDeps bool, n u
 
 func (x *echo) GraphNodeGetDependentNodesV2(c *Call, node Node, wantDeps bool, wantEdges bool, n uint64) (deps []Node, edges []Edge, nOut uint64, r Result) {
 	x.begin("cuGraphNodeGetDependentNodes_v2", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	x.wanted("deps", wantDeps)
 	x.wanted("edges", wantEdges)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(false)
-	deps = invented(x, int64(n), 8, func(b []byte) Node { return Node(getU64(b)) })
-	edges = invented(x, int64(n), 8, getEdge)
+	deps = inventValues(x, int64(n), 8, func(b []byte) Node { return Node(getU64(b)) })
+	edges = inventValues(x, int64(n), 8, getEdge)
 	nOut = uint64(x.u64(8))
 	if r == 0 {
 		if wantDeps {
-			x.array("deps", encoded(func(e *encoder) {
+			x.array("deps", encodeWith(func(e *encoder) {
 				for _, v := range deps {
 					e.writeU64(uint64(v))
 				}
 			}), len(deps), false && deps == nil)
 		}
 		if wantEdges {
-			x.array("edges", encoded(func(e *encoder) {
+			x.array("edges", encodeWith(func(e *encoder) {
 				for _, v := range edges {
 					e.putEdge(v)
 				}
 			}), len(edges), false && edges == nil)
 		}
-		x.field("n", encoded(func(e *encoder) { e.writeU64(nOut) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU64(nOut) }))
 	}
 	x.end()
 	return
@@ -3301,18 +3301,18 @@ func (x *echo) GraphNodeGetDependentNodesV2(c *Call, node Node, wantDeps bool, w
 
 func (x *echo) GraphAddDependencies(c *Call, graph Graph, from []Node, to []Node, n uint64) (r Result) {
 	x.begin("cuGraphAddDependencies", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
-	x.array("from", encoded(func(e *encoder) {
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.array("from", encodeWith(func(e *encoder) {
 		for _, v := range from {
 			e.writeU64(uint64(v))
 		}
 	}), len(from), true && from == nil)
-	x.array("to", encoded(func(e *encoder) {
+	x.array("to", encodeWith(func(e *encoder) {
 		for _, v := range to {
 			e.writeU64(uint64(v))
 		}
 	}), len(to), true && to == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -3322,23 +3322,23 @@ func (x *echo) GraphAddDependencies(c *Call, graph Graph, from []Node, to []Node
 
 func (x *echo) GraphAddDependenciesV2(c *Call, graph Graph, from []Node, to []Node, edges []Edge, n uint64) (r Result) {
 	x.begin("cuGraphAddDependencies_v2", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
-	x.array("from", encoded(func(e *encoder) {
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.array("from", encodeWith(func(e *encoder) {
 		for _, v := range from {
 			e.writeU64(uint64(v))
 		}
 	}), len(from), true && from == nil)
-	x.array("to", encoded(func(e *encoder) {
+	x.array("to", encodeWith(func(e *encoder) {
 		for _, v := range to {
 			e.writeU64(uint64(v))
 		}
 	}), len(to), true && to == nil)
-	x.array("edges", encoded(func(e *encoder) {
+	x.array("edges", encodeWith(func(e *encoder) {
 		for _, v := range edges {
 			e.putEdge(v)
 		}
 	}), len(edges), true && edges == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -3348,18 +3348,18 @@ func (x *echo) GraphAddDependenciesV2(c *Call, graph Graph, from []Node, to []No
 
 func (x *echo) GraphRemoveDependencies(c *Call, graph Graph, from []Node, to []Node, n uint64) (r Result) {
 	x.begin("cuGraphRemoveDependencies", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
-	x.array("from", encoded(func(e *encoder) {
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.array("from", encodeWith(func(e *encoder) {
 		for _, v := range from {
 			e.writeU64(uint64(v))
 		}
 	}), len(from), true && from == nil)
-	x.array("to", encoded(func(e *encoder) {
+	x.array("to", encodeWith(func(e *encoder) {
 		for _, v := range to {
 			e.writeU64(uint64(v))
 		}
 	}), len(to), true && to == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -3369,23 +3369,23 @@ func (x *echo) GraphRemoveDependencies(c *Call, graph Graph, from []Node, to []N
 
 func (x *echo) GraphRemoveDependenciesV2(c *Call, graph Graph, from []Node, to []Node, edges []Edge, n uint64) (r Result) {
 	x.begin("cuGraphRemoveDependencies_v2", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
-	x.array("from", encoded(func(e *encoder) {
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.array("from", encodeWith(func(e *encoder) {
 		for _, v := range from {
 			e.writeU64(uint64(v))
 		}
 	}), len(from), true && from == nil)
-	x.array("to", encoded(func(e *encoder) {
+	x.array("to", encodeWith(func(e *encoder) {
 		for _, v := range to {
 			e.writeU64(uint64(v))
 		}
 	}), len(to), true && to == nil)
-	x.array("edges", encoded(func(e *encoder) {
+	x.array("edges", encodeWith(func(e *encoder) {
 		for _, v := range edges {
 			e.putEdge(v)
 		}
 	}), len(edges), true && edges == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -3395,7 +3395,7 @@ func (x *echo) GraphRemoveDependenciesV2(c *Call, graph Graph, from []Node, to [
 
 func (x *echo) GraphDestroyNode(c *Call, node Node) (r Result) {
 	x.begin("cuGraphDestroyNode", c)
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -3405,16 +3405,16 @@ func (x *echo) GraphDestroyNode(c *Call, node Node) (r Result) {
 
 func (x *echo) GraphInstantiate(c *Call, graph Graph, params Instantiate, n uint32) (exec Graphexec, paramsOut Instantiate, log string, r Result) {
 	x.begin("graph_instantiate", c)
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
-	x.field("params", encoded(func(e *encoder) { e.putInstantiate(params) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.field("params", encodeWith(func(e *encoder) { e.putInstantiate(params) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
 	r = x.result(false)
 	exec = Graphexec(x.u64(8))
 	paramsOut = getInstantiate(x.bytes(32))
 	log = x.text(int64(n))
 	{
-		x.field("exec", encoded(func(e *encoder) { e.writeU64(uint64(exec)) }))
-		x.field("params", encoded(func(e *encoder) { e.putInstantiate(paramsOut) }))
+		x.field("exec", encodeWith(func(e *encoder) { e.writeU64(uint64(exec)) }))
+		x.field("params", encodeWith(func(e *encoder) { e.putInstantiate(paramsOut) }))
 		x.array("log", []byte(log), len(log), false && log == "")
 	}
 	x.end()
@@ -3423,18 +3423,18 @@ func (x *echo) GraphInstantiate(c *Call, graph Graph, params Instantiate, n uint
 
 func (x *echo) GraphCounts(c *Call, exec Graphexec, n uint32) (counts []Ncclcount, nOut uint32, r Result) {
 	x.begin("graph_counts", c)
-	x.field("exec", encoded(func(e *encoder) { e.writeU64(uint64(exec)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
+	x.field("exec", encodeWith(func(e *encoder) { e.writeU64(uint64(exec)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
 	r = x.result(false)
-	counts = invented(x, int64(n), 16, getNcclcount)
+	counts = inventValues(x, int64(n), 16, getNcclcount)
 	nOut = uint32(x.u64(4))
 	if r == 0 {
-		x.array("counts", encoded(func(e *encoder) {
+		x.array("counts", encodeWith(func(e *encoder) {
 			for _, v := range counts {
 				e.putNcclcount(v)
 			}
 		}), len(counts), false && counts == nil)
-		x.field("n", encoded(func(e *encoder) { e.writeU32(nOut) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU32(nOut) }))
 	}
 	x.end()
 	return
@@ -3442,11 +3442,11 @@ func (x *echo) GraphCounts(c *Call, exec Graphexec, n uint32) (counts []Ncclcoun
 
 func (x *echo) GraphExecGetFlags(c *Call, exec Graphexec) (flags uint64, r Result) {
 	x.begin("cuGraphExecGetFlags", c)
-	x.field("exec", encoded(func(e *encoder) { e.writeU64(uint64(exec)) }))
+	x.field("exec", encodeWith(func(e *encoder) { e.writeU64(uint64(exec)) }))
 	r = x.result(false)
 	flags = uint64(x.u64(8))
 	if r == 0 {
-		x.field("flags", encoded(func(e *encoder) { e.writeU64(flags) }))
+		x.field("flags", encodeWith(func(e *encoder) { e.writeU64(flags) }))
 	}
 	x.end()
 	return
@@ -3454,7 +3454,7 @@ func (x *echo) GraphExecGetFlags(c *Call, exec Graphexec) (flags uint64, r Resul
 
 func (x *echo) GraphExecDestroy(c *Call, exec Graphexec) (r Result) {
 	x.begin("graph_exec_destroy", c)
-	x.field("exec", encoded(func(e *encoder) { e.writeU64(uint64(exec)) }))
+	x.field("exec", encodeWith(func(e *encoder) { e.writeU64(uint64(exec)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -3464,8 +3464,8 @@ func (x *echo) GraphExecDestroy(c *Call, exec Graphexec) (r Result) {
 
 func (x *echo) GraphUpload(c *Call, exec Graphexec, stream Stream) (r Result) {
 	x.begin("cuGraphUpload", c)
-	x.field("exec", encoded(func(e *encoder) { e.writeU64(uint64(exec)) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("exec", encodeWith(func(e *encoder) { e.writeU64(uint64(exec)) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -3475,8 +3475,8 @@ func (x *echo) GraphUpload(c *Call, exec Graphexec, stream Stream) (r Result) {
 
 func (x *echo) GraphLaunch(c *Call, exec Graphexec, stream Stream) (r Result) {
 	x.begin("graph_launch", c)
-	x.field("exec", encoded(func(e *encoder) { e.writeU64(uint64(exec)) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("exec", encodeWith(func(e *encoder) { e.writeU64(uint64(exec)) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(true)
 	if r == 0 {
 	}
@@ -3486,12 +3486,12 @@ func (x *echo) GraphLaunch(c *Call, exec Graphexec, stream Stream) (r Result) {
 
 func (x *echo) GraphUpdate(c *Call, exec Graphexec, graph Graph) (info Execupdate, r Result) {
 	x.begin("graph_update", c)
-	x.field("exec", encoded(func(e *encoder) { e.writeU64(uint64(exec)) }))
-	x.field("graph", encoded(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.field("exec", encodeWith(func(e *encoder) { e.writeU64(uint64(exec)) }))
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
 	r = x.result(false)
 	info = getExecupdate(x.bytes(24))
 	{
-		x.field("info", encoded(func(e *encoder) { e.putExecupdate(info) }))
+		x.field("info", encodeWith(func(e *encoder) { e.putExecupdate(info) }))
 	}
 	x.end()
 	return
@@ -3499,9 +3499,9 @@ func (x *echo) GraphUpdate(c *Call, exec Graphexec, graph Graph) (info Execupdat
 
 func (x *echo) GraphNodeSetEnabled(c *Call, exec Graphexec, node Node, on uint32) (r Result) {
 	x.begin("cuGraphNodeSetEnabled", c)
-	x.field("exec", encoded(func(e *encoder) { e.writeU64(uint64(exec)) }))
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
-	x.field("on", encoded(func(e *encoder) { e.writeU32(on) }))
+	x.field("exec", encodeWith(func(e *encoder) { e.writeU64(uint64(exec)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("on", encodeWith(func(e *encoder) { e.writeU32(on) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -3511,12 +3511,12 @@ func (x *echo) GraphNodeSetEnabled(c *Call, exec Graphexec, node Node, on uint32
 
 func (x *echo) GraphNodeGetEnabled(c *Call, exec Graphexec, node Node) (on uint32, r Result) {
 	x.begin("cuGraphNodeGetEnabled", c)
-	x.field("exec", encoded(func(e *encoder) { e.writeU64(uint64(exec)) }))
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("exec", encodeWith(func(e *encoder) { e.writeU64(uint64(exec)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
 	r = x.result(false)
 	on = uint32(x.u64(4))
 	if r == 0 {
-		x.field("on", encoded(func(e *encoder) { e.writeU32(on) }))
+		x.field("on", encodeWith(func(e *encoder) { e.writeU32(on) }))
 	}
 	x.end()
 	return
@@ -3524,20 +3524,20 @@ func (x *echo) GraphNodeGetEnabled(c *Call, exec Graphexec, node Node) (on uint3
 
 func (x *echo) GraphExecKernel(c *Call, exec Graphexec, node Node, function Function, kernel Kernel, ctx Context, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, params []uint8, k uint32) (r Result) {
 	x.begin("graph_exec_kernel", c)
-	x.field("exec", encoded(func(e *encoder) { e.writeU64(uint64(exec)) }))
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
-	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
-	x.field("kernel", encoded(func(e *encoder) { e.writeU64(uint64(kernel)) }))
-	x.field("ctx", encoded(func(e *encoder) { e.writeU64(uint64(ctx)) }))
-	x.field("gridX", encoded(func(e *encoder) { e.writeU32(gridX) }))
-	x.field("gridY", encoded(func(e *encoder) { e.writeU32(gridY) }))
-	x.field("gridZ", encoded(func(e *encoder) { e.writeU32(gridZ) }))
-	x.field("blockX", encoded(func(e *encoder) { e.writeU32(blockX) }))
-	x.field("blockY", encoded(func(e *encoder) { e.writeU32(blockY) }))
-	x.field("blockZ", encoded(func(e *encoder) { e.writeU32(blockZ) }))
-	x.field("shared", encoded(func(e *encoder) { e.writeU32(shared) }))
+	x.field("exec", encodeWith(func(e *encoder) { e.writeU64(uint64(exec)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("function", encodeWith(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("kernel", encodeWith(func(e *encoder) { e.writeU64(uint64(kernel)) }))
+	x.field("ctx", encodeWith(func(e *encoder) { e.writeU64(uint64(ctx)) }))
+	x.field("gridX", encodeWith(func(e *encoder) { e.writeU32(gridX) }))
+	x.field("gridY", encodeWith(func(e *encoder) { e.writeU32(gridY) }))
+	x.field("gridZ", encodeWith(func(e *encoder) { e.writeU32(gridZ) }))
+	x.field("blockX", encodeWith(func(e *encoder) { e.writeU32(blockX) }))
+	x.field("blockY", encodeWith(func(e *encoder) { e.writeU32(blockY) }))
+	x.field("blockZ", encodeWith(func(e *encoder) { e.writeU32(blockZ) }))
+	x.field("shared", encodeWith(func(e *encoder) { e.writeU32(shared) }))
 	x.array("params", params, len(params), false && params == nil)
-	x.field("k", encoded(func(e *encoder) { e.writeU32(k) }))
+	x.field("k", encodeWith(func(e *encoder) { e.writeU32(k) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -3547,10 +3547,10 @@ func (x *echo) GraphExecKernel(c *Call, exec Graphexec, node Node, function Func
 
 func (x *echo) GraphExecMemcpyNodeSetParams(c *Call, exec Graphexec, node Node, what Memcpy3d, ctx Context) (r Result) {
 	x.begin("cuGraphExecMemcpyNodeSetParams", c)
-	x.field("exec", encoded(func(e *encoder) { e.writeU64(uint64(exec)) }))
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
-	x.field("copy", encoded(func(e *encoder) { e.putMemcpy3d(what) }))
-	x.field("ctx", encoded(func(e *encoder) { e.writeU64(uint64(ctx)) }))
+	x.field("exec", encodeWith(func(e *encoder) { e.writeU64(uint64(exec)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("copy", encodeWith(func(e *encoder) { e.putMemcpy3d(what) }))
+	x.field("ctx", encodeWith(func(e *encoder) { e.writeU64(uint64(ctx)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -3560,10 +3560,10 @@ func (x *echo) GraphExecMemcpyNodeSetParams(c *Call, exec Graphexec, node Node, 
 
 func (x *echo) GraphExecMemsetNodeSetParams(c *Call, exec Graphexec, node Node, params Memset, ctx Context) (r Result) {
 	x.begin("cuGraphExecMemsetNodeSetParams", c)
-	x.field("exec", encoded(func(e *encoder) { e.writeU64(uint64(exec)) }))
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
-	x.field("params", encoded(func(e *encoder) { e.putMemset(params) }))
-	x.field("ctx", encoded(func(e *encoder) { e.writeU64(uint64(ctx)) }))
+	x.field("exec", encodeWith(func(e *encoder) { e.writeU64(uint64(exec)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("params", encodeWith(func(e *encoder) { e.putMemset(params) }))
+	x.field("ctx", encodeWith(func(e *encoder) { e.writeU64(uint64(ctx)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -3573,9 +3573,9 @@ func (x *echo) GraphExecMemsetNodeSetParams(c *Call, exec Graphexec, node Node, 
 
 func (x *echo) GraphExecHost(c *Call, exec Graphexec, node Node, ticket uint64) (r Result) {
 	x.begin("graph_exec_host", c)
-	x.field("exec", encoded(func(e *encoder) { e.writeU64(uint64(exec)) }))
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
-	x.field("ticket", encoded(func(e *encoder) { e.writeU64(ticket) }))
+	x.field("exec", encodeWith(func(e *encoder) { e.writeU64(uint64(exec)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("ticket", encodeWith(func(e *encoder) { e.writeU64(ticket) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -3585,9 +3585,9 @@ func (x *echo) GraphExecHost(c *Call, exec Graphexec, node Node, ticket uint64) 
 
 func (x *echo) GraphExecChild(c *Call, exec Graphexec, node Node, child Graph) (r Result) {
 	x.begin("graph_exec_child", c)
-	x.field("exec", encoded(func(e *encoder) { e.writeU64(uint64(exec)) }))
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
-	x.field("child", encoded(func(e *encoder) { e.writeU64(uint64(child)) }))
+	x.field("exec", encodeWith(func(e *encoder) { e.writeU64(uint64(exec)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("child", encodeWith(func(e *encoder) { e.writeU64(uint64(child)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -3597,9 +3597,9 @@ func (x *echo) GraphExecChild(c *Call, exec Graphexec, node Node, child Graph) (
 
 func (x *echo) GraphExecEventRecordNodeSetEvent(c *Call, exec Graphexec, node Node, event Event) (r Result) {
 	x.begin("cuGraphExecEventRecordNodeSetEvent", c)
-	x.field("exec", encoded(func(e *encoder) { e.writeU64(uint64(exec)) }))
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
-	x.field("event", encoded(func(e *encoder) { e.writeU64(uint64(event)) }))
+	x.field("exec", encodeWith(func(e *encoder) { e.writeU64(uint64(exec)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("event", encodeWith(func(e *encoder) { e.writeU64(uint64(event)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -3609,9 +3609,9 @@ func (x *echo) GraphExecEventRecordNodeSetEvent(c *Call, exec Graphexec, node No
 
 func (x *echo) GraphExecEventWaitNodeSetEvent(c *Call, exec Graphexec, node Node, event Event) (r Result) {
 	x.begin("cuGraphExecEventWaitNodeSetEvent", c)
-	x.field("exec", encoded(func(e *encoder) { e.writeU64(uint64(exec)) }))
-	x.field("node", encoded(func(e *encoder) { e.writeU64(uint64(node)) }))
-	x.field("event", encoded(func(e *encoder) { e.writeU64(uint64(event)) }))
+	x.field("exec", encodeWith(func(e *encoder) { e.writeU64(uint64(exec)) }))
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("event", encodeWith(func(e *encoder) { e.writeU64(uint64(event)) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -3621,8 +3621,8 @@ func (x *echo) GraphExecEventWaitNodeSetEvent(c *Call, exec Graphexec, node Node
 
 func (x *echo) TextureWrite(c *Call, at Devptr, shape Textureshape) (r Result) {
 	x.begin("texture_write", c)
-	x.field("at", encoded(func(e *encoder) { e.writeU64(uint64(at)) }))
-	x.field("shape", encoded(func(e *encoder) { e.putTextureshape(shape) }))
+	x.field("at", encodeWith(func(e *encoder) { e.writeU64(uint64(at)) }))
+	x.field("shape", encodeWith(func(e *encoder) { e.putTextureshape(shape) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -3632,11 +3632,11 @@ func (x *echo) TextureWrite(c *Call, at Devptr, shape Textureshape) (r Result) {
 
 func (x *echo) TensorMap(c *Call, shape Tensorshape) (mapping Tensormap, r Result) {
 	x.begin("tensor_map", c)
-	x.field("shape", encoded(func(e *encoder) { e.putTensorshape(shape) }))
+	x.field("shape", encodeWith(func(e *encoder) { e.putTensorshape(shape) }))
 	r = x.result(false)
 	mapping = getTensormap(x.bytes(128))
 	if r == 0 {
-		x.field("map", encoded(func(e *encoder) { e.putTensormap(mapping) }))
+		x.field("map", encodeWith(func(e *encoder) { e.putTensormap(mapping) }))
 	}
 	x.end()
 	return
@@ -3644,12 +3644,12 @@ func (x *echo) TensorMap(c *Call, shape Tensorshape) (mapping Tensormap, r Resul
 
 func (x *echo) TensorMapAt(c *Call, mapping Tensormap, address Devptr) (changed Tensormap, r Result) {
 	x.begin("tensor_map_at", c)
-	x.field("map", encoded(func(e *encoder) { e.putTensormap(mapping) }))
-	x.field("address", encoded(func(e *encoder) { e.writeU64(uint64(address)) }))
+	x.field("map", encodeWith(func(e *encoder) { e.putTensormap(mapping) }))
+	x.field("address", encodeWith(func(e *encoder) { e.writeU64(uint64(address)) }))
 	r = x.result(false)
 	changed = getTensormap(x.bytes(128))
 	if r == 0 {
-		x.field("changed", encoded(func(e *encoder) { e.putTensormap(changed) }))
+		x.field("changed", encodeWith(func(e *encoder) { e.putTensormap(changed) }))
 	}
 	x.end()
 	return
@@ -3660,7 +3660,7 @@ func (x *echo) NcclGetVersion(c *Call) (version int32, r Result) {
 	r = x.result(false)
 	version = int32(x.u64(4))
 	if r == 0 || r == 7 {
-		x.field("version", encoded(func(e *encoder) { e.writeI32(version) }))
+		x.field("version", encodeWith(func(e *encoder) { e.writeI32(version) }))
 	}
 	x.end()
 	return
@@ -3671,7 +3671,7 @@ func (x *echo) NcclGetUniqueId(c *Call) (id Uniqueid, r Result) {
 	r = x.result(false)
 	id = getUniqueid(x.bytes(128))
 	if r == 0 || r == 7 {
-		x.field("id", encoded(func(e *encoder) { e.putUniqueid(id) }))
+		x.field("id", encodeWith(func(e *encoder) { e.putUniqueid(id) }))
 	}
 	x.end()
 	return
@@ -3679,28 +3679,28 @@ func (x *echo) NcclGetUniqueId(c *Call) (id Uniqueid, r Result) {
 
 func (x *echo) CommInit(c *Call, comm Comm, ranks int32, rank int32, ids []Uniqueid, n int32, names []int32, values []uint64, k uint32) (r Result) {
 	x.begin("comm_init", c)
-	x.field("ranks", encoded(func(e *encoder) { e.writeI32(ranks) }))
-	x.field("rank", encoded(func(e *encoder) { e.writeI32(rank) }))
-	x.array("ids", encoded(func(e *encoder) {
+	x.field("ranks", encodeWith(func(e *encoder) { e.writeI32(ranks) }))
+	x.field("rank", encodeWith(func(e *encoder) { e.writeI32(rank) }))
+	x.array("ids", encodeWith(func(e *encoder) {
 		for _, v := range ids {
 			e.putUniqueid(v)
 		}
 	}), len(ids), false && ids == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeI32(n) }))
-	x.array("names", encoded(func(e *encoder) {
+	x.field("n", encodeWith(func(e *encoder) { e.writeI32(n) }))
+	x.array("names", encodeWith(func(e *encoder) {
 		for _, v := range names {
 			e.writeI32(v)
 		}
 	}), len(names), false && names == nil)
-	x.array("values", encoded(func(e *encoder) {
+	x.array("values", encodeWith(func(e *encoder) {
 		for _, v := range values {
 			e.writeU64(v)
 		}
 	}), len(values), false && values == nil)
-	x.field("k", encoded(func(e *encoder) { e.writeU32(k) }))
+	x.field("k", encodeWith(func(e *encoder) { e.writeU32(k) }))
 	r = x.result(false)
 	if r == 0 || r == 7 {
-		x.field("comm", encoded(func(e *encoder) { e.writeU64(uint64(comm)) }))
+		x.field("comm", encodeWith(func(e *encoder) { e.writeU64(uint64(comm)) }))
 	}
 	x.end()
 	return
@@ -3708,23 +3708,23 @@ func (x *echo) CommInit(c *Call, comm Comm, ranks int32, rank int32, ids []Uniqu
 
 func (x *echo) CommSplit(c *Call, comm Comm, color int32, key int32, part Comm, names []int32, values []uint64, k uint32) (r Result) {
 	x.begin("comm_split", c)
-	x.field("comm", encoded(func(e *encoder) { e.writeU64(uint64(comm)) }))
-	x.field("color", encoded(func(e *encoder) { e.writeI32(color) }))
-	x.field("key", encoded(func(e *encoder) { e.writeI32(key) }))
-	x.array("names", encoded(func(e *encoder) {
+	x.field("comm", encodeWith(func(e *encoder) { e.writeU64(uint64(comm)) }))
+	x.field("color", encodeWith(func(e *encoder) { e.writeI32(color) }))
+	x.field("key", encodeWith(func(e *encoder) { e.writeI32(key) }))
+	x.array("names", encodeWith(func(e *encoder) {
 		for _, v := range names {
 			e.writeI32(v)
 		}
 	}), len(names), false && names == nil)
-	x.array("values", encoded(func(e *encoder) {
+	x.array("values", encodeWith(func(e *encoder) {
 		for _, v := range values {
 			e.writeU64(v)
 		}
 	}), len(values), false && values == nil)
-	x.field("k", encoded(func(e *encoder) { e.writeU32(k) }))
+	x.field("k", encodeWith(func(e *encoder) { e.writeU32(k) }))
 	r = x.result(false)
 	if r == 0 || r == 7 {
-		x.field("part", encoded(func(e *encoder) { e.writeU64(uint64(part)) }))
+		x.field("part", encodeWith(func(e *encoder) { e.writeU64(uint64(part)) }))
 	}
 	x.end()
 	return
@@ -3732,18 +3732,18 @@ func (x *echo) CommSplit(c *Call, comm Comm, color int32, key int32, part Comm, 
 
 func (x *echo) CommState(c *Call, comm Comm, wait uint32) (error int32, ranks int32, rank int32, dev int32, r Result) {
 	x.begin("comm_state", c)
-	x.field("comm", encoded(func(e *encoder) { e.writeU64(uint64(comm)) }))
-	x.field("wait", encoded(func(e *encoder) { e.writeU32(wait) }))
+	x.field("comm", encodeWith(func(e *encoder) { e.writeU64(uint64(comm)) }))
+	x.field("wait", encodeWith(func(e *encoder) { e.writeU32(wait) }))
 	r = x.result(false)
 	error = int32(x.u64(4))
 	ranks = int32(x.u64(4))
 	rank = int32(x.u64(4))
 	dev = int32(x.u64(4))
 	if r == 0 || r == 7 {
-		x.field("error", encoded(func(e *encoder) { e.writeI32(error) }))
-		x.field("ranks", encoded(func(e *encoder) { e.writeI32(ranks) }))
-		x.field("rank", encoded(func(e *encoder) { e.writeI32(rank) }))
-		x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+		x.field("error", encodeWith(func(e *encoder) { e.writeI32(error) }))
+		x.field("ranks", encodeWith(func(e *encoder) { e.writeI32(ranks) }))
+		x.field("rank", encodeWith(func(e *encoder) { e.writeI32(rank) }))
+		x.field("dev", encodeWith(func(e *encoder) { e.writeI32(dev) }))
 	}
 	x.end()
 	return
@@ -3751,8 +3751,8 @@ func (x *echo) CommState(c *Call, comm Comm, wait uint32) (error int32, ranks in
 
 func (x *echo) CommError(c *Call, comm Comm, room uint32) (text string, r Result) {
 	x.begin("comm_error", c)
-	x.field("comm", encoded(func(e *encoder) { e.writeU64(uint64(comm)) }))
-	x.field("room", encoded(func(e *encoder) { e.writeU32(room) }))
+	x.field("comm", encodeWith(func(e *encoder) { e.writeU64(uint64(comm)) }))
+	x.field("room", encodeWith(func(e *encoder) { e.writeU32(room) }))
 	r = x.result(false)
 	text = x.text(int64(room))
 	if r == 0 || r == 7 {
@@ -3764,7 +3764,7 @@ func (x *echo) CommError(c *Call, comm Comm, room uint32) (text string, r Result
 
 func (x *echo) CommFinalize(c *Call, comm Comm) (r Result) {
 	x.begin("comm_finalize", c)
-	x.field("comm", encoded(func(e *encoder) { e.writeU64(uint64(comm)) }))
+	x.field("comm", encodeWith(func(e *encoder) { e.writeU64(uint64(comm)) }))
 	r = x.result(false)
 	if r == 0 || r == 7 {
 	}
@@ -3774,7 +3774,7 @@ func (x *echo) CommFinalize(c *Call, comm Comm) (r Result) {
 
 func (x *echo) NcclCommDestroy(c *Call, comm Comm) (r Result) {
 	x.begin("ncclCommDestroy", c)
-	x.field("comm", encoded(func(e *encoder) { e.writeU64(uint64(comm)) }))
+	x.field("comm", encodeWith(func(e *encoder) { e.writeU64(uint64(comm)) }))
 	r = x.result(false)
 	if r == 0 || r == 7 {
 	}
@@ -3784,7 +3784,7 @@ func (x *echo) NcclCommDestroy(c *Call, comm Comm) (r Result) {
 
 func (x *echo) NcclCommAbort(c *Call, comm Comm) (r Result) {
 	x.begin("ncclCommAbort", c)
-	x.field("comm", encoded(func(e *encoder) { e.writeU64(uint64(comm)) }))
+	x.field("comm", encodeWith(func(e *encoder) { e.writeU64(uint64(comm)) }))
 	r = x.result(false)
 	if r == 0 || r == 7 {
 	}
@@ -3794,19 +3794,19 @@ func (x *echo) NcclCommAbort(c *Call, comm Comm) (r Result) {
 
 func (x *echo) NcclGroup(c *Call, counts []Ncclcount, k uint32, ops []Ncclop, n uint32, stream Stream) (r Result) {
 	x.begin("nccl_group", c)
-	x.array("counts", encoded(func(e *encoder) {
+	x.array("counts", encodeWith(func(e *encoder) {
 		for _, v := range counts {
 			e.putNcclcount(v)
 		}
 	}), len(counts), false && counts == nil)
-	x.field("k", encoded(func(e *encoder) { e.writeU32(k) }))
-	x.array("ops", encoded(func(e *encoder) {
+	x.field("k", encodeWith(func(e *encoder) { e.writeU32(k) }))
+	x.array("ops", encodeWith(func(e *encoder) {
 		for _, v := range ops {
 			e.putNcclop(v)
 		}
 	}), len(ops), false && ops == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
-	x.field("stream", encoded(func(e *encoder) { e.writeU64(uint64(stream)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
+	x.field("stream", encodeWith(func(e *encoder) { e.writeU64(uint64(stream)) }))
 	r = x.result(true)
 	if r == 0 || r == 7 {
 	}
@@ -3817,15 +3817,15 @@ func (x *echo) NcclGroup(c *Call, counts []Ncclcount, k uint32, ops []Ncclop, n 
 func (x *echo) RedopCreate(c *Call, scalar []uint8, n uint32, at Devptr, typ int32, residence int32, comm Comm) (op Redop, r Result) {
 	x.begin("redop_create", c)
 	x.array("scalar", scalar, len(scalar), false && scalar == nil)
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
-	x.field("at", encoded(func(e *encoder) { e.writeU64(uint64(at)) }))
-	x.field("type", encoded(func(e *encoder) { e.writeI32(typ) }))
-	x.field("residence", encoded(func(e *encoder) { e.writeI32(residence) }))
-	x.field("comm", encoded(func(e *encoder) { e.writeU64(uint64(comm)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
+	x.field("at", encodeWith(func(e *encoder) { e.writeU64(uint64(at)) }))
+	x.field("type", encodeWith(func(e *encoder) { e.writeI32(typ) }))
+	x.field("residence", encodeWith(func(e *encoder) { e.writeI32(residence) }))
+	x.field("comm", encodeWith(func(e *encoder) { e.writeU64(uint64(comm)) }))
 	r = x.result(false)
 	op = Redop(x.u64(4))
 	if r == 0 || r == 7 {
-		x.field("op", encoded(func(e *encoder) { e.writeI32(int32(op)) }))
+		x.field("op", encodeWith(func(e *encoder) { e.writeI32(int32(op)) }))
 	}
 	x.end()
 	return
@@ -3833,8 +3833,8 @@ func (x *echo) RedopCreate(c *Call, scalar []uint8, n uint32, at Devptr, typ int
 
 func (x *echo) NcclRedOpDestroy(c *Call, op Redop, comm Comm) (r Result) {
 	x.begin("ncclRedOpDestroy", c)
-	x.field("op", encoded(func(e *encoder) { e.writeI32(int32(op)) }))
-	x.field("comm", encoded(func(e *encoder) { e.writeU64(uint64(comm)) }))
+	x.field("op", encodeWith(func(e *encoder) { e.writeI32(int32(op)) }))
+	x.field("comm", encodeWith(func(e *encoder) { e.writeU64(uint64(comm)) }))
 	r = x.result(false)
 	if r == 0 || r == 7 {
 	}
@@ -3844,13 +3844,13 @@ func (x *echo) NcclRedOpDestroy(c *Call, op Redop, comm Comm) (r Result) {
 
 func (x *echo) NcclCommRegister(c *Call, comm Comm, ptr Devptr, n uint64) (handle Commreg, r Result) {
 	x.begin("ncclCommRegister", c)
-	x.field("comm", encoded(func(e *encoder) { e.writeU64(uint64(comm)) }))
-	x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+	x.field("comm", encodeWith(func(e *encoder) { e.writeU64(uint64(comm)) }))
+	x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	r = x.result(false)
 	handle = Commreg(x.u64(8))
 	if r == 0 || r == 7 {
-		x.field("handle", encoded(func(e *encoder) { e.writeU64(uint64(handle)) }))
+		x.field("handle", encodeWith(func(e *encoder) { e.writeU64(uint64(handle)) }))
 	}
 	x.end()
 	return
@@ -3858,8 +3858,8 @@ func (x *echo) NcclCommRegister(c *Call, comm Comm, ptr Devptr, n uint64) (handl
 
 func (x *echo) NcclCommDeregister(c *Call, comm Comm, handle Commreg) (r Result) {
 	x.begin("ncclCommDeregister", c)
-	x.field("comm", encoded(func(e *encoder) { e.writeU64(uint64(comm)) }))
-	x.field("handle", encoded(func(e *encoder) { e.writeU64(uint64(handle)) }))
+	x.field("comm", encodeWith(func(e *encoder) { e.writeU64(uint64(comm)) }))
+	x.field("handle", encodeWith(func(e *encoder) { e.writeU64(uint64(handle)) }))
 	r = x.result(false)
 	if r == 0 || r == 7 {
 	}
@@ -3878,7 +3878,7 @@ func (x *echo) NvmlInitV2(c *Call) (r Result) {
 
 func (x *echo) NvmlInitWithFlags(c *Call, flags uint32) (r Result) {
 	x.begin("nvmlInitWithFlags", c)
-	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
 	r = x.result(false)
 	if r == 0 {
 	}
@@ -3897,7 +3897,7 @@ func (x *echo) NvmlShutdown(c *Call) (r Result) {
 
 func (x *echo) NvmlSystemGetDriverVersion(c *Call, n uint32) (version string, r Result) {
 	x.begin("nvmlSystemGetDriverVersion", c)
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
 	r = x.result(false)
 	version = x.text(int64(n))
 	if r == 0 {
@@ -3909,7 +3909,7 @@ func (x *echo) NvmlSystemGetDriverVersion(c *Call, n uint32) (version string, r 
 
 func (x *echo) NvmlSystemGetNVMLVersion(c *Call, n uint32) (version string, r Result) {
 	x.begin("nvmlSystemGetNVMLVersion", c)
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
 	r = x.result(false)
 	version = x.text(int64(n))
 	if r == 0 {
@@ -3924,7 +3924,7 @@ func (x *echo) NvmlSystemGetCudaDriverVersion(c *Call) (version int32, r Result)
 	r = x.result(false)
 	version = int32(x.u64(4))
 	if r == 0 {
-		x.field("version", encoded(func(e *encoder) { e.writeI32(version) }))
+		x.field("version", encodeWith(func(e *encoder) { e.writeI32(version) }))
 	}
 	x.end()
 	return
@@ -3935,7 +3935,7 @@ func (x *echo) NvmlSystemGetCudaDriverVersionV2(c *Call) (version int32, r Resul
 	r = x.result(false)
 	version = int32(x.u64(4))
 	if r == 0 {
-		x.field("version", encoded(func(e *encoder) { e.writeI32(version) }))
+		x.field("version", encodeWith(func(e *encoder) { e.writeI32(version) }))
 	}
 	x.end()
 	return
@@ -3946,7 +3946,7 @@ func (x *echo) NvmlDeviceGetCountV2(c *Call) (n uint32, r Result) {
 	r = x.result(false)
 	n = uint32(x.u64(4))
 	if r == 0 {
-		x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
 	}
 	x.end()
 	return
@@ -3954,11 +3954,11 @@ func (x *echo) NvmlDeviceGetCountV2(c *Call) (n uint32, r Result) {
 
 func (x *echo) NvmlDeviceGetHandleByIndexV2(c *Call, index uint32) (dev Nvmldevice, r Result) {
 	x.begin("nvmlDeviceGetHandleByIndex_v2", c)
-	x.field("index", encoded(func(e *encoder) { e.writeU32(index) }))
+	x.field("index", encodeWith(func(e *encoder) { e.writeU32(index) }))
 	r = x.result(false)
 	dev = Nvmldevice(x.u64(8))
 	if r == 0 {
-		x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+		x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	}
 	x.end()
 	return
@@ -3970,7 +3970,7 @@ func (x *echo) NvmlDeviceGetHandleByPciBusIdV2(c *Call, id string) (dev Nvmldevi
 	r = x.result(false)
 	dev = Nvmldevice(x.u64(8))
 	if r == 0 {
-		x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+		x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	}
 	x.end()
 	return
@@ -3982,7 +3982,7 @@ func (x *echo) NvmlDeviceGetHandleByUUID(c *Call, id string) (dev Nvmldevice, r 
 	r = x.result(false)
 	dev = Nvmldevice(x.u64(8))
 	if r == 0 {
-		x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+		x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	}
 	x.end()
 	return
@@ -3994,7 +3994,7 @@ func (x *echo) NvmlDeviceGetHandleBySerial(c *Call, serial string) (dev Nvmldevi
 	r = x.result(false)
 	dev = Nvmldevice(x.u64(8))
 	if r == 0 {
-		x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+		x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	}
 	x.end()
 	return
@@ -4002,11 +4002,11 @@ func (x *echo) NvmlDeviceGetHandleBySerial(c *Call, serial string) (dev Nvmldevi
 
 func (x *echo) NvmlDeviceGetIndex(c *Call, dev Nvmldevice) (index uint32, r Result) {
 	x.begin("nvmlDeviceGetIndex", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	index = uint32(x.u64(4))
 	if r == 0 {
-		x.field("index", encoded(func(e *encoder) { e.writeU32(index) }))
+		x.field("index", encodeWith(func(e *encoder) { e.writeU32(index) }))
 	}
 	x.end()
 	return
@@ -4014,11 +4014,11 @@ func (x *echo) NvmlDeviceGetIndex(c *Call, dev Nvmldevice) (index uint32, r Resu
 
 func (x *echo) NvmlDeviceGetMinorNumber(c *Call, dev Nvmldevice) (number uint32, r Result) {
 	x.begin("nvmlDeviceGetMinorNumber", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	number = uint32(x.u64(4))
 	if r == 0 {
-		x.field("number", encoded(func(e *encoder) { e.writeU32(number) }))
+		x.field("number", encodeWith(func(e *encoder) { e.writeU32(number) }))
 	}
 	x.end()
 	return
@@ -4026,8 +4026,8 @@ func (x *echo) NvmlDeviceGetMinorNumber(c *Call, dev Nvmldevice) (number uint32,
 
 func (x *echo) NvmlDeviceGetName(c *Call, dev Nvmldevice, n uint32) (name string, r Result) {
 	x.begin("nvmlDeviceGetName", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
 	r = x.result(false)
 	name = x.text(int64(n))
 	if r == 0 {
@@ -4039,8 +4039,8 @@ func (x *echo) NvmlDeviceGetName(c *Call, dev Nvmldevice, n uint32) (name string
 
 func (x *echo) NvmlDeviceGetUUID(c *Call, dev Nvmldevice, n uint32) (id string, r Result) {
 	x.begin("nvmlDeviceGetUUID", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
 	r = x.result(false)
 	id = x.text(int64(n))
 	if r == 0 {
@@ -4052,8 +4052,8 @@ func (x *echo) NvmlDeviceGetUUID(c *Call, dev Nvmldevice, n uint32) (id string, 
 
 func (x *echo) NvmlDeviceGetSerial(c *Call, dev Nvmldevice, n uint32) (serial string, r Result) {
 	x.begin("nvmlDeviceGetSerial", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
 	r = x.result(false)
 	serial = x.text(int64(n))
 	if r == 0 {
@@ -4065,8 +4065,8 @@ func (x *echo) NvmlDeviceGetSerial(c *Call, dev Nvmldevice, n uint32) (serial st
 
 func (x *echo) NvmlDeviceGetVbiosVersion(c *Call, dev Nvmldevice, n uint32) (version string, r Result) {
 	x.begin("nvmlDeviceGetVbiosVersion", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
 	r = x.result(false)
 	version = x.text(int64(n))
 	if r == 0 {
@@ -4078,11 +4078,11 @@ func (x *echo) NvmlDeviceGetVbiosVersion(c *Call, dev Nvmldevice, n uint32) (ver
 
 func (x *echo) NvmlDeviceGetBoardId(c *Call, dev Nvmldevice) (id uint32, r Result) {
 	x.begin("nvmlDeviceGetBoardId", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	id = uint32(x.u64(4))
 	if r == 0 {
-		x.field("id", encoded(func(e *encoder) { e.writeU32(id) }))
+		x.field("id", encodeWith(func(e *encoder) { e.writeU32(id) }))
 	}
 	x.end()
 	return
@@ -4090,11 +4090,11 @@ func (x *echo) NvmlDeviceGetBoardId(c *Call, dev Nvmldevice) (id uint32, r Resul
 
 func (x *echo) NvmlDeviceGetMultiGpuBoard(c *Call, dev Nvmldevice) (yes uint32, r Result) {
 	x.begin("nvmlDeviceGetMultiGpuBoard", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	yes = uint32(x.u64(4))
 	if r == 0 {
-		x.field("yes", encoded(func(e *encoder) { e.writeU32(yes) }))
+		x.field("yes", encodeWith(func(e *encoder) { e.writeU32(yes) }))
 	}
 	x.end()
 	return
@@ -4102,11 +4102,11 @@ func (x *echo) NvmlDeviceGetMultiGpuBoard(c *Call, dev Nvmldevice) (yes uint32, 
 
 func (x *echo) NvmlDeviceGetBrand(c *Call, dev Nvmldevice) (brand int32, r Result) {
 	x.begin("nvmlDeviceGetBrand", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	brand = int32(x.u64(4))
 	if r == 0 {
-		x.field("brand", encoded(func(e *encoder) { e.writeI32(brand) }))
+		x.field("brand", encodeWith(func(e *encoder) { e.writeI32(brand) }))
 	}
 	x.end()
 	return
@@ -4114,11 +4114,11 @@ func (x *echo) NvmlDeviceGetBrand(c *Call, dev Nvmldevice) (brand int32, r Resul
 
 func (x *echo) NvmlDeviceGetArchitecture(c *Call, dev Nvmldevice) (architecture uint32, r Result) {
 	x.begin("nvmlDeviceGetArchitecture", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	architecture = uint32(x.u64(4))
 	if r == 0 {
-		x.field("architecture", encoded(func(e *encoder) { e.writeU32(architecture) }))
+		x.field("architecture", encodeWith(func(e *encoder) { e.writeU32(architecture) }))
 	}
 	x.end()
 	return
@@ -4126,13 +4126,13 @@ func (x *echo) NvmlDeviceGetArchitecture(c *Call, dev Nvmldevice) (architecture 
 
 func (x *echo) NvmlDeviceGetCudaComputeCapability(c *Call, dev Nvmldevice) (major int32, minor int32, r Result) {
 	x.begin("nvmlDeviceGetCudaComputeCapability", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	major = int32(x.u64(4))
 	minor = int32(x.u64(4))
 	if r == 0 {
-		x.field("major", encoded(func(e *encoder) { e.writeI32(major) }))
-		x.field("minor", encoded(func(e *encoder) { e.writeI32(minor) }))
+		x.field("major", encodeWith(func(e *encoder) { e.writeI32(major) }))
+		x.field("minor", encodeWith(func(e *encoder) { e.writeI32(minor) }))
 	}
 	x.end()
 	return
@@ -4140,11 +4140,11 @@ func (x *echo) NvmlDeviceGetCudaComputeCapability(c *Call, dev Nvmldevice) (majo
 
 func (x *echo) NvmlDeviceGetNumGpuCores(c *Call, dev Nvmldevice) (n uint32, r Result) {
 	x.begin("nvmlDeviceGetNumGpuCores", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	n = uint32(x.u64(4))
 	if r == 0 {
-		x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
 	}
 	x.end()
 	return
@@ -4152,11 +4152,11 @@ func (x *echo) NvmlDeviceGetNumGpuCores(c *Call, dev Nvmldevice) (n uint32, r Re
 
 func (x *echo) NvmlDeviceGetMemoryBusWidth(c *Call, dev Nvmldevice) (bits uint32, r Result) {
 	x.begin("nvmlDeviceGetMemoryBusWidth", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	bits = uint32(x.u64(4))
 	if r == 0 {
-		x.field("bits", encoded(func(e *encoder) { e.writeU32(bits) }))
+		x.field("bits", encodeWith(func(e *encoder) { e.writeU32(bits) }))
 	}
 	x.end()
 	return
@@ -4164,11 +4164,11 @@ func (x *echo) NvmlDeviceGetMemoryBusWidth(c *Call, dev Nvmldevice) (bits uint32
 
 func (x *echo) NvmlDeviceGetPciInfoV3(c *Call, dev Nvmldevice) (info Nvmlpci, r Result) {
 	x.begin("nvmlDeviceGetPciInfo_v3", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	info = getNvmlpci(x.bytes(68))
 	if r == 0 {
-		x.field("info", encoded(func(e *encoder) { e.putNvmlpci(info) }))
+		x.field("info", encodeWith(func(e *encoder) { e.putNvmlpci(info) }))
 	}
 	x.end()
 	return
@@ -4176,11 +4176,11 @@ func (x *echo) NvmlDeviceGetPciInfoV3(c *Call, dev Nvmldevice) (info Nvmlpci, r 
 
 func (x *echo) NvmlDeviceGetMaxPcieLinkGeneration(c *Call, dev Nvmldevice) (generation uint32, r Result) {
 	x.begin("nvmlDeviceGetMaxPcieLinkGeneration", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	generation = uint32(x.u64(4))
 	if r == 0 {
-		x.field("generation", encoded(func(e *encoder) { e.writeU32(generation) }))
+		x.field("generation", encodeWith(func(e *encoder) { e.writeU32(generation) }))
 	}
 	x.end()
 	return
@@ -4188,11 +4188,11 @@ func (x *echo) NvmlDeviceGetMaxPcieLinkGeneration(c *Call, dev Nvmldevice) (gene
 
 func (x *echo) NvmlDeviceGetMaxPcieLinkWidth(c *Call, dev Nvmldevice) (width uint32, r Result) {
 	x.begin("nvmlDeviceGetMaxPcieLinkWidth", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	width = uint32(x.u64(4))
 	if r == 0 {
-		x.field("width", encoded(func(e *encoder) { e.writeU32(width) }))
+		x.field("width", encodeWith(func(e *encoder) { e.writeU32(width) }))
 	}
 	x.end()
 	return
@@ -4200,11 +4200,11 @@ func (x *echo) NvmlDeviceGetMaxPcieLinkWidth(c *Call, dev Nvmldevice) (width uin
 
 func (x *echo) NvmlDeviceGetCurrPcieLinkGeneration(c *Call, dev Nvmldevice) (generation uint32, r Result) {
 	x.begin("nvmlDeviceGetCurrPcieLinkGeneration", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	generation = uint32(x.u64(4))
 	if r == 0 {
-		x.field("generation", encoded(func(e *encoder) { e.writeU32(generation) }))
+		x.field("generation", encodeWith(func(e *encoder) { e.writeU32(generation) }))
 	}
 	x.end()
 	return
@@ -4212,11 +4212,11 @@ func (x *echo) NvmlDeviceGetCurrPcieLinkGeneration(c *Call, dev Nvmldevice) (gen
 
 func (x *echo) NvmlDeviceGetCurrPcieLinkWidth(c *Call, dev Nvmldevice) (width uint32, r Result) {
 	x.begin("nvmlDeviceGetCurrPcieLinkWidth", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	width = uint32(x.u64(4))
 	if r == 0 {
-		x.field("width", encoded(func(e *encoder) { e.writeU32(width) }))
+		x.field("width", encodeWith(func(e *encoder) { e.writeU32(width) }))
 	}
 	x.end()
 	return
@@ -4224,11 +4224,11 @@ func (x *echo) NvmlDeviceGetCurrPcieLinkWidth(c *Call, dev Nvmldevice) (width ui
 
 func (x *echo) NvmlDeviceGetMemoryInfo(c *Call, dev Nvmldevice) (memory Nvmlmemory, r Result) {
 	x.begin("nvmlDeviceGetMemoryInfo", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	memory = getNvmlmemory(x.bytes(24))
 	if r == 0 {
-		x.field("memory", encoded(func(e *encoder) { e.putNvmlmemory(memory) }))
+		x.field("memory", encodeWith(func(e *encoder) { e.putNvmlmemory(memory) }))
 	}
 	x.end()
 	return
@@ -4236,12 +4236,12 @@ func (x *echo) NvmlDeviceGetMemoryInfo(c *Call, dev Nvmldevice) (memory Nvmlmemo
 
 func (x *echo) NvmlDeviceGetMemoryInfoV2(c *Call, dev Nvmldevice, memory Nvmlmemory2) (memoryOut Nvmlmemory2, r Result) {
 	x.begin("nvmlDeviceGetMemoryInfo_v2", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("memory", encoded(func(e *encoder) { e.putNvmlmemory2(memory) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("memory", encodeWith(func(e *encoder) { e.putNvmlmemory2(memory) }))
 	r = x.result(false)
 	memoryOut = getNvmlmemory2(x.bytes(40))
 	if r == 0 {
-		x.field("memory", encoded(func(e *encoder) { e.putNvmlmemory2(memoryOut) }))
+		x.field("memory", encodeWith(func(e *encoder) { e.putNvmlmemory2(memoryOut) }))
 	}
 	x.end()
 	return
@@ -4249,11 +4249,11 @@ func (x *echo) NvmlDeviceGetMemoryInfoV2(c *Call, dev Nvmldevice, memory Nvmlmem
 
 func (x *echo) NvmlDeviceGetBAR1MemoryInfo(c *Call, dev Nvmldevice) (memory Nvmlmemory, r Result) {
 	x.begin("nvmlDeviceGetBAR1MemoryInfo", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	memory = getNvmlmemory(x.bytes(24))
 	if r == 0 {
-		x.field("memory", encoded(func(e *encoder) { e.putNvmlmemory(memory) }))
+		x.field("memory", encodeWith(func(e *encoder) { e.putNvmlmemory(memory) }))
 	}
 	x.end()
 	return
@@ -4261,11 +4261,11 @@ func (x *echo) NvmlDeviceGetBAR1MemoryInfo(c *Call, dev Nvmldevice) (memory Nvml
 
 func (x *echo) NvmlDeviceGetUtilizationRates(c *Call, dev Nvmldevice) (utilization Nvmlutil, r Result) {
 	x.begin("nvmlDeviceGetUtilizationRates", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	utilization = getNvmlutil(x.bytes(8))
 	if r == 0 {
-		x.field("utilization", encoded(func(e *encoder) { e.putNvmlutil(utilization) }))
+		x.field("utilization", encodeWith(func(e *encoder) { e.putNvmlutil(utilization) }))
 	}
 	x.end()
 	return
@@ -4273,12 +4273,12 @@ func (x *echo) NvmlDeviceGetUtilizationRates(c *Call, dev Nvmldevice) (utilizati
 
 func (x *echo) NvmlDeviceGetTemperature(c *Call, dev Nvmldevice, sensor int32) (celsius uint32, r Result) {
 	x.begin("nvmlDeviceGetTemperature", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("sensor", encoded(func(e *encoder) { e.writeI32(sensor) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("sensor", encodeWith(func(e *encoder) { e.writeI32(sensor) }))
 	r = x.result(false)
 	celsius = uint32(x.u64(4))
 	if r == 0 {
-		x.field("celsius", encoded(func(e *encoder) { e.writeU32(celsius) }))
+		x.field("celsius", encodeWith(func(e *encoder) { e.writeU32(celsius) }))
 	}
 	x.end()
 	return
@@ -4286,11 +4286,11 @@ func (x *echo) NvmlDeviceGetTemperature(c *Call, dev Nvmldevice, sensor int32) (
 
 func (x *echo) NvmlDeviceGetPowerUsage(c *Call, dev Nvmldevice) (milliwatts uint32, r Result) {
 	x.begin("nvmlDeviceGetPowerUsage", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	milliwatts = uint32(x.u64(4))
 	if r == 0 {
-		x.field("milliwatts", encoded(func(e *encoder) { e.writeU32(milliwatts) }))
+		x.field("milliwatts", encodeWith(func(e *encoder) { e.writeU32(milliwatts) }))
 	}
 	x.end()
 	return
@@ -4298,11 +4298,11 @@ func (x *echo) NvmlDeviceGetPowerUsage(c *Call, dev Nvmldevice) (milliwatts uint
 
 func (x *echo) NvmlDeviceGetTotalEnergyConsumption(c *Call, dev Nvmldevice) (millijoules uint64, r Result) {
 	x.begin("nvmlDeviceGetTotalEnergyConsumption", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	millijoules = uint64(x.u64(8))
 	if r == 0 {
-		x.field("millijoules", encoded(func(e *encoder) { e.writeU64(millijoules) }))
+		x.field("millijoules", encodeWith(func(e *encoder) { e.writeU64(millijoules) }))
 	}
 	x.end()
 	return
@@ -4310,11 +4310,11 @@ func (x *echo) NvmlDeviceGetTotalEnergyConsumption(c *Call, dev Nvmldevice) (mil
 
 func (x *echo) NvmlDeviceGetPowerManagementLimit(c *Call, dev Nvmldevice) (milliwatts uint32, r Result) {
 	x.begin("nvmlDeviceGetPowerManagementLimit", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	milliwatts = uint32(x.u64(4))
 	if r == 0 {
-		x.field("milliwatts", encoded(func(e *encoder) { e.writeU32(milliwatts) }))
+		x.field("milliwatts", encodeWith(func(e *encoder) { e.writeU32(milliwatts) }))
 	}
 	x.end()
 	return
@@ -4322,13 +4322,13 @@ func (x *echo) NvmlDeviceGetPowerManagementLimit(c *Call, dev Nvmldevice) (milli
 
 func (x *echo) NvmlDeviceGetPowerManagementLimitConstraints(c *Call, dev Nvmldevice) (least uint32, most uint32, r Result) {
 	x.begin("nvmlDeviceGetPowerManagementLimitConstraints", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	least = uint32(x.u64(4))
 	most = uint32(x.u64(4))
 	if r == 0 {
-		x.field("least", encoded(func(e *encoder) { e.writeU32(least) }))
-		x.field("most", encoded(func(e *encoder) { e.writeU32(most) }))
+		x.field("least", encodeWith(func(e *encoder) { e.writeU32(least) }))
+		x.field("most", encodeWith(func(e *encoder) { e.writeU32(most) }))
 	}
 	x.end()
 	return
@@ -4336,11 +4336,11 @@ func (x *echo) NvmlDeviceGetPowerManagementLimitConstraints(c *Call, dev Nvmldev
 
 func (x *echo) NvmlDeviceGetEnforcedPowerLimit(c *Call, dev Nvmldevice) (milliwatts uint32, r Result) {
 	x.begin("nvmlDeviceGetEnforcedPowerLimit", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	milliwatts = uint32(x.u64(4))
 	if r == 0 {
-		x.field("milliwatts", encoded(func(e *encoder) { e.writeU32(milliwatts) }))
+		x.field("milliwatts", encodeWith(func(e *encoder) { e.writeU32(milliwatts) }))
 	}
 	x.end()
 	return
@@ -4348,12 +4348,12 @@ func (x *echo) NvmlDeviceGetEnforcedPowerLimit(c *Call, dev Nvmldevice) (milliwa
 
 func (x *echo) NvmlDeviceGetClockInfo(c *Call, dev Nvmldevice, clock int32) (mhz uint32, r Result) {
 	x.begin("nvmlDeviceGetClockInfo", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("clock", encoded(func(e *encoder) { e.writeI32(clock) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("clock", encodeWith(func(e *encoder) { e.writeI32(clock) }))
 	r = x.result(false)
 	mhz = uint32(x.u64(4))
 	if r == 0 {
-		x.field("mhz", encoded(func(e *encoder) { e.writeU32(mhz) }))
+		x.field("mhz", encodeWith(func(e *encoder) { e.writeU32(mhz) }))
 	}
 	x.end()
 	return
@@ -4361,12 +4361,12 @@ func (x *echo) NvmlDeviceGetClockInfo(c *Call, dev Nvmldevice, clock int32) (mhz
 
 func (x *echo) NvmlDeviceGetMaxClockInfo(c *Call, dev Nvmldevice, clock int32) (mhz uint32, r Result) {
 	x.begin("nvmlDeviceGetMaxClockInfo", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("clock", encoded(func(e *encoder) { e.writeI32(clock) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("clock", encodeWith(func(e *encoder) { e.writeI32(clock) }))
 	r = x.result(false)
 	mhz = uint32(x.u64(4))
 	if r == 0 {
-		x.field("mhz", encoded(func(e *encoder) { e.writeU32(mhz) }))
+		x.field("mhz", encodeWith(func(e *encoder) { e.writeU32(mhz) }))
 	}
 	x.end()
 	return
@@ -4374,11 +4374,11 @@ func (x *echo) NvmlDeviceGetMaxClockInfo(c *Call, dev Nvmldevice, clock int32) (
 
 func (x *echo) NvmlDeviceGetFanSpeed(c *Call, dev Nvmldevice) (percent uint32, r Result) {
 	x.begin("nvmlDeviceGetFanSpeed", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	percent = uint32(x.u64(4))
 	if r == 0 {
-		x.field("percent", encoded(func(e *encoder) { e.writeU32(percent) }))
+		x.field("percent", encodeWith(func(e *encoder) { e.writeU32(percent) }))
 	}
 	x.end()
 	return
@@ -4386,11 +4386,11 @@ func (x *echo) NvmlDeviceGetFanSpeed(c *Call, dev Nvmldevice) (percent uint32, r
 
 func (x *echo) NvmlDeviceGetPerformanceState(c *Call, dev Nvmldevice) (state int32, r Result) {
 	x.begin("nvmlDeviceGetPerformanceState", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	state = int32(x.u64(4))
 	if r == 0 {
-		x.field("state", encoded(func(e *encoder) { e.writeI32(state) }))
+		x.field("state", encodeWith(func(e *encoder) { e.writeI32(state) }))
 	}
 	x.end()
 	return
@@ -4398,11 +4398,11 @@ func (x *echo) NvmlDeviceGetPerformanceState(c *Call, dev Nvmldevice) (state int
 
 func (x *echo) NvmlDeviceGetComputeMode(c *Call, dev Nvmldevice) (mode int32, r Result) {
 	x.begin("nvmlDeviceGetComputeMode", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	mode = int32(x.u64(4))
 	if r == 0 {
-		x.field("mode", encoded(func(e *encoder) { e.writeI32(mode) }))
+		x.field("mode", encodeWith(func(e *encoder) { e.writeI32(mode) }))
 	}
 	x.end()
 	return
@@ -4410,11 +4410,11 @@ func (x *echo) NvmlDeviceGetComputeMode(c *Call, dev Nvmldevice) (mode int32, r 
 
 func (x *echo) NvmlDeviceGetPersistenceMode(c *Call, dev Nvmldevice) (mode int32, r Result) {
 	x.begin("nvmlDeviceGetPersistenceMode", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	mode = int32(x.u64(4))
 	if r == 0 {
-		x.field("mode", encoded(func(e *encoder) { e.writeI32(mode) }))
+		x.field("mode", encodeWith(func(e *encoder) { e.writeI32(mode) }))
 	}
 	x.end()
 	return
@@ -4422,11 +4422,11 @@ func (x *echo) NvmlDeviceGetPersistenceMode(c *Call, dev Nvmldevice) (mode int32
 
 func (x *echo) NvmlDeviceGetDisplayMode(c *Call, dev Nvmldevice) (mode int32, r Result) {
 	x.begin("nvmlDeviceGetDisplayMode", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	mode = int32(x.u64(4))
 	if r == 0 {
-		x.field("mode", encoded(func(e *encoder) { e.writeI32(mode) }))
+		x.field("mode", encodeWith(func(e *encoder) { e.writeI32(mode) }))
 	}
 	x.end()
 	return
@@ -4434,11 +4434,11 @@ func (x *echo) NvmlDeviceGetDisplayMode(c *Call, dev Nvmldevice) (mode int32, r 
 
 func (x *echo) NvmlDeviceGetDisplayActive(c *Call, dev Nvmldevice) (mode int32, r Result) {
 	x.begin("nvmlDeviceGetDisplayActive", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	mode = int32(x.u64(4))
 	if r == 0 {
-		x.field("mode", encoded(func(e *encoder) { e.writeI32(mode) }))
+		x.field("mode", encodeWith(func(e *encoder) { e.writeI32(mode) }))
 	}
 	x.end()
 	return
@@ -4446,13 +4446,13 @@ func (x *echo) NvmlDeviceGetDisplayActive(c *Call, dev Nvmldevice) (mode int32, 
 
 func (x *echo) NvmlDeviceGetEccMode(c *Call, dev Nvmldevice) (current int32, pending int32, r Result) {
 	x.begin("nvmlDeviceGetEccMode", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	current = int32(x.u64(4))
 	pending = int32(x.u64(4))
 	if r == 0 {
-		x.field("current", encoded(func(e *encoder) { e.writeI32(current) }))
-		x.field("pending", encoded(func(e *encoder) { e.writeI32(pending) }))
+		x.field("current", encodeWith(func(e *encoder) { e.writeI32(current) }))
+		x.field("pending", encodeWith(func(e *encoder) { e.writeI32(pending) }))
 	}
 	x.end()
 	return
@@ -4460,13 +4460,13 @@ func (x *echo) NvmlDeviceGetEccMode(c *Call, dev Nvmldevice) (current int32, pen
 
 func (x *echo) NvmlDeviceGetTotalEccErrors(c *Call, dev Nvmldevice, typ int32, counter int32) (n uint64, r Result) {
 	x.begin("nvmlDeviceGetTotalEccErrors", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("type", encoded(func(e *encoder) { e.writeI32(typ) }))
-	x.field("counter", encoded(func(e *encoder) { e.writeI32(counter) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("type", encodeWith(func(e *encoder) { e.writeI32(typ) }))
+	x.field("counter", encodeWith(func(e *encoder) { e.writeI32(counter) }))
 	r = x.result(false)
 	n = uint64(x.u64(8))
 	if r == 0 {
-		x.field("n", encoded(func(e *encoder) { e.writeU64(n) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
 	}
 	x.end()
 	return
@@ -4474,13 +4474,13 @@ func (x *echo) NvmlDeviceGetTotalEccErrors(c *Call, dev Nvmldevice, typ int32, c
 
 func (x *echo) NvmlDeviceGetEncoderUtilization(c *Call, dev Nvmldevice) (percent uint32, period uint32, r Result) {
 	x.begin("nvmlDeviceGetEncoderUtilization", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	percent = uint32(x.u64(4))
 	period = uint32(x.u64(4))
 	if r == 0 {
-		x.field("percent", encoded(func(e *encoder) { e.writeU32(percent) }))
-		x.field("period", encoded(func(e *encoder) { e.writeU32(period) }))
+		x.field("percent", encodeWith(func(e *encoder) { e.writeU32(percent) }))
+		x.field("period", encodeWith(func(e *encoder) { e.writeU32(period) }))
 	}
 	x.end()
 	return
@@ -4488,13 +4488,13 @@ func (x *echo) NvmlDeviceGetEncoderUtilization(c *Call, dev Nvmldevice) (percent
 
 func (x *echo) NvmlDeviceGetDecoderUtilization(c *Call, dev Nvmldevice) (percent uint32, period uint32, r Result) {
 	x.begin("nvmlDeviceGetDecoderUtilization", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	percent = uint32(x.u64(4))
 	period = uint32(x.u64(4))
 	if r == 0 {
-		x.field("percent", encoded(func(e *encoder) { e.writeU32(percent) }))
-		x.field("period", encoded(func(e *encoder) { e.writeU32(period) }))
+		x.field("percent", encodeWith(func(e *encoder) { e.writeU32(percent) }))
+		x.field("period", encodeWith(func(e *encoder) { e.writeU32(period) }))
 	}
 	x.end()
 	return
@@ -4502,12 +4502,12 @@ func (x *echo) NvmlDeviceGetDecoderUtilization(c *Call, dev Nvmldevice) (percent
 
 func (x *echo) NvmlDeviceGetPcieThroughput(c *Call, dev Nvmldevice, counter int32) (kilobytes uint32, r Result) {
 	x.begin("nvmlDeviceGetPcieThroughput", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("counter", encoded(func(e *encoder) { e.writeI32(counter) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("counter", encodeWith(func(e *encoder) { e.writeI32(counter) }))
 	r = x.result(false)
 	kilobytes = uint32(x.u64(4))
 	if r == 0 {
-		x.field("kilobytes", encoded(func(e *encoder) { e.writeU32(kilobytes) }))
+		x.field("kilobytes", encodeWith(func(e *encoder) { e.writeU32(kilobytes) }))
 	}
 	x.end()
 	return
@@ -4515,13 +4515,13 @@ func (x *echo) NvmlDeviceGetPcieThroughput(c *Call, dev Nvmldevice, counter int3
 
 func (x *echo) NvmlDeviceGetClock(c *Call, dev Nvmldevice, clock int32, id int32) (mhz uint32, r Result) {
 	x.begin("nvmlDeviceGetClock", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("clock", encoded(func(e *encoder) { e.writeI32(clock) }))
-	x.field("id", encoded(func(e *encoder) { e.writeI32(id) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("clock", encodeWith(func(e *encoder) { e.writeI32(clock) }))
+	x.field("id", encodeWith(func(e *encoder) { e.writeI32(id) }))
 	r = x.result(false)
 	mhz = uint32(x.u64(4))
 	if r == 0 {
-		x.field("mhz", encoded(func(e *encoder) { e.writeU32(mhz) }))
+		x.field("mhz", encodeWith(func(e *encoder) { e.writeU32(mhz) }))
 	}
 	x.end()
 	return
@@ -4529,12 +4529,12 @@ func (x *echo) NvmlDeviceGetClock(c *Call, dev Nvmldevice, clock int32, id int32
 
 func (x *echo) NvmlDeviceGetApplicationsClock(c *Call, dev Nvmldevice, clock int32) (mhz uint32, r Result) {
 	x.begin("nvmlDeviceGetApplicationsClock", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("clock", encoded(func(e *encoder) { e.writeI32(clock) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("clock", encodeWith(func(e *encoder) { e.writeI32(clock) }))
 	r = x.result(false)
 	mhz = uint32(x.u64(4))
 	if r == 0 {
-		x.field("mhz", encoded(func(e *encoder) { e.writeU32(mhz) }))
+		x.field("mhz", encodeWith(func(e *encoder) { e.writeU32(mhz) }))
 	}
 	x.end()
 	return
@@ -4542,12 +4542,12 @@ func (x *echo) NvmlDeviceGetApplicationsClock(c *Call, dev Nvmldevice, clock int
 
 func (x *echo) NvmlDeviceGetMaxCustomerBoostClock(c *Call, dev Nvmldevice, clock int32) (mhz uint32, r Result) {
 	x.begin("nvmlDeviceGetMaxCustomerBoostClock", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("clock", encoded(func(e *encoder) { e.writeI32(clock) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("clock", encodeWith(func(e *encoder) { e.writeI32(clock) }))
 	r = x.result(false)
 	mhz = uint32(x.u64(4))
 	if r == 0 {
-		x.field("mhz", encoded(func(e *encoder) { e.writeU32(mhz) }))
+		x.field("mhz", encodeWith(func(e *encoder) { e.writeU32(mhz) }))
 	}
 	x.end()
 	return
@@ -4555,12 +4555,12 @@ func (x *echo) NvmlDeviceGetMaxCustomerBoostClock(c *Call, dev Nvmldevice, clock
 
 func (x *echo) NvmlDeviceGetTemperatureThreshold(c *Call, dev Nvmldevice, threshold int32) (celsius uint32, r Result) {
 	x.begin("nvmlDeviceGetTemperatureThreshold", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("threshold", encoded(func(e *encoder) { e.writeI32(threshold) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("threshold", encodeWith(func(e *encoder) { e.writeI32(threshold) }))
 	r = x.result(false)
 	celsius = uint32(x.u64(4))
 	if r == 0 {
-		x.field("celsius", encoded(func(e *encoder) { e.writeU32(celsius) }))
+		x.field("celsius", encodeWith(func(e *encoder) { e.writeU32(celsius) }))
 	}
 	x.end()
 	return
@@ -4568,11 +4568,11 @@ func (x *echo) NvmlDeviceGetTemperatureThreshold(c *Call, dev Nvmldevice, thresh
 
 func (x *echo) NvmlDeviceGetPowerManagementMode(c *Call, dev Nvmldevice) (mode int32, r Result) {
 	x.begin("nvmlDeviceGetPowerManagementMode", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	mode = int32(x.u64(4))
 	if r == 0 {
-		x.field("mode", encoded(func(e *encoder) { e.writeI32(mode) }))
+		x.field("mode", encodeWith(func(e *encoder) { e.writeI32(mode) }))
 	}
 	x.end()
 	return
@@ -4580,11 +4580,11 @@ func (x *echo) NvmlDeviceGetPowerManagementMode(c *Call, dev Nvmldevice) (mode i
 
 func (x *echo) NvmlDeviceGetRetiredPagesPendingStatus(c *Call, dev Nvmldevice) (pending int32, r Result) {
 	x.begin("nvmlDeviceGetRetiredPagesPendingStatus", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	pending = int32(x.u64(4))
 	if r == 0 {
-		x.field("pending", encoded(func(e *encoder) { e.writeI32(pending) }))
+		x.field("pending", encodeWith(func(e *encoder) { e.writeI32(pending) }))
 	}
 	x.end()
 	return
@@ -4592,13 +4592,13 @@ func (x *echo) NvmlDeviceGetRetiredPagesPendingStatus(c *Call, dev Nvmldevice) (
 
 func (x *echo) NvmlDeviceGetMigMode(c *Call, dev Nvmldevice) (current uint32, pending uint32, r Result) {
 	x.begin("nvmlDeviceGetMigMode", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	current = uint32(x.u64(4))
 	pending = uint32(x.u64(4))
 	if r == 0 {
-		x.field("current", encoded(func(e *encoder) { e.writeU32(current) }))
-		x.field("pending", encoded(func(e *encoder) { e.writeU32(pending) }))
+		x.field("current", encodeWith(func(e *encoder) { e.writeU32(current) }))
+		x.field("pending", encodeWith(func(e *encoder) { e.writeU32(pending) }))
 	}
 	x.end()
 	return
@@ -4606,12 +4606,12 @@ func (x *echo) NvmlDeviceGetMigMode(c *Call, dev Nvmldevice) (current uint32, pe
 
 func (x *echo) NvmlDeviceGetCpuAffinity(c *Call, dev Nvmldevice, n uint32) (set []uint64, r Result) {
 	x.begin("nvmlDeviceGetCpuAffinity", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
 	r = x.result(false)
-	set = invented(x, int64(n), 8, getU64)
+	set = inventValues(x, int64(n), 8, getU64)
 	if r == 0 {
-		x.array("set", encoded(func(e *encoder) {
+		x.array("set", encodeWith(func(e *encoder) {
 			for _, v := range set {
 				e.writeU64(v)
 			}
@@ -4623,12 +4623,12 @@ func (x *echo) NvmlDeviceGetCpuAffinity(c *Call, dev Nvmldevice, n uint32) (set 
 
 func (x *echo) NvmlDeviceGetTopologyCommonAncestor(c *Call, one Nvmldevice, other Nvmldevice) (level int32, r Result) {
 	x.begin("nvmlDeviceGetTopologyCommonAncestor", c)
-	x.field("one", encoded(func(e *encoder) { e.writeU64(uint64(one)) }))
-	x.field("other", encoded(func(e *encoder) { e.writeU64(uint64(other)) }))
+	x.field("one", encodeWith(func(e *encoder) { e.writeU64(uint64(one)) }))
+	x.field("other", encodeWith(func(e *encoder) { e.writeU64(uint64(other)) }))
 	r = x.result(false)
 	level = int32(x.u64(4))
 	if r == 0 {
-		x.field("level", encoded(func(e *encoder) { e.writeI32(level) }))
+		x.field("level", encodeWith(func(e *encoder) { e.writeI32(level) }))
 	}
 	x.end()
 	return
@@ -4636,13 +4636,13 @@ func (x *echo) NvmlDeviceGetTopologyCommonAncestor(c *Call, one Nvmldevice, othe
 
 func (x *echo) NvmlDeviceGetP2PStatus(c *Call, one Nvmldevice, other Nvmldevice, index int32) (status int32, r Result) {
 	x.begin("nvmlDeviceGetP2PStatus", c)
-	x.field("one", encoded(func(e *encoder) { e.writeU64(uint64(one)) }))
-	x.field("other", encoded(func(e *encoder) { e.writeU64(uint64(other)) }))
-	x.field("index", encoded(func(e *encoder) { e.writeI32(index) }))
+	x.field("one", encodeWith(func(e *encoder) { e.writeU64(uint64(one)) }))
+	x.field("other", encodeWith(func(e *encoder) { e.writeU64(uint64(other)) }))
+	x.field("index", encodeWith(func(e *encoder) { e.writeI32(index) }))
 	r = x.result(false)
 	status = int32(x.u64(4))
 	if r == 0 {
-		x.field("status", encoded(func(e *encoder) { e.writeI32(status) }))
+		x.field("status", encodeWith(func(e *encoder) { e.writeI32(status) }))
 	}
 	x.end()
 	return
@@ -4650,12 +4650,12 @@ func (x *echo) NvmlDeviceGetP2PStatus(c *Call, one Nvmldevice, other Nvmldevice,
 
 func (x *echo) NvmlDeviceGetNvLinkState(c *Call, dev Nvmldevice, link uint32) (active int32, r Result) {
 	x.begin("nvmlDeviceGetNvLinkState", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("link", encoded(func(e *encoder) { e.writeU32(link) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("link", encodeWith(func(e *encoder) { e.writeU32(link) }))
 	r = x.result(false)
 	active = int32(x.u64(4))
 	if r == 0 {
-		x.field("active", encoded(func(e *encoder) { e.writeI32(active) }))
+		x.field("active", encodeWith(func(e *encoder) { e.writeI32(active) }))
 	}
 	x.end()
 	return
@@ -4663,12 +4663,12 @@ func (x *echo) NvmlDeviceGetNvLinkState(c *Call, dev Nvmldevice, link uint32) (a
 
 func (x *echo) NvmlDeviceGetNvLinkVersion(c *Call, dev Nvmldevice, link uint32) (version uint32, r Result) {
 	x.begin("nvmlDeviceGetNvLinkVersion", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("link", encoded(func(e *encoder) { e.writeU32(link) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("link", encodeWith(func(e *encoder) { e.writeU32(link) }))
 	r = x.result(false)
 	version = uint32(x.u64(4))
 	if r == 0 {
-		x.field("version", encoded(func(e *encoder) { e.writeU32(version) }))
+		x.field("version", encodeWith(func(e *encoder) { e.writeU32(version) }))
 	}
 	x.end()
 	return
@@ -4676,13 +4676,13 @@ func (x *echo) NvmlDeviceGetNvLinkVersion(c *Call, dev Nvmldevice, link uint32) 
 
 func (x *echo) NvmlDeviceGetNvLinkCapability(c *Call, dev Nvmldevice, link uint32, capability int32) (yes uint32, r Result) {
 	x.begin("nvmlDeviceGetNvLinkCapability", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("link", encoded(func(e *encoder) { e.writeU32(link) }))
-	x.field("capability", encoded(func(e *encoder) { e.writeI32(capability) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("link", encodeWith(func(e *encoder) { e.writeU32(link) }))
+	x.field("capability", encodeWith(func(e *encoder) { e.writeI32(capability) }))
 	r = x.result(false)
 	yes = uint32(x.u64(4))
 	if r == 0 {
-		x.field("yes", encoded(func(e *encoder) { e.writeU32(yes) }))
+		x.field("yes", encodeWith(func(e *encoder) { e.writeU32(yes) }))
 	}
 	x.end()
 	return
@@ -4690,12 +4690,12 @@ func (x *echo) NvmlDeviceGetNvLinkCapability(c *Call, dev Nvmldevice, link uint3
 
 func (x *echo) NvmlDeviceGetNvLinkRemoteDeviceType(c *Call, dev Nvmldevice, link uint32) (typ int32, r Result) {
 	x.begin("nvmlDeviceGetNvLinkRemoteDeviceType", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("link", encoded(func(e *encoder) { e.writeU32(link) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("link", encodeWith(func(e *encoder) { e.writeU32(link) }))
 	r = x.result(false)
 	typ = int32(x.u64(4))
 	if r == 0 {
-		x.field("type", encoded(func(e *encoder) { e.writeI32(typ) }))
+		x.field("type", encodeWith(func(e *encoder) { e.writeI32(typ) }))
 	}
 	x.end()
 	return
@@ -4703,12 +4703,12 @@ func (x *echo) NvmlDeviceGetNvLinkRemoteDeviceType(c *Call, dev Nvmldevice, link
 
 func (x *echo) NvmlDeviceGetNvLinkRemotePciInfoV2(c *Call, dev Nvmldevice, link uint32) (info Nvmlpci, r Result) {
 	x.begin("nvmlDeviceGetNvLinkRemotePciInfo_v2", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("link", encoded(func(e *encoder) { e.writeU32(link) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("link", encodeWith(func(e *encoder) { e.writeU32(link) }))
 	r = x.result(false)
 	info = getNvmlpci(x.bytes(68))
 	if r == 0 {
-		x.field("info", encoded(func(e *encoder) { e.putNvmlpci(info) }))
+		x.field("info", encodeWith(func(e *encoder) { e.putNvmlpci(info) }))
 	}
 	x.end()
 	return
@@ -4716,16 +4716,16 @@ func (x *echo) NvmlDeviceGetNvLinkRemotePciInfoV2(c *Call, dev Nvmldevice, link 
 
 func (x *echo) NvmlDeviceGetComputeRunningProcessesV3(c *Call, dev Nvmldevice, n uint32, wantList bool) (nOut uint32, list []Nvmlprocess, r Result) {
 	x.begin("nvmlDeviceGetComputeRunningProcesses_v3", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
 	x.wanted("list", wantList)
 	r = x.result(false)
 	nOut = uint32(x.u64(4))
-	list = invented(x, int64(n), 24, getNvmlprocess)
+	list = inventValues(x, int64(n), 24, getNvmlprocess)
 	{
-		x.field("n", encoded(func(e *encoder) { e.writeU32(nOut) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU32(nOut) }))
 		if wantList {
-			x.array("list", encoded(func(e *encoder) {
+			x.array("list", encodeWith(func(e *encoder) {
 				for _, v := range list {
 					e.putNvmlprocess(v)
 				}
@@ -4738,16 +4738,16 @@ func (x *echo) NvmlDeviceGetComputeRunningProcessesV3(c *Call, dev Nvmldevice, n
 
 func (x *echo) NvmlDeviceGetGraphicsRunningProcessesV3(c *Call, dev Nvmldevice, n uint32, wantList bool) (nOut uint32, list []Nvmlprocess, r Result) {
 	x.begin("nvmlDeviceGetGraphicsRunningProcesses_v3", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
-	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
 	x.wanted("list", wantList)
 	r = x.result(false)
 	nOut = uint32(x.u64(4))
-	list = invented(x, int64(n), 24, getNvmlprocess)
+	list = inventValues(x, int64(n), 24, getNvmlprocess)
 	{
-		x.field("n", encoded(func(e *encoder) { e.writeU32(nOut) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU32(nOut) }))
 		if wantList {
-			x.array("list", encoded(func(e *encoder) {
+			x.array("list", encodeWith(func(e *encoder) {
 				for _, v := range list {
 					e.putNvmlprocess(v)
 				}
@@ -4760,11 +4760,11 @@ func (x *echo) NvmlDeviceGetGraphicsRunningProcessesV3(c *Call, dev Nvmldevice, 
 
 func (x *echo) NvmlDeviceGetCurrentClocksThrottleReasons(c *Call, dev Nvmldevice) (reasons uint64, r Result) {
 	x.begin("nvmlDeviceGetCurrentClocksThrottleReasons", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	reasons = uint64(x.u64(8))
 	if r == 0 {
-		x.field("reasons", encoded(func(e *encoder) { e.writeU64(reasons) }))
+		x.field("reasons", encodeWith(func(e *encoder) { e.writeU64(reasons) }))
 	}
 	x.end()
 	return
@@ -4772,11 +4772,11 @@ func (x *echo) NvmlDeviceGetCurrentClocksThrottleReasons(c *Call, dev Nvmldevice
 
 func (x *echo) NvmlDeviceGetCurrentClocksEventReasons(c *Call, dev Nvmldevice) (reasons uint64, r Result) {
 	x.begin("nvmlDeviceGetCurrentClocksEventReasons", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	reasons = uint64(x.u64(8))
 	if r == 0 {
-		x.field("reasons", encoded(func(e *encoder) { e.writeU64(reasons) }))
+		x.field("reasons", encodeWith(func(e *encoder) { e.writeU64(reasons) }))
 	}
 	x.end()
 	return
@@ -4784,11 +4784,11 @@ func (x *echo) NvmlDeviceGetCurrentClocksEventReasons(c *Call, dev Nvmldevice) (
 
 func (x *echo) NvmlDeviceIsMigDeviceHandle(c *Call, dev Nvmldevice) (yes uint32, r Result) {
 	x.begin("nvmlDeviceIsMigDeviceHandle", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	yes = uint32(x.u64(4))
 	if r == 0 {
-		x.field("yes", encoded(func(e *encoder) { e.writeU32(yes) }))
+		x.field("yes", encodeWith(func(e *encoder) { e.writeU32(yes) }))
 	}
 	x.end()
 	return
@@ -4796,11 +4796,11 @@ func (x *echo) NvmlDeviceIsMigDeviceHandle(c *Call, dev Nvmldevice) (yes uint32,
 
 func (x *echo) NvmlDeviceGetMaxMigDeviceCount(c *Call, dev Nvmldevice) (n uint32, r Result) {
 	x.begin("nvmlDeviceGetMaxMigDeviceCount", c)
-	x.field("dev", encoded(func(e *encoder) { e.writeU64(uint64(dev)) }))
+	x.field("dev", encodeWith(func(e *encoder) { e.writeU64(uint64(dev)) }))
 	r = x.result(false)
 	n = uint32(x.u64(4))
 	if r == 0 {
-		x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
+		x.field("n", encodeWith(func(e *encoder) { e.writeU32(n) }))
 	}
 	x.end()
 	return

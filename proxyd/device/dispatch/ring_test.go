@@ -62,7 +62,7 @@ func serveOne(listener *net.UnixListener, reach func(*wire.Newcomer) wire.Proces
 	return err
 }
 
-func listen(t *testing.T) (*net.UnixListener, string) {
+func listenOnSocket(t *testing.T) (*net.UnixListener, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "device")
 	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
@@ -81,7 +81,7 @@ func countsWork(info Info, args []byte) bool {
 
 // TestOverTheRing is TestRoundTrip over the real transport, the ring.
 func TestOverTheRing(t *testing.T) {
-	listener, path := listen(t)
+	listener, path := listenOnSocket(t)
 	x := &echo{random: rand.New(rand.NewPCG(1, 2)), fails: true}
 	left := false
 	served := make(chan error, 1)
@@ -104,7 +104,7 @@ func TestOverTheRing(t *testing.T) {
 		})
 	}()
 	var out, problem bytes.Buffer
-	cmd := exec.Command(sanitized.file(t, "roundtrip-ring"), "calls", "11", "4")
+	cmd := exec.Command(sanitized.compiledFile(t, "roundtrip-ring"), "calls", "11", "4")
 	cmd.Env = append(os.Environ(), noLeaks, wire.DeviceEnv+"="+path)
 	cmd.Stdout, cmd.Stderr = &out, &problem
 	if err := cmd.Run(); err != nil {

@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// file returns the path of a compiled file.
-func (b *build) file(t *testing.T, name string) string {
+// compiledFile returns the path of a compiled file.
+func (b *build) compiledFile(t *testing.T, name string) string {
 	t.Helper()
 	b.once.Do(func() {
 		if b.dir, b.err = os.MkdirTemp("", "dispatch-"); b.err != nil {
@@ -66,8 +66,8 @@ func (b *build) file(t *testing.T, name string) string {
 	return filepath.Join(b.dir, name)
 }
 
-// start runs the program, with an end of a socket pair as descriptor 3.
-func start(t *testing.T, program string, stdin string, args ...string) (conn net.Conn, wait func() string) {
+// startProgram runs the program, with an end of a socket pair as descriptor 3.
+func startProgram(t *testing.T, program string, stdin string, args ...string) (conn net.Conn, wait func() string) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -108,8 +108,8 @@ type frame struct {
 	N        uint64
 }
 
-// answer serves a program until the program ends.
-func answer(conn net.Conn, b Backend) error {
+// answerProgram serves a program until the program ends.
+func answerProgram(conn net.Conn, b Backend) error {
 	for {
 		var head [28]byte
 		if _, err := io.ReadFull(conn, head[:]); err != nil {
@@ -152,9 +152,9 @@ func answer(conn net.Conn, b Backend) error {
 // back, and compares what the two ends have written down.
 func TestRoundTrip(t *testing.T) {
 	for _, fails := range []bool{false, true} {
-		conn, wait := start(t, sanitized.file(t, "roundtrip"), "", "calls", "7", "8")
+		conn, wait := startProgram(t, sanitized.compiledFile(t, "roundtrip"), "", "calls", "7", "8")
 		x := &echo{random: rand.New(rand.NewPCG(1, 2)), fails: fails}
-		if err := answer(conn, x); err != nil {
+		if err := answerProgram(conn, x); err != nil {
 			t.Error(err)
 		}
 		conn.Close()
@@ -171,7 +171,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestMissed(t *testing.T) {
-	_, wait := start(t, sanitized.file(t, "roundtrip"), "", "missed")
+	_, wait := startProgram(t, sanitized.compiledFile(t, "roundtrip"), "", "missed")
 	got := wait()
 	const texture = "of textures there are objects of arrays and linear memory: no references, mipmaps, cubes or sparse arrays"
 	want := "missed cuMipmappedArrayCreate: " + texture + "\ncuMipmappedArrayCreate 801\n" +
@@ -186,8 +186,8 @@ func TestMissed(t *testing.T) {
 }
 
 func TestNull(t *testing.T) {
-	conn, wait := start(t, sanitized.file(t, "roundtrip"), "", "null")
-	if err := answer(conn, &echo{random: rand.New(rand.NewPCG(1, 2))}); err != nil {
+	conn, wait := startProgram(t, sanitized.compiledFile(t, "roundtrip"), "", "null")
+	if err := answerProgram(conn, &echo{random: rand.New(rand.NewPCG(1, 2))}); err != nil {
 		t.Error(err)
 	}
 	if got, want := wait(), "1\n1\n1\n1\n1\n1\n4\n2\n"; got != want {
@@ -196,7 +196,7 @@ func TestNull(t *testing.T) {
 }
 
 func TestLocal(t *testing.T) {
-	_, wait := start(t, sanitized.file(t, "roundtrip"), "", "local")
+	_, wait := startProgram(t, sanitized.compiledFile(t, "roundtrip"), "", "local")
 	want := "0 0 CUDA_ERROR_OUT_OF_MEMORY: out of memory\n1 none\n" +
 		"NCCL operation in progress; no error; unknown result code\nNot Supported; Unknown Error\n" +
 		"0 0 1\n0 1\n0 2 1\n0 1 1\n1\n500\n0\n1\n"
@@ -231,7 +231,7 @@ func TestFind(t *testing.T) {
 		}
 		ask(e.Name+"X", 99999, false)
 	}
-	_, wait := start(t, sanitized.file(t, "roundtrip"), questions.String(), "find")
+	_, wait := startProgram(t, sanitized.compiledFile(t, "roundtrip"), questions.String(), "find")
 	if got := wait(); got != "" {
 		t.Error(got)
 	}
@@ -240,7 +240,7 @@ func TestFind(t *testing.T) {
 // TestLibrary: the library exports the symbols of the table and no other symbols, and runs no code when it is
 // loaded.
 func TestLibrary(t *testing.T) {
-	f, err := elf.Open(plain.file(t, "libsingshim-device.so"))
+	f, err := elf.Open(plain.compiledFile(t, "libsingshim-device.so"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,12 +39,12 @@ type desk struct {
 }
 
 func newDesk(t *testing.T) (*desk, string) {
-	listener, path := listen(t)
+	listener, path := listenOnSocket(t)
 	return &desk{listener: listener, reaches: true, react: func(*wire.Ring, *wire.Letter) {}, each: map[*wire.Ring][]string{}}, path
 }
 
-// open serves until the listener is closed and all processes have ended.
-func (d *desk) open() {
+// serveAll serves until the listener is closed and all processes have ended.
+func (d *desk) serveAll() {
 	d.wait.Go(func() {
 		for {
 			conn, err := d.listener.AcceptUnix()
@@ -52,7 +52,7 @@ func (d *desk) open() {
 				return
 			}
 			d.wait.Go(func() {
-				if err := d.serve(conn); err != nil {
+				if err := d.serveProcess(conn); err != nil {
 					d.mu.Lock()
 					defer d.mu.Unlock()
 					d.wrong = err
@@ -62,9 +62,9 @@ func (d *desk) open() {
 	})
 }
 
-func (d *desk) serve(conn *net.UnixConn) error {
+func (d *desk) serveProcess(conn *net.UnixConn) error {
 	defer conn.Close()
-	process, err := peer(conn)
+	process, err := peerProcess(conn)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (d *desk) serve(conn *net.UnixConn) error {
 		l, more, err := wire.Open(m, process, room)
 		room = more
 		if err == nil {
-			err = d.handle(ring, l)
+			err = d.handleCall(ring, l)
 		}
 		if err != nil && bad == nil {
 			bad = err
@@ -111,7 +111,7 @@ func (d *desk) serve(conn *net.UnixConn) error {
 	return err
 }
 
-func peer(conn *net.UnixConn) (wire.Process, error) {
+func peerProcess(conn *net.UnixConn) (wire.Process, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return 0, err
@@ -127,8 +127,8 @@ func peer(conn *net.UnixConn) (wire.Process, error) {
 	return wire.Process(cred.Pid), nil
 }
 
-func (d *desk) handle(ring *wire.Ring, l *wire.Letter) error {
-	d.note(ring, l)
+func (d *desk) handleCall(ring *wire.Ring, l *wire.Letter) error {
+	d.handleNote(ring, l)
 	d.react(ring, l)
 	if l.Posted {
 		return nil
@@ -156,7 +156,7 @@ func (d *desk) handle(ring *wire.Ring, l *wire.Letter) error {
 	return l.Answer(0, answer)
 }
 
-func (d *desk) note(ring *wire.Ring, l *wire.Letter) {
+func (d *desk) handleNote(ring *wire.Ring, l *wire.Letter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	name := fmt.Sprintf("%#x", l.Op)
@@ -182,12 +182,12 @@ func (d *desk) note(ring *wire.Ring, l *wire.Letter) {
 	}
 }
 
-// trial runs trial.c on the desk and returns the program's standard output and standard error.
-func (d *desk) trial(t *testing.T, path, what string) (out, said string) {
+// runTrial runs trial.c on the desk and returns the program's standard output and standard error.
+func (d *desk) runTrial(t *testing.T, path, what string) (out, said string) {
 	t.Helper()
-	d.open()
+	d.serveAll()
 	var stdout, stderr bytes.Buffer
-	cmd := exec.Command(sanitized.file(t, "trial"), what)
+	cmd := exec.Command(sanitized.compiledFile(t, "trial"), what)
 	cmd.Env = append(os.Environ(), noLeaks, wire.DeviceEnv+"="+path)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
@@ -212,7 +212,7 @@ func TestTransportLength(t *testing.T) {
 	for _, reaches := range []bool{true, false} {
 		d, path := newDesk(t)
 		d.reaches = reaches
-		out, said := d.trial(t, path, "length")
+		out, said := d.runTrial(t, path, "length")
 		var want strings.Builder
 		for _, n := range []int{0, 1, 65527, 65528, 65529, 400000, 524000, 524032, 600000, 3 << 20} {
 			if !reaches && n > 524032 {
@@ -233,7 +233,7 @@ func TestTransportLength(t *testing.T) {
 
 func TestTransportCached(t *testing.T) {
 	d, path := newDesk(t)
-	out, _ := d.trial(t, path, "cached")
+	out, _ := d.runTrial(t, path, "cached")
 	sameText(t, out, "0 3 cba\n0 3 cba\n0 3 cba\n0 dba\n0\n")
 	if d.letters[2] != "echo 3 in 0x10000000001" || d.letters[3] != "echo 3 in 0x10000000001" || d.letters[4] != "echo 3" || d.letters[5] != "echo 15" {
 		t.Errorf("%q", d.letters[:6])
@@ -242,14 +242,14 @@ func TestTransportCached(t *testing.T) {
 
 func TestTransportFork(t *testing.T) {
 	d, path := newDesk(t)
-	out, _ := d.trial(t, path, "forked")
+	out, _ := d.runTrial(t, path, "forked")
 	const child = ": cuInit 3 get 3 pop 3 set 3 device 3 retain 3 attribute 3 count 3 call 3 post 3 nccl 5 nvml 1\n"
 	sameText(t, out, "fork"+child+"clone"+child+"parent: 0, 0\necho 5: 0, 5 bytes, 0 wrong\npost 5: 0\n")
 }
 
 func TestTransportForkEarly(t *testing.T) {
 	d, path := newDesk(t)
-	out, _ := d.trial(t, path, "forked-early")
+	out, _ := d.runTrial(t, path, "forked-early")
 	sameText(t, out, "nvml 0\nchild: attached 1\necho 3: 0, 3 bytes, 0 wrong\npost 3: 0\necho 4: 0, 4 bytes, 0 wrong\npost 4: 0\n")
 	// Letters of the same ring have an order, letters of two rings have none: the last letter that the child
 	// posted may be handled after the parent's next call.
@@ -265,14 +265,14 @@ func TestTransportForkEarly(t *testing.T) {
 
 func TestTransportExec(t *testing.T) {
 	d, path := newDesk(t)
-	out, _ := d.trial(t, path, "exec")
+	out, _ := d.runTrial(t, path, "exec")
 	sameText(t, out, "echo 1: 0, 1 bytes, 0 wrong\npost 1: 0\n"+
 		"echo 6: 3, 0 bytes, 0 wrong\npost 6: 3\necho 7: 0, 7 bytes, 0 wrong\npost 7: 0\n")
 }
 
 func TestTransportThreads(t *testing.T) {
 	d, path := newDesk(t)
-	out, _ := d.trial(t, path, "threads")
+	out, _ := d.runTrial(t, path, "threads")
 	sameText(t, out, "")
 	attached := 0
 	for _, l := range d.letters {
@@ -287,11 +287,11 @@ func TestTransportThreads(t *testing.T) {
 
 func TestTransportNothing(t *testing.T) {
 	d, _ := newDesk(t)
-	out, said := d.trial(t, "", "nothing")
+	out, said := d.runTrial(t, "", "nothing")
 	sameText(t, out, "cuInit 100 100 version 100 nccl 1 nvml 9\n")
 	sameText(t, said, "")
 	d, _ = newDesk(t)
-	out, said = d.trial(t, "/nonexistent/device", "nothing")
+	out, said = d.runTrial(t, "/nonexistent/device", "nothing")
 	sameText(t, out, "cuInit 802 802 version 802 nccl 2 nvml 9\n")
 	if !strings.HasPrefix(said, "singularity: the device server /nonexistent/device: No such file or directory; CUDA has no devices\n") {
 		t.Errorf("said %q", said)
@@ -305,7 +305,7 @@ func TestTransportFault(t *testing.T) {
 			r.SetFault(700)
 		}
 	}
-	out, _ := d.trial(t, path, "fault")
+	out, _ := d.runTrial(t, path, "fault")
 	sameText(t, out, "echo 2: 0, 2 bytes, 0 wrong\npost 2: 700\ncall 700 post 700 version 700 current 0 nccl 1 nvml 0\n")
 }
 
@@ -316,9 +316,9 @@ func TestTransportClosed(t *testing.T) {
 			go r.Close()
 		}
 	}
-	d.open()
+	d.serveAll()
 	var out bytes.Buffer
-	cmd := exec.Command(sanitized.file(t, "trial"), "closed")
+	cmd := exec.Command(sanitized.compiledFile(t, "trial"), "closed")
 	cmd.Env = append(os.Environ(), noLeaks, wire.DeviceEnv+"="+path)
 	cmd.Stdout = &out
 	if err := cmd.Run(); err != nil {
@@ -333,7 +333,7 @@ func TestTransportClosed(t *testing.T) {
 
 func TestTransportCounts(t *testing.T) {
 	d, path := newDesk(t)
-	d.trial(t, path, "counted")
+	d.runTrial(t, path, "counted")
 	want := map[wire.Count]uint64{
 		{Comm: 5}:                                3,
 		{Comm: 5, Kind: wire.CountSend, Peer: 3}: 2,
@@ -351,7 +351,7 @@ func TestTransportCounts(t *testing.T) {
 func TestTransportMissed(t *testing.T) {
 	d, path := newDesk(t)
 	const text = "cuMipmappedArrayCreate: of textures there are objects of arrays and linear memory: no references, mipmaps, cubes or sparse arrays"
-	out, said := d.trial(t, path, "missed")
+	out, said := d.runTrial(t, path, "missed")
 	sameText(t, out, "801\n801\n")
 	sameText(t, said, "singularity: "+strings.Replace(text, ":", " is not supported:", 1)+"\n")
 	if n := slices.Index(d.letters, "missed "+text+" in 0x10000000001"); n != 2 {
@@ -361,7 +361,7 @@ func TestTransportMissed(t *testing.T) {
 
 func TestContexts(t *testing.T) {
 	d, path := newDesk(t)
-	out, _ := d.trial(t, path, "contexts")
+	out, _ := d.runTrial(t, path, "contexts")
 	const a, b, c = "0x10000000002", "0x10000000003", "0x10000000004" // the first context was not made
 	sameText(t, out, "before cuInit: current 3 0\nbefore cuInit: create 3 0\nbefore cuInit: post 3\n"+
 		"init with flags 1, without 0, again 0\nnone current 0 0\npop of nothing 201 0\ndevice of nothing 201, set to nothing 0\n"+
@@ -375,7 +375,7 @@ func TestContexts(t *testing.T) {
 
 func TestPrimaryContexts(t *testing.T) {
 	d, path := newDesk(t)
-	out, _ := d.trial(t, path, "primary")
+	out, _ := d.runTrial(t, path, "primary")
 	sameText(t, out, "release 201, of no device 101\nretain 0 0x10000000001\nretain 0 0x10000000001\nretain of no device 101 0\n"+
 		"set 0, destroy 201, release 0\ndevice 0, release 0, device 709\nretain 0 0x10000000001\nreset 0 release 0 release 201\n")
 	n := 0
@@ -391,7 +391,7 @@ func TestPrimaryContexts(t *testing.T) {
 
 func TestAttributes(t *testing.T) {
 	d, path := newDesk(t)
-	out, _ := d.trial(t, path, "attributes")
+	out, _ := d.runTrial(t, path, "attributes")
 	sameText(t, out, "before cuInit 3\nsum 5050; device 2 101, attribute 0 1, one too many 1, NULL 1\n")
 	if want := []string{"attach", "device_attributes", "device_attributes", "exit"}; !slices.Equal(d.letters, want) {
 		t.Errorf("%q", d.letters)
@@ -400,7 +400,7 @@ func TestAttributes(t *testing.T) {
 
 // TestDigest: the vectors of RFC 1319.
 func TestDigest(t *testing.T) {
-	_, wait := start(t, sanitized.file(t, "md2"), "", "", "a", "abc", "message digest", strings.Repeat("1234567890", 8))
+	_, wait := startProgram(t, sanitized.compiledFile(t, "md2"), "", "", "a", "abc", "message digest", strings.Repeat("1234567890", 8))
 	sameText(t, wait(), "8350e5a3e24c153df2275c9f80692773\n32ec01ec4a6dac72c0ab96fb34c0b5d1\nda853b0d3f88d99b30283a69e6ded6bb\n"+
 		"ab4f496bfb2a530b219ff33031fe06b0\nd5976f79d83d3a0dc9806c3c66f3efd8\n")
 }

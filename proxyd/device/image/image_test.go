@@ -26,7 +26,7 @@ type code struct {
 	header uint32 // 0: 64
 }
 
-func fatbin(entries ...code) []byte {
+func makeFatbin(entries ...code) []byte {
 	le := binary.LittleEndian
 	var body []byte
 	for _, e := range entries {
@@ -51,9 +51,11 @@ func fatbin(entries ...code) []byte {
 	return append(le.AppendUint64(h, uint64(len(body))), body...)
 }
 
-func plain(arch uint32, s string) code { return code{kind: PTX, arch: arch, data: []byte(s + "\x00")} }
+func plainCode(arch uint32, s string) code {
+	return code{kind: PTX, arch: arch, data: []byte(s + "\x00")}
+}
 
-func zstded(arch uint32, s string) code {
+func zstdCode(arch uint32, s string) code {
 	w, err := zstd.NewWriter(nil)
 	if err != nil {
 		panic(err)
@@ -61,9 +63,9 @@ func zstded(arch uint32, s string) code {
 	return code{kind: PTX, arch: arch, flags: flagZstd, data: w.EncodeAll([]byte(s), nil), size: uint64(len(s))}
 }
 
-// lz4ed writes each run of equal bytes as a literal and a match with itself: the simplest block that has all
+// lz4Code writes each run of equal bytes as a literal and a match with itself: the simplest block that has all
 // kinds of lengths.
-func lz4ed(arch uint32, s string) code {
+func lz4Code(arch uint32, s string) code {
 	var b []byte
 	length := func(n int) {
 		for n -= 15; n >= 0; n -= 255 {
@@ -100,11 +102,11 @@ func lz4ed(arch uint32, s string) code {
 	return code{kind: PTX, arch: arch, flags: flagLZ4, data: b, size: uint64(len(s))}
 }
 
-func cubin(arch uint32) code { return code{kind: ELF, arch: arch, data: elf()} }
+func cubin(arch uint32) code { return code{kind: ELF, arch: arch, data: makeELF()} }
 
-// elf makes a cubin of two sections. The second section has no bytes in the file, and the section table is
+// makeELF makes a cubin of two sections. The second section has no bytes in the file, and the section table is
 // not at the end.
-func elf() []byte {
+func makeELF() []byte {
 	b := make([]byte, 64+2*64+100)
 	copy(b, "\x7fELF\x02\x01\x01")
 	le := binary.LittleEndian
@@ -121,7 +123,7 @@ func elf() []byte {
 	return b
 }
 
-func bundle(parts ...[]byte) []byte {
+func makeBundle(parts ...[]byte) []byte {
 	b, err := Bundle(parts)
 	if err != nil {
 		panic(err)
@@ -142,34 +144,34 @@ func TestChoose(t *testing.T) {
 		{"text", []byte(text), []string{text}, nil},
 		{"text with NUL", []byte(text + "\x00rest"), []string{text}, nil},
 		{"old text", []byte(".version 1.4\n.target sm_20, map_f64_to_f32\n"), []string{".version 1.4\n.target sm_20, map_f64_to_f32\n"}, nil},
-		{"one", fatbin(plain(52, text)), []string{text}, nil},
-		{"newest that fits", fatbin(plain(70, t70), plain(80, t80), plain(90, text)), []string{t80}, nil},
-		{"order does not matter", fatbin(plain(90, text), plain(80, t80), plain(70, t70)), []string{t80}, nil},
-		{"beside machine code", fatbin(cubin(80), plain(70, t70), cubin(90)), []string{t70}, nil},
-		{"lz4", fatbin(lz4ed(52, long)), []string{long}, nil},
-		{"zstd", fatbin(zstded(80, long)), []string{long}, nil},
-		{"longer header", fatbin(code{kind: PTX, arch: 80, data: []byte(text), header: 80}, plain(70, t70)), []string{text}, nil},
-		{"unknown kind", fatbin(code{kind: 0x40, arch: 80, data: []byte("x")}, plain(70, t70)), []string{t70}, nil},
-		{"bundle", bundle([]byte(t70), fatbin(plain(80, t80))), []string{t70, t80}, nil},
-		{"bundle in a bundle", bundle(bundle([]byte(t70), []byte(text)), []byte(t80)), []string{t70, text, t80}, nil},
+		{"one", makeFatbin(plainCode(52, text)), []string{text}, nil},
+		{"newest that fits", makeFatbin(plainCode(70, t70), plainCode(80, t80), plainCode(90, text)), []string{t80}, nil},
+		{"order does not matter", makeFatbin(plainCode(90, text), plainCode(80, t80), plainCode(70, t70)), []string{t80}, nil},
+		{"beside machine code", makeFatbin(cubin(80), plainCode(70, t70), cubin(90)), []string{t70}, nil},
+		{"lz4", makeFatbin(lz4Code(52, long)), []string{long}, nil},
+		{"zstd", makeFatbin(zstdCode(80, long)), []string{long}, nil},
+		{"longer header", makeFatbin(code{kind: PTX, arch: 80, data: []byte(text), header: 80}, plainCode(70, t70)), []string{text}, nil},
+		{"unknown kind", makeFatbin(code{kind: 0x40, arch: 80, data: []byte("x")}, plainCode(70, t70)), []string{t70}, nil},
+		{"bundle", makeBundle([]byte(t70), makeFatbin(plainCode(80, t80))), []string{t70, t80}, nil},
+		{"bundle in a bundle", makeBundle(makeBundle([]byte(t70), []byte(text)), []byte(t80)), []string{t70, text, t80}, nil},
 
-		{"machine code", elf(), nil, ErrNoPTX},
-		{"fatbin of machine code", fatbin(cubin(80)), nil, ErrNoPTX},
-		{"too new", fatbin(plain(90, text)), nil, ErrNoPTX},
-		{"empty fatbin", fatbin(), nil, ErrNoPTX},
+		{"machine code", makeELF(), nil, ErrNoPTX},
+		{"fatbin of machine code", makeFatbin(cubin(80)), nil, ErrNoPTX},
+		{"too new", makeFatbin(plainCode(90, text)), nil, ErrNoPTX},
+		{"empty fatbin", makeFatbin(), nil, ErrNoPTX},
 		{"nothing", nil, nil, ErrInvalid},
 		{"not an image", []byte("hello"), nil, ErrInvalid},
-		{"fatbin cut short", fatbin(plain(80, text))[:60], nil, ErrInvalid},
-		{"fatbin's header only", fatbin()[:8], nil, ErrInvalid},
-		{"entry is no text", fatbin(plain(80, "x")), nil, ErrInvalid},
-		{"damaged zstd", fatbin(code{kind: PTX, arch: 80, flags: flagZstd, data: []byte("damaged!"), size: 8}), nil, ErrInvalid},
-		{"zstd of another size", fatbin(func() code { c := zstded(80, long); c.size--; return c }()), nil, ErrInvalid},
-		{"huge zstd", fatbin(func() code { c := zstded(80, long); c.size = 1 << 60; return c }()), nil, ErrInvalid},
-		{"huge lz4", fatbin(func() code { c := lz4ed(80, long); c.size = MaxSize; return c }()), nil, ErrInvalid},
-		{"lz4 cut short", fatbin(func() code { c := lz4ed(80, long); c.data = c.data[:40]; return c }()), nil, ErrInvalid},
-		{"lz4 match before the start", fatbin(code{kind: PTX, arch: 80, flags: flagLZ4, data: []byte{0x10, 'a', 2, 0, 0, 0, 0, 0}, size: 30}), nil, ErrInvalid},
-		{"bundle cut short", bundle([]byte(text))[:20], nil, ErrInvalid},
-		{"bundle of rubbish", bundle([]byte("x")), nil, ErrInvalid},
+		{"fatbin cut short", makeFatbin(plainCode(80, text))[:60], nil, ErrInvalid},
+		{"fatbin's header only", makeFatbin()[:8], nil, ErrInvalid},
+		{"entry is no text", makeFatbin(plainCode(80, "x")), nil, ErrInvalid},
+		{"damaged zstd", makeFatbin(code{kind: PTX, arch: 80, flags: flagZstd, data: []byte("damaged!"), size: 8}), nil, ErrInvalid},
+		{"zstd of another size", makeFatbin(func() code { c := zstdCode(80, long); c.size--; return c }()), nil, ErrInvalid},
+		{"huge zstd", makeFatbin(func() code { c := zstdCode(80, long); c.size = 1 << 60; return c }()), nil, ErrInvalid},
+		{"huge lz4", makeFatbin(func() code { c := lz4Code(80, long); c.size = MaxSize; return c }()), nil, ErrInvalid},
+		{"lz4 cut short", makeFatbin(func() code { c := lz4Code(80, long); c.data = c.data[:40]; return c }()), nil, ErrInvalid},
+		{"lz4 match before the start", makeFatbin(code{kind: PTX, arch: 80, flags: flagLZ4, data: []byte{0x10, 'a', 2, 0, 0, 0, 0, 0}, size: 30}), nil, ErrInvalid},
+		{"bundle cut short", makeBundle([]byte(text))[:20], nil, ErrInvalid},
+		{"bundle of rubbish", makeBundle([]byte("x")), nil, ErrInvalid},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := Choose(tc.data, 80)
@@ -195,7 +197,7 @@ func (m program) Read(addr uint64, p []byte) error {
 	return errNotMapped
 }
 
-func wrapper(version uint32, data, list uint64) []byte {
+func makeWrapper(version uint32, data, list uint64) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, magicWrapper)
 	b = binary.LittleEndian.AppendUint32(b, version)
 	b = binary.LittleEndian.AppendUint64(b, data)
@@ -203,8 +205,8 @@ func wrapper(version uint32, data, list uint64) []byte {
 }
 
 func TestFetch(t *testing.T) {
-	fat, other := fatbin(plain(80, text)), fatbin(plain(70, text+"// other"))
-	machine := fatbin(cubin(80))
+	fat, other := makeFatbin(plainCode(80, text)), makeFatbin(plainCode(70, text+"// other"))
+	machine := makeFatbin(cubin(80))
 	page := func(s string) []byte { return append([]byte(s), make([]byte, 4096-len(s)%4096)...) }
 	over := strings.Repeat(" ", 5000) + text
 	list := binary.LittleEndian.AppendUint64(nil, 0x7000)
@@ -219,24 +221,24 @@ func TestFetch(t *testing.T) {
 		{"text", program{0x1000: page(text)}, []byte(text), nil},
 		{"text over two pages", program{0x1000: page(over)}, []byte(over), nil},
 		{"fatbin", program{0x1000: fat}, fat, nil},
-		{"machine code", program{0x1000: append(elf(), "what follows"...)}, elf(), nil},
-		{"wrapper", program{0x1000: wrapper(1, 0x5000, 0), 0x5000: fat}, fat, nil},
-		{"wrapper of a text", program{0x1000: wrapper(1, 0x5000, 0), 0x5000: page(text)}, []byte(text), nil},
-		{"linked, with PTX", program{0x1000: wrapper(2, 0x5000, 0x6000), 0x5000: fat}, fat, nil},
-		{"linked", program{0x1000: wrapper(2, 0x5000, 0x6000), 0x5000: machine, 0x6000: list, 0x7000: fat, 0x8000: other}, bundle(fat, other), nil},
-		{"bundle", program{0x1000: bundle(fat, other)}, bundle(fat, other), nil},
+		{"machine code", program{0x1000: append(makeELF(), "what follows"...)}, makeELF(), nil},
+		{"wrapper", program{0x1000: makeWrapper(1, 0x5000, 0), 0x5000: fat}, fat, nil},
+		{"wrapper of a text", program{0x1000: makeWrapper(1, 0x5000, 0), 0x5000: page(text)}, []byte(text), nil},
+		{"linked, with PTX", program{0x1000: makeWrapper(2, 0x5000, 0x6000), 0x5000: fat}, fat, nil},
+		{"linked", program{0x1000: makeWrapper(2, 0x5000, 0x6000), 0x5000: machine, 0x6000: list, 0x7000: fat, 0x8000: other}, makeBundle(fat, other), nil},
+		{"bundle", program{0x1000: makeBundle(fat, other)}, makeBundle(fat, other), nil},
 
 		{"not mapped", program{}, nil, errNotMapped},
-		{"wrapper of nothing", program{0x1000: wrapper(1, 0x5000, 0)}, nil, errNotMapped},
-		{"wrapper of itself", program{0x1000: wrapper(1, 0x1000, 0)}, nil, ErrInvalid},
-		{"list is not mapped", program{0x1000: wrapper(2, 0x5000, 0x6000), 0x5000: machine}, nil, errNotMapped},
-		{"list of rubbish", program{0x1000: wrapper(2, 0x5000, 0x6000), 0x5000: machine, 0x6000: list, 0x7000: page("x")}, nil, ErrInvalid},
+		{"wrapper of nothing", program{0x1000: makeWrapper(1, 0x5000, 0)}, nil, errNotMapped},
+		{"wrapper of itself", program{0x1000: makeWrapper(1, 0x1000, 0)}, nil, ErrInvalid},
+		{"list is not mapped", program{0x1000: makeWrapper(2, 0x5000, 0x6000), 0x5000: machine}, nil, errNotMapped},
+		{"list of rubbish", program{0x1000: makeWrapper(2, 0x5000, 0x6000), 0x5000: machine, 0x6000: list, 0x7000: page("x")}, nil, ErrInvalid},
 		{"fatbin beyond its memory", program{0x1000: fat[:40]}, nil, errNotMapped},
 		{"huge fatbin", program{0x1000: binary.LittleEndian.AppendUint64(slices.Clone(fat[:8]), 1<<62)}, nil, ErrInvalid},
 		{"text without end", program{0x1000: bytes.Repeat([]byte(" "), 4096)}, nil, errNotMapped},
 		{"ELF of 32 bits", program{0x1000: append([]byte("\x7fELF\x01\x01"), make([]byte, 100)...)}, nil, ErrInvalid},
-		{"ELF with a table beyond all", program{0x1000: func() []byte { b := elf(); b[46] = 1; return b }()}, nil, ErrInvalid},
-		{"ELF with small sections", program{0x1000: func() []byte { b := elf(); b[58] = 8; return b }()}, nil, ErrInvalid},
+		{"ELF with a table beyond all", program{0x1000: func() []byte { b := makeELF(); b[46] = 1; return b }()}, nil, ErrInvalid},
+		{"ELF with small sections", program{0x1000: func() []byte { b := makeELF(); b[58] = 8; return b }()}, nil, ErrInvalid},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := Fetch(tc.m, 0x1000)
@@ -247,17 +249,17 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-func seeds(f *testing.F) {
+func addSeeds(f *testing.F) {
 	for _, b := range [][]byte{
-		[]byte(text), elf(), fatbin(plain(52, text), cubin(80)), fatbin(lz4ed(80, long)), fatbin(zstded(80, long)),
-		bundle([]byte(text), fatbin(plain(80, text))), wrapper(2, 0x1018, 0x1018),
+		[]byte(text), makeELF(), makeFatbin(plainCode(52, text), cubin(80)), makeFatbin(lz4Code(80, long)), makeFatbin(zstdCode(80, long)),
+		makeBundle([]byte(text), makeFatbin(plainCode(80, text))), makeWrapper(2, 0x1018, 0x1018),
 	} {
 		f.Add(b)
 	}
 }
 
 func FuzzChoose(f *testing.F) {
-	seeds(f)
+	addSeeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		texts, err := Choose(data, 80)
 		if err != nil && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrNoPTX) {
@@ -272,7 +274,7 @@ func FuzzChoose(f *testing.F) {
 }
 
 func FuzzFetch(f *testing.F) {
-	seeds(f)
+	addSeeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		got, err := Fetch(program{0x1000: data}, 0x1000)
 		if err != nil && !errors.Is(err, ErrInvalid) && !errors.Is(err, errNotMapped) {
@@ -289,7 +291,7 @@ func FuzzLZ4(f *testing.F) {
 	f.Add(long)
 	f.Add(strings.Repeat("a", 4096) + "b")
 	f.Fuzz(func(t *testing.T, s string) {
-		c := lz4ed(80, s)
+		c := lz4Code(80, s)
 		if got, err := decodeLZ4(c.data, c.size); err != nil || string(got) != s {
 			t.Errorf("%q, %v; want %q", got, err, s)
 		}

@@ -55,8 +55,8 @@ func TestMain(m *testing.M) {
 	soft.Main(m)
 }
 
-// world makes the programs and folders that processes of other users can run with.
-func world(t *testing.T) *soft.World {
+// makeWorld makes the programs and folders that processes of other users can run with.
+func makeWorld(t *testing.T) *soft.World {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: it starts processes as another user")
@@ -68,15 +68,15 @@ func world(t *testing.T) *soft.World {
 	return w
 }
 
-func deadline(t *testing.T) context.Context {
+func testDeadline(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// public makes a folder that other users can read.
-func public(t *testing.T) string {
+// makePublicFolder makes a folder that other users can read.
+func makePublicFolder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "life")
 	if err != nil {
@@ -98,18 +98,18 @@ func specOf(t *testing.T, w *soft.World) Spec {
 	}
 }
 
-// start starts a server, which ends with the test.
-func start(t *testing.T, spec Spec) *Server {
+// startServer starts a server, which ends with the test.
+func startServer(t *testing.T, spec Spec) *Server {
 	t.Helper()
-	s, err := Start(deadline(t), spec)
+	s, err := Start(testDeadline(t), spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { end(t, s) })
+	t.Cleanup(func() { endServer(t, s) })
 	return s
 }
 
-func end(t *testing.T, s *Server) {
+func endServer(t *testing.T, s *Server) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -118,8 +118,8 @@ func end(t *testing.T, s *Server) {
 	}
 }
 
-// cgroup returns the path of a cgroup that a server may have; "" where the host lets tests make none.
-func cgroup(t *testing.T) string {
+// makeCgroup returns the path of a cgroup that a server may have; "" where the host lets tests make none.
+func makeCgroup(t *testing.T) string {
 	t.Helper()
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
 		dir := filepath.Join(root, fmt.Sprintf("sing-life-%d-%d", os.Getpid(), time.Now().UnixNano()))
@@ -164,9 +164,9 @@ func beDaemon(spec, last string) int {
 	select {}
 }
 
-// daemon has another process start a server. It returns when that process has reported the server, or has
+// startDaemon has another process start a server. It returns when that process has reported the server, or has
 // died.
-func daemon(t *testing.T, spec Spec, last string) *exec.Cmd {
+func startDaemon(t *testing.T, spec Spec, last string) *exec.Cmd {
 	t.Helper()
 	b, err := json.Marshal(spec)
 	if err != nil {
@@ -221,7 +221,7 @@ type program struct {
 // inCapsule compiles a C file and runs it as the user, with the devices of a server.
 func inCapsule(t *testing.T, w *soft.World, s *Server, file string) *program {
 	t.Helper()
-	dir := public(t)
+	dir := makePublicFolder(t)
 	at, path := filepath.Join(dir, "device"), filepath.Join(dir, "program")
 	if err := os.Mkdir(at, 0o755); err != nil {
 		t.Fatal(err)
@@ -261,8 +261,8 @@ func inCapsule(t *testing.T, w *soft.World, s *Server, file string) *program {
 	return p
 }
 
-// line reads a line that the program prints.
-func (p *program) line(t *testing.T) string {
+// readLine reads a line that the program prints.
+func (p *program) readLine(t *testing.T) string {
 	t.Helper()
 	line, err := p.out.ReadString('\n')
 	if err != nil {
@@ -273,13 +273,13 @@ func (p *program) line(t *testing.T) string {
 	return strings.TrimSuffix(line, "\n")
 }
 
-// next lets the program do its next step, and returns the line that it prints.
-func (p *program) next(t *testing.T) string {
+// nextStep lets the program do its next step, and returns the line that it prints.
+func (p *program) nextStep(t *testing.T) string {
 	t.Helper()
 	if _, err := io.WriteString(p.in, "\n"); err != nil {
 		t.Fatal(err)
 	}
-	return p.line(t)
+	return p.readLine(t)
 }
 
 // serversLeft returns the PIDs of the processes that execute a program.

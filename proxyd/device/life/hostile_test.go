@@ -28,8 +28,8 @@ var attempts = map[string]func(pid int) error{
 		_, err := os.ReadDir("/proc/self/fd/3")
 		return err
 	},
-	"control": func(int) error { return connect("/proc/self/fd/3/" + controlName) },
-	"devices": func(int) error { return connect("/proc/self/fd/4/" + socketName) },
+	"control": func(int) error { return connectAndWait("/proc/self/fd/3/" + controlName) },
+	"devices": func(int) error { return connectAndWait("/proc/self/fd/4/" + socketName) },
 	"replace": func(int) error { return os.Remove("/proc/self/fd/4/" + socketName) },
 	"beside":  func(int) error { return os.WriteFile("/proc/self/fd/4/x", nil, 0o600) },
 	"trace": func(pid int) error {
@@ -60,8 +60,8 @@ var attempts = map[string]func(pid int) error{
 	"signal": func(pid int) error { return unix.Kill(pid, 0) },
 }
 
-// connect connects and reports how the connection ends.
-func connect(path string) error {
+// connectAndWait connects and reports how the connection ends.
+func connectAndWait(path string) error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -92,8 +92,8 @@ func beHostile(args []string) int {
 	return 0
 }
 
-// attempt has a user carry out an attempt, and returns the outcome.
-func attempt(t *testing.T, s *Server, uid uint32, what string) string {
+// attemptAs has a user carry out an attempt, and returns the outcome.
+func attemptAs(t *testing.T, s *Server, uid uint32, what string) string {
 	t.Helper()
 	c := exec.Command("/proc/self/exe", hostileArg, fmt.Sprint(s.PID()), what)
 	for _, dir := range []string{s.Dir(), s.SocketDir()} {
@@ -118,8 +118,8 @@ func attempt(t *testing.T, s *Server, uid uint32, what string) string {
 // TestHostile: which attempts succeed for the server's own user, and which for another user. The attempts
 // that succeed show that the refused attempts do not fail for an unrelated reason.
 func TestHostile(t *testing.T) {
-	w := world(t)
-	s := start(t, specOf(t, w))
+	w := makeWorld(t)
+	s := startServer(t, specOf(t, w))
 	for _, tt := range []struct {
 		what       string
 		own, other string // the end of the message that each user gets
@@ -136,10 +136,10 @@ func TestHostile(t *testing.T) {
 		{"take one", "operation not permitted", "operation not permitted"},
 		{"signal", "<nil>", "operation not permitted"},
 	} {
-		if got := attempt(t, s, user, tt.what); !strings.HasSuffix(got, tt.own) {
+		if got := attemptAs(t, s, user, tt.what); !strings.HasSuffix(got, tt.own) {
 			t.Errorf("%s: the server's user got %q, want an error that ends in %q", tt.what, got, tt.own)
 		}
-		if got := attempt(t, s, other, tt.what); !strings.HasSuffix(got, tt.other) {
+		if got := attemptAs(t, s, other, tt.what); !strings.HasSuffix(got, tt.other) {
 			t.Errorf("%s: another user got %q, want an error that ends in %q", tt.what, got, tt.other)
 		}
 	}
@@ -152,14 +152,14 @@ func TestHostile(t *testing.T) {
 	}
 	for uid, what := range map[uint32][]string{user: {"control"}, other: {"control", "devices"}} {
 		for _, name := range what {
-			got := attempt(t, s, uid, name)
+			got := attemptAs(t, s, uid, name)
 			// Whether the server refuses the connection before or after the first bytes is a matter of time.
 			if !slices.ContainsFunc([]string{"EOF", "connection reset by peer", "broken pipe"}, func(end string) bool { return strings.HasSuffix(got, end) }) {
 				t.Errorf("%s: user %d got %q, want a closed connection", name, uid, got)
 			}
 		}
 	}
-	if _, err := s.Status(deadline(t)); err != nil {
+	if _, err := s.Status(testDeadline(t)); err != nil {
 		t.Error(err)
 	}
 	if log := logOf(s); !strings.Contains(log, "user 12345 has connected, and not 0") || !strings.Contains(log, "user 12347 has connected, and not 0") {
@@ -170,7 +170,7 @@ func TestHostile(t *testing.T) {
 // TestTraceable: the user can trace an ordinary process of his own, so TestHostile sees refusals because the
 // server is protected, and not because the host forbids tracing.
 func TestTraceable(t *testing.T) {
-	world(t)
+	makeWorld(t)
 	c := exec.Command("sleep", "1000")
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: group0}}
 	if err := c.Start(); err != nil {
@@ -185,7 +185,7 @@ func TestTraceable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, what := range []string{"trace", "memory", "descriptors"} {
-		if got := attempt(t, s, user, what); got != "<nil>" {
+		if got := attemptAs(t, s, user, what); got != "<nil>" {
 			t.Errorf("%s: %s", what, got)
 		}
 	}

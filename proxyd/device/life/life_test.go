@@ -20,10 +20,10 @@ import (
 
 // TestStart: the process has the identity and limits of doc.go, and the job's processes can use the server.
 func TestStart(t *testing.T) {
-	w := world(t)
+	w := makeWorld(t)
 	spec := specOf(t, w)
-	spec.Cgroup = cgroup(t)
-	s := start(t, spec)
+	spec.Cgroup = makeCgroup(t)
+	s := startServer(t, spec)
 	proc := fmt.Sprintf("/proc/%d/", s.PID())
 	status, err := os.ReadFile(proc + "status")
 	if err != nil {
@@ -59,11 +59,11 @@ func TestStart(t *testing.T) {
 	}
 
 	p := inCapsule(t, w, s, "testdata/steps.c")
-	p.line(t)
-	if got := p.next(t); got != "32896" {
+	p.readLine(t)
+	if got := p.nextStep(t); got != "32896" {
 		t.Error(got)
 	}
-	st, err := s.Status(deadline(t))
+	st, err := s.Status(testDeadline(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestStart(t *testing.T) {
 	if log := logOf(s); strings.Contains(log, "cannot be read") { // the server must be able to read their memory
 		t.Errorf("the server could not read a process's memory; its log:\n%s", log)
 	}
-	if _, err := Start(deadline(t), spec); !errors.Is(err, ErrExists) {
+	if _, err := Start(testDeadline(t), spec); !errors.Is(err, ErrExists) {
 		t.Error(err)
 	}
 }
@@ -84,20 +84,20 @@ func TestStart(t *testing.T) {
 // TestDaemonKilled: a server goes on when its daemon is killed. The next daemon finds the server, saves the
 // job and has another server take over.
 func TestDaemonKilled(t *testing.T) {
-	w := world(t)
-	ctx, spec := deadline(t), specOf(t, w)
-	spec.Cgroup = cgroup(t)
-	d := daemon(t, spec, "")
+	w := makeWorld(t)
+	ctx, spec := testDeadline(t), specOf(t, w)
+	spec.Cgroup = makeCgroup(t)
+	d := startDaemon(t, spec, "")
 	first, err := Find(ctx, spec.Dir)
 	if err != nil || first == nil {
 		t.Fatal(first, err)
 	}
 	p := inCapsule(t, w, first, "testdata/steps.c")
-	p.line(t)
+	p.readLine(t)
 	first.Close()
 	d.Process.Kill()
 	d.Wait()
-	if got := p.next(t); got != "32896" {
+	if got := p.nextStep(t); got != "32896" {
 		t.Error(got)
 	}
 
@@ -105,7 +105,7 @@ func TestDaemonKilled(t *testing.T) {
 	if err != nil || s == nil {
 		t.Fatal(s, err)
 	}
-	t.Cleanup(func() { end(t, s) })
+	t.Cleanup(func() { endServer(t, s) })
 	folder := server.Folder(t.TempDir())
 	saved, err := s.Save(ctx, folder, server.SaveOptions{})
 	if err != nil {
@@ -117,7 +117,7 @@ func TestDaemonKilled(t *testing.T) {
 	if err := s.Resume(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.next(t); got != "98176" {
+	if got := p.nextStep(t); got != "98176" {
 		t.Error(got)
 	}
 	r, err := s.Save(ctx, folder, server.SaveOptions{Upon: saved.ID})
@@ -129,7 +129,7 @@ func TestDaemonKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer with[0].Close()
-	end(t, s)
+	endServer(t, s)
 	<-s.Died()
 	if !isNotThere(spec.Dir) || spec.Cgroup != "" && !isNotThere(spec.Cgroup) {
 		t.Error("something is left")
@@ -144,7 +144,7 @@ func TestDaemonKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { end(t, next) })
+	t.Cleanup(func() { endServer(t, next) })
 	if st, err := next.Status(ctx); err != nil || !st.Stopped || len(st.Processes) != 1 || !st.Processes[0].Absent {
 		t.Errorf("%+v, %v", st, err)
 	}
@@ -154,7 +154,7 @@ func TestDaemonKilled(t *testing.T) {
 	if err := next.Resume(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.next(t); got != "196096" {
+	if got := p.nextStep(t); got != "196096" {
 		t.Error(got)
 	}
 	if log := logOf(next); strings.Contains(log, "cannot be read") {
@@ -165,9 +165,9 @@ func TestDaemonKilled(t *testing.T) {
 // TestKilledAtEachStep: at whichever step of a start a daemon is killed, Find finds what is left, and End
 // removes all of it. The same holds where there are no cgroups.
 func TestKilledAtEachStep(t *testing.T) {
-	w := world(t)
+	w := makeWorld(t)
 	groups := []string{""}
-	if g := cgroup(t); g != "" {
+	if g := makeCgroup(t); g != "" {
 		groups = append(groups, g)
 	}
 	for _, group := range groups {
@@ -187,8 +187,8 @@ func TestKilledAtEachStep(t *testing.T) {
 // runs.
 func killedAt(t *testing.T, spec Spec, step string, letGo bool) {
 	t.Helper()
-	ctx := deadline(t)
-	daemon(t, spec, step).Wait()
+	ctx := testDeadline(t)
+	startDaemon(t, spec, step).Wait()
 	s, err := Find(ctx, spec.Dir)
 	if err != nil || s == nil {
 		t.Fatal(s, err)
@@ -234,12 +234,12 @@ func waitFor(t *testing.T, ctx context.Context, pid int) {
 // TestEnter: a running server can be put into a cgroup, and End removes that cgroup, whichever daemon calls
 // End.
 func TestEnter(t *testing.T) {
-	w := world(t)
-	g := cgroup(t)
+	w := makeWorld(t)
+	g := makeCgroup(t)
 	if g == "" {
 		t.Skip("SKIP: needs cgroup v2 to write to")
 	}
-	s := start(t, specOf(t, w))
+	s := startServer(t, specOf(t, w))
 	if s.Cgroup() != "" {
 		t.Errorf("in %q", s.Cgroup())
 	}
@@ -249,11 +249,11 @@ func TestEnter(t *testing.T) {
 	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", s.PID())); err != nil || !strings.Contains(string(b), "/"+filepath.Base(g)+"\n") {
 		t.Errorf("cgroups %s, %v", b, err)
 	}
-	again, err := Find(deadline(t), s.Dir())
+	again, err := Find(testDeadline(t), s.Dir())
 	if err != nil || again.Cgroup() != g {
 		t.Fatal(again, err)
 	}
-	end(t, again)
+	endServer(t, again)
 	if !isNotThere(g) || again.OutOfMemory() {
 		t.Error("its cgroup is left")
 	}
@@ -262,7 +262,7 @@ func TestEnter(t *testing.T) {
 // TestEnterDead: Enter does not put the PID of a server that has ended into a cgroup. End would kill the
 // process that has the PID by then.
 func TestEnterDead(t *testing.T) {
-	s := start(t, specOf(t, world(t)))
+	s := startServer(t, specOf(t, makeWorld(t)))
 	if err := unix.Kill(s.PID(), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestEnterDead(t *testing.T) {
 	if err := s.Enter(g); !errors.Is(err, ErrDied) || s.Cgroup() != "" || !isNotThere(g) {
 		t.Errorf("%v, in %q", err, s.Cgroup())
 	}
-	end(t, s)
+	endServer(t, s)
 }
 
 // TestWasKilled: OutOfMemory is true if the job was at its limit when the kernel killed the server for lack
@@ -315,9 +315,9 @@ func TestWasKilled(t *testing.T) {
 // TestDies: Died is closed when a server ends, and a process that gets the same PID later is not taken for
 // the server.
 func TestDies(t *testing.T) {
-	w := world(t)
-	ctx, spec := deadline(t), specOf(t, w)
-	s := start(t, spec)
+	w := makeWorld(t)
+	ctx, spec := testDeadline(t), specOf(t, w)
+	s := startServer(t, spec)
 	if err := unix.Kill(s.PID(), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -346,8 +346,8 @@ func TestDies(t *testing.T) {
 		t.Fatal(found, err)
 	}
 	<-found.Died()
-	end(t, found)
-	end(t, s)
+	endServer(t, found)
+	endServer(t, s)
 	if !isNotThere(spec.Dir) {
 		t.Error("something is left")
 	}
@@ -358,7 +358,7 @@ func TestDies(t *testing.T) {
 
 // TestDoesNotStart: the error has the reason, and no process, folder or cgroup is left.
 func TestDoesNotStart(t *testing.T) {
-	w := world(t)
+	w := makeWorld(t)
 	for _, tt := range []struct {
 		name string
 		bad  func(*Spec)
@@ -373,7 +373,7 @@ func TestDoesNotStart(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			spec := specOf(t, w)
 			tt.bad(&spec)
-			s, err := Start(deadline(t), spec)
+			s, err := Start(testDeadline(t), spec)
 			if err == nil || !strings.Contains(err.Error(), tt.says) {
 				t.Error(err)
 			}
@@ -386,14 +386,14 @@ func TestDoesNotStart(t *testing.T) {
 
 // TestNotRestored: a restore that cannot build what was saved leaves no server.
 func TestNotRestored(t *testing.T) {
-	w := world(t)
-	ctx, spec := deadline(t), specOf(t, w)
-	s := start(t, spec)
+	w := makeWorld(t)
+	ctx, spec := testDeadline(t), specOf(t, w)
+	s := startServer(t, spec)
 	folder := server.Folder(t.TempDir())
 	if _, err := s.Save(ctx, folder, server.SaveOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	end(t, s)
+	endServer(t, s)
 	spec.Memory = "2M"
 	var said *server.OrderError
 	if s, err := Restore(ctx, spec, folder); s != nil || !errors.As(err, &said) || !strings.Contains(said.Text, "bytes of memory, here it has 2097152") {

@@ -38,20 +38,20 @@ func tenantSpecs(t *testing.T, w *soft.World, n int) []Spec {
 // TestShared: programs of two capsules use a device of one process. A capsule that ends takes its program's device away, and
 // nothing from the other; with the last one the process ends, and its cgroup.
 func TestShared(t *testing.T) {
-	w := world(t)
-	ctx, specs := deadline(t), tenantSpecs(t, w, 2)
-	g := cgroup(t)
+	w := makeWorld(t)
+	ctx, specs := testDeadline(t), tenantSpecs(t, w, 2)
+	g := makeCgroup(t)
 	specs[0].Cgroup, specs[1].Cgroup = g, g
 	var all []*Server
 	var programs []*program
 	for _, spec := range specs {
-		s := start(t, spec)
+		s := startServer(t, spec)
 		all = append(all, s)
 		programs = append(programs, inCapsule(t, w, s, "testdata/steps.c"))
 	}
 	for i, p := range programs {
-		p.line(t)
-		if got := p.next(t); got != "32896" {
+		p.readLine(t)
+		if got := p.nextStep(t); got != "32896" {
 			t.Error(got)
 		}
 		st, err := all[i].Status(ctx)
@@ -69,11 +69,11 @@ func TestShared(t *testing.T) {
 		t.Errorf("the server could not read a process's memory; its log:\n%s", log)
 	}
 	pid := all[0].PID()
-	end(t, all[0])
+	endServer(t, all[0])
 	if !isNotThere(specs[0].Dir) {
 		t.Error("the folder of a tenant that has ended is left")
 	}
-	if got := programs[1].next(t); got != "98176" {
+	if got := programs[1].nextStep(t); got != "98176" {
 		t.Errorf("the other tenant's program: %q", got)
 	}
 	// Its place can be taken again, by a daemon that is another one.
@@ -88,8 +88,8 @@ func TestShared(t *testing.T) {
 	if _, err := found.Status(ctx); err != nil {
 		t.Error(err)
 	}
-	end(t, all[1])
-	end(t, found)
+	endServer(t, all[1])
+	endServer(t, found)
 	<-found.Died()
 	again.Close()
 	if !isNotThere(specs[0].Shared) || g != "" && !isNotThere(g) || len(serversLeft(t, specs[0].Program)) != 0 {
@@ -108,15 +108,15 @@ func mustRead(t *testing.T, path string) []byte {
 
 // TestSharedMoved: the state of a tenant is restored in a process of its own, and the other way round.
 func TestSharedMoved(t *testing.T) {
-	w := world(t)
-	ctx, specs := deadline(t), tenantSpecs(t, w, 2)
-	other := start(t, specs[0])
-	s := start(t, specs[1])
+	w := makeWorld(t)
+	ctx, specs := testDeadline(t), tenantSpecs(t, w, 2)
+	other := startServer(t, specs[0])
+	s := startServer(t, specs[1])
 	p := inCapsule(t, w, s, "testdata/steps.c")
-	p.line(t)
+	p.readLine(t)
 	want := []string{"32896", "98176", "196096"}
 	for i, shared := range []string{"", specs[1].Shared} {
-		if got := p.next(t); got != want[i] {
+		if got := p.nextStep(t); got != want[i] {
 			t.Error(got)
 		}
 		folder := server.Folder(t.TempDir())
@@ -129,13 +129,13 @@ func TestSharedMoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer with[0].Close()
-		end(t, s)
+		endServer(t, s)
 		spec := specs[1]
 		spec.Shared, spec.Order = shared, nil
 		if s, err = Restore(ctx, spec, folder); err != nil {
 			t.Fatal(err)
 		}
-		defer end(t, s)
+		defer endServer(t, s)
 		err = errors.Join(s.Adopt(ctx, r.Processes[0].ID, p.cmd.Process.Pid, with), s.Resume(ctx))
 		if err != nil {
 			t.Fatal(err)
@@ -144,7 +144,7 @@ func TestSharedMoved(t *testing.T) {
 			t.Errorf("tenant of %q: together %v", shared, together)
 		}
 	}
-	if got := p.next(t); got != want[2] {
+	if got := p.nextStep(t); got != want[2] {
 		t.Error(got)
 	}
 }
@@ -152,18 +152,18 @@ func TestSharedMoved(t *testing.T) {
 // TestSharedAlike: what the programs of two capsules hold alike, each on a device of its own, is there once when they come to
 // one, although the kernel tells the process's user nothing about its pages.
 func TestSharedAlike(t *testing.T) {
-	w := world(t)
-	ctx, specs := deadline(t), tenantSpecs(t, w, 2)
+	w := makeWorld(t)
+	ctx, specs := testDeadline(t), tenantSpecs(t, w, 2)
 	var programs []*program
 	var folders []server.Folder
 	var saved []*server.Report
 	var rings [][]*os.File
 	for _, spec := range specs {
 		spec.Shared = ""
-		s := start(t, spec)
+		s := startServer(t, spec)
 		p := inCapsule(t, w, s, "testdata/steps.c")
-		p.line(t)
-		p.next(t)
+		p.readLine(t)
+		p.nextStep(t)
 		folder := server.Folder(t.TempDir())
 		r, err := s.Save(ctx, folder, server.SaveOptions{})
 		if err != nil {
@@ -174,7 +174,7 @@ func TestSharedAlike(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer with[0].Close()
-		end(t, s)
+		endServer(t, s)
 		programs, folders, saved, rings = append(programs, p), append(folders, folder), append(saved, r), append(rings, with)
 	}
 	var all []*Server
@@ -184,7 +184,7 @@ func TestSharedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer end(t, s)
+		defer endServer(t, s)
 		if err := s.Adopt(ctx, saved[i].Processes[0].ID, programs[i].cmd.Process.Pid, rings[i]); err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestSharedAlike(t *testing.T) {
 		if err := s.Resume(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if got := programs[i].next(t); got != "98176" {
+		if got := programs[i].nextStep(t); got != "98176" {
 			t.Error(got)
 		}
 	}
@@ -207,8 +207,8 @@ func TestSharedAlike(t *testing.T) {
 // TestSharedKilledAtEachStep: at whichever step a daemon is killed, of the first tenant or of a later one, and of the process, the
 // tenants' records lead to all that is left.
 func TestSharedKilledAtEachStep(t *testing.T) {
-	w := world(t)
-	g := cgroup(t)
+	w := makeWorld(t)
+	g := makeCgroup(t)
 	for _, later := range []bool{false, true} {
 		var names []string
 		for _, s := range tenantSteps {
@@ -221,22 +221,22 @@ func TestSharedKilledAtEachStep(t *testing.T) {
 		}
 		for _, step := range names {
 			t.Run(step+" later "+strconv.FormatBool(later), func(t *testing.T) {
-				ctx, specs := deadline(t), tenantSpecs(t, w, 2)
+				ctx, specs := testDeadline(t), tenantSpecs(t, w, 2)
 				specs[0].Cgroup, specs[1].Cgroup = g, g
 				if later {
-					first := start(t, specs[0])
+					first := startServer(t, specs[0])
 					defer func() {
 						if _, err := first.Status(ctx); err != nil {
 							t.Errorf("the first tenant: %v", err)
 						}
-						end(t, first)
+						endServer(t, first)
 						if !isNotThere(specs[0].Shared) || g != "" && !isNotThere(g) || len(serversLeft(t, specs[0].Program)) != 0 {
 							t.Error("something is left with the last tenant")
 						}
 					}()
 				}
 				spec := specs[1]
-				daemon(t, spec, step).Wait()
+				startDaemon(t, spec, step).Wait()
 				s, err := Find(ctx, spec.Dir)
 				if err != nil || s == nil {
 					t.Fatal(s, err)
@@ -259,9 +259,9 @@ func TestSharedKilledAtEachStep(t *testing.T) {
 
 // TestSharedDies: the end of the process is the end of all tenants, and no tenant joins it any more.
 func TestSharedDies(t *testing.T) {
-	w := world(t)
-	ctx, specs := deadline(t), tenantSpecs(t, w, 3)
-	first, second := start(t, specs[0]), start(t, specs[1])
+	w := makeWorld(t)
+	ctx, specs := testDeadline(t), tenantSpecs(t, w, 3)
+	first, second := startServer(t, specs[0]), startServer(t, specs[1])
 	if err := unix.Kill(first.PID(), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -273,9 +273,9 @@ func TestSharedDies(t *testing.T) {
 	if !isNotThere(specs[2].Dir) {
 		t.Error("something is left")
 	}
-	end(t, first)
-	end(t, second)
-	third := start(t, specs[2]) // of another run
+	endServer(t, first)
+	endServer(t, second)
+	third := startServer(t, specs[2]) // of another run
 	if _, err := third.Status(ctx); err != nil {
 		t.Error(err)
 	}
@@ -286,13 +286,13 @@ func TestSharedStopped(t *testing.T) {
 	was := dismissTime
 	dismissTime = time.Second
 	defer func() { dismissTime = was }()
-	w := world(t)
+	w := makeWorld(t)
 	specs := tenantSpecs(t, w, 2)
-	first, second := start(t, specs[0]), start(t, specs[1])
+	first, second := startServer(t, specs[0]), startServer(t, specs[1])
 	stopProcess(t, first.PID())
-	end(t, first)
+	endServer(t, first)
 	<-second.Died()
-	end(t, second)
+	endServer(t, second)
 	if !isNotThere(specs[0].Shared) {
 		t.Error("something is left")
 	}
@@ -304,7 +304,7 @@ func stopProcess(t *testing.T, pid int) {
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	for ctx := deadline(t); ; time.Sleep(time.Millisecond) {
+	for ctx := testDeadline(t); ; time.Sleep(time.Millisecond) {
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 		stand := err == nil && len(threads) > 0
 		for _, thread := range threads {
@@ -323,8 +323,8 @@ func stopProcess(t *testing.T, pid int) {
 
 // TestSharedTogether: tenants that begin and end at the same time get a process together, and nothing of it is left.
 func TestSharedTogether(t *testing.T) {
-	w := world(t)
-	ctx, specs := deadline(t), tenantSpecs(t, w, 6)
+	w := makeWorld(t)
+	ctx, specs := testDeadline(t), tenantSpecs(t, w, 6)
 	all := make([]*Server, len(specs))
 	var wg sync.WaitGroup
 	for i, spec := range specs {
@@ -343,7 +343,7 @@ func TestSharedTogether(t *testing.T) {
 		if s.PID() != all[0].PID() {
 			t.Errorf("processes %d and %d", s.PID(), all[0].PID())
 		}
-		wg.Go(func() { end(t, s) })
+		wg.Go(func() { endServer(t, s) })
 	}
 	wg.Wait()
 	if !isNotThere(specs[0].Shared) || len(serversLeft(t, specs[0].Program)) != 0 {
@@ -353,24 +353,24 @@ func TestSharedTogether(t *testing.T) {
 
 // TestSharedEnter: the process enters the cgroup that comes first, and no tenant takes it to another.
 func TestSharedEnter(t *testing.T) {
-	w := world(t)
-	g := cgroup(t)
+	w := makeWorld(t)
+	g := makeCgroup(t)
 	if g == "" {
 		t.Skip("SKIP: needs cgroup v2 to write to")
 	}
 	specs := tenantSpecs(t, w, 2)
-	first, second := start(t, specs[0]), start(t, specs[1])
+	first, second := startServer(t, specs[0]), startServer(t, specs[1])
 	if err := errors.Join(first.Enter(g), second.Enter(g+"-other")); err != nil {
 		t.Fatal(err)
 	}
 	if first.Cgroup() != g || second.Cgroup() != g || !isNotThere(g+"-other") {
 		t.Errorf("in %q and %q", first.Cgroup(), second.Cgroup())
 	}
-	end(t, first)
+	endServer(t, first)
 	if isNotThere(g) {
 		t.Error("the cgroup is gone, and a tenant is left")
 	}
-	end(t, second)
+	endServer(t, second)
 	if !isNotThere(g) {
 		t.Error("the cgroup is left")
 	}
@@ -378,7 +378,7 @@ func TestSharedEnter(t *testing.T) {
 
 // TestSharedSpec: what tenants cannot have is refused in words, and nothing is left.
 func TestSharedSpec(t *testing.T) {
-	w := world(t)
+	w := makeWorld(t)
 	for says, bad := range map[string]func(*Spec){
 		"--spare 33: it is from 0": func(s *Spec) { s.Spare = 33 },
 		"devices on [1] of 1":      func(s *Spec) { s.Order = []int{1} },
@@ -386,7 +386,7 @@ func TestSharedSpec(t *testing.T) {
 	} {
 		spec := tenantSpecs(t, w, 1)[0]
 		bad(&spec)
-		if s, err := Start(deadline(t), spec); err == nil || !strings.Contains(err.Error(), says) {
+		if s, err := Start(testDeadline(t), spec); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, %v, not %q", s, err, says)
 		}
 		if !isNotThere(spec.Dir) || !isNotThere(spec.Shared) {

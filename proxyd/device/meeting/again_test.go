@@ -30,8 +30,8 @@ func newJob(t *testing.T, n int, life string) job {
 	return all
 }
 
-// move tells each server the addresses of all servers.
-func (j job) move(t *testing.T) {
+// tellAddresses tells each server the addresses of all servers.
+func (j job) tellAddresses(t *testing.T) {
 	t.Helper()
 	peers := map[int]string{}
 	for i, h := range j {
@@ -44,8 +44,8 @@ func (j job) move(t *testing.T) {
 	}
 }
 
-// again calls Again on servers of the job, each with its Standing.
-func (j job) again(ctx context.Context, key []byte, homes []int, as map[int]Standing) map[int]outcome {
+// callAgain calls Again on servers of the job, each with its Standing.
+func (j job) callAgain(ctx context.Context, key []byte, homes []int, as map[int]Standing) map[int]outcome {
 	type one struct {
 		n int
 		o outcome
@@ -69,14 +69,14 @@ func TestAgain(t *testing.T) {
 	key := bytes.Repeat([]byte{3}, 32)
 	homes := []int{2, 0, 2, 1}
 	j := newJob(t, 3, "new")
-	j.move(t)
+	j.tellAddresses(t)
 	want := []collective.Member{
 		{Ranks: []int{1}, Address: "new0:1", Server: 0}, {Ranks: []int{3}, Address: "new1:1", Server: 1}, {Ranks: []int{0, 2}, Address: "new2:1", Server: 2},
 	}
 	keys := map[string]bool{string(key): true}
 	for range 3 {
 		var key1 []byte
-		for n, o := range j.again(t.Context(), key, homes, map[int]Standing{0: Present, 1: Present, 2: Present}) {
+		for n, o := range j.callAgain(t.Context(), key, homes, map[int]Standing{0: Present, 1: Present, 2: Present}) {
 			if o.err != nil || !reflect.DeepEqual(o.roster.Members, want) {
 				t.Fatalf("server %d: %v, %v", n, o.roster.Members, o.err)
 			}
@@ -92,12 +92,12 @@ func TestAgain(t *testing.T) {
 		}
 		keys[string(key1)] = true
 	}
-	for n, o := range j.again(t.Context(), key, homes, map[int]Standing{0: Present, 1: Left, 2: Present}) {
+	for n, o := range j.callAgain(t.Context(), key, homes, map[int]Standing{0: Present, 1: Left, 2: Present}) {
 		if o.err != nil || !o.roster.Members[1].Gone || o.roster.Members[0].Gone || o.roster.Members[2].Gone {
 			t.Errorf("server %d: %+v, %v", n, o.roster.Members, o.err)
 		}
 	}
-	for n, o := range j.again(t.Context(), key, homes, map[int]Standing{0: Left, 1: Present, 2: Over}) {
+	for n, o := range j.callAgain(t.Context(), key, homes, map[int]Standing{0: Left, 1: Present, 2: Over}) {
 		if !errors.Is(o.err, ErrOver) {
 			t.Errorf("server %d: %v", n, o.err)
 		}
@@ -113,15 +113,15 @@ func TestAgainMissing(t *testing.T) {
 	if _, err := j[0].Again(t.Context(), Reunion{Key: key, Homes: homes}); err == nil || !strings.Contains(err.Error(), "nobody has said where server 1 is") {
 		t.Error(err)
 	}
-	j.move(t)
+	j.tellAddresses(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	for n, o := range j.again(ctx, key, homes, map[int]Standing{0: Present, 2: Present}) {
+	for n, o := range j.callAgain(ctx, key, homes, map[int]Standing{0: Present, 2: Present}) {
 		if o.err == nil || !strings.Contains(o.err.Error(), "server 1, 3 has not come") && n == 0 || n != 0 && !strings.Contains(o.err.Error(), "server 0 at") {
 			t.Errorf("server %d: %v", n, o.err)
 		}
 	}
-	for n, o := range j.again(t.Context(), key, homes, map[int]Standing{0: Present, 1: Present, 2: Present, 3: Present}) {
+	for n, o := range j.callAgain(t.Context(), key, homes, map[int]Standing{0: Present, 1: Present, 2: Present, 3: Present}) {
 		if o.err != nil {
 			t.Errorf("server %d: %v", n, o.err)
 		}
@@ -141,7 +141,7 @@ func TestAgainMissing(t *testing.T) {
 func TestAgainStale(t *testing.T) {
 	key, homes := bytes.Repeat([]byte{3}, 32), []int{0, 1}
 	old, j := newJob(t, 2, "old"), newJob(t, 2, "new")
-	j.move(t)
+	j.tellAddresses(t)
 	// The stale server uses the present address of server 0 together with the earlier life of server 0.
 	p := place{j[0].listener.Addr().String(), "new0:1", j[0].token, old[0].life}
 	if err := old[1].Move(map[int]string{0: p.String()}); err != nil {
@@ -153,7 +153,7 @@ func TestAgainStale(t *testing.T) {
 		_, err := old[1].Again(ctx, Reunion{Key: key, Homes: homes})
 		stale <- err
 	}()
-	for n, o := range j.again(t.Context(), key, homes, map[int]Standing{0: Present, 1: Present}) {
+	for n, o := range j.callAgain(t.Context(), key, homes, map[int]Standing{0: Present, 1: Present}) {
 		if o.err != nil || o.roster.Members[1].Address != "new1:1" {
 			t.Errorf("server %d: %v, %v", n, o.roster.Members, o.err)
 		}
@@ -167,7 +167,7 @@ func TestAgainStale(t *testing.T) {
 		t.Fatal(err)
 	}
 	both := job{j[0], old[1]}
-	for n, o := range both.again(t.Context(), key, homes, map[int]Standing{0: Present, 1: Present}) {
+	for n, o := range both.callAgain(t.Context(), key, homes, map[int]Standing{0: Present, 1: Present}) {
 		if (o.err == nil) != (n == 1) || n == 0 && !errors.Is(o.err, ErrDisagree) {
 			t.Errorf("server %d: %v", n, o.err)
 		}
@@ -177,7 +177,7 @@ func TestAgainStale(t *testing.T) {
 // TestAssume: ranks with an identity that was not used yet meet at the present address of its maker.
 func TestAssume(t *testing.T) {
 	a, b := newHost(t, "a:1"), newHost(t, "b:1")
-	ids := []ID{must(a.NewID()), must(a.NewID())}
+	ids := []ID{mustBeID(a.NewID()), mustBeID(a.NewID())}
 	was := a.Identity()
 	a.Close()
 	moved := newHost(t, "next:1")
@@ -186,10 +186,10 @@ func TestAssume(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, at := range []map[int]Rendezvous{{0: b, 1: moved}, {0: b, 1: b}} {
-		all := attend(t, t.Context(), ids[0], 2, at)
+		all := announceRanks(t, t.Context(), ids[0], 2, at)
 		ids = ids[1:]
 		for range at {
-			o := next(t, all)
+			o := nextOutcome(t, all)
 			if o.err != nil {
 				t.Fatal(o.err)
 			}
@@ -199,11 +199,11 @@ func TestAssume(t *testing.T) {
 		}
 	}
 	local := NewLocal()
-	id := must(local.NewID())
+	id := mustBeID(local.NewID())
 	was = local.Identity()
 	local = NewLocal()
 	local.Assume(0, &was)
-	if err := meet(t.Context(), local, id, 1, 0); err != nil {
+	if err := joinMeeting(t.Context(), local, id, 1, 0); err != nil {
 		t.Error(err)
 	}
 	for _, bad := range []string{"", "a:1", "a:1,b:2,c,d", "a:1,b:2," + strings.Repeat("0", 32) + "," + strings.Repeat("x", 32), "a,b:1," + strings.Repeat("0", 32) + "," + strings.Repeat("0", 32)} {
@@ -217,9 +217,9 @@ func TestAssume(t *testing.T) {
 // and come again.
 func TestHold(t *testing.T) {
 	a, b := newHost(t, "a:1"), newHost(t, "b:1")
-	id, other := must(a.NewID()), must(a.NewID())
+	id, other := mustBeID(a.NewID()), mustBeID(a.NewID())
 	a.Hold()
-	all := attend(t, t.Context(), id, 2, map[int]Rendezvous{0: a, 1: b})
+	all := announceRanks(t, t.Context(), id, 2, map[int]Rendezvous{0: a, 1: b})
 	waitFor(t, a, id, 2)
 	select {
 	case o := <-all:
@@ -230,15 +230,15 @@ func TestHold(t *testing.T) {
 		t.Error("servers do not wait for the meeting, or wait for another")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	left := attend(t, ctx, other, 1, map[int]Rendezvous{0: a})
+	left := announceRanks(t, ctx, other, 1, map[int]Rendezvous{0: a})
 	waitFor(t, a, other, 1)
 	cancel()
-	if o := next(t, left); o.err == nil {
+	if o := nextOutcome(t, left); o.err == nil {
 		t.Error("a server whose wait was cancelled has met")
 	}
 	a.Release()
 	for range 2 {
-		if o := next(t, all); o.err != nil {
+		if o := nextOutcome(t, all); o.err != nil {
 			t.Error(o.err)
 		}
 	}

@@ -36,8 +36,8 @@ type outcome struct {
 	err    error
 }
 
-// attend announces ranks of a communicator, each at a Rendezvous.
-func attend(t *testing.T, ctx context.Context, id ID, size int, at map[int]Rendezvous) chan outcome {
+// announceRanks announces ranks of a communicator, each at a Rendezvous.
+func announceRanks(t *testing.T, ctx context.Context, id ID, size int, at map[int]Rendezvous) chan outcome {
 	t.Helper()
 	all := make(chan outcome, len(at))
 	for rank, r := range at {
@@ -49,7 +49,7 @@ func attend(t *testing.T, ctx context.Context, id ID, size int, at map[int]Rende
 	return all
 }
 
-func next(t *testing.T, all chan outcome) outcome {
+func nextOutcome(t *testing.T, all chan outcome) outcome {
 	t.Helper()
 	select {
 	case o := <-all:
@@ -87,10 +87,10 @@ func TestMeet(t *testing.T) {
 			for rank, r := range tc.at {
 				at[rank] = r
 			}
-			all := attend(t, t.Context(), id, len(at), at)
+			all := announceRanks(t, t.Context(), id, len(at), at)
 			var key []byte
 			for range at {
-				o := next(t, all)
+				o := nextOutcome(t, all)
 				if o.err != nil {
 					t.Fatal(o.err)
 				}
@@ -130,11 +130,11 @@ func TestMeetFails(t *testing.T) {
 		{"zeros at a host", a, ID{}, 1, 0, ErrID},
 		{"another server's", local, other, 1, 0, ErrID},
 		{"that of a server that talks to nobody", a, other, 1, 0, ErrID},
-		{"no ranks", a, must(a.NewID()), 0, 0, ErrDisagree},
-		{"rank beyond", a, must(a.NewID()), 2, 2, ErrDisagree},
-		{"negative", a, must(a.NewID()), 2, -1, ErrDisagree},
-		{"too many", a, must(a.NewID()), maxRanks + 1, 0, ErrDisagree},
-		{"rank beyond, elsewhere", b, must(a.NewID()), 2, 2, ErrFailed},
+		{"no ranks", a, mustBeID(a.NewID()), 0, 0, ErrDisagree},
+		{"rank beyond", a, mustBeID(a.NewID()), 2, 2, ErrDisagree},
+		{"negative", a, mustBeID(a.NewID()), 2, -1, ErrDisagree},
+		{"too many", a, mustBeID(a.NewID()), maxRanks + 1, 0, ErrDisagree},
+		{"rank beyond, elsewhere", b, mustBeID(a.NewID()), 2, 2, ErrFailed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if _, err := tc.at.Meet(t.Context(), tc.id, tc.size, tc.rank); !errors.Is(err, tc.want) {
@@ -144,7 +144,7 @@ func TestMeetFails(t *testing.T) {
 	}
 }
 
-func must(id ID, err error) ID {
+func mustBeID(id ID, err error) ID {
 	if err != nil {
 		panic(err)
 	}
@@ -159,21 +159,21 @@ func TestOneSpoilsAll(t *testing.T) {
 		at    Rendezvous // where the rank that causes the failure is
 		spoil func(t *testing.T, maker *Host, at Rendezvous, id ID) error
 	}{
-		{"leaves at the maker", a, leave},
-		{"leaves elsewhere", b, leave},
-		{"another size", b, func(t *testing.T, _ *Host, at Rendezvous, id ID) error { return meet(t.Context(), at, id, 5, 2) }},
-		{"a rank again", b, func(t *testing.T, _ *Host, at Rendezvous, id ID) error { return meet(t.Context(), at, id, 4, 0) }},
-		{"another size at the maker", a, func(t *testing.T, _ *Host, at Rendezvous, id ID) error { return meet(t.Context(), at, id, 2, 1) }},
+		{"leaves at the maker", a, leaveMeeting},
+		{"leaves elsewhere", b, leaveMeeting},
+		{"another size", b, func(t *testing.T, _ *Host, at Rendezvous, id ID) error { return joinMeeting(t.Context(), at, id, 5, 2) }},
+		{"a rank again", b, func(t *testing.T, _ *Host, at Rendezvous, id ID) error { return joinMeeting(t.Context(), at, id, 4, 0) }},
+		{"another size at the maker", a, func(t *testing.T, _ *Host, at Rendezvous, id ID) error { return joinMeeting(t.Context(), at, id, 2, 1) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			id := must(a.NewID())
-			all := attend(t, t.Context(), id, 4, map[int]Rendezvous{0: a, 1: b})
+			id := mustBeID(a.NewID())
+			all := announceRanks(t, t.Context(), id, 4, map[int]Rendezvous{0: a, 1: b})
 			waitFor(t, a, id, 2)
 			if err := tc.spoil(t, a, tc.at, id); err == nil {
 				t.Error("the rank that spoils the gathering got a roster, want an error")
 			}
 			for range 2 {
-				if o := next(t, all); o.err == nil {
+				if o := nextOutcome(t, all); o.err == nil {
 					t.Errorf("a rank got the roster %v, want an error", o.roster)
 				}
 			}
@@ -181,16 +181,16 @@ func TestOneSpoilsAll(t *testing.T) {
 	}
 }
 
-func meet(ctx context.Context, at Rendezvous, id ID, size, rank int) error {
+func joinMeeting(ctx context.Context, at Rendezvous, id ID, size, rank int) error {
 	_, err := at.Meet(ctx, id, size, rank)
 	return err
 }
 
-func leave(t *testing.T, maker *Host, at Rendezvous, id ID) error {
+func leaveMeeting(t *testing.T, maker *Host, at Rendezvous, id ID) error {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error)
-	go func() { done <- meet(ctx, at, id, 4, 2) }()
+	go func() { done <- joinMeeting(ctx, at, id, 4, 2) }()
 	waitFor(t, maker, id, 3)
 	cancel()
 	return <-done
@@ -219,13 +219,13 @@ func waitFor(t *testing.T, h *Host, id ID, n int) {
 // TestLate: a rank that comes after the end of a gathering, good or bad, gets an error that says so.
 func TestLate(t *testing.T) {
 	a, b := newHost(t, "a:1"), newHost(t, "b:1")
-	good, bad := must(a.NewID()), must(a.NewID())
-	if err := meet(t.Context(), a, good, 1, 0); err != nil {
+	good, bad := mustBeID(a.NewID()), mustBeID(a.NewID())
+	if err := joinMeeting(t.Context(), a, good, 1, 0); err != nil {
 		t.Fatal(err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := meet(gone, a, bad, 2, 0); err == nil {
+	if err := joinMeeting(gone, a, bad, 2, 0); err == nil {
 		t.Fatal("a rank with another id has met")
 	}
 	for _, tc := range []struct {
@@ -233,15 +233,15 @@ func TestLate(t *testing.T) {
 		id   ID
 		want error
 	}{{"used", good, ErrDisagree}, {"failed", bad, ErrLeft}} {
-		if err := meet(t.Context(), a, tc.id, 2, 1); !errors.Is(err, tc.want) {
+		if err := joinMeeting(t.Context(), a, tc.id, 2, 1); !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
-		if err := meet(t.Context(), b, tc.id, 2, 1); !errors.Is(err, ErrFailed) {
+		if err := joinMeeting(t.Context(), b, tc.id, 2, 1); !errors.Is(err, ErrFailed) {
 			t.Errorf("%s, elsewhere: %v", tc.name, err)
 		}
 	}
 	for range 2 * remembered {
-		meet(gone, a, must(a.NewID()), 2, 0) //nolint:errcheck // it fails
+		joinMeeting(gone, a, mustBeID(a.NewID()), 2, 0) //nolint:errcheck // it fails
 	}
 	if n := len(a.room.past); n != remembered || len(a.room.old) != n {
 		t.Errorf("%d are remembered", n)
@@ -250,12 +250,12 @@ func TestLate(t *testing.T) {
 
 func TestHostClosed(t *testing.T) {
 	a, b := newHost(t, "a:1"), newHost(t, "b:1")
-	id := must(a.NewID())
-	all := attend(t, t.Context(), id, 3, map[int]Rendezvous{0: a, 1: b})
+	id := mustBeID(a.NewID())
+	all := announceRanks(t, t.Context(), id, 3, map[int]Rendezvous{0: a, 1: b})
 	waitFor(t, a, id, 2)
 	a.Close()
 	for range 2 {
-		if o := next(t, all); o.err == nil {
+		if o := nextOutcome(t, all); o.err == nil {
 			t.Errorf("a rank got the roster %v, want an error", o.roster)
 		}
 	}
@@ -264,10 +264,10 @@ func TestHostClosed(t *testing.T) {
 // TestStranger: a peer that does not know the secret learns nothing and changes nothing.
 func TestStranger(t *testing.T) {
 	a, b := newHost(t, "a:1"), newHost(t, "b:1")
-	id := must(a.NewID())
+	id := mustBeID(a.NewID())
 	wrong := id
 	wrong[secretAt] ^= 1
-	if err := meet(t.Context(), b, wrong, 2, 1); !errors.Is(err, ErrProtocol) {
+	if err := joinMeeting(t.Context(), b, wrong, 2, 1); !errors.Is(err, ErrProtocol) {
 		t.Errorf("a wrong secret: %v", err)
 	}
 	for _, said := range []string{"", "GET / HTTP/1.1\r\n\r\n", helloMagic + string(bytes.Repeat([]byte{7}, 48)) + string(make([]byte, 100))} {
@@ -283,9 +283,9 @@ func TestStranger(t *testing.T) {
 		}
 		conn.Close()
 	}
-	all := attend(t, t.Context(), id, 2, map[int]Rendezvous{0: a, 1: b})
+	all := announceRanks(t, t.Context(), id, 2, map[int]Rendezvous{0: a, 1: b})
 	for range 2 {
-		if o := next(t, all); o.err != nil {
+		if o := nextOutcome(t, all); o.err != nil {
 			t.Error(o.err)
 		}
 	}
@@ -296,7 +296,7 @@ func TestDeadline(t *testing.T) {
 	late := errors.New("too late")
 	for name, at := range map[string]Rendezvous{"here": a, "there": b} {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, late)
-		if err := meet(ctx, at, must(a.NewID()), 2, 0); !errors.Is(err, late) {
+		if err := joinMeeting(ctx, at, mustBeID(a.NewID()), 2, 0); !errors.Is(err, late) {
 			t.Errorf("%s: %v", name, err)
 		}
 		cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-func op(t testing.TB, symbol string) uint32 {
+func opOf(t testing.TB, symbol string) uint32 {
 	t.Helper()
 	table, err := api.Load()
 	if err != nil {
@@ -26,8 +26,8 @@ func op(t testing.TB, symbol string) uint32 {
 	return table.Call(symbol).Op()
 }
 
-// b encodes a message: numbers by their Go types.
-func b(parts ...any) []byte {
+// encodeParts encodes a message: numbers by their Go types.
+func encodeParts(parts ...any) []byte {
 	var all []byte
 	for _, p := range parts {
 		switch p := p.(type) {
@@ -42,7 +42,7 @@ func b(parts ...any) []byte {
 		case byte:
 			all = append(all, p)
 		case string:
-			all = append(append(all, b(len(p))...), p...)
+			all = append(append(all, encodeParts(len(p))...), p...)
 		}
 	}
 	return all
@@ -55,35 +55,35 @@ func TestRefs(t *testing.T) {
 		in, out []byte
 		want    []Ref
 	}{
-		{"cuStreamCreate", b(7, int32(1)), nil, []Ref{{Make, "stream", 7}}},
-		{"cuStreamDestroy_v2", b(7), nil, []Ref{{Break, "stream", 7}}},
-		{"cuStreamDestroy_v2", b(2), nil, nil},
-		{"cuModuleGetFunction", b(5, "saxpy"), b(9), []Ref{{Use, "module", 5}, {Make, "function", 9}}},
-		{"cuGraphAddEmptyNode", b(8, 3, 2, 5, 6, 2), nil,
+		{"cuStreamCreate", encodeParts(7, int32(1)), nil, []Ref{{Make, "stream", 7}}},
+		{"cuStreamDestroy_v2", encodeParts(7), nil, []Ref{{Break, "stream", 7}}},
+		{"cuStreamDestroy_v2", encodeParts(2), nil, nil},
+		{"cuModuleGetFunction", encodeParts(5, "saxpy"), encodeParts(9), []Ref{{Use, "module", 5}, {Make, "function", 9}}},
+		{"cuGraphAddEmptyNode", encodeParts(8, 3, 2, 5, 6, 2), nil,
 			[]Ref{{Make, "node", 8}, {Change, "graph", 3}, {Use, "node", 5}, {Use, "node", 6}}},
-		{"cuGraphAddEmptyNode", b(8, 3, none, 0), nil, []Ref{{Make, "node", 8}, {Change, "graph", 3}}},
-		{"cuGraphGetNodes", b(3, byte(1), 4), b(2, 5, 6, 2), []Ref{{Use, "graph", 3}, {"", "node", 5}, {"", "node", 6}}},
-		{"cuGraphGetNodes", b(3, byte(0), 4), b(2), []Ref{{Use, "graph", 3}}},
-		{"graph_instantiate", b(3, 0, 4, 0, 0, int32(0)), b(0, 11, 0, 4, 0, 0),
+		{"cuGraphAddEmptyNode", encodeParts(8, 3, none, 0), nil, []Ref{{Make, "node", 8}, {Change, "graph", 3}}},
+		{"cuGraphGetNodes", encodeParts(3, byte(1), 4), encodeParts(2, 5, 6, 2), []Ref{{Use, "graph", 3}, {"", "node", 5}, {"", "node", 6}}},
+		{"cuGraphGetNodes", encodeParts(3, byte(0), 4), encodeParts(2), []Ref{{Use, "graph", 3}}},
+		{"graph_instantiate", encodeParts(3, 0, 4, 0, 0, int32(0)), encodeParts(0, 11, 0, 4, 0, 0),
 			[]Ref{{Use, "graph", 3}, {Use, "stream", 4}, {Make, "graphexec", 11}, {Use, "stream", 4}}},
-		{"cuFuncSetAttribute", b(9, int32(8), int32(65536)), nil, []Ref{{Change, "function", 9}}},
-		{"captured", b(8, 3, 1, 5, 1, 0, int32(0), int32(int64(op(t, "graph_launch"))), string(b(60, 7)), 16, 0), b(0, 0),
+		{"cuFuncSetAttribute", encodeParts(9, int32(8), int32(65536)), nil, []Ref{{Change, "function", 9}}},
+		{"captured", encodeParts(8, 3, 1, 5, 1, 0, int32(0), int32(int64(opOf(t, "graph_launch"))), string(encodeParts(60, 7)), 16, 0), encodeParts(0, 0),
 			[]Ref{{Make, "node", 8}, {Change, "graph", 3}, {Use, "node", 5}, {Use, "graphexec", 60}, {Use, "stream", 7}}},
 	} {
-		got, err := Refs(op(t, tc.symbol), tc.in, tc.out)
+		got, err := Refs(opOf(t, tc.symbol), tc.in, tc.out)
 		if err != nil || !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %v, %v; want %v", tc.symbol, got, err, tc.want)
 		}
 	}
-	for _, in := range [][]byte{nil, b(7), b(7, int32(1), byte(0))} {
-		if _, err := Refs(op(t, "cuStreamCreate"), in, nil); !errors.Is(err, ErrMalformed) {
+	for _, in := range [][]byte{nil, encodeParts(7), encodeParts(7, int32(1), byte(0))} {
+		if _, err := Refs(opOf(t, "cuStreamCreate"), in, nil); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%x: %v", in, err)
 		}
 	}
 }
 
-// transcript adds calls, and returns those that are still needed.
-func transcript(t *testing.T, calls ...Call) string {
+// neededCalls adds calls, and returns the calls that are still needed.
+func neededCalls(t *testing.T, calls ...Call) string {
 	t.Helper()
 	g := New()
 	for _, c := range calls {
@@ -104,22 +104,22 @@ func transcript(t *testing.T, calls ...Call) string {
 }
 
 func TestGraph(t *testing.T) {
-	call := func(symbol string, in, out []byte) Call { return Call{op(t, symbol), 1, in, out} }
-	context := Call{op(t, "cuCtxCreate_v2"), 0, b(1, int32(0), int32(0)), nil}
-	stream := func(h int) Call { return call("cuStreamCreate", b(h, int32(0)), nil) }
-	attribute := func(v int32) Call { return call("cuFuncSetAttribute", b(9, int32(8), v), nil) }
-	load := call("module_load", b("PTX", 3, 0, 0, int32(0), int32(0), int32(0)), b(0, 0, 5, int32(0)))
-	function := call("cuModuleGetFunction", b(5, "f"), b(9))
-	unload := call("cuModuleUnload", b(5), nil)
-	graph := call("cuGraphCreate", b(3, int32(0)), nil)
-	node := call("graph_add_kernel", b(8, 3, 0, 0, 9, 0, 0, int32(1), int32(1), int32(1), int32(1), int32(1), int32(1), int32(0), "", int32(0)), nil)
-	instantiate := call("graph_instantiate", b(3, 0, 0, 0, 0, int32(0)), b(0, 11, 0, 0, 0, 0))
-	work := func(s int) Call { return call("cuMemsetD8Async", b(9, byte(1), 4, s), nil) }
-	event := call("cuEventCreate", b(30, int32(0)), nil)
+	call := func(symbol string, in, out []byte) Call { return Call{opOf(t, symbol), 1, in, out} }
+	context := Call{opOf(t, "cuCtxCreate_v2"), 0, encodeParts(1, int32(0), int32(0)), nil}
+	stream := func(h int) Call { return call("cuStreamCreate", encodeParts(h, int32(0)), nil) }
+	attribute := func(v int32) Call { return call("cuFuncSetAttribute", encodeParts(9, int32(8), v), nil) }
+	load := call("module_load", encodeParts("PTX", 3, 0, 0, int32(0), int32(0), int32(0)), encodeParts(0, 0, 5, int32(0)))
+	function := call("cuModuleGetFunction", encodeParts(5, "f"), encodeParts(9))
+	unload := call("cuModuleUnload", encodeParts(5), nil)
+	graph := call("cuGraphCreate", encodeParts(3, int32(0)), nil)
+	node := call("graph_add_kernel", encodeParts(8, 3, 0, 0, 9, 0, 0, int32(1), int32(1), int32(1), int32(1), int32(1), int32(1), int32(0), "", int32(0)), nil)
+	instantiate := call("graph_instantiate", encodeParts(3, 0, 0, 0, 0, int32(0)), encodeParts(0, 11, 0, 0, 0, 0))
+	work := func(s int) Call { return call("cuMemsetD8Async", encodeParts(9, byte(1), 4, s), nil) }
+	event := call("cuEventCreate", encodeParts(30, int32(0)), nil)
 	captures := func(node int, inner Call) Call {
-		return call("captured", b(node, 3, 0, 0, 0, int32(0), int32(int64(inner.Op)), string(inner.In), len(inner.In), 0), b(0, 0))
+		return call("captured", encodeParts(node, 3, 0, 0, 0, int32(0), int32(int64(inner.Op)), string(inner.In), len(inner.In), 0), encodeParts(0, 0))
 	}
-	record := captures(21, call("cuEventRecordWithFlags", b(30, 7, int32(1)), nil))
+	record := captures(21, call("cuEventRecordWithFlags", encodeParts(30, 7, int32(1)), nil))
 	for _, tc := range []struct {
 		name  string
 		calls []Call
@@ -128,38 +128,38 @@ func TestGraph(t *testing.T) {
 		{"nothing", nil, ""},
 		{"captured work", []Call{context, stream(7), work(7), graph, captures(20, work(7)), work(7)}, " 0 1 3 4"},
 		{"captured work whose graph is no more",
-			[]Call{context, stream(7), graph, captures(20, work(7)), call("cuGraphDestroy", b(3), nil)}, " 0 1"},
+			[]Call{context, stream(7), graph, captures(20, work(7)), call("cuGraphDestroy", encodeParts(3), nil)}, " 0 1"},
 		{"captured work whose stream is no more",
-			[]Call{context, stream(7), graph, captures(20, work(7)), call("cuStreamDestroy_v2", b(7), nil)}, " 0 1 2 3 4"},
+			[]Call{context, stream(7), graph, captures(20, work(7)), call("cuStreamDestroy_v2", encodeParts(7), nil)}, " 0 1 2 3 4"},
 		{"captured work whose stream and graph are no more", []Call{
-			context, stream(7), graph, captures(20, work(7)), call("cuStreamDestroy_v2", b(7), nil), call("cuGraphDestroy", b(3), nil),
+			context, stream(7), graph, captures(20, work(7)), call("cuStreamDestroy_v2", encodeParts(7), nil), call("cuGraphDestroy", encodeParts(3), nil),
 		}, " 0"},
 		{"a captured event that is no more", []Call{
-			context, stream(7), event, graph, record, call("cuEventDestroy_v2", b(30), nil),
+			context, stream(7), event, graph, record, call("cuEventDestroy_v2", encodeParts(30), nil),
 		}, " 0 1 2 3 4 5"},
 		{"a stream", []Call{context, stream(7)}, " 0 1"},
-		{"a stream that is no more", []Call{context, stream(7), stream(8), call("cuStreamDestroy_v2", b(7), nil)}, " 0 2"},
-		{"work", []Call{context, stream(7), call("cuMemsetD8Async", b(9, byte(1), 4, 7), nil)}, " 0 1"},
-		{"memory is not ours", []Call{context, call("cuMemAlloc_v2", b(64), b(4096))}, " 0"},
+		{"a stream that is no more", []Call{context, stream(7), stream(8), call("cuStreamDestroy_v2", encodeParts(7), nil)}, " 0 2"},
+		{"work", []Call{context, stream(7), call("cuMemsetD8Async", encodeParts(9, byte(1), 4, 7), nil)}, " 0 1"},
+		{"memory is not ours", []Call{context, call("cuMemAlloc_v2", encodeParts(64), encodeParts(4096))}, " 0"},
 		{"only the last attribute", []Call{context, load, function, attribute(1), attribute(2)}, " 0 1 2 4"},
 		{"an unloaded module", []Call{context, load, function, unload}, " 0"},
-		{"a context's things end with it", []Call{context, stream(7), load, function, {op(t, "cuCtxDestroy_v2"), 0, b(1), nil}}, ""},
+		{"a context's things end with it", []Call{context, stream(7), load, function, {opOf(t, "cuCtxDestroy_v2"), 0, encodeParts(1), nil}}, ""},
 		{"a graph of an unloaded module", []Call{context, load, function, graph, node, instantiate, unload}, " 0 1 2 3 4 5 6"},
 		{"a destroyed graph, instantiated",
-			[]Call{context, load, function, graph, node, instantiate, call("cuGraphDestroy", b(3), nil)}, " 0 1 2 3 4 5 6"},
+			[]Call{context, load, function, graph, node, instantiate, call("cuGraphDestroy", encodeParts(3), nil)}, " 0 1 2 3 4 5 6"},
 		{"nothing is left of a graph",
-			[]Call{context, graph, instantiate, call("cuGraphDestroy", b(3), nil), call("graph_exec_destroy", b(11), nil)}, " 0"},
+			[]Call{context, graph, instantiate, call("cuGraphDestroy", encodeParts(3), nil), call("graph_exec_destroy", encodeParts(11), nil)}, " 0"},
 		{"an attribute that was seen", []Call{context, load, function, attribute(1), graph, node, attribute(2)}, " 0 1 2 3 4 5 6"},
 		{"a pool that was always there", []Call{
-			context, call("cuDeviceGetDefaultMemPool", b(int32(0)), b(40)), call("cuDeviceGetDefaultMemPool", b(int32(0)), b(40)),
-			call("pool_set", b(40, int32(4), 1<<30), nil),
+			context, call("cuDeviceGetDefaultMemPool", encodeParts(int32(0)), encodeParts(40)), call("cuDeviceGetDefaultMemPool", encodeParts(int32(0)), encodeParts(40)),
+			call("pool_set", encodeParts(40, int32(4), 1<<30), nil),
 		}, " 0 1 3"},
 	} {
-		if got := transcript(t, tc.calls...); got != tc.want {
+		if got := neededCalls(t, tc.calls...); got != tc.want {
 			t.Errorf("%s: kept%s, want%s", tc.name, got, tc.want)
 		}
 	}
-	if err := New().Add(Call{Op: op(t, "cuStreamCreate"), In: []byte{1}}); !errors.Is(err, ErrMalformed) {
+	if err := New().Add(Call{Op: opOf(t, "cuStreamCreate"), In: []byte{1}}); !errors.Is(err, ErrMalformed) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -171,7 +171,7 @@ func TestAgainstMachine(t *testing.T) {
 	for seed := range uint64(25) {
 		p, g := newProgram(seed), New()
 		for range 400 {
-			c, ok := p.step()
+			c, ok := p.makeCall()
 			if !ok {
 				continue
 			}
@@ -183,9 +183,9 @@ func TestAgainstMachine(t *testing.T) {
 		again := newMachine()
 		for _, c := range g.Calls() {
 			kept++
-			again.do(c)
+			again.carryOut(c)
 		}
-		want, got := p.m.alive(), again.alive()
+		want, got := p.m.aliveObjects(), again.aliveObjects()
 		if len(want) == 0 {
 			t.Errorf("seed %d: no object is alive after the random calls", seed)
 		}
@@ -209,13 +209,13 @@ func TestItDoesNotGrow(t *testing.T) {
 	for i := range 20_000 {
 		h := 100 + i
 		for _, c := range []Call{
-			{op(t, "cuStreamCreate"), 1, b(h, int32(0)), nil},
-			{op(t, "cuCtxSetLimit"), 1, b(int32(0), h), nil},
-			{op(t, "cuFuncSetAttribute"), 1, b(9, int32(8), int32(i)), nil},
-			{op(t, "cuGraphCreate"), 1, b(h, int32(0)), nil},
-			{op(t, "cuGraphAddEmptyNode"), 1, b(h, h, 0, 0), nil},
-			{op(t, "cuGraphDestroy"), 1, b(h), nil},
-			{op(t, "cuStreamDestroy_v2"), 1, b(h), nil},
+			{opOf(t, "cuStreamCreate"), 1, encodeParts(h, int32(0)), nil},
+			{opOf(t, "cuCtxSetLimit"), 1, encodeParts(int32(0), h), nil},
+			{opOf(t, "cuFuncSetAttribute"), 1, encodeParts(9, int32(8), int32(i)), nil},
+			{opOf(t, "cuGraphCreate"), 1, encodeParts(h, int32(0)), nil},
+			{opOf(t, "cuGraphAddEmptyNode"), 1, encodeParts(h, h, 0, 0), nil},
+			{opOf(t, "cuGraphDestroy"), 1, encodeParts(h), nil},
+			{opOf(t, "cuStreamDestroy_v2"), 1, encodeParts(h), nil},
 		} {
 			if err := g.Add(c); err != nil {
 				t.Fatal(err)
@@ -232,7 +232,7 @@ func TestItDoesNotGrow(t *testing.T) {
 
 func FuzzRefs(f *testing.F) {
 	all := slices.Sorted(maps.Keys(rules))
-	f.Add(uint16(3), b(7, int32(1)), b(1))
+	f.Add(uint16(3), encodeParts(7, int32(1)), encodeParts(1))
 	f.Fuzz(func(_ *testing.T, which uint16, in, out []byte) {
 		c := Call{all[int(which)%len(all)], 1, in, out}
 		g := New()

@@ -31,7 +31,7 @@ type thing struct {
 
 func newMachine() *machine { return &machine{map[name]*thing{}} }
 
-func mix(parts ...any) uint64 {
+func mixHash(parts ...any) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, parts...)
 	return h.Sum64()
@@ -50,19 +50,19 @@ func (t *thing) value() uint64 {
 			}
 		}
 	}
-	return mix(all...)
+	return mixHash(all...)
 }
 
-func (m *machine) at(class Class, value uint64) *thing {
+func (m *machine) thingAt(class Class, value uint64) *thing {
 	t := m.objects[name{class, value}]
 	if t == nil {
-		t = &thing{class: class, state: mix(class, value), settings: map[string]uint64{}, implicit: true}
+		t = &thing{class: class, state: mixHash(class, value), settings: map[string]uint64{}, implicit: true}
 		m.objects[name{class, value}] = t
 	}
 	return t
 }
 
-func (m *machine) do(c Call) {
+func (m *machine) carryOut(c Call) {
 	rule, _ := Look(c.Op)
 	refs, enums, err := readRefs(c.Op, c.In, c.Out)
 	if err != nil {
@@ -71,7 +71,7 @@ func (m *machine) do(c Call) {
 	saw := []any{c.Op, c.In}
 	var current *thing
 	if c.Context != 0 && (rule.Context || rule.Changes == "context") {
-		current = m.at("context", c.Context)
+		current = m.thingAt("context", c.Context)
 		if rule.Changes != "context" {
 			saw = append(saw, current.value())
 		}
@@ -81,7 +81,7 @@ func (m *machine) do(c Call) {
 	case rule.Changes == "context" && current != nil:
 		changed = append(changed, current)
 	case rule.Changes != "":
-		changed = append(changed, m.at(rule.Changes, 0))
+		changed = append(changed, m.thingAt(rule.Changes, 0))
 	}
 	for i, r := range refs {
 		if memory[r.Class] {
@@ -91,21 +91,21 @@ func (m *machine) do(c Call) {
 		case r.Verb == Make || r.Verb == "" && known == nil:
 			refs[i].Verb = Make
 		case r.Verb == Break || r.Verb == Change && rule.Stateful:
-			changed = append(changed, m.at(r.Class, r.Value))
+			changed = append(changed, m.thingAt(r.Class, r.Value))
 		default:
-			saw = append(saw, m.at(r.Class, r.Value).value())
+			saw = append(saw, m.thingAt(r.Class, r.Value).value())
 		}
 	}
-	m.apply(rule, refs, fmt.Sprint(c.Op, c.Context, refs, string(enums)), mix(saw...), current, changed)
+	m.applyRule(rule, refs, fmt.Sprint(c.Op, c.Context, refs, string(enums)), mixHash(saw...), current, changed)
 }
 
-func (m *machine) apply(rule Rule, refs []Ref, key string, effect uint64, current *thing, changed []*thing) {
+func (m *machine) applyRule(rule Rule, refs []Ref, key string, effect uint64, current *thing, changed []*thing) {
 	for _, t := range changed {
 		switch {
 		case rule.Replaces:
 			t.settings[key] = effect
 		case rule.Stateful:
-			t.state = mix(t.state, effect)
+			t.state = mixHash(t.state, effect)
 		}
 	}
 	for _, r := range refs {
@@ -113,14 +113,14 @@ func (m *machine) apply(rule Rule, refs []Ref, key string, effect uint64, curren
 		switch {
 		case memory[r.Class]:
 		case r.Verb == Make:
-			t := &thing{class: r.Class, state: mix(effect, r), settings: map[string]uint64{}}
+			t := &thing{class: r.Class, state: mixHash(effect, r), settings: map[string]uint64{}}
 			of := Owner(r.Class)
 			if of == "context" {
 				t.owner = current
 			}
 			for _, other := range slices.Backward(refs) {
 				if other.Class == of && other.Verb != Make {
-					t.owner, t.part = m.at(other.Class, other.Value), other.Verb == Change
+					t.owner, t.part = m.thingAt(other.Class, other.Value), other.Verb == Change
 				}
 			}
 			if t.owner != nil {
@@ -128,21 +128,21 @@ func (m *machine) apply(rule Rule, refs []Ref, key string, effect uint64, curren
 			}
 			m.objects[n] = t
 		case r.Verb == Break:
-			m.end(m.objects[n])
+			m.endThing(m.objects[n])
 		}
 	}
 }
 
-func (m *machine) end(t *thing) {
+func (m *machine) endThing(t *thing) {
 	t.dead = true
 	for _, o := range t.owned {
-		m.end(o)
+		m.endThing(o)
 	}
 	maps.DeleteFunc(m.objects, func(_ name, t *thing) bool { return t.dead })
 }
 
-// alive returns the values of all objects that calls have made.
-func (m *machine) alive() map[name]uint64 {
+// aliveObjects returns the values of all objects that calls have made.
+func (m *machine) aliveObjects() map[name]uint64 {
 	all := map[name]uint64{}
 	for n, t := range m.objects {
 		if !t.implicit {
@@ -175,8 +175,8 @@ func newProgram(seed uint64) *program {
 	return &program{rand.New(rand.NewPCG(seed, 1)), newMachine(), ops, 100}
 }
 
-// handle returns a random handle of an object that is alive, or 0.
-func (p *program) handle(class Class) uint64 {
+// randomHandle returns a random handle of an object that is alive, or 0.
+func (p *program) randomHandle(class Class) uint64 {
 	var all []uint64
 	for n := range p.m.objects {
 		if n.class == class {
@@ -190,9 +190,9 @@ func (p *program) handle(class Class) uint64 {
 	return all[p.random.IntN(len(all))]
 }
 
-// step makes a call and has the machine carry it out. ok is false if there was no object to make the call
+// makeCall makes a call and has the machine carry it out. ok is false if there was no object to make the call
 // with.
-func (p *program) step() (c Call, ok bool) {
+func (p *program) makeCall() (c Call, ok bool) {
 	c.Op = p.ops[p.random.IntN(len(p.ops))]
 	rule := rules[c.Op]
 	// Calls that break objects are rare, or hardly any object would be alive.
@@ -200,36 +200,36 @@ func (p *program) step() (c Call, ok bool) {
 	if ends && p.random.IntN(4) > 0 || rule.Symbol == "cuCtxDestroy_v2" && p.random.IntN(8) > 0 {
 		return c, false
 	}
-	c.Context = p.handle("context")
-	if !p.message(&c, rule) {
+	c.Context = p.randomHandle("context")
+	if !p.fillMessage(&c, rule) {
 		return c, false
 	}
-	p.m.do(c)
+	p.m.carryOut(c)
 	return c, true
 }
 
 // work lists calls that streams capture.
 var work = []string{"launch", "cuMemsetD8Async", "cuEventRecordWithFlags", "graph_launch", "nccl_group", "cuMemAllocFromPoolAsync"}
 
-// message makes the message and the answer of a call.
-func (p *program) message(c *Call, rule Rule) bool {
+// fillMessage makes the message and the answer of a call.
+func (p *program) fillMessage(c *Call, rule Rule) bool {
 	var inner Call
 	if rule.Symbol == captured {
 		symbol := work[p.random.IntN(len(work))]
 		i := slices.IndexFunc(p.ops, func(op uint32) bool { return rules[op].Symbol == symbol })
 		inner.Op = p.ops[i]
-		if !p.message(&inner, rules[inner.Op]) {
+		if !p.fillMessage(&inner, rules[inner.Op]) {
 			return false
 		}
 	}
 	bytes := map[string][]byte{
-		"op": binary.LittleEndian.AppendUint32(nil, inner.Op), "args": counted(inner.In), "answer": counted(inner.Out),
+		"op": binary.LittleEndian.AppendUint32(nil, inner.Op), "args": encodeCounted(inner.In), "answer": encodeCounted(inner.Out),
 	}
 	put := func(to []byte, a Arg, opt bool) ([]byte, bool) {
 		if b, given := bytes[a.Name]; given && rule.Symbol == captured {
 			return append(to, b...), true
 		}
-		return p.argument(to, a, opt)
+		return p.encodeArgument(to, a, opt)
 	}
 	for _, a := range rule.Args {
 		if !a.In {
@@ -257,12 +257,12 @@ func (p *program) message(c *Call, rule Rule) bool {
 	return true
 }
 
-// counted encodes an array of bytes for a message.
-func counted(b []byte) []byte {
+// encodeCounted encodes an array of bytes for a message.
+func encodeCounted(b []byte) []byte {
 	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(b))), b...)
 }
 
-func (p *program) argument(to []byte, a Arg, opt bool) ([]byte, bool) {
+func (p *program) encodeArgument(to []byte, a Arg, opt bool) ([]byte, bool) {
 	n := 1
 	switch {
 	case a.Array:
@@ -278,12 +278,12 @@ func (p *program) argument(to []byte, a Arg, opt bool) ([]byte, bool) {
 				one[0] = byte(p.random.IntN(3))
 			}
 			for _, f := range a.Within {
-				binary.LittleEndian.PutUint64(one[f.Offset:], p.handle(f.Class))
+				binary.LittleEndian.PutUint64(one[f.Offset:], p.randomHandle(f.Class))
 			}
 			to = append(to, one...)
 			continue
 		}
-		v := p.handle(a.Class)
+		v := p.randomHandle(a.Class)
 		if a.Verb == Make || a.Verb == "" && p.random.IntN(4) == 0 {
 			p.last++
 			v = p.last

@@ -29,8 +29,8 @@ const (
 	partVariable  = "DEVICE_SERVER_TEST_PART"
 )
 
-// listen has a server listen.
-func listen(t *testing.T, s *Server) string {
+// startListening has a server listen.
+func startListening(t *testing.T, s *Server) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "device")
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
@@ -55,11 +55,11 @@ func askRing(path string) (ring *os.File, keep *os.File, err error) {
 		return nil, nil, err
 	}
 	defer c.Close()
-	return ask(c)
+	return askForRing(c)
 }
 
-// ask asks for a ring over a connection, which stays open.
-func ask(c *net.UnixConn) (ring *os.File, keep *os.File, err error) {
+// askForRing asks for a ring over a connection, which stays open.
+func askForRing(c *net.UnixConn) (ring *os.File, keep *os.File, err error) {
 	theirs, keep, err := os.Pipe()
 	if err != nil {
 		return nil, nil, err
@@ -107,9 +107,9 @@ func TestChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := connect(t, ring, 0)
+	c := connectRing(t, ring, 0)
 	ring.Close()
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	a := c.alloc(1 << 20)
 	c.must("cuStreamCreate", uint64(streamA), uint32(1))
 	switch part {
@@ -143,8 +143,8 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// child starts the program above and waits for its first line.
-func child(t *testing.T, path, part string) (cmd *exec.Cmd, in io.Closer, out *bufio.Reader) {
+// startChild starts the program above and waits for its first line.
+func startChild(t *testing.T, path, part string) (cmd *exec.Cmd, in io.Closer, out *bufio.Reader) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0], "-test.run=^TestChild$")
 	cmd.Env = append(os.Environ(), childVariable+"="+path, partVariable+"="+part)
@@ -166,11 +166,11 @@ func child(t *testing.T, path, part string) (cmd *exec.Cmd, in io.Closer, out *b
 		cmd.Wait()
 	})
 	out = bufio.NewReader(stdout)
-	says(t, out, "ready")
+	expectLine(t, out, "ready")
 	return cmd, stdin, out
 }
 
-func says(t *testing.T, out *bufio.Reader, want string) {
+func expectLine(t *testing.T, out *bufio.Reader, want string) {
 	t.Helper()
 	line, err := out.ReadString('\n')
 	if strings.TrimSpace(line) != want {
@@ -178,8 +178,8 @@ func says(t *testing.T, out *bufio.Reader, want string) {
 	}
 }
 
-// only returns the process of a server that has a single process.
-func only(t *testing.T, s *Server) *process {
+// onlyProcess returns the process of a server that has a single process.
+func onlyProcess(t *testing.T, s *Server) *process {
 	t.Helper()
 	all := s.allProcesses()
 	if len(all) != 1 {
@@ -202,10 +202,10 @@ func leavesNothing(t *testing.T, s *Server, p *process) {
 // TestKilled: a process that is killed in the middle of its work frees everything at once.
 func TestKilled(t *testing.T) {
 	s := newServer(t, 2)
-	path := listen(t, s)
+	path := startListening(t, s)
 	for range 3 {
-		cmd, _, _ := child(t, path, "busy")
-		p := only(t, s)
+		cmd, _, _ := startChild(t, path, "busy")
+		p := onlyProcess(t, s)
 		cmd.Process.Kill()
 		leavesNothing(t, s, p)
 	}
@@ -214,8 +214,8 @@ func TestKilled(t *testing.T) {
 // TestExec: a process that executes another program is gone, though its number lives on.
 func TestExec(t *testing.T) {
 	s := newServer(t, 1)
-	cmd, _, _ := child(t, listen(t, s), "exec")
-	p := only(t, s)
+	cmd, _, _ := startChild(t, startListening(t, s), "exec")
+	p := onlyProcess(t, s)
 	leavesNothing(t, s, p)
 	if err := cmd.Process.Signal(unix.Signal(0)); err != nil {
 		t.Errorf("the other program: %v", err)
@@ -225,9 +225,9 @@ func TestExec(t *testing.T) {
 // TestClosedPipe: a process that has closed its end of the pipe is served on, and its end is noticed.
 func TestClosedPipe(t *testing.T) {
 	s := newServer(t, 1)
-	cmd, in, out := child(t, listen(t, s), "close")
-	p := only(t, s)
-	says(t, out, "done")
+	cmd, in, out := startChild(t, startListening(t, s), "close")
+	p := onlyProcess(t, s)
+	expectLine(t, out, "done")
 	select {
 	case <-p.gone:
 		t.Error("a process that has closed its descriptors was dropped")
@@ -243,16 +243,16 @@ func TestClosedPipe(t *testing.T) {
 // TestNonsense: a process that sends what no shim sends is dropped, and other processes are still served.
 func TestNonsense(t *testing.T) {
 	s := newServer(t, 1)
-	other, cs := attach(t, s, 1)
-	_, _, out := child(t, listen(t, s), "nonsense")
-	says(t, out, "dropped")
+	other, cs := attachProcess(t, s, 1)
+	_, _, out := startChild(t, startListening(t, s), "nonsense")
+	expectLine(t, out, "dropped")
 	for _, p := range s.allProcesses() {
 		if p != other {
 			<-p.gone
 		}
 	}
 	cs[0].must("cuDeviceGetCount")
-	if got := only(t, s); got != other {
+	if got := onlyProcess(t, s); got != other {
 		t.Error("another one was dropped")
 	}
 }
@@ -260,7 +260,7 @@ func TestNonsense(t *testing.T) {
 // TestStrangers: a peer that is no shim gets nothing, and other processes do not wait for it.
 func TestStrangers(t *testing.T) {
 	s := newServer(t, 1)
-	path := listen(t, s)
+	path := startListening(t, s)
 	dial := func() *net.UnixConn {
 		c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
 		if err != nil {
@@ -279,8 +279,8 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("a stranger sent %d bytes and got %d (%v), want a closed connection", len(b), n, err)
 		}
 	}
-	_, _, out := child(t, path, "close")
-	says(t, out, "done")
+	_, _, out := startChild(t, path, "close")
+	expectLine(t, out, "done")
 }
 
 // TestConnected: the server keeps its end of a connection as long as the process keeps its own, whether it is attached or is to ask again.
@@ -307,7 +307,7 @@ func TestConnected(t *testing.T) {
 		}
 		over := make(chan error, 1)
 		go func() { over <- s.attachProgram(ends[0]) }()
-		ring, keep, err := ask(ends[1])
+		ring, keep, err := askForRing(ends[1])
 		switch {
 		case stopped && !errors.Is(err, unix.ERESTART):
 			t.Fatal("stopped: ", err)

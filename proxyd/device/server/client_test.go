@@ -57,8 +57,8 @@ const programAt = 1 << 36
 // programs counts them.
 var programs atomic.Uint64
 
-// connect makes a client of a ring's memory, which stays the caller's.
-func connect(t testing.TB, f *os.File, lane uint32) *client {
+// connectRing makes a client of a ring's memory, which stays the caller's.
+func connectRing(t testing.TB, f *os.File, lane uint32) *client {
 	t.Helper()
 	// Below all mappings of servers, which are of this process, too: what is found of a ring is the program's.
 	const size = unitSize * longLane
@@ -70,16 +70,16 @@ func connect(t testing.TB, f *os.File, lane uint32) *client {
 	mem := unsafe.Slice((*byte)(p), size)
 	t.Cleanup(func() { unix.MunmapPtr(p, size) })
 	c := &client{t: t, mem: mem, lane: lane, thread: 100 + lane}
-	atomic.StoreUint32(c.word(lanesAt+lane*laneSize), c.thread)
-	atomic.StoreUint32(c.word(canAt), 1)
+	atomic.StoreUint32(c.wordAt(lanesAt+lane*laneSize), c.thread)
+	atomic.StoreUint32(c.wordAt(canAt), 1)
 	return c
 }
 
-func (c *client) word(at uint32) *uint32   { return (*uint32)(unsafe.Pointer(&c.mem[at])) }
-func (c *client) double(at uint32) *uint64 { return (*uint64)(unsafe.Pointer(&c.mem[at])) }
+func (c *client) wordAt(at uint32) *uint32   { return (*uint32)(unsafe.Pointer(&c.mem[at])) }
+func (c *client) doubleAt(at uint32) *uint64 { return (*uint64)(unsafe.Pointer(&c.mem[at])) }
 
-// send puts a message into the order and returns where its body is.
-func (c *client) send(op uint32, call bool, args []byte, room uint32) (unit, body uint32) {
+// sendMessage puts a message into the order and returns where its body is.
+func (c *client) sendMessage(op uint32, call bool, args []byte, room uint32) (unit, body uint32) {
 	front := uint32(32)
 	if call {
 		front += 16
@@ -92,7 +92,7 @@ func (c *client) send(op uint32, call bool, args []byte, room uint32) (unit, bod
 	if begin%laneUnits+units > laneUnits {
 		begin = (begin + laneUnits - 1) &^ (laneUnits - 1)
 	}
-	for begin+units-atomic.LoadUint32(c.word(lanesAt+c.lane*laneSize+64))>>1 > laneUnits {
+	for begin+units-atomic.LoadUint32(c.wordAt(lanesAt+c.lane*laneSize+64))>>1 > laneUnits {
 		if c.isClosed() {
 			return 0, 0
 		}
@@ -104,17 +104,17 @@ func (c *client) send(op uint32, call bool, args []byte, room uint32) (unit, bod
 	flags := uint32(0)
 	if call {
 		flags = 1
-		atomic.StoreUint32(c.word(at+32), 0)
+		atomic.StoreUint32(c.wordAt(at+32), 0)
 	}
 	for i, v := range []uint32{0, begin, op, flags | uint32(len(keys))<<16, size, 0, room, c.thread} {
-		atomic.StoreUint32(c.word(at+4*uint32(i)), v)
+		atomic.StoreUint32(c.wordAt(at+4*uint32(i)), v)
 	}
 	for i, key := range keys {
 		binary.LittleEndian.PutUint64(c.mem[at+front+16*uint32(i):], key)
 		binary.LittleEndian.PutUint64(c.mem[at+front+16*uint32(i)+8:], 1)
 	}
 	copy(c.mem[at+front+counts:], args)
-	order := c.double(orderAt)
+	order := c.doubleAt(orderAt)
 	for {
 		old := atomic.LoadUint64(order)
 		if old&closedBit != 0 {
@@ -128,7 +128,7 @@ func (c *client) send(op uint32, call bool, args []byte, room uint32) (unit, bod
 			time.Sleep(10 * time.Microsecond) // a shim sleeps there, too
 			continue
 		}
-		atomic.StoreUint32(c.word(at), uint32(old&lastMask))
+		atomic.StoreUint32(c.wordAt(at), uint32(old&lastMask))
 		if atomic.CompareAndSwapUint64(order, old, old&^(lastMask|asleepBit)-spend|uint64(unit)) {
 			if old&asleepBit != 0 {
 				_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(order)), 1, math.MaxInt32, 0, 0, 0)
@@ -139,12 +139,12 @@ func (c *client) send(op uint32, call bool, args []byte, room uint32) (unit, bod
 }
 
 func (c *client) isClosed() bool {
-	c.closed = c.closed || atomic.LoadUint64(c.double(orderAt))&closedBit != 0
+	c.closed = c.closed || atomic.LoadUint64(c.doubleAt(orderAt))&closedBit != 0
 	return c.closed
 }
 
-// fault returns the error that every call should return from now on.
-func (c *client) fault() uint32 { return atomic.LoadUint32(c.word(faultAt)) }
+// pendingFault returns the error that every call should return from now on.
+func (c *client) pendingFault() uint32 { return atomic.LoadUint32(c.wordAt(faultAt)) }
 
 // ops are the numbers of calls by their symbols.
 var ops = func() map[string]uint32 {
@@ -161,8 +161,8 @@ var ops = func() map[string]uint32 {
 	return out
 }()
 
-// message encodes a call's arguments behind the context: numbers by their size, slices of bytes as arrays.
-func (c *client) message(symbol string, args []any) (uint32, []byte) {
+// encodeMessage encodes a call's arguments behind the context: numbers by their size, slices of bytes as arrays.
+func (c *client) encodeMessage(symbol string, args []any) (uint32, []byte) {
 	op, ok := ops[symbol]
 	if !ok {
 		c.t.Fatalf("no call is %s", symbol)
@@ -186,13 +186,13 @@ func (c *client) message(symbol string, args []any) (uint32, []byte) {
 
 // post sends a message without waiting for an answer.
 func (c *client) post(symbol string, args ...any) {
-	op, b := c.message(symbol, args)
-	c.send(op, false, b, 0)
+	op, b := c.encodeMessage(symbol, args)
+	c.sendMessage(op, false, b, 0)
 }
 
 // call makes a call and returns its status and its answer; -1 if the ring was closed.
 func (c *client) call(symbol string, args ...any) (int32, []byte) {
-	op, b := c.message(symbol, args)
+	op, b := c.encodeMessage(symbol, args)
 	return c.ask(op, b)
 }
 
@@ -206,18 +206,18 @@ func (c *client) ask(op uint32, b []byte) (int32, []byte) {
 }
 
 func (c *client) askOnce(op uint32, b []byte) (int32, []byte) {
-	unit, body := c.send(op, true, b, 8192)
+	unit, body := c.sendMessage(op, true, b, 8192)
 	if unit == 0 {
 		return gone, nil
 	}
-	state := c.word(unit*unitSize + 32)
+	state := c.wordAt(unit*unitSize + 32)
 	for atomic.LoadUint32(state) < 2 && !c.isClosed() {
 		runtime.Gosched()
 	}
 	if atomic.LoadUint32(state) != 2 {
 		return gone, nil
 	}
-	status, n := int32(atomic.LoadUint32(c.word(unit*unitSize+36))), atomic.LoadUint32(c.word(unit*unitSize+40))
+	status, n := int32(atomic.LoadUint32(c.wordAt(unit*unitSize+36))), atomic.LoadUint32(c.wordAt(unit*unitSize+40))
 	return status, append([]byte(nil), c.mem[body:body+n]...)
 }
 
@@ -237,8 +237,8 @@ func (c *client) want(result int32, symbol string, args ...any) []byte {
 	return out
 }
 
-// number makes a call whose answer is a number of 8 bytes.
-func (c *client) number(symbol string, args ...any) uint64 {
+// callForNumber makes a call whose answer is a number of 8 bytes.
+func (c *client) callForNumber(symbol string, args ...any) uint64 {
 	c.t.Helper()
 	b := c.must(symbol, args...)
 	if len(b) != 8 {

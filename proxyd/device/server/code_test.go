@@ -40,8 +40,8 @@ const kernels = `.version 7.0
 .visible .entry abc() { ret; }
 `
 
-// load loads a module.
-func (c *client) load(text string) uint64 {
+// loadModule loads a module.
+func (c *client) loadModule(text string) uint64 {
 	c.t.Helper()
 	out := c.must("module_load", []byte(text), uint64(len(text)), uint64(0), uint64(0), uint32(0), uint32(0), uint32(0))
 	return binary.LittleEndian.Uint64(out[16:]) // behind two texts
@@ -54,47 +54,47 @@ func (c *client) loadLibrary(text string) uint64 {
 	return binary.LittleEndian.Uint64(out[16:])
 }
 
-// code makes an object of each of this file's classes, and returns the handles.
-func (c *client) code() []uint64 {
+// makeObjects makes an object of each of this file's classes, and returns the handles.
+func (c *client) makeObjects() []uint64 {
 	c.t.Helper()
-	m, l := c.load(kernels), c.loadLibrary(kernels)
+	m, l := c.loadModule(kernels), c.loadLibrary(kernels)
 	return []uint64{
-		m, c.number("cuModuleGetFunction", m, "add"), c.number("cuModuleGetFunction", m, "abc"), l, c.number("cuLibraryGetKernel", l, "abc"),
-		c.number("link_create", uint64(0), uint64(0), uint32(0)),
+		m, c.callForNumber("cuModuleGetFunction", m, "add"), c.callForNumber("cuModuleGetFunction", m, "abc"), l, c.callForNumber("cuLibraryGetKernel", l, "abc"),
+		c.callForNumber("link_create", uint64(0), uint64(0), uint32(0)),
 	}
 }
 
-// launch posts a launch of a single block of a single thread.
-func (c *client) launch(f, stream, p uint64, v uint32) {
+// launchOne posts a launch of a single block of a single thread.
+func (c *client) launchOne(f, stream, p uint64, v uint32) {
 	params := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, p), v)
-	c.shape(f, [7]uint32{1, 1, 1, 1, 1, 1, 0}, stream, params)
+	c.launchShape(f, [7]uint32{1, 1, 1, 1, 1, 1, 0}, stream, params)
 }
 
-func (c *client) shape(f uint64, shape [7]uint32, stream uint64, params []byte) {
+func (c *client) launchShape(f uint64, shape [7]uint32, stream uint64, params []byte) {
 	c.post("launch", f, shape, stream, params, uint32(len(params)))
 }
 
 // TestModules: what a module contains is found by name and runs. It is gone when the module is unloaded or
 // its context ends.
 func TestModules(t *testing.T) {
-	_, cs := attach(t, newServer(t, 1), 1)
+	_, cs := attachProcess(t, newServer(t, 1), 1)
 	c := cs[0]
-	c.begin(ctxA, 0)
-	m := c.load(kernels)
-	add := c.number("cuModuleGetFunction", m, "add")
-	if again := c.number("cuModuleGetFunction", m, "add"); again != add {
+	c.beginContext(ctxA, 0)
+	m := c.loadModule(kernels)
+	add := c.callForNumber("cuModuleGetFunction", m, "add")
+	if again := c.callForNumber("cuModuleGetFunction", m, "add"); again != add {
 		t.Errorf("the same function is %#x and %#x", add, again)
 	}
 	a := c.alloc(4)
-	c.launch(add, 0, a, 37)
-	if got := binary.LittleEndian.Uint32(c.bytes(a, 4)); got != 42 {
+	c.launchOne(add, 0, a, 37)
+	if got := binary.LittleEndian.Uint32(c.readBytes(a, 4)); got != 42 {
 		t.Errorf("the kernel wrote %d", got)
 	}
 	global := c.must("cuModuleGetGlobal_v2", uint8(1), uint8(1), m, "step")
 	if n := binary.LittleEndian.Uint64(global[8:]); n != 4 {
 		t.Errorf("a variable of %d bytes", n)
 	}
-	if b := c.bytes(binary.LittleEndian.Uint64(global), 4); !bytes.Equal(b, []byte{5, 0, 0, 0}) {
+	if b := c.readBytes(binary.LittleEndian.Uint64(global), 4); !bytes.Equal(b, []byte{5, 0, 0, 0}) {
 		t.Errorf("the variable is % x", b)
 	}
 	c.want(notFound, "cuModuleGetFunction", m, "step")
@@ -104,15 +104,15 @@ func TestModules(t *testing.T) {
 		t.Errorf("its name is %q", name)
 	}
 	// A module goes with its functions; a second module of the same code stays.
-	twin := c.load(kernels)
+	twin := c.loadModule(kernels)
 	c.must("cuModuleUnload", m)
 	c.want(invalidHandle, "cuModuleUnload", m)
 	c.want(invalidHandle, "cuFuncGetAttribute", int32(0), add)
 	c.want(invalidHandle, "cuModuleGetFunction", m, "add")
-	c.launch(add, 0, a, 1)
+	c.launchOne(add, 0, a, 1)
 	c.want(invalidHandle, "cuCtxSynchronize")
-	add = c.number("cuModuleGetFunction", twin, "add")
-	c.begin(ctxB, 0)
+	add = c.callForNumber("cuModuleGetFunction", twin, "add")
+	c.beginContext(ctxB, 0)
 	c.must("cuCtxDestroy_v2", uint64(ctxA))
 	c.want(invalidHandle, "function_facts", add, uint32(4))
 	c.want(invalidHandle, "cuModuleUnload", twin)
@@ -120,27 +120,27 @@ func TestModules(t *testing.T) {
 
 // TestRefusedKernel: a kernel that cannot run does not affect other kernels of its module, and is not listed.
 func TestRefusedKernel(t *testing.T) {
-	p, cs := attach(t, newServer(t, 1), 1)
+	p, cs := attachProcess(t, newServer(t, 1), 1)
 	c := cs[0]
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	const text = `.version 7.8
 .target sm_80
 .address_size 64
 .visible .entry barrier() { .shared .align 8 .b64 b; mbarrier.init.shared.b64 [b], 1; ret; }
 .visible .entry plain() { ret; }
 `
-	m := c.load(text)
+	m := c.loadModule(text)
 	for range 2 {
 		c.want(notSupported, "cuModuleGetFunction", m, "barrier")
 	}
-	plain := c.number("cuModuleGetFunction", m, "plain")
+	plain := c.callForNumber("cuModuleGetFunction", m, "plain")
 	if n := binary.LittleEndian.Uint32(c.must("cuModuleGetFunctionCount", m)); n != 1 {
 		t.Errorf("%d functions", n)
 	}
 	if all := c.must("cuModuleEnumerateFunctions", uint32(9), m); len(all) != 16 || binary.LittleEndian.Uint64(all[8:]) != plain {
 		t.Errorf("functions % x", all)
 	}
-	kernel := c.number("cuLibraryGetKernel", c.loadLibrary(text), "barrier")
+	kernel := c.callForNumber("cuLibraryGetKernel", c.loadLibrary(text), "barrier")
 	c.want(notSupported, "cuKernelGetFunction", kernel)
 	c.must("cuCtxSynchronize")
 	if n := p.ComplaintCount(); n != 1 {
@@ -154,11 +154,11 @@ func TestRefusedKernel(t *testing.T) {
 
 // TestFacts: the shim and the backend check launches by the same facts.
 func TestFacts(t *testing.T) {
-	_, cs := attach(t, newServer(t, 1), 1)
+	_, cs := attachProcess(t, newServer(t, 1), 1)
 	c := cs[0]
-	c.begin(ctxA, 0)
-	m := c.load(kernels)
-	add, exact := c.number("cuModuleGetFunction", m, "add"), c.number("cuModuleGetFunction", m, "exact")
+	c.beginContext(ctxA, 0)
+	m := c.loadModule(kernels)
+	add, exact := c.callForNumber("cuModuleGetFunction", m, "add"), c.callForNumber("cuModuleGetFunction", m, "exact")
 	for _, tt := range []struct {
 		name string
 		f    uint64
@@ -201,16 +201,16 @@ func TestFacts(t *testing.T) {
 		{0, 1, 1, 1, 1, 1, 0}, {1, 1, 1, 129, 1, 1, 0}, {1, 1, 1, 1, 1, 1, 50000},
 		{math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32},
 	} {
-		c.shape(add, shape, 0, params)
+		c.launchShape(add, shape, 0, params)
 		if r, _ := c.call("cuCtxSynchronize"); r == 0 {
 			t.Errorf("a launch of %v is carried out", shape)
 		}
 	}
-	c.shape(add, [7]uint32{1, 1, 1, 1, 1, 1, 0}, 0, params[:11])
+	c.launchShape(add, [7]uint32{1, 1, 1, 1, 1, 1, 0}, 0, params[:11])
 	c.want(invalidValue, "cuCtxSynchronize")
-	c.shape(exact, [7]uint32{1, 1, 1, 32, 1, 1, 0}, 0, nil)
+	c.launchShape(exact, [7]uint32{1, 1, 1, 32, 1, 1, 0}, 0, nil)
 	c.want(invalidValue, "cuCtxSynchronize")
-	c.launch(add, streamA, 0, 0)
+	c.launchOne(add, streamA, 0, 0)
 	c.want(invalidHandle, "cuCtxSynchronize")
 	c.must("cuCtxSynchronize")
 }
@@ -219,10 +219,10 @@ func TestFacts(t *testing.T) {
 // settings of its kernels.
 func TestLibraries(t *testing.T) {
 	const dynamic = 8
-	_, cs := attach(t, newServer(t, 2), 1)
+	_, cs := attachProcess(t, newServer(t, 2), 1)
 	c := cs[0]
 	l := c.loadLibrary(kernels)
-	add := c.number("cuLibraryGetKernel", l, "add")
+	add := c.callForNumber("cuLibraryGetKernel", l, "add")
 	c.want(invalidContext, "cuKernelGetFunction", add)
 	c.want(invalidContext, "cuLibraryGetModule", l)
 	c.must("cuKernelSetAttribute", int32(dynamic), int32(70000), add, int32(1))
@@ -234,24 +234,24 @@ func TestLibraries(t *testing.T) {
 			t.Errorf("device %d: %d bytes of dynamic shared memory, want %d", dev, binary.LittleEndian.Uint32(got), want)
 		}
 	}
-	c.begin(ctxA, 0)
-	first := c.number("cuKernelGetFunction", add)
-	c.begin(ctxB, 1)
-	second := c.number("cuKernelGetFunction", add)
+	c.beginContext(ctxA, 0)
+	first := c.callForNumber("cuKernelGetFunction", add)
+	c.beginContext(ctxB, 1)
+	second := c.callForNumber("cuKernelGetFunction", add)
 	if first == second {
 		t.Error("one function in two contexts")
 	}
 	if got := c.must("cuFuncGetAttribute", int32(dynamic), second); binary.LittleEndian.Uint32(got) != 70000 {
 		t.Errorf("what was set is %d there", binary.LittleEndian.Uint32(got))
 	}
-	m := c.number("cuLibraryGetModule", l)
+	m := c.callForNumber("cuLibraryGetModule", l)
 	c.want(notPermitted, "cuModuleUnload", m)
-	if got := c.number("cuModuleGetFunction", m, "add"); got != second {
+	if got := c.callForNumber("cuModuleGetFunction", m, "add"); got != second {
 		t.Errorf("the function is %#x and %#x", got, second)
 	}
 	a := c.alloc(4)
-	c.launch(add, 0, a, 1) // a kernel for its function
-	if got := binary.LittleEndian.Uint32(c.bytes(a, 4)); got != 6 {
+	c.launchOne(add, 0, a, 1) // a kernel for its function
+	if got := binary.LittleEndian.Uint32(c.readBytes(a, 4)); got != 6 {
 		t.Errorf("the kernel wrote %d", got)
 	}
 	// The context goes, the library stays; then it goes too.
@@ -271,13 +271,13 @@ func TestLibraries(t *testing.T) {
 // TestCodeNames: a handle of another class finds nothing, and bytes that are no code are not loaded.
 func TestCodeNames(t *testing.T) {
 	s := newServer(t, 1)
-	_, other := attach(t, s, 1)
-	other[0].begin(ctxB, 0)
-	theirs := other[0].load(kernels)
-	_, cs := attach(t, s, 1)
+	_, other := attachProcess(t, s, 1)
+	other[0].beginContext(ctxB, 0)
+	theirs := other[0].loadModule(kernels)
+	_, cs := attachProcess(t, s, 1)
 	c := cs[0]
 	c.want(invalidContext, "module_load", []byte(kernels), uint64(len(kernels)), uint64(0), uint64(0), uint32(0), uint32(0), uint32(0))
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	c.want(invalidHandle, "cuModuleUnload", theirs)
 	for _, tt := range []struct {
 		image string
@@ -311,7 +311,7 @@ func TestCodeNames(t *testing.T) {
 			c.want(invalidHandle, "cuLibraryUnload", h)
 		}
 	}
-	add := c.number("cuModuleGetFunction", c.load(kernels), "add")
+	add := c.callForNumber("cuModuleGetFunction", c.loadModule(kernels), "add")
 	for _, tt := range []struct {
 		want   int32
 		symbol string
@@ -337,12 +337,12 @@ func TestCodeNames(t *testing.T) {
 // TestLinker: parts become a single image. The program gets the image as often as it has room for it.
 func TestLinker(t *testing.T) {
 	const ptx = 1
-	_, cs := attach(t, newServer(t, 1), 1)
+	_, cs := attachProcess(t, newServer(t, 1), 1)
 	c := cs[0]
 	none := []any{uint64(0), uint64(0), uint32(0)}
 	c.want(invalidContext, "link_create", none...)
-	c.begin(ctxA, 0)
-	state := c.number("link_create", none...)
+	c.beginContext(ctxA, 0)
+	state := c.callForNumber("link_create", none...)
 	add := func(kind int32, data string) (int32, []byte) {
 		return c.call("link_add", state, kind, []byte(data), uint64(len(data)), "part", uint64(0), uint64(0), uint32(0), uint32(99), uint32(99))
 	}
@@ -373,7 +373,7 @@ func TestLinker(t *testing.T) {
 			t.Fatalf("an image of %d bytes, not %d", binary.LittleEndian.Uint64(out), n)
 		}
 	}
-	c.number("cuModuleGetFunction", c.load(string(out[8:][:n])), "add")
+	c.callForNumber("cuModuleGetFunction", c.loadModule(string(out[8:][:n])), "add")
 	if r, _ := add(ptx, kernels); r != invalidValue {
 		t.Errorf("a part is added to what is linked: %d", r)
 	}

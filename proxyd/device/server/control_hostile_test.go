@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pair is a controller, and the other end of its connection.
-func pair(t *testing.T) (*Controller, *net.UnixConn) {
+// connectPair returns a controller, and the other end of its connection.
+func connectPair(t *testing.T) (*Controller, *net.UnixConn) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -83,10 +83,10 @@ type liar struct {
 	held []*os.File
 }
 
-func (l *liar) say(r *reply) { _ = sendMessage(l.conn, r, nil) }
+func (l *liar) sendReply(r *reply) { _ = sendMessage(l.conn, r, nil) }
 
-// pipe hears an answer, and returns the pipe that has come with it.
-func (l *liar) pipe() *os.File {
+// receivePipe hears an answer, and returns the pipe that has come with it.
+func (l *liar) receivePipe() *os.File {
 	var o order
 	f, err := receiveMessage(l.conn, &o)
 	if err != nil || f == nil {
@@ -97,10 +97,10 @@ func (l *liar) pipe() *os.File {
 	return f
 }
 
-// file sends a file and claims that it has a length.
-func (l *liar) file(name, text string, length int) {
-	l.say(&reply{Create: name})
-	f := l.pipe()
+// sendFile sends a file and claims that it has a length.
+func (l *liar) sendFile(name, text string, length int) {
+	l.sendReply(&reply{Create: name})
+	f := l.receivePipe()
 	if f == nil {
 		return
 	}
@@ -108,17 +108,17 @@ func (l *liar) file(name, text string, length int) {
 		l.t.Error(err)
 	}
 	f.Close()
-	l.say(&reply{Close: name, Length: int64(length)})
+	l.sendReply(&reply{Close: name, Length: int64(length)})
 	var o order
 	if _, err := receiveMessage(l.conn, &o); err == nil && o.File != name {
 		l.t.Errorf("%+v", o)
 	}
 }
 
-// report sends the result of a save.
-func (l *liar) report(names ...string) {
-	l.say(&reply{Part: fmt.Appendf(nil, `{"files":["%s"]}`, strings.Join(names, `","`))})
-	l.say(&reply{Done: true})
+// sendReport sends the result of a save.
+func (l *liar) sendReport(names ...string) {
+	l.sendReply(&reply{Part: fmt.Appendf(nil, `{"files":["%s"]}`, strings.Join(names, `","`))})
+	l.sendReply(&reply{Done: true})
 }
 
 // TestHostileServer: whatever a server sends, its parent's order ends with an error that has the reason, and
@@ -129,7 +129,7 @@ func TestHostileServer(t *testing.T) {
 		do   func(l *liar)
 		says string // "": no error
 	}{
-		{"honest", func(l *liar) { l.file("state.json", "{}", 2); l.report("state.json") }, ""},
+		{"honest", func(l *liar) { l.sendFile("state.json", "{}", 2); l.sendReport("state.json") }, ""},
 		{"ends at once", func(l *liar) { l.conn.Close() }, "EOF"},
 		{"no JSON", func(l *liar) { _, _ = l.conn.Write([]byte("hello")) }, "invalid character"},
 		{"a long message", func(l *liar) {
@@ -137,60 +137,60 @@ func TestHostileServer(t *testing.T) {
 		}, "a message is too long"},
 		{"a long answer", func(l *liar) {
 			for range maxAnswer/maxPart + 2 {
-				l.say(&reply{Part: make([]byte, maxPart)})
+				l.sendReply(&reply{Part: make([]byte, maxPart)})
 			}
 		}, "an answer of more than"},
 		{"two descriptors", func(l *liar) {
 			fd := int(os.Stdin.Fd())
 			_, _, _ = l.conn.WriteMsgUnix([]byte("{}"), unix.UnixRights(fd, fd), nil)
 		}, "a message with 2 files"},
-		{"a slash", func(l *liar) { l.say(&reply{Create: "../x"}) }, "is no file of a save"},
-		{"a hidden file", func(l *liar) { l.say(&reply{Create: ".x"}) }, "is no file of a save"},
-		{"a long name", func(l *liar) { l.say(&reply{Create: strings.Repeat("x", 65)}) }, "is no file of a save"},
-		{"reads in a save", func(l *liar) { l.say(&reply{Open: "state.json"}) }, "no part of the order"},
+		{"a slash", func(l *liar) { l.sendReply(&reply{Create: "../x"}) }, "is no file of a save"},
+		{"a hidden file", func(l *liar) { l.sendReply(&reply{Create: ".x"}) }, "is no file of a save"},
+		{"a long name", func(l *liar) { l.sendReply(&reply{Create: strings.Repeat("x", 65)}) }, "is no file of a save"},
+		{"reads in a save", func(l *liar) { l.sendReply(&reply{Open: "state.json"}) }, "no part of the order"},
 		{"twice the same", func(l *liar) {
-			l.file("state.json", "{}", 2)
-			l.say(&reply{Create: "state.json"})
+			l.sendFile("state.json", "{}", 2)
+			l.sendReply(&reply{Create: "state.json"})
 		}, "it asks for state.json as file 2"},
 		{"many files", func(l *liar) {
 			for i := range maxOpen + 1 {
-				l.say(&reply{Create: fmt.Sprint("f", i)})
+				l.sendReply(&reply{Create: fmt.Sprint("f", i)})
 			}
 		}, fmt.Sprintf("as file %d, with %d under way", maxOpen+1, maxOpen)},
-		{"closes what is not open", func(l *liar) { l.say(&reply{Close: "state.json"}) }, "which it has not open"},
+		{"closes what is not open", func(l *liar) { l.sendReply(&reply{Close: "state.json"}) }, "which it has not open"},
 		{"closes twice", func(l *liar) {
-			l.file("state.json", "{}", 2)
-			l.say(&reply{Close: "state.json", Length: 2})
+			l.sendFile("state.json", "{}", 2)
+			l.sendReply(&reply{Close: "state.json", Length: 2})
 		}, "it closes \"state.json\", which it has not open"},
-		{"too short", func(l *liar) { l.file("state.json", "{}", 3); l.report("state.json") }, "state.json: 2 bytes have come of 3"},
-		{"too long", func(l *liar) { l.file("state.json", "{}", 1); l.report("state.json") }, "state.json: 2 bytes have come of 1"},
+		{"too short", func(l *liar) { l.sendFile("state.json", "{}", 3); l.sendReport("state.json") }, "state.json: 2 bytes have come of 3"},
+		{"too long", func(l *liar) { l.sendFile("state.json", "{}", 1); l.sendReport("state.json") }, "state.json: 2 bytes have come of 1"},
 		{"dies in the middle", func(l *liar) {
-			l.say(&reply{Create: "state.json"})
-			_, _ = io.WriteString(l.pipe(), "{}")
+			l.sendReply(&reply{Create: "state.json"})
+			_, _ = io.WriteString(l.receivePipe(), "{}")
 			l.conn.Close()
 			l.held[0].Close()
 		}, "EOF"},
 		{"done, and a file is not closed", func(l *liar) {
-			l.file("state.json", "{}", 2)
-			l.say(&reply{Create: "more"})
-			l.pipe()
-			l.report("state.json")
+			l.sendFile("state.json", "{}", 2)
+			l.sendReply(&reply{Create: "more"})
+			l.receivePipe()
+			l.sendReport("state.json")
 		}, "more has not come to its end"},
-		{"no state", func(l *liar) { l.report("state.json") }, "it has saved no state.json"},
-		{"a file that has not come", func(l *liar) { l.file("state.json", "{}", 2); l.report("state.json", "blocks-1-0") }, "it has not saved blocks-1-0"},
-		{"names a path", func(l *liar) { l.file("state.json", "{}", 2); l.report("state.json", "../x") }, "it names 2 files"},
-		{"an error for the terminal", func(l *liar) { l.say(&reply{Done: true, Error: "\x1b[2J\nhello"}) }, " [2J hello"},
+		{"no state", func(l *liar) { l.sendReport("state.json") }, "it has saved no state.json"},
+		{"a file that has not come", func(l *liar) { l.sendFile("state.json", "{}", 2); l.sendReport("state.json", "blocks-1-0") }, "it has not saved blocks-1-0"},
+		{"names a path", func(l *liar) { l.sendFile("state.json", "{}", 2); l.sendReport("state.json", "../x") }, "it names 2 files"},
+		{"an error for the terminal", func(l *liar) { l.sendReply(&reply{Done: true, Error: "\x1b[2J\nhello"}) }, " [2J hello"},
 		{"a full sink", func(l *liar) {
-			l.say(&reply{Create: "full"})
+			l.sendReply(&reply{Create: "full"})
 			var o order
 			if _, err := receiveMessage(l.conn, &o); err != nil || o.Error == "" {
 				l.t.Errorf("%+v, %v", o, err)
 			}
-			l.say(&reply{Done: true, Error: "so it is not saved"})
+			l.sendReply(&reply{Done: true, Error: "so it is not saved"})
 		}, "full: no space left on device"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c, conn := pair(t)
+			c, conn := connectPair(t)
 			l := &liar{t: t, conn: conn}
 			done := make(chan struct{})
 			go func() {
@@ -231,18 +231,18 @@ func TestSilentServer(t *testing.T) {
 	for name, do := range map[string]func(l *liar){
 		"says nothing": func(*liar) {},
 		"holds a pipe": func(l *liar) {
-			l.say(&reply{Create: "state.json"})
-			l.pipe()
-			l.say(&reply{Close: "state.json"})
+			l.sendReply(&reply{Create: "state.json"})
+			l.receivePipe()
+			l.sendReply(&reply{Close: "state.json"})
 		},
 		"does not listen": func(l *liar) {
 			for i := range maxOpen {
-				l.say(&reply{Create: fmt.Sprint("f", i)})
+				l.sendReply(&reply{Create: fmt.Sprint("f", i)})
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, conn := pair(t)
+			c, conn := connectPair(t)
 			l := &liar{t: t, conn: conn}
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
@@ -283,13 +283,13 @@ func (s *stuck) Write(b []byte) (int, error) {
 // the parent goes away.
 func TestSinkFails(t *testing.T) {
 	s := serverOf(t, "test", nil, testMemory)
-	_, cs := attach(t, s, 1)
-	cs[0].begin(ctxA, 0)
+	_, cs := attachProcess(t, s, 1)
+	cs[0].beginContext(ctxA, 0)
 	a := cs[0].alloc(4 * pipeSize)
 	cs[0].post("cuMemsetD8Async", a, uint8(1), uint64(4*pipeSize), uint64(0))
-	path, _ := controlled(t, s)
+	path, _ := serveControl(t, s)
 	full := &stuck{at: make(chan struct{}), refuse: unix.ENOSPC}
-	c := controller(t, path)
+	c := connectController(t, path)
 	if _, err := c.Save(t.Context(), full, SaveOptions{}); !errors.Is(err, unix.ENOSPC) {
 		t.Error(err)
 	}
@@ -305,7 +305,7 @@ func TestSinkFails(t *testing.T) {
 		t.Error(err)
 	}
 	c.Close()
-	next := controller(t, path)
+	next := connectController(t, path)
 	if st, err := next.Status(t.Context()); err != nil {
 		t.Error(err)
 	} else if st.Stopped { // it was done before
@@ -345,16 +345,16 @@ func (errReader) Read([]byte) (int, error) { return 0, unix.EIO }
 func TestSourceFails(t *testing.T) {
 	folder := Folder(t.TempDir())
 	s := serverOf(t, "test", nil, testMemory)
-	_, cs := attach(t, s, 1)
-	cs[0].begin(ctxA, 0)
+	_, cs := attachProcess(t, s, 1)
+	cs[0].beginContext(ctxA, 0)
 	a := cs[0].alloc(100)
 	cs[0].post("cuMemsetD8Async", a, uint8(1), uint64(100), uint64(0))
-	r := save(t, s, folder, SaveOptions{})
+	r := saveJob(t, s, folder, SaveOptions{})
 	for _, name := range r.Files {
 		t.Run(name, func(t *testing.T) {
 			next := serverOf(t, "other", nil, testMemory)
-			path, _ := controlled(t, next)
-			c := controller(t, path)
+			path, _ := serveControl(t, next)
+			c := connectController(t, path)
 			if err := c.Restore(t.Context(), badSource{folder, name}); !errors.Is(err, unix.EIO) {
 				t.Error(err)
 			}

@@ -17,8 +17,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
-// controlled has a server listen for orders. end gets the result of ServeControl.
-func controlled(t *testing.T, s *Server) (path string, end <-chan error) {
+// serveControl has a server listen for orders. end gets the result of ServeControl.
+func serveControl(t *testing.T, s *Server) (path string, end <-chan error) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "control")
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
@@ -30,8 +30,8 @@ func controlled(t *testing.T, s *Server) (path string, end <-chan error) {
 	return path, ended
 }
 
-// controller connects to a server's control socket.
-func controller(t *testing.T, path string) *Controller {
+// connectController connects to a server's control socket.
+func connectController(t *testing.T, path string) *Controller {
 	t.Helper()
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {
@@ -46,12 +46,12 @@ func controller(t *testing.T, path string) *Controller {
 func TestControl(t *testing.T) {
 	ctx, folder := t.Context(), Folder(t.TempDir())
 	s := serverOf(t, "test", nil, testMemory)
-	p, cs := attach(t, s, 1)
-	cs[0].begin(ctxA, 0)
+	p, cs := attachProcess(t, s, 1)
+	cs[0].beginContext(ctxA, 0)
 	a := cs[0].alloc(100)
 	cs[0].post("copy_in", a, []byte("abc"), uint64(3), uint64(0))
-	path, end := controlled(t, s)
-	c := controller(t, path)
+	path, end := serveControl(t, s)
+	c := connectController(t, path)
 	var bad *OrderError
 	if err := c.Resume(ctx); !errors.As(err, &bad) || !bad.Temporary || !strings.Contains(bad.Text, "the job is not stopped") {
 		t.Error(err)
@@ -72,7 +72,7 @@ func TestControl(t *testing.T) {
 	}
 	// A new parent takes the place of the parent.
 	c.Close()
-	c = controller(t, path)
+	c = connectController(t, path)
 	with, err := c.Belongings(ctx, p.ID, len(r.Processes[0].Belongings))
 	if err != nil {
 		t.Fatal(err)
@@ -95,8 +95,8 @@ func TestControl(t *testing.T) {
 	}
 
 	next := serverOf(t, "other", nil, testMemory)
-	path, end = controlled(t, next)
-	c = controller(t, path)
+	path, end = serveControl(t, next)
+	c = connectController(t, path)
 	if err := c.Restore(ctx, folder); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestControl(t *testing.T) {
 	if err := c.Resume(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if got := cs[0].bytes(a, 4); string(got) != "abc\x00" {
+	if got := cs[0].readBytes(a, 4); string(got) != "abc\x00" {
 		t.Errorf("%q", got)
 	}
 	if err := next.Close(); err != nil {
@@ -136,13 +136,13 @@ func TestControl(t *testing.T) {
 
 // TestControlNetwork: a parent has servers say where they are, and has them reconnected.
 func TestControlNetwork(t *testing.T) {
-	ctx, job := t.Context(), numbered(t, "test", 2)
-	path, _ := controlled(t, job[0])
-	c := controller(t, path)
+	ctx, job := t.Context(), makeNumbered(t, "test", 2)
+	path, _ := serveControl(t, job[0])
+	c := connectController(t, path)
 	if at, err := c.Address(ctx); at != "" || err != nil {
 		t.Errorf("a server without communicators has an address: %q, %v", at, err)
 	}
-	all := world(t, job...)
+	all := makeRanks(t, job...)
 	at, err := c.Address(ctx)
 	if err != nil || at == "" {
 		t.Errorf("a server with a communicator has the address %q, %v", at, err)
@@ -151,13 +151,13 @@ func TestControlNetwork(t *testing.T) {
 	if err := c.Reconnect(ctx, map[int]string{0: at}); !errors.As(err, &bad) || !strings.Contains(bad.Text, "not stopped") {
 		t.Error(err)
 	}
-	folders, rings := leave(t, job, 0)
-	next := numbered(t, "other", 2)
-	peers := come(t, next, folders, rings)
+	folders, rings := saveAndEnd(t, job, 0)
+	next := makeNumbered(t, "other", 2)
+	peers := takePlaces(t, next, folders, rings)
 	done := make(chan error)
 	for i, s := range next {
-		path, _ := controlled(t, s)
-		c := controller(t, path)
+		path, _ := serveControl(t, s)
+		c := connectController(t, path)
 		if at, err := c.Address(ctx); at != peers[i] || err != nil {
 			t.Errorf("server %d is at %q, %v", i, at, err)
 		}
@@ -168,16 +168,16 @@ func TestControlNetwork(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	sums(t, all, commA, 3)
+	checkSums(t, all, commA, 3)
 }
 
 // TestNotBack: a process that does not come back is gone, and new processes can attach.
 func TestNotBack(t *testing.T) {
 	folder := Folder(t.TempDir())
 	s := serverOf(t, "test", nil, testMemory)
-	_, cs := attach(t, s, 1)
-	cs[0].begin(ctxA, 0)
-	save(t, s, folder, SaveOptions{})
+	_, cs := attachProcess(t, s, 1)
+	cs[0].beginContext(ctxA, 0)
+	saveJob(t, s, folder, SaveOptions{})
 	next := serverOf(t, "other", nil, testMemory)
 	if err := next.Restore(t.Context(), folder); err != nil {
 		t.Fatal(err)
@@ -191,16 +191,16 @@ func TestNotBack(t *testing.T) {
 	if n := len(next.allProcesses()); n != 0 {
 		t.Errorf("%d processes", n)
 	}
-	_, cs = attach(t, next, 1)
-	cs[0].begin(ctxA, 0)
+	_, cs = attachProcess(t, next, 1)
+	cs[0].beginContext(ctxA, 0)
 }
 
 // TestAttachedLater: a process that connects while the job is stopped is told to ask again, and is attached
 // when the job goes on.
 func TestAttachedLater(t *testing.T) {
 	s := serverOf(t, "test", nil, testMemory)
-	path := listen(t, s)
-	save(t, s, Folder(t.TempDir()), SaveOptions{})
+	path := startListening(t, s)
+	saveJob(t, s, Folder(t.TempDir()), SaveOptions{})
 	if _, _, err := askRing(path); !errors.Is(err, unix.ERESTART) {
 		t.Error(err)
 	}
@@ -213,7 +213,7 @@ func TestAttachedLater(t *testing.T) {
 	}
 	defer keep.Close()
 	defer ring.Close()
-	connect(t, ring, 0).begin(ctxA, 0)
+	connectRing(t, ring, 0).beginContext(ctxA, 0)
 }
 
 // TestAwaits: no process is attached before the saved state has been restored, because its handles could
@@ -221,15 +221,15 @@ func TestAttachedLater(t *testing.T) {
 func TestAwaits(t *testing.T) {
 	folder := Folder(t.TempDir())
 	s := serverOf(t, "test", nil, testMemory)
-	_, cs := attach(t, s, 1)
-	cs[0].begin(ctxA, 0)
-	save(t, s, folder, SaveOptions{})
+	_, cs := attachProcess(t, s, 1)
+	cs[0].beginContext(ctxA, 0)
+	saveJob(t, s, folder, SaveOptions{})
 	b, err := softgpu.New(softgpu.Config{Seed: "other", Workers: 1, Memory: []uint64{testMemory}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	next := New(Config{Backend: b, Awaits: true, Log: slog.New(slog.DiscardHandler)})
-	path := listen(t, next)
+	path := startListening(t, next)
 	for _, step := range []func() error{
 		func() error { _, err := next.Save(t.Context(), folder, SaveOptions{}); return err },
 		func() error { return next.Restore(t.Context(), folder) },
@@ -255,10 +255,10 @@ func TestAwaits(t *testing.T) {
 // TestUntilCut: a process that waits in UntilCut is woken when a cut begins, and waits again after the cut.
 func TestUntilCut(t *testing.T) {
 	s := serverOf(t, "test", nil, testMemory)
-	p, _ := attach(t, s, 1)
+	p, _ := attachProcess(t, s, 1)
 	first, stop := p.UntilCut()
 	defer stop()
-	save(t, s, Folder(t.TempDir()), SaveOptions{})
+	saveJob(t, s, Folder(t.TempDir()), SaveOptions{})
 	<-first.Done()
 	if p.IsGone() {
 		t.Error("the process is gone")

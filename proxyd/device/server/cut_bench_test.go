@@ -15,8 +15,8 @@ import (
 func BenchmarkSteadyState(b *testing.B) {
 	for _, mode := range []string{"uncounted", "counted", "after a cut"} {
 		b.Run(mode, func(b *testing.B) {
-			nodes := servers(b, 1)
-			all := world(b, nodes[0], nodes[0])
+			nodes := makeServers(b, 1)
+			all := makeRanks(b, nodes[0], nodes[0])
 			ats := []uint64{all[0].alloc(64), all[1].alloc(64)}
 			for i, r := range all {
 				r.sumUp(commA, ats[i])
@@ -48,9 +48,9 @@ func BenchmarkSteadyState(b *testing.B) {
 // BenchmarkCut finds cuts of eight ranks in a data-parallel loop: "cut" is the time to the cut, from the order on. What the operations
 // themselves take on the way there is in it.
 func BenchmarkCut(b *testing.B) {
-	nodes := servers(b, 2)
+	nodes := makeServers(b, 2)
 	on := []*Server{nodes[0], nodes[0], nodes[0], nodes[0], nodes[1], nodes[1], nodes[1], nodes[1]}
-	all := world(b, on...)
+	all := makeRanks(b, on...)
 	var ranks sync.WaitGroup
 	for i, r := range all {
 		at := r.alloc(64)
@@ -66,7 +66,7 @@ func BenchmarkCut(b *testing.B) {
 	var longest time.Duration
 	for b.Loop() {
 		began := time.Now()
-		c, err := find(b, cut.Options{Tick: long}, nodes...)
+		c, err := findCut(b, cut.Options{Tick: long}, nodes...)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// split begins a split, counted as the shim counts it.
-func (c *client) split(comm uint64, color, key int32, part uint64) {
+// beginSplit begins a split, counted as the shim counts it.
+func (c *client) beginSplit(comm uint64, color, key int32, part uint64) {
 	c.t.Helper()
 	c.keys = []uint64{wire.Count{Comm: comm}.Key()}
 	c.must("comm_split", comm, color, key, part, uint64(0), uint64(0), uint32(0))
@@ -27,8 +27,8 @@ func (c *client) split(comm uint64, color, key int32, part uint64) {
 // TestCutHolds: communicators whose members arrive during a cut, or have waited since before, are made when
 // the cut is over, and not earlier.
 func TestCutHolds(t *testing.T) {
-	nodes := servers(t, 2)
-	all := world(t, nodes[0], nodes[1])
+	nodes := makeServers(t, 2)
+	all := makeRanks(t, nodes[0], nodes[1])
 	early := [128]byte(all[0].must("ncclGetUniqueId"))
 	all[0].init(0x40005, 2, 0, early) // and waits for the other
 	waitFor(t, "it has arrived", func() bool {
@@ -62,7 +62,7 @@ func TestCutHolds(t *testing.T) {
 		}
 	}
 	for i, r := range all {
-		if state, size, rank, _ := r.state(0x40005); state != 0 || size != 2 || int(rank) != i {
+		if state, size, rank, _ := r.waitForState(0x40005); state != 0 || size != 2 || int(rank) != i {
 			t.Errorf("rank %d: state %d, rank %d of %d", i, state, rank, size)
 		}
 	}
@@ -73,8 +73,8 @@ func TestCutHolds(t *testing.T) {
 // TestCutCreates: a rank that is behind and must first create a communicator does so, and the cut comes after
 // that.
 func TestCutCreates(t *testing.T) {
-	nodes := servers(t, 2)
-	all := world(t, nodes[0], nodes[1], nodes[1])
+	nodes := makeServers(t, 2)
+	all := makeRanks(t, nodes[0], nodes[1], nodes[1])
 	ats := []uint64{all[0].alloc(64), all[1].alloc(64), all[2].alloc(64)}
 	id := [128]byte(all[0].must("ncclGetUniqueId"))
 	all[0].sumUp(commA, ats[0]) // the other ranks are behind
@@ -84,7 +84,7 @@ func TestCutCreates(t *testing.T) {
 		ranks.Go(func() {
 			<-stopped
 			r.init(commB, 3, i, id)
-			if state, _, _, _ := r.state(commB); state != 0 {
+			if state, _, _, _ := r.waitForState(commB); state != 0 {
 				t.Errorf("rank %d: state %d", i, state)
 			}
 			if i > 0 {
@@ -95,7 +95,7 @@ func TestCutCreates(t *testing.T) {
 	}
 	found := make(chan *cut.Cut)
 	go func() {
-		c, err := find(t, cut.Options{Tick: long}, nodes...)
+		c, err := findCut(t, cut.Options{Tick: long}, nodes...)
 		if err != nil {
 			t.Error(err)
 		}
@@ -122,8 +122,8 @@ func TestCutCreates(t *testing.T) {
 
 // TestCutComings: while cuts are found, ranks make communicators, from ids and by splits, use them, destroy and abort them, and send messages.
 func TestCutComings(t *testing.T) {
-	nodes := servers(t, 2)
-	all := world(t, nodes[0], nodes[1], nodes[0], nodes[1])
+	nodes := makeServers(t, 2)
+	all := makeRanks(t, nodes[0], nodes[1], nodes[0], nodes[1])
 	const rounds = 30
 	var ids [rounds][128]byte
 	for i := range ids {
@@ -136,8 +136,8 @@ func TestCutComings(t *testing.T) {
 			for n := range uint64(rounds) {
 				part, own := 0x41000+n, 0x42000+n
 				r.sumUp(commA, at)
-				r.split(commA, int32(i%2), int32(-i), part)
-				if state, size, _, _ := r.state(part); state != 0 || size != 2 {
+				r.beginSplit(commA, int32(i%2), int32(-i), part)
+				if state, size, _, _ := r.waitForState(part); state != 0 || size != 2 {
 					t.Errorf("rank %d: split %d: state %d, %d ranks", i, n, state, size)
 				}
 				r.sumUp(dispatch.Comm(part), at)
@@ -148,14 +148,14 @@ func TestCutComings(t *testing.T) {
 				}
 				switch {
 				case n%2 == 0:
-					r.counted(to(collective.Send), to(collective.Recv))
+					r.issueCounted(to(collective.Send), to(collective.Recv))
 				case me == 0:
-					r.counted(to(collective.Send))
+					r.issueCounted(to(collective.Send))
 				default:
-					r.counted(to(collective.Recv))
+					r.issueCounted(to(collective.Recv))
 				}
 				r.init(own, 4, i, ids[n])
-				if state, _, _, _ := r.state(own); state != 0 {
+				if state, _, _, _ := r.waitForState(own); state != 0 {
 					t.Errorf("rank %d: communicator %d: state %d", i, n, state)
 				}
 				r.sumUp(dispatch.Comm(own), at)
@@ -179,7 +179,7 @@ func TestCutComings(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 3))
 	found := 0
 	for over := false; !over; {
-		c, err := find(t, cut.Options{Tick: 20 * time.Millisecond}, nodes...)
+		c, err := findCut(t, cut.Options{Tick: 20 * time.Millisecond}, nodes...)
 		var f *barrier.Failure
 		switch {
 		case errors.As(err, &f) && f.Why == barrier.RankEnded: // other ranks still use its communicator

@@ -29,11 +29,11 @@ const (
 	streamFlag = streamA + 0x200 // has nothing to do until a flag is set
 )
 
-// queuers are a queuer for each rank.
-func queuers(all []rank) (out []*queuer) {
+// makeQueuers returns a queuer for each rank.
+func makeQueuers(all []rank) (out []*queuer) {
 	for i, r := range all {
 		q := &queuer{rank: r, at: i, size: len(all)}
-		q.mixer = r.number("cuModuleGetFunction", r.load(mixing), "mix")
+		q.mixer = r.callForNumber("cuModuleGetFunction", r.loadModule(mixing), "mix")
 		q.data, q.inbox, q.flag = r.alloc(4*mixedWords), r.alloc(4*mixedWords), r.alloc(64)
 		r.must("cuStreamCreate", uint64(streamA), uint32(1))
 		r.must("cuStreamCreate", uint64(streamSide), uint32(1))
@@ -47,9 +47,9 @@ func queuers(all []rank) (out []*queuer) {
 	return out
 }
 
-// step queues a step: a kernel, a sum over all ranks by two of the kinds of reductions, and what it came to is sent around.
+// queueStep queues a step: a kernel, a sum over all ranks by two of the kinds of reductions, and what it came to is sent around.
 // Half of it is on another stream, in order.
-func (q *queuer) step(n int) {
+func (q *queuer) queueStep(n int) {
 	comm, data := dispatch.Comm(commA), dispatch.Devptr(q.data)
 	q.mixOn(streamA, q.data, uint32(q.at+n))
 	sum := dispatch.Ncclop{
@@ -62,29 +62,29 @@ func (q *queuer) step(n int) {
 			q.must("redop_create", scale, uint32(4), uint64(0), int32(ncclInt32), int32(1), uint64(commA)))
 		sum.Op = dispatch.Redop(factor)
 	}
-	q.counted(sum)
+	q.issueCounted(sum)
 	if factor != 0 {
 		q.must("ncclRedOpDestroy", int32(factor), uint64(commA))
 	}
 	q.mixOn(streamA, q.data, uint32(q.at+2*n))
-	q.event(streamA, streamSide)
+	q.waitForStream(streamA, streamSide)
 	half := uint64(mixedWords / 2)
 	next, last := int32((q.at+1)%q.size), int32((q.at+q.size-1)%q.size)
 	// A group on two streams.
-	q.counted(
+	q.issueCounted(
 		dispatch.Ncclop{Kind: int32(collective.Send), Type: ncclInt32, Count: half, Root: next, Src: data, Comm: comm, Stream: streamSide},
 		dispatch.Ncclop{Kind: int32(collective.Recv), Type: ncclInt32, Count: half, Root: last, Dst: dispatch.Devptr(q.inbox), Comm: comm, Stream: streamA},
 	)
 	q.mixOn(streamA, q.inbox, uint32(n))
-	q.event(streamA, streamSide)
-	q.event(streamSide, streamA)
+	q.waitForStream(streamA, streamSide)
+	q.waitForStream(streamSide, streamA)
 }
 
 // mixOn queues a kernel.
-func (q *queuer) mixOn(stream, p uint64, v uint32) { q.mix(q.mixer, stream, p, v, 50) }
+func (q *queuer) mixOn(stream, p uint64, v uint32) { q.launchMix(q.mixer, stream, p, v, 50) }
 
-// event has a stream wait for another stream.
-func (q *queuer) event(from, to uint64) {
+// waitForStream has a stream wait for another stream.
+func (q *queuer) waitForStream(from, to uint64) {
 	q.events++
 	e := 0x30100 + q.events
 	q.must("cuEventCreate", e, uint32(2))
@@ -93,14 +93,14 @@ func (q *queuer) event(from, to uint64) {
 	q.must("cuEventDestroy_v2", e)
 }
 
-// results is all that the rank's memory came to.
-func (q *queuer) results() []int32 {
+// readResults returns all that the rank's memory came to.
+func (q *queuer) readResults() []int32 {
 	q.must("cuCtxSynchronize")
 	const piece = 1024 // words; an answer has not room for more
 	var all []int32
 	for _, at := range []uint64{q.data, q.inbox} {
 		for n := uint64(0); n < mixedWords; n += piece {
-			all = append(all, q.get(at+4*n, piece)...)
+			all = append(all, q.readInts(at+4*n, piece)...)
 		}
 	}
 	return all
@@ -125,12 +125,12 @@ func TestHeldCollectives(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			run := func(flags bool) ([]*Server, []*queuer) {
-				job := numbered(t, "test", slices.Max(tc.on)+1)
+				job := makeNumbered(t, "test", slices.Max(tc.on)+1)
 				var on []*Server
 				for _, i := range tc.on {
 					on = append(on, job[i])
 				}
-				all := queuers(world(t, on...))
+				all := makeQueuers(makeRanks(t, on...))
 				for i, q := range all {
 					for n := range steps {
 						if n == tc.flag {
@@ -141,7 +141,7 @@ func TestHeldCollectives(t *testing.T) {
 								q.post("cuStreamWaitValue32_v2", uint64(streamA), q.flag, uint32(1), uint32(1))
 							}
 						}
-						q.step(n)
+						q.queueStep(n)
 					}
 				}
 				return job, all
@@ -149,25 +149,25 @@ func TestHeldCollectives(t *testing.T) {
 			_, quiet := run(false)
 			var want [][]int32
 			for _, q := range quiet {
-				want = append(want, q.results())
+				want = append(want, q.readResults())
 			}
 			job, all := run(true)
 			mustOpen(t, mustFind(t, cut.Options{KeepCollectives: true}, job...)) // which changes nothing
 			c := mustFind(t, cut.Options{KeepCollectives: true}, job...)
-			folders, rings := leave(t, job, c.Attempt)
+			folders, rings := saveAndEnd(t, job, c.Attempt)
 			_ = c.Open(t.Context()) // no server is there any more
 			left := heldGroups(t, folders)
 			t.Logf("%d groups were held", left)
 			if least := 2 * len(all) * (steps - tc.flag); left < least {
 				t.Errorf("%d groups were held, of at least %d", left, least)
 			}
-			job = numbered(t, "other", len(job))
-			reconnect(t, job, come(t, job, folders, rings))
+			job = makeNumbered(t, "other", len(job))
+			reconnectAll(t, job, takePlaces(t, job, folders, rings))
 			for _, q := range all {
 				q.post("cuStreamWriteValue32_v2", uint64(streamFlag), q.flag, uint32(1), uint32(0))
 			}
 			for i, q := range all {
-				if !slices.Equal(q.results(), want[i]) {
+				if !slices.Equal(q.readResults(), want[i]) {
 					t.Errorf("rank %d: the results are others", i)
 				}
 			}

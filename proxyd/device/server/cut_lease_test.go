@@ -38,8 +38,8 @@ func (m *mute) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error)
 // TestCutLeaderLost: a server whose leader is silent opens its gates by itself, in an attempt and in a cut.
 // The server is no longer in that attempt, and refuses to save for it.
 func TestCutLeaderLost(t *testing.T) {
-	nodes := servers(t, 2)
-	all := world(t, nodes[0], nodes[1])
+	nodes := makeServers(t, 2)
+	all := makeRanks(t, nodes[0], nodes[1])
 	at := all[0].alloc(64)
 	for _, behind := range []bool{false, true} {
 		members := []cut.Member{nodes[0], &mute{nodes[1], make(chan struct{})}}
@@ -79,8 +79,8 @@ func TestCutLeaderLost(t *testing.T) {
 
 // TestCutAgain: the leader of a later attempt takes over from the leader of an earlier attempt.
 func TestCutAgain(t *testing.T) {
-	nodes := servers(t, 2)
-	world(t, nodes[0], nodes[1])
+	nodes := makeServers(t, 2)
+	makeRanks(t, nodes[0], nodes[1])
 	first := mustFind(t, cut.Options{}, nodes...)
 	second := mustFind(t, cut.Options{}, nodes...)
 	<-first.Lost()
@@ -99,10 +99,10 @@ func TestCutAgain(t *testing.T) {
 // meanwhile are attached afterwards.
 func TestCutSaved(t *testing.T) {
 	s := newServer(t, 1)
-	p, cs := attach(t, s, 1)
-	cs[0].begin(ctxA, 0)
+	p, cs := attachProcess(t, s, 1)
+	cs[0].beginContext(ctxA, 0)
 	at := cs[0].alloc(4096)
-	cs[0].put(at, 7)
+	cs[0].writeInts(at, 7)
 	c := mustFind(t, cut.Options{}, s)
 	if _, err := s.Save(t.Context(), Folder(t.TempDir()), SaveOptions{}); !errors.Is(err, cut.ErrBusy) {
 		t.Error(err)
@@ -137,13 +137,13 @@ func TestCutSaved(t *testing.T) {
 	if _, err := s.Save(t.Context(), Folder(t.TempDir()), SaveOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := find(t, cut.Options{}, s); !errors.Is(err, cut.ErrBusy) {
+	if _, err := findCut(t, cut.Options{}, s); !errors.Is(err, cut.ErrBusy) {
 		t.Error(err)
 	}
 	if err := s.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	if got := cs[0].get(at, 1); got[0] != 7 || p.IsGone() {
+	if got := cs[0].readInts(at, 1); got[0] != 7 || p.IsGone() {
 		t.Error(got)
 	}
 	// Resuming or leaving a server ends its attempt.
@@ -163,9 +163,9 @@ func TestCutSaved(t *testing.T) {
 // TestCutDeaths: a rank that ends by itself does not affect the attempt. A rank that is killed makes the
 // attempt fail, and its communicators are not compared any more.
 func TestCutDeaths(t *testing.T) {
-	nodes := servers(t, 2)
-	all := world(t, nodes[0], nodes[1], nodes[1], nodes[0])
-	unite(t, all[:3], commB)
+	nodes := makeServers(t, 2)
+	all := makeRanks(t, nodes[0], nodes[1], nodes[1], nodes[0])
+	makeComm(t, all[:3], commB)
 	for _, r := range all {
 		r.sumUp(commA, r.alloc(64))
 	}
@@ -173,7 +173,7 @@ func TestCutDeaths(t *testing.T) {
 		r.must("cuStreamSynchronize", uint64(0))
 	}
 	end := func(r rank) {
-		r.send(wire.OpExit, false, make([]byte, 8), 0)
+		r.sendMessage(wire.OpExit, false, make([]byte, 8), 0)
 		<-r.p.gone
 	}
 	end(all[3]) // of its own will, with nothing left to do
@@ -181,7 +181,7 @@ func TestCutDeaths(t *testing.T) {
 	at := all[0].alloc(64)
 	all[0].sumUp(commB, at)
 	time.AfterFunc(100*time.Millisecond, func() { all[2].p.endProcess("killed") })
-	_, err := find(t, cut.Options{Tick: long}, nodes...)
+	_, err := findCut(t, cut.Options{Tick: long}, nodes...)
 	var f *cut.Failure
 	if !errors.As(err, &f) || f.Why != barrier.RankDied || !strings.Contains(err.Error(), "on device server 1") {
 		t.Errorf("%v", err)
@@ -192,10 +192,10 @@ func TestCutDeaths(t *testing.T) {
 	mustOpen(t, mustFind(t, cut.Options{}, nodes...))
 	// A rank that ends while it is behind makes the attempt fail, also if its communicator is known to be
 	// broken by then and no rank has aborted it; a cut may have been found before.
-	unite(t, all[:2], 0x40007)
+	makeComm(t, all[:2], 0x40007)
 	all[0].sumUp(0x40007, at)
-	time.AfterFunc(50*time.Millisecond, func() { all[1].send(wire.OpExit, false, make([]byte, 8), 0) })
-	c, err := find(t, cut.Options{Tick: long}, nodes...)
+	time.AfterFunc(50*time.Millisecond, func() { all[1].sendMessage(wire.OpExit, false, make([]byte, 8), 0) })
+	c, err := findCut(t, cut.Options{Tick: long}, nodes...)
 	switch {
 	case err == nil:
 		mustOpen(t, c)
@@ -212,20 +212,20 @@ func TestCutDeaths(t *testing.T) {
 // TestCutExitSeenFirst: a process that exits by itself does not count as killed, and its posted messages are
 // carried out, also if its end is seen before its last messages are handled.
 func TestCutExitSeenFirst(t *testing.T) {
-	nodes := servers(t, 2)
-	all := world(t, nodes[0], nodes[1])
+	nodes := makeServers(t, 2)
+	all := makeRanks(t, nodes[0], nodes[1])
 	r := all[1]
 	at := r.alloc(64)
 	release := r.p.Contexts.Block() // no message gets past it
 	r.post("cuMemsetD8Async", at, uint8(1), uint64(64), uint64(0))
-	r.send(wire.OpExit, false, make([]byte, 8), 0)
+	r.sendMessage(wire.OpExit, false, make([]byte, 8), 0)
 	type found struct {
 		c   *cut.Cut
 		err error
 	}
 	done := make(chan found, 1)
 	go func() {
-		c, err := find(t, cut.Options{Tick: long}, nodes...)
+		c, err := findCut(t, cut.Options{Tick: long}, nodes...)
 		done <- found{c, err}
 	}()
 	waitFor(t, "the attempt is opened", func() bool { return nodes[1].inCut() != nil })
@@ -243,11 +243,11 @@ func TestCutExitSeenFirst(t *testing.T) {
 // holds if it cannot be saved when an attempt is opened, and if that comes of work that goes on until the
 // cut.
 func TestCutHopeless(t *testing.T) {
-	nodes := servers(t, 2)
-	all := world(t, nodes[0], nodes[1])
+	nodes := makeServers(t, 2)
+	all := makeRanks(t, nodes[0], nodes[1])
 	hopeless := func(when string) {
 		t.Helper()
-		_, err := find(t, cut.Options{Tick: long}, nodes...)
+		_, err := findCut(t, cut.Options{Tick: long}, nodes...)
 		var f *cut.Failure
 		if !errors.As(err, &f) || f.Why != barrier.RankStuck || !strings.Contains(err.Error(), "a fault, 700, has ended its use of devices; rank 1 is process") {
 			t.Errorf("%s: %v", when, err)
@@ -282,11 +282,11 @@ func (path caller) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, er
 
 // TestCutControl: the orders of a leader go over a control socket, and the errors keep their kinds.
 func TestCutControl(t *testing.T) {
-	nodes := servers(t, 2)
-	all := world(t, nodes[0], nodes[1])
+	nodes := makeServers(t, 2)
+	all := makeRanks(t, nodes[0], nodes[1])
 	var members []cut.Member
 	for _, s := range nodes {
-		path, _ := controlled(t, s)
+		path, _ := serveControl(t, s)
 		members = append(members, caller(path))
 	}
 	all[0].sumUp(commA, all[0].alloc(64))

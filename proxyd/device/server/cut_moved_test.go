@@ -13,32 +13,32 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// training runs ranks that add up, wait now and then, and send to the next rank; disturb is called meanwhile.
+// runTraining runs ranks that add up, wait now and then, and send to the next rank; disturb is called meanwhile.
 // It returns the results of each rank.
-func training(t *testing.T, all []rank, steps int, disturb func(ended <-chan struct{})) [][]int32 {
+func runTraining(t *testing.T, all []rank, steps int, disturb func(ended <-chan struct{})) [][]int32 {
 	t.Helper()
 	var ranks sync.WaitGroup
 	got := make([][]int32, len(all))
 	for i, r := range all {
 		at := r.alloc(64)
-		r.put(at, int32(i), 1, 0)
+		r.writeInts(at, int32(i), 1, 0)
 		ranks.Go(func() {
 			next, last := int32((i+1)%len(all)), int32((i+len(all)-1)%len(all))
 			for n := range steps {
 				r.sumUp(commA, at)
-				r.counted(
+				r.issueCounted(
 					dispatch.Ncclop{Kind: int32(collective.Send), Type: ncclInt32, Count: 1, Root: next, Src: dispatch.Devptr(at), Comm: commA},
 					dispatch.Ncclop{Kind: int32(collective.Recv), Type: ncclInt32, Count: 1, Root: last, Dst: dispatch.Devptr(at + 4), Comm: commA},
 				)
 				r.sumUp(commA, at+4)
 				if n%5 == 4 {
-					r.put(at, int32(n+i))
+					r.writeInts(at, int32(n+i))
 				}
 				if n%(2+i) == 0 {
 					r.call("cuStreamSynchronize", uint64(0))
 				}
 			}
-			got[i] = r.get(at, 3)
+			got[i] = r.readInts(at, 3)
 		})
 	}
 	ended := make(chan struct{})
@@ -56,9 +56,9 @@ func training(t *testing.T, all []rank, steps int, disturb func(ended <-chan str
 func TestCutMoved(t *testing.T) {
 	const steps = 40
 	begin := func(seed string) (job []*Server, all []rank) {
-		job = numbered(t, seed, 2)
-		all = world(t, job[0], job[1], job[1], job[0])
-		unite(t, all, commB)
+		job = makeNumbered(t, seed, 2)
+		all = makeRanks(t, job[0], job[1], job[1], job[0])
+		makeComm(t, all, commB)
 		for _, r := range all {
 			r.sumUp(commB, r.alloc(64))
 		}
@@ -69,10 +69,10 @@ func TestCutMoved(t *testing.T) {
 		return job, all
 	}
 	_, quiet := begin("test")
-	want := training(t, quiet, steps, func(<-chan struct{}) {})
+	want := runTraining(t, quiet, steps, func(<-chan struct{}) {})
 	job, all := begin("test")
 	moves := 0
-	got := training(t, all, steps, func(ended <-chan struct{}) {
+	got := runTraining(t, all, steps, func(ended <-chan struct{}) {
 		for range 3 {
 			select {
 			case <-ended:
@@ -80,10 +80,10 @@ func TestCutMoved(t *testing.T) {
 			default:
 			}
 			c := mustFind(t, cut.Options{Tick: long}, job...)
-			folders, rings := leave(t, job, attempts.Load())
+			folders, rings := saveAndEnd(t, job, attempts.Load())
 			_ = c.Open(t.Context()) // the server may have ended
-			job = numbered(t, "other", 2)
-			reconnect(t, job, come(t, job, folders, rings))
+			job = makeNumbered(t, "other", 2)
+			reconnectAll(t, job, takePlaces(t, job, folders, rings))
 			moves++
 		}
 	})

@@ -25,8 +25,8 @@ import (
 // long is how long a test waits for something that must happen. It is no measure of anything.
 const long = 2 * time.Minute
 
-// counted issues operations, counted as the shim counts them.
-func (c *client) counted(ops ...dispatch.Ncclop) {
+// issueCounted issues operations, counted as the shim counts them.
+func (c *client) issueCounted(ops ...dispatch.Ncclop) {
 	seen := map[uint64]bool{}
 	for _, o := range ops {
 		k := wire.Count{Comm: uint64(o.Comm)}
@@ -41,7 +41,7 @@ func (c *client) counted(ops ...dispatch.Ncclop) {
 		}
 		seen[k.Key()] = true
 	}
-	c.group(ops...)
+	c.issueGroup(ops...)
 }
 
 // sumUp sums a number over a communicator, in place.
@@ -51,14 +51,14 @@ func (c *client) sumUpAs(counted bool, comm dispatch.Comm, at uint64) {
 	a := dispatch.Devptr(at)
 	op := dispatch.Ncclop{Kind: int32(collective.AllReduce), Type: ncclInt32, Count: 1, Src: a, Dst: a, Comm: comm}
 	if counted {
-		c.counted(op)
+		c.issueCounted(op)
 	} else {
-		c.group(op)
+		c.issueGroup(op)
 	}
 }
 
-// local are servers as the members of an attempt.
-func local(all ...*Server) []cut.Member {
+// localMembers are servers as the members of an attempt.
+func localMembers(all ...*Server) []cut.Member {
 	var out []cut.Member
 	for _, s := range all {
 		out = append(out, s)
@@ -68,8 +68,8 @@ func local(all ...*Server) []cut.Member {
 
 var attempts atomic.Uint64
 
-// find looks for a cut.
-func find(t testing.TB, o cut.Options, all ...*Server) (*cut.Cut, error) {
+// findCut looks for a cut.
+func findCut(t testing.TB, o cut.Options, all ...*Server) (*cut.Cut, error) {
 	t.Helper()
 	o.Attempt = attempts.Add(1)
 	if o.Deadline == 0 {
@@ -78,13 +78,13 @@ func find(t testing.TB, o cut.Options, all ...*Server) (*cut.Cut, error) {
 	if o.Lease == 0 {
 		o.Lease = long
 	}
-	return cut.Find(t.Context(), local(all...), o)
+	return cut.Find(t.Context(), localMembers(all...), o)
 }
 
 // mustFind finds a cut and checks it.
 func mustFind(t testing.TB, o cut.Options, all ...*Server) *cut.Cut {
 	t.Helper()
-	c, err := find(t, o, all...)
+	c, err := findCut(t, o, all...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,28 +170,28 @@ func gatesOpen(t testing.TB, all ...*Server) {
 // TestCutLoop: in a data-parallel loop over two servers the cut is at the count of the furthest rank,
 // whichever rank that is, again and again. The results are those of a run without cuts.
 func TestCutLoop(t *testing.T) {
-	nodes := servers(t, 2)
-	all := world(t, nodes[0], nodes[0], nodes[1], nodes[1])
+	nodes := makeServers(t, 2)
+	all := makeRanks(t, nodes[0], nodes[0], nodes[1], nodes[1])
 	const steps = 400
 	var issued [4]atomic.Uint64
 	var ranks sync.WaitGroup
 	sums := make([]int32, len(all))
 	for i, r := range all {
 		at := r.alloc(64)
-		r.put(at, 1)
+		r.writeInts(at, 1)
 		ranks.Go(func() {
 			for n := range steps {
 				r.sumUp(commA, at)
 				issued[i].Add(1)
 				if n%4 == 3 {
-					r.put(at, int32(n+i)) // so that it stays small, and differs
+					r.writeInts(at, int32(n+i)) // so that it stays small, and differs
 				}
 				if n%(3+i) == 0 {
 					r.call("cuStreamSynchronize", uint64(0))
 				}
 			}
 			r.call("cuStreamSynchronize", uint64(0))
-			sums[i] = r.get(at, 1)[0]
+			sums[i] = r.readInts(at, 1)[0]
 		})
 	}
 	ended := make(chan struct{})
@@ -217,8 +217,8 @@ func TestCutLoop(t *testing.T) {
 	}
 }
 
-// furthest is the highest count of a communicator's collectives.
-func furthest(all []rank) (n uint64) {
+// highestCount is the highest count of a communicator's collectives.
+func highestCount(all []rank) (n uint64) {
 	for _, r := range all {
 		c, err := r.p.Ring.Counts()
 		if err == nil {
@@ -230,8 +230,8 @@ func furthest(all []rank) (n uint64) {
 
 // TestCutExact: ranks that are behind catch up with the furthest rank, and no rank goes further.
 func TestCutExact(t *testing.T) {
-	nodes := servers(t, 2)
-	all := world(t, nodes[0], nodes[1], nodes[1])
+	nodes := makeServers(t, 2)
+	all := makeRanks(t, nodes[0], nodes[1], nodes[1])
 	ahead := []int{7, 3, 0}
 	var ats []uint64
 	for _, r := range all {
@@ -255,7 +255,7 @@ func TestCutExact(t *testing.T) {
 	// The gates are shut before the ranks go on, so the furthest rank stays where it is.
 	found := make(chan *cut.Cut)
 	go func() {
-		c, err := find(t, cut.Options{Tick: long}, nodes...)
+		c, err := findCut(t, cut.Options{Tick: long}, nodes...)
 		if err != nil {
 			t.Error(err)
 		}
@@ -279,7 +279,7 @@ func TestCutExact(t *testing.T) {
 		t.FailNow()
 	}
 	checkCut(t, c, nodes...)
-	if n := furthest(all); n != 7 {
+	if n := highestCount(all); n != 7 {
 		t.Errorf("the cut is at %d, and the furthest was at 7", n)
 	}
 	mustOpen(t, c)
@@ -287,7 +287,7 @@ func TestCutExact(t *testing.T) {
 	for _, r := range all {
 		r.must("cuStreamSynchronize", uint64(0))
 	}
-	if n := furthest(all); n != 20 {
+	if n := highestCount(all); n != 20 {
 		t.Errorf("%d issued in the end", n)
 	}
 }
@@ -304,11 +304,11 @@ func waitFor(t testing.TB, what string, is func() bool) {
 
 // TestCutDeadline: a rank that does not catch up is named, and all gates open.
 func TestCutDeadline(t *testing.T) {
-	nodes := servers(t, 2)
-	all := world(t, nodes[0], nodes[1])
+	nodes := makeServers(t, 2)
+	all := makeRanks(t, nodes[0], nodes[1])
 	at := all[0].alloc(64)
 	all[0].sumUp(commA, at)
-	_, err := find(t, cut.Options{Deadline: 200 * time.Millisecond, Tick: 20 * time.Millisecond}, nodes...)
+	_, err := findCut(t, cut.Options{Deadline: 200 * time.Millisecond, Tick: 20 * time.Millisecond}, nodes...)
 	var f *cut.Failure
 	if !errors.As(err, &f) || f.Why != barrier.DeadlinePassed || len(f.Who) != 1 || f.Who[0].Member != 1 {
 		t.Fatalf("%v", err)
@@ -323,9 +323,9 @@ func TestCutDeadline(t *testing.T) {
 
 // TestCutNudge: a rank that is behind, and waits for a rank that is not, catches up by a nudge.
 func TestCutNudge(t *testing.T) {
-	nodes := servers(t, 2)
-	all := world(t, nodes[0], nodes[1])
-	unite(t, all, commB)
+	nodes := makeServers(t, 2)
+	all := makeRanks(t, nodes[0], nodes[1])
+	makeComm(t, all, commB)
 	word := make(chan struct{})
 	var ats []uint64
 	for _, r := range all {
@@ -348,18 +348,18 @@ func TestCutNudge(t *testing.T) {
 
 // TestCutEnd: a context that is done, and a server that is gone, end an attempt with open gates.
 func TestCutEnd(t *testing.T) {
-	nodes := servers(t, 2)
-	all := world(t, nodes[0], nodes[1])
+	nodes := makeServers(t, 2)
+	all := makeRanks(t, nodes[0], nodes[1])
 	all[0].sumUp(commA, all[0].alloc(64))
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)
-	if _, err := cut.Find(ctx, local(nodes...), cut.Options{Attempt: attempts.Add(1)}); !errors.Is(err, context.Canceled) {
+	if _, err := cut.Find(ctx, localMembers(nodes...), cut.Options{Attempt: attempts.Add(1)}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	gatesOpen(t, nodes...)
 	gone := newServer(t, 1)
 	gone.Close()
-	if _, err := find(t, cut.Options{}, nodes[0], nodes[1], gone); !errors.Is(err, cut.ErrBusy) {
+	if _, err := findCut(t, cut.Options{}, nodes[0], nodes[1], gone); !errors.Is(err, cut.ErrBusy) {
 		t.Error(err)
 	}
 	gatesOpen(t, nodes...)
@@ -396,12 +396,12 @@ func (l *lingering) Close() {
 // TestCutAfterEnd: a cut is found while a process that has told of its end is still on the server's list.
 func TestCutAfterEnd(t *testing.T) {
 	s := newServer(t, 1)
-	attach(t, s, 1)
+	attachProcess(t, s, 1)
 	l := &lingering{own{ended: make(chan string)}, make(chan struct{}), make(chan struct{})}
 	p, _ := attachPeer(t, s, 1, l)
 	p.endProcess("the test says so")
 	<-l.closing
-	c, err := find(t, cut.Options{Deadline: 20 * time.Second}, s)
+	c, err := findCut(t, cut.Options{Deadline: 20 * time.Second}, s)
 	close(l.release)
 	if err != nil {
 		t.Fatal(err)

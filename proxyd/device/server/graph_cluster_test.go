@@ -32,20 +32,20 @@ type clusterRig struct {
 func newClusterRig(t *testing.T) (*clusterRig, func(order []int, exact bool) *Server, *Server) {
 	server, log := realServer(t)
 	s := server(nil, false)
-	_, cs := attach(t, s, 1)
+	_, cs := attachProcess(t, s, 1)
 	r := &clusterRig{graphRig{client: cs[0]}, log}
-	r.begin(ctxA, 0)
+	r.beginContext(ctxA, 0)
 	r.must("cuStreamCreate", uint64(streamA), uint32(0))
 	r.a = r.alloc(256)
 	out := r.must("module_load", []byte(backendtest.Kernels), uint64(len(backendtest.Kernels)), []byte{}, []byte{}, uint32(0), uint32(0), uint32(0))
-	r.add = r.number("cuModuleGetFunction", binary.LittleEndian.Uint64(out[16:]), "add")
+	r.add = r.callForNumber("cuModuleGetFunction", binary.LittleEndian.Uint64(out[16:]), "add")
 	r.must("cuGraphCreate", uint64(graphA), uint32(0))
 	return r, server, s
 }
 
 // launchArgs are the arguments of launch_ex: add in a grid of blocks, with an attribute.
 func (r *clusterRig) launchArgs(blocks uint32, v uint32, a dispatch.Launchattr) []any {
-	p := r.args(r.a, v)
+	p := r.argsOfAdd(r.a, v)
 	return []any{r.add, blocks, uint32(1), uint32(1), uint32(1), uint32(1), uint32(1), uint32(0), uint64(streamA), p, uint32(len(p)), uint64(1), a, uint32(1)}
 }
 
@@ -66,8 +66,8 @@ func (r *clusterRig) attributesSet() []string {
 	return out
 }
 
-// attribute is the cluster dimension of a node, as the program is told.
-func (r *clusterRig) attribute(node uint64) string {
+// clusterDimension is the cluster dimension of a node, as the program is told.
+func (r *clusterRig) clusterDimension(node uint64) string {
 	r.t.Helper()
 	out := r.must("cuGraphKernelNodeGetAttribute", node, int32(backend.AttributeClusterDimension))
 	return fmt.Sprintf("%x:%x", binary.LittleEndian.Uint64(out), binary.LittleEndian.Uint64(out[8:]))
@@ -78,42 +78,42 @@ func (r *clusterRig) attribute(node uint64) string {
 func TestCapturedClusters(t *testing.T) {
 	const two, four = "100000002:1", "100000004:1"
 	r, server, s := newClusterRig(t)
-	r.captured(ok, nodeA, graphA, nil, 0, "launch_ex", r.launchArgs(8, 1, clusterOf(2))...)
-	if got := r.attribute(nodeA); got != two {
+	r.checkCaptured(ok, nodeA, graphA, nil, 0, "launch_ex", r.launchArgs(8, 1, clusterOf(2))...)
+	if got := r.clusterDimension(nodeA); got != two {
 		t.Errorf("the captured node has %s, want %s", got, two)
 	}
 	wantSet := func(what string, want ...string) {
 		t.Helper()
 		r.attributesSet()
-		r.launch(r.instantiate(graphA))
+		r.launchGraph(r.instantiateGraph(graphA))
 		if got := r.attributesSet(); !slices.Equal(got, want) {
 			t.Errorf("%s: the driver was given %v, want %v", what, got, want)
 		}
 	}
 	wantSet("captured", two)
 
-	shape := r.shape(r.a, 5)
+	shape := r.encodeShape(r.a, 5)
 	shape[3] = uint32(4) // blocks
-	r.must("graph_set_kernel", together([]any{uint64(nodeA)}, shape)...)
-	if got := r.attribute(nodeA); got != two {
+	r.must("graph_set_kernel", joinLists([]any{uint64(nodeA)}, shape)...)
+	if got := r.clusterDimension(nodeA); got != two {
 		t.Errorf("with other parameters the node has %s, want %s", got, two)
 	}
 	wantSet("other parameters", two)
 
 	// What the program sets afterwards counts, for this node alone.
-	r.kernel(nodeA+1, r.a, 1, nodeA)
+	r.addKernel(nodeA+1, r.a, 1, nodeA)
 	r.must("cuGraphKernelNodeCopyAttributes", uint64(nodeA+1), uint64(nodeA))
 	r.must("cuGraphKernelNodeSetAttribute", uint64(nodeA), clusterOf(4).Id, clusterOf(4).Value)
-	r.must("graph_set_kernel", together([]any{uint64(nodeA)}, shape)...)
-	if a, b := r.attribute(nodeA), r.attribute(nodeA+1); a != four || b != two {
+	r.must("graph_set_kernel", joinLists([]any{uint64(nodeA)}, shape)...)
+	if a, b := r.clusterDimension(nodeA), r.clusterDimension(nodeA+1); a != four || b != two {
 		t.Errorf("the nodes have %s and %s, want %s and %s", a, b, four, two)
 	}
 	wantSet("set afterwards", four, two)
 
 	folder := Folder(t.TempDir())
-	replacedBy(t, s, save(t, s, folder, SaveOptions{}), folder, func() *Server { return server(nil, false) })
+	replacedBy(t, s, saveJob(t, s, folder, SaveOptions{}), folder, func() *Server { return server(nil, false) })
 	wantSet("restored", four, two)
-	if a, b := r.attribute(nodeA), r.attribute(nodeA+1); a != four || b != two {
+	if a, b := r.clusterDimension(nodeA), r.clusterDimension(nodeA+1); a != four || b != two {
 		t.Errorf("restored nodes have %s and %s, want %s and %s", a, b, four, two)
 	}
 }

@@ -33,25 +33,25 @@ type graphRig struct {
 }
 
 func newGraphRig(t *testing.T) *graphRig {
-	_, cs := attach(t, newServer(t, 1), 2)
+	_, cs := attachProcess(t, newServer(t, 1), 2)
 	r := &graphRig{client: cs[0], thread: cs[1]}
-	r.begin(ctxA, 0)
+	r.beginContext(ctxA, 0)
 	r.must("cuStreamCreate", uint64(streamA), uint32(0))
 	r.a = r.alloc(256)
 	out := r.must("module_load", []byte(backendtest.Kernels), uint64(len(backendtest.Kernels)), []byte{}, []byte{}, uint32(0), uint32(0), uint32(0))
 	module := binary.LittleEndian.Uint64(out[16:]) // behind two empty texts
-	r.add = r.number("cuModuleGetFunction", module, "add")
+	r.add = r.callForNumber("cuModuleGetFunction", module, "add")
 	r.must("cuGraphCreate", uint64(graphA), uint32(0))
 	return r
 }
 
-// args are the parameters of add.
-func (r *graphRig) args(at uint64, v uint32) []byte {
+// argsOfAdd are the parameters of add.
+func (r *graphRig) argsOfAdd(at uint64, v uint32) []byte {
 	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, at), v)
 }
 
-// nodes is a list of dependencies in a message, and its length.
-func nodes(deps ...uint64) (list []any) {
+// dependencyList is a list of dependencies in a message, and its length.
+func dependencyList(deps ...uint64) (list []any) {
 	list = append(list, uint64(len(deps)))
 	for _, d := range deps {
 		list = append(list, d)
@@ -59,54 +59,54 @@ func nodes(deps ...uint64) (list []any) {
 	return append(list, uint64(len(deps)))
 }
 
-func together(lists ...[]any) (all []any) {
+func joinLists(lists ...[]any) (all []any) {
 	for _, l := range lists {
 		all = append(all, l...)
 	}
 	return all
 }
 
-// shape encodes the launch of a kernel of a single thread.
-func (r *graphRig) shape(at uint64, v uint32) []any {
-	p := r.args(at, v)
+// encodeShape encodes the launch of a kernel of a single thread.
+func (r *graphRig) encodeShape(at uint64, v uint32) []any {
+	p := r.argsOfAdd(at, v)
 	return []any{r.add, uint64(0), uint64(ctxA), uint32(1), uint32(1), uint32(1), uint32(1), uint32(1), uint32(1), uint32(0), p, uint32(len(p))}
 }
 
-func (r *graphRig) kernel(node uint64, at uint64, v uint32, deps ...uint64) {
+func (r *graphRig) addKernel(node uint64, at uint64, v uint32, deps ...uint64) {
 	r.t.Helper()
-	r.must("graph_add_kernel", together([]any{node, uint64(graphA)}, nodes(deps...), r.shape(at, v))...)
+	r.must("graph_add_kernel", joinLists([]any{node, uint64(graphA)}, dependencyList(deps...), r.encodeShape(at, v))...)
 }
 
-// captured sends a call that has become a node of a graph.
-func (r *graphRig) captured(want int32, node, graph uint64, deps []uint64, room uint64, symbol string, args ...any) []byte {
+// checkCaptured sends a call that has become a node of a graph.
+func (r *graphRig) checkCaptured(want int32, node, graph uint64, deps []uint64, room uint64, symbol string, args ...any) []byte {
 	r.t.Helper()
-	op, b := r.message(symbol, args)
+	op, b := r.encodeMessage(symbol, args)
 	b = b[8:]
-	return r.want(want, "captured", together([]any{node, graph}, nodes(deps...), []any{uint64(0), uint32(0), op, b, uint64(len(b)), room})...)
+	return r.want(want, "captured", joinLists([]any{node, graph}, dependencyList(deps...), []any{uint64(0), uint32(0), op, b, uint64(len(b)), room})...)
 }
 
-func (r *graphRig) instantiate(graph uint64) uint64 {
+func (r *graphRig) instantiateGraph(graph uint64) uint64 {
 	r.t.Helper()
-	out := r.must("graph_instantiate", graph, make32(0), uint32(256))
+	out := r.must("graph_instantiate", graph, paramsWithFlags(0), uint32(256))
 	return binary.LittleEndian.Uint64(out[8:]) // behind an empty text
 }
 
-// make32 is CUDA_GRAPH_INSTANTIATE_PARAMS with these flags.
-func make32(flags uint64) [32]byte {
+// paramsWithFlags is CUDA_GRAPH_INSTANTIATE_PARAMS with these flags.
+func paramsWithFlags(flags uint64) [32]byte {
 	var b [32]byte
 	binary.LittleEndian.PutUint64(b[:], flags)
 	return b
 }
 
-func (r *graphRig) launch(exec uint64) {
+func (r *graphRig) launchGraph(exec uint64) {
 	r.t.Helper()
 	r.post("graph_launch", exec, uint64(streamA))
 	r.must("cuStreamSynchronize", uint64(streamA))
 }
 
-func (r *graphRig) words(n int) []uint32 {
+func (r *graphRig) readWords(n int) []uint32 {
 	r.t.Helper()
-	b := r.bytes(r.a, uint64(4*n))
+	b := r.readBytes(r.a, uint64(4*n))
 	out := make([]uint32, n)
 	for i := range out {
 		out[i] = binary.LittleEndian.Uint32(b[4*i:])
@@ -114,9 +114,9 @@ func (r *graphRig) words(n int) []uint32 {
 	return out
 }
 
-func (r *graphRig) has(name string, want ...uint32) {
+func (r *graphRig) checkWords(name string, want ...uint32) {
 	r.t.Helper()
-	got := r.words(len(want))
+	got := r.readWords(len(want))
 	for i := range want {
 		if got[i] != want[i] {
 			r.t.Errorf("%s: %v, want %v", name, got, want)
@@ -128,29 +128,29 @@ func (r *graphRig) has(name string, want ...uint32) {
 // TestGraphOfNodes: a graph made node by node, launched, changed, looked at.
 func TestGraphOfNodes(t *testing.T) {
 	r := newGraphRig(t)
-	r.kernel(nodeA, r.a, 1)
-	r.kernel(nodeA+1, r.a, 10, nodeA)
+	r.addKernel(nodeA, r.a, 1)
+	r.addKernel(nodeA+1, r.a, 10, nodeA)
 	set := [5]uint64{r.a + 8, 0, 7 | 4<<32, 2, 1} // CUDA_MEMSET_NODE_PARAMS: two words of 7
-	r.must("cuGraphAddMemsetNode", together([]any{uint64(nodeA + 2), uint64(graphA)}, nodes(nodeA), []any{set, uint64(ctxA)})...)
-	r.must("cuGraphAddEmptyNode", together([]any{uint64(nodeA + 3), uint64(graphA)}, nodes(nodeA+1, nodeA+2))...)
-	x := r.instantiate(graphA)
-	r.launch(x)
-	r.launch(x)
-	r.has("two launches", 22, 0, 7, 7)
+	r.must("cuGraphAddMemsetNode", joinLists([]any{uint64(nodeA + 2), uint64(graphA)}, dependencyList(nodeA), []any{set, uint64(ctxA)})...)
+	r.must("cuGraphAddEmptyNode", joinLists([]any{uint64(nodeA + 3), uint64(graphA)}, dependencyList(nodeA+1, nodeA+2))...)
+	x := r.instantiateGraph(graphA)
+	r.launchGraph(x)
+	r.launchGraph(x)
+	r.checkWords("two launches", 22, 0, 7, 7)
 
 	// A node of the executable graph, and a node of the graph.
-	r.must("graph_exec_kernel", together([]any{x, uint64(nodeA)}, r.shape(r.a, 100))...)
-	r.must("graph_set_kernel", together([]any{uint64(nodeA)}, r.shape(r.a, 1000))...)
+	r.must("graph_exec_kernel", joinLists([]any{x, uint64(nodeA)}, r.encodeShape(r.a, 100))...)
+	r.must("graph_set_kernel", joinLists([]any{uint64(nodeA)}, r.encodeShape(r.a, 1000))...)
 	r.must("cuGraphNodeSetEnabled", x, uint64(nodeA+1), uint32(0))
-	r.launch(x)
-	r.has("one node set, one off", 122)
+	r.launchGraph(x)
+	r.checkWords("one node set, one off", 122)
 	r.must("cuGraphNodeSetEnabled", x, uint64(nodeA+1), uint32(1))
 	r.must("graph_update", x, uint64(graphA))
-	r.launch(x)
-	r.has("updated", 1132)
+	r.launchGraph(x)
+	r.checkWords("updated", 1132)
 
 	out := r.must("graph_get_kernel", uint64(nodeA), uint32(100))
-	if want := r.args(r.a, 1000); string(out[8:8+len(want)]) != string(want) {
+	if want := r.argsOfAdd(r.a, 1000); string(out[8:8+len(want)]) != string(want) {
 		t.Errorf("parameters %x, want %x", out[8:8+len(want)], want)
 	}
 	if got := r.must("cuGraphMemsetNodeGetParams", uint64(nodeA+2)); binary.LittleEndian.Uint64(got) != r.a+8 {
@@ -167,7 +167,7 @@ func TestGraphOfNodes(t *testing.T) {
 	}
 	r.must("cuGraphDestroy", uint64(graphA))
 	r.want(invalidValue, "cuGraphNodeGetType", uint64(nodeA))
-	r.launch(x)
+	r.launchGraph(x)
 	r.must("graph_exec_destroy", x)
 	r.want(invalidHandle, "graph_exec_destroy", x)
 }
@@ -175,8 +175,8 @@ func TestGraphOfNodes(t *testing.T) {
 // TestGraphTopology: an update of another shape is refused, and the answer has the difference.
 func TestGraphTopology(t *testing.T) {
 	r := newGraphRig(t)
-	r.kernel(nodeA, r.a, 1)
-	x := r.instantiate(graphA)
+	r.addKernel(nodeA, r.a, 1)
+	x := r.instantiateGraph(graphA)
 	failure := int32(dispatch.ResultGraphExecUpdateFailure)
 	for _, tc := range []struct {
 		name   string
@@ -185,7 +185,7 @@ func TestGraphTopology(t *testing.T) {
 	}{
 		{"no nodes", func() {}, graphs.UpdateTopology},
 		{"another type", func() {
-			r.must("cuGraphAddEmptyNode", together([]any{uint64(nodeA + 9), uint64(graphB)}, nodes())...)
+			r.must("cuGraphAddEmptyNode", joinLists([]any{uint64(nodeA + 9), uint64(graphB)}, dependencyList())...)
 		}, graphs.UpdateType},
 	} {
 		r.must("cuGraphCreate", uint64(graphB), uint32(0))
@@ -195,10 +195,10 @@ func TestGraphTopology(t *testing.T) {
 		}
 		r.must("cuGraphDestroy", uint64(graphB))
 	}
-	r.launch(x)
-	r.has("as it was", 1)
+	r.launchGraph(x)
+	r.checkWords("as it was", 1)
 	// Dependencies: none twice, none in a circle, none of another graph.
-	r.kernel(nodeA+1, r.a, 1, nodeA)
+	r.addKernel(nodeA+1, r.a, 1, nodeA)
 	edge := func(symbol string, want int32, from, to uint64) {
 		r.want(want, symbol, uint64(graphA), uint64(1), from, uint64(1), to, uint64(1))
 	}
@@ -217,26 +217,26 @@ func TestCapturedCalls(t *testing.T) {
 	r := newGraphRig(t)
 	text := []byte("0123456789abcdef")
 	at := uint64(uintptr(unsafe.Pointer(&text[0])))
-	p := r.args(r.a, 5)
-	r.captured(ok, nodeA, graphA, nil, 0, "launch", r.add, uint32(1), uint32(1), uint32(1), uint32(1), uint32(1), uint32(1), uint32(0), uint64(streamA), p, uint32(len(p)))
-	r.captured(ok, nodeA+1, graphA, []uint64{nodeA}, 0, "cuMemsetD32Async", r.a+4, uint32(9), uint64(1), uint64(streamA))
-	r.captured(ok, nodeA+2, graphA, []uint64{nodeA}, 0, "cuMemcpyHtoDAsync_v2", r.a+16, at, uint64(16), uint64(streamA))
-	r.captured(ok, nodeA+3, graphA, []uint64{nodeA + 2}, 0, "cuStreamWriteValue32_v2", uint64(streamA), r.a+8, uint32(3), uint32(0))
-	r.captured(ok, nodeA+4, graphA, nil, 0, "host_func", uint64(streamA), uint64(77))
-	r.captured(ok, nodeA+5, graphA, nil, 0, "cuMemcpyDtoDAsync_v2", r.a, r.a, uint64(0), uint64(streamA))
+	p := r.argsOfAdd(r.a, 5)
+	r.checkCaptured(ok, nodeA, graphA, nil, 0, "launch", r.add, uint32(1), uint32(1), uint32(1), uint32(1), uint32(1), uint32(1), uint32(0), uint64(streamA), p, uint32(len(p)))
+	r.checkCaptured(ok, nodeA+1, graphA, []uint64{nodeA}, 0, "cuMemsetD32Async", r.a+4, uint32(9), uint64(1), uint64(streamA))
+	r.checkCaptured(ok, nodeA+2, graphA, []uint64{nodeA}, 0, "cuMemcpyHtoDAsync_v2", r.a+16, at, uint64(16), uint64(streamA))
+	r.checkCaptured(ok, nodeA+3, graphA, []uint64{nodeA + 2}, 0, "cuStreamWriteValue32_v2", uint64(streamA), r.a+8, uint32(3), uint32(0))
+	r.checkCaptured(ok, nodeA+4, graphA, nil, 0, "host_func", uint64(streamA), uint64(77))
+	r.checkCaptured(ok, nodeA+5, graphA, nil, 0, "cuMemcpyDtoDAsync_v2", r.a, r.a, uint64(0), uint64(streamA))
 	r.must("cuStreamSynchronize", uint64(0))
-	r.has("before a launch", 0, 0, 0)
-	x := r.instantiate(graphA)
+	r.checkWords("before a launch", 0, 0, 0)
+	x := r.instantiateGraph(graphA)
 	for i := range 2 {
 		copy(text, strings.Repeat(string(rune('x'+i)), 16))
 		r.post("graph_launch", x, uint64(streamA))
-		if ticket, _, last := r.thread.next(); ticket != 77 || last != 0 {
+		if ticket, _, last := r.thread.nextFunction(); ticket != 77 || last != 0 {
 			t.Errorf("ticket %d, last %d", ticket, last)
 		}
 		r.thread.post("host_func_done", uint64(77))
 		r.must("cuStreamSynchronize", uint64(streamA))
-		r.has("a launch", uint32(5*(i+1)), 9, 3)
-		if got := r.bytes(r.a+16, 16); string(got) != string(text) {
+		r.checkWords("a launch", uint32(5*(i+1)), 9, 3)
+		if got := r.readBytes(r.a+16, 16); string(got) != string(text) {
 			t.Errorf("%q was copied, not %q", got, text)
 		}
 	}
@@ -257,15 +257,15 @@ func TestCapturedCalls(t *testing.T) {
 
 	// The launch of a graph within a graph, twice.
 	r.must("cuGraphCreate", uint64(graphB), uint32(0))
-	r.captured(ok, nodeA+20, graphB, nil, 0, "cuMemsetD32Async", r.a, uint32(0), uint64(1), uint64(streamA))
+	r.checkCaptured(ok, nodeA+20, graphB, nil, 0, "cuMemsetD32Async", r.a, uint32(0), uint64(1), uint64(streamA))
 	r.must("cuGraphDestroyNode", uint64(nodeA+4))
-	y := r.instantiate(graphA)
-	r.captured(ok, nodeA+21, graphB, []uint64{nodeA + 20}, 0, "graph_launch", y, uint64(streamA))
-	r.captured(ok, nodeA+22, graphB, []uint64{nodeA + 21}, 0, "graph_launch", y, uint64(streamA))
-	z := r.instantiate(graphB)
-	r.launch(z)
-	r.has("graphs in a graph", 10)
-	child := r.number("cuGraphChildGraphNodeGetGraph", uint64(nodeA+21))
+	y := r.instantiateGraph(graphA)
+	r.checkCaptured(ok, nodeA+21, graphB, []uint64{nodeA + 20}, 0, "graph_launch", y, uint64(streamA))
+	r.checkCaptured(ok, nodeA+22, graphB, []uint64{nodeA + 21}, 0, "graph_launch", y, uint64(streamA))
+	z := r.instantiateGraph(graphB)
+	r.launchGraph(z)
+	r.checkWords("graphs in a graph", 10)
+	child := r.callForNumber("cuGraphChildGraphNodeGetGraph", uint64(nodeA+21))
 	if n := binary.LittleEndian.Uint64(r.must("cuGraphGetNodes", child, uint8(0), uint64(0))); n != 5 {
 		t.Errorf("the graph in a node has %d nodes", n)
 	}
@@ -284,36 +284,36 @@ func TestCapturedCalls(t *testing.T) {
 		{"not a message of it", "cuMemsetD8Async", []any{r.a}, invalidValue},
 		{"memory of nobody", "cuMemFreeAsync", []any{r.a, uint64(streamA)}, invalidValue},
 	} {
-		r.captured(tc.want, nodeA+40, graphA, nil, 64, tc.symbol, tc.args...)
+		r.checkCaptured(tc.want, nodeA+40, graphA, nil, 64, tc.symbol, tc.args...)
 	}
-	r.captured(invalidValue, nodeA+40, graphA, []uint64{nodeA + 20}, 0, "cuMemsetD8Async", r.a, uint8(1), uint64(1), uint64(streamA)) // of another graph
-	r.captured(invalidHandle, nodeA, graphA, nil, 0, "cuMemsetD8Async", r.a, uint8(1), uint64(1), uint64(streamA))                    // the node is there
+	r.checkCaptured(invalidValue, nodeA+40, graphA, []uint64{nodeA + 20}, 0, "cuMemsetD8Async", r.a, uint8(1), uint64(1), uint64(streamA)) // of another graph
+	r.checkCaptured(invalidHandle, nodeA, graphA, nil, 0, "cuMemsetD8Async", r.a, uint8(1), uint64(1), uint64(streamA))                    // the node is there
 }
 
 // TestClones: the nodes of a clone are found by their originals, and are nodes of their own.
 func TestClones(t *testing.T) {
 	r := newGraphRig(t)
-	r.kernel(nodeA, r.a, 1)
+	r.addKernel(nodeA, r.a, 1)
 	r.must("cuGraphClone", uint64(graphB), uint64(graphA))
-	n := r.number("cuGraphNodeFindInClone", uint64(nodeA), uint64(graphB))
+	n := r.callForNumber("cuGraphNodeFindInClone", uint64(nodeA), uint64(graphB))
 	if n == nodeA {
 		t.Error("the clone has the original's node")
 	}
-	r.must("graph_set_kernel", together([]any{n}, r.shape(r.a, 50))...)
-	r.launch(r.instantiate(graphA))
-	r.launch(r.instantiate(graphB))
-	r.has("the original and the clone", 51)
+	r.must("graph_set_kernel", joinLists([]any{n}, r.encodeShape(r.a, 50))...)
+	r.launchGraph(r.instantiateGraph(graphA))
+	r.launchGraph(r.instantiateGraph(graphB))
+	r.checkWords("the original and the clone", 51)
 	r.want(invalidValue, "cuGraphNodeFindInClone", n, uint64(graphA))
 	r.must("cuGraphDestroy", uint64(graphA))
-	r.launch(r.instantiate(graphB))
-	r.has("the clone alone", 101)
+	r.launchGraph(r.instantiateGraph(graphB))
+	r.checkWords("the clone alone", 101)
 }
 
-// footprint checks the four attributes of the memory of graphs.
-func (r *graphRig) footprint(when string, want ...uint64) {
+// checkFootprint checks the four attributes of the memory of graphs.
+func (r *graphRig) checkFootprint(when string, want ...uint64) {
 	r.t.Helper()
 	for attribute, n := range want {
-		if got := r.number("cuDeviceGetGraphMemAttribute", int32(0), int32(attribute)); got != n {
+		if got := r.callForNumber("cuDeviceGetGraphMemAttribute", int32(0), int32(attribute)); got != n {
 			r.t.Errorf("%s: attribute %d of the memory of graphs is %d, want %d", when, attribute, got, n)
 		}
 	}
@@ -322,40 +322,40 @@ func (r *graphRig) footprint(when string, want ...uint64) {
 // TestGraphMemory: memory that a node allocates is allocated once, and has the same address in each launch.
 func TestGraphMemory(t *testing.T) {
 	r := newGraphRig(t)
-	out := r.captured(ok, nodeA, graphA, nil, 8, "cuMemAllocAsync", uint64(4<<20), uint64(streamA))
+	out := r.checkCaptured(ok, nodeA, graphA, nil, 8, "cuMemAllocAsync", uint64(4<<20), uint64(streamA))
 	m := binary.LittleEndian.Uint64(out[8:])
-	r.captured(ok, nodeA+1, graphA, []uint64{nodeA}, 0, "cuMemsetD32Async", m, uint32(6), uint64(4), uint64(streamA))
-	r.captured(ok, nodeA+2, graphA, []uint64{nodeA + 1}, 0, "cuMemcpyDtoDAsync_v2", r.a, m, uint64(16), uint64(streamA))
-	x := r.instantiate(graphA)
-	r.footprint("made", 0, 0, 4<<20, 4<<20)
+	r.checkCaptured(ok, nodeA+1, graphA, []uint64{nodeA}, 0, "cuMemsetD32Async", m, uint32(6), uint64(4), uint64(streamA))
+	r.checkCaptured(ok, nodeA+2, graphA, []uint64{nodeA + 1}, 0, "cuMemcpyDtoDAsync_v2", r.a, m, uint64(16), uint64(streamA))
+	x := r.instantiateGraph(graphA)
+	r.checkFootprint("made", 0, 0, 4<<20, 4<<20)
 	r.want(invalidValue, "cuMemFree_v2", m) // not launched yet
-	r.launch(x)
-	r.has("through the memory", 6, 6)
-	r.footprint("launched", 4<<20, 4<<20, 4<<20, 4<<20)
+	r.launchGraph(x)
+	r.checkWords("through the memory", 6, 6)
+	r.checkFootprint("launched", 4<<20, 4<<20, 4<<20, 4<<20)
 	r.post("graph_launch", x, uint64(streamA))
 	r.want(invalidValue, "cuStreamSynchronize", uint64(streamA)) // not freed
 	r.must("cuMemFree_v2", m)
 	r.want(invalidValue, "cuMemFree_v2", m)
-	r.launch(x)
+	r.launchGraph(x)
 	r.post("cuMemFreeAsync", m, uint64(streamA))
-	r.launch(x)
+	r.launchGraph(x)
 	r.must("cuMemFree_v2", m)
 	r.want(notSupported, "cuGraphClone", uint64(graphB), uint64(graphA))
-	r.want(notSupported, "graph_instantiate", uint64(graphA), make32(0), uint32(0))
-	r.captured(ok, nodeA+3, graphA, []uint64{nodeA + 2}, 0, "cuMemFreeAsync", m, uint64(streamA))
+	r.want(notSupported, "graph_instantiate", uint64(graphA), paramsWithFlags(0), uint32(0))
+	r.checkCaptured(ok, nodeA+3, graphA, []uint64{nodeA + 2}, 0, "cuMemFreeAsync", m, uint64(streamA))
 	r.must("graph_exec_destroy", x)
-	y := r.instantiate(graphA)
-	r.launch(y)
-	r.launch(y)
-	if got := r.number("cuGraphMemFreeNodeGetParams", uint64(nodeA+3)); got != m {
+	y := r.instantiateGraph(graphA)
+	r.launchGraph(y)
+	r.launchGraph(y)
+	if got := r.callForNumber("cuGraphMemFreeNodeGetParams", uint64(nodeA+3)); got != m {
 		t.Errorf("freed is %#x, not %#x", got, m)
 	}
 	before := binary.LittleEndian.Uint64(r.must("cuMemGetInfo_v2"))
 	r.must("graph_exec_destroy", y)
 	r.must("cuGraphDestroy", uint64(graphA))
-	r.footprint("gone", 0, 4<<20, 0, 4<<20)
+	r.checkFootprint("gone", 0, 4<<20, 0, 4<<20)
 	r.must("cuDeviceSetGraphMemAttribute", int32(0), int32(1), uint64(1), uint64(0))
-	r.footprint("reset", 0, 0, 0, 4<<20)
+	r.checkFootprint("reset", 0, 0, 0, 4<<20)
 	if after := binary.LittleEndian.Uint64(r.must("cuMemGetInfo_v2")); after <= before {
 		t.Errorf("%d bytes are free, %d were with the graph", after, before)
 	}
@@ -366,26 +366,26 @@ func TestGraphErrors(t *testing.T) {
 	r := newGraphRig(t)
 	r.want(invalidValue, "cuGraphCreate", uint64(graphB), uint32(1))
 	r.want(invalidHandle, "cuGraphCreate", uint64(graphA), uint32(0))
-	r.want(invalidValue, "cuGraphAddEmptyNode", together([]any{uint64(nodeA), uint64(graphB)}, nodes())...)
-	r.want(invalidValue, "cuGraphAddEmptyNode", together([]any{uint64(nodeA), uint64(graphA)}, nodes(nodeA))...)
-	r.must("cuGraphAddEmptyNode", together([]any{uint64(nodeA), uint64(graphA)}, nodes())...)
-	r.want(invalidValue, "graph_set_kernel", together([]any{uint64(nodeA)}, r.shape(r.a, 1))...)
+	r.want(invalidValue, "cuGraphAddEmptyNode", joinLists([]any{uint64(nodeA), uint64(graphB)}, dependencyList())...)
+	r.want(invalidValue, "cuGraphAddEmptyNode", joinLists([]any{uint64(nodeA), uint64(graphA)}, dependencyList(nodeA))...)
+	r.must("cuGraphAddEmptyNode", joinLists([]any{uint64(nodeA), uint64(graphA)}, dependencyList())...)
+	r.want(invalidValue, "graph_set_kernel", joinLists([]any{uint64(nodeA)}, r.encodeShape(r.a, 1))...)
 	r.want(invalidValue, "graph_set_host", uint64(nodeA), uint64(1))
-	r.want(invalidHandle, "cuGraphAddEventRecordNode", together([]any{uint64(nodeA + 1), uint64(graphA)}, nodes(), []any{uint64(eventA)})...)
-	x := r.instantiate(graphA)
+	r.want(invalidHandle, "cuGraphAddEventRecordNode", joinLists([]any{uint64(nodeA + 1), uint64(graphA)}, dependencyList(), []any{uint64(eventA)})...)
+	x := r.instantiateGraph(graphA)
 	r.want(invalidValue, "graph_exec_host", x, uint64(nodeA), uint64(1))
 	r.want(invalidValue, "cuGraphNodeSetEnabled", x, uint64(nodeA), uint32(1))
 	r.want(invalidValue, "cuGraphNodeSetEnabled", x, uint64(nodeA+7), uint32(1))
 	// A node that cannot be is named.
 	set := [5]uint64{12345, 0, 7 | 4<<32, 2, 1}
-	r.must("cuGraphAddMemsetNode", together([]any{uint64(nodeA + 2), uint64(graphA)}, nodes(), []any{set, uint64(ctxA)})...)
-	out := r.want(invalidValue, "graph_instantiate", uint64(graphA), make32(0), uint32(256))
+	r.must("cuGraphAddMemsetNode", joinLists([]any{uint64(nodeA + 2), uint64(graphA)}, dependencyList(), []any{set, uint64(ctxA)})...)
+	out := r.want(invalidValue, "graph_instantiate", uint64(graphA), paramsWithFlags(0), uint32(256))
 	text := binary.LittleEndian.Uint64(out)
 	if got := binary.LittleEndian.Uint64(out[8+text+8+16:]); text == 0 || got != nodeA+2 {
 		t.Errorf("the failed node is %#x, with %d bytes of log", got, text)
 	}
-	r.want(notSupported, "graph_instantiate", uint64(graphA), make32(4), uint32(0))
-	r.want(invalidValue, "graph_instantiate", uint64(graphA), make32(64), uint32(0))
+	r.want(notSupported, "graph_instantiate", uint64(graphA), paramsWithFlags(4), uint32(0))
+	r.want(invalidValue, "graph_instantiate", uint64(graphA), paramsWithFlags(64), uint32(0))
 	// What belonged to a context is gone with the context.
 	r.must("cuCtxDestroy_v2", uint64(ctxA))
 	r.want(invalidHandle, "cuGraphExecGetFlags", x)
@@ -403,14 +403,14 @@ func TestGraphNonsense(t *testing.T) {
 	}
 	values := []uint64{0, 1, 2, graphA, graphB, nodeA, nodeA + 1, ctxA, streamA, eventA, handles.FirstServer | 0x20<<handles.ClassShift | 1, handles.FirstServer | 0x21<<handles.ClassShift | 1, 1 << 63, ^uint64(0)}
 	for range 40 {
-		_, cs := attach(t, s, 1)
+		_, cs := attachProcess(t, s, 1)
 		c := cs[0]
-		c.begin(ctxA, 0)
+		c.beginContext(ctxA, 0)
 		c.must("cuStreamCreate", uint64(streamA), uint32(0))
 		c.must("cuGraphCreate", uint64(graphA), uint32(0))
 		c.must("cuGraphCreate", uint64(graphB), uint32(0))
 		for range 60 {
-			op, b := c.message(symbols[random.IntN(len(symbols))], nil)
+			op, b := c.encodeMessage(symbols[random.IntN(len(symbols))], nil)
 			for range random.IntN(8) {
 				b = binary.LittleEndian.AppendUint64(b, values[random.IntN(len(values))])
 			}

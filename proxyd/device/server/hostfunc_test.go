@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// next asks which function to call.
-func (c *client) next() (ticket uint64, status int32, last uint32) {
+// nextFunction asks which function to call.
+func (c *client) nextFunction() (ticket uint64, status int32, last uint32) {
 	c.t.Helper()
 	b := c.must("host_func_next")
 	return binary.LittleEndian.Uint64(b), int32(binary.LittleEndian.Uint32(b[8:])), binary.LittleEndian.Uint32(b[12:])
@@ -19,9 +19,9 @@ func (c *client) next() (ticket uint64, status int32, last uint32) {
 // TestHostFunctions: a stream goes on when the program has called the function that the stream waits for.
 // Other streams go on meanwhile.
 func TestHostFunctions(t *testing.T) {
-	_, cs := attach(t, newServer(t, 1), 2)
+	_, cs := attachProcess(t, newServer(t, 1), 2)
 	c, thread := cs[0], cs[1]
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	c.must("cuStreamCreate", uint64(streamA), uint32(1))
 	c.must("cuStreamCreate", uint64(streamB), uint32(1))
 	a := c.alloc(16)
@@ -35,13 +35,13 @@ func TestHostFunctions(t *testing.T) {
 		t.Errorf("before the function: %x", got)
 	}
 	for _, want := range []uint64{41, 42} {
-		if ticket, status, last := thread.next(); ticket != want || status != 0 || last != 1 {
+		if ticket, status, last := thread.nextFunction(); ticket != want || status != 0 || last != 1 {
 			t.Errorf("ticket %d, status %d, last %d; want %d", ticket, status, last, want)
 		}
 		thread.post("host_func_done", want)
 	}
 	c.must("cuStreamSynchronize", uint64(streamA))
-	if got := c.bytes(a, 1); got[0] != 1 {
+	if got := c.readBytes(a, 1); got[0] != 1 {
 		t.Errorf("after the function: %x", got)
 	}
 	c.want(invalidHandle, "host_func", uint64(0x2ffff), uint64(43))
@@ -52,12 +52,12 @@ func TestHostFunctions(t *testing.T) {
 // TestHostFunctionsEnd: neither a stream nor the thread waits for a program that is gone.
 func TestHostFunctionsEnd(t *testing.T) {
 	s := newServer(t, 1)
-	p, cs := attach(t, s, 2)
+	p, cs := attachProcess(t, s, 2)
 	c := cs[0]
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	c.post("host_func", uint64(0), uint64(1))
 	c.post("host_func", uint64(0), uint64(2))
-	cs[1].next()
+	cs[1].nextFunction()
 	ended := make(chan int32)
 	go func() {
 		r, _ := cs[1].call("host_func_next")

@@ -44,7 +44,7 @@ type source struct {
 	sizes []uint64
 }
 
-func (s *source) choose(n int) int {
+func (s *source) chooseBelow(n int) int {
 	if len(s.data) == 0 || n < 2 {
 		return 0
 	}
@@ -53,26 +53,26 @@ func (s *source) choose(n int) int {
 	return int(b) % n
 }
 
-func (s *source) number() uint64 {
-	v := s.pool[s.choose(len(s.pool))]
-	switch s.choose(6) {
+func (s *source) randomNumber() uint64 {
+	v := s.pool[s.chooseBelow(len(s.pool))]
+	switch s.chooseBelow(6) {
 	case 1:
 		v++
 	case 2:
 		v--
 	case 3:
-		v += s.pool[s.choose(len(s.pool))]
+		v += s.pool[s.chooseBelow(len(s.pool))]
 	}
 	return v
 }
 
-// value appends the encoding of a value of a type.
-func (s *source) value(b []byte, t *api.Type) []byte {
+// appendValue appends the encoding of a value of a type.
+func (s *source) appendValue(b []byte, t *api.Type) []byte {
 	if !t.Struct {
 		n := t.WireSize()
-		v := s.number()
-		if n < 8 && s.choose(4) > 0 { // mostly enumerations, flags and ordinals
-			v = uint64(s.choose(8))
+		v := s.randomNumber()
+		if n < 8 && s.chooseBelow(4) > 0 { // mostly enumerations, flags and ordinals
+			v = uint64(s.chooseBelow(8))
 		}
 		return append(b, binary.LittleEndian.AppendUint64(nil, v)[:n]...)
 	}
@@ -80,16 +80,16 @@ func (s *source) value(b []byte, t *api.Type) []byte {
 	b = append(b, make([]byte, t.Size)...)
 	for _, f := range t.Fields {
 		for i := range max(f.N, 1) {
-			one := s.value(nil, f.Type)
+			one := s.appendValue(nil, f.Type)
 			copy(b[begin+f.Offset+i*len(one):begin+t.Size], one)
 		}
 	}
 	return b
 }
 
-// message makes a message of a call that dispatch accepts: the lengths are right, and all other values are
+// randomMessage makes a message of a call that dispatch accepts: the lengths are right, and all other values are
 // arbitrary.
-func (s *source) message(c *api.Call) []byte {
+func (s *source) randomMessage(c *api.Call) []byte {
 	lengths := map[string]uint64{}
 	for _, a := range c.Args {
 		if a.Count.Arg == "" {
@@ -98,11 +98,11 @@ func (s *source) message(c *api.Call) []byte {
 		if _, known := lengths[a.Count.Arg]; known {
 			continue
 		}
-		lengths[a.Count.Arg] = uint64(s.choose(4))
-		if a.Dir == api.Out && s.choose(2) == 1 && !slices.ContainsFunc(c.Args, func(b api.Arg) bool {
+		lengths[a.Count.Arg] = uint64(s.chooseBelow(4))
+		if a.Dir == api.Out && s.chooseBelow(2) == 1 && !slices.ContainsFunc(c.Args, func(b api.Arg) bool {
 			return b.Dir != api.Out && b.Count.Arg == a.Count.Arg
 		}) {
-			lengths[a.Count.Arg] = s.sizes[s.choose(len(s.sizes))]
+			lengths[a.Count.Arg] = s.sizes[s.chooseBelow(len(s.sizes))]
 		}
 	}
 	var b []byte
@@ -115,14 +115,14 @@ func (s *source) message(c *api.Call) []byte {
 		switch {
 		case a.Dir == api.Out && !made:
 			if a.Opt {
-				b = append(b, byte(s.choose(2)))
+				b = append(b, byte(s.chooseBelow(2)))
 			}
 		case a.Type.Word == "string":
 			b = append(binary.LittleEndian.AppendUint64(b, 3), "abc"...)
 		case a.Count.IsArray():
 			b = binary.LittleEndian.AppendUint64(b, n)
 			for range n {
-				b = s.value(b, a.Type)
+				b = s.appendValue(b, a.Type)
 			}
 		default:
 			if v, counts := lengths[a.Name]; counts {
@@ -130,61 +130,61 @@ func (s *source) message(c *api.Call) []byte {
 				continue
 			}
 			if a.Opt {
-				b = append(b, byte(s.choose(2)))
+				b = append(b, byte(s.chooseBelow(2)))
 			}
-			b = s.value(b, a.Type)
+			b = s.appendValue(b, a.Type)
 		}
 	}
 	return b
 }
 
-// hostile makes a process that has an object of each class, and a source that makes messages.
-func hostile(t testing.TB, s *Server, data []byte) (*process, *client, *source) {
+// makeHostile makes a process that has an object of each class, and a source that makes messages.
+func makeHostile(t testing.TB, s *Server, data []byte) (*process, *client, *source) {
 	t.Helper()
 	ring, err := wire.Create(wire.Options{Spin: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := connect(t, ring.File(), 0)
+	c := connectRing(t, ring.File(), 0)
 	p, err := s.makeProcess(ring, &nobody{own{ended: make(chan string)}}, sight{}, func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.begin(ctxB, 1)
+	c.beginContext(ctxB, 1)
 	b := c.alloc(1 << 12)
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	a := c.alloc(1 << 20)
 	c.must("cuStreamCreate", uint64(streamA), uint32(0))
 	c.must("cuEventCreate", uint64(eventA), uint32(0))
-	pool := c.number("cuDeviceGetDefaultMemPool", int32(0))
-	mem := c.number("cuMemCreate", uint64(backend.Granule), dispatch.Allocprop{Type: 1, Location: dispatch.Location{Type: 1}}, uint64(0))
-	at := c.number("cuMemAddressReserve", uint64(8*backend.Granule), uint64(0), uint64(0), uint64(0))
+	pool := c.callForNumber("cuDeviceGetDefaultMemPool", int32(0))
+	mem := c.callForNumber("cuMemCreate", uint64(backend.Granule), dispatch.Allocprop{Type: 1, Location: dispatch.Location{Type: 1}}, uint64(0))
+	at := c.callForNumber("cuMemAddressReserve", uint64(8*backend.Granule), uint64(0), uint64(0), uint64(0))
 	src := &source{data: data, sizes: []uint64{0, 1, 4, 1 << 10, 8192, 1 << 16, 1 << 20}}
 	src.pool = []uint64{
 		0, 1, 2, 3, 4, 8, 16, 255, 512, 4096, 1 << 20, backend.Granule, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1 << 40, 1 << 47, 1 << 63, math.MaxUint64,
 		uint64(backend.DefaultBase), ctxA, ctxB, streamA, eventA, streamB, eventB, a, a + 4096, b, pool, mem, at, at + backend.Granule,
 		handles.NVMLClass.Handle(1), handles.FirstServer,
 	}
-	src.pool = append(src.pool, c.code()...)
+	src.pool = append(src.pool, c.makeObjects()...)
 	return p, c, src
 }
 
-// misbehave sends as many messages as the source has choices for, at most 64.
-func misbehave(c *client, src *source) {
+// sendJunk sends as many messages as the source has choices for, at most 64.
+func sendJunk(c *client, src *source) {
 	for i := 0; i < 64 && len(src.data) > 0; i++ {
-		call := shipped[(src.choose(256)<<8|src.choose(256))%len(shipped)]
+		call := shipped[(src.chooseBelow(256)<<8|src.chooseBelow(256))%len(shipped)]
 		op := call.Op()
-		if call.PerThread != "" && src.choose(4) == 1 {
+		if call.PerThread != "" && src.chooseBelow(4) == 1 {
 			op |= dispatch.PerThread
 		}
-		b := binary.LittleEndian.AppendUint64(nil, []uint64{ctxA, ctxB, 0, streamA}[src.choose(4)])
-		b = append(b, src.message(call)...)
-		if src.choose(32) == 1 && len(b) > 8 {
-			b = b[:8+src.choose(len(b)-8)] // cut off
+		b := binary.LittleEndian.AppendUint64(nil, []uint64{ctxA, ctxB, 0, streamA}[src.chooseBelow(4)])
+		b = append(b, src.randomMessage(call)...)
+		if src.chooseBelow(32) == 1 && len(b) > 8 {
+			b = b[:8+src.chooseBelow(len(b)-8)] // cut off
 		}
 		// host_func_next waits until there is a function to call, and no stream here waits for a function.
-		if info, _ := dispatch.Look(op); info.Posted || info.Symbol == "host_func_next" || src.choose(16) == 1 {
-			c.send(op, false, b, 0)
+		if info, _ := dispatch.Look(op); info.Posted || info.Symbol == "host_func_next" || src.chooseBelow(16) == 1 {
+			c.sendMessage(op, false, b, 0)
 		} else {
 			c.ask(op, b)
 		}
@@ -210,8 +210,8 @@ func FuzzCalls(f *testing.F) {
 	}
 	s := newServer(f, 2)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, c, src := hostile(t, s, data)
-		misbehave(c, src)
+		p, c, src := makeHostile(t, s, data)
+		sendJunk(c, src)
 		p.endProcess("the test is over")
 		<-p.gone
 		for _, d := range s.devices {
@@ -236,8 +236,8 @@ func FuzzMessage(f *testing.F) {
 		if len(data) > 1<<15 || op == wire.OpExit || strings.HasPrefix(symbolOf(op), "cuStreamWaitValue") {
 			t.Skip()
 		}
-		p, cs := attach(t, s, 2)
-		cs[0].send(op, false, data, 0)
+		p, cs := attachProcess(t, s, 2)
+		cs[0].sendMessage(op, false, data, 0)
 		cs[1].ask(op, data)
 		p.endProcess("the test is over")
 		<-p.gone

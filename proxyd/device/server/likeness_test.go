@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// holding makes a device's blocks.
-func holding(blocks ...int) map[int]bool {
+// blocksOf makes a device's blocks.
+func blocksOf(blocks ...int) map[int]bool {
 	out := map[int]bool{}
 	for _, b := range blocks {
 		out[b] = true
@@ -30,11 +30,11 @@ func TestSpreadAlike(t *testing.T) {
 		want   []int
 		alike  uint64
 	}{
-		{"nothing is alike", []map[int]bool{holding(1), holding(2), holding(3), holding(4)}, 2, []int{0, 0, 1, 1}, 0},
+		{"nothing is alike", []map[int]bool{blocksOf(1), blocksOf(2), blocksOf(3), blocksOf(4)}, 2, []int{0, 0, 1, 1}, 0},
 		{"nothing is there", make([]map[int]bool, 3), 2, []int{0, 0, 1}, 0},
-		{"tensor-parallel pairs, twice", []map[int]bool{holding(1, 2), holding(3, 4), holding(1, 2), holding(3, 4)}, 2, []int{0, 1, 0, 1}, 4 * backend.Granule},
-		{"the most alike", []map[int]bool{holding(1, 2, 3), holding(1, 8), holding(1, 2, 9), holding(8, 9)}, 2, []int{0, 1, 0, 1}, 3 * backend.Granule},
-		{"all on one", []map[int]bool{holding(1), holding(1), holding(1)}, 1, []int{0, 0, 0}, 2 * backend.Granule},
+		{"tensor-parallel pairs, twice", []map[int]bool{blocksOf(1, 2), blocksOf(3, 4), blocksOf(1, 2), blocksOf(3, 4)}, 2, []int{0, 1, 0, 1}, 4 * backend.Granule},
+		{"the most alike", []map[int]bool{blocksOf(1, 2, 3), blocksOf(1, 8), blocksOf(1, 2, 9), blocksOf(8, 9)}, 2, []int{0, 1, 0, 1}, 3 * backend.Granule},
+		{"all on one", []map[int]bool{blocksOf(1), blocksOf(1), blocksOf(1)}, 1, []int{0, 0, 0}, 2 * backend.Granule},
 	} {
 		got := spreadAlike(tc.blocks, tc.on)
 		if !slices.Equal(got, tc.want) {
@@ -53,7 +53,7 @@ func TestSpreadAlike(t *testing.T) {
 	for range 100 {
 		blocks := make([]map[int]bool, 1+r.IntN(16))
 		for i := range blocks {
-			blocks[i] = holding(r.IntN(4), r.IntN(4))
+			blocks[i] = blocksOf(r.IntN(4), r.IntN(4))
 		}
 		on := 1 + r.IntN(len(blocks))
 		got, want := spreadAlike(blocks, on), Spread(len(blocks), on)
@@ -66,7 +66,7 @@ func TestSpreadAlike(t *testing.T) {
 
 // TestMostBytes: what the devices of a job would need on fewer, with what they hold alike there once, and without.
 func TestMostBytes(t *testing.T) {
-	pairs := []map[int]bool{holding(1, 2), holding(3, 4), holding(1, 2), holding(3, 4, 5)}
+	pairs := []map[int]bool{blocksOf(1, 2), blocksOf(3, 4), blocksOf(1, 2), blocksOf(3, 4, 5)}
 	for _, tt := range []struct {
 		on          int
 		once, apart uint64
@@ -84,18 +84,18 @@ func TestMostBytes(t *testing.T) {
 func TestAlikeAreTogether(t *testing.T) {
 	const memory = 64 << 20
 	s, next := serverOf(t, "test", nil, memory, memory, memory, memory), serverOf(t, "test", nil, memory, memory)
-	_, cs := attach(t, s, 1)
+	_, cs := attachProcess(t, s, 1)
 	c := cs[0]
 	var at [4]uint64
 	contexts := []uint64{0x101, 0x102, 0x103, 0x104}
 	for d, x := range contexts {
-		c.begin(x, int32(d))
+		c.beginContext(x, int32(d))
 		at[d] = c.alloc(2 * backend.Granule)
 		c.must("cuMemsetD8_v2", at[d], uint8(1+d%2), uint64(2*backend.Granule))
 		c.must("cuCtxSynchronize")
 	}
 	folder := Folder(t.TempDir())
-	replaced(t, s, save(t, s, folder, SaveOptions{}), folder, next)
+	replaceServer(t, s, saveJob(t, s, folder, SaveOptions{}), folder, next)
 	for d, want := range []int{0, 1, 0, 1} {
 		if next.devices[d].Place().TimeSlices != next.machine.turns[want] {
 			t.Errorf("device %d is not on device %d", d, want)
@@ -112,7 +112,7 @@ func TestAlikeAreTogether(t *testing.T) {
 	}
 	for d, x := range contexts {
 		c.context = x
-		if got := c.bytes(at[d], 64); !bytes.Equal(got, bytes.Repeat([]byte{byte(1 + d%2)}, 64)) {
+		if got := c.readBytes(at[d], 64); !bytes.Equal(got, bytes.Repeat([]byte{byte(1 + d%2)}, 64)) {
 			t.Errorf("device %d has %v", d, got[:4])
 		}
 	}
@@ -122,7 +122,7 @@ func TestAlikeAreTogether(t *testing.T) {
 	c.must("cuCtxSynchronize")
 	for d, want := range [][]byte{{1, 9, 1}, {2, 2, 2}, {1, 1, 1}, {2, 2, 2}} {
 		c.context = contexts[d]
-		if got := c.bytes(at[d]+4, 3); !bytes.Equal(got, want) {
+		if got := c.readBytes(at[d]+4, 3); !bytes.Equal(got, want) {
 			t.Errorf("device %d has %v, want %v", d, got, want)
 		}
 	}

@@ -22,10 +22,10 @@ func TestCapturedGroup(t *testing.T) {
 		"two devices": {ctxB, int32(dispatch.ResultNcclInvalidArgument)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, cs := attach(t, newServer(t, 2), 1)
+			_, cs := attachProcess(t, newServer(t, 2), 1)
 			r := &graphRig{client: cs[0]}
-			r.begin(ctxA, 0)
-			r.begin(ctxB, 1)
+			r.beginContext(ctxA, 0)
+			r.beginContext(ctxB, 1)
 			id := [128]byte(r.must("ncclGetUniqueId"))
 			contexts, streams := []uint64{ctxA, tc.second}, []uint64{streamA, streamB}
 			var at []uint64
@@ -35,7 +35,7 @@ func TestCapturedGroup(t *testing.T) {
 				r.init(comm, 2, i, id)
 				r.must("cuStreamCreate", streams[i], uint32(1))
 				at = append(at, r.alloc(64))
-				r.put(at[i], int32(i+1))
+				r.writeInts(at[i], int32(i+1))
 				r.must("cuCtxSynchronize")
 				ops = append(ops, dispatch.Ncclop{
 					Kind: int32(collective.AllReduce), Type: ncclInt32, Count: 1, Src: dispatch.Devptr(at[i]),
@@ -43,29 +43,29 @@ func TestCapturedGroup(t *testing.T) {
 				})
 			}
 			for _, comm := range []uint64{commA, commB} {
-				if state, _, _, _ := r.state(comm); state != 0 {
+				if state, _, _, _ := r.waitForState(comm); state != 0 {
 					t.Fatal(state)
 				}
 			}
 			r.context = ctxA
 			r.must("cuGraphCreate", uint64(graphA), uint32(0))
 			args := []any{uint64(0), uint32(0), uint64(2), ops[0], ops[1], uint32(2), uint64(streamA)}
-			r.captured(tc.want, nodeA, graphA, nil, 0, "nccl_group", args...)
+			r.checkCaptured(tc.want, nodeA, graphA, nil, 0, "nccl_group", args...)
 			if tc.want != 0 {
 				for _, comm := range []uint64{commA, commB} {
-					if state, _, _, _ := r.state(comm); state != ncclInvalidArgument {
+					if state, _, _, _ := r.waitForState(comm); state != ncclInvalidArgument {
 						t.Errorf("the communicator's state is %d, want %d", state, ncclInvalidArgument)
 					}
 				}
 				return
 			}
-			exec := r.instantiate(graphA)
+			exec := r.instantiateGraph(graphA)
 			for range 3 {
 				r.post("graph_launch", exec, uint64(streamA))
 			}
 			r.must("cuStreamSynchronize", uint64(streamA))
 			for i := range at {
-				if got := r.get(at[i], 1)[0]; got != 3<<2 {
+				if got := r.readInts(at[i], 1)[0]; got != 3<<2 {
 					t.Errorf("rank %d has %d, want %d", i, got, 3<<2)
 				}
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
-// numbered makes a job's device servers, of two devices each, that find each other.
-func numbered(t *testing.T, seed string, n int) []*Server {
+// makeNumbered makes a job's device servers, of two devices each, that find each other.
+func makeNumbered(t *testing.T, seed string, n int) []*Server {
 	t.Helper()
 	var all []*Server
 	for i := range n {
@@ -35,15 +35,15 @@ func numbered(t *testing.T, seed string, n int) []*Server {
 	return all
 }
 
-// leave saves a job's servers, in the cut of an attempt or each in its own, and ends them. It returns what the others need.
-func leave(t *testing.T, old []*Server, attempt uint64) (folders []Folder, rings []map[uint64]*os.File) {
+// saveAndEnd saves a job's servers, in the cut of an attempt or each in its own, and ends them. It returns what the others need.
+func saveAndEnd(t *testing.T, old []*Server, attempt uint64) (folders []Folder, rings []map[uint64]*os.File) {
 	t.Helper()
 	for range old {
 		folders = append(folders, Folder(t.TempDir()))
 		rings = append(rings, map[uint64]*os.File{})
 	}
 	for i, s := range old {
-		for _, p := range save(t, s, folders[i], SaveOptions{Attempt: attempt}).Processes {
+		for _, p := range saveJob(t, s, folders[i], SaveOptions{Attempt: attempt}).Processes {
 			var err error
 			if rings[i][p.ID], err = s.BelongingOf(p.ID, 0); err != nil {
 				t.Fatal(err)
@@ -59,8 +59,8 @@ func leave(t *testing.T, old []*Server, attempt uint64) (folders []Folder, rings
 	return folders, rings
 }
 
-// come has other servers take their places, up to Reconnect.
-func come(t *testing.T, next []*Server, folders []Folder, rings []map[uint64]*os.File) (peers map[int]string) {
+// takePlaces has other servers take their places, up to Reconnect.
+func takePlaces(t *testing.T, next []*Server, folders []Folder, rings []map[uint64]*os.File) (peers map[int]string) {
 	t.Helper()
 	peers = map[int]string{}
 	for i, s := range next {
@@ -80,8 +80,8 @@ func come(t *testing.T, next []*Server, folders []Folder, rings []map[uint64]*os
 	return peers
 }
 
-// reconnect does so on all, and resumes them.
-func reconnect(t *testing.T, next []*Server, peers map[int]string) {
+// reconnectAll reconnects all servers, and resumes them.
+func reconnectAll(t *testing.T, next []*Server, peers map[int]string) {
 	t.Helper()
 	done := make(chan error)
 	for _, s := range next {
@@ -102,22 +102,22 @@ func reconnect(t *testing.T, next []*Server, peers map[int]string) {
 // movedJob replaces the servers of a job.
 func movedJob(t *testing.T, old, next []*Server) {
 	t.Helper()
-	folders, rings := leave(t, old, 0)
-	reconnect(t, next, come(t, next, folders, rings))
+	folders, rings := saveAndEnd(t, old, 0)
+	reconnectAll(t, next, takePlaces(t, next, folders, rings))
 }
 
-// sums has all ranks of a communicator add up what each has at a place.
-func sums(t *testing.T, all []rank, comm uint64, want int32) {
+// checkSums has all ranks of a communicator add up what each has at a place.
+func checkSums(t *testing.T, all []rank, comm uint64, want int32) {
 	t.Helper()
 	var at []uint64
 	for i, r := range all {
 		a := r.alloc(64)
 		at = append(at, a)
-		r.put(a, int32(i+1))
-		r.group(dispatch.Ncclop{Kind: int32(collective.AllReduce), Type: ncclInt32, Op: ncclSum, Count: 1, Src: dispatch.Devptr(a), Dst: dispatch.Devptr(a), Comm: dispatch.Comm(comm)})
+		r.writeInts(a, int32(i+1))
+		r.issueGroup(dispatch.Ncclop{Kind: int32(collective.AllReduce), Type: ncclInt32, Op: ncclSum, Count: 1, Src: dispatch.Devptr(a), Dst: dispatch.Devptr(a), Comm: dispatch.Comm(comm)})
 	}
 	for i, r := range all {
-		if got := r.get(at[i], 1)[0]; got != want {
+		if got := r.readInts(at[i], 1)[0]; got != want {
 			t.Errorf("rank %d has %d, want %d", i, got, want)
 		}
 	}
@@ -130,7 +130,7 @@ func splitBy(all []rank, from, to uint64, colours ...int32) {
 	}
 }
 
-// nameOf is the name of a rank's communicator.
+// nameOf returns the name of a rank's communicator.
 func nameOf(t *testing.T, servers []*Server, on int, r rank, comm uint64) string {
 	t.Helper()
 	for _, p := range servers[on].allProcesses() {

@@ -29,36 +29,36 @@ func TestMovedCommunicators(t *testing.T) {
 			for _, i := range tc.on {
 				n = max(n, i+1)
 			}
-			job := numbered(t, "test", n)
+			job := makeNumbered(t, "test", n)
 			var on []*Server
 			for _, i := range tc.on {
 				on = append(on, job[i])
 			}
-			all := world(t, on...)
+			all := makeRanks(t, on...)
 			splitBy(all, commA, commB, 0, 1, 0, 1)
 			for i, r := range all {
-				if state, size, rank, _ := r.state(commB); state != 0 || size != 2 || int(rank) != i/2 {
+				if state, size, rank, _ := r.waitForState(commB); state != 0 || size != 2 || int(rank) != i/2 {
 					t.Fatalf("rank %d: %d: %d of %d", i, state, rank, size)
 				}
 			}
-			sums(t, all, commA, 10)
+			checkSums(t, all, commA, 10)
 			names := map[string]string{}
 			for life := range 3 {
-				next := numbered(t, "other", n)
+				next := makeNumbered(t, "other", n)
 				movedJob(t, job, next)
 				job = next
-				sums(t, all, commA, 10)
-				sums(t, []rank{all[0], all[2]}, commB, 3)
-				sums(t, []rank{all[3], all[1]}, commB, 3)
+				checkSums(t, all, commA, 10)
+				checkSums(t, []rank{all[0], all[2]}, commB, 3)
+				checkSums(t, []rank{all[3], all[1]}, commB, 3)
 				// What is split now has the names that all agree on, and was never there before.
 				to := uint64(commC + 0x10*life)
 				splitBy(all, commA, to, 5, 5, 5, -1)
 				for i, r := range all[:3] {
-					if state, size, rank, _ := r.state(to); state != 0 || size != 3 || int(rank) != i {
+					if state, size, rank, _ := r.waitForState(to); state != 0 || size != 3 || int(rank) != i {
 						t.Fatalf("rank %d: %d: %d of %d", i, state, rank, size)
 					}
 				}
-				sums(t, all[:3], to, 6)
+				checkSums(t, all[:3], to, 6)
 				name := nameOf(t, job, tc.on[0], all[0], to)
 				if names[name] != "" || name != nameOf(t, job, tc.on[1], all[1], to) {
 					t.Errorf("the name %q was given before, or is not that of all: %v", name, names)
@@ -71,25 +71,25 @@ func TestMovedCommunicators(t *testing.T) {
 				r.want(ncclInvalidArgument, "comm_state", uint64(commA), uint32(0))
 				r.must("ncclCommAbort", uint64(commB))
 			}
-			unite(t, all, commD)
-			sums(t, all, commD, 10)
+			makeComm(t, all, commD)
+			checkSums(t, all, commD, 10)
 		})
 	}
 }
 
 // TestMovedMembers: reductions, registered buffers, what was destroyed, failed or finalized.
 func TestMovedMembers(t *testing.T) {
-	job := numbered(t, "test", 1)
-	all := world(t, job[0], job[0])
-	unite(t, all, commB)
+	job := makeNumbered(t, "test", 1)
+	all := makeRanks(t, job[0], job[0])
+	makeComm(t, all, commB)
 	var ops, regs []uint64
 	var at []uint64
 	for _, r := range all {
 		a := r.alloc(64)
 		at = append(at, a)
-		r.put(a, 5)
+		r.writeInts(a, 5)
 		ops = append(ops, uint64(binary.LittleEndian.Uint32(r.must("redop_create", []byte{3, 0, 0, 0}, uint32(4), uint64(0), int32(ncclInt32), int32(1), uint64(commA)))))
-		regs = append(regs, r.number("ncclCommRegister", uint64(commA), a, uint64(64)))
+		regs = append(regs, r.callForNumber("ncclCommRegister", uint64(commA), a, uint64(64)))
 		r.must("comm_finalize", uint64(commA))
 	}
 	all[0].must("redop_create", []byte{9, 0, 0, 0}, uint32(4), uint64(0), int32(ncclInt32), int32(1), uint64(commA))
@@ -99,21 +99,21 @@ func TestMovedMembers(t *testing.T) {
 		continue
 	}
 	why := string(all[0].must("comm_error", uint64(commB), uint32(512)))
-	next := numbered(t, "other", 1)
+	next := makeNumbered(t, "other", 1)
 	movedJob(t, job, next)
 	for i, r := range all {
-		if state, size, rank, dev := r.state(commA); state != 0 || size != 2 || int(rank) != i || int(dev) != i {
+		if state, size, rank, dev := r.waitForState(commA); state != 0 || size != 2 || int(rank) != i || int(dev) != i {
 			t.Errorf("rank %d: %d, %d of %d on %d", i, state, rank, size, dev)
 		}
-		r.group(dispatch.Ncclop{Kind: int32(collective.AllReduce), Type: ncclInt32, Op: dispatch.Redop(ops[i]), Count: 1, Src: dispatch.Devptr(at[i]), Dst: dispatch.Devptr(at[i] + 8), Comm: commA})
+		r.issueGroup(dispatch.Ncclop{Kind: int32(collective.AllReduce), Type: ncclInt32, Op: dispatch.Redop(ops[i]), Count: 1, Src: dispatch.Devptr(at[i]), Dst: dispatch.Devptr(at[i] + 8), Comm: commA})
 	}
 	for i, r := range all {
-		if got := r.get(at[i]+8, 1)[0]; got != 2*5*3 {
+		if got := r.readInts(at[i]+8, 1)[0]; got != 2*5*3 {
 			t.Errorf("rank %d has %d", i, got)
 		}
 		r.must("ncclRedOpDestroy", int32(ops[i]), uint64(commA))
 		r.must("ncclCommDeregister", uint64(commA), regs[i])
-		if again := r.number("ncclCommRegister", uint64(commA), at[i], uint64(64)); again == regs[i] {
+		if again := r.callForNumber("ncclCommRegister", uint64(commA), at[i], uint64(64)); again == regs[i] {
 			t.Error("a handle was given out twice")
 		}
 		want := uint32(6)
@@ -138,8 +138,8 @@ func TestMovedMembers(t *testing.T) {
 // TestMovedRendezvous: who waits for others asks again, at the identity's maker, wherever that is; and identities that nobody has
 // come to yet are good still.
 func TestMovedRendezvous(t *testing.T) {
-	job := numbered(t, "test", 2)
-	all := world(t, job[0], job[1], job[0])
+	job := makeNumbered(t, "test", 2)
+	all := makeRanks(t, job[0], job[1], job[0])
 	waiting, unused := [128]byte(all[1].must("ncclGetUniqueId")), [128]byte(all[0].must("ncclGetUniqueId"))
 	for _, i := range []int{0, 1} {
 		all[i].init(commB, 3, i, waiting)
@@ -148,7 +148,7 @@ func TestMovedRendezvous(t *testing.T) {
 		}
 	}
 	for range 2 {
-		next := numbered(t, "other", 2)
+		next := makeNumbered(t, "other", 2)
 		movedJob(t, job, next)
 		job = next
 	}
@@ -159,16 +159,16 @@ func TestMovedRendezvous(t *testing.T) {
 	}
 	all[2].init(commB, 3, 2, waiting)
 	for i, r := range all {
-		if state, size, rank, _ := r.state(commB); state != 0 || size != 3 || int(rank) != i {
+		if state, size, rank, _ := r.waitForState(commB); state != 0 || size != 3 || int(rank) != i {
 			t.Fatalf("rank %d: %d: %d of %d", i, state, rank, size)
 		}
 	}
-	sums(t, all, commB, 6)
+	checkSums(t, all, commB, 6)
 	for i, r := range all {
 		r.init(0x40009, 3, i, unused)
 	}
 	for i, r := range all {
-		if state, _, _, _ := r.state(0x40009); state != 0 {
+		if state, _, _, _ := r.waitForState(0x40009); state != 0 {
 			t.Errorf("rank %d: %d", i, state)
 		}
 	}
@@ -181,28 +181,28 @@ func TestMovedLeavers(t *testing.T) {
 		on   []int
 	}{{"one server", []int{0, 0, 0}}, {"a server of its own", []int{0, 0, 1}}, {"the first", []int{1, 1, 0}}} {
 		t.Run(tc.name, func(t *testing.T) {
-			job := numbered(t, "test", 2)
+			job := makeNumbered(t, "test", 2)
 			var on []*Server
 			for _, i := range tc.on {
 				on = append(on, job[i])
 			}
-			all := world(t, on...)
-			unite(t, all, commB)
+			all := makeRanks(t, on...)
+			makeComm(t, all, commB)
 			all[2].must("ncclCommDestroy", uint64(commA))
 			all[2].p.endProcess("a test")
 			<-all[2].p.gone
-			next := numbered(t, "other", 2)
+			next := makeNumbered(t, "other", 2)
 			movedJob(t, job, next)
 			for _, r := range all[:2] {
 				for _, comm := range []uint64{commA, commB} {
-					if state, size, _, _ := r.state(comm); state != 0 || size != 3 {
+					if state, size, _, _ := r.waitForState(comm); state != 0 || size != 3 {
 						t.Errorf("%d of %d", state, size)
 					}
 				}
 				r.must("comm_finalize", uint64(commA))
 				r.must("ncclCommDestroy", uint64(commA))
 			}
-			all[0].group(dispatch.Ncclop{Kind: int32(collective.Send), Type: ncclInt32, Count: 1, Root: 2, Src: dispatch.Devptr(all[0].alloc(64)), Comm: commB})
+			all[0].issueGroup(dispatch.Ncclop{Kind: int32(collective.Send), Type: ncclInt32, Count: 1, Root: 2, Src: dispatch.Devptr(all[0].alloc(64)), Comm: commB})
 			for int32(all[1].must("comm_state", uint64(commB), uint32(0))[0]) != ncclRemoteError {
 				continue
 			}
@@ -216,17 +216,17 @@ func TestMovedLeavers(t *testing.T) {
 
 // TestMovedFailures: what goes wrong in a reconnection is said, with the number of the server, and may be tried again.
 func TestMovedFailures(t *testing.T) {
-	job := numbered(t, "test", 2)
-	all := world(t, job[0], job[1])
-	folders, rings := leave(t, job, 0)
-	stale := numbered(t, "stale", 2)
-	old := come(t, stale, folders, make([]map[uint64]*os.File, 2))
-	next := numbered(t, "other", 2)
-	peers := come(t, next, folders, rings)
+	job := makeNumbered(t, "test", 2)
+	all := makeRanks(t, job[0], job[1])
+	folders, rings := saveAndEnd(t, job, 0)
+	stale := makeNumbered(t, "stale", 2)
+	old := takePlaces(t, stale, folders, make([]map[uint64]*os.File, 2))
+	next := makeNumbered(t, "other", 2)
+	peers := takePlaces(t, next, folders, rings)
 	// Saved now, it is what it was.
 	for i, s := range next {
 		again := Folder(t.TempDir())
-		save(t, s, again, SaveOptions{})
+		saveJob(t, s, again, SaveOptions{})
 		if was, is := communicatorsOf(t, folders[i]), communicatorsOf(t, again); was != is {
 			t.Errorf("server %d: it was %s, and is %s", i, was, is)
 		}
@@ -251,8 +251,8 @@ func TestMovedFailures(t *testing.T) {
 	if err := stale[1].Reconnect(ctx, map[int]string{0: old[0], 1: peers[1]}); err == nil || !strings.Contains(err.Error(), "server 0 at") {
 		t.Error(err)
 	}
-	reconnect(t, next, peers)
-	sums(t, all, commA, 3)
+	reconnectAll(t, next, peers)
+	checkSums(t, all, commA, 3)
 	if err := next[0].Reconnect(t.Context(), peers); err == nil || !strings.Contains(err.Error(), "the job is not stopped") {
 		t.Error(err)
 	}
@@ -274,9 +274,9 @@ func communicatorsOf(t *testing.T, in Folder) string {
 
 // Two servers of one number cannot be told apart later.
 func TestSameNumber(t *testing.T) {
-	job := numbered(t, "test", 2)
+	job := makeNumbered(t, "test", 2)
 	job[1].collectives.Self = 0
-	world(t, job[0], job[1])
+	makeRanks(t, job[0], job[1])
 	_, err := job[0].Save(t.Context(), Folder(t.TempDir()), SaveOptions{})
 	if !errors.Is(err, ErrNotSaved) || !strings.Contains(err.Error(), "two of its device servers have the number 0") {
 		t.Error(err)
@@ -285,9 +285,9 @@ func TestSameNumber(t *testing.T) {
 
 // TestMovedGraph: a graph with collectives in it, of a communicator and of one that was destroyed since, and a reduction that was.
 func TestMovedGraph(t *testing.T) {
-	job := numbered(t, "test", 1)
-	all := world(t, job[0], job[0])
-	unite(t, all, commB)
+	job := makeNumbered(t, "test", 1)
+	all := makeRanks(t, job[0], job[0])
+	makeComm(t, all, commB)
 	type held struct {
 		*graphRig
 		exec uint64
@@ -295,7 +295,7 @@ func TestMovedGraph(t *testing.T) {
 	var rigs []held
 	for i, r := range all {
 		g := &graphRig{client: r.client, a: r.alloc(256)}
-		r.put(g.a, int32(i+1), 0, 7)
+		r.writeInts(g.a, int32(i+1), 0, 7)
 		r.must("cuStreamSynchronize", uint64(0)) // the stream of the graphs does not wait for the default one
 		r.must("cuStreamCreate", uint64(streamA), uint32(1))
 		r.must("cuGraphCreate", uint64(graphA), uint32(0))
@@ -308,14 +308,14 @@ func TestMovedGraph(t *testing.T) {
 			if j > 0 {
 				after = []uint64{nodeA + uint64(j) - 1}
 			}
-			g.captured(0, nodeA+uint64(j), graphA, after, 0, "nccl_group", uint64(0), uint32(0), uint64(1), o, uint32(1), uint64(streamA))
+			g.checkCaptured(0, nodeA+uint64(j), graphA, after, 0, "nccl_group", uint64(0), uint32(0), uint64(1), o, uint32(1), uint64(streamA))
 		}
 		r.must("ncclRedOpDestroy", int32(op), uint64(commA))
 		r.must("cuGraphCreate", uint64(graphB), uint32(0))
 		dead := dispatch.Ncclop{Kind: int32(collective.AllGather), Type: ncclInt32, Count: 1, Src: dispatch.Devptr(g.a), Dst: dispatch.Devptr(g.a + 64), Comm: commB, Stream: streamA}
-		g.captured(0, nodeA+9, graphB, nil, 0, "nccl_group", uint64(0), uint32(0), uint64(1), dead, uint32(1), uint64(streamA))
+		g.checkCaptured(0, nodeA+9, graphB, nil, 0, "nccl_group", uint64(0), uint32(0), uint64(1), dead, uint32(1), uint64(streamA))
 		r.must("ncclCommDestroy", uint64(commB))
-		rigs = append(rigs, held{g, g.instantiate(graphA)})
+		rigs = append(rigs, held{g, g.instantiateGraph(graphA)})
 	}
 	launch := func(want ...int32) {
 		t.Helper()
@@ -324,14 +324,14 @@ func TestMovedGraph(t *testing.T) {
 		}
 		for i, g := range rigs {
 			g.must("cuStreamSynchronize", uint64(streamA))
-			if got := g.get(g.a, 2); got[1] != want[0] || got[0] != want[1] {
+			if got := g.readInts(g.a, 2); got[1] != want[0] || got[0] != want[1] {
 				t.Errorf("rank %d has %v, want %v", i, got, want)
 			}
 		}
 	}
 	launch(6, 12)
 	for _, want := range [][]int32{{48, 96}, {384, 768}} {
-		next := numbered(t, "other", 1)
+		next := makeNumbered(t, "other", 1)
 		movedJob(t, job, next)
 		job = next
 		launch(want...)

@@ -78,8 +78,8 @@ func realServer(t *testing.T) (make func(order []int, exact bool) *Server, log s
 	}, log
 }
 
-// asked counts the calls of NCCL in a log, by their names.
-func asked(t *testing.T, log string) map[string]int {
+// countCalls counts the calls of NCCL in a log, by their names.
+func countCalls(t *testing.T, log string) map[string]int {
 	t.Helper()
 	text, err := os.ReadFile(log)
 	if err != nil {
@@ -97,8 +97,8 @@ const (
 	ncclAvg     = 4
 )
 
-// everything is one of each operation, of two ranks, at the same places of their memory.
-func everything(all []rank, at []uint64) []string {
+// runEverything issues each operation once, of two ranks, at the same places of their memory.
+func runEverything(all []rank, at []uint64) []string {
 	one := func(kind collective.Kind, typ int32, op dispatch.Redop, root, n int, from, to int) func(i int) dispatch.Ncclop {
 		return func(i int) dispatch.Ncclop {
 			return dispatch.Ncclop{
@@ -120,28 +120,28 @@ func everything(all []rank, at []uint64) []string {
 		one(collective.Scatter, ncclInt32, 0, 1, 2, 0, 80),
 	} {
 		for i, r := range all {
-			r.group(op(i))
+			r.issueGroup(op(i))
 		}
 	}
 	for i, r := range all { // there and back at once
-		r.group(one(collective.Send, ncclInt32, 0, 1-i, 4, 0, 0)(i), one(collective.Recv, ncclInt32, 0, 1-i, 4, 0, 88)(i))
+		r.issueGroup(one(collective.Send, ncclInt32, 0, 1-i, 4, 0, 0)(i), one(collective.Recv, ncclInt32, 0, 1-i, 4, 0, 88)(i))
 	}
 	var out []string
 	for i, r := range all {
 		r.must("cuCtxSynchronize")
-		out = append(out, fmt.Sprint(r.get(at[i], 96)))
+		out = append(out, fmt.Sprint(r.readInts(at[i], 96)))
 	}
 	return out
 }
 
-// members makes two ranks with something in their memory.
-func members(t *testing.T, s *Server) (all []rank, at []uint64) {
+// makeMembers makes two ranks with something in their memory.
+func makeMembers(t *testing.T, s *Server) (all []rank, at []uint64) {
 	t.Helper()
-	all = world(t, s, s)
+	all = makeRanks(t, s, s)
 	for i, r := range all {
 		at = append(at, r.alloc(4096))
 		f := func(x float32) int32 { return int32(math.Float32bits(x)) }
-		r.put(at[i], int32(i+1), int32(10*i+1), -3, 7, 0, 0, 0, 0, f(1.5), f(float32(i)), f(0.1), f(1e10))
+		r.writeInts(at[i], int32(i+1), int32(10*i+1), -3, 7, 0, 0, 0, 0, f(1.5), f(float32(i)), f(0.1), f(1e10))
 	}
 	return all, at
 }
@@ -149,16 +149,16 @@ func members(t *testing.T, s *Server) (all []rank, at []uint64) {
 // TestTeam: two devices have a team, which does what it can, and memory is as without one. What is to be exact is not the team's. It is
 // made again where the job goes on, and where the ranks share a device there is none.
 func TestTeam(t *testing.T) {
-	soft, at := members(t, newServer(t, 2))
-	want := everything(soft, at)
+	soft, at := makeMembers(t, newServer(t, 2))
+	want := runEverything(soft, at)
 
 	server, log := realServer(t)
 	s := server(nil, false)
-	all, at := members(t, s)
-	if got := everything(all, at); !reflect.DeepEqual(got, want) {
+	all, at := makeMembers(t, s)
+	if got := runEverything(all, at); !reflect.DeepEqual(got, want) {
 		t.Errorf("by a team: %v\nwant %v", got, want)
 	}
-	calls := asked(t, log)
+	calls := countCalls(t, log)
 	for call, n := range map[string]int{"ncclAllReduce": 6, "ncclReduce": 2, "ncclReduceScatter": 2, "ncclBroadcast": 2, "ncclAllGather": 2, "ncclSend": 10, "ncclRecv": 10} {
 		if calls[call] < n {
 			t.Errorf("%d calls of %s, want %d: %v", calls[call], call, n, calls)
@@ -168,22 +168,22 @@ func TestTeam(t *testing.T) {
 		t.Errorf("reductions are said to be %q", got)
 	}
 	folder := Folder(t.TempDir())
-	s = replacedBy(t, s, save(t, s, folder, SaveOptions{}), folder, func() *Server { return server(nil, true) })
-	if got := everything(all, at); !reflect.DeepEqual(got, want) {
+	s = replacedBy(t, s, saveJob(t, s, folder, SaveOptions{}), folder, func() *Server { return server(nil, true) })
+	if got := runEverything(all, at); !reflect.DeepEqual(got, want) {
 		t.Errorf("by a team that was made again: %v\nwant %v", got, want)
 	}
-	again := asked(t, log)
+	again := countCalls(t, log)
 	if again["ncclAllReduce"] != calls["ncclAllReduce"]+2 || again["ncclBroadcast"] != 2*calls["ncclBroadcast"] || again["ncclCommInitRankConfig"] != 4 {
 		t.Errorf("exact: %v, before %v", again, calls)
 	}
 	if got := s.Status().Reductions; got != ReducedByNCCL {
 		t.Errorf("what was used before the move is forgotten: reductions are said to be %q", got)
 	}
-	replacedBy(t, s, save(t, s, folder, SaveOptions{}), folder, func() *Server { return server([]int{0, 0}, false) })
-	if got := everything(all, at); !reflect.DeepEqual(got, want) {
+	replacedBy(t, s, saveJob(t, s, folder, SaveOptions{}), folder, func() *Server { return server([]int{0, 0}, false) })
+	if got := runEverything(all, at); !reflect.DeepEqual(got, want) {
 		t.Errorf("on one device: %v\nwant %v", got, want)
 	}
-	if last := asked(t, log); last["ncclAllReduce"] != again["ncclAllReduce"] || last["ncclCommInitRankConfig"] != 4 {
+	if last := countCalls(t, log); last["ncclAllReduce"] != again["ncclAllReduce"] || last["ncclCommInitRankConfig"] != 4 {
 		t.Errorf("a team of ranks that share a device: %v", last)
 	}
 	for _, r := range all {
@@ -194,25 +194,25 @@ func TestTeam(t *testing.T) {
 // TestTeamSplit: what a communicator is split into has a team of its own.
 func TestTeamSplit(t *testing.T) {
 	server, log := realServer(t)
-	all, at := members(t, server(nil, false))
+	all, at := makeMembers(t, server(nil, false))
 	for i, r := range all {
 		r.must("comm_split", uint64(commA), int32(0), int32(1-i), uint64(commB), uint64(0), uint64(0), uint32(0))
 	}
 	for i, r := range all {
-		if state, size, rank, _ := r.state(commB); state != 0 || size != 2 || int(rank) != 1-i {
+		if state, size, rank, _ := r.waitForState(commB); state != 0 || size != 2 || int(rank) != 1-i {
 			t.Fatalf("rank %d: %d, rank %d of %d", i, state, rank, size)
 		}
-		r.group(dispatch.Ncclop{
+		r.issueGroup(dispatch.Ncclop{
 			Kind: int32(collective.AllGather), Type: ncclInt32, Count: 1, Comm: commB, Src: dispatch.Devptr(at[i]), Dst: dispatch.Devptr(at[i] + 256),
 		})
 	}
 	for i, r := range all {
 		r.must("cuCtxSynchronize")
-		if got := r.get(at[i]+256, 2); got[0] != 2 || got[1] != 1 {
+		if got := r.readInts(at[i]+256, 2); got[0] != 2 || got[1] != 1 {
 			t.Errorf("rank %d has gathered %v", i, got)
 		}
 	}
-	if n := asked(t, log); n["ncclCommInitRankConfig"] != 4 || n["ncclAllGather"] != 2 {
+	if n := countCalls(t, log); n["ncclCommInitRankConfig"] != 4 || n["ncclAllGather"] != 2 {
 		t.Errorf("%v", n)
 	}
 }
@@ -221,11 +221,11 @@ func TestTeamSplit(t *testing.T) {
 func TestTeamCaptured(t *testing.T) {
 	server, log := realServer(t)
 	s := server(nil, false)
-	capture(t, s)
+	checkCapture(t, s)
 	if got := s.Status().Reductions; got != ReducedExactly {
 		t.Errorf("sums of integers are said to be %q", got)
 	}
-	if n := asked(t, log); n["ncclAllReduce"] != 12 {
+	if n := countCalls(t, log); n["ncclAllReduce"] != 12 {
 		t.Errorf("%v", n)
 	}
 }
@@ -233,22 +233,22 @@ func TestTeamCaptured(t *testing.T) {
 // TestTeamFactor: a reduction with a factor of each rank's own.
 func TestTeamFactor(t *testing.T) {
 	server, log := realServer(t)
-	all, at := members(t, server(nil, false))
+	all, at := makeMembers(t, server(nil, false))
 	for i, r := range all {
 		factor := []byte{0, 0, 0, 0x40} // 2
 		op := dispatch.Redop(binary.LittleEndian.Uint32(r.must("redop_create", factor, uint32(len(factor)), uint64(0), ncclFloat32, int32(1), uint64(commA))))
-		r.group(dispatch.Ncclop{
+		r.issueGroup(dispatch.Ncclop{
 			Kind: int32(collective.AllReduce), Type: ncclFloat32, Op: op, Count: 2, Comm: commA,
 			Src: dispatch.Devptr(at[i] + 32), Dst: dispatch.Devptr(at[i] + 64),
 		})
 	}
 	for i, r := range all {
 		r.must("cuCtxSynchronize")
-		if got := r.get(at[i]+64, 2); math.Float32frombits(uint32(got[0])) != 6 || math.Float32frombits(uint32(got[1])) != 2 {
+		if got := r.readInts(at[i]+64, 2); math.Float32frombits(uint32(got[0])) != 6 || math.Float32frombits(uint32(got[1])) != 2 {
 			t.Errorf("rank %d has %v", i, got)
 		}
 	}
-	if n := asked(t, log); n["ncclRedOpCreatePreMulSum"] != 2 || n["ncclRedOpDestroy"] != 2 {
+	if n := countCalls(t, log); n["ncclRedOpCreatePreMulSum"] != 2 || n["ncclRedOpDestroy"] != 2 {
 		t.Errorf("%v", n)
 	}
 }
@@ -257,8 +257,8 @@ func TestTeamFactor(t *testing.T) {
 func TestTeamAborted(t *testing.T) {
 	server, log := realServer(t)
 	s := server(nil, false)
-	all, at := members(t, s)
-	all[0].group(dispatch.Ncclop{
+	all, at := makeMembers(t, s)
+	all[0].issueGroup(dispatch.Ncclop{
 		Kind: int32(collective.AllReduce), Type: ncclInt32, Count: 4, Comm: commA, Src: dispatch.Devptr(at[0]), Dst: dispatch.Devptr(at[0]),
 	})
 	for !strings.Contains(readAll(t, log), "ncclGroupEnd") {
@@ -266,7 +266,7 @@ func TestTeamAborted(t *testing.T) {
 	}
 	all[1].must("ncclCommAbort", uint64(commA))
 	for {
-		if state, _, _, _ := all[0].state(commA); state == ncclRemoteError {
+		if state, _, _, _ := all[0].waitForState(commA); state == ncclRemoteError {
 			break
 		}
 	}
@@ -290,8 +290,8 @@ func TestTeamNotJoined(t *testing.T) {
 	}
 	var all []*client
 	for i := range 2 {
-		_, cs := attach(t, s, 1)
-		cs[0].begin(ctxA, int32(i))
+		_, cs := attachProcess(t, s, 1)
+		cs[0].beginContext(ctxA, int32(i))
 		all = append(all, cs[0])
 	}
 	l.Fail("cuDevicePrimaryCtxRetain", 2, 2)
@@ -300,7 +300,7 @@ func TestTeamNotJoined(t *testing.T) {
 		c.init(commA, 2, i, id)
 	}
 	for i, c := range all {
-		if state, _, _, _ := c.state(commA); state == 0 {
+		if state, _, _, _ := c.waitForState(commA); state == 0 {
 			t.Errorf("rank %d has a communicator", i)
 		}
 		c.must("ncclCommAbort", uint64(commA))

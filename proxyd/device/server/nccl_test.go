@@ -43,8 +43,8 @@ func (c *client) init(comm uint64, ranks, rank int, id [128]byte) {
 	c.must("comm_init", comm, int32(ranks), int32(rank), uint64(1), id, int32(1), uint64(0), uint64(0), uint32(0))
 }
 
-// state waits until a communicator is no longer in progress.
-func (c *client) state(comm uint64) (state, size, rank, dev int32) {
+// waitForState waits until a communicator is no longer in progress.
+func (c *client) waitForState(comm uint64) (state, size, rank, dev int32) {
 	c.t.Helper()
 	for {
 		b := c.must("comm_state", comm, uint32(1))
@@ -55,8 +55,8 @@ func (c *client) state(comm uint64) (state, size, rank, dev int32) {
 	}
 }
 
-// group issues operations.
-func (c *client) group(ops ...dispatch.Ncclop) {
+// issueGroup issues operations.
+func (c *client) issueGroup(ops ...dispatch.Ncclop) {
 	args := []any{uint64(0), uint32(0), uint64(len(ops))}
 	for _, o := range ops {
 		args = append(args, o)
@@ -64,34 +64,34 @@ func (c *client) group(ops ...dispatch.Ncclop) {
 	c.post("nccl_group", append(args, uint32(len(ops)), uint64(ops[0].Stream))...)
 }
 
-// world makes a process for each rank, on the server and the device of its number there, and a communicator of all.
-func world(t testing.TB, servers ...*Server) []rank {
+// makeRanks makes a process for each rank, on the server and the device of its number there, and a communicator of all.
+func makeRanks(t testing.TB, servers ...*Server) []rank {
 	t.Helper()
 	var all []rank
 	for r, s := range servers {
-		p, cs := attach(t, s, 1)
-		cs[0].begin(ctxA, int32(r%len(s.devices)))
+		p, cs := attachProcess(t, s, 1)
+		cs[0].beginContext(ctxA, int32(r%len(s.devices)))
 		all = append(all, rank{cs[0], p})
 	}
-	unite(t, all, commA)
+	makeComm(t, all, commA)
 	return all
 }
 
-// unite makes a communicator of ranks.
-func unite(t testing.TB, all []rank, comm uint64) {
+// makeComm makes a communicator of ranks.
+func makeComm(t testing.TB, all []rank, comm uint64) {
 	t.Helper()
 	id := [128]byte(all[0].must("ncclGetUniqueId"))
 	for i, r := range all {
 		r.init(comm, len(all), i, id)
 	}
 	for i, r := range all {
-		if state, size, rank, dev := r.state(comm); state != 0 || int(size) != len(all) || int(rank) != i || int(dev) != i%len(r.p.View) {
+		if state, size, rank, dev := r.waitForState(comm); state != 0 || int(size) != len(all) || int(rank) != i || int(dev) != i%len(r.p.View) {
 			t.Fatalf("rank %d: state %d, rank %d of %d on device %d", i, state, rank, size, dev)
 		}
 	}
 }
 
-func (c *client) put(a uint64, values ...int32) {
+func (c *client) writeInts(a uint64, values ...int32) {
 	b, err := binary.Append(nil, binary.LittleEndian, values)
 	if err != nil {
 		c.t.Fatal(err)
@@ -99,17 +99,17 @@ func (c *client) put(a uint64, values ...int32) {
 	c.post("copy_in", a, b, uint64(len(b)), uint64(0))
 }
 
-func (c *client) get(a uint64, n int) []int32 {
+func (c *client) readInts(a uint64, n int) []int32 {
 	c.t.Helper()
 	out := make([]int32, n)
-	if _, err := binary.Decode(c.bytes(a, uint64(4*n)), binary.LittleEndian, out); err != nil {
+	if _, err := binary.Decode(c.readBytes(a, uint64(4*n)), binary.LittleEndian, out); err != nil {
 		c.t.Fatal(err)
 	}
 	return out
 }
 
-// servers makes servers that find each other, of two devices each.
-func servers(t testing.TB, n int) []*Server {
+// makeServers makes servers that find each other, of two devices each.
+func makeServers(t testing.TB, n int) []*Server {
 	var all []*Server
 	for i := range n {
 		s := newServer(t, 2)
@@ -133,29 +133,29 @@ func TestCollectives(t *testing.T) {
 		{"five in blocks", []int{0, 0, 0, 1, 1}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			nodes := servers(t, 2)
+			nodes := makeServers(t, 2)
 			var on []*Server
 			for _, i := range tc.on {
 				on = append(on, nodes[i])
 			}
-			all := world(t, on...)
+			all := makeRanks(t, on...)
 			n := len(all)
 			var src, dst []uint64
 			sum := int32(0)
 			for i, r := range all {
 				src, dst = append(src, r.alloc(4096)), append(dst, r.alloc(4096))
-				r.put(src[i], int32(i+1), int32(10*i))
+				r.writeInts(src[i], int32(i+1), int32(10*i))
 				sum += int32(i + 1)
-				r.group(dispatch.Ncclop{Kind: int32(collective.AllReduce), Type: ncclInt32, Count: 1, Src: dispatch.Devptr(src[i]), Dst: dispatch.Devptr(dst[i]), Comm: commA})
-				r.group( // a ring
+				r.issueGroup(dispatch.Ncclop{Kind: int32(collective.AllReduce), Type: ncclInt32, Count: 1, Src: dispatch.Devptr(src[i]), Dst: dispatch.Devptr(dst[i]), Comm: commA})
+				r.issueGroup( // a ring
 					dispatch.Ncclop{Kind: int32(collective.Send), Type: ncclInt32, Count: 2, Root: int32((i + 1) % n), Src: dispatch.Devptr(src[i]), Comm: commA},
 					dispatch.Ncclop{Kind: int32(collective.Recv), Type: ncclInt32, Count: 2, Root: int32((i + n - 1) % n), Dst: dispatch.Devptr(dst[i] + 4), Comm: commA},
 				)
-				r.group(dispatch.Ncclop{Kind: int32(collective.AllGather), Type: ncclInt32, Count: 1, Src: dispatch.Devptr(dst[i]), Dst: dispatch.Devptr(dst[i] + 64), Comm: commA})
+				r.issueGroup(dispatch.Ncclop{Kind: int32(collective.AllGather), Type: ncclInt32, Count: 1, Src: dispatch.Devptr(dst[i]), Dst: dispatch.Devptr(dst[i] + 64), Comm: commA})
 			}
 			for i, r := range all {
 				from := (i + n - 1) % n
-				got := r.get(dst[i], 16+n)
+				got := r.readInts(dst[i], 16+n)
 				if got[0] != sum || got[1] != int32(from+1) || got[2] != int32(10*from) {
 					t.Errorf("rank %d has %v, want the sum %d", i, got[:3], sum)
 				}
@@ -174,14 +174,14 @@ func TestCollectives(t *testing.T) {
 // TestGroupOverStreams: one group of two communicators on three streams is issued when all have come to it.
 func TestGroupOverStreams(t *testing.T) {
 	s := newServer(t, 2)
-	all := world(t, s, s)
-	unite(t, all, commB)
+	all := makeRanks(t, s, s)
+	makeComm(t, all, commB)
 	var at [2]uint64
 	for i, r := range all {
 		at[i] = r.alloc(64)
 		r.must("cuStreamCreate", uint64(streamA), uint32(1))
 		r.must("cuStreamCreate", uint64(streamB), uint32(1))
-		r.put(at[i], 1, 2, 4, 0)
+		r.writeInts(at[i], 1, 2, 4, 0)
 		r.must("cuCtxSynchronize")
 		op := func(comm dispatch.Comm, n uint64, st dispatch.Stream) dispatch.Ncclop {
 			a := dispatch.Devptr(at[i] + 4*n)
@@ -189,7 +189,7 @@ func TestGroupOverStreams(t *testing.T) {
 		}
 		// The group waits for the flag, for one of its streams does.
 		r.post("cuStreamWaitValue32_v2", uint64(streamA), at[i]+12, uint32(1), uint32(1))
-		r.group(op(commA, 0, streamA), op(commB, 1, streamB), op(commA, 2, streamB))
+		r.issueGroup(op(commA, 0, streamA), op(commB, 1, streamB), op(commA, 2, streamB))
 		r.must("comm_finalize", uint64(commA))
 	}
 	for _, r := range all {
@@ -205,18 +205,18 @@ func TestGroupOverStreams(t *testing.T) {
 	for i, r := range all {
 		r.must("cuStreamSynchronize", uint64(streamA))
 		r.must("cuStreamSynchronize", uint64(streamB))
-		if got := r.get(at[i], 3); got[0] != 2 || got[1] != 4 || got[2] != 8 {
+		if got := r.readInts(at[i], 3); got[0] != 2 || got[1] != 4 || got[2] != 8 {
 			t.Errorf("rank %d has %v", i, got)
 		}
-		if state, _, _, _ := r.state(commA); state != 0 {
+		if state, _, _, _ := r.waitForState(commA); state != 0 {
 			t.Errorf("rank %d: finalized: %d", i, state)
 		}
 	}
 }
 
 func TestSplit(t *testing.T) {
-	nodes := servers(t, 2)
-	all := world(t, nodes[0], nodes[1], nodes[0], nodes[1], nodes[0])
+	nodes := makeServers(t, 2)
+	all := makeRanks(t, nodes[0], nodes[1], nodes[0], nodes[1], nodes[0])
 	color := []int32{0, 0, 1, 1, collective.NoColour}
 	key := []int32{1, 0, 0, 0, 0}
 	want := []int32{1, 0, 0, 1, 0}
@@ -228,16 +228,16 @@ func TestSplit(t *testing.T) {
 			r.want(ncclInvalidArgument, "comm_state", uint64(commB), uint32(0))
 			continue
 		}
-		if state, size, rank, _ := r.state(commB); state != 0 || size != 2 || rank != want[i] {
+		if state, size, rank, _ := r.waitForState(commB); state != 0 || size != 2 || rank != want[i] {
 			t.Errorf("rank %d: %d, rank %d of %d", i, state, rank, size)
 		}
 	}
 	for i, r := range all[:4] {
 		a := r.alloc(64)
-		r.put(a, int32(1<<i))
-		r.group(dispatch.Ncclop{Kind: int32(collective.AllReduce), Type: ncclInt32, Count: 1, Src: dispatch.Devptr(a), Dst: dispatch.Devptr(a), Comm: commB})
+		r.writeInts(a, int32(1<<i))
+		r.issueGroup(dispatch.Ncclop{Kind: int32(collective.AllReduce), Type: ncclInt32, Count: 1, Src: dispatch.Devptr(a), Dst: dispatch.Devptr(a), Comm: commB})
 		defer func() {
-			if got := r.get(a, 1)[0]; got != int32(3<<(i/2*2)) {
+			if got := r.readInts(a, 1)[0]; got != int32(3<<(i/2*2)) {
 				t.Errorf("rank %d has %d", i, got)
 			}
 		}()
@@ -246,13 +246,13 @@ func TestSplit(t *testing.T) {
 
 func TestFactor(t *testing.T) {
 	s := newServer(t, 2)
-	all := world(t, s, s)
+	all := makeRanks(t, s, s)
 	for _, device := range []bool{false, true} {
 		var at []uint64
 		for i, r := range all {
 			a := r.alloc(64)
 			at = append(at, a)
-			r.put(a, 5, int32(i+2))
+			r.writeInts(a, 5, int32(i+2))
 			var op []byte
 			if device {
 				op = r.must("redop_create", []byte{}, uint32(0), a+4, int32(ncclInt32), int32(0), uint64(commA))
@@ -260,12 +260,12 @@ func TestFactor(t *testing.T) {
 				op = r.must("redop_create", []byte{byte(i + 2), 0, 0, 0}, uint32(4), uint64(0), int32(ncclInt32), int32(1), uint64(commA))
 			}
 			redop := dispatch.Redop(binary.LittleEndian.Uint32(op))
-			r.group(dispatch.Ncclop{Kind: int32(collective.AllReduce), Type: ncclInt32, Op: redop, Count: 1, Src: dispatch.Devptr(a), Dst: dispatch.Devptr(a + 8), Comm: commA})
+			r.issueGroup(dispatch.Ncclop{Kind: int32(collective.AllReduce), Type: ncclInt32, Op: redop, Count: 1, Src: dispatch.Devptr(a), Dst: dispatch.Devptr(a + 8), Comm: commA})
 			r.must("ncclRedOpDestroy", int32(redop), uint64(commA))
 			r.want(ncclInvalidArgument, "ncclRedOpDestroy", int32(redop), uint64(commA))
 		}
 		for i, r := range all {
-			if got := r.get(at[i]+8, 1)[0]; got != 5*2+5*3 {
+			if got := r.readInts(at[i]+8, 1)[0]; got != 5*2+5*3 {
 				t.Errorf("in device %v: rank %d has %d", device, i, got)
 			}
 		}
@@ -276,8 +276,8 @@ func TestFactor(t *testing.T) {
 func (r *rank) allReduce(t *testing.T, count uint64) uint64 {
 	t.Helper()
 	a := r.alloc(64)
-	r.put(a, 1)
-	r.group(dispatch.Ncclop{Kind: int32(collective.AllReduce), Type: ncclInt32, Op: ncclSum, Count: count, Src: dispatch.Devptr(a), Dst: dispatch.Devptr(a), Comm: commA})
+	r.writeInts(a, 1)
+	r.issueGroup(dispatch.Ncclop{Kind: int32(collective.AllReduce), Type: ncclInt32, Op: ncclSum, Count: count, Src: dispatch.Devptr(a), Dst: dispatch.Devptr(a), Comm: commA})
 	return a
 }
 
@@ -296,7 +296,7 @@ func TestDeath(t *testing.T) {
 		{"its context destroyed", []int{0, 0, 1}, func(r rank) { r.must("cuCtxDestroy_v2", uint64(ctxA)) }, ncclRemoteError},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			nodes := servers(t, 2)
+			nodes := makeServers(t, 2)
 			for _, s := range nodes {
 				s.collectives.AbortTime = time.Hour
 			}
@@ -304,7 +304,7 @@ func TestDeath(t *testing.T) {
 			for _, i := range tc.on {
 				on = append(on, nodes[i])
 			}
-			all := world(t, on...)
+			all := makeRanks(t, on...)
 			for _, r := range all[:2] {
 				r.allReduce(t, 1)
 			}
@@ -334,7 +334,7 @@ func TestDeath(t *testing.T) {
 func TestMercyEnds(t *testing.T) {
 	s := newServer(t, 2)
 	s.collectives.AbortTime = time.Millisecond
-	all := world(t, s, s)
+	all := makeRanks(t, s, s)
 	all[0].allReduce(t, 1)
 	all[1].p.endProcess("a test")
 	all[0].want(int32(backend.LaunchFailed), "cuCtxSynchronize")
@@ -342,7 +342,7 @@ func TestMercyEnds(t *testing.T) {
 
 func TestMismatch(t *testing.T) {
 	s := newServer(t, 2)
-	all := world(t, s, s)
+	all := makeRanks(t, s, s)
 	for i, r := range all {
 		r.allReduce(t, uint64(i+1))
 	}
@@ -358,8 +358,8 @@ func TestMismatch(t *testing.T) {
 // A fault of one rank's device is the end of the communicator, not of the others' patience.
 func TestBadBuffer(t *testing.T) {
 	s := newServer(t, 2)
-	all := world(t, s, s)
-	all[0].group(dispatch.Ncclop{Kind: int32(collective.AllReduce), Type: ncclInt32, Count: 1, Src: 12345, Dst: 12345, Comm: commA})
+	all := makeRanks(t, s, s)
+	all[0].issueGroup(dispatch.Ncclop{Kind: int32(collective.AllReduce), Type: ncclInt32, Count: 1, Src: 12345, Dst: 12345, Comm: commA})
 	all[1].allReduce(t, 1)
 	all[0].want(int32(backend.IllegalAddress), "cuCtxSynchronize")
 	for int32(all[1].must("comm_state", uint64(commA), uint32(0))[0]) != ncclRemoteError {
@@ -372,10 +372,10 @@ func TestBadBuffer(t *testing.T) {
 // One process may be all ranks, each with a device.
 func TestOneProcess(t *testing.T) {
 	s := newServer(t, 2)
-	_, cs := attach(t, s, 1)
+	_, cs := attachProcess(t, s, 1)
 	c := cs[0]
-	c.begin(ctxA, 0)
-	c.begin(ctxB, 1)
+	c.beginContext(ctxA, 0)
+	c.beginContext(ctxB, 1)
 	id := [128]byte(c.must("ncclGetUniqueId"))
 	comms, contexts := []uint64{commA, commB}, []uint64{ctxA, ctxB}
 	var at []uint64
@@ -384,18 +384,18 @@ func TestOneProcess(t *testing.T) {
 		c.context = contexts[i]
 		c.init(comm, 2, i, id)
 		at = append(at, c.alloc(64))
-		c.put(at[i], int32(i+1))
+		c.writeInts(at[i], int32(i+1))
 		ops = append(ops, dispatch.Ncclop{Kind: int32(collective.AllReduce), Type: ncclInt32, Count: 1, Src: dispatch.Devptr(at[i]), Dst: dispatch.Devptr(at[i]), Comm: dispatch.Comm(comm)})
 	}
 	for _, comm := range comms {
-		if state, _, _, _ := c.state(comm); state != 0 {
+		if state, _, _, _ := c.waitForState(comm); state != 0 {
 			t.Fatal(state)
 		}
 	}
-	c.group(ops...)
+	c.issueGroup(ops...)
 	for i := range comms {
 		c.context = contexts[i]
-		if got := c.get(at[i], 1)[0]; got != 3 {
+		if got := c.readInts(at[i], 1)[0]; got != 3 {
 			t.Errorf("rank %d has %d", i, got)
 		}
 	}
@@ -412,7 +412,7 @@ func TestHostileGroups(t *testing.T) {
 		return from[random.IntN(len(from))]
 	}
 	for range 60 {
-		all := world(t, s, s)
+		all := makeRanks(t, s, s)
 		r := all[0]
 		a := r.alloc(1 << 20)
 		r.must("cuStreamCreate", uint64(streamA), uint32(0))
@@ -424,7 +424,7 @@ func TestHostileGroups(t *testing.T) {
 				Comm: dispatch.Comm(odd(commA, commA, commA, commB, 0)), Stream: dispatch.Stream(odd(0, 1, 2, streamA, streamB)),
 			})
 		}
-		r.group(ops...)
+		r.issueGroup(ops...)
 		r.call("redop_create", []byte{1, 2, 3}, uint32(3), odd(a, 0, 1), int32(odd(2, 99)), int32(odd(0, 1, 2)), odd(commA, commB))
 		r.call("comm_split", odd(commA, commB), int32(odd(0, 1)), int32(odd(0)), odd(commB, commA, 0), uint64(0), uint64(0), uint32(0))
 		r.call("comm_init", odd(commB, 1, 0), int32(odd(1, 0, 2)), int32(odd(0, 1)), uint64(1), [128]byte{1}, int32(1), uint64(0), uint64(0), uint32(0))
@@ -433,7 +433,7 @@ func TestHostileGroups(t *testing.T) {
 			r.p.endProcess("a test")
 		}
 	}
-	all := world(t, s, s)
+	all := makeRanks(t, s, s)
 	for i, r := range all {
 		all[i].allReduce(t, 1)
 		defer func() { r.must("cuCtxSynchronize") }()
@@ -444,16 +444,16 @@ func TestHostileGroups(t *testing.T) {
 func TestMeetingFails(t *testing.T) {
 	s := newServer(t, 2)
 	s.collectives.MeetingTime = time.Millisecond
-	_, cs := attach(t, s, 1)
+	_, cs := attachProcess(t, s, 1)
 	c := cs[0]
 	c.want(int32(dispatch.ResultNcclUnhandledCudaError), "comm_init", uint64(commA), int32(1), int32(0), uint64(1), [128]byte{}, int32(1), uint64(0), uint64(0), uint32(0))
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	c.init(commA, 2, 0, [128]byte(c.must("ncclGetUniqueId")))
-	if state, _, _, _ := c.state(commA); state != ncclRemoteError {
+	if state, _, _, _ := c.waitForState(commA); state != ncclRemoteError {
 		t.Errorf("nobody came: %d", state)
 	}
 	c.init(commB, 2, 0, [128]byte{})
-	if state, _, _, _ := c.state(commB); state != ncclInvalidArgument {
+	if state, _, _, _ := c.waitForState(commB); state != ncclInvalidArgument {
 		t.Errorf("no identity: %d", state)
 	}
 	if why := string(c.must("comm_error", uint64(commA), uint32(512))); !strings.Contains(why, "in time") {
@@ -465,17 +465,17 @@ func TestMeetingFails(t *testing.T) {
 }
 
 // TestCaptured: a group in a graph is issued with each launch, in its turn among what the rank issues otherwise.
-func TestCaptured(t *testing.T) { capture(t, newServer(t, 2)) }
+func TestCaptured(t *testing.T) { checkCapture(t, newServer(t, 2)) }
 
-// capture has two ranks run a graph with a collective in it, and the same beside it.
-func capture(t *testing.T, s *Server) {
+// checkCapture has two ranks run a graph with a collective in it, and the same beside it.
+func checkCapture(t *testing.T, s *Server) {
 	t.Helper()
-	all := world(t, s, s)
+	all := makeRanks(t, s, s)
 	var at []uint64
 	for i, r := range all {
 		a := r.alloc(64)
 		at = append(at, a)
-		r.put(a, int32(i+1))
+		r.writeInts(a, int32(i+1))
 		r.must("cuStreamCreate", uint64(streamA), uint32(1))
 		r.must("cuStreamCreate", uint64(streamB), uint32(1))
 		r.must("cuCtxSynchronize")
@@ -510,14 +510,14 @@ func capture(t *testing.T, s *Server) {
 			if err := st.Host(after); err != nil {
 				t.Fatal(err)
 			}
-			r.group(*op(streamA))
+			r.issueGroup(*op(streamA))
 			// The next launch is not in the ring's order: the group must have been carried out.
 			r.must("cuCtxGetFlags")
 		}
 	}
 	for i, r := range all {
 		r.must("cuStreamSynchronize", uint64(streamA))
-		if got := r.get(at[i], 1)[0]; got != 3<<5 {
+		if got := r.readInts(at[i], 1)[0]; got != 3<<5 {
 			t.Errorf("rank %d has %d, want %d", i, got, 3<<5)
 		}
 	}

@@ -17,13 +17,13 @@ func TestRunningProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := connect(t, ring.File(), 0)
+	c := connectRing(t, ring.File(), 0)
 	visible := "1"
 	p, err := s.makeProcess(ring, &own{ended: make(chan string)}, sight{visible: &visible}, func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.begin(ctxA, 0) // the job's device 1
+	c.beginContext(ctxA, 0) // the job's device 1
 	for dev, want := range []uint32{0, 1} {
 		h, r := p.NvmlDeviceGetHandleByIndexV2(nil, uint32(dev))
 		if r != 0 {

@@ -26,7 +26,7 @@ func TestPlacedWhileRunning(t *testing.T) {
 	}
 	const room = 3 * backend.Granule
 	for seed := range seeds {
-		calm := newTroupe(t, serverOf(t, "test", nil, room, room, room, room), seed).play(80)
+		calm := newTroupe(t, serverOf(t, "test", nil, room, room, room, room), seed).playSteps(80)
 		s := serverOf(t, "test", []int{0, 0, 0, 0}, room, room, room, room)
 		w := newTroupe(t, s, seed)
 		over, placed := make(chan struct{}), make(chan int)
@@ -50,7 +50,7 @@ func TestPlacedWhileRunning(t *testing.T) {
 				}
 			}
 		}()
-		got := w.play(80)
+		got := w.playSteps(80)
 		close(over)
 		n := <-placed
 		t.Logf("seed %d: placed %d times", seed, n)
@@ -79,8 +79,8 @@ func checkPlaced(t *testing.T, s *Server, order []int) {
 // TestPlaceRefused: an order that cannot be changes nothing.
 func TestPlaceRefused(t *testing.T) {
 	s := serverOf(t, "test", []int{1, 0}, testMemory, testMemory, testMemory/2)
-	_, cs := attach(t, s, 1)
-	cs[0].begin(ctxA, 0)
+	_, cs := attachProcess(t, s, 1)
+	cs[0].beginContext(ctxA, 0)
 	for _, order := range [][]int{nil, {0}, {0, 1, 0}, {0, -1}, {0, 3}, {2, 0}} {
 		if err := s.Place(t.Context(), order); !errors.Is(err, ErrNotPlaced) {
 			t.Errorf("placed on %v: %v", order, err)
@@ -110,14 +110,14 @@ again:
 // the same order can be given again.
 func TestPlaceEnded(t *testing.T) {
 	s := serverOf(t, "test", []int{0}, testMemory, testMemory)
-	_, cs := attach(t, s, 1)
+	_, cs := attachProcess(t, s, 1)
 	c := cs[0]
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	c.must("cuStreamCreate", uint64(streamA), uint32(1))
 	c.must("cuStreamCreate", uint64(streamB), uint32(1))
 	a := c.alloc(64)
-	spin := u64(c.must("cuModuleGetFunction", c.load(spinning), "spin"))
-	c.shape(spin, [7]uint32{1, 1, 1, 1, 1, 1, 0}, streamA, binary.LittleEndian.AppendUint64(nil, a))
+	spin := u64(c.must("cuModuleGetFunction", c.loadModule(spinning), "spin"))
+	c.launchShape(spin, [7]uint32{1, 1, 1, 1, 1, 1, 0}, streamA, binary.LittleEndian.AppendUint64(nil, a))
 	for begun := make([]byte, 4); begun[0] == 0; { // before its block runs, the kernel can be interrupted
 		c.must("cuMemcpyDtoHAsync_v2", uint64(uintptr(unsafe.Pointer(&begun[0]))), a+4, uint64(4), uint64(streamB))
 		c.must("cuStreamSynchronize", uint64(streamB))
@@ -133,7 +133,7 @@ func TestPlaceEnded(t *testing.T) {
 		t.Error(err)
 	}
 	checkPlaced(t, s, []int{1})
-	if got := c.bytes(a, 1); got[0] != 1 {
+	if got := c.readBytes(a, 1); got[0] != 1 {
 		t.Errorf("memory is %v", got)
 	}
 }

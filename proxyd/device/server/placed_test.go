@@ -49,11 +49,11 @@ func newTroupe(t *testing.T, s *Server, seed uint64) *troupe {
 	w := &troupe{r: rand.New(rand.NewPCG(seed, 5))}
 	var id [128]byte
 	for n := range 2 {
-		_, cs := attach(t, s, 1)
+		_, cs := attachProcess(t, s, 1)
 		p := &player{client: cs[0]}
 		w.all = append(w.all, p)
 		for d := range 2 {
-			p.begin(troupeContexts[d], int32(2*n+d)%int32(len(s.devices)))
+			p.beginContext(troupeContexts[d], int32(2*n+d)%int32(len(s.devices)))
 			p.memory[d], p.large[d] = p.alloc(areaEnd), p.alloc(backend.Granule)
 			p.must("cuStreamCreate", troupeStreams[d], uint32(1))
 			p.must("cuEventCreate", troupeEvents[d], uint32(2))
@@ -64,14 +64,14 @@ func newTroupe(t *testing.T, s *Server, seed uint64) *troupe {
 		}
 		p.context = ctxA
 		p.must("cuGraphCreate", uint64(graphA), uint32(0))
-		p.must("cuGraphAddEventWaitNode", together([]any{uint64(nodeA), uint64(graphA)}, nodes(), []any{uint64(eventB)})...)
+		p.must("cuGraphAddEventWaitNode", joinLists([]any{uint64(nodeA), uint64(graphA)}, dependencyList(), []any{uint64(eventB)})...)
 		set := [5]uint64{p.memory[0] + areaOther, 0, 7 | 4<<32, 4, 1} // CUDA_MEMSET_NODE_PARAMS
-		p.must("cuGraphAddMemsetNode", together([]any{uint64(nodeA + 1), uint64(graphA)}, nodes(nodeA), []any{set, uint64(ctxA)})...)
-		p.exec = u64(p.must("graph_instantiate", uint64(graphA), make32(0), uint32(256))[8:])
+		p.must("cuGraphAddMemsetNode", joinLists([]any{uint64(nodeA + 1), uint64(graphA)}, dependencyList(nodeA), []any{set, uint64(ctxA)})...)
+		p.exec = u64(p.must("graph_instantiate", uint64(graphA), paramsWithFlags(0), uint32(256))[8:])
 	}
 	for _, p := range w.all {
 		for _, comm := range troupeComms {
-			if state, _, _, _ := p.state(comm); state != 0 {
+			if state, _, _, _ := p.waitForState(comm); state != 0 {
 				t.Fatal(state)
 			}
 		}
@@ -79,8 +79,8 @@ func newTroupe(t *testing.T, s *Server, seed uint64) *troupe {
 	return w
 }
 
-// step does something that all placements must come through.
-func (w *troupe) step() {
+// playStep does something that all placements must come through.
+func (w *troupe) playStep() {
 	p, d := w.all[w.r.IntN(2)], w.r.IntN(2)
 	o := 1 - d
 	p.context = troupeContexts[d]
@@ -100,12 +100,12 @@ func (w *troupe) step() {
 		p.context = ctxA
 		p.post("graph_launch", p.exec, uint64(streamA))
 	case 5:
-		w.sum()
+		w.addUp()
 	case 6: // the device has nothing to do but wait, and then to write what it waits for
 		p.waited++
 		p.post("cuStreamWaitValue32_v2", troupeStreams[d], p.memory[d]+areaFlag, p.waited, uint32(0))
 		p.post("cuMemsetD8Async", p.memory[d]+areaOther+48, uint8(w.r.Uint32()), uint64(16), troupeStreams[d])
-		w.sum()
+		w.addUp()
 		p.context = troupeContexts[d]
 		p.post("cuStreamWriteValue32_v2", uint64(0), p.memory[d]+areaFlag, p.waited, uint32(0))
 	case 7:
@@ -115,8 +115,8 @@ func (w *troupe) step() {
 	}
 }
 
-// sum has all ranks add what they have.
-func (w *troupe) sum() {
+// addUp has all ranks add what they have.
+func (w *troupe) addUp() {
 	for _, i := range w.r.Perm(2) {
 		p := w.all[i]
 		p.context = ctxA
@@ -127,22 +127,22 @@ func (w *troupe) sum() {
 				Src: dispatch.Devptr(p.memory[d]), Dst: dispatch.Devptr(p.memory[d] + areaSums), Comm: dispatch.Comm(comm),
 			})
 		}
-		p.group(ops...)
+		p.issueGroup(ops...)
 	}
 }
 
-// play does so many steps and returns all memory.
-func (w *troupe) play(steps int) []byte {
+// playSteps does so many steps and returns all memory.
+func (w *troupe) playSteps(steps int) []byte {
 	for range steps {
-		w.step()
+		w.playStep()
 	}
 	var out []byte
 	for _, p := range w.all {
 		for d := range 2 {
 			p.context = troupeContexts[d]
 			p.must("cuCtxSynchronize")
-			out = append(out, p.bytes(p.memory[d], areaFlag)...)
-			out = append(out, p.bytes(p.large[d]+backend.Granule-64, 64)...)
+			out = append(out, p.readBytes(p.memory[d], areaFlag)...)
+			out = append(out, p.readBytes(p.large[d]+backend.Granule-64, 64)...)
 		}
 	}
 	return out
@@ -160,7 +160,7 @@ func TestPlaced(t *testing.T) {
 		for _, order := range [][]int{{0, 1, 2, 3}, {0, 0, 1, 1}, {1, 0, 0, 1}, {0, 0, 0, 0}, {2, 1, 0, 0}} {
 			const room = 3 * backend.Granule
 			s := serverOf(t, "test", order, room, room, room, room)
-			got := newTroupe(t, s, seed).play(60)
+			got := newTroupe(t, s, seed).playSteps(60)
 			if want == nil {
 				want = got
 			}
@@ -178,30 +178,30 @@ func TestPlaced(t *testing.T) {
 // TestPlacedTwins: a program with two devices is moved to one, to two, and so on.
 func TestPlacedTwins(t *testing.T) {
 	w := &twin{t: t, r: rand.New(rand.NewPCG(1, 8))}
-	_, quiet := attach(t, serverOf(t, "test", nil, testMemory, testMemory), 1)
+	_, quiet := attachProcess(t, serverOf(t, "test", nil, testMemory, testMemory), 1)
 	s := serverOf(t, "test", nil, testMemory, testMemory)
-	_, moved := attach(t, s, 1)
+	_, moved := attachProcess(t, s, 1)
 	w.c = [2]*client{quiet[0], moved[0]}
 	folder, last := Folder(t.TempDir()), ""
 	for i, order := range [][]int{{0, 0}, {1, 0}, nil, {1, 1}} {
 		for range 60 {
-			w.step()
+			w.playStep()
 		}
 		o := SaveOptions{}
 		if i%2 == 1 {
 			o.Upon = last
 		}
-		r := save(t, s, folder, o)
+		r := saveJob(t, s, folder, o)
 		last = r.ID
 		devices := []uint64{testMemory, testMemory}
 		if order == nil {
 			devices = devices[1:] // the job is spread over what there is
 		}
 		next := serverOf(t, fmt.Sprint("other ", i), order, devices...)
-		replaced(t, s, r, folder, next)
+		replaceServer(t, s, r, folder, next)
 		s = next
 	}
 	for range 60 {
-		w.step()
+		w.playStep()
 	}
 }

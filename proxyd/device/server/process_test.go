@@ -33,14 +33,14 @@ const (
 // TestOrdinaryProgram: a context, memory, a stream, copies in both directions, an event.
 func TestOrdinaryProgram(t *testing.T) {
 	s := newServer(t, 2)
-	_, cs := attach(t, s, 1)
+	_, cs := attachProcess(t, s, 1)
 	c := cs[0]
 	if out := c.must("attach", uint32(0)); !bytes.Equal(out, []byte{2, 0, 0, 0, driver.DriverVersion & 255, driver.DriverVersion >> 8, 0, 0}) {
 		t.Errorf("attach answers %v", out)
 	}
-	c.begin(ctxA, 1)
+	c.beginContext(ctxA, 1)
 	a := c.alloc(1 << 20)
-	if _, r := attach(t, s, 1); r == nil {
+	if _, r := attachProcess(t, s, 1); r == nil {
 		t.Error("no second process")
 	}
 	c.must("cuStreamCreate", uint64(streamA), uint32(0))
@@ -55,7 +55,7 @@ func TestOrdinaryProgram(t *testing.T) {
 	if ms < 0 || ms > 1e6 {
 		t.Errorf("%f ms", ms)
 	}
-	if got := c.bytes(a, 6); string(got) != "\x07abc\x07\x07" {
+	if got := c.readBytes(a, 6); string(got) != "\x07abc\x07\x07" {
 		t.Errorf("memory is %q", got)
 	}
 	c.must("cuMemFree_v2", a)
@@ -69,9 +69,9 @@ func TestOrdinaryProgram(t *testing.T) {
 
 // TestProgramsMemory: copies from and to where the program says, waited for or not.
 func TestProgramsMemory(t *testing.T) {
-	_, cs := attach(t, newServer(t, 1), 1)
+	_, cs := attachProcess(t, newServer(t, 1), 1)
 	c := cs[0]
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	from, to := bytes.Repeat([]byte("0123456789abcdef"), 1<<12), make([]byte, 1<<16)
 	at := func(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(&b[0]))) }
 	n := uint64(len(from))
@@ -98,17 +98,17 @@ func TestProgramsMemory(t *testing.T) {
 	c.post("cuMemcpyHtoDAsync_v2", a, uint64(4096), n, uint64(0))
 	c.want(invalidValue, "cuCtxSynchronize")
 	c.must("cuCtxSynchronize")
-	if c.fault() != 0 {
+	if c.pendingFault() != 0 {
 		t.Error("a fault")
 	}
 }
 
 // TestLateErrors: what is posted and fails is said once, by the next call of its context that synchronises.
 func TestLateErrors(t *testing.T) {
-	_, cs := attach(t, newServer(t, 1), 1)
+	_, cs := attachProcess(t, newServer(t, 1), 1)
 	c := cs[0]
-	c.begin(ctxB, 0)
-	c.begin(ctxA, 0)
+	c.beginContext(ctxB, 0)
+	c.beginContext(ctxA, 0)
 	a := c.alloc(16)
 	c.post("cuMemsetD8_v2", a, uint8(1), uint64(1<<30)) // too long
 	c.post("cuMemsetD8Async", a, uint8(1), uint64(16), uint64(streamA))
@@ -138,10 +138,10 @@ func TestWaiting(t *testing.T) {
 		{"destroy", func(c *client, _ uint64) int32 { r, _ := c.call("cuCtxDestroy_v2", uint64(ctxA)); return r }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, cs := attach(t, newServer(t, 1), 2)
+			_, cs := attachProcess(t, newServer(t, 1), 2)
 			c, d := cs[0], cs[1]
-			d.begin(ctxB, 0)
-			c.begin(ctxA, 0)
+			d.beginContext(ctxB, 0)
+			c.beginContext(ctxA, 0)
 			a, flag := c.alloc(4), d.alloc(4)
 			c.must("cuStreamCreate", uint64(streamA), uint32(1))
 			d.must("cuStreamCreate", uint64(streamB), uint32(1))
@@ -168,13 +168,13 @@ func TestWaiting(t *testing.T) {
 // TestNames: handles that are not there, or are of another class or process, are refused as CUDA refuses them.
 func TestNames(t *testing.T) {
 	s := newServer(t, 2)
-	_, other := attach(t, s, 1)
-	other[0].begin(ctxB, 0)
+	_, other := attachProcess(t, s, 1)
+	other[0].beginContext(ctxB, 0)
 	other[0].must("cuStreamCreate", uint64(streamB), uint32(0))
-	_, cs := attach(t, s, 1)
+	_, cs := attachProcess(t, s, 1)
 	c := cs[0]
 	c.want(invalidContext, "cuMemAlloc_v2", uint64(4))
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	c.must("cuEventCreate", uint64(eventA), uint32(0))
 	a := c.alloc(4)
 	for _, tt := range []struct {
@@ -219,7 +219,7 @@ func TestNames(t *testing.T) {
 
 // TestPrimary: the primary context is counted, and its flags are kept.
 func TestPrimary(t *testing.T) {
-	_, cs := attach(t, newServer(t, 1), 1)
+	_, cs := attachProcess(t, newServer(t, 1), 1)
 	c := cs[0]
 	c.want(invalidContext, "cuDevicePrimaryCtxRelease_v2", int32(0))
 	c.must("cuDevicePrimaryCtxSetFlags_v2", int32(0), uint32(4))
@@ -246,11 +246,11 @@ func TestPrimary(t *testing.T) {
 
 // TestDevices: peers reach each other's memory, and addresses say whose they are.
 func TestDevices(t *testing.T) {
-	_, cs := attach(t, newServer(t, 2), 1)
+	_, cs := attachProcess(t, newServer(t, 2), 1)
 	c := cs[0]
-	c.begin(ctxB, 1)
+	c.beginContext(ctxB, 1)
 	b := c.alloc(16)
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	a := c.alloc(16)
 	if a == b {
 		t.Fatalf("two devices have memory at %#x", a)
@@ -261,7 +261,7 @@ func TestDevices(t *testing.T) {
 	c.want(invalidContext, "cuMemcpyPeer", b+8, uint64(ctxB), a, uint64(77), uint64(4))
 	c.must("cuCtxSynchronize")
 	c.context = ctxB
-	if got := c.bytes(b, 16); string(got) != "xxxxxxxxxxxxxxxx" {
+	if got := c.readBytes(b, 16); string(got) != "xxxxxxxxxxxxxxxx" {
 		t.Errorf("memory is %q", got)
 	}
 	const already, notEnabled, unsupported = 704, 705, 217
@@ -271,25 +271,25 @@ func TestDevices(t *testing.T) {
 	c.want(invalidValue, "cuCtxEnablePeerAccess", uint64(ctxA), uint32(1))
 	c.want(invalidContext, "cuCtxEnablePeerAccess", uint64(ctxB), uint32(0))
 	c.must("cuCtxDisablePeerAccess", uint64(ctxA))
-	c.want(unsupported, "cuCtxEnablePeerAccess", c.second(ctxB+1, 1), uint32(0))
+	c.want(unsupported, "cuCtxEnablePeerAccess", c.secondContext(ctxB+1, 1), uint32(0))
 	c.must("cuMemFree_v2", a) // of another device's
 }
 
-// second makes another context without making it current.
-func (c *client) second(ctx uint64, dev int32) uint64 {
+// secondContext makes another context without making it current.
+func (c *client) secondContext(ctx uint64, dev int32) uint64 {
 	c.must("cuCtxCreate_v2", ctx, uint32(0), dev)
 	return ctx
 }
 
 // TestVirtual: addresses and memory apart.
 func TestVirtual(t *testing.T) {
-	_, cs := attach(t, newServer(t, 2), 1)
+	_, cs := attachProcess(t, newServer(t, 2), 1)
 	c := cs[0]
-	c.begin(ctxA, 1)
+	c.beginContext(ctxA, 1)
 	const granule = uint64(backend.Granule)
 	prop := dispatch.Allocprop{Type: 1, Location: dispatch.Location{Type: 1, Id: 1}}
-	at := c.number("cuMemAddressReserve", 4*granule, uint64(0), uint64(0), uint64(0))
-	h := c.number("cuMemCreate", granule, prop, uint64(0))
+	at := c.callForNumber("cuMemAddressReserve", 4*granule, uint64(0), uint64(0), uint64(0))
+	h := c.callForNumber("cuMemCreate", granule, prop, uint64(0))
 	c.want(invalidValue, "cuMemCreate", granule+1, prop, uint64(0))
 	c.must("cuMemMap", at+granule, granule, uint64(0), h, uint64(0))
 	c.want(invalidValue, "cuMemMap", at+granule, granule, uint64(0), h, uint64(0))
@@ -305,14 +305,14 @@ func TestVirtual(t *testing.T) {
 	c.want(invalidValue, "cuMemSetAccess", access(1, 2)...)
 	c.want(invalidDevice, "cuMemSetAccess", access(2, 3)...)
 	c.must("cuMemsetD8_v2", at+granule, uint8(1), uint64(4))
-	if got := c.number("cuMemGetAccess", dispatch.Location{Type: 1, Id: 0}, at+granule); got != memory.AccessNone {
+	if got := c.callForNumber("cuMemGetAccess", dispatch.Location{Type: 1, Id: 0}, at+granule); got != memory.AccessNone {
 		t.Errorf("device 0 has access %d", got)
 	}
 	c.must("cuMemSetAccess", access(0, 3)...)
-	if got := c.number("cuMemGetAccess", dispatch.Location{Type: 1, Id: 0}, at+granule); got != memory.AccessAll {
+	if got := c.callForNumber("cuMemGetAccess", dispatch.Location{Type: 1, Id: 0}, at+granule); got != memory.AccessAll {
 		t.Errorf("device 0 has access %d", got)
 	}
-	again := c.number("cuMemRetainAllocationHandle", at+granule+5)
+	again := c.callForNumber("cuMemRetainAllocationHandle", at+granule+5)
 	if again == h {
 		t.Error("the same handle again")
 	}
@@ -331,23 +331,23 @@ func TestVirtual(t *testing.T) {
 
 // TestPools: memory in the order of a stream.
 func TestPools(t *testing.T) {
-	_, cs := attach(t, newServer(t, 2), 1)
+	_, cs := attachProcess(t, newServer(t, 2), 1)
 	c := cs[0]
-	c.begin(ctxA, 0)
-	pool := c.number("cuDeviceGetDefaultMemPool", int32(0))
-	if again := c.number("cuDeviceGetMemPool", int32(0)); again != pool {
+	c.beginContext(ctxA, 0)
+	pool := c.callForNumber("cuDeviceGetDefaultMemPool", int32(0))
+	if again := c.callForNumber("cuDeviceGetMemPool", int32(0)); again != pool {
 		t.Errorf("pools %#x and %#x", pool, again)
 	}
 	c.want(invalidValue, "cuMemPoolDestroy", pool)
-	mine := c.number("cuMemPoolCreate", dispatch.Poolprops{AllocType: 1, Location: dispatch.Location{Type: 1, Id: 0}, MaxSize: 1 << 20})
+	mine := c.callForNumber("cuMemPoolCreate", dispatch.Poolprops{AllocType: 1, Location: dispatch.Location{Type: 1, Id: 0}, MaxSize: 1 << 20})
 	c.must("cuDeviceSetMemPool", int32(0), mine)
 	c.want(invalidValue, "cuDeviceSetMemPool", int32(1), mine)
-	a := c.number("cuMemAllocAsync", uint64(4096), uint64(0))
+	a := c.callForNumber("cuMemAllocAsync", uint64(4096), uint64(0))
 	c.post("cuMemsetD8Async", a, uint8(9), uint64(4096), uint64(0))
-	if got := c.bytes(a, 2); got[0] != 9 || got[1] != 9 {
+	if got := c.readBytes(a, 2); got[0] != 9 || got[1] != 9 {
 		t.Errorf("memory is %v", got)
 	}
-	if used := c.number("pool_get", mine, int32(backend.PoolUsedCurrent)); used != 4096 {
+	if used := c.callForNumber("pool_get", mine, int32(backend.PoolUsedCurrent)); used != 4096 {
 		t.Errorf("%d bytes are used", used)
 	}
 	c.want(outOfMemory, "cuMemAllocAsync", uint64(2<<20), uint64(0))
@@ -355,7 +355,7 @@ func TestPools(t *testing.T) {
 	c.post("cuMemFreeAsync", a, uint64(0))
 	c.want(invalidValue, "cuCtxSynchronize")
 	c.must("cuMemPoolDestroy", mine)
-	if again := c.number("cuDeviceGetMemPool", int32(0)); again != pool {
+	if again := c.callForNumber("cuDeviceGetMemPool", int32(0)); again != pool {
 		t.Errorf("the current pool is %#x after its end, not %#x", again, pool)
 	}
 }

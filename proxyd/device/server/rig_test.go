@@ -59,8 +59,8 @@ func newServer(t testing.TB, devices int) *Server {
 	return s
 }
 
-// attach makes a process of this test, with as many threads.
-func attach(t testing.TB, s *Server, threads int) (*process, []*client) {
+// attachProcess makes a process of this test, with as many threads.
+func attachProcess(t testing.TB, s *Server, threads int) (*process, []*client) {
 	t.Helper()
 	return attachPeer(t, s, threads, &own{ended: make(chan string)})
 }
@@ -74,7 +74,7 @@ func attachPeer(t testing.TB, s *Server, threads int, peer driver.Peer) (*proces
 	}
 	var clients []*client
 	for i := range threads {
-		clients = append(clients, connect(t, ring.File(), uint32(i)))
+		clients = append(clients, connectRing(t, ring.File(), uint32(i)))
 	}
 	p, err := s.makeProcess(ring, peer, sight{}, func() error { return nil })
 	if err != nil {
@@ -93,8 +93,8 @@ const (
 	eventB  = 0x30002
 )
 
-// begin makes a context on a device and has it current.
-func (c *client) begin(ctx uint64, dev int32) {
+// beginContext makes a context on a device and has it current.
+func (c *client) beginContext(ctx uint64, dev int32) {
 	c.t.Helper()
 	c.must("cuCtxCreate_v2", ctx, uint32(0), dev)
 	c.context = ctx
@@ -103,11 +103,11 @@ func (c *client) begin(ctx uint64, dev int32) {
 // alloc allocates memory.
 func (c *client) alloc(n uint64) uint64 {
 	c.t.Helper()
-	return c.number("cuMemAlloc_v2", n)
+	return c.callForNumber("cuMemAlloc_v2", n)
 }
 
-// bytes are what is at an address of a device.
-func (c *client) bytes(a, n uint64) []byte {
+// readBytes returns what is at an address of a device.
+func (c *client) readBytes(a, n uint64) []byte {
 	c.t.Helper()
 	return c.must("copy_out", a, n, uint64(0))[8:]
 }

@@ -30,9 +30,9 @@ func BenchmarkSave(b *testing.B) {
 	}
 	s := New(Config{Backend: devices, Log: slog.New(slog.DiscardHandler)})
 	b.Cleanup(func() { _ = s.Close() })
-	_, cs := attach(b, s, 1)
+	_, cs := attachProcess(b, s, 1)
 	c := cs[0]
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	a := c.alloc(size)
 	for i := uint64(0); i < size/backend.Granule; i++ {
 		c.post("cuMemsetD32Async", a+i*backend.Granule, uint32(i+1), uint64(backend.Granule/4), uint64(0))
@@ -88,8 +88,8 @@ func BenchmarkSave(b *testing.B) {
 // BenchmarkNote is what each message costs to be looked at, and what one costs that is kept.
 func BenchmarkNote(b *testing.B) {
 	s := serverOf(b, "test", nil, testMemory)
-	p, cs := attach(b, s, 1)
-	cs[0].begin(ctxA, 0)
+	p, cs := attachProcess(b, s, 1)
+	cs[0].beginContext(ctxA, 0)
 	c := dispatch.Call{Context: ctxA}
 	in := make([]byte, 200)
 	b.Run("launch", func(b *testing.B) {
@@ -106,9 +106,9 @@ func BenchmarkNote(b *testing.B) {
 		h := uint64(1 << 20)
 		for b.Loop() {
 			h++
-			_, made := cl.message("cuStreamCreate", []any{h, uint32(0)})
+			_, made := cl.encodeMessage("cuStreamCreate", []any{h, uint32(0)})
 			p.noteCall(&c, ops["cuStreamCreate"], made[8:], nil, 0, nil)
-			_, ended := cl.message("cuStreamDestroy_v2", []any{h})
+			_, ended := cl.encodeMessage("cuStreamDestroy_v2", []any{h})
 			p.noteCall(&c, ops["cuStreamDestroy_v2"], ended[8:], nil, 0, nil)
 		}
 	})

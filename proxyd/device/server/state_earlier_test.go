@@ -46,7 +46,7 @@ func newShelf(t testing.TB) *shelf {
 	return &shelf{t, s}
 }
 
-func nth(n uint32) store.ID {
+func nthID(n uint32) store.ID {
 	return store.ID{JobID: store.JobID{Cluster: "test", Job: 1, ArrayTask: store.None, Component: store.None}, Number: n}
 }
 
@@ -60,18 +60,18 @@ func (w writing) Create(name string) (io.WriteCloser, error) {
 	return w.Stream(store.None, name)
 }
 
-// save saves as the n-th, upon another one of that save's ID, which is 0 and "" if it is upon none. One that is lost is not committed.
-func (h *shelf) save(s *Server, n, on uint32, upon string, lost bool) *Report {
+// saveNth saves as the n-th, upon another one of that save's ID, which is 0 and "" if it is upon none. One that is lost is not committed.
+func (h *shelf) saveNth(s *Server, n, on uint32, upon string, lost bool) *Report {
 	h.t.Helper()
 	ctx := h.t.Context()
-	w, err := h.Create(ctx, store.Upload{ID: nth(n), Node: "n1"})
+	w, err := h.Create(ctx, store.Upload{ID: nthID(n), Node: "n1"})
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	r, err := s.Save(ctx, writing{w}, SaveOptions{Upon: upon})
 	if err == nil && len(r.Kept) > 0 {
 		var base *store.Base
-		base, err = w.Base(ctx, nth(on))
+		base, err = w.Base(ctx, nthID(on))
 		for _, name := range r.Kept {
 			if err == nil {
 				err = base.Carry(ctx, store.StreamID{Node: "n1", Rank: store.None, Name: name}, store.None, name)
@@ -94,8 +94,8 @@ func (r reading) Open(name string) (io.ReadCloser, error) {
 	return r.Stream(store.StreamID{Node: "n1", Rank: store.None, Name: name})
 }
 
-// contents are the hashes of all blocks of a server's memory that are not zero.
-func contents(t *testing.T, s *Server) map[backend.BlockID][32]byte {
+// hashBlocks returns the hashes of all blocks of a server's memory that are not zero.
+func hashBlocks(t *testing.T, s *Server) map[backend.BlockID][32]byte {
 	t.Helper()
 	all, zero := map[backend.BlockID][32]byte{}, sha256.Sum256(make([]byte, backend.Granule))
 	block := make([]byte, backend.Granule)
@@ -120,10 +120,10 @@ func contents(t *testing.T, s *Server) map[backend.BlockID][32]byte {
 	return all
 }
 
-// restored compares what a checkpoint brings back.
-func (h *shelf) restored(t *testing.T, n uint32, want map[backend.BlockID][32]byte) {
+// checkRestored compares what a checkpoint brings back.
+func (h *shelf) checkRestored(t *testing.T, n uint32, want map[backend.BlockID][32]byte) {
 	t.Helper()
-	r, err := h.Open(t.Context(), nth(n))
+	r, err := h.Open(t.Context(), nthID(n))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func (h *shelf) restored(t *testing.T, n uint32, want map[backend.BlockID][32]by
 	if err := next.Restore(t.Context(), reading{r}); err != nil {
 		t.Fatalf("checkpoint %d: %v", n, err)
 	}
-	if got := contents(t, next); !maps.Equal(got, want) {
+	if got := hashBlocks(t, next); !maps.Equal(got, want) {
 		t.Errorf("checkpoint %d: %d blocks, want %d, or others", n, len(got), len(want))
 	}
 }
@@ -143,9 +143,9 @@ func TestUpon(t *testing.T) {
 	const blocks, saves = 8, 12
 	h := newShelf(t)
 	s := serverOf(t, "test", nil, testMemory)
-	_, cs := attach(t, s, 1)
+	_, cs := attachProcess(t, s, 1)
 	c := cs[0]
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	a := c.alloc(blocks * backend.Granule)
 	r := rand.New(rand.NewPCG(4, 5))
 	was := map[uint32]map[backend.BlockID][32]byte{}
@@ -167,16 +167,16 @@ func TestUpon(t *testing.T) {
 			upon = ids[on]
 		}
 		lost := r.IntN(4) == 0
-		rep := h.save(s, n, on, upon, lost)
+		rep := h.saveNth(s, n, on, upon, lost)
 		known += rep.Known
 		if ids[n] = rep.ID; !lost {
-			was[n] = contents(t, s)
+			was[n] = hashBlocks(t, s)
 		}
 		if err := s.Resume(); err != nil {
 			t.Fatal(err)
 		}
 		if r.IntN(3) == 0 && on != 0 && !lost {
-			if err := h.Delete(t.Context(), nth(on)); err != nil {
+			if err := h.Delete(t.Context(), nthID(on)); err != nil {
 				t.Fatal(err)
 			}
 			delete(was, on)
@@ -186,20 +186,20 @@ func TestUpon(t *testing.T) {
 				}
 			}
 		}
-		if e := s.state.earlier[len(s.state.earlier)-1]; total(e) > 3*blocks {
-			t.Errorf("save %d keeps %d blocks of %d", n, total(e), blocks)
+		if e := s.state.earlier[len(s.state.earlier)-1]; countBlocks(e) > 3*blocks {
+			t.Errorf("save %d keeps %d blocks of %d", n, countBlocks(e), blocks)
 		}
 	}
 	if known == 0 || len(was) < 3 {
 		t.Fatalf("%d bytes known, %d checkpoints: nothing was tried", known, len(was))
 	}
 	for n, want := range was {
-		h.restored(t, n, want)
+		h.checkRestored(t, n, want)
 	}
 }
 
-// total is how many blocks are in a save's files.
-func total(e *earlier) (n int) {
+// countBlocks returns how many blocks are in a save's files.
+func countBlocks(e *earlier) (n int) {
 	for _, x := range e.files {
 		n += x.blocks
 	}
@@ -209,25 +209,25 @@ func total(e *earlier) (n int) {
 // TestUponUnknown: upon what a server does not know it saves all: what another has saved, or itself long ago.
 func TestUponUnknown(t *testing.T) {
 	s := serverOf(t, "test", nil, testMemory)
-	_, cs := attach(t, s, 1)
-	cs[0].begin(ctxA, 0)
+	_, cs := attachProcess(t, s, 1)
+	cs[0].beginContext(ctxA, 0)
 	a := cs[0].alloc(2 * backend.Granule)
 	cs[0].post("cuMemsetD8Async", a, uint8(1), uint64(backend.Granule), uint64(0))
 	cs[0].must("cuCtxSynchronize")
 	folder := Folder(t.TempDir())
-	first := save(t, s, folder, SaveOptions{})
+	first := saveJob(t, s, folder, SaveOptions{})
 	for _, upon := range []string{"", "never", "UPPER"} {
-		if r := save(t, s, folder, SaveOptions{Upon: upon}); r.Known != 0 || r.Written != backend.Granule || len(r.Kept) != 0 || r.ID == first.ID {
+		if r := saveJob(t, s, folder, SaveOptions{Upon: upon}); r.Known != 0 || r.Written != backend.Granule || len(r.Kept) != 0 || r.ID == first.ID {
 			t.Errorf("upon %q: %+v", upon, r)
 		}
 	}
-	if r := save(t, s, folder, SaveOptions{Upon: first.ID}); r.Known != backend.Granule || r.Written != 0 || !slices.Equal(r.Kept, []string{"blocks-1-0"}) {
+	if r := saveJob(t, s, folder, SaveOptions{Upon: first.ID}); r.Known != backend.Granule || r.Written != 0 || !slices.Equal(r.Kept, []string{"blocks-1-0"}) {
 		t.Errorf("the oldest that it knows: %+v", r)
 	}
 	for range maxEarlier {
-		save(t, s, folder, SaveOptions{})
+		saveJob(t, s, folder, SaveOptions{})
 	}
-	if r := save(t, s, folder, SaveOptions{Upon: first.ID}); r.Known != 0 {
+	if r := saveJob(t, s, folder, SaveOptions{Upon: first.ID}); r.Known != 0 {
 		t.Errorf("one that it does not know any more: %+v", r)
 	}
 }
@@ -236,9 +236,9 @@ func TestUponUnknown(t *testing.T) {
 func TestUponKeepsLittle(t *testing.T) {
 	const blocks, lasting = 10, 3
 	s := serverOf(t, "test", nil, testMemory)
-	_, cs := attach(t, s, 1)
+	_, cs := attachProcess(t, s, 1)
 	c := cs[0]
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	a := c.alloc(blocks * backend.Granule)
 	folder, upon := Folder(t.TempDir()), ""
 	var written []uint64
@@ -249,7 +249,7 @@ func TestUponKeepsLittle(t *testing.T) {
 			}
 		}
 		c.must("cuCtxSynchronize")
-		r := save(t, s, folder, SaveOptions{Upon: upon})
+		r := saveJob(t, s, folder, SaveOptions{Upon: upon})
 		upon, written = r.ID, append(written, r.Written/backend.Granule)
 		if err := s.Resume(); err != nil {
 			t.Fatal(err)
@@ -258,7 +258,7 @@ func TestUponKeepsLittle(t *testing.T) {
 	if want := []uint64{10, 7, 10, 7, 7, 7, 7, 7}; !slices.Equal(written, want) {
 		t.Errorf("%d blocks were written, want %d", written, want)
 	}
-	if e := s.state.earlier[len(s.state.earlier)-1]; total(e) != blocks {
-		t.Errorf("%d blocks are kept: %v", total(e), e.files)
+	if e := s.state.earlier[len(s.state.earlier)-1]; countBlocks(e) != blocks {
+		t.Errorf("%d blocks are kept: %v", countBlocks(e), e.files)
 	}
 }

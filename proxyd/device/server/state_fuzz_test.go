@@ -25,9 +25,9 @@ func (f files) Open(name string) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(f.other)), nil
 }
 
-// communicators are such of one rank: whole, split, with a reduction and a buffer, destroyed, failed, and one that waits for
+// makeCommunicators makes communicators of a single rank: whole, split, with a reduction and a buffer, destroyed, failed, and one that waits for
 // another rank.
-func communicators(c *client) {
+func makeCommunicators(c *client) {
 	a := c.alloc(64)
 	for i := range uint64(5) {
 		ranks := 1
@@ -36,35 +36,35 @@ func communicators(c *client) {
 		}
 		c.init(commA+i, ranks, 0, [128]byte(c.must("ncclGetUniqueId")))
 		if i < 4 {
-			c.state(commA + i)
+			c.waitForState(commA + i)
 		}
 	}
 	c.must("comm_split", uint64(commA), int32(0), int32(0), uint64(commA+9), uint64(0), uint64(0), uint32(0))
-	c.state(commA + 9)
+	c.waitForState(commA + 9)
 	c.must("redop_create", []byte{3, 0, 0, 0}, uint32(4), uint64(0), int32(ncclInt32), int32(1), uint64(commA))
 	c.must("ncclCommRegister", uint64(commA), a, uint64(64))
 	c.must("ncclCommDestroy", uint64(commA+1))
 	c.init(commA+20, 1, 0, [128]byte{})
-	c.state(commA + 20)
+	c.waitForState(commA + 20)
 }
 
-// described is what a save has come to of a process that has some of everything.
-func described(t testing.TB) files {
+// describeSave returns what a save has come to of a process that has some of everything.
+func describeSave(t testing.TB) files {
 	t.Helper()
 	s := serverOf(t, "test", nil, testMemory)
-	_, cs := attach(t, s, 1)
+	_, cs := attachProcess(t, s, 1)
 	c := cs[0]
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	c.must("cuStreamCreate", uint64(streamA), uint32(0))
 	c.must("cuEventCreate", uint64(eventA), uint32(0))
 	c.post("cuEventRecord", uint64(eventA), uint64(streamA))
-	m := c.load(kernels)
-	c.number("cuModuleGetFunction", m, "add")
-	communicators(c)
+	m := c.loadModule(kernels)
+	c.callForNumber("cuModuleGetFunction", m, "add")
+	makeCommunicators(c)
 	c.post("cuMemsetD8Async", c.alloc(100), uint8(1), uint64(100), uint64(0))
 	folder := Folder(t.TempDir())
 	var seed files
-	for _, name := range save(t, s, folder, SaveOptions{}).Files {
+	for _, name := range saveJob(t, s, folder, SaveOptions{}).Files {
 		b, err := os.ReadFile(string(folder) + "/" + name)
 		if err != nil {
 			t.Fatal(err)
@@ -82,8 +82,8 @@ func described(t testing.TB) files {
 	return seed
 }
 
-// tried restores files, and ends the server. It returns whether they were taken.
-func tried(t *testing.T, from files) bool {
+// tryRestore restores files, and ends the server. It returns whether they were taken.
+func tryRestore(t *testing.T, from files) bool {
 	t.Helper()
 	b, err := softgpu.New(softgpu.Config{Seed: "test", Workers: 1, Memory: []uint64{testMemory}})
 	if err != nil {
@@ -99,16 +99,16 @@ func tried(t *testing.T, from files) bool {
 	return err == nil
 }
 
-// leaves calls f for each value of a JSON text that has no others in it, with what puts another one in its place.
-func leaves(v any, put func(any), f func(was any, put func(any))) {
+// visitLeaves calls f for each value of a JSON text that has no others in it, with what puts another one in its place.
+func visitLeaves(v any, put func(any), f func(was any, put func(any))) {
 	switch v := v.(type) {
 	case map[string]any:
 		for key := range v {
-			leaves(v[key], func(to any) { v[key] = to }, f)
+			visitLeaves(v[key], func(to any) { v[key] = to }, f)
 		}
 	case []any:
 		for i := range v {
-			leaves(v[i], func(to any) { v[i] = to }, f)
+			visitLeaves(v[i], func(to any) { v[i] = to }, f)
 		}
 		f(v, put)
 	default:
@@ -118,7 +118,7 @@ func leaves(v any, put func(any), f func(was any, put func(any))) {
 
 // TestHostileCommunicators: descriptions of communicators with one value that is another. Their own is taken.
 func TestHostileCommunicators(t *testing.T) {
-	seed := described(t)
+	seed := describeSave(t)
 	var all map[string]any
 	decode := json.NewDecoder(bytes.NewReader(seed.state))
 	decode.UseNumber()
@@ -136,7 +136,7 @@ func TestHostileCommunicators(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return tried(t, files{b, calls})
+		return tryRestore(t, files{b, calls})
 	}
 	if !try() {
 		t.Fatal("an unchanged save is not restored")
@@ -152,7 +152,7 @@ func TestHostileCommunicators(t *testing.T) {
 		put(was)
 	}
 	for of, key := range map[*map[string]any]string{&all: "network", &process: "members"} {
-		leaves((*of)[key], func(to any) { (*of)[key] = to }, f)
+		visitLeaves((*of)[key], func(to any) { (*of)[key] = to }, f)
 	}
 	if !try() || refused == 0 {
 		t.Errorf("an unchanged save is not restored, or every changed one is: %d were refused", refused)
@@ -161,7 +161,7 @@ func TestHostileCommunicators(t *testing.T) {
 
 // FuzzRestore: whatever the files hold, it is refused or restored, and the server can be closed.
 func FuzzRestore(f *testing.F) {
-	seed := described(f)
+	seed := describeSave(f)
 	f.Add(seed.state, seed.other)
 	f.Add(seed.state[:len(seed.state)/2], seed.other)
 	f.Add(seed.state, seed.other[:len(seed.other)/2])
@@ -174,5 +174,5 @@ func FuzzRestore(f *testing.F) {
 	} {
 		f.Add([]byte(strings.ReplaceAll(string(seed.state), swap[0], swap[1])), seed.other)
 	}
-	f.Fuzz(func(t *testing.T, state, other []byte) { tried(t, files{state, other}) })
+	f.Fuzz(func(t *testing.T, state, other []byte) { tryRestore(t, files{state, other}) })
 }

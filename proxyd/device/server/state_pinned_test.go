@@ -53,7 +53,7 @@ func TestRestorePinned(t *testing.T) {
 	f := pinnedFile(t, size)
 	_, cs := attachPeer(t, s, 1, &sharer{own{ended: make(chan string)}, f})
 	c := cs[0]
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	c.must("host_alloc", uint64(at), uint64(size), uint32(0))
 	if r, _ := c.call("host_share", uint64(at), uint64(size), int32(3)); dispatch.Result(r) != 0 {
 		t.Fatalf("share: %d", r)
@@ -72,7 +72,7 @@ func TestRestorePinned(t *testing.T) {
 	}
 	fill(1)
 	folder := Folder(t.TempDir())
-	r := save(t, s, folder, SaveOptions{})
+	r := saveJob(t, s, folder, SaveOptions{})
 	if err := s.Leave(); err != nil {
 		t.Fatal(err)
 	}

@@ -32,8 +32,8 @@ func serverOf(t testing.TB, seed string, order []int, memory ...uint64) *Server 
 	return s
 }
 
-// save stops a job and writes it to a folder.
-func save(t testing.TB, s *Server, to Folder, o SaveOptions) *Report {
+// saveJob stops a job and writes it to a folder.
+func saveJob(t testing.TB, s *Server, to Folder, o SaveOptions) *Report {
 	t.Helper()
 	r, err := s.Save(t.Context(), to, o)
 	if err != nil {
@@ -42,8 +42,8 @@ func save(t testing.TB, s *Server, to Folder, o SaveOptions) *Report {
 	return r
 }
 
-// replaced has a saved job go on in another server, with what its processes still have.
-func replaced(t testing.TB, s *Server, r *Report, from Folder, next *Server) {
+// replaceServer has a saved job go on in another server, with what its processes still have.
+func replaceServer(t testing.TB, s *Server, r *Report, from Folder, next *Server) {
 	t.Helper()
 	replacedBy(t, s, r, from, func() *Server { return next })
 }
@@ -86,15 +86,15 @@ func replacedBy(t testing.TB, s *Server, r *Report, from Folder, other func() *S
 // TestSaveAndGoOn: a job that was saved goes on where it is. What is written the second time is what has changed.
 func TestSaveAndGoOn(t *testing.T) {
 	s := serverOf(t, "test", nil, testMemory)
-	_, cs := attach(t, s, 1)
+	_, cs := attachProcess(t, s, 1)
 	c := cs[0]
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	a := c.alloc(8 * backend.Granule)
 	c.post("cuMemsetD8Async", a, uint8(1), uint64(2*backend.Granule), uint64(0))
 	c.post("copy_in", a+4*backend.Granule, []byte("abc"), uint64(3), uint64(0))
 	c.must("cuCtxSynchronize")
 	folder := Folder(t.TempDir())
-	first := save(t, s, folder, SaveOptions{})
+	first := saveJob(t, s, folder, SaveOptions{})
 	if first.Bytes != 8*backend.Granule || first.Zero != 5*backend.Granule || first.Twice != backend.Granule || first.Written != 2*backend.Granule {
 		t.Errorf("%+v", first)
 	}
@@ -103,20 +103,20 @@ func TestSaveAndGoOn(t *testing.T) {
 	}
 	c.post("copy_in", a+4*backend.Granule, []byte("xyz"), uint64(3), uint64(0))
 	c.must("cuCtxSynchronize")
-	second := save(t, s, folder, SaveOptions{Upon: first.ID})
+	second := saveJob(t, s, folder, SaveOptions{Upon: first.ID})
 	if second.Written != backend.Granule || second.Known != backend.Granule || second.Twice != backend.Granule {
 		t.Errorf("%+v", second)
 	}
 	next := serverOf(t, "other", nil, testMemory)
-	replaced(t, s, second, folder, next)
-	if got := c.bytes(a+4*backend.Granule, 4); string(got) != "xyz\x00" {
+	replaceServer(t, s, second, folder, next)
+	if got := c.readBytes(a+4*backend.Granule, 4); string(got) != "xyz\x00" {
 		t.Errorf("%q", got)
 	}
-	if got := c.bytes(a+2*backend.Granule-1, 2); string(got) != "\x01\x00" {
+	if got := c.readBytes(a+2*backend.Granule-1, 2); string(got) != "\x01\x00" {
 		t.Errorf("%q", got)
 	}
 	// All of it again: what the saves before had is not looked at.
-	third := save(t, next, folder, SaveOptions{})
+	third := saveJob(t, next, folder, SaveOptions{})
 	if third.Written != 2*backend.Granule || third.Known != 0 {
 		t.Errorf("%+v", third)
 	}
@@ -128,14 +128,14 @@ func TestSaveAndGoOn(t *testing.T) {
 // TestSeenAgain: what programs have met with is known of them wherever they come to, and does not grow with lies.
 func TestSeenAgain(t *testing.T) {
 	s := serverOf(t, "test", nil, testMemory)
-	p, cs := attach(t, s, 1)
-	cs[0].begin(ctxA, 0)
+	p, cs := attachProcess(t, s, 1)
+	cs[0].beginContext(ctxA, 0)
 	p.noteMissed("cuTexObjectCreate: no textures")
 	s.seen.noteFault(7, errors.New("an illegal address"))
 	folder := Folder(t.TempDir())
-	r := save(t, s, folder, SaveOptions{})
+	r := saveJob(t, s, folder, SaveOptions{})
 	next := serverOf(t, "other", nil, testMemory)
-	replaced(t, s, r, folder, next)
+	replaceServer(t, s, r, folder, next)
 	next.allProcesses()[0].noteMissed("cuTexObjectCreate: no textures")
 	next.allProcesses()[0].noteMissed("cuFoo: unknown")
 	st := next.Status()
@@ -154,15 +154,15 @@ func TestSeenAgain(t *testing.T) {
 // TestRestoreRefused: devices that are not like those that were saved, and files that are not like those that were written.
 func TestRestoreRefused(t *testing.T) {
 	s := serverOf(t, "test", nil, testMemory, testMemory)
-	_, cs := attach(t, s, 1)
+	_, cs := attachProcess(t, s, 1)
 	c := cs[0]
-	c.begin(ctxA, 1)
+	c.beginContext(ctxA, 1)
 	a := c.alloc(100)
 	c.post("cuMemsetD8Async", a, uint8(1), uint64(100), uint64(0))
 	c.must("cuCtxSynchronize")
 	c.must("cuStreamCreate", uint64(streamA), uint32(0))
 	folder := Folder(t.TempDir())
-	r := save(t, s, folder, SaveOptions{})
+	r := saveJob(t, s, folder, SaveOptions{})
 	for _, tc := range []struct {
 		name   string
 		memory []uint64
@@ -207,7 +207,7 @@ func TestRestoreRefused(t *testing.T) {
 		})
 	}
 	larger := serverOf(t, "other", nil, 2*testMemory, 2*testMemory, testMemory)
-	replaced(t, s, r, folder, larger)
+	replaceServer(t, s, r, folder, larger)
 	if out := c.must("cuDeviceGetCount"); out[0] != 2 {
 		t.Errorf("%d devices", out[0])
 	}
@@ -221,12 +221,12 @@ func TestNotSaved(t *testing.T) {
 	folder := Folder(t.TempDir())
 	t.Run("work that waits for what is behind the gate", func(t *testing.T) {
 		s := serverOf(t, "test", nil, testMemory)
-		_, cs := attach(t, s, 1)
+		_, cs := attachProcess(t, s, 1)
 		c := cs[0]
-		c.begin(ctxA, 0)
+		c.beginContext(ctxA, 0)
 		c.must("cuStreamCreate", uint64(streamA), uint32(1))
 		c.post("host_func", uint64(streamA), uint64(41))
-		if ticket, _, _ := c.next(); ticket != 41 {
+		if ticket, _, _ := c.nextFunction(); ticket != 41 {
 			t.Fatalf("function %d is to be called", ticket)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*firstTry)
@@ -237,7 +237,7 @@ func TestNotSaved(t *testing.T) {
 		}
 		c.post("host_func_done", uint64(41))
 		c.must("cuStreamSynchronize", uint64(streamA))
-		save(t, s, folder, SaveOptions{})
+		saveJob(t, s, folder, SaveOptions{})
 		if err := s.Resume(); err != nil {
 			t.Fatal(err)
 		}
@@ -245,8 +245,8 @@ func TestNotSaved(t *testing.T) {
 	})
 	t.Run("a sink that is full", func(t *testing.T) {
 		s := serverOf(t, "test", nil, testMemory)
-		_, cs := attach(t, s, 1)
-		cs[0].begin(ctxA, 0)
+		_, cs := attachProcess(t, s, 1)
+		cs[0].beginContext(ctxA, 0)
 		if _, err := s.Save(t.Context(), Folder("/proc/none"), SaveOptions{}); err == nil {
 			t.Error("a save into a folder that cannot be written succeeded")
 		}

@@ -35,29 +35,29 @@ type twin struct {
 func newTwin(t *testing.T) *twin {
 	t.Helper()
 	w := &twin{t: t, s: serverOf(t, "test", nil, testMemory, testMemory), to: Folder(t.TempDir())}
-	_, quiet := attach(t, serverOf(t, "test", nil, testMemory, testMemory), 1)
-	_, moved := attach(t, w.s, 1)
+	_, quiet := attachProcess(t, serverOf(t, "test", nil, testMemory, testMemory), 1)
+	_, moved := attachProcess(t, w.s, 1)
 	w.c = [2]*client{quiet[0], moved[0]}
 	return w
 }
 
-// move saves the run that is moved, and has another server take the place of its server.
-func (w *twin) move() {
+// moveRun saves the run that is moved, and has another server take the place of its server.
+func (w *twin) moveRun() {
 	w.t.Helper()
 	o := SaveOptions{}
 	if w.moves%2 == 1 {
 		o.Upon = w.last
 	}
-	r := save(w.t, w.s, w.to, o)
+	r := saveJob(w.t, w.s, w.to, o)
 	w.last = r.ID
 	next := serverOf(w.t, "other", []int{1 - w.moves%2, w.moves % 2}, testMemory, testMemory)
-	replaced(w.t, w.s, r, w.to, next)
+	replaceServer(w.t, w.s, r, w.to, next)
 	w.s = next
 	w.moves++
 }
 
-// both makes a call on both and compares what they answer.
-func (w *twin) both(symbol string, args ...any) (int32, []byte) {
+// callBoth makes a call on both and compares what they answer.
+func (w *twin) callBoth(symbol string, args ...any) (int32, []byte) {
 	w.t.Helper()
 	for _, c := range w.c {
 		c.context = w.c[0].context
@@ -74,7 +74,7 @@ func (w *twin) both(symbol string, args ...any) (int32, []byte) {
 	return r, out
 }
 
-func (w *twin) post(symbol string, args ...any) {
+func (w *twin) postBoth(symbol string, args ...any) {
 	w.log = append(w.log, fmt.Sprintf("%s %x %x", symbol, w.c[0].context, args))
 	for _, c := range w.c {
 		c.context = w.c[0].context
@@ -82,16 +82,16 @@ func (w *twin) post(symbol string, args ...any) {
 	}
 }
 
-// settle waits for the work on a stream, which may belong to a context that is not current.
-func (w *twin) settle(stream uint64) {
+// waitForStream waits for the work on a stream, which may belong to a context that is not current.
+func (w *twin) waitForStream(stream uint64) {
 	w.t.Helper()
-	w.both("cuStreamSynchronize", stream)
-	w.both("cuCtxSynchronize")
+	w.callBoth("cuStreamSynchronize", stream)
+	w.callBoth("cuCtxSynchronize")
 }
 
-func (w *twin) handle() uint64 { w.n++; return 0x50000 + w.n }
+func (w *twin) newHandle() uint64 { w.n++; return 0x50000 + w.n }
 
-func pick(r *rand.Rand, all []uint64) uint64 {
+func pickHandle(r *rand.Rand, all []uint64) uint64 {
 	if len(all) == 0 {
 		return 0
 	}
@@ -99,8 +99,8 @@ func pick(r *rand.Rand, all []uint64) uint64 {
 	return all[r.IntN(len(all))]
 }
 
-// use makes a random context current.
-func (w *twin) use() { w.c[0].context = pick(w.r, w.ctxs) }
+// useContext makes a random context current.
+func (w *twin) useContext() { w.c[0].context = pickHandle(w.r, w.ctxs) }
 
 func u64(b []byte) uint64 {
 	if len(b) < 8 {
@@ -109,8 +109,8 @@ func u64(b []byte) uint64 {
 	return binary.LittleEndian.Uint64(b)
 }
 
-// load loads code on both. How long that took is no matter.
-func (w *twin) load(symbol string, args ...any) uint64 {
+// loadCode loads code on both. How long that took is no matter.
+func (w *twin) loadCode(symbol string, args ...any) uint64 {
 	w.t.Helper()
 	w.c[1].context = w.c[0].context
 	r1, a := w.c[0].call(symbol, args...)
@@ -122,23 +122,23 @@ func (w *twin) load(symbol string, args ...any) uint64 {
 	return u64(a[16:])
 }
 
-// named makes a call that answers with a handle.
-func (w *twin) named(to *[]uint64, symbol string, args ...any) {
+// callForHandle makes a call that answers with a handle.
+func (w *twin) callForHandle(to *[]uint64, symbol string, args ...any) {
 	w.t.Helper()
-	if r, out := w.both(symbol, args...); r == 0 {
+	if r, out := w.callBoth(symbol, args...); r == 0 {
 		*to = append(*to, u64(out))
 	}
 }
 
 func (w *twin) second(symbol string, args ...any) []byte {
-	_, out := w.both(symbol, args...)
+	_, out := w.callBoth(symbol, args...)
 	return out
 }
 
-// node makes a node of a call, of no graph's nodes dependent.
-func (w *twin) node(symbol string, args ...any) []byte {
+// makeNode makes a node of a call, of no graph's nodes dependent.
+func (w *twin) makeNode(symbol string, args ...any) []byte {
 	w.t.Helper()
-	return w.nodeOf(pick(w.r, w.graphs), symbol, args...)
+	return w.nodeOf(pickHandle(w.r, w.graphs), symbol, args...)
 }
 
 func (w *twin) nodeOf(graph uint64, symbol string, args ...any) []byte {
@@ -149,68 +149,68 @@ func (w *twin) nodeOf(graph uint64, symbol string, args ...any) []byte {
 // nodeBehind is nodeOf for a node that depends on other nodes.
 func (w *twin) nodeBehind(graph uint64, deps []uint64, symbol string, args ...any) []byte {
 	w.t.Helper()
-	op, b := w.c[0].message(symbol, args)
+	op, b := w.c[0].encodeMessage(symbol, args)
 	b = b[8:]
-	_, out := w.both("captured", together([]any{w.handle(), graph}, nodes(deps...), []any{uint64(0), uint32(0), op, b, uint64(len(b)), uint64(8)})...)
+	_, out := w.callBoth("captured", joinLists([]any{w.newHandle(), graph}, dependencyList(deps...), []any{uint64(0), uint32(0), op, b, uint64(len(b)), uint64(8)})...)
 	return out
 }
 
-// step does something.
-func (w *twin) step() {
+// playStep makes a random call on both.
+func (w *twin) playStep() {
 	r := w.r
 	switch r.IntN(45) {
 	case 0:
-		if h := w.handle(); len(w.ctxs) < 4 {
-			if res, _ := w.both("cuCtxCreate_v2", h, uint32(r.IntN(2)), int32(r.IntN(2))); res == 0 {
+		if h := w.newHandle(); len(w.ctxs) < 4 {
+			if res, _ := w.callBoth("cuCtxCreate_v2", h, uint32(r.IntN(2)), int32(r.IntN(2))); res == 0 {
 				w.ctxs = append(w.ctxs, h)
 			}
 		}
 	case 1:
 		if len(w.ctxs) > 2 {
 			i := r.IntN(len(w.ctxs))
-			w.both("cuCtxDestroy_v2", w.ctxs[i])
+			w.callBoth("cuCtxDestroy_v2", w.ctxs[i])
 			w.ctxs = append(w.ctxs[:i], w.ctxs[i+1:]...)
-			w.use()
+			w.useContext()
 		}
 	case 2:
 		dev := int32(r.IntN(2))
-		w.both("cuDevicePrimaryCtxRetain", uint64(0x40001+dev), dev)
-		w.both("cuDevicePrimaryCtxGetState", dev)
+		w.callBoth("cuDevicePrimaryCtxRetain", uint64(0x40001+dev), dev)
+		w.callBoth("cuDevicePrimaryCtxGetState", dev)
 	case 3:
-		w.both([]string{"cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxReset_v2"}[r.IntN(5)/4], int32(r.IntN(2)))
+		w.callBoth([]string{"cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxReset_v2"}[r.IntN(5)/4], int32(r.IntN(2)))
 	case 4:
-		w.both("cuDevicePrimaryCtxSetFlags_v2", int32(r.IntN(2)), uint32(r.IntN(3)))
+		w.callBoth("cuDevicePrimaryCtxSetFlags_v2", int32(r.IntN(2)), uint32(r.IntN(3)))
 	case 5, 6:
-		h := w.handle()
-		w.both("cuStreamCreateWithPriority", h, uint32(r.IntN(2)), int32(-r.IntN(6)))
+		h := w.newHandle()
+		w.callBoth("cuStreamCreateWithPriority", h, uint32(r.IntN(2)), int32(-r.IntN(6)))
 		w.streams = append(w.streams, h)
 	case 7:
-		w.both("cuStreamDestroy_v2", pick(r, w.streams))
+		w.callBoth("cuStreamDestroy_v2", pickHandle(r, w.streams))
 	case 8:
-		w.both([]string{"cuStreamGetId", "cuStreamGetPriority", "cuStreamGetFlags", "cuStreamGetDevice"}[r.IntN(4)], pick(r, w.streams))
-		w.both("cuStreamGetId", uint64(r.IntN(3)))
-		w.both("cuCtxGetId", pick(r, w.ctxs))
+		w.callBoth([]string{"cuStreamGetId", "cuStreamGetPriority", "cuStreamGetFlags", "cuStreamGetDevice"}[r.IntN(4)], pickHandle(r, w.streams))
+		w.callBoth("cuStreamGetId", uint64(r.IntN(3)))
+		w.callBoth("cuCtxGetId", pickHandle(r, w.ctxs))
 	case 9:
 		streams := append([]uint64{uint64(r.IntN(3))}, w.streams...)
-		w.both("cuStreamSetAttribute", pick(r, streams), int32(3), [8]uint64{uint64(r.IntN(3))})
-		w.both("cuStreamCopyAttributes", pick(r, streams), pick(r, streams))
-		for _, s := range []uint64{0, 1, 2, pick(r, w.streams)} {
-			w.both("cuStreamGetAttribute", s, int32(3))
+		w.callBoth("cuStreamSetAttribute", pickHandle(r, streams), int32(3), [8]uint64{uint64(r.IntN(3))})
+		w.callBoth("cuStreamCopyAttributes", pickHandle(r, streams), pickHandle(r, streams))
+		for _, s := range []uint64{0, 1, 2, pickHandle(r, w.streams)} {
+			w.callBoth("cuStreamGetAttribute", s, int32(3))
 		}
 	case 10:
-		h := w.handle()
-		w.both("cuEventCreate", h, uint32([]int{0, 2}[r.IntN(2)]))
+		h := w.newHandle()
+		w.callBoth("cuEventCreate", h, uint32([]int{0, 2}[r.IntN(2)]))
 		w.events = append(w.events, h)
 	case 11:
-		w.both("cuEventDestroy_v2", pick(r, w.events))
+		w.callBoth("cuEventDestroy_v2", pickHandle(r, w.events))
 	case 12, 13:
-		e := pick(r, w.events)
-		w.post("cuEventRecord", e, pick(r, w.streams))
-		w.both("cuEventSynchronize", e)
-		w.both("cuCtxSynchronize")
+		e := pickHandle(r, w.events)
+		w.postBoth("cuEventRecord", e, pickHandle(r, w.streams))
+		w.callBoth("cuEventSynchronize", e)
+		w.callBoth("cuCtxSynchronize")
 	case 14:
-		a, b := pick(r, w.events), pick(r, w.events)
-		w.both("cuEventQuery", a)
+		a, b := pickHandle(r, w.events), pickHandle(r, w.events)
+		w.callBoth("cuEventQuery", a)
 		// The times differ. Both runs must get a time.
 		r1, _ := w.c[0].call("cuEventElapsedTime", a, b)
 		r2, _ := w.c[1].call("cuEventElapsedTime", a, b)
@@ -219,130 +219,130 @@ func (w *twin) step() {
 		}
 	case 15, 16, 17:
 		sizes := []uint64{1, 100, 5000, 1 << 20, 3 << 20, 5 << 20}
-		res, out := w.both("cuMemAlloc_v2", sizes[r.IntN(len(sizes))])
+		res, out := w.callBoth("cuMemAlloc_v2", sizes[r.IntN(len(sizes))])
 		if res == 0 {
 			w.memory = append(w.memory, u64(out))
 		}
 	case 18:
-		if a := pick(r, w.memory); a != 0 {
-			w.both("cuMemFree_v2", a)
+		if a := pickHandle(r, w.memory); a != 0 {
+			w.callBoth("cuMemFree_v2", a)
 		}
 	case 19, 20:
-		a, s := pick(r, w.memory), pick(r, w.streams)
-		w.post("cuMemsetD8Async", a, uint8(r.IntN(256)), uint64(1+r.IntN(100)), s)
-		w.settle(s)
+		a, s := pickHandle(r, w.memory), pickHandle(r, w.streams)
+		w.postBoth("cuMemsetD8Async", a, uint8(r.IntN(256)), uint64(1+r.IntN(100)), s)
+		w.waitForStream(s)
 	case 21:
 		b := make([]byte, 1+r.IntN(300))
 		for i := range b {
 			b[i] = byte(r.Uint32())
 		}
-		s := pick(r, w.streams)
-		w.post("copy_in", pick(r, w.memory), b, uint64(len(b)), s)
-		w.settle(s)
+		s := pickHandle(r, w.streams)
+		w.postBoth("copy_in", pickHandle(r, w.memory), b, uint64(len(b)), s)
+		w.waitForStream(s)
 	case 22, 23:
-		w.both("copy_out", pick(r, w.memory)+uint64(r.IntN(3)), uint64(1+r.IntN(200)), pick(r, w.streams))
+		w.callBoth("copy_out", pickHandle(r, w.memory)+uint64(r.IntN(3)), uint64(1+r.IntN(200)), pickHandle(r, w.streams))
 	case 24:
-		w.both("cuMemGetInfo_v2")
-		w.both("cuMemGetAddressRange_v2", true, true, pick(r, w.memory))
+		w.callBoth("cuMemGetInfo_v2")
+		w.callBoth("cuMemGetAddressRange_v2", true, true, pickHandle(r, w.memory))
 	case 25:
-		res, out := w.both("cuMemPoolCreate", int32(1), int32(0), int32(1), int32(r.IntN(2)), uint64(0), uint64(0), [56]byte{})
+		res, out := w.callBoth("cuMemPoolCreate", int32(1), int32(0), int32(1), int32(r.IntN(2)), uint64(0), uint64(0), [56]byte{})
 		if res == 0 {
 			w.pools = append(w.pools, u64(out))
 		}
 	case 26:
-		w.both("cuMemPoolDestroy", pick(r, w.pools))
+		w.callBoth("cuMemPoolDestroy", pickHandle(r, w.pools))
 	case 27:
-		w.both("cuDeviceGetDefaultMemPool", int32(r.IntN(2)))
-		w.both("cuDeviceGetMemPool", int32(r.IntN(2)))
-		w.both("cuDeviceSetMemPool", int32(r.IntN(2)), pick(r, w.pools))
+		w.callBoth("cuDeviceGetDefaultMemPool", int32(r.IntN(2)))
+		w.callBoth("cuDeviceGetMemPool", int32(r.IntN(2)))
+		w.callBoth("cuDeviceSetMemPool", int32(r.IntN(2)), pickHandle(r, w.pools))
 	case 28:
-		w.both("pool_set", pick(r, w.pools), int32(4), r.Uint64N(1000))
-		w.both("pool_get", pick(r, w.pools), int32(4))
+		w.callBoth("pool_set", pickHandle(r, w.pools), int32(4), r.Uint64N(1000))
+		w.callBoth("pool_get", pickHandle(r, w.pools), int32(4))
 	case 29:
-		s := pick(r, w.streams)
-		res, out := w.both("cuMemAllocFromPoolAsync", uint64(1+r.IntN(10000)), pick(r, w.pools), s)
+		s := pickHandle(r, w.streams)
+		res, out := w.callBoth("cuMemAllocFromPoolAsync", uint64(1+r.IntN(10000)), pickHandle(r, w.pools), s)
 		if res == 0 {
 			w.memory = append(w.memory, u64(out))
 		}
-		w.settle(s)
+		w.waitForStream(s)
 	case 30:
-		if res, out := w.both("cuMemAddressReserve", uint64(4*backend.Granule), uint64(0), uint64(0), uint64(0)); res == 0 {
+		if res, out := w.callBoth("cuMemAddressReserve", uint64(4*backend.Granule), uint64(0), uint64(0), uint64(0)); res == 0 {
 			w.ranges = append(w.ranges, u64(out))
 		}
 	case 31:
 		a := uint64(r.IntN(1000)+1) << 21
-		w.both("host_alloc", a, uint64(4096), uint32(r.IntN(4)))
-		w.both("host_free", uint64(r.IntN(1000)+1)<<21)
+		w.callBoth("host_alloc", a, uint64(4096), uint32(r.IntN(4)))
+		w.callBoth("host_free", uint64(r.IntN(1000)+1)<<21)
 	case 32:
-		w.both("cuCtxSetLimit", int32(0), uint64(1024+r.IntN(1000)))
-		w.both("cuCtxGetLimit", int32(0))
-		w.both("cuCtxSetCacheConfig", int32(r.IntN(4)))
-		w.both("cuCtxGetCacheConfig")
+		w.callBoth("cuCtxSetLimit", int32(0), uint64(1024+r.IntN(1000)))
+		w.callBoth("cuCtxGetLimit", int32(0))
+		w.callBoth("cuCtxSetCacheConfig", int32(r.IntN(4)))
+		w.callBoth("cuCtxGetCacheConfig")
 	case 33:
-		w.both("cuCtxEnablePeerAccess", pick(r, w.ctxs), uint32(0))
-		w.both("cuCtxDisablePeerAccess", pick(r, w.ctxs))
-		w.both("cuCtxEnablePeerAccess", pick(r, w.ctxs), uint32(0))
+		w.callBoth("cuCtxEnablePeerAccess", pickHandle(r, w.ctxs), uint32(0))
+		w.callBoth("cuCtxDisablePeerAccess", pickHandle(r, w.ctxs))
+		w.callBoth("cuCtxEnablePeerAccess", pickHandle(r, w.ctxs), uint32(0))
 	case 34:
-		if h := w.load("module_load", []byte(kernels), uint64(len(kernels)), uint64(0), uint64(0), uint32(0), uint32(0), uint32(0)); h != 0 {
+		if h := w.loadCode("module_load", []byte(kernels), uint64(len(kernels)), uint64(0), uint64(0), uint32(0), uint32(0), uint32(0)); h != 0 {
 			w.modules = append(w.modules, h)
 		}
 	case 35:
-		if h := w.load("library_load", []byte(kernels), uint64(len(kernels)), uint64(0), uint64(0), uint32(0), uint64(0), uint64(0), uint32(0), uint32(0), uint32(0)); h != 0 {
+		if h := w.loadCode("library_load", []byte(kernels), uint64(len(kernels)), uint64(0), uint64(0), uint32(0), uint64(0), uint64(0), uint32(0), uint32(0), uint32(0)); h != 0 {
 			w.libraries = append(w.libraries, h)
 		}
 	case 36:
-		w.both([]string{"cuModuleUnload", "cuLibraryUnload"}[r.IntN(2)], pick(r, [][]uint64{w.modules, w.libraries}[r.IntN(2)]))
+		w.callBoth([]string{"cuModuleUnload", "cuLibraryUnload"}[r.IntN(2)], pickHandle(r, [][]uint64{w.modules, w.libraries}[r.IntN(2)]))
 	case 37:
-		w.named(&w.functions, "cuModuleGetFunction", pick(r, w.modules), "add")
-		w.named(&w.kernels, "cuLibraryGetKernel", pick(r, w.libraries), []string{"add", "exact"}[r.IntN(2)])
-		w.named(&w.functions, "cuKernelGetFunction", pick(r, w.kernels))
-		w.named(&w.modules, "cuLibraryGetModule", pick(r, w.libraries))
+		w.callForHandle(&w.functions, "cuModuleGetFunction", pickHandle(r, w.modules), "add")
+		w.callForHandle(&w.kernels, "cuLibraryGetKernel", pickHandle(r, w.libraries), []string{"add", "exact"}[r.IntN(2)])
+		w.callForHandle(&w.functions, "cuKernelGetFunction", pickHandle(r, w.kernels))
+		w.callForHandle(&w.modules, "cuLibraryGetModule", pickHandle(r, w.libraries))
 	case 38:
-		w.both("cuFuncSetAttribute", pick(r, w.functions), int32(8), int32(r.IntN(70000)))
-		w.both("cuFuncGetAttribute", int32(8), pick(r, w.functions))
-		w.both("cuKernelSetAttribute", int32(8), int32(r.IntN(70000)), pick(r, w.kernels), int32(r.IntN(2)))
-		w.both("cuKernelGetAttribute", int32(8), pick(r, w.kernels), int32(r.IntN(2)))
+		w.callBoth("cuFuncSetAttribute", pickHandle(r, w.functions), int32(8), int32(r.IntN(70000)))
+		w.callBoth("cuFuncGetAttribute", int32(8), pickHandle(r, w.functions))
+		w.callBoth("cuKernelSetAttribute", int32(8), int32(r.IntN(70000)), pickHandle(r, w.kernels), int32(r.IntN(2)))
+		w.callBoth("cuKernelGetAttribute", int32(8), pickHandle(r, w.kernels), int32(r.IntN(2)))
 	case 39:
 		// A variable is set, and a kernel adds it to what it is given.
 		for _, out := range [][]byte{
-			w.second("cuModuleGetGlobal_v2", true, true, pick(r, w.modules), "step"), w.second("cuLibraryGetGlobal", true, true, pick(r, w.libraries), "step"),
+			w.second("cuModuleGetGlobal_v2", true, true, pickHandle(r, w.modules), "step"), w.second("cuLibraryGetGlobal", true, true, pickHandle(r, w.libraries), "step"),
 		} {
 			if len(out) >= 8 {
-				w.post("copy_in", u64(out), []byte{byte(r.IntN(256)), 0, 0, 0}, uint64(4), uint64(0))
-				w.settle(0)
+				w.postBoth("copy_in", u64(out), []byte{byte(r.IntN(256)), 0, 0, 0}, uint64(4), uint64(0))
+				w.waitForStream(0)
 			}
 		}
-		if res, out := w.both("cuMemAlloc_v2", uint64(4)); res == 0 {
+		if res, out := w.callBoth("cuMemAlloc_v2", uint64(4)); res == 0 {
 			a := u64(out)
 			w.memory = append(w.memory, a)
-			f := pick(r, [][]uint64{w.functions, w.kernels}[r.IntN(2)])
+			f := pickHandle(r, [][]uint64{w.functions, w.kernels}[r.IntN(2)])
 			params := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, a), r.Uint32())
-			w.post("launch", f, [7]uint32{1, 1, 1, 1, 1, 1, 0}, uint64(0), params, uint32(len(params)))
-			w.both("cuCtxSynchronize")
-			w.both("copy_out", a, uint64(4), uint64(0))
+			w.postBoth("launch", f, [7]uint32{1, 1, 1, 1, 1, 1, 0}, uint64(0), params, uint32(len(params)))
+			w.callBoth("cuCtxSynchronize")
+			w.callBoth("copy_out", a, uint64(4), uint64(0))
 		}
 	case 40:
-		h := w.handle()
-		w.both("cuGraphCreate", h, uint32(0))
+		h := w.newHandle()
+		w.callBoth("cuGraphCreate", h, uint32(0))
 		w.graphs = append(w.graphs, h)
 	case 41, 42:
-		s := pick(r, append([]uint64{0}, w.streams...))
-		if out := w.node("cuMemAllocAsync", uint64(1+r.IntN(3<<20)), s); len(out) >= 16 {
+		s := pickHandle(r, append([]uint64{0}, w.streams...))
+		if out := w.makeNode("cuMemAllocAsync", uint64(1+r.IntN(3<<20)), s); len(out) >= 16 {
 			w.memory = append(w.memory, u64(out[8:]))
 		}
-		w.node("cuMemFreeAsync", pick(r, w.memory), s)
+		w.makeNode("cuMemFreeAsync", pickHandle(r, w.memory), s)
 	case 43:
-		if res, out := w.both("graph_instantiate", pick(r, w.graphs), make32(uint64(r.IntN(2))), uint32(256)); res == 0 {
+		if res, out := w.callBoth("graph_instantiate", pickHandle(r, w.graphs), paramsWithFlags(uint64(r.IntN(2))), uint32(256)); res == 0 {
 			w.execs = append(w.execs, u64(out[8:]))
 		}
-		w.both([]string{"cuGraphDestroy", "graph_exec_destroy"}[r.IntN(2)], pick(r, [][]uint64{w.graphs, w.execs}[r.IntN(2)]))
+		w.callBoth([]string{"cuGraphDestroy", "graph_exec_destroy"}[r.IntN(2)], pickHandle(r, [][]uint64{w.graphs, w.execs}[r.IntN(2)]))
 	case 44:
-		w.post("graph_launch", pick(r, w.execs), uint64(0))
-		w.both("cuCtxSynchronize")
-		w.both("cuMemGetInfo_v2")
+		w.postBoth("graph_launch", pickHandle(r, w.execs), uint64(0))
+		w.callBoth("cuCtxSynchronize")
+		w.callBoth("cuMemGetInfo_v2")
 	}
 	if w.r.IntN(8) == 0 || w.c[0].context == 0 {
-		w.use()
+		w.useContext()
 	}
 }
 
@@ -359,9 +359,9 @@ func TestTwins(t *testing.T) {
 			w.r = rand.New(rand.NewPCG(uint64(seed), 7))
 			for range rounds {
 				for range steps {
-					w.step()
+					w.playStep()
 				}
-				w.move()
+				w.moveRun()
 			}
 		})
 	}
@@ -375,30 +375,30 @@ func TestTwinsCaptured(t *testing.T) {
 		want int32 // of a launch
 	}{
 		{"the stream is there", func(*twin, uint64) {}, ok},
-		{"the stream was destroyed", func(w *twin, stream uint64) { w.both("cuStreamDestroy_v2", stream) }, ok},
-		{"the stream's context was destroyed", func(w *twin, _ uint64) { w.both("cuCtxDestroy_v2", uint64(ctxB)) }, int32(dispatch.ResultContextIsDestroyed)},
+		{"the stream was destroyed", func(w *twin, stream uint64) { w.callBoth("cuStreamDestroy_v2", stream) }, ok},
+		{"the stream's context was destroyed", func(w *twin, _ uint64) { w.callBoth("cuCtxDestroy_v2", uint64(ctxB)) }, int32(dispatch.ResultContextIsDestroyed)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newTwin(t)
-			w.both("cuCtxCreate_v2", uint64(ctxA), uint32(0), int32(0))
-			w.both("cuCtxCreate_v2", uint64(ctxB), uint32(0), int32(1))
+			w.callBoth("cuCtxCreate_v2", uint64(ctxA), uint32(0), int32(0))
+			w.callBoth("cuCtxCreate_v2", uint64(ctxB), uint32(0), int32(1))
 			w.c[0].context = ctxB
-			_, out := w.both("cuMemAlloc_v2", uint64(4096))
-			stream := w.handle()
-			w.both("cuStreamCreate", stream, uint32(1))
+			_, out := w.callBoth("cuMemAlloc_v2", uint64(4096))
+			stream := w.newHandle()
+			w.callBoth("cuStreamCreate", stream, uint32(1))
 			// The stream's context is not the context that is current.
 			w.c[0].context = ctxA
-			graph, exec := w.instantiated("cuMemsetD8Async", u64(out), uint8(7), uint64(100), stream)
+			graph, exec := w.makeExecutable("cuMemsetD8Async", u64(out), uint8(7), uint64(100), stream)
 			tc.end(w, stream)
-			w.move()
-			w.move()
-			w.both("graph_instantiate", graph, make32(0), uint32(256))
+			w.moveRun()
+			w.moveRun()
+			w.callBoth("graph_instantiate", graph, paramsWithFlags(0), uint32(256))
 			w.c[0].context = ctxB
-			if r, _ := w.both("graph_launch", exec, uint64(0)); r != tc.want {
+			if r, _ := w.callBoth("graph_launch", exec, uint64(0)); r != tc.want {
 				t.Errorf("a launch: %d, want %d", r, tc.want)
 			}
-			w.both("cuCtxSynchronize")
-			w.both("copy_out", u64(out), uint64(200), uint64(0))
+			w.callBoth("cuCtxSynchronize")
+			w.callBoth("copy_out", u64(out), uint64(200), uint64(0))
 		})
 	}
 }
@@ -406,30 +406,30 @@ func TestTwinsCaptured(t *testing.T) {
 // TestTwinsKernel: what a kernel of a library says of itself is its code's, whatever a context's function was set to, and when.
 func TestTwinsKernel(t *testing.T) {
 	w := newTwin(t)
-	w.both("cuCtxCreate_v2", uint64(ctxA), uint32(0), int32(0))
+	w.callBoth("cuCtxCreate_v2", uint64(ctxA), uint32(0), int32(0))
 	w.c[0].context = ctxA
-	l := w.load("library_load", []byte(kernels), uint64(len(kernels)), uint64(0), uint64(0), uint32(0), uint64(0), uint64(0), uint32(0), uint32(0), uint32(0))
-	_, out := w.both("cuLibraryGetKernel", l, "add")
+	l := w.loadCode("library_load", []byte(kernels), uint64(len(kernels)), uint64(0), uint64(0), uint32(0), uint64(0), uint64(0), uint32(0), uint32(0), uint32(0))
+	_, out := w.callBoth("cuLibraryGetKernel", l, "add")
 	kernel := u64(out)
-	_, out = w.both("cuKernelGetFunction", kernel)
+	_, out = w.callBoth("cuKernelGetFunction", kernel)
 	function := u64(out)
-	_, out = w.both("cuFuncGetAttribute", int32(8), function)
+	_, out = w.callBoth("cuFuncGetAttribute", int32(8), function)
 	compiled := int32(binary.LittleEndian.Uint32(out))
 	asked := func(want int32) {
 		t.Helper()
-		_, out := w.both("cuKernelGetAttribute", int32(8), kernel, int32(0))
+		_, out := w.callBoth("cuKernelGetAttribute", int32(8), kernel, int32(0))
 		if got := int32(binary.LittleEndian.Uint32(out)); got != want {
 			t.Errorf("%d bytes of dynamic shared memory, want %d", got, want)
 		}
 	}
-	w.both("cuFuncSetAttribute", function, int32(8), int32(5000))
+	w.callBoth("cuFuncSetAttribute", function, int32(8), int32(5000))
 	asked(compiled)
-	w.both("cuFuncSetAttribute", function, int32(8), int32(6000))
-	w.move()
+	w.callBoth("cuFuncSetAttribute", function, int32(8), int32(6000))
+	w.moveRun()
 	asked(compiled)
-	w.both("cuFuncGetAttribute", int32(8), function)
-	w.both("cuKernelSetAttribute", int32(8), int32(7000), kernel, int32(0))
-	w.move()
+	w.callBoth("cuFuncGetAttribute", int32(8), function)
+	w.callBoth("cuKernelSetAttribute", int32(8), int32(7000), kernel, int32(0))
+	w.moveRun()
 	asked(7000)
-	w.both("cuFuncGetAttribute", int32(8), function)
+	w.callBoth("cuFuncGetAttribute", int32(8), function)
 }

@@ -23,9 +23,9 @@ func BenchmarkUpon(b *testing.B) {
 	}
 	s := New(Config{Backend: devices, Log: slog.New(slog.DiscardHandler)})
 	b.Cleanup(func() { _ = s.Close() })
-	_, cs := attach(b, s, 1)
+	_, cs := attachProcess(b, s, 1)
 	c := cs[0]
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	a := c.alloc(size)
 	value := uint32(0)
 	write := func(blocks uint64) {
@@ -53,7 +53,7 @@ func BenchmarkUpon(b *testing.B) {
 					on, id = n-1, last
 				}
 				began := time.Now()
-				r := h.save(s, n, on, id, false)
+				r := h.saveNth(s, n, on, id, false)
 				took += time.Since(began)
 				last = r.ID
 				if err := s.Resume(); err != nil {

@@ -18,23 +18,23 @@ func BenchmarkSaveQueued(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				s := serverOf(b, "test", nil, testMemory)
-				_, cs := attach(b, s, 1)
+				_, cs := attachProcess(b, s, 1)
 				c := cs[0]
-				c.begin(ctxA, 0)
-				f := c.number("cuModuleGetFunction", c.load(mixing), "mix")
+				c.beginContext(ctxA, 0)
+				f := c.callForNumber("cuModuleGetFunction", c.loadModule(mixing), "mix")
 				at := c.alloc(4 * mixedWords)
 				for i := range launches {
-					c.mix(f, 0, at, uint32(i), 20000)
+					c.launchMix(f, 0, at, uint32(i), 20000)
 				}
 				c.want(map[bool]int32{true: ok, false: notReady}[launches == 0], "cuStreamQuery", uint64(0))
 				folder := Folder(b.TempDir())
 				b.StartTimer()
 				began := time.Now()
-				r := save(b, s, folder, SaveOptions{})
+				r := saveJob(b, s, folder, SaveOptions{})
 				stopped += time.Since(began)
 				began = time.Now()
 				next := serverOf(b, "other", nil, testMemory)
-				replaced(b, s, r, folder, next)
+				replaceServer(b, s, r, folder, next)
 				again += time.Since(began)
 				b.StopTimer()
 				for _, p := range next.allProcesses() {

@@ -38,13 +38,13 @@ func mixParams(p uint64, v, steps uint32) []byte {
 	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(b, v), steps)
 }
 
-// mix posts a launch of mix, of 64 blocks.
-func (c *client) mix(f, stream, p uint64, v, steps uint32) {
-	c.shape(f, [7]uint32{64, 1, 1, 32, 1, 1, 0}, stream, mixParams(p, v, steps))
+// launchMix posts a launch of mix, of 64 blocks.
+func (c *client) launchMix(f, stream, p uint64, v, steps uint32) {
+	c.launchShape(f, [7]uint32{64, 1, 1, 32, 1, 1, 0}, stream, mixParams(p, v, steps))
 }
 
-// queued is how many calls the last save has held.
-func (w *twin) queued(from Folder) (n int) {
+// countHeld returns how many calls the last save has held.
+func (w *twin) countHeld(from Folder) (n int) {
 	w.t.Helper()
 	st, err := readState(from)
 	if err != nil {
@@ -64,78 +64,78 @@ func (w *twin) queueSomething(mix, m, exec uint64, streams []uint64) {
 	switch r.IntN(10) {
 	case 0, 1, 2, 3:
 		a, v, steps := at(), r.Uint32(), uint32(1+r.IntN(300))
-		w.post("launch", mix, [7]uint32{64, 1, 1, 32, 1, 1, 0}, st, mixParams(a, v, steps), uint32(16))
+		w.postBoth("launch", mix, [7]uint32{64, 1, 1, 32, 1, 1, 0}, st, mixParams(a, v, steps), uint32(16))
 	case 4:
-		w.post("cuMemcpyDtoDAsync_v2", at(), at(), uint64(4*r.IntN(mixedWords)), st)
+		w.postBoth("cuMemcpyDtoDAsync_v2", at(), at(), uint64(4*r.IntN(mixedWords)), st)
 	case 5:
-		w.post("cuMemsetD32Async", at(), r.Uint32(), uint64(r.IntN(100)), st)
+		w.postBoth("cuMemsetD32Async", at(), r.Uint32(), uint64(r.IntN(100)), st)
 	case 6:
 		b := make([]byte, 1+r.IntN(3000))
 		for i := range b {
 			b[i] = byte(r.Uint32())
 		}
-		w.post("copy_in", at(), b, uint64(len(b)), st)
+		w.postBoth("copy_in", at(), b, uint64(len(b)), st)
 	case 7:
 		// An event that is gone as soon as something waits for it, as programs do.
-		e := w.handle()
-		w.both("cuEventCreate", e, uint32(2))
-		w.post("cuEventRecord", e, st)
-		w.post("cuStreamWaitEvent", other, e, uint32(0))
+		e := w.newHandle()
+		w.callBoth("cuEventCreate", e, uint32(2))
+		w.postBoth("cuEventRecord", e, st)
+		w.postBoth("cuStreamWaitEvent", other, e, uint32(0))
 		if r.IntN(2) == 0 {
-			w.both("cuEventDestroy_v2", e)
+			w.callBoth("cuEventDestroy_v2", e)
 		}
 	case 8:
-		w.post("graph_launch", exec, st)
+		w.postBoth("graph_launch", exec, st)
 	case 9:
-		w.post("cuStreamWriteValue32_v2", st, at()+4*uint64(r.IntN(100)), r.Uint32(), uint32(0))
+		w.postBoth("cuStreamWriteValue32_v2", st, at()+4*uint64(r.IntN(100)), r.Uint32(), uint32(0))
 	}
 }
 
 // orderStreams has later work of all streams come after the earlier work of all: then results are determined.
 func (w *twin) orderStreams(streams []uint64) {
 	for i := range streams {
-		e := w.handle()
-		w.both("cuEventCreate", e, uint32(2))
-		w.post("cuEventRecord", e, streams[i])
-		w.post("cuStreamWaitEvent", streams[(i+1)%len(streams)], e, uint32(0))
+		e := w.newHandle()
+		w.callBoth("cuEventCreate", e, uint32(2))
+		w.postBoth("cuEventRecord", e, streams[i])
+		w.postBoth("cuStreamWaitEvent", streams[(i+1)%len(streams)], e, uint32(0))
 	}
-	e := w.handle()
-	w.both("cuEventCreate", e, uint32(2))
-	w.post("cuEventRecord", e, streams[0])
+	e := w.newHandle()
+	w.callBoth("cuEventCreate", e, uint32(2))
+	w.postBoth("cuEventRecord", e, streams[0])
 	for _, s := range streams[1:] {
-		w.post("cuStreamWaitEvent", s, e, uint32(0))
+		w.postBoth("cuStreamWaitEvent", s, e, uint32(0))
 	}
 }
 
 // beginQueueing makes what queueSomething works with: streams, a kernel, its memory, and a graph.
 func (w *twin) beginQueueing() (streams []uint64, mix, m, exec uint64) {
-	w.both("cuCtxCreate_v2", uint64(ctxA), uint32(0), int32(0))
+	w.callBoth("cuCtxCreate_v2", uint64(ctxA), uint32(0), int32(0))
 	w.c[0].context = ctxA
-	mix = w.function(mixing, "mix")
+	mix = w.loadFunction(mixing, "mix")
 	m = u64(w.second("cuMemAlloc_v2", uint64(4*4*mixedWords)))
 	streams = []uint64{uint64(0)}
 	for range 2 {
-		s := w.handle()
-		w.both("cuStreamCreate", s, uint32(1))
+		s := w.newHandle()
+		w.callBoth("cuStreamCreate", s, uint32(1))
 		streams = append(streams, s)
 	}
-	g := w.handle()
-	w.both("cuGraphCreate", g, uint32(0))
+	g := w.newHandle()
+	w.callBoth("cuGraphCreate", g, uint32(0))
 	var before []uint64
 	for range 3 {
 		w.nodeBehind(g, before, "launch", mix, [7]uint32{64, 1, 1, 32, 1, 1, 0}, uint64(0), mixParams(m, 7, 50), uint32(16))
 		before = []uint64{0x50000 + w.n}
 	}
-	exec = u64(w.second("graph_instantiate", g, make32(0), uint32(256))[8:])
+	exec = u64(w.second("graph_instantiate", g, paramsWithFlags(0), uint32(256))[8:])
 	return streams, mix, m, exec
 }
 
 // sameBytes checks that the memory that queueSomething changes is the same on both, when all is done.
 func (w *twin) sameBytes(m uint64) {
 	w.t.Helper()
-	w.both("cuCtxSynchronize")
+	w.callBoth("cuCtxSynchronize")
 	for at := uint64(0); at < 4*4*mixedWords; at += 4096 {
-		w.both("copy_out", m+at, uint64(4096), uint64(0))
+		w.callBoth("copy_out", m+at, uint64(4096), uint64(0))
 	}
 }
 
@@ -151,24 +151,24 @@ func TestHeldWork(t *testing.T) {
 			w := newTwin(t)
 			w.r = rand.New(rand.NewPCG(seed, 11))
 			streams, mix, m, exec := w.beginQueueing()
-			flag, control := u64(w.second("cuMemAlloc_v2", uint64(4))), w.handle()
-			w.both("cuStreamCreate", control, uint32(1))
+			flag, control := u64(w.second("cuMemAlloc_v2", uint64(4))), w.newHandle()
+			w.callBoth("cuStreamCreate", control, uint32(1))
 			held := 0
 			for round := range uint32(rounds) {
 				for i := range 40 {
 					if i == 20 { // what is behind this is not done before the cut
-						w.post("cuStreamWaitValue32_v2", streams[1], flag, round+1, uint32(1))
+						w.postBoth("cuStreamWaitValue32_v2", streams[1], flag, round+1, uint32(1))
 					}
 					w.queueSomething(mix, m, exec, streams)
 					w.orderStreams(streams)
 				}
-				w.move()
-				if n := w.queued(w.to); n < 20 {
+				w.moveRun()
+				if n := w.countHeld(w.to); n < 20 {
 					t.Errorf("round %d: %d calls were held", round, n)
 				} else {
 					held += n
 				}
-				w.post("cuStreamWriteValue32_v2", control, flag, round+1, uint32(0))
+				w.postBoth("cuStreamWriteValue32_v2", control, flag, round+1, uint32(0))
 			}
 			w.sameBytes(m)
 			t.Logf("%d calls were held at %d cuts", held, rounds)
@@ -176,10 +176,10 @@ func TestHeldWork(t *testing.T) {
 	}
 }
 
-// function loads code on both and finds a function of it.
-func (w *twin) function(text, name string) uint64 {
+// loadFunction loads code on both and finds a function of it.
+func (w *twin) loadFunction(text, name string) uint64 {
 	w.t.Helper()
-	m := w.load("module_load", []byte(text), uint64(len(text)), uint64(0), uint64(0), uint32(0), uint32(0), uint32(0))
+	m := w.loadCode("module_load", []byte(text), uint64(len(text)), uint64(0), uint64(0), uint32(0), uint32(0), uint32(0))
 	return u64(w.second("cuModuleGetFunction", m, name))
 }
 
@@ -193,17 +193,17 @@ func TestHeldKernel(t *testing.T) {
 	} {
 		t.Run(wait.name, func(t *testing.T) {
 			s := serverOf(t, "test", nil, testMemory)
-			_, cs := attach(t, s, 2)
+			_, cs := attachProcess(t, s, 2)
 			c := cs[0]
-			c.begin(ctxA, 0)
-			f := c.number("cuModuleGetFunction", c.load(mixing), "mix")
+			c.beginContext(ctxA, 0)
+			f := c.callForNumber("cuModuleGetFunction", c.loadModule(mixing), "mix")
 			c.must("cuStreamCreate", uint64(streamA), uint32(1))
 			c.must("cuEventCreate", uint64(eventA), uint32(0))
 			a := c.alloc(4 * mixedWords)
 			// Some minutes.
 			const launches = 1000
 			for i := range uint32(launches) {
-				c.mix(f, streamA, a, i, 20000)
+				c.launchMix(f, streamA, a, i, 20000)
 			}
 			c.post("cuEventRecord", uint64(eventA), uint64(streamA))
 			cs[1].context = ctxA
@@ -226,7 +226,7 @@ func TestHeldKernel(t *testing.T) {
 			}
 			t.Logf("stopped in %v", r.Cut)
 			next := serverOf(t, "other", nil, testMemory)
-			replaced(t, s, r, folder, next)
+			replaceServer(t, s, r, folder, next)
 			p := next.allProcesses()[0]
 			if left := len(p.Work.Left()); left < launches-100 {
 				t.Errorf("%d calls are left", left)

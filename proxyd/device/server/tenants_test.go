@@ -94,30 +94,30 @@ const (
 
 func newReplicas(t *testing.T, servers []*Server) (out []replica, ranks []rank) {
 	t.Helper()
-	for i, r := range world(t, servers...) {
+	for i, r := range makeRanks(t, servers...) {
 		x := replica{r, r.alloc(replicaAlike * backend.Granule), r.alloc(backend.Granule)}
-		x.fill(x.parameters, 1, replicaAlike)
-		x.fill(x.own, uint64(100+i), 1)
+		x.fillBlocks(x.parameters, 1, replicaAlike)
+		x.fillBlocks(x.own, uint64(100+i), 1)
 		out, ranks = append(out, x), append(ranks, r)
 	}
 	return out, ranks
 }
 
-// fill writes blocks that depend on the seed alone.
-func (x *replica) fill(at, seed uint64, blocks int) {
+// fillBlocks writes blocks that depend on the seed alone.
+func (x *replica) fillBlocks(at, seed uint64, blocks int) {
 	for i := range blocks {
 		x.post("cuMemsetD32Async", at+uint64(i*backend.Granule), uint32(seed+uint64(1000*i)), uint64(backend.Granule/4), uint64(0))
 	}
 	x.must("cuCtxSynchronize")
 }
 
-// check compares a replica's memory with what fill has written.
-func (x *replica) check(at, seed uint64, blocks int) {
+// checkBlocks compares a replica's memory with what fill has written.
+func (x *replica) checkBlocks(at, seed uint64, blocks int) {
 	x.t.Helper()
 	for i := range blocks {
 		want := binary.LittleEndian.AppendUint32(nil, uint32(seed+uint64(1000*i)))
 		for _, from := range []uint64{0, backend.Granule - 4096} {
-			if got := x.bytes(at+uint64(i*backend.Granule)+from, 4096); !bytes.Equal(got, bytes.Repeat(want, 1024)) {
+			if got := x.readBytes(at+uint64(i*backend.Granule)+from, 4096); !bytes.Equal(got, bytes.Repeat(want, 1024)) {
 				x.t.Errorf("process %d has other bytes in block %d at %#x", x.p.ID, i, at)
 			}
 		}
@@ -130,35 +130,35 @@ func TestTenants(t *testing.T) {
 	const n, memory = 4, (replicaAlike + 4*replicaOwn) * backend.Granule
 	apart := separateServers(t, n, memory)
 	all, ranks := newReplicas(t, apart)
-	sums(t, ranks, commA, 10)
+	checkSums(t, ranks, commA, 10)
 	shared := tenantsOf(t, memory)
 	together := tenantServers(t, shared, n)
 	c := mustFind(t, cut.Options{}, apart...)
-	folders, rings := leave(t, apart, c.Attempt)
-	peers := come(t, together, folders, rings)
+	folders, rings := saveAndEnd(t, apart, c.Attempt)
+	peers := takePlaces(t, together, folders, rings)
 	device := shared.machine.backend.Devices()[0]
 	const alike = (replicaAlike + 1) * backend.Granule // with the sums
 	if got := device.(backend.BlockSharer).Common(); got.Shared != alike || got.Saved != (n-1)*alike {
 		t.Errorf("%d blocks are common after the restore, and %d saved: %+v", got.Shared/backend.Granule, got.Saved/backend.Granule, got)
 	}
-	reconnect(t, together, peers)
+	reconnectAll(t, together, peers)
 	if len(shared.machine.restored.blocks) != 0 {
 		t.Errorf("%d blocks are still taken for what was restored, and the job goes on", len(shared.machine.restored.blocks))
 	}
-	sums(t, ranks, commA, 10)
+	checkSums(t, ranks, commA, 10)
 	for i, x := range all {
-		x.check(x.parameters, 1, replicaAlike)
-		x.check(x.own, uint64(100+i), 1)
+		x.checkBlocks(x.parameters, 1, replicaAlike)
+		x.checkBlocks(x.own, uint64(100+i), 1)
 	}
 	if got := device.(backend.Swapper).Swapped(); got.Out != 0 || got.Most > memory {
 		t.Errorf("memory that is there once does not fit: %+v", got)
 	}
 	for i := range all { // and now nothing is alike
-		all[i].fill(all[i].parameters, uint64(10+i), replicaAlike)
+		all[i].fillBlocks(all[i].parameters, uint64(10+i), replicaAlike)
 	}
-	sums(t, ranks, commA, 10)
+	checkSums(t, ranks, commA, 10)
 	for i, x := range all {
-		x.check(x.parameters, uint64(10+i), replicaAlike)
+		x.checkBlocks(x.parameters, uint64(10+i), replicaAlike)
 	}
 	if got := device.(backend.Swapper).Swapped(); got.Out == 0 || got.Most > memory {
 		t.Errorf("what does not fit is not swapped between tenants: %+v", got)
@@ -170,13 +170,13 @@ func TestTenants(t *testing.T) {
 	}
 
 	c = mustFind(t, cut.Options{}, together...)
-	folders, rings = leave(t, together, c.Attempt)
+	folders, rings = saveAndEnd(t, together, c.Attempt)
 	apart = separateServers(t, n, memory)
-	reconnect(t, apart, come(t, apart, folders, rings))
-	sums(t, ranks, commA, 10)
+	reconnectAll(t, apart, takePlaces(t, apart, folders, rings))
+	checkSums(t, ranks, commA, 10)
 	for i, x := range all {
-		x.check(x.parameters, uint64(10+i), replicaAlike)
-		x.check(x.own, uint64(100+i), 1)
+		x.checkBlocks(x.parameters, uint64(10+i), replicaAlike)
+		x.checkBlocks(x.own, uint64(100+i), 1)
 	}
 }
 
@@ -196,7 +196,7 @@ func TestTenantDismissed(t *testing.T) {
 	for _, i := range []int{0, 2} {
 		work.Go(func() {
 			for range 5 {
-				all[i].fill(all[i].own, uint64(100+i), 1)
+				all[i].fillBlocks(all[i].own, uint64(100+i), 1)
 			}
 		})
 	}
@@ -208,8 +208,8 @@ func TestTenantDismissed(t *testing.T) {
 		t.Errorf("tenants are %v", got)
 	}
 	for _, i := range []int{0, 2} {
-		all[i].check(all[i].parameters, 1, replicaAlike)
-		all[i].check(all[i].own, uint64(100+i), 1)
+		all[i].checkBlocks(all[i].parameters, 1, replicaAlike)
+		all[i].checkBlocks(all[i].own, uint64(100+i), 1)
 	}
 	if st := together[0].Status(); st.Sharing[0].Spaces != 2 || len(st.Processes) != 1 {
 		t.Errorf("%+v", st)
@@ -220,8 +220,8 @@ func TestTenantDismissed(t *testing.T) {
 	} else {
 		next = append(next, s)
 	}
-	_, cs := attach(t, next[0], 1) // in the place of the one that is gone
-	cs[0].begin(ctxA, 0)
+	_, cs := attachProcess(t, next[0], 1) // in the place of the one that is gone
+	cs[0].beginContext(ctxA, 0)
 	cs[0].must("cuMemsetD8_v2", cs[0].alloc(16), uint8(3), uint64(16))
 }
 
@@ -254,7 +254,7 @@ func TestTenantOrders(t *testing.T) {
 	}
 	served := make(chan error, 1)
 	go func() { served <- shared.ServeControl(l) }()
-	c := controller(t, at)
+	c := connectController(t, at)
 	path := func(name string) string { return filepath.Join(dir, name) }
 	for _, name := range []string{"7.0", "7.1"} {
 		control, programs := boundSocket(t, path(name), true), boundSocket(t, path(name+".programs"), false)
@@ -282,7 +282,7 @@ func TestTenantOrders(t *testing.T) {
 		t.Errorf("%v, %v", names, err)
 	}
 	for _, name := range []string{"7.0", "7.1"} {
-		if st, err := controller(t, path(name)).Status(ctx); err != nil || len(st.Devices) != 2 || st.Devices[1].On != 0 {
+		if st, err := connectController(t, path(name)).Status(ctx); err != nil || len(st.Devices) != 2 || st.Devices[1].On != 0 {
 			t.Errorf("%s: %+v, %v", name, st, err)
 		}
 		program, err := net.Dial("unixpacket", path(name+".programs"))
@@ -297,7 +297,7 @@ func TestTenantOrders(t *testing.T) {
 	if _, err := net.Dial("unixpacket", path("7.0.programs")); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("a program of a tenant that was dismissed: %v", err)
 	}
-	if _, err := controller(t, path("7.1")).Status(ctx); err != nil {
+	if _, err := connectController(t, path("7.1")).Status(ctx); err != nil {
 		t.Errorf("the other tenant: %v", err)
 	}
 	select {

@@ -37,8 +37,8 @@ type direct struct {
 	*process
 }
 
-// do makes one call, and returns when it is over, if it waits, too.
-func (d direct) do(say *saying) (dispatch.Result, []byte, error) {
+// makeCall makes one call, and returns when it is over, if it waits, too.
+func (d direct) makeCall(say *saying) (dispatch.Result, []byte, error) {
 	out, r, err := dispatch.Serve(d, say.call, say.op, say.in, d.scratch[:0])
 	if info, known := dispatch.Look(say.op); known && say.posted {
 		d.notePosted(&say.call, info, r, err)
@@ -50,8 +50,8 @@ func (d direct) do(say *saying) (dispatch.Result, []byte, error) {
 	return r, out, err
 }
 
-// record answers a program over its ring until that ends, and returns all that it has said.
-func (d direct) record(b *testing.B, ring *wire.Ring, of wire.Process) []saying {
+// recordProgram answers a program over its ring until that ends, and returns all that it has said.
+func (d direct) recordProgram(b *testing.B, ring *wire.Ring, of wire.Process) []saying {
 	b.Helper()
 	var all []saying
 	err := ring.Serve(func(m *wire.Message) {
@@ -70,7 +70,7 @@ func (d direct) record(b *testing.B, ring *wire.Ring, of wire.Process) []saying 
 		if !l.Posted {
 			say.call.Waits = func() {} // it may: nothing else is to go on meanwhile
 		}
-		r, out, err := d.do(&say)
+		r, out, err := d.makeCall(&say)
 		if err == nil && !l.Posted {
 			err = l.Answer(int32(r), out)
 		}
@@ -88,11 +88,11 @@ func (d direct) record(b *testing.B, ring *wire.Ring, of wire.Process) []saying 
 	return all
 }
 
-// repeat makes a program's calls again. Each has to come to what it came to for the program.
-func (d direct) repeat(b *testing.B, all []saying) {
+// repeatCalls makes a program's calls again. Each has to come to what it came to for the program.
+func (d direct) repeatCalls(b *testing.B, all []saying) {
 	b.Helper()
 	for i := range all {
-		r, out, err := d.do(&all[i])
+		r, out, err := d.makeCall(&all[i])
 		want := all[i].out
 		if all[i].op == ops["module_load"] { // it ends with how long it took
 			out, want = out[:max(len(out)-4, 0)], want[:max(len(want)-4, 0)]
@@ -119,15 +119,15 @@ type cost struct {
 	clock, ours, theirs time.Duration
 }
 
-// since returns the first two from a moment on, which is a cost itself.
-func (c cost) since() cost {
-	n := now()
+// costSince returns the first two from a moment on, which is a cost itself.
+func (c cost) costSince() cost {
+	n := currentCost()
 	return cost{clock: n.clock - c.clock, ours: n.ours - c.ours}
 }
 
 var epoch = time.Now()
 
-func now() cost {
+func currentCost() cost {
 	var u unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // it knows us
 	return cost{clock: time.Since(epoch), ours: time.Duration(u.Utime.Nano() + u.Stime.Nano())}
@@ -156,8 +156,8 @@ func buildWorkloads(b *testing.B) (dir string) {
 	return dir
 }
 
-// server makes one with a device of its own, the same each time.
-func (r *trainer) server() *Server {
+// newServer makes a server with a device of its own, the same each time.
+func (r *trainer) newServer() *Server {
 	r.b.Helper()
 	devices, err := softgpu.New(softgpu.Config{Seed: "training", Memory: []uint64{1 << 30}}) // on all cores
 	if err != nil {
@@ -166,14 +166,14 @@ func (r *trainer) server() *Server {
 	return New(Config{Backend: devices, Log: slog.New(slog.DiscardHandler)})
 }
 
-func (r *trainer) close(s *Server) {
+func (r *trainer) closeServer(s *Server) {
 	r.b.Helper()
 	if err := s.Close(); err != nil {
 		r.b.Error(err)
 	}
 }
 
-func (r *trainer) direct(s *Server) direct {
+func (r *trainer) openDirect(s *Server) direct {
 	r.b.Helper()
 	ring, err := wire.Create(wire.Options{Spin: -1}) // nobody is at its other end
 	if err != nil {
@@ -186,9 +186,9 @@ func (r *trainer) direct(s *Server) direct {
 	return direct{p}
 }
 
-// run runs the program; connected is called with its connection. It returns what that takes until the end of the program. The program's
+// runProgram runs the program; connected is called with its connection. It returns what that takes until the end of the program. The program's
 // start is in its processor time, and not in the other two.
-func (r *trainer) run(connected func(conn *net.UnixConn, pid int, ended <-chan struct{})) cost {
+func (r *trainer) runProgram(connected func(conn *net.UnixConn, pid int, ended <-chan struct{})) cost {
 	r.b.Helper()
 	socket := filepath.Join(r.libs, "socket")
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
@@ -210,12 +210,12 @@ func (r *trainer) run(connected func(conn *net.UnixConn, pid int, ended <-chan s
 		l.Close() // if it has not connected
 	}()
 	conn, no := l.AcceptUnix()
-	began := now()
+	began := currentCost()
 	if no == nil {
 		connected(conn, c.Process.Pid, ended)
 	}
 	<-ended
-	took := began.since()
+	took := began.costSince()
 	if no != nil || err != nil {
 		r.b.Fatalf("%s: %v, %v\n%s", r.path, no, err, &said)
 	}
@@ -229,13 +229,13 @@ func (r *trainer) run(connected func(conn *net.UnixConn, pid int, ended <-chan s
 	return took
 }
 
-// record runs the program once and keeps its calls. It is told that its memory cannot be read: the calls have all their bytes with them.
-func (r *trainer) record() {
+// recordCalls runs the program once and keeps its calls. It is told that its memory cannot be read: the calls have all their bytes with them.
+func (r *trainer) recordCalls() {
 	r.b.Helper()
-	s := r.server()
-	defer r.close(s)
-	d := r.direct(s)
-	r.run(func(conn *net.UnixConn, pid int, ended <-chan struct{}) {
+	s := r.newServer()
+	defer r.closeServer(s)
+	d := r.openDirect(s)
+	r.runProgram(func(conn *net.UnixConn, pid int, ended <-chan struct{}) {
 		defer conn.Close()
 		n, err := wire.Receive(conn)
 		if err != nil {
@@ -255,31 +255,31 @@ func (r *trainer) record() {
 			<-ended // it may fail, and say nothing
 			ring.Finish()
 		}()
-		r.all = d.record(r.b, ring, wire.Process(pid))
+		r.all = d.recordProgram(r.b, ring, wire.Process(pid))
 	})
 }
 
-// shipped is what the program takes through shim and ring.
-func (r *trainer) shipped() cost {
+// costShipped is what the program takes through shim and ring.
+func (r *trainer) costShipped() cost {
 	r.b.Helper()
-	s := r.server()
-	defer r.close(s)
-	return r.run(func(conn *net.UnixConn, _ int, _ <-chan struct{}) {
+	s := r.newServer()
+	defer r.closeServer(s)
+	return r.runProgram(func(conn *net.UnixConn, _ int, _ <-chan struct{}) {
 		if err := s.attachProgram(conn); err != nil {
 			r.b.Error(err)
 		}
 	})
 }
 
-// repeated is what the same calls take in the server's own process.
-func (r *trainer) repeated() cost {
+// costRepeated is what the same calls take in the server's own process.
+func (r *trainer) costRepeated() cost {
 	r.b.Helper()
-	s := r.server()
-	defer r.close(s)
-	d := r.direct(s)
-	began := now()
-	d.repeat(r.b, r.all)
-	return began.since()
+	s := r.newServer()
+	defer r.closeServer(s)
+	d := r.openDirect(s)
+	began := currentCost()
+	d.repeatCalls(r.b, r.all)
+	return began.costSince()
 }
 
 // BenchmarkTraining compares a program that trains through shim and ring with its very calls made in the device server's own process, in
@@ -296,9 +296,9 @@ func BenchmarkTraining(b *testing.B) {
 	}{{"mlp", 60}, {"gpt", 8}} {
 		b.Run(tc.name, func(b *testing.B) {
 			r := &trainer{b: b, libs: dir, path: filepath.Join(dir, tc.name), args: []string{"--steps", strconv.Itoa(tc.steps)}}
-			r.record()
+			r.recordCalls()
 			for b.Loop() {
-				r.compare()
+				r.compareCosts()
 			}
 			b.ReportMetric(float64(len(r.all)), "calls")
 			b.ReportMetric(float64(tc.steps), "steps")
@@ -307,18 +307,18 @@ func BenchmarkTraining(b *testing.B) {
 	}
 }
 
-// compare takes the turns.
-func (r *trainer) compare() {
+// compareCosts takes the turns.
+func (r *trainer) compareCosts() {
 	const pairs = 11
 	var clock, processor, direct, shipped, program []float64
 	for i := range pairs {
 		var a, b cost
 		if i%2 == 0 {
-			a = r.shipped()
-			b = r.repeated()
+			a = r.costShipped()
+			b = r.costRepeated()
 		} else {
-			b = r.repeated()
-			a = r.shipped()
+			b = r.costRepeated()
+			a = r.costShipped()
 		}
 		clock = append(clock, a.clock.Seconds()/b.clock.Seconds())
 		processor = append(processor, (a.ours+a.theirs).Seconds()/b.ours.Seconds())

@@ -18,18 +18,18 @@ func TestTurns(t *testing.T) {
 	var wg sync.WaitGroup
 	var all []*process
 	for i := range 3 {
-		p, cs := attach(t, s, 1)
+		p, cs := attachProcess(t, s, 1)
 		all = append(all, p)
 		wg.Go(func() {
 			c := cs[0]
-			c.begin(ctxA, 0)
+			c.beginContext(ctxA, 0)
 			a := c.alloc(1 << 16)
 			if a != uint64(backend.DefaultBase) {
 				t.Errorf("process %d: its first memory is at %#x", i, a)
 			}
 			for k := range 20 {
 				c.post("cuMemsetD8_v2", a, uint8(10*i+k), uint64(1<<16))
-				if got := c.bytes(a, 1<<12); !bytes.Equal(got, bytes.Repeat([]byte{byte(10*i + k)}, 1<<12)) {
+				if got := c.readBytes(a, 1<<12); !bytes.Equal(got, bytes.Repeat([]byte{byte(10*i + k)}, 1<<12)) {
 					t.Errorf("process %d has read bytes of another process", i)
 					return
 				}
@@ -42,21 +42,21 @@ func TestTurns(t *testing.T) {
 		p.endProcess("the test is over")
 		<-p.gone
 	}
-	_, cs := attach(t, s, 1)
-	cs[0].begin(ctxA, 0)
+	_, cs := attachProcess(t, s, 1)
+	cs[0].beginContext(ctxA, 0)
 	cs[0].must("cuCtxSynchronize")
 }
 
 // TestBusyNeighbour: a process whose queue is never empty gives way, too.
 func TestBusyNeighbour(t *testing.T) {
 	s := newServer(t, 1)
-	_, busy := attach(t, s, 1)
-	_, other := attach(t, s, 1)
+	_, busy := attachProcess(t, s, 1)
+	_, other := attachProcess(t, s, 1)
 	stop, started := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		c := busy[0]
-		c.begin(ctxA, 0)
+		c.beginContext(ctxA, 0)
 		a := c.alloc(8 << 20)
 		for i := 0; ; i++ {
 			select {
@@ -72,11 +72,11 @@ func TestBusyNeighbour(t *testing.T) {
 	})
 	<-started
 	c := other[0]
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	a := c.alloc(16)
 	for range 3 {
 		c.post("cuMemsetD8_v2", a, uint8(3), uint64(16))
-		if got := c.bytes(a, 2); got[0] != 3 {
+		if got := c.readBytes(a, 2); got[0] != 3 {
 			t.Errorf("memory is %v", got)
 		}
 	}
@@ -87,14 +87,14 @@ func TestBusyNeighbour(t *testing.T) {
 // TestWaitingNeighbour: a process that waits for ever does not keep the device.
 func TestWaitingNeighbour(t *testing.T) {
 	s := newServer(t, 1)
-	_, waiting := attach(t, s, 1)
-	_, other := attach(t, s, 1)
+	_, waiting := attachProcess(t, s, 1)
+	_, other := attachProcess(t, s, 1)
 	c := waiting[0]
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	c.must("cuStreamCreate", uint64(streamA), uint32(1))
 	c.post("cuStreamWaitValue32_v2", uint64(streamA), c.alloc(4), uint32(1), uint32(1))
 	c = other[0]
-	c.begin(ctxA, 0)
+	c.beginContext(ctxA, 0)
 	c.must("cuMemsetD8_v2", c.alloc(16), uint8(3), uint64(16))
 	c.must("cuCtxSynchronize")
 }
@@ -106,10 +106,10 @@ func TestMeeting(t *testing.T) {
 	meet := make(chan func(error)) // from the process that comes first in a round
 	var wg sync.WaitGroup
 	for i := range 2 {
-		p, cs := attach(t, s, 1)
+		p, cs := attachProcess(t, s, 1)
 		wg.Go(func() {
 			c := cs[0]
-			c.begin(ctxA, 0)
+			c.beginContext(ctxA, 0)
 			a := c.alloc(64)
 			x, r := p.Context(dispatch.Context(ctxA))
 			if r != 0 {

@@ -26,8 +26,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata anew")
 
-// perform carries the script out to its first error, and ends everything.
-func perform(t *testing.T, l *fakecuda.Library, before func(name string)) (string, error) {
+// performScript carries the script out to its first error, and ends everything.
+func performScript(t *testing.T, l *fakecuda.Library, before func(name string)) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -44,7 +44,7 @@ func perform(t *testing.T, l *fakecuda.Library, before func(name string)) (strin
 			before(s.name)
 		}
 		err := s.do(p)
-		p.quiet()
+		p.waitUntilQuiet()
 		if err != nil {
 			return s.name, errors.Join(err, b.Close())
 		}
@@ -52,8 +52,8 @@ func perform(t *testing.T, l *fakecuda.Library, before func(name string)) (strin
 	return "", nil
 }
 
-// quiet returns when neither a goroutine nor the driver carries on with what earlier steps began.
-func (p *play) quiet() {
+// waitUntilQuiet returns when neither a goroutine nor the driver carries on with what earlier steps began.
+func (p *play) waitUntilQuiet() {
 	s, _ := p.space.(*space)
 	for s != nil && !s.isClosed() {
 		s.mu.Lock()
@@ -75,11 +75,11 @@ var hidden = regexp.MustCompile(`0x[57][0-9a-f]{11}`)
 
 // TestCalls compares what the driver is asked for, call by call, with what it was when somebody last looked at that.
 func TestCalls(t *testing.T) {
-	l := fake(t)
+	l := newFakeLibrary(t)
 	log := filepath.Join(t.TempDir(), "calls")
 	l.Reset(log, 1<<30)
 	var marks []string
-	name, err := perform(t, l, func(name string) {
+	name, err := performScript(t, l, func(name string) {
 		text, err := os.ReadFile(log)
 		if err != nil {
 			t.Fatal(err)
@@ -117,12 +117,12 @@ func TestCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := out.String(); got != string(want) {
-		t.Errorf("the calls are not those of %s; -update writes it:\n%s", golden, difference(string(want), got))
+		t.Errorf("the calls are not those of %s; -update writes it:\n%s", golden, firstDifference(string(want), got))
 	}
 }
 
-// difference shows the first lines that differ.
-func difference(want, got string) string {
+// firstDifference shows the first lines that differ.
+func firstDifference(want, got string) string {
 	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
@@ -132,8 +132,8 @@ func difference(want, got string) string {
 	return fmt.Sprintf("%d lines, want %d", len(b), len(a))
 }
 
-// called is each of the driver's calls that the script makes, and how often.
-func called(t *testing.T) map[string]int {
+// scriptCalls is each of the driver's calls that the script makes, and how often.
+func scriptCalls(t *testing.T) map[string]int {
 	text, err := os.ReadFile("testdata/calls.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -153,8 +153,8 @@ var ending = regexp.MustCompile(`Destroy|Unload|Release|Free|Unmap|Unregister`)
 // TestErrors has each of the driver's calls fail, each time that the script makes it: somebody is told, by the driver's number,
 // and nothing is left. Where ending something fails, it has ended even so, and not everybody is told.
 func TestErrors(t *testing.T) {
-	l := fake(t)
-	calls := called(t)
+	l := newFakeLibrary(t)
+	calls := scriptCalls(t)
 	var names []string
 	for name := range calls {
 		names = append(names, name)
@@ -165,7 +165,7 @@ func TestErrors(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %d", name, n), func(t *testing.T) {
 				l.Reset("", 1<<30)
 				l.Fail(name, n, int(backend.OutOfMemory))
-				at, err := perform(t, l, nil)
+				at, err := performScript(t, l, nil)
 				ends := ending.MatchString(name)
 				switch {
 				case !l.Failed():
@@ -207,8 +207,8 @@ func TestAbsent(t *testing.T) {
 		{"cuGraphInstantiateWithFlags", ""},
 	} {
 		t.Run(tc.call, func(t *testing.T) {
-			l := fake(t, tc.call)
-			at, err := perform(t, l, nil)
+			l := newFakeLibrary(t, tc.call)
+			at, err := performScript(t, l, nil)
 			if at != tc.at {
 				t.Fatalf("the program stopped at %q: %v", at, err)
 			}

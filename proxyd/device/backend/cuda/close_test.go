@@ -50,7 +50,7 @@ func closeDuring(t *testing.T, l *fakecuda.Library, b *Backend, function string,
 	if left := l.Live(); left != "" {
 		t.Errorf("not ended: %s", left)
 	}
-	if err := open(t, l).Close(); err != nil {
+	if err := openBackend(t, l).Close(); err != nil {
 		t.Errorf("open and close again: %v", err)
 	}
 }
@@ -75,8 +75,8 @@ func mappedSpace(t *testing.T, b *Backend) (backend.Space, backend.Context) {
 // TestCloseDuringFree: a free that began before Close has ended when Close ends. Otherwise the driver would be told to
 // unmap memory at addresses that are no longer reserved, or that the next backend has reserved.
 func TestCloseDuringFree(t *testing.T) {
-	l := fake(t)
-	b := open(t, l)
+	l := newFakeLibrary(t)
+	b := openBackend(t, l)
 	_, c := mappedSpace(t, b)
 	a, err := c.Alloc(backend.Granule)
 	if err != nil {
@@ -93,8 +93,8 @@ func TestCloseDuringFree(t *testing.T) {
 // TestCloseDuringRead: memory that is being read keeps its addresses, and the device's copies their buffers, until the
 // read has ended.
 func TestCloseDuringRead(t *testing.T) {
-	l := fake(t)
-	b := open(t, l)
+	l := newFakeLibrary(t)
+	b := openBackend(t, l)
 	s, c := mappedSpace(t, b)
 	a, err := c.Alloc(backend.Granule)
 	if err != nil {
@@ -112,8 +112,8 @@ func TestCloseDuringRead(t *testing.T) {
 
 // TestCloseDuringNewSpace: a space that is being made when the backend is closed is refused, and nothing is left of it.
 func TestCloseDuringNewSpace(t *testing.T) {
-	l := fake(t)
-	b := open(t, l)
+	l := newFakeLibrary(t)
+	b := openBackend(t, l)
 	made := make(chan error, 1)
 	closeDuring(t, l, b, "cuCtxCreate_v2", 1, func() {
 		_, err := b.Devices()[0].NewSpace(backend.SpaceConfig{Memory: 64 << 20})
@@ -126,8 +126,8 @@ func TestCloseDuringNewSpace(t *testing.T) {
 
 // TestCloseDuringClose: a space that is being closed has ended when its backend's Close ends.
 func TestCloseDuringClose(t *testing.T) {
-	l := fake(t)
-	b := open(t, l)
+	l := newFakeLibrary(t)
+	b := openBackend(t, l)
 	s, _ := mappedSpace(t, b)
 	closed := make(chan error, 1)
 	closeDuring(t, l, b, "cuCtxDestroy_v2", 1, func() { closed <- s.Close() }, b.isClosed)
@@ -138,8 +138,8 @@ func TestCloseDuringClose(t *testing.T) {
 
 // TestCloseBeforeLoan: memory that is lent when the backend has ended all loans is given back at once.
 func TestCloseBeforeLoan(t *testing.T) {
-	l := fake(t)
-	b := open(t, l)
+	l := newFakeLibrary(t)
+	b := openBackend(t, l)
 	s, c := mappedSpace(t, b)
 	a, err := c.Alloc(backend.Granule)
 	if err != nil {
@@ -191,15 +191,15 @@ func (slowHost) Write(uint64, []byte) error { return nil }
 // TestCloseDuringCopy: a copy that reads the program's memory writes to its buffer until the program's memory is read.
 // The buffer stays until then.
 func TestCloseDuringCopy(t *testing.T) {
-	l := fake(t)
-	b := open(t, l)
+	l := newFakeLibrary(t)
+	b := openBackend(t, l)
 	_, c := mappedSpace(t, b)
 	a, err := c.Alloc(backend.Granule)
 	if err != nil {
 		t.Fatal(err)
 	}
 	host := slowHost{make(chan struct{}), make(chan struct{})}
-	if err := c.Legacy().Copy(backend.Copy{Src: backend.Place{Host: host}, Dst: at(a), Width: 64}); err != nil {
+	if err := c.Legacy().Copy(backend.Copy{Src: backend.Place{Host: host}, Dst: placeAt(a), Width: 64}); err != nil {
 		t.Fatal(err)
 	}
 	<-host.began

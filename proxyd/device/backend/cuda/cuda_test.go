@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// fake is a library without some calls, which has nothing left of other tests at the test's end.
-func fake(t *testing.T, without ...string) *fakecuda.Library {
+// newFakeLibrary is a library without some calls, which has nothing left of other tests at the test's end.
+func newFakeLibrary(t *testing.T, without ...string) *fakecuda.Library {
 	t.Helper()
 	fakesMu.Lock()
 	defer fakesMu.Unlock()
@@ -69,7 +69,7 @@ func fake(t *testing.T, without ...string) *fakecuda.Library {
 	return l
 }
 
-func open(t *testing.T, l *fakecuda.Library) *Backend {
+func openBackend(t *testing.T, l *fakecuda.Library) *Backend {
 	t.Helper()
 	b, err := Open(Config{Library: l.Path, VariablesMayMove: true})
 	if err != nil {
@@ -114,13 +114,13 @@ var excused = backendtest.Except{
 }
 
 func TestBackend(t *testing.T) {
-	l := fake(t)
+	l := newFakeLibrary(t)
 	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		t.Cleanup(func() {
 			if left := l.Live(); left != "" {
 				t.Errorf("not ended: %s", left)
 			}
 		})
-		return open(t, l)
+		return openBackend(t, l)
 	}, excused)
 }

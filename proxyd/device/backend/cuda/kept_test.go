@@ -29,18 +29,18 @@ type poolRig struct {
 
 func newPoolRig(t *testing.T, memory uint64) *poolRig {
 	t.Helper()
-	l := fake(t)
+	l := newFakeLibrary(t)
 	log := filepath.Join(t.TempDir(), "calls")
 	l.Reset(log, memory)
-	b := open(t, l)
+	b := openBackend(t, l)
 	r := &poolRig{T: t, b: b, log: log}
 	r.space = r.newSpace(0)
-	r.ok(r.space.Map())
+	r.mustSucceed(r.space.Map())
 	r.cu, r.stream = r.newStream(r.space)
 	return r
 }
 
-func (r *poolRig) ok(err error) {
+func (r *poolRig) mustSucceed(err error) {
 	r.Helper()
 	if err != nil {
 		r.Fatal(err)
@@ -52,64 +52,64 @@ func (r *poolRig) newSpace(n int) backend.Space {
 	r.Helper()
 	const size = 64 << 20
 	s, err := r.b.Devices()[0].NewSpace(backend.SpaceConfig{Memory: size, Base: backend.DefaultBase + backend.Addr(uint64(n)*backend.SpaceSize(size))})
-	r.ok(err)
+	r.mustSucceed(err)
 	return s
 }
 
 func (r *poolRig) newStream(s backend.Space) (backend.Context, backend.Stream) {
 	r.Helper()
 	cu, err := s.NewContext(0)
-	r.ok(err)
+	r.mustSucceed(err)
 	st, err := cu.NewStream(backend.StreamConfig{NonBlocking: true})
-	r.ok(err)
+	r.mustSucceed(err)
 	return cu, st
 }
 
 // keepAll has the pool give nothing back by itself.
 func (r *poolRig) keepAll() {
 	r.Helper()
-	r.ok(r.space.SetPoolAttribute(backend.DefaultPool, backend.PoolReleaseThreshold, math.MaxUint64))
+	r.mustSucceed(r.space.SetPoolAttribute(backend.DefaultPool, backend.PoolReleaseThreshold, math.MaxUint64))
 }
 
 // alloc, fill and free work in the rig's stream.
 func (r *poolRig) alloc(n uint64) backend.Addr {
 	r.Helper()
 	a, err := r.stream.AllocAsync(backend.DefaultPool, n)
-	r.ok(err)
+	r.mustSucceed(err)
 	return a
 }
 
 func (r *poolRig) fill(a backend.Addr, n uint64, value uint32) {
 	r.Helper()
-	r.ok(r.stream.Fill(backend.Fill{Addr: a, Value: value, Element: 1, Width: n}))
+	r.mustSucceed(r.stream.Fill(backend.Fill{Addr: a, Value: value, Element: 1, Width: n}))
 }
 
 func (r *poolRig) free(a backend.Addr) {
 	r.Helper()
-	r.ok(r.stream.FreeAsync(a))
+	r.mustSucceed(r.stream.FreeAsync(a))
 }
 
 func (r *poolRig) sync() {
 	r.Helper()
-	r.ok(r.stream.Synchronize(r.Context()))
+	r.mustSucceed(r.stream.Synchronize(r.Context()))
 }
 
 func (r *poolRig) bytes(a backend.Addr, n int) []byte {
 	r.Helper()
 	h := make(bytesOfHost, n)
-	r.ok(r.stream.Copy(backend.Copy{Src: at(a), Dst: backend.Place{Host: h}, Width: uint64(n)}))
+	r.mustSucceed(r.stream.Copy(backend.Copy{Src: placeAt(a), Dst: backend.Place{Host: h}, Width: uint64(n)}))
 	r.sync()
 	return h
 }
 
 var driverCall = regexp.MustCompile(`(?m)\bcu[A-Z]\w*`)
 
-// calls counts the driver's calls since it was asked last, by their names.
-func (r *poolRig) calls() map[string]int {
+// countCalls counts the driver's calls since it was asked last, by their names.
+func (r *poolRig) countCalls() map[string]int {
 	r.Helper()
 	text, err := os.ReadFile(r.log)
-	r.ok(err)
-	r.ok(os.Truncate(r.log, 0))
+	r.mustSucceed(err)
+	r.mustSucceed(os.Truncate(r.log, 0))
 	all := map[string]int{}
 	for line := range strings.Lines(string(text)) {
 		all[driverCall.FindString(line)]++
@@ -117,8 +117,8 @@ func (r *poolRig) calls() map[string]int {
 	return all
 }
 
-// step is what a training does in a step: allocations of many sizes that live at the same time and are freed in another order.
-func (r *poolRig) step() (pairs int) {
+// trainStep does what a training does in a step: allocations of many sizes that live at the same time and are freed in another order.
+func (r *poolRig) trainStep() (pairs int) {
 	r.Helper()
 	var live []backend.Addr
 	for i, n := range []uint64{5 << 20, 700, 3 << 20, 9 << 20, 4096, 2 << 20, 6 << 20, 100, 12 << 20, 1 << 20, 300 << 10} {
@@ -142,17 +142,17 @@ func TestPooledCalls(t *testing.T) {
 	r := newPoolRig(t, 1<<30)
 	r.keepAll()
 	for range 3 { // until memory is where allocations begin and end
-		r.step()
+		r.trainStep()
 		r.sync()
 	}
-	r.calls()
+	r.countCalls()
 	const steps = 20
 	pairs := 0
 	for range steps {
-		pairs += r.step()
+		pairs += r.trainStep()
 		r.sync()
 	}
-	got := r.calls()
+	got := r.countCalls()
 	got["cuMemsetD8Async"] -= pairs // the fills
 	sum := 0
 	for call, n := range got {
@@ -188,14 +188,14 @@ func TestPooledBytes(t *testing.T) {
 		r.fill(b, n, 9)
 		r.free(b)
 		c, err := r.cu.Alloc(n - 1000)
-		r.ok(err)
+		r.mustSucceed(err)
 		if c != a {
 			t.Fatalf("the next allocation is at %#x, want %#x", uint64(c), uint64(a))
 		}
 		if got := r.bytes(c, int(n-1000)); !isAll(got, 0) {
 			t.Errorf("%d bytes that are promised to be zero are not", n)
 		}
-		r.ok(r.cu.Free(c))
+		r.mustSucceed(r.cu.Free(c))
 		r.free(beside)
 	}
 }
@@ -228,28 +228,28 @@ func TestPooledOfOthers(t *testing.T) {
 	r.fill(a, n, 0xAA)
 	r.free(a)
 	r.sync()
-	if r.calls()["cuMemRelease"] != 0 {
+	if r.countCalls()["cuMemRelease"] != 0 {
 		t.Error("the pool has kept nothing")
 	}
-	r.ok(r.space.Unmap())
+	r.mustSucceed(r.space.Unmap())
 	other := r.newSpace(1)
-	r.ok(other.Map())
+	r.mustSucceed(other.Map())
 	cu, st := r.newStream(other)
 	b, err := st.AllocAsync(backend.DefaultPool, n)
-	r.ok(err)
-	if n := r.calls()["cuMemRelease"]; n != 1 {
+	r.mustSucceed(err)
+	if n := r.countCalls()["cuMemRelease"]; n != 1 {
 		t.Errorf("%d pieces of memory were given back to make room, want 1", n)
 	}
 	if swap := r.b.list[0].Swapped(); swap.Out != 0 {
 		t.Errorf("%d bytes were moved to the host's memory that nobody needs", swap.Out)
 	}
 	h := make(bytesOfHost, n)
-	r.ok(st.Copy(backend.Copy{Src: at(b), Dst: backend.Place{Host: h}, Width: n}))
-	r.ok(st.Synchronize(r.Context()))
+	r.mustSucceed(st.Copy(backend.Copy{Src: placeAt(b), Dst: backend.Place{Host: h}, Width: n}))
+	r.mustSucceed(st.Synchronize(r.Context()))
 	if !isAll(h, 0) {
 		t.Error("another space sees bytes that were freed")
 	}
-	r.ok(cu.Err())
+	r.mustSucceed(cu.Err())
 }
 
 // TestPooledStreams: another stream that gets the addresses waits on the device for the stream that freed them, and the host does not.
@@ -258,16 +258,16 @@ func TestPooledStreams(t *testing.T) {
 	r.keepAll()
 	const n = 4 << 20
 	other, err := r.cu.NewStream(backend.StreamConfig{NonBlocking: true})
-	r.ok(err)
+	r.mustSucceed(err)
 	a := r.alloc(n)
 	r.sync()
 	gate := make(chan struct{})
-	r.ok(r.stream.Host(func() { <-gate }))
+	r.mustSucceed(r.stream.Host(func() { <-gate }))
 	r.fill(a, n, 1)
 	r.free(a)
 	b, err := other.AllocAsync(backend.DefaultPool, n)
-	r.ok(err)
-	r.ok(other.Fill(backend.Fill{Addr: b, Value: 2, Element: 1, Width: n}))
+	r.mustSucceed(err)
+	r.mustSucceed(other.Fill(backend.Fill{Addr: b, Value: 2, Element: 1, Width: n}))
 	if a != b {
 		t.Fatalf("the second allocation is at %#x, want %#x, which was freed", uint64(b), uint64(a))
 	}
@@ -275,11 +275,11 @@ func TestPooledStreams(t *testing.T) {
 		t.Error("work that may use what was freed is not told of")
 	}
 	close(gate)
-	r.ok(other.Synchronize(r.Context()))
+	r.mustSucceed(other.Synchronize(r.Context()))
 	if got := r.bytes(b, n); !isAll(got, 2) {
 		t.Error("the stream that freed the memory has written there later")
 	}
-	if r.calls()["cuStreamWaitEvent"] == 0 {
+	if r.countCalls()["cuStreamWaitEvent"] == 0 {
 		t.Error("the device was not told to wait")
 	}
 }
@@ -292,7 +292,7 @@ func TestPooledInWork(t *testing.T) {
 	r.free(r.alloc(6 << 20))
 	r.sync()
 	gate := make(chan struct{})
-	r.ok(r.stream.Host(func() { <-gate }))
+	r.mustSucceed(r.stream.Host(func() { <-gate }))
 	a := r.alloc(6 << 20)
 	r.fill(a, 6<<20, 1)
 	r.free(a)
@@ -308,7 +308,7 @@ func TestPooledInWork(t *testing.T) {
 	if got := r.bytes(c, 4<<20); !isAll(got, 3) {
 		t.Errorf("the bytes are %v", runsOf(got))
 	}
-	r.ok(r.cu.Err())
+	r.mustSucceed(r.cu.Err())
 }
 
 // TestPoolGivesBack: a pool keeps what its threshold allows, until it is trimmed, or the program ends it.
@@ -328,36 +328,36 @@ func TestPoolGivesBack(t *testing.T) {
 		{"destroyed", math.MaxUint64, func(r *poolRig, p backend.PoolID) error { return r.space.DestroyPool(p) }, 3},
 		{"addresses are reserved", math.MaxUint64, func(r *poolRig, _ backend.PoolID) error {
 			a, err := r.space.Reserve(4*mib, 0, 0)
-			r.ok(err)
+			r.mustSucceed(err)
 			id, err := r.space.NewMemory(4 * mib)
-			r.ok(err)
-			r.ok(r.space.MapMemory(a, 4*mib, 0, id))
+			r.mustSucceed(err)
+			r.mustSucceed(r.space.MapMemory(a, 4*mib, 0, id))
 			return r.space.SetAccess(a, 4*mib, true)
 		}, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newPoolRig(t, 1<<30)
 			pool, err := r.space.NewPool(0)
-			r.ok(err)
-			r.ok(r.space.SetPoolAttribute(pool, backend.PoolReleaseThreshold, tc.threshold))
+			r.mustSucceed(err)
+			r.mustSucceed(r.space.SetPoolAttribute(pool, backend.PoolReleaseThreshold, tc.threshold))
 			var all []backend.Addr
 			for range 3 {
 				a, err := r.stream.AllocAsync(pool, 4*mib)
-				r.ok(err)
+				r.mustSucceed(err)
 				all = append(all, a)
 			}
 			for _, a := range all {
 				r.free(a)
 			}
-			r.calls()
+			r.countCalls()
 			r.sync()
 			if tc.do != nil {
-				if n := r.calls()["cuMemRelease"]; n != 0 {
+				if n := r.countCalls()["cuMemRelease"]; n != 0 {
 					t.Fatalf("%d pieces were given back before", n)
 				}
-				r.ok(tc.do(r, pool))
+				r.mustSucceed(tc.do(r, pool))
 			}
-			if n := r.calls()["cuMemRelease"]; n != tc.want {
+			if n := r.countCalls()["cuMemRelease"]; n != tc.want {
 				t.Errorf("%d pieces were given back, want %d", n, tc.want)
 			}
 		})
@@ -382,7 +382,7 @@ func TestPooledSaved(t *testing.T) {
 	}
 	block := make([]byte, backend.Granule)
 	some, err := r.space.ReadBlock(backend.BlockID{Base: live &^ (backend.Granule - 1)}, block)
-	r.ok(err)
+	r.mustSucceed(err)
 	at := uint64(live & (backend.Granule - 1))
 	if !some || !isAll(block[at:at+3000], 2) || !isAll(block[:at], 0) || !isAll(block[at+3000:], 0) {
 		t.Error("the block does not have the bytes that are live, and zero elsewhere")
@@ -414,7 +414,7 @@ func TestPooledBoundaries(t *testing.T) {
 			live = append(live[:i], live[i+1:]...)
 			check(x)
 			if x.plain {
-				r.ok(r.cu.Free(x.at))
+				r.mustSucceed(r.cu.Free(x.at))
 			} else {
 				r.free(x.at)
 			}
@@ -426,7 +426,7 @@ func TestPooledBoundaries(t *testing.T) {
 		}
 		if x.plain {
 			a, err := r.cu.Alloc(x.n)
-			r.ok(err)
+			r.mustSucceed(err)
 			if got := r.bytes(a, int(x.n)); !isAll(got, 0) {
 				t.Fatalf("step %d: %d bytes at %#x are not zero", step, x.n, uint64(a))
 			}
@@ -437,7 +437,7 @@ func TestPooledBoundaries(t *testing.T) {
 		r.fill(x.at, x.n, x.value)
 		live = append(live, x)
 		if step == 150 {
-			r.ok(r.space.TrimPool(backend.DefaultPool, 0))
+			r.mustSucceed(r.space.TrimPool(backend.DefaultPool, 0))
 		}
 	}
 	for _, x := range live {

@@ -19,7 +19,7 @@ import (
 
 // TestVariablesMoved: a restored module whose variables are elsewhere is refused by their names, unless that was allowed.
 func TestVariablesMoved(t *testing.T) {
-	l := fake(t)
+	l := newFakeLibrary(t)
 	b, err := Open(Config{Library: l.Path})
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestVariablesMoved(t *testing.T) {
 
 // TestRestoreKernelHeap: memory that kernels have allocated cannot be brought back.
 func TestRestoreKernelHeap(t *testing.T) {
-	b := open(t, fake(t))
+	b := openBackend(t, newFakeLibrary(t))
 	defer b.Close()
 	_, err := b.Devices()[0].NewSpace(backend.SpaceConfig{Memory: 64 << 20, State: &backend.State{
 		Base: backend.DefaultBase, Memory: 64 << 20, KernelHeap: &backend.KernelHeap{},
@@ -72,7 +72,7 @@ func TestRestoreKernelHeap(t *testing.T) {
 
 // TestSameAddresses: two devices cannot both have their memory at the same addresses of one process.
 func TestSameAddresses(t *testing.T) {
-	b := open(t, fake(t))
+	b := openBackend(t, newFakeLibrary(t))
 	defer b.Close()
 	var spaces []backend.Space
 	for _, d := range b.Devices() {
@@ -150,8 +150,8 @@ func TestFactsOfCubin(t *testing.T) {
 	}
 }
 
-// cubin is machine code with one kernel and one variable, as compilers since CUDA 12 write it: their version is in e_version.
-func cubin() []byte {
+// makeCubin returns machine code with one kernel and one variable, as compilers since CUDA 12 write it: their version is in e_version.
+func makeCubin() []byte {
 	names := []byte("\x00.symtab\x00.strtab\x00.nv.info.k\x00.nv.global\x00.text.k\x00k\x00v\x00")
 	at := func(name string) uint32 { return uint32(bytes.Index(names, []byte("\x00"+name+"\x00")) + 1) }
 	le := binary.LittleEndian
@@ -192,7 +192,7 @@ func cubin() []byte {
 // TestNewerCubin: the version of a newer compiler does not hide what is in its code.
 func TestNewerCubin(t *testing.T) {
 	f := &facts{}
-	f.readImage(cubin())
+	f.readImage(makeCubin())
 	want := facts{
 		kernels:   []kernelFacts{{name: "k", params: []backend.Param{{Offset: 8, Size: 4}}}},
 		variables: []variableFacts{{name: "v"}},
@@ -205,7 +205,7 @@ func TestNewerCubin(t *testing.T) {
 // TestNotUnderstood: code that the driver takes and that is not understood may have variables, so nothing is saved. Why is said to
 // the program that loads the code, and to the save.
 func TestNotUnderstood(t *testing.T) {
-	broken := cubin()
+	broken := makeCubin()
 	broken[len(broken)-5*64+40] = 99 // where the names of the symbols are
 	packed := backendtest.Fatbin(backendtest.Kernels, 80)
 	binary.LittleEndian.PutUint64(packed[16+40:], 0x11|1<<13) // says to be packed by LZ4, and is not
@@ -222,7 +222,7 @@ func TestNotUnderstood(t *testing.T) {
 		{"neither PTX nor machine code", strange, "kind 64"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := open(t, fake(t))
+			b := openBackend(t, newFakeLibrary(t))
 			defer b.Close()
 			s, err := b.Devices()[0].NewSpace(backend.SpaceConfig{Memory: 64 << 20})
 			if err != nil {

@@ -22,8 +22,8 @@ const (
 
 // TestReserve: addresses that the driver reserves are those of their owner, one behind the other.
 func TestReserve(t *testing.T) {
-	l := fake(t)
-	b := open(t, l)
+	l := newFakeLibrary(t)
+	b := openBackend(t, l)
 	first := l.Reserve(4 << 20)
 	if first < reserveBase || first >= reserveBase+reserveSize {
 		t.Errorf("without an owner: %#x, want it within %d bytes of %#x", first, reserveSize, reserveBase)

@@ -43,9 +43,9 @@ type bytesOfHost []byte
 func (h bytesOfHost) Read(at uint64, p []byte) error  { copy(p, h[at:]); return nil }
 func (h bytesOfHost) Write(at uint64, p []byte) error { copy(h[at:], p); return nil }
 
-func at(a backend.Addr) backend.Place { return backend.Place{Addr: uint64(a)} }
+func placeAt(a backend.Addr) backend.Place { return backend.Place{Addr: uint64(a)} }
 
-func dim(x uint32) backend.Dim { return backend.Dim{X: x, Y: 1, Z: 1} }
+func dimOf(x uint32) backend.Dim { return backend.Dim{X: x, Y: 1, Z: 1} }
 
 func (p *play) launch(name string, grid uint32, cooperative bool) (backend.Launch, error) {
 	f, err := p.module.Function(name)
@@ -53,7 +53,7 @@ func (p *play) launch(name string, grid uint32, cooperative bool) (backend.Launc
 		return backend.Launch{}, err
 	}
 	params := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, uint64(p.small)), 5)
-	return backend.Launch{Function: f, Grid: dim(grid), Block: dim(32), Params: params, Cooperative: cooperative}, nil
+	return backend.Launch{Function: f, Grid: dimOf(grid), Block: dimOf(32), Params: params, Cooperative: cooperative}, nil
 }
 
 // clusterOf is the attribute of a launch in clusters of so many blocks.
@@ -154,7 +154,7 @@ func (p *play) graph() (*backend.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = g.Add(backend.CopyNode{Copy: backend.Copy{Src: at(p.small), Dst: at(p.small + 64), Width: 16}}, kernel, empty)
+	_, err = g.Add(backend.CopyNode{Copy: backend.Copy{Src: placeAt(p.small), Dst: placeAt(p.small + 64), Width: 16}}, kernel, empty)
 	return g, err
 }
 
@@ -189,7 +189,7 @@ var script = []act{
 		return p.stream.Fill(backend.Fill{Addr: p.small, Value: 7, Element: 4, Width: 4, Height: 3, Pitch: 64})
 	}},
 	{"copy", func(p *play) error {
-		return p.stream.Copy(backend.Copy{Src: at(p.small), Dst: at(p.large), Width: 100})
+		return p.stream.Copy(backend.Copy{Src: placeAt(p.small), Dst: placeAt(p.large), Width: 100})
 	}},
 	{"copy a box", func(p *play) error {
 		return p.stream.Copy(backend.Copy{
@@ -198,14 +198,14 @@ var script = []act{
 		})
 	}},
 	{"copy in", func(p *play) error {
-		if err := p.stream.Copy(backend.Copy{Src: backend.Place{Host: bytesOfHost("hello")}, Dst: at(p.small), Width: 5}); err != nil {
+		if err := p.stream.Copy(backend.Copy{Src: backend.Place{Host: bytesOfHost("hello")}, Dst: placeAt(p.small), Width: 5}); err != nil {
 			return err
 		}
 		return p.stream.Synchronize(p.ctx)
 	}},
 	{"copy out", func(p *play) error {
 		h := make(bytesOfHost, 5)
-		if err := p.stream.Copy(backend.Copy{Src: at(p.small), Dst: backend.Place{Host: h}, Width: 5}); err != nil {
+		if err := p.stream.Copy(backend.Copy{Src: placeAt(p.small), Dst: backend.Place{Host: h}, Width: 5}); err != nil {
 			return err
 		}
 		if err := p.stream.Synchronize(p.ctx); err != nil || string(h) == "hello" {

@@ -26,11 +26,11 @@ const (
 	tenantSize = 10 << 20
 )
 
-func tenants(t *testing.T, n int) (*device, []*tenant) {
+func makeTenants(t *testing.T, n int) (*device, []*tenant) {
 	t.Helper()
-	l := fake(t)
+	l := newFakeLibrary(t)
 	l.Reset("", deviceSize)
-	b := open(t, l)
+	b := openBackend(t, l)
 	d := b.Devices()[0].(*device)
 	var all []*tenant
 	for i := range n {
@@ -50,8 +50,8 @@ func tenants(t *testing.T, n int) (*device, []*tenant) {
 	return d, all
 }
 
-// turn maps a space, does something, and unmaps it.
-func (x *tenant) turn(t *testing.T, do func()) {
+// takeTurn maps a space, does something, and unmaps it.
+func (x *tenant) takeTurn(t *testing.T, do func()) {
 	t.Helper()
 	for _, step := range []func() error{
 		x.Map,
@@ -65,15 +65,15 @@ func (x *tenant) turn(t *testing.T, do func()) {
 	}
 }
 
-func (x *tenant) fill(t *testing.T, v uint32) {
+func (x *tenant) fillMemory(t *testing.T, v uint32) {
 	t.Helper()
 	if err := x.cu.Legacy().Fill(backend.Fill{Addr: x.at, Value: v, Element: 1, Width: tenantSize}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// has checks all bytes without mapping the space.
-func (x *tenant) has(t *testing.T, v byte) {
+// checkMemory checks all bytes without mapping the space.
+func (x *tenant) checkMemory(t *testing.T, v byte) {
 	t.Helper()
 	p := make([]byte, backend.Granule)
 	for at := backend.Addr(0); at < tenantSize; at += backend.Granule {
@@ -87,17 +87,17 @@ func (x *tenant) has(t *testing.T, v byte) {
 // TestSwap: spaces that do not fit on a device together have their turns there, one after the other, and their bytes; what each may
 // allocate does not depend on the others.
 func TestSwap(t *testing.T) {
-	d, all := tenants(t, 3)
+	d, all := makeTenants(t, 3)
 	for round := range 3 {
 		for i, x := range all {
-			x.turn(t, func() { x.fill(t, uint32(10*round+i)) })
+			x.takeTurn(t, func() { x.fillMemory(t, uint32(10*round+i)) })
 		}
 	}
 	if s := d.Swapped(); s.Out != 8*tenantSize || s.In != 6*tenantSize || s.Most != tenantSize || s.Took <= 0 {
 		t.Errorf("%+v", s)
 	}
 	for i, x := range all {
-		x.has(t, byte(20+i))
+		x.checkMemory(t, byte(20+i))
 		if free, total := x.Info(); total != d.info.Memory || free != total-tenantSize {
 			t.Errorf("%d of %d bytes are free", free, total)
 		}
@@ -109,7 +109,7 @@ func TestSwap(t *testing.T) {
 	if err := all[1].cu.Free(all[1].at); err != nil {
 		t.Fatal(err)
 	}
-	all[0].turn(t, func() {})
+	all[0].takeTurn(t, func() {})
 	p := make([]byte, backend.Granule)
 	if some, err := all[0].ReadBlock(backend.BlockID{Base: all[0].at}, p); err != nil || !some || p[0] != 77 {
 		t.Errorf("%v %v %d", some, err, p[0])
@@ -118,7 +118,7 @@ func TestSwap(t *testing.T) {
 
 // TestSwapLent: what a collective works on stays when its space gives way, and what is written there meanwhile is there when it is back.
 func TestSwapLent(t *testing.T) {
-	d, all := tenants(t, 2)
+	d, all := makeTenants(t, 2)
 	a, b := all[0], all[1]
 	small, err := a.cu.Alloc(backend.Granule)
 	if err != nil {
@@ -127,7 +127,7 @@ func TestSwapLent(t *testing.T) {
 	if err := a.Map(); err != nil {
 		t.Fatal(err)
 	}
-	a.fill(t, 1)
+	a.fillMemory(t, 1)
 	type begun struct {
 		span backend.Span
 		done func(error)
@@ -143,7 +143,7 @@ func TestSwapLent(t *testing.T) {
 	for a.Unmap() != nil {
 		runtime.Gosched() // it is about to wait
 	}
-	b.turn(t, func() { b.fill(t, 7) })
+	b.takeTurn(t, func() { b.fillMemory(t, 7) })
 	if n := d.Swapped().Out; n != tenantSize {
 		t.Errorf("%d bytes have left", n)
 	}
@@ -153,9 +153,9 @@ func TestSwapLent(t *testing.T) {
 	}
 	copy(p, bytes.Repeat([]byte{5}, backend.Granule))
 	x.done(nil)
-	a.turn(t, func() {})
-	a.has(t, 1)
-	b.has(t, 7)
+	a.takeTurn(t, func() {})
+	a.checkMemory(t, 1)
+	b.checkMemory(t, 7)
 	q := make([]byte, backend.Granule)
 	if some, err := a.ReadBlock(backend.BlockID{Base: small}, q); err != nil || !some || !bytes.Equal(q, p) {
 		t.Errorf("%v %v %d", some, err, q[0])
@@ -164,7 +164,7 @@ func TestSwapLent(t *testing.T) {
 
 // TestSwapNone: where nothing can leave, who asks for more is told.
 func TestSwapNone(t *testing.T) {
-	d, all := tenants(t, 2)
+	d, all := makeTenants(t, 2)
 	if err := all[0].Map(); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestSwapNone(t *testing.T) {
 
 // TestWaitingQueue: a stream that waits in a collective has no longer queue for being asked again and again what its space does.
 func TestWaitingQueue(t *testing.T) {
-	_, all := tenants(t, 1)
+	_, all := makeTenants(t, 1)
 	x := all[0]
 	if err := x.Map(); err != nil {
 		t.Fatal(err)
@@ -214,5 +214,5 @@ func TestWaitingQueue(t *testing.T) {
 		t.Errorf("%d pieces of work are queued behind the collective", queued)
 	}
 	done(nil)
-	x.turn(t, func() {})
+	x.takeTurn(t, func() {})
 }

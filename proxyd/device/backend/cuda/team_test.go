@@ -29,7 +29,7 @@ type player struct {
 	at     backend.Addr
 }
 
-func teams(t *testing.T, l *fakecuda.Library) *Backend {
+func openTeams(t *testing.T, l *fakecuda.Library) *Backend {
 	t.Helper()
 	b, err := Open(Config{Library: l.Path, NCCL: l.Path, VariablesMayMove: true})
 	if err != nil {
@@ -90,8 +90,8 @@ func (p *player) gather(t *testing.T) {
 // TestTeamProcesses: a team of two processes, whose memory is in pieces.
 func TestTeamProcesses(t *testing.T) {
 	const variable = "SINGULARITY_TEST_TEAM"
-	l := fake(t)
-	b := teams(t, l)
+	l := newFakeLibrary(t)
+	b := openTeams(t, l)
 	if text := os.Getenv(variable); text != "" {
 		id, err := hex.DecodeString(text)
 		if err != nil {
@@ -152,7 +152,7 @@ func oneOfTwo(t *testing.T, b *Backend, id backend.TeamID, member int) {
 
 // TestTeamGivenUp: who waits for a member that does not come can be told to stop, and nothing is left of it.
 func TestTeamGivenUp(t *testing.T) {
-	b := teams(t, fake(t))
+	b := openTeams(t, newFakeLibrary(t))
 	d := b.list[0]
 	id, err := d.NewTeamID()
 	if err != nil {
@@ -171,7 +171,7 @@ func TestTeamGivenUp(t *testing.T) {
 
 // TestTeamTooLate: who joins a team when the backend is being closed does not outlive it.
 func TestTeamTooLate(t *testing.T) {
-	b := teams(t, fake(t))
+	b := openTeams(t, newFakeLibrary(t))
 	d := b.list[0]
 	id, err := d.NewTeamID()
 	if err != nil {
@@ -196,7 +196,7 @@ func TestTeamTooLate(t *testing.T) {
 
 // TestNoNCCL: without its library there are no teams, and all else works.
 func TestNoNCCL(t *testing.T) {
-	b, err := Open(Config{Library: fake(t).Path, NCCL: "/nowhere/libnccl.so.2"})
+	b, err := Open(Config{Library: newFakeLibrary(t).Path, NCCL: "/nowhere/libnccl.so.2"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,26 +53,26 @@ func newTurnRig(t *testing.T, spaces int) *turnRig {
 	return r
 }
 
-// step moves the clock and checks which space has the device then.
-func (r *turnRig) step(later time.Duration, want int) time.Duration {
+// moveClock moves the clock and checks which space has the device then.
+func (r *turnRig) moveClock(later time.Duration, want int) time.Duration {
 	r.Helper()
 	r.now = r.now.Add(later)
 	wait := r.turns.stepTurns(r.now)
 	if r.turns.holder != r.spaces[want] {
 		r.Fatalf("space %d does not have the device", want)
 	}
-	r.turns.since = earlier(r.turns.since, r.now) // give looks at the clock
+	r.turns.since = earlierOf(r.turns.since, r.now) // give looks at the clock
 	return wait
 }
 
-func earlier(a, b time.Time) time.Time {
+func earlierOf(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return a
 	}
 	return b
 }
 
-func (r *turnRig) set(states ...backend.WorkState) {
+func (r *turnRig) setStates(states ...backend.WorkState) {
 	for i, s := range states {
 		r.script[i].state = s
 	}
@@ -81,30 +81,30 @@ func (r *turnRig) set(states ...backend.WorkState) {
 // TestTurnEnds: a space keeps the device while it has work, and a moment longer; the turns look at nothing while no event can change anything.
 func TestTurnEnds(t *testing.T) {
 	r := newTurnRig(t, 3)
-	r.set(backend.Idle, backend.Idle, backend.Waiting)
-	if wait := r.step(0, 0); wait != never {
+	r.setStates(backend.Idle, backend.Idle, backend.Waiting)
+	if wait := r.moveClock(0, 0); wait != never {
 		t.Errorf("no space has work, and the turns look again after %v", wait)
 	}
-	r.set(backend.Runnable, backend.Idle, backend.Runnable)
+	r.setStates(backend.Runnable, backend.Idle, backend.Runnable)
 	r.spaces[0].Meet("all")
 	r.spaces[2].Meet("all")
-	if wait := r.step(5*turn, 0); wait != meetingTurn-5*turn {
+	if wait := r.moveClock(5*turn, 0); wait != meetingTurn-5*turn {
 		t.Errorf("a rank that works is looked at again after %v", wait)
 	}
-	r.set(backend.Waiting)
-	if wait := r.step(0, 0); wait != meetingGap {
+	r.setStates(backend.Waiting)
+	if wait := r.moveClock(0, 0); wait != meetingGap {
 		t.Errorf("%v", wait)
 	}
-	r.set(backend.Runnable) // the collective was over just then
-	r.step(meetingGap, 0)
-	r.set(backend.Waiting)
-	r.step(0, 0)
-	r.step(meetingGap, 2)
-	r.set(backend.Runnable, backend.Idle, backend.Idle)
-	if wait := r.step(0, 2); wait != leastGap {
+	r.setStates(backend.Runnable) // the collective was over just then
+	r.moveClock(meetingGap, 0)
+	r.setStates(backend.Waiting)
+	r.moveClock(0, 0)
+	r.moveClock(meetingGap, 2)
+	r.setStates(backend.Runnable, backend.Idle, backend.Idle)
+	if wait := r.moveClock(0, 2); wait != leastGap {
 		t.Errorf("a space without work is looked at again after %v", wait)
 	}
-	r.step(leastGap, 0)
+	r.moveClock(leastGap, 0)
 	if n, _ := r.turns.Counts(); n.Switches != 2 || n.Interrupted != 0 {
 		t.Errorf("%+v", n)
 	}
@@ -116,24 +116,24 @@ func TestTurnIsTaken(t *testing.T) {
 	r := newTurnRig(t, 3)
 	r.spaces[0].Meet("pair")
 	r.spaces[1].Meet("pair")
-	r.set(backend.Runnable, backend.Runnable, backend.Runnable)
+	r.setStates(backend.Runnable, backend.Runnable, backend.Runnable)
 	r.script[0].busy = true
-	if wait := r.step(time.Minute, 0); wait != longest || !r.script[0].held {
+	if wait := r.moveClock(time.Minute, 0); wait != longest || !r.script[0].held {
 		t.Fatalf("held %t, looks again after %v", r.script[0].held, wait)
 	}
-	r.step(longest/2, 0)
-	r.step(longest/2, 0) // what it does may wait for what is held
+	r.moveClock(longest/2, 0)
+	r.moveClock(longest/2, 0) // what it does may wait for what is held
 	if r.script[0].held {
 		t.Error("a space is held for ever")
 	}
 	r.turns.since = r.now
-	r.step(turn/2, 0)
+	r.moveClock(turn/2, 0)
 	if r.script[0].held {
 		t.Error("a space is held before its turn is over")
 	}
-	r.step(turn, 0)
+	r.moveClock(turn, 0)
 	r.script[0].busy = false
-	r.step(0, 2)
+	r.moveClock(0, 2)
 	if n, _ := r.turns.Counts(); n.Switches != 1 || n.Interrupted != 1 {
 		t.Errorf("%+v", n)
 	}

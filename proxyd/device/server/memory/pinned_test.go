@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func memfd(t *testing.T, size int64, seals int) *os.File {
+func makeMemfd(t *testing.T, size int64, seals int) *os.File {
 	t.Helper()
 	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -46,14 +46,14 @@ func TestMapSealed(t *testing.T) {
 		n    uint64
 		ok   bool
 	}{
-		{"sealed", memfd(t, 8192, unix.F_SEAL_SHRINK), 8192, true},
-		{"not sealed", memfd(t, 8192, 0), 8192, false},
-		{"sealed against growing", memfd(t, 8192, unix.F_SEAL_GROW), 8192, false},
-		{"shorter", memfd(t, 4096, unix.F_SEAL_SHRINK), 8192, false},
-		{"longer", memfd(t, 8192, unix.F_SEAL_SHRINK), 4096, false},
-		{"not whole pages", memfd(t, 5000, unix.F_SEAL_SHRINK), 5000, false},
-		{"nothing", memfd(t, 0, unix.F_SEAL_SHRINK), 0, false},
-		{"very long", memfd(t, 8192, unix.F_SEAL_SHRINK), math.MaxUint64 &^ 4095, false},
+		{"sealed", makeMemfd(t, 8192, unix.F_SEAL_SHRINK), 8192, true},
+		{"not sealed", makeMemfd(t, 8192, 0), 8192, false},
+		{"sealed against growing", makeMemfd(t, 8192, unix.F_SEAL_GROW), 8192, false},
+		{"shorter", makeMemfd(t, 4096, unix.F_SEAL_SHRINK), 8192, false},
+		{"longer", makeMemfd(t, 8192, unix.F_SEAL_SHRINK), 4096, false},
+		{"not whole pages", makeMemfd(t, 5000, unix.F_SEAL_SHRINK), 5000, false},
+		{"nothing", makeMemfd(t, 0, unix.F_SEAL_SHRINK), 0, false},
+		{"very long", makeMemfd(t, 8192, unix.F_SEAL_SHRINK), math.MaxUint64 &^ 4095, false},
 		{"a file", plain, 8192, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestMapSealed(t *testing.T) {
 
 // TestHostShare: bytes within are copied, others and those that are gone are an error.
 func TestHostShare(t *testing.T) {
-	mem, err := mapSealed(memfd(t, 4096, unix.F_SEAL_SHRINK), 4096)
+	mem, err := mapSealed(makeMemfd(t, 4096, unix.F_SEAL_SHRINK), 4096)
 	if err != nil {
 		t.Fatal(err)
 	}

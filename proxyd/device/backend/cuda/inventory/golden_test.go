@@ -13,8 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata anew")
 
-// golden compares with testdata.
-func golden(t *testing.T, got []byte) {
+// checkGolden compares with testdata.
+func checkGolden(t *testing.T, got []byte) {
 	t.Helper()
 	const path = "testdata/node.json"
 	if *update {

@@ -14,8 +14,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 )
 
-// healthy is a device that says all; tests change what they are about.
-func healthy() *mock.Device {
+// healthyDevice is a device that says all; tests change what they are about.
+func healthyDevice() *mock.Device {
 	return &mock.Device{
 		GetNameFunc: func() (string, nvml.Return) { return "GPU", nvml.SUCCESS },
 		GetUUIDFunc: func() (string, nvml.Return) { return "GPU-1", nvml.SUCCESS },
@@ -37,7 +37,7 @@ func healthy() *mock.Device {
 	}
 }
 
-func library(devices ...nvml.Device) *mock.Interface {
+func newLibrary(devices ...nvml.Device) *mock.Interface {
 	return &mock.Interface{
 		InitFunc:                   func() nvml.Return { return nvml.SUCCESS },
 		ShutdownFunc:               func() nvml.Return { return nvml.SUCCESS },
@@ -53,16 +53,16 @@ func library(devices ...nvml.Device) *mock.Interface {
 }
 
 func TestRead(t *testing.T) {
-	silent := healthy() // as small devices are
+	silent := healthyDevice() // as small devices are
 	silent.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED }
 	silent.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.ERROR_NO_PERMISSION }
-	sick := healthy()
+	sick := healthyDevice()
 	sick.GetTotalEccErrorsFunc = func(nvml.MemoryErrorType, nvml.EccCounterType) (uint64, nvml.Return) { return 3, nvml.SUCCESS }
 	sick.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 1, 1, true, true, nvml.SUCCESS }
 	sick.GetCurrentClocksThrottleReasonsFunc = func() (uint64, nvml.Return) {
 		return nvml.ClocksThrottleReasonHwThermalSlowdown, nvml.SUCCESS
 	}
-	n, err := readNode(library(healthy(), silent, sick, nil))
+	n, err := readNode(newLibrary(healthyDevice(), silent, sick, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,16 +70,16 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, got)
+	checkGolden(t, got)
 }
 
 func TestReadRefused(t *testing.T) {
-	none := library()
+	none := newLibrary()
 	none.InitFunc = func() nvml.Return { return nvml.ERROR_LIBRARY_NOT_FOUND }
 	if _, err := readNode(none); !errors.Is(err, ErrNone) {
 		t.Errorf("without a library: %v", err)
 	}
-	odd := library()
+	odd := newLibrary()
 	odd.SystemGetDriverVersionFunc = func() (string, nvml.Return) { return "", nvml.ERROR_UNKNOWN }
 	if _, err := readNode(odd); !errors.Is(err, nvml.ERROR_UNKNOWN) || errors.Is(err, ErrNone) {
 		t.Errorf("a library that fails: %v", err)
