@@ -17,7 +17,7 @@ import (
 
 // TestRunCuda runs a program over the devices of a driver: one in C that this machine has for the occasion.
 func TestRunCuda(t *testing.T) {
-	lib := shim(t)
+	lib := makeShim(t)
 	folder := t.TempDir()
 	l, err := fakecuda.Build(folder)
 	if err != nil {
@@ -35,7 +35,7 @@ func TestRunCuda(t *testing.T) {
 		{"no driver", t.TempDir(), 1, "", "proxyd: real devices: no CUDA driver: libcuda.so.1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			cmd := proxyd(t, "run", "--cuda", "--shim", lib, "--", "sh", "-c", "echo hello")
+			cmd := newProxyd(t, "run", "--cuda", "--shim", lib, "--", "sh", "-c", "echo hello")
 			cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+tt.path)
 			var out, errs bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &errs
@@ -58,7 +58,7 @@ func TestBecomeCuda(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer gate.Close()
-	cmd := proxyd(t, "device", "--kind", "cuda", "--gate", "3", "--socket", filepath.Join(t.TempDir(), "device"))
+	cmd := newProxyd(t, "device", "--kind", "cuda", "--gate", "3", "--socket", filepath.Join(t.TempDir(), "device"))
 	cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+t.TempDir())
 	cmd.ExtraFiles = []*os.File{theirs}
 	var errs bytes.Buffer

@@ -93,14 +93,14 @@ func TestCommandLine(t *testing.T) {
 			var out, errs bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &errs
 			_ = cmd.Run() // the exit code says it
-			if code := cmd.ProcessState.ExitCode(); code != tt.code || !begins(out.String(), tt.out) || !begins(errs.String(), tt.err) {
+			if code := cmd.ProcessState.ExitCode(); code != tt.code || !beginsWith(out.String(), tt.out) || !beginsWith(errs.String(), tt.err) {
 				t.Errorf("exit %d, want %d\n%s\n%s", code, tt.code, out.String(), errs.String())
 			}
 		})
 	}
 }
 
-// begins says whether s begins so; an empty beginning is that of nothing.
-func begins(s, with string) bool {
+// beginsWith says whether s begins so; an empty beginning is that of nothing.
+func beginsWith(s, with string) bool {
 	return strings.HasPrefix(s, with) && (with != "" || s == "")
 }

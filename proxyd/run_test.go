@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shim is a library that can be preloaded: any will do where the program makes no call.
-func shim(t *testing.T) string {
+// makeShim returns a library that can be preloaded: any will do where the program makes no call.
+func makeShim(t *testing.T) string {
 	t.Helper()
 	for _, pattern := range []string{"/lib/*/libdl.so.2", "/lib*/libdl.so.2", "/usr/lib*/libdl.so.2"} {
 		if all, err := filepath.Glob(pattern); err == nil && len(all) > 0 {
@@ -37,16 +37,16 @@ func shim(t *testing.T) string {
 	return ""
 }
 
-// proxyd is this program with arguments, and a folder of its own for what is temporary.
-func proxyd(t *testing.T, args ...string) *exec.Cmd {
+// newProxyd is this program with arguments, and a folder of its own for what is temporary.
+func newProxyd(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), partVariable+"=1", "TMPDIR="+t.TempDir())
 	return cmd
 }
 
-// left are the temporary files of a command.
-func left(t *testing.T, cmd *exec.Cmd) []string {
+// temporaryFiles are the temporary files of a command.
+func temporaryFiles(t *testing.T, cmd *exec.Cmd) []string {
 	t.Helper()
 	for _, v := range cmd.Env {
 		if dir, ok := strings.CutPrefix(v, "TMPDIR="); ok && dir != os.Getenv("TMPDIR") {
@@ -61,7 +61,7 @@ func left(t *testing.T, cmd *exec.Cmd) []string {
 }
 
 func TestRun(t *testing.T) {
-	lib := shim(t)
+	lib := makeShim(t)
 	for _, tt := range []struct {
 		name, script string
 		env          []string
@@ -85,15 +85,15 @@ func TestRun(t *testing.T) {
 		{"where libraries were found they are", `echo "${LD_LIBRARY_PATH#*:}"`, []string{"LD_LIBRARY_PATH=/opt/x:/opt/y"}, 0, "/opt/x:/opt/y\n", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			cmd := proxyd(t, "run", "--soft", "2", "--memory", "64M", "--shim", lib, "--", "sh", "-c", tt.script)
+			cmd := newProxyd(t, "run", "--soft", "2", "--memory", "64M", "--shim", lib, "--", "sh", "-c", tt.script)
 			cmd.Env = append(slices.DeleteFunc(cmd.Env, func(v string) bool { return strings.HasPrefix(v, "LD_") }), tt.env...)
 			var out, errs bytes.Buffer
 			cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader("typed\n"), &out, &errs
 			_ = cmd.Run() // the exit code says it
-			if code := cmd.ProcessState.ExitCode(); code != tt.code || out.String() != tt.out || !begins(errs.String(), tt.err) {
+			if code := cmd.ProcessState.ExitCode(); code != tt.code || out.String() != tt.out || !beginsWith(errs.String(), tt.err) {
 				t.Errorf("exit %d, want %d\n%s\n%s", code, tt.code, out.String(), errs.String())
 			}
-			if files := left(t, cmd); len(files) > 0 {
+			if files := temporaryFiles(t, cmd); len(files) > 0 {
 				t.Errorf("left: %v", files)
 			}
 		})
@@ -101,15 +101,15 @@ func TestRun(t *testing.T) {
 }
 
 func TestRunNoProgram(t *testing.T) {
-	cmd := proxyd(t, "run", "--shim", shim(t), "--", "/nowhere/program")
+	cmd := newProxyd(t, "run", "--shim", makeShim(t), "--", "/nowhere/program")
 	out, _ := cmd.CombinedOutput()
-	if code := cmd.ProcessState.ExitCode(); code != 127 || !strings.HasPrefix(string(out), "proxyd: ") || len(left(t, cmd)) > 0 {
-		t.Errorf("exit %d, %v is left\n%s", code, left(t, cmd), out)
+	if code := cmd.ProcessState.ExitCode(); code != 127 || !strings.HasPrefix(string(out), "proxyd: ") || len(temporaryFiles(t, cmd)) > 0 {
+		t.Errorf("exit %d, %v is left\n%s", code, temporaryFiles(t, cmd), out)
 	}
 }
 
-// started starts a command and returns what it prints, from behind its first line.
-func started(t *testing.T, cmd *exec.Cmd) *bufio.Reader {
+// startCommand starts a command and returns what it prints, from behind its first line.
+func startCommand(t *testing.T, cmd *exec.Cmd) *bufio.Reader {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -133,15 +133,15 @@ func started(t *testing.T, cmd *exec.Cmd) *bufio.Reader {
 func TestRunSignals(t *testing.T) {
 	script := `trap 'echo got; exit 3' USR1 TERM HUP; echo ready; while :; do sleep 0.05; done`
 	for _, sig := range []unix.Signal{unix.SIGUSR1, unix.SIGTERM, unix.SIGHUP} {
-		cmd := proxyd(t, "run", "--shim", shim(t), "--", "sh", "-c", script)
-		out := started(t, cmd)
+		cmd := newProxyd(t, "run", "--shim", makeShim(t), "--", "sh", "-c", script)
+		out := startCommand(t, cmd)
 		if err := cmd.Process.Signal(sig); err != nil {
 			t.Fatal(err)
 		}
 		line, _ := io.ReadAll(out)
 		cmd.Wait()
-		if string(line) != "got\n" || cmd.ProcessState.ExitCode() != 3 || len(left(t, cmd)) > 0 {
-			t.Errorf("%v: %q, %v, %v is left", sig, line, cmd.ProcessState, left(t, cmd))
+		if string(line) != "got\n" || cmd.ProcessState.ExitCode() != 3 || len(temporaryFiles(t, cmd)) > 0 {
+			t.Errorf("%v: %q, %v, %v is left", sig, line, cmd.ProcessState, temporaryFiles(t, cmd))
 		}
 	}
 }
@@ -175,7 +175,7 @@ func serverOf(t *testing.T, parent int) int {
 
 // TestRunServerDies: it is said, and the program's status is still its own.
 func TestRunServerDies(t *testing.T) {
-	cmd := proxyd(t, "run", "--shim", shim(t), "--", "sh", "-c", `echo ready; read x; exit 5`)
+	cmd := newProxyd(t, "run", "--shim", makeShim(t), "--", "sh", "-c", `echo ready; read x; exit 5`)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ func TestRunServerDies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	started(t, cmd)
+	startCommand(t, cmd)
 	if err := unix.Kill(serverOf(t, cmd.Process.Pid), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -196,19 +196,19 @@ func TestRunServerDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd.Wait()
-	if cmd.ProcessState.ExitCode() != 5 || len(left(t, cmd)) > 0 {
-		t.Errorf("%v, %v is left", cmd.ProcessState, left(t, cmd))
+	if cmd.ProcessState.ExitCode() != 5 || len(temporaryFiles(t, cmd)) > 0 {
+		t.Errorf("%v, %v is left", cmd.ProcessState, temporaryFiles(t, cmd))
 	}
 }
 
 // TestRunKilled: a runner that is killed leaves nothing either, as its device server notices.
 func TestRunKilled(t *testing.T) {
-	cmd := proxyd(t, "run", "--shim", shim(t), "--", "sh", "-c", "echo ready; read x")
+	cmd := newProxyd(t, "run", "--shim", makeShim(t), "--", "sh", "-c", "echo ready; read x")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	started(t, cmd)
+	startCommand(t, cmd)
 	server, err := unix.PidfdOpen(serverOf(t, cmd.Process.Pid), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -225,7 +225,7 @@ func TestRunKilled(t *testing.T) {
 		}
 	}
 	in.Close()
-	if files := left(t, cmd); len(files) > 0 {
+	if files := temporaryFiles(t, cmd); len(files) > 0 {
 		t.Errorf("left: %v", files)
 	}
 }
@@ -245,7 +245,7 @@ func TestDevice(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer lifeline.Close()
-			cmd := proxyd(t, "device", "--socket", path, "--memory", "64M", "--ready", "3", "--lifeline", "4")
+			cmd := newProxyd(t, "device", "--socket", path, "--memory", "64M", "--ready", "3", "--lifeline", "4")
 			cmd.Stderr = os.Stderr
 			cmd.ExtraFiles = []*os.File{ready, theirs}
 			if err := cmd.Start(); err != nil {
@@ -262,7 +262,7 @@ func TestDevice(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			if out, err := proxyd(t, "device", "--socket", path).CombinedOutput(); err == nil || !bytes.Contains(out, []byte("somebody listens there already")) {
+			if out, err := newProxyd(t, "device", "--socket", path).CombinedOutput(); err == nil || !bytes.Contains(out, []byte("somebody listens there already")) {
 				t.Errorf("a second one: %v\n%s", err, out)
 			}
 			if how == "lifeline" {

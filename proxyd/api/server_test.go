@@ -34,7 +34,7 @@ type daemon struct {
 	looks   atomic.Int32 // of doctor
 }
 
-func start(t testing.TB, operators ...string) *daemon {
+func startDaemon(t testing.TB, operators ...string) *daemon {
 	t.Helper()
 	d := &daemon{Conductor: apitest.New(), realm: mungetest.NewRealm(), log: new(bytes.Buffer)}
 	server := api.NewServer(api.Options{
@@ -56,7 +56,7 @@ func start(t testing.TB, operators ...string) *daemon {
 	return d
 }
 
-func (d *daemon) as(t testing.TB, uid uint32) *rpc.Client {
+func (d *daemon) clientOf(t testing.TB, uid uint32) *rpc.Client {
 	t.Helper()
 	c, err := rpc.Dial("n1", d.address, "n7", d.realm.As(uid, uid))
 	if err != nil {
@@ -105,22 +105,22 @@ var requests = []struct {
 
 // TestPingHealth: a ping has the node's health if the caller asks for it.
 func TestPingHealth(t *testing.T) {
-	d := start(t)
-	c := d.as(t, 0)
+	d := startDaemon(t)
+	c := d.clientOf(t, 0)
 	if reply, err := c.Ping(t.Context()); err != nil || reply.GetHealth() != nil {
 		t.Errorf("a ping: %v, %v", reply, err)
 	}
 	if reply, err := c.PingHealth(t.Context()); err != nil || reply.GetVersion() != "1.2.3" || reply.GetHealth().GetDevices() != "soft" {
 		t.Errorf("a ping that asks for the health: %v, %v", reply, err)
 	}
-	if _, err := d.as(t, apitest.Alice).PingHealth(t.Context()); !errors.Is(err, rpc.ErrDenied) {
+	if _, err := d.clientOf(t, apitest.Alice).PingHealth(t.Context()); !errors.Is(err, rpc.ErrDenied) {
 		t.Errorf("asked by a user: %v", err)
 	}
 }
 
 // TestWhoMay asks everything as everybody.
 func TestWhoMay(t *testing.T) {
-	d := start(t, "nobody") // user 65534 wherever there are users
+	d := startDaemon(t, "nobody") // user 65534 wherever there are users
 	for _, r := range requests {
 		for _, who := range []struct {
 			name string
@@ -132,7 +132,7 @@ func TestWhoMay(t *testing.T) {
 		} {
 			t.Run(r.name+" by "+who.name, func(t *testing.T) {
 				before := len(d.Asked())
-				err := r.ask(t.Context(), d.as(t, who.uid))
+				err := r.ask(t.Context(), d.clientOf(t, who.uid))
 				if who.may && err != nil {
 					t.Errorf("refused: %v", err)
 				}
@@ -153,18 +153,18 @@ func TestWhoMay(t *testing.T) {
 }
 
 func TestOperatorsByGroup(t *testing.T) {
-	d := start(t, "@nogroup")
-	if _, err := d.as(t, 65534).Show(t.Context(), "812"); err != nil {
+	d := startDaemon(t, "@nogroup")
+	if _, err := d.clientOf(t, 65534).Show(t.Context(), "812"); err != nil {
 		t.Errorf("member of the group: %v", err)
 	}
-	if _, err := d.as(t, apitest.Bob).Show(t.Context(), "812"); !errors.Is(err, rpc.ErrDenied) {
+	if _, err := d.clientOf(t, apitest.Bob).Show(t.Context(), "812"); !errors.Is(err, rpc.ErrDenied) {
 		t.Errorf("not a member: %v", err)
 	}
 }
 
 // TestOthersAreLeftOut: lists hold what the caller may see.
 func TestOthersAreLeftOut(t *testing.T) {
-	d := start(t)
+	d := startDaemon(t)
 	for _, tt := range []struct {
 		uid  uint32
 		want string
@@ -174,7 +174,7 @@ func TestOthersAreLeftOut(t *testing.T) {
 		{apitest.Operator, ""},
 		{0, "mini/812/1 mini/812/2 mini/813/1 mini/814/1 mini/814/2 mini/811/1 mini/816/4"},
 	} {
-		list, err := d.as(t, tt.uid).Checkpoints(t.Context(), "")
+		list, err := d.clientOf(t, tt.uid).Checkpoints(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +185,7 @@ func TestOthersAreLeftOut(t *testing.T) {
 		if got := strings.Join(ids, " "); got != tt.want {
 			t.Errorf("user %d sees %q, want %q", tt.uid, got, tt.want)
 		}
-		if _, err := d.as(t, tt.uid).Verify(t.Context(), nil, nil); err != nil {
+		if _, err := d.clientOf(t, tt.uid).Verify(t.Context(), nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		asked := d.Asked()
@@ -197,8 +197,8 @@ func TestOthersAreLeftOut(t *testing.T) {
 
 // TestDamaged: its owner hears of it and may not touch it, for that he owns it is a guess.
 func TestDamaged(t *testing.T) {
-	d := start(t)
-	bob, root := d.as(t, apitest.Bob), d.as(t, 0)
+	d := startDaemon(t)
+	bob, root := d.clientOf(t, apitest.Bob), d.clientOf(t, 0)
 	ctx := t.Context()
 	if r, err := bob.Verify(ctx, nil, nil); err != nil || len(r.GetProblems()) != 1 {
 		t.Errorf("verify: %v, %v", r, err)
@@ -225,8 +225,8 @@ func TestDamaged(t *testing.T) {
 // TestWrongRequests: what a user sends wrong is refused before anybody acts on it, and he
 // is told what was wrong.
 func TestWrongRequests(t *testing.T) {
-	d := start(t)
-	alice, root := d.as(t, apitest.Alice), d.as(t, 0)
+	d := startDaemon(t)
+	alice, root := d.clientOf(t, apitest.Alice), d.clientOf(t, 0)
 	ctx := t.Context()
 	show := func(job string) error { _, err := alice.Show(ctx, job); return err }
 	checkpoint := func(reason string) error {
@@ -280,9 +280,9 @@ func TestWrongRequests(t *testing.T) {
 }
 
 func TestCheckpointTellsHowFarItIs(t *testing.T) {
-	d := start(t)
+	d := startDaemon(t)
 	var phases []string
-	made, err := d.as(t, apitest.Alice).Checkpoint(t.Context(), &rpc.CheckpointRequest{Job: "812", Reason: "before the holidays"}, func(p *rpc.Progress) {
+	made, err := d.clientOf(t, apitest.Alice).Checkpoint(t.Context(), &rpc.CheckpointRequest{Job: "812", Reason: "before the holidays"}, func(p *rpc.Progress) {
 		phases = append(phases, p.GetPhase())
 	})
 	if err != nil || made.GetId() != "mini/812/3" || made.GetReason() != "before the holidays" {
@@ -295,8 +295,8 @@ func TestCheckpointTellsHowFarItIs(t *testing.T) {
 }
 
 func TestObstaclesArrive(t *testing.T) {
-	d := start(t)
-	_, err := d.as(t, apitest.Bob).Checkpoint(t.Context(), &rpc.CheckpointRequest{Job: "813"}, nil)
+	d := startDaemon(t)
+	_, err := d.clientOf(t, apitest.Bob).Checkpoint(t.Context(), &rpc.CheckpointRequest{Job: "813"}, nil)
 	var e *rpc.Error
 	if !errors.As(err, &e) || !errors.Is(err, rpc.ErrObstacle) || len(e.Obstacles) != 1 || e.Obstacles[0].GetWhat() != "holds a terminal (/dev/pts/3)" {
 		t.Errorf("%v: %+v", err, e)
@@ -305,9 +305,9 @@ func TestObstaclesArrive(t *testing.T) {
 
 // TestHangUp: a caller who goes away gives the attempt up.
 func TestHangUp(t *testing.T) {
-	d := start(t)
+	d := startDaemon(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := d.as(t, apitest.Alice).Checkpoint(ctx, &rpc.CheckpointRequest{Job: "812_3"}, func(*rpc.Progress) { cancel() })
+	_, err := d.clientOf(t, apitest.Alice).Checkpoint(ctx, &rpc.CheckpointRequest{Job: "812_3"}, func(*rpc.Progress) { cancel() })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("caller: %v", err)
 	}
@@ -319,8 +319,8 @@ func TestHangUp(t *testing.T) {
 }
 
 func TestDoctor(t *testing.T) {
-	d := start(t)
-	reply, err := d.as(t, apitest.Bob).Doctor(t.Context())
+	d := startDaemon(t)
+	reply, err := d.clientOf(t, apitest.Bob).Doctor(t.Context())
 	if err != nil || len(reply.GetFindings()) != 2 || reply.GetFindings()[1].GetLevel() != rpc.Finding_FAIL || reply.GetVersion() != "1.2.3" {
 		t.Errorf("got %v, %v", reply, err)
 	}
@@ -328,11 +328,11 @@ func TestDoctor(t *testing.T) {
 
 // TestExportLeavesHolesOut reads an export with its ends and its hole.
 func TestExportLeavesHolesOut(t *testing.T) {
-	d := start(t)
+	d := startDaemon(t)
 	var sent, holeless int
 	got := make(map[string][]byte)
 	var name string
-	err := d.as(t, apitest.Alice).Export(t.Context(), "812/1", func(p *rpc.ExportPiece) error {
+	err := d.clientOf(t, apitest.Alice).Export(t.Context(), "812/1", func(p *rpc.ExportPiece) error {
 		if p.GetFile() != "" {
 			name = p.GetFile()
 			got[name] = make([]byte, p.GetSize())
@@ -354,12 +354,12 @@ func TestExportLeavesHolesOut(t *testing.T) {
 	if sent >= len(want) {
 		t.Errorf("%d bytes sent for a file of %d with a hole of 2 MiB", sent, len(want))
 	}
-	err = d.as(t, apitest.Alice).Export(t.Context(), "814/1", func(*rpc.ExportPiece) error { return nil })
+	err = d.clientOf(t, apitest.Alice).Export(t.Context(), "814/1", func(*rpc.ExportPiece) error { return nil })
 	if !errors.Is(err, rpc.ErrDamaged) || err.Error() != "damaged: file n1/0/pages-1.img: 5 bytes, 3145733 expected" {
 		t.Errorf("short file: %v", err)
 	}
 	mine := errors.New("my disk is full")
-	if err := d.as(t, apitest.Alice).Export(t.Context(), "812/1", func(*rpc.ExportPiece) error { return mine }); !errors.Is(err, mine) {
+	if err := d.clientOf(t, apitest.Alice).Export(t.Context(), "812/1", func(*rpc.ExportPiece) error { return mine }); !errors.Is(err, mine) {
 		t.Errorf("error of the receiver: %v", err)
 	}
 }
@@ -369,13 +369,13 @@ func dumpCall(ticket string) *rpc.CallRequest {
 }
 
 func TestLargeCalls(t *testing.T) {
-	d := start(t)
+	d := startDaemon(t)
 	large := strings.Repeat("x", 8<<20)
-	reply, err := d.as(t, 0).Call(t.Context(), dumpCall(large))
+	reply, err := d.clientOf(t, 0).Call(t.Context(), dumpCall(large))
 	if err != nil || string(reply.GetDump().GetPart()) != large {
 		t.Errorf("8 MiB: %v", err)
 	}
-	if _, err := d.as(t, apitest.Alice).Call(t.Context(), dumpCall(large)); !errors.Is(err, rpc.ErrBusy) ||
+	if _, err := d.clientOf(t, apitest.Alice).Call(t.Context(), dumpCall(large)); !errors.Is(err, rpc.ErrBusy) ||
 		!strings.Contains(err.Error(), "at most 65536 are accepted") {
 		t.Errorf("8 MiB of a user: %v", err)
 	}

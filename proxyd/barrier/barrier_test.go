@@ -12,26 +12,26 @@ var long = flag.Bool("long", false, "explore all that is too much for a change t
 
 // Programs larger than this are explored in the long run only. States, not seconds: what
 // a test covers must not depend on the machine.
-func most() int {
+func largestProgram() int {
 	if *long {
 		return 4_000_000
 	}
 	return 100_000
 }
 
-// holds checks that nothing is wrong with a program under the rules and returns how many
+// checkProgram checks that nothing is wrong with a program under the rules and returns how many
 // states it has.
-func holds(t *testing.T, w *world, r rules) int {
+func checkProgram(t *testing.T, w *world, r rules) int {
 	t.Helper()
-	got := explore(w, r, most())
+	got := exploreAll(w, r, largestProgram())
 	if got.verdict != ok {
-		t.Errorf("%v under %+v: %s after\n%s", w.program, r, got.verdict, story(got.trace))
+		t.Errorf("%v under %+v: %s after\n%s", w.program, r, got.verdict, traceText(got.trace))
 	}
 	return got.states
 }
 
-// story is a trace as text.
-func story(trace []label) string {
+// traceText is a trace as text.
+func traceText(trace []label) string {
 	var text []byte
 	for _, l := range trace {
 		text = append(text, "    "+l.String()+"\n"...)
@@ -49,14 +49,14 @@ func TestEveryInterleaving(t *testing.T) {
 				t.Skip("large; see -long")
 			}
 			w := newWorld(p)
-			if !p.aborts && !w.valid() {
+			if !p.aborts && !w.isValid() {
 				t.Fatal("the program hangs by itself")
 			}
-			states := holds(t, w, rules{noTicks: !p.waits})
+			states := checkProgram(t, w, rules{noTicks: !p.waits})
 			if !*long && states > 3_000 {
 				return
 			}
-			states += holds(t, w, rules{spurious: 1})
+			states += checkProgram(t, w, rules{spurious: 1})
 			t.Logf("%d states", states)
 		})
 	}
@@ -83,7 +83,7 @@ func TestEveryDisturbance(t *testing.T) {
 			}
 			if *long || few[p.name] && (!r.again || p.name != overlap) {
 				t.Run(what+"/"+p.name, func(t *testing.T) {
-					t.Logf("%d states", holds(t, newWorld(p), r))
+					t.Logf("%d states", checkProgram(t, newWorld(p), r))
 				})
 			}
 		}

@@ -17,7 +17,7 @@ func BenchmarkStep(b *testing.B) {
 			comms := benchComms(n)
 			events := 0
 			for b.Loop() {
-				events = attempt(b, n, comms)
+				events = playAttempt(b, n, comms)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*events), "ns/event")
 			b.ReportMetric(float64(events), "events")
@@ -52,8 +52,8 @@ func benchCounts(n, r int, rounds uint64) []Count {
 	}
 }
 
-// attempt plays one attempt and returns how many events it took.
-func attempt(b *testing.B, n int, comms []Communicator) (events int) {
+// playAttempt plays one attempt and returns how many events it took.
+func playAttempt(b *testing.B, n int, comms []Communicator) (events int) {
 	const lead = 5
 	bar := New(n, comms...)
 	var out Effects

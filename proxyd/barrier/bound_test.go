@@ -5,17 +5,17 @@ package barrier
 
 import "testing"
 
-// worst is how many operations each rank issues through its shut gate, on the path on
+// worstIssues is how many operations each rank issues through its shut gate, on the path on
 // which it issues most.
-func worst(w *world, r rules) [maxRanks]int {
+func worstIssues(w *world, r rules) [maxRanks]int {
 	known := make(map[string][maxRanks]int)
 	var from func(s *state) [maxRanks]int
 	from = func(s *state) (most [maxRanks]int) {
-		key := string(s.encode(w, nil))
+		key := string(s.encodeState(w, nil))
 		if most, ok := known[key]; ok {
 			return most
 		}
-		for _, m := range s.moves(w) {
+		for _, m := range s.nextMoves(w) {
 			n := from(m.to)
 			if r := m.which; m.what == "issue" && s.gates[r].shut {
 				n[r]++
@@ -46,7 +46,7 @@ func TestBound(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := worst(newWorld(program{comms: tt.comms, ranks: tt.ranks}), rules{}); got != tt.want {
+			if got := worstIssues(newWorld(program{comms: tt.comms, ranks: tt.ranks}), rules{}); got != tt.want {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
 		})

@@ -24,8 +24,8 @@ type move struct {
 	to *state
 }
 
-// moves are all that can happen in a state.
-func (s *state) moves(w *world) []move {
+// nextMoves are all that can happen in a state.
+func (s *state) nextMoves(w *world) []move {
 	if s.end == cutFound {
 		return nil
 	}
@@ -36,20 +36,20 @@ func (s *state) moves(w *world) []move {
 		}
 	}
 	for t, th := range w.threads {
-		switch at := s.at(w, t); {
+		switch at := s.stepAt(w, t); {
 		case at == nil:
 		case at.kind == issue:
 			add(s.issueAt(w, t), "issue", int(th.rank), "")
 		case at.kind == create && s.left.wrong == arrivedOnly:
-			add(s.arrive(w, int(th.rank), at.comm), "arrive", int(th.rank), "")
+			add(s.arriveWrongly(w, int(th.rank), at.comm), "arrive", int(th.rank), "")
 		}
 	}
 	for r := range w.n {
 		if len(s.down[r]) > 0 {
-			add(s.obey(w, r), "obey", r, string(s.down[r][0]))
+			add(s.obeyOrder(w, r), "obey", r, string(s.down[r][0]))
 		}
-		if slices.Contains(w.exits, Rank(r)) && !s.gone[r] && !s.dead[r] && s.ended(w, r) {
-			add(s.exit(w, r), "exit", r, "")
+		if slices.Contains(w.exits, Rank(r)) && !s.gone[r] && !s.dead[r] && s.hasEnded(w, r) {
+			add(s.exitRank(w, r), "exit", r, "")
 		}
 	}
 	for r := range w.n + 1 {
@@ -59,13 +59,13 @@ func (s *state) moves(w *world) []move {
 	}
 	for i := range w.meets {
 		if s.met[i].phase == running {
-			add(s.create(w, i), "created", i, "")
+			add(s.endCreation(w, i), "created", i, "")
 		}
 	}
 	if !s.asked {
 		n := s.clone()
 		n.asked = true
-		n.step(w, Start{})
+		n.stepBarrier(w, Start{})
 		add(n, "request", 0, "")
 		return out
 	}
@@ -80,7 +80,7 @@ func (s *state) moves(w *world) []move {
 	}
 	if quiet := len(out) == 0; !s.left.noTicks && (quiet || s.left.spurious > 0) {
 		n := s.clone()
-		n.step(w, Tick{})
+		n.stepBarrier(w, Tick{})
 		if !quiet {
 			n.left.spurious--
 		}
@@ -88,17 +88,17 @@ func (s *state) moves(w *world) []move {
 			add(n, "tick", 0, "")
 		}
 	}
-	return append(out, s.disturb(w)...)
+	return append(out, s.disturbances(w)...)
 }
 
-// disturb is what can go wrong at any moment.
-func (s *state) disturb(w *world) []move {
+// disturbances is what can go wrong at any moment.
+func (s *state) disturbances(w *world) []move {
 	var out []move
 	if s.left.deadline {
 		n := s.clone()
 		n.left.deadline = false
-		n.step(w, Deadline{})
-		n.calm(w)
+		n.stepBarrier(w, Deadline{})
+		n.calmDown(w)
 		out = append(out, move{label{what: "deadline"}, n})
 	}
 	for r := 0; s.left.dies && r < w.n; r++ {
@@ -107,75 +107,75 @@ func (s *state) disturb(w *world) []move {
 		}
 		n := s.clone()
 		n.left.dies, n.dead[r], n.down[r] = false, true, nil
-		n.tell(r, report(rDied))
+		n.tellLeader(r, report(rDied))
 		out = append(out, move{label{"dies", r, ""}, n})
 	}
 	if s.left.lost {
 		n := s.clone()
 		n.left.lost, n.end = false, leaderLost
 		for r := range w.n {
-			n.send(r, order(oOpen)) // a member does that by itself
+			n.sendOrder(r, order(oOpen)) // a member does that by itself
 		}
 		n.beginHeld()
-		n.calm(w)
+		n.calmDown(w)
 		out = append(out, move{label{what: "leader lost"}, n})
 	}
 	return out
 }
 
-// ended says whether all threads of a rank have.
-func (s *state) ended(w *world, r int) bool {
+// hasEnded says whether all threads of a rank have.
+func (s *state) hasEnded(w *world, r int) bool {
 	for t, th := range w.threads {
-		if int(th.rank) == r && s.at(w, t) != nil {
+		if int(th.rank) == r && s.stepAt(w, t) != nil {
 			return false
 		}
 	}
 	return true
 }
 
-func (s *state) exit(w *world, r int) *state {
+func (s *state) exitRank(w *world, r int) *state {
 	n := s.clone()
 	n.gone[r], n.down[r], n.gates[r], n.late[r] = true, nil, Gate{}, false
-	n.tell(r, report(rEnded)+n.numbers(w, r))
+	n.tellLeader(r, report(rEnded)+n.reportOf(w, r))
 	return n
 }
 
-// create ends a creation: its members go on, the leader will hear of it.
-func (s *state) create(w *world, i int) *state {
+// endCreation ends a creation: its members go on, the leader will hear of it.
+func (s *state) endCreation(w *world, i int) *state {
 	n := s.clone()
 	n.met[i].phase = finished
-	n.tell(w.n, report([]byte{rCreated, byte(i)}))
-	n.calm(w)
+	n.tellLeader(w.n, report([]byte{rCreated, byte(i)}))
+	n.calmDown(w)
 	return n
 }
 
-// arrive is the wrong way into a creation: as any operation, for whoever is there.
-func (s *state) arrive(w *world, r, i int) *state {
+// arriveWrongly goes the wrong way into a creation: as any operation, for whoever is there.
+func (s *state) arriveWrongly(w *world, r, i int) *state {
 	if s.met[i].arrived&(1<<r) != 0 || s.sealed[r] {
 		return nil
 	}
 	n := s.clone()
-	if ok, _ := n.may(w, r, nil); !ok {
+	if ok, _ := n.mayPass(w, r, nil); !ok {
 		return nil
 	}
 	m := &n.met[i]
 	m.arrived |= 1 << r
 	m.phase = running
-	if m.arrived == mask(w.meets[i].Ranks) {
+	if m.arrived == maskOf(w.meets[i].Ranks) {
 		m.phase = finished
 	}
-	n.calm(w)
+	n.calmDown(w)
 	return n
 }
 
-// last is what is wrong with a state in which nothing can move.
-func (s *state) last(w *world, r rules) verdict {
+// lastVerdict is what is wrong with a state in which nothing can move.
+func (s *state) lastVerdict(w *world, r rules) verdict {
 	switch {
 	case s.end == cutFound:
 		return ok
 	case s.end == underWay:
 		return stuck
-	case s.end == attemptFailed && !s.excused(r):
+	case s.end == attemptFailed && !s.isExcused(r):
 		return refused
 	}
 	// The attempt was abandoned: the job must have run on.
@@ -184,15 +184,15 @@ func (s *state) last(w *world, r rules) verdict {
 			return stuck
 		}
 	}
-	if !slices.Contains(s.dead[:], true) && (!s.over(w) || s.torn(w) != "") {
+	if !slices.Contains(s.dead[:], true) && (!s.isOver(w) || s.describeTorn(w) != "") {
 		return stuck
 	}
 	return ok
 }
 
-// excused says whether the failure of an attempt is honest: something did happen, and it
+// isExcused says whether the failure of an attempt is honest: something did happen, and it
 // says what.
-func (s *state) excused(r rules) bool {
+func (s *state) isExcused(r rules) bool {
 	switch s.failure.Why {
 	case DeadlinePassed:
 		return r.deadline && !s.left.deadline
@@ -212,13 +212,13 @@ type result struct {
 	trace  []label
 }
 
-// explore looks at every state that a program can come to under the rules. It says ok
+// exploreAll looks at every state that a program can come to under the rules. It says ok
 // only if none of them is wrong, none can be entered twice on one path, and each that
 // has no way on is a cut, or an honest failure after which the job ran on. So every
 // path, however things interleave, comes to one of these.
-func explore(w *world, r rules, limit int) result {
+func exploreAll(w *world, r rules, limit int) result {
 	e := explorer{world: w, rules: r, limit: limit, seen: make(map[[2]uint64]bool), seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
-	v := e.visit(newState(w, r))
+	v := e.visitState(newState(w, r))
 	slices.Reverse(e.trace)
 	return result{v, len(e.seen), e.trace}
 }
@@ -233,11 +233,11 @@ type explorer struct {
 	buf   []byte
 }
 
-func (e *explorer) visit(s *state) verdict {
+func (e *explorer) visitState(s *state) verdict {
 	if s.verdict != "" {
 		return s.verdict
 	}
-	e.buf = s.encode(e.world, e.buf[:0])
+	e.buf = s.encodeState(e.world, e.buf[:0])
 	key := [2]uint64{maphash.Bytes(e.seeds[0], e.buf), maphash.Bytes(e.seeds[1], e.buf)}
 	if over, known := e.seen[key]; known {
 		if !over {
@@ -249,14 +249,14 @@ func (e *explorer) visit(s *state) verdict {
 		return tooBig
 	}
 	e.seen[key] = false
-	moves := s.moves(e.world)
+	moves := s.nextMoves(e.world)
 	if len(moves) == 0 {
-		if v := s.last(e.world, e.rules); v != ok {
+		if v := s.lastVerdict(e.world, e.rules); v != ok {
 			return v
 		}
 	}
 	for _, m := range moves {
-		if v := e.visit(m.to); v != ok {
+		if v := e.visitState(m.to); v != ok {
 			e.trace = append(e.trace, m.label)
 			return v
 		}
@@ -265,11 +265,11 @@ func (e *explorer) visit(s *state) verdict {
 	return ok
 }
 
-// encode is all that makes a state what it is.
-func (s *state) encode(w *world, to []byte) []byte {
+// encodeState returns all that makes a state what it is.
+func (s *state) encodeState(w *world, to []byte) []byte {
 	flag := func(bs ...bool) {
 		for _, b := range bs {
-			to = append(to, bit(b))
+			to = append(to, bitOf(b))
 		}
 	}
 	to = append(to, s.pcs[:len(w.threads)]...)
@@ -313,19 +313,19 @@ func (s *state) encode(w *world, to []byte) []byte {
 	return append(to, s.code...)
 }
 
-func bit(b bool) byte {
+func bitOf(b bool) byte {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-// encodeBarrier is all that a Barrier knows. In which order it came to know its lines
+// encodeBarrier returns all that a Barrier knows. In which order it came to know its lines
 // makes no difference to what it does.
 func encodeBarrier(w *world, b *Barrier) string {
 	to := []byte{byte(b.phase), byte(b.unshut), byte(b.owing), byte(b.unrevoke), byte(b.lag)}
 	for _, r := range b.ranks {
-		to = append(to, byte(r.behind), bit(r.dirty)|bit(r.shut)<<1|bit(r.ended)<<2|bit(r.holds)<<3|bit(r.owes)<<4, byte(r.withdrawing))
+		to = append(to, byte(r.behind), bitOf(r.dirty)|bitOf(r.shut)<<1|bitOf(r.ended)<<2|bitOf(r.holds)<<3|bitOf(r.owes)<<4, byte(r.withdrawing))
 	}
 	for _, k := range w.keys {
 		s, known := b.sideOf[k]
@@ -333,19 +333,19 @@ func encodeBarrier(w *world, b *Barrier) string {
 			to = append(to, 0xff)
 			continue
 		}
-		to = append(to, byte(b.sides[s].n), bit(b.sides[s].final))
+		to = append(to, byte(b.sides[s].n), bitOf(b.sides[s].final))
 	}
 	for _, c := range w.comms {
 		if m := b.comms[c.Comm]; m != nil {
 			for _, l := range m.left {
-				to = append(to, bit(l))
+				to = append(to, bitOf(l))
 			}
-			to = append(to, bit(m.aborted))
+			to = append(to, bitOf(m.aborted))
 		}
 		to = append(to, 0xfe)
 	}
 	for _, m := range b.meetings {
-		to = append(to, byte(m.ID), bit(m.begun))
+		to = append(to, byte(m.ID), bitOf(m.begun))
 	}
 	return string(to)
 }

@@ -114,8 +114,8 @@ func checkSums(t *testing.T, b *Barrier) {
 		if r.behind != behind[i] && b.phase != failed {
 			t.Fatalf("rank %d is behind on %d lines, not %d", i, behind[i], r.behind)
 		}
-		unshut += int(1 - bit(r.shut))
-		owing += int(bit(r.owes))
+		unshut += int(1 - bitOf(r.shut))
+		owing += int(bitOf(r.owes))
 		unrevoke += r.withdrawing
 	}
 	if b.phase != failed && (b.lag != lag || b.unshut != unshut || b.owing != owing || b.unrevoke != unrevoke) {

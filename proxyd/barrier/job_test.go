@@ -57,8 +57,8 @@ func (j *job) clone() job {
 	return n
 }
 
-// at is the step before which a thread stands, nil at its end and in a dead rank.
-func (j *job) at(w *world, t int) *step {
+// stepAt is the step before which a thread stands, nil at its end and in a dead rank.
+func (j *job) stepAt(w *world, t int) *step {
 	th := &w.threads[t]
 	if int(j.pcs[t]) == len(th.steps) || j.dead[th.rank] {
 		return nil
@@ -66,10 +66,10 @@ func (j *job) at(w *world, t int) *step {
 	return &th.steps[j.pcs[t]]
 }
 
-// issue carries out the step of a thread that issues.
-func (j *job) issue(w *world, t int) {
+// issueStep carries out the step of a thread that issues.
+func (j *job) issueStep(w *world, t int) {
 	it := item{thread: uint8(t), pc: j.pcs[t]}
-	for i, k := range j.at(w, t).keys {
+	for i, k := range j.stepAt(w, t).keys {
 		j.counts[k]++
 		it.seq[i] = j.counts[k]
 	}
@@ -79,8 +79,8 @@ func (j *job) issue(w *world, t int) {
 
 func (w *world) step(it item) *step { return &w.threads[it.thread].steps[it.pc] }
 
-// head says whether the i-th operation in flight is the first of its stream.
-func (j *job) head(w *world, i int) bool {
+// isHead says whether the i-th operation in flight is the first of its stream.
+func (j *job) isHead(w *world, i int) bool {
 	it := j.flight[i]
 	for _, o := range j.flight[:i] {
 		if w.threads[o.thread].rank == w.threads[it.thread].rank && w.step(o).stream == w.step(it).stream {
@@ -90,11 +90,11 @@ func (j *job) head(w *world, i int) bool {
 	return true
 }
 
-// part finds the seq-th operation under a key among the heads of streams.
-func (j *job) part(w *world, key int, seq uint8) (i, p int, ok bool) {
+// findPart finds the seq-th operation under a key among the heads of streams.
+func (j *job) findPart(w *world, key int, seq uint8) (i, p int, ok bool) {
 	for i, it := range j.flight {
 		for p, k := range w.step(it).keys {
-			if k == key && it.seq[p] == seq && j.head(w, i) {
+			if k == key && it.seq[p] == seq && j.isHead(w, i) {
 				return i, p, true
 			}
 		}
@@ -102,9 +102,9 @@ func (j *job) part(w *world, key int, seq uint8) (i, p int, ok bool) {
 	return 0, 0, false
 }
 
-// ready lists the parts that complete together with part p of the i-th operation in
+// readyParts lists the parts that complete together with part p of the i-th operation in
 // flight, nil if it cannot complete now.
-func (j *job) ready(w *world, i, p int) [][2]int {
+func (j *job) readyParts(w *world, i, p int) [][2]int {
 	it := j.flight[i]
 	k, seq := w.step(it).keys[p], it.seq[p]
 	key := w.keys[k]
@@ -122,7 +122,7 @@ func (j *job) ready(w *world, i, p int) [][2]int {
 		return [][2]int{{i, p}}
 	}
 	for _, o := range w.peers[w.line[k]] {
-		oi, op, ok := j.part(w, o, seq)
+		oi, op, ok := j.findPart(w, o, seq)
 		if !ok {
 			return nil
 		}
@@ -131,20 +131,20 @@ func (j *job) ready(w *world, i, p int) [][2]int {
 	return together
 }
 
-// complete carries out all that devices can, whatever the order: completions take
+// completeAll carries out all that devices can, whatever the order: completions take
 // nothing from each other, so that checking one order is checking all.
-func (j *job) complete(w *world) (moved bool) {
+func (j *job) completeAll(w *world) (moved bool) {
 	for again := true; again; {
 		again = false
 		for i := 0; i < len(j.flight) && !again; i++ {
-			if !j.head(w, i) {
+			if !j.isHead(w, i) {
 				continue
 			}
 			for p := range w.step(j.flight[i]).keys {
 				if j.flight[i].done&(1<<p) != 0 {
 					continue
 				}
-				for _, ip := range j.ready(w, i, p) {
+				for _, ip := range j.readyParts(w, i, p) {
 					it := &j.flight[ip[0]]
 					it.done |= 1 << ip[1]
 					j.done[w.step(*it).keys[ip[1]]]++
@@ -159,8 +159,8 @@ func (j *job) complete(w *world) (moved bool) {
 	return moved
 }
 
-// flying says whether an operation of a rank, or with t ≥ 0 of that thread, is in flight.
-func (j *job) flying(w *world, r Rank, t int) bool {
+// isFlying says whether an operation of a rank, or with t ≥ 0 of that thread, is in flight.
+func (j *job) isFlying(w *world, r Rank, t int) bool {
 	return slices.ContainsFunc(j.flight, func(it item) bool {
 		return w.threads[it.thread].rank == r && (t < 0 || int(it.thread) == t)
 	})
@@ -173,22 +173,22 @@ type told struct {
 	comm int
 }
 
-// settle lets devices and host code go on until nothing moves but what the barrier has to
+// settleJob lets devices and host code go on until nothing moves but what the barrier has to
 // do with: issuing, and exits. None of these steps takes from another what it needs, so
 // their order does not matter either. It returns what the leader has to be told.
-func (j *job) settle(w *world) []told {
+func (j *job) settleJob(w *world) []told {
 	var out []told
 	for moved := true; moved; {
-		moved = j.complete(w)
+		moved = j.completeAll(w)
 		for t, th := range w.threads {
-			s := j.at(w, t)
+			s := j.stepAt(w, t)
 			if s == nil {
 				continue
 			}
 			goOn := false
 			switch s.kind {
 			case wait:
-				goOn = !j.flying(w, th.rank, t)
+				goOn = !j.isFlying(w, th.rank, t)
 			case hostSend:
 				j.mail[int(th.rank)*w.n+int(s.peer)]++
 				goOn = true
@@ -205,7 +205,7 @@ func (j *job) settle(w *world) []told {
 				}
 				goOn = m.phase == finished
 			case destroy, abort:
-				if goOn = s.kind == abort || !j.flying(w, th.rank, t); goOn {
+				if goOn = s.kind == abort || !j.isFlying(w, th.rank, t); goOn {
 					j.broken[s.comm] = j.broken[s.comm] || s.kind == abort
 					out = append(out, told{th.rank, s.kind, s.comm})
 				}
@@ -219,8 +219,8 @@ func (j *job) settle(w *world) []told {
 	return out
 }
 
-// top is the highest number on the line of a key.
-func (j *job) top(w *world, key int) uint8 {
+// topOf is the highest number on the line of a key.
+func (j *job) topOf(w *world, key int) uint8 {
 	var n uint8
 	for _, k := range w.peers[w.line[key]] {
 		n = max(n, j.counts[k])
@@ -228,11 +228,11 @@ func (j *job) top(w *world, key int) uint8 {
 	return n
 }
 
-// torn says what would be torn if this were the cut, "" if nothing.
-func (j *job) torn(w *world) string {
+// describeTorn says what would be torn if this were the cut, "" if nothing.
+func (j *job) describeTorn(w *world) string {
 	for k := range w.keys {
 		c := slices.IndexFunc(w.comms, func(c Communicator) bool { return c.Comm == w.keys[k].Comm })
-		if j.counts[k] < j.top(w, k) && !j.broken[c] {
+		if j.counts[k] < j.topOf(w, k) && !j.broken[c] {
 			return "half-issued: " + w.keys[k].String()
 		}
 	}
@@ -247,29 +247,29 @@ func (j *job) torn(w *world) string {
 	return ""
 }
 
-// over says whether every thread has ended, or will never issue again.
-func (j *job) over(w *world) bool {
+// isOver says whether every thread has ended, or will never issue again.
+func (j *job) isOver(w *world) bool {
 	for t := range w.threads {
-		if s := j.at(w, t); s != nil && s.kind != forever {
+		if s := j.stepAt(w, t); s != nil && s.kind != forever {
 			return false
 		}
 	}
 	return true
 }
 
-// valid says whether the program, left alone, always ends with everything matched, and uses
+// isValid says whether the program, left alone, always ends with everything matched, and uses
 // no communicator before it is made. Where no rank has two threads, the order in which ranks
 // go on makes no difference, and one is tried; else all are.
-func (w *world) valid() bool {
-	_, oneOrder := w.issues()
+func (w *world) isValid() bool {
+	_, oneOrder := w.issuedKeys()
 	seen := map[string]bool{}
 	var try func(j job) bool
 	try = func(j job) bool {
 		for changed := true; changed; {
 			changed = false
-			j.settle(w)
+			j.settleJob(w)
 			for i := range w.meets {
-				if m := &j.met[i]; m.phase != finished && m.arrived == mask(w.meets[i].Ranks) {
+				if m := &j.met[i]; m.phase != finished && m.arrived == maskOf(w.meets[i].Ranks) {
 					m.phase, changed = finished, true
 				}
 			}
@@ -284,24 +284,24 @@ func (w *world) valid() bool {
 		seen[key] = true
 		moved := false
 		for t := range w.threads {
-			s := j.at(w, t)
+			s := j.stepAt(w, t)
 			if s == nil || s.kind != issue || moved && oneOrder {
 				continue
 			}
 			moved = true
 			next := j.clone()
-			next.issue(w, t)
-			if !j.made(w, s) || !try(next) {
+			next.issueStep(w, t)
+			if !j.areMade(w, s) || !try(next) {
 				return false
 			}
 		}
-		return moved || j.over(w) && j.torn(w) == ""
+		return moved || j.isOver(w) && j.describeTorn(w) == ""
 	}
 	return try(job{})
 }
 
-// made says whether all communicators that a step uses exist.
-func (j *job) made(w *world, s *step) bool {
+// areMade says whether all communicators that a step uses exist.
+func (j *job) areMade(w *world, s *step) bool {
 	for _, k := range s.keys {
 		for i, m := range w.meets {
 			if m.ID == uint64(w.keys[k].Comm) && j.met[i].phase != finished {
@@ -312,7 +312,7 @@ func (j *job) made(w *world, s *step) bool {
 	return true
 }
 
-func mask(ranks []Rank) (m uint8) {
+func maskOf(ranks []Rank) (m uint8) {
 	for _, r := range ranks {
 		m |= 1 << r
 	}

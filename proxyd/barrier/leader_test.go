@@ -45,27 +45,27 @@ func (s *state) hearFrom(w *world, r int) *state {
 	}
 	switch m[0] {
 	case rShut:
-		n.step(w, Shut{who, countsOf(w, r, rest)})
+		n.stepBarrier(w, Shut{who, countsOf(w, r, rest)})
 	case rIssued, rNudged:
-		n.step(w, Issued{who, countsOf(w, r, rest), m[0] == rNudged})
+		n.stepBarrier(w, Issued{who, countsOf(w, r, rest), m[0] == rNudged})
 	case rWithdrawn:
-		n.step(w, Withdrawn{who, countsOf(w, r, rest)})
+		n.stepBarrier(w, Withdrawn{who, countsOf(w, r, rest)})
 	case rReading:
-		n.step(w, Reading{who, countsOf(w, r, rest)})
+		n.stepBarrier(w, Reading{who, countsOf(w, r, rest)})
 	case rDrained:
-		n.step(w, Drained{who})
+		n.stepBarrier(w, Drained{who})
 	case rCallsShut:
-		n.step(w, CallsShut{who})
+		n.stepBarrier(w, CallsShut{who})
 	case rEnded:
-		n.step(w, Ended{who, countsOf(w, r, rest)})
+		n.stepBarrier(w, Ended{who, countsOf(w, r, rest)})
 	case rDied:
-		n.step(w, Died{who})
+		n.stepBarrier(w, Died{who})
 	case rCreated:
-		n.step(w, Created{w.meets[rest[0]].ID})
+		n.stepBarrier(w, Created{w.meets[rest[0]].ID})
 	case rTold:
 		n.toldOf(w, who, stepKind(rest[0]), int(rest[1]), countsOf(w, r, rest[2:]))
 	}
-	n.calm(w)
+	n.calmDown(w)
 	return n
 }
 
@@ -77,13 +77,13 @@ func (s *state) toldOf(w *world, who Rank, what stepKind, i int, counts []Count)
 		c := w.comms[i]
 		m := slices.Index(c.Members, who)
 		counts = slices.DeleteFunc(counts, func(k Count) bool { return k.Comm != c.Comm })
-		s.step(w, Destroyed{who, c.Comm, int32(m), counts})
+		s.stepBarrier(w, Destroyed{who, c.Comm, int32(m), counts})
 	case abort:
-		s.step(w, Aborted{w.comms[i].Comm})
+		s.stepBarrier(w, Aborted{w.comms[i].Comm})
 	case create:
 		m := &s.met[i]
 		m.told |= 1 << who
-		if m.told != mask(w.meets[i].Ranks) {
+		if m.told != maskOf(w.meets[i].Ranks) {
 			return
 		}
 		m.phase = held
@@ -91,12 +91,12 @@ func (s *state) toldOf(w *world, who Rank, what stepKind, i int, counts []Count)
 		if begun {
 			m.phase = running
 		}
-		s.step(w, Met{w.meets[i], begun})
+		s.stepBarrier(w, Met{w.meets[i], begun})
 	}
 }
 
-// step hands an event to the Barrier and carries out what it says.
-func (s *state) step(w *world, e Event) {
+// stepBarrier hands an event to the Barrier and carries out what it says.
+func (s *state) stepBarrier(w *world, e Event) {
 	if s.end != underWay {
 		return
 	}
@@ -109,14 +109,14 @@ func (s *state) step(w *world, e Event) {
 func (s *state) carryOut(w *world, out Effects) {
 	all := func(o ...byte) {
 		for r := range w.n {
-			s.send(r, order(o))
+			s.sendOrder(r, order(o))
 		}
 	}
 	if out.Shut {
 		all(oShut, s.attempt)
 	}
 	for _, r := range out.Withdraw {
-		s.send(int(r), order(oWithdraw))
+		s.sendOrder(int(r), order(oWithdraw))
 	}
 	for _, r := range out.Raise {
 		o := []byte{oRaise}
@@ -127,18 +127,18 @@ func (s *state) carryOut(w *world, out Effects) {
 			s.heldUp[r.Rank] = order(o)
 			continue
 		}
-		s.send(int(r.Rank), order(o))
+		s.sendOrder(int(r.Rank), order(o))
 	}
-	if s.left.wrong == rounds && s.reached(w) {
+	if s.left.wrong == rounds && s.allReached(w) {
 		for r := range w.n {
 			if s.heldUp[r] != "" {
-				s.send(r, s.heldUp[r])
+				s.sendOrder(r, s.heldUp[r])
 				s.sent[r], s.heldUp[r] = s.heldUp[r], ""
 			}
 		}
 	}
 	for _, r := range out.Nudge {
-		s.send(int(r), order(oNudge))
+		s.sendOrder(int(r), order(oNudge))
 	}
 	for _, id := range out.Create {
 		s.met[slices.IndexFunc(w.meets, func(m Rendezvous) bool { return m.ID == id })].phase = running
@@ -148,7 +148,7 @@ func (s *state) carryOut(w *world, out Effects) {
 	}
 	if out.Drain {
 		all(oDrain)
-		if s.torn(w) != "" {
+		if s.describeTorn(w) != "" {
 			s.verdict = unsafe
 		}
 	}
@@ -158,7 +158,7 @@ func (s *state) carryOut(w *world, out Effects) {
 	switch {
 	case out.Cut:
 		s.end = cutFound
-		if s.torn(w) != "" {
+		if s.describeTorn(w) != "" {
 			s.verdict = unsafe
 		}
 	case out.Failed != nil:
@@ -168,8 +168,8 @@ func (s *state) carryOut(w *world, out Effects) {
 	}
 }
 
-// reached says whether, as far as the leader knows, nobody is below what it was last sent.
-func (s *state) reached(w *world) bool {
+// allReached says whether, as far as the leader knows, nobody is below what it was last sent.
+func (s *state) allReached(w *world) bool {
 	for _, o := range s.sent {
 		for i := 1; i < len(o); i += 2 {
 			if side, ok := s.b.sideOf[w.keys[o[i]]]; ok && s.b.sides[side].n < uint64(o[i+1]) {
@@ -193,12 +193,12 @@ func (s *state) newAttempt(w *world) {
 	s.b = New(w.n, known...)
 	for r, gone := range s.gone {
 		if gone && len(s.up[r]) == 0 { // else it is heard of later
-			s.step(w, Ended{Rank(r), countsOf(w, r, s.numbers(w, r))})
+			s.stepBarrier(w, Ended{Rank(r), countsOf(w, r, s.reportOf(w, r))})
 		}
 	}
 	for i, m := range s.met {
 		if m.phase == running && s.left.wrong != arrivedOnly {
-			s.step(w, Met{w.meets[i], true})
+			s.stepBarrier(w, Met{w.meets[i], true})
 		}
 	}
 	s.code = encodeBarrier(w, s.b)

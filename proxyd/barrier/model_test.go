@@ -111,7 +111,7 @@ const (
 func newState(w *world, r rules) *state {
 	s := &state{left: r}
 	s.newAttempt(w)
-	s.calm(w)
+	s.calmDown(w)
 	s.code = encodeBarrier(w, s.b)
 	return s
 }
@@ -122,13 +122,13 @@ func (s *state) clone() *state {
 	return &n
 }
 
-func (s *state) send(r int, o order) {
+func (s *state) sendOrder(r int, o order) {
 	if !s.gone[r] && !s.dead[r] {
 		s.down[r] = append(slices.Clip(s.down[r]), o)
 	}
 }
 
-func (s *state) tell(r int, m report) {
+func (s *state) tellLeader(r int, m report) {
 	attempt := s.attempt
 	if r < maxRanks {
 		attempt = s.member[r]
@@ -137,17 +137,17 @@ func (s *state) tell(r int, m report) {
 	s.up[r] = append(slices.Clip(s.up[r]), m)
 }
 
-// numbers are the counts that a rank reports, in the order of world.mine.
-func (s *state) numbers(w *world, r int) report {
+// reportOf are the counts that a rank reports, in the order of world.mine.
+func (s *state) reportOf(w *world, r int) report {
 	n := make([]byte, len(w.mine[r]))
 	for i, k := range w.mine[r] {
-		n[i] = s.number(w, k)
+		n[i] = s.countUnder(w, k)
 	}
 	return report(n)
 }
 
-// number is what a rank's shim has counted under a key.
-func (s *state) number(w *world, k int) uint8 {
+// countUnder returns what a rank's shim has counted under a key.
+func (s *state) countUnder(w *world, k int) uint8 {
 	switch {
 	case s.left.wrong == completed:
 		return s.done[k]
@@ -158,44 +158,44 @@ func (s *state) number(w *world, k int) uint8 {
 }
 
 func (s *state) issued(w *world) func(Key) uint64 {
-	return func(k Key) uint64 { return uint64(s.number(w, w.keyOf[k])) }
+	return func(k Key) uint64 { return uint64(s.countUnder(w, w.keyOf[k])) }
 }
 
-// calm lets all that is no concern of the barrier happen, and puts on the way what the
+// calmDown lets all that is no concern of the barrier happen, and puts on the way what the
 // leader is to be told of it.
-func (s *state) calm(w *world) {
+func (s *state) calmDown(w *world) {
 	before := s.done
-	for _, t := range s.settle(w) {
+	for _, t := range s.settleJob(w) {
 		if t.what == create && s.left.wrong == arrivedOnly {
 			s.met[t.comm].arrived &^= 1 << t.rank // it has to pass the gate; see moves
 			continue
 		}
-		s.tell(int(t.rank), report([]byte{rTold, byte(t.what), byte(t.comm)})+s.numbers(w, int(t.rank)))
+		s.tellLeader(int(t.rank), report([]byte{rTold, byte(t.what), byte(t.comm)})+s.reportOf(w, int(t.rank)))
 	}
 	for r := range w.n {
 		if s.left.wrong == completed && s.gates[r].shut && before != s.done {
-			s.tell(r, report(rIssued)+s.numbers(w, r))
+			s.tellLeader(r, report(rIssued)+s.reportOf(w, r))
 		}
-		if s.late[r] && s.stands(w, r) {
+		if s.late[r] && s.standsAtGate(w, r) {
 			s.late[r] = false
-			s.tell(r, report(rShut)+s.numbers(w, r))
+			s.tellLeader(r, report(rShut)+s.reportOf(w, r))
 		}
 	}
 }
 
-// stands says whether every thread of a rank is at the gate, or has ended.
-func (s *state) stands(w *world, r int) bool {
+// standsAtGate says whether every thread of a rank is at the gate, or has ended.
+func (s *state) standsAtGate(w *world, r int) bool {
 	for t, th := range w.threads {
-		if at := s.at(w, t); int(th.rank) == r && at != nil && at.kind != issue && at.kind != create {
+		if at := s.stepAt(w, t); int(th.rank) == r && at != nil && at.kind != issue && at.kind != create {
 			return false
 		}
 	}
 	return true
 }
 
-// may says whether a thread's next operation gets through the gate of its rank, and
+// mayPass says whether a thread's next operation gets through the gate of its rank, and
 // whether a nudge was spent on it.
-func (s *state) may(w *world, r int, keys []int) (ok, nudged bool) {
+func (s *state) mayPass(w *world, r int, keys []int) (ok, nudged bool) {
 	g := &s.gates[r]
 	if s.left.wrong == exactly && g.shut && !g.nudge {
 		for _, k := range keys {
@@ -212,32 +212,32 @@ func (s *state) may(w *world, r int, keys []int) (ok, nudged bool) {
 
 // issueAt lets a thread issue, nil if the gate does not.
 func (s *state) issueAt(w *world, t int) *state {
-	at, r := s.at(w, t), int(w.threads[t].rank)
+	at, r := s.stepAt(w, t), int(w.threads[t].rank)
 	if s.sealed[r] || s.gone[r] {
 		return nil
 	}
 	n := s.clone()
-	ok, nudged := n.may(w, r, at.keys)
+	ok, nudged := n.mayPass(w, r, at.keys)
 	if !ok {
 		return nil
 	}
-	if n.gates[r].shut && !nudged && !slices.ContainsFunc(w.mine[r], func(k int) bool { return s.counts[k] < s.top(w, k) }) {
+	if n.gates[r].shut && !nudged && !slices.ContainsFunc(w.mine[r], func(k int) bool { return s.counts[k] < s.topOf(w, k) }) {
 		n.verdict = excess
 	}
-	n.issue(w, t)
+	n.issueStep(w, t)
 	if n.gates[r].shut {
 		what := report(rIssued)
 		if nudged {
 			what = report(rNudged)
 		}
-		n.tell(r, what+n.numbers(w, r))
+		n.tellLeader(r, what+n.reportOf(w, r))
 	}
-	n.calm(w)
+	n.calmDown(w)
 	return n
 }
 
-// obey lets a rank carry out the first order on its way to it, nil if it cannot yet.
-func (s *state) obey(w *world, r int) *state {
+// obeyOrder lets a rank carry out the first order on its way to it, nil if it cannot yet.
+func (s *state) obeyOrder(w *world, r int) *state {
 	n := s.clone()
 	o := n.down[r][0]
 	n.down[r] = n.down[r][1:]
@@ -249,32 +249,32 @@ func (s *state) obey(w *world, r int) *state {
 		if s.left.wrong == standing {
 			n.late[r] = true
 		} else {
-			n.tell(r, report(rShut)+n.numbers(w, r))
+			n.tellLeader(r, report(rShut)+n.reportOf(w, r))
 		}
 	case oWithdraw:
 		if s.left.wrong != keepGrants {
 			g.Withdraw()
 		}
-		n.tell(r, report(rWithdrawn)+n.numbers(w, r))
+		n.tellLeader(r, report(rWithdrawn)+n.reportOf(w, r))
 	case oRaise:
 		g.Raise(targetsOf(w, o))
 	case oNudge:
 		g.Nudge()
 	case oRead:
-		n.tell(r, report(rReading)+n.numbers(w, r))
+		n.tellLeader(r, report(rReading)+n.reportOf(w, r))
 	case oDrain:
-		if s.flying(w, Rank(r), -1) && len(n.down[r]) == 0 {
+		if s.isFlying(w, Rank(r), -1) && len(n.down[r]) == 0 {
 			return nil
 		}
-		n.tell(r, report(rDrained))
+		n.tellLeader(r, report(rDrained))
 	case oShutCalls:
 		n.sealed[r] = true
-		n.tell(r, report(rCallsShut))
+		n.tellLeader(r, report(rCallsShut))
 	case oOpen:
 		g.Open()
 		n.sealed[r] = false
 	}
-	n.calm(w)
+	n.calmDown(w)
 	return n
 }
 

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// issues are the keys that each operation of a rank counts, in its order. ok is false
+// issuedKeys are the keys that each operation of a rank counts, in its order. ok is false
 // where that order is not fixed: where several threads issue.
-func (w *world) issues() (ops [][][]int, ok bool) {
+func (w *world) issuedKeys() (ops [][][]int, ok bool) {
 	ops = make([][][]int, w.n)
 	for _, th := range w.threads {
 		first := len(ops[th.rank]) == 0
@@ -26,9 +26,9 @@ func (w *world) issues() (ops [][][]int, ok bool) {
 	return ops, true
 }
 
-// level says whether all numbers are equal on all lines when each rank has issued as many of
+// isLevel says whether all numbers are equal on all lines when each rank has issued as many of
 // its operations as at says.
-func (w *world) level(ops [][][]int, at []int) bool {
+func (w *world) isLevel(ops [][][]int, at []int) bool {
 	counts := make([]int, len(w.keys))
 	for r, n := range at {
 		for _, keys := range ops[r][:n] {
@@ -47,9 +47,9 @@ func (w *world) level(ops [][][]int, at []int) bool {
 	return true
 }
 
-// least is the smallest cut at or after from, found the dumb way: all there are are tried.
+// leastCut is the smallest cut at or after from, found the dumb way: all there are are tried.
 // The smallest exists, because of two cuts the smaller of each rank's positions make one.
-func (w *world) least(ops [][][]int, from []int) []int {
+func (w *world) leastCut(ops [][][]int, from []int) []int {
 	var best []int
 	var try func(at []int)
 	try = func(at []int) {
@@ -59,7 +59,7 @@ func (w *world) least(ops [][][]int, from []int) []int {
 			}
 			return
 		}
-		if !w.level(ops, at) {
+		if !w.isLevel(ops, at) {
 			return
 		}
 		if best == nil {
@@ -85,13 +85,13 @@ func (s *state) position(w *world, r int) (n int) {
 	return n
 }
 
-// walk follows one random path to its end. It returns where each rank was when its gate
+// walkRandomly follows one random path to its end. It returns where each rank was when its gate
 // shut, and whether nudges were given on the way.
-func walk(w *world, rng *rand.Rand) (last *state, from []int, nudged bool) {
+func walkRandomly(w *world, rng *rand.Rand) (last *state, from []int, nudged bool) {
 	s := newState(w, rules{})
 	from = make([]int, w.n)
 	for {
-		moves := s.moves(w)
+		moves := s.nextMoves(w)
 		if len(moves) == 0 {
 			return s, from, nudged
 		}
@@ -120,20 +120,20 @@ func TestCutIsLeastFixedPoint(t *testing.T) {
 		if w == nil {
 			continue
 		}
-		ops, ok := w.issues()
-		if !ok || !w.valid() {
+		ops, ok := w.issuedKeys()
+		if !ok || !w.isValid() {
 			continue
 		}
 		for i := range uint64(4) {
-			last, from, nudged := walk(w, rand.New(rand.NewPCG(n, i)))
-			if last.end != cutFound || last.torn(w) != "" {
+			last, from, nudged := walkRandomly(w, rand.New(rand.NewPCG(n, i)))
+			if last.end != cutFound || last.describeTorn(w) != "" {
 				t.Fatalf("%v: walk %d: %v", w.program, i, last.end)
 			}
 			at := make([]int, w.n)
 			for r := range at {
 				at[r] = last.position(w, r)
 			}
-			want := w.least(ops, from)
+			want := w.leastCut(ops, from)
 			if nudged {
 				continue // the cut may be a later one
 			}

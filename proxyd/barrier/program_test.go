@@ -80,23 +80,23 @@ type world struct {
 	keyOf   map[Key]int
 }
 
-// letter is the communicator of a name.
-func letter(name string) Comm { return Comm(name[0] - 'A' + 1) }
+// commOf is the communicator of a name.
+func commOf(name string) Comm { return Comm(name[0] - 'A' + 1) }
 
 func parseComms(text string) []Communicator {
 	var comms []Communicator
 	for _, f := range strings.Fields(text) {
 		name, members, _ := strings.Cut(f, "=")
-		c := Communicator{Comm: letter(name)}
+		c := Communicator{Comm: commOf(name)}
 		for _, m := range strings.Split(members, ",") {
-			c.Members = append(c.Members, Rank(number(m)))
+			c.Members = append(c.Members, Rank(parseNumber(m)))
 		}
 		comms = append(comms, c)
 	}
 	return comms
 }
 
-func number(s string) int {
+func parseNumber(s string) int {
 	n, err := strconv.Atoi(s)
 	if err != nil {
 		panic(err)
@@ -108,7 +108,7 @@ func number(s string) int {
 func newWorld(p program) *world {
 	w := &world{program: p, n: len(p.ranks), keyOf: make(map[Key]int)}
 	w.comms = parseComms(p.comms)
-	all := Communicator{Comm: letter("P")}
+	all := Communicator{Comm: commOf("P")}
 	for r := range w.n {
 		all.Members = append(all.Members, Rank(r))
 	}
@@ -160,7 +160,7 @@ func (w *world) parseThread(r Rank, text string) []step {
 		body, last := strings.CutSuffix(body, ")")
 		s := step{kind: issue}
 		if name, stream, ok := strings.Cut(body, "@"); ok {
-			body, s.stream = name, uint8(number(stream))
+			body, s.stream = name, uint8(parseNumber(stream))
 		}
 		switch {
 		case body == "W":
@@ -168,21 +168,21 @@ func (w *world) parseThread(r Rank, text string) []step {
 		case body == "X":
 			s.kind = forever
 		case strings.HasPrefix(body, "h>"):
-			s.kind, s.peer = hostSend, Rank(number(body[2:]))
+			s.kind, s.peer = hostSend, Rank(parseNumber(body[2:]))
 		case strings.HasPrefix(body, "h<"):
-			s.kind, s.peer = hostRecv, Rank(number(body[2:]))
+			s.kind, s.peer = hostRecv, Rank(parseNumber(body[2:]))
 		case body[0] == '+':
 			s.kind = create
-			s.comm = slices.IndexFunc(w.meets, func(m Rendezvous) bool { return m.ID == uint64(letter(body[1:])) })
+			s.comm = slices.IndexFunc(w.meets, func(m Rendezvous) bool { return m.ID == uint64(commOf(body[1:])) })
 		case body[0] == '-', body[0] == '~':
 			s.kind = map[byte]stepKind{'-': destroy, '~': abort}[body[0]]
-			s.comm = slices.IndexFunc(w.comms, func(c Communicator) bool { return c.Comm == letter(body[1:]) })
+			s.comm = slices.IndexFunc(w.comms, func(c Communicator) bool { return c.Comm == commOf(body[1:]) })
 		case body[0] == '>':
-			s.keys = []int{w.key(Key{letter("P"), int32(r), Send, int32(number(body[1:]))})}
+			s.keys = []int{w.keyIndex(Key{commOf("P"), int32(r), Send, int32(parseNumber(body[1:]))})}
 		case body[0] == '<':
-			s.keys = []int{w.key(Key{letter("P"), int32(r), Recv, int32(number(body[1:]))})}
+			s.keys = []int{w.keyIndex(Key{commOf("P"), int32(r), Recv, int32(parseNumber(body[1:]))})}
 		default:
-			s.keys = []int{w.key(w.collective(r, body))}
+			s.keys = []int{w.keyIndex(w.collectiveKey(r, body))}
 		}
 		add(s)
 		if last {
@@ -195,12 +195,12 @@ func (w *world) parseThread(r Rank, text string) []step {
 	return steps
 }
 
-// collective is the key of "A" or "A.1".
-func (w *world) collective(r Rank, text string) Key {
-	c := w.comm(letter(text))
+// collectiveKey is the key of "A" or "A.1".
+func (w *world) collectiveKey(r Rank, text string) Key {
+	c := w.communicatorOf(commOf(text))
 	k := Key{Comm: c.Comm, Member: int32(slices.Index(c.Members, r))}
 	if _, m, ok := strings.Cut(text, "."); ok {
-		k.Member = int32(number(m))
+		k.Member = int32(parseNumber(m))
 	}
 	if k.Member < 0 || c.Members[k.Member] != r {
 		panic(fmt.Sprintf("%s: rank %d: %s", w.name, r, text))
@@ -208,13 +208,13 @@ func (w *world) collective(r Rank, text string) Key {
 	return k
 }
 
-func (w *world) comm(c Comm) Communicator {
+func (w *world) communicatorOf(c Comm) Communicator {
 	return w.comms[slices.IndexFunc(w.comms, func(x Communicator) bool { return x.Comm == c })]
 }
 
-// key is the index of a key, with all that are compared with it made known.
-func (w *world) key(k Key) int {
-	c := w.comm(k.Comm)
+// keyIndex is the index of a key, with all that are compared with it made known.
+func (w *world) keyIndex(k Key) int {
+	c := w.communicatorOf(k.Comm)
 	for _, o := range k.lineOf().keysOf(len(c.Members)) {
 		if _, ok := w.keyOf[o]; !ok {
 			w.keyOf[o] = len(w.keys)

@@ -24,12 +24,12 @@ func randomProgram(seed uint64, blocks int) program {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	g := &generator{Rand: rng, words: make([][]string, 2+rng.IntN(7)/3)} // 2, 3 or seldom 4 ranks
 	for _, name := range "ABC"[:2+rng.IntN(2)] {
-		g.comm(string(name), &g.comms)
+		g.makeComm(string(name), &g.comms)
 	}
 	g.blocking = []float64{0, 0.3, 0.7}[rng.IntN(3)]
 	g.streams = rng.IntN(2) + 1
 	for range blocks {
-		g.block()
+		g.addBlock()
 	}
 	p := program{
 		name: fmt.Sprintf("seed %d", seed), comms: strings.Join(g.comms, " "), creates: strings.Join(g.creates, " "),
@@ -65,18 +65,18 @@ type generator struct {
 	waits          bool
 }
 
-// comm makes up a communicator.
-func (g *generator) comm(name string, to *[]string) {
+// makeComm makes up a communicator.
+func (g *generator) makeComm(name string, to *[]string) {
 	ranks := g.Perm(len(g.words))[:2+g.IntN(len(g.words)-1)]
 	slices.Sort(ranks)
 	g.members = append(g.members, ranks)
 	*to = append(*to, name+"="+strings.Trim(strings.ReplaceAll(fmt.Sprint(ranks), " ", ","), "[]"))
 }
 
-func (g *generator) add(r int, word string) { g.words[r] = append(g.words[r], word) }
+func (g *generator) addWord(r int, word string) { g.words[r] = append(g.words[r], word) }
 
-// block adds one thing that ranks do together.
-func (g *generator) block() {
+// addBlock adds one thing that ranks do together.
+func (g *generator) addBlock() {
 	n := len(g.words)
 	pair := g.Perm(n)[:2]
 	a, b := pair[0], pair[1]
@@ -88,33 +88,33 @@ func (g *generator) block() {
 			if g.Float64() < g.blocking {
 				word += "!"
 			}
-			g.add(r, word)
+			g.addWord(r, word)
 		}
 	case k < 62:
-		g.add(a, fmt.Sprintf(">%d", b))
-		g.add(b, fmt.Sprintf("<%d", a))
+		g.addWord(a, fmt.Sprintf(">%d", b))
+		g.addWord(b, fmt.Sprintf("<%d", a))
 	case k < 70:
-		g.add(a, fmt.Sprintf("(>%d <%d)", b, b))
-		g.add(b, fmt.Sprintf("(>%d <%d)", a, a))
+		g.addWord(a, fmt.Sprintf("(>%d <%d)", b, b))
+		g.addWord(b, fmt.Sprintf("(>%d <%d)", a, a))
 	case k < 75:
 		for r := range n {
-			g.add(r, fmt.Sprintf("(>%d <%d)", (r+1)%n, (r+n-1)%n))
+			g.addWord(r, fmt.Sprintf("(>%d <%d)", (r+1)%n, (r+n-1)%n))
 		}
 	case k < 80: // a graph with two collectives
 		for r := range n {
 			switch inA, inB := slices.Contains(g.members[0], r), slices.Contains(g.members[1], r); {
 			case inA && inB:
-				g.add(r, "(A B)")
+				g.addWord(r, "(A B)")
 			case inA:
-				g.add(r, "A")
+				g.addWord(r, "A")
 			case inB:
-				g.add(r, "B")
+				g.addWord(r, "B")
 			}
 		}
 	case k < 87:
 		g.waits = true
-		g.add(a, fmt.Sprintf("h>%d", b))
-		g.add(b, fmt.Sprintf("h<%d", a))
+		g.addWord(a, fmt.Sprintf("h>%d", b))
+		g.addWord(b, fmt.Sprintf("h<%d", a))
 	case k < 93 && len(g.creates) < 2:
 		// From now on block can choose it, as the creation is in front.
 		g.waits = true
@@ -123,23 +123,23 @@ func (g *generator) block() {
 			g.comms = append(g.comms, "C"+g.comms[0][1:])
 		}
 		name := string("ABCDEF"[len(g.members)])
-		g.comm(name, &g.creates)
+		g.makeComm(name, &g.creates)
 		for _, r := range g.members[len(g.members)-1] {
-			g.add(r, "+"+name)
+			g.addWord(r, "+"+name)
 		}
 	default:
-		g.add(g.IntN(n), "W")
+		g.addWord(g.IntN(n), "W")
 	}
 }
 
-// tally explores random programs and returns how often each verdict fell, for each
+// tallyPrograms explores random programs and returns how often each verdict fell, for each
 // kind of run. Programs that hang by themselves are left out.
-func tally(t *testing.T, n, most, blocks int, kinds map[string]func(program) (rules, bool)) map[string]map[verdict]int {
+func tallyPrograms(t *testing.T, n, most, blocks int, kinds map[string]func(program) (rules, bool)) map[string]map[verdict]int {
 	table := make(map[string]map[verdict]int)
 	states := 0
 	for s := *seed; n > 0; s++ {
 		w := newWorldOrNil(randomProgram(s, blocks))
-		if w == nil || w.steps() > 2*blocks || !w.valid() {
+		if w == nil || w.countSteps() > 2*blocks || !w.isValid() {
 			continue
 		}
 		n--
@@ -148,14 +148,14 @@ func tally(t *testing.T, n, most, blocks int, kinds map[string]func(program) (ru
 			if !applies {
 				continue
 			}
-			got := explore(w, r, most)
+			got := exploreAll(w, r, most)
 			states += got.states
 			if table[kind] == nil {
 				table[kind] = make(map[verdict]int)
 			}
 			table[kind][got.verdict]++
 			if r.wrong == right && got.verdict != ok && got.verdict != tooBig {
-				t.Errorf("seed %d: %v under %+v: %s after\n%s", s, w.program, r, got.verdict, story(got.trace))
+				t.Errorf("seed %d: %v under %+v: %s after\n%s", s, w.program, r, got.verdict, traceText(got.trace))
 			}
 		}
 	}
@@ -166,8 +166,8 @@ func tally(t *testing.T, n, most, blocks int, kinds map[string]func(program) (ru
 	return table
 }
 
-// steps is how many operations all ranks issue together: what makes a program large.
-func (w *world) steps() (n int) {
+// countSteps returns how many operations all ranks issue together: what makes a program large.
+func (w *world) countSteps() (n int) {
 	for _, th := range w.threads {
 		for _, s := range th.steps {
 			if s.kind == issue {
@@ -195,7 +195,7 @@ func TestRandomPrograms(t *testing.T) {
 	if *programs > 0 {
 		n, most, blocks = *programs, 200_000, 5
 	}
-	table := tally(t, n, most, blocks, map[string]func(program) (rules, bool){
+	table := tallyPrograms(t, n, most, blocks, map[string]func(program) (rules, bool){
 		"ours":                   func(p program) (rules, bool) { return rules{noTicks: !p.waits}, true },
 		"ours, a spurious nudge": func(program) (rules, bool) { return rules{spurious: 1}, true },
 		"ours, deadline":         func(program) (rules, bool) { return rules{deadline: true}, *programs > 0 },
@@ -225,7 +225,7 @@ func TestRandomProgramsCatchWrongRules(t *testing.T) {
 		"only arrived ones":      counted(arrivedOnly, true),
 		"nudges not withdrawn":   func(program) (rules, bool) { return rules{wrong: keepGrants, spurious: 1}, true },
 	}
-	table := tally(t, *programs, 100_000, 5, kinds)
+	table := tallyPrograms(t, *programs, 100_000, 5, kinds)
 	for kind, verdicts := range table {
 		wrong := 0
 		for v, n := range verdicts {

@@ -39,7 +39,7 @@ func TestTranscripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := play(t, string(want))
+			got := playTranscript(t, string(want))
 			if *update {
 				if err := os.WriteFile(file, got, 0o644); err != nil {
 					t.Fatal(err)
@@ -53,8 +53,8 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// play plays the events of a transcript and returns it with what was said now.
-func play(t *testing.T, text string) []byte {
+// playTranscript plays the events of a transcript and returns it with what was said now.
+func playTranscript(t *testing.T, text string) []byte {
 	p := player{t: t, members: make(map[Comm][]Rank)}
 	var out bytes.Buffer
 	var said []string
@@ -80,7 +80,7 @@ func play(t *testing.T, text string) []byte {
 		default:
 			fmt.Fprintln(&out, l)
 			if words[0] != "#" {
-				said = append(said, p.line(words)...)
+				said = append(said, p.playLine(words)...)
 			}
 		}
 	}
@@ -94,26 +94,26 @@ type player struct {
 	members map[Comm][]Rank
 }
 
-// line plays one event.
-func (p *player) line(words []string) []string {
+// playLine plays one event.
+func (p *player) playLine(words []string) []string {
 	arg := func(i int) string { return words[i] }
 	if words[0] == "new" {
 		comms := parseComms(strings.Join(words[2:], " "))
-		p.know(comms...)
-		p.b = New(number(arg(1)), comms...)
+		p.knowComms(comms...)
+		p.b = New(parseNumber(arg(1)), comms...)
 		return nil
 	}
-	e := p.event(words, arg)
-	return p.effects(p.b.Step(e))
+	e := p.parseEvent(words, arg)
+	return p.describeEffects(p.b.Step(e))
 }
 
-func (p *player) know(comms ...Communicator) {
+func (p *player) knowComms(comms ...Communicator) {
 	for _, c := range comms {
 		p.members[c.Comm] = c.Members
 	}
 }
 
-func (p *player) event(words []string, arg func(int) string) Event {
+func (p *player) parseEvent(words []string, arg func(int) string) Event {
 	switch words[0] {
 	case "start":
 		return Start{}
@@ -122,27 +122,27 @@ func (p *player) event(words []string, arg func(int) string) Event {
 	case "deadline":
 		return Deadline{}
 	case "aborted":
-		return Aborted{letter(arg(1))}
+		return Aborted{commOf(arg(1))}
 	case "created":
-		return Created{uint64(letter(arg(1)))}
+		return Created{uint64(commOf(arg(1)))}
 	case "met":
 		makes := parseComms(arg(1))
-		p.know(makes...)
+		p.knowComms(makes...)
 		return Met{Rendezvous{uint64(makes[0].Comm), makes[0].Members, makes}, slices.Contains(words, "begun")}
 	}
-	who := Rank(number(arg(1)))
+	who := Rank(parseNumber(arg(1)))
 	switch words[0] {
 	case "shut":
-		return Shut{who, p.counts(who, words[2:])}
+		return Shut{who, p.parseCounts(who, words[2:])}
 	case "issued":
 		nudge := strings.HasSuffix(strings.Join(words, " "), "by nudge")
-		return Issued{who, p.counts(who, words[2:]), nudge}
+		return Issued{who, p.parseCounts(who, words[2:]), nudge}
 	case "withdrawn":
-		return Withdrawn{who, p.counts(who, words[2:])}
+		return Withdrawn{who, p.parseCounts(who, words[2:])}
 	case "reading":
-		return Reading{who, p.counts(who, words[2:])}
+		return Reading{who, p.parseCounts(who, words[2:])}
 	case "ended":
-		return Ended{who, p.counts(who, words[2:])}
+		return Ended{who, p.parseCounts(who, words[2:])}
 	case "drained":
 		return Drained{who}
 	case "calls-shut":
@@ -152,40 +152,40 @@ func (p *player) event(words []string, arg func(int) string) Event {
 	case "stuck":
 		return Stuck{who, strings.Join(words[2:], " ")}
 	case "destroyed":
-		m := slices.Index(p.members[letter(arg(2))], who)
-		return Destroyed{who, letter(arg(2)), int32(m), p.counts(who, words[3:])}
+		m := slices.Index(p.members[commOf(arg(2))], who)
+		return Destroyed{who, commOf(arg(2)), int32(m), p.parseCounts(who, words[3:])}
 	}
 	p.t.Fatalf("no event: %s", words)
 	return nil
 }
 
-func (p *player) counts(who Rank, words []string) []Count {
+func (p *player) parseCounts(who Rank, words []string) []Count {
 	var counts []Count
 	for _, word := range words {
 		name, n, ok := strings.Cut(word, "=")
 		if !ok {
 			break // by nudge
 		}
-		k := Key{Comm: letter(name)}
+		k := Key{Comm: commOf(name)}
 		k.Member = int32(max(0, slices.Index(p.members[k.Comm], who)))
 		rest := name[1:]
 		if i := strings.IndexAny(rest, "<>"); i >= 0 {
-			k.Kind, k.Peer = Send, int32(number(rest[i+1:]))
+			k.Kind, k.Peer = Send, int32(parseNumber(rest[i+1:]))
 			if rest[i] == '<' {
 				k.Kind = Recv
 			}
 			rest = rest[:i]
 		}
 		if m, ok := strings.CutPrefix(rest, "."); ok {
-			k.Member = int32(number(m))
+			k.Member = int32(parseNumber(m))
 		}
-		counts = append(counts, Count{k, uint64(number(n))})
+		counts = append(counts, Count{k, uint64(parseNumber(n))})
 	}
 	return counts
 }
 
-// effects is what is to be done, in words.
-func (p *player) effects(e Effects) []string {
+// describeEffects returns what is to be done, in words.
+func (p *player) describeEffects(e Effects) []string {
 	var out []string
 	say := func(yes bool, format string, args ...any) {
 		if yes {
@@ -198,7 +198,7 @@ func (p *player) effects(e Effects) []string {
 		var targets []string
 		for _, t := range r.Targets {
 			name := strings.Replace(t.String(), fmt.Sprint(t.Comm), string(rune('A'+t.Comm-1)), 1)
-			if p.single(t.Comm) {
+			if p.hasSingleMembers(t.Comm) {
 				name = strings.Replace(name, fmt.Sprintf(".%d", t.Member), "", 1)
 			}
 			targets = append(targets, fmt.Sprintf("%s=%d", name, t.N))
@@ -219,8 +219,8 @@ func (p *player) effects(e Effects) []string {
 	return out
 }
 
-// single says whether no rank has two members of a communicator.
-func (p *player) single(c Comm) bool {
+// hasSingleMembers says whether no rank has two members of a communicator.
+func (p *player) hasSingleMembers(c Comm) bool {
 	m := slices.Clone(p.members[c])
 	slices.Sort(m)
 	return len(slices.Compact(m)) == len(p.members[c])

@@ -33,12 +33,12 @@ func TestCheckerCatchesWrongRules(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			w := caseWorld(tt.on)
-			holds(t, w, tt.rules)
+			checkProgram(t, w, tt.rules)
 			twisted := tt.rules
 			twisted.wrong = tt.rule
-			got := explore(w, twisted, most())
+			got := exploreAll(w, twisted, largestProgram())
 			if got.verdict != tt.want {
-				t.Errorf("%s, want %s, after\n%s", got.verdict, tt.want, story(got.trace))
+				t.Errorf("%s, want %s, after\n%s", got.verdict, tt.want, traceText(got.trace))
 			}
 			caught[tt.rule] = true
 		})
@@ -58,7 +58,7 @@ func TestNudgeIsNeeded(t *testing.T) {
 			continue
 		}
 		t.Run(p.name, func(t *testing.T) {
-			if got := explore(newWorld(p), rules{noTicks: true}, most()); got.verdict != stuck {
+			if got := exploreAll(newWorld(p), rules{noTicks: true}, largestProgram()); got.verdict != stuck {
 				t.Errorf("%s, want %s", got.verdict, stuck)
 			}
 		})

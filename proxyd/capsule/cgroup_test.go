@@ -42,7 +42,7 @@ func stepGroup(t *testing.T) (group, func()) {
 func (k task) startIn(t *testing.T, g group) *running {
 	t.Helper()
 	k.wrap = []string{"/bin/sh", "-c", `echo $$ >"$0"; exec "$@"`, g.filePath("cgroup.procs")}
-	return k.start(t)
+	return k.startTask(t)
 }
 
 // groupsOf returns the cgroups that capsules have left in the hierarchy, below a folder.
@@ -61,15 +61,15 @@ func groupsOf(t *testing.T, root string, c *Capsule) []string {
 func TestCgroup(t *testing.T) {
 	c := newCapsule(t)
 	above, remove := stepGroup(t)
-	r := task{c: c, argv: shell(`id=$(sed -n s/^0:://p /proc/self/cgroup); echo "$id"
+	r := task{c: c, argv: shellCommand(`id=$(sed -n s/^0:://p /proc/self/cgroup); echo "$id"
 		for f in cgroup.procs cgroup.freeze cgroup.kill; do (echo 1 >"$1$id/$f") 2>/dev/null && echo "can write $f"; done
 		mkdir "$1$id/x" 2>/dev/null && echo "can make"
 		` + family)}
 	r.argv = append(r.argv, "-", cgroupRoot(t))
 	s := r.startIn(t, above)
-	path, _ := s.out.next()
-	s.out.expect("ready")
-	p := with(t, c, "batch")
+	path, _ := s.out.nextLine()
+	s.out.expectLine("ready")
+	p := programNamed(t, c, "batch")
 	want := above.filePath("sing-" + c.rec.ID + "-batch")
 	if p.Cgroup != want || cgroupRoot(t)+path != want {
 		t.Errorf("cgroup %s, the program says %s; want %s", p.Cgroup, path, want)
@@ -94,11 +94,11 @@ func TestCgroup(t *testing.T) {
 		t.Errorf("in the cgroup are %v", inside)
 	}
 	s.in.Close()
-	if status := s.wait(); status != 3<<8 {
+	if status := s.waitForEnd(); status != 3<<8 {
 		t.Errorf("status %#x", int(status))
 	}
 	remove() // at once: Slurm does not wait either
-	if rest := s.out.end(); len(rest) != 0 {
+	if rest := s.out.readToEnd(); len(rest) != 0 {
 		t.Errorf("more output: %q", rest)
 	}
 }
@@ -106,11 +106,11 @@ func TestCgroup(t *testing.T) {
 // TestCgroupGoes: however a program ends, its cgroup is gone when Slurm removes the cgroup above.
 func TestCgroupGoes(t *testing.T) {
 	ended := func(t *testing.T, c *Capsule, r *running) {
-		e := watch(t, c)
-		e.seen("batch")
-		r.signal(syscall.SIGKILL)
-		r.wait()
-		e.next(Ended)
+		e := watchEvents(t, c)
+		e.waitForProgram("batch")
+		r.sendSignal(syscall.SIGKILL)
+		r.waitForEnd()
+		e.nextEvent(Ended)
 	}
 	for _, k := range []struct {
 		name string
@@ -118,53 +118,53 @@ func TestCgroupGoes(t *testing.T) {
 	}{
 		{"warden killed", ended},
 		{"warden killed while frozen", func(t *testing.T, c *Capsule, r *running) {
-			if err := c.Freeze(deadline(t)); err != nil {
+			if err := c.Freeze(testDeadline(t)); err != nil {
 				t.Fatal(err)
 			}
 			ended(t, c, r)
 		}},
 		{"steward killed", func(t *testing.T, c *Capsule, r *running) {
 			fmt.Fprintln(r.in, "kill")
-			if status := r.wait(); status != syscall.WaitStatus(syscall.SIGKILL) {
+			if status := r.waitForEnd(); status != syscall.WaitStatus(syscall.SIGKILL) {
 				t.Errorf("status %#x", int(status))
 			}
 		}},
 		{"captured", func(t *testing.T, c *Capsule, r *running) {
-			e := watch(t, c)
-			e.seen("batch")
-			err := errors.Join(c.MarkCaptured(deadline(t), "batch"), c.Signal(deadline(t), "batch", syscall.SIGKILL))
+			e := watchEvents(t, c)
+			e.waitForProgram("batch")
+			err := errors.Join(c.MarkCaptured(testDeadline(t), "batch"), c.Signal(testDeadline(t), "batch", syscall.SIGKILL))
 			if err != nil {
 				t.Fatal(err)
 			}
-			e.next(Captured)
-			r.signal(syscall.SIGTERM) // the warden ends by itself
-			r.wait()
+			e.nextEvent(Captured)
+			r.sendSignal(syscall.SIGTERM) // the warden ends by itself
+			r.waitForEnd()
 		}},
 		{"init killed", func(t *testing.T, c *Capsule, r *running) {
 			if err := syscall.Kill(c.PID(), syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
-			r.wait()
-			if err := Discard(deadline(t), c.Dir()); err != nil {
+			r.waitForEnd()
+			if err := Discard(testDeadline(t), c.Dir()); err != nil {
 				t.Fatal(err)
 			}
 		}},
 		{"capsule killed", func(t *testing.T, c *Capsule, r *running) {
-			if err := c.Kill(deadline(t)); err != nil {
+			if err := c.Kill(testDeadline(t)); err != nil {
 				t.Fatal(err)
 			}
-			r.wait()
+			r.waitForEnd()
 		}},
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			c := newCapsule(t)
 			above, remove := stepGroup(t)
-			r := task{c: c, argv: shell(`(setsid setsid sleep 1001 &); sleep 1002 & echo ready
+			r := task{c: c, argv: shellCommand(`(setsid setsid sleep 1001 &); sleep 1002 & echo ready
 				read -r line; kill -9 $PPID; sleep 1003`)}.startIn(t, above)
-			r.out.expect("ready")
+			r.out.expectLine("ready")
 			k.do(t, c, r)
 			remove()
-			r.out.end()
+			r.out.readToEnd()
 			if left := groupsOf(t, cgroupRoot(t), c); len(left) != 0 {
 				t.Errorf("left: %v", left)
 			}
@@ -176,11 +176,11 @@ func TestCgroupGoes(t *testing.T) {
 func TestCgroupOfRoot(t *testing.T) {
 	c := newCapsule(t)
 	above, remove := stepGroup(t)
-	r := task{c: c, uid: rootUID, argv: shell(fmt.Sprintf(`g=%s$(sed -n s/^0:://p /proc/self/cgroup); mkdir -p $g/a/b $g/c
+	r := task{c: c, uid: rootUID, argv: shellCommand(fmt.Sprintf(`g=%s$(sed -n s/^0:://p /proc/self/cgroup); mkdir -p $g/a/b $g/c
 		sleep 1001 & echo $! >$g/a/b/cgroup.procs; echo ready; read -r line`, cgroupRoot(t)))}.startIn(t, above)
-	r.out.expect("ready")
+	r.out.expectLine("ready")
 	r.in.Close()
-	r.wait()
+	r.waitForEnd()
 	remove()
 	becomesEmpty(t, c)
 }
@@ -190,19 +190,19 @@ func TestCgroupOfRoot(t *testing.T) {
 func TestWaitingCgroup(t *testing.T) {
 	c := newCapsule(t)
 	above, _ := stepGroup(t)
-	e := watch(t, c)
+	e := watchEvents(t, c)
 	r := task{c: c, name: "s1.0", options: []string{"--restore"}, err: devNull(t)}.startIn(t, above)
-	p := e.next(Waiting).Program
+	p := e.nextEvent(Waiting).Program
 	if !p.Waiting || p.Cgroup != above.filePath("sing-"+c.rec.ID+"-s1.0") || p.WardenPID != r.cmd.Process.Pid {
 		t.Errorf("program %+v", p)
 	}
 	if !strings.HasPrefix(p.Stdio[0], "pipe:[") || !strings.HasPrefix(p.Stdio[1], "pipe:[") || p.Stdio[2] != "/dev/null" {
 		t.Errorf("stdio %q", p.Stdio)
 	}
-	if q := with(t, c, "s1.0"); q != p { // as a restarted maker sees the program
+	if q := programNamed(t, c, "s1.0"); q != p { // as a restarted maker sees the program
 		t.Errorf("program %+v, was %+v", q, p)
 	}
-	if err := c.MarkCaptured(deadline(t), "s1.0"); !errors.Is(err, syscall.ENOENT) {
+	if err := c.MarkCaptured(testDeadline(t), "s1.0"); !errors.Is(err, syscall.ENOENT) {
 		t.Errorf("captured before it is restored: %v", err)
 	}
 	restorer := exec.Command("sleep", "1000")
@@ -212,12 +212,12 @@ func TestWaitingCgroup(t *testing.T) {
 	if err := group(p.Cgroup).addProcesses(restorer.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
-	r.signal(syscall.SIGKILL)
+	r.sendSignal(syscall.SIGKILL)
 	restorer.Wait()
-	r.wait()
-	e.next(Left)
-	task{c: c, name: "s1.0", options: []string{"--restore"}}.start(t) // the name is free
-	e.next(Waiting)
+	r.waitForEnd()
+	e.nextEvent(Left)
+	task{c: c, name: "s1.0", options: []string{"--restore"}}.startTask(t) // the name is free
+	e.nextEvent(Waiting)
 	if left := groupsOf(t, string(above), c); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -226,34 +226,34 @@ func TestWaitingCgroup(t *testing.T) {
 // TestRestoredElsewhere: init refuses a restored program that is outside of its cgroup, where its limits are.
 func TestRestoredElsewhere(t *testing.T) {
 	c := newCapsule(t)
-	e := watch(t, c)
-	running := task{c: c, name: "a", argv: shell(family)}.start(t)
-	running.out.expect("ready")
-	task{c: c, name: "b", options: []string{"--restore"}}.start(t)
-	e.next(Waiting)
-	p := with(t, c, "a")
-	err := c.Restored(deadline(t), "b", p.PID, p.First)
+	e := watchEvents(t, c)
+	running := task{c: c, name: "a", argv: shellCommand(family)}.startTask(t)
+	running.out.expectLine("ready")
+	task{c: c, name: "b", options: []string{"--restore"}}.startTask(t)
+	e.nextEvent(Waiting)
+	p := programNamed(t, c, "a")
+	err := c.Restored(testDeadline(t), "b", p.PID, p.First)
 	if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "not in its own") {
 		t.Errorf("got %v", err)
 	}
-	running.echoes("still here")
+	running.checkEcho("still here")
 }
 
 // TestNoCgroups: on a node without cgroup v2 everything works except freezing.
 func TestNoCgroups(t *testing.T) {
 	c := newCapsule(t, func(s *Spec) { s.Cgroups = "" })
-	r := task{c: c, argv: shell(family)}.start(t)
-	r.out.expect("ready")
-	if p := with(t, c, "batch"); p.Cgroup != "" || p.Frozen {
+	r := task{c: c, argv: shellCommand(family)}.startTask(t)
+	r.out.expectLine("ready")
+	if p := programNamed(t, c, "batch"); p.Cgroup != "" || p.Frozen {
 		t.Errorf("program %+v", p)
 	}
 	for _, names := range [][]string{nil, {"batch"}} {
-		if err := c.Freeze(deadline(t), names...); !errors.Is(err, ErrNoCgroup) || !errors.Is(err, errors.ErrUnsupported) {
+		if err := c.Freeze(testDeadline(t), names...); !errors.Is(err, ErrNoCgroup) || !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("Freeze: %v", err)
 		}
 	}
-	r.echoes("still here")
-	if _, err := Make(deadline(t), Spec{Dir: filepath.Join(t.TempDir(), "c"), Hostname: "cap", Cgroups: "/proc"}); err == nil ||
+	r.checkEcho("still here")
+	if _, err := Make(testDeadline(t), Spec{Dir: filepath.Join(t.TempDir(), "c"), Hostname: "cap", Cgroups: "/proc"}); err == nil ||
 		!strings.Contains(err.Error(), "cgroups: /proc: not a cgroup v2 hierarchy") {
 		t.Errorf("Make: %v", err)
 	}

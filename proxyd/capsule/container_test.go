@@ -142,9 +142,9 @@ func newBundle(t *testing.T, mounts ...ociMount) bundle {
 // containersAt sets where the capsules of these tests show containers.
 func containersAt(s *Spec) { s.Containers = "/run/singularity-test-containers" }
 
-func (b bundle) open(t *testing.T, c *Capsule) (Container, error) {
+func (b bundle) openBundle(t *testing.T, c *Capsule) (Container, error) {
 	t.Helper()
-	return c.OpenContainer(deadline(t), ContainerRequest{Bundle: b.dir}, User{UID: user, GID: user})
+	return c.OpenContainer(testDeadline(t), ContainerRequest{Bundle: b.dir}, User{UID: user, GID: user})
 }
 
 // TestContainerShown: a capsule shows a bundle once, with the file systems that are mounted in it.
@@ -156,11 +156,11 @@ func TestContainerShown(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(src) })
 	b := newBundle(t, ociMount{Destination: "/data", Type: "bind", Source: src, Options: []string{"ro"}}, ociMount{Destination: "/run/lock", Type: "tmpfs"})
 	c := newCapsule(t, containersAt)
-	shown, err := b.open(t, c)
+	shown, err := b.openBundle(t, c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := b.open(t, c); err != nil || again.Root != shown.Root {
+	if again, err := b.openBundle(t, c); err != nil || again.Root != shown.Root {
 		t.Errorf("again: %s, %v", again.Root, err)
 	}
 	in := fmt.Sprintf("/proc/%d/root%s", c.PID(), shown.Root)
@@ -183,15 +183,15 @@ func TestContainersAreBounded(t *testing.T) {
 	c := newCapsule(t, containersAt)
 	for n := range maxContainers {
 		plan := ContainerPlan{Rootfs: b.root, Cwd: fmt.Sprint("/", n)}
-		if err := c.RestoreContainer(deadline(t), plan, User{UID: user, GID: user}); err != nil {
+		if err := c.RestoreContainer(testDeadline(t), plan, User{UID: user, GID: user}); err != nil {
 			t.Fatal(n, err)
 		}
 	}
-	if _, err := b.open(t, c); err == nil || !strings.Contains(err.Error(), "may have no more") {
+	if _, err := b.openBundle(t, c); err == nil || !strings.Contains(err.Error(), "may have no more") {
 		t.Errorf("error %v", err)
 	}
 	plan := ContainerPlan{Rootfs: b.root, Cwd: "/0"}
-	if err := c.RestoreContainer(deadline(t), plan, User{UID: user, GID: user}); err != nil {
+	if err := c.RestoreContainer(testDeadline(t), plan, User{UID: user, GID: user}); err != nil {
 		t.Errorf("a container that is shown: %v", err)
 	}
 }
@@ -207,7 +207,7 @@ func TestContainersOfContainers(t *testing.T) {
 	b := newBundle(t, roots...)
 	c := newCapsule(t, containersAt)
 	before := len(mountsOf(t, c))
-	shown, err := b.open(t, c)
+	shown, err := b.openBundle(t, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestContainersOfContainers(t *testing.T) {
 		}
 	}
 	as := User{UID: user, GID: user}
-	if err := c.RestoreContainer(deadline(t), ContainerPlan{Rootfs: "/run/singularity-test-containers", Cwd: "/"}, as); err == nil {
+	if err := c.RestoreContainer(testDeadline(t), ContainerPlan{Rootfs: "/run/singularity-test-containers", Cwd: "/"}, as); err == nil {
 		t.Error("a container has the containers for a root")
 	}
 	bound := false
@@ -238,7 +238,7 @@ func TestContainersOfContainers(t *testing.T) {
 			plan.Mounts = append(plan.Mounts, ContainerMount{Source: "/", Target: "/a0"})
 		}
 		mounted := len(mountsOf(t, c))
-		if err := c.RestoreContainer(deadline(t), plan, as); err != nil {
+		if err := c.RestoreContainer(testDeadline(t), plan, as); err != nil {
 			bound = strings.Contains(err.Error(), "mounts in containers, and may have no more than")
 			if !bound || len(mountsOf(t, c)) != mounted {
 				t.Fatalf("%d mounts, before %d: %v", len(mountsOf(t, c)), mounted, err)
@@ -287,7 +287,7 @@ func TestContainerOfAttacker(t *testing.T) {
 			}
 			c := newCapsule(t, containersAt)
 			before := mountsOf(t, c)
-			_, err := b.open(t, c)
+			_, err := b.openBundle(t, c)
 			switch {
 			case test.want == "" && err != nil:
 				t.Fatal(err)

@@ -53,18 +53,18 @@ func makeImages(t *testing.T) string {
 	return dir
 }
 
-// dump dumps a program. Without CAP_SYS_RESOURCE, criu must have the program's real user: no other user can
+// dumpProgram dumps a program. Without CAP_SYS_RESOURCE, criu must have the program's real user: no other user can
 // read the program's limits.
-func dump(t *testing.T, c *Capsule, p Program, images string, options ...string) {
+func dumpProgram(t *testing.T, c *Capsule, p Program, images string, options ...string) {
 	t.Helper()
-	criu(t, c, "", nil, append([]string{"setpriv", "--ruid", fmt.Sprint(user), "--rgid", fmt.Sprint(user), "--keep-groups",
+	runCriu(t, c, "", nil, append([]string{"setpriv", "--ruid", fmt.Sprint(user), "--rgid", fmt.Sprint(user), "--keep-groups",
 		"criu", "dump", "-t", fmt.Sprint(p.PID), "-D", images, "-o", "dump.log", "--network-lock", "skip", "--tcp-established", "--manage-cgroups=ignore"}, options...)...)
 }
 
-// restore restores a program for the warden that waits in c. was describes the program at the dump.
-func restore(t *testing.T, c *Capsule, was Program, images string) {
+// restoreProgram restores a program for the warden that waits in c. was describes the program at the dump.
+func restoreProgram(t *testing.T, c *Capsule, was Program, images string) {
 	t.Helper()
-	ctx := deadline(t)
+	ctx := testDeadline(t)
 	stdio, err := c.Stdio(ctx, was.Name)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func restore(t *testing.T, c *Capsule, was Program, images string) {
 			args = append(args, "--inherit-fd", fmt.Sprintf("fd[%d]:%s", 3+fd, link))
 		}
 	}
-	criu(t, c, with(t, c, was.Name).Cgroup, stdio, args...)
+	runCriu(t, c, programNamed(t, c, was.Name).Cgroup, stdio, args...)
 	if err := c.Restored(ctx, was.Name, was.PID, was.First); err != nil {
 		t.Fatal(err)
 	}
@@ -85,22 +85,22 @@ func restore(t *testing.T, c *Capsule, was Program, images string) {
 // TestCRIU captures a program of one capsule and restores it in another.
 func TestCRIU(t *testing.T) {
 	needCRIU(t)
-	ctx := deadline(t)
+	ctx := testDeadline(t)
 	images, null := makeImages(t), devNull(t)
 	one := newCapsule(t)
-	r := task{c: one, argv: shell(counting), err: null}.start(t)
-	r.out.expect("ready")
-	e := watch(t, one)
-	e.seen("batch")
+	r := task{c: one, argv: shellCommand(counting), err: null}.startTask(t)
+	r.out.expectLine("ready")
+	e := watchEvents(t, one)
+	e.waitForProgram("batch")
 	ask := func(r *running, word, want string) {
 		t.Helper()
 		fmt.Fprintln(r.in, word)
-		if got, _ := r.out.next(); got != want {
+		if got, _ := r.out.nextLine(); got != want {
 			t.Errorf("%q: got %q, want %q", word, got, want)
 		}
 	}
 	ask(r, "a", "1 a 101")
-	p := with(t, one, "batch")
+	p := programNamed(t, one, "batch")
 	if err := one.MarkCaptured(ctx, "batch"); err != nil {
 		t.Fatal(err)
 	}
@@ -112,14 +112,14 @@ func TestCRIU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dump(t, one, p, images)
-	if ev := e.next(Captured); !ev.Program.Warden {
+	dumpProgram(t, one, p, images)
+	if ev := e.nextEvent(Captured); !ev.Program.Warden {
 		t.Error("its warden is gone")
 	}
 	if err := one.Release(ctx, "batch", 0); err != nil {
 		t.Error(err)
 	}
-	if status := r.wait(); status != 0 {
+	if status := r.waitForEnd(); status != 0 {
 		t.Errorf("the first warden's status is %#x", int(status))
 	}
 	dir := filepath.Join(t.TempDir(), "capsule")
@@ -134,25 +134,25 @@ func TestCRIU(t *testing.T) {
 	}
 
 	two := newCapsule(t, func(s *Spec) { s.Dir, s.Restore, s.Clocks = dir, true, &clocks })
-	e = watch(t, two)
-	r = task{c: two, options: []string{"--restore"}, err: null}.start(t)
-	e.next(Waiting)
-	restore(t, two, p, images)
+	e = watchEvents(t, two)
+	r = task{c: two, options: []string{"--restore"}, err: null}.startTask(t)
+	e.nextEvent(Waiting)
+	restoreProgram(t, two, p, images)
 	if err := two.LoadLastPID(ctx, last); err != nil {
 		t.Error(err)
 	}
 	ask(r, "b", "2 b 102")
-	if q := with(t, two, "batch"); q.PID != p.PID || q.First != p.First || !q.Warden || !strings.HasPrefix(q.Stdio[0], "pipe:[") || q.Stdio == p.Stdio {
+	if q := programNamed(t, two, "batch"); q.PID != p.PID || q.First != p.First || !q.Warden || !strings.HasPrefix(q.Stdio[0], "pipe:[") || q.Stdio == p.Stdio {
 		t.Errorf("program %+v, was %+v", q, p)
 	}
 	if now, err := two.Clocks(ctx); err != nil || now.Monotonic < clocks.Monotonic || now.Boottime < clocks.Boottime {
 		t.Errorf("clocks were %+v, are %+v, %v", clocks, now, err)
 	}
 	r.in.Close()
-	if status := r.wait(); status != 3<<8 {
+	if status := r.waitForEnd(); status != 3<<8 {
 		t.Errorf("status %#x", int(status))
 	}
-	if rest := r.out.end(); len(rest) > 0 {
+	if rest := r.out.readToEnd(); len(rest) > 0 {
 		t.Errorf("more output: %q", rest)
 	}
 	becomesEmpty(t, two)
@@ -163,19 +163,19 @@ func TestCRIU(t *testing.T) {
 // path.
 func TestCRIUFrozen(t *testing.T) {
 	needCRIU(t)
-	ctx := deadline(t)
+	ctx := testDeadline(t)
 	s := newSpool(t)
 	saved := filepath.Join(tools.dir, "counts")
 	if err := os.WriteFile(saved, []byte("#!/bin/bash\n"+counting), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	script := Bind{Source: saved, Target: s.script, ReadOnly: true, Alone: true}
-	s.write(t, "#!/bin/sh\n: the job's, from slurmd\n")
+	s.writeScript(t, "#!/bin/sh\n: the job's, from slurmd\n")
 	one := newCapsule(t, func(spec *Spec) { spec.Binds = []Bind{script} })
-	r := task{c: one, argv: []string{s.script}, err: devNull(t)}.start(t)
-	r.out.expect("ready")
-	e := watch(t, one)
-	p := e.seen("batch")
+	r := task{c: one, argv: []string{s.script}, err: devNull(t)}.startTask(t)
+	r.out.expectLine("ready")
+	e := watchEvents(t, one)
+	p := e.waitForProgram("batch")
 	n := 0
 	counts := func() {
 		t.Helper()
@@ -183,13 +183,13 @@ func TestCRIUFrozen(t *testing.T) {
 		r.echoesAs("x", fmt.Sprintf("%d x %d", n, 100+n))
 	}
 	counts()
-	s.remove(t) // the capsule does not notice
+	s.removeScript(t) // the capsule does not notice
 	for range 3 {
 		if err := one.Freeze(ctx); err != nil {
 			t.Fatal(err)
 		}
-		dump(t, one, p, makeImages(t), "--freeze-cgroup", p.Cgroup, "--leave-running")
-		if q := with(t, one, "batch"); !q.Frozen || q.HostPID == 0 {
+		dumpProgram(t, one, p, makeImages(t), "--freeze-cgroup", p.Cgroup, "--leave-running")
+		if q := programNamed(t, one, "batch"); !q.Frozen || q.HostPID == 0 {
 			t.Errorf("after a dump: %+v", q)
 		}
 		g := group(p.Cgroup)
@@ -205,7 +205,7 @@ func TestCRIUFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 	images := makeImages(t)
-	dump(t, one, p, images, "--freeze-cgroup", p.Cgroup, "--leave-running")
+	dumpProgram(t, one, p, images, "--freeze-cgroup", p.Cgroup, "--leave-running")
 	last, err := one.LastPID(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -217,12 +217,12 @@ func TestCRIUFrozen(t *testing.T) {
 	if err := errors.Join(one.MarkCaptured(ctx, "batch"), one.Signal(ctx, "batch", syscall.SIGKILL)); err != nil {
 		t.Fatal(err)
 	}
-	e.next(Captured) // frozen as it is
+	e.nextEvent(Captured) // frozen as it is
 	if err := one.Release(ctx, "batch", 0); err != nil {
 		t.Fatal(err)
 	}
-	r.wait()
-	if rest := r.out.end(); len(rest) > 0 {
+	r.waitForEnd()
+	if rest := r.out.readToEnd(); len(rest) > 0 {
 		t.Errorf("more output: %q", rest)
 	}
 	dir := filepath.Join(t.TempDir(), "capsule")
@@ -236,36 +236,36 @@ func TestCRIUFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	s.write(t, "#!/bin/sh\n: the job's, from slurmd, in its next run\n")
+	s.writeScript(t, "#!/bin/sh\n: the job's, from slurmd, in its next run\n")
 	two := newCapsule(t, func(spec *Spec) { spec.Dir, spec.Restore, spec.Clocks, spec.Binds = dir, true, &clocks, []Bind{script} })
-	e = watch(t, two)
-	r = task{c: two, options: []string{"--restore"}, err: devNull(t)}.start(t)
-	e.next(Waiting)
-	restore(t, two, p, images)
+	e = watchEvents(t, two)
+	r = task{c: two, options: []string{"--restore"}, err: devNull(t)}.startTask(t)
+	e.nextEvent(Waiting)
+	restoreProgram(t, two, p, images)
 	if err := two.LoadLastPID(ctx, last); err != nil {
 		t.Fatal(err)
 	}
 	counts()
-	s.remove(t)
+	s.removeScript(t)
 	if err := two.Freeze(ctx); err != nil {
 		t.Fatal(err)
 	}
-	q := with(t, two, "batch")
-	dump(t, two, q, makeImages(t), "--freeze-cgroup", q.Cgroup, "--leave-running") // a restored program can be captured again
+	q := programNamed(t, two, "batch")
+	dumpProgram(t, two, q, makeImages(t), "--freeze-cgroup", q.Cgroup, "--leave-running") // a restored program can be captured again
 	if err := two.Thaw(ctx); err != nil {
 		t.Fatal(err)
 	}
 	counts()
 	r.in.Close()
-	if status := r.wait(); status != 3<<8 {
+	if status := r.waitForEnd(); status != 3<<8 {
 		t.Errorf("status %#x", int(status))
 	}
 	becomesEmpty(t, two)
 }
 
-// criu runs a criu command in c's namespaces, where the program's processes are ordinary processes and
+// runCriu runs a criu command in c's namespaces, where the program's processes are ordinary processes and
 // nothing is external. cgroup is the cgroup to run criu in, or "".
-func criu(t *testing.T, c *Capsule, cgroup string, files []*os.File, args ...string) {
+func runCriu(t *testing.T, c *Capsule, cgroup string, files []*os.File, args ...string) {
 	t.Helper()
 	init := fmt.Sprintf("/proc/%d/ns/", c.PID())
 	args = append([]string{"nsenter", "--mount=" + init + "mnt", "--net=" + init + "net", "--uts=" + init + "uts",

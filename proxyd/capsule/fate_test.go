@@ -31,55 +31,55 @@ func bothWays(t *testing.T, f func(*testing.T, *Capsule)) {
 	t.Run("no cgroup", func(t *testing.T) { f(t, newCapsule(t, func(s *Spec) { s.Cgroups = "" })) })
 }
 
-// echoes checks that a program answers.
-func (r *running) echoes(word string) {
+// checkEcho checks that a program answers.
+func (r *running) checkEcho(word string) {
 	r.t.Helper()
 	fmt.Fprintln(r.in, word)
-	r.out.expect(word)
+	r.out.expectLine(word)
 }
 
 func TestWardenKilled(t *testing.T) { bothWays(t, wardenKilled) }
 
 func wardenKilled(t *testing.T, c *Capsule) {
-	doomed, other := task{c: c, name: "0.0", argv: shell(strings.ReplaceAll(family, "sleep 1", "sleep 7"))}.start(t), task{c: c, name: "0.1", argv: shell(family)}.start(t)
-	doomed.out.expect("ready")
-	other.out.expect("ready")
-	e := watch(t, c)
-	e.seen("0.0")
-	doomed.signal(syscall.SIGKILL)
-	if status := doomed.wait(); status != syscall.WaitStatus(syscall.SIGKILL) {
+	doomed, other := task{c: c, name: "0.0", argv: shellCommand(strings.ReplaceAll(family, "sleep 1", "sleep 7"))}.startTask(t), task{c: c, name: "0.1", argv: shellCommand(family)}.startTask(t)
+	doomed.out.expectLine("ready")
+	other.out.expectLine("ready")
+	e := watchEvents(t, c)
+	e.waitForProgram("0.0")
+	doomed.sendSignal(syscall.SIGKILL)
+	if status := doomed.waitForEnd(); status != syscall.WaitStatus(syscall.SIGKILL) {
 		t.Errorf("status %#x", int(status))
 	}
-	if rest := doomed.out.end(); len(rest) != 0 { // no process holds the program's output open any more
+	if rest := doomed.out.readToEnd(); len(rest) != 0 { // no process holds the program's output open any more
 		t.Errorf("more output: %q", rest)
 	}
-	e.next(Ended)
-	other.echoes("still here")
-	for _, pid := range members(t, own(c)) {
+	e.nextEvent(Ended)
+	other.checkEcho("still here")
+	for _, pid := range listMembers(t, ownNamespaces(c)) {
 		if argv, err := os.ReadFile("/proc/" + pid + "/cmdline"); err == nil && strings.Contains(string(argv), "sleep\x007") {
 			t.Errorf("%q is left", argv)
 		}
 	}
 	other.in.Close()
-	if status := other.wait(); status != 3<<8 {
+	if status := other.waitForEnd(); status != 3<<8 {
 		t.Errorf("the other's status %#x", int(status))
 	}
 }
 
 // TestLeftovers: no process of a program outlives the program. Otherwise the step would not end.
-func TestLeftovers(t *testing.T) { bothWays(t, leftovers) }
+func TestLeftovers(t *testing.T) { bothWays(t, checkLeftovers) }
 
-func leftovers(t *testing.T, c *Capsule) {
-	r := task{c: c, argv: shell(family)}.start(t)
-	r.out.expect("ready")
+func checkLeftovers(t *testing.T, c *Capsule) {
+	r := task{c: c, argv: shellCommand(family)}.startTask(t)
+	r.out.expectLine("ready")
 	r.in.Close()
-	if status := r.wait(); status != 3<<8 {
+	if status := r.waitForEnd(); status != 3<<8 {
 		t.Errorf("status %#x", int(status))
 	}
-	if rest := r.out.end(); len(rest) != 0 {
+	if rest := r.out.readToEnd(); len(rest) != 0 {
 		t.Errorf("more output: %q", rest)
 	}
-	if all := members(t, own(c)); len(all) != 1 {
+	if all := listMembers(t, ownNamespaces(c)); len(all) != 1 {
 		t.Errorf("processes %v are left beside init", all)
 	}
 }
@@ -88,24 +88,24 @@ func leftovers(t *testing.T, c *Capsule) {
 func TestStewardKilled(t *testing.T) { bothWays(t, stewardKilled) }
 
 func stewardKilled(t *testing.T, c *Capsule) {
-	r := task{c: c, argv: shell("sleep 1000 & echo ready; read -r line; kill -9 $PPID; sleep 1001")}.start(t)
-	r.out.expect("ready")
+	r := task{c: c, argv: shellCommand("sleep 1000 & echo ready; read -r line; kill -9 $PPID; sleep 1001")}.startTask(t)
+	r.out.expectLine("ready")
 	fmt.Fprintln(r.in)
-	if status := r.wait(); status != syscall.WaitStatus(syscall.SIGKILL) {
+	if status := r.waitForEnd(); status != syscall.WaitStatus(syscall.SIGKILL) {
 		t.Errorf("status %#x", int(status))
 	}
-	r.out.end()
+	r.out.readToEnd()
 }
 
-func TestCaptured(t *testing.T) { bothWays(t, captured) }
+func TestCaptured(t *testing.T) { bothWays(t, checkCaptured) }
 
-func captured(t *testing.T, c *Capsule) {
-	ctx := deadline(t)
-	e := watch(t, c)
+func checkCaptured(t *testing.T, c *Capsule) {
+	ctx := testDeadline(t)
+	e := watchEvents(t, c)
 	start := func(name string) *running {
-		r := task{c: c, name: name, argv: shell(family)}.start(t)
-		r.out.expect("ready")
-		e.seen(name)
+		r := task{c: c, name: name, argv: shellCommand(family)}.startTask(t)
+		r.out.expectLine("ready")
+		e.waitForProgram(name)
 		if err := c.MarkCaptured(ctx, name); err != nil {
 			t.Fatal(err)
 		}
@@ -113,38 +113,38 @@ func captured(t *testing.T, c *Capsule) {
 	}
 	t.Run("survives its warden until it is unmarked", func(t *testing.T) {
 		r := start("a")
-		r.signal(syscall.SIGKILL)
-		r.wait()
-		e.next(Left)
-		r.echoes("alive")
-		if p := with(t, c, "a"); p.Warden || !p.Captured {
+		r.sendSignal(syscall.SIGKILL)
+		r.waitForEnd()
+		e.nextEvent(Left)
+		r.checkEcho("alive")
+		if p := programNamed(t, c, "a"); p.Warden || !p.Captured {
 			t.Errorf("program %+v", p)
 		}
 		if err := c.Unmark(ctx, "a"); err != nil {
 			t.Fatal(err)
 		}
-		r.out.end()
-		e.next(Ended)
+		r.out.readToEnd()
+		e.nextEvent(Ended)
 	})
 	t.Run("its warden stays until Slurm ends it", func(t *testing.T) {
 		r := start("b")
 		if err := c.Signal(ctx, "b", syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		if ev := e.next(Captured); !ev.Program.Warden || ev.Program.Status != syscall.WaitStatus(syscall.SIGKILL) {
+		if ev := e.nextEvent(Captured); !ev.Program.Warden || ev.Program.Status != syscall.WaitStatus(syscall.SIGKILL) {
 			t.Errorf("event %v", ev)
 		}
-		r.out.end()
-		r.signal(syscall.SIGCONT)
-		r.signal(syscall.SIGTERM)
-		if status := r.wait(); status != syscall.WaitStatus(syscall.SIGTERM) {
+		r.out.readToEnd()
+		r.sendSignal(syscall.SIGCONT)
+		r.sendSignal(syscall.SIGTERM)
+		if status := r.waitForEnd(); status != syscall.WaitStatus(syscall.SIGTERM) {
 			t.Errorf("status %#x", int(status))
 		}
-		e.next(Left)
+		e.nextEvent(Left)
 		if err := c.Release(ctx, "b", 0); err != nil {
 			t.Error(err)
 		}
-		e.next(Ended)
+		e.nextEvent(Ended)
 	})
 	t.Run("its warden ends as released", func(t *testing.T) {
 		r := start("c")
@@ -154,11 +154,11 @@ func captured(t *testing.T, c *Capsule) {
 		if err := c.Signal(ctx, "c", syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		e.next(Captured)
+		e.nextEvent(Captured)
 		if err := c.Release(ctx, "c", 0); err != nil {
 			t.Error(err)
 		}
-		if status := r.wait(); status != 0 {
+		if status := r.waitForEnd(); status != 0 {
 			t.Errorf("status %#x", int(status))
 		}
 	})
@@ -167,26 +167,26 @@ func captured(t *testing.T, c *Capsule) {
 
 func TestInitKilled(t *testing.T) {
 	c := newCapsule(t)
-	r := task{c: c, argv: shell(family)}.start(t)
-	r.out.expect("ready")
-	if err := c.Kill(deadline(t)); err != nil {
+	r := task{c: c, argv: shellCommand(family)}.startTask(t)
+	r.out.expectLine("ready")
+	if err := c.Kill(testDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	if status := r.wait(); status != syscall.WaitStatus(syscall.SIGKILL) {
+	if status := r.waitForEnd(); status != syscall.WaitStatus(syscall.SIGKILL) {
 		t.Errorf("status %#x", int(status))
 	}
-	if _, err := c.Programs(deadline(t)); !errors.Is(err, ErrStale) {
+	if _, err := c.Programs(testDeadline(t)); !errors.Is(err, ErrStale) {
 		t.Errorf("Programs: %v, want ErrStale", err)
 	}
 	if _, err := c.Namespaces(); !errors.Is(err, ErrStale) {
 		t.Errorf("Namespaces: %v, want ErrStale", err)
 	}
-	if _, err := Adopt(deadline(t), c.Dir()); !errors.Is(err, ErrStale) {
+	if _, err := Adopt(testDeadline(t), c.Dir()); !errors.Is(err, ErrStale) {
 		t.Errorf("Adopt: %v, want ErrStale", err)
 	}
 }
 
-// makeAndWait is a maker that the test kills: its arguments are DIR, or DIR hang.
+// makeAndWait returns a maker that the test kills: its arguments are DIR, or DIR hang.
 func makeAndWait(args []string) int {
 	s := Spec{Dir: args[0], Hostname: "orphan", Owner: user}
 	if len(args) > 1 {
@@ -228,37 +228,37 @@ func TestMakerKilled(t *testing.T) {
 		}
 	})
 	cmd, out := startMaker(t, dir)
-	out.expect("made")
-	c, err := Adopt(deadline(t), dir)
+	out.expectLine("made")
+	c, err := Adopt(testDeadline(t), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := task{c: c, argv: shell(family)}.start(t)
-	r.out.expect("ready")
-	if err := c.MarkCaptured(deadline(t), "batch"); err != nil {
+	r := task{c: c, argv: shellCommand(family)}.startTask(t)
+	r.out.expectLine("ready")
+	if err := c.MarkCaptured(testDeadline(t), "batch"); err != nil {
 		t.Error(err)
 	}
 	c.Close()
 	cmd.Process.Kill()
 	cmd.Wait()
-	if c, err = Adopt(deadline(t), dir); err != nil {
+	if c, err = Adopt(testDeadline(t), dir); err != nil {
 		t.Fatal(err)
 	}
-	r.echoes("alive")
-	if p := with(t, c, "batch"); !p.Captured || p.HostPID == 0 {
+	r.checkEcho("alive")
+	if p := programNamed(t, c, "batch"); !p.Captured || p.HostPID == 0 {
 		t.Errorf("program %+v", p)
 	}
-	if err := c.Unmark(deadline(t), "batch"); err != nil {
+	if err := c.Unmark(testDeadline(t), "batch"); err != nil {
 		t.Error(err)
 	}
 	r.in.Close()
-	if status := r.wait(); status != 3<<8 {
+	if status := r.waitForEnd(); status != 3<<8 {
 		t.Errorf("status %#x", int(status))
 	}
-	if _, err := Make(deadline(t), Spec{Dir: dir, Hostname: "second"}); !errors.Is(err, ErrExists) {
+	if _, err := Make(testDeadline(t), Spec{Dir: dir, Hostname: "second"}); !errors.Is(err, ErrExists) {
 		t.Errorf("Make in a folder that has one: %v", err)
 	}
-	if err := c.Remove(deadline(t)); err != nil {
+	if err := c.Remove(testDeadline(t)); err != nil {
 		t.Error(err)
 	}
 }
@@ -267,7 +267,7 @@ func TestMakerKilledWhileMaking(t *testing.T) {
 	needRoot(t)
 	dir := filepath.Join(t.TempDir(), "capsule")
 	cmd, out := startMaker(t, dir, "hang")
-	line, _ := out.next()
+	line, _ := out.nextLine()
 	var pid int
 	if fmt.Sscan(line, &pid); pid == 0 {
 		t.Fatal(line)
@@ -279,13 +279,13 @@ func TestMakerKilledWhileMaking(t *testing.T) {
 	defer init.close()
 	cmd.Process.Kill()
 	cmd.Wait()
-	if err := init.wait(deadline(t)); err != nil {
+	if err := init.wait(testDeadline(t)); err != nil {
 		t.Fatal("init outlives a maker that had not let it go: ", err)
 	}
-	if _, err := Adopt(deadline(t), dir); !errors.Is(err, ErrStale) {
+	if _, err := Adopt(testDeadline(t), dir); !errors.Is(err, ErrStale) {
 		t.Errorf("Adopt: %v", err)
 	}
-	if err := Discard(deadline(t), dir); err != nil {
+	if err := Discard(testDeadline(t), dir); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
@@ -316,7 +316,7 @@ func TestMakeFails(t *testing.T) {
 			if s.Hostname == "" {
 				s.Hostname = "cap"
 			}
-			_, err := Make(deadline(t), s)
+			_, err := Make(testDeadline(t), s)
 			if err == nil || !strings.Contains(err.Error(), k.want) {
 				t.Errorf("got %v, want %q", err, k.want)
 			}
@@ -338,20 +338,20 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	needRoot(t)
 	before := mounts()
 	c := newCapsule(t)
-	r := task{c: c, argv: shell(`mkdir -p /tmp/deep/er; touch /tmp/deep/er/file; mkdir /tmp/locked; chmod 0 /tmp/locked; ` + family)}.start(t)
-	r.out.expect("ready")
-	ns := own(c)
+	r := task{c: c, argv: shellCommand(`mkdir -p /tmp/deep/er; touch /tmp/deep/er/file; mkdir /tmp/locked; chmod 0 /tmp/locked; ` + family)}.startTask(t)
+	r.out.expectLine("ready")
+	ns := ownNamespaces(c)
 	if len(ns) < 5 {
 		t.Fatalf("namespaces %v", ns)
 	}
-	if len(members(t, ns)) < 4 { // init, warden, steward, shell; the daemons start at any time
-		t.Errorf("members %v", members(t, ns))
+	if len(listMembers(t, ns)) < 4 { // init, warden, steward, shell; the daemons start at any time
+		t.Errorf("members %v", listMembers(t, ns))
 	}
-	if err := c.Remove(deadline(t)); err != nil {
+	if err := c.Remove(testDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	r.wait()
-	if left := members(t, ns); len(left) != 0 {
+	r.waitForEnd()
+	if left := listMembers(t, ns); len(left) != 0 {
 		t.Errorf("processes %v", left)
 	}
 	if after := mounts(); after != before {
@@ -372,7 +372,7 @@ func TestMany(t *testing.T) {
 			ctx := context.Background()
 			c, err := Make(ctx, Spec{Dir: fmt.Sprintf("%s/%d", dir, i), Hostname: fmt.Sprintf("cap%d", i), Owner: user})
 			if err == nil {
-				out, _, status := task{c: c, argv: []string{"hostname"}}.run(t)
+				out, _, status := task{c: c, argv: []string{"hostname"}}.runTask(t)
 				if out != fmt.Sprintf("cap%d\n", i) || status != 0 {
 					err = fmt.Errorf("capsule %d: %q, status %#x", i, out, int(status))
 				}
@@ -413,7 +413,7 @@ func BenchmarkPlain(b *testing.B)   { needRoot(b); benchmarkTask(b, task{argv: [
 
 func benchmarkTask(b *testing.B, k task) {
 	for b.Loop() {
-		if _, stderr, status := k.run(b); status != 0 {
+		if _, stderr, status := k.runTask(b); status != 0 {
 			b.Fatal(stderr)
 		}
 	}
@@ -425,7 +425,7 @@ func TestWardenKilledAnytime(t *testing.T) { bothWays(t, wardenKilledAnytime) }
 
 func wardenKilledAnytime(t *testing.T, c *Capsule) {
 	for i := range 100 {
-		cmd := task{c: c, name: fmt.Sprint("p", i), argv: []string{"sleep", "1000"}}.command(t)
+		cmd := task{c: c, name: fmt.Sprint("p", i), argv: []string{"sleep", "1000"}}.taskCommand(t)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}

@@ -24,8 +24,8 @@ import (
 // busy counts as fast as it can, in two processes, and answers lines.
 const busy = `(while :; do :; done) & echo ready; while read -r line; do echo "$line"; done; kill %1; exit 3`
 
-// ticks returns the processor time that a cgroup has used, in microseconds.
-func ticks(t *testing.T, cgroup string) (n int64) {
+// processorTime returns the processor time that a cgroup has used, in microseconds.
+func processorTime(t *testing.T, cgroup string) (n int64) {
 	t.Helper()
 	b, err := os.ReadFile(group(cgroup).filePath("cpu.stat"))
 	if err != nil {
@@ -39,10 +39,10 @@ func ticks(t *testing.T, cgroup string) (n int64) {
 
 func TestFreeze(t *testing.T) {
 	c := newCapsule(t)
-	ctx := deadline(t)
-	a, b := task{c: c, name: "a", argv: shell(busy)}.start(t), task{c: c, name: "b", argv: shell(busy)}.start(t)
-	a.out.expect("ready")
-	b.out.expect("ready")
+	ctx := testDeadline(t)
+	a, b := task{c: c, name: "a", argv: shellCommand(busy)}.startTask(t), task{c: c, name: "b", argv: shellCommand(busy)}.startTask(t)
+	a.out.expectLine("ready")
+	b.out.expectLine("ready")
 	frozen := func() (names []string) {
 		t.Helper()
 		all, err := c.Programs(ctx)
@@ -58,18 +58,18 @@ func TestFreeze(t *testing.T) {
 	}
 	stands := func(name string) {
 		t.Helper()
-		cgroup := with(t, c, name).Cgroup
-		before := ticks(t, cgroup)
+		cgroup := programNamed(t, c, name).Cgroup
+		before := processorTime(t, cgroup)
 		time.Sleep(50 * time.Millisecond) // a running program would use processor time meanwhile
 		// The kernel may count the program's last system call late.
-		if after := ticks(t, cgroup); after > before+1000 {
+		if after := processorTime(t, cgroup); after > before+1000 {
 			t.Errorf("%s is frozen and used %d µs of processor time, want none", name, after-before)
 		}
 	}
 	runs := func(name string) {
 		t.Helper()
-		cgroup := with(t, c, name).Cgroup
-		for before := ticks(t, cgroup); ticks(t, cgroup) == before && ctx.Err() == nil; {
+		cgroup := programNamed(t, c, name).Cgroup
+		for before := processorTime(t, cgroup); processorTime(t, cgroup) == before && ctx.Err() == nil; {
 			time.Sleep(time.Millisecond) // a clock has no event
 		}
 		if ctx.Err() != nil {
@@ -92,7 +92,7 @@ func TestFreeze(t *testing.T) {
 	}
 	stands("a")
 	runs("b")
-	b.echoes("on")
+	b.checkEcho("on")
 	if err := c.Freeze(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestFreeze(t *testing.T) {
 	stands("a")
 	stands("b")
 	// A frozen program does not handle the signal.
-	a.signal(syscall.SIGTERM)
+	a.sendSignal(syscall.SIGTERM)
 	var refused *RefusedError
 	if err := c.Freeze(ctx, "a", "nosuch"); !errors.As(err, &refused) || refused.Program != "nosuch" {
 		t.Errorf("Freeze of a program that is not there: %v", err)
@@ -113,15 +113,15 @@ func TestFreeze(t *testing.T) {
 	if err := c.Thaw(ctx, "b"); err != nil {
 		t.Fatal(err)
 	}
-	b.echoes("on again")
+	b.checkEcho("on again")
 	if err := c.Thaw(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if status := a.wait(); status != syscall.WaitStatus(syscall.SIGTERM) {
+	if status := a.waitForEnd(); status != syscall.WaitStatus(syscall.SIGTERM) {
 		t.Errorf("status %#x", int(status))
 	}
 	b.in.Close()
-	if status := b.wait(); status != 3<<8 {
+	if status := b.waitForEnd(); status != 3<<8 {
 		t.Errorf("status %#x", int(status))
 	}
 	if err := errors.Join(c.Freeze(ctx), c.Thaw(ctx)); err != nil {
@@ -132,23 +132,23 @@ func TestFreeze(t *testing.T) {
 // TestFreezeAdopted: a maker dies between Freeze and Thaw. The next maker can thaw.
 func TestFreezeAdopted(t *testing.T) {
 	c := newCapsule(t)
-	r := task{c: c, argv: shell(busy)}.start(t)
-	r.out.expect("ready")
-	if err := c.Freeze(deadline(t)); err != nil {
+	r := task{c: c, argv: shellCommand(busy)}.startTask(t)
+	r.out.expectLine("ready")
+	if err := c.Freeze(testDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	other, err := Adopt(deadline(t), c.Dir())
+	other, err := Adopt(testDeadline(t), c.Dir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	if !with(t, other, "batch").Frozen {
+	if !programNamed(t, other, "batch").Frozen {
 		t.Error("is not frozen")
 	}
-	if err := other.Thaw(deadline(t)); err != nil {
+	if err := other.Thaw(testDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	r.echoes("alive")
+	r.checkEcho("alive")
 }
 
 // TestFreezeFails: a program that cannot be frozen in time runs on, and so do the other programs of the same
@@ -157,12 +157,12 @@ func TestFreezeFails(t *testing.T) {
 	needRoot(t)
 	dead, revive := deadFileServer(t)
 	c := newCapsule(t)
-	r := task{c: c, name: "a", argv: shell(busy)}.start(t)
-	r.out.expect("ready")
-	stuck := task{c: c, name: "b", argv: shell("echo ready; stat " + dead + "/x 2>/dev/null; read -r line; echo $line")}.start(t)
-	stuck.out.expect("ready")
-	for ctx := deadline(t); ; {
-		b, err := os.ReadFile(group(with(t, c, "b").Cgroup).filePath("cgroup.procs"))
+	r := task{c: c, name: "a", argv: shellCommand(busy)}.startTask(t)
+	r.out.expectLine("ready")
+	stuck := task{c: c, name: "b", argv: shellCommand("echo ready; stat " + dead + "/x 2>/dev/null; read -r line; echo $line")}.startTask(t)
+	stuck.out.expectLine("ready")
+	for ctx := testDeadline(t); ; {
+		b, err := os.ReadFile(group(programNamed(t, c, "b").Cgroup).filePath("cgroup.procs"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,14 +185,14 @@ func TestFreezeFails(t *testing.T) {
 			t.Errorf("Freeze: %v", err)
 		}
 		cancel()
-		if with(t, c, "a").Frozen || with(t, c, "b").Frozen {
+		if programNamed(t, c, "a").Frozen || programNamed(t, c, "b").Frozen {
 			t.Error("is frozen")
 		}
-		r.echoes("alive")
+		r.checkEcho("alive")
 	}
 	revive()
-	stuck.echoes("alive")
-	if err := c.Freeze(deadline(t)); err != nil {
+	stuck.checkEcho("alive")
+	if err := c.Freeze(testDeadline(t)); err != nil {
 		t.Error(err)
 	}
 }
@@ -224,22 +224,22 @@ func deadFileServer(t *testing.T) (dir string, revive func()) {
 
 func TestEnded(t *testing.T) {
 	c := newCapsule(t)
-	ctx := deadline(t)
+	ctx := testDeadline(t)
 	for name, script := range map[string]string{"a": "exit 0", "b": "exit 3", "c": "kill -9 $$", "d": ":"} {
-		task{c: c, name: name, argv: shell(script)}.run(t)
+		task{c: c, name: name, argv: shellCommand(script)}.runTask(t)
 	}
-	captured := task{c: c, name: "e", argv: shell(family)}.start(t)
-	captured.out.expect("ready")
-	e := watch(t, c)
-	e.seen("e")
+	captured := task{c: c, name: "e", argv: shellCommand(family)}.startTask(t)
+	captured.out.expectLine("ready")
+	e := watchEvents(t, c)
+	e.waitForProgram("e")
 	if err := errors.Join(c.MarkCaptured(ctx, "e"), c.Signal(ctx, "e", syscall.SIGKILL)); err != nil {
 		t.Fatal(err)
 	}
-	e.next(Captured)
+	e.nextEvent(Captured)
 	if err := c.Release(ctx, "e", 0); err != nil {
 		t.Fatal(err)
 	}
-	captured.wait()
+	captured.waitForEnd()
 	if err := c.Forget(ctx, "d", "nosuch"); err != nil {
 		t.Fatal(err)
 	}
@@ -252,8 +252,8 @@ func TestEnded(t *testing.T) {
 	if want := fmt.Sprint(map[string]syscall.WaitStatus{"a": 0, "b": 3 << 8, "c": 9}); err != nil || fmt.Sprint(got) != want {
 		t.Errorf("got %v, %v; want %v", got, err, want)
 	}
-	again := task{c: c, name: "b", argv: shell(family)}.start(t)
-	again.out.expect("ready")
+	again := task{c: c, name: "b", argv: shellCommand(family)}.startTask(t)
+	again.out.expectLine("ready")
 	if got, err := c.Ended(ctx); err != nil || len(got) != 2 {
 		t.Errorf("one of them runs again: %v %v", got, err)
 	}
@@ -299,10 +299,10 @@ func TestFreezeVfork(t *testing.T) {
 	if out, err := exec.Command("cp", filepath.Join(tools.dir, "vfork"), program).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	ctx := deadline(t)
-	a := task{c: c, name: "a", argv: []string{program}}.start(t)
-	a.out.expect("ready")
-	cgroup := group(with(t, c, "a").Cgroup)
+	ctx := testDeadline(t)
+	a := task{c: c, name: "a", argv: []string{program}}.startTask(t)
+	a.out.expectLine("ready")
+	cgroup := group(programNamed(t, c, "a").Cgroup)
 	hit := 0
 	for range 20 {
 		// This is what Freeze would do if it did not check for vfork again.
@@ -325,6 +325,6 @@ func TestFreezeVfork(t *testing.T) {
 	if hit == 0 {
 		t.Error("never in a vfork: nothing was tested")
 	}
-	a.signal(syscall.SIGKILL)
-	a.wait()
+	a.sendSignal(syscall.SIGKILL)
+	a.waitForEnd()
 }

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		case Arg:
 			os.Exit(Init(os.Args[2:]))
 		case attackArg:
-			os.Exit(attack(os.Args[2:]))
+			os.Exit(attackInit(os.Args[2:]))
 		case makerArg:
 			os.Exit(makeAndWait(os.Args[2:]))
 		}
@@ -111,8 +111,8 @@ func needRoot(t testing.TB) {
 	}
 }
 
-// deadline bounds every wait of a test.
-func deadline(t testing.TB) context.Context {
+// testDeadline bounds every wait of a test.
+func testDeadline(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	t.Cleanup(cancel)
 	return ctx
@@ -126,7 +126,7 @@ func newCapsule(t testing.TB, change ...func(*Spec)) *Capsule {
 	for _, f := range change {
 		f(&s)
 	}
-	c, err := Make(deadline(t), s)
+	c, err := Make(testDeadline(t), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,8 +169,8 @@ type task struct {
 	out, err *os.File
 }
 
-// warden returns the warden's command line, which precedes the program's.
-func (k task) warden() []string {
+// wardenCommand returns the warden's command line, which precedes the program's.
+func (k task) wardenCommand() []string {
 	if k.bare {
 		return []string{tools.warden}
 	}
@@ -181,7 +181,7 @@ func (k task) warden() []string {
 	return append(append([]string{tools.warden, "--name=" + name, "--proc-fd=700"}, k.options...), "--")
 }
 
-func (k task) command(t testing.TB) *exec.Cmd {
+func (k task) taskCommand(t testing.TB) *exec.Cmd {
 	t.Helper()
 	uid := k.uid
 	switch uid {
@@ -198,7 +198,7 @@ func (k task) command(t testing.TB) *exec.Cmd {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { localsock.CloseAll(ns) })
-		argv = append(k.warden(), k.argv...)
+		argv = append(k.wardenCommand(), k.argv...)
 	}
 	args := append(append([]string{}, k.enter...), fmt.Sprint(len(ns)), fmt.Sprint(uid), fmt.Sprint(uid), groups)
 	args = append(append(append([]string{}, k.wrap...), tools.enter), append(args, argv...)...)
@@ -220,10 +220,10 @@ func (k task) command(t testing.TB) *exec.Cmd {
 	return cmd
 }
 
-// run runs a task to its end.
-func (k task) run(t testing.TB) (stdout, stderr string, status syscall.WaitStatus) {
+// runTask runs a task to its end.
+func (k task) runTask(t testing.TB) (stdout, stderr string, status syscall.WaitStatus) {
 	t.Helper()
-	cmd := k.command(t)
+	cmd := k.taskCommand(t)
 	var out, errOut bytes.Buffer
 	if cmd.Stdout == nil {
 		cmd.Stdout = &out
@@ -231,7 +231,7 @@ func (k task) run(t testing.TB) (stdout, stderr string, status syscall.WaitStatu
 	if cmd.Stderr == nil {
 		cmd.Stderr = &errOut
 	}
-	stop := context.AfterFunc(deadline(t), func() { cmd.Process.Kill() })
+	stop := context.AfterFunc(testDeadline(t), func() { cmd.Process.Kill() })
 	defer stop()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -258,12 +258,12 @@ type running struct {
 	in  io.WriteCloser
 }
 
-func (k task) start(t testing.TB) *running {
+func (k task) startTask(t testing.TB) *running {
 	t.Helper()
-	return start(t, k.command(t))
+	return startCommand(t, k.taskCommand(t))
 }
 
-func start(t testing.TB, cmd *exec.Cmd) *running {
+func startCommand(t testing.TB, cmd *exec.Cmd) *running {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -292,16 +292,16 @@ func start(t testing.TB, cmd *exec.Cmd) *running {
 	return &running{t, cmd, newLines(t, r), in}
 }
 
-// wait returns how the task ended.
-func (r *running) wait() syscall.WaitStatus {
+// waitForEnd returns how the task ended.
+func (r *running) waitForEnd() syscall.WaitStatus {
 	r.t.Helper()
-	stop := context.AfterFunc(deadline(r.t), func() { r.cmd.Process.Kill() })
+	stop := context.AfterFunc(testDeadline(r.t), func() { r.cmd.Process.Kill() })
 	defer stop()
 	r.cmd.Wait()
 	return r.cmd.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-func (r *running) signal(sig syscall.Signal) {
+func (r *running) sendSignal(sig syscall.Signal) {
 	r.t.Helper()
 	if err := r.cmd.Process.Signal(sig); err != nil {
 		r.t.Fatal(err)
@@ -322,8 +322,8 @@ func newLines(t testing.TB, f *os.File) *lines {
 	return &lines{t: t, f: f}
 }
 
-// next returns the next line, and false at the end of the file.
-func (l *lines) next() (string, bool) {
+// nextLine returns the next line, and false at the end of the file.
+func (l *lines) nextLine() (string, bool) {
 	l.t.Helper()
 	for {
 		if i := bytes.IndexByte(l.rest, '\n'); i >= 0 {
@@ -343,11 +343,11 @@ func (l *lines) next() (string, bool) {
 	}
 }
 
-// expect reads lines up to want. It fails the test if the output ends before that line.
-func (l *lines) expect(want string) {
+// expectLine reads lines up to want. It fails the test if the output ends before that line.
+func (l *lines) expectLine(want string) {
 	l.t.Helper()
 	for {
-		got, ok := l.next()
+		got, ok := l.nextLine()
 		if got == want {
 			return
 		}
@@ -357,12 +357,12 @@ func (l *lines) expect(want string) {
 	}
 }
 
-// end reads to the end of the file, which comes when no process holds the other end.
-func (l *lines) end() []string {
+// readToEnd reads to the end of the file, which comes when no process holds the other end.
+func (l *lines) readToEnd() []string {
 	l.t.Helper()
 	var all []string
 	for {
-		line, ok := l.next()
+		line, ok := l.nextLine()
 		if line != "" {
 			all = append(all, line)
 		}
@@ -380,17 +380,17 @@ type events struct {
 	stop context.CancelFunc
 }
 
-func watch(t testing.TB, c *Capsule) *events {
+func watchEvents(t testing.TB, c *Capsule) *events {
 	t.Helper()
-	ctx, cancel := context.WithCancel(deadline(t))
+	ctx, cancel := context.WithCancel(testDeadline(t))
 	e := &events{t, make(chan Event, 1024), make(chan error, 1), cancel}
 	go func() { e.done <- c.Watch(ctx, func(ev Event) { e.ch <- ev }) }()
 	t.Cleanup(cancel)
 	return e
 }
 
-// next waits for an event of a kind, and skips events of other kinds.
-func (e *events) next(k Kind) Event {
+// nextEvent waits for an event of a kind, and skips events of other kinds.
+func (e *events) nextEvent(k Kind) Event {
 	e.t.Helper()
 	for {
 		select {
@@ -404,10 +404,10 @@ func (e *events) next(k Kind) Event {
 	}
 }
 
-// with returns the present description of a program of the capsule, by name.
-func with(t testing.TB, c *Capsule, name string) Program {
+// programNamed returns the present description of a program of the capsule, by name.
+func programNamed(t testing.TB, c *Capsule, name string) Program {
 	t.Helper()
-	all, err := c.Programs(deadline(t))
+	all, err := c.Programs(testDeadline(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -420,12 +420,12 @@ func with(t testing.TB, c *Capsule, name string) Program {
 	return Program{}
 }
 
-// shell returns the command line of a shell script.
-func shell(script string) []string { return []string{"/bin/bash", "-c", script} }
+// shellCommand returns the command line of a shell script.
+func shellCommand(script string) []string { return []string{"/bin/bash", "-c", script} }
 
-// seen waits until the watcher has an event of the program. All later events of the program reach the
+// waitForProgram waits until the watcher has an event of the program. All later events of the program reach the
 // watcher.
-func (e *events) seen(name string) Program {
+func (e *events) waitForProgram(name string) Program {
 	e.t.Helper()
 	for {
 		select {
@@ -450,8 +450,8 @@ func namespacesOf(pid string) map[string]bool {
 	return seen
 }
 
-// members returns the host's PIDs of all processes in namespaces of c that the test is not in, init included.
-func members(t testing.TB, ns map[string]bool) []string {
+// listMembers returns the host's PIDs of all processes in namespaces of c that the test is not in, init included.
+func listMembers(t testing.TB, ns map[string]bool) []string {
 	t.Helper()
 	pids, err := readNames("/proc")
 	if err != nil {
@@ -472,8 +472,8 @@ func members(t testing.TB, ns map[string]bool) []string {
 	return found
 }
 
-// own returns the namespaces that c does not share with the test.
-func own(c *Capsule) map[string]bool {
+// ownNamespaces returns the namespaces that c does not share with the test.
+func ownNamespaces(c *Capsule) map[string]bool {
 	ns := namespacesOf(fmt.Sprint(c.PID()))
 	for link := range namespacesOf("self") {
 		delete(ns, link)
@@ -500,14 +500,14 @@ func becomesEmpty(t testing.TB, c *Capsule) {
 	t.Helper()
 	for {
 		others := 0
-		for _, member := range members(t, own(c)) {
+		for _, member := range listMembers(t, ownNamespaces(c)) {
 			var pid int
 			if fmt.Sscan(member, &pid); pid == c.PID() {
 				continue
 			}
 			others++
 			if fd, err := openPidfd(pid); err == nil {
-				if err := fd.wait(deadline(t)); err != nil {
+				if err := fd.wait(testDeadline(t)); err != nil {
 					t.Fatalf("%s: %v", statusField(pid, "Name:"), err)
 				}
 				fd.close()

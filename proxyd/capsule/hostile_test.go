@@ -27,9 +27,9 @@ const (
 	makerArg  = "capsule-maker"
 )
 
-// attack attacks init as a user in the capsule could. It prints each deviation from init's expected
+// attackInit attacks init as a user in the capsule could. It prints each deviation from init's expected
 // behaviour, and then "done".
-func attack(args []string) int {
+func attackInit(args []string) int {
 	for range 300 {
 		c, err := connectInit()
 		if err != nil {
@@ -70,7 +70,7 @@ func connectInit() (*net.UnixConn, error) {
 	return net.DialUnix("unixpacket", nil, &net.UnixAddr{Net: "unixpacket", Name: "@" + wardenSocket})
 }
 
-func descriptors(t *testing.T, c *Capsule) int {
+func countDescriptors(t *testing.T, c *Capsule) int {
 	t.Helper()
 	names, err := readNames(fmt.Sprintf("/proc/%d/fd", c.PID()))
 	if err != nil {
@@ -89,16 +89,16 @@ func TestAttackFromInside(t *testing.T) {
 	if err := os.WriteFile(self, b, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	victim := task{c: c, name: "victim", argv: shell(family)}.start(t)
-	victim.out.expect("ready")
-	before := descriptors(t, c)
-	foe := task{c: c, name: "foe", argv: []string{self, attackArg, filepath.Join(c.Dir(), controlName)}}.start(t)
+	victim := task{c: c, name: "victim", argv: shellCommand(family)}.startTask(t)
+	victim.out.expectLine("ready")
+	before := countDescriptors(t, c)
+	foe := task{c: c, name: "foe", argv: []string{self, attackArg, filepath.Join(c.Dir(), controlName)}}.startTask(t)
 	// During the attack, init still serves other wardens.
-	if _, stderr, status := (task{c: c, argv: []string{"true"}}).run(t); status != 0 {
+	if _, stderr, status := (task{c: c, argv: []string{"true"}}).runTask(t); status != 0 {
 		t.Errorf("status %#x during the attack: %s", int(status), stderr)
 	}
 	for {
-		line, ok := foe.out.next()
+		line, ok := foe.out.nextLine()
 		if line == "done" {
 			break
 		}
@@ -107,12 +107,12 @@ func TestAttackFromInside(t *testing.T) {
 		}
 		t.Error(line)
 	}
-	victim.echoes("still here")
-	if after := descriptors(t, c); after > before+3 { // a warden, a request, a refused connection
+	victim.checkEcho("still here")
+	if after := countDescriptors(t, c); after > before+3 { // a warden, a request, a refused connection
 		t.Errorf("init had %d descriptors, now %d", before, after)
 	}
 	foe.in.Close()
-	if status := foe.wait(); status != 0 {
+	if status := foe.waitForEnd(); status != 0 {
 		t.Errorf("the attacker's status %#x", int(status))
 	}
 }
@@ -145,8 +145,8 @@ func inNetworkOf(t *testing.T, c *Capsule, f func()) {
 func standIn(t *testing.T, c *Capsule) int {
 	t.Helper()
 	k := task{c: c, uid: rootUID}
-	cmd := k.command(t)
-	cmd.Args = append(cmd.Args[:len(cmd.Args)-len(k.warden())], "/bin/sh", "-c", "echo; exec sleep 1000") // no warden
+	cmd := k.taskCommand(t)
+	cmd.Args = append(cmd.Args[:len(cmd.Args)-len(k.wardenCommand())], "/bin/sh", "-c", "echo; exec sleep 1000") // no warden
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -178,8 +178,8 @@ func TestLyingWarden(t *testing.T) {
 	// The program belongs to root, because the connections of this test do, too.
 	r := startRoot(t, c, "roots")
 	defer r.in.Close()
-	p := with(t, c, "roots")
-	stewardFD, err := c.Pidfd(deadline(t), "roots")
+	p := programNamed(t, c, "roots")
+	stewardFD, err := c.Pidfd(testDeadline(t), "roots")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestLyingWarden(t *testing.T) {
 	}
 	start := message{kind: kindStart, name: "foe", first: int32(p.First)}.encode()
 	restore := message{kind: kindRestore, name: "foe"}.encode()
-	before := descriptors(t, c)
+	before := countDescriptors(t, c)
 	for _, k := range []struct {
 		name   string
 		packet []byte
@@ -267,8 +267,8 @@ func TestLyingWarden(t *testing.T) {
 			localsock.SendNow(s, message{kind: kindSignal, value: 9}.encode())
 		})
 	})
-	r.echoes("still here")
-	if after := descriptors(t, c); after > before+1 {
+	r.checkEcho("still here")
+	if after := countDescriptors(t, c); after > before+1 {
 		t.Errorf("init had %d descriptors, now %d", before, after)
 	}
 }
@@ -276,7 +276,7 @@ func TestLyingWarden(t *testing.T) {
 // startOutside starts a process of the user's that is outside of all capsules.
 func startOutside(t *testing.T) *exec.Cmd {
 	t.Helper()
-	cmd := task{argv: []string{"sleep", "1000"}}.command(t)
+	cmd := task{argv: []string{"sleep", "1000"}}.taskCommand(t)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -290,8 +290,8 @@ func startOutside(t *testing.T) *exec.Cmd {
 // startRoot starts a program of root's.
 func startRoot(t *testing.T, c *Capsule, name string) *running {
 	t.Helper()
-	r := task{c: c, name: name, uid: rootUID, argv: shell(family)}.start(t)
-	r.out.expect("ready")
+	r := task{c: c, name: name, uid: rootUID, argv: shellCommand(family)}.startTask(t)
+	r.out.expectLine("ready")
 	return r
 }
 
@@ -299,7 +299,7 @@ func startRoot(t *testing.T, c *Capsule, name string) *running {
 func TestForeignWarden(t *testing.T) {
 	c := newCapsule(t)
 	k := task{c: c, uid: user + 1, argv: []string{"true"}}
-	_, stderr, status := k.run(t)
+	_, stderr, status := k.runTask(t)
 	if status != 125<<8 {
 		t.Errorf("status %#x, stderr %q", int(status), stderr)
 	}
@@ -320,8 +320,8 @@ func TestSlowWatcher(t *testing.T) {
 	if _, _, err := exchangePackets(s, request{Op: opWatch}); err != nil {
 		t.Fatal(err)
 	}
-	r := task{c: c, argv: shell("trap : TERM; echo ready; while :; do read -r line && exit; done")}.start(t)
-	r.out.expect("ready")
+	r := task{c: c, argv: shellCommand("trap : TERM; echo ready; while :; do read -r line && exit; done")}.startTask(t)
+	r.out.expectLine("ready")
 	self := standIn(t, c)
 	inNetworkOf(t, c, func() {
 		// Each connection makes two events, unless init has no room for the connection because it is behind.
@@ -342,7 +342,7 @@ func TestSlowWatcher(t *testing.T) {
 			w.Close()
 		}
 	})
-	if _, err := c.Programs(deadline(t)); err != nil {
+	if _, err := c.Programs(testDeadline(t)); err != nil {
 		t.Error(err)
 	}
 	s.SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -354,7 +354,7 @@ func TestSlowWatcher(t *testing.T) {
 		t.Errorf("%d events, then %v", n, err)
 	}
 	fmt.Fprintln(r.in)
-	r.wait()
+	r.waitForEnd()
 }
 
 // hungUp tells whether the peer has closed the connection, even if there are bytes left to read.
@@ -393,7 +393,7 @@ func TestControlIsRoots(t *testing.T) {
 		}
 		s.Close()
 	}
-	if _, err := c.Programs(deadline(t)); err != nil {
+	if _, err := c.Programs(testDeadline(t)); err != nil {
 		t.Error(err)
 	}
 }
@@ -431,11 +431,11 @@ func TestFull(t *testing.T) {
 	c := newCapsule(t)
 	self := standIn(t, c)
 	inNetworkOf(t, c, func() {
-		e := watch(t, c)
+		e := watchEvents(t, c)
 		for i := range maxPrograms + 1 {
 			if i == maxPrograms {
 				for range maxPrograms {
-					e.next(Waiting)
+					e.nextEvent(Waiting)
 				}
 			}
 			w, err := connectInit()
@@ -453,11 +453,11 @@ func TestFull(t *testing.T) {
 				t.Errorf("one too many: %x %v", b[:n], err)
 			}
 		}
-		e = watch(t, c) // the first events of the new watcher come all at once
+		e = watchEvents(t, c) // the first events of the new watcher come all at once
 		for range maxPrograms {
-			e.next(Waiting)
+			e.nextEvent(Waiting)
 		}
-		all, err := c.Programs(deadline(t))
+		all, err := c.Programs(testDeadline(t))
 		if err != nil || len(all) != maxPrograms {
 			t.Errorf("%d programs, %v", len(all), err)
 		}

@@ -51,7 +51,7 @@ func TestAddress(t *testing.T) {
 	r := task{c: c, argv: []string{"perl", "-MIO::Socket::INET", "-e", fmt.Sprintf(`$| = 1;
 		my $up = IO::Socket::INET->new(PeerAddr => "%s:%s") or die "$!"; print $up "from inside\n"; close $up;
 		my $l = IO::Socket::INET->new(LocalAddr => "%s", Listen => 1) or die "$!"; print $l->sockport, "\n";
-		my $c = $l->accept; print $c "hello\n"`, gateway, port, address)}}.start(t)
+		my $c = $l->accept; print $c "hello\n"`, gateway, port, address)}}.startTask(t)
 	in, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestAddress(t *testing.T) {
 		t.Errorf("%s said %q, %v", in.RemoteAddr(), got, err)
 	}
 	in.Close()
-	port, _ = r.out.next()
+	port, _ = r.out.nextLine()
 	out, err := net.Dial("tcp", address+":"+port)
 	if err != nil {
 		t.Fatal(err)
@@ -69,10 +69,10 @@ func TestAddress(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	out.Close()
-	if status := r.wait(); status != 0 {
+	if status := r.waitForEnd(); status != 0 {
 		t.Errorf("status %#x", int(status))
 	}
-	if err := c.Remove(deadline(t)); err != nil {
+	if err := c.Remove(testDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -33,24 +33,24 @@ func newSpool(t *testing.T) spool {
 	return s
 }
 
-// write writes a batch script as slurmd (slurmstepd) does.
-func (s spool) write(t *testing.T, text string) {
+// writeScript writes a batch script as slurmd (slurmstepd) does.
+func (s spool) writeScript(t *testing.T, text string) {
 	t.Helper()
 	if err := errors.Join(os.Mkdir(s.job, 0o755), os.WriteFile(s.script, []byte(text), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// remove removes the script as slurmd does at its end.
-func (s spool) remove(t *testing.T) {
+// removeScript removes the script as slurmd does at its end.
+func (s spool) removeScript(t *testing.T) {
 	t.Helper()
 	if err := errors.Join(os.Remove(s.script), os.Remove(s.job)); err != nil {
 		t.Fatal("slurmd cannot remove the job's folder: ", err)
 	}
 }
 
-// saved returns the script as it was kept at the first start.
-func (s spool) saved(t *testing.T) Bind {
+// savedScript returns the script as it was kept at the first start.
+func (s spool) savedScript(t *testing.T) Bind {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "script")
 	if err := os.WriteFile(path, []byte("#!/bin/bash\necho \"$0\"; cat \"$0\" | wc -l\nwhile read -r line; do cat \"$0\" | tail -n 1; done\n# saved\n"), 0o755); err != nil {
@@ -59,12 +59,12 @@ func (s spool) saved(t *testing.T) Bind {
 	return Bind{Source: path, Target: s.script, ReadOnly: true, Alone: true}
 }
 
-// looks runs the script in c and returns what the script sees.
-func (s spool) looks(t *testing.T, c *Capsule) *running {
+// runInCapsule runs the script in c and returns what the script sees.
+func (s spool) runInCapsule(t *testing.T, c *Capsule) *running {
 	t.Helper()
-	r := task{c: c, argv: []string{s.script}}.start(t)
-	r.out.expect(s.script)
-	r.out.expect("4")
+	r := task{c: c, argv: []string{s.script}}.startTask(t)
+	r.out.expectLine(s.script)
+	r.out.expectLine("4")
 	r.echoesAs("look", "# saved")
 	return r
 }
@@ -72,7 +72,7 @@ func (s spool) looks(t *testing.T, c *Capsule) *running {
 func (r *running) echoesAs(word, want string) {
 	r.t.Helper()
 	fmt.Fprintln(r.in, word)
-	r.out.expect(want)
+	r.out.expectLine(want)
 }
 
 // TestScriptOutlivesSlurmd: a capsule keeps its script whatever slurmd does with slurmd's copy, and the
@@ -80,25 +80,25 @@ func (r *running) echoesAs(word, want string) {
 func TestScriptOutlivesSlurmd(t *testing.T) {
 	needRoot(t)
 	s := newSpool(t)
-	s.write(t, "#!/bin/sh\necho slurmd\n")
-	c := newCapsule(t, func(spec *Spec) { spec.Binds = []Bind{s.saved(t)} })
-	r := s.looks(t, c)
-	s.remove(t)
+	s.writeScript(t, "#!/bin/sh\necho slurmd\n")
+	c := newCapsule(t, func(spec *Spec) { spec.Binds = []Bind{s.savedScript(t)} })
+	r := s.runInCapsule(t, c)
+	s.removeScript(t)
 	r.echoesAs("again", "# saved")
-	s.write(t, "#!/bin/sh\necho slurmd, in the next run\n") // the requeued run, on this node again
+	s.writeScript(t, "#!/bin/sh\necho slurmd, in the next run\n") // the requeued run, on this node again
 	r.echoesAs("again", "# saved")
 	if b, err := os.ReadFile(s.script); err != nil || !strings.Contains(string(b), "next run") {
 		t.Errorf("slurmd's own script: %q, %v", b, err)
 	}
-	got, stderr, _ := task{c: c, name: "look", argv: shell("cd " + s.dir + "; cat conf/slurm.conf; ls; ls job00005; cat cred_state; stat -c %a . cred_state")}.run(t)
+	got, stderr, _ := task{c: c, name: "look", argv: shellCommand("cd " + s.dir + "; cat conf/slurm.conf; ls; ls job00005; cat cred_state; stat -c %a . cred_state")}.runTask(t)
 	if want := "conf\nconf\nconf-cache\ncred_state\njob00005\nslurm_script\n755\n600\n"; got != want || !strings.Contains(stderr, "denied") {
 		t.Errorf("got %q, want %q; stderr %q", got, want, stderr)
 	}
-	if err := c.Remove(deadline(t)); err != nil {
+	if err := c.Remove(testDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	r.wait()
-	s.remove(t)
+	r.waitForEnd()
+	s.removeScript(t)
 }
 
 // TestScriptElsewhere: a node may lack the job's folder, and even the spool. Two capsules that show the same
@@ -115,31 +115,31 @@ func TestScriptElsewhere(t *testing.T) {
 			if !k.spool {
 				os.RemoveAll(s.dir)
 			}
-			bind := s.saved(t)
+			bind := s.savedScript(t)
 			bind.Alone = k.alone
-			before := names(t, tools.dir)
+			before := listPaths(t, tools.dir)
 			one := newCapsule(t, func(spec *Spec) { spec.Binds = []Bind{bind} })
 			two := newCapsule(t, func(spec *Spec) { spec.Binds = []Bind{bind} })
-			if after := names(t, tools.dir); after != before {
+			if after := listPaths(t, tools.dir); after != before {
 				t.Errorf("the node had %s, now %s", before, after)
 			}
-			r := s.looks(t, one)
-			q := s.looks(t, two)
+			r := s.runInCapsule(t, one)
+			q := s.runInCapsule(t, two)
 			os.MkdirAll(s.dir, 0o755)
-			s.write(t, "#!/bin/sh\necho slurmd\n")
-			if err := one.Remove(deadline(t)); err != nil {
+			s.writeScript(t, "#!/bin/sh\necho slurmd\n")
+			if err := one.Remove(testDeadline(t)); err != nil {
 				t.Fatal(err)
 			}
-			r.wait()
+			r.waitForEnd()
 			q.echoesAs("again", "# saved")
-			s.remove(t)
+			s.removeScript(t)
 			q.echoesAs("again", "# saved")
 		})
 	}
 }
 
-// names returns the paths of all files below a folder.
-func names(t *testing.T, dir string) string {
+// listPaths returns the paths of all files below a folder.
+func listPaths(t *testing.T, dir string) string {
 	t.Helper()
 	var all []string
 	if err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -163,11 +163,11 @@ func TestBindOnLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newCapsule(t, func(s *Spec) { s.Binds = []Bind{{Source: wrapper, Target: link, ReadOnly: true}} })
-	out, stderr, _ := task{c: c, argv: shell(link + "; " + real + "; readlink " + link)}.run(t)
+	out, stderr, _ := task{c: c, argv: shellCommand(link + "; " + real + "; readlink " + link)}.runTask(t)
 	if out != "wrapper\nwrapper\n26.05/srun\n" {
 		t.Errorf("got %q, %q", out, stderr)
 	}
-	if out, _, _ := (task{argv: []string{link}}).run(t); out != "real\n" {
+	if out, _, _ := (task{argv: []string{link}}).runTask(t); out != "real\n" {
 		t.Errorf("on the node: %q", out)
 	}
 }
@@ -207,7 +207,7 @@ func TestBindWhereOthersLeave(t *testing.T) {
 	defer close(done)
 	for range 5 {
 		c := newCapsule(t, func(s *Spec) { s.Binds = []Bind{{Source: "/etc/passwd", Target: filepath.Join(dir, "mine", "script")}} })
-		if out, stderr, _ := (task{c: c, argv: shell("head -c 4 " + dir + "/mine/script; ls -d " + dir + "/job100")}).run(t); out != "root"+dir+"/job100\n" {
+		if out, stderr, _ := (task{c: c, argv: shellCommand("head -c 4 " + dir + "/mine/script; ls -d " + dir + "/job100")}).runTask(t); out != "root"+dir+"/job100\n" {
 			t.Errorf("got %q, %q", out, stderr)
 		}
 	}
@@ -224,7 +224,7 @@ func TestBindInPrivate(t *testing.T) {
 		s.Binds = []Bind{{Source: file, Target: "/tmp/a/b"}, {Source: tools.dir, Target: "/tmp/c"}, {Source: file, Target: "/dev/shm/d/e", Alone: true},
 			{Source: file, Target: "/opt/capsule-test/x/y"}, {Source: file, Target: "/opt/capsule-test/x/z"}}
 	})
-	out, stderr, _ := task{c: c, argv: shell("cat /tmp/a/b /tmp/c/file /dev/shm/d/e /opt/capsule-test/x/y /opt/capsule-test/x/z; touch /tmp/mine")}.run(t)
+	out, stderr, _ := task{c: c, argv: shellCommand("cat /tmp/a/b /tmp/c/file /dev/shm/d/e /opt/capsule-test/x/y /opt/capsule-test/x/z; touch /tmp/mine")}.runTask(t)
 	if out != strings.Repeat("hello\n", 5) || stderr != "" {
 		t.Errorf("got %q, %q", out, stderr)
 	}
@@ -258,7 +258,7 @@ func TestBindRefused(t *testing.T) {
 		{"/dev/null/x", syscall.ENOTDIR.Error()},
 	} {
 		dir := filepath.Join(t.TempDir(), "capsule")
-		_, err := Make(deadline(t), Spec{Dir: dir, Hostname: "cap", Binds: []Bind{{Source: "/etc/passwd", Target: k.target}}})
+		_, err := Make(testDeadline(t), Spec{Dir: dir, Hostname: "cap", Binds: []Bind{{Source: "/etc/passwd", Target: k.target}}})
 		if err == nil || !strings.Contains(err.Error(), k.target) || !strings.Contains(err.Error(), k.want) {
 			t.Errorf("%s: got %v, want %q", k.target, err, k.want)
 		}

@@ -32,7 +32,7 @@ func TestTable(t *testing.T) {
 		calls, _, _ := strings.Cut(block, "\n----")
 		fmt.Fprintf(&out, "%s\n----\n", calls)
 		for call := range strings.SplitSeq(calls, "\n") {
-			play(t, &out, table, call)
+			playCall(t, &out, table, call)
 		}
 		out.WriteString("\n")
 	}
@@ -47,7 +47,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-func play(t *testing.T, out *strings.Builder, table *table, call string) {
+func playCall(t *testing.T, out *strings.Builder, table *table, call string) {
 	t.Helper()
 	var op, name, cgroup string
 	var n, m int
@@ -92,7 +92,7 @@ func play(t *testing.T, out *strings.Builder, table *table, call string) {
 		all = table.sendWithheld()
 	case "watch":
 		for _, e := range table.firstEvents() {
-			fmt.Fprintln(out, line(tell{e}))
+			fmt.Fprintln(out, formatLine(tell{e}))
 		}
 	case "mark", "unmark":
 		all, err = table.markCaptured(name, op == "mark")
@@ -104,7 +104,7 @@ func play(t *testing.T, out *strings.Builder, table *table, call string) {
 		t.Fatalf("unknown call %q", call)
 	}
 	for _, e := range all {
-		fmt.Fprintln(out, line(e))
+		fmt.Fprintln(out, formatLine(e))
 	}
 	if err != nil {
 		fmt.Fprintln(out, "error:", err)
@@ -113,7 +113,7 @@ func play(t *testing.T, out *strings.Builder, table *table, call string) {
 
 var kindNames = map[uint32]string{kindGo: "GO", kindStatus: "STATUS", kindCaptured: "CAPTURED"}
 
-func line(e any) string {
+func formatLine(e any) string {
 	switch e := e.(type) {
 	case say:
 		return fmt.Sprintf("say conn=%d %s value=%d with=%d", e.to, kindNames[e.what.kind], e.what.value, e.with)

@@ -27,10 +27,10 @@ func TestMessageQueues(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 50 {
-		leave(t, c, request{Op: opQueues, PID: 1})
+		leaveRequest(t, c, request{Op: opQueues, PID: 1})
 	}
 	for range 2 {
-		s, err := c.MessageQueues(deadline(t), 1)
+		s, err := c.MessageQueues(testDeadline(t), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,13 +42,13 @@ func TestMessageQueues(t *testing.T) {
 			t.Errorf("got %.200s\nwant %.200s", got, want)
 		}
 	}
-	if _, err := c.MessageQueues(deadline(t), 999999); err == nil {
+	if _, err := c.MessageQueues(testDeadline(t), 999999); err == nil {
 		t.Error("the queues of no process")
 	}
 }
 
-// leave sends init a request and goes away without the reply.
-func leave(t *testing.T, c *Capsule, ask request) {
+// leaveRequest sends init a request and goes away without the reply.
+func leaveRequest(t *testing.T, c *Capsule, ask request) {
 	t.Helper()
 	conn, err := localsock.Dial(c.dir + "/" + controlName)
 	if err != nil {

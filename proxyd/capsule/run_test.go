@@ -29,13 +29,13 @@ func TestStatus(t *testing.T) {
 		want   syscall.WaitStatus
 		stderr string
 	}{
-		{"0", shell("exit 0"), 0, ""},
-		{"3", shell("exit 3"), 3 << 8, ""},
-		{"7", shell("exit 7"), 7 << 8, ""},
-		{"255", shell("exit 255"), 255 << 8, ""},
-		{"SEGV", shell("kill -SEGV $$"), syscall.WaitStatus(syscall.SIGSEGV), ""},
-		{"TERM", shell("kill -TERM $$"), syscall.WaitStatus(syscall.SIGTERM), ""},
-		{"KILL", shell("kill -KILL $$"), syscall.WaitStatus(syscall.SIGKILL), ""},
+		{"0", shellCommand("exit 0"), 0, ""},
+		{"3", shellCommand("exit 3"), 3 << 8, ""},
+		{"7", shellCommand("exit 7"), 7 << 8, ""},
+		{"255", shellCommand("exit 255"), 255 << 8, ""},
+		{"SEGV", shellCommand("kill -SEGV $$"), syscall.WaitStatus(syscall.SIGSEGV), ""},
+		{"TERM", shellCommand("kill -TERM $$"), syscall.WaitStatus(syscall.SIGTERM), ""},
+		{"KILL", shellCommand("kill -KILL $$"), syscall.WaitStatus(syscall.SIGKILL), ""},
 		{"found in PATH", []string{"true"}, 0, ""},
 		{"missing", []string{"/no/such"}, 127 << 8, "slurmstepd: error: execve(): /no/such: No such file or directory\n"},
 		{"missing in PATH", []string{"nosuch"}, 127 << 8, "slurmstepd: error: execve(): nosuch: No such file or directory\n"},
@@ -43,7 +43,7 @@ func TestStatus(t *testing.T) {
 		{"a folder", []string{"/tmp"}, 126 << 8, "slurmstepd: error: execve(): /tmp: Permission denied\n"},
 	} {
 		t.Run(k.name, func(t *testing.T) {
-			_, stderr, got := task{c: c, argv: k.argv}.run(t)
+			_, stderr, got := task{c: c, argv: k.argv}.runTask(t)
 			// The status has the signal without the bit for a core dump.
 			if got&^0x80 != k.want || stderr != k.stderr {
 				t.Errorf("status %#x, stderr %q; want %#x, %q", int(got), stderr, int(k.want), k.stderr)
@@ -58,7 +58,7 @@ func TestStdinPipe(t *testing.T) {
 	for i := range data {
 		data[i] = byte(i * 2654435761 >> 13)
 	}
-	out, _, status := task{c: c, argv: []string{"sha256sum"}, in: bytes.NewReader(data)}.run(t)
+	out, _, status := task{c: c, argv: []string{"sha256sum"}, in: bytes.NewReader(data)}.runTask(t)
 	if want := fmt.Sprintf("%x  -\n", sha256.Sum256(data)); out != want || status != 0 {
 		t.Errorf("got %q, status %#x; want %q", out, int(status), want)
 	}
@@ -87,11 +87,11 @@ func TestStdoutFile(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer f.Close()
-			_, _, status := task{c: c, out: f, err: f, argv: shell(
+			_, _, status := task{c: c, out: f, err: f, argv: shellCommand(
 				`echo out; echo err >&2; echo out
 				for fd in 0 1 2; do sed -n s/mnt_id:.//p /proc/$$/fdinfo/$fd; done >/tmp/mounts
 				sed 's/ .*//' /proc/self/mountinfo >/tmp/known; grep -qvxFf /tmp/known /tmp/mounts && exit 9
-				exit 0`)}.run(t)
+				exit 0`)}.runTask(t)
 			got, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
@@ -131,7 +131,7 @@ trap
 	setUp := func(k task) string {
 		k.enter = []string{"-b", "10", "-b", "40", "-i", "1", "-i", "13", "-i", "17"}
 		k.dir, k.env, k.argv = "/usr/share", []string{"PATH=/bin:" + tools.dir, "A=b c", "EMPTY=", "ODD==\n="}, []string{"lookaround", "-x", "", "a b"}
-		cmd := k.command(t)
+		cmd := k.taskCommand(t)
 		sh := `umask 027; ulimit -n 777; ulimit -s 4096; ulimit -c 0; ulimit -u 5000; exec nice -n 5 taskset -c 1 "$@"`
 		cmd.Args = append([]string{"/bin/bash", "-c", sh, "x"}, cmd.Args...)
 		cmd.Path = "/bin/bash"
@@ -165,10 +165,10 @@ func TestOwnView(t *testing.T) {
 		s.Hosts = []byte("10.88.1.1 n1\n")
 		s.Binds = []Bind{{Source: srun, Target: "/usr/bin/env", ReadOnly: true}, {Source: srun, Target: spool}}
 	})
-	got, stderr, _ := task{c: c, argv: shell(`hostname; cat /etc/hosts; /usr/bin/env; ` + spool + `; ls -A /tmp /var/tmp /dev/shm /dev/pts
+	got, stderr, _ := task{c: c, argv: shellCommand(`hostname; cat /etc/hosts; /usr/bin/env; ` + spool + `; ls -A /tmp /var/tmp /dev/shm /dev/pts
 		touch /tmp/mine /var/tmp/mine /dev/shm/mine; stat -c %a /tmp /var/tmp /dev/shm
 		cat /proc/1/comm >/dev/null && ls -d /proc/[0-9]* | wc -l; ls /sys/class/net >/dev/null; cat /proc/net/dev | grep -c lo:
-		(: </dev/tcp/127.0.0.1/1) 2>&1 | grep -o refused; echo $PPID`)}.run(t)
+		(: </dev/tcp/127.0.0.1/1) 2>&1 | grep -o refused; echo $PPID`)}.runTask(t)
 	want := "cap1\n10.88.1.1 n1\nwrapper\nwrapper\n/dev/pts:\nptmx\n\n/dev/shm:\n\n/tmp:\n\n/var/tmp:\n1777\n1777\n1777\n"
 	if !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, want it to begin with %q; stderr %q", got, want, stderr)
@@ -179,7 +179,7 @@ func TestOwnView(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(c.Dir(), "tmp", "mine")); err != nil {
 		t.Error(err)
 	}
-	if err := c.Remove(deadline(t)); err != nil {
+	if err := c.Remove(testDeadline(t)); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(tools.dir, "spool")); err == nil {
@@ -190,20 +190,20 @@ func TestOwnView(t *testing.T) {
 // TestFirstPID: the first program's PIDs are above those of CRIU's helpers.
 func TestFirstPID(t *testing.T) {
 	c := newCapsule(t)
-	out, _, _ := task{c: c, argv: shell("echo $$ $PPID")}.run(t)
+	out, _, _ := task{c: c, argv: shellCommand("echo $$ $PPID")}.runTask(t)
 	var pid, steward int
 	fmt.Sscan(out, &pid, &steward)
 	if steward < firstPID || pid <= steward || pid > firstPID+20 {
 		t.Errorf("program %d, steward %d; want just above %d", pid, steward, firstPID)
 	}
-	last, err := c.LastPID(deadline(t))
+	last, err := c.LastPID(testDeadline(t))
 	if err != nil || last < pid {
 		t.Errorf("LastPID = %d, %v; want at least %d", last, err, pid)
 	}
-	if err := c.LoadLastPID(deadline(t), 5000); err != nil {
+	if err := c.LoadLastPID(testDeadline(t), 5000); err != nil {
 		t.Fatal(err)
 	}
-	out, _, _ = task{c: c, argv: shell("echo $$")}.run(t)
+	out, _, _ = task{c: c, argv: shellCommand("echo $$")}.runTask(t)
 	if fmt.Sscan(out, &pid); pid <= 5000 {
 		t.Errorf("after LoadLastPID(5000) a program has PID %d", pid)
 	}

@@ -37,21 +37,21 @@ func TestSignals(t *testing.T) {
 		{[]string{"--all"}, []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGHUP}, nil},
 	} {
 		t.Run(fmt.Sprint(k.options), func(t *testing.T) {
-			r := task{c: c, options: k.options, argv: []string{"perl", "-e", listening}}.start(t)
+			r := task{c: c, options: k.options, argv: []string{"perl", "-e", listening}}.startTask(t)
 			for range 2 { // both processes are up
-				r.out.next()
+				r.out.nextLine()
 			}
 			for range 20 {
 				for _, sig := range append(slices.Clone(k.first), k.both...) {
 					name := strings.TrimPrefix(unixName(sig), "SIG")
-					r.signal(sig)
+					r.sendSignal(sig)
 					expected := []string{"first " + name}
 					if slices.Contains(k.both, sig) {
 						expected = append(expected, "child "+name)
 					}
 					var heard []string
 					for range expected {
-						line, _ := r.out.next()
+						line, _ := r.out.nextLine()
 						heard = append(heard, line)
 					}
 					slices.Sort(heard)
@@ -61,11 +61,11 @@ func TestSignals(t *testing.T) {
 					}
 				}
 			}
-			r.signal(syscall.SIGQUIT)
-			if rest := r.out.end(); len(rest) > 0 {
+			r.sendSignal(syscall.SIGQUIT)
+			if rest := r.out.readToEnd(); len(rest) > 0 {
 				t.Errorf("heard more than was sent: %q", rest)
 			}
-			if status := r.wait(); status != 5<<8 {
+			if status := r.waitForEnd(); status != 5<<8 {
 				t.Errorf("status %#x", int(status))
 			}
 		})
@@ -80,8 +80,8 @@ func unixName(sig syscall.Signal) string {
 
 // TestTerminatedBefore: the program gets a SIGTERM that came before the warden was there.
 func TestTerminatedBefore(t *testing.T) {
-	r := task{c: newCapsule(t), options: []string{"--all", "--terminated"}, argv: []string{"sleep", "1000"}}.start(t)
-	if status := r.wait(); status != syscall.WaitStatus(syscall.SIGTERM) {
+	r := task{c: newCapsule(t), options: []string{"--all", "--terminated"}, argv: []string{"sleep", "1000"}}.startTask(t)
+	if status := r.waitForEnd(); status != syscall.WaitStatus(syscall.SIGTERM) {
 		t.Errorf("status %#x", int(status))
 	}
 }
@@ -89,22 +89,22 @@ func TestTerminatedBefore(t *testing.T) {
 // TestSuspend: Slurm sends TSTP, and later STOP, which reaches the warden only.
 func TestSuspend(t *testing.T) {
 	c := newCapsule(t)
-	r := task{c: c, argv: shell("echo ready; while read -r line; do echo $line; done")}.start(t)
-	r.out.expect("ready")
-	first := hostPID(t, c, with(t, c, "batch").First)
-	r.signal(syscall.SIGTSTP)
+	r := task{c: c, argv: shellCommand("echo ready; while read -r line; do echo $line; done")}.startTask(t)
+	r.out.expectLine("ready")
+	first := hostPID(t, c, programNamed(t, c, "batch").First)
+	r.sendSignal(syscall.SIGTSTP)
 	for stateOf(t, first) != 'T' {
 		time.Sleep(10 * time.Millisecond) // a change of state has no event
 	}
-	r.signal(syscall.SIGCONT)
+	r.sendSignal(syscall.SIGCONT)
 	fmt.Fprintln(r.in, "on")
-	r.out.expect("on")
+	r.out.expectLine("on")
 }
 
 // hostPID returns the host's PID of a process of c.
 func hostPID(t *testing.T, c *Capsule, pid int) int {
 	t.Helper()
-	for _, host := range members(t, own(c)) {
+	for _, host := range listMembers(t, ownNamespaces(c)) {
 		var n int
 		fmt.Sscan(host, &n)
 		if statusField(n, "NSpid:") == fmt.Sprint(pid) {
@@ -126,32 +126,32 @@ func stateOf(t *testing.T, pid int) byte {
 
 func TestHold(t *testing.T) {
 	c := newCapsule(t, func(s *Spec) { s.Hold = []syscall.Signal{syscall.SIGTERM} })
-	r := task{c: c, argv: shell("trap 'echo TERM' TERM; echo ready; while :; do read -r line && echo $line; done")}.start(t)
-	r.out.expect("ready")
-	e := watch(t, c)
-	e.seen("batch")
-	r.signal(syscall.SIGTERM)
-	if ev := e.next(Asked); ev.Signal != syscall.SIGTERM || ev.Program.Name != "batch" {
+	r := task{c: c, argv: shellCommand("trap 'echo TERM' TERM; echo ready; while :; do read -r line && echo $line; done")}.startTask(t)
+	r.out.expectLine("ready")
+	e := watchEvents(t, c)
+	e.waitForProgram("batch")
+	r.sendSignal(syscall.SIGTERM)
+	if ev := e.nextEvent(Asked); ev.Signal != syscall.SIGTERM || ev.Program.Name != "batch" {
 		t.Errorf("event %v", ev)
 	}
 	fmt.Fprintln(r.in, "not yet")
-	if line, _ := r.out.next(); line != "not yet" {
+	if line, _ := r.out.nextLine(); line != "not yet" {
 		t.Errorf("got %q before the maker decided", line)
 	}
-	if err := c.Signal(deadline(t), "batch", syscall.SIGTERM); err != nil {
+	if err := c.Signal(testDeadline(t), "batch", syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	r.out.expect("TERM")
+	r.out.expectLine("TERM")
 	e.stop()
 	<-e.done
 	// A maker that comes back has to decide again.
-	r.signal(syscall.SIGTERM)
-	e = watch(t, c)
-	if ev := e.next(Asked); ev.Signal != syscall.SIGTERM {
+	r.sendSignal(syscall.SIGTERM)
+	e = watchEvents(t, c)
+	if ev := e.nextEvent(Asked); ev.Signal != syscall.SIGTERM {
 		t.Errorf("event %v", ev)
 	}
 	e.stop()
 	<-e.done
 	// If the maker does not come back, the signal is sent.
-	r.out.expect("TERM")
+	r.out.expectLine("TERM")
 }

@@ -25,7 +25,7 @@ func needSlurm(t *testing.T) {
 	if err != nil || !strings.Contains(string(conf), "CgroupPlugin=cgroup/v2") {
 		t.Skip("SKIP: needs a node of Slurm with CgroupPlugin=cgroup/v2: ", err)
 	}
-	for ctx := deadline(t); ; {
+	for ctx := testDeadline(t); ; {
 		out, err := exec.CommandContext(ctx, "sinfo", "-h", "-o", "%T").CombinedOutput()
 		if strings.TrimSpace(string(out)) == "idle" {
 			return
@@ -37,10 +37,10 @@ func needSlurm(t *testing.T) {
 	}
 }
 
-// srun runs k as a task of a step. The job belongs to root, and enter does the plugin's part.
-func (k task) srun(t *testing.T, options ...string) *running {
+// startStep runs k as a task of a step. The job belongs to root, and enter does the plugin's part.
+func (k task) startStep(t *testing.T, options ...string) *running {
 	t.Helper()
-	cmd := k.command(t)
+	cmd := k.taskCommand(t)
 	ns := fmt.Sprintf("/proc/%d/ns/", k.c.PID())
 	open := ""
 	for i, kind := range namespaces {
@@ -50,7 +50,7 @@ func (k task) srun(t *testing.T, options ...string) *running {
 	cmd.Args = append(append(append([]string{"srun", "-n1", "-J", "capsule"}, options...), "/bin/bash", "-c", "exec"+open+`; exec "$@"`, "bash"), cmd.Args...)
 	cmd.ExtraFiles = nil
 	cmd.Env = []string{"PATH=/usr/bin:/bin:/usr/sbin"}
-	return start(t, cmd)
+	return startCommand(t, cmd)
 }
 
 // stepGroups returns the cgroups of Slurm's jobs.
@@ -94,37 +94,37 @@ func TestSlurmCgroup(t *testing.T) {
 		return []string{"perl", "-e", fmt.Sprintf(`$| = 1; my $x = "x" x (%d << 20); print "ate\n"; <STDIN>; exit 3`, mb)}
 	}
 	t.Run("an ordinary end", func(t *testing.T) {
-		r := task{c: c, argv: shell(`sed -n s/^0:://p /proc/self/cgroup; (setsid sleep 1001 &); read -r line; exit 3`)}.srun(t, "--mem=200M")
-		path, _ := r.out.next()
-		p := with(t, c, "batch")
+		r := task{c: c, argv: shellCommand(`sed -n s/^0:://p /proc/self/cgroup; (setsid sleep 1001 &); read -r line; exit 3`)}.startStep(t, "--mem=200M")
+		path, _ := r.out.nextLine()
+		p := programNamed(t, c, "batch")
 		if p.Cgroup != cgroupRoot(t)+path || !strings.Contains(path, "/user/task_0/sing-") {
 			t.Errorf("cgroup %s, %s", p.Cgroup, path)
 		}
 		r.in.Close()
-		if status := r.wait(); status != 3<<8 {
+		if status := r.waitForEnd(); status != 3<<8 {
 			t.Errorf("status %#x", int(status))
 		}
 		cleanedUp(t)
 	})
 	t.Run("a limit", func(t *testing.T) {
-		r := task{c: c, argv: eats(400), err: devNull(t)}.srun(t, "--mem=200M")
-		if got, _ := r.out.next(); got != "" {
+		r := task{c: c, argv: eats(400), err: devNull(t)}.startStep(t, "--mem=200M")
+		if got, _ := r.out.nextLine(); got != "" {
 			t.Errorf("got %q, beyond its limit", got)
 		}
-		if status := r.wait(); status == 0 || status == 3<<8 {
+		if status := r.waitForEnd(); status == 0 || status == 3<<8 {
 			t.Errorf("status %#x", int(status))
 		}
 		cleanedUp(t)
 	})
 	t.Run("within the limit, and accounted for", func(t *testing.T) {
-		r := task{c: c, argv: eats(120)}.srun(t, "--mem=200M")
-		r.out.expect("ate")
+		r := task{c: c, argv: eats(120)}.startStep(t, "--mem=200M")
+		r.out.expectLine("ate")
 		id, err := exec.Command("squeue", "-h", "-o", "%A").Output()
 		if err != nil {
 			t.Fatal(err)
 		}
 		rss := ""
-		for ctx := deadline(t); ctx.Err() == nil && len(rss) < len("120000"); time.Sleep(200 * time.Millisecond) { // it is sampled
+		for ctx := testDeadline(t); ctx.Err() == nil && len(rss) < len("120000"); time.Sleep(200 * time.Millisecond) { // it is sampled
 			out, err := exec.Command("sstat", "-n", "-P", "-j", strings.TrimSpace(string(id))+".0", "--noconvert", "-o", "MaxRSS").CombinedOutput()
 			if rss = strings.TrimSpace(string(out)); err != nil {
 				t.Fatalf("sstat: %v %s", err, out)
@@ -135,55 +135,55 @@ func TestSlurmCgroup(t *testing.T) {
 			t.Errorf("MaxRSS %q", rss)
 		}
 		r.in.Close()
-		if status := r.wait(); status != 3<<8 {
+		if status := r.waitForEnd(); status != 3<<8 {
 			t.Errorf("status %#x", int(status))
 		}
 		cleanedUp(t)
 	})
 	for _, frozen := range []bool{false, true} {
 		t.Run(fmt.Sprintf("Slurm's SIGKILL, frozen %v", frozen), func(t *testing.T) {
-			r := task{c: c, err: devNull(t), argv: shell(`trap "" TERM INT; (setsid sleep 1001 &); echo ready; while :; do sleep 1002; done`)}.srun(t)
-			r.out.expect("ready")
+			r := task{c: c, err: devNull(t), argv: shellCommand(`trap "" TERM INT; (setsid sleep 1001 &); echo ready; while :; do sleep 1002; done`)}.startStep(t)
+			r.out.expectLine("ready")
 			if frozen {
-				if err := c.Freeze(deadline(t)); err != nil {
+				if err := c.Freeze(testDeadline(t)); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if out, err := exec.Command("scancel", "-n", "capsule").CombinedOutput(); err != nil {
 				t.Fatalf("scancel: %v %s", err, out)
 			}
-			r.wait()
+			r.waitForEnd()
 			cleanedUp(t)
 			becomesEmpty(t, c)
 		})
 	}
 	t.Run("captured, and the warden is ended", func(t *testing.T) {
-		r := task{c: c, err: devNull(t), argv: shell(family)}.srun(t)
-		r.out.expect("ready")
-		e := watch(t, c)
-		e.seen("batch")
-		if err := c.MarkCaptured(deadline(t), "batch"); err != nil {
+		r := task{c: c, err: devNull(t), argv: shellCommand(family)}.startStep(t)
+		r.out.expectLine("ready")
+		e := watchEvents(t, c)
+		e.waitForProgram("batch")
+		if err := c.MarkCaptured(testDeadline(t), "batch"); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Signal(deadline(t), "batch", syscall.SIGKILL); err != nil {
+		if err := c.Signal(testDeadline(t), "batch", syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		e.next(Captured)
-		if err := c.Release(deadline(t), "batch", 0); err != nil {
+		e.nextEvent(Captured)
+		if err := c.Release(testDeadline(t), "batch", 0); err != nil {
 			t.Fatal(err)
 		}
-		if status := r.wait(); status != 0 {
+		if status := r.waitForEnd(); status != 0 {
 			t.Errorf("status %#x", int(status))
 		}
 		cleanedUp(t)
 	})
 	t.Run("the capsule is killed", func(t *testing.T) {
-		r := task{c: c, err: devNull(t), argv: shell(family)}.srun(t)
-		r.out.expect("ready")
-		if err := c.Kill(deadline(t)); err != nil {
+		r := task{c: c, err: devNull(t), argv: shellCommand(family)}.startStep(t)
+		r.out.expectLine("ready")
+		if err := c.Kill(testDeadline(t)); err != nil {
 			t.Fatal(err)
 		}
-		r.wait()
+		r.waitForEnd()
 		cleanedUp(t)
 	})
 }

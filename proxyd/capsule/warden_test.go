@@ -39,7 +39,7 @@ func TestWardenOptions(t *testing.T) {
 		{"by environment: no program", nil, byEnv("--all"), ours, "singularity: there is no program to start\n"},
 	} {
 		t.Run(k.name, func(t *testing.T) {
-			_, stderr, status := task{argv: append([]string{tools.warden}, k.args...), env: k.env}.run(t)
+			_, stderr, status := task{argv: append([]string{tools.warden}, k.args...), env: k.env}.runTask(t)
 			if status != k.want || !strings.HasPrefix(stderr, k.stderr) || k.stderr == "" && stderr != "" {
 				t.Errorf("status %#x, stderr %q; want %#x, %q", int(status), stderr, int(k.want), k.stderr)
 			}
@@ -57,17 +57,17 @@ func TestWardenByEnvironment(t *testing.T) {
 	script := `echo "$0 $*"; env | grep -c SINGULARITY; echo "$A"; read -r line; exit 4`
 	k.bare = true
 	k.argv = []string{"-c", script, "x", "", "y z"}
-	r := k.start(t)
-	r.out.expect("x  y z")
-	r.out.expect("0")
-	r.out.expect("b")
-	with(t, c, "s3.1")
+	r := k.startTask(t)
+	r.out.expectLine("x  y z")
+	r.out.expectLine("0")
+	r.out.expectLine("b")
+	programNamed(t, c, "s3.1")
 	r.in.Close()
-	if status := r.wait(); status != 4<<8 {
+	if status := r.waitForEnd(); status != 4<<8 {
 		t.Errorf("status %#x", int(status))
 	}
 	// Without the options, the warden ignores the other variable and leaves it to the program.
-	out, _, _ := task{c: c, env: []string{"PATH=/usr/bin:/bin", "SINGULARITY_SLURM_ARGV0=bash"}, argv: shell("echo $SINGULARITY_SLURM_ARGV0")}.run(t)
+	out, _, _ := task{c: c, env: []string{"PATH=/usr/bin:/bin", "SINGULARITY_SLURM_ARGV0=bash"}, argv: shellCommand("echo $SINGULARITY_SLURM_ARGV0")}.runTask(t)
 	if out != "bash\n" {
 		t.Errorf("got %q", out)
 	}

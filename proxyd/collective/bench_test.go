@@ -31,15 +31,15 @@ func BenchmarkAllReduce(b *testing.B) {
 				pipes := newPipes(b, c.processes)
 				// Each process sends 2·(n-1)/n of the vector, to n-1 others.
 				each := 2 * c.bytes / c.processes
-				w.must(ops)
-				pipes.copy(each)
+				w.mustIssue(ops)
+				pipes.copyBytes(each)
 				var reduce, plain time.Duration
 				b.ResetTimer()
 				for range b.N {
 					start := time.Now()
-					w.must(ops)
+					w.mustIssue(ops)
 					middle := time.Now()
-					pipes.copy(each)
+					pipes.copyBytes(each)
 					reduce += middle.Sub(start)
 					plain += time.Since(middle)
 				}
@@ -79,8 +79,8 @@ func newPipes(b *testing.B, n int) *pipes {
 	return p
 }
 
-// copy sends n bytes in both directions of every connection.
-func (p *pipes) copy(n int) {
+// copyBytes sends n bytes in both directions of every connection.
+func (p *pipes) copyBytes(n int) {
 	done := make(chan struct{})
 	for _, c := range p.ends {
 		for i := range 2 {

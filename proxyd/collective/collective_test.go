@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// placements are all ways to give n ranks to at most most processes, the first rank's being 0.
-func placements(n, most int) [][]int {
+// allPlacements are all ways to give n ranks to at most most processes, the first rank's being 0.
+func allPlacements(n, most int) [][]int {
 	all := [][]int{{0}}
 	for len(all[0]) < n {
 		var longer [][]int
@@ -39,7 +39,7 @@ func TestPlacements(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	var homes [][]int
 	for n := 1; n <= 5; n++ {
-		all := placements(n, 3)
+		all := allPlacements(n, 3)
 		if n == 5 && !*every {
 			rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 			all = all[:8]
@@ -51,7 +51,7 @@ func TestPlacements(t *testing.T) {
 		for i := range home {
 			home[i] = rng.IntN(min(i+1, 5))
 		}
-		homes = append(homes, compact(home))
+		homes = append(homes, compactHomes(home))
 	}
 	for _, home := range homes {
 		w := newNodes(t, home, nil, Config{})
@@ -59,7 +59,7 @@ func TestPlacements(t *testing.T) {
 			for _, n := range w.nodes {
 				tune(&n.tuning)
 			}
-			w.comms = w.create(name)
+			w.comms = w.createComms(name)
 			for kind := range Send {
 				o := Op{Kind: kind, Type: Float32, Count: 1 + rng.IntN(70), Root: rng.IntN(len(home))}
 				if kind.isReduction() {
@@ -68,12 +68,12 @@ func TestPlacements(t *testing.T) {
 				}
 				f := form{inPlace: rng.IntN(2) == 0, odd: rng.IntN(4) == 0}
 				tr := newTrial(o, len(home), f, rng)
-				w.must(tr.ops)
-				tr.check(t, fmt.Sprintf("%s, %s, %+v", placed(home), name, f))
+				w.mustIssue(tr.ops)
+				tr.checkReceived(t, fmt.Sprintf("%s, %s, %+v", placementName(home), name, f))
 			}
 			for p, c := range w.comms {
 				if !c.Quiet() {
-					t.Errorf("%s, %s: process %d is not quiet", placed(home), name, p)
+					t.Errorf("%s, %s: process %d is not quiet", placementName(home), name, p)
 				}
 			}
 		}
@@ -83,8 +83,8 @@ func TestPlacements(t *testing.T) {
 	}
 }
 
-// compact renumbers processes by their first rank, none left out.
-func compact(home []int) []int {
+// compactHomes renumbers processes by their first rank, none left out.
+func compactHomes(home []int) []int {
 	number := make(map[int]int)
 	for i, p := range home {
 		if _, known := number[p]; !known {
@@ -115,8 +115,8 @@ func TestTypes(t *testing.T) {
 				}
 				o := Op{Kind: kind, Type: typ, Reduction: r, Count: 23, Root: 3}
 				tr := newTrial(o, 5, form{inPlace: r%2 == 1}, rng)
-				w.must(tr.ops)
-				tr.check(t, typ.String())
+				w.mustIssue(tr.ops)
+				tr.checkReceived(t, typ.String())
 			}
 		}
 	}
@@ -131,15 +131,15 @@ func TestStandardSizes(t *testing.T) {
 			// The largest of bytes, so that the oracle is quick.
 			o := Op{Kind: kind, Type: Uint8, Reduction: Max, Count: count, Root: 2}
 			tr := newFast(o, 4, rng)
-			w.must(tr.ops)
-			tr.check(t, fmt.Sprint(count))
+			w.mustIssue(tr.ops)
+			tr.checkReceived(t, fmt.Sprint(count))
 		}
 	}
 	// Longer than all steps that are under way at a time.
 	count := 2_500_003
 	tr := newFast(Op{Kind: AllReduce, Type: Uint8, Reduction: Max, Count: count}, 4, rng)
-	w.must(tr.ops)
-	tr.check(t, "large")
+	w.mustIssue(tr.ops)
+	tr.checkReceived(t, "large")
 }
 
 // newFast is newTrial for Max of bytes, without rational numbers.
@@ -160,7 +160,7 @@ func newFast(o Op, ranks int, rng *rand.Rand) *trial {
 	}
 	for r := range ranks {
 		if !o.Kind.isReduction() {
-			tr.want = append(tr.want, expected(o, r, o.Count, sends, nil))
+			tr.want = append(tr.want, expectedBytes(o, r, o.Count, sends, nil))
 			continue
 		}
 		if o.Kind == Reduce && r != o.Root {
@@ -195,9 +195,9 @@ func TestOrder(t *testing.T) {
 		for rank, p := range home {
 			recv := make([]byte, 8)
 			results[round][rank] = recv
-			op := Op{Kind: AllReduce, Type: Uint64, Count: 1, Send: store(Uint64, uint64(round*rank)), Recv: recv}
+			op := Op{Kind: AllReduce, Type: Uint64, Count: 1, Send: storeCode(Uint64, uint64(round*rank)), Recv: recv}
 			if round%3 == 1 {
-				op = Op{Kind: Broadcast, Type: Uint64, Count: 1, Root: round % 4, Send: store(Uint64, uint64(6*round)), Recv: recv}
+				op = Op{Kind: Broadcast, Type: Uint64, Count: 1, Root: round % 4, Send: storeCode(Uint64, uint64(6*round)), Recv: recv}
 			}
 			err := w.comms[p].Issue(rank, []Op{op}, func(err error) {
 				if err != nil {
@@ -212,7 +212,7 @@ func TestOrder(t *testing.T) {
 	}
 	next := make([]int, len(home))
 	for range rounds * len(home) {
-		e := wait(t, events)
+		e := waitForValue(t, events)
 		if e.round != next[e.rank] {
 			t.Fatalf("rank %d completed %d after %d", e.rank, e.round, next[e.rank]-1)
 		}
@@ -220,7 +220,7 @@ func TestOrder(t *testing.T) {
 	}
 	for round, ranks := range results {
 		for rank, b := range ranks {
-			if got := load(Uint64, b); got != uint64(6*round) {
+			if got := loadCode(Uint64, b); got != uint64(6*round) {
 				t.Fatalf("round %d, rank %d: %d, want %d", round, rank, got, 6*round)
 			}
 		}

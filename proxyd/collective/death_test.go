@@ -31,7 +31,7 @@ type mortal struct {
 	life *lifetime
 }
 
-func (l *lifetime) wrap(c net.Conn) net.Conn {
+func (l *lifetime) wrapConn(c net.Conn) net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conns = append(l.conns, c)
@@ -55,8 +55,8 @@ func (m mortal) Write(b []byte) (int, error) {
 	return written, err
 }
 
-// program is what every rank does until it fails: all algorithms and messages.
-func program(rank, ranks, size int) []Op {
+// makeProgram returns what every rank does until it fails: all algorithms and messages.
+func makeProgram(rank, ranks, size int) []Op {
 	var ops []Op
 	add := func(o Op) {
 		o.Type, o.Count = Uint8, size
@@ -85,16 +85,16 @@ func TestDeath(t *testing.T) {
 		life := &lifetime{left: rng.IntN(12 * size * (1 + round%2))}
 		w := newNodes(t, home, func(u *tuning) { u.slice = 4096 }, Config{})
 		dying := round % 3
-		w.nodes[dying].wrap = life.wrap
-		w.comms = w.create("world")
+		w.nodes[dying].wrap = life.wrapConn
+		w.comms = w.createComms("world")
 		var all sync.WaitGroup
 		failed := make(chan error, len(home))
 		for rank, p := range home {
 			all.Go(func() {
 				for {
-					ops := program(rank, len(home), size)
+					ops := makeProgram(rank, len(home), size)
 					// Messages in one group, collectives each alone.
-					groups := append([][]Op{ops[len(ops)-2:]}, chop(ops[:len(ops)-2])...)
+					groups := append([][]Op{ops[len(ops)-2:]}, chopGroups(ops[:len(ops)-2])...)
 					done := make(chan error, len(groups))
 					for _, g := range groups {
 						err := w.comms[p].Issue(rank, g, func(err error) {
@@ -121,13 +121,13 @@ func TestDeath(t *testing.T) {
 			})
 		}
 		for range home {
-			if err := wait(t, failed); err == nil {
+			if err := waitForValue(t, failed); err == nil {
 				t.Fatal("no error")
 			}
 		}
 		all.Wait()
 		for p, c := range w.comms {
-			wait(t, c.Done())
+			waitForValue(t, c.Done())
 			if c.Err() == nil {
 				t.Errorf("round %d: process %d does not know", round, p)
 			}
@@ -138,7 +138,7 @@ func TestDeath(t *testing.T) {
 	}
 }
 
-func chop(ops []Op) [][]Op {
+func chopGroups(ops []Op) [][]Op {
 	var all [][]Op
 	for _, o := range ops {
 		all = append(all, []Op{o})
@@ -155,11 +155,11 @@ func TestNodeClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.nodes[1].Close()
-	if err := wait(t, done); err == nil {
+	if err := waitForValue(t, done); err == nil {
 		t.Error("an operation succeeded without its peer")
 	}
 	for _, p := range []int{0, 2} {
-		wait(t, w.comms[p].Failed())
+		waitForValue(t, w.comms[p].Failed())
 	}
 	if err := w.comms[1].Err(); !errors.Is(err, ErrClosed) {
 		t.Errorf("the closed node says %v", err)
@@ -181,10 +181,10 @@ func TestAbort(t *testing.T) {
 	}
 	w.comms[0].Abort()
 	w.comms[0].Abort()
-	if err := wait(t, done); !errors.Is(err, ErrAborted) {
+	if err := waitForValue(t, done); !errors.Is(err, ErrAborted) {
 		t.Errorf("the operation returned %v", err)
 	}
-	wait(t, w.comms[1].Done())
+	waitForValue(t, w.comms[1].Done())
 	if w.comms[1].Err() == nil {
 		t.Error("the peer does not know")
 	}
@@ -200,15 +200,15 @@ func TestMakeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	wait(t, half.Done())
+	waitForValue(t, half.Done())
 	if err := half.Err(); !errors.Is(err, context.Canceled) {
 		t.Errorf("a creation that was cancelled: %v", err)
 	}
 	for range 3 {
-		w.comms = w.create("world")
+		w.comms = w.createComms("world")
 		tr := newTrial(Op{Kind: AllReduce, Type: Float32, Count: 5}, 3, form{}, rand.New(rand.NewPCG(1, 1)))
-		w.must(tr.ops)
-		tr.check(t, "again")
+		w.mustIssue(tr.ops)
+		tr.checkReceived(t, "again")
 		for _, c := range w.comms {
 			if !c.Quiet() {
 				t.Error("not quiet")
@@ -216,14 +216,14 @@ func TestMakeAgain(t *testing.T) {
 			c.Abort()
 		}
 		for _, c := range w.comms {
-			wait(t, c.Done())
+			waitForValue(t, c.Done())
 		}
 	}
 	elsewhere := newNodes(t, []int{0, 0, 1}, nil, Config{})
-	elsewhere.comms = elsewhere.create("world")
+	elsewhere.comms = elsewhere.createComms("world")
 	tr := newTrial(Op{Kind: AllReduce, Type: Float32, Count: 5}, 3, form{}, rand.New(rand.NewPCG(1, 1)))
-	elsewhere.must(tr.ops)
-	tr.check(t, "elsewhere")
+	elsewhere.mustIssue(tr.ops)
+	tr.checkReceived(t, "elsewhere")
 }
 
 // A peer that arrives at the rendezvous and is never seen again.
@@ -262,12 +262,12 @@ func TestDestroy(t *testing.T) {
 		}
 	}
 	for range 3 {
-		if err := wait(t, done); err != nil {
+		if err := waitForValue(t, done); err != nil {
 			t.Error(err)
 		}
 	}
 	for _, c := range w.comms {
-		wait(t, c.Done())
+		waitForValue(t, c.Done())
 		if err := c.Err(); !errors.Is(err, ErrClosed) {
 			t.Errorf("after Destroy: %v", err)
 		}
@@ -307,7 +307,7 @@ func TestLeftAlone(t *testing.T) {
 		}
 		left := false
 		for range 2 {
-			err := wait(t, done)
+			err := waitForValue(t, done)
 			if err == nil {
 				t.Error("an operation with a process that had left succeeded")
 			}
@@ -397,7 +397,7 @@ func TestContext(t *testing.T) {
 	}
 	cancel()
 	for _, c := range []*Comm{c, waiting} {
-		wait(t, c.Done())
+		waitForValue(t, c.Done())
 		if !errors.Is(c.Err(), ErrClosed) {
 			t.Error(c.Err())
 		}
@@ -408,7 +408,7 @@ func TestContext(t *testing.T) {
 // A machine that falls silent is the kernel's to notice: it must have been told.
 func TestKernelWatches(t *testing.T) {
 	w := newNodes(t, []int{0, 1}, nil, Config{Dead: 7 * time.Second})
-	for _, c := range w.create("world") {
+	for _, c := range w.createComms("world") {
 		for _, l := range c.links {
 			if l == nil {
 				continue
@@ -448,7 +448,7 @@ func TestRoom(t *testing.T) {
 		}()
 	}
 	for range 2 {
-		if s := wait(t, got); s != "2 <nil>" {
+		if s := waitForValue(t, got); s != "2 <nil>" {
 			t.Errorf("together: %s", s)
 		}
 	}

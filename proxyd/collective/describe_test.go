@@ -16,8 +16,8 @@ type fixed Roster
 
 func (f fixed) Meet(context.Context, string, int, Member) (Roster, error) { return Roster(f), nil }
 
-// again makes what was described in other nodes: process p's in nodes[p]. Those that have left are not made.
-func (w *world) again(nodes []*Node, all []Description, left ...int) []*Comm {
+// makeAgain makes what was described in other nodes: process p's in nodes[p]. Those that have left are not made.
+func (w *world) makeAgain(nodes []*Node, all []Description, left ...int) []*Comm {
 	w.t.Helper()
 	f := fixed{Key: macOf(all[0].Key, []byte("a test"))}
 	for p, d := range all {
@@ -48,8 +48,8 @@ func TestDescribe(t *testing.T) {
 	quiet := newWorld(t, home, nil)
 	old := newWorld(t, home, nil)
 	colours, keys := []int{0, 0, 1, 1}, make([]int, 4)
-	quiet.split(colours, keys)
-	old.split(colours, keys)
+	quiet.splitAll(colours, keys)
+	old.splitAll(colours, keys)
 	var all []Description
 	for _, c := range old.comms {
 		d, ok := c.Describe()
@@ -65,12 +65,12 @@ func TestDescribe(t *testing.T) {
 		n.Close()
 	}
 	next := newNodes(t, home, nil, Config{})
-	next.comms = next.again(next.nodes, all)
+	next.comms = next.makeAgain(next.nodes, all)
 	if d, _ := next.comms[1].Describe(); !reflect.DeepEqual(d.Servers, []int{0, 1, 0, 2}) || reflect.DeepEqual(d.Key, all[1].Key) {
 		t.Errorf("%+v", d)
 	}
-	want := quiet.split(colours, keys)
-	for i, got := range next.split(colours, keys) {
+	want := quiet.splitAll(colours, keys)
+	for i, got := range next.splitAll(colours, keys) {
 		if got.comm.ID() != want[i].comm.ID() || got.rank != want[i].rank {
 			t.Errorf("rank %d is %d of %s, not %d of %s", got.old, got.rank, got.comm.ID(), want[i].rank, want[i].comm.ID())
 		}
@@ -92,11 +92,11 @@ func TestGone(t *testing.T) {
 	}
 	for _, gone := range []int{0, 1, 2} {
 		next := newNodes(t, home, nil, Config{})
-		comms := next.again(next.nodes, all, gone)
+		comms := next.makeAgain(next.nodes, all, gone)
 		here, other := (gone+1)%3, (gone+2)%3
 		next.comms = comms
 		b := []byte{1}
-		err := next.issue(comms, map[int][]Op{
+		err := next.issueGroups(comms, map[int][]Op{
 			here:  {{Kind: Send, Type: Int8, Count: 1, Peer: other, Send: b}},
 			other: {{Kind: Recv, Type: Int8, Count: 1, Peer: here, Recv: make([]byte, 1)}},
 		})
@@ -106,7 +106,7 @@ func TestGone(t *testing.T) {
 		if !comms[here].quietly(other) {
 			t.Error("a peer that has left is not reported as gone")
 		}
-		err = next.issue(comms, map[int][]Op{here: {{Kind: AllReduce, Type: Int8, Count: 1, Send: b, Recv: make([]byte, 1)}}})
+		err = next.issueGroups(comms, map[int][]Op{here: {{Kind: AllReduce, Type: Int8, Count: 1, Send: b, Recv: make([]byte, 1)}}})
 		if !errors.Is(err, ErrLeft) {
 			t.Errorf("with who has left: %v", err)
 		}
@@ -139,7 +139,7 @@ func TestHasLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	for p, c := range w.comms {
-		wait(t, c.Done())
+		waitForValue(t, c.Done())
 		if c.HasLeft() {
 			t.Errorf("process %d: nobody is there any more", p)
 		}

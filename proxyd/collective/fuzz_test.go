@@ -47,10 +47,10 @@ func FuzzFrames(f *testing.F) {
 	letter := key{seq: 0, src: 1, dst: 0}
 	join := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 	zero := func(n int) []byte { return make([]byte, n) }
-	f.Add(join(frames(header{frameData, 0, letter, 60}), zero(60), frames(header{frameData, 0, letter, 40}), zero(40)))
-	f.Add(join(frames(header{frameEager, 9, coll(0, 0), 10}), zero(10), frames(header{frameReady, 9, coll(0, 1), 50})))
-	f.Add(join(frames(header{frameEager, 9, coll(5, 0), 3}), zero(3), frames(header{kind: frameBye})))
-	f.Add(frames(header{kind: frameCredit, size: 1}, header{kind: frameAbort}))
+	f.Add(join(joinFrames(header{frameData, 0, letter, 60}), zero(60), joinFrames(header{frameData, 0, letter, 40}), zero(40)))
+	f.Add(join(joinFrames(header{frameEager, 9, coll(0, 0), 10}), zero(10), joinFrames(header{frameReady, 9, coll(0, 1), 50})))
+	f.Add(join(joinFrames(header{frameEager, 9, coll(5, 0), 3}), zero(3), joinFrames(header{kind: frameBye})))
+	f.Add(joinFrames(header{kind: frameCredit, size: 1}, header{kind: frameAbort}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		const rooms = 4
 		l := newLink(1, feed{Reader: bytes.NewReader(b)}, rooms, func(error) {})

@@ -24,7 +24,7 @@ type villain struct {
 func newVillain(t *testing.T) *villain {
 	t.Helper()
 	v := &villain{world: newNodes(t, []int{0, 1}, nil, Config{})}
-	v.comms = v.create("healthy")
+	v.comms = v.createComms("healthy")
 	rosters := make(chan Roster, 1)
 	go func() {
 		r, _ := v.room.Meet(t.Context(), "other", 2, Member{Ranks: []int{1}})
@@ -34,14 +34,14 @@ func newVillain(t *testing.T) *villain {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := wait(t, rosters)
+	r := waitForValue(t, rosters)
 	v.comm = c
-	v.conn = v.dial(r.Key, makeTag(r.Key, "other"), 1)
+	v.conn = v.dialNode(r.Key, makeTag(r.Key, "other"), 1)
 	v.ready(c)
 	return v
 }
 
-func (w *world) dial(key []byte, tg tag, from int) net.Conn {
+func (w *world) dialNode(key []byte, tg tag, from int) net.Conn {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", w.nodes[0].Address())
 	if err != nil {
@@ -54,27 +54,27 @@ func (w *world) dial(key []byte, tg tag, from int) net.Conn {
 	return conn
 }
 
-// healthy checks that world still works.
-func (w *world) healthy() {
+// checkHealthy checks that world still works.
+func (w *world) checkHealthy() {
 	w.t.Helper()
 	ops := make([]Op, len(w.home))
 	for r := range ops {
 		ops[r] = Op{Kind: AllReduce, Count: 1, Send: []byte{1}, Recv: make([]byte, 1)}
 	}
-	w.must(ops)
+	w.mustIssue(ops)
 	if int(ops[0].Recv[0]) != len(w.home) {
 		w.t.Errorf("a healthy communicator gave %d", ops[0].Recv[0])
 	}
 }
 
-func frames(hs ...header) (b []byte) {
+func joinFrames(hs ...header) (b []byte) {
 	for _, h := range hs {
 		b = h.appendTo(b)
 	}
 	return b
 }
 
-func repeat(n int, f func(i int) header, payload ...byte) (b []byte) {
+func repeatFrames(n int, f func(i int) header, payload ...byte) (b []byte) {
 	for i := range n {
 		b = append(f(i).appendTo(b), payload...)
 	}
@@ -95,27 +95,27 @@ func TestHostilePeer(t *testing.T) {
 		{"noise", []byte(strings.Repeat("x", headerSize)), ErrProtocol, "frame of kind 120"},
 		{"kind 0", make([]byte, headerSize), ErrProtocol, "frame of kind 0"},
 		{"reserved bytes", append([]byte{byte(frameReady), 1}, make([]byte, headerSize-2)...), ErrProtocol, "reserved"},
-		{"data nobody asked for", frames(header{frameData, 0, coll(0), 8}), ErrProtocol, "nobody has room"},
-		{"too much data", frames(header{frameData, 0, message, 101}), ErrProtocol, "nobody has room"},
-		{"data of another operation", frames(header{frameData, 5, message, 100}), ErrProtocol, "nobody has room"},
-		{"a frame beyond the limit", frames(header{frameData, 0, message, maxFrame + 1}), ErrProtocol, "says 262145 bytes"},
-		{"a length of 2^64-1", frames(header{frameData, 0, message, 1<<64 - 1}), ErrProtocol, "says 18446744073709551615"},
-		{"an eager message that is large", frames(header{frameEager, 0, coll(0), maxEager + 1}), ErrProtocol, "says 16385"},
-		{"an eager message between ranks", append(frames(header{frameEager, 0, message, 1}), 0), ErrProtocol, "too early"},
-		{"too many eager messages", repeat(window+1, func(i int) header { return header{frameEager, 0, coll(uint64(i)), 1} }, 0), ErrProtocol, "too early"},
-		{"an eager message twice", repeat(2, func(int) header { return header{frameEager, 0, coll(3), 1} }, 0), ErrProtocol, "too early"},
-		{"room for too much", frames(header{frameReady, 0, coll(0), maxMessage + 1}), ErrProtocol, "says"},
-		{"room too often", repeat(1000, func(i int) header { return header{frameReady, 0, coll(uint64(i)), 1} }), ErrProtocol, "too many"},
-		{"room twice", repeat(2, func(int) header { return header{frameReady, 0, coll(4), 1} }), ErrProtocol, "again"},
-		{"half a pair", frames(header{frameReady, 0, key{src: noRank}, 1}), ErrProtocol, "ranks 4294967295 and 0"},
-		{"credit for nothing", frames(header{kind: frameCredit, size: 1}), ErrProtocol, "credit"},
-		{"credit with a name", frames(header{frameCredit, 0, coll(1), 1}), ErrProtocol, "names a message"},
+		{"data nobody asked for", joinFrames(header{frameData, 0, coll(0), 8}), ErrProtocol, "nobody has room"},
+		{"too much data", joinFrames(header{frameData, 0, message, 101}), ErrProtocol, "nobody has room"},
+		{"data of another operation", joinFrames(header{frameData, 5, message, 100}), ErrProtocol, "nobody has room"},
+		{"a frame beyond the limit", joinFrames(header{frameData, 0, message, maxFrame + 1}), ErrProtocol, "says 262145 bytes"},
+		{"a length of 2^64-1", joinFrames(header{frameData, 0, message, 1<<64 - 1}), ErrProtocol, "says 18446744073709551615"},
+		{"an eager message that is large", joinFrames(header{frameEager, 0, coll(0), maxEager + 1}), ErrProtocol, "says 16385"},
+		{"an eager message between ranks", append(joinFrames(header{frameEager, 0, message, 1}), 0), ErrProtocol, "too early"},
+		{"too many eager messages", repeatFrames(window+1, func(i int) header { return header{frameEager, 0, coll(uint64(i)), 1} }, 0), ErrProtocol, "too early"},
+		{"an eager message twice", repeatFrames(2, func(int) header { return header{frameEager, 0, coll(3), 1} }, 0), ErrProtocol, "too early"},
+		{"room for too much", joinFrames(header{frameReady, 0, coll(0), maxMessage + 1}), ErrProtocol, "says"},
+		{"room too often", repeatFrames(1000, func(i int) header { return header{frameReady, 0, coll(uint64(i)), 1} }), ErrProtocol, "too many"},
+		{"room twice", repeatFrames(2, func(int) header { return header{frameReady, 0, coll(4), 1} }), ErrProtocol, "again"},
+		{"half a pair", joinFrames(header{frameReady, 0, key{src: noRank}, 1}), ErrProtocol, "ranks 4294967295 and 0"},
+		{"credit for nothing", joinFrames(header{kind: frameCredit, size: 1}), ErrProtocol, "credit"},
+		{"credit with a name", joinFrames(header{frameCredit, 0, coll(1), 1}), ErrProtocol, "names a message"},
 		{"half a header", make([]byte, headerSize-1), io.ErrUnexpectedEOF, "connection lost"},
-		{"half a payload", append(frames(header{frameData, 0, message, 100}), make([]byte, 99)...), io.ErrUnexpectedEOF, "EOF"},
-		{"leaving too soon", frames(header{kind: frameBye}), ErrLeft, "left"},
+		{"half a payload", append(joinFrames(header{frameData, 0, message, 100}), make([]byte, 99)...), io.ErrUnexpectedEOF, "EOF"},
+		{"leaving too soon", joinFrames(header{kind: frameBye}), ErrLeft, "left"},
 		{"nothing", nil, io.EOF, "connection lost"},
-		{"an abort that is no text", append(frames(header{kind: frameAbort, size: 3}), 'a', 0xff, 'b'), ErrAborted, "a?b"},
-		{"an abort that is an essay", frames(header{kind: frameAbort, size: maxReason + 1}), ErrProtocol, "says 513"},
+		{"an abort that is no text", append(joinFrames(header{kind: frameAbort, size: 3}), 'a', 0xff, 'b'), ErrAborted, "a?b"},
+		{"an abort that is an essay", joinFrames(header{kind: frameAbort, size: maxReason + 1}), ErrProtocol, "says 513"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := newVillain(t)
@@ -133,7 +133,7 @@ func TestHostilePeer(t *testing.T) {
 				v.conn.Write(c.bytes)
 				v.conn.(*net.TCPConn).CloseWrite()
 			}()
-			err := wait(t, done)
+			err := waitForValue(t, done)
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, want %v …%s", err, c.want, c.says)
 			}
@@ -142,7 +142,7 @@ func TestHostilePeer(t *testing.T) {
 					t.Errorf("byte %d was written", i)
 				}
 			}
-			v.healthy()
+			v.checkHealthy()
 		})
 	}
 }
@@ -157,14 +157,14 @@ func TestSilentPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It has room for all and reads nothing: the writer is stuck in a write.
-	v.conn.Write(frames(header{frameReady, 0, key{src: 0, dst: 1}, size}))
-	v.healthy()
+	v.conn.Write(joinFrames(header{frameReady, 0, key{src: 0, dst: 1}, size}))
+	v.checkHealthy()
 	v.comm.Abort()
-	if err := wait(t, done); !errors.Is(err, ErrAborted) {
+	if err := waitForValue(t, done); !errors.Is(err, ErrAborted) {
 		t.Error(err)
 	}
-	wait(t, v.comm.Done())
-	v.healthy()
+	waitForValue(t, v.comm.Done())
+	v.checkHealthy()
 }
 
 // closedSoon checks that the other side hangs up.
@@ -193,7 +193,7 @@ func TestStrangers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := wait(t, rosters).Key
+	k := waitForValue(t, rosters).Key
 	right := makeTag(k, "x")
 
 	plain := func(what string, bytes []byte) {
@@ -235,14 +235,14 @@ func TestStrangers(t *testing.T) {
 		t.Fatal(c.Err())
 	default:
 	}
-	w.dial(k, right, 1)
+	w.dialNode(k, right, 1)
 	for attached := false; !attached; time.Sleep(time.Millisecond) { // else the next may be faster
 		c.mu.Lock()
 		attached = c.links[1] != nil
 		c.mu.Unlock()
 	}
-	closedSoon(t, w.dial(k, right, 1), "the same process twice")
-	w.dial(k, right, 2)
+	closedSoon(t, w.dialNode(k, right, 1), "the same process twice")
+	w.dialNode(k, right, 2)
 	w.ready(c)
 }
 
@@ -256,8 +256,8 @@ func TestManyStrangers(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	w.comms = w.create("world")
-	w.healthy()
+	w.comms = w.createComms("world")
+	w.checkHealthy()
 }
 
 // A listener that has another key is not talked to.

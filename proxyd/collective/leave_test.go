@@ -37,7 +37,7 @@ func TestRankLeaves(t *testing.T) {
 				for range tc.home {
 					ops = append(ops, f(Op{Kind: AllReduce}))
 				}
-				w.must(ops) // one that all take part in
+				w.mustIssue(ops) // one that all take part in
 				done := make(chan error, 1)
 				steps := []func(){
 					func() {
@@ -57,7 +57,7 @@ func TestRankLeaves(t *testing.T) {
 				for _, step := range steps {
 					step()
 				}
-				if err := wait(t, done); !errors.Is(err, ErrLeft) {
+				if err := waitForValue(t, done); !errors.Is(err, ErrLeft) {
 					t.Errorf("%v, want %v", err, ErrLeft)
 				}
 				<-w.comms[len(w.comms)-1].Failed()
@@ -71,7 +71,7 @@ func TestFail(t *testing.T) {
 	w := newWorld(t, []int{0, 1}, nil)
 	w.comms[0].Fail(errors.New("the moon is full"))
 	for p, c := range w.comms {
-		wait(t, c.Failed())
+		waitForValue(t, c.Failed())
 		if err := c.Err(); !errors.Is(err, ErrAborted) || !strings.Contains(err.Error(), "the moon is full") {
 			t.Errorf("process %d: %v", p, err)
 		}

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// specials are codes near every edge that a type has.
-func specials(t Type) []uint64 {
+// specialCodes are codes near every edge that a type has.
+func specialCodes(t Type) []uint64 {
 	bits := 8 * t.Size()
 	top := uint64(1) << (bits - 1)
 	var all []uint64
@@ -42,7 +42,7 @@ func specials(t Type) []uint64 {
 	return all
 }
 
-func random(t Type, rng *rand.Rand) uint64 {
+func randomCode(t Type, rng *rand.Rand) uint64 {
 	v := rng.Uint64()
 	if isFloat(t) && rng.IntN(2) == 0 && t.Size() > 1 { // numbers that are near each other
 		switch t {
@@ -61,7 +61,7 @@ func random(t Type, rng *rand.Rand) uint64 {
 
 // pairsOf are the operands that are tried: all for 8 bits, else edges and random ones.
 func pairsOf(t Type) (a, b []byte) {
-	add := func(x, y uint64) { a, b = append(a, store(t, x)...), append(b, store(t, y)...) }
+	add := func(x, y uint64) { a, b = append(a, storeCode(t, x)...), append(b, storeCode(t, y)...) }
 	if t.Size() == 1 {
 		for x := range uint64(256) {
 			for y := range uint64(256) {
@@ -70,7 +70,7 @@ func pairsOf(t Type) (a, b []byte) {
 		}
 		return a, b
 	}
-	edges := specials(t)
+	edges := specialCodes(t)
 	for _, x := range edges {
 		for _, y := range edges {
 			add(x, y)
@@ -78,8 +78,8 @@ func pairsOf(t Type) (a, b []byte) {
 	}
 	rng := rand.New(rand.NewPCG(1, uint64(t)))
 	for range 1500 {
-		add(random(t, rng), random(t, rng))
-		add(random(t, rng), edges[rng.IntN(len(edges))])
+		add(randomCode(t, rng), randomCode(t, rng))
+		add(randomCode(t, rng), edges[rng.IntN(len(edges))])
 	}
 	return a, b
 }
@@ -92,8 +92,8 @@ func TestCombine(t *testing.T) {
 				got := make([]byte, len(a))
 				combiners[typ][r](got, a, b)
 				for i := 0; i < len(a); i += typ.Size() {
-					x, y := load(typ, a[i:]), load(typ, b[i:])
-					if g, w := load(typ, got[i:]), oracleCombine(typ, r, x, y); g != w {
+					x, y := loadCode(typ, a[i:]), loadCode(typ, b[i:])
+					if g, w := loadCode(typ, got[i:]), oracleCombine(typ, r, x, y); g != w {
 						t.Fatalf("%#x ∘ %#x = %#x, want %#x", x, y, g, w)
 					}
 				}
@@ -132,8 +132,8 @@ func TestDivide(t *testing.T) {
 				got := bytes.Clone(a)
 				divideBy(typ, got, n)
 				for i := 0; i < len(a); i += typ.Size() {
-					x := load(typ, a[i:])
-					if g, w := load(typ, got[i:]), oracleDivide(typ, x, n); g != w {
+					x := loadCode(typ, a[i:])
+					if g, w := loadCode(typ, got[i:]), oracleDivide(typ, x, n); g != w {
 						t.Fatalf("%#x ÷ %d = %#x, want %#x", x, n, g, w)
 					}
 				}
@@ -151,8 +151,8 @@ func TestMultiply(t *testing.T) {
 		got := make([]byte, len(a))
 		multiplyBy(typ, got, a, factor)
 		for i := 0; i < len(a); i += size {
-			x := load(typ, a[i:])
-			if g, w := load(typ, got[i:]), oracleCombine(typ, Prod, x, load(typ, factor)); g != w {
+			x := loadCode(typ, a[i:])
+			if g, w := loadCode(typ, got[i:]), oracleCombine(typ, Prod, x, loadCode(typ, factor)); g != w {
 				t.Fatalf("%s: %#x · %#x = %#x, want %#x", typ, x, factor, g, w)
 			}
 		}
@@ -199,10 +199,10 @@ func FuzzCombine(f *testing.F) {
 	f.Add(uint8(BFloat16), uint8(Prod), uint64(0x0081), uint64(0x3f7f))
 	f.Fuzz(func(t *testing.T, typ, r uint8, a, b uint64) {
 		ty, re := Type(typ%uint8(types)), Reduction(r%4)
-		a, b = load(ty, store(ty, a)), load(ty, store(ty, b))
+		a, b = loadCode(ty, storeCode(ty, a)), loadCode(ty, storeCode(ty, b))
 		got := make([]byte, ty.Size())
-		combiners[ty][re](got, store(ty, a), store(ty, b))
-		if g, w := load(ty, got), oracleCombine(ty, re, a, b); g != w {
+		combiners[ty][re](got, storeCode(ty, a), storeCode(ty, b))
+		if g, w := loadCode(ty, got), oracleCombine(ty, re, a, b); g != w {
 			t.Fatalf("%s %s: %#x ∘ %#x = %#x, want %#x", ty, re, a, b, g, w)
 		}
 	})

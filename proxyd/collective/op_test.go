@@ -62,16 +62,16 @@ func TestMismatch(t *testing.T) {
 	} {
 		for _, home := range [][]int{{0, 0}, {0, 1}} {
 			w := newWorld(t, home, nil)
-			err := w.issue(w.comms, map[int][]Op{0: {good}, 1: {other}})
+			err := w.issueGroups(w.comms, map[int][]Op{0: {good}, 1: {other}})
 			if !errors.Is(err, ErrMismatch) && !errors.Is(err, ErrAborted) {
-				t.Errorf("%s, %s: %v", name, placed(home), err)
+				t.Errorf("%s, %s: %v", name, placementName(home), err)
 			}
 			said := false
 			for _, c := range w.comms {
 				said = said || errors.Is(c.Err(), ErrMismatch)
 			}
 			if !said {
-				t.Errorf("%s, %s: nobody says why", name, placed(home))
+				t.Errorf("%s, %s: nobody says why", name, placementName(home))
 			}
 		}
 	}
@@ -80,12 +80,12 @@ func TestMismatch(t *testing.T) {
 func TestMismatchedMessage(t *testing.T) {
 	for _, home := range [][]int{{0, 0}, {0, 1}} {
 		w := newWorld(t, home, nil)
-		err := w.issue(w.comms, map[int][]Op{
+		err := w.issueGroups(w.comms, map[int][]Op{
 			0: {{Kind: Send, Count: 3, Peer: 1, Send: make([]byte, 3)}},
 			1: {{Kind: Recv, Count: 4, Peer: 0, Recv: make([]byte, 4)}},
 		})
 		if err == nil || !errors.Is(w.comms[0].Err(), ErrMismatch) {
-			t.Errorf("%s: %v", placed(home), err)
+			t.Errorf("%s: %v", placementName(home), err)
 		}
 	}
 }

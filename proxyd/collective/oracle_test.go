@@ -72,13 +72,13 @@ var allNumbers = sync.OnceValue(func() *[types]numberList {
 	return &all
 })
 
-func numbers(t Type) *numberList { return &allNumbers()[t] }
+func numbersOf(t Type) *numberList { return &allNumbers()[t] }
 
-// round is the code nearest to |v|, with the sign given.
-func round(t Type, v *big.Rat, negative bool) uint16 {
+// roundToCode is the code nearest to |v|, with the sign given.
+func roundToCode(t Type, v *big.Rat, negative bool) uint16 {
 	x := new(big.Rat).Abs(v)
-	exact := numbers(t).exact
-	return search(t, negative, func(i int) int { return exact[i].Cmp(x) }, func(below int) int {
+	exact := numbersOf(t).exact
+	return searchNearest(t, negative, func(i int) int { return exact[i].Cmp(x) }, func(below int) int {
 		// Where the number lies between below and the next, which may not exist.
 		if below == len(exact)-1 {
 			limit := new(big.Rat).Sub(exact[below], exact[below-1])
@@ -94,8 +94,8 @@ func round(t Type, v *big.Rat, negative bool) uint16 {
 // the type are too.
 func roundExact(t Type, v float64) uint16 {
 	x := math.Abs(v)
-	of := numbers(t).floats
-	return search(t, math.Signbit(v), func(i int) int { return cmp.Compare(of[i], x) }, func(below int) int {
+	of := numbersOf(t).floats
+	return searchNearest(t, math.Signbit(v), func(i int) int { return cmp.Compare(of[i], x) }, func(below int) int {
 		if below == len(of)-1 {
 			return cmp.Compare(x, of[below]+(of[below]-of[below-1])/2)
 		}
@@ -103,10 +103,10 @@ func roundExact(t Type, v float64) uint16 {
 	})
 }
 
-// search finds the nearest number, of two that are equally near the even one.
-func search(t Type, negative bool, compare, middle func(int) int) uint16 {
+// searchNearest finds the nearest number, of two that are equally near the even one.
+func searchNearest(t Type, negative bool, compare, middle func(int) int) uint16 {
 	l := shortFloats[t]
-	list := numbers(t).codes
+	list := numbersOf(t).codes
 	var sign uint16
 	if negative {
 		sign = 1 << (l.exponent + l.fraction)
@@ -122,13 +122,13 @@ func search(t Type, negative bool, compare, middle func(int) int) uint16 {
 	return sign | (list[above-1] + 1) // infinity if there is no next number
 }
 
-func load(t Type, b []byte) uint64 {
+func loadCode(t Type, b []byte) uint64 {
 	var wide [8]byte
 	copy(wide[:], b[:t.Size()])
 	return binary.LittleEndian.Uint64(wide[:])
 }
 
-func store(t Type, v uint64) []byte {
+func storeCode(t Type, v uint64) []byte {
 	return binary.LittleEndian.AppendUint64(nil, v)[:t.Size()]
 }
 
@@ -154,13 +154,13 @@ func toFloat(t Type, ieee float64, exact *big.Rat) uint64 {
 	case t == Float64:
 		return math.Float64bits(ieee)
 	case exact != nil:
-		return uint64(round(t, exact, math.Signbit(ieee)))
+		return uint64(roundToCode(t, exact, math.Signbit(ieee)))
 	}
 	return uint64(roundExact(t, ieee))
 }
 
-// rational is x ∘ y where float64 does not hold it.
-func rational(t Type, x, y float64, f func(z, x, y *big.Rat) *big.Rat) *big.Rat {
+// rationalOf is x ∘ y where float64 does not hold it.
+func rationalOf(t Type, x, y float64, f func(z, x, y *big.Rat) *big.Rat) *big.Rat {
 	if _, short := shortFloats[t]; !short || math.IsInf(x, 0) || math.IsInf(y, 0) || isNaN(x) || isNaN(y) {
 		return nil
 	}
@@ -179,7 +179,7 @@ func bigOf(t Type, v uint64) *big.Int {
 	return z
 }
 
-func wrap(t Type, z *big.Int) uint64 {
+func wrapToType(t Type, z *big.Int) uint64 {
 	mod := new(big.Int).Lsh(big.NewInt(1), uint(8*t.Size()))
 	return z.Mod(z, mod).Uint64()
 }
@@ -190,13 +190,13 @@ func oracleCombine(t Type, r Reduction, a, b uint64) uint64 {
 		x, y := bigOf(t, a), bigOf(t, b)
 		switch {
 		case r == Prod:
-			return wrap(t, x.Mul(x, y))
+			return wrapToType(t, x.Mul(x, y))
 		case r == Max && x.Cmp(y) < 0, r == Min && x.Cmp(y) > 0:
 			return b
 		case r == Max || r == Min:
 			return a
 		}
-		return wrap(t, x.Add(x, y))
+		return wrapToType(t, x.Add(x, y))
 	}
 	x, y := floatOf(t, a), floatOf(t, b)
 	switch r {
@@ -225,7 +225,7 @@ func oracleCombine(t Type, r Reduction, a, b uint64) uint64 {
 	case Float32:
 		return toFloat(t, float64(float32(x)+float32(y)), nil)
 	case BFloat16:
-		return toFloat(t, x+y, rational(t, x, y, (*big.Rat).Add))
+		return toFloat(t, x+y, rationalOf(t, x, y, (*big.Rat).Add))
 	}
 	return toFloat(t, x+y, nil) // exact for all shorter types
 }
@@ -234,13 +234,13 @@ func oracleCombine(t Type, r Reduction, a, b uint64) uint64 {
 func oracleDivide(t Type, v uint64, n int) uint64 {
 	if !isFloat(t) {
 		z := bigOf(t, v)
-		return wrap(t, z.Quo(z, big.NewInt(int64(n))))
+		return wrapToType(t, z.Quo(z, big.NewInt(int64(n))))
 	}
 	x := floatOf(t, v)
 	if t == Float32 {
 		return toFloat(t, float64(float32(x)/float32(n)), nil)
 	}
-	return toFloat(t, x/float64(n), rational(t, x, float64(n), (*big.Rat).Quo))
+	return toFloat(t, x/float64(n), rationalOf(t, x, float64(n), (*big.Rat).Quo))
 }
 
 // oracleTree folds one element of ranks lo … hi-1.
@@ -262,16 +262,16 @@ func oracleReduce(t Type, r Reduction, vectors, scales [][]byte) []byte {
 	for i := 0; i < len(vectors[0]); i += size {
 		leaves := make([]uint64, len(vectors))
 		for rank, v := range vectors {
-			leaves[rank] = load(t, v[i:])
+			leaves[rank] = loadCode(t, v[i:])
 			if r == PreMulSum {
-				leaves[rank] = oracleCombine(t, Prod, leaves[rank], load(t, scales[rank]))
+				leaves[rank] = oracleCombine(t, Prod, leaves[rank], loadCode(t, scales[rank]))
 			}
 		}
 		v := oracleTree(t, r, leaves)
 		if r == Avg && len(vectors) > 1 {
 			v = oracleDivide(t, v, len(vectors))
 		}
-		out = append(out, store(t, v)...)
+		out = append(out, storeCode(t, v)...)
 	}
 	return out
 }

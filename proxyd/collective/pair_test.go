@@ -35,7 +35,7 @@ func TestEverybodyToEverybody(t *testing.T) {
 		for _, g := range groups {
 			rng.Shuffle(len(g), func(i, j int) { g[i], g[j] = g[j], g[i] })
 		}
-		if err := w.issue(w.comms, groups); err != nil {
+		if err := w.issueGroups(w.comms, groups); err != nil {
 			t.Fatal(err)
 		}
 		for k, s := range sent {
@@ -54,7 +54,7 @@ func TestManyMessagesOfOnePair(t *testing.T) {
 		groups := map[int][]Op{}
 		got := make([]byte, 8*n)
 		for i := range n {
-			groups[0] = append(groups[0], Op{Kind: Send, Type: Uint64, Count: 1, Peer: 1, Send: store(Uint64, uint64(i))})
+			groups[0] = append(groups[0], Op{Kind: Send, Type: Uint64, Count: 1, Peer: 1, Send: storeCode(Uint64, uint64(i))})
 			groups[1] = append(groups[1], Op{Kind: Recv, Type: Uint64, Count: 1, Peer: 0, Recv: got[8*i:]})
 		}
 		done := make(chan error, n+1)
@@ -68,12 +68,12 @@ func TestManyMessagesOfOnePair(t *testing.T) {
 			}
 		}
 		for range n + 1 {
-			if err := wait(t, done); err != nil {
+			if err := waitForValue(t, done); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for i := range n {
-			if v := load(Uint64, got[8*i:]); v != uint64(i) {
+			if v := loadCode(Uint64, got[8*i:]); v != uint64(i) {
 				t.Errorf("ranks on %v: message %d is %d", home, i, v)
 			}
 		}
@@ -87,14 +87,14 @@ func TestGroupsCannotDeadlock(t *testing.T) {
 	w := newWorld(t, []int{0, 1}, nil)
 	a, b := make([]byte, size), make([]byte, size)
 	x, y := make([]byte, 4), make([]byte, 4)
-	err := w.issue(w.comms, map[int][]Op{
+	err := w.issueGroups(w.comms, map[int][]Op{
 		0: {
 			{Kind: Send, Count: size, Peer: 1, Send: bytes.Repeat([]byte{1}, size)},
 			{Kind: Recv, Count: size, Peer: 1, Recv: a},
-			{Kind: AllReduce, Type: Uint32, Count: 1, Send: store(Uint32, 5), Recv: x},
+			{Kind: AllReduce, Type: Uint32, Count: 1, Send: storeCode(Uint32, 5), Recv: x},
 		},
 		1: {
-			{Kind: AllReduce, Type: Uint32, Count: 1, Send: store(Uint32, 6), Recv: y},
+			{Kind: AllReduce, Type: Uint32, Count: 1, Send: storeCode(Uint32, 6), Recv: y},
 			{Kind: Send, Count: size, Peer: 0, Send: bytes.Repeat([]byte{2}, size)},
 			{Kind: Recv, Count: size, Peer: 0, Recv: b},
 		},
@@ -102,7 +102,7 @@ func TestGroupsCannotDeadlock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a[size-1] != 2 || b[size-1] != 1 || load(Uint32, x) != 11 || load(Uint32, y) != 11 {
+	if a[size-1] != 2 || b[size-1] != 1 || loadCode(Uint32, x) != 11 || loadCode(Uint32, y) != 11 {
 		t.Error("something else arrived")
 	}
 }
@@ -111,11 +111,11 @@ func TestGroupsCannotDeadlock(t *testing.T) {
 func TestOthersGoOn(t *testing.T) {
 	home := []int{0, 1, 0, 1}
 	w := newWorld(t, home, nil)
-	other := w.create("other")
+	other := w.createComms("other")
 	late := make(chan error, 4)
 	var recv [4][4]byte
 	for rank := range 3 { // rank 3 does not come yet
-		op := Op{Kind: AllReduce, Type: Uint32, Count: 1, Send: store(Uint32, 1), Recv: recv[rank][:]}
+		op := Op{Kind: AllReduce, Type: Uint32, Count: 1, Send: storeCode(Uint32, 1), Recv: recv[rank][:]}
 		if err := w.comms[home[rank]].Issue(rank, []Op{op}, func(err error) { late <- err }); err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestOthersGoOn(t *testing.T) {
 		for rank := range home {
 			groups[rank] = []Op{{Kind: Broadcast, Count: 1, Root: 2, Send: []byte{7}, Recv: make([]byte, 1)}}
 		}
-		if err := w.issue(other, groups); err != nil {
+		if err := w.issueGroups(other, groups); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -138,12 +138,12 @@ func TestOthersGoOn(t *testing.T) {
 	if w.comms[0].Quiet() {
 		t.Error("a process with an operation under way says that it is quiet")
 	}
-	op := Op{Kind: AllReduce, Type: Uint32, Count: 1, Send: store(Uint32, 1), Recv: recv[3][:]}
+	op := Op{Kind: AllReduce, Type: Uint32, Count: 1, Send: storeCode(Uint32, 1), Recv: recv[3][:]}
 	if err := w.comms[1].Issue(3, []Op{op}, func(err error) { late <- err }); err != nil {
 		t.Fatal(err)
 	}
 	for range 4 {
-		if err := wait(t, late); err != nil {
+		if err := waitForValue(t, late); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -169,7 +169,7 @@ func TestRootRunsAhead(t *testing.T) {
 		}
 	}
 	for range 2 * n {
-		if err := wait(t, done); err != nil {
+		if err := waitForValue(t, done); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -182,13 +182,13 @@ func TestRootRunsAhead(t *testing.T) {
 
 func TestGroupOfCommunicators(t *testing.T) {
 	w := newWorld(t, []int{0, 1}, nil)
-	other := w.create("other")
+	other := w.createComms("other")
 	done := make(chan error, 2)
 	var got [2][2][4]byte
 	for rank := range 2 {
 		var calls []Call
 		for i, c := range [][]*Comm{w.comms, other} {
-			op := Op{Kind: AllReduce, Type: Int32, Count: 1, Send: store(Int32, uint64(rank+i)), Recv: got[rank][i][:]}
+			op := Op{Kind: AllReduce, Type: Int32, Count: 1, Send: storeCode(Int32, uint64(rank+i)), Recv: got[rank][i][:]}
 			calls = append(calls, Call{c[rank], rank, op})
 		}
 		if err := Group(calls, func(err error) { done <- err }); err != nil {
@@ -196,7 +196,7 @@ func TestGroupOfCommunicators(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := wait(t, done); err != nil {
+		if err := waitForValue(t, done); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -20,7 +20,7 @@ func TestRandomPrograms(t *testing.T) {
 		for i := range home {
 			home[i] = rng.IntN(min(i+1, 3))
 		}
-		home = compact(home)
+		home = compactHomes(home)
 		var names []string
 		for name := range ways {
 			names = append(names, name)
@@ -40,13 +40,13 @@ func TestRandomPrograms(t *testing.T) {
 			})
 		}
 		for range cap(done) {
-			if err := wait(t, done); err != nil {
+			if err := waitForValue(t, done); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 		}
 		issuers.Wait()
 		for i, check := range p.checks {
-			check(t, fmt.Sprintf("seed %d, check %d, %s, %s", seed, i, placed(home), way))
+			check(t, fmt.Sprintf("seed %d, check %d, %s, %s", seed, i, placementName(home), way))
 		}
 		for _, n := range w.nodes {
 			n.Close()
@@ -72,7 +72,7 @@ func newProgram(ranks, length int, rng *rand.Rand) *randomProgram {
 			for r, op := range tr.ops {
 				group[r] = append(group[r], op)
 			}
-			p.checks = append(p.checks, tr.check)
+			p.checks = append(p.checks, tr.checkReceived)
 		}
 		for range rng.IntN(2 * ranks) {
 			from, to, n := rng.IntN(ranks), rng.IntN(ranks), rng.IntN(200)

@@ -16,7 +16,7 @@ type splitResult struct {
 	err       error
 }
 
-func (w *world) split(colours, keys []int) []splitResult {
+func (w *world) splitAll(colours, keys []int) []splitResult {
 	w.t.Helper()
 	results := make(chan splitResult, len(colours))
 	for r, colour := range colours {
@@ -29,7 +29,7 @@ func (w *world) split(colours, keys []int) []splitResult {
 	}
 	all := make([]splitResult, len(colours))
 	for range colours {
-		s := wait(w.t, results)
+		s := waitForValue(w.t, results)
 		if s.err != nil {
 			w.t.Fatal(s.err)
 		}
@@ -56,7 +56,7 @@ func TestSplitCommunicators(t *testing.T) {
 		done := make(chan error, 6)
 		issued := 0
 		sends, got := make([][]byte, 6), make([][]byte, 6)
-		for _, s := range w.split(c.colours, c.keys) {
+		for _, s := range w.splitAll(c.colours, c.keys) {
 			if c.colours[s.old] < 0 {
 				if s.comm != nil {
 					t.Errorf("%s: rank %d is in a communicator", c.name, s.old)
@@ -75,7 +75,7 @@ func TestSplitCommunicators(t *testing.T) {
 			issued++
 		}
 		for range issued {
-			if err := wait(t, done); err != nil {
+			if err := waitForValue(t, done); err != nil {
 				t.Fatalf("%s: %v", c.name, err)
 			}
 		}
@@ -101,13 +101,13 @@ func TestSplitCommunicators(t *testing.T) {
 // A split of a split, after the first communicator is gone.
 func TestSplitOutlivesParent(t *testing.T) {
 	w := newWorld(t, []int{0, 1, 0, 1}, nil)
-	first := w.split([]int{0, 0, 0, 0}, []int{0, 0, 0, 0})
+	first := w.splitAll([]int{0, 0, 0, 0}, []int{0, 0, 0, 0})
 	for _, c := range w.comms {
 		c.Abort()
-		wait(t, c.Done())
+		waitForValue(t, c.Done())
 	}
 	w.comms = []*Comm{first[0].comm, first[1].comm}
-	second := w.split([]int{7, 7, -1, -1}, []int{1, 0, 0, 0})
+	second := w.splitAll([]int{7, 7, -1, -1}, []int{1, 0, 0, 0})
 	if id := second[1].comm.ID(); id != branchID(branchID("world", 1, 0), 1, 7) || second[1].rank != 0 {
 		t.Errorf("rank 1 is %d of %s", second[1].rank, id)
 	}

@@ -67,7 +67,7 @@ func TestSumFromParts(t *testing.T) {
 		vectors, scales := make([][]byte, ranks), make([][]byte, ranks)
 		for i := range vectors {
 			vectors[i] = randomVector(typ, count, rng)
-			scales[i] = store(typ, random(typ, rng))
+			scales[i] = storeCode(typ, randomCode(typ, rng))
 		}
 		want := oracleReduce(typ, r, vectors, scales)
 		home := make([]int, ranks)
@@ -119,7 +119,7 @@ func TestSumFromParts(t *testing.T) {
 func randomVector(t Type, count int, rng *rand.Rand) []byte {
 	var v []byte
 	for range count {
-		v = append(v, store(t, random(t, rng))...)
+		v = append(v, storeCode(t, randomCode(t, rng))...)
 	}
 	return v
 }

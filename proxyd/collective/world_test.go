@@ -28,7 +28,7 @@ type world struct {
 func newWorld(t testing.TB, home []int, tune func(*tuning)) *world {
 	t.Helper()
 	w := newNodes(t, home, tune, Config{})
-	w.comms = w.create("world")
+	w.comms = w.createComms("world")
 	return w
 }
 
@@ -67,8 +67,8 @@ func (w *world) spec(id string, node int) Spec {
 	return s
 }
 
-// start begins a communicator in every node.
-func (w *world) start(id string) []*Comm {
+// startComms begins a communicator in every node.
+func (w *world) startComms(id string) []*Comm {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	w.t.Cleanup(cancel)
@@ -83,9 +83,9 @@ func (w *world) start(id string) []*Comm {
 	return comms
 }
 
-func (w *world) create(id string) []*Comm {
+func (w *world) createComms(id string) []*Comm {
 	w.t.Helper()
-	comms := w.start(id)
+	comms := w.startComms(id)
 	for _, c := range comms {
 		w.ready(c)
 	}
@@ -101,8 +101,8 @@ func (w *world) ready(c *Comm) {
 	}
 }
 
-// wait returns what comes from ch.
-func wait[T any](t testing.TB, ch <-chan T) T {
+// waitForValue returns what comes from ch.
+func waitForValue[T any](t testing.TB, ch <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-ch:
@@ -113,8 +113,8 @@ func wait[T any](t testing.TB, ch <-chan T) T {
 	}
 }
 
-// issue gives each rank one group, and returns what became of them.
-func (w *world) issue(comms []*Comm, ops map[int][]Op) error {
+// issueGroups gives each rank one group, and returns what became of them.
+func (w *world) issueGroups(comms []*Comm, ops map[int][]Op) error {
 	w.t.Helper()
 	done := make(chan error, len(ops))
 	for rank, group := range ops {
@@ -124,21 +124,21 @@ func (w *world) issue(comms []*Comm, ops map[int][]Op) error {
 	}
 	var first error
 	for range ops {
-		if err := wait(w.t, done); err != nil && first == nil {
+		if err := waitForValue(w.t, done); err != nil && first == nil {
 			first = err
 		}
 	}
 	return first
 }
 
-// must is issue of one operation of each rank on world, without an error.
-func (w *world) must(ops []Op) {
+// mustIssue is issueGroups of an operation of each rank on world, without an error.
+func (w *world) mustIssue(ops []Op) {
 	w.t.Helper()
 	groups := make(map[int][]Op)
 	for r, o := range ops {
 		groups[r] = []Op{o}
 	}
-	if err := w.issue(w.comms, groups); err != nil {
+	if err := w.issueGroups(w.comms, groups); err != nil {
 		w.t.Fatalf("%s: %v", &ops[0], err)
 	}
 }
@@ -155,8 +155,8 @@ type form struct {
 	odd     bool // at odd addresses
 }
 
-// memory returns n zero bytes, at an odd address if asked for.
-func (f form) memory(n int) []byte {
+// makeMemory returns n zero bytes, at an odd address if asked for.
+func (f form) makeMemory(n int) []byte {
 	if f.odd {
 		return make([]byte, n+17)[1 : n+1 : n+1]
 	}
@@ -171,19 +171,19 @@ func newTrial(o Op, ranks int, f form, rng *rand.Rand) *trial {
 	for r := range ranks {
 		op := o
 		send, recv := op.Needs(r, ranks)
-		op.Send, op.Recv = f.memory(send), f.memory(recv)
+		op.Send, op.Recv = f.makeMemory(send), f.makeMemory(recv)
 		copy(op.Send, randomVector(o.Type, send/o.Type.Size(), rng))
 		if f.inPlace {
 			op.place(r, one)
 		}
 		if o.Reduction == PreMulSum {
-			op.Scale = store(o.Type, random(o.Type, rng))
+			op.Scale = storeCode(o.Type, randomCode(o.Type, rng))
 		}
 		tr.ops = append(tr.ops, op)
 		sends, scales = append(sends, bytes.Clone(op.Send)), append(scales, op.Scale)
 	}
 	for r := range ranks {
-		tr.want = append(tr.want, expected(o, r, one, sends, scales))
+		tr.want = append(tr.want, expectedBytes(o, r, one, sends, scales))
 	}
 	return tr
 }
@@ -203,8 +203,8 @@ func (o *Op) place(rank, one int) {
 	}
 }
 
-// expected is what rank receives, by the definition of the kind.
-func expected(o Op, rank, one int, sends, scales [][]byte) []byte {
+// expectedBytes is what rank receives, by the definition of the kind.
+func expectedBytes(o Op, rank, one int, sends, scales [][]byte) []byte {
 	switch {
 	case rank != o.Root && (o.Kind == Reduce || o.Kind == Gather):
 		return nil
@@ -232,8 +232,8 @@ func expected(o Op, rank, one int, sends, scales [][]byte) []byte {
 	return out
 }
 
-// check compares what was received.
-func (tr *trial) check(t testing.TB, where string) {
+// checkReceived compares what was received.
+func (tr *trial) checkReceived(t testing.TB, where string) {
 	t.Helper()
 	for r, want := range tr.want {
 		if want != nil && !bytes.Equal(tr.ops[r].Recv, want) {
@@ -243,4 +243,4 @@ func (tr *trial) check(t testing.TB, where string) {
 }
 
 // name of a placement: which process holds each rank.
-func placed(home []int) string { return fmt.Sprintf("ranks on %v", home) }
+func placementName(home []int) string { return fmt.Sprintf("ranks on %v", home) }

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// load writes a file and reads it as a daemon would.
-func load(t *testing.T, text string, environ ...string) (*Config, error) {
+// loadText writes a file and reads it as a daemon would.
+func loadText(t *testing.T, text string, environ ...string) (*Config, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "proxyd.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
@@ -35,7 +35,7 @@ type texter string
 func (s texter) Error() string { return string(s) }
 
 func TestDefaults(t *testing.T) {
-	c, err := load(t, "shared: /shared/singularity\nnode_name: n1\n")
+	c, err := loadText(t, "shared: /shared/singularity\nnode_name: n1\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestFileAndEnvironment(t *testing.T) {
-	c, err := load(t, `
+	c, err := loadText(t, `
 shared: /a
 operators: [operator, "@hpc"]
 network:
@@ -115,7 +115,7 @@ func TestWrong(t *testing.T) {
 		{"a key twice", "shared: /a\nshared: /b\n", "", "FILE: yaml: unmarshal errors:\n  line 2: mapping key \"shared\" already defined at line 1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c, err := load(t, tt.text, tt.env)
+			c, err := loadText(t, tt.text, tt.env)
 			if err == nil {
 				t.Fatalf("accepted: %+v", c)
 			}
@@ -172,11 +172,11 @@ func TestExplained(t *testing.T) {
 			t.Errorf("%s is not explained", k.Name)
 		}
 	}
-	c, err := load(t, b.String())
+	c, err := loadText(t, b.String())
 	if err != nil {
 		t.Fatalf("%v\n%s", err, b.String())
 	}
-	d, err := load(t, "shared: /shared/singularity\n")
+	d, err := loadText(t, "shared: /shared/singularity\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestExplained(t *testing.T) {
 		t.Errorf("as explained: %+v\nby default:   %+v", c, d)
 	}
 	// With all keys taken out of their comments it says the same.
-	c, err = load(t, regexp.MustCompile(`(?m)^( *)#([^ ])`).ReplaceAllString(b.String(), "$1$2"))
+	c, err = loadText(t, regexp.MustCompile(`(?m)^( *)#([^ ])`).ReplaceAllString(b.String(), "$1$2"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestExplained(t *testing.T) {
 }
 
 func TestEffective(t *testing.T) {
-	c, err := load(t, "shared: /a\noperators: [x, \"@y\"]\nnetwork: {mode: vxlan}\n", "SINGULARITY_SLURM_KEEP=9", `SINGULARITY_SLURM_NETWORK_DEVICE=e"th`)
+	c, err := loadText(t, "shared: /a\noperators: [x, \"@y\"]\nnetwork: {mode: vxlan}\n", "SINGULARITY_SLURM_KEEP=9", `SINGULARITY_SLURM_NETWORK_DEVICE=e"th`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestEffective(t *testing.T) {
 	if !strings.Contains(b.String(), "# (from environment; SINGULARITY_SLURM_KEEP)\nkeep: 9\n") {
 		t.Errorf("keep is not there:\n%s", b.String())
 	}
-	again, err := load(t, b.String())
+	again, err := loadText(t, b.String())
 	if err != nil {
 		t.Fatalf("%v\n%s", err, b.String())
 	}
@@ -222,7 +222,7 @@ func TestEffective(t *testing.T) {
 
 func TestSizes(t *testing.T) {
 	for text, want := range map[string]uint64{"0": 0, "17": 17, "500M": 500 << 20, "20G": 20 << 30, "20GiB": 20 << 30, "1T": 1 << 40, "3K": 3072} {
-		c, err := load(t, "shared: /a\nstaging: {size: "+text+"}\n")
+		c, err := loadText(t, "shared: /a\nstaging: {size: "+text+"}\n")
 		if err != nil || c.Staging.Size != want {
 			t.Errorf("%s: %d, %v; want %d", text, c.Staging.Size, err, want)
 		}

@@ -46,14 +46,14 @@ func TestSpeed(t *testing.T) {
 			if fmt.Sscan(size, &mib); mib > 2048 {
 				rounds = 3
 			}
-			compare(t, size, 0, map[string][]time.Duration{}) // the machine's memory is slow when it is first touched
+			compareTimes(t, size, 0, map[string][]time.Duration{}) // the machine's memory is slow when it is first touched
 			for round := range rounds {
-				compare(t, size, round, times)
+				compareTimes(t, size, round, times)
 				t.Log(times)
 			}
-			ratio := func(a, b string) float64 { return float64(median(times[a])) / float64(median(times[b])) }
+			ratio := func(a, b string) float64 { return float64(medianOf(times[a])) / float64(medianOf(times[b])) }
 			for _, kind := range []string{"plain dump", "dump", "dump to memory", "plain restore", "restore", "restore from memory"} {
-				t.Logf("%-20s %v median %v", kind, times[kind], median(times[kind]))
+				t.Logf("%-20s %v median %v", kind, times[kind], medianOf(times[kind]))
 			}
 			for _, kind := range []string{"dump", "dump to memory"} {
 				if r := ratio(kind, "plain dump"); r > 1.25 {
@@ -81,13 +81,13 @@ func TestSpeed(t *testing.T) {
 	}
 }
 
-func median(all []time.Duration) time.Duration {
+func medianOf(all []time.Duration) time.Duration {
 	all = slices.Sorted(slices.Values(all))
 	return all[len(all)/2]
 }
 
-// compare takes each operation once. What comes first changes from round to round.
-func compare(t *testing.T, size string, round int, times map[string][]time.Duration) {
+// compareTimes takes each operation once. What comes first changes from round to round.
+func compareTimes(t *testing.T, size string, round int, times map[string][]time.Duration) {
 	took := func(kind string, f func()) {
 		begin := time.Now()
 		f()
@@ -99,53 +99,53 @@ func compare(t *testing.T, size string, round int, times map[string][]time.Durat
 		}
 	}
 	c := newCapsule(t)
-	r := c.run("/usr/bin/python3", "-c", hog, size)
-	r.expect("ready")
+	r := c.runProgram("/usr/bin/python3", "-c", hog, size)
+	r.expectLine("ready")
 	// There is room for one copy of the largest.
 	into := func(kind string, f func(dir folder)) func() {
 		return func() {
-			dir := images(t)
+			dir := newImageFolder(t)
 			defer os.RemoveAll(string(dir))
 			took(kind, func() { f(dir) })
 		}
 	}
 	inTurn(into("plain dump", func(dir folder) {
-		plain(t, c, nil, "setpriv", "--ruid", fmt.Sprint(user), "--rgid", fmt.Sprint(user), "--keep-groups", "criu", "dump", "-t", fmt.Sprint(r.program.PID),
+		runPlainCriu(t, c, nil, "setpriv", "--ruid", fmt.Sprint(user), "--rgid", fmt.Sprint(user), "--keep-groups", "criu", "dump", "-t", fmt.Sprint(r.program.PID),
 			"-D", ".", "--network-lock", "skip", "--leave-running", "-o", "dump.log", string(dir))
-	}), into("dump", func(dir folder) { dump(t, r.program, dir) }))
-	took("dump to memory", func() { dump(t, r.program, discard{}) })
+	}), into("dump", func(dir folder) { dumpProgram(t, r.program, dir) }))
+	took("dump to memory", func() { dumpProgram(t, r.program, discard{}) })
 	// All restores read this one.
-	dir := images(t)
+	dir := newImageFolder(t)
 	defer os.RemoveAll(string(dir))
-	img := dump(t, r.program, dir)
-	c.end()
+	img := dumpProgram(t, r.program, dir)
+	c.endCapsule()
 
 	ours := func(kind string, src Source) func() {
 		return func() {
 			c := newCapsule(t)
 			var q *running
-			took(kind, func() { q = c.restore(img, src) })
-			q.ask("?", "True")
-			c.end()
+			took(kind, func() { q = c.restoreImage(img, src) })
+			q.askAndExpect("?", "True")
+			c.endCapsule()
 		}
 	}
 	inTurn(func() {
 		c := newCapsule(t)
-		q := pipes(t)
+		q := makePipes(t)
 		took("plain restore", func() {
-			plain(t, c, q.far[:2], "criu", "restore", "-d", "-D", ".", "-o", "restore.log",
+			runPlainCriu(t, c, q.far[:2], "criu", "restore", "-d", "-D", ".", "-o", "restore.log",
 				"--inherit-fd", "fd[3]:"+r.program.Stdio[0], "--inherit-fd", "fd[4]:"+r.program.Stdio[1], string(dir))
 		})
 		q.closeFar()
-		q.ask("?", "True")
-		c.end()
+		q.askAndExpect("?", "True")
+		c.endCapsule()
 	}, ours("restore", dir), ours("restore from memory", copied{dir}))
 }
 
-// plain runs criu in a capsule; the last argument is its working directory.
-func plain(t *testing.T, c *capsule, files []*os.File, args ...string) {
+// runPlainCriu runs criu in a capsule; the last argument is its working directory.
+func runPlainCriu(t *testing.T, c *capsule, files []*os.File, args ...string) {
 	t.Helper()
-	ns := fmt.Sprintf("/proc/%d/ns/", c.pid())
+	ns := fmt.Sprintf("/proc/%d/ns/", c.initPID())
 	last := len(args) - 1
 	dir, err := os.Open(args[last])
 	if err != nil {

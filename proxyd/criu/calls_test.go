@@ -117,9 +117,9 @@ const callWait = 12 * time.Second
 func wantCalls(t *testing.T, r *running, latest, lastThaw time.Duration, restored bool) {
 	t.Helper()
 	r.outFile.SetReadDeadline(time.Now().Add(90 * time.Second))
-	r.say("go")
+	r.writeLine("go")
 	var all [][]any
-	if err := json.Unmarshal([]byte(r.line()), &all); err != nil {
+	if err := json.Unmarshal([]byte(r.readLine()), &all); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{
@@ -157,16 +157,16 @@ func wantCalls(t *testing.T, r *running, latest, lastThaw time.Duration, restore
 func startWaitingCalls(t *testing.T) (cgroup, *capsule, *running) {
 	t.Helper()
 	g, c := newCgroup(t), newCapsule(t)
-	r := c.run("/usr/bin/python3", "-c", fmt.Sprintf(waitingCalls, callWait/time.Second))
-	r.expect("ready")
-	g.put(t, r)
+	r := c.runProgram("/usr/bin/python3", "-c", fmt.Sprintf(waitingCalls, callWait/time.Second))
+	r.expectLine("ready")
+	g.putProcess(t, r)
 	return g, c, r
 }
 
-func observe(t *testing.T, c *capsule, r *running) {
+func observeProgram(t *testing.T, c *capsule, r *running) {
 	t.Helper()
 	var err error
-	if r.program.Observed, err = syscalls.Observe(c.pid()); err != nil {
+	if r.program.Observed, err = syscalls.Observe(c.initPID()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -181,15 +181,15 @@ func TestCallsGoOn(t *testing.T) {
 	g, c, r := startWaitingCalls(t)
 	var longest time.Duration
 	for range 10 {
-		observe(t, c, r)
+		observeProgram(t, c, r)
 		frozen := time.Now()
-		if err := g.setFrozen(deadline(t), true); err != nil {
+		if err := g.setFrozen(testDeadline(t), true); err != nil {
 			t.Fatal(err)
 		}
-		if err := dump(t, r.program, images(t)).SetTimeLeft(); err != nil {
+		if err := dumpProgram(t, r.program, newImageFolder(t)).SetTimeLeft(); err != nil {
 			t.Fatal(err)
 		}
-		if err := g.setFrozen(deadline(t), false); err != nil {
+		if err := g.setFrozen(testDeadline(t), false); err != nil {
 			t.Fatal(err)
 		}
 		longest = max(longest, time.Since(frozen))
@@ -203,15 +203,15 @@ func TestCallsGoOnAfterRestore(t *testing.T) {
 	needCRIU(t)
 	begun := time.Now()
 	g, c, r := startWaitingCalls(t)
-	observe(t, c, r)
+	observeProgram(t, c, r)
 	frozen := time.Now()
-	if err := g.setFrozen(deadline(t), true); err != nil {
+	if err := g.setFrozen(testDeadline(t), true); err != nil {
 		t.Fatal(err)
 	}
-	dir := images(t)
-	img := dump(t, r.program, dir)
-	c.end()
-	_, r = restore(t, img, dir)
+	dir := newImageFolder(t)
+	img := dumpProgram(t, r.program, dir)
+	c.endCapsule()
+	_, r = restoreImage(t, img, dir)
 	wantCalls(t, r, callWait+time.Since(frozen)+slack, time.Since(begun), true)
 }
 
@@ -232,18 +232,18 @@ func TestHandlerInterruptsCall(t *testing.T) {
 	for _, when := range []string{"before the dump", "after the dump", "when it runs"} {
 		t.Run(when, func(t *testing.T) {
 			g, c := newCgroup(t), newCapsule(t)
-			r := c.run("/usr/bin/python3", "-c", handled)
-			r.expect("ready")
-			g.put(t, r)
-			members, err := membersOf(c.pid())
+			r := c.runProgram("/usr/bin/python3", "-c", handled)
+			r.expectLine("ready")
+			g.putProcess(t, r)
+			members, err := membersOf(c.initPID())
 			if err != nil {
 				t.Fatal(err)
 			}
 			host := members[r.program.PID].host
 			sleeps := func(call string) func() bool {
-				return func() bool { return strings.HasPrefix(read(t, fmt.Sprintf("/proc/%d/syscall", host)), call+" ") }
+				return func() bool { return strings.HasPrefix(readFile(t, fmt.Sprintf("/proc/%d/syscall", host)), call+" ") }
 			}
-			eventually(t, sleeps("230")) // clock_nanosleep
+			waitFor(t, sleeps("230")) // clock_nanosleep
 			signal := func(moment string) {
 				if moment != when {
 					return
@@ -252,24 +252,24 @@ func TestHandlerInterruptsCall(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := g.setFrozen(deadline(t), true); err != nil {
+			if err := g.setFrozen(testDeadline(t), true); err != nil {
 				t.Fatal(err)
 			}
 			signal("before the dump")
-			img := dump(t, r.program, images(t))
+			img := dumpProgram(t, r.program, newImageFolder(t))
 			signal("after the dump")
 			if err := img.SetTimeLeft(); err != nil {
 				t.Fatal(err)
 			}
-			if err := g.setFrozen(deadline(t), false); err != nil {
+			if err := g.setFrozen(testDeadline(t), false); err != nil {
 				t.Fatal(err)
 			}
 			if when == "when it runs" {
-				eventually(t, sleeps("7")) // poll
+				waitFor(t, sleeps("7")) // poll
 			}
 			signal("when it runs")
 			r.outFile.SetReadDeadline(time.Now().Add(40 * time.Second))
-			r.expect("-1 EINTR")
+			r.expectLine("-1 EINTR")
 		})
 	}
 }

@@ -35,13 +35,13 @@ func newCgroup(t testing.TB) cgroup {
 	}
 	t.Cleanup(func() {
 		os.WriteFile(filepath.Join(g, "cgroup.kill"), []byte("1"), 0)
-		eventually(t, func() bool { return unix.Rmdir(g) != unix.EBUSY })
+		waitFor(t, func() bool { return unix.Rmdir(g) != unix.EBUSY })
 		os.Remove(filepath.Dir(g))
 	})
 	return cgroup(g)
 }
 
-func (g cgroup) put(t testing.TB, r *running) {
+func (g cgroup) putProcess(t testing.TB, r *running) {
 	t.Helper()
 	members, err := membersOf(r.program.Init)
 	if err != nil {
@@ -55,42 +55,42 @@ func (g cgroup) put(t testing.TB, r *running) {
 	r.program.Cgroup = string(g)
 }
 
-func (g cgroup) stands(t testing.TB) bool {
+func (g cgroup) standsStill(t testing.TB) bool {
 	t.Helper()
-	return strings.Contains(read(t, g.filePath("cgroup.events")), "frozen 1")
+	return strings.Contains(readFile(t, g.filePath("cgroup.events")), "frozen 1")
 }
 
 func TestCgroup(t *testing.T) {
 	needCRIU(t)
 	for name, frozen := range map[string]bool{"frozen": true, "running": false} {
 		t.Run(name, func(t *testing.T) {
-			ctx := deadline(t)
+			ctx := testDeadline(t)
 			g := newCgroup(t)
 			c := newCapsule(t)
-			r := c.script(counting)
-			r.expect("ready")
-			g.put(t, r)
+			r := c.runBash(counting)
+			r.expectLine("ready")
+			g.putProcess(t, r)
 			if frozen {
 				if err := g.setFrozen(ctx, true); err != nil {
 					t.Fatal(err)
 				}
-				r.say("a")
+				r.writeLine("a")
 			}
-			dir := images(t)
-			img := dump(t, r.program, dir)
-			if on, err := g.isFrozen(); err != nil || on != frozen || g.stands(t) != frozen {
-				t.Errorf("after the dump: %v, %v; %s", on, err, read(t, g.filePath("cgroup.events")))
+			dir := newImageFolder(t)
+			img := dumpProgram(t, r.program, dir)
+			if on, err := g.isFrozen(); err != nil || on != frozen || g.standsStill(t) != frozen {
+				t.Errorf("after the dump: %v, %v; %s", on, err, readFile(t, g.filePath("cgroup.events")))
 			}
 			if frozen {
 				if err := g.setFrozen(ctx, false); err != nil {
 					t.Fatal(err)
 				}
-				r.expect("1 a 101") // it had not been read
-				r.ask("b", "2 b 102")
+				r.expectLine("1 a 101") // it had not been read
+				r.askAndExpect("b", "2 b 102")
 			} else {
-				r.ask("b", "1 b 101")
+				r.askAndExpect("b", "1 b 101")
 			}
-			c.end()
+			c.endCapsule()
 
 			g = newCgroup(t)
 			c = newCapsule(t)
@@ -99,16 +99,16 @@ func TestCgroup(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			r = pipes(t)
-			if err := Restore(ctx, img, Program{Init: c.pid(), Cgroup: string(g)}, r.far, dir); err != nil {
+			r = makePipes(t)
+			if err := Restore(ctx, img, Program{Init: c.initPID(), Cgroup: string(g)}, r.far, dir); err != nil {
 				explainTo(t, err)
 				t.Fatal(err)
 			}
 			r.closeFar()
-			if on, err := g.isFrozen(); err != nil || on != frozen || g.stands(t) != frozen {
-				t.Errorf("after the restore: %v, %v; %s", on, err, read(t, g.filePath("cgroup.events")))
+			if on, err := g.isFrozen(); err != nil || on != frozen || g.standsStill(t) != frozen {
+				t.Errorf("after the restore: %v, %v; %s", on, err, readFile(t, g.filePath("cgroup.events")))
 			}
-			if n := len(strings.Fields(read(t, g.filePath("cgroup.procs")))); n != 2 {
+			if n := len(strings.Fields(readFile(t, g.filePath("cgroup.procs")))); n != 2 {
 				t.Errorf("%d processes in the cgroup", n)
 			}
 			if frozen {
@@ -120,14 +120,14 @@ func TestCgroup(t *testing.T) {
 				if err := g.setFrozen(ctx, false); err != nil {
 					t.Fatal(err)
 				}
-				r.expect("1 a 101") // was in the pipe
+				r.expectLine("1 a 101") // was in the pipe
 			}
-			r.ask("c", fmt.Sprintf("%d c %d", 1+btoi(frozen), 101+btoi(frozen)))
+			r.askAndExpect("c", fmt.Sprintf("%d c %d", 1+boolToInt(frozen), 101+boolToInt(frozen)))
 		})
 	}
 }
 
-func btoi(b bool) int {
+func boolToInt(b bool) int {
 	if b {
 		return 1
 	}
@@ -155,8 +155,8 @@ type readCloser struct {
 
 var errSource = errors.New("the source is broken")
 
-// failing fails after n bytes.
-func failing(r io.ReadCloser, n int64) io.ReadCloser {
+// failAfter fails after n bytes.
+func failAfter(r io.ReadCloser, n int64) io.ReadCloser {
 	return readCloser{io.MultiReader(io.LimitReader(r, n), broken{}), r}
 }
 
@@ -170,11 +170,11 @@ func TestHostileSource(t *testing.T) {
 	needCRIU(t)
 	g := newCgroup(t)
 	c := newCapsule(t)
-	r := c.script(counting)
-	r.expect("ready")
-	dir := images(t)
-	img := dump(t, r.program, dir)
-	c.end()
+	r := c.runBash(counting)
+	r.expectLine("ready")
+	dir := newImageFolder(t)
+	img := dumpProgram(t, r.program, dir)
+	c.endCapsule()
 
 	type test struct {
 		src  Source
@@ -190,7 +190,7 @@ func TestHostileSource(t *testing.T) {
 				return open(r)
 			}}
 		}
-		tests[f.Name+" fails"] = test{one(func(r io.ReadCloser) (io.ReadCloser, error) { return failing(r, f.Size/2), nil }), errSource}
+		tests[f.Name+" fails"] = test{one(func(r io.ReadCloser) (io.ReadCloser, error) { return failAfter(r, f.Size/2), nil }), errSource}
 		tests[f.Name+" cannot be opened"] = test{one(func(r io.ReadCloser) (io.ReadCloser, error) { return nil, errSource }), errSource}
 		tests[f.Name+" is missing"] = test{one(func(r io.ReadCloser) (io.ReadCloser, error) { return nil, fs.ErrNotExist }), fs.ErrNotExist}
 		tests[f.Name+" is short"] = test{one(func(r io.ReadCloser) (io.ReadCloser, error) {
@@ -214,15 +214,15 @@ func TestHostileSource(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			r := pipes(t)
-			if err := g.setFrozen(deadline(t), true); err != nil {
+			r := makePipes(t)
+			if err := g.setFrozen(testDeadline(t), true); err != nil {
 				t.Fatal(err)
 			}
-			err := Restore(deadline(t), img, Program{Init: c.pid(), Cgroup: string(g)}, r.far, test.src)
+			err := Restore(testDeadline(t), img, Program{Init: c.initPID(), Cgroup: string(g)}, r.far, test.src)
 			if err == nil || test.want != nil && !errors.Is(err, test.want) {
 				t.Errorf("error %v, want %v", err, test.want)
 			}
-			alone(t, c)
+			checkAlone(t, c)
 			if on, err := g.isFrozen(); err != nil || !on {
 				t.Errorf("the cgroup is not frozen (%v)", err)
 			}
@@ -230,11 +230,11 @@ func TestHostileSource(t *testing.T) {
 		})
 	}
 	// The capsule is as good as new.
-	if err := g.setFrozen(deadline(t), false); err != nil {
+	if err := g.setFrozen(testDeadline(t), false); err != nil {
 		t.Fatal(err)
 	}
-	r = c.restore(img, dir)
-	r.ask("z", "1 z 101")
+	r = c.restoreImage(img, dir)
+	r.askAndExpect("z", "1 z 101")
 }
 
 // scrambled turns bytes over, but not a header's.
@@ -248,10 +248,10 @@ func (s scrambled) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// alone checks that nobody but init is in a capsule.
-func alone(t testing.TB, c *capsule) {
+// checkAlone checks that nobody but init is in a capsule.
+func checkAlone(t testing.TB, c *capsule) {
 	t.Helper()
-	members, err := membersOf(c.pid())
+	members, err := membersOf(c.initPID())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,36 +266,36 @@ func alone(t testing.TB, c *capsule) {
 func TestCancelRestore(t *testing.T) {
 	needCRIU(t)
 	c := newCapsule(t)
-	r := c.script(counting)
-	r.expect("ready")
-	dir := images(t)
-	img := dump(t, r.program, dir)
-	c.end()
+	r := c.runBash(counting)
+	r.expectLine("ready")
+	dir := newImageFolder(t)
+	img := dumpProgram(t, r.program, dir)
+	c.endCapsule()
 	c = newCapsule(t)
 	begin := time.Now()
-	c.restore(img, dir)
+	c.restoreImage(img, dir)
 	usual := time.Since(begin)
-	if err := killProcesses(deadline(t), c.pid(), img.listPIDs()); err != nil {
+	if err := killProcesses(testDeadline(t), c.initPID(), img.listPIDs()); err != nil {
 		t.Fatal(err)
 	}
 	done := 0
 	for i := range 40 {
-		r := pipes(t)
+		r := makePipes(t)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*usual/30)
-		err := Restore(ctx, img, Program{Init: c.pid()}, r.far, dir)
+		err := Restore(ctx, img, Program{Init: c.initPID()}, r.far, dir)
 		cancel()
 		switch {
 		case err == nil:
 			done++
 			r.closeFar()
-			r.ask("a", "1 a 101")
-			if err := killProcesses(deadline(t), c.pid(), img.listPIDs()); err != nil {
+			r.askAndExpect("a", "1 a 101")
+			if err := killProcesses(testDeadline(t), c.initPID(), img.listPIDs()); err != nil {
 				t.Fatal(err)
 			}
 		case !errors.Is(err, context.DeadlineExceeded):
 			t.Fatal(err)
 		}
-		alone(t, c)
+		checkAlone(t, c)
 	}
 	t.Logf("%d of 40 were done in time", done)
 }

@@ -39,9 +39,9 @@ func (o *onlooker) Create(string) (io.WriteCloser, error) {
 		if m.name != "criu" || m.zombie {
 			continue
 		}
-		o.status = read(o.t, fmt.Sprintf("/proc/%d/status", m.host))
-		o.limits = read(o.t, fmt.Sprintf("/proc/%d/limits", m.host))
-		n, err := strconv.ParseInt(strings.TrimSuffix(field(o.status, "VmData"), " kB"), 10, 64)
+		o.status = readFile(o.t, fmt.Sprintf("/proc/%d/status", m.host))
+		o.limits = readFile(o.t, fmt.Sprintf("/proc/%d/limits", m.host))
+		n, err := strconv.ParseInt(strings.TrimSuffix(statusField(o.status, "VmData"), " kB"), 10, 64)
 		if err != nil {
 			return nil, err
 		}
@@ -50,8 +50,8 @@ func (o *onlooker) Create(string) (io.WriteCloser, error) {
 	return o, nil
 }
 
-// field returns the value of a key in a status of /proc.
-func field(status, key string) string {
+// statusField returns the value of a key in a status of /proc.
+func statusField(status, key string) string {
 	for line := range strings.Lines(status) {
 		if value, ok := strings.CutPrefix(line, key+":"); ok {
 			return strings.Join(strings.Fields(value), " ")
@@ -65,7 +65,7 @@ func field(status, key string) string {
 func TestConfined(t *testing.T) {
 	needCRIU(t)
 	c := newCapsule(t)
-	r := c.run("/usr/bin/python3", "-c", `
+	r := c.runProgram("/usr/bin/python3", "-c", `
 import ctypes, mmap, sys
 libc = ctypes.CDLL(None); libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
@@ -75,9 +75,9 @@ while n < 65000: # neighbours with different protection are mappings of their ow
     if a in (None, 2**64 - 1): break
     n += 1
 print(n > 60000, flush=True); sys.stdin.read()`)
-	r.expect("True")
-	o := &onlooker{t: t, init: c.pid()}
-	dump(t, r.program, o)
+	r.expectLine("True")
+	o := &onlooker{t: t, init: c.initPID()}
+	dumpProgram(t, r.program, o)
 	kept, err := permittedCapabilities()
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ print(n > 60000, flush=True); sys.stdin.read()`)
 		"Uid": ids, "Gid": ids, "CapPrm": capabilities, "CapEff": capabilities, "CapBnd": capabilities, "CapInh": capabilities,
 		"NoNewPrivs": "1", "Seccomp": "2",
 	} {
-		if got := field(o.status, key); got != want {
+		if got := statusField(o.status, key); got != want {
 			t.Errorf("criu's %s is %q, want %q", key, got, want)
 		}
 	}

@@ -25,13 +25,13 @@ echo end`
 func TestShell(t *testing.T) {
 	needCRIU(t)
 	c := newCapsule(t)
-	r := c.script(counting)
-	r.expect("ready")
-	r.ask("a", "1 a 101")
-	dir := images(t)
-	img := dump(t, r.program, dir)
-	r.ask("b", "2 b 102") // runs on
-	c.end()
+	r := c.runBash(counting)
+	r.expectLine("ready")
+	r.askAndExpect("a", "1 a 101")
+	dir := newImageFolder(t)
+	img := dumpProgram(t, r.program, dir)
+	r.askAndExpect("b", "2 b 102") // runs on
+	c.endCapsule()
 
 	b, err := json.Marshal(img)
 	if err != nil {
@@ -41,23 +41,23 @@ func TestShell(t *testing.T) {
 	if err := json.Unmarshal(b, &kept); err != nil {
 		t.Fatal(err)
 	}
-	c, r = restore(t, &kept, dir)
-	r.ask("c", "2 c 102")
-	if members, err := membersOf(c.pid()); err != nil || members[r.program.PID].parent != c.pid() {
-		t.Errorf("the root is %+v, init is %d (%v)", members[r.program.PID], c.pid(), err)
+	c, r = restoreImage(t, &kept, dir)
+	r.askAndExpect("c", "2 c 102")
+	if members, err := membersOf(c.initPID()); err != nil || members[r.program.PID].parent != c.initPID() {
+		t.Errorf("the root is %+v, init is %d (%v)", members[r.program.PID], c.initPID(), err)
 	}
 
 	// And once more.
-	dir = images(t)
-	img = dump(t, r.program, dir)
+	dir = newImageFolder(t)
+	img = dumpProgram(t, r.program, dir)
 	if len(img.Processes) != 2 || img.Processes[0].Name != "bash" || img.Processes[1].Parent != img.Processes[0].PID {
 		t.Errorf("processes: %+v", img.Processes)
 	}
-	c.end()
-	_, r = restore(t, img, dir)
-	r.ask("d", "3 d 103")
+	c.endCapsule()
+	_, r = restoreImage(t, img, dir)
+	r.askAndExpect("d", "3 d 103")
 	r.in.Close()
-	if rest := r.end(); rest != "end\n" {
+	if rest := r.readToEnd(); rest != "end\n" {
 		t.Errorf("ended with %q", rest)
 	}
 }
@@ -68,30 +68,30 @@ func TestKinds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			work := workDir(t)
 			c := newCapsule(t)
-			r := c.run("/usr/bin/python3", "-c", fmt.Sprintf("WORK = %q\n%s\n", work, script)+`
+			r := c.runProgram("/usr/bin/python3", "-c", fmt.Sprintf("WORK = %q\n%s\n", work, script)+`
 print('ready', flush=True)
 while True:
     try: input()
     except EOFError: break
     print(check(), flush=True)
 import os; print('end', flush=True); os._exit(0)`)
-			r.expect("ready")
-			r.say("?")
-			want := r.line()
-			dir := images(t)
-			img := dump(t, r.program, dir)
-			r.ask("?", want)
-			c.end()
+			r.expectLine("ready")
+			r.writeLine("?")
+			want := r.readLine()
+			dir := newImageFolder(t)
+			img := dumpProgram(t, r.program, dir)
+			r.askAndExpect("?", want)
+			c.endCapsule()
 
-			c, r = restore(t, img, dir)
-			r.ask("?", want)
-			dir = images(t)
-			img = dump(t, r.program, dir)
-			c.end()
-			_, r = restore(t, img, dir)
-			r.ask("?", want)
+			c, r = restoreImage(t, img, dir)
+			r.askAndExpect("?", want)
+			dir = newImageFolder(t)
+			img = dumpProgram(t, r.program, dir)
+			c.endCapsule()
+			_, r = restoreImage(t, img, dir)
+			r.askAndExpect("?", want)
 			r.in.Close()
-			r.expect("end")
+			r.expectLine("end")
 			t.Log(want)
 		})
 	}
@@ -102,7 +102,7 @@ import os; print('end', flush=True); os._exit(0)`)
 func TestDumpLeavesFolders(t *testing.T) {
 	needCRIU(t)
 	c := newCapsule(t)
-	r := c.run("/usr/bin/python3", "-c", `
+	r := c.runProgram("/usr/bin/python3", "-c", `
 import os, socket, sys
 kept = []
 for d in '/tmp', '/dev/shm':
@@ -111,10 +111,10 @@ for d in '/tmp', '/dev/shm':
     g = open(d + '/d/removed', 'w'); os.unlink(d + '/d/removed'); os.rename(d + '/d', d + '/moved')
     kept += [f, s, g, os.open(d + '/moved/fifo', os.O_RDWR)]
 print('ready', flush=True); sys.stdin.read()`)
-	r.expect("ready")
+	r.expectLine("ready")
 	times := func() (all []time.Time) {
 		for _, dir := range []string{"/tmp", "/tmp/moved", "/dev/shm", "/dev/shm/moved"} {
-			st, err := os.Stat(fmt.Sprintf("/proc/%d/root%s", c.pid(), dir))
+			st, err := os.Stat(fmt.Sprintf("/proc/%d/root%s", c.initPID(), dir))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,8 +123,8 @@ print('ready', flush=True); sys.stdin.read()`)
 		return all
 	}
 	before := times()
-	dir := images(t)
-	img := dump(t, r.program, dir)
+	dir := newImageFolder(t)
+	img := dumpProgram(t, r.program, dir)
 	if after := times(); !slices.Equal(after, before) {
 		t.Errorf("changed: %v, were %v", after, before)
 	}
@@ -165,33 +165,33 @@ func TestStdio(t *testing.T) {
 	work := workDir(t)
 	log := filepath.Join(work, "log")
 	c := newCapsule(t)
-	r := pipes(t)
-	pid := c.start(order{Argv: []string{"/bin/bash", "-c", "echo start; read -r go <" + work + "/fifo; cat"}, Uid: user,
-		Paths: [3]string{1: log, 2: log}, LastPID: 300}, fifo(t, work, r.far[0]))
-	p := Program{Init: c.pid(), PID: pid, UID: user, GID: user, Stdio: r.names()}
+	r := makePipes(t)
+	pid := c.startProgram(order{Argv: []string{"/bin/bash", "-c", "echo start; read -r go <" + work + "/fifo; cat"}, Uid: user,
+		Paths: [3]string{1: log, 2: log}, LastPID: 300}, makeFIFO(t, work, r.far[0]))
+	p := Program{Init: c.initPID(), PID: pid, UID: user, GID: user, Stdio: r.pipeNames()}
 	p.Stdio[1], p.Stdio[2] = log, log
 	r.closeFar()
-	r.say("first")
-	eventually(t, func() bool { return read(t, log) == "start\n" })
-	dir := images(t)
-	img := dump(t, p, dir)
-	c.end()
+	r.writeLine("first")
+	waitFor(t, func() bool { return readFile(t, log) == "start\n" })
+	dir := newImageFolder(t)
+	img := dumpProgram(t, p, dir)
+	c.endCapsule()
 
 	c = newCapsule(t)
-	r = pipes(t)
-	r.say("second")
-	if err := Restore(deadline(t), img, Program{Init: c.pid()}, [3]*os.File{r.far[0]}, dir); err != nil {
+	r = makePipes(t)
+	r.writeLine("second")
+	if err := Restore(testDeadline(t), img, Program{Init: c.initPID()}, [3]*os.File{r.far[0]}, dir); err != nil {
 		explainTo(t, err)
 		t.Fatal(err)
 	}
 	r.closeFar()
-	r.say("third")
+	r.writeLine("third")
 	r.in.Close()
 	if err := os.WriteFile(work+"/fifo", []byte("go\n"), 0); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return strings.HasSuffix(read(t, log), "third\n") })
-	if got := read(t, log); got != "start\nfirst\nsecond\nthird\n" {
+	waitFor(t, func() bool { return strings.HasSuffix(readFile(t, log), "third\n") })
+	if got := readFile(t, log); got != "start\nfirst\nsecond\nthird\n" {
 		t.Errorf("the log is %q", got)
 	}
 }
@@ -219,7 +219,7 @@ os.setsid()
 func TestSteward(t *testing.T) {
 	needCRIU(t)
 	c := newCapsule(t)
-	r := c.run("/usr/bin/python3", "-c", steward+`
+	r := c.runProgram("/usr/bin/python3", "-c", steward+`
 print('ready', flush=True)
 for line in sys.stdin:
     if os.fork() == 0:
@@ -230,13 +230,13 @@ for line in sys.stdin:
         os._exit(0)
     os.wait()
 `)
-	r.expect("ready")
-	r.ask("?", "True")
-	dir := images(t)
-	img := dump(t, r.program, dir)
-	c.end()
-	_, r = restore(t, img, dir)
-	r.ask("?", "True")
+	r.expectLine("ready")
+	r.askAndExpect("?", "True")
+	dir := newImageFolder(t)
+	img := dumpProgram(t, r.program, dir)
+	c.endCapsule()
+	_, r = restoreImage(t, img, dir)
+	r.askAndExpect("?", "True")
 }
 
 // TestOrphan: a process whose parent has ended is the root's child, in a session that is
@@ -244,7 +244,7 @@ for line in sys.stdin:
 func TestOrphan(t *testing.T) {
 	needCRIU(t)
 	c := newCapsule(t)
-	r := c.run("/usr/bin/python3", "-c", steward+`
+	r := c.runProgram("/usr/bin/python3", "-c", steward+`
 q = os.fork()
 if q == 0:
     if os.fork() == 0: os.closerange(0, 3); signal.pause()
@@ -258,16 +258,16 @@ def orphan():
 print('ready', flush=True)
 for line in sys.stdin: print(orphan(), flush=True)
 `)
-	r.expect("ready")
-	r.ask("?", "True")
-	dir := images(t)
-	img := dump(t, r.program, dir)
+	r.expectLine("ready")
+	r.askAndExpect("?", "True")
+	dir := newImageFolder(t)
+	img := dumpProgram(t, r.program, dir)
 	if !img.hasReaper() {
 		t.Errorf("no process was adopted by the reaper among %+v", img.Processes)
 	}
-	c.end()
-	_, r = restore(t, img, dir)
-	r.ask("?", "True")
+	c.endCapsule()
+	_, r = restoreImage(t, img, dir)
+	r.askAndExpect("?", "True")
 }
 
 // TestSideBySide: the programs of one capsule are dumped and restored at the same time.
@@ -279,12 +279,12 @@ func TestSideBySide(t *testing.T) {
 	var dirs [n]folder
 	var img [n]*Image
 	for i := range all {
-		all[i] = c.script(counting)
-		all[i].expect("ready")
-		dirs[i] = images(t)
+		all[i] = c.runBash(counting)
+		all[i].expectLine("ready")
+		dirs[i] = newImageFolder(t)
 		for range i {
-			all[i].say("x")
-			all[i].line()
+			all[i].writeLine("x")
+			all[i].readLine()
 		}
 	}
 	together := func(f func(i int)) {
@@ -296,20 +296,20 @@ func TestSideBySide(t *testing.T) {
 	}
 	together(func(i int) {
 		var err error
-		if img[i], err = Dump(deadline(t), all[i].program, dirs[i]); err != nil {
+		if img[i], err = Dump(testDeadline(t), all[i].program, dirs[i]); err != nil {
 			t.Error(err)
 		}
 	})
 	if t.Failed() {
 		return
 	}
-	c.end()
+	c.endCapsule()
 	c = newCapsule(t)
 	for i := range all {
-		all[i] = pipes(t)
+		all[i] = makePipes(t)
 	}
 	together(func(i int) {
-		if err := Restore(deadline(t), img[i], Program{Init: c.pid()}, all[i].far, dirs[i]); err != nil {
+		if err := Restore(testDeadline(t), img[i], Program{Init: c.initPID()}, all[i].far, dirs[i]); err != nil {
 			t.Error(err)
 		}
 	})
@@ -318,6 +318,6 @@ func TestSideBySide(t *testing.T) {
 	}
 	for i, r := range all {
 		r.closeFar()
-		r.ask("y", fmt.Sprintf("%d y %d", i+1, 101+i))
+		r.askAndExpect("y", fmt.Sprintf("%d y %d", i+1, 101+i))
 	}
 }

@@ -51,9 +51,9 @@ while True:
 
 func startBusy(t *testing.T) (*capsule, *running) {
 	c := newCapsule(t)
-	r := c.run("/usr/bin/python3", "-c", busy)
-	r.expect("ready")
-	r.ask("?", "well")
+	r := c.runProgram("/usr/bin/python3", "-c", busy)
+	r.expectLine("ready")
+	r.askAndExpect("?", "well")
 	return c, r
 }
 
@@ -62,7 +62,7 @@ func runsAsBefore(t *testing.T, c *capsule, r *running) {
 	t.Helper()
 	onlyProgram(t, c, r)
 	r.outFile.SetReadDeadline(time.Now().Add(8 * time.Second))
-	r.say("?")
+	r.writeLine("?")
 	s, err := r.out.ReadString('\n')
 	if s != "well\n" {
 		showMembers(t, c)
@@ -73,7 +73,7 @@ func runsAsBefore(t *testing.T, c *capsule, r *running) {
 // showMembers logs what the processes of a capsule are at.
 func showMembers(t *testing.T, c *capsule) {
 	t.Helper()
-	members, err := membersOf(c.pid())
+	members, err := membersOf(c.initPID())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func showMembers(t *testing.T, c *capsule) {
 func onlyProgram(t *testing.T, c *capsule, r *running) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(2 * time.Millisecond) {
-		members, err := membersOf(c.pid())
+		members, err := membersOf(c.initPID())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,12 +120,12 @@ func (discard) Close() error                          { return nil }
 
 func usualDump(t *testing.T, p Program) time.Duration {
 	begin := time.Now()
-	dump(t, p, discard{})
+	dumpProgram(t, p, discard{})
 	return time.Since(begin)
 }
 
-// moments calls f with times up to a little more than a dump takes.
-func moments(t *testing.T, p Program, n int, f func(after time.Duration)) {
+// callAtMoments calls f with times up to a little more than a dump takes.
+func callAtMoments(t *testing.T, p Program, n int, f func(after time.Duration)) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -144,7 +144,7 @@ func TestCallerKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	moments(t, r.program, 60, func(after time.Duration) {
+	callAtMoments(t, r.program, 60, func(after time.Duration) {
 		cmd := exec.Command("/proc/self/exe", dumperArg, string(b))
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -154,7 +154,7 @@ func TestCallerKilled(t *testing.T) {
 		cmd.Wait()
 		runsAsBefore(t, c, r)
 	})
-	dump(t, r.program, discard{})
+	dumpProgram(t, r.program, discard{})
 }
 
 // TestCallerKilledFrozen: the same of a frozen one, which stays frozen.
@@ -162,13 +162,13 @@ func TestCallerKilledFrozen(t *testing.T) {
 	needCRIU(t)
 	g := newCgroup(t)
 	c, r := startBusy(t)
-	g.put(t, r)
+	g.putProcess(t, r)
 	b, err := json.Marshal(r.program)
 	if err != nil {
 		t.Fatal(err)
 	}
-	moments(t, r.program, 30, func(after time.Duration) {
-		if err := g.setFrozen(deadline(t), true); err != nil {
+	callAtMoments(t, r.program, 30, func(after time.Duration) {
+		if err := g.setFrozen(testDeadline(t), true); err != nil {
 			t.Fatal(err)
 		}
 		cmd := exec.Command("/proc/self/exe", dumperArg, string(b))
@@ -179,10 +179,10 @@ func TestCallerKilledFrozen(t *testing.T) {
 		cmd.Process.Kill()
 		cmd.Wait()
 		onlyProgram(t, c, r)
-		if !g.stands(t) {
+		if !g.standsStill(t) {
 			t.Error("is not frozen any more")
 		}
-		if err := g.setFrozen(deadline(t), false); err != nil {
+		if err := g.setFrozen(testDeadline(t), false); err != nil {
 			t.Fatal(err)
 		}
 		runsAsBefore(t, c, r)
@@ -194,7 +194,7 @@ func TestCancelDump(t *testing.T) {
 	needCRIU(t)
 	c, r := startBusy(t)
 	done := 0
-	moments(t, r.program, 60, func(after time.Duration) {
+	callAtMoments(t, r.program, 60, func(after time.Duration) {
 		ctx, cancel := context.WithTimeout(context.Background(), after)
 		defer cancel()
 		_, err := Dump(ctx, r.program, discard{})
@@ -219,21 +219,21 @@ func TestCRIUKilled(t *testing.T) {
 			begin := func() (*capsule, *running) {
 				c, r := startBusy(t)
 				if frozen {
-					g.put(t, r)
+					g.putProcess(t, r)
 				}
 				return c, r
 			}
 			c, r := begin()
 			killed, hurt := 0, 0
-			moments(t, r.program, 40, func(after time.Duration) {
+			callAtMoments(t, r.program, 40, func(after time.Duration) {
 				if frozen {
-					if err := g.setFrozen(deadline(t), true); err != nil {
+					if err := g.setFrozen(testDeadline(t), true); err != nil {
 						t.Fatal(err)
 					}
 				}
 				hit := make(chan bool, 1)
 				timer := time.AfterFunc(after, func() { hit <- killCRIU(c) })
-				_, err := Dump(deadline(t), r.program, discard{})
+				_, err := Dump(testDeadline(t), r.program, discard{})
 				if timer.Stop() {
 					hit <- false
 				}
@@ -245,19 +245,19 @@ func TestCRIUKilled(t *testing.T) {
 				}
 				onlyProgram(t, c, r)
 				if frozen {
-					if on, _ := g.isFrozen(); !on || !g.stands(t) {
+					if on, _ := g.isFrozen(); !on || !g.standsStill(t) {
 						t.Error("is not frozen any more")
 					}
-					if err := g.setFrozen(deadline(t), false); err != nil {
+					if err := g.setFrozen(testDeadline(t), false); err != nil {
 						t.Fatal(err)
 					}
 				}
 				r.outFile.SetReadDeadline(time.Now().Add(5 * time.Second))
-				r.say("?")
+				r.writeLine("?")
 				if s, err := r.out.ReadString('\n'); s != "well\n" {
 					hurt++
 					t.Logf("the program says %q, %v", s, err)
-					c.end()
+					c.endCapsule()
 					c, r = begin()
 				}
 			})
@@ -265,18 +265,18 @@ func TestCRIUKilled(t *testing.T) {
 			if hurt > 4 {
 				t.Error("more programs were hurt than are known to be")
 			}
-			dump(t, r.program, discard{})
+			dumpProgram(t, r.program, discard{})
 		})
 	}
 }
 
 func killCRIU(c *capsule) bool {
-	members, err := membersOf(c.pid())
+	members, err := membersOf(c.initPID())
 	if err != nil {
 		return false
 	}
 	for _, m := range members {
-		if m.name == "criu" && m.parent != c.pid() {
+		if m.name == "criu" && m.parent != c.initPID() {
 			return unix.Kill(m.host, unix.SIGKILL) == nil
 		}
 	}
@@ -318,7 +318,7 @@ func TestBrokenSink(t *testing.T) {
 	for _, n := range []int64{0, 100, 5000, 100_000, 5 << 20, 20 << 20} {
 		s := &brokenSink{}
 		s.left.Store(n)
-		_, err := Dump(deadline(t), r.program, s)
+		_, err := Dump(testDeadline(t), r.program, s)
 		if !errors.Is(err, errSink) {
 			t.Fatalf("%d bytes: error %v", n, err)
 		}

@@ -58,7 +58,7 @@ func needCRIU(t testing.TB) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: it makes namespaces and mounts")
 	}
-	if _, err := Check(deadline(t)); err != nil {
+	if _, err := Check(testDeadline(t)); err != nil {
 		var lacking *Unsupported
 		if errors.As(err, &lacking) {
 			t.Skip("SKIP: ", err)
@@ -67,8 +67,8 @@ func needCRIU(t testing.TB) {
 	}
 }
 
-// deadline bounds every wait of a test.
-func deadline(t testing.TB) context.Context {
+// testDeadline bounds every wait of a test.
+func testDeadline(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 120*time.Second)
 	t.Cleanup(cancel)
 	return ctx
@@ -115,7 +115,7 @@ func newCapsule(t testing.TB) *capsule {
 		t.Fatal(err)
 	}
 	c.conn = conn.(*net.UnixConn)
-	t.Cleanup(c.end)
+	t.Cleanup(c.endCapsule)
 	c.conn.SetDeadline(time.Now().Add(30 * time.Second))
 	if n, err := c.conn.Read(make([]byte, 16)); n == 0 {
 		t.Fatal("the capsule's init has died: ", err)
@@ -147,16 +147,16 @@ var (
 	starts  = make(chan func())
 )
 
-func (c *capsule) pid() int { return c.cmd.Process.Pid }
+func (c *capsule) initPID() int { return c.cmd.Process.Pid }
 
-func (c *capsule) end() {
+func (c *capsule) endCapsule() {
 	c.conn.Close()
 	c.cmd.Process.Kill()
 	c.cmd.Wait()
 }
 
-// start starts a program and returns its PID in the capsule.
-func (c *capsule) start(o order, files ...*os.File) int {
+// startProgram starts a program and returns its PID in the capsule.
+func (c *capsule) startProgram(o order, files ...*os.File) int {
 	c.t.Helper()
 	b, err := json.Marshal(o)
 	if err != nil {
@@ -186,7 +186,7 @@ func (c *capsule) start(o order, files ...*os.File) int {
 func beInit() int {
 	runtime.LockOSThread()
 	unix.CloseOnExec(3)
-	if err := build(); err != nil {
+	if err := buildPrograms(); err != nil {
 		fmt.Fprintln(os.Stderr, "init:", err)
 		return 1
 	}
@@ -210,7 +210,7 @@ func beInit() int {
 		}
 		fds, _ := rightsOf(oob[:oobn])
 		var answer string
-		if pid, err := obey(buf[:n], fds); err != nil {
+		if pid, err := obeyOrder(buf[:n], fds); err != nil {
 			answer = err.Error()
 		} else {
 			answer = fmt.Sprintf("pid %d", pid)
@@ -222,7 +222,7 @@ func beInit() int {
 	}
 }
 
-func build() error {
+func buildPrograms() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
@@ -243,7 +243,7 @@ func build() error {
 	return netlink.LinkSetUp(lo)
 }
 
-func obey(b []byte, fds []int) (int, error) {
+func obeyOrder(b []byte, fds []int) (int, error) {
 	var o order
 	if err := json.Unmarshal(b, &o); err != nil {
 		return 0, err

@@ -73,17 +73,17 @@ if pid == 0:
 		t.Run(name, func(t *testing.T) {
 			c := newCapsule(t)
 			if other, ok := others[name]; ok {
-				c.run("/usr/bin/python3", "-c", other+"\nprint('up', flush=True); input()").expect("up")
+				c.runProgram("/usr/bin/python3", "-c", other+"\nprint('up', flush=True); input()").expectLine("up")
 			}
-			r := c.run("/usr/bin/python3", "-c", test.script+"\nprint('ready', flush=True)\nprint(input() + ' answered', flush=True)")
+			r := c.runProgram("/usr/bin/python3", "-c", test.script+"\nprint('ready', flush=True)\nprint(input() + ' answered', flush=True)")
 			if name == "namespace" {
-				if got := r.line() + r.line(); got != "inready" && got != "readyin" {
+				if got := r.readLine() + r.readLine(); got != "inready" && got != "readyin" {
 					t.Fatal(got)
 				}
 			} else {
-				r.expect("ready")
+				r.expectLine("ready")
 			}
-			_, err := Dump(deadline(t), r.program, images(t))
+			_, err := Dump(testDeadline(t), r.program, newImageFolder(t))
 			var e *Error
 			if !errors.As(err, &e) {
 				t.Fatalf("error %v", err)
@@ -91,7 +91,7 @@ if pid == 0:
 			if !regexp.MustCompile(test.want).MatchString(e.Obstacle) {
 				t.Errorf("obstacle %q, want %q; criu says:\n%s", e.Obstacle, test.want, strings.Join(e.Lines, "\n"))
 			}
-			r.ask("question", "question answered")
+			r.askAndExpect("question", "question answered")
 		})
 	}
 }

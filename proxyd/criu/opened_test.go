@@ -34,8 +34,8 @@ func secretFolder(t *testing.T, work string) string {
 	return dir
 }
 
-// opens is a program that has something open, and tells when asked.
-func opens(work, open, tell string) string {
+// openerScript is a program that has something open, and tells when asked.
+func openerScript(work, open, tell string) string {
 	return fmt.Sprintf(`
 import mmap, os, socket, sys
 os.chdir(%q); os.umask(0o077)
@@ -100,23 +100,23 @@ libc = ctypes.CDLL(None); assert libc.shmget(0, 4096, 0o1600) >= 0`, func(t *tes
 			work := workDir(t)
 			dir := secretFolder(t, work)
 			c := newCapsule(t)
-			r := c.run("/usr/bin/python3", "-c", opens(work, test.open, "'after'"))
-			r.expect("ready")
-			images := images(t)
-			img := dump(t, r.program, images)
-			c.end()
+			r := c.runProgram("/usr/bin/python3", "-c", openerScript(work, test.open, "'after'"))
+			r.expectLine("ready")
+			images := newImageFolder(t)
+			img := dumpProgram(t, r.program, images)
+			c.endCapsule()
 			test.do(t, work)
 
 			c = newCapsule(t)
-			r = pipes(t)
-			err := Restore(deadline(t), img, Program{Init: c.pid()}, r.far, images)
+			r = makePipes(t)
+			err := Restore(testDeadline(t), img, Program{Init: c.initPID()}, r.far, images)
 			if err == nil || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("error %v, want one with %q", err, test.says)
 			}
 			t.Log(err)
-			alone(t, c)
+			checkAlone(t, c)
 			all, err := filepath.Glob(dir + "/*/*")
-			if err != nil || len(all) != 1 || read(t, dir+"/key")+read(t, dir+"/sub/key") != "secret\nsecret\n" {
+			if err != nil || len(all) != 1 || readFile(t, dir+"/key")+readFile(t, dir+"/sub/key") != "secret\nsecret\n" {
 				t.Errorf("root's folder has %q (%v)", all, err)
 			}
 		})
@@ -130,11 +130,11 @@ func TestSwapped(t *testing.T) {
 	work := workDir(t)
 	dir := secretFolder(t, work)
 	c := newCapsule(t)
-	r := c.run("/usr/bin/python3", "-c", opens(work, "f = open('key')", "(f.seek(0), f.read())"))
-	r.expect("ready")
-	images := images(t)
-	img := dump(t, r.program, images)
-	c.end()
+	r := c.runProgram("/usr/bin/python3", "-c", openerScript(work, "f = open('key')", "(f.seek(0), f.read())"))
+	r.expectLine("ready")
+	images := newImageFolder(t)
+	img := dumpProgram(t, r.program, images)
+	c.endCapsule()
 	if err := os.Symlink(dir+"/key", work+"/link"); err != nil {
 		t.Fatal(err)
 	}
@@ -154,13 +154,13 @@ func TestSwapped(t *testing.T) {
 	back := 0
 	for range 30 {
 		c := newCapsule(t)
-		r := pipes(t)
-		if err := Restore(deadline(t), img, Program{Init: c.pid()}, r.far, images); err == nil {
+		r := makePipes(t)
+		if err := Restore(testDeadline(t), img, Program{Init: c.initPID()}, r.far, images); err == nil {
 			back++
 			r.closeFar()
-			r.ask("?", `(0, 'mine..\n')`)
+			r.askAndExpect("?", `(0, 'mine..\n')`)
 		}
-		c.end()
+		c.endCapsule()
 	}
 	close(stop)
 	<-stopped
@@ -172,7 +172,7 @@ func TestForbidden(t *testing.T) {
 	needCRIU(t)
 	work := workDir(t)
 	c := newCapsule(t)
-	r := c.run("/usr/bin/python3", "-c", opens(work, `
+	r := c.runProgram("/usr/bin/python3", "-c", openerScript(work, `
 f = open('key', 'r+'); f.read(2); f.seek(2); os.chmod('key', 0o444)
 g = os.open('sub/key', os.O_WRONLY | os.O_APPEND); os.chmod('sub/key', 0)
 h = os.dup(g)
@@ -183,12 +183,12 @@ def tell():
     os.fchmod(g, 0o600); s = open('sub/key').read(); os.fchmod(g, 0)
     w[0:1] = b'M'; w.flush()
     return f.tell(), open('key').read(), s, fcntl.fcntl(g, fcntl.F_GETFL) & os.O_APPEND != 0, open('mapped').read()`, "tell()"))
-	r.expect("ready")
-	images := images(t)
-	img := dump(t, r.program, images)
-	c.end()
-	_, r = restore(t, img, images)
-	r.ask("?", `(3, 'miXe..\n', 'mine..\n12', True, 'Mine..\n')`)
+	r.expectLine("ready")
+	images := newImageFolder(t)
+	img := dumpProgram(t, r.program, images)
+	c.endCapsule()
+	_, r = restoreImage(t, img, images)
+	r.askAndExpect("?", `(3, 'miXe..\n', 'mine..\n12', True, 'Mine..\n')`)
 }
 
 // TestManyMappings: what the comparison costs.
@@ -196,26 +196,26 @@ func TestManyMappings(t *testing.T) {
 	needCRIU(t)
 	work := workDir(t)
 	c := newCapsule(t)
-	r := c.run("/usr/bin/python3", "-c", opens(work, `
+	r := c.runProgram("/usr/bin/python3", "-c", openerScript(work, `
 all = []
 for i in range(1000):
     mine('f%d' % i); f = open('f%d' % i); all.append(mmap.mmap(f.fileno(), 7, prot=mmap.PROT_READ)); f.close()`, "'well'"))
-	r.expect("ready")
-	images := images(t)
-	img := dump(t, r.program, images)
+	r.expectLine("ready")
+	images := newImageFolder(t)
+	img := dumpProgram(t, r.program, images)
 	begin := time.Now()
-	if err := img.noteProcesses(c.pid()); err != nil {
+	if err := img.noteProcesses(c.initPID()); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%d files noted in %s", len(img.Opened), time.Since(begin))
 	begin = time.Now()
-	if err := img.compareOpened(c.pid(), nil); err != nil {
+	if err := img.compareOpened(c.initPID(), nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("compared in %s", time.Since(begin))
-	c.end()
-	_, r = restore(t, img, images)
-	r.ask("?", "well")
+	c.endCapsule()
+	_, r = restoreImage(t, img, images)
+	r.askAndExpect("?", "well")
 }
 
 // TestServerThatIsSilent: what processes have open is noted without a question to a user's server of a file system. The

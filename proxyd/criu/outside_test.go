@@ -84,8 +84,8 @@ func serveConnection(c *net.UnixConn) {
 	}
 }
 
-// received returns the next datagram.
-func (d *daemon) received() string {
+// nextDatagram returns the next datagram.
+func (d *daemon) nextDatagram() string {
 	d.t.Helper()
 	b := make([]byte, 100)
 	n, err := d.log.Read(b)
@@ -163,23 +163,23 @@ func TestOutsideSockets(t *testing.T) {
 			d := startDaemon(t)
 			c := newCapsule(t)
 			r := c.runAs(uid, "/usr/bin/python3", "-c", clientProgram, d.dir)
-			r.program.Outside = outsideOf(t, r.line())
+			r.program.Outside = outsideOf(t, r.readLine())
 			var dir folder
 			var img *Image
 			for range 2 { // the second finds what the first has left
-				dir = images(t)
-				img = dump(t, r.program, dir)
-				r.ask("use", "[] b'x' b False 6 b'x' True True")
-				if got := d.received(); got != "logged" {
+				dir = newImageFolder(t)
+				img = dumpProgram(t, r.program, dir)
+				r.askAndExpect("use", "[] b'x' b False 6 b'x' True True")
+				if got := d.nextDatagram(); got != "logged" {
 					t.Errorf("the daemon got %q", got)
 				}
 			}
-			c.end()
-			_, r = restore(t, img, dir)
-			r.ask("use", "8209 EPIPE b True ENOTCONN EPIPE True True")
-			r.ask("read", "[b'onetwo', b'', b''] [b'one', b'two', b''] (b'one', '/dev/null')")
-			r.ask("again", "b'x' b'x' 6")
-			if got := d.received(); got != "logged" {
+			c.endCapsule()
+			_, r = restoreImage(t, img, dir)
+			r.askAndExpect("use", "8209 EPIPE b True ENOTCONN EPIPE True True")
+			r.askAndExpect("read", "[b'onetwo', b'', b''] [b'one', b'two', b''] (b'one', '/dev/null')")
+			r.askAndExpect("again", "b'x' b'x' 6")
+			if got := d.nextDatagram(); got != "logged" {
 				t.Errorf("the daemon got %q", got)
 			}
 		})
@@ -206,22 +206,22 @@ func TestOutsideRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCapsule(t)
-			r := c.run("/usr/bin/python3", "-c", "import socket\ndir = '"+d.dir+"'\ns = socket.socket(socket.AF_UNIX, socket.SOCK_"+test.kind+"); "+test.then+"\nprint('ready', flush=True)\nprint(input() + ' answered', flush=True)")
+			r := c.runProgram("/usr/bin/python3", "-c", "import socket\ndir = '"+d.dir+"'\ns = socket.socket(socket.AF_UNIX, socket.SOCK_"+test.kind+"); "+test.then+"\nprint('ready', flush=True)\nprint(input() + ' answered', flush=True)")
 			if name == "accepted" {
-				r.expect("listens")
+				r.expectLine("listens")
 				guest, err := net.Dial("unix", filepath.Join(d.dir, "open/s"))
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer guest.Close()
 			}
-			r.expect("ready")
-			_, err := Dump(deadline(t), r.program, images(t))
+			r.expectLine("ready")
+			_, err := Dump(testDeadline(t), r.program, newImageFolder(t))
 			var e *Error
 			if !errors.As(err, &e) || !strings.Contains(e.Obstacle, "(python3) is connected to a unix socket ") {
 				t.Errorf("error %v", err)
 			}
-			r.ask("question", "question answered")
+			r.askAndExpect("question", "question answered")
 		})
 	}
 }

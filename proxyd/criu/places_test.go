@@ -24,7 +24,7 @@ import (
 func TestPlaced(t *testing.T) {
 	socket := func(state, kind int, name string, deleted bool) []byte {
 		none := proto.Uint32(0)
-		return entry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_UNIXSK.Enum(), Id: none, Usk: &sk_unix.UnixSkEntry{
+		return encodeEntry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_UNIXSK.Enum(), Id: none, Usk: &sk_unix.UnixSkEntry{
 			Id: none, Ino: proto.Uint32(8), Type: proto.Uint32(uint32(kind)), State: proto.Uint32(uint32(state)), Flags: none, Uflags: none,
 			Backlog: none, Peer: proto.Uint32(9), Name: []byte(name), Deleted: proto.Bool(deleted),
 			Fown: &fown.FownEntry{Uid: none, Euid: none, Signum: none, PidType: none, Pid: none},
@@ -36,7 +36,7 @@ func TestPlaced(t *testing.T) {
 	}
 	timer := func(ticks, value, interval uint64) []byte {
 		none, zero := proto.Uint32(0), proto.Uint64(0)
-		return entry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_TIMERFD.Enum(), Id: none, Tfd: &timerfd.TimerfdEntry{
+		return encodeEntry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_TIMERFD.Enum(), Id: none, Tfd: &timerfd.TimerfdEntry{
 			Id: none, Flags: none, Clockid: none, Ticks: &ticks, SettimeFlags: none, Vsec: zero, Vnsec: &value, Isec: zero, Insec: &interval,
 			Fown: &fown.FownEntry{Uid: none, Euid: none, Signum: none, PidType: none, Pid: none},
 		}})
@@ -63,13 +63,13 @@ func TestPlaced(t *testing.T) {
 	}
 	listener := slices.IndexFunc(after, func(b []byte) bool { return bytes.Equal(b, socket(listening, unix.SOCK_STREAM, "/tmp/s", false)) })
 	after = slices.Concat(after[listener:listener+1], after[:listener], after[listener+1:])
-	in := image(filesMagic, before...)
+	in := encodeImage(filesMagic, before...)
 	out, size, err := placeFiles(bytes.NewReader(in), (&restorer{}).nameOf, nil)
 	if err != nil || size != int64(len(in)) {
 		t.Fatalf("size %d, want %d: %v", size, len(in), err)
 	}
-	if got, _ := io.ReadAll(out); !bytes.Equal(got, image(filesMagic, after...)) {
-		t.Errorf("got %x, want %x", got, image(filesMagic, after...))
+	if got, _ := io.ReadAll(out); !bytes.Equal(got, encodeImage(filesMagic, after...)) {
+		t.Errorf("got %x, want %x", got, encodeImage(filesMagic, after...))
 	}
 	for _, bad := range [][]byte{nil, in[:5], in[:len(in)-1], slices.Concat(in, []byte{3, 0, 0, 0, 0xff, 0xff, 0xff})} {
 		if _, _, err := placeFiles(bytes.NewReader(bad), (&restorer{}).nameOf, nil); !errors.Is(err, errImage) {

@@ -25,8 +25,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// entry is a message as images and requests have it.
-func entry(m proto.Message) []byte {
+// encodeEntry returns a message as images and requests have it.
+func encodeEntry(m proto.Message) []byte {
 	b, err := proto.Marshal(m)
 	if err != nil {
 		panic(err)
@@ -34,13 +34,13 @@ func entry(m proto.Message) []byte {
 	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(b))), b...)
 }
 
-func request(name string) []byte {
-	return entry(&streamer.ImgStreamerRequestEntry{Filename: proto.String(name)})
+func encodeRequest(name string) []byte {
+	return encodeEntry(&streamer.ImgStreamerRequestEntry{Filename: proto.String(name)})
 }
 
 // TestHearing: however the stream is cut, the same comes out.
 func TestHearing(t *testing.T) {
-	stream := slices.Concat(request("inventory.img"), []byte{0}, request("pages-1.img"), []byte{0})
+	stream := slices.Concat(encodeRequest("inventory.img"), []byte{0}, encodeRequest("pages-1.img"), []byte{0})
 	for cut := range len(stream) {
 		h := hearing{fds: []int{7, 8}}
 		got := ""
@@ -58,7 +58,7 @@ func TestHearing(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !ok { // as a session keeps the name, so does this test
-					h.bytes = append(request(name), h.bytes...)
+					h.bytes = append(encodeRequest(name), h.bytes...)
 					return
 				}
 				got += fmt.Sprintln(name, fd)
@@ -73,7 +73,7 @@ func TestHearing(t *testing.T) {
 		}
 	}
 	var h hearing
-	h.putBytes(request("x.img")[:6], nil)
+	h.putBytes(encodeRequest("x.img")[:6], nil)
 	if _, ok, err := h.takeName(); ok || err != nil {
 		t.Errorf("half a request: %v, %v", ok, err)
 	}
@@ -82,10 +82,10 @@ func TestHearing(t *testing.T) {
 func TestGarbled(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"long":   {255, 255, 255, 255},
-		"path":   request("../../etc/passwd"),
-		"folder": request("a/b"),
-		"dot":    request("."),
-		"none":   request(""),
+		"path":   encodeRequest("../../etc/passwd"),
+		"folder": encodeRequest("a/b"),
+		"dot":    encodeRequest("."),
+		"none":   encodeRequest(""),
 		"bytes":  {3, 0, 0, 0, 255, 255, 255},
 	} {
 		var h hearing
@@ -102,7 +102,7 @@ func TestGarbled(t *testing.T) {
 }
 
 func FuzzHearing(f *testing.F) {
-	f.Add(request("core-1.img"))
+	f.Add(encodeRequest("core-1.img"))
 	f.Add([]byte{0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var h hearing
@@ -119,8 +119,8 @@ func FuzzHearing(f *testing.F) {
 	})
 }
 
-// image builds an image file.
-func image(magic uint32, parts ...[]byte) []byte {
+// encodeImage builds an image file.
+func encodeImage(magic uint32, parts ...[]byte) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, commonMagic)
 	return append(binary.LittleEndian.AppendUint32(b, magic), slices.Concat(parts...)...)
 }
@@ -164,15 +164,15 @@ func TestStreamFailure(t *testing.T) {
 }
 
 func TestReadTree(t *testing.T) {
-	one := entry(&pstree.PstreeEntry{Pid: proto.Uint32(302), Ppid: proto.Uint32(0), Pgid: proto.Uint32(302), Sid: proto.Uint32(302), Threads: []uint32{302, 305}})
-	two := entry(&pstree.PstreeEntry{Pid: proto.Uint32(303), Ppid: proto.Uint32(302), Pgid: proto.Uint32(302), Sid: proto.Uint32(302), Threads: []uint32{303}})
-	got, err := readTree(bytes.NewReader(image(pstreeMagic, one, two)))
+	one := encodeEntry(&pstree.PstreeEntry{Pid: proto.Uint32(302), Ppid: proto.Uint32(0), Pgid: proto.Uint32(302), Sid: proto.Uint32(302), Threads: []uint32{302, 305}})
+	two := encodeEntry(&pstree.PstreeEntry{Pid: proto.Uint32(303), Ppid: proto.Uint32(302), Pgid: proto.Uint32(302), Sid: proto.Uint32(302), Threads: []uint32{303}})
+	got, err := readTree(bytes.NewReader(encodeImage(pstreeMagic, one, two)))
 	if err != nil || fmt.Sprint(got) != "[{302 0 302  [305] <nil> map[]} {303 302 302  [] <nil> map[]}]" {
 		t.Errorf("%v, %v", got, err)
 	}
 	for name, b := range map[string][]byte{
-		"empty": {}, "other": image(pipesMagic, one), "cut": image(pstreeMagic, one)[:15],
-		"large": image(pstreeMagic, []byte{255, 255, 255, 127}), "garbage": image(pstreeMagic, []byte{2, 0, 0, 0, 255, 255}),
+		"empty": {}, "other": encodeImage(pipesMagic, one), "cut": encodeImage(pstreeMagic, one)[:15],
+		"large": encodeImage(pstreeMagic, []byte{255, 255, 255, 127}), "garbage": encodeImage(pstreeMagic, []byte{2, 0, 0, 0, 255, 255}),
 	} {
 		if _, err := readTree(bytes.NewReader(b)); !errors.Is(err, errImage) {
 			t.Errorf("%s: %v", name, err)
@@ -181,9 +181,9 @@ func TestReadTree(t *testing.T) {
 }
 
 func FuzzImages(f *testing.F) {
-	f.Add(image(pipesMagic, entry(&pipedata.PipeDataEntry{PipeId: proto.Uint32(5), Bytes: proto.Uint32(3)}), []byte("abc")))
-	f.Add(image(pstreeMagic))
-	f.Add(image(filesMagic, []byte{4, 0, 0, 0, 0x08, 0x05, 0x10, 0x01}))
+	f.Add(encodeImage(pipesMagic, encodeEntry(&pipedata.PipeDataEntry{PipeId: proto.Uint32(5), Bytes: proto.Uint32(3)}), []byte("abc")))
+	f.Add(encodeImage(pstreeMagic))
+	f.Add(encodeImage(filesMagic, []byte{4, 0, 0, 0, 0x08, 0x05, 0x10, 0x01}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = readTree(bytes.NewReader(b))
 		if _, size, err := placeFiles(bytes.NewReader(b), (&restorer{}).nameOf, nil); err == nil && size != int64(len(b)) {
@@ -198,9 +198,9 @@ func FuzzImages(f *testing.F) {
 
 func TestUnread(t *testing.T) {
 	pipe := func(id uint32, content string) []byte {
-		return append(entry(&pipedata.PipeDataEntry{PipeId: proto.Uint32(id), Bytes: proto.Uint32(uint32(len(content)))}), content...)
+		return append(encodeEntry(&pipedata.PipeDataEntry{PipeId: proto.Uint32(id), Bytes: proto.Uint32(uint32(len(content)))}), content...)
 	}
-	src := memory{pipesName: image(pipesMagic, pipe(4, "four"), pipe(5, "five"), pipe(6, ""))}
+	src := memory{pipesName: encodeImage(pipesMagic, pipe(4, "four"), pipe(5, "five"), pipe(6, ""))}
 	for name, want := range map[string]string{"pipe:[5]": "five", "pipe:[6]": "", "pipe:[7]": "", "/dev/null": ""} {
 		if got, err := readPipeContents(src, name); err != nil || string(got) != want {
 			t.Errorf("%s: %q, %v", name, got, err)

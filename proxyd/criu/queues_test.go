@@ -81,9 +81,9 @@ func TestMessageQueues(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			c := newCapsule(t)
 			r := c.runAs(k.uid, "/usr/bin/python3", "-c", strings.Replace(queueProgram, "SYSV", k.extra, 1))
-			r.expect("ready")
-			r.say("?")
-			want := r.line()
+			r.expectLine("ready")
+			r.writeLine("?")
+			want := r.readLine()
 			for _, part := range []string{"[True, ", "[(30000, b'4 of 30000'), (7, b'1 of 7'), (7, b'3 of 7'), (1, b'0 of 1'), (1, b'2 of 1'), (1, b'6 of 1'), (0, b'5 of 0')]", "[(9, b'kept')]", "[(4, b''), (4, b'x\\x00y')]", " 11"} {
 				if !strings.Contains(want, part) {
 					t.Fatalf("no %s in %s", part, want)
@@ -91,14 +91,14 @@ func TestMessageQueues(t *testing.T) {
 			}
 			for range 2 {
 				queues := r.captureQueues()
-				dir := images(t)
+				dir := newImageFolder(t)
 				r.program.Queues = queues
-				img := dump(t, r.program, dir)
-				r.ask("?", want)
-				c.end()
+				img := dumpProgram(t, r.program, dir)
+				r.askAndExpect("?", want)
+				c.endCapsule()
 				c = newCapsule(t)
 				if !img.HasSysV() {
-					if err := messagequeue.Restore(fmt.Sprintf("/proc/%d/ns/ipc", c.pid()), queues); err != nil {
+					if err := messagequeue.Restore(fmt.Sprintf("/proc/%d/ns/ipc", c.initPID()), queues); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -106,10 +106,10 @@ func TestMessageQueues(t *testing.T) {
 					t.Errorf("System V objects: %v", img.HasSysV())
 				}
 				r = c.restoreWith(img, dir, queues)
-				r.ask("?", want)
+				r.askAndExpect("?", want)
 			}
 			r.in.Close()
-			r.expect("end") // the names were there for mq_unlink
+			r.expectLine("end") // the names were there for mq_unlink
 		})
 	}
 }
@@ -132,10 +132,10 @@ func (r *running) captureQueues() *messagequeue.State {
 func TestRemovedQueue(t *testing.T) {
 	needCRIU(t)
 	c := newCapsule(t)
-	r := c.run("/usr/bin/python3", "-c", strings.Replace(queueProgram, "SYSV", "libc.mq_unlink(b'/both')", 1))
-	r.expect("ready")
+	r := c.runProgram("/usr/bin/python3", "-c", strings.Replace(queueProgram, "SYSV", "libc.mq_unlink(b'/both')", 1))
+	r.expectLine("ready")
 	r.program.Queues = r.captureQueues()
-	_, err := Dump(deadline(t), r.program, images(t))
+	_, err := Dump(testDeadline(t), r.program, newImageFolder(t))
 	if err == nil || !strings.Contains(err.Error(), "has /both (deleted) open") {
 		t.Errorf("%v", err)
 	}
@@ -168,29 +168,29 @@ func TestQueuesOfWaitingThreads(t *testing.T) {
 	for name, restored := range map[string]bool{"in place": false, "restored": true} {
 		t.Run(name, func(t *testing.T) {
 			g, c := newCgroup(t), newCapsule(t)
-			r := c.run("/usr/bin/python3", "-c", strings.Replace(queueProgram, "SYSV", waitingProgram, 1))
-			r.expect("ready")
-			g.put(t, r)
-			if err := g.setFrozen(deadline(t), true); err != nil {
+			r := c.runProgram("/usr/bin/python3", "-c", strings.Replace(queueProgram, "SYSV", waitingProgram, 1))
+			r.expectLine("ready")
+			g.putProcess(t, r)
+			if err := g.setFrozen(testDeadline(t), true); err != nil {
 				t.Fatal(err)
 			}
 			for range 20 {
 				r.program.Queues = r.captureQueues()
 			}
-			dir := images(t)
-			img := dump(t, r.program, dir)
+			dir := newImageFolder(t)
+			img := dumpProgram(t, r.program, dir)
 			if restored {
 				queues := r.program.Queues
-				c.end()
+				c.endCapsule()
 				c = newCapsule(t)
-				if err := messagequeue.Restore(fmt.Sprintf("/proc/%d/ns/ipc", c.pid()), queues); err != nil {
+				if err := messagequeue.Restore(fmt.Sprintf("/proc/%d/ns/ipc", c.initPID()), queues); err != nil {
 					t.Fatal(err)
 				}
 				r = c.restoreWith(img, dir, queues)
-			} else if err := g.setFrozen(deadline(t), false); err != nil {
+			} else if err := g.setFrozen(testDeadline(t), false); err != nil {
 				t.Fatal(err)
 			}
-			r.ask("?", want)
+			r.askAndExpect("?", want)
 		})
 	}
 }

@@ -29,26 +29,26 @@ type running struct {
 	far     [3]*os.File
 }
 
-// script starts a program of bash's.
-func (c *capsule) script(text string) *running { return c.run("/bin/bash", "-c", text) }
+// runBash starts a program of bash's.
+func (c *capsule) runBash(text string) *running { return c.runProgram("/bin/bash", "-c", text) }
 
-func (c *capsule) run(argv ...string) *running {
+func (c *capsule) runProgram(argv ...string) *running {
 	c.t.Helper()
 	return c.runAs(user, argv...)
 }
 
 func (c *capsule) runAs(uid uint32, argv ...string) *running {
 	c.t.Helper()
-	r := pipes(c.t)
-	pid := c.start(order{Argv: argv, Uid: uid, Paths: [3]string{2: "/dev/null"}, LastPID: c.nextPID()}, r.far[0], r.far[1])
-	r.program = Program{Init: c.pid(), PID: pid, UID: uid, GID: uid, Stdio: r.names()}
+	r := makePipes(c.t)
+	pid := c.startProgram(order{Argv: argv, Uid: uid, Paths: [3]string{2: "/dev/null"}, LastPID: c.nextPID()}, r.far[0], r.far[1])
+	r.program = Program{Init: c.initPID(), PID: pid, UID: uid, GID: uid, Stdio: r.pipeNames()}
 	r.closeFar()
 	return r
 }
 
 // nextPID keeps what is started in a new capsule away from the restorer's PIDs.
 func (c *capsule) nextPID() int {
-	members, err := membersOf(c.pid())
+	members, err := membersOf(c.initPID())
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func (c *capsule) nextPID() int {
 	return last
 }
 
-func pipes(t testing.TB) *running {
+func makePipes(t testing.TB) *running {
 	t.Helper()
 	r := &running{t: t}
 	var err error
@@ -79,7 +79,7 @@ func pipes(t testing.TB) *running {
 	return r
 }
 
-func (r *running) names() [3]string {
+func (r *running) pipeNames() [3]string {
 	r.t.Helper()
 	names, err := StdioOf(r.far)
 	if err != nil {
@@ -97,10 +97,10 @@ func (r *running) closeFar() {
 	}
 }
 
-// say writes a line, line reads one, ask does both.
-func (r *running) say(s string) { fmt.Fprintln(r.in, s) }
+// writeLine writes a line, readLine reads a line, askAndExpect does both.
+func (r *running) writeLine(s string) { fmt.Fprintln(r.in, s) }
 
-func (r *running) line() string {
+func (r *running) readLine() string {
 	r.t.Helper()
 	s, err := r.out.ReadString('\n')
 	if err != nil {
@@ -109,21 +109,21 @@ func (r *running) line() string {
 	return strings.TrimSuffix(s, "\n")
 }
 
-func (r *running) expect(want string) {
+func (r *running) expectLine(want string) {
 	r.t.Helper()
-	if got := r.line(); got != want {
+	if got := r.readLine(); got != want {
 		r.t.Fatalf("got %q, want %q", got, want)
 	}
 }
 
-func (r *running) ask(question, want string) {
+func (r *running) askAndExpect(question, want string) {
 	r.t.Helper()
-	r.say(question)
-	r.expect(want)
+	r.writeLine(question)
+	r.expectLine(want)
 }
 
-// end is the rest of the output; nobody holds the other end any more.
-func (r *running) end() string {
+// readToEnd returns the rest of the output; nobody holds the other end any more.
+func (r *running) readToEnd() string {
 	r.t.Helper()
 	b, err := io.ReadAll(r.out)
 	if err != nil {
@@ -143,8 +143,8 @@ func (f folder) Open(name string) (io.ReadCloser, error) {
 	return os.Open(filepath.Join(string(f), name))
 }
 
-// images is a new folder on a tmpfs.
-func images(t testing.TB) folder {
+// newImageFolder is a new folder on a tmpfs.
+func newImageFolder(t testing.TB) folder {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "images-")
 	if err != nil {
@@ -154,9 +154,9 @@ func images(t testing.TB) folder {
 	return folder(dir)
 }
 
-func dump(t testing.TB, p Program, sink Sink) *Image {
+func dumpProgram(t testing.TB, p Program, sink Sink) *Image {
 	t.Helper()
-	img, err := Dump(deadline(t), p, sink)
+	img, err := Dump(testDeadline(t), p, sink)
 	if err != nil {
 		explainTo(t, err)
 		t.Fatal(err)
@@ -171,33 +171,33 @@ func explainTo(t testing.TB, err error) {
 	}
 }
 
-// restore restores img in a new capsule, as r was.
-func restore(t testing.TB, img *Image, src Source) (*capsule, *running) {
+// restoreImage restores img in a new capsule.
+func restoreImage(t testing.TB, img *Image, src Source) (*capsule, *running) {
 	t.Helper()
 	c := newCapsule(t)
-	return c, c.restore(img, src)
+	return c, c.restoreImage(img, src)
 }
 
-func (c *capsule) restore(img *Image, src Source) *running {
+func (c *capsule) restoreImage(img *Image, src Source) *running {
 	c.t.Helper()
 	return c.restoreWith(img, src, nil)
 }
 
 func (c *capsule) restoreWith(img *Image, src Source, queues *messagequeue.State) *running {
 	c.t.Helper()
-	r := pipes(c.t)
-	if err := Restore(deadline(c.t), img, Program{Init: c.pid(), Queues: queues}, r.far, src); err != nil {
+	r := makePipes(c.t)
+	if err := Restore(testDeadline(c.t), img, Program{Init: c.initPID(), Queues: queues}, r.far, src); err != nil {
 		explainTo(c.t, err)
 		c.t.Fatal(err)
 	}
 	r.program = img.Program
-	r.program.Init, r.program.Stdio = c.pid(), r.names()
+	r.program.Init, r.program.Stdio = c.initPID(), r.pipeNames()
 	r.closeFar()
 	return r
 }
 
-// fifo makes work/fifo, and returns f.
-func fifo(t testing.TB, work string, f *os.File) *os.File {
+// makeFIFO makes work/fifo, and returns f.
+func makeFIFO(t testing.TB, work string, f *os.File) *os.File {
 	t.Helper()
 	if err := unix.Mkfifo(work+"/fifo", 0o666); err != nil {
 		t.Fatal(err)
@@ -208,7 +208,7 @@ func fifo(t testing.TB, work string, f *os.File) *os.File {
 	return f
 }
 
-func read(t testing.TB, path string) string {
+func readFile(t testing.TB, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -217,8 +217,8 @@ func read(t testing.TB, path string) string {
 	return string(b)
 }
 
-// eventually waits for what has no event.
-func eventually(t testing.TB, f func() bool) {
+// waitFor waits for what has no event.
+func waitFor(t testing.TB, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {

@@ -56,31 +56,31 @@ func TestTimersGoOffDuringTheDump(t *testing.T) {
 	needCRIU(t)
 	const want = "[(1, -2), (2, -2), (14, 128)] set()"
 	g, c := newCgroup(t), newCapsule(t)
-	r := c.run("/usr/bin/python3", "-c", timed)
-	r.expect("ready")
-	g.put(t, r)
-	if err := g.setFrozen(deadline(t), true); err != nil {
+	r := c.runProgram("/usr/bin/python3", "-c", timed)
+	r.expectLine("ready")
+	g.putProcess(t, r)
+	if err := g.setFrozen(testDeadline(t), true); err != nil {
 		t.Fatal(err)
 	}
-	members, err := membersOf(c.pid())
+	members, err := membersOf(c.initPID())
 	if err != nil {
 		t.Fatal(err)
 	}
 	host := members[r.program.PID].host
-	dir := images(t)
-	img := dump(t, r.program, slowed{dir, func() {
-		eventually(t, func() bool {
+	dir := newImageFolder(t)
+	img := dumpProgram(t, r.program, slowed{dir, func() {
+		waitFor(t, func() bool {
 			w := waitingOf(host)[r.program.PID]
 			return w.shared&signalBit(unix.SIGALRM) != 0 && w.own != 0
 		})
 	}})
-	if err := g.setFrozen(deadline(t), false); err != nil {
+	if err := g.setFrozen(testDeadline(t), false); err != nil {
 		t.Fatal(err)
 	}
-	r.expect(want)
-	c.end()
-	_, r = restore(t, img, dir)
-	r.expect(want)
+	r.expectLine(want)
+	c.endCapsule()
+	_, r = restoreImage(t, img, dir)
+	r.expectLine(want)
 }
 
 func TestLateSignals(t *testing.T) {

@@ -27,10 +27,10 @@ var loops = map[string]func(fd, i int) error{
 		return err
 	},
 	"open, write 4096 bytes, close": func(_, i int) error {
-		return put(fmt.Sprint("f", i%16), unix.O_TRUNC)
+		return putFile(fmt.Sprint("f", i%16), unix.O_TRUNC)
 	},
 	"create, write, rename, remove": func(_, i int) error {
-		if err := put("new", unix.O_EXCL); err != nil {
+		if err := putFile("new", unix.O_EXCL); err != nil {
 			return err
 		}
 		if err := unix.Rename("new", "old"); err != nil {
@@ -51,7 +51,7 @@ var loops = map[string]func(fd, i int) error{
 	},
 }
 
-func put(name string, flags int) error {
+func putFile(name string, flags int) error {
 	fd, err := unix.Open(name, unix.O_WRONLY|unix.O_CREAT|flags, 0o644)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func BenchmarkWatch(b *testing.B) {
 			done := make(chan error)
 			go func() { // with the thread, its mounts go
 				runtime.LockOSThread()
-				done <- measure(j, dir, round, &all, max(b.N, 60))
+				done <- measureRound(j, dir, round, &all, max(b.N, 60))
 			}()
 			if err := <-done; err != nil {
 				b.Fatal(err)
@@ -99,7 +99,7 @@ func BenchmarkWatch(b *testing.B) {
 
 const sampleRounds = 20
 
-func measure(j *Journal, dir string, round func(fd, i int) error, all *[3][]float64, times int) error {
+func measureRound(j *Journal, dir string, round func(fd, i int) error, all *[3][]float64, times int) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func measure(j *Journal, dir string, round func(fd, i int) error, all *[3][]floa
 	if err := unix.Chdir(dir); err != nil {
 		return err
 	}
-	if err := put("f0", 0); err != nil {
+	if err := putFile("f0", 0); err != nil {
 		return err
 	}
 	fd, err := unix.Open(filepath.Join(dir, "bytes"), unix.O_RDWR|unix.O_CREAT, 0o644)
@@ -121,12 +121,12 @@ func measure(j *Journal, dir string, round func(fd, i int) error, all *[3][]floa
 		way := i % 3
 		stop := func() error { return nil }
 		if way > 0 {
-			if stop, err = begun(j, way == 2); err != nil {
+			if stop, err = beginWatching(j, way == 2); err != nil {
 				return err
 			}
 		}
 		for range 5 {
-			took, err := sample(fd, round)
+			took, err := takeSample(fd, round)
 			if err != nil {
 				return err
 			}
@@ -139,8 +139,8 @@ func measure(j *Journal, dir string, round func(fd, i int) error, all *[3][]floa
 	return nil
 }
 
-// begun begins to watch the mounts of this thread.
-func begun(j *Journal, files bool) (stop func() error, err error) {
+// beginWatching begins to watch the mounts of this thread.
+func beginWatching(j *Journal, files bool) (stop func() error, err error) {
 	tid := unix.Gettid()
 	w, err := newWatcher(Watched{PID: tid, PIDs: func() []int { return nil }}, j)
 	if err != nil {
@@ -167,7 +167,7 @@ func begun(j *Journal, files bool) (stop func() error, err error) {
 	}, nil
 }
 
-func sample(fd int, round func(fd, i int) error) (float64, error) {
+func takeSample(fd int, round func(fd, i int) error) (float64, error) {
 	var from, to unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &from); err != nil {
 		return 0, err

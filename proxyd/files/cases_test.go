@@ -21,26 +21,26 @@ func TestPutBackCases(t *testing.T) {
 		logs    string
 	}{
 		"appended": {
-			job:  func(in func(string) string) []Entry { return created(t, in("f"), "12345") },
+			job:  func(in func(string) string) []Entry { return createdEntries(t, in("f"), "12345") },
 			then: func(in func(string) string) []Entry { appendTo(t, in("f"), "678"); return nil },
 			want: map[string]string{"f": "12345"},
 		},
 		"shortened": {
-			job:  func(in func(string) string) []Entry { return created(t, in("f"), "12345") },
+			job:  func(in func(string) string) []Entry { return createdEntries(t, in("f"), "12345") },
 			then: func(in func(string) string) []Entry { os.Truncate(in("f"), 2); return nil },
 			want: map[string]string{"f": "12345"},
 		},
 		"removed": {
-			job:  func(in func(string) string) []Entry { return created(t, in("d/f"), "12345") },
+			job:  func(in func(string) string) []Entry { return createdEntries(t, in("d/f"), "12345") },
 			then: func(in func(string) string) []Entry { os.RemoveAll(in("d")); return nil },
 			want: map[string]string{"d/f": "12345"}, notes: "d: made: it was not there any more, and what it was is not known",
 		},
 		"made later": {
-			then: func(in func(string) string) []Entry { return created(t, in("f"), "new") },
+			then: func(in func(string) string) []Entry { return createdEntries(t, in("f"), "new") },
 			want: map[string]string{"f": "<missing>"},
 		},
 		"was there, appended later": {
-			job: func(in func(string) string) []Entry { write(t, in("f"), "old"); return nil },
+			job: func(in func(string) string) []Entry { writeFile(t, in("f"), "old"); return nil },
 			then: func(in func(string) string) []Entry {
 				appendTo(t, in("f"), "new")
 				return []Entry{{Kind: Appended, Path: in("f"), Size: 3}}
@@ -48,15 +48,15 @@ func TestPutBackCases(t *testing.T) {
 			want: map[string]string{"f": "old"},
 		},
 		"was there, written later": {
-			job: func(in func(string) string) []Entry { write(t, in("f"), "old"); return nil },
+			job: func(in func(string) string) []Entry { writeFile(t, in("f"), "old"); return nil },
 			then: func(in func(string) string) []Entry {
-				write(t, in("f"), "new")
+				writeFile(t, in("f"), "new")
 				return []Entry{{Kind: Written, Path: in("f")}}
 			},
 			want: map[string]string{"f": "new"}, notes: "f: left alone: the job changed it for the first time after the cut, and what it was before is not known",
 		},
 		"was there, moved later": {
-			job: func(in func(string) string) []Entry { write(t, in("f"), "old"); return nil },
+			job: func(in func(string) string) []Entry { writeFile(t, in("f"), "old"); return nil },
 			then: func(in func(string) string) []Entry {
 				os.Rename(in("f"), in("g"))
 				return []Entry{{Kind: Renamed, Path: in("g"), Other: in("f")}}
@@ -67,7 +67,7 @@ func TestPutBackCases(t *testing.T) {
 			job: func(in func(string) string) []Entry {
 				os.Mkdir(in("d"), 0o755)
 				os.Chown(in("d"), testUID, testUID)
-				write(t, in("d/f"), "old")
+				writeFile(t, in("d/f"), "old")
 				return nil
 			},
 			then: func(in func(string) string) []Entry {
@@ -77,18 +77,18 @@ func TestPutBackCases(t *testing.T) {
 			want: map[string]string{"d/f": "old", "e/f": "<missing>"},
 		},
 		"another job's file in its place": {
-			job: func(in func(string) string) []Entry { return created(t, in("f"), "12345") },
+			job: func(in func(string) string) []Entry { return createdEntries(t, in("f"), "12345") },
 			then: func(in func(string) string) []Entry {
-				write(t, in("g"), "another job's")
+				writeFile(t, in("g"), "another job's")
 				os.Rename(in("g"), in("f"))
 				return nil
 			},
 			want: map[string]string{"f": "another job's"}, notes: "f: left alone: it is another file than at the cut, and not the job has made it",
 		},
 		"replaced by the job": {
-			job: func(in func(string) string) []Entry { return created(t, in("f"), "12345") },
+			job: func(in func(string) string) []Entry { return createdEntries(t, in("f"), "12345") },
 			then: func(in func(string) string) []Entry {
-				write(t, in("g"), "newer")
+				writeFile(t, in("g"), "newer")
 				os.Rename(in("g"), in("f"))
 				return []Entry{{Kind: Created, Path: in("g")}, {Kind: Replaced, Path: in("f"), Other: in("g")}}
 			},
@@ -98,25 +98,25 @@ func TestPutBackCases(t *testing.T) {
 			job: func(in func(string) string) []Entry {
 				return []Entry{{Kind: Created, Path: in("f")}, {Kind: Removed, Path: in("f")}}
 			},
-			then: func(in func(string) string) []Entry { write(t, in("f"), "another job's"); return nil },
+			then: func(in func(string) string) []Entry { writeFile(t, in("f"), "another job's"); return nil },
 			want: map[string]string{"f": "another job's"},
 		},
 		"excluded": {
-			job:     func(in func(string) string) []Entry { return created(t, in("d/f"), "12345") },
-			then:    func(in func(string) string) []Entry { write(t, in("d/f"), "newer"); return nil },
+			job:     func(in func(string) string) []Entry { return createdEntries(t, in("d/f"), "12345") },
+			then:    func(in func(string) string) []Entry { writeFile(t, in("d/f"), "newer"); return nil },
 			want:    map[string]string{"d/f": "newer"},
 			exclude: "d",
 		},
 		"a log": {
-			job: func(in func(string) string) []Entry { return created(t, in("log"), "12345") },
+			job: func(in func(string) string) []Entry { return createdEntries(t, in("log"), "12345") },
 			then: func(in func(string) string) []Entry {
 				appendTo(t, in("log"), "678")
-				return created(t, in("log"), "12345678")
+				return createdEntries(t, in("log"), "12345678")
 			},
 			want: map[string]string{"log": "12345678"}, logs: "log",
 		},
 		"a log by another name": {
-			job: func(in func(string) string) []Entry { return created(t, in("log"), "12345") },
+			job: func(in func(string) string) []Entry { return createdEntries(t, in("log"), "12345") },
 			then: func(in func(string) string) []Entry {
 				os.Symlink("log", in("alias"))
 				appendTo(t, in("log"), "678")
@@ -126,7 +126,7 @@ func TestPutBackCases(t *testing.T) {
 		},
 		"mode without rights": {
 			job: func(in func(string) string) []Entry {
-				e := created(t, in("f"), "12345")
+				e := createdEntries(t, in("f"), "12345")
 				os.Chmod(in("f"), 0)
 				return e
 			},
@@ -135,7 +135,7 @@ func TestPutBackCases(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := ours(t)
+			dir := ownFolder(t)
 			in := func(name string) string { return filepath.Join(dir, name) }
 			job := Job{}
 			if c.exclude != "" {
@@ -156,11 +156,11 @@ func TestPutBackCases(t *testing.T) {
 			after := c.then(in)
 			for range 2 { // a second time changes nothing
 				r := putBackNow(t, state, shelf, job, after...)
-				if got := whys(r.Notes); got != c.notes {
+				if got := reasonsOf(r.Notes); got != c.notes {
 					t.Errorf("notes %q, want %q", got, c.notes)
 				}
 				for name, want := range c.want {
-					if got := read(t, in(name)); got != want {
+					if got := readFile(t, in(name)); got != want {
 						t.Errorf("%s: %q, want %q", name, got, want)
 					}
 				}

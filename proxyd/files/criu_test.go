@@ -19,7 +19,7 @@ import (
 // job, put back, and it goes on in new namespaces with a new list, as if nothing had
 // been.
 func TestCRIU(t *testing.T) {
-	dir := ours(t)
+	dir := ownFolder(t)
 	if out, err := exec.Command("criu", "check").CombinedOutput(); err != nil {
 		t.Skipf("SKIP: no CRIU that works here: %v: %.300s", err, out)
 	}
@@ -40,38 +40,38 @@ func TestCRIU(t *testing.T) {
 	}
 	j := open()
 	env := Env + "=" + filepath.Join(list, ListName)
-	build(t)
+	buildTools(t)
 
 	r := newRoom(t)
 	// One descriptor that stays open, one file after the other under its own name.
 	program := "exec 7>" + dir + "/log; i=0; while :; do i=$((i+1)); echo $i >&7; echo $i >" + dir + "/file$i; sleep 0.02; done"
-	r.do(t, "echo 300 >/proc/sys/kernel/ns_last_pid; "+
+	r.runLine(t, "echo 300 >/proc/sys/kernel/ns_last_pid; "+
 		"LD_PRELOAD="+programs.shim+" "+env+" setpriv --reuid 12345 --regid 12345 --clear-groups setsid bash -c '"+program+"' </dev/null >/dev/null 2>&1 7>&- &")
 	last := func() int {
 		n, _ := strconv.Atoi(lastLine(dir + "/log"))
 		return n
 	}
-	await(t, func() bool { return last() > 10 })
-	criu(t, r.pid, images, "dump", "-t", "301")
+	waitFor(t, func() bool { return last() > 10 })
+	runCriu(t, r.pid, images, "dump", "-t", "301")
 	mark, err := j.Cut()
 	if err != nil {
 		t.Fatal(err)
 	}
 	shelf := newShelf()
-	state, err := Record(deadline(t), testUser, Job{}, nil, since(t, j, 0), shelf)
+	state, err := Record(testDeadline(t), testUser, Job{}, nil, touchedSince(t, j, 0), shelf)
 	if err != nil || state.Mark != mark || len(state.Notes) > 0 {
 		t.Fatalf("%v, %+v", err, state)
 	}
-	at, want := last(), snapshot(t, dir)
+	at, want := last(), describeTree(t, dir)
 
-	as(t, env, "/bin/bash", "-c", "cd "+dir+"; echo later >>log; echo later >file1; rm file2; mv file3 file-3; echo x >file"+strconv.Itoa(at+1))
+	runAsUser(t, env, "/bin/bash", "-c", "cd "+dir+"; echo later >>log; echo later >file1; rm file2; mv file3 file-3; echo x >file"+strconv.Itoa(at+1))
 	fmt.Fprintln(r.in, "exit 0")
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
 	j = open()
 	defer j.Close()
-	report, err := PutBack(deadline(t), testUser, Job{}, state, since(t, j, mark), shelf)
+	report, err := PutBack(testDeadline(t), testUser, Job{}, state, touchedSince(t, j, mark), shelf)
 	if err != nil || len(report.Notes) > 0 {
 		t.Fatalf("%v, %+v", err, report)
 	}
@@ -84,25 +84,25 @@ func TestCRIU(t *testing.T) {
 		}
 		return out
 	}
-	if d := difference(without(want), without(snapshot(t, dir))); d != "" {
+	if d := differentLines(without(want), without(describeTree(t, dir))); d != "" {
 		t.Errorf("%sreport %+v", d, report)
 	}
 	if err := j.Rewind(mark, report.Made); err != nil {
 		t.Fatal(err)
 	}
 	r = newRoom(t)
-	criu(t, r.pid, images, "restore", "-d")
-	await(t, func() bool { return last() > at+10 })
-	r.do(t, "kill -9 301")
+	runCriu(t, r.pid, images, "restore", "-d")
+	waitFor(t, func() bool { return last() > at+10 })
+	r.runLine(t, "kill -9 301")
 	n := last()
 	var lines []string
 	for i := range n {
 		lines = append(lines, strconv.Itoa(i+1))
 	}
-	if got := read(t, dir+"/log"); got != strings.Join(lines, "\n")+"\n" {
+	if got := readFile(t, dir+"/log"); got != strings.Join(lines, "\n")+"\n" {
 		t.Errorf("log of %d lines has a gap: %q", n, got)
 	}
-	got := describe(since(t, j, mark).Entries)
+	got := describeEntries(touchedSince(t, j, mark).Entries)
 	for i := at + 2; i < n; i++ {
 		if !strings.Contains(got+"\n", fmt.Sprintf("\nc %s/file%d\n", dir, i)) {
 			t.Errorf("file%d is not in the new list:%s", i, got)
@@ -120,7 +120,7 @@ func lastLine(path string) string {
 	return f[len(f)-1]
 }
 
-func await(t *testing.T, done func() bool) {
+func waitFor(t *testing.T, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -129,8 +129,8 @@ func await(t *testing.T, done func() bool) {
 	}
 }
 
-// criu runs criu in the namespaces of pid.
-func criu(t *testing.T, pid int, images string, args ...string) {
+// runCriu runs criu in the namespaces of pid.
+func runCriu(t *testing.T, pid int, images string, args ...string) {
 	t.Helper()
 	argv := []string{"-t", strconv.Itoa(pid), "-m", "-p"}
 	if args[0] == "dump" {

@@ -68,15 +68,15 @@ func needRoot(t testing.TB) {
 	}
 }
 
-func deadline(t testing.TB) context.Context {
+func testDeadline(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// build builds the shim and ops, or takes them from FILES_TOOLS on a machine without a
+// buildTools builds the shim and ops, or takes them from FILES_TOOLS on a machine without a
 // compiler.
-func build(t testing.TB) {
+func buildTools(t testing.TB) {
 	t.Helper()
 	programs.once.Do(func() {
 		dir := filepath.Join(parent, "tools")
@@ -102,8 +102,8 @@ func build(t testing.TB) {
 	}
 }
 
-// ours returns a new folder of the test user's.
-func ours(t testing.TB) string {
+// ownFolder returns a new folder of the test user's.
+func ownFolder(t testing.TB) string {
 	t.Helper()
 	needRoot(t)
 	dir, err := os.MkdirTemp(parent, "t-")
@@ -136,11 +136,11 @@ func journalFor(t testing.TB) (*Journal, string) {
 	return j, Env + "=" + filepath.Join(dir, "files", ListName)
 }
 
-// as runs a program as the test user, with the shim.
-func as(t testing.TB, env string, argv ...string) {
+// runAsUser runs a program as the test user, with the shim.
+func runAsUser(t testing.TB, env string, argv ...string) {
 	t.Helper()
-	build(t)
-	cmd := exec.CommandContext(deadline(t), argv[0], argv[1:]...)
+	buildTools(t)
+	cmd := exec.CommandContext(testDeadline(t), argv[0], argv[1:]...)
 	cmd.Env = []string{"LD_PRELOAD=" + programs.shim, env, "PATH=/usr/bin:/bin"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: testUID, Gid: testUID, NoSetGroups: false}}
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -151,8 +151,8 @@ func as(t testing.TB, env string, argv ...string) {
 // startAs starts a program as the test user, with the shim; it goes with the test.
 func startAs(t testing.TB, env string, argv ...string) (in io.Writer, out *bufio.Reader) {
 	t.Helper()
-	build(t)
-	cmd := exec.CommandContext(deadline(t), argv[0], argv[1:]...)
+	buildTools(t)
+	cmd := exec.CommandContext(testDeadline(t), argv[0], argv[1:]...)
 	cmd.Env = []string{"LD_PRELOAD=" + programs.shim, env, "PATH=/usr/bin:/bin"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: testUID, Gid: testUID}}
 	w, err1 := cmd.StdinPipe()
@@ -216,15 +216,15 @@ func (s *shelf) Open(name string) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewBuffer(b)), nil
 }
 
-func (s *shelf) size() (n int64) {
+func (s *shelf) totalSize() (n int64) {
 	for _, b := range s.streams {
 		n += int64(len(b))
 	}
 	return n
 }
 
-// snapshot describes a tree, byte for byte. Files that are one file are said to be.
-func snapshot(t testing.TB, dir string) []string {
+// describeTree describes a tree, byte for byte. Files that are one file are said to be.
+func describeTree(t testing.TB, dir string) []string {
 	t.Helper()
 	var out []string
 	first := map[uint64]string{}
@@ -269,8 +269,8 @@ func snapshot(t testing.TB, dir string) []string {
 	return out
 }
 
-// difference returns the lines that only one has.
-func difference(want, got []string) string {
+// differentLines returns the lines that only one has.
+func differentLines(want, got []string) string {
 	var b strings.Builder
 	for _, l := range want {
 		if !slices.Contains(got, l) {

@@ -21,10 +21,10 @@ import (
 // TestNamespace: files are those that the capsule sees, and the helper is no more than
 // its user there.
 func TestNamespace(t *testing.T) {
-	dir := ours(t)
-	inner := ours(t)
-	write(t, filepath.Join(inner, "f"), "the capsule's")
-	write(t, filepath.Join(dir, "f"), "the node's")
+	dir := ownFolder(t)
+	inner := ownFolder(t)
+	writeFile(t, filepath.Join(inner, "f"), "the capsule's")
+	writeFile(t, filepath.Join(dir, "f"), "the node's")
 	cmd := exec.Command("sh", "-c", "mount --bind "+inner+" "+dir+" && mount -t proc proc /proc && echo ready && read x")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS}
 	in, _ := cmd.StdinPipe()
@@ -40,7 +40,7 @@ func TestNamespace(t *testing.T) {
 	shelf := newShelf()
 	u := User{PID: cmd.Process.Pid, UID: testUID, GID: testUID, Groups: []uint32{testUID, 777}}
 	p := filepath.Join(dir, "f")
-	state, err := Record(deadline(t), u, Job{}, nil, Touched{Entries: []Entry{{Kind: Created, Path: p}}}, shelf)
+	state, err := Record(testDeadline(t), u, Job{}, nil, Touched{Entries: []Entry{{Kind: Created, Path: p}}}, shelf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,24 +48,24 @@ func TestNamespace(t *testing.T) {
 		t.Errorf("saved %q", got)
 	}
 	os.Remove(filepath.Join(inner, "f"))
-	if _, err := PutBack(deadline(t), u, Job{}, state, Touched{}, shelf); err != nil {
+	if _, err := PutBack(testDeadline(t), u, Job{}, state, Touched{}, shelf); err != nil {
 		t.Fatal(err)
 	}
-	if got := read(t, filepath.Join(inner, "f")); got != "the capsule's" {
+	if got := readFile(t, filepath.Join(inner, "f")); got != "the capsule's" {
 		t.Errorf("put back %q", got)
 	}
-	if got := read(t, p); got != "the node's" {
+	if got := readFile(t, p); got != "the node's" {
 		t.Errorf("the node's file is %q", got)
 	}
 	// Not there any more.
-	if _, err := Record(deadline(t), User{PID: 1 << 22, UID: testUID}, Job{}, nil, Touched{}, shelf); err == nil {
+	if _, err := Record(testDeadline(t), User{PID: 1 << 22, UID: testUID}, Job{}, nil, Touched{}, shelf); err == nil {
 		t.Error("recorded in a capsule that is not there")
 	}
 }
 
 // TestScan: files open for writing and shared maps are found, whatever opened them.
 func TestScan(t *testing.T) {
-	dir := ours(t)
+	dir := ownFolder(t)
 	cmd := exec.Command("python3", "-c", `
 import mmap, os, sys
 d = sys.argv[1]
@@ -89,7 +89,7 @@ print("ready", flush=True); sys.stdin.read()`, dir)
 	slices.SortFunc(got, func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
 	// Python's mmap has duplicated the descriptor of m, which is open for writing then.
 	want := fmt.Sprintf("\na %[1]s/a\nw %[1]s/m\nw %[1]s/odd\n name\nw %[1]s/private\nw %[1]s/w", dir)
-	if s := describe(got); s != want {
+	if s := describeEntries(got); s != want {
 		t.Errorf("got%s\nwant%s", s, want)
 	}
 }
@@ -97,7 +97,7 @@ print("ready", flush=True); sys.stdin.read()`, dir)
 // TestHelperIsNotTraced: the user cannot trace the helper that runs as him.
 func TestHelperIsNotTraced(t *testing.T) {
 	needRoot(t)
-	h, err := startHelper(deadline(t), testUser)
+	h, err := startHelper(testDeadline(t), testUser)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 // TestHostileRecord: with a list that names whatever its user likes, nothing is read that
 // he could not read, and nothing blocks.
 func TestHostileRecord(t *testing.T) {
-	dir := ours(t)
+	dir := ownFolder(t)
 	in := func(name string) string { return filepath.Join(dir, name) }
 	secret := filepath.Join(parent, "secret")
 	if err := os.WriteFile(secret, []byte("TOP SECRET"), 0o600); err != nil {
@@ -34,7 +34,7 @@ func TestHostileRecord(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	write(t, in("mine"), "mine")
+	writeFile(t, in("mine"), "mine")
 	shelf := newShelf()
 	var entries []Entry
 	for _, p := range []string{
@@ -69,9 +69,9 @@ func TestHostileRecord(t *testing.T) {
 
 // TestHostilePutBack: nothing is written, made or removed that the user could not.
 func TestHostilePutBack(t *testing.T) {
-	dir := ours(t)
+	dir := ownFolder(t)
 	in := func(name string) string { return filepath.Join(dir, name) }
-	write(t, in("f"), "old content")
+	writeFile(t, in("f"), "old content")
 	shelf := newShelf()
 	state := recordNow(t, nil, shelf, Job{}, Entry{Kind: Created, Path: in("f")})
 	good := state.Files[Name(in("f"))]
@@ -93,10 +93,10 @@ func TestHostilePutBack(t *testing.T) {
 		entries = append(entries, Entry{Kind: Created, Path: p}, Entry{Kind: Renamed, Path: p, Other: in("moved")})
 	}
 	r := putBackNow(t, state, shelf, Job{}, entries...)
-	if got := read(t, victim); got != "root's" {
+	if got := readFile(t, victim); got != "root's" {
 		t.Errorf("root's file: %q", got)
 	}
-	if got := read(t, others); got != "other's" {
+	if got := readFile(t, others); got != "other's" {
 		t.Errorf("another user's file: %q", got)
 	}
 	if _, err := os.Lstat(filepath.Join(parent, "new")); err == nil {

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-func since(t *testing.T, j *Journal, m Mark) Touched {
+func touchedSince(t *testing.T, j *Journal, m Mark) Touched {
 	t.Helper()
 	got, err := j.Since(m)
 	if err != nil {
@@ -26,13 +26,13 @@ func since(t *testing.T, j *Journal, m Mark) Touched {
 // TestShimWrites: what programs do through libc is in the journal, kind by kind, under
 // its absolute path.
 func TestShimWrites(t *testing.T) {
-	dir := ours(t)
+	dir := ownFolder(t)
 	if err := os.WriteFile(filepath.Join(dir, "old"), []byte("12345"), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	os.Chmod(filepath.Join(dir, "old"), 0o666)
 	j, env := journalFor(t)
-	as(t, env, "/bin/bash", "-c", "cd "+dir+`
+	runAsUser(t, env, "/bin/bash", "-c", "cd "+dir+`
 		echo one >new; echo two >>new; echo three >>old
 		mkdir d; mv new d/moved; ln d/moved hard; ln -s nowhere soft; rm hard
 		cd d; : >../up; cat ../old >/dev/null; echo x >/tmp/unseen-$$; rm /tmp/unseen-$$`)
@@ -45,8 +45,8 @@ l D/hard from D/d/moved
 s D/soft
 d D/hard
 c D/d/../up`, "D", dir)
-	got := since(t, j, 0)
-	if s := describe(got.Entries); s != want || got.Lost {
+	got := touchedSince(t, j, 0)
+	if s := describeEntries(got.Entries); s != want || got.Lost {
 		t.Errorf("got%s\nwant%s", s, want)
 	}
 	if n := got.Entries[1].Size; n != 5 {
@@ -57,10 +57,10 @@ c D/d/../up`, "D", dir)
 // TestJournalGoesOn: a second Journal on the same list takes up where the first stopped,
 // also when it died in the middle of a write; a new list goes on in the old log.
 func TestJournalGoesOn(t *testing.T) {
-	dir := ours(t)
+	dir := ownFolder(t)
 	j, env := journalFor(t)
 	base := filepath.Dir(j.log.Name())
-	write := func(name string) { as(t, env, "/bin/sh", "-c", ": >"+filepath.Join(dir, name)) }
+	write := func(name string) { runAsUser(t, env, "/bin/sh", "-c", ": >"+filepath.Join(dir, name)) }
 	write("one")
 	if err := j.Sync(); err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestJournalGoesOn(t *testing.T) {
 	}
 	defer again.Close()
 	want := fmt.Sprintf("\nc %[1]s/one\nc %[1]s/two", dir)
-	if s := describe(since(t, again, 0).Entries); s != want {
+	if s := describeEntries(touchedSince(t, again, 0).Entries); s != want {
 		t.Errorf("got%s\nwant%s", s, want)
 	}
 	if err := CreateJournal(filepath.Join(base, "files"), testUID, testUID); err != nil {
@@ -89,23 +89,23 @@ func TestJournalGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	write("three")
-	if s, want := describe(since(t, third, mark).Entries), "\nc "+dir+"/three"; s != want {
+	if s, want := describeEntries(touchedSince(t, third, mark).Entries), "\nc "+dir+"/three"; s != want {
 		t.Errorf("got%s\nwant%s", s, want)
 	}
-	if s, want := describe(since(t, third, 0).Entries), want+"\nc "+dir+"/three"; s != want {
+	if s, want := describeEntries(touchedSince(t, third, 0).Entries), want+"\nc "+dir+"/three"; s != want {
 		t.Errorf("got%s\nwant%s", s, want)
 	}
 	if err := third.Rewind(mark, nil); err != nil {
 		t.Fatal(err)
 	}
-	if s := describe(since(t, third, 0).Entries); s != want {
+	if s := describeEntries(touchedSince(t, third, 0).Entries); s != want {
 		t.Errorf("after Rewind%s\nwant%s", s, want)
 	}
 }
 
 // TestCutForgets: what a process has recorded before a cut it records again after it.
 func TestCutForgets(t *testing.T) {
-	dir := ours(t)
+	dir := ownFolder(t)
 	j, env := journalFor(t)
 	in, out := startAs(t, env, "/bin/bash", "-c", "cd "+dir+"; while read x; do echo $x >>f; echo done; done")
 	step := func() {
@@ -117,7 +117,7 @@ func TestCutForgets(t *testing.T) {
 	}
 	step()
 	step()
-	if s, want := describe(since(t, j, 0).Entries), "\nc "+dir+"/f"; s != want {
+	if s, want := describeEntries(touchedSince(t, j, 0).Entries), "\nc "+dir+"/f"; s != want {
 		t.Errorf("got%s\nwant%s", s, want)
 	}
 	mark, err := j.Cut()
@@ -126,18 +126,18 @@ func TestCutForgets(t *testing.T) {
 	}
 	step()
 	step()
-	got := since(t, j, mark)
-	if s, want := describe(got.Entries), "\na "+dir+"/f"; s != want || got.Entries[0].Size != 4 {
+	got := touchedSince(t, j, mark)
+	if s, want := describeEntries(got.Entries), "\na "+dir+"/f"; s != want || got.Entries[0].Size != 4 {
 		t.Errorf("got%s\nwant%s", s, want)
 	}
 }
 
 // TestAdd: what others saw is taken unless the shim has told it, or more.
 func TestAdd(t *testing.T) {
-	dir := ours(t)
+	dir := ownFolder(t)
 	j, env := journalFor(t)
-	write(t, filepath.Join(dir, "old"), "old")
-	as(t, env, "/bin/sh", "-c", "cd "+dir+"; : >new; : >>old")
+	writeFile(t, filepath.Join(dir, "old"), "old")
+	runAsUser(t, env, "/bin/sh", "-c", "cd "+dir+"; : >new; : >>old")
 	err := j.Add(Entry{Kind: Written, Path: dir + "/new"}, Entry{Kind: Closed, Path: dir + "/old"}, Entry{Kind: Appended, Path: dir + "/old"},
 		Entry{Kind: Closed, Path: dir + "/static", ID: 7}, Entry{Kind: Closed, Path: dir + "/static", ID: 7}, Entry{Kind: Created, Path: "relative"},
 		Entry{Kind: Written, Path: dir + "/old"}) // open otherwise, too
@@ -145,18 +145,18 @@ func TestAdd(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf("\nc %[1]s/new\na %[1]s/old\nf %[1]s/old\nf %[1]s/static", dir)
-	if s := describe(since(t, j, 0).Entries); s != want {
+	if s := describeEntries(touchedSince(t, j, 0).Entries); s != want {
 		t.Errorf("got%s\nwant%s", s, want)
 	}
 }
 
 // TestListFull: when the list is full, nothing is lost: a second file takes the rest.
 func TestListFull(t *testing.T) {
-	dir := ours(t)
+	dir := ownFolder(t)
 	j, env := journalFor(t)
 	script := fmt.Sprintf("import os\nos.chdir(%q)\nname='x'*200\nfor i in range(30000):\n f=name+str(i)\n os.close(os.open(f,os.O_CREAT|os.O_WRONLY))\n os.unlink(f)\n", dir)
-	as(t, env, "/usr/bin/python3", "-c", script)
-	got := since(t, j, 0)
+	runAsUser(t, env, "/usr/bin/python3", "-c", script)
+	got := touchedSince(t, j, 0)
 	created := map[string]bool{}
 	for _, e := range got.Entries {
 		if e.Kind == Created || e.Kind == Unsure {
@@ -199,13 +199,13 @@ func hostileLists() map[string][]byte {
 func TestHostileList(t *testing.T) {
 	for name, b := range hostileLists() {
 		t.Run(name, func(t *testing.T) {
-			ours(t)
+			ownFolder(t)
 			j, _ := journalFor(t)
 			if _, err := j.list.WriteAt(b, 0); err != nil {
 				t.Fatal(err)
 			}
 			for range 2 {
-				for _, e := range since(t, j, 0).Entries {
+				for _, e := range touchedSince(t, j, 0).Entries {
 					if !e.isValid() {
 						t.Errorf("entry %+v", e)
 					}
@@ -217,7 +217,7 @@ func TestHostileList(t *testing.T) {
 		})
 	}
 	t.Run("no list", func(t *testing.T) {
-		ours(t)
+		ownFolder(t)
 		j, _ := journalFor(t)
 		j.list.WriteAt([]byte("nonsense"), 0)
 		if err := j.Sync(); err == nil || !strings.Contains(err.Error(), "no list of files") {
@@ -225,7 +225,7 @@ func TestHostileList(t *testing.T) {
 		}
 	})
 	t.Run("truncated", func(t *testing.T) {
-		ours(t)
+		ownFolder(t)
 		j, _ := journalFor(t)
 		j.list.Truncate(70)
 		if err := j.Sync(); err == nil {
@@ -262,7 +262,7 @@ func FuzzParse(f *testing.F) {
 
 // TestEpochPlace: the epoch is where the shim looks for it.
 func TestEpochPlace(t *testing.T) {
-	ours(t)
+	ownFolder(t)
 	j, _ := journalFor(t)
 	before, _ := j.readHead()
 	if _, err := j.Cut(); err != nil {

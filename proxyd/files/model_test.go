@@ -25,26 +25,26 @@ var (
 func TestRollback(t *testing.T) {
 	needRoot(t)
 	if *seed != 0 {
-		rollback(t, *seed)
+		rollBackRandomly(t, *seed)
 		return
 	}
 	for range *rounds {
 		s := rand.Uint64()>>16 | 1
-		if !t.Run(strconv.FormatUint(s, 10), func(t *testing.T) { rollback(t, s) }) {
+		if !t.Run(strconv.FormatUint(s, 10), func(t *testing.T) { rollBackRandomly(t, s) }) {
 			t.Logf("replay with -run TestRollback -seed %d", s)
 			return
 		}
 	}
 }
 
-func rollback(t *testing.T, seed uint64) {
+func rollBackRandomly(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
-	dir := ours(t)
+	dir := ownFolder(t)
 	j, env := journalFor(t)
 	ops := func() {
-		build(t)
+		buildTools(t)
 		for range 1 + r.IntN(3) {
-			as(t, env, programs.ops, dir, fmt.Sprint(r.Uint64()>>1), fmt.Sprint(1+r.IntN(120)))
+			runAsUser(t, env, programs.ops, dir, fmt.Sprint(r.Uint64()>>1), fmt.Sprint(1+r.IntN(120)))
 		}
 	}
 	shelf := newShelf()
@@ -68,7 +68,7 @@ func rollback(t *testing.T, seed uint64) {
 		if touched.Lost || touched.Until != mark {
 			t.Fatalf("lost %v, until %d, mark %d", touched.Lost, touched.Until, mark)
 		}
-		state, err := Record(deadline(t), testUser, Job{}, before, touched, shelf)
+		state, err := Record(testDeadline(t), testUser, Job{}, before, touched, shelf)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func rollback(t *testing.T, seed uint64) {
 		}
 		before = throughJSON(t, state)
 		states = append(states, before)
-		trees = append(trees, snapshot(t, dir))
+		trees = append(trees, describeTree(t, dir))
 	}
 	ops()
 	// To the last, then to an older one, whose streams are there too.
@@ -87,17 +87,17 @@ func rollback(t *testing.T, seed uint64) {
 			t.Fatal(err)
 		}
 		for r.IntN(2) == 0 { // it fails somewhere, and is tried again
-			_, err := PutBack(deadline(t), testUser, Job{}, states[at], after, &failing{shelf, r.IntN(5), r.IntN(9000)})
+			_, err := PutBack(testDeadline(t), testUser, Job{}, states[at], after, &failing{shelf, r.IntN(5), r.IntN(9000)})
 			if err != nil && !errors.Is(err, errFails) {
 				t.Fatal(err)
 			}
 		}
-		report, err := PutBack(deadline(t), testUser, Job{}, states[at], after, shelf)
+		report, err := PutBack(testDeadline(t), testUser, Job{}, states[at], after, shelf)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := difference(trees[at], snapshot(t, dir)); d != "" {
-			t.Fatalf("state %d of %d:\n%s\nreport: %+v\nafter the cut: %s", at, len(states), d, report, describe(after.Entries))
+		if d := differentLines(trees[at], describeTree(t, dir)); d != "" {
+			t.Fatalf("state %d of %d:\n%s\nreport: %+v\nafter the cut: %s", at, len(states), d, report, describeEntries(after.Entries))
 		}
 		if err := j.Rewind(states[at].Mark, report.Made); err != nil {
 			t.Fatal(err)
@@ -127,7 +127,7 @@ func (f *failing) Open(name string) (io.ReadCloser, error) {
 	}{io.MultiReader(io.LimitReader(r, int64(f.bytes)), iotest.ErrReader(errFails)), r}, err
 }
 
-func describe(all []Entry) (s string) {
+func describeEntries(all []Entry) (s string) {
 	for _, e := range all {
 		s += fmt.Sprintf("\n%c %s", e.Kind, e.Path)
 		if e.Other != "" {

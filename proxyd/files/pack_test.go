@@ -24,7 +24,7 @@ import (
 // fullFolder makes a folder with one of everything.
 func fullFolder(t *testing.T) string {
 	t.Helper()
-	dir := ours(t)
+	dir := ownFolder(t)
 	in := func(name string) string { return filepath.Join(dir, name) }
 	must := func(errs ...error) {
 		t.Helper()
@@ -68,14 +68,14 @@ func fullFolder(t *testing.T) string {
 func TestPack(t *testing.T) {
 	dir := fullFolder(t)
 	var b bytes.Buffer
-	if err := Pack(deadline(t), dir, &b); err != nil {
+	if err := Pack(testDeadline(t), dir, &b); err != nil {
 		t.Fatal(err)
 	}
 	if b.Len() > 8<<20 {
 		t.Errorf("a pack of %d bytes: the hole was packed", b.Len())
 	}
-	again := ours(t)
-	if err := Unpack(deadline(t), bytes.NewReader(b.Bytes()), again); err != nil {
+	again := ownFolder(t)
+	if err := Unpack(testDeadline(t), bytes.NewReader(b.Bytes()), again); err != nil {
 		t.Fatal(err)
 	}
 	os.Remove(filepath.Join(dir, "sparse")) // a terabyte is not read
@@ -84,7 +84,7 @@ func TestPack(t *testing.T) {
 		t.Errorf("sparse: %d bytes in %d blocks, %v", st.Size, st.Blocks, err)
 	}
 	os.Remove(filepath.Join(again, "sparse"))
-	if d := difference(snapshot(t, dir), snapshot(t, again)); d != "" {
+	if d := differentLines(describeTree(t, dir), describeTree(t, again)); d != "" {
 		t.Error(d)
 	}
 	v := make([]byte, 100)
@@ -96,13 +96,13 @@ func TestPack(t *testing.T) {
 		t.Error("an attribute that only root can set came out")
 	}
 	var second bytes.Buffer
-	if err := Pack(deadline(t), again, &second); err != nil {
+	if err := Pack(testDeadline(t), again, &second); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// forge makes a pack of entries.
-func forge(entries []packed, data string) []byte {
+// forgePack makes a pack of entries.
+func forgePack(entries []packed, data string) []byte {
 	b := []byte(packMagic)
 	for _, e := range entries {
 		h, _ := json.Marshal(e)
@@ -129,7 +129,7 @@ func TestPackMounted(t *testing.T) {
 // TestUnpackHostile: nothing that a pack says leads out of the folder.
 func TestUnpackHostile(t *testing.T) {
 	needRoot(t)
-	outside := ours(t)
+	outside := ownFolder(t)
 	victim := filepath.Join(outside, "victim")
 	if err := os.WriteFile(victim, []byte("safe"), 0o600); err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestUnpackHostile(t *testing.T) {
 		"cut off":       {[]packed{{Path: "f", Type: Regular, Size: 1 << 30, Extents: [][2]int64{{0, 1 << 30}}}}, "unexpected EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := Unpack(context.Background(), bytes.NewReader(forge(c.entries, "evil")), ours(t))
+			err := Unpack(context.Background(), bytes.NewReader(forgePack(c.entries, "evil")), ownFolder(t))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
@@ -168,9 +168,9 @@ func TestUnpackHostile(t *testing.T) {
 		})
 	}
 	// A set-id program of root's is none any more.
-	dir := ours(t)
+	dir := ownFolder(t)
 	suid := packed{Path: "s", Type: Regular, Mode: 0o4755, Size: 4, Extents: [][2]int64{{0, 4}}}
-	if err := Unpack(context.Background(), bytes.NewReader(forge([]packed{suid}, "evil")), dir); err != nil {
+	if err := Unpack(context.Background(), bytes.NewReader(forgePack([]packed{suid}, "evil")), dir); err != nil {
 		t.Fatal(err)
 	}
 	if st, err := os.Stat(filepath.Join(dir, "s")); err != nil || st.Mode()&os.ModeSetuid != 0 {
@@ -180,8 +180,8 @@ func TestUnpackHostile(t *testing.T) {
 
 // FuzzUnpack: any stream is unpacked into the folder, or refused.
 func FuzzUnpack(f *testing.F) {
-	f.Add(forge([]packed{{Path: ".", Type: Dir, Mode: 0o755}, {Path: "d", Type: Dir, Mode: 0o700}, {Path: "l", Type: Symlink, Target: ".."}}, ""))
-	f.Add(forge([]packed{{Path: "f", Type: Regular, Size: 4, Extents: [][2]int64{{0, 4}}}, {Path: "g", Link: "f"}}, "data"))
+	f.Add(forgePack([]packed{{Path: ".", Type: Dir, Mode: 0o755}, {Path: "d", Type: Dir, Mode: 0o700}, {Path: "l", Type: Symlink, Target: ".."}}, ""))
+	f.Add(forgePack([]packed{{Path: "f", Type: Regular, Size: 4, Extents: [][2]int64{{0, 4}}}, {Path: "g", Link: "f"}}, "data"))
 	f.Add([]byte(packMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 1<<16 {

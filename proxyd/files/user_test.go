@@ -19,7 +19,7 @@ import (
 
 func recordNow(t testing.TB, before *State, s Saver, job Job, entries ...Entry) *State {
 	t.Helper()
-	state, err := Record(deadline(t), testUser, job, before, Touched{Entries: entries}, s)
+	state, err := Record(testDeadline(t), testUser, job, before, Touched{Entries: entries}, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,22 +28,22 @@ func recordNow(t testing.TB, before *State, s Saver, job Job, entries ...Entry) 
 
 func putBackNow(t testing.TB, at *State, l Loader, job Job, entries ...Entry) Report {
 	t.Helper()
-	r, err := PutBack(deadline(t), testUser, job, at, Touched{Entries: entries}, l)
+	r, err := PutBack(testDeadline(t), testUser, job, at, Touched{Entries: entries}, l)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-// write makes a file of the test user's.
-func write(t testing.TB, path, content string) {
+// writeFile makes a file of the test user's.
+func writeFile(t testing.TB, path, content string) {
 	t.Helper()
 	if err := errors.Join(os.WriteFile(path, []byte(content), 0o644), os.Chown(path, testUID, testUID)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func read(t testing.TB, path string) string {
+func readFile(t testing.TB, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {
@@ -55,7 +55,7 @@ func read(t testing.TB, path string) string {
 	return string(b)
 }
 
-func whys(notes []Note) string {
+func reasonsOf(notes []Note) string {
 	var all []string
 	for _, n := range notes {
 		all = append(all, filepath.Base(string(n.Path))+": "+n.Why)
@@ -64,14 +64,14 @@ func whys(notes []Note) string {
 	return strings.Join(all, "\n")
 }
 
-func created(t testing.TB, path, content string) []Entry {
+func createdEntries(t testing.TB, path, content string) []Entry {
 	dir := filepath.Dir(path)
 	if _, err := os.Lstat(dir); err != nil {
 		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, testUID, testUID)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write(t, path, content)
+	writeFile(t, path, content)
 	return []Entry{{Kind: Created, Path: path}}
 }
 
@@ -89,40 +89,40 @@ func appendTo(t testing.TB, path, content string) {
 // TestRecordSavesChanges: what has not changed is neither read nor saved again, of what
 // was appended to only the end is, and old streams do not grow without bound.
 func TestRecordSavesChanges(t *testing.T) {
-	dir := ours(t)
+	dir := ownFolder(t)
 	in := func(name string) string { return filepath.Join(dir, name) }
 	shelf := newShelf()
-	write(t, in("big"), strings.Repeat("0123456789abcdef", 1<<20)) // 4 segments
-	write(t, in("log"), strings.Repeat("line\n", 1<<20))           // 5 MiB
+	writeFile(t, in("big"), strings.Repeat("0123456789abcdef", 1<<20)) // 4 segments
+	writeFile(t, in("log"), strings.Repeat("line\n", 1<<20))           // 5 MiB
 	entries := []Entry{{Kind: Created, Path: in("big")}, {Kind: Created, Path: in("log")}}
 	one := recordNow(t, nil, shelf, Job{}, entries...)
-	first := shelf.size()
+	first := shelf.totalSize()
 	two := recordNow(t, one, shelf, Job{})
-	if shelf.size() != first || len(two.Streams) != 1 || !slices.Equal(shelf.kept, []string{"files-1"}) {
-		t.Errorf("%d bytes after %d, kept %v", shelf.size(), first, shelf.kept)
+	if shelf.totalSize() != first || len(two.Streams) != 1 || !slices.Equal(shelf.kept, []string{"files-1"}) {
+		t.Errorf("%d bytes after %d, kept %v", shelf.totalSize(), first, shelf.kept)
 	}
 	// Twice: at the first cut, it may still have been open otherwise.
 	appendTo(t, in("log"), "more\n")
 	two = recordNow(t, two, shelf, Job{}, Entry{Kind: Appended, Path: in("log"), Size: 5 << 20})
-	first = shelf.size()
+	first = shelf.totalSize()
 	appendTo(t, in("log"), "more\n")
 	three := recordNow(t, two, shelf, Job{}, Entry{Kind: Appended, Path: in("log"), Size: 5 << 20})
-	if grew := shelf.size() - first; grew > maxSegment {
+	if grew := shelf.totalSize() - first; grew > maxSegment {
 		t.Errorf("5 appended bytes cost %d", grew)
 	}
 	f, _ := os.OpenFile(in("big"), os.O_WRONLY, 0)
 	f.WriteAt([]byte("X"), 5<<20)
 	f.Close()
-	second := shelf.size()
+	second := shelf.totalSize()
 	four := recordNow(t, three, shelf, Job{}, Entry{Kind: Written, Path: in("big")})
-	if grew := shelf.size() - second; grew != maxSegment {
+	if grew := shelf.totalSize() - second; grew != maxSegment {
 		t.Errorf("a changed byte cost %d", grew)
 	}
-	want := snapshot(t, dir)
+	want := describeTree(t, dir)
 	os.Remove(in("big"))
 	os.Remove(in("log"))
 	r := putBackNow(t, four, shelf, Job{})
-	if d := difference(want, snapshot(t, dir)); d != "" || r.Restored != 2 {
+	if d := differentLines(want, describeTree(t, dir)); d != "" || r.Restored != 2 {
 		t.Errorf("%s%+v", d, r)
 	}
 	// When most of a stream is of no use any more, the rest leaves it.
@@ -142,16 +142,16 @@ func TestRecordSavesChanges(t *testing.T) {
 // TestSparse: a hole is neither saved nor filled, and what was written into it is taken
 // away again.
 func TestSparse(t *testing.T) {
-	dir := ours(t)
+	dir := ownFolder(t)
 	p := filepath.Join(dir, "f")
-	write(t, p, "begin")
+	writeFile(t, p, "begin")
 	f, _ := os.OpenFile(p, os.O_WRONLY, 0)
 	f.WriteAt([]byte("end"), 1<<40)
 	f.Close()
 	shelf := newShelf()
 	state := recordNow(t, nil, shelf, Job{}, Entry{Kind: Created, Path: p})
-	if shelf.size() > 100 {
-		t.Errorf("saved %d bytes", shelf.size())
+	if shelf.totalSize() > 100 {
+		t.Errorf("saved %d bytes", shelf.totalSize())
 	}
 	f, _ = os.OpenFile(p, os.O_WRONLY, 0)
 	f.WriteAt([]byte("in the hole"), 1<<39)
@@ -186,17 +186,17 @@ func (d damaged) Open(name string) (io.ReadCloser, error) {
 // TestPutBackFails: what cannot be loaded, or is not what was saved, is an error, and
 // afterwards a PutBack can succeed.
 func TestPutBackFails(t *testing.T) {
-	dir := ours(t)
+	dir := ownFolder(t)
 	p := filepath.Join(dir, "f")
-	write(t, p, "content")
+	writeFile(t, p, "content")
 	shelf := newShelf()
 	state := recordNow(t, nil, shelf, Job{}, Entry{Kind: Created, Path: p})
 	os.Remove(p)
 	for name, l := range map[string]Loader{"damaged": damaged{shelf}, "missing": newShelf()} {
-		if _, err := PutBack(deadline(t), testUser, Job{}, state, Touched{}, l); err == nil {
+		if _, err := PutBack(testDeadline(t), testUser, Job{}, state, Touched{}, l); err == nil {
 			t.Errorf("%s: no error", name)
 		}
-		if got := read(t, p); strings.Contains(got, "x") {
+		if got := readFile(t, p); strings.Contains(got, "x") {
 			t.Errorf("%s: wrote %q", name, got)
 		}
 	}
@@ -207,10 +207,10 @@ func TestPutBackFails(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 	putBackNow(t, state, shelf, Job{})
-	if got := read(t, p); got != "content" {
+	if got := readFile(t, p); got != "content" {
 		t.Errorf("then %q", got)
 	}
-	if _, err := Record(deadline(t), testUser, Job{}, nil, Touched{Entries: []Entry{{Kind: Created, Path: p}}}, full{}); err == nil || !strings.Contains(err.Error(), "no space") {
+	if _, err := Record(testDeadline(t), testUser, Job{}, nil, Touched{Entries: []Entry{{Kind: Created, Path: p}}}, full{}); err == nil || !strings.Contains(err.Error(), "no space") {
 		t.Errorf("full: %v", err)
 	}
 }

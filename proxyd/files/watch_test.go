@@ -30,7 +30,7 @@ type room struct {
 
 func newRoom(t testing.TB, env ...string) *room {
 	t.Helper()
-	build(t)
+	buildTools(t)
 	cmd := exec.Command("/bin/bash", "-c", "mount -t proc proc /proc && while read -r line; do eval \"$line\"; echo done; done")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS}
 	cmd.Env = append([]string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin"}, env...)
@@ -43,11 +43,11 @@ func newRoom(t testing.TB, env ...string) *room {
 	r := &room{pid: cmd.Process.Pid, in: in, out: out}
 	r.end = sync.OnceFunc(func() { in.Close(); cmd.Process.Kill(); cmd.Wait() })
 	t.Cleanup(r.end)
-	r.do(t, ":")
+	r.runLine(t, ":")
 	return r
 }
 
-func (r *room) watched() Watched {
+func (r *room) watchedMounts() Watched {
 	return Watched{PID: r.pid, PIDs: func() []int { return inNamespaceOf(r.pid) }}
 }
 
@@ -67,7 +67,7 @@ func inNamespaceOf(init int) (pids []int) {
 	return pids
 }
 
-func (r *room) do(t testing.TB, line string) {
+func (r *room) runLine(t testing.TB, line string) {
 	t.Helper()
 	fmt.Fprintln(r.in, line)
 	b := make([]byte, 5)
@@ -86,10 +86,10 @@ func buildStatic(t testing.TB) string {
 	return bin
 }
 
-// drained returns what is in the journal when all that the kernel has told is.
-func drained(t testing.TB, j *Journal, m Mark) Touched {
+// drainJournal returns what is in the journal when all that the kernel has told is.
+func drainJournal(t testing.TB, j *Journal, m Mark) Touched {
 	t.Helper()
-	if err := j.Drain(deadline(t)); err != nil {
+	if err := j.Drain(testDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
 	got, err := j.Since(m)
@@ -99,45 +99,45 @@ func drained(t testing.TB, j *Journal, m Mark) Touched {
 	return got
 }
 
-// eventually waits until the journal has a path.
-func eventually(t *testing.T, j *Journal, kind Kind, path string, nudge func()) Entry {
+// waitForPath waits until the journal has a path.
+func waitForPath(t *testing.T, j *Journal, kind Kind, path string, nudge func()) Entry {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		for _, e := range since(t, j, 0).Entries {
+		for _, e := range touchedSince(t, j, 0).Entries {
 			if e.Path == path && e.Kind == kind {
 				return e
 			}
 		}
 		nudge()
 	}
-	t.Fatalf("%s is not in the journal: %s", path, describe(since(t, j, 0).Entries))
+	t.Fatalf("%s is not in the journal: %s", path, describeEntries(touchedSince(t, j, 0).Entries))
 	return Entry{}
 }
 
 // TestWatch: files of static programs are in the journal, whenever these began; as long
 // as there are none, closing a file tells nobody.
 func TestWatch(t *testing.T) {
-	dir := ours(t)
+	dir := ownFolder(t)
 	static := buildStatic(t)
 	j, env := journalFor(t)
-	build(t)
+	buildTools(t)
 	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
-	ctx, cancel := context.WithCancel(deadline(t))
+	ctx, cancel := context.WithCancel(testDeadline(t))
 	ended := make(chan error, 1)
-	go func() { ended <- Watch(ctx, r.watched(), j) }()
+	go func() { ended <- Watch(ctx, r.watchedMounts(), j) }()
 
 	in := func(name string) string { return filepath.Join(dir, name) }
-	r.do(t, "/bin/echo x >"+in("libc"))
-	for _, e := range since(t, j, 0).Entries {
+	r.runLine(t, "/bin/echo x >"+in("libc"))
+	for _, e := range touchedSince(t, j, 0).Entries {
 		if e.Kind == Closed {
 			t.Errorf("the kernel told of %s, which the shim does", e.Path)
 		}
 	}
 	// The first of its kind is seen by chance, the next ones surely.
-	eventually(t, j, Closed, in("static"), func() { r.do(t, static+" w "+in("static")+" data") })
+	waitForPath(t, j, Closed, in("static"), func() { r.runLine(t, static+" w "+in("static")+" data") })
 	// Under which name depends on when the event is read.
-	r.do(t, static+" s "+in("renamed")+" data")
-	state := recordNow(t, nil, newShelf(), Job{}, drained(t, j, 0).Entries...)
+	r.runLine(t, static+" s "+in("renamed")+" data")
+	state := recordNow(t, nil, newShelf(), Job{}, drainJournal(t, j, 0).Entries...)
 	if f := state.Files[Name(in("renamed"))]; f == nil || f.Type != Regular || f.Size != 4 {
 		t.Errorf("the renamed file was not found: %+v", f)
 	}
@@ -150,19 +150,19 @@ func TestWatch(t *testing.T) {
 	}
 
 	// What a successor knows: not all of it.
-	r.do(t, static+" w "+in("unseen")+" data")
-	r.do(t, "LD_PRELOAD= /bin/sh -c 'exec 7>"+in("open")+"; sleep 60' & until test -e "+in("open")+"; do :; done")
+	r.runLine(t, static+" w "+in("unseen")+" data")
+	r.runLine(t, "LD_PRELOAD= /bin/sh -c 'exec 7>"+in("open")+"; sleep 60' & until test -e "+in("open")+"; do :; done")
 	again, err := OpenJournal(filepath.Dir(j.list.Name()), j.log.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	ctx, cancel = context.WithCancel(deadline(t))
-	go func() { ended <- Watch(ctx, r.watched(), again) }()
-	eventually(t, again, Closed, in("open"), func() {})
-	r.do(t, static+" w "+in("seen")+" data")
-	got := drained(t, again, 0)
-	if s := describe(got.Entries); !got.Lost || !strings.Contains(s, in("seen")) || strings.Contains(s, in("unseen")) {
+	ctx, cancel = context.WithCancel(testDeadline(t))
+	go func() { ended <- Watch(ctx, r.watchedMounts(), again) }()
+	waitForPath(t, again, Closed, in("open"), func() {})
+	r.runLine(t, static+" w "+in("seen")+" data")
+	got := drainJournal(t, again, 0)
+	if s := describeEntries(got.Entries); !got.Lost || !strings.Contains(s, in("seen")) || strings.Contains(s, in("unseen")) {
 		t.Errorf("lost %v, %s", got.Lost, s)
 	}
 	cancel()
@@ -172,15 +172,15 @@ func TestWatch(t *testing.T) {
 // TestWatchWithoutShim: a program that is linked as others, and was started with another
 // environment, is found by looking.
 func TestWatchWithoutShim(t *testing.T) {
-	dir := ours(t)
+	dir := ownFolder(t)
 	j, env := journalFor(t)
 	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
-	r.do(t, "LD_PRELOAD= /bin/sleep 60 & until grep -q sleep /proc/$!/comm; do :; done")
-	ctx, cancel := context.WithCancel(deadline(t))
+	r.runLine(t, "LD_PRELOAD= /bin/sleep 60 & until grep -q sleep /proc/$!/comm; do :; done")
+	ctx, cancel := context.WithCancel(testDeadline(t))
 	ended := make(chan error, 1)
-	go func() { ended <- Watch(ctx, r.watched(), j) }()
+	go func() { ended <- Watch(ctx, r.watchedMounts(), j) }()
 	path := filepath.Join(dir, "sh")
-	eventually(t, j, Closed, path, func() { r.do(t, "LD_PRELOAD= /bin/sh -c ': >"+path+"'") })
+	waitForPath(t, j, Closed, path, func() { r.runLine(t, "LD_PRELOAD= /bin/sh -c ': >"+path+"'") })
 	cancel()
 	<-ended
 }
@@ -188,11 +188,11 @@ func TestWatchWithoutShim(t *testing.T) {
 // TestWatchOverflow: when there was more to tell than the kernel keeps, the journal says
 // so, and so do the next States.
 func TestWatchOverflow(t *testing.T) {
-	dir := ours(t)
+	dir := ownFolder(t)
 	static := buildStatic(t)
 	j, env := journalFor(t)
 	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
-	w, err := newWatcher(r.watched(), j)
+	w, err := newWatcher(r.watchedMounts(), j)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,8 +206,8 @@ func TestWatchOverflow(t *testing.T) {
 	if n == 0 || n > 1<<17 {
 		t.Skipf("SKIP: the kernel keeps %d events", n)
 	}
-	r.do(t, fmt.Sprintf("setpriv --reuid %[1]d --regid %[1]d --clear-groups %s n %s/f %d", testUID, static, dir, n+100))
-	got := drained(t, j, 0)
+	r.runLine(t, fmt.Sprintf("setpriv --reuid %[1]d --regid %[1]d --clear-groups %s n %s/f %d", testUID, static, dir, n+100))
+	got := drainJournal(t, j, 0)
 	if len(got.Entries) < n-10 || !got.Lost {
 		t.Errorf("%d entries, lost %v", len(got.Entries), got.Lost)
 	}
@@ -215,8 +215,8 @@ func TestWatchOverflow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.do(t, static+" w "+dir+"/later data")
-	if got = drained(t, j, mark); got.Lost || len(got.Entries) == 0 {
+	r.runLine(t, static+" w "+dir+"/later data")
+	if got = drainJournal(t, j, mark); got.Lost || len(got.Entries) == 0 {
 		t.Errorf("after the cut: %d entries, lost %v", len(got.Entries), got.Lost)
 	}
 	shelf := newShelf()
@@ -234,56 +234,56 @@ func TestWatchOverflow(t *testing.T) {
 
 // TestPast: what a program that bypasses the shim did to files after the cut is undone.
 func TestPast(t *testing.T) {
-	dir := ours(t)
+	dir := ownFolder(t)
 	static := buildStatic(t)
 	j, env := journalFor(t)
 	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
 	if err := j.noteBypass(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(deadline(t))
+	ctx, cancel := context.WithCancel(testDeadline(t))
 	ended := make(chan error, 1)
-	go func() { ended <- Watch(ctx, r.watched(), j) }()
+	go func() { ended <- Watch(ctx, r.watchedMounts(), j) }()
 	defer func() { cancel(); <-ended }()
 	do := func(script string) {
 		t.Helper()
-		r.do(t, fmt.Sprintf("cd %[3]s; setpriv --reuid %[1]d --regid %[1]d --clear-groups %[2]s "+script, testUID, static, dir))
+		r.runLine(t, fmt.Sprintf("cd %[3]s; setpriv --reuid %[1]d --regid %[1]d --clear-groups %[2]s "+script, testUID, static, dir))
 	}
-	await(t, func() bool { // until it is armed
+	waitFor(t, func() bool { // until it is armed
 		do("w first x")
-		return strings.Contains(describe(drained(t, j, 0).Entries), "first")
+		return strings.Contains(describeEntries(drainJournal(t, j, 0).Entries), "first")
 	})
 	do("a log 1 w kept one w gone two w moved three s saved old m d - w d/in four w d/changed five s a1 1 s a2 2")
-	got := drained(t, j, 0)
+	got := drainJournal(t, j, 0)
 	mark, err := j.Cut()
 	if err != nil {
 		t.Fatal(err)
 	}
 	got.Until = mark
 	shelf := newShelf()
-	state, err := Record(deadline(t), testUser, Job{}, nil, got, shelf)
+	state, err := Record(testDeadline(t), testUser, Job{}, nil, got, shelf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := snapshot(t, dir)
-	await(t, func() bool { return time.Since(state.Time) > 20*time.Millisecond }) // births are dated by ticks
+	want := describeTree(t, dir)
+	waitFor(t, func() bool { return time.Since(state.Time) > 20*time.Millisecond }) // births are dated by ticks
 
 	do("a log 2 d gone - s saved new s saved newer s more x w d/changed other m e - m e/f - w e/f/deep y w short z d short - s a1 11 s a2 22")
-	write(t, filepath.Join(dir, "other"), "of another job")
+	writeFile(t, filepath.Join(dir, "other"), "of another job")
 	want = append(want, snapshotOf(t, dir, "other"))
-	report, err := PutBack(deadline(t), testUser, Job{}, state, drained(t, j, mark), shelf)
+	report, err := PutBack(testDeadline(t), testUser, Job{}, state, drainJournal(t, j, mark), shelf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := difference(want, snapshot(t, dir)); d != "" {
-		t.Errorf("%sreport %+v\n%s", d, report, describe(since(t, j, mark).Entries))
+	if d := differentLines(want, describeTree(t, dir)); d != "" {
+		t.Errorf("%sreport %+v\n%s", d, report, describeEntries(touchedSince(t, j, mark).Entries))
 	}
 }
 
 // snapshotOf returns one line of a snapshot.
 func snapshotOf(t *testing.T, dir, name string) string {
 	t.Helper()
-	for _, l := range snapshot(t, dir) {
+	for _, l := range describeTree(t, dir) {
 		if strings.HasPrefix(l, name+" ") {
 			return l
 		}
@@ -294,11 +294,11 @@ func snapshotOf(t *testing.T, dir, name string) string {
 
 // TestWatchEnds: Watch returns nil when the capsule is gone.
 func TestWatchEnds(t *testing.T) {
-	ours(t)
+	ownFolder(t)
 	j, env := journalFor(t)
 	r := newRoom(t, env)
 	ended := make(chan error, 1)
-	go func() { ended <- Watch(deadline(t), r.watched(), j) }()
+	go func() { ended <- Watch(testDeadline(t), r.watchedMounts(), j) }()
 	fmt.Fprintln(r.in, "exit 0")
 	io.Copy(io.Discard, r.out)
 	select {

@@ -20,8 +20,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// connect returns both ends of a connection through a socket at path.
-func connect(t *testing.T, path string) (server, client *net.UnixConn) {
+// connectBoth returns both ends of a connection through a socket at path.
+func connectBoth(t *testing.T, path string) (server, client *net.UnixConn) {
 	t.Helper()
 	l, err := localsock.Listen(path, 0o600)
 	if err != nil {
@@ -49,7 +49,7 @@ func TestListen(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 { // the second in place of the first
-				server, _ := connect(t, path)
+				server, _ := connectBoth(t, path)
 				cred, err := localsock.PeerCredentials(server)
 				if err != nil || int(cred.Pid) != os.Getpid() || int(cred.Uid) != os.Getuid() {
 					t.Errorf("the peer is %+v, %v", cred, err)
@@ -77,7 +77,7 @@ func TestReceive(t *testing.T) {
 		"an empty packet":     {"", 2, io.EOF},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server, client := connect(t, filepath.Join(t.TempDir(), "s"))
+			server, client := connectBoth(t, filepath.Join(t.TempDir(), "s"))
 			r, w, err := os.Pipe()
 			if err != nil {
 				t.Fatal(err)
@@ -125,7 +125,7 @@ func sendEmptyPacket(t *testing.T, c *net.UnixConn, fds []int) {
 }
 
 func TestReceiveEnd(t *testing.T) {
-	server, client := connect(t, filepath.Join(t.TempDir(), "s"))
+	server, client := connectBoth(t, filepath.Join(t.TempDir(), "s"))
 	client.Close()
 	if _, _, err := localsock.Receive(server, make([]byte, 8), 1); !errors.Is(err, io.EOF) {
 		t.Errorf("got error %v", err)
@@ -133,7 +133,7 @@ func TestReceiveEnd(t *testing.T) {
 }
 
 func TestInterruptAtEnd(t *testing.T) {
-	server, _ := connect(t, filepath.Join(t.TempDir(), "s"))
+	server, _ := connectBoth(t, filepath.Join(t.TempDir(), "s"))
 	ctx, cancel := context.WithCancel(t.Context())
 	stop := localsock.InterruptAtEnd(ctx, server.SetDeadline)
 	defer stop()

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// program has what makes a difference to a page.
-func program() *cobra.Command {
+// newProgram has what makes a difference to a page.
+func newProgram() *cobra.Command {
 	root := &cobra.Command{Use: "thing", Short: "Does it", Long: "One.\n\n.Two - \\ three", Example: "  thing go\n  thing -v"}
 	root.PersistentFlags().String("key", "", "a `WORD`")
 	root.PersistentFlags().String("left-out", "", "not here")
@@ -23,7 +23,7 @@ func program() *cobra.Command {
 }
 
 func TestProgramPage(t *testing.T) {
-	got := ProgramPage(program(), 8, func(f *pflag.Flag) bool { return f.Name == "left-out" }, List{"FILES", [][2]string{{"/etc/x-y", "It."}}})
+	got := ProgramPage(newProgram(), 8, func(f *pflag.Flag) bool { return f.Name == "left-out" }, List{"FILES", [][2]string{{"/etc/x-y", "It."}}})
 	want := `.TH THING 8 "" "singularity-slurm"
 .SH NAME
 thing \- Does it
@@ -64,7 +64,7 @@ It.
 }
 
 func TestCommandPage(t *testing.T) {
-	root := program()
+	root := newProgram()
 	sub, _, err := root.Find([]string{"go"})
 	if err != nil {
 		t.Fatal(err)

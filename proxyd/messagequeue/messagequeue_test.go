@@ -36,8 +36,8 @@ func TestParseStatus(t *testing.T) {
 	}
 }
 
-// example has the order of priorities, an empty message, an empty queue and a full queue.
-func example() *State {
+// exampleState has the order of priorities, an empty message, an empty queue and a full queue.
+func exampleState() *State {
 	return &State{
 		Limits: Limits{"msg_default": "10", "msg_max": "12", "msgsize_default": "8192", "msgsize_max": "8192", "queues_max": "256"},
 		Queues: []Queue{
@@ -74,7 +74,7 @@ func TestCapture(t *testing.T) {
 	if err := unix.Prlimit(0, unix.RLIMIT_MSGQUEUE, nil, &before); err != nil {
 		t.Fatal(err)
 	}
-	want := example()
+	want := exampleState()
 	where := namespaceOf(t, want)
 	for range 2 {
 		got, err := Capture(where)
@@ -100,13 +100,13 @@ func TestCapture(t *testing.T) {
 func TestRestoreElsewhere(t *testing.T) {
 	needRoot(t)
 	where := namespaceOf(t, &State{})
-	if err := Restore(where, example()); err != nil {
+	if err := Restore(where, exampleState()); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := Capture(where); err != nil || len(got.Queues) != 3 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := Restore(where, example()); !errors.Is(err, unix.EEXIST) {
+	if err := Restore(where, exampleState()); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("a second time: %v", err)
 	}
 	if err := Restore(where, &State{Limits: Limits{"../../vm/x": "1"}}); err == nil {
@@ -118,7 +118,7 @@ func TestRestoreElsewhere(t *testing.T) {
 // the queue.
 func TestOpenQueue(t *testing.T) {
 	needRoot(t)
-	where := namespaceOf(t, example())
+	where := namespaceOf(t, exampleState())
 	s, err := Capture(where)
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func TestOddName(t *testing.T) {
 // TestNotified: a queue that notifies a process is refused.
 func TestNotified(t *testing.T) {
 	needRoot(t)
-	where := namespaceOf(t, example())
+	where := namespaceOf(t, exampleState())
 	f, err := Open(where, "empty", unix.O_RDWR|unix.O_NONBLOCK, "q")
 	if err != nil {
 		t.Fatal(err)

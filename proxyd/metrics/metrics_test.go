@@ -16,8 +16,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// told is metrics that have been told everything once.
-func told() *Metrics {
+// toldMetrics is metrics that have been told everything once.
+func toldMetrics() *Metrics {
 	m := New("1.2.3", []string{"checkpoint", "no checkpoint", "restored"}, []string{"cut", "dump"})
 	m.Event("checkpoint")
 	m.Event("no checkpoint")
@@ -37,7 +37,7 @@ func told() *Metrics {
 }
 
 func TestScrape(t *testing.T) {
-	m := told()
+	m := toldMetrics()
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	text := w.Body.String()
@@ -72,7 +72,7 @@ var names = regexp.MustCompile(`\bproxyd_[a-z_]+`)
 
 // TestSpaces: what is not known has no series, and a shared folder that is away has 0.
 func TestSpaces(t *testing.T) {
-	m := told()
+	m := toldMetrics()
 	m.Spaces(false, nil, nil)
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
@@ -81,26 +81,26 @@ func TestSpaces(t *testing.T) {
 	}
 }
 
-// expressions are what a dashboard or a file of rules asks of Prometheus, wherever that stands.
-func expressions(node any, found *[]string) {
+// expressionsOf are what a dashboard or a file of rules asks of Prometheus, wherever that stands.
+func expressionsOf(node any, found *[]string) {
 	switch node := node.(type) {
 	case map[string]any:
 		for key, value := range node {
 			if text, ok := value.(string); ok && (key == "expr" || key == "query") {
 				*found = append(*found, text)
 			}
-			expressions(value, found)
+			expressionsOf(value, found)
 		}
 	case []any:
 		for _, value := range node {
-			expressions(value, found)
+			expressionsOf(value, found)
 		}
 	}
 }
 
 // TestContrib: what the dashboard shows and what the rules look at exists, and the dashboard shows each metric.
 func TestContrib(t *testing.T) {
-	families, err := told().registry.Gather()
+	families, err := toldMetrics().registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestContrib(t *testing.T) {
 			t.Fatalf("%s: %v", file, err)
 		}
 		var queries []string
-		if expressions(content, &queries); len(queries) < 4 {
+		if expressionsOf(content, &queries); len(queries) < 4 {
 			t.Errorf("%s: only %d expressions", file, len(queries))
 		}
 		for _, name := range names.FindAllString(strings.Join(queries, "\n"), -1) {

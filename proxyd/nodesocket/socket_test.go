@@ -123,8 +123,8 @@ func sendFile(path, name string) error {
 	return err
 }
 
-// serving is a Server in a folder that every user can reach.
-func serving(t *testing.T, l SrunRequests) (socket string, stop func()) {
+// startServer is a Server in a folder that every user can reach.
+func startServer(t *testing.T, l SrunRequests) (socket string, stop func()) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("SKIP: needs root, to be several users")
@@ -198,8 +198,8 @@ func TestTerminate(t *testing.T) {
 	}
 }
 
-// calling is a process of a user that does what beCaller is told.
-func calling(uid uint32, socket, what string) *exec.Cmd {
+// callerCommand is a process of a user that does what beCaller is told.
+func callerCommand(uid uint32, socket, what string) *exec.Cmd {
 	c := exec.Command("/proc/self/exe")
 	c.Env = append(os.Environ(), fmt.Sprintf("%s=%s,%s", callerVariable, socket, what))
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid, Groups: []uint32{uid, 777}}, Pdeathsig: syscall.SIGKILL}
@@ -211,9 +211,9 @@ func calling(uid uint32, socket, what string) *exec.Cmd {
 // its PID is not taken for it.
 func TestPeer(t *testing.T) {
 	l := listening{asked: make(chan Peer), over: make(chan struct{})}
-	socket, _ := serving(t, l)
+	socket, _ := startServer(t, l)
 	defer close(l.over)
-	caller := calling(54322, socket, "1")
+	caller := callerCommand(54322, socket, "1")
 	if err := caller.Run(); err != nil { // reaped: from here on its PID is anybody's
 		t.Fatal(err)
 	}
@@ -259,8 +259,8 @@ func TestFileThatHangs(t *testing.T) {
 				}
 				return nil
 			}
-			socket, stop := serving(t, l)
-			caller := calling(54321, socket, "/")
+			socket, stop := startServer(t, l)
+			caller := callerCommand(54321, socket, "/")
 			t.Cleanup(func() { _ = caller.Wait() }) // when its file is no more
 			file, hangs := hangingFile(t)
 			caller.Env[len(caller.Env)-1] += file[1:]
@@ -290,7 +290,7 @@ func TestFileThatHangs(t *testing.T) {
 			case <-time.After(30 * time.Second):
 				t.Fatal("the file was not closed")
 			}
-			if err := calling(54322, socket, "1").Run(); err != nil {
+			if err := callerCommand(54322, socket, "1").Run(); err != nil {
 				t.Error(err)
 			}
 			select {
@@ -311,8 +311,8 @@ func TestFileThatHangs(t *testing.T) {
 func TestCrowd(t *testing.T) {
 	l := listening{asked: make(chan Peer), over: make(chan struct{})}
 	close(l.over)
-	socket, _ := serving(t, l)
-	crowd := calling(54321, socket, fmt.Sprint(5*maxCalls))
+	socket, _ := startServer(t, l)
+	crowd := callerCommand(54321, socket, fmt.Sprint(5*maxCalls))
 	hold, err := crowd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -328,7 +328,7 @@ func TestCrowd(t *testing.T) {
 		t.Fatal(line, err)
 	}
 	began := time.Now()
-	if err := calling(54322, socket, "1").Run(); err != nil {
+	if err := callerCommand(54322, socket, "1").Run(); err != nil {
 		t.Error(err)
 	}
 	if who := <-l.asked; who.UID != 54322 {

@@ -24,9 +24,9 @@ func BenchmarkPaths(b *testing.B) {
 	var ends [3][2]*os.File
 	var to [3]netip.Addr
 	for i, l := range []*lab{plain, tunnel} {
-		n1, n2 := l.node("n1", "10.1.0.1/24", ""), l.node("n2", "10.1.0.2/24", "")
-		a0, a1 := n1.capsule("812.0", "100.64.0.8"), n2.capsule("812.1", "100.64.0.9")
-		introduce(b, "812", a0, a1)
+		n1, n2 := l.addNode("n1", "10.1.0.1/24", ""), l.addNode("n2", "10.1.0.2/24", "")
+		a0, a1 := n1.addCapsule("812.0", "100.64.0.8"), n2.addCapsule("812.1", "100.64.0.9")
+		introduceAll(b, "812", a0, a1)
 		ends[i+1], to[i+1] = [2]*os.File{a0.ns, a1.ns}, a1.addr
 		if i == 0 {
 			ends[0], to[0] = [2]*os.File{n1.ns, n2.ns}, n2.addr
@@ -34,15 +34,15 @@ func BenchmarkPaths(b *testing.B) {
 	}
 	names := []string{"host", "routed", "vxlan"}
 	const slice = 500 * time.Millisecond
-	for what, measure := range map[string]func(c, d net.Conn, stop time.Time) (int, error){"GB/s": flood, "trips/s": pingPong} {
+	for what, measure := range map[string]func(c, d net.Conn, stop time.Time) (int, error){"GB/s": floodConn, "trips/s": pingPong} {
 		b.Run(map[string]string{"GB/s": "stream", "trips/s": "pingpong"}[what], func(b *testing.B) {
 			var got [3][]float64
 			for b.Loop() {
 				for i := range names {
-					c, d := connect(b, ends[i], to[i])
+					c, d := connectFiles(b, ends[i], to[i])
 					began := time.Now()
 					n, err := measure(c, d, began.Add(slice))
-					must(b, err)
+					failOn(b, err)
 					got[i] = append(got[i], float64(n)/time.Since(began).Seconds())
 					c.Close()
 					d.Close()
@@ -65,23 +65,23 @@ func BenchmarkPaths(b *testing.B) {
 	}
 }
 
-func connect(b *testing.B, ends [2]*os.File, to netip.Addr) (c, d net.Conn) {
+func connectFiles(b *testing.B, ends [2]*os.File, to netip.Addr) (c, d net.Conn) {
 	b.Helper()
 	var l net.Listener
-	must(b, withinNamespace(ends[1], func() (err error) {
+	failOn(b, withinNamespace(ends[1], func() (err error) {
 		l, err = net.Listen("tcp4", "0.0.0.0:7")
 		return err
 	}))
 	defer l.Close()
-	c, err := dial(ends[0], to, patience)
-	must(b, err)
+	c, err := dialIn(ends[0], to, patience)
+	failOn(b, err)
 	d, err = l.Accept()
-	must(b, err)
+	failOn(b, err)
 	return c, d
 }
 
-// flood sends as much as it can from c to d.
-func flood(c, d net.Conn, stop time.Time) (int, error) {
+// floodConn sends as much as it can from c to d.
+func floodConn(c, d net.Conn, stop time.Time) (int, error) {
 	sent := make(chan error, 1)
 	go func() {
 		buf := make([]byte, 128<<10)
@@ -124,14 +124,14 @@ func pingPong(c, d net.Conn, stop time.Time) (int, error) {
 // BenchmarkAttach is what a capsule's network costs a job's start.
 func BenchmarkAttach(b *testing.B) {
 	l := newLab(b, Config{})
-	n := l.node("n1", "10.1.0.1/24", "")
+	n := l.addNode("n1", "10.1.0.1/24", "")
 	for b.Loop() {
 		b.StopTimer()
-		c := n.bare("812.0", "100.64.0.8")
+		c := n.startBare("812.0", "100.64.0.8")
 		b.StartTimer()
-		must(b, n.Attach(b.Context(), c.pid, c.name, c.addr))
+		failOn(b, n.Attach(b.Context(), c.pid, c.name, c.addr))
 		b.StopTimer()
-		must(b, n.Detach(b.Context(), c.name))
+		failOn(b, n.Detach(b.Context(), c.name))
 		c.kill()
 		b.StartTimer()
 	}
@@ -139,8 +139,8 @@ func BenchmarkAttach(b *testing.B) {
 
 func BenchmarkLock(b *testing.B) {
 	l := newLab(b, Config{})
-	c := l.node("n1", "10.1.0.1/24", "").capsule("812.0", "100.64.0.8")
+	c := l.addNode("n1", "10.1.0.1/24", "").addCapsule("812.0", "100.64.0.8")
 	for b.Loop() {
-		must(b, errors.Join(Lock(c.pid), Unlock(c.pid)))
+		failOn(b, errors.Join(Lock(c.pid), Unlock(c.pid)))
 	}
 }

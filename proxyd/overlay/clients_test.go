@@ -16,23 +16,23 @@ import (
 func dialInside(t *testing.T, a *box, l net.Listener, client string) (forwarder, program *net.TCPConn) {
 	t.Helper()
 	sockets, err := ClientSockets(a.pid, 2)
-	must(t, err)
-	must(t, sockets[1].Close())
+	failOn(t, err)
+	failOn(t, sockets[1].Close())
 	fd := int(sockets[0].Fd())
 	at := l.Addr().(*net.TCPAddr).AddrPort()
-	must(t, unix.SetNonblock(fd, false))
-	must(t, unix.Bind(fd, sockaddrOf(netip.MustParseAddrPort(client))))
-	must(t, unix.Connect(fd, sockaddrOf(at)))
+	failOn(t, unix.SetNonblock(fd, false))
+	failOn(t, unix.Bind(fd, sockaddrOf(netip.MustParseAddrPort(client))))
+	failOn(t, unix.Connect(fd, sockaddrOf(at)))
 	if waits, err := HasUnaccepted(a.pid, []uint16{at.Port()}); err != nil || !waits {
 		t.Errorf("before the program accepts: %v, %v", waits, err)
 	}
 	conn, err := net.FileConn(sockets[0])
-	must(t, err)
-	must(t, sockets[0].Close())
+	failOn(t, err)
+	failOn(t, sockets[0].Close())
 	t.Cleanup(func() { conn.Close() })
-	must(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
+	failOn(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
 	in, err := l.Accept()
-	must(t, err)
+	failOn(t, err)
 	t.Cleanup(func() { in.Close() })
 	if waits, err := HasUnaccepted(a.pid, []uint16{at.Port()}); err != nil || waits {
 		t.Errorf("after that: %v, %v", waits, err)
@@ -43,9 +43,9 @@ func dialInside(t *testing.T, a *box, l net.Listener, client string) (forwarder,
 // TestClientSockets: a program of a capsule sees a client's address, and both ends go on after the forwarder's end was made
 // again.
 func TestClientSockets(t *testing.T) {
-	_, a0, _ := diverted(t)
+	_, a0, _ := makeDiverted(t)
 	var l net.Listener
-	must(t, withinNamespace(a0.ns, func() (err error) {
+	failOn(t, withinNamespace(a0.ns, func() (err error) {
 		l, err = net.Listen("tcp4", a0.addr.String()+":8888")
 		return err
 	}))
@@ -55,40 +55,40 @@ func TestClientSockets(t *testing.T) {
 	if got := program.RemoteAddr().String(); got != "192.0.2.9:5555" {
 		t.Errorf("the program sees the client at %s", got)
 	}
-	says(t, forwarder, "question")
-	hears(t, program, "question")
-	says(t, program, "answer")
-	hears(t, forwarder, "answer")
-	must(t, Lock(a0.pid))
-	says(t, program, "on its way")
-	says(t, forwarder, "and back")
+	sendText(t, forwarder, "question")
+	expectText(t, program, "question")
+	sendText(t, program, "answer")
+	expectText(t, forwarder, "answer")
+	failOn(t, Lock(a0.pid))
+	sendText(t, program, "on its way")
+	sendText(t, forwarder, "and back")
 	made, c, unread, unsent := takeAway(t, a0, forwarder)
-	must(t, Unlock(a0.pid))
+	failOn(t, Unlock(a0.pid))
 	if len(unread) != 0 || string(c.Sent)+string(unsent) != "and back" {
 		t.Errorf("unread %q, sent %q, unsent %q", unread, c.Sent, unsent)
 	}
-	says(t, made, string(unsent)+"!")
-	hears(t, program, "and back!")
-	hears(t, made, "on its way")
-	says(t, other, "other")
-	hears(t, otherEnd, "other")
+	sendText(t, made, string(unsent)+"!")
+	expectText(t, program, "and back!")
+	expectText(t, made, "on its way")
+	sendText(t, other, "other")
+	expectText(t, otherEnd, "other")
 }
 
 // TestClientSocketsConfined: what such a socket sends to another host is diverted, as what any socket of the capsule sends.
 func TestClientSocketsConfined(t *testing.T) {
-	_, a0, l := diverted(t)
+	_, a0, l := makeDiverted(t)
 	sockets, err := ClientSockets(a0.pid, 1)
-	must(t, err)
+	failOn(t, err)
 	defer sockets[0].Close()
 	fd := int(sockets[0].Fd())
-	must(t, unix.SetNonblock(fd, false))
-	must(t, unix.Bind(fd, sockaddrOf(netip.MustParseAddrPort("192.0.2.9:5555"))))
-	must(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: int64(patience / time.Second)}))
+	failOn(t, unix.SetNonblock(fd, false))
+	failOn(t, unix.Bind(fd, sockaddrOf(netip.MustParseAddrPort("192.0.2.9:5555"))))
+	failOn(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: int64(patience / time.Second)}))
 	// The connection is diverted, as that of any program of the capsule.
-	must(t, unix.Connect(fd, sockaddrOf(netip.MustParseAddrPort("10.1.0.2:80"))))
-	must(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
+	failOn(t, unix.Connect(fd, sockaddrOf(netip.MustParseAddrPort("10.1.0.2:80"))))
+	failOn(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
 	c, err := l.Accept()
-	must(t, err)
+	failOn(t, err)
 	defer c.Close()
 	if from, to := c.RemoteAddr().String(), c.LocalAddr().String(); from != "192.0.2.9:5555" || to != "10.1.0.2:80" {
 		t.Errorf("from %s to %s", from, to)

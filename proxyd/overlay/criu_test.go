@@ -35,13 +35,13 @@ func TestCRIU(t *testing.T) {
 	}
 	shared := filepath.Join("/var/lib/minicluster", name, "shared")
 	dir, err := os.MkdirTemp(shared, "overlay-")
-	must(t, err)
+	failOn(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	inside := "/shared/" + filepath.Base(dir)
 	for from, to := range map[string]string{"/proc/self/exe": "node", "testdata/pump.py": "pump.py"} {
 		b, err := os.ReadFile(from)
-		must(t, err)
-		must(t, os.WriteFile(filepath.Join(dir, to), b, 0o755))
+		failOn(t, err)
+		failOn(t, os.WriteFile(filepath.Join(dir, to), b, 0o755))
 	}
 	on := func(host string, args ...string) string {
 		t.Helper()
@@ -134,7 +134,7 @@ func TestCRIU(t *testing.T) {
 	}
 	for i, c := range capsules {
 		for what, seed := range map[string]string{"net": capsules[1-i], "lo": "lo " + c} {
-			want := fmt.Sprintf("%d %x", total, stream(seed, total))
+			want := fmt.Sprintf("%d %x", total, hashOfStream(seed, total))
 			wait(c+"."+what+".done", func(s string) bool { return s != "" })
 			got, err := os.ReadFile(filepath.Join(dir, c+"."+what+".done"))
 			if err != nil || string(got) != want {
@@ -144,8 +144,8 @@ func TestCRIU(t *testing.T) {
 	}
 }
 
-// stream is the hash of what pump.py sends.
-func stream(seed string, total int) []byte {
+// hashOfStream returns the hash of what pump.py sends.
+func hashOfStream(seed string, total int) []byte {
 	h := sha256.New()
 	for n := range total / 8192 {
 		for i := range 8192 / 32 {
@@ -159,12 +159,12 @@ func stream(seed string, total int) []byte {
 // nodeArg makes the test binary carry out one of nodeCommands on a node of the cluster.
 const nodeArg = "node"
 
-// home has the capsules of a node.
-func home(name string) string { return filepath.Join("/var/lib/overlay-test", name) }
+// capsulesFolder has the capsules of a node.
+func capsulesFolder(name string) string { return filepath.Join("/var/lib/overlay-test", name) }
 
 var nodeCommands = map[string]func(ctx context.Context, dir string, args []string) error{
 	"check": func(ctx context.Context, _ string, _ []string) error {
-		return command(ctx, "criu", "check")
+		return runCommand(ctx, "criu", "check")
 	},
 	"make": func(ctx context.Context, _ string, a []string) error {
 		return onNode(func(o *Overlay) error {
@@ -172,11 +172,11 @@ var nodeCommands = map[string]func(ctx context.Context, dir string, args []strin
 			if err != nil {
 				return err
 			}
-			if err := os.MkdirAll(home(""), 0o700); err != nil {
+			if err := os.MkdirAll(capsulesFolder(""), 0o700); err != nil {
 				return err
 			}
 			c, err := capsule.Make(ctx, capsule.Spec{
-				Dir: home(a[0]), Hostname: a[0], Restore: a[2] != "",
+				Dir: capsulesFolder(a[0]), Hostname: a[0], Restore: a[2] != "",
 				Network: func(pid int) error { return o.Attach(ctx, pid, a[0], addr) },
 			})
 			if err == nil {
@@ -187,7 +187,7 @@ var nodeCommands = map[string]func(ctx context.Context, dir string, args []strin
 	},
 	"remove": func(ctx context.Context, _ string, a []string) error {
 		return onNode(func(o *Overlay) error {
-			if err := capsule.Discard(ctx, home(a[0])); err != nil {
+			if err := capsule.Discard(ctx, capsulesFolder(a[0])); err != nil {
 				return err
 			}
 			return o.Detach(ctx, a[0])
@@ -216,7 +216,7 @@ var nodeCommands = map[string]func(ctx context.Context, dir string, args []strin
 		return onCapsule(ctx, a[0], func(c *capsule.Capsule) error {
 			script := `n=$1; shift; d=$1; shift
 setsid sh -c 'echo $$ >$0.pid; exec python3 "$@" >$0.log 2>&1 </dev/null' $d/$n $d/pump.py "$@" >/dev/null 2>&1 </dev/null &`
-			return enter(ctx, c, append([]string{"sh", "-c", script, "sh", a[0], dir}, a[1:]...)...)
+			return runInCapsule(ctx, c, append([]string{"sh", "-c", script, "sh", a[0], dir}, a[1:]...)...)
 		})
 	},
 	"dump": func(ctx context.Context, dir string, a []string) error {
@@ -234,7 +234,7 @@ setsid sh -c 'echo $$ >$0.pid; exec python3 "$@" >$0.log 2>&1 </dev/null' $d/$n 
 				return err
 			}
 			fmt.Fprintln(os.Stdout, last)
-			return enter(ctx, c, "criu", "dump", "-t", strings.TrimSpace(string(pid)), "-D", images, "-o", "dump.log", "--network-lock", "skip", "--tcp-established")
+			return runInCapsule(ctx, c, "criu", "dump", "-t", strings.TrimSpace(string(pid)), "-D", images, "-o", "dump.log", "--network-lock", "skip", "--tcp-established")
 		})
 	},
 	"restore": func(ctx context.Context, dir string, a []string) error {
@@ -243,7 +243,7 @@ setsid sh -c 'echo $$ >$0.pid; exec python3 "$@" >$0.log 2>&1 </dev/null' $d/$n 
 			if err != nil {
 				return err
 			}
-			if err := enter(ctx, c, "criu", "restore", "-d", "-D", filepath.Join(dir, a[0]+"."+a[1]), "-o", "restore.log", "--tcp-established"); err != nil {
+			if err := runInCapsule(ctx, c, "criu", "restore", "-d", "-D", filepath.Join(dir, a[0]+"."+a[1]), "-o", "restore.log", "--tcp-established"); err != nil {
 				return err
 			}
 			return c.LoadLastPID(ctx, last)
@@ -261,7 +261,7 @@ func onNode(f func(*Overlay) error) error {
 }
 
 func onCapsule(ctx context.Context, name string, f func(*capsule.Capsule) error) error {
-	c, err := capsule.Adopt(ctx, home(name))
+	c, err := capsule.Adopt(ctx, capsulesFolder(name))
 	if err != nil {
 		return err
 	}
@@ -269,13 +269,13 @@ func onCapsule(ctx context.Context, name string, f func(*capsule.Capsule) error)
 	return f(c)
 }
 
-func enter(ctx context.Context, c *capsule.Capsule, args ...string) error {
+func runInCapsule(ctx context.Context, c *capsule.Capsule, args ...string) error {
 	ns := fmt.Sprintf("/proc/%d/ns/", c.PID())
-	return command(ctx, "nsenter", append([]string{"--mount=" + ns + "mnt", "--net=" + ns + "net", "--uts=" + ns + "uts",
+	return runCommand(ctx, "nsenter", append([]string{"--mount=" + ns + "mnt", "--net=" + ns + "net", "--uts=" + ns + "uts",
 		"--ipc=" + ns + "ipc", "--pid=" + ns + "pid", "--time=" + ns + "time_for_children"}, args...)...)
 }
 
-func command(ctx context.Context, name string, args ...string) error {
+func runCommand(ctx context.Context, name string, args ...string) error {
 	if out, err := exec.CommandContext(ctx, name, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, out)
 	}

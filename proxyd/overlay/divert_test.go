@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diverted makes a capsule whose connections to outside a listener of the test accepts.
-func diverted(t *testing.T) (*lab, *box, net.Listener) {
+// makeDiverted makes a capsule whose connections to outside a listener of the test accepts.
+func makeDiverted(t *testing.T) (*lab, *box, net.Listener) {
 	t.Helper()
 	b, a0, l, r := divertedAsking(t)
 	go func() {
@@ -41,17 +41,17 @@ func diverted(t *testing.T) (*lab, *box, net.Listener) {
 func divertedAsking(t *testing.T) (*lab, *box, net.Listener, *Requests) {
 	t.Helper()
 	b := newLab(t, Config{})
-	n1 := b.node("n1", "10.1.0.1/24", "")
-	a0 := n1.capsule("812.0", "100.64.0.8")
+	n1 := b.addNode("n1", "10.1.0.1/24", "")
+	a0 := n1.addCapsule("812.0", "100.64.0.8")
 	f, err := n1.Divert(a0.pid)
-	must(t, err)
+	failOn(t, err)
 	l, err := net.FileListener(f)
-	must(t, err)
+	failOn(t, err)
 	f.Close()
 	t.Cleanup(func() { l.Close() })
 	r, err := DivertRequests(a0.pid)
-	must(t, err)
-	t.Cleanup(func() { must(t, r.Close()) })
+	failOn(t, err)
+	t.Cleanup(func() { failOn(t, r.Close()) })
 	return b, a0, l, r
 }
 
@@ -60,7 +60,7 @@ func dialOutside(t *testing.T, a *box, l net.Listener, to string) (program, forw
 	t.Helper()
 	var fd int
 	at := netip.MustParseAddrPort(to)
-	must(t, withinNamespace(a.ns, func() (err error) {
+	failOn(t, withinNamespace(a.ns, func() (err error) {
 		if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
 			return err
 		}
@@ -69,11 +69,11 @@ func dialOutside(t *testing.T, a *box, l net.Listener, to string) (program, forw
 	f := os.NewFile(uintptr(fd), "")
 	defer f.Close()
 	c, err := net.FileConn(f)
-	must(t, err)
+	failOn(t, err)
 	t.Cleanup(func() { c.Close() })
-	must(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
+	failOn(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
 	o, err := l.Accept()
-	must(t, err)
+	failOn(t, err)
 	t.Cleanup(func() { o.Close() })
 	if got := o.LocalAddr().String(); got != to {
 		t.Errorf("the program asked for %s, the forwarder sees %s", to, got)
@@ -83,7 +83,7 @@ func dialOutside(t *testing.T, a *box, l net.Listener, to string) (program, forw
 
 // TestDivert: what programs connect to outside reaches the listener, and nothing else does.
 func TestDivert(t *testing.T) {
-	b, a0, l := diverted(t)
+	b, a0, l := makeDiverted(t)
 	program, forwarder := dialOutside(t, a0, l, "192.0.2.7:443")
 	if got := program.RemoteAddr().String(); got != "192.0.2.7:443" {
 		t.Errorf("the program's other end is %s", got)
@@ -91,22 +91,22 @@ func TestDivert(t *testing.T) {
 	if got := program.LocalAddr().(*net.TCPAddr).IP.String(); got != "100.64.0.8" {
 		t.Errorf("the program's address is %s", got)
 	}
-	says(t, program, "question")
-	hears(t, forwarder, "question")
-	says(t, forwarder, "answer")
-	hears(t, program, "answer")
+	sendText(t, program, "question")
+	expectText(t, forwarder, "question")
+	sendText(t, forwarder, "answer")
+	expectText(t, program, "answer")
 
 	// From the node into the capsule, and between capsules, nothing has changed.
-	in, inEnd := pair(t, a0.node.ns, a0.ns, a0.addr)
-	says(t, in, "in")
-	hears(t, inEnd, "in")
-	says(t, inEnd, "out")
-	hears(t, in, "out")
-	a1 := b.node("n2", "10.1.0.2/24", "").capsule("812.1", "100.64.0.9")
-	introduce(t, "812", a0, a1)
-	kept, keptEnd := pair(t, a0.ns, a1.ns, a1.addr)
-	says(t, kept, "between")
-	hears(t, keptEnd, "between")
+	in, inEnd := connectPair(t, a0.node.ns, a0.ns, a0.addr)
+	sendText(t, in, "in")
+	expectText(t, inEnd, "in")
+	sendText(t, inEnd, "out")
+	expectText(t, in, "out")
+	a1 := b.addNode("n2", "10.1.0.2/24", "").addCapsule("812.1", "100.64.0.9")
+	introduceAll(t, "812", a0, a1)
+	kept, keptEnd := connectPair(t, a0.ns, a1.ns, a1.addr)
+	sendText(t, kept, "between")
+	expectText(t, keptEnd, "between")
 }
 
 // takeAway saves the forwarder's end of a connection, ends the socket as the end of its process in a locked
@@ -115,15 +115,15 @@ func takeAway(t *testing.T, a *box, forwarder *net.TCPConn) (made *net.TCPConn, 
 	t.Helper()
 	f := descriptorOf(t, forwarder)
 	c, unread, unsent, err := TakeConnection(f)
-	must(t, err)
-	must(t, unix.SetsockoptInt(int(f.Fd()), unix.SOL_TCP, unix.TCP_REPAIR, tcpRepairOn)) // closes without a word
-	must(t, f.Close())
-	must(t, forwarder.Close())
+	failOn(t, err)
+	failOn(t, unix.SetsockoptInt(int(f.Fd()), unix.SOL_TCP, unix.TCP_REPAIR, tcpRepairOn)) // closes without a word
+	failOn(t, f.Close())
+	failOn(t, forwarder.Close())
 	again, err := MakeConnection(a.pid, c)
-	must(t, err)
+	failOn(t, err)
 	defer again.Close()
 	g, err := net.FileConn(again)
-	must(t, err)
+	failOn(t, err)
 	t.Cleanup(func() { g.Close() })
 	return g.(*net.TCPConn), c, unread, unsent
 }
@@ -131,65 +131,65 @@ func takeAway(t *testing.T, a *box, forwarder *net.TCPConn) (made *net.TCPConn, 
 // TestTakeConnection: a connection goes on when its end was made again, with bytes on their way in both
 // directions, again and again.
 func TestTakeConnection(t *testing.T) {
-	_, a0, l := diverted(t)
+	_, a0, l := makeDiverted(t)
 	program, forwarder := dialOutside(t, a0, l, "192.0.2.7:443")
 	other, otherEnd := dialOutside(t, a0, l, "192.0.2.7:443")
-	says(t, program, "before")
+	sendText(t, program, "before")
 	for range 3 {
-		hears(t, forwarder, "before")
-		says(t, program, "unread")
-		must(t, Lock(a0.pid))
-		says(t, program, "on its way")
-		says(t, forwarder, "and back")
+		expectText(t, forwarder, "before")
+		sendText(t, program, "unread")
+		failOn(t, Lock(a0.pid))
+		sendText(t, program, "on its way")
+		sendText(t, forwarder, "and back")
 		var unread, unsent []byte
 		var c *Connection
 		forwarder, c, unread, unsent = takeAway(t, a0, forwarder)
 		if string(unread) != "unread" {
 			t.Errorf("unread: %q", unread)
 		}
-		must(t, Unlock(a0.pid))
+		failOn(t, Unlock(a0.pid))
 		if got := string(c.Sent) + string(unsent); got != "and back" {
 			t.Errorf("sent %q, unsent %q", c.Sent, unsent)
 		}
-		says(t, forwarder, string(unsent)+"!")
-		hears(t, program, "and back!")
-		hears(t, forwarder, "on its way")
-		says(t, program, "before")
+		sendText(t, forwarder, string(unsent)+"!")
+		expectText(t, program, "and back!")
+		expectText(t, forwarder, "on its way")
+		sendText(t, program, "before")
 	}
-	says(t, other, "other")
-	hears(t, otherEnd, "other")
+	sendText(t, other, "other")
+	expectText(t, otherEnd, "other")
 }
 
 // TestTakeMuch: full buffers in both directions lose nothing.
 func TestTakeMuch(t *testing.T) {
-	_, a0, l := diverted(t)
+	_, a0, l := makeDiverted(t)
 	program, forwarder := dialOutside(t, a0, l, "192.0.2.7:443")
 	want := make([]byte, 24<<20)
 	for i := range want {
 		want[i] = byte(i * 7 >> 3)
 	}
 	fill := func(c *net.TCPConn) int {
-		must(t, c.SetWriteDeadline(time.Now().Add(300*time.Millisecond)))
+		failOn(t, c.SetWriteDeadline(time.Now().Add(300*time.Millisecond)))
 		n, err := c.Write(want)
 		if err == nil {
 			t.Error("the buffers take everything: the test shows nothing")
 		}
-		must(t, c.SetWriteDeadline(time.Time{}))
+		failOn(t, c.SetWriteDeadline(time.Time{}))
 		return n
 	}
 	up, down := fill(program), fill(forwarder)
-	must(t, Lock(a0.pid))
+	failOn(t, Lock(a0.pid))
 	made, _, unread, unsent := takeAway(t, a0, forwarder)
-	must(t, Unlock(a0.pid))
+	failOn(t, Unlock(a0.pid))
 	go func() { _, _ = made.Write(append(unsent, want[down:]...)) }()
 	go func() { _, _ = program.Write(want[up:]) }()
 	got := make([]byte, len(want))
-	must(t, made.SetReadDeadline(time.Now().Add(patience)))
+	failOn(t, made.SetReadDeadline(time.Now().Add(patience)))
 	n := copy(got, unread)
 	if _, err := io.ReadFull(made, got[n:]); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("from the program: %v", err)
 	}
-	must(t, program.SetReadDeadline(time.Now().Add(patience)))
+	failOn(t, program.SetReadDeadline(time.Now().Add(patience)))
 	if _, err := io.ReadFull(program, got); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("to the program: %v", err)
 	}
@@ -197,55 +197,55 @@ func TestTakeMuch(t *testing.T) {
 
 // TestTakeHalf: a connection of which one direction has ended goes on in the other.
 func TestTakeHalf(t *testing.T) {
-	_, a0, l := diverted(t)
+	_, a0, l := makeDiverted(t)
 	t.Run("the program's", func(t *testing.T) {
 		program, forwarder := dialOutside(t, a0, l, "192.0.2.7:80")
-		says(t, program, "last")
-		must(t, program.CloseWrite())
+		sendText(t, program, "last")
+		failOn(t, program.CloseWrite())
 		time.Sleep(50 * time.Millisecond) // the kernel has no event for an end that is not read
-		must(t, Lock(a0.pid))
+		failOn(t, Lock(a0.pid))
 		made, c, unread, _ := takeAway(t, a0, forwarder)
-		must(t, Unlock(a0.pid))
+		failOn(t, Unlock(a0.pid))
 		if !c.Ended || string(unread) != "last" {
 			t.Errorf("ended: %v, unread %q", c.Ended, unread)
 		}
-		says(t, made, "answer")
-		must(t, made.CloseWrite())
-		hears(t, program, "answer")
+		sendText(t, made, "answer")
+		failOn(t, made.CloseWrite())
+		expectText(t, program, "answer")
 		if _, err := program.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // of net
 			t.Error(err)
 		}
 	})
 	t.Run("the other side's", func(t *testing.T) {
 		program, forwarder := dialOutside(t, a0, l, "192.0.2.7:80")
-		must(t, forwarder.CloseWrite())
+		failOn(t, forwarder.CloseWrite())
 		if _, err := program.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // of net
 			t.Error(err)
 		}
 		time.Sleep(100 * time.Millisecond) // an acknowledgement may wait for 40 ms
-		must(t, Lock(a0.pid))
+		failOn(t, Lock(a0.pid))
 		made, c, _, _ := takeAway(t, a0, forwarder)
-		must(t, Unlock(a0.pid))
+		failOn(t, Unlock(a0.pid))
 		if c.Ending {
 			t.Error("the end was acknowledged")
 		}
-		says(t, program, "still")
-		hears(t, made, "still")
+		sendText(t, program, "still")
+		expectText(t, made, "still")
 	})
 	t.Run("the other side's, on its way", func(t *testing.T) {
 		program, forwarder := dialOutside(t, a0, l, "192.0.2.7:80")
-		must(t, Lock(a0.pid))
-		must(t, forwarder.CloseWrite())
+		failOn(t, Lock(a0.pid))
+		failOn(t, forwarder.CloseWrite())
 		made, c, _, _ := takeAway(t, a0, forwarder)
-		must(t, Unlock(a0.pid))
+		failOn(t, Unlock(a0.pid))
 		if !c.Ending {
 			t.Error("the end was not acknowledged")
 		}
-		must(t, made.CloseWrite())
+		failOn(t, made.CloseWrite())
 		if _, err := program.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // of net
 			t.Error(err)
 		}
-		says(t, program, "still")
-		hears(t, made, "still")
+		sendText(t, program, "still")
+		expectText(t, made, "still")
 	})
 }

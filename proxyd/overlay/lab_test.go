@@ -63,15 +63,15 @@ func newLab(t testing.TB, cfg Config) *lab {
 	return &lab{t: t, cfg: cfg, hubs: map[string]*os.File{}}
 }
 
-func must(t testing.TB, err error) {
+func failOn(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// namespace makes a network namespace with lo up.
-func namespace(t testing.TB) *os.File {
+// newNamespace makes a network namespace with lo up.
+func newNamespace(t testing.TB) *os.File {
 	t.Helper()
 	type made struct {
 		f   *os.File
@@ -88,13 +88,13 @@ func namespace(t testing.TB) *os.File {
 		done <- made{f, err}
 	}()
 	m := <-done
-	must(t, m.err)
+	failOn(t, m.err)
 	t.Cleanup(func() { m.f.Close() })
-	must(t, withinNamespace(m.f, func() error { return up("lo") }))
+	failOn(t, withinNamespace(m.f, func() error { return setUp("lo") }))
 	return m.f
 }
 
-func up(link string) error {
+func setUp(link string) error {
 	l, err := netlink.LinkByName(link)
 	if err != nil {
 		return err
@@ -102,24 +102,24 @@ func up(link string) error {
 	return netlink.LinkSetUp(l)
 }
 
-// wire connects a namespace to the subnet of addr, "10.1.0.1/24", by an interface.
-func (b *lab) wire(ns *os.File, link, addr string) {
+// wireNamespace connects a namespace to the subnet of addr, "10.1.0.1/24", by an interface.
+func (b *lab) wireNamespace(ns *os.File, link, addr string) {
 	b.t.Helper()
 	a, err := netlink.ParseAddr(addr)
-	must(b.t, err)
+	failOn(b.t, err)
 	subnet := netip.MustParsePrefix(addr).Masked().String()
 	hub := b.hubs[subnet]
 	if hub == nil {
-		hub = namespace(b.t)
+		hub = newNamespace(b.t)
 		b.hubs[subnet] = hub
-		must(b.t, withinNamespace(hub, func() error {
+		failOn(b.t, withinNamespace(hub, func() error {
 			attrs := netlink.NewLinkAttrs()
 			attrs.Name = "br"
-			return errors.Join(netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}), up("br"))
+			return errors.Join(netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}), setUp("br"))
 		}))
 	}
 	port := "p" + strings.ReplaceAll(a.IP.String(), ".", "x")
-	must(b.t, withinNamespace(ns, func() error {
+	failOn(b.t, withinNamespace(ns, func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = link
 		veth := &netlink.Veth{LinkAttrs: attrs, PeerName: port, PeerNamespace: netlink.NsFd(hub.Fd())}
@@ -132,7 +132,7 @@ func (b *lab) wire(ns *os.File, link, addr string) {
 		}
 		return errors.Join(netlink.AddrAdd(l, a), netlink.LinkSetUp(l))
 	}))
-	must(b.t, withinNamespace(hub, func() error {
+	failOn(b.t, withinNamespace(hub, func() error {
 		l, err := netlink.LinkByName(port)
 		if err != nil {
 			return err
@@ -142,56 +142,56 @@ func (b *lab) wire(ns *os.File, link, addr string) {
 	}))
 }
 
-// host makes a machine with an address that is no node of ours.
-func (b *lab) host(addr, via string) *os.File {
+// addHost makes a machine with an address that is no node of ours.
+func (b *lab) addHost(addr, via string) *os.File {
 	b.t.Helper()
-	ns := namespace(b.t)
-	b.wire(ns, "eth0", addr)
+	ns := newNamespace(b.t)
+	b.wireNamespace(ns, "eth0", addr)
 	if via != "" {
-		must(b.t, withinNamespace(ns, func() error { return netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(via)}) }))
+		failOn(b.t, withinNamespace(ns, func() error { return netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(via)}) }))
 	}
 	return ns
 }
 
-// router connects subnets.
-func (b *lab) router(addrs ...string) {
+// addRouter connects subnets.
+func (b *lab) addRouter(addrs ...string) {
 	b.t.Helper()
-	ns := namespace(b.t)
+	ns := newNamespace(b.t)
 	for i, a := range addrs {
-		b.wire(ns, fmt.Sprintf("eth%d", i), a)
+		b.wireNamespace(ns, fmt.Sprintf("eth%d", i), a)
 	}
-	must(b.t, withinNamespace(ns, func() error { return setSysctl("ipv4", "all", "forwarding", "1") }))
+	failOn(b.t, withinNamespace(ns, func() error { return setSysctl("ipv4", "all", "forwarding", "1") }))
 }
 
-func (b *lab) node(name, addr, via string) *node {
+func (b *lab) addNode(name, addr, via string) *node {
 	b.t.Helper()
-	n := &node{lab: b, name: name, ns: b.host(addr, via), addr: netip.MustParsePrefix(addr).Addr()}
-	n.open()
+	n := &node{lab: b, name: name, ns: b.addHost(addr, via), addr: netip.MustParsePrefix(addr).Addr()}
+	n.openOverlay()
 	return n
 }
 
-// open opens the node's overlay, again if need be.
-func (n *node) open() {
+// openOverlay opens the node's overlay, again if need be.
+func (n *node) openOverlay() {
 	n.lab.t.Helper()
 	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", n.ns.Fd()))
-	must(n.lab.t, err)
+	failOn(n.lab.t, err)
 	o, err := openIn(n.lab.cfg, f)
-	must(n.lab.t, err)
+	failOn(n.lab.t, err)
 	n.Overlay = o
 	n.lab.t.Cleanup(func() { o.Close() })
 }
 
-// bare starts a process with a network namespace.
-func (n *node) bare(name, addr string) *box {
+// startBare starts a process with a network namespace.
+func (n *node) startBare(name, addr string) *box {
 	t := n.lab.t
 	t.Helper()
 	cmd := exec.Command("cat") // ends with us, whose end of the pipe is closed then
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	_, err := cmd.StdinPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	failOn(t, err)
+	failOn(t, cmd.Start())
 	ns, err := capsuleNetns(cmd.Process.Pid, n.ns)
-	must(t, err)
+	failOn(t, err)
 	c := &box{node: n, name: name, addr: netip.MustParseAddr(addr), pid: cmd.Process.Pid, ns: ns}
 	killed := false
 	c.kill = func() {
@@ -203,20 +203,20 @@ func (n *node) bare(name, addr string) *box {
 		}
 	}
 	t.Cleanup(c.kill)
-	must(t, withinNamespace(ns, func() error { return up("lo") }))
+	failOn(t, withinNamespace(ns, func() error { return setUp("lo") }))
 	return c
 }
 
-// capsule is one that is attached.
-func (n *node) capsule(name, addr string) *box {
+// addCapsule is one that is attached.
+func (n *node) addCapsule(name, addr string) *box {
 	n.lab.t.Helper()
-	c := n.bare(name, addr)
-	must(n.lab.t, n.Attach(context.Background(), c.pid, name, c.addr))
+	c := n.startBare(name, addr)
+	failOn(n.lab.t, n.Attach(context.Background(), c.pid, name, c.addr))
 	return c
 }
 
-// introduce tells each node where a job's capsules are.
-func introduce(t testing.TB, job string, capsules ...*box) {
+// introduceAll tells each node where a job's capsules are.
+func introduceAll(t testing.TB, job string, capsules ...*box) {
 	t.Helper()
 	var peers []Peer
 	nodes := map[*node]bool{}
@@ -225,18 +225,18 @@ func introduce(t testing.TB, job string, capsules ...*box) {
 		nodes[c.node] = true
 	}
 	for n := range nodes {
-		must(t, n.SetPeers(context.Background(), job, peers))
+		failOn(t, n.SetPeers(context.Background(), job, peers))
 	}
 }
 
 const patience = 5 * time.Second
 
-// listen answers each connection to port 7 in ns with all that it sends, and tells who
+// listenAndEcho answers each connection to port 7 in ns with all that it sends, and tells who
 // called.
-func listen(t testing.TB, ns *os.File) (callers chan netip.Addr) {
+func listenAndEcho(t testing.TB, ns *os.File) (callers chan netip.Addr) {
 	t.Helper()
 	var l net.Listener
-	must(t, withinNamespace(ns, func() (err error) {
+	failOn(t, withinNamespace(ns, func() (err error) {
 		l, err = net.Listen("tcp4", "0.0.0.0:7")
 		return err
 	}))
@@ -258,7 +258,7 @@ func listen(t testing.TB, ns *os.File) (callers chan netip.Addr) {
 	return callers
 }
 
-func dial(ns *os.File, to netip.Addr, wait time.Duration) (net.Conn, error) {
+func dialIn(ns *os.File, to netip.Addr, wait time.Duration) (net.Conn, error) {
 	return dialFrom(ns, netip.Addr{}, to, wait)
 }
 
@@ -274,22 +274,22 @@ func dialFrom(ns *os.File, from, to netip.Addr, wait time.Duration) (c net.Conn,
 	return c, err
 }
 
-// talks checks that bytes get from a to b and back.
-func talks(t testing.TB, from *os.File, to netip.Addr) {
+// checkTalks checks that bytes get from a to b and back.
+func checkTalks(t testing.TB, from *os.File, to netip.Addr) {
 	t.Helper()
-	c, err := dial(from, to, patience)
+	c, err := dialIn(from, to, patience)
 	if err != nil {
 		t.Errorf("no connection to %s: %v", to, err)
 		return
 	}
 	defer c.Close()
-	echoes(t, c, 1000)
+	checkEchoes(t, c, 1000)
 }
 
-// echoes checks that n bytes come back as they were.
-func echoes(t testing.TB, c net.Conn, n int) {
+// checkEchoes checks that n bytes come back as they were.
+func checkEchoes(t testing.TB, c net.Conn, n int) {
 	t.Helper()
-	must(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	failOn(t, c.SetDeadline(time.Now().Add(20*time.Second)))
 	out := make([]byte, n)
 	for i := range out {
 		out[i] = byte(i ^ i>>8 ^ i>>16)
@@ -304,23 +304,23 @@ func echoes(t testing.TB, c net.Conn, n int) {
 	if err != nil {
 		t.Fatalf("%d of %d bytes came back: %v", got, n, err)
 	}
-	must(t, <-sent)
+	failOn(t, <-sent)
 	if !slices.Equal(in, out) {
 		t.Fatal("other bytes came back")
 	}
 }
 
-// deaf checks that a cannot connect to b.
-func deaf(t testing.TB, from *os.File, to netip.Addr) {
+// checkDeaf checks that a cannot connect to b.
+func checkDeaf(t testing.TB, from *os.File, to netip.Addr) {
 	t.Helper()
-	if c, err := dial(from, to, 300*time.Millisecond); err == nil {
+	if c, err := dialIn(from, to, 300*time.Millisecond); err == nil {
 		c.Close()
 		t.Errorf("connected to %s", to)
 	}
 }
 
-// caller waits for a call, and returns the caller.
-func caller(t testing.TB, callers chan netip.Addr) netip.Addr {
+// waitForCaller waits for a call, and returns the caller.
+func waitForCaller(t testing.TB, callers chan netip.Addr) netip.Addr {
 	t.Helper()
 	select {
 	case a := <-callers:

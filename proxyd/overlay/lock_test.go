@@ -23,41 +23,41 @@ func eachLock(t *testing.T, f func(t *testing.T, lock func(pid int) error)) {
 	t.Run("output", func(t *testing.T) { f(t, func(pid int) error { return lockNetwork(pid, false) }) })
 }
 
-// pair connects a to b and returns both ends.
-func pair(t *testing.T, a, b *os.File, to netip.Addr) (here, there net.Conn) {
+// connectPair connects a to b and returns both ends.
+func connectPair(t *testing.T, a, b *os.File, to netip.Addr) (here, there net.Conn) {
 	t.Helper()
 	var l net.Listener
-	must(t, withinNamespace(b, func() (err error) {
+	failOn(t, withinNamespace(b, func() (err error) {
 		l, err = net.Listen("tcp4", "0.0.0.0:7")
 		return err
 	}))
 	defer l.Close()
-	here, err := dial(a, to, patience)
-	must(t, err)
+	here, err := dialIn(a, to, patience)
+	failOn(t, err)
 	there, err = l.Accept()
-	must(t, err)
+	failOn(t, err)
 	t.Cleanup(func() { here.Close(); there.Close() })
 	return here, there
 }
 
-func silent(t *testing.T, c net.Conn, d time.Duration) {
+func checkSilent(t *testing.T, c net.Conn, d time.Duration) {
 	t.Helper()
-	must(t, c.SetReadDeadline(time.Now().Add(d)))
+	failOn(t, c.SetReadDeadline(time.Now().Add(d)))
 	if n, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%d bytes came through the lock, %v", n, err)
 	}
 }
 
-func hears(t *testing.T, c net.Conn, want string) {
+func expectText(t *testing.T, c net.Conn, want string) {
 	t.Helper()
-	must(t, c.SetReadDeadline(time.Now().Add(10*time.Second)))
+	failOn(t, c.SetReadDeadline(time.Now().Add(10*time.Second)))
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
 		t.Errorf("heard %q, %v, want %q", got, err, want)
 	}
 }
 
-func says(t *testing.T, c net.Conn, what string) {
+func sendText(t *testing.T, c net.Conn, what string) {
 	t.Helper()
 	if _, err := c.Write([]byte(what)); err != nil {
 		t.Errorf("say %q: %v", what, err)
@@ -68,9 +68,9 @@ func says(t *testing.T, c net.Conn, what string) {
 func TestLock(t *testing.T) {
 	eachLock(t, func(t *testing.T, lock func(int) error) {
 		b := newLab(t, Config{})
-		n1, n2 := b.node("n1", "10.1.0.1/24", ""), b.node("n2", "10.1.0.2/24", "")
-		a0, a1 := n1.capsule("812.0", "100.64.0.8"), n2.capsule("812.1", "100.64.0.9")
-		introduce(t, "812", a0, a1)
+		n1, n2 := b.addNode("n1", "10.1.0.1/24", ""), b.addNode("n2", "10.1.0.2/24", "")
+		a0, a1 := n1.addCapsule("812.0", "100.64.0.8"), n2.addCapsule("812.1", "100.64.0.9")
+		introduceAll(t, "812", a0, a1)
 		for name, try := range map[string]struct {
 			from, to *box
 			addr     netip.Addr
@@ -83,33 +83,33 @@ func TestLock(t *testing.T) {
 			"itself":   {a0, a0, a0.addr, []*box{a0}},
 		} {
 			t.Run(name, func(t *testing.T) {
-				x, y := pair(t, try.from.ns, try.to.ns, try.addr)
-				says(t, x, "before")
-				hears(t, y, "before")
+				x, y := connectPair(t, try.from.ns, try.to.ns, try.addr)
+				sendText(t, x, "before")
+				expectText(t, y, "before")
 				for _, c := range try.lock {
 					for range 2 {
-						must(t, lock(c.pid))
+						failOn(t, lock(c.pid))
 						if on, err := Locked(c.pid); err != nil || !on {
 							t.Errorf("locked: %v, %v", on, err)
 						}
 					}
 				}
-				says(t, x, "during")
-				says(t, y, "answer")
-				silent(t, y, 500*time.Millisecond)
-				silent(t, x, 10*time.Millisecond)
+				sendText(t, x, "during")
+				sendText(t, y, "answer")
+				checkSilent(t, y, 500*time.Millisecond)
+				checkSilent(t, x, 10*time.Millisecond)
 				for _, c := range try.lock {
 					for range 2 {
-						must(t, Unlock(c.pid))
+						failOn(t, Unlock(c.pid))
 						if on, err := Locked(c.pid); err != nil || on {
 							t.Errorf("locked: %v, %v", on, err)
 						}
 					}
 				}
-				hears(t, y, "during")
-				hears(t, x, "answer")
-				says(t, y, "after")
-				hears(t, x, "after")
+				expectText(t, y, "during")
+				expectText(t, x, "answer")
+				sendText(t, y, "after")
+				expectText(t, x, "after")
 			})
 		}
 	})
@@ -119,15 +119,15 @@ func TestLock(t *testing.T) {
 func TestLockNoReset(t *testing.T) {
 	eachLock(t, func(t *testing.T, lock func(int) error) {
 		b := newLab(t, Config{})
-		n1 := b.node("n1", "10.1.0.1/24", "")
-		a0, a1 := n1.capsule("812.0", "100.64.0.8"), n1.capsule("812.1", "100.64.0.9")
-		if _, err := dial(a0.ns, a1.addr, patience); !errors.Is(err, unix.ECONNREFUSED) {
+		n1 := b.addNode("n1", "10.1.0.1/24", "")
+		a0, a1 := n1.addCapsule("812.0", "100.64.0.8"), n1.addCapsule("812.1", "100.64.0.9")
+		if _, err := dialIn(a0.ns, a1.addr, patience); !errors.Is(err, unix.ECONNREFUSED) {
 			t.Fatalf("unlocked: %v", err)
 		}
-		must(t, lock(a1.pid))
+		failOn(t, lock(a1.pid))
 		for _, ns := range []*os.File{a0.ns, n1.ns, a1.ns} {
 			var late net.Error
-			if _, err := dial(ns, a1.addr, 300*time.Millisecond); !errors.As(err, &late) || !late.Timeout() {
+			if _, err := dialIn(ns, a1.addr, 300*time.Millisecond); !errors.As(err, &late) || !late.Timeout() {
 				t.Errorf("locked: %v", err)
 			}
 		}
@@ -140,25 +140,25 @@ func TestLockLong(t *testing.T) {
 		t.Skip("SKIP: waits for half a minute")
 	}
 	b := newLab(t, Config{})
-	n1, n2 := b.node("n1", "10.1.0.1/24", ""), b.node("n2", "10.1.0.2/24", "")
-	a0, a1 := n1.capsule("812.0", "100.64.0.8"), n2.capsule("812.1", "100.64.0.9")
-	introduce(t, "812", a0, a1)
-	quiet, quietEnd := pair(t, a1.ns, a0.ns, a0.addr)
-	x, y := pair(t, a0.ns, a1.ns, a1.addr)
-	says(t, x, "before")
-	hears(t, y, "before")
-	must(t, errors.Join(Lock(a0.pid), Lock(a1.pid)))
-	says(t, x, "during")
+	n1, n2 := b.addNode("n1", "10.1.0.1/24", ""), b.addNode("n2", "10.1.0.2/24", "")
+	a0, a1 := n1.addCapsule("812.0", "100.64.0.8"), n2.addCapsule("812.1", "100.64.0.9")
+	introduceAll(t, "812", a0, a1)
+	quiet, quietEnd := connectPair(t, a1.ns, a0.ns, a0.addr)
+	x, y := connectPair(t, a0.ns, a1.ns, a1.addr)
+	sendText(t, x, "before")
+	expectText(t, y, "before")
+	failOn(t, errors.Join(Lock(a0.pid), Lock(a1.pid)))
+	sendText(t, x, "during")
 	const long = 12 * time.Second
-	silent(t, y, long)
+	checkSilent(t, y, long)
 	began := time.Now()
-	must(t, errors.Join(Unlock(a0.pid), Unlock(a1.pid)))
-	says(t, quiet, "at once")
-	hears(t, quietEnd, "at once")
+	failOn(t, errors.Join(Unlock(a0.pid), Unlock(a1.pid)))
+	sendText(t, quiet, "at once")
+	expectText(t, quietEnd, "at once")
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("what was not under way took %v", took)
 	}
-	must(t, y.SetReadDeadline(began.Add(long+5*time.Second)))
+	failOn(t, y.SetReadDeadline(began.Add(long+5*time.Second)))
 	got := make([]byte, 6)
 	if _, err := io.ReadFull(y, got); err != nil || string(got) != "during" {
 		t.Errorf("heard %q, %v", got, err)
@@ -169,10 +169,10 @@ func TestLockLong(t *testing.T) {
 // TestLockUDP: a program does not notice that it is locked.
 func TestLockUDP(t *testing.T) {
 	b := newLab(t, Config{})
-	n1 := b.node("n1", "10.1.0.1/24", "")
-	a0 := n1.capsule("812.0", "100.64.0.8")
-	must(t, Lock(a0.pid))
-	must(t, withinNamespace(a0.ns, func() error {
+	n1 := b.addNode("n1", "10.1.0.1/24", "")
+	a0 := n1.addCapsule("812.0", "100.64.0.8")
+	failOn(t, Lock(a0.pid))
+	failOn(t, withinNamespace(a0.ns, func() error {
 		for _, to := range []string{"100.64.0.9:9", "127.0.0.1:9", "10.1.0.1:9"} {
 			c, err := net.Dial("udp4", to)
 			if err != nil {
@@ -193,10 +193,10 @@ func TestLockUDP(t *testing.T) {
 func TestLockMark(t *testing.T) {
 	eachLock(t, func(t *testing.T, lock func(int) error) {
 		b := newLab(t, Config{})
-		n1 := b.node("n1", "10.1.0.1/24", "")
-		a0 := n1.capsule("812.0", "100.64.0.8")
-		must(t, lock(a0.pid))
-		must(t, withinNamespace(a0.ns, func() error {
+		n1 := b.addNode("n1", "10.1.0.1/24", "")
+		a0 := n1.addCapsule("812.0", "100.64.0.8")
+		failOn(t, lock(a0.pid))
+		failOn(t, withinNamespace(a0.ns, func() error {
 			pc, err := net.ListenPacket("udp4", "127.0.0.1:9")
 			if err != nil {
 				return err
@@ -218,7 +218,7 @@ func TestLockMark(t *testing.T) {
 					return err
 				}
 				_, _ = c.Write([]byte{byte(mark)}) // EPERM, with the lock for older kernels
-				must(t, pc.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
+				failOn(t, pc.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
 				_, _, err = pc.ReadFrom(make([]byte, 1))
 				if passed := err == nil; passed != (mark == criuMark) {
 					t.Errorf("mark %#x: passed is %v", mark, passed)
@@ -233,7 +233,7 @@ func TestLockMark(t *testing.T) {
 func TestLockOfNode(t *testing.T) {
 	needRoot(t)
 	before, err := os.Readlink("/proc/self/ns/net")
-	must(t, err)
+	failOn(t, err)
 	if thread, err := os.Readlink("/proc/thread-self/ns/net"); err != nil || thread != before {
 		t.Fatalf("the test is in %s, its process in %s, %v", thread, before, err)
 	}

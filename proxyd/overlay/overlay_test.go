@@ -20,38 +20,38 @@ import (
 // nodes to them.
 func TestNeighbours(t *testing.T) {
 	b := newLab(t, Config{})
-	n1, n2 := b.node("n1", "10.1.0.1/24", ""), b.node("n2", "10.1.0.2/24", "")
-	a0, a1, a2 := n1.capsule("812.0", "100.64.0.8"), n2.capsule("812.1", "100.64.0.9"), n1.capsule("812.2", "100.64.0.10")
-	introduce(t, "812", a0, a1, a2)
+	n1, n2 := b.addNode("n1", "10.1.0.1/24", ""), b.addNode("n2", "10.1.0.2/24", "")
+	a0, a1, a2 := n1.addCapsule("812.0", "100.64.0.8"), n2.addCapsule("812.1", "100.64.0.9"), n1.addCapsule("812.2", "100.64.0.10")
+	introduceAll(t, "812", a0, a1, a2)
 	for _, c := range []*box{a0, a1, a2} {
-		callers := listen(t, c.ns)
+		callers := listenAndEcho(t, c.ns)
 		for _, from := range []*box{a0, a1, a2} {
 			t.Run(from.name+" calls "+c.name, func(t *testing.T) {
-				talks(t, from.ns, c.addr)
-				if got := caller(t, callers); got != from.addr {
+				checkTalks(t, from.ns, c.addr)
+				if got := waitForCaller(t, callers); got != from.addr {
 					t.Errorf("called by %s, not by %s", got, from.addr)
 				}
 			})
 		}
 		for _, from := range []*node{n1, n2} {
 			t.Run(from.name+" calls "+c.name, func(t *testing.T) {
-				talks(t, from.ns, c.addr)
-				if got := caller(t, callers); got != from.addr {
+				checkTalks(t, from.ns, c.addr)
+				if got := waitForCaller(t, callers); got != from.addr {
 					t.Errorf("called by %s, not by %s", got, from.addr)
 				}
 			})
 		}
 	}
 	for _, to := range []*node{n1, n2} {
-		callers := listen(t, to.ns)
+		callers := listenAndEcho(t, to.ns)
 		for _, from := range []*box{a0, a1} {
 			t.Run(from.name+" calls "+to.name, func(t *testing.T) {
-				talks(t, from.ns, to.addr)
+				checkTalks(t, from.ns, to.addr)
 				want := from.node.addr
 				if from.node == to {
 					want = from.addr
 				}
-				if got := caller(t, callers); got != want {
+				if got := waitForCaller(t, callers); got != want {
 					t.Errorf("called by %s, not by %s", got, want)
 				}
 			})
@@ -62,17 +62,17 @@ func TestNeighbours(t *testing.T) {
 // TestOutside: a capsule reaches hosts that know nothing of it, and not the other way round.
 func TestOutside(t *testing.T) {
 	b := newLab(t, Config{})
-	b.router("10.1.0.254/24", "192.168.7.254/24")
-	n1 := b.node("n1", "10.1.0.1/24", "10.1.0.254")
-	far, near := b.host("192.168.7.9/24", "192.168.7.254"), b.host("10.1.0.99/24", "")
-	a := n1.capsule("812.0", "100.64.0.8")
+	b.addRouter("10.1.0.254/24", "192.168.7.254/24")
+	n1 := b.addNode("n1", "10.1.0.1/24", "10.1.0.254")
+	far, near := b.addHost("192.168.7.9/24", "192.168.7.254"), b.addHost("10.1.0.99/24", "")
+	a := n1.addCapsule("812.0", "100.64.0.8")
 	for addr, ns := range map[string]*os.File{"192.168.7.9": far, "10.1.0.99": near} {
-		callers := listen(t, ns)
-		talks(t, a.ns, netip.MustParseAddr(addr))
-		if got := caller(t, callers); got != n1.addr {
+		callers := listenAndEcho(t, ns)
+		checkTalks(t, a.ns, netip.MustParseAddr(addr))
+		if got := waitForCaller(t, callers); got != n1.addr {
 			t.Errorf("%s was called by %s, not by %s", addr, got, n1.addr)
 		}
-		deaf(t, ns, a.addr)
+		checkDeaf(t, ns, a.addr)
 	}
 }
 
@@ -81,55 +81,55 @@ func TestRouter(t *testing.T) {
 	for _, mode := range []string{ModeAuto, ModeVXLAN} {
 		t.Run(mode, func(t *testing.T) {
 			b := newLab(t, Config{Mode: mode})
-			b.router("10.1.0.254/24", "10.2.0.254/24")
-			n1, n2, n3 := b.node("n1", "10.1.0.1/24", "10.1.0.254"), b.node("n2", "10.1.0.2/24", "10.1.0.254"), b.node("n3", "10.2.0.3/24", "10.2.0.254")
-			a0, a1, a2 := n1.capsule("812.0", "100.64.0.8"), n2.capsule("812.1", "100.64.0.9"), n3.capsule("812.2", "100.64.0.10")
+			b.addRouter("10.1.0.254/24", "10.2.0.254/24")
+			n1, n2, n3 := b.addNode("n1", "10.1.0.1/24", "10.1.0.254"), b.addNode("n2", "10.1.0.2/24", "10.1.0.254"), b.addNode("n3", "10.2.0.3/24", "10.2.0.254")
+			a0, a1, a2 := n1.addCapsule("812.0", "100.64.0.8"), n2.addCapsule("812.1", "100.64.0.9"), n3.addCapsule("812.2", "100.64.0.10")
 			all := []*box{a0, a1, a2}
-			introduce(t, "812", all...)
+			introduceAll(t, "812", all...)
 			for _, c := range all {
-				callers := listen(t, c.ns)
+				callers := listenAndEcho(t, c.ns)
 				for _, from := range all {
 					if from == c {
 						continue
 					}
-					before := through(t, from.node)
-					conn, err := dial(from.ns, c.addr, patience)
-					must(t, err)
-					echoes(t, conn, 4<<20)
+					before := bytesSent(t, from.node)
+					conn, err := dialIn(from.ns, c.addr, patience)
+					failOn(t, err)
+					checkEchoes(t, conn, 4<<20)
 					conn.Close()
-					if got := caller(t, callers); got != from.addr {
+					if got := waitForCaller(t, callers); got != from.addr {
 						t.Errorf("%s called by %s, not by %s", c.name, got, from.addr)
 					}
 					want := mode == ModeVXLAN || (from == a2) != (c == a2)
-					if got := through(t, from.node) > before+4<<20; got != want {
+					if got := bytesSent(t, from.node) > before+4<<20; got != want {
 						t.Errorf("from %s to %s through vxlan: %v", from.name, c.name, got)
 					}
 				}
 			}
 			// The host of a node has no address in there, and hears so at once.
 			if mode == ModeAuto {
-				_, err := dial(n1.ns, a2.addr, patience)
+				_, err := dialIn(n1.ns, a2.addr, patience)
 				if !errors.Is(err, unix.EHOSTUNREACH) && !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.EPERM) {
 					t.Errorf("from a host through vxlan: %v", err)
 				}
 			}
 			// When a capsule comes to this side, nothing of the tunnel is left.
 			n3.Detach(t.Context(), "812.2")
-			a2 = n2.capsule("812.2", "100.64.0.10")
-			introduce(t, "812", a0, a1, a2)
-			listen(t, a2.ns)
-			talks(t, a0.ns, a2.addr)
-			if mode == ModeAuto && through(t, n1) != 0 {
+			a2 = n2.addCapsule("812.2", "100.64.0.10")
+			introduceAll(t, "812", a0, a1, a2)
+			listenAndEcho(t, a2.ns)
+			checkTalks(t, a0.ns, a2.addr)
+			if mode == ModeAuto && bytesSent(t, n1) != 0 {
 				t.Error("n1 still has a vxlan interface")
 			}
 		})
 	}
 }
 
-// through returns how many bytes a node has sent by vxlan.
-func through(t *testing.T, n *node) (sent uint64) {
+// bytesSent returns how many bytes a node has sent by vxlan.
+func bytesSent(t *testing.T, n *node) (sent uint64) {
 	t.Helper()
-	must(t, withinNamespace(n.ns, func() error {
+	failOn(t, withinNamespace(n.ns, func() error {
 		l, err := findLink(vxlanName)
 		if l != nil {
 			sent = l.Attrs().Statistics.TxBytes
@@ -142,13 +142,13 @@ func through(t *testing.T, n *node) (sent uint64) {
 // TestVXLANStrangers: a host that is no peer's node cannot put packets into the tunnel.
 func TestVXLANStrangers(t *testing.T) {
 	b := newLab(t, Config{Mode: ModeVXLAN})
-	n1, n2 := b.node("n1", "10.1.0.1/24", ""), b.node("n2", "10.1.0.2/24", "")
-	evil := b.node("evil", "10.1.0.66/24", "")
-	a0, a1 := n1.capsule("812.0", "100.64.0.8"), n2.capsule("812.1", "100.64.0.9")
-	introduce(t, "812", a0, a1)
+	n1, n2 := b.addNode("n1", "10.1.0.1/24", ""), b.addNode("n2", "10.1.0.2/24", "")
+	evil := b.addNode("evil", "10.1.0.66/24", "")
+	a0, a1 := n1.addCapsule("812.0", "100.64.0.8"), n2.addCapsule("812.1", "100.64.0.9")
+	introduceAll(t, "812", a0, a1)
 	got := make(chan string, 8)
 	var pc net.PacketConn
-	must(t, withinNamespace(a0.ns, func() (err error) {
+	failOn(t, withinNamespace(a0.ns, func() (err error) {
 		pc, err = net.ListenPacket("udp4", "0.0.0.0:9")
 		return err
 	}))
@@ -164,7 +164,7 @@ func TestVXLANStrangers(t *testing.T) {
 		}
 	}()
 	say := func(from *box, what string) {
-		must(t, withinNamespace(from.ns, func() error {
+		failOn(t, withinNamespace(from.ns, func() error {
 			c, err := net.Dial("udp4", "100.64.0.8:9")
 			if err != nil {
 				return err
@@ -175,8 +175,8 @@ func TestVXLANStrangers(t *testing.T) {
 		}))
 	}
 	// A machine that has our software and says that it has 812.1.
-	fake := evil.capsule("812.1", "100.64.0.9")
-	must(t, evil.SetPeers(t.Context(), "812", []Peer{{a0.addr, n1.addr}, {fake.addr, evil.addr}}))
+	fake := evil.addCapsule("812.1", "100.64.0.9")
+	failOn(t, evil.SetPeers(t.Context(), "812", []Peer{{a0.addr, n1.addr}, {fake.addr, evil.addr}}))
 	say(fake, "evil")
 	say(a1, "good")
 	if first := <-got; first != "good" {
@@ -187,26 +187,26 @@ func TestVXLANStrangers(t *testing.T) {
 // TestIsolation: what capsules of a job cannot be reached by.
 func TestIsolation(t *testing.T) {
 	b := newLab(t, Config{})
-	n1, n2, n3 := b.node("n1", "10.1.0.1/24", ""), b.node("n2", "10.1.0.2/24", ""), b.node("n3", "10.1.0.3/24", "")
-	a0, a1 := n1.capsule("812.0", "100.64.0.8"), n2.capsule("812.1", "100.64.0.9")
-	introduce(t, "812", a0, a1)
-	c0, c1, c2 := n1.capsule("813.0", "100.64.0.16"), n2.capsule("813.1", "100.64.0.17"), n3.capsule("813.2", "100.64.0.18")
-	introduce(t, "813", c0, c1, c2)
+	n1, n2, n3 := b.addNode("n1", "10.1.0.1/24", ""), b.addNode("n2", "10.1.0.2/24", ""), b.addNode("n3", "10.1.0.3/24", "")
+	a0, a1 := n1.addCapsule("812.0", "100.64.0.8"), n2.addCapsule("812.1", "100.64.0.9")
+	introduceAll(t, "812", a0, a1)
+	c0, c1, c2 := n1.addCapsule("813.0", "100.64.0.16"), n2.addCapsule("813.1", "100.64.0.17"), n3.addCapsule("813.2", "100.64.0.18")
+	introduceAll(t, "813", c0, c1, c2)
 	for _, c := range []*box{a0, a1, c0, c1, c2} {
-		listen(t, c.ns)
+		listenAndEcho(t, c.ns)
 	}
 	for _, from := range []*box{c0, c1, c2} {
 		for _, to := range []*box{a0, a1} {
-			t.Run(from.name+" calls "+to.name, func(t *testing.T) { deaf(t, from.ns, to.addr) })
-			t.Run(to.name+" calls "+from.name, func(t *testing.T) { deaf(t, to.ns, from.addr) })
+			t.Run(from.name+" calls "+to.name, func(t *testing.T) { checkDeaf(t, from.ns, to.addr) })
+			t.Run(to.name+" calls "+from.name, func(t *testing.T) { checkDeaf(t, to.ns, from.addr) })
 		}
 	}
-	talks(t, c0.ns, c2.addr)
-	talks(t, a0.ns, a1.addr)
+	checkTalks(t, c0.ns, c2.addr)
+	checkTalks(t, a0.ns, a1.addr)
 
 	t.Run("another's address", func(t *testing.T) {
 		// A job's root user may take any address for his own. 812.1 must not hear of it.
-		must(t, withinNamespace(c0.ns, func() error {
+		failOn(t, withinNamespace(c0.ns, func() error {
 			l, err := netlink.LinkByName("eth0")
 			if err != nil {
 				return err
@@ -219,36 +219,36 @@ func TestIsolation(t *testing.T) {
 				t.Errorf("connected to %s from %s", to, a0.addr)
 			}
 		}
-		talks(t, a0.ns, a1.addr)
+		checkTalks(t, a0.ns, a1.addr)
 	})
 	t.Run("who leaves the job", func(t *testing.T) {
-		must(t, n1.SetPeers(t.Context(), "812", nil))
-		deaf(t, a0.ns, a1.addr)
-		introduce(t, "812", a0, a1)
-		talks(t, a0.ns, a1.addr)
+		failOn(t, n1.SetPeers(t.Context(), "812", nil))
+		checkDeaf(t, a0.ns, a1.addr)
+		introduceAll(t, "812", a0, a1)
+		checkTalks(t, a0.ns, a1.addr)
 	})
 }
 
 // TestGuard: a node that was no router is none.
 func TestGuard(t *testing.T) {
 	b := newLab(t, Config{})
-	n1 := b.node("n1", "10.1.0.1/24", "")
-	b.wire(n1.ns, "eth1", "192.168.7.1/24")
-	a0 := n1.capsule("812.0", "100.64.0.8")
-	left, right := b.host("10.1.0.99/24", "10.1.0.1"), b.host("192.168.7.99/24", "192.168.7.1")
-	listen(t, left)
-	listen(t, right)
-	listen(t, a0.ns)
-	deaf(t, left, netip.MustParseAddr("192.168.7.99"))
-	deaf(t, right, netip.MustParseAddr("10.1.0.99"))
-	talks(t, a0.ns, netip.MustParseAddr("10.1.0.99"))
-	talks(t, left, a0.addr) // a host with a route may connect
+	n1 := b.addNode("n1", "10.1.0.1/24", "")
+	b.wireNamespace(n1.ns, "eth1", "192.168.7.1/24")
+	a0 := n1.addCapsule("812.0", "100.64.0.8")
+	left, right := b.addHost("10.1.0.99/24", "10.1.0.1"), b.addHost("192.168.7.99/24", "192.168.7.1")
+	listenAndEcho(t, left)
+	listenAndEcho(t, right)
+	listenAndEcho(t, a0.ns)
+	checkDeaf(t, left, netip.MustParseAddr("192.168.7.99"))
+	checkDeaf(t, right, netip.MustParseAddr("10.1.0.99"))
+	checkTalks(t, a0.ns, netip.MustParseAddr("10.1.0.99"))
+	checkTalks(t, left, a0.addr) // a host with a route may connect
 
 	// When the administrator makes it a router, it is one.
-	must(t, withinNamespace(n1.ns, func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) }))
-	must(t, n1.Repair(t.Context()))
-	talks(t, left, netip.MustParseAddr("192.168.7.99"))
-	talks(t, right, netip.MustParseAddr("10.1.0.99"))
+	failOn(t, withinNamespace(n1.ns, func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) }))
+	failOn(t, n1.Repair(t.Context()))
+	checkTalks(t, left, netip.MustParseAddr("192.168.7.99"))
+	checkTalks(t, right, netip.MustParseAddr("10.1.0.99"))
 }
 
 // TestMove: a capsule is where SetPeers says, and one that is left behind is not heard.
@@ -256,47 +256,47 @@ func TestMove(t *testing.T) {
 	for _, mode := range []string{ModeRoute, ModeVXLAN} {
 		t.Run(mode, func(t *testing.T) {
 			b := newLab(t, Config{Mode: mode})
-			n1, n2, n3 := b.node("n1", "10.1.0.1/24", ""), b.node("n2", "10.1.0.2/24", ""), b.node("n3", "10.1.0.3/24", "")
-			old, a1 := n1.capsule("812.0", "100.64.0.8"), n2.capsule("812.1", "100.64.0.9")
-			introduce(t, "812", old, a1)
-			listen(t, old.ns)
-			fromNew := listen(t, a1.ns)
-			talks(t, a1.ns, old.addr)
-			talks(t, old.ns, a1.addr)
-			caller(t, fromNew)
-			zombie, err := dial(old.ns, a1.addr, patience)
-			must(t, err)
+			n1, n2, n3 := b.addNode("n1", "10.1.0.1/24", ""), b.addNode("n2", "10.1.0.2/24", ""), b.addNode("n3", "10.1.0.3/24", "")
+			old, a1 := n1.addCapsule("812.0", "100.64.0.8"), n2.addCapsule("812.1", "100.64.0.9")
+			introduceAll(t, "812", old, a1)
+			listenAndEcho(t, old.ns)
+			fromNew := listenAndEcho(t, a1.ns)
+			checkTalks(t, a1.ns, old.addr)
+			checkTalks(t, old.ns, a1.addr)
+			waitForCaller(t, fromNew)
+			zombie, err := dialIn(old.ns, a1.addr, patience)
+			failOn(t, err)
 			defer zombie.Close()
-			caller(t, fromNew)
-			echoes(t, zombie, 1000)
+			waitForCaller(t, fromNew)
+			checkEchoes(t, zombie, 1000)
 
 			// n1 hears nothing of it: it was cut off.
-			a0 := n3.capsule("812.0", "100.64.0.8")
-			introduce(t, "812", a0, a1)
-			atNew := listen(t, a0.ns)
-			talks(t, a1.ns, a0.addr)
-			caller(t, atNew)
-			talks(t, a0.ns, a1.addr)
-			caller(t, fromNew)
-			deaf(t, old.ns, a1.addr)
-			must(t, zombie.SetDeadline(time.Now().Add(300*time.Millisecond)))
+			a0 := n3.addCapsule("812.0", "100.64.0.8")
+			introduceAll(t, "812", a0, a1)
+			atNew := listenAndEcho(t, a0.ns)
+			checkTalks(t, a1.ns, a0.addr)
+			waitForCaller(t, atNew)
+			checkTalks(t, a0.ns, a1.addr)
+			waitForCaller(t, fromNew)
+			checkDeaf(t, old.ns, a1.addr)
+			failOn(t, zombie.SetDeadline(time.Now().Add(300*time.Millisecond)))
 			if _, err := zombie.Write([]byte("x")); err == nil {
 				if _, err := zombie.Read(make([]byte, 1)); err == nil {
 					t.Error("the one left behind is still heard")
 				}
 			}
 			// Now n1 hears of it.
-			introduce(t, "812", a0, a1)
-			must(t, n1.SetPeers(t.Context(), "812", []Peer{{a0.addr, n3.addr}, {a1.addr, n2.addr}}))
-			deaf(t, old.ns, a1.addr)
+			introduceAll(t, "812", a0, a1)
+			failOn(t, n1.SetPeers(t.Context(), "812", []Peer{{a0.addr, n3.addr}, {a1.addr, n2.addr}}))
+			checkDeaf(t, old.ns, a1.addr)
 			if mode == ModeRoute {
-				talks(t, n1.ns, a1.addr)
+				checkTalks(t, n1.ns, a1.addr)
 			}
 			// And takes it back.
-			must(t, n3.Detach(t.Context(), "812.0"))
-			must(t, n1.Attach(t.Context(), old.pid, "812.0", old.addr))
-			introduce(t, "812", old, a1)
-			talks(t, old.ns, a1.addr)
+			failOn(t, n3.Detach(t.Context(), "812.0"))
+			failOn(t, n1.Attach(t.Context(), old.pid, "812.0", old.addr))
+			introduceAll(t, "812", old, a1)
+			checkTalks(t, old.ns, a1.addr)
 		})
 	}
 }
@@ -304,47 +304,47 @@ func TestMove(t *testing.T) {
 // TestMany: 64 capsules on a node, of one job and of 32.
 func TestMany(t *testing.T) {
 	b := newLab(t, Config{})
-	n1, n2 := b.node("n1", "10.1.0.1/24", ""), b.node("n2", "10.1.0.2/24", "")
-	far := n2.capsule("900.64", "100.64.9.0")
+	n1, n2 := b.addNode("n1", "10.1.0.1/24", ""), b.addNode("n2", "10.1.0.2/24", "")
+	far := n2.addCapsule("900.64", "100.64.9.0")
 	var one []*box
 	began := time.Now()
 	for i := range 64 {
-		one = append(one, n1.capsule(fmt.Sprintf("900.%d", i), fmt.Sprintf("100.64.8.%d", i)))
+		one = append(one, n1.addCapsule(fmt.Sprintf("900.%d", i), fmt.Sprintf("100.64.8.%d", i)))
 	}
 	t.Logf("64 capsules attached in %v", time.Since(began))
-	introduce(t, "900", append(one, far)...)
-	listen(t, far.ns)
+	introduceAll(t, "900", append(one, far)...)
+	listenAndEcho(t, far.ns)
 	for _, c := range one {
-		talks(t, c.ns, far.addr)
+		checkTalks(t, c.ns, far.addr)
 	}
-	listen(t, one[63].ns)
-	talks(t, one[0].ns, one[63].addr)
-	talks(t, far.ns, one[63].addr)
+	listenAndEcho(t, one[63].ns)
+	checkTalks(t, one[0].ns, one[63].addr)
+	checkTalks(t, far.ns, one[63].addr)
 	for _, c := range one {
-		must(t, n1.Detach(t.Context(), c.name))
+		failOn(t, n1.Detach(t.Context(), c.name))
 	}
-	must(t, n1.SetPeers(t.Context(), "900", nil))
+	failOn(t, n1.SetPeers(t.Context(), "900", nil))
 }
 
 // TestBigJob: a thousand nodes are named to one.
 func TestBigJob(t *testing.T) {
 	b := newLab(t, Config{})
-	b.router("10.1.0.254/16", "10.2.0.254/16")
-	n1 := b.node("n1", "10.1.0.1/16", "10.1.0.254")
-	a0 := n1.capsule("7.0", "100.65.0.0")
+	b.addRouter("10.1.0.254/16", "10.2.0.254/16")
+	n1 := b.addNode("n1", "10.1.0.1/16", "10.1.0.254")
+	a0 := n1.addCapsule("7.0", "100.65.0.0")
 	peers := []Peer{{a0.addr, n1.addr}}
 	for i := 1; i < 2000; i++ {
 		node := netip.AddrFrom4([4]byte{10, byte(1 + i%2), byte(i >> 8), byte(i)})
 		peers = append(peers, Peer{netip.AddrFrom4([4]byte{100, 65, byte(i >> 8), byte(i)}), node})
 	}
 	began := time.Now()
-	must(t, n1.SetPeers(t.Context(), "7", peers))
+	failOn(t, n1.SetPeers(t.Context(), "7", peers))
 	t.Logf("2000 peers in %v", time.Since(began))
 	began = time.Now()
-	must(t, n1.SetPeers(t.Context(), "7", peers[:1000]))
+	failOn(t, n1.SetPeers(t.Context(), "7", peers[:1000]))
 	t.Logf("1000 of them in %v", time.Since(began))
 	routes := 0
-	must(t, withinNamespace(n1.ns, func() error {
+	failOn(t, withinNamespace(n1.ns, func() error {
 		all, err := ourRoutes()
 		routes = len(all)
 		return err

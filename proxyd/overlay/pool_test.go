@@ -22,11 +22,11 @@ import (
 func newPool(t testing.TB, dir, space string) *Pool {
 	t.Helper()
 	p, err := OpenPool(dir, netip.MustParsePrefix(space))
-	must(t, err)
+	failOn(t, err)
 	return p
 }
 
-func take(t testing.TB, p *Pool, job string, n int) []netip.Addr {
+func takeAddresses(t testing.TB, p *Pool, job string, n int) []netip.Addr {
 	t.Helper()
 	got, err := p.Take(context.Background(), job, n)
 	if err != nil {
@@ -35,20 +35,20 @@ func take(t testing.TB, p *Pool, job string, n int) []netip.Addr {
 	return got
 }
 
-func give(t testing.TB, p *Pool, job string) {
+func giveBack(t testing.TB, p *Pool, job string) {
 	t.Helper()
-	must(t, p.Give(context.Background(), job))
+	failOn(t, p.Give(context.Background(), job))
 }
 
-// empty checks that nothing is left of jobs that gave back what they had.
-func empty(t testing.TB, p *Pool) {
+// checkEmpty checks that nothing is left of jobs that gave back what they had.
+func checkEmpty(t testing.TB, p *Pool) {
 	t.Helper()
 	if jobs, err := p.Jobs(); err != nil || len(jobs) > 0 {
 		t.Errorf("jobs %v, %v", jobs, err)
 	}
 	for _, d := range []string{"blocks", "jobs", "gone"} {
 		names, err := readNames(filepath.Join(p.dir, d))
-		must(t, err)
+		failOn(t, err)
 		for _, n := range names {
 			if inside, err := readNames(filepath.Join(p.dir, d, n)); err != nil || len(inside) > 0 || d != "blocks" {
 				t.Errorf("left: %s/%s %v %v", d, n, inside, err)
@@ -64,7 +64,7 @@ func TestPool(t *testing.T) {
 	want := map[string][]netip.Addr{}
 	for i, n := range []int{1, 2, 3, 5, 64, 1000, 32768, 1, 1, 7} {
 		job := fmt.Sprint(800 + i)
-		got := take(t, p, job, n)
+		got := takeAddresses(t, p, job, n)
 		if len(got) != n {
 			t.Fatalf("%d addresses for %d nodes", len(got), n)
 		}
@@ -78,7 +78,7 @@ func TestPool(t *testing.T) {
 	}
 	q := newPool(t, dir, "100.64.0.0/10") // another node
 	for job, addrs := range want {
-		if got := take(t, q, job, len(addrs)); !slices.Equal(got, addrs) {
+		if got := takeAddresses(t, q, job, len(addrs)); !slices.Equal(got, addrs) {
 			t.Errorf("job %s has %s…, had %s…", job, got[0], addrs[0])
 		}
 	}
@@ -86,15 +86,15 @@ func TestPool(t *testing.T) {
 		t.Errorf("more than it has: %v", err)
 	}
 	jobs, err := q.Jobs()
-	must(t, err)
+	failOn(t, err)
 	if len(jobs) != len(want) {
 		t.Errorf("jobs %v", jobs)
 	}
 	for job := range want {
-		give(t, q, job)
-		give(t, p, job)
+		giveBack(t, q, job)
+		giveBack(t, p, job)
 	}
-	empty(t, p)
+	checkEmpty(t, p)
 }
 
 func TestPoolExhausted(t *testing.T) {
@@ -110,7 +110,7 @@ func TestPoolExhausted(t *testing.T) {
 					}
 					break
 				}
-				must(t, err)
+				failOn(t, err)
 				got = append(got, a...)
 			}
 			sortedUnique := slices.Compact(slices.SortedFunc(slices.Values(got), netip.Addr.Compare))
@@ -118,15 +118,15 @@ func TestPoolExhausted(t *testing.T) {
 				t.Errorf("got %v", got)
 			}
 			t.Logf("%s has %d single addresses", space, len(got))
-			give(t, p, "1")
-			if a := take(t, p, "new", 1); a[0] != got[1] {
+			giveBack(t, p, "1")
+			if a := takeAddresses(t, p, "new", 1); a[0] != got[1] {
 				t.Errorf("got %s, free was %s", a, got[1])
 			}
 			for i := range got {
-				give(t, p, fmt.Sprint(i))
+				giveBack(t, p, fmt.Sprint(i))
 			}
-			give(t, p, "new")
-			empty(t, p)
+			giveBack(t, p, "new")
+			checkEmpty(t, p)
 		})
 	}
 }
@@ -197,16 +197,16 @@ func TestPoolStampede(t *testing.T) {
 	}
 	p := newPool(t, dir, "10.9.0.0/20")
 	for job := range jobs {
-		give(t, p, fmt.Sprint(job))
+		giveBack(t, p, fmt.Sprint(job))
 	}
-	empty(t, p)
+	checkEmpty(t, p)
 }
 
 // killed is what a step panics with.
 type killed struct{}
 
-// until runs f and tells whether it was killed.
-func until(f func()) (died bool) {
+// runUntilKilled runs f and tells whether it was killed.
+func runUntilKilled(f func()) (died bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			if _, ok := r.(killed); !ok {
@@ -226,13 +226,13 @@ func TestPoolCrash(t *testing.T) {
 			dir := t.TempDir()
 			// One of two single addresses is another's, and the job's first choice.
 			p := newPool(t, dir, "10.9.0.0/28")
-			before := take(t, p, "812", 1)
-			give(t, p, "812")
-			for i := 0; take(t, p, fmt.Sprint("x", i), 1)[0] != before[0]; i++ {
-				give(t, p, fmt.Sprint("x", i))
+			before := takeAddresses(t, p, "812", 1)
+			giveBack(t, p, "812")
+			for i := 0; takeAddresses(t, p, fmt.Sprint("x", i), 1)[0] != before[0]; i++ {
+				giveBack(t, p, fmt.Sprint("x", i))
 			}
 			if what == "give" {
-				take(t, p, "812", 1)
+				takeAddresses(t, p, "812", 1)
 			}
 			left, died := n, ""
 			q := newPool(t, dir, "10.9.0.0/28")
@@ -242,11 +242,11 @@ func TestPoolCrash(t *testing.T) {
 					panic(killed{})
 				}
 			}
-			if !until(func() {
+			if !runUntilKilled(func() {
 				if what == "take" {
-					take(t, q, "812", 1)
+					takeAddresses(t, q, "812", 1)
 				} else {
-					give(t, q, "812")
+					giveBack(t, q, "812")
 				}
 			}) {
 				if n < 5 {
@@ -270,11 +270,11 @@ func TestPoolCrash(t *testing.T) {
 				t.Errorf("%s, %s: %v", what, died, err)
 			}
 			jobs, err := p.Jobs()
-			must(t, err)
+			failOn(t, err)
 			for _, job := range jobs {
-				give(t, p, job)
+				giveBack(t, p, job)
 			}
-			empty(t, p)
+			checkEmpty(t, p)
 		}
 	}
 }
@@ -298,14 +298,14 @@ func poolWorker(dir, id string) {
 func TestPoolKill(t *testing.T) {
 	dir := t.TempDir()
 	p := newPool(t, dir, "10.9.0.0/24")
-	keep := take(t, p, "keep", 4)
+	keep := takeAddresses(t, p, "keep", 4)
 	for round := range 20 {
 		var workers []*exec.Cmd
 		var said [3]strings.Builder
 		for i := range 3 {
 			cmd := exec.Command("/proc/self/exe", poolArg, dir, fmt.Sprint("w", i))
 			cmd.Stderr = &said[i]
-			must(t, cmd.Start())
+			failOn(t, cmd.Start())
 			workers = append(workers, cmd)
 		}
 		time.Sleep(time.Duration(20+rand.IntN(30)) * time.Millisecond)
@@ -318,15 +318,15 @@ func TestPoolKill(t *testing.T) {
 		}
 	}
 	jobs, err := p.Jobs()
-	must(t, err)
+	failOn(t, err)
 	for _, job := range jobs {
 		if job != "keep" {
-			give(t, p, job)
+			giveBack(t, p, job)
 		}
 	}
-	if got := take(t, p, "keep", 4); !slices.Equal(got, keep) {
+	if got := takeAddresses(t, p, "keep", 4); !slices.Equal(got, keep) {
 		t.Errorf("has %v, had %v", got, keep)
 	}
-	give(t, p, "keep")
-	empty(t, p)
+	giveBack(t, p, "keep")
+	checkEmpty(t, p)
 }

@@ -18,7 +18,7 @@ import (
 func connectWithin(t *testing.T, a *box, to string, flags int) (int, <-chan error) {
 	t.Helper()
 	var fd int
-	must(t, withinNamespace(a.ns, func() (err error) {
+	failOn(t, withinNamespace(a.ns, func() (err error) {
 		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|flags, 0)
 		return err
 	}))
@@ -44,7 +44,7 @@ func nextRequest(t *testing.T, r *Requests, to string) Request {
 	t.Helper()
 	for {
 		q, err := r.Next()
-		must(t, err)
+		failOn(t, err)
 		if q.To.String() == to {
 			return q
 		}
@@ -69,7 +69,7 @@ func TestRequests(t *testing.T) {
 			if q.From.Addr() != a0.addr {
 				t.Errorf("from %s, want %s", q.From, a0.addr)
 			}
-			must(t, r.Refuse(q, c.why))
+			failOn(t, r.Refuse(q, c.why))
 			if err := awaitError(t, result); !errors.Is(err, c.want) {
 				t.Errorf("connect(): %v, want %v", err, c.want)
 			}
@@ -82,7 +82,7 @@ func TestRequests(t *testing.T) {
 			if n, err := unix.Poll(waiting, 50); n != 0 {
 				t.Errorf("the socket is %#x before there is an answer, %v", waiting[0].Revents, err)
 			}
-			must(t, r.Refuse(q, c.why))
+			failOn(t, r.Refuse(q, c.why))
 			if n, err := unix.Poll(waiting, int(patience.Milliseconds())); n != 1 || err != nil {
 				t.Fatalf("poll: %d, %v", n, err)
 			}
@@ -98,20 +98,20 @@ func TestRequests(t *testing.T) {
 		if q.From != first.From {
 			t.Errorf("%s asks again for %s", q.From, first.From)
 		}
-		must(t, r.Grant(q))
+		failOn(t, r.Grant(q))
 		if err := awaitError(t, result); err != nil {
 			t.Error(err)
 		}
-		must(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
+		failOn(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
 		c, err := l.Accept()
-		must(t, err)
+		failOn(t, err)
 		defer c.Close()
 		if c.LocalAddr().String() != "192.0.2.8:443" || c.RemoteAddr().String() != q.From.String() {
 			t.Errorf("%s to %s", c.RemoteAddr(), c.LocalAddr())
 		}
 	})
 	t.Run("closed", func(t *testing.T) {
-		must(t, r.Close())
+		failOn(t, r.Close())
 		if _, err := r.Next(); !errors.Is(err, os.ErrClosed) {
 			t.Error(err)
 		}
@@ -121,7 +121,7 @@ func TestRequests(t *testing.T) {
 // TestCheckDivert: the kernel on which the other tests pass passes the check.
 func TestCheckDivert(t *testing.T) {
 	needRoot(t)
-	must(t, CheckDivert())
+	failOn(t, CheckDivert())
 }
 
 // FuzzParseRequest: what is parsed can be answered.

@@ -19,7 +19,7 @@ import (
 func descriptorOf(t *testing.T, c net.Conn) *os.File {
 	t.Helper()
 	f, err := c.(*net.TCPConn).File()
-	must(t, err)
+	failOn(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -29,30 +29,30 @@ func descriptorOf(t *testing.T, c net.Conn) *os.File {
 func TestResetConnections(t *testing.T) {
 	eachLock(t, func(t *testing.T, lock func(int) error) {
 		b := newLab(t, Config{})
-		n1, n2 := b.node("n1", "10.1.0.1/24", ""), b.node("n2", "10.1.0.2/24", "")
-		a0, a1 := n1.capsule("812.0", "100.64.0.8"), n2.capsule("812.1", "100.64.0.9")
-		introduce(t, "812", a0, a1)
-		outside := b.host("10.1.0.9/24", "")
+		n1, n2 := b.addNode("n1", "10.1.0.1/24", ""), b.addNode("n2", "10.1.0.2/24", "")
+		a0, a1 := n1.addCapsule("812.0", "100.64.0.8"), n2.addCapsule("812.1", "100.64.0.9")
+		introduceAll(t, "812", a0, a1)
+		outside := b.addHost("10.1.0.9/24", "")
 		to := netip.MustParseAddr("10.1.0.9")
 
-		idle, _ := pair(t, a0.ns, outside, to)
-		unread, unreadEnd := pair(t, a0.ns, outside, to)
-		says(t, unreadEnd, "had arrived")
-		hears(t, unread, "had")
-		closed, closedEnd := pair(t, a0.ns, outside, to)
-		says(t, closedEnd, "last")
-		must(t, closedEnd.Close())
-		hears(t, closed, "last")
-		kept, keptEnd := pair(t, a0.ns, a1.ns, a1.addr)
+		idle, _ := connectPair(t, a0.ns, outside, to)
+		unread, unreadEnd := connectPair(t, a0.ns, outside, to)
+		sendText(t, unreadEnd, "had arrived")
+		expectText(t, unread, "had")
+		closed, closedEnd := connectPair(t, a0.ns, outside, to)
+		sendText(t, closedEnd, "last")
+		failOn(t, closedEnd.Close())
+		expectText(t, closed, "last")
+		kept, keptEnd := connectPair(t, a0.ns, a1.ns, a1.addr)
 
-		must(t, errors.Join(lock(a0.pid), lock(a1.pid)))
+		failOn(t, errors.Join(lock(a0.pid), lock(a1.pid)))
 		reading := make(chan error, 1)
 		go func() {
 			_, err := idle.Read(make([]byte, 1))
 			reading <- err
 		}()
-		says(t, kept, "during")
-		must(t, ResetConnections(a0.pid, []*os.File{descriptorOf(t, idle), descriptorOf(t, unread), descriptorOf(t, closed)}))
+		sendText(t, kept, "during")
+		failOn(t, ResetConnections(a0.pid, []*os.File{descriptorOf(t, idle), descriptorOf(t, unread), descriptorOf(t, closed)}))
 
 		select {
 		case err := <-reading:
@@ -62,7 +62,7 @@ func TestResetConnections(t *testing.T) {
 		case <-time.After(patience):
 			t.Error("a program that was reading still waits")
 		}
-		hears(t, unread, " arrived")
+		expectText(t, unread, " arrived")
 		if _, err := unread.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
 			t.Errorf("after what had arrived: %v", err)
 		}
@@ -72,22 +72,22 @@ func TestResetConnections(t *testing.T) {
 		if _, err := closed.Write([]byte("x")); !errors.Is(err, unix.EPIPE) {
 			t.Errorf("what the other end had closed, to write: %v", err)
 		}
-		must(t, ResetConnections(a0.pid, []*os.File{descriptorOf(t, idle)})) // no connection any more
-		must(t, errors.Join(Unlock(a0.pid), Unlock(a1.pid)))
-		hears(t, keptEnd, "during")
-		says(t, keptEnd, "after")
-		hears(t, kept, "after")
+		failOn(t, ResetConnections(a0.pid, []*os.File{descriptorOf(t, idle)})) // no connection any more
+		failOn(t, errors.Join(Unlock(a0.pid), Unlock(a1.pid)))
+		expectText(t, keptEnd, "during")
+		sendText(t, keptEnd, "after")
+		expectText(t, kept, "after")
 	})
 }
 
 // TestResetMapped: a connection of an IPv6 socket to an IPv4 address is reset, too.
 func TestResetMapped(t *testing.T) {
 	b := newLab(t, Config{})
-	n1 := b.node("n1", "10.1.0.1/24", "")
-	a0 := n1.capsule("812.0", "100.64.0.8")
-	callers := listen(t, n1.ns)
+	n1 := b.addNode("n1", "10.1.0.1/24", "")
+	a0 := n1.addCapsule("812.0", "100.64.0.8")
+	callers := listenAndEcho(t, n1.ns)
 	var fd int
-	must(t, withinNamespace(a0.ns, func() (err error) {
+	failOn(t, withinNamespace(a0.ns, func() (err error) {
 		if fd, err = unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
 			return err
 		}
@@ -96,9 +96,9 @@ func TestResetMapped(t *testing.T) {
 	}))
 	f := os.NewFile(uintptr(fd), "")
 	defer f.Close()
-	caller(t, callers)
-	must(t, Lock(a0.pid))
-	must(t, ResetConnections(a0.pid, []*os.File{f}))
+	waitForCaller(t, callers)
+	failOn(t, Lock(a0.pid))
+	failOn(t, ResetConnections(a0.pid, []*os.File{f}))
 	if _, err := unix.Read(int(f.Fd()), make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("%v", err)
 	}

@@ -25,9 +25,9 @@ type actor struct {
 	err  error
 }
 
-// play runs actors on one folder. next says who goes on; who is asked to go on may be
+// playActors runs actors on one folder. next says who goes on; who is asked to go on may be
 // killed instead.
-func play(t *testing.T, dir string, actors []*actor, next func(alive []int) (who int, kill bool)) {
+func playActors(t *testing.T, dir string, actors []*actor, next func(alive []int) (who int, kill bool)) {
 	t.Helper()
 	for _, a := range actors {
 		a.turn, a.at = make(chan bool), make(chan bool)
@@ -40,7 +40,7 @@ func play(t *testing.T, dir string, actors []*actor, next func(alive []int) (who
 		}
 		go func() {
 			defer func() { a.at <- false }()
-			until(func() { a.err = a.run(p) })
+			runUntilKilled(func() { a.err = a.run(p) })
 		}()
 	}
 	var alive []int
@@ -73,7 +73,7 @@ func TestPoolSchedules(t *testing.T) {
 	for round := range rounds {
 		seed := rand.New(rand.NewPCG(7, uint64(round)))
 		root, err := os.MkdirTemp(parent, "pool-")
-		must(t, err)
+		failOn(t, err)
 		t.Cleanup(func() { os.RemoveAll(root) })
 		dir := filepath.Join(root, "pool")
 		p := newPool(t, dir, "10.9.0.0/28")
@@ -103,7 +103,7 @@ func TestPoolSchedules(t *testing.T) {
 		}
 		over := "over" + fmt.Sprint(seed.IntN(4))
 		if seed.IntN(2) == 0 {
-			take(t, p, over, 1)
+			takeAddresses(t, p, over, 1)
 		}
 		all := []func(*Pool) error{
 			hold(over), hold(over), drop(over), drop(over),
@@ -115,7 +115,7 @@ func TestPoolSchedules(t *testing.T) {
 			actors = append(actors, &actor{run: all[i]})
 		}
 		now, stay := 0, 0
-		play(t, dir, actors, func(alive []int) (int, bool) {
+		playActors(t, dir, actors, func(alive []int) (int, bool) {
 			if stay--; stay < 0 || !slices.Contains(alive, now) {
 				now, stay = alive[seed.IntN(len(alive))], seed.IntN(8)
 			}
@@ -129,14 +129,14 @@ func TestPoolSchedules(t *testing.T) {
 		// What jobs have now, and what others get now, does not overlap either.
 		p.step = func(string) {}
 		jobs, err := p.Jobs()
-		must(t, err)
+		failOn(t, err)
 		owner := map[netip.Addr]string{}
 		for _, job := range append(jobs, "late1", "late2") {
 			a, err := p.Take(context.Background(), job, 1)
 			if errors.Is(err, ErrExhausted) {
 				continue
 			}
-			must(t, err)
+			failOn(t, err)
 			if other, ok := owner[a[0]]; ok {
 				t.Errorf("round %d: %s is of %s and of %s", round, a[0], other, job)
 			}
@@ -148,11 +148,11 @@ func TestPoolSchedules(t *testing.T) {
 			}
 		}
 		jobs, err = p.Jobs()
-		must(t, err)
+		failOn(t, err)
 		for _, job := range jobs {
-			give(t, p, job)
+			giveBack(t, p, job)
 		}
-		empty(t, p)
+		checkEmpty(t, p)
 		if t.Failed() {
 			t.Fatalf("round %d of %d", round, rounds)
 		}

@@ -13,12 +13,12 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// state describes what a node has that an overlay could have made.
-func (n *node) state() string {
+// describeState describes what a node has that an overlay could have made.
+func (n *node) describeState() string {
 	t := n.lab.t
 	t.Helper()
 	var lines []string
-	must(t, withinNamespace(n.ns, func() error {
+	failOn(t, withinNamespace(n.ns, func() error {
 		all, err := netlink.LinkList()
 		if err != nil {
 			return err

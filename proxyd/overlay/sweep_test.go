@@ -27,10 +27,10 @@ func TestAttachCrash(t *testing.T) {
 	for i, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
 			b := newLab(t, Config{})
-			n := b.node("n1", "10.1.0.1/24", "")
-			other := n.capsule("811.0", "100.64.0.4")
-			listen(t, other.ns)
-			before := n.state()
+			n := b.addNode("n1", "10.1.0.1/24", "")
+			other := n.addCapsule("811.0", "100.64.0.4")
+			listenAndEcho(t, other.ns)
+			before := n.describeState()
 			attachSteps = slices.Clone(steps)
 			attachSteps[i].do = func(a *attachment) error {
 				if err := step.do(a); err != nil {
@@ -39,24 +39,24 @@ func TestAttachCrash(t *testing.T) {
 				return errKilled
 			}
 			for _, again := range []bool{false, true} {
-				c := n.bare("812.0", "100.64.0.8")
+				c := n.startBare("812.0", "100.64.0.8")
 				if err := n.Attach(t.Context(), c.pid, c.name, c.addr); !errors.Is(err, errKilled) {
 					t.Fatal(err)
 				}
-				n.open()
+				n.openOverlay()
 				if again {
 					attachSteps = steps
-					must(t, n.Attach(t.Context(), c.pid, c.name, c.addr))
-					listen(t, c.ns)
-					talks(t, n.ns, c.addr)
+					failOn(t, n.Attach(t.Context(), c.pid, c.name, c.addr))
+					listenAndEcho(t, c.ns)
+					checkTalks(t, n.ns, c.addr)
 				}
-				must(t, n.Sweep(t.Context(), []string{"811.0"}))
-				if after := n.state(); after != before {
+				failOn(t, n.Sweep(t.Context(), []string{"811.0"}))
+				if after := n.describeState(); after != before {
 					t.Errorf("before:\n%s\nafter:\n%s", before, after)
 				}
 				c.kill()
 			}
-			talks(t, n.ns, other.addr)
+			checkTalks(t, n.ns, other.addr)
 		})
 	}
 }
@@ -64,46 +64,46 @@ func TestAttachCrash(t *testing.T) {
 // TestReopen: a new process finds all that a former one did, and connections go on.
 func TestReopen(t *testing.T) {
 	b := newLab(t, Config{})
-	b.router("10.1.0.254/24", "10.2.0.254/24")
-	n1, n2, n3 := b.node("n1", "10.1.0.1/24", "10.1.0.254"), b.node("n2", "10.1.0.2/24", "10.1.0.254"), b.node("n3", "10.2.0.3/24", "10.2.0.254")
-	a0, a1, a2 := n1.capsule("812.0", "100.64.0.8"), n2.capsule("812.1", "100.64.0.9"), n3.capsule("812.2", "100.64.0.10")
-	introduce(t, "812", a0, a1, a2)
-	c0, c1 := n1.capsule("813.0", "100.64.0.16"), n2.capsule("813.1", "100.64.0.17")
-	introduce(t, "813", c0, c1)
-	near, nearEnd := pair(t, a0.ns, a1.ns, a1.addr)
-	far, farEnd := pair(t, a0.ns, a2.ns, a2.addr)
-	before := n1.state()
+	b.addRouter("10.1.0.254/24", "10.2.0.254/24")
+	n1, n2, n3 := b.addNode("n1", "10.1.0.1/24", "10.1.0.254"), b.addNode("n2", "10.1.0.2/24", "10.1.0.254"), b.addNode("n3", "10.2.0.3/24", "10.2.0.254")
+	a0, a1, a2 := n1.addCapsule("812.0", "100.64.0.8"), n2.addCapsule("812.1", "100.64.0.9"), n3.addCapsule("812.2", "100.64.0.10")
+	introduceAll(t, "812", a0, a1, a2)
+	c0, c1 := n1.addCapsule("813.0", "100.64.0.16"), n2.addCapsule("813.1", "100.64.0.17")
+	introduceAll(t, "813", c0, c1)
+	near, nearEnd := connectPair(t, a0.ns, a1.ns, a1.addr)
+	far, farEnd := connectPair(t, a0.ns, a2.ns, a2.addr)
+	before := n1.describeState()
 	n1.Close()
-	n1.open()
-	if after := n1.state(); after != before {
+	n1.openOverlay()
+	if after := n1.describeState(); after != before {
 		t.Errorf("before:\n%s\nafter:\n%s", before, after)
 	}
-	must(t, n1.Sweep(t.Context(), []string{"812.0", "813.0"}))
-	if after := n1.state(); after != before {
+	failOn(t, n1.Sweep(t.Context(), []string{"812.0", "813.0"}))
+	if after := n1.describeState(); after != before {
 		t.Errorf("before:\n%s\nafter the sweep:\n%s", before, after)
 	}
 	for _, c := range [][2]net.Conn{{near, nearEnd}, {farEnd, far}} {
-		says(t, c[0], "still here")
-		hears(t, c[1], "still here")
+		sendText(t, c[0], "still here")
+		expectText(t, c[1], "still here")
 	}
 	for _, c := range []*box{a0, a1, a2, c0, c1} {
-		listen(t, c.ns)
+		listenAndEcho(t, c.ns)
 	}
-	talks(t, a0.ns, a1.addr)
-	talks(t, a2.ns, a0.addr)
-	talks(t, c0.ns, c1.addr)
-	deaf(t, c0.ns, a1.addr)
-	deaf(t, a0.ns, c0.addr)
+	checkTalks(t, a0.ns, a1.addr)
+	checkTalks(t, a2.ns, a0.addr)
+	checkTalks(t, c0.ns, c1.addr)
+	checkDeaf(t, c0.ns, a1.addr)
+	checkDeaf(t, a0.ns, c0.addr)
 
 	// 813 has ended while nobody looked.
 	c0.kill()
-	n1.open()
-	must(t, n1.Sweep(t.Context(), []string{"812.0"}))
-	if s := n1.state(); strings.Contains(s, "813") || strings.Contains(s, "100.64.0.1"+"7") || strings.Contains(s, "10.1.0.2 ") && !strings.Contains(s, "100.64.0.9") {
+	n1.openOverlay()
+	failOn(t, n1.Sweep(t.Context(), []string{"812.0"}))
+	if s := n1.describeState(); strings.Contains(s, "813") || strings.Contains(s, "100.64.0.1"+"7") || strings.Contains(s, "10.1.0.2 ") && !strings.Contains(s, "100.64.0.9") {
 		t.Errorf("of 813 is left:\n%s", s)
 	}
-	talks(t, a0.ns, a1.addr)
-	talks(t, a0.ns, a2.addr)
+	checkTalks(t, a0.ns, a1.addr)
+	checkTalks(t, a0.ns, a2.addr)
 }
 
 // TestDetach: nothing is left of a capsule, whether it is still there or not.
@@ -111,22 +111,22 @@ func TestDetach(t *testing.T) {
 	for _, name := range []string{"812.0", "a-name-that-does-not-fit.4294967295"} {
 		for _, gone := range []bool{false, true} {
 			b := newLab(t, Config{})
-			n := b.node("n1", "10.1.0.1/24", "")
-			before := n.state()
-			c := n.capsule(name, "100.64.0.8")
-			must(t, n.SetPeers(t.Context(), name[:strings.LastIndexByte(name, '.')], []Peer{{netip.MustParseAddr("100.64.0.9"), netip.MustParseAddr("10.1.0.2")}}))
+			n := b.addNode("n1", "10.1.0.1/24", "")
+			before := n.describeState()
+			c := n.addCapsule(name, "100.64.0.8")
+			failOn(t, n.SetPeers(t.Context(), name[:strings.LastIndexByte(name, '.')], []Peer{{netip.MustParseAddr("100.64.0.9"), netip.MustParseAddr("10.1.0.2")}}))
 			if gone {
 				c.kill()
 			}
 			for range 2 {
-				must(t, n.Detach(t.Context(), name))
-				must(t, n.SetPeers(t.Context(), name[:strings.LastIndexByte(name, '.')], nil))
+				failOn(t, n.Detach(t.Context(), name))
+				failOn(t, n.SetPeers(t.Context(), name[:strings.LastIndexByte(name, '.')], nil))
 			}
-			if after := n.state(); after != before {
+			if after := n.describeState(); after != before {
 				t.Errorf("%s, gone is %v: before:\n%s\nafter:\n%s", name, gone, before, after)
 			}
 			if !gone {
-				must(t, withinNamespace(c.ns, func() error {
+				failOn(t, withinNamespace(c.ns, func() error {
 					if l, err := findLink("eth0"); l != nil || err != nil {
 						t.Errorf("eth0 is left: %v, %v", l, err)
 					}
@@ -140,35 +140,35 @@ func TestDetach(t *testing.T) {
 // TestAttachAgain: the same twice, another capsule of the same name, another address.
 func TestAttachAgain(t *testing.T) {
 	b := newLab(t, Config{})
-	n := b.node("n1", "10.1.0.1/24", "")
-	one := n.capsule("812.0", "100.64.0.8")
-	x, y := pair(t, n.ns, one.ns, one.addr)
-	before := n.state()
-	must(t, n.Attach(t.Context(), one.pid, one.name, one.addr))
-	if after := n.state(); after != before {
+	n := b.addNode("n1", "10.1.0.1/24", "")
+	one := n.addCapsule("812.0", "100.64.0.8")
+	x, y := connectPair(t, n.ns, one.ns, one.addr)
+	before := n.describeState()
+	failOn(t, n.Attach(t.Context(), one.pid, one.name, one.addr))
+	if after := n.describeState(); after != before {
 		t.Errorf("before:\n%s\nafter:\n%s", before, after)
 	}
-	says(t, x, "still here")
-	hears(t, y, "still here")
+	sendText(t, x, "still here")
+	expectText(t, y, "still here")
 
-	two := n.capsule("812.0", "100.64.0.8") // one is not detached yet
-	listen(t, two.ns)
-	talks(t, n.ns, two.addr)
+	two := n.addCapsule("812.0", "100.64.0.8") // one is not detached yet
+	listenAndEcho(t, two.ns)
+	checkTalks(t, n.ns, two.addr)
 	two.addr = netip.MustParseAddr("100.64.0.9")
-	must(t, n.Attach(t.Context(), two.pid, two.name, two.addr))
-	talks(t, n.ns, two.addr)
-	deaf(t, n.ns, one.addr)
+	failOn(t, n.Attach(t.Context(), two.pid, two.name, two.addr))
+	checkTalks(t, n.ns, two.addr)
+	checkDeaf(t, n.ns, one.addr)
 }
 
 // TestRepair: others take away what is ours.
 func TestRepair(t *testing.T) {
 	b := newLab(t, Config{})
-	b.router("10.1.0.254/24", "10.2.0.254/24")
-	n1, n2, n3 := b.node("n1", "10.1.0.1/24", "10.1.0.254"), b.node("n2", "10.1.0.2/24", "10.1.0.254"), b.node("n3", "10.2.0.3/24", "10.2.0.254")
-	a0, a1, a2 := n1.capsule("812.0", "100.64.0.8"), n2.capsule("812.1", "100.64.0.9"), n3.capsule("812.2", "100.64.0.10")
-	introduce(t, "812", a0, a1, a2)
-	listen(t, a0.ns)
-	before := n1.state()
+	b.addRouter("10.1.0.254/24", "10.2.0.254/24")
+	n1, n2, n3 := b.addNode("n1", "10.1.0.1/24", "10.1.0.254"), b.addNode("n2", "10.1.0.2/24", "10.1.0.254"), b.addNode("n3", "10.2.0.3/24", "10.2.0.254")
+	a0, a1, a2 := n1.addCapsule("812.0", "100.64.0.8"), n2.addCapsule("812.1", "100.64.0.9"), n3.addCapsule("812.2", "100.64.0.10")
+	introduceAll(t, "812", a0, a1, a2)
+	listenAndEcho(t, a0.ns)
+	before := n1.describeState()
 	for what, spoil := range map[string]func() error{
 		"ruleset": func() error {
 			c, err := nftables.New()
@@ -197,13 +197,13 @@ func TestRepair(t *testing.T) {
 		"nothing": func() error { return nil },
 	} {
 		t.Run(what, func(t *testing.T) {
-			must(t, withinNamespace(n1.ns, spoil))
-			must(t, n1.Repair(t.Context()))
-			if after := n1.state(); after != before {
+			failOn(t, withinNamespace(n1.ns, spoil))
+			failOn(t, n1.Repair(t.Context()))
+			if after := n1.describeState(); after != before {
 				t.Errorf("before:\n%s\nafter:\n%s", before, after)
 			}
 			for _, from := range []*box{a1, a2} {
-				talks(t, from.ns, a0.addr)
+				checkTalks(t, from.ns, a0.addr)
 			}
 		})
 	}
@@ -224,7 +224,7 @@ func TestOpenRefuses(t *testing.T) {
 		"node":     {Config{Node: netip.MustParseAddr("10.9.9.9")}, "no interface has the address 10.9.9.9"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := newLab(t, Config{}).host("10.1.0.1/24", "")
+			ns := newLab(t, Config{}).addHost("10.1.0.1/24", "")
 			_, err := openIn(try.cfg, ns)
 			if err == nil || !strings.Contains(err.Error(), try.say) {
 				t.Errorf("said %v, want %q", err, try.say)
@@ -232,8 +232,8 @@ func TestOpenRefuses(t *testing.T) {
 		})
 	}
 	t.Run("address", func(t *testing.T) {
-		ns := newLab(t, Config{}).host("10.1.0.1/24", "")
-		must(t, withinNamespace(ns, func() error {
+		ns := newLab(t, Config{}).addHost("10.1.0.1/24", "")
+		failOn(t, withinNamespace(ns, func() error {
 			l, err := netlink.LinkByName("lo")
 			return errors.Join(err, netlink.AddrAdd(l, &netlink.Addr{IPNet: hostNet(netip.MustParseAddr("100.99.1.2"))}))
 		}))
@@ -243,7 +243,7 @@ func TestOpenRefuses(t *testing.T) {
 		}
 	})
 	t.Run("no address", func(t *testing.T) {
-		if _, err := openIn(Config{}, namespace(t)); err == nil || !strings.Contains(err.Error(), "no interface has an IPv4 address") {
+		if _, err := openIn(Config{}, newNamespace(t)); err == nil || !strings.Contains(err.Error(), "no interface has an IPv4 address") {
 			t.Errorf("said %v", err)
 		}
 	})
@@ -252,10 +252,10 @@ func TestOpenRefuses(t *testing.T) {
 // TestRefused: what calls with wrong arguments say, and that they change nothing.
 func TestRefused(t *testing.T) {
 	b := newLab(t, Config{Mode: ModeRoute})
-	b.router("10.1.0.254/24", "10.2.0.254/24")
-	n := b.node("n1", "10.1.0.1/24", "")
-	c := n.bare("812.0", "100.64.0.8")
-	before := n.state()
+	b.addRouter("10.1.0.254/24", "10.2.0.254/24")
+	n := b.addNode("n1", "10.1.0.1/24", "")
+	c := n.startBare("812.0", "100.64.0.8")
+	before := n.describeState()
 	ctx := t.Context()
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
@@ -282,7 +282,7 @@ func TestRefused(t *testing.T) {
 			if err := try.do(); err == nil || !strings.Contains(err.Error(), try.say) {
 				t.Errorf("said %v, want %q", err, try.say)
 			}
-			if after := n.state(); after != before {
+			if after := n.describeState(); after != before {
 				t.Errorf("before:\n%s\nafter:\n%s", before, after)
 			}
 		})
@@ -292,20 +292,20 @@ func TestRefused(t *testing.T) {
 		if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "job 812: node 10.7.0.3: no route") {
 			t.Error(err)
 		}
-		if !strings.Contains(n.state(), "route 100.64.0.9/32 via 10.1.0.2") {
-			t.Errorf("the others are not set:\n%s", n.state())
+		if !strings.Contains(n.describeState(), "route 100.64.0.9/32 via 10.1.0.2") {
+			t.Errorf("the others are not set:\n%s", n.describeState())
 		}
 	})
 	t.Run("not a neighbour", func(t *testing.T) {
-		far := b.node("far", "10.1.0.9/24", "10.1.0.254")
+		far := b.addNode("far", "10.1.0.9/24", "10.1.0.254")
 		err := far.SetPeers(ctx, "812", []Peer{{inside.Address, netip.MustParseAddr("10.2.0.3")}})
 		if !errors.Is(err, ErrNotNeighbour) || !strings.Contains(err.Error(), "job 812: node 10.2.0.3: not a neighbour, and mode is route") {
 			t.Error(err)
 		}
 	})
 	t.Run("another eth0", func(t *testing.T) {
-		other := n.bare("812.5", "100.64.0.12")
-		b.wire(other.ns, "eth0", "10.5.0.1/24")
+		other := n.startBare("812.5", "100.64.0.12")
+		b.wireNamespace(other.ns, "eth0", "10.5.0.1/24")
 		if err := n.Attach(ctx, other.pid, other.name, other.addr); err == nil || !strings.Contains(err.Error(), "the capsule has another eth0") {
 			t.Error(err)
 		}
@@ -315,8 +315,8 @@ func TestRefused(t *testing.T) {
 // TestNotes: a filter of the node's that would stop capsules is told.
 func TestNotes(t *testing.T) {
 	b := newLab(t, Config{})
-	ns := b.host("10.1.0.1/24", "")
-	must(t, withinNamespace(ns, func() error {
+	ns := b.addHost("10.1.0.1/24", "")
+	failOn(t, withinNamespace(ns, func() error {
 		c, err := nftables.New()
 		if err != nil {
 			return err
@@ -327,7 +327,7 @@ func TestNotes(t *testing.T) {
 		return c.Flush()
 	}))
 	o, err := openIn(Config{}, ns)
-	must(t, err)
+	failOn(t, err)
 	if got := o.Notes(); len(got) != 1 || !strings.Contains(got[0], "chain FORWARD of table filter drops") {
 		t.Errorf("notes %q", got)
 	}

@@ -13,14 +13,14 @@ func BenchmarkCall(b *testing.B) {
 	s := newServer(b, "/bin/true")
 	for b.Loop() {
 		c := caller{args: []string{"-n1", "true"}}
-		if _, errs, how := c.run(b); code(how) != 0 {
+		if _, errs, how := c.runCall(b); exitCodeOf(how) != 0 {
 			b.Fatal(errs)
 		}
-		r := s.expect("srun").run
+		r := s.expectRequest("srun").run
 		s.mu.Lock()
 		delete(s.sruns, r.Key())
 		s.mu.Unlock()
-		if err := r.Remove(deadline(b)); err != nil {
+		if err := r.Remove(testDeadline(b)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func described(words ...string) []byte { return []byte(strings.Join(words, "\x00") + "\x00") }
+func describeRequest(words ...string) []byte { return []byte(strings.Join(words, "\x00") + "\x00") }
 
 func TestParseCall(t *testing.T) {
 	for _, tc := range []struct {
@@ -25,28 +25,28 @@ func TestParseCall(t *testing.T) {
 		want *Call
 		errs string
 	}{
-		{name: "all", in: described("/home", "27", "2", "srun", "", "A=b", "C=", "D=e=f\n\xff"),
+		{name: "all", in: describeRequest("/home", "27", "2", "srun", "", "A=b", "C=", "D=e=f\n\xff"),
 			want: &Call{Dir: "/home", Umask: 0o27, Args: []string{"srun", ""}, Env: []string{"A=b", "C=", "D=e=f\n\xff"}}},
-		{name: "no environment", in: described("/", "0", "1", "srun"), want: &Call{Dir: "/", Args: []string{"srun"}}},
-		{name: "no folder", in: described("", "777", "1", "srun"), want: &Call{Umask: 0o777, Args: []string{"srun"}}},
-		{name: "entries that are none", in: described("/", "0", "1", "srun", "x", "=y", "", "A=b"),
+		{name: "no environment", in: describeRequest("/", "0", "1", "srun"), want: &Call{Dir: "/", Args: []string{"srun"}}},
+		{name: "no folder", in: describeRequest("", "777", "1", "srun"), want: &Call{Umask: 0o777, Args: []string{"srun"}}},
+		{name: "entries that are none", in: describeRequest("/", "0", "1", "srun", "x", "=y", "", "A=b"),
 			want: &Call{Dir: "/", Args: []string{"srun"}, Env: []string{"A=b"}}},
 		{name: "empty", errs: "cut off"},
-		{name: "cut off", in: described("/", "0", "1", "srun")[:9], errs: "cut off"},
-		{name: "too short", in: described("/", "0", "1"), errs: "3 strings"},
-		{name: "relative folder", in: described("home", "0", "1", "srun"), errs: `folder "home"`},
-		{name: "crooked folder", in: described("/a/../b", "0", "1", "srun"), errs: `folder "/a/../b"`},
-		{name: "umask", in: described("/", "1000", "1", "srun"), errs: `umask "1000"`},
-		{name: "umask in words", in: described("/", "none", "1", "srun"), errs: `umask "none"`},
-		{name: "no arguments", in: described("/", "0", "0", "srun"), errs: `"0" arguments`},
-		{name: "less than none", in: described("/", "0", "-1", "srun"), errs: `"-1" arguments`},
-		{name: "more than there are", in: described("/", "0", "2", "srun"), errs: `"2" arguments`},
-		{name: "far too many", in: described("/", "0", "99999999999999999999", "srun"), errs: `arguments`},
+		{name: "cut off", in: describeRequest("/", "0", "1", "srun")[:9], errs: "cut off"},
+		{name: "too short", in: describeRequest("/", "0", "1"), errs: "3 strings"},
+		{name: "relative folder", in: describeRequest("home", "0", "1", "srun"), errs: `folder "home"`},
+		{name: "crooked folder", in: describeRequest("/a/../b", "0", "1", "srun"), errs: `folder "/a/../b"`},
+		{name: "umask", in: describeRequest("/", "1000", "1", "srun"), errs: `umask "1000"`},
+		{name: "umask in words", in: describeRequest("/", "none", "1", "srun"), errs: `umask "none"`},
+		{name: "no arguments", in: describeRequest("/", "0", "0", "srun"), errs: `"0" arguments`},
+		{name: "less than none", in: describeRequest("/", "0", "-1", "srun"), errs: `"-1" arguments`},
+		{name: "more than there are", in: describeRequest("/", "0", "2", "srun"), errs: `"2" arguments`},
+		{name: "far too many", in: describeRequest("/", "0", "99999999999999999999", "srun"), errs: `arguments`},
 		{name: "too long", in: make([]byte, MaxCall+1), errs: "longer than 6303744 bytes"},
-		{name: "too long a string", in: described("/", "0", "1", "srun", "A="+strings.Repeat("b", maxString)), errs: "a string of 131075 bytes"},
-		{name: "the longest string", in: described("/", "0", "1", "srun", "A="+strings.Repeat("b", maxString-3)),
+		{name: "too long a string", in: describeRequest("/", "0", "1", "srun", "A="+strings.Repeat("b", maxString)), errs: "a string of 131075 bytes"},
+		{name: "the longest string", in: describeRequest("/", "0", "1", "srun", "A="+strings.Repeat("b", maxString-3)),
 			want: &Call{Dir: "/", Args: []string{"srun"}, Env: []string{"A=" + strings.Repeat("b", maxString-3)}}},
-		{name: "too many strings", in: described("/", "0", "1", "srun"+strings.Repeat("\x00a=", 600_000)), errs: "600004 strings"},
+		{name: "too many strings", in: describeRequest("/", "0", "1", "srun"+strings.Repeat("\x00a=", 600_000)), errs: "600004 strings"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := ParseCall(tc.in)
@@ -72,7 +72,7 @@ func TestReadCall(t *testing.T) {
 		}
 		f := os.NewFile(uintptr(fd), "memfd")
 		t.Cleanup(func() { f.Close() })
-		f.Write(described("/", "0", "1", "srun"))
+		f.Write(describeRequest("/", "0", "1", "srun"))
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
 			t.Fatal(err)
 		}
@@ -102,8 +102,8 @@ func TestReadCall(t *testing.T) {
 }
 
 func FuzzParseCall(f *testing.F) {
-	f.Add(described("/home", "27", "2", "srun", "-n4", "A=b"))
-	f.Add(described("", "0", "1", "srun"))
+	f.Add(describeRequest("/home", "27", "2", "srun", "-n4", "A=b"))
+	f.Add(describeRequest("", "0", "1", "srun"))
 	f.Add([]byte{0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := ParseCall(bytes.Clone(b))
@@ -118,7 +118,7 @@ func FuzzParseCall(f *testing.F) {
 		}
 		// What was read can be described, and read again.
 		words := append([]string{c.Dir, fmt.Sprintf("%o", c.Umask), fmt.Sprint(len(c.Args))}, c.Args...)
-		again, err := ParseCall(described(append(words, c.Env...)...))
+		again, err := ParseCall(describeRequest(append(words, c.Env...)...))
 		if err != nil || !reflect.DeepEqual(again, c) {
 			t.Fatalf("%+v, %v, was %+v", again, err, c)
 		}
@@ -129,7 +129,7 @@ func FuzzParseCall(f *testing.F) {
 // of its bytes.
 func TestCallMemory(t *testing.T) {
 	const string3 = 3 + pointer
-	call := described("/", "0", "1", "srun"+strings.Repeat("\x00a=", (maxStrings-1000)/string3))
+	call := describeRequest("/", "0", "1", "srun"+strings.Repeat("\x00a=", (maxStrings-1000)/string3))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	c, err := ParseCall(call)

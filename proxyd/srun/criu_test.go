@@ -29,7 +29,7 @@ func inCapsule(t testing.TB, s *server, change ...func(*capsule.Spec)) *capsule.
 	for _, f := range change {
 		f(&spec)
 	}
-	c, err := capsule.Make(deadline(t), spec)
+	c, err := capsule.Make(testDeadline(t), spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func inCapsule(t testing.TB, s *server, change ...func(*capsule.Spec)) *capsule.
 			f.Close()
 		}
 		c.Close()
-		if err := capsule.Discard(deadline(t), spec.Dir); err != nil {
+		if err := capsule.Discard(testDeadline(t), spec.Dir); err != nil {
 			t.Error(err)
 		}
 	})
@@ -74,11 +74,11 @@ func TestMounts(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	how := wait(t, cmd)
-	if out.String() != "from the capsule\nmine\n" || errs.String() != "" || code(how) != 0 {
-		t.Errorf("got %q, %q, %d", out.String(), errs.String(), code(how))
+	how := waitForCommand(t, cmd)
+	if out.String() != "from the capsule\nmine\n" || errs.String() != "" || exitCodeOf(how) != 0 {
+		t.Errorf("got %q, %q, %d", out.String(), errs.String(), exitCodeOf(how))
 	}
-	s.expect("srun")
+	s.expectRequest("srun")
 }
 
 // TestCRIU captures a script that waits for srun, and restores it: it asks again and goes on.
@@ -95,7 +95,7 @@ func TestCRIU(t *testing.T) {
 	if out, err := exec.Command("criu", "check").CombinedOutput(); err != nil { // leaves what it found in /run/criu.kdat
 		t.Fatalf("criu check: %s", out)
 	}
-	ctx := deadline(t)
+	ctx := testDeadline(t)
 	s := newServer(t, "")
 	one := inCapsule(t, s)
 	dir, err := os.MkdirTemp("/shared", "srun-criu-")
@@ -129,10 +129,10 @@ func TestCRIU(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := strings.TrimSpace(string(out))
-	a, b := s.expect("srun").run, s.expect("srun").run
+	a, b := s.expectRequest("srun").run, s.expectRequest("srun").run
 	both := func(what string) {
 		t.Helper()
-		within(t, 60*time.Second, what, func() bool {
+		waitFor(t, 60*time.Second, what, func() bool {
 			_, errA := os.Stat(dir + "/" + a.Key())
 			_, errB := os.Stat(dir + "/" + b.Key())
 			return errA == nil && errB == nil
@@ -187,7 +187,7 @@ func TestCRIU(t *testing.T) {
 	}
 	again := map[string]*Runner{}
 	for range 2 {
-		r := s.expect("srun")
+		r := s.expectRequest("srun")
 		if r.keys["key"] != r.run.Key() {
 			t.Errorf("asked again with %v", r.keys)
 		}
@@ -206,10 +206,10 @@ func TestCRIU(t *testing.T) {
 		defer f.Close()
 		fmt.Fprintln(f, "word")
 	}
-	if r := s.expect("srun"); r.run.Key() != "s3" {
+	if r := s.expectRequest("srun"); r.run.Key() != "s3" {
 		t.Errorf("the next step's key is %q", r.run.Key())
 	}
-	within(t, 60*time.Second, "the script ends", func() bool {
+	waitFor(t, 60*time.Second, "the script ends", func() bool {
 		_, err := os.Stat(dir + "/end")
 		return err == nil
 	})
@@ -220,7 +220,7 @@ func TestCRIU(t *testing.T) {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
-	if got := sorted(strings.Join(lines, "\n")); got != sorted("word\nWORD\nfore 4\nback 3\nlast\nend 0") {
+	if got := sortLines(strings.Join(lines, "\n")); got != sortLines("word\nWORD\nfore 4\nback 3\nlast\nend 0") {
 		t.Errorf("log: %q", log)
 	}
 }

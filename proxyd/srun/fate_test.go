@@ -22,11 +22,11 @@ import (
 // TestWrapperKilled: as if srun had been killed, and its step with it.
 func TestWrapperKilled(t *testing.T) {
 	s := newServer(t, standIn(t))
-	cmd, run, _ := calling(t, s, "trap 'exit 5' TERM; echo ready; while :; do sleep 0.05; done")
+	cmd, run, _ := startCall(t, s, "trap 'exit 5' TERM; echo ready; while :; do sleep 0.05; done")
 	cmd.Process.Kill()
 	cmd.Wait()
-	if how, err := run.Wait(deadline(t)); err != nil || code(how) != 5 {
-		t.Error(code(how), err)
+	if how, err := run.Wait(testDeadline(t)); err != nil || exitCodeOf(how) != 5 {
+		t.Error(exitCodeOf(how), err)
 	}
 }
 
@@ -36,18 +36,18 @@ func TestStopsForNobody(t *testing.T) {
 		t.Skip("SKIP: takes the runner's patience")
 	}
 	s := newServer(t, standIn(t))
-	cmd, run, _ := calling(t, s, "trap '' TERM; echo ready; while :; do sleep 0.05; done")
+	cmd, run, _ := startCall(t, s, "trap '' TERM; echo ready; while :; do sleep 0.05; done")
 	cmd.Process.Kill()
 	cmd.Wait()
-	if how, err := run.Wait(deadline(t)); err != nil || code(how) != -9 {
-		t.Error(code(how), err)
+	if how, err := run.Wait(testDeadline(t)); err != nil || exitCodeOf(how) != -9 {
+		t.Error(exitCodeOf(how), err)
 	}
 }
 
 func TestQuiet(t *testing.T) {
 	s := newServer(t, standIn(t))
-	ctx := deadline(t)
-	cmd, run, out := calling(t, s, "trap 'exit 3' USR1; trap 'exit 4' TERM; echo ready; while :; do sleep 0.05; done")
+	ctx := testDeadline(t)
+	cmd, run, out := startCall(t, s, "trap 'exit 3' USR1; trap 'exit 4' TERM; echo ready; while :; do sleep 0.05; done")
 	if err := run.Quiet(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -55,8 +55,8 @@ func TestQuiet(t *testing.T) {
 	if err := run.Signal(ctx, unix.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
-	if how, err := run.Wait(ctx); err != nil || code(how) != 3 {
-		t.Fatal(code(how), err)
+	if how, err := run.Wait(ctx); err != nil || exitCodeOf(how) != 3 {
+		t.Fatal(exitCodeOf(how), err)
 	}
 	// It was not told, so it asks again, with its key, and gets what it should have got.
 	s.mu.Lock()
@@ -73,18 +73,18 @@ func TestQuiet(t *testing.T) {
 	if again.keys["key"] != run.Key() {
 		t.Errorf("asked again with %v", again.keys)
 	}
-	ready(t, out)
+	waitForReady(t, out)
 	again.run.Signal(ctx, unix.SIGUSR1)
-	if how := wait(t, cmd); code(how) != 3 {
-		t.Error(code(how))
+	if how := waitForCommand(t, cmd); exitCodeOf(how) != 3 {
+		t.Error(exitCodeOf(how))
 	}
 }
 
 // TestQuietAndLoud: sing-srun goes in between, and that has its consequence.
 func TestQuietAndLoud(t *testing.T) {
 	s := newServer(t, standIn(t))
-	ctx := deadline(t)
-	cmd, run, _ := calling(t, s, "trap 'exit 4' TERM; echo ready; while :; do sleep 0.05; done")
+	ctx := testDeadline(t)
+	cmd, run, _ := startCall(t, s, "trap 'exit 4' TERM; echo ready; while :; do sleep 0.05; done")
 	if err := run.Quiet(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -98,24 +98,24 @@ func TestQuietAndLoud(t *testing.T) {
 	if err := run.Loud(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if how, err := run.Wait(ctx); err != nil || code(how) != 4 {
-		t.Error(code(how), err)
+	if how, err := run.Wait(ctx); err != nil || exitCodeOf(how) != 4 {
+		t.Error(exitCodeOf(how), err)
 	}
 }
 
 func TestKill(t *testing.T) {
 	s := newServer(t, standIn(t))
-	cmd, run, _ := calling(t, s, "echo ready; exec sleep 1000")
-	if err := run.Kill(deadline(t)); err != nil {
+	cmd, run, _ := startCall(t, s, "echo ready; exec sleep 1000")
+	if err := run.Kill(testDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	if how := wait(t, cmd); code(how) != -9 {
-		t.Error(code(how))
+	if how := waitForCommand(t, cmd); exitCodeOf(how) != -9 {
+		t.Error(exitCodeOf(how))
 	}
-	if how, err := run.Wait(deadline(t)); err != nil || code(how) != -9 {
-		t.Error(code(how), err)
+	if how, err := run.Wait(testDeadline(t)); err != nil || exitCodeOf(how) != -9 {
+		t.Error(exitCodeOf(how), err)
 	}
-	if err := run.Signal(deadline(t), unix.SIGTERM); err != nil {
+	if err := run.Signal(testDeadline(t), unix.SIGTERM); err != nil {
 		t.Error("signal after the end: ", err)
 	}
 }
@@ -123,25 +123,25 @@ func TestKill(t *testing.T) {
 // TestRunnerKilled: srun does not outlive its runner, and sing-srun asks again.
 func TestRunnerKilled(t *testing.T) {
 	s := newServer(t, standIn(t))
-	cmd, run, out := calling(t, s, "echo ready; exec sleep 1000")
+	cmd, run, out := startCall(t, s, "echo ready; exec sleep 1000")
 	pid := run.PID()
 	s.stop()
 	if err := unix.Kill(run.rec.PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 20*time.Second, "srun is gone", func() bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) })
-	if _, err := run.Wait(deadline(t)); !errors.Is(err, ErrGone) {
+	waitFor(t, 20*time.Second, "srun is gone", func() bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) })
+	if _, err := run.Wait(testDeadline(t)); !errors.Is(err, ErrGone) {
 		t.Error(err)
 	}
 	s.listen()
-	again := s.expect("srun")
+	again := s.expectRequest("srun")
 	if again.keys["key"] != run.Key() {
 		t.Errorf("asked again with %v", again.keys)
 	}
-	ready(t, out)
-	again.run.Kill(deadline(t))
-	if how := wait(t, cmd); code(how) != -9 {
-		t.Error(code(how))
+	waitForReady(t, out)
+	again.run.Kill(testDeadline(t))
+	if how := waitForCommand(t, cmd); exitCodeOf(how) != -9 {
+		t.Error(exitCodeOf(how))
 	}
 }
 
@@ -150,7 +150,7 @@ func TestServerComesLate(t *testing.T) {
 	s := newServer(t, standIn(t))
 	s.stop()
 	os.Remove(socketPath)
-	cmd := caller{args: []string{"trap 'exit 6' USR1; echo ready; while :; do sleep 0.05; done"}}.command()
+	cmd := caller{args: []string{"trap 'exit 6' USR1; echo ready; while :; do sleep 0.05; done"}}.newCommand()
 	r, w, _ := os.Pipe()
 	defer r.Close()
 	cmd.Stdout, cmd.Stderr = w, os.Stderr
@@ -160,18 +160,18 @@ func TestServerComesLate(t *testing.T) {
 	w.Close()
 	time.Sleep(100 * time.Millisecond) // it has asked in vain; if not, the test shows less, and does not fail
 	s.listen()
-	run := s.expect("srun").run
-	ready(t, r)
+	run := s.expectRequest("srun").run
+	waitForReady(t, r)
 	s.stop()
 	cmd.Process.Signal(unix.SIGUSR1)
 	time.Sleep(100 * time.Millisecond) // as above
 	s.listen()
-	s.expect("signal")
-	if how := wait(t, cmd); code(how) != 6 {
-		t.Error(code(how))
+	s.expectRequest("signal")
+	if how := waitForCommand(t, cmd); exitCodeOf(how) != 6 {
+		t.Error(exitCodeOf(how))
 	}
-	if how, err := run.Wait(deadline(t)); err != nil || code(how) != 6 {
-		t.Error(code(how), err)
+	if how, err := run.Wait(testDeadline(t)); err != nil || exitCodeOf(how) != 6 {
+		t.Error(exitCodeOf(how), err)
 	}
 }
 
@@ -179,17 +179,17 @@ func TestServerComesLate(t *testing.T) {
 func TestKilledWhileWaiting(t *testing.T) {
 	needRoot(t)
 	os.Remove(socketPath)
-	cmd := caller{args: []string{"true"}}.command()
+	cmd := caller{args: []string{"true"}}.newCommand()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 20*time.Second, "it takes signals", func() bool {
+	waitFor(t, 20*time.Second, "it takes signals", func() bool {
 		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
 		return strings.Contains(string(b), "SigCgt:\t00000000000") && !strings.Contains(string(b), "SigCgt:\t0000000000000000")
 	})
 	cmd.Process.Signal(unix.SIGTERM)
-	if how := wait(t, cmd); code(how) != -15 {
-		t.Error(code(how))
+	if how := waitForCommand(t, cmd); exitCodeOf(how) != -15 {
+		t.Error(exitCodeOf(how))
 	}
 }
 
@@ -198,7 +198,7 @@ const starterArg = "start-and-wait"
 
 func startAndWait(args []string) int {
 	status := os.NewFile(3, "status")
-	caller, err := calls(context.Background(), described("/", "0", "2", "srun", args[2], "PATH=/usr/bin:/bin"), os.Stdin, os.Stdout, os.Stderr, status)
+	caller, err := newCaller(context.Background(), describeRequest("/", "0", "2", "srun", args[2], "PATH=/usr/bin:/bin"), os.Stdin, os.Stdout, os.Stderr, status)
 	if err == nil {
 		_, err = caller.Start(context.Background(), StartSpec{Dir: args[0], Program: args[1], Rewriting: Rewriting{Key: "s1"}, UID: user, GID: group})
 	}
@@ -212,7 +212,7 @@ func startAndWait(args []string) int {
 // TestAdopt: proxyd is killed, and the next one finds the srun.
 func TestAdopt(t *testing.T) {
 	needRoot(t)
-	ctx := deadline(t)
+	ctx := testDeadline(t)
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "s1")
 	statusR, statusW, _ := os.Pipe()
@@ -226,7 +226,7 @@ func TestAdopt(t *testing.T) {
 	}
 	outW.Close()
 	statusW.Close()
-	ready(t, outR)
+	waitForReady(t, outR)
 	cmd.Process.Kill()
 	cmd.Wait()
 	if err := os.WriteFile(filepath.Join(parent, "a-file"), nil, 0o600); err != nil {
@@ -240,7 +240,7 @@ func TestAdopt(t *testing.T) {
 	defer run.Close()
 	null, _ := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	defer null.Close()
-	second, err := calls(ctx, described("/", "0", "1", "srun"), null, null, null, null)
+	second, err := newCaller(ctx, describeRequest("/", "0", "1", "srun"), null, null, null, null)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,8 +251,8 @@ func TestAdopt(t *testing.T) {
 	if err := run.Signal(ctx, unix.SIGUSR2); err != nil {
 		t.Fatal(err)
 	}
-	if how, err := run.Wait(ctx); err != nil || code(how) != 9 {
-		t.Error(code(how), err)
+	if how, err := run.Wait(ctx); err != nil || exitCodeOf(how) != 9 {
+		t.Error(exitCodeOf(how), err)
 	}
 	statusR.SetReadDeadline(time.Now().Add(30 * time.Second))
 	if b, err := io.ReadAll(statusR); err != nil || string(b) != "key s1\nexit 9\n" {
@@ -262,8 +262,8 @@ func TestAdopt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if how, err := later.Wait(ctx); err != nil || code(how) != 9 || !later.Ended() {
-		t.Error(code(how), err)
+	if how, err := later.Wait(ctx); err != nil || exitCodeOf(how) != 9 || !later.Ended() {
+		t.Error(exitCodeOf(how), err)
 	}
 	if err := later.Remove(ctx); err != nil {
 		t.Error(err)
@@ -283,7 +283,7 @@ func TestInheritsNothing(t *testing.T) {
 	defer unix.Close(p[0])
 	defer unix.Close(p[1])
 	mine, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", p[0]))
-	_, run, _ := calling(t, s, "echo ready; exec sleep 1000")
+	_, run, _ := startCall(t, s, "echo ready; exec sleep 1000")
 	for _, pid := range []int{run.rec.PID, run.PID()} {
 		fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 		if err != nil {

@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 		case writerArg:
 			os.Exit(writeMuch(os.Args[2:]))
 		case stepdArg:
-			os.Exit(stepds())
+			os.Exit(waitForStepds())
 		}
 	}
 	os.Exit(runTests(m))
@@ -116,7 +116,7 @@ func needHangup(t testing.TB) {
 	}
 }
 
-func deadline(t testing.TB) context.Context {
+func testDeadline(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 	t.Cleanup(cancel)
 	return ctx
@@ -283,8 +283,8 @@ func callerOf(ctx context.Context, c *net.UnixConn, mounts *os.File, who User) (
 	return caller, nil
 }
 
-// calls makes a Caller with a call, as if a sing-srun had sent these files.
-func calls(ctx context.Context, call []byte, stdin, stdout, stderr, status *os.File) (*Caller, error) {
+// newCaller makes a Caller with a call, as if a sing-srun had sent these files.
+func newCaller(ctx context.Context, call []byte, stdin, stdout, stderr, status *os.File) (*Caller, error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -344,8 +344,8 @@ func (s *server) start(ctx context.Context, key string, cred *unix.Ucred, caller
 	return r, err
 }
 
-// expect returns the next request, which must have gone well.
-func (s *server) expect(verb string) request {
+// expectRequest returns the next request, which must have gone well.
+func (s *server) expectRequest(verb string) request {
 	s.t.Helper()
 	select {
 	case r := <-s.asked:
@@ -387,7 +387,7 @@ type caller struct {
 	before []string // a command that runs it: "nice", "-n", "5"
 }
 
-func (c caller) command() *exec.Cmd {
+func (c caller) newCommand() *exec.Cmd {
 	argv := append(append(append([]string{}, c.before...), tools.srun), c.args...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env, cmd.Dir, cmd.Stdin = c.env, c.dir, c.in
@@ -401,38 +401,38 @@ func (c caller) command() *exec.Cmd {
 	return cmd
 }
 
-// run runs a call to its end.
-func (c caller) run(t testing.TB) (stdout, stderr string, status syscall.WaitStatus) {
+// runCall runs a call to its end.
+func (c caller) runCall(t testing.TB) (stdout, stderr string, status syscall.WaitStatus) {
 	t.Helper()
-	cmd := c.command()
+	cmd := c.newCommand()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	status = wait(t, cmd)
+	status = waitForCommand(t, cmd)
 	return out.String(), errs.String(), status
 }
 
-// wait waits for a command, and kills it when the time is up.
-func wait(t testing.TB, cmd *exec.Cmd) syscall.WaitStatus {
+// waitForCommand waits for a command, and kills it when the time is up.
+func waitForCommand(t testing.TB, cmd *exec.Cmd) syscall.WaitStatus {
 	t.Helper()
-	stop := context.AfterFunc(deadline(t), func() { cmd.Process.Kill() })
+	stop := context.AfterFunc(testDeadline(t), func() { cmd.Process.Kill() })
 	defer stop()
 	cmd.Wait()
 	return cmd.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-// code returns an exit code; a death by signal n is -n.
-func code(how syscall.WaitStatus) int {
+// exitCodeOf returns an exit code; a death by signal n is -n.
+func exitCodeOf(how syscall.WaitStatus) int {
 	if how.Signaled() {
 		return -int(how.Signal())
 	}
 	return how.ExitStatus()
 }
 
-// variables returns an environment as a map.
-func variables(env []string) map[string]string {
+// environmentMap returns an environment as a map.
+func environmentMap(env []string) map[string]string {
 	m := map[string]string{}
 	for _, kv := range env {
 		name, value, _ := strings.Cut(kv, "=")
@@ -441,7 +441,7 @@ func variables(env []string) map[string]string {
 	return m
 }
 
-func list(env map[string]string) []string {
+func environmentList(env map[string]string) []string {
 	var all []string
 	for k := range maps.Keys(env) {
 		all = append(all, k+"="+env[k])
@@ -449,8 +449,8 @@ func list(env map[string]string) []string {
 	return all
 }
 
-// within asks again and again until ok, for what has no event.
-func within(t testing.TB, limit time.Duration, what string, ok func() bool) {
+// waitFor asks again and again until ok, for what has no event.
+func waitFor(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(limit); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {

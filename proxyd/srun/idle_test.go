@@ -50,9 +50,9 @@ func writeMuch(args []string) int {
 	return 0
 }
 
-// stepds waits as a member of a job's checkpoint does: first until the pipes of the
+// waitForStepds waits as a member of a job's checkpoint does: first until the pipes of the
 // stopped tasks are empty, then until their slurmstepds have nothing left.
-func stepds() int {
+func waitForStepds() int {
 	ctx, cancel := context.WithTimeout(context.Background(), 120*time.Second)
 	defer cancel()
 	procs, _ := filepath.Glob("/proc/[0-9]*/comm")
@@ -60,15 +60,15 @@ func stepds() int {
 		comm, _ := os.ReadFile(path)
 		var pid int
 		fmt.Sscanf(path, "/proc/%d/comm", &pid)
-		if string(comm) == "srun.test\n" && state(pid) == "T" {
-			emptied(pid)
+		if string(comm) == "srun.test\n" && processState(pid) == "T" {
+			waitUntilEmpty(pid)
 		}
 	}
 	for _, path := range procs {
 		comm, _ := os.ReadFile(path)
 		var pid int
 		fmt.Sscanf(path, "/proc/%d/comm", &pid)
-		if !strings.HasPrefix(string(comm), "slurmstepd") || own(pid) {
+		if !strings.HasPrefix(string(comm), "slurmstepd") || isOwnStepd(pid) {
 			continue
 		}
 		if err := StepdIdle(ctx, pid); err != nil {
@@ -79,18 +79,18 @@ func stepds() int {
 	return 0
 }
 
-// own tells whether a slurmstepd is that of this process, which sleeps as long as we run, and whose
+// isOwnStepd tells whether a slurmstepd is that of this process, which sleeps as long as we run, and whose
 // output nobody asks about.
-func own(pid int) bool { return pid == os.Getppid() }
+func isOwnStepd(pid int) bool { return pid == os.Getppid() }
 
-func state(pid int) string {
+func processState(pid int) string {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(b), ") ")
 	return rest[:min(len(rest), 1)]
 }
 
-// emptied waits until nothing is left in the pipe that is a process's standard output.
-func emptied(pid int) {
+// waitUntilEmpty waits until nothing is left in the pipe that is a process's standard output.
+func waitUntilEmpty(pid int) {
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/fd/1", pid), unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return
@@ -139,7 +139,7 @@ func (s *slowReader) read(r io.Reader) {
 	}
 }
 
-func (s *slowReader) counts() string {
+func (s *slowReader) readCounts() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return fmt.Sprint(s.count)
@@ -171,7 +171,7 @@ func testIdle(t *testing.T, where []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := caller{args: append(where, self, writerArg, dir), env: j.env}.command()
+	cmd := caller{args: append(where, self, writerArg, dir), env: j.env}.newCommand()
 	r, w, _ := os.Pipe()
 	defer r.Close()
 	cmd.Stdout, cmd.Stderr = w, os.Stderr
@@ -179,14 +179,14 @@ func testIdle(t *testing.T, where []string) {
 		t.Fatal(err)
 	}
 	w.Close()
-	run := s.expect("srun").run
+	run := s.expectRequest("srun").run
 	reader := &slowReader{count: map[string]int{}, done: make(chan struct{}), hold: make(chan struct{})}
 	go reader.read(r)
 
 	// Nobody reads: Idle must not return, and say why.
-	short, cancel := context.WithTimeout(deadline(t), time.Second)
+	short, cancel := context.WithTimeout(testDeadline(t), time.Second)
 	defer cancel()
-	within(t, 30*time.Second, "srun's output is stuck", func() bool {
+	waitFor(t, 30*time.Second, "srun's output is stuck", func() bool {
 		l, err := lookAt(run.PID())
 		return err == nil && strings.Contains(l.busy, "descriptor 1 (pipe:")
 	})
@@ -195,11 +195,11 @@ func testIdle(t *testing.T, where []string) {
 	}
 	close(reader.hold)
 
-	within(t, 60*time.Second, "the tasks have stopped", func() bool {
+	waitFor(t, 60*time.Second, "the tasks have stopped", func() bool {
 		files, _ := os.ReadDir(dir)
 		return len(files) == 2
 	})
-	if code := stepds(); code != 0 {
+	if code := waitForStepds(); code != 0 {
 		t.Fatal("slurmstepds of n1: ", code)
 	}
 	if !slices.Contains(where, "n1") {
@@ -208,34 +208,34 @@ func testIdle(t *testing.T, where []string) {
 			t.Fatalf("slurmstepds of n2: %v %s", err, out)
 		}
 	}
-	at := reader.counts()
-	if err := run.Idle(deadline(t)); err != nil {
+	at := reader.readCounts()
+	if err := run.Idle(testDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
 	left := -1
 	if raw, err := r.SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) { left, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
 	}
-	t.Logf("read %s when asked, %s when idle, and %d bytes in the pipe", at, reader.counts(), left)
+	t.Logf("read %s when asked, %s when idle, and %d bytes in the pipe", at, reader.readCounts(), left)
 	// The reader takes what is in the pipe, and there is no more.
 	want := fmt.Sprint(map[string]int{"0": lines, "1": lines})
-	for end := time.Now().Add(10 * time.Second); reader.counts() != want; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); reader.readCounts() != want; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("read %s, want %s, %v", reader.counts(), want, reader.err)
+			t.Fatalf("read %s, want %s, %v", reader.readCounts(), want, reader.err)
 		}
 	}
 
 	if out, err := exec.Command("scancel", "--signal=CONT", j.id).CombinedOutput(); err != nil {
 		t.Fatal(string(out))
 	}
-	if how := wait(t, cmd); code(how) != 0 {
-		t.Error(code(how))
+	if how := waitForCommand(t, cmd); exitCodeOf(how) != 0 {
+		t.Error(exitCodeOf(how))
 	}
 	<-reader.done
-	if want := fmt.Sprint(map[string]int{"0": 2 * lines, "1": 2 * lines}); reader.counts() != want || reader.err != nil {
-		t.Errorf("%s, %v", reader.counts(), reader.err)
+	if want := fmt.Sprint(map[string]int{"0": 2 * lines, "1": 2 * lines}); reader.readCounts() != want || reader.err != nil {
+		t.Errorf("%s, %v", reader.readCounts(), reader.err)
 	}
-	if err := run.Idle(deadline(t)); err != nil {
+	if err := run.Idle(testDeadline(t)); err != nil {
 		t.Error("after the end: ", err)
 	}
 }

@@ -39,7 +39,7 @@ func TestOptionsAreAll(t *testing.T) {
 		theirs[o.Name] = o
 	}
 	ours := map[string]Option{}
-	for name, o := range NewTable(release(t)).long {
+	for name, o := range NewTable(clusterRelease(t)).long {
 		ours[name] = Option{Name: o.Name, Arg: o.Arg, Short: o.Short}
 	}
 	if len(theirs) < 100 {

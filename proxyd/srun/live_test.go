@@ -23,8 +23,8 @@ import (
 //	minicluster up --suite forky --nodes 2 --name srun-a    # DIR is below /var/lib/minicluster/srun-a/shared
 //	minicluster exec n1 --name srun-a -- env SRUN_TOOLS=DIR DIR/srun.test -test.v
 
-// release returns that of the cluster, "26.05".
-func release(t testing.TB) string {
+// clusterRelease returns that of the cluster, "26.05".
+func clusterRelease(t testing.TB) string {
 	t.Helper()
 	out, err := exec.Command("srun", "--version").Output()
 	if err != nil {
@@ -64,12 +64,12 @@ func newJob(t testing.TB, args ...string) job {
 	j := job{id: strings.TrimSpace(string(out))}
 	t.Cleanup(func() {
 		exec.Command("scancel", j.id).Run()
-		within(t, 60*time.Second, "the job is gone", func() bool {
+		waitFor(t, 60*time.Second, "the job is gone", func() bool {
 			out, _ := exec.Command("squeue", "-h", "-j", j.id).Output()
 			return len(out) == 0
 		})
 	})
-	within(t, 60*time.Second, "the job runs", func() bool {
+	waitFor(t, 60*time.Second, "the job runs", func() bool {
 		b, err := os.ReadFile(dir + "/env")
 		if err != nil {
 			return false
@@ -83,7 +83,7 @@ func newJob(t testing.TB, args ...string) job {
 // show is a task's program: which one it is, where, and its step's key.
 const show = `echo $SLURM_PROCID $(hostname) $SINGULARITY_SLURM_STEP`
 
-func sorted(out string) string {
+func sortLines(out string) string {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
@@ -119,19 +119,19 @@ func TestLayout(t *testing.T) {
 			tasks := strings.Fields(tc.tasks)
 			s.mu.Lock()
 			s.plan = func(r Rewriting) Rewriting {
-				r.Key, r.Tasks, r.Overcommit, r.Release = "s9", tasks, tc.over, release(t)
+				r.Key, r.Tasks, r.Overcommit, r.Release = "s9", tasks, tc.over, clusterRelease(t)
 				return r
 			}
 			s.mu.Unlock()
 			args := append(strings.Fields(tc.args), "/bin/sh", "-c", show)
-			out, errs, how := caller{args: args, env: append(strings.Fields(tc.env), j.env...)}.run(t)
-			s.expect("srun")
+			out, errs, how := caller{args: args, env: append(strings.Fields(tc.env), j.env...)}.runCall(t)
+			s.expectRequest("srun")
 			var want []string
 			for i, node := range tasks {
 				want = append(want, fmt.Sprint(i, " ", node, " s9"))
 			}
-			if sorted(out) != strings.Join(want, "\n") || errs != "" || code(how) != 0 {
-				t.Errorf("got %q, %q, %d, want %q", sorted(out), errs, code(how), want)
+			if sortLines(out) != strings.Join(want, "\n") || errs != "" || exitCodeOf(how) != 0 {
+				t.Errorf("got %q, %q, %d, want %q", sortLines(out), errs, exitCodeOf(how), want)
 			}
 		})
 	}
@@ -150,15 +150,15 @@ func TestFreshSteps(t *testing.T) {
 	s.mu.Lock()
 	s.plan = func(r Rewriting) Rewriting {
 		r.Nodes = map[string]string{"old1": "n2", "old2": "n1"}
-		r.Job = variables(j.env)
+		r.Job = environmentMap(j.env)
 		r.Was = maps.Clone(r.Job)
 		r.Was["SLURM_JOB_NODELIST"] = "old[1-2]"
 		r.Was["SLURM_NODELIST"] = "old[1-2]"
-		r.Key, r.Release = "s1", release(t)
+		r.Key, r.Release = "s1", clusterRelease(t)
 		return r
 	}
 	s.mu.Unlock()
-	before := variables(j.env)
+	before := environmentMap(j.env)
 	before["SLURM_JOB_NODELIST"], before["SLURM_NODELIST"] = "old[1-2]", "old[1-2]"
 	for _, tc := range []struct{ name, args, env, want string }{
 		{"nothing said", "-n4 -l", "", "0: 0 n1 s1\n1: 1 n1 s1\n2: 2 n2 s1\n3: 3 n2 s1"},
@@ -170,10 +170,10 @@ func TestFreshSteps(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			args := append(strings.Fields(tc.args), "/bin/sh", "-c", show)
-			out, errs, how := caller{args: args, env: append(strings.Fields(tc.env), list(before)...)}.run(t)
-			s.expect("srun")
-			if sorted(out) != tc.want || errs != "" || code(how) != 0 {
-				t.Errorf("got %q, %q, %d, want %q", sorted(out), errs, code(how), tc.want)
+			out, errs, how := caller{args: args, env: append(strings.Fields(tc.env), environmentList(before)...)}.runCall(t)
+			s.expectRequest("srun")
+			if sortLines(out) != tc.want || errs != "" || exitCodeOf(how) != 0 {
+				t.Errorf("got %q, %q, %d, want %q", sortLines(out), errs, exitCodeOf(how), tc.want)
 			}
 		})
 	}
@@ -186,7 +186,7 @@ func TestParallelSteps(t *testing.T) {
 	layouts := []string{"n2 n1", "n1 n1", "n2 n2"}
 	s.mu.Lock()
 	s.plan = func(r Rewriting) Rewriting {
-		r.Tasks, r.Release = strings.Fields(layouts[(s.next-1)%3]), release(t)
+		r.Tasks, r.Release = strings.Fields(layouts[(s.next-1)%3]), clusterRelease(t)
 		return r
 	}
 	s.mu.Unlock()
@@ -200,7 +200,7 @@ func TestParallelSteps(t *testing.T) {
 	meet := fmt.Sprintf(`: >%s/$SINGULARITY_SLURM_STEP.$SLURM_PROCID; while [ $(ls %s | wc -l) -lt 6 ]; do sleep 0.1; done; hostname`, dir, dir)
 	var cmds []*exec.Cmd
 	for range 3 {
-		cmd := caller{args: []string{"-n2", "--exact", "-c1", "/bin/sh", "-c", meet}, env: j.env}.command()
+		cmd := caller{args: []string{"-n2", "--exact", "-c1", "/bin/sh", "-c", meet}, env: j.env}.newCommand()
 		cmd.Stderr = os.Stderr
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -208,8 +208,8 @@ func TestParallelSteps(t *testing.T) {
 		cmds = append(cmds, cmd)
 	}
 	for _, cmd := range cmds {
-		if how := wait(t, cmd); code(how) != 0 {
-			t.Error(code(how))
+		if how := waitForCommand(t, cmd); exitCodeOf(how) != 0 {
+			t.Error(exitCodeOf(how))
 		}
 	}
 }
@@ -244,24 +244,24 @@ func TestAsSrun(t *testing.T) {
 			words = append(strings.Fields(before), strings.TrimSuffix(script, "'"))
 		}
 		c := caller{args: words, env: j.env, in: strings.NewReader(tc.in), dir: "/usr/lib"}
-		out, errs, how := c.run(t)
+		out, errs, how := c.runCall(t)
 		c.in = strings.NewReader(tc.in)
-		cmd := c.command()
+		cmd := c.newCommand()
 		cmd.Path, cmd.Args = "/usr/bin/srun", append([]string{"srun"}, words...)
 		var plainOut, plainErrs strings.Builder
 		cmd.Stdout, cmd.Stderr = &plainOut, &plainErrs
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		plain := wait(t, cmd)
-		if sorted(out) != sorted(plainOut.String()) || steps(errs) != steps(plainErrs.String()) || how != plain {
-			t.Errorf("%s: got %.200q, %q, %d, plain srun: %.200q, %q, %d", tc.args, out, errs, code(how), plainOut.String(), plainErrs.String(), code(plain))
+		plain := waitForCommand(t, cmd)
+		if sortLines(out) != sortLines(plainOut.String()) || hideSteps(errs) != hideSteps(plainErrs.String()) || how != plain {
+			t.Errorf("%s: got %.200q, %q, %d, plain srun: %.200q, %q, %d", tc.args, out, errs, exitCodeOf(how), plainOut.String(), plainErrs.String(), exitCodeOf(plain))
 		}
 	}
 }
 
-// steps hides what differs from step to step, and the order of lines of different nodes.
-func steps(errs string) string {
+// hideSteps hides what differs from step to step, and the order of lines of different nodes.
+func hideSteps(errs string) string {
 	var out []string
 	for line := range strings.Lines(errs) {
 		if strings.Contains(line, "Step created for") || strings.Contains(line, "temporarily disabled") {
@@ -292,7 +292,7 @@ func TestSignalsToSteps(t *testing.T) {
 		{syscall.SIGUSR1, 0, "got"},
 		{syscall.SIGTERM, 137, ""},
 	} {
-		cmd := caller{args: []string{"-N1", "-n1", "/bin/bash", "-c", "trap 'echo got; exit 0' USR1; echo ready; while :; do sleep 0.05; done"}, env: j.env}.command()
+		cmd := caller{args: []string{"-N1", "-n1", "/bin/bash", "-c", "trap 'echo got; exit 0' USR1; echo ready; while :; do sleep 0.05; done"}, env: j.env}.newCommand()
 		r, w, _ := os.Pipe()
 		defer r.Close()
 		var errs strings.Builder
@@ -301,15 +301,15 @@ func TestSignalsToSteps(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.Close()
-		s.expect("srun")
-		ready(t, r)
+		s.expectRequest("srun")
+		waitForReady(t, r)
 		cmd.Process.Signal(tc.sig)
-		s.expect("signal")
-		how := wait(t, cmd)
+		s.expectRequest("signal")
+		how := waitForCommand(t, cmd)
 		buf := make([]byte, 100)
 		n, _ := r.Read(buf)
-		if out := strings.TrimSpace(string(buf[:n])); code(how) != tc.want || out != tc.out {
-			t.Errorf("%v: got %q, %q, %d", tc.sig, out, errs.String(), code(how))
+		if out := strings.TrimSpace(string(buf[:n])); exitCodeOf(how) != tc.want || out != tc.out {
+			t.Errorf("%v: got %q, %q, %d", tc.sig, out, errs.String(), exitCodeOf(how))
 		}
 	}
 }
@@ -318,7 +318,7 @@ func TestSignalsToSteps(t *testing.T) {
 func TestKilledSteps(t *testing.T) {
 	j := newJob(t, "-N2", "-n4")
 	s := newServer(t, "")
-	cmd := caller{args: []string{"-n2", "/bin/sh", "-c", "echo ready; exec sleep 1000"}, env: j.env}.command()
+	cmd := caller{args: []string{"-n2", "/bin/sh", "-c", "echo ready; exec sleep 1000"}, env: j.env}.newCommand()
 	r, w, _ := os.Pipe()
 	defer r.Close()
 	cmd.Stdout = w
@@ -326,14 +326,14 @@ func TestKilledSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Close()
-	run := s.expect("srun").run
-	ready(t, r)
+	run := s.expectRequest("srun").run
+	waitForReady(t, r)
 	cmd.Process.Kill()
 	cmd.Wait()
-	if _, err := run.Wait(deadline(t)); err != nil {
+	if _, err := run.Wait(testDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 60*time.Second, "the step is gone", func() bool {
+	waitFor(t, 60*time.Second, "the step is gone", func() bool {
 		out, err := exec.Command("squeue", "-h", "-s", "-j", j.id, "-o", "%i").Output()
 		return err == nil && !strings.Contains(string(out), j.id+".0")
 	})

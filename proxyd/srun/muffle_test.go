@@ -30,7 +30,7 @@ func TestMuffler(t *testing.T) {
 				if quiet {
 					want = c.quiet
 				}
-				if got := muffled(t, c.says, size, quiet); got != want {
+				if got := runMuffler(t, c.says, size, quiet); got != want {
 					t.Errorf("%s, %d bytes at a time, quiet %v: got %q, want %q", name, size, quiet, got, want)
 				}
 			}
@@ -38,9 +38,9 @@ func TestMuffler(t *testing.T) {
 	}
 }
 
-// muffled returns what comes out of a muffler when srun says something, so many bytes at
+// runMuffler returns what comes out of a muffler when srun says something, so many bytes at
 // a time, and ends.
-func muffled(t *testing.T, says string, size int, quiet bool) string {
+func runMuffler(t *testing.T, says string, size int, quiet bool) string {
 	t.Helper()
 	inR, inW, err := os.Pipe()
 	if err != nil {

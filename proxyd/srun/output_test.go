@@ -17,14 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// talk is a stand-in's script: it writes two parts of so many lines, the second when it gets SIGUSR1, and
+// talkScript is a stand-in's script: it writes two parts of so many lines, the second when it gets SIGUSR1, and
 // exits with status 3 when it gets another.
-func talk(lines int) string {
+func talkScript(lines int) string {
 	return fmt.Sprintf(`exec perl -e '$| = 1; $SIG{USR1} = sub { $go++ };
 		for $part (1, 2) { print "part $part, line $_\n" for 1..%d; sleep 1 until $go >= $part } exit 3'`, lines)
 }
 
-func talked(parts, lines int) string {
+func talkOutput(parts, lines int) string {
 	var b strings.Builder
 	for part := 1; part <= parts; part++ {
 		for i := 1; i <= lines; i++ {
@@ -73,35 +73,35 @@ func TestSlowReader(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := newServer(t, standIn(t))
 			r, w := writeEnds(t, kind)
-			cmd := caller{args: []string{talk(lines)}}.command()
+			cmd := caller{args: []string{talkScript(lines)}}.newCommand()
 			cmd.Stdout = w
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
 			w.Close()
-			run := s.expect("srun").run
-			within(t, 30*time.Second, "srun is held back", func() bool { return isStuck(run) })
-			if err := run.TakeAllOutput(deadline(t)); err != nil {
+			run := s.expectRequest("srun").run
+			waitFor(t, 30*time.Second, "srun is held back", func() bool { return isStuck(run) })
+			if err := run.TakeAllOutput(testDeadline(t)); err != nil {
 				t.Fatal(err)
 			}
-			if err := run.Idle(deadline(t)); err != nil {
+			if err := run.Idle(testDeadline(t)); err != nil {
 				t.Fatal(err)
 			}
-			if err := run.PaceOutput(deadline(t)); err != nil {
+			if err := run.PaceOutput(testDeadline(t)); err != nil {
 				t.Fatal(err)
 			}
-			if err := run.Signal(deadline(t), syscall.SIGUSR1); err != nil {
+			if err := run.Signal(testDeadline(t), syscall.SIGUSR1); err != nil {
 				t.Fatal(err)
 			}
-			within(t, 30*time.Second, "srun is held back again", func() bool { return isStuck(run) })
-			if err := run.Signal(deadline(t), syscall.SIGUSR1); err != nil {
+			waitFor(t, 30*time.Second, "srun is held back again", func() bool { return isStuck(run) })
+			if err := run.Signal(testDeadline(t), syscall.SIGUSR1); err != nil {
 				t.Fatal(err)
 			}
 			read, err := io.ReadAll(r)
-			if how := wait(t, cmd); code(how) != 3 {
-				t.Errorf("status %d", code(how))
+			if how := waitForCommand(t, cmd); exitCodeOf(how) != 3 {
+				t.Errorf("status %d", exitCodeOf(how))
 			}
-			if got, want := string(read), talked(2, lines); err != nil || got != want {
+			if got, want := string(read), talkOutput(2, lines); err != nil || got != want {
 				t.Errorf("read %d bytes, want %d, %v", len(got), len(want), err)
 			}
 		})
@@ -115,32 +115,32 @@ func TestSlowReaderAtEnd(t *testing.T) {
 	begin := func(t *testing.T) (*exec.Cmd, *os.File) {
 		s := newServer(t, standIn(t))
 		r, w := writeEnds(t, "pipe")
-		cmd := caller{args: []string{script}}.command()
+		cmd := caller{args: []string{script}}.newCommand()
 		cmd.Stdout, cmd.Stderr = w, w
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		w.Close()
-		run := s.expect("srun").run
-		if err := run.TakeAllOutput(deadline(t)); err != nil {
+		run := s.expectRequest("srun").run
+		if err := run.TakeAllOutput(testDeadline(t)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := run.Wait(deadline(t)); err != nil {
+		if _, err := run.Wait(testDeadline(t)); err != nil {
 			t.Fatal(err)
 		}
 		return cmd, r
 	}
 	cmd, r := begin(t)
 	read, _ := io.ReadAll(r)
-	if how := wait(t, cmd); code(how) != 7 || !bytes.HasSuffix(read, []byte("\x00error\n")) || len(read) != 150006 {
-		t.Errorf("status %d, %d bytes", code(how), len(read))
+	if how := waitForCommand(t, cmd); exitCodeOf(how) != 7 || !bytes.HasSuffix(read, []byte("\x00error\n")) || len(read) != 150006 {
+		t.Errorf("status %d, %d bytes", exitCodeOf(how), len(read))
 	}
 	cmd, _ = begin(t)
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if how := wait(t, cmd); code(how) != -int(syscall.SIGTERM) {
-		t.Errorf("status %d", code(how))
+	if how := waitForCommand(t, cmd); exitCodeOf(how) != -int(syscall.SIGTERM) {
+		t.Errorf("status %d", exitCodeOf(how))
 	}
 }
 
@@ -149,19 +149,19 @@ func TestReaderGone(t *testing.T) {
 	needHangup(t)
 	s := newServer(t, standIn(t))
 	r, w := writeEnds(t, "pipe")
-	cmd := caller{args: []string{"exec yes"}}.command()
+	cmd := caller{args: []string{"exec yes"}}.newCommand()
 	cmd.Stdout = w
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	w.Close()
-	s.expect("srun")
+	s.expectRequest("srun")
 	if _, err := io.ReadFull(r, make([]byte, 1000)); err != nil {
 		t.Fatal(err)
 	}
 	r.Close()
-	if how := wait(t, cmd); code(how) != -int(syscall.SIGPIPE) {
-		t.Errorf("status %d", code(how))
+	if how := waitForCommand(t, cmd); exitCodeOf(how) != -int(syscall.SIGPIPE) {
+		t.Errorf("status %d", exitCodeOf(how))
 	}
 }
 
@@ -171,19 +171,19 @@ func TestWholeLines(t *testing.T) {
 	r, w := writeEnds(t, "pipe")
 	var all []*exec.Cmd
 	for i := range 3 {
-		cmd := caller{args: []string{fmt.Sprintf(`exec perl -e '$| = 1; print %d x 70, "\n" for 1..20000'`, i)}}.command()
+		cmd := caller{args: []string{fmt.Sprintf(`exec perl -e '$| = 1; print %d x 70, "\n" for 1..20000'`, i)}}.newCommand()
 		cmd.Stdout = w
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		s.expect("srun")
+		s.expectRequest("srun")
 		all = append(all, cmd)
 	}
 	w.Close()
 	read, err := io.ReadAll(r)
 	for _, cmd := range all {
-		if how := wait(t, cmd); code(how) != 0 {
-			t.Errorf("status %d", code(how))
+		if how := waitForCommand(t, cmd); exitCodeOf(how) != 0 {
+			t.Errorf("status %d", exitCodeOf(how))
 		}
 	}
 	n := 0

@@ -54,15 +54,15 @@ func TestEndsLikeSrun(t *testing.T) {
 	} {
 		c := caller{args: []string{tc.script}, in: strings.NewReader(tc.in), dir: "/usr/lib", env: []string{"PATH=/usr/bin:/bin", "MINE=so"}}
 		c.before = []string{"/bin/bash", "-c", `umask 027; ulimit -n 333; ulimit -Hc 0; echo 77 >/proc/self/oom_score_adj; exec "$@"`, "-"}
-		out, errs, how := c.run(t)
+		out, errs, how := c.runCall(t)
 		// bash names its script in $0.
 		if strings.Contains(tc.script, "$0") {
 			out = strings.Replace(out, filepath.Join(tools.dir, "stand-in"), tools.srun, 1)
 		}
-		if out != tc.out || errs != tc.errs || code(how) != tc.code {
-			t.Errorf("%s: got %q, %q, %d, want %q, %q, %d", tc.script, out, errs, code(how), tc.out, tc.errs, tc.code)
+		if out != tc.out || errs != tc.errs || exitCodeOf(how) != tc.code {
+			t.Errorf("%s: got %q, %q, %d, want %q, %q, %d", tc.script, out, errs, exitCodeOf(how), tc.out, tc.errs, tc.code)
 		}
-		s.expect("srun")
+		s.expectRequest("srun")
 	}
 }
 
@@ -71,9 +71,9 @@ func TestRefused(t *testing.T) {
 	s.mu.Lock()
 	s.refuse = "no\nmore steps" + strings.Repeat("!", 5000)
 	s.mu.Unlock()
-	out, errs, how := caller{args: []string{"echo no"}}.run(t)
-	if out != "" || !strings.HasPrefix(errs, "singularity: srun: no more steps!!!") || strings.Count(errs, "\n") != 1 || code(how) != 1 {
-		t.Errorf("got %q, %q, %d", out, errs, code(how))
+	out, errs, how := caller{args: []string{"echo no"}}.runCall(t)
+	if out != "" || !strings.HasPrefix(errs, "singularity: srun: no more steps!!!") || strings.Count(errs, "\n") != 1 || exitCodeOf(how) != 1 {
+		t.Errorf("got %q, %q, %d", out, errs, exitCodeOf(how))
 	}
 }
 
@@ -86,9 +86,9 @@ func TestCannotStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			newServer(t, tc.program)
-			out, errs, how := caller{args: []string{"x"}, dir: tc.dir}.run(t)
-			if out != "" || errs != tc.want || code(how) != 1 {
-				t.Errorf("got %q, %q, %d", out, errs, code(how))
+			out, errs, how := caller{args: []string{"x"}, dir: tc.dir}.runCall(t)
+			if out != "" || errs != tc.want || exitCodeOf(how) != 1 {
+				t.Errorf("got %q, %q, %d", out, errs, exitCodeOf(how))
 			}
 		})
 	}
@@ -103,12 +103,12 @@ func TestFolderOfOthers(t *testing.T) {
 	}
 	null, _ := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	defer null.Close()
-	caller, err := calls(deadline(t), described(secret, "0", "2", "srun", "pwd"), null, null, null, null)
+	caller, err := newCaller(testDeadline(t), describeRequest(secret, "0", "2", "srun", "pwd"), null, null, null, null)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer caller.Close(deadline(t))
-	_, err = caller.Start(deadline(t), StartSpec{Dir: filepath.Join(s.dir, "x"), Program: s.program, UID: user, GID: group})
+	defer caller.Close(testDeadline(t))
+	_, err = caller.Start(testDeadline(t), StartSpec{Dir: filepath.Join(s.dir, "x"), Program: s.program, UID: user, GID: group})
 	if err == nil || !errors.Is(err, fs.ErrPermission) && !strings.Contains(err.Error(), "folder: permission denied") {
 		t.Error(err)
 	}
@@ -121,11 +121,11 @@ func TestClosedStdio(t *testing.T) {
 	s := newServer(t, standIn(t))
 	c := caller{args: []string{"readlink /proc/self/fd/0 >&2; echo nowhere"}}
 	c.before = []string{"/bin/bash", "-c", `exec "$@" <&- >&-`, "-"}
-	_, errs, how := c.run(t)
-	if errs != "/dev/null\n" || code(how) != 0 {
-		t.Errorf("%q %d", errs, code(how))
+	_, errs, how := c.runCall(t)
+	if errs != "/dev/null\n" || exitCodeOf(how) != 0 {
+		t.Errorf("%q %d", errs, exitCodeOf(how))
 	}
-	s.expect("srun")
+	s.expectRequest("srun")
 }
 
 // TestNonblock: the user's descriptors keep their flags.
@@ -136,7 +136,7 @@ func TestNonblock(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(p[0])
-	cmd := caller{args: []string{"true"}}.command()
+	cmd := caller{args: []string{"true"}}.newCommand()
 	w := os.NewFile(uintptr(p[1]), "w")
 	// A shell makes the descriptor, for exec.Cmd would clear the flag itself.
 	cmd.ExtraFiles = []*os.File{w}
@@ -147,8 +147,8 @@ func TestNonblock(t *testing.T) {
 		t.Fatal(err)
 	}
 	unix.SetNonblock(p[1], true)
-	wait(t, cmd)
-	s.expect("srun")
+	waitForCommand(t, cmd)
+	s.expectRequest("srun")
 	if flags, _ := unix.FcntlInt(uintptr(p[1]), unix.F_GETFL, 0); flags&unix.O_NONBLOCK == 0 {
 		t.Error("O_NONBLOCK is gone")
 	}
@@ -181,7 +181,7 @@ func TestCgroup(t *testing.T) {
 	s.mu.Lock()
 	s.cgroups = []string{dir}
 	s.mu.Unlock()
-	cmd, run, _ := calling(t, s, "echo ready; exec sleep 1000")
+	cmd, run, _ := startCall(t, s, "echo ready; exec sleep 1000")
 	want := map[int]bool{run.rec.PID: false}
 	for _, child := range childrenOf(t, run.rec.PID) {
 		want[child] = true
@@ -195,6 +195,6 @@ func TestCgroup(t *testing.T) {
 			t.Errorf("%d: %q, %v", pid, b, err)
 		}
 	}
-	run.Kill(deadline(t))
-	wait(t, cmd)
+	run.Kill(testDeadline(t))
+	waitForCommand(t, cmd)
 }

@@ -61,7 +61,7 @@ func signedLine(t *testing.T, reader int) string {
 // sing-srun is told, is written by a process of the user: the kernel asks what rights the writer has.
 func TestWritesAsUser(t *testing.T) {
 	needRoot(t)
-	ctx := deadline(t)
+	ctx := testDeadline(t)
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestWritesAsUser(t *testing.T) {
 	}
 	begin := func(script string) *Caller {
 		t.Helper()
-		c, err := calls(ctx, described("/", "0", "2", "srun", script, "PATH=/usr/bin:/bin"), null, null, stderr, status)
+		c, err := newCaller(ctx, describeRequest("/", "0", "2", "srun", script, "PATH=/usr/bin:/bin"), null, null, stderr, status)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestWritesAsUser(t *testing.T) {
 // TestWriterHasLimits: srun's standard error is written under the limits of its caller.
 func TestWriterHasLimits(t *testing.T) {
 	needRoot(t)
-	ctx := deadline(t)
+	ctx := testDeadline(t)
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestWriterHasLimits(t *testing.T) {
 	}
 	defer out.Close()
 	told, status := signedSocket(t)
-	c, err := calls(ctx, described("/", "0", "2", "srun", "echo 1234567890 >&2; echo more >&2", "PATH=/usr/bin:/bin"), null, null, out, status)
+	c, err := newCaller(ctx, describeRequest("/", "0", "2", "srun", "echo 1234567890 >&2; echo more >&2", "PATH=/usr/bin:/bin"), null, null, out, status)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func childrenOf(t *testing.T, pid int) []int {
 // told all the same.
 func TestWriterKilled(t *testing.T) {
 	s := newServer(t, standIn(t))
-	cmd, run, _ := calling(t, s, "trap 'echo last; exit 5' USR1; echo ready; while :; do sleep 0.05; done")
+	cmd, run, _ := startCall(t, s, "trap 'echo last; exit 5' USR1; echo ready; while :; do sleep 0.05; done")
 	writers := slices.DeleteFunc(childrenOf(t, run.rec.PID), func(pid int) bool { return pid == run.PID() })
 	if len(writers) != 1 {
 		t.Fatalf("the runner has the children %v besides srun, want the writer", writers)
@@ -188,11 +188,11 @@ func TestWriterKilled(t *testing.T) {
 	if err := unix.Kill(writers[0], unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if err := run.Signal(deadline(t), unix.SIGUSR1); err != nil {
+	if err := run.Signal(testDeadline(t), unix.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
-	if how := wait(t, cmd); code(how) != 5 {
-		t.Error(code(how))
+	if how := waitForCommand(t, cmd); exitCodeOf(how) != 5 {
+		t.Error(exitCodeOf(how))
 	}
 }
 

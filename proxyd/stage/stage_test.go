@@ -19,7 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-func id(t *testing.T, text string) store.ID {
+func idOf(t *testing.T, text string) store.ID {
 	t.Helper()
 	i, err := store.ParseID(text)
 	noError(t, err)
@@ -33,21 +33,21 @@ func noError(t *testing.T, err error) {
 	}
 }
 
-// opened is a Stage in a folder on a disk, or in memory.
-func opened(t *testing.T, dir string, size uint64) *Stage {
+// openStage is a Stage in a folder on a disk, or in memory.
+func openStage(t *testing.T, dir string, size uint64) *Stage {
 	t.Helper()
 	s, err := Open(dir, size)
 	noError(t, err)
 	return s
 }
 
-func folder(t *testing.T) string {
+func newFolder(t *testing.T) string {
 	dir := t.TempDir()
 	noError(t, os.Chmod(dir, 0o700))
 	return dir
 }
 
-func put(t *testing.T, h *Share, name string, data []byte) {
+func putStream(t *testing.T, h *Share, name string, data []byte) {
 	t.Helper()
 	f, err := h.Create(name)
 	noError(t, err)
@@ -55,15 +55,15 @@ func put(t *testing.T, h *Share, name string, data []byte) {
 	noError(t, errors.Join(err, f.Close()))
 }
 
-func kept(t *testing.T, s *Stage, i store.ID, size int) {
+func checkKept(t *testing.T, s *Stage, i store.ID, size int) {
 	t.Helper()
 	h, err := s.Create(i)
 	noError(t, err)
-	put(t, h, "pages", make([]byte, size))
+	putStream(t, h, "pages", make([]byte, size))
 	noError(t, h.Commit(nil))
 }
 
-func list(t *testing.T, s *Stage, job *store.JobID) string {
+func listStreams(t *testing.T, s *Stage, job *store.JobID) string {
 	t.Helper()
 	all, err := s.List(job)
 	noError(t, err)
@@ -77,9 +77,9 @@ func list(t *testing.T, s *Stage, job *store.JobID) string {
 
 // TestShare: what was written is read, under any name, and not before it is committed.
 func TestShare(t *testing.T) {
-	for _, dir := range []string{folder(t), memoryFolder(t)} {
-		s := opened(t, dir, 0)
-		i := id(t, "mini/7/1")
+	for _, dir := range []string{newFolder(t), memoryFolder(t)} {
+		s := openStage(t, dir, 0)
+		i := idOf(t, "mini/7/1")
 		h, err := s.Create(i)
 		noError(t, err)
 		var g sync.WaitGroup
@@ -87,18 +87,18 @@ func TestShare(t *testing.T) {
 		for n := range 40 {
 			name, data := fmt.Sprintf("%d/files/../%s\n", n, strings.Repeat("x", 300)), bytes.Repeat([]byte{byte(n)}, n*n*1000)
 			want[name] = data
-			g.Go(func() { put(t, h, name, data) })
+			g.Go(func() { putStream(t, h, name, data) })
 		}
 		g.Wait()
 		if _, err := h.Create("0/files/../" + strings.Repeat("x", 300) + "\n"); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("a name twice: %v", err)
 		}
-		if _, err := s.Open(i); !errors.Is(err, ErrLost) || list(t, s, nil) != "" {
+		if _, err := s.Open(i); !errors.Is(err, ErrLost) || listStreams(t, s, nil) != "" {
 			t.Errorf("before it is committed: %v", err)
 		}
 		noError(t, h.Commit([]byte("meta")))
 		noError(t, h.Abort())
-		s = opened(t, dir, 0) // a daemon's successor
+		s = openStage(t, dir, 0) // a daemon's successor
 		k, err := s.Open(i)
 		noError(t, err)
 		if string(k.Meta) != "meta" || len(k.Streams) != len(want) {
@@ -123,23 +123,23 @@ func memoryFolder(t *testing.T) string {
 
 // TestMemory: where a folder is in memory, that is known.
 func TestMemory(t *testing.T) {
-	if !opened(t, memoryFolder(t), 0).memory {
+	if !openStage(t, memoryFolder(t), 0).memory {
 		t.Error("/dev/shm is no memory")
 	}
 }
 
 // TestLeftovers: what a daemon that was killed has left goes, what it had committed stays.
 func TestLeftovers(t *testing.T) {
-	dir := folder(t)
-	s := opened(t, dir, 0)
-	kept(t, s, id(t, "a.b-c/7/1"), 10)
-	h, err := s.Create(id(t, "a.b-c/7/2"))
+	dir := newFolder(t)
+	s := openStage(t, dir, 0)
+	checkKept(t, s, idOf(t, "a.b-c/7/1"), 10)
+	h, err := s.Create(idOf(t, "a.b-c/7/2"))
 	noError(t, err)
-	put(t, h, "pages", make([]byte, 1000))
+	putStream(t, h, "pages", make([]byte, 1000))
 	noError(t, os.Mkdir(filepath.Join(dir, "a.b-c.8.1.old"), 0o700))
 	noError(t, os.Mkdir(filepath.Join(dir, "lost+found"), 0o700))
-	s = opened(t, dir, 0)
-	if got := list(t, s, nil); got != "a.b-c/7/1" {
+	s = openStage(t, dir, 0)
+	if got := listStreams(t, s, nil); got != "a.b-c/7/1" {
 		t.Errorf("shares %q", got)
 	}
 	left, err := os.ReadDir(dir)
@@ -151,23 +151,23 @@ func TestLeftovers(t *testing.T) {
 
 // TestCreateAgain: an attempt that failed leaves nothing to its successor of that name.
 func TestCreateAgain(t *testing.T) {
-	s := opened(t, folder(t), 0)
-	i := id(t, "mini/7_3+1/1")
+	s := openStage(t, newFolder(t), 0)
+	i := idOf(t, "mini/7_3+1/1")
 	first, err := s.Create(i)
 	noError(t, err)
-	put(t, first, "old", nil)
+	putStream(t, first, "old", nil)
 	second, err := s.Create(i)
 	noError(t, err)
 	if _, err := first.Create("late"); !errors.Is(err, errEnded) {
 		t.Errorf("the first goes on: %v", err)
 	}
 	noError(t, first.Abort())
-	put(t, second, "new", nil)
+	putStream(t, second, "new", nil)
 	noError(t, second.Commit(nil))
 	third, err := s.Create(i)
 	noError(t, err)
-	put(t, third, "newest", nil)
-	if list(t, s, nil) != "" {
+	putStream(t, third, "newest", nil)
+	if listStreams(t, s, nil) != "" {
 		t.Error("the older is there")
 	}
 	noError(t, third.Commit(nil))
@@ -180,9 +180,9 @@ func TestCreateAgain(t *testing.T) {
 
 // TestAbort: a writer of a share that is given up gets an error, and nothing is left.
 func TestAbort(t *testing.T) {
-	dir := folder(t)
-	s := opened(t, dir, 0)
-	h, err := s.Create(id(t, "mini/7/1"))
+	dir := newFolder(t)
+	s := openStage(t, dir, 0)
+	h, err := s.Create(idOf(t, "mini/7/1"))
 	noError(t, err)
 	f, err := h.Create("pages")
 	noError(t, err)
@@ -204,7 +204,7 @@ func TestAbort(t *testing.T) {
 
 // TestLost: a share that is gone or not whole is an error for its reader.
 func TestLost(t *testing.T) {
-	i := id(t, "mini/7/1")
+	i := idOf(t, "mini/7/1")
 	for name, harm := range map[string]func(share string) error{
 		"gone":          os.RemoveAll,
 		"no index":      func(share string) error { return os.Remove(share + "/index.json") },
@@ -213,9 +213,9 @@ func TestLost(t *testing.T) {
 		"stream short":  func(share string) error { return os.Truncate(share+"/0", 5) },
 		"stream long":   func(share string) error { return os.Truncate(share+"/0", 50000) },
 	} {
-		dir := folder(t)
-		s := opened(t, dir, 0)
-		kept(t, s, i, 5000)
+		dir := newFolder(t)
+		s := openStage(t, dir, 0)
+		checkKept(t, s, i, 5000)
 		noError(t, harm(dir+"/mini.7.1"))
 		k, err := s.Open(i)
 		if err == nil {
@@ -225,8 +225,8 @@ func TestLost(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	s := opened(t, folder(t), 0)
-	kept(t, s, i, 5000)
+	s := openStage(t, newFolder(t), 0)
+	checkKept(t, s, i, 5000)
 	k, err := s.Open(i)
 	noError(t, err)
 	if err := k.CopyTo(full{}, 0); !errors.Is(err, syscall.ENOSPC) || errors.Is(err, ErrLost) {
@@ -240,18 +240,18 @@ func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 // TestDelete: a share goes, others stay.
 func TestDelete(t *testing.T) {
-	dir := folder(t)
-	s := opened(t, dir, 0)
-	one, two := id(t, "mini/7/1"), id(t, "mini/7/2")
-	kept(t, s, one, 10)
-	kept(t, s, two, 10)
-	kept(t, s, id(t, "mini/8/1"), 10)
+	dir := newFolder(t)
+	s := openStage(t, dir, 0)
+	one, two := idOf(t, "mini/7/1"), idOf(t, "mini/7/2")
+	checkKept(t, s, one, 10)
+	checkKept(t, s, two, 10)
+	checkKept(t, s, idOf(t, "mini/8/1"), 10)
 	noError(t, os.MkdirAll(dir+"/mini.7.1.old/x", 0o700)) // of a removal that was killed
 	noError(t, s.Delete(one))
 	if err := s.Delete(one); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("again: %v", err)
 	}
-	if got := list(t, s, &two.JobID); got != "mini/7/2" {
+	if got := listStreams(t, s, &two.JobID); got != "mini/7/2" {
 		t.Errorf("shares %q", got)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
@@ -261,8 +261,8 @@ func TestDelete(t *testing.T) {
 
 // TestReserve: what is reserved, written or kept is not given away again.
 func TestReserve(t *testing.T) {
-	s := opened(t, folder(t), 10<<20)
-	one, two := id(t, "mini/7/1"), id(t, "mini/7/2")
+	s := openStage(t, newFolder(t), 10<<20)
+	one, two := idOf(t, "mini/7/1"), idOf(t, "mini/7/2")
 	refused := func(n uint64, free uint64) {
 		t.Helper()
 		var short *store.SpaceError
@@ -275,9 +275,9 @@ func TestReserve(t *testing.T) {
 	refused(5<<20, 4)
 	h, err := s.Create(one)
 	noError(t, err)
-	put(t, h, "pages", make([]byte, 5<<20)) // out of what is reserved
+	putStream(t, h, "pages", make([]byte, 5<<20)) // out of what is reserved
 	refused(5<<20, 4)
-	put(t, h, "more", make([]byte, 3<<20)) // and more
+	putStream(t, h, "more", make([]byte, 3<<20)) // and more
 	refused(3<<20, 2)
 	noError(t, h.Commit(nil))
 	room.Release()
@@ -288,7 +288,7 @@ func TestReserve(t *testing.T) {
 	noError(t, err)
 	other.Release()
 	// What nobody has.
-	s = opened(t, memoryFolder(t), 0)
+	s = openStage(t, memoryFolder(t), 0)
 	var short *store.SpaceError
 	if _, err := s.Reserve(one, 1<<50); !errors.As(err, &short) {
 		t.Errorf("a petabyte: %v", err)
@@ -302,7 +302,7 @@ func TestReserve(t *testing.T) {
 
 // TestOpen: a folder that others could write to, or that is none, is refused.
 func TestOpen(t *testing.T) {
-	dir := folder(t)
+	dir := newFolder(t)
 	for name, c := range map[string]struct {
 		make func() error
 		want string
@@ -334,13 +334,13 @@ func FuzzParse(f *testing.F) {
 
 // TestCarry: a stream of another checkpoint is one of the share by its name only.
 func TestCarry(t *testing.T) {
-	s := opened(t, folder(t), 0)
-	i, from := id(t, "mini/7/2"), id(t, "mini/7/1")
+	s := openStage(t, newFolder(t), 0)
+	i, from := idOf(t, "mini/7/2"), idOf(t, "mini/7/1")
 	h, err := s.Create(i)
 	noError(t, err)
-	put(t, h, "pages", []byte("abc"))
+	putStream(t, h, "pages", []byte("abc"))
 	noError(t, h.Carry("blocks", from))
-	put(t, h, "last", []byte("d"))
+	putStream(t, h, "last", []byte("d"))
 	for _, name := range []string{"pages", "blocks"} {
 		if err := h.Carry(name, from); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("%s twice: %v", name, err)

@@ -15,9 +15,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// carry commits a checkpoint with the streams of another one, of so many ranks. between is
+// carryCheckpoint commits a checkpoint with the streams of another one, of so many ranks. between is
 // called when the base is known.
-func carry(ctx context.Context, s *store.Store, id, from store.ID, ranks int, between func()) (err error) {
+func carryCheckpoint(ctx context.Context, s *store.Store, id, from store.ID, ranks int, between func()) (err error) {
 	w, err := s.Create(ctx, store.Upload{ID: id, Node: "n1"})
 	if err != nil {
 		return err
@@ -46,18 +46,18 @@ func TestCarry(t *testing.T) {
 	image := storetest.NewImage(1, 3000).Bytes()
 	short := append(make([]byte, 3*4096), "short"...)
 	ranks := [][]byte{image, short, nil, make([]byte, 1<<20), image[:100001]}
-	check(t, dump(t.Context(), s, ckpt(1, 1), ranks...))
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), ranks...))
 	puts := len(be.Files("chunks/"))
-	check(t, carry(t.Context(), s, ckpt(1, 2), ckpt(1, 1), len(ranks), func() {}))
+	failOn(t, carryCheckpoint(t.Context(), s, checkpointID(1, 2), checkpointID(1, 1), len(ranks), func() {}))
 	if now := len(be.Files("chunks/")); now != puts {
 		t.Errorf("%d chunks, and %d before", now, puts)
 	}
 	for n, want := range ranks {
-		if !bytes.Equal(stream(t, s, ckpt(1, 2), n), want) {
+		if !bytes.Equal(readStream(t, s, checkpointID(1, 2), n), want) {
 			t.Errorf("stream %d differs", n)
 		}
 	}
-	list := must(s.List(t.Context(), nil))
+	list := mustReturn(s.List(t.Context(), nil))
 	was, is := list[0].Stats, list[1].Stats
 	if is.New != 0 || is.Stored != 0 || is.Dedup != was.New+was.Dedup || is.Logical != was.Logical || is.Zero != was.Zero || is.Inline != was.Inline || is.Chunks != was.Chunks {
 		t.Errorf("%+v after %+v", is, was)
@@ -70,27 +70,27 @@ func TestCarry(t *testing.T) {
 // TestCarryRefused: what is not there cannot be taken over, and nothing twice.
 func TestCarryRefused(t *testing.T) {
 	s := openStore(t, storetest.NewMem(), store.Options{})
-	check(t, dump(t.Context(), s, ckpt(1, 1), []byte("a")))
-	check(t, dump(t.Context(), s, ckpt(1, 2), []byte("b")))
-	check(t, s.Delete(t.Context(), ckpt(1, 2)))
-	w := must(s.Create(t.Context(), store.Upload{ID: ckpt(1, 3), Node: "n1"}))
-	if _, err := w.Base(t.Context(), ckpt(1, 2)); !errors.Is(err, fs.ErrNotExist) {
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), []byte("a")))
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 2), []byte("b")))
+	failOn(t, s.Delete(t.Context(), checkpointID(1, 2)))
+	w := mustReturn(s.Create(t.Context(), store.Upload{ID: checkpointID(1, 3), Node: "n1"}))
+	if _, err := w.Base(t.Context(), checkpointID(1, 2)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a deleted one: %v", err)
 	}
-	b := must(w.Base(t.Context(), ckpt(1, 1)))
+	b := mustReturn(w.Base(t.Context(), checkpointID(1, 1)))
 	at := store.StreamID{Node: "n1", Rank: 0, Name: "pages-1.img"}
 	if err := b.Carry(t.Context(), store.StreamID{Node: "n1", Rank: 1, Name: "pages-1.img"}, 0, "x"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no stream: %v", err)
 	}
-	check(t, b.Carry(t.Context(), at, 0, "x"))
+	failOn(t, b.Carry(t.Context(), at, 0, "x"))
 	if err := b.Carry(t.Context(), at, 0, "x"); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("twice: %v", err)
 	}
 	if _, err := w.Stream(0, "x"); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("written as well: %v", err)
 	}
-	check(t, w.Abort(t.Context()))
-	if _, err := w.Base(t.Context(), ckpt(1, 1)); !errors.Is(err, store.ErrAborted) {
+	failOn(t, w.Abort(t.Context()))
+	if _, err := w.Base(t.Context(), checkpointID(1, 1)); !errors.Is(err, store.ErrAborted) {
 		t.Errorf("after its end: %v", err)
 	}
 }
@@ -102,31 +102,31 @@ func TestCarryOutlivesItsBase(t *testing.T) {
 	image := storetest.NewImage(3, 200).Bytes()
 	collect := func() {
 		for range 3 {
-			must(s.GC(t.Context(), store.Policy{}, nil, false))
+			mustReturn(s.GC(t.Context(), store.Policy{}, nil, false))
 		}
 	}
-	check(t, dump(t.Context(), s, ckpt(1, 1), image))
-	check(t, carry(t.Context(), s, ckpt(1, 2), ckpt(1, 1), 1, func() {
-		check(t, s.Delete(t.Context(), ckpt(1, 1)))
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), image))
+	failOn(t, carryCheckpoint(t.Context(), s, checkpointID(1, 2), checkpointID(1, 1), 1, func() {
+		failOn(t, s.Delete(t.Context(), checkpointID(1, 1)))
 		collect()
 	}))
 	collect()
-	if !bytes.Equal(stream(t, s, ckpt(1, 2), 0), image) {
+	if !bytes.Equal(readStream(t, s, checkpointID(1, 2), 0), image) {
 		t.Error("a checkpoint whose base was deleted reads back with other bytes")
 	}
 	// An upload that comes to nothing keeps nothing.
-	check(t, s.Delete(t.Context(), ckpt(1, 2)))
+	failOn(t, s.Delete(t.Context(), checkpointID(1, 2)))
 	collect()
-	if r := must(s.GC(t.Context(), store.Policy{}, nil, false)); r.Open+int(r.Waiting) != 0 {
+	if r := mustReturn(s.GC(t.Context(), store.Policy{}, nil, false)); r.Open+int(r.Waiting) != 0 {
 		t.Errorf("%+v", r)
 	}
 }
 
 // TestCarriersAndCollectors: chains of checkpoints, each made of the one before, which is
 // deleted at any moment, on several nodes, beside collectors.
-func TestCarriersAndCollectors(t *testing.T) { seeded(t, carriers) }
+func TestCarriersAndCollectors(t *testing.T) { runSeeded(t, testCarriers) }
 
-func carriers(t *testing.T, openBackend func() store.Backend, seed uint64) {
+func testCarriers(t *testing.T, openBackend func() store.Backend, seed uint64) {
 	image := storetest.NewImage(seed, 60).Bytes()
 	var nodes, collectors sync.WaitGroup
 	done := make(chan struct{})
@@ -148,11 +148,11 @@ func carriers(t *testing.T, openBackend func() store.Backend, seed uint64) {
 	for node := range uint32(3) {
 		s := openStore(t, openBackend(), store.Options{})
 		nodes.Go(func() {
-			err := dump(t.Context(), s, ckpt(node+1, 1), image)
+			err := dumpRanks(t.Context(), s, checkpointID(node+1, 1), image)
 			for n := uint32(2); n < 16 && err == nil; n++ {
-				last := ckpt(node+1, n-1)
+				last := checkpointID(node+1, n-1)
 				gone := make(chan error, 1)
-				err = carry(t.Context(), s, ckpt(node+1, n), last, 1, func() {
+				err = carryCheckpoint(t.Context(), s, checkpointID(node+1, n), last, 1, func() {
 					go func() { gone <- s.Delete(t.Context(), last) }()
 				})
 				err = errors.Join(err, <-gone)
@@ -177,18 +177,18 @@ func TestCarryKilled(t *testing.T) {
 	image := storetest.NewImage(5, 100).Bytes()
 	for at := 1; ; at++ {
 		mem := storetest.NewMem()
-		check(t, dump(t.Context(), openStore(t, mem, store.Options{}), ckpt(1, 1), image))
+		failOn(t, dumpRanks(t.Context(), openStore(t, mem, store.Options{}), checkpointID(1, 1), image))
 		fault := storetest.NewFault(mem, at, storetest.After)
 		s, err := store.Open(t.Context(), fault, testKey, store.Options{})
 		if err == nil {
-			err = carry(t.Context(), s, ckpt(1, 2), ckpt(1, 1), 1, func() {})
+			err = carryCheckpoint(t.Context(), s, checkpointID(1, 2), checkpointID(1, 1), 1, func() {})
 			s.Close()
 		}
 		mem.PowerCut()
 		after := openStore(t, mem, store.Options{})
-		all := must(after.List(t.Context(), nil))
+		all := mustReturn(after.List(t.Context(), nil))
 		for _, c := range all {
-			if !bytes.Equal(stream(t, after, c.ID, 0), image) {
+			if !bytes.Equal(readStream(t, after, c.ID, 0), image) {
 				t.Fatalf("step %d: %s differs", at, c.ID)
 			}
 		}
@@ -204,14 +204,14 @@ func TestCarryKilled(t *testing.T) {
 // TestNewest is the highest number, not the latest.
 func TestNewest(t *testing.T) {
 	s := openStore(t, storetest.NewMem(), store.Options{})
-	if _, ok, err := s.Newest(t.Context(), ckpt(1, 1).JobID); ok || err != nil {
+	if _, ok, err := s.Newest(t.Context(), checkpointID(1, 1).JobID); ok || err != nil {
 		t.Error(ok, err)
 	}
 	for _, n := range []uint32{2, 10, 9} {
-		check(t, dump(t.Context(), s, ckpt(1, n), []byte("a")))
+		failOn(t, dumpRanks(t.Context(), s, checkpointID(1, n), []byte("a")))
 	}
-	check(t, dump(t.Context(), s, ckpt(2, 11), []byte("a")))
-	if id, ok, err := s.Newest(t.Context(), ckpt(1, 1).JobID); id != ckpt(1, 10) || !ok || err != nil {
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(2, 11), []byte("a")))
+	if id, ok, err := s.Newest(t.Context(), checkpointID(1, 1).JobID); id != checkpointID(1, 10) || !ok || err != nil {
 		t.Error(id, ok, err)
 	}
 }

@@ -35,17 +35,17 @@ func BenchmarkWrite(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				copied += timeCopy(b, data)
-				be := folder(b)
+				be := newFolder(b)
 				s := openStore(b, be, store.Options{})
 				b.StartTimer()
 				start, before := time.Now(), cpuTime(b)
-				if err := dump(b.Context(), s, ckpt(1, 1), data); err != nil {
+				if err := dumpRanks(b.Context(), s, checkpointID(1, 1), data); err != nil {
 					b.Fatal(err)
 				}
 				dumped += time.Since(start)
 				cores += cpuTime(b) - before
 				b.StopTimer()
-				stored = stats(b, s, ckpt(1, 1)).Stored
+				stored = readStats(b, s, checkpointID(1, 1)).Stored
 				b.StartTimer()
 			}
 			b.ReportMetric(copied.Seconds()/dumped.Seconds(), "of-copy")
@@ -103,7 +103,7 @@ func BenchmarkPipeline(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				s := openStore(b, storetest.NewMem(), store.Options{Workers: 1})
-				if err := dump(b.Context(), s, ckpt(1, 1), data); err != nil {
+				if err := dumpRanks(b.Context(), s, checkpointID(1, 1), data); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -114,10 +114,10 @@ func BenchmarkPipeline(b *testing.B) {
 // BenchmarkAgain dumps what is there already.
 func BenchmarkAgain(b *testing.B) {
 	data := storetest.NewImage(1, 65536).Bytes()
-	s := openStore(b, folder(b), store.Options{})
+	s := openStore(b, newFolder(b), store.Options{})
 	number := uint32(0)
 	again := func() {
-		if err := dump(b.Context(), s, ckpt(1, number), data); err != nil {
+		if err := dumpRanks(b.Context(), s, checkpointID(1, number), data); err != nil {
 			b.Fatal(err)
 		}
 		number++
@@ -132,13 +132,13 @@ func BenchmarkAgain(b *testing.B) {
 // BenchmarkRead restores a stream to nowhere.
 func BenchmarkRead(b *testing.B) {
 	data := storetest.NewImage(1, 65536).Bytes()
-	s := openStore(b, folder(b), store.Options{})
-	if err := dump(b.Context(), s, ckpt(1, 1), data); err != nil {
+	s := openStore(b, newFolder(b), store.Options{})
+	if err := dumpRanks(b.Context(), s, checkpointID(1, 1), data); err != nil {
 		b.Fatal(err)
 	}
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
-		r, err := s.Open(b.Context(), ckpt(1, 1))
+		r, err := s.Open(b.Context(), checkpointID(1, 1))
 		if err != nil {
 			b.Fatal(err)
 		}

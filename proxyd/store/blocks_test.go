@@ -14,17 +14,17 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// stream returns all bytes of rank n's stream.
-func stream(t *testing.T, s *store.Store, id store.ID, n int) []byte {
+// readStream returns all bytes of rank n's stream.
+func readStream(t *testing.T, s *store.Store, id store.ID, n int) []byte {
 	t.Helper()
 	r, err := s.Open(t.Context(), id)
-	check(t, err)
+	failOn(t, err)
 	defer r.Close()
 	in, err := r.Stream(store.StreamID{Node: "n1", Rank: n, Name: "pages-1.img"})
-	check(t, err)
+	failOn(t, err)
 	var b bytes.Buffer
 	_, err = in.WriteTo(&b)
-	check(t, errors.Join(err, in.Close()))
+	failOn(t, errors.Join(err, in.Close()))
 	return b.Bytes()
 }
 
@@ -40,20 +40,20 @@ func TestBlocks(t *testing.T) {
 		clear(all[i][r.IntN(length):]) // of many lengths, for the store
 	}
 	for n := range uint32(2) {
-		w := must(s.Create(t.Context(), store.Upload{ID: ckpt(1, n+1), Node: "n1"}))
-		to := must(w.Blocks(0, "pages-1.img", length))
+		w := mustReturn(s.Create(t.Context(), store.Upload{ID: checkpointID(1, n+1), Node: "n1"}))
+		to := mustReturn(w.Blocks(0, "pages-1.img", length))
 		for _, b := range all {
-			must(to.Write(b))
+			mustReturn(to.Write(b))
 		}
-		check(t, to.Close())
-		must(w.Commit(t.Context(), nil))
-		if !bytes.Equal(stream(t, s, ckpt(1, n+1), 0), slices.Concat(all...)) {
+		failOn(t, to.Close())
+		mustReturn(w.Commit(t.Context(), nil))
+		if !bytes.Equal(readStream(t, s, checkpointID(1, n+1), 0), slices.Concat(all...)) {
 			t.Errorf("%d differs", n)
 		}
 		r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		all = all[:many/2] // and where streams are long does not matter
 	}
-	if st := must(s.List(t.Context(), nil))[1].Stats; st.New != 0 || st.Dedup == 0 {
+	if st := mustReturn(s.List(t.Context(), nil))[1].Stats; st.New != 0 || st.Dedup == 0 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -23,7 +23,7 @@ func chunkFile(codec byte, plain int, payload []byte) []byte {
 	return append(file, payload...)
 }
 
-func decoder(t testing.TB) *zstd.Decoder {
+func openDecoder(t testing.TB) *zstd.Decoder {
 	t.Helper()
 	dec, err := newDecoder()
 	if err != nil {
@@ -57,7 +57,7 @@ func TestChunkCodecs(t *testing.T) {
 		{"an eighth of it shrinks", append(bytes.Clone(noise[:28_000]), text[:4_000]...), codecPlain},
 		{"a quarter of it shrinks", append(bytes.Clone(noise[:24_000]), text[:8_000]...), codecS2},
 	}
-	dec := decoder(t)
+	dec := openDecoder(t)
 	scratch, dst := make([]byte, 0, packedMax(MaxChunk)), make([]byte, 0, MaxChunk)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestOldChunk(t *testing.T) {
 	file := []byte("SSC1\x01\x00\x00\x00\xe8\x03\x00\x00\x2d\x00\x00\x00" +
 		"(\xb5/\xfd@\x00\xe8\x02\x15\x01\x00\x94\x01one page of an old store\n\x01T\x14\x04-1\xe7")
 	plain := bytes.Repeat([]byte("one page of an old store\n"), 40)
-	got, err := decodeChunk(nil, file, hashOf(plain), len(plain), decoder(t))
+	got, err := decodeChunk(nil, file, hashOf(plain), len(plain), openDecoder(t))
 	if err != nil || !bytes.Equal(got, plain) {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -141,7 +141,7 @@ func TestHostileChunks(t *testing.T) {
 		{"S2 as zstd", chunkFile(codecZstd, len(plain), block), "invalid input"},
 		{"zstd as S2", chunkFile(codecS2, len(plain), frame), "block of "},
 	}
-	dec, dst := decoder(t), make([]byte, 0, MaxChunk)
+	dec, dst := openDecoder(t), make([]byte, 0, MaxChunk)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			n := len(plain)
@@ -164,7 +164,7 @@ func FuzzEncode(f *testing.F) {
 	f.Add([]byte("x"), 3)
 	f.Add(bytes.Repeat([]byte("text "), 1000), 0)
 	f.Add(make([]byte, 100_000), MaxChunk)
-	dec := decoder(f)
+	dec := openDecoder(f)
 	f.Fuzz(func(t *testing.T, plain []byte, room int) {
 		if len(plain) < 1 || len(plain) > MaxChunk {
 			return
@@ -191,7 +191,7 @@ func FuzzChunk(f *testing.F) {
 	f.Add([]byte("SSC1\x01\x00\x00\x00\xff\xff\xff\xff\x00\x00\x00\x00"))
 	f.Add(chunkFile(codecS2, MaxChunk, []byte{0xff, 0xff, 0xff, 0xff, 0x0f, 0x00}))
 	f.Add(chunkFile(codecS2, 64, []byte{64, 0x00, 'x', 62<<2 | 2, 1, 0}))
-	dec, dst := decoder(f), make([]byte, 0, MaxChunk)
+	dec, dst := openDecoder(f), make([]byte, 0, MaxChunk)
 	f.Fuzz(func(t *testing.T, file []byte) {
 		h, err := parseHeader(file)
 		if err != nil {

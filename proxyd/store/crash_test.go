@@ -30,23 +30,23 @@ func newLife() *life {
 	a := storetest.NewImage(1, 60)
 	return &life{
 		data: map[store.ID][]byte{
-			ckpt(1, 1): a.Bytes(),
-			ckpt(1, 2): a.Touch(1, 3).Bytes(),
-			ckpt(1, 3): a.Insert(1, 2).Bytes(),
-			ckpt(2, 1): storetest.NewImage(2, 30).Bytes(),
+			checkpointID(1, 1): a.Bytes(),
+			checkpointID(1, 2): a.Touch(1, 3).Bytes(),
+			checkpointID(1, 3): a.Insert(1, 2).Bytes(),
+			checkpointID(2, 1): storetest.NewImage(2, 30).Bytes(),
 		},
 		committed: map[store.ID]bool{}, deleted: map[store.ID]bool{},
 	}
 }
 
-func (l *life) dump(ctx context.Context, s *store.Store, id store.ID) error {
-	err := dump(ctx, s, id, l.data[id])
+func (l *life) dumpCheckpoint(ctx context.Context, s *store.Store, id store.ID) error {
+	err := dumpRanks(ctx, s, id, l.data[id])
 	l.committed[id] = l.committed[id] || err == nil
 	return err
 }
 
-// live is the process's life, up to the first error.
-func (l *life) live(ctx context.Context, be store.Backend) error {
+// runLife is the process's life, up to the first error.
+func (l *life) runLife(ctx context.Context, be store.Backend) error {
 	s, err := store.Open(ctx, be, testKey, store.Options{Beat: time.Hour, Lanes: 1, Workers: 1})
 	if err != nil {
 		return err
@@ -61,21 +61,21 @@ func (l *life) live(ctx context.Context, be store.Backend) error {
 		return s.Delete(ctx, id)
 	}
 	aborted := func() error {
-		w, err := s.Create(ctx, store.Upload{ID: ckpt(9, 9), Node: "n1"})
+		w, err := s.Create(ctx, store.Upload{ID: checkpointID(9, 9), Node: "n1"})
 		if err == nil {
-			err = errors.Join(writeRanks(w, [][]byte{l.data[ckpt(2, 1)]}), w.Abort(ctx))
+			err = errors.Join(writeRanks(w, [][]byte{l.data[checkpointID(2, 1)]}), w.Abort(ctx))
 		}
 		return err
 	}
 	for _, step := range []func() error{
-		func() error { return l.dump(ctx, s, ckpt(1, 1)) },
+		func() error { return l.dumpCheckpoint(ctx, s, checkpointID(1, 1)) },
 		aborted,
-		func() error { return l.dump(ctx, s, ckpt(1, 2)) },
-		func() error { return drop(ckpt(1, 1)) },
+		func() error { return l.dumpCheckpoint(ctx, s, checkpointID(1, 2)) },
+		func() error { return drop(checkpointID(1, 1)) },
 		gc,
-		func() error { return l.dump(ctx, s, ckpt(2, 1)) },
-		func() error { return l.dump(ctx, s, ckpt(1, 3)) },
-		func() error { return drop(ckpt(1, 2)) },
+		func() error { return l.dumpCheckpoint(ctx, s, checkpointID(2, 1)) },
+		func() error { return l.dumpCheckpoint(ctx, s, checkpointID(1, 3)) },
+		func() error { return drop(checkpointID(1, 2)) },
 		gc,
 	} {
 		if err := step(); err != nil {
@@ -85,13 +85,13 @@ func (l *life) live(ctx context.Context, be store.Backend) error {
 	return nil
 }
 
-// inspect opens the store after the crash and checks all that was promised.
-func (l *life) inspect(t *testing.T, be *storetest.Mem) {
+// inspectStore opens the store after the crash and checks all that was promised.
+func (l *life) inspectStore(t *testing.T, be *storetest.Mem) {
 	t.Helper()
 	ctx := t.Context()
 	now := time.Now()
 	s, err := store.Open(ctx, be, testKey, store.Options{Lapse: time.Minute, Now: func() time.Time { return now }})
-	check(t, err)
+	failOn(t, err)
 	defer s.Close()
 	whole := func() {
 		t.Helper()
@@ -108,17 +108,17 @@ func (l *life) inspect(t *testing.T, be *storetest.Mem) {
 		}
 	}
 	whole()
-	check(t, dump(ctx, s, ckpt(5, 5), l.data[ckpt(1, 1)]))
-	collect(t, s, &now)
+	failOn(t, dumpRanks(ctx, s, checkpointID(5, 5), l.data[checkpointID(1, 1)]))
+	collectAll(t, s, &now)
 	whole()
 	// Nothing stays when all is deleted and everybody dead.
 	list, err := s.List(ctx, nil)
-	check(t, err)
+	failOn(t, err)
 	for _, c := range list {
-		check(t, s.Delete(ctx, c.ID))
+		failOn(t, s.Delete(ctx, c.ID))
 	}
 	be.Advance(48 * time.Hour)
-	collect(t, s, &now)
+	collectAll(t, s, &now)
 	for name := range be.Files("") {
 		if name != "format" {
 			t.Fatalf("%s is left", name)
@@ -126,8 +126,8 @@ func (l *life) inspect(t *testing.T, be *storetest.Mem) {
 	}
 }
 
-// collect runs GC until the dead have lapsed.
-func collect(t *testing.T, s *store.Store, now *time.Time) {
+// collectAll runs GC until the dead have lapsed.
+func collectAll(t *testing.T, s *store.Store, now *time.Time) {
 	t.Helper()
 	for range 3 {
 		if _, err := s.GC(t.Context(), store.Policy{}, nil, false); err != nil && !errors.Is(err, store.ErrBusy) {
@@ -145,7 +145,7 @@ func collect(t *testing.T, s *store.Store, now *time.Time) {
 func TestCrashAtEveryStep(t *testing.T) {
 	base := preparedMem(t)
 	count := storetest.NewFault(base(), 0, storetest.Before)
-	check(t, newLife().live(t.Context(), count))
+	failOn(t, newLife().runLife(t.Context(), count))
 	steps := count.Steps()
 	stride := 1
 	if testing.Short() || raceEnabled {
@@ -158,7 +158,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 				t.Run(fmt.Sprintf("cut=%d power=%t step=%d", cut, power, at), func(t *testing.T) {
 					be := base()
 					l := newLife()
-					err := l.live(t.Context(), storetest.NewFault(be, at, cut))
+					err := l.runLife(t.Context(), storetest.NewFault(be, at, cut))
 					// The last steps may only be tidying whose failure nobody needs to know.
 					if err != nil && !errors.Is(err, storetest.ErrCrashed) {
 						t.Fatalf("the crash surfaced as %v", err)
@@ -166,7 +166,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 					if power {
 						be.PowerCut()
 					}
-					l.inspect(t, be)
+					l.inspectStore(t, be)
 				})
 			}
 		}
@@ -178,7 +178,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 func TestErrorAtEveryStep(t *testing.T) {
 	base := preparedMem(t)
 	count := storetest.NewFault(base(), 0, storetest.Before)
-	check(t, newLife().live(t.Context(), count))
+	failOn(t, newLife().runLife(t.Context(), count))
 	stride := 1
 	if testing.Short() || raceEnabled {
 		stride = 5
@@ -186,7 +186,7 @@ func TestErrorAtEveryStep(t *testing.T) {
 	for at := 1; at <= count.Steps(); at += stride {
 		be := base()
 		l := newLife()
-		err := l.live(t.Context(), storetest.NewError(be, at, fmt.Errorf("put: %w", syscall.ENOSPC)))
+		err := l.runLife(t.Context(), storetest.NewError(be, at, fmt.Errorf("put: %w", syscall.ENOSPC)))
 		// A collector that could not take its place back is found dead later.
 		if err != nil && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, store.ErrBusy) {
 			t.Fatalf("step %d: surfaced as %v", at, err)
@@ -194,7 +194,7 @@ func TestErrorAtEveryStep(t *testing.T) {
 		if err != nil && !strings.Contains(err.Error(), "mini/") && !strings.Contains(err.Error(), "collect") {
 			t.Fatalf("step %d: %v names no checkpoint", at, err)
 		}
-		l.inspect(t, be)
+		l.inspectStore(t, be)
 	}
 }
 
@@ -204,7 +204,7 @@ func preparedMem(t *testing.T) func() *storetest.Mem {
 	return func() *storetest.Mem {
 		be := storetest.NewMem()
 		s, err := store.Open(t.Context(), be, testKey, store.Options{})
-		check(t, err)
+		failOn(t, err)
 		s.Close()
 		return be
 	}

@@ -26,13 +26,13 @@ import (
 func TestBitFlips(t *testing.T) {
 	t.Run("mem", func(t *testing.T) {
 		be := storetest.NewMem()
-		flip(t, be, func() map[string][]byte { return be.Files("") }, be.Overwrite)
+		flipBits(t, be, func() map[string][]byte { return be.Files("") }, be.Overwrite)
 	})
 	t.Run("posix", func(t *testing.T) {
-		be := folder(t)
+		be := newFolder(t)
 		files := func() map[string][]byte {
 			m := make(map[string][]byte)
-			check(t, filepath.WalkDir(be.Path(), func(p string, d fs.DirEntry, err error) error {
+			failOn(t, filepath.WalkDir(be.Path(), func(p string, d fs.DirEntry, err error) error {
 				if err == nil && d.Type().IsRegular() {
 					rel, _ := filepath.Rel(be.Path(), p)
 					m[rel], err = os.ReadFile(p)
@@ -41,19 +41,19 @@ func TestBitFlips(t *testing.T) {
 			}))
 			return m
 		}
-		flip(t, be, files, func(name string, data []byte) {
-			check(t, os.WriteFile(filepath.Join(be.Path(), name), data, 0o600))
+		flipBits(t, be, files, func(name string, data []byte) {
+			failOn(t, os.WriteFile(filepath.Join(be.Path(), name), data, 0o600))
 		})
 	})
 }
 
-func flip(t *testing.T, be store.Backend, files func() map[string][]byte, write func(string, []byte)) {
+func flipBits(t *testing.T, be store.Backend, files func() map[string][]byte, write func(string, []byte)) {
 	const seed = 1
 	r := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 	s := openStore(t, be, store.Options{})
 	data := storetest.NewImage(1, 250).Bytes()
-	check(t, dump(t.Context(), s, ckpt(1, 1), data))
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), data))
 	caught := 0
 	for name, whole := range files() {
 		if name == "format" || !strings.Contains(name, "/") {
@@ -74,7 +74,7 @@ func flip(t *testing.T, be store.Backend, files func() map[string][]byte, write 
 				bad[at] ^= 1 << r.IntN(8)
 			}
 			write(name, bad)
-			got, err := readBack(t.Context(), s, ckpt(1, 1), 0)
+			got, err := readBack(t.Context(), s, checkpointID(1, 1), 0)
 			switch {
 			case err == nil && !bytes.Equal(got, data):
 				t.Fatalf("%s: wrong data was returned", name)
@@ -93,7 +93,7 @@ func flip(t *testing.T, be store.Backend, files func() map[string][]byte, write 
 	if caught < 100 {
 		t.Errorf("only %d flips were noticed", caught)
 	}
-	if _, err := readBack(t.Context(), s, ckpt(1, 1), 0); err != nil {
+	if _, err := readBack(t.Context(), s, checkpointID(1, 1), 0); err != nil {
 		t.Errorf("after repair: %v", err)
 	}
 }
@@ -102,9 +102,9 @@ func flip(t *testing.T, be store.Backend, files func() map[string][]byte, write 
 func TestVerifyFindsDamage(t *testing.T) {
 	be := storetest.NewMem()
 	s := openStore(t, be, store.Options{})
-	check(t, dump(t.Context(), s, ckpt(1, 1), storetest.NewImage(1, 800).Bytes()))
-	check(t, dump(t.Context(), s, ckpt(1, 2), storetest.NewImage(2, 800).Bytes()))
-	check(t, dump(t.Context(), s, ckpt(1, 3), []byte("short")))
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), storetest.NewImage(1, 800).Bytes()))
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 2), storetest.NewImage(2, 800).Bytes()))
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 3), []byte("short")))
 	be.Overwrite("manifests/mini/1/3", []byte("nonsense"))
 	var victim string
 	for name, data := range be.Files("chunks/") {
@@ -113,7 +113,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 		break
 	}
 	report, err := s.Verify(t.Context(), nil, func(int64, int64) {})
-	check(t, err)
+	failOn(t, err)
 	if len(report.Problems) != 2 || report.Checkpoints != 3 {
 		t.Fatalf("report %+v", report)
 	}
@@ -126,7 +126,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 			t.Errorf("no problem says %q: %v", want, report.Problems)
 		}
 	}
-	r := must(s.Verify(t.Context(), []store.ID{ckpt(1, 3)}, nil))
+	r := mustReturn(s.Verify(t.Context(), []store.ID{checkpointID(1, 3)}, nil))
 	if r.Checkpoints != 1 || r.Chunks != 0 || len(r.Problems) != 1 || r.Problems[0].Error() != "manifest mini/1/3: not a manifest" {
 		t.Errorf("the one alone: %+v", r)
 	}
@@ -136,10 +136,10 @@ func TestVerifyFindsDamage(t *testing.T) {
 func TestVerifyWhileOthersDelete(t *testing.T) {
 	s := openStore(t, storetest.NewMem(), store.Options{})
 	for n := range 3 {
-		check(t, dump(t.Context(), s, ckpt(1, uint32(n+1)), storetest.NewImage(uint64(n), 100).Bytes()))
+		failOn(t, dumpRanks(t.Context(), s, checkpointID(1, uint32(n+1)), storetest.NewImage(uint64(n), 100).Bytes()))
 	}
-	remove := sync.OnceFunc(func() { check(t, s.Delete(t.Context(), ckpt(1, 2))) })
-	r := must(s.Verify(t.Context(), []store.ID{ckpt(1, 1), ckpt(1, 2), ckpt(1, 3), ckpt(1, 9)}, func(int64, int64) { remove() }))
+	remove := sync.OnceFunc(func() { failOn(t, s.Delete(t.Context(), checkpointID(1, 2))) })
+	r := mustReturn(s.Verify(t.Context(), []store.ID{checkpointID(1, 1), checkpointID(1, 2), checkpointID(1, 3), checkpointID(1, 9)}, func(int64, int64) { remove() }))
 	if r.Checkpoints != 2 || len(r.Problems) != 0 {
 		t.Errorf("%+v", r)
 	}
@@ -147,57 +147,57 @@ func TestVerifyWhileOthersDelete(t *testing.T) {
 
 // TestTamper is what someone with write access to a part of the folder might try.
 func TestTamper(t *testing.T) {
-	other := must(store.NewKey(bytes.Repeat([]byte("other"), 8)))
+	other := mustReturn(store.NewKey(bytes.Repeat([]byte("other"), 8)))
 	cases := []struct {
 		name string
 		do   func(t *testing.T, dir string)
 		id   store.ID
 		want error
 	}{
-		{"copied to another number", func(t *testing.T, dir string) { copyFile(t, dir+"/mini/1/1", dir+"/mini/1/7") }, ckpt(1, 7), store.ErrPlace},
+		{"copied to another number", func(t *testing.T, dir string) { copyFile(t, dir+"/mini/1/1", dir+"/mini/1/7") }, checkpointID(1, 7), store.ErrPlace},
 		{"copied to another job", func(t *testing.T, dir string) {
-			check(t, os.Mkdir(dir+"/mini/2", 0o700))
+			failOn(t, os.Mkdir(dir+"/mini/2", 0o700))
 			copyFile(t, dir+"/mini/1/1", dir+"/mini/2/1")
-		}, ckpt(2, 1), store.ErrPlace},
+		}, checkpointID(2, 1), store.ErrPlace},
 		{"exchanged", func(t *testing.T, dir string) {
-			check(t, os.Rename(dir+"/mini/1/2", dir+"/mini/1/1"))
-		}, ckpt(1, 1), store.ErrPlace},
+			failOn(t, os.Rename(dir+"/mini/1/2", dir+"/mini/1/1"))
+		}, checkpointID(1, 1), store.ErrPlace},
 		{"edited", func(t *testing.T, dir string) {
-			text := must(os.ReadFile(dir + "/mini/1/1"))
-			check(t, os.WriteFile(dir+"/mini/1/1", bytes.Replace(text, []byte(`"rank":0`), []byte(`"rank":1`), 1), 0o600))
-		}, ckpt(1, 1), store.ErrMAC},
+			text := mustReturn(os.ReadFile(dir + "/mini/1/1"))
+			failOn(t, os.WriteFile(dir+"/mini/1/1", bytes.Replace(text, []byte(`"rank":0`), []byte(`"rank":1`), 1), 0o600))
+		}, checkpointID(1, 1), store.ErrMAC},
 		{"sealed with another key", func(t *testing.T, dir string) {
 			be := storetest.NewMem()
-			s := must(store.Open(t.Context(), be, other, store.Options{}))
-			check(t, dump(t.Context(), s, ckpt(1, 1), []byte("evil")))
-			check(t, os.WriteFile(dir+"/mini/1/1", be.Files("manifests/")["manifests/mini/1/1"], 0o600))
-		}, ckpt(1, 1), store.ErrMAC},
-		{"readable by others", func(t *testing.T, dir string) { check(t, os.Chmod(dir+"/mini/1/1", 0o644)) }, ckpt(1, 1), store.ErrForeign},
+			s := mustReturn(store.Open(t.Context(), be, other, store.Options{}))
+			failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), []byte("evil")))
+			failOn(t, os.WriteFile(dir+"/mini/1/1", be.Files("manifests/")["manifests/mini/1/1"], 0o600))
+		}, checkpointID(1, 1), store.ErrMAC},
+		{"readable by others", func(t *testing.T, dir string) { failOn(t, os.Chmod(dir+"/mini/1/1", 0o644)) }, checkpointID(1, 1), store.ErrForeign},
 		{"another owner", func(t *testing.T, dir string) {
 			if os.Geteuid() != 0 {
 				t.Skip("needs root: chown")
 			}
-			check(t, os.Chown(dir+"/mini/1/1", 1234, 1234))
-		}, ckpt(1, 1), store.ErrForeign},
+			failOn(t, os.Chown(dir+"/mini/1/1", 1234, 1234))
+		}, checkpointID(1, 1), store.ErrForeign},
 		{"symbolic link", func(t *testing.T, dir string) {
-			check(t, os.Rename(dir+"/mini/1/1", dir+"/mini/1/9"))
-			check(t, os.Symlink("9", dir+"/mini/1/1"))
-		}, ckpt(1, 1), store.ErrForeign},
+			failOn(t, os.Rename(dir+"/mini/1/1", dir+"/mini/1/9"))
+			failOn(t, os.Symlink("9", dir+"/mini/1/1"))
+		}, checkpointID(1, 1), store.ErrForeign},
 		{"symbolic link above", func(t *testing.T, dir string) {
-			check(t, os.Rename(dir+"/mini/1", dir+"/mini/8"))
-			check(t, os.Symlink("8", dir+"/mini/1"))
-		}, ckpt(1, 1), store.ErrForeign},
+			failOn(t, os.Rename(dir+"/mini/1", dir+"/mini/8"))
+			failOn(t, os.Symlink("8", dir+"/mini/1"))
+		}, checkpointID(1, 1), store.ErrForeign},
 		{"folder", func(t *testing.T, dir string) {
-			check(t, os.Remove(dir+"/mini/1/1"))
-			check(t, os.Mkdir(dir+"/mini/1/1", 0o700))
-		}, ckpt(1, 1), store.ErrForeign},
+			failOn(t, os.Remove(dir+"/mini/1/1"))
+			failOn(t, os.Mkdir(dir+"/mini/1/1", 0o700))
+		}, checkpointID(1, 1), store.ErrForeign},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			be := folder(t)
+			be := newFolder(t)
 			s := openStore(t, be, store.Options{})
-			check(t, dump(t.Context(), s, ckpt(1, 1), []byte("one")))
-			check(t, dump(t.Context(), s, ckpt(1, 2), []byte("two")))
+			failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), []byte("one")))
+			failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 2), []byte("two")))
 			c.do(t, filepath.Join(be.Path(), "manifests"))
 			_, err := s.Open(t.Context(), c.id)
 			var refused *store.RefusedError
@@ -221,13 +221,13 @@ func deleteDamaged(t *testing.T, s *store.Store, id store.ID) {
 	t.Helper()
 	named := func() bool {
 		r, err := s.GC(t.Context(), store.Policy{}, nil, false)
-		check(t, err)
+		failOn(t, err)
 		return slices.ContainsFunc(r.Damaged, func(d store.Summary) bool { return d.ID == id && d.Err != nil })
 	}
 	if !named() {
 		t.Error("a collection does not name a manifest that it cannot read")
 	}
-	check(t, s.Delete(t.Context(), id))
+	failOn(t, s.Delete(t.Context(), id))
 	if named() {
 		t.Error("a collection names a damaged manifest that was deleted")
 	}
@@ -244,34 +244,34 @@ func TestCollectionOverDamage(t *testing.T) {
 			if !ok {
 				t.Fatal("no recipe of its own: " + text)
 			}
-			check(t, be.Remove(t.Context(), "chunks/"+piece[:2]+"/"+piece[:64]))
+			failOn(t, be.Remove(t.Context(), "chunks/"+piece[:2]+"/"+piece[:64]))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			be := storetest.NewMem()
 			s := openStore(t, be, store.Options{})
-			check(t, dump(t.Context(), s, ckpt(1, 1), storetest.NewImage(1, 800).Bytes()))
+			failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), storetest.NewImage(1, 800).Bytes()))
 			kept := storetest.NewImage(2, 800).Bytes()
-			check(t, dump(t.Context(), s, ckpt(1, 2), kept))
-			check(t, dump(t.Context(), s, ckpt(2, 1), storetest.NewImage(3, 40000).Bytes()))
+			failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 2), kept))
+			failOn(t, dumpRanks(t.Context(), s, checkpointID(2, 1), storetest.NewImage(3, 40000).Bytes()))
 			damage(be)
 			before := len(be.Files("chunks/"))
 			one := store.Policy{Retention: store.Retention{Count: 1}}
 			for _, dry := range []bool{true, false} {
-				r := must(s.GC(t.Context(), one, nil, dry))
-				if len(r.Damaged) != 1 || r.Damaged[0].ID != ckpt(2, 1) || fmt.Sprint(r.Expired) != "[mini/1/1]" || r.Chunks != 0 || r.Swept != 0 {
+				r := mustReturn(s.GC(t.Context(), one, nil, dry))
+				if len(r.Damaged) != 1 || r.Damaged[0].ID != checkpointID(2, 1) || fmt.Sprint(r.Expired) != "[mini/1/1]" || r.Chunks != 0 || r.Swept != 0 {
 					t.Errorf("dry %v: %+v", dry, r)
 				}
 			}
 			if after := len(be.Files("chunks/")); after != before {
 				t.Errorf("%d chunks of %d stay", after, before)
 			}
-			check(t, s.Delete(t.Context(), ckpt(2, 1)))
-			r := must(s.GC(t.Context(), one, nil, false))
+			failOn(t, s.Delete(t.Context(), checkpointID(2, 1)))
+			r := mustReturn(s.GC(t.Context(), one, nil, false))
 			if len(r.Damaged) != 0 || r.Chunks == 0 || len(be.Files("chunks/")) >= before/2 {
 				t.Errorf("when it was deleted: %+v, %d chunks of %d stay", r, len(be.Files("chunks/")), before)
 			}
-			if got := must(readBack(t.Context(), s, ckpt(1, 2), 0)); !bytes.Equal(got, kept) {
+			if got := mustReturn(readBack(t.Context(), s, checkpointID(1, 2), 0)); !bytes.Equal(got, kept) {
 				t.Error("what is kept is not what was written")
 			}
 		})
@@ -283,33 +283,33 @@ func TestWrongKey(t *testing.T) {
 	be := storetest.NewMem()
 	s := openStore(t, be, store.Options{})
 	for n := range 3 {
-		check(t, dump(t.Context(), s, ckpt(1, uint32(n+1)), storetest.NewImage(uint64(n), 800).Bytes()))
+		failOn(t, dumpRanks(t.Context(), s, checkpointID(1, uint32(n+1)), storetest.NewImage(uint64(n), 800).Bytes()))
 	}
 	before := len(be.Files(""))
-	other := must(store.Open(t.Context(), be, must(store.NewKey(bytes.Repeat([]byte("other"), 8))), store.Options{}))
+	other := mustReturn(store.Open(t.Context(), be, mustReturn(store.NewKey(bytes.Repeat([]byte("other"), 8))), store.Options{}))
 	defer other.Close()
-	r := must(other.GC(t.Context(), store.Policy{Retention: store.Retention{Count: 1, Age: time.Nanosecond, Ended: func(store.JobID) bool { return true }}}, nil, false))
+	r := mustReturn(other.GC(t.Context(), store.Policy{Retention: store.Retention{Count: 1, Age: time.Nanosecond, Ended: func(store.JobID) bool { return true }}}, nil, false))
 	if len(r.Damaged) != 3 || len(r.Expired) != 0 || len(be.Files("chunks/"))+len(be.Files("manifests/")) < before-5 {
 		t.Errorf("%+v", r)
 	}
-	if v := must(s.Verify(t.Context(), nil, nil)); v.Checkpoints != 3 || len(v.Problems) != 0 {
+	if v := mustReturn(s.Verify(t.Context(), nil, nil)); v.Checkpoints != 3 || len(v.Problems) != 0 {
 		t.Errorf("%+v", v)
 	}
 }
 
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
-	check(t, os.WriteFile(to, must(os.ReadFile(from)), 0o600))
+	failOn(t, os.WriteFile(to, mustReturn(os.ReadFile(from)), 0o600))
 }
 
 func TestKeyFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "key")
-	check(t, store.GenerateKey(path))
+	failOn(t, store.GenerateKey(path))
 	if err := store.GenerateKey(path); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a second key: %v", err)
 	}
-	must(store.KeyFile(path))
+	mustReturn(store.KeyFile(path))
 	cases := []struct {
 		name string
 		do   func() error
@@ -322,7 +322,7 @@ func TestKeyFile(t *testing.T) {
 		{"missing", func() error { return os.Remove(path) }, "no such file"},
 	}
 	for _, c := range cases {
-		check(t, c.do())
+		failOn(t, c.do())
 		if _, err := store.KeyFile(path); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}

@@ -39,14 +39,14 @@ func TestDedup(t *testing.T) {
 		{"zero pages before everything", append(make([]byte, 5*4096), first...), 0.002},
 	}
 	s := openStore(t, storetest.NewMem(), store.Options{})
-	check(t, dump(t.Context(), s, ckpt(1, 0), first))
-	base := stats(t, s, ckpt(1, 0))
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 0), first))
+	base := readStats(t, s, checkpointID(1, 0))
 	t.Logf("first: %d MiB, stored %d MiB in %d chunks", base.Logical>>20, base.Stored>>20, base.NewChunks)
 	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			id := ckpt(1, uint32(i+1))
-			check(t, dump(t.Context(), s, id, c.image))
-			st := stats(t, s, id)
+			id := checkpointID(1, uint32(i+1))
+			failOn(t, dumpRanks(t.Context(), s, id, c.image))
+			st := readStats(t, s, id)
 			got := float64(st.Stored) / float64(base.Stored)
 			t.Logf("stored %.3f %%, %d of %d chunks new", 100*got, st.NewChunks, st.Chunks)
 			if got > c.most {
@@ -59,7 +59,7 @@ func TestDedup(t *testing.T) {
 	}
 }
 
-func stats(t testing.TB, s *store.Store, id store.ID) store.Stats {
+func readStats(t testing.TB, s *store.Store, id store.ID) store.Stats {
 	t.Helper()
 	r, err := s.Open(context.Background(), id)
 	if err != nil {
@@ -79,12 +79,12 @@ func TestFourEqualRanks(t *testing.T) {
 		return n
 	}
 	one, four := storetest.NewMem(), storetest.NewMem()
-	check(t, dump(t.Context(), openStore(t, one, store.Options{}), ckpt(1, 1), data))
+	failOn(t, dumpRanks(t.Context(), openStore(t, one, store.Options{}), checkpointID(1, 1), data))
 	s := openStore(t, four, store.Options{})
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() {
-			if err := dump(context.Background(), s, ckpt(uint32(i+1), 1), data); err != nil {
+			if err := dumpRanks(context.Background(), s, checkpointID(uint32(i+1), 1), data); err != nil {
 				t.Error(err)
 			}
 		})
@@ -99,11 +99,11 @@ func TestFourEqualRanks(t *testing.T) {
 func TestZerosCostNothing(t *testing.T) {
 	be := storetest.NewMem()
 	s := openStore(t, be, store.Options{})
-	check(t, dump(t.Context(), s, ckpt(1, 1), make([]byte, 512<<20)))
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), make([]byte, 512<<20)))
 	if n := len(be.Files("chunks/")); n != 0 {
 		t.Errorf("%d chunks", n)
 	}
-	if st := stats(t, s, ckpt(1, 1)); st.Zero != 512<<20 || st.Stored != 0 {
+	if st := readStats(t, s, checkpointID(1, 1)); st.Zero != 512<<20 || st.Stored != 0 {
 		t.Errorf("stats %+v", st)
 	}
 }
@@ -115,9 +115,9 @@ func TestOldStore(t *testing.T) {
 	s := openStore(t, be, store.Options{})
 	im := storetest.NewImage(6, 800)
 	data := im.Bytes()
-	check(t, dump(t.Context(), s, ckpt(1, 1), data))
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), data))
 	old := be.Files("chunks/")
-	enc := must(zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1)))
+	enc := mustReturn(zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1)))
 	aged := 0
 	for name, file := range old {
 		if file[4] == 2 {
@@ -129,25 +129,25 @@ func TestOldStore(t *testing.T) {
 	if aged == 0 {
 		t.Fatal("no chunk is compressed")
 	}
-	if got, err := readBack(t.Context(), s, ckpt(1, 1), 0); err != nil || !bytes.Equal(got, data) {
+	if got, err := readBack(t.Context(), s, checkpointID(1, 1), 0); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("read back: %v", err)
 	}
-	check(t, dump(t.Context(), s, ckpt(1, 2), data))
-	if st := stats(t, s, ckpt(1, 2)); st.New != 0 || st.NewChunks != 0 {
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 2), data))
+	if st := readStats(t, s, checkpointID(1, 2)); st.New != 0 || st.NewChunks != 0 {
 		t.Errorf("the same bytes were stored anew: %+v", st)
 	}
 	touched := im.Touch(1, 10).Bytes()
-	check(t, dump(t.Context(), s, ckpt(1, 3), touched))
-	if got, err := readBack(t.Context(), s, ckpt(1, 3), 0); err != nil || !bytes.Equal(got, touched) {
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 3), touched))
+	if got, err := readBack(t.Context(), s, checkpointID(1, 3), 0); err != nil || !bytes.Equal(got, touched) {
 		t.Errorf("read back a mixture: %v", err)
 	}
-	if r := must(s.Verify(t.Context(), nil, nil)); r.Checkpoints != 3 || len(r.Problems) != 0 {
+	if r := mustReturn(s.Verify(t.Context(), nil, nil)); r.Checkpoints != 3 || len(r.Problems) != 0 {
 		t.Errorf("verify: %+v", r)
 	}
 	copied := storetest.NewMem()
 	to := openStore(t, copied, store.Options{})
-	check(t, store.Copy(t.Context(), s, to, ckpt(1, 3), nil))
-	if got, err := readBack(t.Context(), to, ckpt(1, 3), 0); err != nil || !bytes.Equal(got, touched) {
+	failOn(t, store.Copy(t.Context(), s, to, checkpointID(1, 3), nil))
+	if got, err := readBack(t.Context(), to, checkpointID(1, 3), 0); err != nil || !bytes.Equal(got, touched) {
 		t.Errorf("read back a copy: %v", err)
 	}
 	for name, file := range be.Files("chunks/") {
@@ -159,7 +159,7 @@ func TestOldStore(t *testing.T) {
 
 // asZstd returns an S2 chunk's file as it was written before there was S2.
 func asZstd(enc *zstd.Encoder, file []byte) []byte {
-	payload := enc.EncodeAll(must(s2.Decode(nil, file[16:])), nil)
+	payload := enc.EncodeAll(mustReturn(s2.Decode(nil, file[16:])), nil)
 	head := append([]byte("SSC1\x01\x00\x00\x00"), file[8:12]...)
 	return append(binary.LittleEndian.AppendUint32(head, uint32(len(payload))), payload...)
 }
@@ -170,16 +170,16 @@ func TestEachChunk(t *testing.T) {
 	image := storetest.NewImage(6, 2000).Bytes()
 	other := bytes.Clone(image)
 	copy(other[5*4096:], "another page")
-	check(t, dump(t.Context(), s, ckpt(1, 0), image, image, other))
-	r, err := s.Open(t.Context(), ckpt(1, 0))
-	check(t, err)
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 0), image, image, other))
+	r, err := s.Open(t.Context(), checkpointID(1, 0))
+	failOn(t, err)
 	defer r.Close()
 	var of [3]map[store.Hash]int
 	for rank := range of {
 		id := store.StreamID{Node: "n1", Rank: rank, Name: "pages-1.img"}
 		var sum int64
 		of[rank] = map[store.Hash]int{}
-		check(t, r.EachChunk(id, func(h store.Hash, bytes int) {
+		failOn(t, r.EachChunk(id, func(h store.Hash, bytes int) {
 			of[rank][h] = bytes
 			sum += int64(bytes)
 		}))

@@ -129,9 +129,9 @@ func (w world) collect(i int) []world {
 			c.used = c.used || wr.manifest
 		}
 	case 5, 13: // carry out the fates, one after the other
-		w.judge(c, 0)
+		w.judgeChunk(c, 0)
 	case 6, 14:
-		w.judge(c, 1)
+		w.judgeChunk(c, 1)
 	case 7: // move the chunk out of sight
 		if isSweepable(c.used, 0, 0) && w.chunk {
 			if w.sweep[i] == removedSweep {
@@ -156,13 +156,13 @@ func (w world) collect(i int) []world {
 		return nil
 	}
 	c.step++
-	c.forget()
+	c.forgetIrrelevant()
 	return []world{w}
 }
 
-// forget clears what the collector does not look at again: states that differ in that alone
+// forgetIrrelevant clears what the collector does not look at again: states that differ in that alone
 // have the same future.
-func (c *gcState) forget() {
+func (c *gcState) forgetIrrelevant() {
 	switch c.step {
 	case 7:
 		*c = gcState{step: c.step, used: c.used}
@@ -171,8 +171,8 @@ func (c *gcState) forget() {
 	}
 }
 
-// judge carries out the fate of what a collector listed in one trash folder.
-func (w *world) judge(c *gcState, k int) {
+// judgeChunk carries out the fate of what a collector listed in one trash folder.
+func (w *world) judgeChunk(c *gcState, k int) {
 	g := w.trash[k]
 	if !c.listed[k] || g == absent {
 		return
@@ -192,8 +192,8 @@ func (w *world) judge(c *gcState, k int) {
 	}
 }
 
-// whole is the oracle.
-func (w world) whole() bool {
+// isWhole is the oracle.
+func (w world) isWhole() bool {
 	anywhere := w.chunk
 	for k := range w.gcs {
 		anywhere = anywhere || w.sweep[k] == fullSweep || w.trash[k] != absent
@@ -213,8 +213,8 @@ func TestEveryInterleaving(t *testing.T) {
 	for len(queue) > 0 {
 		w := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
-		if !w.whole() {
-			t.Fatalf("a committed checkpoint lost its chunk:\n%s", history(seen, start, w))
+		if !w.isWhole() {
+			t.Fatalf("a committed checkpoint lost its chunk:\n%s", historyOf(seen, start, w))
 		}
 		for _, n := range w.moves() {
 			if _, ok := seen[n]; !ok {
@@ -229,7 +229,7 @@ func TestEveryInterleaving(t *testing.T) {
 	}
 }
 
-func history(seen map[world]world, start, w world) string {
+func historyOf(seen map[world]world, start, w world) string {
 	s := ""
 	for ; w != start; w = seen[w] {
 		s = fmt.Sprintf("%+v\n", w) + s

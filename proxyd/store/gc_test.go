@@ -31,20 +31,20 @@ import (
 // TestWritersAndCollectors lets dumps, restores, deletes and collections of one store run
 // at once, each through a Store of its own as on nodes of their own, with data that they
 // share. The seed decides the data; the order is the scheduler's.
-func TestWritersAndCollectors(t *testing.T) { seeded(t, mingle) }
+func TestWritersAndCollectors(t *testing.T) { runSeeded(t, testMingled) }
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random tests, as their log says it; 0: a new one")
 
-// seeded runs a random test on each back end. openBackend is called for each Store: with
+// runSeeded runs a random test on each back end. openBackend is called for each Store: with
 // STORE_TEST_MOUNTS the nodes have the folder by one mount of a shared file system each.
-func seeded(t *testing.T, run func(t *testing.T, openBackend func() store.Backend, seed uint64)) {
+func runSeeded(t *testing.T, run func(t *testing.T, openBackend func() store.Backend, seed uint64)) {
 	t.Helper()
 	for _, name := range []string{"mem", "posix"} {
 		t.Run(name, func(t *testing.T) {
 			mem := storetest.NewMem()
 			openBackend := func() store.Backend { return mem }
 			if name == "posix" {
-				openBackend = mounts(t)
+				openBackend = openByMounts(t)
 			}
 			openStore(t, openBackend(), store.Options{})
 			seed := cmp.Or(*seedFlag, uint64(time.Now().UnixNano()))
@@ -54,12 +54,12 @@ func seeded(t *testing.T, run func(t *testing.T, openBackend func() store.Backen
 	}
 }
 
-// mounts returns what opens an empty folder, by the mounts that STORE_TEST_MOUNTS lists in turn.
+// openByMounts returns what opens an empty folder, by the mounts that STORE_TEST_MOUNTS lists in turn.
 // All of them show the same file system.
-func mounts(t *testing.T) func() store.Backend {
+func openByMounts(t *testing.T) func() store.Backend {
 	all := filepath.SplitList(os.Getenv("STORE_TEST_MOUNTS"))
 	if len(all) == 0 {
-		be := folder(t)
+		be := newFolder(t)
 		return func() store.Backend { return be }
 	}
 	dir, err := os.MkdirTemp(all[0], "store")
@@ -79,7 +79,7 @@ func mounts(t *testing.T) func() store.Backend {
 	}
 }
 
-func mingle(t *testing.T, openBackend func() store.Backend, seed uint64) {
+func testMingled(t *testing.T, openBackend func() store.Backend, seed uint64) {
 	images := make([][]byte, 6)
 	base := storetest.NewImage(seed, 120)
 	for i := range images {
@@ -111,7 +111,7 @@ func mingle(t *testing.T, openBackend func() store.Backend, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, uint64(node)))
 		wg.Go(func() {
 			for n := range 25 {
-				id, image := ckpt(uint32(node+1), uint32(n)), images[r.IntN(len(images))]
+				id, image := checkpointID(uint32(node+1), uint32(n)), images[r.IntN(len(images))]
 				if err := oneRound(t.Context(), s, id, image, r.IntN(3) > 0); err != nil {
 					t.Errorf("%s: %v", id, err)
 					return
@@ -132,7 +132,7 @@ func mingle(t *testing.T, openBackend func() store.Backend, seed uint64) {
 
 // TestEverybodyIsTakenForDead lets writers and collectors fence each other all the time,
 // though all of them live: dumps and collections may fail, but what was committed is whole.
-func TestEverybodyIsTakenForDead(t *testing.T) { seeded(t, distrust) }
+func TestEverybodyIsTakenForDead(t *testing.T) { runSeeded(t, testDistrust) }
 
 // On a slow file system the writers stop after some time, but not before each has written some checkpoints.
 const (
@@ -140,7 +140,7 @@ const (
 	distrustLeast = 4
 )
 
-func distrust(t *testing.T, openBackend func() store.Backend, seed uint64) {
+func testDistrust(t *testing.T, openBackend func() store.Backend, seed uint64) {
 	opt := store.Options{Beat: time.Hour, Lapse: time.Nanosecond}
 	base := storetest.NewImage(seed, 60)
 	began := time.Now()
@@ -167,8 +167,8 @@ func distrust(t *testing.T, openBackend func() store.Backend, seed uint64) {
 				if n >= distrustLeast && time.Since(began) > distrustTime {
 					return
 				}
-				id, image := ckpt(uint32(node+1), uint32(n)), base.Touch(uint64(r.IntN(4)), 3).Bytes()
-				err := dump(t.Context(), s, id, image)
+				id, image := checkpointID(uint32(node+1), uint32(n)), base.Touch(uint64(r.IntN(4)), 3).Bytes()
+				err := dumpRanks(t.Context(), s, id, image)
 				switch {
 				case errors.Is(err, fs.ErrNotExist), errors.Is(err, store.ErrFenced):
 					fenced.Add(1)
@@ -177,7 +177,7 @@ func distrust(t *testing.T, openBackend func() store.Backend, seed uint64) {
 				default:
 					committed.Store(id, image)
 				}
-				if last := ckpt(uint32(node+1), uint32(n-1)); n > 0 && r.IntN(2) > 0 {
+				if last := checkpointID(uint32(node+1), uint32(n-1)); n > 0 && r.IntN(2) > 0 {
 					committed.Delete(last)
 					_ = s.Delete(t.Context(), last)
 				}
@@ -200,7 +200,7 @@ func distrust(t *testing.T, openBackend func() store.Backend, seed uint64) {
 
 // oneRound dumps, reads back, and deletes in the middle of a second reading.
 func oneRound(ctx context.Context, s *store.Store, id store.ID, image []byte, drop bool) error {
-	if err := dump(ctx, s, id, image); err != nil {
+	if err := dumpRanks(ctx, s, id, image); err != nil {
 		return err
 	}
 	got, err := readBack(ctx, s, id, 0)
@@ -236,37 +236,37 @@ func oneRound(ctx context.Context, s *store.Store, id store.ID, image []byte, dr
 func TestFencedWriterCannotCommit(t *testing.T) {
 	be := storetest.NewMem()
 	slow := openStore(t, be, store.Options{Beat: time.Hour})
-	w := must(slow.Create(t.Context(), store.Upload{ID: ckpt(1, 1), Node: "n1"}))
-	check(t, writeRanks(w, [][]byte{storetest.NewImage(1, 100).Bytes()}))
+	w := mustReturn(slow.Create(t.Context(), store.Upload{ID: checkpointID(1, 1), Node: "n1"}))
+	failOn(t, writeRanks(w, [][]byte{storetest.NewImage(1, 100).Bytes()}))
 	now := time.Now()
 	s := openStore(t, be, store.Options{Lapse: time.Minute, Now: func() time.Time { return now }})
 	for range 2 {
-		must(s.GC(t.Context(), store.Policy{}, nil, false))
+		mustReturn(s.GC(t.Context(), store.Policy{}, nil, false))
 		now = now.Add(2 * time.Minute)
 	}
-	must(s.GC(t.Context(), store.Policy{}, nil, false))
+	mustReturn(s.GC(t.Context(), store.Policy{}, nil, false))
 	if n := len(be.Files("chunks/")) + len(be.Files("trash/")); n != 0 {
 		t.Errorf("%d chunks of a dead writer are left", n)
 	}
 	if _, err := w.Commit(t.Context(), nil); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("commit: %v", err)
 	}
-	check(t, w.Abort(t.Context()))
-	if list := must(s.List(t.Context(), nil)); len(list) != 0 {
+	failOn(t, w.Abort(t.Context()))
+	if list := mustReturn(s.List(t.Context(), nil)); len(list) != 0 {
 		t.Errorf("list %v", list)
 	}
 }
 
 func TestDeadProcessIsKnownAtOnce(t *testing.T) {
 	be := storetest.NewMem()
-	me := must(store.ThisProcess())
+	me := mustReturn(store.ThisProcess())
 	if store.ProcessGone(me) || store.ProcessGone("elsewhere/1/2/3") || store.ProcessGone("") {
 		t.Fatal("a living or unknown process is said to be gone")
 	}
 	s := openStore(t, be, store.Options{Owner: me, Beat: time.Hour})
-	must(s.Create(t.Context(), store.Upload{ID: ckpt(1, 1), Node: "n1"}))
+	mustReturn(s.Create(t.Context(), store.Upload{ID: checkpointID(1, 1), Node: "n1"}))
 	gone := openStore(t, be, store.Options{OwnerGone: func(o string) bool { return o == me }})
-	must(gone.GC(t.Context(), store.Policy{}, nil, false))
+	mustReturn(gone.GC(t.Context(), store.Policy{}, nil, false))
 	if n := len(be.Files("leases/")); n != 0 {
 		t.Errorf("%d files in leases/", n)
 	}
@@ -276,14 +276,14 @@ func TestRetention(t *testing.T) {
 	day := 24 * time.Hour
 	now := time.Unix(1e9, 0)
 	at := func(job, number uint32, age time.Duration) store.Summary {
-		return store.Summary{ID: ckpt(job, number), Created: now.Add(-age)}
+		return store.Summary{ID: checkpointID(job, number), Created: now.Add(-age)}
 	}
 	all := []store.Summary{at(1, 1, 9*day), at(1, 2, 5*day), at(1, 3, day), at(2, 7, 9*day), at(2, 10, 8*day)}
 	bad := at(2, 11, 9*day)
 	bad.Err = errors.New("damaged")
 	all = append(all, bad) // neither counts nor goes
 	over := func(j store.JobID) bool { return j.Job == 2 }
-	needs := func(id store.ID) bool { return id == ckpt(1, 1) || id == ckpt(2, 7) }
+	needs := func(id store.ID) bool { return id == checkpointID(1, 1) || id == checkpointID(2, 7) }
 	cases := []struct {
 		name string
 		r    store.Retention
@@ -311,19 +311,19 @@ func TestRetention(t *testing.T) {
 func TestNeededSince(t *testing.T) {
 	s := openStore(t, storetest.NewMem(), store.Options{})
 	for i := range 3 {
-		check(t, dump(t.Context(), s, ckpt(1, uint32(i)), storetest.NewImage(uint64(i), 50).Bytes()))
+		failOn(t, dumpRanks(t.Context(), s, checkpointID(1, uint32(i)), storetest.NewImage(uint64(i), 50).Bytes()))
 	}
 	asked := map[store.ID]bool{}
 	since := func(id store.ID) bool { // false when it is asked first
 		again := asked[id]
 		asked[id] = true
-		return again && id == ckpt(1, 1)
+		return again && id == checkpointID(1, 1)
 	}
-	r := must(s.GC(t.Context(), store.Policy{Retention: store.Retention{Count: 1, Needs: since}}, nil, false))
+	r := mustReturn(s.GC(t.Context(), store.Policy{Retention: store.Retention{Count: 1, Needs: since}}, nil, false))
 	if got := fmt.Sprint(r.Expired); got != "[mini/1/0]" {
 		t.Errorf("%s went", got)
 	}
-	if left := must(s.List(t.Context(), nil)); len(left) != 2 {
+	if left := mustReturn(s.List(t.Context(), nil)); len(left) != 2 {
 		t.Errorf("left are %v", left)
 	}
 }
@@ -332,46 +332,46 @@ func TestDryRunChangesNothing(t *testing.T) {
 	be := storetest.NewMem()
 	s := openStore(t, be, store.Options{})
 	for i := range 3 {
-		check(t, dump(t.Context(), s, ckpt(1, uint32(i)), storetest.NewImage(uint64(i), 50).Bytes()))
+		failOn(t, dumpRanks(t.Context(), s, checkpointID(1, uint32(i)), storetest.NewImage(uint64(i), 50).Bytes()))
 	}
 	before := len(be.Files(""))
 	keepOne := store.Policy{Retention: store.Retention{Count: 1}}
-	dry := must(s.GC(t.Context(), keepOne, nil, true))
+	dry := mustReturn(s.GC(t.Context(), keepOne, nil, true))
 	if len(be.Files("")) != before || len(dry.Expired) != 2 || dry.Chunks == 0 {
 		t.Fatalf("dry run %+v", dry)
 	}
-	wet := must(s.GC(t.Context(), keepOne, nil, false))
+	wet := mustReturn(s.GC(t.Context(), keepOne, nil, false))
 	if wet.Chunks != dry.Chunks || wet.Bytes != dry.Bytes || len(wet.Expired) != 2 {
 		t.Errorf("%+v, the dry run said %+v", wet, dry)
 	}
 }
 
 func TestExportAndCopy(t *testing.T) {
-	from := openStore(t, folder(t), store.Options{})
-	other := must(store.NewKey(bytes.Repeat([]byte("other"), 8)))
+	from := openStore(t, newFolder(t), store.Options{})
+	other := mustReturn(store.NewKey(bytes.Repeat([]byte("other"), 8)))
 	target := storetest.NewMem()
-	to := must(store.Open(t.Context(), target, other, store.Options{}))
+	to := mustReturn(store.Open(t.Context(), target, other, store.Options{}))
 	data := append(storetest.NewImage(1, 800).Bytes(), make([]byte, 1<<20)...)
-	check(t, dump(t.Context(), from, ckpt(1, 1), data, data[:77]))
+	failOn(t, dumpRanks(t.Context(), from, checkpointID(1, 1), data, data[:77]))
 
 	// The first copy is cut off, the second goes on.
-	cut := must(store.Open(t.Context(), storetest.NewFault(target, 4, storetest.Before), other, store.Options{}))
-	if err := store.Copy(t.Context(), from, cut, ckpt(1, 1), nil); !errors.Is(err, storetest.ErrCrashed) {
+	cut := mustReturn(store.Open(t.Context(), storetest.NewFault(target, 4, storetest.Before), other, store.Options{}))
+	if err := store.Copy(t.Context(), from, cut, checkpointID(1, 1), nil); !errors.Is(err, storetest.ErrCrashed) {
 		t.Fatalf("copy: %v", err)
 	}
-	check(t, store.Copy(t.Context(), from, to, ckpt(1, 1), func(int64, int64) {}))
-	if err := store.Copy(t.Context(), from, to, ckpt(1, 1), nil); !errors.Is(err, fs.ErrExist) {
+	failOn(t, store.Copy(t.Context(), from, to, checkpointID(1, 1), func(int64, int64) {}))
+	if err := store.Copy(t.Context(), from, to, checkpointID(1, 1), nil); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a second copy: %v", err)
 	}
 	for _, s := range []*store.Store{from, to} {
 		dir := t.TempDir()
-		check(t, s.Export(t.Context(), ckpt(1, 1), dir, nil))
+		failOn(t, s.Export(t.Context(), checkpointID(1, 1), dir, nil))
 		for name, want := range map[string][]byte{"n1/0/pages-1.img": data, "n1/1/pages-1.img": data[:77]} {
-			if got := must(os.ReadFile(filepath.Join(dir, name))); !bytes.Equal(got, want) {
+			if got := mustReturn(os.ReadFile(filepath.Join(dir, name))); !bytes.Equal(got, want) {
 				t.Errorf("%s differs", name)
 			}
 		}
-		if err := s.Export(t.Context(), ckpt(1, 1), dir, nil); err == nil {
+		if err := s.Export(t.Context(), checkpointID(1, 1), dir, nil); err == nil {
 			t.Error("exported over an export")
 		}
 	}
@@ -384,16 +384,16 @@ func TestDiskFull(t *testing.T) {
 		t.Skipf("needs root and CAP_SYS_ADMIN: mount tmpfs: %v", err)
 	}
 	defer unix.Unmount(dir, unix.MNT_DETACH)
-	be := must(posix.Open(dir))
+	be := mustReturn(posix.Open(dir))
 	defer be.Close()
 	s := openStore(t, be, store.Options{})
 	small := storetest.Noise(1, 1000).Bytes()
-	check(t, dump(t.Context(), s, ckpt(1, 1), small))
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), small))
 	var short *store.SpaceError
 	if _, err := s.Reserve(t.Context(), "big", 100<<20); !errors.As(err, &short) {
 		t.Errorf("reserve: %v", err)
 	}
-	w := must(s.Create(t.Context(), store.Upload{ID: ckpt(1, 2), Node: "n1"}))
+	w := mustReturn(s.Create(t.Context(), store.Upload{ID: checkpointID(1, 2), Node: "n1"}))
 	err := writeRanks(w, [][]byte{storetest.Noise(2, 12_000).Bytes()})
 	if err == nil {
 		_, err = w.Commit(t.Context(), nil)
@@ -404,30 +404,30 @@ func TestDiskFull(t *testing.T) {
 	if _, again := w.Stream(1, "x"); !errors.Is(again, syscall.ENOSPC) {
 		t.Errorf("the writer did not stay failed: %v", again)
 	}
-	check(t, w.Abort(t.Context()))
-	must(s.GC(t.Context(), store.Policy{}, nil, false))
-	if got, err := readBack(t.Context(), s, ckpt(1, 1), 0); err != nil || !bytes.Equal(got, small) {
+	failOn(t, w.Abort(t.Context()))
+	mustReturn(s.GC(t.Context(), store.Policy{}, nil, false))
+	if got, err := readBack(t.Context(), s, checkpointID(1, 1), 0); err != nil || !bytes.Equal(got, small) {
 		t.Errorf("the earlier checkpoint: %v", err)
 	}
-	if left := must(os.ReadDir(filepath.Join(dir, "tmp"))); len(left) != 0 {
+	if left := mustReturn(os.ReadDir(filepath.Join(dir, "tmp"))); len(left) != 0 {
 		t.Errorf("tmp holds %d files", len(left))
 	}
-	check(t, dump(t.Context(), s, ckpt(1, 2), storetest.Noise(3, 1000).Bytes()))
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 2), storetest.Noise(3, 1000).Bytes()))
 }
 
 // TestWhatWaits: a collection that frees nothing says what it will free, and when.
 func TestWhatWaits(t *testing.T) {
-	s := openStore(t, folder(t), store.Options{})
-	check(t, dump(t.Context(), s, ckpt(1, 1), storetest.NewImage(1, 300).Bytes()))
+	s := openStore(t, newFolder(t), store.Options{})
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), storetest.NewImage(1, 300).Bytes()))
 	collect := func(grace time.Duration, dry bool) store.GCReport {
 		t.Helper()
-		return must(s.GC(t.Context(), store.Policy{Grace: grace}, nil, dry))
+		return mustReturn(s.GC(t.Context(), store.Policy{Grace: grace}, nil, dry))
 	}
 	if r := collect(time.Hour, false); r.Spared != (store.Spared{}) || r.Open != 0 {
 		t.Errorf("while all is needed: %+v", r)
 	}
-	reader := must(s.Open(t.Context(), ckpt(1, 1)))
-	check(t, s.Delete(t.Context(), ckpt(1, 1)))
+	reader := mustReturn(s.Open(t.Context(), checkpointID(1, 1)))
+	failOn(t, s.Delete(t.Context(), checkpointID(1, 1)))
 	if r := collect(0, false); r.Open != 1 || r.Chunks != 0 {
 		t.Errorf("while it is read: %+v", r)
 	}
@@ -447,14 +447,14 @@ func TestWhatWaits(t *testing.T) {
 
 // TestBytesOfACollection: what shares a file with others is counted once.
 func TestBytesOfACollection(t *testing.T) {
-	be := folder(t)
+	be := newFolder(t)
 	s := openStore(t, be, store.Options{})
-	check(t, dump(t.Context(), s, ckpt(1, 1), storetest.NewImage(1, 3000).Bytes()))
-	there := usage(t, be.Path())
-	check(t, s.Delete(t.Context(), ckpt(1, 1)))
-	dry := must(s.GC(t.Context(), store.Policy{}, nil, true))
-	r := must(s.GC(t.Context(), store.Policy{}, nil, false))
-	if left := usage(t, be.Path()); left != 0 {
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), storetest.NewImage(1, 3000).Bytes()))
+	there := diskUsage(t, be.Path())
+	failOn(t, s.Delete(t.Context(), checkpointID(1, 1)))
+	dry := mustReturn(s.GC(t.Context(), store.Policy{}, nil, true))
+	r := mustReturn(s.GC(t.Context(), store.Policy{}, nil, false))
+	if left := diskUsage(t, be.Path()); left != 0 {
 		t.Fatalf("%d KiB are left", left)
 	}
 	if r.Bytes/1024 > there || r.Bytes/1024 < there-r.Chunks/1024-1 {
@@ -467,30 +467,30 @@ func TestBytesOfACollection(t *testing.T) {
 
 // TestCompact: what is left of a pack does not hold the rest.
 func TestCompact(t *testing.T) {
-	be := folder(t)
+	be := newFolder(t)
 	s := openStore(t, be, store.Options{})
 	im := storetest.NewImage(1, 8000)
-	check(t, dump(t.Context(), s, ckpt(1, 1), im.Bytes()))
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), im.Bytes()))
 	// Clearly less than half of the chunks of one pack.
 	kept := append(im[:500:500], storetest.NewImage(2, 10)...).Bytes()
-	check(t, dump(t.Context(), s, ckpt(1, 2), kept))
-	full := usage(t, be.Path())
-	check(t, s.Delete(t.Context(), ckpt(1, 1)))
-	must(s.GC(t.Context(), store.Policy{}, nil, false))
-	if left := usage(t, be.Path()); left > full/3 {
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 2), kept))
+	full := diskUsage(t, be.Path())
+	failOn(t, s.Delete(t.Context(), checkpointID(1, 1)))
+	mustReturn(s.GC(t.Context(), store.Policy{}, nil, false))
+	if left := diskUsage(t, be.Path()); left > full/3 {
 		t.Errorf("%d of %d KiB are left", left, full)
 	}
-	if got, err := readBack(t.Context(), s, ckpt(1, 2), 0); err != nil || !bytes.Equal(got, kept) {
+	if got, err := readBack(t.Context(), s, checkpointID(1, 2), 0); err != nil || !bytes.Equal(got, kept) {
 		t.Errorf("read back: %v", err)
 	}
 }
 
-// usage is the KiB that inodes below a folder's chunks take, each once.
-func usage(t *testing.T, dir string) int64 {
+// diskUsage is the KiB that inodes below a folder's chunks take, each once.
+func diskUsage(t *testing.T, dir string) int64 {
 	inodes := make(map[uint64]int64)
-	check(t, filepath.WalkDir(filepath.Join(dir, "chunks"), func(_ string, d fs.DirEntry, err error) error {
+	failOn(t, filepath.WalkDir(filepath.Join(dir, "chunks"), func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
-			st := must(d.Info()).Sys().(*syscall.Stat_t)
+			st := mustReturn(d.Info()).Sys().(*syscall.Stat_t)
 			inodes[st.Ino] = st.Size / 1024
 		}
 		return err

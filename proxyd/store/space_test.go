@@ -18,17 +18,17 @@ func TestReserve(t *testing.T) {
 	be.SetFree(100 << 30)
 	s := openStore(t, be, store.Options{})
 	ctx := t.Context()
-	first := must(s.Reserve(ctx, "mini/1/1", 59<<30))
+	first := mustReturn(s.Reserve(ctx, "mini/1/1", 59<<30))
 	_, err := s.Reserve(ctx, "mini/2/1", 67<<30)
 	var short *store.SpaceError
 	if !errors.As(err, &short) || short.Error() != "41 GiB free, 67 GiB needed" {
 		t.Fatalf("error %v", err)
 	}
-	second := must(s.Reserve(ctx, "mini/2/1", 41<<30))
-	check(t, first.Release(ctx))
-	check(t, first.Release(ctx))
-	third := must(s.Reserve(ctx, "mini/3/1", 59<<30))
-	check(t, errors.Join(second.Release(ctx), third.Release(ctx)))
+	second := mustReturn(s.Reserve(ctx, "mini/2/1", 41<<30))
+	failOn(t, first.Release(ctx))
+	failOn(t, first.Release(ctx))
+	third := mustReturn(s.Reserve(ctx, "mini/3/1", 59<<30))
+	failOn(t, errors.Join(second.Release(ctx), third.Release(ctx)))
 }
 
 // TestReservationsNeverOverlap: of many at once, those that are granted fit.
@@ -60,11 +60,11 @@ func TestDeadReservationLapses(t *testing.T) {
 	now := time.Now()
 	clock := func() time.Time { return now }
 	dead := openStore(t, storetest.NewFault(be, 0, storetest.Before), store.Options{Beat: time.Hour})
-	must(dead.Reserve(t.Context(), "x", 8))
+	mustReturn(dead.Reserve(t.Context(), "x", 8))
 	s := openStore(t, be, store.Options{Now: clock, Lapse: time.Minute})
 	if _, err := s.Reserve(t.Context(), "y", 8); err == nil {
 		t.Fatal("granted twice")
 	}
 	now = now.Add(2 * time.Minute)
-	must(s.Reserve(t.Context(), "y", 8))
+	mustReturn(s.Reserve(t.Context(), "y", 8))
 }

@@ -22,16 +22,16 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-var testKey = must(store.NewKey(bytes.Repeat([]byte("key "), 8)))
+var testKey = mustReturn(store.NewKey(bytes.Repeat([]byte("key "), 8)))
 
-func must[T any](v T, err error) T {
+func mustReturn[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
 	}
 	return v
 }
 
-func check(t *testing.T, err error) {
+func failOn(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func openStore(t testing.TB, be store.Backend, opt store.Options) *store.Store {
 	return s
 }
 
-func folder(t testing.TB) *posix.Backend {
+func newFolder(t testing.TB) *posix.Backend {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -61,12 +61,12 @@ func folder(t testing.TB) *posix.Backend {
 	return b
 }
 
-func ckpt(job, number uint32) store.ID {
+func checkpointID(job, number uint32) store.ID {
 	return store.ID{JobID: store.JobID{Cluster: "mini", Job: job, ArrayTask: store.None, Component: store.None}, Number: number}
 }
 
-// dump commits a checkpoint of one node whose ranks have these streams.
-func dump(ctx context.Context, s *store.Store, id store.ID, ranks ...[]byte) error {
+// dumpRanks commits a checkpoint of one node whose ranks have these streams.
+func dumpRanks(ctx context.Context, s *store.Store, id store.ID, ranks ...[]byte) error {
 	w, err := s.Create(ctx, store.Upload{ID: id, Node: "n1"})
 	if err != nil {
 		return err
@@ -140,13 +140,13 @@ func TestRoundTrip(t *testing.T) {
 		open func() store.Backend
 	}{
 		{"mem", func() store.Backend { return storetest.NewMem() }},
-		{"posix", func() store.Backend { return folder(t) }},
+		{"posix", func() store.Backend { return newFolder(t) }},
 	} {
 		s := openStore(t, be.open(), store.Options{})
 		for i, c := range cases {
 			t.Run(be.name+"/"+c.name, func(t *testing.T) {
-				id := ckpt(1, uint32(i))
-				check(t, dump(t.Context(), s, id, c.data))
+				id := checkpointID(1, uint32(i))
+				failOn(t, dumpRanks(t.Context(), s, id, c.data))
 				got, err := readBack(t.Context(), s, id, 0)
 				if err != nil || !bytes.Equal(got, c.data) {
 					t.Fatalf("%d bytes, %v; want %d", len(got), err, len(c.data))
@@ -160,21 +160,21 @@ func TestRoundTrip(t *testing.T) {
 func TestReadPieces(t *testing.T) {
 	s := openStore(t, storetest.NewMem(), store.Options{})
 	data := storetest.NewImage(2, 2000).Bytes()[:7_000_001]
-	w := must(s.Create(t.Context(), store.Upload{ID: ckpt(1, 1), Node: "n1"}))
-	st := must(w.Stream(store.None, "odd"))
+	w := mustReturn(s.Create(t.Context(), store.Upload{ID: checkpointID(1, 1), Node: "n1"}))
+	st := mustReturn(w.Stream(store.None, "odd"))
 	r := rand.New(rand.NewPCG(1, 1))
 	for left := data; len(left) > 0; {
 		n := min(len(left), r.IntN(20_000))
-		must(st.Write(left[:n]))
+		mustReturn(st.Write(left[:n]))
 		left = left[n:]
 	}
-	check(t, st.Close())
-	must(w.Commit(t.Context(), nil))
-	rd := must(s.Open(t.Context(), ckpt(1, 1)))
+	failOn(t, st.Close())
+	mustReturn(w.Commit(t.Context(), nil))
+	rd := mustReturn(s.Open(t.Context(), checkpointID(1, 1)))
 	defer rd.Close()
 	id := store.StreamID{Node: "n1", Rank: store.None, Name: "odd"}
 	for range 3 { // several at once
-		sr := must(rd.Stream(id))
+		sr := mustReturn(rd.Stream(id))
 		defer sr.Close()
 		if got, err := io.ReadAll(iotest.OneByteReader(io.LimitReader(sr, 100_000))); err != nil || !bytes.Equal(got, data[:100_000]) {
 			t.Fatalf("read %d bytes: %v", len(got), err)
@@ -190,22 +190,22 @@ func TestBigRecipe(t *testing.T) {
 	be := storetest.NewMem()
 	s := openStore(t, be, store.Options{})
 	data := storetest.NewImage(3, 15_000).Bytes()
-	w := must(s.Create(t.Context(), store.Upload{ID: ckpt(1, 1), Node: "n1"}))
+	w := mustReturn(s.Create(t.Context(), store.Upload{ID: checkpointID(1, 1), Node: "n1"}))
 	for i := range 300 {
-		st := must(w.Stream(i%4, fmt.Sprintf("fds/%d.img", 300-i)))
-		must(st.Write(data[i*5000 : i*5000+i*20]))
-		check(t, st.Close())
+		st := mustReturn(w.Stream(i%4, fmt.Sprintf("fds/%d.img", 300-i)))
+		mustReturn(st.Write(data[i*5000 : i*5000+i*20]))
+		failOn(t, st.Close())
 	}
-	st := must(w.Stream(0, "pages-1.img"))
-	must(st.Write(data))
-	check(t, st.Close())
-	must(w.Commit(t.Context(), nil))
-	m := must(s.Open(t.Context(), ckpt(1, 1)))
+	st := mustReturn(w.Stream(0, "pages-1.img"))
+	mustReturn(st.Write(data))
+	failOn(t, st.Close())
+	mustReturn(w.Commit(t.Context(), nil))
+	m := mustReturn(s.Open(t.Context(), checkpointID(1, 1)))
 	defer m.Close()
 	if info := m.Manifest().Stream(st0("pages-1.img")); len(info.Pieces) < 2 {
 		t.Fatalf("recipe of %d pieces, want several", len(info.Pieces))
 	}
-	got, err := readBack(t.Context(), s, ckpt(1, 1), 0)
+	got, err := readBack(t.Context(), s, checkpointID(1, 1), 0)
 	if err != nil || !bytes.Equal(got, data) {
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}
@@ -221,22 +221,22 @@ func st0(name string) store.StreamID { return store.StreamID{Node: "n1", Rank: 0
 func TestManyOpenStreams(t *testing.T) {
 	s := openStore(t, storetest.NewMem(), store.Options{Lanes: 2})
 	data := storetest.NewImage(4, 40).Bytes()
-	w := must(s.Create(t.Context(), store.Upload{ID: ckpt(1, 1), Node: "n1"}))
+	w := mustReturn(s.Create(t.Context(), store.Upload{ID: checkpointID(1, 1), Node: "n1"}))
 	var open []*store.Stream
 	for i := range 12 {
-		open = append(open, must(w.Stream(i, "pages-1.img")))
+		open = append(open, mustReturn(w.Stream(i, "pages-1.img")))
 	}
 	for _, half := range [][]byte{data[:50_000], data[50_000:]} {
 		for _, st := range open {
-			must(st.Write(half))
+			mustReturn(st.Write(half))
 		}
 	}
 	for _, st := range open {
-		check(t, st.Close())
+		failOn(t, st.Close())
 	}
-	must(w.Commit(t.Context(), nil))
+	mustReturn(w.Commit(t.Context(), nil))
 	for i := range open {
-		if got, err := readBack(t.Context(), s, ckpt(1, 1), i); err != nil || !bytes.Equal(got, data) {
+		if got, err := readBack(t.Context(), s, checkpointID(1, 1), i); err != nil || !bytes.Equal(got, data) {
 			t.Fatalf("rank %d: %d bytes, %v", i, len(got), err)
 		}
 	}
@@ -245,20 +245,20 @@ func TestManyOpenStreams(t *testing.T) {
 func TestNodesCommitTogether(t *testing.T) {
 	s := openStore(t, storetest.NewMem(), store.Options{})
 	data := storetest.NewImage(5, 500).Bytes()
-	leader := must(s.Create(t.Context(), store.Upload{ID: ckpt(7, 1), Node: "n1"}))
+	leader := mustReturn(s.Create(t.Context(), store.Upload{ID: checkpointID(7, 1), Node: "n1"}))
 	var parts []store.Part
 	for _, node := range []string{"n2", "n3"} {
-		w := must(s.Join(t.Context(), store.Upload{ID: ckpt(7, 1), Node: node}, leader.Ticket()))
-		check(t, writeRanks(w, [][]byte{data, data}))
-		parts = append(parts, must(w.Finish(t.Context())))
-		check(t, w.Abort(t.Context()))
+		w := mustReturn(s.Join(t.Context(), store.Upload{ID: checkpointID(7, 1), Node: node}, leader.Ticket()))
+		failOn(t, writeRanks(w, [][]byte{data, data}))
+		parts = append(parts, mustReturn(w.Finish(t.Context())))
+		failOn(t, w.Abort(t.Context()))
 		if _, err := w.Commit(t.Context(), nil); err == nil {
 			t.Fatal("a node that is not the leader committed")
 		}
 	}
-	check(t, writeRanks(leader, [][]byte{data}))
-	must(leader.Commit(t.Context(), []byte("m"), parts...))
-	r := must(s.Open(t.Context(), ckpt(7, 1)))
+	failOn(t, writeRanks(leader, [][]byte{data}))
+	mustReturn(leader.Commit(t.Context(), []byte("m"), parts...))
+	r := mustReturn(s.Open(t.Context(), checkpointID(7, 1)))
 	defer r.Close()
 	if got := r.Manifest().Nodes(); !slices.Equal(got, []string{"n1", "n2", "n3"}) {
 		t.Errorf("nodes %q", got)
@@ -266,7 +266,7 @@ func TestNodesCommitTogether(t *testing.T) {
 	if st := r.Manifest().Stats; st.Logical != int64(5*len(data)) || st.New*3 > st.Logical || string(r.Manifest().Meta) != "m" {
 		t.Errorf("stats %+v", st)
 	}
-	_, err := s.Join(t.Context(), store.Upload{ID: ckpt(7, 1), Node: "n4"}, leader.Ticket())
+	_, err := s.Join(t.Context(), store.Upload{ID: checkpointID(7, 1), Node: "n4"}, leader.Ticket())
 	if !errors.Is(err, store.ErrFenced) {
 		t.Errorf("join after the commit: %v", err)
 	}
@@ -276,38 +276,38 @@ func TestWriterEnds(t *testing.T) {
 	be := storetest.NewMem()
 	s := openStore(t, be, store.Options{})
 	ctx := t.Context()
-	w := must(s.Create(ctx, store.Upload{ID: ckpt(1, 1), Node: "n1"}))
-	st := must(w.Stream(0, "a"))
+	w := mustReturn(s.Create(ctx, store.Upload{ID: checkpointID(1, 1), Node: "n1"}))
+	st := mustReturn(w.Stream(0, "a"))
 	if _, err := w.Stream(0, "a"); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a name twice: %v", err)
 	}
 	if _, err := w.Commit(ctx, nil); err == nil {
 		t.Error("committed with an open stream")
 	}
-	check(t, st.Close())
-	check(t, st.Close())
+	failOn(t, st.Close())
+	failOn(t, st.Close())
 	if _, err := st.Write([]byte("x")); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("write after close: %v", err)
 	}
-	must(w.Commit(ctx, nil))
+	mustReturn(w.Commit(ctx, nil))
 	if _, err := w.Stream(0, "b"); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("stream after commit: %v", err)
 	}
-	check(t, w.Abort(ctx))
-	if _, err := s.Create(ctx, store.Upload{ID: ckpt(1, 1), Node: "n1"}); !errors.Is(err, fs.ErrExist) {
+	failOn(t, w.Abort(ctx))
+	if _, err := s.Create(ctx, store.Upload{ID: checkpointID(1, 1), Node: "n1"}); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("the same checkpoint again: %v", err)
 	}
-	aborted := must(s.Create(ctx, store.Upload{ID: ckpt(1, 2), Node: "n1"}))
-	st = must(aborted.Stream(0, "a"))
-	check(t, aborted.Abort(ctx))
-	check(t, aborted.Abort(ctx))
+	aborted := mustReturn(s.Create(ctx, store.Upload{ID: checkpointID(1, 2), Node: "n1"}))
+	st = mustReturn(aborted.Stream(0, "a"))
+	failOn(t, aborted.Abort(ctx))
+	failOn(t, aborted.Abort(ctx))
 	if _, err := st.Write(bytes.Repeat([]byte("x"), 1<<20)); !errors.Is(err, store.ErrAborted) {
 		t.Errorf("write after abort: %v", err)
 	}
 	if n := len(be.Files("leases/")); n != 0 {
 		t.Errorf("%d files in leases/", n)
 	}
-	if list := must(s.List(ctx, nil)); len(list) != 1 {
+	if list := mustReturn(s.List(ctx, nil)); len(list) != 1 {
 		t.Errorf("list: %v", list)
 	}
 }
@@ -315,8 +315,8 @@ func TestWriterEnds(t *testing.T) {
 func TestCancelledContextFailsTheWriter(t *testing.T) {
 	s := openStore(t, storetest.NewMem(), store.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
-	w := must(s.Create(ctx, store.Upload{ID: ckpt(1, 1), Node: "n1"}))
-	st := must(w.Stream(0, "a"))
+	w := mustReturn(s.Create(ctx, store.Upload{ID: checkpointID(1, 1), Node: "n1"}))
+	st := mustReturn(w.Stream(0, "a"))
 	cancel()
 	data := storetest.NewImage(8, 5000).Bytes()
 	if _, err := st.Write(data); !errors.Is(err, context.Canceled) {
@@ -328,5 +328,5 @@ func TestCancelledContextFailsTheWriter(t *testing.T) {
 	if _, err := w.Commit(t.Context(), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("commit: %v", err)
 	}
-	check(t, w.Abort(ctx))
+	failOn(t, w.Abort(ctx))
 }

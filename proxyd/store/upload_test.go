@@ -13,8 +13,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// upload puts one stream into w.
-func upload(w *store.Writer, data []byte) error {
+// uploadStream puts one stream into w.
+func uploadStream(w *store.Writer, data []byte) error {
 	s, err := w.Stream(0, "pages-1.img")
 	if err == nil {
 		_, err = s.Write(data)
@@ -28,34 +28,34 @@ func upload(w *store.Writer, data []byte) error {
 // TestFence: an upload that was fenced cannot commit, and can be begun anew; another
 // checkpoint's is left alone.
 func TestFence(t *testing.T) {
-	id, data := ckpt(1, 1), storetest.NewImage(1, 200).Bytes()
-	s := openStore(t, folder(t), store.Options{})
-	other := must(s.Create(t.Context(), store.Upload{ID: ckpt(1, 2), Node: "n1"}))
-	lead := must(s.Create(t.Context(), store.Upload{ID: id, Node: "n1"}))
-	check(t, upload(lead, data))
-	check(t, s.Fence(t.Context(), id))
-	check(t, s.Fence(t.Context(), id))
+	id, data := checkpointID(1, 1), storetest.NewImage(1, 200).Bytes()
+	s := openStore(t, newFolder(t), store.Options{})
+	other := mustReturn(s.Create(t.Context(), store.Upload{ID: checkpointID(1, 2), Node: "n1"}))
+	lead := mustReturn(s.Create(t.Context(), store.Upload{ID: id, Node: "n1"}))
+	failOn(t, uploadStream(lead, data))
+	failOn(t, s.Fence(t.Context(), id))
+	failOn(t, s.Fence(t.Context(), id))
 	if _, err := lead.Commit(t.Context(), nil); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("commit: %v", err)
 	}
-	check(t, lead.Abort(t.Context()))
+	failOn(t, lead.Abort(t.Context()))
 	if _, err := s.Join(t.Context(), store.Upload{ID: id, Node: "n2"}, lead.Ticket()); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("join: %v", err)
 	}
-	must(other.Commit(t.Context(), nil))
-	if list := must(s.List(t.Context(), nil)); len(list) != 1 || list[0].ID != ckpt(1, 2) {
+	mustReturn(other.Commit(t.Context(), nil))
+	if list := mustReturn(s.List(t.Context(), nil)); len(list) != 1 || list[0].ID != checkpointID(1, 2) {
 		t.Errorf("list %+v", list)
 	}
-	again := must(s.Create(t.Context(), store.Upload{ID: id, Node: "n1"}))
-	check(t, upload(again, data))
-	must(again.Commit(t.Context(), nil))
+	again := mustReturn(s.Create(t.Context(), store.Upload{ID: id, Node: "n1"}))
+	failOn(t, uploadStream(again, data))
+	mustReturn(again.Commit(t.Context(), nil))
 }
 
 // TestPace: each byte that is put is paced, none that is there already; who paces can end
 // the upload.
 func TestPace(t *testing.T) {
 	data := storetest.NewImage(1, 900).Bytes()
-	s := openStore(t, folder(t), store.Options{})
+	s := openStore(t, newFolder(t), store.Options{})
 	enough := errors.New("enough")
 	for number, c := range []struct {
 		data  []byte
@@ -67,11 +67,11 @@ func TestPace(t *testing.T) {
 		{storetest.Noise(7, 900).Bytes(), true, enough},
 	} {
 		var paced atomic.Int64
-		w := must(s.Create(t.Context(), store.Upload{ID: ckpt(1, uint32(number+1)), Node: "n1", Pace: func(_ context.Context, n int) error {
+		w := mustReturn(s.Create(t.Context(), store.Upload{ID: checkpointID(1, uint32(number+1)), Node: "n1", Pace: func(_ context.Context, n int) error {
 			paced.Add(int64(n))
 			return c.err
 		}}))
-		err := upload(w, c.data)
+		err := uploadStream(w, c.data)
 		if err == nil {
 			_, err = w.Commit(t.Context(), nil)
 		}
@@ -81,6 +81,6 @@ func TestPace(t *testing.T) {
 		if stored := w.Stats().Stored; err == nil && stored != paced.Load() {
 			t.Errorf("%d: %d bytes paced, %d put", number+1, paced.Load(), stored)
 		}
-		check(t, w.Abort(t.Context()))
+		failOn(t, w.Abort(t.Context()))
 	}
 }

@@ -37,14 +37,14 @@ func newCgroup(t *testing.T) string {
 	return g
 }
 
-func write(t *testing.T, path, text string) {
+func writeFile(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func eventually(t *testing.T, what string, f func() bool) {
+func waitFor(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -73,14 +73,14 @@ func startSleep(t *testing.T) *sleeper {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Process.Kill(); s.Wait() })
-	write(t, g+"/cgroup.procs", fmt.Sprint(s.Process.Pid))
+	writeFile(t, g+"/cgroup.procs", fmt.Sprint(s.Process.Pid))
 	return s
 }
 
-// rewind freezes the process while it sleeps, and rewinds its call.
-func (s *sleeper) rewind(t *testing.T, clocksRead time.Duration) *Rewound {
+// rewindCall freezes the process while it sleeps, and rewinds its call.
+func (s *sleeper) rewindCall(t *testing.T, clocksRead time.Duration) *Rewound {
 	t.Helper()
-	eventually(t, "sleep", func() bool {
+	waitFor(t, "sleep", func() bool {
 		c, ok := readProcCall(s.Process.Pid)
 		return ok && slices.Contains([]int64{unix.SYS_CLOCK_NANOSLEEP, unix.SYS_NANOSLEEP, unix.SYS_POLL}, c.number)
 	})
@@ -94,15 +94,15 @@ func (s *sleeper) rewind(t *testing.T, clocksRead time.Duration) *Rewound {
 
 func (s *sleeper) setFrozen(t *testing.T, word string) {
 	t.Helper()
-	write(t, s.cgroup+"/cgroup.freeze", word)
-	eventually(t, "frozen "+word, func() bool {
+	writeFile(t, s.cgroup+"/cgroup.freeze", word)
+	waitFor(t, "frozen "+word, func() bool {
 		b, _ := os.ReadFile(s.cgroup + "/cgroup.events")
 		return strings.Contains(string(b), "frozen "+word)
 	})
 }
 
-// lasts waits for the process, which must have slept for at least that long.
-func (s *sleeper) lasts(t *testing.T, want time.Duration) {
+// checkSlept waits for the process, which must have slept for at least that long.
+func (s *sleeper) checkSlept(t *testing.T, want time.Duration) {
 	t.Helper()
 	if err := s.Wait(); err != nil {
 		t.Errorf("sleep: %v", err)
@@ -117,13 +117,13 @@ func (s *sleeper) lasts(t *testing.T, want time.Duration) {
 func TestSleepGoesOn(t *testing.T) {
 	s := startSleep(t)
 	for range 2 {
-		r := s.rewind(t, 0)
+		r := s.rewindCall(t, 0)
 		if err := r.SetTimeLeft(); err != nil || r.Count() != 1 {
 			t.Fatalf("%d calls have time left, %v", r.Count(), err)
 		}
 		s.setFrozen(t, "0")
 	}
-	s.lasts(t, sleepLast)
+	s.checkSlept(t, sleepLast)
 }
 
 // TestTimeLeftByClocks: a sleep that goes on with clocks of a moment ago has the time left that it had then.
@@ -134,7 +134,7 @@ func TestTimeLeftByClocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.rewind(t, now-ago)
+	s.rewindCall(t, now-ago)
 	s.setFrozen(t, "0")
-	s.lasts(t, sleepLast+ago)
+	s.checkSlept(t, sleepLast+ago)
 }

@@ -31,7 +31,7 @@ func (s *site) startClients(run int, program netip.AddrPort, resumed ...Saved) (
 		ids = append(ids, c.ID)
 	}
 	ticket := fmt.Sprint("ticket of run ", run)
-	must(s.t, s.Admit(legs.Admission{Job: "812", UID: 7, Run: run, Ticket: legs.HashTicket(ticket), Connections: ids, Listen: []uint16{program.Port()}}))
+	failOn(s.t, s.Admit(legs.Admission{Job: "812", UID: 7, Run: run, Ticket: legs.HashTicket(ticket), Connections: ids, Listen: []uint16{program.Port()}}))
 	at := s.Listening("812")[0]
 	if at.Public == 0 {
 		s.t.Fatal(at.Problem)
@@ -40,11 +40,11 @@ func (s *site) startClients(run int, program netip.AddrPort, resumed ...Saved) (
 	s.t.Cleanup(cancel)
 	path := filepath.Join(s.t.TempDir(), "control")
 	control, err := localsock.Listen(path, 0o600)
-	must(s.t, err)
+	failOn(s.t, err)
 	go func() { _ = Run(ctx, control, slog.New(slog.DiscardHandler)) }()
-	p := process{s.orders(path), path, cancel}
+	p := process{s.ordersAt(path), path, cancel}
 	ports := Ports{Address: program.Addr(), Ports: []uint16{program.Port()}, Range: netip.MustParsePrefix("100.64.0.0/10")}
-	must(s.t, p.Begin(s.t.Context(), Relay{Address: s.wire, Ticket: ticket, Clients: ports}, nil))
+	failOn(s.t, p.Begin(s.t.Context(), Relay{Address: s.wire, Ticket: ticket, Clients: ports}, nil))
 	return p, netip.AddrPortFrom(s.at, at.Public).String()
 }
 
@@ -52,7 +52,7 @@ func (s *site) startClients(run int, program netip.AddrPort, resumed ...Saved) (
 func (s *site) supplySockets(p process) {
 	s.t.Helper()
 	st, err := p.Status(s.t.Context())
-	must(s.t, err)
+	failOn(s.t, err)
 	if st.Wanted == 0 {
 		s.t.Error("no sockets are wanted")
 	}
@@ -60,18 +60,18 @@ func (s *site) supplySockets(p process) {
 	defer func() { localsock.CloseAll(all) }()
 	for range st.Wanted {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-		must(s.t, err)
+		failOn(s.t, err)
 		all = append(all, os.NewFile(uintptr(fd), "socket"))
 	}
-	must(s.t, p.Supply(s.t.Context(), all))
+	failOn(s.t, p.Supply(s.t.Context(), all))
 }
 
 func (s *site) dialClient(at string) *net.TCPConn {
 	s.t.Helper()
 	c, err := net.Dial("tcp", at)
-	must(s.t, err)
+	failOn(s.t, err)
 	s.t.Cleanup(func() { c.Close() })
-	must(s.t, c.SetDeadline(time.Now().Add(patience)))
+	failOn(s.t, c.SetDeadline(time.Now().Add(patience)))
 	return c.(*net.TCPConn)
 }
 
@@ -81,7 +81,7 @@ func (s *site) isReset(at string) {
 	c, err := net.Dial("tcp", at)
 	if err == nil {
 		defer c.Close()
-		must(s.t, c.SetDeadline(time.Now().Add(patience)))
+		failOn(s.t, c.SetDeadline(time.Now().Add(patience)))
 		_, err = c.Read(make([]byte, 1))
 	}
 	if !errors.Is(err, unix.ECONNRESET) {
@@ -96,13 +96,13 @@ func TestClients(t *testing.T) {
 		t.Skip("SKIP: needs root: orders are root's")
 	}
 	s := newSite(t, legs.Clients{First: 40000, Last: 49999, PerUser: 4, PerPort: 4, WaitAtMost: time.Hour})
-	program := s.listen("127.0.0.1:0")
+	program := s.listenAt("127.0.0.1:0")
 	accept := func() *net.TCPConn {
-		must(t, program.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
+		failOn(t, program.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
 		c, err := program.Accept()
-		must(t, err)
+		failOn(t, err)
 		t.Cleanup(func() { c.Close() })
-		must(t, c.SetDeadline(time.Now().Add(patience)))
+		failOn(t, c.SetDeadline(time.Now().Add(patience)))
 		return c.(*net.TCPConn)
 	}
 	hears := func(c net.Conn, want string) {
@@ -114,7 +114,7 @@ func TestClients(t *testing.T) {
 	}
 	says := func(c net.Conn, text string) {
 		_, err := io.WriteString(c, text)
-		must(t, err)
+		failOn(t, err)
 	}
 	p, at := s.startClients(1, netip.MustParseAddrPort(program.Addr().String()))
 	first := s.dialClient(at) // waits until there are sockets
@@ -125,7 +125,7 @@ func TestClients(t *testing.T) {
 		t.Errorf("the program sees the client at %s, want %s", from, s.at)
 	}
 	hears(inner, "question")
-	s.cut()
+	s.cutLinks()
 	says(inner, "answer")
 	hears(first, "answer")
 
@@ -138,7 +138,7 @@ func TestClients(t *testing.T) {
 	if again != at {
 		t.Errorf("clients come at %s, then at %s", at, again)
 	}
-	must(t, p.Add(t.Context(), all, sockets))
+	failOn(t, p.Add(t.Context(), all, sockets))
 	localsock.CloseAll(sockets)
 	s.supplySockets(p)
 	hears(inner, "more")
@@ -149,18 +149,18 @@ func TestClients(t *testing.T) {
 
 	program.Close()
 	s.isReset(at) // nothing listens
-	must(t, p.Pause(t.Context()))
+	failOn(t, p.Pause(t.Context()))
 	fourth := s.dialClient(at)
-	must(t, fourth.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
+	failOn(t, fourth.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
 	if _, err := fourth.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a client in a pause: %v, want no end", err)
 	}
-	must(t, p.Go(t.Context()))
-	must(t, fourth.SetReadDeadline(time.Now().Add(patience)))
+	failOn(t, p.Go(t.Context()))
+	failOn(t, fourth.SetReadDeadline(time.Now().Add(patience)))
 	if _, err := fourth.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("after a pause: %v, want a reset", err)
 	}
-	must(t, inner.Close())
+	failOn(t, inner.Close())
 	if _, err := first.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("after the program's end: %v", err)
 	}
@@ -197,11 +197,11 @@ func TestClientPorts(t *testing.T) {
 		t.Skip("SKIP: needs root: orders are root's")
 	}
 	s := newSite(t, legs.Clients{First: 40000, Last: 49999, PerUser: 4, PerPort: 4, WaitAtMost: time.Hour})
-	program := s.listen("127.0.0.1:0")
+	program := s.listenAt("127.0.0.1:0")
 	p, _ := s.startClients(1, netip.MustParseAddrPort(program.Addr().String()))
 	s.supplySockets(p)
 	other := uint16(program.Addr().(*net.TCPAddr).Port ^ 1)
-	must(t, s.Admit(legs.Admission{Job: "812", UID: 7, Run: 1, Ticket: legs.HashTicket("ticket of run 1"), Listen: []uint16{other}}))
+	failOn(t, s.Admit(legs.Admission{Job: "812", UID: 7, Run: 1, Ticket: legs.HashTicket("ticket of run 1"), Listen: []uint16{other}}))
 	for _, l := range s.Listening("812") {
 		if l.Port != other {
 			continue

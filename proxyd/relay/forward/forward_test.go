@@ -29,7 +29,7 @@ import (
 
 const patience = 20 * time.Second
 
-func must(t *testing.T, err error) {
+func failOn(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func must(t *testing.T, err error) {
 func ownAddress(t *testing.T) netip.Addr {
 	t.Helper()
 	all, err := net.InterfaceAddrs()
-	must(t, err)
+	failOn(t, err)
 	for _, a := range all {
 		if x, ok := a.(*net.IPNet); ok && x.IP.To4() != nil && !x.IP.IsLoopback() && !x.IP.IsLinkLocalUnicast() {
 			return netip.AddrFrom4([4]byte(x.IP.To4()))
@@ -68,9 +68,9 @@ func newSite(t *testing.T, clients ...legs.Clients) *site {
 		Clients: append(clients, legs.Clients{})[0],
 		Policy:  legs.Policy{Allow: []netip.Prefix{netip.PrefixFrom(at, 32)}}, PerUser: 4, Keep: time.Hour, Log: slog.New(slog.DiscardHandler),
 	})}
-	l := s.listen("127.0.0.1:0")
+	l := s.listenAt("127.0.0.1:0")
 	go func() { _ = s.Serve(l) }()
-	wire := s.listen("127.0.0.1:0")
+	wire := s.listenAt("127.0.0.1:0")
 	s.wire = wire.Addr().String()
 	go func() {
 		for {
@@ -98,16 +98,16 @@ func newSite(t *testing.T, clients ...legs.Clients) *site {
 	return s
 }
 
-func (s *site) listen(at string) net.Listener {
+func (s *site) listenAt(at string) net.Listener {
 	s.t.Helper()
 	l, err := net.Listen("tcp", at)
-	must(s.t, err)
+	failOn(s.t, err)
 	s.t.Cleanup(func() { l.Close() })
 	return l
 }
 
-// cut breaks all links.
-func (s *site) cut() {
+// cutLinks breaks all links.
+func (s *site) cutLinks() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.links {
@@ -126,7 +126,7 @@ type process struct {
 // holdAll has the forwarder stand still, and returns all connections with duplicates of their sockets.
 func (p process) holdAll(t *testing.T) (all []Saved, sockets []*os.File) {
 	t.Helper()
-	must(t, p.Hold(t.Context(), func(some []Saved, files []*os.File) error {
+	failOn(t, p.Hold(t.Context(), func(some []Saved, files []*os.File) error {
 		if len(some) > Batch {
 			t.Errorf("%d connections at a time", len(some))
 		}
@@ -142,55 +142,55 @@ func (p process) holdAll(t *testing.T) (all []Saved, sockets []*os.File) {
 	return all, sockets
 }
 
-// start starts a forwarder of a run, which has connections of a checkpoint.
-func (s *site) start(run int, resumed ...Saved) process {
+// startForwarder starts a forwarder of a run, which has connections of a checkpoint.
+func (s *site) startForwarder(run int, resumed ...Saved) process {
 	s.t.Helper()
 	var ids []string
 	for _, c := range resumed {
 		ids = append(ids, c.ID)
 	}
 	ticket := fmt.Sprint("ticket of run ", run)
-	must(s.t, s.Admit(legs.Admission{Job: "812", UID: 7, Run: run, Ticket: legs.HashTicket(ticket), Connections: ids}))
+	failOn(s.t, s.Admit(legs.Admission{Job: "812", UID: 7, Run: run, Ticket: legs.HashTicket(ticket), Connections: ids}))
 	ctx, cancel := context.WithCancel(s.t.Context())
 	s.t.Cleanup(cancel)
 	path := filepath.Join(s.t.TempDir(), "control")
 	control, err := localsock.Listen(path, 0o600)
-	must(s.t, err)
+	failOn(s.t, err)
 	go func() { _ = Run(ctx, control, slog.New(slog.DiscardHandler)) }()
-	p := process{s.orders(path), path, cancel}
-	must(s.t, p.Begin(s.t.Context(), Relay{Address: s.wire, Ticket: ticket}, nil))
+	p := process{s.ordersAt(path), path, cancel}
+	failOn(s.t, p.Begin(s.t.Context(), Relay{Address: s.wire, Ticket: ticket}, nil))
 	return p
 }
 
-func (s *site) orders(path string) Orders {
+func (s *site) ordersAt(path string) Orders {
 	s.t.Helper()
 	c, err := localsock.Dial(path)
-	must(s.t, err)
+	failOn(s.t, err)
 	s.t.Cleanup(func() { c.Close() })
 	return NewOrders(c)
 }
 
-// connect makes a connection of a program, of which the forwarder has the other end.
-func (s *site) connect(p process, id, to string) *net.TCPConn {
+// connectProgram makes a connection of a program, of which the forwarder has the other end.
+func (s *site) connectProgram(p process, id, to string) *net.TCPConn {
 	s.t.Helper()
-	l := s.listen("127.0.0.1:0")
+	l := s.listenAt("127.0.0.1:0")
 	program, err := net.Dial("tcp", l.Addr().String())
-	must(s.t, err)
+	failOn(s.t, err)
 	s.t.Cleanup(func() { program.Close() })
 	inner, err := l.Accept()
-	must(s.t, err)
+	failOn(s.t, err)
 	f, err := inner.(*net.TCPConn).File()
-	must(s.t, err)
+	failOn(s.t, err)
 	inner.Close()
-	must(s.t, p.Add(s.t.Context(), []Saved{{ID: id + "-0123456789abcdef", To: to}}, []*os.File{f}))
+	failOn(s.t, p.Add(s.t.Context(), []Saved{{ID: id + "-0123456789abcdef", To: to}}, []*os.File{f}))
 	f.Close()
-	must(s.t, program.SetDeadline(time.Now().Add(patience)))
+	failOn(s.t, program.SetDeadline(time.Now().Add(patience)))
 	return program.(*net.TCPConn)
 }
 
-// echo is a server that answers each byte with its successor.
-func (s *site) echo() string {
-	l := s.listen(netip.AddrPortFrom(s.at, 0).String())
+// startEcho is a server that answers each byte with its successor.
+func (s *site) startEcho() string {
+	l := s.listenAt(netip.AddrPortFrom(s.at, 0).String())
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -223,8 +223,8 @@ func TestAway(t *testing.T) {
 	}
 	s := newSite(t)
 	run := 1
-	p := s.start(run)
-	program := s.connect(p, "first", s.echo())
+	p := s.startForwarder(run)
+	program := s.connectProgram(p, "first", s.startEcho())
 	sent := make([]byte, 4<<20)
 	for i := range sent {
 		sent[i] = byte(i * 7 >> 5)
@@ -265,14 +265,14 @@ func TestAway(t *testing.T) {
 		case <-time.After(time.Duration(random.IntN(100)) * time.Millisecond):
 		}
 		if random.IntN(2) > 0 {
-			s.cut()
+			s.cutLinks()
 			continue
 		}
 		all, sockets := p.holdAll(t)
 		p.end()
 		run++
-		p = s.start(run, all...)
-		must(t, p.Add(t.Context(), all, sockets))
+		p = s.startForwarder(run, all...)
+		failOn(t, p.Add(t.Context(), all, sockets))
 		localsock.CloseAll(sockets)
 		if run == 4 {
 			close(often)
@@ -286,29 +286,29 @@ func TestRunOn(t *testing.T) {
 		t.Skip("SKIP: needs root: orders are root's")
 	}
 	s := newSite(t)
-	p := s.start(1)
-	to := s.echo()
-	a, b := s.connect(p, "a", to), s.connect(p, "b", to)
-	answers(t, a, "abc", "bcd")
-	answers(t, b, "abc", "bcd")
+	p := s.startForwarder(1)
+	to := s.startEcho()
+	a, b := s.connectProgram(p, "a", to), s.connectProgram(p, "b", to)
+	checkAnswer(t, a, "abc", "bcd")
+	checkAnswer(t, b, "abc", "bcd")
 	_, sockets := p.holdAll(t)
 	if len(sockets) != 2 {
 		t.Errorf("%d sockets, want 2", len(sockets))
 	}
 	localsock.CloseAll(sockets)
-	must(t, p.Go(t.Context()))
-	answers(t, a, "bcd", "cde")
-	answers(t, b, "bcd", "cde")
+	failOn(t, p.Go(t.Context()))
+	checkAnswer(t, a, "bcd", "cde")
+	checkAnswer(t, b, "bcd", "cde")
 	st, err := p.Status(t.Context())
 	if err != nil || len(st.Connections) != 2 || st.Connections[0].To != to || !st.Connections[0].Opened {
 		t.Errorf("%+v, %v", st, err)
 	}
 }
 
-func answers(t *testing.T, c net.Conn, question, want string) {
+func checkAnswer(t *testing.T, c net.Conn, question, want string) {
 	t.Helper()
 	_, err := io.WriteString(c, question)
-	must(t, err)
+	failOn(t, err)
 	b := make([]byte, len(want))
 	if _, err := io.ReadFull(c, b); err != nil || string(b) != want {
 		t.Errorf("%q, %v; want %q", b, err, want)
@@ -320,7 +320,7 @@ func awaitLost(t *testing.T, p process) Lost {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		st, err := p.Status(t.Context())
-		must(t, err)
+		failOn(t, err)
 		if len(st.Lost) > 0 {
 			return st.Lost[0]
 		}
@@ -344,15 +344,15 @@ func TestOlderCheckpoint(t *testing.T) {
 		t.Skip("SKIP: needs root: orders are root's")
 	}
 	s := newSite(t)
-	p := s.start(1)
-	program := s.connect(p, "first", s.echo())
-	answers(t, program, "abc", "bcd")
+	p := s.startForwarder(1)
+	program := s.connectProgram(p, "first", s.startEcho())
+	checkAnswer(t, program, "abc", "bcd")
 	all, sockets := p.holdAll(t)
-	must(t, p.Go(t.Context()))
-	answers(t, program, "abcd", "bcde")
+	failOn(t, p.Go(t.Context()))
+	checkAnswer(t, program, "abcd", "bcde")
 	p.end()
-	p = s.start(2, all...)
-	must(t, p.Add(t.Context(), all, sockets))
+	p = s.startForwarder(2, all...)
+	failOn(t, p.Add(t.Context(), all, sockets))
 	localsock.CloseAll(sockets)
 	if l := awaitLost(t, p); !l.Resumed || !strings.Contains(l.Reason, "already received bytes") {
 		t.Errorf("%+v", l)
@@ -366,31 +366,31 @@ func TestRefused(t *testing.T) {
 		t.Skip("SKIP: needs root: orders are root's")
 	}
 	s := newSite(t)
-	closed := s.listen(netip.AddrPortFrom(s.at, 0).String())
+	closed := s.listenAt(netip.AddrPortFrom(s.at, 0).String())
 	closed.Close()
 	for to, want := range map[string]string{
 		"127.0.0.1:22": "does not connect", "169.254.169.254:80": "does not connect", "192.0.2.1:80": "relay.allow",
 		closed.Addr().String(): "refused",
 	} {
-		p := s.start(1)
-		program := s.connect(p, "x", to)
+		p := s.startForwarder(1)
+		program := s.connectProgram(p, "x", to)
 		isReset(t, program)
 		if l := awaitLost(t, p); l.To != to || !strings.Contains(l.Reason, want) {
 			t.Errorf("%s: %+v, want %s", to, l, want)
 		}
 		p.end()
 	}
-	p := s.start(1)
-	to := s.echo()
+	p := s.startForwarder(1)
+	to := s.startEcho()
 	for n := range 4 {
-		answers(t, s.connect(p, fmt.Sprint("n", n), to), "a", "b")
+		checkAnswer(t, s.connectProgram(p, fmt.Sprint("n", n), to), "a", "b")
 	}
-	isReset(t, s.connect(p, "n4", to))
+	isReset(t, s.connectProgram(p, "n4", to))
 	if l := awaitLost(t, p); !strings.Contains(l.Reason, "relay.per_user") {
 		t.Errorf("%+v", l)
 	}
 	s.Forget("812")
-	must(t, s.Admit(legs.Admission{Job: "812", UID: 8, Run: 1, Ticket: "x"}))
+	failOn(t, s.Admit(legs.Admission{Job: "812", UID: 8, Run: 1, Ticket: "x"}))
 	if err := s.Admit(legs.Admission{Job: "812", UID: 7, Run: 1, Ticket: "x"}); err == nil || !strings.Contains(err.Error(), "another user") {
 		t.Errorf("%v", err)
 	}
@@ -402,19 +402,19 @@ func TestAbandoned(t *testing.T) {
 		t.Skip("SKIP: needs root: orders are root's")
 	}
 	s := newSite(t)
-	l := s.listen(netip.AddrPortFrom(s.at, 0).String())
-	p := s.start(1)
-	program := s.connect(p, "first", l.Addr().String())
+	l := s.listenAt(netip.AddrPortFrom(s.at, 0).String())
+	p := s.startForwarder(1)
+	program := s.connectProgram(p, "first", l.Addr().String())
 	_, err := io.WriteString(program, "abc")
-	must(t, err)
+	failOn(t, err)
 	outer, err := l.Accept()
-	must(t, err)
+	failOn(t, err)
 	b := make([]byte, 3)
 	_, err = io.ReadFull(outer, b)
-	must(t, err)
+	failOn(t, err)
 	p.end()
-	s.start(2)
-	must(t, outer.SetReadDeadline(time.Now().Add(patience)))
+	s.startForwarder(2)
+	failOn(t, outer.SetReadDeadline(time.Now().Add(patience)))
 	if _, err := outer.Read(b); !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("the other side gets %v, want a reset", err)
 	}
@@ -427,21 +427,21 @@ func TestAccepted(t *testing.T) {
 		t.Skip("SKIP: needs root: orders are root's")
 	}
 	s := newSite(t)
-	p := s.start(1)
-	l := s.listen(netip.AddrPortFrom(s.at, 0).String())
-	lo := s.listen("127.0.0.1:0")
+	p := s.startForwarder(1)
+	l := s.listenAt(netip.AddrPortFrom(s.at, 0).String())
+	lo := s.listenAt("127.0.0.1:0")
 	for _, x := range []net.Listener{l, lo} {
 		f, err := x.(*net.TCPListener).File()
-		must(t, err)
+		failOn(t, err)
 		defer f.Close()
-		must(t, p.Begin(t.Context(), Relay{}, f))
+		failOn(t, p.Begin(t.Context(), Relay{}, f))
 	}
 	first, err := net.Dial("tcp", l.Addr().String())
-	must(t, err)
+	failOn(t, err)
 	defer first.Close()
 	for end := time.Now().Add(patience); ; {
 		st, err := p.Status(t.Context())
-		must(t, err)
+		failOn(t, err)
 		if len(st.Connections) == 1 {
 			break
 		}
@@ -454,7 +454,7 @@ func TestAccepted(t *testing.T) {
 	localsock.CloseAll(sockets)
 	for _, x := range []net.Listener{l, lo} {
 		c, err := net.Dial("tcp", x.Addr().String())
-		must(t, err)
+		failOn(t, err)
 		defer c.Close()
 	}
 	all, sockets := p.holdAll(t)
@@ -470,13 +470,13 @@ func TestFenced(t *testing.T) {
 		t.Skip("SKIP: needs root: orders are root's")
 	}
 	s := newSite(t)
-	old := s.start(1)
-	program := s.connect(old, "first", s.echo())
-	answers(t, program, "abc", "bcd")
-	s.start(2)
+	old := s.startForwarder(1)
+	program := s.connectProgram(old, "first", s.startEcho())
+	checkAnswer(t, program, "abc", "bcd")
+	s.startForwarder(2)
 	_, err := io.WriteString(program, "abc")
-	must(t, err)
-	must(t, program.SetReadDeadline(time.Now().Add(time.Second)))
+	failOn(t, err)
+	failOn(t, program.SetReadDeadline(time.Now().Add(time.Second)))
 	if n, err := program.Read(make([]byte, 3)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%d bytes, %v: want none", n, err)
 	}
@@ -492,15 +492,15 @@ func TestKeptBytes(t *testing.T) {
 		t.Skip("SKIP: needs root: orders are root's")
 	}
 	s := newSite(t)
-	l := s.listen(netip.AddrPortFrom(s.at, 0).String())
-	p := s.start(1)
-	program := s.connect(p, "first", l.Addr().String())
+	l := s.listenAt(netip.AddrPortFrom(s.at, 0).String())
+	p := s.startForwarder(1)
+	program := s.connectProgram(p, "first", l.Addr().String())
 	outer, err := l.Accept()
-	must(t, err)
+	failOn(t, err)
 	defer outer.Close()
 	var both sync.WaitGroup
 	for _, c := range []net.Conn{program, outer} {
-		must(t, c.SetWriteDeadline(time.Now().Add(2*time.Second)))
+		failOn(t, c.SetWriteDeadline(time.Now().Add(2*time.Second)))
 		both.Go(func() {
 			for b := make([]byte, 1<<20); ; {
 				if _, err := c.Write(b); err != nil {
@@ -513,9 +513,9 @@ func TestKeptBytes(t *testing.T) {
 	all, sockets := p.holdAll(t)
 	defer localsock.CloseAll(sockets)
 	unread, err := unix.IoctlGetInt(int(sockets[0].Fd()), unix.SIOCINQ)
-	must(t, err)
+	failOn(t, err)
 	unsent, err := unix.IoctlGetInt(int(sockets[0].Fd()), unix.SIOCOUTQ)
-	must(t, err)
+	failOn(t, err)
 	of := all[0].Stream
 	t.Logf("the forwarder keeps %d and %d bytes, its socket %d unread and %d unsent", len(of.Out), len(of.In), unread, unsent)
 	if most := 2 * stream.Window; len(of.Out) > stream.Window || len(of.In) > stream.Window || unread > most || unsent > most {
@@ -529,14 +529,14 @@ func TestHeldInBatches(t *testing.T) {
 		t.Skip("SKIP: needs root: orders are root's")
 	}
 	s := newSite(t)
-	p := s.start(1)
+	p := s.startForwarder(1)
 	const many = 2*Batch + 3
-	must(t, p.Hold(t.Context(), nil)) // so the relay refuses none
+	failOn(t, p.Hold(t.Context(), nil)) // so the relay refuses none
 	for n := range many {
-		s.connect(p, fmt.Sprint("n", n), "192.0.2.1:80")
+		s.connectProgram(p, fmt.Sprint("n", n), "192.0.2.1:80")
 	}
 	calls := 0
-	must(t, p.Hold(t.Context(), func(some []Saved, sockets []*os.File) error {
+	failOn(t, p.Hold(t.Context(), func(some []Saved, sockets []*os.File) error {
 		if calls++; len(some) != len(sockets) {
 			t.Errorf("%d connections, %d sockets", len(some), len(sockets))
 		}
@@ -556,8 +556,8 @@ func TestAsk(t *testing.T) {
 		t.Skip("SKIP: needs root: orders are root's")
 	}
 	s := newSite(t)
-	p := s.start(1)
-	closed := s.listen(netip.AddrPortFrom(s.at, 0).String())
+	p := s.startForwarder(1)
+	closed := s.listenAt(netip.AddrPortFrom(s.at, 0).String())
 	closed.Close()
 	from := closed.Addr().String() // a port that is free
 	for to, want := range map[string]stream.Cause{
@@ -567,7 +567,7 @@ func TestAsk(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", to, got, err, want)
 		}
 	}
-	l := s.listen(netip.AddrPortFrom(s.at, 0).String())
+	l := s.listenAt(netip.AddrPortFrom(s.at, 0).String())
 	to := l.Addr().String()
 	for range 2 { // the kernel repeats a request
 		if got, err := p.Ask(t.Context(), from, to); got != "" || err != nil {
@@ -575,22 +575,22 @@ func TestAsk(t *testing.T) {
 		}
 	}
 	outer, err := l.Accept()
-	must(t, err)
+	failOn(t, err)
 	defer outer.Close()
 	_, err = io.WriteString(outer, "hello")
-	must(t, err)
+	failOn(t, err)
 	// The forwarder's listener has the address that the program asks for.
-	must(t, l.Close())
-	f, err := s.listen(to).(*net.TCPListener).File()
-	must(t, err)
+	failOn(t, l.Close())
+	f, err := s.listenAt(to).(*net.TCPListener).File()
+	failOn(t, err)
 	defer f.Close()
-	must(t, p.Begin(t.Context(), Relay{Address: s.wire, Ticket: "ticket of run 1"}, f))
+	failOn(t, p.Begin(t.Context(), Relay{Address: s.wire, Ticket: "ticket of run 1"}, f))
 	local := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from))
 	program, err := (&net.Dialer{LocalAddr: local}).Dial("tcp", to)
-	must(t, err)
+	failOn(t, err)
 	defer program.Close()
-	must(t, program.SetDeadline(time.Now().Add(patience)))
-	answers(t, program, "abc", "hello")
+	failOn(t, program.SetDeadline(time.Now().Add(patience)))
+	checkAnswer(t, program, "abc", "hello")
 	b := make([]byte, 3)
 	if _, err := io.ReadFull(outer, b); err != nil || string(b) != "abc" {
 		t.Errorf("%q, %v", b, err)
@@ -606,14 +606,14 @@ func TestAskedInVain(t *testing.T) {
 		t.Skip("SKIP: needs root: orders are root's")
 	}
 	s := newSite(t)
-	p := s.start(1)
-	l := s.listen(netip.AddrPortFrom(s.at, 0).String())
+	p := s.startForwarder(1)
+	l := s.listenAt(netip.AddrPortFrom(s.at, 0).String())
 	if got, err := p.Ask(t.Context(), "192.0.2.9:40000", l.Addr().String()); got != "" || err != nil {
 		t.Fatalf("%q, %v", got, err)
 	}
 	outer, err := l.Accept()
-	must(t, err)
-	must(t, outer.SetReadDeadline(time.Now().Add(patience)))
+	failOn(t, err)
+	failOn(t, outer.SetReadDeadline(time.Now().Add(patience)))
 	if _, err := outer.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("the other side gets %v, want a reset", err)
 	}
@@ -625,12 +625,12 @@ func TestAskWithoutRelay(t *testing.T) {
 		t.Skip("SKIP: needs root: orders are root's")
 	}
 	s := newSite(t)
-	p := s.start(1)
-	must(t, p.Begin(t.Context(), Relay{Address: s.wire, Ticket: "unknown"}, nil))
+	p := s.startForwarder(1)
+	failOn(t, p.Begin(t.Context(), Relay{Address: s.wire, Ticket: "unknown"}, nil))
 	answer := make(chan error, 1)
-	ask := s.orders(p.path)
+	ask := s.ordersAt(p.path)
 	go func() {
-		cause, err := ask.Ask(t.Context(), "192.0.2.9:40000", s.echo())
+		cause, err := ask.Ask(t.Context(), "192.0.2.9:40000", s.startEcho())
 		if cause != "" {
 			err = errors.New(string(cause))
 		}
@@ -638,7 +638,7 @@ func TestAskWithoutRelay(t *testing.T) {
 	}()
 	for end := time.Now().Add(patience); ; {
 		st, err := p.Status(t.Context())
-		must(t, err)
+		failOn(t, err)
 		if st.Refused {
 			break
 		}
@@ -647,13 +647,13 @@ func TestAskWithoutRelay(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	must(t, p.Hold(t.Context(), nil))
-	must(t, p.Begin(t.Context(), Relay{Address: s.wire, Ticket: "ticket of run 1"}, nil))
+	failOn(t, p.Hold(t.Context(), nil))
+	failOn(t, p.Begin(t.Context(), Relay{Address: s.wire, Ticket: "ticket of run 1"}, nil))
 	select {
 	case err := <-answer:
 		t.Errorf("an answer while the forwarder stands still: %v", err)
 	case <-time.After(300 * time.Millisecond):
 	}
-	must(t, p.Go(t.Context()))
-	must(t, <-answer)
+	failOn(t, p.Go(t.Context()))
+	failOn(t, <-answer)
 }

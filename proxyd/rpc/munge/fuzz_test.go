@@ -22,12 +22,12 @@ import (
 func FuzzGate(f *testing.F) {
 	realm := mungetest.NewRealm()
 	s := &service{}
-	cc := rawDial(f, serve(f, &munge.Gate{Node: "n1", Coder: realm.As(0, 0)}, s))
-	good := ticket(check, "n1", asking("a"), nil)
-	f.Add(good, asking("a"))
+	cc := rawDial(f, startServer(f, &munge.Gate{Node: "n1", Coder: realm.As(0, 0)}, s))
+	good := makeTicket(check, "n1", requestFor("a"), nil)
+	f.Add(good, requestFor("a"))
 	f.Add(good, []byte{})
 	f.Add([]byte(`{"version":1}`), []byte{0x0a, 0xff, 0xff})
-	f.Add(ticket(check, "n2", nil, nil), []byte{})
+	f.Add(makeTicket(check, "n2", nil, nil), []byte{})
 	f.Fuzz(func(t *testing.T, payload, request []byte) {
 		if len(payload) > 2048 || len(request) > 1<<20 {
 			t.Skip()
@@ -36,9 +36,9 @@ func FuzzGate(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := s.reached()
+		before := s.countCalls()
 		err = rawCall(t.Context(), cc, check, request, c)
-		if s.reached() == before {
+		if s.countCalls() == before {
 			if err == nil {
 				t.Error("success, but the service was not asked")
 			}
@@ -63,7 +63,7 @@ func FuzzGate(f *testing.F) {
 func FuzzCredential(f *testing.F) {
 	realm := mungetest.NewRealm()
 	s := &service{}
-	cc := rawDial(f, serve(f, &munge.Gate{Node: "n1", Coder: realm.As(0, 0)}, s))
+	cc := rawDial(f, startServer(f, &munge.Gate{Node: "n1", Coder: realm.As(0, 0)}, s))
 	f.Add("MUNGE:AAAA:", []byte("x"))
 	f.Add("", []byte{})
 	f.Fuzz(func(t *testing.T, credential string, request []byte) {
@@ -72,7 +72,7 @@ func FuzzCredential(f *testing.F) {
 				t.Skip() // gRPC does not send it
 			}
 		}
-		if err := rawCall(t.Context(), cc, check, request, credential); err == nil || s.reached() != 0 {
+		if err := rawCall(t.Context(), cc, check, request, credential); err == nil || s.countCalls() != 0 {
 			t.Errorf("%q was accepted", credential)
 		}
 	})

@@ -30,20 +30,20 @@ func eachRealm(t *testing.T, f func(t *testing.T, as func(uid, gid uint32) munge
 func TestCalls(t *testing.T) {
 	eachRealm(t, func(t *testing.T, as func(uid, gid uint32) munge.Coder) {
 		s := &service{}
-		address := serve(t, &munge.Gate{Node: "n1", Coder: as(0, 0)}, s)
-		c := dial(t, address, "n1", as(1001, 1002))
+		address := startServer(t, &munge.Gate{Node: "n1", Coder: as(0, 0)}, s)
+		c := dialServer(t, address, "n1", as(1001, 1002))
 		reply, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "a"})
 		if err != nil || reply.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
 			t.Errorf("one reply: %v, %v", reply, err)
 		}
-		if n, err := collect(t.Context(), c, "b"); n != 3 || err != nil {
+		if n, err := readStream(t.Context(), c, "b"); n != 3 || err != nil {
 			t.Errorf("stream: %d, %v", n, err)
 		}
 		if _, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "fail"}); status.Code(err) != codes.NotFound ||
 			status.Convert(err).Message() != "no such service: ? bad text" {
 			t.Errorf("failing call: %v", err)
 		}
-		if n, err := collect(t.Context(), c, "fail"); n != 3 || status.Code(err) != codes.DataLoss {
+		if n, err := readStream(t.Context(), c, "fail"); n != 3 || status.Code(err) != codes.DataLoss {
 			t.Errorf("failing stream: %d, %v", n, err)
 		}
 		if len(s.callers) != 4 {
@@ -62,7 +62,7 @@ func TestCalls(t *testing.T) {
 func TestRefused(t *testing.T) {
 	eachRealm(t, func(t *testing.T, as func(uid, gid uint32) munge.Coder) {
 		s := &service{}
-		address := serve(t, &munge.Gate{Node: "n1", Coder: as(0, 0)}, s)
+		address := startServer(t, &munge.Gate{Node: "n1", Coder: as(0, 0)}, s)
 		cc := rawDial(t, address)
 		alice := as(1001, 1001)
 		encode := func(payload []byte) string {
@@ -72,8 +72,8 @@ func TestRefused(t *testing.T) {
 			}
 			return c
 		}
-		request := asking("a")
-		with := func(change func(map[string]any)) string { return encode(ticket(check, "n1", request, change)) }
+		request := requestFor("a")
+		with := func(change func(map[string]any)) string { return encode(makeTicket(check, "n1", request, change)) }
 		set := func(key string, value any) func(map[string]any) {
 			return func(t map[string]any) { t[key] = value }
 		}
@@ -86,10 +86,10 @@ func TestRefused(t *testing.T) {
 			{"no credential", nil, request, "credential refused: 0 credentials, want one"},
 			{"two credentials", []string{with(nil), with(nil)}, request, "credential refused: 2 credentials, want one"},
 			{"no munge credential", []string{"Bearer 7"}, request, "credential refused: not a munge credential"},
-			{"for another node", []string{encode(ticket(check, "n2", request, nil))}, request, `credential refused: made for another: for node "n2", this is "n1"`},
-			{"for another call", []string{encode(ticket(watch, "n1", request, nil))}, request, `credential refused: made for another: for "/grpc.health.v1.Health/Watch"`},
-			{"changed request", []string{with(nil)}, asking("b"), "credential refused: request was changed on its way"},
-			{"longer request", []string{with(nil)}, append(asking("a"), 0x10, 0), "credential refused: request was changed on its way"},
+			{"for another node", []string{encode(makeTicket(check, "n2", request, nil))}, request, `credential refused: made for another: for node "n2", this is "n1"`},
+			{"for another call", []string{encode(makeTicket(watch, "n1", request, nil))}, request, `credential refused: made for another: for "/grpc.health.v1.Health/Watch"`},
+			{"changed request", []string{with(nil)}, requestFor("b"), "credential refused: request was changed on its way"},
+			{"longer request", []string{with(nil)}, append(requestFor("a"), 0x10, 0), "credential refused: request was changed on its way"},
 			{"no request", []string{with(nil)}, nil, "credential refused: request was changed on its way"},
 			{"wrong size", []string{with(set("size", 4))}, request, "credential refused: request was changed on its way"},
 			{"negative size", []string{with(set("size", -1))}, request, "credential refused: its payload is no ticket"},
@@ -108,7 +108,7 @@ func TestRefused(t *testing.T) {
 				}
 			})
 		}
-		if n := s.reached(); n != 0 {
+		if n := s.countCalls(); n != 0 {
 			t.Errorf("%d requests reached the service: %q", n, s.asked)
 		}
 	})
@@ -117,9 +117,9 @@ func TestRefused(t *testing.T) {
 func TestReplay(t *testing.T) {
 	eachRealm(t, func(t *testing.T, as func(uid, gid uint32) munge.Coder) {
 		s := &service{}
-		cc := rawDial(t, serve(t, &munge.Gate{Node: "n1", Coder: as(0, 0)}, s))
-		request := asking("a")
-		c, err := as(1001, 1001).Encode(t.Context(), ticket(check, "n1", request, nil))
+		cc := rawDial(t, startServer(t, &munge.Gate{Node: "n1", Coder: as(0, 0)}, s))
+		request := requestFor("a")
+		c, err := as(1001, 1001).Encode(t.Context(), makeTicket(check, "n1", request, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,8 +127,8 @@ func TestReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = rawCall(t.Context(), cc, check, request, c)
-		if status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "used before") || s.reached() != 1 {
-			t.Errorf("the second time: %v, the service was reached %d times", err, s.reached())
+		if status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "used before") || s.countCalls() != 1 {
+			t.Errorf("the second time: %v, the service was reached %d times", err, s.countCalls())
 		}
 	})
 }
@@ -137,9 +137,9 @@ func TestReplay(t *testing.T) {
 func TestReplayAfterRestart(t *testing.T) {
 	realm := mungetest.NewRealm()
 	s := &service{}
-	cc := rawDial(t, serve(t, &munge.Gate{Node: "n1", Coder: realm.As(0, 0)}, s))
-	request := asking("a")
-	c, err := realm.As(1001, 1001).Encode(t.Context(), ticket(check, "n1", request, nil))
+	cc := rawDial(t, startServer(t, &munge.Gate{Node: "n1", Coder: realm.As(0, 0)}, s))
+	request := requestFor("a")
+	c, err := realm.As(1001, 1001).Encode(t.Context(), makeTicket(check, "n1", request, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,8 +148,8 @@ func TestReplayAfterRestart(t *testing.T) {
 	}
 	realm.Restart()
 	err = rawCall(t.Context(), cc, check, request, c)
-	if status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "used before") || s.reached() != 1 {
-		t.Errorf("the second time: %v, the service was reached %d times", err, s.reached())
+	if status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "used before") || s.countCalls() != 1 {
+		t.Errorf("the second time: %v, the service was reached %d times", err, s.countCalls())
 	}
 }
 
@@ -158,14 +158,14 @@ func TestReplayAfterRestart(t *testing.T) {
 func TestLongLived(t *testing.T) {
 	realm := mungetest.NewRealm()
 	s := &service{}
-	cc := rawDial(t, serve(t, &munge.Gate{Node: "n1", Coder: patient{realm.As(0, 0)}}, s))
-	request := asking("a")
-	c, err := realm.As(1001, 1001).Encode(t.Context(), ticket(check, "n1", request, nil))
+	cc := rawDial(t, startServer(t, &munge.Gate{Node: "n1", Coder: patient{realm.As(0, 0)}}, s))
+	request := requestFor("a")
+	c, err := realm.As(1001, 1001).Encode(t.Context(), makeTicket(check, "n1", request, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = rawCall(t.Context(), cc, check, request, c)
-	if status.Convert(err).Message() != "credential refused: valid for 1h0m0s, at most 5m0s is accepted" || s.reached() != 0 {
+	if status.Convert(err).Message() != "credential refused: valid for 1h0m0s, at most 5m0s is accepted" || s.countCalls() != 0 {
 		t.Errorf("got %v", err)
 	}
 }
@@ -189,8 +189,8 @@ func TestLimits(t *testing.T) {
 		}
 		return munge.Limits{Bytes: 100, Calls: 2}
 	}}
-	address := serve(t, gate, s)
-	alice, bob, root := dial(t, address, "n1", realm.As(1001, 1001)), dial(t, address, "n1", realm.As(1002, 1002)), dial(t, address, "n1", realm.As(0, 0))
+	address := startServer(t, gate, s)
+	alice, bob, root := dialServer(t, address, "n1", realm.As(1001, 1001)), dialServer(t, address, "n1", realm.As(1002, 1002)), dialServer(t, address, "n1", realm.As(0, 0))
 	ask := func(c grpc_health_v1.HealthClient, name string) error {
 		_, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: name})
 		return err
@@ -202,9 +202,9 @@ func TestLimits(t *testing.T) {
 	ended := make(chan error, 4)
 	started := func(n int) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); s.reached() < n; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(10 * time.Second); s.countCalls() < n; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("only %d requests arrived", s.reached())
+				t.Fatalf("only %d requests arrived", s.countCalls())
 			}
 		}
 	}
@@ -235,14 +235,14 @@ func TestPieces(t *testing.T) {
 	realm := mungetest.NewRealm()
 	s := &service{}
 	gate := &munge.Gate{Node: "n1", Coder: realm.As(0, 0), Limits: func(munge.Caller) munge.Limits { return munge.Limits{Bytes: 2 << 20} }}
-	c := dial(t, serve(t, gate, s), "n1", realm.As(0, 0))
+	c := dialServer(t, startServer(t, gate, s), "n1", realm.As(0, 0))
 	const piece = 256 << 10
 	for _, n := range []int{0, 1, piece - 5, piece - 4, piece - 3, 2*piece - 4, 1 << 20} { // four bytes are the field's
 		name := strings.Repeat("x", n)
 		if _, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: name}); err != nil || s.asked[len(s.asked)-1] != name {
 			t.Errorf("one reply, %d bytes: %v", n, err)
 		}
-		if got, err := collect(t.Context(), c, name); got != 3 || err != nil || s.asked[len(s.asked)-1] != name {
+		if got, err := readStream(t.Context(), c, name); got != 3 || err != nil || s.asked[len(s.asked)-1] != name {
 			t.Errorf("stream, %d bytes: %d, %v", n, got, err)
 		}
 	}
@@ -256,9 +256,9 @@ func TestPieces(t *testing.T) {
 func TestMoreThanSaid(t *testing.T) {
 	realm := mungetest.NewRealm()
 	s := &service{}
-	cc := rawDial(t, serve(t, &munge.Gate{Node: "n1", Coder: realm.As(0, 0)}, s))
+	cc := rawDial(t, startServer(t, &munge.Gate{Node: "n1", Coder: realm.As(0, 0)}, s))
 	credential := func(size int) string {
-		c, err := realm.As(1001, 1001).Encode(t.Context(), ticket(check, "n1", asking("a"), func(t map[string]any) { t["size"] = size }))
+		c, err := realm.As(1001, 1001).Encode(t.Context(), makeTicket(check, "n1", requestFor("a"), func(t map[string]any) { t["size"] = size }))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,7 +273,7 @@ func TestMoreThanSaid(t *testing.T) {
 			t.Errorf("more pieces, %s: %v", name, err)
 		}
 	}
-	if n := s.reached(); n != 0 {
+	if n := s.countCalls(); n != 0 {
 		t.Errorf("%d requests reached the service", n)
 	}
 }
@@ -303,7 +303,7 @@ func rawPieces(ctx context.Context, cc *grpc.ClientConn, credential string, size
 // BenchmarkCall is a request and its reply with real munge, over loopback.
 func BenchmarkCall(b *testing.B) {
 	m := mungetest.Start(b)
-	c := dial(b, serve(b, &munge.Gate{Node: "n1", Coder: m.As(0, 0)}, &service{}), "n1", m.As(0, 0))
+	c := dialServer(b, startServer(b, &munge.Gate{Node: "n1", Coder: m.As(0, 0)}, &service{}), "n1", m.As(0, 0))
 	for b.Loop() {
 		if _, err := c.Check(b.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
 			b.Fatal(err)

@@ -42,7 +42,7 @@ type service struct {
 	asked   []string
 }
 
-func (s *service) note(ctx context.Context, asked string) {
+func (s *service) noteCall(ctx context.Context, asked string) {
 	c, ok := munge.CallerOf(ctx)
 	if !ok {
 		panic("a request without a caller reached the service")
@@ -52,14 +52,14 @@ func (s *service) note(ctx context.Context, asked string) {
 	s.callers, s.asked = append(s.callers, c), append(s.asked, asked)
 }
 
-func (s *service) reached() int {
+func (s *service) countCalls() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.asked)
 }
 
 func (s *service) Check(ctx context.Context, req *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
-	s.note(ctx, req.GetService())
+	s.noteCall(ctx, req.GetService())
 	if s.hold != nil {
 		<-s.hold
 	}
@@ -70,7 +70,7 @@ func (s *service) Check(ctx context.Context, req *grpc_health_v1.HealthCheckRequ
 }
 
 func (s *service) Watch(req *grpc_health_v1.HealthCheckRequest, stream grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
-	s.note(stream.Context(), req.GetService())
+	s.noteCall(stream.Context(), req.GetService())
 	for i := range 3 {
 		if err := stream.Send(&grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_ServingStatus(i + 1)}); err != nil {
 			return err
@@ -82,15 +82,15 @@ func (s *service) Watch(req *grpc_health_v1.HealthCheckRequest, stream grpc.Serv
 	return nil
 }
 
-// serve starts a server behind a gate and returns its address.
-func serve(t testing.TB, gate *munge.Gate, s *service) string {
+// startServer starts a server behind a gate and returns its address.
+func startServer(t testing.TB, gate *munge.Gate, s *service) string {
 	t.Helper()
 	server := grpc.NewServer(munge.ServerOptions()...)
 	gate.Register(server, &grpc_health_v1.Health_ServiceDesc, s)
-	return listen(t, server)
+	return listenAndServe(t, server)
 }
 
-func listen(t testing.TB, server *grpc.Server) string {
+func listenAndServe(t testing.TB, server *grpc.Server) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -101,7 +101,7 @@ func listen(t testing.TB, server *grpc.Server) string {
 	return l.Addr().String()
 }
 
-func dial(t testing.TB, address, node string, coder munge.Coder) grpc_health_v1.HealthClient {
+func dialServer(t testing.TB, address, node string, coder munge.Coder) grpc_health_v1.HealthClient {
 	t.Helper()
 	conn, err := munge.Dial(address, node, "n9", coder)
 	if err != nil {
@@ -111,8 +111,8 @@ func dial(t testing.TB, address, node string, coder munge.Coder) grpc_health_v1.
 	return grpc_health_v1.NewHealthClient(conn)
 }
 
-// collect reads a stream to its end.
-func collect(ctx context.Context, c grpc_health_v1.HealthClient, name string) (int, error) {
+// readStream reads a stream to its end.
+func readStream(ctx context.Context, c grpc_health_v1.HealthClient, name string) (int, error) {
 	stream, err := c.Watch(ctx, &grpc_health_v1.HealthCheckRequest{Service: name})
 	if err != nil {
 		return 0, err
@@ -157,8 +157,8 @@ func rawCall(ctx context.Context, cc *grpc.ClientConn, method string, request []
 	return cc.Invoke(metadata.NewOutgoingContext(ctx, md), method, &request, &reply)
 }
 
-// ticket is a ticket as an attacker makes one, by hand.
-func ticket(method, to string, request []byte, change func(map[string]any)) []byte {
+// makeTicket returns a ticket as an attacker makes one, by hand.
+func makeTicket(method, to string, request []byte, change func(map[string]any)) []byte {
 	digest := sha256.Sum256(request)
 	nonce := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", method, to, counter.next()))
 	t := map[string]any{
@@ -189,7 +189,7 @@ func (c *count) next() int {
 	return c.n
 }
 
-func asking(name string) []byte {
+func requestFor(name string) []byte {
 	b, err := proto.Marshal(&grpc_health_v1.HealthCheckRequest{Service: name})
 	if err != nil {
 		panic(err)

@@ -25,8 +25,8 @@ type reply struct {
 	trailer  metadata.MD
 }
 
-// between starts an attacker who stands between client and server and changes answers.
-func between(t *testing.T, server string, change func(*reply)) string {
+// startAttacker starts an attacker who stands between client and server and changes answers.
+func startAttacker(t *testing.T, server string, change func(*reply)) string {
 	t.Helper()
 	cc := rawDial(t, server)
 	s := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
@@ -65,14 +65,14 @@ func between(t *testing.T, server string, change func(*reply)) string {
 		stream.SetTrailer(metadata.MD{"singularity-seal-bin": r.trailer["singularity-seal-bin"]})
 		return r.err
 	}))
-	return listen(t, s)
+	return listenAndServe(t, s)
 }
 
 // TestForgedReplies: whatever one in the middle does to an answer, the client does not take
 // it for one.
 func TestForgedReplies(t *testing.T) {
 	realm := mungetest.NewRealm()
-	server := serve(t, &munge.Gate{Node: "n1", Coder: realm.As(0, 0)}, &service{})
+	server := startServer(t, &munge.Gate{Node: "n1", Coder: realm.As(0, 0)}, &service{})
 	tests := []struct {
 		name   string
 		ask    string
@@ -103,26 +103,26 @@ func TestForgedReplies(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := dial(t, between(t, server, tt.change), "n1", realm.As(1001, 1001))
+			c := dialServer(t, startAttacker(t, server, tt.change), "n1", realm.As(1001, 1001))
 			if reply, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: tt.ask}); !errors.Is(err, munge.ErrUnsealed) {
 				t.Errorf("one reply: %v, %v", reply, err)
 			}
-			if _, err := collect(t.Context(), c, tt.ask); !errors.Is(err, munge.ErrUnsealed) {
+			if _, err := readStream(t.Context(), c, tt.ask); !errors.Is(err, munge.ErrUnsealed) {
 				t.Errorf("stream: %v", err)
 			}
 		})
 	}
 	for _, tt := range streaming {
 		t.Run(tt.name, func(t *testing.T) {
-			c := dial(t, between(t, server, tt.change), "n1", realm.As(1001, 1001))
-			if n, err := collect(t.Context(), c, "a"); !errors.Is(err, munge.ErrUnsealed) {
+			c := dialServer(t, startAttacker(t, server, tt.change), "n1", realm.As(1001, 1001))
+			if n, err := readStream(t.Context(), c, "a"); !errors.Is(err, munge.ErrUnsealed) {
 				t.Errorf("%d messages, %v", n, err)
 			}
 		})
 	}
 	t.Run("nothing", func(t *testing.T) {
-		c := dial(t, between(t, server, func(*reply) {}), "n1", realm.As(1001, 1001))
-		if n, err := collect(t.Context(), c, "a"); n != 3 || err != nil {
+		c := dialServer(t, startAttacker(t, server, func(*reply) {}), "n1", realm.As(1001, 1001))
+		if n, err := readStream(t.Context(), c, "a"); n != 3 || err != nil {
 			t.Errorf("%d messages, %v", n, err)
 		}
 		if _, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "fail"}); status.Code(err) != codes.NotFound {
@@ -135,7 +135,7 @@ func TestForgedReplies(t *testing.T) {
 // nobody.
 func TestImpostor(t *testing.T) {
 	ours, theirs := mungetest.NewRealm(), mungetest.NewRealm()
-	other := dial(t, serve(t, &munge.Gate{Node: "n1", Coder: theirs.As(0, 0)}, &service{}), "n1", ours.As(1001, 1001))
+	other := dialServer(t, startServer(t, &munge.Gate{Node: "n1", Coder: theirs.As(0, 0)}, &service{}), "n1", ours.As(1001, 1001))
 	if _, err := other.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("daemon of another cluster: %v", err)
 	}
@@ -147,7 +147,7 @@ func TestImpostor(t *testing.T) {
 		yes := []byte{8, 1}
 		return stream.SendMsg(&yes)
 	}))
-	c := dial(t, listen(t, plain), "n1", ours.As(1001, 1001))
+	c := dialServer(t, listenAndServe(t, plain), "n1", ours.As(1001, 1001))
 	if _, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); !errors.Is(err, munge.ErrUnsealed) || err.Error() != "node n1: "+munge.ErrUnsealed.Error() {
 		t.Errorf("plain server: %v", err)
 	}

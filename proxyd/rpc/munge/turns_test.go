@@ -20,8 +20,8 @@ type crowd struct {
 	ends  map[string]chan func()
 }
 
-// asks has a request wait, and returns when it is in the queue or has its place.
-func (c *crowd) asks(ctx context.Context, remote string) {
+// askAndWait has a request wait, and returns when it is in the queue or has its place.
+func (c *crowd) askAndWait(ctx context.Context, remote string) {
 	c.t.Helper()
 	count := func() (n int) {
 		c.turns.mu.Lock()
@@ -55,7 +55,7 @@ func TestTurns(t *testing.T) {
 	ctx := t.Context()
 	for range 2 {
 		for i := range 250 {
-			c.asks(ctx, fmt.Sprintf("10.0.0.1:%d", 20000+i))
+			c.askAndWait(ctx, fmt.Sprintf("10.0.0.1:%d", 20000+i))
 		}
 	}
 	if c.turns.busy != forOthers {
@@ -70,8 +70,8 @@ func TestTurns(t *testing.T) {
 	for range forOthers {
 		<-c.order
 	}
-	c.asks(ctx, "10.0.0.2:30000") // another host
-	c.asks(ctx, "10.0.0.1:40000") // another user of the same host
+	c.askAndWait(ctx, "10.0.0.2:30000") // another host
+	c.askAndWait(ctx, "10.0.0.1:40000") // another user of the same host
 	place := func(who string) int {
 		for n := 1; ; n++ {
 			(<-c.ends[""])()

@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-func folder(t *testing.T) string {
+func newFolder(t *testing.T) string {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -23,7 +23,7 @@ func folder(t *testing.T) string {
 	return dir
 }
 
-func open(t *testing.T, dir string) *posix.Backend {
+func openFolder(t *testing.T, dir string) *posix.Backend {
 	b, err := posix.Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func open(t *testing.T, dir string) *posix.Backend {
 }
 
 func TestBackend(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Backend { return open(t, folder(t)) })
+	storetest.Run(t, func(t *testing.T) store.Backend { return openFolder(t, newFolder(t)) })
 }
 
 // TestFollow: a store that was moved away and copied back is used again, without a file of the folder that is gone.
@@ -79,28 +79,28 @@ func TestOpenRefuses(t *testing.T) {
 		make func(t *testing.T, dir string) string
 	}{
 		{"group may read", func(t *testing.T, dir string) string {
-			return must(t, dir, os.Chmod(dir, 0o750))
+			return mustReturn(t, dir, os.Chmod(dir, 0o750))
 		}},
 		{"symbolic link", func(t *testing.T, dir string) string {
 			link := filepath.Join(dir, "link")
-			return must(t, link, os.Symlink(dir, link))
+			return mustReturn(t, link, os.Symlink(dir, link))
 		}},
 		{"symbolic link above", func(t *testing.T, dir string) string {
 			sub := filepath.Join(dir, "sub")
-			must(t, "", os.Mkdir(sub, 0o700))
+			mustReturn(t, "", os.Mkdir(sub, 0o700))
 			link := filepath.Join(dir, "link")
-			return must(t, link+"/sub", os.Symlink(dir, link))
+			return mustReturn(t, link+"/sub", os.Symlink(dir, link))
 		}},
 		{"another owner", func(t *testing.T, dir string) string {
 			if os.Geteuid() != 0 {
 				t.Skip("needs root: chown")
 			}
-			return must(t, dir, os.Chown(dir, 1234, 1234))
+			return mustReturn(t, dir, os.Chown(dir, 1234, 1234))
 		}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			b, err := posix.Open(c.make(t, folder(t)))
+			b, err := posix.Open(c.make(t, newFolder(t)))
 			if !errors.Is(err, store.ErrForeign) {
 				t.Errorf("error %v, want ErrForeign", err)
 			}
@@ -111,7 +111,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, path string, err error) string {
+func mustReturn(t *testing.T, path string, err error) string {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -143,13 +143,13 @@ func TestGetRefuses(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			dir := folder(t)
-			b := open(t, dir)
+			dir := newFolder(t)
+			b := openFolder(t, dir)
 			for _, d := range []string{"tmp", "a"} {
-				must(t, "", b.Mkdir(t.Context(), d))
+				mustReturn(t, "", b.Mkdir(t.Context(), d))
 			}
-			must(t, "", b.Put(t.Context(), store.File{Name: "a/x", Data: []byte("x")}))
-			must(t, "", c.spy(t, filepath.Join(dir, "a/x")))
+			mustReturn(t, "", b.Put(t.Context(), store.File{Name: "a/x", Data: []byte("x")}))
+			mustReturn(t, "", c.spy(t, filepath.Join(dir, "a/x")))
 			if data, err := b.Get(t.Context(), "a/x", 9, nil); !errors.Is(err, store.ErrForeign) {
 				t.Errorf("got %q, %v, want ErrForeign", data, err)
 			}
@@ -159,15 +159,15 @@ func TestGetRefuses(t *testing.T) {
 
 // TestStatFollowsNothing: a link is what it is, and what is behind one is not ours.
 func TestStatFollowsNothing(t *testing.T) {
-	dir := folder(t)
-	b := open(t, dir)
+	dir := newFolder(t)
+	b := openFolder(t, dir)
 	for _, d := range []string{"tmp", "a"} {
-		must(t, "", b.Mkdir(t.Context(), d))
+		mustReturn(t, "", b.Mkdir(t.Context(), d))
 	}
-	must(t, "", b.Put(t.Context(), store.File{Name: "a/x", Data: []byte("content")}))
-	must(t, "", os.Symlink("x", filepath.Join(dir, "a/file")))
-	must(t, "", os.Symlink("../a", filepath.Join(dir, "a/folder")))
-	must(t, "", mkfifo(filepath.Join(dir, "a/fifo")))
+	mustReturn(t, "", b.Put(t.Context(), store.File{Name: "a/x", Data: []byte("content")}))
+	mustReturn(t, "", os.Symlink("x", filepath.Join(dir, "a/file")))
+	mustReturn(t, "", os.Symlink("../a", filepath.Join(dir, "a/folder")))
+	mustReturn(t, "", mkfifo(filepath.Join(dir, "a/fifo")))
 	for name, want := range map[string]store.Info{
 		"a": {Dir: true}, "a/x": {Size: 7}, "a/file": {Size: 1}, "a/folder": {Size: 4}, "a/fifo": {},
 	} {
@@ -185,10 +185,10 @@ func TestStatFollowsNothing(t *testing.T) {
 
 // TestNoDotDot: a name cannot leave the folder.
 func TestNoDotDot(t *testing.T) {
-	dir := folder(t)
-	must(t, "", os.WriteFile(filepath.Join(dir, "secret"), []byte("s"), 0o600))
-	must(t, "", os.Mkdir(filepath.Join(dir, "in"), 0o700))
-	b := open(t, filepath.Join(dir, "in"))
+	dir := newFolder(t)
+	mustReturn(t, "", os.WriteFile(filepath.Join(dir, "secret"), []byte("s"), 0o600))
+	mustReturn(t, "", os.Mkdir(filepath.Join(dir, "in"), 0o700))
+	b := openFolder(t, filepath.Join(dir, "in"))
 	for _, name := range []string{"../secret", "a/../../secret", "/etc/passwd"} {
 		if data, err := b.Get(t.Context(), name, 1<<20, nil); err == nil {
 			t.Errorf("%s: read %q", name, data)
