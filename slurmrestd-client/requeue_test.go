@@ -322,6 +322,11 @@ func TestExecScontrol(t *testing.T) {
 	if err != nil || len(out) != 1<<20 {
 		t.Errorf("%d bytes, %v; want 1 MiB of them", len(out), err)
 	}
+	// As when this process is too busy to read, or another child has a pipe open.
+	out, err = slurmrest.ExecScontrol{Path: script("sleep 3 & echo n1")}.Run(t.Context())
+	if err != nil || string(out) != "n1\n" {
+		t.Errorf("its output stays open: %q, %v; want what it has written", out, err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := (slurmrest.ExecScontrol{Path: script("exec sleep 60")}).Run(ctx); !errors.Is(err, context.DeadlineExceeded) {

@@ -4,15 +4,17 @@
 package slurmrest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
-	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Scontrol runs Slurm's own scontrol. Run returns its standard output. When scontrol ran and
@@ -42,7 +44,9 @@ type ExecScontrol struct {
 // maxScontrol bounds what is kept of scontrol's output.
 const maxScontrol = 1 << 20
 
-// Run implements Scontrol. scontrol is killed when the context ends.
+// Run implements Scontrol. scontrol is killed when the context ends. It writes into files and not into pipes: all of its
+// output is there when it has ended. A pipe also waits for whatever else has it open, and for a goroutine that reads, which
+// on a busy host may take long.
 func (e ExecScontrol) Run(ctx context.Context, args ...string) ([]byte, error) {
 	path := e.Path
 	if path == "" {
@@ -50,29 +54,42 @@ func (e ExecScontrol) Run(ctx context.Context, args ...string) ([]byte, error) {
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append([]string{"PATH=/usr/bin:/bin", "LC_ALL=C"}, e.Env...)
-	cmd.WaitDelay = time.Second
-	var stdout, stderr head
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
+	stdout, err := newOutput()
+	if err != nil {
+		return nil, err
+	}
+	defer stdout.Close()
+	stderr, err := newOutput()
+	if err != nil {
+		return nil, err
+	}
+	defer stderr.Close()
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	err = cmd.Run()
+	out, read := readOutput(stdout)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && ctx.Err() == nil {
-		said := stderr.kept.String() + stdout.kept.String()
-		return stdout.kept.Bytes(), &ScontrolError{Exit: exit.ExitCode(), Output: said}
+		said, bad := readOutput(stderr)
+		return out, errors.Join(&ScontrolError{Exit: exit.ExitCode(), Output: string(said) + string(out)}, read, bad)
 	}
 	if err != nil {
 		return nil, errors.Join(ctx.Err(), err)
 	}
-	return stdout.kept.Bytes(), nil
+	return out, read
 }
 
-// head keeps the first maxScontrol bytes of what is written. (head does not embed the buffer,
-// because the buffer's ReadFrom would take everything.)
-type head struct{ kept bytes.Buffer }
+// newOutput returns a file in memory, for what a command writes.
+func newOutput() (*os.File, error) {
+	fd, err := unix.MemfdCreate("scontrol", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	return os.NewFile(uintptr(fd), "scontrol"), nil
+}
 
-func (h *head) Write(p []byte) (int, error) {
-	room := max(maxScontrol-h.kept.Len(), 0)
-	h.kept.Write(p[:min(room, len(p))])
-	return len(p), nil
+// readOutput returns the first maxScontrol bytes of what a command has written.
+func readOutput(f *os.File) ([]byte, error) {
+	return io.ReadAll(io.NewSectionReader(f, 0, maxScontrol))
 }
 
 // runScontrol runs scontrol for a subject, and gives its complaint the meaning that the same words
