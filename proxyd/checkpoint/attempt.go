@@ -18,6 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -230,13 +231,13 @@ func (a *attempt) useFallback(err error) bool {
 // isTransient tells whether the same attempt may succeed soon. The tasks of a step that is being
 // started are complete within a moment. A device server that is busy was just restored, and works
 // soon. A restarting daemon answers again within the time that Slurm leaves to a job that is being
-// ended. A node that had lost its power, and is back, resets the connection that was open to its
-// daemon: the first call over it fails, and the next one has another.
+// ended, and so does slurmctld, which knows the addresses of nodes. A node that had lost its power, and is back, resets the
+// connection that was open to its daemon: the first call over it fails, and the next one has another.
 func (a *attempt) isTransient(err error) bool {
 	switch {
 	case errors.Is(err, errScriptEnded):
 		return false
-	case errors.Is(err, steps.ErrTasksMissing), errors.Is(err, cut.ErrBusy):
+	case errors.Is(err, steps.ErrTasksMissing), errors.Is(err, cut.ErrBusy), errors.Is(err, slurm.ErrSilent):
 		return true
 	}
 	return errors.Is(err, ErrAway) && (a.outcome.LeavesNodes() || !a.reconnected)

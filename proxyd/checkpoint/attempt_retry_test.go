@@ -14,6 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
 // TestAttemptIsRepeated: an attempt is repeated after each failure that another way avoids, in any order; another failure ends the attempt.
@@ -27,6 +28,7 @@ func TestAttemptIsRepeated(t *testing.T) {
 		{"a step begins, then the base is gone", []error{steps.ErrTasksMissing, upload.ErrBaseUnusable}, nil},
 		{"a step begins, then the stage is full", []error{steps.ErrTasksMissing, upload.ErrStageFull, steps.ErrTasksMissing}, nil},
 		{"devices were just restored", []error{fmt.Errorf("device server 0: %w", cut.ErrBusy)}, nil},
+		{"slurmctld was away when the address of a node was looked up", []error{fmt.Errorf("node n4: %w", slurm.ErrSilent)}, nil},
 		{"there was no base", []error{upload.ErrBaseUnusable, upload.ErrBaseUnusable}, upload.ErrBaseUnusable},
 		{"the stage is full twice", []error{upload.ErrStageFull, upload.ErrStageFull}, upload.ErrStageFull},
 	} {

@@ -13,6 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -41,9 +42,9 @@ func (c *Conductor) callNode(ctx context.Context, node string, job, attempt uint
 }
 
 // callNodeRetrying is callNode, repeated for the time within while the node's daemon does not
-// answer: the daemon may be restarting. The called function may run twice.
+// answer, or slurmctld, which knows the node's address: they may be restarting. The called function may run twice.
 func (c *Conductor) callNodeRetrying(ctx context.Context, within time.Duration, node string, job uint32, call string, args, into any) error {
-	away := func(err error) bool { return errors.Is(err, ErrAway) }
+	away := func(err error) bool { return errors.Is(err, ErrAway) || errors.Is(err, slurm.ErrSilent) }
 	return retryWhile(ctx, within, away, func() error { return c.callNode(ctx, node, job, 0, call, args, into) })
 }
 

@@ -62,7 +62,8 @@
 //	               without the share the checkpoint is lost, and the previous one is the newest
 //	a waiting job  an elected daemon of the cluster notices that Slurm has ended the job, and
 //	               removes its record (ends/cleaner.go)
-//	a restore      the job is held with the reason, and the checkpoint stays
+//	a restore      the job is held with the reason, and the checkpoint stays. If Slurm, a node or a
+//	               network was away, the next runs try again before (retry_restore.go)
 //	a device       the state of the devices is lost: the job resumes from its newest checkpoint. If
 //	server         the server was killed for lack of memory, the job is held with the reason
 //

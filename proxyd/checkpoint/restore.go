@@ -32,7 +32,7 @@ func (lc *localCapsule) restoreWaiting(ctx context.Context, program string) {
 	j := lc.j
 	began := time.Now()
 	j.log.Debug("phase begins", "phase", stepProgram, "program", program)
-	err := lc.restoreProgram(ctx, program)
+	err := withTask(ctx, lc.capsule, program, lc.restoreProgram(ctx, program))
 	if err == nil {
 		j.log.Info("program restored", "capsule", lc.index, "program", program, "took", time.Since(began))
 		err = j.restore.reportRestored(ctx)
@@ -40,6 +40,19 @@ func (lc *localCapsule) restoreWaiting(ctx context.Context, program string) {
 	if err != nil {
 		j.restore.giveUpRestore(ctx, fmt.Errorf("restore program %s on %s: %w", program, j.c.Node, err))
 	}
+}
+
+// withTask adds to the error of a program's restore that the program's task has ended, if that is so: the error itself may
+// be any that follows from it, for example that a cgroup of the task is gone.
+func withTask(ctx context.Context, c *capsule.Capsule, program string, err error) error {
+	if err == nil {
+		return nil
+	}
+	all, asked := c.Programs(context.WithoutCancel(ctx))
+	if asked != nil || slices.ContainsFunc(all, func(p capsule.Program) bool { return p.Name == program && p.Warden }) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errTaskEnded, err)
 }
 
 // reportAfterRestart tells the leader that all programs of this node are restored, if
@@ -244,7 +257,7 @@ func (r *restore) awaitSteps(ctx context.Context) {
 	if err != nil || len(left) == 0 || now.Point != point || now.Number != run {
 		return
 	}
-	err = fmt.Errorf("restore checkpoint %d: no task came for %s", point.ID.Number, reports.JoinNames(left))
+	err = fmt.Errorf("restore checkpoint %d: %w %s", point.ID.Number, errTasksLate, reports.JoinNames(left))
 	if up := j.failed.giveUpRun(err); up != nil {
 		j.log.Error("cannot hold the job", "error", up)
 	}

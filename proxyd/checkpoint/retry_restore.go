@@ -7,12 +7,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/ends"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
@@ -36,22 +40,42 @@ func withSharedFolder(ctx context.Context, c *Conductor, err error) error {
 	return err
 }
 
-// transientErrors are reasons for a failed restore that end without a person's help. ErrNoJob is the answer of a node that had
-// a part of the run and was started again meanwhile: Slurm may not have noticed.
-var transientErrors = []error{errNoAddress, overlay.ErrUnreachable, ErrAway, ErrNoJob, slurm.ErrSilent, errStepNotStarted, errSharedAway}
+// errTaskEnded is the reason for which a restore fails if Slurm has ended the task in which the program was being restored: a
+// node of the step or the launch of the step has failed, and Slurm ends all tasks of such a step.
+var errTaskEnded = errors.New("its task has ended meanwhile")
+
+// errTasksLate is the reason for which a restore fails if Slurm starts the tasks of a step too late, or not at all.
+var errTasksLate = errors.New("no task came for")
+
+// transientErrors are reasons for a failed restore that end without a person's help, because Slurm, a node, a daemon of a node
+// or a network was away or too busy. ErrNoJob is the answer of a node that had a part of the run and was started again
+// meanwhile: Slurm may not have noticed. ENOSPC is not among the numbers: a person has to make space.
+var transientErrors = []error{
+	errNoAddress, overlay.ErrUnreachable, ErrAway, ErrNoJob, slurm.ErrSilent, errStepNotStarted, errSharedAway, errTaskEnded,
+	errTasksLate, munge.ErrNoMunge, life.ErrDied, context.DeadlineExceeded, os.ErrDeadlineExceeded,
+	// of file systems on the network
+	syscall.EIO, syscall.EREMOTEIO, syscall.ESTALE, syscall.ENOTCONN, syscall.ESHUTDOWN,
+	// of the network
+	syscall.ETIMEDOUT, syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ENETDOWN, syscall.ENETUNREACH, syscall.ECONNREFUSED,
+	syscall.ECONNRESET,
+	// of a node that is too busy
+	syscall.EAGAIN, syscall.ENOMEM, syscall.ENFILE,
+}
 
 // killedText is how os/exec says that a program was killed. A restore is killed with the processes of its step, which Slurm
 // ends if the step has lost a node, or where there is no memory.
 const killedText = "signal: killed"
 
 // isTransient tells whether what has failed may succeed soon: slurmctld, or a node's daemon or
-// network, was away. An error that has come from another node is only a text.
+// network, was away. An error that has come from another node is only a text, and criu writes the
+// names of errors with capital letters.
 func isTransient(err error) bool {
-	if strings.Contains(err.Error(), killedText) {
+	text := strings.ToLower(err.Error())
+	if strings.Contains(text, killedText) {
 		return true
 	}
 	for _, e := range transientErrors {
-		if errors.Is(err, e) || strings.Contains(err.Error(), e.Error()) {
+		if errors.Is(err, e) || strings.Contains(text, strings.ToLower(e.Error())) {
 			return true
 		}
 	}
@@ -71,13 +95,13 @@ func (f failedRun) retryOrHold(why error) error {
 	if !isTransient(why) {
 		return f.holdOrRestart(why)
 	}
-	again, err := f.countUnrestoredRun()
-	if err != nil {
+	tried, err := f.countUnrestoredRun()
+	switch {
+	case err == nil && tried > ends.MaxUnrestoredRuns:
+		return f.holdOrRestart(fmt.Errorf("not restored by %d runs in a row: %w", tried, why))
+	// The count is in the shared folder. The next run waits for the folder before it tries.
+	case err != nil && !strings.Contains(why.Error(), errSharedAway.Error()):
 		j.log.Error("count the tries of the restore", "error", err)
-		// The count is in the shared folder. The next run waits for the folder before it tries.
-		again = strings.Contains(why.Error(), errSharedAway.Error())
-	}
-	if !again {
 		return f.holdOrRestart(why)
 	}
 	f.freezeEverything(ctx)
@@ -86,7 +110,7 @@ func (f failedRun) retryOrHold(why error) error {
 		killedText, "killed, as by Slurm where a step has lost a node",
 	).Replace(why.Error())
 	j.report.AddEvent(records.EventRequeued, nil, text)
-	j.report.SetCommentNow(ctx, "to be restored again: "+text)
+	j.report.SetCommentNow(ctx, fmt.Sprintf("to be restored again when Slurm starts the job next (run %d of at most %d): %s", tried+1, ends.MaxUnrestoredRuns+1, text))
 	err = f.retrySlurmCommand(ctx, j.c.Slurm.Requeue)
 	return errors.Join(err, f.killPrograms(ctx))
 }
@@ -100,25 +124,25 @@ func (f failedRun) endRunLogged(why error) {
 	}
 }
 
-// countUnrestoredRun notes in the job's record that this run was not restored, and tells whether
-// another run may try. The count begins again when the job is held: a person then releases it.
-func (f failedRun) countUnrestoredRun() (again bool, err error) {
+// countUnrestoredRun notes in the job's record that this run was not restored, and returns how many runs in a row were not,
+// this one included. After ends.MaxUnrestoredRuns the job is to be held. Then the count begins again: a person releases the job.
+func (f failedRun) countUnrestoredRun() (int, error) {
 	j := f.j
 	rec, err := j.c.records.Load(j.id)
 	if err != nil || rec == nil {
-		return false, errors.Join(err, ErrNoJob)
+		return 0, errors.Join(err, ErrNoJob)
 	}
 	run := j.run.Snapshot().Number
 	if rec.UnrestoredRuns > 0 && rec.LastUnrestoredRun == run { // Another node of this run has counted it.
-		return true, nil
+		return rec.UnrestoredRuns, nil
 	}
 	rec.UnrestoredRuns++
 	rec.LastUnrestoredRun = run
-	again = rec.UnrestoredRuns <= ends.MaxUnrestoredRuns
-	if !again {
+	tried := rec.UnrestoredRuns
+	if tried > ends.MaxUnrestoredRuns {
 		rec.UnrestoredRuns = 0
 	}
-	return again, j.c.records.Save(rec)
+	return tried, j.c.records.Save(rec)
 }
 
 // isGivenUpElsewhere tells whether a restore failed because another node had given the run up.

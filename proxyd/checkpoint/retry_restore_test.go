@@ -4,14 +4,17 @@
 package checkpoint
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
@@ -33,7 +36,14 @@ func TestRestoreTriedAgain(t *testing.T) {
 		{"a daemon was away for another node", []error{remote}, []string{"requeue 7"}},
 		{"a node was started again", []error{errors.New("restore program s0-1.0 on n1: node n1: node n2: " + ErrNoJob.Error())}, []string{"requeue 7"}},
 		{"a step was killed", []error{errors.New("restore program s0-1.0 on n1: restore of process 306: signal: killed")}, []string{"requeue 7"}},
+		{"Slurm ended a task", []error{errors.New("restore program s0-1.34 on n5: " + errTaskEnded.Error() + ": restored: no warden waits for it")}, []string{"requeue 7"}},
+		{"no task came", []error{fmt.Errorf("restore checkpoint 3: %w s0-1.4", errTasksLate)}, []string{"requeue 7"}},
+		{"a node's munge was away", []error{fmt.Errorf("node n2: %w", munge.ErrNoMunge)}, []string{"requeue 7"}},
+		{"an answer took too long", []error{fmt.Errorf("node n2: %w", context.DeadlineExceeded)}, []string{"requeue 7"}},
+		{"a file server was away", []error{errors.New("restore of process 12: criu: Can't open file /home/a: Stale file handle")}, []string{"requeue 7"}},
+		{"a node had no memory", []error{fmt.Errorf("capsule 1: fork: %w", syscall.ENOMEM)}, []string{"requeue 7"}},
 		{"damaged", []error{damaged}, []string{"requeuehold 7"}},
+		{"the disk is full", []error{fmt.Errorf("tmp: write: %w", syscall.ENOSPC)}, []string{"requeuehold 7"}},
 		{"again and again", []error{stepFailed, stepFailed, stepFailed, stepFailed}, []string{"requeue 7", "requeue 7", "requeue 7", "requeuehold 7"}},
 		{"released after that", []error{stepFailed, stepFailed, stepFailed, stepFailed, stepFailed}, []string{"requeue 7", "requeue 7", "requeue 7", "requeuehold 7", "requeue 7"}},
 	} {

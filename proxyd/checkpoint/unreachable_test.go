@@ -4,11 +4,13 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +25,7 @@ import (
 // awayUntil is a Remote whose node's daemon is back at some time.
 type awayUntil struct {
 	back  time.Time
+	away  error // until then; nil: ErrAway
 	asked int
 	fails error // what it says then
 }
@@ -30,7 +33,7 @@ type awayUntil struct {
 func (r *awayUntil) Call(context.Context, string, *rpc.CallRequest) (*rpc.CallReply, error) {
 	r.asked++
 	if time.Now().Before(r.back) {
-		return nil, fmt.Errorf("%w: connection refused", ErrAway)
+		return nil, fmt.Errorf("%w: connection refused", cmp.Or(r.away, ErrAway))
 	}
 	return &rpc.CallReply{}, r.fails
 }
@@ -51,12 +54,16 @@ func TestCallNodeRetrying(t *testing.T) {
 		{"long, for a capture", 30 * time.Second, unreachableTimeout, nil, ErrAway},
 		{"long, for a restore", 30 * time.Second, restoreCallTimeout, nil, nil},
 		{"for good", time.Hour, restoreCallTimeout, nil, ErrAway},
+		{"slurmctld, which knows the address, is starting", 5 * time.Second, restoreCallTimeout, nil, nil},
 		{"refuses", time.Second, restoreCallTimeout, wrong, wrong},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				r := &awayUntil{back: began.Add(tt.away), fails: tt.fails}
+				if strings.Contains(tt.name, "slurmctld") {
+					r.away = slurm.ErrSilent
+				}
 				c := conductorOn(t, "n1", t.TempDir())
 				c.Remote = r
 				err := c.callNodeRetrying(t.Context(), tt.within, "n2", 7, calls.MakeCapsules, calls.MakeCapsulesArgs{}, nil)

@@ -1,0 +1,143 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// heldMemory is a step whose tasks hold so much memory that their restore takes a while. Each task counts in a file.
+const heldMemory = `srun python3 -c '
+import os, time
+held, n = os.urandom(200 << 20), 0
+name = "count." + os.environ["SLURM_PROCID"]
+while not os.path.exists("go." + os.environ["SLURM_JOB_ID"]):
+    n += 1
+    open(name + ".new", "w").write(str(n))
+    os.rename(name + ".new", name)
+    time.sleep(0.05)
+'; echo rc $?`
+
+// TestLaunchFails: Slurm fails to start the step of a restored job, or ends the step, while a node restores the step's program.
+// That is not the job's fault: the job's next run is restored.
+func TestLaunchFails(t *testing.T) {
+	t.Parallel()
+	c := raiseProtected(t, "t-launch", "--nodes", "2")
+	for _, n := range []string{"n1", "n2"} {
+		c.exec(t, n, "", "sh", "-c", "echo 'log: {level: debug}' >> /etc/singularity-slurm/proxyd.yaml").must(t)
+		mc(t, "restart", "--name", c.name, n, "proxyd").must(t)
+	}
+	job := c.submit(t, "--singularity -N2 --ntasks=2 -w n1,n2", heldMemory)
+	c.heard(t, job)
+	c.counts(t)
+	goOn := c.stopInRestore(t, job)
+	leaderGoesOn := c.stop(t, "n1") // so that n2 is the first to notice
+	step := c.ctl(t, "squeue --steps --noheader --format=%i --jobs="+job+" | grep -v batch")
+	c.ctl(t, "scancel --signal=KILL "+step) // as srun does when the launch has failed on a node
+	eventually(t, time.Minute, func() (bool, string) {
+		r := c.exec(t, "n2", "", "pgrep", "-x", "sing-warden")
+		return r.code == 1, "wardens: " + r.out + r.err
+	})
+	goOn()
+	c.logged(t, "n2", `msg="restore failed" job=`+job)
+	leaderGoesOn()
+	eventually(t, 3*time.Minute, func() (bool, string) {
+		said := c.show(t, job, "State") + " " + c.show(t, job, "Reason") + " " + c.show(t, job, "Comment")
+		if strings.Contains(said, "held: ") || strings.Contains(said, "HOLD") {
+			t.Fatalf("the job is held: %s", said)
+		}
+		return strings.HasPrefix(said, "PENDING"), "the job is not run again: " + said
+	})
+	c.ctl(t, "sleep 2; scontrol update StartTime=now JobId="+job)
+	c.counts(t)
+	if n := c.show(t, job, "RestartCnt"); n != "2" {
+		t.Errorf("%s restarts, want one for the checkpoint and one for the restore that failed", n)
+	}
+	if said := c.exec(t, "ctl", "alice", "singctl", "show", job).must(t); !strings.Contains(said, "to be run again") {
+		t.Errorf("singctl show does not say that the restore was tried again:\n%s", said)
+	}
+	c.finish(t, job)
+	if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+		t.Errorf("the job: %s", s)
+	}
+	if log := c.log(job); !strings.HasSuffix(log, "rc 0") {
+		t.Errorf("log:\n%s", log)
+	}
+}
+
+// stopInRestore requeues a job, and stops n2's proxyd while the daemon restores the program of n2. It returns what continues
+// the daemon.
+func (c protected) stopInRestore(t *testing.T, job string) (goOn func()) {
+	t.Helper()
+	daemon := c.daemonPID(t, "n2")
+	c.ctl(t, "scontrol requeue "+job)
+	c.again(t, job, "")
+	eventually(t, 3*time.Minute, func() (bool, string) {
+		return strings.Contains(c.proxyd("n2"), `msg="phase begins" job=`+job+` phase=restore program=`), "no restore on n2:\n" + c.proxyd("n2")
+	})
+	if err := unix.Kill(daemon, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	goOn = func() { _ = unix.Kill(daemon, unix.SIGCONT) }
+	t.Cleanup(goOn)
+	if log := c.proxyd("n2"); strings.Contains(log, `msg="program restored" job=`+job) {
+		t.Fatalf("n2's proxyd was stopped too late:\n%s", log)
+	}
+	return goOn
+}
+
+// daemonPID returns the PID of a node's proxyd on this machine, which can be sent a signal at once, without a process of the node.
+func (c protected) daemonPID(t *testing.T, node string) int {
+	t.Helper()
+	shared, err := os.Stat(filepath.Join("/var/lib/minicluster", c.name, "shared"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range processes {
+		name, _ := os.ReadFile(filepath.Join(dir, "comm"))
+		host, _ := os.ReadFile(filepath.Join(dir, "root/etc/hostname"))
+		if string(name) != "proxyd\n" || strings.TrimSpace(string(host)) != node {
+			continue
+		}
+		commands, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		of, err := os.Stat(filepath.Join(dir, "root/shared"))
+		if err != nil || !os.SameFile(shared, of) || !strings.HasPrefix(string(commands), "proxyd\x00daemon") {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pid
+	}
+	t.Fatalf("no proxyd on %s", node)
+	return 0
+}
+
+// counts waits until both tasks of heldMemory have counted on.
+func (c protected) counts(t *testing.T) {
+	t.Helper()
+	read := func(rank string) int {
+		b, _ := os.ReadFile(c.home("count." + rank))
+		n, _ := strconv.Atoi(string(b))
+		return n
+	}
+	was := [2]int{read("0"), read("1")}
+	eventually(t, 3*time.Minute, func() (bool, string) {
+		return read("0") > was[0] && read("1") > was[1], "a task does not count:\n" + c.logTails()
+	})
+}
