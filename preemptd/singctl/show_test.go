@@ -24,7 +24,7 @@ func TestSharingNotes(t *testing.T) {
 		capsule(4, "n2", "", 3), capsule(5, "n2", "", 0), {Index: 6, Node: "n3"},
 		{Index: 7, Node: "n4", Devices: &rpc.Devices{Sharing: []*rpc.Sharing{{Devices: 2, Switches: 4}, {}, {Devices: 2, Switches: 6}}}},
 		{Index: 8, Node: "n5", Devices: &rpc.Devices{Sharing: []*rpc.Sharing{
-			{Devices: 1, Spaces: 2, Switches: 1, SwitchTime: durationpb.New(61 * time.Second), Rung: "resident", Own: 4812, Why: "the processes see several GPUs, so their addresses differ"}}}},
+			{Devices: 1, Spaces: 2, Switches: 1, SwitchTime: durationpb.New(61 * time.Second), Rung: "resident", Own: 4812, Why: "the processes use several GPUs, so their addresses differ"}}}},
 	}
 	var got []string
 	for _, c := range all {
@@ -43,7 +43,7 @@ func TestSharingNotes(t *testing.T) {
 		"  6 switches, 0 in the middle of work",
 		"capsule 8: the job's processes take turns on the GPU; switching cost 1m1s so far",
 		"  rung resident; 1 switch, 0 in the middle of work; 0 of 4812 kernels took the result of another process, " +
-			"mostly because the processes see several GPUs, so their addresses differ",
+			"mostly because the processes use several GPUs, so their addresses differ",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

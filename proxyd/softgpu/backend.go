@@ -182,5 +182,8 @@ type device struct {
 // Info implements backend.Device.
 func (d *device) Info() *backend.Info { return &d.info }
 
+// MayOverlap implements backend.Overlapper: kernels find memory by a table of their space.
+func (d *device) MayOverlap() {}
+
 // Instructions implements backend.InstructionCounter.
 func (d *device) Instructions() uint64 { return d.issued.Load() }

@@ -22,7 +22,8 @@ import (
 // what a kernel does depends on its code, its parameters, and the bytes that it reads. That holds only while no other
 // work of the space runs, which could change these bytes meanwhile; and for kernels that ask nothing of the host.
 //
-// Addresses are the same in spaces that begin at the same address. So they are where each process sees a single device.
+// Addresses are the same in spaces that begin at the same address. So they are where each process uses a single device, or the same
+// devices in the same order.
 
 // splicer is what a device knows of kernels that its spaces launch.
 type splicer struct {
@@ -52,7 +53,7 @@ const (
 
 // Why launches run for their space, as people read it.
 const (
-	whyAddresses = "the processes see several GPUs, so their addresses differ"
+	whyAddresses = "the processes use several GPUs, so their addresses differ"
 	whyBytes     = "what they read differs"
 	whyOther     = "other work of the process ran at the same time"
 	whyMemory    = "they use memory of the host, of other GPUs or of virtual addresses"

@@ -514,7 +514,7 @@ var splicePrograms = []spliceProgram{
 		r.print(r.st, r.pinned(), 4)
 		r.run("axpy", whole, r.at[weights], r.at[moments], 3)
 	}},
-	{name: "19 ranks that choose their GPU by number", bases: true, once: onDevices{0, 0}, step: func(r *spliceRank) {
+	{name: "19 threads of a process, each with a GPU of its own", bases: true, once: onDevices{0, 0}, step: func(r *spliceRank) {
 		r.train()
 		r.run("axpy", whole, r.at[weights], r.at[grads], 3)
 	}},

@@ -33,6 +33,7 @@ var slicingCases = []slicingCase{
 	{slicing.Case{Name: "mlp", Steps: 12}, 5, 1, false},
 	{slicing.Case{Name: "mlp", Steps: 12, Args: []string{"--statistics"}}, 5, 0, true},
 	{slicing.Case{Name: "mlp", Steps: 3, Args: []string{"--extra", "1000000"}}, 10, 0, true},
+	{slicing.Case{Name: "mlp", Steps: 12, ByNumber: true}, 5, 1, true},
 	{slicing.Case{Name: "gpt", Steps: 3}, 10, 0, true},
 	{slicing.Case{Name: "streams", Steps: 12}, 15, 0, true},
 	{slicing.Case{Name: "grid", Steps: 6}, 25, 0, true},
@@ -105,16 +106,20 @@ func TestSlicing(t *testing.T) {
 	}
 }
 
-// TestSplice: ranks of which kernels run once compute the bits of ranks with devices of their own, on any number of devices.
+// TestSplice: ranks of which kernels run once compute the bits of ranks with devices of their own, on any number of devices,
+// whether they see one device each or choose theirs by number.
 func TestSplice(t *testing.T) {
-	w, c := needWorld(t), slicing.Case{Name: "mlp"}
-	alone := c.Run(t, w, 4, 2)
-	for _, on := range []string{"1", "2", "3"} {
-		r := c.Run(t, w, 4, 2, "--on", on, "--rung", server.RungSplice)
-		checkSame(t, on+" devices", r.Lines, alone.Lines)
-		// On three devices, two ranks share one.
-		if r.Once == 0 || r.Instructions >= alone.Instructions {
-			t.Errorf("%s devices: %d kernels took the result of another rank; %d instructions, %d on devices of their own", on, r.Once, r.Instructions, alone.Instructions)
+	w := needWorld(t)
+	for _, c := range []slicing.Case{{Name: "mlp"}, {Name: "mlp", ByNumber: true}} {
+		alone := c.Run(t, w, 4, 2)
+		for _, on := range []string{"1", "2", "3"} {
+			what := fmt.Sprintf("%s, %s devices", &c, on)
+			r := c.Run(t, w, 4, 2, "--on", on, "--rung", server.RungSplice)
+			checkSame(t, what, r.Lines, alone.Lines)
+			// On three devices, two ranks share one.
+			if r.Once == 0 || r.Instructions >= alone.Instructions {
+				t.Errorf("%s: %d kernels took the result of another rank; %d instructions, %d on devices of their own", what, r.Once, r.Instructions, alone.Instructions)
+			}
 		}
 	}
 }

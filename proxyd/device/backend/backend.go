@@ -126,6 +126,10 @@ type InstructionCounter interface{ Instructions() uint64 }
 // is, InvalidValue if the device is of another backend. Memory, addresses, contexts, and what is queued stay.
 type Mover interface{ Move(to Device) error }
 
+// Overlapper is a Device that can map spaces with any addresses, also with addresses of spaces that are mapped on other
+// devices: see Space.Map.
+type Overlapper interface{ MayOverlap() }
+
 // PCI is a device's place.
 type PCI struct{ Domain, Bus, Device uint32 }
 

@@ -31,10 +31,18 @@ type Case struct {
 	Name  string // of the program of tests/workloads
 	Steps int    // that are measured
 	Args  []string
+	// ByNumber: each rank sees all GPUs and chooses its own by number. Else it sees only its own.
+	ByNumber bool
 }
 
 // String returns the workload's command line without the number of ranks and steps.
-func (c *Case) String() string { return strings.Join(append([]string{c.Name}, c.Args...), " ") }
+func (c *Case) String() string {
+	name := strings.Join(append([]string{c.Name}, c.Args...), " ")
+	if c.ByNumber {
+		name += ", GPUs by number"
+	}
+	return name
+}
 
 // Run is what a run printed, and what the devices of the machine counted, in all.
 type Run struct {
@@ -63,7 +71,11 @@ func (c *Case) Share(t testing.TB, w *soft.World, ranks int, flags ...string) Ru
 func (c *Case) Run(t testing.TB, w *soft.World, ranks, steps int, flags ...string) Run {
 	t.Helper()
 	status := filepath.Join(t.TempDir(), "status")
-	args := append([]string{"--ranks", fmt.Sprint(ranks), "--own-device", "--steps", fmt.Sprint(steps)}, c.Args...)
+	processes := "--own-device"
+	if c.ByNumber {
+		processes = "--processes"
+	}
+	args := append([]string{"--ranks", fmt.Sprint(ranks), processes, "--steps", fmt.Sprint(steps)}, c.Args...)
 	began := time.Now()
 	r := w.Run(t, soft.Program{Devices: ranks, On: append(flags, "--status", status), Path: filepath.Join(w.Dir, c.Name), Args: args, Limit: 4 * time.Minute})
 	took := time.Since(began)

@@ -22,8 +22,8 @@ type Place struct {
 // turns. Which device of the backend that is can change while the job runs.
 type Device struct {
 	ShownInfo *backend.Info // what programs are told: of the device that they began with
-	Base      backend.Addr  // of each space of the device: no two devices have the same addresses
-	Size      uint64        // of these addresses
+	Base      backend.Addr  // of a range of addresses, as many as there are devices: see chooseAddresses
+	Size      uint64        // of that range
 
 	mu sync.RWMutex // held for reading while a space is made: no space is made on a place that the device has left
 	at Place

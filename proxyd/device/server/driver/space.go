@@ -5,6 +5,7 @@ package driver
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -36,10 +37,13 @@ const maxOwned = 16
 // so when that is over.
 func (p *Process) newSpace(ordinal int32) (*Space, error) {
 	d := p.deviceAt(ordinal)
-	base, size := p.JobDevices[ordinal].Base, p.JobDevices[ordinal].Size // not those of d: the same program has the same addresses, whichever devices that sees
 	var state *backend.State
 	if p.Restoring != nil {
 		state = p.Restoring.SpaceState(ordinal)
+	}
+	base, size, err := chooseAddresses(p, ordinal, state)
+	if err != nil {
+		return nil, err
 	}
 	s := &Space{
 		process: p, Ordinal: ordinal, Device: d, base: base, size: size, peers: map[*Space]int{}, reached: map[*Space]bool{},
@@ -58,6 +62,36 @@ func (p *Process) newSpace(ordinal int32) (*Space, error) {
 		s.joinTurns()
 	}
 	return s, nil
+}
+
+// chooseAddresses returns the addresses of a new space. There are as many ranges as the process sees devices. They do not
+// depend on which of the job's devices these are, so that the same program has the same addresses wherever it runs.
+//
+// The first space of a process has the first range, and so on. So processes that choose their device by number have the same
+// addresses, and their kernels can run once. Where spaces with the same addresses could not be mapped at the same time, each number
+// of a device has a range of its own. A space that comes back from a checkpoint has the addresses that it had.
+func chooseAddresses(p *Process, ordinal int32, state *backend.State) (base backend.Addr, size uint64, err error) {
+	d := p.deviceAt(ordinal)
+	own := p.JobDevices[ordinal]
+	_, mayOverlap := d.Place().Device.(backend.Overlapper)
+	for i := range p.View {
+		r := p.JobDevices[i]
+		switch {
+		case r.Size != own.Size || hasSpaceAt(p, r.Base):
+		case state != nil && r.Base == state.Base, state == nil && (mayOverlap || r == own):
+			return r.Base, r.Size, nil
+		}
+	}
+	if state == nil {
+		return 0, 0, fmt.Errorf("device %d: no addresses are left: %w", ordinal, backend.OutOfMemory)
+	}
+	return 0, 0, fmt.Errorf("device %d has no addresses at %#x: %w", ordinal, uint64(state.Base), ErrRestore)
+}
+
+// hasSpaceAt tells whether a space of the process begins at an address. The caller holds the process's mu, or has the process for
+// itself.
+func hasSpaceAt(p *Process, base backend.Addr) bool {
+	return slices.ContainsFunc(p.devices, func(d deviceState) bool { return d.space != nil && d.space.base == base })
 }
 
 // JoinTimeSlices has the spaces of a restored process take part in the turns: nothing that is made from here on may name what is not there.

@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
+)
+
+// The addresses of a process's first, second and third space. There are three devices.
+const (
+	firstRange  = uint64(backend.DefaultBase)
+	secondRange = firstRange + 1<<40
+	thirdRange  = secondRange + 1<<40
+)
+
+// allocOn makes a context on a device, and memory there that must be at an address and gets these bytes.
+func (c *client) allocOn(ctx uint64, dev int32, at uint64, text string) {
+	c.t.Helper()
+	c.begin(ctx, dev)
+	if a := c.alloc(uint64(len(text))); a != at {
+		c.t.Fatalf("memory on device %d is at %#x, want %#x", dev, a, at)
+	}
+	c.post("copy_in", at, []byte(text), uint64(len(text)), uint64(0))
+	c.must("cuCtxSynchronize")
+}
+
+// holds checks which bytes are at an address. Any context is current.
+func (c *client) holds(at uint64, text string) {
+	c.t.Helper()
+	if got := c.bytes(at, uint64(len(text))); string(got) != text {
+		c.t.Errorf("at %#x is %q, want %q", at, got, text)
+	}
+}
+
+// TestAddressesInOrder: a process that uses only its third device has the addresses of one that uses only its first device,
+// whatever the third device is. A process with several devices has each address once. All that stays over a restore.
+func TestAddressesInOrder(t *testing.T) {
+	s := newServer(t, 3)
+	_, one := attach(t, s, 1)
+	one[0].allocOn(ctxA, 0, firstRange, "one")
+	_, two := attach(t, s, 1)
+	c := two[0]
+	c.allocOn(ctxA, 2, firstRange, "third")
+	c.allocOn(ctxB, 0, secondRange, "first")
+	c.must("cuMemcpyDtoD_v2", secondRange+1, firstRange, uint64(2))
+	c.must("cuCtxSynchronize")
+	c.must("cuCtxEnablePeerAccess", uint64(ctxA), uint32(0))
+
+	folder := Folder(t.TempDir())
+	report := save(t, s, folder, SaveOptions{})
+	next := serverOf(t, "other", []int{1, 0, 1}, testMemory, testMemory)
+	replaced(t, s, report, folder, next)
+	one[0].holds(firstRange, "one")
+	c.context = ctxB
+	c.holds(secondRange, "fthst")
+	c.holds(firstRange, "third")
+	c.want(704, "cuCtxEnablePeerAccess", uint64(ctxA), uint32(0)) // already
+	if a := c.alloc(512); a != secondRange+512 {
+		t.Errorf("memory that comes after the restore is at %#x", a)
+	}
+	c.allocOn(ctxB+1, 1, thirdRange, "second")
+	one[0].allocOn(ctxB, 2, secondRange, "two")
+	c.context = ctxA
+	c.must("cuMemFree_v2", secondRange) // of another device's
+	c.holds(firstRange, "third")
+}
+
+// apartBackend is a backend whose spaces cannot be mapped at the same time as others with the same addresses.
+type apartBackend struct{ backend.Backend }
+
+func (b apartBackend) Devices() (all []backend.Device) {
+	for _, d := range b.Backend.Devices() {
+		all = append(all, struct{ backend.Device }{d})
+	}
+	return all
+}
+
+// TestAddressesByNumber: where spaces with the same addresses could not be mapped at the same time, each number of a device has
+// addresses of its own. A checkpoint with such addresses, as all were made with before, comes back with them.
+func TestAddressesByNumber(t *testing.T) {
+	b, err := softgpu.New(softgpu.Config{Seed: "test", Workers: 1, Memory: []uint64{testMemory, testMemory, testMemory}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(Config{Backend: apartBackend{b}, Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() { s.Close() })
+	_, cs := attach(t, s, 1)
+	c := cs[0]
+	c.allocOn(ctxA, 2, thirdRange, "third")
+	folder := Folder(t.TempDir())
+	report := save(t, s, folder, SaveOptions{})
+	replaced(t, s, report, folder, newServer(t, 3))
+	c.holds(thirdRange, "third")
+	c.allocOn(ctxB, 1, firstRange, "second")
+	c.holds(thirdRange, "third")
+	c.allocOn(ctxB+1, 0, secondRange, "first")
+}
+
+// TestAddressesDamaged: a checkpoint that says of two spaces that they have the same addresses, or of a space that it has
+// addresses that no space has, is refused.
+func TestAddressesDamaged(t *testing.T) {
+	for _, wrong := range []uint64{firstRange, thirdRange + 1<<40, 0} {
+		s := newServer(t, 3)
+		_, cs := attach(t, s, 1)
+		cs[0].allocOn(ctxA, 0, firstRange, "first")
+		cs[0].allocOn(ctxB, 1, secondRange, "second")
+		folder := Folder(t.TempDir())
+		save(t, s, folder, SaveOptions{})
+		path := filepath.Join(string(folder), stateName)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, processes, _ := strings.Cut(string(text), `"processes"`)
+		damaged := strings.ReplaceAll(processes, fmt.Sprintf(`"Base":%d,`, secondRange), fmt.Sprintf(`"Base":%d,`, wrong))
+		if damaged == processes {
+			t.Fatal("the checkpoint does not say what addresses the second space has")
+		}
+		if err := os.WriteFile(path, bytes.Replace(text, []byte(processes), []byte(damaged), 1), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := newServer(t, 3).Restore(t.Context(), folder); !errors.Is(err, ErrRestore) {
+			t.Errorf("a space at %#x: %v", wrong, err)
+		}
+	}
+}
