@@ -9,190 +9,162 @@ import (
 	"testing"
 )
 
-const (
-	parameters Block = iota + 1
-	gradients
-	scratch
-	private
+// The allocations of the model: parameters and activations, gradients, a pointer, and what that may point to.
+var (
+	segment   = Span{0, 3} // a parameter at 0, activations behind
+	gradients = Span{3, 1}
+	pointer   = Span{4, 1}
+	target    = Span{5, 2}
+	other     = Span{7, 1}
+
+	allAllocs = []Span{segment, gradients, pointer, target, other}
 )
 
-func alloc(b Block) Op { return Op{Kind: Alloc, Record: fmt.Sprint("alloc ", b), Writes: []Block{b}} }
-func free(b Block) Op  { return Op{Kind: Free, Writes: []Block{b}} }
-func read(b Block) Op  { return Op{Kind: Read, Reads: []Block{b}} }
-
-// alike returns an operation that is the same for all ranks: it changes a block, depending on other blocks.
-func alike(name string, to Block, from ...Block) Op {
-	return Op{Record: name, Reads: from, Writes: []Block{to}}
+// update changes the parameter, by the gradients and a learning rate.
+func update(rate uint64) operation {
+	return operation{site: 1, param: rate, points: []Span{segment, gradients}, do: func(rate uint64, a access) { a.set(0, mix(rate, a.get(0), a.get(3))) }}
 }
 
-// fill returns an operation like alike's, which writes all of a block.
-func fill(name string, to Block, from ...Block) Op {
-	o := alike(name, to, from...)
-	o.Fills = o.Writes
-	return o
+// follow changes the parameter by a word that the pointer points to.
+func follow() operation {
+	return operation{site: 2, points: []Span{gradients, pointer}, do: func(_ uint64, a access) { a.set(3, mix(a.get(3), a.get(5+int(a.get(4)%3)))) }}
 }
 
-// ownWork returns an operation that computes different bytes for each rank.
-func ownWork(to Block, from ...Block) Op { return Op{Reads: from, Writes: []Block{to}} }
-
-func reduce(to Block, from Block) Op {
-	return Op{Kind: Collective, Record: "all", Reads: []Block{from}, Writes: []Block{to}, Fills: []Block{to}}
-}
-
-// ranks makes a program from the operations of each rank.
-func ranks(name string, all ...[]Op) *program {
-	p := &program{name: name}
-	for r, ops := range all {
-		var steps []step
-		for i, o := range ops {
-			o.ID = uint64(100*(r+1) + i)
-			steps = append(steps, step{Op: o})
+// wide is an update that accesses an activation, too, if the parameter is even.
+func wide() operation {
+	return operation{site: 3, points: []Span{segment}, do: func(_ uint64, a access) {
+		v := a.get(0)
+		if v%2 == 0 {
+			a.set(1, mix(v, a.get(1)))
 		}
-		p.ranks = append(p.ranks, steps)
-	}
-	return p
+		a.set(0, v/2)
+	}}
 }
 
-// each makes a program of n ranks with the same operations.
-func each(name string, n int, ops ...Op) *program {
-	all := make([][]Op, n)
-	for i := range all {
-		all[i] = ops
-	}
-	return ranks(name, all...)
+// report prints, and counts that in the gradients.
+func report() operation {
+	return operation{site: 4, points: []Span{gradients}, prints: true, do: func(_ uint64, a access) { a.set(3, a.get(3)+1) }}
 }
 
-// with changes a program.
-func (p *program) with(change func(p *program)) *program { change(p); return p }
-
-// training returns a rank's operations in a mini-batch.
-func training() []Op {
-	return []Op{
-		alloc(parameters), alloc(gradients), ownWork(gradients, parameters), reduce(gradients, gradients), alike("adam", parameters, gradients), read(parameters),
-	}
+// put writes a word, as a copy from the program does.
+func put(at int, v uint64) operation {
+	return operation{param: v, do: func(v uint64, a access) { a.set(at, v) }}
 }
 
-var programs = []*program{
-	each("training", 2, training()...),
-	each("three ranks", 3, alloc(parameters), ownWork(parameters), reduce(parameters, parameters), alike("adam", parameters)),
-	ranks("a learning rate of one's own", training(), append(training()[:4:4], alike("another adam", parameters, gradients), read(parameters))),
-	ranks("one rank corrects", append(training(), ownWork(parameters), read(parameters)), append(training(), alike("more", parameters), read(parameters))),
-	ranks("one rank reads more", []Op{alloc(parameters), alike("a", parameters), read(parameters), alike("b", parameters)},
-		[]Op{alloc(parameters), alike("a", parameters), alike("b", parameters), read(parameters)}),
-	each("freed and there again", 2, alloc(scratch), ownWork(scratch), free(scratch), alloc(scratch), alike("a", scratch), read(scratch)),
-	each("written in part", 2, alloc(scratch), ownWork(scratch), alike("part", scratch), read(scratch)),
-	each("written whole", 2, alloc(scratch), ownWork(scratch), fill("whole", scratch), alike("a", scratch), read(scratch)),
-	each("reads what is private", 2, alloc(private), alloc(parameters), ownWork(private), alike("a", parameters, private), read(parameters)),
-	ranks("another order", []Op{alloc(parameters), alike("a", parameters), alike("b", parameters)}, []Op{alloc(parameters), alike("b", parameters), alike("a", parameters)}),
-	ranks("a rank waits for the other's file", []Op{alloc(parameters), alike("a", parameters), read(parameters)}, []Op{alloc(parameters), alike("a", parameters)}).with(func(p *program) {
-		p.ranks[1][1].peer, p.ranks[1][1].after = 0, 3
+// all makes a model in which n ranks have the same operations.
+func all(name string, n int, ops ...operation) *model {
+	m := &model{name: name, allocs: allAllocs, once: true}
+	for range n {
+		m.begin, m.ranks = append(m.begin, words{1, 2, 3, 4, 1, 5, 6, 7}), append(m.ranks, ops)
+	}
+	return m
+}
+
+// with changes a model.
+func (m *model) with(change func(m *model)) *model { change(m); return m }
+
+var models = []*model{
+	all("updates", 2, update(3), update(3), update(3), update(3)),
+	all("three ranks", 3, update(3), update(3)),
+	all("two sites", 2, update(3), follow(), update(3), follow()),
+	all("a learning rate of one's own", 2, update(3), update(3), update(3)).with(func(m *model) {
+		m.ranks[1] = []operation{update(3), update(4), update(3)}
 	}),
-	each("a rank is killed", 3, alloc(parameters), alike("a", parameters), read(parameters)).with(func(p *program) { p.mayEnd = true }),
-	each("killed before a collective", 2, alloc(parameters), reduce(parameters, parameters), read(parameters)).with(func(p *program) { p.mayEnd = true }),
-	ranks("compared", []Op{alloc(parameters), fill("a", parameters), ownWork(parameters), read(parameters)},
-		[]Op{alloc(parameters), fill("a", parameters), alike("c", parameters), read(parameters)}).with(func(p *program) { p.compares = parameters }),
+	all("gradients of one's own", 2, update(3), put(3, 9), update(3)).with(func(m *model) { m.begin[1][3], m.once = 5, false }),
+	all("activations of one's own", 2, update(3), update(3), update(3), update(3)).with(func(m *model) { m.begin[1][1], m.once = 8, false }),
+	all("activations of one's own, dear to compare", 2, update(3), update(3), update(3)).with(func(m *model) {
+		m.begin[1][1], m.dear, m.once = 8, true, false
+	}),
+	all("a pointer", 2, follow(), follow(), follow(), follow()),
+	all("what the pointer points to is one's own", 2, follow(), follow(), follow()).with(func(m *model) { m.begin[1][6], m.once = 8, false }),
+	all("a pointer that changes", 2, follow(), follow(), put(4, 2), follow(), follow()),
+	all("a pointer that changes to what is one's own", 2, follow(), follow(), put(4, 2), follow()).with(func(m *model) { m.begin[1][7] = 8 }),
+	all("parts that change", 2, wide(), wide(), wide(), wide()).with(func(m *model) {
+		m.begin[0], m.begin[1], m.once = words{26, 2, 3}, words{26, 2, 4}, false
+	}),
+	all("prints", 2, report(), report(), report()).with(func(m *model) { m.once = false }),
+	all("one rank lags", 3, update(3), update(4)).with(func(m *model) { m.ranks[2] = []operation{put(3, 1), put(3, 4), update(3)} }),
 }
 
-// TestEveryInterleaving: in each order of posts, time-outs and ends of ranks, each rank finds the memory that
-// it would find on a device of its own.
+// TestEveryInterleaving: in each order of the ranks' steps, each rank has the memory that it would have on a device of its own.
 func TestEveryInterleaving(t *testing.T) {
-	for _, p := range programs {
-		wrong, worlds := explore(p, right)
+	for _, m := range models {
+		wrong, worlds, taken := explore(m, right)
 		if wrong != "" {
-			t.Errorf("%s: %s", p.name, wrong)
+			t.Errorf("%s: %s", m.name, wrong)
 		}
-		t.Logf("%s: %d worlds", p.name, worlds)
+		if (taken > 0) != m.once {
+			t.Errorf("%s: at most %d results are taken", m.name, taken)
+		}
+		t.Logf("%s: %d worlds, %d results taken at most", m.name, worlds, taken)
 	}
 }
 
-// TestRandomPrograms: the same holds for random programs.
-func TestRandomPrograms(t *testing.T) {
-	seeds := uint64(60)
-	if testing.Short() {
-		seeds = 20
+// randomModel makes ranks with long programs that are almost alike: long enough for all pauses, and to learn parts.
+func randomModel(r *rand.Rand) *model {
+	m := all("random", 2+r.IntN(2))
+	m.dear = r.IntN(2) == 0
+	for i := range m.begin {
+		if r.IntN(2) == 0 {
+			m.begin[i][r.IntN(len(m.begin[i]))] = uint64(r.IntN(9))
+		}
 	}
+	for range 200 {
+		o := []operation{update(3), update(3), update(3), follow(), follow(), wide(), wide(), put(r.IntN(8), uint64(r.IntN(9))), report()}[r.IntN(9)]
+		for i := range m.ranks {
+			mine := o
+			switch r.IntN(60) {
+			case 0:
+				mine = put(r.IntN(8), uint64(r.IntN(9)))
+			case 1:
+				mine.param++
+			}
+			m.ranks[i] = append(m.ranks[i], mine)
+		}
+	}
+	return m
+}
+
+// TestRandomModels: the same holds for long random programs, in a random order.
+func TestRandomModels(t *testing.T) {
+	seeds := uint64(1000)
+	if testing.Short() {
+		seeds = 200
+	}
+	total, byParts := 0, 0
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 5))
-		one := randomOps(r, nil)
-		p := ranks(fmt.Sprint("seed ", seed), one, randomOps(r, one))
-		if p.mayEnd = r.IntN(4) == 0; r.IntN(3) == 0 {
-			p.compares = parameters
+		w := wander(randomModel(r), right, r)
+		if w.wrong != "" {
+			t.Fatalf("seed %d: %s", seed, w.wrong)
 		}
-		if wrong, _ := explore(p, right); wrong != "" {
-			t.Fatalf("%s: %s", p.name, wrong)
-		}
+		total, byParts = total+w.taken, byParts+w.byParts
 	}
+	if total == byParts || byParts == 0 {
+		t.Errorf("%d results are taken, %d of operations of which parts are compared: want some of both kinds", total, byParts)
+	}
+	t.Logf("%d results are taken, %d of operations of which parts are compared", total, byParts)
 }
 
-// randomOps returns random operations on blocks that exist. If like has the operations of another rank, most
-// of these are taken over and some are changed.
-func randomOps(r *rand.Rand, like []Op) []Op {
-	ops := []Op{alloc(parameters), alloc(gradients)}
-	pick := func() Block { return []Block{parameters, gradients}[r.IntN(2)] }
-	for i := len(ops); i < 7; i++ {
-		var o Op
-		switch k := r.IntN(12); {
-		case like != nil && k < 8:
-			o = like[i]
-		case like == nil && k < 2:
-			o = reduce(pick(), pick())
-		case k < 6:
-			o = alike(fmt.Sprint("work ", r.IntN(2)), pick(), pick())
-		case k < 8:
-			o = fill("fill", pick())
-		case k < 10:
-			o = ownWork(pick(), pick())
-		default:
-			o = read(pick())
-		}
-		if like != nil && like[i].Kind == Collective {
-			o = like[i] // all ranks take part
-		}
-		ops = append(ops, o)
-	}
-	return ops
-}
-
-// TestOnce: a group computes once what its ranks ask for alike.
-func TestOnce(t *testing.T) {
-	g, once, own := New(4), 0, 0
-	p := each("training", 4, training()...)
-	for i := range p.ranks[0] {
-		for r := range p.ranks {
-			for _, e := range g.Step(Post{r, p.ranks[r][i].Op}) {
-				switch e.Act {
-				case RunOnce:
-					once++
-				case RunOwn:
-					own++
-				case Unshare:
-					if e.Block != gradients {
-						t.Errorf("rank %d has block %d for itself", e.Rank, e.Block)
-					}
-				}
-			}
-		}
-	}
-	if once != 4 || own != 8 {
-		t.Errorf("%d operations ran once, %d for one rank", once, own)
-	}
-	if !g.isCommon(parameters) || !g.isCommon(gradients) {
-		t.Error("the results of operations that ran once are not common memory, want common memory")
-	}
-}
-
-// TestMistakes: the check of the model finds each of the deliberate mistakes.
+// TestMistakes: the check finds each of the deliberate mistakes.
 func TestMistakes(t *testing.T) {
 	for twist := right + 1; twist < lastTwist; twist++ {
-		found := false
-		for _, p := range programs {
-			if wrong, _ := explore(p, twist); wrong != "" {
-				found = true
+		found := ""
+		for _, m := range models {
+			if wrong, _, _ := explore(m, twist); wrong != "" {
+				found = fmt.Sprint(m.name, ": ", wrong)
 				break
 			}
 		}
-		if !found {
-			t.Errorf("mistake %d: the model check found no violation", twist)
+		for seed := uint64(0); found == "" && seed < 2000; seed++ {
+			r := rand.New(rand.NewPCG(seed, 5))
+			if w := wander(randomModel(r), twist, r); w.wrong != "" {
+				found = fmt.Sprint("seed ", seed, ": ", w.wrong)
+			}
 		}
+		if found == "" {
+			t.Errorf("mistake %d: the check found no violation", twist)
+		}
+		t.Logf("mistake %d: %s", twist, found)
 	}
 }

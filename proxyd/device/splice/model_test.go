@@ -4,338 +4,348 @@
 package splice
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 )
 
-// step is an operation of a program in the model. If after is not 0, the rank asks for the operation only
-// when rank peer has had so many operations carried out, as a program that waits for a file or a socket of
-// the other rank does.
-type step struct {
-	Op
-	peer, after int
+// The model: ranks with memory of a few words, which carry out operations as a device does that asks a Results. Beside, each
+// rank carries out the same operations on a device of its own. Each operation of a rank is two or three steps, and the steps of all
+// ranks are tried in every order.
+
+// words is a rank's memory.
+type words [8]uint64
+
+// access is the memory as an operation sees it: what it reads and writes is noted.
+type access struct {
+	*words
+	touched, written map[int]bool
 }
 
-// program has the operations of each rank, in the rank's order.
-type program struct {
-	name     string
-	ranks    [][]step
-	mayEnd   bool  // rank 0 may be killed at any moment
-	compares Block // a block that is compared once, at any moment; 0: none
+func (a access) get(i int) uint64    { a.touched[i] = true; return a.words[i] }
+func (a access) set(i int, v uint64) { a.touched[i], a.written[i] = true, true; a.words[i] = v }
+
+// operation is a rank's. If site is 0, it is none that may run once.
+type operation struct {
+	site   byte
+	param  uint64 // a parameter that is no address
+	points []Span // the allocations that the other parameters point to
+	do     func(param uint64, a access)
+	prints bool
 }
 
-// memory has the content of blocks, as a number each.
-type memory map[Block]uint64
+// model is a program of ranks.
+type model struct {
+	name   string
+	begin  []words // the memory of each rank
+	ranks  [][]operation
+	allocs []Span
+	dear   bool // to compare the segment costs more than an operation
+	once   bool // in some order of the steps a rank takes a result
+}
 
-// world is a group with its memory, and the memory that each rank would have on a device of its own.
+// twist is a deliberate mistake of the device. Tests make these mistakes to see that the check finds them.
+type twist uint8
+
+const (
+	right     twist = iota
+	noParams        // parameters that are no addresses are not compared
+	noBytes         // memory is not compared
+	keepsAll        // a result is kept although the operation accessed more than was compared
+	noMore          // memory that earlier operations of the Site have accessed is not compared
+	noHold          // a result may be gone before a rank has copied it
+	noEffects       // an operation that prints is kept
+	lastTwist
+)
+
+// values is a Result: the words of each piece of memory in which the operation has written.
+type values struct {
+	of      map[int]uint64
+	users   int
+	neverIn bool // noHold
+}
+
+func (v *values) Size() uint64 { return uint64(8 * len(v.of)) }
+
+func (v *values) Hold() {
+	if !v.neverIn || v.users == 0 {
+		v.users++
+	}
+}
+
+func (v *values) Drop() {
+	if v.users--; v.users <= 0 {
+		v.of = nil // the memory is given to others
+	}
+}
+
+// phase is how far a rank is with its operation.
+type phase uint8
+
+const (
+	ready phase = iota
+	asked       // the Record is made, if there is one
+	takes       // the result is about to be copied
+	ran
+)
+
+// member is a rank of the model.
+type member struct {
+	next             int // operation
+	phase            phase
+	plan             Plan
+	had              []Span
+	record           Record
+	result           *values
+	seen             access
+	memory, alone    words
+	printed, shouted int // on the shared device, and on the rank's own
+}
+
+// world is the model at a moment.
 type world struct {
-	*program
-	group    *Group
-	posted   []int
-	done     []int
-	gone     []bool
-	parked   []bool
-	common   memory
-	own      []memory
-	shared   []map[Block]bool // by rank: the blocks whose view is the common memory
-	alone    []memory         // by rank: the memory of a device of its own
-	stamps   []uint64         // when the block was compared
-	compared int              // 1: the block was compared, 2: the group was told
-	wrong    string
-	story    []string
+	*model
+	twist   twist
+	results *Results
+	members []member
+	taken   int // results
+	byParts int // of these, results of operations of which parts are compared
+	wrong   string
 }
 
-func newWorld(p *program, t twist) *world {
-	n := len(p.ranks)
-	w := &world{program: p, group: New(n), posted: make([]int, n), done: make([]int, n), gone: make([]bool, n), parked: make([]bool, n), common: memory{}}
-	w.group.twist = t
-	for range n {
-		w.own, w.alone, w.shared = append(w.own, memory{}), append(w.alone, memory{}), append(w.shared, map[Block]bool{})
+func newWorld(m *model, t twist) *world {
+	w := &world{model: m, twist: t, results: NewResults(64, 1)}
+	for _, b := range m.begin {
+		w.members = append(w.members, member{memory: b, alone: b})
 	}
 	return w
 }
 
-// clone returns a copy of the world, which does not share state with it.
-func (w *world) clone() *world {
-	c := *w
-	g := *w.group
-	g.ranks = slices.Clone(g.ranks)
-	for i := range g.ranks {
-		g.ranks[i].queue = slices.Clone(g.ranks[i].queue)
+// cost is what an operation costs. To read a word costs 1.
+func (w *world) cost() uint64 {
+	if w.dear {
+		return 3
 	}
-	g.blocks = blocks{}
-	for b, v := range w.group.blocks {
-		g.blocks[b] = slices.Clone(v)
+	return 100
+}
+
+// canStep tells whether a rank has something left to do.
+func (w *world) canStep(r int) bool { return w.members[r].next < len(w.ranks[r]) }
+
+// step has a rank do its next step.
+func (w *world) step(r int) {
+	m := &w.members[r]
+	o := &w.ranks[r][m.next]
+	switch m.phase {
+	case ready:
+		if o.site == 0 {
+			o.do(o.param, newAccess(&m.memory))
+			w.finish(r)
+			return
+		}
+		w.ask(m, o, Rank(r))
+	case asked:
+		if m.plan.Compare {
+			if got, ok := w.results.Take(Rank(r), Site{o.site}, m.plan.Turn, m.record); ok {
+				m.phase, m.result = takes, got.(*values)
+				return
+			}
+		}
+		m.seen, m.phase = newAccess(&m.memory), ran
+		o.do(o.param, m.seen)
+		if o.prints {
+			m.printed++
+		}
+	case takes:
+		if m.result.of == nil {
+			w.wrong = fmt.Sprintf("rank %d copies a result that is gone", r)
+		}
+		for i, v := range m.result.of {
+			m.memory[i] = v
+		}
+		m.result.Drop()
+		if w.taken++; m.plan.Parts != nil {
+			w.byParts++
+		}
+		w.finish(r)
+	case ran:
+		w.learn(m, o, Rank(r))
+		w.finish(r)
 	}
-	c.group = &g
-	c.posted, c.done, c.gone, c.parked = slices.Clone(w.posted), slices.Clone(w.done), slices.Clone(w.gone), slices.Clone(w.parked)
-	c.common, c.story = maps.Clone(w.common), slices.Clone(w.story)
-	c.own, c.alone, c.shared = slices.Clone(w.own), slices.Clone(w.alone), slices.Clone(w.shared)
-	for i := range c.own {
-		c.own[i], c.alone[i], c.shared[i] = maps.Clone(c.own[i]), maps.Clone(c.alone[i]), maps.Clone(c.shared[i])
+}
+
+func newAccess(m *words) access { return access{m, map[int]bool{}, map[int]bool{}} }
+
+// ask begins an operation, and makes its Record.
+func (w *world) ask(m *member, o *operation, r Rank) {
+	m.phase = asked
+	m.plan = w.results.Ask(r, Site{o.site}, sizeOf(o.points))
+	m.had = o.points
+	if m.plan.Parts != nil {
+		m.had = m.plan.Parts
+	} else if m.plan.Compare {
+		m.had = append(slices.Clone(m.had), m.plan.More...)
 	}
-	return &c
+	compared := m.had
+	if w.twist == noMore && m.plan.Parts == nil {
+		compared = o.points
+	}
+	text := fmt.Sprint(o.site, m.had)
+	if w.twist != noParams {
+		text += fmt.Sprint(" with ", o.param)
+	}
+	for _, x := range compared {
+		if w.twist != noBytes {
+			text += fmt.Sprint(" ", m.memory[x.Base:x.Base+x.Size])
+		}
+	}
+	m.record = sha256.Sum256([]byte(text))
+}
+
+// learn tells the Results what an operation has accessed that has run, and keeps its result.
+func (w *world) learn(m *member, o *operation, r Rank) {
+	at := Site{o.site}
+	switch {
+	case m.plan.Learn:
+		var parts []Span
+		for _, i := range slices.Sorted(maps.Keys(m.seen.touched)) {
+			parts = append(parts, Span{uint64(i), 1})
+		}
+		w.results.LearnParts(at, w.cost(), parts, true)
+		return
+	case !m.plan.Compare:
+		w.results.Measure(at, w.cost())
+		return
+	case o.prints && w.twist != noEffects:
+		w.results.Refuse(at)
+		return
+	}
+	if !w.results.Learn(at, w.cost(), m.had, w.pieces(m, m.seen.touched)) && w.twist != keepsAll {
+		return
+	}
+	v := &values{of: map[int]uint64{}, neverIn: w.twist == noHold}
+	for _, x := range w.pieces(m, m.seen.written) {
+		for i := x.Base; i < x.Base+x.Size; i++ {
+			v.of[int(i)] = m.memory[i]
+		}
+	}
+	v.Hold()
+	w.results.Keep(r, m.record, len(w.ranks)-1, v)
+	v.Drop()
+}
+
+// pieces are the pieces of memory in which words lie: of the memory that was compared, else allocations.
+func (w *world) pieces(m *member, all map[int]bool) (out []Span) {
+	for _, i := range slices.Sorted(maps.Keys(all)) {
+		holds := func(x Span) bool { return (Span{uint64(i), 1}).isIn(x) }
+		where := m.had
+		if !slices.ContainsFunc(where, holds) {
+			where = w.allocs
+		}
+		if x := where[slices.IndexFunc(where, holds)]; !slices.Contains(out, x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// finish has a rank carry out the same operation on a device of its own, and compares.
+func (w *world) finish(r int) {
+	m := &w.members[r]
+	o := &w.ranks[r][m.next]
+	o.do(o.param, newAccess(&m.alone))
+	if o.prints {
+		m.shouted++
+	}
+	m.next++
+	m.phase, m.result = ready, nil
+	if w.wrong == "" && (m.memory != m.alone || m.printed != m.shouted) {
+		w.wrong = fmt.Sprintf("after operation %d rank %d has %x and has printed %d times, and would have %x and have printed %d times on a device of its own",
+			m.next, r, m.memory, m.printed, m.alone, m.shouted)
+	}
 }
 
 // key identifies worlds that have the same future.
 func (w *world) key() string {
-	return fmt.Sprint(w.posted, w.done, w.gone, w.parked, w.common, w.own, w.shared, w.alone, w.stamps, w.compared, w.group.ranks, w.group.blocks)
+	var out strings.Builder
+	for i := range w.members {
+		m := &w.members[i]
+		fmt.Fprint(&out, m.next, m.phase, m.plan, m.had, m.record, m.memory, m.seen.touched, m.seen.written, m.result, ";")
+	}
+	for _, at := range slices.SortedFunc(maps.Keys(w.results.sites), func(a, b Site) int { return slices.Compare(a[:], b[:]) }) {
+		fmt.Fprint(&out, at[0], *w.results.sites[at])
+	}
+	for _, k := range w.results.order {
+		fmt.Fprint(&out, k.record, k.maker, k.taken, k.takers, k.Result.(*values).users, ";")
+	}
+	return out.String()
 }
 
-func (w *world) fail(format string, args ...any) {
-	if w.wrong == "" {
-		w.wrong = fmt.Sprintf(format, args...)
-	}
-}
-
-func sum(words ...any) uint64 {
-	h := fnv.New64a()
-	fmt.Fprint(h, words...)
-	return h.Sum64()
-}
-
-// view returns the memory that has a rank's bytes of a block.
-func (w *world) view(r int, b Block) memory {
-	if w.shared[r][b] {
-		return w.common
-	}
-	return w.own[r]
-}
-
-// result returns the number that an operation writes to a block, computed from the numbers that find returns.
-// It depends on the rank only if the operation's Record is "".
-func result(o *Op, b Block, find func(Block) uint64) uint64 {
-	words := []any{o.Record, b}
-	if o.Record == "" {
-		words = append(words, o.ID)
-	}
-	for _, r := range o.Reads {
-		words = append(words, find(r))
-	}
-	if !slices.Contains(o.Fills, b) {
-		words = append(words, find(b))
-	}
-	return sum(words...)
-}
-
-// write carries an operation out: find returns the numbers before the operation, and put stores the numbers
-// after it.
-func write(o *Op, find func(Block) uint64, put func(Block, uint64)) {
-	out := memory{}
-	for _, b := range o.Writes {
-		if o.Kind == Work {
-			out[b] = result(o, b, find)
+// after is the world after steps of these ranks.
+func after(m *model, t twist, steps []int) *world {
+	w := newWorld(m, t)
+	for _, r := range steps {
+		if w.step(r); w.wrong != "" {
+			break
 		}
 	}
-	for _, b := range o.Writes {
-		put(b, out[b])
-	}
+	return w
 }
 
-// onItsOwn has a rank carry out its next operation on a device of its own.
-func (w *world) onItsOwn(r int, id uint64) *Op {
-	if w.done[r] >= len(w.ranks[r]) || w.ranks[r][w.done[r]].ID != id {
-		w.fail("rank %d: operation %d is out of its turn", r, id)
-		return nil
-	}
-	o := &w.ranks[r][w.done[r]].Op
-	w.done[r]++
-	switch o.Kind {
-	case Free:
-		delete(w.alone[r], o.Writes[0])
-	case Alloc, Work:
-		write(o, func(b Block) uint64 { return w.alone[r][b] }, func(b Block, v uint64) { w.alone[r][b] = v })
-	}
-	return o
-}
-
-// collective returns the result of a collective of the ranks that are left. from returns the numbers of a
-// rank's memory.
-func (w *world) collective(o *Op, from func(r int) func(Block) uint64) uint64 {
-	words := []any{o.Record}
-	for r := range w.ranks {
-		if !w.gone[r] {
-			for _, b := range o.Reads {
-				words = append(words, from(r)(b))
-			}
-		}
-	}
-	return sum(words...)
-}
-
-// carryOut carries out the effects of the group, and checks all views after each effect.
-func (w *world) carryOut(effects []Effect) {
-	for _, e := range effects {
-		w.story = append(w.story, fmt.Sprintf("  act %d rank %d block %d %+v", e.Act, e.Rank, e.Block, e.Op))
-		switch e.Act {
-		case Park:
-			w.parked[e.Rank] = true
-			continue
-		case Unshare:
-			w.own[e.Rank][e.Block] = w.common[e.Block]
-			w.shared[e.Rank][e.Block] = false
-			continue
-		case Share:
-			if e.From >= 0 {
-				w.common[e.Block] = w.view(e.From, e.Block)[e.Block]
-			}
-			for r := range w.ranks {
-				if !w.gone[r] {
-					w.shared[r][e.Block] = true
-				}
-			}
-		case RunOwn:
-			w.runOwn(e.Rank, e.Op)
-		case RunOnce:
-			w.runOnce(e.Op, e.IDs)
-			continue // the next effect makes the written blocks common
-		}
-		w.check()
-	}
-}
-
-func (w *world) runOwn(r int, o *Op) {
-	w.parked[r] = false
-	if w.onItsOwn(r, o.ID) == nil {
-		return
-	}
-	switch o.Kind {
-	case Free:
-		delete(w.own[r], o.Writes[0])
-		delete(w.shared[r], o.Writes[0])
-		return
-	case Alloc:
-		w.own[r][o.Writes[0]] = 0
-		return
-	case Collective: // only one rank is left
-		w.alone[r][o.Writes[0]] = w.collective(o, func(int) func(Block) uint64 { return func(b Block) uint64 { return w.alone[r][b] } })
-	case Read:
-		return // the check has compared all blocks that can be read
-	}
-	for _, b := range o.Writes {
-		if w.shared[r][b] {
-			w.fail("rank %d alone writes to common memory, block %d", r, b)
-			return
-		}
-	}
-	if o.Kind == Collective {
-		w.own[r][o.Writes[0]] = w.collective(o, func(int) func(Block) uint64 { return func(b Block) uint64 { return w.view(r, b)[b] } })
-		return
-	}
-	write(o, func(b Block) uint64 { return w.view(r, b)[b] }, func(b Block, v uint64) { w.own[r][b] = v })
-}
-
-func (w *world) runOnce(o *Op, ids []uint64) {
-	views := func(r int) func(Block) uint64 { return func(b Block) uint64 { return w.view(r, b)[b] } }
-	alone := func(r int) func(Block) uint64 { return func(b Block) uint64 { return w.alone[r][b] } }
-	total, want := w.collective(o, views), w.collective(o, alone)
-	for r := range w.ranks {
-		if w.gone[r] {
-			continue
-		}
-		w.parked[r] = false
-		if w.onItsOwn(r, ids[r]) == nil {
-			return
-		}
-		if o.Kind == Collective {
-			w.alone[r][o.Writes[0]] = want
-		}
-	}
-	if o.Kind == Collective {
-		w.common[o.Writes[0]] = total
-		return
-	}
-	write(o, func(b Block) uint64 { return w.common[b] }, func(b Block, v uint64) { w.common[b] = v })
-}
-
-// check compares each rank's view with the memory of a device of its own. It must not be called between an
-// operation that ran once and the effects that make its blocks common.
-func (w *world) check() {
-	for r := range w.ranks {
-		for b, want := range w.alone[r] {
-			if got := w.view(r, b)[b]; !w.gone[r] && got != want {
-				w.fail("rank %d finds %x in block %d, and would find %x on a device of its own", r, got, b, want)
-			}
-		}
-	}
-}
-
-// moves returns all events that can come next.
-func (w *world) moves() (moves []string, apply []func(*world)) {
-	add := func(name string, f func(*world)) { moves, apply = append(moves, name), append(apply, f) }
-	for r := range w.ranks {
-		if w.gone[r] {
-			continue
-		}
-		if w.parked[r] {
-			add(fmt.Sprintf("rank %d has waited for long", r), func(w *world) { w.parked[r] = false; w.carryOut(w.group.Step(TimeOut{r})) })
-		}
-		if n := w.posted[r]; n < len(w.ranks[r]) {
-			if s := w.ranks[r][n]; s.after == 0 || w.done[s.peer] >= s.after {
-				add(fmt.Sprintf("rank %d asks for %d", r, s.ID), func(w *world) { w.posted[r]++; w.carryOut(w.group.Step(Post{r, s.Op})) })
-			}
-		}
-		if w.mayEnd && r == 0 {
-			add("rank 0 is killed", func(w *world) { w.gone[0], w.parked[0] = true, false; w.carryOut(w.group.Step(End{0})) })
-		}
-	}
-	switch {
-	case w.compares != 0 && w.compared == 0 && w.equal(w.compares):
-		add("a block is compared", func(w *world) { w.stamps, w.compared = w.group.Stamps(w.compares), 1 })
-	case w.compared == 1:
-		add("the comparison is told", func(w *world) {
-			w.compared = 2
-			w.carryOut(w.group.Step(Compared{w.compares, w.stamps}))
-		})
-	}
-	return moves, apply
-}
-
-// equal tells whether all ranks have a block, with the same number.
-func (w *world) equal(b Block) bool {
-	for r := range w.ranks {
-		v, is := w.alone[r][b]
-		if !is || v != w.alone[0][b] {
-			return false
-		}
-	}
-	return true
-}
-
-// explore tries all interleavings. It returns the first violation with the events that led to it, or "", and
-// the number of worlds that it has seen.
-func explore(p *program, t twist) (wrong string, worlds int) {
+// explore tries all orders of the steps. It returns the first violation with the steps that led to it, or "", how many worlds it
+// has seen, and how many results were taken at most.
+func explore(m *model, t twist) (wrong string, worlds, taken int) {
 	seen := map[string]bool{}
-	var visit func(w *world) string
-	visit = func(w *world) string {
+	var visit func(steps []int) string
+	visit = func(steps []int) string {
+		w := after(m, t, steps)
 		if w.wrong != "" {
-			return w.wrong + ", after\n" + strings.Join(w.story, "\n")
+			return fmt.Sprintf("%s, after steps of the ranks %v", w.wrong, steps)
 		}
+		taken = max(taken, w.taken)
 		if key := w.key(); seen[key] {
 			return ""
 		} else {
 			seen[key] = true
 		}
-		moves, apply := w.moves()
-		if len(moves) == 0 {
-			for r := range w.ranks {
-				if !w.gone[r] && w.done[r] < len(w.ranks[r]) {
-					return fmt.Sprintf("rank %d waits for ever before operation %d, after\n%s", r, w.ranks[r][w.done[r]].ID, strings.Join(w.story, "\n"))
-				}
+		for r := range w.members {
+			if !w.canStep(r) {
+				continue
 			}
-		}
-		for i, f := range apply {
-			next := w.clone()
-			next.story = append(next.story, moves[i])
-			f(next)
-			if wrong := visit(next); wrong != "" {
+			if wrong := visit(append(slices.Clone(steps), r)); wrong != "" {
 				return wrong
 			}
 		}
 		return ""
 	}
-	return visit(newWorld(p, t)), len(seen)
+	return visit(nil), len(seen), taken
+}
+
+// wander tries a single random order of the steps.
+func wander(m *model, t twist, r *rand.Rand) *world {
+	w := newWorld(m, t)
+	for w.wrong == "" {
+		var left []int
+		for i := range w.members {
+			if w.canStep(i) {
+				left = append(left, i)
+			}
+		}
+		if len(left) == 0 {
+			break
+		}
+		w.step(left[r.IntN(len(left))])
+	}
+	return w
+}
+
+// mix makes a word of others.
+func mix(all ...uint64) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, all)
+	return h.Sum64()
 }
