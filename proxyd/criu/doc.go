@@ -81,6 +81,10 @@
 // A connection to a daemon of the node stays when the program goes on in place, and is closed in a restored program
 // (outside.go).
 //
+// # Terminals
+//
+// CRIU refuses an open /dev/tty in cases that it could restore; a dump and a restore get around that (ctty.go).
+//
 // # Limits
 //
 //   - A user can kill criu during a dump of the user's own program: criu's uid is the user's.

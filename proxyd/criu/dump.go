@@ -63,7 +63,11 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	if err != nil {
 		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
 	}
-	c := command{init: p.Init, noIPC: sysV, args: dumpArgs(p)}
+	terminals, err := ownTerminals(p)
+	if err != nil {
+		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
+	}
+	c := command{init: p.Init, noIPC: sysV, args: dumpArgs(p, terminals)}
 	if err := errors.Join(c.confine(p), c.leaveOutside(p.Outside)); err != nil {
 		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
 	}
@@ -123,12 +127,13 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	return i, nil
 }
 
-func dumpArgs(p Program) []string {
+// dumpArgs returns criu's arguments. terminals are external for criu (ctty.go).
+func dumpArgs(p Program, terminals []string) []string {
 	args := append(commonOptions("dump"), "--tree", strconv.Itoa(p.PID), "--leave-running", "--ghost-limit", ghostLimit)
 	if p.Cgroup != "" {
 		args = append(args, "--freeze-cgroup", p.Cgroup)
 	}
-	for _, what := range externalSockets(p.Stdio) {
+	for _, what := range append(externalSockets(p.Stdio), terminals...) {
 		args = append(args, "--external", what)
 	}
 	return append(args, queueOptions(p.Queues)...)

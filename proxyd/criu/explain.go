@@ -5,6 +5,7 @@ package criu
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -17,7 +18,7 @@ var obstacles = []struct{ pattern, text string }{
 	// Terminals.
 	{`file (\d+) of that type .* is (/dev/(?:pts/\d+|tty\S*|console))`, "WHO holds a terminal ($2)"},
 	{`Found dangling tty with sid \d+ pgid \d+ \((\S+)\)`, "WHO holds a terminal ($1)"},
-	{`tty: ctty inheritance detected sid/pgrp (\d+)`, "session $1 has /dev/tty open on a terminal that another process of the program holds, as an interactive dash does below tmux; bash does not"},
+	{`tty: ctty inheritance detected sid/pgrp (\d+)`, "a process of session $1 has opened /dev/tty, which the first process of the session does not share, as less does in a shell below tmux"},
 	{`tty: .*(No task found with sid|external peer|Found slave peer)`, "WHO holds a terminal"},
 	{`Unable to find a tty driver`, "WHO holds a terminal"},
 	{`queued data overflow`, "WHO holds a terminal with unread input"},
@@ -126,4 +127,47 @@ func nameProcess(pid int, name func(int) string) string {
 		return fmt.Sprintf("process %d (%s)", pid, n)
 	}
 	return "process " + strconv.Itoa(pid)
+}
+
+// silent are descriptors that CRIU stumbles over without naming them: the kernel does not
+// let its parasite send them.
+var silent = []struct{ link, text string }{
+	{"anon_inode:[io_uring]", "WHO uses io_uring"},
+}
+
+var unnamed = regexp.MustCompile(`^Can't dump file (\d+) of that type`)
+
+// addLink adds what a descriptor is to a complaint that only tells its number.
+func (c complaint) addLink(members map[int]member) complaint {
+	m := unnamed.FindStringSubmatch(c.text)
+	if m == nil {
+		return c
+	}
+	if link, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", members[c.pid].host, m[1])); err == nil {
+		c.text += " is " + link
+	}
+	return c
+}
+
+// findSilent looks for what is silent in a tree that could not be dumped; "" if nothing is.
+func findSilent(members map[int]member, root int) string {
+	for _, m := range findDescendants(members, []int{root}) {
+		dir := fmt.Sprintf("/proc/%d/fd/", m.host)
+		fds, err := os.ReadDir(dir)
+		if err != nil {
+			continue // the process has ended
+		}
+		for _, fd := range fds {
+			link, err := os.Readlink(dir + fd.Name())
+			if err != nil {
+				continue
+			}
+			for _, s := range silent {
+				if link == s.link {
+					return strings.ReplaceAll(s.text, "WHO", nameProcess(m.pid, func(int) string { return m.name }))
+				}
+			}
+		}
+	}
+	return ""
 }

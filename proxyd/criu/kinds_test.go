@@ -206,15 +206,35 @@ def check():
 	"terminal of its own": `
 import os, pty, termios
 m, s = pty.openpty()
+def line():
+    got = b''
+    while not got.endswith(b'\n'): got += os.read(m, 100)
+    return got
 def check():
-    os.write(s, b'out\n'); out = os.read(m, 100); os.write(m, b'in\n')
-    return out, os.read(s, 100), os.read(m, 100), os.isatty(s)`,
+    os.write(s, b'out\n'); out = line(); os.write(m, b'in\n')
+    return out, os.read(s, 100), line(), os.isatty(s)`,
 
 	"session in a terminal": `
 import os, pty
 pid, m = pty.fork()
 if pid == 0:
     while True: print(input()[::-1], os.tcgetpgrp(0) == os.getpgrp())
+def check():
+    os.write(m, b'abc\n'); got = b''
+    while got.count(b'\n') < 2: got += os.read(m, 100)
+    return got, os.tcgetpgrp(m) == pid`,
+
+	// As an interactive dash below expect; the child shares the open file.
+	"terminal of the session": `
+import os, pty, signal
+pid, m = pty.fork()
+if pid == 0:
+    t = os.open('/dev/tty', os.O_RDWR)
+    if os.fork() == 0:
+        while True: signal.pause()
+    while True:
+        said = input()[::-1]; os.tcsetpgrp(t, os.getpgrp())
+        os.write(t, b'%s %x %d\n' % (said.encode(), os.fstat(t).st_rdev, os.tcgetpgrp(t) == os.getpgrp()))
 def check():
     os.write(m, b'abc\n'); got = b''
     while got.count(b'\n') < 2: got += os.read(m, 100)

@@ -29,6 +29,13 @@ func TestObstacles(t *testing.T) {
 		"terminal": {`
 import os
 s = os.open(open('/tmp/terminal').read(), os.O_RDWR | os.O_NOCTTY)`, `^process \d+ \(python3\) holds a terminal`},
+		"terminal of the session": {`
+import os, pty, signal
+r, w = os.pipe(); pid, m = pty.fork()
+if pid == 0:
+    if os.fork() == 0: t = os.open('/dev/tty', os.O_RDWR); os.write(w, b'.')
+    while True: signal.pause()
+os.read(r, 1)`, `^a process of session \d+ has opened /dev/tty, which `},
 		"io_uring": {`
 import ctypes
 libc = ctypes.CDLL(None); p = ctypes.create_string_buffer(256)

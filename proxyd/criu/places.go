@@ -41,9 +41,21 @@ func placeFiles(in io.Reader, nameOf func(*regfile.RegFileEntry) string, reset m
 	first = binary.LittleEndian.AppendUint32(first, filesMagic)
 	size := int64(len(first))
 	var rest []byte
+	var own []*fdinfo.FileEntry
+	var highest uint32
 	err := eachEntry(bufio.NewReader(in), filesMagic, func(b []byte) error {
 		size += 4 + int64(len(b))
-		b, early, err := rewriteEntry(b, nameOf, reset)
+		var m fdinfo.FileEntry
+		// Kinds of files that a newer CRIU knows are none of ours.
+		if err := (proto.UnmarshalOptions{AllowPartial: true}).Unmarshal(b, &m); err != nil {
+			return fmt.Errorf("%w: %w", errImage, err)
+		}
+		highest = max(highest, m.GetId())
+		if isOwnTerminal(&m) {
+			own = append(own, &m)
+			return nil
+		}
+		b, early, err := rewriteEntry(b, &m, nameOf, reset)
 		if size > maxFiles {
 			err = fmt.Errorf("%w: of more than %d bytes", errImage, maxFiles)
 		}
@@ -51,22 +63,36 @@ func placeFiles(in io.Reader, nameOf func(*regfile.RegFileEntry) string, reset m
 		if early {
 			to = &first
 		}
-		*to = append(binary.LittleEndian.AppendUint32(*to, uint32(len(b))), b...)
+		*to = appendEntry(*to, b)
 		return err
 	})
+	for _, terminal := range own {
+		highest++
+		entries, err := givePath(terminal, highest)
+		if err != nil {
+			return nil, size, err
+		}
+		for _, e := range entries {
+			b, err := proto.Marshal(e)
+			if err != nil {
+				return nil, size, err
+			}
+			rest = appendEntry(rest, b)
+		}
+	}
 	return bytes.NewReader(append(first, rest...)), size, err
+}
+
+// appendEntry adds an entry to an image.
+func appendEntry(image, entry []byte) []byte {
+	return append(binary.LittleEndian.AppendUint32(image, uint32(len(entry))), entry...)
 }
 
 // rewriteEntry takes the name from an entry of a connection, renames a file as nameOf says, closes a connection that is
 // reset, and arms a timer that CRIU would not arm. early tells that the entry must stand before all others: a unix socket that listens. For a connection
 // that is not accepted yet, CRIU looks for the socket that it goes to among the sockets read so far
 // (try_resolve_unix_peer), and gives up if the connection is read first.
-func rewriteEntry(b []byte, nameOf func(*regfile.RegFileEntry) string, reset map[uint32]bool) (_ []byte, early bool, err error) {
-	var m fdinfo.FileEntry
-	// Kinds of files that a newer CRIU knows are none of ours.
-	if err := (proto.UnmarshalOptions{AllowPartial: true}).Unmarshal(b, &m); err != nil {
-		return nil, false, fmt.Errorf("%w: %w", errImage, err)
-	}
+func rewriteEntry(b []byte, m *fdinfo.FileEntry, nameOf func(*regfile.RegFileEntry) string, reset map[uint32]bool) (_ []byte, early bool, err error) {
 	s, f := m.GetUsk(), m.GetReg()
 	switch {
 	case f != nil && nameOf(f) != "":
@@ -80,7 +106,7 @@ func rewriteEntry(b []byte, nameOf func(*regfile.RegFileEntry) string, reset map
 	default:
 		return b, s.GetState() == listening, nil
 	}
-	b, err = proto.Marshal(&m)
+	b, err = proto.Marshal(m)
 	return b, false, err
 }
 

@@ -12,22 +12,30 @@ import (
 
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/fdinfo"
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/fown"
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/regfile"
 	sk_opts "github.com/checkpoint-restore/go-criu/v7/crit/images/sk-opts"
 	sk_unix "github.com/checkpoint-restore/go-criu/v7/crit/images/sk-unix"
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/timerfd"
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/tty"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
 
-// TestPlaced: only connections lose their names, sockets that listen come first, and a periodic timer that has
-// expired is armed; every other byte stays.
+// noOwner is what CRIU notes of a file of which the kernel tells no process.
+func noOwner() *fown.FownEntry {
+	none := proto.Uint32(0)
+	return &fown.FownEntry{Uid: none, Euid: none, Signum: none, PidType: none, Pid: none}
+}
+
+// TestPlaced: only connections lose their names, sockets that listen come first, a periodic timer that has
+// expired is armed, and a terminal that was external gets its path; every other byte stays.
 func TestPlaced(t *testing.T) {
 	socket := func(state, kind int, name string, deleted bool) []byte {
 		none := proto.Uint32(0)
 		return encodeEntry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_UNIXSK.Enum(), Id: none, Usk: &sk_unix.UnixSkEntry{
 			Id: none, Ino: proto.Uint32(8), Type: proto.Uint32(uint32(kind)), State: proto.Uint32(uint32(state)), Flags: none, Uflags: none,
 			Backlog: none, Peer: proto.Uint32(9), Name: []byte(name), Deleted: proto.Bool(deleted),
-			Fown: &fown.FownEntry{Uid: none, Euid: none, Signum: none, PidType: none, Pid: none},
+			Fown: noOwner(),
 			Opts: &sk_opts.SkOptsEntry{
 				SoSndbuf: none, SoRcvbuf: none, SoSndTmoSec: proto.Uint64(0), SoSndTmoUsec: proto.Uint64(0),
 				SoRcvTmoSec: proto.Uint64(0), SoRcvTmoUsec: proto.Uint64(0),
@@ -38,9 +46,17 @@ func TestPlaced(t *testing.T) {
 		none, zero := proto.Uint32(0), proto.Uint64(0)
 		return encodeEntry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_TIMERFD.Enum(), Id: none, Tfd: &timerfd.TimerfdEntry{
 			Id: none, Flags: none, Clockid: none, Ticks: &ticks, SettimeFlags: none, Vsec: zero, Vnsec: &value, Isec: zero, Insec: &interval,
-			Fown: &fown.FownEntry{Uid: none, Euid: none, Signum: none, PidType: none, Pid: none},
+			Fown: noOwner(),
 		}})
 	}
+	terminal := func(path *uint32) []byte {
+		return entry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_TTY.Enum(), Id: proto.Uint32(7), Tty: &tty.TtyFileEntry{
+			Id: proto.Uint32(7), TtyInfoId: proto.Uint32(0), Flags: proto.Uint32(unix.O_RDWR), RegfId: path, Fown: noOwner(),
+		}})
+	}
+	pathOf := entry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_REG.Enum(), Id: proto.Uint32(10), Reg: &regfile.RegFileEntry{
+		Id: proto.Uint32(10), Flags: proto.Uint32(unix.O_RDWR), Pos: proto.Uint64(0), Fown: noOwner(), Name: proto.String("/dev/tty"),
+	}})
 	var before, after [][]byte
 	for _, c := range []struct{ before, after []byte }{
 		{socket(established, unix.SOCK_STREAM, "/tmp/s", false), socket(established, unix.SOCK_STREAM, "", false)},
@@ -53,8 +69,10 @@ func TestPlaced(t *testing.T) {
 		{timer(1, 0, 7), timer(1, 7, 7)},
 		{before: timer(0, 0, 7)}, // not armed by the program
 		{before: timer(1, 5, 7)},
-		{before: timer(1, 0, 0)},                                   // fires once
-		{before: []byte{5, 0, 0, 0, 0x08, 0xc8, 0x01, 0x10, 0x05}}, // of a kind that nobody knows
+		{before: timer(1, 0, 0)}, // fires once
+		{before: terminal(proto.Uint32(9))},
+		{before: []byte{5, 0, 0, 0, 0x08, 0xc8, 0x01, 0x10, 0x09}}, // of a kind that nobody knows
+		{terminal(nil), slices.Concat(terminal(proto.Uint32(10)), pathOf)},
 	} {
 		if c.after == nil {
 			c.after = c.before

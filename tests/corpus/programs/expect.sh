@@ -4,8 +4,6 @@
 #
 # What: expect drives a shell, a calculator and a Python prompt on terminals of their own
 # Needs: expect bc
-# Fails: an interactive dash on a terminal that expect holds has /dev/tty open; the checkpoint is refused, which is named
-# Failure: /dev/tty
 #SBATCH --job-name=expect --ntasks=1 --output=log
 set -eu
 cat >talk.exp <<'X'

@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/fdinfo"
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/regfile"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
+)
+
+// An interactive dash opens /dev/tty, which is the terminal of its session. CRIU refuses to dump such a file if the first
+// process that CRIU finds with a side of the terminal is another one (tty_verify_ctty in criu/tty.c), and expect, script and
+// tmux, which made the terminal, are found first. So a dump tells criu that the file is an external terminal, of
+// which criu notes the flags and the settings. A restore adds the path to the image. Then criu takes the file for what its
+// device number says, and opens /dev/tty when the process has the terminal of its session.
+//
+// criu gives that terminal to the first process of the session alone, so that process has to be among those that share
+// the open file. Any other case is left to criu, which refuses.
+
+// ttyPath is the terminal of the session of the process that opens the path.
+const ttyPath = "/dev/tty"
+
+// ptsMajor is the major device number of pseudo terminals.
+const ptsMajor = 136
+
+// holder is a process that has ttyPath open.
+type holder struct {
+	session     int // numbered as the caller counts, as are all processes here
+	descriptors map[int]bool
+}
+
+// ownTerminals returns criu's names of the open ttyPath of a program, none if there are none that can be restored so.
+func ownTerminals(p Program) ([]string, error) {
+	members, err := membersOf(p.Init)
+	if err != nil {
+		return nil, err
+	}
+	tree := findDescendants(members, []int{p.PID})
+	if !slices.ContainsFunc(tree, func(m member) bool { return terminalOf(m.host) >= 0 }) {
+		return nil, nil
+	}
+	driven := map[int]bool{}
+	holders := map[int]holder{}
+	var names []string
+	for _, m := range tree {
+		if m.zombie {
+			continue
+		}
+		h := holder{session: sessionOf(m.host), descriptors: map[int]bool{}}
+		found, err := h.lookAtTerminals(m.host, driven)
+		if err != nil {
+			return nil, fmt.Errorf("process %d (%s): %w", m.pid, m.name, err)
+		}
+		names = append(names, found...)
+		if len(h.descriptors) > 0 {
+			holders[m.host] = h
+		}
+	}
+	for host, h := range holders {
+		for fd := range h.descriptors {
+			if !driven[terminalOf(h.session)] || !holders[h.session].descriptors[fd] || !shareFile(host, h.session, fd) {
+				return nil, nil
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// shareFile tells whether a descriptor is the same open file in two processes (kcmp(2)).
+func shareFile(a, b, fd int) bool {
+	const file = 0 // KCMP_FILE of linux/kcmp.h
+	order, _, e := unix.Syscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), file, uintptr(fd), uintptr(fd), 0)
+	return e == 0 && order == 0
+}
+
+// lookAtTerminals adds the descriptors of a process that are ttyPath, and to driven the terminals that the process
+// drives. It returns criu's names of the former.
+func (h holder) lookAtTerminals(host int, driven map[int]bool) (names []string, err error) {
+	dir := fmt.Sprintf("/proc/%d/", host)
+	fds, err := os.ReadDir(dir + "fd")
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range fds {
+		to, err := os.Readlink(dir + "fd/" + e.Name())
+		if err != nil || to != ttyPath && filepath.Base(to) != "ptmx" {
+			continue // closed, as when the process runs, or another file
+		}
+		f, err := mounts.Stat(dir + "fd/" + e.Name())
+		if err != nil || f.Kind() != unix.S_IFCHR {
+			continue
+		}
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil {
+			return nil, err
+		}
+		switch f.Rdev {
+		case unix.Mkdev(5, 0): // TTYAUX_MAJOR of the kernel's Documentation/admin-guide/devices.txt
+			h.descriptors[fd] = true
+			names = append(names, fmt.Sprintf("tty[%x:%x]", f.Rdev, f.Device))
+		case unix.Mkdev(5, 2):
+			if n, ok := drivenBy(dir + "fdinfo/" + e.Name()); ok {
+				driven[n] = true
+			}
+		}
+	}
+	return names, nil
+}
+
+// drivenBy returns the number of the terminal that an open ptmx drives.
+func drivenBy(fdinfo string) (int, bool) {
+	b, err := os.ReadFile(fdinfo)
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(b)) {
+		if text, ok := strings.CutPrefix(line, "tty-index:"); ok {
+			n, err := strconv.Atoi(strings.TrimSpace(text))
+			return n, err == nil
+		}
+	}
+	return 0, false
+}
+
+// terminalOf returns the number of the pseudo terminal that the session of a process has, -1 if none.
+func terminalOf(host int) int {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", host))
+	if err != nil {
+		return -1
+	}
+	words := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if len(words) < 5 {
+		return -1
+	}
+	device, err := strconv.ParseInt(words[4], 10, 32) // state, parent, group, session, terminal; the number is signed
+	if err != nil || unix.Major(uint64(uint32(device))) != ptsMajor {
+		return -1
+	}
+	return int(unix.Minor(uint64(uint32(device))))
+}
+
+// isOwnTerminal tells whether an entry is an open ttyPath that ownTerminals named: CRIU notes the path of any other
+// terminal.
+func isOwnTerminal(m *fdinfo.FileEntry) bool { return m.GetTty() != nil && m.GetTty().RegfId == nil }
+
+// givePath returns the entry of an open ttyPath with the entry of the path that is missing, which gets the given number.
+func givePath(m *fdinfo.FileEntry, id uint32) ([]*fdinfo.FileEntry, error) {
+	t := m.GetTty()
+	if t.GetFown() == nil {
+		return nil, fmt.Errorf("%w: terminal %d", errImage, t.GetId())
+	}
+	t.RegfId = proto.Uint32(id)
+	path := &regfile.RegFileEntry{
+		Id: proto.Uint32(id), Flags: proto.Uint32(t.GetFlags()), Pos: proto.Uint64(0), Fown: t.GetFown(), Name: proto.String(ttyPath),
+	}
+	return []*fdinfo.FileEntry{m, {Type: fdinfo.FdTypes_REG.Enum(), Id: proto.Uint32(id), Reg: path}}, nil
+}
