@@ -44,6 +44,30 @@ def check():
     asked.release(); told.acquire(); os.write(w, b'.')
     return libc.prctl(30, 0, 0, 0, 0), said.pop(), int(os.read(r2, 9))`,
 
+	"io priority": `
+import ctypes, os, platform, threading
+libc = ctypes.CDLL(None); put, get = (251, 252) if platform.machine() == 'x86_64' else (30, 31)
+assert libc.syscall(put, 1, 0, 2 << 13 | 7) == 0; asked, told, said = threading.Semaphore(0), threading.Semaphore(0), []
+def work():
+    assert libc.syscall(put, 1, 0, 3 << 13) == 0
+    while True: asked.acquire(); said.append(libc.syscall(get, 1, 0)); told.release()
+threading.Thread(target=work, daemon=True).start()
+def check():
+    asked.release(); told.acquire()
+    return libc.syscall(get, 1, 0), said.pop()`,
+
+	"personality": `
+import ctypes, os
+libc = ctypes.CDLL(None); a, b = (os.pipe(), os.pipe()), (os.pipe(), os.pipe())
+def serve(p):
+    while os.read(p[0][0], 1): os.write(p[1][1], b'%9x' % libc.personality(0xffffffff))
+if os.fork() == 0:
+    libc.personality(0x0040000) # ADDR_NO_RANDOMIZE
+    if os.fork() == 0: libc.personality(0); serve(b)
+    serve(a)
+def ask(p): os.write(p[0][1], b'.'); return int(os.read(p[1][0], 9), 16)
+def check(): return ask(a), ask(b), libc.personality(0xffffffff)`,
+
 	"sleep": `
 import threading, time
 begin = time.monotonic(); done = threading.Event()

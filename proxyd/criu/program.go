@@ -82,6 +82,9 @@ type Process struct {
 	Places *Places `json:"places,omitempty"` // nil: a zombie, or not noted
 	// Slack is the timer slack of threads, in nanoseconds, where that is not the default.
 	Slack map[int]uint64 `json:"slack,omitempty"`
+	// IOPriority is the class and priority of threads that have set one, as in ioprio_set(2).
+	IOPriority  map[int]int `json:"io_priority,omitempty"`
+	Personality uint32      `json:"personality,omitempty"` // as in personality(2)
 }
 
 // File is an image in a Sink.

@@ -4,10 +4,13 @@
 package criu
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A process that lost its parent is a child of the program's root, if the root is its subreaper,
@@ -37,11 +40,24 @@ func (i *Image) hasReaper() bool {
 // makeReaper makes the root a subreaper if the root exists and waits in a system call. done is
 // false if it is too early.
 func makeReaper(init, root int) (done bool, err error) {
+	done, err = callIn(init, root, unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1)
+	if err != nil {
+		err = fmt.Errorf("make the program's root a subreaper: %w", err)
+	}
+	return done, err
+}
+
+// errNotWaiting says of a process that it should have waited for an image.
+var errNotWaiting = errors.New("it does not wait for its image")
+
+// callIn has a process of a capsule make a system call, if the process exists and waits in another one, and go on from
+// there. done is false if it is too early.
+func callIn(init, pid int, number uintptr, args ...uintptr) (done bool, err error) {
 	members, err := membersOf(init)
 	if err != nil {
 		return false, err
 	}
-	m, ok := members[root]
+	m, ok := members[pid]
 	if !ok {
 		return false, nil
 	}
@@ -52,7 +68,7 @@ func makeReaper(init, root int) (done bool, err error) {
 			return false, nil //nolint:nilerr // it has ended, which criu will tell
 		}
 		if !strings.HasPrefix(string(b), "running") && !strings.HasPrefix(string(b), "-1") {
-			return true, callSubreaper(m.host)
+			return true, makeCall(m.host, number, args)
 		}
 	}
 	return false, nil

@@ -5,7 +5,6 @@ package criu
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"os"
 	"runtime"
@@ -20,12 +19,12 @@ const (
 	eRestartNoIntr  = 513
 	eRestartNoHand  = 514
 	eRestartBlock   = 516
+	maxErrno        = 4095
 	syscallInsnSize = 2
 )
 
-// callSubreaper makes a process that is in a system call call
-// prctl(PR_SET_CHILD_SUBREAPER, 1), and go on from there.
-func callSubreaper(pid int) error {
+// makeCall has a process that is in a system call make another one, of at most two arguments, and go on from there.
+func makeCall(pid int, number uintptr, args []uintptr) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // ptrace is a matter of threads
@@ -34,17 +33,14 @@ func callSubreaper(pid int) error {
 		if err != nil {
 			err = os.NewSyscallError("ptrace seize", err)
 		} else {
-			err = errors.Join(injectReaper(pid), os.NewSyscallError("ptrace detach", unix.PtraceDetach(pid)))
+			err = errors.Join(injectCall(pid, number, args), os.NewSyscallError("ptrace detach", unix.PtraceDetach(pid)))
 		}
 		done <- err
 	}()
-	if err := <-done; err != nil {
-		return fmt.Errorf("make the program's root a subreaper: %w", err)
-	}
-	return nil
+	return <-done
 }
 
-func injectReaper(pid int) error {
+func injectCall(pid int, number uintptr, args []uintptr) error {
 	if err := unix.PtraceInterrupt(pid); err != nil {
 		return os.NewSyscallError("ptrace interrupt", err)
 	}
@@ -64,8 +60,11 @@ func injectReaper(pid int) error {
 	}
 	call := was
 	call.Rip -= syscallInsnSize
-	call.Rax, call.Orig_rax = unix.SYS_PRCTL, math.MaxUint64
-	call.Rdi, call.Rsi, call.Rdx, call.R10, call.R8 = unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0
+	call.Rax, call.Orig_rax = uint64(number), math.MaxUint64
+	call.Rdi, call.Rsi, call.Rdx, call.R10, call.R8 = 0, 0, 0, 0, 0
+	for n, arg := range args {
+		*[]*uint64{&call.Rdi, &call.Rsi}[n] = uint64(arg)
+	}
 	if err := unix.PtraceSetRegs(pid, &call); err != nil {
 		return os.NewSyscallError("ptrace setregs", err)
 	}
@@ -76,8 +75,8 @@ func injectReaper(pid int) error {
 	if err == nil {
 		err = unix.PtraceGetRegs(pid, &call)
 	}
-	if err == nil && call.Rax != 0 {
-		err = fmt.Errorf("prctl: %w", unix.Errno(-int64(call.Rax)))
+	if failed := -int64(call.Rax); err == nil && failed > 0 && failed <= maxErrno {
+		err = unix.Errno(failed)
 	}
 	return errors.Join(err, os.NewSyscallError("ptrace setregs", setAgain(pid, was)))
 }

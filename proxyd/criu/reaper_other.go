@@ -7,6 +7,6 @@ package criu
 
 import "runtime"
 
-func callSubreaper(int) error {
-	return &Unsupported{Reason: "a program whose daemons have lost their parents cannot be restored on " + runtime.GOARCH}
+func makeCall(int, uintptr, []uintptr) error {
+	return &Unsupported{Reason: "a program whose daemons have lost their parents, or that has a personality, cannot be restored on " + runtime.GOARCH}
 }

@@ -31,7 +31,9 @@ type restorer struct {
 	queues  *messagequeue.State
 	opened  map[uint32]string // names of message queues that criu is given open, by their numbers in files.img
 	renamed map[string]string // files with another name now than in the image
-	reset   map[uint32]bool   // unix sockets that are restored as closed, and their other ends
+	// personalities are the processes that are to set theirs, by the image that they wait for.
+	personalities map[string]Process
+	reset         map[uint32]bool // unix sockets that are restored as closed, and their other ends
 }
 
 // Restore makes the program of img again, in the namespaces of p.Init and the cgroup p.Cgroup; the
@@ -85,7 +87,7 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 		}
 		defer c.cgroup.Close()
 	}
-	r := &restorer{image: img, source: src, init: p.Init, renamed: p.Renamed, queues: p.Queues}
+	r := &restorer{image: img, source: src, init: p.Init, renamed: p.Renamed, queues: p.Queues, personalities: img.personalities()}
 	handed, err := r.prepareCommand(ctx, &c, p.Groups)
 	if err != nil {
 		return fail(err)
@@ -117,7 +119,7 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 				return fmt.Errorf("pipes: %w", err)
 			}
 		}
-		if err := img.setSlack(p.Init); err != nil || !frozen {
+		if err := img.setAttributes(p.Init); err != nil || !frozen {
 			return err
 		}
 		return s.freezeAround(ctx, p.Init, group, script)
@@ -215,6 +217,9 @@ func (r *restorer) carryStream(st *stream) error {
 			return err
 		}
 		r.reaper.Store(!done)
+	}
+	if err := r.setPersonality(st.name); err != nil {
+		return err
 	}
 	reply, err := replyTo(exists)
 	if err != nil {

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What: what a process is given by nice, ionice, prlimit, umask, taskset, prctl and its folder, looked at all along
-# Fails: CRIU restores neither ionice nor the personality that setarch sets (docs/silent-gaps.md)
-# Failure: ionice was|personality was
 # Needs: util-linux python3
 #SBATCH --job-name=process-attributes --ntasks=1 --output=log
 set -eu
