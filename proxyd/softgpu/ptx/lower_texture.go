@@ -11,7 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
-// A texture object is the address of a descriptor, which package texture knows. All of these instructions are interpreted.
+// A texture object is the address of a descriptor, which package texture knows. All of these instructions are
+// interpreted; texture_plane.go is for the usual textures of two dimensions.
 
 // textureSite is a tex, suld or sust.
 type textureSite struct {
@@ -205,54 +206,6 @@ func findTexel(w *warp, in *inst, addr uint64, n uint32, lane int, store bool) [
 		return r.Bytes[o:][:n]
 	}
 	return w.bytesAt(w.resolveAddress(in, addr, uint64(n), lane, store), n)
-}
-
-// samplePoints samples a texture of two dimensions for lanes that all have its object, if its channels are read as they are. It
-// reports whether that is so.
-func samplePoints(w *warp, in *inst, m uint32) bool {
-	g, refs, handles := in.ext.texture, in.ext.refs, w.u64(in.a)
-	first := lowestLane(m)
-	for left := m; left != 0; left &= left - 1 {
-		if handles[lowestLane(left)] != handles[first] {
-			return false
-		}
-	}
-	d := readDescriptor(w, in, first)
-	checkGeometry(w, in, first, &d)
-	if g.integer || g.layered || !d.HasPoints() {
-		return false
-	}
-	xs, ys, results := w.f32(refs[g.results]), w.f32(refs[g.results+1]), refs[:g.results]
-	size := d.TexelSize()
-	step := size / d.Channels
-	for left := m; left != 0; left &= left - 1 {
-		i := lowestLane(left)
-		var t texture.Texel
-		if d.Filter {
-			t[0] = math.Float32bits(weighPoints(w, in, &d, xs[i], ys[i], i))
-		} else {
-			b := findTexel(w, in, d.FindPoint(xs[i], ys[i]), size, i, false)
-			for c := range d.Channels {
-				t[c] = d.ReadPoint(b[c*step:])
-			}
-		}
-		for k, r := range results {
-			w.u32(r)[i] = t[k]
-		}
-	}
-	return true
-}
-
-// weighPoints is the sum of four weighed texels. What has no weight is not read.
-func weighPoints(w *warp, in *inst, d *texture.Descriptor, x, y float32, lane int) float32 {
-	sum := 0.0
-	at, weights := d.FindSquare(x, y)
-	for k, a := range at {
-		if weights[k] != 0 {
-			sum += weights[k] * float64(math.Float32frombits(d.ReadPoint(findTexel(w, in, a, 4, lane, false))))
-		}
-	}
-	return float32(sum)
 }
 
 func opTex(w *warp, in *inst, m uint32) {

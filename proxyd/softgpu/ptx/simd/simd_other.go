@@ -37,3 +37,18 @@ func MulWideS32(_ *[32]uint64, _, _ *[32]uint32) {}
 
 // MulWideU32 is in simd_amd64.s.
 func MulWideU32(_ *[32]uint64, _, _ *[32]uint32) {}
+
+// Textures is false, and the functions of texture_amd64.s do nothing.
+const Textures = false
+
+// ScaleCoordinates is in texture_amd64.s.
+func ScaleCoordinates(_ *[32]float64, _ *[32]float32, _ float64) {}
+
+// MirrorCoordinates is in texture_amd64.s.
+func MirrorCoordinates(_ *[32]float64, _ *[32]float32, _ float64) {}
+
+// FindTexels is in texture_amd64.s.
+func FindTexels(_ *[32]uint64, _, _ *[32]float64, _ *Plane) {}
+
+// WeighTexels is in texture_amd64.s.
+func WeighTexels(_ *[32]float32, _, _ *[32]float64, _ *Plane) {}

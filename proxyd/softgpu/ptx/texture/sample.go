@@ -6,8 +6,10 @@ package texture
 import (
 	"encoding/binary"
 	"math"
+	"math/bits"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/simd"
 )
 
 // Reader returns the n bytes at an address, which are only read.
@@ -51,11 +53,17 @@ func (d *Descriptor) Sample(at [3]float32, layer uint32, read Reader) Texel {
 	return d.interpolateTexels(u, n, layer, read)
 }
 
-// HasPoints reports whether channels of the texture, which has two dimensions, are read as they are, at coordinates that are
-// clamped: what FindPoint and ReadPoint are for, or FindSquare if the texture filters, which then has a single channel.
+// HasPoints reports whether channels of the texture, which has two dimensions, are read as they are, from texels within it or
+// the nearest: what FindPlane is for. If coordinates are not normalized, it is also what FindPoint and ReadPoint are for, or
+// FindSquare if the texture filters, which then has a single channel.
 func (d *Descriptor) HasPoints() bool {
-	if d.Normalized || d.Layers > 0 || d.Dimensions() != 2 || d.Address[0] == Border || d.Address[1] == Border {
+	if d.Layers > 0 || d.Dimensions() != 2 {
 		return false
+	}
+	for _, m := range d.Address[:2] {
+		if m == Border || m == Wrap && d.Normalized {
+			return false
+		}
 	}
 	if d.Filter {
 		return d.Format == Float32 && d.Channels == 1
@@ -67,6 +75,17 @@ func (d *Descriptor) HasPoints() bool {
 		return true
 	}
 	return false
+}
+
+// FindPlane describes the texels of a texture that HasPoints, but for where they are: offset bytes within memory from base on.
+// It reports false if not all of them are within it, or are not aligned.
+func (d *Descriptor) FindPlane(base, size uint64) (p simd.Plane, offset uint64, ok bool) {
+	p = simd.Plane{Pitch: d.Pitch, LastX: int64(d.Width) - 1, LastY: int64(d.Height) - 1, Size: uint64(d.TexelSize())}
+	offset = d.Base - base
+	high, rows := bits.Mul64(uint64(p.LastY), d.Pitch)
+	row := uint64(d.Width) * p.Size
+	ok = (d.Base|d.Pitch)&(p.Size-1) == 0 && high == 0 && offset <= size && rows <= size-offset && row <= size-offset-rows
+	return p, offset, ok
 }
 
 // FindPoint is the address of the texel at a coordinate.
@@ -178,9 +197,17 @@ func (d *Descriptor) interpolateTexels(u [3]float64, n int, layer uint32, read R
 	}
 	var out Texel
 	for c := range d.Channels {
-		out[c] = math.Float32bits(float32(sum[c]))
+		out[c] = RoundSum(sum[c])
 	}
 	return out
+}
+
+// RoundSum is the sum of weighed texels as a channel.
+func RoundSum(sum float64) uint32 {
+	if math.IsNaN(sum) {
+		return math.Float32bits(float.NaN32) // which of several NaNs remains would depend on the order of operands
+	}
+	return math.Float32bits(float32(sum))
 }
 
 // texelAt reads a texel, or what is in its place outside of the texture.
