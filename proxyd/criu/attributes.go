@@ -22,13 +22,6 @@ import (
 // takes CAP_SYS_NICE, which this process has. Only a process itself can set its personality: it is made to do so where
 // it waits for the image of its memory. Its threads have it then, and its children do so as well.
 
-// attributes are those of a process, nil or 0 where they are the default. Threads have their ids in the capsule.
-type attributes struct {
-	slack       map[int]uint64 // nanoseconds
-	ioPriority  map[int]int
-	personality uint32
-}
-
 // defaultSlack is what every thread has that has set none, and no ancestor of it (init/init_task.c).
 const defaultSlack = 50_000
 
@@ -36,29 +29,28 @@ const defaultSlack = 50_000
 // /proc/PID/task has no such file.
 func slackPath(thread string) string { return "/proc/" + thread + "/timerslack_ns" }
 
-// attributesOf returns the attributes of a process.
-func attributesOf(host int) (attributes, error) {
-	a := attributes{slack: map[int]uint64{}, ioPriority: map[int]int{}}
+// addAttributes notes the attributes of a process.
+func (n *Noted) addAttributes(host int) error {
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", host))
 	if err != nil {
-		return a, err
+		return err
 	}
 	for _, t := range threads {
-		if err := a.addThread(host, t.Name()); err != nil {
-			return a, err
+		if err := n.addThread(host, t.Name()); err != nil {
+			return err
 		}
 	}
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/personality", host))
 	if err != nil {
-		return a, err
+		return err
 	}
 	personality, err := strconv.ParseUint(strings.TrimSpace(string(b)), 16, 32)
-	a.personality = uint32(personality)
-	return a, err
+	n.Personality = uint32(personality)
+	return err
 }
 
-// addThread adds the attributes of a thread.
-func (a attributes) addThread(host int, thread string) error {
+// addThread notes the attributes of a thread, by its id in the capsule.
+func (n *Noted) addThread(host int, thread string) error {
 	b, err := os.ReadFile(slackPath(thread))
 	if err != nil {
 		return err
@@ -72,23 +64,29 @@ func (a attributes) addThread(host int, thread string) error {
 		return err
 	}
 	priority, err := ioPriorityOf(id)
-	if err != nil {
+	if err != nil || slack == defaultSlack && priority == 0 {
 		return err
-	}
-	if slack == defaultSlack && priority == 0 {
-		return nil
 	}
 	tid, err := idInCapsule(host, thread)
 	if err != nil {
 		return err
 	}
 	if slack != defaultSlack {
-		a.slack[tid] = slack
+		n.Slack = withThread(n.Slack, tid, slack)
 	}
 	if priority != 0 {
-		a.ioPriority[tid] = priority
+		n.IOPriority = withThread(n.IOPriority, tid, priority)
 	}
 	return nil
+}
+
+// withThread returns what is known by threads, with that of another thread.
+func withThread[T any](known map[int]T, tid int, value T) map[int]T {
+	if known == nil {
+		known = map[int]T{}
+	}
+	known[tid] = value
+	return known
 }
 
 // ioThread says that ioprio_get and ioprio_set mean a thread (IOPRIO_WHO_PROCESS of linux/ioprio.h).
@@ -166,7 +164,7 @@ func (p Process) setThreads(host int) error {
 func pagemapName(pid int) string { return fmt.Sprintf("pagemap-%d.img", pid) }
 
 // personalities are the processes, by the image that they wait for, that are to set their personality. If any process of i
-// has one that is not the default, all have to set theirs: a child has its parent's.
+// has a personality that is not the default, all have to set theirs: a child has its parent's.
 func (i *Image) personalities() map[string]Process {
 	all := map[string]Process{}
 	needed := false

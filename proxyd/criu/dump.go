@@ -113,7 +113,7 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	} else if err == nil {
 		i.Opened = noted.Opened
 		for n, p := range noted.Processes {
-			i.Processes[n].Places, i.Processes[n].Slack, i.Processes[n].IOPriority, i.Processes[n].Personality = p.Places, p.Slack, p.IOPriority, p.Personality
+			i.Processes[n].Noted = p.Noted
 		}
 	}
 	if err == nil {

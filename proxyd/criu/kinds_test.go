@@ -205,6 +205,20 @@ def check():
     v = os.eventfd_read(e); os.eventfd_write(e, v)
     return ok, ev, v`,
 
+	"eventfds that count as semaphores": `
+import os, select
+e = os.eventfd(3, os.EFD_SEMAPHORE | os.EFD_NONBLOCK); plain = os.eventfd(7); twin = os.dup(e); empty = os.eventfd(0, os.EFD_SEMAPHORE)
+ep = select.epoll(); ep.register(e, select.EPOLLIN)
+if os.fork() == 0:
+    while True: os.eventfd_read(empty); os.eventfd_write(e, 2)
+def check():
+    got = [os.eventfd_read(f) for f in (e, twin, e)]; none = ep.poll(0)
+    try: os.eventfd_read(e)
+    except BlockingIOError: got.append('none')
+    os.eventfd_write(empty, 1); there = ep.poll(); os.eventfd_write(e, 1)
+    v = os.eventfd_read(plain); os.eventfd_write(plain, v)
+    return got, none, there == [(e, select.EPOLLIN)], v`,
+
 	"periodic timer that was not read": `
 import os, select
 t = os.timerfd_create(1); os.timerfd_settime(t, initial=0.1, interval=0.1)

@@ -217,8 +217,8 @@ func mappedRanges(maps string) ([]string, error) {
 	return all, nil
 }
 
-// noteProcesses records in i what no image has of its processes: which files they have open, and their
-// attributes. They stand still.
+// noteProcesses records in i what no image has of its processes: which files they have open, their
+// attributes, and their semaphores. They stand still.
 func (i *Image) noteProcesses(init int) error {
 	members, err := membersOf(init)
 	if err != nil {
@@ -236,14 +236,15 @@ func (i *Image) noteProcesses(init int) error {
 		if i.Processes[n].Places, err = s.placesOf(m.host); err != nil {
 			return fmt.Errorf("process %d (%s): %w", p.PID, p.Name, err)
 		}
-		a, err := attributesOf(m.host)
-		if err != nil {
+		if err := i.Processes[n].addAttributes(m.host); err != nil {
 			return fmt.Errorf("process %d (%s): attributes: %w", p.PID, p.Name, err)
 		}
-		i.Processes[n].Slack, i.Processes[n].IOPriority, i.Processes[n].Personality = a.slack, a.ioPriority, a.personality
+		if i.Processes[n].Semaphores, err = semaphoresOf(m.host); err != nil {
+			return fmt.Errorf("process %d (%s): %w", p.PID, p.Name, err)
+		}
 	}
 	i.Opened = s.opened
-	return nil
+	return i.boundSemaphores()
 }
 
 // compareOpened says what of the files that restored processes have is not what they had. The

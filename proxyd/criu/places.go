@@ -35,8 +35,9 @@ const (
 
 // placeFiles returns an image of open files as it is to be restored, and the size of the image before.
 // nameOf says by which name criu is to open a file in the place of the name that the file had; ""
-// means that name. reset are the numbers of unix sockets that are to be restored as closed, and of their other ends.
-func placeFiles(in io.Reader, nameOf func(*regfile.RegFileEntry) string, reset map[uint32]bool) (*bytes.Reader, int64, error) {
+// means that name. reset are the numbers of unix sockets that are to be restored as closed, and of their other ends;
+// semaphores are the numbers of eventfds that criu inherits.
+func placeFiles(in io.Reader, nameOf func(*regfile.RegFileEntry) string, reset, semaphores map[uint32]bool) (*bytes.Reader, int64, error) {
 	first := binary.LittleEndian.AppendUint32(nil, commonMagic)
 	first = binary.LittleEndian.AppendUint32(first, filesMagic)
 	size := int64(len(first))
@@ -55,7 +56,7 @@ func placeFiles(in io.Reader, nameOf func(*regfile.RegFileEntry) string, reset m
 			own = append(own, &m)
 			return nil
 		}
-		b, early, err := rewriteEntry(b, &m, nameOf, reset)
+		b, early, err := rewriteEntry(b, &m, nameOf, reset, semaphores)
 		if size > maxFiles {
 			err = fmt.Errorf("%w: of more than %d bytes", errImage, maxFiles)
 		}
@@ -89,16 +90,18 @@ func appendEntry(image, entry []byte) []byte {
 }
 
 // rewriteEntry takes the name from an entry of a connection, renames a file as nameOf says, closes a connection that is
-// reset, and arms a timer that CRIU would not arm. early tells that the entry must stand before all others: a unix socket that listens. For a connection
+// reset, has criu inherit an eventfd that counts as a semaphore, and arms a timer that CRIU would not arm. early tells that the entry must stand before all others: a unix socket that listens. For a connection
 // that is not accepted yet, CRIU looks for the socket that it goes to among the sockets read so far
 // (try_resolve_unix_peer), and gives up if the connection is read first.
-func rewriteEntry(b []byte, m *fdinfo.FileEntry, nameOf func(*regfile.RegFileEntry) string, reset map[uint32]bool) (_ []byte, early bool, err error) {
+func rewriteEntry(b []byte, m *fdinfo.FileEntry, nameOf func(*regfile.RegFileEntry) string, reset, semaphores map[uint32]bool) (_ []byte, early bool, err error) {
 	s, f := m.GetUsk(), m.GetReg()
 	switch {
 	case f != nil && nameOf(f) != "":
 		f.Name = proto.String(nameOf(f))
 	case s != nil && s.GetUflags()&externalFlag == 0 && reset[s.GetIno()]:
 		closeConnection(s)
+	case m.GetEfd() != nil && semaphores[m.GetId()]:
+		inheritSemaphore(m)
 	case losesName(s):
 		s.Name = []byte{}
 	case isOverdue(m.GetTfd()):

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/eventfd"
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/fdinfo"
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/fown"
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/regfile"
@@ -28,7 +29,7 @@ func noOwner() *fown.FownEntry {
 }
 
 // TestPlaced: only connections lose their names, sockets that listen come first, a periodic timer that has
-// expired is armed, and a terminal that was external gets its path; every other byte stays.
+// expired is armed, and an eventfd that counts as a semaphore is inherited, and a terminal that was external gets its path; every other byte stays.
 func TestPlaced(t *testing.T) {
 	socket := func(state, kind int, name string, deleted bool) []byte {
 		none := proto.Uint32(0)
@@ -50,10 +51,18 @@ func TestPlaced(t *testing.T) {
 		}})
 	}
 	terminal := func(path *uint32) []byte {
-		return entry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_TTY.Enum(), Id: proto.Uint32(7), Tty: &tty.TtyFileEntry{
+		return encodeEntry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_TTY.Enum(), Id: proto.Uint32(7), Tty: &tty.TtyFileEntry{
 			Id: proto.Uint32(7), TtyInfoId: proto.Uint32(0), Flags: proto.Uint32(unix.O_RDWR), RegfId: path, Fown: noOwner(),
 		}})
 	}
+	event := func(id uint32) []byte {
+		return encodeEntry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_EVENTFD.Enum(), Id: &id, Efd: &eventfd.EventfdFileEntry{
+			Id: &id, Flags: proto.Uint32(unix.O_RDWR), Fown: noOwner(), Counter: proto.Uint64(2),
+		}})
+	}
+	semaphore := entry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_REG.Enum(), Id: proto.Uint32(6), Reg: &regfile.RegFileEntry{
+		Id: proto.Uint32(6), Flags: proto.Uint32(unix.O_RDWR), Pos: proto.Uint64(0), Fown: noOwner(), Name: proto.String("/singularity-semaphore-6"),
+	}})
 	pathOf := entry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_REG.Enum(), Id: proto.Uint32(10), Reg: &regfile.RegFileEntry{
 		Id: proto.Uint32(10), Flags: proto.Uint32(unix.O_RDWR), Pos: proto.Uint64(0), Fown: noOwner(), Name: proto.String("/dev/tty"),
 	}})
@@ -70,6 +79,8 @@ func TestPlaced(t *testing.T) {
 		{before: timer(0, 0, 7)}, // not armed by the program
 		{before: timer(1, 5, 7)},
 		{before: timer(1, 0, 0)}, // fires once
+		{event(6), semaphore},
+		{before: event(5)},
 		{before: terminal(proto.Uint32(9))},
 		{before: []byte{5, 0, 0, 0, 0x08, 0xc8, 0x01, 0x10, 0x09}}, // of a kind that nobody knows
 		{terminal(nil), slices.Concat(terminal(proto.Uint32(10)), pathOf)},
@@ -82,7 +93,7 @@ func TestPlaced(t *testing.T) {
 	listener := slices.IndexFunc(after, func(b []byte) bool { return bytes.Equal(b, socket(listening, unix.SOCK_STREAM, "/tmp/s", false)) })
 	after = slices.Concat(after[listener:listener+1], after[:listener], after[listener+1:])
 	in := encodeImage(filesMagic, before...)
-	out, size, err := placeFiles(bytes.NewReader(in), (&restorer{}).nameOf, nil)
+	out, size, err := placeFiles(bytes.NewReader(in), (&restorer{}).nameOf, nil, map[uint32]bool{6: true})
 	if err != nil || size != int64(len(in)) {
 		t.Fatalf("size %d, want %d: %v", size, len(in), err)
 	}
@@ -90,7 +101,7 @@ func TestPlaced(t *testing.T) {
 		t.Errorf("got %x, want %x", got, encodeImage(filesMagic, after...))
 	}
 	for _, bad := range [][]byte{nil, in[:5], in[:len(in)-1], slices.Concat(in, []byte{3, 0, 0, 0, 0xff, 0xff, 0xff})} {
-		if _, _, err := placeFiles(bytes.NewReader(bad), (&restorer{}).nameOf, nil); !errors.Is(err, errImage) {
+		if _, _, err := placeFiles(bytes.NewReader(bad), (&restorer{}).nameOf, nil, map[uint32]bool{6: true}); !errors.Is(err, errImage) {
 			t.Errorf("%d bytes: error %v", len(bad), err)
 		}
 	}

@@ -79,12 +79,18 @@ type Process struct {
 	Name    string `json:"name"` // as ps shows it
 	Threads []int  `json:"threads,omitempty"`
 
+	Noted
+}
+
+// Noted is what no image has of a process.
+type Noted struct {
 	Places *Places `json:"places,omitempty"` // nil: a zombie, or not noted
 	// Slack is the timer slack of threads, in nanoseconds, where that is not the default.
 	Slack map[int]uint64 `json:"slack,omitempty"`
-	// IOPriority is the class and priority of threads that have set one, as in ioprio_set(2).
+	// IOPriority is the class and priority of threads that have set theirs, as in ioprio_set(2).
 	IOPriority  map[int]int `json:"io_priority,omitempty"`
 	Personality uint32      `json:"personality,omitempty"` // as in personality(2)
+	Semaphores  []int       `json:"semaphores,omitempty"`  // descriptors that are eventfds with EFD_SEMAPHORE
 }
 
 // File is an image in a Sink.

@@ -50,7 +50,7 @@ func makeReaper(init, root int) (done bool, err error) {
 // errNotWaiting says of a process that it should have waited for an image.
 var errNotWaiting = errors.New("it does not wait for its image")
 
-// callIn has a process of a capsule make a system call, if the process exists and waits in another one, and go on from
+// callIn has a process of a capsule make a system call, if the process exists and waits in another call, and go on from
 // there. done is false if it is too early.
 func callIn(init, pid int, number uintptr, args ...uintptr) (done bool, err error) {
 	members, err := membersOf(init)

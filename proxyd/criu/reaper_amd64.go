@@ -23,7 +23,7 @@ const (
 	syscallInsnSize = 2
 )
 
-// makeCall has a process that is in a system call make another one, of at most two arguments, and go on from there.
+// makeCall has a process that is in a system call make another call, of at most two arguments, and go on from there.
 func makeCall(pid int, number uintptr, args []uintptr) error {
 	done := make(chan error)
 	go func() {

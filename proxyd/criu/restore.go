@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"strings"
 	"sync/atomic"
 
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/regfile"
@@ -33,6 +34,7 @@ type restorer struct {
 	renamed map[string]string // files with another name now than in the image
 	// personalities are the processes that are to set theirs, by the image that they wait for.
 	personalities map[string]Process
+	semaphores    map[uint32]bool // eventfds that criu is given open, by their numbers in files.img
 	reset         map[uint32]bool // unix sockets that are restored as closed, and their other ends
 }
 
@@ -156,6 +158,12 @@ func (r *restorer) prepareCommand(ctx context.Context, c *command, groups []uint
 		return nil, err
 	}
 	handed.files = append(handed.files, queues...)
+	semaphores, err := r.handSemaphores(c)
+	if err != nil {
+		handed.closeFiles()
+		return nil, err
+	}
+	handed.files = append(handed.files, semaphores...)
 	return handed, nil
 }
 
@@ -268,8 +276,12 @@ func (r *restorer) changeOf(name string) func(io.Reader) (*bytes.Reader, int64, 
 	switch {
 	case isMaps(name):
 		return clearReserved
+	case strings.HasPrefix(name, descriptorsPrefix) && len(r.semaphores) > 0:
+		return r.placeDescriptors
 	case name == filesName:
-		return func(in io.Reader) (*bytes.Reader, int64, error) { return placeFiles(in, r.nameOf, r.reset) }
+		return func(in io.Reader) (*bytes.Reader, int64, error) {
+			return placeFiles(in, r.nameOf, r.reset, r.semaphores)
+		}
 	}
 	return nil
 }

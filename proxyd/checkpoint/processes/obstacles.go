@@ -153,9 +153,6 @@ func processObstacles(ctx context.Context, p capsule.Program, pid int, own termi
 		if what, cure := queues.findObstacle(pid, fd.Name(), link); what != "" {
 			see(what, cure)
 		}
-		if isSemaphoreEvent(pid, fd.Name(), link) {
-			see("has an eventfd with EFD_SEMAPHORE open, which cannot be restored", semaphoreEventCure)
-		}
 		for _, d := range uncapturableDevices {
 			if strings.HasPrefix(link, d.prefix) {
 				if strings.HasSuffix(d.what, ", ") {

@@ -20,14 +20,17 @@ import (
 
 // Versions of Meta. A daemon that knows only the first would restore programs without their
 // devices, so checkpoints with devices have the second. Queues have the third for the same reason, and
-// the fourth is for tasks that did not begin, and for unix sockets that are to be reset: an older daemon would have the
-// latter connected to a daemon of the node again, in the middle of what they carried.
+// the fourth is for tasks that did not begin, for eventfds that count as semaphores, which an older daemon would restore
+// as others, and for unix sockets that are to be reset: an older daemon would have the latter connected to a daemon of the
+// node again, in the middle of what they carried.
 const (
 	MetaVersion  = 1
 	metaDevices  = 2
 	metaQueues   = 3
 	metaReset    = 4
 	metaNotBegun = 4
+
+	metaSemaphores = 4
 )
 
 // Meta is the conductor's part of a manifest. The store protects it against changes.
@@ -101,6 +104,9 @@ func (m *Meta) Encode() ([]byte, error) {
 	if slices.ContainsFunc(m.Capsules, CapsuleMeta.hasResets) {
 		m.Version = metaReset
 	}
+	if slices.ContainsFunc(m.Capsules, CapsuleMeta.hasSemaphores) {
+		m.Version = metaSemaphores
+	}
 	if slices.ContainsFunc(m.Capsules, func(c CapsuleMeta) bool { return len(c.NotBegun) > 0 }) {
 		m.Version = metaNotBegun
 	}
@@ -115,6 +121,13 @@ func (c CapsuleMeta) hasQueues() bool {
 // hasResets tells whether a program has unix sockets that a restore resets.
 func (c CapsuleMeta) hasResets() bool {
 	return slices.ContainsFunc(c.Programs, func(p ProgramMeta) bool { return p.Image != nil && len(p.Image.Program.Outside) > 0 })
+}
+
+// hasSemaphores tells whether a program has eventfds that count as semaphores.
+func (c CapsuleMeta) hasSemaphores() bool {
+	return slices.ContainsFunc(c.Programs, func(p ProgramMeta) bool {
+		return p.Image != nil && slices.ContainsFunc(p.Image.Processes, func(p criu.Process) bool { return len(p.Semaphores) > 0 })
+	})
 }
 
 // Capsule returns the entry of a capsule; nil if the capsule had no programs.
@@ -136,7 +149,7 @@ func (c *CapsuleMeta) Program(name string) *ProgramMeta {
 	return &c.Programs[i]
 }
 
-// GPUNeeds returns the memory of a GPU, and for 1, 2, … GPUs of each capsule the most bytes that would be on one of them.
+// GPUNeeds returns the memory of a GPU, and for 1, 2, … GPUs of each capsule the most bytes that would be on a single GPU.
 // Both are zero if that is not known of each capsule with GPUs.
 func (m *Meta) GPUNeeds() (memory uint64, needs []uint64) {
 	for i := range m.Capsules {

@@ -12,23 +12,25 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 )
 
-// TestMetaVersion: a description with devices, message queues, unix sockets that are reset, or tasks that did not begin is refused by a version that knows
-// of none, and a description without is read by every version. What is newer is refused here.
+// TestMetaVersion: a description with devices, message queues, unix sockets that are reset, eventfds that count as
+// semaphores, or tasks that did not begin is refused by a version that knows of none, and a description without is read by every version. What is newer is refused here.
 func TestMetaVersion(t *testing.T) {
 	for _, c := range []struct {
-		devices  *DeviceMeta
-		queues   map[string]string
-		outside  []criu.OutsideSocket
-		notBegun []string
-		want     int
+		devices    *DeviceMeta
+		queues     map[string]string
+		outside    []criu.OutsideSocket
+		semaphores []int
+		notBegun   []string
+		want       int
 	}{
-		{nil, nil, nil, nil, 1},
-		{&DeviceMeta{Kind: "soft"}, nil, nil, nil, 2},
-		{nil, map[string]string{"file[1d:2]": "q"}, nil, nil, 3},
-		{nil, nil, []criu.OutsideSocket{{Inode: 7, To: "/run/dbus"}}, nil, 4},
-		{nil, nil, nil, []string{"s0-1.0"}, 4},
+		{nil, nil, nil, nil, nil, 1},
+		{&DeviceMeta{Kind: "soft"}, nil, nil, nil, nil, 2},
+		{nil, map[string]string{"file[1d:2]": "q"}, nil, nil, nil, 3},
+		{nil, nil, []criu.OutsideSocket{{Inode: 7, To: "/run/dbus"}}, nil, nil, 4},
+		{nil, nil, nil, []int{5}, nil, 4},
+		{nil, nil, nil, nil, []string{"s0-1.0"}, 4},
 	} {
-		image := &criu.Image{Queues: c.queues, Program: criu.Program{Outside: c.outside}}
+		image := &criu.Image{Queues: c.queues, Program: criu.Program{Outside: c.outside}, Processes: []criu.Process{{Noted: criu.Noted{Semaphores: c.semaphores}}}}
 		m := &Meta{Capsules: []CapsuleMeta{{}, {Devices: c.devices, NotBegun: c.notBegun, Programs: []ProgramMeta{{Name: "batch"}, {Image: image}}}}}
 		for range 2 { // it may be tried again, with other nodes
 			b, err := m.Encode()

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What: python: epoll, eventfd, timerfd, pidfd, signalfd by set_wakeup_fd, subprocesses of asyncio, a pseudo-terminal
-# Fails: an eventfd with EFD_SEMAPHORE cannot be restored, which is named
-# Failure: has an eventfd with EFD_SEMAPHORE
 # Needs: python3
 #SBATCH --job-name=python-fds --ntasks=1 --output=log
 set -eu
