@@ -60,10 +60,10 @@ func TestPlaced(t *testing.T) {
 			Id: &id, Flags: proto.Uint32(unix.O_RDWR), Fown: noOwner(), Counter: proto.Uint64(2),
 		}})
 	}
-	semaphore := entry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_REG.Enum(), Id: proto.Uint32(6), Reg: &regfile.RegFileEntry{
+	semaphore := encodeEntry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_REG.Enum(), Id: proto.Uint32(6), Reg: &regfile.RegFileEntry{
 		Id: proto.Uint32(6), Flags: proto.Uint32(unix.O_RDWR), Pos: proto.Uint64(0), Fown: noOwner(), Name: proto.String("/singularity-semaphore-6"),
 	}})
-	pathOf := entry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_REG.Enum(), Id: proto.Uint32(10), Reg: &regfile.RegFileEntry{
+	pathOf := encodeEntry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_REG.Enum(), Id: proto.Uint32(10), Reg: &regfile.RegFileEntry{
 		Id: proto.Uint32(10), Flags: proto.Uint32(unix.O_RDWR), Pos: proto.Uint64(0), Fown: noOwner(), Name: proto.String("/dev/tty"),
 	}})
 	var before, after [][]byte

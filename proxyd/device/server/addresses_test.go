@@ -27,7 +27,7 @@ const (
 // allocOn makes a context on a device, and memory there that must be at an address and gets these bytes.
 func (c *client) allocOn(ctx uint64, dev int32, at uint64, text string) {
 	c.t.Helper()
-	c.begin(ctx, dev)
+	c.beginContext(ctx, dev)
 	if a := c.alloc(uint64(len(text))); a != at {
 		c.t.Fatalf("memory on device %d is at %#x, want %#x", dev, a, at)
 	}
@@ -38,7 +38,7 @@ func (c *client) allocOn(ctx uint64, dev int32, at uint64, text string) {
 // holds checks which bytes are at an address. Any context is current.
 func (c *client) holds(at uint64, text string) {
 	c.t.Helper()
-	if got := c.bytes(at, uint64(len(text))); string(got) != text {
+	if got := c.readBytes(at, uint64(len(text))); string(got) != text {
 		c.t.Errorf("at %#x is %q, want %q", at, got, text)
 	}
 }
@@ -47,9 +47,9 @@ func (c *client) holds(at uint64, text string) {
 // whatever the third device is. A process with several devices has each address once. All that stays over a restore.
 func TestAddressesInOrder(t *testing.T) {
 	s := newServer(t, 3)
-	_, one := attach(t, s, 1)
+	_, one := attachProcess(t, s, 1)
 	one[0].allocOn(ctxA, 0, firstRange, "one")
-	_, two := attach(t, s, 1)
+	_, two := attachProcess(t, s, 1)
 	c := two[0]
 	c.allocOn(ctxA, 2, firstRange, "third")
 	c.allocOn(ctxB, 0, secondRange, "first")
@@ -58,9 +58,9 @@ func TestAddressesInOrder(t *testing.T) {
 	c.must("cuCtxEnablePeerAccess", uint64(ctxA), uint32(0))
 
 	folder := Folder(t.TempDir())
-	report := save(t, s, folder, SaveOptions{})
+	report := saveJob(t, s, folder, SaveOptions{})
 	next := serverOf(t, "other", []int{1, 0, 1}, testMemory, testMemory)
-	replaced(t, s, report, folder, next)
+	replaceServer(t, s, report, folder, next)
 	one[0].holds(firstRange, "one")
 	c.context = ctxB
 	c.holds(secondRange, "fthst")
@@ -95,12 +95,12 @@ func TestAddressesByNumber(t *testing.T) {
 	}
 	s := New(Config{Backend: apartBackend{b}, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { s.Close() })
-	_, cs := attach(t, s, 1)
+	_, cs := attachProcess(t, s, 1)
 	c := cs[0]
 	c.allocOn(ctxA, 2, thirdRange, "third")
 	folder := Folder(t.TempDir())
-	report := save(t, s, folder, SaveOptions{})
-	replaced(t, s, report, folder, newServer(t, 3))
+	report := saveJob(t, s, folder, SaveOptions{})
+	replaceServer(t, s, report, folder, newServer(t, 3))
 	c.holds(thirdRange, "third")
 	c.allocOn(ctxB, 1, firstRange, "second")
 	c.holds(thirdRange, "third")
@@ -112,11 +112,11 @@ func TestAddressesByNumber(t *testing.T) {
 func TestAddressesDamaged(t *testing.T) {
 	for _, wrong := range []uint64{firstRange, thirdRange + 1<<40, 0} {
 		s := newServer(t, 3)
-		_, cs := attach(t, s, 1)
+		_, cs := attachProcess(t, s, 1)
 		cs[0].allocOn(ctxA, 0, firstRange, "first")
 		cs[0].allocOn(ctxB, 1, secondRange, "second")
 		folder := Folder(t.TempDir())
-		save(t, s, folder, SaveOptions{})
+		saveJob(t, s, folder, SaveOptions{})
 		path := filepath.Join(string(folder), stateName)
 		text, err := os.ReadFile(path)
 		if err != nil {
