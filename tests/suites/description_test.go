@@ -30,6 +30,7 @@ type description struct {
 type rules struct {
 	build, run             string
 	arguments              []string // of each run
+	libraries              []string // Debian packages
 	devices                int
 	memory                 string
 	limit                  time.Duration
@@ -120,6 +121,8 @@ func (r *rules) setKey(key, value string) (err error) {
 		r.build = value
 	case "run":
 		r.run = value
+	case "libraries":
+		r.libraries = strings.Fields(value)
 	case "arguments":
 		r.arguments = strings.Split(value, ";")
 	case "devices":
@@ -234,12 +237,16 @@ limit: 30s
 program: sort
 run: ./{name} 100
 devices: 2
+libraries: libboost-dev libpng-dev
 `)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d.common.devices != 1 || d.of["sort"].devices != 2 || d.of["sort"].limit != 30*time.Second || d.of["sort"].right == nil {
 		t.Errorf("the rules are %+v, and for sort %+v", d.common, d.of["sort"])
+	}
+	if len(d.common.libraries) != 0 || strings.Join(d.of["sort"].libraries, " ") != "libboost-dev libpng-dev" {
+		t.Errorf("the libraries are %q, and for sort %q", d.common.libraries, d.of["sort"].libraries)
 	}
 	p := program{name: "sort-100", built: "sort", file: "a.cu", rules: d.of["sort"]}
 	if got := p.fillCommand(p.build, "/cuda"); got != "make CUDA_PATH=/cuda NAME=sort" {

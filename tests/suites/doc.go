@@ -15,6 +15,8 @@
 //	            the folder if the file is a Makefile
 //	graphics    a regular expression: a program of which the file or the folder matches needs a
 //	            screen, and is only counted
+//	libraries   Debian packages of libraries with which the program is compiled, linked and run. The test fetches them
+//	            (contrib/cuda-software/fetch libraries) where there are such a line and a program to be built
 //	build       a shell command. {cuda} is the folder of the toolkit (CUDA_PATH), {file} the matched file's name, {name}
 //	            the program's name, {gencode} the options by which nvcc puts PTX into a program
 //	run         the program and its arguments, without quotes; ./{name} if there is no such line

@@ -25,6 +25,17 @@ type runner struct {
 	cuda, proxyd string
 }
 
+// libraryFolder is where a tree of Debian packages has their libraries.
+const libraryFolder = "usr/lib/x86_64-linux-gnu"
+
+// fetchLibraries returns the tree of the Debian packages that a program needs, or "".
+func fetchLibraries(p program) (string, error) {
+	if len(p.libraries) == 0 {
+		return "", nil
+	}
+	return fetch(append([]string{"libraries"}, p.libraries...)...)
+}
+
 // Bounds of a program's build and run.
 const (
 	buildLimit = 10 * time.Minute
@@ -47,10 +58,14 @@ func (r *runner) tryProgram(ctx context.Context, s *suite, p program) outcome {
 			return outcome{verdict: graphics, by: "its " + p.file}
 		}
 	}
-	if err := r.buildProgram(ctx, s, p, folder); err != nil {
+	libraries, err := fetchLibraries(p)
+	if err != nil {
 		return outcome{verdict: notBuilt, by: byExitCode, why: err.Error()}
 	}
-	e, err := r.runProgram(ctx, p, folder)
+	if err := r.buildProgram(ctx, s, p, folder, libraries); err != nil {
+		return outcome{verdict: notBuilt, by: byExitCode, why: err.Error()}
+	}
+	e, err := r.runProgram(ctx, p, folder, libraries)
 	if err != nil {
 		return outcome{verdict: wrong, by: byExitCode, why: err.Error()}
 	}
@@ -69,13 +84,16 @@ func (r *runner) tryProgram(ctx context.Context, s *suite, p program) outcome {
 }
 
 // buildProgram builds a program in its folder, unless the same command has built it there.
-func (r *runner) buildProgram(ctx context.Context, s *suite, p program, folder string) error {
+func (r *runner) buildProgram(ctx context.Context, s *suite, p program, folder, libraries string) error {
 	command := p.fillCommand(p.build, r.cuda)
 	stamps := filepath.Join(s.folder, ".built")
 	stamp := filepath.Join(stamps, p.built)
 	s.building.Lock()
 	defer s.building.Unlock()
 	want := r.cuda + "\n" + command + "\n"
+	if libraries != "" {
+		want += libraries + "\n"
+	}
 	if text, err := os.ReadFile(stamp); err == nil && string(text) == want {
 		return nil
 	}
@@ -87,6 +105,9 @@ func (r *runner) buildProgram(ctx context.Context, s *suite, p program, folder s
 	c := exec.CommandContext(ctx, "sh", "-c", command)
 	c.Dir = folder
 	c.Env = append(os.Environ(), "PATH="+filepath.Join(r.cuda, "bin")+":"+os.Getenv("PATH"), "MAKEFLAGS=", "MAKELEVEL=")
+	if libraries != "" {
+		c.Env = append(c.Env, "CPATH="+filepath.Join(libraries, "usr/include"), "LIBRARY_PATH="+filepath.Join(libraries, libraryFolder))
+	}
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 	c.WaitDelay = time.Second
@@ -119,7 +140,7 @@ func buildFailure(log string, err error) string {
 }
 
 // runProgram runs a program on software GPUs.
-func (r *runner) runProgram(ctx context.Context, p program, folder string) (*ending, error) {
+func (r *runner) runProgram(ctx context.Context, p program, folder, libraries string) (*ending, error) {
 	scratch, err := os.MkdirTemp("", "suites")
 	if err != nil {
 		return nil, err
@@ -135,7 +156,11 @@ func (r *runner) runProgram(ctx context.Context, p program, folder string) (*end
 		"--memory", p.memory, "--status", status, "--"}, strings.Fields(p.fillCommand(p.run, r.cuda))...)
 	c := exec.Command("sh", args...)
 	c.Dir, c.Stdout, c.Stderr = folder, output, output
-	c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(r.cuda, "lib64"), "CUDA_PATH="+r.cuda, "PATH="+folder+":"+os.Getenv("PATH"))
+	path := filepath.Join(r.cuda, "lib64")
+	if libraries != "" {
+		path += ":" + filepath.Join(libraries, libraryFolder)
+	}
+	c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+path, "CUDA_PATH="+r.cuda, "PATH="+folder+":"+os.Getenv("PATH"))
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	start := time.Now()
 	if err := c.Start(); err != nil {

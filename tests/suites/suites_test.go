@@ -37,7 +37,11 @@ type suite struct {
 
 // TestSuites builds and runs each program of each suite.
 func TestSuites(t *testing.T) {
-	cuda := fetchToolkit(t)
+	toolkit, err := fetch("toolkit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cuda := filepath.Join(toolkit, "cuda") // laid out as CUDA_PATH is
 	path, err := filepath.Abs(*proxyd)
 	if err != nil {
 		t.Fatal(err)
@@ -88,15 +92,15 @@ func TestSuites(t *testing.T) {
 	}
 }
 
-// fetchToolkit returns the folder of nvcc and its libraries, laid out as CUDA_PATH is.
-func fetchToolkit(t *testing.T) string {
-	c := exec.Command("../../contrib/cuda-software/fetch", "toolkit")
+// fetch has contrib/cuda-software/fetch fetch something, unless it is in the cache, and returns its folder.
+func fetch(what ...string) (string, error) {
+	c := exec.Command("../../contrib/cuda-software/fetch", what...)
 	c.Stderr = os.Stderr
 	out, err := c.Output()
 	if err != nil {
-		t.Fatal("the toolkit could not be fetched: ", err)
+		return "", fmt.Errorf("fetch %s: %w", strings.Join(what, " "), err)
 	}
-	return filepath.Join(strings.TrimSpace(string(out)), "cuda")
+	return strings.TrimSpace(string(out)), nil
 }
 
 // descriptionFiles returns the repository's descriptions, and those of the folder that -suites names.
