@@ -92,6 +92,8 @@ var commonAttributes = backend.Attributes{
 	backend.StreamWaitNor:                 1,
 	backend.MemSyncDomains:                1,
 	backend.IPCEvents:                     1,
+	backend.HandlePosixFD:                 1,
+	backend.PoolHandleTypes:               1, // file descriptors
 
 	// The extents of textures and surfaces, as such a device has them.
 	21: 131072, 22: 131072, 23: 65536, 24: 16384, 25: 16384, 26: 16384, 27: 32768, 28: 32768,

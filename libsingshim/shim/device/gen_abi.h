@@ -1827,10 +1827,18 @@ CUresult sing_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props);
 extern __typeof__(sing_cuMemPoolCreate) cuMemPoolCreate __attribute__((visibility("default")));
 CUresult sing_cuMemPoolDestroy(CUmemoryPool pool);
 extern __typeof__(sing_cuMemPoolDestroy) cuMemPoolDestroy __attribute__((visibility("default")));
+CUresult sing_cuMemPoolExportPointer(void *data, CUdeviceptr ptr);
+extern __typeof__(sing_cuMemPoolExportPointer) cuMemPoolExportPointer __attribute__((visibility("default")));
+CUresult sing_cuMemPoolExportToShareableHandle(void *handle, CUmemoryPool pool, int type, unsigned long long flags);
+extern __typeof__(sing_cuMemPoolExportToShareableHandle) cuMemPoolExportToShareableHandle __attribute__((visibility("default")));
 CUresult sing_cuMemPoolGetAccess(int *flags, CUmemoryPool pool, const CUmemLocation *where);
 extern __typeof__(sing_cuMemPoolGetAccess) cuMemPoolGetAccess __attribute__((visibility("default")));
 CUresult sing_cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void **value);
 extern __typeof__(sing_cuMemPoolGetAttribute) cuMemPoolGetAttribute __attribute__((visibility("default")));
+CUresult sing_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle, int type, unsigned long long flags);
+extern __typeof__(sing_cuMemPoolImportFromShareableHandle) cuMemPoolImportFromShareableHandle __attribute__((visibility("default")));
+CUresult sing_cuMemPoolImportPointer(CUdeviceptr *ptr, CUmemoryPool pool, void *data);
+extern __typeof__(sing_cuMemPoolImportPointer) cuMemPoolImportPointer __attribute__((visibility("default")));
 CUresult sing_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count);
 extern __typeof__(sing_cuMemPoolSetAccess) cuMemPoolSetAccess __attribute__((visibility("default")));
 CUresult sing_cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value);
@@ -2597,6 +2605,10 @@ enum {
 	SING_OP_cuMemAllocAsync = 0x2a00c891,
 	SING_OP_cuMemAllocFromPoolAsync = 0x4c218e7b,
 	SING_OP_cuMemFreeAsync = 0x13783a40,
+	SING_OP_pool_share = 0x4075000f,
+	SING_OP_pool_open = 0x4e51a5f4,
+	SING_OP_pool_share_pointer = 0x756c6e71,
+	SING_OP_pool_open_pointer = 0x6d95bcbe,
 	SING_OP_cuMemcpy = 0x1ce6b3e4,
 	SING_OP_cuMemcpyAsync = 0x9e4f458,
 	SING_OP_cuMemcpyHtoDAsync_v2 = 0x3fcd9c26,
@@ -2942,6 +2954,10 @@ CUresult sing_send_cuMemPoolGetAccess(uint32_t per_thread, int *flags, CUmemoryP
 CUresult sing_send_cuMemAllocAsync(uint32_t per_thread, CUdeviceptr *ptr, size_t n, CUstream stream);
 CUresult sing_send_cuMemAllocFromPoolAsync(uint32_t per_thread, CUdeviceptr *ptr, size_t n, CUmemoryPool pool, CUstream stream);
 CUresult sing_send_cuMemFreeAsync(uint32_t per_thread, CUdeviceptr ptr, CUstream stream);
+CUresult sing_send_pool_share(uint32_t per_thread, CUipcMemHandle *handle, CUmemoryPool pool);
+CUresult sing_send_pool_open(uint32_t per_thread, CUmemoryPool *pool, const CUipcMemHandle *handle);
+CUresult sing_send_pool_share_pointer(uint32_t per_thread, CUipcMemHandle *handle, CUdeviceptr ptr);
+CUresult sing_send_pool_open_pointer(uint32_t per_thread, CUdeviceptr *ptr, CUmemoryPool pool, const CUipcMemHandle *handle);
 CUresult sing_send_cuMemcpy(uint32_t per_thread, CUdeviceptr dst, CUdeviceptr src, size_t n);
 CUresult sing_send_cuMemcpyAsync(uint32_t per_thread, CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream);
 CUresult sing_send_cuMemcpyHtoDAsync_v2(uint32_t per_thread, CUdeviceptr dst, void *src, size_t n, CUstream stream);

@@ -2499,6 +2499,111 @@ CUresult sing_cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream)
 }
 SING_PUBLIC(cuMemFreeAsync_ptsz);
 
+CUresult sing_send_pool_share(uint32_t per_thread, CUipcMemHandle *handle, CUmemoryPool pool)
+{
+	unsigned char in_[8], *p_ = in_;
+	const size_t n_ = 8;
+	unsigned char out_[64];
+	const size_t room_ = 64;
+	int r_;
+
+	if (handle == NULL)
+		return 1;
+	p_ = sing_put(p_, &pool, 8);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x4075000fu | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, handle, 64)) && q_ == end_))
+			r_ = 999;
+	}
+	return r_;
+}
+
+CUresult sing_send_pool_open(uint32_t per_thread, CUmemoryPool *pool, const CUipcMemHandle *handle)
+{
+	unsigned char in_[64], *p_ = in_;
+	const size_t n_ = 64;
+	unsigned char out_[8];
+	const size_t room_ = 8;
+	int r_;
+
+	if (pool == NULL)
+		return 1;
+	if (handle == NULL)
+		return 1;
+	p_ = sing_put(p_, handle, 64);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x4e51a5f4u | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, pool, 8)) && q_ == end_))
+			r_ = 999;
+	}
+	return r_;
+}
+
+CUresult sing_send_pool_share_pointer(uint32_t per_thread, CUipcMemHandle *handle, CUdeviceptr ptr)
+{
+	unsigned char in_[8], *p_ = in_;
+	const size_t n_ = 8;
+	unsigned char out_[64];
+	const size_t room_ = 64;
+	int r_;
+
+	if (handle == NULL)
+		return 1;
+	p_ = sing_put(p_, &ptr, 8);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x756c6e71u | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, handle, 64)) && q_ == end_))
+			r_ = 999;
+	}
+	return r_;
+}
+
+CUresult sing_send_pool_open_pointer(uint32_t per_thread, CUdeviceptr *ptr, CUmemoryPool pool, const CUipcMemHandle *handle)
+{
+	unsigned char in_[72], *p_ = in_;
+	const size_t n_ = 72;
+	unsigned char out_[8];
+	const size_t room_ = 8;
+	int r_;
+
+	if (ptr == NULL)
+		return 1;
+	if (handle == NULL)
+		return 1;
+	p_ = sing_put(p_, &pool, 8);
+	p_ = sing_put(p_, handle, 64);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x6d95bcbeu | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, ptr, 8)) && q_ == end_))
+			r_ = 999;
+	}
+	return r_;
+}
+
 CUresult sing_send_cuMemcpy(uint32_t per_thread, CUdeviceptr dst, CUdeviceptr src, size_t n)
 {
 	unsigned char in_[24], *p_ = in_;

@@ -162,206 +162,202 @@ MISS(cuMemHostGetDevicePointer, 147);
 MISS(cuMemImportFromShareableHandle, 148);
 MISS(cuMemMapArrayAsync, 149);
 MISS(cuMemMapArrayAsync_ptsz, 150);
-MISS(cuMemPoolExportPointer, 151);
-MISS(cuMemPoolExportToShareableHandle, 152);
-MISS(cuMemPoolImportFromShareableHandle, 153);
-MISS(cuMemPoolImportPointer, 154);
-MISS(cuMemPrefetchBatchAsync, 155);
-MISS(cuMemPrefetchBatchAsync_ptsz, 156);
-MISS(cuMemRangeGetAttribute, 157);
-MISS(cuMemRangeGetAttributes, 158);
-MISS(cuMemSetMemPool, 159);
-MISS(cuMemcpy2D, 160);
-MISS(cuMemcpy2DAsync, 161);
-MISS(cuMemcpy2DUnaligned, 162);
-MISS(cuMemcpy3D, 163);
-MISS(cuMemcpy3DAsync, 164);
-MISS(cuMemcpy3DBatchAsync, 165);
-MISS(cuMemcpy3DBatchAsync_ptsz, 166);
-MISS(cuMemcpy3DBatchAsync_v2, 167);
-MISS(cuMemcpy3DBatchAsync_v2_ptsz, 168);
-MISS(cuMemcpy3DWithAttributesAsync, 169);
-MISS(cuMemcpy3DWithAttributesAsync_ptsz, 170);
-MISS(cuMemcpyAtoA, 171);
-MISS(cuMemcpyAtoD, 172);
-MISS(cuMemcpyAtoH, 173);
-MISS(cuMemcpyAtoHAsync, 174);
-MISS(cuMemcpyBatchAsync, 175);
-MISS(cuMemcpyBatchAsync_ptsz, 176);
-MISS(cuMemcpyBatchAsync_v2, 177);
-MISS(cuMemcpyBatchAsync_v2_ptsz, 178);
-MISS(cuMemcpyDtoA, 179);
-MISS(cuMemcpyDtoD, 180);
-MISS(cuMemcpyDtoDAsync, 181);
-MISS(cuMemcpyDtoH, 182);
-MISS(cuMemcpyDtoHAsync, 183);
-MISS(cuMemcpyHtoA, 184);
-MISS(cuMemcpyHtoAAsync, 185);
-MISS(cuMemcpyHtoD, 186);
-MISS(cuMemcpyHtoDAsync, 187);
-MISS(cuMemcpyWithAttributesAsync, 188);
-MISS(cuMemcpyWithAttributesAsync_ptsz, 189);
-MISS(cuMemsetD16, 190);
-MISS(cuMemsetD2D16, 191);
-MISS(cuMemsetD2D32, 192);
-MISS(cuMemsetD2D8, 193);
-MISS(cuMemsetD32, 194);
-MISS(cuMemsetD8, 195);
-MISS(cuMipmappedArrayCreate, 196);
-MISS(cuMipmappedArrayDestroy, 197);
-MISS(cuMipmappedArrayGetLevel, 198);
-MISS(cuMipmappedArrayGetMemoryRequirements, 199);
-MISS(cuMipmappedArrayGetSparseProperties, 200);
-MISS(cuModuleGetGlobal, 201);
-MISS(cuModuleGetSurfRef, 202);
-MISS(cuModuleGetTexRef, 203);
-MISS(cuMulticastAddDevice, 204);
-MISS(cuMulticastBindAddr, 205);
-MISS(cuMulticastBindAddr_v2, 206);
-MISS(cuMulticastBindMem, 207);
-MISS(cuMulticastBindMem_v2, 208);
-MISS(cuMulticastCreate, 209);
-MISS(cuMulticastGetGranularity, 210);
-MISS(cuMulticastUnbind, 211);
-MISS(cuParamSetSize, 212);
-MISS(cuParamSetTexRef, 213);
-MISS(cuParamSetf, 214);
-MISS(cuParamSeti, 215);
-MISS(cuParamSetv, 216);
-MISS(cuProfilerInitialize, 217);
-MISS(cuSignalExternalSemaphoresAsync, 218);
-MISS(cuSignalExternalSemaphoresAsync_ptsz, 219);
-MISS(cuStreamBeginCaptureToCig, 220);
-MISS(cuStreamEndCaptureToCig, 221);
-MISS(cuStreamGetCtx_v2, 222);
-MISS(cuStreamGetCtx_v2_ptsz, 223);
-MISS(cuStreamGetDevResource, 224);
-MISS(cuStreamGetDevResource_ptsz, 225);
-MISS(cuStreamGetGreenCtx, 226);
-MISS(cuSurfRefGetArray, 227);
-MISS(cuSurfRefSetArray, 228);
-MISS(cuTexRefCreate, 229);
-MISS(cuTexRefDestroy, 230);
-MISS(cuTexRefGetAddress, 231);
-MISS(cuTexRefGetAddressMode, 232);
-MISS(cuTexRefGetAddress_v2, 233);
-MISS(cuTexRefGetArray, 234);
-MISS(cuTexRefGetBorderColor, 235);
-MISS(cuTexRefGetFilterMode, 236);
-MISS(cuTexRefGetFlags, 237);
-MISS(cuTexRefGetFormat, 238);
-MISS(cuTexRefGetMaxAnisotropy, 239);
-MISS(cuTexRefGetMipmapFilterMode, 240);
-MISS(cuTexRefGetMipmapLevelBias, 241);
-MISS(cuTexRefGetMipmapLevelClamp, 242);
-MISS(cuTexRefGetMipmappedArray, 243);
-MISS(cuTexRefSetAddress, 244);
-MISS(cuTexRefSetAddress2D, 245);
-MISS(cuTexRefSetAddress2D_v2, 246);
-MISS(cuTexRefSetAddress2D_v3, 247);
-MISS(cuTexRefSetAddressMode, 248);
-MISS(cuTexRefSetAddress_v2, 249);
-MISS(cuTexRefSetArray, 250);
-MISS(cuTexRefSetBorderColor, 251);
-MISS(cuTexRefSetFilterMode, 252);
-MISS(cuTexRefSetFlags, 253);
-MISS(cuTexRefSetFormat, 254);
-MISS(cuTexRefSetMaxAnisotropy, 255);
-MISS(cuTexRefSetMipmapFilterMode, 256);
-MISS(cuTexRefSetMipmapLevelBias, 257);
-MISS(cuTexRefSetMipmapLevelClamp, 258);
-MISS(cuTexRefSetMipmappedArray, 259);
-MISS(cuUserObjectCreate, 260);
-MISS(cuUserObjectRelease, 261);
-MISS(cuUserObjectRetain, 262);
-MISS(cuVDPAUCtxCreate, 263);
-MISS(cuVDPAUCtxCreate_v2, 264);
-MISS(cuVDPAUGetDevice, 265);
-MISS(cuWaitExternalSemaphoresAsync, 266);
-MISS(cuWaitExternalSemaphoresAsync_ptsz, 267);
-MISS(ncclCommGetUniqueId, 268);
-MISS(ncclCommGrow, 269);
-MISS(ncclCommMemStats, 270);
-MISS(ncclCommQueryProperties, 271);
-MISS(ncclCommResume, 272);
-MISS(ncclCommRevoke, 273);
-MISS(ncclCommShrink, 274);
-MISS(ncclCommSuspend, 275);
-MISS(ncclCommWindowDeregister, 276);
-MISS(ncclCommWindowRegister, 277);
-MISS(ncclDevCommCreate, 278);
-MISS(ncclDevCommDestroy, 279);
-MISS(ncclGroupSimulateEnd, 280);
-MISS(ncclParamBind, 281);
-MISS(ncclParamDumpAll, 282);
-MISS(ncclParamGet, 283);
-MISS(ncclParamGetAllParameterKeys, 284);
-MISS(ncclParamGetI16, 285);
-MISS(ncclParamGetI32, 286);
-MISS(ncclParamGetI64, 287);
-MISS(ncclParamGetI8, 288);
-MISS(ncclParamGetParameter, 289);
-MISS(ncclParamGetStr, 290);
-MISS(ncclParamGetU16, 291);
-MISS(ncclParamGetU32, 292);
-MISS(ncclParamGetU64, 293);
-MISS(ncclParamGetU8, 294);
-MISS(ncclPutSignal, 295);
-MISS(ncclSignal, 296);
-MISS(ncclWaitSignal, 297);
-MISS(ncclWinGetUserPtr, 298);
-MISS(nvmlDeviceGetAttributes_v2, 299);
-MISS(nvmlDeviceGetComputeRunningProcesses, 300);
-MISS(nvmlDeviceGetComputeRunningProcesses_v2, 301);
-MISS(nvmlDeviceGetFieldValues, 302);
-MISS(nvmlDeviceGetGpuFabricInfo, 303);
-MISS(nvmlDeviceGetGpuFabricInfoV, 304);
-MISS(nvmlDeviceGetHandleByUUIDV, 305);
-MISS(nvmlDeviceGetInforomVersion, 306);
-MISS(nvmlDeviceGetNvLinkRemotePciInfo, 307);
-MISS(nvmlDeviceGetPciInfo, 308);
-MISS(nvmlDeviceGetPciInfo_v2, 309);
-MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 310);
-MISS(nvmlDeviceResetGpuLockedClocks, 311);
-MISS(nvmlDeviceSetApplicationsClocks, 312);
-MISS(nvmlDeviceSetComputeMode, 313);
-MISS(nvmlDeviceSetEccMode, 314);
-MISS(nvmlDeviceSetGpuLockedClocks, 315);
-MISS(nvmlDeviceSetMigMode, 316);
-MISS(nvmlDeviceSetPersistenceMode, 317);
-MISS(nvmlDeviceSetPowerManagementLimit, 318);
-MISS(nvmlSystemGetProcessName, 319);
-MISS(pncclCommGetUniqueId, 320);
-MISS(pncclCommGrow, 321);
-MISS(pncclCommMemStats, 322);
-MISS(pncclCommQueryProperties, 323);
-MISS(pncclCommResume, 324);
-MISS(pncclCommRevoke, 325);
-MISS(pncclCommShrink, 326);
-MISS(pncclCommSuspend, 327);
-MISS(pncclCommWindowDeregister, 328);
-MISS(pncclCommWindowRegister, 329);
-MISS(pncclDevCommCreate, 330);
-MISS(pncclDevCommDestroy, 331);
-MISS(pncclGroupSimulateEnd, 332);
-MISS(pncclParamBind, 333);
-MISS(pncclParamDumpAll, 334);
-MISS(pncclParamGet, 335);
-MISS(pncclParamGetAllParameterKeys, 336);
-MISS(pncclParamGetI16, 337);
-MISS(pncclParamGetI32, 338);
-MISS(pncclParamGetI64, 339);
-MISS(pncclParamGetI8, 340);
-MISS(pncclParamGetParameter, 341);
-MISS(pncclParamGetStr, 342);
-MISS(pncclParamGetU16, 343);
-MISS(pncclParamGetU32, 344);
-MISS(pncclParamGetU64, 345);
-MISS(pncclParamGetU8, 346);
-MISS(pncclPutSignal, 347);
-MISS(pncclSignal, 348);
-MISS(pncclWaitSignal, 349);
-MISS(pncclWinGetUserPtr, 350);
+MISS(cuMemPrefetchBatchAsync, 151);
+MISS(cuMemPrefetchBatchAsync_ptsz, 152);
+MISS(cuMemRangeGetAttribute, 153);
+MISS(cuMemRangeGetAttributes, 154);
+MISS(cuMemSetMemPool, 155);
+MISS(cuMemcpy2D, 156);
+MISS(cuMemcpy2DAsync, 157);
+MISS(cuMemcpy2DUnaligned, 158);
+MISS(cuMemcpy3D, 159);
+MISS(cuMemcpy3DAsync, 160);
+MISS(cuMemcpy3DBatchAsync, 161);
+MISS(cuMemcpy3DBatchAsync_ptsz, 162);
+MISS(cuMemcpy3DBatchAsync_v2, 163);
+MISS(cuMemcpy3DBatchAsync_v2_ptsz, 164);
+MISS(cuMemcpy3DWithAttributesAsync, 165);
+MISS(cuMemcpy3DWithAttributesAsync_ptsz, 166);
+MISS(cuMemcpyAtoA, 167);
+MISS(cuMemcpyAtoD, 168);
+MISS(cuMemcpyAtoH, 169);
+MISS(cuMemcpyAtoHAsync, 170);
+MISS(cuMemcpyBatchAsync, 171);
+MISS(cuMemcpyBatchAsync_ptsz, 172);
+MISS(cuMemcpyBatchAsync_v2, 173);
+MISS(cuMemcpyBatchAsync_v2_ptsz, 174);
+MISS(cuMemcpyDtoA, 175);
+MISS(cuMemcpyDtoD, 176);
+MISS(cuMemcpyDtoDAsync, 177);
+MISS(cuMemcpyDtoH, 178);
+MISS(cuMemcpyDtoHAsync, 179);
+MISS(cuMemcpyHtoA, 180);
+MISS(cuMemcpyHtoAAsync, 181);
+MISS(cuMemcpyHtoD, 182);
+MISS(cuMemcpyHtoDAsync, 183);
+MISS(cuMemcpyWithAttributesAsync, 184);
+MISS(cuMemcpyWithAttributesAsync_ptsz, 185);
+MISS(cuMemsetD16, 186);
+MISS(cuMemsetD2D16, 187);
+MISS(cuMemsetD2D32, 188);
+MISS(cuMemsetD2D8, 189);
+MISS(cuMemsetD32, 190);
+MISS(cuMemsetD8, 191);
+MISS(cuMipmappedArrayCreate, 192);
+MISS(cuMipmappedArrayDestroy, 193);
+MISS(cuMipmappedArrayGetLevel, 194);
+MISS(cuMipmappedArrayGetMemoryRequirements, 195);
+MISS(cuMipmappedArrayGetSparseProperties, 196);
+MISS(cuModuleGetGlobal, 197);
+MISS(cuModuleGetSurfRef, 198);
+MISS(cuModuleGetTexRef, 199);
+MISS(cuMulticastAddDevice, 200);
+MISS(cuMulticastBindAddr, 201);
+MISS(cuMulticastBindAddr_v2, 202);
+MISS(cuMulticastBindMem, 203);
+MISS(cuMulticastBindMem_v2, 204);
+MISS(cuMulticastCreate, 205);
+MISS(cuMulticastGetGranularity, 206);
+MISS(cuMulticastUnbind, 207);
+MISS(cuParamSetSize, 208);
+MISS(cuParamSetTexRef, 209);
+MISS(cuParamSetf, 210);
+MISS(cuParamSeti, 211);
+MISS(cuParamSetv, 212);
+MISS(cuProfilerInitialize, 213);
+MISS(cuSignalExternalSemaphoresAsync, 214);
+MISS(cuSignalExternalSemaphoresAsync_ptsz, 215);
+MISS(cuStreamBeginCaptureToCig, 216);
+MISS(cuStreamEndCaptureToCig, 217);
+MISS(cuStreamGetCtx_v2, 218);
+MISS(cuStreamGetCtx_v2_ptsz, 219);
+MISS(cuStreamGetDevResource, 220);
+MISS(cuStreamGetDevResource_ptsz, 221);
+MISS(cuStreamGetGreenCtx, 222);
+MISS(cuSurfRefGetArray, 223);
+MISS(cuSurfRefSetArray, 224);
+MISS(cuTexRefCreate, 225);
+MISS(cuTexRefDestroy, 226);
+MISS(cuTexRefGetAddress, 227);
+MISS(cuTexRefGetAddressMode, 228);
+MISS(cuTexRefGetAddress_v2, 229);
+MISS(cuTexRefGetArray, 230);
+MISS(cuTexRefGetBorderColor, 231);
+MISS(cuTexRefGetFilterMode, 232);
+MISS(cuTexRefGetFlags, 233);
+MISS(cuTexRefGetFormat, 234);
+MISS(cuTexRefGetMaxAnisotropy, 235);
+MISS(cuTexRefGetMipmapFilterMode, 236);
+MISS(cuTexRefGetMipmapLevelBias, 237);
+MISS(cuTexRefGetMipmapLevelClamp, 238);
+MISS(cuTexRefGetMipmappedArray, 239);
+MISS(cuTexRefSetAddress, 240);
+MISS(cuTexRefSetAddress2D, 241);
+MISS(cuTexRefSetAddress2D_v2, 242);
+MISS(cuTexRefSetAddress2D_v3, 243);
+MISS(cuTexRefSetAddressMode, 244);
+MISS(cuTexRefSetAddress_v2, 245);
+MISS(cuTexRefSetArray, 246);
+MISS(cuTexRefSetBorderColor, 247);
+MISS(cuTexRefSetFilterMode, 248);
+MISS(cuTexRefSetFlags, 249);
+MISS(cuTexRefSetFormat, 250);
+MISS(cuTexRefSetMaxAnisotropy, 251);
+MISS(cuTexRefSetMipmapFilterMode, 252);
+MISS(cuTexRefSetMipmapLevelBias, 253);
+MISS(cuTexRefSetMipmapLevelClamp, 254);
+MISS(cuTexRefSetMipmappedArray, 255);
+MISS(cuUserObjectCreate, 256);
+MISS(cuUserObjectRelease, 257);
+MISS(cuUserObjectRetain, 258);
+MISS(cuVDPAUCtxCreate, 259);
+MISS(cuVDPAUCtxCreate_v2, 260);
+MISS(cuVDPAUGetDevice, 261);
+MISS(cuWaitExternalSemaphoresAsync, 262);
+MISS(cuWaitExternalSemaphoresAsync_ptsz, 263);
+MISS(ncclCommGetUniqueId, 264);
+MISS(ncclCommGrow, 265);
+MISS(ncclCommMemStats, 266);
+MISS(ncclCommQueryProperties, 267);
+MISS(ncclCommResume, 268);
+MISS(ncclCommRevoke, 269);
+MISS(ncclCommShrink, 270);
+MISS(ncclCommSuspend, 271);
+MISS(ncclCommWindowDeregister, 272);
+MISS(ncclCommWindowRegister, 273);
+MISS(ncclDevCommCreate, 274);
+MISS(ncclDevCommDestroy, 275);
+MISS(ncclGroupSimulateEnd, 276);
+MISS(ncclParamBind, 277);
+MISS(ncclParamDumpAll, 278);
+MISS(ncclParamGet, 279);
+MISS(ncclParamGetAllParameterKeys, 280);
+MISS(ncclParamGetI16, 281);
+MISS(ncclParamGetI32, 282);
+MISS(ncclParamGetI64, 283);
+MISS(ncclParamGetI8, 284);
+MISS(ncclParamGetParameter, 285);
+MISS(ncclParamGetStr, 286);
+MISS(ncclParamGetU16, 287);
+MISS(ncclParamGetU32, 288);
+MISS(ncclParamGetU64, 289);
+MISS(ncclParamGetU8, 290);
+MISS(ncclPutSignal, 291);
+MISS(ncclSignal, 292);
+MISS(ncclWaitSignal, 293);
+MISS(ncclWinGetUserPtr, 294);
+MISS(nvmlDeviceGetAttributes_v2, 295);
+MISS(nvmlDeviceGetComputeRunningProcesses, 296);
+MISS(nvmlDeviceGetComputeRunningProcesses_v2, 297);
+MISS(nvmlDeviceGetFieldValues, 298);
+MISS(nvmlDeviceGetGpuFabricInfo, 299);
+MISS(nvmlDeviceGetGpuFabricInfoV, 300);
+MISS(nvmlDeviceGetHandleByUUIDV, 301);
+MISS(nvmlDeviceGetInforomVersion, 302);
+MISS(nvmlDeviceGetNvLinkRemotePciInfo, 303);
+MISS(nvmlDeviceGetPciInfo, 304);
+MISS(nvmlDeviceGetPciInfo_v2, 305);
+MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 306);
+MISS(nvmlDeviceResetGpuLockedClocks, 307);
+MISS(nvmlDeviceSetApplicationsClocks, 308);
+MISS(nvmlDeviceSetComputeMode, 309);
+MISS(nvmlDeviceSetEccMode, 310);
+MISS(nvmlDeviceSetGpuLockedClocks, 311);
+MISS(nvmlDeviceSetMigMode, 312);
+MISS(nvmlDeviceSetPersistenceMode, 313);
+MISS(nvmlDeviceSetPowerManagementLimit, 314);
+MISS(nvmlSystemGetProcessName, 315);
+MISS(pncclCommGetUniqueId, 316);
+MISS(pncclCommGrow, 317);
+MISS(pncclCommMemStats, 318);
+MISS(pncclCommQueryProperties, 319);
+MISS(pncclCommResume, 320);
+MISS(pncclCommRevoke, 321);
+MISS(pncclCommShrink, 322);
+MISS(pncclCommSuspend, 323);
+MISS(pncclCommWindowDeregister, 324);
+MISS(pncclCommWindowRegister, 325);
+MISS(pncclDevCommCreate, 326);
+MISS(pncclDevCommDestroy, 327);
+MISS(pncclGroupSimulateEnd, 328);
+MISS(pncclParamBind, 329);
+MISS(pncclParamDumpAll, 330);
+MISS(pncclParamGet, 331);
+MISS(pncclParamGetAllParameterKeys, 332);
+MISS(pncclParamGetI16, 333);
+MISS(pncclParamGetI32, 334);
+MISS(pncclParamGetI64, 335);
+MISS(pncclParamGetI8, 336);
+MISS(pncclParamGetParameter, 337);
+MISS(pncclParamGetStr, 338);
+MISS(pncclParamGetU16, 339);
+MISS(pncclParamGetU32, 340);
+MISS(pncclParamGetU64, 341);
+MISS(pncclParamGetU8, 342);
+MISS(pncclPutSignal, 343);
+MISS(pncclSignal, 344);
+MISS(pncclWaitSignal, 345);
+MISS(pncclWinGetUserPtr, 346);
 
 const char sing_misses_text[] =
 	"cuArray3DCreate" "\0"
@@ -537,10 +533,6 @@ const char sing_misses_text[] =
 	"cuMemImportFromShareableHandle" "\0"
 	"cuMemMapArrayAsync" "\0"
 	"cuMemMapArrayAsync_ptsz" "\0"
-	"cuMemPoolExportPointer" "\0"
-	"cuMemPoolExportToShareableHandle" "\0"
-	"cuMemPoolImportFromShareableHandle" "\0"
-	"cuMemPoolImportPointer" "\0"
 	"cuMemPrefetchBatchAsync" "\0"
 	"cuMemPrefetchBatchAsync_ptsz" "\0"
 	"cuMemRangeGetAttribute" "\0"
@@ -901,205 +893,201 @@ const struct sing_miss sing_misses[] = {
 	{ 5189, 4995, 801 },
 	{ 5220, 16, 801 },
 	{ 5239, 16, 801 },
-	{ 5263, 4995, 801 },
-	{ 5286, 4995, 801 },
-	{ 5319, 4995, 801 },
-	{ 5354, 4995, 801 },
-	{ 5377, 4348, 801 },
-	{ 5401, 4348, 801 },
-	{ 5430, 5453, 801 },
-	{ 5507, 5453, 801 },
-	{ 5531, 1043, 801 },
-	{ 5547, 1525, 801 },
-	{ 5558, 1525, 801 },
-	{ 5574, 1525, 801 },
-	{ 5594, 1525, 801 },
-	{ 5605, 1525, 801 },
-	{ 5621, 1043, 801 },
-	{ 5642, 1043, 801 },
-	{ 5668, 1043, 801 },
-	{ 5692, 1043, 801 },
-	{ 5721, 1043, 801 },
-	{ 5751, 1043, 801 },
-	{ 5786, 16, 801 },
-	{ 5799, 16, 801 },
-	{ 5812, 16, 801 },
-	{ 5825, 16, 801 },
-	{ 5843, 1043, 801 },
-	{ 5862, 1043, 801 },
-	{ 5886, 1043, 801 },
-	{ 5908, 1043, 801 },
-	{ 5935, 16, 801 },
-	{ 5948, 1525, 801 },
-	{ 5961, 1525, 801 },
-	{ 5979, 1525, 801 },
-	{ 5992, 1525, 801 },
-	{ 6010, 16, 801 },
-	{ 6023, 16, 801 },
-	{ 6041, 1525, 801 },
-	{ 6054, 1525, 801 },
-	{ 6072, 1043, 801 },
-	{ 6100, 1043, 801 },
-	{ 6133, 1525, 801 },
-	{ 6145, 1525, 801 },
-	{ 6159, 1525, 801 },
-	{ 6173, 1525, 801 },
-	{ 6186, 1525, 801 },
-	{ 6198, 1525, 801 },
-	{ 6209, 16, 801 },
-	{ 6232, 16, 801 },
-	{ 6256, 16, 801 },
-	{ 6281, 16, 801 },
-	{ 6319, 16, 801 },
-	{ 6355, 1525, 801 },
-	{ 6373, 16, 801 },
-	{ 6392, 16, 801 },
-	{ 6410, 6431, 801 },
-	{ 6468, 6431, 801 },
-	{ 6488, 6431, 801 },
-	{ 6511, 6431, 801 },
-	{ 6530, 6431, 801 },
-	{ 6552, 6431, 801 },
-	{ 6570, 6431, 801 },
-	{ 6596, 6431, 801 },
-	{ 6614, 2222, 801 },
-	{ 6629, 2222, 801 },
-	{ 6646, 2222, 801 },
-	{ 6658, 2222, 801 },
-	{ 6670, 2222, 801 },
-	{ 6682, 6703, 801 },
-	{ 6759, 1090, 801 },
-	{ 6791, 1090, 801 },
-	{ 6828, 6854, 801 },
-	{ 6906, 6854, 801 },
-	{ 6930, 1043, 801 },
-	{ 6948, 1043, 801 },
-	{ 6971, 883, 801 },
-	{ 6994, 883, 801 },
-	{ 7022, 883, 801 },
-	{ 7042, 16, 801 },
-	{ 7060, 16, 801 },
-	{ 7078, 16, 801 },
-	{ 7093, 16, 801 },
-	{ 7109, 16, 801 },
-	{ 7128, 16, 801 },
-	{ 7151, 16, 801 },
-	{ 7173, 16, 801 },
-	{ 7190, 16, 801 },
-	{ 7213, 16, 801 },
-	{ 7235, 16, 801 },
-	{ 7252, 16, 801 },
-	{ 7270, 16, 801 },
-	{ 7295, 16, 801 },
-	{ 7323, 16, 801 },
-	{ 7350, 16, 801 },
+	{ 5263, 4348, 801 },
+	{ 5287, 4348, 801 },
+	{ 5316, 5339, 801 },
+	{ 5393, 5339, 801 },
+	{ 5417, 1043, 801 },
+	{ 5433, 1525, 801 },
+	{ 5444, 1525, 801 },
+	{ 5460, 1525, 801 },
+	{ 5480, 1525, 801 },
+	{ 5491, 1525, 801 },
+	{ 5507, 1043, 801 },
+	{ 5528, 1043, 801 },
+	{ 5554, 1043, 801 },
+	{ 5578, 1043, 801 },
+	{ 5607, 1043, 801 },
+	{ 5637, 1043, 801 },
+	{ 5672, 16, 801 },
+	{ 5685, 16, 801 },
+	{ 5698, 16, 801 },
+	{ 5711, 16, 801 },
+	{ 5729, 1043, 801 },
+	{ 5748, 1043, 801 },
+	{ 5772, 1043, 801 },
+	{ 5794, 1043, 801 },
+	{ 5821, 16, 801 },
+	{ 5834, 1525, 801 },
+	{ 5847, 1525, 801 },
+	{ 5865, 1525, 801 },
+	{ 5878, 1525, 801 },
+	{ 5896, 16, 801 },
+	{ 5909, 16, 801 },
+	{ 5927, 1525, 801 },
+	{ 5940, 1525, 801 },
+	{ 5958, 1043, 801 },
+	{ 5986, 1043, 801 },
+	{ 6019, 1525, 801 },
+	{ 6031, 1525, 801 },
+	{ 6045, 1525, 801 },
+	{ 6059, 1525, 801 },
+	{ 6072, 1525, 801 },
+	{ 6084, 1525, 801 },
+	{ 6095, 16, 801 },
+	{ 6118, 16, 801 },
+	{ 6142, 16, 801 },
+	{ 6167, 16, 801 },
+	{ 6205, 16, 801 },
+	{ 6241, 1525, 801 },
+	{ 6259, 16, 801 },
+	{ 6278, 16, 801 },
+	{ 6296, 6317, 801 },
+	{ 6354, 6317, 801 },
+	{ 6374, 6317, 801 },
+	{ 6397, 6317, 801 },
+	{ 6416, 6317, 801 },
+	{ 6438, 6317, 801 },
+	{ 6456, 6317, 801 },
+	{ 6482, 6317, 801 },
+	{ 6500, 2222, 801 },
+	{ 6515, 2222, 801 },
+	{ 6532, 2222, 801 },
+	{ 6544, 2222, 801 },
+	{ 6556, 2222, 801 },
+	{ 6568, 6589, 801 },
+	{ 6645, 1090, 801 },
+	{ 6677, 1090, 801 },
+	{ 6714, 6740, 801 },
+	{ 6792, 6740, 801 },
+	{ 6816, 1043, 801 },
+	{ 6834, 1043, 801 },
+	{ 6857, 883, 801 },
+	{ 6880, 883, 801 },
+	{ 6908, 883, 801 },
+	{ 6928, 16, 801 },
+	{ 6946, 16, 801 },
+	{ 6964, 16, 801 },
+	{ 6979, 16, 801 },
+	{ 6995, 16, 801 },
+	{ 7014, 16, 801 },
+	{ 7037, 16, 801 },
+	{ 7059, 16, 801 },
+	{ 7076, 16, 801 },
+	{ 7099, 16, 801 },
+	{ 7121, 16, 801 },
+	{ 7138, 16, 801 },
+	{ 7156, 16, 801 },
+	{ 7181, 16, 801 },
+	{ 7209, 16, 801 },
+	{ 7236, 16, 801 },
+	{ 7264, 16, 801 },
+	{ 7290, 16, 801 },
+	{ 7309, 16, 801 },
+	{ 7330, 16, 801 },
+	{ 7354, 16, 801 },
 	{ 7378, 16, 801 },
-	{ 7404, 16, 801 },
+	{ 7401, 16, 801 },
 	{ 7423, 16, 801 },
-	{ 7444, 16, 801 },
-	{ 7468, 16, 801 },
-	{ 7492, 16, 801 },
-	{ 7515, 16, 801 },
-	{ 7537, 16, 801 },
-	{ 7554, 16, 801 },
-	{ 7577, 16, 801 },
-	{ 7599, 16, 801 },
-	{ 7616, 16, 801 },
-	{ 7634, 16, 801 },
-	{ 7659, 16, 801 },
-	{ 7687, 16, 801 },
-	{ 7714, 16, 801 },
-	{ 7742, 16, 801 },
-	{ 7768, 3325, 801 },
-	{ 7787, 3325, 801 },
-	{ 7807, 3325, 801 },
-	{ 7826, 1676, 801 },
-	{ 7843, 1676, 801 },
-	{ 7863, 1676, 801 },
-	{ 7880, 1090, 801 },
-	{ 7910, 1090, 801 },
-	{ 7945, 1043, 5 },
-	{ 7965, 1043, 5 },
-	{ 7978, 1043, 5 },
-	{ 7995, 1043, 5 },
-	{ 8019, 8034, 5 },
-	{ 8081, 1043, 5 },
-	{ 8096, 1043, 5 },
-	{ 8111, 8034, 5 },
-	{ 8127, 8152, 5 },
-	{ 8230, 8152, 5 },
-	{ 8253, 8271, 5 },
-	{ 8328, 8271, 5 },
-	{ 8347, 1043, 5 },
-	{ 8368, 8382, 5 },
-	{ 8433, 8382, 5 },
-	{ 8450, 8382, 5 },
-	{ 8463, 8382, 5 },
-	{ 8492, 8382, 5 },
-	{ 8508, 8382, 5 },
-	{ 8524, 8382, 5 },
-	{ 8540, 8382, 5 },
-	{ 8555, 8382, 5 },
-	{ 8577, 8382, 5 },
-	{ 8593, 8382, 5 },
-	{ 8609, 8382, 5 },
-	{ 8625, 8382, 5 },
-	{ 8641, 8382, 5 },
-	{ 8656, 8670, 5 },
-	{ 8728, 8670, 5 },
-	{ 8739, 8670, 5 },
-	{ 8754, 8152, 5 },
-	{ 8772, 1043, 3 },
-	{ 8799, 1043, 3 },
-	{ 8836, 1043, 3 },
-	{ 8876, 1043, 3 },
-	{ 8901, 1043, 3 },
-	{ 8928, 1043, 3 },
-	{ 8956, 1043, 3 },
-	{ 8983, 1043, 3 },
-	{ 9011, 1043, 3 },
-	{ 9044, 1043, 3 },
-	{ 9065, 1043, 3 },
-	{ 9089, 1043, 3 },
-	{ 9133, 9164, 3 },
-	{ 9209, 9164, 3 },
-	{ 9241, 9164, 3 },
-	{ 9266, 9164, 3 },
-	{ 9287, 9164, 3 },
-	{ 9316, 9164, 3 },
-	{ 9337, 9164, 3 },
-	{ 9366, 9164, 3 },
-	{ 9400, 1043, 3 },
-	{ 9425, 1043, 5 },
-	{ 9446, 1043, 5 },
-	{ 9460, 1043, 5 },
-	{ 9478, 1043, 5 },
-	{ 9503, 8034, 5 },
-	{ 9519, 1043, 5 },
-	{ 9535, 1043, 5 },
-	{ 9551, 8034, 5 },
-	{ 9568, 8152, 5 },
-	{ 9594, 8152, 5 },
-	{ 9618, 8271, 5 },
-	{ 9637, 8271, 5 },
-	{ 9657, 1043, 5 },
-	{ 9679, 8382, 5 },
-	{ 9694, 8382, 5 },
-	{ 9712, 8382, 5 },
-	{ 9726, 8382, 5 },
-	{ 9756, 8382, 5 },
-	{ 9773, 8382, 5 },
-	{ 9790, 8382, 5 },
-	{ 9807, 8382, 5 },
-	{ 9823, 8382, 5 },
-	{ 9846, 8382, 5 },
-	{ 9863, 8382, 5 },
-	{ 9880, 8382, 5 },
-	{ 9897, 8382, 5 },
-	{ 9914, 8382, 5 },
-	{ 9930, 8670, 5 },
-	{ 9945, 8670, 5 },
-	{ 9957, 8670, 5 },
-	{ 9973, 8152, 5 },
+	{ 7440, 16, 801 },
+	{ 7463, 16, 801 },
+	{ 7485, 16, 801 },
+	{ 7502, 16, 801 },
+	{ 7520, 16, 801 },
+	{ 7545, 16, 801 },
+	{ 7573, 16, 801 },
+	{ 7600, 16, 801 },
+	{ 7628, 16, 801 },
+	{ 7654, 3325, 801 },
+	{ 7673, 3325, 801 },
+	{ 7693, 3325, 801 },
+	{ 7712, 1676, 801 },
+	{ 7729, 1676, 801 },
+	{ 7749, 1676, 801 },
+	{ 7766, 1090, 801 },
+	{ 7796, 1090, 801 },
+	{ 7831, 1043, 5 },
+	{ 7851, 1043, 5 },
+	{ 7864, 1043, 5 },
+	{ 7881, 1043, 5 },
+	{ 7905, 7920, 5 },
+	{ 7967, 1043, 5 },
+	{ 7982, 1043, 5 },
+	{ 7997, 7920, 5 },
+	{ 8013, 8038, 5 },
+	{ 8116, 8038, 5 },
+	{ 8139, 8157, 5 },
+	{ 8214, 8157, 5 },
+	{ 8233, 1043, 5 },
+	{ 8254, 8268, 5 },
+	{ 8319, 8268, 5 },
+	{ 8336, 8268, 5 },
+	{ 8349, 8268, 5 },
+	{ 8378, 8268, 5 },
+	{ 8394, 8268, 5 },
+	{ 8410, 8268, 5 },
+	{ 8426, 8268, 5 },
+	{ 8441, 8268, 5 },
+	{ 8463, 8268, 5 },
+	{ 8479, 8268, 5 },
+	{ 8495, 8268, 5 },
+	{ 8511, 8268, 5 },
+	{ 8527, 8268, 5 },
+	{ 8542, 8556, 5 },
+	{ 8614, 8556, 5 },
+	{ 8625, 8556, 5 },
+	{ 8640, 8038, 5 },
+	{ 8658, 1043, 3 },
+	{ 8685, 1043, 3 },
+	{ 8722, 1043, 3 },
+	{ 8762, 1043, 3 },
+	{ 8787, 1043, 3 },
+	{ 8814, 1043, 3 },
+	{ 8842, 1043, 3 },
+	{ 8869, 1043, 3 },
+	{ 8897, 1043, 3 },
+	{ 8930, 1043, 3 },
+	{ 8951, 1043, 3 },
+	{ 8975, 1043, 3 },
+	{ 9019, 9050, 3 },
+	{ 9095, 9050, 3 },
+	{ 9127, 9050, 3 },
+	{ 9152, 9050, 3 },
+	{ 9173, 9050, 3 },
+	{ 9202, 9050, 3 },
+	{ 9223, 9050, 3 },
+	{ 9252, 9050, 3 },
+	{ 9286, 1043, 3 },
+	{ 9311, 1043, 5 },
+	{ 9332, 1043, 5 },
+	{ 9346, 1043, 5 },
+	{ 9364, 1043, 5 },
+	{ 9389, 7920, 5 },
+	{ 9405, 1043, 5 },
+	{ 9421, 1043, 5 },
+	{ 9437, 7920, 5 },
+	{ 9454, 8038, 5 },
+	{ 9480, 8038, 5 },
+	{ 9504, 8157, 5 },
+	{ 9523, 8157, 5 },
+	{ 9543, 1043, 5 },
+	{ 9565, 8268, 5 },
+	{ 9580, 8268, 5 },
+	{ 9598, 8268, 5 },
+	{ 9612, 8268, 5 },
+	{ 9642, 8268, 5 },
+	{ 9659, 8268, 5 },
+	{ 9676, 8268, 5 },
+	{ 9693, 8268, 5 },
+	{ 9709, 8268, 5 },
+	{ 9732, 8268, 5 },
+	{ 9749, 8268, 5 },
+	{ 9766, 8268, 5 },
+	{ 9783, 8268, 5 },
+	{ 9800, 8268, 5 },
+	{ 9816, 8556, 5 },
+	{ 9831, 8556, 5 },
+	{ 9843, 8556, 5 },
+	{ 9859, 8038, 5 },
 };
-unsigned char sing_misses_said[351];
+unsigned char sing_misses_said[347];

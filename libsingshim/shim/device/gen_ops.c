@@ -5,7 +5,7 @@
 
 #include "ops.h"
 
-const unsigned sing_op_count = 342;
+const unsigned sing_op_count = 346;
 const struct sing_op sing_ops[] = {
 	{ 0x4d277b, SING_DRIVER, 1 }, /* cuDeviceGetUuid_v2 */
 	{ 0x6292eb, SING_NCCL, 0 }, /* ncclCommDeregister */
@@ -179,6 +179,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x3ff914fa, SING_DRIVER, 0 }, /* cuStreamGetId */
 	{ 0x40210769, SING_NVML, 1 }, /* nvmlDeviceGetBAR1MemoryInfo */
 	{ 0x405abad8, SING_DRIVER, 1 }, /* cuGraphMemcpyNodeGetParams */
+	{ 0x4075000f, SING_DRIVER, 1 }, /* pool_share */
 	{ 0x408a329d, SING_DRIVER, 1 }, /* cuGraphChildGraphNodeGetGraph */
 	{ 0x408c8a47, SING_DRIVER, 1 }, /* cuGraphDestroyNode */
 	{ 0x40db055f, SING_DRIVER, 1 }, /* cuGraphAddDependencies */
@@ -219,6 +220,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x4d955d1c, SING_DRIVER, 1 }, /* cuGraphEventWaitNodeSetEvent */
 	{ 0x4e46e93f, SING_DRIVER, 0 }, /* cuMemcpy2DAsync_v2 */
 	{ 0x4e4ad988, SING_NCCL, 0 }, /* comm_finalize */
+	{ 0x4e51a5f4, SING_DRIVER, 1 }, /* pool_open */
 	{ 0x4ea5776e, SING_DRIVER, 1 }, /* cuDeviceGetP2PAtomicCapabilities */
 	{ 0x4ec6cc82, SING_DRIVER, 1 }, /* cuGraphGetEdges_v2 */
 	{ 0x4ece9570, SING_NVML, 1 }, /* nvmlDeviceGetMaxMigDeviceCount */
@@ -310,6 +312,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x6c7f037a, SING_NVML, 1 }, /* nvmlDeviceGetMinorNumber */
 	{ 0x6cdb46d8, SING_NCCL, 0 }, /* redop_create */
 	{ 0x6d2c48de, SING_DRIVER, 1 }, /* cuGraphGetNodes */
+	{ 0x6d95bcbe, SING_DRIVER, 0 }, /* pool_open_pointer */
 	{ 0x6dfc38d0, SING_DRIVER, 0 }, /* cuMemAlloc_v2 */
 	{ 0x6f7c22fa, SING_DRIVER, 1 }, /* cuMemCreate */
 	{ 0x6fd1b92c, SING_DRIVER, 1 }, /* cuDeviceGetMemPool */
@@ -324,6 +327,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x73feba3b, SING_DRIVER, 1 }, /* cuCtxCreate_v2 */
 	{ 0x74382359, SING_DRIVER, 0 }, /* cuMemsetD2D8_v2 */
 	{ 0x74afe447, SING_NVML, 1 }, /* nvmlDeviceGetHandleByPciBusId_v2 */
+	{ 0x756c6e71, SING_DRIVER, 1 }, /* pool_share_pointer */
 	{ 0x75aae887, SING_NVML, 1 }, /* nvmlDeviceGetComputeRunningProcesses_v3 */
 	{ 0x766234d9, SING_NVML, 1 }, /* nvmlDeviceGetApplicationsClock */
 	{ 0x76e5bd7b, SING_NVML, 1 }, /* nvmlDeviceGetMaxCustomerBoostClock */

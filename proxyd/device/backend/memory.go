@@ -29,7 +29,7 @@ type Allocation struct {
 	Memory  MemoryID  // Mapped
 	Offset  uint64    // Mapped: in Memory
 	Access  bool      // Mapped: the device may use the memory; true for other kinds
-	Share   Share     `json:",omitzero"` // of Imported: what; of Plain: the name, if other spaces may import the allocation
+	Share   Share     `json:",omitzero"` // of Imported: what; of Plain and Pooled: the name, if other spaces may import the allocation
 }
 
 // Memory is what can be asked about a space's memory, and the host's memory within it.

@@ -59,7 +59,7 @@ type ShareHolder interface {
 // of less than half of a Granule while there are imports, the importers see what the exporter has there next.
 type Sharer interface {
 	// Export names the allocation that holds an address, the same in each call. InvalidValue unless the allocation is the
-	// space's own, by Alloc.
+	// space's own, by Alloc or AllocAsync.
 	Export(a Addr) (Share, error)
 	// Import maps an allocation of another space. InvalidHandle if the space does not have that any more, and
 	// InvalidValue if the space is this context's, or of another group. Import may wait for work which uses addresses

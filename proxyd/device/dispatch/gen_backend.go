@@ -206,6 +206,14 @@ type VmmCalls interface {
 	MemAllocFromPoolAsync(c *Call, n uint64, pool Mempool, stream Stream) (ptr Devptr, r Result)
 	// cuMemFreeAsync: async.
 	MemFreeAsync(c *Call, ptr Devptr, stream Stream) (r Result)
+	// pool_share: stateful.
+	PoolShare(c *Call, pool Mempool) (handle Ipchandle, r Result)
+	// pool_open: stateful.
+	PoolOpen(c *Call, handle Ipchandle) (pool Mempool, r Result)
+	// pool_share_pointer: sync.
+	PoolSharePointer(c *Call, ptr Devptr) (handle Ipchandle, r Result)
+	// pool_open_pointer: stateful.
+	PoolOpenPointer(c *Call, pool Mempool, handle Ipchandle) (ptr Devptr, r Result)
 }
 
 // CopyCalls is copies and sets.
@@ -1133,6 +1141,24 @@ func (Unsupported) MemAllocFromPoolAsync(c *Call, n uint64, pool Mempool, stream
 
 // MemFreeAsync is not supported.
 func (Unsupported) MemFreeAsync(c *Call, ptr Devptr, stream Stream) (r Result) { r = 801; return }
+
+// PoolShare is not supported.
+func (Unsupported) PoolShare(c *Call, pool Mempool) (handle Ipchandle, r Result) { r = 801; return }
+
+// PoolOpen is not supported.
+func (Unsupported) PoolOpen(c *Call, handle Ipchandle) (pool Mempool, r Result) { r = 801; return }
+
+// PoolSharePointer is not supported.
+func (Unsupported) PoolSharePointer(c *Call, ptr Devptr) (handle Ipchandle, r Result) {
+	r = 801
+	return
+}
+
+// PoolOpenPointer is not supported.
+func (Unsupported) PoolOpenPointer(c *Call, pool Mempool, handle Ipchandle) (ptr Devptr, r Result) {
+	r = 801
+	return
+}
 
 // Memcpy is not supported.
 func (Unsupported) Memcpy(c *Call, dst Devptr, src Devptr, n uint64) (r Result) { r = 801; return }

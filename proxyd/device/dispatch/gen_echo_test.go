@@ -1077,6 +1077,55 @@ func (x *echo) MemFreeAsync(c *Call, ptr Devptr, stream Stream) (r Result) {
 	return
 }
 
+func (x *echo) PoolShare(c *Call, pool Mempool) (handle Ipchandle, r Result) {
+	x.begin("pool_share", c)
+	x.field("pool", encoded(func(e *encoder) { e.writeU64(uint64(pool)) }))
+	r = x.result(false)
+	handle = getIpchandle(x.bytes(64))
+	if r == 0 {
+		x.field("handle", encoded(func(e *encoder) { e.putIpchandle(handle) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) PoolOpen(c *Call, handle Ipchandle) (pool Mempool, r Result) {
+	x.begin("pool_open", c)
+	x.field("handle", encoded(func(e *encoder) { e.putIpchandle(handle) }))
+	r = x.result(false)
+	pool = Mempool(x.u64(8))
+	if r == 0 {
+		x.field("pool", encoded(func(e *encoder) { e.writeU64(uint64(pool)) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) PoolSharePointer(c *Call, ptr Devptr) (handle Ipchandle, r Result) {
+	x.begin("pool_share_pointer", c)
+	x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+	r = x.result(false)
+	handle = getIpchandle(x.bytes(64))
+	if r == 0 {
+		x.field("handle", encoded(func(e *encoder) { e.putIpchandle(handle) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) PoolOpenPointer(c *Call, pool Mempool, handle Ipchandle) (ptr Devptr, r Result) {
+	x.begin("pool_open_pointer", c)
+	x.field("pool", encoded(func(e *encoder) { e.writeU64(uint64(pool)) }))
+	x.field("handle", encoded(func(e *encoder) { e.putIpchandle(handle) }))
+	r = x.result(false)
+	ptr = Devptr(x.u64(8))
+	if r == 0 {
+		x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+	}
+	x.end()
+	return
+}
+
 func (x *echo) Memcpy(c *Call, dst Devptr, src Devptr, n uint64) (r Result) {
 	x.begin("cuMemcpy", c)
 	x.field("dst", encodeWith(func(e *encoder) { e.writeU64(uint64(dst)) }))

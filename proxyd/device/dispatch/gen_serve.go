@@ -91,6 +91,10 @@ var ops = map[uint32]Info{
 	0x2a00c891: {"cuMemAllocAsync", false, false, true, serveMemAllocAsync},
 	0x4c218e7b: {"cuMemAllocFromPoolAsync", false, false, true, serveMemAllocFromPoolAsync},
 	0x13783a40: {"cuMemFreeAsync", true, false, true, serveMemFreeAsync},
+	0x4075000f: {"pool_share", false, false, false, servePoolShare},
+	0x4e51a5f4: {"pool_open", false, false, false, servePoolOpen},
+	0x756c6e71: {"pool_share_pointer", false, false, false, servePoolSharePointer},
+	0x6d95bcbe: {"pool_open_pointer", false, false, false, servePoolOpenPointer},
 	0x1ce6b3e4: {"cuMemcpy", false, false, true, serveMemcpy},
 	0x9e4f458:  {"cuMemcpyAsync", false, false, true, serveMemcpyAsync},
 	0x3fcd9c26: {"cuMemcpyHtoDAsync_v2", false, false, true, serveMemcpyHtoDAsyncV2},
@@ -1398,6 +1402,65 @@ func serveMemFreeAsync(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	return b.MemFreeAsync(c, ptr, stream)
+}
+
+func servePoolShare(b Backend, c *Call, d *decoder, e *encoder) Result {
+	pool := Mempool(d.readU64())
+	if !d.checkEnd() {
+		return 0
+	}
+	handle, r := b.PoolShare(c, pool)
+	if !(r == 0) {
+		return r
+	}
+	e.putIpchandle(handle)
+	return r
+}
+
+func servePoolOpen(b Backend, c *Call, d *decoder, e *encoder) Result {
+	var handle Ipchandle
+	if s := d.readBytes(64); s != nil {
+		handle = getIpchandle(s)
+	}
+	if !d.checkEnd() {
+		return 0
+	}
+	pool, r := b.PoolOpen(c, handle)
+	if !(r == 0) {
+		return r
+	}
+	e.writeU64(uint64(pool))
+	return r
+}
+
+func servePoolSharePointer(b Backend, c *Call, d *decoder, e *encoder) Result {
+	ptr := Devptr(d.readU64())
+	if !d.checkEnd() {
+		return 0
+	}
+	handle, r := b.PoolSharePointer(c, ptr)
+	if !(r == 0) {
+		return r
+	}
+	e.putIpchandle(handle)
+	return r
+}
+
+func servePoolOpenPointer(b Backend, c *Call, d *decoder, e *encoder) Result {
+	pool := Mempool(d.readU64())
+	var handle Ipchandle
+	if s := d.readBytes(64); s != nil {
+		handle = getIpchandle(s)
+	}
+	if !d.checkEnd() {
+		return 0
+	}
+	ptr, r := b.PoolOpenPointer(c, pool, handle)
+	if !(r == 0) {
+		return r
+	}
+	e.writeU64(uint64(ptr))
+	return r
 }
 
 func serveMemcpy(b Backend, c *Call, d *decoder, e *encoder) Result {

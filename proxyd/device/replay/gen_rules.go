@@ -739,6 +739,39 @@ var rules = map[uint32]Rule{
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
 		},
 	},
+	0x4075000f: {
+		Symbol:   "pool_share",
+		Stateful: true,
+		Args: []Arg{
+			{Name: "handle", Size: 64, Out: true},
+			{Name: "pool", Size: 8, In: true, Verb: Change, Class: "mempool"},
+		},
+	},
+	0x4e51a5f4: {
+		Symbol:   "pool_open",
+		Stateful: true,
+		Args: []Arg{
+			{Name: "pool", Size: 8, Out: true, Verb: Make, Class: "mempool"},
+			{Name: "handle", Size: 64, In: true},
+		},
+	},
+	0x756c6e71: {
+		Symbol: "pool_share_pointer",
+		Args: []Arg{
+			{Name: "handle", Size: 64, Out: true},
+			{Name: "ptr", Size: 8, In: true, Verb: Use, Class: "devptr"},
+		},
+	},
+	0x6d95bcbe: {
+		Symbol:   "pool_open_pointer",
+		Stateful: true,
+		Context:  true,
+		Args: []Arg{
+			{Name: "ptr", Size: 8, Out: true, Verb: Make, Class: "devptr"},
+			{Name: "pool", Size: 8, In: true, Verb: Use, Class: "mempool"},
+			{Name: "handle", Size: 64, In: true},
+		},
+	},
 	0x1ce6b3e4: {
 		Symbol:  "cuMemcpy",
 		Context: true,

@@ -33,7 +33,7 @@ var (
 
 	// pools keep memory, like what is in them: see describe.
 	ofPools = map[uint32]bool{
-		opOf("cuMemPoolCreate"): true, opOf("cuMemPoolDestroy"): true, opOf("pool_set"): true, opOf("cuMemPoolSetAccess"): true,
+		opOf("cuMemPoolCreate"): true, opOf("cuMemPoolDestroy"): true, opOf("pool_set"): true, opOf("cuMemPoolSetAccess"): true, opOf("pool_share"): true, opOf("pool_open"): true,
 		opOf("cuDeviceSetMemPool"): true, opOf("cuDeviceGetMemPool"): true, opOf("cuDeviceGetDefaultMemPool"): true,
 	}
 )

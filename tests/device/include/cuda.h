@@ -16,6 +16,10 @@
 
 #include "gen_cuda.h"
 
+typedef struct {
+	unsigned char reserved[64];
+} CUmemPoolPtrExportData;
+
 #define CU_STREAM_LEGACY     ((CUstream)0x1)
 #define CU_STREAM_PER_THREAD ((CUstream)0x2)
 

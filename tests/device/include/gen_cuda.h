@@ -1141,9 +1141,9 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ptr, size_t n, CUmemoryPool pool, 
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *ptr, size_t n, CUmemoryPool pool, CUstream stream);
 CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream);
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream);
-CUresult cuMemPoolExportToShareableHandle(void *handle, CUmemoryPool pool, int type, unsigned long long flags);
+CUresult cuMemPoolExportToShareableHandle(const void *handle, CUmemoryPool pool, int type, unsigned long long flags);
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, const void *handle, int type, unsigned long long flags);
-CUresult cuMemPoolExportPointer(void *data, CUdeviceptr ptr);
+CUresult cuMemPoolExportPointer(const void *data, CUdeviceptr ptr);
 CUresult cuMemPoolImportPointer(CUdeviceptr *ptr, CUmemoryPool pool, const void *data);
 CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, const CUmemLocation *where, int type);
 CUresult cuMemGetMemPool(CUmemoryPool *pool, const CUmemLocation *where, int type);

@@ -90,6 +90,7 @@ static void export(void)
 	OK(cuMemsetD8(large, 1, N));
 	OK(cuMemsetD8(small, 2, 5000));
 	OK(cuMemsetD8(neighbour, 3, 5000));
+	OK(cuCtxSynchronize());
 	refusals(large);
 	OK(cuIpcGetMemHandle(&handle, large));
 	OK(cuIpcGetMemHandle(&same, large + 100));

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Two processes take turns at the same memory, in the order of events that they share and without waiting for their devices.
+// Of some pairs the memory is of a pool, which one process exports by a descriptor.
 // The process that has allocated the memory ends first. What came out is printed in the end, whatever happens to the device
 // server meanwhile.
 // devices: 2
@@ -9,6 +10,7 @@
 
 #include "check.h"
 
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -29,6 +31,11 @@ enum { WORDS = 1 << 16, ROUNDS = 240, LOOK = 40, PAIRS = 3, ALONE = 20 };
 struct result {
 	unsigned int looks[ROUNDS / LOOK], last;
 };
+
+static int has_pool(int pair)
+{
+	return (pair != 0);
+}
 
 static struct result *results;
 static CUcontext context;
@@ -80,26 +87,84 @@ static void hear(int from, void *what, size_t n)
 	}
 }
 
+union control {
+	struct cmsghdr head;
+	char room[CMSG_SPACE(sizeof(int))];
+};
+
+static void say_descriptor(int to, int fd)
+{
+	union control control = { .head = { .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(fd)) } };
+	char c = 0;
+	struct iovec io = { &c, 1 };
+	struct msghdr m = { .msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
+
+	memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+	HOLDS(sendmsg(to, &m, 0) == 1);
+}
+
+static int hear_descriptor(int from)
+{
+	union control control;
+	char c;
+	struct iovec io = { &c, 1 };
+	struct msghdr m = { .msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
+	int fd;
+
+	HOLDS(recvmsg(from, &m, 0) == 1);
+	memcpy(&fd, CMSG_DATA(&control.head), sizeof(fd));
+	return (fd);
+}
+
+/* Memory of a pool that the other process may import, and the pool's descriptor. */
+static CUdeviceptr allocate_pooled(int device, size_t n, int *fd)
+{
+	CUmemPoolProps props;
+	CUmemoryPool pool;
+	CUdeviceptr p;
+
+	memset(&props, 0, sizeof(props));
+	props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+	props.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	props.location.id = device;
+	OK(cuMemPoolCreate(&pool, &props));
+	OK(cuMemAllocFromPoolAsync(&p, n, pool, stream));
+	OK(cuMemPoolExportToShareableHandle(fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	return (p);
+}
+
 /* The memory, an event of its owner, and one of the other process. */
 static void own(int pair, int other)
 {
 	static unsigned int words[WORDS];
 	CUipcMemHandle memory;
+	CUmemPoolPtrExportData pooled;
 	CUipcEventHandle event;
 	CUevent mine, theirs;
 	CUdeviceptr p, beside;
+	int fd = -1;
 	char c = 0;
 
 	start(pair % 2);
 	OK(cuMemAlloc(&beside, 4096));
-	OK(cuMemAlloc(&p, sizeof(words)));
+	if (has_pool(pair))
+		p = allocate_pooled(pair % 2, sizeof(words), &fd);
+	else
+		OK(cuMemAlloc(&p, sizeof(words)));
 	for (int i = 0; i < WORDS; ++i)
 		words[i] = (unsigned int)(i * 31 + pair);
 	OK(cuMemcpyHtoD(p, words, sizeof(words)));
 	OK(cuEventCreate(&mine, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
-	OK(cuIpcGetMemHandle(&memory, p));
 	OK(cuIpcGetEventHandle(&event, mine));
-	say(other, &memory, sizeof(memory));
+	if (has_pool(pair)) {
+		OK(cuMemPoolExportPointer(&pooled, p));
+		say_descriptor(other, fd);
+		say(other, &pooled, sizeof(pooled));
+	} else {
+		OK(cuIpcGetMemHandle(&memory, p));
+		say(other, &memory, sizeof(memory));
+	}
 	say(other, &event, sizeof(event));
 	hear(other, &event, sizeof(event));
 	OK(cuIpcOpenEventHandle(&theirs, event));
@@ -114,18 +179,55 @@ static void own(int pair, int other)
 	exit(0);
 }
 
+/* What the other process has handed over. */
+struct shared {
+	CUipcMemHandle memory;
+	CUmemPoolPtrExportData pooled;
+	CUmemoryPool pool; /* NULL: it is memory */
+	int fd;
+};
+
+static CUdeviceptr open_shared(struct shared *s)
+{
+	CUmemoryPool second;
+	CUdeviceptr p;
+
+	if (s->pool == NULL) {
+		OK(cuIpcOpenMemHandle(&p, s->memory, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+		return (p);
+	}
+	OK(cuMemPoolImportFromShareableHandle(&second, (void *)(size_t)s->fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	OK(cuMemPoolDestroy(second));
+	OK(cuMemPoolImportPointer(&p, s->pool, &s->pooled));
+	return (p);
+}
+
+static void close_shared(const struct shared *s, CUdeviceptr p)
+{
+	if (s->pool == NULL)
+		OK(cuIpcCloseMemHandle(p));
+	else
+		OK(cuMemFreeAsync(p, stream));
+}
+
 static void borrow(int pair, int other)
 {
 	struct result *const r = &results[pair];
-	CUipcMemHandle memory;
+	struct shared shared = { 0 };
 	CUipcEventHandle event;
 	CUevent mine, theirs;
 	CUdeviceptr p, again;
 	char c = 0;
 
 	start((pair + 1) / 2 % 2);
-	hear(other, &memory, sizeof(memory));
-	OK(cuIpcOpenMemHandle(&p, memory, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	if (has_pool(pair)) {
+		shared.fd = hear_descriptor(other);
+		hear(other, &shared.pooled, sizeof(shared.pooled));
+		OK(cuMemPoolImportFromShareableHandle(&shared.pool, (void *)(size_t)shared.fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	} else {
+		hear(other, &shared.memory, sizeof(shared.memory));
+	}
+	p = open_shared(&shared);
 	OK(cuEventCreate(&mine, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
 	OK(cuIpcGetEventHandle(&event, mine));
 	say(other, &event, sizeof(event));
@@ -138,10 +240,10 @@ static void borrow(int pair, int other)
 		launch(p, 2 * round + 1);
 		OK(cuEventRecord(mine, stream));
 		if (round % LOOK == LOOK - 1) {
-			OK(cuIpcOpenMemHandle(&again, memory, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+			again = open_shared(&shared);
 			HOLDS(again == p);
 			r->looks[round / LOOK] = hash(p);
-			OK(cuIpcCloseMemHandle(again));
+			close_shared(&shared, again);
 		}
 		say(other, &c, 1);
 	}
@@ -152,7 +254,7 @@ static void borrow(int pair, int other)
 			OK(cuStreamSynchronize(stream));
 	}
 	r->last = hash(p);
-	OK(cuIpcCloseMemHandle(p));
+	close_shared(&shared, p);
 	exit(0);
 }
 

@@ -2008,6 +2008,79 @@ static void try_cuMemFreeAsync_ptsz(void)
 	say_end();
 }
 
+static void try_sing_send_pool_share(void)
+{
+	CUipcMemHandle handle;
+	memset(&handle, 0, sizeof(handle));
+	CUmemoryPool pool = 0;
+	fill(&pool, sizeof(pool));
+	int r_;
+
+	say_begin("pool_share", false);
+	say_field("pool", &pool, 8);
+	r_ = sing_send_pool_share(0, &handle, pool);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("handle", &handle, 64);
+	}
+	say_end();
+}
+
+static void try_sing_send_pool_open(void)
+{
+	CUmemoryPool pool = 0;
+	CUipcMemHandle handle;
+	fill_ipchandle(&handle);
+	int r_;
+
+	say_begin("pool_open", false);
+	say_field("handle", &handle, 64);
+	r_ = sing_send_pool_open(0, &pool, &handle);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("pool", &pool, 8);
+	}
+	say_end();
+}
+
+static void try_sing_send_pool_share_pointer(void)
+{
+	CUipcMemHandle handle;
+	memset(&handle, 0, sizeof(handle));
+	CUdeviceptr ptr = 0;
+	fill(&ptr, sizeof(ptr));
+	int r_;
+
+	say_begin("pool_share_pointer", false);
+	say_field("ptr", &ptr, 8);
+	r_ = sing_send_pool_share_pointer(0, &handle, ptr);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("handle", &handle, 64);
+	}
+	say_end();
+}
+
+static void try_sing_send_pool_open_pointer(void)
+{
+	CUdeviceptr ptr = 0;
+	CUmemoryPool pool = 0;
+	fill(&pool, sizeof(pool));
+	CUipcMemHandle handle;
+	fill_ipchandle(&handle);
+	int r_;
+
+	say_begin("pool_open_pointer", false);
+	say_field("pool", &pool, 8);
+	say_field("handle", &handle, 64);
+	r_ = sing_send_pool_open_pointer(0, &ptr, pool, &handle);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("ptr", &ptr, 8);
+	}
+	say_end();
+}
+
 static void try_sing_send_cuMemcpy(void)
 {
 	CUdeviceptr dst = 0;
@@ -8939,6 +9012,10 @@ void roundtrip(void)
 	try_cuMemAllocFromPoolAsync_ptsz();
 	try_cuMemFreeAsync();
 	try_cuMemFreeAsync_ptsz();
+	try_sing_send_pool_share();
+	try_sing_send_pool_open();
+	try_sing_send_pool_share_pointer();
+	try_sing_send_pool_open_pointer();
 	try_sing_send_cuMemcpy();
 	try_sing_send_cuMemcpyAsync();
 	try_sing_send_cuMemcpyHtoDAsync_v2();

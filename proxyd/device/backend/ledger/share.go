@@ -14,10 +14,15 @@ import (
 // Exportable finds the allocation that holds an address, if other spaces may import the allocation.
 func (l *Ledger[B]) Exportable(a backend.Addr) (Piece[B], error) {
 	x, ok := l.Lookup(a)
-	if !ok || x.Kind != backend.Plain {
+	if !ok || !mayBeShared(x) {
 		return Piece[B]{}, fmt.Errorf("share the memory at %#x: %w", uint64(a), backend.InvalidValue)
 	}
 	return l.pieceOf(x, l.granules[granuleOf(x.Base)]), nil
+}
+
+// mayBeShared tells whether other spaces may import an allocation.
+func mayBeShared(a backend.Allocation) bool {
+	return a.Kind == backend.Plain || a.Kind == backend.Pooled
 }
 
 // granuleOf is the first granule of an allocation.
@@ -32,7 +37,7 @@ func (l *Ledger[B]) NameShare(a backend.Addr, s backend.Share) {
 
 // Exported finds the allocation with a name.
 func (l *Ledger[B]) Exported(s backend.Share) (backend.Allocation, bool) {
-	i := slices.IndexFunc(l.allocs, func(a backend.Allocation) bool { return a.Kind == backend.Plain && a.Share == s })
+	i := slices.IndexFunc(l.allocs, func(a backend.Allocation) bool { return mayBeShared(a) && a.Share == s })
 	if i < 0 || s.Number == 0 {
 		return backend.Allocation{}, false
 	}

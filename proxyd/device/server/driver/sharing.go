@@ -48,12 +48,13 @@ type Sharing struct {
 	mu       sync.Mutex
 	order    uint64
 	exported map[RandomID]*Event        // by their names
+	pools    map[RandomID]SharedPool    // by their names
 	restored map[RandomID]backend.Event // during a restore, one for each name
 }
 
 // NewSharing makes the Sharing of a server. group is a number that no other server of the machine has.
 func NewSharing(group uint64) *Sharing {
-	return &Sharing{ID: NewRandomID(), Group: group, exported: map[RandomID]*Event{}, restored: map[RandomID]backend.Event{}}
+	return &Sharing{ID: NewRandomID(), Group: group, exported: map[RandomID]*Event{}, pools: map[RandomID]SharedPool{}, restored: map[RandomID]backend.Event{}}
 }
 
 // NextInOrder is a number that is higher than all before.
@@ -117,6 +118,41 @@ func (s *Sharing) ForgetEvents(gone func(*Event) bool) {
 // ForgetProcess forgets what a process has exported, which is gone.
 func (s *Sharing) ForgetProcess(p *Process) {
 	s.ForgetEvents(func(e *Event) bool { return e.process == p })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for share, pool := range s.pools {
+		if pool.Process == p {
+			delete(s.pools, share)
+		}
+	}
+}
+
+// SharedPool is a memory pool that a process has exported.
+type SharedPool struct {
+	Process *Process
+	Device  int // by the job's number
+}
+
+// SharePool lets other processes find a pool by its name.
+func (s *Sharing) SharePool(share RandomID, pool SharedPool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pools[share] = pool
+}
+
+// FindPool finds the pool with a name, if there still is one.
+func (s *Sharing) FindPool(share RandomID) (SharedPool, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pool, ok := s.pools[share]
+	return pool, ok && !pool.Process.IsGone()
+}
+
+// ForgetPool forgets a pool that is destroyed.
+func (s *Sharing) ForgetPool(share RandomID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pools, share)
 }
 
 // EndRestore is called when all work is queued again that was held at a cut: events that no process has any more are gone.
@@ -157,8 +193,10 @@ func (x *Context) Sharer() backend.Sharer {
 
 // What handles that processes hand to each other begin with.
 const (
-	MemoryHandle = "SINGMEM1"
-	EventHandle  = "SINGEVT1"
+	MemoryHandle  = "SINGMEM1"
+	EventHandle   = "SINGEVT1"
+	PoolHandle    = "SINGPOL1"
+	PointerHandle = "SINGPTR1"
 )
 
 // EncodeHandle makes a handle of a kind, with a content.

@@ -14,7 +14,7 @@ import (
 )
 
 // Waits are the calls of this file that may wait: memory that was freed may still be in use.
-var Waits = []string{"cuMemAlloc_v2", "cuMemAllocPitch_v2", "ipc_open", "host_free", "host_unregister"}
+var Waits = []string{"cuMemAlloc_v2", "cuMemAllocPitch_v2", "ipc_open", "pool_open_pointer", "host_free", "host_unregister"}
 
 // Calls implements dispatch.MemoryCalls and dispatch.VmmCalls, and the calls about pools.
 type Calls struct {
@@ -110,6 +110,9 @@ func (p *Calls) MemFreeV2(c *dispatch.Call, ptr dispatch.Devptr) dispatch.Result
 		return r
 	}
 	if r, done := p.graphs.FreeGraphMemory(backend.Addr(ptr)); done {
+		return r
+	}
+	if r, done := p.closePooled(backend.Addr(ptr)); done {
 		return r
 	}
 	if s := p.SpaceAt(backend.Addr(ptr)); s != nil && s != x.Space {

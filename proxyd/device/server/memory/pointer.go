@@ -81,7 +81,7 @@ func (p *Calls) PointerFacts(_ *dispatch.Call, ptr dispatch.Devptr) (kind uint32
 func (p *Calls) poolOf(s *driver.Space, id backend.PoolID) dispatch.Mempool {
 	hs, pools := handles.Sorted(&p.pools)
 	for i, m := range pools {
-		if m.space == s && m.id == id {
+		if m.space == s && m.id == id && !m.imported {
 			return hs[i]
 		}
 	}

@@ -9,12 +9,17 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// memoryPool is a pool of a space.
+// memoryPool is a pool of a space, or one that another process has exported.
 type memoryPool struct {
-	space *driver.Space
-	id    backend.PoolID
-	props dispatch.Poolprops
+	space    *driver.Space
+	id       backend.PoolID
+	props    dispatch.Poolprops
+	share    driver.RandomID // the name among processes, zero: not exported. sharing.go has what is exported
+	imported bool            // nothing can be allocated from the pool
 }
+
+// fileDescriptor is the type of handle by which pools are exported, as CUmemAllocationHandleType has it.
+const fileDescriptor = 1
 
 // PoolCalls implements the calls about pools, of dispatch.VmmCalls and dispatch.DeviceCalls.
 type PoolCalls struct{ *Calls }
@@ -32,6 +37,15 @@ func (p *PoolCalls) findPool(h dispatch.Mempool) (*memoryPool, dispatch.Result) 
 		return nil, dispatch.ResultInvalidValue
 	}
 	return m, 0
+}
+
+// findOwnPool finds a pool that the process has made: INVALID_VALUE if the process has imported the pool.
+func (p *PoolCalls) findOwnPool(h dispatch.Mempool) (*memoryPool, dispatch.Result) {
+	m, r := p.findPool(h)
+	if r == 0 && m.imported {
+		r = dispatch.ResultInvalidValue
+	}
+	return m, r
 }
 
 // defaultPool is the handle of a device's default pool.
@@ -54,12 +68,15 @@ func (p *PoolCalls) MemPoolCreate(_ *dispatch.Call, props dispatch.Poolprops) (d
 	switch {
 	case props.AllocType != typePinned:
 		return 0, dispatch.ResultInvalidValue
-	case props.Location.Type != locationDevice, props.HandleTypes != 0, props.Win32SecurityAttributes != 0:
+	case props.Location.Type != locationDevice, props.HandleTypes&^fileDescriptor != 0, props.Win32SecurityAttributes != 0:
 		return 0, dispatch.ResultNotSupported
 	}
 	s, r := p.Space(props.Location.Id)
 	if r != 0 {
 		return 0, r
+	}
+	if _, shares := s.Space.(backend.ShareHolder); !shares && props.HandleTypes != 0 {
+		return 0, dispatch.ResultNotSupported
 	}
 	id, err := s.NewPool(props.MaxSize)
 	if err != nil {
@@ -77,9 +94,14 @@ func (p *PoolCalls) MemPoolDestroy(_ *dispatch.Call, pool dispatch.Mempool) disp
 	if r != 0 {
 		return r
 	}
+	if m.imported {
+		p.pools.Drop(pool) // what was imported from the pool stays
+		return 0
+	}
 	if err := m.space.DestroyPool(m.id); err != nil {
 		return p.Result(err) // a default pool
 	}
+	p.Sharing.ForgetPool(m.share)
 	p.pools.Drop(pool)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +112,7 @@ func (p *PoolCalls) MemPoolDestroy(_ *dispatch.Call, pool dispatch.Mempool) disp
 }
 
 func (p *PoolCalls) MemPoolTrimTo(_ *dispatch.Call, pool dispatch.Mempool, keep uint64) dispatch.Result {
-	m, r := p.findPool(pool)
+	m, r := p.findOwnPool(pool)
 	if r != 0 {
 		return r
 	}
@@ -98,7 +120,7 @@ func (p *PoolCalls) MemPoolTrimTo(_ *dispatch.Call, pool dispatch.Mempool, keep 
 }
 
 func (p *PoolCalls) PoolSet(_ *dispatch.Call, pool dispatch.Mempool, attribute int32, value uint64) dispatch.Result {
-	m, r := p.findPool(pool)
+	m, r := p.findOwnPool(pool)
 	if r != 0 {
 		return r
 	}
@@ -115,7 +137,9 @@ func (p *PoolCalls) PoolGet(_ *dispatch.Call, pool dispatch.Mempool, attribute i
 	switch attribute {
 	case allocType:
 		return typePinned, 0
-	case handleTypes, decompress:
+	case handleTypes:
+		return uint64(m.props.HandleTypes), 0
+	case decompress:
 		return 0, 0
 	case locationID:
 		return uint64(m.space.Ordinal), 0
@@ -123,6 +147,9 @@ func (p *PoolCalls) PoolGet(_ *dispatch.Call, pool dispatch.Mempool, attribute i
 		return locationDevice, 0
 	case maxSize:
 		return m.props.MaxSize, 0
+	}
+	if m.imported {
+		return 0, dispatch.ResultInvalidValue // the exporter counts
 	}
 	v, err := m.space.PoolAttribute(m.id, backend.PoolAttribute(attribute))
 	return v, p.Result(err)
@@ -173,7 +200,7 @@ func (p *PoolCalls) DeviceSetMemPool(_ *dispatch.Call, dev int32, pool dispatch.
 	if _, r := p.Info(dev); r != 0 {
 		return r
 	}
-	m, r := p.findPool(pool)
+	m, r := p.findOwnPool(pool)
 	if r != 0 {
 		return r
 	}
@@ -220,7 +247,7 @@ func (p *PoolCalls) MemAllocFromPoolAsync(c *dispatch.Call, n uint64, pool dispa
 	if r != 0 {
 		return 0, r
 	}
-	m, r := p.findPool(pool)
+	m, r := p.findOwnPool(pool)
 	switch {
 	case r != 0:
 		return 0, r
@@ -242,6 +269,9 @@ func (p *PoolCalls) MemFreeAsync(c *dispatch.Call, ptr dispatch.Devptr, stream d
 		return dispatch.ResultInvalidValue
 	}
 	if c.Into == nil {
+		if r, done := p.closePooled(backend.Addr(ptr)); done {
+			return r
+		}
 		if r, done := p.graphs.FreeGraphMemory(backend.Addr(ptr)); done {
 			return r
 		}

@@ -23,6 +23,9 @@ type PoolState struct {
 	Ordinal int32              `json:"ordinal"`
 	ID      backend.PoolID     `json:"id"`
 	Props   dispatch.Poolprops `json:"props"`
+
+	Share    driver.RandomID `json:"share,omitzero"`
+	Imported bool            `json:"imported,omitempty"`
 }
 
 // AllocationState is physical memory.
@@ -85,8 +88,10 @@ func (p *Calls) RestorePoolsOf(ordinal int32, defaults, pool dispatch.Mempool) {
 }
 
 func (p *Calls) DescribeMemory() (pools []PoolState, memories []AllocationState, pinned []PinnedState) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	pools = handles.Each(&p.pools, func(h dispatch.Mempool, m *memoryPool) PoolState {
-		return PoolState{h, m.space.Ordinal, m.id, m.props}
+		return PoolState{h, m.space.Ordinal, m.id, m.props, m.share, m.imported}
 	})
 	memories = handles.Each(&p.memories, func(h dispatch.Alloc, m *physicalMemory) AllocationState {
 		return AllocationState{h, m.space.Ordinal, m.id, m.size, m.prop}
@@ -104,7 +109,9 @@ func (p *Calls) RestoreMemory(pools []PoolState, memories []AllocationState) err
 		if s == nil {
 			return fmt.Errorf("a pool of device %d: %w", m.Ordinal, driver.ErrRestore)
 		}
-		p.pools.PutAt(m.Handle, &memoryPool{space: s, id: m.ID, props: m.Props})
+		pool := &memoryPool{space: s, id: m.ID, props: m.Props, share: m.Share, imported: m.Imported}
+		p.pools.PutAt(m.Handle, pool)
+		p.sharePool(pool)
 	}
 	for _, m := range memories {
 		s := p.SpaceIfUsed(m.Ordinal)

@@ -25,7 +25,8 @@ type imports struct {
 type importedMemory struct {
 	context *driver.Context
 	share   backend.Share
-	opened  int // how often, and not closed
+	opened  int  // how often, and not closed
+	pooled  bool // from a pool: freed like the process's own memory
 }
 
 // ImportState is what a save has of imported memory, beside the state of its space.
@@ -34,6 +35,7 @@ type ImportState struct {
 	Context dispatch.Context `json:"context"`
 	Share   backend.Share    `json:"share"`
 	Opened  int              `json:"opened"`
+	Pooled  bool             `json:"pooled,omitempty"`
 }
 
 // shareLength is how long a backend.Share is in a handle.
@@ -47,6 +49,9 @@ func (p *Calls) IpcShare(c *dispatch.Call, ptr dispatch.Devptr) (handle dispatch
 	}
 	s := p.SpaceAt(backend.Addr(ptr))
 	if s == nil {
+		return handle, dispatch.ResultInvalidValue
+	}
+	if a, ok := s.Lookup(backend.Addr(ptr)); !ok || a.Kind != backend.Plain {
 		return handle, dispatch.ResultInvalidValue
 	}
 	if s != x.Space {
@@ -81,12 +86,22 @@ func (p *Calls) IpcOpen(c *dispatch.Call, handle dispatch.Ipchandle, flags uint3
 	if r != 0 {
 		return 0, r
 	}
-	share := backend.Share{Memory: backend.ShareID(content[:16]), Number: binary.LittleEndian.Uint64(content[16:])}
+	return p.openShare(c, x, shareIn(content), false)
+}
+
+// shareIn is the share that a handle's content begins with.
+func shareIn(content []byte) backend.Share {
+	return backend.Share{Memory: backend.ShareID(content[:16]), Number: binary.LittleEndian.Uint64(content[16:])}
+}
+
+// openShare opens memory of another process, which may be of a pool.
+func (p *Calls) openShare(c *dispatch.Call, x *driver.Context, share backend.Share, pooled bool) (dispatch.Devptr, dispatch.Result) {
 	from, r := p.findExporter(share)
 	if r != 0 {
 		return 0, r
 	}
-	if at, r, is := p.imports.openAgain(x, share, 0); is {
+	wanted := importedMemory{x, share, 1, pooled}
+	if at, r, is := p.imports.openAgain(wanted, 0); is {
 		return at, r
 	}
 	with := x.Sharer()
@@ -99,7 +114,7 @@ func (p *Calls) IpcOpen(c *dispatch.Call, handle dispatch.Ipchandle, flags uint3
 		return 0, p.Result(err)
 	}
 	// Another thread may have opened the same meanwhile.
-	first, r, is := p.imports.openAgain(x, share, at)
+	first, r, is := p.imports.openAgain(wanted, at)
 	if is {
 		_ = with.CloseImport(at) // it is there
 	}
@@ -108,21 +123,21 @@ func (p *Calls) IpcOpen(c *dispatch.Call, handle dispatch.Ipchandle, flags uint3
 
 // openAgain opens memory again that a context has opened; is is false if no context of its space has. Then the memory is at
 // an address from now on, unless that is 0.
-func (m *imports) openAgain(x *driver.Context, share backend.Share, at backend.Addr) (first dispatch.Devptr, r dispatch.Result, is bool) {
+func (m *imports) openAgain(x importedMemory, at backend.Addr) (first dispatch.Devptr, r dispatch.Result, is bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for first, known := range m.all {
 		switch {
-		case known.share != share || known.context.Space != x.Space:
+		case known.share != x.share || known.context.Space != x.context.Space:
 			continue
-		case known.context != x:
+		case known.context != x.context && !x.pooled:
 			return 0, dispatch.ResultInvalidContext, true
 		}
 		known.opened++
 		return dispatch.Devptr(first), 0, true
 	}
 	if at != 0 {
-		m.addImport(at, &importedMemory{x, share, 1})
+		m.addImport(at, &x)
 	}
 	return dispatch.Devptr(at), 0, false
 }
@@ -163,16 +178,21 @@ func (p *Calls) IpcCloseMemHandle(_ *dispatch.Call, ptr dispatch.Devptr) dispatc
 	p.imports.mu.Lock()
 	defer p.imports.mu.Unlock()
 	m := p.imports.all[backend.Addr(ptr)]
-	if m == nil {
+	if m == nil || m.pooled {
 		return dispatch.ResultInvalidValue
 	}
+	return p.closeImport(backend.Addr(ptr), m)
+}
+
+// closeImport closes memory that was opened. The caller holds imports.mu.
+func (p *Calls) closeImport(at backend.Addr, m *importedMemory) dispatch.Result {
 	if m.opened > 1 {
 		m.opened--
 		return 0
 	}
-	delete(p.imports.all, backend.Addr(ptr))
-	p.Buffers.forgetFreed(backend.Addr(ptr))
-	return p.Result(m.context.Sharer().CloseImport(backend.Addr(ptr)))
+	delete(p.imports.all, at)
+	p.Buffers.forgetFreed(at)
+	return p.Result(m.context.Sharer().CloseImport(at))
 }
 
 // ContextEnded forgets what a context has imported, which goes with the context.
@@ -192,7 +212,7 @@ func (p *Calls) DescribeImports() (out []ImportState) {
 	p.imports.mu.Lock()
 	defer p.imports.mu.Unlock()
 	for at, m := range p.imports.all {
-		out = append(out, ImportState{at, m.context.Handle, m.share, m.opened})
+		out = append(out, ImportState{at, m.context.Handle, m.share, m.opened, m.pooled})
 	}
 	slices.SortFunc(out, func(a, b ImportState) int { return cmp.Compare(a.Address, b.Address) })
 	return out
@@ -211,7 +231,7 @@ func (p *Calls) RestoreImports(all []ImportState) error {
 		if !ok || a.Base != m.Address || a.Kind != backend.Imported || a.Share != m.Share || m.Opened < 1 {
 			return fmt.Errorf("imported memory at %#x: there is none: %w", uint64(m.Address), driver.ErrRestore)
 		}
-		p.imports.addImport(m.Address, &importedMemory{x, m.Share, m.Opened})
+		p.imports.addImport(m.Address, &importedMemory{x, m.Share, m.Opened, m.Pooled})
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func (p *Calls) MemAddressFree(_ *dispatch.Call, ptr dispatch.Range, n uint64) d
 	return p.Result(s.Unreserve(backend.Addr(ptr), n))
 }
 
-// checkProp is what the properties of memory must be: of a device, pinned, and for no other process. checkProp returns
+// checkProp is what the properties of memory must be: of a device and pinned. checkProp returns
 // the device's space.
 func (p *Calls) checkProp(prop *dispatch.Allocprop) (*driver.Space, dispatch.Result) {
 	switch {
@@ -79,12 +79,20 @@ func (p *Calls) checkProp(prop *dispatch.Allocprop) (*driver.Space, dispatch.Res
 		return nil, dispatch.ResultInvalidValue
 	case prop.Location.Type != locationDevice:
 		return nil, dispatch.ResultNotSupported // memory of the host
-	case prop.RequestedHandleTypes != 0 || prop.Win32HandleMetaData != 0:
+	case prop.RequestedHandleTypes&^fileDescriptor != 0 || prop.Win32HandleMetaData != 0:
 		return nil, dispatch.ResultNotSupported // for other processes
 	case prop.CompressionType > 1 || prop.GpuDirectRDMACapable > 1:
 		return nil, dispatch.ResultInvalidValue
 	}
-	return p.Space(prop.Location.Id)
+	s, r := p.Space(prop.Location.Id)
+	if r != 0 {
+		return nil, r
+	}
+	// Devices that export pools by descriptors say so of all memory. The export of this memory is refused by its name.
+	if _, shares := s.Space.(backend.ShareHolder); !shares && prop.RequestedHandleTypes != 0 {
+		return nil, dispatch.ResultNotSupported
+	}
+	return s, 0
 }
 
 func (p *Calls) MemCreate(_ *dispatch.Call, n uint64, prop dispatch.Allocprop, flags uint64) (dispatch.Alloc, dispatch.Result) {

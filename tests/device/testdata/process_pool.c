@@ -1,0 +1,232 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+// expect: done
+// devices: 2
+// cflags: -D_GNU_SOURCE
+
+/* Memory pools that processes share: what is allowed, and what is not. */
+#include "check.h"
+
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { N = 4 << 20, SMALL = 5000, DESCRIPTOR = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR };
+
+static int other; /* the other process */
+
+static void say(const void *what, size_t n)
+{
+	HOLDS(write(other, what, n) == (ssize_t)n);
+}
+
+static void hear(void *what, size_t n)
+{
+	for (size_t got = 0; got < n;) {
+		const ssize_t k = read(other, (char *)what + got, n - got);
+
+		HOLDS(k > 0);
+		got += (size_t)k;
+	}
+}
+
+static void meet(void)
+{
+	char c = 0;
+
+	say(&c, 1);
+	hear(&c, 1);
+}
+
+union control {
+	struct cmsghdr head;
+	char room[CMSG_SPACE(sizeof(int))];
+};
+
+static void say_descriptor(int fd)
+{
+	union control control = { .head = { .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(fd)) } };
+	char c = 0;
+	struct iovec io = { &c, 1 };
+	struct msghdr m = { .msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
+
+	memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+	HOLDS(sendmsg(other, &m, 0) == 1);
+}
+
+static int hear_descriptor(void)
+{
+	union control control;
+	char c;
+	struct iovec io = { &c, 1 };
+	struct msghdr m = { .msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
+	int fd;
+
+	HOLDS(recvmsg(other, &m, 0) == 1);
+	memcpy(&fd, CMSG_DATA(&control.head), sizeof(fd));
+	return (fd);
+}
+
+static unsigned char byte_at(CUdeviceptr p)
+{
+	unsigned char c;
+
+	OK(cuMemcpyDtoH(&c, p, 1));
+	return (c);
+}
+
+static CUmemoryPool make_pool(int handle_types)
+{
+	CUmemPoolProps props;
+	CUmemoryPool pool;
+
+	memset(&props, 0, sizeof(props));
+	props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+	props.handleTypes = handle_types;
+	props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	OK(cuMemPoolCreate(&pool, &props));
+	return (pool);
+}
+
+static void *as_handle(int fd)
+{
+	return ((void *)(size_t)fd);
+}
+
+/* What cannot be exported. */
+static void refusals(CUmemoryPool pool, int fd, CUdeviceptr p, CUstream stream)
+{
+	const CUmemoryPool own = make_pool(0);
+	CUmemPoolPtrExportData data;
+	CUmemoryPool imported;
+	CUdeviceptr plain, unexported;
+	int unused;
+
+	WANT(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportToShareableHandle(&unused, own, DESCRIPTOR, 0));
+	WANT(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportToShareableHandle(&unused, pool, DESCRIPTOR, 1));
+	WANT(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportToShareableHandle(&unused, pool, 2, 0));
+	WANT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportFromShareableHandle(&imported, as_handle(fd), DESCRIPTOR, 0));
+	WANT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportFromShareableHandle(&imported, as_handle(12345), DESCRIPTOR, 0));
+	OK(cuMemAlloc(&plain, N));
+	WANT(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer(&data, plain));
+	OK(cuMemAllocFromPoolAsync(&unexported, N, own, stream));
+	WANT(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer(&data, unexported));
+	WANT(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer(&data, p + 64 * (CUdeviceptr)N));
+	OK(cuMemFreeAsync(unexported, stream));
+	OK(cuStreamSynchronize(stream));
+	OK(cuMemPoolDestroy(own));
+	OK(cuMemFree(plain));
+}
+
+static void export(void)
+{
+	CUmemPoolPtrExportData large_data, small_data;
+	CUdeviceptr large, small, again;
+	CUmemoryPool pool, second;
+	CUstream stream;
+	int fd, second_fd, capable;
+
+	begin();
+	OK(cuDeviceGetAttribute(&capable, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 0));
+	HOLDS(capable == 1);
+	OK(cuDeviceGetAttribute(&capable, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, 0));
+	HOLDS(capable == DESCRIPTOR);
+	OK(cuStreamCreate(&stream, 0));
+	pool = make_pool(DESCRIPTOR);
+	second = make_pool(DESCRIPTOR);
+	OK(cuMemAllocFromPoolAsync(&large, N, pool, stream));
+	OK(cuMemAllocFromPoolAsync(&small, SMALL, pool, stream));
+	OK(cuMemsetD8Async(large, 1, N, stream));
+	OK(cuMemsetD8Async(small, 2, SMALL, stream));
+	OK(cuMemPoolExportToShareableHandle(&fd, pool, DESCRIPTOR, 0));
+	OK(cuMemPoolExportToShareableHandle(&second_fd, second, DESCRIPTOR, 0));
+	refusals(pool, fd, large, stream);
+	OK(cuMemPoolExportPointer(&large_data, large));
+	OK(cuMemPoolExportPointer(&small_data, small));
+	OK(cuStreamSynchronize(stream));
+	say_descriptor(fd);
+	say_descriptor(second_fd);
+	say(&large_data, sizeof(large_data));
+	say(&small_data, sizeof(small_data));
+	close(fd);
+	close(second_fd);
+	meet(); /* it has written */
+	HOLDS(byte_at(large) == 11 && byte_at(large + N - 1) == 11 && byte_at(small + SMALL - 1) == 12);
+	OK(cuMemFreeAsync(large, stream));
+	OK(cuStreamSynchronize(stream));
+	meet(); /* freed */
+	meet(); /* it has looked */
+	OK(cuMemAllocFromPoolAsync(&again, N, pool, stream));
+	HOLDS(byte_at(small) == 12);
+	OK(cuMemPoolDestroy(second));
+	exit(0);
+}
+
+static void import(void)
+{
+	CUmemPoolPtrExportData large_data, small_data;
+	CUdeviceptr large, small, same, p;
+	CUmemoryPool pool, second;
+	CUmemAccess_flags flags;
+	CUmemLocation where = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0 };
+	CUstream stream;
+	int fd, second_fd;
+
+	begin();
+	OK(cuStreamCreate(&stream, 0));
+	fd = hear_descriptor();
+	second_fd = hear_descriptor();
+	hear(&large_data, sizeof(large_data));
+	hear(&small_data, sizeof(small_data));
+	OK(cuMemPoolImportFromShareableHandle(&pool, as_handle(fd), DESCRIPTOR, 0));
+	OK(cuMemPoolImportFromShareableHandle(&second, as_handle(second_fd), DESCRIPTOR, 0));
+	close(fd);
+	close(second_fd);
+	OK(cuMemPoolGetAccess(&flags, pool, &where));
+	HOLDS(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	WANT(CUDA_ERROR_INVALID_VALUE, cuMemAllocFromPoolAsync(&p, N, pool, stream));
+	WANT(CUDA_ERROR_INVALID_VALUE, cuDeviceSetMemPool(0, pool));
+	WANT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&p, second, &large_data));
+	OK(cuMemPoolImportPointer(&large, pool, &large_data));
+	OK(cuMemPoolImportPointer(&small, pool, &small_data));
+	OK(cuMemPoolImportPointer(&same, pool, &large_data));
+	HOLDS(same == large);
+	HOLDS(byte_at(large) == 1 && byte_at(large + N - 1) == 1 && byte_at(small) == 2);
+	WANT(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(large));
+	OK(cuMemFree(same));
+	OK(cuMemsetD8Async(large, 11, N, stream));
+	OK(cuMemsetD8Async(small, 12, SMALL, stream));
+	OK(cuStreamSynchronize(stream));
+	meet(); /* written */
+	meet(); /* the exporter has freed the large one */
+	HOLDS(byte_at(large) == 11);
+	OK(cuMemPoolDestroy(pool));
+	OK(cuMemsetD8Async(large, 13, N, stream));
+	OK(cuMemFreeAsync(large, stream));
+	OK(cuStreamSynchronize(stream));
+	WANT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&p, second, &large_data));
+	OK(cuMemFree(small));
+	meet(); /* looked */
+	exit(0);
+}
+
+int main(void)
+{
+	int ends[2], status;
+
+	HOLDS(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+	for (int i = 0; i < 2; ++i) {
+		if (fork() == 0) {
+			other = ends[i];
+			close(ends[1 - i]);
+			(i == 0 ? export : import)();
+		}
+	}
+	close(ends[0]);
+	close(ends[1]);
+	for (int i = 0; i < 2; ++i)
+		HOLDS(wait(&status) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	puts("done");
+	return (0);
+}
