@@ -79,10 +79,10 @@ func writeEchoed(w *text, a api.Arg, name string, opt bool) {
 	case a.Count.IsArray() && goType(a.Type) == "uint8":
 		w.line("\tx.array(%q, %s, len(%s), %t && %s == nil)", a.Name, name, name, opt, name)
 	case a.Count.IsArray():
-		w.line("\tx.array(%q, encoded(func(e *encoder) { for _, v := range %s { %s } }), len(%s), %t && %s == nil)",
+		w.line("\tx.array(%q, encodeWith(func(e *encoder) { for _, v := range %s { %s } }), len(%s), %t && %s == nil)",
 			a.Name, name, toBytes(a.Type, "v"), name, opt, name)
 	default:
-		w.line("\tx.field(%q, encoded(func(e *encoder) { %s }))", a.Name, toBytes(a.Type, name))
+		w.line("\tx.field(%q, encodeWith(func(e *encoder) { %s }))", a.Name, toBytes(a.Type, name))
 	}
 }
 
@@ -97,7 +97,7 @@ func inventAnswer(w *text, a api.Arg) {
 	case a.Type.Word == "text":
 		w.line("\t%s = x.text(%s)", name, roomOf(a))
 	case a.Count.IsArray():
-		w.line("\t%s = invented(x, %s, %d, %s)", name, roomOf(a), a.Type.ElementSize(), getterOf(a.Type))
+		w.line("\t%s = inventValues(x, %s, %d, %s)", name, roomOf(a), a.Type.ElementSize(), getterOf(a.Type))
 	case a.Type.Struct:
 		w.line("\t%s = get%s(x.bytes(%d))", name, goType(a.Type), a.Type.Size)
 	case a.Type.Wire == "f32" || a.Type.Wire == "f64":

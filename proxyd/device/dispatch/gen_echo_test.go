@@ -1079,11 +1079,11 @@ func (x *echo) MemFreeAsync(c *Call, ptr Devptr, stream Stream) (r Result) {
 
 func (x *echo) PoolShare(c *Call, pool Mempool) (handle Ipchandle, r Result) {
 	x.begin("pool_share", c)
-	x.field("pool", encoded(func(e *encoder) { e.writeU64(uint64(pool)) }))
+	x.field("pool", encodeWith(func(e *encoder) { e.writeU64(uint64(pool)) }))
 	r = x.result(false)
 	handle = getIpchandle(x.bytes(64))
 	if r == 0 {
-		x.field("handle", encoded(func(e *encoder) { e.putIpchandle(handle) }))
+		x.field("handle", encodeWith(func(e *encoder) { e.putIpchandle(handle) }))
 	}
 	x.end()
 	return
@@ -1091,11 +1091,11 @@ func (x *echo) PoolShare(c *Call, pool Mempool) (handle Ipchandle, r Result) {
 
 func (x *echo) PoolOpen(c *Call, handle Ipchandle) (pool Mempool, r Result) {
 	x.begin("pool_open", c)
-	x.field("handle", encoded(func(e *encoder) { e.putIpchandle(handle) }))
+	x.field("handle", encodeWith(func(e *encoder) { e.putIpchandle(handle) }))
 	r = x.result(false)
 	pool = Mempool(x.u64(8))
 	if r == 0 {
-		x.field("pool", encoded(func(e *encoder) { e.writeU64(uint64(pool)) }))
+		x.field("pool", encodeWith(func(e *encoder) { e.writeU64(uint64(pool)) }))
 	}
 	x.end()
 	return
@@ -1103,11 +1103,11 @@ func (x *echo) PoolOpen(c *Call, handle Ipchandle) (pool Mempool, r Result) {
 
 func (x *echo) PoolSharePointer(c *Call, ptr Devptr) (handle Ipchandle, r Result) {
 	x.begin("pool_share_pointer", c)
-	x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+	x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
 	r = x.result(false)
 	handle = getIpchandle(x.bytes(64))
 	if r == 0 {
-		x.field("handle", encoded(func(e *encoder) { e.putIpchandle(handle) }))
+		x.field("handle", encodeWith(func(e *encoder) { e.putIpchandle(handle) }))
 	}
 	x.end()
 	return
@@ -1115,12 +1115,12 @@ func (x *echo) PoolSharePointer(c *Call, ptr Devptr) (handle Ipchandle, r Result
 
 func (x *echo) PoolOpenPointer(c *Call, pool Mempool, handle Ipchandle) (ptr Devptr, r Result) {
 	x.begin("pool_open_pointer", c)
-	x.field("pool", encoded(func(e *encoder) { e.writeU64(uint64(pool)) }))
-	x.field("handle", encoded(func(e *encoder) { e.putIpchandle(handle) }))
+	x.field("pool", encodeWith(func(e *encoder) { e.writeU64(uint64(pool)) }))
+	x.field("handle", encodeWith(func(e *encoder) { e.putIpchandle(handle) }))
 	r = x.result(false)
 	ptr = Devptr(x.u64(8))
 	if r == 0 {
-		x.field("ptr", encoded(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+		x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
 	}
 	x.end()
 	return
