@@ -89,7 +89,8 @@ func Tree(root string, kind Kind) (map[string]*Counts, error) {
 			return err
 		}
 		if entry.IsDir() {
-			if name := entry.Name(); path != root && (strings.HasPrefix(name, ".") || name == "testdata" && kind != CTest) {
+			// bin is what make has built, as the kit for GPUs, which has sources in it.
+			if name := entry.Name(); path != root && (strings.HasPrefix(name, ".") || folder == "bin" || name == "testdata" && kind != CTest) {
 				return filepath.SkipDir
 			}
 			return nil
