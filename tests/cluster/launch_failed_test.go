@@ -34,43 +34,43 @@ func TestLaunchFails(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-launch", "--nodes", "2")
 	for _, n := range []string{"n1", "n2"} {
-		c.exec(t, n, "", "sh", "-c", "echo 'log: {level: debug}' >> /etc/singularity-slurm/proxyd.yaml").must(t)
-		mc(t, "restart", "--name", c.name, n, "proxyd").must(t)
+		c.runOn(t, n, "", "sh", "-c", "echo 'log: {level: debug}' >> /etc/singularity-slurm/proxyd.yaml").mustSucceed(t)
+		runMinicluster(t, "restart", "--name", c.name, n, "proxyd").mustSucceed(t)
 	}
-	job := c.submit(t, "--singularity -N2 --ntasks=2 -w n1,n2", heldMemory)
-	c.heard(t, job)
-	c.counts(t)
+	job := c.submitJob(t, "--singularity -N2 --ntasks=2 -w n1,n2", heldMemory)
+	c.waitForInit(t, job)
+	c.waitForCounts(t)
 	goOn := c.stopInRestore(t, job)
-	leaderGoesOn := c.stop(t, "n1") // so that n2 is the first to notice
-	step := c.ctl(t, "squeue --steps --noheader --format=%i --jobs="+job+" | grep -v batch")
-	c.ctl(t, "scancel --signal=KILL "+step) // as srun does when the launch has failed on a node
-	eventually(t, time.Minute, func() (bool, string) {
-		r := c.exec(t, "n2", "", "pgrep", "-x", "sing-warden")
+	leaderGoesOn := c.stopProxyd(t, "n1") // so that n2 is the first to notice
+	step := c.runAsRoot(t, "squeue --steps --noheader --format=%i --jobs="+job+" | grep -v batch")
+	c.runAsRoot(t, "scancel --signal=KILL "+step) // as srun does when the launch has failed on a node
+	waitFor(t, time.Minute, func() (bool, string) {
+		r := c.runOn(t, "n2", "", "pgrep", "-x", "sing-warden")
 		return r.code == 1, "wardens: " + r.out + r.err
 	})
 	goOn()
-	c.logged(t, "n2", `msg="restore failed" job=`+job)
+	c.waitForLog(t, "n2", `msg="restore failed" job=`+job)
 	leaderGoesOn()
-	eventually(t, 3*time.Minute, func() (bool, string) {
-		said := c.show(t, job, "State") + " " + c.show(t, job, "Reason") + " " + c.show(t, job, "Comment")
+	waitFor(t, 3*time.Minute, func() (bool, string) {
+		said := c.showColumn(t, job, "State") + " " + c.showColumn(t, job, "Reason") + " " + c.showColumn(t, job, "Comment")
 		if strings.Contains(said, "held: ") || strings.Contains(said, "HOLD") {
 			t.Fatalf("the job is held: %s", said)
 		}
 		return strings.HasPrefix(said, "PENDING"), "the job is not run again: " + said
 	})
-	c.ctl(t, "sleep 2; scontrol update StartTime=now JobId="+job)
-	c.counts(t)
-	if n := c.show(t, job, "RestartCnt"); n != "2" {
+	c.runAsRoot(t, "sleep 2; scontrol update StartTime=now JobId="+job)
+	c.waitForCounts(t)
+	if n := c.showColumn(t, job, "RestartCnt"); n != "2" {
 		t.Errorf("%s restarts, want one for the checkpoint and one for the restore that failed", n)
 	}
-	if said := c.exec(t, "ctl", "alice", "singctl", "show", job).must(t); !strings.Contains(said, "to be run again") {
+	if said := c.runOn(t, "ctl", "alice", "singctl", "show", job).mustSucceed(t); !strings.Contains(said, "to be run again") {
 		t.Errorf("singctl show does not say that the restore was tried again:\n%s", said)
 	}
-	c.finish(t, job)
-	if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+	c.endScript(t, job)
+	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 		t.Errorf("the job: %s", s)
 	}
-	if log := c.log(job); !strings.HasSuffix(log, "rc 0") {
+	if log := c.jobLog(job); !strings.HasSuffix(log, "rc 0") {
 		t.Errorf("log:\n%s", log)
 	}
 }
@@ -80,17 +80,17 @@ func TestLaunchFails(t *testing.T) {
 func (c protected) stopInRestore(t *testing.T, job string) (goOn func()) {
 	t.Helper()
 	daemon := c.daemonPID(t, "n2")
-	c.ctl(t, "scontrol requeue "+job)
-	c.again(t, job, "")
-	eventually(t, 3*time.Minute, func() (bool, string) {
-		return strings.Contains(c.proxyd("n2"), `msg="phase begins" job=`+job+` phase=restore program=`), "no restore on n2:\n" + c.proxyd("n2")
+	c.runAsRoot(t, "scontrol requeue "+job)
+	c.restartJob(t, job, "")
+	waitFor(t, 3*time.Minute, func() (bool, string) {
+		return strings.Contains(c.proxydLog("n2"), `msg="phase begins" job=`+job+` phase=restore program=`), "no restore on n2:\n" + c.proxydLog("n2")
 	})
 	if err := unix.Kill(daemon, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	goOn = func() { _ = unix.Kill(daemon, unix.SIGCONT) }
 	t.Cleanup(goOn)
-	if log := c.proxyd("n2"); strings.Contains(log, `msg="program restored" job=`+job) {
+	if log := c.proxydLog("n2"); strings.Contains(log, `msg="program restored" job=`+job) {
 		t.Fatalf("n2's proxyd was stopped too late:\n%s", log)
 	}
 	return goOn
@@ -128,16 +128,16 @@ func (c protected) daemonPID(t *testing.T, node string) int {
 	return 0
 }
 
-// counts waits until both tasks of heldMemory have counted on.
-func (c protected) counts(t *testing.T) {
+// waitForCounts waits until both tasks of heldMemory have counted on.
+func (c protected) waitForCounts(t *testing.T) {
 	t.Helper()
 	read := func(rank string) int {
-		b, _ := os.ReadFile(c.home("count." + rank))
+		b, _ := os.ReadFile(c.homePath("count." + rank))
 		n, _ := strconv.Atoi(string(b))
 		return n
 	}
 	was := [2]int{read("0"), read("1")}
-	eventually(t, 3*time.Minute, func() (bool, string) {
+	waitFor(t, 3*time.Minute, func() (bool, string) {
 		return read("0") > was[0] && read("1") > was[1], "a task does not count:\n" + c.logTails()
 	})
 }
