@@ -54,7 +54,7 @@ func (p *participant) drainHere(ctx context.Context, id store.ID, b calls.DrainA
 				continue
 			}
 			j.mu.Lock()
-			warden := lc.note.WardenPIDs[p.Name]
+			warden := lc.note.warden(p.Name)
 			j.mu.Unlock()
 			g.Go(func() error { return waitForStepd(ctx, p, warden) })
 		}
@@ -63,9 +63,9 @@ func (p *participant) drainHere(ctx context.Context, id store.ID, b calls.DrainA
 }
 
 // waitForStepd returns when slurmstepd has read and forwarded the output of a frozen task.
-func waitForStepd(ctx context.Context, p capsule.Program, warden int) error {
-	stepd, err := processes.ParentPID(warden)
-	if err != nil {
+func waitForStepd(ctx context.Context, p capsule.Program, warden processes.Process) error {
+	stepd, err := processes.ParentPID(warden.PID)
+	if err != nil || warden.HasEnded() {
 		return nil //nolint:nilerr // the warden is gone, and with it slurmstepd: nobody reads any more
 	}
 	for fd := 1; fd <= 2; fd++ {

@@ -67,11 +67,13 @@ func (lc *localCapsule) handleEvent(e capsule.Event) {
 		}
 	case capsule.Ended:
 		j.log.Info("program ended", "capsule", lc.index, "program", p, "status", int(e.Program.Status))
+		j.mu.Lock()
 		if p == records.BatchProgram {
-			j.mu.Lock()
 			lc.scriptEnded = true
-			j.mu.Unlock()
+		} else {
+			lc.note.forgetWarden(p, e.Program.WardenPID)
 		}
+		j.mu.Unlock()
 	case capsule.Asked:
 		j.withholdSignal(e.Signal, withheldSignal{capsule: lc, program: p})
 	}
@@ -114,9 +116,9 @@ const scriptEndEventTimeout = 5 * time.Second
 func (lc *localCapsule) saveRunEnv() {
 	j := lc.j
 	j.mu.Lock()
-	pid := lc.note.WardenPIDs[records.BatchProgram]
+	warden := lc.note.warden(records.BatchProgram)
 	j.mu.Unlock()
-	env, err := processes.SlurmEnv(pid)
+	env, err := processes.SlurmEnv(warden)
 	if err != nil {
 		j.log.Warn("read the environment of the batch step", "error", err)
 		return

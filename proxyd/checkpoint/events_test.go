@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
@@ -40,7 +41,10 @@ func TestScriptStarts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			j := n1.jobFor(7)
 			j.report.SetStartLine("this run begins anew")
-			lc := &localCapsule{j: j, note: capsuleNote{Job: 7, WardenPIDs: map[string]int{records.BatchProgram: warden.Process.Pid}, FirstEnv: tt.noted, RunEnv: tt.noted}}
+			lc := &localCapsule{j: j, note: capsuleNote{Job: 7, WardenPIDs: map[string]int{}, FirstEnv: tt.noted, RunEnv: tt.noted}}
+			task, err := processes.NewProcess(warden.Process.Pid)
+			noError(t, err)
+			lc.note.setWarden(records.BatchProgram, task)
 			lc.handleEvent(capsule.Event{Kind: tt.kind, Program: capsule.Program{Name: tt.program}})
 			if lc.note.RunEnv["SLURM_JOB_ID"] != tt.want || lc.note.FirstEnv["SLURM_JOB_ID"] != tt.want {
 				t.Errorf("environment of this run %q, of the first run %q, want %q", lc.note.RunEnv, lc.note.FirstEnv, tt.want)

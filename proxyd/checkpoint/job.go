@@ -111,16 +111,17 @@ type capsuleNote struct {
 	Job               uint32            `json:"job"`
 	Index             int               `json:"index"`
 	Run               int               `json:"run"`
-	Nodes             []string          `json:"today"`            // nodes of this run
-	ResumedFrom       uint32            `json:"from,omitempty"`   // number of the restored checkpoint
-	ProgramsToRestore []string          `json:"left,omitempty"`   // programs that are not restored yet
-	NetworkLocked     bool              `json:"shut,omitempty"`   // the network is locked until all programs of the job are restored
-	Script            string            `json:"script,omitempty"` // path of the batch script
-	SrunKeys          int               `json:"sruns"`            // number of srun keys given so far
-	WardenPIDs        map[string]int    `json:"wardens"`          // PIDs of the wardens, by program
-	FirstEnv          map[string]string `json:"env,omitempty"`    // SLURM_* variables of the batch script in the first run
-	RunEnv            map[string]string `json:"now,omitempty"`    // SLURM_* variables of the batch script in this run
-	GPUs              []string          `json:"gpus,omitempty"`   // Slurm's number of the GPU of each device, in this run
+	Nodes             []string          `json:"today"`             // nodes of this run
+	ResumedFrom       uint32            `json:"from,omitempty"`    // number of the restored checkpoint
+	ProgramsToRestore []string          `json:"left,omitempty"`    // programs that are not restored yet
+	NetworkLocked     bool              `json:"shut,omitempty"`    // the network is locked until all programs of the job are restored
+	Script            string            `json:"script,omitempty"`  // path of the batch script
+	SrunKeys          int               `json:"sruns"`             // number of srun keys given so far
+	WardenPIDs        map[string]int    `json:"wardens"`           // PIDs of the wardens, by program
+	WardenStarts      map[string]uint64 `json:"started,omitempty"` // when these processes began
+	FirstEnv          map[string]string `json:"env,omitempty"`     // SLURM_* variables of the batch script in the first run
+	RunEnv            map[string]string `json:"now,omitempty"`     // SLURM_* variables of the batch script in this run
+	GPUs              []string          `json:"gpus,omitempty"`    // Slurm's number of the GPU of each device, in this run
 	OwnGPUs           int               `json:"own_gpus,omitempty"`
 	Leases            []gpus.Lease      `json:"leases,omitempty"` // jobs that lend it their GPUs
 	Groups            []uint32          `json:"groups,omitempty"` // supplementary groups of the processes
@@ -274,9 +275,9 @@ func (r reportedJob) OpenScript(ctx context.Context) (*reports.Script, error) {
 	}
 	j.mu.Lock()
 	lc := j.capsules[0]
-	warden := 0
+	var warden processes.Process
 	if lc != nil {
-		warden = lc.note.WardenPIDs[records.BatchProgram]
+		warden = lc.note.warden(records.BatchProgram)
 	}
 	j.mu.Unlock()
 	if lc == nil {

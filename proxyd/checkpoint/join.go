@@ -257,6 +257,13 @@ func (j *job) placeTask(ctx context.Context, t nodesocket.Join) (nodesocket.Plac
 		}
 	}
 	lc.enterJobCgroup(t.PID)
+	task, err := processes.NewProcess(t.PID)
+	if err == nil && t.Alive != nil {
+		err = t.Alive() // else the PID may be another process's
+	}
+	if err != nil {
+		return nodesocket.Place{}, err
+	}
 	var first map[string]string
 	note := func() {
 		j.mu.Lock()
@@ -264,7 +271,7 @@ func (j *job) placeTask(ctx context.Context, t nodesocket.Join) (nodesocket.Plac
 		if mode == nodesocket.Restore && !slices.Contains(lc.note.ProgramsToRestore, program) {
 			mode = nodesocket.Fresh // The program was restored before in this run, and its step runs again.
 		}
-		lc.note.WardenPIDs[program] = t.PID
+		lc.note.setWarden(program, task)
 		lc.setTaskCount(t)
 		first = lc.note.FirstEnv
 		lc.saveNote()

@@ -109,6 +109,7 @@ func (r restart) adoptCapsule(ctx context.Context, n capsuleNote) error {
 			os.Remove(c.folders().notePath(n.Job, n.Index)),
 		)
 	}
+	n.addWardenStarts()
 	j := c.jobFor(n.Job)
 	snap := j.run.Snapshot()
 	fresh := snap.Record == nil

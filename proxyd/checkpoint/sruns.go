@@ -124,11 +124,18 @@ func (lc *localCapsule) startSrun(ctx context.Context, who nodesocket.Peer, key 
 	j.mu.Lock()
 	now, was := lc.note.RunEnv, lc.note.FirstEnv
 	j.mu.Unlock()
+	cgroups, err := findCgroups(ctx, lc, who.PID)
+	if err == nil {
+		err = who.Alive() // else the PID may be another process's
+	}
+	if err != nil {
+		return err
+	}
 	r, err := caller.Start(context.WithoutCancel(ctx), srun.StartSpec{
 		Dir: filepath.Join(c.folders().srunDir(j.id, lc.index), key), Program: c.Real, Env: env,
 		Rewriting: srun.Rewriting{Layout: layout, Key: key, Job: now, Was: was, Release: c.Release, Help: c.Help, MPIDefault: c.MPIDefault},
 		UID:       who.UID, GID: who.GID, Groups: who.Groups, Belongings: belongings,
-		Cgroups: lc.wardenCgroups(), Clean: steps.Outputs(snap.Meta(), key), Ask: c.Socket,
+		Cgroups: cgroups, Clean: steps.Outputs(snap.Meta(), key), Ask: c.Socket,
 	})
 	if err != nil {
 		return err
@@ -240,11 +247,23 @@ func (lc *localCapsule) forgetStepStatuses(ctx context.Context, key string) erro
 	return lc.capsule.Forget(ctx, names...)
 }
 
-// wardenCgroups returns the cgroups of the batch step, which the step's srun joins.
-func (lc *localCapsule) wardenCgroups() []string {
-	j := lc.j
-	j.mu.Lock()
-	pid := lc.note.WardenPIDs[records.BatchProgram]
-	j.mu.Unlock()
-	return processes.CgroupsOf(pid)
+// findCgroups returns the cgroups that the srun of a caller joins: those of the batch step, or, on a node without the batch
+// script, those of the step to which the caller belongs. If that step's task has ended, the srun would escape from the job's
+// limits, and from Slurm's end of the job.
+func findCgroups(ctx context.Context, lc *localCapsule, caller int) ([]string, error) {
+	program := records.BatchProgram
+	if lc.index != 0 {
+		var err error
+		if program, err = programOf(ctx, lc.capsule, caller); err != nil {
+			return nil, err
+		}
+	}
+	lc.j.mu.Lock()
+	warden := lc.note.warden(program)
+	lc.j.mu.Unlock()
+	all, err := processes.CgroupsOf(warden)
+	if err != nil {
+		return nil, fmt.Errorf("the cgroups of program %s: %w", program, err)
+	}
+	return all, nil
 }

@@ -60,6 +60,43 @@ func checkNoneKilled(before, now map[string]syscall.WaitStatus) error {
 	return nil
 }
 
+// The PIDs of wardens are noted, because a successor of this daemon needs them. A process of
+// another user may get a PID that was a warden's before: root would take the cgroups, the variables or the slurmstepd of a stranger's
+// process for those of the job. So the note also says when each warden began, and package processes compares that.
+
+// warden returns the warden of a program. Without a note the result counts as ended. Caller holds job.mu.
+func (n *capsuleNote) warden(program string) processes.Process {
+	return processes.Process{PID: n.WardenPIDs[program], Started: n.WardenStarts[program]}
+}
+
+// setWarden notes the warden of a program. Caller holds job.mu.
+func (n *capsuleNote) setWarden(program string, w processes.Process) {
+	if n.WardenStarts == nil {
+		n.WardenStarts = map[string]uint64{}
+	}
+	n.WardenPIDs[program], n.WardenStarts[program] = w.PID, w.Started
+}
+
+// forgetWarden forgets the warden of a program that has begun and ended, unless another process has the program meanwhile: a
+// job may have any number of steps. Caller holds job.mu.
+func (n *capsuleNote) forgetWarden(program string, pid int) {
+	if pid != 0 && n.WardenPIDs[program] == pid {
+		delete(n.WardenPIDs, program)
+		delete(n.WardenStarts, program)
+	}
+}
+
+// addWardenStarts adds the starts of the wardens to the note of a daemon that did not write them down.
+func (n *capsuleNote) addWardenStarts() {
+	known := maps.Clone(n.WardenPIDs)
+	maps.DeleteFunc(known, func(program string, _ int) bool { return n.WardenStarts[program] != 0 })
+	for program, pid := range known {
+		if w, err := processes.NewProcess(pid); err == nil {
+			n.setWarden(program, w)
+		}
+	}
+}
+
 // setTaskCount notes the number of tasks of a step. Caller holds job.mu.
 func (lc *localCapsule) setTaskCount(t nodesocket.Join) {
 	if t.Step == records.BatchProgram || t.Tasks == 0 {
@@ -118,15 +155,18 @@ func (lc *localCapsule) countTasks(ctx context.Context, programs []capsule.Progr
 // begins these tasks.
 func (lc *localCapsule) tasksNotBegun(ctx context.Context) ([]string, error) {
 	lc.j.mu.Lock()
-	pids := maps.Clone(lc.note.WardenPIDs)
+	wardens := map[string]processes.Process{}
+	for program := range lc.note.WardenPIDs {
+		wardens[program] = lc.note.warden(program)
+	}
 	lc.j.mu.Unlock()
 	// The processes first: the capsule's init knows each program that began, so it knows the programs of
 	// those that have ended.
-	maps.DeleteFunc(pids, func(program string, pid int) bool {
+	maps.DeleteFunc(wardens, func(program string, w processes.Process) bool {
 		_, _, ok := records.ParseTaskName(program)
-		return !ok || !processes.HasEnded(pid)
+		return !ok || !w.HasEnded()
 	})
-	if len(pids) == 0 {
+	if len(wardens) == 0 {
 		return nil, nil
 	}
 	programs, err := lc.capsule.Programs(ctx)
@@ -138,10 +178,10 @@ func (lc *localCapsule) tasksNotBegun(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	for _, p := range programs {
-		delete(pids, p.Name)
+		delete(wardens, p.Name)
 	}
-	maps.DeleteFunc(pids, func(program string, _ int) bool { _, ok := ended[program]; return ok })
-	return slices.Sorted(maps.Keys(pids)), nil
+	maps.DeleteFunc(wardens, func(program string, _ processes.Process) bool { _, ok := ended[program]; return ok })
+	return slices.Sorted(maps.Keys(wardens)), nil
 }
 
 // checkComplete returns an error if a part of the job is missing, as far as the replies show.

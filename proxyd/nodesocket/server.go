@@ -82,6 +82,7 @@ type Join struct {
 	Groups    []uint32
 	Shim      string            // the installed file; "": nothing is preloaded
 	PID       int               // of the task, which becomes the warden
+	Alive     func() error      `json:"-"` // as Peer.Alive
 	Options   map[string]string // as the user gave them, by their short names
 	// Terminated is closed when Slurm sends SIGTERM to the waiting task of a step; nil: that is not told.
 	Terminated <-chan struct{} `json:"-"`
@@ -206,6 +207,7 @@ func (s *Server) answerJoin(ctx context.Context, c *net.UnixConn, m message, who
 	serving := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	j.Alive = who.Alive
 	if err := c.SetReadDeadline(time.Time{}); err == nil {
 		terminated := make(chan struct{})
 		j.Terminated = terminated

@@ -42,10 +42,10 @@ func JobCgroup(root string, pid int) string {
 	return ""
 }
 
-// OwnCgroup returns the folder of the cgroup v2 of a process; "" if there is none.
-func OwnCgroup(root string, pid int) string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	if err != nil || root == "" {
+// OwnCgroup returns the folder of the cgroup v2 of a process; "" if there is none, or the process has ended.
+func OwnCgroup(root string, p Process) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID))
+	if err != nil || root == "" || p.HasEnded() {
 		return ""
 	}
 	for line := range strings.Lines(string(b)) {
@@ -126,12 +126,15 @@ func RemoveEmptyCgroup(group string) error {
 	return err
 }
 
-// CgroupsOf returns the folders of a process's cgroups, in all mounted hierarchies. It returns
-// nil for a process that has ended.
-func CgroupsOf(pid int) []string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+// CgroupsOf returns the folders of a process's cgroups, in all mounted hierarchies. The error wraps ErrEnded if the process
+// has ended.
+func CgroupsOf(p Process) ([]string, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID))
+	if p.HasEnded() {
+		err = fmt.Errorf("PID %d: %w", p.PID, ErrEnded)
+	}
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	at := cgroupMounts()
 	var all []string
@@ -145,7 +148,7 @@ func CgroupsOf(pid int) []string {
 			all = append(all, filepath.Join(mount, f[2]))
 		}
 	}
-	return all
+	return all, nil
 }
 
 // cgroupMounts maps each hierarchy, as /proc/PID/cgroup names it, to its mount point.

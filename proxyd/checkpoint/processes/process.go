@@ -175,9 +175,15 @@ func statusNumbers(status []byte, key string) ([]uint32, error) {
 	return nil, fmt.Errorf("status: no %s", key)
 }
 
+// ErrEnded is the error for a process that has ended.
+var ErrEnded = errors.New("the process has ended")
+
 // SlurmEnv returns the SLURM_* variables of a process.
-func SlurmEnv(pid int) (map[string]string, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+func SlurmEnv(p Process) (map[string]string, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.PID))
+	if err == nil && p.HasEnded() {
+		err = fmt.Errorf("PID %d: %w", p.PID, ErrEnded)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -226,14 +232,35 @@ func ParentPID(pid int) (int, error) {
 	return strconv.Atoi(fields[1])
 }
 
-// HasEnded tells whether no process has the PID, or the process has ended and its parent has not
-// noticed.
-func HasEnded(pid int) bool {
+// Process is a process of this node. After the end of a process the kernel gives its PID to another one, of any user: the PID
+// and the time of its start belong to one process only.
+type Process struct {
+	PID     int
+	Started uint64 // in ticks of the kernel's clock since the node's start: field starttime of proc_pid_stat(5)
+}
+
+// NewProcess returns the process that has the PID now.
+func NewProcess(pid int) (Process, error) {
 	fields, err := readStat(pid)
+	if err != nil {
+		return Process{}, err
+	}
+	if len(fields) < 20 {
+		return Process{}, fmt.Errorf("/proc/%d/stat has %d fields behind the name", pid, len(fields))
+	}
+	started, err := strconv.ParseUint(fields[19], 10, 64)
+	return Process{pid, started}, err
+}
+
+// HasEnded tells whether the process has ended, perhaps without its parent's notice. If not, what was read below /proc/PID
+// before the call was this process's.
+func (p Process) HasEnded() bool {
+	fields, err := readStat(p.PID)
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 	}
-	return len(fields) > 0 && (fields[0] == "Z" || fields[0] == "X")
+	now, err := NewProcess(p.PID)
+	return err == nil && now.Started != p.Started || fields[0] == "Z" || fields[0] == "X"
 }
 
 // RunningPrograms returns the programs of a capsule that have started and not ended.

@@ -4,6 +4,7 @@
 package processes
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"testing"
@@ -11,26 +12,77 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// processOf returns the process that has the PID now.
+func processOf(t *testing.T, pid int) Process {
+	t.Helper()
+	p, err := NewProcess(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // TestHasEnded: a process has ended before its parent notices.
 func TestHasEnded(t *testing.T) {
-	if HasEnded(os.Getpid()) {
+	if processOf(t, os.Getpid()).HasEnded() {
 		t.Error("this process has ended")
 	}
 	cmd := exec.Command("true")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	pid := cmd.Process.Pid
-	if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+	p := processOf(t, cmd.Process.Pid)
+	if err := unix.Waitid(unix.P_PID, p.PID, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}
-	if !HasEnded(pid) {
+	if !p.HasEnded() {
 		t.Error("a process that its parent has not waited for has not ended")
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if !HasEnded(pid) {
+	if !p.HasEnded() {
 		t.Error("a process that is gone has not ended")
+	}
+}
+
+// TestPIDOfAnother: after the end of a process its PID may be that of a process of another user. Nothing is taken of that process:
+// neither its cgroups, which the job's srun would join, nor its variables.
+func TestPIDOfAnother(t *testing.T) {
+	stranger := exec.Command("cat")
+	stranger.Env = []string{"SLURM_JOB_ID=8"}
+	in, err := stranger.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stranger.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Wait()
+	defer in.Close()
+	now := processOf(t, stranger.Process.Pid)
+	if env, err := SlurmEnv(now); err != nil || env["SLURM_JOB_ID"] != "8" {
+		t.Errorf("the process itself: %q, %v", env, err)
+	}
+	if _, err := CgroupsOf(now); err != nil {
+		t.Errorf("the process itself: %v", err)
+	}
+	before := Process{now.PID, now.Started - 1}
+	if !before.HasEnded() {
+		t.Error("the process that had the PID before has not ended")
+	}
+	if env, err := SlurmEnv(before); !errors.Is(err, ErrEnded) || env != nil {
+		t.Errorf("variables %q, %v", env, err)
+	}
+	if all, err := CgroupsOf(before); !errors.Is(err, ErrEnded) || all != nil {
+		t.Errorf("cgroups %q, %v", all, err)
+	}
+	if group := OwnCgroup("/sys/fs/cgroup", before); group != "" {
+		t.Errorf("cgroup %q", group)
+	}
+	for name, none := range map[string]Process{"not noted": {}, "noted by an older release": {PID: now.PID}} {
+		if !none.HasEnded() {
+			t.Errorf("%s: has not ended", name)
+		}
 	}
 }
