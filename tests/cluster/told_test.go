@@ -102,4 +102,14 @@ func TestObstacleLater(t *testing.T) {
 		t.Errorf("singctl show has an obstacle that is gone:\n%s", said)
 	}
 	c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 0)
+
+	// What Slurm writes for the job in the node's /tmp is named soon after the start, before anything is frozen.
+	job = c.submitJob(t, "--singularity --output=/tmp/%j.log", "sleep 1000")
+	file := "has /tmp/" + job + ".log open, a file of the node that the job does not see: name another folder in --output"
+	waitFor(t, 90*time.Second, func() (bool, string) {
+		said := c.showColumn(t, job, "Comment")
+		return strings.Contains(said, "cannot be captured as it is: slurm_script (PID ") && strings.Contains(said, file), said
+	})
+	c.checkCommand(t, "alice", "singctl show "+job, 0, `stands in the way of a checkpoint:`, "has /tmp/"+job+".log open")
+	c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 5, "prepare: ", file)
 }

@@ -29,6 +29,10 @@ func TestFind(t *testing.T) {
 		{"a container of its own", head + "apptainer exec a.sif ./a\nsrun bwrap --bind / / ./a", []string{"3 not captured apptainer exec a.sif ./a"}},
 		{"no requeue", head + "\n#SBATCH -p a --no-requeue\n", []string{"4 unprotected #SBATCH --no-requeue"}},
 		{"a comment like an option", head + "##SBATCH --no-requeue\n#SBATCHES --no-requeue\n# --no-requeue", nil},
+		{"output on the node", head + "#SBATCH --output=/tmp/%j.log -e/dev/shm/err -i /var/tmp/in", []string{
+			"3 not captured #SBATCH --output=/tmp/%j.log", "3 not captured #SBATCH -e=/dev/shm/err", "3 not captured #SBATCH -i=/var/tmp/in",
+		}},
+		{"output elsewhere", head + "#SBATCH --output=/home/tmp/%j.log --error=tmp/x -p /tmp/x", nil},
 		{"heterogeneous", head + "#SBATCH hetjob\n#SBATCH --ntasks=1\n", []string{"3 unprotected #SBATCH hetjob"}},
 		{"pty", head + "if srun --pty bash; then :; fi", []string{"3 not captured srun --pty bash"}},
 		{"continued", head + "\nsrun -n1 \\\n  --pty bash\nsudo id", []string{"4 not captured srun -n1 --pty bash", "6 not captured sudo id"}},

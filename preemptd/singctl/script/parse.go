@@ -100,7 +100,7 @@ func isComment(line string) bool { return strings.HasPrefix(strings.TrimSpace(li
 // shortOption is an option of a single letter, with its value or without.
 var shortOption = regexp.MustCompile(`^-[A-Za-z]`)
 
-// parseOptions returns the options of a line. A value that stands behind a blank is not read.
+// parseOptions returns the options of a line. A value that stands behind a blank is read for fileOptions only.
 func parseOptions(line string, number int) []option {
 	rest, ok := strings.CutPrefix(line, "#SBATCH")
 	if !ok || rest == "" || !strings.ContainsAny(rest[:1], " \t") {
@@ -112,6 +112,9 @@ func parseOptions(line string, number int) []option {
 			break
 		}
 		if !strings.HasPrefix(word, "-") && word != "hetjob" && word != "packjob" {
+			if last := len(all) - 1; last >= 0 && all[last].value == "" && slices.Contains(fileOptions, all[last].name) {
+				all[last].value = strings.Trim(word, `"'`)
+			}
 			continue // a value
 		}
 		name, value, _ := strings.Cut(word, "=")

@@ -12,20 +12,37 @@ import (
 // optionRule is about a line with #SBATCH. docs/silent-gaps.md has the same in words.
 type optionRule struct {
 	name  string
-	value string // "" is any
+	value string // "" is any; with "*" at the end, how the value begins
 	level Level
 	do    string
 }
 
-var optionRules = []optionRule{
+var optionRules = append(fileRules(), []optionRule{
 	{"--no-requeue", "", Unprotected, "take it away: a job that Slurm may not requeue cannot resume"},
 	{"--singularity", "off", Unprotected, "take it away, or write --singularity"},
 	{"hetjob", "", Unprotected, "ask for nodes of a single kind: heterogeneous jobs are not protected"},
 	{"packjob", "", Unprotected, "ask for nodes of a single kind: heterogeneous jobs are not protected"},
+}...)
+
+// fileOptions name files that Slurm opens.
+var fileOptions = []string{"--output", "-o", "--error", "-e", "--input", "-i"}
+
+// fileRules are about files that Slurm opens in folders of the node which the job does not see.
+func fileRules() (all []optionRule) {
+	for _, name := range fileOptions {
+		for _, beginning := range []string{"/tmp/*", "/var/tmp/*", "/dev/shm/*"} {
+			all = append(all, optionRule{
+				name, beginning, Uncaptured,
+				"name another folder: /tmp, /var/tmp and /dev/shm of the job are its own, and Slurm opens this file on the node",
+			})
+		}
+	}
+	return all
 }
 
 func (r optionRule) matchesOption(o option) bool {
-	return o.name == r.name && (r.value == "" || o.value == r.value)
+	beginning, open := strings.CutSuffix(r.value, "*")
+	return o.name == r.name && (r.value == "" || o.value == r.value || open && strings.HasPrefix(o.value, beginning))
 }
 
 // commandRule is about a command of the script.

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts/mountstest"
 )
 
@@ -104,7 +105,7 @@ func TestServerThatIsSilent(t *testing.T) {
 	if link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil || link != "/file" {
 		t.Fatal(link, err)
 	}
-	processObstacles(t.Context(), capsule.Program{Name: "batch"}, self, terminals{}, ownQueues(t))
+	processObstacles(t.Context(), capsule.Program{Name: "batch"}, self, terminals{}, ownQueues(t), nodeFiles{&mounts.Table{}, &mounts.Table{}})
 }
 
 // groupOf is a folder that looks like the cgroup of a process.

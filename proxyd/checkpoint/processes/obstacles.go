@@ -69,7 +69,7 @@ func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []
 	if err != nil {
 		return nil // the capsule has ended
 	}
-	queues := queuesOf(init, table)
+	queues, files := queuesOf(init, table), nodeFilesOf(table)
 	var found []Obstacle
 	for _, p := range programs {
 		if p.Ended || p.Waiting {
@@ -81,7 +81,7 @@ func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []
 			if ctx.Err() != nil {
 				return found
 			}
-			found = append(found, processObstacles(ctx, p, pid, own, queues)...)
+			found = append(found, processObstacles(ctx, p, pid, own, queues, files)...)
 			if what := nestedNamespaces(init, pid); what != "" {
 				found = append(found, Obstacle{Program: p.Name, PID: NamespacePID(pid), Name: commandName(pid), What: what, Cure: containerCure})
 			}
@@ -124,7 +124,7 @@ func nestedNamespaces(init, pid int) string {
 // is not captured, whatever else it has.
 const maxObstacles = 64
 
-func processObstacles(ctx context.Context, p capsule.Program, pid int, own terminals, queues queues) []Obstacle {
+func processObstacles(ctx context.Context, p capsule.Program, pid int, own terminals, queues queues, files nodeFiles) []Obstacle {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	fds, err := os.ReadDir(dir)
 	if err != nil {
@@ -152,6 +152,9 @@ func processObstacles(ctx context.Context, p capsule.Program, pid int, own termi
 		}
 		if what, cure := queues.findObstacle(pid, fd.Name(), link); what != "" {
 			see(what, cure)
+		}
+		if files.contain(pid, fd.Name(), link) {
+			see("has "+link+" open, a file of the node that the job does not see", nodeFileCure)
 		}
 		for _, d := range uncapturableDevices {
 			if strings.HasPrefix(link, d.prefix) {

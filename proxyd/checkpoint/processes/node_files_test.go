@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package processes
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
+)
+
+// TestNodeFiles: a file that Slurm has opened in the node's /tmp is found, and not one of the capsule's own /tmp.
+func TestNodeFiles(t *testing.T) {
+	output, err := os.CreateTemp("/tmp", "node-files-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(output.Name())
+	defer output.Close()
+	program := exec.Command("sh", "-c", "mount -t tmpfs none /tmp && exec 3>/tmp/own && echo up >&2 && read line")
+	program.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Unshareflags: syscall.CLONE_NEWNS}
+	program.Stdout = output
+	in, err := program.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := program.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		t.Skip("SKIP: needs root: it makes a mount namespace: ", err)
+	}
+	defer program.Wait()
+	defer in.Close()
+	line := make([]byte, 64)
+	if n, err := said.Read(line); err != nil || string(line[:n]) != "up\n" {
+		t.Fatalf("%q, %v", line[:n], err)
+	}
+	pid := program.Process.Pid
+	table, err := mounts.Of(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := nodeFilesOf(table)
+	for fd, want := range map[string]bool{"0": false, "1": true, "2": false, "3": false} {
+		link, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, fd))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := files.contain(pid, fd, link); got != want {
+			t.Errorf("descriptor %s, %s: %v", fd, link, got)
+		}
+	}
+}
