@@ -111,6 +111,75 @@ print(n > 60000, flush=True); sys.stdin.read()`)
 	}
 }
 
+// restoreOnlooker is a Source that looks at criu whenever criu reads an image.
+type restoreOnlooker struct {
+	Source
+	t    *testing.T
+	init int
+
+	mu      sync.Mutex
+	seen    int
+	cgroups map[string]bool // of criu's processes
+	status  string          // the last
+}
+
+func (o *restoreOnlooker) Open(name string) (io.ReadCloser, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	members, err := membersOf(o.init)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range members {
+		if m.name != "criu" || m.zombie {
+			continue
+		}
+		o.seen++
+		o.status = readFile(o.t, fmt.Sprintf("/proc/%d/status", m.host))
+		o.cgroups[strings.TrimSpace(readFile(o.t, fmt.Sprintf("/proc/%d/cgroup", m.host)))] = true
+	}
+	return o.Source.Open(name)
+}
+
+// TestRestoreConfined: at a restore criu has the user's ids, and stands in the program's cgroup, which is below the job's: the
+// job's limits hold for criu's memory and processes, and Slurm's end of the job ends criu.
+func TestRestoreConfined(t *testing.T) {
+	needCRIU(t)
+	c := newCapsule(t)
+	r := c.runBash(counting)
+	r.expectLine("ready")
+	dir := newImageFolder(t)
+	img := dumpProgram(t, r.program, dir)
+	c.endCapsule()
+
+	g := newCgroup(t)
+	c = newCapsule(t)
+	o := &restoreOnlooker{Source: dir, t: t, init: c.initPID(), cgroups: map[string]bool{}}
+	r = makePipes(t)
+	if err := Restore(testDeadline(t), img, Program{Init: c.initPID(), Cgroup: string(g)}, r.far, o); err != nil {
+		explainTo(t, err)
+		t.Fatal(err)
+	}
+	r.closeFar()
+	r.askAndExpect("b", "1 b 101")
+	if o.seen == 0 {
+		t.Fatal("criu was not seen")
+	}
+	for path := range o.cgroups {
+		if !strings.HasSuffix(path, fmt.Sprintf("/criu-test-%d/program", os.Getpid())) {
+			t.Errorf("criu is in the cgroup %q", path)
+		}
+	}
+	ids := strings.TrimSpace(strings.Repeat(fmt.Sprint(user)+" ", 4))
+	if got := statusField(o.status, "Uid"); got != ids {
+		t.Errorf("criu's ids are %s", got)
+	}
+	effective, err := strconv.ParseUint(statusField(o.status, "CapEff"), 16, 64)
+	if err != nil || effective&(1<<unix.CAP_DAC_OVERRIDE|1<<unix.CAP_DAC_READ_SEARCH|1<<unix.CAP_SETUID) != 0 {
+		t.Errorf("criu's capabilities are %x, %v", effective, err)
+	}
+}
+
 // TestFilter: what the filter refuses is refused, and nothing else.
 func TestFilter(t *testing.T) {
 	var said bytes.Buffer
