@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
@@ -118,14 +119,21 @@ func (e Ends) requeueUnrestored(ctx context.Context, id uint32, s *slurm.Job, in
 	if rec != nil {
 		rec.UnrestoredRuns++
 		times = rec.UnrestoredRuns
+		if times > MaxUnrestoredRuns {
+			rec.UnrestoredRuns = 0 // released by a person, the job is tried again as often
+		}
 		if err := e.Records.Save(rec); err != nil {
 			return err
 		}
 	}
 	switch {
 	case times > MaxUnrestoredRuns:
-		err = e.slurmComments().Write(ctx, s.String(), reports.Held+fmt.Sprintf("%d runs in a row ended before the job was restored", times))
-		return errors.Join(err, e.Slurm.RequeueHold(ctx, s.String()))
+		why := fmt.Sprintf("%d runs in a row ended before the job was restored", times) + e.lastFailure(id)
+		return errors.Join(
+			e.Timeline.Write(id, records.Event{At: time.Now(), What: records.EventHeld, Where: e.Node, Text: why}),
+			e.slurmComments().Write(ctx, s.String(), reports.Held+why),
+			e.Slurm.RequeueHold(ctx, s.String()),
+		)
 	case s.State == decisions.StateTimeout && e.OnTimeLimit == "hold":
 		return e.Slurm.RequeueHold(ctx, s.String())
 	}
@@ -133,4 +141,19 @@ func (e Ends) requeueUnrestored(ctx context.Context, id uint32, s *slurm.Job, in
 		return err
 	}
 	return e.reportInterruption(ctx, id, s, interruption) // Slurm takes no comment of a job that is over
+}
+
+// lastFailure says why the last run failed that the time line has a reason of, as the end of a sentence; "": it has none.
+func (e Ends) lastFailure(id uint32) string {
+	events, err := e.Timeline.Read(id)
+	if err != nil {
+		e.Log.Info("read the time line", "job", id, "error", err)
+	}
+	for _, event := range slices.Backward(events) {
+		switch event.What {
+		case records.EventRequeued, records.EventCutShort, records.EventNodeLost:
+			return ", last: " + event.Text
+		}
+	}
+	return ""
 }

@@ -120,3 +120,40 @@ func TestInterruptedRunTold(t *testing.T) {
 		})
 	}
 }
+
+// TestHeldWithLastReason: after too many runs that were not restored the job is held with the reason of the last, and once a person
+// has released the job, it is tried again as often.
+func TestHeldWithLastReason(t *testing.T) {
+	q := slurmtest.NewQueue(t)
+	restartedJob(t, q, "FAILED")
+	e := endsOn(t, "n1", t.TempDir(), q, 7)
+	e.Store = storeWithCheckpoint(t)
+	rec, err := e.Records.Load(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.UnrestoredRuns = MaxUnrestoredRuns
+	if err := e.Records.Save(rec); err != nil {
+		t.Fatal(err)
+	}
+	const reason = "node n2: proxyd does not answer"
+	for n, event := range []records.Event{{What: records.EventRequeued, Text: reason}, records.MakeStartEvent(4, []string{"n1", "n2"}, 3)} {
+		event.At = time.Unix(int64(n+1), 0)
+		if err := e.Timeline.Write(7, event); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.SettleUnstartedRun(t.Context(), 7, false)
+	asked, _ := os.ReadFile(filepath.Join(q.Dir, "asked"))
+	want := "held: 4 runs in a row ended before the job was restored, last: " + reason
+	if !strings.Contains(string(asked), want) || !strings.Contains(string(asked), "requeuehold 7") {
+		t.Errorf("want %q; asked:\n%s", want, asked)
+	}
+	events, err := e.Timeline.Read(7)
+	if err != nil || events[len(events)-1].What != records.EventHeld || !strings.Contains(events[len(events)-1].Text, reason) {
+		t.Errorf("time line: %+v, %v", events, err)
+	}
+	if rec, err := e.Records.Load(7); err != nil || rec.UnrestoredRuns != 0 {
+		t.Errorf("record: %+v, %v", rec, err)
+	}
+}
