@@ -390,6 +390,7 @@ criu: $(NFPM) ## a CRIU that works for SUITE=bookworm or trixie: a deb and an rp
 packages: $(NFPM) ## debs and rpms into bin/packages (1 min)
 	@rm -rf $(PACKAGES)
 	@mkdir -p $(PACKAGES)
+	@echo 'packages: programs are compiled; what is compiled already takes a second' >&2
 	@$(MAKE) --no-print-directory -s install DESTDIR=$(PACKAGES)/root PREFIX=/usr
 	@NFPM=$(NFPM) VERSION=$(VERSION) SPANK_INCLUDE=$(SPANK_INCLUDE) contrib/packages/build $(PACKAGES)
 
