@@ -64,9 +64,9 @@ const (
 	whyCost      = "to compare what they read would have taken longer, or was in vain before"
 )
 
-// worthCost is how many bytes are read to compare, at most, for each instruction of a warp that may be saved: to read so
-// many takes about as long as the instruction.
-const worthCost = 64
+// worthCost is how many bytes are read to compare, at most, for each instruction of a warp that may be saved: see
+// BenchmarkCompare.
+const worthCost = 32
 
 // keptShare is which part of a device's memory kept results may take beside the spaces' own.
 const keptShare = 16
