@@ -509,9 +509,11 @@ func (p *nativeProgram) statements(n, depth int) {
 			fmt.Fprintf(&p.text, "\tsetp.ne.u32 %%q%d, %s, 0;\n\tsub.u32 %s, %s, 1;\n\t@%%q%d bra L%d;\n", label, count, count, count, label, label)
 			fmt.Fprintf(&p.text, "M%d:\n", label)
 		case k == 2 && depth == 0 && p.r.IntN(3) == 0:
-			p.text.WriteString("\tbar.sync 0;\n")
+			p.barriers()
 		case k == 3 && p.r.IntN(8) == 0:
 			fmt.Fprintf(&p.text, "\t@%s bra END;\n", p.reg('p'))
+		case k == 5 && p.r.IntN(3) == 0:
+			p.row()
 		case k < 6:
 			p.access()
 		case k == 6 && p.r.IntN(3) == 0:
@@ -529,6 +531,48 @@ func (p *nativeProgram) statements(n, depth int) {
 				continue
 			}
 			p.line("%s", p.fill(t))
+		}
+	}
+}
+
+// barriers emits a barrier, or a loop with some.
+func (p *nativeProgram) barriers() {
+	if p.r.IntN(2) == 0 {
+		p.text.WriteString("\tbar.sync 0;\n")
+		return
+	}
+	p.n++
+	label := p.n
+	fmt.Fprintf(&p.text, "\tmov.u32 %%c%d, %d;\nL%d:\n", label, 2+p.r.IntN(3), label)
+	for range 1 + p.r.IntN(3) {
+		p.statements(p.r.IntN(5), 2)
+		p.text.WriteString("\t" + []string{"bar.sync 0", "bar.sync 0", "barrier.sync 1", "bar.red.popc.u32 %r7, 0, %p1"}[p.r.IntN(4)] + ";\n")
+	}
+	fmt.Fprintf(&p.text, "\tsub.u32 %%c%d, %%c%d, 1;\n\tsetp.ne.u32 %%q%d, %%c%d, 0;\n\t@%%q%d bra L%d;\n", label, label, label, label, label, label)
+}
+
+// row emits loads and arithmetic by one address in shared memory, as loops over tiles have them.
+func (p *nativeProgram) row() {
+	at := p.randomAddress("shared", 4)
+	for range 3 + p.r.IntN(4) {
+		offset := 4 * p.r.IntN(5)
+		if p.wild && p.r.IntN(12) == 0 {
+			offset = 4 * (p.r.IntN(2200) - 1100)
+		}
+		kind := [][2]string{{"u32", p.reg('r')}, {"f32", p.reg('f')}, {"f32", p.reg('f')}}[p.r.IntN(3)]
+		if p.r.IntN(12) == 0 {
+			p.line("ld.shared.%s %s, [%s+%d]", kind[0], kind[1], at, offset)
+			continue
+		}
+		fmt.Fprintf(&p.text, "\tld.shared.%s %s, [%s+%d];\n", kind[0], kind[1], at, offset)
+		t := p.fill([]string{"fma.rn.f32 F, f, f, f", "add.f32 F, f, f", "mul.ftz.f32 F, f, f", "fma.rn.ftz.f32 F, f, f, f", "sub.f32 F, f, f", "max.f32 F, f, f"}[p.r.IntN(6)])
+		switch p.r.IntN(8) {
+		case 0:
+			p.line("%s", t)
+		case 1:
+			fmt.Fprintf(&p.text, "\tst.shared.f32 [%s+%d], %s;\n", at, 4*p.r.IntN(5), p.reg('f'))
+		default:
+			fmt.Fprintf(&p.text, "\t%s;\n", t)
 		}
 	}
 }

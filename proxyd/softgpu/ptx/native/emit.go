@@ -60,6 +60,7 @@ type emitter struct {
 	cold    []func() // emit what is seldom run, behind the rest
 	spill   amd64.Label
 	resume  int // offset of the entry after an exit
+	windows [windows]window
 }
 
 // entry is an instruction at which code can be entered.
@@ -182,6 +183,7 @@ func (e *emitter) emitBlock(b int, continued, goesOn bool) {
 	k := e.blocks[b]
 	e.block, e.start = b, k.from
 	e.noteUses(k)
+	closeWindows(e)
 	if !continued {
 		e.a.Bind(e.startOf(k.from, e.masked))
 		if e.isCompiled(&e.insts[k.from]) {

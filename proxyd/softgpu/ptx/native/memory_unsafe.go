@@ -37,6 +37,10 @@ const maxElements = 1<<30 - 1
 // aligned, else it bails, and then a helper for each half of the warp.
 func (e *emitter) emitAccess(in *Inst, where space, h helper) {
 	if !e.merges && h.count == 1 && where != local {
+		if n := openWindow(e, in); n >= 0 {
+			loadByWindow(e, in, n)
+			return
+		}
 		e.emitStraight(in, h)
 		return
 	}

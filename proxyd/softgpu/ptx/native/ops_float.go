@@ -3,12 +3,50 @@
 
 package native
 
-import "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/amd64"
+import (
+	"sort"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/amd64"
+)
 
 // unifyNaNs makes all NaNs of 16 f32 the same NaN.
 func (e *writer) unifyNaNs(d amd64.Vec) {
 	e.a.Compare(amd64.VCMPPS, maskTmp, d, amd64.Register(d), amd64.UnordQ, amd64.Options{})
 	e.a.Op2(amd64.VMOVDQU32, d, amd64.Register(constNaN), amd64.Options{Mask: maskTmp})
+}
+
+// nanIgnorant are operations that give the same result whichever NaN an operand is.
+var nanIgnorant = func() map[string]bool {
+	m := map[string]bool{"fma.rm.f32": true}
+	for _, op := range []string{"add", "sub", "mul", "div", "fma"} {
+		m[op+".f32"], m[op+".ftz.f32"] = true, true
+	}
+	return m
+}()
+
+// unifyResult is unifyNaNs for the result of an instruction, or nothing if only such operations of the
+// same block read the result: then only they see which NaN the result is. The interpreter, which executes other instructions meanwhile, reads
+// none of it.
+func (e *cache) unifyResult(in *Inst, d amd64.Vec) {
+	if e.merges || e.readsNaNs(in.D) {
+		e.unifyNaNs(d)
+	}
+}
+
+// readsNaNs reports whether anything that reads the present instruction's result may tell NaNs apart.
+func (e *cache) readsNaNs(r Ref) bool {
+	u := e.uses[register{Word, r}]
+	i := sort.Search(len(u.at), func(i int) bool { return u.at[i] > e.pos })
+	for ; i < len(u.at); i++ {
+		in := &e.insts[u.at[i]]
+		if u.reads[i] && !nanIgnorant[in.Key] {
+			return true
+		}
+		if in.Guard == 0 && writesWord(in, r) {
+			return false
+		}
+	}
+	return e.live.isLiveOut(e.block, Word, r)
 }
 
 // flushTo makes subnormal f32 zeros of their sign.
@@ -28,7 +66,7 @@ func init() {
 		addOperation(name+".f32", func(e *emitter, in *Inst) {
 			e.eachWordPart(in.D, func(p int, d amd64.Vec) {
 				e.emitOp3(o.single, d, e.wordIn(in.A, p, 0), e.wordPart(in.B, p))
-				e.unifyNaNs(d)
+				e.unifyResult(in, d)
 			})
 		})
 		addOperation(name+".ftz.f32", func(e *emitter, in *Inst) {
@@ -37,7 +75,7 @@ func init() {
 				e.flushTo(1, e.wordPart(in.B, p))
 				e.emitOp3(o.single, d, 0, amd64.Register(1))
 				e.flushTo(d, amd64.Register(d))
-				e.unifyNaNs(d)
+				e.unifyResult(in, d)
 			})
 		})
 		addLongs(name+".f64", o.double)
@@ -69,7 +107,7 @@ func addFused() {
 		}
 		e.emitOp2(amd64.VMOVDQU32, d, e.wordPart(in.C, p))
 		e.a.Op3(amd64.VFMADD231PS, d, e.wordIn(in.A, p, 0), y, amd64.Options{Round: round})
-		e.unifyNaNs(d)
+		e.unifyResult(in, d)
 	}
 	addOperation("fma.f32", func(e *emitter, in *Inst) {
 		e.eachWordPart(in.D, func(p int, d amd64.Vec) { fma(e, in, p, d, amd64.AsSet) })
@@ -84,7 +122,7 @@ func addFused() {
 			e.flushTo(d, e.wordPart(in.C, p))
 			e.emitOp3(amd64.VFMADD231PS, d, 0, amd64.Register(1))
 			e.flushTo(d, amd64.Register(d))
-			e.unifyNaNs(d)
+			e.unifyResult(in, d)
 		})
 	})
 	addOperation("fma.f64", func(e *emitter, in *Inst) {

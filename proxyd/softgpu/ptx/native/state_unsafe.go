@@ -43,6 +43,7 @@ type State struct {
 	Depth      uint32 // offset of the highest of Splits; 0: there is none
 	Uniform    [Uniforms]uint32
 	Splits     [MaxSplits]Split
+	Windows    [windows][4]uintptr      // see measureWindow
 	Save       [vectors][partBytes]byte // vector registers at exits
 }
 
@@ -76,6 +77,7 @@ const (
 	atDepth      = int32(unsafe.Offsetof(State{}.Depth))
 	atSplits     = int32(unsafe.Offsetof(State{}.Splits))
 	atUniform    = int32(unsafe.Offsetof(State{}.Uniform))
+	atWindows    = int32(unsafe.Offsetof(State{}.Windows))
 	atSave       = int32(unsafe.Offsetof(State{}.Save))
 )
 
