@@ -3,7 +3,11 @@
 
 package ptx
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/native"
+)
 
 const barriers = 16 // of a block
 
@@ -96,6 +100,10 @@ func (b *block) isComplete(bar *barrier) bool {
 // openBarrier lets all threads go on that wait at a barrier, and makes the barrier ready for its next use.
 func (b *block) openBarrier(id int) {
 	bar := &b.bars[id]
+	b.together = b.run.native && b.live > 0
+	for _, w := range b.warps {
+		b.together = b.together && w.standsWhole(id)
+	}
 	for _, w := range b.warps {
 		if bar.waiting == 0 {
 			break
@@ -142,4 +150,79 @@ func (bar *barrier) writeReduction(w *warp, in *inst, m uint32) {
 		return
 	}
 	w.setBits(in.d, m, v)
+}
+
+// standsWhole reports whether all of the warp's threads that live stand together at a barrier. A warp that is done does.
+func (w *warp) standsWhole(id int) bool {
+	if w.live == 0 {
+		return true
+	}
+	if len(w.frags) != 1 || len(w.joins) != 0 || len(w.syncs) != 0 {
+		return false
+	}
+	f := w.frags[0]
+	return f.mask == w.live && f.state == fragBarrier && int(f.bar) == id
+}
+
+// passBarrier runs the warps of a block that a barrier has let go, each as machine code to its next barrier. If all come to
+// the same barrier, whole, that is open again, without a note of who has come. passBarrier returns the number of the first
+// warp for which that is not so: the warp goes on from where it is, and so do those behind it. If there is no such warp,
+// it returns the number of warps.
+func (b *block) passBarrier() int {
+	b.together = false
+	id := uint32(barriers)
+	for i, w := range b.warps {
+		if w.live == 0 {
+			continue
+		}
+		w.cur, w.waitingLoops = w.frags[0], 0
+		w.enterFrame(w.cur.frame, w.cur.frame.code)
+		if !w.runToBarrier(&id) {
+			b.arriveBefore(i)
+			return i
+		}
+	}
+	b.barsUsed = max(b.barsUsed, int(id)+1)
+	for _, w := range b.warps {
+		if w.live != 0 {
+			w.cur.pc++
+		}
+	}
+	b.together = true
+	return len(b.warps)
+}
+
+// arriveBefore notes that the warps before warp n have come to the barriers at which they stand.
+func (b *block) arriveBefore(n int) {
+	for _, w := range b.warps[:n] {
+		if w.live != 0 {
+			w.runBarrier(&w.cur.frame.code.insts[w.cur.pc])
+		}
+	}
+}
+
+// runToBarrier runs the current fragment, which is all of the warp, as machine code. It reports whether the whole warp has come to
+// barrier id, at an instruction that only waits. A number beyond all barriers stands for any, and is set.
+func (w *warp) runToBarrier(id *uint32) bool {
+	f := w.cur
+	code, budget := f.frame.code, turn
+	if code.native == nil || !code.native.HasEntry(f.pc, f.mask) {
+		return false
+	}
+	w.bailed = w.runNative(code.native, native.Place{}, &budget)
+	w.begun, w.left = true, budget
+	in := &code.insts[f.pc]
+	if in.flow != flowBarrier || in.guard != 0 || len(w.frags) != 1 || f.mask != w.live || f.join != nil {
+		return false
+	}
+	site := in.ext.bar
+	at := w.u32(in.a)[lowestLane(f.mask)]
+	if site.arrive || site.counted || site.red != "" || at >= barriers || *id < barriers && at != *id || w.block.bars[at].lanes != 0 {
+		return false
+	}
+	*id = at
+	w.bailed, w.begun = native.Place{}, false
+	w.ticks += 16
+	w.issued++
+	return true
 }

@@ -18,7 +18,9 @@ type block struct {
 	live   int  // threads that have not exited
 	exited bool // since barriers were last looked at
 	spun   bool // a warp of the block seemed to wait for other warps
-	gone   uint64
+	// together: a barrier has let all threads go that live, and each warp of them is whole.
+	together bool
+	gone     uint64
 	// barsUsed is the number of the first bars among which are all that a warp has come to.
 	barsUsed int
 	sites    []*memory.Range // last range that each access site has used, in any warp
@@ -97,7 +99,7 @@ func (b *block) startBlock(index uint64) {
 		clear(b.bars[i].arrived)
 		b.bars[i].lanes, b.bars[i].waiting = 0, 0
 	}
-	b.barsUsed = 0
+	b.barsUsed, b.together = 0, false
 }
 
 // runTurn gives each warp a turn. runTurn reports whether the block is done and whether anything has
@@ -108,8 +110,18 @@ func (b *block) runTurn() (done, moved bool) {
 		b.gone = gone
 		b.forgetRanges()
 	}
+	first := 0
+	if b.together {
+		if first = b.passBarrier(); first == len(b.warps) {
+			return false, true
+		}
+		moved = true
+	}
 	done = true
-	for _, w := range b.warps {
+	for _, w := range b.warps[:first] {
+		done = done && w.live == 0
+	}
+	for _, w := range b.warps[first:] {
 		if w.live == 0 {
 			continue
 		}

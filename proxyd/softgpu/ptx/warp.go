@@ -69,6 +69,12 @@ type warp struct {
 	mma    mmaBuffers
 
 	machine native.State
+	// A turn that passBarrier has begun: where machine code has left the current fragment, if that goes on there, and what
+	// is left of the turn's branches.
+	begun  bool
+	left   int
+	bailed native.Place
+
 	told    *launch // that machine knows of
 	entered *frame  // whose registers refs mean
 	top     *frame  // of the kernel itself, for all blocks
@@ -211,7 +217,11 @@ const (
 // runUntilBlocked executes until the warp has exited, is blocked, or its turn is over.
 func (w *warp) runUntilBlocked() status {
 	budget := turn
+	if w.begun {
+		budget, w.begun = w.left, false
+	}
 	w.waitingLoops = 0
+	w.block.together = false
 	if w.fresh && w.runStart(&budget) {
 		return statusDone
 	}
@@ -270,9 +280,13 @@ func (w *warp) runFragment(budget *int) bool {
 	if w.block.run.native {
 		machine = f.frame.code.native
 	}
-	var after native.Place
+	after := w.bailed
+	w.bailed = native.Place{}
+	left := after.Resumes() // the present instruction is the interpreter's
 	for {
-		if machine != nil && (after.Resumes() || machine.HasEntry(f.pc, f.mask)) {
+		if left {
+			left = false
+		} else if machine != nil && (after.Resumes() || machine.HasEntry(f.pc, f.mask)) {
 			w.issued += uint64(f.pc - from)
 			after = w.runNative(machine, after, budget)
 			from = f.pc
