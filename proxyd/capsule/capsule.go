@@ -238,6 +238,19 @@ func (c *Capsule) Signal(ctx context.Context, program string, sig syscall.Signal
 	return c.orderInit(ctx, request{Op: opSignal, Name: program, Signal: sig})
 }
 
+// TakeAllInput has the warden of a program write all standard input that comes into the program's pipe, which
+// the caller makes as large as is needed, until PaceInput. Wardens of older releases, which have no such pipe, do nothing.
+// The error wraps ENOSYS if init is of an older release.
+func (c *Capsule) TakeAllInput(ctx context.Context, program string) error {
+	return c.orderInit(ctx, request{Op: opInput, Name: program, All: true})
+}
+
+// PaceInput takes TakeAllInput back: the pipe gets its usual size again as soon as what is in the pipe
+// fits, and the warden writes nothing before. It is harmless without TakeAllInput.
+func (c *Capsule) PaceInput(ctx context.Context, program string) error {
+	return c.orderInit(ctx, request{Op: opInput, Name: program})
+}
+
 // LastPID returns the newest PID of the capsule. Save the number at a capture.
 func (c *Capsule) LastPID(ctx context.Context) (int, error) {
 	got, _, err := c.callInit(ctx, request{Op: opLastPID})

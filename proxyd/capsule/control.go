@@ -43,6 +43,7 @@ const (
 	opUnmark   = "unmark"   // Name
 	opRelease  = "release"  // Name, Status
 	opSignal   = "signal"   // Name, Signal
+	opInput    = "input"    // Name, All
 	opLastPID  = "lastpid"  // → LastPID
 	opSetPID   = "setpid"   // LastPID
 	opClocks   = "clocks"   // → Clocks
@@ -88,6 +89,7 @@ type request struct {
 	Status  syscall.WaitStatus `json:",omitempty"`
 	Signal  syscall.Signal     `json:",omitempty"`
 	LastPID int                `json:",omitempty"`
+	All     bool               `json:",omitempty"`
 
 	Container *containerOrder `json:",omitempty"`
 }

@@ -102,8 +102,8 @@ func TestCaptured(t *testing.T) { bothWays(t, checkCaptured) }
 func checkCaptured(t *testing.T, c *Capsule) {
 	ctx := testDeadline(t)
 	e := watchEvents(t, c)
-	start := func(name string) *running {
-		r := task{c: c, name: name, argv: shellCommand(family)}.startTask(t)
+	start := func(name, script string) *running {
+		r := task{c: c, name: name, argv: shellCommand(script)}.startTask(t)
 		r.out.expectLine("ready")
 		e.waitForProgram(name)
 		if err := c.MarkCaptured(ctx, name); err != nil {
@@ -112,11 +112,15 @@ func checkCaptured(t *testing.T, c *Capsule) {
 		return r
 	}
 	t.Run("survives its warden until it is unmarked", func(t *testing.T) {
-		r := start("a")
+		// Its standard input goes with its warden.
+		r := start("a", `trap 'echo alive' USR1; echo ready; while :; do sleep 0.05; done`)
 		r.sendSignal(syscall.SIGKILL)
 		r.waitForEnd()
 		e.nextEvent(Left)
-		r.checkEcho("alive")
+		if err := c.Signal(ctx, "a", syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+		r.out.expectLine("alive")
 		if p := programNamed(t, c, "a"); p.Warden || !p.Captured {
 			t.Errorf("program %+v", p)
 		}
@@ -127,7 +131,7 @@ func checkCaptured(t *testing.T, c *Capsule) {
 		e.nextEvent(Ended)
 	})
 	t.Run("its warden stays until Slurm ends it", func(t *testing.T) {
-		r := start("b")
+		r := start("b", family)
 		if err := c.Signal(ctx, "b", syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +151,7 @@ func checkCaptured(t *testing.T, c *Capsule) {
 		e.nextEvent(Ended)
 	})
 	t.Run("its warden ends as released", func(t *testing.T) {
-		r := start("c")
+		r := start("c", family)
 		if err := c.Release(ctx, "c", 0); !errors.Is(err, syscall.EBUSY) {
 			t.Errorf("released while it runs: %v", err)
 		}

@@ -22,6 +22,9 @@ import (
 //	signal number ─────────────────────────────► sends it to all of the program's processes
 //	                                        ◄──  status, when the cgroup is gone
 //
+//	                                        ◄──  input 1: take all standard input that comes;
+//	                                             input 0: no more than the program's pipe
+//	                                             has room for. An older warden ignores both
 //	of a program that is being captured:    ◄──  captured
 //	                                        ◄──  status, when the maker says so
 //	of a program that is restored:
@@ -38,6 +41,7 @@ const (
 	kindStatus   = 17
 	kindCaptured = 18
 	kindRefused  = 19
+	kindInput    = 20
 )
 
 const (
@@ -53,7 +57,7 @@ var errMessage = errors.New("not a warden's message")
 // message is a packet in either direction.
 type message struct {
 	kind  uint32
-	value int32  // kindSignal: the signal's number; kindStatus: the status; kindRefused: errno; else 0
+	value int32  // kindSignal: the signal's number; kindStatus: the status; kindRefused: errno; kindInput; else 0
 	first int32  // kindStart: PID of the program itself; else 0
 	name  string // kindStart, kindRestore
 }

@@ -145,6 +145,8 @@ func (s *server) obeyRequest(ask request) (got reply, files []*os.File, err erro
 			return got, nil, fmt.Errorf("signal %d: %w", ask.Signal, syscall.EINVAL)
 		}
 		all, err = s.table.forceSignal(ask.Name, ask.Signal)
+	case opInput:
+		all, err = s.table.tellOfInput(ask.Name, ask.All)
 	case opLastPID:
 		got.LastPID, err = lastPID()
 	case opSetPID:

@@ -149,7 +149,7 @@ func TestHeader(t *testing.T) {
 	want := map[string]int{
 		"SING_VERSION": messageVersion, "SING_NAME_SIZE": nameSize,
 		"SING_START": kindStart, "SING_RESTORE": kindRestore, "SING_SIGNAL": kindSignal,
-		"SING_GO": kindGo, "SING_STATUS": kindStatus, "SING_CAPTURED": kindCaptured, "SING_REFUSED": kindRefused,
+		"SING_GO": kindGo, "SING_STATUS": kindStatus, "SING_CAPTURED": kindCaptured, "SING_REFUSED": kindRefused, "SING_INPUT": kindInput,
 	}
 	found := regexp.MustCompile(`(SING_[A-Z_]+) = (\d+)`).FindAllStringSubmatch(string(b), -1)
 	for _, m := range found {

@@ -137,6 +137,19 @@ func (t *table) joinRestored(name string, pid, first int) (effects, error) {
 	return effects{say{e.warden, message{kind: kindGo}, pid}, tell{e.newEvent(Started)}}, nil
 }
 
+// tellOfInput tells a program's warden how much standard input to take.
+func (t *table) tellOfInput(name string, all bool) (effects, error) {
+	e, err := t.findProgram(name)
+	if err != nil || e.warden == 0 {
+		return nil, err
+	}
+	m := message{kind: kindInput}
+	if all {
+		m.value = 1
+	}
+	return effects{say{e.warden, m, 0}}, nil
+}
+
 // noteReaped is called for every child of init that has ended.
 func (t *table) noteReaped(pid int, status syscall.WaitStatus) effects {
 	e := t.withPID(pid)

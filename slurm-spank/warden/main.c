@@ -36,6 +36,7 @@ struct warden {
 	int stopper; /* timerfd: a SIGTSTP turns into SIGSTOP */
 	int steward; /* pidfd; -1 while there is no program */
 	bool all;
+	struct input input;
 };
 
 /* --- before the program runs --- */
@@ -97,6 +98,7 @@ static int begin(struct warden *w, const struct options *o, const sigset_t *mask
 	reopen_stdio(o->proc_fd);
 	if (o->root_fd >= 0 && enter_container(o->root_fd, o->root_cwd))
 		return (-1);
+	relay_input(&w->input, false);
 	if (start_program(&p, o->argv, mask, mpi ? &task : NULL))
 		return (-1);
 	/* Connected after the fork: no other process has ever held this end. */
@@ -119,6 +121,7 @@ static int begin_restored(struct warden *w, const struct options *o)
 
 	if (fds[3] < 0)
 		return (-1);
+	relay_input(&w->input, true);
 	w->sock = connect_init();
 	if (w->sock < 0 || send_message(w->sock, &m, fds, 4)) {
 		fprintf(stderr, "singularity: the capsule's init is not there: %s\n", strerror(errno));
@@ -175,8 +178,11 @@ static void on_signal(const struct warden *w)
 {
 	struct signalfd_siginfo info;
 
-	if (read(w->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
-		pass_on(w, (int)info.ssi_signo);
+	if (read(w->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
+		return;
+	if ((info.ssi_signo == SIGPIPE || info.ssi_signo == SIGXFSZ) && info.ssi_pid == (uint32_t)getpid())
+		return; /* the kernel's: the program's input has no reader, or the user has a limit of file sizes */
+	pass_on(w, (int)info.ssi_signo);
 }
 
 static void on_stopper(const struct warden *w)
@@ -198,7 +204,11 @@ static void on_message(struct warden *w)
 	switch (m.kind) {
 	case SING_GO: /* restored */
 		w->steward = fd;
+		release_input(&w->input);
 		return;
+	case SING_INPUT:
+		take_all_input(&w->input, m.value);
+		break;
 	case SING_STATUS:
 		end_like(m.value);
 	case SING_CAPTURED:
@@ -213,14 +223,14 @@ static void on_message(struct warden *w)
 
 static _Noreturn void watch(struct warden *w)
 {
-	struct pollfd fds[] = {
+	struct pollfd fds[5] = {
 		{ .fd = w->sock, .events = POLLIN },
 		{ .fd = w->signals, .events = POLLIN },
 		{ .fd = w->stopper, .events = POLLIN },
 	};
 
 	for (;;) {
-		if (poll(fds, 3, -1) < 0)
+		if (poll(fds, 3 + input_events(&w->input, fds + 3), -1) < 0)
 			continue;
 		/* init first: its message may change which program a signal is for. */
 		if (fds[0].revents)
@@ -229,6 +239,8 @@ static _Noreturn void watch(struct warden *w)
 			on_signal(w);
 		else if (fds[2].revents)
 			on_stopper(w);
+		else
+			pass_input(&w->input);
 	}
 }
 
@@ -242,7 +254,7 @@ int main(int argc, char **argv)
 	struct warden w = { .sock = -1, .signals = -1, .stopper = -1, .steward = -1 };
 	struct options o;
 	sigset_t all, mask;
-	int keep[4];
+	int keep[7];
 
 	if (parse_options(&o, argc, argv))
 		return (CODE_OURS);
@@ -262,8 +274,11 @@ int main(int argc, char **argv)
 	keep[1] = w.signals;
 	keep[2] = w.stopper;
 	keep[3] = w.steward;
-	qsort(keep, 4, sizeof(keep[0]), compare_fds);
-	drop_descriptors(keep[0] < 0 ? keep + 1 : keep, keep[0] < 0 ? 3 : 4);
+	keep[4] = w.input.from;
+	keep[5] = w.input.to;
+	keep[6] = w.input.queue;
+	qsort(keep, 7, sizeof(keep[0]), compare_fds);
+	drop_descriptors(keep, 7);
 	if (o.terminated)
 		pass_on(&w, SIGTERM);
 	watch(&w);

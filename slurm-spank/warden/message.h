@@ -20,6 +20,9 @@
  *	                                             cgroup is gone
  *	exits likewise
  *
+ *	                                        ◄──  INPUT 1: take all standard input that comes;
+ *	                                             INPUT 0: no more than the program's pipe
+ *	                                             has room for. An older warden ignores both
  *	of a program that is being captured:    ◄──  CAPTURED: it is gone, stay
  *	                                        ◄──  STATUS, when the maker says so
  *	of one that is restored:
@@ -46,6 +49,7 @@ enum sing_kind {
 	SING_STATUS = 17,
 	SING_CAPTURED = 18,
 	SING_REFUSED = 19,
+	SING_INPUT = 20,
 };
 
 enum { SING_NAME_SIZE = 48 };
@@ -53,7 +57,7 @@ enum { SING_NAME_SIZE = 48 };
 struct sing_message {
 	uint32_t version;
 	uint32_t kind;
-	int32_t value; /* SIGNAL: its number; STATUS: the status; REFUSED: errno; else 0 */
+	int32_t value; /* SIGNAL: its number; STATUS: the status; REFUSED: errno; INPUT; else 0 */
 	int32_t first; /* START: PID of the program itself, in the capsule; else 0 */
 	char name[SING_NAME_SIZE]; /* START, RESTORE: the program's name, padded with NULs, at least one */
 };

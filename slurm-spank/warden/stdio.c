@@ -111,8 +111,9 @@ void drop_descriptors(const int *keep, size_t n)
 	unsigned int from = 0;
 	int null;
 
-	/* keep is in rising order. */
 	for (size_t i = 0; i < n; ++i) {
+		if (keep[i] < 0)
+			continue;
 		if ((unsigned int)keep[i] > from)
 			close_range(from, (unsigned int)keep[i] - 1, 0);
 		from = (unsigned int)keep[i] + 1;

@@ -5,6 +5,7 @@
 #ifndef SING_WARDEN_WARDEN_H
 #define SING_WARDEN_WARDEN_H
 
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,9 +53,44 @@ void reopen_stdio(int proc_fd);
 /*
  * Let go of every inherited descriptor: as long as this process held the ends of the
  * program's pipes, no reader would see them close. /dev/null takes the places of 0, 1 and
- * 2.
+ * 2. keep is in rising order, and may begin with -1s.
  */
 void drop_descriptors(const int *keep, size_t n);
+
+/* --- input.c --- */
+
+/* input is the standard input of a program, on its way from slurmstepd. */
+struct input {
+	int from;    /* slurmstepd's pipe; -1 after its end */
+	int to;	     /* the program's pipe; -1 when the program has closed it */
+	int queue;   /* a file with what the program's pipe had no room for: bytes at..end are to come next; -1: nothing is passed on */
+	off_t at, end;
+	bool held;   /* the program is not there yet */
+	bool all;    /* take all that comes */
+	bool full;   /* the program's pipe is, and there may be more to come */
+	bool stuck;  /* the queue takes no more */
+};
+
+/*
+ * Where descriptor 0 is a pipe of slurmstepd, make descriptor 0 a pipe of the program's own. held: nothing is
+ * written into that pipe before release_input.
+ */
+void relay_input(struct input *in, bool held);
+
+/* The program has been restored, with its pipe; what the queue's file has by now comes next. */
+void release_input(struct input *in);
+
+/* Whether all that comes is to be taken, for a checkpoint, or only as much as the program's pipe has room for. */
+void take_all_input(struct input *in, bool all);
+
+/* Stop: the program sees the end of its input. */
+void end_input(struct input *in);
+
+/* What a wait has to look at. p has room for two. */
+nfds_t input_events(const struct input *in, struct pollfd *p);
+
+/* Pass on what there is, as far as there is room. Never waits. */
+void pass_input(struct input *in);
 
 /* --- root.c --- */
 

@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// reader is a program that reads its standard input to the end when it gets SIGUSR1, and says what it was.
+const reader = `go=; trap 'go=1' USR1; echo ready; until [ $go ]; do sleep 0.05; done; sha256sum`
+
+// inputOf starts a program with a pipe for its standard input, and returns the end of the pipe that slurmstepd has.
+func inputOf(t *testing.T, c *Capsule, script string) (*running, *os.File) {
+	t.Helper()
+	r := task{c: c, name: "s0-1.0", argv: shellCommand(script)}.startTask(t)
+	r.out.expectLine("ready")
+	return r, r.in.(*os.File)
+}
+
+// fill writes to a pipe until it takes no more for a while, or all is written, and returns what is left.
+func fill(t *testing.T, w *os.File, data []byte, quiet time.Duration) []byte {
+	t.Helper()
+	for len(data) > 0 {
+		if err := w.SetWriteDeadline(time.Now().Add(quiet)); err != nil {
+			t.Fatal(err)
+		}
+		n, err := w.Write(data[:min(len(data), 1024)])
+		data = data[n:]
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return data
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return nil
+}
+
+func testData(n int) []byte {
+	data := make([]byte, n)
+	for i := range data {
+		data[i] = byte(i * 2654435761 >> 13)
+	}
+	return data
+}
+
+// TestInputTaken: a program that does not read holds back what comes, except while all is to be taken. The program gets
+// each byte once, and then the end.
+func TestInputTaken(t *testing.T) {
+	c := newCapsule(t)
+	ctx := testDeadline(t)
+	const quiet = 500 * time.Millisecond
+	data := testData(9 << 20)
+	r, w := inputOf(t, c, reader)
+	left := data
+	for range 2 {
+		before := len(left)
+		left = fill(t, w, left, quiet)
+		if took := before - len(left); took > 256<<10 {
+			t.Errorf("%d bytes were taken of a program that reads nothing", took)
+		}
+		if err := c.TakeAllInput(ctx, "s0-1.0"); err != nil {
+			t.Fatal(err)
+		}
+		if rest := fill(t, w, left[:4<<20], time.Minute); rest != nil {
+			t.Fatalf("%d bytes were not taken", len(rest))
+		}
+		left = left[4<<20:]
+		if err := c.PaceInput(ctx, "s0-1.0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Signal(ctx, "s0-1.0", syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	if rest := fill(t, w, left, time.Minute); rest != nil {
+		t.Fatalf("%d bytes were not taken", len(rest))
+	}
+	w.Close()
+	r.out.expectLine(fmt.Sprintf("%x  -", sha256.Sum256(data)))
+	if status := r.waitForEnd(); status != 0 {
+		t.Errorf("status %#x", int(status))
+	}
+}
+
+// TestInputEnds: the end of the input comes after what was taken, also while all is to be taken.
+func TestInputEnds(t *testing.T) {
+	c := newCapsule(t)
+	ctx := testDeadline(t)
+	data := testData(1 << 20)
+	r, w := inputOf(t, c, reader)
+	if err := c.TakeAllInput(ctx, "s0-1.0"); err != nil {
+		t.Fatal(err)
+	}
+	if rest := fill(t, w, data, time.Minute); rest != nil {
+		t.Fatalf("%d bytes were not taken", len(rest))
+	}
+	w.Close()
+	if err := c.Signal(ctx, "s0-1.0", syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	r.out.expectLine(fmt.Sprintf("%x  -", sha256.Sum256(data)))
+	r.waitForEnd()
+}
+
+// TestInputClosed: slurmstepd is not told that a program has closed its input, and is read from while all is to be taken. No
+// SIGPIPE comes to the program.
+func TestInputClosed(t *testing.T) {
+	c := newCapsule(t)
+	ctx := testDeadline(t)
+	r, w := inputOf(t, c, `exec <&-; trap 'echo pipe' PIPE; trap 'echo end; exit 3' USR1; echo ready; while :; do sleep 0.05; done`)
+	data := testData(1 << 20)
+	left := fill(t, w, data, 500*time.Millisecond)
+	if len(left) == 0 {
+		t.Error("all was taken of a program that reads nothing")
+	}
+	if err := c.TakeAllInput(ctx, "s0-1.0"); err != nil {
+		t.Fatal(err)
+	}
+	if rest := fill(t, w, left, time.Minute); rest != nil {
+		t.Fatalf("%d bytes were not taken", len(rest))
+	}
+	if err := c.Signal(ctx, "s0-1.0", syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	if words := r.out.readToEnd(); len(words) != 1 || words[0] != "end" {
+		t.Errorf("got %q", words)
+	}
+	if status := r.waitForEnd(); status != 3<<8 {
+		t.Errorf("status %#x", int(status))
+	}
+}
+
+// TestInputOfRestored: a warden that waits for a restore passes nothing on before.
+func TestInputOfRestored(t *testing.T) {
+	c := newCapsule(t)
+	ctx := testDeadline(t)
+	e := watchEvents(t, c)
+	r := task{c: c, name: "s0-1.0", options: []string{"--restore"}, argv: shellCommand("")}.startTask(t)
+	e.waitForProgram("s0-1.0")
+	if _, err := r.in.Write([]byte("early")); err != nil {
+		t.Fatal(err)
+	}
+	stdio, err := c.Stdio(ctx, "s0-1.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range stdio {
+		defer f.Close()
+	}
+	fd := int(stdio[0].Fd())
+	if err := unix.SetNonblock(fd, true); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 10)
+	if n, err := unix.Read(fd, b); err != unix.EAGAIN {
+		t.Errorf("read %d bytes, %v", n, err)
+	}
+}

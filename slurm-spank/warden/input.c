@@ -1,0 +1,272 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "warden.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+/*
+ * How standard input comes to a task:
+ *
+ *	srun ─TCP─► slurmstepd ─pipe─► the warden ─pipe─► program
+ *
+ * A checkpoint captures the program and its pipe, and nothing to the left of the pipe. So whatever is on its way at a
+ * checkpoint has to come here: the warden, which is told to take all, puts what does not fit into the program's pipe
+ * into a queue. Usually it passes on only what the pipe has room for, and takes nothing while the queue has bytes: the
+ * program paces its source as without the warden.
+ *
+ * A program may close its input before the end. Then slurmstepd's pipe stays open and is not read, and its source waits,
+ * as without the warden: slurmstepd, which is told that its pipe has no reader, keeps what it has for that task for ever,
+ * and reads no more from srun. At a checkpoint the warden reads what comes and drops it.
+ *
+ * The queue is a memfd, and its file offset is where the first byte is. proxyd finds it by its name among the descriptors of
+ * this process (proxyd/checkpoint/processes/input.go), saves what is in it, and at a restore puts that into the queue of
+ * the new warden. Whenever this process waits, it holds no byte outside of the queue.
+ */
+#define QUEUE_NAME "sing-input"
+
+static const off_t MOST = 64 * 1024 * 1024; /* 2 MB for each checkpoint, of a task that reads nothing */
+
+/* Whether descriptor 0 is a pipe of slurmstepd's, not one in a file system. */
+static bool has_pipe(void)
+{
+	struct statfs fs;
+
+	return (fstatfs(0, &fs) == 0 && fs.f_type == PIPEFS_MAGIC && (fcntl(0, F_GETFL) & O_ACCMODE) != O_WRONLY);
+}
+
+void relay_input(struct input *in, bool held)
+{
+	int ends[2];
+
+	*in = (struct input){ .from = -1, .to = -1, .queue = -1, .held = held };
+	if (!has_pipe() || pipe2(ends, O_CLOEXEC))
+		return;
+	in->from = fcntl(0, F_DUPFD_CLOEXEC, 3);
+	in->to = fcntl(ends[1], F_DUPFD_CLOEXEC, 3);
+	in->queue = memfd_create(QUEUE_NAME, MFD_CLOEXEC);
+	if (in->from < 0 || in->to < 0 || in->queue < 0 || fcntl(in->to, F_SETFL, O_NONBLOCK) || dup2(ends[0], 0) < 0)
+		end_input(in); /* the program reads from slurmstepd: a checkpoint says if that is in its way */
+	close(ends[0]);
+	close(ends[1]);
+}
+
+static void close_end(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+void end_input(struct input *in)
+{
+	close_end(&in->from);
+	close_end(&in->to);
+	close_end(&in->queue);
+	in->at = in->end = 0;
+}
+
+void release_input(struct input *in)
+{
+	struct stat st;
+
+	in->held = false;
+	if (in->queue >= 0 && fstat(in->queue, &st) == 0)
+		in->end = st.st_size;
+}
+
+static off_t queued(const struct input *in)
+{
+	return (in->end - in->at);
+}
+
+/* Move the queue's bytes to the beginning of its file. The file has room for them, so this does not fail half way. */
+static void compact(struct input *in)
+{
+	off_t to = 0;
+
+	if (in->at == 0)
+		return;
+	while (in->at < in->end) {
+		char bytes[PIPE_BUF];
+		const ssize_t n = pread(in->queue, bytes, sizeof(bytes), in->at);
+
+		if (n <= 0 || pwrite(in->queue, bytes, (size_t)n, to) != n)
+			break;
+		to += n;
+		in->at += n;
+	}
+	if (in->at < in->end || ftruncate(in->queue, to)) {
+		end_input(in); /* rather than the wrong bytes */
+		return;
+	}
+	in->at = 0;
+	in->end = to;
+	lseek(in->queue, 0, SEEK_SET);
+}
+
+void take_all_input(struct input *in, bool all)
+{
+	in->all = all;
+	in->stuck = false;
+	compact(in);
+}
+
+/* Whether there is room in the queue, and bytes are to be put there. */
+static bool may_queue(const struct input *in)
+{
+	return (in->all && !in->stuck && in->from >= 0 && in->end < MOST);
+}
+
+nfds_t input_events(const struct input *in, struct pollfd *p)
+{
+	nfds_t n = 0;
+
+	if (in->held)
+		return (0);
+	/* Unasked for, the kernel tells when the program has closed its end. */
+	if (in->to >= 0)
+		p[n++] = (struct pollfd){ .fd = in->to, .events = in->full || queued(in) > 0 ? POLLOUT : 0 };
+	if (may_queue(in) || (in->from >= 0 && in->to >= 0 && !in->full && queued(in) == 0))
+		p[n++] = (struct pollfd){ .fd = in->from, .events = POLLIN };
+
+	return (n);
+}
+
+static short events_at(int fd, short events)
+{
+	struct pollfd p = { .fd = fd, .events = events };
+
+	return (poll(&p, 1, 0) > 0 ? p.revents : 0);
+}
+
+/* Read a piece from slurmstepd. Returns its size, 0 for none. */
+static size_t read_piece(struct input *in, char bytes[PIPE_BUF])
+{
+	ssize_t n;
+
+	if (in->from < 0 || !events_at(in->from, POLLIN))
+		return (0);
+	n = read(in->from, bytes, PIPE_BUF);
+	if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN))
+		close_end(&in->from);
+
+	return (n > 0 ? (size_t)n : 0);
+}
+
+/* Append a piece to the queue. */
+static bool append(struct input *in, const char *bytes, size_t n)
+{
+	if (pwrite(in->queue, bytes, n, in->end) != (ssize_t)n)
+		return (false); /* what was written of it is written over by the next */
+	in->end += (off_t)n;
+
+	return (true);
+}
+
+/* The program has closed its input. */
+static void abandon(struct input *in)
+{
+	close_end(&in->to);
+	in->at = in->end = 0;
+	if (ftruncate(in->queue, 0) || lseek(in->queue, 0, SEEK_SET) < 0)
+		end_input(in);
+}
+
+/* Write a piece, for which the program's pipe has room: the piece is no more than a page. Returns whether it was written. */
+static bool write_piece(struct input *in, const char *bytes, size_t n)
+{
+	if (write(in->to, bytes, n) == (ssize_t)n)
+		return (true);
+	if (errno == EAGAIN)
+		in->full = true; /* the program has made its pipe smaller */
+	else if (errno != EINTR)
+		abandon(in);
+
+	return (false);
+}
+
+/* Pass on the queue's first piece. Returns whether there was one. */
+static bool pass_queued(struct input *in)
+{
+	char bytes[PIPE_BUF];
+	const size_t want = queued(in) < PIPE_BUF ? (size_t)queued(in) : PIPE_BUF;
+	const ssize_t n = want > 0 ? pread(in->queue, bytes, want, in->at) : 0;
+
+	if (n <= 0 || !write_piece(in, bytes, (size_t)n))
+		return (false);
+	in->at += n;
+	if (in->at == in->end && ftruncate(in->queue, 0) == 0)
+		in->at = in->end = 0;
+	lseek(in->queue, in->at, SEEK_SET);
+
+	return (true);
+}
+
+/* Pass on what comes from slurmstepd. Returns whether there was something. */
+static bool pass_new(struct input *in)
+{
+	char bytes[PIPE_BUF];
+	const size_t n = read_piece(in, bytes);
+
+	if (n == 0)
+		return (false);
+	while (!write_piece(in, bytes, n)) {
+		struct pollfd p = { .fd = in->to, .events = POLLOUT };
+
+		if (in->to < 0 || append(in, bytes, n))
+			return (false);
+		poll(&p, 1, -1); /* without memory for the queue: until the program reads */
+	}
+
+	return (true);
+}
+
+/* Put what comes from slurmstepd into the queue, if the program reads. What the queue does not take stays in slurmstepd's pipe. */
+static void queue_new(struct input *in)
+{
+	ssize_t n;
+
+	if (!may_queue(in) || !events_at(in->from, POLLIN))
+		return;
+	if (in->to < 0) {
+		char bytes[PIPE_BUF];
+
+		read_piece(in, bytes);
+		return;
+	}
+	n = splice(in->from, NULL, in->queue, &in->end, (size_t)(MOST - in->end), SPLICE_F_NONBLOCK);
+	if (n == 0)
+		close_end(&in->from);
+	else if (n < 0 && errno != EINTR && errno != EAGAIN)
+		in->stuck = true; /* no memory, or a limit of the user's: the checkpoint fails, and names the pipe */
+}
+
+void pass_input(struct input *in)
+{
+	if (in->queue < 0 || in->held)
+		return;
+	/* A few pieces, for init wants to be heard. */
+	for (int pieces = 0; pieces < 16 && in->to >= 0; ++pieces) {
+		const short events = events_at(in->to, POLLOUT);
+
+		if (events & POLLERR) {
+			abandon(in);
+			break;
+		}
+		in->full = !(events & POLLOUT);
+		if (in->full || !(queued(in) > 0 ? pass_queued(in) : pass_new(in)))
+			break;
+	}
+	queue_new(in);
+	if (in->from < 0 && queued(in) == 0)
+		end_input(in);
+}
