@@ -22,9 +22,10 @@
 //
 // sing-srun has sent the write end of a pipe. Lines, from the runner:
 //
+//	input none       srun does not read its standard input: sing-srun leaves its own alone
 //	key KEY          srun has been executed; under this key its tasks find their images
-//	output all       sing-srun takes in all output that comes, however slow its reader is
-//	output paced     sing-srun takes output only as its reader does; so it begins
+//	output all       sing-srun takes in all output that comes, however slow its reader is, and passes on no input
+//	output paced     sing-srun takes output only as its reader does, and passes on input; so it begins
 //	exit N           how srun ended
 //	signal N
 //
@@ -49,6 +50,13 @@
 // a socket, whose reader may be slow, sing-srun gives srun a pipe of its own, and writes on what comes
 // (slurm-spank/srun/output.c). Output that such a reader has not taken is captured in sing-srun.
 //
+// # Input
+//
+// Where sing-srun's standard input is a pipe, a socket or a file, srun gets a pipe, and sing-srun writes there what
+// comes (slurm-spank/srun/input.c). sing-srun has both ends, so what srun has not read is captured in sing-srun.
+// What srun has read goes on into the pipes of the tasks. At a checkpoint their wardens take all of it
+// (slurm-spank/warden/input.c).
+//
 // # An srun's folder
 //
 //	srun.json    the PIDs of runner and srun; written before srun can be executed
@@ -61,7 +69,8 @@
 //  1. The tasks are frozen, TakeAllOutput is called, and the tasks' pipes to slurmstepd are empty:
 //     StepdIdle on each of their nodes.
 //  2. Idle: what they had written has come out of srun, and is in files, or in sing-srun. sing-srun may
-//     be frozen only now. Before the job runs on: PaceOutput.
+//     be frozen only now. Before the job runs on: PaceOutput. Once sing-srun is frozen, no input comes any
+//     more: Idle again, then StepdIdle and WardenIdle, until what srun had read is in the pipes of the tasks.
 //  3. When the checkpoint is committed: Quiet, and the wardens of the tasks leave. srun
 //     ends by itself, Wait tells when; what sing-srun would have been told is withheld.
 //
@@ -77,9 +86,8 @@
 //     is --unbuffered. The line comes out when the task's warden leaves; Idle does not see it.
 //     For a pipe or a socket that is too late after a release: sing-srun is gone, and the beginning of the
 //     line is lost.
-//   - What srun has read from its standard input and a task has not is lost at a restore.
-//     Idle does not return while it does not fit into the task's pipe; what is in that
-//     pipe is saved by the capture of the task.
+//   - What srun itself reads from a file (--input=NAME), and a task has not read, is lost at a restore. Idle does not
+//     return while srun reads on.
 //   - A step of several components (":") is translated but cannot be laid out.
 //   - With Mounts, srun does not see what the user mounts in the capsule after the start of srun.
 package srun

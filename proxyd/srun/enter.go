@@ -42,6 +42,7 @@ var entering = []struct {
 	{"folder", (*entrance).changeFolder},
 	{"output files", (*entrance).cleanOutput},
 	{"arguments", (*entrance).rewriteCall},
+	{"input", (*entrance).tellOfInput},
 	{"exec", (*entrance).execSrun},
 }
 
@@ -204,6 +205,18 @@ func (e *entrance) rewriteCall() error {
 		}
 	}
 	return nil
+}
+
+// noInput is what the runner is told, where it would be told of an error, if srun does not read its
+// standard input. No error is a NUL.
+const noInput = "\x00"
+
+func (e *entrance) tellOfInput() error {
+	if !e.cmd.NoInput {
+		return nil
+	}
+	_, err := unix.Write(enterErrors, []byte(noInput))
+	return err
 }
 
 // maxList bounds a file of nodes.

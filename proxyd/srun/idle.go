@@ -26,6 +26,10 @@ import (
 // come out at the other end; Idle and StepdIdle wait until they have. Look at the pipes of the
 // tasks first, then at the slurmstepd of each node, then at srun: bytes only move to the right.
 //
+// Standard input travels the other way, and is waited for in the other order, once sing-srun is frozen:
+//
+//	sing-srun ─pipe─► srun ─TCP─► slurmstepd ─pipe─► warden ─pipe─► task
+//
 // A line that a task has begun and not ended stays in slurmstepd, unless srun was called with
 // --unbuffered: the line comes when the task's pipe is closed, and Idle does not wait for it.
 
@@ -34,7 +38,7 @@ import (
 // ended. The tasks must be frozen, and sing-srun and the readers of srun's output must not be. At the end of
 // ctx Idle returns an error that says what srun was seen doing.
 func (r *Runner) Idle(ctx context.Context) error {
-	err := waitUntilIdle(ctx, r.rec.Srun, r.rec.Began)
+	err := waitUntilIdle(ctx, r.rec.Srun, r.rec.Began, lookAt)
 	tick := time.NewTicker(firstLook)
 	defer tick.Stop()
 	for err == nil {
@@ -56,15 +60,25 @@ func (r *Runner) Idle(ctx context.Context) error {
 // Its tasks must be frozen and their pipes empty. pid is in the caller's PID namespace. The end
 // of ctx is as with Idle.
 func StepdIdle(ctx context.Context, pid int) error {
+	return processIdle(ctx, "slurmstepd", pid, lookAt)
+}
+
+// WardenIdle returns when a warden that passes on the standard input of its program sleeps, or has ended. It may wait
+// for room in the program's pipe.
+func WardenIdle(ctx context.Context, pid int) error {
+	return processIdle(ctx, "sing-warden", pid, lookAsleep)
+}
+
+func processIdle(ctx context.Context, name string, pid int, look func(pid int) (look, error)) error {
 	began, err := startOf(pid)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err == nil {
-		err = waitUntilIdle(ctx, pid, began)
+		err = waitUntilIdle(ctx, pid, began, look)
 	}
 	if err != nil {
-		return fmt.Errorf("slurmstepd %d: %w", pid, err)
+		return fmt.Errorf("%s %d: %w", name, pid, err)
 	}
 	return nil
 }
@@ -78,7 +92,7 @@ const (
 
 // waitUntilIdle looks until two looks in a row saw nothing to do, and no thread that had run in
 // between.
-func waitUntilIdle(ctx context.Context, pid int, began uint64) error {
+func waitUntilIdle(ctx context.Context, pid int, began uint64, lookAt func(pid int) (look, error)) error {
 	interval := firstLook
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -125,6 +139,19 @@ func (l look) String() string {
 // lookAt looks at the threads first: what a thread does after that shows in the next look's
 // switches.
 func lookAt(pid int) (look, error) {
+	l, err := lookAtThreads(pid, (*look).lookAtCall)
+	if err == nil && l.busy == "" {
+		err = l.lookAtSockets(pid)
+	}
+	return l, err
+}
+
+// lookAsleep looks only whether the threads sleep.
+func lookAsleep(pid int) (look, error) {
+	return lookAtThreads(pid, func(*look, int, string) error { return nil })
+}
+
+func lookAtThreads(pid int, lookAtCall func(l *look, pid int, dir string) error) (look, error) {
 	dir := fmt.Sprintf("/proc/%d/task", pid)
 	tids, err := os.ReadDir(dir)
 	if err != nil {
@@ -133,7 +160,12 @@ func lookAt(pid int) (look, error) {
 	var l look
 	var switches strings.Builder
 	for _, tid := range tids {
-		if err := l.lookAtThread(pid, filepath.Join(dir, tid.Name()), &switches); err != nil {
+		dir := filepath.Join(dir, tid.Name())
+		err := l.lookAtThread(dir, &switches)
+		if err == nil {
+			err = lookAtCall(&l, pid, dir)
+		}
+		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 				l.noteBusy("a thread has ended")
 				continue
@@ -142,10 +174,7 @@ func lookAt(pid int) (look, error) {
 		}
 	}
 	l.switches = switches.String()
-	if l.busy == "" {
-		err = l.lookAtSockets(pid)
-	}
-	return l, err
+	return l, nil
 }
 
 func (l *look) noteBusy(busy string) {
@@ -154,9 +183,8 @@ func (l *look) noteBusy(busy string) {
 	}
 }
 
-// lookAtThread notes what a thread does: the thread must sleep, and not because its output is not
-// read.
-func (l *look) lookAtThread(pid int, dir string, switches *strings.Builder) error {
+// lookAtThread notes what a thread does: the thread must sleep.
+func (l *look) lookAtThread(dir string, switches *strings.Builder) error {
 	status, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {
 		return err
@@ -172,6 +200,11 @@ func (l *look) lookAtThread(pid int, dir string, switches *strings.Builder) erro
 			fmt.Fprintf(switches, "%s%s ", filepath.Base(dir), strings.TrimSpace(value))
 		}
 	}
+	return nil
+}
+
+// lookAtCall notes whether a thread sleeps because its output is not read.
+func (l *look) lookAtCall(pid int, dir string) error {
 	call, err := os.ReadFile(filepath.Join(dir, "syscall"))
 	if err != nil {
 		return err

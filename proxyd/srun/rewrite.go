@@ -47,6 +47,7 @@ const KeyVariable = "SINGULARITY_SLURM_STEP"
 type Command struct {
 	Args, Env []string
 	Files     [][]byte
+	NoInput   bool // srun does not read its standard input
 }
 
 // firstFile is a descriptor that srun does not get by itself: srun opens few.
@@ -87,6 +88,7 @@ func (c *Call) Rewrite(r Rewriting, read func(path string) ([]byte, error)) (Com
 	if err := w.chooseMPI(parts, c.Env); err != nil {
 		return Command{}, err
 	}
+	w.out.NoInput = !slices.ContainsFunc(parts, func(part component) bool { return readsInput(part.opts, c.Env) })
 	w.out.Env = w.rewriteEnviron(c.Env)
 	if len(c.Args) > 0 {
 		w.out.Args = []string{c.Args[0]}

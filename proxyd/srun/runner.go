@@ -7,6 +7,7 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"path/filepath"
@@ -97,13 +98,15 @@ const patience = 10 * time.Second
 
 // runner watches over an srun.
 type runner struct {
-	o    order
-	pid  int // of srun
-	ctl  *controlServer
-	out  *userWriter
-	err  *muffler
-	mu   sync.Mutex // below; held over what may write to the status pipe
-	over bool       // srun has been reaped: its PID may be another process's
+	o   order
+	pid int // of srun
+	ctl *controlServer
+	out *userWriter
+	err *muffler
+	// noInput: srun does not read its standard input.
+	noInput bool
+	mu      sync.Mutex // below; held over what may write to the status pipe
+	over    bool       // srun has been reaped: its PID may be another process's
 	// quiet: the user is not told what happens to srun any more.
 	quiet bool
 	// alone: sing-srun is gone, the pipe has no reader.
@@ -133,7 +136,11 @@ func runCall() error {
 	}
 	orders.Close()
 	// From here on our starter may die.
-	r.writeStatus("key " + r.o.Rewriting.Key)
+	status := "key " + r.o.Rewriting.Key
+	if r.noInput {
+		status = "input none\n" + status
+	}
+	r.writeStatus(status)
 	if err := to.Encode(answer{Rec: rec}); err != nil {
 		log.Print(err)
 	}
@@ -192,7 +199,7 @@ func beginRunner(from *gob.Decoder) (*runner, record, error) {
 	}
 	r.out = newUserWriter(&r.o)
 	go func() { _, _ = r.out.currentWriter() }() // starts while srun does; the first write says what went wrong
-	rec, err := becomeSrun(&r.o, errW)
+	rec, err := r.becomeSrun(errW)
 	errW.Close()
 	if err != nil {
 		errR.Close()
@@ -227,7 +234,8 @@ func openLog(dir string) error {
 
 // becomeSrun forks the process that becomes srun and returns when that process is srun. The
 // record is written before: no srun runs that Find would miss.
-func becomeSrun(o *order, stderr *os.File) (record, error) {
+func (r *runner) becomeSrun(stderr *os.File) (record, error) {
+	o := &r.o
 	o.Runner = os.Getpid()
 	orderR, orderW, err := os.Pipe()
 	if err != nil {
@@ -261,9 +269,10 @@ func becomeSrun(o *order, stderr *os.File) (record, error) {
 	}
 	orderW.Close()
 	if err == nil {
-		buf := make([]byte, 4096)
-		if n, _ := errorR.Read(buf); n > 0 {
-			err = errors.New(string(buf[:n]))
+		said, _ := io.ReadAll(io.LimitReader(errorR, 4096)) // to the end, which is execve
+		var wrong string
+		if wrong, r.noInput = strings.CutPrefix(string(said), noInput); wrong != "" {
+			err = errors.New(wrong)
 		}
 	}
 	if err != nil {

@@ -30,6 +30,7 @@ static void understand(struct answer *a)
 		if (strlen(s + 4) < KEY_SIZE) {
 			strcpy(a->key, s + 4);
 			a->started = true;
+			want_input(!a->reads_nothing);
 		}
 	} else if (strncmp(s, "exit ", 5) == 0) {
 		n = number(s + 5, 255);
@@ -41,10 +42,14 @@ static void understand(struct answer *a)
 			a->status = n;
 	} else if (strncmp(s, "no ", 3) == 0) {
 		strcpy(a->reason, s + 3);
+	} else if (strcmp(s, "input none") == 0) {
+		a->reads_nothing = true;
 	} else if (strcmp(s, "output all") == 0) {
 		take_all_output(true);
+		hold_input(true);
 	} else if (strcmp(s, "output paced") == 0) {
 		take_all_output(false);
+		hold_input(false);
 	}
 }
 

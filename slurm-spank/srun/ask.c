@@ -133,7 +133,7 @@ out:
 int ask(const char *key, int call)
 {
 	char packet[MAX_PACKET];
-	int fds[MAX_FDS] = { 0, output_for_srun(1), output_for_srun(2), -1, call };
+	int fds[MAX_FDS] = { input_for_srun(), output_for_srun(1), output_for_srun(2), -1, call };
 
 	return (say_with_pipe(packet, packet_of(packet, SING_SRUN, key, 0), fds, MAX_FDS, 3));
 }

@@ -128,6 +128,7 @@ int main(int argc, char **argv)
 	take_signals();
 	offer_pmi(argc, argv);
 	relay_output();
+	begin_feeding();
 	for (;;) {
 		const int status = ask_patiently(a.key, argc, argv, environ);
 
@@ -135,10 +136,11 @@ int main(int argc, char **argv)
 			finish_output();
 			return (CODE_REFUSED);
 		}
-		a.started = a.skipping = false;
+		a.started = a.reads_nothing = a.skipping = false;
 		a.n = 0;
 		take_all_output(false);
 		await(status, &a);
+		want_input(false);
 		close(status);
 		if (a.status >= 0) {
 			finish_output();

@@ -312,19 +312,23 @@ static long milliseconds_now(void)
 
 void wait_readable(int fd, int milliseconds)
 {
-	struct pollfd p[1 + 2 * sizeof(relays) / sizeof(relays[0])] = { { .fd = fd, .events = POLLIN } };
+	struct pollfd p[2 + 2 * sizeof(relays) / sizeof(relays[0])] = { { .fd = fd, .events = POLLIN } };
 	const long until = milliseconds_now() + milliseconds;
 
 	for (;;) {
 		const long left = until - milliseconds_now();
+		nfds_t n = 1;
 
 		if (milliseconds >= 0 && left < 0)
 			return;
-		if (await_events(p, 1 + relay_events(p + 1), milliseconds < 0 ? -1 : (int)left) <= 0)
+		n += relay_events(p + n);
+		n += feeding_events(p + n);
+		if (await_events(p, n, milliseconds < 0 ? -1 : (int)left) <= 0)
 			return;
 		if (p[0].revents)
 			return; /* first: proxyd may say how much is to be kept */
 		serve_relays();
+		feed_srun();
 	}
 }
 

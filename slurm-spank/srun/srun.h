@@ -11,7 +11,8 @@
  *	─────────                                            ──────
  *	socket: "srun", fds 0 1 2, pipe, memfd ────────────► starts srun
  *	closes the socket
- *	pipe:                                           ◄──  key KEY
+ *	pipe:                                           ◄──  input none
+ *	                                                ◄──  key KEY
  *	                                                ◄──  output all | output paced
  *	                                                ◄──  exit N | signal N | no REASON
  *	ends likewise
@@ -88,6 +89,7 @@ int run_scontrol(int argc, char **argv, char **envp);
 struct answer {
 	char key[KEY_SIZE];	  /* "" until the key has come */
 	bool started;		  /* a key has come: srun runs */
+	bool reads_nothing;	  /* srun does not read its standard input */
 	int status;		  /* in waitpid's form; -1 until the status has come */
 	char reason[REASON_SIZE]; /* why proxyd refuses; "" if proxyd does not */
 	char line[REASON_SIZE];	  /* what has come of a line */
@@ -117,6 +119,29 @@ bool ends_by_default(int sig);
 
 /* As poll, and with a signal it returns -1. milliseconds is -1 for ever. */
 int await_events(struct pollfd *p, nfds_t n, int milliseconds);
+
+/* --- input.c --- */
+
+/*
+ * From now on, where standard input is a pipe, a socket or a file, srun gets it through this process, during
+ * wait_readable.
+ */
+void begin_feeding(void);
+
+/* The descriptor that srun gets for descriptor 0 of this process. */
+int input_for_srun(void);
+
+/* Whether an srun runs that reads its input. */
+void want_input(bool wanted);
+
+/* Whether input is held back, which proxyd asks for at a checkpoint. */
+void hold_input(bool held);
+
+/* Pass on what there is, as far as srun's pipe has room. Waits only where a file does not answer. */
+void feed_srun(void);
+
+/* What a wait has to look at besides. p has room for one. */
+nfds_t feeding_events(struct pollfd *p);
 
 /* --- output.c --- */
 

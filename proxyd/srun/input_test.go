@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package srun
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestReadsInput(t *testing.T) {
+	table := NewTable("24.11")
+	for _, k := range []struct {
+		args, env []string
+		want      bool
+	}{
+		{nil, nil, true},
+		{[]string{"-n1"}, []string{"SLURM_STDINMODE="}, true},
+		{[]string{"--input=all"}, nil, true},
+		{[]string{"-i", "ALL"}, nil, true},
+		{[]string{"-i3"}, nil, true},
+		{[]string{"--input=none"}, nil, false},
+		{[]string{"--inp", "none"}, nil, false},
+		{[]string{"-n1", "-inone"}, nil, false},
+		{[]string{"-i", "file"}, nil, false},
+		{[]string{"-i", "none", "--input", "0"}, nil, true},
+		{[]string{"-n1"}, []string{"SLURM_STDINMODE=none"}, false},
+		{[]string{"-i", "all"}, []string{"SLURM_STDINMODE=none"}, true},
+		{[]string{"true", "--input=none"}, nil, true},
+	} {
+		opts, _ := table.parseWords(k.args)
+		if got := readsInput(opts, k.env); got != k.want {
+			t.Errorf("%q, %q: %v", k.args, k.env, got)
+		}
+	}
+}
+
+// readEnds returns what sing-srun has as its standard input, which gives data, and then ends.
+func readEnds(t *testing.T, kind string, data []byte) *os.File {
+	t.Helper()
+	var r, w *os.File
+	var err error
+	switch kind {
+	case "file":
+		path := filepath.Join(t.TempDir(), "in")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err = os.Open(path)
+	case "pipe":
+		r, w, err = os.Pipe()
+	default:
+		var ends [2]int
+		ends, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		r, w = os.NewFile(uintptr(ends[0]), "reader"), os.NewFile(uintptr(ends[1]), "writer")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	if w != nil {
+		go func() {
+			_, _ = w.Write(data)
+			w.Close()
+		}()
+	}
+	return r
+}
+
+// TestFed: srun gets each byte of sing-srun's standard input, and its end.
+func TestFed(t *testing.T) {
+	data := bytes.Repeat([]byte("0123456789abcdef\n"), 300_000)
+	want := fmt.Sprintf("%x  -\n", sha256.Sum256(data))
+	for _, kind := range []string{"file", "pipe", "socket"} {
+		t.Run(kind, func(t *testing.T) {
+			s := newServer(t, standIn(t))
+			out, errs, how := caller{args: []string{"exec sha256sum"}, in: readEnds(t, kind, data)}.run(t)
+			if out != want || errs != "" || how != 0 {
+				t.Errorf("got %q, %q, %#x", out, errs, int(how))
+			}
+			s.expect("srun")
+		})
+	}
+}
+
+// TestInputHeld: nothing of the input is passed on while all output is taken, and all of it later.
+func TestInputHeld(t *testing.T) {
+	s := newServer(t, standIn(t))
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	cmd := caller{args: []string{"exec cat"}}.command()
+	var out bytes.Buffer
+	cmd.Stdin, cmd.Stdout = r, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	run := s.expect("srun").run
+	if err := run.TakeAllOutput(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	var want bytes.Buffer
+	within(t, 30*time.Second, "input is held", func() bool {
+		fmt.Fprintln(io.MultiWriter(w, &want), want.Len())
+		time.Sleep(20 * time.Millisecond)
+		n, err := unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ)
+		return err == nil && n > 0
+	})
+	if err := run.Idle(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.PaceOutput(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	w.Close()
+	if how := wait(t, cmd); how != 0 || out.String() != want.String() {
+		t.Errorf("got %q, want %q, status %#x", out.String(), want.String(), int(how))
+	}
+}
+
+// TestInputLeft: sing-srun reads nothing where srun does not.
+func TestInputLeft(t *testing.T) {
+	s := newServer(t, standIn(t))
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	fmt.Fprint(w, "left")
+	w.Close()
+	// The stand-in's script is its first argument, so the variable says it.
+	cmd := caller{args: []string{"exec sleep 0.2"}, env: []string{"PATH=/usr/bin:/bin", inputVariable + "=none"}}.command()
+	cmd.Stdin = r
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.expect("srun")
+	if how := wait(t, cmd); how != 0 {
+		t.Errorf("status %#x", int(how))
+	}
+	if left, err := io.ReadAll(r); string(left) != "left" || err != nil {
+		t.Errorf("left: %q, %v", left, err)
+	}
+}
