@@ -111,6 +111,12 @@ func idInCapsule(host int, thread string) (int, error) {
 	return tid, nil
 }
 
+// completeProcesses gives restored processes what CRIU does not know of. They stand still.
+func (i *Image) completeProcesses(init int) error {
+	i.renewLibraries(init)
+	return i.setAttributes(init)
+}
+
 // setAttributes gives restored threads the attributes that they had, but personalities. They stand still.
 func (i *Image) setAttributes(init int) error {
 	var members map[int]member

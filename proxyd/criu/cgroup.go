@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -103,4 +104,30 @@ func (c cgroup) ownCgroup() cgroup {
 		}
 	}
 	return cgroup(root)
+}
+
+// listThreads returns the threads in the cgroup and below it.
+func (c cgroup) listThreads() ([]int, error) {
+	var all []int
+	err := filepath.WalkDir(string(c), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(filepath.Join(path, "cgroup.threads"))
+		if err != nil {
+			return err
+		}
+		for _, word := range strings.Fields(string(b)) {
+			tid, err := strconv.Atoi(word)
+			if err != nil {
+				return err
+			}
+			all = append(all, tid)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cgroup: %w", err)
+	}
+	return all, nil
 }

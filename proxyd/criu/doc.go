@@ -52,7 +52,8 @@
 // package compares what processes have with what they had (opened.go); CRIU kills them if this
 // process refuses. criu calls the script again when every thread stands in ptrace (pre-resume):
 // then this package freezes the cgroup that is to be frozen, gives back the input that was not
-// read yet, and sets what CRIU does not know of (attributes.go).
+// read yet, sets what CRIU does not know of (attributes.go), and has the C library know its
+// libraries by the files of this node (libraries.go).
 //
 // # When something dies
 //

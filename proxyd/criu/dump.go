@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/syscalls"
 )
 
 // ghostLimit is how large a file may be that was removed while the program has it open;
@@ -111,7 +113,7 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	if err == nil && wasFrozen {
 		err = i.noteProcesses(p.Init)
 	} else if err == nil {
-		i.Opened = noted.Opened
+		i.Opened, i.Libraries = noted.Opened, noted.Libraries
 		for n, p := range noted.Processes {
 			i.Processes[n].Noted = p.Noted
 		}
@@ -203,4 +205,31 @@ func (d *dumper) describeImage(l *logbook) (*Image, error) {
 		}
 	}
 	return &Image{Processes: tree, Files: d.files}, nil
+}
+
+// rewindCalls has the threads of a frozen program make their system calls again after the dump,
+// which otherwise return EINTR. A call that cannot be made again returns EINTR as without this
+// function, so that is no error.
+func rewindCalls(ctx context.Context, group cgroup, p *Program) (*syscalls.Rewound, error) {
+	threads, err := group.listThreads()
+	if err != nil {
+		return nil, err
+	}
+	calls, _ := syscalls.Rewind(threads, p.Observed, p.ClocksRead)
+	if calls.Count() == 0 {
+		return nil, nil //nolint:nilnil // a program without such calls
+	}
+	// Threads that ptrace has stopped count as not frozen for a moment.
+	return calls, group.setFrozen(ctx, true)
+}
+
+// SetTimeLeft gives the system calls in which the dumped program waits the time that they have left
+// by now. It is called before the program is thawed, where the program goes on in place; otherwise
+// these calls wait longer, by the time that the program was frozen. The program is frozen still.
+// SetTimeLeft may be called again.
+func (i *Image) SetTimeLeft() error {
+	if i.calls == nil {
+		return nil
+	}
+	return i.calls.SetTimeLeft()
 }

@@ -211,14 +211,13 @@ func mappedRanges(maps string) ([]string, error) {
 			continue
 		}
 		seen[file] = true
-		from, to, _ := strings.Cut(words[0], "-")
-		all = append(all, strings.TrimLeft(from, "0")+"-"+strings.TrimLeft(to, "0"))
+		all = append(all, trimRange(words[0]))
 	}
 	return all, nil
 }
 
 // noteProcesses records in i what no image has of its processes: which files they have open, their
-// attributes, and their semaphores. They stand still.
+// attributes, their semaphores and their libraries. They stand still.
 func (i *Image) noteProcesses(init int) error {
 	members, err := membersOf(init)
 	if err != nil {
@@ -228,6 +227,7 @@ func (i *Image) noteProcesses(init int) error {
 	if err != nil {
 		return err
 	}
+	i.Libraries = map[string]library{}
 	for n, p := range i.Processes {
 		m, there := members[p.PID]
 		if !there || m.zombie {
@@ -240,6 +240,9 @@ func (i *Image) noteProcesses(init int) error {
 			return fmt.Errorf("process %d (%s): attributes: %w", p.PID, p.Name, err)
 		}
 		if i.Processes[n].Semaphores, err = semaphoresOf(m.host); err != nil {
+			return fmt.Errorf("process %d (%s): %w", p.PID, p.Name, err)
+		}
+		if err := s.noteLibraries(m.host, i.Libraries); err != nil {
 			return fmt.Errorf("process %d (%s): %w", p.PID, p.Name, err)
 		}
 	}

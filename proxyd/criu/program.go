@@ -67,6 +67,8 @@ type Image struct {
 	Opened []Opened `json:"opened,omitempty"`
 	// Queues are names of POSIX message queues, by CRIU's names of the open queues.
 	Queues map[string]string `json:"queues,omitempty"`
+	// Libraries are the files that processes run code from, by their paths (libraries.go).
+	Libraries map[string]library `json:"libraries,omitempty"`
 
 	calls *syscalls.Rewound // made again when the program goes on in place
 }

@@ -121,7 +121,7 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 				return fmt.Errorf("pipes: %w", err)
 			}
 		}
-		if err := img.setAttributes(p.Init); err != nil || !frozen {
+		if err := img.completeProcesses(p.Init); err != nil || !frozen {
 			return err
 		}
 		return s.freezeAround(ctx, p.Init, group, script)

@@ -4,8 +4,6 @@
 #
 # What: scikit-learn: a grid search with two worker processes, a forest with threads, boosting, k-means
 # Needs: python3-sklearn
-# Fails: when it moves to another node before its first call of threadpoolctl: the C library knows a loaded library by device and inode, which are other ones there (docs/silent-gaps.md)
-# Failure: FAILED 1:0
 #SBATCH --job-name=sklearn-search --ntasks=1 --output=log
 set -eu
 echo "starting"

@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The C library knows a library that it has loaded by the device and the inode of its file, which it keeps behind the
+// library's entry in its list (l_file_id of glibc's include/link.h, dev and ino of musl's ldso/dynlink.c). On another node
+// they are other numbers. Then dlopen by another path takes the library for one that is not loaded, loads it a second
+// time, or does not find it if it is told to load nothing, as Python's threadpoolctl tells it.
+//
+// So a dump notes the numbers of each file with code, and a restore to where they are different writes the new ones into
+// the list. The list is in the program's memory, and may be anything: what does not look like a list is left alone, and
+// nothing but those numbers is ever overwritten. An entry without them, as the program's own, has nothing to write.
+
+// library is a file that a program runs code from.
+type library struct {
+	Device uint64 `json:"device"`
+	Inode  uint64 `json:"inode"`
+}
+
+// pair are the numbers as they are in memory.
+func (l library) pair() []byte {
+	return binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, l.Device), l.Inode)
+}
+
+const (
+	maxLibraries = 1 << 14 // entries in the lists of a process
+	maxLists     = 64      // a list for each namespace of dlmopen(3)
+
+	// entrySize is how far from an entry's beginning the numbers are looked for. Nobody but the C library knows how large
+	// an entry is; in glibc 2.31 to 2.42 it is 1100 to 1200 bytes.
+	entrySize = 1280
+
+	// maxHeaders is how many program headers, and entries of the dynamic section, are read.
+	maxHeaders = 256
+)
+
+// noteLibraries adds the files that a process runs code from to all, by their paths.
+func (s *survey) noteLibraries(host int, all map[string]library) error {
+	dir := fmt.Sprintf("/proc/%d/", host)
+	b, err := os.ReadFile(dir + "maps")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(b)) {
+		words := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 6) // address perms offset device inode path
+		if len(words) < 6 || !strings.Contains(words[1], "x") || words[4] == "0" {
+			continue
+		}
+		path := strings.TrimLeft(words[5], " ")
+		if _, known := all[path]; known || isNameless(path) {
+			continue
+		}
+		st, err := s.statLink(dir + "map_files/" + trimRange(words[0]))
+		if err != nil {
+			continue // mapped by a process that runs, and not any more
+		}
+		all[path] = library{st.Device, st.Inode}
+	}
+	return nil
+}
+
+// trimRange is a range of addresses as in map_files.
+func trimRange(r string) string {
+	from, to, _ := strings.Cut(r, "-")
+	trim := func(s string) string {
+		if s = strings.TrimLeft(s, "0"); s == "" {
+			return "0"
+		}
+		return s
+	}
+	return trim(from) + "-" + trim(to)
+}
+
+// renewLibraries has the C library of restored processes know libraries by the numbers that their files have here. The
+// processes stand still. What cannot be done is left as it is.
+func (i *Image) renewLibraries(init int) {
+	if len(i.Libraries) == 0 {
+		return
+	}
+	members, err := membersOf(init)
+	if err != nil {
+		return
+	}
+	s, err := newSurvey(init)
+	if err != nil {
+		return
+	}
+	now := map[string]library{}
+	var restored []member
+	for _, p := range i.Processes {
+		if m, there := members[p.PID]; there && !m.zombie && s.noteLibraries(m.host, now) == nil {
+			restored = append(restored, m)
+		}
+	}
+	var changed []change
+	for path, was := range i.Libraries {
+		if is, mapped := now[path]; mapped && is != was {
+			changed = append(changed, change{was.pair(), is.pair()})
+		}
+	}
+	if len(changed) == 0 {
+		return
+	}
+	for _, m := range restored {
+		processMemory(m.host).renewLists(changed)
+	}
+}
+
+// change is what is written in the place of what.
+type change struct{ was, is []byte }
+
+// processMemory is that of a process, by its PID here.
+type processMemory int
+
+// read fills as much of b as is mapped from an address on.
+func (m processMemory) read(at uint64, b []byte) []byte {
+	local := []unix.Iovec{{Base: &b[0], Len: uint64(len(b))}}
+	n, err := unix.ProcessVMReadv(int(m), local, []unix.RemoteIovec{{Base: uintptr(at), Len: len(b)}}, 0)
+	if err != nil || n < 0 {
+		return nil
+	}
+	return b[:n]
+}
+
+// number reads a number at an address, 0 if there is none.
+func (m processMemory) number(at uint64) uint64 {
+	var b [8]byte
+	if len(m.read(at, b[:])) < len(b) {
+		return 0
+	}
+	return binary.NativeEndian.Uint64(b[:])
+}
+
+// renewLists changes the entries of the C library's lists. Writing needs the process's own right to that memory.
+func (m processMemory) renewLists(changed []change) {
+	const version, first, next, extended = 0, 8, 40, 2 // struct r_debug of link.h
+	debug := m.findDebug()
+	for lists := 0; debug != 0 && lists < maxLists; lists++ {
+		entry := m.number(debug + first)
+		for n := 0; entry != 0 && n < maxLibraries; n++ {
+			m.renewEntry(entry, changed)
+			entry = m.number(entry + 24) // l_next of struct link_map
+		}
+		if uint32(m.number(debug+version)) < extended {
+			return
+		}
+		debug = m.number(debug + next)
+	}
+}
+
+// renewEntry changes the numbers in an entry.
+func (m processMemory) renewEntry(entry uint64, changed []change) {
+	const step = 8
+	b := m.read(entry, make([]byte, entrySize))
+	for at := 0; at+2*step <= len(b); at += step {
+		for _, c := range changed {
+			if !bytes.Equal(b[at:at+2*step], c.was) {
+				continue
+			}
+			local := []unix.Iovec{{Base: &c.is[0], Len: uint64(len(c.is))}}
+			_, _ = unix.ProcessVMWritev(int(m), local, []unix.RemoteIovec{{Base: uintptr(entry) + uintptr(at), Len: len(c.is)}}, 0)
+			return
+		}
+	}
+}
+
+// findDebug returns the address of the C library's struct r_debug, 0 if the program has none, as a static program.
+func (m processMemory) findDebug() uint64 {
+	const (
+		atPhdr, atPhent, atPhnum = 3, 4, 5
+		ptDynamic, ptPhdr        = 2, 6
+		dtNull, dtDebug          = 0, 21
+		headerSize               = 56 // of a 64-bit program
+	)
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/auxv", int(m)))
+	if err != nil {
+		return 0
+	}
+	aux := map[uint64]uint64{}
+	for ; len(b) >= 16; b = b[16:] {
+		aux[binary.NativeEndian.Uint64(b)] = binary.NativeEndian.Uint64(b[8:])
+	}
+	if aux[atPhent] != headerSize || aux[atPhnum] > maxHeaders {
+		return 0
+	}
+	var base, dynamic uint64
+	for n := range aux[atPhnum] {
+		header := aux[atPhdr] + n*headerSize
+		switch uint32(m.number(header)) { // p_type; p_vaddr is 16 bytes behind it
+		case ptPhdr:
+			base = aux[atPhdr] - m.number(header+16)
+		case ptDynamic:
+			dynamic = m.number(header + 16)
+		}
+	}
+	if dynamic == 0 {
+		return 0
+	}
+	for n := range uint64(maxHeaders) {
+		entry := base + dynamic + 16*n
+		switch m.number(entry) {
+		case dtNull:
+			return 0
+		case dtDebug:
+			return m.number(entry + 8)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestLibraries: after a restore to where the files of libraries have other inodes, dlopen finds a library that is loaded by
+// another path, in the process that loaded it and in its child.
+func TestLibraries(t *testing.T) {
+	needCRIU(t)
+	work := workDir(t)
+	c := newCapsule(t)
+	r := c.run("/usr/bin/python3", "-c", fmt.Sprintf("WORK = %q", work)+`
+import ctypes, os, shutil
+libc = next(line.split()[5] for line in open('/proc/self/maps') if '/libc.so.6' in line)
+shutil.copy(os.path.dirname(libc) + '/libanl.so.1', WORK + '/lib.so'); os.symlink('lib.so', WORK + '/other.so')
+loaded = ctypes.CDLL(WORK + '/lib.so')
+r, w = os.pipe(); r2, w2 = os.pipe()
+def found():
+    try: return ctypes.CDLL(WORK + '/other.so', mode=os.RTLD_NOLOAD | os.RTLD_NOW)._handle == loaded._handle
+    except OSError as e: return e
+if os.fork() == 0:
+    while os.read(r, 1): os.write(w2, b'%9r' % found())
+    os._exit(0)
+print('ready', flush=True)
+while True:
+    input(); os.write(w, b'.')
+    print(found(), os.read(r2, 9).decode().strip(), flush=True)`)
+	r.expect("ready")
+	// Not asked before: the C library notes each path by which it has found a library.
+	dir := images(t)
+	img := dump(t, r.program, dir)
+	c.end()
+
+	lib := filepath.Join(work, "lib.so")
+	b, err := os.ReadFile(lib)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Stat(lib)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(lib+".new", b, st.Mode()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(lib+".new", user, user); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(lib+".new", lib); err != nil {
+		t.Fatal(err)
+	}
+	_, r = restore(t, img, dir)
+	r.ask("?", "True True")
+}
