@@ -166,6 +166,9 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 	if err := keepLastPID(ctx, lc.capsule, m.LastPID); err != nil {
 		return err
 	}
+	if err := j.restore.unlockLoopback(lc, program); err != nil {
+		return err
+	}
 	if err := lc.capsule.Thaw(ctx, program); err != nil {
 		return err
 	}
@@ -174,6 +177,20 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 	lc.note.ProgramsToRestore = slices.DeleteFunc(lc.note.ProgramsToRestore, func(s string) bool { return s == program })
 	lc.saveNote()
 	return nil
+}
+
+// unlockLoopback lets the programs of a capsule reach each other before the last of them runs. With a locked network, what
+// they send to each other would be lost until the whole job is restored: TCP sends it again later, when timers have gone
+// off that should not, and UDP does not.
+func (r *restore) unlockLoopback(lc *localCapsule, program string) error {
+	j := r.j
+	j.mu.Lock()
+	last := lc.note.NetworkLocked && !slices.ContainsFunc(lc.note.ProgramsToRestore, func(s string) bool { return s != program })
+	j.mu.Unlock()
+	if !last {
+		return nil
+	}
+	return overlay.UnlockLoopback(lc.capsule.PID())
 }
 
 // restoreTurns has the programs of a capsule restored side by side, except while root restores a

@@ -53,7 +53,8 @@ const (
 //
 // Some programs run already while the rest is restored, but no packet leaves a capsule before the
 // network is unlocked: a packet would reach a program that is not restored yet, and the kernel would
-// answer with a reset. After an error the run is given up (hold.go), and the checkpoint stays.
+// answer with a reset. Programs of a capsule reach each other as soon as all of them are there
+// (unlockLoopback). After an error the run is given up (hold.go), and the checkpoint stays.
 var restoreSteps = []restoreStep{
 	{calls.MakeCapsules, scriptStarts, (*restore).makeCapsules},
 	{calls.Unrestored, nodeReports, (*restore).checkPrograms},

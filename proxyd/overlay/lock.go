@@ -27,10 +27,17 @@ const criuMark = 0xC114
 // the drop for a full queue, probes twice a second, and gives the connection up after
 // tcp_retries2 probes, which is eight seconds. So TCP is dropped in the output hook, and all else
 // at the interface.
-func Lock(pid int) error {
-	err := lockNetwork(pid, true)
+func Lock(pid int) error { return lockRetrying(pid, false) }
+
+// UnlockLoopback lets packets pass by lo, but not by other interfaces, in a network that is locked. It is for a capsule of
+// which all programs are there, before they run: what they send to each other is not lost then, while other
+// capsules of the job may still be without their programs.
+func UnlockLoopback(pid int) error { return lockRetrying(pid, true) }
+
+func lockRetrying(pid int, loopback bool) error {
+	err := lockNetwork(pid, true, loopback)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) { // before Linux 5.16
-		err = lockNetwork(pid, false)
+		err = lockNetwork(pid, false, loopback)
 	}
 	if err != nil {
 		return fmt.Errorf("lock network of process %d: %w", pid, err)
@@ -38,16 +45,21 @@ func Lock(pid int) error {
 	return nil
 }
 
-// lockNetwork implements Lock with a hook at the interfaces, or without a hook for older kernels.
-func lockNetwork(pid int, egress bool) error {
+// lockNetwork implements Lock with a hook at the interfaces, or without a hook for older kernels. loopback says whether
+// packets pass by lo.
+func lockNetwork(pid int, egress, loopback bool) error {
 	return withinNetworkOf(pid, func(c *nftables.Conn) error {
-		var everything, tcp rule
+		var everything, tcp, in, out rule
 		if egress {
 			tcp = matchMeta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{unix.IPPROTO_TCP})
 		}
+		if loopback {
+			in = matchMeta(expr.MetaKeyIIF, expr.CmpOpNeq, nativeBytes(loopbackIndex))
+			out = matchMeta(expr.MetaKeyOIF, expr.CmpOpNeq, nativeBytes(loopbackIndex))
+		}
 		t := renewTable(c, nftables.TableFamilyINet)
-		addDropChain(c, everything, &nftables.Chain{Table: t, Name: "in", Hooknum: nftables.ChainHookInput})
-		addDropChain(c, tcp, &nftables.Chain{Table: t, Name: "out", Hooknum: nftables.ChainHookOutput})
+		addDropChain(c, in, &nftables.Chain{Table: t, Name: "in", Hooknum: nftables.ChainHookInput})
+		addDropChain(c, joinRules(out, tcp), &nftables.Chain{Table: t, Name: "out", Hooknum: nftables.ChainHookOutput})
 		if !egress {
 			return c.Flush()
 		}
@@ -58,6 +70,9 @@ func lockNetwork(pid int, egress bool) error {
 		t = renewTable(c, nftables.TableFamilyNetdev)
 		for _, l := range links {
 			name := l.Attrs().Name
+			if loopback && l.Attrs().Index == loopbackIndex {
+				continue
+			}
 			addDropChain(c, everything, &nftables.Chain{Table: t, Name: "out_" + name, Hooknum: nftables.ChainHookEgress, Device: name})
 		}
 		return c.Flush()

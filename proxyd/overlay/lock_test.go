@@ -20,7 +20,7 @@ import (
 // eachLock runs a test with the lock of this kernel and with that for older ones.
 func eachLock(t *testing.T, f func(t *testing.T, lock func(pid int) error)) {
 	t.Run("egress", func(t *testing.T) { f(t, Lock) })
-	t.Run("output", func(t *testing.T) { f(t, func(pid int) error { return lockNetwork(pid, false) }) })
+	t.Run("output", func(t *testing.T) { f(t, func(pid int) error { return lockNetwork(pid, false, false) }) })
 }
 
 // connectPair connects a to b and returns both ends.
@@ -113,6 +113,34 @@ func TestLock(t *testing.T) {
 			})
 		}
 	})
+}
+
+// TestUnlockLoopback: in a locked network packets pass by lo again, at once and of all kinds, but not to another capsule.
+func TestUnlockLoopback(t *testing.T) {
+	for name, egress := range map[string]bool{"egress": true, "output": false} {
+		t.Run(name, func(t *testing.T) {
+			b := newLab(t, Config{})
+			n1 := b.node("n1", "10.1.0.1/24", "")
+			a0, a1 := n1.capsule("812.0", "100.64.0.8"), n1.capsule("812.1", "100.64.0.9")
+			introduce(t, "812", a0, a1)
+			x, y := pair(t, a0.ns, a1.ns, a1.addr)
+			own, there := pair(t, a0.ns, a0.ns, netip.MustParseAddr("127.0.0.1"))
+			itself, here := pair(t, a0.ns, a0.ns, a0.addr)
+			must(t, lockNetwork(a0.pid, egress, false))
+			must(t, lockNetwork(a0.pid, egress, true))
+			if on, err := Locked(a0.pid); err != nil || !on {
+				t.Errorf("locked: %v, %v", on, err)
+			}
+			says(t, own, "by lo")
+			hears(t, there, "by lo")
+			says(t, itself, "by its own address")
+			hears(t, here, "by its own address")
+			says(t, x, "to another")
+			silent(t, y, 500*time.Millisecond)
+			must(t, Unlock(a0.pid))
+			hears(t, y, "to another")
+		})
+	}
 }
 
 // TestLockNoReset: a capsule that has no socket for a packet does not say so.
