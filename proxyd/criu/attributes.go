@@ -4,10 +4,12 @@
 package criu
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -190,9 +192,12 @@ func (r *restorer) setPersonality(image string) error {
 	if !ok {
 		return nil
 	}
-	done, err := callIn(r.init, p.PID, unix.SYS_PERSONALITY, uintptr(p.Personality))
-	if err == nil && !done {
-		err = errNotWaiting
+	err := errNotWaiting
+	for end := time.Now().Add(grace); errors.Is(err, errNotWaiting) && time.Now().Before(end); {
+		var done bool
+		if done, err = callIn(r.init, p.PID, unix.SYS_PERSONALITY, uintptr(p.Personality)); err == nil && !done {
+			err = errNotWaiting // yet: it has just asked
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("personality of process %d (%s): %w", p.PID, p.Name, err)

@@ -4,8 +4,6 @@
 #
 # What: Tcl's event loop: timers, a server and client on a local port, file events, a pipe
 # Needs: tcl
-# Fails: Tcl sets its timers by the time of day, which goes on while the job waits, so that they fire in another order
-# Failure: ^heard: line
 #SBATCH --job-name=tcl-events --ntasks=1 --output=log
 set -eu
 cat >events.tcl <<'TCL'
