@@ -16,7 +16,7 @@ func TestLibraries(t *testing.T) {
 	needCRIU(t)
 	work := workDir(t)
 	c := newCapsule(t)
-	r := c.run("/usr/bin/python3", "-c", fmt.Sprintf("WORK = %q", work)+`
+	r := c.runProgram("/usr/bin/python3", "-c", fmt.Sprintf("WORK = %q", work)+`
 import ctypes, os, shutil
 libc = next(line.split()[5] for line in open('/proc/self/maps') if '/libc.so.6' in line)
 shutil.copy(os.path.dirname(libc) + '/libanl.so.1', WORK + '/lib.so'); os.symlink('lib.so', WORK + '/other.so')
@@ -32,11 +32,11 @@ print('ready', flush=True)
 while True:
     input(); os.write(w, b'.')
     print(found(), os.read(r2, 9).decode().strip(), flush=True)`)
-	r.expect("ready")
+	r.expectLine("ready")
 	// Not asked before: the C library notes each path by which it has found a library.
-	dir := images(t)
-	img := dump(t, r.program, dir)
-	c.end()
+	dir := newImageFolder(t)
+	img := dumpProgram(t, r.program, dir)
+	c.endCapsule()
 
 	lib := filepath.Join(work, "lib.so")
 	b, err := os.ReadFile(lib)
@@ -56,6 +56,6 @@ while True:
 	if err := os.Rename(lib+".new", lib); err != nil {
 		t.Fatal(err)
 	}
-	_, r = restore(t, img, dir)
-	r.ask("?", "True True")
+	_, r = restoreImage(t, img, dir)
+	r.askAndExpect("?", "True True")
 }

@@ -82,11 +82,11 @@ func TestFed(t *testing.T) {
 	for _, kind := range []string{"file", "pipe", "socket"} {
 		t.Run(kind, func(t *testing.T) {
 			s := newServer(t, standIn(t))
-			out, errs, how := caller{args: []string{"exec sha256sum"}, in: readEnds(t, kind, data)}.run(t)
+			out, errs, how := caller{args: []string{"exec sha256sum"}, in: readEnds(t, kind, data)}.runCall(t)
 			if out != want || errs != "" || how != 0 {
 				t.Errorf("got %q, %q, %#x", out, errs, int(how))
 			}
-			s.expect("srun")
+			s.expectRequest("srun")
 		})
 	}
 }
@@ -99,32 +99,32 @@ func TestInputHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	cmd := caller{args: []string{"exec cat"}}.command()
+	cmd := caller{args: []string{"exec cat"}}.newCommand()
 	var out bytes.Buffer
 	cmd.Stdin, cmd.Stdout = r, &out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	run := s.expect("srun").run
-	if err := run.TakeAllOutput(deadline(t)); err != nil {
+	run := s.expectRequest("srun").run
+	if err := run.TakeAllOutput(testDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
 	var want bytes.Buffer
-	within(t, 30*time.Second, "input is held", func() bool {
+	waitFor(t, 30*time.Second, "input is held", func() bool {
 		fmt.Fprintln(io.MultiWriter(w, &want), want.Len())
 		time.Sleep(20 * time.Millisecond)
 		n, err := unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ)
 		return err == nil && n > 0
 	})
-	if err := run.Idle(deadline(t)); err != nil {
+	if err := run.Idle(testDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	if err := run.PaceOutput(deadline(t)); err != nil {
+	if err := run.PaceOutput(testDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
 	r.Close()
 	w.Close()
-	if how := wait(t, cmd); how != 0 || out.String() != want.String() {
+	if how := waitForCommand(t, cmd); how != 0 || out.String() != want.String() {
 		t.Errorf("got %q, want %q, status %#x", out.String(), want.String(), int(how))
 	}
 }
@@ -140,13 +140,13 @@ func TestInputLeft(t *testing.T) {
 	fmt.Fprint(w, "left")
 	w.Close()
 	// The stand-in's script is its first argument, so the variable says it.
-	cmd := caller{args: []string{"exec sleep 0.2"}, env: []string{"PATH=/usr/bin:/bin", inputVariable + "=none"}}.command()
+	cmd := caller{args: []string{"exec sleep 0.2"}, env: []string{"PATH=/usr/bin:/bin", inputVariable + "=none"}}.newCommand()
 	cmd.Stdin = r
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s.expect("srun")
-	if how := wait(t, cmd); how != 0 {
+	s.expectRequest("srun")
+	if how := waitForCommand(t, cmd); how != 0 {
 		t.Errorf("status %#x", int(how))
 	}
 	if left, err := io.ReadAll(r); string(left) != "left" || err != nil {
