@@ -61,7 +61,7 @@ func startBusy(t *testing.T) (*capsule, *running) {
 func runsAsBefore(t *testing.T, c *capsule, r *running) {
 	t.Helper()
 	onlyProgram(t, c, r)
-	r.outFile.SetReadDeadline(time.Now().Add(8 * time.Second))
+	r.outFile.SetReadDeadline(time.Now().Add(time.Minute))
 	r.writeLine("?")
 	s, err := r.out.ReadString('\n')
 	if s != "well\n" {
@@ -85,7 +85,7 @@ func showMembers(t *testing.T, c *capsule) {
 
 func onlyProgram(t *testing.T, c *capsule, r *running) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
 		members, err := membersOf(c.initPID())
 		if err != nil {
 			t.Fatal(err)
@@ -252,7 +252,7 @@ func TestCRIUKilled(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				r.outFile.SetReadDeadline(time.Now().Add(5 * time.Second))
+				r.outFile.SetReadDeadline(time.Now().Add(30 * time.Second))
 				r.writeLine("?")
 				if s, err := r.out.ReadString('\n'); s != "well\n" {
 					hurt++

@@ -195,6 +195,25 @@ func TestTakeMuch(t *testing.T) {
 	}
 }
 
+// waitForTCPState waits until the kernel has a connection in a state.
+func waitForTCPState(t *testing.T, c *net.TCPConn, want uint8) {
+	t.Helper()
+	raw, err := c.SyscallConn()
+	failOn(t, err)
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) { // a state has no event
+		var info *unix.TCPInfo
+		var failed error
+		failOn(t, raw.Control(func(fd uintptr) { info, failed = unix.GetsockoptTCPInfo(int(fd), unix.SOL_TCP, unix.TCP_INFO) }))
+		failOn(t, failed)
+		if info.State == want {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the connection is in state %d, want %d", info.State, want)
+		}
+	}
+}
+
 // TestTakeHalf: a connection of which one direction has ended goes on in the other.
 func TestTakeHalf(t *testing.T) {
 	_, a0, l := makeDiverted(t)
@@ -202,7 +221,7 @@ func TestTakeHalf(t *testing.T) {
 		program, forwarder := dialOutside(t, a0, l, "192.0.2.7:80")
 		sendText(t, program, "last")
 		failOn(t, program.CloseWrite())
-		time.Sleep(50 * time.Millisecond) // the kernel has no event for an end that is not read
+		waitForTCPState(t, forwarder, unix.BPF_TCP_CLOSE_WAIT) // the program's end has come
 		failOn(t, Lock(a0.pid))
 		made, c, unread, _ := takeAway(t, a0, forwarder)
 		failOn(t, Unlock(a0.pid))
@@ -222,7 +241,7 @@ func TestTakeHalf(t *testing.T) {
 		if _, err := program.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // of net
 			t.Error(err)
 		}
-		time.Sleep(100 * time.Millisecond) // an acknowledgement may wait for 40 ms
+		waitForTCPState(t, forwarder, unix.BPF_TCP_FIN_WAIT2) // the end is acknowledged
 		failOn(t, Lock(a0.pid))
 		made, c, _, _ := takeAway(t, a0, forwarder)
 		failOn(t, Unlock(a0.pid))

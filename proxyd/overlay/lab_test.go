@@ -229,7 +229,8 @@ func introduceAll(t testing.TB, job string, capsules ...*box) {
 	}
 }
 
-const patience = 5 * time.Second
+// patience is how long a test waits for what must happen.
+const patience = 30 * time.Second
 
 // listenAndEcho answers each connection to port 7 in ns with all that it sends, and tells who
 // called.

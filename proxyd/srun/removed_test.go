@@ -4,12 +4,10 @@
 package srun
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,9 +38,7 @@ func TestRemovedIsIdle(t *testing.T) {
 	if err := r.Remove(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	if err := r.Idle(ctx); err != nil {
+	if err := r.Idle(testDeadline(t)); err != nil {
 		t.Errorf("Idle: %v", err)
 	}
 	if err := r.Quiet(t.Context()); err != nil {

@@ -49,7 +49,7 @@ func fakeOptions(t *testing.T) Options {
 func checkClean(t *testing.T, cache string, want ...string) {
 	t.Helper()
 	var left []string
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if left = processesIn(cache); len(left) == 0 || time.Now().After(deadline) {
 			break
 		}
@@ -161,7 +161,7 @@ func TestBuildFails(t *testing.T) {
 func TestBuilderKilled(t *testing.T) {
 	fakeTools(t, "setsid sleep 1000 & echo working; sleep 1000")
 	o := fakeOptions(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	go func() {
 		for !strings.Contains(fmt.Sprint(processesIn(o.CacheDir)), "sleep") && ctx.Err() == nil {
@@ -192,7 +192,7 @@ func TestCancel(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || err.Error() != "build forky: context canceled" {
 		t.Errorf("%v", err)
 	}
-	if took := time.Since(cancelled); took > 2*time.Second {
+	if took := time.Since(cancelled); took > time.Minute { // the tools would run for 1000 s
 		t.Errorf("ended %v after the cancel", took)
 	}
 	checkClean(t, o.CacheDir, "forky.lock", "forky.log")

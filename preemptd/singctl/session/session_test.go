@@ -90,7 +90,7 @@ func attachTo(t *testing.T, r Record) *attached {
 // waitForText waits until the terminal has shown a text.
 func (a *attached) waitForText(want string) {
 	a.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for !strings.Contains(a.all, want) {
 		select {
 		case more, ok := <-a.shown:
