@@ -34,7 +34,7 @@ func TestAttemptIsRepeated(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLab(t)
-			c := l.boot("n1", t.TempDir()+"/s", nil)
+			c := l.bootNode("n1", t.TempDir()+"/s", nil)
 			j := c.jobFor(7)
 			j.mu.Lock()
 			j.run.BeginNext(recordOf(7), 0, nil, nil)

@@ -16,7 +16,7 @@ import (
 // TestNumbersAreUsedOnce: also numbers of checkpoints that were deleted, lost or never made.
 func TestNumbersAreUsedOnce(t *testing.T) {
 	l := newLab(t)
-	n1 := l.boot("n1", filepath.Join(t.TempDir(), "stage"), nil)
+	n1 := l.bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil)
 	j := n1.jobFor(7)
 	rec := &records.Record{Job: 7, Slurm: "7", Nodes: []string{"n1"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1")}}
 	j.run.BeginNext(rec, 0, nil, nil)
@@ -34,12 +34,12 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 		t.Helper()
 		next(number)
 		noError(t, j.reserveNumber(number))
-		l.commit(n1, number)
+		l.commitCheckpoint(n1, number)
 	}
 	next(1)
 	took(1)
 	took(2)
-	noError(t, n1.Store.Delete(t.Context(), l.id(2)))
+	noError(t, n1.Store.Delete(t.Context(), l.checkpointID(2)))
 	next(3)
 	noError(t, j.reserveNumber(3)) // and then it failed
 	took(4)
@@ -51,7 +51,7 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	next(6)
 	own = 5
 	next(5)
-	l.commit(n1, 5)
+	l.commitCheckpoint(n1, 5)
 	next(6)
 	own = 0
 
@@ -65,14 +65,14 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	noError(t, err)
 	rec.LastNumber = 0
 	noError(t, n1.records.Save(rec))
-	l.commit(n1, 9)
+	l.commitCheckpoint(n1, 9)
 	next(10)
 }
 
-// commit puts a checkpoint into the store.
-func (l *lab) commit(c *Conductor, number uint32) {
+// commitCheckpoint puts a checkpoint into the store.
+func (l *lab) commitCheckpoint(c *Conductor, number uint32) {
 	l.t.Helper()
-	w, err := c.Store.Create(l.t.Context(), store.Upload{ID: l.id(number), Node: c.Node})
+	w, err := c.Store.Create(l.t.Context(), store.Upload{ID: l.checkpointID(number), Node: c.Node})
 	noError(l.t, err)
 	_, err = w.Commit(l.t.Context(), []byte("meta"))
 	noError(l.t, err)

@@ -16,7 +16,7 @@ import (
 // TestScriptStarts: the environment of the run is saved once, and the line for the job's log is
 // written once, also if the script started before the watch.
 func TestScriptStarts(t *testing.T) {
-	n1 := newLab(t).boot("n1", filepath.Join(t.TempDir(), "stage"), nil)
+	n1 := newLab(t).bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil)
 	warden := exec.Command("cat") // until its input ends
 	warden.Env = []string{"SLURM_JOB_ID=7", "HOME=/"}
 	input, err := warden.StdinPipe()

@@ -31,7 +31,7 @@ func TestFrozenTooLate(t *testing.T) {
 	c := (&Conductor{Config: Config{Node: "n1"}, daemonCtx: t.Context()}).wireParts()
 	told := make(resuming, 9)
 	c.Remote = told
-	id := (&lab{}).id(3)
+	id := (&lab{}).checkpointID(3)
 	j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}})}).wireParts()
 	nothing := func() error { return nil }
 	if err := j.part.freezeUnlessOver(id, func() error { t.Error("freezes without a membership"); return nil }); !errors.Is(err, errOtherAttempt) {
@@ -42,7 +42,7 @@ func TestFrozenTooLate(t *testing.T) {
 	if err := j.part.freezeUnlessOver(id, nothing); err != nil {
 		t.Error(err)
 	}
-	newer := &membership{id: (&lab{}).id(4)}
+	newer := &membership{id: (&lab{}).checkpointID(4)}
 	if err := j.part.freezeUnlessOver(id, func() error { j.part.now = newer; return nil }); err != nil {
 		t.Error(err)
 	}

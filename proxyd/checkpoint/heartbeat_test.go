@@ -65,7 +65,7 @@ func TestHeartbeatHere(t *testing.T) {
 		life, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		c := (&Conductor{Config: Config{Node: "n2", Cluster: "mini"}, daemonCtx: life, jobs: jobTable{}}).wireParts()
-		id := (&lab{}).id(3)
+		id := (&lab{}).checkpointID(3)
 		j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}})}).wireParts()
 		c.jobs.addJob(j)
 		m := &membership{id: id, done: make(chan struct{})}

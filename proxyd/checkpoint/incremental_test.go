@@ -21,11 +21,11 @@ import (
 // TestOpenBase: which base a node uses for a dump into its stage and into the store.
 func TestOpenBase(t *testing.T) {
 	l := newLab(t)
-	c := l.boot("n1", t.TempDir()+"/s", nil)
+	c := l.bootNode("n1", t.TempDir()+"/s", nil)
 	j := c.jobFor(7)
 	j.run.BeginNext(&records.Record{}, 2, nil, nil)
 	made := func(number uint32, run int, save string) {
-		w, err := c.Store.Create(t.Context(), store.Upload{ID: l.id(number), Node: "n1"})
+		w, err := c.Store.Create(t.Context(), store.Upload{ID: l.checkpointID(number), Node: "n1"})
 		noError(t, err)
 		s, err := upload.StoreShare{Writer: w, Node: "n1"}.Create("3/devices/blocks-1-0")
 		noError(t, err)
@@ -41,12 +41,12 @@ func TestOpenBase(t *testing.T) {
 	made(2, 2, "the save")
 	outlets := map[string]func(number uint32) upload.ShareWriter{
 		"store": func(number uint32) upload.ShareWriter {
-			w, err := c.Store.Create(t.Context(), store.Upload{ID: l.id(number), Node: "n1"})
+			w, err := c.Store.Create(t.Context(), store.Upload{ID: l.checkpointID(number), Node: "n1"})
 			noError(t, err)
 			return upload.StoreShare{Writer: w, Node: "n1"}
 		},
 		"stage": func(number uint32) upload.ShareWriter {
-			h, err := c.Stage.Create(l.id(number))
+			h, err := c.Stage.Create(l.checkpointID(number))
 			noError(t, err)
 			return upload.StageShare{Share: h, Node: "n1", Store: c.Store}
 		},
@@ -55,11 +55,11 @@ func TestOpenBase(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := open(3)
 			for number, why := range map[uint32]string{0: "none", 1: "another run's", 9: "one that is not there"} {
-				if base := j.part.openBase(t.Context(), w, l.id(3), number); base != nil || base.deviceSave(3) != "" {
+				if base := j.part.openBase(t.Context(), w, l.checkpointID(3), number); base != nil || base.deviceSave(3) != "" {
 					t.Errorf("base %s: %+v", why, base)
 				}
 			}
-			base := j.part.openBase(t.Context(), w, l.id(3), 2)
+			base := j.part.openBase(t.Context(), w, l.checkpointID(3), 2)
 			if base.deviceSave(3) != "the save" || base.deviceSave(4) != "" || base.deviceSave(5) != "" {
 				t.Fatalf("%+v", base)
 			}
@@ -72,12 +72,12 @@ func TestOpenBase(t *testing.T) {
 			noError(t, w.Commit(t.Context(), []byte("meta"), nil))
 		})
 	}
-	k, err := c.Stage.Open(l.id(3))
+	k, err := c.Stage.Open(l.checkpointID(3))
 	noError(t, err)
-	if s := k.Streams; len(s) != 1 || s[0].From == nil || *s[0].From != l.id(2) {
+	if s := k.Streams; len(s) != 1 || s[0].From == nil || *s[0].From != l.checkpointID(2) {
 		t.Errorf("the share: %+v", s)
 	}
-	r, err := c.Store.Open(t.Context(), l.id(3))
+	r, err := c.Store.Open(t.Context(), l.checkpointID(3))
 	noError(t, err)
 	defer r.Close()
 	in, err := r.Stream(upload.OwnStream("n1", "3/devices/blocks-1-0"))

@@ -53,31 +53,31 @@ func noError(t *testing.T, err error) {
 	}
 }
 
-func (l *lab) open(be store.Backend) *store.Store {
+func (l *lab) openStore(be store.Backend) *store.Store {
 	s, err := store.Open(context.Background(), be, l.key, store.Options{Lanes: 1, Workers: 1})
 	noError(l.t, err)
 	l.t.Cleanup(s.Close)
 	return s
 }
 
-func (l *lab) store() *posix.Backend {
+func (l *lab) storeBackend() *posix.Backend {
 	be, err := posix.Open(filepath.Join(l.shared, "store"))
 	noError(l.t, err)
 	l.t.Cleanup(func() { be.Close() })
 	return be
 }
 
-// boot starts a node's daemon with the stage in dir, and the store in be or the lab's own.
-func (l *lab) boot(node, dir string, be store.Backend) *Conductor {
+// bootNode starts a node's daemon with the stage in dir, and the store in be or the lab's own.
+func (l *lab) bootNode(node, dir string, be store.Backend) *Conductor {
 	l.t.Helper()
 	if be == nil {
-		be = l.store()
+		be = l.storeBackend()
 	}
 	noError(l.t, os.MkdirAll(dir, 0o700))
 	stage, err := stage.Open(dir, 0)
 	noError(l.t, err)
 	c, err := New(Config{Node: node, Cluster: "mini", Lib: l.t.TempDir(), Shared: l.shared, Patience: time.Second, Keep: store.Retention{Count: 2}},
-		Deps{Slurm: slurm.New("false"), Store: l.open(be), Stage: stage, Remote: l, Log: slog.New(slog.DiscardHandler)})
+		Deps{Slurm: slurm.New("false"), Store: l.openStore(be), Stage: stage, Remote: l, Log: slog.New(slog.DiscardHandler)})
 	noError(l.t, err)
 	l.t.Cleanup(c.Close)
 	l.mu.Lock()
@@ -97,7 +97,7 @@ func (l *lab) Call(ctx context.Context, node string, req *rpc.CallRequest) (*rpc
 	return c.Call(ctx, req)
 }
 
-func (l *lab) id(number uint32) store.ID {
+func (l *lab) checkpointID(number uint32) store.ID {
 	return store.ID{JobID: store.JobID{Cluster: "mini", Job: 7, ArrayTask: store.None, Component: store.None}, Number: number}
 }
 

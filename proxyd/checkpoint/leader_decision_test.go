@@ -17,7 +17,7 @@ import (
 // while that restarts.
 func TestLeaderComesBack(t *testing.T) {
 	l := newLab(t)
-	n2 := l.boot("n2", filepath.Join(t.TempDir(), "stage"), nil)
+	n2 := l.bootNode("n2", filepath.Join(t.TempDir(), "stage"), nil)
 	asked := make(chan string)
 	n2.Remote = counted{l, asked}
 	j := n2.jobFor(7)
@@ -38,7 +38,7 @@ func TestLeaderComesBack(t *testing.T) {
 			t.Fatal("the node did not wait for the leader's answer")
 		}
 	}
-	l.boot("n1", filepath.Join(t.TempDir(), "stage"), nil)
+	l.bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil)
 	for {
 		select {
 		case <-asked:

@@ -49,7 +49,7 @@ func TestRunOfTask(t *testing.T) {
 // TestWaitingTaskIsTerminated: a task that waits for its capsule and was sent SIGTERM waits until the run is known and what
 // follows is decided, and not longer.
 func TestWaitingTaskIsTerminated(t *testing.T) {
-	j := newLab(t).boot("n1", filepath.Join(t.TempDir(), "stage"), nil).jobFor(7)
+	j := newLab(t).bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil).jobFor(7)
 	ctx, end := context.WithCancelCause(t.Context())
 	terminated, known := make(chan struct{}), make(chan struct{})
 	over := make(chan struct{})

@@ -65,10 +65,10 @@ echo "Job is in the process of being completing" >&2; exit 1
 // TestWasReleased: a job whose leader has died runs on if Slurm runs the job, also while the store is unreachable.
 func TestWasReleased(t *testing.T) {
 	l, q := newLab(t), slurmtest.NewQueue(t)
-	l.open(l.store()) // makes it
-	whole, broken := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", storetest.NewFault(l.store(), 1, storetest.Before))
-	l.commit(whole, 3)
-	if err := broken.Store.Delete(t.Context(), l.id(3)); !errors.Is(err, storetest.ErrCrashed) {
+	l.openStore(l.storeBackend()) // makes it
+	whole, broken := l.bootNode("n1", t.TempDir()+"/s", nil), l.bootNode("n2", t.TempDir()+"/s", storetest.NewFault(l.storeBackend(), 1, storetest.Before))
+	l.commitCheckpoint(whole, 3)
+	if err := broken.Store.Delete(t.Context(), l.checkpointID(3)); !errors.Is(err, storetest.ErrCrashed) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -98,7 +98,7 @@ func TestWasReleased(t *testing.T) {
 			q.Set(t, states)
 			tt.c.Slurm = q.Slurm()
 			j := (&job{c: tt.c, id: 7, run: runs.NewRunAt(runs.Snapshot{Number: tt.run, Record: &records.Record{Job: 7, Submitted: "then", Nodes: []string{"n1"}, Addresses: []netip.Addr{{}}}})}).wireParts()
-			got, err := j.part.wasReleased(t.Context(), l.id(tt.number), tt.release)
+			got, err := j.part.wasReleased(t.Context(), l.checkpointID(tt.number), tt.release)
 			if got != tt.want || (err != nil) != tt.fails {
 				t.Errorf("%v, %v", got, err)
 			}

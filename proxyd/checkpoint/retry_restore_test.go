@@ -61,7 +61,7 @@ func TestRestoreTriedAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := requeues(t, q); !slices.Equal(got, tt.want) {
+			if got := requestedRequeues(t, q); !slices.Equal(got, tt.want) {
 				t.Errorf("commands to Slurm: %q, want %q", got, tt.want)
 			}
 			c.background.Wait()
@@ -92,7 +92,7 @@ func TestRestoreTriedAgainWithoutFolder(t *testing.T) {
 			if err := j.failed.giveUpRun(missing); err != nil {
 				t.Fatal(err)
 			}
-			if got := requeues(t, q); !slices.Equal(got, tt.want) {
+			if got := requestedRequeues(t, q); !slices.Equal(got, tt.want) {
 				t.Errorf("commands to Slurm: %q, want %q", got, tt.want)
 			}
 			c.background.Wait()
@@ -116,7 +116,7 @@ func TestRunGivenUpElsewhere(t *testing.T) {
 	if err := j.failed.giveUpRun(errors.New("node n2: " + errGivenUp.Error())); err != nil {
 		t.Fatal(err)
 	}
-	if got := requeues(t, q); len(got) != 0 {
+	if got := requestedRequeues(t, q); len(got) != 0 {
 		t.Errorf("commands to Slurm: %q, want none", got)
 	}
 }
@@ -130,8 +130,8 @@ func recordCommands(t *testing.T, q slurmtest.Queue) {
 	}
 }
 
-// requeues returns the requeues that Slurm was asked for.
-func requeues(t *testing.T, q slurmtest.Queue) []string {
+// requestedRequeues returns the requeues that Slurm was asked for.
+func requestedRequeues(t *testing.T, q slurmtest.Queue) []string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(q.Dir, "asked"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

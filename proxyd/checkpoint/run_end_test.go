@@ -14,7 +14,7 @@ import (
 // TestLeadsBeforeFirstTask: Slurm may end a run while its first task still waits for a place. No
 // node is known to lead the job then.
 func TestLeadsBeforeFirstTask(t *testing.T) {
-	c := newLab(t).boot("n1", filepath.Join(t.TempDir(), "stage"), nil)
+	c := newLab(t).bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil)
 	if c.jobFor(7).isLeader() {
 		t.Error("a node leads a job of which nothing is known")
 	}

@@ -29,7 +29,7 @@ func TestNothingHere(t *testing.T) {
 // TestAttemptIsShown: while a checkpoint is being made, people are told its phase; after that, nothing.
 func TestAttemptIsShown(t *testing.T) {
 	l := newLab(t)
-	c := l.boot("n1", t.TempDir()+"/s", nil)
+	c := l.bootNode("n1", t.TempDir()+"/s", nil)
 	j := c.jobFor(7)
 	j.mu.Lock()
 	j.run.BeginNext(recordOf(7), 0, []string{"n1"}, nil)

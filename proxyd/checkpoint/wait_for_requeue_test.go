@@ -35,8 +35,8 @@ func waitingAttempt(ctx context.Context, t *testing.T) (*Conductor, *attempt, <-
 	return c, a, waitOver
 }
 
-// after is what follows the attempt.
-func after(a *attempt) decisions.Verdict {
+// verdictAfter is what follows the attempt.
+func verdictAfter(a *attempt) decisions.Verdict {
 	follows, _ := a.outcome.WhatFollows()
 	return follows
 }
@@ -60,8 +60,8 @@ func TestWaitForRequeue(t *testing.T) {
 				t.Fatal("the job does not wait")
 			}
 			joined, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.Requeued, Reason: "requeue"})
-			if joined != a || late || after(a) != decisions.Requeued || !isClosed(waitOver) {
-				t.Fatalf("joined %v, late %v, after %v, wait over %v", joined == a, late, after(a), isClosed(waitOver))
+			if joined != a || late || verdictAfter(a) != decisions.Requeued || !isClosed(waitOver) {
+				t.Fatalf("joined %v, late %v, after %v, wait over %v", joined == a, late, verdictAfter(a), isClosed(waitOver))
 			}
 		})
 	})
@@ -70,8 +70,8 @@ func TestWaitForRequeue(t *testing.T) {
 			_, a, waitOver := waitingAttempt(t.Context(), t)
 			began := time.Now()
 			<-waitOver
-			if took := time.Since(began); took < decisions.HoldTimeout || took >= leaderTimeout || after(a) != decisions.RunOn {
-				t.Fatalf("wait over after %s, after %v", took, after(a))
+			if took := time.Since(began); took < decisions.HoldTimeout || took >= leaderTimeout || verdictAfter(a) != decisions.RunOn {
+				t.Fatalf("wait over after %s, after %v", took, verdictAfter(a))
 			}
 		})
 	})
@@ -102,8 +102,8 @@ func TestWaitForRequeue(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if !isClosed(waitOver) || after(a) != decisions.RunOn {
-				t.Fatalf("wait over %v, after %v", isClosed(waitOver), after(a))
+			if !isClosed(waitOver) || verdictAfter(a) != decisions.RunOn {
+				t.Fatalf("wait over %v, after %v", isClosed(waitOver), verdictAfter(a))
 			}
 			if err := c.RunOn("8"); !errors.Is(err, ErrNoJob) {
 				t.Errorf("a job that is not there: %v", err)
@@ -139,8 +139,8 @@ func TestOutcomeDecided(t *testing.T) {
 			a := &attempt{j: (&job{c: c}).wireParts(), log: slog.New(slog.DiscardHandler), outcome: decisions.NewOutcome(decisions.Request{HoldAfterwards: stands})}
 			a.j.ledAttempt = a
 			a.outcome.WaitForRequeue(t.Context(), a.log)
-			if _, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.Requeued}); !late || after(a) != decisions.RunOn {
-				t.Errorf("hold %v: late is %v, after %v", stands, late, after(a))
+			if _, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.Requeued}); !late || verdictAfter(a) != decisions.RunOn {
+				t.Errorf("hold %v: late is %v, after %v", stands, late, verdictAfter(a))
 			}
 		})
 	}

@@ -17,7 +17,7 @@ import (
 // TestWardenGone: the batch step's warden has ended, and its PID is a stranger's. The job's srun is not put into the stranger's
 // cgroups, nor into none, which would be outside of the job's limits, and no variables are taken.
 func TestWardenGone(t *testing.T) {
-	n1 := newLab(t).boot("n1", filepath.Join(t.TempDir(), "stage"), nil)
+	n1 := newLab(t).bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil)
 	stranger, err := processes.NewProcess(os.Getpid())
 	noError(t, err)
 	lc := &localCapsule{j: n1.jobFor(7), note: capsuleNote{Job: 7, WardenPIDs: map[string]int{}}}
@@ -37,7 +37,7 @@ func TestWardenGone(t *testing.T) {
 
 // TestWardensForgotten: a job may have any number of steps. A warden is forgotten with its program, unless the step runs again.
 func TestWardensForgotten(t *testing.T) {
-	n1 := newLab(t).boot("n1", filepath.Join(t.TempDir(), "stage"), nil)
+	n1 := newLab(t).bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil)
 	lc := &localCapsule{j: n1.jobFor(7), note: capsuleNote{Job: 7, WardenPIDs: map[string]int{}}}
 	for i, program := range []string{records.BatchProgram, "s0-1.0", "s0-1.1"} {
 		lc.note.setWarden(program, processes.Process{PID: 10 + i, Started: 5})

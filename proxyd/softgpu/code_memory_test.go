@@ -128,7 +128,7 @@ func TestUnloadedCode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := params(a, 1)
+		p := kernelParams(a, 1)
 		if err := c.Legacy().Launch(backend.Launch{Function: f, Grid: backend.Dim{X: 1, Y: 1, Z: 1}, Block: backend.Dim{X: 32, Y: 1, Z: 1}, Params: p}); err != nil {
 			t.Fatal(err)
 		}

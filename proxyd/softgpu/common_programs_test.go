@@ -32,41 +32,41 @@ type rankTurn struct {
 	kept       map[string]backend.Addr
 }
 
-// check ends the test at an error.
-func (r *rankTurn) check(err error) {
+// failOn ends the test at an error.
+func (r *rankTurn) failOn(err error) {
 	r.Helper()
 	if err != nil {
 		r.Fatal(err)
 	}
 }
 
-// set fills bytes.
-func (r *rankTurn) set(at backend.Addr, v uint32, n uint64) {
+// fillBytes fills bytes.
+func (r *rankTurn) fillBytes(at backend.Addr, v uint32, n uint64) {
 	r.Helper()
-	r.check(r.cu.Legacy().Fill(backend.Fill{Addr: r.at + at, Value: v, Element: 4, Width: n / 4}))
+	r.failOn(r.cu.Legacy().Fill(backend.Fill{Addr: r.at + at, Value: v, Element: 4, Width: n / 4}))
 }
 
-// launch runs a kernel with a thread for each of n elements.
-func (r *rankTurn) launch(name string, n uint32, params []byte) {
+// launchKernel runs a kernel with a thread for each of n elements.
+func (r *rankTurn) launchKernel(name string, n uint32, params []byte) {
 	r.Helper()
 	f, err := r.module.Function(name)
-	r.check(err)
-	r.check(r.cu.Legacy().Launch(backend.Launch{
+	r.failOn(err)
+	r.failOn(r.cu.Legacy().Launch(backend.Launch{
 		Function: f, Grid: backend.Dim{X: (n + 255) / 256, Y: 1, Z: 1}, Block: backend.Dim{X: min(n, 256), Y: 1, Z: 1}, Params: params,
 	}))
 }
 
-// add adds v to n elements.
-func (r *rankTurn) add(at backend.Addr, v, n uint32) {
+// addTo adds v to n elements.
+func (r *rankTurn) addTo(at backend.Addr, v, n uint32) {
 	r.Helper()
-	r.launch("add", n, params(r.at+at, v))
+	r.launchKernel("add", n, kernelParams(r.at+at, v))
 }
 
-// reduce is what a collective does with a rank's bytes, of which the sum is known here.
-func (r *rankTurn) reduce(at backend.Addr, n uint64, sum byte) {
+// reduceBytes is what a collective does with a rank's bytes, of which the sum is known here.
+func (r *rankTurn) reduceBytes(at backend.Addr, n uint64, sum byte) {
 	r.Helper()
 	done := make(chan struct{})
-	r.check(r.cu.Legacy().Exchange([]backend.Buffer{{Addr: r.at + at, Size: n, Write: true}}, func(p [][]byte, over func(error)) {
+	r.failOn(r.cu.Legacy().Exchange([]backend.Buffer{{Addr: r.at + at, Size: n, Write: true}}, func(p [][]byte, over func(error)) {
 		for i := range p[0] {
 			p[0][i] = sum
 		}
@@ -86,100 +86,100 @@ type sharingProgram struct {
 
 var sharingPrograms = []sharingProgram{
 	{"ranks that are alike", 2 * 5, func(r *rankTurn) {
-		r.set(parameters, uint32(r.step), 2*backend.Granule)
-		r.set(gradients, 7, backend.Granule)
-		r.set(scratch, 9, backend.Granule)
+		r.fillBytes(parameters, uint32(r.step), 2*backend.Granule)
+		r.fillBytes(gradients, 7, backend.Granule)
+		r.fillBytes(scratch, 9, backend.Granule)
 	}},
 	{"a learning rate for each rank", 2 * 2, func(r *rankTurn) {
-		r.set(gradients, 7, backend.Granule)
-		r.add(parameters, uint32(r.rank), 1024)
+		r.fillBytes(gradients, 7, backend.Granule)
+		r.addTo(parameters, uint32(r.rank), 1024)
 	}},
 	{"a rank corrects the parameters and tells the others later", 2 * 3, func(r *rankTurn) {
-		r.set(parameters, uint32(r.step/2), 2*backend.Granule)
+		r.fillBytes(parameters, uint32(r.step/2), 2*backend.Granule)
 		if r.rank == 0 && r.step%2 == 1 {
-			r.add(parameters+backend.Granule-4, 1, 1)
+			r.addTo(parameters+backend.Granule-4, 1, 1)
 		}
-		r.reduce(parameters, 64, byte(r.step))
-		r.set(parameters, 3, 2*backend.Granule)
+		r.reduceBytes(parameters, 64, byte(r.step))
+		r.fillBytes(parameters, 3, 2*backend.Granule)
 	}},
 	{"alike for long, then not", 2 * 2, func(r *rankTurn) {
-		r.set(parameters, 1, 2*backend.Granule)
+		r.fillBytes(parameters, 1, 2*backend.Granule)
 		if r.step == 3 {
-			r.add(parameters+4*backend.Addr(r.rank), 1, 1)
+			r.addTo(parameters+4*backend.Addr(r.rank), 1, 1)
 		}
 	}},
 	{"the update reads a variable of its module", 2 * 1, func(r *rankTurn) {
-		r.set(gradients, 1, backend.Granule)
+		r.fillBytes(gradients, 1, backend.Granule)
 		for range r.rank {
-			r.launch("bump", 1, params(r.at+private, 0)[:8])
+			r.launchKernel("bump", 1, kernelParams(r.at+private, 0)[:8])
 		}
-		r.launch("bump", 1, params(r.at+parameters, 0)[:8])
+		r.launchKernel("bump", 1, kernelParams(r.at+parameters, 0)[:8])
 	}},
 	{"the update follows a pointer in memory", 2 * 2, func(r *rankTurn) {
-		r.set(gradients, 1, backend.Granule)
+		r.fillBytes(gradients, 1, backend.Granule)
 		to := r.at + private + 64
-		r.set(private, uint32(to), 4)
-		r.set(private+4, uint32(to>>32), 4)
-		r.set(private+64, uint32(10+r.rank), 4)
-		r.launch("peek", 1, append(params(r.at+private, 0)[:8], params(r.at+parameters, 0)[:8]...))
+		r.fillBytes(private, uint32(to), 4)
+		r.fillBytes(private+4, uint32(to>>32), 4)
+		r.fillBytes(private+64, uint32(10+r.rank), 4)
+		r.launchKernel("peek", 1, append(kernelParams(r.at+private, 0)[:8], kernelParams(r.at+parameters, 0)[:8]...))
 	}},
 	{"parameters that are freed and allocated again", 2 * 5, func(r *rankTurn) {
 		if r.step == 2 {
-			r.check(r.cu.Free(r.at))
+			r.failOn(r.cu.Free(r.at))
 			at, err := r.cu.Alloc(tenantSize)
 			if err != nil || at != r.at {
 				r.Fatalf("%#x %v", uint64(at), err)
 			}
 		}
-		r.set(parameters, uint32(r.step), 2*backend.Granule)
-		r.add(gradients, 1, 1024)
-		r.add(scratch, 1, 1024)
+		r.fillBytes(parameters, uint32(r.step), 2*backend.Granule)
+		r.addTo(gradients, 1, 1024)
+		r.addTo(scratch, 1, 1024)
 	}},
 	{"sizes that differ by rank", 2 * 1, func(r *rankTurn) {
 		if a := r.kept["activations"]; a != 0 {
-			r.check(r.cu.Free(a))
+			r.failOn(r.cu.Free(a))
 		}
 		at, err := r.cu.Alloc(uint64(r.rank+1) << 19)
-		r.check(err)
+		r.failOn(err)
 		r.kept["activations"] = at
-		r.check(r.cu.Legacy().Fill(backend.Fill{Addr: at, Value: 5, Element: 1, Width: uint64(r.rank+1) << 19}))
-		r.set(parameters, 8, backend.Granule)
+		r.failOn(r.cu.Legacy().Fill(backend.Fill{Addr: at, Value: 5, Element: 1, Width: uint64(r.rank+1) << 19}))
+		r.fillBytes(parameters, 8, backend.Granule)
 	}},
-	{"nothing is alike", 2 * 1, func(r *rankTurn) { r.set(0, uint32(100*r.rank+r.step), tenantSize) }},
+	{"nothing is alike", 2 * 1, func(r *rankTurn) { r.fillBytes(0, uint32(100*r.rank+r.step), tenantSize) }},
 	{"scratch that the next step reads", 2 * 3, func(r *rankTurn) {
-		r.check(r.cu.Legacy().Copy(backend.Copy{
+		r.failOn(r.cu.Legacy().Copy(backend.Copy{
 			Src: backend.Place{Addr: uint64(r.at + scratch)}, Dst: backend.Place{Addr: uint64(r.at + gradients)}, Width: backend.Granule,
 		}))
-		r.set(parameters, 6, 2*backend.Granule)
-		r.set(scratch, uint32(10*r.step+r.rank), backend.Granule)
+		r.fillBytes(parameters, 6, 2*backend.Granule)
+		r.fillBytes(scratch, uint32(10*r.step+r.rank), backend.Granule)
 	}},
 	{"memory of VMM that is mapped twice", 2 * 3, func(r *rankTurn) {
 		if r.step == 0 {
 			base, err := r.Reserve(2*backend.Granule, 0, 0)
-			r.check(err)
+			r.failOn(err)
 			id, err := r.NewMemory(backend.Granule)
-			r.check(err)
+			r.failOn(err)
 			for i := range backend.Addr(2) {
-				r.check(r.MapMemory(base+i*backend.Granule, backend.Granule, 0, id))
+				r.failOn(r.MapMemory(base+i*backend.Granule, backend.Granule, 0, id))
 			}
-			r.check(r.SetAccess(base, 2*backend.Granule, true))
+			r.failOn(r.SetAccess(base, 2*backend.Granule, true))
 			r.kept["mapped"] = base
 		}
 		at := r.kept["mapped"] - r.at
-		r.set(at, uint32(r.step), backend.Granule)
-		r.add(at+backend.Granule, uint32(r.rank*(r.step%2)), 1) // the same memory
-		r.set(parameters, 2, 2*backend.Granule)
+		r.fillBytes(at, uint32(r.step), backend.Granule)
+		r.addTo(at+backend.Granule, uint32(r.rank*(r.step%2)), 1) // the same memory
+		r.fillBytes(parameters, 2, 2*backend.Granule)
 	}},
 	{"a peer's memory", 2*2 + 1, func(r *rankTurn) {
-		r.set(parameters, 2, 2*backend.Granule) // over what a peer has written, but for the first rank's
-		r.set(private, uint32(10+r.rank), 64)
+		r.fillBytes(parameters, 2, 2*backend.Granule) // over what a peer has written, but for the first rank's
+		r.fillBytes(private, uint32(10+r.rank), 64)
 		next := r.peers[(r.rank+1)%len(r.peers)]
-		r.check(r.cu.Legacy().Copy(backend.Copy{
+		r.failOn(r.cu.Legacy().Copy(backend.Copy{
 			Src: backend.Place{Addr: uint64(r.at + private)}, Width: 64,
 			Dst: backend.Place{Space: next.space, Addr: uint64(next.at + parameters + backend.Addr(4096*(1+r.rank)))},
 		}))
-		r.set(gradients, 1, backend.Granule)
-		r.add(gradients, uint32(r.rank), 1)
+		r.fillBytes(gradients, 1, backend.Granule)
+		r.addTo(gradients, uint32(r.rank), 1)
 	}},
 }
 
@@ -222,11 +222,11 @@ func newProgramRun(t *testing.T, ranks int, together, splice bool) *programRun {
 		x := &tenant{space: s.(*space)}
 		r := &rankTurn{T: t, tenant: x, rank: i, kept: map[string]backend.Addr{}}
 		x.cu, err = s.NewContext(0)
-		r.check(err)
+		r.failOn(err)
 		x.at, err = x.cu.Alloc(tenantSize)
-		r.check(err)
+		r.failOn(err)
 		r.module, _, err = x.cu.Load([]byte(backendtest.Kernels), backend.LoadConfig{})
-		r.check(err)
+		r.failOn(err)
 		peers, out.turns = append(peers, x), append(out.turns, r)
 	}
 	for _, r := range out.turns {
@@ -253,16 +253,16 @@ func checkSharing(t *testing.T, p *sharingProgram, splice bool) {
 			for _, run := range []*programRun{shared, apart} {
 				r := run.turns[i]
 				r.step = step
-				r.turn(t, func() { p.turn(r) })
+				r.takeTurn(t, func() { p.turn(r) })
 			}
 		}
 		for i := range ranks {
-			if a, b := shared.turns[i].hashes(t, 3), apart.turns[i].hashes(t, 3); !maps.Equal(a, b) {
+			if a, b := shared.turns[i].hashBlocks(t, 3), apart.turns[i].hashBlocks(t, 3); !maps.Equal(a, b) {
 				t.Fatalf("step %d: rank %d has %v, on a device of its own %v", step, i, a, b)
 			}
 		}
 	}
-	shared.turns[0].turn(t, func() {}) // the last rank leaves
+	shared.turns[0].takeTurn(t, func() {}) // the last rank leaves
 	if c := shared.devices[0].Common(); c.Saved != p.saved*backend.Granule {
 		t.Errorf("%d blocks are saved, want %d: %+v", c.Saved/backend.Granule, p.saved, c)
 	}
@@ -272,20 +272,20 @@ func checkSharing(t *testing.T, p *sharingProgram, splice bool) {
 func TestRankIsGone(t *testing.T) {
 	run := newProgramRun(t, 3, true, false)
 	for _, r := range run.turns {
-		r.turn(t, func() { sharingPrograms[0].turn(r) })
+		r.takeTurn(t, func() { sharingPrograms[0].turn(r) })
 	}
-	run.turns[0].turn(t, func() {}) // the last rank leaves
+	run.turns[0].takeTurn(t, func() {}) // the last rank leaves
 	if c := run.devices[0].Common(); c.Saved == 0 {
 		t.Fatalf("nothing is common: %+v", c)
 	}
-	before := []map[backend.BlockID]backend.Hash{run.turns[0].hashes(t, 1), nil, run.turns[2].hashes(t, 1)}
+	before := []map[backend.BlockID]backend.Hash{run.turns[0].hashBlocks(t, 1), nil, run.turns[2].hashBlocks(t, 1)}
 	if err := run.turns[1].Close(); err != nil {
 		t.Fatal(err)
 	}
 	for _, i := range []int{2, 0, 2} {
 		r := run.turns[i]
-		r.turn(t, func() {})
-		if !maps.Equal(r.hashes(t, 1), before[i]) {
+		r.takeTurn(t, func() {})
+		if !maps.Equal(r.hashBlocks(t, 1), before[i]) {
 			t.Errorf("rank %d has lost its bytes", i)
 		}
 	}

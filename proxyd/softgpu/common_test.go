@@ -25,8 +25,8 @@ func sameBlock(all []*tenant, n int) (out []backend.SpaceBlock) {
 	return out
 }
 
-// noise is a block's bytes.
-func noise(seed uint64) []byte {
+// noiseBlock is a block's bytes.
+func noiseBlock(seed uint64) []byte {
 	out, r := make([]byte, backend.Granule), rand.New(rand.NewPCG(seed, 5))
 	for i := 0; i < len(out); i += 8 {
 		binary.LittleEndian.PutUint64(out[i:], r.Uint64())
@@ -34,8 +34,8 @@ func noise(seed uint64) []byte {
 	return out
 }
 
-// block reads the n-th block of a tenant's memory.
-func (x *tenant) block(t *testing.T, n int) []byte {
+// readBlock reads the n-th block of a tenant's memory.
+func (x *tenant) readBlock(t *testing.T, n int) []byte {
 	t.Helper()
 	p := make([]byte, backend.Granule)
 	if _, err := x.ReadBlock(backend.BlockID{Base: x.at + backend.Addr(n*backend.Granule)}, p); err != nil {
@@ -55,8 +55,8 @@ func wantCommon(t *testing.T, d *device, when string, shared, saved, unshared ui
 
 // TestWriteBlocks: equal blocks of a restore are there once; a space that writes has bytes of its own, and the others keep theirs.
 func TestWriteBlocks(t *testing.T) {
-	d, all := tenants(t, 3)
-	want := noise(1)
+	d, all := makeTenants(t, 3)
+	want := noiseBlock(1)
 	if err := all[0].Map(); err != nil { // as the first space of a restored device is
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestWriteBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantCommon(t, d, "at first", 2, 4, 0)
-	all[1].turn(t, func() {
+	all[1].takeTurn(t, func() {
 		if err := all[1].cu.Legacy().Fill(backend.Fill{Addr: all[1].at + 77, Value: 5, Element: 1, Width: 1}); err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +81,7 @@ func TestWriteBlocks(t *testing.T) {
 		if i == 1 {
 			is = changed
 		}
-		if !bytes.Equal(x.block(t, 0), is) || !bytes.Equal(x.block(t, 1), want) {
+		if !bytes.Equal(x.readBlock(t, 0), is) || !bytes.Equal(x.readBlock(t, 1), want) {
 			t.Errorf("space %d does not have its bytes", i)
 		}
 	}
@@ -98,10 +98,10 @@ func TestWriteBlocks(t *testing.T) {
 		t.Fatalf("%#x %v", uint64(at), err)
 	}
 	zero := make([]byte, backend.Granule)
-	if !bytes.Equal(all[0].block(t, 1), zero) || !bytes.Equal(all[2].block(t, 0), zero) || !bytes.Equal(all[2].block(t, 1), zero) {
+	if !bytes.Equal(all[0].readBlock(t, 1), zero) || !bytes.Equal(all[2].readBlock(t, 0), zero) || !bytes.Equal(all[2].readBlock(t, 1), zero) {
 		t.Error("memory that was given back is not zero")
 	}
-	if !bytes.Equal(all[0].block(t, 0), want) || !bytes.Equal(all[1].block(t, 1), want) {
+	if !bytes.Equal(all[0].readBlock(t, 0), want) || !bytes.Equal(all[1].readBlock(t, 1), want) {
 		t.Error("a block has changed that was not touched")
 	}
 	wantCommon(t, d, "two spaces have given back", 2, 0, 1)
@@ -109,7 +109,7 @@ func TestWriteBlocks(t *testing.T) {
 	if err := d.WriteBlocks([]backend.SpaceBlock{sameBlock(all, 2)[0], sameBlock(all, 3)[0]}, nil, want); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(all[0].block(t, 2), want) || !bytes.Equal(all[0].block(t, 3), want) {
+	if !bytes.Equal(all[0].readBlock(t, 2), want) || !bytes.Equal(all[0].readBlock(t, 3), want) {
 		t.Error("a space does not have its bytes twice")
 	}
 	wantCommon(t, d, "equal blocks of a single space", 2, 0, 1)
@@ -125,8 +125,8 @@ func TestWriteBlocks(t *testing.T) {
 
 // TestWriteBlocksAlike: what comes later joins the blocks that hold the same bytes already, and changes none that holds others.
 func TestWriteBlocksAlike(t *testing.T) {
-	d, all := tenants(t, 4)
-	want, others := noise(1), noise(2)
+	d, all := makeTenants(t, 4)
+	want, others := noiseBlock(1), noiseBlock(2)
 	if err := all[0].Map(); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestWriteBlocksAlike(t *testing.T) {
 	write(3, want)
 	wantCommon(t, d, "a space is gone, and another comes", 1, 1, 0)
 	for i, is := range [][]byte{want, nil, others, want} {
-		if is != nil && !bytes.Equal(all[i].block(t, 0), is) {
+		if is != nil && !bytes.Equal(all[i].readBlock(t, 0), is) {
 			t.Errorf("space %d does not have its bytes", i)
 		}
 	}
@@ -171,16 +171,16 @@ func TestWriteBlocksLimited(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	d, all := tenants(t, 2)
+	d, all := makeTenants(t, 2)
 	for n := range 3 {
-		if err := d.WriteBlocks(sameBlock(all, n), nil, noise(uint64(n))); err != nil {
+		if err := d.WriteBlocks(sameBlock(all, n), nil, noiseBlock(uint64(n))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	wantCommon(t, d, "at first", 1, 1, 0)
 	for n := range 3 {
 		for i, x := range all {
-			if !bytes.Equal(x.block(t, n), noise(uint64(n))) {
+			if !bytes.Equal(x.readBlock(t, n), noiseBlock(uint64(n))) {
 				t.Errorf("space %d does not have block %d", i, n)
 			}
 		}
@@ -190,18 +190,18 @@ func TestWriteBlocksLimited(t *testing.T) {
 // TestSwapByContent: of spaces that change alike, a device that has room for a single space moves what has changed once for all.
 func TestSwapByContent(t *testing.T) {
 	for _, k := range []int{2, 3, 4} {
-		d, all := tenants(t, k)
+		d, all := makeTenants(t, k)
 		for round := range 4 {
 			before := d.Swapped()
 			for _, x := range all {
-				x.turn(t, func() { x.fill(t, uint32(1+round)) })
+				x.takeTurn(t, func() { x.fillMemory(t, uint32(1+round)) })
 			}
 			after := d.Swapped()
 			if out, in := after.Out-before.Out, after.In-before.In; round > 0 && (out != tenantSize || in != 0) {
 				t.Errorf("%d spaces, round %d: %d bytes out and %d in, want %d out", k, round, out, in, tenantSize)
 			}
 			for _, x := range all {
-				x.has(t, byte(1+round))
+				x.checkMemory(t, byte(1+round))
 			}
 		}
 	}
@@ -228,8 +228,8 @@ func newTwins(t *testing.T, spaces int) *twins {
 	return w
 }
 
-// both does something with both, and compares the error.
-func (w *twins) both(what string, do func(d *device, all []*tenant) error) {
+// callBoth does something with both, and compares the error.
+func (w *twins) callBoth(what string, do func(d *device, all []*tenant) error) {
 	w.Helper()
 	a, b := do(w.d[0], w.all[0]), do(w.d[1], w.all[1])
 	if fmt.Sprint(a) != fmt.Sprint(b) {
@@ -237,8 +237,8 @@ func (w *twins) both(what string, do func(d *device, all []*tenant) error) {
 	}
 }
 
-// hashes are the hashes of all blocks of a tenant.
-func (x *tenant) hashes(t *testing.T, key byte) map[backend.BlockID]backend.Hash {
+// hashBlocks returns the hashes of all blocks of a tenant.
+func (x *tenant) hashBlocks(t *testing.T, key byte) map[backend.BlockID]backend.Hash {
 	t.Helper()
 	var mu sync.Mutex
 	out := map[backend.BlockID]backend.Hash{}
@@ -263,33 +263,33 @@ func TestCommonIsUnseen(t *testing.T) {
 		for range 60 {
 			i, n, v, from := r.IntN(spaces), r.IntN(blocks), r.Uint32N(3), r.Uint64N(backend.Granule-64)
 			op := r.IntN(8)
-			w.both(fmt.Sprint("operation ", op), func(d *device, all []*tenant) (err error) {
+			w.callBoth(fmt.Sprint("operation ", op), func(d *device, all []*tenant) (err error) {
 				x := all[i]
 				at := x.at + backend.Addr(n*backend.Granule)
 				switch op {
 				case 0: // all spaces change alike, each in its turn
 					for _, x := range all {
 						at := x.at + backend.Addr(n*backend.Granule)
-						x.turn(t, func() {
+						x.takeTurn(t, func() {
 							err = x.cu.Legacy().Fill(backend.Fill{Addr: at, Value: v, Element: 4, Width: backend.Granule / 4})
 						})
 					}
 				case 1:
-					x.turn(t, func() {
+					x.takeTurn(t, func() {
 						err = x.cu.Legacy().Fill(backend.Fill{Addr: at + backend.Addr(from), Value: v, Element: 1, Width: 1 + from%64})
 					})
 				case 2:
-					x.turn(t, func() {
+					x.takeTurn(t, func() {
 						err = x.cu.Legacy().Copy(backend.Copy{Src: backend.Place{Addr: uint64(x.at) + from}, Dst: backend.Place{Addr: uint64(at)}, Width: 1 << 20})
 					})
 				case 3:
-					err = d.WriteBlocks(sameBlock(all, n), nil, noise(uint64(v)))
+					err = d.WriteBlocks(sameBlock(all, n), nil, noiseBlock(uint64(v)))
 				case 4:
 					err = x.WriteBlock(backend.BlockID{Base: at}, nil)
 				case 5:
-					err = x.WriteBlock(backend.BlockID{Base: at}, noise(uint64(v)))
+					err = x.WriteBlock(backend.BlockID{Base: at}, noiseBlock(uint64(v)))
 				case 6: // several small allocations in a block, of which some are given back
-					x.turn(t, func() {
+					x.takeTurn(t, func() {
 						if a := small[i]; a != 0 {
 							err = x.cu.Free(a)
 						} else if a, err = x.cu.Alloc(400000); err == nil {
@@ -297,7 +297,7 @@ func TestCommonIsUnseen(t *testing.T) {
 						}
 					})
 				case 7:
-					x.turn(t, func() {})
+					x.takeTurn(t, func() {})
 				}
 				return err
 			})
@@ -312,11 +312,11 @@ func TestCommonIsUnseen(t *testing.T) {
 			}
 			saved = max(saved, w.d[0].Common().Saved)
 			for i := range spaces {
-				if a, b := w.all[0][i].hashes(t, 1), w.all[1][i].hashes(t, 1); !maps.Equal(a, b) {
+				if a, b := w.all[0][i].hashBlocks(t, 1), w.all[1][i].hashBlocks(t, 1); !maps.Equal(a, b) {
 					t.Fatalf("seed %d: after operation %d space %d has %v, and without common memory %v", seed, op, i, a, b)
 				}
 			}
-			if a, b := w.all[0][i].block(t, n), w.all[1][i].block(t, n); !bytes.Equal(a, b) {
+			if a, b := w.all[0][i].readBlock(t, n), w.all[1][i].readBlock(t, n); !bytes.Equal(a, b) {
 				t.Fatalf("seed %d: after operation %d block %d of space %d is different", seed, op, n, i)
 			}
 		}
@@ -331,15 +331,15 @@ func TestCommonIsUnseen(t *testing.T) {
 
 // TestCommonIsGone: when the spaces are gone, the device holds nothing for them.
 func TestCommonIsGone(t *testing.T) {
-	d, all := tenants(t, 3)
+	d, all := makeTenants(t, 3)
 	for n := range tenantSize / backend.Granule {
-		if err := d.WriteBlocks(sameBlock(all, n), nil, noise(uint64(n))); err != nil {
+		if err := d.WriteBlocks(sameBlock(all, n), nil, noiseBlock(uint64(n))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	all[0].turn(t, func() {})
-	all[1].turn(t, func() { all[1].fill(t, 1) })
-	all[0].turn(t, func() {})
+	all[0].takeTurn(t, func() {})
+	all[1].takeTurn(t, func() { all[1].fillMemory(t, 1) })
+	all[0].takeTurn(t, func() {})
 	for _, x := range all {
 		if err := x.Close(); err != nil {
 			t.Fatal(err)
@@ -364,12 +364,12 @@ func TestCommonMoves(t *testing.T) {
 	all := tenantsOf(t, from, 4)
 	const blocks = tenantSize / backend.Granule
 	for n := range blocks {
-		if err := from.WriteBlocks(sameBlock(all, n), nil, noise(uint64(n))); err != nil {
+		if err := from.WriteBlocks(sameBlock(all, n), nil, noiseBlock(uint64(n))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, x := range all {
-		x.turn(t, func() {})
+		x.takeTurn(t, func() {})
 	}
 	for _, x := range all[2:] {
 		if err := x.Move(to); err != nil {
@@ -380,7 +380,7 @@ func TestCommonMoves(t *testing.T) {
 	wantCommon(t, to, "the spaces that have moved", blocks, blocks, 0)
 	for round := range 2 {
 		for i, x := range all {
-			x.turn(t, func() {
+			x.takeTurn(t, func() {
 				at := x.at + backend.Addr(i*backend.Granule)
 				if err := x.cu.Legacy().Fill(backend.Fill{Addr: at, Value: uint32(i + 1), Element: 1, Width: backend.Granule}); err != nil {
 					t.Fatal(err)
@@ -389,11 +389,11 @@ func TestCommonMoves(t *testing.T) {
 		}
 		for i, x := range all {
 			for n := range blocks {
-				want := noise(uint64(n))
+				want := noiseBlock(uint64(n))
 				if n == i {
 					want = bytes.Repeat([]byte{byte(i + 1)}, backend.Granule)
 				}
-				if !bytes.Equal(x.block(t, n), want) {
+				if !bytes.Equal(x.readBlock(t, n), want) {
 					t.Errorf("round %d: space %d does not have block %d", round, i, n)
 				}
 			}

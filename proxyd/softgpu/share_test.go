@@ -12,10 +12,10 @@ import (
 
 // TestSharedSwap: memory that spaces share is the same for both, whichever of them the device has no room for.
 func TestSharedSwap(t *testing.T) {
-	d, all := tenants(t, 3)
+	d, all := makeTenants(t, 3)
 	owner, importer, third := all[0], all[1], all[2]
-	owner.turn(t, func() { owner.fill(t, 1) })
-	third.turn(t, func() { third.fill(t, 9) }) // the owner leaves the device
+	owner.takeTurn(t, func() { owner.fillMemory(t, 1) })
+	third.takeTurn(t, func() { third.fillMemory(t, 9) }) // the owner leaves the device
 	name, err := owner.cu.(backend.Sharer).Export(owner.at)
 	if err != nil {
 		t.Fatal(err)
@@ -30,12 +30,12 @@ func TestSharedSwap(t *testing.T) {
 		}
 	}
 	for v := uint32(2); v < 8; v += 2 {
-		importer.turn(t, func() { write(v); importer.fill(t, v) })
-		third.turn(t, func() { third.fill(t, 9) })
-		owner.turn(t, func() { owner.wantAll(t, owner.at, byte(v)) })
-		owner.turn(t, func() { owner.fill(t, v+1) })
-		third.turn(t, func() { third.fill(t, 9) })
-		importer.turn(t, func() { importer.wantAll(t, at, byte(v+1)) })
+		importer.takeTurn(t, func() { write(v); importer.fillMemory(t, v) })
+		third.takeTurn(t, func() { third.fillMemory(t, 9) })
+		owner.takeTurn(t, func() { owner.wantAll(t, owner.at, byte(v)) })
+		owner.takeTurn(t, func() { owner.fillMemory(t, v+1) })
+		third.takeTurn(t, func() { third.fillMemory(t, 9) })
+		importer.takeTurn(t, func() { importer.wantAll(t, at, byte(v+1)) })
 	}
 	if d.Swapped().Out == 0 {
 		t.Error("nothing was swapped")
@@ -43,8 +43,8 @@ func TestSharedSwap(t *testing.T) {
 	if err := owner.Close(); err != nil {
 		t.Fatal(err)
 	}
-	third.turn(t, func() { third.fill(t, 9) })
-	importer.turn(t, func() { importer.wantAll(t, at, 7) })
+	third.takeTurn(t, func() { third.fillMemory(t, 9) })
+	importer.takeTurn(t, func() { importer.wantAll(t, at, 7) })
 	if n := len(d.backend.shared); n != 1 {
 		t.Errorf("%d pieces of memory are shared", n)
 	}

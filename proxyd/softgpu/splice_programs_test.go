@@ -132,10 +132,10 @@ type board struct {
 	given map[string][][]byte
 }
 
-// give hands a part of a rank's memory to a collective.
-func (r *spliceRank) give(name string, at backend.Addr, n uint64) {
+// givePart hands a part of a rank's memory to a collective.
+func (r *spliceRank) givePart(name string, at backend.Addr, n uint64) {
 	r.Helper()
-	r.check(r.st.Exchange([]backend.Buffer{{Addr: at, Size: n}}, func(p [][]byte, done func(error)) {
+	r.failOn(r.st.Exchange([]backend.Buffer{{Addr: at, Size: n}}, func(p [][]byte, done func(error)) {
 		r.board.mu.Lock()
 		defer r.board.mu.Unlock()
 		r.board.given[name] = append(r.board.given[name], append([]byte(nil), p[0]...))
@@ -143,10 +143,10 @@ func (r *spliceRank) give(name string, at backend.Addr, n uint64) {
 	}))
 }
 
-// get writes what a collective has made of all that was given.
-func (r *spliceRank) get(name string, at backend.Addr, n uint64, make func(given [][]byte) []byte) {
+// getResult writes what a collective has made of all that was given.
+func (r *spliceRank) getResult(name string, at backend.Addr, n uint64, make func(given [][]byte) []byte) {
 	r.Helper()
-	r.check(r.st.Exchange([]backend.Buffer{{Addr: at, Size: n, Write: true}}, func(p [][]byte, done func(error)) {
+	r.failOn(r.st.Exchange([]backend.Buffer{{Addr: at, Size: n, Write: true}}, func(p [][]byte, done func(error)) {
 		r.board.mu.Lock()
 		defer r.board.mu.Unlock()
 		copy(p[0], make(r.board.given[name]))
@@ -154,8 +154,8 @@ func (r *spliceRank) get(name string, at backend.Addr, n uint64, make func(given
 	}))
 }
 
-// sum is the sum of all that was given, as integers.
-func sum(given [][]byte) []byte {
+// sumOf returns the sum of all that was given, as integers.
+func sumOf(given [][]byte) []byte {
 	out := make([]byte, len(given[0]))
 	for _, p := range given {
 		for i := 0; i < len(p); i += 4 {
@@ -165,8 +165,8 @@ func sum(given [][]byte) []byte {
 	return out
 }
 
-// named is a name for a collective of this step.
-func (r *spliceRank) named(what string) string { return what + string(rune('0'+r.step)) }
+// stepName is a name for a collective of this step.
+func (r *spliceRank) stepName(what string) string { return what + string(rune('0'+r.step)) }
 
 // printedBytes is memory of a rank's program, in which bytes are printed when they are written.
 type printedBytes struct{ r *spliceRank }
@@ -182,17 +182,17 @@ func (h printedBytes) Write(_ uint64, p []byte) error {
 	return nil
 }
 
-// print copies memory to the program, on a stream.
-func (r *spliceRank) print(st backend.Stream, at backend.Addr, n uint64) {
+// copyOut copies memory to the program, on a stream.
+func (r *spliceRank) copyOut(st backend.Stream, at backend.Addr, n uint64) {
 	r.Helper()
-	r.check(st.Copy(backend.Copy{Src: backend.Place{Addr: uint64(at)}, Dst: backend.Place{Host: printedBytes{r}}, Width: n}))
+	r.failOn(st.Copy(backend.Copy{Src: backend.Place{Addr: uint64(at)}, Dst: backend.Place{Host: printedBytes{r}}, Width: n}))
 }
 
-// update is an update of the weights as a node of a graph.
-func (r *spliceRank) update(rate int) backend.KernelNode {
+// updateNode is an update of the weights as a node of a graph.
+func (r *spliceRank) updateNode(rate int) backend.KernelNode {
 	r.Helper()
 	f, err := r.mods[1].Function("axpy")
-	r.check(err)
+	r.failOn(err)
 	p := binary.LittleEndian.AppendUint64(nil, uint64(r.at[weights]))
 	p = binary.LittleEndian.AppendUint64(p, uint64(r.at[grads]))
 	p = binary.LittleEndian.AppendUint32(p, uint32(rate))
@@ -203,97 +203,97 @@ func (r *spliceRank) update(rate int) backend.KernelNode {
 func (r *spliceRank) updateByGraph(rate int) {
 	r.Helper()
 	var g backend.Graph
-	id, err := g.Add(r.update(0))
-	r.check(err)
+	id, err := g.Add(r.updateNode(0))
+	r.failOn(err)
 	x, err := r.cu.Instantiate(&g)
-	r.check(err)
-	r.check(x.Set(id, r.update(rate)))
-	r.check(r.st.Graph(x))
-	r.check(x.Set(id, r.update(100))) // a run that was queued does not change
-	r.check(r.st.Synchronize(r.Context()))
-	r.check(x.Destroy())
+	r.failOn(err)
+	r.failOn(x.Set(id, r.updateNode(rate)))
+	r.failOn(r.st.Graph(x))
+	r.failOn(x.Set(id, r.updateNode(100))) // a run that was queued does not change
+	r.failOn(r.st.Synchronize(r.Context()))
+	r.failOn(x.Destroy())
 }
 
-// pinned has the program's memory at an address that the device can reach.
-func (r *spliceRank) pinned() backend.Addr {
+// pinMemory has the program's memory at an address that the device can reach.
+func (r *spliceRank) pinMemory() backend.Addr {
 	r.Helper()
 	if r.host == nil {
 		var err error
 		r.host, err = unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
-		r.check(err)
-		r.check(r.MapHost(backend.Addr(uintptr(unsafe.Pointer(&r.host[0]))), r.host)) //nolint:gosec // an address of the host
+		r.failOn(err)
+		r.failOn(r.MapHost(backend.Addr(uintptr(unsafe.Pointer(&r.host[0]))), r.host)) //nolint:gosec // an address of the host
 	}
 	return backend.Addr(uintptr(unsafe.Pointer(&r.host[0]))) //nolint:gosec // an address of the host
 }
 
-// train is the part of a step that differs by rank, and the sum of the gradients, which is the same for all.
-func (r *spliceRank) train() {
-	r.set(r.at[acts], 100*r.rank+r.step, whole)
-	r.run("axpy", whole, r.at[acts], r.at[weights], r.rank+1)
-	r.set(r.at[grads], 7+r.step, whole) // as a collective would
+// trainStep is the part of a step that differs by rank, and the sum of the gradients, which is the same for all.
+func (r *spliceRank) trainStep() {
+	r.fillPart(r.at[acts], 100*r.rank+r.step, whole)
+	r.runKernel("axpy", whole, r.at[acts], r.at[weights], r.rank+1)
+	r.fillPart(r.at[grads], 7+r.step, whole) // as a collective would
 }
 
 var splicePrograms = []spliceProgram{
 	{name: "an update that is alike", once: onDevices{24, 12}, step: func(r *spliceRank) {
-		r.train()
-		r.run("axpy", whole, r.at[moments], r.at[grads], 3)
-		r.run("axpy", whole, r.at[weights], r.at[moments], r.step)
+		r.trainStep()
+		r.runKernel("axpy", whole, r.at[moments], r.at[grads], 3)
+		r.runKernel("axpy", whole, r.at[weights], r.at[moments], r.step)
 	}},
 	{name: "1 a learning rate for each rank", once: onDevices{0, 0}, step: func(r *spliceRank) {
-		r.train()
-		r.run("axpy", whole, r.at[weights], r.at[grads], 1+r.rank)
+		r.trainStep()
+		r.runKernel("axpy", whole, r.at[weights], r.at[grads], 1+r.rank)
 	}},
 	{name: "2 a seed for each rank", once: onDevices{0, 0}, step: func(r *spliceRank) {
-		r.train()
-		r.run("add", whole, r.at[weights], 77*r.rank)
+		r.trainStep()
+		r.runKernel("add", whole, r.at[weights], 77*r.rank)
 	}},
 	{name: "3 the update follows a pointer in memory", once: onDevices{0, 0}, step: func(r *spliceRank) {
 		to := r.at[acts] + 64
-		r.set(r.at[head], int(uint32(to)), 1)
-		r.set(r.at[head]+4, int(to>>32), 1)
-		r.set(r.at[acts], 10+r.rank, whole)
-		r.run("peek", 1, r.at[head], r.at[weights])
+		r.fillPart(r.at[head], int(uint32(to)), 1)
+		r.fillPart(r.at[head]+4, int(to>>32), 1)
+		r.fillPart(r.at[acts], 10+r.rank, whole)
+		r.runKernel("peek", 1, r.at[head], r.at[weights])
 	}},
 	{name: "3 the pointer leads to what is alike", once: onDevices{11, 5}, step: func(r *spliceRank) {
 		to := r.at[acts] + 64
-		r.set(r.at[head], int(uint32(to)), 1)
-		r.set(r.at[head]+4, int(to>>32), 1)
-		r.set(r.at[acts], 10+r.step, whole)
-		r.run("peek", 1, r.at[head], r.at[weights])
+		r.fillPart(r.at[head], int(uint32(to)), 1)
+		r.fillPart(r.at[head]+4, int(to>>32), 1)
+		r.fillPart(r.at[acts], 10+r.step, whole)
+		r.runKernel("peek", 1, r.at[head], r.at[weights])
 	}},
 	{name: "3 an address in halves", once: onDevices{0, 0}, step: func(r *spliceRank) {
 		to := r.at[acts] + 64
-		r.set(r.at[acts], 10+r.rank, whole)
-		r.run("halves", 1, r.at[weights], 0, 0, 0, int(uint32(to)), int(to>>32))
+		r.fillPart(r.at[acts], 10+r.rank, whole)
+		r.runKernel("halves", 1, r.at[weights], 0, 0, 0, int(uint32(to)), int(to>>32))
 	}},
 	{name: "4 a variable of the module", once: onDevices{11, 5}, step: func(r *spliceRank) {
-		r.run("bump", 1, r.at[weights])
+		r.runKernel("bump", 1, r.at[weights])
 	}},
 	{name: "4 a variable of the module that differs", once: onDevices{0, 0}, step: func(r *spliceRank) {
 		if r.step == 0 {
 			for range r.rank {
-				r.run("bump", 1, r.at[acts])
+				r.runKernel("bump", 1, r.at[acts])
 			}
 			return
 		}
-		r.run("bump", 1, r.at[weights])
+		r.runKernel("bump", 1, r.at[weights])
 	}},
 	{name: "5 the clock in the update", once: onDevices{12, 6}, step: func(r *spliceRank) {
-		r.run("clock", 1, r.at[weights])
+		r.runKernel("clock", 1, r.at[weights])
 	}},
-	{name: "6 printf in the update", once: onDevices{0, 0}, step: func(r *spliceRank) { r.run("say", 1, r.step) }},
+	{name: "6 printf in the update", once: onDevices{0, 0}, step: func(r *spliceRank) { r.runKernel("say", 1, r.step) }},
 	{name: "6 allocation in the update", once: onDevices{0, 0}, step: func(r *spliceRank) {
-		r.run("grab", 1, r.at[head], 64, r.step)
-		r.run("drop", 1, r.at[head])
+		r.runKernel("grab", 1, r.at[head], 64, r.step)
+		r.runKernel("drop", 1, r.at[head])
 	}},
 	{name: "7 a rank corrects the weights", once: onDevices{8, 3}, step: func(r *spliceRank) {
 		if r.rank == 0 && r.step%2 == 1 {
-			r.run("add", 1, r.at[weights]+4, 1)
+			r.runKernel("add", 1, r.at[weights]+4, 1)
 		}
-		r.set(r.at[grads], 7, whole)
-		r.run("axpy", whole, r.at[weights], r.at[grads], 1)
+		r.fillPart(r.at[grads], 7, whole)
+		r.runKernel("axpy", whole, r.at[weights], r.at[grads], 1)
 		if r.step%2 == 1 {
-			r.set(r.at[weights], 5, whole)
+			r.fillPart(r.at[weights], 5, whole)
 		}
 	}},
 	{name: "8 alike for long, then not", once: onDevices{8, 4}, step: func(r *spliceRank) {
@@ -301,165 +301,165 @@ var splicePrograms = []spliceProgram{
 		if r.step > 3 {
 			rate += r.rank
 		}
-		r.set(r.at[grads], 7, whole)
-		r.run("axpy", whole, r.at[weights], r.at[grads], rate)
+		r.fillPart(r.at[grads], 7, whole)
+		r.runKernel("axpy", whole, r.at[weights], r.at[grads], rate)
 	}},
 	// The rank makes up for it a step later, and takes what the others wrote then.
 	{name: "10 an overflow skips the update of a rank", once: onDevices{11, 5}, step: func(r *spliceRank) {
-		r.set(r.at[grads], 7, whole)
+		r.fillPart(r.at[grads], 7, whole)
 		if r.rank == 1 && r.step == 3 {
 			return
 		}
-		r.run("axpy", whole, r.at[weights], r.at[grads], 3)
+		r.runKernel("axpy", whole, r.at[weights], r.at[grads], 3)
 	}},
 	{name: "11 averages on the first rank only", once: onDevices{12, 6}, step: func(r *spliceRank) {
-		r.run("axpy", whole, r.at[weights], r.at[grads], 3)
+		r.runKernel("axpy", whole, r.at[weights], r.at[grads], 3)
 		if r.rank == 0 {
-			r.run("axpy", whole, r.at[moments], r.at[weights], 3)
+			r.runKernel("axpy", whole, r.at[moments], r.at[weights], 3)
 		}
 	}},
 	{name: "15 weights that are freed and allocated again", once: onDevices{12, 6}, step: func(r *spliceRank) {
 		if r.step == 2 {
-			r.check(r.cu.Free(r.at[weights]))
+			r.failOn(r.cu.Free(r.at[weights]))
 			at, err := r.cu.Alloc(r.size)
-			r.check(err)
+			r.failOn(err)
 			r.at[weights] = at
 		}
-		r.run("add", whole, r.at[weights], 3)
+		r.runKernel("add", whole, r.at[weights], 3)
 	}},
 	{name: "18 sizes that differ by rank", once: onDevices{2, 1}, step: func(r *spliceRank) {
 		if r.step == 1 {
-			r.check(r.cu.Free(r.at[weights]))
+			r.failOn(r.cu.Free(r.at[weights]))
 			at, err := r.cu.Alloc(r.size + uint64(512*r.rank))
-			r.check(err)
+			r.failOn(err)
 			r.at[weights] = at
 		}
-		r.run("add", 8, r.at[weights], 3)
+		r.runKernel("add", 8, r.at[weights], 3)
 	}},
-	{name: "21 atomics", once: onDevices{12, 6}, step: func(r *spliceRank) { r.run("count", 512, r.at[weights], r.at[moments]) }},
+	{name: "21 atomics", once: onDevices{12, 6}, step: func(r *spliceRank) { r.runKernel("count", 512, r.at[weights], r.at[moments]) }},
 	{name: "the end of a piece", once: onDevices{0, 0}, step: func(r *spliceRank) {
-		r.set(r.at[weights]+pieceSize-4, r.rank, 1)
-		r.run("add", whole, r.at[weights], 3)
+		r.fillPart(r.at[weights]+pieceSize-4, r.rank, 1)
+		r.runKernel("add", whole, r.at[weights], 3)
 	}},
 	{name: "27 scratch that the next step reads", once: onDevices{18, 9}, step: func(r *spliceRank) {
-		r.run("axpy", whole, r.at[weights], r.at[acts], 3)
-		r.run("add", whole, r.at[acts], r.rank*(r.step%2))
-		r.set(r.at[acts], 3, whole)
+		r.runKernel("axpy", whole, r.at[weights], r.at[acts], 3)
+		r.runKernel("add", whole, r.at[acts], r.rank*(r.step%2))
+		r.fillPart(r.at[acts], 3, whole)
 	}},
 	// One allocation has parameters, gradients and activations, as PyTorch's allocator puts them. The activations, of which a
 	// part lies in each block, differ. What a kernel accesses is learned in the 17th step.
 	{name: "parts of an allocation", steps: 24, once: onDevices{92, 14}, step: func(r *spliceRank) {
 		const tensor = 1024 // bytes
 		at := r.at[weights]
-		r.set(at+2*tensor, 100*r.rank+r.step, tensor/4)
-		r.set(at+pieceSize-tensor, 100*r.rank+r.step, tensor/4)
-		r.run("axpy", tensor/4, at+2*tensor, at+pieceSize-tensor, r.rank+1)
-		r.set(at+tensor, 7+r.step, tensor/4)
-		r.run("axpy", tensor/4, at+3*tensor, at+tensor, 3)
-		r.run("axpy", tensor/4, at, at+3*tensor, r.step)
+		r.fillPart(at+2*tensor, 100*r.rank+r.step, tensor/4)
+		r.fillPart(at+pieceSize-tensor, 100*r.rank+r.step, tensor/4)
+		r.runKernel("axpy", tensor/4, at+2*tensor, at+pieceSize-tensor, r.rank+1)
+		r.fillPart(at+tensor, 7+r.step, tensor/4)
+		r.runKernel("axpy", tensor/4, at+3*tensor, at+tensor, 3)
+		r.runKernel("axpy", tensor/4, at, at+3*tensor, r.step)
 	}},
 	// The third rank's gradients come to lie beside the others': a part that was not accessed before.
 	{name: "parts that change", steps: 24, once: onDevices{90, 13}, step: func(r *spliceRank) {
 		const tensor = 1024 // bytes
 		at := r.at[weights]
-		r.set(at+2*tensor, 100*r.rank+r.step, tensor/4)
+		r.fillPart(at+2*tensor, 100*r.rank+r.step, tensor/4)
 		to := at + 4*tensor
 		if r.step > 19 {
 			to += tensor
 		}
-		r.set(r.at[head], int(uint32(to)), 1)
-		r.set(r.at[head]+4, int(to>>32), 1)
-		r.set(to, 9*r.step, 1)
-		r.run("peek", 1, r.at[head], at)
-		r.run("add", 8, at, 1)
+		r.fillPart(r.at[head], int(uint32(to)), 1)
+		r.fillPart(r.at[head]+4, int(to>>32), 1)
+		r.fillPart(to, 9*r.step, 1)
+		r.runKernel("peek", 1, r.at[head], at)
+		r.runKernel("add", 8, at, 1)
 	}},
 	{name: "an address in halves, into a part that differs", steps: 24, once: onDevices{0, 0}, step: func(r *spliceRank) {
-		r.set(r.at[acts], r.rank, 8)
+		r.fillPart(r.at[acts], r.rank, 8)
 		to := r.at[acts]
 		if r.step > 19 {
 			to += 2048
-			r.set(to, 10+r.rank, 8)
+			r.fillPart(to, 10+r.rank, 8)
 		}
-		r.set(r.at[weights]+2048, r.rank, 8)
-		r.run("halves", 1, r.at[weights], 0, 0, 0, int(uint32(to)), int(to>>32))
+		r.fillPart(r.at[weights]+2048, r.rank, 8)
+		r.runKernel("halves", 1, r.at[weights], 0, 0, 0, int(uint32(to)), int(to>>32))
 	}},
 	{name: "another order of the same operations", once: onDevices{2, 2}, step: func(r *spliceRank) {
 		for i := range 3 {
 			n := (i + r.rank) % 3
-			r.set(r.at[grads]+backend.Addr(4*n), r.step+n, 1)
-			r.run("axpy", whole, r.at[weights], r.at[grads], n+1)
+			r.fillPart(r.at[grads]+backend.Addr(4*n), r.step+n, 1)
+			r.runKernel("axpy", whole, r.at[weights], r.at[grads], n+1)
 		}
 	}},
 	{name: "two streams at once", any: true, step: func(r *spliceRank) {
 		// The kernel on the second stream waits for what the first stream writes.
 		st, err := r.cu.NewStream(backend.StreamConfig{NonBlocking: true})
-		r.check(err)
+		r.failOn(err)
 		to := r.at[weights]
-		r.set(r.at[head], 0, 1)
-		r.set(r.at[head]+8, int(uint32(to)), 1)
-		r.set(r.at[head]+12, int(to>>32), 1)
-		r.set(r.at[weights], 0, 1)
-		r.check(r.st.Synchronize(r.Context()))
+		r.fillPart(r.at[head], 0, 1)
+		r.fillPart(r.at[head]+8, int(uint32(to)), 1)
+		r.fillPart(r.at[head]+12, int(to>>32), 1)
+		r.fillPart(r.at[weights], 0, 1)
+		r.failOn(r.st.Synchronize(r.Context()))
 		r.runOn(st, "spin", 1, r.at[head])
 		r.runOn(st, "peek", 1, r.at[head]+8, r.at[moments])
 		for p := st.Progress(); p.Done == 0 && !p.Begun; p = st.Progress() {
 			runtime.Gosched()
 		}
 		for range 20 {
-			r.run("axpy", whole, r.at[acts], r.at[grads], 1)
+			r.runKernel("axpy", whole, r.at[acts], r.at[grads], 1)
 		}
-		r.set(r.at[weights], r.rank+1, 1)
-		r.set(r.at[head], 1, 1)
-		r.check(st.Synchronize(r.Context()))
-		r.check(st.Destroy())
+		r.fillPart(r.at[weights], r.rank+1, 1)
+		r.fillPart(r.at[head], 1, 1)
+		r.failOn(st.Synchronize(r.Context()))
+		r.failOn(st.Destroy())
 	}},
 	{name: "9 a norm that the program reads, and clips by", once: onDevices{24, 12}, step: func(r *spliceRank) {
-		r.train()
-		r.run("axpy", whole, r.at[moments], r.at[grads], 3)
-		r.print(r.st, r.at[moments], 4)
-		r.check(r.st.Synchronize(r.Context()))
+		r.trainStep()
+		r.runKernel("axpy", whole, r.at[moments], r.at[grads], 3)
+		r.copyOut(r.st, r.at[moments], 4)
+		r.failOn(r.st.Synchronize(r.Context()))
 		said := r.printed.String()
-		r.run("axpy", whole, r.at[weights], r.at[moments], int(said[len(said)-4]))
+		r.runKernel("axpy", whole, r.at[weights], r.at[moments], int(said[len(said)-4]))
 	}},
 	{name: "12 weights that are read on another stream meanwhile", once: onDevices{12, 6}, step: func(r *spliceRank) {
 		st, err := r.cu.NewStream(backend.StreamConfig{NonBlocking: true})
-		r.check(err)
+		r.failOn(err)
 		before, err := r.cu.NewEvent(backend.EventConfig{NoTiming: true})
-		r.check(err)
+		r.failOn(err)
 		after, err := r.cu.NewEvent(backend.EventConfig{NoTiming: true})
-		r.check(err)
-		r.check(r.st.Record(before))
-		r.check(st.Wait(before))
-		r.print(st, r.at[weights], pieceSize)
-		r.check(st.Record(after))
-		r.train()
-		r.check(r.st.Wait(after))
-		r.run("axpy", whole, r.at[weights], r.at[grads], 3)
-		r.check(r.st.Synchronize(r.Context()))
-		r.check(st.Destroy())
+		r.failOn(err)
+		r.failOn(r.st.Record(before))
+		r.failOn(st.Wait(before))
+		r.copyOut(st, r.at[weights], pieceSize)
+		r.failOn(st.Record(after))
+		r.trainStep()
+		r.failOn(r.st.Wait(after))
+		r.runKernel("axpy", whole, r.at[weights], r.at[grads], 3)
+		r.failOn(r.st.Synchronize(r.Context()))
+		r.failOn(st.Destroy())
 	}},
 	{name: "13 a sum in place, and one into other memory", once: onDevices{24, 12}, step: func(r *spliceRank) {
-		r.train()
-		r.set(r.at[grads], 5+r.rank, whole)
-		r.give(r.named("in place"), r.at[grads], pieceSize)
-		r.give(r.named("elsewhere"), r.at[acts], pieceSize)
+		r.trainStep()
+		r.fillPart(r.at[grads], 5+r.rank, whole)
+		r.givePart(r.stepName("in place"), r.at[grads], pieceSize)
+		r.givePart(r.stepName("elsewhere"), r.at[acts], pieceSize)
 	}, then: func(r *spliceRank) {
-		r.get(r.named("in place"), r.at[grads], pieceSize, sum)
-		r.run("axpy", whole, r.at[weights], r.at[grads], 3)
-		r.get(r.named("elsewhere"), r.at[head], pieceSize, sum)
-		r.run("axpy", whole, r.at[moments], r.at[head], 3)
+		r.getResult(r.stepName("in place"), r.at[grads], pieceSize, sumOf)
+		r.runKernel("axpy", whole, r.at[weights], r.at[grads], 3)
+		r.getResult(r.stepName("elsewhere"), r.at[head], pieceSize, sumOf)
+		r.runKernel("axpy", whole, r.at[moments], r.at[head], 3)
 	}},
 	{name: "14 the step is a graph, whose parameters are set", once: onDevices{12, 6}, step: func(r *spliceRank) {
-		r.set(r.at[grads], 7, whole)
+		r.fillPart(r.at[grads], 7, whole)
 		r.updateByGraph(r.step)
 	}},
 	{name: "14 the parameters differ", once: onDevices{0, 0}, step: func(r *spliceRank) {
-		r.set(r.at[grads], 7, whole)
+		r.fillPart(r.at[grads], 7, whole)
 		r.updateByGraph(r.step + 10*r.rank)
 	}},
 	{name: "14 a graph that sums the gradients, and updates", once: onDevices{12, 6}, step: func(r *spliceRank) {
-		r.set(r.at[grads], 5+r.rank, whole)
-		r.give(r.named("gradients"), r.at[grads], pieceSize)
+		r.fillPart(r.at[grads], 5+r.rank, whole)
+		r.givePart(r.stepName("gradients"), r.at[grads], pieceSize)
 	}, then: func(r *spliceRank) {
 		var g backend.Graph
 		collective, err := g.Add(backend.ExchangeNode{
@@ -467,163 +467,163 @@ var splicePrograms = []spliceProgram{
 			Begin: func(p [][]byte, done func(error)) {
 				r.board.mu.Lock()
 				defer r.board.mu.Unlock()
-				copy(p[0], sum(r.board.given[r.named("gradients")]))
+				copy(p[0], sumOf(r.board.given[r.stepName("gradients")]))
 				done(nil)
 			},
 		})
-		r.check(err)
-		_, err = g.Add(r.update(3), collective)
-		r.check(err)
+		r.failOn(err)
+		_, err = g.Add(r.updateNode(3), collective)
+		r.failOn(err)
 		x, err := r.cu.Instantiate(&g)
-		r.check(err)
-		r.check(r.st.Graph(x))
-		r.check(r.st.Synchronize(r.Context()))
-		r.check(x.Destroy())
+		r.failOn(err)
+		r.failOn(r.st.Graph(x))
+		r.failOn(r.st.Synchronize(r.Context()))
+		r.failOn(x.Destroy())
 	}},
 	{name: "14 branches of a graph, which may run at the same time", any: true, step: func(r *spliceRank) {
-		r.set(r.at[grads], 7, whole)
-		r.set(r.at[acts], r.rank, whole)
+		r.fillPart(r.at[grads], 7, whole)
+		r.fillPart(r.at[acts], r.rank, whole)
 		f, err := r.mods[0].Function("add")
-		r.check(err)
+		r.failOn(err)
 		var g backend.Graph
 		begin, err := g.Add(backend.EmptyNode{})
-		r.check(err)
-		_, err = g.Add(r.update(3), begin)
-		r.check(err)
+		r.failOn(err)
+		_, err = g.Add(r.updateNode(3), begin)
+		r.failOn(err)
 		for _, at := range []backend.Addr{r.at[acts], r.at[moments], r.at[head]} {
 			p := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, uint64(at)), 3)
 			_, err = g.Add(backend.KernelNode{Launch: backend.Launch{Function: f, Grid: backend.Dim{X: 8, Y: 1, Z: 1}, Block: backend.Dim{X: 128, Y: 1, Z: 1}, Params: p}}, begin)
-			r.check(err)
+			r.failOn(err)
 		}
 		x, err := r.cu.Instantiate(&g)
-		r.check(err)
-		r.check(r.st.Graph(x))
-		r.check(r.st.Synchronize(r.Context()))
-		r.check(x.Destroy())
+		r.failOn(err)
+		r.failOn(r.st.Graph(x))
+		r.failOn(r.st.Synchronize(r.Context()))
+		r.failOn(x.Destroy())
 	}},
 	{name: "16 the update reads a peer's memory", bases: true, once: onDevices{0, 0}, step: func(r *spliceRank) {
 		next := r.peers[(r.rank+1)%len(r.peers)]
 		if r.step == 0 {
-			r.check(r.AllowPeer(next.space))
+			r.failOn(r.AllowPeer(next.space))
 		}
-		r.set(r.at[grads], 10*r.rank+r.step, whole)
-		r.run("axpy", whole, r.at[weights], next.at[grads], 3)
+		r.fillPart(r.at[grads], 10*r.rank+r.step, whole)
+		r.runKernel("axpy", whole, r.at[weights], next.at[grads], 3)
 	}},
 	{name: "17 a counter in the program's memory", once: onDevices{12, 6}, step: func(r *spliceRank) {
-		r.run("count", 512, r.pinned(), r.at[moments])
-		r.print(r.st, r.pinned(), 4)
-		r.run("axpy", whole, r.at[weights], r.at[moments], 3)
+		r.runKernel("count", 512, r.pinMemory(), r.at[moments])
+		r.copyOut(r.st, r.pinMemory(), 4)
+		r.runKernel("axpy", whole, r.at[weights], r.at[moments], 3)
 	}},
 	{name: "19 threads of a process, each with a GPU of its own", bases: true, once: onDevices{0, 0}, step: func(r *spliceRank) {
-		r.train()
-		r.run("axpy", whole, r.at[weights], r.at[grads], 3)
+		r.trainStep()
+		r.runKernel("axpy", whole, r.at[weights], r.at[grads], 3)
 	}},
 	{name: "20 parts of a tensor: nothing is alike", once: onDevices{0, 0}, step: func(r *spliceRank) {
 		if r.step == 0 {
-			r.set(r.at[weights], 1000*r.rank, whole)
+			r.fillPart(r.at[weights], 1000*r.rank, whole)
 		}
-		r.run("axpy", whole, r.at[acts], r.at[weights], 2)
-		r.give(r.named("parts"), r.at[acts], pieceSize)
+		r.runKernel("axpy", whole, r.at[acts], r.at[weights], 2)
+		r.givePart(r.stepName("parts"), r.at[acts], pieceSize)
 	}, then: func(r *spliceRank) {
-		r.get(r.named("parts"), r.at[acts], pieceSize, sum)
-		r.run("axpy", whole, r.at[weights], r.at[acts], 1)
+		r.getResult(r.stepName("parts"), r.at[acts], pieceSize, sumOf)
+		r.runKernel("axpy", whole, r.at[weights], r.at[acts], 1)
 	}},
 	{name: "22 numbers that are none, and tiny ones", once: onDevices{12, 6}, step: func(r *spliceRank) {
-		r.set(r.at[grads], 0x7fc12345, 64)
-		r.set(r.at[grads]+256, 0x00000007, 64)
-		r.set(r.at[grads]+512, 0xff812345-1<<32, 64)
-		r.run("scale", whole, r.at[weights], r.at[grads], 0x3f000000)
+		r.fillPart(r.at[grads], 0x7fc12345, 64)
+		r.fillPart(r.at[grads]+256, 0x00000007, 64)
+		r.fillPart(r.at[grads]+512, 0xff812345-1<<32, 64)
+		r.runKernel("scale", whole, r.at[weights], r.at[grads], 0x3f000000)
 	}},
 	{name: "22 a zero with another sign", once: onDevices{0, 0}, step: func(r *spliceRank) {
-		r.set(r.at[grads], (r.rank<<31)-(r.rank>>1)<<32, 64)
-		r.set(r.at[grads]+256, 0x7fc00000+r.rank, 64)
-		r.set(r.at[weights], -(1 << 31), 64)
-		r.run("scale", whole, r.at[weights], r.at[grads], 0x3f800000)
+		r.fillPart(r.at[grads], (r.rank<<31)-(r.rank>>1)<<32, 64)
+		r.fillPart(r.at[grads]+256, 0x7fc00000+r.rank, 64)
+		r.fillPart(r.at[weights], -(1 << 31), 64)
+		r.runKernel("scale", whole, r.at[weights], r.at[grads], 0x3f800000)
 	}},
 	{name: "23 an update of which the blocks may wait for each other", once: onDevices{0, 0}, step: func(r *spliceRank) {
 		f, err := r.mods[0].Function("add")
-		r.check(err)
+		r.failOn(err)
 		p := binary.LittleEndian.AppendUint64(nil, uint64(r.at[weights]))
 		p = binary.LittleEndian.AppendUint32(p, 3)
 		l := backend.Launch{Function: f, Grid: backend.Dim{X: 8, Y: 1, Z: 1}, Block: backend.Dim{X: 128, Y: 1, Z: 1}, Params: p, Cooperative: true}
-		r.check(r.st.Launch(l))
+		r.failOn(r.st.Launch(l))
 	}},
 	// The rank was the first to make the fifth update. The others take its result after its end.
 	{name: "24 a rank ends, and others take what it has left", once: onDevices{11, 4}, step: func(r *spliceRank) {
 		if r.gone {
 			return
 		}
-		r.train()
-		r.run("axpy", whole, r.at[weights], r.at[grads], 3)
+		r.trainStep()
+		r.runKernel("axpy", whole, r.at[weights], r.at[grads], 3)
 		if r.rank == 1 && r.step == 4 {
-			r.check(r.Drain(r.Context()))
+			r.failOn(r.Drain(r.Context()))
 			r.gone = true
 		}
 	}},
 	{name: "25 statistics of a batch, of all ranks", once: onDevices{24, 12}, step: func(r *spliceRank) {
-		r.set(r.at[acts], 10*r.rank+r.step, whole)
-		r.run("axpy", whole, r.at[acts], r.at[weights], r.rank+1)
-		r.give(r.named("statistics"), r.at[acts], 512)
+		r.fillPart(r.at[acts], 10*r.rank+r.step, whole)
+		r.runKernel("axpy", whole, r.at[acts], r.at[weights], r.rank+1)
+		r.givePart(r.stepName("statistics"), r.at[acts], 512)
 	}, then: func(r *spliceRank) {
-		r.get(r.named("statistics"), r.at[head], 512, sum)
-		r.run("axpy", 128, r.at[moments], r.at[head], 9) // the running ones, alike
-		r.run("axpy", 128, r.at[acts], r.at[head], 1)    // the batch's, of each rank
-		r.give(r.named("gradients"), r.at[acts], pieceSize)
+		r.getResult(r.stepName("statistics"), r.at[head], 512, sumOf)
+		r.runKernel("axpy", 128, r.at[moments], r.at[head], 9) // the running ones, alike
+		r.runKernel("axpy", 128, r.at[acts], r.at[head], 1)    // the batch's, of each rank
+		r.givePart(r.stepName("gradients"), r.at[acts], pieceSize)
 	}, last: func(r *spliceRank) {
-		r.get(r.named("gradients"), r.at[grads], pieceSize, sum)
-		r.run("axpy", whole, r.at[weights], r.at[grads], 3)
+		r.getResult(r.stepName("gradients"), r.at[grads], pieceSize, sumOf)
+		r.runKernel("axpy", whole, r.at[weights], r.at[grads], 3)
 	}},
 	// The update is of a part for each rank. What is made of the whole is alike.
 	{name: "28 each rank has the state of a part, ZeRO-1", once: onDevices{12, 6}, step: func(r *spliceRank) {
-		r.set(r.at[grads], 7*r.rank+r.step, whole)
-		r.give(r.named("scatter"), r.at[grads], pieceSize)
+		r.fillPart(r.at[grads], 7*r.rank+r.step, whole)
+		r.givePart(r.stepName("scatter"), r.at[grads], pieceSize)
 	}, then: func(r *spliceRank) {
 		own := backend.Addr(r.rank * 4096)
-		r.get(r.named("scatter"), r.at[grads]+own, 4096, func(given [][]byte) []byte { return sum(given)[own : own+4096] })
-		r.run("axpy", 1024, r.at[moments]+own, r.at[grads]+own, 2)
-		r.run("axpy", 1024, r.at[weights]+own, r.at[moments]+own, 1)
-		r.give(r.named("parts")+string(rune('a'+r.rank)), r.at[weights]+own, 4096)
+		r.getResult(r.stepName("scatter"), r.at[grads]+own, 4096, func(given [][]byte) []byte { return sumOf(given)[own : own+4096] })
+		r.runKernel("axpy", 1024, r.at[moments]+own, r.at[grads]+own, 2)
+		r.runKernel("axpy", 1024, r.at[weights]+own, r.at[moments]+own, 1)
+		r.givePart(r.stepName("parts")+string(rune('a'+r.rank)), r.at[weights]+own, 4096)
 	}, last: func(r *spliceRank) {
 		for i := range r.peers {
-			r.get(r.named("parts")+string(rune('a'+i)), r.at[weights]+backend.Addr(i*4096), 4096, func(given [][]byte) []byte { return given[0] })
+			r.getResult(r.stepName("parts")+string(rune('a'+i)), r.at[weights]+backend.Addr(i*4096), 4096, func(given [][]byte) []byte { return given[0] })
 		}
-		r.run("axpy", whole, r.at[acts], r.at[weights], 1)
+		r.runKernel("axpy", whole, r.at[acts], r.at[weights], 1)
 	}},
 	{name: "28 each rank has a part of the weights, ZeRO-3", once: onDevices{0, 0}, step: func(r *spliceRank) {
 		if r.step == 0 {
-			r.set(r.at[weights], 500+r.rank, 1024)
+			r.fillPart(r.at[weights], 500+r.rank, 1024)
 		}
-		r.give(r.named("parts")+string(rune('a'+r.rank)), r.at[weights], 4096)
+		r.givePart(r.stepName("parts")+string(rune('a'+r.rank)), r.at[weights], 4096)
 	}, then: func(r *spliceRank) {
 		at, err := r.cu.Alloc(r.size)
-		r.check(err)
+		r.failOn(err)
 		for i := range r.peers {
-			r.get(r.named("parts")+string(rune('a'+i)), at+backend.Addr(i*4096), 4096, func(given [][]byte) []byte { return given[0] })
+			r.getResult(r.stepName("parts")+string(rune('a'+i)), at+backend.Addr(i*4096), 4096, func(given [][]byte) []byte { return given[0] })
 		}
-		r.set(r.at[acts], 10*r.rank, whole)
-		r.run("axpy", 3072, r.at[acts], at, 1+r.rank)
-		r.check(r.st.Synchronize(r.Context()))
-		r.check(r.cu.Free(at))
-		r.give(r.named("gradients"), r.at[acts], pieceSize)
+		r.fillPart(r.at[acts], 10*r.rank, whole)
+		r.runKernel("axpy", 3072, r.at[acts], at, 1+r.rank)
+		r.failOn(r.st.Synchronize(r.Context()))
+		r.failOn(r.cu.Free(at))
+		r.givePart(r.stepName("gradients"), r.at[acts], pieceSize)
 	}, last: func(r *spliceRank) {
 		own := r.rank * 4096
-		r.get(r.named("gradients"), r.at[grads], 4096, func(given [][]byte) []byte { return sum(given)[own : own+4096] })
-		r.run("axpy", 1024, r.at[weights], r.at[grads], 3)
+		r.getResult(r.stepName("gradients"), r.at[grads], 4096, func(given [][]byte) []byte { return sumOf(given)[own : own+4096] })
+		r.runKernel("axpy", 1024, r.at[weights], r.at[grads], 3)
 	}},
 	{name: "29 memory that is mapped twice", once: onDevices{0, 0}, step: func(r *spliceRank) {
 		if r.step == 0 {
 			base, err := r.Reserve(2*backend.Granule, 0, 0)
-			r.check(err)
+			r.failOn(err)
 			id, err := r.NewMemory(backend.Granule)
-			r.check(err)
+			r.failOn(err)
 			for i := range backend.Addr(2) {
-				r.check(r.MapMemory(base+i*backend.Granule, backend.Granule, 0, id))
+				r.failOn(r.MapMemory(base+i*backend.Granule, backend.Granule, 0, id))
 			}
-			r.check(r.SetAccess(base, 2*backend.Granule, true))
+			r.failOn(r.SetAccess(base, 2*backend.Granule, true))
 			r.mapped = base
 		}
-		r.set(r.mapped, r.step, whole)
-		r.run("add", 8, r.mapped+backend.Granule, r.rank*(r.step%2)) // the same memory
-		r.run("axpy", whole, r.at[weights], r.mapped, 3)
+		r.fillPart(r.mapped, r.step, whole)
+		r.runKernel("add", 8, r.mapped+backend.Granule, r.rank*(r.step%2)) // the same memory
+		r.runKernel("axpy", whole, r.at[weights], r.mapped, 3)
 	}},
 }

@@ -64,15 +64,15 @@ type spliceRank struct {
 	closed     bool
 }
 
-func (r *spliceRank) check(err error) {
+func (r *spliceRank) failOn(err error) {
 	r.Helper()
 	if err != nil {
 		r.Fatal(err)
 	}
 }
 
-// run launches a kernel with so many threads.
-func (r *spliceRank) run(name string, n uint32, params ...any) {
+// runKernel launches a kernel with so many threads.
+func (r *spliceRank) runKernel(name string, n uint32, params ...any) {
 	r.Helper()
 	r.runOn(r.st, name, n, params...)
 }
@@ -92,14 +92,14 @@ func (r *spliceRank) runOn(st backend.Stream, name string, n uint32, params ...a
 	if err != nil {
 		f, err = r.mods[1].Function(name)
 	}
-	r.check(err)
-	r.check(st.Launch(backend.Launch{Function: f, Grid: backend.Dim{X: (n + 127) / 128, Y: 1, Z: 1}, Block: backend.Dim{X: min(n, 128), Y: 1, Z: 1}, Params: b}))
+	r.failOn(err)
+	r.failOn(st.Launch(backend.Launch{Function: f, Grid: backend.Dim{X: (n + 127) / 128, Y: 1, Z: 1}, Block: backend.Dim{X: min(n, 128), Y: 1, Z: 1}, Params: b}))
 }
 
-// set fills a part of a piece.
-func (r *spliceRank) set(at backend.Addr, v, words int) {
+// fillPart fills a part of a piece.
+func (r *spliceRank) fillPart(at backend.Addr, v, words int) {
 	r.Helper()
-	r.check(r.st.Fill(backend.Fill{Addr: at, Value: uint32(v), Element: 4, Width: uint64(words)}))
+	r.failOn(r.st.Fill(backend.Fill{Addr: at, Value: uint32(v), Element: 4, Width: uint64(words)}))
 }
 
 // whole is how many words a piece has.
@@ -136,19 +136,19 @@ func newSpliceRanks(t *testing.T, way spliceWay, n, devices int, bases bool, twi
 			cfg.Base = backend.DefaultBase + backend.Addr(i)<<40
 		}
 		s, err := all[i*devices/n].NewSpace(cfg)
-		r.check(err)
+		r.failOn(err)
 		r.space = s.(*space)
 		r.cu, err = s.NewContext(0)
-		r.check(err)
+		r.failOn(err)
 		r.st, err = r.cu.NewStream(backend.StreamConfig{NonBlocking: true})
-		r.check(err)
+		r.failOn(err)
 		for k := range r.at {
 			r.at[k], err = r.cu.Alloc(r.size)
-			r.check(err)
+			r.failOn(err)
 		}
 		for k, text := range []string{backendtest.Kernels, spliceKernels} {
 			r.mods[k], _, err = r.cu.Load([]byte(text), backend.LoadConfig{})
-			r.check(err)
+			r.failOn(err)
 		}
 		ranks = append(ranks, r)
 	}
@@ -158,26 +158,26 @@ func newSpliceRanks(t *testing.T, way spliceWay, n, devices int, bases bool, twi
 	return all, ranks
 }
 
-// turn has a rank do a part of a step, with the device to itself.
-func (r *spliceRank) turn(step int, do func(*spliceRank)) {
+// takeTurn has a rank do a part of a step, with the device to itself.
+func (r *spliceRank) takeTurn(step int, do func(*spliceRank)) {
 	r.Helper()
 	if r.closed || do == nil {
 		return
 	}
-	r.check(r.Map())
+	r.failOn(r.Map())
 	r.step = step
 	do(r)
 	if r.gone {
 		r.closed = true
-		r.check(r.Close())
+		r.failOn(r.Close())
 		return
 	}
-	r.check(r.Drain(r.Context()))
-	r.check(r.Unmap())
+	r.failOn(r.Drain(r.Context()))
+	r.failOn(r.Unmap())
 }
 
-// contents is all that a rank holds and has printed.
-func (r *spliceRank) contents() []byte {
+// readContents returns all that a rank holds and has printed.
+func (r *spliceRank) readContents() []byte {
 	r.Helper()
 	out := []byte(r.printed.String())
 	for _, region := range r.State().Regions() {
@@ -188,7 +188,7 @@ func (r *spliceRank) contents() []byte {
 				id = backend.BlockID{Memory: region.Memory, Offset: at}
 			}
 			_, err := r.ReadBlock(id, p)
-			r.check(err)
+			r.failOn(err)
 			out = append(out, p...)
 		}
 	}
@@ -204,15 +204,15 @@ func runSplice(t *testing.T, p *spliceProgram, way spliceWay, ranks, devices, st
 		for _, part := range []func(*spliceRank){p.step, p.then, p.last} {
 			for i := range ranks {
 				i = (i + step) % ranks // each rank is the first at times
-				shared[i].turn(step, part)
-				apart[i].turn(step, part)
+				shared[i].takeTurn(step, part)
+				apart[i].takeTurn(step, part)
 			}
 		}
 		for i := range ranks {
 			if way.size > pieceSize && step%3 < 2 {
 				continue // so many bytes take their time
 			}
-			if !shared[i].gone && !bytes.Equal(shared[i].contents(), apart[i].contents()) {
+			if !shared[i].gone && !bytes.Equal(shared[i].readContents(), apart[i].readContents()) {
 				return fmt.Sprintf("step %d: rank %d holds other bytes than on a device of its own", step, i), 0
 			}
 		}
@@ -250,7 +250,7 @@ func beginBeside(t *testing.T, twist spliceTwist) (wrong bool) {
 	streams := map[*space]backend.Stream{}
 	for _, r := range ranks {
 		st, err := r.cu.NewStream(backend.StreamConfig{NonBlocking: true})
-		r.check(err)
+		r.failOn(err)
 		streams[r.space] = st
 	}
 	devices[0].splicer.copying = func(s *space) {
@@ -260,7 +260,7 @@ func beginBeside(t *testing.T, twist spliceTwist) (wrong bool) {
 			}
 			st := streams[s]
 			done := st.Progress().Done
-			r.check(st.Fill(backend.Fill{Addr: r.at[weights] + pieceSize/2, Value: uint32(5 + r.rank), Element: 4, Width: whole / 2}))
+			r.failOn(st.Fill(backend.Fill{Addr: r.at[weights] + pieceSize/2, Value: uint32(5 + r.rank), Element: 4, Width: whole / 2}))
 			p := st.Progress()
 			for ; p.Done == done && !p.Begun; p = st.Progress() {
 				runtime.Gosched()
@@ -273,8 +273,8 @@ func beginBeside(t *testing.T, twist spliceTwist) (wrong bool) {
 	}
 	for step := range 3 {
 		for _, r := range ranks {
-			r.turn(step, func(r *spliceRank) { r.run("axpy", whole/2, r.at[weights], r.at[grads], 3) })
-			for i, b := range r.contents()[pieceSize/2 : pieceSize] { // the weights come first
+			r.takeTurn(step, func(r *spliceRank) { r.runKernel("axpy", whole/2, r.at[weights], r.at[grads], 3) })
+			for i, b := range r.readContents()[pieceSize/2 : pieceSize] { // the weights come first
 				wrong = wrong || i%4 == 0 && b != byte(5+r.rank)
 			}
 		}
@@ -298,19 +298,19 @@ func TestSpliceBeside(t *testing.T) {
 func trainStep(measure func()) (gradients, update func(*spliceRank)) {
 	gradients = func(r *spliceRank) {
 		at, err := r.cu.Alloc(2 * r.size)
-		r.check(err)
-		r.set(at, 100*r.rank+r.step, int(r.size/2))
-		r.set(r.at[grads], 10*r.rank+r.step, int(r.size/4))
-		r.give(r.named("gradients"), r.at[grads], r.size)
-		r.check(r.st.Synchronize(r.Context()))
+		r.failOn(err)
+		r.fillPart(at, 100*r.rank+r.step, int(r.size/2))
+		r.fillPart(r.at[grads], 10*r.rank+r.step, int(r.size/4))
+		r.givePart(r.stepName("gradients"), r.at[grads], r.size)
+		r.failOn(r.st.Synchronize(r.Context()))
 		measure()
-		r.check(r.cu.Free(at))
+		r.failOn(r.cu.Free(at))
 	}
 	update = func(r *spliceRank) {
-		r.get(r.named("gradients"), r.at[grads], r.size, sum)
-		r.run("axpy", uint32(r.size/4), r.at[moments], r.at[grads], 3)
-		r.run("axpy", uint32(r.size/4), r.at[weights], r.at[moments], r.step)
-		r.check(r.st.Synchronize(r.Context()))
+		r.getResult(r.stepName("gradients"), r.at[grads], r.size, sumOf)
+		r.runKernel("axpy", uint32(r.size/4), r.at[moments], r.at[grads], 3)
+		r.runKernel("axpy", uint32(r.size/4), r.at[weights], r.at[moments], r.step)
+		r.failOn(r.st.Synchronize(r.Context()))
 		measure()
 	}
 	return gradients, update
@@ -331,8 +331,8 @@ func TestSpliceMemory(t *testing.T) {
 			most = max(most, c.Shared+c.Private+d.Spliced().Kept)
 		})
 		for _, r := range ranks {
-			r.check(r.cu.Free(r.at[acts]))
-			r.check(r.cu.Free(r.at[head]))
+			r.failOn(r.cu.Free(r.at[acts]))
+			r.failOn(r.cu.Free(r.at[head]))
 		}
 		for step := range 6 {
 			before := d.Spliced()
@@ -341,7 +341,7 @@ func TestSpliceMemory(t *testing.T) {
 			}
 			for _, do := range []func(*spliceRank){gradients, update} {
 				for _, r := range ranks {
-					r.turn(step, do)
+					r.takeTurn(step, do)
 				}
 			}
 			after := d.Spliced()
@@ -407,17 +407,17 @@ func TestSpliceRandom(t *testing.T) {
 				}
 				switch kind {
 				case 0:
-					r.set(r.at[to]+backend.Addr(4*v), v, 1)
+					r.fillPart(r.at[to]+backend.Addr(4*v), v, 1)
 				case 1:
-					r.set(r.at[to], v, whole)
+					r.fillPart(r.at[to], v, whole)
 				case 2:
-					r.run("bump", 1, r.at[to])
+					r.runKernel("bump", 1, r.at[to])
 				case 3:
-					r.run("count", 128, r.at[to], r.at[to])
+					r.runKernel("count", 128, r.at[to], r.at[to])
 				case 4:
-					r.run("add", whole, r.at[to], v)
+					r.runKernel("add", whole, r.at[to], v)
 				default:
-					r.run("axpy", whole, r.at[to], r.at[from], v)
+					r.runKernel("axpy", whole, r.at[to], r.at[from], v)
 				}
 			}
 		}}

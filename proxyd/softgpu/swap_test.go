@@ -25,7 +25,7 @@ const (
 	tenantSize = 10 << 20
 )
 
-func tenants(t *testing.T, n int) (*device, []*tenant) {
+func makeTenants(t *testing.T, n int) (*device, []*tenant) {
 	t.Helper()
 	b, err := New(Config{Memory: []uint64{deviceSize}})
 	if err != nil {
@@ -56,8 +56,8 @@ func tenantsOf(t *testing.T, d *device, n int) (all []*tenant) {
 	return all
 }
 
-// turn maps a space, does something, and unmaps it.
-func (x *tenant) turn(t *testing.T, do func()) {
+// takeTurn maps a space, does something, and unmaps it.
+func (x *tenant) takeTurn(t *testing.T, do func()) {
 	t.Helper()
 	if err := x.Map(); err != nil {
 		t.Fatal(err)
@@ -71,15 +71,15 @@ func (x *tenant) turn(t *testing.T, do func()) {
 	}
 }
 
-func (x *tenant) fill(t *testing.T, v uint32) {
+func (x *tenant) fillMemory(t *testing.T, v uint32) {
 	t.Helper()
 	if err := x.cu.Legacy().Fill(backend.Fill{Addr: x.at, Value: v, Element: 1, Width: tenantSize}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// has checks all bytes without mapping the space.
-func (x *tenant) has(t *testing.T, v byte) {
+// checkMemory checks all bytes without mapping the space.
+func (x *tenant) checkMemory(t *testing.T, v byte) {
 	t.Helper()
 	p := make([]byte, backend.Granule)
 	for at := backend.Addr(0); at < tenantSize; at += backend.Granule {
@@ -108,10 +108,10 @@ func inDevice(all []*tenant) (n uint64) {
 
 // TestSwap: spaces that do not fit on a device together have their turns there, one after the other, and their bytes.
 func TestSwap(t *testing.T) {
-	d, all := tenants(t, 3)
+	d, all := makeTenants(t, 3)
 	for round := range 3 {
 		for i, x := range all {
-			x.turn(t, func() { x.fill(t, uint32(10*round+i)) })
+			x.takeTurn(t, func() { x.fillMemory(t, uint32(10*round+i)) })
 			if n := inDevice(all); n > deviceSize {
 				t.Errorf("round %d: %d bytes are in a device of %d", round, n, deviceSize)
 			}
@@ -121,7 +121,7 @@ func TestSwap(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	for i, x := range all {
-		x.has(t, byte(20+i))
+		x.checkMemory(t, byte(20+i))
 		if free, total := x.Info(); total != deviceSize || free != deviceSize-tenantSize {
 			t.Errorf("%d of %d bytes are free", free, total)
 		}
@@ -130,14 +130,14 @@ func TestSwap(t *testing.T) {
 
 // TestSwapGrown: memory that is allocated in a turn drives others out at once.
 func TestSwapGrown(t *testing.T) {
-	d, all := tenants(t, 2)
+	d, all := makeTenants(t, 2)
 	small := all[0]
 	if err := small.cu.Free(small.at); err != nil {
 		t.Fatal(err)
 	}
-	small.turn(t, func() {})
-	all[1].turn(t, func() { all[1].fill(t, 1) })
-	small.turn(t, func() {
+	small.takeTurn(t, func() {})
+	all[1].takeTurn(t, func() { all[1].fillMemory(t, 1) })
+	small.takeTurn(t, func() {
 		if n := d.Swapped().Out; n != 0 {
 			t.Errorf("%d bytes left for nothing", n)
 		}
@@ -148,15 +148,15 @@ func TestSwapGrown(t *testing.T) {
 		if n := d.Swapped().Out; n != tenantSize {
 			t.Errorf("%d bytes have left", n)
 		}
-		small.fill(t, 2)
+		small.fillMemory(t, 2)
 	})
-	small.has(t, 2)
-	all[1].has(t, 1)
+	small.checkMemory(t, 2)
+	all[1].checkMemory(t, 1)
 }
 
 // TestSwapExchange: what a collective works on stays when its space leaves, and what it writes meanwhile is there when it is back.
 func TestSwapExchange(t *testing.T) {
-	d, all := tenants(t, 2)
+	d, all := makeTenants(t, 2)
 	a, b := all[0], all[1]
 	other, err := a.cu.Alloc(backend.Granule)
 	if err != nil {
@@ -165,7 +165,7 @@ func TestSwapExchange(t *testing.T) {
 	if err := a.Map(); err != nil {
 		t.Fatal(err)
 	}
-	a.fill(t, 1)
+	a.fillMemory(t, 1)
 	if err := a.cu.Legacy().Fill(backend.Fill{Addr: other, Value: 3, Element: 1, Width: backend.Granule}); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestSwapExchange(t *testing.T) {
 	for a.Unmap() != nil { // it is about to wait
 		runtime.Gosched()
 	}
-	b.turn(t, func() { b.fill(t, 7) })
+	b.takeTurn(t, func() { b.fillMemory(t, 7) })
 	if n := d.Swapped().Out; n != backend.Granule {
 		t.Errorf("%d bytes have left", n)
 	}
@@ -191,9 +191,9 @@ func TestSwapExchange(t *testing.T) {
 		x.bytes[i] += 4
 	}
 	x.done(nil)
-	a.turn(t, func() {})
-	a.has(t, 5)
-	b.has(t, 7)
+	a.takeTurn(t, func() {})
+	a.checkMemory(t, 5)
+	b.checkMemory(t, 7)
 	p := make([]byte, backend.Granule)
 	if some, err := a.ReadBlock(backend.BlockID{Base: other}, p); err != nil || !some || p[0] != 3 {
 		t.Errorf("%v %v %d", some, err, p[0])
@@ -202,11 +202,11 @@ func TestSwapExchange(t *testing.T) {
 
 // TestSwapPeer: a space that is not there is reached nevertheless by a peer, by copies and by pointers.
 func TestSwapPeer(t *testing.T) {
-	_, all := tenants(t, 2)
+	_, all := makeTenants(t, 2)
 	a, b := all[0], all[1]
-	a.turn(t, func() { a.fill(t, 1) })
-	b.turn(t, func() {
-		b.fill(t, 2)
+	a.takeTurn(t, func() { a.fillMemory(t, 1) })
+	b.takeTurn(t, func() {
+		b.fillMemory(t, 2)
 		err := b.cu.Legacy().Copy(backend.Copy{
 			Src: backend.Place{Space: a.space, Addr: uint64(a.at)}, Dst: backend.Place{Addr: uint64(b.at)}, Width: tenantSize,
 		})
@@ -214,23 +214,23 @@ func TestSwapPeer(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	b.has(t, 1)
+	b.checkMemory(t, 1)
 	if err := b.AllowPeer(a.space); err != nil {
 		t.Fatal(err)
 	}
-	a.turn(t, func() { a.fill(t, 3) })
-	b.turn(t, func() {
+	a.takeTurn(t, func() { a.fillMemory(t, 3) })
+	b.takeTurn(t, func() {
 		if err := b.cu.Legacy().Fill(backend.Fill{Addr: a.at, Value: 4, Element: 1, Width: tenantSize}); err != nil {
 			t.Fatal(err)
 		}
 	})
-	a.turn(t, func() {})
-	a.has(t, 4)
+	a.takeTurn(t, func() {})
+	a.checkMemory(t, 4)
 }
 
 // TestPeerHost: the program's memory, which each of its spaces has at the same address, does not stand in the way of peers.
 func TestPeerHost(t *testing.T) {
-	_, all := tenants(t, 2)
+	_, all := makeTenants(t, 2)
 	a, b := all[0], all[1]
 	host := func(at backend.Addr, spaces ...*tenant) {
 		t.Helper()
@@ -263,7 +263,7 @@ func TestPeerHost(t *testing.T) {
 
 // TestPeerFree: a stream frees the memory of a peer, in its own order; without access to the peer it may not.
 func TestPeerFree(t *testing.T) {
-	_, all := tenants(t, 2)
+	_, all := makeTenants(t, 2)
 	a, b := all[0], all[1]
 	if err := b.cu.Legacy().FreeAsync(a.at); backend.ResultOf(err) != backend.InvalidValue {
 		t.Fatalf("without access: %v", err)
@@ -271,7 +271,7 @@ func TestPeerFree(t *testing.T) {
 	if err := b.AllowPeer(a.space); err != nil {
 		t.Fatal(err)
 	}
-	b.turn(t, func() {
+	b.takeTurn(t, func() {
 		if err := b.cu.Legacy().FreeAsync(a.at); err != nil {
 			t.Fatal(err)
 		}

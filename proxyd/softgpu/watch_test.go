@@ -111,7 +111,7 @@ func TestWatched(t *testing.T) {
 // TestWatchedWork: whatever writes memory, hashes are those of what is there.
 func TestWatchedWork(t *testing.T) {
 	needWatcher(t)
-	_, all := tenants(t, 2)
+	_, all := makeTenants(t, 2)
 	x := all[0]
 	if err := x.Map(); err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestWatchedWork(t *testing.T) {
 		case 2:
 			err = st.Launch(backend.Launch{
 				Function: add, Grid: backend.Dim{X: 1, Y: 1, Z: 1}, Block: backend.Dim{X: 1, Y: 1, Z: 1},
-				Params: params(at(), r.Uint32()),
+				Params: kernelParams(at(), r.Uint32()),
 			})
 		case 3:
 			var a backend.Addr
@@ -167,7 +167,7 @@ func TestWatchedWork(t *testing.T) {
 			if err = x.Drain(t.Context()); err == nil {
 				err = x.Unmap()
 			}
-			all[1].turn(t, func() { all[1].fill(t, 1) })
+			all[1].takeTurn(t, func() { all[1].fillMemory(t, 1) })
 			if err == nil {
 				err = x.Map()
 			}
@@ -190,7 +190,7 @@ func TestWatchedWork(t *testing.T) {
 	}
 }
 
-// params is a kernel's block of an address and a word.
-func params(a backend.Addr, v uint32) []byte {
+// kernelParams is a kernel's block of an address and a word.
+func kernelParams(a backend.Addr, v uint32) []byte {
 	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, uint64(a)), v)
 }

@@ -22,14 +22,14 @@ import (
 // errMissed is a blow that came when the job had ended: nothing was tested.
 var errMissed = errors.New("the job ended before it was hit")
 
-// strike does one blow and returns when the job runs again.
-func (r *run) strike(ctx context.Context, b blow) error {
+// strikeBlow does one blow and returns when the job runs again.
+func (r *run) strikeBlow(ctx context.Context, b blow) error {
 	var running []job // of an array, some elements may have ended
-	for _, j := range r.c.board.get(r.id) {
+	for _, j := range r.c.board.getJobs(r.id) {
 		switch {
 		case j.state == "RUNNING":
 			running = append(running, j)
-		case j.ended() && j.outcome() != r.want[j.id]:
+		case j.hasEnded() && j.describeOutcome() != r.want[j.id]:
 			return fmt.Errorf("before %s it ended by itself: %s", b, j)
 		}
 	}
@@ -52,9 +52,9 @@ func (r *run) strike(ctx context.Context, b blow) error {
 	if b.kind == grow || b.kind == shrink {
 		return r.runsOn(ctx, b, victim)
 	}
-	err = r.back(ctx, victim)
+	err = r.waitUntilBack(ctx, victim)
 	if b.kind == nodeFail { // whatever came of it, the lane is somebody else's next
-		err = errors.Join(err, r.c.heal(context.WithoutCancel(ctx), at.host))
+		err = errors.Join(err, r.c.healNode(context.WithoutCancel(ctx), at.host))
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", b, err)
@@ -68,9 +68,9 @@ func (r *run) strike(ctx context.Context, b blow) error {
 func (r *run) endedFirst(ctx context.Context, victim job) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	return r.c.board.until(ctx, r.id, "end", func(jobs []job) (bool, error) {
+	return r.c.board.waitFor(ctx, r.id, "end", func(jobs []job) (bool, error) {
 		i := slices.IndexFunc(jobs, func(j job) bool { return j.id == victim.id })
-		return jobs[i].state == "COMPLETED" && jobs[i].restarts == victim.restarts && jobs[i].outcome() == r.want[victim.id], nil
+		return jobs[i].state == "COMPLETED" && jobs[i].restarts == victim.restarts && jobs[i].describeOutcome() == r.want[victim.id], nil
 	}) == nil
 }
 
@@ -103,7 +103,7 @@ var strikes = map[kind]func(context.Context, hit) error{
 			return err
 		}
 		// Anywhere in a step of the program.
-		if err := pause(ctx, time.Duration(h.blow.pick%1500)*time.Millisecond); err != nil {
+		if err := waitWhile(ctx, time.Duration(h.blow.pick%1500)*time.Millisecond); err != nil {
 			return err
 		}
 		if _, err := h.c.Exec(ctx, "ctl", "alice", "scancel", lease); err != nil {
@@ -114,16 +114,16 @@ var strikes = map[kind]func(context.Context, hit) error{
 	timeLimit: func(ctx context.Context, h hit) error {
 		// The run was begun so that the tick comes at the planned moment. Not long
 		// before it: a job whose time is up starts no more steps.
-		if err := pause(ctx, time.Until(h.tick.Add(-tickJitter))); err != nil {
+		if err := waitWhile(ctx, time.Until(h.tick.Add(-tickJitter))); err != nil {
 			return err
 		}
-		err := h.c.Scontrol(ctx, "update", "JobId="+h.victim.name(), "EndTime=now")
+		err := h.c.Scontrol(ctx, "update", "JobId="+h.victim.nameForSlurm(), "EndTime=now")
 		for try := 1; err != nil && strings.Contains(err.Error(), "Invalid time") && try < 5; try++ {
 			// It has started in this very second.
-			if err := pause(ctx, 300*time.Millisecond); err != nil {
+			if err := waitWhile(ctx, 300*time.Millisecond); err != nil {
 				return err
 			}
-			err = h.c.Scontrol(ctx, "update", "JobId="+h.victim.name(), "EndTime=now")
+			err = h.c.Scontrol(ctx, "update", "JobId="+h.victim.nameForSlurm(), "EndTime=now")
 		}
 		if err != nil && strings.Contains(err.Error(), "already finished") {
 			return errMissed
@@ -146,7 +146,7 @@ var strikes = map[kind]func(context.Context, hit) error{
 }
 
 func strikeRequeue(ctx context.Context, h hit) error {
-	return h.c.Scontrol(ctx, "requeue", h.victim.name())
+	return h.c.Scontrol(ctx, "requeue", h.victim.nameForSlurm())
 }
 
 // strikeMove excludes the node that runs the batch script. A job of two nodes has one
@@ -155,10 +155,10 @@ func strikeMove(ctx context.Context, h hit) error { return moveWith(ctx, h) }
 
 // moveWith is a move of a job that is changed while it waits.
 func moveWith(ctx context.Context, h hit, changes ...string) error {
-	if err := h.c.Scontrol(ctx, "requeuehold", h.victim.name()); err != nil {
+	if err := h.c.Scontrol(ctx, "requeuehold", h.victim.nameForSlurm()); err != nil {
 		return err
 	}
-	err := h.c.board.until(ctx, h.id, "requeued and held", func(jobs []job) (bool, error) {
+	err := h.c.board.waitFor(ctx, h.id, "requeued and held", func(jobs []job) (bool, error) {
 		i := slices.IndexFunc(jobs, func(j job) bool { return j.id == h.victim.id })
 		return jobs[i].restarts > h.victim.restarts && jobs[i].state == "PENDING", nil
 	})
@@ -167,16 +167,16 @@ func moveWith(ctx context.Context, h hit, changes ...string) error {
 	}
 	_, strangers := h.c.laneNodes(h.lane)
 	excluded := strings.Join(append(strangers, h.victim.batchHost), ",")
-	update := append([]string{"update", "JobId=" + h.victim.name(), "ExcNodeList=" + excluded}, changes...)
+	update := append([]string{"update", "JobId=" + h.victim.nameForSlurm(), "ExcNodeList=" + excluded}, changes...)
 	if err := h.c.Scontrol(ctx, update...); err != nil {
 		return err
 	}
-	return h.c.Scontrol(ctx, "release", h.victim.name())
+	return h.c.Scontrol(ctx, "release", h.victim.nameForSlurm())
 }
 
 // strikeLend has another job of alice's lend the victim a GPU of its node, and returns that job when the victim has it.
 func strikeLend(ctx context.Context, h hit) (lease string, err error) {
-	lease, err = h.c.Exec(ctx, "ctl", "alice", "env", "--chdir=/tmp", "sbatch", "--parsable", "--job-name=lender", "--singularity-lease="+h.victim.name(),
+	lease, err = h.c.Exec(ctx, "ctl", "alice", "env", "--chdir=/tmp", "sbatch", "--parsable", "--job-name=lender", "--singularity-lease="+h.victim.nameForSlurm(),
 		"--gpus-per-node=1", "--nodelist="+h.host, "--time=10", "--output=/dev/null", "--wrap=exec sleep 600")
 	if err != nil {
 		return "", err
@@ -190,14 +190,14 @@ func (h hit) hasGPUs(ctx context.Context, want int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, fmt.Errorf("the job has not %d GPUs after a minute", want))
 	defer cancel()
 	for {
-		said, err := h.c.Exec(ctx, "ctl", "alice", "singctl", "show", "--json", h.victim.name())
+		said, err := h.c.Exec(ctx, "ctl", "alice", "singctl", "show", "--json", h.victim.nameForSlurm())
 		if err != nil {
 			return err
 		}
 		if now := lentNow.FindAllStringSubmatch(said, -1); len(now) > 0 && now[len(now)-1][1] == strconv.Itoa(want) {
 			return nil
 		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
+		if err := waitWhile(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -208,7 +208,7 @@ var lentNow = regexp.MustCompile(`"text": "job \d+ [^"]*: (\d+) now"`)
 
 // runsOn checks that a blow has left the run of its victim alone.
 func (r *run) runsOn(ctx context.Context, b blow, victim job) error {
-	restarts, err := r.c.Exec(ctx, "ctl", "root", "squeue", "--noheader", "--states=all", "--jobs="+victim.name(), "--Format=RestartCnt,State")
+	restarts, err := r.c.Exec(ctx, "ctl", "root", "squeue", "--noheader", "--states=all", "--jobs="+victim.nameForSlurm(), "--Format=RestartCnt,State")
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (r *run) runsOn(ctx context.Context, b blow, victim job) error {
 func (r *run) endLeases(ctx context.Context) error {
 	for _, lease := range r.leases {
 		_, _ = r.c.Exec(ctx, "ctl", "root", "scancel", lease) // it ends with the job that it lent to, too
-		if err := r.c.board.until(ctx, lease, "the end of a lease", func(jobs []job) (bool, error) { return allEnded(jobs), nil }); err != nil {
+		if err := r.c.board.waitFor(ctx, lease, "the end of a lease", func(jobs []job) (bool, error) { return allEnded(jobs), nil }); err != nil {
 			return err
 		}
 	}
@@ -236,8 +236,8 @@ func strikePreempt(ctx context.Context, h hit) error {
 	if err != nil {
 		return err
 	}
-	return h.c.board.until(ctx, id, "the premium job", func(jobs []job) (bool, error) {
-		return len(jobs) == 1 && jobs[0].ended(), nil
+	return h.c.board.waitFor(ctx, id, "the premium job", func(jobs []job) (bool, error) {
+		return len(jobs) == 1 && jobs[0].hasEnded(), nil
 	})
 }
 
@@ -258,21 +258,21 @@ func (r *run) isSilent() bool {
 func strikeNodeFail(ctx context.Context, h hit) error {
 	h.silent = h.silent || h.isSilent()
 	// Of an array, all that run on the node.
-	for _, j := range h.c.board.get(h.id) {
+	for _, j := range h.c.board.getJobs(h.id) {
 		if j.state != "RUNNING" {
 			continue
 		}
-		if _, err := h.c.Exec(ctx, "ctl", "alice", "singctl", "checkpoint", j.name()); err != nil {
+		if _, err := h.c.Exec(ctx, "ctl", "alice", "singctl", "checkpoint", j.nameForSlurm()); err != nil {
 			if strings.Contains(err.Error(), "has ended") {
 				return errMissed
 			}
 			return err
 		}
 	}
-	if err := pause(ctx, time.Duration(h.blow.pick%1500)*time.Millisecond); err != nil {
+	if err := waitWhile(ctx, time.Duration(h.blow.pick%1500)*time.Millisecond); err != nil {
 		return err
 	}
-	if jobs := h.c.board.get(h.id); !slices.ContainsFunc(jobs, func(j job) bool { return j.id == h.victim.id && j.state == "RUNNING" }) {
+	if jobs := h.c.board.getJobs(h.id); !slices.ContainsFunc(jobs, func(j job) bool { return j.id == h.victim.id && j.state == "RUNNING" }) {
 		return errMissed
 	}
 	if _, err := h.c.Run(ctx, "fail", h.host); err != nil {
@@ -282,8 +282,8 @@ func strikeNodeFail(ctx context.Context, h hit) error {
 	return h.c.Scontrol(ctx, "update", "NodeName="+h.host, "State=DOWN", "Reason=power")
 }
 
-// heal brings the power back and waits until Slurm uses the node again.
-func (c *cluster) heal(ctx context.Context, node string) error {
+// healNode brings the power back and waits until Slurm uses the node again.
+func (c *cluster) healNode(ctx context.Context, node string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("not back after a minute"))
 	defer cancel()
 	if _, err := c.Run(ctx, "heal", node); err != nil {
@@ -301,7 +301,7 @@ func (c *cluster) heal(ctx context.Context, node string) error {
 			// Refused while the node has not reported; then it is asked again.
 			_ = c.Scontrol(ctx, "update", "NodeName="+node, "State=RESUME")
 		}
-		if err := pause(ctx, 500*time.Millisecond); err != nil {
+		if err := waitWhile(ctx, 500*time.Millisecond); err != nil {
 			return fmt.Errorf("node %s: %w: %s", node, err, state)
 		}
 	}
@@ -327,31 +327,31 @@ func killProxyd(ctx context.Context, h hit) error {
 	return err
 }
 
-// back waits until every job of the submission runs again.
-func (r *run) back(ctx context.Context, victim job) error {
+// waitUntilBack waits until every job of the submission runs again.
+func (r *run) waitUntilBack(ctx context.Context, victim job) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 90*time.Second, errors.New("not back after 90 s"))
 	defer cancel()
-	return r.c.board.until(ctx, r.id, "restart", func(jobs []job) (bool, error) {
+	return r.c.board.waitFor(ctx, r.id, "restart", func(jobs []job) (bool, error) {
 		running := true
 		for _, j := range jobs {
 			hit := j.id != victim.id || j.restarts > victim.restarts
 			switch {
 			// One that ends after its time and before slurmctld looks is called TIMEOUT, too.
-			case j.ended() && !hit && (j.outcome() == r.want[j.id] || j.state == "TIMEOUT" && j.exits == "0:0"):
+			case j.hasEnded() && !hit && (j.describeOutcome() == r.want[j.id] || j.state == "TIMEOUT" && j.exits == "0:0"):
 				return false, fmt.Errorf("%w: %s", errMissed, j)
-			case j.ended() && !hit:
+			case j.hasEnded() && !hit:
 				return false, fmt.Errorf("ended instead of starting again: %s", j)
-			case j.ended(), j.state == "RUNNING" && hit:
+			case j.hasEnded(), j.state == "RUNNING" && hit:
 				continue
 			}
 			running = false
 		}
-		return running, r.hurry(ctx, jobs)
+		return running, r.startRequeued(ctx, jobs)
 	})
 }
 
-// hurry tells Slurm to start what was requeued: by itself it waits for two minutes.
-func (r *run) hurry(ctx context.Context, jobs []job) error {
+// startRequeued tells Slurm to start what was requeued: by itself it waits for two minutes.
+func (r *run) startRequeued(ctx context.Context, jobs []job) error {
 	for _, j := range jobs {
 		if j.state != "PENDING" || j.restarts == 0 {
 			continue
@@ -369,7 +369,7 @@ func (r *run) hurry(ctx context.Context, jobs []job) error {
 		// Earlier, the node may still refuse the new run: "Job credential revoked".
 		if time.Since(j.since) > 2*time.Second && time.Since(r.hurried[j.id]) > 4*time.Second {
 			r.hurried[j.id] = time.Now()
-			err := r.c.Scontrol(ctx, "update", "JobId="+j.name(), "StartTime=now", "TimeLimit=10")
+			err := r.c.Scontrol(ctx, "update", "JobId="+j.nameForSlurm(), "StartTime=now", "TimeLimit=10")
 			if err != nil && !strings.Contains(err.Error(), "no longer pending") { // Slurm was quicker
 				return err
 			}
@@ -378,8 +378,8 @@ func (r *run) hurry(ctx context.Context, jobs []job) error {
 	return nil
 }
 
-// pause waits; the moments of a test are times.
-func pause(ctx context.Context, d time.Duration) error {
+// waitWhile waits for a duration; the moments of a test are times.
+func waitWhile(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)

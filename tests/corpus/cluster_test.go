@@ -45,8 +45,8 @@ func (c *cluster) laneNodes(lane int) (own, strangers []string) {
 	return own, strangers
 }
 
-// raise brings the cluster up for the whole test.
-func raise(t *testing.T, name string, lanes int, up []string) *cluster {
+// raiseCluster brings the cluster up for the whole test.
+func raiseCluster(t *testing.T, name string, lanes int, up []string) *cluster {
 	t.Helper()
 	c := &cluster{Cluster: mini.Cluster{Program: *mcProgram, Name: name}, lanes: lanes, free: make(chan int, lanes), board: board{jobs: map[string]job{}, changed: make(chan struct{})}, missing: map[string]error{}}
 	for lane := range lanes {
@@ -73,7 +73,7 @@ func raise(t *testing.T, name string, lanes int, up []string) *cluster {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	watched := make(chan struct{})
-	go func() { defer close(watched); c.board.follow(ctx, c) }()
+	go func() { defer close(watched); c.board.followJobs(ctx, c) }()
 	t.Cleanup(func() {
 		stop()
 		<-watched
@@ -95,17 +95,17 @@ type job struct {
 	since                   time.Time // in this state, as far as was seen
 }
 
-// name is for Slurm's commands: the number alone can be that of a whole array.
-func (j job) name() string {
+// nameForSlurm is the job's name for Slurm's commands: the number alone can be that of a whole array.
+func (j job) nameForSlurm() string {
 	if j.array != "" && j.element != "" {
 		return j.array + "_" + j.element
 	}
 	return j.id
 }
 
-// ended are the states in which nothing of a job happens any more. A time limit's, a failed
+// hasEnded reports whether the job is in a state in which nothing of a job happens any more. A time limit's, a failed
 // node's, and that of a run which Slurm ended before it was brought back, may be followed by a requeue.
-func (j job) ended() bool {
+func (j job) hasEnded() bool {
 	switch j.state {
 	case "COMPLETED", "CANCELLED":
 		return true
@@ -117,8 +117,8 @@ func (j job) ended() bool {
 	return false
 }
 
-// outcome is what a user sees of a job's end.
-func (j job) outcome() string { return j.state + " " + j.exits }
+// describeOutcome returns what a user sees of a job's end.
+func (j job) describeOutcome() string { return j.state + " " + j.exits }
 
 func (j job) String() string {
 	s := fmt.Sprintf("job %s %s on %s, %d restarts", j.id, j.state, j.nodes, j.restarts)
@@ -139,7 +139,7 @@ type board struct {
 	changed chan struct{} // closed at every change
 }
 
-func (b *board) follow(ctx context.Context, c *cluster) {
+func (b *board) followJobs(ctx context.Context, c *cluster) {
 	for ctx.Err() == nil { // again, should it end before it is told to
 		cmd := exec.CommandContext(ctx, *mcProgram, "exec", "ctl", "--name", c.Name, "--", "sh", "-c",
 			"trap 'exit 0' PIPE; while echo; do scontrol show job -o 2>/dev/null; sleep 0.25; done")
@@ -154,7 +154,7 @@ func (b *board) follow(ctx context.Context, c *cluster) {
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
 			if j, ok := parseJob(lines.Text()); ok {
-				b.put(j)
+				b.putJob(j)
 			}
 		}
 		stop()
@@ -162,7 +162,7 @@ func (b *board) follow(ctx context.Context, c *cluster) {
 	}
 }
 
-func (b *board) put(j job) {
+func (b *board) putJob(j job) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	j.since = time.Now()
@@ -198,8 +198,8 @@ func parseJob(line string) (job, bool) {
 	}, true
 }
 
-// get returns the jobs of one submission, elements of an array in their order.
-func (b *board) get(id string) []job {
+// getJobs returns the jobs of one submission, elements of an array in their order.
+func (b *board) getJobs(id string) []job {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var found []job
@@ -212,14 +212,14 @@ func (b *board) get(id string) []job {
 	return found
 }
 
-// until waits for a condition on the jobs of one submission. Its error tells the state
+// waitFor waits for a condition on the jobs of one submission. Its error tells the state
 // they are in when the time is up.
-func (b *board) until(ctx context.Context, id, what string, ok func([]job) (bool, error)) error {
+func (b *board) waitFor(ctx context.Context, id, what string, ok func([]job) (bool, error)) error {
 	for {
 		b.mu.Lock()
 		changed := b.changed
 		b.mu.Unlock()
-		jobs := b.get(id)
+		jobs := b.getJobs(id)
 		if done, err := ok(jobs); done || err != nil {
 			return err
 		}
@@ -252,14 +252,14 @@ func (c *cluster) nextTick(ctx context.Context, lane int) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	err = c.board.until(ctx, id, "start", func(jobs []job) (bool, error) {
+	err = c.board.waitFor(ctx, id, "start", func(jobs []job) (bool, error) {
 		return len(jobs) == 1 && jobs[0].state == "RUNNING", nil
 	})
 	if err == nil {
 		err = c.Scontrol(ctx, "update", "JobId="+id, "EndTime=now")
 	}
 	if err == nil {
-		err = c.board.until(ctx, id, "time limit", func(jobs []job) (bool, error) { return jobs[0].state != "RUNNING", nil })
+		err = c.board.waitFor(ctx, id, "time limit", func(jobs []job) (bool, error) { return jobs[0].state != "RUNNING", nil })
 	}
 	if err != nil {
 		return time.Time{}, err

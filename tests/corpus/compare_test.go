@@ -59,7 +59,7 @@ func sameLog(want, got []byte, back rewind) string {
 			return ""
 		}
 	}
-	return difference(want, got)
+	return firstDifference(want, got)
 }
 
 // ranAfterItsEnd tells whether a job was run again after it had ended as undisturbed: Slurm was told so a moment too late.
@@ -125,8 +125,8 @@ func beganAnew(log []string, job, outcome string) bool {
 	return anew
 }
 
-// difference names the first line that differs, "" if none does.
-func difference(want, got []byte) string {
+// firstDifference names the first line that differs, "" if none does.
+func firstDifference(want, got []byte) string {
 	if bytes.Equal(want, got) {
 		return ""
 	}
@@ -164,9 +164,9 @@ func lineAt(b []byte, at int) string {
 	return string(line)
 }
 
-// entry is what counts of a file, all that a program can see again: its type and mode,
+// readEntry returns what counts of a file, all that a program can see again: its type and mode,
 // and what is in it or where it leads.
-func entry(root, rel string) (mode string, content []byte, err error) {
+func readEntry(root, rel string) (mode string, content []byte, err error) {
 	path := filepath.Join(root, rel)
 	fi, err := os.Lstat(path)
 	if err != nil {
@@ -220,11 +220,11 @@ func sameFolder(want, got string, back rewind) ([]string, error) {
 }
 
 func sameEntry(want, got, rel string, back rewind) (string, error) {
-	wantMode, wantContent, err := entry(want, rel)
+	wantMode, wantContent, err := readEntry(want, rel)
 	if err != nil {
 		return "", err
 	}
-	gotMode, gotContent, err := entry(got, rel)
+	gotMode, gotContent, err := readEntry(got, rel)
 	switch {
 	case err != nil:
 		return "", err
@@ -235,7 +235,7 @@ func sameEntry(want, got, rel string, back rewind) (string, error) {
 	case jobLog.MatchString(rel), stepLog.MatchString(rel):
 		return sameLog(wantContent, gotContent, back), nil
 	}
-	return difference(wantContent, gotContent), nil
+	return firstDifference(wantContent, gotContent), nil
 }
 
 func TestSameLog(t *testing.T) {

@@ -57,8 +57,8 @@ func TestCorpus(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("seed %d", *seed)
-	c := raise(t, *name, *lanes, strings.Fields(*up))
-	if err := install(t.Context(), c); err != nil {
+	c := raiseCluster(t, *name, *lanes, strings.Fields(*up))
+	if err := installPrograms(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
@@ -84,7 +84,7 @@ func TestCorpus(t *testing.T) {
 			}
 			lane := <-c.free
 			defer func() { c.free <- lane }()
-			r := c.try(t.Context(), t, p, lane)
+			r := c.tryProgram(t.Context(), t, p, lane)
 			mu.Lock()
 			results = append(results, r)
 			if *tableFile != "" { // after each: a run may be ended early
@@ -93,7 +93,7 @@ func TestCorpus(t *testing.T) {
 				}
 			}
 			mu.Unlock()
-			for what, err := range failures(r) {
+			for what, err := range failuresOf(r) {
 				if p.isKnown(err) {
 					t.Logf("known to fail: %s: %v", what, err)
 					continue
@@ -104,8 +104,8 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// install puts the programs where the cluster's users find them.
-func install(ctx context.Context, c *cluster) error {
+// installPrograms puts the programs where the cluster's users find them.
+func installPrograms(ctx context.Context, c *cluster) error {
 	to := c.Shared("corpus")
 	for _, dir := range []string{"runs", "bin"} {
 		if err := os.MkdirAll(filepath.Join(to, dir), 0o755); err != nil {
@@ -140,26 +140,26 @@ func (c *cluster) noticesRestart(t *testing.T, programs []program) {
 	folder := func(run string) string { return filepath.Join("corpus/runs/unprotected", run) }
 	lane := <-c.free
 	defer func() { c.free <- lane }()
-	alone, err := c.do(t.Context(), p, lane, folder("alone"), nil, nil, ending{})
+	alone, err := c.runProgram(t.Context(), p, lane, folder("alone"), nil, nil, ending{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	blows := []blow{{kind: requeue, at: 0.4}}
-	e, err := c.do(t.Context(), p, lane, folder("requeued"), nil, blows, alone)
+	e, err := c.runProgram(t.Context(), p, lane, folder("requeued"), nil, blows, alone)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, e.log)
 	}
-	err = c.check(alone, e, folder("alone"), folder("requeued"), blows)
+	err = c.compareRuns(alone, e, folder("alone"), folder("requeued"), blows)
 	if want := `got "generating"`; err == nil || !strings.HasPrefix(err.Error(), "log: line ") || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v: want that the log begins anew: %s", err, want)
 	}
 }
 
-// try is the journey of one program through the corpus.
-func (c *cluster) try(ctx context.Context, t *testing.T, p program, lane int) (r result) {
+// tryProgram takes a program through the corpus.
+func (c *cluster) tryProgram(ctx context.Context, t *testing.T, p program, lane int) (r result) {
 	folder := func(run string) string { return filepath.Join("corpus/runs", p.name, run) }
 	r.program = p
-	alone, err := c.do(ctx, p, lane, folder("alone"), strings.Fields(*first+" "+p.first), nil, ending{})
+	alone, err := c.runProgram(ctx, p, lane, folder("alone"), strings.Fields(*first+" "+p.first), nil, ending{})
 	if err != nil {
 		r.broken = fmt.Errorf("%w\n%s", err, alone.log)
 		return r
@@ -167,16 +167,16 @@ func (c *cluster) try(ctx context.Context, t *testing.T, p program, lane int) (r
 	r.alone = alone.took
 	options := strings.Fields(*option)
 	one := func(run string, blows []blow) (ending, error) {
-		e, err := c.do(ctx, p, lane, folder(run), options, blows, alone)
+		e, err := c.runProgram(ctx, p, lane, folder(run), options, blows, alone)
 		if err == nil {
-			err = c.check(alone, e, folder("alone"), folder(run), blows)
+			err = c.compareRuns(alone, e, folder("alone"), folder(run), blows)
 		}
 		if err != nil && e.hadEnded {
 			err = fmt.Errorf("%w: %w", errMissed, err)
 		}
 		if err != nil {
 			t.Logf("%s: %v\n%s", run, err, e.log)
-			save(t, c, p, run)
+			saveEvidence(t, c, p, run)
 		}
 		return e, err
 	}
@@ -187,10 +187,10 @@ func (c *cluster) try(ctx context.Context, t *testing.T, p program, lane int) (r
 	if *option == "" {
 		return r
 	}
-	for i, blows := range plan(*seed, p, *rounds) {
+	for i, blows := range planBlows(*seed, p, *rounds) {
 		_, err := one(fmt.Sprintf("round%d", i+1), blows)
 		for again := 1; again <= 5 && errors.Is(err, errMissed); again++ {
-			blows = earlier(blows)
+			blows = blowsForRun(blows)
 			_, err = one(fmt.Sprintf("round%d.%d", i+1, again), blows)
 		}
 		r.rounds = append(r.rounds, round{blows, err})
@@ -198,8 +198,8 @@ func (c *cluster) try(ctx context.Context, t *testing.T, p program, lane int) (r
 	return r
 }
 
-// earlier are the same blows for a run that had ended before they came.
-func earlier(blows []blow) []blow {
+// blowsForRun are the same blows for a run that had ended before they came.
+func blowsForRun(blows []blow) []blow {
 	sooner := slices.Clone(blows)
 	for i := range sooner {
 		sooner[i].at *= 0.6
@@ -207,8 +207,8 @@ func earlier(blows []blow) []blow {
 	return sooner
 }
 
-// save keeps what a failed run wrote, beside the undisturbed one's.
-func save(t *testing.T, c *cluster, p program, run string) {
+// saveEvidence keeps what a failed run wrote, beside the undisturbed one's.
+func saveEvidence(t *testing.T, c *cluster, p program, run string) {
 	if *keep == "" {
 		return
 	}

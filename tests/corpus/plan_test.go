@@ -51,9 +51,9 @@ type blow struct {
 
 func (b blow) String() string { return fmt.Sprintf("%s at %.0f %%", b.kind, b.at*100) }
 
-// plan decides what is done to a program. It depends on nothing but its arguments, so that a
+// planBlows decides what is done to a program. It depends on nothing but its arguments, so that a
 // seed and a name bring a failure back, whatever else was run beside it.
-func plan(seed uint64, p program, rounds int) [][]blow {
+func planBlows(seed uint64, p program, rounds int) [][]blow {
 	h := fnv.New64a()
 	h.Write([]byte(p.name))
 	rng := rand.New(rand.NewPCG(seed, h.Sum64()))
@@ -80,7 +80,7 @@ func plan(seed uint64, p program, rounds int) [][]blow {
 	return all
 }
 
-func describe(blows []blow) string {
+func describeBlows(blows []blow) string {
 	var b strings.Builder
 	for i, one := range blows {
 		if i > 0 {
@@ -92,19 +92,19 @@ func describe(blows []blow) string {
 }
 
 func TestPlan(t *testing.T) {
-	if !reflect.DeepEqual(plan(7, program{name: "flock"}, 3), plan(7, program{name: "flock"}, 3)) {
+	if !reflect.DeepEqual(planBlows(7, program{name: "flock"}, 3), planBlows(7, program{name: "flock"}, 3)) {
 		t.Error("the same seed plans differently")
 	}
-	if reflect.DeepEqual(plan(7, program{name: "flock"}, 3), plan(8, program{name: "flock"}, 3)) || reflect.DeepEqual(plan(7, program{name: "flock"}, 3), plan(7, program{name: "fifo"}, 3)) {
+	if reflect.DeepEqual(planBlows(7, program{name: "flock"}, 3), planBlows(8, program{name: "flock"}, 3)) || reflect.DeepEqual(planBlows(7, program{name: "flock"}, 3), planBlows(7, program{name: "fifo"}, 3)) {
 		t.Error("another seed or name plans the same")
 	}
 	// More rounds add to a plan and change nothing of it.
-	if !reflect.DeepEqual(plan(7, program{name: "flock"}, 3), plan(7, program{name: "flock"}, 5)[:3]) {
+	if !reflect.DeepEqual(planBlows(7, program{name: "flock"}, 3), planBlows(7, program{name: "flock"}, 5)[:3]) {
 		t.Error("the number of rounds changes the first ones")
 	}
 	seen := map[kind]int{}
 	for seed := range uint64(50) {
-		rounds := plan(seed, program{name: "flock"}, len(kinds))
+		rounds := planBlows(seed, program{name: "flock"}, len(kinds))
 		first := map[kind]bool{}
 		for _, blows := range rounds {
 			first[blows[0].kind] = true
@@ -114,7 +114,7 @@ func TestPlan(t *testing.T) {
 				sum += b.at
 			}
 			if sum < 0.1 || sum > 0.96 {
-				t.Errorf("seed %d: %s leaves the run", seed, describe(blows))
+				t.Errorf("seed %d: %s leaves the run", seed, describeBlows(blows))
 			}
 		}
 		if len(first) != len(kinds) {
@@ -140,7 +140,7 @@ func TestPlan(t *testing.T) {
 		{program{name: "p", nodes: 2}, nil},
 	} {
 		var got []kind
-		for _, blows := range plan(1, c.program, len(kinds)+len(c.more)) {
+		for _, blows := range planBlows(1, c.program, len(kinds)+len(c.more)) {
 			if !slices.Contains(kinds, blows[0].kind) {
 				got = append(got, blows[0].kind)
 			}
@@ -151,7 +151,7 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%+v: besides %v, want %v", c.program, got, c.more)
 		}
 	}
-	if got := describe([]blow{{kind: move, at: 0.25}, {kind: nodeFail, at: 0.5}}); got != "move at 25 %, node fail at 50 %" {
+	if got := describeBlows([]blow{{kind: move, at: 0.25}, {kind: nodeFail, at: 0.5}}); got != "move at 25 %, node fail at 50 %" {
 		t.Error(got)
 	}
 }

@@ -44,9 +44,9 @@ type ending struct {
 	silent   bool          // a checkpoint to fall back to was made before the log had its first line
 }
 
-// do submits the program, strikes the blows and waits for its end. The first blow's
+// runProgram submits the program, strikes the blows and waits for its end. The first blow's
 // moment is measured in alone, what an undisturbed run takes.
-func (c *cluster) do(ctx context.Context, p program, lane int, folder string, options []string, blows []blow, alone ending) (ending, error) {
+func (c *cluster) runProgram(ctx context.Context, p program, lane int, folder string, options []string, blows []blow, alone ending) (ending, error) {
 	r := &run{c: c, program: p, lane: lane, folder: folder, want: map[string]string{}, hurried: map[string]time.Time{}, held: map[string]time.Time{}}
 	ctx, cancel := context.WithTimeoutCause(ctx, 4*time.Minute+4*alone.took, errors.New("out of time"))
 	defer cancel()
@@ -62,14 +62,14 @@ func (c *cluster) do(ctx context.Context, p program, lane int, folder string, op
 				r.tick = r.tick.Add(lead.Truncate(tickPeriod))
 			}
 		}
-		if err := pause(ctx, time.Until(r.tick.Add(-lead))); err != nil {
+		if err := waitWhile(ctx, time.Until(r.tick.Add(-lead))); err != nil {
 			return ending{}, err
 		}
 	}
-	if err := r.submit(ctx, options); err != nil {
+	if err := r.submitProgram(ctx, options); err != nil {
 		return ending{}, err
 	}
-	e, err := r.follow(ctx, blows, alone)
+	e, err := r.followToEnd(ctx, blows, alone)
 	e.silent, e.hadEnded = r.silent, r.beganAnew()
 	if err != nil {
 		// Whatever went wrong, the lane must be free for the next program.
@@ -78,7 +78,7 @@ func (c *cluster) do(ctx context.Context, p program, lane int, folder string, op
 		_, _ = c.Exec(clear, "ctl", "root", "scancel", r.id)
 		clear, cancel := context.WithTimeoutCause(clear, 40*time.Second, errors.New("does not end"))
 		defer cancel()
-		err = errors.Join(err, c.board.until(clear, r.id, "scancel", func(jobs []job) (bool, error) {
+		err = errors.Join(err, c.board.waitFor(clear, r.id, "scancel", func(jobs []job) (bool, error) {
 			return allEnded(jobs), nil
 		}))
 	}
@@ -97,7 +97,7 @@ func (r *run) beganAnew() bool {
 		}
 	}
 	slices.Sort(log) // each line begins with its time
-	for _, j := range r.c.board.get(r.id) {
+	for _, j := range r.c.board.getJobs(r.id) {
 		if beganAnew(log, j.id, r.want[j.id]) {
 			return true
 		}
@@ -105,7 +105,7 @@ func (r *run) beganAnew() bool {
 	return false
 }
 
-func (r *run) submit(ctx context.Context, options []string) error {
+func (r *run) submitProgram(ctx context.Context, options []string) error {
 	folder := r.c.Shared(r.folder)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (r *run) submit(ctx context.Context, options []string) error {
 	return err
 }
 
-func (r *run) follow(ctx context.Context, blows []blow, alone ending) (e ending, err error) {
+func (r *run) followToEnd(ctx context.Context, blows []blow, alone ending) (e ending, err error) {
 	nodes := map[string]bool{}
 	seen := func(jobs []job) {
 		for _, j := range jobs {
@@ -136,10 +136,10 @@ func (r *run) follow(ctx context.Context, blows []blow, alone ending) (e ending,
 			}
 		}
 	}
-	err = r.c.board.until(ctx, r.id, "start", func(jobs []job) (bool, error) {
+	err = r.c.board.waitFor(ctx, r.id, "start", func(jobs []job) (bool, error) {
 		started := len(jobs) == r.program.elements
 		for _, j := range jobs {
-			started = started && (j.state == "RUNNING" || j.ended())
+			started = started && (j.state == "RUNNING" || j.hasEnded())
 		}
 		seen(jobs)
 		return started, nil
@@ -148,32 +148,32 @@ func (r *run) follow(ctx context.Context, blows []blow, alone ending) (e ending,
 		return e, err
 	}
 	began := time.Now()
-	for i, j := range r.c.board.get(r.id) {
+	for i, j := range r.c.board.getJobs(r.id) {
 		if i < len(alone.outcomes) {
 			r.want[j.id] = alone.outcomes[i]
 		}
 	}
 	for _, b := range blows {
 		if b.kind != timeLimit { // that one comes with the tick
-			if err := pause(ctx, time.Duration(b.at*float64(alone.took))); err != nil {
+			if err := waitWhile(ctx, time.Duration(b.at*float64(alone.took))); err != nil {
 				return e, err
 			}
 		}
-		if err := r.strike(ctx, b); err != nil {
+		if err := r.strikeBlow(ctx, b); err != nil {
 			return e, err
 		}
-		seen(r.c.board.get(r.id))
+		seen(r.c.board.getJobs(r.id))
 	}
-	err = r.c.board.until(ctx, r.id, "end", func(jobs []job) (bool, error) {
+	err = r.c.board.waitFor(ctx, r.id, "end", func(jobs []job) (bool, error) {
 		seen(jobs)
-		return allEnded(jobs), r.hurry(ctx, jobs)
+		return allEnded(jobs), r.startRequeued(ctx, jobs)
 	})
 	if err != nil {
 		return e, err
 	}
 	e.took = time.Since(began)
-	for _, j := range r.c.board.get(r.id) {
-		e.outcomes = append(e.outcomes, j.outcome())
+	for _, j := range r.c.board.getJobs(r.id) {
+		e.outcomes = append(e.outcomes, j.describeOutcome())
 	}
 	e.nodes = len(nodes) - r.program.elements + 1
 	return e, r.allHit(ctx)
@@ -187,8 +187,8 @@ func (r *run) allHit(ctx context.Context) error {
 		return err
 	}
 	want := map[string]string{}
-	for _, j := range r.c.board.get(r.id) {
-		want[j.name()] = r.want[j.id]
+	for _, j := range r.c.board.getJobs(r.id) {
+		want[j.nameForSlurm()] = r.want[j.id]
 	}
 	if ranAfterItsEnd(said, want) {
 		return errMissed
@@ -198,15 +198,15 @@ func (r *run) allHit(ctx context.Context) error {
 
 func allEnded(jobs []job) bool {
 	for _, j := range jobs {
-		if !j.ended() {
+		if !j.hasEnded() {
 			return false
 		}
 	}
 	return true
 }
 
-// check compares a run with the undisturbed one: how the job ended and all that it wrote.
-func (c *cluster) check(want, got ending, wantFolder, gotFolder string, blows []blow) error {
+// compareRuns compares a run with the undisturbed one: how the job ended and all that it wrote.
+func (c *cluster) compareRuns(want, got ending, wantFolder, gotFolder string, blows []blow) error {
 	if w, g := strings.Join(want.outcomes, ", "), strings.Join(got.outcomes, ", "); w != g {
 		return fmt.Errorf("ended with %s, undisturbed with %s", g, w)
 	}

@@ -32,7 +32,7 @@ type round struct {
 	err   error
 }
 
-func (r result) passed() bool {
+func (r result) hasPassed() bool {
 	ok := r.quiet == nil && r.broken == nil
 	for _, one := range r.rounds {
 		ok = ok && one.err == nil
@@ -87,7 +87,7 @@ var reasons = []struct {
 func newRow(r result, run string) row {
 	var kills []string
 	for _, one := range r.rounds {
-		k := describe(one.blows)
+		k := describeBlows(one.blows)
 		if one.err != nil {
 			k = "**" + k + "**"
 		}
@@ -95,23 +95,23 @@ func newRow(r result, run string) row {
 	}
 	verdict := failsAnew
 	switch {
-	case r.passed():
+	case r.hasPassed():
 		verdict = passes
 	case r.failsAsKnown():
 		verdict = failsAsKnown
 	}
 	made := row{name: r.program.name, cells: []string{
-		r.program.name, cell(r.program.what), strconv.Itoa(r.program.nodes), fmt.Sprintf("%.0f s", r.alone.Seconds()), strings.Join(kills, "; "), verdict, run,
+		r.program.name, cellText(r.program.what), strconv.Itoa(r.program.nodes), fmt.Sprintf("%.0f s", r.alone.Seconds()), strings.Join(kills, "; "), verdict, run,
 	}}
-	for what, err := range failures(r) {
-		made.notes += wrapLines(fmt.Sprintf("* **%s**, %s: %s", r.program.name, what, cell(err.Error())), "  ")
+	for what, err := range failuresOf(r) {
+		made.notes += wrapLines(fmt.Sprintf("* **%s**, %s: %s", r.program.name, what, cellText(err.Error())), "  ")
 		for _, reason := range reasons {
 			if reason.says.MatchString(err.Error()) {
 				made.notes += wrapLines("  * Why: "+reason.why+".", "    ")
 			}
 		}
 	}
-	if !r.passed() && r.failsAsKnown() {
+	if !r.hasPassed() && r.failsAsKnown() {
 		made.notes += wrapLines("  * Why: "+r.program.fails+".", "    ")
 	}
 	return made
@@ -233,7 +233,7 @@ func wrapLines(text, indent string) string {
 
 // failsAsKnown reports whether all that went wrong with a program is what it is known for.
 func (r result) failsAsKnown() bool {
-	for _, err := range failures(r) {
+	for _, err := range failuresOf(r) {
 		if !r.program.isKnown(err) {
 			return false
 		}
@@ -241,8 +241,8 @@ func (r result) failsAsKnown() bool {
 	return true
 }
 
-// failures yields what went wrong with a program, in the order it was tried.
-func failures(r result) func(func(string, error) bool) {
+// failuresOf yields what went wrong with a program, in the order it was tried.
+func failuresOf(r result) func(func(string, error) bool) {
 	return func(yield func(string, error) bool) {
 		if r.broken != nil && !yield("not run to the end", r.broken) {
 			return
@@ -251,15 +251,15 @@ func failures(r result) func(func(string, error) bool) {
 			return
 		}
 		for i, one := range r.rounds {
-			if one.err != nil && !yield(fmt.Sprintf("run %d (%s)", i+1, describe(one.blows)), one.err) {
+			if one.err != nil && !yield(fmt.Sprintf("run %d (%s)", i+1, describeBlows(one.blows)), one.err) {
 				return
 			}
 		}
 	}
 }
 
-// cell keeps a text from ending its table cell or line.
-func cell(s string) string {
+// cellText keeps a text from ending its table cell or line.
+func cellText(s string) string {
 	return strings.NewReplacer("|", "\\|", "\n", " ").Replace(s)
 }
 

@@ -32,8 +32,8 @@ func noError(t *testing.T, err error) {
 	}
 }
 
-// sent returns a message as it is after its way over the network.
-func sent[M proto.Message](t *testing.T, m, arrived M) M {
+// sendMessage returns a message as it arrives after its way over the network.
+func sendMessage[M proto.Message](t *testing.T, m, arrived M) M {
 	t.Helper()
 	b, err := proto.Marshal(m)
 	noError(t, err)
@@ -66,7 +66,7 @@ func TestCallMessages(t *testing.T) {
 		for _, args := range all {
 			req, err := EncodeCall(call, args)
 			noError(t, err)
-			gotCall, got, err := DecodeCall(sent(t, req, &rpc.CallRequest{}))
+			gotCall, got, err := DecodeCall(sendMessage(t, req, &rpc.CallRequest{}))
 			if err != nil || gotCall != call || !reflect.DeepEqual(got, args) {
 				t.Errorf("call %s with %+v arrives as %s with %+v, error %v", call, args, gotCall, got, err)
 			}
@@ -139,7 +139,7 @@ func TestReplyMessages(t *testing.T) {
 		m, err := EncodeReply(reply)
 		noError(t, err)
 		into := reflect.New(reflect.TypeOf(reply))
-		noError(t, DecodeReply(sent(t, m, &rpc.CallReply{}), into.Interface()))
+		noError(t, DecodeReply(sendMessage(t, m, &rpc.CallReply{}), into.Interface()))
 		if got := into.Elem().Interface(); !sameReply(got, reply) {
 			t.Errorf("%+v arrives as %+v", reply, got)
 		}
@@ -176,8 +176,8 @@ func TestTypedCalls(t *testing.T) {
 	}
 }
 
-// fill sets all fields of v that a manifest has to values other than zero.
-func fill(t *testing.T, v reflect.Value) {
+// fillFields sets all fields of v that a manifest has to values other than zero.
+func fillFields(t *testing.T, v reflect.Value) {
 	t.Helper()
 	if at, ok := v.Addr().Interface().(*time.Time); ok {
 		*at = time.Unix(5, 7).UTC()
@@ -196,24 +196,24 @@ func fill(t *testing.T, v reflect.Value) {
 		v.SetString("3")
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		fill(t, v.Elem())
+		fillFields(t, v.Elem())
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		fill(t, v.Index(0))
+		fillFields(t, v.Index(0))
 	case reflect.Array:
 		for i := range v.Len() {
-			fill(t, v.Index(i))
+			fillFields(t, v.Index(i))
 		}
 	case reflect.Map:
 		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-		fill(t, key)
-		fill(t, value)
+		fillFields(t, key)
+		fillFields(t, value)
 		v.Set(reflect.MakeMap(v.Type()))
 		v.SetMapIndex(key, value)
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if f := v.Type().Field(i); f.IsExported() && f.Tag.Get("json") != "-" {
-				fill(t, v.Field(i))
+				fillFields(t, v.Field(i))
 			}
 		}
 	default:
@@ -224,11 +224,11 @@ func fill(t *testing.T, v reflect.Value) {
 // TestManifestParts: each field of a part of the manifest arrives, in the bytes that the manifest will have.
 func TestManifestParts(t *testing.T) {
 	var want DumpReply
-	fill(t, reflect.ValueOf(&want).Elem())
+	fillFields(t, reflect.ValueOf(&want).Elem())
 	m, err := EncodeReply(want)
 	noError(t, err)
 	var got DumpReply
-	noError(t, DecodeReply(sent(t, m, &rpc.CallReply{}), &got))
+	noError(t, DecodeReply(sendMessage(t, m, &rpc.CallReply{}), &got))
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v arrives as %+v", want, got)
 	}

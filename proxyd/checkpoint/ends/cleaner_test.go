@@ -67,8 +67,8 @@ func endsOn(t *testing.T, node, shared string, q slurmtest.Queue, jobs ...uint32
 	return c
 }
 
-// left says which jobs have something: records, addresses, and anything else.
-func left(t *testing.T, c Ends) string {
+// listLeft says which jobs have something: records, addresses, and anything else.
+func listLeft(t *testing.T, c Ends) string {
 	t.Helper()
 	recs, err := c.Records.LoadAll()
 	if err != nil {
@@ -125,7 +125,7 @@ func TestCleaner(t *testing.T) {
 		if err := tidy.RemoveEnded(t.Context(), now); err != nil {
 			t.Fatal(err)
 		}
-		if got := left(t, c); got != step.want {
+		if got := listLeft(t, c); got != step.want {
 			t.Fatalf("%s later: the files %s are left, want %s", step.after, got, step.want)
 		}
 	}
@@ -155,17 +155,17 @@ func TestCleanerUnanswered(t *testing.T) {
 	if err := look(time.Second, map[uint32]string{2: "RUNNING"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := left(t, c); got != "1 2" {
+	if got := listLeft(t, c); got != "1 2" {
 		t.Fatalf("the files %s are left, want all", got)
 	}
 	// Another job has the number by now.
 	rec := recordOf(1)
 	rec.Submitted = "2026-08-01T00:00:00"
-	if err := errors.Join(c.Records.Save(rec), c.removeEndedJob(t.Context(), recordOf(1))); err != nil || left(t, c) != "1 2" {
+	if err := errors.Join(c.Records.Save(rec), c.removeEndedJob(t.Context(), recordOf(1))); err != nil || listLeft(t, c) != "1 2" {
 		t.Errorf("removed the record of another job: %v", err)
 	}
-	if err := look(unknownGrace, map[uint32]string{2: "RUNNING"}); err != nil || left(t, c) != "2" {
-		t.Errorf("the files %s are left, error %v", left(t, c), err)
+	if err := look(unknownGrace, map[uint32]string{2: "RUNNING"}); err != nil || listLeft(t, c) != "2" {
+		t.Errorf("the files %s are left, error %v", listLeft(t, c), err)
 	}
 }
 
@@ -193,8 +193,8 @@ func TestPastOutlivesJob(t *testing.T) {
 	c.KeepPast = 24 * time.Hour
 	err := errors.Join(c.Timeline.Write(1, records.Event{What: records.EventCheckpoint, Text: "1 (asked), in 1s"}),
 		c.Addresses.Give(t.Context(), "1"), c.DeleteRecord(1), c.DeleteRecord(1))
-	if err != nil || left(t, c) != "" {
-		t.Fatal(left(t, c), err)
+	if err != nil || listLeft(t, c) != "" {
+		t.Fatal(listLeft(t, c), err)
 	}
 	cleaner := &Cleaner{Ends: c}
 	for after, want := range []int{2, 2, 0} {

@@ -19,9 +19,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// fill sets all fields of a value to values that are not zero and differ from each other, so that a field that a
+// fillFields sets all fields of a value to values that are not zero and differ from each other, so that a field that a
 // conversion forgets, or takes for another field, is seen.
-func fill(t *testing.T, v reflect.Value, next *int) {
+func fillFields(t *testing.T, v reflect.Value, next *int) {
 	t.Helper()
 	*next++
 	switch v.Kind() {
@@ -37,11 +37,11 @@ func fill(t *testing.T, v reflect.Value, next *int) {
 		v.SetString(string(rune('a'+*next%26)) + time.Duration(*next).String())
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		fill(t, v.Elem(), next)
+		fillFields(t, v.Elem(), next)
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
 		for i := range v.Len() {
-			fill(t, v.Index(i), next)
+			fillFields(t, v.Index(i), next)
 		}
 	case reflect.Struct:
 		if v.Type() == reflect.TypeFor[time.Time]() {
@@ -49,23 +49,23 @@ func fill(t *testing.T, v reflect.Value, next *int) {
 			return
 		}
 		for i := range v.NumField() {
-			fill(t, v.Field(i), next)
+			fillFields(t, v.Field(i), next)
 		}
 	default:
 		t.Fatalf("no value for a field of type %s", v.Type())
 	}
 }
 
-// filled returns a value with all fields set.
-func filled[T any](t *testing.T) *T {
+// filledValue returns a value with all fields set.
+func filledValue[T any](t *testing.T) *T {
 	t.Helper()
 	value, next := new(T), 0
-	fill(t, reflect.ValueOf(value).Elem(), &next)
+	fillFields(t, reflect.ValueOf(value).Elem(), &next)
 	return value
 }
 
-// sent returns a message as it is after its way over the network.
-func sent[M proto.Message](t *testing.T, m, arrived M) M {
+// sendMessage returns a message as it arrives after its way over the network.
+func sendMessage[M proto.Message](t *testing.T, m, arrived M) M {
 	t.Helper()
 	b, err := proto.Marshal(m)
 	if err == nil {
@@ -79,13 +79,13 @@ func sent[M proto.Message](t *testing.T, m, arrived M) M {
 
 // TestCutMessages: orders and events arrive as they were sent, with all their fields, and with none.
 func TestCutMessages(t *testing.T) {
-	for _, orders := range []*cut.Orders{{}, {Do: []cut.Order{{}}}, filled[cut.Orders](t)} {
-		if got := DecodeOrders(sent(t, EncodeOrders(orders), &rpc.CutOrders{})); !reflect.DeepEqual(got, orders) {
+	for _, orders := range []*cut.Orders{{}, {Do: []cut.Order{{}}}, filledValue[cut.Orders](t)} {
+		if got := DecodeOrders(sendMessage(t, EncodeOrders(orders), &rpc.CutOrders{})); !reflect.DeepEqual(got, orders) {
 			t.Errorf("%+v arrives as %+v", orders, got)
 		}
 	}
-	for _, events := range []*cut.Events{{}, {List: []cut.Event{{}}}, filled[cut.Events](t)} {
-		if got := DecodeEvents(sent(t, EncodeEvents(events), &rpc.CutEvents{})); !reflect.DeepEqual(got, events) {
+	for _, events := range []*cut.Events{{}, {List: []cut.Event{{}}}, filledValue[cut.Events](t)} {
+		if got := DecodeEvents(sendMessage(t, EncodeEvents(events), &rpc.CutEvents{})); !reflect.DeepEqual(got, events) {
 			t.Errorf("%+v arrives as %+v", events, got)
 		}
 	}
@@ -101,7 +101,7 @@ func TestCutMessages(t *testing.T) {
 
 // TestObstacleMessages: obstacles arrive as they were sent.
 func TestObstacleMessages(t *testing.T) {
-	for _, obstacles := range [][]processes.Obstacle{nil, {{}}, *filled[[]processes.Obstacle](t)} {
+	for _, obstacles := range [][]processes.Obstacle{nil, {{}}, *filledValue[[]processes.Obstacle](t)} {
 		if got := DecodeObstacles(EncodeObstacles(obstacles)); !reflect.DeepEqual(got, obstacles) {
 			t.Errorf("%+v arrives as %+v", obstacles, got)
 		}
@@ -135,7 +135,7 @@ func TestProgramStates(t *testing.T) {
 
 // TestDeviceMessages: all fields of the message of devices are set.
 func TestDeviceMessages(t *testing.T) {
-	m := EncodeDevices(filled[server.Status](t), "7.1.0")
+	m := EncodeDevices(filledValue[server.Status](t), "7.1.0")
 	if len(m.GetDevices()) != 2 || len(m.GetSharing()) != 2 || len(m.GetProcesses()) != 2 {
 		t.Fatalf("devices %v", m)
 	}

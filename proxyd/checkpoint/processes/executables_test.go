@@ -18,9 +18,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 )
 
-// sleeper runs a program and returns a capsule's program, in a folder that looks like
+// startSleeper runs a program and returns a capsule's program, in a folder that looks like
 // its cgroup.
-func sleeper(t *testing.T, path string) capsule.Program {
+func startSleeper(t *testing.T, path string) capsule.Program {
 	t.Helper()
 	cmd := exec.Command(path, "1000")
 	out, err := cmd.StdoutPipe()
@@ -64,7 +64,7 @@ func TestSystemExecutables(t *testing.T) {
 	if err := os.Chown(users, 1234, 1234); err != nil {
 		t.Fatal(err)
 	}
-	programs := []capsule.Program{sleeper(t, sleep), sleeper(t, users), {Name: "gone", Cgroup: "/nowhere"}}
+	programs := []capsule.Program{startSleeper(t, sleep), startSleeper(t, users), {Name: "gone", Cgroup: "/nowhere"}}
 	libc := func(p string) bool { return strings.HasSuffix(p, "/libc.so.6") }
 	var got []string
 	for range 1000 { // until the loader has done its work

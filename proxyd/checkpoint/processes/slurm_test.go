@@ -37,7 +37,7 @@ func TestSlurmDevices(t *testing.T) {
 	defer srun.Process.Kill()
 	var id uint32
 	var job string
-	until(t, ctx, "the job has a cgroup", func() bool {
+	waitFor(t, ctx, "the job has a cgroup", func() bool {
 		out, _ := exec.CommandContext(ctx, "squeue", "-h", "-n", "devices", "-o", "%A").Output()
 		n, err := strconv.ParseUint(strings.TrimSpace(string(out)), 10, 32)
 		if id = uint32(n); err == nil {
@@ -45,7 +45,7 @@ func TestSlurmDevices(t *testing.T) {
 		}
 		return job != ""
 	})
-	until(t, ctx, "the job has its limit", func() bool { // the group is there before
+	waitFor(t, ctx, "the job has its limit", func() bool { // the group is there before
 		limit, err := os.ReadFile(filepath.Join(job, "memory.max"))
 		return err == nil && strings.TrimSpace(string(limit)) == strconv.Itoa(30<<20)
 	})
@@ -68,7 +68,7 @@ func TestSlurmDevices(t *testing.T) {
 		t.Fatalf("%s, %v", out, err)
 	}
 	_ = srun.Wait() // it was cancelled
-	until(t, ctx, "Slurm is done with the job", func() bool {
+	waitFor(t, ctx, "Slurm is done with the job", func() bool {
 		steps, err := filepath.Glob(filepath.Join(job, stepPrefix+"*"))
 		return err == nil && len(steps) == 0
 	})
@@ -83,8 +83,8 @@ func TestSlurmDevices(t *testing.T) {
 	}
 }
 
-// until waits for what has no event.
-func until(t *testing.T, ctx context.Context, what string, done func() bool) {
+// waitFor waits for what has no event.
+func waitFor(t *testing.T, ctx context.Context, what string, done func() bool) {
 	t.Helper()
 	for !done() {
 		select {

@@ -65,7 +65,7 @@ func TestRunReachable(t *testing.T) {
 // flags is a run as separate facts: a second implementation, without a table.
 type flags struct{ released, signalled, restored, givenUp, itself bool }
 
-func (f *flags) apply(next State, restoring bool) {
+func (f *flags) applyState(next State, restoring bool) {
 	switch {
 	case next == GivenUp && f.released, next == Terminated && (f.released || f.givenUp):
 	case next == RequeuedItself && (f.released || f.givenUp):
@@ -111,7 +111,7 @@ func TestRunWalk(t *testing.T) {
 					continue
 				}
 				_ = r.EnterState(next)
-				want.apply(next, s.State == Restoring)
+				want.applyState(next, s.State == Restoring)
 			}
 			s := r.Snapshot()
 			if got := (flags{s.HasBeen(Released), s.HasBeen(Terminated), s.HasBeen(Running), s.HasBeen(GivenUp), s.HasBeen(RequeuedItself)}); got != want {

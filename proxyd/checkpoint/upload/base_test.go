@@ -20,9 +20,9 @@ func (l *lab) stagedOn(number, on uint32) *Record {
 	l.t.Helper()
 	for _, node := range []string{"n1", "n2"} {
 		c := l.nodes[node]
-		h, err := c.Stage.Create(l.id(number))
+		h, err := c.Stage.Create(l.checkpointID(number))
 		noError(l.t, err)
-		noError(l.t, h.Carry("0/batch/pages-1.img", l.id(on)))
+		noError(l.t, h.Carry("0/batch/pages-1.img", l.checkpointID(on)))
 		f, err := h.Create("0/devices/blocks-2-0")
 		noError(l.t, err)
 		_, err = f.Write(l.image[0])
@@ -34,47 +34,47 @@ func (l *lab) stagedOn(number, on uint32) *Record {
 	return up
 }
 
-// arrive has an upload end well.
-func (l *lab) arrive(up *Record) {
+// endUpload has an upload end well.
+func (l *lab) endUpload(up *Record) {
 	l.t.Helper()
 	n1 := l.nodes["n1"]
 	n1.Start(up, nil)
-	if lost, err := l.await(n1, time.Minute); lost != nil || err != nil {
+	if lost, err := l.awaitRestore(n1, time.Minute); lost != nil || err != nil {
 		l.t.Fatalf("wait for the upload: lost %+v, error %v", lost, err)
 	}
 	noError(l.t, n1.Wait(l.t.Context(), 7, func() {}))
-	l.there(up.Number)
+	l.checkStored(up.Number)
 }
 
 // TestIncrementalUpload: a staged checkpoint that has streams of another in the store arrives whole, and stays so when the other is gone. While
 // it is on its way, no rule deletes what it is made upon.
 func TestIncrementalUpload(t *testing.T) {
 	l := newLab(t)
-	n1, n2 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil)
-	l.arrive(l.staged(1, false))
-	l.commit(n1, 2) // as if it came in between
+	n1, n2 := l.bootNode("n1", t.TempDir()+"/s", nil), l.bootNode("n2", t.TempDir()+"/s", nil)
+	l.endUpload(l.stageCheckpoint(1, false))
+	l.commitCheckpoint(n1, 2) // as if it came in between
 	up := l.stagedOn(3, 1)
 	n1.keep.Count = 1
-	if !n2.IsNeededAsBase(l.id(1)) || n2.IsNeededAsBase(l.id(2)) || n2.IsNeededAsBase(l.id(3)) {
+	if !n2.IsNeededAsBase(l.checkpointID(1)) || n2.IsNeededAsBase(l.checkpointID(2)) || n2.IsNeededAsBase(l.checkpointID(3)) {
 		t.Error("the base is not reported as needed")
 	}
 	noError(t, n1.DeleteExpired(t.Context(), 7))
-	if got := fmt.Sprint(l.numbers()); got != "[1 2]" {
+	if got := fmt.Sprint(l.storedNumbers()); got != "[1 2]" {
 		t.Errorf("checkpoints in the store: %s", got)
 	}
 	n1.Start(up, nil)
 	noError(t, n1.Wait(t.Context(), 7, func() {}))
-	if got := fmt.Sprint(l.numbers()); got != "[3]" {
+	if got := fmt.Sprint(l.storedNumbers()); got != "[3]" {
 		t.Errorf("checkpoints in the store: %s", got)
 	}
-	if n2.IsNeededAsBase(l.id(1)) {
+	if n2.IsNeededAsBase(l.checkpointID(1)) {
 		t.Error("the base is reported as needed after the upload")
 	}
 	for range 3 {
 		_, err := n2.Store.GC(t.Context(), store.Policy{}, nil, false)
 		noError(t, err)
 	}
-	l.there(3)
+	l.checkStored(3)
 	if report, err := n2.Store.Verify(t.Context(), nil, nil); err != nil || len(report.Problems) > 0 {
 		t.Errorf("verify: %+v, %v", report, err)
 	}
@@ -83,17 +83,17 @@ func TestIncrementalUpload(t *testing.T) {
 // TestExpiredBase: an expired checkpoint stays if it has become a base meanwhile.
 func TestExpiredBase(t *testing.T) {
 	l := newLab(t)
-	n1 := l.boot("n1", t.TempDir()+"/s", nil)
-	l.boot("n2", t.TempDir()+"/s", nil)
-	l.arrive(l.staged(1, false))
+	n1 := l.bootNode("n1", t.TempDir()+"/s", nil)
+	l.bootNode("n2", t.TempDir()+"/s", nil)
+	l.endUpload(l.stageCheckpoint(1, false))
 	l.stagedOn(3, 1)
-	noError(t, n1.deleteUnlessBase(t.Context(), l.id(1)))
-	if got := fmt.Sprint(l.numbers()); got != "[1]" {
+	noError(t, n1.deleteUnlessBase(t.Context(), l.checkpointID(1)))
+	if got := fmt.Sprint(l.storedNumbers()); got != "[1]" {
 		t.Errorf("checkpoints in the store: %s", got)
 	}
 	noError(t, n1.folder.removeAll(7))
-	noError(t, n1.deleteUnlessBase(t.Context(), l.id(1)))
-	if got := fmt.Sprint(l.numbers()); got != "[]" {
+	noError(t, n1.deleteUnlessBase(t.Context(), l.checkpointID(1)))
+	if got := fmt.Sprint(l.storedNumbers()); got != "[]" {
 		t.Errorf("checkpoints in the store: %s", got)
 	}
 }
@@ -103,15 +103,15 @@ func TestExpiredBase(t *testing.T) {
 func TestPledge(t *testing.T) {
 	l := newLab(t)
 	dir := t.TempDir() + "/s"
-	n1, n2 := l.boot("n1", dir, nil), l.boot("n2", t.TempDir()+"/s", nil)
-	before := l.staged(2, false)
+	n1, n2 := l.bootNode("n1", dir, nil), l.bootNode("n2", t.TempDir()+"/s", nil)
+	before := l.stageCheckpoint(2, false)
 	up := *before
 	up.Number, up.Base = 3, 1
 	pledged := func(after error) {
 		t.Helper()
 		err := n1.folder.savePledged(&up, func() error {
-			if now, err := n2.folder.loadRecord(7); err != nil || !before.IsSame(now) || !n2.IsNeededAsBase(l.id(1)) {
-				t.Errorf("while pledged: upload %+v, error %v, base needed: %v", now, err, n2.IsNeededAsBase(l.id(1)))
+			if now, err := n2.folder.loadRecord(7); err != nil || !before.IsSame(now) || !n2.IsNeededAsBase(l.checkpointID(1)) {
+				t.Errorf("while pledged: upload %+v, error %v, base needed: %v", now, err, n2.IsNeededAsBase(l.checkpointID(1)))
 			}
 			return after
 		})
@@ -120,26 +120,26 @@ func TestPledge(t *testing.T) {
 		}
 	}
 	pledged(ErrBaseUnusable)
-	if now, err := n2.folder.loadRecord(7); err != nil || !before.IsSame(now) || n2.IsNeededAsBase(l.id(1)) {
+	if now, err := n2.folder.loadRecord(7); err != nil || !before.IsSame(now) || n2.IsNeededAsBase(l.checkpointID(1)) {
 		t.Errorf("after a pledge without its base: upload %+v, error %v", now, err)
 	}
 	pledged(nil)
-	if now, err := n2.folder.loadRecord(7); err != nil || !up.IsSame(now) || !n2.IsNeededAsBase(l.id(1)) {
+	if now, err := n2.folder.loadRecord(7); err != nil || !up.IsSame(now) || !n2.IsNeededAsBase(l.checkpointID(1)) {
 		t.Errorf("after the pledge: upload %+v, error %v", now, err)
 	}
 	noError(t, n1.folder.removeAll(7))
 
 	noError(t, records.WriteJSON(n1.folder.recordPath(7, pledgeSuffix), &up)) // and then its leader died
-	if !n2.IsNeededAsBase(l.id(1)) {
+	if !n2.IsNeededAsBase(l.checkpointID(1)) {
 		t.Error("the base of a pledge is not reported as needed")
 	}
-	l.kill("n1")
+	l.killNode("n1")
 	noError(t, n2.Resume())
-	if !n2.IsNeededAsBase(l.id(1)) {
+	if !n2.IsNeededAsBase(l.checkpointID(1)) {
 		t.Error("removed the pledge of another node")
 	}
-	noError(t, l.boot("n1", dir, nil).Resume())
-	if n2.IsNeededAsBase(l.id(1)) {
+	noError(t, l.bootNode("n1", dir, nil).Resume())
+	if n2.IsNeededAsBase(l.checkpointID(1)) {
 		t.Error("the pledge of a killed daemon stays")
 	}
 }
@@ -149,24 +149,24 @@ func TestIncrementalUploadKilled(t *testing.T) {
 	for at := 1; ; at += 3 {
 		l := newLab(t)
 		dirs := [2]string{t.TempDir() + "/s", t.TempDir() + "/s"}
-		l.boot("n1", dirs[0], nil)
-		l.boot("n2", dirs[1], nil)
-		l.arrive(l.staged(1, false))
+		l.bootNode("n1", dirs[0], nil)
+		l.bootNode("n2", dirs[1], nil)
+		l.endUpload(l.stageCheckpoint(1, false))
 		up := l.stagedOn(2, 1)
-		l.kill("n1")
-		n1 := l.boot("n1", dirs[0], storetest.NewFault(l.store(), at, storetest.After))
+		l.killNode("n1")
+		n1 := l.bootNode("n1", dirs[0], storetest.NewFault(l.storeBackend(), at, storetest.After))
 		err := n1.tryUpload(t.Context(), &uploadRun{upload: *up})
-		l.kill("n1")
+		l.killNode("n1")
 		if at%2 == 0 {
-			l.kill("n2")
-			l.boot("n2", dirs[1], nil)
+			l.killNode("n2")
+			l.bootNode("n2", dirs[1], nil)
 		}
-		n1 = l.boot("n1", dirs[0], nil)
+		n1 = l.bootNode("n1", dirs[0], nil)
 		noError(t, n1.Resume())
-		if lost, err := l.await(l.nodes["n2"], time.Minute); lost != nil || err != nil {
+		if lost, err := l.awaitRestore(l.nodes["n2"], time.Minute); lost != nil || err != nil {
 			t.Fatalf("step %d: wait for the upload: lost %+v, error %v", at, lost, err)
 		}
-		l.there(2)
+		l.checkStored(2)
 		if err == nil {
 			if at < 8 {
 				t.Fatalf("only %d steps", at)
@@ -180,31 +180,31 @@ func TestIncrementalUploadKilled(t *testing.T) {
 // not whole comes to the store.
 func TestUploadWithoutItsBase(t *testing.T) {
 	l := newLab(t)
-	n1 := l.boot("n1", t.TempDir()+"/s", nil)
-	l.boot("n2", t.TempDir()+"/s", nil)
-	l.arrive(l.staged(1, false))
+	n1 := l.bootNode("n1", t.TempDir()+"/s", nil)
+	l.bootNode("n2", t.TempDir()+"/s", nil)
+	l.endUpload(l.stageCheckpoint(1, false))
 	up := l.stagedOn(2, 1)
 	noError(t, n1.checkBaseStored(t.Context(), up))
-	noError(t, n1.Store.Delete(t.Context(), l.id(1)))
+	noError(t, n1.Store.Delete(t.Context(), l.checkpointID(1)))
 	if err := n1.checkBaseStored(t.Context(), up); !errors.Is(err, ErrBaseUnusable) {
 		t.Errorf("the deleted base is found: %v", err)
 	}
 	n1.Start(up, nil)
-	lost, err := l.await(n1, time.Minute)
+	lost, err := l.awaitRestore(n1, time.Minute)
 	if err != nil || lost == nil || !strings.Contains(lost.Lost, "0/batch/pages-1.img: the previous checkpoint cannot be used as base") {
 		t.Fatalf("%+v, %v", lost, err)
 	}
-	if got := l.numbers(); len(got) != 0 {
+	if got := l.storedNumbers(); len(got) != 0 {
 		t.Errorf("checkpoints in the store: %v", got)
 	}
-	if n1.IsNeededAsBase(l.id(1)) {
+	if n1.IsNeededAsBase(l.checkpointID(1)) {
 		t.Error("the base of a lost upload is reported as needed")
 	}
 }
 
-func (l *lab) commit(c *node, number uint32) {
+func (l *lab) commitCheckpoint(c *node, number uint32) {
 	l.t.Helper()
-	w, err := c.Store.Create(l.t.Context(), store.Upload{ID: l.id(number), Node: c.Node})
+	w, err := c.Store.Create(l.t.Context(), store.Upload{ID: l.checkpointID(number), Node: c.Node})
 	noError(l.t, err)
 	_, err = w.Commit(l.t.Context(), []byte("meta"))
 	noError(l.t, err)

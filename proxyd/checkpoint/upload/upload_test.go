@@ -44,7 +44,7 @@ type node struct {
 
 var errAway = errors.New("proxyd does not answer")
 
-func (l *lab) at(name string) (*node, error) {
+func (l *lab) nodeNamed(name string) (*node, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n := l.nodes[name]; n != nil {
@@ -55,7 +55,7 @@ func (l *lab) at(name string) (*node, error) {
 
 // UploadShare implements Conductor.
 func (n *node) UploadShare(ctx context.Context, name string, id store.ID, ticket store.Ticket) (ShareReply, error) {
-	to, err := n.l.at(name)
+	to, err := n.l.nodeNamed(name)
 	if err != nil {
 		return ShareReply{}, err
 	}
@@ -64,7 +64,7 @@ func (n *node) UploadShare(ctx context.Context, name string, id store.ID, ticket
 
 // ShareStatus implements Conductor.
 func (n *node) ShareStatus(_ context.Context, name string, id store.ID) (ShareStatus, error) {
-	to, err := n.l.at(name)
+	to, err := n.l.nodeNamed(name)
 	if err != nil {
 		return ShareStatus{}, err
 	}
@@ -73,7 +73,7 @@ func (n *node) ShareStatus(_ context.Context, name string, id store.ID) (ShareSt
 
 // DropShare implements Conductor.
 func (n *node) DropShare(_ context.Context, name string, id store.ID) error {
-	to, err := n.l.at(name)
+	to, err := n.l.nodeNamed(name)
 	if err != nil {
 		return err
 	}
@@ -129,25 +129,25 @@ func noError(t *testing.T, err error) {
 	}
 }
 
-func (l *lab) open(be store.Backend) *store.Store {
+func (l *lab) openStore(be store.Backend) *store.Store {
 	s, err := store.Open(context.Background(), be, l.key, store.Options{Lanes: 1, Workers: 1})
 	noError(l.t, err)
 	l.t.Cleanup(s.Close)
 	return s
 }
 
-func (l *lab) store() *posix.Backend {
+func (l *lab) storeBackend() *posix.Backend {
 	be, err := posix.Open(filepath.Join(l.shared, "store"))
 	noError(l.t, err)
 	l.t.Cleanup(func() { be.Close() })
 	return be
 }
 
-// boot starts a node's daemon with the stage in dir, and the store in be or the lab's own.
-func (l *lab) boot(name, dir string, be store.Backend) *node {
+// bootNode starts a node's daemon with the stage in dir, and the store in be or the lab's own.
+func (l *lab) bootNode(name, dir string, be store.Backend) *node {
 	l.t.Helper()
 	if be == nil {
-		be = l.store()
+		be = l.storeBackend()
 	}
 	noError(l.t, os.MkdirAll(dir, 0o700))
 	stage, err := stage.Open(dir, 0)
@@ -155,7 +155,7 @@ func (l *lab) boot(name, dir string, be store.Backend) *node {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &node{l: l, keep: store.Retention{Count: 2}, cancel: cancel}
 	n.Uploads = New(ctx, Config{
-		Node: name, Cluster: "mini", Dir: filepath.Join(l.shared, "jobs"), Store: l.open(be), Stage: stage, Conductor: n, Log: slog.New(slog.DiscardHandler),
+		Node: name, Cluster: "mini", Dir: filepath.Join(l.shared, "jobs"), Store: l.openStore(be), Stage: stage, Conductor: n, Log: slog.New(slog.DiscardHandler),
 	})
 	l.t.Cleanup(func() { n.cancel(); n.Close() })
 	l.mu.Lock()
@@ -164,7 +164,7 @@ func (l *lab) boot(name, dir string, be store.Backend) *node {
 	return n
 }
 
-func (l *lab) kill(name string) {
+func (l *lab) killNode(name string) {
 	l.mu.Lock()
 	n := l.nodes[name]
 	delete(l.nodes, name)
@@ -173,15 +173,15 @@ func (l *lab) kill(name string) {
 	n.Close()
 }
 
-func (l *lab) id(number uint32) store.ID {
+func (l *lab) checkpointID(number uint32) store.ID {
 	return store.ID{JobID: store.JobID{Cluster: "mini", Job: 7, ArrayTask: store.None, Component: store.None}, Number: number}
 }
 
-// staged is a checkpoint of n1 and n2 that counts and is in their stages.
-func (l *lab) staged(number uint32, left bool) *Record {
+// stageCheckpoint makes a checkpoint of n1 and n2 that counts and is in their stages.
+func (l *lab) stageCheckpoint(number uint32, left bool) *Record {
 	l.t.Helper()
 	for i, node := range []string{"n1", "n2"} {
-		l.share(l.nodes[node], number, l.image[i])
+		l.writeShare(l.nodes[node], number, l.image[i])
 	}
 	up := &Record{Job: 7, Number: number, Made: time.Now().UTC(), Slurm: "7", Submitted: "then", Reason: "requeue",
 		Leader: "n1", Nodes: []string{"n1", "n2"}, Bytes: 1 << 20, Released: left}
@@ -189,9 +189,9 @@ func (l *lab) staged(number uint32, left bool) *Record {
 	return up
 }
 
-func (l *lab) share(c *node, number uint32, data []byte) {
+func (l *lab) writeShare(c *node, number uint32, data []byte) {
 	l.t.Helper()
-	h, err := c.Stage.Create(l.id(number))
+	h, err := c.Stage.Create(l.checkpointID(number))
 	noError(l.t, err)
 	f, err := h.Create("0/batch/pages-1.img")
 	noError(l.t, err)
@@ -200,10 +200,10 @@ func (l *lab) share(c *node, number uint32, data []byte) {
 	noError(l.t, h.Commit([]byte("meta of "+c.Node)))
 }
 
-// there checks that a checkpoint is in the store, whole, and nothing of it anywhere else.
-func (l *lab) there(number uint32) {
+// checkStored checks that a checkpoint is in the store, whole, and nothing of it anywhere else.
+func (l *lab) checkStored(number uint32) {
 	l.t.Helper()
-	r, err := l.open(l.store()).Open(l.t.Context(), l.id(number))
+	r, err := l.openStore(l.storeBackend()).Open(l.t.Context(), l.checkpointID(number))
 	noError(l.t, err)
 	defer r.Close()
 	if got := string(r.Manifest().Meta); got != "meta of n1" {
@@ -221,11 +221,11 @@ func (l *lab) there(number uint32) {
 	}
 }
 
-// numbers are those of the checkpoints in the store.
-func (l *lab) numbers() (all []uint32) {
+// storedNumbers returns the numbers of the checkpoints in the store.
+func (l *lab) storedNumbers() (all []uint32) {
 	l.t.Helper()
-	job := l.id(1).JobID
-	list, err := l.open(l.store()).List(l.t.Context(), &job)
+	job := l.checkpointID(1).JobID
+	list, err := l.openStore(l.storeBackend()).List(l.t.Context(), &job)
 	noError(l.t, err)
 	for _, s := range list {
 		all = append(all, s.ID.Number)
@@ -233,13 +233,13 @@ func (l *lab) numbers() (all []uint32) {
 	return all
 }
 
-// await is a restore on another node.
-func (l *lab) await(c *node, patience time.Duration) (*Record, error) {
+// awaitRestore waits for a checkpoint as a restore on another node does.
+func (l *lab) awaitRestore(c *node, patience time.Duration) (*Record, error) {
 	return c.AwaitStoredOrLost(l.t.Context(), 7, "then", patience, func(*Record, *Watch) {})
 }
 
-// empty waits until a node's stage has nothing left.
-func (l *lab) empty(c *node) {
+// waitUntilEmpty waits until a node's stage has nothing left.
+func (l *lab) waitUntilEmpty(c *node) {
 	l.t.Helper()
 	for range 200 {
 		all, err := c.Stage.List(nil)
@@ -256,20 +256,20 @@ func (l *lab) empty(c *node) {
 // record are gone afterwards.
 func TestUpload(t *testing.T) {
 	l := newLab(t)
-	n1, n2, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
-	up := l.staged(1, true)
+	n1, n2, n3 := l.bootNode("n1", t.TempDir()+"/s", nil), l.bootNode("n2", t.TempDir()+"/s", nil), l.bootNode("n3", t.TempDir()+"/s", nil)
+	up := l.stageCheckpoint(1, true)
 	stored := make(chan store.ID, 1)
 	n1.stored = stored
 	n1.Start(up, nil)
-	if lost, err := l.await(n3, time.Minute); lost != nil || err != nil {
+	if lost, err := l.awaitRestore(n3, time.Minute); lost != nil || err != nil {
 		t.Fatalf("wait for the upload: lost %+v, error %v", lost, err)
 	}
 	if id := <-stored; id.Number != 1 {
 		t.Errorf("%v was reported as stored", id)
 	}
-	l.there(1)
-	l.empty(n1)
-	l.empty(n2)
+	l.checkStored(1)
+	l.waitUntilEmpty(n1)
+	l.waitUntilEmpty(n2)
 	if up, err := n3.folder.loadRecord(7); up != nil || err != nil {
 		t.Errorf("record %+v, %v", up, err)
 	}
@@ -284,24 +284,24 @@ func TestUploadKilled(t *testing.T) {
 	for at := 1; ; at++ {
 		l := newLab(t)
 		dirs := [2]string{t.TempDir() + "/s", t.TempDir() + "/s"}
-		l.open(l.store()) // makes it
-		fault := storetest.NewFault(l.store(), at, storetest.After)
-		n1 := l.boot("n1", dirs[0], fault)
-		l.boot("n2", dirs[1], nil)
-		up := l.staged(1, true)
+		l.openStore(l.storeBackend()) // makes it
+		fault := storetest.NewFault(l.storeBackend(), at, storetest.After)
+		n1 := l.bootNode("n1", dirs[0], fault)
+		l.bootNode("n2", dirs[1], nil)
+		up := l.stageCheckpoint(1, true)
 		b := &uploadRun{upload: *up}
 		err := n1.tryUpload(t.Context(), b)
-		l.kill("n1")
+		l.killNode("n1")
 		if at%2 == 0 {
-			l.kill("n2")
-			l.boot("n2", dirs[1], nil)
+			l.killNode("n2")
+			l.bootNode("n2", dirs[1], nil)
 		}
-		n1 = l.boot("n1", dirs[0], nil)
+		n1 = l.bootNode("n1", dirs[0], nil)
 		noError(t, n1.Resume())
-		if lost, err := l.await(l.nodes["n2"], time.Minute); lost != nil || err != nil {
+		if lost, err := l.awaitRestore(l.nodes["n2"], time.Minute); lost != nil || err != nil {
 			t.Fatalf("step %d: wait for the upload: lost %+v, error %v", at, lost, err)
 		}
-		l.there(1)
+		l.checkStored(1)
 		if err == nil {
 			if at < 8 {
 				t.Fatalf("only %d steps", at)
@@ -318,26 +318,26 @@ func TestUploadShareGone(t *testing.T) {
 		t.Run(node, func(t *testing.T) {
 			l := newLab(t)
 			dir := t.TempDir()
-			n1, _, n3 := l.boot("n1", dir+"/n1", nil), l.boot("n2", dir+"/n2", nil), l.boot("n3", dir+"/n3", nil)
-			old := l.staged(1, false)
+			n1, _, n3 := l.bootNode("n1", dir+"/n1", nil), l.bootNode("n2", dir+"/n2", nil), l.bootNode("n3", dir+"/n3", nil)
+			old := l.stageCheckpoint(1, false)
 			n1.Start(old, nil)
-			if lost, err := l.await(n3, time.Minute); lost != nil || err != nil {
+			if lost, err := l.awaitRestore(n3, time.Minute); lost != nil || err != nil {
 				t.Fatal(lost, err)
 			}
 			noError(t, n1.Wait(t.Context(), 7, func() {}))
-			l.staged(2, true)
-			l.kill(node)
-			l.boot(node, dir+"/"+node+"-after-a-reboot", nil)
+			l.stageCheckpoint(2, true)
+			l.killNode(node)
+			l.bootNode(node, dir+"/"+node+"-after-a-reboot", nil)
 			noError(t, l.nodes["n1"].Resume())
 			began := time.Now()
-			lost, err := l.await(n3, time.Hour)
+			lost, err := l.awaitRestore(n3, time.Hour)
 			if err != nil || lost == nil || lost.Number != 2 || !strings.Contains(lost.Lost, node) {
 				t.Fatalf("wait for the upload: lost %+v, error %v", lost, err)
 			}
 			if d := time.Since(began); d > 20*time.Second {
 				t.Errorf("the loss was noticed after %s", d)
 			}
-			if got := fmt.Sprint(l.numbers()); got != "[1]" {
+			if got := fmt.Sprint(l.storedNumbers()); got != "[1]" {
 				t.Errorf("checkpoints in the store: %s", got)
 			}
 		})
@@ -349,22 +349,22 @@ func TestUploadShareGone(t *testing.T) {
 func TestUploadGivenUp(t *testing.T) {
 	l := newLab(t)
 	dir := t.TempDir()
-	l.boot("n1", dir+"/n1", nil)
-	l.boot("n2", dir+"/n2", nil)
-	n3 := l.boot("n3", dir+"/n3", nil)
-	l.staged(1, true)
-	l.kill("n1")
-	lost, err := l.await(n3, 3*time.Second)
+	l.bootNode("n1", dir+"/n1", nil)
+	l.bootNode("n2", dir+"/n2", nil)
+	n3 := l.bootNode("n3", dir+"/n3", nil)
+	l.stageCheckpoint(1, true)
+	l.killNode("n1")
+	lost, err := l.awaitRestore(n3, 3*time.Second)
 	if err != nil || lost == nil || !strings.Contains(lost.Lost, "n1") {
 		t.Fatalf("wait for the upload: lost %+v, error %v", lost, err)
 	}
-	n1 := l.boot("n1", dir+"/n1", nil)
+	n1 := l.bootNode("n1", dir+"/n1", nil)
 	noError(t, n1.Resume())
 	noError(t, n1.Wait(t.Context(), 7, func() {}))
-	if got := l.numbers(); len(got) != 0 {
+	if got := l.storedNumbers(); len(got) != 0 {
 		t.Errorf("checkpoints in the store: %v", got)
 	}
-	if again, err := l.await(n3, time.Hour); err != nil || !lost.IsSame(again) {
+	if again, err := l.awaitRestore(n3, time.Hour); err != nil || !lost.IsSame(again) {
 		t.Errorf("a second restore: %+v, %v", again, err)
 	}
 }
@@ -374,59 +374,59 @@ func TestUploadGivenUp(t *testing.T) {
 func TestUploadFenced(t *testing.T) {
 	for round := range 12 {
 		l := newLab(t)
-		n1, _, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
-		up := l.staged(1, true)
+		n1, _, n3 := l.bootNode("n1", t.TempDir()+"/s", nil), l.bootNode("n2", t.TempDir()+"/s", nil), l.bootNode("n3", t.TempDir()+"/s", nil)
+		up := l.stageCheckpoint(1, true)
 		n1.Start(up, nil)
 		time.Sleep(time.Duration(round) * 15 * time.Millisecond) // any moment of it
 		noError(t, n3.markUploadLost(t.Context(), up, "somebody lost patience"))
-		lost, err := l.await(n3, time.Hour)
+		lost, err := l.awaitRestore(n3, time.Hour)
 		noError(t, err)
-		was := l.numbers()
+		was := l.storedNumbers()
 		if (lost == nil) != (len(was) == 1) {
 			t.Fatalf("lost %+v, in the store %v", lost, was)
 		}
 		noError(t, n1.Wait(t.Context(), 7, func() {}))
-		if now := l.numbers(); len(now) != len(was) {
+		if now := l.storedNumbers(); len(now) != len(was) {
 			t.Fatalf("the upload was committed after it was declared lost")
 		}
-		l.empty(n1)
+		l.waitUntilEmpty(n1)
 	}
 }
 
 // TestUploadAbandoned: nothing of a job arrives after its checkpoints were deleted.
 func TestUploadAbandoned(t *testing.T) {
 	l := newLab(t)
-	n1, _, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
+	n1, _, n3 := l.bootNode("n1", t.TempDir()+"/s", nil), l.bootNode("n2", t.TempDir()+"/s", nil), l.bootNode("n3", t.TempDir()+"/s", nil)
 	n1.rate.setRate(1 << 20)
-	n1.Start(l.staged(1, true), nil)
+	n1.Start(l.stageCheckpoint(1, true), nil)
 	noError(t, n3.Abandon(t.Context(), 7))
 	noError(t, n1.Wait(t.Context(), 7, func() {}))
-	if got := l.numbers(); len(got) != 0 {
+	if got := l.storedNumbers(); len(got) != 0 {
 		t.Errorf("checkpoints in the store: %v", got)
 	}
-	l.empty(n1)
+	l.waitUntilEmpty(n1)
 }
 
 // TestUploadReplaced: a newer checkpoint takes the place of a checkpoint on its way.
 func TestUploadReplaced(t *testing.T) {
 	l := newLab(t)
-	n1, _, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
+	n1, _, n3 := l.bootNode("n1", t.TempDir()+"/s", nil), l.bootNode("n2", t.TempDir()+"/s", nil), l.bootNode("n3", t.TempDir()+"/s", nil)
 	n1.rate.setRate(100 << 10) // the first would take long
-	n1.Start(l.staged(1, false), nil)
+	n1.Start(l.stageCheckpoint(1, false), nil)
 	n1.mu.Lock()
 	first := n1.active[7]
 	n1.mu.Unlock()
-	second := l.staged(2, true)
+	second := l.stageCheckpoint(2, true)
 	n1.Start(second, nil)
 	<-first.done
 	n1.rate.setRate(0)
-	if lost, err := l.await(n3, time.Minute); lost != nil || err != nil {
+	if lost, err := l.awaitRestore(n3, time.Minute); lost != nil || err != nil {
 		t.Fatalf("wait for the upload: lost %+v, error %v", lost, err)
 	}
-	if got := fmt.Sprint(l.numbers()); got != "[2]" {
+	if got := fmt.Sprint(l.storedNumbers()); got != "[2]" {
 		t.Errorf("checkpoints in the store: %s", got)
 	}
-	l.there(2)
+	l.checkStored(2)
 }
 
 // TestUnneededShares: a share that never came to count goes when it is old, a share that counts
@@ -434,10 +434,10 @@ func TestUploadReplaced(t *testing.T) {
 func TestUnneededShares(t *testing.T) {
 	l := newLab(t)
 	dir := t.TempDir() + "/s"
-	n1 := l.boot("n1", dir, nil)
-	l.boot("n2", t.TempDir()+"/s", nil)
-	l.share(n1, 1, l.image[0])
-	l.staged(2, true)
+	n1 := l.bootNode("n1", dir, nil)
+	l.bootNode("n2", t.TempDir()+"/s", nil)
+	l.writeShare(n1, 1, l.image[0])
+	l.stageCheckpoint(2, true)
 	left := func() string {
 		noError(t, n1.DropUnneededShares())
 		all, err := n1.Stage.List(nil)
@@ -473,17 +473,17 @@ func TestUploadWatch(t *testing.T) {
 		gives  string // up
 	}{
 		{at: 0, n1: &ShareStatus{Has: true}, n2: &ShareStatus{Has: true}, says: "from n1,n2"},
-		{at: 9, n1: ptr(has(10, "")), n2: ptr(has(0, "")), says: "from n1,n2 (5%)"},
-		{at: 10, n1: ptr(has(10, "")), says: "(10%): proxyd does not answer"},
-		{at: 69, n1: ptr(has(10, "")), says: "(10%): proxyd does not answer"},
-		{at: 70, n1: ptr(has(10, "")), n2: ptr(has(0, "")), says: "(5%)"}, // just in time
-		{at: 71, n1: ptr(has(10, ""))},
-		{at: 100, n2: ptr(has(0, ""))}, // the other
-		{at: 131, n1: ptr(has(10, "")), n2: ptr(has(5, "no space")), says: "(7%): no space"},
-		{at: 9999, n1: ptr(has(10, "")), n2: ptr(has(5, "no space")), says: "(7%): no space"},
-		{at: 10000, n1: ptr(has(10, ""))},
-		{at: 10061, n1: ptr(has(99, "")), gives: "node n2, which has a part of it, does not answer: proxyd does not answer"},
-		{at: 10062, n1: &ShareStatus{}, n2: ptr(has(100, "")), gives: "node n1 has its part of it no more"},
+		{at: 9, n1: pointerTo(has(10, "")), n2: pointerTo(has(0, "")), says: "from n1,n2 (5%)"},
+		{at: 10, n1: pointerTo(has(10, "")), says: "(10%): proxyd does not answer"},
+		{at: 69, n1: pointerTo(has(10, "")), says: "(10%): proxyd does not answer"},
+		{at: 70, n1: pointerTo(has(10, "")), n2: pointerTo(has(0, "")), says: "(5%)"}, // just in time
+		{at: 71, n1: pointerTo(has(10, ""))},
+		{at: 100, n2: pointerTo(has(0, ""))}, // the other
+		{at: 131, n1: pointerTo(has(10, "")), n2: pointerTo(has(5, "no space")), says: "(7%): no space"},
+		{at: 9999, n1: pointerTo(has(10, "")), n2: pointerTo(has(5, "no space")), says: "(7%): no space"},
+		{at: 10000, n1: pointerTo(has(10, ""))},
+		{at: 10061, n1: pointerTo(has(99, "")), gives: "node n2, which has a part of it, does not answer: proxyd does not answer"},
+		{at: 10062, n1: &ShareStatus{}, n2: pointerTo(has(100, "")), gives: "node n1 has its part of it no more"},
 	} {
 		var sights []nodeStatus
 		for node, r := range map[string]*ShareStatus{"n1": step.n1, "n2": step.n2} {
@@ -506,4 +506,4 @@ func TestUploadWatch(t *testing.T) {
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
+func pointerTo[T any](v T) *T { return &v }

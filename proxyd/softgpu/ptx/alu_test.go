@@ -18,8 +18,8 @@ import (
 var edges = []uint64{0, 1, 2, 3, 7, 31, 32, 33, 63, 64, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff,
 	1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 1, 0x123456789abcdef0, 0xfedcba9876543210}
 
-// operands returns rows of edge cases and of random values.
-func operands(seed uint64, n int) [][3]uint64 {
+// operandRows returns rows of edge cases and of random values.
+func operandRows(seed uint64, n int) [][3]uint64 {
 	r := rand.New(rand.NewPCG(seed, 1))
 	var rows [][3]uint64
 	for _, a := range edges {
@@ -33,8 +33,8 @@ func operands(seed uint64, n int) [][3]uint64 {
 	return rows
 }
 
-// number reads v as a value of a type, by definition.
-func number(t types.Type, v uint64) *big.Int {
+// numberOf reads v as a value of a type, by definition.
+func numberOf(t types.Type, v uint64) *big.Int {
 	n := new(big.Int).SetUint64(v & types.SizeMask(t.Size()))
 	if t.IsSigned() && v>>(8*t.Size()-1)&1 != 0 {
 		n.Sub(n, new(big.Int).Lsh(big.NewInt(1), uint(8*t.Size())))
@@ -42,14 +42,14 @@ func number(t types.Type, v uint64) *big.Int {
 	return n
 }
 
-// wrap cuts a number to a type's bits.
-func wrap(t types.Type, n *big.Int) uint64 {
+// wrapToType cuts a number to a type's bits.
+func wrapToType(t types.Type, n *big.Int) uint64 {
 	m := new(big.Int).Lsh(big.NewInt(1), uint(8*t.Size()))
 	return new(big.Int).Mod(n, m).Uint64()
 }
 
-// clamp limits a number to a type's range.
-func clamp(t types.Type, n *big.Int) uint64 {
+// clampToType limits a number to a type's range.
+func clampToType(t types.Type, n *big.Int) uint64 {
 	lo, hi := big.NewInt(0), new(big.Int).Lsh(big.NewInt(1), uint(8*t.Size()))
 	if t.IsSigned() {
 		hi.Rsh(hi, 1)
@@ -62,7 +62,7 @@ func clamp(t types.Type, n *big.Int) uint64 {
 	if n.Cmp(hi) > 0 {
 		n = hi
 	}
-	return wrap(t, n)
+	return wrapToType(t, n)
 }
 
 type oracle func(a, b, c *big.Int) *big.Int
@@ -128,18 +128,18 @@ func TestIntegerArithmetic(t *testing.T) {
 		{"abs", 1, "s16 s32 s64", abs, false},
 		{"neg", 1, "s16 s32 s64", neg, false},
 	}
-	rows := operands(1, 64)
+	rows := operandRows(1, 64)
 	for _, c := range cases {
 		for _, name := range strings.Fields(c.types) {
 			t.Run(c.op+"."+name, func(t *testing.T) {
 				typ := types.ByName[name]
 				op := c.op + "." + name + " d, " + strings.Join([]string{"a", "b", "c"}[:c.args], ", ") + ";"
-				got := eval(t, op, []string{name, name, name, name}, rows)
+				got := evaluate(t, op, []string{name, name, name, name}, rows)
 				for i, r := range rows {
-					n := c.f(number(typ, r[0]), number(typ, r[1]), number(typ, r[2]))
-					want := wrap(typ, n)
+					n := c.f(numberOf(typ, r[0]), numberOf(typ, r[1]), numberOf(typ, r[2]))
+					want := wrapToType(typ, n)
 					if c.sat {
-						want = clamp(typ, n)
+						want = clampToType(typ, n)
 					}
 					if got[i] != want {
 						t.Fatalf("of %#x: %#x, should be %#x", r, got[i], want)
@@ -153,7 +153,7 @@ func TestIntegerArithmetic(t *testing.T) {
 // TestIntegerProducts covers what has more bits than its operands.
 func TestIntegerProducts(t *testing.T) {
 	wideOf := map[string]string{"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
-	rows := operands(2, 64)
+	rows := operandRows(2, 64)
 	check := func(op string, names []string, f func(a, b, c *big.Int) *big.Int, ct string) {
 		t.Run(op, func(t *testing.T) {
 			st, dt := types.ByName[names[1]], types.ByName[names[0]]
@@ -161,9 +161,9 @@ func TestIntegerProducts(t *testing.T) {
 			if len(names) == 4 {
 				args = " d, a, b, c;"
 			}
-			got := eval(t, op+args, names, rows)
+			got := evaluate(t, op+args, names, rows)
 			for i, r := range rows {
-				want := wrap(dt, f(number(st, r[0]), number(st, r[1]), number(types.ByName[ct], r[2])))
+				want := wrapToType(dt, f(numberOf(st, r[0]), numberOf(st, r[1]), numberOf(types.ByName[ct], r[2])))
 				if got[i] != want {
 					t.Fatalf("of %#x: %#x, should be %#x", r, got[i], want)
 				}
@@ -202,7 +202,7 @@ func TestIntegerProducts(t *testing.T) {
 
 // TestCarry chains words into wider numbers.
 func TestCarry(t *testing.T) {
-	rows := operands(4, 100)
+	rows := operandRows(4, 100)
 	cases := []struct {
 		name, op string
 		f        func(a, b, c uint64) uint64
@@ -214,7 +214,7 @@ func TestCarry(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			op := "{ .reg .b32 a0, a1, b0, b1, c0, c1, x0, x1; mov.b64 {a0, a1}, a; mov.b64 {b0, b1}, b; mov.b64 {c0, c1}, c;\n" + c.op + "\nmov.b64 d, {x0, x1}; }"
-			got := eval(t, op, []string{"b64", "b64", "b64", "b64"}, rows)
+			got := evaluate(t, op, []string{"b64", "b64", "b64", "b64"}, rows)
 			for i, r := range rows {
 				if want := c.f(r[0], r[1], r[2]); got[i] != want {
 					t.Fatalf("of %#x: %#x, should be %#x", r, got[i], want)
@@ -224,7 +224,7 @@ func TestCarry(t *testing.T) {
 	}
 	t.Run("add128", func(t *testing.T) {
 		op := "{ .reg .b64 x; add.cc.u64 x, a, b; addc.cc.u64 d, 0, c; addc.u64 d, d, 0; }"
-		got := eval(t, op, []string{"b64", "b64", "b64", "b64"}, rows)
+		got := evaluate(t, op, []string{"b64", "b64", "b64", "b64"}, rows)
 		for i, r := range rows {
 			_, k := bits.Add64(r[0], r[1], 0)
 			v, k2 := bits.Add64(0, r[2], k)
@@ -237,7 +237,7 @@ func TestCarry(t *testing.T) {
 
 // TestCompareIntegers covers setp and set with all comparisons and combinations.
 func TestCompareIntegers(t *testing.T) {
-	rows := operands(5, 20)
+	rows := operandRows(5, 20)
 	holds := map[string]func(c int) bool{
 		"eq": func(c int) bool { return c == 0 }, "ne": func(c int) bool { return c != 0 },
 		"lt": func(c int) bool { return c < 0 }, "le": func(c int) bool { return c <= 0 },
@@ -252,14 +252,14 @@ func TestCompareIntegers(t *testing.T) {
 				continue
 			}
 			t.Run(op+"."+name, func(t *testing.T) {
-				got := eval(t, fmt.Sprintf("setp.%s.%s d, a, b;", op, name), []string{"pred", name, name}, rows)
-				both := eval(t, fmt.Sprintf("setp.%s.xor.%s p|d, a, b, c;", op, name), []string{"pred", name, name, "pred"}, rows)
-				set := eval(t, fmt.Sprintf("set.%s.and.u32.%s d, a, b, !c;", op, name), []string{"u32", name, name, "pred"}, rows)
-				one := eval(t, fmt.Sprintf("set.%s.f32.%s d, a, b;", op, name), []string{"f32", name, name}, rows)
+				got := evaluate(t, fmt.Sprintf("setp.%s.%s d, a, b;", op, name), []string{"pred", name, name}, rows)
+				both := evaluate(t, fmt.Sprintf("setp.%s.xor.%s p|d, a, b, c;", op, name), []string{"pred", name, name, "pred"}, rows)
+				set := evaluate(t, fmt.Sprintf("set.%s.and.u32.%s d, a, b, !c;", op, name), []string{"u32", name, name, "pred"}, rows)
+				one := evaluate(t, fmt.Sprintf("set.%s.f32.%s d, a, b;", op, name), []string{"f32", name, name}, rows)
 				for i, r := range rows {
-					want := f(number(typ, r[0]).Cmp(number(typ, r[1])))
+					want := f(numberOf(typ, r[0]).Cmp(numberOf(typ, r[1])))
 					c := uint32(r[2]) != 0
-					if got[i] != truth(want) || both[i] != truth(!want != c) || set[i] != truth(want && !c)*0xffffffff || one[i] != truth(want)*0x3f800000 {
+					if got[i] != truthOf(want) || both[i] != truthOf(!want != c) || set[i] != truthOf(want && !c)*0xffffffff || one[i] != truthOf(want)*0x3f800000 {
 						t.Fatalf("of %#x: %v %#x %#x %#x", r, got[i], both[i], set[i], one[i])
 					}
 				}

@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
 )
 
-// floats fills a range with numbers of about one.
-func floats(m *machine, addr uint64, n int, seed uint64) []float32 {
+// fillFloats fills a range with numbers of about one.
+func fillFloats(m *machine, addr uint64, n int, seed uint64) []float32 {
 	r := rand.New(rand.NewPCG(seed, 2))
 	f := make([]float32, n)
 	var b []byte
@@ -27,9 +27,9 @@ func floats(m *machine, addr uint64, n int, seed uint64) []float32 {
 	return f
 }
 
-func float32s(b []byte) []float32 {
+func readFloat32s(b []byte) []float32 {
 	f := make([]float32, len(b)/4)
-	for i, w := range words(b) {
+	for i, w := range readWords(b) {
 		f[i] = math.Float32frombits(w)
 	}
 	return f
@@ -44,11 +44,11 @@ const (
 
 func TestSgemm(t *testing.T) {
 	const n = 128
-	m := boot(t, read(t, "sgemm.ptx"))
-	a, b := floats(m, addrA, n*n, 1), floats(m, addrB, n*n, 2)
+	m := bootMachine(t, readFile(t, "sgemm.ptx"))
+	a, b := fillFloats(m, addrA, n*n, 1), fillFloats(m, addrB, n*n, 2)
 	out := m.mapAt(addrC, make([]byte, 4*n*n))
-	m.run("sgemm", Dim3{n / 64, n / 64, 1}, Dim3{256, 1, 1}, addrA, addrB, addrC, n)
-	for i, got := range float32s(out) {
+	m.runKernel("sgemm", Dim3{n / 64, n / 64, 1}, Dim3{256, 1, 1}, addrA, addrB, addrC, n)
+	for i, got := range readFloat32s(out) {
 		var want float32
 		for k := range n {
 			want = float.FMA32(a[i/n*n+k], b[k*n+i%n], want)
@@ -61,15 +61,15 @@ func TestSgemm(t *testing.T) {
 
 func TestRows(t *testing.T) {
 	const rows, n = 6, 300
-	m := boot(t, read(t, "rows.ptx"))
-	x, g, h := floats(m, addrA, rows*n, 1), floats(m, addrB, n, 2), floats(m, addrC, n, 3)
+	m := bootMachine(t, readFile(t, "rows.ptx"))
+	x, g, h := fillFloats(m, addrA, rows*n, 1), fillFloats(m, addrB, n, 2), fillFloats(m, addrC, n, 3)
 	out := m.mapAt(addrD, make([]byte, 4*rows*n))
 	near := func(what string, i int, got float32, want float64) {
 		if math.Abs(float64(got)-want) > 2e-5*max(1, math.Abs(want)) {
 			t.Fatalf("%s, element %d: %g, should be %g", what, i, got, want)
 		}
 	}
-	m.run("layernorm", Dim3{rows, 1, 1}, Dim3{128, 1, 1}, addrA, addrB, addrC, addrD, n)
+	m.runKernel("layernorm", Dim3{rows, 1, 1}, Dim3{128, 1, 1}, addrA, addrB, addrC, addrD, n)
 	for r := range rows {
 		var sum, squares float64
 		for _, v := range x[r*n:][:n] {
@@ -78,11 +78,11 @@ func TestRows(t *testing.T) {
 		}
 		mean := sum / n
 		scale := 1 / math.Sqrt(squares/n-mean*mean+1e-5)
-		for i, got := range float32s(out)[r*n:][:n] {
+		for i, got := range readFloat32s(out)[r*n:][:n] {
 			near("layernorm", i, got, (float64(x[r*n+i])-mean)*scale*float64(g[i])+float64(h[i]))
 		}
 	}
-	m.run("softmax", Dim3{rows, 1, 1}, Dim3{32, 1, 1}, addrA, addrD, n)
+	m.runKernel("softmax", Dim3{rows, 1, 1}, Dim3{32, 1, 1}, addrA, addrD, n)
 	for r := range rows {
 		top, sum := math.Inf(-1), 0.0
 		for _, v := range x[r*n:][:n] {
@@ -91,7 +91,7 @@ func TestRows(t *testing.T) {
 		for _, v := range x[r*n:][:n] {
 			sum += math.Exp(float64(v) - top)
 		}
-		for i, got := range float32s(out)[r*n:][:n] {
+		for i, got := range readFloat32s(out)[r*n:][:n] {
 			near("softmax", i, got, math.Exp(float64(x[r*n+i])-top)/sum)
 		}
 	}
@@ -106,45 +106,45 @@ func cpuTime(b *testing.B) float64 {
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 
-// bench reports the lane-instructions that a kernel executes in a second of one core.
-func bench(b *testing.B, m *machine, kernel string, grid, block Dim3, params ...uint64) {
+// benchKernel reports the lane-instructions that a kernel executes in a second of one core.
+func benchKernel(b *testing.B, m *machine, kernel string, grid, block Dim3, params ...uint64) {
 	b.Helper()
 	var count uint64
 	m.cfg.Count = &count
-	m.run(kernel, grid, block, params...)
+	m.runKernel(kernel, grid, block, params...)
 	m.cfg.Count, m.cfg.Workers = nil, 1
 	start := cpuTime(b)
 	for b.Loop() {
-		m.run(kernel, grid, block, params...)
+		m.runKernel(kernel, grid, block, params...)
 	}
 	b.ReportMetric(float64(count)*float64(b.N)/(cpuTime(b)-start)/1e6, "Mlane/cpu-s")
 }
 
 func BenchmarkSgemm(b *testing.B) {
 	const n = 256
-	m := boot(b, read(b, "sgemm.ptx"))
-	floats(m, addrA, n*n, 1)
-	floats(m, addrB, n*n, 2)
+	m := bootMachine(b, readFile(b, "sgemm.ptx"))
+	fillFloats(m, addrA, n*n, 1)
+	fillFloats(m, addrB, n*n, 2)
 	m.mapAt(addrC, make([]byte, 4*n*n))
-	bench(b, m, "sgemm", Dim3{n / 64, n / 64, 1}, Dim3{256, 1, 1}, addrA, addrB, addrC, n)
+	benchKernel(b, m, "sgemm", Dim3{n / 64, n / 64, 1}, Dim3{256, 1, 1}, addrA, addrB, addrC, n)
 }
 
 func BenchmarkLayernorm(b *testing.B) {
 	const rows, n = 64, 768
-	m := boot(b, read(b, "rows.ptx"))
-	floats(m, addrA, rows*n, 1)
-	floats(m, addrB, n, 2)
-	floats(m, addrC, n, 3)
+	m := bootMachine(b, readFile(b, "rows.ptx"))
+	fillFloats(m, addrA, rows*n, 1)
+	fillFloats(m, addrB, n, 2)
+	fillFloats(m, addrC, n, 3)
 	m.mapAt(addrD, make([]byte, 4*rows*n))
-	bench(b, m, "layernorm", Dim3{rows, 1, 1}, Dim3{128, 1, 1}, addrA, addrB, addrC, addrD, n)
+	benchKernel(b, m, "layernorm", Dim3{rows, 1, 1}, Dim3{128, 1, 1}, addrA, addrB, addrC, addrD, n)
 }
 
 func BenchmarkSoftmax(b *testing.B) {
 	const rows, n = 64, 1024
-	m := boot(b, read(b, "rows.ptx"))
-	floats(m, addrA, rows*n, 1)
+	m := bootMachine(b, readFile(b, "rows.ptx"))
+	fillFloats(m, addrA, rows*n, 1)
 	m.mapAt(addrD, make([]byte, 4*rows*n))
-	bench(b, m, "softmax", Dim3{rows, 1, 1}, Dim3{32, 1, 1}, addrA, addrD, n)
+	benchKernel(b, m, "softmax", Dim3{rows, 1, 1}, Dim3{32, 1, 1}, addrA, addrD, n)
 }
 
 // BenchmarkAdd is the smallest kernel that does something, on many elements and on few.
@@ -168,10 +168,10 @@ L:	ret;
 }`
 	for _, n := range []int{256, 1 << 18} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			m := boot(b, text)
-			floats(m, addrA, n, 1)
-			floats(m, addrB, n, 2)
-			bench(b, m, "add", Dim3{uint32(n / 256), 1, 1}, Dim3{256, 1, 1}, addrA, addrB, uint64(n))
+			m := bootMachine(b, text)
+			fillFloats(m, addrA, n, 1)
+			fillFloats(m, addrB, n, 2)
+			benchKernel(b, m, "add", Dim3{uint32(n / 256), 1, 1}, Dim3{256, 1, 1}, addrA, addrB, uint64(n))
 		})
 	}
 }
@@ -179,7 +179,7 @@ L:	ret;
 // BenchmarkMma reports multiply-adds of m16n8k16, bf16 with f32 accumulators.
 func BenchmarkMma(b *testing.B) {
 	const rounds = 100
-	m := boot(b, header+`.entry k() {
+	m := bootMachine(b, header+`.entry k() {
 	.reg .b32 a<4>, b<2>, i; .reg .f32 c<4>; .reg .pred p;
 	mov.u32 i, 0; mov.b32 a0, 0x3f803f80; mov.b32 a1, 0x3f803f80; mov.b32 a2, a0; mov.b32 a3, a0; mov.b32 b0, a0; mov.b32 b1, a0;
 	mov.f32 c0, 0f3F800000; mov.f32 c1, c0; mov.f32 c2, c0; mov.f32 c3, c0;
@@ -188,7 +188,7 @@ L:	mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {c0, c1, c2, c3}, {a0, a1
 	m.cfg.Workers = 1
 	start := cpuTime(b)
 	for b.Loop() {
-		m.run("k", Dim3{1, 1, 1}, Dim3{32, 1, 1})
+		m.runKernel("k", Dim3{1, 1, 1}, Dim3{32, 1, 1})
 	}
 	b.ReportMetric(float64(b.N)*rounds*16*8*16/(cpuTime(b)-start)/1e6, "Mfma/cpu-s")
 }

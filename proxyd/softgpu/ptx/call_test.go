@@ -68,10 +68,10 @@ func TestParameters(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			text := perThread(c.body)
-			m := boot(t, header+c.functions+text[len(header):])
+			m := bootMachine(t, header+c.functions+text[len(header):])
 			out := m.mapAt(testOut, make([]byte, 4*32))
-			m.run("k", Dim3{1, 1, 1}, Dim3{32, 1, 1}, testOut)
-			for i, g := range words(out) {
+			m.runKernel("k", Dim3{1, 1, 1}, Dim3{32, 1, 1}, testOut)
+			for i, g := range readWords(out) {
 				if want := c.want(uint32(i)); g != want {
 					t.Fatalf("thread %d: %d, should be %d", i, g, want)
 				}
@@ -82,7 +82,7 @@ func TestParameters(t *testing.T) {
 
 // TestKernelParameters: layout, parts, indices and addresses of an entry's parameters.
 func TestKernelParameters(t *testing.T) {
-	m := boot(t, header+`.visible .entry k(.param .u64 out, .param .u8 c, .param .align 16 .b8 s[24], .param .s16 h) {
+	m := bootMachine(t, header+`.visible .entry k(.param .u64 out, .param .u8 c, .param .align 16 .b8 s[24], .param .s16 h) {
 	.reg .b64 %o, %i, %a; .reg .b32 %r, %t, %x; .reg .s16 %h;
 	ld.param.u64 %o, [out];
 	ld.param.u8 %r, [c];
@@ -124,8 +124,8 @@ func TestKernelParameters(t *testing.T) {
 		writeBytes(m.cfg.Params[16+4*i:][:4], uint64(10*i))
 	}
 	writeBytes(m.cfg.Params[40:], 0xfffe)
-	m.run("k", Dim3{1, 1, 1}, Dim3{4, 1, 1})
-	for i, g := range words(out)[:4] {
+	m.runKernel("k", Dim3{1, 1, 1}, Dim3{4, 1, 1})
+	for i, g := range readWords(out)[:4] {
 		if want := uint32(3000 + 20*i - 2 + 50); g != want {
 			t.Errorf("thread %d: %d, should be %d", i, g, want)
 		}

@@ -27,11 +27,11 @@ func TestConvertFloats(t *testing.T) {
 	for _, c := range cases {
 		for _, mode := range c.modes {
 			t.Run(fmt.Sprintf("%s.%s.%s", mode, c.to, c.from), func(t *testing.T) {
-				rows := around(c.to, c.from)
-				got := eval(t, fmt.Sprintf("cvt.%s.%s.%s d, a;", mode, c.to, c.from), []string{c.to.String(), c.from.String()}, rows)
+				rows := valuesAround(c.to, c.from)
+				got := evaluate(t, fmt.Sprintf("cvt.%s.%s.%s d, a;", mode, c.to, c.from), []string{c.to.String(), c.from.String()}, rows)
 				f := layouts[c.to]
 				for i, r := range rows {
-					x, neg, inf, nan := layouts[c.from].exact(r[0])
+					x, neg, inf, nan := layouts[c.from].exactValue(r[0])
 					want := uint64(0)
 					switch {
 					case nan:
@@ -42,7 +42,7 @@ func TestConvertFloats(t *testing.T) {
 					case inf:
 						want = uint64(1<<f.exp-1) << f.mant
 					case x.Sign() != 0:
-						want = f.round(x, mode)
+						want = f.roundExact(x, mode)
 					}
 					if neg {
 						want |= 1 << (f.exp + f.mant)
@@ -57,10 +57,10 @@ func TestConvertFloats(t *testing.T) {
 	t.Run("widening", func(t *testing.T) {
 		for _, c := range [][2]types.Type{{types.F32, types.F16}, {types.F64, types.F16}, {types.F32, types.BF16}, {types.F64, types.F32}} {
 			rows := floatOperands(c[1], 3, 100)
-			got := eval(t, fmt.Sprintf("cvt.%s.%s d, a;", c[0], c[1]), []string{c[0].String(), c[1].String()}, rows)
+			got := evaluate(t, fmt.Sprintf("cvt.%s.%s d, a;", c[0], c[1]), []string{c[0].String(), c[1].String()}, rows)
 			for i, r := range rows {
-				x, _, _, nan := layouts[c[1]].exact(r[0])
-				y, _, _, nan2 := layouts[c[0]].exact(got[i])
+				x, _, _, nan := layouts[c[1]].exactValue(r[0])
+				y, _, _, nan2 := layouts[c[0]].exactValue(got[i])
 				if nan != nan2 || x != nil && (y == nil || x.Cmp(y) != 0) {
 					t.Fatalf("%v of %#x: %#x", c, r[0], got[i])
 				}
@@ -69,8 +69,8 @@ func TestConvertFloats(t *testing.T) {
 	})
 }
 
-// around lists values of from at, between and next to those of to.
-func around(to, from types.Type) [][3]uint64 {
+// valuesAround lists values of from at, between and next to those of to.
+func valuesAround(to, from types.Type) [][3]uint64 {
 	r := rand.New(rand.NewPCG(7, 7))
 	var rows [][3]uint64
 	f := layouts[to]
@@ -87,7 +87,7 @@ func around(to, from types.Type) [][3]uint64 {
 	}
 	top := uint64(1<<f.exp-1) << f.mant
 	val := func(v uint64) float64 {
-		x, _, _, _ := f.exact(v)
+		x, _, _, _ := f.exactValue(v)
 		if x == nil {
 			return math.Inf(1)
 		}
@@ -131,16 +131,16 @@ func TestConvertToIntegers(t *testing.T) {
 				if dt.Size() == 1 {
 					reg = "b16"
 				}
-				got := eval(t, fmt.Sprintf("cvt.%s.%s.%s d, a;", mode, name, st), []string{reg, st.String()}, rows)
+				got := evaluate(t, fmt.Sprintf("cvt.%s.%s.%s d, a;", mode, name, st), []string{reg, st.String()}, rows)
 				for i, row := range rows {
 					v := f(float.Decode(st, row[0]))
 					want := uint64(0)
 					switch {
 					case math.IsInf(v, 0):
-						want = clamp(dt, new(big.Int).Mul(big.NewInt(int64(math.Copysign(1, v))), new(big.Int).Lsh(big.NewInt(1), 70)))
+						want = clampToType(dt, new(big.Int).Mul(big.NewInt(int64(math.Copysign(1, v))), new(big.Int).Lsh(big.NewInt(1), 70)))
 					case v == v:
 						n, _ := big.NewFloat(v).Int(nil)
-						want = clamp(dt, n)
+						want = clampToType(dt, n)
 					}
 					if g := got[i] & types.SizeMask(dt.Size()); g != want {
 						t.Fatalf("cvt.%s.%s.%s of %#x: %#x, should be %#x", mode, name, st, row[0], g, want)
@@ -161,22 +161,22 @@ func TestConvertIntegers(t *testing.T) {
 		}
 		return n
 	}
-	rows := thin(operands(8, 100), 16, 0)
+	rows := thinOut(operandRows(8, 100), 16, 0)
 	for _, s := range ints {
 		st := types.ByName[s]
 		for _, d := range ints {
 			dt := types.ByName[d]
 			for _, sat := range []string{"", "sat."} {
-				got := eval(t, fmt.Sprintf("cvt.%s%s.%s d, a;", sat, d, s), []string{reg(d), reg(s)}, rows)
+				got := evaluate(t, fmt.Sprintf("cvt.%s%s.%s d, a;", sat, d, s), []string{reg(d), reg(s)}, rows)
 				for i, r := range rows {
-					n := number(st, r[0])
-					want := wrap(dt, n)
+					n := numberOf(st, r[0])
+					want := wrapToType(dt, n)
 					if sat != "" {
-						want = clamp(dt, n)
+						want = clampToType(dt, n)
 					}
 					if dt.Size() == 1 {
 						// Into a wider register it is extended.
-						want = wrap(types.U32, number(dt, want))
+						want = wrapToType(types.U32, numberOf(dt, want))
 					}
 					if got[i] != want {
 						t.Fatalf("cvt.%s%s.%s of %#x: %#x, should be %#x", sat, d, s, r[0], got[i], want)
@@ -186,12 +186,12 @@ func TestConvertIntegers(t *testing.T) {
 		}
 		for _, f := range []types.Type{types.F32, types.F64, types.F16} {
 			for _, mode := range []string{"rn", "rz", "rm", "rp"} {
-				got := eval(t, fmt.Sprintf("cvt.%s.%s.%s d, a;", mode, f, s), []string{f.String(), reg(s)}, rows)
+				got := evaluate(t, fmt.Sprintf("cvt.%s.%s.%s d, a;", mode, f, s), []string{f.String(), reg(s)}, rows)
 				for i, r := range rows {
-					n := number(st, r[0])
+					n := numberOf(st, r[0])
 					want := uint64(0)
 					if n.Sign() != 0 {
-						want = layouts[f].round(new(big.Rat).SetInt(n), mode)
+						want = layouts[f].roundExact(new(big.Rat).SetInt(n), mode)
 					}
 					if got[i] != want {
 						t.Fatalf("cvt.%s.%s.%s of %#x: %#x, should be %#x", mode, f, s, r[0], got[i], want)
@@ -215,7 +215,7 @@ func TestEightBits(t *testing.T) {
 				}
 				return m
 			}
-			x, neg, inf, nan := f.exact(v)
+			x, neg, inf, nan := f.exactValue(v)
 			switch {
 			case nan, e == types.E4M3x2 && v&0x7f == 0x7f:
 				return math.NaN()
@@ -235,8 +235,8 @@ func TestEightBits(t *testing.T) {
 			rows = append(rows, [3]uint64{v | (255-v)<<8})
 			singles = append(singles, [3]uint64{float.Bits32(float32(value(v))), float.Bits32(float32(value(255 - v)))})
 		}
-		got := eval(t, "cvt.rn.f16x2."+e.String()+" d, a;", []string{"b32", "b16"}, rows)
-		back := eval(t, "cvt.rn.satfinite."+e.String()+".f32 d, a, b;", []string{"b16", "f32", "f32"}, singles)
+		got := evaluate(t, "cvt.rn.f16x2."+e.String()+" d, a;", []string{"b32", "b16"}, rows)
+		back := evaluate(t, "cvt.rn.satfinite."+e.String()+".f32 d, a, b;", []string{"b16", "f32", "f32"}, singles)
 		for v := range uint64(256) {
 			for h, code := range []uint64{v, 255 - v} {
 				want := float.Bits(types.F16, value(code))
@@ -258,7 +258,7 @@ func TestEightBits(t *testing.T) {
 				}
 			}
 		}
-		ties := eval(t, "cvt.rn.satfinite."+e.String()+".f32 d, a, b;", []string{"b16", "f32", "f32"}, [][3]uint64{
+		ties := evaluate(t, "cvt.rn.satfinite."+e.String()+".f32 d, a, b;", []string{"b16", "f32", "f32"}, [][3]uint64{
 			{float.Bits32(float32((value(0x30) + value(0x31)) / 2)), float.Bits32(float32((value(0x31) + value(0x32)) / 2))}, {float.Bits32(1e9), float.Bits32(-1e9)},
 		})
 		top := map[types.Type]uint64{types.E4M3x2: 0x7e, types.E5M2x2: 0x7b}[e]
@@ -375,7 +375,7 @@ func TestLines(t *testing.T) {
 				op = "{ .reg .b32 p1; " + op + " }"
 			}
 			// p is false: nothing has set it.
-			got := eval(t, op, strings.Fields(c.types), [][3]uint64{c.in, c.in, c.in})
+			got := evaluate(t, op, strings.Fields(c.types), [][3]uint64{c.in, c.in, c.in})
 			for _, g := range got {
 				if g != c.want {
 					t.Fatalf("%#x, should be %#x", g, c.want)

@@ -11,8 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
-// thin keeps every n-th row, from the k-th on; n 0 means 6.
-func thin(rows [][3]uint64, n, k int) [][3]uint64 {
+// thinOut keeps every n-th row, from the k-th on; n 0 means 6.
+func thinOut(rows [][3]uint64, n, k int) [][3]uint64 {
 	if n == 0 {
 		n = 6
 	}
@@ -24,7 +24,7 @@ func thin(rows [][3]uint64, n, k int) [][3]uint64 {
 }
 
 func isNaN(t types.Type, v uint64) bool {
-	_, _, _, nan := layouts[t].exact(v)
+	_, _, _, nan := layouts[t].exactValue(v)
 	return nan
 }
 
@@ -56,11 +56,11 @@ func TestFloatRounding(t *testing.T) {
 						args = "a, b"
 					}
 					// A part of the edges for each mode: rational numbers are slow.
-					rows := thin(floatOperands(c.t, uint64(k), n), map[types.Type]int{types.F64: 40}[c.t], k)
+					rows := thinOut(floatOperands(c.t, uint64(k), n), map[types.Type]int{types.F64: 40}[c.t], k)
 					name := c.t.String()
-					got := eval(t, fmt.Sprintf("%s.%s.%s d, %s;", op, mode, name, args), []string{name, name, name, name}, rows)
+					got := evaluate(t, fmt.Sprintf("%s.%s.%s d, %s;", op, mode, name, args), []string{name, name, name, name}, rows)
 					for i, r := range rows {
-						want, nan := ieee(c.t, op, mode, r)
+						want, nan := ieeeResult(c.t, op, mode, r)
 						if nan {
 							if !isNaN(c.t, got[i]) {
 								t.Fatalf("of %#x: %#x, should be NaN", r, got[i])
@@ -95,10 +95,10 @@ func TestFlushToZero(t *testing.T) {
 				if args == "" {
 					args = "a, b"
 				}
-				rows := thin(floatOperands(types.F32, 9, 100), 6, 1)
-				got := eval(t, op+"."+mode+".ftz.f32 d, "+args+";", []string{"f32", "f32", "f32", "f32"}, rows)
+				rows := thinOut(floatOperands(types.F32, 9, 100), 6, 1)
+				got := evaluate(t, op+"."+mode+".ftz.f32 d, "+args+";", []string{"f32", "f32", "f32", "f32"}, rows)
 				for i, r := range rows {
-					want, nan := ieee(types.F32, op, mode, [3]uint64{flush(r[0]), flush(r[1]), flush(r[2])})
+					want, nan := ieeeResult(types.F32, op, mode, [3]uint64{flush(r[0]), flush(r[1]), flush(r[2])})
 					if nan {
 						want = 0x7fffffff
 					}
@@ -118,10 +118,10 @@ func TestSaturate(t *testing.T) {
 		if op == "fma" {
 			args += ", c"
 		}
-		rows := thin(floatOperands(types.F32, 11, 200), 4, 1)
-		got := eval(t, op+".rn.sat.f32 d, "+args+";", []string{"f32", "f32", "f32", "f32"}, rows)
+		rows := thinOut(floatOperands(types.F32, 11, 200), 4, 1)
+		got := evaluate(t, op+".rn.sat.f32 d, "+args+";", []string{"f32", "f32", "f32", "f32"}, rows)
 		for i, r := range rows {
-			want, nan := ieee(types.F32, op, "rn", r)
+			want, nan := ieeeResult(types.F32, op, "rn", r)
 			f := math.Float32frombits(uint32(want))
 			switch {
 			case nan, f <= 0:
@@ -155,8 +155,8 @@ func TestPackedHalves(t *testing.T) {
 				args = " d, a;"
 			}
 			name := e.String()
-			one := eval(t, op+"."+name+args, []string{name, name, name, name}, rows)
-			two := eval(t, op+"."+name+"x2"+args, []string{"b32", "b32", "b32", "b32"}, packed)
+			one := evaluate(t, op+"."+name+args, []string{name, name, name, name}, rows)
+			two := evaluate(t, op+"."+name+"x2"+args, []string{"b32", "b32", "b32", "b32"}, packed)
 			for i := range rows {
 				if want := one[i] | one[len(rows)-1-i]<<16; two[i] != want {
 					t.Fatalf("%s.%sx2 of %#x: %#x, should be %#x", op, name, packed[i], two[i], want)

@@ -24,7 +24,7 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(string(b))
 	}
-	f.Add(line("add.u32 d, a, b;", "u32", "u32", "u32"))
+	f.Add(lineKernel("add.u32 d, a, b;", "u32", "u32", "u32"))
 	f.Add(header + ".global .align 8 .u64 x[2][2] = {{1, 2}, {generic(y)+4, 0xFF(y)}};\n.global .u32 y;")
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 1<<16 {
@@ -32,7 +32,7 @@ func FuzzParse(f *testing.F) {
 		}
 		m, err := Parse("fuzz", text)
 		if err != nil {
-			known(t, err)
+			failOnUnknown(t, err)
 			if later, err := ParseDeclarations("fuzz", text); err == nil {
 				checkKernels(t, later) // an error of a body is found later, and is one of ours
 			}
@@ -41,18 +41,18 @@ func FuzzParse(f *testing.F) {
 		compareWithLater(t, m, text)
 		p, err := Link(m)
 		if err != nil {
-			known(t, err)
+			failOnUnknown(t, err)
 			return
 		}
 		if p.Size() > 1<<24 {
 			return
 		}
 		if _, err := p.Place(testGlobals &^ (p.Align() - 1)); err != nil {
-			known(t, err)
+			failOnUnknown(t, err)
 			return
 		}
 		for _, err := range p.Check() {
-			known(t, err)
+			failOnUnknown(t, err)
 		}
 	})
 }
@@ -125,7 +125,7 @@ func FuzzRun(f *testing.F) {
 	})
 }
 
-func known(t *testing.T, err error) {
+func failOnUnknown(t *testing.T, err error) {
 	t.Helper()
 	var s *SyntaxError
 	var r *RefusedError

@@ -32,8 +32,8 @@ type machine struct {
 	mapped [][]byte
 }
 
-// boot links texts and places their globals.
-func boot(tb testing.TB, texts ...string) *machine {
+// bootMachine links texts and places their globals.
+func bootMachine(tb testing.TB, texts ...string) *machine {
 	tb.Helper()
 	var mods []*Module
 	for i, text := range texts {
@@ -70,8 +70,8 @@ func (m *machine) mapAt(addr uint64, bytes []byte) []byte {
 	return own
 }
 
-// launch runs a kernel whose parameters are 64-bit numbers.
-func (m *machine) launch(kernel string, grid, block Dim3, params ...uint64) error {
+// launchKernel runs a kernel whose parameters are 64-bit numbers.
+func (m *machine) launchKernel(kernel string, grid, block Dim3, params ...uint64) error {
 	m.tb.Helper()
 	k, err := m.p.Kernel(kernel)
 	if err != nil {
@@ -93,15 +93,15 @@ func (m *machine) launch(kernel string, grid, block Dim3, params ...uint64) erro
 	return k.Launch(context.Background(), cfg)
 }
 
-// run is launch for kernels that must not fail.
-func (m *machine) run(kernel string, grid, block Dim3, params ...uint64) {
+// runKernel is launchKernel for kernels that must not fail.
+func (m *machine) runKernel(kernel string, grid, block Dim3, params ...uint64) {
 	m.tb.Helper()
-	if err := m.launch(kernel, grid, block, params...); err != nil {
+	if err := m.launchKernel(kernel, grid, block, params...); err != nil {
 		m.tb.Fatal(err)
 	}
 }
 
-func words(b []byte) []uint32 {
+func readWords(b []byte) []uint32 {
 	w := make([]uint32, len(b)/4)
 	for i := range w {
 		w[i] = binary.LittleEndian.Uint32(b[4*i:])
@@ -131,10 +131,10 @@ func bitsName(t string) string {
 	}
 }
 
-// line wraps one instruction, or a few, into a kernel: d is the result, a, b and c the
+// lineKernel wraps one instruction, or a few, into a kernel: d is the result, a, b and c the
 // operands of thread t, at in+32t, the result goes to out+8t. types lists those of d, a,
 // b, c.
-func line(op string, types ...string) string {
+func lineKernel(op string, types ...string) string {
 	var b strings.Builder
 	b.WriteString(header)
 	b.WriteString(".visible .entry k(.param .u64 in, .param .u64 out)\n{\n\t.reg .b64 %in, %out, %off;\n\t.reg .b32 %t, %w;\n\t.reg .pred p, q;\n")
@@ -162,11 +162,11 @@ func line(op string, types ...string) string {
 	return b.String()
 }
 
-// eval runs a line for many operands, with full warps and with others, and returns the
+// evaluate runs a line for many operands, with full warps and with others, and returns the
 // results.
-func eval(tb testing.TB, op string, types []string, in [][3]uint64) []uint64 {
+func evaluate(tb testing.TB, op string, types []string, in [][3]uint64) []uint64 {
 	tb.Helper()
-	m := boot(tb, line(op, types...))
+	m := bootMachine(tb, lineKernel(op, types...))
 	var b []byte
 	for _, row := range in {
 		for _, v := range row {
@@ -179,7 +179,7 @@ func eval(tb testing.TB, op string, types []string, in [][3]uint64) []uint64 {
 	results := make([]uint64, len(in))
 	for at := 0; at < len(in); {
 		n := min(len(in)-at, MaxThreads)
-		m.run("k", Dim3{1, 1, 1}, Dim3{uint32(n), 1, 1}, testIn+uint64(32*at), testOut+uint64(8*at))
+		m.runKernel("k", Dim3{1, 1, 1}, Dim3{uint32(n), 1, 1}, testIn+uint64(32*at), testOut+uint64(8*at))
 		at += n
 	}
 	for i := range results {

@@ -59,7 +59,7 @@ func TestRandomControlFlow(t *testing.T) {
 				fmt.Fprintf(&body, "@%%p1 bra L%d;\n", to)
 			}
 		}
-		m := boot(t, perThread(body.String()))
+		m := bootMachine(t, perThread(body.String()))
 		m.mapAt(testOut, make([]byte, 4*64))
 		k, err := m.p.Kernel("k")
 		if err != nil {
@@ -94,7 +94,7 @@ func TestLargeControlFlow(t *testing.T) {
 			if name == "traps" {
 				b.WriteString("trap;\n")
 			}
-			m := boot(t, perThread(b.String()))
+			m := bootMachine(t, perThread(b.String()))
 			var refused *RefusedError
 			if _, err := m.p.Kernel("k"); err != nil && !errors.As(err, &refused) {
 				t.Fatal(err)
@@ -115,18 +115,18 @@ func TestHostileTexts(t *testing.T) {
 		"a large variable":        {header + ".global .b8 x[1000000][1000000];", "too large"},
 		"nesting":                 {entry(strings.Repeat("{", 100000)), "nested"},
 		"deep expressions":        {header + ".global .u32 x = " + strings.Repeat("(", 100000) + "1;", "nested"},
-		"a chain of functions":    {chain(40), "512 KiB"},
+		"a chain of functions":    {callChain(40), "512 KiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := compile(c.text); err == nil || !strings.Contains(err.Error(), c.says) {
+			if err := compileText(c.text); err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Fatalf("%.300v does not say %q", err, c.says)
 			}
 		})
 	}
 }
 
-// chain is a text of functions each of which calls the next and has 64 KiB of local memory.
-func chain(n int) string {
+// callChain is a text of functions each of which calls the next and has 64 KiB of local memory.
+func callChain(n int) string {
 	var b strings.Builder
 	b.WriteString(header)
 	for i := range n {
@@ -140,8 +140,8 @@ func chain(n int) string {
 	return b.String()
 }
 
-// compile is the way of a text to its kernels.
-func compile(text string) error {
+// compileText goes the way of a text to its kernels.
+func compileText(text string) error {
 	m, err := Parse("hostile", text)
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func compile(text string) error {
 
 // TestManyBlocksStopped: a launch of more blocks than anybody waits for ends when it is told to.
 func TestManyBlocksStopped(t *testing.T) {
-	m := boot(t, header+".visible .entry k() { ret; }")
+	m := bootMachine(t, header+".visible .entry k() { ret; }")
 	k, err := m.p.Kernel("k")
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ func TestOldDeclarations(t *testing.T) {
 		"forward declaration before .global":  ".version 2.0\n.target sm_20\n.func f\n.global .u32 x;\n.entry k { exit; }\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := compile(text); err != nil {
+			if err := compileText(text); err != nil {
 				t.Fatal(err)
 			}
 		})

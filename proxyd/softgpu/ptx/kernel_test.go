@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func read(tb testing.TB, name string) string {
+func readFile(tb testing.TB, name string) string {
 	tb.Helper()
 	b, err := os.ReadFile("testdata/" + name)
 	if err != nil {
@@ -20,7 +20,7 @@ func read(tb testing.TB, name string) string {
 }
 
 func TestBlockSum(t *testing.T) {
-	m := boot(t, read(t, "kernels.ptx"))
+	m := bootMachine(t, readFile(t, "kernels.ptx"))
 	const blocks, threads = 5, 256
 	in := make([]uint32, blocks*threads)
 	want := make([]uint32, blocks)
@@ -30,8 +30,8 @@ func TestBlockSum(t *testing.T) {
 	}
 	m.mapAt(testIn, wordBytes(in...))
 	out := m.mapAt(testOut, make([]byte, 4*blocks))
-	m.run("block_sum", Dim3{blocks, 1, 1}, Dim3{threads, 1, 1}, testIn, testOut)
-	for i, v := range words(out)[:blocks] {
+	m.runKernel("block_sum", Dim3{blocks, 1, 1}, Dim3{threads, 1, 1}, testIn, testOut)
+	for i, v := range readWords(out)[:blocks] {
 		if v != want[i] {
 			t.Errorf("block %d: %d, should be %d", i, v, want[i])
 		}
@@ -46,14 +46,14 @@ func TestBlockSum(t *testing.T) {
 }
 
 func TestRecursion(t *testing.T) {
-	m := boot(t, read(t, "kernels.ptx"))
+	m := bootMachine(t, readFile(t, "kernels.ptx"))
 	out := m.mapAt(testOut, make([]byte, 4*64))
-	m.run("fib", Dim3{1, 1, 1}, Dim3{64, 1, 1}, testOut)
+	m.runKernel("fib", Dim3{1, 1, 1}, Dim3{64, 1, 1}, testOut)
 	fib := [13]uint32{0, 1}
 	for i := 2; i < len(fib); i++ {
 		fib[i] = fib[i-1] + fib[i-2]
 	}
-	for i, v := range words(out) {
+	for i, v := range readWords(out) {
 		if want := fib[i%13]; v != want {
 			t.Errorf("thread %d: %d, should be %d", i, v, want)
 		}
@@ -61,10 +61,10 @@ func TestRecursion(t *testing.T) {
 }
 
 func TestFunctionPointers(t *testing.T) {
-	m := boot(t, read(t, "kernels.ptx"))
+	m := bootMachine(t, readFile(t, "kernels.ptx"))
 	out := m.mapAt(testOut, make([]byte, 4*48))
-	m.run("indirect", Dim3{1, 1, 1}, Dim3{48, 1, 1}, testOut)
-	for i, v := range words(out) {
+	m.runKernel("indirect", Dim3{1, 1, 1}, Dim3{48, 1, 1}, testOut)
+	for i, v := range readWords(out) {
 		want := uint32(2 * i)
 		if i&1 != 0 {
 			want = uint32(i * i)
@@ -77,7 +77,7 @@ func TestFunctionPointers(t *testing.T) {
 
 // TestConcurrentLaunches: launches of one kernel do not meet.
 func TestConcurrentLaunches(t *testing.T) {
-	m := boot(t, read(t, "kernels.ptx"))
+	m := bootMachine(t, readFile(t, "kernels.ptx"))
 	const n = 4
 	m.mapAt(testIn, make([]byte, 4*256))
 	in := m.mem.Bytes(testIn, 4*256)
@@ -110,7 +110,7 @@ func TestConcurrentLaunches(t *testing.T) {
 		}
 	}
 	for i := range n {
-		if got := words(out)[16*i]; got != 255*128 {
+		if got := readWords(out)[16*i]; got != 255*128 {
 			t.Errorf("launch %d: %d, should be %d", i, got, 255*128)
 		}
 	}
@@ -118,7 +118,7 @@ func TestConcurrentLaunches(t *testing.T) {
 
 // TestIssued: instructions are counted once for all lanes of a warp, and as many however many cores there are.
 func TestIssued(t *testing.T) {
-	m := boot(t, `.version 8.0
+	m := bootMachine(t, `.version 8.0
 .target sm_80
 .address_size 64
 .visible .entry parts()
@@ -142,7 +142,7 @@ FIRST:
 	}{{1, 16}, {1, 32}, {3, 32}} {
 		var issued atomic.Uint64
 		m.cfg.Workers, m.cfg.Issued = c.workers, &issued
-		if err := m.launch("parts", Dim3{X: 5, Y: 1, Z: 1}, Dim3{X: c.lanes, Y: 1, Z: 1}); err != nil {
+		if err := m.launchKernel("parts", Dim3{X: 5, Y: 1, Z: 1}, Dim3{X: c.lanes, Y: 1, Z: 1}); err != nil {
 			t.Fatal(err)
 		}
 		counts = append(counts, issued.Load())

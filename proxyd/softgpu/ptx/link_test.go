@@ -33,10 +33,10 @@ func TestLink(t *testing.T) {
 .visible .func (.param .b32 r) weak_one () { st.param.b32 [r], 2; ret; }
 .visible .func (.param .b32 r) other () { st.param.b32 [r], 3; ret; }
 .alias another, other;`
-	m := boot(t, user, library)
+	m := bootMachine(t, user, library)
 	out := m.mapAt(testOut, make([]byte, 64))
-	m.run("k", Dim3{1, 1, 1}, Dim3{1, 1, 1}, testOut)
-	if got := words(out)[0]; got != 2042 {
+	m.runKernel("k", Dim3{1, 1, 1}, Dim3{1, 1, 1}, testOut)
+	if got := readWords(out)[0]; got != 2042 {
 		t.Errorf("%d, should be 2042", got)
 	}
 	parse := func(text string) *Module {
@@ -60,7 +60,7 @@ func TestLink(t *testing.T) {
 
 // TestInitialisers: values, symbols, parts of addresses and nested braces.
 func TestInitialisers(t *testing.T) {
-	m := boot(t, header+`
+	m := bootMachine(t, header+`
 .visible .global .align 8 .u64 p[3] = {target+4, generic(target), 7};
 .visible .global .align 1 .b8 split[4] = {0xFF(target), 0xFF00(target), 0xFF0000(target), 0xFF00000000(target)};
 .visible .const .align 4 .f32 f[4] = {1.5, 0f40000000, -3};
@@ -83,16 +83,16 @@ func TestInitialisers(t *testing.T) {
 	if s := bytes("split"); s[0] != byte(target) || s[1] != byte(target>>8) || s[2] != byte(target>>16) || s[3] != byte(target>>32) {
 		t.Errorf("split is %x", s)
 	}
-	if f := float32s(bytes("f")); f[0] != 1.5 || f[1] != 2 || f[2] != -3 || f[3] != 0 {
+	if f := readFloat32s(bytes("f")); f[0] != 1.5 || f[1] != 2 || f[2] != -3 || f[3] != 0 {
 		t.Errorf("f is %v", f)
 	}
-	if s := words(bytes("square")); s[0] != 1 || s[1] != 0 || s[3] != 2 || s[4] != 3 || len(s) != 6 {
+	if s := readWords(bytes("square")); s[0] != 1 || s[1] != 0 || s[3] != 2 || s[4] != 3 || len(s) != 6 {
 		t.Errorf("square is %v", s)
 	}
 	if h := bytes("half"); readBytes(h) != 0x3c00 {
 		t.Errorf("half is %x", h)
 	}
-	if o := words(bytes("open")); len(o) != 3 || o[0] != 0xffffffff || o[1] != 19 {
+	if o := readWords(bytes("open")); len(o) != 3 || o[0] != 0xffffffff || o[1] != 19 {
 		t.Errorf("open is %v", o)
 	}
 	if f := readBytes(bytes("function")); f < memory.FunctionWindow {
@@ -105,7 +105,7 @@ func TestInitialisers(t *testing.T) {
 
 // TestOldTexts: PTX 1.4 as its compilers wrote it.
 func TestOldTexts(t *testing.T) {
-	m := boot(t, `	.version 1.4
+	m := bootMachine(t, `	.version 1.4
 	.target sm_10, map_f64_to_f32
 	// compiled with an old compiler
 	.file	1	"old.cu"
@@ -153,8 +153,8 @@ $LDWend__Z3oldPfi:
 	} // _Z3oldPfi
 `)
 	out := m.mapAt(testOut, make([]byte, 4*64))
-	m.run("_Z3oldPfi", Dim3{2, 1, 1}, Dim3{32, 1, 1}, testOut, 50)
-	for i, f := range float32s(out) {
+	m.runKernel("_Z3oldPfi", Dim3{2, 1, 1}, Dim3{32, 1, 1}, testOut, 50)
+	for i, f := range readFloat32s(out) {
 		if want := float32(3 * i); i < 50 && f != want || i >= 50 && f != 0 {
 			t.Errorf("element %d: %g", i, f)
 		}
@@ -163,7 +163,7 @@ $LDWend__Z3oldPfi:
 
 // TestPrintf formats as C does, and asserts end the kernel with their text.
 func TestPrintf(t *testing.T) {
-	m := boot(t, header+`
+	m := bootMachine(t, header+`
 .extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);
 .extern .func __assertfail (.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 s);
 .global .align 1 .b8 format[28] = {37, 100, 32, 37, 46, 50, 102, 32, 37, 115, 124, 37, 48, 52, 120, 124, 37, 108, 108, 117, 124, 37, 99, 37, 37, 10, 0};
@@ -199,7 +199,7 @@ func TestPrintf(t *testing.T) {
 			t.Errorf("thread %v", p.Thread)
 		}
 	}
-	err := m.launch("k", Dim3{1, 1, 1}, Dim3{4, 1, 1})
+	err := m.launchKernel("k", Dim3{1, 1, 1}, Dim3{4, 1, 1})
 	if len(said) != 1 || said[0] != "-1 1.25 hi|00ff|10000000000|A%\n" {
 		t.Errorf("said %q", said)
 	}
@@ -210,7 +210,7 @@ func TestPrintf(t *testing.T) {
 
 // TestHeap: malloc and free are the launcher's.
 func TestHeap(t *testing.T) {
-	m := boot(t, header+`
+	m := bootMachine(t, header+`
 .extern .func (.param .b64 r) malloc (.param .b64 n);
 .extern .func free (.param .b64 p);
 .visible .entry k() {
@@ -235,10 +235,10 @@ func TestHeap(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	m.run("k", Dim3{3, 1, 1}, Dim3{1, 1, 1})
+	m.runKernel("k", Dim3{3, 1, 1}, Dim3{1, 1, 1})
 	for i, h := range heaps {
-		if words(h)[1] != uint32(i) {
-			t.Errorf("block %d wrote %d", i, words(h)[1])
+		if readWords(h)[1] != uint32(i) {
+			t.Errorf("block %d wrote %d", i, readWords(h)[1])
 		}
 	}
 }

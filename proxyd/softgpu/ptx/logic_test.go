@@ -24,12 +24,12 @@ func TestIntegerLogic(t *testing.T) {
 		{"and.b64 d, a, b;", "b64 b64 b64", func(r [3]uint64) uint64 { return r[0] & r[1] }},
 		{"or.b32 d, a, b;", "b32 b32 b32", func(r [3]uint64) uint64 { return uint64(uint32(r[0] | r[1])) }},
 		{"xor.b16 d, a, b;", "b16 b16 b16", func(r [3]uint64) uint64 { return uint64(uint16(r[0] ^ r[1])) }},
-		{"and.pred d, a, b;", "pred pred pred", func(r [3]uint64) uint64 { return truth(uint32(r[0]) != 0 && uint32(r[1]) != 0) }},
-		{"xor.pred d, a, !b;", "pred pred pred", func(r [3]uint64) uint64 { return truth((uint32(r[0]) != 0) == (uint32(r[1]) != 0)) }},
-		{"or.pred d, !a, b;", "pred pred pred", func(r [3]uint64) uint64 { return truth(uint32(r[0]) == 0 || uint32(r[1]) != 0) }},
+		{"and.pred d, a, b;", "pred pred pred", func(r [3]uint64) uint64 { return truthOf(uint32(r[0]) != 0 && uint32(r[1]) != 0) }},
+		{"xor.pred d, a, !b;", "pred pred pred", func(r [3]uint64) uint64 { return truthOf((uint32(r[0]) != 0) == (uint32(r[1]) != 0)) }},
+		{"or.pred d, !a, b;", "pred pred pred", func(r [3]uint64) uint64 { return truthOf(uint32(r[0]) == 0 || uint32(r[1]) != 0) }},
 		{"not.b32 d, a;", "b32 b32", func(r [3]uint64) uint64 { return uint64(^uint32(r[0])) }},
-		{"not.pred d, a;", "pred pred", func(r [3]uint64) uint64 { return truth(uint32(r[0]) == 0) }},
-		{"cnot.b16 d, a;", "b16 b16", func(r [3]uint64) uint64 { return truth(uint16(r[0]) == 0) }},
+		{"not.pred d, a;", "pred pred", func(r [3]uint64) uint64 { return truthOf(uint32(r[0]) == 0) }},
+		{"cnot.b16 d, a;", "b16 b16", func(r [3]uint64) uint64 { return truthOf(uint16(r[0]) == 0) }},
 		{"shl.b16 d, a, b;", "b16 b16 u32", func(r [3]uint64) uint64 { return uint64(uint16(r[0]) << uint32(r[1])) }},
 		{"shl.b32 d, a, b;", "b32 b32 u32", func(r [3]uint64) uint64 { return uint64(uint32(r[0]) << uint32(r[1])) }},
 		{"shl.b64 d, a, b;", "b64 b64 u32", func(r [3]uint64) uint64 { return r[0] << uint32(r[1]) }},
@@ -194,10 +194,10 @@ func TestIntegerLogic(t *testing.T) {
 		}},
 		{"min.s32.relu d, a, b;", "s32 s32 s32", func(r [3]uint64) uint64 { return uint64(uint32(max(min(int32(r[0]), int32(r[1])), 0))) }},
 	}
-	rows := operands(3, 200)
+	rows := operandRows(3, 200)
 	for _, c := range cases {
 		t.Run(c.op, func(t *testing.T) {
-			got := eval(t, c.op, strings.Fields(c.types), rows)
+			got := evaluate(t, c.op, strings.Fields(c.types), rows)
 			for i, r := range rows {
 				if want := c.f(r); got[i] != want {
 					t.Fatalf("of %#x: %#x, should be %#x", r, got[i], want)
@@ -207,7 +207,7 @@ func TestIntegerLogic(t *testing.T) {
 	}
 }
 
-func truth(b bool) uint64 {
+func truthOf(b bool) uint64 {
 	if b {
 		return 1
 	}

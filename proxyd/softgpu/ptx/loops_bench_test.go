@@ -58,14 +58,14 @@ func BenchmarkLoops(b *testing.B) {
 	for _, l := range listLoops() {
 		for _, interpret := range []bool{false, true} {
 			b.Run(fmt.Sprintf("%s/%d/%s", l.name, l.n, map[bool]string{false: "compiled", true: "interpreted"}[interpret]), func(b *testing.B) {
-				m := boot(b, read(b, "loops.ptx"))
+				m := bootMachine(b, readFile(b, "loops.ptx"))
 				for i, addr := range []uint64{addrA, addrB, addrC} {
-					floats(m, addr, 1<<20, uint64(i))
+					fillFloats(m, addr, 1<<20, uint64(i))
 				}
 				m.cfg.Workers, m.cfg.Interpret = 1, interpret
 				run := func() {
 					for _, s := range l.steps {
-						m.run(s.kernel, s.grid, s.block, s.params...)
+						m.runKernel(s.kernel, s.grid, s.block, s.params...)
 					}
 				}
 				run()

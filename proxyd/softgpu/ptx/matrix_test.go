@@ -170,10 +170,10 @@ func runMma(t *testing.T, c mmaCase, a, b, acc [][32]uint64) [][32]uint64 {
 		fmt.Fprintf(&text, "st.global.%s [%%out+%d], d%d;\n", rt, 256*k, k)
 	}
 	text.WriteString("ret; }")
-	m := boot(t, text.String())
+	m := bootMachine(t, text.String())
 	m.mapAt(testIn, bytes)
 	out := m.mapAt(testOut, make([]byte, 256*len(acc)))
-	m.run("k", Dim3{1, 1, 1}, Dim3{32, 1, 1}, testIn, testOut)
+	m.runKernel("k", Dim3{1, 1, 1}, Dim3{32, 1, 1}, testIn, testOut)
 	got := make([][32]uint64, len(acc))
 	for k := range got {
 		for lane := range 32 {
@@ -239,7 +239,7 @@ func TestWmma(t *testing.T) {
 	wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 {d0, d1, d2, d3, d4, d5, d6, d7}, {a0, a1, a2, a3, a4, a5, a6, a7}, {b0, b1, b2, b3, b4, b5, b6, b7}, {c0, c1, c2, c3, c4, c5, c6, c7};
 	wmma.store.d.sync.aligned.col.m16n16k16.global.f32 [%d], {d0, d1, d2, d3, d4, d5, d6, d7}, 16;
 	ret; }`
-	m := boot(t, text)
+	m := bootMachine(t, text)
 	val := func(i, j int) int { return (i*7+j*3)%11 - 5 }
 	var a, b, c []byte
 	for i := range 16 {
@@ -256,8 +256,8 @@ func TestWmma(t *testing.T) {
 	m.mapAt(addrB, b)
 	m.mapAt(addrC, c)
 	out := m.mapAt(addrD, make([]byte, 4*256))
-	m.run("k", Dim3{1, 1, 1}, Dim3{32, 1, 1}, addrA, addrB, addrC, addrD)
-	for at, g := range float32s(out) {
+	m.runKernel("k", Dim3{1, 1, 1}, Dim3{32, 1, 1}, addrA, addrB, addrC, addrD)
+	for at, g := range readFloat32s(out) {
 		j, i := at/16, at%16
 		want := i - j
 		for k := range 16 {

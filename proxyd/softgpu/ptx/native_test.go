@@ -54,11 +54,11 @@ func (m *machine) runBoth(k *Kernel, cfg Config) error {
 			left[i].mem = append(left[i].mem, slices.Clone(b))
 		}
 	}
-	left[0].compare(m.tb, &left[1])
+	left[0].compareOutcomes(m.tb, &left[1])
 	return err
 }
 
-func (a *outcomeOf) compare(tb testing.TB, b *outcomeOf) {
+func (a *outcomeOf) compareOutcomes(tb testing.TB, b *outcomeOf) {
 	tb.Helper()
 	if a.err != b.err {
 		tb.Fatalf("interpreted: %s\nmachine code: %s", a.err, b.err)
@@ -322,13 +322,13 @@ type nativeProgram struct {
 	wild bool // some addresses are outside of all memory
 }
 
-func (p *nativeProgram) reg(letter byte) string {
+func (p *nativeProgram) register(letter byte) string {
 	l := letters[letter]
 	return fmt.Sprint(l.name, p.r.IntN(l.count))
 }
 
-// fill puts registers in the place of a template's letters.
-func (p *nativeProgram) fill(template string) string {
+// fillTemplate puts registers in the place of a template's letters.
+func (p *nativeProgram) fillTemplate(template string) string {
 	op, args, _ := strings.Cut(template, " ") // ( and ) stand about the operands of calls
 	var out strings.Builder
 	for i := 0; i < len(args); i++ {
@@ -336,7 +336,7 @@ func (p *nativeProgram) fill(template string) string {
 		_, known := letters[c|0x20]
 		alone := (i == 0 || strings.IndexByte(" {(|!", args[i-1]) >= 0) && (i+1 == len(args) || strings.IndexByte(",})|", args[i+1]) >= 0)
 		if known && alone {
-			out.WriteString(p.reg(c | 0x20))
+			out.WriteString(p.register(c | 0x20))
 		} else {
 			out.WriteByte(c)
 		}
@@ -344,10 +344,10 @@ func (p *nativeProgram) fill(template string) string {
 	return op + " " + out.String()
 }
 
-func (p *nativeProgram) line(format string, args ...any) {
+func (p *nativeProgram) emitLine(format string, args ...any) {
 	p.text.WriteByte('\t')
 	if p.r.IntN(6) == 0 {
-		fmt.Fprintf(&p.text, "@%s%s ", []string{"", "!"}[p.r.IntN(2)], p.reg('p'))
+		fmt.Fprintf(&p.text, "@%s%s ", []string{"", "!"}[p.r.IntN(2)], p.register('p'))
 	}
 	fmt.Fprintf(&p.text, format+";\n", args...)
 }
@@ -369,7 +369,7 @@ func (p *nativeProgram) randomAddress(space string, size int) string {
 	case 2:
 		fmt.Fprintf(&p.text, "\tmov.u32 %s, %%tid.x;\n\tshr.u32 %s, %s, 2;\n\tmul.lo.u32 %s, %s, %d;\n", word, word, word, word, word, size)
 	default:
-		fmt.Fprintf(&p.text, "\tmov.u32 %s, %s;\n", word, p.reg('r'))
+		fmt.Fprintf(&p.text, "\tmov.u32 %s, %s;\n", word, p.register('r'))
 	}
 	fmt.Fprintf(&p.text, "\tand.b32 %s, %s, %d;\n", word, word, mask)
 	if space != "global" {
@@ -388,8 +388,8 @@ func (p *nativeProgram) randomAddress(space string, size int) string {
 	return long
 }
 
-// access emits a load or a store.
-func (p *nativeProgram) access() {
+// emitAccess emits a load or a store.
+func (p *nativeProgram) emitAccess() {
 	space := []string{"global", "shared", "local"}[p.r.IntN(3)]
 	kinds := []struct {
 		typ    string
@@ -410,7 +410,7 @@ func (p *nativeProgram) access() {
 	vector, regs := "", ""
 	var list []string
 	for range n {
-		list = append(list, p.reg(k.letter))
+		list = append(list, p.register(k.letter))
 	}
 	regs = list[0]
 	if n > 1 {
@@ -422,17 +422,17 @@ func (p *nativeProgram) access() {
 		where = ""
 	}
 	if p.r.IntN(2) == 0 && (space != "global" || !strings.Contains(p.lastBase(), "%in;")) {
-		p.line("st%s%s.%s [%s], %s", where, vector, k.typ, at, regs)
+		p.emitLine("st%s%s.%s [%s], %s", where, vector, k.typ, at, regs)
 		return
 	}
 	if n > 1 && len(slices.Compact(list)) < n {
 		return
 	}
-	p.line("ld%s%s.%s %s, [%s]", where, vector, k.typ, regs, at)
+	p.emitLine("ld%s%s.%s %s, [%s]", where, vector, k.typ, regs, at)
 }
 
-// update emits an atomic operation.
-func (p *nativeProgram) update() {
+// emitUpdate emits an atomic operation.
+func (p *nativeProgram) emitUpdate() {
 	space := []string{"global", "shared"}[p.r.IntN(2)]
 	at := p.randomAddress(space, 4)
 	if strings.Contains(p.lastBase(), "%in;") {
@@ -444,19 +444,19 @@ func (p *nativeProgram) update() {
 		space = "." + space
 	}
 	op := []string{"add.u32", "and.b32", "or.b32", "xor.b32", "exch.b32", "min.u32", "max.u32", "min.s32", "max.s32", "cas.b32", "inc.u32"}[p.r.IntN(11)]
-	value := p.reg('r')
+	value := p.register('r')
 	if op == "cas.b32" {
-		value += ", " + p.reg('r')
+		value += ", " + p.register('r')
 	}
-	old := p.reg('r')
+	old := p.register('r')
 	if p.r.IntN(2) == 0 {
 		if op != "cas.b32" && op != "exch.b32" {
-			p.line("red%s.%s [%s], %s", space, op, at, value)
+			p.emitLine("red%s.%s [%s], %s", space, op, at, value)
 			return
 		}
 		old = "_"
 	}
-	p.line("atom%s.%s %s, [%s], %s", space, op, old, at, value)
+	p.emitLine("atom%s.%s %s, [%s], %s", space, op, old, at, value)
 }
 
 // copyAsync emits a copy from global to shared memory.
@@ -472,7 +472,7 @@ func (p *nativeProgram) copyAsync() {
 	if p.r.IntN(8) == 0 {
 		more = fmt.Sprintf(", %d", p.r.IntN(size+1))
 	}
-	p.line("cp.async.ca.shared.global [%s+%d], [%s], %d%s", to, offset, from, size, more)
+	p.emitLine("cp.async.ca.shared.global [%s+%d], [%s], %d%s", to, offset, from, size, more)
 }
 
 // lastBase is the last line, which has the buffer of a global access.
@@ -481,18 +481,18 @@ func (p *nativeProgram) lastBase() string {
 	return lines[len(lines)-1]
 }
 
-// statements emits some statements, with branches and loops among them.
-func (p *nativeProgram) statements(n, depth int) {
+// emitStatements emits some statements, with branches and loops among them.
+func (p *nativeProgram) emitStatements(n, depth int) {
 	for range n {
 		switch k := p.r.IntN(15); {
 		case k == 0 && depth < 3:
 			p.n++
 			label := p.n
-			fmt.Fprintf(&p.text, "\t@%s bra L%d;\n", p.reg('p'), label)
-			p.statements(1+p.r.IntN(6), depth+1)
+			fmt.Fprintf(&p.text, "\t@%s bra L%d;\n", p.register('p'), label)
+			p.emitStatements(1+p.r.IntN(6), depth+1)
 			if p.r.IntN(3) == 0 { // with an else
 				fmt.Fprintf(&p.text, "\tbra M%d;\nL%d:\n", label, label)
-				p.statements(1+p.r.IntN(6), depth+1)
+				p.emitStatements(1+p.r.IntN(6), depth+1)
 				fmt.Fprintf(&p.text, "M%d:\n", label)
 				continue
 			}
@@ -500,26 +500,26 @@ func (p *nativeProgram) statements(n, depth int) {
 		case k == 1 && depth < 2:
 			p.n++
 			label, count := p.n, fmt.Sprintf("%%c%d", p.n)
-			fmt.Fprintf(&p.text, "\tand.b32 %s, %s, 3;\nL%d:\n", count, p.reg('r'), label)
-			p.statements(1+p.r.IntN(8), depth+1)
+			fmt.Fprintf(&p.text, "\tand.b32 %s, %s, 3;\nL%d:\n", count, p.register('r'), label)
+			p.emitStatements(1+p.r.IntN(8), depth+1)
 			if p.r.IntN(4) == 0 { // some lanes leave the loop
-				fmt.Fprintf(&p.text, "\t@%s bra M%d;\n", p.reg('p'), label)
-				p.statements(1+p.r.IntN(3), depth+1)
+				fmt.Fprintf(&p.text, "\t@%s bra M%d;\n", p.register('p'), label)
+				p.emitStatements(1+p.r.IntN(3), depth+1)
 			}
 			fmt.Fprintf(&p.text, "\tsetp.ne.u32 %%q%d, %s, 0;\n\tsub.u32 %s, %s, 1;\n\t@%%q%d bra L%d;\n", label, count, count, count, label, label)
 			fmt.Fprintf(&p.text, "M%d:\n", label)
 		case k == 2 && depth == 0 && p.r.IntN(3) == 0:
-			p.barriers()
+			p.emitBarriers()
 		case k == 3 && p.r.IntN(8) == 0:
-			fmt.Fprintf(&p.text, "\t@%s bra END;\n", p.reg('p'))
+			fmt.Fprintf(&p.text, "\t@%s bra END;\n", p.register('p'))
 		case k == 5 && p.r.IntN(3) == 0:
-			p.row()
+			p.emitRow()
 		case k < 6:
-			p.access()
+			p.emitAccess()
 		case k == 6 && p.r.IntN(3) == 0:
 			p.copyAsync()
 		case k == 6:
-			p.update()
+			p.emitUpdate()
 		default:
 			t := templates[p.r.IntN(len(templates))]
 			meets := strings.Contains(t, ".sync")
@@ -527,16 +527,16 @@ func (p *nativeProgram) statements(n, depth int) {
 				continue
 			}
 			if meets || strings.Contains(t, "volatile") {
-				p.text.WriteString("\t" + p.fill(t) + ";\n")
+				p.text.WriteString("\t" + p.fillTemplate(t) + ";\n")
 				continue
 			}
-			p.line("%s", p.fill(t))
+			p.emitLine("%s", p.fillTemplate(t))
 		}
 	}
 }
 
-// barriers emits a barrier, or a loop with some.
-func (p *nativeProgram) barriers() {
+// emitBarriers emits a barrier, or a loop with some.
+func (p *nativeProgram) emitBarriers() {
 	if p.r.IntN(2) == 0 {
 		p.text.WriteString("\tbar.sync 0;\n")
 		return
@@ -545,41 +545,41 @@ func (p *nativeProgram) barriers() {
 	label := p.n
 	fmt.Fprintf(&p.text, "\tmov.u32 %%c%d, %d;\nL%d:\n", label, 2+p.r.IntN(3), label)
 	for range 1 + p.r.IntN(3) {
-		p.statements(p.r.IntN(5), 2)
+		p.emitStatements(p.r.IntN(5), 2)
 		p.text.WriteString("\t" + []string{"bar.sync 0", "bar.sync 0", "barrier.sync 1", "bar.red.popc.u32 %r7, 0, %p1"}[p.r.IntN(4)] + ";\n")
 	}
 	fmt.Fprintf(&p.text, "\tsub.u32 %%c%d, %%c%d, 1;\n\tsetp.ne.u32 %%q%d, %%c%d, 0;\n\t@%%q%d bra L%d;\n", label, label, label, label, label, label)
 }
 
-// row emits loads and arithmetic by one address in shared memory, as loops over tiles have them.
-func (p *nativeProgram) row() {
+// emitRow emits loads and arithmetic by one address in shared memory, as loops over tiles have them.
+func (p *nativeProgram) emitRow() {
 	at := p.randomAddress("shared", 4)
 	for range 3 + p.r.IntN(4) {
 		offset := 4 * p.r.IntN(5)
 		if p.wild && p.r.IntN(12) == 0 {
 			offset = 4 * (p.r.IntN(2200) - 1100)
 		}
-		kind := [][2]string{{"u32", p.reg('r')}, {"f32", p.reg('f')}, {"f32", p.reg('f')}}[p.r.IntN(3)]
+		kind := [][2]string{{"u32", p.register('r')}, {"f32", p.register('f')}, {"f32", p.register('f')}}[p.r.IntN(3)]
 		if p.r.IntN(12) == 0 {
-			p.line("ld.shared.%s %s, [%s+%d]", kind[0], kind[1], at, offset)
+			p.emitLine("ld.shared.%s %s, [%s+%d]", kind[0], kind[1], at, offset)
 			continue
 		}
 		fmt.Fprintf(&p.text, "\tld.shared.%s %s, [%s+%d];\n", kind[0], kind[1], at, offset)
-		t := p.fill([]string{"fma.rn.f32 F, f, f, f", "add.f32 F, f, f", "mul.ftz.f32 F, f, f", "fma.rn.ftz.f32 F, f, f, f", "sub.f32 F, f, f", "max.f32 F, f, f"}[p.r.IntN(6)])
+		t := p.fillTemplate([]string{"fma.rn.f32 F, f, f, f", "add.f32 F, f, f", "mul.ftz.f32 F, f, f", "fma.rn.ftz.f32 F, f, f, f", "sub.f32 F, f, f", "max.f32 F, f, f"}[p.r.IntN(6)])
 		switch p.r.IntN(8) {
 		case 0:
-			p.line("%s", t)
+			p.emitLine("%s", t)
 		case 1:
-			fmt.Fprintf(&p.text, "\tst.shared.f32 [%s+%d], %s;\n", at, 4*p.r.IntN(5), p.reg('f'))
+			fmt.Fprintf(&p.text, "\tst.shared.f32 [%s+%d], %s;\n", at, 4*p.r.IntN(5), p.register('f'))
 		default:
 			fmt.Fprintf(&p.text, "\t%s;\n", t)
 		}
 	}
 }
 
-// build returns the program's text. Each thread loads its registers, and stores them in the end.
-func (p *nativeProgram) build(n int) string {
-	p.statements(n, 0)
+// buildProgram returns the program's text. Each thread loads its registers, and stores them in the end.
+func (p *nativeProgram) buildProgram(n int) string {
+	p.emitStatements(n, 0)
 	body := p.text.String()
 	var s strings.Builder
 	s.WriteString(header + ".func (.reg .b32 %o) framed(.reg .b32 %u, .reg .b32 %v)\n{\n" +
@@ -646,7 +646,7 @@ func runNativeProgram(tb testing.TB, seed uint64, statements int) (failed bool) 
 	tb.Helper()
 	p := &nativeProgram{r: rand.New(rand.NewPCG(seed, 77))}
 	p.wild = p.r.IntN(3) == 0
-	text := p.build(statements)
+	text := p.buildProgram(statements)
 	threads := uint32(1 + p.r.IntN(100))
 	if p.r.IntN(2) == 0 {
 		threads = 32 * uint32(1+p.r.IntN(3))
@@ -657,12 +657,12 @@ func runNativeProgram(tb testing.TB, seed uint64, statements int) (failed bool) 
 			tb.Logf("program %d, %d blocks of %d threads:\n%s", seed, grid, threads, text)
 		}
 	}()
-	m := boot(tb, text)
+	m := bootMachine(tb, text)
 	m.mapAt(addrA, operandBytes(p.r, 4096))
 	m.mapAt(addrB, operandBytes(p.r, 4096))
 	m.mapAt(addrC, make([]byte, 256*threads*grid))
 	m.cfg.Workers = 1 // blocks share a buffer
-	err := m.launch("k", Dim3{grid, 1, 1}, Dim3{threads, 1, 1}, addrA, addrB, addrC, p.r.Uint64())
+	err := m.launchKernel("k", Dim3{grid, 1, 1}, Dim3{threads, 1, 1}, addrA, addrB, addrC, p.r.Uint64())
 	return err != nil
 }
 
@@ -700,7 +700,7 @@ func FuzzNative(f *testing.F) {
 func TestNativeTemplates(t *testing.T) {
 	found := map[string]bool{}
 	note := func(text string) {
-		k, err := boot(t, text).p.Kernel("k")
+		k, err := bootMachine(t, text).p.Kernel("k")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -712,14 +712,14 @@ func TestNativeTemplates(t *testing.T) {
 	}
 	p := &nativeProgram{r: rand.New(rand.NewPCG(3, 4))}
 	for _, template := range templates {
-		p.text.WriteString("\t" + p.fill(template) + ";\n")
+		p.text.WriteString("\t" + p.fillTemplate(template) + ";\n")
 	}
 	for range 1000 {
-		p.access()
-		p.update()
+		p.emitAccess()
+		p.emitUpdate()
 		p.copyAsync()
 	}
-	note(p.build(0))
+	note(p.buildProgram(0))
 	for _, key := range native.Operations() {
 		if !found[key] {
 			t.Errorf("no random program has %s", key)
@@ -736,16 +736,16 @@ func TestNativeOperations(t *testing.T) {
 		t.Run(template, func(t *testing.T) {
 			p := &nativeProgram{r: rand.New(rand.NewPCG(uint64(i), 5))}
 			for range 12 {
-				p.text.WriteString("\t" + p.fill(template) + ";\n")
+				p.text.WriteString("\t" + p.fillTemplate(template) + ";\n")
 			}
-			text := p.build(0)
+			text := p.buildProgram(0)
 			for round, threads := range []uint32{32, 32, 32, 32, 45} {
-				m := boot(t, text)
+				m := bootMachine(t, text)
 				r := rand.New(rand.NewPCG(uint64(round), uint64(i)))
 				m.mapAt(addrA, operandBytes(r, 4096))
 				m.mapAt(addrB, operandBytes(r, 4096))
 				m.mapAt(addrC, make([]byte, 256*threads))
-				m.run("k", Dim3{1, 1, 1}, Dim3{threads, 1, 1}, addrA, addrB, addrC, 0x8877665544332211)
+				m.runKernel("k", Dim3{1, 1, 1}, Dim3{threads, 1, 1}, addrA, addrB, addrC, 0x8877665544332211)
 			}
 		})
 	}
@@ -757,7 +757,7 @@ func TestNativeAndCollector(t *testing.T) {
 	if err := native.Check(); err != nil {
 		t.Skip(err)
 	}
-	m := boot(t, header+`.visible .entry k(.param .u64 out) {
+	m := bootMachine(t, header+`.visible .entry k(.param .u64 out) {
 	.reg .b32 %r<4>; .reg .b64 %rd<3>; .reg .pred %p;
 	ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd1, %rd1, %rd2;
 L:	mad.lo.u32 %r1, %r1, 3, 1; st.global.u32 [%rd1], %r1; bra L; }`)

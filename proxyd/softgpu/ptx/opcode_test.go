@@ -46,7 +46,7 @@ func TestOpcodes(t *testing.T) {
 			continue
 		}
 		refused++
-		m := boot(t, header+".entry k() {\n"+name+";\n}")
+		m := bootMachine(t, header+".entry k() {\n"+name+";\n}")
 		_, err := m.p.Kernel("k")
 		var r *RefusedError
 		if !errors.As(err, &r) || r.Opcode != name || r.Line != 5 || r.Reason == "" {

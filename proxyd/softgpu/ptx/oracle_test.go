@@ -16,10 +16,10 @@ type layout struct{ exp, mant uint }
 
 var layouts = map[types.Type]layout{types.F16: {5, 10}, types.BF16: {8, 7}, types.F32: {8, 23}, types.F64: {11, 52}, types.E4M3x2: {4, 3}, types.E5M2x2: {5, 2}}
 
-func (f layout) bias() int { return 1<<(f.exp-1) - 1 }
+func (f layout) exponentBias() int { return 1<<(f.exp-1) - 1 }
 
-// exact reads finite numbers; nan and inf are the others.
-func (f layout) exact(v uint64) (x *big.Rat, neg, inf, nan bool) {
+// exactValue reads finite numbers; nan and inf are the others.
+func (f layout) exactValue(v uint64) (x *big.Rat, neg, inf, nan bool) {
 	e, m := int(v>>f.mant&(1<<f.exp-1)), v&(1<<f.mant-1)
 	neg = v>>(f.exp+f.mant)&1 != 0
 	if e == 1<<f.exp-1 {
@@ -31,14 +31,14 @@ func (f layout) exact(v uint64) (x *big.Rat, neg, inf, nan bool) {
 		m |= 1 << f.mant
 	}
 	x = new(big.Rat).SetInt(new(big.Int).SetUint64(m))
-	x = scale(x, e-f.bias()-int(f.mant))
+	x = scaleBy(x, e-f.exponentBias()-int(f.mant))
 	if neg {
 		x.Neg(x)
 	}
 	return x, neg, false, false
 }
 
-func scale(x *big.Rat, e int) *big.Rat {
+func scaleBy(x *big.Rat, e int) *big.Rat {
 	p := new(big.Rat).SetInt(new(big.Int).Lsh(big.NewInt(1), uint(max(e, -e))))
 	if e < 0 {
 		return new(big.Rat).Quo(x, p)
@@ -46,9 +46,9 @@ func scale(x *big.Rat, e int) *big.Rat {
 	return new(big.Rat).Mul(x, p)
 }
 
-// round is the rounding of an exact, nonzero number, by trying out: the largest
+// roundExact is the rounding of an exact, nonzero number, by trying out: the largest
 // representable magnitude not above it, and the next.
-func (f layout) round(x *big.Rat, mode string) uint64 {
+func (f layout) roundExact(x *big.Rat, mode string) uint64 {
 	neg := x.Sign() < 0
 	a := new(big.Rat).Abs(x)
 	// Magnitudes are ordered as their bits.
@@ -56,9 +56,9 @@ func (f layout) round(x *big.Rat, mode string) uint64 {
 	val := func(v uint64) *big.Rat {
 		if v == hi {
 			// What infinity would be with one more exponent.
-			return scale(big.NewRat(1, 1), 1<<f.exp-1-f.bias())
+			return scaleBy(big.NewRat(1, 1), 1<<f.exp-1-f.exponentBias())
 		}
-		y, _, _, _ := f.exact(v)
+		y, _, _, _ := f.exactValue(v)
 		return y
 	}
 	l, h := lo, hi
@@ -104,7 +104,7 @@ func (f layout) round(x *big.Rat, mode string) uint64 {
 func floatEdges(t types.Type) []uint64 {
 	f := layouts[t]
 	inf := uint64(1<<f.exp-1) << f.mant
-	one := uint64(f.bias()) << f.mant
+	one := uint64(f.exponentBias()) << f.mant
 	e := []uint64{0, 1, 2, 1<<f.mant - 1, 1 << f.mant, 1<<f.mant + 1, one - 1, one, one + 1, one + 1<<(f.mant-1), one + 1<<f.mant, inf - 1, inf, inf + 1,
 		one + 1<<f.mant*uint64(f.mant), inf - 1<<f.mant}
 	for _, v := range e {
@@ -118,7 +118,7 @@ func floatOperands(t types.Type, seed uint64, n int) [][3]uint64 {
 	r := rand.New(rand.NewPCG(seed, 3))
 	e := floatEdges(t)
 	f := layouts[t]
-	one := uint64(f.bias()) << f.mant
+	one := uint64(f.exponentBias()) << f.mant
 	any := func() uint64 {
 		switch r.IntN(4) {
 		case 0:
@@ -146,9 +146,9 @@ func floatOperands(t types.Type, seed uint64, n int) [][3]uint64 {
 	return rows
 }
 
-// ieee is the result of an operation by the rules for special values, or rounded from
+// ieeeResult is the result of an operation by the rules for special values, or rounded from
 // the exact one. ok is false where any NaN will do.
-func ieee(t types.Type, op, mode string, r [3]uint64) (bits uint64, nan bool) {
+func ieeeResult(t types.Type, op, mode string, r [3]uint64) (bits uint64, nan bool) {
 	f := layouts[t]
 	sign := uint64(1) << (f.exp + f.mant)
 	inf := uint64(1<<f.exp-1) << f.mant
@@ -158,9 +158,9 @@ func ieee(t types.Type, op, mode string, r [3]uint64) (bits uint64, nan bool) {
 		}
 		return v
 	}
-	x, xn, xi, xnan := f.exact(r[0])
-	y, yn, yi, ynan := f.exact(r[1])
-	z, zn, zi, znan := f.exact(r[2])
+	x, xn, xi, xnan := f.exactValue(r[0])
+	y, yn, yi, ynan := f.exactValue(r[1])
+	z, zn, zi, znan := f.exactValue(r[2])
 	if op == "sqrt" || op == "rcp" {
 		y, yn, yi, ynan = nil, false, false, false
 	}
@@ -186,7 +186,7 @@ func ieee(t types.Type, op, mode string, r [3]uint64) (bits uint64, nan bool) {
 			}
 			return signed(0, mode == "rm"), false
 		}
-		return f.round(s, mode), false
+		return f.roundExact(s, mode), false
 	}
 	switch op {
 	case "add":
@@ -214,7 +214,7 @@ func ieee(t types.Type, op, mode string, r [3]uint64) (bits uint64, nan bool) {
 		case p.Sign() == 0:
 			return signed(0, pn), false
 		}
-		return f.round(p, mode), false
+		return f.roundExact(p, mode), false
 	case "rcp":
 		x, xn, xi, y, yn, yi = big.NewRat(1, 1), false, false, x, xn, xi
 		fallthrough
@@ -228,7 +228,7 @@ func ieee(t types.Type, op, mode string, r [3]uint64) (bits uint64, nan bool) {
 		case yi || x.Sign() == 0:
 			return signed(0, qn), false
 		}
-		return f.round(new(big.Rat).Quo(x, y), mode), false
+		return f.roundExact(new(big.Rat).Quo(x, y), mode), false
 	}
 	// sqrt
 	switch {
@@ -249,5 +249,5 @@ func ieee(t types.Type, op, mode string, r [3]uint64) (bits uint64, nan bool) {
 		root.Or(root, big.NewInt(1))
 	}
 	s := new(big.Rat).SetFrac(root, x.Denom())
-	return f.round(scale(s, -201), mode), false
+	return f.roundExact(scaleBy(s, -201), mode), false
 }

@@ -38,7 +38,7 @@ const (
 
 type statement func(s *state) outcome
 
-func sequence(list []statement) statement {
+func sequenceOf(list []statement) statement {
 	return func(s *state) outcome {
 		for _, f := range list {
 			if o := f(s); o != goesOn {
@@ -54,8 +54,8 @@ func (p *program) newLabel() string {
 	return fmt.Sprintf("L%d", p.label)
 }
 
-// condition emits a comparison into a fresh predicate and returns its name and oracle.
-func (p *program) condition() (string, func(s *state) bool) {
+// emitCondition emits a comparison into a fresh predicate and returns its name and oracle.
+func (p *program) emitCondition() (string, func(s *state) bool) {
 	a, n := p.r.IntN(8), uint32(p.r.IntN(7))
 	p.temps++
 	pred := fmt.Sprintf("%%p%d", p.temps)
@@ -63,16 +63,16 @@ func (p *program) condition() (string, func(s *state) bool) {
 	return pred, func(s *state) bool { return s.x[a]&7 < n }
 }
 
-func (p *program) block(depth int, exit string) statement {
+func (p *program) emitBlock(depth int, exit string) statement {
 	var list []statement
 	for n := 1 + p.r.IntN(5); n > 0 && p.left > 0; n-- {
 		p.left--
-		list = append(list, p.statement(depth, exit))
+		list = append(list, p.emitStatement(depth, exit))
 	}
-	return sequence(list)
+	return sequenceOf(list)
 }
 
-func (p *program) statement(depth int, exit string) statement {
+func (p *program) emitStatement(depth int, exit string) statement {
 	d, a, b := p.r.IntN(8), p.r.IntN(8), p.r.IntN(8)
 	kind := p.r.IntN(12)
 	if depth > 4 && kind < 5 {
@@ -80,10 +80,10 @@ func (p *program) statement(depth int, exit string) statement {
 	}
 	switch kind {
 	case 0, 1: // if
-		pred, holds := p.condition()
+		pred, holds := p.emitCondition()
 		skip := p.newLabel()
 		fmt.Fprintf(&p.text, "\t@!%s bra %s;\n", pred, skip)
-		body := p.block(depth+1, exit)
+		body := p.emitBlock(depth+1, exit)
 		fmt.Fprintf(&p.text, "%s:\n", skip)
 		return func(s *state) outcome {
 			if holds(s) {
@@ -92,12 +92,12 @@ func (p *program) statement(depth int, exit string) statement {
 			return goesOn
 		}
 	case 2: // if and else
-		pred, holds := p.condition()
+		pred, holds := p.emitCondition()
 		other, end := p.newLabel(), p.newLabel()
 		fmt.Fprintf(&p.text, "\t@!%s bra %s;\n", pred, other)
-		yes := p.block(depth+1, exit)
+		yes := p.emitBlock(depth+1, exit)
 		fmt.Fprintf(&p.text, "\tbra %s;\n%s:\n", end, other)
-		no := p.block(depth+1, exit)
+		no := p.emitBlock(depth+1, exit)
 		fmt.Fprintf(&p.text, "%s:\n", end)
 		return func(s *state) outcome {
 			if holds(s) {
@@ -112,7 +112,7 @@ func (p *program) statement(depth int, exit string) statement {
 		fmt.Fprintf(&p.text, "\tand.b32 %s, %%x%d, 7;\n%s:\n", i, a, head)
 		done := fmt.Sprintf("%%p%d", p.temps)
 		fmt.Fprintf(&p.text, "\tsetp.eq.u32 %s, %s, 0;\n\t@%s bra %s;\n\tsub.u32 %s, %s, 1;\n", done, i, done, end, i, i)
-		body := p.block(depth+1, end)
+		body := p.emitBlock(depth+1, end)
 		fmt.Fprintf(&p.text, "\tbra %s;\n%s:\n", head, end)
 		return func(s *state) outcome {
 			for n := s.x[a] & 7; n > 0; n-- {
@@ -132,7 +132,7 @@ func (p *program) statement(depth int, exit string) statement {
 		if exit == "" {
 			break
 		}
-		pred, holds := p.condition()
+		pred, holds := p.emitCondition()
 		fmt.Fprintf(&p.text, "\t@%s bra %s;\n", pred, exit)
 		return func(s *state) outcome {
 			if holds(s) {
@@ -144,7 +144,7 @@ func (p *program) statement(depth int, exit string) statement {
 		if p.r.IntN(4) > 0 {
 			break
 		}
-		pred, holds := p.condition()
+		pred, holds := p.emitCondition()
 		fmt.Fprintf(&p.text, "\t@%s bra STORE;\n", pred)
 		return func(s *state) outcome {
 			if holds(s) {
@@ -153,7 +153,7 @@ func (p *program) statement(depth int, exit string) statement {
 			return goesOn
 		}
 	case 7: // guarded
-		pred, holds := p.condition()
+		pred, holds := p.emitCondition()
 		fmt.Fprintf(&p.text, "\t@%s xor.b32 %%x%d, %%x%d, %%x%d;\n", pred, d, a, b)
 		return func(s *state) outcome {
 			if holds(s) {
@@ -192,7 +192,7 @@ func TestRandomPrograms(t *testing.T) {
 	ran := 0
 	for seed := range uint64(programs) {
 		p := &program{r: rand.New(rand.NewPCG(seed, 8)), left: 60}
-		body := p.block(0, "")
+		body := p.emitBlock(0, "")
 		text := header + `.func (.reg .u32 %o) odd(.reg .u32 %u) { mad.lo.u32 %o, %u, 5, 1; ret; }
 .func (.reg .u32 %o) mix(.reg .u32 %u, .reg .u32 %v) {
 	.reg .u32 %w; .reg .pred %p;
@@ -228,10 +228,10 @@ E:	shr.u32 %w, %v, 2; xor.b32 %w, %w, %u; add.u32 %o, %w, %v; ret;
 			continue
 		}
 		ran++
-		m := boot(t, text)
+		m := bootMachine(t, text)
 		out := m.mapAt(testOut, make([]byte, 32*threads))
-		m.run("k", Dim3{1, 1, 1}, Dim3{threads, 1, 1}, testOut)
-		for i, g := range words(out) {
+		m.runKernel("k", Dim3{1, 1, 1}, Dim3{threads, 1, 1}, testOut)
+		for i, g := range readWords(out) {
 			if g != want[i] {
 				t.Fatalf("program %d, thread %d, x%d: %#x, should be %#x\n%s", seed, i/8, i%8, g, want[i], text)
 			}

@@ -27,19 +27,19 @@ func TestSimd(t *testing.T) {
 		{"add.f32 d, a, b;", []string{"f32", "f32", "f32"}, floatOperands(types.F32, 2, 500)},
 		{"sub.f32 d, a, b;", []string{"f32", "f32", "f32"}, floatOperands(types.F32, 3, 500)},
 		{"mul.f32 d, a, b;", []string{"f32", "f32", "f32"}, floatOperands(types.F32, 4, 500)},
-		{"add.u32 d, a, b;", []string{"u32", "u32", "u32"}, operands(5, 100)},
-		{"mul.lo.u32 d, a, b;", []string{"u32", "u32", "u32"}, operands(6, 100)},
-		{"and.b32 d, a, b;", []string{"b32", "b32", "b32"}, operands(7, 100)},
-		{"add.u64 d, a, b;", []string{"u64", "u64", "u64"}, operands(8, 100)},
-		{"mul.wide.s32 d, a, b;", []string{"s64", "s32", "s32"}, operands(9, 100)},
-		{"mul.wide.u32 d, a, b;", []string{"u64", "u32", "u32"}, operands(10, 100)},
+		{"add.u32 d, a, b;", []string{"u32", "u32", "u32"}, operandRows(5, 100)},
+		{"mul.lo.u32 d, a, b;", []string{"u32", "u32", "u32"}, operandRows(6, 100)},
+		{"and.b32 d, a, b;", []string{"b32", "b32", "b32"}, operandRows(7, 100)},
+		{"add.u64 d, a, b;", []string{"u64", "u64", "u64"}, operandRows(8, 100)},
+		{"mul.wide.s32 d, a, b;", []string{"s64", "s32", "s32"}, operandRows(9, 100)},
+		{"mul.wide.u32 d, a, b;", []string{"u64", "u32", "u32"}, operandRows(10, 100)},
 	}
 	for _, o := range ops {
 		t.Run(o.op, func(t *testing.T) {
-			fast := eval(t, o.op, o.types, o.rows)
+			fast := evaluate(t, o.op, o.types, o.rows)
 			simd.Available = false
 			defer func() { simd.Available = true }()
-			slow := eval(t, o.op, o.types, o.rows)
+			slow := evaluate(t, o.op, o.types, o.rows)
 			if !slices.Equal(fast, slow) {
 				for i := range fast {
 					if fast[i] != slow[i] {

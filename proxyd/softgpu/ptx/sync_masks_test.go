@@ -19,8 +19,8 @@ type warpLanes struct {
 	second bool // the lanes with an odd number come to the instruction by another branch
 }
 
-// members are the lanes that lane i exchanges values with.
-func (l *warpLanes) members(i int) (all []int) {
+// partnersOf are the lanes that lane i exchanges values with.
+func (l *warpLanes) partnersOf(i int) (all []int) {
 	for k := range warpSize {
 		if l.mask[i]&l.live>>k&1 != 0 {
 			all = append(all, k)
@@ -36,33 +36,33 @@ var syncForms = []struct {
 	want func(l *warpLanes, i int) (r uint32, p bool)
 }{
 	{"vote.sync.ballot.b32 %r, %odd, %m;", func(l *warpLanes, i int) (r uint32, p bool) {
-		for _, k := range l.members(i) {
+		for _, k := range l.partnersOf(i) {
 			r |= l.a[k] & 1 << k
 		}
 		return r, false
 	}},
 	{"vote.sync.all.pred %p, %odd, %m;", func(l *warpLanes, i int) (r uint32, p bool) {
 		p = true
-		for _, k := range l.members(i) {
+		for _, k := range l.partnersOf(i) {
 			p = p && l.a[k]&1 != 0
 		}
 		return 0, p
 	}},
 	{"vote.sync.any.pred %p, !%odd, %m;", func(l *warpLanes, i int) (r uint32, p bool) {
-		for _, k := range l.members(i) {
+		for _, k := range l.partnersOf(i) {
 			p = p || l.a[k]&1 == 0
 		}
 		return 0, p
 	}},
 	{"vote.sync.uni.pred %p, %odd, %m;", func(l *warpLanes, i int) (r uint32, p bool) {
 		p = true
-		for _, k := range l.members(i) {
+		for _, k := range l.partnersOf(i) {
 			p = p && l.a[k]&1 == l.a[i]&1
 		}
 		return 0, p
 	}},
 	{"match.any.sync.b32 %r, %a, %m;", func(l *warpLanes, i int) (r uint32, p bool) {
-		for _, k := range l.members(i) {
+		for _, k := range l.partnersOf(i) {
 			if l.a[k] == l.a[i] {
 				r |= 1 << k
 			}
@@ -70,7 +70,7 @@ var syncForms = []struct {
 		return r, false
 	}},
 	{"match.any.sync.b64 %r, %wide, %m;", func(l *warpLanes, i int) (r uint32, p bool) {
-		for _, k := range l.members(i) {
+		for _, k := range l.partnersOf(i) {
 			if l.a[k] == l.a[i] && l.b[k] == l.b[i] {
 				r |= 1 << k
 			}
@@ -78,7 +78,7 @@ var syncForms = []struct {
 		return r, false
 	}},
 	{"match.all.sync.b32 %r|%p, %a, %m;", func(l *warpLanes, i int) (r uint32, p bool) {
-		for _, k := range l.members(i) {
+		for _, k := range l.partnersOf(i) {
 			if l.a[k] != l.a[i] {
 				return 0, false
 			}
@@ -98,7 +98,7 @@ var syncForms = []struct {
 	{"shfl.sync.down.b32 %r|%p, %a, %b, 31, %m;", shflOf(func(i, b int) int { return i + b })},
 	{"shfl.sync.bfly.b32 %r|%p, %a, %b, 31, %m;", shflOf(func(i, b int) int { return i ^ b })},
 	{"elect.sync %r|%p, %m;", func(l *warpLanes, i int) (r uint32, p bool) {
-		first := l.members(i)[0]
+		first := l.partnersOf(i)[0]
 		return uint32(first), first == i
 	}},
 	{"bar.warp.sync %m;", func(*warpLanes, int) (r uint32, p bool) { return 0, false }},
@@ -107,7 +107,7 @@ var syncForms = []struct {
 func reduxOf(neutral uint32, f func(x, y uint32) uint32) func(*warpLanes, int) (uint32, bool) {
 	return func(l *warpLanes, i int) (uint32, bool) {
 		r := neutral
-		for _, k := range l.members(i) {
+		for _, k := range l.partnersOf(i) {
 			r = f(r, l.a[k])
 		}
 		return r, false
@@ -168,7 +168,7 @@ func TestMemberMasks(t *testing.T) {
 	for _, form := range syncForms {
 		t.Run(form.text, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))
-			m := boot(t, memberKernel(form.text))
+			m := bootMachine(t, memberKernel(form.text))
 			in := m.mapAt(testIn, make([]byte, 16*warpSize))
 			out := m.mapAt(testOut, make([]byte, 8*warpSize))
 			for round := range 200 {
@@ -189,7 +189,7 @@ func TestMemberMasks(t *testing.T) {
 					}
 				}
 				n := bits.Len32(l.live)
-				m.run("k", Dim3{1, 1, 1}, Dim3{uint32(n), 1, 1}, testIn, testOut)
+				m.runKernel("k", Dim3{1, 1, 1}, Dim3{uint32(n), 1, 1}, testIn, testOut)
 				for i := range n {
 					wantR, wantP := form.want(l, i)
 					gotR, gotP := binary.LittleEndian.Uint32(out[8*i:]), binary.LittleEndian.Uint32(out[8*i+4:]) != 0

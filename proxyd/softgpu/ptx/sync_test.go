@@ -41,10 +41,10 @@ func perThread(body string) string {
 
 func perThreadOut(t *testing.T, body string, blocks, threads int) []uint32 {
 	t.Helper()
-	m := boot(t, perThread(body))
+	m := bootMachine(t, perThread(body))
 	out := m.mapAt(testOut, make([]byte, 4*blocks*threads))
-	m.run("k", Dim3{uint32(blocks), 1, 1}, Dim3{uint32(threads), 1, 1}, testOut)
-	return words(out)[:blocks*threads]
+	m.runKernel("k", Dim3{uint32(blocks), 1, 1}, Dim3{uint32(threads), 1, 1}, testOut)
+	return readWords(out)[:blocks*threads]
 }
 
 // TestThreads: what each thread computes, by body and oracle.
@@ -255,21 +255,21 @@ func TestAtomics(t *testing.T) {
 func TestSeveralCores(t *testing.T) {
 	body := "mov.u32 %r, %g; and.b32 %x1, %g, 63; mul.wide.u32 %rd1, %x1, 4; mov.u64 %rd2, cell; add.u64 %rd2, %rd2, %rd1; red.global.add.u32 [%rd2], %g;"
 	for _, workers := range []int{1, 2, 5} {
-		m := boot(t, perThread(body))
+		m := bootMachine(t, perThread(body))
 		m.cfg.Workers = workers
 		m.mapAt(testOut, make([]byte, 4*64*100))
 		k, err := m.p.Kernel("k")
 		if err != nil || k.Ordered {
 			t.Fatal(err, "a reduction of integers does not order blocks")
 		}
-		m.run("k", Dim3{100, 1, 1}, Dim3{64, 1, 1}, testOut)
+		m.runKernel("k", Dim3{100, 1, 1}, Dim3{64, 1, 1}, testOut)
 		var at uint64
 		for _, g := range m.p.Globals() {
 			if g.Name == "cell" {
 				at = testGlobals + g.Offset
 			}
 		}
-		for i, v := range words(m.mem.Bytes(at, 256)) {
+		for i, v := range readWords(m.mem.Bytes(at, 256)) {
 			want := uint32(0)
 			for b := range uint32(100) {
 				want += b*64 + uint32(i)
@@ -292,12 +292,12 @@ func TestCooperative(t *testing.T) {
 func testGridBarrier(t *testing.T, together bool) {
 	t.Helper()
 	body := `setp.ne.u32 %p1, %t, 0; @%p1 bra W; mov.u32 %x2, %nctaid.x; atom.add.release.gpu.global.u32 %x1, [flag], 1; L: ld.acquire.gpu.global.u32 %x3, [flag]; setp.lt.u32 %p2, %x3, %x2; @%p2 bra L; W: barrier.sync 0; ld.relaxed.gpu.global.u32 %r, [flag]; mov.u32 %x4, %envreg1; add.u32 %r, %r, %x4;`
-	m := boot(t, perThread(body))
+	m := bootMachine(t, perThread(body))
 	out := m.mapAt(testOut, make([]byte, 4*64*6))
 	m.cfg.Cooperative = together
 	m.cfg.Env[1] = 10
-	m.run("k", Dim3{6, 1, 1}, Dim3{64, 1, 1}, testOut)
-	for i, v := range words(out) {
+	m.runKernel("k", Dim3{6, 1, 1}, Dim3{64, 1, 1}, testOut)
+	for i, v := range readWords(out) {
 		if v != 16 {
 			t.Fatalf("thread %d: %d", i, v)
 		}
@@ -316,12 +316,12 @@ func TestGridSync(t *testing.T) {
 		L: ld.volatile.global.u32 %now, [%ws+4]; xor.b32 %now, %now, %old; setp.ge.s32 %q, %now, 0; @%q bra L; membar.gl;
 		W: bar.sync 0; ld.volatile.global.u32 %r, [flag]; bar.sync 0; add.u32 %round, %round, 1; setp.lt.u32 %q, %round, 1; @%q bra AGAIN;
 		mad.lo.u32 %r, %size, 1000, %r; }`
-	m := boot(t, perThread(body))
+	m := bootMachine(t, perThread(body))
 	out := m.mapAt(testOut, make([]byte, 4*64*6))
 	m.cfg.Cooperative = true
 	for round := range uint32(3) {
-		m.run("k", Dim3{6, 1, 1}, Dim3{64, 1, 1}, testOut)
-		for i, v := range words(out) {
+		m.runKernel("k", Dim3{6, 1, 1}, Dim3{64, 1, 1}, testOut)
+		for i, v := range readWords(out) {
 			if want := 8000 + (round+1)*6*64; v != want {
 				t.Fatalf("launch %d, thread %d: %d, should be %d", round, i, v, want)
 			}
@@ -331,9 +331,9 @@ func TestGridSync(t *testing.T) {
 
 // TestDeadlock: a barrier that nobody can open is a fault, not a hang.
 func TestDeadlock(t *testing.T) {
-	m := boot(t, perThread("mov.u32 %r, 0; setp.lt.u32 %p1, %t, 32; @%p1 bar.sync 1, 96;"))
+	m := bootMachine(t, perThread("mov.u32 %r, 0; setp.lt.u32 %p1, %t, 32; @%p1 bar.sync 1, 96;"))
 	m.mapAt(testOut, make([]byte, 4*64))
-	err := m.launch("k", Dim3{1, 1, 1}, Dim3{64, 1, 1}, testOut)
+	err := m.launchKernel("k", Dim3{1, 1, 1}, Dim3{64, 1, 1}, testOut)
 	var f *Fault
 	if !errors.As(err, &f) || f.Kind != BarrierDeadlock {
 		t.Fatalf("%v, should be a deadlock", err)

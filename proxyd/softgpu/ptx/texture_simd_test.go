@@ -91,13 +91,13 @@ func TestTexturesOfWarps(t *testing.T) {
 			}
 		}
 		sample := func() []byte {
-			m := boot(t, planeKernel)
+			m := bootMachine(t, planeKernel)
 			b := d.Encode()
 			m.mapAt(testObject, b[:])
 			m.mapAt(testTexels, slices.Clone(texels))
 			m.mapAt(testTexels+1<<32, slices.Clone(places))
 			out := m.mapAt(testOut, make([]byte, 16*threads))
-			m.run("k", Dim3{1, 1, 1}, Dim3{threads, 1, 1}, testOut, testObject, testTexels+1<<32)
+			m.runKernel("k", Dim3{1, 1, 1}, Dim3{threads, 1, 1}, testOut, testObject, testTexels+1<<32)
 			return out
 		}
 		simd.Textures = true

@@ -47,7 +47,7 @@ func textureKernel(body string) string {
 // textureMachine has texels and their descriptor.
 func textureMachine(t *testing.T, body string, d texture.Descriptor, texels []byte) (m *machine, out []byte) {
 	t.Helper()
-	m = boot(t, textureKernel(body))
+	m = bootMachine(t, textureKernel(body))
 	d.Base = testTexels
 	b := d.Encode()
 	m.mapAt(testObject, b[:])
@@ -55,7 +55,7 @@ func textureMachine(t *testing.T, body string, d texture.Descriptor, texels []by
 	return m, m.mapAt(testOut, make([]byte, 4*32))
 }
 
-func counting(n int) []byte {
+func countingBytes(n int) []byte {
 	b := make([]byte, 4*n)
 	for i := range n {
 		binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(float32(i)))
@@ -119,9 +119,9 @@ func TestTextures(t *testing.T) {
 			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m, out := textureMachine(t, c.body, c.d, counting(32))
-			m.run("k", Dim3{1, 1, 1}, Dim3{32, 1, 1}, testOut, testObject)
-			for i, got := range words(out)[:32] {
+			m, out := textureMachine(t, c.body, c.d, countingBytes(32))
+			m.runKernel("k", Dim3{1, 1, 1}, Dim3{32, 1, 1}, testOut, testObject)
+			for i, got := range readWords(out)[:32] {
 				if want := c.want(uint32(i)); got != want {
 					t.Errorf("thread %d: %#x, want %#x", i, got, want)
 				}
@@ -134,7 +134,7 @@ func TestTextures(t *testing.T) {
 func TestTextureIntegers(t *testing.T) {
 	m, out := textureMachine(t, `{ .reg .pred p; setp.ge.u32 p, %t, 16; @p add.s64 %o, %o, 128; }
 		tex.2d.v4.u32.f32 {%r, %x1, %x2, %x3}, [%o, {%f, 0f00000000}]; shl.b32 %x1, %x1, 8; or.b32 %r, %r, %x1;`,
-		texture.Descriptor{Width: 40, Height: 1, Pitch: 80, Format: texture.Unsigned8, Channels: 2, Integers: true}, counting(32))
+		texture.Descriptor{Width: 40, Height: 1, Pitch: 80, Format: texture.Unsigned8, Channels: 2, Integers: true}, countingBytes(32))
 	for i := range 128 {
 		m.mapped[1][i] = byte(i)
 	}
@@ -147,8 +147,8 @@ func TestTextureIntegers(t *testing.T) {
 	if err := m.mem.Map(testObject, slices.Clone(m.mapped[0]), true); err != nil {
 		t.Fatal(err)
 	}
-	m.run("k", Dim3{1, 1, 1}, Dim3{32, 1, 1}, testOut, testObject)
-	for i, got := range words(out)[:32] {
+	m.runKernel("k", Dim3{1, 1, 1}, Dim3{32, 1, 1}, testOut, testObject)
+	for i, got := range readWords(out)[:32] {
 		want := uint32(2*i | (2*i+1)<<8)
 		if i >= 16 {
 			want = uint32(i)
@@ -179,8 +179,8 @@ func TestTextureFaults(t *testing.T) {
 		{"texels that are gone", "tex.2d.v4.f32.f32 {%g1, _, _, _}, [%o, {0f00000000, 0f41000000}];",
 			texture.Descriptor{Width: 8, Height: 9, Pitch: 32, Format: texture.Float32, Channels: 1}, IllegalAddress, ""},
 	} {
-		m, _ := textureMachine(t, c.body, c.d, counting(32))
-		err := m.launch("k", Dim3{1, 1, 1}, Dim3{32, 1, 1}, testOut, testObject)
+		m, _ := textureMachine(t, c.body, c.d, countingBytes(32))
+		err := m.launchKernel("k", Dim3{1, 1, 1}, Dim3{32, 1, 1}, testOut, testObject)
 		var fault *Fault
 		if !errors.As(err, &fault) || fault.Kind != c.kind || !strings.Contains(fmt.Sprint(err), c.words) {
 			t.Errorf("%s: %v", c.name, err)
@@ -190,9 +190,9 @@ func TestTextureFaults(t *testing.T) {
 
 // TestTextureTouched: what a launch reads of textures is known, the descriptor too.
 func TestTextureTouched(t *testing.T) {
-	m, _ := textureMachine(t, "tex.2d.v4.f32.f32 {%g1, _, _, _}, [%o, {%f, %f}];", texture.Descriptor{Width: 8, Height: 4, Pitch: 32, Format: texture.Float32, Channels: 1}, counting(32))
+	m, _ := textureMachine(t, "tex.2d.v4.f32.f32 {%g1, _, _, _}, [%o, {%f, %f}];", texture.Descriptor{Width: 8, Height: 4, Pitch: 32, Format: texture.Float32, Channels: 1}, countingBytes(32))
 	m.cfg.Touched = &memory.Touched{}
-	m.run("k", Dim3{1, 1, 1}, Dim3{32, 1, 1}, testOut, testObject)
+	m.runKernel("k", Dim3{1, 1, 1}, Dim3{32, 1, 1}, testOut, testObject)
 	var bases []uint64
 	for _, r := range m.cfg.Touched.Ranges() {
 		bases = append(bases, r.Base)
@@ -213,7 +213,7 @@ func TestTexturesRefused(t *testing.T) {
 		"sust.p.2d.b32.trap [%o, {%t, %t}], {%r};",
 		"txq.num_samples.b32 %r, [%o];",
 	} {
-		err := boot(t, textureKernel(body)).launch("k", Dim3{1, 1, 1}, Dim3{1, 1, 1}, 0, 0)
+		err := bootMachine(t, textureKernel(body)).launchKernel("k", Dim3{1, 1, 1}, Dim3{1, 1, 1}, 0, 0)
 		var refused *RefusedError
 		if !errors.As(err, &refused) || !strings.HasPrefix(body, refused.Opcode) {
 			t.Errorf("%s: %v", body, err)

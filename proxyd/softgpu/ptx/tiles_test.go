@@ -46,12 +46,12 @@ L:	add.u32 %%r14, %%r13, %%r2; mad.lo.u32 %%r14, %%r6, %%r1, %%r14; mul.wide.u32
 func TestTiles(t *testing.T) {
 	const n = 64
 	for _, tile := range []int{16, 32} {
-		m := boot(t, tileKernel(tile))
-		a, b := floats(m, addrA, n*n, 1), floats(m, addrB, n*n, 2)
+		m := bootMachine(t, tileKernel(tile))
+		a, b := fillFloats(m, addrA, n*n, 1), fillFloats(m, addrB, n*n, 2)
 		out := m.mapAt(addrC, make([]byte, 4*n*n))
 		blocks := uint32(n / tile)
-		m.run("multiply", Dim3{blocks, blocks, 1}, Dim3{uint32(tile), uint32(tile), 1}, addrA, addrB, addrC, n)
-		for i, got := range float32s(out) {
+		m.runKernel("multiply", Dim3{blocks, blocks, 1}, Dim3{uint32(tile), uint32(tile), 1}, addrA, addrB, addrC, n)
+		for i, got := range readFloat32s(out) {
 			var want float32
 			for k := range n {
 				want = float.FMA32(a[i/n*n+k], b[k*n+i%n], want)
@@ -68,11 +68,11 @@ func BenchmarkTiles(b *testing.B) {
 	const n = 256
 	for _, tile := range []uint32{16, 32} {
 		b.Run(fmt.Sprint(tile), func(b *testing.B) {
-			m := boot(b, tileKernel(int(tile)))
-			floats(m, addrA, n*n, 1)
-			floats(m, addrB, n*n, 2)
+			m := bootMachine(b, tileKernel(int(tile)))
+			fillFloats(m, addrA, n*n, 1)
+			fillFloats(m, addrB, n*n, 2)
 			m.mapAt(addrC, make([]byte, 4*n*n))
-			bench(b, m, "multiply", Dim3{n / tile, n / tile, 1}, Dim3{tile, tile, 1}, addrA, addrB, addrC, n)
+			benchKernel(b, m, "multiply", Dim3{n / tile, n / tile, 1}, Dim3{tile, tile, 1}, addrA, addrB, addrC, n)
 		})
 	}
 }

@@ -123,16 +123,16 @@ var instructions = map[string]func(a *Assembler){
 	"vrndscaleps zmm1, zmm2, 0x8":                    func(a *Assembler) { a.Op2Imm(VRNDSCALEPS, 1, Register(2), 8, Options{}) },
 	"vrndscalepd zmm1, zmm2, 0xb":                    func(a *Assembler) { a.Op2Imm(VRNDSCALEPD, 1, Register(2), 11, Options{}) },
 	"vgetmantpd zmm1, zmm2, 0x2":                     func(a *Assembler) { a.Op2Imm(VGETMANTPD, 1, Register(2), 2, Options{}) },
-	"vpgatherdd zmm1{k1}, DWORD PTR [rax+zmm2*4]":    func(a *Assembler) { a.Op2(VPGATHERDD, 1, Memory(gathered(2, 4)), Options{Mask: 1}) },
-	"vpgatherdq zmm21{k1}, QWORD PTR [rax+ymm22*8]":  func(a *Assembler) { a.Op2(VPGATHERDQ, 21, Memory(gathered(22, 8)), Options{Mask: 1}) },
-	"vpscatterdd DWORD PTR [rax+zmm2*4]{k1}, zmm1":   func(a *Assembler) { a.Store(VPSCATTERDD, gathered(2, 4), 1, Options{Mask: 1}) },
-	"vpscatterdq QWORD PTR [rax+ymm18*8]{k1}, zmm17": func(a *Assembler) { a.Store(VPSCATTERDQ, gathered(18, 8), 17, Options{Mask: 1}) },
+	"vpgatherdd zmm1{k1}, DWORD PTR [rax+zmm2*4]":    func(a *Assembler) { a.Op2(VPGATHERDD, 1, Memory(gatherMem(2, 4)), Options{Mask: 1}) },
+	"vpgatherdq zmm21{k1}, QWORD PTR [rax+ymm22*8]":  func(a *Assembler) { a.Op2(VPGATHERDQ, 21, Memory(gatherMem(22, 8)), Options{Mask: 1}) },
+	"vpscatterdd DWORD PTR [rax+zmm2*4]{k1}, zmm1":   func(a *Assembler) { a.Store(VPSCATTERDD, gatherMem(2, 4), 1, Options{Mask: 1}) },
+	"vpscatterdq QWORD PTR [rax+ymm18*8]{k1}, zmm17": func(a *Assembler) { a.Store(VPSCATTERDQ, gatherMem(18, 8), 17, Options{Mask: 1}) },
 }
 
 // lane is an element that a register counts.
 var lane = Mem{Base: RDI, Index: RCX, Scale: 4, Disp: 0x80}
 
-func gathered(v Vec, scale uint8) Mem { return Mem{Base: RAX, Vector: v, Scale: scale, Indexed: true} }
+func gatherMem(v Vec, scale uint8) Mem { return Mem{Base: RAX, Vector: v, Scale: scale, Indexed: true} }
 
 // three are the instructions with three operands of whole registers, two those with two.
 var (

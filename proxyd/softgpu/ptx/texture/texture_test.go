@@ -24,8 +24,8 @@ func floatBytes(v ...float32) []byte {
 	return b
 }
 
-// row is a texture of one dimension with the texels 10, 20, 30, 40.
-func row(change func(*Descriptor)) *Descriptor {
+// rowTexture is a texture of one dimension with the texels 10, 20, 30, 40.
+func rowTexture(change func(*Descriptor)) *Descriptor {
 	d := &Descriptor{Base: 0x1000, Width: 4, Format: Float32, Channels: 1, Address: [3]AddressMode{Clamp, Clamp, Clamp}}
 	change(d)
 	return d
@@ -59,7 +59,7 @@ func TestAddressModes(t *testing.T) {
 		{"filter and mirror", mode(Mirror, true, true), []float32{0, 1, 1.125, -0.25}, []float32{10, 40, 40, 15}},
 		{"filter and border", mode(Border, true, true), []float32{0, 1}, []float32{1, 16}},
 	} {
-		d := row(c.change)
+		d := rowTexture(c.change)
 		if err := d.Check(); err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestFormats(t *testing.T) {
 		{Float16, true, []byte{0, 0x3c}, f(1)},
 		{Float32, true, floatBytes(2.5), f(2.5)},
 	} {
-		d := row(func(d *Descriptor) { d.Format, d.Integers, d.Width = c.format, c.integers, 1 })
+		d := rowTexture(func(d *Descriptor) { d.Format, d.Integers, d.Width = c.format, c.integers, 1 })
 		if got := d.Sample([3]float32{}, 0, memoryOf(d.Base, c.bytes)); got != (Texel{c.want}) {
 			t.Errorf("format %d of %x: %x, want %x", c.format, c.bytes, got, c.want)
 		}
@@ -208,7 +208,7 @@ func weighTexels(d *Descriptor, at [3]float32, layer uint32, mem []byte) Texel {
 
 // TestFetch: linear memory is 0 outside.
 func TestFetch(t *testing.T) {
-	d := row(func(d *Descriptor) { d.Buffer = true })
+	d := rowTexture(func(d *Descriptor) { d.Buffer = true })
 	read := memoryOf(d.Base, floatBytes(10, 20, 30, 40))
 	for i, want := range map[int32]float32{-1: 0, 0: 10, 3: 40, 4: 0, math.MaxInt32: 0, math.MinInt32: 0} {
 		if got := d.FetchTexel(i, read); got != (Texel{math.Float32bits(want)}) {
