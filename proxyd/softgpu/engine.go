@@ -77,6 +77,7 @@ type launch struct {
 	output      func(fd int, text []byte) // 2: a failed assertion
 	malloc      func(n uint64) uint64
 	free        func(addr uint64)
+	condition   func(handle uint64, value uint32) // sets a condition of the graph
 	cooperative bool
 	workers     int // cores at most, 0: all
 	stack       uint64

@@ -210,15 +210,16 @@ func (k ptxKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 		}
 		sees = sees.View(parts)
 	}
-	output, malloc, free := l.output, l.malloc, l.free
+	output, malloc, free, condition := l.output, l.malloc, l.free, l.condition
 	if l.seen != nil {
 		output = func(fd int, text []byte) { l.seen.effects = true; l.output(fd, text) }
 		malloc = func(n uint64) uint64 { l.seen.effects = true; return l.malloc(n) }
 		free = func(at uint64) { l.seen.effects = true; l.free(at) }
+		condition = func(handle uint64, value uint32) { l.seen.effects = true; l.condition(handle, value) }
 	}
 	err := k.Launch(ctx, ptx.Config{
 		Grid: ptx.Dim3(l.grid), Block: ptx.Dim3(l.block), Shared: l.shared, Params: l.params, Memory: sees,
-		Hooks:       ptx.Hooks{Printf: func(p ptx.Printf) { output(1, []byte(p.Text())) }, Malloc: malloc, Free: free},
+		Hooks:       ptx.Hooks{Printf: func(p ptx.Printf) { output(1, []byte(p.Text())) }, Malloc: malloc, Free: free, SetCondition: condition},
 		Cooperative: l.cooperative, Workers: l.workers, StackSize: uint32(max(l.stack, ptx.DefaultStackSize)), SMs: l.sms,
 		Issued: l.issued, Touched: touched,
 		Done: &done, Paused: l.paused, Interpret: k.interpret,

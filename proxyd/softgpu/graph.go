@@ -26,6 +26,7 @@ type exec struct {
 type plan struct {
 	steps []*step
 	chain bool // each step depends on the step before and on nothing else
+	of    *conditions
 }
 
 type step struct {
@@ -36,6 +37,7 @@ type step struct {
 	record *event
 	wait   *event
 	child  *plan
+	choice *choice
 }
 
 // Instantiate implements backend.Context.
@@ -44,19 +46,19 @@ func (c *cudaContext) Instantiate(g *backend.Graph) (backend.Exec, error) {
 		return nil, err
 	}
 	own := g.Clone()
-	p, err := c.planGraph(own)
+	p, err := c.planGraph(own, newConditions())
 	if err != nil {
 		return nil, err
 	}
 	return &exec{context: c, graph: own, plan: p, off: map[backend.NodeID]bool{}}, nil
 }
 
-func (c *cudaContext) planGraph(g *backend.Graph) (*plan, error) {
+func (c *cudaContext) planGraph(g *backend.Graph, of *conditions) (*plan, error) {
 	order, err := g.Order()
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{chain: true}
+	p := &plan{chain: true, of: of}
 	at := make(map[backend.NodeID]int, len(order))
 	for i, id := range order {
 		at[id] = i
@@ -64,7 +66,7 @@ func (c *cudaContext) planGraph(g *backend.Graph) (*plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		s, err := c.makeStep(n)
+		s, err := c.makeStep(n, of)
 		if err != nil {
 			return nil, fmt.Errorf("graph: node %d: %w", id, err)
 		}
@@ -82,13 +84,13 @@ func (c *cudaContext) planGraph(g *backend.Graph) (*plan, error) {
 	return p, nil
 }
 
-func (c *cudaContext) makeStep(n backend.Node) (*step, error) {
+func (c *cudaContext) makeStep(n backend.Node, of *conditions) (*step, error) {
 	s := &step{}
 	var err error
 	ok := true
 	switch n := n.(type) {
 	case backend.KernelNode:
-		s.task, err = c.launchTask(n.Launch)
+		s.task, err = c.launchTask(n.Launch, of)
 	case backend.CopyNode:
 		s.task, err = c.copyTask(n.Copy)
 	case backend.FillNode:
@@ -104,7 +106,9 @@ func (c *cudaContext) makeStep(n backend.Node) (*step, error) {
 	case backend.WaitNode:
 		s.wait, ok = n.Event.(*event)
 	case backend.ChildNode:
-		s.child, err = c.planGraph(n.Graph)
+		s.child, err = c.planGraph(n.Graph, of)
+	case backend.ConditionalNode:
+		s.choice, err = c.planChoice(n, of)
 	case backend.EmptyNode:
 	default:
 		ok = false
@@ -176,8 +180,19 @@ func (r *run) reachRecordings() {
 	}
 }
 
+// runLaunch carries out the run of a launch.
+func (r *run) runLaunch() {
+	r.of.clearValues()
+	r.runSteps()
+}
+
 // runSteps carries a run out: each step when its dependencies are over.
 func (r *run) runSteps() {
+	for _, s := range r.steps {
+		if s.choice != nil && s.choice.assign {
+			s.choice.of.setValue(s.choice.condition, s.choice.initial)
+		}
+	}
 	over := make([]*mark, len(r.steps))
 	for i := range over {
 		over[i] = newMark()
@@ -211,6 +226,8 @@ func (r *run) doStep(i int, s *step, live bool) {
 	case s.child != nil:
 		r.child[i].runSteps()
 	case !live:
+	case s.choice != nil:
+		r.runChoice(s.choice)
 	case s.host != nil:
 		s.host()
 	case s.task.run != nil && !r.off[s.id] && r.context.Err() == nil:
@@ -262,7 +279,7 @@ func (st *stream) Graph(b backend.Exec) error {
 	if err != nil {
 		return err
 	}
-	j := &job{always: true, steps: true, mark: newMark(), run: func(*job) error { r.runSteps(); return nil }, drop: r.reachRecordings}
+	j := &job{always: true, steps: true, mark: newMark(), run: func(*job) error { r.runLaunch(); return nil }, drop: r.reachRecordings}
 	if x.last != nil {
 		j.deps = append(j.deps, x.last)
 	}
@@ -308,7 +325,7 @@ func (x *exec) Update(g *backend.Graph) (backend.NodeID, error) {
 
 // replaceGraph takes a valid graph over.
 func (x *exec) replaceGraph(g *backend.Graph) error {
-	p, err := x.context.planGraph(g)
+	p, err := x.context.planGraph(g, newConditions())
 	if err != nil {
 		return err
 	}

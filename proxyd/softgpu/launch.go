@@ -104,8 +104,8 @@ func (f *function) SetAttribute(a backend.FunctionAttribute, v int32) error {
 	return nil
 }
 
-// launchTask checks a launch.
-func (c *cudaContext) launchTask(l backend.Launch) (task, error) {
+// launchTask checks a launch, which may set the conditions of a graph.
+func (c *cudaContext) launchTask(l backend.Launch, of *conditions) (task, error) {
 	f, ok := l.Function.(*function)
 	if !ok || f.module.context != c {
 		return task{}, fmt.Errorf("launch a function of another context: %w", backend.InvalidHandle)
@@ -134,6 +134,7 @@ func (c *cudaContext) launchTask(l backend.Launch) (task, error) {
 	c.mu.Unlock()
 	spec.malloc = func(n uint64) uint64 { return s.allocFromKernel(n, heap, c.id) }
 	spec.free = s.kernelFree
+	spec.condition = of.setValue
 	return task{run: func(j *job) error { return launchOnce(s, j, f, spec, l.Done, fifo) }, uses: s.spacesInSight()}, nil
 }
 

@@ -245,7 +245,7 @@ func (st *stream) Fill(x backend.Fill) error {
 
 // Launch implements backend.Stream.
 func (st *stream) Launch(x backend.Launch) error {
-	return st.enqueueTask(func(c *cudaContext) (task, error) { return c.launchTask(x) })
+	return st.enqueueTask(func(c *cudaContext) (task, error) { return c.launchTask(x, nil) })
 }
 
 // Exchange implements backend.Stream.

@@ -87,18 +87,29 @@ BOTH(cuStreamBeginCaptureToGraph,
      (CUstream stream, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, int mode), stream,
      graph, deps, edges, n, mode);
 
+/* Whether a stream captures into a graph of the program, which needs not be told that graph. */
+static bool captures_into_theirs(uint64_t key)
+{
+	const struct sing_strand *s = sing_strand_of(key);
+
+	return s != NULL && !s->in->ours;
+}
+
 static CUresult cuStreamEndCapture_(int own, CUstream stream, CUgraph *graph)
 {
-	CUgraph captured;
-	bool ours;
-	CUresult r;
+	const uint64_t key = sing_capture_key(stream, own);
+	CUgraph captured = NULL;
+	bool ours = false;
+	CUresult r = CUDA_ERROR_INVALID_VALUE;
 
-	if (graph == NULL)
-		return CUDA_ERROR_INVALID_VALUE;
-	*graph = NULL;
+	if (graph != NULL)
+		*graph = NULL;
 	sing_capture_lock();
-	r = sing_capture_end(sing_capture_key(stream, own), &captured, &ours);
+	if (graph != NULL || captures_into_theirs(key))
+		r = sing_capture_end(key, &captured, &ours);
 	sing_capture_unlock();
+	if (graph == NULL)
+		return r;
 	if (r == CUDA_SUCCESS)
 		*graph = captured;
 	else if (ours && captured != NULL)

@@ -20,6 +20,7 @@ typedef struct CUevent_s *CUevent;
 typedef struct CUgraph_s *CUgraph;
 typedef struct CUgraphNode_s *CUgraphNode;
 typedef struct CUgraphExec_s *CUgraphExec;
+typedef struct CUgraphConditionalHandle_s *CUgraphConditionalHandle;
 typedef struct CUuserObject_s *CUuserObject;
 typedef struct CUmodule_s *CUmodule;
 typedef struct CUfunction_s *CUfunction;
@@ -56,6 +57,7 @@ enum sing_class {
 	SING_CLASS_EVENT,
 	SING_CLASS_GRAPH,
 	SING_CLASS_NODE,
+	SING_CLASS_CONDITION,
 	SING_CLASS_HOSTMEM,
 	SING_CLASS_COMM,
 	SING_CLASS_ARRAY,
@@ -1232,6 +1234,16 @@ enum {
 };
 
 enum {
+	CU_GRAPH_COND_TYPE_IF = 0,
+	CU_GRAPH_COND_TYPE_WHILE = 1,
+	CU_GRAPH_COND_TYPE_SWITCH = 2,
+};
+
+enum {
+	CU_GRAPH_COND_ASSIGN_DEFAULT = 1,
+};
+
+enum {
 	CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH = 1,
 	CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD = 2,
 	CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH = 4,
@@ -1567,6 +1579,8 @@ CUresult sing_cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *graph);
 extern __typeof__(sing_cuGraphChildGraphNodeGetGraph) cuGraphChildGraphNodeGetGraph __attribute__((visibility("default")));
 CUresult sing_cuGraphClone(CUgraph *clone, CUgraph graph);
 extern __typeof__(sing_cuGraphClone) cuGraphClone __attribute__((visibility("default")));
+CUresult sing_cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext ctx, unsigned int value, unsigned int flags);
+extern __typeof__(sing_cuGraphConditionalHandleCreate) cuGraphConditionalHandleCreate __attribute__((visibility("default")));
 CUresult sing_cuGraphCreate(CUgraph *graph, unsigned int flags);
 extern __typeof__(sing_cuGraphCreate) cuGraphCreate __attribute__((visibility("default")));
 CUresult sing_cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned int flags);
@@ -2745,6 +2759,9 @@ enum {
 	SING_OP_graph_get_alloc = 0x184ae092,
 	SING_OP_cuGraphAddMemFreeNode = 0x510d6c35,
 	SING_OP_cuGraphMemFreeNodeGetParams = 0xc6eca30,
+	SING_OP_graph_condition = 0x375b5f4d,
+	SING_OP_graph_add_conditional = 0x75704c4c,
+	SING_OP_graph_body = 0x677ec734,
 	SING_OP_cuGraphNodeGetType = 0x297724f9,
 	SING_OP_cuGraphGetNodes = 0x6d2c48de,
 	SING_OP_cuGraphGetRootNodes = 0x199cf496,
@@ -3094,6 +3111,9 @@ CUresult sing_send_graph_add_alloc(uint32_t per_thread, CUgraphNode *node, CUgra
 CUresult sing_send_graph_get_alloc(uint32_t per_thread, CUgraphNode node, CUmemPoolProps *props, CUmemAccessDesc *map, size_t *k, size_t *size, CUdeviceptr *ptr);
 CUresult sing_send_cuGraphAddMemFreeNode(uint32_t per_thread, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUdeviceptr ptr);
 CUresult sing_send_cuGraphMemFreeNodeGetParams(uint32_t per_thread, CUgraphNode node, CUdeviceptr *ptr);
+CUresult sing_send_graph_condition(uint32_t per_thread, CUgraphConditionalHandle *handle, CUgraph graph, CUcontext ctx, unsigned int value, unsigned int flags);
+CUresult sing_send_graph_add_conditional(uint32_t per_thread, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraphConditionalHandle handle, CUcontext ctx, int kind, unsigned int size);
+CUresult sing_send_graph_body(uint32_t per_thread, CUgraph *body, CUgraphNode node, unsigned int index);
 CUresult sing_send_cuGraphNodeGetType(uint32_t per_thread, CUgraphNode node, int *type);
 CUresult sing_send_cuGraphGetNodes(uint32_t per_thread, CUgraph graph, CUgraphNode *nodes, size_t *n);
 CUresult sing_send_cuGraphGetRootNodes(uint32_t per_thread, CUgraph graph, CUgraphNode *nodes, size_t *n);

@@ -7421,6 +7421,105 @@ CUresult sing_cuGraphMemFreeNodeGetParams(CUgraphNode node, CUdeviceptr *ptr)
 }
 SING_PUBLIC(cuGraphMemFreeNodeGetParams);
 
+CUresult sing_send_graph_condition(uint32_t per_thread, CUgraphConditionalHandle *handle, CUgraph graph, CUcontext ctx, unsigned int value, unsigned int flags)
+{
+	unsigned char in_[32], *p_ = in_;
+	const size_t n_ = 32;
+	int r_;
+
+	if (handle == NULL)
+		return 1;
+	const uint64_t handle_ = sing_handle_new(SING_CLASS_CONDITION);
+	p_ = sing_put(p_, &handle_, 8);
+	p_ = sing_put(p_, &graph, 8);
+	p_ = sing_put(p_, &ctx, 8);
+	p_ = sing_put(p_, &value, 4);
+	p_ = sing_put(p_, &flags, 4);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x375b5f4du | per_thread, in_, n_, NULL, 0, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0)
+		*handle = (CUgraphConditionalHandle)(uintptr_t)handle_;
+	else
+		sing_handle_drop(SING_CLASS_CONDITION, handle_);
+	return r_;
+}
+
+CUresult sing_send_graph_add_conditional(uint32_t per_thread, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraphConditionalHandle handle, CUcontext ctx, int kind, unsigned int size)
+{
+	unsigned char small_in_[SING_SMALL], *in_ = NULL, *p_;
+	size_t n_ = 56, more_;
+	int r_;
+
+	if (node == NULL)
+		return 1;
+	if (deps == NULL && (uint64_t)n != 0)
+		return 1;
+	if (deps != NULL) {
+		if (!sing_bytes((uint64_t)n, 8, SING_LONGEST, &more_))
+			return 1;
+		n_ += more_;
+		if (n_ > SING_LONGEST)
+			return 1;
+	}
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
+	if (in_ == NULL) {
+		r_ = 2;
+		goto done_;
+	}
+	p_ = in_;
+	const uint64_t node_ = sing_handle_new(SING_CLASS_NODE);
+	p_ = sing_put(p_, &node_, 8);
+	p_ = sing_put(p_, &graph, 8);
+	const uint64_t deps_ = deps == NULL ? 0 : (uint64_t)n;
+	p_ = sing_put(p_, &deps_, 8);
+	if (deps != NULL)
+		p_ = sing_put(p_, deps, deps_ * 8);
+	p_ = sing_put(p_, &n, 8);
+	p_ = sing_put(p_, &handle, 8);
+	p_ = sing_put(p_, &ctx, 8);
+	p_ = sing_put(p_, &kind, 4);
+	p_ = sing_put(p_, &size, 4);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x75704c4cu | per_thread, in_, n_, NULL, 0, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0)
+		*node = (CUgraphNode)(uintptr_t)node_;
+	else
+		sing_handle_drop(SING_CLASS_NODE, node_);
+done_:
+	sing_room_done(in_, small_in_);
+	return r_;
+}
+
+CUresult sing_send_graph_body(uint32_t per_thread, CUgraph *body, CUgraphNode node, unsigned int index)
+{
+	unsigned char in_[20], *p_ = in_;
+	const size_t n_ = 20;
+	int r_;
+
+	if (body == NULL)
+		return 1;
+	const uint64_t body_ = sing_handle_new(SING_CLASS_GRAPH);
+	p_ = sing_put(p_, &body_, 8);
+	p_ = sing_put(p_, &node, 8);
+	p_ = sing_put(p_, &index, 4);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x677ec734u | per_thread, in_, n_, NULL, 0, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0)
+		*body = (CUgraph)(uintptr_t)body_;
+	else
+		sing_handle_drop(SING_CLASS_GRAPH, body_);
+	return r_;
+}
+
 CUresult sing_send_cuGraphNodeGetType(uint32_t per_thread, CUgraphNode node, int *type)
 {
 	unsigned char in_[8], *p_ = in_;

@@ -87,277 +87,276 @@ MISS(cuGraphAddExternalSemaphoresSignalNode, 72);
 MISS(cuGraphAddExternalSemaphoresWaitNode, 73);
 MISS(cuGraphBatchMemOpNodeGetParams, 74);
 MISS(cuGraphBatchMemOpNodeSetParams, 75);
-MISS(cuGraphConditionalHandleCreate, 76);
-MISS(cuGraphExecBatchMemOpNodeSetParams, 77);
-MISS(cuGraphExecExternalSemaphoresSignalNodeSetParams, 78);
-MISS(cuGraphExecExternalSemaphoresWaitNodeSetParams, 79);
-MISS(cuGraphExecGetId, 80);
-MISS(cuGraphExternalSemaphoresSignalNodeGetParams, 81);
-MISS(cuGraphExternalSemaphoresSignalNodeSetParams, 82);
-MISS(cuGraphExternalSemaphoresWaitNodeGetParams, 83);
-MISS(cuGraphExternalSemaphoresWaitNodeSetParams, 84);
-MISS(cuGraphGetId, 85);
-MISS(cuGraphNodeGetContainingGraph, 86);
-MISS(cuGraphNodeGetLocalId, 87);
-MISS(cuGraphNodeGetParams, 88);
-MISS(cuGraphNodeGetToolsId, 89);
-MISS(cuGraphReleaseUserObject, 90);
-MISS(cuGraphRetainUserObject, 91);
-MISS(cuGraphicsEGLRegisterImage, 92);
-MISS(cuGraphicsGLRegisterBuffer, 93);
-MISS(cuGraphicsGLRegisterImage, 94);
-MISS(cuGraphicsMapResources, 95);
-MISS(cuGraphicsMapResources_ptsz, 96);
-MISS(cuGraphicsResourceGetMappedEglFrame, 97);
-MISS(cuGraphicsResourceGetMappedMipmappedArray, 98);
-MISS(cuGraphicsResourceGetMappedPointer, 99);
-MISS(cuGraphicsResourceGetMappedPointer_v2, 100);
-MISS(cuGraphicsResourceSetMapFlags, 101);
-MISS(cuGraphicsResourceSetMapFlags_v2, 102);
-MISS(cuGraphicsSubResourceGetMappedArray, 103);
-MISS(cuGraphicsUnmapResources, 104);
-MISS(cuGraphicsUnmapResources_ptsz, 105);
-MISS(cuGraphicsUnregisterResource, 106);
-MISS(cuGraphicsVDPAURegisterOutputSurface, 107);
-MISS(cuGraphicsVDPAURegisterVideoSurface, 108);
-MISS(cuGreenCtxCreate, 109);
-MISS(cuGreenCtxDestroy, 110);
-MISS(cuGreenCtxGetDevResource, 111);
-MISS(cuGreenCtxGetId, 112);
-MISS(cuGreenCtxRecordEvent, 113);
-MISS(cuGreenCtxStreamCreate, 114);
-MISS(cuGreenCtxWaitEvent, 115);
-MISS(cuImportExternalMemory, 116);
-MISS(cuImportExternalSemaphore, 117);
-MISS(cuLaunch, 118);
-MISS(cuLaunchCooperativeKernelMultiDevice, 119);
-MISS(cuLaunchGrid, 120);
-MISS(cuLaunchGridAsync, 121);
-MISS(cuLaunchHostFunc_v2, 122);
-MISS(cuLaunchHostFunc_v2_ptsz, 123);
-MISS(cuLibraryGetManaged, 124);
-MISS(cuLibraryGetUnifiedFunction, 125);
-MISS(cuLogsCurrent, 126);
-MISS(cuLogsDumpToFile, 127);
-MISS(cuLogsDumpToMemory, 128);
-MISS(cuLogsRegisterCallback, 129);
-MISS(cuLogsUnregisterCallback, 130);
-MISS(cuMemAlloc, 131);
-MISS(cuMemAllocHost, 132);
-MISS(cuMemAllocPitch, 133);
-MISS(cuMemBatchDecompressAsync, 134);
-MISS(cuMemBatchDecompressAsync_ptsz, 135);
-MISS(cuMemDiscardAndPrefetchBatchAsync, 136);
-MISS(cuMemDiscardAndPrefetchBatchAsync_ptsz, 137);
-MISS(cuMemDiscardBatchAsync, 138);
-MISS(cuMemDiscardBatchAsync_ptsz, 139);
-MISS(cuMemExportToShareableHandle, 140);
-MISS(cuMemFree, 141);
-MISS(cuMemGetAddressRange, 142);
-MISS(cuMemGetDefaultMemPool, 143);
-MISS(cuMemGetHandleForAddressRange, 144);
-MISS(cuMemGetInfo, 145);
-MISS(cuMemGetMemPool, 146);
-MISS(cuMemHostGetDevicePointer, 147);
-MISS(cuMemImportFromShareableHandle, 148);
-MISS(cuMemMapArrayAsync, 149);
-MISS(cuMemMapArrayAsync_ptsz, 150);
-MISS(cuMemPrefetchBatchAsync, 151);
-MISS(cuMemPrefetchBatchAsync_ptsz, 152);
-MISS(cuMemRangeGetAttribute, 153);
-MISS(cuMemRangeGetAttributes, 154);
-MISS(cuMemSetMemPool, 155);
-MISS(cuMemcpy2D, 156);
-MISS(cuMemcpy2DAsync, 157);
-MISS(cuMemcpy2DUnaligned, 158);
-MISS(cuMemcpy3D, 159);
-MISS(cuMemcpy3DAsync, 160);
-MISS(cuMemcpy3DBatchAsync, 161);
-MISS(cuMemcpy3DBatchAsync_ptsz, 162);
-MISS(cuMemcpy3DBatchAsync_v2, 163);
-MISS(cuMemcpy3DBatchAsync_v2_ptsz, 164);
-MISS(cuMemcpy3DWithAttributesAsync, 165);
-MISS(cuMemcpy3DWithAttributesAsync_ptsz, 166);
-MISS(cuMemcpyAtoA, 167);
-MISS(cuMemcpyAtoD, 168);
-MISS(cuMemcpyAtoH, 169);
-MISS(cuMemcpyAtoHAsync, 170);
-MISS(cuMemcpyBatchAsync, 171);
-MISS(cuMemcpyBatchAsync_ptsz, 172);
-MISS(cuMemcpyBatchAsync_v2, 173);
-MISS(cuMemcpyBatchAsync_v2_ptsz, 174);
-MISS(cuMemcpyDtoA, 175);
-MISS(cuMemcpyDtoD, 176);
-MISS(cuMemcpyDtoDAsync, 177);
-MISS(cuMemcpyDtoH, 178);
-MISS(cuMemcpyDtoHAsync, 179);
-MISS(cuMemcpyHtoA, 180);
-MISS(cuMemcpyHtoAAsync, 181);
-MISS(cuMemcpyHtoD, 182);
-MISS(cuMemcpyHtoDAsync, 183);
-MISS(cuMemcpyWithAttributesAsync, 184);
-MISS(cuMemcpyWithAttributesAsync_ptsz, 185);
-MISS(cuMemsetD16, 186);
-MISS(cuMemsetD2D16, 187);
-MISS(cuMemsetD2D32, 188);
-MISS(cuMemsetD2D8, 189);
-MISS(cuMemsetD32, 190);
-MISS(cuMemsetD8, 191);
-MISS(cuMipmappedArrayCreate, 192);
-MISS(cuMipmappedArrayDestroy, 193);
-MISS(cuMipmappedArrayGetLevel, 194);
-MISS(cuMipmappedArrayGetMemoryRequirements, 195);
-MISS(cuMipmappedArrayGetSparseProperties, 196);
-MISS(cuModuleGetGlobal, 197);
-MISS(cuModuleGetSurfRef, 198);
-MISS(cuModuleGetTexRef, 199);
-MISS(cuMulticastAddDevice, 200);
-MISS(cuMulticastBindAddr, 201);
-MISS(cuMulticastBindAddr_v2, 202);
-MISS(cuMulticastBindMem, 203);
-MISS(cuMulticastBindMem_v2, 204);
-MISS(cuMulticastCreate, 205);
-MISS(cuMulticastGetGranularity, 206);
-MISS(cuMulticastUnbind, 207);
-MISS(cuParamSetSize, 208);
-MISS(cuParamSetTexRef, 209);
-MISS(cuParamSetf, 210);
-MISS(cuParamSeti, 211);
-MISS(cuParamSetv, 212);
-MISS(cuProfilerInitialize, 213);
-MISS(cuSignalExternalSemaphoresAsync, 214);
-MISS(cuSignalExternalSemaphoresAsync_ptsz, 215);
-MISS(cuStreamBeginCaptureToCig, 216);
-MISS(cuStreamEndCaptureToCig, 217);
-MISS(cuStreamGetCtx_v2, 218);
-MISS(cuStreamGetCtx_v2_ptsz, 219);
-MISS(cuStreamGetDevResource, 220);
-MISS(cuStreamGetDevResource_ptsz, 221);
-MISS(cuStreamGetGreenCtx, 222);
-MISS(cuSurfRefGetArray, 223);
-MISS(cuSurfRefSetArray, 224);
-MISS(cuTexRefCreate, 225);
-MISS(cuTexRefDestroy, 226);
-MISS(cuTexRefGetAddress, 227);
-MISS(cuTexRefGetAddressMode, 228);
-MISS(cuTexRefGetAddress_v2, 229);
-MISS(cuTexRefGetArray, 230);
-MISS(cuTexRefGetBorderColor, 231);
-MISS(cuTexRefGetFilterMode, 232);
-MISS(cuTexRefGetFlags, 233);
-MISS(cuTexRefGetFormat, 234);
-MISS(cuTexRefGetMaxAnisotropy, 235);
-MISS(cuTexRefGetMipmapFilterMode, 236);
-MISS(cuTexRefGetMipmapLevelBias, 237);
-MISS(cuTexRefGetMipmapLevelClamp, 238);
-MISS(cuTexRefGetMipmappedArray, 239);
-MISS(cuTexRefSetAddress, 240);
-MISS(cuTexRefSetAddress2D, 241);
-MISS(cuTexRefSetAddress2D_v2, 242);
-MISS(cuTexRefSetAddress2D_v3, 243);
-MISS(cuTexRefSetAddressMode, 244);
-MISS(cuTexRefSetAddress_v2, 245);
-MISS(cuTexRefSetArray, 246);
-MISS(cuTexRefSetBorderColor, 247);
-MISS(cuTexRefSetFilterMode, 248);
-MISS(cuTexRefSetFlags, 249);
-MISS(cuTexRefSetFormat, 250);
-MISS(cuTexRefSetMaxAnisotropy, 251);
-MISS(cuTexRefSetMipmapFilterMode, 252);
-MISS(cuTexRefSetMipmapLevelBias, 253);
-MISS(cuTexRefSetMipmapLevelClamp, 254);
-MISS(cuTexRefSetMipmappedArray, 255);
-MISS(cuUserObjectCreate, 256);
-MISS(cuUserObjectRelease, 257);
-MISS(cuUserObjectRetain, 258);
-MISS(cuVDPAUCtxCreate, 259);
-MISS(cuVDPAUCtxCreate_v2, 260);
-MISS(cuVDPAUGetDevice, 261);
-MISS(cuWaitExternalSemaphoresAsync, 262);
-MISS(cuWaitExternalSemaphoresAsync_ptsz, 263);
-MISS(ncclCommGetUniqueId, 264);
-MISS(ncclCommGrow, 265);
-MISS(ncclCommMemStats, 266);
-MISS(ncclCommQueryProperties, 267);
-MISS(ncclCommResume, 268);
-MISS(ncclCommRevoke, 269);
-MISS(ncclCommShrink, 270);
-MISS(ncclCommSuspend, 271);
-MISS(ncclCommWindowDeregister, 272);
-MISS(ncclCommWindowRegister, 273);
-MISS(ncclDevCommCreate, 274);
-MISS(ncclDevCommDestroy, 275);
-MISS(ncclGroupSimulateEnd, 276);
-MISS(ncclParamBind, 277);
-MISS(ncclParamDumpAll, 278);
-MISS(ncclParamGet, 279);
-MISS(ncclParamGetAllParameterKeys, 280);
-MISS(ncclParamGetI16, 281);
-MISS(ncclParamGetI32, 282);
-MISS(ncclParamGetI64, 283);
-MISS(ncclParamGetI8, 284);
-MISS(ncclParamGetParameter, 285);
-MISS(ncclParamGetStr, 286);
-MISS(ncclParamGetU16, 287);
-MISS(ncclParamGetU32, 288);
-MISS(ncclParamGetU64, 289);
-MISS(ncclParamGetU8, 290);
-MISS(ncclPutSignal, 291);
-MISS(ncclSignal, 292);
-MISS(ncclWaitSignal, 293);
-MISS(ncclWinGetUserPtr, 294);
-MISS(nvmlDeviceGetAttributes_v2, 295);
-MISS(nvmlDeviceGetComputeRunningProcesses, 296);
-MISS(nvmlDeviceGetComputeRunningProcesses_v2, 297);
-MISS(nvmlDeviceGetFieldValues, 298);
-MISS(nvmlDeviceGetGpuFabricInfo, 299);
-MISS(nvmlDeviceGetGpuFabricInfoV, 300);
-MISS(nvmlDeviceGetHandleByUUIDV, 301);
-MISS(nvmlDeviceGetInforomVersion, 302);
-MISS(nvmlDeviceGetNvLinkRemotePciInfo, 303);
-MISS(nvmlDeviceGetPciInfo, 304);
-MISS(nvmlDeviceGetPciInfo_v2, 305);
-MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 306);
-MISS(nvmlDeviceResetGpuLockedClocks, 307);
-MISS(nvmlDeviceSetApplicationsClocks, 308);
-MISS(nvmlDeviceSetComputeMode, 309);
-MISS(nvmlDeviceSetEccMode, 310);
-MISS(nvmlDeviceSetGpuLockedClocks, 311);
-MISS(nvmlDeviceSetMigMode, 312);
-MISS(nvmlDeviceSetPersistenceMode, 313);
-MISS(nvmlDeviceSetPowerManagementLimit, 314);
-MISS(nvmlSystemGetProcessName, 315);
-MISS(pncclCommGetUniqueId, 316);
-MISS(pncclCommGrow, 317);
-MISS(pncclCommMemStats, 318);
-MISS(pncclCommQueryProperties, 319);
-MISS(pncclCommResume, 320);
-MISS(pncclCommRevoke, 321);
-MISS(pncclCommShrink, 322);
-MISS(pncclCommSuspend, 323);
-MISS(pncclCommWindowDeregister, 324);
-MISS(pncclCommWindowRegister, 325);
-MISS(pncclDevCommCreate, 326);
-MISS(pncclDevCommDestroy, 327);
-MISS(pncclGroupSimulateEnd, 328);
-MISS(pncclParamBind, 329);
-MISS(pncclParamDumpAll, 330);
-MISS(pncclParamGet, 331);
-MISS(pncclParamGetAllParameterKeys, 332);
-MISS(pncclParamGetI16, 333);
-MISS(pncclParamGetI32, 334);
-MISS(pncclParamGetI64, 335);
-MISS(pncclParamGetI8, 336);
-MISS(pncclParamGetParameter, 337);
-MISS(pncclParamGetStr, 338);
-MISS(pncclParamGetU16, 339);
-MISS(pncclParamGetU32, 340);
-MISS(pncclParamGetU64, 341);
-MISS(pncclParamGetU8, 342);
-MISS(pncclPutSignal, 343);
-MISS(pncclSignal, 344);
-MISS(pncclWaitSignal, 345);
-MISS(pncclWinGetUserPtr, 346);
+MISS(cuGraphExecBatchMemOpNodeSetParams, 76);
+MISS(cuGraphExecExternalSemaphoresSignalNodeSetParams, 77);
+MISS(cuGraphExecExternalSemaphoresWaitNodeSetParams, 78);
+MISS(cuGraphExecGetId, 79);
+MISS(cuGraphExternalSemaphoresSignalNodeGetParams, 80);
+MISS(cuGraphExternalSemaphoresSignalNodeSetParams, 81);
+MISS(cuGraphExternalSemaphoresWaitNodeGetParams, 82);
+MISS(cuGraphExternalSemaphoresWaitNodeSetParams, 83);
+MISS(cuGraphGetId, 84);
+MISS(cuGraphNodeGetContainingGraph, 85);
+MISS(cuGraphNodeGetLocalId, 86);
+MISS(cuGraphNodeGetParams, 87);
+MISS(cuGraphNodeGetToolsId, 88);
+MISS(cuGraphReleaseUserObject, 89);
+MISS(cuGraphRetainUserObject, 90);
+MISS(cuGraphicsEGLRegisterImage, 91);
+MISS(cuGraphicsGLRegisterBuffer, 92);
+MISS(cuGraphicsGLRegisterImage, 93);
+MISS(cuGraphicsMapResources, 94);
+MISS(cuGraphicsMapResources_ptsz, 95);
+MISS(cuGraphicsResourceGetMappedEglFrame, 96);
+MISS(cuGraphicsResourceGetMappedMipmappedArray, 97);
+MISS(cuGraphicsResourceGetMappedPointer, 98);
+MISS(cuGraphicsResourceGetMappedPointer_v2, 99);
+MISS(cuGraphicsResourceSetMapFlags, 100);
+MISS(cuGraphicsResourceSetMapFlags_v2, 101);
+MISS(cuGraphicsSubResourceGetMappedArray, 102);
+MISS(cuGraphicsUnmapResources, 103);
+MISS(cuGraphicsUnmapResources_ptsz, 104);
+MISS(cuGraphicsUnregisterResource, 105);
+MISS(cuGraphicsVDPAURegisterOutputSurface, 106);
+MISS(cuGraphicsVDPAURegisterVideoSurface, 107);
+MISS(cuGreenCtxCreate, 108);
+MISS(cuGreenCtxDestroy, 109);
+MISS(cuGreenCtxGetDevResource, 110);
+MISS(cuGreenCtxGetId, 111);
+MISS(cuGreenCtxRecordEvent, 112);
+MISS(cuGreenCtxStreamCreate, 113);
+MISS(cuGreenCtxWaitEvent, 114);
+MISS(cuImportExternalMemory, 115);
+MISS(cuImportExternalSemaphore, 116);
+MISS(cuLaunch, 117);
+MISS(cuLaunchCooperativeKernelMultiDevice, 118);
+MISS(cuLaunchGrid, 119);
+MISS(cuLaunchGridAsync, 120);
+MISS(cuLaunchHostFunc_v2, 121);
+MISS(cuLaunchHostFunc_v2_ptsz, 122);
+MISS(cuLibraryGetManaged, 123);
+MISS(cuLibraryGetUnifiedFunction, 124);
+MISS(cuLogsCurrent, 125);
+MISS(cuLogsDumpToFile, 126);
+MISS(cuLogsDumpToMemory, 127);
+MISS(cuLogsRegisterCallback, 128);
+MISS(cuLogsUnregisterCallback, 129);
+MISS(cuMemAlloc, 130);
+MISS(cuMemAllocHost, 131);
+MISS(cuMemAllocPitch, 132);
+MISS(cuMemBatchDecompressAsync, 133);
+MISS(cuMemBatchDecompressAsync_ptsz, 134);
+MISS(cuMemDiscardAndPrefetchBatchAsync, 135);
+MISS(cuMemDiscardAndPrefetchBatchAsync_ptsz, 136);
+MISS(cuMemDiscardBatchAsync, 137);
+MISS(cuMemDiscardBatchAsync_ptsz, 138);
+MISS(cuMemExportToShareableHandle, 139);
+MISS(cuMemFree, 140);
+MISS(cuMemGetAddressRange, 141);
+MISS(cuMemGetDefaultMemPool, 142);
+MISS(cuMemGetHandleForAddressRange, 143);
+MISS(cuMemGetInfo, 144);
+MISS(cuMemGetMemPool, 145);
+MISS(cuMemHostGetDevicePointer, 146);
+MISS(cuMemImportFromShareableHandle, 147);
+MISS(cuMemMapArrayAsync, 148);
+MISS(cuMemMapArrayAsync_ptsz, 149);
+MISS(cuMemPrefetchBatchAsync, 150);
+MISS(cuMemPrefetchBatchAsync_ptsz, 151);
+MISS(cuMemRangeGetAttribute, 152);
+MISS(cuMemRangeGetAttributes, 153);
+MISS(cuMemSetMemPool, 154);
+MISS(cuMemcpy2D, 155);
+MISS(cuMemcpy2DAsync, 156);
+MISS(cuMemcpy2DUnaligned, 157);
+MISS(cuMemcpy3D, 158);
+MISS(cuMemcpy3DAsync, 159);
+MISS(cuMemcpy3DBatchAsync, 160);
+MISS(cuMemcpy3DBatchAsync_ptsz, 161);
+MISS(cuMemcpy3DBatchAsync_v2, 162);
+MISS(cuMemcpy3DBatchAsync_v2_ptsz, 163);
+MISS(cuMemcpy3DWithAttributesAsync, 164);
+MISS(cuMemcpy3DWithAttributesAsync_ptsz, 165);
+MISS(cuMemcpyAtoA, 166);
+MISS(cuMemcpyAtoD, 167);
+MISS(cuMemcpyAtoH, 168);
+MISS(cuMemcpyAtoHAsync, 169);
+MISS(cuMemcpyBatchAsync, 170);
+MISS(cuMemcpyBatchAsync_ptsz, 171);
+MISS(cuMemcpyBatchAsync_v2, 172);
+MISS(cuMemcpyBatchAsync_v2_ptsz, 173);
+MISS(cuMemcpyDtoA, 174);
+MISS(cuMemcpyDtoD, 175);
+MISS(cuMemcpyDtoDAsync, 176);
+MISS(cuMemcpyDtoH, 177);
+MISS(cuMemcpyDtoHAsync, 178);
+MISS(cuMemcpyHtoA, 179);
+MISS(cuMemcpyHtoAAsync, 180);
+MISS(cuMemcpyHtoD, 181);
+MISS(cuMemcpyHtoDAsync, 182);
+MISS(cuMemcpyWithAttributesAsync, 183);
+MISS(cuMemcpyWithAttributesAsync_ptsz, 184);
+MISS(cuMemsetD16, 185);
+MISS(cuMemsetD2D16, 186);
+MISS(cuMemsetD2D32, 187);
+MISS(cuMemsetD2D8, 188);
+MISS(cuMemsetD32, 189);
+MISS(cuMemsetD8, 190);
+MISS(cuMipmappedArrayCreate, 191);
+MISS(cuMipmappedArrayDestroy, 192);
+MISS(cuMipmappedArrayGetLevel, 193);
+MISS(cuMipmappedArrayGetMemoryRequirements, 194);
+MISS(cuMipmappedArrayGetSparseProperties, 195);
+MISS(cuModuleGetGlobal, 196);
+MISS(cuModuleGetSurfRef, 197);
+MISS(cuModuleGetTexRef, 198);
+MISS(cuMulticastAddDevice, 199);
+MISS(cuMulticastBindAddr, 200);
+MISS(cuMulticastBindAddr_v2, 201);
+MISS(cuMulticastBindMem, 202);
+MISS(cuMulticastBindMem_v2, 203);
+MISS(cuMulticastCreate, 204);
+MISS(cuMulticastGetGranularity, 205);
+MISS(cuMulticastUnbind, 206);
+MISS(cuParamSetSize, 207);
+MISS(cuParamSetTexRef, 208);
+MISS(cuParamSetf, 209);
+MISS(cuParamSeti, 210);
+MISS(cuParamSetv, 211);
+MISS(cuProfilerInitialize, 212);
+MISS(cuSignalExternalSemaphoresAsync, 213);
+MISS(cuSignalExternalSemaphoresAsync_ptsz, 214);
+MISS(cuStreamBeginCaptureToCig, 215);
+MISS(cuStreamEndCaptureToCig, 216);
+MISS(cuStreamGetCtx_v2, 217);
+MISS(cuStreamGetCtx_v2_ptsz, 218);
+MISS(cuStreamGetDevResource, 219);
+MISS(cuStreamGetDevResource_ptsz, 220);
+MISS(cuStreamGetGreenCtx, 221);
+MISS(cuSurfRefGetArray, 222);
+MISS(cuSurfRefSetArray, 223);
+MISS(cuTexRefCreate, 224);
+MISS(cuTexRefDestroy, 225);
+MISS(cuTexRefGetAddress, 226);
+MISS(cuTexRefGetAddressMode, 227);
+MISS(cuTexRefGetAddress_v2, 228);
+MISS(cuTexRefGetArray, 229);
+MISS(cuTexRefGetBorderColor, 230);
+MISS(cuTexRefGetFilterMode, 231);
+MISS(cuTexRefGetFlags, 232);
+MISS(cuTexRefGetFormat, 233);
+MISS(cuTexRefGetMaxAnisotropy, 234);
+MISS(cuTexRefGetMipmapFilterMode, 235);
+MISS(cuTexRefGetMipmapLevelBias, 236);
+MISS(cuTexRefGetMipmapLevelClamp, 237);
+MISS(cuTexRefGetMipmappedArray, 238);
+MISS(cuTexRefSetAddress, 239);
+MISS(cuTexRefSetAddress2D, 240);
+MISS(cuTexRefSetAddress2D_v2, 241);
+MISS(cuTexRefSetAddress2D_v3, 242);
+MISS(cuTexRefSetAddressMode, 243);
+MISS(cuTexRefSetAddress_v2, 244);
+MISS(cuTexRefSetArray, 245);
+MISS(cuTexRefSetBorderColor, 246);
+MISS(cuTexRefSetFilterMode, 247);
+MISS(cuTexRefSetFlags, 248);
+MISS(cuTexRefSetFormat, 249);
+MISS(cuTexRefSetMaxAnisotropy, 250);
+MISS(cuTexRefSetMipmapFilterMode, 251);
+MISS(cuTexRefSetMipmapLevelBias, 252);
+MISS(cuTexRefSetMipmapLevelClamp, 253);
+MISS(cuTexRefSetMipmappedArray, 254);
+MISS(cuUserObjectCreate, 255);
+MISS(cuUserObjectRelease, 256);
+MISS(cuUserObjectRetain, 257);
+MISS(cuVDPAUCtxCreate, 258);
+MISS(cuVDPAUCtxCreate_v2, 259);
+MISS(cuVDPAUGetDevice, 260);
+MISS(cuWaitExternalSemaphoresAsync, 261);
+MISS(cuWaitExternalSemaphoresAsync_ptsz, 262);
+MISS(ncclCommGetUniqueId, 263);
+MISS(ncclCommGrow, 264);
+MISS(ncclCommMemStats, 265);
+MISS(ncclCommQueryProperties, 266);
+MISS(ncclCommResume, 267);
+MISS(ncclCommRevoke, 268);
+MISS(ncclCommShrink, 269);
+MISS(ncclCommSuspend, 270);
+MISS(ncclCommWindowDeregister, 271);
+MISS(ncclCommWindowRegister, 272);
+MISS(ncclDevCommCreate, 273);
+MISS(ncclDevCommDestroy, 274);
+MISS(ncclGroupSimulateEnd, 275);
+MISS(ncclParamBind, 276);
+MISS(ncclParamDumpAll, 277);
+MISS(ncclParamGet, 278);
+MISS(ncclParamGetAllParameterKeys, 279);
+MISS(ncclParamGetI16, 280);
+MISS(ncclParamGetI32, 281);
+MISS(ncclParamGetI64, 282);
+MISS(ncclParamGetI8, 283);
+MISS(ncclParamGetParameter, 284);
+MISS(ncclParamGetStr, 285);
+MISS(ncclParamGetU16, 286);
+MISS(ncclParamGetU32, 287);
+MISS(ncclParamGetU64, 288);
+MISS(ncclParamGetU8, 289);
+MISS(ncclPutSignal, 290);
+MISS(ncclSignal, 291);
+MISS(ncclWaitSignal, 292);
+MISS(ncclWinGetUserPtr, 293);
+MISS(nvmlDeviceGetAttributes_v2, 294);
+MISS(nvmlDeviceGetComputeRunningProcesses, 295);
+MISS(nvmlDeviceGetComputeRunningProcesses_v2, 296);
+MISS(nvmlDeviceGetFieldValues, 297);
+MISS(nvmlDeviceGetGpuFabricInfo, 298);
+MISS(nvmlDeviceGetGpuFabricInfoV, 299);
+MISS(nvmlDeviceGetHandleByUUIDV, 300);
+MISS(nvmlDeviceGetInforomVersion, 301);
+MISS(nvmlDeviceGetNvLinkRemotePciInfo, 302);
+MISS(nvmlDeviceGetPciInfo, 303);
+MISS(nvmlDeviceGetPciInfo_v2, 304);
+MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 305);
+MISS(nvmlDeviceResetGpuLockedClocks, 306);
+MISS(nvmlDeviceSetApplicationsClocks, 307);
+MISS(nvmlDeviceSetComputeMode, 308);
+MISS(nvmlDeviceSetEccMode, 309);
+MISS(nvmlDeviceSetGpuLockedClocks, 310);
+MISS(nvmlDeviceSetMigMode, 311);
+MISS(nvmlDeviceSetPersistenceMode, 312);
+MISS(nvmlDeviceSetPowerManagementLimit, 313);
+MISS(nvmlSystemGetProcessName, 314);
+MISS(pncclCommGetUniqueId, 315);
+MISS(pncclCommGrow, 316);
+MISS(pncclCommMemStats, 317);
+MISS(pncclCommQueryProperties, 318);
+MISS(pncclCommResume, 319);
+MISS(pncclCommRevoke, 320);
+MISS(pncclCommShrink, 321);
+MISS(pncclCommSuspend, 322);
+MISS(pncclCommWindowDeregister, 323);
+MISS(pncclCommWindowRegister, 324);
+MISS(pncclDevCommCreate, 325);
+MISS(pncclDevCommDestroy, 326);
+MISS(pncclGroupSimulateEnd, 327);
+MISS(pncclParamBind, 328);
+MISS(pncclParamDumpAll, 329);
+MISS(pncclParamGet, 330);
+MISS(pncclParamGetAllParameterKeys, 331);
+MISS(pncclParamGetI16, 332);
+MISS(pncclParamGetI32, 333);
+MISS(pncclParamGetI64, 334);
+MISS(pncclParamGetI8, 335);
+MISS(pncclParamGetParameter, 336);
+MISS(pncclParamGetStr, 337);
+MISS(pncclParamGetU16, 338);
+MISS(pncclParamGetU32, 339);
+MISS(pncclParamGetU64, 340);
+MISS(pncclParamGetU8, 341);
+MISS(pncclPutSignal, 342);
+MISS(pncclSignal, 343);
+MISS(pncclWaitSignal, 344);
+MISS(pncclWinGetUserPtr, 345);
 
 const char sing_misses_text[] =
 	"cuArray3DCreate" "\0"
@@ -451,7 +450,6 @@ const char sing_misses_text[] =
 	"cuGraphAddExternalSemaphoresWaitNode" "\0"
 	"cuGraphBatchMemOpNodeGetParams" "\0"
 	"cuGraphBatchMemOpNodeSetParams" "\0"
-	"cuGraphConditionalHandleCreate" "\0"
 	"cuGraphExecBatchMemOpNodeSetParams" "\0"
 	"cuGraphExecExternalSemaphoresSignalNodeSetParams" "\0"
 	"cuGraphExecExternalSemaphoresWaitNodeSetParams" "\0"
@@ -819,275 +817,274 @@ const struct sing_miss sing_misses[] = {
 	{ 2775, 1043, 801 },
 	{ 2806, 1043, 801 },
 	{ 2837, 1043, 801 },
-	{ 2868, 1043, 801 },
-	{ 2903, 1090, 801 },
-	{ 2952, 1090, 801 },
-	{ 2999, 1043, 801 },
-	{ 3016, 1090, 801 },
-	{ 3061, 1090, 801 },
-	{ 3106, 1090, 801 },
-	{ 3149, 1090, 801 },
-	{ 3192, 1043, 801 },
-	{ 3205, 1043, 801 },
-	{ 3235, 1043, 801 },
-	{ 3257, 1043, 801 },
-	{ 3278, 1043, 801 },
-	{ 3300, 3325, 801 },
-	{ 3383, 3325, 801 },
-	{ 3407, 1676, 801 },
-	{ 3434, 1676, 801 },
-	{ 3461, 1676, 801 },
-	{ 3487, 1676, 801 },
-	{ 3510, 1676, 801 },
-	{ 3538, 1676, 801 },
-	{ 3574, 1676, 801 },
-	{ 3616, 1676, 801 },
-	{ 3651, 1676, 801 },
-	{ 3689, 1676, 801 },
-	{ 3719, 1676, 801 },
-	{ 3752, 1676, 801 },
-	{ 3788, 1676, 801 },
-	{ 3813, 1676, 801 },
-	{ 3843, 1676, 801 },
-	{ 3872, 1676, 801 },
-	{ 3909, 1676, 801 },
-	{ 3945, 883, 801 },
-	{ 3962, 883, 801 },
-	{ 3980, 883, 801 },
-	{ 4005, 883, 801 },
-	{ 4021, 883, 801 },
-	{ 4043, 883, 801 },
-	{ 4066, 883, 801 },
-	{ 4086, 1090, 801 },
-	{ 4109, 1090, 801 },
-	{ 4135, 2222, 801 },
-	{ 4144, 4181, 801 },
-	{ 4252, 2222, 801 },
-	{ 4265, 2222, 801 },
-	{ 4283, 1043, 801 },
-	{ 4303, 1043, 801 },
-	{ 4328, 4348, 801 },
-	{ 4438, 4466, 801 },
-	{ 4523, 4537, 801 },
-	{ 4597, 4537, 801 },
-	{ 4614, 4537, 801 },
-	{ 4633, 4537, 801 },
-	{ 4656, 4537, 801 },
-	{ 4681, 1525, 801 },
-	{ 4692, 1525, 801 },
-	{ 4707, 1525, 801 },
-	{ 4723, 4749, 801 },
-	{ 4811, 4749, 801 },
-	{ 4842, 4348, 801 },
-	{ 4876, 4348, 801 },
-	{ 4915, 4348, 801 },
-	{ 4938, 4348, 801 },
-	{ 4966, 4995, 801 },
-	{ 5050, 1525, 801 },
-	{ 5060, 1525, 801 },
-	{ 5081, 1043, 801 },
-	{ 5104, 4995, 801 },
-	{ 5134, 1525, 801 },
-	{ 5147, 1043, 801 },
-	{ 5163, 1525, 801 },
-	{ 5189, 4995, 801 },
-	{ 5220, 16, 801 },
-	{ 5239, 16, 801 },
-	{ 5263, 4348, 801 },
-	{ 5287, 4348, 801 },
-	{ 5316, 5339, 801 },
-	{ 5393, 5339, 801 },
-	{ 5417, 1043, 801 },
-	{ 5433, 1525, 801 },
-	{ 5444, 1525, 801 },
+	{ 2872, 1090, 801 },
+	{ 2921, 1090, 801 },
+	{ 2968, 1043, 801 },
+	{ 2985, 1090, 801 },
+	{ 3030, 1090, 801 },
+	{ 3075, 1090, 801 },
+	{ 3118, 1090, 801 },
+	{ 3161, 1043, 801 },
+	{ 3174, 1043, 801 },
+	{ 3204, 1043, 801 },
+	{ 3226, 1043, 801 },
+	{ 3247, 1043, 801 },
+	{ 3269, 3294, 801 },
+	{ 3352, 3294, 801 },
+	{ 3376, 1676, 801 },
+	{ 3403, 1676, 801 },
+	{ 3430, 1676, 801 },
+	{ 3456, 1676, 801 },
+	{ 3479, 1676, 801 },
+	{ 3507, 1676, 801 },
+	{ 3543, 1676, 801 },
+	{ 3585, 1676, 801 },
+	{ 3620, 1676, 801 },
+	{ 3658, 1676, 801 },
+	{ 3688, 1676, 801 },
+	{ 3721, 1676, 801 },
+	{ 3757, 1676, 801 },
+	{ 3782, 1676, 801 },
+	{ 3812, 1676, 801 },
+	{ 3841, 1676, 801 },
+	{ 3878, 1676, 801 },
+	{ 3914, 883, 801 },
+	{ 3931, 883, 801 },
+	{ 3949, 883, 801 },
+	{ 3974, 883, 801 },
+	{ 3990, 883, 801 },
+	{ 4012, 883, 801 },
+	{ 4035, 883, 801 },
+	{ 4055, 1090, 801 },
+	{ 4078, 1090, 801 },
+	{ 4104, 2222, 801 },
+	{ 4113, 4150, 801 },
+	{ 4221, 2222, 801 },
+	{ 4234, 2222, 801 },
+	{ 4252, 1043, 801 },
+	{ 4272, 1043, 801 },
+	{ 4297, 4317, 801 },
+	{ 4407, 4435, 801 },
+	{ 4492, 4506, 801 },
+	{ 4566, 4506, 801 },
+	{ 4583, 4506, 801 },
+	{ 4602, 4506, 801 },
+	{ 4625, 4506, 801 },
+	{ 4650, 1525, 801 },
+	{ 4661, 1525, 801 },
+	{ 4676, 1525, 801 },
+	{ 4692, 4718, 801 },
+	{ 4780, 4718, 801 },
+	{ 4811, 4317, 801 },
+	{ 4845, 4317, 801 },
+	{ 4884, 4317, 801 },
+	{ 4907, 4317, 801 },
+	{ 4935, 4964, 801 },
+	{ 5019, 1525, 801 },
+	{ 5029, 1525, 801 },
+	{ 5050, 1043, 801 },
+	{ 5073, 4964, 801 },
+	{ 5103, 1525, 801 },
+	{ 5116, 1043, 801 },
+	{ 5132, 1525, 801 },
+	{ 5158, 4964, 801 },
+	{ 5189, 16, 801 },
+	{ 5208, 16, 801 },
+	{ 5232, 4317, 801 },
+	{ 5256, 4317, 801 },
+	{ 5285, 5308, 801 },
+	{ 5362, 5308, 801 },
+	{ 5386, 1043, 801 },
+	{ 5402, 1525, 801 },
+	{ 5413, 1525, 801 },
+	{ 5429, 1525, 801 },
+	{ 5449, 1525, 801 },
 	{ 5460, 1525, 801 },
-	{ 5480, 1525, 801 },
-	{ 5491, 1525, 801 },
-	{ 5507, 1043, 801 },
-	{ 5528, 1043, 801 },
-	{ 5554, 1043, 801 },
-	{ 5578, 1043, 801 },
-	{ 5607, 1043, 801 },
-	{ 5637, 1043, 801 },
-	{ 5672, 16, 801 },
-	{ 5685, 16, 801 },
-	{ 5698, 16, 801 },
-	{ 5711, 16, 801 },
-	{ 5729, 1043, 801 },
-	{ 5748, 1043, 801 },
-	{ 5772, 1043, 801 },
-	{ 5794, 1043, 801 },
-	{ 5821, 16, 801 },
+	{ 5476, 1043, 801 },
+	{ 5497, 1043, 801 },
+	{ 5523, 1043, 801 },
+	{ 5547, 1043, 801 },
+	{ 5576, 1043, 801 },
+	{ 5606, 1043, 801 },
+	{ 5641, 16, 801 },
+	{ 5654, 16, 801 },
+	{ 5667, 16, 801 },
+	{ 5680, 16, 801 },
+	{ 5698, 1043, 801 },
+	{ 5717, 1043, 801 },
+	{ 5741, 1043, 801 },
+	{ 5763, 1043, 801 },
+	{ 5790, 16, 801 },
+	{ 5803, 1525, 801 },
+	{ 5816, 1525, 801 },
 	{ 5834, 1525, 801 },
 	{ 5847, 1525, 801 },
-	{ 5865, 1525, 801 },
-	{ 5878, 1525, 801 },
-	{ 5896, 16, 801 },
-	{ 5909, 16, 801 },
-	{ 5927, 1525, 801 },
-	{ 5940, 1525, 801 },
-	{ 5958, 1043, 801 },
-	{ 5986, 1043, 801 },
-	{ 6019, 1525, 801 },
-	{ 6031, 1525, 801 },
-	{ 6045, 1525, 801 },
-	{ 6059, 1525, 801 },
-	{ 6072, 1525, 801 },
-	{ 6084, 1525, 801 },
-	{ 6095, 16, 801 },
-	{ 6118, 16, 801 },
-	{ 6142, 16, 801 },
-	{ 6167, 16, 801 },
-	{ 6205, 16, 801 },
-	{ 6241, 1525, 801 },
-	{ 6259, 16, 801 },
-	{ 6278, 16, 801 },
-	{ 6296, 6317, 801 },
-	{ 6354, 6317, 801 },
-	{ 6374, 6317, 801 },
-	{ 6397, 6317, 801 },
-	{ 6416, 6317, 801 },
-	{ 6438, 6317, 801 },
-	{ 6456, 6317, 801 },
-	{ 6482, 6317, 801 },
-	{ 6500, 2222, 801 },
-	{ 6515, 2222, 801 },
-	{ 6532, 2222, 801 },
-	{ 6544, 2222, 801 },
-	{ 6556, 2222, 801 },
-	{ 6568, 6589, 801 },
-	{ 6645, 1090, 801 },
-	{ 6677, 1090, 801 },
-	{ 6714, 6740, 801 },
-	{ 6792, 6740, 801 },
-	{ 6816, 1043, 801 },
-	{ 6834, 1043, 801 },
-	{ 6857, 883, 801 },
-	{ 6880, 883, 801 },
-	{ 6908, 883, 801 },
-	{ 6928, 16, 801 },
-	{ 6946, 16, 801 },
+	{ 5865, 16, 801 },
+	{ 5878, 16, 801 },
+	{ 5896, 1525, 801 },
+	{ 5909, 1525, 801 },
+	{ 5927, 1043, 801 },
+	{ 5955, 1043, 801 },
+	{ 5988, 1525, 801 },
+	{ 6000, 1525, 801 },
+	{ 6014, 1525, 801 },
+	{ 6028, 1525, 801 },
+	{ 6041, 1525, 801 },
+	{ 6053, 1525, 801 },
+	{ 6064, 16, 801 },
+	{ 6087, 16, 801 },
+	{ 6111, 16, 801 },
+	{ 6136, 16, 801 },
+	{ 6174, 16, 801 },
+	{ 6210, 1525, 801 },
+	{ 6228, 16, 801 },
+	{ 6247, 16, 801 },
+	{ 6265, 6286, 801 },
+	{ 6323, 6286, 801 },
+	{ 6343, 6286, 801 },
+	{ 6366, 6286, 801 },
+	{ 6385, 6286, 801 },
+	{ 6407, 6286, 801 },
+	{ 6425, 6286, 801 },
+	{ 6451, 6286, 801 },
+	{ 6469, 2222, 801 },
+	{ 6484, 2222, 801 },
+	{ 6501, 2222, 801 },
+	{ 6513, 2222, 801 },
+	{ 6525, 2222, 801 },
+	{ 6537, 6558, 801 },
+	{ 6614, 1090, 801 },
+	{ 6646, 1090, 801 },
+	{ 6683, 6709, 801 },
+	{ 6761, 6709, 801 },
+	{ 6785, 1043, 801 },
+	{ 6803, 1043, 801 },
+	{ 6826, 883, 801 },
+	{ 6849, 883, 801 },
+	{ 6877, 883, 801 },
+	{ 6897, 16, 801 },
+	{ 6915, 16, 801 },
+	{ 6933, 16, 801 },
+	{ 6948, 16, 801 },
 	{ 6964, 16, 801 },
-	{ 6979, 16, 801 },
-	{ 6995, 16, 801 },
-	{ 7014, 16, 801 },
-	{ 7037, 16, 801 },
-	{ 7059, 16, 801 },
-	{ 7076, 16, 801 },
-	{ 7099, 16, 801 },
-	{ 7121, 16, 801 },
-	{ 7138, 16, 801 },
-	{ 7156, 16, 801 },
-	{ 7181, 16, 801 },
-	{ 7209, 16, 801 },
-	{ 7236, 16, 801 },
-	{ 7264, 16, 801 },
-	{ 7290, 16, 801 },
-	{ 7309, 16, 801 },
-	{ 7330, 16, 801 },
-	{ 7354, 16, 801 },
-	{ 7378, 16, 801 },
-	{ 7401, 16, 801 },
-	{ 7423, 16, 801 },
-	{ 7440, 16, 801 },
-	{ 7463, 16, 801 },
-	{ 7485, 16, 801 },
-	{ 7502, 16, 801 },
-	{ 7520, 16, 801 },
-	{ 7545, 16, 801 },
-	{ 7573, 16, 801 },
-	{ 7600, 16, 801 },
-	{ 7628, 16, 801 },
-	{ 7654, 3325, 801 },
-	{ 7673, 3325, 801 },
-	{ 7693, 3325, 801 },
-	{ 7712, 1676, 801 },
-	{ 7729, 1676, 801 },
-	{ 7749, 1676, 801 },
-	{ 7766, 1090, 801 },
-	{ 7796, 1090, 801 },
-	{ 7831, 1043, 5 },
-	{ 7851, 1043, 5 },
-	{ 7864, 1043, 5 },
-	{ 7881, 1043, 5 },
-	{ 7905, 7920, 5 },
-	{ 7967, 1043, 5 },
-	{ 7982, 1043, 5 },
-	{ 7997, 7920, 5 },
-	{ 8013, 8038, 5 },
-	{ 8116, 8038, 5 },
-	{ 8139, 8157, 5 },
-	{ 8214, 8157, 5 },
-	{ 8233, 1043, 5 },
-	{ 8254, 8268, 5 },
-	{ 8319, 8268, 5 },
-	{ 8336, 8268, 5 },
-	{ 8349, 8268, 5 },
-	{ 8378, 8268, 5 },
-	{ 8394, 8268, 5 },
-	{ 8410, 8268, 5 },
-	{ 8426, 8268, 5 },
-	{ 8441, 8268, 5 },
-	{ 8463, 8268, 5 },
-	{ 8479, 8268, 5 },
-	{ 8495, 8268, 5 },
-	{ 8511, 8268, 5 },
-	{ 8527, 8268, 5 },
-	{ 8542, 8556, 5 },
-	{ 8614, 8556, 5 },
-	{ 8625, 8556, 5 },
-	{ 8640, 8038, 5 },
-	{ 8658, 1043, 3 },
-	{ 8685, 1043, 3 },
-	{ 8722, 1043, 3 },
-	{ 8762, 1043, 3 },
-	{ 8787, 1043, 3 },
-	{ 8814, 1043, 3 },
-	{ 8842, 1043, 3 },
-	{ 8869, 1043, 3 },
-	{ 8897, 1043, 3 },
-	{ 8930, 1043, 3 },
-	{ 8951, 1043, 3 },
-	{ 8975, 1043, 3 },
-	{ 9019, 9050, 3 },
-	{ 9095, 9050, 3 },
-	{ 9127, 9050, 3 },
-	{ 9152, 9050, 3 },
-	{ 9173, 9050, 3 },
-	{ 9202, 9050, 3 },
-	{ 9223, 9050, 3 },
-	{ 9252, 9050, 3 },
-	{ 9286, 1043, 3 },
-	{ 9311, 1043, 5 },
-	{ 9332, 1043, 5 },
-	{ 9346, 1043, 5 },
-	{ 9364, 1043, 5 },
-	{ 9389, 7920, 5 },
-	{ 9405, 1043, 5 },
-	{ 9421, 1043, 5 },
-	{ 9437, 7920, 5 },
-	{ 9454, 8038, 5 },
-	{ 9480, 8038, 5 },
-	{ 9504, 8157, 5 },
-	{ 9523, 8157, 5 },
-	{ 9543, 1043, 5 },
-	{ 9565, 8268, 5 },
-	{ 9580, 8268, 5 },
-	{ 9598, 8268, 5 },
-	{ 9612, 8268, 5 },
-	{ 9642, 8268, 5 },
-	{ 9659, 8268, 5 },
-	{ 9676, 8268, 5 },
-	{ 9693, 8268, 5 },
-	{ 9709, 8268, 5 },
-	{ 9732, 8268, 5 },
-	{ 9749, 8268, 5 },
-	{ 9766, 8268, 5 },
-	{ 9783, 8268, 5 },
-	{ 9800, 8268, 5 },
-	{ 9816, 8556, 5 },
-	{ 9831, 8556, 5 },
-	{ 9843, 8556, 5 },
-	{ 9859, 8038, 5 },
+	{ 6983, 16, 801 },
+	{ 7006, 16, 801 },
+	{ 7028, 16, 801 },
+	{ 7045, 16, 801 },
+	{ 7068, 16, 801 },
+	{ 7090, 16, 801 },
+	{ 7107, 16, 801 },
+	{ 7125, 16, 801 },
+	{ 7150, 16, 801 },
+	{ 7178, 16, 801 },
+	{ 7205, 16, 801 },
+	{ 7233, 16, 801 },
+	{ 7259, 16, 801 },
+	{ 7278, 16, 801 },
+	{ 7299, 16, 801 },
+	{ 7323, 16, 801 },
+	{ 7347, 16, 801 },
+	{ 7370, 16, 801 },
+	{ 7392, 16, 801 },
+	{ 7409, 16, 801 },
+	{ 7432, 16, 801 },
+	{ 7454, 16, 801 },
+	{ 7471, 16, 801 },
+	{ 7489, 16, 801 },
+	{ 7514, 16, 801 },
+	{ 7542, 16, 801 },
+	{ 7569, 16, 801 },
+	{ 7597, 16, 801 },
+	{ 7623, 3294, 801 },
+	{ 7642, 3294, 801 },
+	{ 7662, 3294, 801 },
+	{ 7681, 1676, 801 },
+	{ 7698, 1676, 801 },
+	{ 7718, 1676, 801 },
+	{ 7735, 1090, 801 },
+	{ 7765, 1090, 801 },
+	{ 7800, 1043, 5 },
+	{ 7820, 1043, 5 },
+	{ 7833, 1043, 5 },
+	{ 7850, 1043, 5 },
+	{ 7874, 7889, 5 },
+	{ 7936, 1043, 5 },
+	{ 7951, 1043, 5 },
+	{ 7966, 7889, 5 },
+	{ 7982, 8007, 5 },
+	{ 8085, 8007, 5 },
+	{ 8108, 8126, 5 },
+	{ 8183, 8126, 5 },
+	{ 8202, 1043, 5 },
+	{ 8223, 8237, 5 },
+	{ 8288, 8237, 5 },
+	{ 8305, 8237, 5 },
+	{ 8318, 8237, 5 },
+	{ 8347, 8237, 5 },
+	{ 8363, 8237, 5 },
+	{ 8379, 8237, 5 },
+	{ 8395, 8237, 5 },
+	{ 8410, 8237, 5 },
+	{ 8432, 8237, 5 },
+	{ 8448, 8237, 5 },
+	{ 8464, 8237, 5 },
+	{ 8480, 8237, 5 },
+	{ 8496, 8237, 5 },
+	{ 8511, 8525, 5 },
+	{ 8583, 8525, 5 },
+	{ 8594, 8525, 5 },
+	{ 8609, 8007, 5 },
+	{ 8627, 1043, 3 },
+	{ 8654, 1043, 3 },
+	{ 8691, 1043, 3 },
+	{ 8731, 1043, 3 },
+	{ 8756, 1043, 3 },
+	{ 8783, 1043, 3 },
+	{ 8811, 1043, 3 },
+	{ 8838, 1043, 3 },
+	{ 8866, 1043, 3 },
+	{ 8899, 1043, 3 },
+	{ 8920, 1043, 3 },
+	{ 8944, 1043, 3 },
+	{ 8988, 9019, 3 },
+	{ 9064, 9019, 3 },
+	{ 9096, 9019, 3 },
+	{ 9121, 9019, 3 },
+	{ 9142, 9019, 3 },
+	{ 9171, 9019, 3 },
+	{ 9192, 9019, 3 },
+	{ 9221, 9019, 3 },
+	{ 9255, 1043, 3 },
+	{ 9280, 1043, 5 },
+	{ 9301, 1043, 5 },
+	{ 9315, 1043, 5 },
+	{ 9333, 1043, 5 },
+	{ 9358, 7889, 5 },
+	{ 9374, 1043, 5 },
+	{ 9390, 1043, 5 },
+	{ 9406, 7889, 5 },
+	{ 9423, 8007, 5 },
+	{ 9449, 8007, 5 },
+	{ 9473, 8126, 5 },
+	{ 9492, 8126, 5 },
+	{ 9512, 1043, 5 },
+	{ 9534, 8237, 5 },
+	{ 9549, 8237, 5 },
+	{ 9567, 8237, 5 },
+	{ 9581, 8237, 5 },
+	{ 9611, 8237, 5 },
+	{ 9628, 8237, 5 },
+	{ 9645, 8237, 5 },
+	{ 9662, 8237, 5 },
+	{ 9678, 8237, 5 },
+	{ 9701, 8237, 5 },
+	{ 9718, 8237, 5 },
+	{ 9735, 8237, 5 },
+	{ 9752, 8237, 5 },
+	{ 9769, 8237, 5 },
+	{ 9785, 8525, 5 },
+	{ 9800, 8525, 5 },
+	{ 9812, 8525, 5 },
+	{ 9828, 8007, 5 },
 };
-unsigned char sing_misses_said[347];
+unsigned char sing_misses_said[346];

@@ -5,7 +5,7 @@
 
 #include "ops.h"
 
-const unsigned sing_op_count = 346;
+const unsigned sing_op_count = 349;
 const struct sing_op sing_ops[] = {
 	{ 0x4d277b, SING_DRIVER, 1 }, /* cuDeviceGetUuid_v2 */
 	{ 0x6292eb, SING_NCCL, 0 }, /* ncclCommDeregister */
@@ -154,6 +154,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x35e9651d, SING_NVML, 1 }, /* nvmlDeviceGetVbiosVersion */
 	{ 0x36e2e945, SING_NCCL, 1 }, /* ncclGetUniqueId */
 	{ 0x372ff85d, SING_DRIVER, 1 }, /* cuDeviceGet */
+	{ 0x375b5f4d, SING_DRIVER, 1 }, /* graph_condition */
 	{ 0x377c4928, SING_NVML, 1 }, /* nvmlDeviceGetCpuAffinity */
 	{ 0x37d3974e, SING_NVML, 1 }, /* nvmlDeviceGetP2PStatus */
 	{ 0x384f88d3, SING_DRIVER, 0 }, /* cuCtxGetStreamPriorityRange */
@@ -297,6 +298,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x6640abeb, SING_DRIVER, 1 }, /* graph_get_host */
 	{ 0x66bf42da, SING_DRIVER, 0 }, /* cuFuncIsLoaded */
 	{ 0x66e1d660, SING_DRIVER, 1 }, /* cuMemPoolCreate */
+	{ 0x677ec734, SING_DRIVER, 1 }, /* graph_body */
 	{ 0x67cc8848, SING_DRIVER, 0 }, /* cuMemsetD2D16_v2 */
 	{ 0x67ed9262, SING_DRIVER, 1 }, /* cuDeviceGetPCIBusId */
 	{ 0x67eef736, SING_DRIVER, 0 }, /* link_create */
@@ -328,6 +330,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x74382359, SING_DRIVER, 0 }, /* cuMemsetD2D8_v2 */
 	{ 0x74afe447, SING_NVML, 1 }, /* nvmlDeviceGetHandleByPciBusId_v2 */
 	{ 0x756c6e71, SING_DRIVER, 1 }, /* pool_share_pointer */
+	{ 0x75704c4c, SING_DRIVER, 1 }, /* graph_add_conditional */
 	{ 0x75aae887, SING_NVML, 1 }, /* nvmlDeviceGetComputeRunningProcesses_v3 */
 	{ 0x766234d9, SING_NVML, 1 }, /* nvmlDeviceGetApplicationsClock */
 	{ 0x76e5bd7b, SING_NVML, 1 }, /* nvmlDeviceGetMaxCustomerBoostClock */

@@ -2,10 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /* Nodes of any kind, by a single struct. */
+#include "context.h"
 #include "graph.h"
+#include "refusal.h"
 
 #include <stdbool.h>
 
+/* CUDA_CONDITIONAL_NODE_PARAMS. The graphs are what the driver hands out. */
+struct conditional_params {
+	CUgraphConditionalHandle handle;
+	int kind;
+	unsigned int size;
+	CUgraph *bodies;
+	CUcontext context;
+};
+_Static_assert(sizeof(struct conditional_params) == 32, "as the driver has it");
 
 /* CUgraphNodeParams. */
 struct node_params {
@@ -27,6 +38,7 @@ struct node_params {
 		CUevent event;
 		struct sing_alloc_params alloc;
 		CUdeviceptr freed;
+		struct conditional_params conditional;
 	};
 	long long reserved2;
 };
@@ -36,6 +48,30 @@ _Static_assert(sizeof(struct node_params) == 256 && offsetof(struct node_params,
 static bool is_known(const struct node_params *p)
 {
 	return p->reserved[0] == 0 && p->reserved[1] == 0 && p->reserved[2] == 0 && p->reserved2 == 0;
+}
+
+enum { BODIES = 1 << 10 }; /* more than any program's */
+
+static CUresult add_conditional(const struct sing_graph_place *to, struct conditional_params *p)
+{
+	CUgraph *bodies;
+	CUresult r;
+
+	if (p->size == 0 || p->size > BODIES)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = sing_send_graph_add_conditional(0, to->made, to->graph, to->deps, to->n, p->handle, p->context, p->kind, p->size);
+	if (r != CUDA_SUCCESS)
+		return r;
+	bodies = sing_graph_keep(*to->made, p->size * sizeof(*bodies));
+	if (bodies == NULL)
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	for (unsigned int i = 0; i < p->size && r == CUDA_SUCCESS; ++i)
+		r = sing_send_graph_body(0, &bodies[i], *to->made, i);
+	if (r != CUDA_SUCCESS)
+		sing_send_cuGraphDestroyNode(0, *to->made);
+	else
+		p->bodies = bodies;
+	return r;
 }
 
 static CUresult add(const struct sing_graph_place *to, struct node_params *p)
@@ -63,10 +99,11 @@ static CUresult add(const struct sing_graph_place *to, struct node_params *p)
 		return sing_graph_alloc(to, &p->alloc);
 	case CU_GRAPH_NODE_TYPE_MEM_FREE:
 		return sing_send_cuGraphAddMemFreeNode(0, to->made, to->graph, to->deps, to->n, p->freed);
+	case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+		return add_conditional(to, &p->conditional);
 	case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
 	case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
 	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-	case CU_GRAPH_NODE_TYPE_CONDITIONAL:
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	return CUDA_ERROR_INVALID_VALUE;
@@ -90,6 +127,26 @@ CUresult sing_cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode
 	return sing_cuGraphAddNode_v2(node, graph, deps, NULL, n, params);
 }
 SING_PUBLIC(cuGraphAddNode);
+
+CUresult sing_cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context, unsigned int value,
+					     unsigned int flags)
+{
+	CUresult r;
+
+	if (handle == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (context == NULL) {
+		r = sing_context_check();
+		if (r != CUDA_SUCCESS)
+			return r;
+		context = (CUcontext)(uintptr_t)sing_current->handle;
+	}
+	r = sing_send_graph_condition(0, handle, graph, context, value, flags);
+	if (r == CUDA_ERROR_NOT_SUPPORTED)
+		return SING_REFUSE("cuGraphConditionalHandleCreate", "graphs on these devices have no conditional nodes");
+	return r;
+}
+SING_PUBLIC(cuGraphConditionalHandleCreate);
 
 CUresult sing_cuGraphNodeSetParams(CUgraphNode node, void *params)
 {

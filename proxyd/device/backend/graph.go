@@ -12,7 +12,7 @@ import (
 type NodeID uint32
 
 // Node is what a node of a graph does: a KernelNode, CopyNode, FillNode, HostNode, EmptyNode, RecordNode, WaitNode,
-// ChildNode and ExchangeNode. They are as the stream's methods of the same name.
+// ChildNode, ConditionalNode and ExchangeNode. They are as the stream's methods of the same name.
 type Node interface{ nodeKind() string }
 
 // The kinds of nodes.
@@ -33,6 +33,15 @@ type (
 	WaitNode struct{ Event Event }
 	// ChildNode runs a graph. Add and Set copy the graph.
 	ChildNode struct{ Graph *Graph }
+	// ConditionalNode runs one of its graphs, or none, by the value of a condition, which kernels of the executable graph
+	// set. The value is 0 when a launch begins. Add and Set copy the graphs. Only contexts that are ConditionSetters have such nodes.
+	ConditionalNode struct {
+		Condition uint64 // by which kernels name the condition
+		Assign    bool   // whether the value is Initial whenever a run begins of the graph that has the node
+		Initial   uint32
+		Kind      ConditionKind
+		Bodies    []*Graph
+	}
 	// ExchangeNode is a collective. Lend, if not nil, is called instead of Begin, where streams are Lenders.
 	ExchangeNode struct {
 		Buffers []Buffer
@@ -50,6 +59,34 @@ func (RecordNode) nodeKind() string   { return "record" }
 func (WaitNode) nodeKind() string     { return "wait" }
 func (ChildNode) nodeKind() string    { return "child" }
 func (ExchangeNode) nodeKind() string { return "exchange" }
+
+func (ConditionalNode) nodeKind() string { return "conditional" }
+
+// ConditionKind says which graph of a ConditionalNode runs, in the driver's numbers.
+type ConditionKind int32
+
+// The kinds of conditions.
+const (
+	ConditionIf     ConditionKind = iota // the first if the value is not 0, else the second, if there is any
+	ConditionWhile                       // the first, again and again while the value is not 0
+	ConditionSwitch                      // the one whose number is the value, if there is any
+)
+
+// Choose is the number of the graph that is to run, of n; false if none is.
+func (k ConditionKind) Choose(value uint32, n int) (int, bool) {
+	switch {
+	case k == ConditionSwitch:
+		return int(value), uint64(value) < uint64(n)
+	case value != 0:
+		return 0, true
+	}
+	return 1, k == ConditionIf && n > 1
+}
+
+// ConditionSetter is a Context whose kernels can set conditions.
+type ConditionSetter interface {
+	SetsConditions() bool
+}
 
 // Edge is a dependency: To begins when From is done.
 type Edge struct{ From, To NodeID }
@@ -94,13 +131,23 @@ func (g *Graph) Add(n Node, deps ...NodeID) (NodeID, error) {
 	return g.next, nil
 }
 
-// copyChild copies a child graph, so that no graph can come to hold itself.
+// copyChild copies the graphs within a node, so that no graph can come to hold itself.
 func copyChild(n Node) (Node, error) {
-	switch c, child := n.(ChildNode); {
-	case n == nil || child && c.Graph == nil:
+	switch c := n.(type) {
+	case nil:
 		return nil, fmt.Errorf("graph: no node: %w", InvalidValue)
-	case child:
+	case ChildNode:
+		if c.Graph == nil {
+			return nil, fmt.Errorf("graph: no node: %w", InvalidValue)
+		}
 		return ChildNode{c.Graph.Clone()}, nil
+	case ConditionalNode:
+		bodies := make([]*Graph, len(c.Bodies))
+		for i, b := range c.Bodies {
+			bodies[i] = b.Clone()
+		}
+		c.Bodies = bodies
+		return c, nil
 	}
 	return n, nil
 }
@@ -206,9 +253,7 @@ func (g *Graph) Clone() *Graph {
 	c := &Graph{nodes: slices.Clone(g.nodes), next: g.next}
 	for i := range c.nodes {
 		c.nodes[i].deps = slices.Clone(c.nodes[i].deps)
-		if child, ok := c.nodes[i].node.(ChildNode); ok {
-			c.nodes[i].node = ChildNode{child.Graph.Clone()}
-		}
+		c.nodes[i].node, _ = copyChild(c.nodes[i].node) // there is a node
 	}
 	return c
 }
@@ -276,11 +321,27 @@ func (g *Graph) SameShape(other *Graph) (NodeID, error) {
 				return n.id, bad
 			}
 		}
+		if c, ok := n.node.(ConditionalNode); ok && !c.isLike(o.node.(ConditionalNode)) {
+			return n.id, bad
+		}
 	}
 	if len(g.nodes) != len(other.nodes) {
 		return 0, fmt.Errorf("graph: %d nodes, not %d: %w", len(g.nodes), len(other.nodes), GraphExecUpdateFailure)
 	}
 	return 0, nil
+}
+
+// isLike tells whether two nodes have the same condition and graphs of the same shape.
+func (n ConditionalNode) isLike(o ConditionalNode) bool {
+	if n.Condition != o.Condition || n.Kind != o.Kind || len(n.Bodies) != len(o.Bodies) {
+		return false
+	}
+	for i, b := range n.Bodies {
+		if _, err := b.SameShape(o.Bodies[i]); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // Exec is an instantiated graph.

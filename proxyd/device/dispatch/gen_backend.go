@@ -506,6 +506,12 @@ type GraphCalls interface {
 	GraphAddMemFreeNode(c *Call, node Node, graph Graph, deps []Node, n uint64, ptr Devptr) (r Result)
 	// cuGraphMemFreeNodeGetParams: sync.
 	GraphMemFreeNodeGetParams(c *Call, node Node) (ptr Devptr, r Result)
+	// graph_condition: stateful.
+	GraphCondition(c *Call, handle Condition, graph Graph, ctx Context, value uint32, flags uint32) (r Result)
+	// graph_add_conditional: stateful.
+	GraphAddConditional(c *Call, node Node, graph Graph, deps []Node, n uint64, handle Condition, ctx Context, kind int32, size uint32) (r Result)
+	// graph_body: stateful.
+	GraphBody(c *Call, body Graph, node Node, index uint32) (r Result)
 	// cuGraphNodeGetType: sync.
 	GraphNodeGetType(c *Call, node Node) (typ int32, r Result)
 	// cuGraphGetNodes: sync.
@@ -1867,6 +1873,24 @@ func (Unsupported) GraphAddMemFreeNode(c *Call, node Node, graph Graph, deps []N
 
 // GraphMemFreeNodeGetParams is not supported.
 func (Unsupported) GraphMemFreeNodeGetParams(c *Call, node Node) (ptr Devptr, r Result) {
+	r = 801
+	return
+}
+
+// GraphCondition is not supported.
+func (Unsupported) GraphCondition(c *Call, handle Condition, graph Graph, ctx Context, value uint32, flags uint32) (r Result) {
+	r = 801
+	return
+}
+
+// GraphAddConditional is not supported.
+func (Unsupported) GraphAddConditional(c *Call, node Node, graph Graph, deps []Node, n uint64, handle Condition, ctx Context, kind int32, size uint32) (r Result) {
+	r = 801
+	return
+}
+
+// GraphBody is not supported.
+func (Unsupported) GraphBody(c *Call, body Graph, node Node, index uint32) (r Result) {
 	r = 801
 	return
 }

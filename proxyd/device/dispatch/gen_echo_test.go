@@ -3115,6 +3115,53 @@ func (x *echo) GraphMemFreeNodeGetParams(c *Call, node Node) (ptr Devptr, r Resu
 	return
 }
 
+func (x *echo) GraphCondition(c *Call, handle Condition, graph Graph, ctx Context, value uint32, flags uint32) (r Result) {
+	x.begin("graph_condition", c)
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.field("ctx", encodeWith(func(e *encoder) { e.writeU64(uint64(ctx)) }))
+	x.field("value", encodeWith(func(e *encoder) { e.writeU32(value) }))
+	x.field("flags", encodeWith(func(e *encoder) { e.writeU32(flags) }))
+	r = x.result(false)
+	if r == 0 {
+		x.field("handle", encodeWith(func(e *encoder) { e.writeU64(uint64(handle)) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) GraphAddConditional(c *Call, node Node, graph Graph, deps []Node, n uint64, handle Condition, ctx Context, kind int32, size uint32) (r Result) {
+	x.begin("graph_add_conditional", c)
+	x.field("graph", encodeWith(func(e *encoder) { e.writeU64(uint64(graph)) }))
+	x.array("deps", encodeWith(func(e *encoder) {
+		for _, v := range deps {
+			e.writeU64(uint64(v))
+		}
+	}), len(deps), false && deps == nil)
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	x.field("handle", encodeWith(func(e *encoder) { e.writeU64(uint64(handle)) }))
+	x.field("ctx", encodeWith(func(e *encoder) { e.writeU64(uint64(ctx)) }))
+	x.field("kind", encodeWith(func(e *encoder) { e.writeI32(kind) }))
+	x.field("size", encodeWith(func(e *encoder) { e.writeU32(size) }))
+	r = x.result(false)
+	if r == 0 {
+		x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) GraphBody(c *Call, body Graph, node Node, index uint32) (r Result) {
+	x.begin("graph_body", c)
+	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))
+	x.field("index", encodeWith(func(e *encoder) { e.writeU32(index) }))
+	r = x.result(false)
+	if r == 0 {
+		x.field("body", encodeWith(func(e *encoder) { e.writeU64(uint64(body)) }))
+	}
+	x.end()
+	return
+}
+
 func (x *echo) GraphNodeGetType(c *Call, node Node) (typ int32, r Result) {
 	x.begin("cuGraphNodeGetType", c)
 	x.field("node", encodeWith(func(e *encoder) { e.writeU64(uint64(node)) }))

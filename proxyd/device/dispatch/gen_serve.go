@@ -231,6 +231,9 @@ var ops = map[uint32]Info{
 	0x184ae092: {"graph_get_alloc", false, false, false, serveGraphGetAlloc},
 	0x510d6c35: {"cuGraphAddMemFreeNode", false, false, false, serveGraphAddMemFreeNode},
 	0xc6eca30:  {"cuGraphMemFreeNodeGetParams", false, false, false, serveGraphMemFreeNodeGetParams},
+	0x375b5f4d: {"graph_condition", false, false, false, serveGraphCondition},
+	0x75704c4c: {"graph_add_conditional", false, false, false, serveGraphAddConditional},
+	0x677ec734: {"graph_body", false, false, false, serveGraphBody},
 	0x297724f9: {"cuGraphNodeGetType", false, false, false, serveGraphNodeGetType},
 	0x6d2c48de: {"cuGraphGetNodes", false, false, false, serveGraphGetNodes},
 	0x199cf496: {"cuGraphGetRootNodes", false, false, false, serveGraphGetRootNodes},
@@ -3301,6 +3304,44 @@ func serveGraphMemFreeNodeGetParams(b Backend, c *Call, d *decoder, e *encoder) 
 	}
 	e.writeU64(uint64(ptr))
 	return r
+}
+
+func serveGraphCondition(b Backend, c *Call, d *decoder, e *encoder) Result {
+	handle := Condition(d.readU64())
+	graph := Graph(d.readU64())
+	ctx := Context(d.readU64())
+	value := d.readU32()
+	flags := d.readU32()
+	if !d.checkEnd() {
+		return 0
+	}
+	return b.GraphCondition(c, handle, graph, ctx, value, flags)
+}
+
+func serveGraphAddConditional(b Backend, c *Call, d *decoder, e *encoder) Result {
+	node := Node(d.readU64())
+	graph := Graph(d.readU64())
+	deps := readSlice(d, 8, false, func(b []byte) Node { return Node(getU64(b)) })
+	n := d.readU64()
+	handle := Condition(d.readU64())
+	ctx := Context(d.readU64())
+	kind := d.readI32()
+	size := d.readU32()
+	d.checkCount("deps", len(deps), true, int64(n))
+	if !d.checkEnd() {
+		return 0
+	}
+	return b.GraphAddConditional(c, node, graph, deps, n, handle, ctx, kind, size)
+}
+
+func serveGraphBody(b Backend, c *Call, d *decoder, e *encoder) Result {
+	body := Graph(d.readU64())
+	node := Node(d.readU64())
+	index := d.readU32()
+	if !d.checkEnd() {
+		return 0
+	}
+	return b.GraphBody(c, body, node, index)
 }
 
 func serveGraphNodeGetType(b Backend, c *Call, d *decoder, e *encoder) Result {

@@ -19,6 +19,8 @@ type (
 	Node uint64
 	// Graphexec is a handle of CUgraphExec.
 	Graphexec uint64
+	// Condition is a handle of CUgraphConditionalHandle.
+	Condition uint64
 	// Userobject is a handle of CUuserObject.
 	Userobject uint64
 	// Module is a handle of CUmodule.
@@ -1835,6 +1837,18 @@ const (
 	NodeTypeMemFree        = 11
 	NodeTypeBatchMemOp     = 12
 	NodeTypeConditional    = 13
+)
+
+// C has CU_GRAPH_COND_TYPE_ in front of these.
+const (
+	ConditionalTypeIf     = 0
+	ConditionalTypeWhile  = 1
+	ConditionalTypeSwitch = 2
+)
+
+// C has CU_GRAPH_COND_ in front of these.
+const (
+	ConditionalFlagsAssignDefault = 1
 )
 
 // C has CUDA_GRAPH_INSTANTIATE_FLAG_ in front of these.

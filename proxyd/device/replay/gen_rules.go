@@ -9,6 +9,7 @@ var owners = map[Class]Class{
 	"stream":     "context",
 	"event":      "context",
 	"node":       "graph",
+	"condition":  "graph",
 	"module":     "context",
 	"function":   "module",
 	"kernel":     "library",
@@ -2131,6 +2132,40 @@ var rules = map[uint32]Rule{
 		Args: []Arg{
 			{Name: "node", Size: 8, In: true, Verb: Use, Class: "node"},
 			{Name: "ptr", Size: 8, Out: true, Class: "devptr"},
+		},
+	},
+	0x375b5f4d: {
+		Symbol:   "graph_condition",
+		Stateful: true,
+		Args: []Arg{
+			{Name: "handle", Size: 8, In: true, Verb: Make, Class: "condition"},
+			{Name: "graph", Size: 8, In: true, Verb: Change, Class: "graph"},
+			{Name: "ctx", Size: 8, In: true, Verb: Use, Class: "context"},
+			{Name: "value", Size: 4, In: true},
+			{Name: "flags", Size: 4, In: true},
+		},
+	},
+	0x75704c4c: {
+		Symbol:   "graph_add_conditional",
+		Stateful: true,
+		Args: []Arg{
+			{Name: "node", Size: 8, In: true, Verb: Make, Class: "node"},
+			{Name: "graph", Size: 8, In: true, Verb: Change, Class: "graph"},
+			{Name: "deps", Size: 8, In: true, Array: true, Verb: Use, Class: "node"},
+			{Name: "n", Size: 8, In: true},
+			{Name: "handle", Size: 8, In: true, Verb: Use, Class: "condition"},
+			{Name: "ctx", Size: 8, In: true, Verb: Use, Class: "context"},
+			{Name: "kind", Size: 4, In: true, Enum: true},
+			{Name: "size", Size: 4, In: true},
+		},
+	},
+	0x677ec734: {
+		Symbol:   "graph_body",
+		Stateful: true,
+		Args: []Arg{
+			{Name: "body", Size: 8, In: true, Verb: Make, Class: "graph"},
+			{Name: "node", Size: 8, In: true, Verb: Change, Class: "node"},
+			{Name: "index", Size: 4, In: true},
 		},
 	},
 	0x297724f9: {

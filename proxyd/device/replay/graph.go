@@ -172,6 +172,9 @@ func (g *Graph) resolveRefs(rule Rule, refs []Ref, current *object, e *entry) {
 // findOwner returns the object together with which a new object will end, or nil.
 func (g *Graph) findOwner(class Class, refs []Ref, current *object) *object {
 	of := Owner(class)
+	if class == "graph" {
+		of = "node" // a graph that a call makes of a node is within the node
+	}
 	if of == "" {
 		return nil
 	}
@@ -281,13 +284,13 @@ func (g *Graph) dropSuperseded(marked map[*entry]bool) {
 }
 
 // isSeen tells whether a call with a number up to last needs the object. A call that needs a graph sees the
-// graph's nodes, too.
+// graph's nodes, too, and the nodes of graphs within these.
 func isSeen(o *object, needed map[*object]int, last int) bool {
 	for ; o != nil; o = o.owner {
 		if n, ok := needed[o]; ok && n <= last {
 			return true
 		}
-		if o.class != "node" {
+		if o.class != "node" && o.class != "graph" {
 			return false
 		}
 	}

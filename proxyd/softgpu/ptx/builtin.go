@@ -20,6 +20,8 @@ type Hooks struct {
 	// Free takes back what Malloc gave.
 	Malloc func(n uint64) uint64
 	Free   func(addr uint64)
+	// SetCondition sets the condition of a graph.
+	SetCondition func(handle uint64, value uint32)
 }
 
 // Printf is a thread's call of printf.
@@ -34,6 +36,8 @@ var builtins = map[string]builtin{
 	"__assertfail": callAssert,
 	"malloc":       callMalloc,
 	"free":         callFree,
+
+	"cudaGraphSetConditional": callSetConditional,
 }
 
 // refusedFunctions are the functions that only the device's own runtime could define.
@@ -135,6 +139,16 @@ func callMalloc(w *warp, in *inst, m uint32) {
 			addr = hook(w.readArg(in, 0, i))
 		}
 		w.setRet(in, i, addr)
+	}
+}
+
+func callSetConditional(w *warp, in *inst, m uint32) {
+	hook := w.block.run.cfg.Hooks.SetCondition
+	for ; m != 0; m &= m - 1 {
+		i := lowestLane(m)
+		if hook != nil {
+			hook(w.readArg(in, 0, i), uint32(w.readArg(in, 1, i)))
+		}
 	}
 }
 

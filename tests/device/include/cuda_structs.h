@@ -34,6 +34,7 @@ typedef int CUfunctionLoadingState;
 typedef int CUlaunchAttributeID;
 typedef int CUdriverProcAddressQueryResult;
 typedef int CUgraphNodeType;
+typedef int CUgraphConditionalNodeType;
 typedef int CUgraphInstantiateResult;
 typedef int CUgraphExecUpdateResult;
 
@@ -166,6 +167,14 @@ typedef struct {
 	CUcontext ctx;
 } CUDA_MEMSET_NODE_PARAMS_v2;
 
+typedef struct {
+	CUgraphConditionalHandle handle;
+	CUgraphConditionalNodeType type;
+	unsigned int size;
+	CUgraph *phGraph_out;
+	CUcontext ctx;
+} CUDA_CONDITIONAL_NODE_PARAMS;
+
 /* What cuGraphAddNode takes. */
 typedef struct {
 	CUgraphNodeType type;
@@ -186,6 +195,7 @@ typedef struct {
 		struct {
 			CUevent event;
 		} eventWait, eventRecord;
+		CUDA_CONDITIONAL_NODE_PARAMS conditional;
 	};
 	long long reserved2;
 } CUgraphNodeParams;

@@ -16,6 +16,7 @@ typedef struct CUevent_s *CUevent;
 typedef struct CUgraph_s *CUgraph;
 typedef struct CUgraphNode_s *CUgraphNode;
 typedef struct CUgraphExec_s *CUgraphExec;
+typedef struct CUgraphConditionalHandle_s *CUgraphConditionalHandle;
 typedef struct CUuserObject_s *CUuserObject;
 typedef struct CUmodule_s *CUmodule;
 typedef struct CUfunction_s *CUfunction;
@@ -949,6 +950,16 @@ enum {
 };
 
 enum {
+	CU_GRAPH_COND_TYPE_IF = 0,
+	CU_GRAPH_COND_TYPE_WHILE = 1,
+	CU_GRAPH_COND_TYPE_SWITCH = 2,
+};
+
+enum {
+	CU_GRAPH_COND_ASSIGN_DEFAULT = 1,
+};
+
+enum {
 	CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH = 1,
 	CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD = 2,
 	CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH = 4,
@@ -1484,7 +1495,7 @@ CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dep
 CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, const void *params);
 CUresult cuGraphNodeSetParams(CUgraphNode node, const void *params);
 CUresult cuGraphNodeGetParams(CUgraphNode node, void *params);
-CUresult cuGraphConditionalHandleCreate(unsigned long long *handle, CUgraph graph, CUcontext ctx, unsigned int value, unsigned int flags);
+CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext ctx, unsigned int value, unsigned int flags);
 CUresult cuGraphNodeGetType(CUgraphNode node, int *type);
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *n);
 CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *n);

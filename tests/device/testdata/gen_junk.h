@@ -836,166 +836,169 @@ static CUresult junk_call(struct junk *j, unsigned which)
 		j->name = "cuGraphNodeSetParams";
 		return (cuGraphNodeSetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
 	case 276:
+		j->name = "cuGraphConditionalHandleCreate";
+		return (cuGraphConditionalHandleCreate((CUgraphConditionalHandle *)junk_made(j), (CUgraph)junk_handle(j), (CUcontext)junk_handle(j), (unsigned int)junk_number(j), (unsigned int)junk_number(j)));
+	case 277:
 		j->name = "cuGraphNodeGetType";
 		return (cuGraphNodeGetType((CUgraphNode)junk_handle(j), (int *)junk_memory(j)));
-	case 277:
+	case 278:
 		j->name = "cuGraphGetNodes";
 		return (cuGraphGetNodes((CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 278:
+	case 279:
 		j->name = "cuGraphGetRootNodes";
 		return (cuGraphGetRootNodes((CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 279:
+	case 280:
 		j->name = "cuGraphGetEdges";
 		return (cuGraphGetEdges((CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 280:
+	case 281:
 		j->name = "cuGraphGetEdges_v2";
 		return (cuGraphGetEdges_v2((CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (CUgraphNode *)junk_memory(j), (CUgraphEdgeData *)junk_memory(j), (size_t *)junk_count(j)));
-	case 281:
+	case 282:
 		j->name = "cuGraphNodeGetDependencies";
 		return (cuGraphNodeGetDependencies((CUgraphNode)junk_handle(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 282:
+	case 283:
 		j->name = "cuGraphNodeGetDependencies_v2";
 		return (cuGraphNodeGetDependencies_v2((CUgraphNode)junk_handle(j), (CUgraphNode *)junk_memory(j), (CUgraphEdgeData *)junk_memory(j), (size_t *)junk_count(j)));
-	case 283:
+	case 284:
 		j->name = "cuGraphNodeGetDependentNodes";
 		return (cuGraphNodeGetDependentNodes((CUgraphNode)junk_handle(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 284:
+	case 285:
 		j->name = "cuGraphNodeGetDependentNodes_v2";
 		return (cuGraphNodeGetDependentNodes_v2((CUgraphNode)junk_handle(j), (CUgraphNode *)junk_memory(j), (CUgraphEdgeData *)junk_memory(j), (size_t *)junk_count(j)));
-	case 285:
+	case 286:
 		j->name = "cuGraphAddDependencies";
 		return (cuGraphAddDependencies((CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j)));
-	case 286:
+	case 287:
 		j->name = "cuGraphAddDependencies_v2";
 		return (cuGraphAddDependencies_v2((CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphNode *)junk_memory(j), (const CUgraphEdgeData *)junk_memory(j), (size_t)junk_small(j)));
-	case 287:
+	case 288:
 		j->name = "cuGraphRemoveDependencies";
 		return (cuGraphRemoveDependencies((CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j)));
-	case 288:
+	case 289:
 		j->name = "cuGraphRemoveDependencies_v2";
 		return (cuGraphRemoveDependencies_v2((CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphNode *)junk_memory(j), (const CUgraphEdgeData *)junk_memory(j), (size_t)junk_small(j)));
-	case 289:
+	case 290:
 		j->name = "cuGraphDestroyNode";
 		return (cuGraphDestroyNode((CUgraphNode)junk_handle(j)));
-	case 290:
+	case 291:
 		j->name = "cuGraphInstantiate";
 		return (cuGraphInstantiate((CUgraphExec *)junk_made(j), (CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (char *)junk_memory(j), (size_t)junk_small(j)));
-	case 291:
+	case 292:
 		j->name = "cuGraphInstantiate_v2";
 		return (cuGraphInstantiate_v2((CUgraphExec *)junk_made(j), (CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (char *)junk_memory(j), (size_t)junk_small(j)));
-	case 292:
+	case 293:
 		j->name = "cuGraphInstantiateWithFlags";
 		return (cuGraphInstantiateWithFlags((CUgraphExec *)junk_made(j), (CUgraph)junk_handle(j), (unsigned long long)junk_number(j)));
-	case 293:
+	case 294:
 		j->name = "cuGraphInstantiateWithParams";
 		return (cuGraphInstantiateWithParams((CUgraphExec *)junk_made(j), (CUgraph)junk_handle(j), (CUDA_GRAPH_INSTANTIATE_PARAMS *)junk_memory(j)));
-	case 294:
+	case 295:
 		j->name = "cuGraphExecGetFlags";
 		return (cuGraphExecGetFlags((CUgraphExec)junk_handle(j), (unsigned long long *)junk_memory(j)));
-	case 295:
+	case 296:
 		j->name = "cuGraphExecDestroy";
 		return (cuGraphExecDestroy((CUgraphExec)junk_handle(j)));
-	case 296:
+	case 297:
 		j->name = "cuGraphUpload";
 		return (cuGraphUpload((CUgraphExec)junk_handle(j), (CUstream)junk_handle(j)));
-	case 297:
+	case 298:
 		j->name = "cuGraphLaunch";
 		return (cuGraphLaunch((CUgraphExec)junk_handle(j), (CUstream)junk_handle(j)));
-	case 298:
+	case 299:
 		j->name = "cuGraphExecUpdate";
 		return (cuGraphExecUpdate((CUgraphExec)junk_handle(j), (CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (int *)junk_memory(j)));
-	case 299:
+	case 300:
 		j->name = "cuGraphExecUpdate_v2";
 		return (cuGraphExecUpdate_v2((CUgraphExec)junk_handle(j), (CUgraph)junk_handle(j), (CUgraphExecUpdateResultInfo *)junk_memory(j)));
-	case 300:
+	case 301:
 		j->name = "cuGraphNodeSetEnabled";
 		return (cuGraphNodeSetEnabled((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (unsigned int)junk_number(j)));
-	case 301:
+	case 302:
 		j->name = "cuGraphNodeGetEnabled";
 		return (cuGraphNodeGetEnabled((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (unsigned int *)junk_memory(j)));
-	case 302:
+	case 303:
 		j->name = "cuGraphExecKernelNodeSetParams";
 		return (cuGraphExecKernelNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 303:
+	case 304:
 		j->name = "cuGraphExecKernelNodeSetParams_v2";
 		return (cuGraphExecKernelNodeSetParams_v2((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 304:
+	case 305:
 		j->name = "cuGraphExecMemsetNodeSetParams";
 		return (cuGraphExecMemsetNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (const CUDA_MEMSET_NODE_PARAMS *)junk_memory(j), (CUcontext)junk_handle(j)));
-	case 305:
+	case 306:
 		j->name = "cuGraphExecHostNodeSetParams";
 		return (cuGraphExecHostNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 306:
+	case 307:
 		j->name = "cuGraphExecChildGraphNodeSetParams";
 		return (cuGraphExecChildGraphNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (CUgraph)junk_handle(j)));
-	case 307:
+	case 308:
 		j->name = "cuGraphExecEventRecordNodeSetEvent";
 		return (cuGraphExecEventRecordNodeSetEvent((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (CUevent)junk_handle(j)));
-	case 308:
+	case 309:
 		j->name = "cuGraphExecEventWaitNodeSetEvent";
 		return (cuGraphExecEventWaitNodeSetEvent((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (CUevent)junk_handle(j)));
-	case 309:
+	case 310:
 		j->name = "cuGraphExecNodeSetParams";
 		return (cuGraphExecNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 310:
+	case 311:
 		j->name = "cuArrayCreate_v2";
 		return (cuArrayCreate_v2((CUarray *)junk_memory(j), junk_zeros(j)));
-	case 311:
+	case 312:
 		j->name = "cuArrayGetDescriptor_v2";
 		return (cuArrayGetDescriptor_v2(junk_zeros(j), (CUarray)junk_handle(j)));
-	case 312:
+	case 313:
 		j->name = "cuArray3DCreate_v2";
 		return (cuArray3DCreate_v2((CUarray *)junk_memory(j), junk_zeros(j)));
-	case 313:
+	case 314:
 		j->name = "cuArray3DGetDescriptor_v2";
 		return (cuArray3DGetDescriptor_v2(junk_zeros(j), (CUarray)junk_handle(j)));
-	case 314:
+	case 315:
 		j->name = "cuArrayDestroy";
 		return (cuArrayDestroy((CUarray)junk_handle(j)));
-	case 315:
+	case 316:
 		j->name = "cuTexObjectCreate";
 		return (cuTexObjectCreate((CUtexObject *)junk_memory(j), junk_zeros(j), junk_zeros(j), junk_zeros(j)));
-	case 316:
+	case 317:
 		j->name = "cuTexObjectDestroy";
 		return (cuTexObjectDestroy((CUtexObject)junk_handle(j)));
-	case 317:
+	case 318:
 		j->name = "cuTexObjectGetResourceDesc";
 		return (cuTexObjectGetResourceDesc(junk_zeros(j), (CUtexObject)junk_handle(j)));
-	case 318:
+	case 319:
 		j->name = "cuTexObjectGetTextureDesc";
 		return (cuTexObjectGetTextureDesc(junk_zeros(j), (CUtexObject)junk_handle(j)));
-	case 319:
+	case 320:
 		j->name = "cuTexObjectGetResourceViewDesc";
 		return (cuTexObjectGetResourceViewDesc(junk_zeros(j), (CUtexObject)junk_handle(j)));
-	case 320:
+	case 321:
 		j->name = "cuSurfObjectCreate";
 		return (cuSurfObjectCreate((CUsurfObject *)junk_memory(j), junk_zeros(j)));
-	case 321:
+	case 322:
 		j->name = "cuSurfObjectDestroy";
 		return (cuSurfObjectDestroy((CUsurfObject)junk_handle(j)));
-	case 322:
+	case 323:
 		j->name = "cuSurfObjectGetResourceDesc";
 		return (cuSurfObjectGetResourceDesc(junk_zeros(j), (CUsurfObject)junk_handle(j)));
-	case 323:
+	case 324:
 		j->name = "cuTensorMapEncodeTiled";
 		return (cuTensorMapEncodeTiled(junk_zeros(j), (int)junk_small(j), (unsigned int)junk_small(j), (CUdeviceptr)junk_handle(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j)));
-	case 324:
+	case 325:
 		j->name = "cuTensorMapEncodeIm2col";
 		return (cuTensorMapEncodeIm2col(junk_zeros(j), (int)junk_small(j), (unsigned int)junk_small(j), (CUdeviceptr)junk_handle(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), (unsigned int)junk_small(j), (unsigned int)junk_small(j), junk_zeros(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j)));
-	case 325:
+	case 326:
 		j->name = "cuTensorMapEncodeIm2colWide";
 		return (cuTensorMapEncodeIm2colWide(junk_zeros(j), (int)junk_small(j), (unsigned int)junk_small(j), (CUdeviceptr)junk_handle(j), junk_zeros(j), junk_zeros(j), (int)junk_small(j), (int)junk_small(j), (unsigned int)junk_small(j), (unsigned int)junk_small(j), junk_zeros(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j)));
-	case 326:
+	case 327:
 		j->name = "cuTensorMapReplaceAddress";
 		return (cuTensorMapReplaceAddress(junk_zeros(j), (CUdeviceptr)junk_handle(j)));
-	case 327:
+	case 328:
 		j->name = "cuProfilerStart";
 		return (cuProfilerStart());
-	case 328:
+	case 329:
 		j->name = "cuProfilerStop";
 		return (cuProfilerStop());
 	}
 	return (CUDA_SUCCESS);
 }
 
-enum { JUNK_CALLS = 329 };
+enum { JUNK_CALLS = 330 };

@@ -143,7 +143,7 @@ static void any_kind(void)
 	child.graph.graph = inner;
 	OK(cuGraphAddNode(&child_node, g, &two, 1, &child));
 	OK(cuGraphAddNode(&one, g, NULL, 0, &h));
-	WANT(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddNode(&one, g, NULL, 0, &odd));
+	WANT(CUDA_ERROR_INVALID_VALUE, cuGraphAddNode(&one, g, NULL, 0, &odd)); /* without a handle */
 	odd.type = 99;
 	WANT(CUDA_ERROR_INVALID_VALUE, cuGraphAddNode(&one, g, NULL, 0, &odd));
 	OK(cuGraphHostNodeGetParams(host_node, &host));

@@ -6358,6 +6358,87 @@ static void try_cuGraphMemFreeNodeGetParams(void)
 	say_end();
 }
 
+static void try_sing_send_graph_condition(void)
+{
+	CUgraphConditionalHandle handle = 0;
+	CUgraph graph = 0;
+	fill(&graph, sizeof(graph));
+	CUcontext ctx = 0;
+	fill(&ctx, sizeof(ctx));
+	unsigned int value = 0;
+	fill(&value, sizeof(value));
+	unsigned int flags = 0;
+	fill(&flags, sizeof(flags));
+	int r_;
+
+	say_begin("graph_condition", false);
+	say_field("graph", &graph, 8);
+	say_field("ctx", &ctx, 8);
+	say_field("value", &value, 4);
+	say_field("flags", &flags, 4);
+	r_ = sing_send_graph_condition(0, &handle, graph, ctx, value, flags);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("handle", &handle, 8);
+	}
+	say_end();
+}
+
+static void try_sing_send_graph_add_conditional(void)
+{
+	CUgraphNode node = 0;
+	CUgraph graph = 0;
+	fill(&graph, sizeof(graph));
+	static CUgraphNode deps[MOST];
+	fill(deps, sizeof(deps));
+	size_t n = 0;
+	n = pick_length(6);
+	CUgraphConditionalHandle handle = 0;
+	fill(&handle, sizeof(handle));
+	CUcontext ctx = 0;
+	fill(&ctx, sizeof(ctx));
+	int kind = 0;
+	fill(&kind, sizeof(kind));
+	unsigned int size = 0;
+	fill(&size, sizeof(size));
+	int r_;
+
+	say_begin("graph_add_conditional", false);
+	say_field("graph", &graph, 8);
+	say_array("deps", deps, (uint64_t)n, 8);
+	say_field("n", &n, 8);
+	say_field("handle", &handle, 8);
+	say_field("ctx", &ctx, 8);
+	say_field("kind", &kind, 4);
+	say_field("size", &size, 4);
+	r_ = sing_send_graph_add_conditional(0, &node, graph, deps, n, handle, ctx, kind, size);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("node", &node, 8);
+	}
+	say_end();
+}
+
+static void try_sing_send_graph_body(void)
+{
+	CUgraph body = 0;
+	CUgraphNode node = 0;
+	fill(&node, sizeof(node));
+	unsigned int index = 0;
+	fill(&index, sizeof(index));
+	int r_;
+
+	say_begin("graph_body", false);
+	say_field("node", &node, 8);
+	say_field("index", &index, 4);
+	r_ = sing_send_graph_body(0, &body, node, index);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("body", &body, 8);
+	}
+	say_end();
+}
+
 static void try_cuGraphNodeGetType(void)
 {
 	CUgraphNode node = 0;
@@ -9197,6 +9278,9 @@ void roundtrip(void)
 	try_sing_send_graph_get_alloc();
 	try_cuGraphAddMemFreeNode();
 	try_cuGraphMemFreeNodeGetParams();
+	try_sing_send_graph_condition();
+	try_sing_send_graph_add_conditional();
+	try_sing_send_graph_body();
 	try_cuGraphNodeGetType();
 	try_cuGraphGetNodes();
 	try_cuGraphGetRootNodes();

@@ -191,6 +191,16 @@ func (x *Context) Sharer() backend.Sharer {
 	return with
 }
 
+// SetsConditions tells whether graphs of the context may have conditional nodes.
+func (x *Context) SetsConditions() bool {
+	b := x.Backend
+	if w, wrapped := b.(interface{ Unwrap() backend.Context }); wrapped {
+		b = w.Unwrap()
+	}
+	with, ok := b.(backend.ConditionSetter)
+	return ok && with.SetsConditions()
+}
+
 // What handles that processes hand to each other begin with.
 const (
 	MemoryHandle  = "SINGMEM1"

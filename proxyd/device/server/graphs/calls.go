@@ -32,6 +32,8 @@ type Graphs struct {
 	execs  handles.Table[dispatch.Graphexec, *graphExec]
 	memory map[backend.Addr]*graphMemory
 
+	conditions handles.Table[dispatch.Condition, *condition]
+
 	footprints map[int32]Footprint // of devices, by ordinal
 }
 
@@ -105,6 +107,8 @@ type graphWork struct {
 	event      dispatch.Event
 	ticket     uint64
 	child      *graph
+	condition  *condition
+	bodies     []*graph     // of a conditional node
 	memory     *graphMemory // that the node allocates
 	frees      backend.Addr
 	counts     []dispatch.Ncclcount
@@ -124,5 +128,6 @@ const (
 	allocNode      = 10
 	freeNode       = 11
 	BatchNode      = 12
+	conditionNode  = 13
 	collectiveNode = KernelNode // that is what NCCL's are
 )

@@ -13,7 +13,7 @@ import (
 
 var kindNames = map[int32]string{
 	KernelNode: "KERNEL", MemcpyNode: "MEMCPY", MemsetNode: "MEMSET", HostNode: "HOST", childNode: "GRAPH", emptyNode: "EMPTY",
-	waitNode: "WAIT_EVENT", recordNode: "EVENT_RECORD", allocNode: "MEM_ALLOC", freeNode: "MEM_FREE", BatchNode: "BATCH_MEM_OP",
+	waitNode: "WAIT_EVENT", recordNode: "EVENT_RECORD", allocNode: "MEM_ALLOC", freeNode: "MEM_FREE", BatchNode: "BATCH_MEM_OP", conditionNode: "CONDITIONAL",
 }
 
 // GraphDot implements dispatch.Backend: the graph in the language of Graphviz, as much as there is room for, and its
@@ -38,8 +38,11 @@ func (g *graph) writeDot(w *bytes.Buffer, name string) {
 	for _, id := range g.data.Nodes() {
 		n := g.nodes[id]
 		fmt.Fprintf(w, "%s [label=%q]\n", node(id), fmt.Sprintf("%d\n%s%s", id, kindNames[n.kind], n.describeWork()))
-		if n.child != nil {
-			n.child.writeDot(w, fmt.Sprintf("%s_%d", name, id))
+		for i, within := range n.graphsWithin() {
+			if i > 0 {
+				name = fmt.Sprintf("%s_%d", name, i)
+			}
+			within.writeDot(w, fmt.Sprintf("%s_%d", name, id))
 		}
 	}
 	for _, e := range g.data.Edges() {

@@ -34,8 +34,8 @@ func (g *graph) collectContexts(into map[*driver.Context]bool) {
 		if n.context != nil {
 			into[n.context] = true
 		}
-		if n.child != nil {
-			n.child.collectContexts(into)
+		for _, within := range n.graphsWithin() {
+			within.collectContexts(into)
 		}
 	}
 }
@@ -46,8 +46,8 @@ func (g *graph) tallyLaunch(into map[uint64]uint32) {
 		for _, c := range n.counts {
 			into[c.Key] += c.N
 		}
-		if n.child != nil {
-			n.child.tallyLaunch(into)
+		for _, within := range n.graphsWithin() {
+			within.tallyLaunch(into)
 		}
 	}
 }
@@ -59,6 +59,7 @@ const (
 	instantiateStructure = 2
 	instantiateOperation = 3
 	instantiateContexts  = 4
+	instantiateUnused    = 5
 )
 
 // flags of instantiating.
@@ -85,6 +86,10 @@ func (p *ExecCalls) GraphInstantiate(c *dispatch.Call, h dispatch.Graph, params 
 		return fail(instantiateError, dispatch.ResultInvalidValue)
 	case params.Flags&deviceLaunch != 0:
 		return fail(instantiateOperation, dispatch.ResultNotSupported)
+	}
+	if result, why := p.checkConditions(g); why != "" {
+		log = why
+		return fail(result, dispatch.ResultNotSupported)
 	}
 	contexts := map[*driver.Context]bool{}
 	g.collectContexts(contexts)
@@ -336,7 +341,7 @@ func (e *graphExec) differsFrom(g *graph) (result int32, at dispatch.Node) {
 		switch {
 		case a.kind != b.kind:
 			return UpdateType, b.handle
-		case a.memory != b.memory || a.frees != b.frees:
+		case a.memory != b.memory || a.frees != b.frees || a.kind == conditionNode:
 			return updateUnsupport, b.handle
 		}
 	}

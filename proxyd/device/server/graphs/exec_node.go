@@ -134,7 +134,7 @@ func (p *ExecCalls) GraphExecChild(_ *dispatch.Call, exec dispatch.Graphexec, h 
 	if r != 0 {
 		return r
 	}
-	if n.kind != childNode || g.hasMemory() {
+	if n.kind != childNode || g.hasMemory() || g.hasConditions() {
 		return dispatch.ResultInvalidValue
 	}
 	now, err := n.child.wholeGraph()

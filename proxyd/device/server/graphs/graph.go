@@ -62,7 +62,7 @@ func (p *Graphs) copyGraph(g *graph, named bool) (*graph, dispatch.Result) {
 		old := g.nodes[id]
 		n := &graphNode{original: old.handle, id: id, in: c, graphWork: old.graphWork}
 		n.attributes = maps.Clone(old.attributes)
-		n.child = nil
+		n.child, n.bodies = nil, nil
 		c.nodes[id] = n
 		var r dispatch.Result
 		if old.child != nil {
@@ -70,6 +70,14 @@ func (p *Graphs) copyGraph(g *graph, named bool) (*graph, dispatch.Result) {
 				p.endGraph(c)
 				return nil, r
 			}
+		}
+		for _, body := range old.bodies {
+			b, r := p.copyWithin(body, named)
+			if r != 0 {
+				p.endGraph(c)
+				return nil, r
+			}
+			n.bodies = append(n.bodies, b)
 		}
 		p.useMemory(n.memory)
 		if !named {
@@ -106,13 +114,22 @@ func (p *Graphs) endGraph(g *graph) {
 	}
 	if g.handle != 0 {
 		p.graphs.Drop(g.handle)
+		p.conditions.DropIf(func(c *condition) bool { return c.of == g })
 	}
+}
+
+// graphsWithin are the graphs in a node.
+func (n *graphNode) graphsWithin() []*graph {
+	if n.child != nil {
+		return []*graph{n.child}
+	}
+	return n.bodies
 }
 
 // endNode forgets a node; the graph still has the node.
 func (p *Graphs) endNode(n *graphNode) {
-	if n.child != nil {
-		p.endGraph(n.child)
+	for _, within := range n.graphsWithin() {
+		p.endGraph(within)
 	}
 	p.unuseMemory(n.memory)
 	if n.handle != 0 {
@@ -124,14 +141,24 @@ func (p *Graphs) endNode(n *graphNode) {
 func (g *graph) wholeGraph() (*backend.Graph, error) {
 	out := g.data.Clone()
 	for id, n := range g.nodes {
-		if n.child == nil {
+		var whole []*backend.Graph
+		for _, within := range n.graphsWithin() {
+			w, err := within.wholeGraph()
+			if err != nil {
+				return nil, err
+			}
+			whole = append(whole, w)
+		}
+		var does backend.Node
+		switch {
+		case n.child != nil:
+			does = backend.ChildNode{Graph: whole[0]}
+		case n.condition != nil:
+			does = n.condition.nodeWith(whole)
+		default:
 			continue
 		}
-		child, err := n.child.wholeGraph()
-		if err != nil {
-			return nil, err
-		}
-		if err := out.Set(id, backend.ChildNode{Graph: child}); err != nil {
+		if err := out.Set(id, does); err != nil {
 			return nil, err
 		}
 	}
@@ -169,7 +196,7 @@ func (p *Calls) GraphClone(_ *dispatch.Call, clone, h dispatch.Graph) dispatch.R
 	switch {
 	case r != 0:
 		return r
-	case g.hasMemory():
+	case g.hasMemory() || g.hasConditions():
 		return dispatch.ResultNotSupported
 	}
 	c, r := p.copyGraph(g, true)
@@ -363,6 +390,9 @@ func (p *Calls) GraphDestroyNode(_ *dispatch.Call, h dispatch.Node) dispatch.Res
 		return dispatch.ResultNotSupported
 	}
 	p.endNode(n)
+	if n.condition != nil {
+		n.condition.used = false
+	}
 	delete(n.in.nodes, n.id)
 	return p.Result(n.in.data.Remove(n.id))
 }

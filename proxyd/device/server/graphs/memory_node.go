@@ -4,6 +4,8 @@
 package graphs
 
 import (
+	"slices"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
@@ -120,7 +122,7 @@ func (g *graph) hasEffects() bool {
 		return true
 	}
 	for _, n := range g.nodes {
-		if n.collective != nil || n.child != nil && n.child.hasEffects() {
+		if n.collective != nil || slices.ContainsFunc(n.graphsWithin(), (*graph).hasEffects) {
 			return true
 		}
 	}
@@ -130,7 +132,7 @@ func (g *graph) hasEffects() bool {
 // hasMemory tells whether there are nodes that allocate or free: such graphs cannot be copied.
 func (g *graph) hasMemory() bool {
 	for _, n := range g.nodes {
-		if n.kind == allocNode || n.kind == freeNode || n.child != nil && n.child.hasMemory() {
+		if n.kind == allocNode || n.kind == freeNode || slices.ContainsFunc(n.graphsWithin(), (*graph).hasMemory) {
 			return true
 		}
 	}

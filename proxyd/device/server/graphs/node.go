@@ -266,7 +266,7 @@ func (p *NodeCalls) GraphAddChildGraphNode(_ *dispatch.Call, h dispatch.Node, in
 
 // addChild adds a node that is a copy of a graph. The caller holds the lock.
 func (p *Graphs) addChild(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, g *graph) dispatch.Result {
-	if g.hasMemory() {
+	if g.hasMemory() || g.hasConditions() {
 		return dispatch.ResultNotSupported
 	}
 	within, r := p.copyWithin(g, true)

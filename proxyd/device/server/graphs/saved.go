@@ -19,7 +19,7 @@ import (
 func (s *Graphs) Tables() map[replay.Class]handles.Any {
 	s.lockGraphs()
 	defer s.unlockGraphs()
-	return map[replay.Class]handles.Any{"graph": &s.graphs, "node": &s.nodes, "graphexec": &s.execs}
+	return map[replay.Class]handles.Any{"graph": &s.graphs, "node": &s.nodes, "graphexec": &s.execs, "condition": &s.conditions}
 }
 
 // MemoryOfNode is memory of a graph. Its bytes are saved with all other memory. The calls that are made again tell its
