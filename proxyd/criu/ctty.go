@@ -21,9 +21,9 @@ import (
 )
 
 // An interactive dash opens /dev/tty, which is the terminal of its session. CRIU refuses to dump such a file if the first
-// process that CRIU finds with a side of the terminal is another process (tty_verify_ctty in criu/tty.c), and expect, script and
-// tmux, which made the terminal, are found first. So a dump tells criu that the file is an external terminal, of
-// which criu notes the flags and the settings. A restore adds the path to the image. Then criu takes the file for what its
+// process that CRIU finds with a side of the terminal is another process (tty_verify_ctty in criu/tty.c): expect, script
+// and tmux, which made the terminal, are found first. So a dump tells criu that the file is an external terminal, of which
+// criu notes the flags and the settings. A restore adds the path to the image. Then criu takes the file for what its
 // device number says, and opens /dev/tty when the process has the terminal of its session.
 //
 // criu gives that terminal to the first process of the session alone, so that process has to be among those that share

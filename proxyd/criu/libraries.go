@@ -8,9 +8,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
 // The C library knows a library that it has loaded by the device and the inode of its file, which it keeps behind the
@@ -113,24 +116,79 @@ func (i *Image) renewLibraries(init int) {
 		return
 	}
 	for _, m := range restored {
-		processMemory(m.host).renewLists(changed)
+		if memory, err := s.memoryOf(m.host); err == nil {
+			memory.renewLists(changed)
+		}
 	}
 }
 
 // change is what is written in the place of what.
 type change struct{ was, is []byte }
 
-// processMemory is that of a process, by its PID here.
-type processMemory int
+// processMemory is what may be read of a process's memory: where no server of a file system that a user runs is asked for
+// what is there. The server may answer all but root, and the daemon's thread would wait for ever.
+type processMemory struct {
+	host  int
+	parts []part // ordered
+}
 
-// read fills as much of b as is mapped from an address on.
+// part is a range of addresses, the end not included.
+type part struct{ begin, end uint64 }
+
+// memoryOf returns what may be read of a process's memory.
+func (s *survey) memoryOf(host int) (processMemory, error) {
+	m := processMemory{host: host}
+	dir := fmt.Sprintf("/proc/%d/", host)
+	b, err := os.ReadFile(dir + "maps")
+	if err != nil {
+		return m, err
+	}
+	answers := map[string]bool{}
+	for line := range strings.Lines(string(b)) {
+		words := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 6) // address perms offset device inode path
+		if len(words) < 6 {
+			continue
+		}
+		if file := words[3] + " " + words[4]; words[4] != "0" {
+			known, seen := answers[file]
+			if !seen {
+				st, err := mounts.Stat(dir + "map_files/" + trimRange(words[0]))
+				known = err == nil && s.mounts.Answers(st)
+				answers[file] = known
+			}
+			if !known {
+				continue
+			}
+		}
+		var p part
+		if _, err := fmt.Sscanf(words[0], "%x-%x", &p.begin, &p.end); err == nil {
+			m.parts = append(m.parts, p)
+		}
+	}
+	return m, nil
+}
+
+// read fills as much of b as may be read from an address on.
 func (m processMemory) read(at uint64, b []byte) []byte {
-	local := []unix.Iovec{{Base: &b[0], Len: uint64(len(b))}}
-	n, err := unix.ProcessVMReadv(int(m), local, []unix.RemoteIovec{{Base: uintptr(at), Len: len(b)}}, 0)
-	if err != nil || n < 0 {
+	n, found := slices.BinarySearchFunc(m.parts, at, func(p part, at uint64) int {
+		switch {
+		case at < p.begin:
+			return 1
+		case at >= p.end:
+			return -1
+		}
+		return 0
+	})
+	if !found {
 		return nil
 	}
-	return b[:n]
+	b = b[:min(uint64(len(b)), m.parts[n].end-at)]
+	local := []unix.Iovec{{Base: &b[0], Len: uint64(len(b))}}
+	read, err := unix.ProcessVMReadv(m.host, local, []unix.RemoteIovec{{Base: uintptr(at), Len: len(b)}}, 0)
+	if err != nil || read < 0 {
+		return nil
+	}
+	return b[:read]
 }
 
 // number reads a number at an address, 0 if there is none.
@@ -169,7 +227,7 @@ func (m processMemory) renewEntry(entry uint64, changed []change) {
 				continue
 			}
 			local := []unix.Iovec{{Base: &c.is[0], Len: uint64(len(c.is))}}
-			_, _ = unix.ProcessVMWritev(int(m), local, []unix.RemoteIovec{{Base: uintptr(entry) + uintptr(at), Len: len(c.is)}}, 0)
+			_, _ = unix.ProcessVMWritev(m.host, local, []unix.RemoteIovec{{Base: uintptr(entry) + uintptr(at), Len: len(c.is)}}, 0)
 			return
 		}
 	}
@@ -183,7 +241,7 @@ func (m processMemory) findDebug() uint64 {
 		dtNull, dtDebug          = 0, 21
 		headerSize               = 56 // of a 64-bit program
 	)
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/auxv", int(m)))
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/auxv", m.host))
 	if err != nil {
 		return 0
 	}
