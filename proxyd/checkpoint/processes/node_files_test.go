@@ -4,11 +4,13 @@
 package processes
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
@@ -21,14 +23,10 @@ func TestNodeFiles(t *testing.T) {
 	}
 	defer os.Remove(output.Name())
 	defer output.Close()
-	program := exec.Command("sh", "-c", "mount -t tmpfs none /tmp && exec 3>/tmp/own && echo up >&2 && read line")
+	program := exec.Command("sh", "-c", "mount -t tmpfs none /tmp && exec 3>/tmp/own && read line")
 	program.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Unshareflags: syscall.CLONE_NEWNS}
 	program.Stdout = output
 	in, err := program.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	said, err := program.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,11 +35,13 @@ func TestNodeFiles(t *testing.T) {
 	}
 	defer program.Wait()
 	defer in.Close()
-	line := make([]byte, 64)
-	if n, err := said.Read(line); err != nil || string(line[:n]) != "up\n" {
-		t.Fatalf("%q, %v", line[:n], err)
-	}
 	pid := program.Process.Pid
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	until(t, ctx, "the program has its /tmp", func() bool {
+		link, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/3", pid))
+		return err == nil && link == "/tmp/own"
+	})
 	table, err := mounts.Of(pid)
 	if err != nil {
 		t.Fatal(err)
