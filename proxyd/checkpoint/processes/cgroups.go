@@ -11,11 +11,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // Slurm's limits of memory and processors for the job apply to its device servers and forwarders too: their
@@ -96,25 +95,39 @@ func JobCgroupHere(root string, job uint32) string {
 	}
 	for _, e := range all {
 		pid, err := strconv.Atoi(e.Name())
-		if err == nil && isStepdOf(pid, job) {
-			if g := JobCgroup(root, pid); g != "" {
-				return g
-			}
+		if err != nil {
+			continue
+		}
+		p, err := NewProcess(pid)
+		if err != nil || !isStepdOf(pid, job) {
+			continue
+		}
+		if g := JobCgroup(root, pid); g != "" && !p.HasEnded() {
+			return g
 		}
 	}
 	return ""
 }
 
 // isStepdOf tells whether a process is the slurmstepd of a step of the job. Any process can use
-// that name, but only root's is trusted.
+// that name, also a set-user-ID program of root's, which a user starts with a name of the user's choice. So the executable must
+// be slurmstepd, too, and its real user root.
 func isStepdOf(pid int, job uint32) bool {
 	dir := fmt.Sprintf("/proc/%d", pid)
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil || st.Uid != 0 {
+	b, err := os.ReadFile(dir + "/cmdline")
+	if err != nil || !bytes.HasPrefix(b, fmt.Appendf(nil, "slurmstepd: [%d.", job)) {
 		return false
 	}
-	b, err := os.ReadFile(dir + "/cmdline")
-	return err == nil && bytes.HasPrefix(b, fmt.Appendf(nil, "slurmstepd: [%d.", job))
+	status, err := os.ReadFile(dir + "/status")
+	if err != nil {
+		return false
+	}
+	ids, err := statusNumbers(status, "Uid:")
+	if err != nil || slices.ContainsFunc(ids, func(id uint32) bool { return id != 0 }) {
+		return false
+	}
+	exe, err := os.Readlink(dir + "/exe")
+	return err == nil && filepath.Base(strings.TrimSuffix(exe, " (deleted)")) == "slurmstepd" // deleted: after an upgrade of Slurm
 }
 
 // RemoveEmptyCgroup removes a cgroup that is not in use.

@@ -4,11 +4,13 @@
 package processes
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -53,7 +55,7 @@ func TestJobCgroupHere(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(step, "slurm"), 0o755); err != nil {
 		t.Skip("needs a cgroup v2 to write to: ", err)
 	}
-	stepd := &exec.Cmd{Path: "/bin/sleep", Args: []string{fmt.Sprintf("slurmstepd: [%d.batch]", id), "1000"}}
+	stepd := &exec.Cmd{Path: copyProgram(t, "/bin/sleep", "slurmstepd", 0o755), Args: []string{fmt.Sprintf("slurmstepd: [%d.batch]", id), "1000"}}
 	if err := stepd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -97,4 +99,62 @@ func TestJobCgroupHere(t *testing.T) {
 	if _, err := os.Stat(job); err == nil {
 		t.Error("the empty cgroup was not removed")
 	}
+}
+
+// TestFalseStepd: a user calls a process slurmstepd, also one of a set-user-ID program, whose owner in /proc is root. It is not
+// taken for the slurmstepd of another user's job, whose device server would be put into the first user's cgroup.
+func TestFalseStepd(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: it starts processes of other users")
+	}
+	user := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}
+	for _, tt := range []struct {
+		name, program string
+		mode          os.FileMode
+		as            *syscall.SysProcAttr
+		want          bool
+	}{
+		{"the real one", "slurmstepd", 0o755, nil, true},
+		{"a program of root's", "sleep", 0o755, nil, false},
+		{"a user's process", "slurmstepd", 0o755, user, false},
+		{"a set-user-ID program", "su", 0o755 | os.ModeSetuid, user, false},
+		{"a set-user-ID program by a hard link", "slurmstepd", 0o755 | os.ModeSetuid, user, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cmd := &exec.Cmd{Path: copyProgram(t, "/bin/sleep", tt.program, tt.mode), Args: []string{"slurmstepd: [812.batch]", "1000"}, SysProcAttr: tt.as}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+			}()
+			if got := isStepdOf(cmd.Process.Pid, 812); got != tt.want {
+				t.Errorf("%v, want %v", got, tt.want)
+			}
+			if isStepdOf(cmd.Process.Pid, 81) {
+				t.Error("of another job")
+			}
+		})
+	}
+}
+
+// copyProgram copies a program to a new folder that all users reach, and returns its path.
+func copyProgram(t *testing.T, program, name string, mode os.FileMode) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "program-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	data, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, name)
+	err = errors.Join(os.WriteFile(path, data, 0o755), os.Chmod(path, mode), os.Chmod(dir, 0o755))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
