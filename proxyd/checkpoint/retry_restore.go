@@ -110,7 +110,9 @@ func (f failedRun) retryOrHold(why error) error {
 		killedText, "killed, as by Slurm where a step has lost a node",
 	).Replace(why.Error())
 	j.report.AddEvent(records.EventRequeued, nil, text)
-	j.report.SetCommentNow(ctx, fmt.Sprintf("to be restored again when Slurm starts the job next (run %d of at most %d): %s", tried+1, ends.MaxUnrestoredRuns+1, text))
+	// Slurm starts a requeued job after about two minutes.
+	j.report.SetCommentNow(ctx, fmt.Sprintf("to be restored again when Slurm starts the job next, in two minutes or later (run %d of at most %d): %s",
+		tried+1, ends.MaxUnrestoredRuns+1, text))
 	err = f.retrySlurmCommand(ctx, j.c.Slurm.Requeue)
 	return errors.Join(err, f.killPrograms(ctx))
 }
@@ -133,8 +135,11 @@ func (f failedRun) countUnrestoredRun() (int, error) {
 		return 0, errors.Join(err, ErrNoJob)
 	}
 	run := j.run.Snapshot().Number
-	if rec.UnrestoredRuns > 0 && rec.LastUnrestoredRun == run { // Another node of this run has counted it.
+	if rec.LastUnrestoredRun == run && rec.UnrestoredRuns > 0 { // Another node of this run has counted it.
 		return rec.UnrestoredRuns, nil
+	}
+	if rec.LastUnrestoredRun == run && run > 0 { // and has held the job
+		return ends.MaxUnrestoredRuns + 1, nil
 	}
 	rec.UnrestoredRuns++
 	rec.LastUnrestoredRun = run

@@ -69,6 +69,28 @@ func TestRestoreTriedAgain(t *testing.T) {
 	}
 }
 
+// TestNodesAgree: two nodes of a run give the run up. Both requeue the job, and after too many runs both hold the job.
+func TestNodesAgree(t *testing.T) {
+	q := slurmtest.NewQueue(t)
+	q.Set(t, map[uint32]string{7: "RUNNING"})
+	recordCommands(t, q)
+	c := tidyOn(t, "n1", t.TempDir(), q, 7)
+	want := []string{}
+	for run := 1; run <= 4; run++ {
+		for range 2 {
+			j := (&job{c: c, id: 7, run: runOf(run, recordOf(7)), log: c.Log}).wireParts()
+			if err := j.failed.giveUpRun(ErrAway); err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, map[bool]string{false: "requeue 7", true: "requeuehold 7"}[run == 4])
+		}
+	}
+	if got := requeues(t, q); !slices.Equal(got, want) {
+		t.Errorf("commands to Slurm: %q, want %q", got, want)
+	}
+	c.background.Wait()
+}
+
 // TestRestoreTriedAgainWithoutFolder: a restore that failed because a node does not see the shared folder is tried again,
 // whatever it has failed with there.
 func TestRestoreTriedAgainWithoutFolder(t *testing.T) {
