@@ -5,8 +5,12 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
@@ -14,6 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -21,11 +26,30 @@ import (
 // drain waits until the tasks' output has reached the files or terminals of their sruns, or the
 // sing-sruns, where output is kept for slow readers: output on the way is in no image. First the pipes
 // to slurmstepd and slurmstepd itself are emptied on all nodes, then the sruns. Meanwhile the
-// sing-sruns take in all that comes; thawCapsule ends that.
+// sing-sruns take in all that comes, and the wardens all input; the sing-sruns pass on no more input.
+// thawCapsule ends that.
 func (a *attempt) drain(ctx context.Context) error {
-	if err := a.callNodesTogether(ctx, calls.PhaseDrain, calls.DrainArgs{}); err != nil {
+	if err := a.drainTasks(ctx); err != nil {
 		return err
 	}
+	return a.drainSruns(ctx)
+}
+
+// drainInput waits, after the batch script and its sing-sruns have been frozen, until the standard input that these
+// have passed on has reached the tasks' pipes, which are captured, or the queues of
+// their wardens, which are saved. Input goes from srun to slurmstepd, so the order is the other one.
+func (a *attempt) drainInput(ctx context.Context) error {
+	if err := a.drainSruns(ctx); err != nil {
+		return err
+	}
+	return a.drainTasks(ctx)
+}
+
+func (a *attempt) drainTasks(ctx context.Context) error {
+	return a.callNodesTogether(ctx, calls.PhaseDrain, calls.DrainArgs{})
+}
+
+func (a *attempt) drainSruns(ctx context.Context) error {
 	return a.callNodesTogether(ctx, calls.PhaseDrain, calls.DrainArgs{Sruns: true})
 }
 
@@ -42,32 +66,40 @@ func (p *participant) drainHere(ctx context.Context, id store.ID, b calls.DrainA
 			}
 			continue
 		}
-		if err := lc.sruns.TakeAllOutput(ctx); err != nil {
-			j.log.Info("output waits for its reader", "capsule", lc.index, "error", err)
-		}
 		programs, err := processes.RunningPrograms(ctx, lc.capsule)
 		if err != nil {
 			return calls.Empty{}, err
 		}
-		for _, p := range programs {
-			if p.Name == records.BatchProgram {
-				continue
+		if !isBatchFrozen(programs) { // else it has been asked, and hears nothing
+			if err := lc.sruns.TakeAllOutput(ctx); err != nil {
+				j.log.Info("output waits for its reader", "capsule", lc.index, "error", err)
 			}
-			j.mu.Lock()
-			warden := lc.note.warden(p.Name)
-			j.mu.Unlock()
-			g.Go(func() error { return waitForStepd(ctx, p, warden) })
+		}
+		for _, p := range programs {
+			if p.Name != records.BatchProgram {
+				g.Go(func() error { return drainProgram(ctx, lc, p) })
+			}
 		}
 	}
 	return calls.Empty{}, g.Wait()
 }
 
-// waitForStepd returns when slurmstepd has read and forwarded the output of a frozen task.
-func waitForStepd(ctx context.Context, p capsule.Program, warden processes.Process) error {
-	stepd, err := processes.ParentPID(warden.PID)
-	if err != nil || warden.HasEnded() {
+func isBatchFrozen(programs []capsule.Program) bool {
+	return slices.ContainsFunc(programs, func(p capsule.Program) bool { return p.Name == records.BatchProgram && p.Frozen })
+}
+
+// drainProgram returns when what slurmstepd has had from a frozen task, and for it, has gone on its way.
+func drainProgram(ctx context.Context, lc *localCapsule, p capsule.Program) error {
+	input := inputOf(lc, p)
+	stepd, err := processes.ParentPID(input.warden.PID)
+	if err != nil || input.warden.HasEnded() {
 		return nil //nolint:nilerr // the warden is gone, and with it slurmstepd: nobody reads any more
 	}
+	return input.takeAll(ctx, func() error { return waitForStepd(ctx, p, stepd) })
+}
+
+// waitForStepd returns when slurmstepd has read and forwarded the output of a frozen task.
+func waitForStepd(ctx context.Context, p capsule.Program, stepd int) error {
 	for fd := 1; fd <= 2; fd++ {
 		if !strings.HasPrefix(p.Stdio[fd], "pipe:[") {
 			continue
@@ -77,4 +109,108 @@ func waitForStepd(ctx context.Context, p capsule.Program, warden processes.Proce
 		}
 	}
 	return srun.StepdIdle(ctx, stepd)
+}
+
+// Standard input of a task that is on its way at a checkpoint comes into the queue of the task's warden, which is saved
+// beside the image, and put into the queue of the new warden before that goes on:
+//
+//	pipe of the program, in the image ─► queue ─► what the srun of the new run sends
+
+// programInput is the standard input of a program.
+type programInput struct {
+	lc      *localCapsule
+	program capsule.Program
+	warden  processes.Process
+}
+
+// inputStream is the stream of a program's queue, below the capsule's prefix.
+func inputStream(program string) string { return "input/" + program }
+
+func inputOf(lc *localCapsule, p capsule.Program) programInput {
+	lc.j.mu.Lock()
+	defer lc.j.mu.Unlock()
+	return programInput{lc, p, lc.note.warden(p.Name)}
+}
+
+// takeAll returns when everything that slurmstepd has had for a frozen task is in the task's pipe, or in the
+// queue of its warden. wait waits for slurmstepd, which the warden has to read from meanwhile.
+func (in programInput) takeAll(ctx context.Context, wait func() error) error {
+	relay, err := processes.OpenInputRelay(in.warden, in.program.Stdio[0])
+	if err != nil {
+		return fmt.Errorf("program %s: standard input: %w", in.program.Name, err)
+	}
+	if relay == nil {
+		return wait()
+	}
+	defer relay.Close()
+	if err := in.lc.capsule.TakeAllInput(ctx, in.program.Name); err != nil {
+		in.lc.j.log.Info("input waits for its reader", "capsule", in.lc.index, "program", in.program.Name, "error", err)
+	}
+	if err := wait(); err != nil {
+		return err
+	}
+	if err := relay.WaitUntilTaken(ctx); err != nil {
+		return fmt.Errorf("program %s: its standard input is still on its way: %w", in.program.Name, err)
+	}
+	return srun.WardenIdle(ctx, in.warden.PID)
+}
+
+// pace has a warden take no more input than its program, as before takeAll.
+func (in programInput) pace(ctx context.Context) error {
+	p := in.program
+	if p.Name == records.BatchProgram || p.Waiting || !strings.HasPrefix(p.Stdio[0], "pipe:[") {
+		return nil
+	}
+	err := in.lc.capsule.PaceInput(ctx, p.Name)
+	if errors.Is(err, syscall.ENOSYS) || err != nil && isGone(err) {
+		return nil // the capsule's init is of an older release, and has told the warden nothing before
+	}
+	return err
+}
+
+// save writes the queue of a frozen program's warden, and returns how many bytes that has.
+func (in programInput) save(w upload.ShareWriter, prefix string) (int64, error) {
+	relay, err := processes.OpenInputRelay(in.warden, in.program.Stdio[0])
+	if err != nil || relay == nil {
+		return 0, err
+	}
+	defer relay.Close()
+	b, err := relay.Queue()
+	if err != nil || len(b) == 0 {
+		return 0, err
+	}
+	s, err := w.Create(prefix + inputStream(in.program.Name))
+	if err != nil {
+		return 0, err
+	}
+	_, err = s.Write(b)
+	return int64(len(b)), errors.Join(err, s.Close())
+}
+
+// restore fills the queue of the warden that waits for a program.
+func (in programInput) restore(src streamSource, was *records.ProgramMeta) error {
+	if was.Input == 0 {
+		return nil
+	}
+	relay, err := processes.OpenInputRelay(in.warden, in.program.Stdio[0])
+	if err != nil {
+		return err
+	}
+	if relay == nil {
+		return fmt.Errorf("%d bytes were on their way at the checkpoint, and the warden here takes none: it is of an older release", was.Input)
+	}
+	defer relay.Close()
+	r, err := src.Open(inputStream(was.Name))
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	if err == nil && int64(len(b)) != was.Input {
+		err = fmt.Errorf("%d bytes were saved, and %d are there", was.Input, len(b))
+	}
+	if err != nil {
+		return err
+	}
+	return relay.Fill(b)
 }

@@ -27,9 +27,13 @@ func (a *attempt) freezeTasks(ctx context.Context) error {
 	return a.callNodesTogether(ctx, calls.PhaseFreeze, calls.Empty{})
 }
 
-// freezeBatch freezes the batch script and locks the network.
+// freezeBatch freezes the batch script and locks the network. From then on sing-srun passes on no
+// standard input, and what is on its way can be waited for.
 func (a *attempt) freezeBatch(ctx context.Context) error {
-	return a.callNodesTogether(ctx, calls.PhaseHalt, calls.Empty{})
+	if err := a.callNodesTogether(ctx, calls.PhaseHalt, calls.Empty{}); err != nil {
+		return err
+	}
+	return a.drainInput(ctx)
 }
 
 // resumeJob lets the job run on, on all nodes.
@@ -219,6 +223,9 @@ func (lc *localCapsule) thawCapsule(ctx context.Context) error {
 			if err := lc.capsule.Thaw(ctx, p.Name); err != nil && !isGone(err) {
 				errs = append(errs, err)
 			}
+		}
+		if err := inputOf(lc, p).pace(ctx); err != nil {
+			errs = append(errs, err)
 		}
 		if p.Captured {
 			if err := lc.capsule.Unmark(ctx, p.Name); err != nil && !isGone(err) {

@@ -146,6 +146,13 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 	if err != nil {
 		return err
 	}
+	names, err := criu.StdioOf([3]*os.File(stdio))
+	if err == nil {
+		err = inputOf(lc, capsule.Program{Name: program, Stdio: names}).restore(streamSource{point.Reader, m, ""}, p)
+	}
+	if err != nil {
+		return fmt.Errorf("standard input: %w", err)
+	}
 	if err := lc.resetOutside(capsule.Program{Name: program, Cgroup: group}); err != nil {
 		return err
 	}

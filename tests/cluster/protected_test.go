@@ -460,6 +460,12 @@ func TestProtectedNodes(t *testing.T) {
 	t.Run("a slow reader", func(t *testing.T) {
 		slowReader(t, c)
 	})
+	t.Run("standard input", func(t *testing.T) {
+		standardInput(t, c)
+	})
+	t.Run("standard input that is not srun's", func(t *testing.T) {
+		inputOfOthers(t, c)
+	})
 	t.Run("upgrade", func(t *testing.T) {
 		job := c.submitJob(t, "--singularity -w n2", "srun bash -c '"+count+"'")
 		c.waitForLine(t, job, "8")

@@ -27,10 +27,14 @@ func WaitForEmptyPipe(ctx context.Context, pid int, pipe string) error {
 		return err // nil: the process has closed the pipe and forwards nothing more
 	}
 	defer f.Close()
+	return waitUntilEmpty(ctx, int(f.Fd()))
+}
+
+func waitUntilEmpty(ctx context.Context, pipe int) error {
 	tick := time.NewTicker(pipePollInterval)
 	defer tick.Stop()
 	for {
-		n, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCINQ)
+		n, err := unix.IoctlGetInt(pipe, unix.TIOCINQ)
 		if err != nil || n == 0 {
 			return err
 		}

@@ -22,13 +22,14 @@ import (
 // devices, so checkpoints with devices have the second. Queues have the third for the same reason, and
 // the fourth is for tasks that did not begin, for eventfds that count as semaphores, which an older daemon would restore
 // as others, and for unix sockets that are to be reset: an older daemon would have the latter connected to a daemon of the
-// node again, in the middle of what they carried.
+// node again, in the middle of what they carried. The fifth is for standard input that was on its way.
 const (
 	MetaVersion  = 1
 	metaDevices  = 2
 	metaQueues   = 3
 	metaReset    = 4
 	metaNotBegun = 4
+	metaInput    = 5
 
 	metaSemaphores = 4
 )
@@ -78,6 +79,7 @@ type ProgramMeta struct {
 	PID   int         `json:"pid"`
 	First int         `json:"first"`
 	Image *criu.Image `json:"image"`
+	Input int64       `json:"input,omitempty"` // how many bytes of standard input were on their way, in a stream of their own
 }
 
 // DecodeMeta parses what Encode returned, of any version up to today's.
@@ -86,8 +88,8 @@ func DecodeMeta(b []byte) (*Meta, error) {
 	if err := json.Unmarshal(b, m); err != nil {
 		return nil, fmt.Errorf("checkpoint's description: %w", err)
 	}
-	if m.Version < MetaVersion || m.Version > metaNotBegun {
-		return nil, fmt.Errorf("checkpoint's description is of version %d; this proxyd reads versions %d to %d", m.Version, MetaVersion, metaNotBegun)
+	if m.Version < MetaVersion || m.Version > metaInput {
+		return nil, fmt.Errorf("checkpoint's description is of version %d; this proxyd reads versions %d to %d", m.Version, MetaVersion, metaInput)
 	}
 	return m, nil
 }
@@ -110,12 +112,20 @@ func (m *Meta) Encode() ([]byte, error) {
 	if slices.ContainsFunc(m.Capsules, func(c CapsuleMeta) bool { return len(c.NotBegun) > 0 }) {
 		m.Version = metaNotBegun
 	}
+	if slices.ContainsFunc(m.Capsules, CapsuleMeta.hasInput) {
+		m.Version = metaInput
+	}
 	return json.Marshal(m)
 }
 
 // hasQueues tells whether a program sees POSIX message queues.
 func (c CapsuleMeta) hasQueues() bool {
 	return slices.ContainsFunc(c.Programs, func(p ProgramMeta) bool { return p.Image != nil && len(p.Image.Queues) > 0 })
+}
+
+// hasInput tells whether standard input was on its way to a program.
+func (c CapsuleMeta) hasInput() bool {
+	return slices.ContainsFunc(c.Programs, func(p ProgramMeta) bool { return p.Input > 0 })
 }
 
 // hasResets tells whether a program has unix sockets that a restore resets.
