@@ -63,8 +63,8 @@ func StepdIdle(ctx context.Context, pid int) error {
 	return processIdle(ctx, "slurmstepd", pid, lookAt)
 }
 
-// WardenIdle returns when a warden that passes on the standard input of its program sleeps, or has ended. It may wait
-// for room in the program's pipe.
+// WardenIdle returns when a warden that passes on the standard input of its program waits, or has ended. It may wait
+// for room in the program's pipe, and may have been stopped by Slurm while it waited: then it holds nothing either.
 func WardenIdle(ctx context.Context, pid int) error {
 	return processIdle(ctx, "sing-warden", pid, lookAsleep)
 }
@@ -139,19 +139,27 @@ func (l look) String() string {
 // lookAt looks at the threads first: what a thread does after that shows in the next look's
 // switches.
 func lookAt(pid int) (look, error) {
-	l, err := lookAtThreads(pid, (*look).lookAtCall)
+	l, err := lookAtThreads(pid, "S", (*look).lookAtCall)
 	if err == nil && l.busy == "" {
 		err = l.lookAtSockets(pid)
 	}
 	return l, err
 }
 
-// lookAsleep looks only whether the threads sleep.
+// lookAsleep looks only whether the threads wait, for whatever.
 func lookAsleep(pid int) (look, error) {
-	return lookAtThreads(pid, func(*look, int, string) error { return nil })
+	return lookAtThreads(pid, "ST", func(l *look, _ int, dir string) error {
+		call, err := os.ReadFile(filepath.Join(dir, "syscall"))
+		number, _, _ := strings.Cut(string(call), " ")
+		if nr, bad := strconv.Atoi(number); bad != nil || !isPoll(nr) && nr != unix.SYS_RESTART_SYSCALL {
+			l.noteBusy("a thread runs")
+		}
+		return err
+	})
 }
 
-func lookAtThreads(pid int, lookAtCall func(l *look, pid int, dir string) error) (look, error) {
+// lookAtThreads notes what the threads do, which must be in one of the states.
+func lookAtThreads(pid int, states string, lookAtCall func(l *look, pid int, dir string) error) (look, error) {
 	dir := fmt.Sprintf("/proc/%d/task", pid)
 	tids, err := os.ReadDir(dir)
 	if err != nil {
@@ -161,7 +169,7 @@ func lookAtThreads(pid int, lookAtCall func(l *look, pid int, dir string) error)
 	var switches strings.Builder
 	for _, tid := range tids {
 		dir := filepath.Join(dir, tid.Name())
-		err := l.lookAtThread(dir, &switches)
+		err := l.lookAtThread(dir, states, &switches)
 		if err == nil {
 			err = lookAtCall(&l, pid, dir)
 		}
@@ -183,8 +191,7 @@ func (l *look) noteBusy(busy string) {
 	}
 }
 
-// lookAtThread notes what a thread does: the thread must sleep.
-func (l *look) lookAtThread(dir string, switches *strings.Builder) error {
+func (l *look) lookAtThread(dir, states string, switches *strings.Builder) error {
 	status, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {
 		return err
@@ -193,7 +200,7 @@ func (l *look) lookAtThread(dir string, switches *strings.Builder) error {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		switch name {
 		case "State":
-			if !strings.HasPrefix(strings.TrimSpace(value), "S") {
+			if state := strings.TrimSpace(value); state == "" || !strings.Contains(states, state[:1]) {
 				l.noteBusy("a thread runs")
 			}
 		case "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches":

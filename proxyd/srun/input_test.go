@@ -5,10 +5,12 @@ package srun
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -151,5 +153,62 @@ func TestInputLeft(t *testing.T) {
 	}
 	if left, err := io.ReadAll(r); string(left) != "left" || err != nil {
 		t.Errorf("left: %q, %v", left, err)
+	}
+}
+
+// TestWardenIdle: a process that waits in poll is idle, also for room in a pipe, and when it has been stopped there. A
+// process that has been stopped elsewhere may hold something.
+func TestWardenIdle(t *testing.T) {
+	for _, k := range []struct {
+		name, script string
+		stop, idle   bool
+	}{
+		{"waits", `$p->poll`, false, true},
+		{"has been stopped while it waited", `$p->poll`, true, true},
+		{"has been stopped", `1 while 1`, true, false},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			fill := make([]byte, 1<<16)
+			if _, err := w.Write(fill); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command("perl", "-MIO::Poll", "-e", `$| = 1; print "begins\n"; $p = IO::Poll->new; $p->mask(*STDERR => POLLOUT); `+k.script)
+			cmd.Stderr = w
+			out, err := cmd.StdoutPipe()
+			if err == nil {
+				err = cmd.Start()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait(); r.Close() }()
+			if _, err := io.ReadFull(out, make([]byte, 7)); err != nil {
+				t.Fatal(err)
+			}
+			pid := cmd.Process.Pid
+			if k.idle {
+				waitFor(t, 30*time.Second, "it waits", func() bool { return processState(pid) == "S" })
+			}
+			if k.stop {
+				if err := cmd.Process.Signal(unix.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+				waitFor(t, 30*time.Second, "it has been stopped", func() bool { return processState(pid) == "T" })
+			}
+			limit := 30 * time.Second
+			if !k.idle {
+				limit = 200 * time.Millisecond
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			if err := WardenIdle(ctx, pid); (err == nil) != k.idle {
+				t.Error(err)
+			}
+		})
 	}
 }
