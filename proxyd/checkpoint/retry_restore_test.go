@@ -85,7 +85,7 @@ func TestNodesAgree(t *testing.T) {
 			want = append(want, map[bool]string{false: "requeue 7", true: "requeuehold 7"}[run == 4])
 		}
 	}
-	if got := requeues(t, q); !slices.Equal(got, want) {
+	if got := requestedRequeues(t, q); !slices.Equal(got, want) {
 		t.Errorf("commands to Slurm: %q, want %q", got, want)
 	}
 	c.background.Wait()

@@ -38,7 +38,7 @@ func TestNodeFiles(t *testing.T) {
 	pid := program.Process.Pid
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	until(t, ctx, "the program has its /tmp", func() bool {
+	waitFor(t, ctx, "the program has its /tmp", func() bool {
 		link, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/3", pid))
 		return err == nil && link == "/tmp/own"
 	})
