@@ -130,6 +130,7 @@ static CUdeviceptr allocate_pooled(int device, size_t n, int *fd)
 	props.location.id = device;
 	OK(cuMemPoolCreate(&pool, &props));
 	OK(cuMemAllocFromPoolAsync(&p, n, pool, stream));
+	OK(cuStreamSynchronize(stream)); /* the copy that comes next is not in this stream's order */
 	OK(cuMemPoolExportToShareableHandle(fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 	return (p);
 }
