@@ -142,7 +142,7 @@ func (in programInput) takeAll(ctx context.Context, wait func() error) error {
 	if relay == nil {
 		return wait()
 	}
-	defer relay.Close()
+	defer relay.Close() // but for what keep has copied
 	if err := in.lc.capsule.TakeAllInput(ctx, in.program.Name); err != nil {
 		in.lc.j.log.Info("input waits for its reader", "capsule", in.lc.index, "program", in.program.Name, "error", err)
 	}
@@ -152,7 +152,49 @@ func (in programInput) takeAll(ctx context.Context, wait func() error) error {
 	if err := relay.WaitUntilTaken(ctx); err != nil {
 		return fmt.Errorf("program %s: its standard input is still on its way: %w", in.program.Name, err)
 	}
-	return srun.WardenIdle(ctx, in.warden.PID)
+	if err := srun.WardenIdle(ctx, in.warden.PID); err != nil {
+		return err
+	}
+	return in.keepQueue(relay)
+}
+
+// keepQueue keeps the queue of a warden that is idle for save: Slurm may kill the warden before.
+func (in programInput) keepQueue(relay *processes.InputRelay) error {
+	queue, err := relay.CopyQueue()
+	if err != nil {
+		return fmt.Errorf("program %s: standard input: %w", in.program.Name, err)
+	}
+	in.lc.j.mu.Lock()
+	defer in.lc.j.mu.Unlock()
+	if in.lc.inputs == nil {
+		in.lc.inputs = map[string]*processes.InputRelay{}
+	}
+	if before := in.lc.inputs[in.program.Name]; before != nil {
+		before.Close()
+	}
+	in.lc.inputs[in.program.Name] = queue
+	return nil
+}
+
+// keptQueue returns a copy of what keepQueue has kept, nil if that is nothing.
+func (in programInput) keptQueue() (*processes.InputRelay, error) {
+	in.lc.j.mu.Lock()
+	defer in.lc.j.mu.Unlock()
+	kept := in.lc.inputs[in.program.Name]
+	if kept == nil {
+		return nil, nil
+	}
+	return kept.CopyQueue()
+}
+
+// forgetQueues forgets what keepQueue has kept of a capsule's programs.
+func forgetQueues(lc *localCapsule) {
+	lc.j.mu.Lock()
+	defer lc.j.mu.Unlock()
+	for _, queue := range lc.inputs {
+		queue.Close()
+	}
+	lc.inputs = nil
 }
 
 // pace has a warden take no more input than its program, as before takeAll.
@@ -168,14 +210,14 @@ func (in programInput) pace(ctx context.Context) error {
 	return err
 }
 
-// save writes the queue of a frozen program's warden, and returns how many bytes that has.
+// save writes the queue that was kept of a frozen program's warden, and returns how many bytes that has.
 func (in programInput) save(w upload.ShareWriter, prefix string) (int64, error) {
-	relay, err := processes.OpenInputRelay(in.warden, in.program.Stdio[0])
-	if err != nil || relay == nil {
+	queue, err := in.keptQueue()
+	if err != nil || queue == nil {
 		return 0, err
 	}
-	defer relay.Close()
-	b, err := relay.Queue()
+	defer queue.Close()
+	b, err := queue.Queue()
 	if err != nil || len(b) == 0 {
 		return 0, err
 	}

@@ -201,6 +201,7 @@ func (lc *localCapsule) thawCapsule(ctx context.Context) error {
 	dumped := lc.dumped
 	lc.dumped, lc.observed = nil, nil
 	j.mu.Unlock()
+	forgetQueues(lc)
 	if err := lc.sruns.PaceOutput(ctx); err != nil {
 		j.log.Info("output does not wait for its reader", "capsule", lc.index, "error", err)
 	}

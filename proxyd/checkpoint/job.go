@@ -94,11 +94,12 @@ type localCapsule struct {
 
 	// Protected by job.mu. note is saved after each change.
 	note        capsuleNote
-	opened      map[string]bool               // programs that CRIU has restored in this run
-	endedBefore map[string]syscall.WaitStatus // programs that had ended when the attempt in progress began
-	dumped      map[string]*criu.Image        // programs that CRIU has dumped in the attempt in progress
-	observed    map[string]syscalls.Observed  // programs as they were before they were frozen
-	scriptEnded bool                          // the event of the batch script's end has arrived
+	opened      map[string]bool                  // programs that CRIU has restored in this run
+	endedBefore map[string]syscall.WaitStatus    // programs that had ended when the attempt in progress began
+	dumped      map[string]*criu.Image           // programs that CRIU has dumped in the attempt in progress
+	inputs      map[string]*processes.InputRelay // queues of the programs' wardens in the attempt in progress
+	observed    map[string]syscalls.Observed     // programs as they were before they were frozen
+	scriptEnded bool                             // the event of the batch script's end has arrived
 
 	journal        *files.Journal // records what programs do to files. Does not change
 	committedFiles *files.State   // file state of the newest checkpoint, or of the restored one
@@ -205,6 +206,7 @@ func (j *job) isLeader() bool {
 func (lc *localCapsule) removeCapsule(ctx context.Context) error {
 	j := lc.j
 	lc.stopWatching()
+	forgetQueues(lc)
 	if err := lc.sruns.Kill(ctx); err != nil {
 		j.log.Warn("end the sruns", "error", err)
 	}

@@ -112,6 +112,15 @@ func (r *InputRelay) WaitUntilTaken(ctx context.Context) error {
 	return waitUntilEmpty(ctx, r.from)
 }
 
+// CopyQueue returns the queue alone, which stays when the warden ends. The caller closes it.
+func (r *InputRelay) CopyQueue() (*InputRelay, error) {
+	fd, err := unix.FcntlInt(uintptr(r.queue), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	return &InputRelay{-1, fd}, nil
+}
+
 // Queue returns what is in the queue, which begins at the file's offset. The warden must be idle.
 func (r *InputRelay) Queue() ([]byte, error) {
 	at, err := unix.Seek(r.queue, 0, io.SeekCurrent)
