@@ -12,6 +12,15 @@ import (
 // maxHosts bounds what an expression may stand for, as Slurm itself does.
 const maxHosts = 1 << 16
 
+// HostsOrNone returns the names that a host list stands for, as Hosts does; none if the text is not a host list.
+func HostsOrNone(expression string) []string {
+	names, err := Hosts(expression)
+	if err != nil {
+		return nil
+	}
+	return names
+}
+
 // Hosts returns the names that a host list expression stands for, in its order: "a,n[01-03,7]x" is
 // a, n01x, n02x, n03x, n7x. An expression with several brackets counts through the last bracket
 // first. The error says what was wrong.

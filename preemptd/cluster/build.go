@@ -346,7 +346,7 @@ var stoppedPhases = map[string]bool{"freeze": true, "drain": true, "halt": true,
 // nodePlaces returns the places of a host list's nodes, without the nodes that do not exist.
 func (b *builder) nodePlaces(names string) []int32 {
 	var all []int32
-	for _, n := range hostNames(names) {
+	for _, n := range slurmrest.HostsOrNone(names) {
 		if place, ok := b.places[n]; ok {
 			all = append(all, place)
 		}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
-	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
 // What Slurm writes as text. Nothing here fails: what cannot be read counts as not there.
@@ -130,13 +129,4 @@ func splitOutside(text string) []string {
 		}
 	}
 	return append(parts, text[from:])
-}
-
-// hostNames returns the names of a host list; none if the text is not a host list.
-func hostNames(list string) []string {
-	names, err := slurmrest.Hosts(list)
-	if err != nil {
-		return nil
-	}
-	return names
 }

@@ -19,7 +19,7 @@ import (
 // fillShares fills in what the job holds, and reports whether Slurm says which GPUs; if not,
 // guessGPUs must be called once all that is certain has been given out.
 func (b *builder) fillShares(j *slurmrest.Job, made *sdk.Job) bool {
-	names := hostNames(j.Nodes)
+	names := slurmrest.HostsOrNone(j.Nodes)
 	made.Started = j.StartTime
 	made.GPUs = 0
 	var layout map[string]slurmrest.NodeLayout
@@ -115,7 +115,7 @@ func (b *builder) addReservations() {
 		}
 		b.Reservations = append(b.Reservations, sdk.Reservation{
 			Name: r.Name, Start: r.Start, End: r.End, Nodes: b.nodePlaces(r.Nodes),
-			Maintenance: slices.Contains(r.Flags, "MAINT"), Users: hostNames(r.Users), Accounts: hostNames(r.Accounts),
+			Maintenance: slices.Contains(r.Flags, "MAINT"), Users: slurmrest.HostsOrNone(r.Users), Accounts: slurmrest.HostsOrNone(r.Accounts),
 		})
 	}
 	// Slurm's list is asked for now and then, and these reservations are short.

@@ -99,22 +99,14 @@ func (v *view) listChanges() []change {
 // isTaken reports whether another room has one of these nodes, or shall have it.
 func (v *view) isTaken(wanted []string, all []change) bool {
 	taken := func(n string) bool { return slices.Contains(wanted, n) }
-	return slices.ContainsFunc(v.rooms, func(r slurmrest.Reservation) bool { return slices.ContainsFunc(hostNames(r.Nodes), taken) }) ||
+	return slices.ContainsFunc(v.rooms, func(r slurmrest.Reservation) bool { return slices.ContainsFunc(slurmrest.HostsOrNone(r.Nodes), taken) }) ||
 		slices.ContainsFunc(all, func(c change) bool { return c.verb == create && slices.ContainsFunc(c.nodes, taken) })
 }
 
 // holdsAll reports whether a reservation has all of these nodes.
 func holdsAll(r *slurmrest.Reservation, wanted []string) bool {
-	nodes := hostNames(r.Nodes)
+	nodes := slurmrest.HostsOrNone(r.Nodes)
 	return !slices.ContainsFunc(wanted, func(n string) bool { return !slices.Contains(nodes, n) })
-}
-
-func hostNames(list string) []string {
-	names, err := slurmrest.Hosts(list)
-	if err != nil {
-		return nil
-	}
-	return names
 }
 
 // canHave reports whether room can be kept for a job on these nodes: as long as the job waits, and

@@ -125,7 +125,7 @@ func (k *Keeper) wantedRooms(m Moment, all []slurmrest.Reservation) Wanted {
 	for i := range all {
 		job, _ := JobOf(all[i].Name)
 		if !k.looked {
-			k.rooms[job] = &kept{nodes: hostNames(all[i].Nodes), needed: m.Time}
+			k.rooms[job] = &kept{nodes: slurmrest.HostsOrNone(all[i].Nodes), needed: m.Time}
 		}
 	}
 	k.looked = true
