@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // How long criu may take to end by itself when its pipes are broken. At a dump criu has tasks to
@@ -278,7 +280,7 @@ func (s *session) acceptConnection() {
 	}
 	closeFD(&s.stage.listener)
 	s.setConn(conn)
-	cred, err := unix.GetsockoptUcred(conn, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	cred, err := localsock.PeerCredentialsOf(conn)
 	if err != nil {
 		return
 	}

@@ -103,13 +103,36 @@ func WithDescriptor(c syscall.Conn, f func(fd int)) error {
 func PeerCredentials(c syscall.Conn) (*unix.Ucred, error) {
 	var cred *unix.Ucred
 	var inner error
-	err := WithDescriptor(c, func(fd int) {
-		cred, inner = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err = errors.Join(err, inner); err != nil {
+	if err := WithDescriptor(c, func(fd int) { cred, inner = PeerCredentialsOf(fd) }); err != nil {
+		return nil, fmt.Errorf("SO_PEERCRED: %w", err)
+	}
+	return cred, inner
+}
+
+// PeerCredentialsOf is PeerCredentials for a descriptor, which the caller keeps open.
+func PeerCredentialsOf(fd int) (*unix.Ucred, error) {
+	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
 		return nil, fmt.Errorf("SO_PEERCRED: %w", err)
 	}
 	return cred, nil
+}
+
+// PeerPidfd returns a pidfd of the process that has connected to the socket fd and has the PID pid. It is close-on-exec, and
+// the caller's to close.
+//
+// SO_PEERPIDFD, of Linux 6.5, means the process that connected, whatever its PID means by now. Before, the PID may be
+// another process's already when pidfd_open is called; then exact is false.
+func PeerPidfd(fd, pid int) (pidfd int, exact bool, err error) {
+	pidfd, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+	if exact = !errors.Is(err, unix.ENOPROTOOPT); !exact {
+		pidfd, err = unix.PidfdOpen(pid, 0)
+	}
+	if err != nil {
+		return -1, exact, err
+	}
+	unix.CloseOnExec(pidfd)
+	return pidfd, exact, nil
 }
 
 // InterruptAtEnd makes the end of ctx interrupt I/O that has its deadline from setDeadline; it takes

@@ -61,10 +61,8 @@ func (p Peer) closePidfd() {
 	}
 }
 
-// peerOfConn asks the kernel which process has connected. The caller closes the answer.
-//
-// SO_PEERPIDFD is of Linux 6.5. Before, the PID may be another process's already when pidfd_open
-// is called; so the process must at least have the user that has connected.
+// peerOfConn asks the kernel which process has connected. The caller closes the answer. Where the kernel cannot tell
+// exactly, the process must at least have the user that has connected.
 func peerOfConn(c *net.UnixConn) (Peer, error) {
 	var p Peer
 	var inner error
@@ -75,7 +73,7 @@ func peerOfConn(c *net.UnixConn) (Peer, error) {
 }
 
 func peerOf(fd int) (Peer, error) {
-	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	cred, err := localsock.PeerCredentialsOf(fd)
 	if err != nil {
 		return Peer{}, err
 	}
@@ -86,19 +84,15 @@ func peerOf(fd int) (Peer, error) {
 	if p.Groups, err = peerGroups(fd); err != nil {
 		return Peer{}, fmt.Errorf("SO_PEERGROUPS: %w", err)
 	}
-	pidfd, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
-	if errors.Is(err, unix.ENOPROTOOPT) {
-		if pidfd, err = unix.PidfdOpen(p.PID, 0); err == nil {
-			err = hasUser(p.PID, p.UID)
-			if err != nil {
-				unix.Close(pidfd)
-			}
+	pidfd, exact, err := localsock.PeerPidfd(fd, p.PID)
+	if err == nil && !exact {
+		if err = hasUser(p.PID, p.UID); err != nil {
+			unix.Close(pidfd)
 		}
 	}
 	if err != nil {
 		return Peer{}, fmt.Errorf("PID %d: %w", p.PID, err)
 	}
-	unix.CloseOnExec(pidfd)
 	p.pidfd = os.NewFile(uintptr(pidfd), "pidfd")
 	return p, nil
 }

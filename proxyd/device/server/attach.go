@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // attachTime bounds the time that a process may take to send its request.
@@ -93,19 +94,11 @@ func (s *Server) admitProcess(conn *net.UnixConn, pid int, end *os.File) error {
 
 // peerOf returns the process at the other end and its pidfd. A process of another user is refused.
 func peerOf(conn *net.UnixConn) (int, *os.File, error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return 0, nil, err
-	}
 	var cred *unix.Ucred
 	fd, inner := -1, error(nil)
-	err = raw.Control(func(c uintptr) {
-		if cred, inner = unix.GetsockoptUcred(int(c), unix.SOL_SOCKET, unix.SO_PEERCRED); inner != nil {
-			return
-		}
-		// SO_PEERPIDFD, of Linux 6.5, means the process that connected, whatever its number means by now.
-		if fd, inner = unix.GetsockoptInt(int(c), unix.SOL_SOCKET, unix.SO_PEERPIDFD); inner != nil {
-			fd, inner = unix.PidfdOpen(int(cred.Pid), 0)
+	err := localsock.WithDescriptor(conn, func(c int) {
+		if cred, inner = localsock.PeerCredentialsOf(c); inner == nil {
+			fd, _, inner = localsock.PeerPidfd(c, int(cred.Pid))
 		}
 	})
 	if err = errors.Join(err, inner); err != nil {
@@ -115,7 +108,6 @@ func peerOf(conn *net.UnixConn) (int, *os.File, error) {
 		unix.Close(fd)
 		return 0, nil, err
 	}
-	unix.CloseOnExec(fd)
 	end := os.NewFile(uintptr(fd), "pidfd")
 	if int(cred.Uid) != os.Geteuid() {
 		end.Close()

@@ -12,12 +12,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"syscall"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // The parent of a device server gives orders over a socket that it has made, SOCK_SEQPACKET, in a folder that only the
@@ -121,7 +121,7 @@ type orderSocket struct {
 func (s *orderSocket) serveSocket(l *net.UnixListener) error {
 	defer l.Close()
 	defer context.AfterFunc(s.ctx, func() { l.Close() })()
-	owner, err := userOf(l)
+	owner, err := localsock.PeerCredentials(l)
 	if err != nil {
 		return fmt.Errorf("control: %w", err)
 	}
@@ -141,7 +141,7 @@ func (s *orderSocket) serveSocket(l *net.UnixListener) error {
 		default:
 			all.Go(func() error {
 				defer conn.Close()
-				err := s.serveIfOwner(left, conn, owner)
+				err := s.serveIfOwner(left, conn, owner.Uid)
 				if errors.Is(err, ErrLeft) {
 					leave()
 					l.Close()
@@ -159,33 +159,14 @@ func (s *orderSocket) serveSocket(l *net.UnixListener) error {
 
 // serveIfOwner carries out the orders of a connected process, if that may give any.
 func (s *orderSocket) serveIfOwner(ctx context.Context, conn *net.UnixConn, owner uint32) error {
-	user, err := userOf(conn)
-	if err == nil && user != owner {
-		err = fmt.Errorf("user %d has connected, and not %d", user, owner)
+	peer, err := localsock.PeerCredentials(conn)
+	if err == nil && peer.Uid != owner {
+		err = fmt.Errorf("user %d has connected, and not %d", peer.Uid, owner)
 	}
 	if err != nil {
 		return err
 	}
 	return s.serveConnection(ctx, conn)
-}
-
-// userOf is the user of the process at the other end of a connection, or of the maker of a listening socket.
-func userOf(c interface {
-	SyscallConn() (syscall.RawConn, error)
-}) (uint32, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var cred *unix.Ucred
-	var inner error
-	if err := raw.Control(func(fd uintptr) { cred, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return 0, err
-	}
-	if inner != nil {
-		return 0, fmt.Errorf("ask whose socket it is: %w", inner)
-	}
-	return cred.Uid, nil
 }
 
 // serveConnection carries out the orders of a connection until its end.
