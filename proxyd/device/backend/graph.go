@@ -69,7 +69,7 @@ type ConditionKind int32
 const (
 	ConditionIf     ConditionKind = iota // the first if the value is not 0, else the second, if there is any
 	ConditionWhile                       // the first, again and again while the value is not 0
-	ConditionSwitch                      // the one whose number is the value, if there is any
+	ConditionSwitch                      // the body with the number that the value is, if there is any
 )
 
 // Choose is the number of the graph that is to run, of n; false if none is.
@@ -83,7 +83,7 @@ func (k ConditionKind) Choose(value uint32, n int) (int, bool) {
 	return 1, k == ConditionIf && n > 1
 }
 
-// ConditionSetter is a Context whose kernels can set conditions.
+// ConditionSetter is a Context with kernels that can set conditions.
 type ConditionSetter interface {
 	SetsConditions() bool
 }
