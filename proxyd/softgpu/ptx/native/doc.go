@@ -46,6 +46,9 @@
 // needed for a value that is used earlier, before what is left to the interpreter, and at the block's end, unless nothing reads
 // it any more. At an exit in the middle of a block the slots are saved, and Go puts them where they belong.
 //
+// A NaN of f32 is 0x7fffffff wherever it can be seen. A result that only arithmetic of f32 in the same block reads may be
+// another NaN: that arithmetic gives the same for all of them.
+//
 // # Go
 //
 // To Go's scheduler the code is a function that cannot be preempted: without a stack map, so a signal finds no safe point.
@@ -60,6 +63,8 @@
 // the largest with what the range has: a single comparison for all lanes. Only then elements are accessed, 16 lanes at a
 // time: all at once if they follow each other or are the same, else by a gather or a scatter. Before that, a full warp's
 // access finds out whether the addresses themselves follow each other, or are the same.
+//
+// Loads of shared memory by the same register, with several offsets, look at the addresses once, for all of them.
 //
 // # Lanes that part
 //
