@@ -23,8 +23,8 @@
 //	arguments   lists of further arguments, separated by ";": the program is run with each, and has a row for each
 //	devices     how many software GPUs there are; 1 if there is no such line
 //	memory      how much memory each of them has; 4G if there is no such line
-//	limit       how much time of the processors a run may take; 1m if there is no such line. A program whose work is
-//	            large by its own design may have a limit of its own; its note says how large
+//	limit       how much time of the processors a run may take; 1m if there is no such line. If the work of a program
+//	            is large by its own design, the program may have a limit of its own; its note says how large
 //	right       a regular expression: what a program prints that has found its results right
 //	wrong       a regular expression: what a program prints that has found its results wrong
 //	declines    a regular expression: what a program prints that lacks something and does not try

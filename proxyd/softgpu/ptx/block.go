@@ -24,6 +24,7 @@ type block struct {
 	// barsUsed is the number of the first bars among which are all that a warp has come to.
 	barsUsed int
 	sites    []*memory.Range // last range that each access site has used, in any warp
+	texture  descriptorCache
 	// touched has the ranges that the block's threads have accessed, if the launch collects them; true: written.
 	touched map[*memory.Range]bool
 }

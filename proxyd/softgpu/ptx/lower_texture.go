@@ -4,6 +4,7 @@
 package ptx
 
 import (
+	"bytes"
 	"math"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
@@ -162,32 +163,52 @@ func lowerTxq(l *lowerer) {
 }
 
 // readDescriptor reads the descriptor of a lane's object.
-func readDescriptor(w *warp, in *inst, lane int) texture.Descriptor {
+func readDescriptor(w *warp, in *inst, lane int) *texture.Descriptor {
 	at := w.u64(in.a)[lane] + in.imm
 	r := w.block.run.memory.FindRange(at, texture.Size)
 	if r == nil {
 		w.raiseFault(IllegalAddress, in, lane, at, texture.ErrDescriptor.Error())
 	}
 	w.block.noteTouched(r, false)
-	d, err := texture.Decode(r.Bytes[at-r.Base:][:texture.Size])
+	d, err := w.block.texture.decode(r.Bytes[at-r.Base:][:texture.Size])
 	if err != nil || d.Surface != in.ext.texture.surface {
 		w.raiseFault(IllegalAddress, in, lane, at, texture.ErrDescriptor.Error())
 	}
 	return d
 }
 
+// descriptorCache is the descriptor that a block has decoded last.
+type descriptorCache struct {
+	bytes [texture.Size]byte
+	known *texture.Descriptor
+}
+
+// decode is texture.Decode. What is returned does not change.
+func (c *descriptorCache) decode(b []byte) (*texture.Descriptor, error) {
+	if c.known != nil && bytes.Equal(b, c.bytes[:]) {
+		return c.known, nil
+	}
+	d, err := texture.Decode(b)
+	if err != nil {
+		return nil, err
+	}
+	copy(c.bytes[:], b)
+	c.known = &d
+	return &d, nil
+}
+
 // eachDescriptor calls f for the lanes of m, with what their objects describe.
 func eachDescriptor(w *warp, in *inst, m uint32, f func(d *texture.Descriptor, lane int)) {
-	var d texture.Descriptor
+	var d *texture.Descriptor
 	handles := w.u64(in.a)
 	for last := -1; m != 0; m &= m - 1 {
 		i := lowestLane(m)
 		if last < 0 || handles[i] != handles[last] {
 			d = readDescriptor(w, in, i)
-			checkGeometry(w, in, i, &d)
+			checkGeometry(w, in, i, d)
 		}
 		last = i
-		f(&d, i)
+		f(d, i)
 	}
 }
 

@@ -24,11 +24,11 @@ func samplePoints(w *warp, in *inst, m uint32) bool {
 		return false
 	}
 	d := readDescriptor(w, in, first)
-	checkGeometry(w, in, first, &d)
+	checkGeometry(w, in, first, d)
 	if g.integer || g.layered || !d.HasPoints() {
 		return false
 	}
-	if samplePlane(w, in, m, &d) {
+	if samplePlane(w, in, m, d) {
 		return true
 	}
 	if d.Normalized {
@@ -41,7 +41,7 @@ func samplePoints(w *warp, in *inst, m uint32) bool {
 		i := lowestLane(left)
 		var t texture.Texel
 		if d.Filter {
-			t[0] = weighPoints(w, in, &d, xs[i], ys[i], i)
+			t[0] = weighPoints(w, in, d, xs[i], ys[i], i)
 		} else {
 			b := findTexel(w, in, d.FindPoint(xs[i], ys[i]), size, i, false)
 			for c := range d.Channels {
