@@ -39,10 +39,11 @@ func (g *graph) writeDot(w *bytes.Buffer, name string) {
 		n := g.nodes[id]
 		fmt.Fprintf(w, "%s [label=%q]\n", node(id), fmt.Sprintf("%d\n%s%s", id, kindNames[n.kind], n.describeWork()))
 		for i, within := range n.graphsWithin() {
+			inner := fmt.Sprintf("%s_%d", name, id)
 			if i > 0 {
-				name = fmt.Sprintf("%s_%d", name, i)
+				inner = fmt.Sprintf("%s_%d", inner, i)
 			}
-			within.writeDot(w, fmt.Sprintf("%s_%d", name, id))
+			within.writeDot(w, inner)
 		}
 	}
 	for _, e := range g.data.Edges() {
