@@ -210,49 +210,64 @@ func (in programInput) pace(ctx context.Context) error {
 	return err
 }
 
-// save writes the queue that was kept of a frozen program's warden, and returns how many bytes that has.
-func (in programInput) save(w upload.ShareWriter, prefix string) (int64, error) {
+// save writes the queue that was kept of a frozen program's warden, and notes in m how many bytes that has.
+func (in programInput) save(w upload.ShareWriter, prefix string, m *records.ProgramMeta) error {
 	queue, err := in.keptQueue()
 	if err != nil || queue == nil {
-		return 0, err
+		return err
 	}
 	defer queue.Close()
 	b, err := queue.Queue()
-	if err != nil || len(b) == 0 {
-		return 0, err
+	if err != nil {
+		return err
+	}
+	m.Input, m.InputEnded = int64(len(b)), queue.HasEnded()
+	if len(b) == 0 {
+		return nil
 	}
 	s, err := w.Create(prefix + inputStream(in.program.Name))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	_, err = s.Write(b)
-	return int64(len(b)), errors.Join(err, s.Close())
+	return errors.Join(err, s.Close())
 }
 
 // restore fills the queue of the warden that waits for a program.
 func (in programInput) restore(src streamSource, was *records.ProgramMeta) error {
-	if was.Input == 0 {
+	if was.Input == 0 && !was.InputEnded {
 		return nil
 	}
 	relay, err := processes.OpenInputRelay(in.warden, in.program.Stdio[0])
 	if err != nil {
 		return err
 	}
+	if relay == nil && was.Input == 0 {
+		return nil // there is no input to end
+	}
 	if relay == nil {
 		return fmt.Errorf("%d bytes were on their way at the checkpoint, and the warden here takes none: it is of an older release", was.Input)
 	}
 	defer relay.Close()
-	r, err := src.Open(inputStream(was.Name))
+	b, err := readInput(src, was)
 	if err != nil {
 		return err
+	}
+	return relay.Fill(b, was.InputEnded)
+}
+
+func readInput(src streamSource, was *records.ProgramMeta) ([]byte, error) {
+	if was.Input == 0 {
+		return nil, nil
+	}
+	r, err := src.Open(inputStream(was.Name))
+	if err != nil {
+		return nil, err
 	}
 	defer r.Close()
 	b, err := io.ReadAll(r)
 	if err == nil && int64(len(b)) != was.Input {
 		err = fmt.Errorf("%d bytes were saved, and %d are there", was.Input, len(b))
 	}
-	if err != nil {
-		return err
-	}
-	return relay.Fill(b)
+	return b, err
 }

@@ -257,11 +257,10 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 			j.mu.Lock()
 			lc.dumped[p.Name] = img
 			j.mu.Unlock()
-			input, err := inputOf(lc, p).save(w, prefix)
-			if err != nil {
+			m.Programs[i] = records.ProgramMeta{Name: p.Name, PID: p.PID, First: p.First, Image: img}
+			if err := inputOf(lc, p).save(w, prefix, &m.Programs[i]); err != nil {
 				return fmt.Errorf("program %s: standard input: %w", p.Name, err)
 			}
-			m.Programs[i] = records.ProgramMeta{Name: p.Name, PID: p.PID, First: p.First, Image: img, Input: input}
 			return nil
 		})
 	}

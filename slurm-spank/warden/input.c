@@ -30,6 +30,9 @@
  * The queue is a memfd, and its file offset is where the first byte is. proxyd finds it by its name among the descriptors of
  * this process (proxyd/checkpoint/processes/input.go), saves what is in it, and at a restore puts that into the queue of
  * the new warden. Whenever this process waits, it holds no byte outside of the queue.
+ *
+ * If the input had ended by then, proxyd seals the new queue: nothing comes after it, whatever slurmstepd has. An srun that
+ * reads a file itself (--input=FILE) begins it again in the new run.
  */
 #define QUEUE_NAME "sing-input"
 
@@ -52,7 +55,7 @@ void relay_input(struct input *in, bool held)
 		return;
 	in->from = fcntl(0, F_DUPFD_CLOEXEC, 3);
 	in->to = fcntl(ends[1], F_DUPFD_CLOEXEC, 3);
-	in->queue = memfd_create(QUEUE_NAME, MFD_CLOEXEC);
+	in->queue = memfd_create(QUEUE_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (in->from < 0 || in->to < 0 || in->queue < 0 || fcntl(in->to, F_SETFL, O_NONBLOCK) || dup2(ends[0], 0) < 0)
 		end_input(in); /* the program reads from slurmstepd: a checkpoint says if that is in its way */
 	close(ends[0]);
@@ -79,8 +82,11 @@ void release_input(struct input *in)
 	struct stat st;
 
 	in->held = false;
-	if (in->queue >= 0 && fstat(in->queue, &st) == 0)
+	if (in->queue < 0)
+		return;
+	if (fstat(in->queue, &st) == 0)
 		in->end = st.st_size;
+	in->over = fcntl(in->queue, F_GET_SEALS) & F_SEAL_GROW;
 }
 
 static off_t queued(const struct input *in)
@@ -135,7 +141,7 @@ nfds_t input_events(const struct input *in, struct pollfd *p)
 	/* Unasked for, the kernel tells when the program has closed its end. */
 	if (in->to >= 0)
 		p[n++] = (struct pollfd){ .fd = in->to, .events = in->full || queued(in) > 0 ? POLLOUT : 0 };
-	if (may_queue(in) || (in->from >= 0 && in->to >= 0 && !in->full && queued(in) == 0))
+	if (may_queue(in) || (in->from >= 0 && in->to >= 0 && !in->over && !in->full && queued(in) == 0))
 		p[n++] = (struct pollfd){ .fd = in->from, .events = POLLIN };
 
 	return (n);
@@ -237,7 +243,7 @@ static void queue_new(struct input *in)
 
 	if (!may_queue(in) || !events_at(in->from, POLLIN))
 		return;
-	if (in->to < 0) {
+	if (in->to < 0 || in->over) {
 		char bytes[PIPE_BUF];
 
 		read_piece(in, bytes);
@@ -263,10 +269,11 @@ void pass_input(struct input *in)
 			break;
 		}
 		in->full = !(events & POLLOUT);
-		if (in->full || !(queued(in) > 0 ? pass_queued(in) : pass_new(in)))
+		if (in->full || (queued(in) == 0 && in->over) || !(queued(in) > 0 ? pass_queued(in) : pass_new(in)))
 			break;
 	}
 	queue_new(in);
-	if (in->from < 0 && queued(in) == 0)
-		end_input(in);
+	/* The program sees the end. The queue stays, by which proxyd knows that the input has ended. */
+	if ((in->from < 0 || in->over) && queued(in) == 0)
+		close_end(&in->to);
 }

@@ -69,6 +69,7 @@ struct input {
 	bool all;    /* take all that comes */
 	bool full;   /* the program's pipe is, and there may be more to come */
 	bool stuck;  /* the queue takes no more */
+	bool over;   /* the input had ended before a restore: what comes from slurmstepd is none of it */
 };
 
 /*

@@ -25,6 +25,7 @@ import (
 type InputRelay struct {
 	from  int // -1 after the end of the input
 	queue int
+	over  bool // the input had ended before the program was restored, or when the queue was copied
 }
 
 // queueLink is the queue among the descriptors of a warden.
@@ -40,12 +41,14 @@ func OpenInputRelay(warden Process, pipe string) (*InputRelay, error) {
 	if warden.PID == 0 || !strings.HasPrefix(pipe, "pipe:[") {
 		return nil, nil
 	}
-	r := &InputRelay{-1, -1}
+	r := &InputRelay{from: -1, queue: -1}
 	err := r.copyDescriptors(warden, pipe)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		err = nil // the warden has ended
 	}
 	if err == nil && r.queue >= 0 {
+		seals, err := unix.FcntlInt(uintptr(r.queue), unix.F_GET_SEALS, 0)
+		r.over = err == nil && seals&unix.F_SEAL_GROW != 0
 		return r, nil
 	}
 	r.Close()
@@ -118,7 +121,17 @@ func (r *InputRelay) CopyQueue() (*InputRelay, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("fcntl", err)
 	}
-	return &InputRelay{-1, fd}, nil
+	return &InputRelay{from: -1, queue: fd, over: r.HasEnded()}, nil
+}
+
+// HasEnded tells whether nothing comes after what is in the queue.
+func (r *InputRelay) HasEnded() bool {
+	if r.from < 0 || r.over {
+		return true
+	}
+	p := []unix.PollFd{{Fd: int32(r.from), Events: unix.POLLIN}}
+	_, err := unix.Poll(p, 0)
+	return err == nil && p[0].Revents == unix.POLLHUP // no writer, and nothing to read
 }
 
 // Queue returns what is in the queue, which begins at the file's offset. The warden must be idle.
@@ -149,8 +162,8 @@ func (r *InputRelay) Queue() ([]byte, error) {
 }
 
 // Fill puts what was in the queue of another warden into this one's, which must be empty, before the warden
-// is told that its program has been restored.
-func (r *InputRelay) Fill(b []byte) error {
+// is told that its program has been restored. ended is what HasEnded was.
+func (r *InputRelay) Fill(b []byte, ended bool) error {
 	for n := 0; n < len(b); {
 		wrote, err := unix.Pwrite(r.queue, b[n:], int64(n))
 		if err != nil {
@@ -158,7 +171,11 @@ func (r *InputRelay) Fill(b []byte) error {
 		}
 		n += wrote
 	}
-	return nil
+	if !ended {
+		return nil
+	}
+	_, err := unix.FcntlInt(uintptr(r.queue), unix.F_ADD_SEALS, unix.F_SEAL_GROW)
+	return os.NewSyscallError("F_ADD_SEALS", err)
 }
 
 // Close gives up the copies. As long as they are open, slurmstepd does not see the warden close its own.

@@ -31,7 +31,7 @@ func TestInputRelay(t *testing.T) {
 	if r, err := OpenInputRelay(self, pipe); r != nil || err != nil {
 		t.Fatalf("with a file: %v, %v", r, err)
 	}
-	queue, err := unix.MemfdCreate("sing-input", unix.MFD_CLOEXEC)
+	queue, err := unix.MemfdCreate("sing-input", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestInputRelay(t *testing.T) {
 	if b, err := r.Queue(); len(b) != 0 || err != nil {
 		t.Errorf("of a new queue: %q, %v", b, err)
 	}
-	if err := r.Fill([]byte("input of a task")); err != nil {
+	if err := r.Fill([]byte("input of a task"), false); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := unix.Seek(queue, int64(len("input ")), 0); err != nil {
@@ -69,6 +69,12 @@ func TestInputRelay(t *testing.T) {
 	}
 	if _, err := kept.Queue(); err == nil {
 		t.Error("a terabyte is no error")
+	}
+	if err := r.Fill(nil, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Ftruncate(r.queue, 1<<41); err == nil {
+		t.Error("the queue of an input that has ended has not been sealed")
 	}
 	if gone, err := OpenInputRelay(Process{PID: self.PID, Started: self.Started + 1}, pipe); gone != nil || err != nil {
 		t.Errorf("of a warden that has ended: %v, %v", gone, err)

@@ -80,6 +80,8 @@ type ProgramMeta struct {
 	First int         `json:"first"`
 	Image *criu.Image `json:"image"`
 	Input int64       `json:"input,omitempty"` // how many bytes of standard input were on their way, in a stream of their own
+
+	InputEnded bool `json:"input_ended,omitempty"` // and nothing came after them
 }
 
 // DecodeMeta parses what Encode returned, of any version up to today's.
