@@ -61,7 +61,10 @@ func proxydDies(t *testing.T, c *cluster) {
 	c.runScript(t, "srun -Q -w n1 --singularity-exclude=/die hostname").checkResult(t, 0, "^in-n1\n$")
 }
 
-// cancelledWhileWaiting: long before KillWait is over.
+// killWait is how long Slurm waits, by default, until it kills what does not end by itself.
+const killWait = 30 * time.Second
+
+// cancelledWhileWaiting: before KillWait is over.
 func cancelledWhileWaiting(t *testing.T, c *cluster) {
 	for _, script := range []string{"true", "srun true"} {
 		options := "--singularity-exclude=/hang"
@@ -70,14 +73,14 @@ func cancelledWhileWaiting(t *testing.T, c *cluster) {
 			script = "srun --singularity=exclude=/hang true"
 		}
 		job := c.submitJob(t, options, script)
-		waitFor(t, 20*time.Second, func() (bool, string) {
+		waitFor(t, time.Minute, func() (bool, string) {
 			joins, _ := c.readHeard(t, job)
 			return len(joins) > 0, "it does not ask"
 		})
 		start := time.Now()
 		c.runScript(t, "scancel "+job).mustSucceed(t)
 		about, _ := c.waitForEnd(t, job)
-		if took := time.Since(start); took > 10*time.Second || !strings.Contains(about, "JobState=CANCELLED") {
+		if took := time.Since(start); took >= killWait || !strings.Contains(about, "JobState=CANCELLED") {
 			t.Errorf("%s after %s: %s", options, took, about)
 		}
 	}
@@ -100,7 +103,7 @@ func logAppended(t *testing.T, c *cluster) {
 	}
 	c.runOn(t, "ctl", "", "scontrol", "requeue", strings.Join(jobs, ",")).mustSucceed(t)
 	for i, job := range jobs {
-		waitFor(t, 20*time.Second, func() (bool, string) {
+		waitFor(t, time.Minute, func() (bool, string) {
 			about := c.runOn(t, "ctl", "", "scontrol", "-o", "show", "job", job).mustSucceed(t)
 			return strings.Contains(about, "JobState=PENDING") && !strings.Contains(about, "COMPLETING"), about
 		})

@@ -142,7 +142,8 @@ func sitePolicy(s *site) {
 	j.endAndCompare()
 }
 
-// A second preemptd is started by mistake: it waits, and when the first is killed it works within 10 s.
+// A second preemptd is started by mistake: it waits, and when the first is killed it works. That this takes 10 s at most is
+// tested in preemptd/lease, by a clock that the machine's speed does not change.
 func twoControllers(s *site) {
 	s.configurePolicies("tiers")
 	basic := s.fillCluster("t", "--singularity")
@@ -165,9 +166,6 @@ func twoControllers(s *site) {
 	})
 	took := time.Since(began)
 	s.Logf("%s, then %s, %.1f s after that was killed", one.Holder, two.Holder, took.Seconds())
-	if took > 10*time.Second {
-		s.Errorf("it took over after %v", took)
-	}
 	premium := s.submitTraining("tp", "--qos=premium --gpus-per-node=1 --singularity")
 	premium.waitForProgress()
 	premium.endAndCompare()
@@ -222,9 +220,6 @@ func twoJournals(s *site) {
 	s.waitFor("the second one works", says("msg=working"))
 	took := time.Since(began)
 	s.Logf("it worked %.1f s after the first was killed", took.Seconds())
-	if took > 10*time.Second {
-		s.Errorf("it took over after %v", took)
-	}
 	s.runOn("ctl", "root", "kill $(cat /run/third.pid); while kill -0 $(cat /run/third.pid) 2>/dev/null; do sleep 0.1; done")
 	if said := s.runOn("ctl", "root", "scontrol -o show reservation"); strings.Contains(said, "preemptd:") {
 		s.Errorf("nobody works, and Slurm shows %s", said)
