@@ -87,6 +87,7 @@ void release_input(struct input *in)
 	if (fstat(in->queue, &st) == 0)
 		in->end = st.st_size;
 	in->over = fcntl(in->queue, F_GET_SEALS) & F_SEAL_GROW;
+	pass_input(in); /* the end, too, for which no event comes */
 }
 
 static off_t queued(const struct input *in)

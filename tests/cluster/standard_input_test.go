@@ -27,15 +27,17 @@ const slowTask = `perl -e '
 // on its way, are full at each checkpoint. Each task reads each byte once, in its order, and sees the end.
 func standardInput(t *testing.T, c protected) {
 	const size = 20 << 20
-	c.runOn(t, "ctl", "alice", "bash", "-euc", fmt.Sprintf(`cd; rm -f fed.* piped.* closed.* named.*
+	c.runOn(t, "ctl", "alice", "bash", "-euc", fmt.Sprintf(`cd; rm -f fed.* piped.* closed.* named.* small.*; yes | head -c 5000 >small.in
 		perl -e 'srand(7); print pack("N", rand(2**32)) for 1..%d' >fed.in`, size/4)).mustSucceed(t)
 	file := c.submitJob(t, "--singularity -N2 -w n1,n2", `srun -N2 -n2 `+slowTask+` fed <fed.in; echo rc $?`)
 	pipe := c.submitJob(t, "--singularity -w n1", `cat fed.in | srun -n1 `+slowTask+` piped; echo rc ${PIPESTATUS[1]}`)
 	closed := c.submitJob(t, "--singularity -w n2", `yes | srun -n1 bash -c '
 		read x; exec <&-; until [ -e closed.go ]; do sleep 0.1; done; echo $x'; echo rc ${PIPESTATUS[1]}`)
 	named := c.submitJob(t, "--singularity -w n2", `srun -n1 -i fed.in `+slowTask+` named; echo rc $?`)
-	jobs := []string{file, pipe, closed, named}
-	for _, name := range []string{"fed.0", "fed.1", "piped.0", "named.0"} { // the tasks read
+	small := c.submitJob(t, "--singularity -w n2", `srun -n1 -i small.in bash -c '
+		echo >small.begun; until [ -e named.go ]; do sleep 0.1; done; wc -c'; echo rc $?`)
+	jobs := []string{file, pipe, closed, named, small}
+	for _, name := range []string{"fed.0", "fed.1", "piped.0", "named.0", "small.begun"} { // the tasks read
 		waitFor(t, 60*time.Second, func() (bool, string) {
 			return c.runOn(t, "ctl", "alice", "bash", "-c", "cd; [ -s "+name+" ]").code == 0, name
 		})
@@ -67,6 +69,7 @@ func standardInput(t *testing.T, c protected) {
 		{file, fmt.Sprintf("rank 0 has read %d\nrank 1 has read %d\nrc 0", size, size)},
 		{pipe, fmt.Sprintf("rank 0 has read %d\nrc 0", size)},
 		{named, fmt.Sprintf("rank 0 has read %d\nrc 0", size)},
+		{small, "5000\nrc 0"},
 		{closed, "y\nrc 0"},
 	} {
 		if s := c.waitForEnd(t, k.job); !strings.Contains(s, "COMPLETED") {
