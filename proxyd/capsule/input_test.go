@@ -8,11 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // reader is a program that reads its standard input to the end when it gets SIGUSR1, and says what it was.
@@ -165,4 +170,97 @@ func TestInputOfRestored(t *testing.T) {
 	if n, err := unix.Read(fd, b); err != unix.EAGAIN {
 		t.Errorf("read %d bytes, %v", n, err)
 	}
+}
+
+// TestEndOfRestored: a restored program whose input had ended sees that, also where nothing was left in the queue.
+func TestEndOfRestored(t *testing.T) {
+	c := newCapsule(t)
+	ctx := testDeadline(t)
+	e := watchEvents(t, c)
+	other := task{c: c, name: "s0-1.0", argv: shellCommand("sleep 1000 & echo ready; wait")}.startTask(t)
+	other.out.expectLine("ready")
+	task{c: c, name: "s0-2.0", options: []string{"--restore"}, argv: shellCommand("")}.startTask(t)
+	e.nextEvent(Waiting)
+	stdio, err := c.Stdio(ctx, "s0-2.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer localsock.CloseAll(stdio)
+	waiting := programNamed(t, c, "s0-2.0")
+	sealQueue(t, waiting.WardenPID)
+	pid, first := adoptFamily(t, programNamed(t, c, "s0-1.0"), waiting)
+	e.nextEvent(Ended)
+	if err := c.Restored(ctx, "s0-2.0", pid, first); err != nil {
+		t.Fatal(err)
+	}
+	p := []unix.PollFd{{Fd: int32(stdio[0].Fd()), Events: unix.POLLIN}}
+	for err = unix.EINTR; err == unix.EINTR; {
+		_, err = unix.Poll(p, 10_000)
+	}
+	if err != nil || p[0].Revents != unix.POLLHUP {
+		t.Errorf("the input has not ended: events %#x, %v", p[0].Revents, err)
+	}
+}
+
+// adoptFamily has the first process of a program become a child of init, in the cgroup of another program, and returns the
+// PIDs of the first process and of its child in the capsule.
+func adoptFamily(t *testing.T, from, to Program) (pid, first int) {
+	t.Helper()
+	members, err := os.ReadFile(filepath.Join(from.Cgroup, "cgroup.procs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	steward := 0
+	for _, word := range strings.Fields(string(members)) {
+		if err := os.WriteFile(filepath.Join(to.Cgroup, "cgroup.procs"), []byte(word), 0); err != nil {
+			t.Fatal(err)
+		}
+		status, err := os.ReadFile("/proc/" + word + "/status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, inner, _ := strings.Cut(string(status), "\nNSpid:")
+		inner, _, _ = strings.Cut(inner, "\n")
+		numbers := strings.Fields(inner)
+		switch n, err := strconv.Atoi(numbers[len(numbers)-1]); {
+		case err != nil:
+			t.Fatal(err)
+		case n == from.PID:
+			if steward, err = strconv.Atoi(word); err != nil {
+				t.Fatal(err)
+			}
+		case n != from.First:
+			first = n
+		}
+	}
+	if err := syscall.Kill(steward, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	return from.First, first
+}
+
+// sealQueue tells the warden of a program that is being restored that the program's input had ended.
+func sealQueue(t *testing.T, warden int) {
+	t.Helper()
+	dir := fmt.Sprintf("/proc/%d/fd", warden)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if link, err := os.Readlink(path); err != nil || link != "/memfd:sing-input (deleted)" {
+			continue
+		}
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_GROW); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatal("the warden has no queue")
 }
