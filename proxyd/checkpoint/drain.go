@@ -221,15 +221,15 @@ func (in programInput) save(w upload.ShareWriter, prefix string, m *records.Prog
 	if err != nil {
 		return err
 	}
-	m.Input, m.InputEnded = int64(len(b)), queue.HasEnded()
-	if len(b) == 0 {
+	m.InputEnded = queue.HasEnded()
+	if b.Size() == 0 {
 		return nil
 	}
 	s, err := w.Create(prefix + inputStream(in.program.Name))
 	if err != nil {
 		return err
 	}
-	_, err = s.Write(b)
+	m.Input, err = io.Copy(s, b) // in pieces: a node may have many tasks
 	return errors.Join(err, s.Close())
 }
 
@@ -249,25 +249,24 @@ func (in programInput) restore(src streamSource, was *records.ProgramMeta) error
 		return fmt.Errorf("%d bytes were on their way at the checkpoint, and the warden here takes none: it is of an older release", was.Input)
 	}
 	defer relay.Close()
-	b, err := readInput(src, was)
-	if err != nil {
+	if err := fillQueue(relay, src, was); err != nil || !was.InputEnded {
 		return err
 	}
-	return relay.Fill(b, was.InputEnded)
+	return relay.End()
 }
 
-func readInput(src streamSource, was *records.ProgramMeta) ([]byte, error) {
+func fillQueue(relay *processes.InputRelay, src streamSource, was *records.ProgramMeta) error {
 	if was.Input == 0 {
-		return nil, nil
+		return nil
 	}
 	r, err := src.Open(inputStream(was.Name))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer r.Close()
-	b, err := io.ReadAll(r)
-	if err == nil && int64(len(b)) != was.Input {
-		err = fmt.Errorf("%d bytes were saved, and %d are there", was.Input, len(b))
+	n, err := relay.Fill(r)
+	if err == nil && n != was.Input {
+		err = fmt.Errorf("%d bytes were saved, and %d are there", was.Input, n)
 	}
-	return b, err
+	return err
 }

@@ -4,11 +4,16 @@
 package processes
 
 import (
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts/mountstest"
 )
 
 // TestInputRelay takes this process for a warden: the queue's bytes are those from the file's offset on, also when the warden has let
@@ -40,11 +45,11 @@ func TestInputRelay(t *testing.T) {
 		t.Fatalf("%v, %v", r, err)
 	}
 	defer r.Close()
-	if b, err := r.Queue(); len(b) != 0 || err != nil {
-		t.Errorf("of a new queue: %q, %v", b, err)
+	if b, err := r.Queue(); err != nil || b.Size() != 0 {
+		t.Errorf("of a new queue: %v, %v", b, err)
 	}
-	if err := r.Fill([]byte("input of a task"), false); err != nil {
-		t.Fatal(err)
+	if n, err := r.Fill(strings.NewReader("input of a task")); n != int64(len("input of a task")) || err != nil {
+		t.Fatal(n, err)
 	}
 	if _, err := unix.Seek(queue, int64(len("input ")), 0); err != nil {
 		t.Fatal(err)
@@ -55,14 +60,18 @@ func TestInputRelay(t *testing.T) {
 	}
 	defer kept.Close()
 	unix.Close(queue)
-	if b, err := kept.Queue(); string(b) != "of a task" || err != nil {
-		t.Errorf("%q, %v", b, err)
+	b, err := kept.Queue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(b); string(got) != "of a task" || err != nil {
+		t.Errorf("%q, %v", got, err)
 	}
 	if err := unix.Ftruncate(r.queue, 3); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := kept.Queue(); err == nil {
-		t.Errorf("of a file that ends before its offset: %q", b)
+		t.Errorf("of a file that ends before its offset: %d bytes", b.Size())
 	}
 	if err := unix.Ftruncate(r.queue, 1<<40); err != nil {
 		t.Fatal(err)
@@ -70,7 +79,7 @@ func TestInputRelay(t *testing.T) {
 	if _, err := kept.Queue(); err == nil {
 		t.Error("a terabyte is no error")
 	}
-	if err := r.Fill(nil, true); err != nil {
+	if err := r.End(); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Ftruncate(r.queue, 1<<41); err == nil {
@@ -78,5 +87,33 @@ func TestInputRelay(t *testing.T) {
 	}
 	if gone, err := OpenInputRelay(Process{PID: self.PID, Started: self.Started + 1}, pipe); gone != nil || err != nil {
 		t.Errorf("of a warden that has ended: %v, %v", gone, err)
+	}
+}
+
+// TestInputOfServer: a file that a user serves, with the link of a queue, is not as much as closed, which would wait for the user's
+// server.
+func TestInputOfServer(t *testing.T) {
+	self, err := NewProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := mountstest.Serve(t, 1001)
+	fd, err := unix.Open(filepath.Join(s.Folder, "memfd:sing-input (deleted)"), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Unmount(s.Folder, unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	if link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil || link != queueLink {
+		t.Fatal(link, err)
+	}
+	s.Silence()
+	if r, err := OpenInputRelay(self, "pipe:[1]"); r != nil || err != nil {
+		t.Errorf("%v, %v", r, err)
+	}
+	if n := s.Closed(); n != 0 {
+		t.Errorf("the server was told %d times that its file is closed", n)
 	}
 }

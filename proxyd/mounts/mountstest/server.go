@@ -32,7 +32,11 @@ type Server struct {
 	Folder string // the mount point
 	Path   string // of the file
 	silent atomic.Bool
+	closed atomic.Int32
 }
+
+// Closed returns how often a process has closed the file, for which the kernel waits for the server's answer.
+func (s *Server) Closed() int { return int(s.closed.Load()) }
 
 // Silence has the server answer no question about the file or the file system any more. What the kernel waits for then
 // ends with the test.
@@ -161,7 +165,9 @@ func (s *Server) answerRequest(request []byte) (out []byte, errno unix.Errno, an
 		out = make([]byte, 16)
 	case fuseForget:
 		return nil, 0, false
-	case fuseFlush, fuseRelease:
+	case fuseFlush:
+		s.closed.Add(1)
+	case fuseRelease:
 	default:
 		errno = unix.ENOSYS
 	}
