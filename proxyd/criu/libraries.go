@@ -4,7 +4,6 @@
 package criu
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -106,10 +105,10 @@ func (i *Image) renewLibraries(init int) {
 			restored = append(restored, m)
 		}
 	}
-	var changed []change
+	changed := changes{}
 	for path, was := range i.Libraries {
 		if is, mapped := now[path]; mapped && is != was {
-			changed = append(changed, change{was.pair(), is.pair()})
+			changed[string(was.pair())] = is.pair()
 		}
 	}
 	if len(changed) == 0 {
@@ -117,13 +116,13 @@ func (i *Image) renewLibraries(init int) {
 	}
 	for _, m := range restored {
 		if memory, err := s.memoryOf(m.host); err == nil {
-			memory.renewLists(changed)
+			memory.renewLists(memory.findDebug(), changed)
 		}
 	}
 }
 
-// change is what is written in the place of what.
-type change struct{ was, is []byte }
+// changes are the numbers that are written in the place of what, as they are in memory. A program may have any number.
+type changes map[string][]byte
 
 // processMemory is what may be read of a process's memory: where no server of a file system that a user runs is asked for
 // what is there. The server may answer all but root, and the daemon's thread would wait for ever.
@@ -200,36 +199,36 @@ func (m processMemory) number(at uint64) uint64 {
 	return binary.NativeEndian.Uint64(b[:])
 }
 
-// renewLists changes the entries of the C library's lists. Writing needs the process's own right to that memory.
-func (m processMemory) renewLists(changed []change) {
+// renewLists changes the entries of the C library's lists, from a struct r_debug on, and returns how many it has looked at. Writing
+// needs the process's own right to that memory.
+func (m processMemory) renewLists(debug uint64, changed changes) (seen int) {
 	const version, first, next, extended = 0, 8, 40, 2 // struct r_debug of link.h
-	debug := m.findDebug()
 	for lists := 0; debug != 0 && lists < maxLists; lists++ {
-		entry := m.number(debug + first)
-		for n := 0; entry != 0 && n < maxLibraries; n++ {
+		// A list, and the lists, may lead back to themselves.
+		for entry := m.number(debug + first); entry != 0 && seen < maxLibraries; seen++ {
 			m.renewEntry(entry, changed)
 			entry = m.number(entry + 24) // l_next of struct link_map
 		}
 		if uint32(m.number(debug+version)) < extended {
-			return
+			break
 		}
 		debug = m.number(debug + next)
 	}
+	return seen
 }
 
 // renewEntry changes the numbers in an entry.
-func (m processMemory) renewEntry(entry uint64, changed []change) {
+func (m processMemory) renewEntry(entry uint64, changed changes) {
 	const step = 8
 	b := m.read(entry, make([]byte, entrySize))
 	for at := 0; at+2*step <= len(b); at += step {
-		for _, c := range changed {
-			if !bytes.Equal(b[at:at+2*step], c.was) {
-				continue
-			}
-			local := []unix.Iovec{{Base: &c.is[0], Len: uint64(len(c.is))}}
-			_, _ = unix.ProcessVMWritev(m.host, local, []unix.RemoteIovec{{Base: uintptr(entry) + uintptr(at), Len: len(c.is)}}, 0)
-			return
+		is, found := changed[string(b[at:at+2*step])]
+		if !found {
+			continue
 		}
+		local := []unix.Iovec{{Base: &is[0], Len: uint64(len(is))}}
+		_, _ = unix.ProcessVMWritev(m.host, local, []unix.RemoteIovec{{Base: uintptr(entry) + uintptr(at), Len: len(is)}}, 0)
+		return
 	}
 }
 

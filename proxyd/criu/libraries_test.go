@@ -4,10 +4,16 @@
 package criu
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestLibraries: after a restore to where the files of libraries have other inodes, dlopen finds a library that is loaded by
@@ -58,4 +64,33 @@ while True:
 	}
 	_, r = restoreImage(t, img, dir)
 	r.askAndExpect("?", "True True")
+}
+
+// TestListThatLeadsBack: a list of the C library's that a program has made, and that has no end, is looked at for a while only, and
+// nothing but the numbers in it is changed.
+func TestListThatLeadsBack(t *testing.T) {
+	const debug, entry, numbers = 0, 64, 64 + 40
+	b, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(b)
+	begin := uint64(uintptr(unsafe.Pointer(&b[0])))
+	for at, value := range map[int]uint64{
+		debug: 2, debug + 8: begin + entry, debug + 40: begin + debug, // r_version, r_map, r_next
+		entry + 24: begin + entry, // l_next
+	} {
+		binary.NativeEndian.PutUint64(b[at:], value)
+	}
+	was, is := library{5, 7}, library{6, 8}
+	copy(b[numbers:], was.pair())
+	want := slices.Clone(b)
+	copy(want[numbers:], is.pair())
+	m := processMemory{host: os.Getpid(), parts: []part{{begin, begin + uint64(len(b))}}}
+	if seen := m.renewLists(begin+debug, changes{string(was.pair()): is.pair()}); seen > maxLibraries {
+		t.Errorf("looked at %d entries", seen)
+	}
+	if !bytes.Equal(b, want) {
+		t.Error("something else was changed")
+	}
 }
