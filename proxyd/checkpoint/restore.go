@@ -173,7 +173,7 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 	if err := keepLastPID(ctx, lc.capsule, m.LastPID); err != nil {
 		return err
 	}
-	if err := j.restore.unlockLoopback(lc, program); err != nil {
+	if err := j.restore.unlockLoopback(lc); err != nil {
 		return err
 	}
 	if err := lc.capsule.Thaw(ctx, program); err != nil {
@@ -186,18 +186,22 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 	return nil
 }
 
-// unlockLoopback lets the programs of a capsule reach each other before the last of them runs. With a locked network, what
+// unlockLoopback lets the programs of a capsule reach each other once CRIU has restored all of them. With a locked network, what
 // they send to each other would be lost until the whole job is restored: TCP sends it again later, when timers have gone
 // off that should not, and UDP does not.
-func (r *restore) unlockLoopback(lc *localCapsule, program string) error {
-	j := r.j
-	j.mu.Lock()
-	last := lc.note.NetworkLocked && !slices.ContainsFunc(lc.note.ProgramsToRestore, func(s string) bool { return s != program })
-	j.mu.Unlock()
-	if !last {
+func (r *restore) unlockLoopback(lc *localCapsule) error {
+	r.j.mu.Lock()
+	can := lc.note.NetworkLocked && lc.hasOpenedAll()
+	r.j.mu.Unlock()
+	if !can {
 		return nil
 	}
 	return overlay.UnlockLoopback(lc.capsule.PID())
+}
+
+// hasOpenedAll tells whether CRIU has restored all programs of a capsule, of which some may not run yet. Caller holds job.mu.
+func (lc *localCapsule) hasOpenedAll() bool {
+	return !slices.ContainsFunc(lc.note.ProgramsToRestore, func(s string) bool { return !lc.opened[s] })
 }
 
 // restoreTurns has the programs of a capsule restored side by side, except while root restores a
@@ -221,7 +225,7 @@ func (lc *localCapsule) unlinkAfterLast(program string) error {
 	j := lc.j
 	j.mu.Lock()
 	lc.opened[program] = true
-	last := !slices.ContainsFunc(lc.note.ProgramsToRestore, func(s string) bool { return !lc.opened[s] })
+	last := lc.hasOpenedAll()
 	j.mu.Unlock()
 	if !last {
 		return nil
