@@ -114,7 +114,10 @@ func fileKinds() (all struct{ pipe, memory fileKind }, err error) {
 	}
 	defer unix.Close(pipe[0])
 	defer unix.Close(pipe[1])
-	memory, err := unix.MemfdCreate("kind", unix.MFD_CLOEXEC)
+	memory, err := unix.MemfdCreate("kind", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL) // which a node may ask for (vm.memfd_noexec)
+	if errors.Is(err, unix.EINVAL) {                                               // before Linux 6.3
+		memory, err = unix.MemfdCreate("kind", unix.MFD_CLOEXEC)
+	}
 	if err != nil {
 		return all, os.NewSyscallError("memfd_create", err)
 	}
