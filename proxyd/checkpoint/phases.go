@@ -32,7 +32,7 @@ var phases = []phase{
 	{calls.PhaseCut, time.Minute, (*attempt).findCut, (*attempt).resumeDevices},         // stop the devices at a cut of all ranks
 	{calls.PhaseFreeze, 10 * time.Second, (*attempt).freezeTasks, (*attempt).resumeJob}, // freeze the tasks of steps
 	{calls.PhaseDrain, 15 * time.Second, (*attempt).drain, nil},                         // wait until the tasks' output has reached the batch script's side
-	{calls.PhaseHalt, 10 * time.Second, (*attempt).freezeBatch, nil},                    // freeze the batch script, lock the network
+	{calls.PhaseHalt, 15 * time.Second, (*attempt).freezeBatch, nil},                    // freeze the batch script, lock the network, wait for the input on its way
 	{calls.PhaseDump, 30 * time.Minute, (*attempt).dump, (*attempt).dropChunks},         // write all capsules, in parallel, as chunks
 	{calls.PhaseCommit, time.Minute, (*attempt).commit, nil},                            // write the manifest last: from now on the checkpoint exists
 }
