@@ -89,7 +89,7 @@ func TestFlushToZero(t *testing.T) {
 		return v
 	}
 	for _, op := range []string{"add", "sub", "mul", "fma", "div", "sqrt", "rcp"} {
-		for _, mode := range []string{"rn", "rz"} {
+		for _, mode := range []string{"rn", "rz", "rm", "rp"} {
 			t.Run(op+"."+mode, func(t *testing.T) {
 				args := map[string]string{"fma": "a, b, c", "rcp": "a", "sqrt": "a"}[op]
 				if args == "" {

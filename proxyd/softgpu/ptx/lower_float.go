@@ -49,7 +49,7 @@ func lowerFloat(l *lowerer) {
 	if l.hasModifier("oob") {
 		l.refuseInstruction("out-of-bounds handling is not for targets up to sm_80")
 	}
-	o := &float.Operation{Name: name, Type: elementType(t), Mode: roundingOf(l.in), FTZ: l.hasModifier("ftz"), Saturate: l.hasModifier("sat"), ReLU: l.hasModifier("relu")}
+	o := &float.Operation{Name: name, Type: elementType(t), Mode: roundingOf(l.in), FTZ: l.hasModifier("ftz") && t != types.F64, Saturate: l.hasModifier("sat"), ReLU: l.hasModifier("relu")}
 	if float.Formats[o.Type] == nil || o.Type == types.TF32 {
 		l.failSyntax("not for type %s", t)
 	}
@@ -65,24 +65,33 @@ func lowerFloat(l *lowerer) {
 	for i := range src {
 		src[i] = l.sourceRef(i+1, t)
 	}
-	if (t == types.F32 || t == types.F64) && o.Mode == float.RN && !o.Saturate {
-		key := o.Name
-		if o.FTZ && t == types.F32 {
-			key += ".ftz"
-		}
-		l.emitOperation(key+"."+t.String(), l.resultRef(t), src...)
-		return
-	}
-	if t == types.F32 && o.Name == "fma" && o.Mode == float.RM && !o.Saturate && !o.FTZ {
-		// exp, in the compilers' expansion.
-		l.emitOperation("fma.rm.f32", l.resultRef(t), src...)
+	key := floatKey(o)
+	if _, ok := alu[key]; ok {
+		l.emitOperation(key, l.resultRef(t), src...)
 		return
 	}
 	f := o.Compute
 	if t != o.Type {
 		f = onHalves(f)
 	}
-	l.emitLanes(t, l.resultRef(t), f, []types.Type{t, t, t}, src...)
+	l.emitLanes(t, l.resultRef(t), f, []types.Type{t, t, t}, src...).key = key
+}
+
+// floatKey is the key of an operation of f32 or f64, or "": other types, saturation and .relu have none.
+func floatKey(o *float.Operation) string {
+	if o.Type != types.F32 && o.Type != types.F64 || o.Saturate || o.ReLU {
+		return ""
+	}
+	key := o.Name
+	for name, mode := range roundings {
+		if mode == o.Mode && mode != float.RN {
+			key += "." + name
+		}
+	}
+	if o.FTZ {
+		key += ".ftz"
+	}
+	return key + "." + o.Type.String()
 }
 
 // lowerApprox is for what exists in approximate forms only.

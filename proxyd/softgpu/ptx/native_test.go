@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -199,15 +200,13 @@ sub.f32 F, f, f
 mul.f32 F, f, f
 div.rn.f32 F, f, f
 fma.rn.f32 F, f, f, f
-fma.rm.f32 F, f, f, f
-fma.rz.f32 F, f, f, f
 add.ftz.f32 F, f, f
 sub.ftz.f32 F, f, f
 mul.ftz.f32 F, f, f
 div.rn.ftz.f32 F, f, f
 fma.rn.ftz.f32 F, f, f, f
 mad.rn.f32 F, f, f, f
-add.rz.f32 F, f, f
+add.rz.sat.f32 F, f, f
 add.sat.f32 F, f, f
 min.f32 F, f, f
 max.f32 F, f, f
@@ -293,7 +292,7 @@ vote.sync.all.pred P, p, %all
 bar.warp.sync %tile
 `), "\n")...)
 
-// listForms lists the comparisons and conversions of all types.
+// listForms lists the comparisons and conversions of all types, and the arithmetic with all roundings but the usual one.
 func listForms() (out []string) {
 	letter := map[string]string{"8": "r", "16": "h", "32": "r", "64": "l"}
 	types := []string{"u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"}
@@ -310,6 +309,17 @@ func listForms() (out []string) {
 	}
 	for _, c := range []string{"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"} {
 		out = append(out, "setp."+c+".f32 P, f, f", "setp."+c+".ftz.f32 P, f, f", "setp."+c+".f64 P, d, d")
+	}
+	for _, round := range []string{"rm", "rp", "rz"} {
+		for _, o := range []struct {
+			name     string
+			operands int
+		}{{"add", 2}, {"sub", 2}, {"mul", 2}, {"div", 2}, {"fma", 3}, {"sqrt", 1}, {"rcp", 1}} {
+			for _, t := range []string{"f32", "ftz.f32", "f64"} {
+				letter := map[string]string{"2": "f", "4": "d"}[t[len(t)-1:]]
+				out = append(out, o.name+"."+round+"."+t+" "+strings.ToUpper(letter)+strings.Repeat(", "+letter, o.operands))
+			}
+		}
 	}
 	return out
 }
@@ -627,6 +637,11 @@ func (p *nativeProgram) buildProgram(n int) string {
 func operandBytes(r *rand.Rand, n int) []byte {
 	var b []byte
 	for len(b) < n {
+		if len(b)%8 == 0 && r.IntN(8) == 0 {
+			v := []float64{0, 1, math.Inf(1), math.MaxFloat64, math.SmallestNonzeroFloat64, 0x1p-1022, 0x1.8p-538, 0x1p512, 1 + 0x1p-52, 3}[r.IntN(10)]
+			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v)|uint64(r.IntN(2))<<63)
+			continue
+		}
 		switch r.IntN(8) {
 		case 0:
 			b = binary.LittleEndian.AppendUint32(b, uint32(r.IntN(40)))

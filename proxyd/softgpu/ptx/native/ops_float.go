@@ -17,9 +17,12 @@ func (e *writer) unifyNaNs(d amd64.Vec) {
 
 // nanIgnorant are operations that give the same result whichever NaN an operand is.
 var nanIgnorant = func() map[string]bool {
-	m := map[string]bool{"fma.rm.f32": true}
+	m := map[string]bool{}
 	for _, op := range []string{"add", "sub", "mul", "div", "fma"} {
 		m[op+".f32"], m[op+".ftz.f32"] = true, true
+		for round := range roundings {
+			m[op+"."+round+".f32"], m[op+"."+round+".ftz.f32"] = true, true
+		}
 	}
 	return m
 }()
@@ -100,20 +103,12 @@ func init() {
 
 // addFused adds the multiplications with an addition that are rounded once.
 func addFused() {
-	fma := func(e *emitter, in *Inst, p int, d amd64.Vec, round amd64.Rounding) {
-		y := amd64.Register(e.wordIn(in.B, p, 1))
-		if round == amd64.AsSet {
-			y = e.wordPart(in.B, p)
-		}
-		e.emitOp2(amd64.VMOVDQU32, d, e.wordPart(in.C, p))
-		e.a.Op3(amd64.VFMADD231PS, d, e.wordIn(in.A, p, 0), y, amd64.Options{Round: round})
-		e.unifyResult(in, d)
-	}
 	addOperation("fma.f32", func(e *emitter, in *Inst) {
-		e.eachWordPart(in.D, func(p int, d amd64.Vec) { fma(e, in, p, d, amd64.AsSet) })
-	})
-	addOperation("fma.rm.f32", func(e *emitter, in *Inst) {
-		e.eachWordPart(in.D, func(p int, d amd64.Vec) { fma(e, in, p, d, amd64.Down) })
+		e.eachWordPart(in.D, func(p int, d amd64.Vec) {
+			e.emitOp2(amd64.VMOVDQU32, d, e.wordPart(in.C, p))
+			e.emitOp3(amd64.VFMADD231PS, d, e.wordIn(in.A, p, 0), e.wordPart(in.B, p))
+			e.unifyResult(in, d)
+		})
 	})
 	addOperation("fma.ftz.f32", func(e *emitter, in *Inst) {
 		e.eachWordPart(in.D, func(p int, d amd64.Vec) {
