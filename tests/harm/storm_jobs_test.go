@@ -72,7 +72,7 @@ func (s *storm) submitJob(ctx context.Context, place int) (*counter, error) {
 		"until [ -e stop ]", fmt.Sprintf("until [ -e stop ] || [ $i = %d ]", longest),
 		`exists("stop")`, fmt.Sprintf(`exists("stop") and i < %d`, longest)).Replace(script)
 	s.submitted++
-	c, err := s.world.submitCounter(ctx, fmt.Sprint("random", s.submitted), script, options...)
+	c, err := s.submitCounter(ctx, fmt.Sprint("random", s.submitted), script, options...)
 	if err == nil && training {
 		c.losses = s.losses
 	}
