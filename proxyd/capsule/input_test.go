@@ -194,7 +194,7 @@ func TestEndOfRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := []unix.PollFd{{Fd: int32(stdio[0].Fd()), Events: unix.POLLIN}}
-	for err = unix.EINTR; err == unix.EINTR; {
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
 		_, err = unix.Poll(p, 10_000)
 	}
 	if err != nil || p[0].Revents != unix.POLLHUP {
