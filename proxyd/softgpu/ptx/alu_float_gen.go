@@ -96,7 +96,7 @@ func opAddF64(w *warp, in *inst, m uint32) {
 		for i := range 32 {
 			a := as[i]
 			b := bs[i]
-			ds[i] = a + b
+			ds[i] = float.FirstNaN(a+b, a, b)
 		}
 		return
 	}
@@ -104,7 +104,7 @@ func opAddF64(w *warp, in *inst, m uint32) {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
 		b := bs[i]
-		ds[i] = a + b
+		ds[i] = float.FirstNaN(a+b, a, b)
 	}
 }
 
@@ -256,7 +256,7 @@ func opMulF64(w *warp, in *inst, m uint32) {
 		for i := range 32 {
 			a := as[i]
 			b := bs[i]
-			ds[i] = a * b
+			ds[i] = float.FirstNaN(a*b, a, b)
 		}
 		return
 	}
@@ -264,7 +264,7 @@ func opMulF64(w *warp, in *inst, m uint32) {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
 		b := bs[i]
-		ds[i] = a * b
+		ds[i] = float.FirstNaN(a*b, a, b)
 	}
 }
 

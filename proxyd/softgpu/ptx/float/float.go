@@ -48,6 +48,22 @@ var Formats = [types.Pred + 1]*Format{
 // NaN32 is the NaN that every f32 operation gives.
 var NaN32 = math.Float32frombits(0x7fffffff)
 
+// FirstNaN returns the result of an f64 operation with two operands, of which the first that is a NaN is the result, as the
+// processor has it.
+func FirstNaN(result, a, b float64) float64 {
+	switch {
+	case !math.IsNaN(result):
+		return result
+	case math.IsNaN(a):
+		return quietNaN(a)
+	case math.IsNaN(b):
+		return quietNaN(b)
+	}
+	return result
+}
+
+func quietNaN(v float64) float64 { return math.Float64frombits(math.Float64bits(v) | 1<<51) }
+
 // NaN64 has the bits of the NaN that f64 operations give.
 const NaN64 = 0x7ff8000000000000
 

@@ -103,7 +103,11 @@ func floatRows() []row {
 	var out []row
 	for _, op := range []struct{ name, expr string }{{"add", "a + b"}, {"sub", "a - b"}, {"mul", "a * b"}, {"div", "a / b"}} {
 		addBinary(&out, op.name+".f32", "f32", "f32", op.expr)
-		addBinary(&out, op.name+".f64", "f64", "f64", op.expr)
+		double := op.expr
+		if op.name == "add" || op.name == "mul" {
+			double = "float.FirstNaN(" + op.expr + ", a, b)" // the compiler may exchange the operands
+		}
+		addBinary(&out, op.name+".f64", "f64", "f64", double)
 		out = append(out, newRow(op.name+".ftz.f32", "f32", []string{"u32", "u32"},
 			"float.Flush32(float.Flushed(a) "+string(op.expr[2])+" float.Flushed(b))"))
 	}
