@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 )
 
-// beginAction has somebody do something to the basic job.
+// beginAction begins an action of a person on the basic job.
 func (s *site) beginAction(who, kind string, args action.Args) {
 	s.Helper()
 	raw, err := action.Encode(kind, args)

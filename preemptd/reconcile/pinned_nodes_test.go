@@ -46,7 +46,7 @@ func TestUnpin(t *testing.T) {
 	}
 }
 
-// journalPin has the journal say that somebody gave the premium job n2 in the place of what it asked for.
+// journalPin has the journal say that a person gave the premium job n2 in the place of what it asked for.
 func (s *site) journalPin(asked, who string, restarts int64) {
 	s.Helper()
 	record := fmt.Sprintf(`{"asked": {"required": %q, "nodes": 2, "tresNode": "gres/gpu:4"}, "ours": {"required": "n2", "nodes": 2, "tresNode": "gres/gpu:4"},

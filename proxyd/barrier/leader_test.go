@@ -168,7 +168,7 @@ func (s *state) carryOut(w *world, out Effects) {
 	}
 }
 
-// allReached says whether, as far as the leader knows, nobody is below what it was last sent.
+// allReached says whether, as far as the leader knows, no rank is below what it was last sent.
 func (s *state) allReached(w *world) bool {
 	for _, o := range s.sent {
 		for i := 1; i < len(o); i += 2 {

@@ -172,7 +172,7 @@ func TestInputOfRestored(t *testing.T) {
 	}
 }
 
-// TestEndOfRestored: a restored program whose input had ended sees that, also where nothing was left in the queue.
+// TestEndOfRestored: a restored program sees that its input had ended, also where nothing was left in the queue.
 func TestEndOfRestored(t *testing.T) {
 	c := newCapsule(t)
 	ctx := testDeadline(t)

@@ -129,7 +129,7 @@ func inputStream(program string) string { return "input/" + program }
 func inputOf(lc *localCapsule, p capsule.Program) programInput {
 	lc.j.mu.Lock()
 	defer lc.j.mu.Unlock()
-	return programInput{lc, p, lc.note.warden(p.Name)}
+	return programInput{lc, p, lc.note.wardenOf(p.Name)}
 }
 
 // takeAll returns when everything that slurmstepd has had for a frozen task is in the task's pipe, or in the
@@ -158,7 +158,7 @@ func (in programInput) takeAll(ctx context.Context, wait func() error) error {
 	return in.keepQueue(relay)
 }
 
-// keepQueue keeps the queue of a warden that is idle for save: Slurm may kill the warden before.
+// keepQueue keeps the queue of a warden that is idle for saveInput: Slurm may kill the warden before.
 func (in programInput) keepQueue(relay *processes.InputRelay) error {
 	queue, err := relay.CopyQueue()
 	if err != nil {
@@ -197,8 +197,8 @@ func forgetQueues(lc *localCapsule) {
 	lc.inputs = nil
 }
 
-// pace has a warden take no more input than its program, as before takeAll.
-func (in programInput) pace(ctx context.Context) error {
+// paceWarden has a warden take no more input than its program, as before takeAll.
+func (in programInput) paceWarden(ctx context.Context) error {
 	p := in.program
 	if p.Name == records.BatchProgram || p.Waiting || !strings.HasPrefix(p.Stdio[0], "pipe:[") {
 		return nil
@@ -210,8 +210,8 @@ func (in programInput) pace(ctx context.Context) error {
 	return err
 }
 
-// save writes the queue that was kept of a frozen program's warden, and notes in m how many bytes that has.
-func (in programInput) save(w upload.ShareWriter, prefix string, m *records.ProgramMeta) error {
+// saveInput writes the queue that was kept of a frozen program's warden, and notes in m how many bytes that has.
+func (in programInput) saveInput(w upload.ShareWriter, prefix string, m *records.ProgramMeta) error {
 	queue, err := in.keptQueue()
 	if err != nil || queue == nil {
 		return err
@@ -233,8 +233,8 @@ func (in programInput) save(w upload.ShareWriter, prefix string, m *records.Prog
 	return errors.Join(err, s.Close())
 }
 
-// restore fills the queue of the warden that waits for a program.
-func (in programInput) restore(src streamSource, was *records.ProgramMeta) error {
+// restoreInput fills the queue of the warden that waits for a program.
+func (in programInput) restoreInput(src streamSource, was *records.ProgramMeta) error {
 	if was.Input == 0 && !was.InputEnded {
 		return nil
 	}

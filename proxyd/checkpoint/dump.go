@@ -258,7 +258,7 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 			lc.dumped[p.Name] = img
 			j.mu.Unlock()
 			m.Programs[i] = records.ProgramMeta{Name: p.Name, PID: p.PID, First: p.First, Image: img}
-			if err := inputOf(lc, p).save(w, prefix, &m.Programs[i]); err != nil {
+			if err := inputOf(lc, p).saveInput(w, prefix, &m.Programs[i]); err != nil {
 				return fmt.Errorf("program %s: standard input: %w", p.Name, err)
 			}
 			return nil

@@ -116,7 +116,7 @@ const scriptEndEventTimeout = 5 * time.Second
 func (lc *localCapsule) saveRunEnv() {
 	j := lc.j
 	j.mu.Lock()
-	warden := lc.note.warden(records.BatchProgram)
+	warden := lc.note.wardenOf(records.BatchProgram)
 	j.mu.Unlock()
 	env, err := processes.SlurmEnv(warden)
 	if err != nil {

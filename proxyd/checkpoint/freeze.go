@@ -225,7 +225,7 @@ func (lc *localCapsule) thawCapsule(ctx context.Context) error {
 				errs = append(errs, err)
 			}
 		}
-		if err := inputOf(lc, p).pace(ctx); err != nil {
+		if err := inputOf(lc, p).paceWarden(ctx); err != nil {
 			errs = append(errs, err)
 		}
 		if p.Captured {

@@ -279,7 +279,7 @@ func (r reportedJob) OpenScript(ctx context.Context) (*reports.Script, error) {
 	lc := j.capsules[0]
 	var warden processes.Process
 	if lc != nil {
-		warden = lc.note.warden(records.BatchProgram)
+		warden = lc.note.wardenOf(records.BatchProgram)
 	}
 	j.mu.Unlock()
 	if lc == nil {

@@ -259,7 +259,7 @@ func findCgroups(ctx context.Context, lc *localCapsule, caller int) ([]string, e
 		}
 	}
 	lc.j.mu.Lock()
-	warden := lc.note.warden(program)
+	warden := lc.note.wardenOf(program)
 	lc.j.mu.Unlock()
 	all, err := processes.CgroupsOf(warden)
 	if err != nil {

@@ -64,8 +64,8 @@ func checkNoneKilled(before, now map[string]syscall.WaitStatus) error {
 // another user may get a PID that was a warden's before: root would take the cgroups, the variables or the slurmstepd of a stranger's
 // process for those of the job. So the note also says when each warden began, and package processes compares that.
 
-// warden returns the warden of a program. Without a note the result counts as ended. Caller holds job.mu.
-func (n *capsuleNote) warden(program string) processes.Process {
+// wardenOf returns the warden of a program. Without a note the result counts as ended. Caller holds job.mu.
+func (n *capsuleNote) wardenOf(program string) processes.Process {
 	return processes.Process{PID: n.WardenPIDs[program], Started: n.WardenStarts[program]}
 }
 
@@ -157,7 +157,7 @@ func (lc *localCapsule) tasksNotBegun(ctx context.Context) ([]string, error) {
 	lc.j.mu.Lock()
 	wardens := map[string]processes.Process{}
 	for program := range lc.note.WardenPIDs {
-		wardens[program] = lc.note.warden(program)
+		wardens[program] = lc.note.wardenOf(program)
 	}
 	lc.j.mu.Unlock()
 	// The processes first: the capsule's init knows each program that began, so it knows the programs of

@@ -46,7 +46,7 @@ func TestWardensForgotten(t *testing.T) {
 		lc.handleEvent(capsule.Event{Kind: capsule.Ended, Program: capsule.Program{Name: program, WardenPID: 10 + i}})
 	}
 	lc.handleEvent(capsule.Event{Kind: capsule.Ended, Program: capsule.Program{Name: "s0-1.1", WardenPID: 9}}) // of the step before
-	if n := len(lc.note.WardenPIDs); n != 2 || lc.note.warden("s0-1.1").PID != 12 || len(lc.note.WardenStarts) != n {
+	if n := len(lc.note.WardenPIDs); n != 2 || lc.note.wardenOf("s0-1.1").PID != 12 || len(lc.note.WardenStarts) != n {
 		t.Errorf("%v, %v", lc.note.WardenPIDs, lc.note.WardenStarts)
 	}
 }
@@ -55,7 +55,7 @@ func TestWardensForgotten(t *testing.T) {
 func TestOlderNote(t *testing.T) {
 	n := capsuleNote{WardenPIDs: map[string]int{records.BatchProgram: os.Getpid(), "s0-1.0": 1 << 30}}
 	n.addWardenStarts()
-	if n.warden(records.BatchProgram).HasEnded() || !n.warden("s0-1.0").HasEnded() {
+	if n.wardenOf(records.BatchProgram).HasEnded() || !n.wardenOf("s0-1.0").HasEnded() {
 		t.Errorf("%v, %v", n.WardenPIDs, n.WardenStarts)
 	}
 }

@@ -171,9 +171,9 @@ func (p Process) setThreads(host int) error {
 // pagemapName is the image for which a process waits before it makes its children.
 func pagemapName(pid int) string { return fmt.Sprintf("pagemap-%d.img", pid) }
 
-// personalities are the processes, by the image that they wait for, that are to set their personality. If any process of i
+// personalitiesToSet returns the processes, by the image that they wait for, that are to set their personality. If any process of i
 // has a personality that is not the default, all have to set theirs: a child has its parent's.
-func (i *Image) personalities() map[string]Process {
+func (i *Image) personalitiesToSet() map[string]Process {
 	all := map[string]Process{}
 	needed := false
 	for _, p := range i.Processes {

@@ -248,7 +248,7 @@ func (s scrambled) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// checkAlone checks that nobody but init is in a capsule.
+// checkAlone checks that a capsule has no process but init.
 func checkAlone(t testing.TB, c *capsule) {
 	t.Helper()
 	members, err := membersOf(c.initPID())

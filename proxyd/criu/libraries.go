@@ -30,8 +30,8 @@ type library struct {
 	Inode  uint64 `json:"inode"`
 }
 
-// pair are the numbers as they are in memory.
-func (l library) pair() []byte {
+// encodeNumbers returns the numbers as they are in memory.
+func (l library) encodeNumbers() []byte {
 	return binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, l.Device), l.Inode)
 }
 
@@ -39,7 +39,7 @@ const (
 	maxLibraries = 1 << 14 // entries in the lists of a process
 	maxLists     = 64      // a list for each namespace of dlmopen(3)
 
-	// entrySize is how far from an entry's beginning the numbers are looked for. Nobody but the C library knows how large
+	// entrySize is how far from an entry's beginning the numbers are looked for. Only the C library knows how large
 	// an entry is; in glibc 2.31 to 2.42 it is 1100 to 1200 bytes.
 	entrySize = 1280
 
@@ -108,7 +108,7 @@ func (i *Image) renewLibraries(init int) {
 	changed := changes{}
 	for path, was := range i.Libraries {
 		if is, mapped := now[path]; mapped && is != was {
-			changed[string(was.pair())] = is.pair()
+			changed[string(was.encodeNumbers())] = is.encodeNumbers()
 		}
 	}
 	if len(changed) == 0 {
@@ -190,8 +190,8 @@ func (m processMemory) read(at uint64, b []byte) []byte {
 	return b[:read]
 }
 
-// number reads a number at an address, 0 if there is none.
-func (m processMemory) number(at uint64) uint64 {
+// readNumber reads a number at an address, 0 if there is none.
+func (m processMemory) readNumber(at uint64) uint64 {
 	var b [8]byte
 	if len(m.read(at, b[:])) < len(b) {
 		return 0
@@ -205,14 +205,14 @@ func (m processMemory) renewLists(debug uint64, changed changes) (seen int) {
 	const version, first, next, extended = 0, 8, 40, 2 // struct r_debug of link.h
 	for lists := 0; debug != 0 && lists < maxLists; lists++ {
 		// A list, and the lists, may lead back to themselves.
-		for entry := m.number(debug + first); entry != 0 && seen < maxLibraries; seen++ {
+		for entry := m.readNumber(debug + first); entry != 0 && seen < maxLibraries; seen++ {
 			m.renewEntry(entry, changed)
-			entry = m.number(entry + 24) // l_next of struct link_map
+			entry = m.readNumber(entry + 24) // l_next of struct link_map
 		}
-		if uint32(m.number(debug+version)) < extended {
+		if uint32(m.readNumber(debug+version)) < extended {
 			break
 		}
-		debug = m.number(debug + next)
+		debug = m.readNumber(debug + next)
 	}
 	return seen
 }
@@ -254,11 +254,11 @@ func (m processMemory) findDebug() uint64 {
 	var base, dynamic uint64
 	for n := range aux[atPhnum] {
 		header := aux[atPhdr] + n*headerSize
-		switch uint32(m.number(header)) { // p_type; p_vaddr is 16 bytes behind it
+		switch uint32(m.readNumber(header)) { // p_type; p_vaddr is 16 bytes behind it
 		case ptPhdr:
-			base = aux[atPhdr] - m.number(header+16)
+			base = aux[atPhdr] - m.readNumber(header+16)
 		case ptDynamic:
-			dynamic = m.number(header + 16)
+			dynamic = m.readNumber(header + 16)
 		}
 	}
 	if dynamic == 0 {
@@ -266,11 +266,11 @@ func (m processMemory) findDebug() uint64 {
 	}
 	for n := range uint64(maxHeaders) {
 		entry := base + dynamic + 16*n
-		switch m.number(entry) {
+		switch m.readNumber(entry) {
 		case dtNull:
 			return 0
 		case dtDebug:
-			return m.number(entry + 8)
+			return m.readNumber(entry + 8)
 		}
 	}
 	return 0

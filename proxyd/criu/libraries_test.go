@@ -83,11 +83,11 @@ func TestListThatLeadsBack(t *testing.T) {
 		binary.NativeEndian.PutUint64(b[at:], value)
 	}
 	was, is := library{5, 7}, library{6, 8}
-	copy(b[numbers:], was.pair())
+	copy(b[numbers:], was.encodeNumbers())
 	want := slices.Clone(b)
-	copy(want[numbers:], is.pair())
+	copy(want[numbers:], is.encodeNumbers())
 	m := processMemory{host: os.Getpid(), parts: []part{{begin, begin + uint64(len(b))}}}
-	if seen := m.renewLists(begin+debug, changes{string(was.pair()): is.pair()}); seen > maxLibraries {
+	if seen := m.renewLists(begin+debug, changes{string(was.encodeNumbers()): is.encodeNumbers()}); seen > maxLibraries {
 		t.Errorf("looked at %d entries", seen)
 	}
 	if !bytes.Equal(b, want) {

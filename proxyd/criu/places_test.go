@@ -82,7 +82,7 @@ func TestPlaced(t *testing.T) {
 		{event(6), semaphore},
 		{before: event(5)},
 		{before: terminal(proto.Uint32(9))},
-		{before: []byte{5, 0, 0, 0, 0x08, 0xc8, 0x01, 0x10, 0x09}}, // of a kind that nobody knows
+		{before: []byte{5, 0, 0, 0, 0x08, 0xc8, 0x01, 0x10, 0x09}}, // of an unknown kind
 		{terminal(nil), slices.Concat(terminal(proto.Uint32(10)), pathOf)},
 	} {
 		if c.after == nil {

@@ -89,7 +89,7 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 		}
 		defer c.cgroup.Close()
 	}
-	r := &restorer{image: img, source: src, init: p.Init, renamed: p.Renamed, queues: p.Queues, personalities: img.personalities()}
+	r := &restorer{image: img, source: src, init: p.Init, renamed: p.Renamed, queues: p.Queues, personalities: img.personalitiesToSet()}
 	handed, err := r.prepareCommand(ctx, &c, p.Groups)
 	if err != nil {
 		return fail(err)

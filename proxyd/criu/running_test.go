@@ -122,7 +122,7 @@ func (r *running) askAndExpect(question, want string) {
 	r.expectLine(want)
 }
 
-// readToEnd returns the rest of the output; nobody holds the other end any more.
+// readToEnd returns the rest of the output; no process holds the other end any more.
 func (r *running) readToEnd() string {
 	r.t.Helper()
 	b, err := io.ReadAll(r.out)

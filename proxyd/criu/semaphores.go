@@ -83,7 +83,7 @@ func semaphoreName(id uint32) string { return fmt.Sprintf("singularity-semaphore
 // handSemaphores makes the eventfds that count as semaphores, and adds them to what c inherits; the caller closes them.
 func (r *restorer) handSemaphores(c *command) ([]*os.File, error) {
 	var err error
-	if r.semaphores, err = r.image.semaphores(r.source); err != nil || len(r.semaphores) == 0 {
+	if r.semaphores, err = r.image.semaphoreEvents(r.source); err != nil || len(r.semaphores) == 0 {
 		return nil, err
 	}
 	in, err := r.source.Open(filesName)
@@ -131,8 +131,8 @@ func newSemaphore(e *eventfd.EventfdFileEntry) (*os.File, error) {
 	return os.NewFile(uintptr(fd), semaphoreName(e.GetId())), nil
 }
 
-// semaphores returns the numbers in files.img of the eventfds that count as semaphores.
-func (i *Image) semaphores(src Source) (map[uint32]bool, error) {
+// semaphoreEvents returns the numbers in files.img of the eventfds that count as semaphores.
+func (i *Image) semaphoreEvents(src Source) (map[uint32]bool, error) {
 	all := map[uint32]bool{}
 	for _, p := range i.Processes {
 		if len(p.Semaphores) == 0 {

@@ -25,7 +25,7 @@ type actor struct {
 	err  error
 }
 
-// playActors runs actors on one folder. next says who goes on; who is asked to go on may be
+// playActors runs actors on one folder. next says which actor goes on; an actor that is asked to go on may be
 // killed instead.
 func playActors(t *testing.T, dir string, actors []*actor, next func(alive []int) (who int, kill bool)) {
 	t.Helper()

@@ -49,7 +49,7 @@ func (c *conditions) clearValues() {
 	}
 }
 
-func (c *conditions) value(condition uint64) uint32 {
+func (c *conditions) readCondition(condition uint64) uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.values[condition]
@@ -88,7 +88,7 @@ func (c *cudaContext) planChoice(n backend.ConditionalNode, of *conditions) (*ch
 // runChoice runs the graph that a condition chooses: of a loop, until the condition says so, or the space is closed.
 func (r *run) runChoice(x *choice) {
 	for r.context.Err() == nil && r.context.space.ctx.Err() == nil {
-		i, some := x.kind.Choose(x.of.value(x.condition), len(x.bodies))
+		i, some := x.kind.Choose(x.of.readCondition(x.condition), len(x.bodies))
 		if !some {
 			return
 		}

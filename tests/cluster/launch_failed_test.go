@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// heldMemory is a step whose tasks hold so much memory that their restore takes a while. Each task counts in a file.
+// heldMemory is a step of tasks with so much memory that a restore takes a while. Each task counts in a file.
 const heldMemory = `srun python3 -c '
 import os, time
 held, n = os.urandom(200 << 20), 0

@@ -203,7 +203,7 @@ func TestStaging(t *testing.T) {
 			s := c.showColumn(t, job, "State") + " " + c.showColumn(t, job, "Reason")
 			return strings.HasPrefix(s, "PENDING") || strings.HasPrefix(s, "REQUEUE_HOLD"), s
 		})
-		c.restartJob(t, job, "") // by a person who has read the comment
+		c.restartJob(t, job, "") // by a person, after reading the comment
 		c.waitForEnd(t, job)
 		if got := c.jobLog(job); !strings.HasSuffix(got, "\n"+undisturbedOutput("n1")+"\nsame") {
 			t.Errorf("log:\n%s", got)

@@ -39,7 +39,7 @@ type event struct {
 	do     func(context.Context, *storm, *counter) error
 }
 
-// askPreemptd has somebody ask preemptd for something. A refusal is an answer: the job is not in
+// askPreemptd asks preemptd for something as a person. A refusal is an answer: the job is not in
 // the state for it, or something is under way.
 func askPreemptd(user string, args func(*rand.Rand) []string) func(context.Context, *storm, *counter) error {
 	return func(ctx context.Context, s *storm, c *counter) error {

@@ -96,7 +96,7 @@ func Tree(root string, kind Kind) (map[string]*Counts, error) {
 			return nil
 		}
 		folder = filepath.Dir(folder)
-		if !kind.reads(folder, entry.Name()) {
+		if !kind.countsFile(folder, entry.Name()) {
 			return nil
 		}
 		text, err := os.ReadFile(path)
@@ -125,8 +125,8 @@ func Tree(root string, kind Kind) (map[string]*Counts, error) {
 	return packages, nil
 }
 
-// reads says whether counts of this kind need a file of a folder. Counts of Go need test files as well.
-func (k Kind) reads(folder, name string) bool {
+// countsFile says whether counts of this kind need a file of a folder. Counts of Go need test files as well.
+func (k Kind) countsFile(folder, name string) bool {
 	switch k {
 	case Go:
 		return strings.HasSuffix(name, ".go")

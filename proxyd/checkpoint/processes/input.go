@@ -102,7 +102,7 @@ func (r *InputRelay) openDescriptors(dir, pipe string) error {
 
 // fileKind is what files of a kind have in common.
 type fileKind struct {
-	device uint64 // of a file system that nobody can mount
+	device uint64 // of a file system that no user can mount
 	format uint32 // S_IFIFO, for instance
 }
 

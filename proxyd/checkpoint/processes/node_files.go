@@ -33,9 +33,9 @@ func nodeFilesOf(capsule *mounts.Table) nodeFiles {
 	return nodeFiles{capsule, node}
 }
 
-// contain tells whether a descriptor of a process, of which the link is given, is a file of the node that the capsule does not
+// isNodeFile tells whether a descriptor of a process, of which the link is given, is a file of the node that the capsule does not
 // show.
-func (f nodeFiles) contain(pid int, fd, link string) bool {
+func (f nodeFiles) isNodeFile(pid int, fd, link string) bool {
 	if !slices.ContainsFunc(coveredFolders, func(dir string) bool { return strings.HasPrefix(link, dir) }) {
 		return false
 	}

@@ -52,7 +52,7 @@ func TestNodeFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := files.contain(pid, fd, link); got != want {
+		if got := files.isNodeFile(pid, fd, link); got != want {
 			t.Errorf("descriptor %s, %s: %v", fd, link, got)
 		}
 	}

@@ -153,7 +153,7 @@ func processObstacles(ctx context.Context, p capsule.Program, pid int, own termi
 		if what, cure := queues.findObstacle(pid, fd.Name(), link); what != "" {
 			see(what, cure)
 		}
-		if files.contain(pid, fd.Name(), link) {
+		if files.isNodeFile(pid, fd.Name(), link) {
 			see("has "+link+" open, a file of the node that the job does not see", nodeFileCure)
 		}
 		for _, d := range uncapturableDevices {

@@ -76,7 +76,7 @@ func TestAddressesInOrder(t *testing.T) {
 	c.holds(firstRange, "third")
 }
 
-// apartBackend is a backend whose spaces cannot be mapped at the same time as others with the same addresses.
+// apartBackend is a backend that cannot map spaces with the same addresses at the same time.
 type apartBackend struct{ backend.Backend }
 
 func (b apartBackend) Devices() (all []backend.Device) {

@@ -25,7 +25,7 @@ type reply struct {
 	trailer  metadata.MD
 }
 
-// startAttacker starts an attacker who stands between client and server and changes answers.
+// startAttacker starts an attacker that stands between client and server and changes answers.
 func startAttacker(t *testing.T, server string, change func(*reply)) string {
 	t.Helper()
 	cc := rawDial(t, server)

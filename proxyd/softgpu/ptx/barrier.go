@@ -165,7 +165,7 @@ func (w *warp) standsWhole(id int) bool {
 }
 
 // passBarrier runs the warps of a block that a barrier has let go, each as machine code to its next barrier. If all come to
-// the same barrier, whole, that is open again, without a note of who has come. passBarrier returns the number of the first
+// the same barrier, whole, that is open again, without a note of the warps that have come. passBarrier returns the number of the first
 // warp for which that is not so: the warp goes on from where it is, and so do those behind it. If there is no such warp,
 // it returns the number of warps.
 func (b *block) passBarrier() int {

@@ -170,7 +170,7 @@ func readDescriptor(w *warp, in *inst, lane int) *texture.Descriptor {
 		w.raiseFault(IllegalAddress, in, lane, at, texture.ErrDescriptor.Error())
 	}
 	w.block.noteTouched(r, false)
-	d, err := w.block.texture.decode(r.Bytes[at-r.Base:][:texture.Size])
+	d, err := w.block.texture.decodeDescriptor(r.Bytes[at-r.Base:][:texture.Size])
 	if err != nil || d.Surface != in.ext.texture.surface {
 		w.raiseFault(IllegalAddress, in, lane, at, texture.ErrDescriptor.Error())
 	}
@@ -183,8 +183,8 @@ type descriptorCache struct {
 	known *texture.Descriptor
 }
 
-// decode is texture.Decode. What is returned does not change.
-func (c *descriptorCache) decode(b []byte) (*texture.Descriptor, error) {
+// decodeDescriptor is texture.Decode. What is returned does not change.
+func (c *descriptorCache) decodeDescriptor(b []byte) (*texture.Descriptor, error) {
 	if c.known != nil && bytes.Equal(b, c.bytes[:]) {
 		return c.known, nil
 	}

@@ -165,7 +165,7 @@ static void nested(void)
 	OK(cuMemFree(other));
 }
 
-/* A conditional node in a capture, whose graph is captured, too. */
+/* A conditional node in a capture. Its graph is captured, too. */
 static void captured(void)
 {
 	CUgraphConditionalHandle h;

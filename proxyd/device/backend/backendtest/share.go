@@ -37,7 +37,7 @@ func (r *rig) runInTurn(f func()) {
 	r.mustSucceed(r.space.Unmap())
 }
 
-func (r *rig) sharer() backend.Sharer { return r.cu.(backend.Sharer) }
+func (r *rig) memorySharer() backend.Sharer { return r.cu.(backend.Sharer) }
 
 func (r *rig) wantIn(what string, at backend.Addr, want []byte) {
 	r.Helper()
@@ -51,13 +51,13 @@ func testShared(r *rig) {
 		other := must(a.cu.Alloc(512))(a) // beside small memory
 		at := must(a.cu.Alloc(size))(a)
 		a.runInTurn(func() { a.copyIn(at, makePattern(512, 1)) })
-		name := must(a.sharer().Export(at))(a)
-		checkEqual(r, "exported again, by an address inside", must(a.sharer().Export(at+8))(a), name)
+		name := must(a.memorySharer().Export(at))(a)
+		checkEqual(r, "exported again, by an address inside", must(a.memorySharer().Export(at+8))(a), name)
 		if x, found := a.space.(backend.ShareHolder).Exported(name); !found || x.Base != at || x.Size != size {
 			r.Errorf("exported %+v, %v", x, found)
 		}
 		left, _ := b.space.Info()
-		got := must(b.sharer().Import(a.space, name))(b)
+		got := must(b.memorySharer().Import(a.space, name))(b)
 		if now, _ := b.space.Info(); now != left {
 			r.Errorf("an import takes %d bytes of the space's memory", left-now)
 		}
@@ -78,8 +78,8 @@ func testShared(r *rig) {
 		a.wantIn("written after a swap", at, makePattern(512, 4))
 		r.mustSucceed(a.space.Close())
 		b.wantIn("the exporter is closed", got, makePattern(512, 4))
-		r.mustSucceed(b.sharer().CloseImport(got))
-		r.wantError("closed twice", b.sharer().CloseImport(got), backend.InvalidValue)
+		r.mustSucceed(b.memorySharer().CloseImport(got))
+		r.wantError("closed twice", b.memorySharer().CloseImport(got), backend.InvalidValue)
 		b.runInTurn(func() {
 			r.wantError("copy from a closed import", b.stream.Fill(backend.Fill{Addr: got, Element: 1, Width: 1}), backend.InvalidValue)
 		})
@@ -92,36 +92,36 @@ func testShared(r *rig) {
 func testSharedMisused(r *rig) {
 	a, b := r.newSharingSpaces(r.dev)
 	at := must(a.cu.Alloc(2 * granule))(a)
-	name := must(a.sharer().Export(at))(a)
-	_, err := a.sharer().Import(a.space, name)
+	name := must(a.memorySharer().Export(at))(a)
+	_, err := a.memorySharer().Import(a.space, name)
 	r.wantError("import of the space's own", err, backend.InvalidValue)
-	_, err = b.sharer().Import(a.space, backend.Share{Memory: name.Memory, Number: name.Number + 1})
+	_, err = b.memorySharer().Import(a.space, backend.Share{Memory: name.Memory, Number: name.Number + 1})
 	r.wantError("a name of nothing", err, backend.InvalidHandle)
-	_, err = b.sharer().Import(a.space, backend.Share{})
+	_, err = b.memorySharer().Import(a.space, backend.Share{})
 	r.wantError("no name", err, backend.InvalidHandle)
-	_, err = a.sharer().Export(at + 4*granule)
+	_, err = a.memorySharer().Export(at + 4*granule)
 	r.wantError("export of nothing", err, backend.InvalidValue)
 
-	got := must(b.sharer().Import(a.space, name))(b)
-	_, err = b.sharer().Export(got)
+	got := must(b.memorySharer().Import(a.space, name))(b)
+	_, err = b.memorySharer().Export(got)
 	r.wantError("export of an import", err, backend.InvalidValue)
 	r.wantError("free of an import", b.cu.Free(got), backend.InvalidValue)
-	r.wantError("close what is no import", a.sharer().CloseImport(at), backend.InvalidValue)
+	r.wantError("close what is no import", a.memorySharer().CloseImport(at), backend.InvalidValue)
 	a.runInTurn(func() { a.copyIn(at, makePattern(512, 1)) })
 	r.mustSucceed(a.cu.Free(at))
-	_, err = b.sharer().Import(a.space, name)
+	_, err = b.memorySharer().Import(a.space, name)
 	r.wantError("import of what was freed", err, backend.InvalidHandle)
 	b.wantIn("freed by the exporter", got, makePattern(512, 1))
 	// The next owner of the addresses has other memory.
 	again := must(a.cu.Alloc(2 * granule))(a)
 	checkEqual(r, "allocated again", again, at)
-	_, err = b.sharer().Import(a.space, name)
+	_, err = b.memorySharer().Import(a.space, name)
 	r.wantError("import of what is there now", err, backend.InvalidHandle)
 	a.wantIn("allocated again", again, make([]byte, 512))
 
 	foreign := newRig(r.T, r.b, r.dev, backend.SpaceConfig{Memory: smallMemory, Group: 8})
 	r.mustSucceed(foreign.space.Unmap())
-	_, err = foreign.sharer().Import(a.space, must(a.sharer().Export(again))(a))
+	_, err = foreign.memorySharer().Import(a.space, must(a.memorySharer().Export(again))(a))
 	r.wantError("import by another group", err, backend.InvalidValue)
 
 	// The import goes with its context.
@@ -138,8 +138,8 @@ func testSharedRestored(r *rig) {
 		for _, importerFirst := range []bool{false, true} {
 			a, b := r.newSharingSpaces(r.dev)
 			at := must(a.cu.Alloc(2 * granule))(a)
-			name := must(a.sharer().Export(at))(a)
-			got := must(b.sharer().Import(a.space, name))(b)
+			name := must(a.memorySharer().Export(at))(a)
+			got := must(b.memorySharer().Import(a.space, name))(b)
 			a.runInTurn(func() { a.copyIn(at+granule, makePattern(512, 5)) })
 			if freed {
 				r.mustSucceed(a.cu.Free(at))
@@ -177,14 +177,14 @@ func testSharedRestored(r *rig) {
 			}
 			if !freed {
 				a.wantIn("written by the importer", at, makePattern(512, 6))
-				checkEqual(r, "exported again", must(a.sharer().Export(at))(a), name)
-				if second := must(a.sharer().Export(must(a.cu.Alloc(granule))(a)))(a); second == name {
+				checkEqual(r, "exported again", must(a.memorySharer().Export(at))(a), name)
+				if second := must(a.memorySharer().Export(must(a.cu.Alloc(granule))(a)))(a); second == name {
 					r.Error("two allocations have the same name")
 				}
 			}
 			r.mustSucceed(a.space.Close())
 			b.wantIn("the exporter is closed", got, makePattern(512, 6))
-			r.mustSucceed(b.sharer().CloseImport(got))
+			r.mustSucceed(b.memorySharer().CloseImport(got))
 			r.mustSucceed(b.space.Close())
 			*r = *newRig(r.T, r.b, r.dev, backend.SpaceConfig{Memory: smallMemory})
 		}
@@ -234,7 +234,7 @@ func restoreSpace(t *testing.T, b backend.Backend, d backend.Device, s *savedSpa
 func testSharedEvents(r *rig) {
 	a, b := r.newSharingSpaces(r.dev)
 	e := must(a.cu.NewEvent(backend.EventConfig{NoTiming: true}))(a)
-	f := must(b.sharer().OpenEvent(e))(b)
+	f := must(b.memorySharer().OpenEvent(e))(b)
 	r.mustSucceed(f.Query())
 	r.wantError("record another context's event", b.stream.Record(e), backend.InvalidHandle)
 	r.mustSucceed(a.stream.Record(e)) // the space is not mapped: the event is not reached

@@ -13,7 +13,7 @@ import (
 )
 
 // A process that exports a pool gives the pool a name. The handle has the name; the shim writes the handle into a file in
-// memory, whose descriptor the program hands to other processes. A process that imports the pool gets a pool of its own
+// memory: the program hands its descriptor to other processes. A process that imports the pool gets a pool of its own
 // from which nothing can be allocated, and by which it opens allocations: they are imported like other shared memory
 // (share.go). Pools are saved with their names, and allocations with theirs.
 

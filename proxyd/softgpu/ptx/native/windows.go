@@ -149,7 +149,7 @@ func measureWindow(e *emitter, n int) {
 	a.Bind(done)
 }
 
-// checkWindow goes to no unless all loads of a window are aligned and within the memory, whose address is in RAX then. Each
+// checkWindow goes to no unless all loads of a window are aligned and within the memory; RAX has the memory's address then. Each
 // load is of length bytes from its offset on.
 func checkWindow(e *emitter, w window, starts []amd64.Reg, length int32, no amd64.Label) {
 	a := e.a
