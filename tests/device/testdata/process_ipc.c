@@ -6,6 +6,7 @@
 
 /* Memory and events that processes share: what is allowed, and what is not. */
 #include "check.h"
+#include "messages.h"
 
 #include <string.h>
 #include <sys/socket.h>
@@ -15,30 +16,6 @@
 enum { N = 4 << 20, LAZY = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS };
 
 static int other; /* the other process */
-
-static void say(const void *what, size_t n)
-{
-	HOLDS(write(other, what, n) == (ssize_t)n);
-}
-
-static void hear(void *what, size_t n)
-{
-	for (size_t got = 0; got < n;) {
-		const ssize_t k = read(other, (char *)what + got, n - got);
-
-		HOLDS(k > 0);
-		got += (size_t)k;
-	}
-}
-
-/* Both processes are here. */
-static void meet(void)
-{
-	char c = 0;
-
-	say(&c, 1);
-	hear(&c, 1);
-}
 
 static unsigned char byte_at(CUdeviceptr p)
 {
@@ -101,22 +78,22 @@ static void export(void)
 	OK(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
 	OK(cuIpcGetEventHandle(&event_handle, event));
 	WANT(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenEventHandle(&e, event_handle));
-	say(&handle, sizeof(handle));
-	say(&small_handle, sizeof(small_handle));
-	say(&event_handle, sizeof(event_handle));
-	meet(); /* it has opened them */
+	say(other, &handle, sizeof(handle));
+	say(other, &small_handle, sizeof(small_handle));
+	say(other, &event_handle, sizeof(event_handle));
+	meet(other); /* it has opened them */
 	OK(cuEventSynchronize(event)); /* which the other process has recorded */
-	meet(); /* it has written */
+	meet(other); /* it has written */
 	HOLDS(byte_at(large) == 11 && byte_at(large + N - 1) == 11 && byte_at(small + 4999) == 12 && byte_at(neighbour) == 3);
 	OK(cuMemFree(large));
 	OK(cuEventDestroy(event));
-	meet(); /* freed and destroyed */
-	meet(); /* it has looked */
+	meet(other); /* freed and destroyed */
+	meet(other); /* it has looked */
 	OK(cuMemAlloc(&p, N));
 	HOLDS(p == large && byte_at(p) == 0);
 	OK(cuMemsetD8(p, 77, N));
-	meet(); /* something else is there */
-	meet(); /* it has looked */
+	meet(other); /* something else is there */
+	meet(other); /* it has looked */
 	exit(0);
 }
 
@@ -153,9 +130,9 @@ static void import(void)
 
 	first = begin();
 	OK(cuMemGetInfo(&before, &total));
-	hear(&handle, sizeof(handle));
-	hear(&small_handle, sizeof(small_handle));
-	hear(&event_handle, sizeof(event_handle));
+	hear(other, &handle, sizeof(handle));
+	hear(other, &small_handle, sizeof(small_handle));
+	hear(other, &event_handle, sizeof(event_handle));
 	forgeries(handle);
 	OK(cuIpcOpenMemHandle(&large, handle, LAZY));
 	OK(cuIpcOpenMemHandle(&p, handle, LAZY));
@@ -185,24 +162,24 @@ static void import(void)
 	WANT(CUDA_ERROR_INVALID_HANDLE, cuIpcGetEventHandle(&forged, event));
 	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	OK(cuEventRecord(event, stream));
-	meet(); /* opened */
+	meet(other); /* opened */
 	HOLDS(byte_at(large) == 1 && byte_at(large + N - 1) == 1 && byte_at(small) == 2);
 	OK(cuMemsetD8(large, 11, N));
 	OK(cuMemsetD8(small, 12, 5000));
 	OK(cuCtxSynchronize());
 	WANT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(page, small, sizeof(page))); /* the neighbour is the exporter's own */
-	meet(); /* written */
-	meet(); /* freed */
+	meet(other); /* written */
+	meet(other); /* freed */
 	HOLDS(byte_at(large) == 11);
 	OK(cuEventRecord(event, stream));
 	OK(cuEventSynchronize(event));
 	WANT(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenMemHandle(&p, handle, LAZY));
 	WANT(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenEventHandle(&e, event_handle));
-	meet(); /* looked */
-	meet(); /* something else is there */
+	meet(other); /* looked */
+	meet(other); /* something else is there */
 	HOLDS(byte_at(large) == 11);
 	WANT(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenMemHandle(&p, handle, LAZY));
-	meet(); /* looked */
+	meet(other); /* looked */
 	HOLDS(wait(&status) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	/* It may still count as attached when it is a zombie no more. */
 	while (cuIpcOpenMemHandle(&p, small_handle, LAZY) == CUDA_SUCCESS)

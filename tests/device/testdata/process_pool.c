@@ -6,6 +6,7 @@
 
 /* Memory pools that processes share: what is allowed, and what is not. */
 #include "check.h"
+#include "messages.h"
 
 #include <string.h>
 #include <sys/socket.h>
@@ -15,58 +16,6 @@
 enum { N = 4 << 20, SMALL = 5000, DESCRIPTOR = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR };
 
 static int other; /* the other process */
-
-static void say(const void *what, size_t n)
-{
-	HOLDS(write(other, what, n) == (ssize_t)n);
-}
-
-static void hear(void *what, size_t n)
-{
-	for (size_t got = 0; got < n;) {
-		const ssize_t k = read(other, (char *)what + got, n - got);
-
-		HOLDS(k > 0);
-		got += (size_t)k;
-	}
-}
-
-static void meet(void)
-{
-	char c = 0;
-
-	say(&c, 1);
-	hear(&c, 1);
-}
-
-union control {
-	struct cmsghdr head;
-	char room[CMSG_SPACE(sizeof(int))];
-};
-
-static void say_descriptor(int fd)
-{
-	union control control = { .head = { .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(fd)) } };
-	char c = 0;
-	struct iovec io = { &c, 1 };
-	struct msghdr m = { .msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
-
-	memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
-	HOLDS(sendmsg(other, &m, 0) == 1);
-}
-
-static int hear_descriptor(void)
-{
-	union control control;
-	char c;
-	struct iovec io = { &c, 1 };
-	struct msghdr m = { .msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
-	int fd;
-
-	HOLDS(recvmsg(other, &m, 0) == 1);
-	memcpy(&fd, CMSG_DATA(&control.head), sizeof(fd));
-	return (fd);
-}
 
 static unsigned char byte_at(CUdeviceptr p)
 {
@@ -145,18 +94,18 @@ static void export(void)
 	OK(cuMemPoolExportPointer(&large_data, large));
 	OK(cuMemPoolExportPointer(&small_data, small));
 	OK(cuStreamSynchronize(stream));
-	say_descriptor(fd);
-	say_descriptor(second_fd);
-	say(&large_data, sizeof(large_data));
-	say(&small_data, sizeof(small_data));
+	say_descriptor(other, fd);
+	say_descriptor(other, second_fd);
+	say(other, &large_data, sizeof(large_data));
+	say(other, &small_data, sizeof(small_data));
 	close(fd);
 	close(second_fd);
-	meet(); /* it has written */
+	meet(other); /* it has written */
 	HOLDS(byte_at(large) == 11 && byte_at(large + N - 1) == 11 && byte_at(small + SMALL - 1) == 12);
 	OK(cuMemFreeAsync(large, stream));
 	OK(cuStreamSynchronize(stream));
-	meet(); /* freed */
-	meet(); /* it has looked */
+	meet(other); /* freed */
+	meet(other); /* it has looked */
 	OK(cuMemAllocFromPoolAsync(&again, N, pool, stream));
 	HOLDS(byte_at(small) == 12);
 	OK(cuMemPoolDestroy(second));
@@ -175,10 +124,10 @@ static void import(void)
 
 	begin();
 	OK(cuStreamCreate(&stream, 0));
-	fd = hear_descriptor();
-	second_fd = hear_descriptor();
-	hear(&large_data, sizeof(large_data));
-	hear(&small_data, sizeof(small_data));
+	fd = hear_descriptor(other);
+	second_fd = hear_descriptor(other);
+	hear(other, &large_data, sizeof(large_data));
+	hear(other, &small_data, sizeof(small_data));
 	OK(cuMemPoolImportFromShareableHandle(&pool, as_handle(fd), DESCRIPTOR, 0));
 	OK(cuMemPoolImportFromShareableHandle(&second, as_handle(second_fd), DESCRIPTOR, 0));
 	close(fd);
@@ -198,8 +147,8 @@ static void import(void)
 	OK(cuMemsetD8Async(large, 11, N, stream));
 	OK(cuMemsetD8Async(small, 12, SMALL, stream));
 	OK(cuStreamSynchronize(stream));
-	meet(); /* written */
-	meet(); /* the exporter has freed the large one */
+	meet(other); /* written */
+	meet(other); /* the exporter has freed the large one */
 	HOLDS(byte_at(large) == 11);
 	OK(cuMemPoolDestroy(pool));
 	OK(cuMemsetD8Async(large, 13, N, stream));
@@ -207,7 +156,7 @@ static void import(void)
 	OK(cuStreamSynchronize(stream));
 	WANT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&p, second, &large_data));
 	OK(cuMemFree(small));
-	meet(); /* looked */
+	meet(other); /* looked */
 	exit(0);
 }
 

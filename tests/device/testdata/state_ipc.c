@@ -9,6 +9,7 @@
 // limit: 60s
 
 #include "check.h"
+#include "messages.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -70,50 +71,6 @@ static unsigned int hash(CUdeviceptr p)
 	for (int i = 0; i < WORDS; ++i)
 		h = (h ^ words[i]) * 16777619u;
 	return (h);
-}
-
-static void say(int to, const void *what, size_t n)
-{
-	HOLDS(write(to, what, n) == (ssize_t)n);
-}
-
-static void hear(int from, void *what, size_t n)
-{
-	for (size_t got = 0; got < n;) {
-		const ssize_t k = read(from, (char *)what + got, n - got);
-
-		HOLDS(k > 0);
-		got += (size_t)k;
-	}
-}
-
-union control {
-	struct cmsghdr head;
-	char room[CMSG_SPACE(sizeof(int))];
-};
-
-static void say_descriptor(int to, int fd)
-{
-	union control control = { .head = { .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(fd)) } };
-	char c = 0;
-	struct iovec io = { &c, 1 };
-	struct msghdr m = { .msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
-
-	memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
-	HOLDS(sendmsg(to, &m, 0) == 1);
-}
-
-static int hear_descriptor(int from)
-{
-	union control control;
-	char c;
-	struct iovec io = { &c, 1 };
-	struct msghdr m = { .msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
-	int fd;
-
-	HOLDS(recvmsg(from, &m, 0) == 1);
-	memcpy(&fd, CMSG_DATA(&control.head), sizeof(fd));
-	return (fd);
 }
 
 /* Memory of a pool that the other process may import, and the pool's descriptor. */
