@@ -66,6 +66,7 @@ func TestJobCgroupHere(t *testing.T) {
 			os.Remove(dir)
 		}
 	})
+	waitForArguments(t, stepd.Process.Pid)
 	if got := JobCgroupHere(root, id); got != "" {
 		t.Errorf("job cgroup %q before it exists", got)
 	}
@@ -101,8 +102,8 @@ func TestJobCgroupHere(t *testing.T) {
 	}
 }
 
-// TestFalseStepd: a user calls a process slurmstepd, also one of a set-user-ID program, of which /proc names root as the owner. It is not
-// taken for the slurmstepd of another user's job: the job's device server would be put into the first user's cgroup.
+// TestFalseStepd: a user calls a process slurmstepd, also one of a set-user-ID program, of which /proc names root as the owner.
+// It is not taken for the slurmstepd of another user's job: the job's device server would be put into the first user's cgroup.
 func TestFalseStepd(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: it starts processes of other users")
@@ -129,6 +130,7 @@ func TestFalseStepd(t *testing.T) {
 				_ = cmd.Process.Kill()
 				_ = cmd.Wait()
 			}()
+			waitForArguments(t, cmd.Process.Pid)
 			if got := isStepdOf(cmd.Process.Pid, 812); got != tt.want {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
@@ -137,6 +139,16 @@ func TestFalseStepd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// waitForArguments waits until /proc shows the arguments of a process that was just started: the kernel sets them some
+// microseconds after exec has closed the descriptors, which is when Start returns.
+func waitForArguments(t *testing.T, pid int) {
+	t.Helper()
+	waitFor(t, t.Context(), "the process has arguments", func() bool {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		return err != nil || len(b) > 0
+	})
 }
 
 // copyProgram copies a program to a new folder that all users reach, and returns its path.
