@@ -26,7 +26,7 @@ enum { MIN_NAMESPACES = 5, MAX_NAMESPACES = 6 };
  */
 enum { PROC_FD = 700 };
 
-__attribute__((format(printf, 2, 3))) static void refuse(struct fate *fate, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void refuse_task(struct fate *fate, const char *format, ...)
 {
 	va_list args;
 
@@ -62,14 +62,14 @@ static int open_proc(void)
 }
 
 /* Join the namespaces in the order in which they came: mount first, PID last. */
-static void join(struct fate *fate)
+static void join_namespaces(struct fate *fate)
 {
 	const struct reply *reply = &fate->reply;
 	const char *root = message_get(&reply->message, SING_KEY_ROOT);
 	char cwd[PATH_MAX];
 
 	if (reply->n_fds < MIN_NAMESPACES || reply->n_fds > MAX_NAMESPACES) {
-		refuse(fate, "proxyd sent %zu namespaces", reply->n_fds);
+		refuse_task(fate, "proxyd sent %zu namespaces", reply->n_fds);
 		return;
 	}
 	if (!getcwd(cwd, sizeof(cwd)))
@@ -77,8 +77,8 @@ static void join(struct fate *fate)
 	fate->proc_fd = open_proc();
 	for (size_t i = 0; i < reply->n_fds; ++i) {
 		if (setns(reply->fds[i], 0)) {
-			refuse(fate, "the capsule's namespace %zu of %zu cannot be joined: %s", i + 1, reply->n_fds,
-			       strerror(errno));
+			refuse_task(fate, "the capsule's namespace %zu of %zu cannot be joined: %s", i + 1, reply->n_fds,
+				    strerror(errno));
 			return;
 		}
 	}
@@ -93,27 +93,27 @@ static void join(struct fate *fate)
 	if (root && *root) {
 		fate->root_fd = root_changer_start(root);
 		if (fate->root_fd < 0) {
-			refuse(fate, "the root of the container cannot be opened: %s", strerror(errno));
+			refuse_task(fate, "the root of the container cannot be opened: %s", strerror(errno));
 			return;
 		}
 	}
 	fate->kind = JOINED;
 }
 
-static void enter(struct fate *fate, const char *mode)
+static void enter_capsule(struct fate *fate, const char *mode)
 {
 	const char *name = message_get(&fate->reply.message, SING_KEY_NAME);
 
 	if (!name || !is_name(name)) {
-		refuse(fate, "proxyd gave the task no name: %.100s", name ? name : "");
+		refuse_task(fate, "proxyd gave the task no name: %.100s", name ? name : "");
 		return;
 	}
 	memcpy(fate->name, name, strlen(name) + 1);
 	fate->restore = strcmp(mode, SING_MODE_RESTORE) == 0;
-	join(fate);
+	join_namespaces(fate);
 }
 
-static void finish(struct fate *fate)
+static void finish_task(struct fate *fate)
 {
 	const char *text = message_get(&fate->reply.message, SING_KEY_STATUS);
 	char *end;
@@ -122,7 +122,7 @@ static void finish(struct fate *fate)
 	errno = 0;
 	status = text ? strtol(text, &end, 10) : -1;
 	if (errno || status < 0 || status > 0xffff || *end || !(WIFEXITED(status) || WIFSIGNALED(status))) {
-		refuse(fate, "proxyd knows of no status with which this task ended: %.100s", text ? text : "");
+		refuse_task(fate, "proxyd knows of no status with which this task ended: %.100s", text ? text : "");
 		return;
 	}
 	fate->status = (int)status;
@@ -130,26 +130,26 @@ static void finish(struct fate *fate)
 }
 
 /* Do as proxyd says. */
-static void obey(const struct config *c, struct fate *fate)
+static void obey_reply(const struct config *c, struct fate *fate)
 {
 	const struct message *m = &fate->reply.message;
 	const char *mode = message_get(m, SING_KEY_MODE);
 	const char *reason = message_get(m, SING_KEY_REASON);
 
 	if (strcmp(message_verb(m), SING_NO) == 0) {
-		refuse(fate, "%s", reason ? reason : "proxyd refuses this task and gives no reason");
+		refuse_task(fate, "%s", reason ? reason : "proxyd refuses this task and gives no reason");
 		return;
 	}
 	if (!mode)
 		mode = "";
 	if (strcmp(mode, SING_MODE_FRESH) == 0 || strcmp(mode, SING_MODE_RESTORE) == 0) {
-		enter(fate, mode);
+		enter_capsule(fate, mode);
 	} else if (strcmp(mode, SING_MODE_FINISHED) == 0) {
-		finish(fate);
+		finish_task(fate);
 	} else if (strcmp(mode, SING_MODE_PLAIN) == 0) {
 		snprintf(fate->why, sizeof(fate->why), "%s", reason ? reason : "");
 	} else {
-		refuse(fate, "proxyd is of another version than this plugin: mode %.100s", mode);
+		refuse_task(fate, "proxyd is of another version than this plugin: mode %.100s", mode);
 		if (c->run_unprotected)
 			fate->kind = PLAIN;
 	}
@@ -175,6 +175,6 @@ void capsule_enter(const struct config *c, const struct message *request, struct
 	if (rv)
 		fate->kind = c->run_unprotected ? PLAIN : REFUSED;
 	else
-		obey(c, fate);
+		obey_reply(c, fate);
 	reply_close(&fate->reply);
 }

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void append(struct message *m, const char *text, size_t n)
+static void append_text(struct message *m, const char *text, size_t n)
 {
 	if (m->overflow || n > sizeof(m->bytes) - m->used) {
 		m->overflow = true;
@@ -21,14 +21,14 @@ void message_begin(struct message *m, const char *verb)
 {
 	m->used = 0;
 	m->overflow = false;
-	append(m, verb, strlen(verb) + 1);
+	append_text(m, verb, strlen(verb) + 1);
 }
 
 void message_add(struct message *m, const char *key, const char *value)
 {
-	append(m, key, strlen(key));
-	append(m, "=", 1);
-	append(m, value, strlen(value) + 1);
+	append_text(m, key, strlen(key));
+	append_text(m, "=", 1);
+	append_text(m, value, strlen(value) + 1);
 }
 
 void message_add_number(struct message *m, const char *key, unsigned long value)

@@ -154,7 +154,7 @@ static struct {
 /* --- checking --- */
 
 /* Remember why a value is refused, in the user's words. */
-static void refuse(const char *prefix, const char *given, const char *why, const char *accepted)
+static void refuse_value(const char *prefix, const char *given, const char *why, const char *accepted)
 {
 	snprintf(now.wrong, sizeof(now.wrong), "%s%.200s: %s; accepted: %s", prefix, given, why, accepted);
 }
@@ -209,22 +209,22 @@ static int take_list(const char *prefix, const char *list)
 		const char *why;
 
 		if (n >= sizeof(text)) {
-			refuse(prefix, list, "too long", rows[SELF].accepted);
+			refuse_value(prefix, list, "too long", rows[SELF].accepted);
 			return (-1);
 		}
 		memcpy(text, at, n);
 		text[n] = '\0';
 		if (!row || (!value && !row->bare)) {
-			refuse(prefix, n ? text : list, n ? "unknown" : "an element is empty", rows[SELF].accepted);
+			refuse_value(prefix, n ? text : list, n ? "unknown" : "an element is empty", rows[SELF].accepted);
 			return (-1);
 		}
 		if (now.brief[row - rows].given) {
-			refuse(prefix, text, "given twice", rows[SELF].accepted);
+			refuse_value(prefix, text, "given twice", rows[SELF].accepted);
 			return (-1);
 		}
 		why = take_value(row, value ? text + strlen(row->brief) + 1 : "", &now.brief[row - rows]);
 		if (why) {
-			refuse(prefix, text, why, row->accepted);
+			refuse_value(prefix, text, why, row->accepted);
 			return (-1);
 		}
 		at += n;
@@ -239,7 +239,7 @@ static int take_switch(const char *text)
 	const bool by_default = now.of_environment && strcmp(now.of_environment, text) == 0;
 
 	if (strlen(text) >= VALUE_SIZE) {
-		refuse("--singularity=", text, "too long", rows[SELF].accepted);
+		refuse_value("--singularity=", text, "too long", rows[SELF].accepted);
 		return (-1);
 	}
 	now.off = strcmp(text, "off") == 0;
@@ -261,7 +261,7 @@ static int take_full(const struct row *row, const char *text)
 	if (!why)
 		return (0);
 	snprintf(prefix, sizeof(prefix), "--%s=", row->flag);
-	refuse(prefix, text, why, row->accepted);
+	refuse_value(prefix, text, why, row->accepted);
 
 	return (-1);
 }
@@ -270,7 +270,7 @@ static int take_full(const struct row *row, const char *text)
  * What Slurm calls with an option's value, maybe more than once: the last value counts, as
  * Slurm forwards only that value.
  */
-static int take(int val, const char *text, int remote)
+static int take_option(int val, const char *text, int remote)
 {
 	const struct row *row = rows + val;
 	int rv;
@@ -301,7 +301,7 @@ static struct spank_option spank_option_of(const struct row *row)
 		.usage = row->help,
 		.has_arg = row->bare ? optional : required,
 		.val = (int)(row - rows),
-		.cb = take,
+		.cb = take_option,
 	});
 }
 

@@ -74,7 +74,7 @@ static void keep_fds(struct reply *reply, struct msghdr *msg)
 	}
 }
 
-static enum outcome receive(int sock, struct reply *reply, char why[WHY_SIZE])
+static enum outcome receive_reply(int sock, struct reply *reply, char why[WHY_SIZE])
 {
 	union {
 		struct cmsghdr align;
@@ -141,8 +141,8 @@ static void await_answer(int sock, int sigterm)
 	}
 }
 
-static enum outcome attempt(const char *path, int seconds, int sigterm, const struct message *request,
-			    struct reply *reply, char why[WHY_SIZE])
+static enum outcome attempt_request(const char *path, int seconds, int sigterm, const struct message *request,
+				    struct reply *reply, char why[WHY_SIZE])
 {
 	enum outcome outcome;
 	ssize_t n;
@@ -159,7 +159,7 @@ static enum outcome attempt(const char *path, int seconds, int sigterm, const st
 	if (n == (ssize_t)request->used) {
 		if (sigterm >= 0)
 			await_answer(sock, sigterm);
-		outcome = receive(sock, reply, why);
+		outcome = receive_reply(sock, reply, why);
 	} else {
 		snprintf(why, WHY_SIZE, "proxyd does not listen: %s", strerror(errno));
 		outcome = errno == EPIPE || errno == ECONNRESET ? DIED : FAILED;
@@ -171,7 +171,7 @@ static enum outcome attempt(const char *path, int seconds, int sigterm, const st
 	return (outcome);
 }
 
-static long milliseconds(void)
+static long milliseconds_now(void)
 {
 	struct timespec t;
 
@@ -184,7 +184,7 @@ int proxyd_ask(const char *path, int retry, int seconds, int sigterm, const stru
 	       struct reply *reply, char why[WHY_SIZE])
 {
 	static const struct timespec pause = { .tv_nsec = RETRY_MILLISECONDS * 1000000L };
-	long until = milliseconds() + retry * 1000L;
+	long until = milliseconds_now() + retry * 1000L;
 	int deaths = 0;
 
 	reply->n_fds = 0;
@@ -193,7 +193,7 @@ int proxyd_ask(const char *path, int retry, int seconds, int sigterm, const stru
 		return (-1);
 	}
 	for (;;) {
-		switch (attempt(path, seconds, sigterm, request, reply, why)) {
+		switch (attempt_request(path, seconds, sigterm, request, reply, why)) {
 		case ANSWERED:
 			return (0);
 		case FAILED:
@@ -201,12 +201,12 @@ int proxyd_ask(const char *path, int retry, int seconds, int sigterm, const stru
 		case DIED:
 			if (++deaths == MAX_DEATHS)
 				return (-1);
-			until = milliseconds() + retry * 1000L;
+			until = milliseconds_now() + retry * 1000L;
 			break;
 		case ABSENT:
 			break;
 		}
-		if (milliseconds() >= until)
+		if (milliseconds_now() >= until)
 			return (-1);
 		nanosleep(&pause, NULL);
 	}

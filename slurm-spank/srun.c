@@ -42,7 +42,7 @@ struct found {
  * Look among srun's own words. srun has just taken them apart with getopt_long, whose
  * optind, a single variable for the whole process, stands at the program that is to be run.
  */
-static struct found find(void)
+static struct found find_options(void)
 {
 	struct found found = { 0 };
 	struct cmdline c;
@@ -62,9 +62,9 @@ static struct found find(void)
 	return (found);
 }
 
-static const char *refusal(void)
+static const char *why_refused(void)
 {
-	const struct found found = find();
+	const struct found found = find_options();
 
 	if (config.wrong[0])
 		return (config.wrong);
@@ -87,7 +87,7 @@ void srun_options_known(void)
 
 	if (!options_on())
 		return;
-	why = refusal();
+	why = why_refused();
 	if (!why)
 		return;
 	sing_error("%s", why);

@@ -96,7 +96,7 @@ static void add_container(struct message *m, spank_t sp)
 	message_add(m, SING_KEY_GROUPS, groups);
 }
 
-static void compose(struct message *m, spank_t sp, uint32_t step)
+static void compose_request(struct message *m, spank_t sp, uint32_t step)
 {
 	char cwd[PATH_MAX];
 	char **argv = NULL;
@@ -138,7 +138,7 @@ static void compose(struct message *m, spank_t sp, uint32_t step)
 }
 
 /* Why this task must not run, without asking proxyd, or NULL. */
-static const char *refusal(void)
+static const char *why_refused(void)
 {
 	if (options_wrong())
 		return (options_wrong());
@@ -162,13 +162,13 @@ void stepd_task_as_root(spank_t sp)
 	if (!task.batch && step > STEP_LAST_OF_SRUN)
 		return; /* extern and interactive steps hold no program of the job's */
 	spank_get_item(sp, S_TASK_ID, &task.local);
-	why = refusal();
+	why = why_refused();
 	if (why) {
 		task.fate.kind = REFUSED;
 		snprintf(task.fate.why, sizeof(task.fate.why), "%s", why);
 		return;
 	}
-	compose(&request, sp, step);
+	compose_request(&request, sp, step);
 	capsule_enter(&task.config, &request, &task.fate);
 }
 
@@ -196,7 +196,7 @@ static _Noreturn void end_like(int status)
 	_exit(128 + WTERMSIG(status)); /* a signal that ends no process */
 }
 
-static void set(spank_t sp, const char *name, const char *value)
+static void set_variable(spank_t sp, const char *name, const char *value)
 {
 	const spank_err_t err = spank_setenv(sp, name, value, 1);
 
@@ -235,7 +235,7 @@ static void add_path(spank_t sp, const char *name, const char *path, enum place 
 	} else {
 		snprintf(list + used, sizeof(list) - used, "%s%s", used ? ":" : "", path);
 	}
-	set(sp, name, list);
+	set_variable(sp, name, list);
 }
 
 /* Take a path out of a list of the linker's. */
@@ -253,7 +253,7 @@ static void drop_path(spank_t sp, const char *name, const char *path)
 		else
 			at += n;
 	}
-	set(sp, name, list);
+	set_variable(sp, name, list);
 }
 
 /* What the capsule has in the place of files of this node. */
@@ -282,7 +282,7 @@ static void set_variables(spank_t sp)
 			if (strcmp(name, "LD_LIBRARY_PATH") == 0)
 				add_path(sp, name, equals + 1, FIRST);
 			else
-				set(sp, name, equals + 1);
+				set_variable(sp, name, equals + 1);
 		}
 	}
 	/*
@@ -309,9 +309,9 @@ static void number_devices(spank_t sp)
 	    spank_getenv(sp, DEVICE_NAMES, names, sizeof(names)) != ESPANK_SUCCESS ||
 	    !devices_renumber(visible, names, places, sizeof(places)))
 		return;
-	set(sp, VISIBLE, places);
+	set_variable(sp, VISIBLE, places);
 	if (devices_count(names, places, sizeof(places)))
-		set(sp, DEVICE_NAMES, places);
+		set_variable(sp, DEVICE_NAMES, places);
 }
 
 /*
@@ -354,8 +354,8 @@ static void put_warden(spank_t sp, const char *const *options, int n)
 	}
 	for (int i = 0; i < n; ++i)
 		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", i ? " " : "", options[i]);
-	set(sp, "SINGULARITY_SLURM_WARDEN", text);
-	set(sp, "SINGULARITY_SLURM_ARGV0", argv[0]);
+	set_variable(sp, "SINGULARITY_SLURM_WARDEN", text);
+	set_variable(sp, "SINGULARITY_SLURM_ARGV0", argv[0]);
 	argv[0] = task.config.warden;
 }
 #endif

@@ -17,7 +17,7 @@ enum { MIN_PORT = 1024, MAX_PORT = 65535, MAX_PORTS = 16 };
  * Read a number that begins at *text and move *text behind the number. Long numbers are
  * refused like texts that are no number; nothing here needs more than nine digits.
  */
-static bool number(const char **text, long *n)
+static bool read_number(const char **text, long *n)
 {
 	size_t digits = 0;
 
@@ -31,7 +31,7 @@ static bool number(const char **text, long *n)
 	return (digits > 0);
 }
 
-static long unit(char c)
+static long seconds_of_unit(char c)
 {
 	switch (c) {
 	case 's':
@@ -55,20 +55,20 @@ static long parse_time(const char *text)
 	bool with_days = false;
 	size_t n;
 
-	if (!number(&text, &parts[0]))
+	if (!read_number(&text, &parts[0]))
 		return (-1);
-	if (unit(*text))
-		return (text[1] ? -1 : parts[0] * unit(*text));
+	if (seconds_of_unit(*text))
+		return (text[1] ? -1 : parts[0] * seconds_of_unit(*text));
 	if (*text == '-') {
 		with_days = true;
 		days = parts[0];
 		++text;
-		if (!number(&text, &parts[0]) || parts[0] > 23)
+		if (!read_number(&text, &parts[0]) || parts[0] > 23)
 			return (-1);
 	}
 	for (n = 1; *text == ':' && n < 3; ++n) {
 		++text;
-		if (!number(&text, &parts[n]) || parts[n] > 59)
+		if (!read_number(&text, &parts[n]) || parts[n] > 59)
 			return (-1);
 	}
 	if (*text)
@@ -98,12 +98,12 @@ const char *value_gpus(const char *text, char out[VALUE_SIZE])
 {
 	long min, max;
 
-	if (!number(&text, &min))
+	if (!read_number(&text, &min))
 		return ("not a number of GPUs");
 	max = min;
 	if (*text == '-') {
 		++text;
-		if (!number(&text, &max))
+		if (!read_number(&text, &max))
 			return ("not a range of numbers");
 	}
 	if (*text)
@@ -121,7 +121,7 @@ const char *value_job(const char *text, char out[VALUE_SIZE])
 {
 	long job;
 
-	if (!number(&text, &job) || *text || job < 1 || job > MAX_JOB)
+	if (!read_number(&text, &job) || *text || job < 1 || job > MAX_JOB)
 		return ("not the number of a job");
 	snprintf(out, VALUE_SIZE, "%ld", job);
 
@@ -155,7 +155,7 @@ const char *value_ports(const char *text, char out[VALUE_SIZE])
 	for (;; ++at) {
 		long port;
 
-		if (!number(&at, &port) || (*at && *at != ','))
+		if (!read_number(&at, &port) || (*at && *at != ','))
 			return ("not a list of ports");
 		if (port < MIN_PORT || port > MAX_PORT)
 			return ("out of range");

@@ -18,7 +18,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /* Complete n after a call that returned rv. */
-static int finish(struct note *n, int rv, enum sing_kind kind)
+static int finish_change(struct note *n, int rv, enum sing_kind kind)
 {
 	const int e = errno;
 
@@ -38,7 +38,7 @@ static int finish(struct note *n, int rv, enum sing_kind kind)
 		struct note n; \
 \
 		note_begin(&n, act, dirfd, path); \
-		return (finish(&n, NEXT(name) arguments, kind)); \
+		return (finish_change(&n, NEXT(name) arguments, kind)); \
 	}
 INTERCEPT(truncate, (const char *path, off_t size), (path, size), ACT_WRITTEN, SING_WRITTEN, AT_FDCWD, path)
 INTERCEPT(truncate64, (const char *path, off_t size), (path, size), ACT_WRITTEN, SING_WRITTEN, AT_FDCWD, path)
@@ -68,7 +68,7 @@ EXPORT char *mkdtemp(char *path)
 }
 
 /* A new name of a file that has none we know of is a new file. */
-static enum sing_kind linked(const struct note *n)
+static enum sing_kind kind_of_link(const struct note *n)
 {
 	return (n->on && n->other.path.n ? SING_LINKED : SING_CREATED);
 }
@@ -79,8 +79,8 @@ EXPORT int link(const char *old, const char *path)
 	enum sing_kind kind;
 
 	note_begin_pair(&n, ACT_LINKED, AT_FDCWD, path, AT_FDCWD, old);
-	kind = linked(&n);
-	return (finish(&n, NEXT(link)(old, path), kind));
+	kind = kind_of_link(&n);
+	return (finish_change(&n, NEXT(link)(old, path), kind));
 }
 
 EXPORT int linkat(int olddir, const char *old, int dirfd, const char *path, int flags)
@@ -89,15 +89,15 @@ EXPORT int linkat(int olddir, const char *old, int dirfd, const char *path, int 
 	enum sing_kind kind;
 
 	note_begin_pair(&n, ACT_LINKED, dirfd, path, olddir, old);
-	kind = linked(&n);
-	return (finish(&n, NEXT(linkat)(olddir, old, dirfd, path, flags), kind));
+	kind = kind_of_link(&n);
+	return (finish_change(&n, NEXT(linkat)(olddir, old, dirfd, path, flags), kind));
 }
 
 /*
  * What a successful rename will have been. From a folder of the capsule's, the result is a new
  * file.
  */
-static enum sing_kind renamed(const struct note *n, int dirfd, const char *path)
+static enum sing_kind kind_of_rename(const struct note *n, int dirfd, const char *path)
 {
 	enum sing_kind kind = SING_RENAMED;
 	struct stat st;
@@ -120,8 +120,8 @@ EXPORT int rename(const char *old, const char *path)
 	enum sing_kind kind;
 
 	note_begin_pair(&n, ACT_RENAMED, AT_FDCWD, path, AT_FDCWD, old);
-	kind = renamed(&n, AT_FDCWD, path);
-	return (finish(&n, NEXT(rename)(old, path), kind));
+	kind = kind_of_rename(&n, AT_FDCWD, path);
+	return (finish_change(&n, NEXT(rename)(old, path), kind));
 }
 
 EXPORT int renameat(int olddir, const char *old, int dirfd, const char *path)
@@ -130,8 +130,8 @@ EXPORT int renameat(int olddir, const char *old, int dirfd, const char *path)
 	enum sing_kind kind;
 
 	note_begin_pair(&n, ACT_RENAMED, dirfd, path, olddir, old);
-	kind = renamed(&n, dirfd, path);
-	return (finish(&n, NEXT(renameat)(olddir, old, dirfd, path), kind));
+	kind = kind_of_rename(&n, dirfd, path);
+	return (finish_change(&n, NEXT(renameat)(olddir, old, dirfd, path), kind));
 }
 
 EXPORT int renameat2(int olddir, const char *old, int dirfd, const char *path, unsigned int flags)
@@ -140,10 +140,10 @@ EXPORT int renameat2(int olddir, const char *old, int dirfd, const char *path, u
 	enum sing_kind kind;
 
 	note_begin_pair(&n, ACT_RENAMED, dirfd, path, olddir, old);
-	kind = renamed(&n, dirfd, path);
+	kind = kind_of_rename(&n, dirfd, path);
 	if ((flags & RENAME_EXCHANGE) && n.on && n.other.path.n)
 		kind = SING_EXCHANGED;
-	return (finish(&n, NEXT(renameat2)(olddir, old, dirfd, path, flags), kind));
+	return (finish_change(&n, NEXT(renameat2)(olddir, old, dirfd, path, flags), kind));
 }
 
 EXPORT int chdir(const char *path)

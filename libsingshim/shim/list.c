@@ -90,7 +90,7 @@ static uint32_t head_of(enum sing_state state, enum sing_kind kind)
 	return (SING_RECORD_MARK | (uint32_t)state << 8 | (uint32_t)kind << 16);
 }
 
-static void fill(struct sing_record *r, struct span path, struct span other)
+static void fill_record(struct sing_record *r, struct span path, struct span other)
 {
 	memcpy(r->paths, path.at, path.n);
 	if (other.n)
@@ -121,7 +121,7 @@ static void append_more(enum sing_kind kind, struct span path, struct span other
 	buf.r.n1 = (uint16_t)path.n;
 	buf.r.n2 = (uint16_t)other.n;
 	buf.r.number = kind == SING_APPENDED ? UINT64_MAX : 0;
-	fill(&buf.r, path, other);
+	fill_record(&buf.r, path, other);
 	atomic_store_explicit(&buf.r.head, head_of(SING_DONE, kind), memory_order_relaxed);
 	fd = open_file(more, O_WRONLY | O_APPEND);
 	if (fd >= 0) {
@@ -153,7 +153,7 @@ struct sing_record *list_begin(enum sing_kind kind, struct span path, struct spa
 	r->n2 = (uint16_t)other.n;
 	r->number = 0;
 	atomic_store_explicit(&r->head, head_of(SING_RESERVED, kind), memory_order_release);
-	fill(r, path, other);
+	fill_record(r, path, other);
 	atomic_store_explicit(&r->head, head_of(SING_PENDING, kind), memory_order_release);
 
 	return (r);

@@ -30,7 +30,7 @@ static void make_foothold(void)
  * Everything that is not safe in a signal handler happens here, while there is a single thread:
  * the list is mapped and the next functions are looked up.
  */
-__attribute__((constructor)) static void start(void)
+__attribute__((constructor)) static void start_shim(void)
 {
 	const int e = errno;
 

@@ -17,7 +17,7 @@ static const char *const names[] = {
 static void *_Atomic found[NEXT_COUNT];
 
 /* In place of a function that this libc does not have; all of ours fail with -1. */
-static int missing(void)
+static int fail_missing(void)
 {
 	errno = ENOSYS;
 	return (-1);
@@ -31,7 +31,7 @@ static void *look_up(enum next_name name)
 	if (!f)
 		dlerror();
 
-	return (f ? f : (void *)missing);
+	return (f ? f : (void *)fail_missing);
 }
 
 void next_look_up(void)

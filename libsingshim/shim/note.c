@@ -35,18 +35,18 @@ static bool is_known(enum act act, uint64_t key, struct span path, struct span o
 	return (seen_has(key));
 }
 
-static void release(struct note *n)
+static void release_paths(struct note *n)
 {
 	place_give_back(&n->path);
 	place_give_back(&n->other);
 	n->on = false;
 }
 
-static void begin(struct note *n, enum act act)
+static void begin_note(struct note *n, enum act act)
 {
 	n->key = seen_key(act, n->path.path, n->other.path);
 	if (is_known(act, n->key, n->path.path, n->other.path)) {
-		release(n);
+		release_paths(n);
 		return;
 	}
 	n->on = true;
@@ -61,9 +61,9 @@ void note_begin(struct note *n, enum act act, int dirfd, const char *path)
 	if (!list_is_open())
 		return;
 	if (place_find(&n->path, dirfd, path))
-		begin(n, act);
+		begin_note(n, act);
 	else
-		release(n);
+		release_paths(n);
 	errno = e;
 }
 
@@ -79,9 +79,9 @@ void note_begin_pair(struct note *n, enum act act, int dirfd, const char *path, 
 		n->other = (struct place){ .buffer = NULL };
 	}
 	if (place_find(&n->path, dirfd, path))
-		begin(n, act);
+		begin_note(n, act);
 	else
-		release(n);
+		release_paths(n);
 	errno = e;
 }
 
@@ -89,7 +89,7 @@ void note_begin_pair(struct note *n, enum act act, int dirfd, const char *path, 
  * A name is gone. When the name comes again, that must be recorded again: by this process, and
  * by other processes, if another process wrote the file; a folder's name stands for many.
  */
-static void forget(struct span gone)
+static void forget_name(struct span gone)
 {
 	const uint64_t key = seen_key(ACT_WRITTEN, gone, none);
 
@@ -106,11 +106,11 @@ void note_done(struct note *n, enum sing_kind kind, uint64_t number)
 	if (n->record)
 		list_done(n->record, kind, number);
 	if (kind == SING_REMOVED)
-		forget(n->path.path);
+		forget_name(n->path.path);
 	else if (kind == SING_RENAMED || kind == SING_REPLACED || kind == SING_EXCHANGED)
-		forget(n->other.path);
+		forget_name(n->other.path);
 	seen_add(n->key);
-	release(n);
+	release_paths(n);
 }
 
 void note_failed(struct note *n)
@@ -119,7 +119,7 @@ void note_failed(struct note *n)
 		return;
 	if (n->record)
 		list_failed(n->record);
-	release(n);
+	release_paths(n);
 }
 
 void note_done_behind(struct note *n, enum act act, enum sing_kind kind, uint64_t number, int fd)
@@ -131,9 +131,9 @@ void note_done_behind(struct note *n, enum act act, enum sing_kind kind, uint64_
 		return;
 	note_failed(n);
 	if (place_find_open(&behind.path, fd))
-		begin(&behind, act);
+		begin_note(&behind, act);
 	else
-		release(&behind);
+		release_paths(&behind);
 	note_done(&behind, kind, number);
 	seen_add(key);
 }

@@ -38,7 +38,7 @@ struct opening {
 	mode_t mode;
 };
 
-static int call(const struct opening *o, int flags)
+static int call_next(const struct opening *o, int flags)
 {
 	switch (o->name) {
 	case NEXT_openat:
@@ -62,7 +62,7 @@ struct looked {
 	uint64_t length;
 };
 
-static struct looked look(int dirfd, const char *path)
+static struct looked look_at(int dirfd, const char *path)
 {
 	struct looked rv = { .missing = true, .length = UINT64_MAX };
 	struct stat st;
@@ -81,7 +81,7 @@ static struct looked look(int dirfd, const char *path)
 	return (rv);
 }
 
-static void opened(struct note *n, int fd, const struct looked *was, bool append)
+static void note_opened(struct note *n, int fd, const struct looked *was, bool append)
 {
 	const enum act act = append ? ACT_APPENDED : ACT_WRITTEN;
 	enum sing_kind kind = append ? SING_APPENDED : SING_WRITTEN;
@@ -100,7 +100,7 @@ static void opened(struct note *n, int fd, const struct looked *was, bool append
 	errno = e;
 }
 
-static int intercept(const struct opening *o)
+static int intercept_open(const struct opening *o)
 {
 	const int f = o->flags;
 	const bool append = (f & O_APPEND) && !(f & O_TRUNC);
@@ -110,23 +110,23 @@ static int intercept(const struct opening *o)
 
 	/* A file without a name and a mere reference change nothing. */
 	if (((f & O_ACCMODE) == O_RDONLY && !(f & (O_CREAT | O_TRUNC))) || (f & O_PATH) || (f & O_TMPFILE) == O_TMPFILE)
-		return (call(o, f));
+		return (call_next(o, f));
 	note_begin(&n, append ? ACT_APPENDED : ACT_WRITTEN, o->dirfd, o->path);
 	if (!n.on)
-		return (call(o, f));
+		return (call_next(o, f));
 	/*
 	 * Whether the job makes this file is what decides that a rollback may remove the file,
 	 * so the kernel is asked, once for each path: with O_EXCL the call succeeds only for a
 	 * new file.
 	 */
 	e = errno;
-	fd = f & O_CREAT ? call(o, f | O_EXCL) : -1;
+	fd = f & O_CREAT ? call_next(o, f | O_EXCL) : -1;
 	if (fd < 0 && (!(f & O_CREAT) || (errno == EEXIST && !(f & O_EXCL)))) {
-		was = look(o->dirfd, o->path);
+		was = look_at(o->dirfd, o->path);
 		errno = e;
-		fd = call(o, f);
+		fd = call_next(o, f);
 	}
-	opened(&n, fd, &was, append);
+	note_opened(&n, fd, &was, append);
 
 	return (fd);
 }
@@ -147,7 +147,7 @@ static bool has_mode(int flags)
 			o.mode = va_arg(ap, mode_t); \
 		va_end(ap); \
 \
-		return (intercept(&o)); \
+		return (intercept_open(&o)); \
 	}
 OPEN(open)
 OPEN(open64)
@@ -165,7 +165,7 @@ OPEN(__open64)
 			o.mode = va_arg(ap, mode_t); \
 		va_end(ap); \
 \
-		return (intercept(&o)); \
+		return (intercept_open(&o)); \
 	}
 OPENAT(openat)
 OPENAT(openat64)
@@ -177,8 +177,8 @@ OPENAT(openat64)
 		const struct opening o = { NEXT_##name_, AT_FDCWD, path, flags, 0 }; \
 \
 		if (has_mode(flags)) \
-			return (call(&o, flags)); \
-		return (intercept(&o)); \
+			return (call_next(&o, flags)); \
+		return (intercept_open(&o)); \
 	}
 OPEN_2(__open_2)
 OPEN_2(__open64_2)
@@ -189,8 +189,8 @@ OPEN_2(__open64_2)
 		const struct opening o = { NEXT_##name_, dirfd, path, flags, 0 }; \
 \
 		if (has_mode(flags)) \
-			return (call(&o, flags)); \
-		return (intercept(&o)); \
+			return (call_next(&o, flags)); \
+		return (intercept_open(&o)); \
 	}
 OPENAT_2(__openat_2)
 OPENAT_2(__openat64_2)
@@ -201,7 +201,7 @@ OPENAT_2(__openat64_2)
 	{ \
 		const struct opening o = { NEXT_##open_, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, mode }; \
 \
-		return (intercept(&o)); \
+		return (intercept_open(&o)); \
 	}
 CREAT(creat, open)
 CREAT(creat64, open64)
@@ -218,10 +218,10 @@ static FILE *intercept_stdio(enum next_name name, const char *path, const char *
 	if (path && !plain_read)
 		note_begin(&n, append ? ACT_APPENDED : ACT_WRITTEN, AT_FDCWD, path);
 	if (n.on)
-		was = look(AT_FDCWD, path);
+		was = look_at(AT_FDCWD, path);
 	f = reopen ? ((call_freopen *)next_find(name))(path, mode, old)
 		   : ((call_fopen *)next_find(name))(path, mode);
-	opened(&n, f ? fileno(f) : -1, &was, append);
+	note_opened(&n, f ? fileno(f) : -1, &was, append);
 
 	return (f);
 }
@@ -247,7 +247,7 @@ EXPORT FILE *freopen64(const char *path, const char *mode, FILE *f)
 }
 
 /* The name is known only afterwards. */
-static int made(int fd, const char *path)
+static int note_made(int fd, const char *path)
 {
 	const int e = errno;
 
@@ -261,7 +261,7 @@ static int made(int fd, const char *path)
 #define MKSTEMP(name_, parameters, arguments) \
 	EXPORT int name_ parameters \
 	{ \
-		return (made(NEXT(name_) arguments, path)); \
+		return (note_made(NEXT(name_) arguments, path)); \
 	}
 MKSTEMP(mkstemp, (char *path), (path))
 MKSTEMP(mkstemp64, (char *path), (path))

@@ -34,12 +34,12 @@ static struct buffer buffers[BUFFERS];
 static _Atomic uint64_t moves = 1;
 static long self;
 
-static bool take(_Atomic bool *busy)
+static bool claim_flag(_Atomic bool *busy)
 {
 	return (!atomic_exchange_explicit(busy, true, memory_order_acquire));
 }
 
-static void give(_Atomic bool *busy)
+static void clear_flag(_Atomic bool *busy)
 {
 	atomic_store_explicit(busy, false, memory_order_release);
 }
@@ -52,14 +52,14 @@ void place_moved(void)
 void place_reset(void)
 {
 	for (size_t i = 0; i < BUFFERS; i++)
-		give(&buffers[i].busy);
+		clear_flag(&buffers[i].busy);
 	self = raw(SYS_getpid, 0, 0, 0, 0);
 }
 
 static struct buffer *take_buffer(void)
 {
 	for (size_t i = 0; i < BUFFERS; i++)
-		if (take(&buffers[i].busy))
+		if (claim_flag(&buffers[i].busy))
 			return (&buffers[i]);
 
 	return (NULL);
@@ -68,7 +68,7 @@ static struct buffer *take_buffer(void)
 void place_give_back(struct place *p)
 {
 	if (p->buffer)
-		give(&p->buffer->busy);
+		clear_flag(&p->buffer->busy);
 	p->buffer = NULL;
 }
 

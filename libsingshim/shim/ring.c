@@ -22,7 +22,7 @@ enum { PATIENCE_MIN = 64, PATIENCE_MAX = 2048 };
 
 struct ring_end ring_end;
 
-static uint64_t ticks(void)
+static uint64_t read_ticks(void)
 {
 #if defined(__x86_64__)
 	return (__builtin_ia32_rdtsc());
@@ -44,7 +44,7 @@ static void pause_once(void)
 }
 
 /* The half of order that changes with the gates (1), or with the messages (0). */
-static _Atomic uint32_t *half(int i)
+static _Atomic uint32_t *half_of_order(int i)
 {
 	return ((_Atomic uint32_t *)&ring_end.at->order + i);
 }
@@ -82,7 +82,7 @@ void ring_nudge(void)
 	const uint64_t old = atomic_fetch_and(&ring_end.at->order, ~(uint64_t)SING_ASLEEP);
 
 	if (old & SING_ASLEEP)
-		ring_wake(half(0), 1);
+		ring_wake(half_of_order(0), 1);
 }
 
 static enum ring_result is_gone(void)
@@ -242,11 +242,11 @@ static enum ring_result stand_at_gate(struct ring_seat *s, uint64_t old)
 	if (old & SING_CLOSED)
 		return (RING_CLOSED);
 
-	return (ring_wait(half(1), (uint32_t)(old >> 32)) ? RING_OK : is_gone());
+	return (ring_wait(half_of_order(1), (uint32_t)(old >> 32)) ? RING_OK : is_gone());
 }
 
 /* Put the message into the order, when the gates let it. */
-static enum ring_result push(struct ring_draft *d)
+static enum ring_result push_message(struct ring_draft *d)
 {
 	_Atomic uint64_t *order = &ring_end.at->order;
 	struct ring_seat *s = d->seat;
@@ -276,7 +276,7 @@ static enum ring_result push(struct ring_draft *d)
 	}
 	s->tail = (r->position + d->units) & SING_POSITION;
 	if (old & SING_ASLEEP)
-		ring_wake(half(0), 1);
+		ring_wake(half_of_order(0), 1);
 
 	return (RING_OK);
 }
@@ -284,7 +284,7 @@ static enum ring_result push(struct ring_draft *d)
 enum ring_result ring_post(struct ring_draft *d)
 {
 	struct ring_seat *s = d->seat;
-	const enum ring_result rv = push(d);
+	const enum ring_result rv = push_message(d);
 
 	/* The next message's lines are in the server's cache: begin to fetch them. */
 	__builtin_prefetch(s->bytes + (size_t)SING_UNIT * (s->tail % SING_LANE_UNITS), 1);
@@ -295,9 +295,9 @@ enum ring_result ring_post(struct ring_draft *d)
 }
 
 /* Look for the answer for a while: as long as looking was worth the time lately. */
-static bool look(struct ring_seat *s, struct sing_answer *a)
+static bool look_for_answer(struct ring_seat *s, struct sing_answer *a)
 {
-	const uint64_t since = ticks();
+	const uint64_t since = read_ticks();
 
 	do {
 		if (atomic_load_explicit(&a->state, memory_order_acquire) >= SING_ANSWERED) {
@@ -305,7 +305,7 @@ static bool look(struct ring_seat *s, struct sing_answer *a)
 			return (true);
 		}
 		pause_once();
-	} while (ticks() - since < s->patience);
+	} while (read_ticks() - since < s->patience);
 	s->patience = s->patience / 2 > PATIENCE_MIN ? s->patience / 2 : PATIENCE_MIN;
 
 	return (false);
@@ -329,11 +329,12 @@ static bool sleep_until(struct sing_answer *a)
 }
 
 /* Wait for the answer. */
-static enum ring_result await(struct ring_draft *d)
+static enum ring_result await_answer(struct ring_draft *d)
 {
 	struct sing_answer *a = (struct sing_answer *)(d->record + 1);
 
-	if ((!look(d->seat, a) && !sleep_until(a)) || atomic_load_explicit(&a->state, memory_order_acquire) != SING_ANSWERED) {
+	if ((!look_for_answer(d->seat, a) && !sleep_until(a)) ||
+	    atomic_load_explicit(&a->state, memory_order_acquire) != SING_ANSWERED) {
 		ring_done(d);
 		return (RING_CLOSED);
 	}
@@ -346,10 +347,10 @@ static enum ring_result await(struct ring_draft *d)
 
 enum ring_result ring_call(struct ring_draft *d)
 {
-	const enum ring_result rv = push(d);
+	const enum ring_result rv = push_message(d);
 
 	if (rv == RING_OK)
-		return (await(d));
+		return (await_answer(d));
 	ring_done(d);
 
 	return (rv);
@@ -360,7 +361,7 @@ enum ring_result ring_ask(struct ring_draft *d)
 	enum ring_result rv;
 
 	seat_asks(1);
-	rv = push(d);
+	rv = push_message(d);
 	if (rv != RING_OK) {
 		seat_asks(-1);
 		ring_done(d);
@@ -371,7 +372,7 @@ enum ring_result ring_ask(struct ring_draft *d)
 
 enum ring_result ring_await(struct ring_draft *d)
 {
-	const enum ring_result rv = await(d);
+	const enum ring_result rv = await_answer(d);
 
 	seat_asks(-1);
 

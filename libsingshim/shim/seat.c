@@ -32,7 +32,7 @@ static bool is_dead(uint32_t thread)
  * Only the server can tell what was put into the order from this lane last: the server settles
  * the lane.
  */
-static void leave(struct sing_lane *lane, uint32_t thread)
+static void leave_lane(struct sing_lane *lane, uint32_t thread)
 {
 	uint32_t state = thread;
 
@@ -47,17 +47,17 @@ static void leave_all(uint32_t thread)
 {
 	for (unsigned int i = 0; i < SING_LANES; i++)
 		if (atomic_load_explicit(&ring_lane(i)->state, memory_order_relaxed) == thread)
-			leave(ring_lane(i), thread);
+			leave_lane(ring_lane(i), thread);
 }
 
 /* Leave the lanes of threads that ended without a word, by the bare system call. */
-static void bury(void)
+static void leave_dead_lanes(void)
 {
 	for (unsigned int i = 0; i < SING_LANES; i++) {
 		const uint32_t thread = atomic_load_explicit(&ring_lane(i)->state, memory_order_relaxed);
 
 		if (thread && !(thread & SING_LEFT) && is_dead(thread))
-			leave(ring_lane(i), thread);
+			leave_lane(ring_lane(i), thread);
 	}
 }
 
@@ -65,7 +65,7 @@ static void bury(void)
  * Take the free lane i. The frame is not touched, not even for a moment: a handler must not
  * find the seat to be free.
  */
-static bool take(struct ring_seat *s, unsigned int i, uint32_t thread)
+static bool take_lane(struct ring_seat *s, unsigned int i, uint32_t thread)
 {
 	struct sing_lane *lane = ring_lane(i);
 	uint32_t state = 0;
@@ -101,9 +101,9 @@ static struct ring_seat *take_moment(struct ring_seat *moment, bool nested)
 		const uint32_t freed = atomic_load_explicit(&ring_end.at->freed, memory_order_acquire);
 
 		for (unsigned int i = SING_LANES; i--;)
-			if (take(moment, i, thread))
+			if (take_lane(moment, i, thread))
 				return (moment);
-		bury();
+		leave_dead_lanes();
 		if (own.asked)
 			return (NULL); /* threads may wait for each other's lanes */
 		if (ring_is_closed() || !ring_is_served())
@@ -155,7 +155,7 @@ static void end_thread(void *seat)
 	if (!s->lane || !ring_is_mine())
 		return;
 	if (s->frame)
-		leave(s->lane, s->thread);
+		leave_lane(s->lane, s->thread);
 	else
 		give_back(s);
 	s->lane = NULL;
@@ -183,7 +183,7 @@ struct ring_seat *seat_take(struct ring_seat *moment)
 	if (!own.asked)
 		leave_all(thread); /* what was abandoned, or belonged to a dead thread of the same id */
 	for (unsigned int i = 0; i < SING_LANES - MOMENTARY; i++)
-		if (take(&own, i, thread))
+		if (take_lane(&own, i, thread))
 			return (&own);
 	if (take_moment(moment, false))
 		return (moment);

@@ -13,35 +13,35 @@
 enum { PLACES = 4096 };
 static _Atomic uint64_t places[PLACES];
 
-static uint64_t mix(uint64_t h, uint64_t v)
+static uint64_t mix_word(uint64_t h, uint64_t v)
 {
 	h = (h ^ v) * 0x9E3779B97F4A7C15u;
 	return (h ^ h >> 32);
 }
 
-static uint64_t hash(uint64_t h, struct span s)
+static uint64_t hash_span(uint64_t h, struct span s)
 {
 	uint64_t v;
 
 	for (; s.n >= 8; s.at += 8, s.n -= 8) {
 		memcpy(&v, s.at, 8);
-		h = mix(h, v);
+		h = mix_word(h, v);
 	}
 	v = s.n;
 	while (s.n)
 		v = v << 8 | (unsigned char)s.at[--s.n];
 
-	return (mix(h, v));
+	return (mix_word(h, v));
 }
 
 uint64_t seen_key(enum act act, struct span path, struct span other)
 {
-	uint64_t h = mix(list_epoch() << 8 | act, 0x5349u);
+	uint64_t h = mix_word(list_epoch() << 8 | act, 0x5349u);
 
-	h = hash(h, path);
+	h = hash_span(h, path);
 	if (other.n)
-		h = hash(h, other);
-	h = mix(h, h >> 29);
+		h = hash_span(h, other);
+	h = mix_word(h, h >> 29);
 
 	return (h ? h : 1);
 }

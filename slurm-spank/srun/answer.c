@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* A number that a wait status can hold, or -1. */
-static int number(const char *s, int max)
+static int read_number(const char *s, int max)
 {
 	char *end;
 	long n;
@@ -21,7 +21,7 @@ static int number(const char *s, int max)
 }
 
 /* A line. What a later proxyd may write besides is passed over. */
-static void understand(struct answer *a)
+static void read_line(struct answer *a)
 {
 	const char *s = a->line;
 	int n;
@@ -33,11 +33,11 @@ static void understand(struct answer *a)
 			want_input(!a->reads_nothing);
 		}
 	} else if (strncmp(s, "exit ", 5) == 0) {
-		n = number(s + 5, 255);
+		n = read_number(s + 5, 255);
 		if (n >= 0)
 			a->status = n << 8;
 	} else if (strncmp(s, "signal ", 7) == 0) {
-		n = number(s + 7, SIGRTMAX);
+		n = read_number(s + 7, SIGRTMAX);
 		if (n > 0)
 			a->status = n;
 	} else if (strncmp(s, "no ", 3) == 0) {
@@ -65,7 +65,7 @@ void take_in(struct answer *a, const char *bytes, size_t n)
 		}
 		a->line[a->n] = '\0';
 		if (!a->skipping)
-			understand(a);
+			read_line(a);
 		a->n = 0;
 		a->skipping = false;
 	}

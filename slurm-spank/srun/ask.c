@@ -41,7 +41,7 @@ static int connect_proxyd(void)
 }
 
 /* Send a packet with descriptors on a connection of its own. Returns -1 with errno. */
-static int say(const char *packet, size_t len, const int *fds, size_t n)
+static int send_packet(const char *packet, size_t len, const int *fds, size_t n)
 {
 	union {
 		struct cmsghdr align;
@@ -112,7 +112,7 @@ static int say_with_pipe(const char *packet, size_t len, int *fds, size_t n, siz
 		goto out;
 	}
 	fds[index] = status[1];
-	if (say(packet, len, fds, n)) {
+	if (send_packet(packet, len, fds, n)) {
 		saved = errno;
 		goto out;
 	}
@@ -151,5 +151,5 @@ int ask_signal(const char *key, int sig)
 	char packet[MAX_PACKET];
 	const size_t len = packet_of(packet, SING_FORWARD, key, sig);
 
-	return (say(packet, len, NULL, 0));
+	return (send_packet(packet, len, NULL, 0));
 }

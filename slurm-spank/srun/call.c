@@ -22,7 +22,7 @@
  *	the arguments
  *	the environment, to the end
  */
-static void put(FILE *f, const char *s)
+static void put_string(FILE *f, const char *s)
 {
 	fwrite(s, 1, strlen(s) + 1, f);
 }
@@ -34,16 +34,16 @@ static void put_all(FILE *f, int argc, char **argv, char **envp)
 	const mode_t mask = umask(0);
 
 	umask(mask);
-	put(f, dir && dir[0] == '/' ? dir : "");
+	put_string(f, dir && dir[0] == '/' ? dir : "");
 	free(dir);
 	snprintf(number, sizeof(number), "%o", (unsigned int)mask);
-	put(f, number);
+	put_string(f, number);
 	snprintf(number, sizeof(number), "%d", argc);
-	put(f, number);
+	put_string(f, number);
 	for (int i = 0; i < argc; ++i)
-		put(f, argv[i]);
+		put_string(f, argv[i]);
 	for (; *envp; ++envp)
-		put(f, *envp);
+		put_string(f, *envp);
 }
 
 int describe_call(int argc, char **argv, char **envp)

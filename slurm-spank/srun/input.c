@@ -82,7 +82,7 @@ void hold_input(bool held)
 	input.held = held;
 }
 
-static bool feeds(void)
+static bool feeds_input(void)
 {
 	return (input.to >= 0 && input.wanted && !input.held);
 }
@@ -128,7 +128,7 @@ static ssize_t pass_piece(void)
 void feed_srun(void)
 {
 	/* A few pieces, for proxyd wants to be heard. */
-	for (int pieces = 0; pieces < 16 && feeds(); ++pieces) {
+	for (int pieces = 0; pieces < 16 && feeds_input(); ++pieces) {
 		ssize_t n;
 
 		input.full = !is_ready(input.to, POLLOUT);
@@ -146,7 +146,7 @@ void feed_srun(void)
 
 nfds_t feeding_events(struct pollfd *p)
 {
-	if (!feeds())
+	if (!feeds_input())
 		return (0);
 	*p = input.full ? (struct pollfd){ .fd = input.to, .events = POLLOUT } : (struct pollfd){ .fd = 0, .events = POLLIN };
 

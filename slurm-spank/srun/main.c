@@ -95,7 +95,7 @@ static bool pass_on(const struct answer *a)
 }
 
 /* Read the answers until the pipe's other end is closed, or the answer is complete. */
-static void await(int status, struct answer *a)
+static void await_answer(int status, struct answer *a)
 {
 	for (;;) {
 		const bool left = pass_on(a);
@@ -139,7 +139,7 @@ int main(int argc, char **argv)
 		a.started = a.reads_nothing = a.skipping = false;
 		a.n = 0;
 		take_all_output(false);
-		await(status, &a);
+		await_answer(status, &a);
 		want_input(false);
 		close(status);
 		if (a.status >= 0) {

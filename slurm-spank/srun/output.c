@@ -53,7 +53,7 @@ static size_t n_relays;
 static struct relay *relay_of[3]; /* by descriptor */
 static bool takes_all;
 
-static size_t kept(const struct relay *r)
+static size_t kept_bytes(const struct relay *r)
 {
 	return (r->end - r->at);
 }
@@ -146,7 +146,7 @@ void take_all_output(bool all)
 
 static bool may_take(const struct relay *r)
 {
-	return (r->from >= 0 && kept(r) < (takes_all ? MOST : PACED));
+	return (r->from >= 0 && kept_bytes(r) < (takes_all ? MOST : PACED));
 }
 
 /* Make room for more bytes. Returns -1 without memory. */
@@ -154,9 +154,9 @@ static int make_room(struct relay *r)
 {
 	char *more;
 
-	if (r->at > 0 && (kept(r) < PACED || r->at >= r->size / 2)) {
-		memmove(r->bytes, r->bytes + r->at, kept(r));
-		r->end = kept(r);
+	if (r->at > 0 && (kept_bytes(r) < PACED || r->at >= r->size / 2)) {
+		memmove(r->bytes, r->bytes + r->at, kept_bytes(r));
+		r->end = kept_bytes(r);
 		r->at = 0;
 	}
 	if (r->size - r->end >= PACED)
@@ -196,9 +196,9 @@ static bool take_output(struct relay *r)
  * What other processes write to the same pipe then comes between lines, as it does when
  * srun writes.
  */
-static size_t piece(const struct relay *r)
+static size_t next_piece(const struct relay *r)
 {
-	const size_t n = kept(r) < PIPE_BUF ? kept(r) : PIPE_BUF;
+	const size_t n = kept_bytes(r) < PIPE_BUF ? kept_bytes(r) : PIPE_BUF;
 	const char *line = memrchr(r->bytes + r->at, '\n', n);
 
 	return (line ? (size_t)(line + 1 - (r->bytes + r->at)) : n);
@@ -220,20 +220,20 @@ static ssize_t write_piece(const struct relay *r)
 	struct pollfd p = { .fd = r->to, .events = POLLOUT };
 
 	if (r->socket)
-		return (send(r->to, bytes, piece(r), MSG_DONTWAIT));
+		return (send(r->to, bytes, next_piece(r), MSG_DONTWAIT));
 	/* A pipe that can be written to has room for a piece, unless another process fills it first. */
 	if (r->shared && poll(&p, 1, 0) <= 0) {
 		errno = EAGAIN;
 		return (-1);
 	}
 
-	return (write(r->to, bytes, piece(r)));
+	return (write(r->to, bytes, next_piece(r)));
 }
 
 /* Write what the reader takes now. */
 static void pass_output(struct relay *r)
 {
-	while (kept(r) > 0) {
+	while (kept_bytes(r) > 0) {
 		const ssize_t n = write_piece(r);
 
 		if (n < 0 && errno == EAGAIN)
@@ -263,7 +263,7 @@ static void pass_output(struct relay *r)
 static bool is_kept(void)
 {
 	for (size_t i = 0; i < n_relays; ++i) {
-		if (kept(&relays[i]) > 0)
+		if (kept_bytes(&relays[i]) > 0)
 			return (true);
 	}
 
@@ -294,7 +294,7 @@ static nfds_t relay_events(struct pollfd *p)
 
 		if (may_take(r))
 			p[n++] = (struct pollfd){ .fd = r->from, .events = POLLIN };
-		if (kept(r) > 0)
+		if (kept_bytes(r) > 0)
 			p[n++] = (struct pollfd){ .fd = r->to, .events = POLLOUT };
 	}
 

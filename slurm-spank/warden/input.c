@@ -90,13 +90,13 @@ void release_input(struct input *in)
 	pass_input(in); /* the end, too, for which no event comes */
 }
 
-static off_t queued(const struct input *in)
+static off_t queued_bytes(const struct input *in)
 {
 	return (in->end - in->at);
 }
 
 /* Move the queue's bytes to the beginning of its file. The file has room for them, so this does not fail half way. */
-static void compact(struct input *in)
+static void compact_queue(struct input *in)
 {
 	off_t to = 0;
 
@@ -124,7 +124,7 @@ void take_all_input(struct input *in, bool all)
 {
 	in->all = all;
 	in->stuck = false;
-	compact(in);
+	compact_queue(in);
 }
 
 /* Whether there is room in the queue, and bytes are to be put there. */
@@ -141,8 +141,8 @@ nfds_t input_events(const struct input *in, struct pollfd *p)
 		return (0);
 	/* Unasked for, the kernel tells when the program has closed its end. */
 	if (in->to >= 0)
-		p[n++] = (struct pollfd){ .fd = in->to, .events = in->full || queued(in) > 0 ? POLLOUT : 0 };
-	if (may_queue(in) || (in->from >= 0 && in->to >= 0 && !in->over && !in->full && queued(in) == 0))
+		p[n++] = (struct pollfd){ .fd = in->to, .events = in->full || queued_bytes(in) > 0 ? POLLOUT : 0 };
+	if (may_queue(in) || (in->from >= 0 && in->to >= 0 && !in->over && !in->full && queued_bytes(in) == 0))
 		p[n++] = (struct pollfd){ .fd = in->from, .events = POLLIN };
 
 	return (n);
@@ -170,7 +170,7 @@ static size_t read_piece(struct input *in, char bytes[PIPE_BUF])
 }
 
 /* Append a piece to the queue. */
-static bool append(struct input *in, const char *bytes, size_t n)
+static bool append_piece(struct input *in, const char *bytes, size_t n)
 {
 	if (pwrite(in->queue, bytes, n, in->end) != (ssize_t)n)
 		return (false); /* what was written of it is written over by the next */
@@ -180,7 +180,7 @@ static bool append(struct input *in, const char *bytes, size_t n)
 }
 
 /* The program has closed its input. */
-static void abandon(struct input *in)
+static void abandon_input(struct input *in)
 {
 	close_end(&in->to);
 	in->at = in->end = 0;
@@ -196,7 +196,7 @@ static bool write_piece(struct input *in, const char *bytes, size_t n)
 	if (errno == EAGAIN)
 		in->full = true; /* the program has made its pipe smaller */
 	else if (errno != EINTR)
-		abandon(in);
+		abandon_input(in);
 
 	return (false);
 }
@@ -205,7 +205,7 @@ static bool write_piece(struct input *in, const char *bytes, size_t n)
 static bool pass_queued(struct input *in)
 {
 	char bytes[PIPE_BUF];
-	const size_t want = queued(in) < PIPE_BUF ? (size_t)queued(in) : PIPE_BUF;
+	const size_t want = queued_bytes(in) < PIPE_BUF ? (size_t)queued_bytes(in) : PIPE_BUF;
 	const ssize_t n = want > 0 ? pread(in->queue, bytes, want, in->at) : 0;
 
 	if (n <= 0 || !write_piece(in, bytes, (size_t)n))
@@ -229,7 +229,7 @@ static bool pass_new(struct input *in)
 	while (!write_piece(in, bytes, n)) {
 		struct pollfd p = { .fd = in->to, .events = POLLOUT };
 
-		if (in->to < 0 || append(in, bytes, n))
+		if (in->to < 0 || append_piece(in, bytes, n))
 			return (false);
 		poll(&p, 1, -1); /* without memory for the queue: until the program reads */
 	}
@@ -266,15 +266,15 @@ void pass_input(struct input *in)
 		const short events = events_at(in->to, POLLOUT);
 
 		if (events & POLLERR) {
-			abandon(in);
+			abandon_input(in);
 			break;
 		}
 		in->full = !(events & POLLOUT);
-		if (in->full || (queued(in) == 0 && in->over) || !(queued(in) > 0 ? pass_queued(in) : pass_new(in)))
+		if (in->full || (queued_bytes(in) == 0 && in->over) || !(queued_bytes(in) > 0 ? pass_queued(in) : pass_new(in)))
 			break;
 	}
 	queue_new(in);
 	/* The program sees the end. The queue stays, by which proxyd knows that the input has ended. */
-	if ((in->from < 0 || in->over) && queued(in) == 0)
+	if ((in->from < 0 || in->over) && queued_bytes(in) == 0)
 		close_end(&in->to);
 }

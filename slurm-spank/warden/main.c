@@ -55,7 +55,7 @@ static int pidfd_of_self(void)
 	return (fd);
 }
 
-static int announce(struct warden *w, const char *name, struct program *p)
+static int announce_program(struct warden *w, const char *name, struct program *p)
 {
 	struct sing_message m = message_of(SING_START, name);
 	const int pidfds[] = { p->pidfd, pidfd_of_self() };
@@ -83,7 +83,7 @@ static int announce(struct warden *w, const char *name, struct program *p)
 	return (0);
 }
 
-static int begin(struct warden *w, const struct options *o, const sigset_t *mask)
+static int begin_program(struct warden *w, const struct options *o, const sigset_t *mask)
 {
 	struct program p;
 	struct task task;
@@ -107,7 +107,7 @@ static int begin(struct warden *w, const struct options *o, const sigset_t *mask
 		fprintf(stderr, "singularity: the capsule's init is not there: %s\n", strerror(errno));
 		return (-1);
 	}
-	if (announce(w, o->name, &p))
+	if (announce_program(w, o->name, &p))
 		return (-1);
 	w->steward = p.pidfd;
 
@@ -141,7 +141,7 @@ static void signal_all(const struct warden *w, int sig)
 	send_message(w->sock, &m, NULL, 0); /* without init there is no process to signal either */
 }
 
-static void arm(const struct warden *w, time_t seconds)
+static void arm_stopper(const struct warden *w, time_t seconds)
 {
 	const struct itimerspec t = { .it_value.tv_sec = seconds };
 
@@ -165,9 +165,9 @@ static void pass_on(const struct warden *w, int sig)
 		return;
 	}
 	if (sig == SIGTSTP)
-		arm(w, STOP_AFTER_SECONDS);
+		arm_stopper(w, STOP_AFTER_SECONDS);
 	if (sig == SIGCONT)
-		arm(w, 0);
+		arm_stopper(w, 0);
 	if (w->all || sig == SIGTERM || sig == SIGCONT || sig == SIGTSTP)
 		signal_all(w, sig);
 	else
@@ -221,7 +221,7 @@ static void on_message(struct warden *w)
 		close(fd);
 }
 
-static _Noreturn void watch(struct warden *w)
+static _Noreturn void watch_program(struct warden *w)
 {
 	struct pollfd fds[5] = {
 		{ .fd = w->sock, .events = POLLIN },
@@ -261,7 +261,7 @@ int main(int argc, char **argv)
 	w.all = o.all;
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &mask);
-	if (o.restore ? begin_restored(&w, &o) : begin(&w, &o, &mask))
+	if (o.restore ? begin_restored(&w, &o) : begin_program(&w, &o, &mask))
 		return (CODE_OURS);
 	w.signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
 	w.stopper = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -281,5 +281,5 @@ int main(int argc, char **argv)
 	drop_descriptors(keep, 7);
 	if (o.terminated)
 		pass_on(&w, SIGTERM);
-	watch(&w);
+	watch_program(&w);
 }

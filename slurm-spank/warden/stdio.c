@@ -24,7 +24,7 @@ static bool same_file(const struct stat *a, const struct stat *b)
 }
 
 /* Whether a and b are the same description, with a single offset. */
-static bool shared(int a, int b)
+static bool is_shared(int a, int b)
 {
 	return (syscall(SYS_kcmp, getpid(), getpid(), KCMP_FILE, a, b) == 0);
 }
@@ -91,7 +91,7 @@ void reopen_stdio(int proc_fd)
 		return;
 	/* Which descriptors share a description is found out before anything changes. */
 	for (fd = 0; fd < 3; ++fd)
-		for (like[fd] = 0; like[fd] < fd && !shared(like[fd], fd); ++like[fd])
+		for (like[fd] = 0; like[fd] < fd && !is_shared(like[fd], fd); ++like[fd])
 			;
 	for (fd = 0; fd < 3; ++fd)
 		again[fd] = like[fd] == fd ? open_again(proc_fd, fd) : -1;

@@ -105,7 +105,7 @@ static CUresult check_shape(const char *symbol, const struct sing_array_shape *s
 	return CUDA_SUCCESS;
 }
 
-static CUresult create(const char *symbol, CUarray *array, const struct sing_array_shape *shape)
+static CUresult create_array(const char *symbol, CUarray *array, const struct sing_array_shape *shape)
 {
 	struct sing_array *made;
 	sing_texture_shape described;
@@ -153,15 +153,15 @@ CUresult sing_cuArrayCreate_v2(CUarray *array, void *desc)
 	struct sing_array_shape shape;
 
 	if (f == NULL)
-		return create("cuArrayCreate_v2", array, NULL);
+		return create_array("cuArrayCreate_v2", array, NULL);
 	shape = (struct sing_array_shape){ .width = f->width, .height = f->height, .format = f->format, .channels = f->channels };
-	return create("cuArrayCreate_v2", array, &shape);
+	return create_array("cuArrayCreate_v2", array, &shape);
 }
 SING_PUBLIC(cuArrayCreate_v2);
 
 CUresult sing_cuArray3DCreate_v2(CUarray *array, void *desc)
 {
-	return create("cuArray3DCreate_v2", array, desc);
+	return create_array("cuArray3DCreate_v2", array, desc);
 }
 SING_PUBLIC(cuArray3DCreate_v2);
 

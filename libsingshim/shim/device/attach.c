@@ -63,7 +63,7 @@ void sing_say(const char *format, ...)
 	errno = e;
 }
 
-static struct own *mine(void)
+static struct own *process_state(void)
 {
 	struct own *o = atomic_load_explicit(&own, memory_order_acquire), *none = NULL;
 
@@ -96,7 +96,7 @@ bool sing_is_reachable(void)
 
 void sing_initialized(void)
 {
-	struct own *o = mine();
+	struct own *o = process_state();
 
 	atomic_store(&was_initialized, true);
 	if (o != NULL)
@@ -154,7 +154,7 @@ static int connect_to(const char *path)
 }
 
 /* Where ptrace is restricted to parents: the server may read and write this process. */
-static void admit(int fd)
+static void allow_tracing(int fd)
 {
 	struct ucred peer = { 0 };
 	socklen_t n = sizeof(peer);
@@ -169,7 +169,7 @@ union control {
 };
 
 /* Returns its length, or that there is none. What is longer than any list of devices is cut off. */
-static uint32_t variable(const char *name, struct iovec *v)
+static uint32_t read_variable(const char *name, struct iovec *v)
 {
 	v->iov_base = getenv(name);
 	if (v->iov_base == NULL)
@@ -179,7 +179,7 @@ static uint32_t variable(const char *name, struct iovec *v)
 }
 
 /* Each of the two returns an errno. */
-static int ask(int fd, int end)
+static int ask_server(int fd, int end)
 {
 	static uint32_t probe = SING_ATTACH_MAGIC;
 	struct sing_ask a = { SING_ATTACH_MAGIC, SING_ATTACH_VERSION, (uintptr_t)&probe, 0, 0 };
@@ -187,8 +187,8 @@ static int ask(int fd, int end)
 	union control c = { .head = { CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS } };
 	struct msghdr m = { .msg_iov = v, .msg_iovlen = 3, .msg_control = &c, .msg_controllen = sizeof(c) };
 
-	a.visible = variable(SING_VISIBLE_ENV, &v[1]);
-	a.names = variable(SING_NAMES_ENV, &v[2]);
+	a.visible = read_variable(SING_VISIBLE_ENV, &v[1]);
+	a.names = read_variable(SING_NAMES_ENV, &v[2]);
 
 	memcpy(CMSG_DATA(&c.head), &end, sizeof(end));
 	while (raw(SYS_sendmsg, fd, (long)&m, MSG_NOSIGNAL, 0) < 0)
@@ -228,10 +228,10 @@ static int attach_to(const char *path)
 	fd = connect_to(path);
 	if (fd < 0)
 		return errno;
-	admit(fd);
+	allow_tracing(fd);
 	rv = raw(SYS_pipe2, (long)pipe, O_CLOEXEC, 0, 0) == 0 ? 0 : errno;
 	if (rv == 0)
-		rv = ask(fd, pipe[0]);
+		rv = ask_server(fd, pipe[0]);
 	if (rv == 0)
 		rv = be_welcomed(fd, &ring);
 	if (rv == 0)
@@ -297,7 +297,7 @@ enum sing_attachment sing_attach(void)
 {
 	const struct timespec moment = { .tv_nsec = 100000 };
 	const int e = errno;
-	struct own *o = mine();
+	struct own *o = process_state();
 	const char *path;
 	uint32_t state;
 	int rv;

@@ -161,7 +161,7 @@ static CUresult send_kernel_name(char *to, unsigned int room, uint64_t handle)
 }
 
 /* Ask for a name. A name that fills its room may be longer. */
-static CUresult ask(CUresult (*send)(char *, unsigned int, uint64_t), uint64_t handle, struct name **made)
+static CUresult ask_name(CUresult (*send)(char *, unsigned int, uint64_t), uint64_t handle, struct name **made)
 {
 	for (unsigned int room = NAME_FIRST; room <= NAME_MOST; room *= 4) {
 		struct name *const n = malloc(sizeof(*n) + room);
@@ -183,7 +183,7 @@ static CUresult ask(CUresult (*send)(char *, unsigned int, uint64_t), uint64_t h
 }
 
 /* The place in its list where a name is, or the list's end. Caller holds lock. */
-static struct name **place(uint64_t handle)
+static struct name **find_name(uint64_t handle)
 {
 	struct name **p = &names[handle % PLACES];
 
@@ -200,11 +200,11 @@ static CUresult name_of(CUresult (*send)(char *, unsigned int, uint64_t), uint64
 	if (name == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
 	/* Asked for each time: the code may be gone. */
-	r = ask(send, handle, &made);
+	r = ask_name(send, handle, &made);
 	if (r != CUDA_SUCCESS)
 		return r;
 	pthread_mutex_lock(&lock);
-	p = place(handle);
+	p = find_name(handle);
 	n = *p;
 	if (n == NULL) {
 		n = realloc(made, sizeof(*made) + strlen(made->text) + 1);

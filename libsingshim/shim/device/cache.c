@@ -30,7 +30,7 @@ struct cache {
 
 static _Atomic(struct cache *) cache;
 
-static uint32_t hash(uint32_t op, uint64_t context, const unsigned char *in, size_t n, size_t room)
+static uint32_t hash_call(uint32_t op, uint64_t context, const unsigned char *in, size_t n, size_t room)
 {
 	uint64_t h = (op ^ context * 0x9e3779b97f4a7c15ull) + room;
 
@@ -39,7 +39,7 @@ static uint32_t hash(uint32_t op, uint64_t context, const unsigned char *in, siz
 	return (uint32_t)(h ^ h >> 32);
 }
 
-static bool is(const struct entry *e, uint32_t op, uint64_t context, const void *in, size_t n, size_t room)
+static bool is_entry(const struct entry *e, uint32_t op, uint64_t context, const void *in, size_t n, size_t room)
 {
 	return e->op == op && e->context == context && e->n == n && e->room == room && (n == 0 || memcmp(e->bytes, in, n) == 0);
 }
@@ -50,14 +50,14 @@ bool sing_cache_find(uint32_t op, uint64_t context, const void *in, size_t n, vo
 
 	if (c == NULL)
 		return false;
-	const uint32_t at = hash(op, context, in, n, room);
+	const uint32_t at = hash_call(op, context, in, n, room);
 
 	for (uint32_t i = 0; i < TRIES; ++i) {
 		const struct entry *e = atomic_load_explicit(&c->slots[(at + i) % SLOTS], memory_order_acquire);
 
 		if (e == NULL)
 			return false;
-		if (!is(e, op, context, in, n, room))
+		if (!is_entry(e, op, context, in, n, room))
 			continue;
 		if (e->got > 0)
 			memcpy(out, e->bytes + e->n, e->got);
@@ -67,7 +67,7 @@ bool sing_cache_find(uint32_t op, uint64_t context, const void *in, size_t n, vo
 	return false;
 }
 
-static struct cache *get(void)
+static struct cache *get_cache(void)
 {
 	struct cache *c = atomic_load_explicit(&cache, memory_order_acquire), *none = NULL;
 
@@ -85,8 +85,8 @@ static struct cache *get(void)
 void sing_cache_keep(uint32_t op, uint64_t context, const void *in, size_t n, const void *out, size_t room, size_t got)
 {
 	const size_t size = (sizeof(struct entry) + n + got + 7) / 8 * 8;
-	struct cache *c = size <= LONGEST ? get() : NULL;
-	const uint32_t at = hash(op, context, in, n, room);
+	struct cache *c = size <= LONGEST ? get_cache() : NULL;
+	const uint32_t at = hash_call(op, context, in, n, room);
 	struct entry *e, *none = NULL;
 	uint32_t begin;
 

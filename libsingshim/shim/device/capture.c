@@ -23,7 +23,7 @@ _Atomic unsigned int sing_capture_count;
 
 /* Captures, and their strands and marks. */
 
-static void leave(struct sing_capture *c)
+static void drop_user(struct sing_capture *c)
 {
 	if (--c->users > 0)
 		return;
@@ -31,15 +31,15 @@ static void leave(struct sing_capture *c)
 	free(c);
 }
 
-static void enters(struct sing_capture *c)
+static void add_member(struct sing_capture *c)
 {
 	++c->users;
 	atomic_fetch_add_explicit(&sing_capture_count, 1, memory_order_relaxed);
 }
 
-static void left(struct sing_capture *c)
+static void drop_member(struct sing_capture *c)
 {
-	leave(c);
+	drop_user(c);
 	atomic_fetch_sub_explicit(&sing_capture_count, 1, memory_order_relaxed);
 }
 
@@ -51,7 +51,7 @@ struct sing_strand *sing_strand_of(uint64_t stream)
 	return NULL;
 }
 
-static struct sing_strand *enter(struct sing_capture *c, uint64_t stream, bool blocking, const CUgraphNode *nodes, size_t n)
+static struct sing_strand *add_strand(struct sing_capture *c, uint64_t stream, bool blocking, const CUgraphNode *nodes, size_t n)
 {
 	struct sing_strand *s = calloc(1, sizeof(*s));
 
@@ -66,7 +66,7 @@ static struct sing_strand *enter(struct sing_capture *c, uint64_t stream, bool b
 	s->blocking = blocking;
 	s->next = strands;
 	strands = s;
-	enters(c);
+	add_member(c);
 	return s;
 }
 
@@ -76,7 +76,7 @@ static void remove_strand(struct sing_strand **at)
 
 	*at = s->next;
 	sing_nodes_clear(&s->nodes);
-	left(s->in);
+	drop_member(s->in);
 	free(s);
 }
 
@@ -95,7 +95,7 @@ static void remove_mark(struct mark **at)
 
 	*at = m->next;
 	sing_nodes_clear(&m->nodes);
-	left(m->in);
+	drop_member(m->in);
 	free(m);
 }
 
@@ -125,8 +125,8 @@ CUresult sing_capture_begin(uint64_t stream, bool blocking, const struct sing_ca
 	c->origin = stream;
 	c->id = ++ids;
 	c->users = 1;
-	s = enter(c, stream, blocking, nodes, n);
-	leave(c);
+	s = add_strand(c, stream, blocking, nodes, n);
+	drop_user(c);
 	return s == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
@@ -138,7 +138,7 @@ static bool is_joined(const struct sing_capture *c, const struct sing_nodes *wit
 	return true;
 }
 
-static void finish(struct sing_capture *c)
+static void end_capture(struct sing_capture *c)
 {
 	++c->users;
 	c->ended = true;
@@ -148,7 +148,7 @@ static void finish(struct sing_capture *c)
 		else
 			at = &(*at)->next;
 	}
-	leave(c);
+	drop_user(c);
 }
 
 CUresult sing_capture_end(uint64_t stream, CUgraph *graph, bool *ours)
@@ -172,7 +172,7 @@ CUresult sing_capture_end(uint64_t stream, CUgraph *graph, bool *ours)
 		r = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	else if (!is_joined(c, &s->nodes))
 		r = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-	finish(c);
+	end_capture(c);
 	return r;
 }
 
@@ -238,14 +238,14 @@ CUresult sing_capture_record(uint64_t event, uint64_t stream, bool *captured)
 		sing_nodes_clear(&nodes);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	enters(s->in);
+	add_member(s->in);
 	if (*at == NULL) {
 		m->event = event;
 		m->next = marks;
 		marks = m;
 	} else {
 		sing_nodes_clear(&m->nodes);
-		left(m->in);
+		drop_member(m->in);
 	}
 	m->in = s->in;
 	m->nodes = nodes;
@@ -285,7 +285,7 @@ CUresult sing_capture_wait(uint64_t stream, uint64_t event, bool (*blocking)(uin
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	}
 	if (s == NULL)
-		s = enter(c, stream, blocking(stream), m->nodes.at, m->nodes.n);
+		s = add_strand(c, stream, blocking(stream), m->nodes.at, m->nodes.n);
 	else if (!sing_nodes_add(&s->nodes, m->nodes.at, m->nodes.n))
 		s = NULL;
 	if (s != NULL)
@@ -330,7 +330,7 @@ CUgraph sing_capture_drop_stream(uint64_t stream)
 		return NULL;
 	}
 	graph = c->ours ? c->graph : NULL;
-	finish(c);
+	end_capture(c);
 	return graph;
 }
 

@@ -21,7 +21,7 @@ static CUresult no_context(void)
 	return sing_is_initialized() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-static CUresult begin(int own, CUstream stream, CUgraph graph, const CUgraphNode *nodes, size_t n, int mode)
+static CUresult begin_capture(int own, CUstream stream, CUgraph graph, const CUgraphNode *nodes, size_t n, int mode)
 {
 	struct sing_capture start = { .mode = mode };
 	const uint64_t key = sing_capture_key(stream, own);
@@ -53,13 +53,13 @@ static CUresult begin(int own, CUstream stream, CUgraph graph, const CUgraphNode
 
 static CUresult cuStreamBeginCapture_v2_(int own, CUstream stream, int mode)
 {
-	return begin(own, stream, NULL, NULL, 0, mode);
+	return begin_capture(own, stream, NULL, NULL, 0, mode);
 }
 BOTH(cuStreamBeginCapture_v2, (CUstream stream, int mode), stream, mode);
 
 static CUresult cuStreamBeginCapture_(int own, CUstream stream)
 {
-	return begin(own, stream, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_GLOBAL);
+	return begin_capture(own, stream, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 BOTH(cuStreamBeginCapture, (CUstream stream), stream);
 
@@ -81,7 +81,7 @@ static CUresult cuStreamBeginCaptureToGraph_(int own, CUstream stream, CUgraph g
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!is_plain(edges, n))
 		return CUDA_ERROR_NOT_SUPPORTED;
-	return begin(own, stream, graph, deps, n, mode);
+	return begin_capture(own, stream, graph, deps, n, mode);
 }
 BOTH(cuStreamBeginCaptureToGraph,
      (CUstream stream, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, int mode), stream,
@@ -127,7 +127,7 @@ struct info {
 	size_t *n;
 };
 
-static CUresult get(int own, CUstream stream, const struct info *to)
+static CUresult get_info(int own, CUstream stream, const struct info *to)
 {
 	const uint64_t key = sing_capture_key(stream, own);
 	const struct sing_strand *s;
@@ -164,13 +164,13 @@ static CUresult get(int own, CUstream stream, const struct info *to)
 
 static CUresult cuStreamIsCapturing_(int own, CUstream stream, int *status)
 {
-	return get(own, stream, &(struct info){ .status = status });
+	return get_info(own, stream, &(struct info){ .status = status });
 }
 BOTH(cuStreamIsCapturing, (CUstream stream, int *status), stream, status);
 
 static CUresult cuStreamGetCaptureInfo_(int own, CUstream stream, int *status, unsigned long long *id)
 {
-	return get(own, stream, &(struct info){ .status = status, .id = id });
+	return get_info(own, stream, &(struct info){ .status = status, .id = id });
 }
 BOTH(cuStreamGetCaptureInfo, (CUstream stream, int *status, unsigned long long *id), stream, status, id);
 
@@ -178,7 +178,7 @@ BOTH(cuStreamGetCaptureInfo, (CUstream stream, int *status, unsigned long long *
 static CUresult cuStreamGetCaptureInfo_v2_(int own, CUstream stream, int *status, unsigned long long *id, CUgraph *graph,
 					   void **deps, size_t *n)
 {
-	return get(own, stream, &(struct info){ status, id, graph, deps, NULL, n });
+	return get_info(own, stream, &(struct info){ status, id, graph, deps, NULL, n });
 }
 BOTH(cuStreamGetCaptureInfo_v2, (CUstream stream, int *status, unsigned long long *id, CUgraph *graph, void **deps, size_t *n),
      stream, status, id, graph, deps, n);
@@ -186,14 +186,14 @@ BOTH(cuStreamGetCaptureInfo_v2, (CUstream stream, int *status, unsigned long lon
 static CUresult cuStreamGetCaptureInfo_v3_(int own, CUstream stream, int *status, unsigned long long *id, CUgraph *graph,
 					   void **deps, void **edges, size_t *n)
 {
-	return get(own, stream, &(struct info){ status, id, graph, deps, edges, n });
+	return get_info(own, stream, &(struct info){ status, id, graph, deps, edges, n });
 }
 BOTH(cuStreamGetCaptureInfo_v3,
      (CUstream stream, int *status, unsigned long long *id, CUgraph *graph, void **deps, void **edges, size_t *n), stream,
      status, id, graph, deps, edges, n);
 
-static CUresult update(int own, CUstream stream, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n,
-		       unsigned int flags)
+static CUresult update_dependencies(int own, CUstream stream, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n,
+				    unsigned int flags)
 {
 	struct sing_strand *s;
 	CUresult r = CUDA_ERROR_ILLEGAL_STATE;
@@ -210,7 +210,7 @@ static CUresult update(int own, CUstream stream, const CUgraphNode *deps, const 
 
 static CUresult cuStreamUpdateCaptureDependencies_(int own, CUstream stream, const CUgraphNode *deps, size_t n, unsigned int flags)
 {
-	return update(own, stream, deps, NULL, n, flags);
+	return update_dependencies(own, stream, deps, NULL, n, flags);
 }
 BOTH(cuStreamUpdateCaptureDependencies, (CUstream stream, const CUgraphNode *deps, size_t n, unsigned int flags), stream,
      deps, n, flags);
@@ -218,7 +218,7 @@ BOTH(cuStreamUpdateCaptureDependencies, (CUstream stream, const CUgraphNode *dep
 static CUresult cuStreamUpdateCaptureDependencies_v2_(int own, CUstream stream, const CUgraphNode *deps,
 						      const CUgraphEdgeData *edges, size_t n, unsigned int flags)
 {
-	return update(own, stream, deps, edges, n, flags);
+	return update_dependencies(own, stream, deps, edges, n, flags);
 }
 BOTH(cuStreamUpdateCaptureDependencies_v2,
      (CUstream stream, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, unsigned int flags), stream, deps,

@@ -17,21 +17,21 @@ static _Thread_local struct {
 } self __attribute__((tls_model("initial-exec")));
 
 /* A child of fork has no device, and must not wait for a lock that no thread there holds. */
-static void forked(void)
+static void renew_lock(void)
 {
 	pthread_mutex_init(&lock, NULL);
 }
 
-static void prepare(void)
+static void watch_fork(void)
 {
-	pthread_atfork(NULL, NULL, forked);
+	pthread_atfork(NULL, NULL, renew_lock);
 }
 
 void sing_capture_lock(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	pthread_once(&once, prepare);
+	pthread_once(&once, watch_fork);
 	pthread_mutex_lock(&lock);
 }
 

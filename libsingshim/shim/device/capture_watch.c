@@ -18,7 +18,7 @@ bool sing_captured_counts(void)
 	return atomic_load_explicit(&captured_counts, memory_order_relaxed);
 }
 
-static uint64_t word(const struct sing_message *m, size_t at)
+static uint64_t read_word(const struct sing_message *m, size_t at)
 {
 	uint64_t value = 0;
 
@@ -27,7 +27,7 @@ static uint64_t word(const struct sing_message *m, size_t at)
 	return value;
 }
 
-static uint32_t flags(const struct sing_message *m, size_t at)
+static uint32_t read_flags(const struct sing_message *m, size_t at)
 {
 	uint32_t value = 0;
 
@@ -53,7 +53,7 @@ static const struct sing_on_stream *on_stream(uint32_t op)
 	return NULL;
 }
 
-static uint64_t key(const struct sing_message *m, uint64_t stream)
+static uint64_t key_of(const struct sing_message *m, uint64_t stream)
 {
 	return sing_capture_key((CUstream)(uintptr_t)stream, (m->op & SING_PER_THREAD) != 0);
 }
@@ -69,7 +69,7 @@ static bool is_blocking(uint64_t stream)
 }
 
 /* Make the message a node behind the nodes of the strands, which are in the same capture. */
-static CUresult record(struct sing_strand *const *s, size_t n, const struct sing_message *m)
+static CUresult record_node(struct sing_strand *const *s, size_t n, const struct sing_message *m)
 {
 	struct sing_capture *const c = s[0]->in;
 	struct sing_nodes deps = { 0 };
@@ -97,7 +97,7 @@ static CUresult record(struct sing_strand *const *s, size_t n, const struct sing
 	return sing_capture_add(s, n, node);
 }
 
-static CUresult refuse(struct sing_strand *s)
+static CUresult refuse_call(struct sing_strand *s)
 {
 	if (s->in->invalid)
 		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -106,13 +106,13 @@ static CUresult refuse(struct sing_strand *s)
 }
 
 /* cuEventRecord, cuStreamWaitEvent: dependencies, unless the event is outside of the graph. */
-static bool order(const struct sing_message *m, uint64_t stream, uint64_t event, bool external, CUresult *r)
+static bool record_order(const struct sing_message *m, uint64_t stream, uint64_t event, bool external, CUresult *r)
 {
 	struct sing_strand *s = sing_strand_of(stream);
 	bool captured = false;
 
 	if (external && s != NULL) {
-		*r = record(&s, 1, m);
+		*r = record_node(&s, 1, m);
 		return true;
 	}
 	if (stream == SING_LEGACY_KEY && (*r = sing_capture_legacy(sing_context_current(), false)) != CUDA_SUCCESS)
@@ -129,12 +129,12 @@ static bool group_call(const struct sing_message *m, CUresult *r)
 {
 	enum { MOST = 64 };
 	struct sing_strand *all[MOST];
-	const uint64_t counts = word(m, 0), at = 8 + counts * sizeof(sing_nccl_count) + 4, ops = word(m, at);
+	const uint64_t counts = read_word(m, 0), at = 8 + counts * sizeof(sing_nccl_count) + 4, ops = read_word(m, at);
 	size_t n = 0, outside = 0;
 
 	for (uint64_t i = 0; i < ops; ++i) {
 		const uint64_t stream =
-			key(m, word(m, at + 8 + i * sizeof(sing_nccl_op) + offsetof(sing_nccl_op, stream)));
+			key_of(m, read_word(m, at + 8 + i * sizeof(sing_nccl_op) + offsetof(sing_nccl_op, stream)));
 		struct sing_strand *const s = sing_strand_of(stream);
 		size_t k = 0;
 
@@ -156,7 +156,7 @@ static bool group_call(const struct sing_message *m, CUresult *r)
 	if (*r == CUDA_SUCCESS && outside > 0)
 		*r = CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 	if (*r == CUDA_SUCCESS)
-		*r = record(all, n, m);
+		*r = record_node(all, n, m);
 	for (size_t i = 0; i < n && *r != CUDA_SUCCESS; ++i)
 		sing_capture_invalidate(all[i]->in);
 	return true;
@@ -173,14 +173,14 @@ static bool stream_call(const struct sing_message *m, const struct sing_on_strea
 	if (op == SING_OP_nccl_group)
 		return group_call(m, r);
 	if (is->use != SING_STREAM_DEFAULT)
-		stream = word(m, is->at >= 0 ? (size_t)is->at : m->n - (size_t)-is->at);
-	stream = key(m, stream);
+		stream = read_word(m, is->at >= 0 ? (size_t)is->at : m->n - (size_t)-is->at);
+	stream = key_of(m, stream);
 	if (op == SING_OP_cuEventRecord)
-		return order(m, stream, word(m, 0), false, r);
+		return record_order(m, stream, read_word(m, 0), false, r);
 	if (op == SING_OP_cuEventRecordWithFlags)
-		return order(m, stream, word(m, 0), flags(m, 16) & CU_EVENT_RECORD_EXTERNAL, r);
+		return record_order(m, stream, read_word(m, 0), read_flags(m, 16) & CU_EVENT_RECORD_EXTERNAL, r);
 	if (op == SING_OP_cuStreamWaitEvent)
-		return order(m, stream, word(m, 8), flags(m, 16) & CU_EVENT_WAIT_EXTERNAL, r);
+		return record_order(m, stream, read_word(m, 8), read_flags(m, 16) & CU_EVENT_WAIT_EXTERNAL, r);
 	if (op == SING_OP_cuStreamGetAttribute)
 		return false;
 	s = sing_strand_of(stream);
@@ -194,7 +194,7 @@ static bool stream_call(const struct sing_message *m, const struct sing_on_strea
 	}
 	/* A copy with its bytes in the message would copy the bytes of now, not of the launch. */
 	refused = is->use != SING_STREAM_WORK || op == SING_OP_copy_in || op == SING_OP_cuGraphUpload;
-	*r = refused ? refuse(s) : record(&s, 1, m);
+	*r = refused ? refuse_call(s) : record_node(&s, 1, m);
 	return true;
 }
 
@@ -206,21 +206,21 @@ static bool other_call(const struct sing_message *m, CUresult *r)
 	switch (m->op & ~SING_PER_THREAD) {
 	case SING_OP_cuEventQuery:
 	case SING_OP_cuEventSynchronize:
-		*r = sing_capture_ask_event(word(m, 0));
+		*r = sing_capture_ask_event(read_word(m, 0));
 		if (*r == CUDA_SUCCESS)
 			*r = sing_capture_unsafe();
 		return *r != CUDA_SUCCESS;
 	case SING_OP_cuEventElapsedTime:
 	case SING_OP_cuEventElapsedTime_v2:
-		*r = sing_capture_ask_event(word(m, 0));
+		*r = sing_capture_ask_event(read_word(m, 0));
 		if (*r == CUDA_SUCCESS)
-			*r = sing_capture_ask_event(word(m, 8));
+			*r = sing_capture_ask_event(read_word(m, 8));
 		return *r != CUDA_SUCCESS;
 	case SING_OP_cuEventDestroy_v2:
-		sing_capture_drop_event(word(m, 0));
+		sing_capture_drop_event(read_word(m, 0));
 		return false;
 	case SING_OP_cuStreamDestroy_v2:
-		graph = sing_capture_drop_stream(key(m, word(m, 0)));
+		graph = sing_capture_drop_stream(key_of(m, read_word(m, 0)));
 		if (graph != NULL)
 			sing_send_cuGraphDestroy(0, graph);
 		return false;
@@ -228,7 +228,7 @@ static bool other_call(const struct sing_message *m, CUresult *r)
 		*r = sing_capture_wait_all(sing_context_current());
 		return *r != CUDA_SUCCESS;
 	case SING_OP_cuCtxSynchronize_v2:
-		*r = sing_capture_wait_all((CUcontext)(uintptr_t)word(m, 0));
+		*r = sing_capture_wait_all((CUcontext)(uintptr_t)read_word(m, 0));
 		return *r != CUDA_SUCCESS;
 	case SING_OP_cuMemAlloc_v2:
 	case SING_OP_cuMemAllocPitch_v2:
@@ -308,7 +308,7 @@ CUresult sing_capture_refuse(CUstream stream, bool per_thread)
 	sing_capture_lock();
 	s = sing_strand_of(sing_capture_key(stream, per_thread));
 	if (s != NULL)
-		r = refuse(s);
+		r = refuse_call(s);
 	sing_capture_unlock();
 	return r;
 }
@@ -324,7 +324,7 @@ CUresult sing_capture_allows(CUstream stream, bool waits)
 	sing_capture_lock();
 	s = sing_strand_of(k);
 	if (s != NULL && waits)
-		r = refuse(s);
+		r = refuse_call(s);
 	if (k == SING_LEGACY_KEY)
 		r = sing_capture_legacy(sing_context_current(), false);
 	if (r == CUDA_SUCCESS && s == NULL && waits)

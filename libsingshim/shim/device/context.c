@@ -29,7 +29,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 enum { CHUNK = 64, CHUNKS = 1024 };
 static _Atomic(struct sing_context *) chunks[CHUNKS];
 
-static struct sing_context *place(uint64_t handle, bool make)
+static struct sing_context *find_place(uint64_t handle, bool make)
 {
 	const uint64_t n = sing_context_number(handle);
 	_Atomic(struct sing_context *) *chunk;
@@ -51,14 +51,14 @@ static struct sing_context *place(uint64_t handle, bool make)
 
 struct sing_context *sing_context_find(uint64_t handle)
 {
-	struct sing_context *c = place(handle, false);
+	struct sing_context *c = find_place(handle, false);
 
 	return c != NULL && c->handle == handle ? c : NULL;
 }
 
 bool sing_context_name(uint64_t handle, int device, bool primary)
 {
-	struct sing_context *c = place(handle, true);
+	struct sing_context *c = find_place(handle, true);
 
 	if (c == NULL)
 		return false;
@@ -86,7 +86,7 @@ int sing_context_check(void)
 }
 
 /* The context of a handle that a program gives, if the context can be used. */
-static CUresult take(CUcontext ctx, struct sing_context **c)
+static CUresult check_context(CUcontext ctx, struct sing_context **c)
 {
 	if (!sing_is_initialized())
 		return CUDA_ERROR_NOT_INITIALIZED;
@@ -100,7 +100,7 @@ static void make_key(void)
 		abort();
 }
 
-static CUresult push(struct sing_context *c)
+static CUresult push_context(struct sing_context *c)
 {
 	struct below *b = below;
 
@@ -124,7 +124,7 @@ static CUresult push(struct sing_context *c)
 	return CUDA_SUCCESS;
 }
 
-static void pop(void)
+static void pop_context(void)
 {
 	sing_current = below == NULL || below->depth == 0 ? NULL : below->contexts[--below->depth];
 }
@@ -139,7 +139,7 @@ CUresult sing_cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice dev)
 	r = sing_send_cuCtxCreate_v2(0, &made, flags, dev);
 	if (r != CUDA_SUCCESS)
 		return r;
-	r = sing_context_add((uintptr_t)made, dev, false) ? push(sing_context_find((uintptr_t)made)) : CUDA_ERROR_OUT_OF_MEMORY;
+	r = sing_context_add((uintptr_t)made, dev, false) ? push_context(sing_context_find((uintptr_t)made)) : CUDA_ERROR_OUT_OF_MEMORY;
 	if (r == CUDA_SUCCESS)
 		*ctx = made;
 	else
@@ -179,7 +179,7 @@ SING_PUBLIC(cuCtxCreate_v4);
 CUresult sing_cuCtxDestroy_v2(CUcontext ctx)
 {
 	struct sing_context *c;
-	CUresult r = take(ctx, &c);
+	CUresult r = check_context(ctx, &c);
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -190,7 +190,7 @@ CUresult sing_cuCtxDestroy_v2(CUcontext ctx)
 		return r;
 	atomic_store(&c->alive, false);
 	if (sing_current == c)
-		pop();
+		pop_context();
 	sing_context_ended(c->handle);
 	return CUDA_SUCCESS;
 }
@@ -199,9 +199,9 @@ SING_PUBLIC(cuCtxDestroy_v2);
 CUresult sing_cuCtxPushCurrent_v2(CUcontext ctx)
 {
 	struct sing_context *c;
-	const CUresult r = take(ctx, &c);
+	const CUresult r = check_context(ctx, &c);
 
-	return r == CUDA_SUCCESS ? push(c) : r;
+	return r == CUDA_SUCCESS ? push_context(c) : r;
 }
 SING_PUBLIC(cuCtxPushCurrent_v2);
 
@@ -213,7 +213,7 @@ CUresult sing_cuCtxPopCurrent_v2(CUcontext *ctx)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (ctx != NULL)
 		*ctx = (CUcontext)(uintptr_t)sing_current->handle;
-	pop();
+	pop_context();
 	return CUDA_SUCCESS;
 }
 SING_PUBLIC(cuCtxPopCurrent_v2);
@@ -227,14 +227,14 @@ CUresult sing_cuCtxSetCurrent(CUcontext ctx)
 	if (ctx == NULL) {
 		if (!sing_is_initialized())
 			return CUDA_ERROR_NOT_INITIALIZED;
-		pop();
+		pop_context();
 		return CUDA_SUCCESS;
 	}
 	/*
 	 * A primary context can be current before it is retained, and after: the runtime library counts on
 	 * that.
 	 */
-	r = take(ctx, &c);
+	r = check_context(ctx, &c);
 	if (r == CUDA_SUCCESS || (c != NULL && c->primary)) {
 		sing_current = c;
 		r = CUDA_SUCCESS;
@@ -274,7 +274,7 @@ CUresult sing_cuCtxGetDevice_v2(CUdevice *dev, CUcontext ctx)
 
 	if (ctx == NULL)
 		return sing_cuCtxGetDevice(dev);
-	r = take(ctx, &c);
+	r = check_context(ctx, &c);
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (dev == NULL)

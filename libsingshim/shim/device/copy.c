@@ -35,12 +35,12 @@ bool sing_copy_is_captured(CUstream stream)
 }
 
 /* What captures say to a copy that is not captured itself. */
-static CUresult allowed(CUstream stream, bool waits)
+static CUresult check_captures(CUstream stream, bool waits)
 {
 	return sing_captures() ? sing_capture_allows(stream, waits) : CUDA_SUCCESS;
 }
 
-static CUresult result(int r)
+static CUresult result_of(int r)
 {
 	return r < 0 ? CUDA_ERROR_UNKNOWN : r;
 }
@@ -57,19 +57,19 @@ static unsigned char *by_address(unsigned char message[32], uint64_t dst, uint64
 	return message;
 }
 
-static CUresult post(uint32_t op, uint64_t dst, uint64_t src, size_t n, CUstream stream)
+static CUresult post_copy(uint32_t op, uint64_t dst, uint64_t src, size_t n, CUstream stream)
 {
 	unsigned char message[32];
 
-	return result(sing_post(op, by_address(message, dst, src, n, stream), sizeof(message)));
+	return result_of(sing_post(op, by_address(message, dst, src, n, stream), sizeof(message)));
 }
 
-static CUresult call(uint32_t op, uint64_t dst, uint64_t src, size_t n, CUstream stream)
+static CUresult call_copy(uint32_t op, uint64_t dst, uint64_t src, size_t n, CUstream stream)
 {
 	unsigned char message[32];
 	size_t got;
 
-	return result(sing_call(op, by_address(message, dst, src, n, stream), sizeof(message), NULL, 0, &got));
+	return result_of(sing_call(op, by_address(message, dst, src, n, stream), sizeof(message), NULL, 0, &got));
 }
 
 /* Begin the message copy_in with n bytes. */
@@ -107,10 +107,10 @@ static int stage_out(struct ring_draft *d, CUdeviceptr src, uint64_t n, CUstream
 /*
  * Take an answer to copy_out, or to copy_in where dst is NULL: SING_AGAIN if the copy is to be asked for again.
  */
-static CUresult take(struct ring_draft *d, void *dst, uint64_t n)
+static CUresult take_answer(struct ring_draft *d, void *dst, uint64_t n)
 {
 	const unsigned char *p = d->args;
-	CUresult r = d->status == SING_AGAIN ? SING_AGAIN : result(d->status);
+	CUresult r = d->status == SING_AGAIN ? SING_AGAIN : result_of(d->status);
 	uint64_t count;
 
 	if (r == CUDA_SUCCESS && dst != NULL) {
@@ -145,7 +145,7 @@ static CUresult some_pieces(bool in, CUdeviceptr device, char *host, size_t n, C
 				++last;
 				continue;
 			}
-			r = s == 0 ? CUDA_ERROR_UNKNOWN : result(s);
+			r = s == 0 ? CUDA_ERROR_UNKNOWN : result_of(s);
 			if (last == first)
 				break;
 		}
@@ -155,7 +155,7 @@ static CUresult some_pieces(bool in, CUdeviceptr device, char *host, size_t n, C
 		CUresult one = CUDA_ERROR_UNKNOWN;
 
 		if (ring_await(d) == RING_OK)
-			one = take(d, in || r != CUDA_SUCCESS ? NULL : host + taken, due);
+			one = take_answer(d, in || r != CUDA_SUCCESS ? NULL : host + taken, due);
 		if (r == CUDA_SUCCESS && one == SING_AGAIN)
 			*done = taken;
 		if (r == CUDA_SUCCESS)
@@ -187,14 +187,14 @@ CUresult sing_copy_in(CUdeviceptr dst, const void *src, size_t n, CUstream strea
 	int r;
 
 	if (n > FEW && sing_is_reachable())
-		return call(SING_OP_cuMemcpyHtoDAsync_v2, dst, (uintptr_t)src, n, stream);
+		return call_copy(SING_OP_cuMemcpyHtoDAsync_v2, dst, (uintptr_t)src, n, stream);
 	if (n > FEW)
 		return by_pieces(true, dst, (char *)(uintptr_t)src, n, stream);
 	do {
 		r = stage_in(&d, true, dst, src, n, stream);
 		if (r != 0)
-			return result(r);
-		r = ring_call(&d) == RING_OK ? take(&d, NULL, 0) : CUDA_ERROR_UNKNOWN;
+			return result_of(r);
+		r = ring_call(&d) == RING_OK ? take_answer(&d, NULL, 0) : CUDA_ERROR_UNKNOWN;
 	} while (r == SING_AGAIN);
 	return r;
 }
@@ -205,20 +205,20 @@ CUresult sing_copy_out(void *dst, CUdeviceptr src, size_t n, CUstream stream)
 	int r;
 
 	if (n > FEW && sing_is_reachable())
-		return call(SING_OP_cuMemcpyDtoHAsync_v2, (uintptr_t)dst, src, n, stream);
+		return call_copy(SING_OP_cuMemcpyDtoHAsync_v2, (uintptr_t)dst, src, n, stream);
 	if (n > FEW)
 		return by_pieces(false, src, dst, n, stream);
 	do {
 		r = stage_out(&d, src, n, stream);
 		if (r != 0)
-			return result(r);
-		r = ring_call(&d) == RING_OK ? take(&d, dst, n) : CUDA_ERROR_UNKNOWN;
+			return result_of(r);
+		r = ring_call(&d) == RING_OK ? take_answer(&d, dst, n) : CUDA_ERROR_UNKNOWN;
 	} while (r == SING_AGAIN);
 	return r;
 }
 
 /* What every copy begins with. Returns CUDA_SUCCESS with *empty, if there is nothing to do. */
-static CUresult begin(const void *host, size_t n, bool *empty)
+static CUresult check_copy(const void *host, size_t n, bool *empty)
 {
 	const CUresult r = sing_context_check();
 
@@ -231,10 +231,10 @@ static CUresult begin(const void *host, size_t n, bool *empty)
 static CUresult in_sync(CUdeviceptr dst, void *src, size_t n, CUstream stream)
 {
 	bool empty;
-	CUresult r = begin(src, n, &empty);
+	CUresult r = check_copy(src, n, &empty);
 
 	if (r == CUDA_SUCCESS)
-		r = allowed(stream, true);
+		r = check_captures(stream, true);
 	return r != CUDA_SUCCESS || empty ? r : sing_copy_in(dst, src, n, stream);
 }
 
@@ -242,18 +242,18 @@ static CUresult in_async(CUdeviceptr dst, void *src, size_t n, CUstream stream)
 {
 	struct ring_draft d;
 	bool empty;
-	CUresult r = begin(src, n, &empty);
+	CUresult r = check_copy(src, n, &empty);
 
 	if (r == CUDA_SUCCESS)
-		r = allowed(stream, false);
+		r = check_captures(stream, false);
 	if (r != CUDA_SUCCESS || empty)
 		return r;
 	if (sing_copy_is_captured(stream) || (sing_is_reachable() && sing_is_pinned((uintptr_t)src, n, NULL)))
-		return post(SING_OP_cuMemcpyHtoDAsync_v2, dst, (uintptr_t)src, n, stream);
+		return post_copy(SING_OP_cuMemcpyHtoDAsync_v2, dst, (uintptr_t)src, n, stream);
 	if (n > STAGED)
 		return sing_copy_in(dst, src, n, stream);
 	for (size_t at = 0; at < n && r == CUDA_SUCCESS; at += PIECE) {
-		r = result(stage_in(&d, false, dst + at, (char *)src + at, n - at < PIECE ? n - at : PIECE, stream));
+		r = result_of(stage_in(&d, false, dst + at, (char *)src + at, n - at < PIECE ? n - at : PIECE, stream));
 		if (r == CUDA_SUCCESS && ring_post(&d) != RING_OK)
 			r = CUDA_ERROR_UNKNOWN;
 	}
@@ -263,24 +263,24 @@ static CUresult in_async(CUdeviceptr dst, void *src, size_t n, CUstream stream)
 static CUresult out_sync(void *dst, CUdeviceptr src, size_t n, CUstream stream)
 {
 	bool empty;
-	CUresult r = begin(dst, n, &empty);
+	CUresult r = check_copy(dst, n, &empty);
 
 	if (r == CUDA_SUCCESS)
-		r = allowed(stream, true);
+		r = check_captures(stream, true);
 	return r != CUDA_SUCCESS || empty ? r : sing_copy_out(dst, src, n, stream);
 }
 
 static CUresult out_async(void *dst, CUdeviceptr src, size_t n, CUstream stream)
 {
 	bool empty;
-	CUresult r = begin(dst, n, &empty);
+	CUresult r = check_copy(dst, n, &empty);
 
 	if (r == CUDA_SUCCESS)
-		r = allowed(stream, false);
+		r = check_captures(stream, false);
 	if (r != CUDA_SUCCESS || empty)
 		return r;
 	if (sing_copy_is_captured(stream) || (sing_is_reachable() && sing_is_pinned((uintptr_t)dst, n, NULL)))
-		return post(SING_OP_cuMemcpyDtoHAsync_v2, (uintptr_t)dst, src, n, stream);
+		return post_copy(SING_OP_cuMemcpyDtoHAsync_v2, (uintptr_t)dst, src, n, stream);
 	return sing_copy_out(dst, src, n, stream);
 }
 
@@ -317,12 +317,12 @@ static bool is_device(CUdeviceptr at)
 static CUresult any_sync(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream)
 {
 	bool empty;
-	const CUresult r = begin("", n, &empty);
+	const CUresult r = check_copy("", n, &empty);
 
 	if (r != CUDA_SUCCESS || empty)
 		return r;
 	if (sing_is_reachable() || sing_copy_is_captured(stream))
-		return call(SING_OP_cuMemcpyAsync, dst, src, n, stream);
+		return call_copy(SING_OP_cuMemcpyAsync, dst, src, n, stream);
 	if (!is_device(dst) && !is_device(src)) {
 		memmove((void *)(uintptr_t)dst, (void *)(uintptr_t)src, n);
 		return CUDA_SUCCESS;
@@ -331,22 +331,22 @@ static CUresult any_sync(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream st
 		return sing_copy_out((void *)(uintptr_t)dst, src, n, stream);
 	if (!is_device(src))
 		return sing_copy_in(dst, (void *)(uintptr_t)src, n, stream);
-	return call(SING_OP_cuMemcpyAsync, dst, src, n, stream);
+	return call_copy(SING_OP_cuMemcpyAsync, dst, src, n, stream);
 }
 
 static CUresult any_async(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream)
 {
 	bool empty, to, from;
-	const CUresult r = begin("", n, &empty);
+	const CUresult r = check_copy("", n, &empty);
 
 	if (r != CUDA_SUCCESS || empty)
 		return r;
 	if (sing_copy_is_captured(stream))
-		return post(SING_OP_cuMemcpyAsync, dst, src, n, stream);
+		return post_copy(SING_OP_cuMemcpyAsync, dst, src, n, stream);
 	to = sing_is_pinned(dst, n, NULL);
 	from = sing_is_pinned(src, n, NULL);
 	if (sing_is_reachable() && (to || from) && (to || is_device(dst)) && (from || is_device(src)))
-		return post(SING_OP_cuMemcpyAsync, dst, src, n, stream);
+		return post_copy(SING_OP_cuMemcpyAsync, dst, src, n, stream);
 	return any_sync(dst, src, n, stream);
 }
 

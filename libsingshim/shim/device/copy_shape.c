@@ -86,7 +86,7 @@ static uint64_t base_of(int type, const void *host, CUdeviceptr device)
 	return type == CU_MEMORYTYPE_HOST ? (uintptr_t)host : device;
 }
 
-static struct shape flat(const CUDA_MEMCPY2D *c)
+static struct shape shape_of_2d(const CUDA_MEMCPY2D *c)
 {
 	return (struct shape){
 		.src = { c->srcType, base_of(c->srcType, c->srcHost, c->srcDevice), c->srcPitch, 0, c->srcX, c->srcY, 0 },
@@ -95,7 +95,7 @@ static struct shape flat(const CUDA_MEMCPY2D *c)
 	};
 }
 
-static struct shape solid(const CUDA_MEMCPY3D *c)
+static struct shape shape_of_3d(const CUDA_MEMCPY3D *c)
 {
 	return (struct shape){
 		.src = { c->srcType, base_of(c->srcType, c->srcHost, c->srcDevice), c->srcPitch, c->srcHeight,
@@ -107,7 +107,7 @@ static struct shape solid(const CUDA_MEMCPY3D *c)
 }
 
 /* Where row y of slice z begins. What overflows, the server refuses. */
-static uint64_t row(const struct side *s, const struct shape *of, uint64_t y, uint64_t z)
+static uint64_t row_address(const struct side *s, const struct shape *of, uint64_t y, uint64_t z)
 {
 	const uint64_t pitch = s->pitch == 0 ? of->width : s->pitch, rows = s->rows == 0 ? of->height : s->rows;
 
@@ -134,8 +134,8 @@ static bool is_ready(const struct side *s, const struct shape *of)
 
 	if (s->type != CU_MEMORYTYPE_HOST)
 		return s->type != CU_MEMORYTYPE_UNIFIED;
-	begin = row(s, of, 0, 0);
-	end = row(s, of, of->height - 1, of->depth - 1) + of->width;
+	begin = row_address(s, of, 0, 0);
+	end = row_address(s, of, of->height - 1, of->depth - 1) + of->width;
 	return sing_is_reachable() && begin < end && sing_is_pinned(begin, end - begin, NULL);
 }
 
@@ -149,7 +149,7 @@ static bool by_rows(const struct shape *s, CUstream stream, CUresult *r)
 	*r = is_sound(&s->src, s) && is_sound(&s->dst, s) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 	for (uint64_t z = 0; z < s->depth && *r == CUDA_SUCCESS; ++z)
 		for (uint64_t y = 0; y < s->height && *r == CUDA_SUCCESS; ++y) {
-			const uint64_t to = row(&s->dst, s, y, z), from = row(&s->src, s, y, z);
+			const uint64_t to = row_address(&s->dst, s, y, z), from = row_address(&s->src, s, y, z);
 
 			if (in && out)
 				memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, s->width);
@@ -162,7 +162,7 @@ static bool by_rows(const struct shape *s, CUstream stream, CUresult *r)
 }
 
 /* copy is a struct of size bytes, of which shape tells what there is to know here. */
-static CUresult run(uint32_t op, const void *copy, size_t size, const struct shape *shape, CUstream stream, bool async)
+static CUresult run_copy(uint32_t op, const void *copy, size_t size, const struct shape *shape, CUstream stream, bool async)
 {
 	unsigned char message[sizeof(CUDA_MEMCPY3D) + 8];
 	size_t got;
@@ -193,8 +193,8 @@ static CUresult run_flat(const CUDA_MEMCPY2D *copy, CUstream stream, bool async)
 	r = resolve_flat(&plain);
 	if (r != CUDA_SUCCESS)
 		return r;
-	shape = flat(&plain);
-	return run(SING_OP_cuMemcpy2DAsync_v2, &plain, sizeof(plain), &shape, stream, async);
+	shape = shape_of_2d(&plain);
+	return run_copy(SING_OP_cuMemcpy2DAsync_v2, &plain, sizeof(plain), &shape, stream, async);
 }
 
 static CUresult run_solid(uint32_t op, const CUDA_MEMCPY3D *copy, CUstream stream, bool async)
@@ -209,8 +209,8 @@ static CUresult run_solid(uint32_t op, const CUDA_MEMCPY3D *copy, CUstream strea
 	r = resolve_solid(&plain);
 	if (r != CUDA_SUCCESS)
 		return r;
-	shape = solid(&plain);
-	return run(op, &plain, sizeof(plain), &shape, stream, async);
+	shape = shape_of_3d(&plain);
+	return run_copy(op, &plain, sizeof(plain), &shape, stream, async);
 }
 
 static CUstream or_thread(CUstream stream)

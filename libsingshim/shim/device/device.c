@@ -106,7 +106,7 @@ CUresult sing_cuDeviceGetAttribute(int *value, int attribute, CUdevice dev)
 SING_PUBLIC(cuDeviceGetAttribute);
 
 /* Give the context a handle. */
-static bool name(struct primary *p, CUdevice dev)
+static bool name_context(struct primary *p, CUdevice dev)
 {
 	uint64_t handle;
 
@@ -130,21 +130,21 @@ int sing_primary_context(int dev, CUcontext *ctx)
 	if (!is_device(dev))
 		return CUDA_ERROR_INVALID_DEVICE;
 	pthread_mutex_lock(&lock);
-	named = name(&primaries[dev], dev);
+	named = name_context(&primaries[dev], dev);
 	*ctx = primaries[dev].context;
 	pthread_mutex_unlock(&lock);
 	return named ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Make the context: the message has the handle that the context gets. */
-static CUresult begin(struct primary *p, CUdevice dev)
+static CUresult make_context(struct primary *p, CUdevice dev)
 {
 	unsigned char message[12];
 	uint64_t handle;
 	size_t got;
 	int r;
 
-	if (!name(p, dev))
+	if (!name_context(p, dev))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	handle = (uintptr_t)p->context;
 	(void)sing_put(sing_put(message, &handle, 8), &dev, 4);
@@ -171,7 +171,7 @@ CUresult sing_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
 	p = &primaries[dev];
 	pthread_mutex_lock(&lock);
 	if (p->retained == 0)
-		r = begin(p, dev);
+		r = make_context(p, dev);
 	if (r == CUDA_SUCCESS) {
 		++p->retained;
 		atomic_store_explicit(&p->state, 0, memory_order_relaxed);
@@ -183,7 +183,7 @@ CUresult sing_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
 SING_PUBLIC(cuDevicePrimaryCtxRetain);
 
 /* The context is destroyed, but not popped from any stack; a thread that has the context current finds out. */
-static CUcontext ended(struct primary *p)
+static CUcontext end_context(struct primary *p)
 {
 	atomic_store(&sing_context_find((uintptr_t)p->context)->alive, false);
 	atomic_store(&p->state, 0);
@@ -208,7 +208,7 @@ CUresult sing_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 	} else if (p->retained == 1) {
 		r = sing_send_cuDevicePrimaryCtxRelease_v2(0, dev);
 		if (r == CUDA_SUCCESS)
-			gone = ended(p);
+			gone = end_context(p);
 	} else if (p->owed > 0) {
 		--p->owed; /* callers that retained the context before the reset may release it */
 	} else {
@@ -284,7 +284,7 @@ CUresult sing_cuDevicePrimaryCtxReset_v2(CUdevice dev)
 
 		r = sing_send_cuDevicePrimaryCtxReset_v2(0, dev);
 		if (r == CUDA_SUCCESS) {
-			gone = ended(p);
+			gone = end_context(p);
 			p->owed = owed;
 		}
 	}

@@ -64,7 +64,7 @@ static struct kept *find_place(uint64_t context, const void *key)
 }
 
 /* The context that is meant: NULL is the current context. */
-static CUresult meant(CUcontext ctx, uint64_t *handle)
+static CUresult find_meant(CUcontext ctx, uint64_t *handle)
 {
 	if (!sing_is_initialized())
 		return CUDA_ERROR_NOT_INITIALIZED;
@@ -75,7 +75,7 @@ static CUresult meant(CUcontext ctx, uint64_t *handle)
 static CUresult storage_put(CUcontext ctx, void *key, void *value, ended *tell)
 {
 	uint64_t context;
-	CUresult r = meant(ctx, &context);
+	CUresult r = find_meant(ctx, &context);
 	struct kept *k;
 
 	if (r != CUDA_SUCCESS)
@@ -98,7 +98,7 @@ static CUresult storage_put(CUcontext ctx, void *key, void *value, ended *tell)
 static CUresult storage_get(void **value, CUcontext ctx, void *key)
 {
 	uint64_t context;
-	const CUresult r = meant(ctx, &context);
+	const CUresult r = find_meant(ctx, &context);
 	struct kept *k;
 
 	if (r != CUDA_SUCCESS)
@@ -115,7 +115,7 @@ static CUresult storage_get(void **value, CUcontext ctx, void *key)
 static CUresult storage_delete(CUcontext ctx, void *key)
 {
 	uint64_t context;
-	const CUresult r = meant(ctx, &context);
+	const CUresult r = find_meant(ctx, &context);
 	struct kept *k;
 
 	if (r != CUDA_SUCCESS)
@@ -148,7 +148,7 @@ void sing_context_ended(uint64_t handle)
 	}
 }
 
-static CUresult load(CUmodule *module, const void *image)
+static CUresult load_module(CUmodule *module, const void *image)
 {
 	CUresult (*const data)(CUmodule *, const void *) = (CUresult(*)(CUmodule *, const void *))sing_find_symbol("cuModuleLoadData");
 
@@ -158,13 +158,13 @@ static CUresult load(CUmodule *module, const void *image)
 static CUresult load_more(CUmodule *module, const void *image, void *a, void *b, unsigned int c)
 {
 	(void)a, (void)b, (void)c;
-	return load(module, image);
+	return load_module(module, image);
 }
 
 static CUresult load_bare(const void *image, CUmodule *module, void *a, void *b, unsigned int c)
 {
 	(void)a, (void)b, (void)c;
-	return load(module, image);
+	return load_module(module, image);
 }
 
 static CUresult primary_context(CUcontext *ctx, CUdevice dev)
@@ -289,7 +289,7 @@ static CUresult current_context(CUcontext *ctx)
 static CUresult context_number(CUcontext ctx, uint64_t *id)
 {
 	uint64_t handle = 0;
-	const CUresult r = id == NULL ? CUDA_ERROR_INVALID_VALUE : meant(ctx, &handle);
+	const CUresult r = id == NULL ? CUDA_ERROR_INVALID_VALUE : find_meant(ctx, &handle);
 
 	if (r == CUDA_SUCCESS)
 		*id = sing_context_number(handle);
@@ -300,7 +300,7 @@ static CUresult context_number(CUcontext ctx, uint64_t *id)
 static CUresult stream_number(CUcontext ctx, const void *stream, uint64_t *id)
 {
 	uint64_t handle;
-	const CUresult r = id == NULL ? CUDA_ERROR_INVALID_VALUE : meant(ctx, &handle);
+	const CUresult r = id == NULL ? CUDA_ERROR_INVALID_VALUE : find_meant(ctx, &handle);
 
 	if (r == CUDA_SUCCESS)
 		*id = (uintptr_t)stream;
@@ -311,7 +311,7 @@ static CUresult stream_number(CUcontext ctx, const void *stream, uint64_t *id)
 static CUresult stream_behind(CUcontext ctx, CUstream stream, void **behind, int per_thread)
 {
 	uint64_t handle;
-	const CUresult r = behind == NULL ? CUDA_ERROR_INVALID_VALUE : meant(ctx, &handle);
+	const CUresult r = behind == NULL ? CUDA_ERROR_INVALID_VALUE : find_meant(ctx, &handle);
 
 	if (r == CUDA_SUCCESS)
 		*behind = stream != NULL ? (void *)stream : (void *)(uintptr_t)(per_thread ? 2 : 1);
@@ -424,10 +424,10 @@ static CUresult check_integrity(uint32_t version, uint64_t seconds, uint64_t cod
 }
 
 /* Filled when they are wanted: pointers in a table would be relocated in every process. */
-static void fill(void)
+static void fill_tables(void)
 {
 	interface[0] = (void *)sizeof(interface);
-	interface[1] = (void *)load;
+	interface[1] = (void *)load_module;
 	interface[2] = (void *)primary_context;
 	for (int i = 3; i < 10; ++i)
 		interface[i] = (void *)not_supported;
@@ -488,7 +488,7 @@ CUresult sing_cuGetExportTable(void **table, const CUuuid *id)
 
 	if (table == NULL || id == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
-	pthread_once(&once, fill);
+	pthread_once(&once, fill_tables);
 	*table = NULL;
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i)
 		if (memcmp(known[i].id, id->bytes, 16) == 0) {

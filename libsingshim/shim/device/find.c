@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static void *function(unsigned i)
+static void *function_at(unsigned i)
 {
 	return (char *)sing_offsets + sing_offsets[i];
 }
@@ -19,7 +19,7 @@ void *sing_find_symbol(const char *symbol)
 		const int order = strcmp(symbol, sing_names + sing_symbols[middle]);
 
 		if (order == 0)
-			return function(middle);
+			return function_at(middle);
 		if (order < 0)
 			high = middle;
 		else
@@ -29,7 +29,7 @@ void *sing_find_symbol(const char *symbol)
 }
 
 /* The first key of that name, or the end. */
-static unsigned first(const char *name)
+static unsigned first_key(const char *name)
 {
 	unsigned low = 0, high = sing_key_count;
 
@@ -50,14 +50,14 @@ void *sing_find(const char *name, int version, bool per_thread, bool *known)
 	bool any = false;
 
 	/* Later is better: by_thread before version. */
-	for (unsigned i = first(name); i < sing_key_count; ++i) {
+	for (unsigned i = first_key(name); i < sing_key_count; ++i) {
 		const struct sing_key *k = &sing_keys[i];
 
 		if (strcmp(sing_names + k->name, name) != 0)
 			break;
 		any = true;
 		if (k->version <= version && (per_thread || !k->by_thread))
-			best = function(k->function);
+			best = function_at(k->function);
 	}
 	if (known != NULL)
 		*known = any;

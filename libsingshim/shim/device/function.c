@@ -50,13 +50,13 @@ static struct known *look_from(struct known *k, uint64_t handle, uint64_t contex
 	return k;
 }
 
-static struct known *look(uint64_t handle, uint64_t context)
+static struct known *find_known(uint64_t handle, uint64_t context)
 {
 	return look_from(atomic_load_explicit(&places[handle % PLACES], memory_order_acquire), handle, context);
 }
 
 /* Put k in, unless another thread has: returns the entry that is there, and frees k if that is another. */
-static struct known *enter(struct known *k)
+static struct known *add_known(struct known *k)
 {
 	_Atomic(struct known *) *const place = &places[k->handle % PLACES];
 
@@ -79,7 +79,7 @@ struct described {
 	unsigned int n, some[2][FEW], *offsets, *sizes;
 };
 
-static CUresult ask(CUfunction function, struct described *d)
+static CUresult ask_facts(CUfunction function, struct described *d)
 {
 	CUresult r;
 
@@ -120,16 +120,16 @@ static struct known *new_function(CUfunction function, const struct described *d
 	};
 	for (unsigned int i = 0; i < d->n; ++i)
 		k->param[i] = (struct sing_param){ d->offsets[i], d->sizes[i] };
-	return enter(k);
+	return add_known(k);
 }
 
 /* Ask the server about a function; *known is what was known, or NULL. */
-static CUresult learn(CUfunction function, struct known **known)
+static CUresult learn_facts(CUfunction function, struct known **known)
 {
 	const uint32_t when = atomic_load_explicit(&doubts, memory_order_relaxed);
 	struct known *k = *known;
 	struct described d;
-	CUresult r = ask(function, &d);
+	CUresult r = ask_facts(function, &d);
 
 	if (r == CUDA_SUCCESS && k == NULL) {
 		k = new_function(function, &d, when);
@@ -156,8 +156,8 @@ static CUresult learn_kernel(uint64_t handle, uint64_t context, struct known **k
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	is = look((uint64_t)(uintptr_t)function, context);
-	r = is != NULL && is_fresh(is) ? CUDA_SUCCESS : learn(function, &is);
+	is = find_known((uint64_t)(uintptr_t)function, context);
+	r = is != NULL && is_fresh(is) ? CUDA_SUCCESS : learn_facts(function, &is);
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (k == NULL) {
@@ -165,7 +165,7 @@ static CUresult learn_kernel(uint64_t handle, uint64_t context, struct known **k
 		if (k == NULL)
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		*k = (struct known){ .handle = handle, .context = context, .asked = when, .is = is };
-		k = enter(k);
+		k = add_known(k);
 	}
 	atomic_store_explicit(&k->is, is, memory_order_release);
 	atomic_store_explicit(&k->asked, when, memory_order_relaxed);
@@ -176,13 +176,13 @@ static CUresult learn_kernel(uint64_t handle, uint64_t context, struct known **k
 CUresult sing_function_know(CUfunction function, struct sing_function **known)
 {
 	const uint64_t handle = (uint64_t)(uintptr_t)function, context = sing_current == NULL ? 0 : sing_current->handle;
-	struct known *k = look(handle, context), *is;
+	struct known *k = find_known(handle, context), *is;
 
 	if (__builtin_expect(k == NULL || !is_fresh(k), 0)) {
 		CUresult r = CUDA_ERROR_INVALID_HANDLE;
 
 		if (k == NULL || atomic_load_explicit(&k->is, memory_order_relaxed) == NULL)
-			r = learn(function, &k);
+			r = learn_facts(function, &k);
 		if (r == CUDA_ERROR_INVALID_HANDLE)
 			r = learn_kernel(handle, context, &k);
 		if (r != CUDA_SUCCESS)
@@ -195,7 +195,7 @@ CUresult sing_function_know(CUfunction function, struct sing_function **known)
 
 void sing_function_shares(CUfunction function, uint32_t bytes)
 {
-	struct known *k = look((uint64_t)(uintptr_t)function, sing_current == NULL ? 0 : sing_current->handle), *is;
+	struct known *k = find_known((uint64_t)(uintptr_t)function, sing_current == NULL ? 0 : sing_current->handle), *is;
 
 	if (k == NULL)
 		return;

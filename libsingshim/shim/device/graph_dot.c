@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static CUresult save(const char *path, const void *text, size_t n)
+static CUresult save_text(const char *path, const void *text, size_t n)
 {
 	FILE *f = fopen(path, "we");
 	size_t did;
@@ -36,7 +36,7 @@ CUresult sing_cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned int
 	r = sing_send_graph_dot(0, graph, flags, text, &got);
 	/* The text may have grown since: then the text is cut off. */
 	if (r == CUDA_SUCCESS)
-		r = save(path, text, got < n ? got : n);
+		r = save_text(path, text, got < n ? got : n);
 	free(text);
 	return r;
 }

@@ -29,7 +29,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct counted *counted[64];
 static _Atomic bool any; /* is in there */
 
-static struct counted **find(CUgraphExec exec)
+static struct counted **find_counted(CUgraphExec exec)
 {
 	struct counted **c = &counted[(uintptr_t)exec % (sizeof(counted) / sizeof(counted[0]))];
 
@@ -38,13 +38,13 @@ static struct counted **find(CUgraphExec exec)
 	return c;
 }
 
-static CUresult keep(CUgraphExec exec, struct sing_count *counts, unsigned int n)
+static CUresult keep_counts(CUgraphExec exec, struct sing_count *counts, unsigned int n)
 {
 	struct counted **c;
 	CUresult r = CUDA_SUCCESS;
 
 	pthread_mutex_lock(&lock);
-	c = find(exec);
+	c = find_counted(exec);
 	if (*c == NULL && n > 0) {
 		*c = calloc(1, sizeof(**c));
 		atomic_store(&any, true);
@@ -63,7 +63,7 @@ static CUresult keep(CUgraphExec exec, struct sing_count *counts, unsigned int n
 }
 
 /* Ask what its launches are counted for. Most programs' graphs cannot have collectives. */
-static CUresult count(CUgraphExec exec)
+static CUresult ask_counts(CUgraphExec exec)
 {
 	struct sing_count *counts;
 	unsigned int n = SING_COUNTS_MAX;
@@ -79,11 +79,11 @@ static CUresult count(CUgraphExec exec)
 		free(counts);
 		return r;
 	}
-	return keep(exec, counts, n);
+	return keep_counts(exec, counts, n);
 }
 
 /* Instantiate, by the same message for all ways. */
-static CUresult instantiate(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params, char *log, size_t n)
+static CUresult instantiate_graph(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params, char *log, size_t n)
 {
 	CUgraphExec made;
 	CUresult r;
@@ -95,7 +95,7 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANT
 	r = sing_send_graph_instantiate(0, &made, graph, params, log, log == NULL ? 0 : (unsigned int)n);
 	if (r != CUDA_SUCCESS)
 		return r;
-	r = count(made);
+	r = ask_counts(made);
 	if (r != CUDA_SUCCESS) {
 		sing_send_graph_exec_destroy(0, made);
 		return r;
@@ -107,7 +107,7 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANT
 CUresult sing_cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *failed, char *log, size_t n)
 {
 	CUDA_GRAPH_INSTANTIATE_PARAMS params = { 0 };
-	const CUresult r = instantiate(exec, graph, &params, log, n);
+	const CUresult r = instantiate_graph(exec, graph, &params, log, n);
 
 	if (failed != NULL)
 		*failed = r == CUDA_SUCCESS ? NULL : params.errorNode;
@@ -127,13 +127,13 @@ CUresult sing_cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsi
 
 	if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
 		return CUDA_ERROR_INVALID_VALUE; /* to which stream? */
-	return instantiate(exec, graph, &params, NULL, 0);
+	return instantiate_graph(exec, graph, &params, NULL, 0);
 }
 SING_PUBLIC(cuGraphInstantiateWithFlags);
 
 CUresult sing_cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
-	return params == NULL ? CUDA_ERROR_INVALID_VALUE : instantiate(exec, graph, params, NULL, 0);
+	return params == NULL ? CUDA_ERROR_INVALID_VALUE : instantiate_graph(exec, graph, params, NULL, 0);
 }
 SING_PUBLIC(cuGraphInstantiateWithParams);
 
@@ -147,7 +147,7 @@ CUresult sing_cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph
 	stream = params->uploadStream;
 	if (stream == NULL)
 		params->uploadStream = (CUstream)2;
-	r = instantiate(exec, graph, params, NULL, 0);
+	r = instantiate_graph(exec, graph, params, NULL, 0);
 	params->uploadStream = stream;
 	return r;
 }
@@ -176,7 +176,7 @@ CUresult sing_cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecU
 	if (info == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = sing_send_graph_update(0, exec, graph, info);
-	return r == CUDA_SUCCESS ? count(exec) : r;
+	return r == CUDA_SUCCESS ? ask_counts(exec) : r;
 }
 SING_PUBLIC(cuGraphExecUpdate_v2);
 
@@ -184,7 +184,7 @@ CUresult sing_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode n
 {
 	const CUresult r = sing_send_graph_exec_child(0, exec, node, child);
 
-	return r == CUDA_SUCCESS ? count(exec) : r;
+	return r == CUDA_SUCCESS ? ask_counts(exec) : r;
 }
 SING_PUBLIC(cuGraphExecChildGraphNodeSetParams);
 
@@ -196,7 +196,7 @@ CUresult sing_cuGraphExecDestroy(CUgraphExec exec)
 	if (r != CUDA_SUCCESS || !atomic_load(&any))
 		return r;
 	pthread_mutex_lock(&lock);
-	c = find(exec);
+	c = find_counted(exec);
 	gone = *c;
 	if (gone != NULL)
 		*c = gone->next;
@@ -216,7 +216,7 @@ static struct sing_count *counts_of(CUgraphExec exec, unsigned int *n)
 
 	*n = 0;
 	pthread_mutex_lock(&lock);
-	c = *find(exec);
+	c = *find_counted(exec);
 	if (c != NULL && c->n > 0) {
 		*n = c->n;
 		counts = malloc(c->n * sizeof(*counts));

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* What is known of the kernel that the parameters name: in the context that they name, if they do. */
-static CUresult know(const struct sing_kernel_params *p, struct sing_function **f)
+static CUresult find_kernel(const struct sing_kernel_params *p, struct sing_function **f)
 {
 	struct sing_context *const current = sing_current;
 	const CUfunction function = p->function != NULL ? p->function : (CUfunction)p->kernel;
@@ -30,8 +30,8 @@ static CUresult know(const struct sing_kernel_params *p, struct sing_function **
 	return r;
 }
 
-static CUresult send(const struct sing_graph_place *to, const struct sing_kernel_params *p, const struct sing_function *f,
-		     const unsigned char *block)
+static CUresult send_kernel(const struct sing_graph_place *to, const struct sing_kernel_params *p, const struct sing_function *f,
+			    const unsigned char *block)
 {
 	const unsigned int *const g = p->grid, *const b = p->block;
 	const unsigned int n = f->facts.bytes;
@@ -51,7 +51,7 @@ CUresult sing_graph_kernel(const struct sing_graph_place *to, const struct sing_
 	const struct sing_shape shape = { { p->grid[0], p->grid[1], p->grid[2] }, { p->block[0], p->block[1], p->block[2] }, p->shared, false };
 	struct sing_function *f;
 	unsigned char *block;
-	CUresult r = know(p, &f);
+	CUresult r = find_kernel(p, &f);
 
 	if (r == CUDA_SUCCESS)
 		r = sing_function_check(f, &shape);
@@ -62,13 +62,13 @@ CUresult sing_graph_kernel(const struct sing_graph_place *to, const struct sing_
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	r = sing_function_params(f, p->params, p->extra, block);
 	if (r == CUDA_SUCCESS)
-		r = send(to, p, f, block);
+		r = send_kernel(to, p, f, block);
 	free(block);
 	return r;
 }
 
 /* The first version has neither kernel nor context. */
-static struct sing_kernel_params widened(const void *params)
+static struct sing_kernel_params widen_params(const void *params)
 {
 	struct sing_kernel_params p = { 0 };
 
@@ -82,7 +82,7 @@ CUresult sing_cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgra
 
 	if (params == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
-	p = widened(params);
+	p = widen_params(params);
 	return sing_cuGraphAddKernelNode_v2(node, graph, deps, n, &p);
 }
 SING_PUBLIC(cuGraphAddKernelNode);
@@ -101,7 +101,7 @@ CUresult sing_cuGraphKernelNodeSetParams(CUgraphNode node, void *params)
 
 	if (params == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
-	p = widened(params);
+	p = widen_params(params);
 	return sing_cuGraphKernelNodeSetParams_v2(node, &p);
 }
 SING_PUBLIC(cuGraphKernelNodeSetParams);
@@ -120,7 +120,7 @@ CUresult sing_cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
 
 	if (params == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
-	p = widened(params);
+	p = widen_params(params);
 	return sing_cuGraphExecKernelNodeSetParams_v2(exec, node, &p);
 }
 SING_PUBLIC(cuGraphExecKernelNodeSetParams);
@@ -140,7 +140,7 @@ static CUresult hand_out(CUgraphNode node, struct sing_kernel_params *p, const u
 {
 	struct sing_function *f;
 	unsigned char *values;
-	CUresult r = know(p, &f);
+	CUresult r = find_kernel(p, &f);
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -157,7 +157,7 @@ static CUresult hand_out(CUgraphNode node, struct sing_kernel_params *p, const u
 	return CUDA_SUCCESS;
 }
 
-static CUresult get(CUgraphNode node, struct sing_kernel_params *p)
+static CUresult get_params(CUgraphNode node, struct sing_kernel_params *p)
 {
 	/* What no kernel's parameters go beyond; longer parameters would be refused at the launch. */
 	unsigned char block[1 << 15];
@@ -176,7 +176,7 @@ CUresult sing_cuGraphKernelNodeGetParams(CUgraphNode node, void *params)
 
 	if (params == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = get(node, &p);
+	r = get_params(node, &p);
 	if (r == CUDA_SUCCESS)
 		memcpy(params, &p, offsetof(struct sing_kernel_params, kernel));
 	return r;
@@ -190,7 +190,7 @@ CUresult sing_cuGraphKernelNodeGetParams_v2(CUgraphNode node, void *params)
 
 	if (params == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = get(node, &p);
+	r = get_params(node, &p);
 	if (r == CUDA_SUCCESS)
 		memcpy(params, &p, sizeof(p));
 	return r;

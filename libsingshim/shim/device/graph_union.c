@@ -74,7 +74,7 @@ static CUresult add_conditional(const struct sing_graph_place *to, struct condit
 	return r;
 }
 
-static CUresult add(const struct sing_graph_place *to, struct node_params *p)
+static CUresult add_node(const struct sing_graph_place *to, struct node_params *p)
 {
 	switch (p->type) {
 	case CU_GRAPH_NODE_TYPE_KERNEL:
@@ -118,7 +118,7 @@ CUresult sing_cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphN
 	if (node == NULL || params == NULL || !is_known(params))
 		return CUDA_ERROR_INVALID_VALUE;
 	r = sing_graph_edges(edges, n);
-	return r == CUDA_SUCCESS ? add(&to, params) : r;
+	return r == CUDA_SUCCESS ? add_node(&to, params) : r;
 }
 SING_PUBLIC(cuGraphAddNode_v2);
 

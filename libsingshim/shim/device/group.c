@@ -76,7 +76,7 @@ ncclResult_t sing_group_spoil(ncclResult_t result)
 }
 
 /* Room for another element. */
-static bool grow(void **array, size_t count, size_t *room, size_t size)
+static bool grow_array(void **array, size_t count, size_t *room, size_t size)
 {
 	const size_t more = *room > 0 ? 2 * *room : 16;
 	void *wider;
@@ -91,13 +91,13 @@ static bool grow(void **array, size_t count, size_t *room, size_t size)
 	return true;
 }
 
-static void kind(const struct sing_comm *c)
+static void note_kind(const struct sing_comm *c)
 {
 	*(c->blocking ? &group.blocking : &group.nonblocking) = true;
 }
 
 /* Wait for a communicator, and take the communicator back if it does not come to be. */
-static ncclResult_t await(const struct made *m)
+static ncclResult_t await_comm(const struct made *m)
 {
 	const ncclResult_t r = sing_comm_ask(m->c, true);
 
@@ -114,16 +114,16 @@ ncclResult_t sing_group_made(struct sing_comm *c, ncclComm_t *handle)
 	const struct made m = { c, handle };
 
 	if (group.depth == 0)
-		return c->blocking ? await(&m) : ncclInProgress;
-	if (!grow((void **)&group.made, group.made_count, &group.made_room, sizeof(*group.made)))
+		return c->blocking ? await_comm(&m) : ncclInProgress;
+	if (!grow_array((void **)&group.made, group.made_count, &group.made_room, sizeof(*group.made)))
 		return sing_group_spoil(sing_nccl_fail(ncclSystemError, "no memory"));
 	group.made[group.made_count++] = m;
-	kind(c);
+	note_kind(c);
 	return c->blocking ? ncclSuccess : ncclInProgress;
 }
 
 /* Count an operation; false if there are too many keys. */
-static bool count(sing_nccl_count *counts, unsigned int *k, const sing_nccl_op *op)
+static bool count_op(sing_nccl_count *counts, unsigned int *k, const sing_nccl_op *op)
 {
 	const uint64_t key = key_of(op);
 
@@ -139,7 +139,7 @@ static bool count(sing_nccl_count *counts, unsigned int *k, const sing_nccl_op *
 	return true;
 }
 
-static ncclResult_t issue(const sing_nccl_op *ops, size_t n)
+static ncclResult_t issue_ops(const sing_nccl_op *ops, size_t n)
 {
 	sing_nccl_count few[16], *counts = few;
 	unsigned int k = 0;
@@ -151,7 +151,7 @@ static ncclResult_t issue(const sing_nccl_op *ops, size_t n)
 			return sing_nccl_fail(ncclSystemError, "no memory");
 	}
 	for (size_t i = 0; i < n && r == ncclSuccess; ++i)
-		if (!count(counts, &k, &ops[i]))
+		if (!count_op(counts, &k, &ops[i]))
 			r = sing_nccl_fail(ncclInternalError, "a group over more than %d communicators and peers", SING_COUNTS_MAX);
 	if (r == ncclSuccess)
 		r = sing_nccl_result(sing_send_nccl_group(0, counts, k, ops, (unsigned int)n, ops[0].stream));
@@ -168,7 +168,7 @@ static bool count_own(const sing_nccl_op *op)
 	while (i < group.own_count && group.own[i].comm != op->comm)
 		++i;
 	if (i == group.own_count) {
-		if (!grow((void **)&group.own, group.own_count, &group.own_room, sizeof(*group.own)))
+		if (!grow_array((void **)&group.own, group.own_count, &group.own_room, sizeof(*group.own)))
 			return false;
 		group.own[group.own_count++] = (struct own){ .comm = op->comm };
 	}
@@ -181,11 +181,11 @@ ncclResult_t sing_group_op(const struct sing_comm *c, const sing_nccl_op *op)
 	const bool own = op->kind >= singNcclSend && op->root == c->rank;
 
 	if (group.depth == 0)
-		return issue(op, 1);
-	if (!grow((void **)&group.ops, group.op_count, &group.op_room, sizeof(*group.ops)) || (own && !count_own(op)))
+		return issue_ops(op, 1);
+	if (!grow_array((void **)&group.ops, group.op_count, &group.op_room, sizeof(*group.ops)) || (own && !count_own(op)))
 		return sing_group_spoil(sing_nccl_fail(ncclSystemError, "no memory"));
 	group.ops[group.op_count++] = *op;
-	kind(c);
+	note_kind(c);
 	return ncclSuccess;
 }
 
@@ -193,7 +193,7 @@ ncclResult_t sing_group_redop_gone(ncclRedOp_t op, ncclComm_t comm)
 {
 	if (group.depth == 0)
 		return sing_nccl_result(sing_send_ncclRedOpDestroy(0, op, comm));
-	if (!grow((void **)&group.gone, group.gone_count, &group.gone_room, sizeof(*group.gone)))
+	if (!grow_array((void **)&group.gone, group.gone_count, &group.gone_room, sizeof(*group.gone)))
 		return sing_group_spoil(sing_nccl_fail(ncclSystemError, "no memory"));
 	group.gone[group.gone_count++] = (struct gone){ op, comm };
 	return ncclSuccess;
@@ -204,7 +204,7 @@ ncclResult_t sing_group_redop_gone(ncclRedOp_t op, ncclComm_t comm)
  * after the group. Returns whether the sends to and the receives from oneself come in pairs, as NCCL wants
  * them.
  */
-static bool paired(void)
+static bool is_paired(void)
 {
 	for (size_t i = 0; i < group.own_count; ++i)
 		if (group.own[i].sends != group.own[i].receives)
@@ -213,13 +213,13 @@ static bool paired(void)
 }
 
 /* The end of the outermost group. */
-static ncclResult_t finish(void)
+static ncclResult_t finish_group(void)
 {
 	ncclResult_t r = group.error;
 
 	if (r == ncclSuccess && group.blocking && group.nonblocking)
 		r = sing_nccl_fail(ncclInvalidArgument, "communicators that block and others that do not, in one group");
-	if (r == ncclSuccess && !paired())
+	if (r == ncclSuccess && !is_paired())
 		r = sing_nccl_fail(ncclInvalidUsage, "a send to oneself without its receive in the group, or the reverse");
 	for (size_t i = 0; i < group.made_count; ++i) {
 		const struct made *m = &group.made[i];
@@ -230,11 +230,11 @@ static ncclResult_t finish(void)
 			atomic_store(&m->c->state, SING_COMM_ENDED);
 			*m->handle = NULL;
 		} else {
-			r = m->c->blocking ? await(m) : ncclInProgress;
+			r = m->c->blocking ? await_comm(m) : ncclInProgress;
 		}
 	}
 	if ((r == ncclSuccess || r == ncclInProgress) && group.op_count > 0) {
-		const ncclResult_t issued = issue(group.ops, group.op_count);
+		const ncclResult_t issued = issue_ops(group.ops, group.op_count);
 
 		if (issued != ncclSuccess)
 			r = issued;
@@ -261,7 +261,7 @@ ncclResult_t sing_ncclGroupEnd(void)
 		--group.depth;
 		return ncclSuccess;
 	}
-	r = finish();
+	r = finish_group();
 	group.depth = 0;
 	free(group.ops);
 	free(group.made);

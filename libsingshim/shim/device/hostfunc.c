@@ -23,7 +23,7 @@ static struct owed *owed[BUCKETS];
 static uint64_t tickets;
 static bool running; /* there is a thread */
 
-static struct owed **find(uint64_t ticket)
+static struct owed **find_owed(uint64_t ticket)
 {
 	struct owed **o = &owed[ticket % BUCKETS];
 
@@ -37,7 +37,7 @@ bool sing_host_find(uint64_t ticket, struct sing_host_func *f)
 	const struct owed *o;
 
 	pthread_mutex_lock(&lock);
-	o = *find(ticket);
+	o = *find_owed(ticket);
 	if (o != NULL)
 		*f = o->f;
 	pthread_mutex_unlock(&lock);
@@ -49,7 +49,7 @@ void sing_host_forget(uint64_t ticket)
 	struct owed **at, *o;
 
 	pthread_mutex_lock(&lock);
-	at = find(ticket);
+	at = find_owed(ticket);
 	o = *at;
 	if (o != NULL)
 		*at = o->next;
@@ -58,7 +58,7 @@ void sing_host_forget(uint64_t ticket)
 }
 
 /* Call a function. After a fault the stream's callbacks are told, and its functions not called. */
-static void call(const struct sing_host_func *f, CUresult status)
+static void call_function(const struct sing_host_func *f, CUresult status)
 {
 	sing_host_func_enters(true);
 	/* While a function runs, messages are looked at: the function may not send any. */
@@ -71,7 +71,7 @@ static void call(const struct sing_host_func *f, CUresult status)
 	sing_host_func_enters(false);
 }
 
-static void *serve(void *unused)
+static void *serve_functions(void *unused)
 {
 	struct sing_host_func f;
 	unsigned long long ticket;
@@ -85,7 +85,7 @@ static void *serve(void *unused)
 		if (ticket == 0)
 			continue;
 		if (sing_host_find(ticket, &f)) {
-			call(&f, status);
+			call_function(&f, status);
 			if (last)
 				sing_host_forget(ticket);
 		}
@@ -98,7 +98,7 @@ static void *serve(void *unused)
 }
 
 /* The caller holds the lock. */
-static bool start(void)
+static bool start_thread(void)
 {
 	sigset_t all, old;
 	pthread_t thread;
@@ -108,7 +108,7 @@ static bool start(void)
 		return true;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	error = pthread_create(&thread, NULL, serve, NULL);
+	error = pthread_create(&thread, NULL, serve_functions, NULL);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (error != 0)
 		return false;
@@ -126,7 +126,7 @@ CUresult sing_host_ticket(const struct sing_host_func *f, uint64_t *ticket)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	o->f = *f;
 	pthread_mutex_lock(&lock);
-	started = start();
+	started = start_thread();
 	if (started) {
 		*ticket = o->ticket = ++tickets;
 		o->next = owed[o->ticket % BUCKETS];
@@ -138,7 +138,7 @@ CUresult sing_host_ticket(const struct sing_host_func *f, uint64_t *ticket)
 	return started ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
-static CUresult post(CUstream stream, const struct sing_host_func *f)
+static CUresult post_function(CUstream stream, const struct sing_host_func *f)
 {
 	uint64_t ticket;
 	CUresult r = sing_host_ticket(f, &ticket);
@@ -161,7 +161,7 @@ CUresult sing_cuLaunchHostFunc(CUstream stream, void *function, void *user)
 	/* A function is as wide as a pointer wherever there is CUDA. */
 	const struct sing_host_func f = { .call = (void (*)(void *))(uintptr_t)function, .stream = stream, .user = user };
 
-	return function == NULL ? CUDA_ERROR_INVALID_VALUE : post(stream, &f);
+	return function == NULL ? CUDA_ERROR_INVALID_VALUE : post_function(stream, &f);
 }
 SING_PUBLIC(cuLaunchHostFunc);
 
@@ -181,7 +181,7 @@ static CUresult add_callback(CUstream stream, CUstream shown, void *function, vo
 	if (function == NULL || flags != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = sing_capture_refuse(stream, false);
-	return r != CUDA_SUCCESS ? r : post(stream, &f);
+	return r != CUDA_SUCCESS ? r : post_function(stream, &f);
 }
 
 CUresult sing_cuStreamAddCallback(CUstream stream, void *function, void *user, unsigned int flags)

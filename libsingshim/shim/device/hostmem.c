@@ -31,7 +31,7 @@ static size_t count, room;
 static uint64_t last_id;
 
 /* The first that ends behind this address. */
-static size_t find(uintptr_t at)
+static size_t find_index(uintptr_t at)
 {
 	size_t low = 0, high = count;
 
@@ -52,7 +52,7 @@ bool sing_is_pinned(uintptr_t at, size_t n, struct sing_pinned *what)
 	size_t i;
 
 	pthread_mutex_lock(&lock);
-	i = find(at);
+	i = find_index(at);
 	if (i < count && all[i].begin <= at && n <= all[i].begin + all[i].n - at) {
 		is = true;
 		if (what != NULL)
@@ -62,7 +62,7 @@ bool sing_is_pinned(uintptr_t at, size_t n, struct sing_pinned *what)
 	return is;
 }
 
-static CUresult enter(const struct sing_pinned *p)
+static CUresult add_pinned(const struct sing_pinned *p)
 {
 	CUresult r = CUDA_SUCCESS;
 	size_t i;
@@ -77,7 +77,7 @@ static CUresult enter(const struct sing_pinned *p)
 			room = more;
 		}
 	}
-	i = find(p->begin);
+	i = find_index(p->begin);
 	if (i < count && all[i].begin < p->begin + p->n) {
 		r = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 	} else if (count == room) {
@@ -93,12 +93,12 @@ static CUresult enter(const struct sing_pinned *p)
 }
 
 /* Forget what begins there. */
-static void leave(uintptr_t begin)
+static void remove_pinned(uintptr_t begin)
 {
 	size_t i;
 
 	pthread_mutex_lock(&lock);
-	i = find(begin);
+	i = find_index(begin);
 	if (i < count && all[i].begin == begin) {
 		--count;
 		memmove(all + i, all + i + 1, (count - i) * sizeof(*all));
@@ -111,7 +111,7 @@ static void leave(uintptr_t begin)
  * has none of the memory, as with CUDA. Where there is no such memory, the result is ordinary memory, and *fd
  * is -1. Returns an address or an error.
  */
-static unsigned long map(size_t n, int *fd)
+static unsigned long map_shared(size_t n, int *fd)
 {
 	unsigned long at = -1UL;
 
@@ -130,12 +130,12 @@ static unsigned long map(size_t n, int *fd)
 }
 
 /* The server has mapped the memory now. */
-static void shared(uintptr_t begin)
+static void set_shared(uintptr_t begin)
 {
 	size_t i;
 
 	pthread_mutex_lock(&lock);
-	i = find(begin);
+	i = find_index(begin);
 	if (i < count && all[i].begin == begin)
 		all[i].shared = true;
 	pthread_mutex_unlock(&lock);
@@ -145,11 +145,11 @@ static void shared(uintptr_t begin)
 static CUresult give_back(unsigned long at)
 {
 	(void)sing_send_host_free(0, (void *)at);
-	leave(at);
+	remove_pinned(at);
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static CUresult allocate(void **p, size_t n, unsigned int flags, bool managed)
+static CUresult allocate_pinned(void **p, size_t n, unsigned int flags, bool managed)
 {
 	struct sing_pinned made = { .n = n, .flags = flags, .managed = managed };
 	const size_t whole = (n + PAGE - 1) & ~(size_t)(PAGE - 1);
@@ -161,19 +161,19 @@ static CUresult allocate(void **p, size_t n, unsigned int flags, bool managed)
 		return r;
 	if (p == NULL || n == 0 || n > PTRDIFF_MAX - PAGE || flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED))
 		return CUDA_ERROR_INVALID_VALUE;
-	at = map(whole, &fd);
+	at = map_shared(whole, &fd);
 	if (at > -4096UL)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	made.begin = at;
 	made.context = sing_current->handle;
 	made.device = sing_current->device;
-	r = enter(&made);
+	r = add_pinned(&made);
 	if (r == CUDA_SUCCESS) {
 		r = sing_send_host_alloc(0, (void *)at, n, flags);
 		if (r != CUDA_SUCCESS)
-			leave(at);
+			remove_pinned(at);
 		else if (fd >= 0 && sing_send_host_share(0, (void *)at, whole, fd) == CUDA_SUCCESS)
-			shared(at);
+			set_shared(at);
 		else if (managed)
 			r = give_back(at);
 	}
@@ -187,7 +187,7 @@ static CUresult allocate(void **p, size_t n, unsigned int flags, bool managed)
 }
 
 /* Wait for what may still use the memory. A server that is gone is no obstacle. */
-static void settle(const struct sing_pinned *p)
+static void wait_for_use(const struct sing_pinned *p)
 {
 	const struct sing_context *owner = sing_context_find(p->context);
 
@@ -199,7 +199,7 @@ static void settle(const struct sing_pinned *p)
 int sing_pinned_allocate(uintptr_t *at, size_t n)
 {
 	void *p;
-	const CUresult r = allocate(&p, n, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP, true);
+	const CUresult r = allocate_pinned(&p, n, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP, true);
 
 	if (r == CUDA_SUCCESS)
 		*at = (uintptr_t)p;
@@ -210,24 +210,24 @@ int sing_pinned_free(const struct sing_pinned *what)
 {
 	CUresult r;
 
-	settle(what);
+	wait_for_use(what);
 	r = sing_send_host_free(0, (void *)what->begin);
 	if (r != CUDA_SUCCESS)
 		return r;
-	leave(what->begin);
+	remove_pinned(what->begin);
 	(void)raw6(SYS_munmap, (long)what->begin, (long)what->n, 0, 0, 0, 0);
 	return CUDA_SUCCESS;
 }
 
 CUresult sing_cuMemAllocHost_v2(void **p, size_t n)
 {
-	return allocate(p, n, 0, false);
+	return allocate_pinned(p, n, 0, false);
 }
 SING_PUBLIC(cuMemAllocHost_v2);
 
 CUresult sing_cuMemHostAlloc(void **p, size_t n, unsigned int flags)
 {
-	return allocate(p, n, flags, false);
+	return allocate_pinned(p, n, flags, false);
 }
 SING_PUBLIC(cuMemHostAlloc);
 
@@ -277,12 +277,12 @@ CUresult sing_cuMemHostRegister_v2(void *p, size_t n, unsigned int flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	made.context = sing_current->handle;
 	made.device = sing_current->device;
-	r = enter(&made);
+	r = add_pinned(&made);
 	if (r != CUDA_SUCCESS)
 		return r;
 	r = sing_send_host_register(0, p, n, flags);
 	if (r != CUDA_SUCCESS)
-		leave(made.begin);
+		remove_pinned(made.begin);
 	return r;
 }
 SING_PUBLIC(cuMemHostRegister_v2);
@@ -298,10 +298,10 @@ CUresult sing_cuMemHostUnregister(void *p)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!sing_is_pinned((uintptr_t)p, 1, &what) || what.begin != (uintptr_t)p || !what.registered)
 		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-	settle(&what);
+	wait_for_use(&what);
 	r = sing_send_host_unregister(0, p);
 	if (r == CUDA_SUCCESS)
-		leave(what.begin);
+		remove_pinned(what.begin);
 	return r;
 }
 SING_PUBLIC(cuMemHostUnregister);

@@ -63,7 +63,7 @@ _Static_assert(sizeof(struct bundle) == 16 && sizeof(struct elf) == 64, "layout"
  * Copy memory of this process that may not be there. Where the call is not allowed, the memory is
  * read as the driver would.
  */
-static bool peek(uint64_t at, void *to, size_t n)
+static bool peek_memory(uint64_t at, void *to, size_t n)
 {
 	const struct iovec here = { to, n }, there = { (void *)at, n };
 	long got;
@@ -79,7 +79,7 @@ static bool peek(uint64_t at, void *to, size_t n)
 }
 
 /* Whether a byte of each page can be read. */
-static bool readable(uint64_t at, size_t n)
+static bool is_readable(uint64_t at, size_t n)
 {
 	enum { MANY = 128 };
 	const uint64_t end = at + n;
@@ -104,9 +104,9 @@ static bool readable(uint64_t at, size_t n)
 	return true;
 }
 
-static CUresult found(struct sing_image *i, uint64_t at, uint64_t n)
+static CUresult set_image(struct sing_image *i, uint64_t at, uint64_t n)
 {
-	if (n > SING_IMAGE_MAX || !readable(at, n))
+	if (n > SING_IMAGE_MAX || !is_readable(at, n))
 		return CUDA_ERROR_INVALID_IMAGE;
 	*i = (struct sing_image){ .at = (const unsigned char *)at, .n = n };
 	return CUDA_SUCCESS;
@@ -116,18 +116,18 @@ static CUresult find_fatbin(uint64_t at, struct sing_image *i)
 {
 	struct fatbin f;
 
-	if (!peek(at, &f, sizeof(f)) || f.magic != MAGIC_FATBIN || f.header < sizeof(f) || f.body > SING_IMAGE_MAX)
+	if (!peek_memory(at, &f, sizeof(f)) || f.magic != MAGIC_FATBIN || f.header < sizeof(f) || f.body > SING_IMAGE_MAX)
 		return CUDA_ERROR_INVALID_IMAGE;
-	return found(i, at, f.header + f.body);
+	return set_image(i, at, f.header + f.body);
 }
 
 static CUresult find_bundle(uint64_t at, struct sing_image *i)
 {
 	struct bundle b;
 
-	if (!peek(at, &b, sizeof(b)) || b.size < sizeof(b))
+	if (!peek_memory(at, &b, sizeof(b)) || b.size < sizeof(b))
 		return CUDA_ERROR_INVALID_IMAGE;
-	return found(i, at, b.size);
+	return set_image(i, at, b.size);
 }
 
 /* A table of an ELF file, of two: where the table is, and where its elements say what is where. */
@@ -145,7 +145,7 @@ static bool elf_reach(uint64_t file, const struct elf_table *t, uint64_t *end)
 
 	if (t->n == 0)
 		return true;
-	if (t->size < t->least || t->at > SING_IMAGE_MAX || !readable(file + t->at, bytes))
+	if (t->size < t->least || t->at > SING_IMAGE_MAX || !is_readable(file + t->at, bytes))
 		return false;
 	if (*end < t->at + bytes)
 		*end = t->at + bytes;
@@ -172,7 +172,7 @@ static CUresult find_elf(uint64_t at, struct sing_image *i)
 	uint64_t end = sizeof(struct elf);
 	struct elf h;
 
-	if (!peek(at, &h, sizeof(h)) || h.ident[4] != 2 || h.ident[5] != 1) /* 64 bits, little-endian */
+	if (!peek_memory(at, &h, sizeof(h)) || h.ident[4] != 2 || h.ident[5] != 1) /* 64 bits, little-endian */
 		return CUDA_ERROR_INVALID_IMAGE;
 
 	const struct elf_table sections = { h.sections_at, h.sections, h.section_size, 64, 24, 32, true };
@@ -180,7 +180,7 @@ static CUresult find_elf(uint64_t at, struct sing_image *i)
 
 	if (!elf_reach(at, &sections, &end) || !elf_reach(at, &segments, &end))
 		return CUDA_ERROR_INVALID_IMAGE;
-	return found(i, at, end);
+	return set_image(i, at, end);
 }
 
 /* A text ends with a NUL. No page is looked at beyond the page that has the NUL. */
@@ -193,7 +193,7 @@ static CUresult find_text(uint64_t at, struct sing_image *i)
 		const size_t n = PAGE - next % PAGE;
 		const char *nul;
 
-		if (!peek(next, page, n))
+		if (!peek_memory(next, page, n))
 			return CUDA_ERROR_INVALID_IMAGE;
 		nul = memchr(page, 0, n);
 		if (nul != NULL) {
@@ -239,7 +239,7 @@ static CUresult list_parts(uint64_t list, struct bundle *b, unsigned char *to, s
 		uint64_t at, n;
 		CUresult r;
 
-		if (!peek(list, &at, sizeof(at)))
+		if (!peek_memory(list, &at, sizeof(at)))
 			return CUDA_ERROR_INVALID_IMAGE;
 		if (at == 0)
 			return CUDA_SUCCESS;
@@ -271,7 +271,7 @@ static CUresult find_wrapped(uint64_t at, struct sing_image *i)
 	uint32_t magic;
 	CUresult r;
 
-	if (!peek(at, &w, sizeof(w)) || !peek(w.fatbin, &magic, sizeof(magic)) || magic == MAGIC_WRAPPER)
+	if (!peek_memory(at, &w, sizeof(w)) || !peek_memory(w.fatbin, &magic, sizeof(magic)) || magic == MAGIC_WRAPPER)
 		return CUDA_ERROR_INVALID_IMAGE;
 	r = sing_image_at((const void *)w.fatbin, i);
 	if (r != CUDA_SUCCESS || w.version < 2 || w.list == 0 || has_ptx(i))
@@ -301,7 +301,7 @@ CUresult sing_image_at(const void *address, struct sing_image *i)
 
 	if (address == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!peek(at, &magic, sizeof(magic)))
+	if (!peek_memory(at, &magic, sizeof(magic)))
 		return CUDA_ERROR_INVALID_IMAGE;
 	switch (magic) {
 	case MAGIC_WRAPPER:
@@ -318,7 +318,7 @@ CUresult sing_image_at(const void *address, struct sing_image *i)
 }
 
 /* Read all of a file. False: the file is too long, or cannot be read. */
-static bool slurp(int fd, struct sing_image *i)
+static bool read_file(int fd, struct sing_image *i)
 {
 	size_t room = 1 << 16, n = 0;
 	unsigned char *own = malloc(room);
@@ -357,7 +357,7 @@ CUresult sing_image_file(const char *path, struct sing_image *i)
 		return CUDA_ERROR_INVALID_VALUE;
 	fd = raw(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0);
 	if (fd >= 0) {
-		if (slurp((int)fd, i))
+		if (read_file((int)fd, i))
 			r = CUDA_SUCCESS;
 		raw(SYS_close, fd, 0, 0, 0);
 	}

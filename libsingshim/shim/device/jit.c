@@ -71,7 +71,7 @@ static void log_begin(struct sing_log *l)
 }
 
 /* What is handled here. */
-static void take(struct sing_jit *j, int option, void **value)
+static void take_option(struct sing_jit *j, int option, void **value)
 {
 	switch (option) {
 	case CU_JIT_WALL_TIME:
@@ -97,7 +97,7 @@ static void take(struct sing_jit *j, int option, void **value)
 }
 
 /* Keep an option for the server; the last option of a name counts. */
-static void keep(struct sing_jit *j, int option, uint32_t value)
+static void keep_option(struct sing_jit *j, int option, uint32_t value)
 {
 	unsigned int i = 0;
 
@@ -119,10 +119,10 @@ CUresult sing_jit_read(struct sing_jit *j, unsigned int n, const int *options, v
 			return CUDA_ERROR_INVALID_VALUE;
 		switch (kinds[options[i]]) {
 		case NUMBER:
-			keep(j, options[i], (uint32_t)(uintptr_t)values[i]);
+			keep_option(j, options[i], (uint32_t)(uintptr_t)values[i]);
 			break;
 		case LOG:
-			take(j, options[i], &values[i]);
+			take_option(j, options[i], &values[i]);
 			break;
 		case REFUSED:
 			return SING_REFUSE("CU_JIT_GLOBAL_SYMBOL_NAMES", "addresses that the program gives to names of its code");

@@ -74,7 +74,7 @@ static int create_for_ptx(create_call *next, nvJitLinkHandle *handle, uint32_t n
 	return r;
 }
 
-static int create(const char *release, nvJitLinkHandle *handle, uint32_t n, const char **options)
+static int create_linker(const char *release, nvJitLinkHandle *handle, uint32_t n, const char **options)
 {
 	create_call *const next = (create_call *)find_call("Create", release);
 
@@ -87,7 +87,7 @@ static int create(const char *release, nvJitLinkHandle *handle, uint32_t n, cons
 }
 
 /* One more than the PTX has, for a NUL: the driver looks for the end of PTX there. */
-static int size(const char *release, nvJitLinkHandle handle, size_t *n)
+static int linked_size(const char *release, nvJitLinkHandle handle, size_t *n)
 {
 	size_call *const next = (size_call *)find_call("GetLinkedCubinSize", release);
 	size_call *const of_ptx = (size_call *)find_call("GetLinkedPtxSize", release);
@@ -103,7 +103,7 @@ static int size(const char *release, nvJitLinkHandle handle, size_t *n)
 	return NVJITLINK_SUCCESS;
 }
 
-static int code(const char *release, nvJitLinkHandle handle, void *to)
+static int linked_code(const char *release, nvJitLinkHandle handle, void *to)
 {
 	code_call *const next = (code_call *)find_call("GetLinkedCubin", release);
 	code_call *const ptx = (code_call *)find_call("GetLinkedPtx", release);
@@ -132,15 +132,15 @@ static int code(const char *release, nvJitLinkHandle handle, void *to)
 	EXPORT int __nvJitLinkGetLinkedCubin_##release(nvJitLinkHandle handle, void *to); \
 	int __nvJitLinkCreate_##release(nvJitLinkHandle *handle, uint32_t n, const char **options) \
 	{ \
-		return create(#release, handle, n, options); \
+		return create_linker(#release, handle, n, options); \
 	} \
 	int __nvJitLinkGetLinkedCubinSize_##release(nvJitLinkHandle handle, size_t *n) \
 	{ \
-		return size(#release, handle, n); \
+		return linked_size(#release, handle, n); \
 	} \
 	int __nvJitLinkGetLinkedCubin_##release(nvJitLinkHandle handle, void *to) \
 	{ \
-		return code(#release, handle, to); \
+		return linked_code(#release, handle, to); \
 	}
 RELEASES(DEFINE)
 

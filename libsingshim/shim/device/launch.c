@@ -29,12 +29,12 @@ struct launch {
 };
 
 /* The stream of a launch: NULL is the thread's own default stream. */
-static CUstream own(CUstream stream)
+static CUstream own_stream(CUstream stream)
 {
 	return stream == NULL ? (CUstream)2 : stream;
 }
 
-static CUresult post(const struct launch *l, const struct sing_function *f, const unsigned char *block)
+static CUresult post_launch(const struct launch *l, const struct sing_function *f, const unsigned char *block)
 {
 	const struct sing_shape *const s = &l->shape;
 
@@ -54,12 +54,12 @@ __attribute__((noinline)) static CUresult launch_large(const struct launch *l, c
 	if (block != NULL)
 		r = sing_function_params(f, l->params, l->extra, block);
 	if (r == CUDA_SUCCESS)
-		r = post(l, f, block);
+		r = post_launch(l, f, block);
 	free(block);
 	return r;
 }
 
-static CUresult launch(const struct launch *l)
+static CUresult launch_kernel(const struct launch *l)
 {
 	unsigned char block[BLOCK_SMALL];
 	struct sing_function *f;
@@ -78,7 +78,7 @@ static CUresult launch(const struct launch *l)
 	if (f->facts.bytes > sizeof(block))
 		return launch_large(l, f);
 	r = sing_function_params(f, l->params, l->extra, block);
-	return r == CUDA_SUCCESS ? post(l, f, block) : r;
+	return r == CUDA_SUCCESS ? post_launch(l, f, block) : r;
 }
 
 CUresult sing_cuLaunchKernel(CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX,
@@ -92,7 +92,7 @@ CUresult sing_cuLaunchKernel(CUfunction function, unsigned int gridX, unsigned i
 		.extra = extra,
 	};
 
-	return launch(&l);
+	return launch_kernel(&l);
 }
 SING_PUBLIC(cuLaunchKernel);
 
@@ -100,7 +100,7 @@ CUresult sing_cuLaunchKernel_ptsz(CUfunction function, unsigned int gridX, unsig
 				  unsigned int blockY, unsigned int blockZ, unsigned int shared, CUstream stream, void *params,
 				  void *extra)
 {
-	return sing_cuLaunchKernel(function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, own(stream), params, extra);
+	return sing_cuLaunchKernel(function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, own_stream(stream), params, extra);
 }
 SING_PUBLIC(cuLaunchKernel_ptsz);
 
@@ -175,7 +175,7 @@ static CUresult launch_ex(const struct sing_launch_config *c, CUstream stream, C
 	};
 	const CUresult r = check_attributes(&l);
 
-	return r == CUDA_SUCCESS ? launch(&l) : r;
+	return r == CUDA_SUCCESS ? launch_kernel(&l) : r;
 }
 
 CUresult sing_cuLaunchKernelEx(void *config, CUfunction function, void *params, void *extra)
@@ -190,7 +190,7 @@ CUresult sing_cuLaunchKernelEx_ptsz(void *config, CUfunction function, void *par
 {
 	const struct sing_launch_config *const c = config;
 
-	return c == NULL ? CUDA_ERROR_INVALID_VALUE : launch_ex(c, own(c->stream), function, params, extra);
+	return c == NULL ? CUDA_ERROR_INVALID_VALUE : launch_ex(c, own_stream(c->stream), function, params, extra);
 }
 SING_PUBLIC(cuLaunchKernelEx_ptsz);
 
@@ -208,7 +208,7 @@ CUresult sing_cuLaunchCooperativeKernel(CUfunction function, unsigned int gridX,
 		.n = 1,
 	};
 
-	return launch(&l);
+	return launch_kernel(&l);
 }
 SING_PUBLIC(cuLaunchCooperativeKernel);
 
@@ -216,6 +216,6 @@ CUresult sing_cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned int g
 					     unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared,
 					     CUstream stream, void *params)
 {
-	return sing_cuLaunchCooperativeKernel(function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, own(stream), params);
+	return sing_cuLaunchCooperativeKernel(function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, own_stream(stream), params);
 }
 SING_PUBLIC(cuLaunchCooperativeKernel_ptsz);

@@ -8,7 +8,8 @@
 #include "jit.h"
 #include "refusal.h"
 
-static CUresult load(CUlibrary *library, struct sing_image *i, struct sing_jit *jit, const int *names, void **values, unsigned int n)
+static CUresult load_library(CUlibrary *library, struct sing_image *i, struct sing_jit *jit, const int *names, void **values,
+			     unsigned int n)
 {
 	unsigned long long numbers[CU_LIBRARY_BINARY_IS_PRESERVED + 1];
 	unsigned int info, errors;
@@ -35,7 +36,7 @@ static CUresult load(CUlibrary *library, struct sing_image *i, struct sing_jit *
  * The options of a library. That the program keeps the image needs nothing, not even a value: cuBLAS gives none. A
  * table of the program's functions and variables is for a driver in the same process.
  */
-static CUresult check(unsigned int n, const int *names)
+static CUresult check_options(unsigned int n, const int *names)
 {
 	if (n > CU_LIBRARY_BINARY_IS_PRESERVED + 1 || (n > 0 && names == NULL))
 		return CUDA_ERROR_INVALID_VALUE;
@@ -53,14 +54,14 @@ CUresult sing_cuLibraryLoadData(CUlibrary *library, void *image, void *options, 
 {
 	struct sing_image i;
 	struct sing_jit jit;
-	CUresult r = library == NULL ? CUDA_ERROR_INVALID_VALUE : check(k, libraryOptions);
+	CUresult r = library == NULL ? CUDA_ERROR_INVALID_VALUE : check_options(k, libraryOptions);
 
 	if (r == CUDA_SUCCESS)
 		r = sing_jit_read(&jit, n, options, values);
 	if (r == CUDA_SUCCESS)
 		r = sing_image_at(image, &i);
 	if (r == CUDA_SUCCESS) {
-		r = load(library, &i, &jit, libraryOptions, libraryValues, k);
+		r = load_library(library, &i, &jit, libraryOptions, libraryValues, k);
 		sing_image_drop(&i);
 	}
 	return r;
@@ -72,14 +73,14 @@ CUresult sing_cuLibraryLoadFromFile(CUlibrary *library, const char *path, void *
 {
 	struct sing_image i;
 	struct sing_jit jit;
-	CUresult r = library == NULL ? CUDA_ERROR_INVALID_VALUE : check(k, libraryOptions);
+	CUresult r = library == NULL ? CUDA_ERROR_INVALID_VALUE : check_options(k, libraryOptions);
 
 	if (r == CUDA_SUCCESS)
 		r = sing_jit_read(&jit, n, options, values);
 	if (r == CUDA_SUCCESS)
 		r = sing_image_file(path, &i);
 	if (r == CUDA_SUCCESS) {
-		r = load(library, &i, &jit, libraryOptions, libraryValues, k);
+		r = load_library(library, &i, &jit, libraryOptions, libraryValues, k);
 		sing_image_drop(&i);
 	}
 	return r;

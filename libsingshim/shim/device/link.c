@@ -24,7 +24,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct linker *linkers;
 
 /* The place in the list where a linker is, or its end. Caller holds lock. */
-static struct linker **place(CUlinkState state)
+static struct linker **find_place(CUlinkState state)
 {
 	struct linker **p = &linkers;
 
@@ -34,12 +34,12 @@ static struct linker **place(CUlinkState state)
 }
 
 /* A linker is used by a single thread at a time, as the driver demands too. */
-static struct linker *find(CUlinkState state)
+static struct linker *find_linker(CUlinkState state)
 {
 	struct linker *l;
 
 	pthread_mutex_lock(&lock);
-	l = *place(state);
+	l = *find_place(state);
 	pthread_mutex_unlock(&lock);
 	return l;
 }
@@ -70,8 +70,8 @@ CUresult sing_cuLinkCreate_v2(unsigned int n, void *options, void *values, CUlin
 }
 SING_PUBLIC(cuLinkCreate_v2);
 
-static CUresult add(struct linker *l, int type, const void *data, size_t size, const char *name, unsigned int n, const int *options,
-		    void **values)
+static CUresult add_data(struct linker *l, int type, const void *data, size_t size, const char *name, unsigned int n, const int *options,
+			 void **values)
 {
 	struct sing_jit own;
 	unsigned int info, errors;
@@ -92,19 +92,19 @@ static CUresult add(struct linker *l, int type, const void *data, size_t size, c
 CUresult sing_cuLinkAddData_v2(CUlinkState state, int type, void *data, size_t n, const char *name, unsigned int k, void *options,
 			       void *values)
 {
-	struct linker *const l = find(state);
+	struct linker *const l = find_linker(state);
 
 	if (l == NULL)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (data == NULL || n == 0 || n > SING_IMAGE_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
-	return add(l, type, data, n, name, k, options, values);
+	return add_data(l, type, data, n, name, k, options, values);
 }
 SING_PUBLIC(cuLinkAddData_v2);
 
 CUresult sing_cuLinkAddFile_v2(CUlinkState state, int type, const char *path, unsigned int k, void *options, void *values)
 {
-	struct linker *const l = find(state);
+	struct linker *const l = find_linker(state);
 	struct sing_image i;
 	CUresult r;
 
@@ -113,14 +113,14 @@ CUresult sing_cuLinkAddFile_v2(CUlinkState state, int type, const char *path, un
 	r = sing_image_file(path, &i);
 	if (r != CUDA_SUCCESS)
 		return r;
-	r = add(l, type, i.at, i.n, path, k, options, values);
+	r = add_data(l, type, i.at, i.n, path, k, options, values);
 	sing_image_drop(&i);
 	return r;
 }
 SING_PUBLIC(cuLinkAddFile_v2);
 
 /* Link, and fetch what came out. */
-static CUresult complete(struct linker *l)
+static CUresult complete_link(struct linker *l)
 {
 	unsigned int info, errors;
 	float milliseconds = 0, none = 0;
@@ -147,7 +147,7 @@ static CUresult complete(struct linker *l)
 
 CUresult sing_cuLinkComplete(CUlinkState state, void **image, size_t *n)
 {
-	struct linker *const l = find(state);
+	struct linker *const l = find_linker(state);
 	CUresult r;
 
 	if (l == NULL)
@@ -156,7 +156,7 @@ CUresult sing_cuLinkComplete(CUlinkState state, void **image, size_t *n)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (l->image != NULL)
 		return CUDA_ERROR_INVALID_HANDLE; /* a link is completed once */
-	r = complete(l);
+	r = complete_link(l);
 	if (r != CUDA_SUCCESS)
 		return r;
 	*image = l->image;
@@ -172,7 +172,7 @@ CUresult sing_cuLinkDestroy(CUlinkState state)
 	CUresult r;
 
 	pthread_mutex_lock(&lock);
-	p = place(state);
+	p = find_place(state);
 	l = *p;
 	if (l != NULL)
 		*p = l->next;

@@ -25,7 +25,7 @@ typedef void *opener(const char *, int);
 
 static const char names[] = "libcuda.so\0libcuda.so.1\0libnccl.so\0libnccl.so.2\0libnvidia-ml.so\0libnvidia-ml.so.1\0";
 
-static opener *next(void)
+static opener *next_dlopen(void)
 {
 	static _Atomic(opener *) found;
 	opener *f = atomic_load_explicit(&found, memory_order_relaxed);
@@ -37,19 +37,19 @@ static opener *next(void)
 	return f;
 }
 
-static void *ourselves(const char *name, int mode)
+static void *open_ourselves(const char *name, int mode)
 {
 	Dl_info us;
 
 	(void)name;
-	return dladdr(names, &us) == 0 ? NULL : next()(us.dli_fname, mode);
+	return dladdr(names, &us) == 0 ? NULL : next_dlopen()(us.dli_fname, mode);
 }
 
 /* dlopen of a library that is nowhere. */
-static void *nothing(const char *name, int mode)
+static void *open_nothing(const char *name, int mode)
 {
 	(void)name;
-	return next()("/none/libcuda.so", mode);
+	return next_dlopen()("/none/libcuda.so", mode);
 }
 
 /*
@@ -74,7 +74,7 @@ __attribute__((used)) static opener *sing_dlopen_way(const char *name, int mode,
 
 	(void)mode;
 	if (name == NULL)
-		return next();
+		return next_dlopen();
 	slash = strrchr(name, '/');
 	if (slash != NULL)
 		name = slash + 1;
@@ -82,10 +82,10 @@ __attribute__((used)) static opener *sing_dlopen_way(const char *name, int mode,
 		if (strcmp(n, name) == 0) {
 			server = getenv(SING_DEVICE_ENV);
 			if (server == NULL || *server == 0)
-				return next();
-			return strncmp(name, "libcuda.so", 10) == 0 && is_in_jitlink(caller) ? nothing : ourselves;
+				return next_dlopen();
+			return strncmp(name, "libcuda.so", 10) == 0 && is_in_jitlink(caller) ? open_nothing : open_ourselves;
 		}
-	return next();
+	return next_dlopen();
 }
 
 finder *sing_next_dlsym(void)

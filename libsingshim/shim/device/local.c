@@ -30,7 +30,7 @@ void sing_context_ended(uint64_t handle)
 }
 #endif
 
-static const struct sing_result *result(enum sing_library library, int number)
+static const struct sing_result *find_result(enum sing_library library, int number)
 {
 	for (unsigned i = 0; i < sing_result_count; ++i) {
 		const struct sing_result *r = &sing_results[i];
@@ -43,7 +43,7 @@ static const struct sing_result *result(enum sing_library library, int number)
 
 CUresult sing_cuGetErrorString(int error, const char **text)
 {
-	const struct sing_result *r = result(SING_DRIVER, error);
+	const struct sing_result *r = find_result(SING_DRIVER, error);
 
 	if (text == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -54,7 +54,7 @@ SING_PUBLIC(cuGetErrorString);
 
 CUresult sing_cuGetErrorName(int error, const char **name)
 {
-	const struct sing_result *r = result(SING_DRIVER, error);
+	const struct sing_result *r = find_result(SING_DRIVER, error);
 
 	if (name == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -65,7 +65,7 @@ SING_PUBLIC(cuGetErrorName);
 
 const char *sing_ncclGetErrorString(int error)
 {
-	const struct sing_result *r = result(SING_NCCL, error);
+	const struct sing_result *r = find_result(SING_NCCL, error);
 
 	return r == NULL ? "unknown result code" : sing_result_texts + r->text;
 }
@@ -73,7 +73,7 @@ SING_PUBLIC(ncclGetErrorString);
 
 const char *sing_nvmlErrorString(int error)
 {
-	const struct sing_result *r = result(SING_NVML, error);
+	const struct sing_result *r = find_result(SING_NVML, error);
 
 	return r == NULL ? "Unknown Error" : sing_result_texts + r->text;
 }

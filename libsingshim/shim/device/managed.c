@@ -118,7 +118,7 @@ static CUresult check_stream(CUstream stream, bool per_thread)
 	return r == CUDA_SUCCESS && stream != NULL ? sing_send_cuStreamGetFlags(per_thread, stream, &unused) : r;
 }
 
-static CUresult prefetch(CUdeviceptr ptr, size_t n, CUmemLocation where, unsigned int flags, CUstream stream, bool per_thread)
+static CUresult check_prefetch(CUdeviceptr ptr, size_t n, CUmemLocation where, unsigned int flags, CUstream stream, bool per_thread)
 {
 	struct sing_pinned what;
 	const CUresult r = check_stream(stream, per_thread);
@@ -130,30 +130,30 @@ static CUresult prefetch(CUdeviceptr ptr, size_t n, CUmemLocation where, unsigne
 
 CUresult sing_cuMemPrefetchAsync(CUdeviceptr ptr, size_t n, CUdevice dev, CUstream stream)
 {
-	return prefetch(ptr, n, location_of(dev), 0, stream, false);
+	return check_prefetch(ptr, n, location_of(dev), 0, stream, false);
 }
 SING_PUBLIC(cuMemPrefetchAsync);
 
 CUresult sing_cuMemPrefetchAsync_ptsz(CUdeviceptr ptr, size_t n, CUdevice dev, CUstream stream)
 {
-	return prefetch(ptr, n, location_of(dev), 0, stream, true);
+	return check_prefetch(ptr, n, location_of(dev), 0, stream, true);
 }
 SING_PUBLIC(cuMemPrefetchAsync_ptsz);
 
 CUresult sing_cuMemPrefetchAsync_v2(CUdeviceptr ptr, size_t n, CUmemLocation where, unsigned int flags, CUstream stream)
 {
-	return prefetch(ptr, n, where, flags, stream, false);
+	return check_prefetch(ptr, n, where, flags, stream, false);
 }
 SING_PUBLIC(cuMemPrefetchAsync_v2);
 
 CUresult sing_cuMemPrefetchAsync_v2_ptsz(CUdeviceptr ptr, size_t n, CUmemLocation where, unsigned int flags, CUstream stream)
 {
-	return prefetch(ptr, n, where, flags, stream, true);
+	return check_prefetch(ptr, n, where, flags, stream, true);
 }
 SING_PUBLIC(cuMemPrefetchAsync_v2_ptsz);
 
 /* The program may touch the memory at any time, whatever stream it is attached to. */
-static CUresult attach(CUstream stream, CUdeviceptr ptr, size_t n, unsigned int flags, bool per_thread)
+static CUresult check_attach(CUstream stream, CUdeviceptr ptr, size_t n, unsigned int flags, bool per_thread)
 {
 	struct sing_pinned what;
 	const CUresult r = check_stream(stream, per_thread);
@@ -168,12 +168,12 @@ static CUresult attach(CUstream stream, CUdeviceptr ptr, size_t n, unsigned int 
 
 CUresult sing_cuStreamAttachMemAsync(CUstream stream, CUdeviceptr ptr, size_t n, unsigned int flags)
 {
-	return attach(stream, ptr, n, flags, false);
+	return check_attach(stream, ptr, n, flags, false);
 }
 SING_PUBLIC(cuStreamAttachMemAsync);
 
 CUresult sing_cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr ptr, size_t n, unsigned int flags)
 {
-	return attach(stream, ptr, n, flags, true);
+	return check_attach(stream, ptr, n, flags, true);
 }
 SING_PUBLIC(cuStreamAttachMemAsync_ptsz);

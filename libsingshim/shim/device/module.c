@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static CUresult load(CUmodule *module, struct sing_image *i, unsigned int n, const int *options, void **values)
+static CUresult load_module(CUmodule *module, struct sing_image *i, unsigned int n, const int *options, void **values)
 {
 	struct sing_jit jit;
 	unsigned int info, errors;
@@ -40,7 +40,7 @@ CUresult sing_cuModuleLoadDataEx(CUmodule *module, void *image, unsigned int n, 
 	if (module == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = sing_image_at(image, &i);
-	return r == CUDA_SUCCESS ? load(module, &i, n, options, values) : r;
+	return r == CUDA_SUCCESS ? load_module(module, &i, n, options, values) : r;
 }
 SING_PUBLIC(cuModuleLoadDataEx);
 
@@ -64,7 +64,7 @@ CUresult sing_cuModuleLoad(CUmodule *module, const char *path)
 	if (module == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = sing_image_file(path, &i);
-	return r == CUDA_SUCCESS ? load(module, &i, 0, NULL, NULL) : r;
+	return r == CUDA_SUCCESS ? load_module(module, &i, 0, NULL, NULL) : r;
 }
 SING_PUBLIC(cuModuleLoad);
 

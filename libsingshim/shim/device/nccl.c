@@ -86,7 +86,7 @@ struct sing_comm *sing_comm_find(ncclComm_t handle)
 }
 
 /* The server says why, once. */
-static void told(struct sing_comm *c, int error)
+static void note_error(struct sing_comm *c, int error)
 {
 	char why[TEXT] = "";
 	int none = ncclSuccess;
@@ -115,7 +115,7 @@ ncclResult_t sing_comm_ask(struct sing_comm *c, bool wait)
 	if (error == ncclInProgress)
 		return error;
 	if (error != ncclSuccess) {
-		told(c, error);
+		note_error(c, error);
 		return error;
 	}
 	if (atomic_load(&c->state) == SING_COMM_MAKING) {
@@ -167,7 +167,7 @@ ncclResult_t sing_ncclCommGetAsyncError(ncclComm_t comm, int *error)
 SING_PUBLIC(ncclCommGetAsyncError);
 
 /* What is known of a communicator that is ready. */
-static ncclResult_t known(ncclComm_t comm, int *to, size_t at)
+static ncclResult_t read_number(ncclComm_t comm, int *to, size_t at)
 {
 	struct sing_comm *c;
 	int r;
@@ -182,18 +182,18 @@ static ncclResult_t known(ncclComm_t comm, int *to, size_t at)
 
 ncclResult_t sing_ncclCommCount(ncclComm_t comm, int *n)
 {
-	return known(comm, n, offsetof(struct sing_comm, ranks));
+	return read_number(comm, n, offsetof(struct sing_comm, ranks));
 }
 SING_PUBLIC(ncclCommCount);
 
 ncclResult_t sing_ncclCommUserRank(ncclComm_t comm, int *rank)
 {
-	return known(comm, rank, offsetof(struct sing_comm, rank));
+	return read_number(comm, rank, offsetof(struct sing_comm, rank));
 }
 SING_PUBLIC(ncclCommUserRank);
 
 ncclResult_t sing_ncclCommCuDevice(ncclComm_t comm, int *dev)
 {
-	return known(comm, dev, offsetof(struct sing_comm, dev));
+	return read_number(comm, dev, offsetof(struct sing_comm, dev));
 }
 SING_PUBLIC(ncclCommCuDevice);

@@ -87,7 +87,7 @@ static ncclResult_t read_config(const void *from, struct config *to)
 }
 
 /* What the server has begun becomes known here, and *handle is what the program gets. */
-static ncclResult_t begun(int r, ncclComm_t *handle, bool blocking)
+static ncclResult_t enter_comm(int r, ncclComm_t *handle, bool blocking)
 {
 	struct sing_comm *c;
 
@@ -121,7 +121,7 @@ static ncclResult_t with_device(int dev)
 	return ncclSuccess;
 }
 
-static ncclResult_t init(ncclComm_t *comm, int ranks, int rank, const ncclUniqueId *ids, int n, const void *config)
+static ncclResult_t init_comm(ncclComm_t *comm, int ranks, int rank, const ncclUniqueId *ids, int n, const void *config)
 {
 	struct config set = { .blocking = true };
 	CUcontext current = NULL;
@@ -138,24 +138,24 @@ static ncclResult_t init(ncclComm_t *comm, int ranks, int rank, const ncclUnique
 	if (r != ncclSuccess)
 		return r;
 	r = sing_send_comm_init(0, comm, ranks, rank, ids, n, set.names, set.values, set.n);
-	return begun(r, comm, set.blocking);
+	return enter_comm(r, comm, set.blocking);
 }
 
 ncclResult_t sing_ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank)
 {
-	return sing_group_spoil(init(comm, ranks, rank, &id, 1, NULL));
+	return sing_group_spoil(init_comm(comm, ranks, rank, &id, 1, NULL));
 }
 SING_PUBLIC(ncclCommInitRank);
 
 ncclResult_t sing_ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, void *config)
 {
-	return sing_group_spoil(init(comm, ranks, rank, &id, 1, config));
+	return sing_group_spoil(init_comm(comm, ranks, rank, &id, 1, config));
 }
 SING_PUBLIC(ncclCommInitRankConfig);
 
 ncclResult_t sing_ncclCommInitRankScalable(ncclComm_t *comm, int ranks, int rank, int n, const ncclUniqueId *ids, void *config)
 {
-	return sing_group_spoil(init(comm, ranks, rank, ids, n, config));
+	return sing_group_spoil(init_comm(comm, ranks, rank, ids, n, config));
 }
 SING_PUBLIC(ncclCommInitRankScalable);
 
@@ -198,7 +198,7 @@ ncclResult_t sing_ncclCommInitAll(ncclComm_t *comms, int n, const int *devices)
 		r = with_device(devices != NULL ? devices[i] : i);
 		if (r != ncclSuccess)
 			break;
-		r = init(&comms[i], n, i, &id, 1, NULL);
+		r = init_comm(&comms[i], n, i, &id, 1, NULL);
 		sing_cuCtxPopCurrent_v2(&before);
 	}
 	sing_group_spoil(r);
@@ -207,7 +207,7 @@ ncclResult_t sing_ncclCommInitAll(ncclComm_t *comms, int n, const int *devices)
 }
 SING_PUBLIC(ncclCommInitAll);
 
-static unsigned char *put(unsigned char *at, const void *from, size_t n)
+static unsigned char *put_bytes(unsigned char *at, const void *from, size_t n)
 {
 	memcpy(at, from, n);
 	return at + n;
@@ -227,15 +227,15 @@ static int split_counted(ncclComm_t comm, int color, int key, ncclComm_t *part, 
 	size_t size;
 	int r;
 
-	p = put(p, &comm, 8);
-	p = put(p, &color, 4);
-	p = put(p, &key, 4);
-	p = put(p, &made, 8);
-	p = put(p, &n, 8);
-	p = put(p, set->names, n * sizeof(*set->names));
-	p = put(p, &n, 8);
-	p = put(p, set->values, n * sizeof(*set->values));
-	p = put(p, &set->n, 4);
+	p = put_bytes(p, &comm, 8);
+	p = put_bytes(p, &color, 4);
+	p = put_bytes(p, &key, 4);
+	p = put_bytes(p, &made, 8);
+	p = put_bytes(p, &n, 8);
+	p = put_bytes(p, set->names, n * sizeof(*set->names));
+	p = put_bytes(p, &n, 8);
+	p = put_bytes(p, set->values, n * sizeof(*set->values));
+	p = put_bytes(p, &set->n, 4);
 	size = (size_t)(p - message);
 	r = sing_stage(&d, need, size, &p);
 	if (r == 0) {
@@ -272,7 +272,7 @@ ncclResult_t sing_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t 
 	if (color == -1) /* this rank takes part, and is in none */
 		return sing_group_spoil(sing_nccl_result(r));
 	*part = made;
-	return sing_group_spoil(begun(r, part, set.blocking));
+	return sing_group_spoil(enter_comm(r, part, set.blocking));
 }
 SING_PUBLIC(ncclCommSplit);
 
@@ -294,7 +294,7 @@ ncclResult_t sing_ncclCommFinalize(ncclComm_t comm)
 SING_PUBLIC(ncclCommFinalize);
 
 /* The handle is spent. The server frees the communicator when its work is done, or at once. */
-static ncclResult_t end(ncclComm_t comm, ncclResult_t (*send)(uint32_t, ncclComm_t))
+static ncclResult_t end_comm(ncclComm_t comm, ncclResult_t (*send)(uint32_t, ncclComm_t))
 {
 	struct sing_comm *c;
 	int state;
@@ -314,12 +314,12 @@ static ncclResult_t end(ncclComm_t comm, ncclResult_t (*send)(uint32_t, ncclComm
 
 ncclResult_t sing_ncclCommDestroy(ncclComm_t comm)
 {
-	return end(comm, sing_send_ncclCommDestroy);
+	return end_comm(comm, sing_send_ncclCommDestroy);
 }
 SING_PUBLIC(ncclCommDestroy);
 
 ncclResult_t sing_ncclCommAbort(ncclComm_t comm)
 {
-	return end(comm, sing_send_ncclCommAbort);
+	return end_comm(comm, sing_send_ncclCommAbort);
 }
 SING_PUBLIC(ncclCommAbort);

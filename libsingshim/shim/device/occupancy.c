@@ -8,7 +8,7 @@
 
 #include "function.h"
 
-static unsigned int least(unsigned int a, unsigned int b)
+static unsigned int least_of(unsigned int a, unsigned int b)
 {
 	return a < b ? a : b;
 }
@@ -29,12 +29,12 @@ CUresult sing_cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, C
 	warp = f->facts.warp;
 	if (warp == 0)
 		return CUDA_ERROR_UNKNOWN;
-	top = least(f->facts.anyThreads, f->facts.threads);
+	top = least_of(f->facts.anyThreads, f->facts.threads);
 	if (limit > 0)
-		top = least(top, (unsigned int)limit);
+		top = least_of(top, (unsigned int)limit);
 	/* From the largest downwards in whole warps, the first of them cut to what is allowed. */
 	for (unsigned int up = (top + warp - 1) / warp * warp; up > 0 && most < f->facts.perMultiprocessor; up -= warp) {
-		const unsigned int size = least(up, top);
+		const unsigned int size = least_of(up, top);
 		const size_t bytes = needs != NULL ? needs((int)size) : shared;
 		int blocks = 0;
 

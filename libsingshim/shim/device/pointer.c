@@ -26,7 +26,7 @@ struct facts {
 /* The kinds of memory that the server tells of: backend.AllocKind, and whether processes may share it. */
 enum { POOLED = 2, SHAREABLE = 1 << 8 };
 
-static CUresult learn(struct facts *f, CUdeviceptr ptr)
+static CUresult learn_facts(struct facts *f, CUdeviceptr ptr)
 {
 	struct sing_pinned p;
 	unsigned int kind = 0;
@@ -53,7 +53,7 @@ static CUresult learn(struct facts *f, CUdeviceptr ptr)
 	return CUDA_SUCCESS;
 }
 
-static CUresult put(void *data, const void *value, size_t n)
+static CUresult put_value(void *data, const void *value, size_t n)
 {
 	memcpy(data, value, n);
 	return CUDA_SUCCESS;
@@ -64,7 +64,7 @@ static CUresult put_bool(void *data, bool is)
 {
 	const unsigned int value = is;
 
-	return put(data, &value, sizeof(value));
+	return put_value(data, &value, sizeof(value));
 }
 
 /* Ids of pinned memory and of a device's are apart. */
@@ -81,7 +81,7 @@ static CUresult put_default(void *data, int attribute)
 
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		return put(data, &none, sizeof(none));
+		return put_value(data, &none, sizeof(none));
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
@@ -90,7 +90,7 @@ static CUresult put_default(void *data, int attribute)
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
 	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-		return put(data, &zero, 4);
+		return put_value(data, &zero, 4);
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
@@ -102,7 +102,7 @@ static CUresult put_default(void *data, int attribute)
 	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
 	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
 	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-		return put(data, &zero, 8);
+		return put_value(data, &zero, 8);
 	}
 	return CUDA_ERROR_INVALID_VALUE; /* no attribute, or peer-to-peer tokens, which are the driver's own */
 }
@@ -114,24 +114,24 @@ static CUresult put_attribute(void *data, int attribute, CUdeviceptr ptr, const 
 
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
-		return put(data, &f->context, sizeof(f->context));
+		return put_value(data, &f->context, sizeof(f->context));
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-		return put(data, &f->type, sizeof(f->type));
+		return put_value(data, &f->type, sizeof(f->type));
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-		return f->mapped ? put(data, &ptr, sizeof(ptr)) : CUDA_ERROR_INVALID_VALUE;
+		return f->mapped ? put_value(data, &ptr, sizeof(ptr)) : CUDA_ERROR_INVALID_VALUE;
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		return f->type == CU_MEMORYTYPE_HOST || f->managed ? put(data, &ptr, sizeof(ptr)) : CUDA_ERROR_INVALID_VALUE;
+		return f->type == CU_MEMORYTYPE_HOST || f->managed ? put_value(data, &ptr, sizeof(ptr)) : CUDA_ERROR_INVALID_VALUE;
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
 	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-		return put(data, &id, sizeof(id));
+		return put_value(data, &id, sizeof(id));
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		return put(data, &f->device, sizeof(f->device));
+		return put_value(data, &f->device, sizeof(f->device));
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-		return put(data, &f->begin, sizeof(f->begin));
+		return put_value(data, &f->begin, sizeof(f->begin));
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
 	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-		return put(data, &f->n, sizeof(f->n));
+		return put_value(data, &f->n, sizeof(f->n));
 	case CU_POINTER_ATTRIBUTE_MAPPED:
 		return put_bool(data, f->mapped);
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
@@ -139,9 +139,9 @@ static CUresult put_attribute(void *data, int attribute, CUdeviceptr ptr, const 
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
 		return put_bool(data, f->shareable);
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-		return put(data, &access, sizeof(access));
+		return put_value(data, &access, sizeof(access));
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		return put(data, &f->pool, sizeof(f->pool));
+		return put_value(data, &f->pool, sizeof(f->pool));
 	}
 	/* All other attributes are false, or none, for all memory here. */
 	return put_default(data, attribute);
@@ -156,7 +156,7 @@ CUresult sing_cuPointerGetAttribute(void **data, int attribute, CUdeviceptr ptr)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	if (data == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = learn(&f, ptr);
+	r = learn_facts(&f, ptr);
 	if (r != CUDA_SUCCESS)
 		return r;
 	return f.type == 0 ? CUDA_ERROR_INVALID_VALUE : put_attribute(data, attribute, ptr, &f);
@@ -177,7 +177,7 @@ CUresult sing_cuPointerGetAttributes(unsigned int n, void *attributes, void **da
 		return CUDA_ERROR_NOT_INITIALIZED;
 	if (n == 0 || attributes == NULL || data == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = learn(&f, ptr);
+	r = learn_facts(&f, ptr);
 	for (unsigned int i = 0; i < n && r == CUDA_SUCCESS; ++i) {
 		if (data[i] == NULL)
 			return CUDA_ERROR_INVALID_VALUE;

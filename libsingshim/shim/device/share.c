@@ -28,7 +28,7 @@ bool sing_shares_events(void)
 	return atomic_load_explicit(&count, memory_order_relaxed) > 0;
 }
 
-static size_t find(uint64_t event)
+static size_t find_event(uint64_t event)
 {
 	const size_t n = atomic_load_explicit(&count, memory_order_relaxed);
 	size_t i = 0;
@@ -38,7 +38,7 @@ static size_t find(uint64_t event)
 	return i;
 }
 
-static bool add(uint64_t event)
+static bool add_event(uint64_t event)
 {
 	bool there;
 
@@ -52,7 +52,7 @@ static bool add(uint64_t event)
 			room = more;
 		}
 	}
-	there = find(event) < atomic_load(&count);
+	there = find_event(event) < atomic_load(&count);
 	if (!there && atomic_load(&count) < room) {
 		events[atomic_load(&count)] = event;
 		atomic_fetch_add(&count, 1);
@@ -69,7 +69,7 @@ void sing_event_ended(uint64_t event)
 	if (!sing_shares_events())
 		return;
 	pthread_mutex_lock(&lock);
-	i = find(event);
+	i = find_event(event);
 	if (i < atomic_load(&count))
 		events[i] = events[atomic_fetch_sub(&count, 1) - 1];
 	pthread_mutex_unlock(&lock);
@@ -96,7 +96,7 @@ bool sing_uses_shared_event(uint32_t op, const void *in, size_t n)
 		return false;
 	memcpy(&event, (const char *)in + at, sizeof(event));
 	pthread_mutex_lock(&lock);
-	is = find(event) < atomic_load(&count);
+	is = find_event(event) < atomic_load(&count);
 	pthread_mutex_unlock(&lock);
 	return is;
 }
@@ -126,7 +126,7 @@ CUresult sing_cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
 
 	if (r == CUDA_ERROR_NOT_SUPPORTED)
 		return SING_REFUSE("cuIpcGetEventHandle", unable);
-	return r != CUDA_SUCCESS || add((uintptr_t)event) ? r : CUDA_ERROR_OUT_OF_MEMORY;
+	return r != CUDA_SUCCESS || add_event((uintptr_t)event) ? r : CUDA_ERROR_OUT_OF_MEMORY;
 }
 SING_PUBLIC(cuIpcGetEventHandle);
 
@@ -136,6 +136,6 @@ CUresult sing_cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle)
 
 	if (r == CUDA_ERROR_NOT_SUPPORTED)
 		return SING_REFUSE("cuIpcOpenEventHandle", elsewhere);
-	return r != CUDA_SUCCESS || add((uintptr_t)*event) ? r : CUDA_ERROR_OUT_OF_MEMORY;
+	return r != CUDA_SUCCESS || add_event((uintptr_t)*event) ? r : CUDA_ERROR_OUT_OF_MEMORY;
 }
 SING_PUBLIC(cuIpcOpenEventHandle);

@@ -12,7 +12,7 @@
 enum { CHUNK = 1024, CHUNKS = 4096 };
 static _Atomic(_Atomic uint64_t *) chunks[CHUNKS];
 
-static _Atomic uint64_t *place(uint64_t handle, bool make)
+static _Atomic uint64_t *find_place(uint64_t handle, bool make)
 {
 	const uint64_t n = handle & 0xffffffffff;
 	_Atomic uint64_t *c, *none = NULL;
@@ -32,7 +32,7 @@ static _Atomic uint64_t *place(uint64_t handle, bool make)
 
 void sing_stream_made(uint64_t handle)
 {
-	_Atomic uint64_t *p = sing_current == NULL ? NULL : place(handle, true);
+	_Atomic uint64_t *p = sing_current == NULL ? NULL : find_place(handle, true);
 
 	if (p != NULL)
 		atomic_store_explicit(p, sing_current->handle, memory_order_release);
@@ -40,7 +40,7 @@ void sing_stream_made(uint64_t handle)
 
 void sing_stream_ended(uint64_t handle)
 {
-	_Atomic uint64_t *p = place(handle, false);
+	_Atomic uint64_t *p = find_place(handle, false);
 
 	if (p != NULL)
 		atomic_store_explicit(p, 0, memory_order_release);
@@ -52,7 +52,7 @@ bool sing_stream_serves(uint64_t handle, uint64_t context)
 
 	if (handle <= 2)
 		return true;
-	p = place(handle, false);
+	p = find_place(handle, false);
 	if (p != NULL)
 		return atomic_load_explicit(p, memory_order_relaxed) == context;
 	/* A stream of so many that they have no place: the server knows the stream. */
@@ -70,7 +70,7 @@ CUresult sing_cuStreamGetCtx(CUstream stream, CUcontext *ctx)
 		return r;
 	if (ctx == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
-	p = place((uintptr_t)stream, false);
+	p = find_place((uintptr_t)stream, false);
 	context = (uintptr_t)stream <= 2 ? sing_current->handle : p == NULL ? 0 : atomic_load_explicit(p, memory_order_acquire);
 	if (context == 0)
 		return CUDA_ERROR_INVALID_HANDLE;

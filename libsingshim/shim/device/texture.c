@@ -64,7 +64,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct object *objects;
 
 /* The place in the list where an object is, or the list's end. Caller holds lock. */
-static struct object **place(CUdeviceptr at, bool surface)
+static struct object **find_place(CUdeviceptr at, bool surface)
 {
 	struct object **p = &objects;
 
@@ -141,7 +141,7 @@ static CUresult describe_sampling(const char *symbol, const struct sampling *s, 
 }
 
 /* Have the server write a descriptor, and remember the object. */
-static CUresult create(const char *symbol, const struct object *from, const sing_texture_shape *shape, CUdeviceptr *at)
+static CUresult create_object(const char *symbol, const struct object *from, const sing_texture_shape *shape, CUdeviceptr *at)
 {
 	struct object *const made = malloc(sizeof(*made));
 	CUresult r;
@@ -188,7 +188,7 @@ CUresult sing_cuTexObjectCreate(CUtexObject *object, void *resource, void *textu
 	if (r == CUDA_SUCCESS)
 		r = describe_sampling("cuTexObjectCreate", &made.sampling, &shape);
 	if (r == CUDA_SUCCESS)
-		r = create("cuTexObjectCreate", &made, &shape, &at);
+		r = create_object("cuTexObjectCreate", &made, &shape, &at);
 	if (r == CUDA_SUCCESS)
 		*object = (CUtexObject)at;
 	return r;
@@ -215,14 +215,14 @@ CUresult sing_cuSurfObjectCreate(CUsurfObject *object, void *resource)
 	r = describe_resource("cuSurfObjectCreate", &made.resource, &shape);
 	shape.flags = singTextureSurface;
 	if (r == CUDA_SUCCESS)
-		r = create("cuSurfObjectCreate", &made, &shape, &at);
+		r = create_object("cuSurfObjectCreate", &made, &shape, &at);
 	if (r == CUDA_SUCCESS)
 		*object = (CUsurfObject)at;
 	return r;
 }
 SING_PUBLIC(cuSurfObjectCreate);
 
-static CUresult destroy(CUdeviceptr at, bool surface)
+static CUresult destroy_object(CUdeviceptr at, bool surface)
 {
 	struct object **p, *gone;
 	CUresult r = sing_context_check();
@@ -230,7 +230,7 @@ static CUresult destroy(CUdeviceptr at, bool surface)
 	if (r != CUDA_SUCCESS)
 		return r;
 	pthread_mutex_lock(&lock);
-	p = place(at, surface);
+	p = find_place(at, surface);
 	gone = *p;
 	if (gone != NULL)
 		*p = gone->next;
@@ -244,18 +244,18 @@ static CUresult destroy(CUdeviceptr at, bool surface)
 
 CUresult sing_cuTexObjectDestroy(CUtexObject object)
 {
-	return destroy((CUdeviceptr)object, false);
+	return destroy_object((CUdeviceptr)object, false);
 }
 SING_PUBLIC(cuTexObjectDestroy);
 
 CUresult sing_cuSurfObjectDestroy(CUsurfObject object)
 {
-	return destroy((CUdeviceptr)object, true);
+	return destroy_object((CUdeviceptr)object, true);
 }
 SING_PUBLIC(cuSurfObjectDestroy);
 
 /* Copy what an object was made of: its resource, or else how it is read. */
-static CUresult get(void *desc, CUdeviceptr at, bool surface, bool resource)
+static CUresult get_description(void *desc, CUdeviceptr at, bool surface, bool resource)
 {
 	const struct object *o;
 	CUresult r = sing_context_check();
@@ -265,7 +265,7 @@ static CUresult get(void *desc, CUdeviceptr at, bool surface, bool resource)
 	if (desc == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&lock);
-	o = *place(at, surface);
+	o = *find_place(at, surface);
 	if (o == NULL)
 		r = CUDA_ERROR_INVALID_VALUE;
 	else if (resource)
@@ -278,19 +278,19 @@ static CUresult get(void *desc, CUdeviceptr at, bool surface, bool resource)
 
 CUresult sing_cuTexObjectGetResourceDesc(void **desc, CUtexObject object)
 {
-	return get(desc, (CUdeviceptr)object, false, true);
+	return get_description(desc, (CUdeviceptr)object, false, true);
 }
 SING_PUBLIC(cuTexObjectGetResourceDesc);
 
 CUresult sing_cuTexObjectGetTextureDesc(void **desc, CUtexObject object)
 {
-	return get(desc, (CUdeviceptr)object, false, false);
+	return get_description(desc, (CUdeviceptr)object, false, false);
 }
 SING_PUBLIC(cuTexObjectGetTextureDesc);
 
 CUresult sing_cuSurfObjectGetResourceDesc(void **desc, CUsurfObject object)
 {
-	return get(desc, (CUdeviceptr)object, true, true);
+	return get_description(desc, (CUdeviceptr)object, true, true);
 }
 SING_PUBLIC(cuSurfObjectGetResourceDesc);
 
@@ -298,7 +298,7 @@ SING_PUBLIC(cuSurfObjectGetResourceDesc);
 CUresult sing_cuTexObjectGetResourceViewDesc(void **desc, CUtexObject object)
 {
 	struct sampling unused;
-	const CUresult r = get(desc == NULL ? NULL : &unused, (CUdeviceptr)object, false, false);
+	const CUresult r = get_description(desc == NULL ? NULL : &unused, (CUdeviceptr)object, false, false);
 
 	return r == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : r;
 }

@@ -24,7 +24,7 @@ static const int not_initialized[] = { CUDA_ERROR_NOT_INITIALIZED, ncclInvalidUs
 static const int no_server[] = { CUDA_ERROR_NO_DEVICE, ncclUnhandledCudaError, NVML_ERROR_DRIVER_NOT_LOADED };
 static const int unheard[] = { CUDA_ERROR_SYSTEM_NOT_READY, ncclSystemError, NVML_ERROR_DRIVER_NOT_LOADED };
 
-static unsigned library(uint32_t op)
+static unsigned library_of(uint32_t op)
 {
 	const struct sing_op *o = sing_op_find(op);
 
@@ -33,13 +33,13 @@ static unsigned library(uint32_t op)
 
 int sing_refusal(uint32_t op, enum ring_result r)
 {
-	return r == RING_FORKED ? not_initialized[library(op)] : SING_GONE;
+	return r == RING_FORKED ? not_initialized[library_of(op)] : SING_GONE;
 }
 
 /* A caller without a current context may not even be attached. Returns 0 if the message may go on. */
-static int enter(uint32_t op)
+static int check_state(uint32_t op)
 {
-	const unsigned lib = library(op);
+	const unsigned lib = library_of(op);
 	const uint32_t plain = op & ~SING_PER_THREAD;
 
 	if (lib == SING_DRIVER && !sing_is_initialized() && plain >= SING_OP_OURS && plain != SING_OP_attach &&
@@ -59,13 +59,13 @@ static int enter(uint32_t op)
 }
 
 /* An execution fault is the result of every later call, whatever the call asks; but NVML looks on from outside. */
-static int fault(uint32_t op)
+static int fault_result(uint32_t op)
 {
 	const uint32_t f = ring_fault();
 
 	if (__builtin_expect(f == 0, 1))
 		return 0;
-	switch (library(op)) {
+	switch (library_of(op)) {
 	case SING_DRIVER:
 		/* A callback is told of the fault. */
 		return op == SING_OP_host_func_next || op == SING_OP_host_func_done ? 0 : (int)f;
@@ -76,7 +76,7 @@ static int fault(uint32_t op)
 }
 
 /* What a call returns that needs a context, in a current context that is destroyed. */
-static int ended(uint32_t op)
+static int ended_result(uint32_t op)
 {
 	const struct sing_op *o = sing_op_find(op);
 
@@ -91,11 +91,11 @@ int sing_stage(struct ring_draft *d, struct ring_need need, size_t n, unsigned c
 	int rv;
 
 	if (__builtin_expect(current == NULL, 0)) {
-		rv = enter(need.op);
+		rv = check_state(need.op);
 		if (rv != 0)
 			return rv;
 	} else if (__builtin_expect(!atomic_load_explicit(&current->alive, memory_order_relaxed), 0)) {
-		rv = ended(need.op);
+		rv = ended_result(need.op);
 		if (rv != 0)
 			return rv;
 	}
@@ -105,7 +105,7 @@ int sing_stage(struct ring_draft *d, struct ring_need need, size_t n, unsigned c
 	r = ring_stage(d, &need);
 	if (__builtin_expect(r != RING_OK, 0))
 		return sing_refusal(need.op, r);
-	rv = fault(need.op);
+	rv = fault_result(need.op);
 	if (__builtin_expect(rv != 0, 0)) {
 		ring_drop(d);
 		return rv;
@@ -135,11 +135,11 @@ static int call_long_once(struct ring_need need, const void *in, size_t n, void 
 	}
 	/* Whether the message may go on at all depends on the real message. */
 	if (sing_current == NULL) {
-		rv = enter(need.op);
+		rv = check_state(need.op);
 		if (rv != 0)
 			return rv;
 	}
-	rv = fault(need.op);
+	rv = fault_result(need.op);
 	if (rv != 0)
 		return rv;
 	need.op = SING_OP_LONG;
@@ -224,7 +224,7 @@ int sing_cached(uint32_t op, const void *in, size_t n, void *out, size_t room, s
 	return rv;
 }
 
-static int post(const struct ring_need *need, const void *in, size_t n)
+static int post_message(const struct ring_need *need, const void *in, size_t n)
 {
 	struct ring_draft d;
 	unsigned char *p;
@@ -276,7 +276,7 @@ int sing_post(uint32_t op, const void *in, size_t n)
 		return rv;
 	rv = context_for(op);
 	if (rv == 0)
-		rv = post(&need, in, n);
+		rv = post_message(&need, in, n);
 	if (__builtin_expect(sing_shares_events(), 0) && rv == 0 && sing_uses_shared_event(op, in, n))
 		rv = wait_for_ring();
 	return rv;
@@ -289,7 +289,7 @@ int sing_post_counted(uint32_t op, const void *counts, unsigned int k, const voi
 
 	if (sing_captures() && sing_capture_watch(&(struct sing_message){ .op = op, .in = in, .n = n, .counts = counts, .k = k }, &rv))
 		return rv;
-	return post(&need, in, n);
+	return post_message(&need, in, n);
 }
 
 uint64_t sing_handle_new(enum sing_class class)

@@ -77,7 +77,7 @@ CUresult sing_enter(const struct sing_driver *d, CUcontext context)
 }
 
 /* The parameters' addresses, as the driver wants them. */
-static void spread(const struct sing_launch *l, void **params)
+static void spread_params(const struct sing_launch *l, void **params)
 {
 	for (size_t i = 0; i < l->n; ++i)
 		params[i] = (void *)(l->params + l->offsets[i]);
@@ -96,7 +96,7 @@ _Static_assert(offsetof(struct launch_config, stream) == 32, "launch config");
 enum { ATTRIBUTE_COOPERATIVE = 2 };
 
 /* The launch as the driver takes launches with attributes; to has room for one more than the launch has. */
-static struct launch_config config(const struct sing_launch *l, CUstream stream, struct sing_attribute *to)
+static struct launch_config launch_config_of(const struct sing_launch *l, CUstream stream, struct sing_attribute *to)
 {
 	struct launch_config c = { .shared = l->shared, .stream = stream, .attributes = to, .k = l->k };
 
@@ -112,7 +112,7 @@ static struct launch_config config(const struct sing_launch *l, CUstream stream,
 CUresult sing_active_clusters(const struct sing_driver *d, CUcontext in, int *n, const struct sing_launch *l)
 {
 	struct sing_attribute attributes[SING_MAX_ATTRIBUTES + 1];
-	struct launch_config c = config(l, NULL, attributes);
+	struct launch_config c = launch_config_of(l, NULL, attributes);
 
 	return (sing_cuOccupancyMaxActiveClusters(d, in, n, l->function, &c));
 }
@@ -120,7 +120,7 @@ CUresult sing_active_clusters(const struct sing_driver *d, CUcontext in, int *n,
 CUresult sing_largest_cluster(const struct sing_driver *d, CUcontext in, int *n, const struct sing_launch *l)
 {
 	struct sing_attribute attributes[SING_MAX_ATTRIBUTES + 1];
-	struct launch_config c = config(l, NULL, attributes);
+	struct launch_config c = launch_config_of(l, NULL, attributes);
 
 	return (sing_cuOccupancyMaxPotentialClusterSize(d, in, n, l->function, &c));
 }
@@ -129,10 +129,10 @@ CUresult sing_launch(const struct sing_driver *d, CUcontext in, const struct sin
 {
 	void *params[l->n + 1];
 
-	spread(l, params);
+	spread_params(l, params);
 	if (l->k) {
 		struct sing_attribute attributes[SING_MAX_ATTRIBUTES + 1];
-		struct launch_config c = config(l, stream, attributes);
+		struct launch_config c = launch_config_of(l, stream, attributes);
 
 		return (sing_cuLaunchKernelEx(d, in, &c, l->function, params, NULL));
 	}
@@ -178,7 +178,7 @@ CUresult sing_kernel_node(const struct sing_driver *d, CUcontext in, CUgraphNode
 	void *params[l->n + 1];
 	struct kernel_node p = { .function = l->function, .shared = l->shared, .params = params };
 
-	spread(l, params);
+	spread_params(l, params);
 	memcpy(p.grid, l->grid, sizeof(p.grid));
 	memcpy(p.block, l->block, sizeof(p.block));
 	return (sing_cuGraphAddKernelNode(d, in, node, graph, deps, k, &p));
@@ -195,7 +195,7 @@ CUresult sing_kernel_node_attributes(const struct sing_driver *d, CUcontext in, 
 
 enum { JIT_MAX_REGISTERS = 0, JIT_INFO = 3, JIT_INFO_SIZE = 4, JIT_ERROR = 5, JIT_ERROR_SIZE = 6, JIT_VERBOSE = 12 };
 
-static unsigned int jit(struct sing_jit *j)
+static unsigned int fill_jit_options(struct sing_jit *j)
 {
 	unsigned int n = 0;
 
@@ -212,7 +212,7 @@ static unsigned int jit(struct sing_jit *j)
 
 CUresult sing_load(const struct sing_driver *d, CUcontext in, CUmodule *module, const void *image, struct sing_jit *j, uint64_t owner)
 {
-	const unsigned int n = jit(j);
+	const unsigned int n = fill_jit_options(j);
 	CUresult r;
 
 	sing_reserve_owner(owner);
@@ -233,7 +233,7 @@ CUresult sing_new_context(const struct sing_driver *d, CUcontext *context, CUdev
 
 CUresult sing_link_create(const struct sing_driver *d, CUcontext in, CUlinkState *state, struct sing_jit *j)
 {
-	const unsigned int n = jit(j);
+	const unsigned int n = fill_jit_options(j);
 
 	return (sing_cuLinkCreate_v2(d, in, n, j->names, j->values, state));
 }

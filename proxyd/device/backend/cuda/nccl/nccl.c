@@ -97,7 +97,8 @@ ncclResult_t sing_nccl_state(const struct sing_nccl *n, ncclComm_t comm)
 static const size_t sizes[] = { 1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1 };
 
 /* Everybody's part of what older libraries have no call for: messages. A rank's message to itself is one as well. */
-static ncclResult_t pieces(const struct sing_nccl *n, ncclComm_t comm, const struct sing_nccl_op *o, int rank, int ranks, void *stream)
+static ncclResult_t send_pieces(const struct sing_nccl *n, ncclComm_t comm, const struct sing_nccl_op *o, int rank, int ranks,
+				void *stream)
 {
 	size_t one = o->count * sizes[o->type];
 	ncclResult_t r = 0;
@@ -116,7 +117,8 @@ static ncclResult_t pieces(const struct sing_nccl *n, ncclComm_t comm, const str
 	return (r);
 }
 
-static ncclResult_t issue(const struct sing_nccl *n, ncclComm_t comm, const struct sing_nccl_op *o, int op, int rank, int ranks, void *stream)
+static ncclResult_t issue_op(const struct sing_nccl *n, ncclComm_t comm, const struct sing_nccl_op *o, int op, int rank, int ranks,
+			     void *stream)
 {
 	const void *src = (void *)o->src;
 	void *dst = (void *)o->dst;
@@ -137,12 +139,12 @@ static ncclResult_t issue(const struct sing_nccl *n, ncclComm_t comm, const stru
 	case RECV:
 		return (n->ncclRecv(dst, o->count, o->type, o->root, comm, stream));
 	default:
-		return (pieces(n, comm, o, rank, ranks, stream));
+		return (send_pieces(n, comm, o, rank, ranks, stream));
 	}
 }
 
 /* The reductions with a factor, before the group in which they are used. */
-static ncclResult_t scales(const struct sing_nccl *n, ncclComm_t comm, const struct sing_nccl_op *ops, size_t k, int *made)
+static ncclResult_t make_scales(const struct sing_nccl *n, ncclComm_t comm, const struct sing_nccl_op *ops, size_t k, int *made)
 {
 	enum { IMMEDIATE = 1 };
 	ncclResult_t r = 0;
@@ -163,13 +165,13 @@ ncclResult_t sing_nccl_group(const struct sing_nccl *n, ncclComm_t comm, const s
 	ncclResult_t end, r;
 
 	memset(made, 0, k * sizeof(*made));
-	r = scales(n, comm, ops, k, made);
+	r = make_scales(n, comm, ops, k, made);
 	if (!r)
 		r = n->ncclGroupStart();
 	if (r)
 		return (r);
 	for (size_t i = 0; i < k && (r == 0 || r == SING_NCCL_IN_PROGRESS); ++i)
-		r = issue(n, comm, &ops[i], made[i] ? made[i] : ops[i].op, rank, ranks, stream);
+		r = issue_op(n, comm, &ops[i], made[i] ? made[i] : ops[i].op, rank, ranks, stream);
 	end = n->ncclGroupEnd();
 
 	return (r && r != SING_NCCL_IN_PROGRESS ? r : end);
