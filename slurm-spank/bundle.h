@@ -17,7 +17,7 @@
 const char *bundle_refusal_of_srun(const struct cmdline *c, int words);
 
 /*
- * As above, of sbatch, whose script follows its words: lines with #SBATCH and the variable
+ * As above, of sbatch, where the script follows sbatch's words: lines with #SBATCH and the variable
  * SBATCH_CONTAINER count as well.
  */
 const char *bundle_refusal_of_sbatch(const struct cmdline *c, int words);

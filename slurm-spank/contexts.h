@@ -3,7 +3,7 @@
 
 /*
  * The four contexts, and what is done in each. Only dispatch.c calls these functions. None
- * of them ever fails: slurmd drains a node whose plugin fails, and where the plugin is
+ * of them ever fails: slurmd drains a node where the plugin fails, and where the plugin is
  * marked optional a failure has no effect. What must not run is refused where its user sees
  * that, by the program that the user started or by the task itself.
  */

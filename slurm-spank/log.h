@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Every word of ours says whose it is. */
+/* Every message begins with the name of this project. */
 #ifndef SING_LOG_H
 #define SING_LOG_H
 

@@ -24,7 +24,7 @@ struct reply {
  * that proxyd may get twice. When sigterm, a descriptor of signals.h or -1, becomes readable,
  * proxyd is told that this task was sent SIGTERM.
  *
- * Returns 0 with a valid message that says ok or no and whose descriptors are the caller's;
+ * Returns 0 with a valid message that says ok or no, with descriptors that are the caller's;
  * or -1 with why set: no proxyd answers in a form that can be understood.
  */
 int proxyd_ask(const char *path, int retry, int seconds, int sigterm, const struct message *request,

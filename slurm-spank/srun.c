@@ -35,11 +35,11 @@ static bool is_option(const char *word, const char *name, size_t letters)
 
 struct found {
 	bool pty, interactive, multi_prog;
-	const char *bundle; /* why it is refused */
+	const char *bundle; /* why the step is refused */
 };
 
 /*
- * Look among srun's own words. srun has just taken them apart with getopt_long, whose
+ * Look among srun's own words. srun has just taken them apart with getopt_long.
  * optind, a single variable for the whole process, stands at the program that is to be run.
  */
 static struct found find_options(void)

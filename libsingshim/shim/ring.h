@@ -109,7 +109,7 @@ void ring_drop(struct ring_draft *d);
 /* What every call must return from now on, or 0. */
 uint32_t ring_fault(void);
 
-/* The inode of the pipe whose read end the server has now. There is a ring. */
+/* The inode of the pipe of which the server has the read end now. There is a ring. */
 uint64_t ring_pipe(void);
 
 /* Take n bytes of a device's lease: whether there were as many. Give bytes back. */

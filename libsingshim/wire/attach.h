@@ -16,7 +16,7 @@
  * write end of the pipe, close-on-exec, and nothing else that is open: its end of file tells
  * the server that the process is gone, has executed another program, or has merely closed the
  * pipe. Which pipe that is, the ring says (sing_ring.pipe): for a process that was restored, or
- * whose server was replaced, the pipe is another. A pipe without a reader tells the process
+ * that has a new server, the pipe is another. A pipe without a reader tells the process
  * that the server is gone.
  *
  * A server that has stopped its job attaches no process, and lets none wait: a waiting process

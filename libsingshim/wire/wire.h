@@ -3,7 +3,7 @@
 
 /*
  * The ring: how the shim in a process and its job's device server talk. The other end is
- * package wire in this folder, whose test compares every number here with its own;
+ * package wire in this folder. Its test compares every number here with its own;
  * docs/formats.md draws the same bytes.
  *
  * A process has a single ring, a memfd that the server made and sealed. Each thread of the
@@ -104,7 +104,7 @@ struct sing_ring {
 	/* Written by the server. */
 	_Atomic uint32_t freed; /* how many lanes the server has settled */
 	_Atomic uint32_t fault; /* 0, or what every call must return from now on */
-	_Atomic uint64_t pipe;	/* the inode of the pipe whose read end the server has (attach.h), 0 if not told */
+	_Atomic uint64_t pipe;	/* the inode of the pipe of which the server has the read end (attach.h), 0 if not told */
 	char reserved3[112];
 
 	/* Bytes that the process may allocate without asking, of each device. */

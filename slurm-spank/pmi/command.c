@@ -83,7 +83,7 @@ ssize_t find_command(char *bytes, size_t n, int version, char **text, size_t *le
 
 /* --- parsing --- */
 
-/* Add a field whose text is key=value, or key. */
+/* Add a field with the text key=value, or key. */
 static int take_field(struct command *c, char *text)
 {
 	char *equals = strchr(text, '=');

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* FNV-1a. A user who chooses keys that collide slows down only the user's own step. */
+/* FNV-1a. Keys that a user chooses so that they collide slow down only that user's own step. */
 static size_t hash_key(const char *key)
 {
 	uint64_t hash = 14695981039346656037u;

@@ -22,7 +22,7 @@
  *	died too early; asks again, with the key it has
  *	is killed: the pipe has no reader ─────────────────► ends srun
  *
- * The answers come by the pipe and not by the socket: a socket whose other end is outside
+ * The answers come by the pipe and not by the socket: a socket with its other end outside
  * of the capsule cannot be captured, and proxyd may be about to answer when it has just
  * frozen this process.
  */

@@ -26,7 +26,7 @@
  *	of a program that is being captured:    ◄──  CAPTURED: it is gone, stay
  *	                                        ◄──  STATUS, when the maker says so
  *	of one that is restored:
- *	RESTORE name, fds 0 1 2, pidfd of itself ──► keeps them for the one who restores
+ *	RESTORE name, fds 0 1 2, pidfd of itself ──► keeps them for the daemon that restores
  *	                                        ◄──  GO, pidfd of the steward
  *
  *	closes before STATUS ──────────────────────► kills the program, unless it is captured

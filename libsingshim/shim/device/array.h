@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Arrays: memory of a device, row behind row without gaps, and what the program said of it. */
+/* Arrays: memory of a device, row behind row without gaps, and what the program said of that memory. */
 #ifndef SING_DEVICE_ARRAY_H
 #define SING_DEVICE_ARRAY_H
 
@@ -28,7 +28,7 @@ struct sing_array {
 /* What is known of an array; false if the handle is none. */
 bool sing_array_find(CUarray handle, struct sing_array *what);
 
-/* Check a copy of width bytes, height rows and depth slices at a place of an array, whose memory is what then. */
+/* Check a copy of width bytes, height rows and depth slices at a place of an array. *what is the array's memory then. */
 bool sing_array_holds(const struct sing_array *a, const size_t at[3], const size_t extent[3]);
 
 /* The size of a channel of that format, 0 if there are no such arrays and textures. */

@@ -75,7 +75,7 @@ bool sing_captured_counts(void);
 bool sing_is_capturing(CUstream stream);
 
 /*
- * Work for the stream whose message does not come by here: CUDA_SUCCESS, or the call's error. waits: the
+ * Work for the stream, with a message that does not come by here: CUDA_SUCCESS, or the call's error. waits: the
  * program waits for the work, which cannot be captured.
  */
 CUresult sing_capture_allows(CUstream stream, bool waits);

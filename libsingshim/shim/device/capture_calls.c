@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* Both functions of a call whose stream comes first. */
+/* Both functions of a call with the stream as its first argument. */
 #define BOTH(name, parameters, ...)                                   \
 	CUresult sing_##name parameters { return name##_(0, __VA_ARGS__); } \
 	SING_PUBLIC(name);                                            \

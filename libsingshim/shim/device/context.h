@@ -3,7 +3,7 @@
 
 /*
  * Which context is current in a thread: each message says that, most without a line of code at the call.
- * Contexts are never forgotten, so that a thread whose current context was destroyed elsewhere finds that out.
+ * Contexts are never forgotten, so that a thread finds out that its current context was destroyed elsewhere.
  */
 #ifndef SING_DEVICE_CONTEXT_H
 #define SING_DEVICE_CONTEXT_H

@@ -284,7 +284,7 @@ static CUresult out_async(void *dst, CUdeviceptr src, size_t n, CUstream stream)
 	return sing_copy_out(dst, src, n, stream);
 }
 
-/* Each with its variant for callers whose default stream is their thread's. */
+/* Each with its variant for callers that have their thread's default stream. */
 #define SYNC(name, does, to, from)                                                                     \
 	CUresult sing_##name(to dst, from src, size_t n) { return does(dst, src, n, NULL); }           \
 	SING_PUBLIC(name);                                                                             \

@@ -11,12 +11,12 @@
  * A table is an array of 8 bytes each: its own size, but for CONTEXT_LOCAL_STORAGE, then functions.
  *
  *	CUDART_INTERFACE	[1] [6] [8] load a fatbin, [2] a device's primary context
- *	TOOLS_RUNTIME_HOOKS	[2] [6] memory in which a profiler would note who wants to be called
+ *	TOOLS_RUNTIME_HOOKS	[2] [6] memory in which a profiler would note which functions to call
  *	TOOLS_TLS		[2] the current context
  *	CONTEXT_STREAM		[4] a context's number, [39] a stream's, [51] the stream behind a handle: for cuBLAS
  *	TOOLS_MODULE		[7] tell each function of a module: for cuFFT
  *	DEVICE_GROUPS		[4] how a device's multiprocessors are grouped, two lists, [13] free them: for cuBLASLt since 13
- *	CONTEXT_LOCAL_STORAGE	[0] keep a value with a context, [1] forget it, [2] find it: at almost each runtime call
+ *	CONTEXT_LOCAL_STORAGE	[0] keep a value with a context, [1] forget the value, [2] find the value: at almost each runtime call
  *	CONTEXT_CHECKS		[2] [3] nothing is wrong with a context
  *	INTEGRITY_CHECK		[1] a code for what both sides know: see below
  */

@@ -146,7 +146,7 @@ static CUresult learn_facts(CUfunction function, struct known **known)
 	return CUDA_SUCCESS;
 }
 
-/* The same of a kernel, whose function in the context is made now if there was none. */
+/* The same of a kernel. Its function in the context is made now if there was none. */
 static CUresult learn_kernel(uint64_t handle, uint64_t context, struct known **known)
 {
 	const uint32_t when = atomic_load_explicit(&doubts, memory_order_relaxed);

@@ -4,7 +4,7 @@
 /*
  * Graphs. The server has them, with the parameters of all nodes; nearly all calls are made from the
  * table. Written by hand is what only the program's side understands: the pointers to a
- * kernel's parameters, functions of the program, structs whose parts depend on each other.
+ * kernel's parameters, functions of the program, structs with parts that depend on each other.
  */
 #ifndef SING_DEVICE_GRAPH_H
 #define SING_DEVICE_GRAPH_H
@@ -16,7 +16,7 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Where a node goes: into a graph, or, to change what it does, into its graph or an executable one. */
+/* Where a node goes: into a graph, or, to change what the node does, into its graph or an executable graph. */
 struct sing_graph_place {
 	CUgraphNode *made; /* add a node: */
 	CUgraph graph;
@@ -27,7 +27,7 @@ struct sing_graph_place {
 	CUgraphExec exec; /* NULL: in its graph */
 };
 
-/* CUDA_KERNEL_NODE_PARAMS, whose first version ends before kernel. */
+/* CUDA_KERNEL_NODE_PARAMS. Its first version ends before kernel. */
 struct sing_kernel_params {
 	CUfunction function;
 	unsigned int grid[3], block[3], shared;

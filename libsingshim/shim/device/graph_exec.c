@@ -228,8 +228,8 @@ static struct sing_count *counts_of(CUgraphExec exec, unsigned int *n)
 }
 
 /*
- * As in the table's function, but counted. A captured launch becomes a graph in a graph, whose nodes are
- * counted.
+ * As in the table's function, but counted. A captured launch becomes a graph in a graph; the nodes of
+ * the inner graph are counted.
  */
 static CUresult launch_counted(CUgraphExec exec, CUstream stream, const struct sing_count *counts, unsigned int n)
 {

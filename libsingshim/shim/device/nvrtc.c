@@ -138,7 +138,7 @@ int sing_is_software(void)
 	       strcmp(name, "Singularity software GPU") == 0;
 }
 
-/* Whether the program gets PTX in the place of the machine code, whose size is n. */
+/* Whether the program gets PTX in the place of the machine code of n bytes. */
 static int gets_ptx(size_t n)
 {
 	return has_server() && (n == 0 || sing_is_software());

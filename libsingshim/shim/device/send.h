@@ -19,7 +19,7 @@
  */
 int sing_stage(struct ring_draft *d, struct ring_need need, size_t n, unsigned char **at);
 
-/* What a call returns whose message the ring did not take, in the words of its library. */
+/* What a call returns if the ring did not take its message, in the words of its library. */
 int sing_refusal(uint32_t op, enum ring_result r);
 
 #endif

@@ -40,7 +40,7 @@
 int sing_call(uint32_t op, const void *in, size_t n, void *out, size_t room, size_t *got);
 
 /*
- * The same for a question whose answer never changes while the program runs: a successful answer may be kept.
+ * The same for a question with an answer that never changes while the program runs: a successful answer may be kept.
  * Handles in the question do not change that, because no handle is ever used twice, neither the shim's nor the
  * server's.
  */

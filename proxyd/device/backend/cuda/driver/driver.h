@@ -80,7 +80,7 @@ void sing_reserve_owner(uint64_t owner);
 /* A context is gone: threads that had it have none. */
 void sing_forget_contexts(void);
 
-/* Somebody else may have given this thread another context. */
+/* Another library may have given this thread another context. */
 void sing_forget_mine(void);
 
 /* A second mapping, at an address where nothing is yet, of shared memory that is mapped at p; and its end. */

@@ -30,7 +30,7 @@
 #define RESERVE_ALIGN ((uintptr_t)2 << 20)
 
 static _Atomic uintptr_t code_from, code_to; /* of the driver's library */
-static _Atomic uintptr_t reserved[RESERVE_OWNERS]; /* bytes; owners whose numbers are too far apart share a place */
+static _Atomic uintptr_t reserved[RESERVE_OWNERS]; /* bytes; owners with numbers that are too far apart share a place */
 static _Thread_local unsigned int owner;
 
 void sing_reserve_owner(uint64_t of)
