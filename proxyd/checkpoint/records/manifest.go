@@ -22,7 +22,8 @@ import (
 // devices, so checkpoints with devices have the second. Queues have the third for the same reason, and
 // the fourth is for tasks that did not begin, for eventfds that count as semaphores, which an older daemon would restore
 // as others, and for unix sockets that are to be reset: an older daemon would have the latter connected to a daemon of the
-// node again, in the middle of what they carried. The fifth is for standard input that was on its way.
+// node again, in the middle of what they carried. The fifth is for standard input that was on its way. The sixth is for
+// standard input that had ended: an older daemon would let a task read again what the srun of the new run sends.
 const (
 	MetaVersion  = 1
 	metaDevices  = 2
@@ -30,6 +31,7 @@ const (
 	metaReset    = 4
 	metaNotBegun = 4
 	metaInput    = 5
+	metaEnded    = 6
 
 	metaSemaphores = 4
 )
@@ -90,8 +92,8 @@ func DecodeMeta(b []byte) (*Meta, error) {
 	if err := json.Unmarshal(b, m); err != nil {
 		return nil, fmt.Errorf("checkpoint's description: %w", err)
 	}
-	if m.Version < MetaVersion || m.Version > metaInput {
-		return nil, fmt.Errorf("checkpoint's description is of version %d; this proxyd reads versions %d to %d", m.Version, MetaVersion, metaInput)
+	if m.Version < MetaVersion || m.Version > metaEnded {
+		return nil, fmt.Errorf("checkpoint's description is of version %d; this proxyd reads versions %d to %d", m.Version, MetaVersion, metaEnded)
 	}
 	return m, nil
 }
@@ -117,6 +119,9 @@ func (m *Meta) Encode() ([]byte, error) {
 	if slices.ContainsFunc(m.Capsules, CapsuleMeta.hasInput) {
 		m.Version = metaInput
 	}
+	if slices.ContainsFunc(m.Capsules, CapsuleMeta.hasEndedInput) {
+		m.Version = metaEnded
+	}
 	return json.Marshal(m)
 }
 
@@ -128,6 +133,11 @@ func (c CapsuleMeta) hasQueues() bool {
 // hasInput tells whether standard input was on its way to a program.
 func (c CapsuleMeta) hasInput() bool {
 	return slices.ContainsFunc(c.Programs, func(p ProgramMeta) bool { return p.Input > 0 })
+}
+
+// hasEndedInput tells whether standard input of a program had ended.
+func (c CapsuleMeta) hasEndedInput() bool {
+	return slices.ContainsFunc(c.Programs, func(p ProgramMeta) bool { return p.InputEnded })
 }
 
 // hasResets tells whether a program has unix sockets that a restore resets.
