@@ -33,7 +33,7 @@ static void die_with(pid_t parent)
  * The namespaces of a new process that lives as long as this one, in the order in which
  * they are joined.
  */
-static size_t namespaces(int *fds)
+static size_t open_namespaces(int *fds)
 {
 	static const char *const kinds[] = { "mnt", "net", "uts", "ipc", "time_for_children", "pid_for_children" };
 	char path[64];
@@ -80,7 +80,7 @@ static size_t namespaces(int *fds)
 	return (n);
 }
 
-static void answer(int sock, const struct answer *a)
+static void send_answer(int sock, const struct answer *a)
 {
 	union {
 		struct cmsghdr align;
@@ -92,7 +92,7 @@ static void answer(int sock, const struct answer *a)
 	size_t n = 0;
 
 	if (a->flags & NAMESPACES)
-		n = namespaces(fds);
+		n = open_namespaces(fds);
 	for (; n < (a->flags & FIVE_FILES ? 5u : a->flags & NINE_FILES ? 9u : 0u); ++n)
 		fds[n] = open("/dev/null", O_RDONLY);
 	if (n > 0) {
@@ -111,7 +111,7 @@ static void answer(int sock, const struct answer *a)
 }
 
 /* Receive a packet, and give it to proxyd_got. */
-static void take(int sock)
+static void take_request(int sock)
 {
 	static char bytes[SING_PACKET_SIZE];
 	const ssize_t got = recv(sock, bytes, sizeof(bytes), 0);
@@ -120,18 +120,18 @@ static void take(int sock)
 		err(1, "send");
 }
 
-static _Noreturn void live(int listener, const struct answer *answers, size_t n)
+static _Noreturn void serve_answers(int listener, const struct answer *answers, size_t n)
 {
 	for (size_t i = 0; i < n; ++i) {
 		const int sock = accept(listener, NULL, NULL);
 
-		take(sock);
+		take_request(sock);
 		if (answers[i].flags & HANG)
 			pause();
 		if (answers[i].flags & AFTER_TERMINATE)
-			take(sock);
+			take_request(sock);
 		if (answers[i].bytes)
-			answer(sock, &answers[i]);
+			send_answer(sock, &answers[i]);
 		close(sock);
 	}
 	unlink(socket_path);
@@ -153,7 +153,7 @@ void proxyd_start(const struct answer *answers, size_t n)
 		err(1, "%s", socket_path);
 	if (fork() == 0) {
 		die_with(parent);
-		live(listener, answers, n);
+		serve_answers(listener, answers, n);
 	}
 	close(listener);
 	close(requests[1]);

@@ -60,7 +60,7 @@ int setenv(const char *name, const char *value, int overwrite)
 
 /* --- the plugin's life --- */
 
-static void *find(void *lib, const char *name)
+static void *find_symbol(void *lib, const char *name)
 {
 	void *f = dlsym(lib, name);
 
@@ -80,15 +80,15 @@ void load(spank_context_t context, ...)
 		errx(1, "%s", dlerror());
 	if (dlsym(lib, "config_read") || dlsym(lib, "message_add"))
 		errx(1, "the plugin exports what is only its own");
-	*(void **)&plugin.init = find(lib, "slurm_spank_init");
-	*(void **)&plugin.post_opt = find(lib, "slurm_spank_init_post_opt");
-	*(void **)&plugin.as_root = find(lib, "slurm_spank_task_init_privileged");
-	*(void **)&plugin.as_user = find(lib, "slurm_spank_task_init");
-	*(void **)&plugin.epilog = find(lib, "slurm_spank_job_epilog");
-	find(lib, "plugin_name");
-	find(lib, "plugin_type");
-	find(lib, "plugin_version");
-	find(lib, "spank_plugin_version");
+	*(void **)&plugin.init = find_symbol(lib, "slurm_spank_init");
+	*(void **)&plugin.post_opt = find_symbol(lib, "slurm_spank_init_post_opt");
+	*(void **)&plugin.as_root = find_symbol(lib, "slurm_spank_task_init_privileged");
+	*(void **)&plugin.as_user = find_symbol(lib, "slurm_spank_task_init");
+	*(void **)&plugin.epilog = find_symbol(lib, "slurm_spank_job_epilog");
+	find_symbol(lib, "plugin_name");
+	find_symbol(lib, "plugin_type");
+	find_symbol(lib, "plugin_version");
+	find_symbol(lib, "spank_plugin_version");
 	va_start(args, context);
 	while ((arg = va_arg(args, const char *)))
 		plugin.argv[plugin.argc++] = strdup(arg);

@@ -66,7 +66,7 @@ int in_child(void (*f)(void), char *said, size_t size)
 	return (status);
 }
 
-static int run(const struct test *t)
+static int run_test(const struct test *t)
 {
 	int status;
 	pid_t pid;
@@ -108,7 +108,7 @@ int main(int argc, char **argv)
 		for (const struct test *t = all[i]; t->name; ++t) {
 			if (argc > 1 && !strstr(t->name, argv[1]))
 				continue;
-			failed += run(t);
+			failed += run_test(t);
 			++n;
 		}
 	}

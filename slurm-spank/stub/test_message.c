@@ -44,7 +44,7 @@ static void too_long(void)
 	CHECK(m.overflow);
 }
 
-static bool valid(const char *bytes, size_t n)
+static bool is_valid(const char *bytes, size_t n)
 {
 	static struct message m;
 
@@ -55,25 +55,25 @@ static bool valid(const char *bytes, size_t n)
 	return (message_valid(&m));
 }
 
-static void malformed(void)
+static void test_malformed(void)
 {
 	static char many[SING_PACKET_SIZE];
 	size_t n = 3;
 
-	CHECK(valid("ok", 3) && valid("ok\0a=1\0b=2", 11));
-	CHECK(!valid("", 0) && !valid("", 1) && !valid("ok", 2) && !valid("ok\0a=1", 6));
-	CHECK(!valid("\0a=1", 5) && !valid("ok\0a", 5) && !valid("ok\0=1", 6) && !valid("ok\0", 4));
-	CHECK(!valid("ok\0a=1\0a=2", 11) && !valid("ok\0a=1\0b=1\0a=1", 15));
+	CHECK(is_valid("ok", 3) && is_valid("ok\0a=1\0b=2", 11));
+	CHECK(!is_valid("", 0) && !is_valid("", 1) && !is_valid("ok", 2) && !is_valid("ok\0a=1", 6));
+	CHECK(!is_valid("\0a=1", 5) && !is_valid("ok\0a", 5) && !is_valid("ok\0=1", 6) && !is_valid("ok\0", 4));
+	CHECK(!is_valid("ok\0a=1\0a=2", 11) && !is_valid("ok\0a=1\0b=1\0a=1", 15));
 	memcpy(many, "ok", 3);
 	for (int i = 0; i <= SING_PACKET_KEYS; ++i) {
-		CHECK(valid(many, n) == true);
+		CHECK(is_valid(many, n) == true);
 		n += (size_t)sprintf(many + n, "k%d=", i) + 1;
 	}
-	CHECK(!valid(many, n));
+	CHECK(!is_valid(many, n));
 }
 
 /* Whatever comes, nothing is read beyond the end: the sanitizers would report that. */
-static void fuzz(void)
+static void test_random_bytes(void)
 {
 	static const char seed[] = "ok\0mode=fresh\0name=batch\0env.A=1\0reason=x";
 	static struct message m;
@@ -110,7 +110,7 @@ static void fuzz(void)
 const struct test message_tests[] = {
 	{ "message there and back", round_trip },
 	{ "message too long", too_long },
-	{ "message malformed", malformed },
-	{ "message fuzzed", fuzz },
+	{ "message malformed", test_malformed },
+	{ "message fuzzed", test_random_bytes },
 	{ NULL, NULL },
 };

@@ -14,21 +14,21 @@
 static const struct answer plain = ANSWER("ok\0mode=plain");
 
 /* Make a task ask, and see the options in its request. */
-static void ask(struct message *m)
+static void ask_as_task(struct message *m)
 {
 	slurm.step = STEP_OF_BATCH;
 	CHECK(task_as_root() == 0);
 	proxyd_got(m);
 }
 
-static const char *asked(const struct message *m, const char *key)
+static const char *asked_value(const struct message *m, const char *key)
 {
 	const char *value = message_get(m, key);
 
 	return (value ? value : "(none)");
 }
 
-static void registered(void)
+static void test_registered(void)
 {
 	static const spank_context_t contexts[] = { S_CTX_LOCAL, S_CTX_REMOTE, S_CTX_ALLOCATOR };
 	const char *which = getenv("STUB_CONTEXT");
@@ -44,7 +44,7 @@ static void registered_everywhere(void)
 
 	for (int i = 0; i < 3; ++i) {
 		setenv("STUB_CONTEXT", (char[]){ (char)('0' + i), '\0' }, 1);
-		if (in_child(registered, said, sizeof(said)))
+		if (in_child(test_registered, said, sizeof(said)))
 			errx(1, "context %d: %s", i, said);
 	}
 }
@@ -56,7 +56,7 @@ static void not_in_slurmd(void)
 	CONTAINS(slurm.said, "singularity: plugstack.conf: colour=red: accepted are socket=");
 }
 
-static void refused(void)
+static void test_refused(void)
 {
 	static const struct {
 		const char *option, *value, *said;
@@ -90,7 +90,7 @@ static void refused(void)
 	}
 }
 
-static void taken(void)
+static void test_taken(void)
 {
 	static struct message m;
 
@@ -99,14 +99,14 @@ static void taken(void)
 	give("singularity", "interval=10m,exclude=/a,/b,listen=8888,6006,gpus=2,on-failure=hold");
 	give("singularity-gpus", "4-8");
 	give("singularity-lease", "812");
-	ask(&m);
-	CHECK(strcmp(asked(&m, "lease"), "812") == 0);
-	CHECK(strcmp(asked(&m, "singularity"), "interval=10m,exclude=/a,/b,listen=8888,6006,gpus=2,on-failure=hold") == 0);
-	CHECK(strcmp(asked(&m, "listen"), "8888,6006") == 0);
-	CHECK(strcmp(asked(&m, "interval"), "600") == 0);
-	CHECK(strcmp(asked(&m, "exclude"), "/a,/b") == 0);
-	CHECK(strcmp(asked(&m, "gpus"), "4-8") == 0);
-	CHECK(strcmp(asked(&m, "on_failure"), "hold") == 0);
+	ask_as_task(&m);
+	CHECK(strcmp(asked_value(&m, "lease"), "812") == 0);
+	CHECK(strcmp(asked_value(&m, "singularity"), "interval=10m,exclude=/a,/b,listen=8888,6006,gpus=2,on-failure=hold") == 0);
+	CHECK(strcmp(asked_value(&m, "listen"), "8888,6006") == 0);
+	CHECK(strcmp(asked_value(&m, "interval"), "600") == 0);
+	CHECK(strcmp(asked_value(&m, "exclude"), "/a,/b") == 0);
+	CHECK(strcmp(asked_value(&m, "gpus"), "4-8") == 0);
+	CHECK(strcmp(asked_value(&m, "on_failure"), "hold") == 0);
 }
 
 /* The option needs no value, within the list as well. */
@@ -117,10 +117,10 @@ static void exact_in_list(void)
 	proxyd_start(&plain, 1);
 	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
 	give("singularity", "exact,outside=refuse,gpus=2");
-	ask(&m);
-	CHECK(strcmp(asked(&m, "outside"), "refuse") == 0);
-	CHECK(strcmp(asked(&m, "exact"), "yes") == 0);
-	CHECK(strcmp(asked(&m, "gpus"), "2-2") == 0);
+	ask_as_task(&m);
+	CHECK(strcmp(asked_value(&m, "outside"), "refuse") == 0);
+	CHECK(strcmp(asked_value(&m, "exact"), "yes") == 0);
+	CHECK(strcmp(asked_value(&m, "gpus"), "2-2") == 0);
 }
 
 static void exact_alone(void)
@@ -131,8 +131,8 @@ static void exact_alone(void)
 	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
 	give("singularity", "exact=no");
 	give("singularity-exact", NULL);
-	ask(&m);
-	CHECK(strcmp(asked(&m, "exact"), "yes") == 0);
+	ask_as_task(&m);
+	CHECK(strcmp(asked_value(&m, "exact"), "yes") == 0);
 }
 
 /* Whatever the order, and however often. */
@@ -146,23 +146,23 @@ static void last_one_counts(void)
 	give("singularity", "on-failure=hold,interval=10m");
 	give("singularity", "gpus=2");
 	give("singularity-on-failure", "restart");
-	ask(&m);
-	CHECK(strcmp(asked(&m, "singularity"), "gpus=2") == 0);
-	CHECK(strcmp(asked(&m, "interval"), "(none)") == 0);
-	CHECK(strcmp(asked(&m, "gpus"), "2-2") == 0);
-	CHECK(strcmp(asked(&m, "on_failure"), "restart") == 0);
+	ask_as_task(&m);
+	CHECK(strcmp(asked_value(&m, "singularity"), "gpus=2") == 0);
+	CHECK(strcmp(asked_value(&m, "interval"), "(none)") == 0);
+	CHECK(strcmp(asked_value(&m, "gpus"), "2-2") == 0);
+	CHECK(strcmp(asked_value(&m, "on_failure"), "restart") == 0);
 }
 
-static void implied(void)
+static void test_implied(void)
 {
 	static struct message m;
 
 	proxyd_start(&plain, 1);
 	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
 	give("singularity-interval", "1");
-	ask(&m);
-	CHECK(strcmp(asked(&m, "interval"), "60") == 0);
-	CHECK(strcmp(asked(&m, "singularity"), "(none)") == 0);
+	ask_as_task(&m);
+	CHECK(strcmp(asked_value(&m, "interval"), "60") == 0);
+	CHECK(strcmp(asked_value(&m, "singularity"), "(none)") == 0);
 }
 
 static void without_value(void)
@@ -175,11 +175,11 @@ static void without_value(void)
 	for (int i = 0; i < 4; ++i)
 		CHECK(give("singularity", values[i]) == 0);
 	give("singularity", NULL);
-	ask(&m);
-	CHECK(strcmp(asked(&m, "singularity"), "") == 0);
+	ask_as_task(&m);
+	CHECK(strcmp(asked_value(&m, "singularity"), "") == 0);
 }
 
-static void off(void)
+static void test_off(void)
 {
 	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
 	give("singularity", "off");
@@ -191,13 +191,13 @@ static void off(void)
 const struct test option_tests[] = {
 	{ "options in every context", registered_everywhere },
 	{ "options not in slurmd", not_in_slurmd },
-	{ "options refused", refused },
-	{ "options taken", taken },
+	{ "options refused", test_refused },
+	{ "options taken", test_taken },
 	{ "options, exact in a list", exact_in_list },
 	{ "options, exact alone", exact_alone },
 	{ "options, the last one counts", last_one_counts },
-	{ "options imply the switch", implied },
+	{ "options imply the switch", test_implied },
 	{ "options without a value", without_value },
-	{ "options off", off },
+	{ "options off", test_off },
 	{ NULL, NULL },
 };

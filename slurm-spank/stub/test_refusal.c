@@ -28,7 +28,7 @@ static void as_user(void)
 }
 
 /* What becomes of a task after an answer. */
-static int ended(const struct answer *answers, size_t n, const char *argument)
+static int end_of_task(const struct answer *answers, size_t n, const char *argument)
 {
 	proxyd_start(answers, n);
 	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", "retry=0", argument, NULL);
@@ -38,7 +38,7 @@ static int ended(const struct answer *answers, size_t n, const char *argument)
 	return (in_child(as_user, said, sizeof(said)));
 }
 
-static void finished(void)
+static void test_finished(void)
 {
 	static const int statuses[] = { 0, 3 << 8, 255 << 8, SIGKILL, SIGTERM, SIGSEGV, SIGABRT | 0x80 };
 	struct answer answers[COUNT(statuses)];
@@ -71,7 +71,7 @@ static void is_refused(int status, const char *why)
 	CHECK(slurm.n_prefix == 0);
 }
 
-static void refused(void)
+static void test_refused(void)
 {
 	static const struct {
 		struct answer answer;
@@ -97,7 +97,7 @@ static void refused(void)
 		snprintf(socket_path, sizeof(socket_path), "/tmp/spank-stub.%d.%zu", (int)getpid(), i);
 		if (fork() == 0) {
 			snprintf(socket_arg, sizeof(socket_arg), "socket=%s", socket_path);
-			is_refused(ended(&rows[i].answer, 1, "without_proxyd=run"), rows[i].why);
+			is_refused(end_of_task(&rows[i].answer, 1, "without_proxyd=run"), rows[i].why);
 			exit(0);
 		} else {
 			int status;
@@ -135,7 +135,7 @@ static void without_proxyd(void)
 		snprintf(socket_path, sizeof(socket_path), "/tmp/spank-stub.%d.%zu", (int)getpid(), i);
 		snprintf(socket_arg, sizeof(socket_arg), "socket=%s", socket_path);
 		if (fork() == 0) {
-			status = ended(&rows[i / 2].answer, 1, run ? "without_proxyd=run" : "without_proxyd=refuse");
+			status = end_of_task(&rows[i / 2].answer, 1, run ? "without_proxyd=run" : "without_proxyd=refuse");
 			if (!run)
 				is_refused(status, rows[i / 2].why);
 			CHECK(!run || status == 0);
@@ -226,7 +226,7 @@ static void comes_later(void)
 	CHECK(in_child(as_user, said, sizeof(said)) == 0 && !said[0]);
 }
 
-static void handler(int sig)
+static void ignore_signal(int sig)
 {
 	(void)sig;
 }
@@ -241,8 +241,8 @@ static void wait_in_vain(void)
 		sigfillset(&blocked);
 		sigprocmask(SIG_BLOCK, &blocked, NULL);
 	} else {
-		signal(SIGTERM, handler);
-		signal(SIGUSR1, handler);
+		signal(SIGTERM, ignore_signal);
+		signal(SIGUSR1, ignore_signal);
 	}
 	proxyd_start(&hang, 1);
 	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
@@ -265,7 +265,7 @@ static void wait_for_answer(const struct answer *a)
 {
 	static struct message m;
 
-	signal(SIGTERM, handler);
+	signal(SIGTERM, ignore_signal);
 	proxyd_start(a, 1);
 	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
 	give("singularity", NULL);
@@ -315,7 +315,7 @@ static void step_terminated(void)
 	CHECK(in_child(run_when_terminated, said, sizeof(said)) == 0 && !said[0]);
 }
 
-static void cancelled(void)
+static void test_cancelled(void)
 {
 	for (int blocked = 0; blocked < 2; ++blocked) {
 		int status;
@@ -336,7 +336,7 @@ static void other_signals(void)
 	struct sigaction action;
 	sigset_t mask;
 
-	signal(SIGTERM, handler);
+	signal(SIGTERM, ignore_signal);
 	signal(SIGHUP, SIG_IGN);
 	sigemptyset(&mask);
 	sigaddset(&mask, SIGUSR1);
@@ -348,15 +348,15 @@ static void other_signals(void)
 	CHECK(task_as_root() == 0 && task_as_user() == 0);
 	sigpending(&mask);
 	CHECK(!sigismember(&mask, SIGUSR1));
-	CHECK(sigaction(SIGTERM, NULL, &action) == 0 && action.sa_handler == handler);
+	CHECK(sigaction(SIGTERM, NULL, &action) == 0 && action.sa_handler == ignore_signal);
 	CHECK(sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler == SIG_IGN);
 	sigprocmask(SIG_BLOCK, NULL, &mask);
 	CHECK(sigismember(&mask, SIGUSR1) && !sigismember(&mask, SIGTERM) && !sigismember(&mask, SIGUSR2));
 }
 
 const struct test refusal_tests[] = {
-	{ "finished before", finished },
-	{ "task refused", refused },
+	{ "finished before", test_finished },
+	{ "task refused", test_refused },
 	{ "task without proxyd", without_proxyd },
 	{ "task without a socket", no_socket },
 	{ "task with bad arguments", bad_arguments },
@@ -364,7 +364,7 @@ const struct test refusal_tests[] = {
 	{ "task without a warden", no_warden },
 	{ "proxyd asked again", asks_again },
 	{ "proxyd comes later", comes_later },
-	{ "cancelled while waiting", cancelled },
+	{ "cancelled while waiting", test_cancelled },
 	{ "step terminated while waiting", step_terminated },
 	{ "other signals while waiting", other_signals },
 	{ NULL, NULL },

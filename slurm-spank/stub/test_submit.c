@@ -28,27 +28,27 @@ static struct call {
 	int program;			  /* of srun: its place in argv */
 } call;
 
-static void put(const char *name, const char *value)
+static void put_variable(const char *name, const char *value)
 {
 	if (value)
 		setenv(name, value, 1);
 }
 
-static void become(void)
+static void become_call(void)
 {
 	char number[16];
 
-	put("STUB_SUBMIT", "1");
-	put(call.variable[0] ? call.variable[0] : "STUB_NONE", call.variable[0] ? call.variable[1] : NULL);
-	put("STUB_DIRECTIVE", call.directive[0]);
-	put("STUB_DIRECTIVE_VALUE", call.directive[1]);
-	put("STUB_OPTION", call.option[0]);
-	put("STUB_OPTION_VALUE", call.option[1]);
-	put("STUB_MORE", call.more[0]);
-	put("STUB_MORE_VALUE", call.more[1]);
-	put("STUB_ARGUMENT", call.argument);
+	put_variable("STUB_SUBMIT", "1");
+	put_variable(call.variable[0] ? call.variable[0] : "STUB_NONE", call.variable[0] ? call.variable[1] : NULL);
+	put_variable("STUB_DIRECTIVE", call.directive[0]);
+	put_variable("STUB_DIRECTIVE_VALUE", call.directive[1]);
+	put_variable("STUB_OPTION", call.option[0]);
+	put_variable("STUB_OPTION_VALUE", call.option[1]);
+	put_variable("STUB_MORE", call.more[0]);
+	put_variable("STUB_MORE_VALUE", call.more[1]);
+	put_variable("STUB_ARGUMENT", call.argument);
 	snprintf(number, sizeof(number), "%d", call.program);
-	put("STUB_OPTIND", number);
+	put_variable("STUB_OPTIND", number);
 	execv("/proc/self/exe", call.argv);
 	err(1, "exec");
 }
@@ -59,7 +59,7 @@ static void option_of(const char *name, const char *value)
 		exit(3);
 }
 
-static void say(void)
+static void print_said(void)
 {
 	fprintf(stderr, "said=%s\n", slurm.said);
 }
@@ -80,12 +80,12 @@ int submit(void)
 	text = getenv("SBATCH_OPEN_MODE");
 	fprintf(stderr, "mode=%s\n", text ? text : "none");
 	if (getenv(forwarded) && give("singularity", getenv(forwarded)))
-		say(), exit(3);
+		print_said(), exit(3);
 	option_of("STUB_OPTION", "STUB_OPTION_VALUE");
 	option_of("STUB_MORE", "STUB_MORE_VALUE");
 	optind = atoi(getenv("STUB_OPTIND"));
 	before = environment_changes;
-	atexit(say);
+	atexit(print_said);
 	if (post_opt())
 		return (4);
 	text = getenv("SBATCH_OPEN_MODE");
@@ -96,9 +96,9 @@ int submit(void)
 }
 
 /* Run the call. Returns its exit code. */
-static int code(char said[4096])
+static int run_call(char said[4096])
 {
-	const int status = in_child(become, said, 4096);
+	const int status = in_child(become_call, said, 4096);
 
 	if (!WIFEXITED(status))
 		errx(1, "status %#x: %s", status, said);
@@ -141,7 +141,7 @@ static void open_mode(void)
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
 		call = rows[i].call;
-		if (code(said))
+		if (run_call(said))
 			errx(1, "row %zu: %s", i, said);
 		CONTAINS(said, rows[i].mode);
 		if (!rows[i].call.variable[0] || strcmp(rows[i].call.variable[0], "SBATCH_OPEN_MODE"))
@@ -174,7 +174,7 @@ static void emptied_log(void)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
 		call = rows[i].call;
 		call.option[0] = "singularity";
-		if (code(said))
+		if (run_call(said))
 			errx(1, "row %zu: %s", i, said);
 		CONTAINS(said, rows[i].said);
 	}
@@ -185,13 +185,13 @@ static void by_default(void)
 	char said[4096];
 
 	call = (struct call){ .argv = { "sbatch", "job.sh" }, .variable = { "SINGULARITY_SLURM", "gpus=2,interval=10m" } };
-	CHECK(code(said) == 0);
+	CHECK(run_call(said) == 0);
 	CONTAINS(said, "forwarded=gpus=2,interval=10m");
 	call.variable[1] = "1";
-	CHECK(code(said) == 0);
+	CHECK(run_call(said) == 0);
 	CONTAINS(said, "forwarded=on");
 	call.variable[1] = "colour=red";
-	CHECK(code(said) == 3);
+	CHECK(run_call(said) == 3);
 	CONTAINS(said, "said=singularity: SINGULARITY_SLURM=colour=red: unknown; accepted: on, off, or a list");
 }
 
@@ -274,7 +274,7 @@ static void refused_or_told(void)
 	write_script();
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
 		call = rows[i].call;
-		if (code(said) != rows[i].code)
+		if (run_call(said) != rows[i].code)
 			errx(1, "row %zu: %s", i, said);
 		CONTAINS(said, rows[i].said);
 	}

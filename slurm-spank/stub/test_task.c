@@ -19,7 +19,7 @@
 
 /* --- a job that did not ask --- */
 
-static void untouched(void)
+static void test_untouched(void)
 {
 	load(S_CTX_REMOTE, socket_arg, "shim=/lib/shim.so", NULL);
 	job_setenv("LD_PRELOAD", "/lib/other.so");
@@ -61,14 +61,14 @@ static void epilog_without_us(void)
 
 /* --- joining --- */
 
-static const char *asked(const struct message *m, const char *key)
+static const char *asked_value(const struct message *m, const char *key)
 {
 	const char *value = message_get(m, key);
 
 	return (value ? value : "(none)");
 }
 
-static void request(void)
+static void test_request(void)
 {
 	static const struct answer plain = ANSWER("ok\0mode=plain");
 	static struct message m;
@@ -88,12 +88,12 @@ static void request(void)
 	proxyd_got(&m);
 	CHECK(strcmp(message_verb(&m), "join") == 0);
 	CHECK(strcmp(message_next(&m, NULL), "version=1") == 0);
-	CHECK(strcmp(asked(&m, "job"), "812") == 0 && strcmp(asked(&m, "step"), "7") == 0);
-	CHECK(strcmp(asked(&m, "task"), "5") == 0 && strcmp(asked(&m, "local"), "1") == 0);
-	CHECK(strcmp(asked(&m, "tasks"), "8") == 0 && strcmp(asked(&m, "cwd"), "/usr") == 0);
-	CHECK(strcmp(asked(&m, "uid"), "1001") == 0 && strcmp(asked(&m, "gid"), "1002") == 0);
-	CHECK(strcmp(asked(&m, "key"), "s3") == 0 && strcmp(asked(&m, "restarts"), "2") == 0);
-	CHECK(strcmp(asked(&m, "script"), "(none)") == 0 && strcmp(asked(&m, "plugin"), "of the tests") == 0);
+	CHECK(strcmp(asked_value(&m, "job"), "812") == 0 && strcmp(asked_value(&m, "step"), "7") == 0);
+	CHECK(strcmp(asked_value(&m, "task"), "5") == 0 && strcmp(asked_value(&m, "local"), "1") == 0);
+	CHECK(strcmp(asked_value(&m, "tasks"), "8") == 0 && strcmp(asked_value(&m, "cwd"), "/usr") == 0);
+	CHECK(strcmp(asked_value(&m, "uid"), "1001") == 0 && strcmp(asked_value(&m, "gid"), "1002") == 0);
+	CHECK(strcmp(asked_value(&m, "key"), "s3") == 0 && strcmp(asked_value(&m, "restarts"), "2") == 0);
+	CHECK(strcmp(asked_value(&m, "script"), "(none)") == 0 && strcmp(asked_value(&m, "plugin"), "of the tests") == 0);
 }
 
 static void request_of_batch(void)
@@ -110,8 +110,8 @@ static void request_of_batch(void)
 	slurm.argv[1] = "x";
 	CHECK(task_as_root() == 0 && task_as_user() == 0);
 	proxyd_got(&m);
-	CHECK(strcmp(asked(&m, "step"), "batch") == 0);
-	CHECK(strcmp(asked(&m, "script"), "/spool/job00812/slurm_script") == 0);
+	CHECK(strcmp(asked_value(&m, "step"), "batch") == 0);
+	CHECK(strcmp(asked_value(&m, "script"), "/spool/job00812/slurm_script") == 0);
 	CHECK(slurm.calls == 0 && slurm.n_prefix == 0); /* the answer was: plain */
 }
 
@@ -160,7 +160,7 @@ static void in_capsule(void)
 	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
 }
 
-static void join(const struct answer *answer, int step, const char *options)
+static void join_as(const struct answer *answer, int step, const char *options)
 {
 	need_root();
 	proxyd_start(answer, 1);
@@ -185,7 +185,7 @@ static void fresh_step(void)
 	static const struct answer a = ANSWER("ok\0mode=fresh\0name=s3.5\0kit=/run/kit\0env.SINGULARITY_SLURM_FILES=/run/x=y\0later=?", NAMESPACES);
 
 	job_setenv("LD_PRELOAD", "/lib/a.so:/lib/b.so");
-	join(&a, 0, "/run/kit/sing-warden --name=s3.5 --proc-fd=700 --all --|prog arg");
+	join_as(&a, 0, "/run/kit/sing-warden --name=s3.5 --proc-fd=700 --all --|prog arg");
 	CHECK(strcmp(job_getenv("SINGULARITY_SLURM_FILES"), "/run/x=y") == 0);
 	CHECK(strcmp(job_getenv("LD_PRELOAD"), "/lib/a.so:/lib/b.so:/run/kit/libsingshim.so") == 0);
 }
@@ -194,7 +194,7 @@ static void fresh_batch(void)
 {
 	static const struct answer a = ANSWER("ok\0mode=fresh\0name=batch\0kit=/run/kit", NAMESPACES);
 
-	join(&a, STEP_OF_BATCH, "/run/kit/sing-warden --name=batch --proc-fd=700 --|prog arg");
+	join_as(&a, STEP_OF_BATCH, "/run/kit/sing-warden --name=batch --proc-fd=700 --|prog arg");
 	CHECK(strcmp(job_getenv("LD_PRELOAD"), "/run/kit/libsingshim.so") == 0);
 }
 
@@ -203,7 +203,7 @@ static void fresh_with_devices(void)
 	static const struct answer a = ANSWER("ok\0mode=fresh\0name=s3.5\0kit=/run/kit/devices\0env.LD_LIBRARY_PATH=/run/kit/devices", NAMESPACES);
 
 	job_setenv("LD_LIBRARY_PATH", "/opt/lib:/run/kit/devices2");
-	join(&a, 0, "/run/kit/devices/sing-warden --name=s3.5 --proc-fd=700 --all --|prog arg");
+	join_as(&a, 0, "/run/kit/devices/sing-warden --name=s3.5 --proc-fd=700 --all --|prog arg");
 	CHECK(strcmp(job_getenv("LD_LIBRARY_PATH"), "/run/kit/devices:/opt/lib:/run/kit/devices2") == 0);
 	CHECK(strcmp(job_getenv("LD_PRELOAD"), "/run/kit/devices/libsingshim.so") == 0);
 }
@@ -213,7 +213,7 @@ static void devices_from_0(void)
 	static const struct answer a = ANSWER("ok\0mode=fresh\0name=s3.5\0kit=/run/kit/devices\0env.SINGULARITY_SLURM_DEVICE_NAMES=2,3", NAMESPACES);
 
 	job_setenv("CUDA_VISIBLE_DEVICES", "3");
-	join(&a, 0, "/run/kit/devices/sing-warden --name=s3.5 --proc-fd=700 --all --|prog arg");
+	join_as(&a, 0, "/run/kit/devices/sing-warden --name=s3.5 --proc-fd=700 --all --|prog arg");
 	CHECK(strcmp(job_getenv("CUDA_VISIBLE_DEVICES"), "1") == 0);
 	CHECK(strcmp(job_getenv("SINGULARITY_SLURM_DEVICE_NAMES"), "0,1") == 0);
 }
@@ -223,7 +223,7 @@ static void restored_step(void)
 	static const struct answer a = ANSWER("ok\0mode=restore\0name=s3.5\0kit=/run/kit", NAMESPACES);
 
 	job_setenv("LD_PRELOAD", "/run/kit/libsingshim.so /lib/a.so");
-	join(&a, 3, "/run/kit/sing-warden --name=s3.5 --proc-fd=700 --all --restore --|prog arg");
+	join_as(&a, 3, "/run/kit/sing-warden --name=s3.5 --proc-fd=700 --all --restore --|prog arg");
 	CHECK(strcmp(job_getenv("LD_PRELOAD"), "/run/kit/libsingshim.so /lib/a.so") == 0); /* once is enough */
 }
 
@@ -240,8 +240,8 @@ static void request_with_container(void)
 	job_setenv("SLURM_CONTAINER", "/home/alice/bundle");
 	CHECK(task_as_root() == 0 && task_as_user() == 0);
 	proxyd_got(&m);
-	CHECK(strcmp(asked(&m, "container"), "/home/alice/bundle") == 0);
-	CHECK(strcmp(asked(&m, "groups"), "1002 2000 ") == 0);
+	CHECK(strcmp(asked_value(&m, "container"), "/home/alice/bundle") == 0);
+	CHECK(strcmp(asked_value(&m, "groups"), "1002 2000 ") == 0);
 	CHECK(slurm.calls == 0 && slurm.n_prefix == 0); /* Slurm's own runtime starts the container */
 }
 
@@ -315,7 +315,7 @@ static void job_over(void)
 	CHECK(epilog() == 0 && !slurm.said[0]);
 	proxyd_got(&m);
 	CHECK(strcmp(message_verb(&m), "end") == 0 && strcmp(message_next(&m, NULL), "version=1") == 0);
-	CHECK(strcmp(asked(&m, "job"), "812") == 0 && strcmp(asked(&m, "uid"), "1001") == 0);
+	CHECK(strcmp(asked_value(&m, "job"), "812") == 0 && strcmp(asked_value(&m, "uid"), "1001") == 0);
 	CHECK(epilog() == 0);
 	CONTAINS(slurm.said, "singularity: job 812: what is left of it here cannot be removed: a mount is busy");
 	slurm.said[0] = '\0';
@@ -326,11 +326,11 @@ static void job_over(void)
 }
 
 const struct test task_tests[] = {
-	{ "task untouched", untouched },
+	{ "task untouched", test_untouched },
 	{ "task untouched by mistakes in plugstack.conf", untouched_by_mistakes },
 	{ "task of other steps untouched", other_steps },
 	{ "epilog without us", epilog_without_us },
-	{ "join of a step", request },
+	{ "join of a step", test_request },
 	{ "join of the batch step", request_of_batch },
 	{ "fresh step", fresh_step },
 	{ "fresh batch step", fresh_batch },

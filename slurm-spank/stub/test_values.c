@@ -20,7 +20,7 @@ struct row {
 	const char *text, *want;
 };
 
-static void table(const char *(*f)(const char *, char[VALUE_SIZE]), const struct row *rows)
+static void check_table(const char *(*f)(const char *, char[VALUE_SIZE]), const struct row *rows)
 {
 	for (; rows->text; ++rows) {
 		char out[VALUE_SIZE] = "";
@@ -31,7 +31,7 @@ static void table(const char *(*f)(const char *, char[VALUE_SIZE]), const struct
 	}
 }
 
-static void times(void)
+static void test_times(void)
 {
 	static const struct row rows[] = {
 		{ "1", "60" }, { "90", "5400" }, { "0:10", "10" }, { "10:30", "630" }, { "90:00", "5400" },
@@ -49,10 +49,10 @@ static void times(void)
 		{ "1.5h", "!not a time" }, { "+5", "!not a time" }, { "UNLIMITED", "!not a time" }, { NULL, NULL },
 	};
 
-	table(value_time, rows);
+	check_table(value_time, rows);
 }
 
-static void gpus(void)
+static void test_gpus(void)
 {
 	static const struct row rows[] = {
 		{ "4", "4-4" }, { "1-8", "1-8" }, { "8-8", "8-8" }, { "65535", "65535-65535" },
@@ -63,7 +63,7 @@ static void gpus(void)
 		{ "4-8-16", "!not a range of numbers" }, { "10000000000", "!not a number of GPUs" }, { NULL, NULL },
 	};
 
-	table(value_gpus, rows);
+	check_table(value_gpus, rows);
 }
 
 static void on_failure(void)
@@ -73,20 +73,20 @@ static void on_failure(void)
 		{ "Hold", "!neither of the two" }, { "holdrestart", "!neither of the two" }, { NULL, NULL },
 	};
 
-	table(value_on_failure, rows);
+	check_table(value_on_failure, rows);
 }
 
-static void outside(void)
+static void test_outside(void)
 {
 	static const struct row rows[] = {
 		{ "reset", "reset" }, { "relay", "relay" }, { "refuse", "refuse" }, { "", "!none of the three" },
 		{ "Reset", "!none of the three" }, { "resetrefuse", "!none of the three" }, { NULL, NULL },
 	};
 
-	table(value_outside, rows);
+	check_table(value_outside, rows);
 }
 
-static void ports(void)
+static void test_ports(void)
 {
 	static const struct row rows[] = {
 		{ "8888", "8888" }, { "8888,1024,65535", "8888,1024,65535" }, { "08888", "8888" },
@@ -97,10 +97,10 @@ static void ports(void)
 		{ NULL, NULL },
 	};
 
-	table(value_ports, rows);
+	check_table(value_ports, rows);
 }
 
-static void paths(void)
+static void test_paths(void)
 {
 	static char longest[VALUE_SIZE + 1];
 	static const struct row rows[] = {
@@ -112,15 +112,15 @@ static void paths(void)
 	};
 	const struct row limits[] = { { longest, "!longer than 4095 bytes" }, { NULL, NULL } };
 
-	table(value_paths, rows);
+	check_table(value_paths, rows);
 	memset(longest, '/', VALUE_SIZE);
 	longest[1] = 'a';
-	table(value_paths, limits);
+	check_table(value_paths, limits);
 	longest[VALUE_SIZE - 1] = '\0';
 	CHECK(!value_paths(longest, (char[VALUE_SIZE]){ 0 }));
 }
 
-static void arguments(void)
+static void test_arguments(void)
 {
 	static const struct {
 		char *arg;
@@ -157,7 +157,7 @@ static void arguments(void)
 }
 
 /* Which word is sbatch's script. */
-static void script(void)
+static void test_script(void)
 {
 	static const struct {
 		char *argv[12];
@@ -194,7 +194,7 @@ static void script(void)
 	}
 }
 
-static void devices(void)
+static void test_devices(void)
 {
 	static const struct {
 		const char *list, *names, *want; /* NULL: not renumbered */
@@ -219,7 +219,7 @@ static void devices(void)
 }
 
 const struct test value_tests[] = {
-	{ "times", times },	{ "gpus", gpus },	  { "on failure", on_failure },
-	{ "outside", outside },	{ "ports", ports },	{ "paths", paths },	  { "plugstack arguments", arguments },
-	{ "sbatch's script", script }, { "devices", devices }, { NULL, NULL },
+	{ "times", test_times },	{ "gpus", test_gpus },	  { "on failure", on_failure },
+	{ "outside", test_outside },	{ "ports", test_ports },	{ "paths", test_paths },	  { "plugstack arguments", test_arguments },
+	{ "sbatch's script", test_script }, { "devices", test_devices }, { NULL, NULL },
 };

@@ -18,7 +18,7 @@
 #define END 0x200010000000ull /* of all images */
 #define MOST ((size_t)16 << 20)
 
-static bool get(void *to, size_t n)
+static bool read_input(void *to, size_t n)
 {
 	return (fread(to, 1, n, stdin) == n);
 }
@@ -27,7 +27,7 @@ int main(void)
 {
 	uint32_t n;
 
-	while (get(&n, sizeof(n))) {
+	while (read_input(&n, sizeof(n))) {
 		const size_t room = (n + 4095) / 4096 * 4096;
 		char *const at = (char *)END - room;
 		struct sing_image i = { 0 };
@@ -36,7 +36,7 @@ int main(void)
 
 		if (n == 0 || n > MOST || mmap(at, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != at)
 			return (2);
-		if (!get((char *)END - n, n))
+		if (!read_input((char *)END - n, n))
 			return (3);
 		r = sing_image_at((char *)END - n, &i);
 		size = r == CUDA_SUCCESS ? i.n : 0;

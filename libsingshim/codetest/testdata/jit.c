@@ -21,7 +21,7 @@ void sing_missed(const char *symbol, const char *why)
 	} while (0)
 
 /* The compiler's text, in the form of a message. */
-static void say(struct sing_log *l, const char *text)
+static void write_log(struct sing_log *l, const char *text)
 {
 	unsigned int room;
 	char *to = sing_log_next(l, &room);
@@ -50,9 +50,9 @@ int main(void)
 		memset(info, 'x', sizeof(info));
 		HOLDS(sing_jit_read(&j, 3, names, values) == CUDA_SUCCESS);
 		HOLDS(info[0] == 0 && j.n == 1 && j.names[0] == CU_JIT_MAX_REGISTERS && j.values[0] == 32);
-		say(&j.info, "used 3 ");
-		say(&j.info, "registers of many");
-		say(&j.errors, "nobody wants it");
+		write_log(&j.info, "used 3 ");
+		write_log(&j.info, "registers of many");
+		write_log(&j.errors, "nobody wants it");
 		sing_jit_tell(&j, 1);
 		HOLDS(strcmp(info, "used 3 register") == 0 && values[0] == (void *)15);
 	}
@@ -67,8 +67,8 @@ int main(void)
 
 		HOLDS(sing_jit_read(&j, 6, names, values) == CUDA_SUCCESS);
 		HOLDS(j.n == 2 && j.values[0] == 5 && j.names[1] == CU_JIT_LOG_VERBOSE);
-		say(&j.errors, "bad");
-		say(&j.errors, "worse");
+		write_log(&j.errors, "bad");
+		write_log(&j.errors, "worse");
 		sing_jit_tell(&j, 1.5f);
 		sing_jit_tell(&j, 1);
 		memcpy(&time, &values[1], sizeof(time));
@@ -81,8 +81,8 @@ int main(void)
 
 		info[0] = 'x';
 		HOLDS(sing_jit_read(&j, 2, names, values) == CUDA_SUCCESS);
-		say(&j.info, "text");
-		say(&j.errors, "text");
+		write_log(&j.info, "text");
+		write_log(&j.errors, "text");
 		sing_jit_tell(&j, 0);
 		HOLDS(info[0] == 'x' && values[1] == NULL);
 	}
@@ -94,7 +94,7 @@ int main(void)
 
 		HOLDS(sing_jit_read(&j, 2, names, values) == CUDA_SUCCESS);
 		HOLDS(sing_log_next(&j.errors, &room) == errors && room == 1 << 20);
-		say(&j.errors, "no");
+		write_log(&j.errors, "no");
 		HOLDS(j.errors.used == 2);
 	}
 	/* What is refused. */

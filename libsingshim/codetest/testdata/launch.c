@@ -115,7 +115,7 @@ static struct {
 	unsigned char params[8 * MANY];
 } sent;
 
-static CUresult take(CUfunction function, const unsigned int *shape, CUstream stream, const void *params, unsigned int n)
+static CUresult take_launch(CUfunction function, const unsigned int *shape, CUstream stream, const void *params, unsigned int n)
 {
 	++sent.n;
 	sent.function = (uintptr_t)function;
@@ -136,7 +136,7 @@ CUresult sing_send_launch(uint32_t per_thread, CUfunction function, unsigned int
 
 	(void)per_thread;
 	sent.ex = 0;
-	return (take(function, shape, stream, params, n));
+	return (take_launch(function, shape, stream, params, n));
 }
 
 CUresult sing_send_launch_ex(uint32_t per_thread, CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ,
@@ -149,11 +149,11 @@ CUresult sing_send_launch_ex(uint32_t per_thread, CUfunction function, unsigned 
 	sent.ex = 1;
 	sent.attributes = k;
 	HOLDS(attributes != NULL);
-	return (take(function, shape, stream, params, n));
+	return (take_launch(function, shape, stream, params, n));
 }
 
 /* Leave something on the stack that a block of parameters must not show. */
-__attribute__((noinline)) static void soil(void)
+__attribute__((noinline)) static void soil_stack(void)
 {
 	char some[20000];
 
@@ -168,7 +168,7 @@ struct config {
 	unsigned int n;
 };
 
-static CUresult with(int id, uint64_t word, uint64_t more, void **params)
+static CUresult launch_with(int id, uint64_t word, uint64_t more, void **params)
 {
 	CUlaunchAttribute a = { .id = id, .value = { { word, more } } };
 	struct config c = { { 1, 1, 1 }, { 32, 1, 1 }, 0, NULL, &a, 1 };
@@ -216,7 +216,7 @@ int main(void)
 	for (int i = 0; i < 2; ++i) {
 		memset(&sent, 0xee, sizeof(sent));
 		sent.n = 0;
-		soil();
+		soil_stack();
 		HOLDS(sing_cuLaunchKernel((CUfunction)(i == 0 ? 10ul : 20ul), 1, 2, 3, 4, 5, 6, 7, (CUstream)9, params, NULL) == CUDA_SUCCESS);
 		HOLDS(sent.n == 1 && !sent.ex && sent.function == 10 && sent.stream == 9 && sent.shared == 7 && sent.bytes == 19);
 		HOLDS(sent.grid[2] == 3 && sent.block[0] == 4);
@@ -273,18 +273,18 @@ int main(void)
 	HOLDS(sent.bytes == sizeof(many) && memcmp(sent.params, many, sizeof(many)) == 0);
 
 	/* Attributes. */
-	HOLDS(with(2, 1, 0, params) == CUDA_SUCCESS && sent.ex && sent.attributes == 1);
-	HOLDS(with(6, 1, 0, params) == CUDA_SUCCESS && sent.ex);
-	HOLDS(with(4, 1ull << 32 | 1, 1, params) == CUDA_SUCCESS);
-	HOLDS(with(4, 1ull << 32 | 2, 1, params) == CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	HOLDS(launch_with(2, 1, 0, params) == CUDA_SUCCESS && sent.ex && sent.attributes == 1);
+	HOLDS(launch_with(6, 1, 0, params) == CUDA_SUCCESS && sent.ex);
+	HOLDS(launch_with(4, 1ull << 32 | 1, 1, params) == CUDA_SUCCESS);
+	HOLDS(launch_with(4, 1ull << 32 | 2, 1, params) == CUDA_ERROR_INVALID_CLUSTER_SIZE);
 	clusters = 1;
-	HOLDS(with(4, 1ull << 32 | 2, 1, params) == CUDA_ERROR_INVALID_CLUSTER_SIZE); /* the grid has one block */
-	HOLDS(with(4, 1ull << 32 | 32, 1, params) == CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	HOLDS(launch_with(4, 1ull << 32 | 2, 1, params) == CUDA_ERROR_INVALID_CLUSTER_SIZE); /* the grid has one block */
+	HOLDS(launch_with(4, 1ull << 32 | 32, 1, params) == CUDA_ERROR_INVALID_CLUSTER_SIZE);
 	clusters = 0;
 	for (int i = 0; i < 2; ++i)
-		HOLDS(with(7, 1, 0, params) == CUDA_ERROR_NOT_SUPPORTED && missed == 1);
-	HOLDS(with(99, 1, 0, params) == CUDA_ERROR_INVALID_VALUE);
-	HOLDS(with(-1, 1, 0, params) == CUDA_ERROR_INVALID_VALUE);
+		HOLDS(launch_with(7, 1, 0, params) == CUDA_ERROR_NOT_SUPPORTED && missed == 1);
+	HOLDS(launch_with(99, 1, 0, params) == CUDA_ERROR_INVALID_VALUE);
+	HOLDS(launch_with(-1, 1, 0, params) == CUDA_ERROR_INVALID_VALUE);
 	{
 		struct config c = { { 1, 1, 1 }, { 1, 1, 1 }, 0, NULL, NULL, 1 };
 

@@ -57,41 +57,41 @@ static const uint32_t box[] = { 31, 32, 33, 34, 35 }, steps[] = { 41, 42, 43, 44
 static const int32_t lower[] = { -1, -2, -3 }, upper[] = { 4, 5, 6 };
 static unsigned char map[128];
 
-static CUresult tiled(unsigned int rank, const void *list)
+static CUresult encode_tiled(unsigned int rank, const void *list)
 {
 	return sing_cuTensorMapEncodeTiled(map, 1, rank, 100, (void *)list, (void *)strides, (void *)box, (void *)steps, 2, 3, 4, 5);
 }
 
-static CUresult im2col(unsigned int rank, const void *corner)
+static CUresult encode_im2col(unsigned int rank, const void *corner)
 {
 	return sing_cuTensorMapEncodeIm2col(map, 1, rank, 100, (void *)dim, (void *)strides, (void *)corner, (void *)upper, 6, 7, (void *)steps, 2, 3, 4,
 					    5);
 }
 
-static CUresult wide(void)
+static CUresult encode_wide(void)
 {
 	return sing_cuTensorMapEncodeIm2colWide(map, 1, 3, 100, (void *)dim, (void *)strides, -8, 9, 6, 7, (void *)steps, 2, 10, 3, 4, 5);
 }
 
 int main(void)
 {
-	HOLDS(tiled(5, dim) == CUDA_ERROR_NOT_INITIALIZED);
+	HOLDS(encode_tiled(5, dim) == CUDA_ERROR_NOT_INITIALIZED);
 	HOLDS(sing_cuTensorMapReplaceAddress(map, 5) == CUDA_ERROR_NOT_INITIALIZED);
 	initialized = true;
 
-	HOLDS(tiled(5, dim) == CUDA_SUCCESS && map[0] == 7 && map[127] == 7);
+	HOLDS(encode_tiled(5, dim) == CUDA_SUCCESS && map[0] == 7 && map[127] == 7);
 	HOLDS(got.how == singTensorTiled && got.type == 1 && got.rank == 5 && got.address == 100 && got.interleave == 2 && got.swizzle == 3);
 	HOLDS(got.promotion == 4 && got.fill == 5 && got.mode == 0 && memcmp(got.dim, dim, sizeof(dim)) == 0);
 	HOLDS(memcmp(got.strides, strides, sizeof(strides)) == 0 && got.strides[4] == 0);
 	HOLDS(memcmp(got.box, box, sizeof(box)) == 0 && memcmp(got.steps, steps, sizeof(steps)) == 0);
-	HOLDS(tiled(1, dim) == CUDA_SUCCESS && got.dim[0] == 11 && got.dim[1] == 0 && got.strides[0] == 0 && got.box[1] == 0 && got.steps[1] == 0);
-	HOLDS(tiled(0, dim) == CUDA_ERROR_INVALID_VALUE && tiled(6, dim) == CUDA_ERROR_INVALID_VALUE && tiled(2, NULL) == CUDA_ERROR_INVALID_VALUE);
+	HOLDS(encode_tiled(1, dim) == CUDA_SUCCESS && got.dim[0] == 11 && got.dim[1] == 0 && got.strides[0] == 0 && got.box[1] == 0 && got.steps[1] == 0);
+	HOLDS(encode_tiled(0, dim) == CUDA_ERROR_INVALID_VALUE && encode_tiled(6, dim) == CUDA_ERROR_INVALID_VALUE && encode_tiled(2, NULL) == CUDA_ERROR_INVALID_VALUE);
 
-	HOLDS(im2col(4, lower) == CUDA_SUCCESS && got.how == singTensorIm2col && got.channels == 6 && got.pixels == 7);
+	HOLDS(encode_im2col(4, lower) == CUDA_SUCCESS && got.how == singTensorIm2col && got.channels == 6 && got.pixels == 7);
 	HOLDS(got.lower[0] == -1 && got.lower[1] == -2 && got.lower[2] == 0 && got.upper[1] == 5 && got.upper[2] == 0 && got.box[0] == 0);
-	HOLDS(im2col(2, lower) == CUDA_ERROR_INVALID_VALUE && im2col(3, NULL) == CUDA_ERROR_INVALID_VALUE);
+	HOLDS(encode_im2col(2, lower) == CUDA_ERROR_INVALID_VALUE && encode_im2col(3, NULL) == CUDA_ERROR_INVALID_VALUE);
 
-	HOLDS(wide() == CUDA_SUCCESS && got.how == singTensorIm2colWide && got.lower[0] == -8 && got.upper[0] == 9 && got.mode == 10);
+	HOLDS(encode_wide() == CUDA_SUCCESS && got.how == singTensorIm2colWide && got.lower[0] == -8 && got.upper[0] == 9 && got.mode == 10);
 
 	HOLDS(sing_cuTensorMapReplaceAddress(map, 0x0102030405060708) == CUDA_SUCCESS && map[0] == 8 && map[7] == 1 && map[8] == 7);
 	HOLDS(sing_cuTensorMapReplaceAddress(NULL, 5) == CUDA_ERROR_INVALID_VALUE);
@@ -99,7 +99,7 @@ int main(void)
 	/* What the server has not is said once, of each call. */
 	answer = CUDA_ERROR_NOT_SUPPORTED;
 	for (int i = 0; i < 2; ++i)
-		HOLDS(tiled(5, dim) == answer && im2col(3, lower) == answer && wide() == answer && missed == 3);
+		HOLDS(encode_tiled(5, dim) == answer && encode_im2col(3, lower) == answer && encode_wide() == answer && missed == 3);
 	HOLDS(sing_cuTensorMapReplaceAddress(map, 5) == answer && map[0] == 8 && map[8] == 7);
 	return (0);
 }

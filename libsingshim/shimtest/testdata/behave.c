@@ -36,7 +36,7 @@ extern char **environ;
 /* A call that succeeds leaves errno alone. */
 #define QUIET(call) CHECK((errno = 77, (call) >= 0) && errno == 77)
 
-static void errors(void)
+static void check_errors(void)
 {
 	char longer[5000];
 	const char *volatile null = NULL;
@@ -100,7 +100,7 @@ static int count_fds(void)
 }
 
 /* No descriptor is ours, none is lost, and closing all of them does no harm. */
-static void descriptors(void)
+static void check_descriptors(void)
 {
 	const int before = count_fds();
 	char name[32];
@@ -125,7 +125,7 @@ static void descriptors(void)
 
 enum { THREADS = 8, FILES = 500 };
 
-static void *writer(void *arg)
+static void *write_files(void *arg)
 {
 	char name[64];
 
@@ -151,7 +151,7 @@ static void *writer(void *arg)
 
 static volatile sig_atomic_t ticks;
 
-static void tick(int sig)
+static void write_in_handler(int sig)
 {
 	const int e = errno;
 	char name[] = "s0000";
@@ -167,11 +167,11 @@ static void tick(int sig)
 }
 
 /* Threads that write and fork, interrupted by a handler that writes, on a small stack. */
-static void storm(void)
+static void run_storm(void)
 {
 	static char stack[8192];
 	const stack_t alternate = { .ss_sp = stack, .ss_size = sizeof(stack) };
-	struct sigaction act = { .sa_handler = tick, .sa_flags = SA_RESTART | SA_ONSTACK };
+	struct sigaction act = { .sa_handler = write_in_handler, .sa_flags = SA_RESTART | SA_ONSTACK };
 	const struct itimerval every = { { 0, 2000 }, { 0, 2000 } };
 	const struct itimerval never = { { 0, 0 }, { 0, 0 } };
 	pthread_t t[THREADS];
@@ -183,10 +183,10 @@ static void storm(void)
 	sigaddset(&alarm_only, SIGALRM);
 	pthread_sigmask(SIG_BLOCK, &alarm_only, NULL);
 	for (long i = 0; i < THREADS; i++)
-		CHECK(!pthread_create(&t[i], NULL, writer, (void *)i));
+		CHECK(!pthread_create(&t[i], NULL, write_files, (void *)i));
 	pthread_sigmask(SIG_UNBLOCK, &alarm_only, NULL); /* this thread is interrupted */
 	CHECK(!setitimer(ITIMER_REAL, &every, NULL));
-	writer((void *)(long)THREADS);
+	write_files((void *)(long)THREADS);
 	CHECK(!setitimer(ITIMER_REAL, &never, NULL));
 	for (int i = 0; i < THREADS; i++)
 		CHECK(!pthread_join(t[i], NULL));
@@ -194,7 +194,7 @@ static void storm(void)
 }
 
 /* A child of vfork that changes its directory does not move its parent. */
-static void children(void)
+static void check_children(void)
 {
 	char *const argv[] = { "sh", "-c", ": >from-sh", NULL };
 	pid_t child;
@@ -224,7 +224,7 @@ static void children(void)
 }
 
 /* Descriptors of a process that has changed its limits, root and working directory. */
-static void ends(void)
+static void check_ends(void)
 {
 	char name[] = "killed";
 
@@ -235,7 +235,7 @@ static void ends(void)
 }
 
 /* What the kernel has and cannot be captured. */
-static void refused(void)
+static void check_refused(void)
 {
 	int ends[2];
 
@@ -260,8 +260,8 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)(void);
 	} cases[] = {
-		{ "errors", errors }, { "descriptors", descriptors }, { "storm", storm },
-		{ "children", children }, { "ends", ends }, { "refused", refused },
+		{ "errors", check_errors }, { "descriptors", check_descriptors }, { "storm", run_storm },
+		{ "children", check_children }, { "ends", check_ends }, { "refused", check_refused },
 	};
 
 	for (size_t i = 0; argc == 2 && i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -35,7 +35,7 @@ enum { OP_NOTHING = 1, OP_TO = 2, OP_FROM = 3, OP_READ = 4, OP_WRITE = 5 };
 
 static char *memory, *other;
 
-static void check(enum ring_result rv)
+static void check_ring(enum ring_result rv)
 {
 	if (rv != RING_OK) {
 		fprintf(stderr, "the ring says %d\n", rv);
@@ -43,7 +43,7 @@ static void check(enum ring_result rv)
 	}
 }
 
-static double now(void)
+static double nanoseconds_now(void)
 {
 	struct timespec t;
 
@@ -51,25 +51,25 @@ static double now(void)
 	return ((double)t.tv_sec * 1e9 + (double)t.tv_nsec);
 }
 
-static void call(uint32_t size)
+static void call_once(uint32_t size)
 {
 	const struct ring_need need = { .op = OP_NOTHING, .call = true, .size = size, .room = size };
 	struct ring_draft d;
 
-	check(ring_stage(&d, &need));
+	check_ring(ring_stage(&d, &need));
 	memset(d.args, 1, size);
-	check(ring_call(&d));
+	check_ring(ring_call(&d));
 	ring_done(&d);
 }
 
-static void post(uint32_t size)
+static void post_once(uint32_t size)
 {
 	const struct ring_need need = { .op = OP_NOTHING, .size = size };
 	struct ring_draft d;
 
-	check(ring_stage(&d, &need));
+	check_ring(ring_stage(&d, &need));
 	memset(d.args, 1, size);
-	check(ring_post(&d));
+	check_ring(ring_post(&d));
 }
 
 static void copy_to(const char *from, uint32_t n)
@@ -77,9 +77,9 @@ static void copy_to(const char *from, uint32_t n)
 	const struct ring_need need = { .op = OP_TO, .bulk = n };
 	struct ring_draft d;
 
-	check(ring_stage(&d, &need));
+	check_ring(ring_stage(&d, &need));
 	memcpy(d.bulk, from, n);
-	check(ring_post(&d));
+	check_ring(ring_post(&d));
 }
 
 /* Several calls at a time, as memory is to be copied. */
@@ -90,13 +90,13 @@ static void copy_from(char *to, uint32_t n)
 
 	for (uint32_t i = 0; i < COPY / n + DEPTH - 1; i++) {
 		if (i < COPY / n) {
-			check(ring_stage(&d[i % DEPTH], &need));
-			check(ring_ask(&d[i % DEPTH]));
+			check_ring(ring_stage(&d[i % DEPTH], &need));
+			check_ring(ring_ask(&d[i % DEPTH]));
 		}
 		if (i >= DEPTH - 1) {
 			const uint32_t first = i - (DEPTH - 1);
 
-			check(ring_await(&d[first % DEPTH]));
+			check_ring(ring_await(&d[first % DEPTH]));
 			memcpy(to + (size_t)first * n, d[first % DEPTH].args, d[first % DEPTH].length);
 			ring_done(&d[first % DEPTH]);
 		}
@@ -110,49 +110,49 @@ static void copy_there(uint32_t op, const char *at, uint64_t n)
 	const struct ring_need need = { .op = op, .call = true, .size = sizeof(args) };
 	struct ring_draft d;
 
-	check(ring_stage(&d, &need));
+	check_ring(ring_stage(&d, &need));
 	memcpy(d.args, args, sizeof(args));
-	check(ring_call(&d));
+	check_ring(ring_call(&d));
 	ring_done(&d);
 }
 
 static double copy_here(uint32_t n)
 {
-	const double since = now();
+	const double since = nanoseconds_now();
 
 	for (uint32_t at = 0; n && at + n <= COPY; at += n)
 		memcpy(other + at, memory + at, n);
 
-	return (COPY / (now() - since));
+	return (COPY / (nanoseconds_now() - since));
 }
 
-static double measure(const char *what, uint32_t n)
+static double measure_calls(const char *what, uint32_t n)
 {
 	double since;
 
-	call(8);
-	since = now();
+	call_once(8);
+	since = nanoseconds_now();
 	if (!strcmp(what, "post")) {
 		for (int i = 0; i < BURST; i++)
-			post(n);
-		since = (now() - since) / BURST;
-		call(8);
+			post_once(n);
+		since = (nanoseconds_now() - since) / BURST;
+		call_once(8);
 		return (since);
 	}
 	if (!strcmp(what, "call")) {
 		for (int i = 0; i < CALLS; i++)
-			call(n);
-		return ((now() - since) / CALLS);
+			call_once(n);
+		return ((nanoseconds_now() - since) / CALLS);
 	}
 	if (!strcmp(what, "sleep")) {
 		usleep(3000);
-		since = now();
-		call(n);
-		return (now() - since);
+		since = nanoseconds_now();
+		call_once(n);
+		return (nanoseconds_now() - since);
 	}
 	if (!strcmp(what, "from")) {
 		copy_from(memory, n);
-		return (COPY / (now() - since));
+		return (COPY / (nanoseconds_now() - since));
 	}
 	for (uint32_t at = 0; at + n <= COPY; at += n) {
 		if (!strcmp(what, "to"))
@@ -161,12 +161,12 @@ static double measure(const char *what, uint32_t n)
 			copy_there(what[0] == 'r' ? OP_READ : OP_WRITE, memory + at, n);
 	}
 	if (!strcmp(what, "to"))
-		call(8);
+		call_once(8);
 
-	return (COPY / (now() - since));
+	return (COPY / (nanoseconds_now() - since));
 }
 
-static int up(const void *a, const void *b)
+static int compare_numbers(const void *a, const void *b)
 {
 	return ((*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b));
 }
@@ -185,11 +185,11 @@ int main(int argc, char **argv)
 	other = memory + COPY;
 	memset(memory, 1, 2UL * COPY);
 	for (int i = 0; i < rounds; i++) {
-		figures[i] = measure(argv[1], (uint32_t)atoi(argv[2]));
+		figures[i] = measure_calls(argv[1], (uint32_t)atoi(argv[2]));
 		const double as_memcpy = copy_here((uint32_t)atoi(argv[2]));
 		here = as_memcpy > here ? as_memcpy : here;
 	}
-	qsort(figures, (size_t)rounds, sizeof(double), up);
+	qsort(figures, (size_t)rounds, sizeof(double), compare_numbers);
 	most = strchr("tfrw", argv[1][0]);
 	printf("best %f\nmedian %f\nmemcpy %f\n", figures[most ? rounds - 1 : 0], figures[rounds / 2], here);
 

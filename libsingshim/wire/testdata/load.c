@@ -20,7 +20,7 @@ static bool is_alive(void)
 	return (false);
 }
 
-static int run(void *(*what)(void *))
+static int run_threads(void *(*what)(void *))
 {
 	pthread_t t[256];
 	int worst = 0;
@@ -56,29 +56,29 @@ int main(int argc, char **argv)
 	CHECK(ring_attach(3, NULL) == EALREADY);
 	close(3);
 	if (!strcmp(argv[1], "burst")) {
-		rv = run(burst);
+		rv = run_threads(burst);
 	} else if (!strcmp(argv[1], "mixed")) {
-		rv = run(mixed);
+		rv = run_threads(mixed);
 	} else if (!strcmp(argv[1], "several")) {
 		CHECK(!pthread_barrier_init(&all, NULL, threads));
-		rv = run(several);
+		rv = run_threads(several);
 	} else if (!strcmp(argv[1], "together")) {
 		CHECK(!pthread_barrier_init(&all, NULL, threads));
-		rv = run(together);
+		rv = run_threads(together);
 	} else if (!strcmp(argv[1], "late")) {
-		rv = run(late);
+		rv = run_threads(late);
 	} else if (!strcmp(argv[1], "stuck")) {
-		rv = run(stuck);
+		rv = run_threads(stuck);
 	} else if (!strcmp(argv[1], "scribble")) {
 		pthread_t t;
 
 		CHECK(!pthread_create(&t, NULL, scribbler, NULL));
-		run(burst);
+		run_threads(burst);
 	} else if (!strcmp(argv[1], "count")) {
-		rv = run(counted);
+		rv = run_threads(counted);
 	} else if (!strcmp(argv[1], "brief")) {
 		for (unsigned int i = 0; i < messages; i++)
-			CHECK(!run(brief));
+			CHECK(!run_threads(brief));
 	} else if (!strcmp(argv[1], "interrupt") || !strcmp(argv[1], "aside")) {
 		const bool aside = argv[1][0] == 'a';
 		pthread_t extra;

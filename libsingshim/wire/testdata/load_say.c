@@ -19,7 +19,7 @@ uint64_t next(uint64_t *state)
 	return (x ^ x >> 31);
 }
 
-static void fill(uint64_t *state, unsigned char *at, size_t n)
+static void fill_random(uint64_t *state, unsigned char *at, size_t n)
 {
 	for (; n >= 8; at += 8, n -= 8) {
 		const uint64_t x = next(state);
@@ -31,7 +31,7 @@ static void fill(uint64_t *state, unsigned char *at, size_t n)
 }
 
 /* Most messages are small, some are as large as can be. */
-static uint32_t length(uint64_t *state, uint32_t most)
+static uint32_t draw_length(uint64_t *state, uint32_t most)
 {
 	const uint64_t x = next(state);
 
@@ -47,17 +47,17 @@ static enum ring_result check_or_echo(uint64_t thread, uint64_t number, uint64_t
 	struct ring_draft d;
 	enum ring_result rv;
 
-	need.size = (uint32_t)sizeof(h) + length(state, SING_SIZE_MAX - sizeof(h));
+	need.size = (uint32_t)sizeof(h) + draw_length(state, SING_SIZE_MAX - sizeof(h));
 	if (call)
 		need.room = need.size - (uint32_t)sizeof(h);
 	else
-		need.bulk = next(state) % 8 ? 0 : length(state, 400000);
+		need.bulk = next(state) % 8 ? 0 : draw_length(state, 400000);
 	rv = ring_stage(&d, &need);
 	if (rv != RING_OK)
 		return (rv);
 	memcpy(d.args, &h, sizeof(h));
-	fill(&bytes, (unsigned char *)d.args + sizeof(h), need.size - sizeof(h));
-	fill(&bytes, d.bulk, need.bulk);
+	fill_random(&bytes, (unsigned char *)d.args + sizeof(h), need.size - sizeof(h));
+	fill_random(&bytes, d.bulk, need.bulk);
 	if (!call)
 		return (ring_post(&d));
 

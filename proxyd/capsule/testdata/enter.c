@@ -21,7 +21,7 @@
 
 enum { FIRST_FD = 3, PROC_FD = 700, MAX_GROUPS = 32 };
 
-static void join(int n)
+static void join_namespaces(int n)
 {
 	char cwd[PATH_MAX];
 	const int proc = open("/proc", O_PATH | O_DIRECTORY);
@@ -58,7 +58,7 @@ int main(int argc, char **argv)
 	if (argc - optind < 5)
 		errx(1, "too few arguments");
 	if (atoi(argv[0]) > 0)
-		join(atoi(argv[0]));
+		join_namespaces(atoi(argv[0]));
 	for (char *s = strtok(argv[3], ","); s && n < MAX_GROUPS; s = strtok(NULL, ","))
 		groups[n++] = (gid_t)atoi(s);
 	if (setgroups(n, groups) || setgid((gid_t)atoi(argv[2])) || setuid((uid_t)atoi(argv[1])))

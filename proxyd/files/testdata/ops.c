@@ -17,7 +17,7 @@
 
 static uint64_t state;
 
-static unsigned int draw(unsigned int n)
+static unsigned int draw_number(unsigned int n)
 {
 	state ^= state << 13;
 	state ^= state >> 7;
@@ -26,152 +26,152 @@ static unsigned int draw(unsigned int n)
 	return ((unsigned int)(state >> 33) % n);
 }
 
-static char *name(char *buf, const char *dir)
+static char *draw_name(char *buf, const char *dir)
 {
 	static const char *const folders[] = { "", "", "d0/", "d1/", "d0/e/", "d2/" };
 	static const char *const how[] = { "", "./", "d0/../", "/" };
 
 	/* Absolute and relative, straight and crooked. */
-	if (draw(2))
-		sprintf(buf, "%s%s%sf%u", draw(2) ? how[draw(2)] : "", "", folders[draw(6)], draw(8));
+	if (draw_number(2))
+		sprintf(buf, "%s%s%sf%u", draw_number(2) ? how[draw_number(2)] : "", "", folders[draw_number(6)], draw_number(8));
 	else
-		sprintf(buf, "%s/%s%sf%u", dir, draw(8) ? "" : "/", folders[draw(6)], draw(8));
+		sprintf(buf, "%s/%s%sf%u", dir, draw_number(8) ? "" : "/", folders[draw_number(6)], draw_number(8));
 
 	return (buf);
 }
 
-static char *folder(char *buf)
+static char *draw_folder(char *buf)
 {
 	static const char *const folders[] = { "d0", "d1", "d0/e", "d2", "d3" };
 
-	return (strcpy(buf, folders[draw(5)]));
+	return (strcpy(buf, folders[draw_number(5)]));
 }
 
-static void put(int fd)
+static void put_data(int fd)
 {
 	char data[5000];
-	const size_t n = draw(sizeof(data));
+	const size_t n = draw_number(sizeof(data));
 
-	memset(data, (int)draw(256), n);
+	memset(data, (int)draw_number(256), n);
 	if (n > 8)
 		memcpy(data, &state, 8);
 	if (fd < 0)
 		return;
-	if (!draw(8) && lseek(fd, (off_t)draw(40) << 20, SEEK_SET) < 0)
+	if (!draw_number(8) && lseek(fd, (off_t)draw_number(40) << 20, SEEK_SET) < 0)
 		perror("lseek");
 	if (write(fd, data, n) < 0)
 		perror("write");
 	close(fd);
 }
 
-static void fput(FILE *f)
+static void put_line(FILE *f)
 {
 	if (!f)
 		return;
-	fprintf(f, "line %u\n", draw(1000));
+	fprintf(f, "line %u\n", draw_number(1000));
 	fclose(f);
 }
 
-static void step(const char *dir)
+static void run_step(const char *dir)
 {
 	char a[4200], b[4200];
 	int fd;
 
-	switch (draw(30)) {
+	switch (draw_number(30)) {
 	case 0: case 1: case 2:
-		put(open(name(a, dir), O_WRONLY | O_CREAT | O_TRUNC, 0644));
+		put_data(open(draw_name(a, dir), O_WRONLY | O_CREAT | O_TRUNC, 0644));
 		break;
 	case 3: case 4:
-		put(open(name(a, dir), O_WRONLY | O_CREAT | O_APPEND, 0640));
+		put_data(open(draw_name(a, dir), O_WRONLY | O_CREAT | O_APPEND, 0640));
 		break;
 	case 5: case 6:
-		put(open(name(a, dir), O_RDWR));
+		put_data(open(draw_name(a, dir), O_RDWR));
 		break;
 	case 7:
-		put(open(name(a, dir), O_WRONLY | O_CREAT | O_EXCL, 0600));
+		put_data(open(draw_name(a, dir), O_WRONLY | O_CREAT | O_EXCL, 0600));
 		break;
 	case 8:
-		put(creat(name(a, dir), 0666));
+		put_data(creat(draw_name(a, dir), 0666));
 		break;
 	case 9:
-		fput(fopen(name(a, dir), "w"));
+		put_line(fopen(draw_name(a, dir), "w"));
 		break;
 	case 10:
-		fput(fopen(name(a, dir), "a"));
+		put_line(fopen(draw_name(a, dir), "a"));
 		break;
 	case 11:
-		fput(fopen(name(a, dir), "r+"));
+		put_line(fopen(draw_name(a, dir), "r+"));
 		break;
 	case 12:
-		if (truncate(name(a, dir), draw(8000)))
+		if (truncate(draw_name(a, dir), draw_number(8000)))
 			errno = 0;
 		break;
 	case 13: case 14:
-		rename(name(a, dir), name(b, dir));
+		rename(draw_name(a, dir), draw_name(b, dir));
 		break;
 	case 15:
-		rename(folder(a), folder(b));
+		rename(draw_folder(a), draw_folder(b));
 		break;
 	case 16:
-		if (link(name(a, dir), name(b, dir)))
+		if (link(draw_name(a, dir), draw_name(b, dir)))
 			errno = 0;
 		break;
 	case 17:
-		if (symlink(draw(2) ? "f1" : "/nowhere", name(b, dir)))
+		if (symlink(draw_number(2) ? "f1" : "/nowhere", draw_name(b, dir)))
 			errno = 0;
 		break;
 	case 18: case 19:
-		unlink(name(a, dir));
+		unlink(draw_name(a, dir));
 		break;
 	case 20:
-		remove(draw(2) ? name(a, dir) : folder(a));
+		remove(draw_number(2) ? draw_name(a, dir) : draw_folder(a));
 		break;
 	case 21: case 22:
-		mkdir(folder(a), 0755);
+		mkdir(draw_folder(a), 0755);
 		break;
 	case 23:
-		rmdir(folder(a));
+		rmdir(draw_folder(a));
 		break;
 	case 24:
-		chmod(name(a, dir), 0200 | draw(512));
+		chmod(draw_name(a, dir), 0200 | draw_number(512));
 		break;
 	case 25:
 		/* By a name of its own: opening it would block. */
-		sprintf(a, "p%u", draw(3));
+		sprintf(a, "p%u", draw_number(3));
 		if (mkfifo(a, 0600))
 			unlink(a);
 		break;
 	case 26:
 		strcpy(a, "tempXXXXXX");
 		fd = mkstemp(a);
-		put(fd);
-		if (draw(2))
-			rename(a, name(b, dir));
-		else if (draw(2))
+		put_data(fd);
+		if (draw_number(2))
+			rename(a, draw_name(b, dir));
+		else if (draw_number(2))
 			unlink(a);
 		break;
 	case 27:
-		fd = open(folder(a), O_RDONLY | O_DIRECTORY);
+		fd = open(draw_folder(a), O_RDONLY | O_DIRECTORY);
 		if (fd < 0)
 			break;
-		sprintf(b, "f%u", draw(8));
-		if (draw(2))
-			put(openat(fd, b, O_WRONLY | O_CREAT, 0644));
+		sprintf(b, "f%u", draw_number(8));
+		if (draw_number(2))
+			put_data(openat(fd, b, O_WRONLY | O_CREAT, 0644));
 		else
 			unlinkat(fd, b, 0);
 		close(fd);
 		break;
 	case 28:
 		/* Elsewhere for a moment. */
-		if (chdir(folder(a)))
+		if (chdir(draw_folder(a)))
 			break;
-		sprintf(b, "f%u", draw(8));
-		put(open(b, O_WRONLY | O_CREAT, 0644));
+		sprintf(b, "f%u", draw_number(8));
+		put_data(open(b, O_WRONLY | O_CREAT, 0644));
 		if (chdir(dir))
 			abort();
 		break;
 	case 29:
-		renameat2(AT_FDCWD, name(a, dir), AT_FDCWD, name(b, dir), draw(2) ? RENAME_EXCHANGE : RENAME_NOREPLACE);
+		renameat2(AT_FDCWD, draw_name(a, dir), AT_FDCWD, draw_name(b, dir), draw_number(2) ? RENAME_EXCHANGE : RENAME_NOREPLACE);
 		break;
 	}
 }
@@ -185,7 +185,7 @@ int main(int argc, char **argv)
 		return (1);
 	umask(0);
 	for (long n = strtol(argv[3], NULL, 10); n > 0; n--) {
-		step(argv[1]);
+		run_step(argv[1]);
 	}
 
 	return (0);

@@ -12,29 +12,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int put(const char *path, int flags, const char *text)
+static int put_text(const char *path, int flags, const char *text)
 {
 	const int fd = open(path, O_WRONLY | O_CREAT | flags, 0644);
 
 	return (fd < 0 || write(fd, text, strlen(text)) < 0 || close(fd));
 }
 
-static int save(const char *path, const char *text)
+static int save_text(const char *path, const char *text)
 {
 	char tmp[4096];
 
 	snprintf(tmp, sizeof(tmp), "%s.tmp", path);
 
-	return (put(tmp, O_TRUNC, text) || rename(tmp, path));
+	return (put_text(tmp, O_TRUNC, text) || rename(tmp, path));
 }
 
-static int many(const char *prefix, int count)
+static int make_many(const char *prefix, int count)
 {
 	char path[4096];
 
 	for (int i = 0; i < count; i++) {
 		snprintf(path, sizeof(path), "%s%d", prefix, i);
-		if (put(path, 0, ""))
+		if (put_text(path, 0, ""))
 			return (1);
 	}
 
@@ -49,13 +49,13 @@ int main(int argc, char **argv)
 
 		switch (argv[i][0]) {
 		case 'w': /* PATH TEXT */
-			rv = put(a, O_TRUNC, b);
+			rv = put_text(a, O_TRUNC, b);
 			break;
 		case 'a': /* PATH TEXT */
-			rv = put(a, O_APPEND, b);
+			rv = put_text(a, O_APPEND, b);
 			break;
 		case 's': /* PATH TEXT, by way of another name */
-			rv = save(a, b);
+			rv = save_text(a, b);
 			break;
 		case 'r': /* FROM TO */
 			rv = rename(a, b);
@@ -67,7 +67,7 @@ int main(int argc, char **argv)
 			rv = mkdir(a, 0755);
 			break;
 		case 'n': /* PREFIX COUNT */
-			rv = many(a, atoi(b));
+			rv = make_many(a, atoi(b));
 			break;
 		default:
 			rv = 1;

@@ -39,7 +39,7 @@
 
 static char block[128 << 10];
 
-static long long now(clockid_t clock)
+static long long nanoseconds_now(clockid_t clock)
 {
 	struct timespec t;
 
@@ -104,7 +104,7 @@ static void do_getppid(long n)
 static void do_clock(long n)
 {
 	while (n--)
-		result += (uint64_t)now(CLOCK_MONOTONIC);
+		result += (uint64_t)nanoseconds_now(CLOCK_MONOTONIC);
 }
 
 static void do_readwrite(long n)
@@ -166,7 +166,7 @@ static const struct {
 };
 
 /* Always on the same processor: two of them need not be equally fast. */
-static void pin(void)
+static void pin_processor(void)
 {
 	cpu_set_t set;
 	int last = -1;
@@ -181,17 +181,17 @@ static void pin(void)
 		err(1, "sched_setaffinity");
 }
 
-static bool work(const char *verb, long n)
+static bool run_work(const char *verb, long n)
 {
 	for (size_t i = 0; i < sizeof(works) / sizeof(works[0]); ++i)
 		if (strcmp(works[i].verb, verb) == 0) {
 			long long wall, cpu;
 
-			pin();
+			pin_processor();
 			cpu = cpu_time();
-			wall = now(CLOCK_MONOTONIC);
+			wall = nanoseconds_now(CLOCK_MONOTONIC);
 			works[i].work(n);
-			wall = now(CLOCK_MONOTONIC) - wall;
+			wall = nanoseconds_now(CLOCK_MONOTONIC) - wall;
 			printf("%lld %lld\n", wall, cpu_time() - cpu);
 			return (true);
 		}
@@ -223,7 +223,7 @@ struct region {
 
 static uint64_t state;
 
-static uint64_t noise(void)
+static uint64_t next_noise(void)
 {
 	state ^= state << 13;
 	state ^= state >> 7;
@@ -237,14 +237,14 @@ static void fill_page(char *p)
 {
 	static const char *const words[] = { "torch.nn.functional", "\x48\x89\xe5\x48", "0x00000000", "def forward(self, ", "__pycache__/",
 		"import ", "return ", "libstdc++.so.6", "weight", "bias", "optimizer.step()" };
-	uint64_t *const w = (uint64_t *)p, kind = noise() % 100, base = noise() >> 28 << 12;
+	uint64_t *const w = (uint64_t *)p, kind = next_noise() % 100, base = next_noise() >> 28 << 12;
 
 	memset(p, 0, 4096);
 	if (kind < 15) /* zeros */
 		return;
 	if (kind < 50) /* structs: pointers into one heap, small numbers, flags */
 		for (int i = 0; i < 512; i += 4) {
-			const uint64_t x = noise();
+			const uint64_t x = next_noise();
 
 			w[i] = base + (x & 4095) * 16;
 			w[i + 1] = x >> 12 & 63;
@@ -252,14 +252,14 @@ static void fill_page(char *p)
 		}
 	else if (kind < 80) /* text and code */
 		for (int i = 0; i < 4096;) {
-			const char *word = words[noise() % (sizeof(words) / sizeof(words[0]))];
+			const char *word = words[next_noise() % (sizeof(words) / sizeof(words[0]))];
 
 			while (*word && i < 4096)
 				p[i++] = *word++;
 		}
 	else /* weights, or a buffer that is used in part */
-		for (uint64_t i = 0, n = kind < 92 ? noise() % 512 : 512; i < n; ++i)
-			w[i] = noise();
+		for (uint64_t i = 0, n = kind < 92 ? next_noise() % 512 : 512; i < n; ++i)
+			w[i] = next_noise();
 }
 
 static void fill_region(struct region *r, size_t size, uint64_t seed)
@@ -278,7 +278,7 @@ static void fill_region(struct region *r, size_t size, uint64_t seed)
 		fill_page(r->at + i);
 }
 
-static void fill(long mib, uint64_t seed)
+static void fill_memory(long mib, uint64_t seed)
 {
 	static struct region shared, own;
 	const char *rank = getenv("SLURM_PROCID");
@@ -290,14 +290,14 @@ static void fill(long mib, uint64_t seed)
 
 /* --- standing still --- */
 
-static void gap(void)
+static void measure_gap(void)
 {
 	struct pollfd input = { .fd = 0, .events = POLLIN };
-	long long last = now(CLOCK_MONOTONIC), longest = 0;
+	long long last = nanoseconds_now(CLOCK_MONOTONIC), longest = 0;
 	char line[64];
 
 	while (poll(&input, 1, 1) <= 0) {
-		const long long t = now(CLOCK_MONOTONIC);
+		const long long t = nanoseconds_now(CLOCK_MONOTONIC);
 
 		if (t - last > longest)
 			longest = t - last;
@@ -329,35 +329,35 @@ static int connect_to(const char *host, char verb)
 }
 
 /* The end of the stream is when the other side has read all of it. */
-static void stream(const char *host, long ms)
+static void send_stream(const char *host, long ms)
 {
 	const int fd = connect_to(host, 's');
-	const long long began = now(CLOCK_MONOTONIC), end = began + ms * 1000000;
+	const long long began = nanoseconds_now(CLOCK_MONOTONIC), end = began + ms * 1000000;
 	uint64_t got;
 
-	while (now(CLOCK_MONOTONIC) < end)
+	while (nanoseconds_now(CLOCK_MONOTONIC) < end)
 		if (write(fd, block, sizeof(block)) <= 0)
 			err(1, "%s", host);
 	if (shutdown(fd, SHUT_WR) || read(fd, &got, sizeof(got)) != sizeof(got))
 		err(1, "%s", host);
-	printf("%.0f\n", (double)got * 1e9 / (double)(now(CLOCK_MONOTONIC) - began));
+	printf("%.0f\n", (double)got * 1e9 / (double)(nanoseconds_now(CLOCK_MONOTONIC) - began));
 	close(fd);
 }
 
-static void trips(const char *host, long ms)
+static void make_trips(const char *host, long ms)
 {
 	const int fd = connect_to(host, 't');
-	const long long began = now(CLOCK_MONOTONIC), end = began + ms * 1000000;
+	const long long began = nanoseconds_now(CLOCK_MONOTONIC), end = began + ms * 1000000;
 	long n = 0;
 
-	for (; now(CLOCK_MONOTONIC) < end; ++n)
+	for (; nanoseconds_now(CLOCK_MONOTONIC) < end; ++n)
 		if (write(fd, block, 1) != 1 || read(fd, block, 1) != 1)
 			err(1, "%s", host);
-	printf("%.0f\n", (double)n * 1e9 / (double)(now(CLOCK_MONOTONIC) - began));
+	printf("%.0f\n", (double)n * 1e9 / (double)(nanoseconds_now(CLOCK_MONOTONIC) - began));
 	close(fd);
 }
 
-static void answer(int fd)
+static void answer_peer(int fd)
 {
 	const int on = 1;
 	uint64_t got = 0;
@@ -376,7 +376,7 @@ static void answer(int fd)
 		return; /* of round trips nobody wants to know */
 }
 
-static void serve(void)
+static void serve_peers(void)
 {
 	const struct sockaddr_in any = { .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(PORT)) };
 	const int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
@@ -389,7 +389,7 @@ static void serve(void)
 
 		if (fd < 0)
 			err(1, "accept");
-		answer(fd);
+		answer_peer(fd);
 		close(fd);
 	}
 }
@@ -401,19 +401,19 @@ int main(int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc == 2 && strcmp(argv[1], "serve") == 0)
-		serve();
+		serve_peers();
 	if (argc == 4 && strcmp(argv[1], "work") == 0)
-		return (work(argv[2], atol(argv[3])) ? 0 : 1);
+		return (run_work(argv[2], atol(argv[3])) ? 0 : 1);
 	printf("ready\n");
 	while (fgets(line, sizeof(line), stdin)) {
 		if (sscanf(line, "fill %ld %127s", &n, host) == 2)
-			fill(n, strtoull(host, NULL, 10));
+			fill_memory(n, strtoull(host, NULL, 10));
 		else if (strcmp(line, "gap 0\n") == 0)
-			gap();
+			measure_gap();
 		else if (sscanf(line, "stream %127s %ld", host, &n) == 2)
-			stream(host, n);
+			send_stream(host, n);
 		else if (sscanf(line, "trips %127s %ld", host, &n) == 2)
-			trips(host, n);
+			make_trips(host, n);
 		else if (sscanf(line, "%31s %127s", verb, host) != 2 || !work_apart(verb, host))
 			errx(1, "no such work: %s", line);
 	}

@@ -39,13 +39,13 @@ static inline const char *name_of(CUresult r)
 	} while (0)
 
 /* Whether the driver itself answers, and no device server. */
-static inline int natively(void)
+static inline int is_native(void)
 {
 	return (getenv("SINGULARITY_SLURM_DEVICE") == NULL);
 }
 
 /* A context on device 0, current. */
-static inline CUcontext begin(void)
+static inline CUcontext open_context(void)
 {
 	CUcontext ctx;
 

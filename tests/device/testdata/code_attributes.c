@@ -20,7 +20,7 @@ static const char image[] = PTX(
 	"ret;\n"
 	"}\n");
 
-static int get(CUfunction f, CUfunction_attribute a)
+static int get_attribute(CUfunction f, CUfunction_attribute a)
 {
 	int v;
 
@@ -39,16 +39,16 @@ int main(void)
 	const char *name;
 	int most;
 
-	begin();
+	open_context();
 	OK(cuModuleLoadData(&module, image));
 	OK(cuModuleGetFunction(&last, module, "last"));
-	HOLDS(get(last, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) == 128);
-	HOLDS(get(last, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES) == 1024);
-	HOLDS(get(last, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES) >= 64);
-	HOLDS(get(last, CU_FUNC_ATTRIBUTE_NUM_REGS) > 0);
-	HOLDS(get(last, CU_FUNC_ATTRIBUTE_PTX_VERSION) == 70);
-	HOLDS(get(last, CU_FUNC_ATTRIBUTE_BINARY_VERSION) == 100);
-	HOLDS(get(last, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) == 49152 - 1024);
+	HOLDS(get_attribute(last, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) == 128);
+	HOLDS(get_attribute(last, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES) == 1024);
+	HOLDS(get_attribute(last, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES) >= 64);
+	HOLDS(get_attribute(last, CU_FUNC_ATTRIBUTE_NUM_REGS) > 0);
+	HOLDS(get_attribute(last, CU_FUNC_ATTRIBUTE_PTX_VERSION) == 70);
+	HOLDS(get_attribute(last, CU_FUNC_ATTRIBUTE_BINARY_VERSION) == 100);
+	HOLDS(get_attribute(last, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) == 49152 - 1024);
 	WANT(CUDA_ERROR_INVALID_VALUE, cuFuncGetAttribute(&most, (CUfunction_attribute)99, last));
 	WANT(CUDA_ERROR_INVALID_VALUE, cuFuncGetAttribute(NULL, CU_FUNC_ATTRIBUTE_NUM_REGS, last));
 	WANT(CUDA_ERROR_INVALID_HANDLE, cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_NUM_REGS, (CUfunction)module));
@@ -60,13 +60,13 @@ int main(void)
 	WANT(CUDA_ERROR_INVALID_VALUE, cuFuncSetAttribute(last, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, -1));
 	WANT(CUDA_ERROR_INVALID_VALUE, cuFuncSetAttribute(last, CU_FUNC_ATTRIBUTE_NUM_REGS, 1));
 	OK(cuFuncSetAttribute(last, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 65536));
-	HOLDS(get(last, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) == 65536);
+	HOLDS(get_attribute(last, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) == 65536);
 	WANT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(last, 1, 1, 1, 1, 1, 1, 65537, NULL, params, NULL));
 	OK(cuLaunchKernel(last, 1, 1, 1, 1, 1, 1, 65536, NULL, params, NULL));
 	OK(cuMemcpyDtoH(&v, p, sizeof(v)));
 	printf("65536 bytes of dynamic shared memory: %u\n", v);
 	OK(cuFuncSetAttribute(last, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 50));
-	HOLDS(get(last, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) == 50);
+	HOLDS(get_attribute(last, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) == 50);
 
 	OK(cuFuncSetCacheConfig(last, CU_FUNC_CACHE_PREFER_L1));
 	OK(cuFuncGetModule(&whose, last));

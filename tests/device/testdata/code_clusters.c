@@ -13,7 +13,7 @@ static const char image[] = PTX(
 	".visible .entry count(.param .u64 p)\n"
 	"{ .reg .u64 %p; .reg .u32 %v; ld.param.u64 %p, [p]; atom.global.add.u32 %v, [%p], 1; ret; }\n");
 
-static unsigned int launch(CUfunction f, unsigned int blocks, CUdeviceptr p, CUresult want)
+static unsigned int launch_clusters(CUfunction f, unsigned int blocks, CUdeviceptr p, CUresult want)
 {
 	void *params[] = { &p };
 	CUlaunchAttribute cluster = { .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION };
@@ -46,14 +46,14 @@ int main(void)
 	unsigned int n;
 	CUresult r;
 
-	begin();
+	open_context();
 	OK(cuDeviceGetAttribute(&clusters, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, 0));
 	OK(cuDeviceGetAttribute(&tensors, CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED, 0));
 	OK(cuModuleLoadData(&module, image));
 	OK(cuModuleGetFunction(&f, module, "count"));
 	OK(cuMemAlloc(&p, 4096));
-	printf("in clusters of 1: %u\n", launch(f, 1, p, CUDA_SUCCESS));
-	n = launch(f, 2, p, clusters ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	printf("in clusters of 1: %u\n", launch_clusters(f, 1, p, CUDA_SUCCESS));
+	n = launch_clusters(f, 2, p, clusters ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE);
 	HOLDS(n == (clusters ? 16 : 0));
 	printf("in clusters of 2: as the device has it\n");
 

@@ -29,7 +29,7 @@ int main(void)
 	CUlaunchAttribute together = { .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE };
 	CUlaunchConfig config = { 64, 1, 1, 64, 1, 1, 0, NULL, &together, 1 };
 
-	begin();
+	open_context();
 	OK(cuModuleLoadData(&module, image));
 	OK(cuModuleGetFunction(&meet, module, "meet"));
 	OK(cuMemAlloc(&p, 4));

@@ -14,15 +14,15 @@ static const char image[] = PTX(
 	".reqntid 8, 4, 1\n"
 	"{ ret; }\n");
 
-static CUresult launch(CUfunction f, unsigned int x, unsigned int y, unsigned int z, unsigned int bx, unsigned int by, unsigned int bz,
-		       void **params)
+static CUresult launch_shape(CUfunction f, unsigned int x, unsigned int y, unsigned int z, unsigned int bx, unsigned int by, unsigned int bz,
+			     void **params)
 {
 	return (cuLaunchKernel(f, x, y, z, bx, by, bz, 0, NULL, params, NULL));
 }
 
 int main(void)
 {
-	CUcontext first = begin(), second;
+	CUcontext first = open_context(), second;
 	CUmodule module;
 	CUfunction f, exact;
 	CUdeviceptr p;
@@ -40,17 +40,17 @@ int main(void)
 	OK(cuModuleGetFunction(&f, module, "f"));
 	OK(cuModuleGetFunction(&exact, module, "exact"));
 	OK(cuMemAlloc(&p, 4));
-	WANT(CUDA_ERROR_INVALID_VALUE, launch(f, 0, 1, 1, 1, 1, 1, params));
-	WANT(CUDA_ERROR_INVALID_VALUE, launch(f, 1, 65536, 1, 1, 1, 1, params));
-	WANT(CUDA_ERROR_INVALID_VALUE, launch(f, 1, 1, 1, 1, 0, 1, params));
-	WANT(CUDA_ERROR_INVALID_VALUE, launch(f, 1, 1, 1, 2048, 1, 1, params));
-	WANT(CUDA_ERROR_INVALID_VALUE, launch(f, 1, 1, 1, 1, 1, 65, params));
-	WANT(CUDA_ERROR_INVALID_VALUE, launch(f, 1, 1, 1, 65, 1, 1, params));
-	WANT(CUDA_ERROR_INVALID_VALUE, launch(f, 1, 1, 1, 1, 1, 1, NULL));
-	WANT(CUDA_ERROR_INVALID_VALUE, launch(exact, 1, 1, 1, 32, 1, 1, NULL));
-	OK(launch(exact, 1, 1, 1, 8, 4, 1, NULL));
-	WANT(CUDA_ERROR_INVALID_HANDLE, launch((CUfunction)module, 1, 1, 1, 1, 1, 1, params));
-	WANT(CUDA_ERROR_INVALID_HANDLE, launch(NULL, 1, 1, 1, 1, 1, 1, params));
+	WANT(CUDA_ERROR_INVALID_VALUE, launch_shape(f, 0, 1, 1, 1, 1, 1, params));
+	WANT(CUDA_ERROR_INVALID_VALUE, launch_shape(f, 1, 65536, 1, 1, 1, 1, params));
+	WANT(CUDA_ERROR_INVALID_VALUE, launch_shape(f, 1, 1, 1, 1, 0, 1, params));
+	WANT(CUDA_ERROR_INVALID_VALUE, launch_shape(f, 1, 1, 1, 2048, 1, 1, params));
+	WANT(CUDA_ERROR_INVALID_VALUE, launch_shape(f, 1, 1, 1, 1, 1, 65, params));
+	WANT(CUDA_ERROR_INVALID_VALUE, launch_shape(f, 1, 1, 1, 65, 1, 1, params));
+	WANT(CUDA_ERROR_INVALID_VALUE, launch_shape(f, 1, 1, 1, 1, 1, 1, NULL));
+	WANT(CUDA_ERROR_INVALID_VALUE, launch_shape(exact, 1, 1, 1, 32, 1, 1, NULL));
+	OK(launch_shape(exact, 1, 1, 1, 8, 4, 1, NULL));
+	WANT(CUDA_ERROR_INVALID_HANDLE, launch_shape((CUfunction)module, 1, 1, 1, 1, 1, 1, params));
+	WANT(CUDA_ERROR_INVALID_HANDLE, launch_shape(NULL, 1, 1, 1, 1, 1, 1, params));
 	WANT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, params, extra));
 	WANT(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, cuLaunchCooperativeKernel(f, 1000000, 1, 1, 64, 1, 1, 0, NULL, params));
 	{
@@ -62,7 +62,7 @@ int main(void)
 		WANT(CUDA_ERROR_INVALID_CLUSTER_SIZE, cuLaunchKernelEx(&config, f, params, NULL));
 	}
 
-	OK(launch(f, 1, 1, 1, 1, 1, 1, params));
+	OK(launch_shape(f, 1, 1, 1, 1, 1, 1, params));
 	OK(cuMemcpyDtoH(&got, p, 4));
 	HOLDS(got == 3);
 	block.p = p;
@@ -74,7 +74,7 @@ int main(void)
 
 	/* A function belongs to one context. */
 	OK(cuCtxCreate(&second, 0, 0));
-	WANT(CUDA_ERROR_INVALID_HANDLE, launch(f, 1, 1, 1, 1, 1, 1, params));
+	WANT(CUDA_ERROR_INVALID_HANDLE, launch_shape(f, 1, 1, 1, 1, 1, 1, params));
 	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	OK(cuCtxSetCurrent(first));
 	WANT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
@@ -86,7 +86,7 @@ int main(void)
 	WANT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
 	WANT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, (CUstream)0x1000, params, NULL));
 	OK(cuCtxSetCurrent(NULL));
-	WANT(CUDA_ERROR_INVALID_CONTEXT, launch(f, 1, 1, 1, 1, 1, 1, params));
+	WANT(CUDA_ERROR_INVALID_CONTEXT, launch_shape(f, 1, 1, 1, 1, 1, 1, params));
 	WANT(CUDA_ERROR_INVALID_CONTEXT, cuModuleLoadData(&module, image));
 	OK(cuCtxSetCurrent(first));
 
@@ -94,7 +94,7 @@ int main(void)
 	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
 	OK(cuModuleUnload(module));
-	WANT(CUDA_ERROR_INVALID_HANDLE, launch(f, 1, 1, 1, 1, 1, 1, params));
+	WANT(CUDA_ERROR_INVALID_HANDLE, launch_shape(f, 1, 1, 1, 1, 1, 1, params));
 	OK(cuCtxSynchronize());
 	printf("all is well\n");
 	return (0);

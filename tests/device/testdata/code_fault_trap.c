@@ -19,7 +19,7 @@ int main(void)
 	CUdeviceptr p, q;
 	void *params[] = { &p };
 
-	begin();
+	open_context();
 	OK(cuModuleLoadData(&module, image));
 	OK(cuModuleGetFunction(&fault, module, "fault"));
 	OK(cuMemAlloc(&p, 64));

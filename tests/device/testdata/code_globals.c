@@ -29,7 +29,7 @@ int main(void)
 	unsigned int v[4], thousand = 1000, seen[2];
 	void *params[] = { &p };
 
-	begin();
+	open_context();
 	OK(cuModuleLoadData(&module, image));
 	OK(cuModuleGetGlobal(&table, &n, module, "table"));
 	HOLDS(n == 16 && table != 0);

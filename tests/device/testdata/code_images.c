@@ -61,7 +61,7 @@ struct fatbin {
 enum { LZ4 = 0x2000, ZSTD = 0x8000 };
 enum { LONG = 3 << 20 };
 
-static struct fatbin fatbin(unsigned int kind, unsigned int arch, unsigned long long flags, const void *payload, size_t n, size_t size)
+static struct fatbin make_fatbin(unsigned int kind, unsigned int arch, unsigned long long flags, const void *payload, size_t n, size_t size)
 {
 	struct fatbin f = { .magic = 0xba55ed50, .version = 1, .header = 16 };
 
@@ -79,7 +79,7 @@ static struct fatbin fatbin(unsigned int kind, unsigned int arch, unsigned long 
 }
 
 /* An LZ4 block of literals alone. */
-static size_t lz4(unsigned char *to, const char *text, size_t n)
+static size_t pack_lz4(unsigned char *to, const char *text, size_t n)
 {
 	unsigned char *p = to;
 	size_t more = n - 15;
@@ -93,7 +93,7 @@ static size_t lz4(unsigned char *to, const char *text, size_t n)
 }
 
 /* A zstd frame of one block that is not compressed. */
-static size_t zstd(unsigned char *to, const char *text, size_t n)
+static size_t pack_zstd(unsigned char *to, const char *text, size_t n)
 {
 	const unsigned char head[] = {
 		0x28, 0xb5, 0x2f, 0xfd, 0x60, (unsigned char)(n - 256), (unsigned char)((n - 256) >> 8),
@@ -105,7 +105,7 @@ static size_t zstd(unsigned char *to, const char *text, size_t n)
 	return (sizeof(head) + n);
 }
 
-static void run(const char *what, CUmodule module)
+static void run_answer(const char *what, CUmodule module)
 {
 	CUfunction answer;
 	CUdeviceptr p;
@@ -121,12 +121,12 @@ static void run(const char *what, CUmodule module)
 	printf("%s: %u\n", what, got);
 }
 
-static void load(const char *what, const void *data)
+static void load_image(const char *what, const void *data)
 {
 	CUmodule module;
 
 	OK(cuModuleLoadData(&module, data));
-	run(what, module);
+	run_answer(what, module);
 }
 
 int main(void)
@@ -142,47 +142,47 @@ int main(void)
 	char *long_text;
 	int fd;
 
-	begin();
-	load("text", image);
-	load("text of PTX 1.4", old);
+	open_context();
+	load_image("text", image);
+	load_image("text of PTX 1.4", old);
 
 	/* Longer than any message of the ring. */
 	long_text = malloc(LONG + sizeof(image));
 	HOLDS(long_text != NULL);
 	memset(long_text, '\n', LONG);
 	memcpy(long_text + LONG, image, sizeof(image));
-	load("text of 3 MiB", long_text);
+	load_image("text of 3 MiB", long_text);
 	free(long_text);
 
 	fd = mkstemp(path);
 	HOLDS(fd >= 0 && write(fd, image, sizeof(image) - 1) == sizeof(image) - 1 && close(fd) == 0);
 	OK(cuModuleLoad(&module, path));
-	run("file", module);
+	run_answer("file", module);
 	unlink(path);
 	module = before;
 	WANT(CUDA_ERROR_FILE_NOT_FOUND, cuModuleLoad(&module, path));
 
 	/* Longer than 256 bytes, as a frame's header of this form says. */
 	snprintf(padded, sizeof(padded), "%s//%*s\n", image, 300, "");
-	f = fatbin(1, 70, 0, padded, strlen(padded) + 1, 0);
-	load("plain fatbin", &f);
-	f = fatbin(1, 70, LZ4, packed, lz4(packed, padded, strlen(padded)), strlen(padded));
-	load("lz4 fatbin", &f);
-	f = fatbin(1, 70, ZSTD, packed, zstd(packed, padded, strlen(padded)), strlen(padded));
-	load("zstd fatbin", &f);
-	load("wrapped", &wrapper);
+	f = make_fatbin(1, 70, 0, padded, strlen(padded) + 1, 0);
+	load_image("plain fatbin", &f);
+	f = make_fatbin(1, 70, LZ4, packed, pack_lz4(packed, padded, strlen(padded)), strlen(padded));
+	load_image("lz4 fatbin", &f);
+	f = make_fatbin(1, 70, ZSTD, packed, pack_zstd(packed, padded, strlen(padded)), strlen(padded));
+	load_image("zstd fatbin", &f);
+	load_image("wrapped", &wrapper);
 	OK(cuModuleLoadFatBinary(&module, &wrapper));
-	run("by cuModuleLoadFatBinary", module);
+	run_answer("by cuModuleLoadFatBinary", module);
 
 	/* What cannot be run, and what is nothing. */
 	module = before;
-	f = fatbin(2, 80, 0, "machine code", 13, 0);
+	f = make_fatbin(2, 80, 0, "machine code", 13, 0);
 	WANT(CUDA_ERROR_NO_BINARY_FOR_GPU, cuModuleLoadData(&module, &f));
-	f = fatbin(1, 130, 0, image, sizeof(image), 0);
+	f = make_fatbin(1, 130, 0, image, sizeof(image), 0);
 	WANT(CUDA_ERROR_NO_BINARY_FOR_GPU, cuModuleLoadData(&module, &f));
-	f = fatbin(1, 70, LZ4, "\xff\xff\xff", 3, 400);
+	f = make_fatbin(1, 70, LZ4, "\xff\xff\xff", 3, 400);
 	WANT(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&module, &f));
-	f = fatbin(1, 70, 0, image, sizeof(image), 0);
+	f = make_fatbin(1, 70, 0, image, sizeof(image), 0);
 	f.body = 1ull << 62;
 	WANT(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&module, &f));
 	WANT(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&module, "no code at all"));

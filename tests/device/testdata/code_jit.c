@@ -25,7 +25,7 @@ int main(void)
 	float time;
 	int registers;
 
-	begin();
+	open_context();
 	{
 		CUjit_option names[] = { CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER,
 					 CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_WALL_TIME };

@@ -34,7 +34,7 @@ int main(void)
 	CUjit_option names[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
 	void *values[] = { errors, (void *)sizeof(errors) };
 
-	begin();
+	open_context();
 	OK(cuLinkCreate(0, NULL, NULL, &state));
 	OK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)caller, sizeof(caller), "caller", 0, NULL, NULL));
 	OK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)callee, strlen(callee), NULL, 0, NULL, NULL));

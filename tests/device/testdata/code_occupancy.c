@@ -15,7 +15,7 @@ static const char image[] = PTX(
 
 static int asked;
 
-static size_t need(int block)
+static size_t shared_size(int block)
 {
 	HOLDS(block > 0 && block <= 1024);
 	++asked;
@@ -29,7 +29,7 @@ int main(void)
 	int clusters, blocks, grid, block, sms, per, other, total, optin;
 	size_t bytes;
 
-	begin();
+	open_context();
 	OK(cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
 	OK(cuDeviceGetAttribute(&per, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 0));
 	OK(cuDeviceGetAttribute(&total, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 0));
@@ -45,7 +45,7 @@ int main(void)
 	OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, shared, 32, 0));
 	HOLDS(blocks == total / (16384 + 1024));
 	OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, small, 128, 0));
-	HOLDS(natively() || blocks == 0); /* a driver leaves .maxntid out of account */
+	HOLDS(is_native() || blocks == 0); /* a driver leaves .maxntid out of account */
 	WANT(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, plain, 0, 0));
 	WANT(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&blocks, plain, 1, 0, 8));
 	WANT(CUDA_ERROR_INVALID_HANDLE, cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, NULL, 1, 0));
@@ -56,7 +56,7 @@ int main(void)
 	HOLDS(block == 64 && grid == per / 64 * sms); /* of 96 only 21 fit: 2016 threads */
 	OK(cuOccupancyMaxPotentialBlockSize(&grid, &block, plain, NULL, 0, 100));
 	HOLDS(block <= 100 && block % 32 == 0);
-	OK(cuOccupancyMaxPotentialBlockSizeWithFlags(&grid, &block, plain, need, 0, 0, CU_OCCUPANCY_DEFAULT));
+	OK(cuOccupancyMaxPotentialBlockSizeWithFlags(&grid, &block, plain, shared_size, 0, 0, CU_OCCUPANCY_DEFAULT));
 	HOLDS(block * 160 <= optin && grid % sms == 0 && grid > 0);
 	printf("the function was %s\n", asked > 0 ? "asked" : "not asked");
 

@@ -32,7 +32,7 @@ int main(void)
 	int v = 10;
 	void *params[] = { &v };
 
-	begin();
+	open_context();
 	OK(cuModuleLoadData(&module, image));
 	OK(cuModuleGetFunction(&say, module, "say"));
 	printf("before\n");

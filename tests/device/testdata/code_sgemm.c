@@ -49,7 +49,7 @@ int main(void)
 	void *params[] = { &da, &db, &dc, &m, &n, &k };
 	int most;
 
-	begin();
+	open_context();
 	for (int i = 0; i < M; ++i)
 		for (int j = 0; j < K; ++j)
 			a[i][j] = (float)((i * 7 + j * 3) % 11 - 5) / 3;

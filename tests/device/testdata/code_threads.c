@@ -17,7 +17,7 @@ enum { THREADS = 8, ROUNDS = 4, LAUNCHES = 200 };
 static CUcontext ctx;
 static CUmodule shared;
 
-static void *run(void *arg)
+static void *run_thread(void *arg)
 {
 	const unsigned int v = (unsigned int)(size_t)arg + 1;
 	CUstream stream;
@@ -52,10 +52,10 @@ int main(void)
 {
 	pthread_t threads[THREADS];
 
-	ctx = begin();
+	ctx = open_context();
 	OK(cuModuleLoadData(&shared, image));
 	for (size_t i = 0; i < THREADS; ++i)
-		HOLDS(pthread_create(&threads[i], NULL, run, (void *)i) == 0);
+		HOLDS(pthread_create(&threads[i], NULL, run_thread, (void *)i) == 0);
 	for (int i = 0; i < THREADS; ++i)
 		HOLDS(pthread_join(threads[i], NULL) == 0);
 	printf("%d threads, %d launches each\n", THREADS, ROUNDS * LAUNCHES);

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-static uint32_t word(CUdeviceptr p)
+static uint32_t read_word(CUdeviceptr p)
 {
 	uint32_t v;
 
@@ -18,7 +18,7 @@ static uint32_t word(CUdeviceptr p)
 
 int main(void)
 {
-	CUcontext zero = begin(), one, more;
+	CUcontext zero = open_context(), one, more;
 	CUdeviceptr a, b, c;
 	unsigned int flags;
 	int yes, active;
@@ -36,7 +36,7 @@ int main(void)
 	OK(cuMemAlloc(&b, 4096));
 	HOLDS(a != b);
 	OK(cuMemcpyPeer(b, one, a, zero, 4096));
-	HOLDS(word(b + 4092) == 42);
+	HOLDS(read_word(b + 4092) == 42);
 	WANT(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, cuCtxDisablePeerAccess(zero));
 	/* Memory of the host is in both contexts already. */
 	OK(cuMemHostAlloc(&pinned, 4096, CU_MEMHOSTALLOC_PORTABLE));
@@ -57,7 +57,7 @@ int main(void)
 	OK(cuMemsetD32(b, 7, 1024));
 	OK(cuMemcpyDtoD(a, b, 4096));
 	OK(cuCtxSynchronize());
-	HOLDS(word(a) == 7);
+	HOLDS(read_word(a) == 7);
 	OK(cuCtxDisablePeerAccess(zero));
 	OK(cuMemFreeHost(more_pinned));
 
@@ -71,7 +71,7 @@ int main(void)
 	OK(cuCtxDestroy(more));
 	OK(cuCtxSetCurrent(one));
 	WANT(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange(NULL, &n, c));
-	HOLDS(word(b) == 7);
+	HOLDS(read_word(b) == 7);
 
 	/* The primary one is counted. */
 	OK(cuDevicePrimaryCtxRetain(&more, 1));
@@ -85,7 +85,7 @@ int main(void)
 	WANT(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease(1));
 	WANT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxSynchronize());
 	OK(cuCtxSetCurrent(zero));
-	HOLDS(word(a) == 7);
+	HOLDS(read_word(a) == 7);
 	puts("done");
 	return (0);
 }

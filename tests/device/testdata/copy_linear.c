@@ -8,22 +8,22 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static unsigned char at(size_t i, unsigned int seed)
+static unsigned char byte_at(size_t i, unsigned int seed)
 {
 	return ((unsigned char)(i * 131 + i / 257 + seed));
 }
 
-static void fill(unsigned char *p, size_t n, unsigned int seed)
+static void fill_bytes(unsigned char *p, size_t n, unsigned int seed)
 {
 	for (size_t i = 0; i < n; ++i)
-		p[i] = at(i, seed);
+		p[i] = byte_at(i, seed);
 }
 
-static void same(const unsigned char *p, size_t n, unsigned int seed, const char *what)
+static void check_bytes(const unsigned char *p, size_t n, unsigned int seed, const char *what)
 {
 	for (size_t i = 0; i < n; ++i)
-		if (p[i] != at(i, seed)) {
-			printf("%s: byte %zu of %zu is %#x, not %#x\n", what, i, n, p[i], at(i, seed));
+		if (p[i] != byte_at(i, seed)) {
+			printf("%s: byte %zu of %zu is %#x, not %#x\n", what, i, n, p[i], byte_at(i, seed));
 			exit(1);
 		}
 }
@@ -33,65 +33,65 @@ static void both_ways(unsigned char *in, unsigned char *out, CUdeviceptr device,
 	static unsigned int seed;
 	CUdeviceptr there = (CUdeviceptr)(uintptr_t)in, back = (CUdeviceptr)(uintptr_t)out;
 
-	fill(in, n, ++seed);
+	fill_bytes(in, n, ++seed);
 	memset(out, 0, n);
 	OK(cuMemcpyHtoD(device, in, n));
 	OK(cuMemcpyDtoH(out, device, n));
-	same(out, n, seed, what);
+	check_bytes(out, n, seed, what);
 
-	fill(in, n, ++seed);
+	fill_bytes(in, n, ++seed);
 	OK(cuMemcpyHtoDAsync(device, in, n, stream));
 	OK(cuMemcpyDtoHAsync(out, device, n, stream));
 	OK(cuStreamSynchronize(stream));
-	same(out, n, seed, what);
+	check_bytes(out, n, seed, what);
 
-	fill(in, n, ++seed);
+	fill_bytes(in, n, ++seed);
 	OK(cuMemcpy(device, there, n));
 	OK(cuMemcpy(back, device, n));
-	same(out, n, seed, what);
+	check_bytes(out, n, seed, what);
 
-	fill(in, n, ++seed);
+	fill_bytes(in, n, ++seed);
 	OK(cuMemcpyAsync(device, there, n, stream));
 	OK(cuMemcpyAsync(back, device, n, stream));
 	OK(cuStreamSynchronize(stream));
-	same(out, n, seed, what);
+	check_bytes(out, n, seed, what);
 
-	fill(in, n, ++seed);
+	fill_bytes(in, n, ++seed);
 	memset(out, 0, n);
 	OK(cuMemcpy(back, there, n));
-	same(out, n, seed, what);
+	check_bytes(out, n, seed, what);
 }
 
 /* What is pinned has an address of devices as well. */
 static void as_device(unsigned char *in, unsigned char *out, CUdeviceptr device, size_t n, CUstream stream, const char *what)
 {
-	fill(in, n, 11);
+	fill_bytes(in, n, 11);
 	memset(out, 0, n);
 	OK(cuMemcpyDtoDAsync(device, (uintptr_t)in, n, stream));
 	OK(cuMemcpyDtoDAsync((uintptr_t)out, device, n, stream));
 	OK(cuStreamSynchronize(stream));
-	same(out, n, 11, what);
+	check_bytes(out, n, 11, what);
 	memset(out, 0, n);
 	OK(cuMemcpyDtoD((uintptr_t)out + 1, (uintptr_t)in, n - 1));
 	OK(cuCtxSynchronize());
-	same(out + 1, n - 1, 11, what);
+	check_bytes(out + 1, n - 1, 11, what);
 }
 
 /* What is not pinned may be used again at once. */
-static void reused(CUdeviceptr device, CUstream stream)
+static void check_reuse(CUdeviceptr device, CUstream stream)
 {
 	static unsigned char in[3 << 20], out[3 << 20];
 
 	for (size_t n = 1; n <= sizeof(in); n = n * 5 + 1) {
-		fill(in, n, 7);
+		fill_bytes(in, n, 7);
 		OK(cuMemcpyHtoDAsync(device, in, n, stream));
 		memset(in, 0, n);
 		OK(cuMemcpyDtoHAsync(out, device, n, stream));
-		same(out, n, 7, "used again"); /* it is filled when the call returns */
+		check_bytes(out, n, 7, "used again"); /* it is filled when the call returns */
 	}
 }
 
-static void wrong(CUdeviceptr device, size_t size)
+static void check_errors(CUdeviceptr device, size_t size)
 {
 	char small[64] = { 0 };
 
@@ -112,7 +112,7 @@ int main(void)
 	CUdeviceptr device;
 	CUstream stream;
 
-	begin();
+	open_context();
 	OK(cuMemAlloc(&device, most));
 	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	for (int i = 0; i < 2; ++i) {
@@ -130,8 +130,8 @@ int main(void)
 		as_device(registered[0], registered[1], device, lengths[i], stream, "registered, between devices");
 		as_device(pinned[0], registered[1], device, lengths[i], stream, "pinned and registered, between devices");
 	}
-	reused(device, stream);
-	wrong(device, most);
+	check_reuse(device, stream);
+	check_errors(device, most);
 	for (int i = 0; i < 2; ++i) {
 		OK(cuMemFreeHost(pinned[i]));
 		OK(cuMemHostUnregister(registered[i]));

@@ -27,7 +27,7 @@ static void to_array(CUDA_MEMCPY2D *c)
 	WANT(made == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE, cuMemcpy2D(c));
 }
 
-static void flat(CUdeviceptr device, CUstream stream)
+static void copy_flat(CUdeviceptr device, CUstream stream)
 {
 	CUDA_MEMCPY2D c;
 
@@ -80,7 +80,7 @@ static void flat(CUdeviceptr device, CUstream stream)
 	OK(cuMemcpy2D(&c));
 }
 
-static void solid(CUdeviceptr device, CUstream stream)
+static void copy_solid(CUdeviceptr device, CUstream stream)
 {
 	CUDA_MEMCPY3D c;
 
@@ -126,13 +126,13 @@ int main(void)
 	CUdeviceptr device;
 	CUstream stream;
 
-	begin();
+	open_context();
 	OK(cuMemAlloc(&device, SIZE));
 	OK(cuStreamCreate(&stream, 0));
-	flat(device, stream);
-	solid(device, stream);
+	copy_flat(device, stream);
+	copy_solid(device, stream);
 	OK(cuMemHostRegister(host, sizeof(host), 0));
-	flat(device, stream);
+	copy_flat(device, stream);
 	printf("done\n");
 	return (0);
 }

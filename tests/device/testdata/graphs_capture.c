@@ -25,19 +25,19 @@ static CUfunction add;
 static CUdeviceptr a;
 static int called;
 
-static void launch(CUstream stream, CUdeviceptr at, unsigned int n)
+static void launch_add(CUstream stream, CUdeviceptr at, unsigned int n)
 {
 	void *params[] = { &at, &n };
 
 	OK(cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
 }
 
-static void call(void *user)
+static void count_call(void *user)
 {
 	++*(int *)user;
 }
 
-static size_t nodes(CUgraph g)
+static size_t count_nodes(CUgraph g)
 {
 	size_t n = 0;
 
@@ -45,7 +45,7 @@ static size_t nodes(CUgraph g)
 	return (n);
 }
 
-static size_t edges(CUgraph g)
+static size_t count_edges(CUgraph g)
 {
 	size_t n = 0;
 
@@ -53,7 +53,7 @@ static size_t edges(CUgraph g)
 	return (n);
 }
 
-static void get(unsigned int *words)
+static void get_words(unsigned int *words)
 {
 	OK(cuMemcpyDtoH(words, a, 12));
 }
@@ -70,20 +70,20 @@ static void one_stream(CUstream s, unsigned int *words)
 	OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	OK(cuStreamIsCapturing(s, &status));
 	HOLDS(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
-	launch(s, a, 11);
+	launch_add(s, a, 11);
 	OK(cuMemsetD32Async(a + 4, 7, 1, s));
 	OK(cuMemcpyDtoDAsync(a + 8, a, 4, s));
 	OK(cuStreamGetCaptureInfo(s, &status, &id, &g, NULL, NULL));
-	HOLDS(status == CU_STREAM_CAPTURE_STATUS_ACTIVE && id != 0 && nodes(g) == 3);
+	HOLDS(status == CU_STREAM_CAPTURE_STATUS_ACTIVE && id != 0 && count_nodes(g) == 3);
 	OK(cuStreamEndCapture(s, &g));
-	get(words);
+	get_words(words);
 	puts(words[0] == 0 && words[1] == 0 && words[2] == 0 ? "captured: nothing happened" : "captured and done");
 	OK(cuGraphInstantiate(&x, g, 0));
 	OK(cuGraphDestroy(g));
 	for (int i = 0; i < 3; ++i)
 		OK(cuGraphLaunch(x, s));
 	OK(cuStreamSynchronize(s));
-	get(words);
+	get_words(words);
 	printf("launched 3 times: %u %u %u\n", words[0], words[1], words[2]);
 	OK(cuGraphExecDestroy(x));
 }
@@ -102,12 +102,12 @@ static void two_streams(CUstream s, CUstream t, unsigned int *words)
 	OK(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
 	OK(cuEventCreate(&join, CU_EVENT_DISABLE_TIMING));
 	OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-	launch(s, a, 11);
+	launch_add(s, a, 11);
 	OK(cuEventRecord(fork, s));
 	OK(cuStreamWaitEvent(t, fork, 0));
 	OK(cuStreamIsCapturing(t, &status));
 	HOLDS(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
-	OK(cuLaunchHostFunc(t, call, &called));
+	OK(cuLaunchHostFunc(t, count_call, &called));
 	OK(cuEventRecord(join, t));
 	OK(cuMemsetD32Async(a + 4, 7, 1, s));
 	OK(cuMemsetD32Async(a + 8, 0, 1, s));
@@ -121,7 +121,7 @@ static void two_streams(CUstream s, CUstream t, unsigned int *words)
 	HOLDS(same == g);
 	OK(cuStreamIsCapturing(t, &status));
 	HOLDS(status == CU_STREAM_CAPTURE_STATUS_NONE);
-	printf("over two streams: %zu nodes, %zu edges\n", nodes(g), edges(g));
+	printf("over two streams: %zu nodes, %zu edges\n", count_nodes(g), count_edges(g));
 	/* What it was recorded in is over; recorded again it is an event like any other. */
 	WANT(CUDA_ERROR_INVALID_VALUE, cuEventQuery(join));
 	OK(cuEventRecord(join, t));
@@ -129,10 +129,10 @@ static void two_streams(CUstream s, CUstream t, unsigned int *words)
 	OK(cuGraphInstantiate(&x, g, 0));
 	OK(cuGraphLaunch(x, t));
 	OK(cuStreamSynchronize(t));
-	get(words);
+	get_words(words);
 	printf("%u %u %u called %d\n", words[0], words[1], words[2], called);
 
-	n = nodes(g);
+	n = count_nodes(g);
 	all = calloc(n, sizeof(*all));
 	OK(cuGraphGetNodes(g, all, &n));
 	for (size_t i = 0; i < n; ++i) {
@@ -166,22 +166,22 @@ static void into_a_graph(CUstream s)
 	HOLDS(same == g && n == 1 && deps[0] == first);
 	OK(cuGraphAddEmptyNode(&middle, g, deps, n));
 	OK(cuStreamUpdateCaptureDependencies(s, &middle, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
-	launch(s, a, 1);
+	launch_add(s, a, 1);
 	OK(cuStreamEndCapture(s, &same));
 	OK(cuGraphNodeGetDependentNodes(middle, found, &k));
 	HOLDS(k == 1);
-	printf("into a graph: %zu nodes\n", nodes(g));
+	printf("into a graph: %zu nodes\n", count_nodes(g));
 	OK(cuGraphDestroy(g));
 }
 
-static void *other(void *user)
+static void *capture_in_thread(void *user)
 {
 	CUgraph *g = user;
 
 	OK(cuCtxSetCurrent(*(CUcontext *)(g + 1)));
 	OK(cuStreamBeginCapture(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-	launch(CU_STREAM_PER_THREAD, a, 1);
-	launch(CU_STREAM_PER_THREAD, a, 1);
+	launch_add(CU_STREAM_PER_THREAD, a, 1);
+	launch_add(CU_STREAM_PER_THREAD, a, 1);
 	OK(cuStreamEndCapture(CU_STREAM_PER_THREAD, g));
 	return (NULL);
 }
@@ -191,7 +191,7 @@ int main(void)
 	struct {
 		CUgraph graph;
 		CUcontext ctx;
-	} theirs = { NULL, begin() };
+	} theirs = { NULL, open_context() };
 	CUmodule module;
 	CUstream s, t;
 	CUgraph g;
@@ -211,13 +211,13 @@ int main(void)
 	into_a_graph(s);
 
 	OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-	OK(pthread_create(&thread, NULL, other, &theirs));
+	OK(pthread_create(&thread, NULL, capture_in_thread, &theirs));
 	OK(pthread_join(thread, NULL));
 	OK(cuStreamIsCapturing(CU_STREAM_PER_THREAD, &status));
 	HOLDS(status == CU_STREAM_CAPTURE_STATUS_NONE);
-	printf("by a thread of its own: %zu nodes\n", nodes(theirs.graph));
+	printf("by a thread of its own: %zu nodes\n", count_nodes(theirs.graph));
 	OK(cuStreamEndCapture(s, &g));
-	HOLDS(nodes(g) == 0);
+	HOLDS(count_nodes(g) == 0);
 	OK(cuMemAlloc(&b, 4));
 	return (0);
 }

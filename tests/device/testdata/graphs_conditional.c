@@ -69,7 +69,7 @@ static CUgraph *add_conditional(CUgraph g, const CUgraphNode *after, CUgraphCond
 	return (c.conditional.phGraph_out);
 }
 
-static unsigned int launch(CUgraphExec x, unsigned int with)
+static unsigned int launch_with(CUgraphExec x, unsigned int with)
 {
 	unsigned int got;
 
@@ -117,7 +117,7 @@ static CUgraph make_loop(CUgraphConditionalHandle *h, unsigned int n)
 	return (g);
 }
 
-static void loops(void)
+static void check_loops(void)
 {
 	CUgraphConditionalHandle h;
 	CUgraphExec x;
@@ -125,15 +125,15 @@ static void loops(void)
 	unsigned int first;
 
 	OK(cuGraphInstantiate(&x, g, 0));
-	printf("while: %u", launch(x, 7));
-	first = launch(x, 5);
-	printf(", of two launches %u\n", first + launch(x, 7));
+	printf("while: %u", launch_with(x, 7));
+	first = launch_with(x, 5);
+	printf(", of two launches %u\n", first + launch_with(x, 7));
 	OK(cuGraphExecDestroy(x));
 	OK(cuGraphDestroy(g));
 }
 
 /* Three times: the graph that the input chooses counts another word down from 6. There is none for 3. */
-static void nested(void)
+static void check_nested(void)
 {
 	CUgraphConditionalHandle outer, inner, odd;
 	CUgraphNode node, set, last;
@@ -159,14 +159,14 @@ static void nested(void)
 	}
 	add_kernel(body[0], &last, down, input, &outer);
 	OK(cuGraphInstantiate(&x, g, 0));
-	printf("nested: %u\n", launch(x, 3));
+	printf("nested: %u\n", launch_with(x, 3));
 	OK(cuGraphExecDestroy(x));
 	OK(cuGraphDestroy(g));
 	OK(cuMemFree(other));
 }
 
 /* A conditional node in a capture. Its graph is captured, too. */
-static void captured(void)
+static void check_captured(void)
 {
 	CUgraphConditionalHandle h;
 	CUstreamCaptureStatus status;
@@ -196,13 +196,13 @@ static void captured(void)
 	OK(cuLaunchKernel(down, 1, 1, 1, 1, 1, 1, 0, s, count, NULL));
 	OK(cuStreamEndCapture(s, NULL)); /* the program has the graph */
 	OK(cuGraphInstantiate(&x, whole, 0));
-	printf("captured: %u\n", launch(x, 5));
+	printf("captured: %u\n", launch_with(x, 5));
 	OK(cuGraphExecDestroy(x));
 	OK(cuGraphDestroy(whole));
 	OK(cuStreamDestroy(s));
 }
 
-static void refusals(void)
+static void check_refusals(void)
 {
 	CUgraphConditionalHandle h, loop;
 	CUgraphNodeParams c = { .type = CU_GRAPH_NODE_TYPE_CONDITIONAL };
@@ -249,7 +249,7 @@ int main(void)
 	CUmodule module;
 	CUgraphExec x;
 
-	context = begin();
+	context = open_context();
 	OK(cuModuleLoadData(&module, image));
 	OK(cuModuleGetFunction(&choose, module, "choose"));
 	OK(cuModuleGetFunction(&down, module, "down"));
@@ -258,20 +258,20 @@ int main(void)
 	OK(cuMemAlloc(&input, 4));
 	OK(cuMemAlloc(&sum, 4));
 	x = make_choice(CU_GRAPH_COND_TYPE_IF, 1);
-	printf("if: %u", launch(x, 0));
-	printf(" %u", launch(x, 3));
-	printf(" %u\n", launch(x, 0));
+	printf("if: %u", launch_with(x, 0));
+	printf(" %u", launch_with(x, 3));
+	printf(" %u\n", launch_with(x, 0));
 	x = make_choice(CU_GRAPH_COND_TYPE_IF, 2);
-	printf("else: %u", launch(x, 0));
-	printf(" %u\n", launch(x, 3));
+	printf("else: %u", launch_with(x, 0));
+	printf(" %u\n", launch_with(x, 3));
 	x = make_choice(CU_GRAPH_COND_TYPE_SWITCH, 3);
-	printf("switch: %u", launch(x, 0));
-	printf(" %u", launch(x, 1));
-	printf(" %u", launch(x, 2));
-	printf(" %u\n", launch(x, 3));
-	loops();
-	nested();
-	captured();
-	refusals();
+	printf("switch: %u", launch_with(x, 0));
+	printf(" %u", launch_with(x, 1));
+	printf(" %u", launch_with(x, 2));
+	printf(" %u\n", launch_with(x, 3));
+	check_loops();
+	check_nested();
+	check_captured();
+	check_refusals();
 	return (0);
 }

@@ -15,26 +15,26 @@
 static int order[8], count;
 static pthread_t main_thread;
 
-static void note(void *user)
+static void note_order(void *user)
 {
 	HOLDS(!pthread_equal(pthread_self(), main_thread));
 	order[count++] = *(int *)user;
 }
 
-static void calls(void *user)
+static void call_driver(void *user)
 {
 	CUresult *r = user;
 
 	*r = cuCtxSynchronize();
 }
 
-static void called(CUstream stream, CUresult status, void *user)
+static void print_status(CUstream stream, CUresult status, void *user)
 {
 	HOLDS(stream == *(CUstream *)user);
 	printf("a callback with %s\n", name_of(status));
 }
 
-static void add(void *user)
+static void add_one(void *user)
 {
 	atomic_fetch_add((atomic_int *)user, 1);
 }
@@ -55,18 +55,18 @@ int main(void)
 	atomic_int open = 0, sum = 0;
 	CUresult inside = CUDA_SUCCESS;
 
-	begin();
+	open_context();
 	main_thread = pthread_self();
 	OK(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
 	OK(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
 	OK(cuMemAlloc(&at, 4));
 	for (int i = 0; i < 3; ++i)
-		OK(cuLaunchHostFunc(a, note, &numbers[i]));
+		OK(cuLaunchHostFunc(a, note_order, &numbers[i]));
 	OK(cuStreamSynchronize(a));
 	printf("%d %d %d\n", order[0], order[1], order[2]);
-	OK(cuStreamAddCallback(a, called, &a, 0));
+	OK(cuStreamAddCallback(a, print_status, &a, 0));
 	OK(cuStreamSynchronize(a));
-	OK(cuLaunchHostFunc(a, calls, &inside));
+	OK(cuLaunchHostFunc(a, call_driver, &inside));
 	OK(cuStreamSynchronize(a));
 	puts(inside == CUDA_ERROR_NOT_PERMITTED ? "not permitted" : name_of(inside));
 
@@ -84,11 +84,11 @@ int main(void)
 	HOLDS(word == 7);
 
 	for (int i = 0; i < 20; ++i)
-		OK(cuLaunchHostFunc(i % 2 == 0 ? a : NULL, add, &sum));
+		OK(cuLaunchHostFunc(i % 2 == 0 ? a : NULL, add_one, &sum));
 	OK(cuCtxSynchronize());
 	printf("%d of 20\n", atomic_load(&sum));
 	WANT(CUDA_ERROR_INVALID_VALUE, cuLaunchHostFunc(a, NULL, NULL));
-	WANT(CUDA_ERROR_INVALID_VALUE, cuStreamAddCallback(a, called, &a, 1));
+	WANT(CUDA_ERROR_INVALID_VALUE, cuStreamAddCallback(a, print_status, &a, 1));
 	/* One that is still owed at the end keeps nobody. */
 	atomic_store(&open, 0);
 	OK(cuLaunchHostFunc(a, wait_for, &open));

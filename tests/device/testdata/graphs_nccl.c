@@ -18,7 +18,7 @@ static CUstream s[2];
 static CUdeviceptr a[2];
 static ncclComm_t comm[2];
 
-static void show(const char *name)
+static void show_words(const char *name)
 {
 	unsigned int words[2];
 
@@ -56,13 +56,13 @@ int main(void)
 		OK(cuStreamEndCapture(s[i], &g[i]));
 		OK(cuGraphInstantiate(&x[i], g[i], 0));
 	}
-	show("captured");
+	show_words("captured");
 	for (int k = 0; k < 2; ++k) {
 		for (int i = 0; i < 2; ++i) {
 			OK(cuCtxSetCurrent(ctx[i]));
 			OK(cuGraphLaunch(x[i], s[i]));
 		}
-		show(k == 0 ? "once" : "twice");
+		show_words(k == 0 ? "once" : "twice");
 	}
 	for (int i = 0; i < 2; ++i) {
 		OK(cuCtxSetCurrent(ctx[i]));
@@ -75,6 +75,6 @@ int main(void)
 		OK(cuCtxSetCurrent(ctx[i]));
 		OK(cuGraphLaunch(y[i], s[i]));
 	}
-	show("in a graph");
+	show_words("in a graph");
 	return (0);
 }

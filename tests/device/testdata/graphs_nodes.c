@@ -29,18 +29,18 @@ static CUstream s;
 static unsigned int words[4], five = 5;
 static int called;
 
-static void call(void *user)
+static void count_call(void *user)
 {
 	++*(int *)user;
 }
 
-static CUDA_KERNEL_NODE_PARAMS kernel(void **params)
+static CUDA_KERNEL_NODE_PARAMS kernel_params(void **params)
 {
 	return ((CUDA_KERNEL_NODE_PARAMS){
 		.func = add, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, .kernelParams = params });
 }
 
-static void launch(CUgraphExec x, const char *name, int n)
+static void launch_and_show(CUgraphExec x, const char *name, int n)
 {
 	OK(cuGraphLaunch(x, s));
 	OK(cuStreamSynchronize(s));
@@ -50,11 +50,11 @@ static void launch(CUgraphExec x, const char *name, int n)
 		printf(" %u", words[i]);
 }
 
-static void nodes(void)
+static void check_nodes(void)
 {
 	unsigned int n = 22;
 	void *params[] = { &a, &n };
-	CUDA_KERNEL_NODE_PARAMS k = kernel(params), got;
+	CUDA_KERNEL_NODE_PARAMS k = kernel_params(params), got;
 	CUDA_MEMSET_NODE_PARAMS set = { .dst = a + 4, .value = 7, .elementSize = 4, .width = 1, .height = 1 }, set_got;
 	CUDA_MEMCPY3D copy = { .srcType = CU_MEMORYTYPE_DEVICE, .srcDevice = a, .dstType = CU_MEMORYTYPE_DEVICE,
 			       .dstDevice = a + 8, .width = 4, .height = 1, .depth = 1 }, copy_got;
@@ -74,7 +74,7 @@ static void nodes(void)
 	k.gridDimX = 0;
 	WANT(CUDA_ERROR_INVALID_VALUE, cuGraphAddKernelNode(&found, g, NULL, 0, &k));
 	OK(cuGraphInstantiate(&x, g, 0));
-	launch(x, "nodes", 4);
+	launch_and_show(x, "nodes", 4);
 	puts("");
 
 	OK(cuGraphKernelNodeGetParams(node[0], &got));
@@ -87,7 +87,7 @@ static void nodes(void)
 	n = 111;
 	k.gridDimX = 1;
 	OK(cuGraphExecKernelNodeSetParams(x, node[0], &k));
-	launch(x, "set", 4);
+	launch_and_show(x, "set", 4);
 	puts("");
 	OK(cuGraphKernelNodeGetParams(node[0], &got));
 	HOLDS(*(unsigned int *)got.kernelParams[1] == 22);
@@ -95,7 +95,7 @@ static void nodes(void)
 	OK(cuGraphKernelNodeSetParams(node[0], &k));
 	OK(cuGraphExecUpdate(x, g, &info));
 	HOLDS(info.result == CU_GRAPH_EXEC_UPDATE_SUCCESS);
-	launch(x, "updated", 4);
+	launch_and_show(x, "updated", 4);
 	puts("");
 
 	OK(cuGraphClone(&clone, g));
@@ -118,8 +118,8 @@ static void any_kind(void)
 {
 	unsigned int n = 3;
 	void *params[] = { &a, &n };
-	CUgraphNodeParams k = { .type = CU_GRAPH_NODE_TYPE_KERNEL, .kernel = kernel(params) };
-	CUgraphNodeParams h = { .type = CU_GRAPH_NODE_TYPE_HOST, .host = { call, &called } };
+	CUgraphNodeParams k = { .type = CU_GRAPH_NODE_TYPE_KERNEL, .kernel = kernel_params(params) };
+	CUgraphNodeParams h = { .type = CU_GRAPH_NODE_TYPE_HOST, .host = { count_call, &called } };
 	CUgraphNodeParams set = { .type = CU_GRAPH_NODE_TYPE_MEMSET };
 	CUgraphNodeParams child = { .type = CU_GRAPH_NODE_TYPE_GRAPH };
 	CUgraphNodeParams odd = { .type = CU_GRAPH_NODE_TYPE_CONDITIONAL };
@@ -147,20 +147,20 @@ static void any_kind(void)
 	odd.type = 99;
 	WANT(CUDA_ERROR_INVALID_VALUE, cuGraphAddNode(&one, g, NULL, 0, &odd));
 	OK(cuGraphHostNodeGetParams(host_node, &host));
-	HOLDS(host.fn == call && host.userData == &called);
+	HOLDS(host.fn == count_call && host.userData == &called);
 	OK(cuGraphChildGraphNodeGetGraph(child_node, &inside));
 	HOLDS(inside != inner);
 	OK(cuGraphGetNodes(inside, NULL, &count));
 	HOLDS(count == 2);
 	OK(cuGraphInstantiate(&x, g, 0));
-	launch(x, "of any kind", 3);
+	launch_and_show(x, "of any kind", 3);
 	printf(", called %d\n", called);
 	OK(cuGraphExecDestroy(x));
 	OK(cuGraphDestroy(g));
 	OK(cuGraphDestroy(inner));
 }
 
-static void memory(void)
+static void check_memory(void)
 {
 	CUgraph g;
 	CUgraphExec x;
@@ -180,7 +180,7 @@ static void memory(void)
 	OK(cuGraphGetNodes(g, picture, &n));
 	HOLDS(n == 3);
 	OK(cuGraphInstantiate(&x, g, 0));
-	launch(x, "allocated", 2);
+	launch_and_show(x, "allocated", 2);
 	puts("");
 	OK(cuMemFree(m));
 	OK(cuGraphDebugDotPrint(g, path, 0));
@@ -203,15 +203,15 @@ int main(void)
 {
 	CUmodule module;
 
-	ctx = begin();
+	ctx = open_context();
 	OK(cuModuleLoadData(&module, image));
 	OK(cuModuleGetFunction(&add, module, "add"));
 	OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	OK(cuMemAlloc(&a, 16));
 	OK(cuMemsetD8(a, 0, 16));
 	OK(cuCtxSynchronize()); /* s waits for nothing in the default stream */
-	nodes();
+	check_nodes();
 	any_kind();
-	memory();
+	check_memory();
 	return (0);
 }

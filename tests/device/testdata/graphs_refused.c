@@ -43,7 +43,7 @@ static void is_valid(void)
 	OK(cuGraphDestroy(g));
 }
 
-static void *allocate(void *want)
+static void *allocate_in_thread(void *want)
 {
 	CUdeviceptr b;
 
@@ -56,7 +56,7 @@ static void in_another_thread(CUresult want)
 {
 	pthread_t thread;
 
-	OK(pthread_create(&thread, NULL, allocate, &want));
+	OK(pthread_create(&thread, NULL, allocate_in_thread, &want));
 	OK(pthread_join(thread, NULL));
 }
 
@@ -94,7 +94,7 @@ static void unsafe_calls(void)
 	is_valid();
 }
 
-static void waits(void)
+static void check_waits(void)
 {
 	CUevent e, never;
 	unsigned int word;
@@ -130,7 +130,7 @@ static void waits(void)
 	OK(cuEventSynchronize(e));
 }
 
-static void ends(void)
+static void check_ends(void)
 {
 	CUgraph g;
 	CUevent e;
@@ -170,13 +170,13 @@ static void ends(void)
 
 int main(void)
 {
-	ctx = begin();
+	ctx = open_context();
 	OK(cuStreamCreate(&s, CU_STREAM_DEFAULT));
 	OK(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
 	OK(cuMemAlloc(&a, 4));
 	unsafe_calls();
-	waits();
-	ends();
+	check_waits();
+	check_ends();
 	puts("refused as CUDA does");
 	return (0);
 }

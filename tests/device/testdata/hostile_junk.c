@@ -102,7 +102,7 @@ static const char image[] = PTX(
 static void be_hostile(uint32_t seed)
 {
 	static struct junk j;
-	CUcontext ctx = begin();
+	CUcontext ctx = open_context();
 	CUmodule module;
 	const char *name;
 
@@ -147,7 +147,7 @@ static void be_honest(int wait_for)
 	CUdeviceptr p;
 	char c;
 
-	begin();
+	open_context();
 	OK(cuMemAlloc_v2(&p, sizeof(before)));
 	for (unsigned i = 0; i < 1024; ++i)
 		before[i] = i * 2654435761u;

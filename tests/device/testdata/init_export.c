@@ -20,7 +20,7 @@ static const CUuuid streams = { "\x21\x31\x8c\x60\x97\x14\x32\x48\x8c\xa6\x41\xf
 
 static const CUuuid modules = { "\x6e\x16\x3f\xbe\xb9\x58\x44\x4d\x83\x5c\xe1\x82\xaf\xf1\x99\x1e" };
 
-static void *const *table(const CUuuid *id, size_t n)
+static void *const *get_table(const CUuuid *id, size_t n)
 {
 	const void *t = NULL;
 
@@ -32,16 +32,16 @@ static void *const *table(const CUuuid *id, size_t n)
 static int told;
 static CUcontext told_of;
 
-static void ended(CUcontext ctx, void *key, void *value)
+static void note_end(CUcontext ctx, void *key, void *value)
 {
 	told += *(int *)value;
 	told_of = ctx;
 	*(int *)key += 1;
 }
 
-static void kept(CUcontext primary)
+static void check_kept(CUcontext primary)
 {
-	void *const *t = table(&storage, 0);
+	void *const *t = get_table(&storage, 0);
 	CUresult (*put)(CUcontext, void *, void *, void (*)(CUcontext, void *, void *)) = (void *)t[0];
 	CUresult (*drop)(CUcontext, void *) = (void *)t[1];
 	CUresult (*get)(void **, CUcontext, void *) = (void *)t[2];
@@ -50,32 +50,32 @@ static void kept(CUcontext primary)
 	void *value;
 
 	WANT(CUDA_ERROR_INVALID_HANDLE, get(&value, primary, &keys[0]));
-	OK(put(primary, &keys[0], &ten, ended));
+	OK(put(primary, &keys[0], &ten, note_end));
 	OK(get(&value, NULL, &keys[0]));
 	HOLDS(value == &ten);
-	OK(put(NULL, &keys[0], &seven, ended));
+	OK(put(NULL, &keys[0], &seven, note_end));
 	OK(get(&value, primary, &keys[0]));
 	HOLDS(value == &seven);
 	OK(drop(primary, &keys[0]));
 	WANT(CUDA_ERROR_INVALID_HANDLE, get(&value, primary, &keys[0]));
 	OK(cuCtxCreate(&other, 0, 0));
 	for (int i = 0; i < 100; ++i)
-		OK(put(other, &keys[i], &ten, ended));
+		OK(put(other, &keys[i], &ten, note_end));
 	WANT(CUDA_ERROR_INVALID_HANDLE, get(&value, primary, &keys[5]));
 	OK(cuCtxDestroy(other));
 	HOLDS(told == 1000 && told_of == other && keys[0] == 1 && keys[99] == 1);
 	WANT(CUDA_ERROR_INVALID_CONTEXT, put((CUcontext)(uintptr_t)5, &keys[0], &ten, NULL));
 	told = 0;
-	OK(put(primary, &keys[0], &seven, ended));
+	OK(put(primary, &keys[0], &seven, note_end));
 	OK(cuDevicePrimaryCtxReset(0));
 	HOLDS(told == 7 && told_of == primary);
 }
 
 /* What cuBLAS asks for before its first product. */
-static void libraries(CUcontext ctx)
+static void check_libraries(CUcontext ctx)
 {
-	CUresult (*current)(CUcontext *) = (void *)table(&tls, 4)[2];
-	void *const *t = table(&streams, 93);
+	CUresult (*current)(CUcontext *) = (void *)get_table(&tls, 4)[2];
+	void *const *t = get_table(&streams, 93);
 	CUresult (*number)(CUcontext, uint64_t *) = (void *)t[4], (*other)(void) = (void *)t[7];
 	CUresult (*of_stream)(CUcontext, const void *, uint64_t *) = (void *)t[39];
 	CUresult (*behind)(CUcontext, CUstream, void **, int) = (void *)t[51];
@@ -104,16 +104,16 @@ static void libraries(CUcontext ctx)
 static CUfunction seen[3];
 static int many;
 
-static void note(void *to, CUfunction f, CUmodule owner)
+static void note_function(void *to, CUfunction f, CUmodule owner)
 {
 	HOLDS(to == seen && owner != NULL && many < 3);
 	seen[many++] = f;
 }
 
 /* What cuFFT asks for when it makes a plan. */
-static void functions(CUcontext ctx)
+static void check_functions(CUcontext ctx)
 {
-	uint64_t (*each)(CUcontext, CUmodule, void (*)(void *, CUfunction, CUmodule), void *) = (void *)table(&modules, 64)[7];
+	uint64_t (*each)(CUcontext, CUmodule, void (*)(void *, CUfunction, CUmodule), void *) = (void *)get_table(&modules, 64)[7];
 	CUmodule m;
 	CUfunction one, two;
 
@@ -121,10 +121,10 @@ static void functions(CUcontext ctx)
 				".visible .entry one() { ret; }\n.visible .entry two() { ret; }\n"));
 	OK(cuModuleGetFunction(&one, m, "one"));
 	OK(cuModuleGetFunction(&two, m, "two"));
-	HOLDS(each(ctx, m, note, seen) == 2 && many == 2);
+	HOLDS(each(ctx, m, note_function, seen) == 2 && many == 2);
 	HOLDS((seen[0] == one && seen[1] == two) || (seen[0] == two && seen[1] == one));
 	OK(cuModuleUnload(m));
-	HOLDS(each(ctx, m, note, seen) == 0 && many == 2);
+	HOLDS(each(ctx, m, note_function, seen) == 0 && many == 2);
 }
 
 int main(void)
@@ -139,7 +139,7 @@ int main(void)
 
 	WANT(CUDA_ERROR_INVALID_VALUE, cuGetExportTable(&none, &nobody));
 	WANT(CUDA_ERROR_INVALID_VALUE, cuGetExportTable(NULL, &interface));
-	of_device = (void *)table(&interface, 10)[2];
+	of_device = (void *)get_table(&interface, 10)[2];
 	WANT(CUDA_ERROR_NOT_INITIALIZED, of_device(&before, 0));
 	OK(cuInit(0));
 	OK(of_device(&before, 0));
@@ -147,25 +147,25 @@ int main(void)
 	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
 	HOLDS(ctx == before);
 	OK(cuCtxSetCurrent(ctx));
-	libraries(ctx);
-	functions(ctx);
+	check_libraries(ctx);
+	check_functions(ctx);
 	for (int i = 2; i < 7; i += 4) {
-		void (*get)(void **, size_t *) = (void *)table(&hooks, 7)[i];
+		void (*get)(void **, size_t *) = (void *)get_table(&hooks, 7)[i];
 		size_t n = 0;
 
 		get(&p, &n);
 		HOLDS(p != NULL && n > 0);
 	}
-	check = (void *)table(&checks, 4)[2];
+	check = (void *)get_table(&checks, 4)[2];
 	OK(check(ctx, &wrong, &p));
 	HOLDS(wrong == 0);
-	code = (void *)table(&integrity, 3)[1];
+	code = (void *)get_table(&integrity, 3)[1];
 	OK(code(12042, 1700000000, a));
 	OK(code(12042, 1700000000, b));
 	HOLDS(memcmp(a, b, sizeof(a)) == 0);
 	OK(code(12042, 1700000001, b));
 	HOLDS(memcmp(a, b, sizeof(a)) != 0);
-	kept(ctx);
+	check_kept(ctx);
 	/* The same context comes back. */
 	WANT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxSynchronize());
 	OK(cuDevicePrimaryCtxRetain(&ctx, 0));

@@ -22,7 +22,7 @@ enum { N = 1000 };
 
 int main(void)
 {
-	CUcontext ctx = begin();
+	CUcontext ctx = open_context();
 	CUmodule module;
 	CUfunction add;
 	CUdeviceptr a, b, c;

@@ -17,7 +17,7 @@ struct seen {
 	unsigned long long id;
 };
 
-static struct seen look(CUdeviceptr p)
+static struct seen look_at(CUdeviceptr p)
 {
 	CUpointer_attribute wanted[] = {
 		CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
@@ -40,10 +40,10 @@ static void device_memory(CUcontext ctx)
 	struct seen s;
 
 	OK(cuMemAlloc(&a, 1000));
-	s = look(a + 999);
+	s = look_at(a + 999);
 	HOLDS(s.context == ctx && s.type == CU_MEMORYTYPE_DEVICE && s.managed == 0 && s.device == 0 && s.start == a && s.size >= 1000);
 	id = s.id;
-	HOLDS(look(a).id == id);
+	HOLDS(look_at(a).id == id);
 	OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, a));
 	HOLDS(type == CU_MEMORYTYPE_DEVICE);
 	OK(cuPointerGetAttribute(&got, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, a + 5));
@@ -55,15 +55,15 @@ static void device_memory(CUcontext ctx)
 	OK(cuMemFree(a));
 	WANT(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, a));
 	OK(cuMemAlloc(&b, 1000));
-	HOLDS(b == a && look(b).id != id);
+	HOLDS(b == a && look_at(b).id != id);
 	OK(cuMemFree(b));
 }
 
-static void nobodys(void)
+static void check_unknown(void)
 {
 	static char here[8];
 	unsigned int type = 77;
-	struct seen s = look((CUdeviceptr)(uintptr_t)here);
+	struct seen s = look_at((CUdeviceptr)(uintptr_t)here);
 
 	HOLDS(s.context == NULL && s.type == 0 && s.managed == 0 && s.device == -2 && s.start == 0 && s.size == 0);
 	WANT(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)here));
@@ -83,9 +83,9 @@ static void host_memory(CUcontext ctx)
 	OK(cuMemAllocHost((void **)&q, 100));
 	memset(p, 1, 100000);
 	memset(q, 1, 100);
-	s = look((CUdeviceptr)(uintptr_t)p + 99999);
+	s = look_at((CUdeviceptr)(uintptr_t)p + 99999);
 	HOLDS(s.context == ctx && s.type == CU_MEMORYTYPE_HOST && s.device == 0 && s.start == (CUdeviceptr)(uintptr_t)p && s.size == 100000);
-	HOLDS(s.id != look((CUdeviceptr)(uintptr_t)q).id);
+	HOLDS(s.id != look_at((CUdeviceptr)(uintptr_t)q).id);
 	OK(cuPointerGetAttribute(&got, CU_POINTER_ATTRIBUTE_HOST_POINTER, (CUdeviceptr)(uintptr_t)p + 7));
 	HOLDS(got == (CUdeviceptr)(uintptr_t)p + 7);
 	OK(cuMemHostGetFlags(&flags, p + 5));
@@ -100,7 +100,7 @@ static void host_memory(CUcontext ctx)
 	WANT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(mine + 4096));
 	WANT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(p));
 	WANT(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(mine));
-	HOLDS(look((CUdeviceptr)(uintptr_t)mine + 4096).start == (CUdeviceptr)(uintptr_t)mine);
+	HOLDS(look_at((CUdeviceptr)(uintptr_t)mine + 4096).start == (CUdeviceptr)(uintptr_t)mine);
 	OK(cuMemHostUnregister(mine));
 	WANT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(mine));
 	p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -110,7 +110,7 @@ static void host_memory(CUcontext ctx)
 	WANT(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(q));
 }
 
-static void pools(void)
+static void check_pools(void)
 {
 	CUmemoryPool pool;
 	cuuint64_t threshold = 12345, got = 0;
@@ -128,7 +128,7 @@ static void pools(void)
 	WANT(CUDA_ERROR_INVALID_VALUE, cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, NULL));
 }
 
-static void streams(CUcontext ctx)
+static void check_streams(CUcontext ctx)
 {
 	CUcontext other, got;
 	CUstream a, b;
@@ -151,13 +151,13 @@ static void streams(CUcontext ctx)
 
 int main(void)
 {
-	CUcontext ctx = begin();
+	CUcontext ctx = open_context();
 
 	device_memory(ctx);
-	nobodys();
+	check_unknown();
 	host_memory(ctx);
-	pools();
-	streams(ctx);
+	check_pools();
+	check_streams(ctx);
 	printf("done\n");
 	return (0);
 }

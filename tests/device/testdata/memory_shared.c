@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void on(CUcontext ctx, unsigned char *p, size_t n)
+static void check_on(CUcontext ctx, unsigned char *p, size_t n)
 {
 	CUdeviceptr there;
 
@@ -30,7 +30,7 @@ int main(void)
 {
 	const size_t n = 100000;
 	unsigned char *p, *q, *mine = malloc(n);
-	CUcontext first = begin(), second;
+	CUcontext first = open_context(), second;
 	CUdeviceptr there;
 	unsigned int mapped = 0;
 	int status;
@@ -40,10 +40,10 @@ int main(void)
 	OK(cuMemHostAlloc((void **)&q, n, CU_MEMHOSTALLOC_DEVICEMAP));
 	OK(cuPointerGetAttribute(&mapped, CU_POINTER_ATTRIBUTE_MAPPED, (CUdeviceptr)(uintptr_t)p));
 	HOLDS(mapped == 1);
-	on(first, p, n);
-	on(first, q, n);
+	check_on(first, p, n);
+	check_on(first, q, n);
 	OK(cuDevicePrimaryCtxRetain(&second, 1));
-	on(second, p, n); /* it was there before the device was used */
+	check_on(second, p, n); /* it was there before the device was used */
 	WANT(CUDA_ERROR_INVALID_VALUE, cuMemHostGetDevicePointer(&there, p, 1));
 	WANT(CUDA_ERROR_INVALID_VALUE, cuMemHostGetDevicePointer(&there, mine, 0));
 	OK(cuMemHostRegister(mine, n, 0));
@@ -59,7 +59,7 @@ int main(void)
 	OK(cuMemFreeHost(p));
 	/* A fault of the program's, not of the server's. */
 	WANT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(mine, (CUdeviceptr)(uintptr_t)p, 8));
-	on(first, q, n);
+	check_on(first, q, n);
 	OK(cuMemFreeHost(q));
 	printf("done\n");
 	return (0);

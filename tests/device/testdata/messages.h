@@ -11,12 +11,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static inline void say(int to, const void *what, size_t n)
+static inline void send_bytes(int to, const void *what, size_t n)
 {
 	HOLDS(write(to, what, n) == (ssize_t)n);
 }
 
-static inline void hear(int from, void *what, size_t n)
+static inline void receive_bytes(int from, void *what, size_t n)
 {
 	for (size_t got = 0; got < n;) {
 		const ssize_t k = read(from, (char *)what + got, n - got);
@@ -56,12 +56,12 @@ static inline int hear_descriptor(int from)
 }
 
 /* Both processes are here. */
-static inline void meet(int other)
+static inline void meet_process(int other)
 {
 	char c = 0;
 
-	say(other, &c, 1);
-	hear(other, &c, 1);
+	send_bytes(other, &c, 1);
+	receive_bytes(other, &c, 1);
 }
 
 #endif

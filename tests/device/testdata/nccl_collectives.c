@@ -21,7 +21,7 @@ static const struct format formats[ncclNumTypes] = {
 };
 
 /* An element of a positive number that the type has. */
-static unsigned long long encode(int type, double v)
+static unsigned long long encode_number(int type, double v)
 {
 	const struct format *f = &formats[type];
 	int e = 0;
@@ -38,9 +38,9 @@ static unsigned long long encode(int type, double v)
 	return ((unsigned long long)(e + (1 << (f->exponent - 1)) - 1) << f->mantissa | (unsigned long long)mantissa);
 }
 
-static void store(void *to, int type, size_t i, double v)
+static void store_number(void *to, int type, size_t i, double v)
 {
-	const unsigned long long bits = encode(type, v);
+	const unsigned long long bits = encode_number(type, v);
 	const size_t size = (size_t)formats[type].bits / 8;
 
 	memcpy((char *)to + i * size, &bits, size);
@@ -57,22 +57,22 @@ struct trial {
 };
 
 /* What rank r sends at i: 1 or 2. */
-static double value(int r, size_t i)
+static double sent_value(int r, size_t i)
 {
 	return (1 + ((r * 5 + (int)i * 3) >> 1 & 1));
 }
 
-static double factor(int r)
+static double rank_factor(int r)
 {
 	return (1 + r % 2);
 }
 
-static double reduced(const struct trial *t, int n, size_t i)
+static double reduced_value(const struct trial *t, int n, size_t i)
 {
 	double all = t->op == ncclProd ? 1 : 0;
 
 	for (int r = 0; r < n; ++r) {
-		const double v = value(r, i);
+		const double v = sent_value(r, i);
 
 		if (t->op == ncclProd)
 			all *= v;
@@ -81,7 +81,7 @@ static double reduced(const struct trial *t, int n, size_t i)
 		else if (t->op == ncclMin)
 			all = all == 0 || v < all ? v : all;
 		else
-			all += t->op == REDOP ? v * factor(r) : v;
+			all += t->op == REDOP ? v * rank_factor(r) : v;
 	}
 	if (t->op == ncclAvg)
 		all /= n;
@@ -91,40 +91,40 @@ static double reduced(const struct trial *t, int n, size_t i)
 }
 
 /* How many elements a rank sends and receives, and what it must have received at i; 0: whatever it had. */
-static size_t sent(const struct trial *t, int n)
+static size_t sent_count(const struct trial *t, int n)
 {
 	return (t->kind == REDUCE_SCATTER || t->kind == ALL_TO_ALL || t->kind == SCATTER ? COUNT * (size_t)n : COUNT);
 }
 
-static size_t received(const struct trial *t, int n)
+static size_t received_count(const struct trial *t, int n)
 {
 	return (t->kind == ALL_GATHER || t->kind == ALL_TO_ALL || t->kind == GATHER ? COUNT * (size_t)n : COUNT);
 }
 
-static double expected(const struct trial *t, int n, int r, size_t i)
+static double expected_value(const struct trial *t, int n, int r, size_t i)
 {
 	const int from = (int)(i / COUNT);
 
 	switch (t->kind) {
 	case ALL_REDUCE:
-		return (reduced(t, n, i));
+		return (reduced_value(t, n, i));
 	case REDUCE:
-		return (r == t->root ? reduced(t, n, i) : 0);
+		return (r == t->root ? reduced_value(t, n, i) : 0);
 	case REDUCE_SCATTER:
-		return (reduced(t, n, (size_t)r * COUNT + i));
+		return (reduced_value(t, n, (size_t)r * COUNT + i));
 	case BROADCAST:
-		return (value(t->root, i));
+		return (sent_value(t->root, i));
 	case ALL_GATHER:
-		return (value(from, i % COUNT));
+		return (sent_value(from, i % COUNT));
 	case ALL_TO_ALL:
-		return (value(from, (size_t)r * COUNT + i % COUNT));
+		return (sent_value(from, (size_t)r * COUNT + i % COUNT));
 	case GATHER:
-		return (r == t->root ? value(from, i % COUNT) : 0);
+		return (r == t->root ? sent_value(from, i % COUNT) : 0);
 	}
-	return (value(t->root, (size_t)r * COUNT + i));
+	return (sent_value(t->root, (size_t)r * COUNT + i));
 }
 
-static void issue(struct rank *r, const struct trial *t)
+static void issue_trial(struct rank *r, const struct trial *t)
 {
 	void *src = (void *)r->src, *dst = t->in_place ? src : (void *)r->dst;
 	ncclRedOp_t op = t->op;
@@ -132,7 +132,7 @@ static void issue(struct rank *r, const struct trial *t)
 	if (t->op == REDOP) {
 		unsigned char scalar[8];
 
-		store(scalar, t->type, 0, factor(r->rank));
+		store_number(scalar, t->type, 0, rank_factor(r->rank));
 		NOK(ncclRedOpCreatePreMulSum(&op, scalar, t->type, ncclScalarHostImmediate, r->comm));
 	}
 	switch (t->kind) {
@@ -169,36 +169,36 @@ static void issue(struct rank *r, const struct trial *t)
 		NOK(ncclRedOpDestroy(op, r->comm));
 }
 
-static void prepare(struct rank *r, const struct trial *t)
+static void prepare_trial(struct rank *r, const struct trial *t)
 {
 	static _Thread_local unsigned char host[COUNT * MOST_RANKS * 8];
 	const size_t size = (size_t)formats[t->type].bits / 8;
 
 	OK(cuCtxSetCurrent(r->ctx));
-	for (size_t i = 0; i < sent(t, r->ranks); ++i)
-		store(host, t->type, i, value(r->rank, i));
-	OK(cuMemcpyHtoDAsync(r->src, host, sent(t, r->ranks) * size, r->stream));
+	for (size_t i = 0; i < sent_count(t, r->ranks); ++i)
+		store_number(host, t->type, i, sent_value(r->rank, i));
+	OK(cuMemcpyHtoDAsync(r->src, host, sent_count(t, r->ranks) * size, r->stream));
 	OK(cuMemsetD8Async(r->dst, 0x55, COUNT * MOST_RANKS * 8 + 1, r->stream));
 }
 
-static void verify(struct rank *r, const struct trial *t)
+static void verify_trial(struct rank *r, const struct trial *t)
 {
 	static _Thread_local unsigned char host[COUNT * MOST_RANKS * 8 + 1];
-	const size_t size = (size_t)formats[t->type].bits / 8, n = received(t, r->ranks);
+	const size_t size = (size_t)formats[t->type].bits / 8, n = received_count(t, r->ranks);
 
 	OK(cuCtxSetCurrent(r->ctx));
 	OK(cuMemcpyDtoHAsync(host, t->in_place ? r->src : r->dst, n * size + 1, r->stream));
 	OK(cuStreamSynchronize(r->stream));
 	for (size_t i = 0; i < n; ++i) {
 		unsigned char want[8];
-		const double v = expected(t, r->ranks, r->rank, i);
+		const double v = expected_value(t, r->ranks, r->rank, i);
 
 		if (v == 0) {
 			if (t->in_place)
 				continue;
 			memset(want, 0x55, 8);
 		} else {
-			store(want, t->type, 0, v);
+			store_number(want, t->type, 0, v);
 		}
 		if (memcmp(want, host + i * size, size) != 0) {
 			fprintf(stderr, "kind %d, type %d, op %d, root %d, in place %d: rank %d of %d at %zu has not %g\n", t->kind,
@@ -210,7 +210,7 @@ static void verify(struct rank *r, const struct trial *t)
 }
 
 /* The next trial, or 0. Factors would make numbers that eight bits have not. */
-static int next(struct trial *t, int *at, int n)
+static int next_trial(struct trial *t, int *at, int n)
 {
 	for (;; ++*at) {
 		const int x = *at, ops = REDOP + 1;
@@ -229,7 +229,7 @@ static int next(struct trial *t, int *at, int n)
 	}
 }
 
-static void one(struct rank *r)
+static void run_rank(struct rank *r)
 {
 	struct trial t;
 	int n, dev, rank;
@@ -239,10 +239,10 @@ static void one(struct rank *r)
 	NOK(ncclCommUserRank(r->comm, &rank));
 	NOK(ncclCommCuDevice(r->comm, &dev));
 	HOLDS(n == r->ranks && rank == r->rank && dev == r->rank);
-	for (int at = 0; next(&t, &at, r->ranks);) {
-		prepare(r, &t);
-		issue(r, &t);
-		verify(r, &t);
+	for (int at = 0; next_trial(&t, &at, r->ranks);) {
+		prepare_trial(r, &t);
+		issue_trial(r, &t);
+		verify_trial(r, &t);
 	}
 	NOK(ncclCommDestroy(r->comm));
 }
@@ -262,15 +262,15 @@ static void all_of(struct rank *lead)
 	NOK(ncclCommInitAll(comms, n, NULL));
 	for (int i = 0; i < n; ++i)
 		r[i].comm = comms[i];
-	for (int at = 0; next(&t, &at, n);) {
+	for (int at = 0; next_trial(&t, &at, n);) {
 		for (int i = 0; i < n; ++i)
-			prepare(&r[i], &t);
+			prepare_trial(&r[i], &t);
 		NOK(ncclGroupStart());
 		for (int i = 0; i < n; ++i)
-			issue(&r[i], &t);
+			issue_trial(&r[i], &t);
 		NOK(ncclGroupEnd());
 		for (int i = 0; i < n; ++i)
-			verify(&r[i], &t);
+			verify_trial(&r[i], &t);
 	}
 	for (int i = 0; i < n; ++i)
 		NOK(ncclCommDestroy(comms[i]));
@@ -278,7 +278,7 @@ static void all_of(struct rank *lead)
 
 static int devices;
 
-static void alone(struct rank *r)
+static void run_alone(struct rank *r)
 {
 	r->ranks = devices;
 	all_of(r);
@@ -287,15 +287,15 @@ static void alone(struct rank *r)
 int main(void)
 {
 	for (int n = 1; n <= MOST_RANKS; n *= 2)
-		as_processes(n, one);
+		as_processes(n, run_rank);
 	puts("processes: 1, 2, 4 ranks");
 	fflush(stdout);
 	for (int n = 1; n <= MOST_RANKS; n *= 2)
-		as_threads(n, one);
+		as_threads(n, run_rank);
 	puts("threads: 1, 2, 4 ranks");
 	fflush(stdout);
 	for (devices = 1; devices <= MOST_RANKS; devices *= 2)
-		as_processes(1, alone);
+		as_processes(1, run_alone);
 	puts("devices of one thread: 1, 2, 4 ranks");
 	return (0);
 }

@@ -5,7 +5,7 @@
 /* Ways to make communicators: by several identities, in groups, many at once; and members that die meanwhile. */
 #include "ranks.h"
 
-static void sum(struct rank *r, ncclComm_t comm)
+static void check_sum(struct rank *r, ncclComm_t comm)
 {
 	const int v = r->rank + 1;
 
@@ -15,7 +15,7 @@ static void sum(struct rank *r, ncclComm_t comm)
 }
 
 /* With several identities, of which each rank has all. */
-static void scalable(struct rank *r)
+static void check_scalable(struct rank *r)
 {
 	ncclUniqueId ids[2];
 
@@ -23,13 +23,13 @@ static void scalable(struct rank *r)
 	exchange_id(r);
 	ids[0] = ids[1] = r->id;
 	NOK(ncclCommInitRankScalable(&r->comm, r->ranks, r->rank, 2, ids, NULL));
-	sum(r, r->comm);
+	check_sum(r, r->comm);
 	OK(cuStreamSynchronize(r->stream));
 	NOK(ncclCommDestroy(r->comm));
 }
 
 /* One thread makes all members of two communicators in one group, blocking or not. */
-static void grouped(struct rank *lead)
+static void check_grouped(struct rank *lead)
 {
 	enum { N = 3 };
 	struct rank r[N] = { 0 };
@@ -59,10 +59,10 @@ static void grouped(struct rank *lead)
 		NWANT(blocking ? ncclSuccess : ncclInProgress, ncclGroupEnd());
 		for (int i = 0; i < N; ++i)
 			for (int k = 0; k < 2; ++k)
-				HOLDS(settle(comms[k][i]) == ncclSuccess);
+				HOLDS(settle_comm(comms[k][i]) == ncclSuccess);
 		for (int k = 0; k < 2; ++k) {
 			for (int i = 0; i < N; ++i)
-				sum(&r[i], comms[k][i]);
+				check_sum(&r[i], comms[k][i]);
 			for (int i = 0; i < N; ++i) {
 				OK(cuCtxSetCurrent(r[i].ctx));
 				OK(cuMemcpyDtoHAsync(&v, r[i].dst, 4, r[i].stream));
@@ -75,7 +75,7 @@ static void grouped(struct rank *lead)
 }
 
 /* Without a context NCCL uses the first device. */
-static void bare(struct rank *r)
+static void check_bare(struct rank *r)
 {
 	CUcontext ctx;
 	int dev;
@@ -90,7 +90,7 @@ static void bare(struct rank *r)
 }
 
 /* Of three members one is killed before the second comes: neither of the others waits for ever. */
-static void orphaned(struct rank *r)
+static void check_orphaned(struct rank *r)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 
@@ -98,7 +98,7 @@ static void orphaned(struct rank *r)
 	open_device(r, r->rank);
 	exchange_id(r);
 	if (r->rank == 2) {
-		meet(1);
+		meet_ranks(1);
 		NWANT(ncclInProgress, ncclCommInitRankConfig(&r->comm, r->ranks, r->id, r->rank, &config));
 		kill(getpid(), SIGKILL);
 	}
@@ -106,16 +106,16 @@ static void orphaned(struct rank *r)
 		return;
 	NWANT(ncclInProgress, ncclCommInitRankConfig(&r->comm, r->ranks, r->id, r->rank, &config));
 	atomic_store(&shared->step, 1);
-	HOLDS(settle(r->comm) == ncclRemoteError);
+	HOLDS(settle_comm(r->comm) == ncclRemoteError);
 	HOLDS(strstr(ncclGetLastError(r->comm), "left") != NULL);
 	NOK(ncclCommAbort(r->comm));
 }
 
 int main(void)
 {
-	as_processes(3, scalable);
-	as_processes(1, grouped);
-	as_processes(1, bare);
-	as_processes(3, orphaned);
+	as_processes(3, check_scalable);
+	as_processes(1, check_grouped);
+	as_processes(1, check_bare);
+	as_processes(3, check_orphaned);
 	return (0);
 }

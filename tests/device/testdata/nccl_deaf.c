@@ -7,7 +7,7 @@
 /* A rank is gone, and the other does not look at its communicator: it gets an error where it waits, not wrong numbers. */
 #include "ranks.h"
 
-static void one(struct rank *r)
+static void run_rank(struct rank *r)
 {
 	open_rank(r);
 	if (r->rank == 1)
@@ -18,6 +18,6 @@ static void one(struct rank *r)
 
 int main(void)
 {
-	as_processes(2, one);
+	as_processes(2, run_rank);
 	return (0);
 }

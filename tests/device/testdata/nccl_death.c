@@ -5,7 +5,7 @@
 /* A rank is killed while the others wait for it: they are told, abort, and go on without it. */
 #include "ranks.h"
 
-static void one(struct rank *r)
+static void run_rank(struct rank *r)
 {
 	ncclComm_t part;
 	int v = 1;
@@ -13,7 +13,7 @@ static void one(struct rank *r)
 	open_rank(r);
 	NOK(ncclCommSplit(r->comm, r->rank == 2, 0, &part, NULL));
 	if (r->rank == 2) {
-		meet(2);
+		meet_ranks(2);
 		kill(getpid(), SIGKILL);
 	}
 	OK(cuMemcpyHtoDAsync(r->src, &v, 4, r->stream));
@@ -39,6 +39,6 @@ static void one(struct rank *r)
 
 int main(void)
 {
-	as_processes(3, one);
+	as_processes(3, run_rank);
 	return (0);
 }

@@ -5,7 +5,7 @@
 /* What a program gets wrong is said at the call, and spoils nothing else. */
 #include "ranks.h"
 
-static void groups(struct rank *r, ncclComm_t comm)
+static void check_groups(struct rank *r, ncclComm_t comm)
 {
 	void *a = (void *)r->src, *b = (void *)r->dst;
 
@@ -30,7 +30,7 @@ static void groups(struct rank *r, ncclComm_t comm)
 	NOK(ncclGroupEnd());
 }
 
-static void arguments(struct rank *r, ncclComm_t comm)
+static void check_arguments(struct rank *r, ncclComm_t comm)
 {
 	void *a = (void *)r->src, *b = (void *)r->dst;
 	int n;
@@ -54,7 +54,7 @@ static void arguments(struct rank *r, ncclComm_t comm)
 	HOLDS(n == ncclSuccess);
 }
 
-static void creation(struct rank *r)
+static void check_creation(struct rank *r)
 {
 	static const int twice[] = { 1, 1 }, beyond[] = { 0, 2 };
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER, zero = { 0 };
@@ -90,7 +90,7 @@ static void creation(struct rank *r)
 	NWANT(ncclInvalidArgument, ncclCommInitAll(NULL, 1, NULL));
 }
 
-static void factors(struct rank *r, ncclComm_t comm)
+static void check_factors(struct rank *r, ncclComm_t comm)
 {
 	void *a = (void *)r->src, *b = (void *)r->dst;
 	float half = 0.5f, three = 3;
@@ -119,7 +119,7 @@ static void factors(struct rank *r, ncclComm_t comm)
 	NOK(ncclRedOpDestroy(other, comm));
 }
 
-static void one(struct rank *r)
+static void run_rank(struct rank *r)
 {
 	CUdeviceptr memory;
 	ncclReg_t handle;
@@ -129,16 +129,16 @@ static void one(struct rank *r)
 	HOLDS(version >= NCCL_VERSION(2, 18, 0));
 	HOLDS(strcmp(ncclGetErrorString(ncclInvalidUsage), "no error") != 0);
 	open_rank(r);
-	groups(r, r->comm);
-	arguments(r, r->comm);
-	factors(r, r->comm);
+	check_groups(r, r->comm);
+	check_arguments(r, r->comm);
+	check_factors(r, r->comm);
 	NOK(ncclMemAlloc((void **)&memory, 1000));
 	OK(cuMemsetD8(memory, 1, 1000));
 	NOK(ncclCommRegister(r->comm, (void *)memory, 1000, &handle));
 	NOK(ncclCommDeregister(r->comm, handle));
 	NWANT(ncclInvalidArgument, ncclCommDeregister(r->comm, handle));
 	NOK(ncclMemFree((void *)memory));
-	creation(r);
+	check_creation(r);
 	/* After all that it works still. */
 	NOK(ncclAllReduce((void *)r->src, (void *)r->dst, 1, ncclInt, ncclSum, r->comm, r->stream));
 	NOK(ncclCommFinalize(r->comm));
@@ -148,6 +148,6 @@ static void one(struct rank *r)
 
 int main(void)
 {
-	as_processes(1, one);
+	as_processes(1, run_rank);
 	return (0);
 }

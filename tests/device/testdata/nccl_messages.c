@@ -9,7 +9,7 @@
 
 enum { INTS = MEMORY / 4 };
 
-static void fill(struct rank *r, int tag)
+static void fill_source(struct rank *r, int tag)
 {
 	static _Thread_local int host[INTS];
 
@@ -20,7 +20,7 @@ static void fill(struct rank *r, int tag)
 	OK(cuStreamSynchronize(r->stream));
 }
 
-static void has(struct rank *r, size_t at, size_t n, int tag, int from, size_t offset)
+static void check_received(struct rank *r, size_t at, size_t n, int tag, int from, size_t offset)
 {
 	static _Thread_local int host[INTS];
 
@@ -34,7 +34,7 @@ static void has(struct rank *r, size_t at, size_t n, int tag, int from, size_t o
 	}
 }
 
-static void one(struct rank *r)
+static void run_rank(struct rank *r)
 {
 	static const size_t sizes[] = { 0, 1, 1000, 100000, INTS };
 	const int n = r->ranks, next = (r->rank + 1) % n, before = (r->rank + n - 1) % n;
@@ -42,24 +42,24 @@ static void one(struct rank *r)
 
 	open_rank(r);
 	for (unsigned int s = 0; s < sizeof(sizes) / sizeof(*sizes); ++s, ++tag) {
-		fill(r, tag);
+		fill_source(r, tag);
 		NOK(ncclGroupStart());
 		NOK(ncclSend((void *)r->src, sizes[s], ncclInt32, next, r->comm, r->stream));
 		NOK(ncclRecv((void *)r->dst, sizes[s], ncclInt32, before, r->comm, r->stream));
 		NOK(ncclGroupEnd());
-		has(r, 0, sizes[s], tag, before, 0);
+		check_received(r, 0, sizes[s], tag, before, 0);
 	}
 	/* Outside a group, they follow each other: down the line. */
-	fill(r, tag);
+	fill_source(r, tag);
 	if (r->rank > 0)
 		NOK(ncclRecv((void *)r->dst, 100, ncclInt32, before, r->comm, r->stream));
 	if (r->rank < n - 1)
 		NOK(ncclSend((void *)r->src, 100, ncclInt32, next, r->comm, r->stream));
 	if (r->rank > 0)
-		has(r, 0, 100, tag, before, 0);
+		check_received(r, 0, 100, tag, before, 0);
 	++tag;
 	/* Everybody to everybody, oneself too, several to each, in nested groups, with a collective among them. */
-	fill(r, tag);
+	fill_source(r, tag);
 	NOK(ncclGroupStart());
 	for (int k = 0; k < 3; ++k) {
 		NOK(ncclGroupStart());
@@ -75,29 +75,29 @@ static void one(struct rank *r)
 	NOK(ncclGroupEnd());
 	for (int k = 0; k < 3; ++k)
 		for (int p = 0; p < n; ++p)
-			has(r, 100 * (size_t)(k * n + p), 100, tag, p, 100 * (size_t)(k * n + r->rank));
+			check_received(r, 100 * (size_t)(k * n + p), 100, tag, p, 100 * (size_t)(k * n + r->rank));
 	for (int p = 0; p < n; ++p)
-		has(r, 2000 + 50 * (size_t)p, 50, tag, p, 0);
+		check_received(r, 2000 + 50 * (size_t)p, 50, tag, p, 0);
 	/* Many in one group: more than a message of the ring holds. */
 	++tag;
-	fill(r, tag);
+	fill_source(r, tag);
 	NOK(ncclGroupStart());
 	for (size_t i = 0; i < 5000; ++i) {
 		NOK(ncclSend((int *)r->src + i, 1, ncclInt32, next, r->comm, r->stream));
 		NOK(ncclRecv((int *)r->dst + i, 1, ncclInt32, before, r->comm, r->stream));
 	}
 	NOK(ncclGroupEnd());
-	has(r, 0, 5000, tag, before, 0);
+	check_received(r, 0, 5000, tag, before, 0);
 	NOK(ncclCommDestroy(r->comm));
 }
 
 int main(void)
 {
 	for (int n = 1; n <= MOST_RANKS; n *= 2)
-		as_processes(n, one);
+		as_processes(n, run_rank);
 	puts("processes");
 	fflush(stdout);
-	as_threads(3, one);
+	as_threads(3, run_rank);
 	puts("threads");
 	return (0);
 }

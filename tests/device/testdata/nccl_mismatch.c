@@ -5,7 +5,7 @@
 /* Ranks that do not agree on an operation, or on the communicator, are told so. */
 #include "ranks.h"
 
-static void counts(struct rank *r)
+static void check_counts(struct rank *r)
 {
 	ncclResult_t s;
 
@@ -20,7 +20,7 @@ static void counts(struct rank *r)
 	OK(cuStreamSynchronize(r->stream));
 }
 
-static void sizes(struct rank *r)
+static void check_sizes(struct rank *r)
 {
 	open_device(r, r->rank);
 	exchange_id(r);
@@ -28,7 +28,7 @@ static void sizes(struct rank *r)
 	HOLDS(r->comm == NULL);
 }
 
-static void twice(struct rank *r)
+static void check_twice(struct rank *r)
 {
 	open_device(r, r->rank);
 	exchange_id(r);
@@ -37,8 +37,8 @@ static void twice(struct rank *r)
 
 int main(void)
 {
-	as_processes(2, counts);
-	as_processes(2, sizes);
-	as_processes(2, twice);
+	as_processes(2, check_counts);
+	as_processes(2, check_sizes);
+	as_processes(2, check_twice);
 	return (0);
 }

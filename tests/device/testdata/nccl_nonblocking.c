@@ -5,7 +5,7 @@
 /* Communicators that do not block: made, split, finalized, and used too early. */
 #include "ranks.h"
 
-static void one(struct rank *r)
+static void run_rank(struct rank *r)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	ncclComm_t part, lone;
@@ -17,7 +17,7 @@ static void one(struct rank *r)
 	open_device(r, r->rank);
 	exchange_id(r);
 	if (r->rank == 1)
-		meet(1); /* rank 0 is alone until then */
+		meet_ranks(1); /* rank 0 is alone until then */
 	NWANT(ncclInProgress, ncclCommInitRankConfig(&r->comm, r->ranks, r->id, r->rank, &config));
 	if (r->rank == 0) {
 		NOK(ncclCommGetAsyncError(r->comm, &s));
@@ -27,7 +27,7 @@ static void one(struct rank *r)
 		HOLDS(strstr(ncclGetLastError(r->comm), "before it is ready") != NULL);
 		atomic_store(&shared->step, 1);
 	}
-	HOLDS(settle(r->comm) == ncclSuccess);
+	HOLDS(settle_comm(r->comm) == ncclSuccess);
 	NOK(ncclCommCount(r->comm, &n));
 	HOLDS(n == r->ranks);
 
@@ -37,15 +37,15 @@ static void one(struct rank *r)
 		NOK(ncclAllReduce((void *)r->src, (void *)r->dst, 1000, ncclFloat, ncclSum, r->comm, r->stream));
 	s = ncclGroupEnd();
 	HOLDS(s == ncclSuccess || s == ncclInProgress);
-	HOLDS(settle(r->comm) == ncclSuccess);
+	HOLDS(settle_comm(r->comm) == ncclSuccess);
 
 	NWANT(ncclInProgress, ncclCommSplit(r->comm, 0, 0, &part, NULL));
-	HOLDS(settle(part) == ncclSuccess);
+	HOLDS(settle_comm(part) == ncclSuccess);
 	NOK(ncclAllReduce((void *)r->src, (void *)r->dst, 1, ncclFloat, ncclSum, part, r->stream));
 
 	/* Finalized, nothing more can be issued, and it is over when all is done. */
 	NWANT(ncclInProgress, ncclCommFinalize(part));
-	HOLDS(settle(part) == ncclSuccess);
+	HOLDS(settle_comm(part) == ncclSuccess);
 	NWANT(ncclInvalidUsage, ncclAllReduce((void *)r->src, (void *)r->dst, 1, ncclFloat, ncclSum, part, r->stream));
 	NWANT(ncclInvalidUsage, ncclCommFinalize(part));
 	NOK(ncclCommDestroy(part));
@@ -69,6 +69,6 @@ static void one(struct rank *r)
 
 int main(void)
 {
-	as_processes(2, one);
+	as_processes(2, run_rank);
 	return (0);
 }

@@ -5,7 +5,7 @@
 /* Rows and columns of a grid, their order by key, a rank that is in none, a part of a part; all used at once. */
 #include "ranks.h"
 
-static int sum(struct rank *r, ncclComm_t comm, int value)
+static int sum_over(struct rank *r, ncclComm_t comm, int value)
 {
 	OK(cuMemcpyHtoDAsync(r->src, &value, 4, r->stream));
 	NOK(ncclAllReduce((void *)r->src, (void *)r->dst, 1, ncclInt32, ncclSum, comm, r->stream));
@@ -14,7 +14,7 @@ static int sum(struct rank *r, ncclComm_t comm, int value)
 	return (value);
 }
 
-static void is(ncclComm_t comm, int want, int of)
+static void check_comm(ncclComm_t comm, int want, int of)
 {
 	int rank, n;
 
@@ -23,7 +23,7 @@ static void is(ncclComm_t comm, int want, int of)
 	HOLDS(rank == want && n == of);
 }
 
-static void one(struct rank *r)
+static void run_rank(struct rank *r)
 {
 	const int row = r->rank / 2, column = r->rank % 2;
 	ncclComm_t rows, columns, some = (ncclComm_t)1, back, again;
@@ -31,33 +31,33 @@ static void one(struct rank *r)
 
 	open_rank(r);
 	NOK(ncclCommSplit(r->comm, row, column, &rows, NULL));
-	is(rows, column, 2);
+	check_comm(rows, column, 2);
 	/* Both at once, in a group; the second in the reverse order. */
 	NOK(ncclGroupStart());
 	NOK(ncclCommSplit(r->comm, column, -row, &columns, NULL));
 	NOK(ncclCommSplit(r->comm, 7, -r->rank, &back, NULL));
 	NOK(ncclGroupEnd());
-	is(columns, 1 - row, 2);
-	is(back, 3 - r->rank, 4);
+	check_comm(columns, 1 - row, 2);
+	check_comm(back, 3 - r->rank, 4);
 	config.splitShare = 1;
 	NOK(ncclCommSplit(r->comm, r->rank == 2 ? NCCL_SPLIT_NOCOLOR : 0, 0, &some, &config));
 	HOLDS((r->rank == 2) == (some == NULL));
 	if (some != NULL)
-		is(some, r->rank < 2 ? r->rank : 2, 3);
+		check_comm(some, r->rank < 2 ? r->rank : 2, 3);
 	NOK(ncclCommSplit(rows, 0, 0, &again, NULL));
 
 	const int mine = 1 << (4 * r->rank);
 
-	HOLDS(sum(r, r->comm, mine) == 0x1111);
-	HOLDS(sum(r, rows, mine) == (row ? 0x1100 : 0x0011));
-	HOLDS(sum(r, columns, mine) == (column ? 0x1010 : 0x0101));
-	HOLDS(sum(r, again, mine) == (row ? 0x1100 : 0x0011));
+	HOLDS(sum_over(r, r->comm, mine) == 0x1111);
+	HOLDS(sum_over(r, rows, mine) == (row ? 0x1100 : 0x0011));
+	HOLDS(sum_over(r, columns, mine) == (column ? 0x1010 : 0x0101));
+	HOLDS(sum_over(r, again, mine) == (row ? 0x1100 : 0x0011));
 	if (some != NULL)
-		HOLDS(sum(r, some, mine) == 0x1011);
+		HOLDS(sum_over(r, some, mine) == 0x1011);
 	/* A part does not need the whole. */
 	NOK(ncclCommDestroy(r->comm));
 	NOK(ncclCommDestroy(rows));
-	HOLDS(sum(r, again, mine) == (row ? 0x1100 : 0x0011));
+	HOLDS(sum_over(r, again, mine) == (row ? 0x1100 : 0x0011));
 	/* Two communicators in one group on one stream. */
 	int v[2] = { 1, 2 };
 
@@ -78,7 +78,7 @@ static void one(struct rank *r)
 
 int main(void)
 {
-	as_processes(4, one);
-	as_threads(4, one);
+	as_processes(4, run_rank);
+	as_threads(4, run_rank);
 	return (0);
 }

@@ -26,7 +26,7 @@ static unsigned char byte_at(CUdeviceptr p)
 }
 
 /* What cannot be exported. */
-static void refusals(CUdeviceptr large)
+static void check_refusals(CUdeviceptr large)
 {
 	CUipcMemHandle handle;
 	CUipcEventHandle event;
@@ -53,14 +53,14 @@ static void refusals(CUdeviceptr large)
 	WANT(CUDA_ERROR_INVALID_VALUE, cuEventCreate(&e, CU_EVENT_INTERPROCESS));
 }
 
-static void export(void)
+static void run_exporter(void)
 {
 	CUipcMemHandle handle, small_handle, same;
 	CUipcEventHandle event_handle;
 	CUdeviceptr large, small, neighbour, p;
 	CUevent event, e;
 
-	begin();
+	open_context();
 	OK(cuMemAlloc(&large, N));
 	OK(cuMemAlloc(&small, 5000));
 	OK(cuMemAlloc(&neighbour, 5000));
@@ -68,7 +68,7 @@ static void export(void)
 	OK(cuMemsetD8(small, 2, 5000));
 	OK(cuMemsetD8(neighbour, 3, 5000));
 	OK(cuCtxSynchronize());
-	refusals(large);
+	check_refusals(large);
 	OK(cuIpcGetMemHandle(&handle, large));
 	OK(cuIpcGetMemHandle(&same, large + 100));
 	HOLDS(memcmp(&handle, &same, sizeof(handle)) == 0);
@@ -78,27 +78,27 @@ static void export(void)
 	OK(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
 	OK(cuIpcGetEventHandle(&event_handle, event));
 	WANT(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenEventHandle(&e, event_handle));
-	say(other, &handle, sizeof(handle));
-	say(other, &small_handle, sizeof(small_handle));
-	say(other, &event_handle, sizeof(event_handle));
-	meet(other); /* it has opened them */
+	send_bytes(other, &handle, sizeof(handle));
+	send_bytes(other, &small_handle, sizeof(small_handle));
+	send_bytes(other, &event_handle, sizeof(event_handle));
+	meet_process(other); /* it has opened them */
 	OK(cuEventSynchronize(event)); /* which the other process has recorded */
-	meet(other); /* it has written */
+	meet_process(other); /* it has written */
 	HOLDS(byte_at(large) == 11 && byte_at(large + N - 1) == 11 && byte_at(small + 4999) == 12 && byte_at(neighbour) == 3);
 	OK(cuMemFree(large));
 	OK(cuEventDestroy(event));
-	meet(other); /* freed and destroyed */
-	meet(other); /* it has looked */
+	meet_process(other); /* freed and destroyed */
+	meet_process(other); /* it has looked */
 	OK(cuMemAlloc(&p, N));
 	HOLDS(p == large && byte_at(p) == 0);
 	OK(cuMemsetD8(p, 77, N));
-	meet(other); /* something else is there */
-	meet(other); /* it has looked */
+	meet_process(other); /* something else is there */
+	meet_process(other); /* it has looked */
 	exit(0);
 }
 
 /* Handles that are wrong. */
-static void forgeries(CUipcMemHandle handle)
+static void check_forgeries(CUipcMemHandle handle)
 {
 	CUipcMemHandle forged = handle;
 	CUdeviceptr p;
@@ -116,7 +116,7 @@ static void forgeries(CUipcMemHandle handle)
 	}
 }
 
-static void import(void)
+static void run_importer(void)
 {
 	CUipcMemHandle handle, small_handle, again_handle;
 	CUipcEventHandle event_handle, forged;
@@ -128,12 +128,12 @@ static void import(void)
 	unsigned char page[8192];
 	int status;
 
-	first = begin();
+	first = open_context();
 	OK(cuMemGetInfo(&before, &total));
-	hear(other, &handle, sizeof(handle));
-	hear(other, &small_handle, sizeof(small_handle));
-	hear(other, &event_handle, sizeof(event_handle));
-	forgeries(handle);
+	receive_bytes(other, &handle, sizeof(handle));
+	receive_bytes(other, &small_handle, sizeof(small_handle));
+	receive_bytes(other, &event_handle, sizeof(event_handle));
+	check_forgeries(handle);
 	OK(cuIpcOpenMemHandle(&large, handle, LAZY));
 	OK(cuIpcOpenMemHandle(&p, handle, LAZY));
 	HOLDS(p == large);
@@ -162,24 +162,24 @@ static void import(void)
 	WANT(CUDA_ERROR_INVALID_HANDLE, cuIpcGetEventHandle(&forged, event));
 	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	OK(cuEventRecord(event, stream));
-	meet(other); /* opened */
+	meet_process(other); /* opened */
 	HOLDS(byte_at(large) == 1 && byte_at(large + N - 1) == 1 && byte_at(small) == 2);
 	OK(cuMemsetD8(large, 11, N));
 	OK(cuMemsetD8(small, 12, 5000));
 	OK(cuCtxSynchronize());
 	WANT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(page, small, sizeof(page))); /* the neighbour is the exporter's own */
-	meet(other); /* written */
-	meet(other); /* freed */
+	meet_process(other); /* written */
+	meet_process(other); /* freed */
 	HOLDS(byte_at(large) == 11);
 	OK(cuEventRecord(event, stream));
 	OK(cuEventSynchronize(event));
 	WANT(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenMemHandle(&p, handle, LAZY));
 	WANT(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenEventHandle(&e, event_handle));
-	meet(other); /* looked */
-	meet(other); /* something else is there */
+	meet_process(other); /* looked */
+	meet_process(other); /* something else is there */
 	HOLDS(byte_at(large) == 11);
 	WANT(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenMemHandle(&p, handle, LAZY));
-	meet(other); /* looked */
+	meet_process(other); /* looked */
 	HOLDS(wait(&status) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	/* It may still count as attached when it is a zombie no more. */
 	while (cuIpcOpenMemHandle(&p, small_handle, LAZY) == CUDA_SUCCESS)
@@ -204,8 +204,8 @@ int main(void)
 	other = ends[child == 0];
 	close(ends[child != 0]);
 	if (child == 0)
-		export();
-	import();
+		run_exporter();
+	run_importer();
 	puts("done");
 	return (0);
 }

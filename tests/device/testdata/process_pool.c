@@ -44,7 +44,7 @@ static void *as_handle(int fd)
 }
 
 /* What cannot be exported. */
-static void refusals(CUmemoryPool pool, int fd, CUdeviceptr p, CUstream stream)
+static void check_refusals(CUmemoryPool pool, int fd, CUdeviceptr p, CUstream stream)
 {
 	const CUmemoryPool own = make_pool(0);
 	CUmemPoolPtrExportData data;
@@ -68,7 +68,7 @@ static void refusals(CUmemoryPool pool, int fd, CUdeviceptr p, CUstream stream)
 	OK(cuMemFree(plain));
 }
 
-static void export(void)
+static void run_exporter(void)
 {
 	CUmemPoolPtrExportData large_data, small_data;
 	CUdeviceptr large, small, again;
@@ -76,7 +76,7 @@ static void export(void)
 	CUstream stream;
 	int fd, second_fd, capable;
 
-	begin();
+	open_context();
 	OK(cuDeviceGetAttribute(&capable, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 0));
 	HOLDS(capable == 1);
 	OK(cuDeviceGetAttribute(&capable, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, 0));
@@ -90,29 +90,29 @@ static void export(void)
 	OK(cuMemsetD8Async(small, 2, SMALL, stream));
 	OK(cuMemPoolExportToShareableHandle(&fd, pool, DESCRIPTOR, 0));
 	OK(cuMemPoolExportToShareableHandle(&second_fd, second, DESCRIPTOR, 0));
-	refusals(pool, fd, large, stream);
+	check_refusals(pool, fd, large, stream);
 	OK(cuMemPoolExportPointer(&large_data, large));
 	OK(cuMemPoolExportPointer(&small_data, small));
 	OK(cuStreamSynchronize(stream));
 	say_descriptor(other, fd);
 	say_descriptor(other, second_fd);
-	say(other, &large_data, sizeof(large_data));
-	say(other, &small_data, sizeof(small_data));
+	send_bytes(other, &large_data, sizeof(large_data));
+	send_bytes(other, &small_data, sizeof(small_data));
 	close(fd);
 	close(second_fd);
-	meet(other); /* it has written */
+	meet_process(other); /* it has written */
 	HOLDS(byte_at(large) == 11 && byte_at(large + N - 1) == 11 && byte_at(small + SMALL - 1) == 12);
 	OK(cuMemFreeAsync(large, stream));
 	OK(cuStreamSynchronize(stream));
-	meet(other); /* freed */
-	meet(other); /* it has looked */
+	meet_process(other); /* freed */
+	meet_process(other); /* it has looked */
 	OK(cuMemAllocFromPoolAsync(&again, N, pool, stream));
 	HOLDS(byte_at(small) == 12);
 	OK(cuMemPoolDestroy(second));
 	exit(0);
 }
 
-static void import(void)
+static void run_importer(void)
 {
 	CUmemPoolPtrExportData large_data, small_data;
 	CUdeviceptr large, small, same, p;
@@ -122,12 +122,12 @@ static void import(void)
 	CUstream stream;
 	int fd, second_fd;
 
-	begin();
+	open_context();
 	OK(cuStreamCreate(&stream, 0));
 	fd = hear_descriptor(other);
 	second_fd = hear_descriptor(other);
-	hear(other, &large_data, sizeof(large_data));
-	hear(other, &small_data, sizeof(small_data));
+	receive_bytes(other, &large_data, sizeof(large_data));
+	receive_bytes(other, &small_data, sizeof(small_data));
 	OK(cuMemPoolImportFromShareableHandle(&pool, as_handle(fd), DESCRIPTOR, 0));
 	OK(cuMemPoolImportFromShareableHandle(&second, as_handle(second_fd), DESCRIPTOR, 0));
 	close(fd);
@@ -147,8 +147,8 @@ static void import(void)
 	OK(cuMemsetD8Async(large, 11, N, stream));
 	OK(cuMemsetD8Async(small, 12, SMALL, stream));
 	OK(cuStreamSynchronize(stream));
-	meet(other); /* written */
-	meet(other); /* the exporter has freed the large one */
+	meet_process(other); /* written */
+	meet_process(other); /* the exporter has freed the large one */
 	HOLDS(byte_at(large) == 11);
 	OK(cuMemPoolDestroy(pool));
 	OK(cuMemsetD8Async(large, 13, N, stream));
@@ -156,7 +156,7 @@ static void import(void)
 	OK(cuStreamSynchronize(stream));
 	WANT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&p, second, &large_data));
 	OK(cuMemFree(small));
-	meet(other); /* looked */
+	meet_process(other); /* looked */
 	exit(0);
 }
 
@@ -169,7 +169,7 @@ int main(void)
 		if (fork() == 0) {
 			other = ends[i];
 			close(ends[1 - i]);
-			(i == 0 ? export : import)();
+			(i == 0 ? run_exporter : run_importer)();
 		}
 	}
 	close(ends[0]);

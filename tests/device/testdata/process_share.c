@@ -13,13 +13,13 @@
 
 enum { N = 1 << 16, ROUNDS = 30, PROCESSES = 3 };
 
-static CUdeviceptr use(int number)
+static CUdeviceptr use_device(int number)
 {
 	static uint32_t back[N];
 	CUdeviceptr p;
 	CUstream s;
 
-	begin();
+	open_context();
 	OK(cuMemAlloc(&p, sizeof(back)));
 	OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	for (uint32_t round = 0; round < ROUNDS; ++round) {
@@ -35,12 +35,12 @@ static CUdeviceptr use(int number)
 }
 
 /* Wait for ever, as far as the device is concerned. */
-static void hang(int tell)
+static void hang_device(int tell)
 {
 	CUdeviceptr p;
 	CUstream s;
 
-	begin();
+	open_context();
 	OK(cuMemAlloc(&p, 4096));
 	OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	OK(cuStreamWaitValue32(s, p, 1, CU_STREAM_WAIT_VALUE_EQ));
@@ -60,7 +60,7 @@ int main(void)
 	hanging = fork();
 	HOLDS(hanging >= 0);
 	if (hanging == 0) {
-		hang(tell[1]);
+		hang_device(tell[1]);
 		_exit(1);
 	}
 	HOLDS(read(tell[0], &c, 1) == 1);
@@ -69,7 +69,7 @@ int main(void)
 		pids[i] = fork();
 		HOLDS(pids[i] >= 0);
 		if (pids[i] == 0) {
-			const CUdeviceptr p = use(i + 1);
+			const CUdeviceptr p = use_device(i + 1);
 
 			HOLDS(write(pipes[i][1], &p, sizeof(p)) == sizeof(p));
 			exit(0);
@@ -82,7 +82,7 @@ int main(void)
 		HOLDS(read(pipes[i][0], &where[i], sizeof(where[i])) == sizeof(where[i]));
 		HOLDS(where[i] == where[0]);
 	}
-	use(9); /* nobody is left, and the parent may be one too */
+	use_device(9); /* nobody is left, and the parent may be one too */
 	puts("done");
 	return (0);
 }

@@ -50,7 +50,7 @@ struct shared {
 
 static struct shared *shared;
 
-static inline void *share(size_t n)
+static inline void *share_memory(size_t n)
 {
 	void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
@@ -59,7 +59,7 @@ static inline void *share(size_t n)
 }
 
 /* Wait until the others have come to a step, too. */
-static inline void meet(int step)
+static inline void meet_ranks(int step)
 {
 	while (atomic_load(&shared->step) < step)
 		usleep(1000);
@@ -102,7 +102,7 @@ static inline void as_processes(int n, body *f)
 {
 	int bad = 0;
 
-	shared = share(sizeof(*shared));
+	shared = share_memory(sizeof(*shared));
 	for (int i = 0; i < n; ++i) {
 		const pid_t pid = fork();
 
@@ -150,7 +150,7 @@ static inline void as_threads(int n, body *f)
 	if (pid == 0) {
 		struct thread t[MOST_RANKS];
 
-		shared = share(sizeof(*shared));
+		shared = share_memory(sizeof(*shared));
 		for (int i = 0; i < n; ++i) {
 			t[i] = (struct thread){ .r = { .rank = i, .ranks = n }, .f = f };
 			HOLDS(pthread_create(&t[i].id, NULL, run_thread, &t[i]) == 0);
@@ -163,7 +163,7 @@ static inline void as_threads(int n, body *f)
 }
 
 /* Wait for a communicator that does not block, and return what became of it. */
-static inline ncclResult_t settle(ncclComm_t comm)
+static inline ncclResult_t settle_comm(ncclComm_t comm)
 {
 	ncclResult_t r;
 

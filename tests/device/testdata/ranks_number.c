@@ -26,7 +26,7 @@ static const char image[] = PTX(
 	"}\n");
 
 /* What a word of the weights is after a step, when each rank's gradient is its number and the step's, and 1. */
-static uint32_t expected(uint32_t was, int ranks, int step)
+static uint32_t expected_word(uint32_t was, int ranks, int step)
 {
 	uint32_t v = 0;
 
@@ -62,7 +62,7 @@ static void use_second(struct rank *r)
 		HOLDS(got[i] == 77);
 }
 
-static void one(struct rank *r)
+static void run_rank(struct rank *r)
 {
 	CUmodule module;
 	CUfunction update;
@@ -85,7 +85,7 @@ static void one(struct rank *r)
 		OK(cuLaunchKernel(update, WORDS / 128, 1, 1, 128, 1, 1, 0, r->stream, params, NULL));
 		OK(cuMemcpyDtoHAsync(got, weights, sizeof(got), r->stream));
 		OK(cuStreamSynchronize(r->stream));
-		want = expected(want, r->ranks, step);
+		want = expected_word(want, r->ranks, step);
 		for (int i = 0; i < WORDS; ++i)
 			HOLDS(got[i] == want);
 	}
@@ -96,6 +96,6 @@ static void one(struct rank *r)
 
 int main(void)
 {
-	as_processes(3, one);
+	as_processes(3, run_rank);
 	return (0);
 }

@@ -36,7 +36,7 @@ static const char *done_file(char *path, size_t n, int rank, int step)
 	return (path);
 }
 
-static void await(int rank, int step)
+static void await_step(int rank, int step)
 {
 	char path[64];
 
@@ -46,7 +46,7 @@ static void await(int rank, int step)
 		usleep(200);
 }
 
-static void one(struct rank *r)
+static void run_rank(struct rank *r)
 {
 	CUmodule module;
 	CUfunction update;
@@ -66,7 +66,7 @@ static void one(struct rank *r)
 		FILE *f;
 
 		if (before[r->rank] >= 0)
-			await(before[r->rank], step);
+			await_step(before[r->rank], step);
 		OK(cuLaunchKernel(update, WORDS / 128, 1, 1, 128, 1, 1, 0, r->stream, params, NULL));
 		if (r->rank == 1 && step == LAST)
 			kill(getpid(), SIGKILL);
@@ -88,7 +88,7 @@ int main(void)
 	char remove[64];
 
 	HOLDS(mkdtemp(folder) != NULL);
-	as_processes(3, one);
+	as_processes(3, run_rank);
 	snprintf(remove, sizeof(remove), "rm -r %s", folder);
 	HOLDS(system(remove) == 0);
 	return (0);

@@ -50,7 +50,7 @@ static CUgraphNode add_kernel(CUgraph g, const CUgraphNode *after, CUfunction f,
 }
 
 /* A loop that mixes as often as is counted, and one more kernel behind the loop. */
-static void make(struct loop *l, unsigned int k)
+static void make_loop(struct loop *l, unsigned int k)
 {
 	CUgraphNodeParams c = { .type = CU_GRAPH_NODE_TYPE_CONDITIONAL };
 	CUDA_MEMSET_NODE_PARAMS set = { .dst = count, .value = 2 + k % 5, .elementSize = 4, .width = 1, .height = 1 };
@@ -76,7 +76,7 @@ static void make(struct loop *l, unsigned int k)
 }
 
 /* Another node for a graph that is there still. */
-static void grow(struct loop *l, unsigned int k)
+static void grow_loop(struct loop *l, unsigned int k)
 {
 	CUgraphExec old = l->exec;
 
@@ -85,14 +85,14 @@ static void grow(struct loop *l, unsigned int k)
 	OK(cuGraphExecDestroy(old));
 }
 
-static void end(struct loop *l)
+static void end_loop(struct loop *l)
 {
 	OK(cuGraphExecDestroy(l->exec));
 	if (l->graph != NULL)
 		OK(cuGraphDestroy(l->graph));
 }
 
-static unsigned int hash(void)
+static unsigned int hash_words(void)
 {
 	static unsigned int got[WORDS];
 	unsigned int h = 2166136261u;
@@ -109,7 +109,7 @@ int main(void)
 	struct loop loops[LOOPS];
 	CUmodule module;
 
-	context = begin();
+	context = open_context();
 	OK(cuModuleLoadData(&module, image));
 	OK(cuModuleGetFunction(&mix, module, "mix"));
 	OK(cuModuleGetFunction(&down, module, "down"));
@@ -118,22 +118,22 @@ int main(void)
 	OK(cuMemAlloc(&count, 4));
 	OK(cuMemsetD32Async(words, 1, WORDS, stream));
 	for (unsigned int i = 0; i < LOOPS; ++i)
-		make(&loops[i], i);
+		make_loop(&loops[i], i);
 	for (unsigned int round = 0; round < ROUNDS; ++round) {
 		struct loop *const l = &loops[round % LOOPS];
 
 		for (unsigned int i = 0; i < LAUNCHES; ++i)
 			OK(cuGraphLaunch(loops[(round + i) % LOOPS].exec, stream));
 		if (round % 7 == 6) {
-			end(l);
-			make(l, round);
+			end_loop(l);
+			make_loop(l, round);
 		} else if (l->graph != NULL && round % 5 == 4) {
-			grow(l, round);
+			grow_loop(l, round);
 		}
 		if (round % 200 == 199)
-			printf("%08x\n", hash());
+			printf("%08x\n", hash_words());
 	}
 	for (unsigned int i = 0; i < LOOPS; ++i)
-		end(&loops[i]);
+		end_loop(&loops[i]);
 	return (0);
 }

@@ -13,13 +13,13 @@
 
 enum { N = 5000, STEPS = 100, ROUNDS = 8 };
 
-static unsigned int compute(unsigned int seed)
+static unsigned int compute_words(unsigned int seed)
 {
 	static unsigned int words[N];
 	unsigned int h = 2166136261u;
 	CUdeviceptr p;
 
-	begin();
+	open_context();
 	OK(cuMemAlloc(&p, sizeof(words)));
 	for (unsigned int step = 0; step < STEPS; ++step) {
 		OK(cuMemsetD32(p, seed + step, N));
@@ -31,7 +31,7 @@ static unsigned int compute(unsigned int seed)
 }
 
 /* A child that has its parent's end of everything, for as long as somebody has the other end of a pipe. */
-static void hold(void)
+static void hold_parent(void)
 {
 	int ends[2], n;
 	char c;
@@ -47,7 +47,7 @@ static void hold(void)
 	close(ends[0]);
 }
 
-static void say(const char *what, unsigned int round, unsigned int h)
+static void print_round(const char *what, unsigned int round, unsigned int h)
 {
 	printf("%s %u: %08x\n", what, round, h);
 	fflush(stdout);
@@ -61,7 +61,7 @@ int main(int argc, char **argv)
 	if (argc > 1) {
 		const unsigned int round = (unsigned int)atoi(argv[1]);
 
-		say("after exec", round, compute(round + 1000));
+		print_round("after exec", round, compute_words(round + 1000));
 		return (0);
 	}
 	for (unsigned int round = 0; round < ROUNDS; ++round) {
@@ -69,14 +69,14 @@ int main(int argc, char **argv)
 
 		HOLDS(child >= 0);
 		if (child == 0) {
-			say("before exec", round, compute(round));
-			hold();
+			print_round("before exec", round, compute_words(round));
+			hold_parent();
 			snprintf(number, sizeof(number), "%u", round);
 			execl("/proc/self/exe", argv[0], number, (char *)NULL);
 			_exit(1);
 		}
 		HOLDS(waitpid(child, &status, 0) == child && status == 0);
 	}
-	say("the parent", 0, compute(77));
+	print_round("the parent", 0, compute_words(77));
 	return (0);
 }

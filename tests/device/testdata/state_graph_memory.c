@@ -23,7 +23,7 @@ enum { N = 8192, SIZE = N * 4, STEPS = 100 };
 static CUfunction turn;
 static CUstream s;
 
-static void launch(CUdeviceptr p, unsigned int k)
+static void launch_turn(CUdeviceptr p, unsigned int k)
 {
 	void *params[] = { &p, &k };
 
@@ -31,7 +31,7 @@ static void launch(CUdeviceptr p, unsigned int k)
 }
 
 /* Memory that is left allocated, set and turned. */
-static CUgraphExec leaves(CUdeviceptr *m, unsigned int value)
+static CUgraphExec make_leaving(CUdeviceptr *m, unsigned int value)
 {
 	CUgraph graph;
 	CUgraphExec exec;
@@ -39,7 +39,7 @@ static CUgraphExec leaves(CUdeviceptr *m, unsigned int value)
 	OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 	OK(cuMemAllocAsync(m, SIZE, s));
 	OK(cuMemsetD32Async(*m, value, N, s));
-	launch(*m, value);
+	launch_turn(*m, value);
 	OK(cuStreamEndCapture(s, &graph));
 	OK(cuGraphInstantiate(&exec, graph, 0));
 	OK(cuGraphDestroy(graph));
@@ -47,7 +47,7 @@ static CUgraphExec leaves(CUdeviceptr *m, unsigned int value)
 }
 
 /* Made node by node: it allocates, works there, copies to what is the program's, and frees. */
-static CUgraphExec whole(CUdeviceptr to, CUgraph *graph)
+static CUgraphExec make_whole(CUdeviceptr to, CUgraph *graph)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = {
 		.poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } },
@@ -76,7 +76,7 @@ static CUgraphExec whole(CUdeviceptr to, CUgraph *graph)
 	return (exec);
 }
 
-static unsigned int hash(CUdeviceptr p)
+static unsigned int hash_words(CUdeviceptr p)
 {
 	static unsigned int words[N];
 	unsigned int h = 2166136261u;
@@ -97,15 +97,15 @@ int main(void)
 	CUmodule module;
 	size_t available, total;
 
-	begin();
+	open_context();
 	OK(cuModuleLoadData(&module, image));
 	OK(cuModuleGetFunction(&turn, module, "turn"));
 	OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	OK(cuMemAlloc(&mine, SIZE));
-	first = leaves(&left, 3);
-	second = leaves(&other, 5);
-	third = leaves(&kept, 7);
-	inner = whole(mine, &graph);
+	first = make_leaving(&left, 3);
+	second = make_leaving(&other, 5);
+	third = make_leaving(&kept, 7);
+	inner = make_whole(mine, &graph);
 	/* Who frees what another graph leaves. */
 	OK(cuGraphCreate(&freeing, 0));
 	OK(cuGraphAddMemFreeNode(&node, freeing, NULL, 0, other));
@@ -116,10 +116,10 @@ int main(void)
 		OK(cuGraphLaunch(first, s));
 		OK(cuGraphLaunch(second, s));
 		OK(cuGraphLaunch(inner, s));
-		launch(left, step);
-		launch(kept, step);
-		launch(other, step);
-		printf("step %u %08x %08x %08x %08x", step, hash(left), hash(other), hash(kept), hash(mine));
+		launch_turn(left, step);
+		launch_turn(kept, step);
+		launch_turn(other, step);
+		printf("step %u %08x %08x %08x %08x", step, hash_words(left), hash_words(other), hash_words(kept), hash_words(mine));
 		if (step % 2)
 			OK(cuMemFree(left));
 		else
@@ -131,7 +131,7 @@ int main(void)
 			/* It comes and goes, and its address is somebody else's for a while. */
 			OK(cuGraphExecDestroy(first));
 			OK(cuMemAlloc(&extra, SIZE));
-			first = leaves(&left, step);
+			first = make_leaving(&left, step);
 			OK(cuMemFree(extra));
 		}
 		OK(cuMemGetInfo(&available, &total));

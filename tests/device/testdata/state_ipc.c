@@ -43,7 +43,7 @@ static CUcontext context;
 static CUstream stream;
 static CUfunction turn;
 
-static void start(int device)
+static void start_context(int device)
 {
 	CUmodule module;
 
@@ -54,14 +54,14 @@ static void start(int device)
 	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 }
 
-static void launch(CUdeviceptr p, unsigned int k)
+static void launch_turn(CUdeviceptr p, unsigned int k)
 {
 	void *params[] = { &p, &k };
 
 	OK(cuLaunchKernel(turn, WORDS / 128, 1, 1, 128, 1, 1, 0, stream, params, NULL));
 }
 
-static unsigned int hash(CUdeviceptr p)
+static unsigned int hash_words(CUdeviceptr p)
 {
 	static unsigned int words[WORDS];
 	unsigned int h = 2166136261u;
@@ -93,7 +93,7 @@ static CUdeviceptr allocate_pooled(int device, size_t n, int *fd)
 }
 
 /* The memory, an event of its owner, and one of the other process. */
-static void own(int pair, int other)
+static void run_owner(int pair, int other)
 {
 	static unsigned int words[WORDS];
 	CUipcMemHandle memory;
@@ -104,7 +104,7 @@ static void own(int pair, int other)
 	int fd = -1;
 	char c = 0;
 
-	start(pair % 2);
+	start_context(pair % 2);
 	OK(cuMemAlloc(&beside, 4096));
 	if (has_pool(pair))
 		p = allocate_pooled(pair % 2, sizeof(words), &fd);
@@ -118,20 +118,20 @@ static void own(int pair, int other)
 	if (has_pool(pair)) {
 		OK(cuMemPoolExportPointer(&pooled, p));
 		say_descriptor(other, fd);
-		say(other, &pooled, sizeof(pooled));
+		send_bytes(other, &pooled, sizeof(pooled));
 	} else {
 		OK(cuIpcGetMemHandle(&memory, p));
-		say(other, &memory, sizeof(memory));
+		send_bytes(other, &memory, sizeof(memory));
 	}
-	say(other, &event, sizeof(event));
-	hear(other, &event, sizeof(event));
+	send_bytes(other, &event, sizeof(event));
+	receive_bytes(other, &event, sizeof(event));
 	OK(cuIpcOpenEventHandle(&theirs, event));
 	for (unsigned int round = 0; round < ROUNDS; ++round) {
 		OK(cuStreamWaitEvent(stream, theirs, 0));
-		launch(p, 2 * round);
+		launch_turn(p, 2 * round);
 		OK(cuEventRecord(mine, stream));
-		say(other, &c, 1);
-		hear(other, &c, 1);
+		send_bytes(other, &c, 1);
+		receive_bytes(other, &c, 1);
 	}
 	OK(cuStreamSynchronize(stream));
 	exit(0);
@@ -168,7 +168,7 @@ static void close_shared(const struct shared *s, CUdeviceptr p)
 		OK(cuMemFreeAsync(p, stream));
 }
 
-static void borrow(int pair, int other)
+static void run_borrower(int pair, int other)
 {
 	struct result *const r = &results[pair];
 	struct shared shared = { 0 };
@@ -177,41 +177,41 @@ static void borrow(int pair, int other)
 	CUdeviceptr p, again;
 	char c = 0;
 
-	start((pair + 1) / 2 % 2);
+	start_context((pair + 1) / 2 % 2);
 	if (has_pool(pair)) {
 		shared.fd = hear_descriptor(other);
-		hear(other, &shared.pooled, sizeof(shared.pooled));
+		receive_bytes(other, &shared.pooled, sizeof(shared.pooled));
 		OK(cuMemPoolImportFromShareableHandle(&shared.pool, (void *)(size_t)shared.fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 	} else {
-		hear(other, &shared.memory, sizeof(shared.memory));
+		receive_bytes(other, &shared.memory, sizeof(shared.memory));
 	}
 	p = open_shared(&shared);
 	OK(cuEventCreate(&mine, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
 	OK(cuIpcGetEventHandle(&event, mine));
-	say(other, &event, sizeof(event));
-	hear(other, &event, sizeof(event));
+	send_bytes(other, &event, sizeof(event));
+	receive_bytes(other, &event, sizeof(event));
 	for (unsigned int round = 0; round < ROUNDS; ++round) {
-		hear(other, &c, 1);
+		receive_bytes(other, &c, 1);
 		OK(cuIpcOpenEventHandle(&theirs, event));
 		OK(cuStreamWaitEvent(stream, theirs, 0));
 		OK(cuEventDestroy(theirs));
-		launch(p, 2 * round + 1);
+		launch_turn(p, 2 * round + 1);
 		OK(cuEventRecord(mine, stream));
 		if (round % LOOK == LOOK - 1) {
 			again = open_shared(&shared);
 			HOLDS(again == p);
-			r->looks[round / LOOK] = hash(p);
+			r->looks[round / LOOK] = hash_words(p);
 			close_shared(&shared, again);
 		}
-		say(other, &c, 1);
+		send_bytes(other, &c, 1);
 	}
 	HOLDS(read(other, &c, 1) == 0); /* the owner has ended */
 	for (unsigned int k = 0; k < ALONE; ++k) {
-		launch(p, k);
+		launch_turn(p, k);
 		if (k % 4 == 0)
 			OK(cuStreamSynchronize(stream));
 	}
-	r->last = hash(p);
+	r->last = hash_words(p);
 	close_shared(&shared, p);
 	exit(0);
 }
@@ -229,7 +229,7 @@ int main(void)
 		for (int i = 0; i < 2; ++i) {
 			if (fork() == 0) {
 				close(ends[1 - i]);
-				(i == 0 ? own : borrow)(pair, ends[i]);
+				(i == 0 ? run_owner : run_borrower)(pair, ends[i]);
 			}
 		}
 		close(ends[0]);

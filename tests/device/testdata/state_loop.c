@@ -30,7 +30,7 @@ enum { N = 20000, STEPS = 40, STREAMS = 3 };
 
 static unsigned int words[N];
 
-static unsigned int hash(CUdeviceptr p, CUstream s)
+static unsigned int hash_words(CUdeviceptr p, CUstream s)
 {
 	unsigned int h = 2166136261u;
 
@@ -41,7 +41,7 @@ static unsigned int hash(CUdeviceptr p, CUstream s)
 	return (h);
 }
 
-static void launch(CUfunction f, CUdeviceptr p, unsigned int k, CUstream s)
+static void launch_kernel(CUfunction f, CUdeviceptr p, unsigned int k, CUstream s)
 {
 	unsigned int n = N;
 	void *params[] = { &p, &n, &k };
@@ -87,15 +87,15 @@ int main(void)
 		OK(cuEventCreate(&done, CU_EVENT_DISABLE_TIMING));
 		for (int s = 0; s < STREAMS; ++s)
 			for (int k = 0; k < 4; ++k)
-				launch(mix[d], data[d][s], step + k, stream[d][s]);
+				launch_kernel(mix[d], data[d][s], step + k, stream[d][s]);
 		OK(cuEventRecord(done, stream[d][0]));
 		OK(cuStreamWaitEvent(stream[d][1], done, 0));
 		OK(cuMemcpyDtoDAsync(data[d][1], data[d][0], 1000, stream[d][1]));
 		/* The library's kernel, as it is and as a function. */
-		launch((CUfunction)kernel, data[d][2], step, stream[d][2]);
+		launch_kernel((CUfunction)kernel, data[d][2], step, stream[d][2]);
 		if (step % 7 == 3) {
 			OK(cuKernelGetFunction(&as_function, kernel));
-			launch(as_function, data[d][2], step, stream[d][2]);
+			launch_kernel(as_function, data[d][2], step, stream[d][2]);
 		}
 		/* Things come and go; their addresses are printed. */
 		OK(cuMemAlloc(&extra, 1000 + 70000 * (step % 5)));
@@ -110,13 +110,13 @@ int main(void)
 		OK(cuStreamSynchronize(stream[d][1]));
 		OK(cuStreamCreate(&side, 0));
 		OK(cuStreamGetId(side, &id));
-		launch(mix[d], data[d][0], id, side);
+		launch_kernel(mix[d], data[d][0], id, side);
 		OK(cuStreamSynchronize(side));
 		OK(cuStreamDestroy(side));
 		OK(cuEventDestroy(done));
 		OK(cuMemGetInfo(&available, &total));
-		printf("step %u %08x %08x %08x extra %llx id %llu free %zu of %zu\n", step, hash(data[d][0], stream[d][0]),
-		       hash(data[d][1], stream[d][1]), hash(data[d][2], stream[d][2]), extra, id, available, total);
+		printf("step %u %08x %08x %08x extra %llx id %llu free %zu of %zu\n", step, hash_words(data[d][0], stream[d][0]),
+		       hash_words(data[d][1], stream[d][1]), hash_words(data[d][2], stream[d][2]), extra, id, available, total);
 		fflush(stdout);
 	}
 	OK(cuEventCreate(&moment, 0));

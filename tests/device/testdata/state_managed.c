@@ -23,7 +23,7 @@ static const char image[] = PTX(
 
 enum { N = 30000, STEPS = 600, SIZE = N * 4, GLOBAL = 1, HOST = 2, SINGLE = 4, READ_MOSTLY = 1, PREFERRED = 3, CPU = -1 };
 
-static unsigned int hash(const unsigned int *p, int n)
+static unsigned int hash_words(const unsigned int *p, int n)
 {
 	unsigned int h = 2166136261u;
 
@@ -32,7 +32,7 @@ static unsigned int hash(const unsigned int *p, int n)
 	return (h);
 }
 
-static void launch(CUfunction f, unsigned int *to, unsigned int n, unsigned int k, CUstream s)
+static void launch_kernel(CUfunction f, unsigned int *to, unsigned int n, unsigned int k, CUstream s)
 {
 	void *params[] = { &to, &n, &k };
 
@@ -40,7 +40,7 @@ static void launch(CUfunction f, unsigned int *to, unsigned int n, unsigned int 
 }
 
 /* What is asked of such memory, and what is no such memory. */
-static void ask(CUdeviceptr p, CUstream s)
+static void check_attributes(CUdeviceptr p, CUstream s)
 {
 	unsigned int is = 0, type = 0;
 	void *host = NULL;
@@ -94,7 +94,7 @@ int main(void)
 		if (d == 0)
 			OK(cuMemAllocManaged(&managed, SIZE, GLOBAL));
 	}
-	ask(managed, s[1]);
+	check_attributes(managed, s[1]);
 	OK(cuMemAlloc(&plain, SIZE));
 	data = (unsigned int *)managed;
 	for (unsigned int i = 0; i < N; ++i)
@@ -104,11 +104,11 @@ int main(void)
 
 		OK(cuCtxSetCurrent(ctx[d]));
 		/* A kernel in the one half, the program in the other. */
-		launch(mix[d], data, N / 2, step, s[d]);
+		launch_kernel(mix[d], data, N / 2, step, s[d]);
 		for (unsigned int i = N / 2; i < N; i += 7)
 			data[i] += step;
 		OK(cuStreamSynchronize(s[d]));
-		launch(mix[d], data, N, step, s[d]);
+		launch_kernel(mix[d], data, N, step, s[d]);
 		OK(cuStreamSynchronize(s[d]));
 		/* Copies of all kinds go by its addresses. */
 		OK(cuMemcpyDtoD(plain, managed, SIZE));
@@ -124,9 +124,9 @@ int main(void)
 			HOLDS(((unsigned int *)comes)[2047] == 0);
 			memset((void *)comes, (int)step, 8192);
 		}
-		launch(mix[d], (unsigned int *)comes, 2048, step, NULL);
+		launch_kernel(mix[d], (unsigned int *)comes, 2048, step, NULL);
 		OK(cuCtxSynchronize());
-		printf("step %u %08x comes %08x\n", step, hash(data, N), hash((unsigned int *)comes, 2048));
+		printf("step %u %08x comes %08x\n", step, hash_words(data, N), hash_words((unsigned int *)comes, 2048));
 		fflush(stdout);
 	}
 	OK(cuMemFree(comes));

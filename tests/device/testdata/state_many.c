@@ -35,7 +35,7 @@ static CUcontext context;
 static CUfunction turn;
 static unsigned int seed;
 
-static void *work(void *arg)
+static void *run_thread(void *arg)
 {
 	const unsigned int t = (unsigned int)(unsigned long)arg;
 	unsigned int words[WORDS], h = 2166136261u;
@@ -65,7 +65,7 @@ static void *work(void *arg)
 	return (NULL);
 }
 
-static void process(int wave, int i)
+static void run_process(int wave, int i)
 {
 	pthread_t thread[THREADS];
 	CUmodule module;
@@ -77,7 +77,7 @@ static void process(int wave, int i)
 	OK(cuModuleLoadData(&module, image));
 	OK(cuModuleGetFunction(&turn, module, "turn"));
 	for (unsigned long t = 0; t < THREADS; ++t)
-		HOLDS(pthread_create(&thread[t], NULL, work, (void *)t) == 0);
+		HOLDS(pthread_create(&thread[t], NULL, run_thread, (void *)t) == 0);
 	for (int t = 0; t < THREADS; ++t)
 		HOLDS(pthread_join(thread[t], NULL) == 0);
 	OK(cuCtxDestroy(context));
@@ -93,7 +93,7 @@ int main(void)
 
 		for (int i = 0; i < PROCESSES; ++i)
 			if (fork() == 0)
-				process(wave, i);
+				run_process(wave, i);
 		for (int i = 0; i < PROCESSES; ++i) {
 			HOLDS(wait(&status) > 0);
 			HOLDS(WIFEXITED(status) && WEXITSTATUS(status) == 0);

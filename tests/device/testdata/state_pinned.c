@@ -28,7 +28,7 @@ enum { N = 30000, STEPS = 120, MANY = 300, SIZE = N * 4 };
 static unsigned int *mapped, *shared, *heap, *guarded, *many[MANY];
 static CUdeviceptr data;
 
-static unsigned int hash(const unsigned int *p, int n)
+static unsigned int hash_words(const unsigned int *p, int n)
 {
 	unsigned int h = 2166136261u;
 
@@ -37,7 +37,7 @@ static unsigned int hash(const unsigned int *p, int n)
 	return (h);
 }
 
-static void launch(CUfunction f, CUdeviceptr to, const void *from, unsigned int k, CUstream s)
+static void launch_kernel(CUfunction f, CUdeviceptr to, const void *from, unsigned int k, CUstream s)
 {
 	unsigned int n = N;
 	void *params[] = { &to, &from, &n, &k };
@@ -46,14 +46,14 @@ static void launch(CUfunction f, CUdeviceptr to, const void *from, unsigned int 
 }
 
 /* heap to the device, a kernel on mapped memory, the device to shared memory, which is set in part. */
-static CUgraphExec capture(CUfunction mix, CUstream s)
+static CUgraphExec capture_graph(CUfunction mix, CUstream s)
 {
 	CUgraph graph;
 	CUgraphExec exec;
 
 	OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 	OK(cuMemcpyHtoDAsync(data, heap, SIZE, s));
-	launch(mix, (CUdeviceptr)(uintptr_t)mapped, (const void *)(uintptr_t)data, 5, s);
+	launch_kernel(mix, (CUdeviceptr)(uintptr_t)mapped, (const void *)(uintptr_t)data, 5, s);
 	OK(cuMemcpyDtoHAsync(shared, data, SIZE, s));
 	OK(cuMemsetD32Async((CUdeviceptr)(uintptr_t)(shared + 100), 3, 100, s));
 	OK(cuMemcpyDtoHAsync(heap + N / 2, (CUdeviceptr)(uintptr_t)mapped, SIZE / 2, s));
@@ -98,7 +98,7 @@ int main(void)
 	OK(cuMemHostRegister(heap, SIZE, 0));
 	OK(cuCtxSetCurrent(ctx[0]));
 	OK(cuMemAlloc(&data, SIZE));
-	exec = capture(mix[0], s[0]);
+	exec = capture_graph(mix[0], s[0]);
 	for (unsigned int step = 0; step < STEPS; ++step) {
 		const int d = step % 2;
 
@@ -106,7 +106,7 @@ int main(void)
 		/* The program and both devices, one after the other, with no copy. */
 		for (unsigned int i = step; i < N; i += 100)
 			mapped[i] ^= step;
-		launch(mix[d], (CUdeviceptr)(uintptr_t)mapped, shared, step, s[d]);
+		launch_kernel(mix[d], (CUdeviceptr)(uintptr_t)mapped, shared, step, s[d]);
 		OK(cuStreamSynchronize(s[d]));
 		if (step % 5 == 1) {
 			OK(cuCtxSetCurrent(ctx[0]));
@@ -125,8 +125,8 @@ int main(void)
 		OK(cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)many[step], heap + step, 64, s[d]));
 		OK(cuMemsetD32Async((CUdeviceptr)(uintptr_t)guarded, step, 4, s[d]));
 		OK(cuStreamSynchronize(s[d]));
-		printf("step %u %08x %08x %08x comes %08x many %08x %u guarded %u\n", step, hash(mapped, N), hash(shared, N), hash(heap, N),
-		       hash(comes, 2048), hash(many[step], 16), many[MANY - 1][0], guarded[3]);
+		printf("step %u %08x %08x %08x comes %08x many %08x %u guarded %u\n", step, hash_words(mapped, N), hash_words(shared, N), hash_words(heap, N),
+		       hash_words(comes, 2048), hash_words(many[step], 16), many[MANY - 1][0], guarded[3]);
 		fflush(stdout);
 	}
 	OK(cuMemHostUnregister(heap));

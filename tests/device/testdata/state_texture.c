@@ -62,7 +62,7 @@ struct sampling {
 	int reserved[12];
 };
 
-static unsigned int hash(const void *from, size_t n)
+static unsigned int hash_bytes(const void *from, size_t n)
 {
 	const unsigned char *p = from;
 	unsigned int h = 2166136261u;
@@ -72,7 +72,7 @@ static unsigned int hash(const void *from, size_t n)
 	return (h);
 }
 
-static CUtexObject smooth(CUarray array, int mode)
+static CUtexObject make_smooth(CUarray array, int mode)
 {
 	struct resource r = { .type = ARRAY, .array = array };
 	struct sampling s = { .address = { mode, mode, mode }, .filter = 1, .flags = NORMALIZED };
@@ -82,7 +82,7 @@ static CUtexObject smooth(CUarray array, int mode)
 	return (object);
 }
 
-static void copy(CUarray array, float *host, int in)
+static void copy_array(CUarray array, float *host, int in)
 {
 	CUDA_MEMCPY2D c;
 
@@ -126,8 +126,8 @@ int main(void)
 		struct resource r = { .type = ARRAY };
 
 		OK(cuArray3DCreate(&array[i], (void *)&shape));
-		copy(array[i], host, 1);
-		texture[i] = smooth(array[i], i == 0 ? WRAP : MIRROR);
+		copy_array(array[i], host, 1);
+		texture[i] = make_smooth(array[i], i == 0 ? WRAP : MIRROR);
 		r.array = array[i];
 		OK(cuSurfObjectCreate(&surface[i], &r));
 	}
@@ -144,7 +144,7 @@ int main(void)
 		CUarray one;
 
 		OK(cuLaunchKernel(blur, H, 1, 1, W, 1, 1, 0, NULL, blurs, NULL));
-		copy(array[1 - step % 2], host, 0);
+		copy_array(array[1 - step % 2], host, 0);
 		for (int i = 0; i < TEXELS; ++i)
 			words[i] = (unsigned short)(i * step + (unsigned int)host[i]);
 		OK(cuMemcpyHtoD(memory, words, sizeof(words)));
@@ -154,14 +154,14 @@ int main(void)
 		OK(cuArray3DCreate(&one, (void *)&shape));
 		OK(cuMemcpyAtoA(one, 0, array[0], 0, W * H * sizeof(float)));
 		OK(cuTexObjectDestroy(texture[step % 2]));
-		texture[step % 2] = smooth(array[step % 2], step % 3 == 0 ? WRAP : MIRROR);
+		texture[step % 2] = make_smooth(array[step % 2], step % 3 == 0 ? WRAP : MIRROR);
 		OK(cuMemcpyAtoH(host, one, 64, 64));
 		OK(cuArrayDestroy(one));
 		WANT(CUDA_ERROR_INVALID_HANDLE, cuArrayDestroy(one));
 		OK(cuArray3DGetDescriptor((void *)&told, array[0]));
 		OK(cuTexObjectGetResourceDesc((void *)&seen, linear));
 		HOLDS(memcmp(&told, &shape, sizeof(told)) == 0 && seen.linear.at == memory);
-		printf("step %u %08x %08x\n", step, hash(host, sizeof(host)), result);
+		printf("step %u %08x %08x\n", step, hash_bytes(host, sizeof(host)), result);
 		fflush(stdout);
 	}
 	return (0);

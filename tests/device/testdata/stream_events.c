@@ -12,7 +12,7 @@ int main(void)
 	CUdeviceptr p;
 	float ms = -1, again = -1;
 
-	begin();
+	open_context();
 	OK(cuMemAlloc(&p, 4096));
 	OK(cuMemsetD8(p, 0, 4096));
 	OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));

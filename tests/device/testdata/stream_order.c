@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-static uint32_t word(CUdeviceptr p)
+static uint32_t read_word(CUdeviceptr p)
 {
 	uint32_t v;
 
@@ -17,7 +17,7 @@ static uint32_t word(CUdeviceptr p)
 
 int main(void)
 {
-	CUcontext ctx = begin(), got;
+	CUcontext ctx = open_context(), got;
 	CUstream a, b, free_one;
 	CUdeviceptr p;
 	CUevent e;
@@ -61,7 +61,7 @@ int main(void)
 	WANT(CUDA_ERROR_NOT_READY, cuStreamQuery(free_one));
 	OK(cuStreamWriteValue32(b, p, 3, 0));
 	OK(cuStreamSynchronize(free_one));
-	HOLDS(word(p + 4) == 1 && word(p + 8) == 2 && word(p + 12) == 1);
+	HOLDS(read_word(p + 4) == 1 && read_word(p + 8) == 2 && read_word(p + 12) == 1);
 	OK(cuEventSynchronize(e));
 
 	/* The legacy stream waits for a, and a for it; not b. */
@@ -70,22 +70,22 @@ int main(void)
 	OK(cuMemcpyDtoDAsync(p + 24, p + 20, 4, CU_STREAM_LEGACY));
 	OK(cuMemcpyDtoDAsync(p + 28, p + 24, 4, a));
 	OK(cuStreamSynchronize(a));
-	HOLDS(word(p + 28) == 7);
+	HOLDS(read_word(p + 28) == 7);
 	WANT(CUDA_ERROR_NOT_READY, cuStreamQuery(b));
 	OK(cuStreamWriteValue32(a, p + 16, 1, 0));
 	OK(cuCtxSynchronize());
 	OK(cuStreamQuery(b));
 
 	/* What is posted and wrong is said by the next call that waits, once; a driver says it at once. */
-	WANT(natively() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS, cuMemsetD32Async(p + 4096, 1, 1, a));
-	WANT(natively() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE, cuStreamSynchronize(a));
+	WANT(is_native() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS, cuMemsetD32Async(p + 4096, 1, 1, a));
+	WANT(is_native() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE, cuStreamSynchronize(a));
 	OK(cuStreamSynchronize(a));
 
 	/* A stream that is destroyed still does its work. */
 	OK(cuMemsetD32Async(p, 9, 1024, a));
 	OK(cuStreamDestroy(a));
 	OK(cuCtxSynchronize());
-	HOLDS(word(p + 4092) == 9);
+	HOLDS(read_word(p + 4092) == 9);
 	OK(cuEventDestroy(e));
 	puts("done");
 	return (0);

@@ -22,13 +22,13 @@ static CUstream waits, works, third;
 static CUdeviceptr flag;
 static cuuint32_t turn;
 
-static void hold(void)
+static void hold_stream(void)
 {
 	OK(cuStreamWaitValue32(waits, flag, ++turn, CU_STREAM_WAIT_VALUE_GEQ));
 }
 
 /* Lets the waiting stream go on, from the one that works; both must come to an end. */
-static void release(const char *what)
+static void release_stream(const char *what)
 {
 	const struct timespec pause = { .tv_nsec = 1000000 };
 	CUresult r = CUDA_ERROR_NOT_READY;
@@ -49,7 +49,7 @@ int main(void)
 {
 	CUdeviceptr p, q;
 
-	begin();
+	open_context();
 	OK(cuStreamCreate(&waits, CU_STREAM_NON_BLOCKING));
 	OK(cuStreamCreate(&works, CU_STREAM_NON_BLOCKING));
 	OK(cuStreamCreate(&third, CU_STREAM_NON_BLOCKING));
@@ -57,32 +57,32 @@ int main(void)
 	OK(cuMemsetD32(flag, 0, 1024));
 	OK(cuStreamSynchronize(NULL));
 
-	hold();
+	hold_stream();
 	OK(cuMemsetD32Async(flag + 2048, 1, 4, works));
-	release("kernel-less work");
+	release_stream("kernel-less work");
 
-	hold();
+	hold_stream();
 	OK(cuMemAllocAsync(&p, SIZE, works));
 	OK(cuMemsetD8Async(p, 1, SIZE, works));
-	release("new memory");
+	release_stream("new memory");
 
-	hold();
+	hold_stream();
 	OK(cuMemFreeAsync(p, works));
 	OK(cuMemAllocAsync(&q, SIZE, works));
 	OK(cuMemsetD8Async(q, 2, SIZE, works));
-	release("memory of this stream again");
+	release_stream("memory of this stream again");
 
 	OK(cuMemFreeAsync(q, third));
-	hold();
+	hold_stream();
 	OK(cuMemAllocAsync(&p, SIZE, works));
 	OK(cuMemsetD8Async(p, 3, SIZE, works));
 	OK(cuMemFreeAsync(p, works));
-	release("memory of another stream");
+	release_stream("memory of another stream");
 
-	hold();
+	hold_stream();
 	OK(cuMemAlloc(&p, 3 * SIZE));
 	OK(cuMemsetD8Async(p, 4, SIZE, works));
-	release("memory that was allocated");
+	release_stream("memory that was allocated");
 	OK(cuCtxSynchronize());
 	OK(cuMemFree(p));
 	return (0);

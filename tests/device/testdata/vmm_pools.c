@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-static uint32_t word(CUdeviceptr p)
+static uint32_t read_word(CUdeviceptr p)
 {
 	uint32_t v;
 
@@ -47,8 +47,8 @@ static void virtual_memory(void)
 	OK(cuMemUnmap(base, granule));
 	OK(cuMemMap(base + 3 * granule, granule, 0, one, 0));
 	OK(cuMemSetAccess(base + 3 * granule, granule, &access, 1));
-	HOLDS(word(base + granule) == 0x12345678);
-	HOLDS(word(base + 4 * granule - 4) == 0x12345678);
+	HOLDS(read_word(base + granule) == 0x12345678);
+	HOLDS(read_word(base + 4 * granule - 4) == 0x12345678);
 	WANT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoD(base, base + granule, 4) == CUDA_SUCCESS ? cuCtxSynchronize() : CUDA_ERROR_INVALID_VALUE);
 
 	OK(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)(base + granule)));
@@ -63,7 +63,7 @@ static void virtual_memory(void)
 	HOLDS(before == after);
 }
 
-static void pools(void)
+static void check_pools(void)
 {
 	CUmemPoolProps props;
 	CUmemoryPool mine, theirs, current;
@@ -90,7 +90,7 @@ static void pools(void)
 	OK(cuMemAllocFromPoolAsync(&q, 1 << 20, theirs, t));
 	OK(cuMemcpyDtoDAsync(q, p, 1 << 20, t));
 	OK(cuStreamSynchronize(t));
-	HOLDS(word(q + (1 << 20) - 4) == 5);
+	HOLDS(read_word(q + (1 << 20) - 4) == 5);
 	OK(cuMemPoolGetAttribute(mine, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
 	HOLDS(used == 1 << 20);
 	OK(cuMemFreeAsync(p, s));
@@ -132,9 +132,9 @@ static void without_context(void)
 
 int main(void)
 {
-	begin();
+	open_context();
 	virtual_memory();
-	pools();
+	check_pools();
 	without_context();
 	puts("done");
 	return (0);

@@ -90,7 +90,7 @@ __attribute__((visibility("hidden"))) void *calltrace_begin(struct call *c, cons
 }
 
 /* Eight bytes of this process, or a dash where there is no memory. */
-static void peek(uint64_t at, char *to, size_t room)
+static void peek_memory(uint64_t at, char *to, size_t room)
 {
 	uint64_t value;
 	struct iovec local = { &value, sizeof(value) }, remote = { (void *)at, sizeof(value) };
@@ -110,7 +110,7 @@ __attribute__((visibility("hidden"))) void *calltrace_end(uint64_t result)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	for (int i = 0; i < 3; ++i)
-		peek(f->args[i], seen[i], sizeof(seen[i]));
+		peek_memory(f->args[i], seen[i], sizeof(seen[i]));
 	n = snprintf(line, sizeof(line), "%d %*s%s(%llx, %llx, %llx, %llx, %llx, %llx) = %d [%s %s %s] %.1f\n", (int)syscall(SYS_gettid), (int)depth, "",
 		     f->call->name, (unsigned long long)f->args[0], (unsigned long long)f->args[1], (unsigned long long)f->args[2],
 		     (unsigned long long)f->args[3], (unsigned long long)f->args[4], (unsigned long long)f->args[5], (int)result, seen[0], seen[1],
@@ -121,7 +121,7 @@ __attribute__((visibility("hidden"))) void *calltrace_end(uint64_t result)
 }
 
 /* A function that notes the call and carries it out. The same function and name get the same stub. */
-static void *wrap(const char *name, void *real)
+static void *wrap_call(const char *name, void *real)
 {
 	unsigned char *stub = NULL;
 
@@ -153,7 +153,7 @@ static int my_find1(const char *name, void **function, int version, uint64_t fla
 static int my_find2(const char *name, void **function, int version, uint64_t flags, int *status);
 static int my_table(const void **to, const unsigned char *id);
 
-static void *replaced(const char *name, void *real)
+static void *replace_call(const char *name, void *real)
 {
 	if (real == NULL)
 		return (NULL);
@@ -169,10 +169,10 @@ static void *replaced(const char *name, void *real)
 		table = table != NULL ? table : real;
 		return ((void *)my_table);
 	}
-	return (wrap(name, real));
+	return (wrap_call(name, real));
 }
 
-static void note(const char *what, const char *name, int result)
+static void note_call(const char *what, const char *name, int result)
 {
 	char line[256];
 	const int n = snprintf(line, sizeof(line), "%s %s = %d\n", what, name, result);
@@ -186,15 +186,15 @@ static void hand_out(const char *name, int version, void **function)
 	char full[96];
 
 	if (strcmp(name, "cuGetProcAddress") == 0) {
-		*function = replaced(version >= 12000 ? "cuGetProcAddress_v2" : name, *function);
+		*function = replace_call(version >= 12000 ? "cuGetProcAddress_v2" : name, *function);
 		return;
 	}
 	if (strcmp(name, "cuGetExportTable") == 0) {
-		*function = replaced(name, *function);
+		*function = replace_call(name, *function);
 		return;
 	}
 	snprintf(full, sizeof(full), "%s@%d", name, version);
-	*function = wrap(full, *function);
+	*function = wrap_call(full, *function);
 }
 
 static int my_find1(const char *name, void **function, int version, uint64_t flags)
@@ -202,7 +202,7 @@ static int my_find1(const char *name, void **function, int version, uint64_t fla
 	const int r = find1(name, function, version, flags);
 
 	if (r != 0)
-		note("not found:", name, r);
+		note_call("not found:", name, r);
 	else if (function != NULL && *function != NULL)
 		hand_out(name, version, function);
 	return (r);
@@ -213,7 +213,7 @@ static int my_find2(const char *name, void **function, int version, uint64_t fla
 	const int r = find2(name, function, version, flags, status);
 
 	if (r != 0 || function == NULL || *function == NULL)
-		note("not found:", name, status != NULL ? 1000 * *status + r : r);
+		note_call("not found:", name, status != NULL ? 1000 * *status + r : r);
 	else
 		hand_out(name, version, function);
 	return (r);
@@ -233,7 +233,7 @@ static int my_table(const void **to, const unsigned char *id)
 
 	for (int i = 0; i < 16; ++i)
 		snprintf(name + 2 * i, 3, "%02x", id[i]);
-	note("table", name, r);
+	note_call("table", name, r);
 	if (r != 0 || real == NULL || strncmp(name, "6bd5fb6c", 8) == 0 || strncmp(name, "d4082055", 8) == 0)
 		return (r);
 	entries = (size_t)real[0] / sizeof(void *);
@@ -258,14 +258,14 @@ static int my_table(const void **to, const unsigned char *id)
 		copy[i] = real[i];
 		snprintf(full, sizeof(full), "table %.8s[%zu]", name, i);
 		if ((uintptr_t)real[i] > 65536)
-			copy[i] = wrap(full, real[i]);
+			copy[i] = wrap_call(full, real[i]);
 	}
 	return (r);
 }
 
 static void *(*next_dlsym)(void *, const char *);
 
-__attribute__((constructor)) static void start(void)
+__attribute__((constructor)) static void start_trace(void)
 {
 	const char *path = getenv("CALLTRACE");
 
@@ -281,25 +281,25 @@ __attribute__((constructor)) static void start(void)
 		fprintf(stderr, "calltrace: %s cannot be written: nothing is noted\n", path);
 }
 
-__attribute__((destructor)) static void finish(void)
+__attribute__((destructor)) static void finish_trace(void)
 {
 	if (out >= 0 && known == 0)
 		fprintf(stderr, "calltrace: this process has found no call of the driver by dlsym or cuGetProcAddress\n");
 }
 
-static void *find(void *handle, const char *name)
+static void *find_call(void *handle, const char *name)
 {
-	return (replaced(name, next_dlsym(handle, name)));
+	return (replace_call(name, next_dlsym(handle, name)));
 }
 
 /* Where dlsym goes on: for what is no call of the driver's, at the next dlsym, which looks at its caller. */
 __attribute__((used)) static void *dlsym_way(void *handle, const char *name)
 {
 	if (next_dlsym == NULL)
-		start();
+		start_trace();
 	if (handle == RTLD_NEXT || name == NULL || strncmp(name, "cu", 2) != 0 || name[2] < 'A' || name[2] > 'Z')
 		return ((void *)next_dlsym);
-	return ((void *)find);
+	return ((void *)find_call);
 }
 
 __asm__(".text\n"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 /* Holds bytes on the device, says so, and looks at them again when told to. */
-static void hold(size_t n, int say, int told)
+static void hold_memory(size_t n, int say, int told)
 {
 	unsigned int got = 0;
 	CUdeviceptr p;
@@ -59,7 +59,7 @@ void checkpoint(void)
 	if (child == 0) {
 		close(said[0]);
 		close(tell[1]);
-		hold(n, said[1], tell[0]);
+		hold_memory(n, said[1], tell[0]);
 	}
 	close(said[1]);
 	close(tell[0]);

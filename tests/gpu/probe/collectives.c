@@ -16,7 +16,7 @@ static struct {
 	const char *(*text)(ncclResult_t);
 } nccl;
 
-static void check(const char *call, ncclResult_t r)
+static void check_nccl(const char *call, ncclResult_t r)
 {
 	char why[200];
 
@@ -45,14 +45,14 @@ static ncclComm_t new_communicator(void)
 	ncclUniqueId id;
 	ncclComm_t c;
 
-	check("ncclGetUniqueId", nccl.id(&id));
-	check("ncclCommInitRank", nccl.init(&c, 1, id, 0));
+	check_nccl("ncclGetUniqueId", nccl.id(&id));
+	check_nccl("ncclCommInitRank", nccl.init(&c, 1, id, 0));
 	return (c);
 }
 
-static void reduce(CUdeviceptr p, ncclComm_t c, CUstream s)
+static void reduce_once(CUdeviceptr p, ncclComm_t c, CUstream s)
 {
-	check("ncclAllReduce", nccl.all_reduce((void *)p, (void *)p, WORDS, ncclFloat32, ncclSum, c, s));
+	check_nccl("ncclAllReduce", nccl.all_reduce((void *)p, (void *)p, WORDS, ncclFloat32, ncclSum, c, s));
 }
 
 void collectives(void)
@@ -74,21 +74,21 @@ void collectives(void)
 	OK(cuMemsetD32(p, 0x3f800000, WORDS));
 	first = new_communicator();
 	second = new_communicator();
-	reduce(p, first, s);
+	reduce_once(p, first, s);
 	OK(cuStreamSynchronize(s));
 	OK(cuMemcpyDtoH(&got, p, 4));
 	answer_text("memory of cuMemCreate", got == 0x3f800000 ? "right" : "wrong");
-	reduce(p, second, t);
+	reduce_once(p, second, t);
 	OK(cuStreamSynchronize(t));
 	answer_text("a second communicator", "right");
 	since = now_us();
 	for (int i = 0; i < GROUPS; ++i)
-		reduce(p, first, s);
+		reduce_once(p, first, s);
 	OK(cuStreamSynchronize(s));
 	answer("a collective of 4 MiB, queued", (now_us() - since) / GROUPS, "us");
 	since = now_us();
 	for (int i = 0; i < GROUPS; ++i) {
-		reduce(p, first, s);
+		reduce_once(p, first, s);
 		OK(cuStreamSynchronize(s));
 	}
 	answer("the same, the host waits for each", (now_us() - since) / GROUPS, "us");

@@ -10,7 +10,7 @@
 #include <dlfcn.h>
 
 /* What a driver lacks that is older than the call. */
-static CUresult absent(void)
+static CUresult answer_absent(void)
 {
 	return (CUDA_ERROR_NOT_FOUND);
 }
@@ -30,7 +30,7 @@ const char *load_driver(void)
 #define CALL(name)                         \
 	at_##name = dlsym(driver, #name);  \
 	if (!at_##name)                    \
-		at_##name = (void *)absent;
+		at_##name = (void *)answer_absent;
 #include "calls.h"
 #undef CALL
 	return (NULL);

@@ -77,7 +77,7 @@ double now_us(void)
 	return ((double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3);
 }
 
-static void usage(FILE *to)
+static void print_usage(FILE *to)
 {
 	fprintf(to, "usage: probe [QUESTION...]\n\nAnswers questions about the first GPU and its driver, each in a process of its own:\n\n");
 	for (int i = 0; i < QUESTIONS; ++i)
@@ -85,7 +85,7 @@ static void usage(FILE *to)
 	fprintf(to, "\nLines are: question, name, value, unit. Exit status: 0, 1 if a question could not be answered, 2 for wrong use.\n");
 }
 
-static int ask(int i)
+static int ask_question(int i)
 {
 	const pid_t child = fork();
 	int status;
@@ -116,14 +116,14 @@ int main(int argc, char **argv)
 		int i = 0;
 
 		if (strcmp(argv[k], "--help") == 0 || strcmp(argv[k], "-h") == 0) {
-			usage(stdout);
+			print_usage(stdout);
 			return (0);
 		}
 		while (i < QUESTIONS && strcmp(argv[k], questions[i].name) != 0)
 			++i;
 		if (i == QUESTIONS) {
 			fprintf(stderr, "probe: %s is no question\n", argv[k]);
-			usage(stderr);
+			print_usage(stderr);
 			return (2);
 		}
 	}
@@ -138,7 +138,7 @@ int main(int argc, char **argv)
 		for (int k = 1; k < argc; ++k)
 			wanted |= strcmp(argv[k], questions[i].name) == 0;
 		if (wanted)
-			bad |= ask(i);
+			bad |= ask_question(i);
 	}
 	return (bad);
 }

@@ -9,16 +9,16 @@
 
 enum { PIECE = 2 << 20, ROUNDS = 15 };
 
-static int order(const void *a, const void *b)
+static int compare_numbers(const void *a, const void *b)
 {
 	const double x = *(const double *)a, y = *(const double *)b;
 
 	return (x > y) - (x < y);
 }
 
-static double middle(double *each)
+static double middle_of(double *each)
 {
-	qsort(each, ROUNDS, sizeof(*each), order);
+	qsort(each, ROUNDS, sizeof(*each), compare_numbers);
 	return (each[ROUNDS / 2]);
 }
 
@@ -53,9 +53,9 @@ static void time_access(size_t n)
 		to_all[i] = now_us() - t;
 	}
 	snprintf(name, sizeof(name), "to reading only, %s", size_name(n));
-	answer(name, middle(to_read), "us");
+	answer(name, middle_of(to_read), "us");
 	snprintf(name, sizeof(name), "to reading and writing, %s", size_name(n));
-	answer(name, middle(to_all), "us");
+	answer(name, middle_of(to_all), "us");
 	OK(cuMemUnmap(p, n));
 	OK(cuMemRelease(h));
 	OK(cuMemAddressFree(p, n));
@@ -121,11 +121,11 @@ static void time_mapping(size_t n)
 		unmap[i] = now_us() - t;
 	}
 	snprintf(name, sizeof(name), "cuMemMap, %s", size_name(n));
-	answer(name, middle(map), "us");
+	answer(name, middle_of(map), "us");
 	snprintf(name, sizeof(name), "cuMemSetAccess, %s", size_name(n));
-	answer(name, middle(access), "us");
+	answer(name, middle_of(access), "us");
 	snprintf(name, sizeof(name), "cuMemUnmap, %s", size_name(n));
-	answer(name, middle(unmap), "us");
+	answer(name, middle_of(unmap), "us");
 	OK(cuMemRelease(h));
 	OK(cuMemAddressFree(p, n));
 }
@@ -161,9 +161,9 @@ void mapping(void)
 		unmap[i] = (now_us() - t) / (double)many;
 	}
 	answer("memories of 2 MiB in one range", (double)many, "");
-	answer("cuMemMap, each of them", middle(map), "us");
-	answer("cuMemSetAccess, one call over all, each", middle(access), "us");
-	answer("cuMemUnmap, one call over all, each", middle(unmap), "us");
+	answer("cuMemMap, each of them", middle_of(map), "us");
+	answer("cuMemSetAccess, one call over all, each", middle_of(access), "us");
+	answer("cuMemUnmap, one call over all, each", middle_of(unmap), "us");
 }
 
 void alias(void)

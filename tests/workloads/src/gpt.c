@@ -62,7 +62,7 @@ static void make_block(struct gpt *g, struct block *b)
 	b->act = floats(TOKENS * WIDE);
 }
 
-static void make(struct gpt *g, struct rank *r)
+static void make_gpt(struct gpt *g, struct rank *r)
 {
 	memset(g, 0, sizeof(*g));
 	g->r = r;
@@ -94,14 +94,14 @@ static void make(struct gpt *g, struct rank *r)
 	CU(cuMemAllocHost((void **)&g->host, 2 * TOKENS * sizeof(uint32_t)));
 }
 
-static struct norm norm(struct gpt *g, CUdeviceptr x, CUdeviceptr y, CUdeviceptr mean, CUdeviceptr spread, unsigned gain, unsigned shift)
+static struct norm norm_of(struct gpt *g, CUdeviceptr x, CUdeviceptr y, CUdeviceptr mean, CUdeviceptr spread, unsigned gain, unsigned shift)
 {
 	return ((struct norm){
 		.rows = TOKENS, .columns = WIDTH, .x = x, .y = y, .gain = part(&g->m, gain), .shift = part(&g->m, shift), .mean = mean, .spread = spread,
 	});
 }
 
-static struct linear layer(struct gpt *g, CUdeviceptr x, CUdeviceptr y, unsigned in, unsigned out, unsigned w, unsigned b)
+static struct linear linear_of(struct gpt *g, CUdeviceptr x, CUdeviceptr y, unsigned in, unsigned out, unsigned w, unsigned b)
 {
 	return ((struct linear){ .rows = TOKENS, .in = in, .out = out, .x = x, .y = y, .w = part(&g->m, w), .b = part(&g->m, b) });
 }
@@ -109,7 +109,7 @@ static struct linear layer(struct gpt *g, CUdeviceptr x, CUdeviceptr y, unsigned
 /* All products of attention are over one head of one sequence: rows of qkv and of heads have their heads side by side. */
 enum side { QKV, HEADS_OUT, SQUARE };
 
-static void strides(enum side s, unsigned *row, unsigned *batch, unsigned *head)
+static void find_strides(enum side s, unsigned *row, unsigned *batch, unsigned *head)
 {
 	*row = s == QKV ? 3 * WIDTH : s == HEADS_OUT ? WIDTH : LENGTH;
 	*batch = s == SQUARE ? HEADS * LENGTH * LENGTH : LENGTH * *row;
@@ -126,9 +126,9 @@ static void per_head(struct gpt *g, unsigned m, unsigned n, unsigned k, struct s
 {
 	struct gemm p = { .a = a.p, .b = b.p, .c = c.p, .m = m, .n = n, .k = k, .heads = HEADS, .batch = BATCH * HEADS, .alpha = 1, .acs = 1, .bcs = 1 };
 
-	strides(a.s, &p.ars, &p.a1, &p.a2);
-	strides(b.s, &p.brs, &p.b1, &p.b2);
-	strides(c.s, &p.crs, &p.c1, &p.c2);
+	find_strides(a.s, &p.ars, &p.a1, &p.a2);
+	find_strides(b.s, &p.brs, &p.b1, &p.b2);
+	find_strides(c.s, &p.crs, &p.c1, &p.c2);
 	if (a.transposed) {
 		p.acs = p.ars;
 		p.ars = 1;
@@ -142,7 +142,7 @@ static void per_head(struct gpt *g, unsigned m, unsigned n, unsigned k, struct s
 
 static const float root = 0.25f; /* 1 / the root of HEAD */
 
-static void softmax(struct gpt *g, enum kernel k, CUdeviceptr s, CUdeviceptr p)
+static void run_softmax(struct gpt *g, enum kernel k, CUdeviceptr s, CUdeviceptr p)
 {
 	unsigned rows = BATCH * HEADS * LENGTH, columns = LENGTH;
 	float scale = root;
@@ -154,7 +154,7 @@ static void softmax(struct gpt *g, enum kernel k, CUdeviceptr s, CUdeviceptr p)
 }
 
 /* q, k and v lie side by side. */
-static CUdeviceptr third(CUdeviceptr qkv, unsigned i)
+static CUdeviceptr third_of(CUdeviceptr qkv, unsigned i)
 {
 	return (qkv + 4 * (CUdeviceptr)(i * WIDTH));
 }
@@ -162,18 +162,18 @@ static CUdeviceptr third(CUdeviceptr qkv, unsigned i)
 static void forward_block(struct gpt *g, struct block *b, CUdeviceptr out)
 {
 	struct rank *r = g->r;
-	CUdeviceptr q = third(b->qkv, 0), k = third(b->qkv, 1), v = third(b->qkv, 2);
-	struct norm n1 = norm(g, b->x, b->n1, b->mean1, b->spread1, b->gain1, b->shift1);
-	struct norm n2 = norm(g, b->mid, b->n2, b->mean2, b->spread2, b->gain2, b->shift2);
-	struct linear qkv = layer(g, b->n1, b->qkv, WIDTH, 3 * WIDTH, b->w_qkv, b->b_qkv);
-	struct linear o = layer(g, b->heads, g->half, WIDTH, WIDTH, b->w_out, b->b_out);
-	struct linear up = layer(g, b->n2, b->up, WIDTH, WIDE, b->w_up, b->b_up);
-	struct linear down = layer(g, b->act, g->half, WIDE, WIDTH, b->w_down, b->b_down);
+	CUdeviceptr q = third_of(b->qkv, 0), k = third_of(b->qkv, 1), v = third_of(b->qkv, 2);
+	struct norm n1 = norm_of(g, b->x, b->n1, b->mean1, b->spread1, b->gain1, b->shift1);
+	struct norm n2 = norm_of(g, b->mid, b->n2, b->mean2, b->spread2, b->gain2, b->shift2);
+	struct linear qkv = linear_of(g, b->n1, b->qkv, WIDTH, 3 * WIDTH, b->w_qkv, b->b_qkv);
+	struct linear o = linear_of(g, b->heads, g->half, WIDTH, WIDTH, b->w_out, b->b_out);
+	struct linear up = linear_of(g, b->n2, b->up, WIDTH, WIDE, b->w_up, b->b_up);
+	struct linear down = linear_of(g, b->act, g->half, WIDE, WIDTH, b->w_down, b->b_down);
 
 	normalise(r, &n1);
 	linear(r, &qkv);
 	per_head(g, LENGTH, LENGTH, HEAD, (struct side_of){ q, QKV, false }, (struct side_of){ k, QKV, true }, (struct side_of){ b->att, SQUARE, false });
-	softmax(g, K_causal_softmax, b->att, 0);
+	run_softmax(g, K_causal_softmax, b->att, 0);
 	per_head(g, LENGTH, HEAD, LENGTH, (struct side_of){ b->att, SQUARE, false }, (struct side_of){ v, QKV, false },
 		(struct side_of){ b->heads, HEADS_OUT, false });
 	linear(r, &o);
@@ -190,13 +190,13 @@ static void backward_block(struct gpt *g, struct block *b)
 {
 	struct rank *r = g->r;
 	struct model *m = &g->m;
-	struct norm n1 = norm(g, b->x, b->n1, b->mean1, b->spread1, b->gain1, b->shift1);
-	struct norm n2 = norm(g, b->mid, b->n2, b->mean2, b->spread2, b->gain2, b->shift2);
-	struct linear qkv = layer(g, b->n1, b->qkv, WIDTH, 3 * WIDTH, b->w_qkv, b->b_qkv);
-	struct linear o = layer(g, b->heads, g->half, WIDTH, WIDTH, b->w_out, b->b_out);
-	struct linear up = layer(g, b->n2, b->up, WIDTH, WIDE, b->w_up, b->b_up);
-	struct linear down = layer(g, b->act, g->half, WIDE, WIDTH, b->w_down, b->b_down);
-	struct side_of q = { third(b->qkv, 0), QKV, false }, k = { third(b->qkv, 1), QKV, false }, v = { third(b->qkv, 2), QKV, true };
+	struct norm n1 = norm_of(g, b->x, b->n1, b->mean1, b->spread1, b->gain1, b->shift1);
+	struct norm n2 = norm_of(g, b->mid, b->n2, b->mean2, b->spread2, b->gain2, b->shift2);
+	struct linear qkv = linear_of(g, b->n1, b->qkv, WIDTH, 3 * WIDTH, b->w_qkv, b->b_qkv);
+	struct linear o = linear_of(g, b->heads, g->half, WIDTH, WIDTH, b->w_out, b->b_out);
+	struct linear up = linear_of(g, b->n2, b->up, WIDTH, WIDE, b->w_up, b->b_up);
+	struct linear down = linear_of(g, b->act, g->half, WIDE, WIDTH, b->w_down, b->b_down);
+	struct side_of q = { third_of(b->qkv, 0), QKV, false }, k = { third_of(b->qkv, 1), QKV, false }, v = { third_of(b->qkv, 2), QKV, true };
 	struct side_of att = { b->att, SQUARE, true }, dheads = { g->dheads, HEADS_OUT, false }, datt = { g->datt, SQUARE, false };
 	struct side_of datt_t = { g->datt, SQUARE, true };
 
@@ -207,26 +207,26 @@ static void backward_block(struct gpt *g, struct block *b)
 
 	linear_gradient(r, &o, g->dx, g->dheads, 0, gradient(m, b->w_out), gradient(m, b->b_out), 0);
 	per_head(g, LENGTH, LENGTH, HEAD, dheads, v, datt);
-	per_head(g, LENGTH, HEAD, LENGTH, att, dheads, (struct side_of){ third(g->dqkv, 2), QKV, false });
-	softmax(g, K_causal_softmax_gradient, g->datt, b->att);
-	per_head(g, LENGTH, HEAD, LENGTH, datt, k, (struct side_of){ third(g->dqkv, 0), QKV, false });
-	per_head(g, LENGTH, HEAD, LENGTH, datt_t, q, (struct side_of){ third(g->dqkv, 1), QKV, false });
+	per_head(g, LENGTH, HEAD, LENGTH, att, dheads, (struct side_of){ third_of(g->dqkv, 2), QKV, false });
+	run_softmax(g, K_causal_softmax_gradient, g->datt, b->att);
+	per_head(g, LENGTH, HEAD, LENGTH, datt, k, (struct side_of){ third_of(g->dqkv, 0), QKV, false });
+	per_head(g, LENGTH, HEAD, LENGTH, datt_t, q, (struct side_of){ third_of(g->dqkv, 1), QKV, false });
 	linear_gradient(r, &qkv, g->dqkv, g->dn, 0, gradient(m, b->w_qkv), gradient(m, b->b_qkv), 0);
 	normalise_gradient(r, &n1, g->dn, g->dx, 1, gradient(m, b->gain1), gradient(m, b->shift1), 0);
 }
 
 static struct norm last_norm(struct gpt *g)
 {
-	return (norm(g, g->out, g->n, g->mean, g->spread, g->gain, g->shift));
+	return (norm_of(g, g->out, g->n, g->mean, g->spread, g->gain, g->shift));
 }
 
 static struct linear last_layer(struct gpt *g)
 {
-	return (layer(g, g->n, g->logits, WIDTH, WORDS, g->w, g->b));
+	return (linear_of(g, g->n, g->logits, WIDTH, WORDS, g->w, g->b));
 }
 
 /* The loss of the sequences that are there, and what its gradients need. */
-static void forward(void *user)
+static void run_forward(void *user)
 {
 	struct gpt *g = user;
 	struct rank *r = g->r;
@@ -243,7 +243,7 @@ static void forward(void *user)
 	cross_entropy(r, g->m.loss, g->each, g->dlogits, g->logits, g->targets, TOKENS, WORDS, 1);
 }
 
-static void backward(void *user)
+static void run_backward(void *user)
 {
 	struct gpt *g = user;
 	struct rank *r = g->r;
@@ -284,21 +284,21 @@ static void load_sequences(struct gpt *g, int step)
 	CU(cuMemcpyHtoDAsync(g->targets, g->host + TOKENS, TOKENS * sizeof(uint32_t), r->stream));
 }
 
-static void train(struct rank *r)
+static void train_gpt(struct rank *r)
 {
 	struct gpt g;
 	bool last = false;
 
-	make(&g, r);
+	make_gpt(&g, r);
 	if (r->o->gradients) {
 		load_sequences(&g, 1);
-		check_gradients(r, &g.m, forward, backward, &g);
+		check_gradients(r, &g.m, run_forward, run_backward, &g);
 		return;
 	}
 	for (int step = 1; !last; ++step) {
 		load_sequences(&g, step);
-		forward(&g);
-		backward(&g);
+		run_forward(&g);
+		run_backward(&g);
 		reduce_gradients(r, &g.m, r->world);
 		improve(r, &g.m, 0.01f, 1.0f / (float)r->ranks);
 		print_step(r, step, read_loss(r, &g.m) / r->ranks, agreed_hash(r, &g.m));
@@ -310,5 +310,5 @@ static void train(struct rank *r)
 
 int main(int argc, char **argv)
 {
-	return (run_ranks(argc, argv, 10, train));
+	return (run_ranks(argc, argv, 10, train_gpt));
 }

@@ -60,7 +60,7 @@ static void make_model_of_stage(struct grid *g)
 	make_model(g->r, m, g->r->o->seed * 10000);
 }
 
-static void make(struct grid *g, struct rank *r)
+static void make_grid(struct grid *g, struct rank *r)
 {
 	int place = r->rank % GRID;
 
@@ -97,7 +97,7 @@ static void make(struct grid *g, struct rank *r)
 	g->loss = floats(1);
 }
 
-static struct norm norm(struct grid *g, struct small *s)
+static struct norm norm_of(struct grid *g, struct small *s)
 {
 	return ((struct norm){
 		.rows = ROWS, .columns = WIDTH, .x = s->x, .y = s->n, .gain = part(&g->m, g->gain), .shift = part(&g->m, g->shift),
@@ -105,7 +105,7 @@ static struct norm norm(struct grid *g, struct small *s)
 	});
 }
 
-static struct linear layer(CUdeviceptr x, CUdeviceptr y, unsigned in, unsigned out, CUdeviceptr w, CUdeviceptr b)
+static struct linear linear_of(CUdeviceptr x, CUdeviceptr y, unsigned in, unsigned out, CUdeviceptr w, CUdeviceptr b)
 {
 	return ((struct linear){ .rows = ROWS, .in = in, .out = out, .x = x, .y = y, .w = w, .b = b });
 }
@@ -116,14 +116,14 @@ static void add_sides(struct grid *g, CUdeviceptr x)
 	NCCL(AllReduce((void *)x, (void *)x, ROWS * WIDTH, ncclFloat, ncclSum, g->side, g->r->stream));
 }
 
-static void forward(struct grid *g, int i)
+static void run_forward(struct grid *g, int i)
 {
 	struct rank *r = g->r;
 	struct model *m = &g->m;
 	struct small *s = &g->small[i];
-	struct norm n = norm(g, s);
-	struct linear up = layer(s->n, s->up, WIDTH, HALF, part(m, g->w_up), part(m, g->b_up));
-	struct linear down = layer(s->act, g->sum, HALF, WIDTH, part(m, g->w_down), 0);
+	struct norm n = norm_of(g, s);
+	struct linear up = linear_of(s->n, s->up, WIDTH, HALF, part(m, g->w_up), part(m, g->b_up));
+	struct linear down = linear_of(s->act, g->sum, HALF, WIDTH, part(m, g->w_down), 0);
 	CUdeviceptr bias = part(m, g->b_down);
 	unsigned count = ROWS * WIDTH, columns = WIDTH;
 
@@ -135,25 +135,25 @@ static void forward(struct grid *g, int i)
 	over(r, K_add_bias, count, (void *[]){ &g->sum, &bias, &count, &columns });
 	sum_of(r, s->y, s->x, g->sum, count);
 	if (g->stage == 1) {
-		struct linear l = layer(s->y, s->logits, WIDTH, CLASSES, part(m, g->w), part(m, g->b));
+		struct linear l = linear_of(s->y, s->logits, WIDTH, CLASSES, part(m, g->w), part(m, g->b));
 
 		linear(r, &l);
 	}
 }
 
 /* dy comes in as the gradient of y, but in the last stage, and goes out as that of x. */
-static void backward(struct grid *g, int i)
+static void run_backward(struct grid *g, int i)
 {
 	struct rank *r = g->r;
 	struct model *m = &g->m;
 	struct small *s = &g->small[i];
-	struct norm n = norm(g, s);
-	struct linear up = layer(s->n, s->up, WIDTH, HALF, part(m, g->w_up), 0);
-	struct linear down = layer(s->act, g->sum, HALF, WIDTH, part(m, g->w_down), 0);
+	struct norm n = norm_of(g, s);
+	struct linear up = linear_of(s->n, s->up, WIDTH, HALF, part(m, g->w_up), 0);
+	struct linear down = linear_of(s->act, g->sum, HALF, WIDTH, part(m, g->w_down), 0);
 	float keep = i == 0 ? 0 : 1; /* gradients of all small batches are added */
 
 	if (g->stage == 1) {
-		struct linear l = layer(s->y, s->logits, WIDTH, CLASSES, part(m, g->w), 0);
+		struct linear l = linear_of(s->y, s->logits, WIDTH, CLASSES, part(m, g->w), 0);
 
 		cross_entropy(r, g->loss, g->each, g->dlogits, s->logits, s->target, ROWS, CLASSES, 1.0f / SMALL);
 		mix(r, m->loss, g->loss, 1, keep, 1);
@@ -167,7 +167,7 @@ static void backward(struct grid *g, int i)
 }
 
 /* To and from the other stage, together if both. */
-static void exchange(struct grid *g, CUdeviceptr send, CUdeviceptr receive)
+static void exchange_stages(struct grid *g, CUdeviceptr send, CUdeviceptr receive)
 {
 	int peer = 1 - g->stage;
 
@@ -183,22 +183,22 @@ static void exchange(struct grid *g, CUdeviceptr send, CUdeviceptr receive)
 static void first_stage(struct grid *g)
 {
 	for (int i = 0; i < SMALL; ++i) {
-		forward(g, i);
-		exchange(g, g->small[i].y, i > 0 ? g->dy : 0);
+		run_forward(g, i);
+		exchange_stages(g, g->small[i].y, i > 0 ? g->dy : 0);
 		if (i > 0)
-			backward(g, i - 1);
+			run_backward(g, i - 1);
 	}
-	exchange(g, 0, g->dy);
-	backward(g, SMALL - 1);
+	exchange_stages(g, 0, g->dy);
+	run_backward(g, SMALL - 1);
 }
 
 static void last_stage(struct grid *g)
 {
-	exchange(g, 0, g->small[0].x);
+	exchange_stages(g, 0, g->small[0].x);
 	for (int i = 0; i < SMALL; ++i) {
-		forward(g, i);
-		backward(g, i);
-		exchange(g, g->dy, i + 1 < SMALL ? g->small[i + 1].x : 0);
+		run_forward(g, i);
+		run_backward(g, i);
+		exchange_stages(g, g->dy, i + 1 < SMALL ? g->small[i + 1].x : 0);
 	}
 }
 
@@ -236,7 +236,7 @@ static void load_points(struct grid *g, int step)
 }
 
 /* All ranks' hashes in one, and the mean of the losses, which the last stages know. */
-static void report(struct grid *g, int step)
+static void report_step(struct grid *g, int step)
 {
 	struct rank *r = g->r;
 	uint64_t hashes[r->ranks], losses[r->ranks];
@@ -261,11 +261,11 @@ static void report(struct grid *g, int step)
 	print_step(r, step, sum, hash_bytes(HASH_BEGIN, hashes, sizeof(hashes)));
 }
 
-static void train(struct rank *r)
+static void train_grid(struct rank *r)
 {
 	struct grid g;
 
-	make(&g, r);
+	make_grid(&g, r);
 	for (int step = 1; r->o->steps == 0 || step <= r->o->steps; ++step) {
 		load_points(&g, step);
 		if (g.stage == 0)
@@ -274,7 +274,7 @@ static void train(struct rank *r)
 			last_stage(&g);
 		reduce_gradients(r, &g.m, g.copies);
 		improve(r, &g.m, 0.01f, (float)GRID / (float)r->ranks);
-		report(&g, step);
+		report_step(&g, step);
 	}
 	if (g.copies != NULL)
 		NCCL(CommDestroy(g.copies));
@@ -285,5 +285,5 @@ static void train(struct rank *r)
 
 int main(int argc, char **argv)
 {
-	return (run_ranks(argc, argv, 10, train));
+	return (run_ranks(argc, argv, 10, train_grid));
 }

@@ -22,7 +22,7 @@ struct mlp {
 	CUdeviceptr sums; /* with --statistics, running sums of what layers make of this rank's points: no other rank has the same */
 };
 
-static void make(struct mlp *p, struct rank *r)
+static void make_mlp(struct mlp *p, struct rank *r)
 {
 	*p = (struct mlp){ .r = r };
 	for (int i = 0; i < LAYERS; ++i) {
@@ -44,7 +44,7 @@ static void make(struct mlp *p, struct rank *r)
 		p->sums = floats(LAYERS * HIDDEN);
 }
 
-static struct linear layer(const struct mlp *p, int i)
+static struct linear linear_of(const struct mlp *p, int i)
 {
 	return ((struct linear){
 		.rows = BATCH, .in = widths[i], .out = widths[i + 1], .x = p->x[i], .w = part(&p->m, p->w[i]), .b = part(&p->m, p->b[i]), .y = p->h[i],
@@ -76,13 +76,13 @@ static void print_sums(struct mlp *p)
 }
 
 /* The loss of the points that are there, and what its gradients need. */
-static void forward(void *user)
+static void run_forward(void *user)
 {
 	struct mlp *p = user;
 	struct rank *r = p->r;
 
 	for (int i = 0; i < LAYERS; ++i) {
-		struct linear l = layer(p, i);
+		struct linear l = linear_of(p, i);
 
 		linear(r, &l);
 		if (r->o->statistics)
@@ -93,13 +93,13 @@ static void forward(void *user)
 	cross_entropy(r, p->m.loss, p->each, p->dh, p->h[LAYERS - 1], p->target, BATCH, CLASSES, 1);
 }
 
-static void backward(void *user)
+static void run_backward(void *user)
 {
 	struct mlp *p = user;
 	struct rank *r = p->r;
 
 	for (int i = LAYERS - 1; i >= 0; --i) {
-		struct linear l = layer(p, i);
+		struct linear l = linear_of(p, i);
 
 		linear_gradient(r, &l, p->dh, i > 0 ? p->dx : 0, 0, gradient(&p->m, p->w[i]), gradient(&p->m, p->b[i]), 0);
 		if (i > 0)
@@ -134,21 +134,21 @@ static void load_points(struct mlp *p, int step)
 	CU(cuMemcpyHtoDAsync(p->target, target, sizeof(target), p->r->stream));
 }
 
-static void train(struct rank *r)
+static void train_mlp(struct rank *r)
 {
 	struct mlp p;
 	bool last = false;
 
-	make(&p, r);
+	make_mlp(&p, r);
 	if (r->o->gradients) {
 		load_points(&p, 1);
-		check_gradients(r, &p.m, forward, backward, &p);
+		check_gradients(r, &p.m, run_forward, run_backward, &p);
 		return;
 	}
 	for (int step = 1; !last; ++step) {
 		load_points(&p, step);
-		forward(&p);
-		backward(&p);
+		run_forward(&p);
+		run_backward(&p);
 		reduce_gradients(r, &p.m, r->world);
 		improve(r, &p.m, 0.01f, 1.0f / (float)r->ranks);
 		print_step(r, step, read_loss(r, &p.m) / r->ranks, agreed_hash(r, &p.m));
@@ -161,5 +161,5 @@ static void train(struct rank *r)
 
 int main(int argc, char **argv)
 {
-	return (run_ranks(argc, argv, 20, train));
+	return (run_ranks(argc, argv, 20, train_mlp));
 }

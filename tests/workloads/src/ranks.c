@@ -102,7 +102,7 @@ struct here {
 };
 
 /* From here to its end, one rank. */
-static void be(struct here *h, int number, int local)
+static void be_rank(struct here *h, int number, int local)
 {
 	static const char *const names[KERNELS] = {
 #define X(name) #name,
@@ -159,7 +159,7 @@ static void *thread_main(void *arg)
 {
 	struct thread *t = arg;
 
-	be(t->here, t->rank, t->rank);
+	be_rank(t->here, t->rank, t->rank);
 	return (NULL);
 }
 
@@ -202,7 +202,7 @@ static int run_processes(struct here *h, struct options *o)
 			snprintf(device, sizeof(device), "%d", i);
 			if (o->own_device && setenv("CUDA_VISIBLE_DEVICES", device, 1) != 0)
 				fail("setenv: %m");
-			be(h, i, o->own_device ? 0 : i);
+			be_rank(h, i, o->own_device ? 0 : i);
 			fflush(NULL);
 			_exit(0);
 		}
@@ -227,7 +227,7 @@ int run_ranks(int argc, char **argv, int steps, void (*body)(struct rank *r))
 	if (o.ranks > 1)
 		open_nccl();
 	if (o.rank >= 0) {
-		be(&h, o.rank, o.local);
+		be_rank(&h, o.rank, o.local);
 		return (0);
 	}
 	return (o.processes ? run_processes(&h, &o) : run_threads(&h));

@@ -33,7 +33,7 @@ struct server {
 	unsigned long requests;
 };
 
-static void make(struct server *s, struct rank *r)
+static void make_server(struct server *s, struct rank *r)
 {
 	memset(s, 0, sizeof(*s));
 	s->r = r;
@@ -56,7 +56,7 @@ static void make(struct server *s, struct rank *r)
 }
 
 /* h = tanh(h w + table[letter]); the letter is already there. */
-static void advance(struct server *s)
+static void advance_letter(struct server *s)
 {
 	struct rank *r = s->r;
 	CUdeviceptr table = part(&s->m, s->table), place = part(&s->m, s->place);
@@ -79,7 +79,7 @@ static void read_letter(struct server *s, char c)
 	CU(cuMemcpyHtoDAsync(s->id, s->letter, sizeof(*s->letter), s->copies));
 	CU(cuEventRecord(s->ready, s->copies));
 	CU(cuStreamWaitEvent(s->r->stream, s->ready, 0));
-	advance(s);
+	advance_letter(s);
 	CU(cuEventRecord(s->used, s->r->stream));
 }
 
@@ -94,7 +94,7 @@ static char write_letter(struct server *s)
 	per_row(r, K_largest, 1, (void *[]){ &s->id, &s->logits, &rows, &columns });
 	CU(cuMemcpyDtoHAsync(s->letter, s->id, sizeof(*s->letter), r->stream));
 	CU(cuStreamSynchronize(r->stream));
-	advance(s);
+	advance_letter(s);
 	CU(cuEventRecord(s->used, r->stream));
 	return (letters[*s->letter % LETTERS]);
 }
@@ -109,7 +109,7 @@ static uint64_t hash_state(struct server *s)
 }
 
 /* Returns false after the request to end. */
-static bool answer(struct server *s, const char *line, FILE *out)
+static bool answer_line(struct server *s, const char *line, FILE *out)
 {
 	char text[ANSWER + 1] = "";
 
@@ -125,13 +125,13 @@ static bool answer(struct server *s, const char *line, FILE *out)
 }
 
 /* Answers line by line until the end of the file; returns false after the request to end. */
-static bool converse(struct server *s, FILE *in, FILE *out)
+static bool converse_with(struct server *s, FILE *in, FILE *out)
 {
 	char line[LONGEST];
 
 	while (fgets(line, sizeof(line), in) != NULL) {
 		line[strcspn(line, "\r\n")] = '\0';
-		if (!answer(s, line, out))
+		if (!answer_line(s, line, out))
 			return (false);
 	}
 	return (true);
@@ -160,7 +160,7 @@ static void listen_at(struct server *s, const char *path)
 		out = fdopen(dup(c), "w");
 		if (in == NULL || out == NULL)
 			fail("%s: %m", path);
-		on = converse(s, in, out);
+		on = converse_with(s, in, out);
 		fclose(in);
 		fclose(out);
 	}
@@ -168,20 +168,20 @@ static void listen_at(struct server *s, const char *path)
 	unlink(path);
 }
 
-static void serve(struct rank *r)
+static void serve_requests(struct rank *r)
 {
 	struct server s;
 
 	if (r->ranks != 1)
 		fail("a server has one rank");
-	make(&s, r);
+	make_server(&s, r);
 	/* So that there is something to wait for. */
 	CU(cuEventRecord(s.ready, s.copies));
 	CU(cuEventRecord(s.used, r->stream));
 	if (r->o->socket != NULL)
 		listen_at(&s, r->o->socket);
 	else
-		converse(&s, stdin, stdout);
+		converse_with(&s, stdin, stdout);
 	CU(cuStreamSynchronize(r->stream));
 	CU(cuEventDestroy(s.ready));
 	CU(cuEventDestroy(s.used));
@@ -193,5 +193,5 @@ static void serve(struct rank *r)
 
 int main(int argc, char **argv)
 {
-	return (run_ranks(argc, argv, 0, serve));
+	return (run_ranks(argc, argv, 0, serve_requests));
 }

@@ -24,7 +24,7 @@ struct solver {
 	float *host; /* x, and what was kept */
 };
 
-static void fill(struct solver *s, CUdeviceptr p, uint32_t seed)
+static void fill_floats(struct solver *s, CUdeviceptr p, uint32_t seed)
 {
 	unsigned n = N;
 	float scale = 0.25f, shift = 0;
@@ -33,7 +33,7 @@ static void fill(struct solver *s, CUdeviceptr p, uint32_t seed)
 }
 
 /* The side waits for the sweeps so far, and later sweeps for the copy. */
-static void keep(struct solver *s, int i)
+static void keep_copy(struct solver *s, int i)
 {
 	CUevent swept, copied;
 
@@ -57,16 +57,16 @@ static void queue_step(struct solver *s, int step)
 	};
 
 	for (int sweep = 0; sweep < SWEEPS; ++sweep) {
-		fill(s, s->noise, r->o->seed * 7919 + (uint32_t)(step * SWEEPS + sweep));
+		fill_floats(s, s->noise, r->o->seed * 7919 + (uint32_t)(step * SWEEPS + sweep));
 		gemm(r, g);
 		over(r, K_tanh_of_sum, N, (void *[]){ &s->change, &s->noise, &s->product, &(unsigned){ N } });
 		mix(r, s->x, s->change, N, 1, 1.0f / 64);
 		if (sweep % EACH == EACH - 1)
-			keep(s, sweep / EACH);
+			keep_copy(s, sweep / EACH);
 	}
 }
 
-static void run(struct rank *r)
+static void run_solver(struct rank *r)
 {
 	struct solver s = { .r = r, .a = floats(N), .x = floats(N), .noise = floats(N), .product = floats(N), .change = floats(N), .kept = floats(KEPT * N) };
 	uint64_t h = HASH_BEGIN;
@@ -75,7 +75,7 @@ static void run(struct rank *r)
 	s.host = malloc((KEPT + 1) * (size_t)BYTES);
 	if (s.host == NULL)
 		fail("no memory");
-	fill(&s, s.a, r->o->seed);
+	fill_floats(&s, s.a, r->o->seed);
 	for (int step = 1; r->o->steps == 0 || step <= r->o->steps; ++step) {
 		queue_step(&s, step);
 		CU(cuMemcpyDtoHAsync(s.host, s.x, BYTES, r->stream));
@@ -90,5 +90,5 @@ static void run(struct rank *r)
 
 int main(int argc, char **argv)
 {
-	return (run_ranks(argc, argv, 3, run));
+	return (run_ranks(argc, argv, 3, run_solver));
 }

@@ -50,12 +50,12 @@ struct all {
 	unsigned long long plainly_called;
 };
 
-static CUdeviceptr square(const struct all *s, int i)
+static CUdeviceptr square_at(const struct all *s, int i)
 {
 	return (s->p + (CUdeviceptr)(i * BYTES));
 }
 
-static void fill(struct rank *r, CUdeviceptr p, uint32_t seed)
+static void fill_square(struct rank *r, CUdeviceptr p, uint32_t seed)
 {
 	unsigned n = N;
 	float scale = 0.25f, shift = 0;
@@ -63,7 +63,7 @@ static void fill(struct rank *r, CUdeviceptr p, uint32_t seed)
 	over(r, K_fill_uniform, N, (void *[]){ &p, &n, &seed, &scale, &shift });
 }
 
-static void multiply(struct rank *r, CUdeviceptr c, CUdeviceptr a, CUdeviceptr b)
+static void multiply_squares(struct rank *r, CUdeviceptr c, CUdeviceptr a, CUdeviceptr b)
 {
 	gemm(r, (struct gemm){
 		.a = a, .b = b, .c = c, .m = SIDE, .n = SIDE, .k = SIDE, .ars = SIDE, .acs = 1, .brs = SIDE, .bcs = 1, .crs = SIDE, .alpha = 0.2f,
@@ -76,17 +76,17 @@ static uint32_t seed_of(const struct all *s, int what)
 	return (s->r->o->seed * 7919 + (uint32_t)((s->step * s->r->ranks + s->r->rank) * 8 + what));
 }
 
-static void work(struct worker *w)
+static void run_work(struct worker *w)
 {
 	struct all *s = w->all;
-	CUdeviceptr tmp, mine = square(s, w->number);
+	CUdeviceptr tmp, mine = square_at(s, w->number);
 
 	CU(cuStreamWaitEvent(w->a.stream, s->begin, 0));
 	CU(cuMemAllocAsync(&tmp, BYTES, w->a.stream));
-	fill(&w->a, tmp, seed_of(s, w->number));
+	fill_square(&w->a, tmp, seed_of(s, w->number));
 	CU(cuEventRecord(w->forked, w->a.stream));
 	CU(cuStreamWaitEvent(w->b.stream, w->forked, 0));
-	multiply(&w->b, w->square, tmp, mine);
+	multiply_squares(&w->b, w->square, tmp, mine);
 	CU(cuEventRecord(w->joined, w->b.stream));
 	CU(cuStreamWaitEvent(w->a.stream, w->joined, 0));
 	sum_of(&w->a, tmp, tmp, w->square, N);
@@ -105,33 +105,33 @@ static void *worker_main(void *arg)
 		pthread_barrier_wait(&w->all->barrier);
 		if (w->all->step == 0)
 			return (NULL);
-		work(w);
+		run_work(w);
 		pthread_barrier_wait(&w->all->barrier);
 	}
 }
 
-static CUgraph capture(struct all *s)
+static CUgraph capture_step(struct all *s)
 {
 	struct rank *r = s->r;
 	CUstreamCaptureStatus status;
 	CUgraph graph;
 
 	CU(cuStreamBeginCapture(r->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-	fill(r, s->noise, seed_of(s, WORKERS));
+	fill_square(r, s->noise, seed_of(s, WORKERS));
 	CU(cuEventRecord(s->forked, r->stream));
 	CU(cuStreamWaitEvent(s->side.stream, s->forked, 0));
 	CU(cuStreamIsCapturing(s->side.stream, &status));
 	if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
 		fail("a stream that waits for one that is captured is captured");
-	multiply(&s->side, s->product, s->noise, square(s, 0));
+	multiply_squares(&s->side, s->product, s->noise, square_at(s, 0));
 	CU(cuEventRecord(s->joined, s->side.stream));
-	over(r, K_tanh_of_sum, N, (void *[]){ &s->sum, &s->noise, &(CUdeviceptr){ square(s, 1) }, &(unsigned){ N } });
+	over(r, K_tanh_of_sum, N, (void *[]){ &s->sum, &s->noise, &(CUdeviceptr){ square_at(s, 1) }, &(unsigned){ N } });
 	CU(cuStreamWaitEvent(r->stream, s->joined, 0));
-	mix(r, square(s, 2), s->product, N, 0.5f, 0.5f);
-	mix(r, square(s, 2), s->sum, N, 1, 0.25f);
+	mix(r, square_at(s, 2), s->product, N, 0.5f, 0.5f);
+	mix(r, square_at(s, 2), s->sum, N, 1, 0.25f);
 	if (r->world != NULL) {
-		NCCL(AllReduce((void *)square(s, 2), (void *)square(s, 2), N, ncclFloat, ncclSum, r->world, r->stream));
-		mix(r, square(s, 2), square(s, 2), N, 0, 1.0f / (float)r->ranks);
+		NCCL(AllReduce((void *)square_at(s, 2), (void *)square_at(s, 2), N, ncclFloat, ncclSum, r->world, r->stream));
+		mix(r, square_at(s, 2), square_at(s, 2), N, 0, 1.0f / (float)r->ranks);
 	}
 	CU(cuStreamEndCapture(r->stream, &graph));
 	return (graph);
@@ -160,7 +160,7 @@ static CUgraphNode find_fill(struct all *s, CUgraph graph)
 	fail("the node is not there");
 }
 
-static void count(void *user)
+static void count_step(void *user)
 {
 	struct all *s = user;
 
@@ -168,9 +168,9 @@ static void count(void *user)
 }
 
 /* ones = 1 everywhere; square 0 += ones / 64 and square 1 is copied to sum, then a function of the host. */
-static CUgraph build(struct all *s)
+static CUgraph build_step(struct all *s)
 {
-	CUdeviceptr first = square(s, 0);
+	CUdeviceptr first = square_at(s, 0);
 	unsigned n = N;
 	float a = 1, b = 1.0f / 64;
 	void *args[] = { &first, &s->ones, &n, &a, &b };
@@ -180,10 +180,10 @@ static CUgraph build(struct all *s)
 		.blockDimZ = 1, .kernelParams = args,
 	};
 	CUDA_MEMCPY3D copy = {
-		.srcType = CU_MEMORYTYPE_DEVICE, .srcDevice = square(s, 1), .srcPitch = BYTES, .srcHeight = 1,
+		.srcType = CU_MEMORYTYPE_DEVICE, .srcDevice = square_at(s, 1), .srcPitch = BYTES, .srcHeight = 1,
 		.dstType = CU_MEMORYTYPE_DEVICE, .dstDevice = s->sum, .dstPitch = BYTES, .dstHeight = 1, .width = BYTES, .height = 1, .depth = 1,
 	};
-	CUDA_HOST_NODE_PARAMS host = { .fn = count, .userData = s };
+	CUDA_HOST_NODE_PARAMS host = { .fn = count_step, .userData = s };
 	CUgraphNode memset_node, ends[2], host_node;
 	CUgraph graph;
 
@@ -201,7 +201,7 @@ static void launch_graphs(struct all *s)
 	struct rank *r = s->r;
 
 	if (s->step % 4 == 0) {
-		CUgraph again = capture(s);
+		CUgraph again = capture_step(s);
 		CUgraphExecUpdateResultInfo info;
 
 		CU(cuGraphExecUpdate(s->captured, again, &info));
@@ -235,10 +235,10 @@ static void one_step(struct all *s)
 	launch_graphs(s);
 	CU(cuStreamWriteValue32(r->stream, s->flag, (cuuint32_t)s->step, 0));
 	CU(cuStreamWaitValue32(s->side.stream, s->flag, (cuuint32_t)s->step, CU_STREAM_WAIT_VALUE_GEQ));
-	mix(&s->side, square(s, 1), s->sum, N, 0.5f, 0.5f);
+	mix(&s->side, square_at(s, 1), s->sum, N, 0.5f, 0.5f);
 	CU(cuEventRecord(s->joined, s->side.stream));
 	CU(cuStreamWaitEvent(r->stream, s->joined, 0));
-	CU(cuLaunchHostFunc(r->stream, count, s));
+	CU(cuLaunchHostFunc(r->stream, count_step, s));
 	CU(cuMemcpyDtoHAsync(s->host, s->p, WORKERS * BYTES, r->stream));
 	CU(cuEventRecord(s->end, r->stream));
 	CU(cuEventSynchronize(s->end));
@@ -255,13 +255,13 @@ static void plain_step(struct all *s)
 
 	for (int i = 0; i < WORKERS; ++i) {
 		q[i] = s->plain + (CUdeviceptr)(i * BYTES);
-		fill(r, s->noise, seed_of(s, i));
-		multiply(r, s->product, s->noise, q[i]);
+		fill_square(r, s->noise, seed_of(s, i));
+		multiply_squares(r, s->product, s->noise, q[i]);
 		sum_of(r, s->noise, s->noise, s->product, N);
 		mix(r, q[i], s->noise, N, 0.875f, 0.125f);
 	}
-	fill(r, s->noise, seed_of(s, WORKERS));
-	multiply(r, s->product, s->noise, q[0]);
+	fill_square(r, s->noise, seed_of(s, WORKERS));
+	multiply_squares(r, s->product, s->noise, q[0]);
 	over(r, K_tanh_of_sum, N, (void *[]){ &s->sum, &s->noise, &q[1], &(unsigned){ N } });
 	mix(r, q[2], s->product, N, 0.5f, 0.5f);
 	mix(r, q[2], s->sum, N, 1, 0.25f);
@@ -278,7 +278,7 @@ static void plain_step(struct all *s)
 }
 
 /* What both ways came to, in the same memory one after the other. */
-static uint64_t compare(struct all *s)
+static uint64_t compare_ways(struct all *s)
 {
 	uint64_t h = hash_bytes(HASH_BEGIN, s->host, WORKERS * BYTES), plain;
 
@@ -293,7 +293,7 @@ static uint64_t compare(struct all *s)
 	return (hash_bytes(h, &s->called, sizeof(s->called)));
 }
 
-static void make(struct all *s, struct rank *r)
+static void make_all(struct all *s, struct rank *r)
 {
 	CUgraph graph;
 
@@ -329,16 +329,16 @@ static void make(struct all *s, struct rank *r)
 		if (pthread_create(&w->id, NULL, worker_main, w) != 0)
 			fail("cannot start a thread");
 	}
-	graph = capture(s);
+	graph = capture_step(s);
 	s->fill = find_fill(s, graph);
 	/* The graph stays: its node names the one in what is instantiated. */
 	CU(cuGraphInstantiate(&s->captured, graph, 0));
-	graph = build(s);
+	graph = build_step(s);
 	CU(cuGraphInstantiate(&s->built, graph, 0));
 	CU(cuGraphDestroy(graph));
 }
 
-static void stop(struct all *s)
+static void stop_workers(struct all *s)
 {
 	s->step = 0;
 	pthread_barrier_wait(&s->barrier);
@@ -356,23 +356,23 @@ static void stop(struct all *s)
 	CU(cuMemFree(s->p));
 }
 
-static void run(struct rank *r)
+static void run_streams(struct rank *r)
 {
 	struct all s;
 
-	make(&s, r);
+	make_all(&s, r);
 	for (int step = 1; r->o->steps == 0 || step <= r->o->steps; ++step) {
 		uint64_t hashes[r->ranks];
 
 		s.step = step;
 		one_step(&s);
-		gather_hashes(r, compare(&s), hashes);
+		gather_hashes(r, compare_ways(&s), hashes);
 		print_step(r, step, 0, hash_bytes(HASH_BEGIN, hashes, sizeof(hashes)));
 	}
-	stop(&s);
+	stop_workers(&s);
 }
 
 int main(int argc, char **argv)
 {
-	return (run_ranks(argc, argv, 20, run));
+	return (run_ranks(argc, argv, 20, run_streams));
 }

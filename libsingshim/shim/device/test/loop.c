@@ -17,7 +17,7 @@
 
 enum { LOOP = 3 };
 
-static void must(int ok)
+static void require_peer(int ok)
 {
 	if (!ok) {
 		fprintf(stderr, "the other end is gone\n");
@@ -25,73 +25,73 @@ static void must(int ok)
 	}
 }
 
-static void out(const void *from, size_t n)
+static void write_all(const void *from, size_t n)
 {
 	while (n > 0) {
 		const ssize_t did = write(LOOP, from, n);
 
-		must(did > 0);
+		require_peer(did > 0);
 		from = (const char *)from + did;
 		n -= (size_t)did;
 	}
 }
 
-static void in(void *to, size_t n)
+static void read_all(void *to, size_t n)
 {
 	while (n > 0) {
 		const ssize_t did = read(LOOP, to, n);
 
-		must(did > 0);
+		require_peer(did > 0);
 		to = (char *)to + did;
 		n -= (size_t)did;
 	}
 }
 
-static void there(uint32_t op, uint32_t kind, uint64_t comm, int32_t peer, const void *message, uint64_t n)
+static void send_message(uint32_t op, uint32_t kind, uint64_t comm, int32_t peer, const void *message, uint64_t n)
 {
-	out(&op, 4);
-	out(&kind, 4);
-	out(&comm, 8);
-	out(&peer, 4);
-	out(&n, 8);
-	out(message, n);
+	write_all(&op, 4);
+	write_all(&kind, 4);
+	write_all(&comm, 8);
+	write_all(&peer, 4);
+	write_all(&n, 8);
+	write_all(message, n);
 }
 
-static int back(void *answer, size_t room, size_t *got)
+static int read_answer(void *answer, size_t room, size_t *got)
 {
 	int32_t result;
 	uint64_t n;
 
-	in(&result, 4);
-	in(&n, 8);
-	must(n <= room);
-	in(answer, n);
+	read_all(&result, 4);
+	read_all(&n, 8);
+	require_peer(n <= room);
+	read_all(answer, n);
 	*got = n;
 	return result;
 }
 
 int sing_call(uint32_t op, const void *message, size_t n, void *answer, size_t room, size_t *got)
 {
-	there(op, 0, 0, -1, message, n);
-	return back(answer, room, got);
+	send_message(op, 0, 0, -1, message, n);
+	return read_answer(answer, room, got);
 }
 
 int sing_cached(uint32_t op, const void *message, size_t n, void *answer, size_t room, size_t *got)
 {
-	there(op, 1, 0, -1, message, n);
-	return back(answer, room, got);
+	send_message(op, 1, 0, -1, message, n);
+	return read_answer(answer, room, got);
 }
 
 int sing_post(uint32_t op, const void *message, size_t n)
 {
-	there(op, 2, 0, -1, message, n);
+	send_message(op, 2, 0, -1, message, n);
 	return 0;
 }
 
 int sing_post_counted(uint32_t op, const void *counts, unsigned int k, const void *message, size_t n)
 {
 	(void)counts;
-	there(op, 3, k, -1, message, n);
+	send_message(op, 3, k, -1, message, n);
 	return 0;
 }
 

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-__attribute__((constructor)) static void begin(void)
+__attribute__((constructor)) static void enter_ring(void)
 {
 	static struct sing_context context = { .handle = 77, .alive = true };
 

@@ -54,7 +54,7 @@ unsigned int pick_length(unsigned int limit)
 	return empty ? 0 : (unsigned int)((number() >> 32) % limit);
 }
 
-static uint64_t hash(const unsigned char *p, size_t n)
+static uint64_t hash_bytes(const unsigned char *p, size_t n)
 {
 	uint64_t h = 0xcbf29ce484222325ull;
 
@@ -73,7 +73,7 @@ void say_field(const char *name, const void *value, size_t size)
 	uint64_t n = 0;
 
 	if (size > 8) {
-		printf(" %s=%016llx", name, (unsigned long long)hash(value, size));
+		printf(" %s=%016llx", name, (unsigned long long)hash_bytes(value, size));
 		return;
 	}
 	memcpy(&n, value, size);
@@ -85,7 +85,7 @@ void say_array(const char *name, const void *elements, uint64_t count, size_t si
 	if (elements == NULL)
 		printf(" %s=none", name);
 	else
-		printf(" %s=%llu*%016llx", name, (unsigned long long)count, (unsigned long long)hash(elements, count * size));
+		printf(" %s=%llu*%016llx", name, (unsigned long long)count, (unsigned long long)hash_bytes(elements, count * size));
 }
 
 void say_wanted(const char *name, bool is)
@@ -103,7 +103,7 @@ void say_end(void)
 	printf("\n");
 }
 
-static int find(void)
+static int find_names(void)
 {
 	char name[128], want[128];
 	int version, per_thread, wrong = 0;
@@ -127,7 +127,7 @@ static int find(void)
 	return wrong;
 }
 
-static void missed(void)
+static void call_missed(void)
 {
 	for (int i = 0; i < 2; ++i) {
 		static const char *const symbols[] = { "cuMipmappedArrayCreate", "cuStreamGetCtx_v2_ptsz", "ncclCommResume", "nvmlDeviceSetEccMode" };
@@ -140,7 +140,7 @@ static void missed(void)
 	}
 }
 
-static void null(void)
+static void call_with_null(void)
 {
 	char name[4];
 	size_t n = (size_t)1 << 40;
@@ -156,7 +156,7 @@ static void null(void)
 	printf("%d\n", nvmlDeviceGetName(NULL, NULL, 8));
 }
 
-static void local(void)
+static void call_local(void)
 {
 	const char *text = "?", *name = "?";
 	void *function = &text;
@@ -199,13 +199,13 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (strcmp(what, "find") == 0)
-		return find();
+		return find_names();
 	if (strcmp(what, "missed") == 0)
-		missed();
+		call_missed();
 	else if (strcmp(what, "null") == 0)
-		null();
+		call_with_null();
 	else if (strcmp(what, "local") == 0)
-		local();
+		call_local();
 	else
 		return 2;
 	return 0;

@@ -28,7 +28,7 @@
 
 enum { ECHO = 0x1234 };
 
-static CUcontext started(void)
+static CUcontext start_context(void)
 {
 	CUcontext ctx = NULL;
 	const int init = cuInit(0), create = cuCtxCreate_v2(&ctx, 0, 1);
@@ -39,7 +39,7 @@ static CUcontext started(void)
 }
 
 /* Whether n bytes there come back as they should. */
-static void echo(size_t n)
+static void check_echo(size_t n)
 {
 	unsigned char *in = calloc(n + 1, 1), *out = calloc(n + 1, 1);
 	size_t got = 0, wrong = 0;
@@ -57,21 +57,21 @@ static void echo(size_t n)
 	free(out);
 }
 
-static void length(void)
+static void try_lengths(void)
 {
 	static const size_t all[] = { 0, 1, 65527, 65528, 65529, 400000, 524000, 524032, 600000, 3 << 20 };
 
-	started();
+	start_context();
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i)
-		echo(all[i]);
+		check_echo(all[i]);
 }
 
-static void cached(void)
+static void try_cached(void)
 {
 	unsigned char out[64];
 	size_t got = 0;
 
-	started();
+	start_context();
 	for (int i = 0; i < 3; ++i) {
 		const int r = sing_cached(ECHO, "abc", 3, out, 8, &got);
 
@@ -89,7 +89,7 @@ static void cached(void)
 	}
 }
 
-static void child(const char *how)
+static void call_in_child(const char *how)
 {
 	CUcontext ctx;
 	CUdevice dev;
@@ -114,29 +114,29 @@ static void wait_for(pid_t p)
 		printf("the child ended with %#x\n", status);
 }
 
-static void forked(void)
+static void try_fork(void)
 {
 	int value, before, after;
 	pid_t p;
 
-	started();
+	start_context();
 	before = cuDeviceGetCount(&value);
 	fflush(stdout);
 	p = fork();
 	if (p == 0) {
-		child("fork");
+		call_in_child("fork");
 		_exit(0);
 	}
 	wait_for(p);
 	p = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 	if (p == 0) {
-		child("clone");
+		call_in_child("clone");
 		_exit(0);
 	}
 	wait_for(p);
 	after = cuDeviceGetCount(&value);
 	printf("parent: %d, %d\n", before, after);
-	echo(5);
+	check_echo(5);
 }
 
 /* A process that only looked at NVML may fork and start CUDA in the child. */
@@ -149,17 +149,17 @@ static void forked_early(void)
 	fflush(stdout);
 	p = fork();
 	if (p == 0) {
-		started();
+		start_context();
 		printf("child: attached %d\n", sing_is_attached());
-		echo(3);
+		check_echo(3);
 		exit(0);
 	}
 	wait_for(p);
-	started();
-	echo(4);
+	start_context();
+	check_echo(4);
 }
 
-static void say(const char *what, int r, CUcontext ctx)
+static void print_result(const char *what, int r, CUcontext ctx)
 {
 	printf("%s %d %#llx\n", what, r, (unsigned long long)(uintptr_t)ctx);
 }
@@ -168,10 +168,10 @@ static void say(const char *what, int r, CUcontext ctx)
 #define SAY(what, call, ctx)         \
 	do {                         \
 		const int r_ = call; \
-		say(what, r_, ctx);  \
+		print_result(what, r_, ctx);  \
 	} while (0)
 
-static void *elsewhere(void *ctx)
+static void *call_in_thread(void *ctx)
 {
 	CUdevice dev = -1;
 	CUcontext got = NULL;
@@ -186,7 +186,7 @@ static void *elsewhere(void *ctx)
 	return NULL;
 }
 
-static void contexts(void)
+static void try_contexts(void)
 {
 	CUcontext a = NULL, b = NULL, c = NULL, got = NULL;
 	CUdevice dev = -1;
@@ -220,7 +220,7 @@ static void contexts(void)
 	SAY("pop", cuCtxPopCurrent_v2(&got), got);
 	SAY("pop", cuCtxPopCurrent_v2(&got), got);
 	SAY("current", cuCtxGetCurrent(&got), got);
-	pthread_create(&t, NULL, elsewhere, a);
+	pthread_create(&t, NULL, call_in_thread, a);
 	pthread_join(t, NULL);
 	SAY("current", cuCtxGetCurrent(&got), got);
 	printf("device %d, post %d, again destroyed %d\n", cuCtxGetDevice(&dev), sing_post(SING_OP_cuMemsetD8_v2, "", 0), cuCtxDestroy_v2(a));
@@ -229,7 +229,7 @@ static void contexts(void)
 	SAY("current", cuCtxGetCurrent(&got), got);
 }
 
-static void primary(void)
+static void try_primary(void)
 {
 	CUcontext a = NULL, b = NULL, c = NULL;
 	CUdevice dev = -1;
@@ -249,7 +249,7 @@ static void primary(void)
 	printf(" release %d\n", cuDevicePrimaryCtxRelease_v2(0));
 }
 
-static void attributes(void)
+static void try_attributes(void)
 {
 	int value = 0, sum = 0;
 
@@ -262,7 +262,7 @@ static void attributes(void)
 	       cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MAX, 0), cuDeviceGetAttribute(NULL, 1, 0));
 }
 
-static void nothing(void)
+static void try_nothing(void)
 {
 	int version = 0;
 	unsigned n = 0;
@@ -271,35 +271,35 @@ static void nothing(void)
 	printf(" version %d nccl %d nvml %d\n", cuDriverGetVersion(&version), ncclGetVersion(&version), nvmlDeviceGetCount_v2(&n));
 }
 
-static void fault(void)
+static void try_fault(void)
 {
 	CUcontext got = NULL;
 	int version = 0;
 	unsigned n = 0;
 
-	started();
-	echo(2); /* the test sets the fault at this call */
+	start_context();
+	check_echo(2); /* the test sets the fault at this call */
 	printf("call %d post %d version %d", cuCtxSynchronize(), sing_post(SING_OP_cuMemsetD8_v2, "", 0), cuDriverGetVersion(&version));
 	printf(" current %d nccl %d", cuCtxGetCurrent(&got), ncclGetVersion(&version));
 	printf(" nvml %d\n", nvmlDeviceGetCount_v2(&n));
 }
 
-static void closed(void)
+static void try_closed(void)
 {
 	int got;
 
-	started();
-	echo(2);
+	start_context();
+	check_echo(2);
 	while ((got = cuCtxSynchronize()) == 0)
 		; /* the test closes the ring when the echo comes, which its answer may outrun */
 	printf("call %d memset %d\n", got, cuMemsetD8_v2(1, 1, 1));
 }
 
-static void counted(void)
+static void try_counted(void)
 {
 	struct sing_comm *c = sing_comm_enter((ncclComm_t)0x70000000005, true);
 
-	started();
+	start_context();
 	c->ranks = 4;
 	atomic_store(&c->state, SING_COMM_READY);
 	ncclAllReduce(0, 0, 1, ncclInt32, ncclSum, c->handle, NULL);
@@ -313,7 +313,7 @@ static void counted(void)
 	cuCtxSynchronize();
 }
 
-static void *attacher(void *unused)
+static void *attach_thread(void *unused)
 {
 	size_t got;
 	char out[4];
@@ -323,19 +323,19 @@ static void *attacher(void *unused)
 	return unused;
 }
 
-static void threads(void)
+static void try_threads(void)
 {
 	pthread_t t[16];
 
 	for (int i = 0; i < 16; ++i)
-		pthread_create(&t[i], NULL, attacher, NULL);
+		pthread_create(&t[i], NULL, attach_thread, NULL);
 	for (int i = 0; i < 16; ++i)
 		pthread_join(t[i], NULL);
 }
 
-static void missed(void)
+static void try_missed(void)
 {
-	started();
+	start_context();
 	for (int i = 0; i < 2; ++i) {
 		int (*call)(void) = (int (*)(void))sing_find_symbol("cuMipmappedArrayCreate");
 
@@ -349,22 +349,22 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)(void);
 	} all[] = {
-		{ "length", length }, { "cached", cached }, { "forked", forked }, { "forked-early", forked_early },
-		{ "contexts", contexts }, { "primary", primary }, { "attributes", attributes }, { "nothing", nothing },
-		{ "fault", fault }, { "closed", closed }, { "counted", counted }, { "threads", threads }, { "missed", missed },
+		{ "length", try_lengths }, { "cached", try_cached }, { "forked", try_fork }, { "forked-early", forked_early },
+		{ "contexts", try_contexts }, { "primary", try_primary }, { "attributes", try_attributes }, { "nothing", try_nothing },
+		{ "fault", try_fault }, { "closed", try_closed }, { "counted", try_counted }, { "threads", try_threads }, { "missed", try_missed },
 	};
 
 	setvbuf(stdout, NULL, _IOFBF, 1 << 16);
 	if (argc == 2 && strcmp(argv[1], "exec") == 0) {
-		started();
-		echo(1);
+		start_context();
+		check_echo(1);
 		fflush(stdout);
 		execl(argv[0], argv[0], "executed", NULL);
 	}
 	if (argc == 2 && strcmp(argv[1], "executed") == 0) {
-		echo(6);
-		started();
-		echo(7);
+		check_echo(6);
+		start_context();
+		check_echo(7);
 		return 0;
 	}
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i)

@@ -10,7 +10,7 @@
 #include <time.h>
 
 static float *
-numbers(size_t n)
+make_numbers(size_t n)
 {
 	float *f = malloc(n * sizeof(*f));
 	for (size_t i = 0; i < n; i++)
@@ -19,14 +19,14 @@ numbers(size_t n)
 }
 
 static __attribute__((noinline)) void
-add(const float *x, float *y, int n)
+run_add(const float *x, float *y, int n)
 {
 	for (int i = 0; i < n; i++)
 		y[i] += x[i];
 }
 
 static __attribute__((noinline)) void
-fdtd(float *ex, float *ey, float *hz, int n)
+run_fdtd(float *ex, float *ey, float *hz, int n)
 {
 	for (int j = 0; j < n; j++)
 		ey[j] = 1;
@@ -42,7 +42,7 @@ fdtd(float *ex, float *ey, float *hz, int n)
 }
 
 static __attribute__((noinline)) void
-gemm(const float *a, const float *b, float *c, int n)
+run_gemm(const float *a, const float *b, float *c, int n)
 {
 	for (int i = 0; i < n; i++)
 		for (int j = 0; j < n; j++) {
@@ -54,7 +54,7 @@ gemm(const float *a, const float *b, float *c, int n)
 }
 
 static __attribute__((noinline)) void
-mix(float *x, uint32_t *h, int n)
+run_mix(float *x, uint32_t *h, int n)
 {
 	for (int i = 0; i < n; i++) {
 		float v = x[i];
@@ -75,18 +75,18 @@ main(int argc, char **argv)
 		return (2);
 	int n = atoi(argv[2]), rounds = atoi(argv[3]);
 	size_t all = !strcmp(argv[1], "add") || !strcmp(argv[1], "mix") ? (size_t)n : (size_t)n * n;
-	float *a = numbers(all), *b = numbers(all), *c = numbers(all);
+	float *a = make_numbers(all), *b = make_numbers(all), *c = make_numbers(all);
 	struct timespec from, to;
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
 	for (int i = 0; i < rounds; i++) {
 		if (!strcmp(argv[1], "add"))
-			add(a, b, n);
+			run_add(a, b, n);
 		else if (!strcmp(argv[1], "fdtd"))
-			fdtd(a, b, c, n);
+			run_fdtd(a, b, c, n);
 		else if (!strcmp(argv[1], "gemm"))
-			gemm(a, b, c, n);
+			run_gemm(a, b, c, n);
 		else
-			mix(a, (uint32_t *)b, n);
+			run_mix(a, (uint32_t *)b, n);
 	}
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
 	printf("%.0f\n", ((double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec)) / rounds);

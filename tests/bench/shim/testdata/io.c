@@ -19,66 +19,66 @@
 
 static char data[16384];
 
-static void fail(const char *what)
+static void fail_with(const char *what)
 {
 	perror(what);
 	exit(1);
 }
 
-static void put(const char *name, int flags, size_t n)
+static void put_bytes(const char *name, int flags, size_t n)
 {
 	const int fd = open(name, flags, 0644);
 
 	if (fd < 0 || write(fd, data, n) != (ssize_t)n || close(fd))
-		fail(name);
+		fail_with(name);
 }
 
-static void get(const char *name)
+static void read_bytes(const char *name)
 {
 	const int fd = open(name, O_RDONLY);
 
 	if (fd < 0 || read(fd, data, sizeof(data)) < 0 || close(fd))
-		fail(name);
+		fail_with(name);
 }
 
-static void same(long i)
+static void write_same(long i)
 {
 	char name[64], tmp[64];
 
 	sprintf(name, "file%ld", i % 16);
 	sprintf(tmp, "file%ld.tmp", i % 16);
-	put(tmp, O_WRONLY | O_CREAT | O_TRUNC, 4096);
-	put(tmp, O_WRONLY | O_APPEND, 1024);
+	put_bytes(tmp, O_WRONLY | O_CREAT | O_TRUNC, 4096);
+	put_bytes(tmp, O_WRONLY | O_APPEND, 1024);
 	if (rename(tmp, name))
-		fail(name);
-	get(name);
+		fail_with(name);
+	read_bytes(name);
 }
 
-static void fresh(long i)
+static void write_fresh(long i)
 {
 	char name[64];
 
 	sprintf(name, "new%ld", i);
-	put(name, O_WRONLY | O_CREAT | O_TRUNC, 4096);
-	get(name);
+	put_bytes(name, O_WRONLY | O_CREAT | O_TRUNC, 4096);
+	read_bytes(name);
 	if (unlink(name))
-		fail(name);
+		fail_with(name);
 }
 
-static void tree(long i)
+static void write_tree(long i)
 {
 	char name[64];
 
 	if (i % 100 == 0) {
 		sprintf(name, "dir%ld", i / 100);
 		if (mkdir(name, 0755))
-			fail(name);
+			fail_with(name);
 	}
 	sprintf(name, "dir%ld/file%ld", i / 100, i);
-	put(name, O_WRONLY | O_CREAT | O_EXCL, sizeof(data));
+	put_bytes(name, O_WRONLY | O_CREAT | O_EXCL, sizeof(data));
 }
 
-static long long now(clockid_t clock)
+static long long nanoseconds_now(clockid_t clock)
 {
 	struct timespec t;
 
@@ -89,16 +89,16 @@ static long long now(clockid_t clock)
 
 int main(int argc, char **argv)
 {
-	void (*const round)(long) = argc > 1 && !strcmp(argv[1], "same") ? same : argc > 1 && !strcmp(argv[1], "tree") ? tree : fresh;
+	void (*const round)(long) = argc > 1 && !strcmp(argv[1], "same") ? write_same : argc > 1 && !strcmp(argv[1], "tree") ? write_tree : write_fresh;
 	const long count = argc > 2 ? strtol(argv[2], NULL, 10) : 0;
 	long long wall, cpu;
 
-	wall = now(CLOCK_MONOTONIC);
-	cpu = now(CLOCK_PROCESS_CPUTIME_ID);
+	wall = nanoseconds_now(CLOCK_MONOTONIC);
+	cpu = nanoseconds_now(CLOCK_PROCESS_CPUTIME_ID);
 	for (long i = 0; i < count; i++)
 		round(i);
-	cpu = now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-	wall = now(CLOCK_MONOTONIC) - wall;
+	cpu = nanoseconds_now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+	wall = nanoseconds_now(CLOCK_MONOTONIC) - wall;
 	printf("%lld %lld\n", wall, cpu);
 
 	return (0);

@@ -15,7 +15,7 @@ enum { BYTES = 32 << 20, PAIRS = 41 };
 static unsigned char *here, *there;
 static CUdeviceptr device;
 
-static double now(void)
+static double nanoseconds_now(void)
 {
 	struct timespec t;
 
@@ -23,7 +23,7 @@ static double now(void)
 	return ((double)t.tv_sec * 1e9 + (double)t.tv_nsec);
 }
 
-static void plain(void)
+static void copy_plain(void)
 {
 	memcpy(there, here, BYTES);
 	__asm__ volatile("" : : "r"(there) : "memory");
@@ -39,48 +39,48 @@ static void to_host(void)
 	OK(cuMemcpyDtoH(there, device, BYTES));
 }
 
-static double took(void (*copy)(void))
+static double time_copy(void (*copy)(void))
 {
-	const double since = now();
+	const double since = nanoseconds_now();
 
 	copy();
-	return (now() - since);
+	return (nanoseconds_now() - since);
 }
 
-static int order(const void *a, const void *b)
+static int compare_numbers(const void *a, const void *b)
 {
 	const double x = *(const double *)a, y = *(const double *)b;
 
 	return (x > y) - (x < y);
 }
 
-static void compare(const char *name, void (*copy)(void))
+static void compare_copies(const char *name, void (*copy)(void))
 {
 	double ratio[PAIRS], speed[PAIRS];
 
-	took(plain);
-	took(copy);
+	time_copy(copy_plain);
+	time_copy(copy);
 	for (int i = 0; i < PAIRS; ++i) {
 		double a, b;
 
 		if (i % 2) {
-			a = took(plain);
-			b = took(copy);
+			a = time_copy(copy_plain);
+			b = time_copy(copy);
 		} else {
-			b = took(copy);
-			a = took(plain);
+			b = time_copy(copy);
+			a = time_copy(copy_plain);
 		}
 		ratio[i] = a / b;
 		speed[i] = BYTES / a;
 	}
-	qsort(ratio, PAIRS, sizeof(*ratio), order);
-	qsort(speed, PAIRS, sizeof(*speed), order);
+	qsort(ratio, PAIRS, sizeof(*ratio), compare_numbers);
+	qsort(speed, PAIRS, sizeof(*speed), compare_numbers);
 	printf("%s %.3f %.3f %.2f\n", name, ratio[PAIRS - 1], ratio[PAIRS / 2], speed[PAIRS / 2]);
 }
 
 int main(void)
 {
-	begin();
+	open_context();
 	here = malloc(BYTES);
 	there = malloc(BYTES);
 	if (here == NULL || there == NULL)
@@ -89,9 +89,9 @@ int main(void)
 		here[i] = (unsigned char)(i * 7 + (i >> 8));
 	memset(there, 0, BYTES);
 	OK(cuMemAlloc(&device, BYTES));
-	compare("to-device", to_device);
+	compare_copies("to-device", to_device);
 	memset(there, 0, BYTES);
-	compare("to-host", to_host);
+	compare_copies("to-host", to_host);
 	to_host();
 	return (memcmp(here, there, BYTES) != 0);
 }

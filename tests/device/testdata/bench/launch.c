@@ -14,7 +14,7 @@ static const char image[] = PTX(
 
 enum { BURST = 4096, CALLS = 2000, ROUNDS = 41 };
 
-static double now(void)
+static double nanoseconds_now(void)
 {
 	struct timespec t;
 
@@ -22,16 +22,16 @@ static double now(void)
 	return ((double)t.tv_sec * 1e9 + (double)t.tv_nsec);
 }
 
-static int order(const void *a, const void *b)
+static int compare_numbers(const void *a, const void *b)
 {
 	const double x = *(const double *)a, y = *(const double *)b;
 
 	return (x > y) - (x < y);
 }
 
-static void say(const char *name, double *each)
+static void print_times(const char *name, double *each)
 {
-	qsort(each, ROUNDS, sizeof(*each), order);
+	qsort(each, ROUNDS, sizeof(*each), compare_numbers);
 	printf("%s %.1f %.1f\n", name, each[0], each[ROUNDS / 2]);
 }
 
@@ -46,7 +46,7 @@ int main(void)
 	void *params[] = { &p, &p, &n };
 	int v;
 
-	begin();
+	open_context();
 	OK(cuModuleLoadData(&module, image));
 	OK(cuModuleGetFunction(&none, module, "none"));
 	OK(cuMemAlloc(&p, 64));
@@ -55,20 +55,20 @@ int main(void)
 		double since;
 
 		OK(cuStreamSynchronize(stream));
-		since = now();
+		since = nanoseconds_now();
 		for (int i = 0; i < BURST; ++i)
 			OK(cuLaunchKernel(none, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
-		each[r] = (now() - since) / BURST;
+		each[r] = (nanoseconds_now() - since) / BURST;
 	}
 	OK(cuStreamSynchronize(stream));
-	say("launch", each);
+	print_times("launch", each);
 	for (int r = 0; r < ROUNDS; ++r) {
-		const double since = now();
+		const double since = nanoseconds_now();
 
 		for (int i = 0; i < CALLS; ++i)
 			OK(cuFuncGetAttribute(&v, CU_FUNC_ATTRIBUTE_NUM_REGS, none));
-		each[r] = (now() - since) / CALLS;
+		each[r] = (nanoseconds_now() - since) / CALLS;
 	}
-	say("answer", each);
+	print_times("answer", each);
 	return (0);
 }

@@ -23,12 +23,12 @@ static struct rank me;
 static int fifo = -1;
 
 /* A number that depends on all that was reduced before. */
-static void reduce(ncclComm_t comm)
+static void reduce_once(ncclComm_t comm)
 {
 	NOK(ncclAllReduce((void *)me.src, (void *)me.src, 1, ncclUint32, ncclSum, comm, me.stream));
 }
 
-static unsigned int number(void)
+static unsigned int read_number(void)
 {
 	unsigned int n;
 
@@ -82,19 +82,19 @@ static void with_pipe(const char *folder)
 	HOLDS(fifo >= 0);
 	for (int i = 0; i < ROUNDS; ++i) {
 		if (me.rank == 0) {
-			reduce(me.comm);
-			reduce(me.comm);
+			reduce_once(me.comm);
+			reduce_once(me.comm);
 			HOLDS(write(fifo, &c, 1) == 1);
 		} else if (me.rank == 1) {
-			reduce(me.comm);
+			reduce_once(me.comm);
 			HOLDS(read(fifo, &c, 1) == 1);
-			reduce(me.comm);
+			reduce_once(me.comm);
 		} else {
-			reduce(me.comm);
-			reduce(me.comm);
+			reduce_once(me.comm);
+			reduce_once(me.comm);
 		}
 		if (i % 3 == 0)
-			number();
+			read_number();
 		usleep(5000);
 	}
 }
@@ -102,17 +102,17 @@ static void with_pipe(const char *folder)
 static void in_host_code(void)
 {
 	for (int i = 0; i < ROUNDS / 4; ++i) {
-		reduce(me.comm);
+		reduce_once(me.comm);
 		if (me.rank == 1)
 			usleep(100000);
 	}
 }
 
-static void alone(void)
+static void run_alone(void)
 {
 	for (int i = 0; i < ROUNDS; ++i) {
-		reduce(me.comm);
-		number();
+		reduce_once(me.comm);
+		read_number();
 		if (me.rank == 1 && i == ROUNDS / 8)
 			break;
 		if (i == ROUNDS / 8) {
@@ -126,7 +126,7 @@ static void alone(void)
 	}
 }
 
-static void ready(ncclComm_t comm)
+static void wait_ready(ncclComm_t comm)
 {
 	ncclResult_t state = ncclInProgress;
 
@@ -137,7 +137,7 @@ static void ready(ncclComm_t comm)
 	HOLDS(state == ncclSuccess);
 }
 
-static void creating(const char *folder, bool blocking)
+static void run_creating(const char *folder, bool blocking)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 
@@ -149,15 +149,15 @@ static void creating(const char *folder, bool blocking)
 
 		HOLDS(r == ncclSuccess || r == ncclInProgress);
 		if (!blocking)
-			ready(own);
-		reduce(own);
+			wait_ready(own);
+		reduce_once(own);
 		r = ncclCommSplit(own, me.rank % 2, me.rank, &part, NULL);
 		HOLDS(r == ncclSuccess || r == ncclInProgress);
 		if (!blocking)
-			ready(part);
-		reduce(part);
-		reduce(me.comm);
-		number();
+			wait_ready(part);
+		reduce_once(part);
+		reduce_once(me.comm);
+		read_number();
 		NOK(ncclCommDestroy(part));
 		NOK(ncclCommDestroy(own));
 	}
@@ -179,9 +179,9 @@ int main(int argc, char **argv)
 	else if (strcmp(argv[1], "host") == 0)
 		in_host_code();
 	else if (strcmp(argv[1], "gone") == 0)
-		alone();
+		run_alone();
 	else
-		creating(argv[4], strcmp(argv[1], "create") == 0);
-	printf("rank %d: %u\n", me.rank, number());
+		run_creating(argv[4], strcmp(argv[1], "create") == 0);
+	printf("rank %d: %u\n", me.rank, read_number());
 	return 0;
 }

@@ -14,7 +14,7 @@
 static int first, count, all;
 static const char *file;
 
-static void exchange(ncclUniqueId *id, int rank)
+static void exchange_file(ncclUniqueId *id, int rank)
 {
 	char part[4096];
 	FILE *f;
@@ -31,7 +31,7 @@ static void exchange(ncclUniqueId *id, int rank)
 	HOLDS(fread(id, sizeof(*id), 1, f) == 1 && fclose(f) == 0);
 }
 
-static unsigned long long hash(unsigned long long h, const void *of, size_t n)
+static unsigned long long hash_bytes(unsigned long long h, const void *of, size_t n)
 {
 	const unsigned char *p = of;
 
@@ -42,7 +42,7 @@ static unsigned long long hash(unsigned long long h, const void *of, size_t n)
 
 enum { FLOATS = 50000 };
 
-static void one(struct rank *r)
+static void run_rank(struct rank *r)
 {
 	static float host[FLOATS];
 	int devices;
@@ -53,7 +53,7 @@ static void one(struct rank *r)
 	open_device(r, r->rank % devices);
 	r->rank += first;
 	r->ranks = all;
-	exchange(&r->id, r->rank);
+	exchange_file(&r->id, r->rank);
 	NOK(ncclCommInitRank(&r->comm, all, r->id, r->rank));
 	for (int step = 0; step < 5; ++step) {
 		for (int i = 0; i < FLOATS; ++i)
@@ -62,7 +62,7 @@ static void one(struct rank *r)
 		NOK(ncclAllReduce((void *)r->src, (void *)r->dst, FLOATS, ncclFloat, step % 2 ? ncclAvg : ncclSum, r->comm, r->stream));
 		OK(cuMemcpyDtoHAsync(host, r->dst, sizeof(host), r->stream));
 		OK(cuStreamSynchronize(r->stream));
-		h = hash(h, host, sizeof(host));
+		h = hash_bytes(h, host, sizeof(host));
 	}
 	NOK(ncclGroupStart());
 	NOK(ncclSend((void *)r->src, FLOATS, ncclFloat, (r->rank + 1) % all, r->comm, r->stream));
@@ -70,7 +70,7 @@ static void one(struct rank *r)
 	NOK(ncclGroupEnd());
 	OK(cuMemcpyDtoHAsync(host, r->dst, sizeof(host), r->stream));
 	OK(cuStreamSynchronize(r->stream));
-	printf("rank %d: %016llx\n", r->rank, hash(h, host, sizeof(host)));
+	printf("rank %d: %016llx\n", r->rank, hash_bytes(h, host, sizeof(host)));
 	NOK(ncclCommDestroy(r->comm));
 }
 
@@ -81,6 +81,6 @@ int main(int argc, char **argv)
 	count = atoi(argv[2]);
 	all = atoi(argv[3]);
 	file = argv[4];
-	as_processes(count, one);
+	as_processes(count, run_rank);
 	return (0);
 }

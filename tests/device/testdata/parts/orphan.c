@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* The end of the pipe by which the process sees whether its device server lives. */
-static int kept(void)
+static int find_pipe(void)
 {
 	enum { FIRST = 700, LAST = 1024 };
 	struct stat st;
@@ -24,13 +24,13 @@ static int kept(void)
 }
 
 /* As CRIU leaves it. */
-static void change(void)
+static void change_pipe(void)
 {
 	int other[2], fd;
 	char c;
 
 	HOLDS(read(0, &c, 1) == 1);
-	fd = kept();
+	fd = find_pipe();
 	HOLDS(fd >= 0 && pipe(other) == 0 && dup3(other[1], fd, O_CLOEXEC) == fd);
 	close(other[0]);
 	close(other[1]);
@@ -43,12 +43,12 @@ int main(int argc, char **argv)
 	CUresult r;
 
 	(void)argv;
-	begin();
+	open_context();
 	OK(cuCtxSynchronize());
 	puts("attached");
 	fflush(stdout);
 	if (argc == 1)
-		change();
+		change_pipe();
 	OK(cuCtxSynchronize());
 	puts("served");
 	fflush(stdout);

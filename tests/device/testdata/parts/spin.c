@@ -12,7 +12,7 @@ int main(void)
 	CUfunction spin;
 	CUresult r;
 
-	begin();
+	open_context();
 	OK(cuModuleLoadData(&module, image));
 	OK(cuModuleGetFunction(&spin, module, "spin"));
 	OK(cuLaunchKernel(spin, 1, 1, 1, 64, 1, 1, 0, NULL, NULL, NULL));

@@ -60,7 +60,7 @@ enum { N = 10000, HOST_TO_DEVICE = 1, DEVICE_TO_HOST = 2 };
 static const char source[] = "extern \"C\" __global__ void saxpy(float a, const float *x, float *y, int n)"
 			     "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = a * x[i] + y[i]; }";
 
-static char *compile(size_t *n)
+static char *compile_source(size_t *n)
 {
 	const char *const options[] = { "--gpu-architecture=compute_80" };
 	nvrtcProgram p;
@@ -91,7 +91,7 @@ struct fatbin {
 	char text[];
 };
 
-static void *wrap(const char *ptx, size_t n)
+static void *wrap_fatbin(const char *ptx, size_t n)
 {
 	const size_t padded = (n + 7) & ~(size_t)7;
 	struct fatbin *f = calloc(1, sizeof(*f) + padded);
@@ -120,11 +120,11 @@ static void *wrap(const char *ptx, size_t n)
 }
 
 /* What nvcc makes of a kernel on the host's side: its address is its name. */
-static void saxpy(void)
+static void saxpy_stub(void)
 {
 }
 
-static void check(const float *y, float factor, const char *who)
+static void check_result(const float *y, float factor, const char *who)
 {
 	for (int i = 0; i < N; ++i)
 		if (y[i] != factor * (float)i) {
@@ -162,22 +162,22 @@ int main(void)
 	OK(cudaMemcpy(dx, x, N * sizeof(*dx), HOST_TO_DEVICE));
 	OK(cudaMemcpy(dy, y, N * sizeof(*dy), HOST_TO_DEVICE));
 	OK(cudaStreamCreate(&stream));
-	ptx = compile(&size);
+	ptx = compile_source(&size);
 
 	OK(cuModuleLoadData(&module, ptx));
 	OK(cuModuleGetFunction(&function, module, "saxpy"));
 	OK(cuLaunchKernel(function, grid.x, 1, 1, block.x, 1, 1, 0, (CUstream)stream, args, NULL));
 	OK(cudaStreamSynchronize(stream));
 	OK(cudaMemcpy(y, dy, N * sizeof(*y), DEVICE_TO_HOST));
-	check(y, 5, "launched by the driver");
+	check_result(y, 5, "launched by the driver");
 
-	handle = __cudaRegisterFatBinary(wrap(ptx, size));
-	__cudaRegisterFunction(handle, (const char *)saxpy, "saxpy", "saxpy", -1, NULL, NULL, NULL, NULL, NULL);
+	handle = __cudaRegisterFatBinary(wrap_fatbin(ptx, size));
+	__cudaRegisterFunction(handle, (const char *)saxpy_stub, "saxpy", "saxpy", -1, NULL, NULL, NULL, NULL, NULL);
 	__cudaRegisterFatBinaryEnd(handle);
-	OK(cudaLaunchKernel((const void *)saxpy, grid, block, args, 0, stream));
+	OK(cudaLaunchKernel((const void *)saxpy_stub, grid, block, args, 0, stream));
 	OK(cudaMemcpyAsync(y, dy, N * sizeof(*y), DEVICE_TO_HOST, stream));
 	OK(cudaStreamSynchronize(stream));
-	check(y, 8, "launched by the runtime");
+	check_result(y, 8, "launched by the runtime");
 
 	OK(cudaStreamDestroy(stream));
 	OK(cudaFree(dx));

@@ -6,7 +6,7 @@
 /* Tables without public names. A table begins with its size in bytes. */
 enum { ENTRIES = 16, LISTS = 4, FREE = 13, PAIRS = 54 };
 
-static CUresult lists(unsigned char **groups, unsigned char **order)
+static CUresult make_lists(unsigned char **groups, unsigned char **order)
 {
 	CUresult told;
 
@@ -30,7 +30,7 @@ static void end_lists(unsigned char *groups, unsigned char *order)
 CUresult cuGetExportTable(void **table, const CUuuid *id)
 {
 	static const CUuuid groups = { { 0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b, 0xca } };
-	static void *entries[ENTRIES] = { (void *)sizeof(entries), [LISTS] = (void *)lists, [FREE] = (void *)end_lists };
+	static void *entries[ENTRIES] = { (void *)sizeof(entries), [LISTS] = (void *)make_lists, [FREE] = (void *)end_lists };
 
 	CALL("");
 	if (memcmp(id, &groups, sizeof(groups)) != 0)

@@ -44,7 +44,7 @@ CUresult cuGraphDestroy(CUgraph graph)
 	return (told);
 }
 
-static struct op *add(CUgraphNode *node, CUgraph g, int (*run)(struct op *, CUcontext))
+static struct op *add_node(CUgraphNode *node, CUgraph g, int (*run)(struct op *, CUcontext))
 {
 	CUgraphNode n = calloc(1, sizeof(*n));
 
@@ -69,7 +69,7 @@ CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
 
 	(void)deps;
 	CALL(" %s behind %zu", p->function->name, n);
-	o = add(node, graph, run_launch);
+	o = add_node(node, graph, run_launch);
 	o->function = p->function;
 	memcpy(o->grid, p->grid, sizeof(o->grid));
 	memcpy(o->block, p->block, sizeof(o->block));
@@ -88,7 +88,7 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
 {
 	(void)deps;
 	CALL(" behind %zu, context %d", n, ctx->id);
-	add(node, graph, run_copy)->copy = *copy;
+	add_node(node, graph, run_copy)->copy = *copy;
 	return (OK);
 }
 
@@ -96,11 +96,11 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
 {
 	(void)deps;
 	CALL(" behind %zu, context %d", n, ctx->id);
-	add(node, graph, run_fill)->fill = *params;
+	add_node(node, graph, run_fill)->fill = *params;
 	return (OK);
 }
 
-static int empty(struct op *o, CUcontext c)
+static int run_empty(struct op *o, CUcontext c)
 {
 	(void)o;
 	(void)c;
@@ -111,7 +111,7 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode
 {
 	(void)deps;
 	CALL(" behind %zu", n);
-	add(node, graph, empty);
+	add_node(node, graph, run_empty);
 	return (OK);
 }
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 /* The suite's kernels. What they read and write must be reached by the device. */
-static unsigned int *word(struct op *o, CUcontext c, uint64_t at, int *fault)
+static unsigned int *word_at(struct op *o, CUcontext c, uint64_t at, int *fault)
 {
 	CUmodule m = o->function->module;
 
@@ -17,7 +17,7 @@ static unsigned int *word(struct op *o, CUcontext c, uint64_t at, int *fault)
 	return ((unsigned int *)at);
 }
 
-static uint64_t address(struct op *o, int i)
+static uint64_t read_address(struct op *o, int i)
 {
 	uint64_t v;
 
@@ -25,7 +25,7 @@ static uint64_t address(struct op *o, int i)
 	return (v);
 }
 
-static unsigned int value(struct op *o, int i)
+static unsigned int read_value(struct op *o, int i)
 {
 	unsigned int v;
 
@@ -33,7 +33,7 @@ static unsigned int value(struct op *o, int i)
 	return (v);
 }
 
-static unsigned int *variable(struct op *o, const char *name)
+static unsigned int *find_variable(struct op *o, const char *name)
 {
 	CUmodule m = o->function->module;
 
@@ -49,29 +49,29 @@ static int k_add(struct op *o, CUcontext c)
 	int fault = 0;
 
 	for (size_t i = 0; i < n; i += 512) { /* a look at each page will do */
-		word(o, c, address(o, 0) + 4 * i, &fault);
+		word_at(o, c, read_address(o, 0) + 4 * i, &fault);
 		if (fault)
 			return (fault);
 	}
 	for (size_t i = 0; i < n; ++i)
-		((unsigned int *)address(o, 0))[i] += value(o, 1);
+		((unsigned int *)read_address(o, 0))[i] += read_value(o, 1);
 	return (0);
 }
 
 static int k_poke(struct op *o, CUcontext c)
 {
 	int fault = 0;
-	unsigned int *p = word(o, c, address(o, 0), &fault);
+	unsigned int *p = word_at(o, c, read_address(o, 0), &fault);
 
 	if (!fault)
-		*p = value(o, 1);
+		*p = read_value(o, 1);
 	return (fault);
 }
 
 static int k_bump(struct op *o, CUcontext c)
 {
 	int fault = 0;
-	unsigned int *p = word(o, c, address(o, 0), &fault), *counter = variable(o, "counter");
+	unsigned int *p = word_at(o, c, read_address(o, 0), &fault), *counter = find_variable(o, "counter");
 
 	if (!fault)
 		*p = (*counter)++;
@@ -81,17 +81,17 @@ static int k_bump(struct op *o, CUcontext c)
 static int k_ask(struct op *o, CUcontext c)
 {
 	int fault = 0;
-	unsigned int *p = word(o, c, address(o, 0), &fault);
+	unsigned int *p = word_at(o, c, read_address(o, 0), &fault);
 
 	if (!fault)
-		*p = *variable(o, "answer");
+		*p = *find_variable(o, "answer");
 	return (fault);
 }
 
 static int k_spin(struct op *o, CUcontext c)
 {
 	int fault = 0;
-	volatile unsigned int *p = word(o, c, address(o, 0), &fault);
+	volatile unsigned int *p = word_at(o, c, read_address(o, 0), &fault);
 
 	while (!fault && !*p && !__atomic_load_n(&c->dead, __ATOMIC_SEQ_CST))
 		usleep(50);

@@ -29,7 +29,7 @@ static const char *say_attributes(const struct launch_config *c, char *out, size
 }
 
 /* How many blocks a cluster of the launch has. */
-static unsigned int cluster(const struct launch_config *c)
+static unsigned int cluster_blocks(const struct launch_config *c)
 {
 	for (unsigned int i = 0; i < c->n; ++i)
 		if (c->attributes[i].id == 4)
@@ -53,7 +53,7 @@ CUresult cuOccupancyMaxActiveClusters(int *n, CUfunction f, void *config)
 	char text[256];
 
 	CALL(" %s, grid %u, block %u, shared %u, attributes%s", f->name, c->grid[0], c->block[0], c->shared, say_attributes(c, text, sizeof(text)));
-	*n = 132 / cluster(c);
+	*n = 132 / cluster_blocks(c);
 	return (OK);
 }
 

@@ -77,7 +77,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t n, const CUmem
 	return (OK);
 }
 
-static void drop(struct physical *m)
+static void drop_physical(struct physical *m)
 {
 	if (--m->refs > 0)
 		return;
@@ -92,7 +92,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 
 	ENDING(" memory %d", m->id);
 	pthread_mutex_lock(&big);
-	drop(m);
+	drop_physical(m);
 	pthread_mutex_unlock(&big);
 	return (told);
 }
@@ -137,7 +137,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t n)
 		*at = x->next;
 		if (mmap((void *)x->at, x->n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
 			abort();
-		drop(x->memory);
+		drop_physical(x->memory);
 		free(fake_count(x, MAPPINGS, -1));
 		r = OK;
 	}

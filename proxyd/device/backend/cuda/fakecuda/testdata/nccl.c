@@ -225,7 +225,7 @@ struct message {
 	size_t left;
 };
 
-static bool step(struct world *w, int rank, struct message *m)
+static bool move_piece(struct world *w, int rank, struct message *m)
 {
 	struct pipe *p = m->sends ? &w->pipes[rank][m->peer] : &w->pipes[m->peer][rank];
 	size_t n = m->left < PIECE ? m->left : PIECE;
@@ -245,7 +245,7 @@ static bool step(struct world *w, int rank, struct message *m)
 	return (true);
 }
 
-static int pass(ncclComm_t c, struct message *all, int n)
+static int pass_messages(ncclComm_t c, struct message *all, int n)
 {
 	struct world *w = c->world;
 	bool moved, left;
@@ -259,7 +259,7 @@ static int pass(ncclComm_t c, struct message *all, int n)
 			/* Two of one pair keep their order. */
 			for (int k = 0; k < i; ++k)
 				busy |= all[k].left && all[k].peer == all[i].peer && all[k].sends == all[i].sends;
-			moved |= !busy && step(w, c->rank, &all[i]);
+			moved |= !busy && move_piece(w, c->rank, &all[i]);
 			left |= all[i].left != 0;
 		}
 		if (!left || w->aborted)
@@ -274,7 +274,7 @@ static int pass(ncclComm_t c, struct message *all, int n)
 	return (w->aborted);
 }
 
-static void combine(unsigned char *sum, const unsigned char *more, size_t n, const struct part *p)
+static void combine_bytes(unsigned char *sum, const unsigned char *more, size_t n, const struct part *p)
 {
 	for (size_t i = 0; i < n; ++i) {
 		if (p->type == F32) {
@@ -302,10 +302,10 @@ static int gather_all(ncclComm_t c, const unsigned char *src, size_t n, unsigned
 		m[k++] = (struct message){ r, true, all + n * c->rank, n };
 		m[k++] = (struct message){ r, false, all + n * r, n };
 	}
-	return (pass(c, m, k));
+	return (pass_messages(c, m, k));
 }
 
-static int collective(ncclComm_t c, const struct part *p)
+static int run_collective(ncclComm_t c, const struct part *p)
 {
 	size_t one = p->n * sizes[p->type], n = p->kind == REDUCE_SCATTER ? one * c->ranks : one;
 	unsigned char *all = malloc(n * c->ranks + 1), *mine = malloc(n + 1);
@@ -324,7 +324,7 @@ static int collective(ncclComm_t c, const struct part *p)
 		memcpy(p->dst, all + n * p->peer, n);
 	if (!gone && p->kind <= REDUCE_SCATTER) {
 		for (int r = 1; r < c->ranks; ++r)
-			combine(all, all + n * r, n / sizes[p->type], p);
+			combine_bytes(all, all + n * r, n / sizes[p->type], p);
 		if (p->op == 4 && p->type == F32)
 			for (size_t i = 0; i < n / sizeof(float); ++i)
 				((float *)all)[i] /= c->ranks;
@@ -336,18 +336,18 @@ static int collective(ncclComm_t c, const struct part *p)
 	return (gone);
 }
 
-static bool sees(ncclComm_t c, const void *at, size_t n)
+static bool is_seen(ncclComm_t c, const void *at, size_t n)
 {
 	return (!n || device_reaches(c->device, (uint64_t)at, n));
 }
 
-static bool reachable(ncclComm_t c, const struct part *p)
+static bool is_reachable(ncclComm_t c, const struct part *p)
 {
 	size_t n = p->n * sizes[p->type];
 	size_t from = p->kind == RECV || (p->kind == BROADCAST && c->rank != p->peer) ? 0 : p->kind == REDUCE_SCATTER ? n * c->ranks : n;
 	size_t to = p->kind == SEND || (p->kind == REDUCE && c->rank != p->peer) ? 0 : p->kind == ALL_GATHER ? n * c->ranks : n;
 
-	return (sees(c, p->src, from) && sees(c, p->dst, to));
+	return (is_seen(c, p->src, from) && is_seen(c, p->dst, to));
 }
 
 static int run_batch(struct op *o, CUcontext ctx)
@@ -360,15 +360,15 @@ static int run_batch(struct op *o, CUcontext ctx)
 	for (int i = 0; i < b->n; ++i) {
 		struct part *p = &b->parts[i];
 
-		if (!reachable(b->comm, p))
+		if (!is_reachable(b->comm, p))
 			return (ILLEGAL_ADDRESS);
 		if (p->kind >= SEND)
 			m[k++] = (struct message){ p->peer, p->kind == SEND, p->kind == SEND ? (unsigned char *)p->src : p->dst, p->n * sizes[p->type] };
 	}
-	if (k && pass(b->comm, m, k))
+	if (k && pass_messages(b->comm, m, k))
 		return (0);
 	for (int i = 0; i < b->n; ++i)
-		if (b->parts[i].kind < SEND && collective(b->comm, &b->parts[i]))
+		if (b->parts[i].kind < SEND && run_collective(b->comm, &b->parts[i]))
 			break;
 	return (0);
 }
@@ -381,7 +381,7 @@ static void end_batch(struct op *o)
 	free(b);
 }
 
-static ncclResult_t flush(void)
+static ncclResult_t flush_group(void)
 {
 	struct batch *b;
 	struct op *o;
@@ -412,12 +412,12 @@ ncclResult_t ncclGroupEnd(void)
 
 	if (--depth)
 		return (NCCL_OK);
-	r = flush();
+	r = flush_group();
 	NCCL("");
 	return (r);
 }
 
-static ncclResult_t add(ncclComm_t comm, struct part p, void *stream)
+static ncclResult_t add_part(ncclComm_t comm, struct part p, void *stream)
 {
 	CUstream s = stream;
 
@@ -432,49 +432,49 @@ static ncclResult_t add(ncclComm_t comm, struct part p, void *stream)
 	group.comm = comm;
 	group.stream = s;
 	group.parts[group.n++] = p;
-	return (depth ? NCCL_OK : flush());
+	return (depth ? NCCL_OK : flush_group());
 }
 
 ncclResult_t ncclAllReduce(const void *src, void *dst, size_t n, int type, int op, ncclComm_t comm, void *stream)
 {
 	NCCL(" rank %d: %zu of type %d, op %d", comm->rank, n, type, op);
-	return (add(comm, (struct part){ ALL_REDUCE, type, op, 0, n, src, dst, 0 }, stream));
+	return (add_part(comm, (struct part){ ALL_REDUCE, type, op, 0, n, src, dst, 0 }, stream));
 }
 
 ncclResult_t ncclReduce(const void *src, void *dst, size_t n, int type, int op, int root, ncclComm_t comm, void *stream)
 {
 	NCCL(" rank %d: %zu of type %d, op %d, root %d", comm->rank, n, type, op, root);
-	return (add(comm, (struct part){ REDUCE, type, op, root, n, src, dst, 0 }, stream));
+	return (add_part(comm, (struct part){ REDUCE, type, op, root, n, src, dst, 0 }, stream));
 }
 
 ncclResult_t ncclReduceScatter(const void *src, void *dst, size_t n, int type, int op, ncclComm_t comm, void *stream)
 {
 	NCCL(" rank %d: %zu of type %d, op %d", comm->rank, n, type, op);
-	return (add(comm, (struct part){ REDUCE_SCATTER, type, op, 0, n, src, dst, 0 }, stream));
+	return (add_part(comm, (struct part){ REDUCE_SCATTER, type, op, 0, n, src, dst, 0 }, stream));
 }
 
 ncclResult_t ncclBroadcast(const void *src, void *dst, size_t n, int type, int root, ncclComm_t comm, void *stream)
 {
 	NCCL(" rank %d: %zu of type %d, root %d", comm->rank, n, type, root);
-	return (add(comm, (struct part){ BROADCAST, type, 0, root, n, src, dst, 0 }, stream));
+	return (add_part(comm, (struct part){ BROADCAST, type, 0, root, n, src, dst, 0 }, stream));
 }
 
 ncclResult_t ncclAllGather(const void *src, void *dst, size_t n, int type, ncclComm_t comm, void *stream)
 {
 	NCCL(" rank %d: %zu of type %d", comm->rank, n, type);
-	return (add(comm, (struct part){ ALL_GATHER, type, 0, 0, n, src, dst, 0 }, stream));
+	return (add_part(comm, (struct part){ ALL_GATHER, type, 0, 0, n, src, dst, 0 }, stream));
 }
 
 ncclResult_t ncclSend(const void *src, size_t n, int type, int peer, ncclComm_t comm, void *stream)
 {
 	NCCL(" rank %d: %zu of type %d to %d", comm->rank, n, type, peer);
-	return (add(comm, (struct part){ SEND, type, 0, peer, n, src, NULL, 0 }, stream));
+	return (add_part(comm, (struct part){ SEND, type, 0, peer, n, src, NULL, 0 }, stream));
 }
 
 ncclResult_t ncclRecv(void *dst, size_t n, int type, int peer, ncclComm_t comm, void *stream)
 {
 	NCCL(" rank %d: %zu of type %d from %d", comm->rank, n, type, peer);
-	return (add(comm, (struct part){ RECV, type, 0, peer, n, NULL, dst, 0 }, stream));
+	return (add_part(comm, (struct part){ RECV, type, 0, peer, n, NULL, dst, 0 }, stream));
 }
 
 ncclResult_t ncclRedOpCreatePreMulSum(int *op, void *scalar, int type, int residence, ncclComm_t comm)

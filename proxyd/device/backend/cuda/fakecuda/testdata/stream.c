@@ -20,7 +20,7 @@ void let_go(struct point *p)
 }
 
 /* A stream's thread: its operations, in their order. A fault drops what is behind it. */
-static void *work(void *arg)
+static void *run_stream(void *arg)
 {
 	CUstream s = arg;
 	CUcontext c = s->ctx;
@@ -78,7 +78,7 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int pr
 	s->next = c->streams;
 	c->streams = s;
 	pthread_mutex_unlock(&big);
-	if (pthread_create(&s->thread, NULL, work, s))
+	if (pthread_create(&s->thread, NULL, run_stream, s))
 		abort();
 	*stream = s;
 	return (OK);
@@ -155,14 +155,14 @@ CUresult cuEventDestroy_v2(CUevent event)
 	return (told);
 }
 
-static int nothing(struct op *o, CUcontext c)
+static int run_nothing(struct op *o, CUcontext c)
 {
 	(void)o;
 	(void)c;
 	return (0);
 }
 
-static void reach(struct op *o)
+static void reach_point(struct op *o)
 {
 	struct timespec t;
 
@@ -179,8 +179,8 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
 	CALL(" event %d in stream %d", event->id, stream->id);
 	CONTEXT(c);
 	(void)c;
-	o = new_op(nothing);
-	o->end = reach;
+	o = new_op(run_nothing);
+	o->end = reach_point;
 	o->point = calloc(1, sizeof(*o->point));
 	o->point->refs = 2;
 	pthread_mutex_lock(&big);
@@ -225,7 +225,7 @@ CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
 	return (OK);
 }
 
-static int wait(struct op *o, CUcontext c)
+static int run_wait(struct op *o, CUcontext c)
 {
 	pthread_mutex_lock(&big);
 	while (!o->point->done && !c->dead)
@@ -234,7 +234,7 @@ static int wait(struct op *o, CUcontext c)
 	return (0);
 }
 
-static void waited(struct op *o)
+static void end_wait(struct op *o)
 {
 	let_go(o->point);
 }
@@ -248,8 +248,8 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
 	(void)c;
 	if (!event->last)
 		return (OK);
-	o = new_op(wait);
-	o->end = waited;
+	o = new_op(run_wait);
+	o->end = end_wait;
 	pthread_mutex_lock(&big);
 	o->point = event->last;
 	o->point->refs++;
@@ -271,7 +271,7 @@ int run_copy(struct op *o, CUcontext c)
 	return (0);
 }
 
-static CUresult copy(CUstream s, uint64_t dst, uint64_t src, size_t n)
+static CUresult push_copy(CUstream s, uint64_t dst, uint64_t src, size_t n)
 {
 	struct op *o = new_op(run_copy);
 
@@ -285,7 +285,7 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstre
 	CALL(" %zu bytes from %#llx to %#llx in stream %d", n, src, dst, stream->id);
 	CONTEXT(c);
 	(void)c;
-	return (copy(stream, dst, src, n));
+	return (push_copy(stream, dst, src, n));
 }
 
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, void *src, size_t n, CUstream stream)
@@ -293,7 +293,7 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, void *src, size_t n, CUstream str
 	CALL(" %zu bytes to %#llx in stream %d", n, dst, stream->id);
 	CONTEXT(c);
 	(void)c;
-	return (copy(stream, dst, (uint64_t)src, n));
+	return (push_copy(stream, dst, (uint64_t)src, n));
 }
 
 CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t n, CUstream stream)
@@ -301,7 +301,7 @@ CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t n, CUstream str
 	CALL(" %zu bytes from %#llx in stream %d", n, src, stream->id);
 	CONTEXT(c);
 	(void)c;
-	return (copy(stream, (uint64_t)dst, src, n));
+	return (push_copy(stream, (uint64_t)dst, src, n));
 }
 
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *p, CUstream stream)
@@ -331,7 +331,7 @@ int run_fill(struct op *o, CUcontext c)
 	return (0);
 }
 
-static CUresult fill(CUstream s, uint64_t dst, size_t pitch, unsigned int value, unsigned int element, size_t width, size_t height)
+static CUresult push_fill(CUstream s, uint64_t dst, size_t pitch, unsigned int value, unsigned int element, size_t width, size_t height)
 {
 	struct op *o;
 
@@ -347,12 +347,12 @@ static CUresult fill(CUstream s, uint64_t dst, size_t pitch, unsigned int value,
 	CUresult cuMemsetD##bits##Async(CUdeviceptr dst, type value, size_t n, CUstream stream) \
 	{ \
 		CALL(" %zu of %#x at %#llx in stream %d", n, value, dst, stream->id); \
-		return (fill(stream, dst, 0, value, bits / 8, n, 1)); \
+		return (push_fill(stream, dst, 0, value, bits / 8, n, 1)); \
 	} \
 	CUresult cuMemsetD2D##bits##Async(CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height, CUstream stream) \
 	{ \
 		CALL(" %zu x %zu of %#x at %#llx, pitch %zu, in stream %d", width, height, value, dst, pitch, stream->id); \
-		return (fill(stream, dst, pitch, value, bits / 8, width, height)); \
+		return (push_fill(stream, dst, pitch, value, bits / 8, width, height)); \
 	}
 
 FILL(8, unsigned char)

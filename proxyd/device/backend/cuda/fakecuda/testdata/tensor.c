@@ -12,7 +12,7 @@ struct map {
 	uint64_t none[12];
 };
 
-static uint64_t sum(uint64_t at, const void *list, size_t size, unsigned int n)
+static uint64_t sum_list(uint64_t at, const void *list, size_t size, unsigned int n)
 {
 	for (unsigned int i = 0; i < n; ++i) {
 		uint64_t v = 0;
@@ -23,7 +23,7 @@ static uint64_t sum(uint64_t at, const void *list, size_t size, unsigned int n)
 	return (at);
 }
 
-static CUresult make(void *map, uint64_t kind, unsigned int rank, CUdeviceptr address, uint64_t numbers, uint64_t lists)
+static CUresult make_map(void *map, uint64_t kind, unsigned int rank, CUdeviceptr address, uint64_t numbers, uint64_t lists)
 {
 	if ((uintptr_t)map % 64 != 0 || rank == 0 || rank > 5)
 		return (INVALID_VALUE);
@@ -37,7 +37,7 @@ CUresult cuTensorMapEncodeTiled(void *map, int type, unsigned int rank, CUdevice
 	const int numbers[] = { type, (int)rank, interleave, swizzle, promotion, fill };
 
 	CALL(" type %d, rank %u", type, rank);
-	return (make(map, 1, rank, address, sum(0, numbers, 4, 6), sum(sum(sum(sum(0, dim, 8, rank), strides, 8, rank - 1), box, 4, rank), steps, 4, rank)));
+	return (make_map(map, 1, rank, address, sum_list(0, numbers, 4, 6), sum_list(sum_list(sum_list(sum_list(0, dim, 8, rank), strides, 8, rank - 1), box, 4, rank), steps, 4, rank)));
 }
 
 CUresult cuTensorMapEncodeIm2col(void *map, int type, unsigned int rank, CUdeviceptr address, void *dim, void *strides, void *lower, void *upper,
@@ -46,8 +46,8 @@ CUresult cuTensorMapEncodeIm2col(void *map, int type, unsigned int rank, CUdevic
 	const int numbers[] = { type, (int)rank, (int)channels, (int)pixels, interleave, swizzle, promotion, fill };
 
 	CALL(" type %d, rank %u", type, rank);
-	return (make(map, 2, rank, address, sum(0, numbers, 4, 8),
-		     sum(sum(sum(sum(sum(0, dim, 8, rank), strides, 8, rank - 1), lower, 4, rank - 2), upper, 4, rank - 2), steps, 4, rank)));
+	return (make_map(map, 2, rank, address, sum_list(0, numbers, 4, 8),
+			 sum_list(sum_list(sum_list(sum_list(sum_list(0, dim, 8, rank), strides, 8, rank - 1), lower, 4, rank - 2), upper, 4, rank - 2), steps, 4, rank)));
 }
 
 CUresult cuTensorMapEncodeIm2colWide(void *map, int type, unsigned int rank, CUdeviceptr address, void *dim, void *strides, int lower, int upper,
@@ -57,7 +57,7 @@ CUresult cuTensorMapEncodeIm2colWide(void *map, int type, unsigned int rank, CUd
 	const int numbers[] = { type, (int)rank, lower, upper, (int)channels, (int)pixels, interleave, mode, swizzle, promotion, fill };
 
 	CALL(" type %d, rank %u", type, rank);
-	return (make(map, 3, rank, address, sum(0, numbers, 4, 11), sum(sum(sum(0, dim, 8, rank), strides, 8, rank - 1), steps, 4, rank)));
+	return (make_map(map, 3, rank, address, sum_list(0, numbers, 4, 11), sum_list(sum_list(sum_list(0, dim, 8, rank), strides, 8, rank - 1), steps, 4, rank)));
 }
 
 CUresult cuTensorMapReplaceAddress(void *map, CUdeviceptr address)
