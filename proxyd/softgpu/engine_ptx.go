@@ -77,7 +77,7 @@ func (e ptxEngine) compileProgram(texts []string, c Capability, cfg backend.Load
 		log, err := toDriverError(err)
 		return nil, backend.Log{Error: log}, err
 	}
-	return &ptxProgram{p, cfg, c, later, e.interpret}, backend.Log{}, nil
+	return &ptxProgram{p, texts, cfg, c, later, e.interpret}, backend.Log{}, nil
 }
 
 // longText is the length from which on kernels are compiled at their first use. Shorter code is compiled when loaded,
@@ -109,6 +109,7 @@ func (ptxEngine) estimateMemory(texts []string, cfg backend.LoadConfig) uint64 {
 
 type ptxProgram struct {
 	*ptx.Program
+	texts    []string
 	cfg      backend.LoadConfig
 	device   Capability
 	deferred bool
@@ -149,7 +150,7 @@ func (p *ptxProgram) findKernel(name string) (kernel, backend.Log, error) {
 		info = fmt.Sprintf("ptxas info    : Compiling entry function '%s' for 'sm_%d'\n", name, p.device) +
 			fmt.Sprintf("ptxas info    : Used %d registers, %d bytes smem, %d bytes lmem, %d bytes cmem\n", k.Registers, k.SharedSize, k.LocalSize, k.ParamSize)
 	}
-	return ptxKernel{k, p.cfg.MaxRegisters, p.interpret}, backend.Log{Info: info}, nil
+	return replaceKernel(ptxKernel{k, p.cfg.MaxRegisters, p.interpret}, p.texts), backend.Log{Info: info}, nil
 }
 
 type ptxKernel struct {
@@ -197,18 +198,9 @@ var faultResults = map[ptx.FaultKind]backend.Result{
 
 func (k ptxKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 	done := l.done
-	var touched *memory.Touched
-	if l.seen != nil {
-		touched = &memory.Touched{}
+	sees, touched := l.viewMemory()
+	if touched != nil {
 		defer func() { l.seen.addTouched(touched) }()
-	}
-	sees := l.memory.(*memory.Memory)
-	if len(l.parts) > 0 {
-		parts := make([]memory.Part, len(l.parts))
-		for i, x := range l.parts {
-			parts[i] = memory.Part(x)
-		}
-		sees = sees.View(parts)
 	}
 	output, malloc, free, condition := l.output, l.malloc, l.free, l.condition
 	if l.seen != nil {
