@@ -4,7 +4,8 @@
 /*
  * dlopen: a program that opens a library by one of these names, in whatever folder, gets this library, if there
  * is a device server. dlsym: a program that looks up a call of NVRTC in NVRTC's handle, as PyTorch does, gets the call
- * of nvrtc.c, and one of nvJitLink's in jitlink.c. Without a device server nothing of this has an effect.
+ * of nvrtc.c, and one of nvJitLink's in jitlink.c, one of cuBLAS's in blas.c. Without a device server nothing of this has
+ * an effect.
  */
 #define _GNU_SOURCE
 #include "load.h"
@@ -145,20 +146,22 @@ void *sing_find_call(const char *name, const char *symbol)
 	return f;
 }
 
-/* The call of ours with this name that stands before one of NVRTC or nvJitLink, or NULL. */
-static void *compiler_call(const char *name)
+/* The call of ours with this name that stands before one of NVRTC, nvJitLink or cuBLAS, or NULL. */
+static void *library_call(const char *name)
 {
 	void *f = sing_nvrtc_call(name);
 
-	return f != NULL ? f : sing_jitlink_call(name);
+	if (f == NULL)
+		f = sing_jitlink_call(name);
+	return f != NULL ? f : sing_blas_call(name);
 }
 
 /* In the place of dlsym for the name of such a call: that call, if the library has the name at all. */
-static void *find_compiler_call(void *library, const char *name)
+static void *find_library_call(void *library, const char *name)
 {
 	void *f = sing_next_dlsym()(library, name);
 
-	return f == NULL ? NULL : compiler_call(name);
+	return f == NULL ? NULL : library_call(name);
 }
 
 /* Called by the dlsym below: the place where dlsym goes on. */
@@ -167,10 +170,10 @@ __attribute__((used)) static finder *sing_dlsym_way(void *library, const char *n
 	const char *server;
 
 	/* What is next is not ours to choose: a library that stands before NVRTC asks so, as this one does. */
-	if (library == RTLD_NEXT || name == NULL || compiler_call(name) == NULL)
+	if (library == RTLD_NEXT || name == NULL || library_call(name) == NULL)
 		return sing_next_dlsym();
 	server = getenv(SING_DEVICE_ENV);
-	return server != NULL && *server != 0 ? find_compiler_call : sing_next_dlsym();
+	return server != NULL && *server != 0 ? find_library_call : sing_next_dlsym();
 }
 
 /*

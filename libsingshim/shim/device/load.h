@@ -10,13 +10,14 @@ typedef void *finder(void *, const char *);
 /* dlsym of the C library. */
 finder *sing_next_dlsym(void);
 
-/* The call of nvrtc.c, or of jitlink.c, with this name, or NULL. */
+/* The call of nvrtc.c, jitlink.c, or blas.c, with this name, or NULL. */
 void *sing_nvrtc_call(const char *name);
 void *sing_jitlink_call(const char *name);
+void *sing_blas_call(const char *name);
 
 /*
- * Find a function of a library of CUDA that compiles or links, behind the function of the same name here. The library's
- * name begins with this. NULL if there is no such function; dlerror has nothing of that.
+ * Find a function of one of these libraries of CUDA, behind the function of the same name here. The library's name begins
+ * with this. NULL if there is no such function; dlerror has nothing of that.
  */
 void *sing_find_call(const char *library, const char *symbol);
 
