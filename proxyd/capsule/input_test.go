@@ -97,6 +97,47 @@ func TestInputTaken(t *testing.T) {
 	}
 }
 
+// TestInputOfSealedQueue: no byte is lost when the queue's file cannot be written any more, here because it is sealed.
+func TestInputOfSealedQueue(t *testing.T) {
+	c := newCapsule(t)
+	ctx := testDeadline(t)
+	const half = `until [ $n -ge %d ]; do sleep 0.05; done; head -c %d | sha256sum; `
+	const first = 1_000_000
+	data := testData(4 << 20)
+	r, w := inputOf(t, c, `n=0; trap 'n=$((n+1))' USR1; echo ready; `+fmt.Sprintf(half+half, 1, first, 2, len(data)))
+	if err := c.TakeAllInput(ctx, "s0-1.0"); err != nil {
+		t.Fatal(err)
+	}
+	if rest := fill(t, w, data[:2<<20], time.Minute); rest != nil {
+		t.Fatalf("%d bytes were not taken", len(rest))
+	}
+	readSome := func(want []byte) {
+		t.Helper()
+		if err := c.Signal(ctx, "s0-1.0", syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+		r.out.expectLine(fmt.Sprintf("%x  -", sha256.Sum256(want)))
+	}
+	readSome(data[:first])
+	sealQueue(t, programNamed(t, c, "s0-1.0").WardenPID, unix.F_SEAL_WRITE)
+	if err := c.TakeAllInput(ctx, "s0-1.0"); err != nil {
+		t.Fatal(err)
+	}
+	rest := fill(t, w, data[2<<20:], 500*time.Millisecond)
+	if len(rest) == 0 {
+		t.Error("the queue has been written")
+	}
+	filled := make(chan struct{})
+	go func() {
+		defer close(filled)
+		fill(t, w, rest, time.Minute)
+		w.Close()
+	}()
+	readSome(data[first:])
+	<-filled
+	r.waitForEnd()
+}
+
 // TestInputEnds: the end of the input comes after what was taken, also while all is to be taken.
 func TestInputEnds(t *testing.T) {
 	c := newCapsule(t)
@@ -187,7 +228,7 @@ func TestEndOfRestored(t *testing.T) {
 	}
 	defer localsock.CloseAll(stdio)
 	waiting := programNamed(t, c, "s0-2.0")
-	sealQueue(t, waiting.WardenPID)
+	sealQueue(t, waiting.WardenPID, unix.F_SEAL_GROW)
 	pid, first := adoptFamily(t, programNamed(t, c, "s0-1.0"), waiting)
 	e.nextEvent(Ended)
 	if err := c.Restored(ctx, "s0-2.0", pid, first); err != nil {
@@ -239,8 +280,9 @@ func adoptFamily(t *testing.T, from, to Program) (pid, first int) {
 	return from.First, first
 }
 
-// sealQueue tells the warden of a program that is being restored that the program's input had ended.
-func sealQueue(t *testing.T, warden int) {
+// sealQueue adds a seal to the queue of a warden. F_SEAL_GROW tells the warden of a program that is being restored that the
+// program's input had ended.
+func sealQueue(t *testing.T, warden, seal int) {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd", warden)
 	entries, err := os.ReadDir(dir)
@@ -257,7 +299,7 @@ func sealQueue(t *testing.T, warden int) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_GROW); err != nil {
+		if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seal); err != nil {
 			t.Fatal(err)
 		}
 		return

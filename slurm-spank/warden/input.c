@@ -74,7 +74,7 @@ void end_input(struct input *in)
 	close_end(&in->from);
 	close_end(&in->to);
 	close_end(&in->queue);
-	in->at = in->end = 0;
+	in->at = in->end = in->freed = 0;
 }
 
 void release_input(struct input *in)
@@ -95,42 +95,33 @@ static off_t queued_bytes(const struct input *in)
 	return (in->end - in->at);
 }
 
-/* Move the queue's bytes to the beginning of its file. The file has room for them, so this does not fail half way. */
-static void compact_queue(struct input *in)
+/* How many bytes the queue may still take. */
+static off_t queue_room(const struct input *in)
 {
-	off_t to = 0;
+	return (MOST - (in->end - in->freed));
+}
 
-	if (in->at == 0)
-		return;
-	while (in->at < in->end) {
-		char bytes[PIPE_BUF];
-		const ssize_t n = pread(in->queue, bytes, sizeof(bytes), in->at);
-
-		if (n <= 0 || pwrite(in->queue, bytes, (size_t)n, to) != n)
-			break;
-		to += n;
-		in->at += n;
-	}
-	if (in->at < in->end || ftruncate(in->queue, to)) {
-		end_input(in); /* rather than the wrong bytes */
-		return;
-	}
-	in->at = 0;
-	in->end = to;
-	lseek(in->queue, 0, SEEK_SET);
+/*
+ * Give back the memory of the bytes that have been passed on. Bytes are not moved: where that failed half way, the rest
+ * would be lost. If the memory is not given back, the queue takes less.
+ */
+static void free_passed(struct input *in)
+{
+	if (in->at > in->freed && fallocate(in->queue, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, in->at) == 0)
+		in->freed = in->at;
 }
 
 void take_all_input(struct input *in, bool all)
 {
 	in->all = all;
 	in->stuck = false;
-	compact_queue(in);
+	free_passed(in);
 }
 
 /* Whether there is room in the queue, and bytes are to be put there. */
 static bool may_queue(const struct input *in)
 {
-	return (in->all && !in->stuck && in->from >= 0 && in->end < MOST);
+	return (in->all && !in->stuck && in->from >= 0 && queue_room(in) > 0);
 }
 
 nfds_t input_events(const struct input *in, struct pollfd *p)
@@ -183,7 +174,7 @@ static bool append_piece(struct input *in, const char *bytes, size_t n)
 static void abandon_input(struct input *in)
 {
 	close_end(&in->to);
-	in->at = in->end = 0;
+	in->at = in->end = in->freed = 0;
 	if (ftruncate(in->queue, 0) || lseek(in->queue, 0, SEEK_SET) < 0)
 		end_input(in);
 }
@@ -212,7 +203,7 @@ static bool pass_queued(struct input *in)
 		return (false);
 	in->at += n;
 	if (in->at == in->end && ftruncate(in->queue, 0) == 0)
-		in->at = in->end = 0;
+		in->at = in->end = in->freed = 0;
 	lseek(in->queue, in->at, SEEK_SET);
 
 	return (true);
@@ -250,7 +241,7 @@ static void queue_new(struct input *in)
 		read_piece(in, bytes);
 		return;
 	}
-	n = splice(in->from, NULL, in->queue, &in->end, (size_t)(MOST - in->end), SPLICE_F_NONBLOCK);
+	n = splice(in->from, NULL, in->queue, &in->end, (size_t)queue_room(in), SPLICE_F_NONBLOCK);
 	if (n == 0)
 		close_end(&in->from);
 	else if (n < 0 && errno != EINTR && errno != EAGAIN)

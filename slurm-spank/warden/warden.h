@@ -65,6 +65,7 @@ struct input {
 	int to;	     /* the program's pipe; -1 when the program has closed it */
 	int queue;   /* a file with what the program's pipe had no room for: bytes at..end are to come next; -1: nothing is passed on */
 	off_t at, end;
+	off_t freed; /* the file has no memory before this place */
 	bool held;   /* the program is not there yet */
 	bool all;    /* take all that comes */
 	bool full;   /* the program's pipe is, and there may be more to come */
