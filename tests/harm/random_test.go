@@ -30,6 +30,21 @@ type storm struct {
 	ended          int               // jobs that were right, and have been replaced
 	held           map[*counter]bool // the last request for it leaves it held, or may
 	forgets        bool              // slurmctld was killed: it launches again what it had just launched, which a node refuses
+	judged         verdicts
+	spent          map[string]time.Duration // time that events took, by their names
+}
+
+// verdicts are what became of the jobs of a storm.
+type verdicts struct {
+	lost        int // did not complete, or wrote something wrong
+	unexplained int // held, and no request or failure says why
+	failed      int // held, for the last action on the job failed
+	bySlurm     int // held, for a killed slurmctld launched the job again
+}
+
+func (v verdicts) String() string {
+	return fmt.Sprintf("%d lost, %d held without a reason; %d held after an action that failed, %d held by a killed slurmctld",
+		v.lost, v.unexplained, v.failed, v.bySlurm)
 }
 
 // event is one thing that happens.
@@ -39,13 +54,20 @@ type event struct {
 	do     func(context.Context, *storm, *counter) error
 }
 
+// requestLimit bounds how long a person tries to make a request while preemptd, or what it needs, is away.
+const requestLimit = 15 * time.Second
+
 // askPreemptd asks preemptd for something as a person. A refusal is an answer: the job is not in
 // the state for it, or something is under way.
 func askPreemptd(user string, args func(*rand.Rand) []string) func(context.Context, *storm, *counter) error {
 	return func(ctx context.Context, s *storm, c *counter) error {
 		words := args(s.rng)
 		holds := words[0] == "hold" || slices.Contains(words, "--hold")
+		releases := words[0] == "resume" || words[0] == "release"
+		was := s.held[c] && !releases && c.readSituation(ctx).held // a waiting job that is held stays so, whatever else is changed
 		words = append([]string{words[0], fmt.Sprint(c.id)}, words[1:]...)
+		ctx, cancel := context.WithTimeout(ctx, requestLimit)
+		defer cancel()
 		_, err := s.beginAction(ctx, user, words...)
 		switch {
 		case err != nil:
@@ -53,7 +75,7 @@ func askPreemptd(user string, args func(*rand.Rand) []string) func(context.Conte
 			s.held[c] = s.held[c] || holds // it may have begun, and only its answer be lost
 		default:
 			s.begun++
-			s.held[c] = holds
+			s.held[c] = holds || was
 		}
 		return nil
 	}
@@ -200,7 +222,7 @@ func (w *world) runStorm(t *testing.T) {
 	t.Logf("%d jobs, %d events", *randomJobs, *randomEvents)
 	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Minute+time.Duration(*randomEvents)*10*time.Second)
 	defer cancel()
-	s := &storm{world: w, rng: rand.New(rand.NewPCG(*seed, 2)), held: map[*counter]bool{}}
+	s := &storm{world: w, rng: rand.New(rand.NewPCG(*seed, 2)), held: map[*counter]bool{}, spent: map[string]time.Duration{}}
 	if err := w.reloadConfiguration(ctx, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -219,23 +241,41 @@ func (w *world) runStorm(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.checkpointJobs(ctx)
-	happened := map[string]int{}
+	happened := s.playEvents(ctx, t)
+	t.Logf("%v; %d actions begun, %d requests refused; %d jobs ended before the end", happened, s.begun, s.refused, s.ended)
+	t.Logf("time by event: %v", s.spent)
+	if err := s.settleAndCheck(ctx, t); err != nil {
+		t.Error(err)
+	}
+	t.Logf("seed %d, %d jobs: %s", *seed, s.submitted, s.judged)
+}
+
+// playEvents has random events happen until there were enough, or the time for events is over. A
+// job that is lost or held fails the test, and the storm goes on, so that a long storm finds all
+// that is wrong.
+func (s *storm) playEvents(ctx context.Context, t *testing.T) map[string]int {
+	happened, began := map[string]int{}, time.Now()
 	for i := range *randomEvents {
-		if i%10 == 9 && s.down == 0 {
-			if err := errors.Join(s.replaceEndedJobs(ctx), s.checkHeldJobs(ctx, t)); err != nil {
-				t.Fatalf("before event %d: %v", i, err)
-			}
+		if *within > 0 && time.Since(began) > *within {
+			t.Logf("%d of %d events in %s", i, *randomEvents, *within)
+			break
 		}
-		e, c := s.pickEvent(), s.jobs[s.rng.IntN(len(s.jobs))]
+		if i%10 == 9 && s.down == 0 {
+			start := time.Now()
+			if err := errors.Join(s.replaceEndedJobs(ctx, t), s.checkHeldJobs(ctx, t)); err != nil {
+				t.Errorf("before event %d: %v", i, err)
+			}
+			s.spent["judge"] += time.Since(start)
+		}
+		e, c, start := s.pickEvent(), s.jobs[s.rng.IntN(len(s.jobs))], time.Now()
 		happened[e.name]++
 		if err := errors.Join(e.do(ctx, s, c), s.mendFaults(ctx)); err != nil {
 			t.Fatalf("event %d, %s, job %d: %v", i, e.name, c.id, err)
 		}
+		s.spent[e.name] += time.Since(start)
+		t.Logf("event %d: %s, job %d: %s", i, e.name, c.id, time.Since(start).Round(time.Millisecond))
 	}
-	t.Logf("%v; %d actions begun, %d requests refused; %d jobs ended before the end, all right", happened, s.begun, s.refused, s.ended)
-	if err := s.settleAndCheck(ctx, t); err != nil {
-		t.Error(err)
-	}
+	return happened
 }
 
 // checkpointJobs makes a checkpoint of each job that runs: a node that fails is to cost a job no
@@ -280,6 +320,9 @@ func (s *storm) settleAndCheck(ctx context.Context, t *testing.T) error {
 	}
 	for _, c := range s.jobs {
 		err := c.finishAndCheck(ctx)
+		if err != nil {
+			s.judged.lost++
+		}
 		t.Logf("job %d: %d, %s: %v", c.id, c.readCount(), c.readSituation(ctx), err)
 		errs = append(errs, err)
 	}
@@ -328,11 +371,15 @@ func (s *storm) holdExplained(ctx context.Context, t *testing.T, c *counter, las
 	case !now.held || s.held[c]:
 		return nil
 	case s.forgets && strings.HasPrefix(now.reason, "launch_failed"):
+		s.judged.bySlurm++
 		t.Logf("held by Slurm, which says why: job %d is %s", c.id, now)
 		return nil
 	case last != nil && last.Problem != "":
+		s.judged.failed++
 		t.Logf("held, for its last action failed: job %d is %s: %s", c.id, now, last)
 		return nil
 	}
+	s.judged.unexplained++
+	s.held[c] = true // once is enough
 	return fmt.Errorf("job %d is held, which nobody wanted: %s", c.id, now)
 }

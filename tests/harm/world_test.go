@@ -33,6 +33,7 @@ var (
 	some         = flag.Int("some", 0, "only so many kills, and so many interferences, picked by the seed; 0: all")
 	randomEvents = flag.Int("random", 100, "how many random operations and faults")
 	randomJobs   = flag.Int("jobs", 20, "how many jobs they happen to")
+	within       = flag.Duration("within", 0, "begin no random operation or fault after so long; 0: all of -random happen")
 	clusterName  = flag.String("cluster", "", "use this cluster of minicluster up --controller --nodes 3 --gpus 2, and leave it up")
 )
 
