@@ -77,7 +77,7 @@ func (p *participant) drainHere(ctx context.Context, id store.ID, b calls.DrainA
 		}
 		for _, p := range programs {
 			if p.Name != records.BatchProgram {
-				g.Go(func() error { return drainProgram(ctx, lc, p) })
+				g.Go(func() error { return drainProgram(ctx, inputOf(lc, p, id.Number)) })
 			}
 		}
 	}
@@ -89,13 +89,19 @@ func isBatchFrozen(programs []capsule.Program) bool {
 }
 
 // drainProgram returns when what slurmstepd has had from a frozen task, and for it, has gone on its way.
-func drainProgram(ctx context.Context, lc *localCapsule, p capsule.Program) error {
-	input := inputOf(lc, p)
-	stepd, err := processes.ParentPID(input.warden.PID)
-	if err != nil || input.warden.HasEnded() {
+func drainProgram(ctx context.Context, in programInput) error {
+	relay, err := in.lc.inputs.Copy(in.attempt, in.program.Name)
+	if err != nil {
+		return fmt.Errorf("program %s: standard input: %w", in.program.Name, err)
+	}
+	if relay != nil {
+		return in.takeAll(ctx, relay)
+	}
+	stepd, err := processes.ParentPID(in.warden.PID)
+	if err != nil || in.warden.HasEnded() {
 		return nil //nolint:nilerr // the warden is gone, and with it slurmstepd: nobody reads any more
 	}
-	return input.takeAll(ctx, func() error { return waitForStepd(ctx, p, stepd) })
+	return waitForStepd(ctx, in.program, stepd)
 }
 
 // waitForStepd returns when slurmstepd has read and forwarded the output of a frozen task.
@@ -121,80 +127,68 @@ type programInput struct {
 	lc      *localCapsule
 	program capsule.Program
 	warden  processes.Process
+	attempt uint32 // number of the checkpoint that is made; 0: none
 }
 
 // inputStream is the stream of a program's queue, below the capsule's prefix.
 func inputStream(program string) string { return "input/" + program }
 
-func inputOf(lc *localCapsule, p capsule.Program) programInput {
+func inputOf(lc *localCapsule, p capsule.Program, attempt uint32) programInput {
 	lc.j.mu.Lock()
 	defer lc.j.mu.Unlock()
-	return programInput{lc, p, lc.note.wardenOf(p.Name)}
+	return programInput{lc, p, lc.note.wardenOf(p.Name), attempt}
 }
 
-// takeAll returns when everything that slurmstepd has had for a frozen task is in the task's pipe, or in the
-// queue of its warden. wait waits for slurmstepd, which the warden has to read from meanwhile.
-func (in programInput) takeAll(ctx context.Context, wait func() error) error {
+// keepRelay keeps what the program's warden has, before the end of the warden is no end of the program any more.
+func (in programInput) keepRelay() error {
 	relay, err := processes.OpenInputRelay(in.warden, in.program.Stdio[0])
+	if err == nil && relay != nil {
+		err = in.lc.inputs.Keep(in.attempt, in.program.Name, relay)
+	}
 	if err != nil {
 		return fmt.Errorf("program %s: standard input: %w", in.program.Name, err)
 	}
-	if relay == nil {
-		return wait()
-	}
-	defer relay.Close() // but for what keep has copied
-	if err := in.lc.capsule.TakeAllInput(ctx, in.program.Name); err != nil {
-		in.lc.j.log.Info("input waits for its reader", "capsule", in.lc.index, "program", in.program.Name, "error", err)
-	}
-	if err := wait(); err != nil {
-		return err
-	}
-	if err := relay.WaitUntilTaken(ctx); err != nil {
-		return fmt.Errorf("program %s: its standard input is still on its way: %w", in.program.Name, err)
-	}
-	if err := srun.WardenIdle(ctx, in.warden.PID); err != nil {
-		return err
-	}
-	return in.keepQueue(relay)
-}
-
-// keepQueue keeps the queue of a warden that is idle for saveInput: Slurm may kill the warden before.
-func (in programInput) keepQueue(relay *processes.InputRelay) error {
-	queue, err := relay.CopyQueue()
-	if err != nil {
-		return fmt.Errorf("program %s: standard input: %w", in.program.Name, err)
-	}
-	in.lc.j.mu.Lock()
-	defer in.lc.j.mu.Unlock()
-	if in.lc.inputs == nil {
-		in.lc.inputs = map[string]*processes.InputRelay{}
-	}
-	if before := in.lc.inputs[in.program.Name]; before != nil {
-		before.Close()
-	}
-	in.lc.inputs[in.program.Name] = queue
 	return nil
 }
 
-// keptQueue returns a copy of what keepQueue has kept, nil if that is nothing.
-func (in programInput) keptQueue() (*processes.InputRelay, error) {
-	in.lc.j.mu.Lock()
-	defer in.lc.j.mu.Unlock()
-	kept := in.lc.inputs[in.program.Name]
-	if kept == nil {
-		return nil, nil
+// takeAll returns when everything that slurmstepd has had for a frozen task is in the task's pipe, or in the
+// queue of its warden, and keeps the relay, which it takes over, for saveInput. The second time, after the batch script has been
+// frozen, slurmstepd gets no more.
+func (in programInput) takeAll(ctx context.Context, relay *processes.InputRelay) error {
+	isSecond := relay.IsSettled()
+	if err := in.settleInput(ctx, relay); err != nil {
+		relay.Close()
+		return fmt.Errorf("program %s: standard input: %w", in.program.Name, err)
 	}
-	return kept.CopyQueue()
+	if isSecond {
+		relay.ClosePipe()
+	}
+	return in.lc.inputs.Keep(in.attempt, in.program.Name, relay)
 }
 
-// forgetQueues forgets what keepQueue has kept of a capsule's programs.
-func forgetQueues(lc *localCapsule) {
-	lc.j.mu.Lock()
-	defer lc.j.mu.Unlock()
-	for _, queue := range lc.inputs {
-		queue.Close()
+// settleInput has the warden take all, waits until it has, and does what is left if the warden is killed meanwhile.
+func (in programInput) settleInput(ctx context.Context, relay *processes.InputRelay) error {
+	if err := in.lc.capsule.TakeAllInput(ctx, in.program.Name); err != nil && !in.warden.HasEnded() {
+		in.lc.j.log.Info("input waits for its reader", "capsule", in.lc.index, "program", in.program.Name, "error", err)
 	}
-	lc.inputs = nil
+	for more := true; more; {
+		if stepd := relay.Stepd(); !stepd.HasEnded() {
+			if err := waitForStepd(ctx, in.program, stepd.PID); err != nil {
+				return err
+			}
+		}
+		if err := relay.WaitUntilTaken(ctx); err != nil {
+			return fmt.Errorf("a part is still on its way: %w", err)
+		}
+		if err := srun.WardenIdle(ctx, in.warden.PID); err != nil {
+			return err
+		}
+		var err error
+		if more, err = relay.Settle(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // paceWarden has a warden take no more input than its program, as before takeAll.
@@ -212,7 +206,7 @@ func (in programInput) paceWarden(ctx context.Context) error {
 
 // saveInput writes the queue that was kept of a frozen program's warden, and notes in m how many bytes that has.
 func (in programInput) saveInput(w upload.ShareWriter, prefix string, m *records.ProgramMeta) error {
-	queue, err := in.keptQueue()
+	queue, err := in.lc.inputs.Copy(in.attempt, in.program.Name)
 	if err != nil || queue == nil {
 		return err
 	}

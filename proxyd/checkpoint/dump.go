@@ -206,6 +206,7 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 	m := &records.CapsuleMeta{
 		Index: lc.index, Node: j.c.Node, Script: lc.note.Script, Sruns: lc.note.SrunKeys,
 	}
+	attempt := lc.note.attemptNumber()
 	j.mu.Unlock()
 	clocksRead, err := syscalls.ReadMonotonic()
 	if err != nil {
@@ -258,7 +259,7 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 			lc.dumped[p.Name] = img
 			j.mu.Unlock()
 			m.Programs[i] = records.ProgramMeta{Name: p.Name, PID: p.PID, First: p.First, Image: img}
-			if err := inputOf(lc, p).saveInput(w, prefix, &m.Programs[i]); err != nil {
+			if err := inputOf(lc, p, attempt).saveInput(w, prefix, &m.Programs[i]); err != nil {
 				return fmt.Errorf("program %s: standard input: %w", p.Name, err)
 			}
 			return nil

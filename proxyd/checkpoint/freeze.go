@@ -104,6 +104,7 @@ func (p *participant) noteAttempt(id store.ID) error {
 		lc.note.Attempt = &pendingAttempt{m.id.Number, m.release}
 		lc.saveNote()
 		j.mu.Unlock()
+		lc.inputs.Begin(m.id.Number)
 	}
 	return nil
 }
@@ -126,6 +127,9 @@ func (p *participant) freezePrograms(ctx context.Context, id store.ID, which fun
 				continue
 			}
 			names = append(names, p.Name)
+			if err := inputOf(lc, p, id.Number).keepRelay(); err != nil {
+				return err
+			}
 			if err := lc.capsule.MarkCaptured(ctx, p.Name); err != nil && !isGone(err) {
 				return err
 			}
@@ -201,7 +205,7 @@ func (lc *localCapsule) thawCapsule(ctx context.Context) error {
 	dumped := lc.dumped
 	lc.dumped, lc.observed = nil, nil
 	j.mu.Unlock()
-	forgetQueues(lc)
+	lc.inputs.Forget()
 	if err := lc.sruns.PaceOutput(ctx); err != nil {
 		j.log.Info("output does not wait for its reader", "capsule", lc.index, "error", err)
 	}
@@ -225,7 +229,7 @@ func (lc *localCapsule) thawCapsule(ctx context.Context) error {
 				errs = append(errs, err)
 			}
 		}
-		if err := inputOf(lc, p).paceWarden(ctx); err != nil {
+		if err := inputOf(lc, p, 0).paceWarden(ctx); err != nil {
 			errs = append(errs, err)
 		}
 		if p.Captured {

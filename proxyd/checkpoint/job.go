@@ -90,16 +90,16 @@ type localCapsule struct {
 
 	journalIdle chan struct{} // closed when no goroutine writes to journal any more
 
-	sruns steps.Sruns
+	sruns  steps.Sruns
+	inputs processes.KeptInputs // of the programs' wardens in the attempt in progress
 
 	// Protected by job.mu. note is saved after each change.
 	note        capsuleNote
-	opened      map[string]bool                  // programs that CRIU has restored in this run
-	endedBefore map[string]syscall.WaitStatus    // programs that had ended when the attempt in progress began
-	dumped      map[string]*criu.Image           // programs that CRIU has dumped in the attempt in progress
-	inputs      map[string]*processes.InputRelay // queues of the programs' wardens in the attempt in progress
-	observed    map[string]syscalls.Observed     // programs as they were before they were frozen
-	scriptEnded bool                             // the event of the batch script's end has arrived
+	opened      map[string]bool               // programs that CRIU has restored in this run
+	endedBefore map[string]syscall.WaitStatus // programs that had ended when the attempt in progress began
+	dumped      map[string]*criu.Image        // programs that CRIU has dumped in the attempt in progress
+	observed    map[string]syscalls.Observed  // programs as they were before they were frozen
+	scriptEnded bool                          // the event of the batch script's end has arrived
 
 	journal        *files.Journal // records what programs do to files. Does not change
 	committedFiles *files.State   // file state of the newest checkpoint, or of the restored one
@@ -143,6 +143,14 @@ type capsuleNote struct {
 type pendingAttempt struct {
 	Number  uint32 `json:"number"`
 	Release bool   `json:"release"`
+}
+
+// attemptNumber returns the number of the checkpoint in progress, 0 if there is none. Caller holds j.mu.
+func (n *capsuleNote) attemptNumber() uint32 {
+	if n.Attempt == nil {
+		return 0
+	}
+	return n.Attempt.Number
 }
 
 // saveNote saves a capsule's note. Caller holds j.mu.
@@ -206,7 +214,7 @@ func (j *job) isLeader() bool {
 func (lc *localCapsule) removeCapsule(ctx context.Context) error {
 	j := lc.j
 	lc.stopWatching()
-	forgetQueues(lc)
+	lc.inputs.Close()
 	if err := lc.sruns.Kill(ctx); err != nil {
 		j.log.Warn("end the sruns", "error", err)
 	}

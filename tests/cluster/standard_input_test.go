@@ -26,7 +26,7 @@ const slowTask = `perl -e '
 // standardInput: tasks read their standard input more slowly than it comes, so that the pipe to each task, and all that Slurm has
 // on its way, are full at each checkpoint. Each task reads each byte once, in its order, and sees the end.
 func standardInput(t *testing.T, c protected) {
-	const size = 20 << 20
+	const size = 48 << 20
 	c.runOn(t, "ctl", "alice", "bash", "-euc", fmt.Sprintf(`cd; rm -f fed.* piped.* closed.* named.* small.*; yes | head -c 5000 >small.in
 		perl -e 'srand(7); print pack("N", rand(2**32)) for 1..%d' >fed.in`, size/4)).mustSucceed(t)
 	file := c.submitJob(t, "--singularity -N2 -w n1,n2", `srun -N2 -n2 `+slowTask+` fed <fed.in; echo rc $?`)

@@ -24,19 +24,29 @@ import (
 // The warden is a process of the user, and may have anything in their places, also a file of a server of the user: even to
 // close a copy of that would wait for the server. So a descriptor is first looked at by O_PATH, and only a pipe or a file in
 // memory is opened, anew.
+//
+// Slurm may kill the warden while a checkpoint is made. So pipe and queue are kept from before the program is frozen on
+// (KeptInputs), and Settle does what is left of the warden's work.
 type InputRelay struct {
-	from  int // -1 after the end of the input
-	queue int
-	at    int64  // where the queue's first byte is in its file
-	info  string // path that says where that is now; "" for a copy
-	over  bool   // the input had ended before the program was restored, or when the queue was copied
+	warden, stepd Process
+	from          int // -1 after the end of the input
+	queue         int
+	at            int64  // where the queue's first byte is in its file
+	info          string // path that says where that is now
+	over          bool   // nothing comes after what is in the queue
+	settled       bool   // at is right also after the end of the warden
 }
 
 // queueLink is the queue among the descriptors of a warden.
 const queueLink = "/memfd:sing-input (deleted)"
 
-// maxQueue bounds what is saved of a queue; a warden keeps no more.
-const maxQueue = 64 << 20
+const (
+	// maxQueue bounds what is saved of a queue; a warden keeps no more.
+	maxQueue = 64 << 20
+	// wardenDescriptors bounds the descriptors of a warden that are looked at. A warden has some ten; its user may have
+	// given the process any number.
+	wardenDescriptors = 1024
+)
 
 // OpenInputRelay returns what a warden has. pipe is the program's standard input, as in Program.Stdio.
 // The result is nil if the warden passes nothing on: the program's input is no pipe or at its end, or the
@@ -45,19 +55,31 @@ func OpenInputRelay(warden Process, pipe string) (*InputRelay, error) {
 	if warden.PID == 0 || !strings.HasPrefix(pipe, "pipe:[") {
 		return nil, nil
 	}
-	r := &InputRelay{from: -1, queue: -1}
+	r := &InputRelay{warden: warden, from: -1, queue: -1}
 	err := r.openDescriptors(fmt.Sprintf("/proc/%d", warden.PID), pipe)
+	if err == nil {
+		r.stepd, err = parentOf(warden)
+	}
 	if isGone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH); isGone || warden.HasEnded() {
 		r.Close() // what is open may be another process's
 		return nil, nil
 	}
 	if err == nil && r.queue >= 0 {
 		seals, err := unix.FcntlInt(uintptr(r.queue), unix.F_GET_SEALS, 0)
-		r.over = err == nil && seals&unix.F_SEAL_GROW != 0
+		r.over = r.from < 0 || err == nil && seals&unix.F_SEAL_GROW != 0
 		return r, nil
 	}
 	r.Close()
 	return nil, err
+}
+
+// parentOf returns the slurmstepd of a warden.
+func parentOf(warden Process) (Process, error) {
+	pid, err := ParentPID(warden.PID)
+	if err != nil {
+		return Process{}, err
+	}
+	return NewProcess(pid)
 }
 
 // openDescriptors opens the parts of the relay of the warden with a folder of /proc.
@@ -66,36 +88,52 @@ func (r *InputRelay) openDescriptors(dir, pipe string) error {
 	if err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(dir + "/fd")
+	folder, err := os.Open(dir + "/fd")
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		path := filepath.Join(dir, "fd", e.Name())
-		link, err := os.Readlink(path)
-		if err != nil || !strings.HasPrefix(link, "pipe:[") && link != queueLink || link == pipe {
-			continue
-		}
-		place, mode, kind := &r.from, unix.O_RDONLY, kinds.pipe
-		if link == queueLink {
-			place, mode, kind = &r.queue, unix.O_RDWR, kinds.memory
-		}
-		info := filepath.Join(dir, "fdinfo", e.Name())
-		at, flags, err := positionOf(info)
-		if err != nil || flags&unix.O_ACCMODE != mode || *place >= 0 {
-			continue
-		}
-		fd, err := openIf(path, kind, mode)
-		if errors.Is(err, unix.ENOENT) || errors.Is(err, errOtherKind) {
-			continue
-		}
-		if err != nil {
+	defer folder.Close()
+	names, err := folder.Readdirnames(wardenDescriptors + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if len(names) > wardenDescriptors {
+		return fmt.Errorf("sing-warden has more than %d descriptors", wardenDescriptors)
+	}
+	for _, name := range names {
+		if err := r.openDescriptor(dir, name, pipe, kinds); err != nil {
 			return err
 		}
-		*place = fd
-		if link == queueLink {
-			r.at, r.info = at, info
-		}
+	}
+	return nil
+}
+
+// openDescriptor opens a descriptor of the warden if it is a part of the relay.
+func (r *InputRelay) openDescriptor(dir, name, pipe string, kinds relayKinds) error {
+	path := filepath.Join(dir, "fd", name)
+	link, err := os.Readlink(path)
+	if err != nil || !strings.HasPrefix(link, "pipe:[") && link != queueLink || link == pipe {
+		return nil //nolint:nilerr // the descriptor has been closed
+	}
+	place, mode, kind := &r.from, unix.O_RDONLY, kinds.pipe
+	if link == queueLink {
+		place, mode, kind = &r.queue, unix.O_RDWR, kinds.memory
+	}
+	info := filepath.Join(dir, "fdinfo", name)
+	at, flags, err := positionOf(info)
+	if err != nil || flags&unix.O_ACCMODE != mode || *place >= 0 {
+		return nil //nolint:nilerr // as above
+	}
+	fd, err := openIf(path, kind, mode)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, errOtherKind) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	*place = fd
+	if link == queueLink {
+		r.at, r.info = at, info
 	}
 	return nil
 }
@@ -106,8 +144,11 @@ type fileKind struct {
 	format uint32 // S_IFIFO, for instance
 }
 
+// relayKinds are the kinds of the parts of a relay.
+type relayKinds struct{ pipe, memory fileKind }
+
 // fileKinds returns the kinds of the parts of a relay.
-func fileKinds() (all struct{ pipe, memory fileKind }, err error) {
+func fileKinds() (all relayKinds, err error) {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		return all, os.NewSyscallError("pipe2", err)
@@ -162,51 +203,121 @@ func positionOf(info string) (at int64, flags int, err error) {
 	return at, flags, err
 }
 
-// WaitUntilTaken returns when the warden has read everything from slurmstepd's pipe.
+// Stepd returns the slurmstepd that the input comes from.
+func (r *InputRelay) Stepd() Process { return r.stepd }
+
+// WaitUntilTaken returns when the warden has read everything from slurmstepd's pipe, or has ended.
 func (r *InputRelay) WaitUntilTaken(ctx context.Context) error {
 	if r.from < 0 {
 		return nil
 	}
-	return waitUntilEmpty(ctx, r.from)
+	return waitUntilEmpty(ctx, r.from, r.warden.HasEnded)
 }
 
-// CopyQueue returns the queue alone, as it is now, which stays when the warden ends. The warden must be idle, and be there
-// still. The caller closes the copy.
-func (r *InputRelay) CopyQueue() (*InputRelay, error) {
-	at := r.at
-	if r.info != "" {
-		var err error
-		if at, _, err = positionOf(r.info); err != nil {
-			return nil, err
+// errInputCut is the error for input of which a part may be lost.
+var errInputCut = errors.New("slurmstepd has ended before the input has")
+
+// Settle notes where the queue begins, and whether the input has ended. The program must be frozen, and slurmstepd and the
+// warden must have had nothing to do since. Where Slurm has killed the warden, Settle moves what the warden has left
+// in slurmstepd's pipe into the queue. more is true if there was something: slurmstepd may have sent more
+// since then, and Settle is to be called again.
+func (r *InputRelay) Settle() (more bool, err error) {
+	at, _, err := positionOf(r.info)
+	if !r.warden.HasEnded() {
+		if err != nil {
+			return false, err
 		}
+		r.at, r.settled = at, true
+	} else if more, err = r.takeRest(); more || err != nil {
+		return more, err
 	}
-	fd, err := unix.FcntlInt(uintptr(r.queue), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("fcntl", err)
+	ended := r.HasEnded()
+	if !r.over && r.stepd.HasEnded() { // else slurmstepd has closed its end because nothing comes any more
+		return false, errInputCut
 	}
-	return &InputRelay{from: -1, queue: fd, at: at, over: r.HasEnded()}, nil
+	r.over = ended
+	return false, nil
 }
+
+// takeRest moves what is in slurmstepd's pipe into the queue, and tells whether that was something. The warden has ended.
+func (r *InputRelay) takeRest() (bool, error) {
+	size, err := r.queueSize()
+	if err != nil {
+		return false, err
+	}
+	if !r.settled && size > 0 {
+		return false, errors.New("sing-warden was killed before all was in the queue")
+	}
+	if !r.settled { // the warden cuts a queue with nothing left in it
+		r.at, r.settled = 0, true
+	}
+	room := maxQueue - (size - r.at)
+	if r.from < 0 || r.over || room <= 0 {
+		return false, nil
+	}
+	n, err := unix.Splice(r.from, nil, r.queue, &size, int(room), unix.SPLICE_F_NONBLOCK)
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
+		return errors.Is(err, unix.EINTR), nil
+	}
+	return n > 0, os.NewSyscallError("splice", err)
+}
+
+// Copy returns a relay with descriptors of its own. The caller closes the copy.
+func (r *InputRelay) Copy() (*InputRelay, error) {
+	c := *r
+	c.from, c.queue = -1, -1
+	for from, to := range map[int]*int{r.from: &c.from, r.queue: &c.queue} {
+		if from < 0 {
+			continue
+		}
+		fd, err := unix.FcntlInt(uintptr(from), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			c.Close()
+			return nil, os.NewSyscallError("fcntl", err)
+		}
+		*to = fd
+	}
+	return &c, nil
+}
+
+// ClosePipe gives up slurmstepd's pipe: nothing more comes. As long as the pipe is open, slurmstepd does not see that the
+// warden has closed its end.
+func (r *InputRelay) ClosePipe() {
+	if r.from >= 0 {
+		unix.Close(r.from)
+		r.from = -1
+	}
+}
+
+// IsSettled tells whether Settle has noted where the queue begins.
+func (r *InputRelay) IsSettled() bool { return r.settled }
 
 // HasEnded tells whether nothing comes after what is in the queue.
 func (r *InputRelay) HasEnded() bool {
-	if r.from < 0 || r.over {
-		return true
+	if r.over || r.from < 0 {
+		return r.over
 	}
 	p := []unix.PollFd{{Fd: int32(r.from), Events: unix.POLLIN}}
 	_, err := unix.Poll(p, 0)
 	return err == nil && p[0].Revents == unix.POLLHUP // no writer, and nothing to read
 }
 
-// Queue returns what is in the queue of CopyQueue.
-func (r *InputRelay) Queue() (*io.SectionReader, error) {
+func (r *InputRelay) queueSize() (int64, error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(r.queue, &st); err != nil {
-		return nil, os.NewSyscallError("fstat", err)
+	err := unix.Fstat(r.queue, &st)
+	return st.Size, os.NewSyscallError("fstat", err)
+}
+
+// Queue returns what is in the queue, as Settle has found it.
+func (r *InputRelay) Queue() (*io.SectionReader, error) {
+	size, err := r.queueSize()
+	if err != nil {
+		return nil, err
 	}
-	if r.at < 0 || r.at > st.Size || st.Size-r.at > maxQueue {
-		return nil, fmt.Errorf("the queue's file is of %d bytes, and begins at %d", st.Size, r.at)
+	if r.at < 0 || r.at > size || size-r.at > maxQueue {
+		return nil, fmt.Errorf("the queue's file is of %d bytes, and begins at %d", size, r.at)
 	}
-	return io.NewSectionReader(memoryFile(r.queue), r.at, st.Size-r.at), nil
+	return io.NewSectionReader(memoryFile(r.queue), r.at, size-r.at), nil
 }
 
 // Fill puts what was in the queue of another warden into this one's, which must be empty, before the warden
@@ -251,11 +362,11 @@ func (m memoryFile) WriteAt(b []byte, at int64) (n int, err error) {
 	return n, nil
 }
 
-// Close gives up the copies. As long as they are open, slurmstepd does not see the warden close its own.
+// Close gives up pipe and queue.
 func (r *InputRelay) Close() {
-	for _, fd := range []int{r.from, r.queue} {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
+	r.ClosePipe()
+	if r.queue >= 0 {
+		unix.Close(r.queue)
+		r.queue = -1
 	}
 }

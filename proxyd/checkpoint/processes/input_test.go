@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,7 +56,10 @@ func TestInputRelay(t *testing.T) {
 	if _, err := unix.Seek(queue, int64(len("input ")), 0); err != nil {
 		t.Fatal(err)
 	}
-	kept, err := r.CopyQueue()
+	if more, err := r.Settle(); more || err != nil {
+		t.Fatal(more, err)
+	}
+	kept, err := r.Copy()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,6 +92,199 @@ func TestInputRelay(t *testing.T) {
 	}
 	if gone, err := OpenInputRelay(Process{PID: self.PID, Started: self.Started + 1}, pipe); gone != nil || err != nil {
 		t.Errorf("of a warden that has ended: %v, %v", gone, err)
+	}
+}
+
+// falseWarden is a process that has what a warden has, and does nothing.
+type falseWarden struct {
+	cmd     *exec.Cmd
+	process Process
+	stepd   *os.File // end of slurmstepd's pipe
+	queue   *os.File
+}
+
+// startFalseWarden starts a process with the parts of a warden, and more files.
+func startFalseWarden(t *testing.T, more ...*os.File) *falseWarden {
+	t.Helper()
+	fd, err := unix.MemfdCreate("sing-input", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &falseWarden{cmd: exec.Command("sleep", "1000"), queue: os.NewFile(uintptr(fd), "queue")}
+	from, stepd, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	w.stepd, w.cmd.ExtraFiles = stepd, append([]*os.File{from, w.queue}, more...)
+	if err := w.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.kill()
+		w.stepd.Close()
+		w.queue.Close()
+	})
+	if w.process, err = NewProcess(w.cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *falseWarden) kill() {
+	_ = w.cmd.Process.Kill()
+	_ = w.cmd.Wait()
+}
+
+// open opens the relay of the warden.
+func (w *falseWarden) open(t *testing.T) *InputRelay {
+	t.Helper()
+	r, err := OpenInputRelay(w.process, "pipe:[1]")
+	if err != nil || r == nil {
+		t.Fatal(r, err)
+	}
+	t.Cleanup(r.Close)
+	return r
+}
+
+// TestInputEnd: that the input has ended is known of a copy if slurmstepd has closed its end, and not otherwise.
+func TestInputEnd(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		w := startFalseWarden(t)
+		r := w.open(t)
+		if ended {
+			w.stepd.Close()
+		}
+		if more, err := r.Settle(); more || err != nil {
+			t.Fatal(more, err)
+		}
+		for range 2 {
+			r.ClosePipe()
+			c, err := r.Copy()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if r = c; c.HasEnded() != ended {
+				t.Errorf("ended %v: the copy says %v", ended, c.HasEnded())
+			}
+		}
+	}
+}
+
+// TestInputOfKilledWarden: what a warden that is killed has left in slurmstepd's pipe comes behind what is in its queue. Where
+// it is not known what was passed on, or where slurmstepd has ended, too, that is an error.
+func TestInputOfKilledWarden(t *testing.T) {
+	for _, k := range []struct {
+		name            string
+		queued          string
+		settle, noStepd bool
+		want, problem   string
+	}{
+		{name: "queue empty", want: "rest"},
+		{name: "queue known", queued: "..queue", settle: true, want: "queuerest"},
+		{name: "queue not known", queued: "..queue", problem: "was killed before all was in the queue"},
+		{name: "slurmstepd has ended", settle: true, noStepd: true, problem: "slurmstepd has ended before the input has"},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			w := startFalseWarden(t)
+			r := w.open(t)
+			if _, err := w.queue.WriteString(k.queued); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.queue.Seek(int64(min(2, len(k.queued))), io.SeekStart); err != nil {
+				t.Fatal(err)
+			}
+			if k.settle {
+				if more, err := r.Settle(); more || err != nil {
+					t.Fatal(more, err)
+				}
+			}
+			if _, err := w.stepd.WriteString("rest"); err != nil {
+				t.Fatal(err)
+			}
+			w.kill()
+			if k.noStepd {
+				w.stepd.Close()
+				r.stepd.Started++
+			}
+			if err := r.WaitUntilTaken(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var err error
+			for more := true; more && err == nil; {
+				more, err = r.Settle()
+			}
+			if k.problem != "" {
+				if err == nil || !strings.Contains(err.Error(), k.problem) {
+					t.Errorf("%v, want %s", err, k.problem)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := r.Queue()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := io.ReadAll(b); string(got) != k.want || err != nil || r.HasEnded() {
+				t.Errorf("%q, %v, ended %v", got, err, r.HasEnded())
+			}
+		})
+	}
+}
+
+// TestInputDescriptors: a process with more descriptors than any warden has is not looked through.
+func TestInputDescriptors(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	w := startFalseWarden(t, slices.Repeat([]*os.File{null}, wardenDescriptors)...)
+	if r, err := OpenInputRelay(w.process, "pipe:[1]"); err == nil || !strings.Contains(err.Error(), "more than 1024 descriptors") {
+		t.Errorf("%v, %v", r, err)
+	}
+}
+
+// TestKeptInputs: a relay that comes late is in no later attempt, and nothing stays open.
+func TestKeptInputs(t *testing.T) {
+	w := startFalseWarden(t)
+	var k KeptInputs
+	isOpen := func(r *InputRelay) bool { return r.queue >= 0 }
+	first, late, second := w.open(t), w.open(t), w.open(t)
+	if err := k.Keep(1, "p", w.open(t)); err == nil {
+		t.Error("kept before an attempt has begun")
+	}
+	k.Begin(1)
+	if err := k.Keep(1, "p", first); err != nil || !isOpen(first) {
+		t.Fatal(err)
+	}
+	k.Begin(1)
+	c, err := k.Copy(1, "p")
+	if err != nil || c == nil {
+		t.Fatal(c, err)
+	}
+	defer c.Close()
+	k.Forget()
+	if isOpen(first) || !isOpen(c) {
+		t.Errorf("open after the attempt: %v, and a copy %v", isOpen(first), isOpen(c))
+	}
+	k.Begin(2)
+	if err := k.Keep(1, "p", late); err == nil || isOpen(late) {
+		t.Errorf("late: %v", err)
+	}
+	if c, err := k.Copy(2, "p"); c != nil || err != nil {
+		t.Errorf("of the first attempt in the second: %v, %v", c, err)
+	}
+	if err := k.Keep(2, "p", second); err != nil {
+		t.Fatal(err)
+	}
+	k.Close()
+	k.Begin(3)
+	if err := k.Keep(3, "p", w.open(t)); err == nil || isOpen(second) {
+		t.Errorf("after Close: %v", err)
 	}
 }
 

@@ -27,15 +27,16 @@ func WaitForEmptyPipe(ctx context.Context, pid int, pipe string) error {
 		return err // nil: the process has closed the pipe and forwards nothing more
 	}
 	defer f.Close()
-	return waitUntilEmpty(ctx, int(f.Fd()))
+	return waitUntilEmpty(ctx, int(f.Fd()), func() bool { return false })
 }
 
-func waitUntilEmpty(ctx context.Context, pipe int) error {
+// waitUntilEmpty returns when nothing is in a pipe, or its reader has ended.
+func waitUntilEmpty(ctx context.Context, pipe int, hasReaderEnded func() bool) error {
 	tick := time.NewTicker(pipePollInterval)
 	defer tick.Stop()
 	for {
 		n, err := unix.IoctlGetInt(pipe, unix.TIOCINQ)
-		if err != nil || n == 0 {
+		if err != nil || n == 0 || hasReaderEnded() {
 			return err
 		}
 		select {
