@@ -64,7 +64,7 @@ func askPreemptd(user string, args func(*rand.Rand) []string) func(context.Conte
 		words := args(s.rng)
 		holds := words[0] == "hold" || slices.Contains(words, "--hold")
 		releases := words[0] == "resume" || words[0] == "release"
-		was := s.held[c] && !releases && c.readSituation(ctx).held // a waiting job that is held stays so, whatever else is changed
+		was := s.held[c] && !releases && c.mayBeHeld(ctx) // a waiting job that is held stays so, whatever else is changed
 		words = append([]string{words[0], fmt.Sprint(c.id)}, words[1:]...)
 		ctx, cancel := context.WithTimeout(ctx, requestLimit)
 		defer cancel()
@@ -79,6 +79,12 @@ func askPreemptd(user string, args func(*rand.Rand) []string) func(context.Conte
 		}
 		return nil
 	}
+}
+
+// mayBeHeld tells whether the job is held, or Slurm does not say.
+func (c *counter) mayBeHeld(ctx context.Context) bool {
+	now := c.readSituation(ctx)
+	return now.held || now.state == ""
 }
 
 func fixedArgs(args ...string) func(*rand.Rand) []string {
@@ -336,7 +342,12 @@ func (s *storm) checkHeldJobs(ctx context.Context, t *testing.T) error {
 	var all struct {
 		Actions []act
 	}
-	if err := s.askSingctl(ctx, &all, "root", "history", "--limit", "100"); err != nil {
+	err := waitFor(ctx, time.Minute, func() (bool, string) { // preemptd may have just been killed
+		all.Actions = nil
+		err := s.askSingctl(ctx, &all, "root", "history", "--limit", "100")
+		return err == nil || !isControllerAway(err), fmt.Sprint(err)
+	})
+	if err != nil {
 		return err
 	}
 	ends, last := map[string]int{}, map[int64]*act{}
