@@ -72,6 +72,7 @@ func (lc *localCapsule) findOutside(programs []capsule.Program) ([]processes.Out
 // outside, with what becomes of them.
 func (lc *localCapsule) findObstacles(ctx context.Context, programs []capsule.Program) (found, reset []processes.Obstacle, err error) {
 	found = processes.FindObstacles(ctx, lc.capsule.PID(), programs)
+	found = append(found, processes.FindLargeInputs(lc.sruns.PIDs())...)
 	sockets, err := lc.findOutside(programs)
 	if err != nil {
 		return nil, nil, err

@@ -131,6 +131,7 @@ type File struct {
 	UID, GID      uint32
 	Rdev          uint64 // of a device
 	Links         uint32
+	Size          uint64
 	Mount         string // its number; "" on Linux before 5.8
 }
 
@@ -151,7 +152,7 @@ func statAt(fd int, path string, flags int) (File, error) {
 	}
 	f := File{
 		Device: unix.Mkdev(x.Dev_major, x.Dev_minor), Inode: x.Ino, Mode: uint32(x.Mode), UID: x.Uid, GID: x.Gid,
-		Rdev: unix.Mkdev(x.Rdev_major, x.Rdev_minor), Links: x.Nlink,
+		Rdev: unix.Mkdev(x.Rdev_major, x.Rdev_minor), Links: x.Nlink, Size: x.Size,
 	}
 	if x.Mask&unix.STATX_MNT_ID != 0 {
 		f.Mount = strconv.FormatUint(x.Mnt_id, 10)

@@ -463,6 +463,9 @@ func TestProtectedNodes(t *testing.T) {
 	t.Run("standard input", func(t *testing.T) {
 		standardInput(t, c)
 	})
+	t.Run("large input", func(t *testing.T) {
+		largeInput(t, c)
+	})
 	t.Run("standard input that is not srun's", func(t *testing.T) {
 		inputOfOthers(t, c)
 	})

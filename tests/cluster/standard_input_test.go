@@ -86,6 +86,28 @@ func standardInput(t *testing.T, c protected) {
 	c.runOn(t, "ctl", "alice", "bash", "-euc", "cd; for f in fed.0 fed.1 piped.0 named.0; do cmp $f fed.in; done").mustSucceed(t)
 }
 
+// largeInput: a checkpoint that would have to take in more of a file than there is room for fails before it takes in
+// anything, and names the file.
+func largeInput(t *testing.T, c protected) {
+	c.runOn(t, "ctl", "alice", "bash", "-c", "cd; rm -f big.*; truncate -s 300M big.in").mustSucceed(t)
+	job := c.submitJob(t, "--singularity -w n2", `srun -n1 -i big.in bash -c '
+		head -c 1; echo >big.begun; until [ -e big.go ]; do sleep 0.1; done'; echo rc $?`)
+	waitFor(t, 60*time.Second, func() (bool, string) {
+		return c.runOn(t, "ctl", "alice", "bash", "-c", "cd; [ -s big.begun ]").code == 0, "the task does not run"
+	})
+	const want = `big.in" itself (--input), and has more than 256 MiB of it before it`
+	if r := c.runOn(t, "ctl", "root", "singctl", "checkpoint", job); r.code == 0 || !strings.Contains(r.out+r.err, want) {
+		t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
+	}
+	if log := c.proxydLog("n2"); strings.Contains(log, "msg=phase job="+job+" reason=asked checkpoint=1 phase=freeze") {
+		t.Error("the job was frozen")
+	}
+	c.runOn(t, "ctl", "alice", "bash", "-c", "cd; touch big.go").mustSucceed(t)
+	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
+		t.Error(s)
+	}
+}
+
 // inputOfOthers: sing-srun reads nothing of its standard input where srun does not.
 func inputOfOthers(t *testing.T, c protected) {
 	job := c.submitJob(t, "--singularity -w n1", `
