@@ -228,7 +228,7 @@ func (in programInput) saveInput(w upload.ShareWriter, prefix string, m *records
 }
 
 // restoreInput fills the queue of the warden that waits for a program.
-func (in programInput) restoreInput(src streamSource, was *records.ProgramMeta) error {
+func (in programInput) restoreInput(ctx context.Context, src streamSource, was *records.ProgramMeta) error {
 	if was.Input == 0 && !was.InputEnded {
 		return nil
 	}
@@ -243,13 +243,13 @@ func (in programInput) restoreInput(src streamSource, was *records.ProgramMeta) 
 		return fmt.Errorf("%d bytes were on their way at the checkpoint, and the warden here takes none: it is of an older release", was.Input)
 	}
 	defer relay.Close()
-	if err := fillQueue(relay, src, was); err != nil || !was.InputEnded {
+	if err := in.fillQueue(ctx, relay, src, was); err != nil || !was.InputEnded {
 		return err
 	}
 	return relay.End()
 }
 
-func fillQueue(relay *processes.InputRelay, src streamSource, was *records.ProgramMeta) error {
+func (in programInput) fillQueue(ctx context.Context, relay *processes.InputRelay, src streamSource, was *records.ProgramMeta) error {
 	if was.Input == 0 {
 		return nil
 	}
@@ -258,7 +258,9 @@ func fillQueue(relay *processes.InputRelay, src streamSource, was *records.Progr
 		return err
 	}
 	defer r.Close()
-	n, err := relay.Fill(r)
+	j := in.lc.j
+	rec := j.run.Snapshot().Record
+	n, err := relay.Fill(ctx, r, processes.Payer{UID: rec.UID, GID: rec.GID, Cgroup: processes.OwnCgroup(j.c.Cgroups, in.warden)})
 	if err == nil && n != was.Input {
 		err = fmt.Errorf("%d bytes were saved, and %d are there", was.Input, n)
 	}

@@ -148,7 +148,7 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 	}
 	names, err := criu.StdioOf([3]*os.File(stdio))
 	if err == nil {
-		err = inputOf(lc, capsule.Program{Name: program, Stdio: names}, 0).restoreInput(streamSource{point.Reader, m, ""}, p)
+		err = inputOf(lc, capsule.Program{Name: program, Stdio: names}, 0).restoreInput(ctx, streamSource{point.Reader, m, ""}, p)
 	}
 	if err != nil {
 		return fmt.Errorf("standard input: %w", err)

@@ -86,8 +86,8 @@
 //     is --unbuffered. The line comes out when the task's warden leaves; Idle does not see it.
 //     For a pipe or a socket that is too late after a release: sing-srun is gone, and the beginning of the
 //     line is lost.
-//   - What srun itself reads from a file (--input=NAME), and a task has not read, is lost at a restore. Idle does not
-//     return while srun reads on.
+//   - What srun itself reads from a file (--input=NAME) has no end while the tasks' wardens take input, until the file has.
+//     Idle does not return while srun reads on. A file of which much is left prevents the checkpoint (package processes).
 //   - A step of several components (":") is translated but cannot be laid out.
 //   - With Mounts, srun does not see what the user mounts in the capsule after the start of srun.
 package srun

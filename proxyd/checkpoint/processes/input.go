@@ -10,8 +10,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -320,10 +322,44 @@ func (r *InputRelay) Queue() (*io.SectionReader, error) {
 	return io.NewSectionReader(memoryFile(r.queue), r.at, size-r.at), nil
 }
 
+// Payer is the user for whom memory is taken, and the cgroup that counts it; "" is this daemon's own.
+type Payer struct {
+	UID, GID uint32
+	Cgroup   string
+}
+
 // Fill puts what was in the queue of another warden into this one's, which must be empty, before the warden
 // is told that its program has been restored. It returns how many bytes that was.
-func (r *InputRelay) Fill(from io.Reader) (int64, error) {
-	return io.Copy(io.NewOffsetWriter(memoryFile(r.queue), 0), io.LimitReader(from, maxQueue))
+//
+// The kernel counts memory for the process that writes first. So a process of the user writes, in the job's cgroup: else
+// the tasks of a node could have this daemon pay for 64 MiB each.
+func (r *InputRelay) Fill(ctx context.Context, from io.Reader, payer Payer) (int64, error) {
+	from = io.LimitReader(from, maxQueue)
+	if payer.Cgroup == "" {
+		return io.Copy(io.NewOffsetWriter(memoryFile(r.queue), 0), from)
+	}
+	group, err := os.Open(payer.Cgroup)
+	if err != nil {
+		return 0, err
+	}
+	defer group.Close()
+	fd, err := unix.FcntlInt(uintptr(r.queue), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return 0, os.NewSyscallError("fcntl", err)
+	}
+	queue := os.NewFile(uintptr(fd), "queue")
+	defer queue.Close()
+	cmd := exec.CommandContext(ctx, "/bin/cat")
+	cmd.Stdin, cmd.Stdout = from, queue
+	cmd.Dir, cmd.Env = "/", []string{}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setsid: true, UseCgroupFD: true, CgroupFD: int(group.Fd()),
+		Credential: &syscall.Credential{Uid: payer.UID, Gid: payer.GID, Groups: []uint32{payer.GID}},
+	}
+	if err := cmd.Run(); err != nil {
+		return 0, fmt.Errorf("fill the queue in %s: %w", payer.Cgroup, err)
+	}
+	return r.queueSize()
 }
 
 // End lets nothing come after what Fill has put into the queue. It is for an input of which HasEnded was true.

@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
-// srunDescriptors bounds the descriptors of an srun that are looked at: an srun has some twenty beside one for each node.
+// srunDescriptors bounds the descriptors of an srun that are looked at: an srun has some twenty, and a connection to each node.
 // Its user may have given the process any number.
 const srunDescriptors = 1 << 14
 

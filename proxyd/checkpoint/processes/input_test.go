@@ -4,6 +4,7 @@
 package processes
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -50,7 +51,7 @@ func TestInputRelay(t *testing.T) {
 	if b, err := r.Queue(); err != nil || b.Size() != 0 {
 		t.Errorf("of a new queue: %v, %v", b, err)
 	}
-	if n, err := r.Fill(strings.NewReader("input of a task")); n != int64(len("input of a task")) || err != nil {
+	if n, err := r.Fill(t.Context(), strings.NewReader("input of a task"), Payer{}); n != int64(len("input of a task")) || err != nil {
 		t.Fatal(n, err)
 	}
 	if _, err := unix.Seek(queue, int64(len("input ")), 0); err != nil {
@@ -246,6 +247,73 @@ func TestInputDescriptors(t *testing.T) {
 	if r, err := OpenInputRelay(w.process, "pipe:[1]"); err == nil || !strings.Contains(err.Error(), "more than 1024 descriptors") {
 		t.Errorf("%v, %v", r, err)
 	}
+}
+
+// watchedReader calls a function at each read.
+type watchedReader struct {
+	io.Reader
+	watch func()
+}
+
+func (w watchedReader) Read(b []byte) (int, error) {
+	w.watch()
+	return w.Reader.Read(b)
+}
+
+// TestFillInCgroup: a process of the user, in a cgroup of the job, writes what comes into the queue of a restored task's warden.
+func TestFillInCgroup(t *testing.T) {
+	group := makeCgroup(t)
+	r := startFalseWarden(t).open(t)
+	data := bytes.Repeat([]byte("input"), 1<<20)
+	var uids []string
+	from := watchedReader{bytes.NewReader(data), func() {
+		pids, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, pid := range strings.Fields(string(pids)) {
+			b, err := os.ReadFile("/proc/" + pid + "/status")
+			if err != nil {
+				t.Error(err)
+			}
+			_, uid, _ := strings.Cut(string(b), "\nUid:\t")
+			uid, _, _ = strings.Cut(uid, "\t")
+			uids = append(uids, uid)
+		}
+	}}
+	n, err := r.Fill(t.Context(), from, Payer{UID: 1001, GID: 1001, Cgroup: group})
+	if n != int64(len(data)) || err != nil {
+		t.Fatal(n, err)
+	}
+	if uids = slices.Compact(uids); !slices.Equal(uids, []string{"1001"}) {
+		t.Errorf("processes of the users %v were in the cgroup", uids)
+	}
+	b, err := r.Queue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(b); !bytes.Equal(got, data) || err != nil {
+		t.Errorf("%d bytes are in the queue, %v", len(got), err)
+	}
+	if n, err := r.Fill(t.Context(), strings.NewReader("x"), Payer{UID: 1001, GID: 1001, Cgroup: t.TempDir()}); err == nil {
+		t.Errorf("%d bytes were written outside of a cgroup", n)
+	}
+}
+
+// makeCgroup returns the path of a new cgroup v2; the test is skipped where the host lets tests make none.
+func makeCgroup(t *testing.T) string {
+	t.Helper()
+	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err != nil {
+			continue
+		}
+		if dir, err := os.MkdirTemp(root, "processes-test-"); err == nil {
+			t.Cleanup(func() { _ = os.Remove(dir) })
+			return dir
+		}
+	}
+	t.Skip("needs root and cgroup v2")
+	return ""
 }
 
 // TestKeptInputs: a relay that comes late is in no later attempt, and nothing stays open.

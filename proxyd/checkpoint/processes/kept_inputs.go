@@ -9,8 +9,8 @@ import (
 )
 
 // KeptInputs are the relays of a capsule's wardens while a checkpoint is made, by program: Slurm may kill a warden before its
-// input is saved. They belong to one attempt: what a call that comes late has of an earlier attempt is in no
-// checkpoint of a later one. The zero value has none. All methods may be called concurrently.
+// input is saved. They belong to an attempt: what a call that comes late has of an earlier attempt is in no
+// checkpoint of a later attempt. The zero value has none. All methods may be called concurrently.
 type KeptInputs struct {
 	mu      sync.Mutex
 	attempt uint32 // number of the checkpoint; 0: no attempt is in progress
