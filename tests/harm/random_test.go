@@ -64,7 +64,7 @@ func askPreemptd(user string, args func(*rand.Rand) []string) func(context.Conte
 		words := args(s.rng)
 		holds := words[0] == "hold" || slices.Contains(words, "--hold")
 		releases := words[0] == "resume" || words[0] == "release"
-		was := s.held[c] && !releases && c.mayBeHeld(ctx) // a waiting job that is held stays so, whatever else is changed
+		was := s.held[c] && !releases // a waiting job that is held stays so, whatever else is changed
 		words = append([]string{words[0], fmt.Sprint(c.id)}, words[1:]...)
 		ctx, cancel := context.WithTimeout(ctx, requestLimit)
 		defer cancel()
@@ -79,12 +79,6 @@ func askPreemptd(user string, args func(*rand.Rand) []string) func(context.Conte
 		}
 		return nil
 	}
-}
-
-// mayBeHeld tells whether the job is held, or Slurm does not say.
-func (c *counter) mayBeHeld(ctx context.Context) bool {
-	now := c.readSituation(ctx)
-	return now.held || now.state == ""
 }
 
 func fixedArgs(args ...string) func(*rand.Rand) []string {
@@ -379,7 +373,10 @@ func (s *storm) holdExplained(ctx context.Context, t *testing.T, c *counter, las
 	t.Helper()
 	now := c.readSituation(ctx)
 	switch {
-	case !now.held || s.held[c]:
+	case !now.held:
+		s.held[c] = s.held[c] && now.state == "" // Slurm does not say
+		return nil
+	case s.held[c]:
 		return nil
 	case s.forgets && strings.HasPrefix(now.reason, "launch_failed"):
 		s.judged.bySlurm++
