@@ -26,6 +26,7 @@ import (
 // proxyds know which jobs are protected.
 type proxyds struct {
 	protected map[int64]bool
+	waiting   map[int64]bool // jobs with checkpoints that have no capsules yet
 	asked     map[int64]int
 	away      bool
 	gpus      string // --singularity-gpus of all
@@ -40,10 +41,12 @@ func (p *proxyds) Show(_ context.Context, j *slurmrest.Job) (*rpc.Job, error) {
 		return nil, rpc.Errorf(rpc.ErrUnreachable, "n1: proxyd does not answer")
 	case p.lends[j.ID] != nil:
 		return &rpc.Job{Id: fmt.Sprint(j.ID), Lends: p.lends[j.ID]}, nil
+	case p.waiting[j.ID]:
+		return &rpc.Job{Id: fmt.Sprint(j.ID), Checkpoints: []*rpc.Checkpoint{{Number: 1}}}, nil
 	case !p.protected[j.ID]:
 		return nil, rpc.Errorf(rpc.ErrNotProtected, "runs without --singularity")
 	}
-	return &rpc.Job{Id: fmt.Sprint(j.ID), Options: map[string]string{"gpus": p.gpus}}, nil
+	return &rpc.Job{Id: fmt.Sprint(j.ID), Options: map[string]string{"gpus": p.gpus}, Capsules: []*rpc.Capsule{{Index: 0}}}, nil
 }
 
 func (p *proxyds) All(context.Context, []slurmrest.Node) ([]*rpc.Checkpoint, error) {
@@ -449,6 +452,61 @@ func TestJustBegun(t *testing.T) {
 	srv.EditJob(2, func(j *slurmrest.Job) { j.Restarts++ })
 	now = at.Add(time.Hour)
 	if twice() || p.asked[2] != 4 {
+		t.Errorf("asked %v", p.asked)
+	}
+}
+
+// TestCapsulesLater: of a run that resumes, its node knows the checkpoints before the capsules are there. How few GPUs the
+// user allows is known with the capsules, so the job is asked about until then, however long that takes.
+func TestCapsulesLater(t *testing.T) {
+	srv, p, w := newSite(t, "26.05.3")
+	p.gpus = "2-4"
+	now := at
+	w.Now = func() time.Time { return now }
+	look := func() sdk.Job {
+		t.Helper()
+		seen, err := w.Look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Build(seen, known).Jobs[0]
+	}
+	if j := look(); !j.Preemptable || j.MinGPUs != 2 {
+		t.Fatalf("before the requeue: %+v", j)
+	}
+	srv.EditJob(1, func(j *slurmrest.Job) { j.Restarts++; j.StartTime = at })
+	p.waiting = map[int64]bool{1: true}
+	for range 3 {
+		if j := look(); j.Preemptable || j.Obstacle != "its nodes have not made its capsules yet" {
+			t.Errorf("without capsules: %+v", j)
+		}
+		now = now.Add(time.Hour)
+	}
+	p.waiting = nil
+	if j := look(); !j.Preemptable || j.MinGPUs != 2 || j.MaxGPUs != 4 {
+		t.Errorf("with capsules: %+v", j)
+	}
+}
+
+// TestLedLater: a run whose capsules take longer than usual is asked about when a node leads it.
+func TestLedLater(t *testing.T) {
+	_, p, w := newSite(t, "26.05.3")
+	led := map[int64]Led{}
+	w.Led = func() map[int64]Led { return led }
+	look := func() Protection {
+		t.Helper()
+		seen, err := w.Look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seen.Protected[2]
+	}
+	p.protected[2] = false
+	if look(); look().Is || p.asked[2] != 1 {
+		t.Fatalf("asked %v", p.asked)
+	}
+	p.protected[2], led[2] = true, Led{}
+	if !look().Is || p.asked[2] != 2 {
 		t.Errorf("asked %v", p.asked)
 	}
 }

@@ -184,6 +184,10 @@ func (w *Watch) lookAtCheckpoints(ctx context.Context) error {
 // have made a capsule.
 func (w *Watch) lookAtProtections(ctx context.Context, at time.Time) error {
 	known := make(map[int64]Protection, len(w.seen.Protected))
+	var led map[int64]Led
+	if w.Led != nil {
+		led = w.Led()
+	}
 	var fresh, early []*slurmrest.Job
 	for i := range w.seen.Jobs {
 		j := &w.seen.Jobs[i]
@@ -196,7 +200,7 @@ func (w *Watch) lookAtProtections(ctx context.Context, at time.Time) error {
 		case j.State.Base != slurmrest.Running || j.State.Flags != 0 || !j.Batch:
 		case !ok:
 			fresh = append(fresh, j)
-		case p.early:
+		case p.early, !p.Is && p.Lends == 0 && isLed(led, j):
 			early = append(early, j)
 		}
 	}
@@ -210,11 +214,15 @@ func (w *Watch) lookAtProtections(ctx context.Context, at time.Time) error {
 		}
 		known[j.ID] = p
 	}
-	if w.Led != nil {
-		updateObstacles(known, w.Led())
-	}
+	updateObstacles(known, led)
 	w.seen.Protected = known
 	return away
+}
+
+// isLed reports whether a node leads the run of a job: then the run has capsules, however long these took.
+func isLed(led map[int64]Led, j *slurmrest.Job) bool {
+	l, ok := led[j.ID]
+	return ok && l.Restarts == j.Restarts
 }
 
 // updateObstacles takes over what nodes have found in the jobs that they lead since these were asked about.
@@ -241,6 +249,8 @@ func (w *Watch) protectionOf(ctx context.Context, j *slurmrest.Job, at time.Time
 			p.early = at.Sub(j.StartTime) < settled
 		}
 		return p, nil
+	case err == nil && len(shown.GetCapsules()) == 0: // only checkpoints of earlier runs are known: what the user allows is not told
+		return Protection{Restarts: j.Restarts, Obstacle: "its nodes have not made its capsules yet", early: true}, nil
 	case err == nil:
 		return Protection{Restarts: j.Restarts, Is: true, Obstacle: obstacleOf(shown), GPUs: shown.GetOptions()["gpus"]}, nil
 	case errors.Is(err, rpc.ErrNotProtected), errors.Is(err, rpc.ErrNoJob):
