@@ -4,8 +4,8 @@
 // Package cut finds a cut of a job over all of its device servers. It joins package barrier, which decides and knows no
 // time, to the device servers, which carry out what barrier decides:
 //
-//	Find ── book ── barrier.Barrier          what the leader knows, and what follows from it
-//	  └─ post, one for each device server    Orders ─► Member.Exchange ─► Events
+//	Find ── leaderState ── barrier.Barrier         what the leader knows, and what follows from it
+//	  └─ memberLink, one for each device server    Orders ─► Member.Exchange ─► Events
 //
 // A device server (package server) is a [Member]. For each of its processes a device server keeps a barrier.Gate over
 // the two gates of the process's ring: the gate of what is counted, with its permissions and counts, and the gate of

@@ -45,7 +45,7 @@ func (f *Failure) Error() string {
 func (f *Failure) Unwrap() error { return f.Failure }
 
 // nameRanks names the ranks of a failure of the barrier.
-func (k *book) nameRanks(from *barrier.Failure) error {
+func (k *leaderState) nameRanks(from *barrier.Failure) error {
 	of := *from
 	of.Ranks = slices.DeleteFunc(slices.Clone(of.Ranks), func(r barrier.Rank) bool { return r < 0 || int(r) >= len(k.who) })
 	f := &Failure{Failure: &of}

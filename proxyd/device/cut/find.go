@@ -48,9 +48,9 @@ type Cut struct {
 
 // finder is the leader of an attempt.
 type finder struct {
-	posts  []*post
+	links  []*memberLink
 	news   chan heard
-	book   *book
+	state  *leaderState
 	early  []heard // events that came before all members had opened the attempt
 	still  map[int]bool
 	found  bool // the barrier has found the cut
@@ -76,16 +76,16 @@ func Find(ctx context.Context, members []Member, o Options) (*Cut, error) {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	f.cancel = cancel
 	for i, m := range members {
-		p := newPost(i, m, o.Attempt, o.Lease)
+		p := newMemberLink(i, m, o.Attempt, o.Lease)
 		p.sendOrder(Order{Open: true})
-		f.posts = append(f.posts, p)
-		f.work.Go(func() { p.runPost(own, f.news) })
+		f.links = append(f.links, p)
+		f.work.Go(func() { p.runLink(own, f.news) })
 	}
 	err := f.findCut(ctx, &o)
 	if err != nil {
 		return nil, errors.Join(err, f.endAttempt(ctx))
 	}
-	c := &Cut{Attempt: o.Attempt, Who: f.book.who, Counts: f.book.counts, f: f, lost: make(chan struct{})}
+	c := &Cut{Attempt: o.Attempt, Who: f.state.who, Counts: f.state.counts, f: f, lost: make(chan struct{})}
 	f.work.Go(func() { c.renewLeases(own) })
 	return c, nil
 }
@@ -96,14 +96,14 @@ func (f *finder) findCut(ctx context.Context, o *Options) error {
 	defer deadline.Stop()
 	tick := time.NewTimer(o.Tick)
 	defer tick.Stop()
-	opened := make([]Event, len(f.posts))
+	opened := make([]Event, len(f.links))
 	missing := len(opened)
-	for missing > 0 || !f.found || len(f.still) < len(f.posts) {
-		if missing == 0 && f.book == nil {
-			f.book = newBook(opened)
-			f.book.keeps = f.keeps
+	for missing > 0 || !f.found || len(f.still) < len(f.links) {
+		if missing == 0 && f.state == nil {
+			f.state = newLeaderState(opened)
+			f.state.keeps = f.keeps
 			for _, h := range f.early {
-				f.book.takeEvent(h.member, &h.events[0])
+				f.state.takeEvent(h.member, &h.events[0])
 			}
 		} else {
 			select {
@@ -115,7 +115,7 @@ func (f *finder) findCut(ctx context.Context, o *Options) error {
 			case <-tick.C:
 				f.stepBook(barrier.Tick{})
 			case <-deadline.C:
-				if f.book == nil || f.book.b == nil || f.found {
+				if f.state == nil || f.state.b == nil || f.found {
 					return errors.New("no cut: deadline passed: a device server does not answer")
 				}
 				f.stepBook(barrier.Deadline{})
@@ -141,48 +141,48 @@ func (f *finder) hearMember(h heard, opened []Event) (n int) {
 			n++
 		case e.Kind == Still:
 			f.still[h.member] = true
-			if f.book != nil {
-				f.book.holds(h.member)
+			if f.state != nil {
+				f.state.holds(h.member)
 			}
-		case f.book == nil: // the book begins when all members have opened the attempt
+		case f.state == nil: // the state begins when all members have opened the attempt
 			f.early = append(f.early, heard{member: h.member, events: []Event{*e}})
 		default:
-			f.book.takeEvent(h.member, e)
+			f.state.takeEvent(h.member, e)
 		}
 	}
 	return n
 }
 
 func (f *finder) stepBook(e barrier.Event) {
-	if f.book != nil {
-		f.book.stepBarrier(e)
+	if f.state != nil {
+		f.state.stepBarrier(e)
 	}
 }
 
-// giveOrders sends the orders that follow from the book to the members.
+// giveOrders sends the orders that follow from the state to the members.
 func (f *finder) giveOrders() error {
-	if f.book == nil {
+	if f.state == nil {
 		return nil
 	}
-	for _, e := range f.book.out {
+	for _, e := range f.state.out {
 		if e.Failed != nil {
-			return f.book.nameRanks(e.Failed)
+			return f.state.nameRanks(e.Failed)
 		}
 		f.found = f.found || e.Cut
-		f.book.settled.begun = f.book.settled.begun || e.ShutCalls
-		for m, o := range f.book.ordersOf(e, len(f.posts)) {
-			f.posts[m].sendOrder(o)
+		f.state.settled.begun = f.state.settled.begun || e.ShutCalls
+		for m, o := range f.state.ordersOf(e, len(f.links)) {
+			f.links[m].sendOrder(o)
 		}
 	}
-	f.book.out = nil
-	for m, o := range f.book.settleOrders(len(f.posts)) {
-		f.posts[m].sendOrder(o)
+	f.state.out = nil
+	for m, o := range f.state.settleOrders(len(f.links)) {
+		f.links[m].sendOrder(o)
 	}
 	return nil
 }
 
 // ordersOf converts effects into an order for each member.
-func (k *book) ordersOf(e barrier.Effects, members int) map[int]Order {
+func (k *leaderState) ordersOf(e barrier.Effects, members int) map[int]Order {
 	all := map[int]Order{}
 	change := func(m int, what func(o *Order)) {
 		o := all[m]
@@ -221,12 +221,12 @@ func (f *finder) endAttempt(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
 	o := Order{Forget: true}
-	if f.book != nil {
-		o.Past = f.book.pastComms()
+	if f.state != nil {
+		o.Past = f.state.pastComms()
 	}
-	errs := make([]error, len(f.posts))
+	errs := make([]error, len(f.links))
 	var all sync.WaitGroup
-	for i, p := range f.posts {
+	for i, p := range f.links {
 		all.Go(func() {
 			_, err := p.member.Exchange(ctx, &Orders{Attempt: p.attempt, Lease: p.lease, Heard: p.heard, Do: []Order{o}})
 			if err != nil {

@@ -39,7 +39,7 @@ func (s *settlement) noteReport(who barrier.Rank, e *Event) {
 
 // holds notes that a device server holds its part of the cut without having been ordered to: a server of an earlier
 // version carries out all collectives first.
-func (k *book) holds(m int) {
+func (k *leaderState) holds(m int) {
 	for r, who := range k.who {
 		if who.Member == m {
 			k.settled.gone[barrier.Rank(r)] = true
@@ -48,7 +48,7 @@ func (k *book) holds(m int) {
 }
 
 // leastKept returns how much all ranks of a key's line may keep back.
-func (k *book) leastKept(key barrier.Key) uint64 {
+func (k *leaderState) leastKept(key barrier.Key) uint64 {
 	c := k.comms[key.Comm]
 	if c == nil || !c.entered || c.broken {
 		return 0
@@ -69,7 +69,7 @@ func (k *book) leastKept(key barrier.Key) uint64 {
 }
 
 // settleOrders returns the orders that follow from the operations that ranks keep back.
-func (k *book) settleOrders(members int) map[int]Order {
+func (k *leaderState) settleOrders(members int) map[int]Order {
 	s := &k.settled
 	if !s.begun || s.over || !k.keeps {
 		return nil

@@ -20,7 +20,7 @@ type line struct {
 // ranksModel models ranks that have issued the same lines in the same order. Each rank has carried out the
 // first lines.
 type ranksModel struct {
-	k     *book
+	k     *leaderState
 	lines []line
 	given []int // how many lines, of those that the rank is in, in order
 	most  []map[barrier.Key]uint64
@@ -100,7 +100,7 @@ func TestSettle(t *testing.T) {
 			opens = append(opens, Event{Kind: Opened, Processes: []Process{{ID: 1, PID: r}}, Places: []Place{c}})
 			m.most = append(m.most, map[barrier.Key]uint64{})
 		}
-		m.k = newBook(opens)
+		m.k = newLeaderState(opens)
 		m.k.keeps = true
 		m.k.settled.begun = true
 		var everybody []int

@@ -16,8 +16,8 @@ type heard struct {
 	err    error
 }
 
-// post carries orders to a member and events back. One goroutine runs a post: new orders end its wait for events.
-type post struct {
+// memberLink carries orders to a member and events back. One goroutine runs a memberLink: new orders end the wait for events.
+type memberLink struct {
 	number  int
 	member  Member
 	attempt uint64
@@ -29,12 +29,12 @@ type post struct {
 	heard  uint64
 }
 
-func newPost(number int, m Member, attempt uint64, lease time.Duration) *post {
-	return &post{number: number, member: m, attempt: attempt, lease: lease, news: make(chan struct{}, 1)}
+func newMemberLink(number int, m Member, attempt uint64, lease time.Duration) *memberLink {
+	return &memberLink{number: number, member: m, attempt: attempt, lease: lease, news: make(chan struct{}, 1)}
 }
 
 // sendOrder adds an order behind the orders before.
-func (p *post) sendOrder(o Order) {
+func (p *memberLink) sendOrder(o Order) {
 	p.mu.Lock()
 	p.orders = append(p.orders, o)
 	p.mu.Unlock()
@@ -44,7 +44,7 @@ func (p *post) sendOrder(o Order) {
 	}
 }
 
-func (p *post) takeOrders() []Order {
+func (p *memberLink) takeOrders() []Order {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o := p.orders
@@ -52,8 +52,8 @@ func (p *post) takeOrders() []Order {
 	return o
 }
 
-// runPost ends with ctx, or when the member is lost, which it reports.
-func (p *post) runPost(ctx context.Context, to chan<- heard) {
+// runLink ends with ctx, or when the member is lost, which it reports.
+func (p *memberLink) runLink(ctx context.Context, to chan<- heard) {
 	for {
 		e, err := p.exchangeEvents(ctx)
 		if ctx.Err() != nil {
@@ -77,7 +77,7 @@ func (p *post) runPost(ctx context.Context, to chan<- heard) {
 }
 
 // exchangeEvents makes an exchange: it sends the pending orders, or, if there are none, waits for events.
-func (p *post) exchangeEvents(ctx context.Context) (*Events, error) {
+func (p *memberLink) exchangeEvents(ctx context.Context) (*Events, error) {
 	o := &Orders{Attempt: p.attempt, Lease: p.lease, Heard: p.heard, Do: p.takeOrders()}
 	var e *Events
 	var err error
@@ -94,7 +94,7 @@ func (p *post) exchangeEvents(ctx context.Context) (*Events, error) {
 }
 
 // exchangeUntilOrders makes an exchange that ends early when there are orders.
-func (p *post) exchangeUntilOrders(ctx context.Context, o *Orders) (*Events, error) {
+func (p *memberLink) exchangeUntilOrders(ctx context.Context, o *Orders) (*Events, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	over := make(chan struct{})

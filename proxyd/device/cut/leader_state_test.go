@@ -52,8 +52,8 @@ func openPair() []Event {
 	}
 }
 
-// takeEffects returns the effects of a book as text, and removes them from the book.
-func takeEffects(k *book) string {
+// takeEffects returns the effects of a leaderState as text, and removes them from it.
+func takeEffects(k *leaderState) string {
 	var words []string
 	say := func(is bool, format string, args ...any) {
 		if is {
@@ -181,7 +181,7 @@ func TestBook(t *testing.T) {
 		"a process that is twice": {[]Event{{Kind: Opened, Processes: []Process{{ID: 5}, {ID: 5}}}}, "shut", []heardOf{{0, eventOf(Shut, 5), "read"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newBook(c.opened)
+			k := newLeaderState(c.opened)
 			k.keeps = true
 			if got := takeEffects(k); got != c.first {
 				t.Fatalf("opened: %q, not %q", got, c.first)
@@ -198,7 +198,7 @@ func TestBook(t *testing.T) {
 
 // TestBookOrders: effects for ranks become orders to members, with the members' names for the processes.
 func TestBookOrders(t *testing.T) {
-	k := newBook([]Event{{Kind: Opened, Processes: []Process{{ID: 8, PID: 80}, {ID: 3, PID: 30}}}, openedEvent(3)})
+	k := newLeaderState([]Event{{Kind: Opened, Processes: []Process{{ID: 8, PID: 80}, {ID: 3, PID: 30}}}, openedEvent(3)})
 	k.keeps = true
 	want := []Who{{0, 3, 30}, {0, 8, 80}, {1, 3, 103}}
 	if !slices.Equal(k.who, want) {
@@ -227,7 +227,7 @@ func TestBookOrders(t *testing.T) {
 // TestBookCounts: a cut has the counts that were reported last, and the members get the communicators that
 // are past.
 func TestBookCounts(t *testing.T) {
-	k := newBook(openPair())
+	k := newLeaderState(openPair())
 	k.keeps = true
 	for _, h := range []heardOf{
 		{0, eventOf(Shut, 5, countOf(comm7, 0, 3)), ""},
@@ -254,7 +254,7 @@ func TestBookCounts(t *testing.T) {
 
 // TestFailure: a failure names ranks as their members do, with the obstacle that each reported last.
 func TestFailure(t *testing.T) {
-	k := newBook(openPair())
+	k := newLeaderState(openPair())
 	k.keeps = true
 	k.takeEvent(1, &Event{Kind: Obstacle, Process: 9, Reason: "a kernel runs"})
 	takeEffects(k)

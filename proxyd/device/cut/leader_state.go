@@ -11,17 +11,17 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/barrier"
 )
 
-// seat identifies a process: the number of its member, and the member's name for the process.
-type seat struct {
+// processKey identifies a process: the number of its member, and the member's name for the process.
+type processKey struct {
 	member  int
 	process uint64
 }
 
-// book is the leader's state of an attempt. Events of members go in. Effects of the barrier come out, and
+// leaderState is the leader's state of an attempt. Events of members go in. Effects of the barrier come out, and
 // become orders.
-type book struct {
+type leaderState struct {
 	b      *barrier.Barrier // nil if there are no processes
-	ranks  map[seat]barrier.Rank
+	ranks  map[processKey]barrier.Rank
 	who    []Who // by rank
 	comms  map[barrier.Comm]*comm
 	late   map[barrier.Rank][]report // that wait for a communicator to be known
@@ -54,19 +54,19 @@ type report struct {
 	event  func(counts []barrier.Count) barrier.Event
 }
 
-// newBook begins an attempt with the members' Opened events, and starts the barrier.
-func newBook(opened []Event) *book {
-	k := &book{
-		ranks: map[seat]barrier.Rank{}, comms: map[barrier.Comm]*comm{}, late: map[barrier.Rank][]report{},
+// newLeaderState begins an attempt with the members' Opened events, and starts the barrier.
+func newLeaderState(opened []Event) *leaderState {
+	k := &leaderState{
+		ranks: map[processKey]barrier.Rank{}, comms: map[barrier.Comm]*comm{}, late: map[barrier.Rank][]report{},
 		counts: map[barrier.Key]uint64{}, notes: map[barrier.Rank]string{}, settled: newSettlement(),
 	}
 	for m := range opened {
 		all := slices.SortedFunc(slices.Values(opened[m].Processes), func(x, y Process) int { return cmp.Compare(x.ID, y.ID) })
 		for _, p := range all {
-			if _, twice := k.ranks[seat{m, p.ID}]; twice {
+			if _, twice := k.ranks[processKey{m, p.ID}]; twice {
 				continue
 			}
-			k.ranks[seat{m, p.ID}] = barrier.Rank(len(k.who))
+			k.ranks[processKey{m, p.ID}] = barrier.Rank(len(k.who))
 			k.who = append(k.who, Who{Member: m, Process: p.ID, PID: p.PID})
 		}
 	}
@@ -93,7 +93,7 @@ func newBook(opened []Event) *book {
 }
 
 // tellDeparted tells the barrier which processes have ended and what was given up before the attempt.
-func (k *book) tellDeparted(m int, opened *Event) {
+func (k *leaderState) tellDeparted(m int, opened *Event) {
 	last := map[uint64][]barrier.Count{}
 	for i := range opened.Places {
 		if p := &opened.Places[i]; p.Left {
@@ -102,7 +102,7 @@ func (k *book) tellDeparted(m int, opened *Event) {
 	}
 	for _, p := range opened.Processes {
 		if p.Ended {
-			who := k.ranks[seat{m, p.ID}]
+			who := k.ranks[processKey{m, p.ID}]
 			k.settled.gone[who] = true
 			k.reportWhenKnown(who, nil, last[p.ID], func(c []barrier.Count) barrier.Event { return barrier.Ended{Rank: who, Counts: c} })
 			delete(last, p.ID)
@@ -110,15 +110,15 @@ func (k *book) tellDeparted(m int, opened *Event) {
 	}
 	for i := range opened.Places {
 		if p := &opened.Places[i]; p.Left && last[p.Process] != nil {
-			k.gaveUp(k.ranks[seat{m, p.Process}], p)
+			k.gaveUp(k.ranks[processKey{m, p.Process}], p)
 		}
 	}
 }
 
 // notePlace adds a place to its communicator, and returns the communicator. It returns nil if the process is
 // unknown, or the place is outside of the communicator.
-func (k *book) notePlace(m int, p *Place) *comm {
-	who, known := k.ranks[seat{m, p.Process}]
+func (k *leaderState) notePlace(m int, p *Place) *comm {
+	who, known := k.ranks[processKey{m, p.Process}]
 	if !known {
 		return nil
 	}
@@ -143,7 +143,7 @@ func (k *book) notePlace(m int, p *Place) *comm {
 }
 
 // enterComm enters a communicator into the barrier when all its members are known.
-func (k *book) enterComm(c *comm) {
+func (k *leaderState) enterComm(c *comm) {
 	if c.entered || c.ignored || len(c.ranks) < c.size {
 		return
 	}
@@ -167,7 +167,7 @@ func (k *book) enterComm(c *comm) {
 }
 
 // failComm notes that a communicator is broken, or will never be made.
-func (k *book) failComm(c *comm) {
+func (k *leaderState) failComm(c *comm) {
 	c.broken = true
 	if c.entered {
 		k.stepBarrier(barrier.Aborted{Comm: c.name})
@@ -180,7 +180,7 @@ func (k *book) failComm(c *comm) {
 }
 
 // takeEvent enters an event of a member.
-func (k *book) takeEvent(m int, e *Event) {
+func (k *leaderState) takeEvent(m int, e *Event) {
 	switch e.Kind {
 	case Arrived, Made, Broken, Left:
 		if e.Place != nil {
@@ -190,7 +190,7 @@ func (k *book) takeEvent(m int, e *Event) {
 	case Opened, Still:
 		return
 	}
-	who, known := k.ranks[seat{m, e.Process}]
+	who, known := k.ranks[processKey{m, e.Process}]
 	if !known {
 		return
 	}
@@ -236,7 +236,7 @@ var reports = map[Kind]func(r barrier.Rank, c []barrier.Count, e *Event) barrier
 }
 
 // enterChange enters a change of a place.
-func (k *book) enterChange(m int, kind Kind, p *Place) {
+func (k *leaderState) enterChange(m int, kind Kind, p *Place) {
 	c := k.notePlace(m, p)
 	if c == nil {
 		return
@@ -244,7 +244,7 @@ func (k *book) enterChange(m int, kind Kind, p *Place) {
 	c.held = c.held || kind == Arrived
 	switch {
 	case kind == Left:
-		k.gaveUp(k.ranks[seat{m, p.Process}], p)
+		k.gaveUp(k.ranks[processKey{m, p.Process}], p)
 	case p.Broken:
 		k.failComm(c)
 	default:
@@ -257,7 +257,7 @@ func (k *book) enterChange(m int, kind Kind, p *Place) {
 }
 
 // gaveUp enters that a rank has given up its place.
-func (k *book) gaveUp(who barrier.Rank, p *Place) {
+func (k *leaderState) gaveUp(who barrier.Rank, p *Place) {
 	on := k.comms[p.Comm]
 	k.reportWhenKnown(who, on, p.Counts, func(counts []barrier.Count) barrier.Event {
 		if !on.entered {
@@ -269,13 +269,13 @@ func (k *book) gaveUp(who barrier.Rank, p *Place) {
 
 // reportWhenKnown hands a report of a rank to the barrier, unless the report is about a communicator whose
 // members are not all known: then the report waits, and all later reports of the rank wait behind it.
-func (k *book) reportWhenKnown(who barrier.Rank, on *comm, counts []barrier.Count, event func([]barrier.Count) barrier.Event) {
+func (k *leaderState) reportWhenKnown(who barrier.Rank, on *comm, counts []barrier.Count, event func([]barrier.Count) barrier.Event) {
 	k.late[who] = append(k.late[who], report{on, counts, event})
 	k.catchUp()
 }
 
 // catchUp hands over the reports that need not wait any more.
-func (k *book) catchUp() {
+func (k *leaderState) catchUp() {
 	for who := range k.who {
 		for who := barrier.Rank(who); len(k.late[who]) > 0; {
 			r := k.late[who][0]
@@ -300,7 +300,7 @@ func (c *comm) isSettled() bool { return c == nil || c.entered || c.broken || c.
 
 // knownCounts leaves out the counts of communicators that have ended, and tells whether all other communicators are
 // known.
-func (k *book) knownCounts(counts []barrier.Count) ([]barrier.Count, bool) {
+func (k *leaderState) knownCounts(counts []barrier.Count) ([]barrier.Count, bool) {
 	var out []barrier.Count
 	for _, n := range counts {
 		switch c := k.comms[n.Comm]; {
@@ -313,14 +313,14 @@ func (k *book) knownCounts(counts []barrier.Count) ([]barrier.Count, bool) {
 	return out, true
 }
 
-func (k *book) stepBarrier(e barrier.Event) {
+func (k *leaderState) stepBarrier(e barrier.Event) {
 	if k.b != nil {
 		k.out = append(k.out, k.b.Step(e))
 	}
 }
 
 // pastComms returns the communicators in which there is no process any more.
-func (k *book) pastComms() []barrier.Comm {
+func (k *leaderState) pastComms() []barrier.Comm {
 	var all []barrier.Comm
 	for name, c := range k.comms {
 		if len(c.left) >= len(c.ranks) {
