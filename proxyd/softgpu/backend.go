@@ -4,11 +4,11 @@
 // Package softgpu is the software GPU: devices in the server's memory, with kernels that package ptx runs.
 // Results do not depend on the host's cores, nor on how many spaces share a device.
 //
-//	book      what calls may name: see package ledger                    ledger.go vmm.go
+//	ledger    what calls may name: see package ledger                    ledger.go vmm.go
 //	table     what running work finds: addresses over bytes         table.go arena_unsafe.go
 //	gate      lets work run while its space is mapped                    see package gate
-//	job       a piece of work in a stream's queue                      work.go stream.go
-//	yard      keeps bytes until no work uses them any more               work.go
+//	operation a piece of work in a stream's queue                      work.go stream.go
+//	reclaimer keeps bytes until no work uses them any more               work.go
 //	holdings  which spaces are in a device's memory, not in the host's    swap.go
 //	sums      hashes of blocks that were not written since               hash.go watch.go, package pages
 //	code      memory that modules take of the node                  code_memory.go
@@ -16,20 +16,20 @@
 //	splicer   kernels that spaces of a device launch alike               splice.go, package splice
 //	share     memory and events of several processes                    share.go
 //
-// The book changes at the call and the table in the order of the work. So memory that is freed while work still uses it
-// is free for other allocations at once, and the next owner waits.
+// The ledger changes at the call and the table in the order of the work. So memory that is freed while work still uses
+// it is free for other allocations at once, and the next owner waits.
 //
 // # Locks
 //
 //	device.mu → space.mu → table.mu → (the engine's)
 //	device.mu → space.mu → Backend.mu
 //	device.mu → space.mu → another's space.mu, of spaces of the same device
-//	space.mu, exec.mu → context.mu → stream.mu; event.mu, yard.mu, sums.mu and shares.mu
+//	space.mu, exec.mu → context.mu → stream.mu; event.mu, reclaimer.mu, sums.mu and shares.mu
 //	are taken last, and so is splicer.mu
 //
-// No lock is held while work runs or is waited for. A job waits only for what was queued before it, so that no two wait
-// for each other: what other work can wait for (an event's recording, addresses that were freed) is shown when the job
-// is queued.
+// No lock is held while work runs or is waited for. An operation waits only for what was queued before that operation,
+// so that no two wait for each other: what other work can wait for (an event's recording, addresses that were freed) is
+// shown when the operation is queued.
 package softgpu
 
 import (
@@ -87,8 +87,8 @@ type Backend struct {
 
 	mu     sync.Mutex
 	spaces map[*space]bool
-	made   uint64            // spaces, until now
-	pins   map[*job][][]byte // what collectives work on
+	made   uint64                  // spaces, until now
+	pins   map[*operation][][]byte // what collectives work on
 	shared map[shareKey]*arena
 }
 
@@ -107,7 +107,7 @@ func newBackend(cfg Config, e engine) (*Backend, error) {
 	if _, ok := capabilities[cfg.Capability]; !ok {
 		return nil, fmt.Errorf("compute capability %s: %w", cfg.Capability, backend.InvalidValue)
 	}
-	b := &Backend{cfg: cfg, engine: e, code: newCodeMemory(cfg.Code), epoch: time.Now(), spaces: map[*space]bool{}, pins: map[*job][][]byte{}, shared: map[shareKey]*arena{}}
+	b := &Backend{cfg: cfg, engine: e, code: newCodeMemory(cfg.Code), epoch: time.Now(), spaces: map[*space]bool{}, pins: map[*operation][][]byte{}, shared: map[shareKey]*arena{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	for i, n := range cfg.Memory {
 		if n == 0 || n%backend.Granule != 0 || n > 1<<40 {

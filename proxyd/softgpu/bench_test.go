@@ -68,7 +68,7 @@ func BenchmarkLaunch(b *testing.B) {
 	}
 }
 
-// BenchmarkEmpty is a job that does nothing: what a stream costs.
+// BenchmarkEmpty is an operation that does nothing: what a stream costs.
 func BenchmarkEmpty(b *testing.B) {
 	x := newBench(b)
 	b.ReportAllocs()

@@ -221,18 +221,18 @@ func (d *device) others(s *space) (out []*space) {
 // now. The mapped space is left out, even if no work of it is under way: a collective may be about to begin there, and
 // what the collective writes before its bytes are pinned would be lost. The caller holds the device's mu.
 func (d *device) joinEqual(s *space) {
-	if d.common == nil || s == d.mapped || !s.yard.shutIfIdle() {
+	if d.common == nil || s == d.mapped || !s.reclaimer.shutIfIdle() {
 		return
 	}
-	defer s.yard.openAgain()
+	defer s.reclaimer.openAgain()
 	var still []*space
 	for _, o := range d.others(s) {
 		switch {
 		case o == d.mapped:
 			continue
-		case o.yard.isShut():
-		case o.yard.shutIfIdle():
-			defer o.yard.openAgain()
+		case o.reclaimer.isShut():
+		case o.reclaimer.shutIfIdle():
+			defer o.reclaimer.openAgain()
 		default:
 			continue
 		}

@@ -92,10 +92,10 @@ func (d *device) useBlock(b backend.SpaceBlock, f func(a *arena, at uint64) bool
 	s, ok := b.Space.(*space)
 	// A restored space may be mapped, and its job is stopped. What is under way in spite of that loses no more than to
 	// WriteBlock, since all of the block is written.
-	if !ok || s.at.Load() != d || s.yard.isShut() || !s.yard.shutIfIdle() {
+	if !ok || s.at.Load() != d || s.reclaimer.isShut() || !s.reclaimer.shutIfIdle() {
 		return false
 	}
-	defer s.yard.openAgain()
+	defer s.reclaimer.openAgain()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a, at, err := findBlock(s, b.ID)

@@ -84,7 +84,7 @@ func (c *cudaContext) copyTask(p backend.Copy) (task, error) {
 	if src.pitch == w && dst.pitch == w && (d == 1 || src.rows == h && dst.rows == h) {
 		w, h, d = w*h*d, 1, 1
 	}
-	run := func(*job) error {
+	run := func(*operation) error {
 		for z := range d {
 			for y := range h {
 				at := func(s side) uint64 { return s.first + s.pitch*(y+s.rows*z) }
@@ -223,7 +223,7 @@ func (c *cudaContext) fillTask(f backend.Fill) (task, error) {
 	}
 	var unit [4]byte
 	binary.LittleEndian.PutUint32(unit[:], f.Value)
-	return task{run: func(*job) error {
+	return task{run: func(*operation) error {
 		for y := range h {
 			pieces, err := c.space.reachBytes(f.Addr+backend.Addr(f.Pitch*y), row)
 			if err != nil {
@@ -246,7 +246,7 @@ func (c *cudaContext) exchangeTask(buffers []backend.Buffer, begin func([][]byte
 			return task{}, err
 		}
 	}
-	return task{run: func(of *job) error {
+	return task{run: func(of *operation) error {
 		for {
 			if err := c.exchangeBytes(of, buffers, begin); !errors.Is(err, backend.ErrPutBack) {
 				return err
@@ -255,31 +255,32 @@ func (c *cudaContext) exchangeTask(buffers []backend.Buffer, begin func([][]byte
 	}}, nil
 }
 
-// exchangeBytes hands bytes to begin and waits until done is called. After ErrPutBack exchange returns when the job may begin
-// again.
-func (c *cudaContext) exchangeBytes(of *job, buffers []backend.Buffer, begin func([][]byte, func(error))) error {
-	// The exchange may go on after the space was closed, so the exchange holds the bytes, not the stream's job.
+// exchangeBytes hands bytes to begin and waits until done is called. After ErrPutBack exchange returns when the
+// operation may begin again.
+func (c *cudaContext) exchangeBytes(of *operation, buffers []backend.Buffer, begin func([][]byte, func(error))) error {
+	// The exchange may go on after the space was closed, so the exchange holds the bytes, not the stream's
+	// operation.
 	s := c.space
-	j := &job{foreign: true}
+	op := &operation{foreign: true}
 	var uses []*space
 	for _, b := range buffers {
 		uses = append(uses, s.spacesHolding(b.Addr, b.Size)...)
 	}
 	uses = withoutDuplicates(uses)
 	// Until the bytes are pinned, the spaces do not leave their devices: what is foreign does not keep them.
-	here := &job{}
+	here := &operation{}
 	for _, u := range uses {
-		u.beginJob(here)
-		u.beginJob(j)
+		u.beginOperation(here)
+		u.beginOperation(op)
 	}
 	found := func() {
 		for _, u := range uses {
-			u.yard.endJob(here)
+			u.reclaimer.endOperation(here)
 		}
 	}
 	end := func() {
 		for _, u := range uses {
-			u.yard.endJob(j)
+			u.reclaimer.endOperation(op)
 		}
 	}
 	pieces := make([][][]byte, len(buffers))
@@ -299,7 +300,7 @@ func (c *cudaContext) exchangeBytes(of *job, buffers []backend.Buffer, begin fun
 			whole[i] = append(whole[i], p...)
 		}
 	}
-	s.device.backend.pinPieces(j, pieces)
+	s.device.backend.pinPieces(op, pieces)
 	found()
 	over := make(chan error, 1)
 	begin(whole, func(err error) {
@@ -311,7 +312,7 @@ func (c *cudaContext) exchangeBytes(of *job, buffers []backend.Buffer, begin fun
 				}
 			}
 		}
-		s.device.backend.unpinJob(j)
+		s.device.backend.unpinOperation(op)
 		end()
 		over <- err
 	})
@@ -323,8 +324,8 @@ func (c *cudaContext) exchangeBytes(of *job, buffers []backend.Buffer, begin fun
 }
 
 // awaitExchange waits until an exchange is over, and the space mapped. The space may be unmapped meanwhile, for the other
-// side of the wait may need this device. After ErrPutBack the job has not begun until it may begin again.
-func awaitExchange(s *space, of *job, over <-chan error) error {
+// side of the wait may need this device. After ErrPutBack the operation has not begun until it may begin again.
+func awaitExchange(s *space, of *operation, over <-chan error) error {
 	err := errClosed
 	mapped := s.gate.AsideUntil(func() (begun bool) {
 		s.active.Wait(func() {

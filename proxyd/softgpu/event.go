@@ -141,7 +141,7 @@ func (st *stream) Record(x backend.Event) error {
 		return err
 	}
 	r := &recording{mark: newMark()}
-	st.submitJob(&job{mark: r.mark, always: true, run: func(*job) error {
+	st.submitOperation(&operation{mark: r.mark, always: true, run: func(*operation) error {
 		r.at = st.context.space.device.backend.timeSinceStart()
 		return nil
 	}})
@@ -163,7 +163,7 @@ func (st *stream) Wait(x backend.Event) error {
 		return err
 	}
 	if r != nil && !r.mark.isReached() {
-		st.submitJob(&job{deps: []*mark{r.mark}})
+		st.submitOperation(&operation{deps: []*mark{r.mark}})
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func (c *cudaContext) checkWord(a backend.Addr, size int) error {
 // Write implements backend.Stream.
 func (st *stream) Write(a backend.Addr, size int, value uint64) error {
 	return st.enqueueTask(func(c *cudaContext) (task, error) {
-		return task{run: func(*job) error {
+		return task{run: func(*operation) error {
 			b, err := c.space.reachBytes(a, uint64(size))
 			if err == nil {
 				storeWord(b[0], value)
@@ -195,13 +195,13 @@ func (st *stream) WaitValue(a backend.Addr, size int, value uint64, cond backend
 		if cond > backend.Nor {
 			return task{}, fmt.Errorf("wait for a value: condition %d: %w", cond, backend.InvalidValue)
 		}
-		return task{run: func(j *job) error { return c.waitValue(j, a, size, value, cond) }}, c.checkWord(a, size)
+		return task{run: func(op *operation) error { return c.waitValue(op, a, size, value, cond) }}, c.checkWord(a, size)
 	})
 }
 
 // waitValue looks at a word until the condition holds: the program's writes to pinned memory are not reported.
-func (c *cudaContext) waitValue(j *job, a backend.Addr, size int, value uint64, cond backend.Condition) error {
-	j.noteProgress(false, backend.Partial{}) // to wait again is the same
+func (c *cudaContext) waitValue(op *operation, a backend.Addr, size int, value uint64, cond backend.Condition) error {
+	op.noteProgress(false, backend.Partial{}) // to wait again is the same
 	const soonest, latest, away = 20 * time.Microsecond, time.Millisecond, 100 * time.Millisecond
 	s, pause := c.space, soonest
 	timer := time.NewTimer(0)
@@ -216,7 +216,7 @@ func (c *cudaContext) waitValue(j *job, a backend.Addr, size int, value uint64, 
 				case <-s.ctx.Done():
 					err = errClosed
 				case <-timer.C:
-					met, isAway, err = s.wordHolds(j, a, size, value, cond, false)
+					met, isAway, err = s.wordHolds(op, a, size, value, cond, false)
 					timer.Reset(pause)
 					pause = min(2*pause, most)
 				}
@@ -225,7 +225,7 @@ func (c *cudaContext) waitValue(j *job, a backend.Addr, size int, value uint64, 
 			return errClosed
 		}
 		if isAway { // the space is mapped now
-			met, _, err = s.wordHolds(j, a, size, value, cond, true)
+			met, _, err = s.wordHolds(op, a, size, value, cond, true)
 		}
 		if met || err != nil || c.Err() != nil {
 			return err
@@ -235,14 +235,14 @@ func (c *cudaContext) waitValue(j *job, a backend.Addr, size int, value uint64, 
 
 // wordHolds looks at a word, of a space that need not be mapped. Memory that was swapped comes back if fetch says so,
 // else away is true.
-func (s *space) wordHolds(j *job, a backend.Addr, size int, value uint64, cond backend.Condition, fetch bool) (met, away bool, err error) {
+func (s *space) wordHolds(op *operation, a backend.Addr, size int, value uint64, cond backend.Condition, fetch bool) (met, away bool, err error) {
 	for _, u := range s.spacesHolding(a, uint64(size)) {
 		if fetch {
-			u.beginJob(j)
-		} else if !u.yard.beginJob(j) {
+			u.beginOperation(op)
+		} else if !u.reclaimer.beginOperation(op) {
 			return false, true, nil
 		}
-		defer u.yard.endJob(j)
+		defer u.reclaimer.endOperation(op)
 	}
 	b, err := s.reachBytes(a, uint64(size))
 	if err != nil {

@@ -244,15 +244,15 @@ func (r *run) carryOut(t task) {
 		return
 	}
 	defer g.Leave()
-	j, uses := &job{}, t.uses
+	op, uses := &operation{}, t.uses
 	if t.late {
 		uses = withoutDuplicates(append(r.context.space.spacesInSight(), uses...))
 	}
 	for _, u := range uses {
-		u.beginJob(j)
-		defer u.yard.endJob(j)
+		u.beginOperation(op)
+		defer u.reclaimer.endOperation(op)
 	}
-	if err := t.run(j); err != nil {
+	if err := t.run(op); err != nil {
 		r.context.setFault(err)
 	}
 }
@@ -279,12 +279,12 @@ func (st *stream) Graph(b backend.Exec) error {
 	if err != nil {
 		return err
 	}
-	j := &job{always: true, steps: true, mark: newMark(), run: func(*job) error { r.runLaunch(); return nil }, drop: r.reachRecordings}
+	op := &operation{always: true, steps: true, mark: newMark(), run: func(*operation) error { r.runLaunch(); return nil }, drop: r.reachRecordings}
 	if x.last != nil {
-		j.deps = append(j.deps, x.last)
+		op.deps = append(op.deps, x.last)
 	}
-	x.last = j.mark
-	st.submitJob(j)
+	x.last = op.mark
+	st.submitOperation(op)
 	r.publishEvents()
 	return nil
 }

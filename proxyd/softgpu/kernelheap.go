@@ -25,7 +25,7 @@ type kernelHeap struct {
 const kernelAlign = 16
 
 // newKernelHeap makes the heap of a space, and maps it. The caller holds the space's mu, or has the space for itself.
-func newKernelHeap(b *book, t *table, size uint64) (*kernelHeap, error) {
+func newKernelHeap(b *spaceLedger, t *table, size uint64) (*kernelHeap, error) {
 	ar, err := b.NewArena(ledger.RoundUp(size, backend.Granule))
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (s *space) hasKernelHeap() bool {
 }
 
 // restoreKernelHeap makes the heap that a state describes, of at most memory bytes. The caller has the space for itself.
-func restoreKernelHeap(b *book, t *table, memory uint64, st *backend.KernelHeap) (*kernelHeap, error) {
+func restoreKernelHeap(b *spaceLedger, t *table, memory uint64, st *backend.KernelHeap) (*kernelHeap, error) {
 	if st.Base != b.End() || st.Size == 0 || st.Size > memory {
 		return nil, fmt.Errorf("%d bytes at %#x", st.Size, uint64(st.Base))
 	}

@@ -135,12 +135,12 @@ func (c *cudaContext) launchTask(l backend.Launch, of *conditions) (task, error)
 	spec.malloc = func(n uint64) uint64 { return s.allocFromKernel(n, heap, c.id) }
 	spec.free = s.kernelFree
 	spec.condition = of.setValue
-	return task{run: func(j *job) error { return launchOnce(s, j, f, spec, l.Done, fifo) }, uses: s.spacesInSight()}, nil
+	return task{run: func(op *operation) error { return launchOnce(s, op, f, spec, l.Done, fifo) }, uses: s.spacesInSight()}, nil
 }
 
 // carryOutLaunch runs the rest of a kernel. While the space is paused the kernel waits, after the blocks that run,
 // unless the kernel is cooperative or a node of a graph. run is a copy: a graph's nodes run many times.
-func (s *space) carryOutLaunch(j *job, k kernel, run launch, done backend.Partial, fifo uint64) error {
+func (s *space) carryOutLaunch(op *operation, k kernel, run launch, done backend.Partial, fifo uint64) error {
 	var text []byte
 	run.output = func(fd int, more []byte) {
 		switch {
@@ -153,7 +153,7 @@ func (s *space) carryOutLaunch(j *job, k kernel, run launch, done backend.Partia
 			done.Printed += uint64(len(more))
 		}
 	}
-	if j.stream != nil && !run.cooperative {
+	if op.stream != nil && !run.cooperative {
 		run.paused = s.gate.IsPaused
 	}
 	for all := run.grid.Count(); ; {
@@ -165,7 +165,7 @@ func (s *space) carryOutLaunch(j *job, k kernel, run launch, done backend.Partia
 		if err != nil || done.Blocks >= all {
 			return err
 		}
-		if !j.keepRemainder(done) {
+		if !op.keepRemainder(done) {
 			return errClosed
 		}
 	}

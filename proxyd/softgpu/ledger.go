@@ -11,8 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
-// book is what calls may name, over bytes of this process. The space's lock guards a book.
-type book struct {
+// spaceLedger is what calls may name, over bytes of this process. The space's lock guards a spaceLedger.
+type spaceLedger struct {
 	*ledger.Ledger[*arena]
 	freeing []freeing
 }
@@ -64,14 +64,14 @@ func bytesOf(p piece) []byte {
 }
 
 // noteFreed notes that addresses may be given to other allocations, which wait for the mark.
-func (b *book) noteFreed(a backend.Addr, n uint64) *mark {
+func (b *spaceLedger) noteFreed(a backend.Addr, n uint64) *mark {
 	over := newMark()
 	b.freeing = append(b.freeing, freeing{a, n, over})
 	return over
 }
 
 // waitsFor lists what must be over before addresses can be used again.
-func (b *book) waitsFor(a backend.Addr, n uint64) []*mark {
+func (b *spaceLedger) waitsFor(a backend.Addr, n uint64) []*mark {
 	var out []*mark
 	b.freeing = slices.DeleteFunc(b.freeing, func(f freeing) bool { return f.over.isReached() })
 	for _, f := range b.freeing {

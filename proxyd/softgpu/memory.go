@@ -126,11 +126,11 @@ func (s *space) afterMarks(over *mark, marks []*mark, f func()) {
 	}()
 }
 
-// guardBytes calls f, which touches the space's bytes outside of any job, unless the space is closed.
+// guardBytes calls f, which touches the space's bytes outside of any operation, unless the space is closed.
 func (s *space) guardBytes(f func()) bool {
-	j := &job{}
-	s.beginJob(j)
-	defer s.yard.endJob(j)
+	op := &operation{}
+	s.beginOperation(op)
+	defer s.reclaimer.endOperation(op)
 	if s.isClosed() {
 		return false
 	}
@@ -185,7 +185,7 @@ func (s *space) UnmapHost(a backend.Addr) error {
 	}
 	s.table.unmapBytes(a)
 	gone := newMark()
-	s.yard.freeWhenUnused(gone.reachMark, true)
+	s.reclaimer.freeWhenUnused(gone.reachMark, true)
 	<-gone.ch
 	return nil
 }

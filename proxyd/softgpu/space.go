@@ -18,23 +18,23 @@ import (
 type space struct {
 	*ledger.Calls[*arena] // that concern the ledger alone
 
-	device *device                // that the space was made on: the backend, and what kernels are told
-	at     atomic.Pointer[device] // that the space is on; lockDeviceOf reads it
-	number uint64                 // of the backend's spaces, in the order in which they were made
-	cfg    backend.SpaceConfig
-	size   uint64 // of addresses
-	table  table
-	gate   *gate.Gate
-	active *gate.Activity
-	yard   yard
-	output sync.Mutex      // held while Output runs
-	ctx    context.Context // ends kernels when the space is closed
-	cancel context.CancelFunc
+	device    *device                // that the space was made on: the backend, and what kernels are told
+	at        atomic.Pointer[device] // that the space is on; lockDeviceOf reads it
+	number    uint64                 // of the backend's spaces, in the order in which they were made
+	cfg       backend.SpaceConfig
+	size      uint64 // of addresses
+	table     table
+	gate      *gate.Gate
+	active    *gate.Activity
+	reclaimer reclaimer
+	output    sync.Mutex      // held while Output runs
+	ctx       context.Context // ends kernels when the space is closed
+	cancel    context.CancelFunc
 
 	mu          sync.Mutex
 	closed      bool
 	restoring   bool // from a state, until mapped
-	ledger      book
+	ledger      spaceLedger
 	contexts    map[backend.ContextID]*cudaContext
 	nextContext backend.ContextID
 	peers       []*space // spaces with memory that our kernels see
@@ -159,14 +159,14 @@ func (s *space) Freeing() bool {
 // Work implements backend.Space.
 func (s *space) Work() backend.WorkState { return s.active.State() }
 
-// waitAside waits for other work within a job: meanwhile the space may be unmapped, and is not runnable. waitAside
-// returns false if the space will never be mapped again.
+// waitAside waits for other work within an operation: meanwhile the space may be unmapped, and is not runnable.
+// waitAside returns false if the space will never be mapped again.
 func (s *space) waitAside(wait func()) bool {
 	return s.gate.Aside(func() { s.active.Wait(wait) })
 }
 
-// awaitAside waits for marks before a job; meanwhile the job does not make the space runnable. awaitAside returns false
-// if the space was closed.
+// awaitAside waits for marks before an operation; meanwhile the operation does not make the space runnable. awaitAside
+// returns false if the space was closed.
 func (s *space) awaitAside(marks []*mark) (live bool) {
 	if marks = unreachedMarks(marks); len(marks) == 0 {
 		return true
@@ -283,8 +283,8 @@ func (s *space) Close() error {
 	// From here on no work finds memory any more. What runs ends soon; other uses of memory, a collective, may take
 	// their time.
 	quiet := newMark()
-	s.yard.freeWhenUnused(quiet.reachMark, false)
-	s.yard.freeWhenUnused(s.releaseAll, true)
+	s.reclaimer.freeWhenUnused(quiet.reachMark, false)
+	s.reclaimer.freeWhenUnused(s.releaseAll, true)
 	<-quiet.ch
 	return nil
 }

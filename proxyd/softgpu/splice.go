@@ -122,29 +122,29 @@ type accesses struct {
 // attempt is a launch that may take a result, or leave one.
 type attempt struct {
 	*splicer
-	space  *space
-	job    *job
-	others int // spaces that may launch the same
-	begun  uint64
-	holds  bool // other work of the space waits
-	site   splice.Site
-	plan   splice.Plan
-	spans  []splice.Span // whose bytes are in the record
-	record splice.Record
-	read   uint64 // bytes, for the record
-	seen   accesses
-	issued atomic.Uint64
+	space     *space
+	operation *operation
+	others    int // spaces that may launch the same
+	begun     uint64
+	holds     bool // other work of the space waits
+	site      splice.Site
+	plan      splice.Plan
+	spans     []splice.Span // whose bytes are in the record
+	record    splice.Record
+	read      uint64 // bytes, for the record
+	seen      accesses
+	issued    atomic.Uint64
 }
 
 // launchOnce carries out a launch, or takes the result of the same launch of another space.
-func launchOnce(s *space, j *job, f *function, spec launch, done backend.Partial, fifo uint64) error {
+func launchOnce(s *space, op *operation, f *function, spec launch, done backend.Partial, fifo uint64) error {
 	d := s.at.Load()
 	if d.splicer == nil {
-		return s.carryOutLaunch(j, f.kernel, spec, done, fifo)
+		return s.carryOutLaunch(op, f.kernel, spec, done, fifo)
 	}
-	a := d.beginAttempt(s, j, f, &spec, done)
+	a := d.beginAttempt(s, op, f, &spec, done)
 	if a == nil {
-		return s.carryOutLaunch(j, f.kernel, spec, done, fifo)
+		return s.carryOutLaunch(op, f.kernel, spec, done, fifo)
 	}
 	if a.plan.Compare {
 		if taken, err := a.takeResult(); taken || err != nil {
@@ -161,7 +161,7 @@ func launchOnce(s *space, j *job, f *function, spec launch, done backend.Partial
 	default:
 		spec.seen = nil
 	}
-	err := s.carryOutLaunch(j, f.kernel, spec, done, fifo)
+	err := s.carryOutLaunch(op, f.kernel, spec, done, fifo)
 	all.Add(a.issued.Load())
 	switch {
 	case err != nil:
@@ -176,8 +176,8 @@ func launchOnce(s *space, j *job, f *function, spec launch, done backend.Partial
 }
 
 // beginAttempt returns nil for a launch that runs for its space.
-func (d *device) beginAttempt(s *space, j *job, f *function, spec *launch, done backend.Partial) *attempt {
-	a := &attempt{splicer: d.splicer, space: s, job: j}
+func (d *device) beginAttempt(s *space, op *operation, f *function, spec *launch, done backend.Partial) *attempt {
+	a := &attempt{splicer: d.splicer, space: s, operation: op}
 	others, alike := d.countOthers(s)
 	a.others = alike
 	why := ""
@@ -220,7 +220,7 @@ func (d *device) countOthers(s *space) (others, alike int) {
 
 // makeRecord makes the record of a launch. It returns why there is none, or "".
 func (a *attempt) makeRecord(f *function, spec *launch) string {
-	begun, alone := a.space.yard.isAlone(a.job)
+	begun, alone := a.space.reclaimer.isAlone(a.operation)
 	if a.begun = begun; !alone && a.twist != anyTime {
 		return whyOther
 	}
@@ -287,14 +287,14 @@ func (a *attempt) hashRecord(spec *launch) {
 // holdOthers keeps other work of the space from beginning, so that it sees and changes none of the bytes that are copied.
 // It returns false if some has begun since the bytes were hashed. letOthersBegin follows in any case.
 func (a *attempt) holdOthers() bool {
-	a.holds = a.space.yard.holdOthers(a.job, a.begun)
+	a.holds = a.space.reclaimer.holdOthers(a.operation, a.begun)
 	return a.holds || a.twist == anyTime
 }
 
 // letOthersBegin undoes holdOthers.
 func (a *attempt) letOthersBegin() {
 	if a.holds {
-		a.space.yard.letOthersBegin()
+		a.space.reclaimer.letOthersBegin()
 	}
 	a.holds = false
 }

@@ -12,30 +12,30 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// stream is a queue of jobs. A goroutine carries them out while there are any.
+// stream is a queue of operations. A goroutine carries them out while there are any.
 type stream struct {
 	context *cudaContext
 	cfg     backend.StreamConfig
 
 	mu    sync.Mutex
 	gone  bool
-	queue []*job
+	queue []*operation
 	busy  bool
-	now   *job // taken off the queue and not done
+	now   *operation // taken off the queue and not done
 	given uint64
 	done  uint64
 	last  *mark
 	room  chan struct{} // closed when the queue is no longer full; nil when no goroutine waits
 }
 
-// maxQueued is how many jobs a stream holds before its program must wait, as a device does.
+// maxQueued is how many operations a stream holds before its program must wait, as a device does.
 const maxQueued = 1 << 16
 
-// task is what a job does, checked and ready: of a stream or of a node of a graph.
+// task is what an operation does, checked and ready: of a stream or of a node of a graph.
 type task struct {
-	run  func(*job) error
+	run  func(*operation) error
 	uses []*space
-	late bool // of a restored graph's node: the job also uses what the space sees at its beginning
+	late bool // of a restored graph's node: the operation also uses what the space sees at its beginning
 }
 
 // Config implements backend.Stream.
@@ -86,32 +86,32 @@ func (st *stream) lastMark() *mark {
 	return st.last
 }
 
-// submitJob queues a job behind its dependencies.
-func (st *stream) submitJob(j *job) {
-	if j.mark == nil {
-		j.mark = newMark()
+// submitOperation queues an operation behind its dependencies.
+func (st *stream) submitOperation(op *operation) {
+	if op.mark == nil {
+		op.mark = newMark()
 	}
 	c := st.context
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case st == c.legacy:
-		j.deps = append(j.deps, c.left...)
+		op.deps = append(op.deps, c.left...)
 		for o := range c.streams {
 			if o != st && !o.cfg.NonBlocking {
-				j.deps = append(j.deps, o.lastMark())
+				op.deps = append(op.deps, o.lastMark())
 			}
 		}
 	case !st.cfg.NonBlocking:
-		j.deps = append(j.deps, c.legacy.lastMark())
+		op.deps = append(op.deps, c.legacy.lastMark())
 	}
-	j.deps = unreachedMarks(j.deps)
+	op.deps = unreachedMarks(op.deps)
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	j.stream = st
-	st.queue = append(st.queue, j)
+	op.stream = st
+	st.queue = append(st.queue, op)
 	st.given++
-	st.last = j.mark
+	st.last = op.mark
 	if !st.busy {
 		st.busy = true
 		go st.workQueue()
@@ -147,75 +147,75 @@ func (st *stream) Progress() backend.Progress {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	p := backend.Progress{Given: st.given, Done: st.done}
-	if j := st.now; j != nil {
-		p.Begun, p.Partial = j.begun, j.partial
+	if op := st.now; op != nil {
+		p.Begun, p.Partial = op.begun, op.partial
 	}
 	return p
 }
 
-// noteProgress notes that a stream's job has begun, or could begin again, after the work done so far.
-func (j *job) noteProgress(begun bool, done backend.Partial) {
-	if j.stream == nil {
+// noteProgress notes that a stream's operation has begun, or could begin again, after the work done so far.
+func (op *operation) noteProgress(begun bool, done backend.Partial) {
+	if op.stream == nil {
 		return
 	}
-	j.stream.mu.Lock()
-	defer j.stream.mu.Unlock()
-	j.begun, j.partial = begun, done
+	op.stream.mu.Lock()
+	defer op.stream.mu.Unlock()
+	op.begun, op.partial = begun, done
 }
 
-// keepRemainder has a job that has done a part of its work wait while the space is paused, or unmapped. Nothing keeps its memory
-// meanwhile. keepRemainder returns false if the space was closed.
-func (j *job) keepRemainder(done backend.Partial) bool {
-	j.noteProgress(false, done)
-	for _, u := range j.uses {
-		u.yard.endJob(j)
+// keepRemainder has an operation that has done a part of its work wait while the space is paused, or unmapped. Nothing
+// keeps its memory meanwhile. keepRemainder returns false if the space was closed.
+func (op *operation) keepRemainder(done backend.Partial) bool {
+	op.noteProgress(false, done)
+	for _, u := range op.uses {
+		u.reclaimer.endOperation(op)
 	}
-	if !j.stream.context.space.gate.Rest() {
+	if !op.stream.context.space.gate.Rest() {
 		return false
 	}
-	for _, u := range j.uses {
-		u.beginJob(j)
+	for _, u := range op.uses {
+		u.beginOperation(op)
 	}
-	j.noteProgress(true, backend.Partial{})
+	op.noteProgress(true, backend.Partial{})
 	return true
 }
 
-// finishJob notes that the stream's job is done.
-func (st *stream) finishJob(j *job) {
+// finishOperation notes that the stream's operation is done.
+func (st *stream) finishOperation(op *operation) {
 	st.mu.Lock()
 	st.now = nil
 	st.done++
 	st.mu.Unlock()
-	j.mark.reachMark()
+	op.mark.reachMark()
 }
 
-// carryOut carries out a job when its time has come.
-func (st *stream) carryOut(j *job) {
-	defer st.finishJob(j)
+// carryOut carries out an operation when its time has come.
+func (st *stream) carryOut(op *operation) {
+	defer st.finishOperation(op)
 	c := st.context
 	s := c.space
-	if !s.awaitAside(j.deps) || !s.gate.Enter() {
-		if j.drop != nil {
-			j.drop()
+	if !s.awaitAside(op.deps) || !s.gate.Enter() {
+		if op.drop != nil {
+			op.drop()
 		}
 		return
 	}
-	j.noteProgress(true, backend.Partial{})
-	if j.steps {
+	op.noteProgress(true, backend.Partial{})
+	if op.steps {
 		s.gate.Leave()
 		s.active.End()
 		defer s.active.Begin()
 	} else {
 		defer s.gate.Leave()
 	}
-	if j.run == nil || !j.always && c.Err() != nil {
+	if op.run == nil || !op.always && c.Err() != nil {
 		return
 	}
-	for _, u := range j.uses {
-		u.beginJob(j)
-		defer u.yard.endJob(j)
+	for _, u := range op.uses {
+		u.beginOperation(op)
+		defer u.reclaimer.endOperation(op)
 	}
-	if err := j.run(j); err != nil {
+	if err := op.run(op); err != nil {
 		c.setFault(err)
 	}
 }
@@ -229,7 +229,7 @@ func (st *stream) enqueueTask(prepare func(*cudaContext) (task, error)) error {
 	if err != nil {
 		return err
 	}
-	st.submitJob(&job{run: t.run, uses: t.uses})
+	st.submitOperation(&operation{run: t.run, uses: t.uses})
 	return nil
 }
 
@@ -258,7 +258,7 @@ func (st *stream) Host(f func()) error {
 	if err := st.waitReady(); err != nil {
 		return err
 	}
-	st.submitJob(&job{always: true, run: func(*job) error {
+	st.submitOperation(&operation{always: true, run: func(*operation) error {
 		if !st.context.space.waitAside(f) {
 			return errClosed
 		}
@@ -282,7 +282,7 @@ func (st *stream) AllocAsync(id backend.PoolID, n uint64) (backend.Addr, error) 
 	waits := s.ledger.waitsFor(p.Alloc.Base, p.Size())
 	s.mu.Unlock()
 	s.at.Load().makeRoomFor(s)
-	st.submitJob(&job{deps: waits, always: true, run: func(*job) error { return s.attachPiece(p) }})
+	st.submitOperation(&operation{deps: waits, always: true, run: func(*operation) error { return s.attachPiece(p) }})
 	return p.Alloc.Base, nil
 }
 
@@ -296,14 +296,15 @@ func (st *stream) FreeAsync(a backend.Addr) error {
 	if s != st.context.space {
 		uses = st.context.space.spacesInSight()
 	}
-	// The addresses are not given away before the job is queued, or the job could come to wait for their next owner.
+	// The addresses are not given away before the operation is queued, or the operation could come to wait for
+	// their next owner.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p, over, err := s.takeFromLedger(a, backend.Plain, backend.Pooled)
 	if err != nil {
 		return err
 	}
-	st.submitJob(&job{mark: over, always: true, run: func(*job) error { s.unmapPiece(p); return nil }, uses: uses})
+	st.submitOperation(&operation{mark: over, always: true, run: func(*operation) error { s.unmapPiece(p); return nil }, uses: uses})
 	return nil
 }
 

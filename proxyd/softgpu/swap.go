@@ -76,7 +76,7 @@ func (d *device) makeRoomFor(s *space) {
 // caller holds the device's mu.
 func (s *space) leaveDevice() {
 	s.held = 0
-	if !s.yard.shutIfIdle() {
+	if !s.reclaimer.shutIfIdle() {
 		return
 	}
 	s.mu.Lock()
@@ -92,7 +92,7 @@ func (s *space) leaveDevice() {
 
 // comeBack undoes leave. The caller holds the device's mu.
 func (s *space) comeBack() {
-	if !s.yard.isShut() {
+	if !s.reclaimer.isShut() {
 		return
 	}
 	s.mu.Lock()
@@ -104,12 +104,12 @@ func (s *space) comeBack() {
 		}
 	})
 	swap.Took += time.Since(began)
-	s.yard.openAgain()
+	s.reclaimer.openAgain()
 }
 
-// beginJob is what work does first that touches the space's bytes.
-func (s *space) beginJob(j *job) {
-	for !s.yard.beginJob(j) {
+// beginOperation is what work does first that touches the space's bytes.
+func (s *space) beginOperation(op *operation) {
+	for !s.reclaimer.beginOperation(op) {
 		d := lockDeviceOf(s)
 		s.comeBack()
 		d.mu.Unlock()
@@ -156,17 +156,17 @@ func moveTouched(to, from []byte) (n uint64) {
 	return n
 }
 
-// pinPieces keeps bytes where they are until the job that they are for is over.
-func (b *Backend) pinPieces(j *job, pieces [][][]byte) {
+// pinPieces keeps bytes where they are until the operation that they are for is over.
+func (b *Backend) pinPieces(op *operation, pieces [][][]byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pins[j] = slices.Concat(pieces...)
+	b.pins[op] = slices.Concat(pieces...)
 }
 
-func (b *Backend) unpinJob(j *job) {
+func (b *Backend) unpinOperation(op *operation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.pins, j)
+	delete(b.pins, op)
 }
 
 // isPinned tells whether any of these bytes must stay.

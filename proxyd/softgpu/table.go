@@ -11,8 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// table is the memory that running work finds: addresses over bytes. What calls may name is another matter, see book:
-// the two differ for as long as stream-ordered allocations are under way.
+// table is the memory that running work finds: addresses over bytes. What calls may name is another matter, see
+// spaceLedger: the two differ for as long as stream-ordered allocations are under way.
 type table struct {
 	engine addresses // what kernels see
 

@@ -27,7 +27,7 @@ func (s *space) ReleaseMemory(id backend.MemoryID) error {
 
 // giveBack drops a reference to bytes once no work uses them.
 func (s *space) giveBack(ar *holder) {
-	s.yard.freeWhenUnused(func() {
+	s.reclaimer.freeWhenUnused(func() {
 		s.mu.Lock()
 		last := s.ledger.Unref(ar)
 		s.mu.Unlock()

@@ -52,14 +52,14 @@ func unreachedMarks(marks []*mark) []*mark {
 	return out
 }
 
-// job is a piece of work in a stream's queue.
-type job struct {
+// operation is a piece of work in a stream's queue.
+type operation struct {
 	deps   []*mark
-	run    func(*job) error // nil: nothing to do
-	always bool             // run even if the context has a fault
-	steps  bool             // each of its steps enters the gate itself: between them they wait for others
-	uses   []*space         // with memory that the job touches while running
-	drop   func()           // called instead when the space was closed, or nil
+	run    func(*operation) error // nil: nothing to do
+	always bool                   // run even if the context has a fault
+	steps  bool                   // each of its steps enters the gate itself: between them they wait for others
+	uses   []*space               // with memory that the operation touches while running
+	drop   func()                 // called instead when the space was closed, or nil
 	// foreign is work of other code, which was given bytes and may keep them for long.
 	foreign bool
 	mark    *mark
@@ -69,132 +69,134 @@ type job struct {
 	partial backend.Partial
 }
 
-// yard keeps bytes that are no longer mapped until the work that runs now and can reach them has ended: a kernel may still be
-// using them.
-type yard struct {
+// reclaimer keeps bytes that are no longer mapped until the work that runs now and can reach them has ended: a kernel
+// may still be using them.
+type reclaimer struct {
 	mu      sync.Mutex
 	away    bool // the bytes are elsewhere: no work may begin
-	running map[*job]bool
-	begun   uint64 // jobs, in all
-	graves  []*grave
-	held    chan struct{} // other jobs wait to begin until it is closed; nil: none has to wait
+	running map[*operation]bool
+	begun   uint64 // operations, in all
+	pending []*pendingFree
+	held    chan struct{} // other operations wait to begin until it is closed; nil: none has to wait
 }
 
-type grave struct {
-	waits map[*job]bool
+// pendingFree is what is freed when the operations that it waits for have ended.
+type pendingFree struct {
+	waits map[*operation]bool
 	free  func()
 }
 
-// beginJob enters a job, unless the bytes are elsewhere. It waits while holdOthers holds jobs up.
-func (y *yard) beginJob(j *job) bool {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	for held := y.held; held != nil; held = y.held {
-		y.mu.Unlock()
+// beginOperation enters an operation, unless the bytes are elsewhere. beginOperation waits while holdOthers holds
+// operations up.
+func (r *reclaimer) beginOperation(op *operation) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for held := r.held; held != nil; held = r.held {
+		r.mu.Unlock()
 		<-held
-		y.mu.Lock()
+		r.mu.Lock()
 	}
-	if y.away {
+	if r.away {
 		return false
 	}
-	if y.running == nil {
-		y.running = map[*job]bool{}
+	if r.running == nil {
+		r.running = map[*operation]bool{}
 	}
-	y.running[j] = true
-	y.begun++
+	r.running[op] = true
+	r.begun++
 	return true
 }
 
-// isAlone tells whether no job but j uses the bytes, and how many jobs have begun. If that is the same later, no other job
-// has used them meanwhile.
-func (y *yard) isAlone(j *job) (begun uint64, alone bool) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	return y.begun, len(y.running) == 1 && y.running[j]
+// isAlone tells whether no operation but op uses the bytes, and how many operations have begun. If that is the same
+// later, no other operation has used them meanwhile.
+func (r *reclaimer) isAlone(op *operation) (begun uint64, alone bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.begun, len(r.running) == 1 && r.running[op]
 }
 
-// holdOthers lets no other job begin, and returns true, if j is alone and no other job has begun since isAlone returned
-// begun. The caller calls letOthersBegin soon, and waits for no job before.
-func (y *yard) holdOthers(j *job, begun uint64) bool {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	if y.begun != begun || len(y.running) != 1 || !y.running[j] {
+// holdOthers lets no other operation begin, and returns true, if op is alone and no other operation has begun since
+// isAlone returned begun. The caller calls letOthersBegin soon, and waits for no operation before.
+func (r *reclaimer) holdOthers(op *operation, begun uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.begun != begun || len(r.running) != 1 || !r.running[op] {
 		return false
 	}
-	y.held = make(chan struct{})
+	r.held = make(chan struct{})
 	return true
 }
 
 // letOthersBegin undoes holdOthers.
-func (y *yard) letOthersBegin() {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	close(y.held)
-	y.held = nil
+func (r *reclaimer) letOthersBegin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.held)
+	r.held = nil
 }
 
 // shutIfIdle lets no work begin, and returns true, unless work is under way that is not foreign.
-func (y *yard) shutIfIdle() bool {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	for j := range y.running {
-		if !j.foreign {
+func (r *reclaimer) shutIfIdle() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for op := range r.running {
+		if !op.foreign {
 			return false
 		}
 	}
-	y.away = true
+	r.away = true
 	return true
 }
 
-func (y *yard) isShut() bool {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	return y.away
+func (r *reclaimer) isShut() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.away
 }
 
 // openAgain undoes shutIfIdle.
-func (y *yard) openAgain() {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	y.away = false
+func (r *reclaimer) openAgain() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.away = false
 }
 
-func (y *yard) endJob(j *job) {
+func (r *reclaimer) endOperation(op *operation) {
 	var free []func()
-	y.mu.Lock()
-	delete(y.running, j)
-	left := y.graves[:0]
-	for _, g := range y.graves {
-		delete(g.waits, j)
+	r.mu.Lock()
+	delete(r.running, op)
+	left := r.pending[:0]
+	for _, g := range r.pending {
+		delete(g.waits, op)
 		if len(g.waits) == 0 {
 			free = append(free, g.free)
 		} else {
 			left = append(left, g)
 		}
 	}
-	clear(y.graves[len(left):])
-	y.graves = left
-	y.mu.Unlock()
+	clear(r.pending[len(left):])
+	r.pending = left
+	r.mu.Unlock()
 	for _, f := range free {
 		f()
 	}
 }
 
 // freeWhenUnused calls free once no work uses what was unmapped before this call; whether that includes foreign work,
-// see job.foreign, the caller says.
-func (y *yard) freeWhenUnused(free func(), foreign bool) {
-	y.mu.Lock()
-	g := &grave{waits: make(map[*job]bool, len(y.running)), free: free}
-	for j := range y.running {
-		if foreign || !j.foreign {
-			g.waits[j] = true
+// see operation.foreign, the caller says.
+func (r *reclaimer) freeWhenUnused(free func(), foreign bool) {
+	r.mu.Lock()
+	g := &pendingFree{waits: make(map[*operation]bool, len(r.running)), free: free}
+	for op := range r.running {
+		if foreign || !op.foreign {
+			g.waits[op] = true
 		}
 	}
 	wait := len(g.waits) > 0
 	if wait {
-		y.graves = append(y.graves, g)
+		r.pending = append(r.pending, g)
 	}
-	y.mu.Unlock()
+	r.mu.Unlock()
 	if !wait {
 		free()
 	}
