@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts/mountstest"
 )
 
 // listening says who asked for an srun.
@@ -262,8 +264,8 @@ func TestFileThatHangs(t *testing.T) {
 			socket, stop := startServer(t, l)
 			caller := callerCommand(54321, socket, "/")
 			t.Cleanup(func() { _ = caller.Wait() }) // when its file is no more
-			file, hangs := hangingFile(t)
-			caller.Env[len(caller.Env)-1] += file[1:]
+			server, hangs := mountstest.ServeHanging(t)
+			caller.Env[len(caller.Env)-1] += server.Path[1:]
 			hold, err := caller.StdinPipe()
 			if err != nil {
 				t.Fatal(err)

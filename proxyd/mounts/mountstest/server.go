@@ -6,6 +6,7 @@ package mountstest
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,11 +21,15 @@ const (
 	fuseLookup  = 1
 	fuseForget  = 2
 	fuseGetattr = 3
+	fuseSetattr = 4
 	fuseOpen    = 14
+	fuseWrite   = 16
 	fuseStatfs  = 17
 	fuseRelease = 18
 	fuseFlush   = 25
 	fuseInit    = 26
+
+	fuseWritebackCache = 1 << 16
 )
 
 // Server has a file system with a single file.
@@ -33,6 +38,7 @@ type Server struct {
 	Path   string // of the file
 	silent atomic.Bool
 	closed atomic.Int32
+	hangs  chan struct{} // nil: writes and flushes are answered
 }
 
 // Closed returns how often a process has closed the file, for which the kernel waits for the server's answer.
@@ -46,6 +52,20 @@ func (s *Server) Silence() { s.silent.Store(true) }
 // is skipped.
 func Serve(t testing.TB, user int) *Server {
 	t.Helper()
+	return serve(t, user, nil)
+}
+
+// ServeHanging mounts a file system of root's with a file that hangs: no write to the file is answered, and no flush for
+// root, so that root waits when it closes the file. The channel has a value for each request that is left without an
+// answer. What waits gets an error at the end of the test.
+func ServeHanging(t testing.TB) (*Server, <-chan struct{}) {
+	t.Helper()
+	hangs := make(chan struct{}, 100)
+	return serve(t, 0, hangs), hangs
+}
+
+func serve(t testing.TB, user int, hangs chan struct{}) *Server {
+	t.Helper()
 	parent, err := os.MkdirTemp("", "served")
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +75,7 @@ func Serve(t testing.TB, user int) *Server {
 		_ = os.Remove(dir)
 		_ = os.Remove(parent)
 	})
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := errors.Join(os.Chmod(parent, 0o755), os.Mkdir(dir, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	dev, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
@@ -67,7 +87,7 @@ func Serve(t testing.TB, user int) *Server {
 		unix.Close(dev)
 		t.Skip("SKIP: cannot mount FUSE: ", err)
 	}
-	s := &Server{Folder: dir, Path: filepath.Join(dir, "file")}
+	s := &Server{Folder: dir, Path: filepath.Join(dir, "file"), hangs: hangs}
 	var stop [2]int
 	if err := unix.Pipe2(stop[:], unix.O_CLOEXEC); err != nil {
 		t.Fatal(err)
@@ -133,22 +153,37 @@ func encodeAttributes(node uint64, mode uint32) []byte {
 	return b
 }
 
-// answerRequest answers a request. Attributes are not valid for any time: each stat asks.
+// answerRequest answers a request. Attributes are not valid for any time, so each stat asks; but the kernel keeps those of
+// a file that hangs, with what is written to the file, until the flush.
 func (s *Server) answerRequest(request []byte) (out []byte, errno unix.Errno, answered bool) {
-	switch binary.LittleEndian.Uint32(request[4:]) {
+	call := binary.LittleEndian.Uint32(request[4:])
+	valid := uint64(0) // seconds
+	if s.hangs != nil {
+		valid = 1000
+	}
+	switch call {
 	case fuseInit:
 		out = make([]byte, 64)
 		binary.LittleEndian.PutUint32(out, 7)
 		binary.LittleEndian.PutUint32(out[4:], 31)
+		if s.hangs != nil {
+			binary.LittleEndian.PutUint32(out[12:], fuseWritebackCache)
+		}
 		binary.LittleEndian.PutUint32(out[20:], 128<<10)
 		binary.LittleEndian.PutUint32(out[24:], 1)
 	case fuseLookup:
 		out = make([]byte, 40, 128)
 		binary.LittleEndian.PutUint64(out, 2)
+		binary.LittleEndian.PutUint64(out[16:], valid)
+		binary.LittleEndian.PutUint64(out[24:], valid)
 		out = append(out, encodeAttributes(2, unix.S_IFREG|0o666)...)
-	case fuseGetattr:
+	case fuseGetattr, fuseSetattr:
 		if s.silent.Load() {
 			return nil, 0, false
+		}
+		if call == fuseSetattr && s.hangs == nil {
+			errno = unix.ENOSYS
+			break
 		}
 		mode := uint32(unix.S_IFREG | 0o666)
 		node := binary.LittleEndian.Uint64(request[16:])
@@ -156,6 +191,7 @@ func (s *Server) answerRequest(request []byte) (out []byte, errno unix.Errno, an
 			mode = unix.S_IFDIR | 0o755
 		}
 		out = append(make([]byte, 16), encodeAttributes(node, mode)...)
+		binary.LittleEndian.PutUint64(out, valid)
 	case fuseStatfs:
 		if s.silent.Load() {
 			return nil, 0, false
@@ -166,7 +202,17 @@ func (s *Server) answerRequest(request []byte) (out []byte, errno unix.Errno, an
 	case fuseForget:
 		return nil, 0, false
 	case fuseFlush:
+		if user := binary.LittleEndian.Uint32(request[24:]); s.hangs != nil && user == 0 {
+			s.hangs <- struct{}{}
+			return nil, 0, false
+		}
 		s.closed.Add(1)
+	case fuseWrite:
+		if s.hangs != nil {
+			s.hangs <- struct{}{}
+			return nil, 0, false
+		}
+		errno = unix.ENOSYS
 	case fuseRelease:
 	default:
 		errno = unix.ENOSYS
