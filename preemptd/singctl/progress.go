@@ -68,6 +68,7 @@ var wordsOfPhases = map[string]string{
 	"halt":    "stopping its script",
 	"dump":    "capturing its memory",
 	"commit":  "writing the checkpoint's list",
+	"upload":  "copying the checkpoint into the store",
 	"waiting": "waiting for the checkpoint before, which is on its way to the store",
 }
 

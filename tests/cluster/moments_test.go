@@ -187,7 +187,7 @@ func (c protected) diesBeforeOpen(t *testing.T) {
 	c.runScript(t, "mkdir ~/ranks")
 	job := c.submitJob(t, "--singularity -N2 --ntasks=2 -w n1,n2", `srun python3 count.py "$(hostname)" ranks 1; echo rc $?`)
 	c.waitForCounting(t)
-	held := c.holdAtOpen(t, job)
+	held := c.holdAtUnlock(t, job)
 	c.runAsRoot(t, "scontrol requeue "+job)
 	c.restartJob(t, job, "")
 	held()
@@ -214,13 +214,13 @@ func (c protected) diesBeforeOpen(t *testing.T) {
 	}
 }
 
-// holdAtOpen has n1 ask no other node for anything from the moment on when it begins to let
+// holdAtUnlock has n1 ask no other node for anything from the moment on when it begins to let
 // packets pass, until /run/hold is gone: each question needs a credential, and munge waits.
 // What it returns waits for that moment.
-func (c protected) holdAtOpen(t *testing.T, job string) (held func()) {
+func (c protected) holdAtUnlock(t *testing.T, job string) (held func()) {
 	t.Helper()
 	script := `#!/bin/sh
-if [ -e /run/hold ] && grep -q 'msg="phase begins" job=` + job + ` phase=open' /var/log/slurm/proxyd.log; then
+if [ -e /run/hold ] && grep -q 'msg="phase begins" job=` + job + ` phase=unlock' /var/log/slurm/proxyd.log; then
 	touch /run/held
 	while [ -e /run/hold ]; do sleep 0.1; done
 fi

@@ -58,14 +58,14 @@ var moments = []moment{
 	beginOf(leaves, "prepare", ""), beginOf(leaves, "freeze", ""), beginOf(leaves, "drain", ""), beginOf(leaves, "halt", ""),
 	beginOf(leaves, "dump", ""), beginOf(leaves, "commit", ""), beginOf(leaves, "release", ""),
 
-	beginOf(returns, "raise", ""),
+	beginOf(returns, "make_capsules", ""),
 	beginOf(returns, "restore batch", " program=batch"),
 	{returns, "sruns", regexp.MustCompile(`msg="program restored" .*program=batch`)},
 	beginOf(returns, "restore task", ` program=s\S*`),
-	beginOf(returns, "open", ""),
+	beginOf(returns, "unlock", ""),
 
 	beginOf(gpusRunOn, "cut", ""), devicesSaved(gpusRunOn), beginOf(gpusLeave, "cut", ""), devicesSaved(gpusLeave),
-	beginOf(gpusReturn, "restore batch", " program=batch"), beginOf(gpusReturn, "meet", ""), beginOf(gpusReturn, "open", ""),
+	beginOf(gpusReturn, "restore batch", " program=batch"), beginOf(gpusReturn, "reconnect_devices", ""), beginOf(gpusReturn, "unlock", ""),
 }
 
 // devicesSaved is in the middle of a dump: those of one node are saved.
@@ -74,7 +74,7 @@ func devicesSaved(s stage) moment {
 }
 
 // uploading are those that there are with a staging folder only.
-var uploading = []moment{beginOf(runsOn, "bring", ""), beginOf(leaves, "bring", "")}
+var uploading = []moment{beginOf(runsOn, "upload", ""), beginOf(leaves, "upload", "")}
 
 func momentsOf(s stage) []moment {
 	var all []moment

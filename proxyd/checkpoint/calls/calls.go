@@ -22,34 +22,34 @@ const (
 	PhaseCommit  = "commit"
 )
 
-// Names of the other calls. The log has these names, and tools search it, so the values never change.
+// Names of the other calls, in code, in the log, and of their messages in proxyd.proto.
 const (
 	// During a checkpoint:
-	Exchange  = "exchange" // in phase cut: orders to and events from a device server
-	Heartbeat = "beat"     // from dump on: the leader is alive
+	Exchange  = "exchange"  // in phase cut: orders to and events from a device server
+	Heartbeat = "heartbeat" // from dump on: the leader is alive
 
 	// After commit, either of these:
 	Resume  = "resume"  // the job runs on; also undoes an attempt
 	Release = "release" // end the job's processes: the nodes are free
 
 	// During a restore:
-	MakeCapsules     = "raise"    // make the capsules
-	NodeRestored     = "restored" // a node tells the leader that all its programs are restored
-	Unrestored       = "left"     // list the programs of a node that are not restored yet
-	ReconnectDevices = "meet"     // connect the device servers with each other
-	Unlock           = "open"     // unlock the network: all programs are restored
+	MakeCapsules     = "make_capsules"     // make the capsules
+	NodeRestored     = "node_restored"     // a node tells the leader that all its programs are restored
+	Unrestored       = "unrestored"        // list the programs of a node that are not restored yet
+	ReconnectDevices = "reconnect_devices" // connect the device servers with each other
+	Unlock           = "unlock"            // unlock the network: all programs are restored
 
 	// During an upload:
-	UploadShare = "bring"  // copy a node's share into the store
-	ShareStatus = "share"  // how much of a node's share is in the store
-	DropShare   = "forget" // delete a node's share: the upload is over
+	UploadShare = "upload_share" // copy a node's share into the store
+	ShareStatus = "share_status" // how much of a node's share is in the store
+	DropShare   = "drop_share"   // delete a node's share: the upload is over
 
 	// At any time:
-	AsksRequeue       = "asks"  // to the leader: a program asks Slurm for a requeue
-	ProgramRuns       = "runs"  // ask whether that program still runs
-	View              = "view"  // list the programs of a node, for singctl
-	RequestCheckpoint = "lead"  // a node asks the leader for a checkpoint
-	AwaitDecision     = "leave" // a node on which Slurm has ended the job asks whether its capsules are still needed
+	AsksRequeue       = "asks_requeue"       // to the leader: a program asks Slurm for a requeue
+	ProgramRuns       = "program_runs"       // ask whether that program still runs
+	View              = "view"               // list the programs of a node, for singctl
+	RequestCheckpoint = "request_checkpoint" // a node asks the leader for a checkpoint
+	AwaitDecision     = "await_decision"     // a node on which Slurm has ended the job asks whether its capsules are still needed
 )
 
 // All returns the names of all calls. Phases cut and commit are none: the leader carries them out by other calls, and

@@ -78,6 +78,11 @@ func TestCallMessages(t *testing.T) {
 		}
 	}
 	messages := (&rpc.CallRequest{}).ProtoReflect().Descriptor().Oneofs().ByName("call").Fields()
+	for _, call := range All() {
+		if messages.ByName(protoreflect.Name(call)) == nil {
+			t.Errorf("no message of proxyd.proto has the name of call %s", call)
+		}
+	}
 	if len(All()) != len(arguments) || len(All()) != messages.Len() {
 		t.Errorf("%d calls have names, %d were sent, and %d have messages", len(All()), len(arguments), messages.Len())
 	}

@@ -239,7 +239,7 @@ func (u *Uploads) markUploadLost(ctx context.Context, up *Record, why string) er
 const dropSharesTimeout = 30 * time.Second
 
 // Step is the name of an upload in the log, and for people that wait for the upload.
-const Step = "bring"
+const Step = "upload"
 
 // dropShares has all nodes delete their shares of an upload that is over. A node that does not
 // answer does so later by itself.
