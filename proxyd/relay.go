@@ -23,7 +23,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
 	relayconfig "github.com/singularity-slurm/singularity-slurm/proxyd/relay/config"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/legs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/connections"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
@@ -77,7 +77,7 @@ func relayLinksCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("relay-links: %w", err)
 			}
-			return legs.Run(c.Context(), links, os.Stdin, os.Stdout, newLogger(config.Log{Level: level}))
+			return connections.Run(c.Context(), links, os.Stdin, os.Stdout, newLogger(config.Log{Level: level}))
 		},
 	}
 	c.Flags().TextVar(&level, "level", slog.LevelInfo, "log what is at least of this `LEVEL`")
@@ -149,7 +149,7 @@ func rightsOf(name string) (*syscall.Credential, error) {
 }
 
 // startLinks starts the process that meets connections, and that ends with this process.
-func startLinks(ctx context.Context, cfg *relayconfig.Config, links *net.TCPListener, rights *syscall.Credential) (*legs.Process, <-chan error, error) {
+func startLinks(ctx context.Context, cfg *relayconfig.Config, links *net.TCPListener, rights *syscall.Credential) (*connections.Process, <-chan error, error) {
 	f, err := links.File()
 	if err != nil {
 		return nil, nil, err
@@ -184,7 +184,7 @@ func startLinks(ctx context.Context, cfg *relayconfig.Config, links *net.TCPList
 		}
 		ended <- err
 	}()
-	p, err := legs.NewProcess(in, out, legs.Settings{Allow: cfg.Allow, Deny: cfg.Deny, PerUser: cfg.PerUser, Keep: cfg.Keep, Clients: legs.Clients(cfg.Clients)})
+	p, err := connections.NewProcess(in, out, connections.Settings{Allow: cfg.Allow, Deny: cfg.Deny, PerUser: cfg.PerUser, Keep: cfg.Keep, Clients: connections.Clients(cfg.Clients)})
 	return p, ended, err
 }
 
@@ -199,7 +199,7 @@ func relayLimits(c munge.Caller) munge.Limits {
 // relayAnswers answers nodes.
 type relayAnswers struct {
 	rpc.UnimplementedRelayServer
-	process *legs.Process
+	process *connections.Process
 	port    uint32
 	log     *slog.Logger
 }
@@ -218,7 +218,7 @@ func (a *relayAnswers) Admit(ctx context.Context, req *rpc.AdmitRequest) (*rpc.A
 		}
 		ports = append(ports, uint16(p))
 	}
-	listening, err := a.process.Admit(legs.Admission{
+	listening, err := a.process.Admit(connections.Admission{
 		Job: req.GetJob(), UID: req.GetUid(), Run: int(req.GetRun()), Capsule: int(req.GetCapsule()), Ticket: req.GetTicket(), Connections: req.GetConnections(),
 		Listen: ports,
 	})

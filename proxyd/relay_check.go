@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/outside"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/legs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/connections"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
@@ -33,7 +33,7 @@ func (n *node) askRelay(ctx context.Context) error {
 // tryRelay does that for a job that there is not.
 func tryRelay(ctx context.Context, relay outside.Relay, job string) (err error) {
 	ticket := rand.Text()
-	admitted, err := relay.Admit(ctx, &rpc.AdmitRequest{Job: job, Uid: noUser, Ticket: legs.HashTicket(ticket)})
+	admitted, err := relay.Admit(ctx, &rpc.AdmitRequest{Job: job, Uid: noUser, Ticket: connections.HashTicket(ticket)})
 	if err != nil {
 		return err
 	}

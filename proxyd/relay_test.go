@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/legs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/connections"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
@@ -33,8 +33,8 @@ func TestRelayAnswers(t *testing.T) {
 	orders, toOrders := io.Pipe()
 	fromAnswers, answers := io.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- legs.Run(t.Context(), links, orders, answers, slog.New(slog.DiscardHandler)) }()
-	p, err := legs.NewProcess(toOrders, fromAnswers, legs.Settings{PerUser: 1, Keep: time.Hour})
+	go func() { ended <- connections.Run(t.Context(), links, orders, answers, slog.New(slog.DiscardHandler)) }()
+	p, err := connections.NewProcess(toOrders, fromAnswers, connections.Settings{PerUser: 1, Keep: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,16 +49,16 @@ func TestRelayAnswers(t *testing.T) {
 		}
 	}
 	admit := func(run uint32) error {
-		reply, err := a.Admit(as(0), &rpc.AdmitRequest{Job: "c/1/then", Uid: 1001, Run: run, Ticket: legs.HashTicket("x")})
+		reply, err := a.Admit(as(0), &rpc.AdmitRequest{Job: "c/1/then", Uid: 1001, Run: run, Ticket: connections.HashTicket("x")})
 		if err == nil && reply.GetPort() != 6834 {
 			t.Errorf("port %d", reply.GetPort())
 		}
 		return err
 	}
-	if _, err := a.Admit(as(0), &rpc.AdmitRequest{Job: "c/1/then", Uid: 1001, Ticket: legs.HashTicket("x"), Listen: []uint32{70000}}); err == nil || !strings.Contains(err.Error(), "port 70000") {
+	if _, err := a.Admit(as(0), &rpc.AdmitRequest{Job: "c/1/then", Uid: 1001, Ticket: connections.HashTicket("x"), Listen: []uint32{70000}}); err == nil || !strings.Contains(err.Error(), "port 70000") {
 		t.Errorf("no port: %v", err)
 	}
-	reply, err := a.Admit(as(0), &rpc.AdmitRequest{Job: "c/1/then", Uid: 1001, Ticket: legs.HashTicket("x"), Listen: []uint32{8888}})
+	reply, err := a.Admit(as(0), &rpc.AdmitRequest{Job: "c/1/then", Uid: 1001, Ticket: connections.HashTicket("x"), Listen: []uint32{8888}})
 	if l := reply.GetListening(); err != nil || len(l) != 1 || l[0].GetPort() != 8888 || l[0].GetPublic() != 0 || !strings.Contains(l[0].GetProblem(), "clients.ports") {
 		t.Errorf("a relay that does not listen for clients: %v, %v", l, err)
 	}
@@ -117,7 +117,7 @@ func TestRelayLinks(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := legs.NewProcess(in, out, legs.Settings{PerUser: 1, Keep: time.Hour}); err != nil {
+	if _, err := connections.NewProcess(in, out, connections.Settings{PerUser: 1, Keep: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	var st unix.Stat_t

@@ -11,15 +11,15 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/connections"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/forward"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/legs"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
 // admit has the relay admit the capsule, and notes where clients reach its ports.
 func (f *Forwarder) admit(ctx context.Context, relay Relay, a Admission) (rpc.Admitted, error) {
 	req := &rpc.AdmitRequest{
-		Job: a.Job, Uid: f.spec.UID, Run: uint32(a.Run), Capsule: uint32(a.Capsule), Ticket: legs.HashTicket(f.note.Ticket), Connections: f.note.Names,
+		Job: a.Job, Uid: f.spec.UID, Run: uint32(a.Run), Capsule: uint32(a.Capsule), Ticket: connections.HashTicket(f.note.Ticket), Connections: f.note.Names,
 	}
 	for _, port := range f.spec.Clients.Ports {
 		req.Listen = append(req.Listen, uint32(port))

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/legs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/connections"
 )
 
 // startClients starts a forwarder of a run that connects clients to a program, and returns where clients come.
@@ -31,7 +31,7 @@ func (s *site) startClients(run int, program netip.AddrPort, resumed ...Saved) (
 		ids = append(ids, c.ID)
 	}
 	ticket := fmt.Sprint("ticket of run ", run)
-	failOn(s.t, s.Admit(legs.Admission{Job: "812", UID: 7, Run: run, Ticket: legs.HashTicket(ticket), Connections: ids, Listen: []uint16{program.Port()}}))
+	failOn(s.t, s.Admit(connections.Admission{Job: "812", UID: 7, Run: run, Ticket: connections.HashTicket(ticket), Connections: ids, Listen: []uint16{program.Port()}}))
 	at := s.Listening("812")[0]
 	if at.Public == 0 {
 		s.t.Fatal(at.Problem)
@@ -95,7 +95,7 @@ func TestClients(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: orders are root's")
 	}
-	s := newSite(t, legs.Clients{First: 40000, Last: 49999, PerUser: 4, PerPort: 4, WaitAtMost: time.Hour})
+	s := newSite(t, connections.Clients{First: 40000, Last: 49999, PerUser: 4, PerPort: 4, WaitAtMost: time.Hour})
 	program := s.listenAt("127.0.0.1:0")
 	accept := func() *net.TCPConn {
 		failOn(t, program.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
@@ -196,12 +196,12 @@ func TestClientPorts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: orders are root's")
 	}
-	s := newSite(t, legs.Clients{First: 40000, Last: 49999, PerUser: 4, PerPort: 4, WaitAtMost: time.Hour})
+	s := newSite(t, connections.Clients{First: 40000, Last: 49999, PerUser: 4, PerPort: 4, WaitAtMost: time.Hour})
 	program := s.listenAt("127.0.0.1:0")
 	p, _ := s.startClients(1, netip.MustParseAddrPort(program.Addr().String()))
 	s.supplySockets(p)
 	other := uint16(program.Addr().(*net.TCPAddr).Port ^ 1)
-	failOn(t, s.Admit(legs.Admission{Job: "812", UID: 7, Run: 1, Ticket: legs.HashTicket("ticket of run 1"), Listen: []uint16{other}}))
+	failOn(t, s.Admit(connections.Admission{Job: "812", UID: 7, Run: 1, Ticket: connections.HashTicket("ticket of run 1"), Listen: []uint16{other}}))
 	for _, l := range s.Listening("812") {
 		if l.Port != other {
 			continue

@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/legs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/connections"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
 )
 
@@ -52,7 +52,7 @@ func ownAddress(t *testing.T) netip.Addr {
 
 // site is a relay, with a wire to it that a test can cut.
 type site struct {
-	*legs.Holder
+	*connections.Holder
 	t    *testing.T
 	at   netip.Addr
 	wire string
@@ -61,12 +61,12 @@ type site struct {
 	links []net.Conn
 }
 
-func newSite(t *testing.T, clients ...legs.Clients) *site {
+func newSite(t *testing.T, clients ...connections.Clients) *site {
 	t.Helper()
 	at := ownAddress(t)
-	s := &site{t: t, at: at, Holder: legs.New(t.Context(), legs.Config{
-		Clients: append(clients, legs.Clients{})[0],
-		Policy:  legs.Policy{Allow: []netip.Prefix{netip.PrefixFrom(at, 32)}}, PerUser: 4, Keep: time.Hour, Log: slog.New(slog.DiscardHandler),
+	s := &site{t: t, at: at, Holder: connections.New(t.Context(), connections.Config{
+		Clients: append(clients, connections.Clients{})[0],
+		Policy:  connections.Policy{Allow: []netip.Prefix{netip.PrefixFrom(at, 32)}}, PerUser: 4, Keep: time.Hour, Log: slog.New(slog.DiscardHandler),
 	})}
 	l := s.listenAt("127.0.0.1:0")
 	go func() { _ = s.Serve(l) }()
@@ -150,7 +150,7 @@ func (s *site) startForwarder(run int, resumed ...Saved) process {
 		ids = append(ids, c.ID)
 	}
 	ticket := fmt.Sprint("ticket of run ", run)
-	failOn(s.t, s.Admit(legs.Admission{Job: "812", UID: 7, Run: run, Ticket: legs.HashTicket(ticket), Connections: ids}))
+	failOn(s.t, s.Admit(connections.Admission{Job: "812", UID: 7, Run: run, Ticket: connections.HashTicket(ticket), Connections: ids}))
 	ctx, cancel := context.WithCancel(s.t.Context())
 	s.t.Cleanup(cancel)
 	path := filepath.Join(s.t.TempDir(), "control")
@@ -390,8 +390,8 @@ func TestRefused(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 	s.Forget("812")
-	failOn(t, s.Admit(legs.Admission{Job: "812", UID: 8, Run: 1, Ticket: "x"}))
-	if err := s.Admit(legs.Admission{Job: "812", UID: 7, Run: 1, Ticket: "x"}); err == nil || !strings.Contains(err.Error(), "another user") {
+	failOn(t, s.Admit(connections.Admission{Job: "812", UID: 8, Run: 1, Ticket: "x"}))
+	if err := s.Admit(connections.Admission{Job: "812", UID: 7, Run: 1, Ticket: "x"}); err == nil || !strings.Contains(err.Error(), "another user") {
 		t.Errorf("%v", err)
 	}
 }
@@ -480,7 +480,7 @@ func TestFenced(t *testing.T) {
 	if n, err := program.Read(make([]byte, 3)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%d bytes, %v: want none", n, err)
 	}
-	if err := s.Admit(legs.Admission{Job: "812", UID: 7, Run: 1, Ticket: legs.HashTicket("x")}); err == nil {
+	if err := s.Admit(connections.Admission{Job: "812", UID: 7, Run: 1, Ticket: connections.HashTicket("x")}); err == nil {
 		t.Error("a run that is over is admitted")
 	}
 }

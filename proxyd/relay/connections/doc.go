@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package legs is the relay's part of connections of jobs to outside, and of clients outside to jobs. The relay connects to the other side, keeps that
+// Package connections is the relay's part of connections of jobs to outside, and of clients outside to jobs. The relay connects to the other side, keeps that
 // connection while the job is away, and meets the job's forwarders at links (package stream).
 //
 //	forwarder ── link ──► relay ── TCP ──► the other side
@@ -25,4 +25,4 @@
 // is: until Forget, or until no daemon has named the job for the time that Keep says. Of each direction the relay
 // keeps what the other end has not used, up to stream.Window; then the relay reads no more, and the other side waits,
 // as for a program that does not read.
-package legs
+package connections
