@@ -392,8 +392,8 @@ func (x *exec) Enabled(id backend.NodeID) (bool, error) {
 func (x *exec) Destroy() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if err := x.checkUsable(); err != nil {
-		return err
+	if x.gone {
+		return fmt.Errorf("graph: %w", backend.InvalidHandle)
 	}
 	x.gone = true
 	return nil

@@ -354,5 +354,7 @@ type Exec interface {
 	// Enable lets a kernel, copy or fill node do its work or be empty.
 	Enable(id NodeID, on bool) error
 	Enabled(id NodeID) (bool, error)
+	// Destroy succeeds also after a fault of the context, and after the context was destroyed. Runs queued before are carried
+	// out. A second call returns InvalidHandle.
 	Destroy() error
 }

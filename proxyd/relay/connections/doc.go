@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package connections is the relay's part of connections of jobs to outside, and of clients outside to jobs. The relay connects to the other side, keeps that
-// connection while the job is away, and meets the job's forwarders at links (package stream).
+// Package connections is the relay's part of connections of jobs to outside, and of clients outside to jobs. The relay
+// connects to the other side, keeps that connection while the job is away, and meets the job's forwarders at links
+// (package stream).
 //
 //	forwarder ── link ──► relay ── TCP ──► the other side
 //	daemon ── Admit ──► relay

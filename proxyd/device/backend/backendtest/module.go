@@ -370,6 +370,8 @@ func testFault(r *rig, kernel string, params func(a backend.Addr) []byte, want b
 	} {
 		r.wantError(what, err, want)
 	}
+	r.mustSucceed(x.Destroy())
+	r.wantError("destroy the graph twice", x.Destroy(), backend.InvalidHandle)
 	r.mustSucceed(r.space.Drain(r.ctx))
 	_ = cu.Destroy() // a driver may repeat the fault
 	_ = late         // dropped or not

@@ -298,7 +298,10 @@ func testContexts(r *rig) {
 	b := must(second.Alloc(100))(r)
 	keep := r.allocBytes(100)
 	r.mustSucceed(second.Legacy().Fill(backend.Fill{Addr: a, Element: 4, Width: 100}))
+	graph := must(second.Instantiate(&backend.Graph{}))(r)
 	r.mustSucceed(second.Destroy())
+	r.mustSucceed(graph.Destroy())
+	r.wantError("destroy the graph twice", graph.Destroy(), backend.InvalidHandle)
 	for _, gone := range []backend.Addr{a, b} {
 		if _, ok := r.space.Lookup(gone); ok {
 			r.Errorf("%#x outlived its context", uint64(gone))
