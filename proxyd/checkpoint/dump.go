@@ -199,37 +199,25 @@ func (p *participant) joinWriter(ctx context.Context, id store.ID, b calls.DumpA
 // copy and one to compress.
 const maxDumpsAtOnce = 4
 
+// capsuleDump writes a capsule. Its methods run in the order in which they stand here.
+type capsuleDump struct {
+	lc       *localCapsule
+	w        upload.ShareWriter
+	prefix   string // of the names of the capsule's streams
+	meta     *records.CapsuleMeta
+	attempt  uint32 // number of the attempt that the capsule's note has
+	programs []capsule.Program
+}
+
 // dumpCapsule writes all of a capsule: programs, devices, private folders, files.
 func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, on *baseCheckpoint, b calls.DumpArgs) (*records.CapsuleMeta, error) {
 	j := lc.j
-	j.mu.Lock()
-	m := &records.CapsuleMeta{
-		Index: lc.index, Node: j.c.Node, Script: lc.note.Script, Sruns: lc.note.SrunKeys,
-	}
-	attempt := lc.note.attemptNumber()
-	j.mu.Unlock()
-	clocksRead, err := syscalls.ReadMonotonic()
+	d := &capsuleDump{lc: lc, w: w, prefix: fmt.Sprintf("%d/", lc.index)}
+	clocksRead, err := d.describeCapsule(ctx, b.Steps)
 	if err != nil {
 		return nil, err
 	}
-	if m.Clocks, err = lc.capsule.Clocks(ctx); err != nil {
-		return nil, err
-	}
-	if m.LastPID, err = lc.capsule.LastPID(ctx); err != nil {
-		return nil, err
-	}
-	programs, err := processes.RunningPrograms(ctx, lc.capsule)
-	if err != nil {
-		return nil, err
-	}
-	root := fmt.Sprintf("/proc/%d/root", lc.capsule.PID())
-	if m.Fingerprint, err = host.FingerprintOf(root, systemExecutables(lc, programs)...); err != nil {
-		return nil, err
-	}
-	if err := lc.describeTasks(ctx, m, b.Steps); err != nil {
-		return nil, err
-	}
-	if m.Removed, err = lc.linkRemoved(programs); err != nil {
+	if d.meta.Removed, err = lc.linkRemoved(d.programs); err != nil {
 		return nil, fmt.Errorf("removed files: %w", err)
 	}
 	defer func() {
@@ -237,60 +225,104 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 			j.log.Warn("delete the names of removed files", "capsule", lc.index, "error", err)
 		}
 	}()
-	prefix := fmt.Sprintf("%d/", lc.index)
-	queues, err := lc.saveQueues(ctx, w, prefix, programs)
+	queues, err := lc.saveQueues(ctx, w, d.prefix, d.programs)
 	if err != nil {
 		return nil, err
 	}
-	m.Programs = make([]records.ProgramMeta, len(programs))
-	subjects, err := subjectsOfDump(ctx, lc, programs, queues, clocksRead)
+	subjects, err := subjectsOfDump(ctx, lc, d.programs, queues, clocksRead)
 	if err != nil {
 		return nil, err
 	}
-	g, gctx := errgroup.WithContext(ctx)
+	if err := d.dumpParts(ctx, subjects, on, b.Cut); err != nil {
+		return nil, err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	d.meta.Groups, d.meta.Logs, d.meta.Containers = lc.note.Groups, lc.note.Logs, slices.Clone(lc.note.Containers)
+	return d.meta, nil
+}
+
+// describeCapsule begins the capsule's meta, with what is not in streams. clocksRead is when the capsule's clocks were
+// read. steps are the keys of the steps that have an srun.
+func (d *capsuleDump) describeCapsule(ctx context.Context, steps []string) (clocksRead time.Duration, err error) {
+	lc, j := d.lc, d.lc.j
+	j.mu.Lock()
+	d.meta = &records.CapsuleMeta{
+		Index: lc.index, Node: j.c.Node, Script: lc.note.Script, Sruns: lc.note.SrunKeys,
+	}
+	d.attempt = lc.note.attemptNumber()
+	j.mu.Unlock()
+	if clocksRead, err = syscalls.ReadMonotonic(); err != nil {
+		return 0, err
+	}
+	if d.meta.Clocks, err = lc.capsule.Clocks(ctx); err != nil {
+		return 0, err
+	}
+	if d.meta.LastPID, err = lc.capsule.LastPID(ctx); err != nil {
+		return 0, err
+	}
+	if d.programs, err = processes.RunningPrograms(ctx, lc.capsule); err != nil {
+		return 0, err
+	}
+	root := fmt.Sprintf("/proc/%d/root", lc.capsule.PID())
+	if d.meta.Fingerprint, err = host.FingerprintOf(root, systemExecutables(lc, d.programs)...); err != nil {
+		return 0, err
+	}
+	return clocksRead, lc.describeTasks(ctx, d.meta, steps)
+}
+
+// dumpParts writes the parts of the capsule in parallel. The first error ends all of them.
+func (d *capsuleDump) dumpParts(ctx context.Context, subjects []criu.Program, on *baseCheckpoint, cutNumber uint64) error {
+	lc, w := d.lc, d.w
+	d.meta.Programs = make([]records.ProgramMeta, len(d.programs))
+	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxDumpsAtOnce)
-	for i, p := range programs {
+	for i := range d.programs {
 		g.Go(func() error {
-			img, err := criu.Dump(gctx, subjects[i], streamSink{w, prefix + p.Name + "/"})
-			if err != nil {
-				return fmt.Errorf("program %s: %w", p.Name, err)
-			}
-			j.mu.Lock()
-			lc.dumped[p.Name] = img
-			j.mu.Unlock()
-			m.Programs[i] = records.ProgramMeta{Name: p.Name, PID: p.PID, First: p.First, Image: img}
-			if err := inputOf(lc, p, attempt).saveInput(w, prefix, &m.Programs[i]); err != nil {
-				return fmt.Errorf("program %s: standard input: %w", p.Name, err)
+			if err := d.dumpProgram(ctx, i, subjects[i]); err != nil {
+				return fmt.Errorf("program %s: %w", d.programs[i].Name, err)
 			}
 			return nil
 		})
 	}
 	if lc.devices != nil {
 		g.Go(func() (err error) {
-			m.Devices, err = lc.saveDevices(gctx, w, on, b.Cut)
+			d.meta.Devices, err = lc.saveDevices(ctx, w, on, cutNumber)
 			return err
 		})
 	}
 	if lc.outside != nil {
 		g.Go(func() (err error) {
-			m.Connections, err = outsideOf(lc).saveConnections(gctx, w, prefix+outsideStream)
+			d.meta.Connections, err = outsideOf(lc).saveConnections(ctx, w, d.prefix+outsideStream)
 			return err
 		})
 	}
 	for name, dir := range lc.ownFolders() {
-		g.Go(func() error { return packFolder(gctx, w, prefix+name+".pack", dir) })
+		g.Go(func() error { return packFolder(ctx, w, d.prefix+name+".pack", dir) })
 	}
 	g.Go(func() (err error) {
-		m.Files, err = lc.recordFiles(gctx, programs, streamSink{w, prefix + "files/"})
+		d.meta.Files, err = lc.recordFiles(ctx, d.programs, streamSink{w, d.prefix + "files/"})
 		return err
 	})
-	if err := g.Wait(); err != nil {
-		return nil, err
+	return g.Wait()
+}
+
+// dumpProgram writes the image of a program, and the standard input that is on its way.
+func (d *capsuleDump) dumpProgram(ctx context.Context, number int, subject criu.Program) error {
+	p := d.programs[number]
+	img, err := criu.Dump(ctx, subject, streamSink{d.w, d.prefix + p.Name + "/"})
+	if err != nil {
+		return err
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	m.Groups, m.Logs, m.Containers = lc.note.Groups, lc.note.Logs, slices.Clone(lc.note.Containers)
-	return m, nil
+	d.lc.j.mu.Lock()
+	d.lc.dumped[p.Name] = img
+	d.lc.j.mu.Unlock()
+	meta := &d.meta.Programs[number]
+	*meta = records.ProgramMeta{Name: p.Name, PID: p.PID, First: p.First, Image: img}
+	if err := inputOf(d.lc, p, d.attempt).saveInput(d.w, d.prefix, meta); err != nil {
+		return fmt.Errorf("standard input: %w", err)
+	}
+	return nil
 }
 
 // subjectsOfDump describes programs of a capsule to package criu, and forgets the images of an earlier dump.

@@ -86,7 +86,7 @@ func (c *Conductor) placeOrWait(ctx context.Context, t nodesocket.Join, noteLear
 		}
 	}
 	noteLearned()
-	p, err := j.placeTask(ctx, t)
+	p, err := j.admitTask(ctx, t)
 	if err != nil {
 		return nodesocket.Place{}, fmt.Errorf("job %d: %w", t.Job, err)
 	}
@@ -197,53 +197,86 @@ func (c *Conductor) mpiEnv() []string {
 	return []string{srun.MPIDefaultVariable, c.MPIDefault}
 }
 
-// placeTask returns the place of a task in its capsule. Caller holds j.capsulesMu.
-func (j *job) placeTask(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
-	snap := j.run.Snapshot()
-	rec, point, where := snap.Record, snap.Point, snap.Placement
-	if t.UID != rec.UID {
-		return nodesocket.Place{}, fmt.Errorf("its user is %d, not %d", rec.UID, t.UID)
+// taskPlacement is where a task of a run belongs, and how its program begins.
+type taskPlacement struct {
+	program string
+	capsule int
+	mode    nodesocket.Mode
+	status  syscall.WaitStatus // of a program that had ended before the checkpoint: mode is Finished
+}
+
+// findPlacement finds the capsule of a task on this node, and whether its program is restored from the run's
+// checkpoint.
+func findPlacement(snap runs.Snapshot, node string, t nodesocket.Join) (taskPlacement, error) {
+	point, where := snap.Point, snap.Placement
+	if t.UID != snap.Record.UID {
+		return taskPlacement{}, fmt.Errorf("its user is %d, not %d", snap.Record.UID, t.UID)
 	}
-	program := records.BatchProgram
+	at := taskPlacement{program: records.BatchProgram, mode: nodesocket.Fresh}
 	if t.Step != records.BatchProgram {
-		program = records.TaskName(t.Key, t.Step, t.Task)
+		at.program = records.TaskName(t.Key, t.Step, t.Task)
 	}
-	here, err := where.CapsulesOn(j.c.Node)
+	here, err := where.CapsulesOn(node)
+	if err != nil {
+		return at, err
+	}
+	if len(here) == 0 {
+		return at, fmt.Errorf("no capsule of the job is on %s: the job began on %d nodes and now has %d", node, len(where.First), len(where.Today))
+	}
+	at.capsule = here[0]
+	if point != nil {
+		if m := point.Meta.CapsuleOf(at.program); m != nil {
+			if !slices.Contains(here, m.Index) {
+				return at, fmt.Errorf("program %s belongs on %s", at.program, where.NodeOf(m.Index))
+			}
+			at.capsule = m.Index
+			if !slices.Contains(m.NotBegun, at.program) {
+				at.mode = nodesocket.Restore
+			}
+			if status, ended := m.Ended[at.program]; ended {
+				at.mode, at.status = nodesocket.Finished, status
+				return at, nil
+			}
+		}
+	}
+	if at.program == records.BatchProgram && at.capsule != 0 {
+		return at, fmt.Errorf("the batch script is on %s, which has no capsule 0", node)
+	}
+	return at, nil
+}
+
+// restoreForScript takes the steps of a restore that come before the batch script's place. An error ends the run,
+// unless the script's task is gone. Caller holds j.capsulesMu.
+func (j *job) restoreForScript(ctx context.Context, snap runs.Snapshot) error {
+	_, err := j.restore.takeSteps(ctx, snap, scriptStarts)
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("restore checkpoint %d: %w", snap.Point.ID.Number, err)
+	if ctx.Err() != nil { // The task is gone, which is no reason to hold the job.
+		return err
+	}
+	return errors.Join(err, j.failed.giveUpRun(err))
+}
+
+// admitTask lets a task into its capsule, which is made if there is none yet, and returns the task's place there.
+// Caller holds j.capsulesMu.
+func (j *job) admitTask(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
+	snap := j.run.Snapshot()
+	at, err := findPlacement(snap, j.c.Node, t)
 	if err != nil {
 		return nodesocket.Place{}, err
 	}
-	if len(here) == 0 {
-		return nodesocket.Place{}, fmt.Errorf("no capsule of the job is on %s: the job began on %d nodes and now has %d", j.c.Node, len(where.First), len(where.Today))
+	if at.mode == nodesocket.Finished {
+		j.recordFinishedTask(at.capsule, t, at.program, at.status)
+		return nodesocket.Place{Mode: nodesocket.Finished, Status: at.status}, nil
 	}
-	index, mode := here[0], nodesocket.Fresh
-	if point != nil {
-		if m := point.Meta.CapsuleOf(program); m != nil {
-			if !slices.Contains(here, m.Index) {
-				return nodesocket.Place{}, fmt.Errorf("program %s belongs on %s", program, where.NodeOf(m.Index))
-			}
-			index = m.Index
-			if !slices.Contains(m.NotBegun, program) {
-				mode = nodesocket.Restore
-			}
-			if status, ended := m.Ended[program]; ended {
-				j.recordFinishedTask(m.Index, t, program, status)
-				return nodesocket.Place{Mode: nodesocket.Finished, Status: status}, nil
-			}
+	if at.program == records.BatchProgram && snap.Point != nil {
+		if err := j.restoreForScript(ctx, snap); err != nil {
+			return nodesocket.Place{}, err
 		}
 	}
-	if program == records.BatchProgram && index != 0 {
-		return nodesocket.Place{}, fmt.Errorf("the batch script is on %s, which has no capsule 0", j.c.Node)
-	}
-	if program == records.BatchProgram && point != nil {
-		if _, err := j.restore.takeSteps(ctx, snap, scriptStarts); err != nil {
-			err = fmt.Errorf("restore checkpoint %d: %w", point.ID.Number, err)
-			if ctx.Err() != nil { // The task is gone, which is no reason to hold the job.
-				return nodesocket.Place{}, err
-			}
-			return nodesocket.Place{}, errors.Join(err, j.failed.giveUpRun(err))
-		}
-	}
-	lc, err := j.ensureCapsule(ctx, index, t)
+	lc, err := j.ensureCapsule(ctx, at.capsule, t)
 	if err != nil {
 		return nodesocket.Place{}, err
 	}
@@ -251,47 +284,57 @@ func (j *job) placeTask(ctx context.Context, t nodesocket.Join) (nodesocket.Plac
 		return nodesocket.Place{}, err
 	}
 	var container *nodesocket.Container
-	if mode == nodesocket.Fresh && t.Container != "" {
+	if at.mode == nodesocket.Fresh && t.Container != "" {
 		if container, err = lc.openContainer(ctx, t); err != nil {
 			return nodesocket.Place{}, err
 		}
 	}
+	first, err := j.noteTask(lc, t, &at)
+	if err != nil {
+		return nodesocket.Place{}, err
+	}
+	ns, err := lc.capsule.Namespaces()
+	if err != nil {
+		return nodesocket.Place{}, err
+	}
+	if at.program == records.BatchProgram {
+		j.startPeriodic()
+	}
+	return nodesocket.Place{
+		Mode: at.mode, Name: at.program, Namespaces: ns, Container: container, Kit: j.c.capsuleKitDir(lc),
+		Env: slices.Concat([]string{files.Env, filepath.Join(j.c.ListDir, files.ListName)}, captureEnv, j.c.mpiEnv(), j.c.deviceEnv(lc), outsideOf(lc).clientEnv(), snap.Placement.NodeEnv(at.capsule, first)),
+	}, nil
+}
+
+// noteTask writes a task's warden into the capsule's note, and returns the environment of the job's first start. A
+// program that was restored before in this run begins anew: then at.mode becomes Fresh. noteTask returns an
+// inProgressError while a checkpoint is in progress.
+func (j *job) noteTask(lc *localCapsule, t nodesocket.Join, at *taskPlacement) (first map[string]string, err error) {
 	lc.enterJobCgroup(t.PID)
 	task, err := processes.NewProcess(t.PID)
 	if err == nil && t.Alive != nil {
 		err = t.Alive() // else the PID may be another process's
 	}
 	if err != nil {
-		return nodesocket.Place{}, err
+		return nil, err
 	}
-	var first map[string]string
 	note := func() {
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		if mode == nodesocket.Restore && !slices.Contains(lc.note.ProgramsToRestore, program) {
-			mode = nodesocket.Fresh // The program was restored before in this run, and its step runs again.
+		if at.mode == nodesocket.Restore && !slices.Contains(lc.note.ProgramsToRestore, at.program) {
+			at.mode = nodesocket.Fresh // The program was restored before in this run, and its step runs again.
 		}
-		lc.note.setWarden(program, task)
+		lc.note.setWarden(at.program, task)
 		lc.setTaskCount(t)
 		first = lc.note.FirstEnv
 		lc.saveNote()
 	}
-	if program == records.BatchProgram {
+	if at.program == records.BatchProgram {
 		note()
 	} else if m := j.part.unlessMember(note); m != nil {
-		return nodesocket.Place{}, &inProgressError{m}
+		return nil, &inProgressError{m}
 	}
-	ns, err := lc.capsule.Namespaces()
-	if err != nil {
-		return nodesocket.Place{}, err
-	}
-	if program == records.BatchProgram {
-		j.startPeriodic()
-	}
-	return nodesocket.Place{
-		Mode: mode, Name: program, Namespaces: ns, Container: container, Kit: j.c.capsuleKitDir(lc),
-		Env: slices.Concat([]string{files.Env, filepath.Join(j.c.ListDir, files.ListName)}, captureEnv, j.c.mpiEnv(), j.c.deviceEnv(lc), outsideOf(lc).clientEnv(), where.NodeEnv(index, first)),
-	}, nil
+	return first, nil
 }
 
 // openContainer has a capsule show the container that a task wants, and notes it for the capsule's
