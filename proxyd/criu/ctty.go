@@ -20,14 +20,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
-// An interactive dash opens /dev/tty, which is the terminal of its session. CRIU refuses to dump such a file if the first
-// process that CRIU finds with a side of the terminal is another process (tty_verify_ctty in criu/tty.c): expect, script
-// and tmux, which made the terminal, are found first. So a dump tells criu that the file is an external terminal, of which
-// criu notes the flags and the settings. A restore adds the path to the image. Then criu takes the file for what its
-// device number says, and opens /dev/tty when the process has the terminal of its session.
-//
-// criu gives that terminal to the first process of the session alone, so that process has to be among those that share
-// the open file. Any other case is left to criu, which refuses.
+// An interactive dash, less and ssh open /dev/tty, which is the terminal of their session. CRIU refuses to dump such a file
+// if the first process that CRIU finds with a side of the terminal is another process (tty_verify_ctty in criu/tty.c):
+// expect, script and tmux, which made the terminal, are found first. So a dump tells criu that the file is an external
+// terminal, of which criu notes the flags and the settings. A restore adds the path to the image. Then criu takes the file
+// for what its device number says, and opens /dev/tty in a process that has the terminal (terminals.go). An open /dev/tty
+// that is not the terminal of its process is left to criu, which refuses.
 
 // ttyPath is the terminal of the session of the process that opens the path.
 const ttyPath = "/dev/tty"
@@ -37,8 +35,8 @@ const ptsMajor = 136
 
 // holder is a process that has ttyPath open.
 type holder struct {
-	session     int // numbered as the caller counts, as are all processes here
-	descriptors map[int]bool
+	terminal    int // the number of its terminal, -1 if none
+	descriptors []int
 }
 
 // ownTerminals returns criu's names of the open ttyPath of a program, none if there are none that can be restored so.
@@ -58,7 +56,7 @@ func ownTerminals(p Program) ([]string, error) {
 		if m.zombie {
 			continue
 		}
-		h := holder{session: sessionOf(m.host), descriptors: map[int]bool{}}
+		h := holder{terminal: terminalOf(m.host)}
 		found, err := h.lookAtTerminals(m.host, driven)
 		if err != nil {
 			return nil, fmt.Errorf("process %d (%s): %w", m.pid, m.name, err)
@@ -69,8 +67,8 @@ func ownTerminals(p Program) ([]string, error) {
 		}
 	}
 	for host, h := range holders {
-		for fd := range h.descriptors {
-			if !driven[terminalOf(h.session)] || !holders[h.session].descriptors[fd] || !shareFile(host, h.session, fd) {
+		for _, fd := range h.descriptors {
+			if !driven[h.terminal] || openTerminalOf(host, fd) != h.terminal {
 				return nil, nil
 			}
 		}
@@ -79,16 +77,29 @@ func ownTerminals(p Program) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// shareFile tells whether a descriptor is the same open file in two processes (kcmp(2)).
-func shareFile(a, b, fd int) bool {
-	const file = 0 // KCMP_FILE of linux/kcmp.h
-	order, _, e := unix.Syscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), file, uintptr(fd), uintptr(fd), 0)
-	return e == 0 && order == 0
+// openTerminalOf returns the number of the pseudo terminal that a descriptor of a process is, -1 if none or one that is
+// gone.
+func openTerminalOf(host, fd int) int {
+	process, err := unix.PidfdOpen(host, 0)
+	if err != nil {
+		return -1
+	}
+	defer unix.Close(process)
+	own, err := unix.PidfdGetfd(process, fd, 0)
+	if err != nil {
+		return -1
+	}
+	defer unix.Close(own)
+	device, err := unix.IoctlGetUint32(own, unix.TIOCGDEV)
+	if err != nil {
+		return -1
+	}
+	return terminalNumber(device)
 }
 
 // lookAtTerminals adds the descriptors of a process that are ttyPath, and to driven the terminals that the process
 // drives. It returns criu's names of the former.
-func (h holder) lookAtTerminals(host int, driven map[int]bool) (names []string, err error) {
+func (h *holder) lookAtTerminals(host int, driven map[int]bool) (names []string, err error) {
 	dir := fmt.Sprintf("/proc/%d/", host)
 	fds, err := os.ReadDir(dir + "fd")
 	if err != nil {
@@ -109,7 +120,7 @@ func (h holder) lookAtTerminals(host int, driven map[int]bool) (names []string, 
 		}
 		switch f.Rdev {
 		case unix.Mkdev(5, 0): // TTYAUX_MAJOR of the kernel's Documentation/admin-guide/devices.txt
-			h.descriptors[fd] = true
+			h.descriptors = append(h.descriptors, fd)
 			names = append(names, fmt.Sprintf("tty[%x:%x]", f.Rdev, f.Device))
 		case unix.Mkdev(5, 2):
 			if n, ok := drivenBy(dir + "fdinfo/" + e.Name()); ok {
@@ -146,10 +157,23 @@ func terminalOf(host int) int {
 		return -1
 	}
 	device, err := strconv.ParseInt(words[4], 10, 32) // state, parent, group, session, terminal; the number is signed
-	if err != nil || unix.Major(uint64(uint32(device))) != ptsMajor {
+	if err != nil {
 		return -1
 	}
-	return int(unix.Minor(uint64(uint32(device))))
+	return terminalNumber(uint32(device))
+}
+
+// terminalNumber returns the number of the pseudo terminal with a device number, -1 if the number is another device's.
+func terminalNumber(device uint32) int {
+	if unix.Major(uint64(device)) != ptsMajor {
+		return -1
+	}
+	return int(unix.Minor(uint64(device)))
+}
+
+// isDetached tells whether a process has no terminal though the first process of its session has one.
+func isDetached(host int) bool {
+	return terminalOf(host) < 0 && terminalOf(sessionOf(host)) >= 0
 }
 
 // isOwnTerminal tells whether an entry is an open ttyPath that ownTerminals named: CRIU notes the path of any other

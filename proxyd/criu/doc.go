@@ -84,7 +84,9 @@
 //
 // # Terminals
 //
-// CRIU refuses an open /dev/tty in cases that it could restore; a dump and a restore get around that (ctty.go).
+// CRIU gives a terminal to the first process of its session alone, and refuses an open /dev/tty in cases that it could
+// restore. A restore makes the terminals itself, so that all processes of the sessions have them (terminals.go), and a
+// dump gets around the refusal (ctty.go).
 //
 // # Limits
 //

@@ -18,7 +18,7 @@ var obstacles = []struct{ pattern, text string }{
 	// Terminals.
 	{`file (\d+) of that type .* is (/dev/(?:pts/\d+|tty\S*|console))`, "WHO holds a terminal ($2)"},
 	{`Found dangling tty with sid \d+ pgid \d+ \((\S+)\)`, "WHO holds a terminal ($1)"},
-	{`tty: ctty inheritance detected sid/pgrp (\d+)`, "a process of session $1 has opened /dev/tty, which the first process of the session does not share, as less does in a shell below tmux"},
+	{`tty: ctty inheritance detected sid/pgrp (\d+)`, "the terminal of session $1, opened as /dev/tty, is open in a process that has another terminal or none"},
 	{`tty: .*(No task found with sid|external peer|Found slave peer)`, "WHO holds a terminal"},
 	{`Unable to find a tty driver`, "WHO holds a terminal"},
 	{`queued data overflow`, "WHO holds a terminal with unread input"},

@@ -278,6 +278,65 @@ def check():
     while got.count(b'\n') < 2: got += os.read(m, 100)
     return got, os.tcgetpgrp(m) == pid`,
 
+	// As bash within bash below tmux: the inner one has the terminal because it was forked by a process that has it.
+	"shell within a shell": `
+import os, pty, signal, subprocess
+pid, m = pty.fork()
+if pid == 0:
+    if os.fork() == 0:
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN); os.setpgid(0, 0); os.tcsetpgrp(0, os.getpid())
+        while True:
+            said = input()[::-1]; t = os.open('/dev/tty', os.O_RDWR); os.tcsetpgrp(t, os.getpgrp())
+            told = subprocess.run(['sh', '-c', 'echo told >/dev/tty']).returncode
+            os.write(t, b'%s %d %d\n' % (said.encode(), os.tcgetpgrp(t) == os.getpgrp(), told)); os.close(t)
+    while True: signal.pause()
+def check():
+    os.write(m, b'abc\n'); got = b''
+    while got.count(b'\n') < 3: got += os.read(m, 100)
+    return got, os.tcgetpgrp(m)`,
+
+	// As less and ssh in such a shell, in two windows; the settings of the terminals differ. Each has a child that outlived
+	// its parent.
+	"terminals of sessions, opened later": `
+import ctypes, fcntl, os, pty, signal, struct, termios
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); ends = []
+def serve(t):
+    while True:
+        said = os.read(t, 100); s = os.open('/dev/tty', os.O_RDWR); os.write(s, b'(%s)' % said); os.close(s)
+for rows in 24, 50:
+    pid, m = pty.fork()
+    if pid == 0:
+        if os.fork() == 0:
+            if os.fork() == 0: serve(os.open('/dev/tty', os.O_RDWR))
+            os._exit(0)
+        while True: signal.pause()
+    fcntl.ioctl(m, termios.TIOCSWINSZ, struct.pack('4H', rows, 80, 0, 0)); a = termios.tcgetattr(m); a[3] &= ~(termios.ECHO | termios.ICANON); a[6][termios.VEOL] = bytes([rows])
+    termios.tcsetattr(m, termios.TCSANOW, a); ends.append(m)
+def check():
+    all = []
+    for m in ends:
+        os.write(m, b'abc'); got = b''
+        while got.count(b')') < 1: got += os.read(m, 100)
+        all.append((got, fcntl.ioctl(m, termios.TIOCGWINSZ, bytes(8)), termios.tcgetattr(m)[3], termios.tcgetattr(m)[6][termios.VEOL], os.tcgetpgrp(m)))
+    return all`,
+
+	// A process that has given up the terminal of its session.
+	"terminal given up": `
+import os, pty, signal, termios, fcntl
+pid, m = pty.fork()
+if pid == 0:
+    if os.fork() == 0:
+        fcntl.ioctl(0, termios.TIOCNOTTY)
+        while True:
+            said = input()
+            try: os.open('/dev/tty', os.O_RDWR); print('it has one', said)
+            except OSError as e: print(e.errno, said)
+    while True: signal.pause()
+def check():
+    os.write(m, b'abc\n'); got = b''
+    while got.count(b'\n') < 2: got += os.read(m, 100)
+    return got`,
+
 	// Its first mapping with code is as the shim makes it, for the second cannot be written to.
 	"shared code": `
 import ctypes

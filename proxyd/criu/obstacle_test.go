@@ -33,9 +33,10 @@ s = os.open(open('/tmp/terminal').read(), os.O_RDWR | os.O_NOCTTY)`, `^process \
 import os, pty, signal
 r, w = os.pipe(); pid, m = pty.fork()
 if pid == 0:
-    if os.fork() == 0: t = os.open('/dev/tty', os.O_RDWR); os.write(w, b'.')
+    t = os.open('/dev/tty', os.O_RDWR)
+    if os.fork() == 0: os.setsid(); os.write(w, b'.')
     while True: signal.pause()
-os.read(r, 1)`, `^a process of session \d+ has opened /dev/tty, which `},
+os.read(r, 1)`, `^the terminal of session \d+, opened as /dev/tty, is open in a process that has another terminal or none$`},
 		"io_uring": {`
 import ctypes
 libc = ctypes.CDLL(None); p = ctypes.create_string_buffer(256)

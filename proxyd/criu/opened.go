@@ -242,6 +242,7 @@ func (i *Image) noteProcesses(init int) error {
 		if i.Processes[n].Semaphores, err = semaphoresOf(m.host); err != nil {
 			return fmt.Errorf("process %d (%s): %w", p.PID, p.Name, err)
 		}
+		i.Processes[n].Detached = isDetached(m.host)
 		if err := s.noteLibraries(m.host, i.Libraries); err != nil {
 			return fmt.Errorf("process %d (%s): %w", p.PID, p.Name, err)
 		}

@@ -93,6 +93,7 @@ type Noted struct {
 	IOPriority  map[int]int `json:"io_priority,omitempty"`
 	Personality uint32      `json:"personality,omitempty"` // as in personality(2)
 	Semaphores  []int       `json:"semaphores,omitempty"`  // descriptors that are eventfds with EFD_SEMAPHORE
+	Detached    bool        `json:"detached,omitempty"`    // without the terminal that its session has
 }
 
 // File is an image in a Sink.

@@ -34,8 +34,9 @@ type restorer struct {
 	renamed map[string]string // files with another name now than in the image
 	// personalities are the processes that are to set theirs, by the image that they wait for.
 	personalities map[string]Process
-	semaphores    map[uint32]bool // eventfds that criu is given open, by their numbers in files.img
-	reset         map[uint32]bool // unix sockets that are restored as closed, and their other ends
+	semaphores    map[uint32]bool   // eventfds that criu is given open, by their numbers in files.img
+	reset         map[uint32]bool   // unix sockets that are restored as closed, and their other ends
+	terminals     map[uint32]string // names of terminals that criu is given open, by the numbers of their paths in files.img
 }
 
 // Restore makes the program of img again, in the namespaces of p.Init and the cgroup p.Cgroup; the
@@ -152,18 +153,14 @@ func (r *restorer) prepareCommand(ctx context.Context, c *command, groups []uint
 	if err != nil {
 		return nil, err
 	}
-	queues, err := r.handQueues(c)
-	if err != nil {
-		handed.closeFiles()
-		return nil, err
+	for _, hand := range []func(*command) ([]*os.File, error){r.handQueues, r.handSemaphores, r.handTerminals} {
+		files, err := hand(c)
+		if err != nil {
+			handed.closeFiles()
+			return nil, err
+		}
+		handed.files = append(handed.files, files...)
 	}
-	handed.files = append(handed.files, queues...)
-	semaphores, err := r.handSemaphores(c)
-	if err != nil {
-		handed.closeFiles()
-		return nil, err
-	}
-	handed.files = append(handed.files, semaphores...)
 	return handed, nil
 }
 
@@ -264,7 +261,7 @@ func (r *restorer) fillPipe(pipe *os.File, in io.Reader, name string) (int64, er
 
 // nameOf returns the name by which criu is to open a file, if that is not the image's.
 func (r *restorer) nameOf(f *regfile.RegFileEntry) string {
-	if name := cmp.Or(r.handed[f.GetId()], r.opened[f.GetId()]); name != "" {
+	if name := cmp.Or(r.handed[f.GetId()], r.opened[f.GetId()], r.terminals[f.GetId()]); name != "" {
 		return "/" + name // criu leaves the first character out
 	}
 	return r.renamed[f.GetName()]

@@ -51,8 +51,8 @@ func (i *Image) HasSysV() bool {
 }
 
 // criuLibrary is loaded into criu that restores System V objects without being root: criu sets the
-// limits of the new IPC namespace, which the kernel lets only uid 0 do (libsingshim/shim/ipc_limits.c). outside.go has
-// its other use.
+// limits of the new IPC namespace, which the kernel lets only uid 0 do (libsingshim/shim/ipc_limits.c). outside.go and
+// terminals.go have its other uses.
 const criuLibrary = "libsingshim-criu.so"
 
 // findLibrary looks for criuLibrary beside this program, and where both are installed.
