@@ -25,6 +25,7 @@ enter wide 'sleep 1000 & disown'
 seq 500 >numbers; seq 500 >notes
 cat >held.sh <<'IN'
 trap 'echo resumed' CONT
+trap 'exit 130' INT # bash takes no notice of Ctrl-C if the sleep has just ended
 echo held
 while :; do sleep 0.1; done
 IN
