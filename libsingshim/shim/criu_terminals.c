@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * The part of libsingshim-criu.so for a restore of sessions that have a terminal. A process has the terminal of its
+ * The part of libsingshim-criu.so for terminals.
+ *
+ * Sessions, at a restore. A process has the terminal of its
  * session because its parent had that terminal when it made the process; only the first process of a session can take
  * the terminal by itself. criu makes all processes, and then has the first process of each session take the terminal: the
  * other processes are without. So the first process takes the terminal here, when criu has it begin its session, before
@@ -10,17 +12,25 @@
  *
  * SINGULARITY_SESSIONS has a line for each session: its number and the path of its terminal. SINGULARITY_DETACHED is a
  * list of the processes that had no terminal, though their sessions have one (TIOCNOTTY in ioctl_tty(2)).
+ *
+ * What is in a terminal, at a dump and a restore. criu reads what waits in either direction, and writes the same bytes to
+ * the other side again. The kernel has processed these bytes once: it would echo what was typed a second time, and put one
+ * more carriage return before each end of a line. So a terminal does nothing to what criu writes.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <termios.h>
 #include <unistd.h>
 
 /* Writes the path of the terminal of a session, if the session has one. */
@@ -102,4 +112,45 @@ int bind(int fd, const struct sockaddr *address, socklen_t size)
 	errno = was;
 
 	return (bound);
+}
+
+/* Whether fd is a side of a pseudo terminal. */
+static bool is_terminal(int fd)
+{
+	struct stat st;
+
+	return (fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && (major(st.st_rdev) == 136 || st.st_rdev == makedev(5, 2)));
+}
+
+/* What was written to the driving side is processed later, or when the other side is looked at. */
+static void await_processing(int fd)
+{
+	struct pollfd other = { .fd = ioctl(fd, TIOCGPTPEER, O_RDONLY | O_NOCTTY | O_CLOEXEC), .events = POLLIN };
+
+	if (other.fd < 0)
+		return; /* fd is the other side: what is written there is processed at once */
+	(void)poll(&other, 1, 0);
+	close(other.fd);
+}
+
+ssize_t write(int fd, const void *bytes, size_t n)
+{
+	struct termios was, plain;
+	ssize_t written;
+	int e;
+
+	if (!is_terminal(fd) || tcgetattr(fd, &was) < 0)
+		return (syscall(SYS_write, fd, bytes, n));
+	plain = was;
+	plain.c_lflag &= ~(tcflag_t)(ECHO | ECHONL | ISIG | IEXTEN);
+	plain.c_iflag &= ~(tcflag_t)(ICRNL | INLCR | IGNCR | ISTRIP | IUCLC);
+	plain.c_oflag &= ~(tcflag_t)OPOST;
+	(void)tcsetattr(fd, TCSANOW, &plain);
+	written = syscall(SYS_write, fd, bytes, n);
+	e = errno;
+	await_processing(fd);
+	(void)tcsetattr(fd, TCSANOW, &was);
+	errno = e;
+
+	return (written);
 }

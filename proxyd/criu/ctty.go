@@ -39,27 +39,23 @@ type holder struct {
 	descriptors []int
 }
 
-// ownTerminals returns criu's names of the open ttyPath of a program, none if there are none that can be restored so.
-func ownTerminals(p Program) ([]string, error) {
+// ownTerminals returns criu's names of the open ttyPath of a program, none if there are none that can be restored so, and
+// whether the program drives terminals.
+func ownTerminals(p Program) (names []string, drives bool, err error) {
 	members, err := membersOf(p.Init)
 	if err != nil {
-		return nil, err
-	}
-	tree := findDescendants(members, []int{p.PID})
-	if !slices.ContainsFunc(tree, func(m member) bool { return terminalOf(m.host) >= 0 }) {
-		return nil, nil
+		return nil, false, err
 	}
 	driven := map[int]bool{}
 	holders := map[int]holder{}
-	var names []string
-	for _, m := range tree {
+	for _, m := range findDescendants(members, []int{p.PID}) {
 		if m.zombie {
 			continue
 		}
 		h := holder{terminal: terminalOf(m.host)}
 		found, err := h.lookAtTerminals(m.host, driven)
 		if err != nil {
-			return nil, fmt.Errorf("process %d (%s): %w", m.pid, m.name, err)
+			return nil, false, fmt.Errorf("process %d (%s): %w", m.pid, m.name, err)
 		}
 		names = append(names, found...)
 		if len(h.descriptors) > 0 {
@@ -69,12 +65,23 @@ func ownTerminals(p Program) ([]string, error) {
 	for host, h := range holders {
 		for _, fd := range h.descriptors {
 			if !driven[h.terminal] || openTerminalOf(host, fd) != h.terminal {
-				return nil, nil
+				return nil, len(driven) > 0, nil
 			}
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names), nil
+	return slices.Compact(names), len(driven) > 0, nil
+}
+
+// keepTerminals has criu leave what waits in terminals as it is, where a program drives any
+// (libsingshim/shim/criu_terminals.c).
+func (c *command) keepTerminals(drives bool) error {
+	if !drives {
+		return nil
+	}
+	var err error
+	c.preload, err = findLibrary()
+	return err
 }
 
 // openTerminalOf returns the number of the pseudo terminal that a descriptor of a process is, -1 if none or one that is

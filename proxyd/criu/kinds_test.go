@@ -320,6 +320,39 @@ def check():
         all.append((got, fcntl.ioctl(m, termios.TIOCGWINSZ, bytes(8)), termios.tcgetattr(m)[3], termios.tcgetattr(m)[6][termios.VEOL], os.tcgetpgrp(m)))
     return all`,
 
+	// What a terminal has in both directions was processed when it was written: no second echo, no second carriage return.
+	"terminal with typed lines and output": `
+import fcntl, os, pty, struct, termios
+m, s = pty.openpty()
+def wait(fd, n):
+    while struct.unpack('i', fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))[0] < n: pass
+def fill():
+    os.write(m, b'one\ntwo\n'); wait(m, 10); os.write(s, b'out\n'); wait(m, 15)
+def read_to(fd, end):
+    got = b''
+    while not got.endswith(end): got += os.read(fd, 1)
+    return got
+def check():
+    os.write(s, b'#'); shown = read_to(m, b'#'); a = termios.tcgetattr(s); a[3] &= ~termios.ECHO; termios.tcsetattr(s, termios.TCSANOW, a)
+    os.write(m, b'end\n'); typed = read_to(s, b'end\n'); a[3] |= termios.ECHO; termios.tcsetattr(s, termios.TCSANOW, a)
+    fill(); return shown, typed, a
+fill()`,
+
+	// A shell waits for a job in the foreground that has just ended.
+	"foreground that has ended": `
+import os, pty, signal
+r, w = os.pipe(); r2, w2 = os.pipe(); pid, m = pty.fork()
+if pid == 0:
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    while True:
+        job = os.fork()
+        if job == 0: os.setpgid(0, 0); os.tcsetpgrp(0, os.getpid()); os._exit(0)
+        os.waitpid(job, 0); os.write(w2, b'.'); os.read(r, 1)
+        os.tcsetpgrp(0, os.getpgrp()); os.write(w2, b'%d' % (os.tcgetpgrp(0) == os.getpid()))
+os.read(r2, 1)
+def check():
+    os.write(w, b'.'); return os.read(r2, 1), os.read(r2, 1)`,
+
 	// A process that has given up the terminal of its session.
 	"terminal given up": `
 import os, pty, signal, termios, fcntl

@@ -275,6 +275,8 @@ func (r *restorer) changeOf(name string) func(io.Reader) (*bytes.Reader, int64, 
 		return clearReserved
 	case strings.HasPrefix(name, descriptorsPrefix) && len(r.semaphores) > 0:
 		return r.placeDescriptors
+	case name == terminalsName:
+		return r.nameForegrounds
 	case name == filesName:
 		return func(in io.Reader) (*bytes.Reader, int64, error) {
 			return placeFiles(in, r.nameOf, r.reset, r.semaphores)

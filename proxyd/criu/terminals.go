@@ -4,8 +4,12 @@
 package criu
 
 import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +19,7 @@ import (
 	"sync"
 
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/fdinfo"
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/pstree"
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/tty"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
@@ -114,18 +119,12 @@ func (r *restorer) nameSessions(c *command, all []madeTerminal) error {
 			sessions = append(sessions, fmt.Sprintf("%d %s", t.session, t.childPath()))
 		}
 	}
-	if len(sessions) == 0 {
-		return nil
-	}
 	for _, p := range r.image.Processes {
 		if p.Detached {
 			detached = append(detached, strconv.Itoa(p.PID))
 		}
 	}
-	c.env = append(c.env, sessionsVariable+"="+strings.Join(sessions, "\n"))
-	if len(detached) > 0 {
-		c.env = append(c.env, detachedVariable+"="+strings.Join(detached, ","))
-	}
+	c.env = append(c.env, sessionsVariable+"="+strings.Join(sessions, "\n"), detachedVariable+"="+strings.Join(detached, ","))
 	var err error
 	c.preload, err = findLibrary()
 	return err
@@ -177,6 +176,42 @@ func readTerminals(src Source) ([]madeTerminal, error) {
 	all = slices.DeleteFunc(all, func(t madeTerminal) bool { return t.path == "" || strings.Contains(t.path, "\n") })
 	slices.SortFunc(all, func(a, b madeTerminal) int { return a.number - b.number })
 	return all, err
+}
+
+// nameForegrounds returns the image of terminals as it is to be restored, and the size of the image before. The group in the
+// foreground may have ended, as just before a shell takes the terminal again. No system call chooses a group that is not
+// there, and criu would give up; so the first process of the session is in the foreground until then.
+func (r *restorer) nameForegrounds(in io.Reader) (*bytes.Reader, int64, error) {
+	groups := map[uint32]bool{}
+	err := eachEntryOf(r.source, pstreeName, pstreeMagic, func(b []byte) error {
+		var m pstree.PstreeEntry
+		err := proto.Unmarshal(b, &m)
+		groups[m.GetPgid()] = true
+		return err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	out := binary.LittleEndian.AppendUint32(nil, commonMagic)
+	out = binary.LittleEndian.AppendUint32(out, terminalsMagic)
+	size := int64(len(out))
+	err = eachEntry(bufio.NewReader(in), terminalsMagic, func(b []byte) error {
+		size += 4 + int64(len(b))
+		var m tty.TtyInfoEntry
+		if err := proto.Unmarshal(b, &m); err != nil {
+			return fmt.Errorf("%w: %w", errImage, err)
+		}
+		if m.GetSid() != 0 && !groups[m.GetPgrp()] {
+			m.Pgrp = proto.Uint32(m.GetSid())
+			var err error
+			if b, err = proto.Marshal(&m); err != nil {
+				return err
+			}
+		}
+		out = appendEntry(out, b)
+		return nil
+	})
+	return bytes.NewReader(out), size, err
 }
 
 // newTerminal returns a terminal by the entries of its driving side.
