@@ -158,6 +158,9 @@ func (lc *localCapsule) followSrun(ctx context.Context, key string, r *srun.Runn
 	if kept {
 		return // kept until the caller asks, or the job ends
 	}
+	j.mu.Lock()
+	delete(lc.note.TaskCounts, key) // the step is over; the next change saves the note
+	j.mu.Unlock()
 	if err == nil {
 		err = lc.forgetStepStatuses(ctx, key)
 	}

@@ -107,6 +107,35 @@ func (lc *localCapsule) setTaskCount(t nodesocket.Join) {
 	}
 	key, _, _ := records.ParseTaskName(records.TaskName(t.Key, t.Step, t.Task))
 	lc.note.TaskCounts[key] = t.Tasks
+	lc.note.boundTaskCounts()
+}
+
+// maxTaskCounts bounds the steps of which a note has the number of tasks: a job may have any number of steps, and the note is
+// written at the start of each.
+const maxTaskCounts = 4096
+
+// boundTaskCounts forgets, where there are too many, the numbers of tasks of the oldest steps that have no process here. The
+// node of the srun forgets a step when it is over; other nodes are not told. Caller holds job.mu.
+func (n *capsuleNote) boundTaskCounts() {
+	if len(n.TaskCounts) <= maxTaskCounts {
+		return
+	}
+	used := map[string]bool{}
+	for program := range n.WardenPIDs {
+		if key, _, ok := records.ParseTaskName(program); ok {
+			used[key] = true
+		}
+	}
+	var idle []string
+	for key := range n.TaskCounts {
+		if !used[key] {
+			idle = append(idle, key)
+		}
+	}
+	slices.SortFunc(idle, func(a, b string) int { return steps.KeyNumber(a) - steps.KeyNumber(b) })
+	for _, key := range idle[:min(len(idle), len(n.TaskCounts)-maxTaskCounts/2)] {
+		delete(n.TaskCounts, key)
+	}
 }
 
 // recordFinishedTask notes a task that ended before the restored checkpoint and does not run

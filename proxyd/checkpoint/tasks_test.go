@@ -13,6 +13,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 )
 
 // TestCheckComplete: a checkpoint that lacks a part of the job is refused.
@@ -92,6 +93,33 @@ func TestKilledMeanwhile(t *testing.T) {
 	} {
 		if err := checkNoneKilled(tt.before, tt.now); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
+		}
+	}
+}
+
+// TestTaskCountsBounded: a job with many steps has a note of some size, which has the newest steps, and all that have
+// a process here.
+func TestTaskCountsBounded(t *testing.T) {
+	const long, all = 3, 5 * maxTaskCounts
+	lc := &localCapsule{note: capsuleNote{WardenPIDs: map[string]int{}}}
+	most := 0
+	for n := 1; n <= all; n++ {
+		key := steps.NewKey(0, n)
+		lc.setTaskCount(nodesocket.Join{Key: key, Step: "0", Tasks: 2})
+		if n <= long {
+			lc.note.WardenPIDs[key+".0"] = 7
+		}
+		most = max(most, len(lc.note.TaskCounts))
+		if lc.note.TaskCounts[key] != 2 {
+			t.Fatalf("step %s is forgotten as it begins", key)
+		}
+	}
+	if most > maxTaskCounts+1 {
+		t.Errorf("%d steps are noted at once", most)
+	}
+	for _, n := range []int{1, 2, 3, all - maxTaskCounts/2 + long, all} {
+		if key := steps.NewKey(0, n); lc.note.TaskCounts[key] != 2 {
+			t.Errorf("step %s is forgotten", key)
 		}
 	}
 }
