@@ -10,8 +10,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -130,4 +132,55 @@ func (c cgroup) listThreads() ([]int, error) {
 		return nil, fmt.Errorf("cgroup: %w", err)
 	}
 	return all, nil
+}
+
+// endLeftovers kills what is in the cgroup of a program that is to be restored, and returns when that is gone, also from the
+// capsule with this init: a daemon that was killed in a restore leaves criu, which notices that only later, and the processes
+// that criu has made.
+func (c cgroup) endLeftovers(ctx context.Context, init int) error {
+	if c == "" {
+		return nil
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	doomed := map[int]bool{} // by their PIDs in the capsule
+	for {
+		threads, err := c.listThreads()
+		if err != nil || len(threads) == 0 && len(doomed) == 0 {
+			return err
+		}
+		members, err := membersOf(init)
+		if err != nil {
+			return err
+		}
+		left := len(threads)
+		for pid, m := range members {
+			doomed[pid] = doomed[pid] || slices.Contains(threads, m.host)
+			if doomed[pid] {
+				left++
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		if err := killThreads(threads); err != nil {
+			return fmt.Errorf("what is left of an earlier restore: %w", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("what is left of an earlier restore does not end: %w", ctx.Err())
+		}
+	}
+}
+
+// killThreads kills processes by their threads, all of which are in a cgroup. There is cgroup.kill for that; but after a write
+// there, kernels of our time kill each process that is later started in the cgroup by CLONE_INTO_CGROUP, as criu is.
+func killThreads(threads []int) error {
+	for _, tid := range threads {
+		if err := unix.Kill(tid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			return os.NewSyscallError("kill", err)
+		}
+	}
+	return nil
 }

@@ -127,6 +127,43 @@ func TestCgroup(t *testing.T) {
 	}
 }
 
+// TestRestoreOfKilledDaemon: a daemon was killed when it had restored a program, and before it has told of that. Its successor
+// restores the program again.
+func TestRestoreOfKilledDaemon(t *testing.T) {
+	needCRIU(t)
+	ctx := testDeadline(t)
+	c := newCapsule(t)
+	r := c.runBash(counting)
+	r.expectLine("ready")
+	dir := newImageFolder(t)
+	img := dumpProgram(t, r.program, dir)
+	c.endCapsule()
+
+	g := newCgroup(t)
+	c = newCapsule(t)
+	if err := g.setFrozen(ctx, true); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		r = makePipes(t)
+		if err := Restore(ctx, img, Program{Init: c.initPID(), Cgroup: string(g)}, r.far, dir); err != nil {
+			explainTo(t, err)
+			t.Fatal(err)
+		}
+		r.closeFar()
+		if !g.standsStill(t) {
+			t.Error("the program runs")
+		}
+	}
+	if n := len(strings.Fields(readFile(t, g.filePath("cgroup.procs")))); n != 2 {
+		t.Errorf("%d processes in the cgroup", n)
+	}
+	if err := g.setFrozen(ctx, false); err != nil {
+		t.Fatal(err)
+	}
+	r.askAndExpect("b", "1 b 101")
+}
+
 func boolToInt(b bool) int {
 	if b {
 		return 1

@@ -47,6 +47,8 @@ type restorer struct {
 // files are opened by path. What the program had not read of its standard input is put before what
 // is in the new pipe. The caller keeps stdio.
 //
+// What is in p.Cgroup before is killed: it is left of a restore of the program by a daemon that has died.
+//
 // The capsule was made with capsule.Spec.Restore, and LoadLastPID is called after the
 // last Restore in it. Several programs of a capsule may be restored side by side, if
 // their cgroups are different or none is frozen.
@@ -66,10 +68,13 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 	if err := img.checkSound(); err != nil {
 		return fail(err)
 	}
+	group := cgroup(p.Cgroup)
+	if err := group.endLeftovers(ctx, p.Init); err != nil {
+		return fail(err)
+	}
 	if err := img.checkRoom(p.Init); err != nil {
 		return fail(err)
 	}
-	group := cgroup(p.Cgroup)
 	frozen, err := group.isFrozen()
 	if err != nil {
 		return fail(err)
