@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
@@ -66,6 +68,61 @@ func TestRestoreTriedAgain(t *testing.T) {
 			}
 			c.background.Wait()
 		})
+	}
+}
+
+// TestLaunchFailsLate: srun says that Slurm has failed the launch of a restored step only after all programs are back. The
+// script does not learn that, and the job's next run tries again; but not for ever, for a task may write the same words, nor
+// for a step that has begun in this run, nor without these words.
+func TestLaunchFailsLate(t *testing.T) {
+	q := slurmtest.NewQueue(t)
+	q.Set(t, map[uint32]string{7: "RUNNING"})
+	recordCommands(t, q)
+	c := tidyOn(t, "n1", t.TempDir(), q, 7)
+	rec := recordOf(7)
+	stepFailed := fmt.Errorf("step s0-1 %w", errStepNotStarted)
+	meta := &records.Meta{Capsules: []records.CapsuleMeta{{Programs: []records.ProgramMeta{{Name: records.BatchProgram}, {Name: "s0-1.0"}}}}}
+	for run, k := range []struct {
+		key  string
+		said bool
+		told bool
+	}{
+		{"s0-1", false, true},
+		{"s0-2", true, true},
+		{"s0-1", true, false},
+		{"s0-1", true, false},
+		{"s0-1", true, false},
+		{"s0-1", true, true},
+	} {
+		j := (&job{c: c, id: 7, log: c.Log, run: runs.NewRunAt(runs.Snapshot{
+			Number: run, Record: rec, State: runs.Running, Point: &runs.ResumePoint{Meta: meta},
+		})}).wireParts()
+		dir := t.TempDir()
+		if k.said {
+			if err := os.WriteFile(filepath.Join(dir, "launch_failed"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		retry := j.failed.isLaunchToRetry(t.Context(), k.key, dir)
+		if retry == k.told {
+			t.Errorf("run %d: tried again %v", run, retry)
+		}
+		if retry {
+			if err := j.failed.giveUpRun(stepFailed); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var err error
+		if rec, err = c.records.Load(7); err != nil || rec == nil {
+			t.Fatal(rec, err)
+		}
+		rec.UnrestoredRuns = 0 // as after a restore that is complete
+		if err := c.records.Save(rec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := requestedRequeues(t, q), []string{"requeue 7", "requeue 7", "requeue 7"}; !slices.Equal(got, want) {
+		t.Errorf("commands to Slurm: %q, want %q", got, want)
 	}
 }
 

@@ -13,7 +13,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/ends"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
 )
 
 // The failure of an srun is hidden from its script when Slurm is taking the job away: the script
@@ -66,7 +68,7 @@ func (s SrunRequests) TellFailure(ctx context.Context, dir string) bool {
 	}
 	key := filepath.Base(dir)
 	if j.staysOnNodes(ctx) {
-		if !j.isStepUnrestored(ctx, key) {
+		if !j.failed.isLaunchToRetry(ctx, key, dir) {
 			return true
 		}
 		// The script would run on as if its tasks had failed.
@@ -133,4 +135,34 @@ func (j *job) isStepUnrestored(ctx context.Context, key string) bool {
 		of, _, ok := records.ParseTaskName(program)
 		return ok && of == key
 	})
+}
+
+// isLaunchToRetry tells whether the failure of an srun, with its folder, is a failed launch of a step of the restored
+// checkpoint, which the job's next run tries again.
+func (f failedRun) isLaunchToRetry(ctx context.Context, key, dir string) bool {
+	return f.j.isStepUnrestored(ctx, key) || srun.HasLaunchFailed(dir) && f.mayLaunchAgain(key)
+}
+
+// mayLaunchAgain tells whether a step that was restored may be launched once more by the job's next run: Slurm has failed the
+// launch, as srun says, after the programs were back. A task may write the words of srun, and the next run would end as this
+// one, so a job has ends.MaxUnrestoredRuns such runs in all.
+func (f failedRun) mayLaunchAgain(key string) bool {
+	j := f.j
+	point := j.run.Snapshot().Point
+	if point == nil {
+		return false
+	}
+	if tasks, err := point.Meta.StepTasks(key); err != nil || len(tasks) == 0 {
+		return false // a step of this run: its script learns of the failure, as without us
+	}
+	may := false
+	err := j.run.ChangeRecord(j.c.records.Save, func(rec *records.Record) bool {
+		may = rec.FailedLaunches < ends.MaxUnrestoredRuns
+		rec.FailedLaunches++
+		return may
+	})
+	if err != nil {
+		j.log.Error("count the failed launches", "error", err)
+	}
+	return may && err == nil
 }

@@ -62,6 +62,8 @@
 //	srun.json    the PIDs of runner and srun; written before srun can be executed
 //	control      the socket; control.go draws its messages
 //	ended        the wait status; written before sing-srun is told
+//	launch_failed  srun has said that Slurm did not start all of its tasks; written before proxyd is asked whether the
+//	             user may be told of srun's end
 //	runner.log   the runner's complaints
 //
 // # At a checkpoint

@@ -30,6 +30,32 @@ func TestWrapperKilled(t *testing.T) {
 	}
 }
 
+// TestLaunchFailure: that srun has said that Slurm has not started its tasks is known when srun has ended, and of no other
+// failure.
+func TestLaunchFailure(t *testing.T) {
+	for says, want := range map[string]bool{
+		"srun: error: Application launch failed: Invalid node name specified":                     true,
+		"srun: error: Task launch for StepId=7.0 failed on node n2: Socket timed out":             true,
+		"3: srun: error: timeout waiting for task launch, started 1 of 2 tasks":                   true,
+		"srun: Job step 7.0 aborted before step completely launched.":                             true,
+		"srun: StepId=7.0 aborted before step completely launched.":                               true,
+		"srun: error: n2: task 1: Exited with exit code 4":                                        false,
+		"srun: Job step aborted: Waiting up to 32 seconds for job step to finish.":                false,
+		"my program: srun: error: Application launch failed: no":                                  false,
+		"srun: error: Unable to create step for job 7: Requested node configuration is not there": false,
+	} {
+		s := newServer(t, standIn(t))
+		cmd, run, _ := startCall(t, s, "echo ready; echo '"+says+"' >&2; exit 1")
+		if how, err := run.Wait(testDeadline(t)); err != nil || exitCodeOf(how) != 1 {
+			t.Error(exitCodeOf(how), err)
+		}
+		_ = cmd.Wait()
+		if got := HasLaunchFailed(run.Dir()); got != want {
+			t.Errorf("%q: %v", says, got)
+		}
+	}
+}
+
 // TestStopsForNobody: a process that does not end at SIGTERM is killed.
 func TestStopsForNobody(t *testing.T) {
 	if testing.Short() {

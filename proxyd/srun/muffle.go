@@ -26,6 +26,12 @@ var obituary = regexp.MustCompile(`^(\d+: )?(` +
 	`|srun: .*` +
 	`)$`)
 
+// launchFailure is what srun says if Slurm has not started all tasks of its step, or srun has not heard of it in time: then
+// srun ends those that have started. A task may write the same.
+var launchFailure = regexp.MustCompile(`^(\d+: )?srun: (` +
+	`error: (Application launch failed: |Task launch for \S+ failed on node |timeout waiting for task launch, )` +
+	`|(Job step|StepId=)\S* ?\S* ?aborted before step completely launched)`)
+
 // openings are how obituaries begin, after a task's label.
 var openings = []string{"slurmstepd: error: *** ", "srun: ", "[20"}
 
@@ -41,6 +47,8 @@ type muffler struct {
 	asking bool       // a goroutine waits for stay
 	over   chan struct{}
 	quiet  bool // they are not to be told
+
+	launchFailed bool // srun has said so
 }
 
 func newMuffler(in *os.File, out func([]byte), stay func() bool) *muffler {
@@ -89,6 +97,7 @@ func (m *muffler) takeBytes(b []byte) {
 // holdObituary keeps an obituary back, and tells the user if the job stays. Caller holds m.mu.
 func (m *muffler) holdObituary(line []byte) {
 	m.held = append(m.held, line...)
+	m.launchFailed = m.launchFailed || launchFailure.Match(line)
 	if m.stay != nil && !m.asking && !m.quiet {
 		m.asking = true
 		go m.askAndTell()
@@ -161,6 +170,13 @@ func (m *muffler) setQuiet(quiet bool) {
 		m.writeAll(m.held)
 	}
 	m.held = nil
+}
+
+// saysLaunchFailed says whether srun has said that the launch of its step has failed.
+func (m *muffler) saysLaunchFailed() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.launchFailed
 }
 
 // checkDrained says whether all that srun has said has been passed on.

@@ -105,3 +105,13 @@ func isStill(pid int, start uint64) bool {
 	now, err := startOf(pid)
 	return err == nil && now == start
 }
+
+func writeLaunchFailed(dir string) error {
+	return durable.ReplaceUnsynced(filepath.Join(dir, launchName), nil)
+}
+
+// HasLaunchFailed tells whether the srun with a folder has said that Slurm has not started all tasks of its step.
+func HasLaunchFailed(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, launchName))
+	return err == nil
+}

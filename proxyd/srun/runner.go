@@ -153,6 +153,11 @@ func runCall() error {
 	case <-r.err.over:
 	case <-time.After(lastWords):
 	}
+	if how != 0 && r.err.saysLaunchFailed() {
+		if err := writeLaunchFailed(r.o.Dir); err != nil {
+			log.Print(err)
+		}
+	}
 	if how != 0 && !r.mayTell() {
 		r.mu.Lock()
 		r.quiet = true
@@ -374,6 +379,7 @@ func (r *runner) obeyRequest(request string) error {
 const (
 	recordName  = "srun.json"
 	endedName   = "ended"
+	launchName  = "launch_failed"
 	controlName = "control"
 	logName     = "runner.log"
 )
