@@ -4,17 +4,18 @@
 #define _GNU_SOURCE
 #include "list.h"
 
+#include "pages.h"
 #include "raw.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-static struct sing_list *list;
+static struct sing_list *_Atomic list;
+
+/* What was mapped at the start and not looked at yet: to look costs a page fault, and most processes record nothing. */
+static struct sing_list *_Atomic unchecked;
 
 /* The second file's path: records go there when the list is full. */
 static char more[256];
@@ -23,46 +24,82 @@ static const char more_suffix[] = ".more";
 
 static int open_file(const char *path, int flags)
 {
-	return ((int)raw(SYS_openat, AT_FDCWD, (long)path, flags | O_CLOEXEC | O_NOCTTY, 0));
+	return ((int)raw6(SYS_openat, AT_FDCWD, (long)path, flags | O_CLOEXEC | O_NOCTTY, 0, 0, 0));
 }
 
-void list_open(void)
+/* The list's path, if that is what the variable has, or NULL. */
+static const char *read_variable(const char *variable)
 {
-	const char *path = getenv(SING_LIST_ENV);
+	static const char name[] = SING_LIST_ENV "=/";
+	size_t i = 0;
+
+	while (name[i] && variable[i] == name[i])
+		i++;
+
+	return (name[i] ? NULL : variable + i - 1);
+}
+
+/* Copy the list's path from the environment to "more". Returns its length, 0 if there is none that can be. */
+static size_t copy_path(char **environment)
+{
+	const char *value = NULL;
+	size_t n = 0;
+
+	for (; *environment && !value; environment++)
+		value = read_variable(*environment);
+	if (!value)
+		return (0);
+	while (n + sizeof(more_suffix) <= sizeof(more) && (more[n] = value[n]))
+		n++;
+
+	return (n + sizeof(more_suffix) <= sizeof(more) ? n : 0);
+}
+
+void list_open(char **environment)
+{
+	const size_t n = copy_path(environment);
 	struct stat st;
-	void *at;
-	size_t n;
+	long at;
 	int fd;
 
-	if (!path || path[0] != '/')
+	if (!n)
 		return;
-	n = strlen(path);
-	if (n + sizeof(more_suffix) > sizeof(more))
-		return;
-	fd = open_file(path, O_RDWR);
+	fd = open_file(more, O_RDWR);
 	if (fd < 0)
 		return;
 	/* Beyond the end of a shorter file, each access would be a SIGBUS. */
-	if (raw(SYS_fstat, fd, (long)&st, 0, 0) || st.st_size != SING_LIST_SIZE) {
-		raw(SYS_close, fd, 0, 0, 0);
+	if (raw6(SYS_fstat, fd, (long)&st, 0, 0, 0, 0) || st.st_size != SING_LIST_SIZE) {
+		raw6(SYS_close, fd, 0, 0, 0, 0, 0);
 		return;
 	}
-	at = (void *)raw6(SYS_mmap, 0, SING_LIST_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	raw(SYS_close, fd, 0, 0, 0);
+	at = raw6(SYS_mmap, 0, SING_LIST_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	raw6(SYS_close, fd, 0, 0, 0, 0, 0);
 	if ((unsigned long)at > -4096UL)
 		return;
-	if (memcmp(at, SING_LIST_MAGIC, 8)) {
-		raw(SYS_munmap, (long)at, SING_LIST_SIZE, 0, 0);
-		return;
-	}
-	memcpy(more, path, n);
-	memcpy(more + n, more_suffix, sizeof(more_suffix));
-	list = at;
+	for (size_t i = 0; i < sizeof(more_suffix); i++)
+		more[n + i] = more_suffix[i];
+	atomic_store_explicit(&unchecked, (struct sing_list *)at, memory_order_relaxed);
+}
+
+/* A file that is no list stays mapped, and is not looked at again. Several threads may be here at once, and come to the same. */
+static bool check_list(struct sing_list *mapped)
+{
+	if (memcmp(mapped->magic, SING_LIST_MAGIC, sizeof(mapped->magic)) == 0)
+		list = mapped;
+	atomic_store_explicit(&unchecked, NULL, memory_order_release);
+
+	return (list);
 }
 
 bool list_is_open(void)
 {
-	return (list);
+	struct sing_list *mapped;
+
+	if (list)
+		return (true);
+	mapped = atomic_load_explicit(&unchecked, memory_order_acquire);
+
+	return (mapped ? check_list(mapped) : (bool)list);
 }
 
 uint64_t list_epoch(void)
@@ -104,10 +141,8 @@ static void fill_record(struct sing_record *r, struct span path, struct span oth
 static void append_more(enum sing_kind kind, struct span path, struct span other)
 {
 	static _Atomic bool busy;
-	static struct {
-		struct sing_record r;
-		char paths[2 * SING_MAX_PATH + 8];
-	} buf;
+	static void *_Atomic memory;
+	struct sing_record *r;
 	const size_t size = record_size(path.n, other.n);
 	long n = -1;
 	int fd;
@@ -117,15 +152,16 @@ static void append_more(enum sing_kind kind, struct span path, struct span other
 		list_lose();
 		return;
 	}
-	memset(buf.paths, 0, size - sizeof(buf.r));
-	buf.r.n1 = (uint16_t)path.n;
-	buf.r.n2 = (uint16_t)other.n;
-	buf.r.number = kind == SING_APPENDED ? UINT64_MAX : 0;
-	fill_record(&buf.r, path, other);
-	atomic_store_explicit(&buf.r.head, head_of(SING_DONE, kind), memory_order_relaxed);
-	fd = open_file(more, O_WRONLY | O_APPEND);
+	r = pages_get(&memory, record_size(SING_MAX_PATH, SING_MAX_PATH));
+	fd = r ? open_file(more, O_WRONLY | O_APPEND) : -1;
 	if (fd >= 0) {
-		n = raw(SYS_write, fd, (long)&buf, (long)size, 0);
+		memset(r->paths, 0, size - sizeof(*r));
+		r->n1 = (uint16_t)path.n;
+		r->n2 = (uint16_t)other.n;
+		r->number = kind == SING_APPENDED ? UINT64_MAX : 0;
+		fill_record(r, path, other);
+		atomic_store_explicit(&r->head, head_of(SING_DONE, kind), memory_order_relaxed);
+		n = raw(SYS_write, fd, (long)r, (long)size, 0);
 		raw(SYS_close, fd, 0, 0, 0);
 	}
 	atomic_store_explicit(&busy, false, memory_order_release);

@@ -72,10 +72,10 @@ struct sing_record {
 _Static_assert(sizeof(struct sing_record) == 16, "layout");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the head is written as one word");
 
-/* Map the list that the environment names. Called once, before main. */
-void list_open(void);
+/* Map the list that the environment names. Called once, before main. Leaves errno alone. */
+void list_open(char **environment);
 
-/* Whether there is a list. Never changes after list_open. */
+/* Whether there is a list. The answer never changes after list_open. */
 bool list_is_open(void);
 
 /* The current epoch. Only with an open list. */

@@ -4,11 +4,9 @@
 /* How the library starts in a process. */
 #define _GNU_SOURCE
 #include "list.h"
-#include "next.h"
 #include "place.h"
 #include "raw.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -21,27 +19,31 @@
  */
 #define FOOTHOLD 0x3f0000
 
+/* The compiler's start files have this handle of a library, by which libc knows what registered a function. */
+#ifdef SING_NO_START_FILES
+__attribute__((visibility("hidden"))) void *__dso_handle = &__dso_handle;
+#endif
+
 static void make_foothold(void)
 {
 	(void)raw6(SYS_mmap, FOOTHOLD, 0x1000, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 }
 
 /*
- * Everything that is not safe in a signal handler happens here, while there is a single thread:
- * the list is mapped and the next functions are looked up.
+ * What is not safe in a signal handler, or a program may later have no right to do, happens here,
+ * while there is a single thread: the list is mapped. All else waits until a process needs it: each
+ * process of a job starts with this, and most of them are short. errno is not changed, and not named:
+ * each function of libc that is called here is looked up. libc passes constructors what main has.
  */
-__attribute__((constructor)) static void start_shim(void)
+__attribute__((constructor)) static void start_shim(int argc, char **argv, char **environment)
 {
-	const int e = errno;
-
-	next_look_up();
-	place_reset();
-	list_open();
+	(void)argc;
+	(void)argv;
+	list_open(environment);
 	make_foothold();
 	/*
 	 * Without this call a child would take the parent's buffers for busy: no harm but lost
 	 * records.
 	 */
 	(void)pthread_atfork(NULL, NULL, place_reset);
-	errno = e;
 }

@@ -66,13 +66,9 @@ enum next_name {
 	NEXT_COUNT,
 };
 
-/* Look all of them up. */
-void next_look_up(void);
-
 /*
- * The function of that name: before next_look_up the function is looked up now, which only a
- * library that starts before us can make happen. If there is none, a function that fails with
- * ENOSYS.
+ * The function of that name; if there is none, a function that fails with ENOSYS. Safe in signal
+ * handlers, and in children of vfork.
  */
 void *next_find(enum next_name name);
 

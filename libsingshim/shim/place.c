@@ -4,10 +4,12 @@
 #define _GNU_SOURCE
 #include "place.h"
 
+#include "pages.h"
 #include "raw.h"
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,31 +20,24 @@
  *
  * Each buffer begins with the working directory of the last question: asking costs as much as
  * all the rest. That is valid while of == moves. A child of vfork shares this memory but not
- * the directory, so only the process that is known as self remembers; when such a child changes
+ * the directory, so only a process with memory of its own remembers; when such a child changes
  * its directory, that counts as a move for both. What other processes do to the folder's name
  * is not seen.
+ *
+ * Mapped when a path has to be put together first: most processes have none.
  */
 struct buffer {
-	_Atomic bool busy;
 	uint64_t of; /* moves when the beginning was asked for; 0: not the working directory */
 	size_t n;    /* length of the beginning, with a slash behind it */
 	char path[SING_MAX_PATH + 2];
 };
 enum { BUFFERS = 16 };
-static struct buffer buffers[BUFFERS];
+static void *_Atomic buffers;
+
+/* Apart from the buffers, so that a child of fork has one page to look at, not a page for each buffer. */
+static _Atomic bool busy[BUFFERS];
 
 static _Atomic uint64_t moves = 1;
-static long self;
-
-static bool claim_flag(_Atomic bool *busy)
-{
-	return (!atomic_exchange_explicit(busy, true, memory_order_acquire));
-}
-
-static void clear_flag(_Atomic bool *busy)
-{
-	atomic_store_explicit(busy, false, memory_order_release);
-}
 
 void place_moved(void)
 {
@@ -51,16 +46,19 @@ void place_moved(void)
 
 void place_reset(void)
 {
+	/* Written only where that changes something: the page is the parent's until then. */
 	for (size_t i = 0; i < BUFFERS; i++)
-		clear_flag(&buffers[i].busy);
-	self = raw(SYS_getpid, 0, 0, 0, 0);
+		if (atomic_load_explicit(&busy[i], memory_order_relaxed))
+			atomic_store_explicit(&busy[i], false, memory_order_relaxed);
 }
 
 static struct buffer *take_buffer(void)
 {
-	for (size_t i = 0; i < BUFFERS; i++)
-		if (claim_flag(&buffers[i].busy))
-			return (&buffers[i]);
+	struct buffer *const all = pages_get(&buffers, BUFFERS * sizeof(struct buffer));
+
+	for (size_t i = 0; all && i < BUFFERS; i++)
+		if (!atomic_exchange_explicit(&busy[i], true, memory_order_acquire))
+			return (&all[i]);
 
 	return (NULL);
 }
@@ -68,8 +66,20 @@ static struct buffer *take_buffer(void)
 void place_give_back(struct place *p)
 {
 	if (p->buffer)
-		clear_flag(&p->buffer->busy);
+		atomic_store_explicit(&busy[p->buffer - (struct buffer *)buffers], false, memory_order_release);
 	p->buffer = NULL;
+}
+
+/*
+ * Whether this process has memory of its own, which a child of vfork or posix_spawn has not. The
+ * kernel clears a thread's id where libc keeps it when the thread ends, except for such a child.
+ * A kernel that does not tell counts as one that says no: then the directory is asked for each time.
+ */
+static bool has_own_memory(void)
+{
+	void *id = NULL;
+
+	return (!raw(SYS_prctl, PR_GET_TID_ADDRESS, (long)&id, 0, 0) && id);
 }
 
 /*
@@ -91,7 +101,7 @@ static size_t begin_cwd(struct buffer *b)
 	if (n > 1)
 		b->path[n++] = '/';
 	b->n = (size_t)n;
-	if (raw(SYS_getpid, 0, 0, 0, 0) == self)
+	if (has_own_memory())
 		b->of = now;
 
 	return (b->n);

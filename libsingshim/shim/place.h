@@ -30,7 +30,7 @@ void place_give_back(struct place *p);
 /* The working directory is changing or has changed. */
 void place_moved(void);
 
-/* In the child of a fork, and at the start: there is no other thread. */
+/* In the child of a fork: there is no other thread. */
 void place_reset(void);
 
 #endif

@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
+#define _GNU_SOURCE
 #include "seen.h"
+
+#include "pages.h"
 
 #include <string.h>
 
@@ -11,7 +14,15 @@
  * child's own, with what the parent has recorded, which is right.
  */
 enum { PLACES = 4096 };
-static _Atomic uint64_t places[PLACES];
+static void *_Atomic places;
+
+/* The place of a key, or NULL. Without memory for places all is recorded each time. */
+static _Atomic uint64_t *find_place(uint64_t key)
+{
+	_Atomic uint64_t *const all = pages_get(&places, PLACES * sizeof(*all));
+
+	return (all ? &all[key % PLACES] : NULL);
+}
 
 static uint64_t mix_word(uint64_t h, uint64_t v)
 {
@@ -48,16 +59,23 @@ uint64_t seen_key(enum act act, struct span path, struct span other)
 
 bool seen_has(uint64_t key)
 {
-	return (atomic_load_explicit(&places[key % PLACES], memory_order_relaxed) == key);
+	_Atomic uint64_t *const place = find_place(key);
+
+	return (place && atomic_load_explicit(place, memory_order_relaxed) == key);
 }
 
 void seen_add(uint64_t key)
 {
-	atomic_store_explicit(&places[key % PLACES], key, memory_order_relaxed);
+	_Atomic uint64_t *const place = find_place(key);
+
+	if (place)
+		atomic_store_explicit(place, key, memory_order_relaxed);
 }
 
 void seen_drop(uint64_t key)
 {
-	if (seen_has(key))
-		atomic_store_explicit(&places[key % PLACES], 0, memory_order_relaxed);
+	_Atomic uint64_t *const place = find_place(key);
+
+	if (place && atomic_load_explicit(place, memory_order_relaxed) == key)
+		atomic_store_explicit(place, 0, memory_order_relaxed);
 }

@@ -7,6 +7,7 @@ package shim
 
 import (
 	"encoding/binary"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -47,6 +48,9 @@ func buildProgram(tb testing.TB, dir string) (program, library string) {
 // took is what a run of the program took, in nanoseconds.
 type took struct{ wall, cpu float64 }
 
+// other is a shim to compare with, in place of none.
+var other = flag.String("other", "", "a libsingshim.so to compare with, instead of with none")
+
 // BenchmarkShim runs the program with and without the shim in turn. Of the pairs it
 // reports medians: "cpu-%" is the processor time that the shim adds to the program's, half
 // of the pairs lie between "cpu-low-%" and "cpu-high-%"; "wall-%" is the time by the clock,
@@ -64,7 +68,7 @@ func BenchmarkShim(b *testing.B) {
 	for _, pattern := range []struct {
 		name  string
 		count int
-	}{{"same", 1000}, {"new", 2000}, {"tree", 500}} {
+	}{{"same", 1000}, {"new", 2000}, {"tree", 500}, {"write", 20000}, {"start", 30}} {
 		b.Run(pattern.name, func(b *testing.B) {
 			once := func(with bool) (t took) {
 				work := filepath.Join(dir, "work")
@@ -74,9 +78,9 @@ func BenchmarkShim(b *testing.B) {
 				defer os.RemoveAll(work)
 				cmd := exec.Command(program, pattern.name, strconv.Itoa(pattern.count))
 				cmd.Dir, cmd.Env = work, []string{}
-				if with {
+				if preload := map[bool]string{true: library, false: *other}[with]; preload != "" {
 					makeList(b, list)
-					cmd.Env = []string{"LD_PRELOAD=" + library, "SINGULARITY_SLURM_FILES=" + list}
+					cmd.Env = []string{"LD_PRELOAD=" + preload, "SINGULARITY_SLURM_FILES=" + list}
 				}
 				out, err := cmd.Output()
 				if err != nil {

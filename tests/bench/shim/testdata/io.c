@@ -8,12 +8,16 @@
  *	same   the same few files, again and again: written, appended to, read, replaced by rename
  *	new    each file under a name of its own, written, read and removed
  *	tree   as unpacking does: new files that stay, in folders, 16 KiB each
+ *	write  the same file opened for writing and closed, and nothing else
+ *	start  processes: fork, exec of /bin/true, wait
  */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -78,6 +82,28 @@ static void write_tree(long i)
 	put_bytes(name, O_WRONLY | O_CREAT | O_EXCL, sizeof(data));
 }
 
+static void open_to_write(long i)
+{
+	const int fd = open("file", i ? O_WRONLY : O_WRONLY | O_CREAT, 0644);
+
+	if (fd < 0 || close(fd))
+		fail_with("file");
+}
+
+static void start_process(long i)
+{
+	const pid_t pid = fork();
+	int status;
+
+	(void)i;
+	if (pid == 0) {
+		execl("/bin/true", "true", (char *)NULL);
+		_exit(127);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
+		fail_with("/bin/true");
+}
+
 static long long nanoseconds_now(clockid_t clock)
 {
 	struct timespec t;
@@ -87,17 +113,37 @@ static long long nanoseconds_now(clockid_t clock)
 	return (t.tv_sec * 1000000000LL + t.tv_nsec);
 }
 
+/* What children that have ended have used of the processor. */
+static long long read_children_time(void)
+{
+	struct rusage r;
+
+	getrusage(RUSAGE_CHILDREN, &r);
+
+	return ((r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1000000000LL + (r.ru_utime.tv_usec + r.ru_stime.tv_usec) * 1000LL);
+}
+
+static const struct {
+	const char *name;
+	void (*round)(long);
+} patterns[] = { { "same", write_same }, { "new", write_fresh }, { "tree", write_tree }, { "write", open_to_write }, { "start", start_process } };
+
 int main(int argc, char **argv)
 {
-	void (*const round)(long) = argc > 1 && !strcmp(argv[1], "same") ? write_same : argc > 1 && !strcmp(argv[1], "tree") ? write_tree : write_fresh;
 	const long count = argc > 2 ? strtol(argv[2], NULL, 10) : 0;
+	void (*round)(long) = NULL;
 	long long wall, cpu;
 
+	for (size_t i = 0; argc > 1 && i < sizeof(patterns) / sizeof(patterns[0]); i++)
+		if (strcmp(argv[1], patterns[i].name) == 0)
+			round = patterns[i].round;
+	if (!round)
+		return (2);
 	wall = nanoseconds_now(CLOCK_MONOTONIC);
 	cpu = nanoseconds_now(CLOCK_PROCESS_CPUTIME_ID);
 	for (long i = 0; i < count; i++)
 		round(i);
-	cpu = nanoseconds_now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+	cpu = nanoseconds_now(CLOCK_PROCESS_CPUTIME_ID) - cpu + read_children_time();
 	wall = nanoseconds_now(CLOCK_MONOTONIC) - wall;
 	printf("%lld %lld\n", wall, cpu);
 
