@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
+#define _GNU_SOURCE
 #include "note.h"
 
 #include <errno.h>
+#include <fcntl.h>
 
 static const struct span none = { .n = 0 };
 
@@ -53,17 +55,29 @@ static void begin_note(struct note *n, enum act act)
 	n->record = list_begin(SING_UNSURE, n->path.path, n->other.path);
 }
 
+/* An absolute path is as quickly looked for itself. */
+bool note_is_known(enum act act, int dirfd, const char *path)
+{
+	return (list_is_open() && dirfd == AT_FDCWD && path && path[0] && path[0] != '/' &&
+		seen_is_given(seen_given(act, place_moves(), path)));
+}
+
 void note_begin(struct note *n, enum act act, int dirfd, const char *path)
 {
 	const int e = errno;
+	uint64_t moves;
 
 	*n = (struct note){ .on = false };
 	if (!list_is_open())
 		return;
-	if (place_find(&n->path, dirfd, path))
+	if (place_find(&n->path, dirfd, path)) {
+		moves = dirfd == AT_FDCWD ? place_moves_of(&n->path) : 0;
 		begin_note(n, act);
-	else
+		if (!n->on && moves)
+			seen_note(seen_given(act, moves, path), n->key);
+	} else {
 		release_paths(n);
+	}
 	errno = e;
 }
 

@@ -23,6 +23,12 @@ struct note {
 	uint64_t key;
 };
 
+/*
+ * Whether nothing is to be recorded of an act upon a path, told in a hurry: false where that is not known yet.
+ * A program that opens the same file all the time pays no more than that.
+ */
+bool note_is_known(enum act act, int dirfd, const char *path);
+
 /* Whatever n was, n need not be finished if it is not on. */
 void note_begin(struct note *n, enum act act, int dirfd, const char *path);
 

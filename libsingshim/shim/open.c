@@ -111,6 +111,8 @@ static int intercept_open(const struct opening *o)
 	/* A file without a name and a mere reference change nothing. */
 	if (((f & O_ACCMODE) == O_RDONLY && !(f & (O_CREAT | O_TRUNC))) || (f & O_PATH) || (f & O_TMPFILE) == O_TMPFILE)
 		return (call_next(o, f));
+	if (note_is_known(append ? ACT_APPENDED : ACT_WRITTEN, o->dirfd, o->path))
+		return (call_next(o, f));
 	note_begin(&n, append ? ACT_APPENDED : ACT_WRITTEN, o->dirfd, o->path);
 	if (!n.on)
 		return (call_next(o, f));

@@ -44,6 +44,16 @@ void place_moved(void)
 	atomic_fetch_add(&moves, 1);
 }
 
+uint64_t place_moves(void)
+{
+	return (atomic_load(&moves));
+}
+
+uint64_t place_moves_of(const struct place *p)
+{
+	return (p->buffer ? p->buffer->of : 0);
+}
+
 void place_reset(void)
 {
 	/* Written only where that changes something: the page is the parent's until then. */

@@ -27,6 +27,15 @@ bool place_find_open(struct place *p, int fd);
 
 void place_give_back(struct place *p);
 
+/*
+ * How often the working directory has moved, as far as p's path says so for certain; 0 where p's path was
+ * not put together from the directory that the process remembers.
+ */
+uint64_t place_moves_of(const struct place *p);
+
+/* The same now. */
+uint64_t place_moves(void);
+
 /* The working directory is changing or has changed. */
 void place_moved(void);
 

@@ -13,15 +13,24 @@
  * is overwritten only means that something is recorded twice. After fork the table is the
  * child's own, with what the parent has recorded, which is right.
  */
-enum { PLACES = 4096 };
-static void *_Atomic places;
+enum { PLACES = 4096, WAYS = 256 };
 
-/* The place of a key, or NULL. Without memory for places all is recorded each time. */
-static _Atomic uint64_t *find_place(uint64_t key)
+/* A half that belongs to another way leads to a number that is no key. */
+struct way {
+	_Atomic uint64_t given;
+	_Atomic uint64_t key; /* exclusive or given */
+};
+
+struct memory {
+	_Atomic uint64_t places[PLACES];
+	struct way ways[WAYS];
+};
+static void *_Atomic memory;
+
+/* Without memory all is recorded each time. */
+static struct memory *get_memory(void)
 {
-	_Atomic uint64_t *const all = pages_get(&places, PLACES * sizeof(*all));
-
-	return (all ? &all[key % PLACES] : NULL);
+	return (pages_get(&memory, sizeof(struct memory)));
 }
 
 static uint64_t mix_word(uint64_t h, uint64_t v)
@@ -59,23 +68,51 @@ uint64_t seen_key(enum act act, struct span path, struct span other)
 
 bool seen_has(uint64_t key)
 {
-	_Atomic uint64_t *const place = find_place(key);
+	const struct memory *const m = get_memory();
 
-	return (place && atomic_load_explicit(place, memory_order_relaxed) == key);
+	return (m && atomic_load_explicit(&m->places[key % PLACES], memory_order_relaxed) == key);
 }
 
 void seen_add(uint64_t key)
 {
-	_Atomic uint64_t *const place = find_place(key);
+	struct memory *const m = get_memory();
 
-	if (place)
-		atomic_store_explicit(place, key, memory_order_relaxed);
+	if (m)
+		atomic_store_explicit(&m->places[key % PLACES], key, memory_order_relaxed);
 }
 
 void seen_drop(uint64_t key)
 {
-	_Atomic uint64_t *const place = find_place(key);
+	if (seen_has(key))
+		atomic_store_explicit(&get_memory()->places[key % PLACES], 0, memory_order_relaxed);
+}
 
-	if (place && atomic_load_explicit(place, memory_order_relaxed) == key)
-		atomic_store_explicit(place, 0, memory_order_relaxed);
+uint64_t seen_given(enum act act, uint64_t moves, const char *path)
+{
+	return (hash_span(list_epoch() << 8 ^ moves << 32 ^ (uint64_t)act, (struct span){ path, strlen(path) }));
+}
+
+void seen_note(uint64_t given, uint64_t key)
+{
+	struct memory *const m = get_memory();
+	struct way *w;
+
+	if (!m)
+		return;
+	w = &m->ways[given % WAYS];
+	atomic_store_explicit(&w->given, given, memory_order_relaxed);
+	atomic_store_explicit(&w->key, given ^ key, memory_order_relaxed);
+}
+
+bool seen_is_given(uint64_t given)
+{
+	const struct memory *const m = get_memory();
+	const struct way *w;
+
+	if (!m)
+		return (false);
+	w = &m->ways[given % WAYS];
+
+	return (atomic_load_explicit(&w->given, memory_order_relaxed) == given &&
+		seen_has(given ^ atomic_load_explicit(&w->key, memory_order_relaxed)));
 }

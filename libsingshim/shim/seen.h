@@ -25,4 +25,13 @@ bool seen_has(uint64_t key);
 void seen_add(uint64_t key);
 void seen_drop(uint64_t key);
 
+/*
+ * A shorter way to a key, for a path as a program gives it, without the working directory: while moves and the
+ * epoch are the same, the same words are the same path. seen_given names the words; seen_note notes to
+ * which key they lead, and seen_is_given says whether they lead to a key that was recorded.
+ */
+uint64_t seen_given(enum act act, uint64_t moves, const char *path);
+void seen_note(uint64_t given, uint64_t key);
+bool seen_is_given(uint64_t given);
+
 #endif

@@ -158,7 +158,7 @@ func TestBehaviour(t *testing.T) {
 	buildTools(t)
 	for kind, preload := range built.shims {
 		for _, program := range []string{built.behave, built.behave + "-fortified"} {
-			for _, what := range []string{"errors", "descriptors", "storm", "children", "ends", "refused"} {
+			for _, what := range []string{"errors", "descriptors", "storm", "children", "repeated", "ends", "refused"} {
 				t.Run(kind+"/"+filepath.Base(program)+"/"+what, func(t *testing.T) {
 					r := newTrial(t, preload)
 					out, err := r.runBehave(program, what)
@@ -201,6 +201,13 @@ func checkCreated(t *testing.T, what, out string, got map[string]int) {
 		}
 	case "children":
 		want = []string{"first", "d/in-child", "d/from-sh", "second", "from-sh", "d/third", "d/fourth", "d/fifth"}
+	case "repeated":
+		want = []string{"same", "d/same", "e/same"}
+		for _, name := range want {
+			if got[name] != 3 {
+				t.Errorf("%s was made %d times by the journal, want 3", name, got[name])
+			}
+		}
 	case "ends":
 		want = []string{"killed"}
 	}

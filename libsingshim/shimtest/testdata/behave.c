@@ -193,6 +193,31 @@ static void run_storm(void)
 	printf("%d\n", (int)ticks);
 }
 
+/* The file that a process opens all the time, and which is another when it was removed, or in another folder. */
+static void check_repeated(void)
+{
+	int status;
+
+	CHECK(!mkdir("d", 0755) && !mkdir("e", 0755));
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < 10; i++)
+			close(open("same", O_WRONLY | O_CREAT, 0600));
+		CHECK(!chdir("d"));
+		for (int i = 0; i < 10; i++)
+			close(open("same", O_WRONLY | O_CREAT, 0600));
+		const pid_t child = vfork();
+		if (!child) {
+			if (chdir("../e"))
+				_exit(9);
+			for (int i = 0; i < 10; i++)
+				close(open("same", O_WRONLY | O_CREAT, 0600));
+			_exit(unlink("same") != 0);
+		}
+		CHECK(waitpid(child, &status, 0) == child && !status);
+		CHECK(!unlink("same") && !chdir("..") && !unlink("same"));
+	}
+}
+
 /* A child of vfork that changes its directory does not move its parent. */
 static void check_children(void)
 {
@@ -261,7 +286,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} cases[] = {
 		{ "errors", check_errors }, { "descriptors", check_descriptors }, { "storm", run_storm },
-		{ "children", check_children }, { "ends", check_ends }, { "refused", check_refused },
+		{ "children", check_children }, { "repeated", check_repeated }, { "ends", check_ends }, { "refused", check_refused },
 	};
 
 	for (size_t i = 0; argc == 2 && i < sizeof(cases) / sizeof(cases[0]); i++) {
