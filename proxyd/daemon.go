@@ -326,7 +326,7 @@ func (n *node) dialRelay() (outside.Relay, error) {
 
 // deviceConfig is what jobs of this node have as GPUs.
 func (n *node) deviceConfig(ctx context.Context, s *slurm.Slurm) (*checkpoint.DeviceConfig, error) {
-	c := &checkpoint.DeviceConfig{GPUs: realGPUs, Kind: n.cfg.Devices.Kind, Memory: n.cfg.Devices.Memory, Capability: n.cfg.Devices.Capability, Kernels: n.cfg.Devices.Kernels, Address: n.cfg.Devices.Address, Dir: n.deviceDir()}
+	c := &checkpoint.DeviceConfig{GPUs: realGPUs, Kind: n.cfg.Devices.Kind, Memory: n.cfg.Devices.Memory, Capability: n.cfg.Devices.Capability, Kernels: n.cfg.Devices.Kernels, Blas: n.cfg.Devices.Blas, Address: n.cfg.Devices.Address, Dir: n.deviceDir()}
 	var err error
 	if c.Kind != "none" {
 		c.Relative, err = s.Constrains(ctx)

@@ -79,6 +79,8 @@ func TestCommandLine(t *testing.T) {
 		{"run --memory 1K -- true", 2, "", `proxyd: run: --memory "1K": it is a size from 2M to 1T, as 512M or 16G; `},
 		{"run --rung ladder -- true", 2, "", `proxyd: run: --rung "ladder": it is splice, alias or swap; `},
 		{"run --kernels fast -- true", 2, "", `proxyd: run: --kernels "fast": it is compiled or interpreted; `},
+		{"run --blas fast -- true", 2, "", `proxyd: run: --blas "fast": it is vendor or native; `},
+		{"run --cuda --blas native -- true", 2, "", "proxyd: run: --blas native: real GPUs have the vendor's cuBLAS alone; "},
 		{"run --capability 7.5 -- true", 2, "", `proxyd: run: --capability: "7.5" is not 8.0, 8.9, 9.0 or 10.0; `},
 		{"run --addresses 8T -- true", 2, "", `proxyd: run: --addresses "8T": it is two multiples of 1T below 128T in all, as 8T+24T; `},
 		{"run --addresses 8T+3G -- true", 2, "", `proxyd: run: --addresses "8T+3G": it is two multiples of 1T`},

@@ -38,7 +38,7 @@ const runExample = `  proxyd run --soft 2 -- ./matrixMul
 func runCommand() *cobra.Command {
 	o := &deviceOptions{}
 	var real bool
-	var shim string
+	var shim, blas string
 	c := &cobra.Command{
 		Use: "run [flags] -- PROGRAM [ARG…]", Short: "Run a program over private device servers, without Slurm and without root",
 		Long: `Run a program of the CUDA driver over devices of its own: software GPUs, or with --cuda those of the
@@ -50,12 +50,16 @@ It returns what the program returns: its exit status, or 128 + N if signal N end
 			switch {
 			case len(args) == 0:
 				return fmt.Errorf("run: no PROGRAM is named; %w", errUsage)
+			case blas != "" && blas != wire.BlasNative && blas != wire.BlasVendor:
+				return fmt.Errorf("run: --blas %q: it is vendor or native; %w", blas, errUsage)
+			case real && blas == wire.BlasNative:
+				return fmt.Errorf("run: --blas native: real GPUs have the vendor's cuBLAS alone; %w", errUsage)
 			case real:
 				o.kind = kindCuda
 				if _, err := o.addressRange(); err != nil {
 					return fmt.Errorf("run: %w", err)
 				}
-				return runProgram(o, shim, args)
+				return runProgram(o, shim, blas, args)
 			}
 			o.kind = kindSoft
 			cfg, err := o.softConfig()
@@ -68,12 +72,13 @@ It returns what the program returns: its exit status, or 128 + N if signal N end
 			if err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
-			return runProgram(o, shim, args)
+			return runProgram(o, shim, blas, args)
 		},
 	}
 	c.Flags().SetInterspersed(false) // what stands behind the program is the program's
 	o.addDeviceFlags(c)
 	c.Flags().BoolVar(&real, "cuda", false, "use the machine's real GPUs instead of software ones")
+	c.Flags().StringVar(&blas, "blas", "", "have matrix products of cuBLAS be computed on software GPUs by `WHAT`: vendor, that is cuBLAS itself, or native,\nthe software GPU, which is many times faster and rounds in an order of its own\n(default: what "+wire.BlasEnv+" says, else vendor)")
 	c.Flags().StringVar(&shim, "shim", "", "load `FILE` into the program instead of the libsingshim-device.so that is installed")
 	return c
 }
@@ -81,8 +86,8 @@ It returns what the program returns: its exit status, or 128 + N if signal N end
 // runFolder is how the names of folders begin in which a run has its socket, and its links to the shim.
 const runFolder = "proxyd-run-"
 
-// runProgram starts a device server and the program, and ends like the program.
-func runProgram(o *deviceOptions, shim string, args []string) (err error) {
+// runProgram starts a device server and the program, and ends like the program. blas is for wire.BlasEnv; "": as it is.
+func runProgram(o *deviceOptions, shim, blas string, args []string) (err error) {
 	if shim, err = findShim(shim); err != nil {
 		return err
 	}
@@ -103,6 +108,9 @@ func runProgram(o *deviceOptions, shim string, args []string) (err error) {
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if blas != "" {
+		env = setVariable(env, wire.BlasEnv, blas)
+	}
 	cmd.Env = setVariable(env, wire.DeviceEnv, o.socket)
 	return s.runProgram(cmd)
 }

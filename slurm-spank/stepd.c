@@ -35,6 +35,8 @@
  */
 #define VISIBLE "CUDA_VISIBLE_DEVICES"
 #define DEVICE_NAMES "SINGULARITY_SLURM_DEVICE_NAMES"
+/* The user's choice, and that of a script which began before the site's changed, come before the site's. */
+#define BLAS "SINGULARITY_SLURM_BLAS"
 
 enum { MAX_WARDEN_OPTIONS = 8 };
 
@@ -274,14 +276,14 @@ static void set_variables(spank_t sp)
 	const size_t n = strlen(SING_KEY_ENV);
 
 	for (const char *at = message_next(m, NULL); at; at = message_next(m, at)) {
-		char name[256];
+		char name[256], own[16];
 		const char *equals = strchr(at, '=');
 
 		if (strncmp(at, SING_KEY_ENV, n) == 0 &&
 		    snprintf(name, sizeof(name), "%.*s", (int)(equals - at - (long)n), at + n) < (int)sizeof(name)) {
 			if (strcmp(name, "LD_LIBRARY_PATH") == 0)
 				add_path(sp, name, equals + 1, FIRST);
-			else
+			else if (strcmp(name, BLAS) != 0 || spank_getenv(sp, name, own, sizeof(own)) == ESPANK_ENV_NOEXIST)
 				set_variable(sp, name, equals + 1);
 		}
 	}

@@ -19,6 +19,13 @@ const DeviceEnv = "SINGULARITY_SLURM_DEVICE"
 // NamesEnv is the variable that says what Slurm calls the job's devices.
 const NamesEnv = "SINGULARITY_SLURM_DEVICE_NAMES"
 
+// BlasEnv is the variable that says what computes products of matrices on software GPUs: BlasNative, or BlasVendor.
+const (
+	BlasEnv    = "SINGULARITY_SLURM_BLAS"
+	BlasNative = "native" // the software GPU
+	BlasVendor = "vendor" // the vendor's cuBLAS
+)
+
 // What attach.h says, by the same names.
 const (
 	attachMagic   = 0x44474e53

@@ -52,6 +52,13 @@ _Static_assert(sizeof(struct sing_ask) == 24, "layout");
 #define SING_VISIBLE_MAX 2048	      /* bytes of each */
 #define SING_VISIBLE_UNSET 0xffffffffu /* in the place of a length: there is no such variable */
 
+/*
+ * What computes the products of matrices that a program has cuBLAS compute on software GPUs: SING_BLAS_NATIVE for the software
+ * GPU, anything else for the vendor's library. A process that is restored has what it began with.
+ */
+#define SING_BLAS_ENV "SINGULARITY_SLURM_BLAS"
+#define SING_BLAS_NATIVE "native"
+
 struct sing_welcome {
 	int32_t error; /* an errno, ERESTART: ask again; or 0: then the ring comes with the answer */
 	uint32_t version, flags, reserved;

@@ -213,12 +213,6 @@ func (a showCommand) printCapsules(capsules []*rpc.Capsule) {
 	printTable(a.stdout, rows)
 }
 
-// reductionsText is how sums over GPUs were made, by the words of a device server.
-var reductionsText = map[string]string{
-	"exact": "sums over GPUs: exact, the same bits wherever they are",
-	"nccl":  "sums over GPUs: by NCCL, they agree to rounding (--singularity-exact has them agree exactly)",
-}
-
 // sharingText says in a sentence how a GPU is shared and what switching between its sharers has cost, and apart from that the
 // details, "" if there are none. The sentence is "" if the GPU was never shared. capsules is how many capsules share the GPU.
 func sharingText(s *rpc.Sharing, capsules int) (sentence, details string) {
@@ -355,7 +349,7 @@ func (a showCommand) printDevices(capsules []*rpc.Capsule) {
 			rows = append(rows, row)
 			row = []string{""}
 		}
-		if text, known := reductionsText[d.GetReductions()]; known && len(d.GetProcesses()) > 0 {
+		for _, text := range arithmeticTexts(d) {
 			notes = append(notes, fmt.Sprintf("capsule %d: %s", c.GetIndex(), text))
 		}
 		for _, o := range c.GetLeases() {

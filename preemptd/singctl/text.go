@@ -116,3 +116,21 @@ func pluralOf(n int64, noun string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
+
+// reductionsText is how sums over GPUs were made, by the words of a device server.
+var reductionsText = map[string]string{
+	"exact": "sums over GPUs: exact, the same bits wherever they are",
+	"nccl":  "sums over GPUs: by NCCL, they agree to rounding (--singularity-exact has them agree exactly)",
+}
+
+// arithmeticTexts says how a capsule's devices have computed sums over GPUs and products of matrices.
+func arithmeticTexts(d *rpc.Devices) []string {
+	var out []string
+	if text, known := reductionsText[d.GetReductions()]; known && len(d.GetProcesses()) > 0 {
+		out = append(out, text)
+	}
+	if d.GetProducts() == "native" {
+		out = append(out, "matrix products: by the software GPU, not by the vendor's cuBLAS")
+	}
+	return out
+}

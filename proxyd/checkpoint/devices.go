@@ -44,6 +44,7 @@ type DeviceConfig struct {
 	Memory     uint64 // bytes of each GPU
 	Capability string // of software GPUs
 	Kernels    string // how software GPUs execute kernels: compiled or interpreted
+	Blas       string // what computes products of matrices on software GPUs: wire.BlasVendor or wire.BlasNative
 	Address    string // of this node, for device servers of other nodes; "": as Slurm knows it
 	Dir        string // where capsules see the socket of their server; an empty folder of the node
 	Relative   bool   // Slurm numbers the GPUs of each job from 0
@@ -169,10 +170,15 @@ func (c *Conductor) deviceEnv(lc *localCapsule) []string {
 	if lc.devices == nil {
 		return nil
 	}
-	return []string{
+	env := []string{
 		wire.DeviceEnv, filepath.Join(c.Devices.Dir, deviceSocket), wire.NamesEnv, strings.Join(lc.note.GPUs, ","),
 		"LD_LIBRARY_PATH", filepath.Join(c.KitDir, records.KitDevices),
 	}
+	if c.Devices.Kind == kindSoft && c.Devices.Blas != "" {
+		// The plugin leaves a variable alone that the program has: steps of a restored script go on as the job began.
+		env = append(env, wire.BlasEnv, c.Devices.Blas)
+	}
+	return env
 }
 
 // capsuleKitDir returns the path under which programs of a capsule see their kit.

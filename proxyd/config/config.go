@@ -75,6 +75,7 @@ type Devices struct {
 	Memory     uint64 // of each
 	Capability string // of software GPUs, as in "10.0"
 	Kernels    string // of software GPUs: "compiled" or "interpreted"
+	Blas       string // what computes products of matrices on software GPUs: "vendor" or "native"
 	Address    string // of this node, for device servers of other nodes
 }
 

@@ -69,6 +69,8 @@ var keys = table.Table[Config]{Daemon: "proxyd", Variables: "SINGULARITY_SLURM_"
 		Set: wantCapability(func(c *Config) *string { return &c.Devices.Capability })},
 	{Name: "devices.kernels", Default: "compiled", Meaning: "How software GPUs execute kernels: compiled, as machine code, where the node's processor has AVX-512 (elsewhere they\nare interpreted), or interpreted. The results are the same bits.",
 		Set: wantChoice(func(c *Config) *string { return &c.Devices.Kernels }, "compiled", "interpreted")},
+	{Name: "devices.blas", Default: "vendor", Meaning: "What computes the matrix products of cuBLAS on software GPUs: vendor, which is cuBLAS itself, or native, the software GPU,\nwhich is many times faster and rounds in an order of its own. SINGULARITY_SLURM_BLAS in a job's environment comes first.",
+		Set: wantChoice(func(c *Config) *string { return &c.Devices.Blas }, "vendor", "native")},
 	{Name: "devices.address", Meaning: "Address of this node at which device servers of other nodes reach it, for collectives. Empty: the one that\nSlurm knows of it.",
 		Set: wantText(func(c *Config) *string { return &c.Devices.Address }, isAddress, "an address of this node, as in 10.0.0.7")},
 

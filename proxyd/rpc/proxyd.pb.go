@@ -4200,6 +4200,7 @@ type Devices struct {
 	Stopped       bool                   `protobuf:"varint,5,opt,name=stopped,proto3" json:"stopped,omitempty"`      // they stand still: a checkpoint, or a restore
 	Reductions    string                 `protobuf:"bytes,6,opt,name=reductions,proto3" json:"reductions,omitempty"` // how sums over them were made: "exact", or "nccl", in an order of its own
 	Sharing       []*Sharing             `protobuf:"bytes,7,rep,name=sharing,proto3" json:"sharing,omitempty"`       // of each GPU of the machine that its device server has
+	Products      string                 `protobuf:"bytes,9,opt,name=products,proto3" json:"products,omitempty"`     // "native": software GPUs compute matrix products in the place of cuBLAS
 	Server        string                 `protobuf:"bytes,8,opt,name=server,proto3" json:"server,omitempty"`         // of capsules that share a device server on their node, its name; what sharing says is of all of them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4282,6 +4283,13 @@ func (x *Devices) GetSharing() []*Sharing {
 		return x.Sharing
 	}
 	return nil
+}
+
+func (x *Devices) GetProducts() string {
+	if x != nil {
+		return x.Products
+	}
+	return ""
 }
 
 func (x *Devices) GetServer() string {
@@ -6639,7 +6647,7 @@ const file_proxyd_proto_rawDesc = "" +
 	"\aproblem\x18\x03 \x01(\tR\aproblem\"-\n" +
 	"\x05Lease\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\rR\x03job\x12\x12\n" +
-	"\x04gpus\x18\x02 \x01(\rR\x04gpus\"\xc2\x02\n" +
+	"\x04gpus\x18\x02 \x01(\rR\x04gpus\"\xde\x02\n" +
 	"\aDevices\x127\n" +
 	"\adevices\x18\x01 \x03(\v2\x1d.singularity.proxyd.v1.DeviceR\adevices\x12B\n" +
 	"\tprocesses\x18\x02 \x03(\v2$.singularity.proxyd.v1.DeviceProcessR\tprocesses\x12\x16\n" +
@@ -6649,7 +6657,8 @@ const file_proxyd_proto_rawDesc = "" +
 	"\n" +
 	"reductions\x18\x06 \x01(\tR\n" +
 	"reductions\x128\n" +
-	"\asharing\x18\a \x03(\v2\x1e.singularity.proxyd.v1.SharingR\asharing\x12\x16\n" +
+	"\asharing\x18\a \x03(\v2\x1e.singularity.proxyd.v1.SharingR\asharing\x12\x1a\n" +
+	"\bproducts\x18\t \x01(\tR\bproducts\x12\x16\n" +
 	"\x06server\x18\b \x01(\tR\x06server\"\xab\x04\n" +
 	"\aSharing\x12\x18\n" +
 	"\adevices\x18\x01 \x01(\rR\adevices\x12\x16\n" +

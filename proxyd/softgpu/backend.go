@@ -74,13 +74,18 @@ const (
 // Kernels says how kernels are executed: CompiledKernels, or InterpretedKernels with the reason.
 func (b *Backend) Kernels() string { return b.engine.describeKernels() }
 
+// Products tells whether a program had this backend compute matrix products in the place of cuBLAS.
+func (b *Backend) Products() bool { return b.products.Load() }
+
 // Backend is a set of software GPUs.
 type Backend struct {
 	cfg     Config
 	engine  engine
 	devices []backend.Device
 	code    *codeMemory
-	epoch   time.Time
+	// products: a program has loaded the code of package gemm
+	products atomic.Bool
+	epoch    time.Time
 
 	ctx    context.Context // ends kernels when the backend is closed
 	cancel context.CancelFunc

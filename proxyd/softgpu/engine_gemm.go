@@ -15,10 +15,13 @@ import (
 // gemmKernel is a kernel of package gemm's text: the processor's vector instructions compute what the PTX says, bit for bit.
 type gemmKernel struct{ ptxKernel }
 
-// replaceKernel returns what runs in the place of a kernel of a program with these texts: the kernel itself, unless the kernel is
-// one of package gemm's.
+// isGemm tells whether texts are those of package gemm.
+func isGemm(texts []string) bool { return len(texts) == 1 && texts[0] == gemm.Text }
+
+// replaceKernel returns what runs in the place of a kernel of a program with these texts: the kernel itself, unless package gemm
+// has the kernel.
 func replaceKernel(k ptxKernel, texts []string) kernel {
-	if len(texts) == 1 && texts[0] == gemm.Text && gemm.Available() && !k.interpret {
+	if isGemm(texts) && gemm.Available() && !k.interpret {
 		return gemmKernel{k}
 	}
 	return k

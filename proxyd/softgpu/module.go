@@ -71,6 +71,9 @@ func (c *cudaContext) compileProgram(data []byte, cfg backend.LoadConfig) (progr
 	if err != nil {
 		return nil, nil, backend.Log{Error: err.Error() + "\n"}, translateError(err)
 	}
+	if isGemm(texts) {
+		d.backend.products.Store(true)
+	}
 	share, err := d.backend.code.reserveShare(uint64(len(data)) + d.backend.engine.estimateMemory(texts, cfg))
 	if err != nil {
 		return nil, nil, backend.Log{Error: err.Error() + "\n"}, err

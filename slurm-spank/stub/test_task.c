@@ -218,6 +218,25 @@ static void devices_from_0(void)
 	CHECK(strcmp(job_getenv("SINGULARITY_SLURM_DEVICE_NAMES"), "0,1") == 0);
 }
 
+/* A job's own choice of what computes matrix products comes before the site's. */
+static void own_products(void)
+{
+	static const struct answer a = ANSWER("ok\0mode=fresh\0name=s3.5\0kit=/run/kit/devices\0env.SINGULARITY_SLURM_BLAS=vendor", NAMESPACES);
+
+	job_setenv("SINGULARITY_SLURM_BLAS", "native");
+	join(&a, 0, "/run/kit/devices/sing-warden --name=s3.5 --proc-fd=700 --all --|prog arg");
+	CHECK(strcmp(job_getenv("SINGULARITY_SLURM_BLAS"), "native") == 0);
+}
+
+/* Without such a choice the site's holds. */
+static void products_of_site(void)
+{
+	static const struct answer a = ANSWER("ok\0mode=fresh\0name=s3.5\0kit=/run/kit/devices\0env.SINGULARITY_SLURM_BLAS=native", NAMESPACES);
+
+	join(&a, 0, "/run/kit/devices/sing-warden --name=s3.5 --proc-fd=700 --all --|prog arg");
+	CHECK(strcmp(job_getenv("SINGULARITY_SLURM_BLAS"), "native") == 0);
+}
+
 static void restored_step(void)
 {
 	static const struct answer a = ANSWER("ok\0mode=restore\0name=s3.5\0kit=/run/kit", NAMESPACES);
@@ -335,6 +354,7 @@ const struct test task_tests[] = {
 	{ "fresh step", fresh_step },
 	{ "fresh batch step", fresh_batch },
 	{ "fresh step with devices", fresh_with_devices }, { "devices from 0", devices_from_0 },
+	{ "own products", own_products }, { "products of the site", products_of_site },
 	{ "restored step", restored_step },
 	{ "join with a container", request_with_container },
 	{ "task in a container", task_in_container },

@@ -8,6 +8,7 @@
  */
 #include "product.h"
 
+#include "../../wire/attach.h"
 #include "attach.h"
 #include "context.h"
 #include "load.h"

@@ -10,10 +10,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The variable by which the user chooses, and the value for products of ours. Any other value is for the vendor's. */
-#define SING_BLAS_ENV "SINGULARITY_SLURM_BLAS"
-#define SING_BLAS_NATIVE "native"
-
 /* Numbers of cudaDataType. */
 enum { DATA_F32 = 0, DATA_F64 = 1, DATA_F16 = 2, DATA_BF16 = 14 };
 
@@ -34,7 +30,7 @@ struct sing_product {
 	CUstream stream;
 };
 
-/* Whether this process is to compute products by these functions. The first call decides. */
+/* Whether this process is to compute products by these functions: see SING_BLAS_ENV. The first call decides. */
 bool sing_products_chosen(void);
 
 /*

@@ -41,7 +41,7 @@ func describeState(p *capsule.Program) string {
 // EncodeDevices describes the devices of a capsule by what their server says. shared is the server's name if it is that of
 // other capsules, too.
 func EncodeDevices(st *server.Status, shared string) *rpc.Devices {
-	out := &rpc.Devices{Server: shared, Missed: st.Missed, Faults: st.Faults, Stopped: st.Stopped, Reductions: st.Reductions}
+	out := &rpc.Devices{Server: shared, Missed: st.Missed, Faults: st.Faults, Stopped: st.Stopped, Reductions: st.Reductions, Products: st.Products}
 	for _, d := range st.Devices {
 		out.Devices = append(out.Devices, &rpc.Device{Name: d.Name, Memory: d.Memory, Used: d.Used})
 	}

@@ -25,9 +25,11 @@ type Status struct {
 	// Reductions is how sums of numbers that are rounded were made: ReducedExactly or ReducedByNCCL.
 	Reductions string `json:"reductions,omitempty"`
 	// Kernels is how software GPUs execute kernels: compiled, or interpreted with the reason.
-	Kernels string   `json:"kernels,omitempty"`
-	Missed  []string `json:"missed,omitempty"` // what programs wanted that is not covered, each once, in order
-	Faults  []string `json:"faults,omitempty"` // what has ended a process's use of devices, the first faults
+	Kernels string `json:"kernels,omitempty"`
+	// Products is ProductsNative if software GPUs compute matrix products in the place of cuBLAS.
+	Products string   `json:"products,omitempty"`
+	Missed   []string `json:"missed,omitempty"` // what programs wanted that is not covered, each once, in order
+	Faults   []string `json:"faults,omitempty"` // what has ended a process's use of devices, the first faults
 }
 
 // Of Status.Reductions.
@@ -48,6 +50,17 @@ func describeReductions(c *nccl.Collectives) string {
 func describeKernels(b backend.Backend) string {
 	if k, ok := b.(interface{ Kernels() string }); ok {
 		return k.Kernels()
+	}
+	return ""
+}
+
+// ProductsNative is for Status.Products.
+const ProductsNative = "native"
+
+// describeProducts tells whether a backend was given its own matrix products to compute.
+func describeProducts(b backend.Backend) string {
+	if p, ok := b.(interface{ Products() bool }); ok && p.Products() {
+		return ProductsNative
 	}
 	return ""
 }
@@ -143,7 +156,7 @@ func plainText(text string) string {
 func (s *Server) Status() *Status {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
-	st := &Status{Version: s.cfg.Version, Stopped: s.state.stopped, Reductions: describeReductions(s.collectives), Kernels: describeKernels(s.machine.backend), Devices: []DeviceStatus{}, Processes: []ProcessStatus{}}
+	st := &Status{Version: s.cfg.Version, Stopped: s.state.stopped, Reductions: describeReductions(s.collectives), Kernels: describeKernels(s.machine.backend), Products: describeProducts(s.machine.backend), Devices: []DeviceStatus{}, Processes: []ProcessStatus{}}
 	on := placesOf(s)
 	for i, d := range s.devices {
 		st.Devices = append(st.Devices, DeviceStatus{Name: d.Info().Name, Memory: d.Info().Memory, On: on[i]})
@@ -175,6 +188,9 @@ func (st *Status) boundTexts() {
 	st.Version, st.Failed = plainText(st.Version), plainText(st.Failed)
 	if st.Reductions != ReducedByNCCL {
 		st.Reductions = ReducedExactly
+	}
+	if st.Products != ProductsNative {
+		st.Products = ""
 	}
 	st.Missed, st.Faults = boundTexts(st.Missed, maxMissed), boundTexts(st.Faults, maxFaults)
 	st.Devices = st.Devices[:min(len(st.Devices), maxDevices)]

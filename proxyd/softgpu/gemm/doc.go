@@ -4,7 +4,7 @@
 // Package gemm computes matrix products for software GPUs by vector instructions of the processor.
 //
 // What a product is, gemm.ptx defines: two kernels in PTX, which any GPU could run. The shim launches them where a program
-// calls cuBLAS, if the user has chosen products of this kind. A launch is a launch like others: ordered in its stream, a node of
+// calls cuBLAS, if the user has chosen products of this kind. Such a launch is like any launch: ordered in its stream, a node of
 // a captured graph, saved while queued, stopped between blocks, spliced. The software GPU knows the text, and calls Run in the
 // place of the kernel. Run leaves the same bits as the PTX: each element is the sum over ascending k by fused multiply-adds,
 // so the result depends neither on the number of cores nor on the width of the processor's vectors. What Run does not take

@@ -22,5 +22,5 @@ var multipliers = listMultipliers()
 // Available tells whether this processor has the instructions. Else products are left to the PTX.
 func Available() bool { return len(multipliers) > 0 }
 
-// newestMultiplier is the one with the widest vectors.
+// newestMultiplier is the multiplier with the widest vectors.
 func newestMultiplier() *multiplier { return multipliers[len(multipliers)-1] }

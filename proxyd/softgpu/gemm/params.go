@@ -129,7 +129,7 @@ func parseParams(kernel string, p []byte) (x product, ok bool) {
 	return x, x.m > 0 && x.n > 0
 }
 
-// operands are the matrices that the launch accesses, the written one last.
+// operands are the matrices that the launch accesses, what is written last.
 func (x *product) operands() []*matrix {
 	var out []*matrix
 	if x.k > 0 {

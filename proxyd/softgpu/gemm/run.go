@@ -23,7 +23,7 @@ type Launch struct {
 	First uint64
 	// Paused, if not nil, is asked before each block begins: no more blocks begin when Paused returns true.
 	Paused func() bool
-	// Issued, if not nil, is increased by one for 256 multiply-adds, which take about as long as an instruction of a warp that is
+	// Issued, if not nil, is increased by 1 for 256 multiply-adds, which take about as long as an instruction of a warp that is
 	// compiled: what is spliced depends on that. The PTX issues many more.
 	Issued *atomic.Uint64
 	// Touched, if not nil, takes what the launch accesses.

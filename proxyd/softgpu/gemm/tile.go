@@ -19,7 +19,7 @@ const (
 // element is the type in which a product is computed.
 type element interface{ ~float32 | ~float64 }
 
-// tile computes the blocks of one core.
+// tile computes the blocks of a core.
 type tile[T element] struct {
 	w     *work
 	rows  int // of a panel of op(A)
