@@ -133,7 +133,7 @@ func TestTwo(t *testing.T) {
 	second.waitForLog(fmt.Sprintf("process %d", first.cmd.Process.Pid))
 	first.cmd.Process.Kill()
 	second.waitForLog("msg=working")
-	// What is in the journal is done, whoever wrote it: here as its predecessor would have.
+	// What is in the journal is done, also if another process wrote it: here as a predecessor would have.
 	second.cmd.Process.Kill()
 	j, err := journal.Open(t.Context(), filepath.Join(filepath.Dir(file), "preemptd.db"), "test")
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// TestLiveSocket: root on the unix socket is whoever slurmrestd runs as, here an
-// operator.
+// TestLiveSocket: root on the unix socket is the user that slurmrestd runs as,
+// here an operator.
 func TestLiveSocket(t *testing.T) {
 	for _, version := range servedVersions(t) {
 		t.Run(version, func(t *testing.T) {

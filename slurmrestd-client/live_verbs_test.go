@@ -176,7 +176,7 @@ func testHold(l *live, _ string) {
 	l.mustSucceed(l.root.Release(l.Context(), ref, time.Time{}))
 }
 
-// testReservation makes one that is far away: nobody has to wait for it, for as long as they may run.
+// testReservation makes a reservation that is far away: no job has to wait for it, for as long as jobs may run.
 func testReservation(l *live, version string) {
 	far := slurmrest.NewReservation{
 		Name: "far:" + version, Start: time.Now().Add(3650 * 24 * time.Hour).Truncate(time.Second), Duration: time.Minute, Nodes: []string{"n1"},

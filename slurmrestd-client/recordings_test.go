@@ -78,7 +78,7 @@ func (p *player) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// clientOfRecording returns a client whose every request is answered by a recording.
+// clientOfRecording returns a client. A recording answers each of its requests.
 func clientOfRecording(t *testing.T, release, version, name string) *slurmrest.Client {
 	t.Helper()
 	server := httptest.NewServer(&player{t: t, release: release, version: version, name: name})

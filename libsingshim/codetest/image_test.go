@@ -93,7 +93,7 @@ func (f *finder) findImage(t testing.TB, data []byte) ([]byte, int32) {
 }
 
 // compareFinders holds C against package image, which reads programs' memory too: where one finds what can be used, so does the other,
-// and the same. Only of a wrapper C refuses more: one whose own fatbin is damaged.
+// and the same. Only of a wrapper C refuses more: a wrapper with a damaged fatbin of its own.
 func (f *finder) compareFinders(t testing.TB, data []byte) (found []byte, err error) {
 	got, r := f.findImage(t, data)
 	if r != 0 && r != 200 {

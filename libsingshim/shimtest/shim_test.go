@@ -291,7 +291,7 @@ func TestOnlyInterceptorsAreSeen(t *testing.T) {
 }
 
 // TestFoothold: the first mapping of a program that may be executed can be written to by
-// who debugs it, even where its own first is shared.
+// a debugger, even where the program's own first mapping is shared.
 func TestFoothold(t *testing.T) {
 	buildTools(t)
 	for kind, preload := range built.shims {

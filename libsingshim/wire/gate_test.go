@@ -180,7 +180,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// countWaiting counts the lanes whose threads wait for room.
+// countWaiting counts the lanes with threads that wait for room.
 func countWaiting(r *Ring) int {
 	if !r.enterMapping() {
 		return -1
@@ -193,7 +193,7 @@ func countWaiting(r *Ring) int {
 	return n
 }
 
-// TestClose: whoever waits, for an answer or for room, is told.
+// TestClose: each thread that waits, for an answer or for room, is told.
 func TestClose(t *testing.T) {
 	w := newWitness()
 	var held atomic.Bool
@@ -220,7 +220,7 @@ func TestClose(t *testing.T) {
 	p.ring.SetFault(1)
 }
 
-// TestOrphan: a call that nobody serves any more ends when the process finds the server gone.
+// TestOrphan: a call that no server serves any more ends when the process finds the server gone.
 func TestOrphan(t *testing.T) {
 	r, err := Create(Options{})
 	failOn(t, err)

@@ -166,8 +166,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestAbandoned: messages that a handler left by a jump do not come, or come and are
-// answered to nobody; the thread goes on.
+// TestAbandoned: messages that a handler left by a jump do not come, or come and
+// their answers are not read; the thread goes on.
 func TestAbandoned(t *testing.T) {
 	for _, c := range []struct {
 		name, how string

@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// nightly parks jobs called "test" while somebody of a higher tier waits.
+// nightly parks jobs called "test" while a job of a higher tier waits.
 type nightly struct{}
 
 func (nightly) Describe() sdk.Description {

@@ -163,7 +163,7 @@ func TestAFileThatIsWrong(t *testing.T) {
 	}
 }
 
-// When nobody waits any more, a decision ends, however many steps it may take.
+// When no caller waits any more, a decision ends, however many steps it may take.
 func TestADecisionCanBeStopped(t *testing.T) {
 	s, err := loadSite("def decide(c):\n    return [i for i in range(1 << 60)] if len(c.jobs) > 20 else []\n")
 	if err != nil {

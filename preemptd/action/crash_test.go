@@ -93,7 +93,7 @@ func (w *world) lifeArguments(point int) []string {
 	return []string{w.db, w.srv.Config().Address, w.dir, strconv.Itoa(point)}
 }
 
-// goOn is the life of whoever comes after one that was killed. It is not killed, and needs no process.
+// goOn is the life of the process that comes after a killed process. The life is not killed, and needs no process.
 func (w *world) goOn(t *testing.T) {
 	t.Helper()
 	// The killed process had the lease; the tests of journal wait for the lease's end.
@@ -207,7 +207,7 @@ func effectPoints(points []string) []int {
 	return all
 }
 
-// TestAnswersLost: each request is refused because nobody answers, or is carried out and
+// TestAnswersLost: each request is refused because no server answers, or is carried out and
 // its answer is lost. Once: the action finishes, nothing is done twice.
 func TestAnswersLost(t *testing.T) {
 	for _, c := range journeys {

@@ -12,8 +12,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// TestOthers: somebody does something to the job in the middle of an action. It is noticed,
-// and left to them.
+// TestOthers: a person does something to the job in the middle of an action. The action
+// notices that, and leaves the job to the person.
 func TestOthers(t *testing.T) {
 	to := Args{Nodes: []string{"n3", "n4"}}
 	cancel := func(j *slurmrest.Job) { j.State = slurmrest.State{Base: slurmrest.Cancelled} }

@@ -57,8 +57,8 @@ func newWorld(t *testing.T, waits bool) *world {
 }
 
 // inMemory is a folder that is on no disk, if the machine has one: each line of a journal waits for
-// the disk, which the others who test at the same time keep busy. What is written outlives who is
-// killed in either.
+// the disk, which other tests keep busy at the same time. What is written outlives a
+// killed process in either.
 func inMemory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "action-*")

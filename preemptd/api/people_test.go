@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 )
 
-// TestLookedUpOnce: whoever sends many requests at a time does not start a process for each,
-// and who goes away takes nothing from the others.
+// TestLookedUpOnce: a caller with many requests at a time does not start a process for each,
+// and a caller that goes away takes nothing from the rest.
 func TestLookedUpOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32

@@ -321,7 +321,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestLendingHint: the owner of a job, who may not have it resized beyond what it asked for, is told how to lend it GPUs.
+// TestLendingHint: the owner of a job may not have the job resized beyond what it asked for, and is told how to lend
+// GPUs to the job.
 func TestLendingHint(t *testing.T) {
 	s := newSite(t)
 	two := s.addJob(alice)
@@ -348,7 +349,7 @@ func TestLendingHint(t *testing.T) {
 	}
 }
 
-// TestImpossibleSize: what the job cannot have is refused whoever asks, with the reason, and nothing is begun.
+// TestImpossibleSize: what the job cannot have is refused to each caller, with the reason, and nothing is begun.
 func TestImpossibleSize(t *testing.T) {
 	s := newSite(t)
 	id := s.addJob(alice)
@@ -500,7 +501,7 @@ func TestSlurmAway(t *testing.T) {
 	}
 }
 
-// TestNobody: an address at which nobody listens is named.
+// TestNobody: an address at which no process listens is named.
 func TestNobody(t *testing.T) {
 	c, err := rpc.Dial("127.0.0.1:1", "n7", mungetest.NewRealm().As(alice, alice))
 	if err != nil {

@@ -288,7 +288,7 @@ func TestSteady(t *testing.T) {
 	}
 }
 
-// Nodes that an action gave a job are no wish of its user's; what somebody has asked for since is.
+// Nodes that an action gave a job are no wish of its user's; what a person has asked for since is.
 func TestPinned(t *testing.T) {
 	_, _, w := newSite(t, "26.05.3")
 	seen, err := w.Look(t.Context())

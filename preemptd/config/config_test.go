@@ -103,7 +103,7 @@ func TestWrong(t *testing.T) {
 	}
 }
 
-// A user who could write the file could have root run any program.
+// A user with the right to write the file could have root run any program.
 func TestWritable(t *testing.T) {
 	file := writeFile(t, "")
 	if err := os.Chmod(file, 0o666); err != nil {

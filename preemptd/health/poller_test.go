@@ -16,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// fake is a cluster whose proxyds a test stops. Each answer takes 20 ms, and a stopped proxyd gives none.
+// fake is a cluster of proxyds that a test stops. Each answer takes 20 ms, and a stopped proxyd gives none.
 type fake struct {
 	mu       sync.Mutex
 	nodes    []Node

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestRemoved: a journal whose file was removed under preemptd is written again with all actions,
+// TestRemoved: when its file was removed under preemptd, a journal is written again with all actions,
 // and what is written afterwards is in the new file.
 func TestRemoved(t *testing.T) {
 	for name, files := range map[string][]string{

@@ -255,7 +255,7 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// Slurm is away, for as long as one likes: who works does so again afterwards, and not meanwhile.
+// Slurm is away, for any time: the holder of the lease works again afterwards, and not meanwhile.
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1, 100*time.Millisecond)

@@ -27,8 +27,8 @@ import (
 // patience is for what must happen, however busy the machine is.
 const patience = 2 * time.Minute
 
-// misbehave builds the policy that does what it is told. It is not built with -race, whose
-// memory has no bounds.
+// misbehave builds the policy that does what it is told. The policy is not built with
+// -race, which uses memory without bounds.
 var misbehave = sync.OnceValues(func() (string, error) {
 	folder, err := os.MkdirTemp("", "misbehave")
 	if err != nil {
@@ -210,7 +210,7 @@ func TestWhatAPolicyCanDoWrong(t *testing.T) {
 	}
 }
 
-// What a policy writes without end is cut, and harms nobody.
+// What a policy writes without end is cut, and does no harm.
 func TestAPolicyThatTalks(t *testing.T) {
 	p, log := startPolicy(t, "talk")
 	intents, err := p.Ask(t.Context(), newSnapshot())
@@ -315,7 +315,7 @@ func TestAPolicyIsReloaded(t *testing.T) {
 	}
 }
 
-// A change ends a rest: a person who repaired a policy need not wait.
+// A change ends a rest: after the repair of a policy, no person need wait.
 func TestAChangeEndsARest(t *testing.T) {
 	p, _ := startPolicy(t, "crash")
 	if _, err := p.Ask(t.Context(), newSnapshot()); err == nil {
@@ -329,7 +329,7 @@ func TestAChangeEndsARest(t *testing.T) {
 	}
 }
 
-// What a policy starts dies with it; what has fled from its group keeps nobody waiting.
+// What a policy starts dies with it; what has fled from its group keeps no caller waiting.
 func TestAPolicyHasChildren(t *testing.T) {
 	for _, how := range []string{"child", "orphan"} {
 		t.Run(how, func(t *testing.T) {
@@ -359,7 +359,7 @@ func TestAPolicyHasChildren(t *testing.T) {
 	}
 }
 
-// Whoever goes away while a policy thinks has not made it fail.
+// A caller that goes away while a policy thinks has not made the policy fail.
 func TestAQuestionIsTakenBack(t *testing.T) {
 	p, _ := startPolicy(t, "hang")
 	ctx, cancel := context.WithCancel(t.Context())

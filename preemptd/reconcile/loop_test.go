@@ -168,7 +168,7 @@ func (s *site) newLoop() *Loop {
 	}
 }
 
-// settling is Slurm whose epilogs end at once.
+// settling is Slurm with epilogs that end at once.
 type settling struct {
 	*slurmrest.Client
 	srv *slurmresttest.Server

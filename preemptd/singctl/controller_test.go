@@ -24,7 +24,7 @@ import (
 )
 
 // controller answers as preemptd would: what is asked of 812 is done, of 814 undone, of 818
-// nobody hears the end.
+// no caller hears the end.
 type controller struct {
 	control.UnimplementedPreemptdServer
 }
@@ -255,7 +255,7 @@ func TestWhere(t *testing.T) {
 	}
 }
 
-// TestNotWaited: a person who does not wait is told that the action goes on.
+// TestNotWaited: a person that does not wait is told that the action goes on.
 func TestNotWaited(t *testing.T) {
 	c := newCluster(t)
 	ctx, cancel := context.WithCancel(t.Context())

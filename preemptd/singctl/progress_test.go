@@ -71,8 +71,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestInterruptedCheckpoint: one that has begun is not undone because nobody waits for it,
-// which is said.
+// TestInterruptedCheckpoint: a checkpoint that has begun is not undone when no person
+// waits for it any more, which is said.
 func TestInterruptedCheckpoint(t *testing.T) {
 	c := newCluster(t)
 	for _, tt := range []struct{ name, phase, want string }{
@@ -92,7 +92,7 @@ func TestInterruptedCheckpoint(t *testing.T) {
 	}
 }
 
-// interrupting is a person who stops what begins to say something.
+// interrupting is a person that stops what begins to say something.
 type interrupting struct {
 	bytes.Buffer
 	cancel func()

@@ -73,7 +73,7 @@ func (c *cluster) serveNode(t *testing.T, node, address string, conductor api.Co
 // Before any goroutine asks for the time.
 func init() { time.Local = time.UTC }
 
-// people of the scripts; "operator" is whom every machine has.
+// people of the scripts; "operator" is a user that every machine has.
 var people = map[string]uint32{"root": 0, "alice": apitest.Alice, "bob": apitest.Bob, "carol": 1009, "operator": 65534}
 
 func (c *cluster) newApp(who string, out, errs io.Writer) *app {
@@ -99,8 +99,8 @@ func (c *cluster) runLine(ctx context.Context, who string, args ...string) strin
 	return strings.NewReplacer(":"+c.port, ":PORT", c.controller, "CONTROLLER").Replace(b.String())
 }
 
-// TestScripts runs each line "WHO$ singctl …" of testdata/*.txt and compares what follows
-// it. -update writes that.
+// TestScripts runs each line "USER$ singctl …" of testdata/*.txt and compares the lines
+// below with the output. -update writes the lines.
 func TestScripts(t *testing.T) {
 	c := newCluster(t)
 	files, err := filepath.Glob("testdata/*.txt")

@@ -28,7 +28,7 @@ func (s slow) Who(ctx context.Context) (string, bool, error) {
 	return s.Requests.Who(ctx)
 }
 
-// TestBusy: a user who has many requests under way is told so; another is not kept waiting.
+// TestBusy: a user with many requests under way is told so; another user is not kept waiting.
 func TestBusy(t *testing.T) {
 	s := newSite(t)
 	one := slow{s.now.Requests, nobody, make(chan struct{}), make(chan struct{})}

@@ -45,7 +45,7 @@ const aWhile = 2 * time.Minute
 
 const nobody = 65534
 
-// newBrowser starts one, as nobody if the test is root: Chromium's sandbox refuses root.
+// newBrowser starts a browser, as the user "nobody" if the test is root: Chromium's sandbox refuses root.
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
 	program, err := exec.LookPath("chromium")

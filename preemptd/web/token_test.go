@@ -38,7 +38,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// FuzzToken: nobody makes a token but the keys.
+// FuzzToken: only the keys make a token.
 func FuzzToken(f *testing.F) {
 	k := NewKeys()
 	good, _ := k.Sign(7)

@@ -70,7 +70,7 @@ func (d *daemon) clientOf(t testing.TB, uid uint32) *rpc.Client {
 var requests = []struct {
 	name string
 	ask  func(context.Context, *rpc.Client) error
-	// may lists the users who are let through.
+	// may lists the users that are let through.
 	owner, others, operators, daemons bool
 }{
 	{"ping", func(ctx context.Context, c *rpc.Client) error { _, err := c.Ping(ctx); return err }, false, false, false, true},
@@ -303,7 +303,7 @@ func TestObstaclesArrive(t *testing.T) {
 	}
 }
 
-// TestHangUp: a caller who goes away gives the attempt up.
+// TestHangUp: a caller that goes away gives the attempt up.
 func TestHangUp(t *testing.T) {
 	d := startDaemon(t)
 	ctx, cancel := context.WithCancel(t.Context())

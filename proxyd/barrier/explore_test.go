@@ -149,7 +149,7 @@ func (s *state) endCreation(w *world, i int) *state {
 	return n
 }
 
-// arriveWrongly goes the wrong way into a creation: as any operation, for whoever is there.
+// arriveWrongly goes the wrong way into a creation: as any operation, for the ranks that are there.
 func (s *state) arriveWrongly(w *world, r, i int) *state {
 	if s.met[i].arrived&(1<<r) != 0 || s.sealed[r] {
 		return nil

@@ -28,7 +28,7 @@ const (
 	rounds            // targets are raised only when everyone has reached the last ones
 	completed         // what has completed is counted
 	noPairs           // sends and receives are not counted
-	arrivedOnly       // a creation begins with whoever is there
+	arrivedOnly       // a creation begins with the ranks that are there
 	keepGrants        // nudges are not taken back
 )
 

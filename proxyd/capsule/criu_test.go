@@ -16,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// counting is a program that counts in two processes. The second process is a daemon whose parent has ended.
+// counting is a program that counts in two processes. The second process is a daemon: its parent has ended.
 const counting = `
 mkfifo /tmp/in /tmp/out
 (setsid bash -c 'exec 3<>/tmp/in 4<>/tmp/out; m=100; while read -r line <&3; do echo "$line $((++m))" >&4; done' &)

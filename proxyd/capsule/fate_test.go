@@ -24,7 +24,7 @@ nohup sleep 1003 >/dev/null 2>&1 &
 env -i setsid --fork sleep 1004
 echo ready; while read -r line; do echo "$line"; done; exit 3`
 
-// bothWays runs a test twice: in a capsule whose programs have cgroups, and in a capsule without cgroups.
+// bothWays runs a test twice: in a capsule where programs have cgroups, and in a capsule without cgroups.
 func bothWays(t *testing.T, f func(*testing.T, *Capsule)) {
 	needRoot(t)
 	t.Run("cgroup", func(t *testing.T) { f(t, newCapsule(t)) })

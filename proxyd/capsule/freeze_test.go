@@ -197,7 +197,7 @@ func TestFreezeFails(t *testing.T) {
 	}
 }
 
-// deadFileServer mounts a file system whose server does not answer. A process that looks at the file system
+// deadFileServer mounts a file system with a server that does not answer. A process that looks at the file system
 // cannot be frozen until the server is gone.
 func deadFileServer(t *testing.T) (dir string, revive func()) {
 	t.Helper()

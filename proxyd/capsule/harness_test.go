@@ -250,7 +250,7 @@ func devNull(t testing.TB) *os.File {
 	return f
 }
 
-// running is a task that runs, whose output a test reads line by line.
+// running is a task that runs. A test reads its output line by line.
 type running struct {
 	t   testing.TB
 	cmd *exec.Cmd

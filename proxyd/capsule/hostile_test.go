@@ -372,8 +372,8 @@ func hungUp(c *net.UnixConn) bool {
 	return hup
 }
 
-// TestControlIsRoots: the mode of the control socket, and init's answer to another user who has reached the
-// socket.
+// TestControlIsRoots: the mode of the control socket, and init's answer to another user that has reached
+// the socket.
 func TestControlIsRoots(t *testing.T) {
 	c := newCapsule(t)
 	for path, want := range map[string]os.FileMode{c.Dir(): 0o700, filepath.Join(c.Dir(), controlName): 0o600, filepath.Join(c.Dir(), recordName): 0o600} {

@@ -77,7 +77,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// addVeth makes a veth, up and with an address here, whose other end is eth0 for pid.
+// addVeth makes a veth, up and with an address here. Its other end is eth0 for pid.
 func addVeth(name, address string, pid int) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = name

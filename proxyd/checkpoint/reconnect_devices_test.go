@@ -44,7 +44,7 @@ func (r *wholeNodes) Call(_ context.Context, node string, req *rpc.CallRequest) 
 	return &rpc.CallReply{}, nil
 }
 
-// restoredOn is a job on n1 whose capsules with devices are on n2 and n3.
+// restoredOn is a job on n1 that has its capsules with devices on n2 and n3.
 func restoredOn(t *testing.T, r *wholeNodes) *job {
 	c := conductorOn(t, "n1", t.TempDir())
 	c.Remote = r

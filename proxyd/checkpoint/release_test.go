@@ -62,7 +62,7 @@ echo "Job is in the process of being completing" >&2; exit 1
 	}
 }
 
-// TestWasReleased: a job whose leader has died runs on if Slurm runs the job, also while the store is unreachable.
+// TestWasReleased: after its leader has died a job runs on if Slurm runs the job, also while the store is unreachable.
 func TestWasReleased(t *testing.T) {
 	l, q := newLab(t), slurmtest.NewQueue(t)
 	l.openStore(l.storeBackend()) // makes it

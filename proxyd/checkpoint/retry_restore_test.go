@@ -184,8 +184,8 @@ func TestRestoreTriedAgainWithoutFolder(t *testing.T) {
 	}
 }
 
-// TestRunGivenUpElsewhere: a node whose restore failed because another node has given up the run
-// leaves the decision to that node.
+// TestRunGivenUpElsewhere: if a restore failed on a node because another node has given up the
+// run, the decision is left to that other node.
 func TestRunGivenUpElsewhere(t *testing.T) {
 	q := slurmtest.NewQueue(t)
 	q.Set(t, map[uint32]string{7: "COMPLETING"})

@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
-// waitingAttempt makes an attempt whose checkpoint counts, of a job that waits for its requeue, and a channel
+// waitingAttempt makes an attempt with a checkpoint that counts, of a job that waits for its requeue, and a channel
 // that is closed when the job does not wait any more.
 func waitingAttempt(ctx context.Context, t *testing.T) (*Conductor, *attempt, <-chan struct{}) {
 	t.Helper()

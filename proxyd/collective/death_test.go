@@ -77,7 +77,7 @@ func makeProgram(rank, ranks, size int) []Op {
 }
 
 // Wherever a process dies, every operation of every survivor returns, every communicator fails, and
-// nobody writes to a buffer that was given back (the race detector sees it).
+// nothing is written to a buffer that was given back (the race detector sees it).
 func TestDeath(t *testing.T) {
 	rng := rand.New(rand.NewPCG(10, 10))
 	home := []int{0, 1, 2, 1}

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// fixed is a meeting whose members are known.
+// fixed is a meeting of known members.
 type fixed Roster
 
 func (f fixed) Meet(context.Context, string, int, Member) (Roster, error) { return Roster(f), nil }
@@ -81,7 +81,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// A process that had left is not waited for, but by those who need it: they are told.
+// A process that had left is not waited for, except by processes that need it: they are told.
 func TestGone(t *testing.T) {
 	home := []int{0, 1, 2}
 	old := newWorld(t, home, nil)

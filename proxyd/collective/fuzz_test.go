@@ -32,7 +32,7 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// feed is a connection that gives what somebody sent.
+// feed is a connection that gives what a peer sent.
 type feed struct {
 	net.Conn
 	io.Reader
@@ -72,8 +72,7 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// Whatever somebody says who does not know the key, he is not let in, and the listener says no more than
-// an answer.
+// A peer without the key is not let in, whatever it says, and the listener says no more than an answer.
 func FuzzStranger(f *testing.F) {
 	k := bytes.Repeat([]byte{1}, 32)
 	hi := newHello(makeTag(k, "x"), 1, 0)

@@ -15,7 +15,7 @@ import (
 // patience is how long a test waits for something that must happen. It is no measure of anything.
 const patience = 2 * time.Minute
 
-// world is a communicator all of whose processes are Nodes of this test.
+// world is a communicator with all of its processes Nodes of this test.
 type world struct {
 	t     testing.TB
 	room  *Room

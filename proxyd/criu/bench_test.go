@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// A comparison with plain criu, whose images are files on a tmpfs:
+// A comparison with plain criu, with images in files on a tmpfs:
 //
 //	criu.test -test.run TestSpeed -speed 1024,8192 -test.v
 var speed = flag.String("speed", "", "sizes of programs in MiB, for TestSpeed")

@@ -196,8 +196,8 @@ func TestStdio(t *testing.T) {
 	}
 }
 
-// steward is a root as a capsule's programs have it, without a descriptor, whose orphans
-// fall to it. What follows runs in its child.
+// steward is a root as a capsule's programs have it, without a descriptor. Orphans fall
+// to it. What follows runs in its child.
 const steward = `
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(36, 1); root = os.getpid()
@@ -239,7 +239,7 @@ for line in sys.stdin:
 	r.askAndExpect("?", "True")
 }
 
-// TestOrphan: a process whose parent has ended is the root's child, in a session that is
+// TestOrphan: after the end of its parent a process is the root's child, in a session that is
 // not the root's; it is so after a restore.
 func TestOrphan(t *testing.T) {
 	needCRIU(t)

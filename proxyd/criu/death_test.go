@@ -57,7 +57,7 @@ func startBusy(t *testing.T) (*capsule, *running) {
 	return c, r
 }
 
-// runsAsBefore waits until nobody but the program is in c, and asks it.
+// runsAsBefore waits until only the program is in c, and asks the program.
 func runsAsBefore(t *testing.T, c *capsule, r *running) {
 	t.Helper()
 	onlyProgram(t, c, r)
@@ -209,8 +209,8 @@ func TestCancelDump(t *testing.T) {
 }
 
 // TestCRIUKilled: criu itself is killed, as a user could do it. A process that it had in
-// its hands just then may die of it; what must hold is that Dump says so and leaves nobody
-// else, and the cgroup as it was.
+// its hands just then may die of it; what must hold is that Dump says so and leaves no
+// other process, and the cgroup as it was.
 func TestCRIUKilled(t *testing.T) {
 	needCRIU(t)
 	for name, frozen := range map[string]bool{"running": false, "frozen": true} {

@@ -19,7 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/messagequeue"
 )
 
-// running is a program whose standard input and output are pipes of the test.
+// running is a program with pipes of the test as standard input and output.
 type running struct {
 	t       testing.TB
 	program Program

@@ -39,8 +39,8 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestReplaceFails shows that a file whose new contents could not be written keeps the old
-// ones, and that nothing is left beside it.
+// TestReplaceFails shows that a file keeps its old contents if the new contents could not
+// be written, and that nothing is left beside the file.
 func TestReplaceFails(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "record")

@@ -80,7 +80,7 @@ func rollBackRandomly(t *testing.T, seed uint64) {
 		trees = append(trees, describeTree(t, dir))
 	}
 	ops()
-	// To the last, then to an older one, whose streams are there too.
+	// To the last, then to an older checkpoint, of which the streams are there too.
 	for at := len(states) - 1; at >= 0; at-- {
 		after, err := j.Since(states[at].Mark)
 		if err != nil {

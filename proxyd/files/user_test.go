@@ -176,7 +176,7 @@ func TestSparse(t *testing.T) {
 	check()
 }
 
-// damaged is a Loader whose streams are not what was saved.
+// damaged is a Loader with streams that are not what was saved.
 type damaged struct{ *shelf }
 
 func (d damaged) Open(name string) (io.ReadCloser, error) {

@@ -114,8 +114,8 @@ func waitForPath(t *testing.T, j *Journal, kind Kind, path string, nudge func())
 	return Entry{}
 }
 
-// TestWatch: files of static programs are in the journal, whenever these began; as long
-// as there are none, closing a file tells nobody.
+// TestWatch: files of static programs are in the journal, whenever the programs began;
+// as long as there are no such programs, closing a file tells no process.
 func TestWatch(t *testing.T) {
 	dir := ownFolder(t)
 	static := buildStatic(t)

@@ -26,7 +26,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts/mountstest"
 )
 
-// listening says who asked for an srun.
+// listening says which peer asked for an srun.
 type listening struct {
 	SrunRequests
 	asked  chan Peer
@@ -96,8 +96,9 @@ func beCaller(what string) error {
 	return err
 }
 
-// sendFile leaves the only descriptors of a file in the queue of a socket. Then it writes to
-// the file by another one, so that who closes the last of those must wait for that.
+// sendFile leaves the only descriptors of a file in the queue of a socket. Then sendFile
+// writes to the file by another descriptor, so that the process that closes the last of the descriptors must wait for
+// that.
 func sendFile(path, name string) error {
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
@@ -209,8 +210,8 @@ func callerCommand(uid uint32, socket, what string) *exec.Cmd {
 	return c
 }
 
-// TestPeer: what is known of a caller is of the moment when it connected, and whoever gets
-// its PID is not taken for it.
+// TestPeer: what is known of a caller is of the moment when it connected, and a process
+// that gets the caller's PID is not taken for the caller.
 func TestPeer(t *testing.T) {
 	l := listening{asked: make(chan Peer), over: make(chan struct{})}
 	socket, _ := startServer(t, l)
@@ -226,7 +227,7 @@ func TestPeer(t *testing.T) {
 	if err := who.Alive(); !errors.Is(err, errPeerGone) {
 		t.Fatal(err)
 	}
-	// Somebody else has its PID now.
+	// Another process has the caller's PID now.
 	if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", fmt.Append(nil, who.PID-1), 0); err != nil {
 		t.Skip("SKIP: cannot choose a PID: ", err)
 	}
@@ -243,7 +244,7 @@ func TestPeer(t *testing.T) {
 	}
 }
 
-// TestFileThatHangs: nobody can make the daemon close a file whose owner does not answer.
+// TestFileThatHangs: no caller can make the daemon close a file of an owner that does not answer.
 // There is another user's turn meanwhile, and the daemon can end.
 func TestFileThatHangs(t *testing.T) {
 	for _, where := range []string{"in no capsule", "in a capsule"} {
@@ -308,8 +309,8 @@ func TestFileThatHangs(t *testing.T) {
 	}
 }
 
-// TestCrowd: one user who opens all the connections that he can, and says nothing, keeps
-// nobody else out.
+// TestCrowd: a user that opens all possible connections, and says nothing, keeps no
+// other user out.
 func TestCrowd(t *testing.T) {
 	l := listening{asked: make(chan Peer), over: make(chan struct{})}
 	close(l.over)

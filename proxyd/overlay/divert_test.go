@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeDiverted makes a capsule whose connections to outside a listener of the test accepts.
+// makeDiverted makes a capsule. A listener of the test accepts its connections to outside.
 func makeDiverted(t *testing.T) (*lab, *box, net.Listener) {
 	t.Helper()
 	b, a0, l, r := divertedAsking(t)

@@ -185,7 +185,7 @@ func (n *node) openOverlay() {
 func (n *node) startBare(name, addr string) *box {
 	t := n.lab.t
 	t.Helper()
-	cmd := exec.Command("cat") // ends with us, whose end of the pipe is closed then
+	cmd := exec.Command("cat") // ends with us: our end of the pipe is closed then
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	_, err := cmd.StdinPipe()
 	failOn(t, err)
@@ -232,8 +232,8 @@ func introduceAll(t testing.TB, job string, capsules ...*box) {
 // patience is how long a test waits for what must happen.
 const patience = 30 * time.Second
 
-// listenAndEcho answers each connection to port 7 in ns with all that it sends, and tells who
-// called.
+// listenAndEcho answers each connection to port 7 in ns with all that it sends, and tells the
+// caller's address.
 func listenAndEcho(t testing.TB, ns *os.File) (callers chan netip.Addr) {
 	t.Helper()
 	var l net.Listener

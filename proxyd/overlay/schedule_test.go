@@ -90,7 +90,7 @@ func TestPoolSchedules(t *testing.T) {
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				// A job that is never given back keeps what it has: nobody else may get it.
+				// A job that is never given back keeps its addresses: no other job may get them.
 				if other, ok := held[a[0]]; ok && other != job && !strings.HasPrefix(other, "over") && !strings.HasPrefix(job, "over") {
 					return fmt.Errorf("%s is of %s and of %s", a[0], other, job)
 				}

@@ -19,7 +19,7 @@ import (
 
 var errKilled = errors.New("killed")
 
-// TestAttachCrash: whoever dies at a step of Attach leaves what Sweep removes, and what a
+// TestAttachCrash: a process that dies at a step of Attach leaves what Sweep removes, and what a
 // second Attach completes.
 func TestAttachCrash(t *testing.T) {
 	steps := attachSteps
@@ -95,7 +95,7 @@ func TestReopen(t *testing.T) {
 	checkDeaf(t, c0.ns, a1.addr)
 	checkDeaf(t, a0.ns, c0.addr)
 
-	// 813 has ended while nobody looked.
+	// 813 has ended while no daemon looked.
 	c0.kill()
 	n1.openOverlay()
 	failOn(t, n1.Sweep(t.Context(), []string{"812.0"}))

@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 )
 
-// TestInit marks a folder once, whoever asks how often and from how many nodes.
+// TestInit marks a folder once, however often and from however many nodes it is asked for.
 func TestInit(t *testing.T) {
 	dir := t.TempDir()
 	marks := make([]shared.Mark, 8)
@@ -81,7 +81,7 @@ func TestOpen(t *testing.T) {
 	if err := f.Check(); !errors.Is(err, shared.ErrUnmarked) {
 		t.Errorf("the file system is unmounted: %v", err)
 	}
-	// Somebody marks the empty folder below the mount point.
+	// A person marks the empty folder below the mount point.
 	if _, _, err := shared.Init(dir, "mini"); err != nil {
 		t.Fatal(err)
 	}

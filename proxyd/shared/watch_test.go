@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 )
 
-// TestWatch has many callers look at a folder whose file system does not answer: a single system call
+// TestWatch has many callers look at a folder of a file system that does not answer: a single system call
 // hangs, no caller does, and all callers get the answer when there is an answer.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -130,7 +130,7 @@ func TestFullQueue(t *testing.T) {
 	if n != maxQueued+maxQueued/2 {
 		t.Errorf("%d calls", n)
 	}
-	// Who waits when the space is closed is told.
+	// A caller that waits when the space is closed is told.
 	never := make(chan struct{})
 	defer close(never)
 	if err := st.Host(func() { <-never }); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/backendtest"
 )
 
-// newCodeContext returns a context of a backend whose code may take limit bytes.
+// newCodeContext returns a context of a backend in which code may take limit bytes.
 func newCodeContext(t *testing.T, limit uint64) (*Backend, backend.Context) {
 	t.Helper()
 	b, err := New(Config{Memory: []uint64{64 << 20}, Code: limit})

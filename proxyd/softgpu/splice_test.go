@@ -293,8 +293,8 @@ func TestSpliceBeside(t *testing.T) {
 	}
 }
 
-// trainStep is a step of a data-parallel rank whose activations are freed before the ranks meet. measure is called where the
-// rank has most memory.
+// trainStep is a step of a data-parallel rank that frees its activations before the ranks meet. measure is called where
+// the rank has most memory.
 func trainStep(measure func()) (gradients, update func(*spliceRank)) {
 	gradients = func(r *spliceRank) {
 		at, err := r.cu.Alloc(2 * r.size)

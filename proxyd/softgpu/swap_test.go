@@ -287,8 +287,8 @@ func TestPeerFree(t *testing.T) {
 	}
 }
 
-// TestSwapPeerExchange: a collective works on the memory of a peer whose device is too small for all of its spaces. What the
-// collective writes is there, whenever the peer leaves its device.
+// TestSwapPeerExchange: a collective works on the memory of a peer on a device that is too small for all of its spaces.
+// What the collective writes is there, whenever the peer leaves its device.
 func TestSwapPeerExchange(t *testing.T) {
 	b, err := New(Config{Memory: []uint64{deviceSize, deviceSize}})
 	if err != nil {

@@ -303,7 +303,7 @@ func TestAdopt(t *testing.T) {
 func TestInheritsNothing(t *testing.T) {
 	s := newServer(t, standIn(t))
 	var p [2]int
-	if err := unix.Pipe2(p[:], 0); err != nil { // no O_CLOEXEC: somebody else's mistake
+	if err := unix.Pipe2(p[:], 0); err != nil { // no O_CLOEXEC: another program's mistake
 		t.Fatal(err)
 	}
 	defer unix.Close(p[0])

@@ -108,7 +108,8 @@ func needSlurm(t testing.TB) {
 	}
 }
 
-// needHangup skips a test of signals where somebody has SIGHUP ignored, as nohup does: every process here inherits that.
+// needHangup skips a test of signals where a parent has SIGHUP ignored, as nohup does: every process here inherits
+// that.
 func needHangup(t testing.TB) {
 	t.Helper()
 	if signal.Ignored(unix.SIGHUP) {

@@ -79,8 +79,8 @@ func waitForStepds() int {
 	return 0
 }
 
-// isOwnStepd tells whether a slurmstepd is that of this process, which sleeps as long as we run, and whose
-// output nobody asks about.
+// isOwnStepd tells whether a slurmstepd is that of this process, which sleeps as long as we run. No test
+// asks about its output.
 func isOwnStepd(pid int) bool { return pid == os.Getppid() }
 
 func processState(pid int) string {
@@ -183,7 +183,7 @@ func testIdle(t *testing.T, where []string) {
 	reader := &slowReader{count: map[string]int{}, done: make(chan struct{}), hold: make(chan struct{})}
 	go reader.read(r)
 
-	// Nobody reads: Idle must not return, and say why.
+	// The output is not read: Idle must not return, and say why.
 	waitFor(t, 30*time.Second, "srun's output is stuck", func() bool {
 		l, err := lookAt(run.PID())
 		return err == nil && strings.Contains(l.busy, "descriptor 1 (pipe:")

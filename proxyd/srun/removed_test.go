@@ -13,7 +13,7 @@ import (
 )
 
 // TestRemovedIsIdle: a step ends, and its srun is removed, while a checkpoint that has seen it
-// waits for its output. Nothing of it is on the way any more, and nobody is there to be told anything.
+// waits for its output. Nothing of the step is on the way any more, and no process is there to be told anything.
 func TestRemovedIsIdle(t *testing.T) {
 	runner := exec.Command("/bin/true")
 	if err := runner.Start(); err != nil {

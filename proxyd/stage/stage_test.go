@@ -287,7 +287,7 @@ func TestReserve(t *testing.T) {
 	other, err := s.Reserve(two, 10<<20)
 	noError(t, err)
 	other.Release()
-	// What nobody has.
+	// What no stage has.
 	s = openStage(t, memoryFolder(t), 0)
 	var short *store.SpaceError
 	if _, err := s.Reserve(one, 1<<50); !errors.As(err, &short) {

@@ -18,8 +18,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// life is what one process does with a store in the crash tests. It notes what it was
-// told, for whoever looks at the store afterwards.
+// life is what one process does with a store in the crash tests. The process notes
+// what it was told, for the check of the store afterwards.
 type life struct {
 	data      map[store.ID][]byte
 	committed map[store.ID]bool // Commit returned nil
@@ -159,7 +159,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 					be := base()
 					l := newLife()
 					err := l.runLife(t.Context(), storetest.NewFault(be, at, cut))
-					// The last steps may only be tidying whose failure nobody needs to know.
+					// The last steps may only be tidying, and their failure is of no interest.
 					if err != nil && !errors.Is(err, storetest.ErrCrashed) {
 						t.Fatalf("the crash surfaced as %v", err)
 					}

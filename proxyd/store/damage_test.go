@@ -233,8 +233,8 @@ func deleteDamaged(t *testing.T, s *store.Store, id store.ID) {
 	}
 }
 
-// TestCollectionOverDamage: old checkpoints go, chunks stay as long as somebody may need
-// them, and all that is unused goes when the damaged ones were deleted.
+// TestCollectionOverDamage: old checkpoints go, chunks stay as long as a checkpoint may
+// need them, and all that is unused goes when the damaged checkpoints were deleted.
 func TestCollectionOverDamage(t *testing.T) {
 	for name, damage := range map[string]func(be *storetest.Mem){
 		"manifest": func(be *storetest.Mem) { be.Overwrite("manifests/mini/2/1", []byte("nonsense")) },

@@ -65,7 +65,7 @@ func checkpointID(job, number uint32) store.ID {
 	return store.ID{JobID: store.JobID{Cluster: "mini", Job: job, ArrayTask: store.None, Component: store.None}, Number: number}
 }
 
-// dumpRanks commits a checkpoint of one node whose ranks have these streams.
+// dumpRanks commits a checkpoint of a node. Its ranks have these streams.
 func dumpRanks(ctx context.Context, s *store.Store, id store.ID, ranks ...[]byte) error {
 	w, err := s.Create(ctx, store.Upload{ID: id, Node: "n1"})
 	if err != nil {

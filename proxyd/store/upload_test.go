@@ -51,7 +51,7 @@ func TestFence(t *testing.T) {
 	mustReturn(again.Commit(t.Context(), nil))
 }
 
-// TestPace: each byte that is put is paced, none that is there already; who paces can end
+// TestPace: each byte that is put is paced, none that is there already; the pacer can end
 // the upload.
 func TestPace(t *testing.T) {
 	data := storetest.NewImage(1, 900).Bytes()

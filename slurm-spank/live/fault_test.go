@@ -261,8 +261,8 @@ func (c *cluster) traceFiles(t *testing.T, node string, f func()) string {
 	return string(b)
 }
 
-// checkPlugstack: mistakes in the plugin's arguments, and nodes without proxyd, hit those who
-// ask for us, and nobody else.
+// checkPlugstack: mistakes in the plugin's arguments, and nodes without proxyd, hit jobs that
+// ask for us, and no other jobs.
 func checkPlugstack(t *testing.T, c *cluster) {
 	hosts := []string{"ctl", "n1", "n2"}
 	set := func(args string, hosts ...string) {

@@ -99,7 +99,7 @@ _Noreturn void skip(const char *why);
  */
 int in_child(void (*f)(void), char *said, size_t size);
 
-/* Be the sbatch or srun whose command line this process has: see test_submit.c. */
+/* Be the sbatch or srun of the command line that this process has: see test_submit.c. */
 int submit(void);
 
 struct test {

@@ -260,7 +260,7 @@ static void wait_in_vain(void)
 	task_as_root();
 }
 
-/* A task of a step, to whose question proxyd gives an answer when it has heard of SIGTERM. */
+/* A task of a step. proxyd answers its question when it has heard of SIGTERM. */
 static void wait_for_answer(const struct answer *a)
 {
 	static struct message m;

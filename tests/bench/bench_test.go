@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 
 // TestBench takes all figures, or with -run 'TestBench/^start' some, and prints them as a
 // table. A figure that misses its aim is marked and fails nothing: that is for people to
-// judge, who know what else the machine did.
+// judge, with knowledge of what else the machine did.
 func TestBench(t *testing.T) {
 	got := table{began: time.Now(), loads: readLoad()}
 	t.Log("raising the cluster")

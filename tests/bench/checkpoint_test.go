@@ -35,9 +35,9 @@ func fittingSizes(t *testing.T) (fit []int, left []figure) {
 // turnsOf is how often a program of so many MiB is captured.
 func turnsOf(mib int) int { return min(7, max(2, 7*1024/mib)) }
 
-// measureCheckpoints returns the figures of checkpoints of a job whose program holds much memory, every page of it new
-// to the store, against plain criu, which writes that very program to a tmpfs: first straight
-// into the store, then by way of a staging folder that is such a tmpfs.
+// measureCheckpoints returns the figures of checkpoints of a job with much memory, every page of it new to the store,
+// against plain criu, which writes that very program to a tmpfs: first straight into the store, then by way of a
+// staging folder that is such a tmpfs.
 func measureCheckpoints(t *testing.T, c *cluster) (all []figure) {
 	fit, left := fittingSizes(t)
 	for seed, way := range []struct{ what, until, conf string }{

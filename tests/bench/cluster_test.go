@@ -111,7 +111,7 @@ type agent struct {
 	lines     *bufio.Reader
 }
 
-// script of an agent whose program reads orders from $in and answers to $out.
+// script of an agent. Its program reads orders from $in and answers to $out.
 const plainAgent = "exec ../agent <$in >$out"
 
 // startAgent starts an agent. It ends with the test.

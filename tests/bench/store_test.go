@@ -59,7 +59,7 @@ func (c *cluster) captureJob(t *testing.T, job string) (k checkpoint, waited flo
 	}
 }
 
-// ranks is a job whose tasks hold the same 200 MiB, and 1 MiB each of their own.
+// ranks is a job with tasks that hold the same 200 MiB, and 1 MiB each of their own.
 const ranks = "srun -n%d bash -c '(echo fill 200 %d; sleep infinity) | ./agent'"
 
 // measureStorage measures how much room checkpoints take.

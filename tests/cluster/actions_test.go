@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// actions is the package whose live tests run on the host ctl, where slurmrestd, munged
+// actions is the package with live tests that run on the host ctl, where slurmrestd, munged
 // and scontrol are.
 const actions = "github.com/singularity-slurm/singularity-slurm/preemptd/action"
 

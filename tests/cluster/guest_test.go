@@ -28,8 +28,8 @@ func TestGuest(t *testing.T) {
 	})
 }
 
-// TestStoreOnNFS runs the store's tests on an NFS server, in a virtual machine whose kernel has one. The random
-// tests have writers and collectors on two mounts that share nothing but the server, as two nodes.
+// TestStoreOnNFS runs the store's tests on an NFS server, in a virtual machine with a kernel that has such a server.
+// The random tests have writers and collectors on two mounts that share nothing but the server, as two nodes.
 func TestStoreOnNFS(t *testing.T) {
 	runGuest(t, guest{
 		script:  "testdata/guest/nfs.sh",

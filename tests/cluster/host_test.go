@@ -243,7 +243,7 @@ func TestFaults(t *testing.T) {
 	}
 	c.runOn(t, "n1", "", "sh", "-c", "echo kept >/root/disk; echo lost >/tmp/memory").mustSucceed(t)
 
-	// Nobody hears of a power cut.
+	// No daemon hears of a power cut.
 	const connected = "ss -Htn state established dst n1 dport = :6818"
 	c.runOn(t, "n2", "", "bash", "-c", "setsid bash -c 'exec 3<>/dev/tcp/n1/6818; sleep 30' >/dev/null 2>&1 </dev/null &").mustSucceed(t)
 	waitFor(t, 10*time.Second, func() (bool, string) {

@@ -24,7 +24,7 @@ func TestInHost(t *testing.T) {
 	t.Parallel()
 	for _, p := range []struct {
 		name, suite, nodes string
-		make               string   // a folder with a Makefile, whose result goes beside the test
+		make               string   // a folder with a Makefile; what it makes goes beside the test
 		target             string   // what of that; "": all
 		args               []string // before the test
 	}{

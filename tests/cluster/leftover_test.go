@@ -183,7 +183,7 @@ func TestDownLeavesNothing(t *testing.T) {
 // TestDownLeavesNoGroups: a job's cgroups are in the machine's hierarchy, which no namespace takes along.
 func TestDownLeavesNoGroups(t *testing.T) {
 	var groups []string
-	t.Run("a job runs", func(t *testing.T) { // whose cluster is down at its end
+	t.Run("a job runs", func(t *testing.T) { // its cluster is down at its end
 		c := raiseProtected(t, "t-groups", "--nodes", "1")
 		job := c.submitJob(t, "--singularity", "echo here; srun sleep 1000")
 		c.waitForLine(t, job, "here")
@@ -309,8 +309,8 @@ func killProcess(t *testing.T, pid string) {
 	}
 }
 
-// TestDownOfTheStubborn: a keeper that answers nothing, one without a socket, one
-// whose lock was removed, and one that is still being raised.
+// TestDownOfTheStubborn: a keeper that answers nothing, a keeper without a
+// socket, a keeper without its lock, and a keeper that is still being raised.
 func TestDownOfTheStubborn(t *testing.T) {
 	before := listTraces(t)
 	down := func(t *testing.T) {

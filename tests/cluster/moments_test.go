@@ -83,7 +83,7 @@ func (c protected) waitForCall(t *testing.T, node string) {
 	})
 }
 
-// unread begins a line about a socket whose owner has not read what is there.
+// unread begins a line about a socket with bytes that its owner has not read.
 var unread = regexp.MustCompile(`(?m)^[1-9][0-9]*\s`)
 
 // waitForLog waits for a line in the log of a node's proxyd.

@@ -52,7 +52,7 @@ func TestPast(t *testing.T) {
 		return c.submitJob(t, "--singularity -w "+node, fmt.Sprintf("./past $PWD/%s %d 100ms; echo rc $?", dir, pastSteps))
 	}
 
-	// Nobody has watched while proxyd was away, and the next checkpoint says so.
+	// Nothing was watched while proxyd was away, and the next checkpoint says so.
 	left := start("n2", "left")
 	c.waitForLine(t, left, "10")
 	c.runOn(t, "n2", "", "pkill", "-KILL", "-x", "proxyd").mustSucceed(t)

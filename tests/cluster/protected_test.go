@@ -307,8 +307,8 @@ func TestProtected(t *testing.T) {
 	}
 }
 
-// TestProtectedNodes: a node that dies, one whose job yields with time to spare, and
-// another release of ours under a job.
+// TestProtectedNodes: a node that dies, a node with a job that yields with time to
+// spare, and another release of ours under a job.
 func TestProtectedNodes(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-nodes", "--nodes", "3")
@@ -398,7 +398,7 @@ func TestProtectedNodes(t *testing.T) {
 				t.Errorf("%s:\n%s", name, got)
 			}
 		}
-		// While all stand still nobody begins.
+		// While all jobs stand still no job begins.
 		still := regexp.MustCompile(`(?m)^time=(\S+) .*msg=phase job=` + job + ` .*phase=(freeze|commit) `)
 		begins := regexp.MustCompile(`(?m)^time=(\S+) .*msg="program started" job=` + job + ` .*program=s0-.*`)
 		logs := map[string]string{}
@@ -490,7 +490,7 @@ func TestProtectedNodes(t *testing.T) {
 }
 
 // requeuedWhileTaskWaits: the SIGTERM of a requeue comes to a task of a step that waits for the proxyd of its node. The task
-// waits on, and is captured with its step. A task whose job is cancelled ends as soon as proxyd answers.
+// waits on, and is captured with its step. A task of a cancelled job ends as soon as proxyd answers.
 func requeuedWhileTaskWaits(t *testing.T, c protected) {
 	const script = `touch begun; until [ -e go ]; do sleep 0.1; done
 		srun bash -c 'for i in $(seq 30); do echo $i >>step.$SLURM_PROCID; sleep 0.1; done'; echo rc $?`
@@ -534,8 +534,9 @@ func requeuedWhileTaskWaits(t *testing.T, c protected) {
 	}
 }
 
-// requeuedBeforeTaskBegins: the SIGTERM of a requeue ends a task that has its place and whose program has not begun. The step is
-// captured without the task, which begins in the next run. A prolog that does not end keeps the task in that moment.
+// requeuedBeforeTaskBegins: the SIGTERM of a requeue ends a task that has its place while its program has not begun.
+// The step is captured without the task, which begins in the next run. A prolog that does not end keeps the task in
+// that moment.
 func requeuedBeforeTaskBegins(t *testing.T, c protected) {
 	c.runOn(t, "ctl", "alice", "bash", "-c", "rm -f held step.?").mustSucceed(t)
 	job := c.submitJob(t, "--singularity -N2 -w n1,n2", `

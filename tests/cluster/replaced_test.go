@@ -40,7 +40,7 @@ func inPython(begin, then string) string {
 	return "python3 -c 'import ctypes, mmap, os, socket, time\n" + begin + "\n" + waitsInPython + then + "'"
 }
 
-// replacement is a job of alice's whose files are replaced while it is queued.
+// replacement is a job of alice's. Its files are replaced while it is queued.
 type replacement struct {
 	options string
 	files   string   // alice's script, before the job: what the job makes itself is put back at a restore

@@ -47,7 +47,7 @@ func TestRequeueItself(t *testing.T) {
 		}
 		return c.jobLog(job)
 	}
-	// anew is the log of a job of 60 steps whose first run had come to one of them.
+	// anew is the log of a job of 60 steps after its first run had come to one of the steps.
 	anew := func(t *testing.T, log, said string) {
 		t.Helper()
 		var got, last int

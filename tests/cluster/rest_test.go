@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// restClient is the package whose live tests run on the host ctl, where the
+// restClient is the package with live tests that run on the host ctl, where the
 // sockets, the tokens and scontrol are.
 const restClient = "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 

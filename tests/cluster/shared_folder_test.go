@@ -70,7 +70,7 @@ func TestSharedFolder(t *testing.T) {
 		if made := c.runOn(t, "n2", "", "ls", "-A", folder).mustSucceed(t); strings.TrimSpace(made) != "" {
 			t.Errorf("proxyd made in the folder that is not the cluster's: %s", made)
 		}
-		// Somebody marks the empty folder.
+		// A person marks the empty folder.
 		c.runOn(t, "n2", "", "proxyd", "init").mustSucceed(t)
 		c.waitForLog(t, "n2", `it is another cluster's folder: .*shared-id.*`)
 		ready := strings.Count(c.proxydLog("n2"), "msg=ready")

@@ -32,7 +32,7 @@ func TestTrial(t *testing.T) {
 	c.checkCommand(t, "alice", "singctl show "+job, 0, `stands in the way of a checkpoint:`, `on n[12]: process [0-9]+ \(sleep\): `+cure)
 }
 
-// TestToldInLog: a job whose checkpoints fail, and that begins anew, has a line about each in its
+// TestToldInLog: a job with failed checkpoints, that begins anew, has a line about each in its
 // own log, once, and Slurm's accounting has the reason after the job has gone.
 func TestToldInLog(t *testing.T) {
 	t.Parallel()

@@ -50,9 +50,9 @@ echo sleep $? 0 $((EPOCHSECONDS - begin))
 wait
 echo end`
 
-// captureWaits submits sleepers whose calls wait for some seconds, makes checkpoints while the calls wait, and requeues the
-// job. It returns for how many seconds the calls had waited at the last checkpoint, and false if the machine was so slow
-// that the calls may have ended before.
+// captureWaits submits sleepers with calls that wait for some seconds, makes checkpoints while the calls wait, and
+// requeues the job. It returns for how many seconds the calls had waited at the last checkpoint, and false if the
+// machine was so slow that the calls may have ended before.
 func (c protected) captureWaits(t *testing.T, seconds int) (job string, waited float64, inTime bool) {
 	t.Helper()
 	job = c.submitJob(t, "--singularity", fmt.Sprintf(sleepers, seconds, seconds))

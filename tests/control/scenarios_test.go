@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestControl is all scenarios, one after the other on one cluster: each is about who has all of it.
+// TestControl is all scenarios, one after the other on one cluster: each is about which job has all of it.
 func TestControl(t *testing.T) {
 	s := raiseSite(t, *name, 3, 2, 2)
 	for _, scenario := range []struct {
@@ -59,7 +59,7 @@ func (s *site) fillCluster(prefix, options string) []*job {
 	return all
 }
 
-// Without a policy, preemptd decides nothing, and says so to people who wait: in the log once, and by singctl.
+// Without a policy, preemptd decides nothing, and says so to people that wait: in the log once, and by singctl.
 func nobodyDecides(s *site) {
 	s.configurePolicies("")
 	basic := s.fillCluster("n", "--singularity")
@@ -164,7 +164,7 @@ func (s *site) measureUndisturbed(of *job) (checkpoint, slurm time.Duration) {
 	return checkpoint, slurm
 }
 
-// Where a job can be shrunk nobody is preempted; and it gets back what it asked for.
+// Where a job can be shrunk no job is preempted; and the job gets back what it asked for.
 func shrinkAndGrow(s *site) {
 	s.configurePolicies("elastic, tiers")
 	basic := s.fillCluster("s", "--singularity=gpus=1-2")

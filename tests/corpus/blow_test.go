@@ -53,7 +53,7 @@ func (r *run) strikeBlow(ctx context.Context, b blow) error {
 		return r.runsOn(ctx, b, victim)
 	}
 	err = r.waitUntilBack(ctx, victim)
-	if b.kind == nodeFail { // whatever came of it, the lane is somebody else's next
+	if b.kind == nodeFail { // whatever came of it, the lane is another program's next
 		err = errors.Join(err, r.c.healNode(context.WithoutCancel(ctx), at.host))
 	}
 	if err != nil {
@@ -113,7 +113,7 @@ var strikes = map[kind]func(context.Context, hit) error{
 	},
 	timeLimit: func(ctx context.Context, h hit) error {
 		// The run was begun so that the tick comes at the planned moment. Not long
-		// before it: a job whose time is up starts no more steps.
+		// before it: a job at its time limit starts no more steps.
 		if err := waitWhile(ctx, time.Until(h.tick.Add(-tickJitter))); err != nil {
 			return err
 		}
@@ -309,7 +309,7 @@ func (c *cluster) healNode(ctx context.Context, node string) error {
 
 var listener = regexp.MustCompile(`pid=(\d+)`)
 
-// killProxyd kills the daemon alone. Whoever listens on its socket is it; the first
+// killProxyd kills the daemon alone. The process that listens on the daemon's socket is the daemon; the first
 // processes of capsules are the same program.
 func killProxyd(ctx context.Context, h hit) error {
 	said, err := h.c.Exec(ctx, h.host, "root", "ss", "-xlpH", "src", "/run/singularity-slurm/spank.sock")

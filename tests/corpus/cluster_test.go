@@ -148,7 +148,7 @@ func (b *board) followJobs(ctx context.Context, c *cluster) {
 			return
 		}
 		// The command on the host outlives our end of it, and holds the pipe open until
-		// it writes to nobody.
+		// a write finds no reader.
 		stop := context.AfterFunc(ctx, func() { out.Close() })
 		lines := bufio.NewScanner(out)
 		lines.Buffer(nil, 1<<20)
@@ -232,7 +232,7 @@ func (b *board) waitFor(ctx context.Context, id, what string, ok func([]job) (bo
 	}
 }
 
-// tickPeriod is how often slurmctld looks for jobs whose time is up: every 30 seconds from
+// tickPeriod is how often slurmctld looks for jobs at their time limit: every 30 seconds from
 // some moment on. A job that is to be hit in its middle has to be there then.
 const tickPeriod = 30 * time.Second
 

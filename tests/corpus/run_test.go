@@ -116,7 +116,7 @@ func (r *run) submitProgram(ctx context.Context, options []string) error {
 	_, strangers := r.c.laneNodes(r.lane)
 	args := []string{"env", "--chdir=" + filepath.Join("/shared", r.folder), "sbatch", "--parsable", "--time=10", "--requeue",
 		// A job that is started from scratch instead of restored says its first line
-		// again. In a log that Slurm empties for each run nobody would see that.
+		// again. In a log that Slurm empties for each run that would not be seen.
 		"--open-mode=append"}
 	if len(strangers) > 0 {
 		args = append(args, "--exclude="+strings.Join(strangers, ","))

@@ -32,7 +32,7 @@ type frozen struct {
 	process      *os.Process
 }
 
-// startFreezable starts a program whose output is a file.
+// startFreezable starts a program with a file as its output.
 func startFreezable(t *testing.T, path string, args ...string) *frozen {
 	t.Helper()
 	if os.Geteuid() != 0 {

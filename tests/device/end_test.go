@@ -19,8 +19,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
 )
 
-// TestServerEnds: a device server whose kernel never ends does what it is told: it ends by SIGTERM, and with "proxyd run",
-// however that ends.
+// TestServerEnds: a device server with a kernel that never ends does what it is told: it ends by SIGTERM, and with
+// "proxyd run", however that ends.
 func TestServerEnds(t *testing.T) {
 	w := soft.Need(t)
 	path := w.Compile(t, "testdata/parts/spin.c")

@@ -90,7 +90,7 @@ func (p *pair) moveBoth(ctx context.Context) error {
 	if err := p.killBoth(); err != nil {
 		return err
 	}
-	_ = found.Open(ctx) // there is nobody
+	_ = found.Open(ctx) // no process is there
 	if err := p.startBoth(); err != nil {
 		return err
 	}

@@ -203,7 +203,7 @@ func makePreloadFolder(t *testing.T, w *soft.World, libs string) {
 	}
 }
 
-// environmentFor is what a program has beside the test's own, whose device server is at a socket.
+// environmentFor is what a program has beside the test's own environment, with its device server at a socket.
 func environmentFor(libs, socket string) []string {
 	return []string{"LD_PRELOAD=" + filepath.Join(libs, "libsingshim-device.so"), "LD_LIBRARY_PATH=" + libs, "SINGULARITY_SLURM_DEVICE=" + socket}
 }
@@ -278,7 +278,8 @@ func runWhileMoved(t *testing.T, w *soft.World, seed uint64, path string, args .
 // requests are what programs read.
 const requests = "one\ntwo\nthree\nquit\n"
 
-// TestReplaced: programs whose device server is saved, killed and replaced under them print what they print undisturbed.
+// TestReplaced: programs print what they print undisturbed while their device server is saved, killed and replaced
+// under them.
 func TestReplaced(t *testing.T) {
 	w := soft.Need(t)
 	files, err := filepath.Glob("testdata/state_*.c")

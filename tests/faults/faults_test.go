@@ -107,7 +107,7 @@ func TestFaults(t *testing.T) {
 			}
 			if broken != nil {
 				t.Errorf("not tried, or not cleared: %v", broken)
-				c.fresh = true // what is wrong with it is nobody else's
+				c.fresh = true // what is wrong with the job is not for other cases
 			}
 		})
 	}

@@ -44,7 +44,7 @@ func (s state) String() string {
 	return fmt.Sprintf("%s (%s), exit %s, %d restarts, on %s, comment %q", s.name, s.reason, s.exit, s.restarts, strings.Join(s.nodes, ","), s.comment)
 }
 
-// waits says whether the job is to run again; held, whether somebody must release it first.
+// waits says whether the job is to run again; held, whether a person must release the job first.
 func (s state) waits() bool {
 	return slices.Contains([]string{"PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"}, s.name)
 }
@@ -203,8 +203,8 @@ var slurmSays = regexp.MustCompile(`^(srun|slurmstepd(-\S+)?|singularity): `)
 
 // checkOutput says whether what the job left behind is what it would be undisturbed: files
 // exactly. The log of a job that was rolled back, at most as often as is given, repeats
-// itself; it, and that of a job whose run ended by surprise, may have what the script made
-// of that. noise is what Slurm's programs said of the fault.
+// itself; that log, and that of a job with a run that ended by surprise, may have what the
+// script made of that. noise is what Slurm's programs said of the fault.
 func (j *job) checkOutput(ctx context.Context, rollbacks int, surprised bool) (noise string, err error) {
 	if j.gpus {
 		return j.rightLosses(ctx, rollbacks, surprised)

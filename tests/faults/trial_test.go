@@ -191,7 +191,7 @@ func (s *scene) playTrial(ctx context.Context, t trial) (outcome, error) {
 	return o, mend()
 }
 
-// strikeAtMoment waits for the moment, stops the daemon whose moment it is, does the harm, and
+// strikeAtMoment waits for the moment, stops the daemon that has come to the moment, does the harm, and
 // lets the daemon go on, if it is still there. It returns the moment it came at.
 func (s *scene) strikeAtMoment(ctx context.Context, t trial, before state) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, errors.New("the moment did not come"))
@@ -215,7 +215,7 @@ func (s *scene) strikeAtMoment(ctx context.Context, t trial, before state) (stri
 	}
 }
 
-// stopAtMoment returns with the daemon stopped whose moment it is.
+// stopAtMoment returns with the daemon stopped that has come to the moment.
 func (s *scene) stopAtMoment(ctx context.Context, m moment, before state) (at string, pid int, err error) {
 	logs, err := s.c.followLogs()
 	if err != nil {

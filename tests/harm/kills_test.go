@@ -7,7 +7,7 @@
 // nodes at each step of each action, has a person interfere at each step, and lets random
 // things happen to twenty jobs, of which some train on software GPUs; a job that ends is judged, and
 // has another in its place. Whatever it was, actions come to an end, nothing is
-// done twice, nobody is left held, and the jobs' results are right to the byte. It needs root
+// done twice, no job is left held, and the jobs' results are right to the byte. It needs root
 // and a built minicluster; the tests run under the build tag "harm".
 package harm
 

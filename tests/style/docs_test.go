@@ -102,7 +102,7 @@ func TestPolicySettings(t *testing.T) {
 // path is a file or a folder of this tree as a page names it.
 var path = regexp.MustCompile("`((?:slurm-spank|libsingshim|proxyd|preemptd|policies|slurmrestd-client|contrib|tests|docs)/[\\w./-]+)`")
 
-// TestPaths finds each file that the pages for contributors name. Somebody who moves a file changes them, too.
+// TestPaths finds each file that the pages for contributors name. A change that moves a file changes the pages, too.
 func TestPaths(t *testing.T) {
 	named := 0
 	for page, text := range readPages(t) {

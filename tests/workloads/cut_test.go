@@ -22,7 +22,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
 )
 
-// job is a workload whose ranks are under several device servers, in turns.
+// job is a workload with ranks under several device servers, in turns.
 type job struct {
 	servers *soft.Servers
 	ranks   []*exec.Cmd

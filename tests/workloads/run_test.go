@@ -158,7 +158,7 @@ func TestSwapped(t *testing.T) {
 	}
 }
 
-// TestLauncher: ranks that somebody else starts, as torchrun and srun do, find each other by a file.
+// TestLauncher: ranks that a launcher starts, as torchrun and srun do, find each other by a file.
 func TestLauncher(t *testing.T) {
 	w := needWorld(t)
 	mlp, id := filepath.Join(w.Dir, "mlp"), filepath.Join(t.TempDir(), "id")

@@ -21,10 +21,10 @@ var slicingTable = flag.String("slicing", "", "measure all of it and write the t
 
 var slicingRows = flag.String("slicing-rows", ".", "measure only rows whose workload, ranks and way, such as \"gpt 2 splice\", match this regular expression; the others stay as they are")
 
-// slicingCase is a workload whose ranks share a device.
+// slicingCase is a workload with ranks that share a device.
 type slicingCase struct {
 	slicing.Case
-	bound float64 // of the modelled overhead of ranks whose memory fits, in percent
+	bound float64 // of the modelled overhead of ranks with memory that fits, in percent
 	once  float64 // the same where kernels that are alike run once, 0: there is no bound
 	slow  bool    // only for the table
 }

@@ -170,7 +170,7 @@ void *stuck(void *arg)
 	return ((void *)(uintptr_t)rv);
 }
 
-/* Calls whose answers come in any order. */
+/* Calls with answers that come in any order. */
 void *late(void *arg)
 {
 	for (uint32_t i = 0; i < messages; i++) {
@@ -191,7 +191,7 @@ void *late(void *arg)
 
 pthread_barrier_t all;
 
-/* A burst whose threads end together, so that each of them has a lane of its own. */
+/* A burst of threads that end together, so that each of them has a lane of its own. */
 void *together(void *arg)
 {
 	void *rv = burst(arg);

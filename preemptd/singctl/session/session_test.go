@@ -47,7 +47,7 @@ func startShell(t *testing.T) (Record, <-chan int) {
 	}
 }
 
-// attached is a Join whose keys the test types.
+// attached is a Join with keys that the test types.
 type attached struct {
 	t     *testing.T
 	typed *os.File
@@ -111,7 +111,7 @@ func (a *attached) typeText(text string) {
 	}
 }
 
-// TestAttach: a person who attaches again finds the same shell and what was shown; the shell's end ends the
+// TestAttach: a person that attaches again finds the same shell and what was shown; the shell's end ends the
 // session with its exit code, and the record goes. The note stays: Slurm may requeue the job.
 func TestAttach(t *testing.T) {
 	r, ended := startShell(t)
@@ -146,8 +146,8 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// TestAttachCut: a person's terminal lets go as soon as Slurm ends its step, though the session, whose
-// network is locked while it is captured, says nothing.
+// TestAttachCut: a person's terminal lets go as soon as Slurm ends its step, though the session says
+// nothing: its network is locked while it is captured.
 func TestAttachCut(t *testing.T) {
 	r, ended := startShell(t)
 	a, other := attachTo(t, r), attachTo(t, r)

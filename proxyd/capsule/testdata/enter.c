@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What slurmstepd and the plugin do before a task's execve: join the namespaces whose
- * descriptors are 3 and up, become the user, run the command.
+ * What slurmstepd and the plugin do before a task's execve: join the namespaces of
+ * the descriptors from 3 up, become the user, run the command.
  *
  * usage: enter [-b SIGNAL]… [-i SIGNAL]… NAMESPACES UID GID GROUP,GROUP… COMMAND…
  *   -b blocks a signal, -i ignores it. With namespaces, the host's /proc is descriptor 700.

@@ -74,7 +74,7 @@ func TestKit(t *testing.T) {
 	if left, err := os.ReadDir(b.Local); err != nil || len(left) != 1 || left[0].Name() != first {
 		t.Errorf("kits left: %v, error %v", left, err)
 	}
-	// What somebody has put in its place is not given to a job.
+	// A foreign file in its place is not given to a job.
 	if err := os.WriteFile(filepath.Join(a.Shared, second, KitSrun), []byte("srun 3"), 0o600); err != nil {
 		t.Fatal(err)
 	}

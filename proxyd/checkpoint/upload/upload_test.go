@@ -22,7 +22,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// lab is a shared folder and nodes whose uploads reach each other; each node has a stage.
+// lab is a shared folder and nodes with uploads that reach each other; each node has a stage.
 type lab struct {
 	t      *testing.T
 	shared string

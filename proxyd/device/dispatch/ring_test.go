@@ -73,8 +73,8 @@ func listenOnSocket(t *testing.T) (*net.UnixListener, string) {
 	return listener, path
 }
 
-// countsWork tells whether the ring counts a message: what is counted begins with the array of its counts, and a message whose
-// array is empty counts nothing.
+// countsWork tells whether the ring counts a message: what is counted begins with the array of its counts, and a
+// message with an empty array counts nothing.
 func countsWork(info Info, args []byte) bool {
 	return info.Counted && (&decoder{rest: args}).readU64() != 0
 }

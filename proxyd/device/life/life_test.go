@@ -210,7 +210,7 @@ func killedAt(t *testing.T, spec Spec, step string, letGo bool) {
 	if s, err := Find(ctx, spec.Dir); s != nil || err != nil {
 		t.Error(s, err)
 	}
-	// A server whose daemon died before it recorded the server exits without help.
+	// When its daemon died before it recorded the server, a server exits without help.
 	for _, pid := range serversLeft(t, spec.Program) {
 		waitFor(t, ctx, pid)
 	}

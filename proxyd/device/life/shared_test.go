@@ -281,7 +281,7 @@ func TestSharedDies(t *testing.T) {
 	}
 }
 
-// TestSharedStopped: a user who stops the process does not keep a tenant from ending, and the others are told.
+// TestSharedStopped: a user that stops the process does not keep a tenant from ending, and the other tenants are told.
 func TestSharedStopped(t *testing.T) {
 	was := dismissTime
 	dismissTime = time.Second

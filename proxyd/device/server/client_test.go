@@ -237,7 +237,7 @@ func (c *client) want(result int32, symbol string, args ...any) []byte {
 	return out
 }
 
-// callForNumber makes a call whose answer is a number of 8 bytes.
+// callForNumber makes a call with a number of 8 bytes as its answer.
 func (c *client) callForNumber(symbol string, args ...any) uint64 {
 	c.t.Helper()
 	b := c.must(symbol, args...)

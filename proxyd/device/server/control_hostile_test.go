@@ -279,7 +279,7 @@ func (s *stuck) Write(b []byte) (int, error) {
 	return len(b), s.refuse
 }
 
-// TestSinkFails: a parent whose sink fails gets its own error, and the job runs on. The job also runs on when
+// TestSinkFails: a parent with a failing sink gets its own error, and the job runs on. The job also runs on when
 // the parent goes away.
 func TestSinkFails(t *testing.T) {
 	s := serverOf(t, "test", nil, testMemory)
@@ -340,8 +340,8 @@ type errReader struct{}
 
 func (errReader) Read([]byte) (int, error) { return 0, unix.EIO }
 
-// TestSourceFails: a parent whose source fails gets its own error, and the server knows that it cannot be
-// used.
+// TestSourceFails: a parent with a failing source gets its own error, and the server knows that it cannot
+// be used.
 func TestSourceFails(t *testing.T) {
 	folder := Folder(t.TempDir())
 	s := serverOf(t, "test", nil, testMemory)

@@ -24,7 +24,7 @@ func (c *client) beginSplit(comm uint64, color, key int32, part uint64) {
 	c.must("comm_split", comm, color, key, part, uint64(0), uint64(0), uint32(0))
 }
 
-// TestCutHolds: communicators whose members arrive during a cut, or have waited since before, are made when
+// TestCutHolds: communicators of members that arrive during a cut, or have waited since before, are made when
 // the cut is over, and not earlier.
 func TestCutHolds(t *testing.T) {
 	nodes := makeServers(t, 2)

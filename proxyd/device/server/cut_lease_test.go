@@ -35,7 +35,7 @@ func (m *mute) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error)
 	}
 }
 
-// TestCutLeaderLost: a server whose leader is silent opens its gates by itself, in an attempt and in a cut.
+// TestCutLeaderLost: when its leader is silent, a server opens its gates by itself, in an attempt and in a cut.
 // The server is no longer in that attempt, and refuses to save for it.
 func TestCutLeaderLost(t *testing.T) {
 	nodes := makeServers(t, 2)

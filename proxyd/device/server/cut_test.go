@@ -381,7 +381,7 @@ func TestCutEnd(t *testing.T) {
 	gatesOpen(t, nodes[0])
 }
 
-// lingering is a peer whose Close does not return before the test says so.
+// lingering is a peer. Its Close does not return before the test says so.
 type lingering struct {
 	own
 	closing, release chan struct{}

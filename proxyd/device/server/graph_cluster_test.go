@@ -23,7 +23,7 @@ func clusterOf(blocks uint64) dispatch.Launchattr {
 	return dispatch.Launchattr{Id: int32(backend.AttributeClusterDimension), Value: dispatch.Launchvalue{Word: [8]uint64{1<<32 | blocks, 1}}}
 }
 
-// clusterRig is a graphRig over the fake driver, whose devices have clusters, with the driver's log.
+// clusterRig is a graphRig over the fake driver, with devices that have clusters, and with the driver's log.
 type clusterRig struct {
 	graphRig
 	log string

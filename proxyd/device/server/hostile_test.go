@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// nobody is a process whose memory cannot be reached.
+// nobody is a process without memory that can be reached.
 type nobody struct{ own }
 
 func (*nobody) Memory() wire.Process { return 1 << 30 }

@@ -80,7 +80,8 @@ func TestMostBytes(t *testing.T) {
 	}
 }
 
-// TestAlikeAreTogether: a job of four devices comes to two, where those share one whose memory was alike, and all have their bytes.
+// TestAlikeAreTogether: a job of four devices comes to two, where processes of like memory share a device, and all have
+// their bytes.
 func TestAlikeAreTogether(t *testing.T) {
 	const memory = 64 << 20
 	s, next := serverOf(t, "test", nil, memory, memory, memory, memory), serverOf(t, "test", nil, memory, memory)

@@ -135,8 +135,8 @@ func TestMovedMembers(t *testing.T) {
 	all[0].must("cuCtxSynchronize")
 }
 
-// TestMovedRendezvous: who waits for others asks again, at the identity's maker, wherever that is; and identities that nobody has
-// come to yet are good still.
+// TestMovedRendezvous: a rank that waits for other ranks asks again, at the identity's maker, wherever that is; and
+// identities to which no rank has come yet are good still.
 func TestMovedRendezvous(t *testing.T) {
 	job := makeNumbered(t, "test", 2)
 	all := makeRanks(t, job[0], job[1], job[0])
@@ -174,7 +174,8 @@ func TestMovedRendezvous(t *testing.T) {
 	}
 }
 
-// TestMovedLeavers: ranks that have left are not waited for: who needs them is told, who does not ends in peace.
+// TestMovedLeavers: ranks that have left are not waited for: a rank that needs them is told, another rank ends in
+// peace.
 func TestMovedLeavers(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -245,7 +246,7 @@ func TestMovedFailures(t *testing.T) {
 	if err := next[0].Reconnect(ctx, peers); err == nil || !strings.Contains(err.Error(), "server 1 has not come") {
 		t.Error(err)
 	}
-	// A server of another life is let in by nobody, whatever it was told.
+	// A server of another life is let in by no server, whatever it was told.
 	ctx, cancel = context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	if err := stale[1].Reconnect(ctx, map[int]string{0: old[0], 1: peers[1]}); err == nil || !strings.Contains(err.Error(), "server 0 at") {

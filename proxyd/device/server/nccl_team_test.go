@@ -274,7 +274,7 @@ func TestTeamAborted(t *testing.T) {
 	all[0].must("cuCtxSynchronize")
 }
 
-// TestTeamNotJoined: if a rank cannot join its team, all are told, and nobody waits for it.
+// TestTeamNotJoined: if a rank cannot join its team, all ranks are told, and none waits for that rank.
 func TestTeamNotJoined(t *testing.T) {
 	server, _ := realServer(t)
 	t.Cleanup(func() { // by which the fakes would have met

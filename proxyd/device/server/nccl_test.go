@@ -330,7 +330,7 @@ func TestDeath(t *testing.T) {
 	}
 }
 
-// Who does not look does not go on with what was not received.
+// A program that does not look does not go on with what was not received.
 func TestMercyEnds(t *testing.T) {
 	s := newServer(t, 2)
 	s.collectives.AbortTime = time.Millisecond

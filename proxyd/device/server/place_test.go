@@ -17,8 +17,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// TestPlacedWhileRunning: a job whose devices are put on other devices of the machine all the time, in any order, comes
-// to the same bytes as one that is left alone; and what it has left holds nothing of it.
+// TestPlacedWhileRunning: a job that is put on other devices of the machine all the time, in any order, comes to the
+// same bytes as a job that is left alone; and devices that the job has left hold nothing of it.
 func TestPlacedWhileRunning(t *testing.T) {
 	seeds := uint64(3)
 	if testing.Short() {

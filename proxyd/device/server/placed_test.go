@@ -148,8 +148,8 @@ func (w *troupe) playSteps(steps int) []byte {
 	return out
 }
 
-// TestPlaced: what processes do is done, and comes out the same, wherever their four devices are: nobody waits for one that is on
-// his own device and cannot have it. A device has room for one space.
+// TestPlaced: what processes do is done, and comes out the same, wherever their four devices are: no process waits for
+// a process that is on its own device and cannot have it. A device has room for one space.
 func TestPlaced(t *testing.T) {
 	seeds := uint64(6)
 	if testing.Short() {

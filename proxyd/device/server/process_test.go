@@ -244,7 +244,7 @@ func TestPrimary(t *testing.T) {
 	c.want(destroyed, "cuCtxSynchronize")
 }
 
-// TestDevices: peers reach each other's memory, and addresses say whose they are.
+// TestDevices: peers reach each other's memory, and addresses say which device they belong to.
 func TestDevices(t *testing.T) {
 	_, cs := attachProcess(t, newServer(t, 2), 1)
 	c := cs[0]

@@ -22,10 +22,10 @@ func (w *twin) makeExecutable(symbol string, args ...any) (graph, exec uint64) {
 	return graph, u64(out[8:])
 }
 
-// TestTwinsFreed: graphs whose nodes name memory that was freed since are restored. What comes of them is what would have come of
-// them.
+// TestTwinsFreed: graphs with nodes that name memory that was freed since are restored. Their results are as without a
+// restore.
 func TestTwinsFreed(t *testing.T) {
-	const size = 3 << 20 // a span of its own: who asks for as much gets its addresses
+	const size = 3 << 20 // a span of its own: the next allocation of this size gets its addresses
 	begin := func(t *testing.T) (w *twin, a, b uint64) {
 		w = newTwin(t)
 		w.callBoth("cuCtxCreate_v2", uint64(ctxB), uint32(0), int32(1))

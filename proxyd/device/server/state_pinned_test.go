@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// sharer is a peer of this test whose only descriptor is pinned memory.
+// sharer is a peer of this test with pinned memory as its only descriptor.
 type sharer struct {
 	own
 	pinned *os.File

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// mixing has a kernel whose result tells in which order it ran, and how often: each thread makes many steps with its element.
+// mixing has a kernel with a result that tells in which order it ran, and how often: each thread makes many steps with
+// its element.
 const mixing = `.version 7.0
 .target sm_70
 .address_size 64

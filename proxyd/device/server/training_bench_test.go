@@ -31,8 +31,8 @@ type saying struct {
 	result  dispatch.Result
 }
 
-// direct is a process whose calls are made in the server's own: without shim, ring or another process. Its ring is nobody's: what the
-// server writes into one has to go somewhere.
+// direct is a process that makes its calls in the server's own process: without shim, ring or another process. Its ring
+// has no reader: what the server writes into a ring has to go somewhere.
 type direct struct {
 	*process
 }
@@ -175,7 +175,7 @@ func (r *trainer) closeServer(s *Server) {
 
 func (r *trainer) openDirect(s *Server) direct {
 	r.b.Helper()
-	ring, err := wire.Create(wire.Options{Spin: -1}) // nobody is at its other end
+	ring, err := wire.Create(wire.Options{Spin: -1}) // no process is at its other end
 	if err != nil {
 		r.b.Fatal(err)
 	}

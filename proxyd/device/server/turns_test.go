@@ -47,7 +47,7 @@ func TestTurns(t *testing.T) {
 	cs[0].must("cuCtxSynchronize")
 }
 
-// TestBusyNeighbour: a process whose queue is never empty gives way, too.
+// TestBusyNeighbour: a process with a queue that is never empty gives way, too.
 func TestBusyNeighbour(t *testing.T) {
 	s := newServer(t, 1)
 	_, busy := attachProcess(t, s, 1)

@@ -57,7 +57,7 @@ func TestCalls(t *testing.T) {
 	})
 }
 
-// TestRefused sends what nobody should believe. The service must not hear of it, and the
+// TestRefused sends what no server should believe. The service must not hear of it, and the
 // other side is told why.
 func TestRefused(t *testing.T) {
 	eachRealm(t, func(t *testing.T, as func(uid, gid uint32) munge.Coder) {
@@ -252,7 +252,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// TestMoreThanSaid: whoever announces a small request and sends a large one is not read.
+// TestMoreThanSaid: a peer that announces a small request and sends a large request is not read.
 func TestMoreThanSaid(t *testing.T) {
 	realm := mungetest.NewRealm()
 	s := &service{}

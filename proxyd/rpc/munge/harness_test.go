@@ -32,7 +32,7 @@ const (
 )
 
 // service is what stands behind the gate in these tests: gRPC's own health service, which
-// has a call with one reply and one whose reply streams.
+// has a call with a single reply and a call with a stream of replies.
 type service struct {
 	grpc_health_v1.UnimplementedHealthServer
 	hold chan struct{} // if not nil, Check waits for it

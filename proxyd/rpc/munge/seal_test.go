@@ -132,7 +132,7 @@ func TestForgedReplies(t *testing.T) {
 }
 
 // TestImpostor: a process that listens on the port without being root of this cluster answers for
-// nobody.
+// no daemon.
 func TestImpostor(t *testing.T) {
 	ours, theirs := mungetest.NewRealm(), mungetest.NewRealm()
 	other := dialServer(t, startServer(t, &munge.Gate{Node: "n1", Coder: theirs.As(0, 0)}, &service{}), "n1", ours.As(1001, 1001))

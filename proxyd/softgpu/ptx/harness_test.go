@@ -70,7 +70,7 @@ func (m *machine) mapAt(addr uint64, bytes []byte) []byte {
 	return own
 }
 
-// launchKernel runs a kernel whose parameters are 64-bit numbers.
+// launchKernel runs a kernel with 64-bit numbers as parameters.
 func (m *machine) launchKernel(kernel string, grid, block Dim3, params ...uint64) error {
 	m.tb.Helper()
 	k, err := m.p.Kernel(kernel)

@@ -31,7 +31,7 @@ func checkKernels(t *testing.T, m *Module) {
 	}
 }
 
-// compareWithLater checks that a text whose bodies are parsed later has the same variables and kernels as whole,
+// compareWithLater checks that a text with bodies that are parsed later has the same variables and kernels as whole,
 // the module that Parse has made of the text.
 func compareWithLater(t *testing.T, whole *Module, text string) {
 	t.Helper()

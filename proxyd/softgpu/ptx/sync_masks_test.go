@@ -148,7 +148,7 @@ func randomLanes(r *rand.Rand, tiles int) *warpLanes {
 		}
 		l.a[i], l.b[i] = uint32(r.IntN(4))+1<<31*uint32(r.IntN(2)), uint32(i)
 	}
-	// Who is read must be a member: the distance stays within one tile.
+	// The lane that is read must be a member: the distance stays within a tile.
 	for i := range of {
 		var all []int
 		for m := l.mask[i] & l.live; m != 0; m &= m - 1 {
@@ -220,8 +220,8 @@ func shflDistance(text string) func(i int, lane uint32) uint32 {
 	return nil
 }
 
-// memberKernel executes a synchronising instruction once for all lanes of a warp: those whose
-// fourth word is not 0 come to it by a branch of their own.
+// memberKernel executes a synchronising instruction once for all lanes of a warp: lanes with
+// a fourth word that is not 0 come to the instruction by a branch of their own.
 func memberKernel(text string) string {
 	return header + fmt.Sprintf(`
 .visible .entry k(.param .u64 in, .param .u64 out)

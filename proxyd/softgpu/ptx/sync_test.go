@@ -329,7 +329,7 @@ func TestGridSync(t *testing.T) {
 	}
 }
 
-// TestDeadlock: a barrier that nobody can open is a fault, not a hang.
+// TestDeadlock: a barrier that no warp can open is a fault, not a hang.
 func TestDeadlock(t *testing.T) {
 	m := bootMachine(t, perThread("mov.u32 %r, 0; setp.lt.u32 %p1, %t, 32; @%p1 bar.sync 1, 96;"))
 	m.mapAt(testOut, make([]byte, 4*64))

@@ -22,7 +22,7 @@ const (
 	testTexels = 0x50_0000_0000
 )
 
-// textureKernel stores %r of each thread, whose number is %t and %f, by an object %o.
+// textureKernel stores %r of each thread by an object %o. The thread's number is %t and %f.
 func textureKernel(body string) string {
 	return header + `
 .visible .entry k(.param .u64 out, .param .u64 object)

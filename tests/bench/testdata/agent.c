@@ -11,7 +11,7 @@
  *   fill MIB SEED    its memory is MIB mebibytes that SEED decides, and one that its rank decides too; answers "filled"
  *   gap 0            until the next line comes, which it takes for nothing else, it looks at the
  *                    clock; answers the nanoseconds that it stood still for at most
- *   stream HOST MS   answers bytes a second to HOST, whose agent was started with "serve"
+ *   stream HOST MS   answers bytes a second to HOST, where an agent was started with "serve"
  *   trips HOST MS    answers round trips a second of one byte
  */
 #define _GNU_SOURCE
@@ -373,7 +373,7 @@ static void answer_peer(int fd)
 	while ((n = read(fd, block, sizeof(block))) > 0)
 		got += (uint64_t)n;
 	if (write(fd, &got, sizeof(got)) < 0)
-		return; /* of round trips nobody wants to know */
+		return; /* of round trips the answer is not used */
 }
 
 static void serve_peers(void)

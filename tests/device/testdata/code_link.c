@@ -56,7 +56,7 @@ int main(void)
 	OK(cuMemcpyDtoH(&v, p, 4));
 	printf("%u\n", v);
 
-	/* What nobody defines is refused, and said. */
+	/* What no module defines is refused, and said. */
 	OK(cuLinkCreate(2, names, values, &alone));
 	HOLDS(errors[0] == 0);
 	OK(cuLinkAddData(alone, CU_JIT_INPUT_PTX, (void *)caller, sizeof(caller), "caller", 0, NULL, NULL));

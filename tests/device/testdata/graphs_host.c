@@ -89,7 +89,7 @@ int main(void)
 	printf("%d of 20\n", atomic_load(&sum));
 	WANT(CUDA_ERROR_INVALID_VALUE, cuLaunchHostFunc(a, NULL, NULL));
 	WANT(CUDA_ERROR_INVALID_VALUE, cuStreamAddCallback(a, print_status, &a, 1));
-	/* One that is still owed at the end keeps nobody. */
+	/* A function that is still owed at the end does not keep the program. */
 	atomic_store(&open, 0);
 	OK(cuLaunchHostFunc(a, wait_for, &open));
 	return (0);

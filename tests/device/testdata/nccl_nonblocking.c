@@ -52,7 +52,7 @@ static void run_rank(struct rank *r)
 	OK(cuStreamSynchronize(r->stream));
 	NOK(ncclCommDestroy(r->comm));
 
-	/* One that nobody else comes to can be given up. */
+	/* A communicator to which no other rank comes can be given up. */
 	NOK(ncclGetUniqueId(&id));
 	NWANT(ncclInProgress, ncclCommInitRankConfig(&lone, 2, id, 0, &config));
 	NOK(ncclCommAbort(lone));

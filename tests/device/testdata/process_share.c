@@ -82,7 +82,7 @@ int main(void)
 		HOLDS(read(pipes[i][0], &where[i], sizeof(where[i])) == sizeof(where[i]));
 		HOLDS(where[i] == where[0]);
 	}
-	use_device(9); /* nobody is left, and the parent may be one too */
+	use_device(9); /* no process is left, and the parent may be a process of the device, too */
 	puts("done");
 	return (0);
 }

@@ -30,7 +30,7 @@ static unsigned int compute_words(unsigned int seed)
 	return (h);
 }
 
-/* A child that has its parent's end of everything, for as long as somebody has the other end of a pipe. */
+/* A child that has its parent's end of everything, for as long as a process has the other end of a pipe. */
 static void hold_parent(void)
 {
 	int ends[2], n;

@@ -106,7 +106,7 @@ int main(void)
 	second = make_leaving(&other, 5);
 	third = make_leaving(&kept, 7);
 	inner = make_whole(mine, &graph);
-	/* Who frees what another graph leaves. */
+	/* A graph that frees what another graph leaves. */
 	OK(cuGraphCreate(&freeing, 0));
 	OK(cuGraphAddMemFreeNode(&node, freeing, NULL, 0, other));
 	OK(cuGraphInstantiate(&exec, freeing, 0));
@@ -128,7 +128,7 @@ int main(void)
 		OK(cuGraphLaunch(exec, s));
 		OK(cuStreamSynchronize(s));
 		if (step % 10 == 9) {
-			/* It comes and goes, and its address is somebody else's for a while. */
+			/* The memory comes and goes, and other memory has its address for a while. */
 			OK(cuGraphExecDestroy(first));
 			OK(cuMemAlloc(&extra, SIZE));
 			first = make_leaving(&left, step);

@@ -3,7 +3,7 @@
 
 /*
  * What all workloads share: options, ranks, their devices and communicators. Ranks are threads of one process (--ranks 4), processes
- * that it forks (--ranks 4 --processes), or processes that somebody else starts, one each: by RANK and WORLD_SIZE, or by
+ * that it forks (--ranks 4 --processes), or processes that a launcher starts, one each: by RANK and WORLD_SIZE, or by
  * Slurm's srun. In the last case all of them see --id-file, a path that only this run uses, where the communicator's id is left.
  */
 #ifndef RANKS_H

@@ -3,9 +3,9 @@
 
 /*
  * No model, but the ways in which work can be ordered: threads with streams of their own, events between all of them, memory that is allocated in
- * a stream, a graph by capture whose kernel gets other parameters before each launch and which is sometimes updated as a whole, a graph
- * built node by node, values written and waited for, functions of the host. With several ranks the captured graph adds a square
- * of all ranks. A step is
+ * a stream, a graph by capture, with a kernel that gets other parameters before each launch and which is sometimes updated as a
+ * whole, a graph built node by node, values written and waited for, functions of the host. With several ranks the captured graph
+ * adds a square of all ranks. A step is
  *
  *	main      begin ─┬────────────────────────┬─ graphs ─ write ──────┬─ host function ─ copy to the host
  *	worker i         └─ a ─┬─ a ─────┬─ a ────┘           └ wait ─ side ┘

@@ -73,7 +73,8 @@ func (p *play) waitUntilQuiet() {
 // hidden is what differs from run to run: where the fake's own heap is.
 var hidden = regexp.MustCompile(`0x[57][0-9a-f]{11}`)
 
-// TestCalls compares what the driver is asked for, call by call, with what it was when somebody last looked at that.
+// TestCalls compares what the driver is asked for, call by call, with what it was when the file of calls was last
+// looked at.
 func TestCalls(t *testing.T) {
 	l := newFakeLibrary(t)
 	log := filepath.Join(t.TempDir(), "calls")
@@ -150,8 +151,9 @@ func scriptCalls(t *testing.T) map[string]int {
 // ending are calls that end something.
 var ending = regexp.MustCompile(`Destroy|Unload|Release|Free|Unmap|Unregister`)
 
-// TestErrors has each of the driver's calls fail, each time that the script makes it: somebody is told, by the driver's number,
-// and nothing is left. Where ending something fails, it has ended even so, and not everybody is told.
+// TestErrors has each of the driver's calls fail, each time that the script makes it: the caller is told, by the
+// driver's number, and nothing is left. Where ending something fails, it has ended even so, and not each caller is
+// told.
 func TestErrors(t *testing.T) {
 	l := newFakeLibrary(t)
 	calls := scriptCalls(t)

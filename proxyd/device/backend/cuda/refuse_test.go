@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/backendtest"
 )
 
-// TestVariablesMoved: a restored module whose variables are elsewhere is refused by their names, unless that was allowed.
+// TestVariablesMoved: a restored module with variables elsewhere is refused by their names, unless that was allowed.
 func TestVariablesMoved(t *testing.T) {
 	l := newFakeLibrary(t)
 	b, err := Open(Config{Library: l.Path})

@@ -39,7 +39,7 @@ func TestReserve(t *testing.T) {
 		t.Errorf("of another library: %#x, %v", at, err)
 	}
 
-	// Owners whose contexts are made in turns have addresses as if they were alone.
+	// Owners that make contexts in turns have addresses as if they were alone.
 	var places [2][]uint64
 	for range 3 {
 		for i := range places {

@@ -158,8 +158,8 @@ func (p *play) graph() (*backend.Graph, error) {
 	return g, err
 }
 
-// script is a program's life, with each kind of call in it. A step whose work goes on behind it waits for it, so that the driver's calls
-// come in one order.
+// script is a program's life, with each kind of call in it. A step with work that goes on afterwards waits for that
+// work, so that the driver's calls come in one order.
 var script = []act{
 	{"space", func(p *play) (err error) {
 		p.space, err = p.b.Devices()[0].NewSpace(backend.SpaceConfig{Memory: 64 << 20})

@@ -162,7 +162,7 @@ func TestSwapLent(t *testing.T) {
 	}
 }
 
-// TestSwapNone: where nothing can leave, who asks for more is told.
+// TestSwapNone: where nothing can leave, a process that asks for more is told.
 func TestSwapNone(t *testing.T) {
 	d, all := makeTenants(t, 2)
 	if err := all[0].Map(); err != nil {

@@ -87,7 +87,7 @@ func (p *player) gather(t *testing.T) {
 	}
 }
 
-// TestTeamProcesses: a team of two processes, whose memory is in pieces.
+// TestTeamProcesses: a team of two processes, with memory in pieces.
 func TestTeamProcesses(t *testing.T) {
 	const variable = "SINGULARITY_TEST_TEAM"
 	l := newFakeLibrary(t)
@@ -150,7 +150,7 @@ func oneOfTwo(t *testing.T, b *Backend, id backend.TeamID, member int) {
 	}
 }
 
-// TestTeamGivenUp: who waits for a member that does not come can be told to stop, and nothing is left of it.
+// TestTeamGivenUp: the wait for a member that does not come can be stopped, and nothing is left of the team.
 func TestTeamGivenUp(t *testing.T) {
 	b := openTeams(t, newFakeLibrary(t))
 	d := b.list[0]
@@ -169,7 +169,7 @@ func TestTeamGivenUp(t *testing.T) {
 	}
 }
 
-// TestTeamTooLate: who joins a team when the backend is being closed does not outlive it.
+// TestTeamTooLate: a member that joins when the backend is being closed does not outlive the backend.
 func TestTeamTooLate(t *testing.T) {
 	b := openTeams(t, newFakeLibrary(t))
 	d := b.list[0]

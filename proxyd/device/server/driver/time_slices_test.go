@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// scriptedSpace is a space whose work is what the test says.
+// scriptedSpace is a space with the work that the test says.
 type scriptedSpace struct {
 	backend.Space
 	state backend.WorkState
@@ -110,8 +110,8 @@ func TestTurnEnds(t *testing.T) {
 	}
 }
 
-// TestTurnIsTaken: programs that have nothing to do with each other interrupt each other, also one that had the device for long before; who
-// waits first is not passed over by those that meet the holder.
+// TestTurnIsTaken: programs that have nothing to do with each other interrupt each other, also a program that had the
+// device for long before; the program that waits first is not passed over by programs that meet the holder.
 func TestTurnIsTaken(t *testing.T) {
 	r := newTurnRig(t, 3)
 	r.spaces[0].Meet("pair")

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Some ranks of a communicator whose others are elsewhere:
+ * Some ranks of a communicator; the rest is elsewhere:
  *
  *	hosts FIRST COUNT ALL FILE
  *

@@ -3,7 +3,7 @@
 
 /*
  * A program that calls until a call fails, and prints with what. Without an argument it comes back with another pipe than it went
- * with, as CRIU makes it: the descriptor is the same, and nobody reads.
+ * with, as CRIU makes it: the descriptor is the same, and has no reader.
  */
 #include "../check.h"
 

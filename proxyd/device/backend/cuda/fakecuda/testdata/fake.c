@@ -268,7 +268,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 	return (told);
 }
 
-/* A device's primary context is one for all who have it. */
+/* A device's primary context is the same for all that retain it. */
 static struct { CUcontext ctx; int users; } primary[DEVICES];
 static pthread_mutex_t primaries = PTHREAD_MUTEX_INITIALIZER;
 
