@@ -73,7 +73,7 @@ func TestCompleteOnce(t *testing.T) {
 		if a, b := <-opened, <-opened; a == b {
 			t.Errorf("both calls return %v", a)
 		}
-		want := map[string]int{"meet n2": 1, "meet n3": 1, "open n2": 1, "open n3": 1}
+		want := map[string]int{"reconnect_devices n2": 1, "reconnect_devices n3": 1, "unlock n2": 1, "unlock n3": 1}
 		if !maps.Equal(r.asked, want) {
 			t.Fatalf("calls %v, want %v", r.asked, want)
 		}
@@ -87,7 +87,7 @@ func TestCompleteAfterRestart(t *testing.T) {
 	if did, err := j.restore.takeSteps(t.Context(), j.run.Snapshot(), nodeReports); err != nil || !did {
 		t.Fatal(did, err)
 	}
-	if got := slices.Sorted(maps.Keys(r.asked)); !slices.Equal(got, []string{"open n2", "open n3"}) {
+	if got := slices.Sorted(maps.Keys(r.asked)); !slices.Equal(got, []string{"unlock n2", "unlock n3"}) {
 		t.Errorf("%v", got)
 	}
 }
@@ -113,7 +113,7 @@ type failingServer struct{}
 func (failingServer) Reconnect(context.Context, map[int]string) error { return errors.New("no route") }
 
 // TestConnectSharedNode: capsules that share a node connect to each other, and the error of a capsule's server ends the
-// wait of the others.
+// wait of the other servers.
 func TestConnectSharedNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a server that waits for ever fails the test at once
 		var told sync.WaitGroup
