@@ -68,7 +68,7 @@ var corpusPackages = []string{
 	// notebooks, workflows, films
 	"jupyter-nbconvert", "python3-ipykernel", "snakemake", "ffmpeg",
 	// what talks to servers and terminals
-	"mosquitto", "mosquitto-clients", "wrk", "zsh", "expect", //nolint:misspell // the name of the broker
+	"mosquitto", "mosquitto-clients", "wrk", "zsh", "expect", "tmux", "less", "vim-tiny", //nolint:misspell // the name of the broker
 	// tools
 	"sqlite3", "sox", "libsox-fmt-base", "flac", "imagemagick", "gnuplot-nox", "zstd", "xz-utils", "rsync", "socat",
 	"stress-ng", "git", "parallel", "bc", "busybox-static", "restic", "gojq", "pari-gp", "ripgrep", "cadical",
