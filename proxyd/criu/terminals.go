@@ -99,6 +99,9 @@ func (r *restorer) handTerminals(c *command) ([]*os.File, error) {
 	} else if failed := c.as.onThread(makeAll); failed != nil {
 		err = failed
 	}
+	if err == nil {
+		err = r.nameSessions(c, all)
+	}
 	if err != nil {
 		closeAll(made)
 		return nil, err
@@ -108,7 +111,7 @@ func (r *restorer) handTerminals(c *command) ([]*os.File, error) {
 		c.args = append(c.args, "--inherit-fd", fmt.Sprintf("fd[%d]:%s", firstFree+len(c.files)+2*i, t.handedName()))
 	}
 	c.files = append(slices.Clone(c.files), made...)
-	return made, r.nameSessions(c, all)
+	return made, nil
 }
 
 // nameSessions tells libsingshim-criu.so which sessions have which terminals, and which processes have none.
