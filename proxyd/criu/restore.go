@@ -69,10 +69,7 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 		return fail(err)
 	}
 	group := cgroup(p.Cgroup)
-	if err := group.endLeftovers(ctx, p.Init); err != nil {
-		return fail(err)
-	}
-	if err := img.checkRoom(p.Init); err != nil {
+	if err := img.makeRoom(ctx, p.Init, group); err != nil {
 		return fail(err)
 	}
 	frozen, err := group.isFrozen()
@@ -328,8 +325,11 @@ func (i *Image) checkSound() error {
 	return nil
 }
 
-// checkRoom tells whether the PIDs of i are free in a capsule.
-func (i *Image) checkRoom(init int) error {
+// makeRoom ends what is left of an earlier restore of i, and returns an error if the PIDs of i are not free in a capsule.
+func (i *Image) makeRoom(ctx context.Context, init int, group cgroup) error {
+	if err := group.endLeftovers(ctx, init); err != nil {
+		return err
+	}
 	members, err := membersOf(init)
 	if err != nil {
 		return fmt.Errorf("the capsule: %w", err)
