@@ -30,7 +30,7 @@ type storm struct {
 	ended          int               // jobs that were right, and have been replaced
 	held           map[*counter]bool // the last request for it leaves it held, or may
 	forgets        bool              // slurmctld was killed: it launches again what it had just launched, which a node refuses
-	off            map[string]bool   // nodes that have failed
+	broken         map[string]string // how nodes were lost: "fail" or "cut"
 	judged         verdicts
 	spent          map[string]time.Duration // time that events took, by their names
 }
@@ -113,10 +113,10 @@ func killDaemon(command ...string) func(context.Context, *storm, *counter) error
 func loseNode(verb string) func(context.Context, *storm, *counter) error {
 	return func(ctx context.Context, s *storm, _ *counter) error {
 		node := s.nodes[s.rng.IntN(len(s.nodes))]
-		if s.off[node] { // it has failed already
+		if was := s.broken[node]; was == "fail" || was == verb { // there is nothing left to break
 			return nil
 		}
-		s.down, s.off[node] = max(s.down, 3), verb == "fail"
+		s.down, s.broken[node] = max(s.down, 3), verb
 		_, err := s.Run(ctx, verb, node)
 		return err
 	}
@@ -198,7 +198,7 @@ func (s *storm) mendFaults(ctx context.Context) error {
 	if s.down--; s.down > 0 {
 		return nil
 	}
-	clear(s.off)
+	clear(s.broken)
 	return s.healAll(ctx)
 }
 
@@ -227,7 +227,7 @@ func (w *world) runStorm(t *testing.T) {
 	t.Logf("%d jobs, %d events", *randomJobs, *randomEvents)
 	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Minute+time.Duration(*randomEvents)*10*time.Second)
 	defer cancel()
-	s := &storm{world: w, rng: rand.New(rand.NewPCG(*seed, 2)), held: map[*counter]bool{}, off: map[string]bool{}, spent: map[string]time.Duration{}}
+	s := &storm{world: w, rng: rand.New(rand.NewPCG(*seed, 2)), held: map[*counter]bool{}, broken: map[string]string{}, spent: map[string]time.Duration{}}
 	if err := w.reloadConfiguration(ctx, ""); err != nil {
 		t.Fatal(err)
 	}
