@@ -29,12 +29,14 @@
  *
  * The queue is a memfd, and its file offset is where the first byte is. proxyd finds it by its name among the descriptors of
  * this process (proxyd/checkpoint/processes/input.go), saves what is in it, and at a restore puts that into the queue of
- * the new warden. Whenever this process waits, it holds no byte outside of the queue.
+ * the new warden. This process holds no byte outside of the queue.
  *
  * If the input had ended by then, proxyd seals the new queue: nothing comes after it, whatever slurmstepd has. An srun that
  * reads a file itself (--input=FILE) begins it again in the new run.
  */
 #define QUEUE_NAME "sing-input"
+
+enum { PIECE = 64 * 1024 };
 
 static const off_t MOST = 64 * 1024 * 1024; /* 2 MB for each checkpoint, of a task that reads nothing */
 
@@ -160,16 +162,6 @@ static size_t read_piece(struct input *in, char bytes[PIPE_BUF])
 	return (n > 0 ? (size_t)n : 0);
 }
 
-/* Append a piece to the queue. */
-static bool append_piece(struct input *in, const char *bytes, size_t n)
-{
-	if (pwrite(in->queue, bytes, n, in->end) != (ssize_t)n)
-		return (false); /* what was written of it is written over by the next */
-	in->end += (off_t)n;
-
-	return (true);
-}
-
 /* The program has closed its input. */
 static void abandon_input(struct input *in)
 {
@@ -209,23 +201,27 @@ static bool pass_queued(struct input *in)
 	return (true);
 }
 
-/* Pass on what comes from slurmstepd. Returns whether there was something. */
+/*
+ * Pass on what comes from slurmstepd. Returns whether there was something. Bytes go from pipe to pipe: this process can be
+ * killed at any moment, and none is lost.
+ */
 static bool pass_new(struct input *in)
 {
-	char bytes[PIPE_BUF];
-	const size_t n = read_piece(in, bytes);
+	ssize_t n;
 
-	if (n == 0)
+	if (in->from < 0 || !events_at(in->from, POLLIN))
 		return (false);
-	while (!write_piece(in, bytes, n)) {
-		struct pollfd p = { .fd = in->to, .events = POLLOUT };
+	n = splice(in->from, NULL, in->to, NULL, PIECE, SPLICE_F_NONBLOCK);
+	if (n == 0)
+		close_end(&in->from);
+	else if (n < 0 && errno == EPIPE)
+		abandon_input(in);
+	else if (n < 0 && errno == EAGAIN)
+		in->full = true; /* the program has made its pipe smaller */
+	else if (n < 0 && errno != EINTR)
+		close_end(&in->from);
 
-		if (in->to < 0 || append_piece(in, bytes, n))
-			return (false);
-		poll(&p, 1, -1); /* without memory for the queue: until the program reads */
-	}
-
-	return (true);
+	return (n > 0);
 }
 
 /* Put what comes from slurmstepd into the queue, if the program reads. What the queue does not take stays in slurmstepd's pipe. */
