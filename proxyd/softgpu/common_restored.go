@@ -96,6 +96,7 @@ func (d *device) useBlock(b backend.SpaceBlock, f func(a *arena, at uint64) bool
 		return false
 	}
 	defer s.reclaimer.openAgain()
+	defer s.reclaimer.forgetWrites(writes{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a, at, err := findBlock(s, b.ID)

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
 )
 
 // maxCopy bounds a copy, so that no product of its numbers overflows.
@@ -105,7 +106,11 @@ func (c *cudaContext) copyTask(p backend.Copy) (task, error) {
 			uses = append(uses, s.space.spacesHolding(backend.Addr(s.first), 1)...)
 		}
 	}
-	return task{run: run, uses: withoutDuplicates(uses)}, nil
+	wrote := readsOnly
+	if dst.host == nil {
+		wrote.where = []splice.Span{{Base: dst.first, Size: dst.pitch*(dst.rows*(d-1)+h-1) + w}}
+	}
+	return task{run: run, uses: withoutDuplicates(uses), wrote: wrote}, nil
 }
 
 func copyRow(dst side, to uint64, src side, from, n uint64) error {
@@ -218,7 +223,8 @@ func (c *cudaContext) fillTask(f backend.Fill) (task, error) {
 	if row == 0 {
 		return task{}, nil
 	}
-	if err := c.space.checkRange(f.Addr, f.Pitch*(h-1)+row); err != nil {
+	size := f.Pitch*(h-1) + row
+	if err := c.space.checkRange(f.Addr, size); err != nil {
 		return task{}, err
 	}
 	var unit [4]byte
@@ -236,7 +242,7 @@ func (c *cudaContext) fillTask(f backend.Fill) (task, error) {
 			}
 		}
 		return nil
-	}, uses: c.space.spacesHolding(f.Addr, f.Pitch*(h-1)+row)}, nil
+	}, uses: c.space.spacesHolding(f.Addr, size), wrote: writes{fillWriter, []splice.Span{{Base: uint64(f.Addr), Size: size}}}}, nil
 }
 
 // exchangeTask checks a collective's buffers.
@@ -261,14 +267,14 @@ func (c *cudaContext) exchangeBytes(of *operation, buffers []backend.Buffer, beg
 	// The exchange may go on after the space was closed, so the exchange holds the bytes, not the stream's
 	// operation.
 	s := c.space
-	op := &operation{foreign: true}
+	op := &operation{foreign: true, wrote: writesOf(buffers)}
 	var uses []*space
 	for _, b := range buffers {
 		uses = append(uses, s.spacesHolding(b.Addr, b.Size)...)
 	}
 	uses = withoutDuplicates(uses)
 	// Until the bytes are pinned, the spaces do not leave their devices: what is foreign does not keep them.
-	here := &operation{}
+	here := &operation{wrote: readsOnly}
 	for _, u := range uses {
 		u.beginOperation(here)
 		u.beginOperation(op)

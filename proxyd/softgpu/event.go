@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
 )
 
 // event stands for a point in a stream's work.
@@ -185,7 +186,7 @@ func (st *stream) Write(a backend.Addr, size int, value uint64) error {
 				storeWord(b[0], value)
 			}
 			return err
-		}, uses: c.space.spacesHolding(a, uint64(size))}, c.checkWord(a, size)
+		}, uses: c.space.spacesHolding(a, uint64(size)), wrote: writes{wordWriter, []splice.Span{{Base: uint64(a), Size: uint64(size)}}}}, c.checkWord(a, size)
 	})
 }
 
@@ -195,7 +196,7 @@ func (st *stream) WaitValue(a backend.Addr, size int, value uint64, cond backend
 		if cond > backend.Nor {
 			return task{}, fmt.Errorf("wait for a value: condition %d: %w", cond, backend.InvalidValue)
 		}
-		return task{run: func(op *operation) error { return c.waitValue(op, a, size, value, cond) }}, c.checkWord(a, size)
+		return task{run: func(op *operation) error { return c.waitValue(op, a, size, value, cond) }, wrote: readsOnly}, c.checkWord(a, size)
 	})
 }
 

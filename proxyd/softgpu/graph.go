@@ -244,11 +244,11 @@ func (r *run) carryOut(t task) {
 		return
 	}
 	defer g.Leave()
-	op, uses := &operation{}, t.uses
+	op := &operation{uses: t.uses, wrote: t.wrote}
 	if t.late {
-		uses = withoutDuplicates(append(r.context.space.spacesInSight(), uses...))
+		op.uses = withoutDuplicates(append(r.context.space.spacesInSight(), t.uses...))
 	}
-	for _, u := range uses {
+	for _, u := range op.uses {
 		u.beginOperation(op)
 		defer u.reclaimer.endOperation(op)
 	}

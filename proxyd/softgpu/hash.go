@@ -99,7 +99,7 @@ func (s *space) hashBlock(h *hasher, id backend.BlockID) (sum backend.Hash, err 
 	if err != nil {
 		return sum, err
 	}
-	if !s.guardBytes(func() { sum = a.sumBlock(h, b) }) {
+	if !guardReading(s, func() { sum = a.sumBlock(h, b) }) {
 		return sum, errClosed
 	}
 	return sum, nil

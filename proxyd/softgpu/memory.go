@@ -127,8 +127,13 @@ func (s *space) afterMarks(over *mark, marks []*mark, f func()) {
 }
 
 // guardBytes calls f, which touches the space's bytes outside of any operation, unless the space is closed.
-func (s *space) guardBytes(f func()) bool {
-	op := &operation{}
+func (s *space) guardBytes(f func()) bool { return guardOperation(s, &operation{}, f) }
+
+// guardReading is guardBytes for a function that writes nothing.
+func guardReading(s *space, f func()) bool { return guardOperation(s, &operation{wrote: readsOnly}, f) }
+
+// guardOperation is guardBytes with f as an operation.
+func guardOperation(s *space, op *operation, f func()) bool {
 	s.beginOperation(op)
 	defer s.reclaimer.endOperation(op)
 	if s.isClosed() {

@@ -56,7 +56,7 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 	}
 	s.at.Store(d)
 	s.ctx, s.cancel = context.WithCancel(d.backend.ctx)
-	s.table.engine = d.backend.engine.newAddresses()
+	s.table.engine, s.table.reclaimer = d.backend.engine.newAddresses(), &s.reclaimer
 	s.ledger.Ledger = ledger.New(cfg.Base, cfg.Size, cfg.Memory, func(_ backend.Addr, n uint64) (*arena, error) { return makeArena(n) })
 	s.ledger.SharedBytes = func(m backend.SharedMemory, n uint64, own bool) (*arena, error) {
 		return d.backend.restoreShared(s, m, n, own)
@@ -121,6 +121,7 @@ func (s *space) Move(to backend.Device) error {
 	}
 	was.holdings.spaces = withoutSpace(was.holdings.spaces, s)
 	s.held = 0
+	s.reclaimer.forgetWrites(writes{}) // devices hash with keys of their own
 	s.at.Store(d)
 	return nil
 }

@@ -34,7 +34,8 @@ type splicer struct {
 	why     map[string]uint64 // launches that ran for their space, by the reason
 	since   uint64            // launches since a result was taken
 	twist   spliceTwist
-	copying func(*space) // of tests: called when the bytes of a result are about to be copied; nil: nothing
+	hashed  func(splice.Span) // of tests: called when memory was read for a record; nil: nothing
+	copying func(*space)      // of tests: called when the bytes of a result are about to be copied; nil: nothing
 }
 
 // spliceTwist is a deliberate mistake. Tests make these mistakes to see that the programs find them.
@@ -48,6 +49,7 @@ const (
 	anyTime                // other work of the space may run at the same time
 	anyEffects             // a result is kept although the kernel has asked something of the host
 	anyStart               // other work of the space may begin while a result is copied
+	anyNote                // what is known of memory is added to although other work has begun meanwhile
 	lastTwist
 )
 
@@ -113,19 +115,13 @@ func (x *splicer) countOwn(why string) {
 	x.why[why]++
 }
 
-// accesses is what a launch has accessed, and asked of the host.
-type accesses struct {
-	reads, writes []splice.Span // whole pieces of memory
-	effects       bool
-}
-
 // attempt is a launch that may take a result, or leave one.
 type attempt struct {
 	*splicer
 	space     *space
 	operation *operation
 	others    int // spaces that may launch the same
-	begun     uint64
+	at        moment
 	holds     bool // other work of the space waits
 	site      splice.Site
 	plan      splice.Plan
@@ -144,7 +140,7 @@ func launchOnce(s *space, op *operation, f *function, spec launch, done backend.
 	}
 	a := d.beginAttempt(s, op, f, &spec, done)
 	if a == nil {
-		return s.carryOutLaunch(op, f.kernel, spec, done, fifo)
+		return carryOutNoted(s, op, f.kernel, spec, done, fifo)
 	}
 	if a.plan.Compare {
 		if taken, err := a.takeResult(); taken || err != nil {
@@ -158,10 +154,8 @@ func launchOnce(s *space, op *operation, f *function, spec launch, done backend.
 		spec.parts = cutSpans(a.spans, a.plan.Cost)
 	case a.plan.Compare:
 		spec.parts = a.plan.Parts
-	default:
-		spec.seen = nil
 	}
-	err := s.carryOutLaunch(op, f.kernel, spec, done, fifo)
+	err := carryOutNoted(s, op, f.kernel, spec, done, fifo)
 	all.Add(a.issued.Load())
 	switch {
 	case err != nil:
@@ -220,8 +214,8 @@ func (d *device) countOthers(s *space) (others, alike int) {
 
 // makeRecord makes the record of a launch. It returns why there is none, or "".
 func (a *attempt) makeRecord(f *function, spec *launch) string {
-	begun, alone := a.space.reclaimer.isAlone(a.operation)
-	if a.begun = begun; !alone && a.twist != anyTime {
+	at, alone := a.space.reclaimer.isAlone(a.operation)
+	if a.at = at; !alone && a.twist != anyTime {
 		return whyOther
 	}
 	bases, ok := a.space.table.pointedSpans(spec.params)
@@ -277,8 +271,8 @@ func (a *attempt) hashRecord(spec *launch) {
 		addWord(h, x.Base)
 		addWord(h, x.Size)
 		if a.twist != anyBytes {
-			b, _ := presentBytes(a.space, x)
-			a.hashSpan(h, x, b)
+			sum := a.sumSpan(x)
+			h.Write(sum[:])
 		}
 	}
 	h.Sum(a.record[:0])
@@ -287,7 +281,7 @@ func (a *attempt) hashRecord(spec *launch) {
 // holdOthers keeps other work of the space from beginning, so that it sees and changes none of the bytes that are copied.
 // It returns false if some has begun since the bytes were hashed. letOthersBegin follows in any case.
 func (a *attempt) holdOthers() bool {
-	a.holds = a.space.reclaimer.holdOthers(a.operation, a.begun)
+	a.holds = a.space.reclaimer.holdOthers(a.operation, a.at)
 	return a.holds || a.twist == anyTime
 }
 
@@ -325,7 +319,7 @@ func (a *attempt) takeResult() (bool, error) {
 	k := kept.(*keptLaunch)
 	defer k.Drop()
 	a.beginCopying()
-	copied, err := writeResult(a.space, k)
+	copied, err := a.writeResult(k)
 	if err != nil {
 		return false, err
 	}
@@ -349,7 +343,9 @@ func (a *attempt) keepResult() {
 	why := a.learnReads(alone)
 	if why == whyBytes {
 		a.beginCopying()
+		at, _ := a.space.reclaimer.isAlone(a.operation)
 		k := readResult(a.space, &a.seen)
+		a.space.reclaimer.noteResult(a.operation, at, k.contents)
 		k.issued = a.issued.Load()
 		a.mu.Lock()
 		a.results.Keep(splice.Rank(a.space.number), a.record, a.others, k)

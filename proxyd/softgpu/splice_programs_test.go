@@ -117,9 +117,9 @@ type spliceProgram struct {
 	// once is how many launches, in 6 steps of 3 ranks, take another rank's result. More than 0 is the rung "splice". The
 	// first launch may only teach what a kernel reads.
 	once             onDevices
-	steps            int  // 0: 6
-	any              bool // that depends on what runs at the same time
-	bases            bool // ranks begin at different addresses, as processes that see all GPUs
+	steps            int   // 0: 6
+	any              bool  // that depends on what runs at the same time
+	bases            []int // of the ranks, if they begin at different addresses, as processes that see all GPUs
 	step, then, last func(r *spliceRank)
 }
 
@@ -501,7 +501,7 @@ var splicePrograms = []spliceProgram{
 		r.failOn(r.st.Synchronize(r.Context()))
 		r.failOn(x.Destroy())
 	}},
-	{name: "16 the update reads a peer's memory", bases: true, once: onDevices{0, 0}, step: func(r *spliceRank) {
+	{name: "16 the update reads a peer's memory", bases: []int{0, 1, 2}, once: onDevices{0, 0}, step: func(r *spliceRank) {
 		next := r.peers[(r.rank+1)%len(r.peers)]
 		if r.step == 0 {
 			r.failOn(r.AllowPeer(next.space))
@@ -514,7 +514,7 @@ var splicePrograms = []spliceProgram{
 		r.copyOut(r.st, r.pinMemory(), 4)
 		r.runKernel("axpy", whole, r.at[weights], r.at[moments], 3)
 	}},
-	{name: "19 threads of a process, each with a GPU of its own", bases: true, once: onDevices{0, 0}, step: func(r *spliceRank) {
+	{name: "19 threads of a process, each with a GPU of its own", bases: []int{0, 1, 2}, once: onDevices{0, 0}, step: func(r *spliceRank) {
 		r.trainStep()
 		r.runKernel("axpy", whole, r.at[weights], r.at[grads], 3)
 	}},

@@ -4,7 +4,7 @@
 package softgpu
 
 import (
-	"hash"
+	"crypto/sha256"
 	"slices"
 	"sync/atomic"
 
@@ -20,10 +20,17 @@ import (
 
 // keptLaunch is what a launch has written.
 type keptLaunch struct {
-	parts  []keptPart
-	issued uint64
-	taken  bool
-	users  atomic.Int32
+	parts    []keptPart
+	contents []keptContent
+	issued   uint64
+	taken    bool
+	users    atomic.Int32
+}
+
+// keptContent is what a piece of memory holds that the launch has written.
+type keptContent struct {
+	at splice.Span
+	is *splice.Content
 }
 
 // keptPart is a part of it: a copy of its bytes, or a block of common memory.
@@ -79,7 +86,7 @@ func (d *device) findWholeBlock(s *space, at backend.Addr, n uint64) (a *arena, 
 
 // readResult returns what a launch has written. The memory is there, and no other work uses it meanwhile.
 func readResult(s *space, seen *accesses) *keptLaunch {
-	k := &keptLaunch{}
+	k := &keptLaunch{contents: nameContents(seen.writes)}
 	k.Hold()
 	d := lockDeviceOf(s)
 	defer d.mu.Unlock()
@@ -125,8 +132,22 @@ func (d *device) shareBlock(s *space, at backend.Addr, n uint64) *pages.Block {
 	return c
 }
 
-// writeResult gives a space the bytes of a result, and returns how many were copied. No other work uses the space.
-func writeResult(s *space, k *keptLaunch) (copied uint64, err error) {
+// writeResult gives the attempt's space the bytes of a result, and returns how many were copied.
+func (a *attempt) writeResult(k *keptLaunch) (copied uint64, err error) {
+	r := &a.space.reclaimer
+	at, _ := r.isAlone(a.operation)
+	if copied, err = writeBytes(a.space, k); err != nil {
+		return copied, err
+	}
+	if !slices.Contains(r.blind, takingWriter) {
+		r.noteResult(a.operation, at, k.contents)
+	}
+	a.operation.wrote = writes{by: takingWriter} // all of it was told
+	return copied, nil
+}
+
+// writeBytes gives a space the bytes of a result, and returns how many were copied. No other work uses the space.
+func writeBytes(s *space, k *keptLaunch) (copied uint64, err error) {
 	d := lockDeviceOf(s)
 	defer d.mu.Unlock()
 	for _, p := range k.parts {
@@ -165,8 +186,10 @@ func (d *device) showKept(s *space, p keptPart) bool {
 	return true
 }
 
-// hashSpan adds the bytes of a piece of memory to a record. The bytes of blocks that are common memory are read once.
-func (a *attempt) hashSpan(h hash.Hash, x splice.Span, b []byte) {
+// hashSpan hashes a piece of memory. The bytes of blocks that are common memory are read once.
+func (a *attempt) hashSpan(x splice.Span) (out splice.Sum) {
+	b, _ := presentBytes(a.space, x)
+	h := sha256.New()
 	eachBlock(x, func(at backend.Addr, n uint64) {
 		sum := func() [16]byte {
 			a.read += n
@@ -180,6 +203,8 @@ func (a *attempt) hashSpan(h hash.Hash, x splice.Span, b []byte) {
 		}
 		h.Write(tag[:])
 	})
+	h.Sum(out[:0])
+	return out
 }
 
 // commonBlock is the common bytes that a whole block shows, or nil.

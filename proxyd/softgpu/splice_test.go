@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -106,7 +107,7 @@ func (r *spliceRank) fillPart(at backend.Addr, v, words int) {
 const whole = pieceSize / 4
 
 // newSpliceRanks makes ranks, on so many devices.
-func newSpliceRanks(t *testing.T, way spliceWay, n, devices int, bases bool, twist spliceTwist) (all []*device, ranks []*spliceRank) {
+func newSpliceRanks(t *testing.T, way spliceWay, n, devices int, bases []int, twist spliceTwist) (all []*device, ranks []*spliceRank) {
 	cfg := Config{Splice: devices < n}
 	for range devices {
 		cfg.Memory = append(cfg.Memory, way.memory)
@@ -132,12 +133,13 @@ func newSpliceRanks(t *testing.T, way spliceWay, n, devices int, bases bool, twi
 			defer r.mu.Unlock()
 			r.printed.Write(text)
 		}}
-		if bases {
-			cfg.Base = backend.DefaultBase + backend.Addr(i)<<40
+		if bases != nil {
+			cfg.Base = backend.DefaultBase + backend.Addr(bases[i])<<40
 		}
 		s, err := all[i*devices/n].NewSpace(cfg)
 		r.failOn(err)
 		r.space = s.(*space)
+		r.reclaimer.blind, r.reclaimer.careless = twist.blindTo(), twist == anyNote
 		r.cu, err = s.NewContext(0)
 		r.failOn(err)
 		r.st, err = r.cu.NewStream(backend.StreamConfig{NonBlocking: true})
@@ -227,7 +229,7 @@ func runSplice(t *testing.T, p *spliceProgram, way spliceWay, ranks, devices, st
 // devices, and kernels run once where that can be known.
 func TestSplicePrograms(t *testing.T) {
 	for _, way := range []spliceWay{smallPieces, wholeBlocks, littleRoom} {
-		for _, p := range splicePrograms {
+		for _, p := range slices.Concat(splicePrograms, writerPrograms) {
 			t.Run(way.name+"/"+p.name, func(t *testing.T) {
 				for i, want := range p.once {
 					wrong, once := runSplice(t, &p, way, 3, i+1, cmp.Or(p.steps, 6), noTwist)
@@ -246,7 +248,7 @@ func TestSplicePrograms(t *testing.T) {
 // beginBeside has a copy of a result begin other work of the same space, on another stream: the fill of a part of the
 // memory of which another part is updated. A program may do that, since the two parts do not overlap.
 func beginBeside(t *testing.T, twist spliceTwist) (wrong bool) {
-	devices, ranks := newSpliceRanks(t, smallPieces, 2, 1, false, twist)
+	devices, ranks := newSpliceRanks(t, smallPieces, 2, 1, nil, twist)
 	streams := map[*space]backend.Stream{}
 	for _, r := range ranks {
 		st, err := r.cu.NewStream(backend.StreamConfig{NonBlocking: true})
@@ -324,7 +326,7 @@ func TestSpliceMemory(t *testing.T) {
 	// For each rank, the gradients are there until the update: for 8 ranks, that is more than the aim.
 	for _, x := range []struct{ ranks, gradients uint64 }{{2, 2}, {4, 3}} {
 		k := x.ranks
-		devices, ranks := newSpliceRanks(t, spliceWay{size: size, memory: 80 << 20, budget: 80 << 20 / keptShare}, int(k), 1, false, noTwist)
+		devices, ranks := newSpliceRanks(t, spliceWay{size: size, memory: 80 << 20, budget: 80 << 20 / keptShare}, int(k), 1, nil, noTwist)
 		d, most := devices[0], uint64(0)
 		gradients, update := trainStep(func() {
 			c := d.Common()
@@ -367,23 +369,28 @@ func TestSpliceMemory(t *testing.T) {
 	}
 }
 
-// TestSpliceMistakes: the programs find each of the deliberate mistakes.
+// TestSpliceMistakes: the programs find each of the deliberate mistakes, among them to take no notice of each kind of
+// work that writes to memory.
 func TestSpliceMistakes(t *testing.T) {
-	for twist := noTwist + 1; twist < lastTwist; twist++ {
-		if twist == anyStart {
-			continue // TestSpliceBeside
+	for twist := noTwist + 1; twist < lastBlind; twist++ {
+		programs := splicePrograms
+		switch {
+		case twist == anyStart || twist == anyNote:
+			continue // TestSpliceBeside, TestSpliceNoted
+		case twist >= lastTwist:
+			programs = writerPrograms
 		}
-		found := false
-		for _, p := range splicePrograms {
-			if wrong, _ := runSplice(t, &p, smallPieces, 3, 1, 6, twist); wrong != "" {
-				t.Logf("mistake %d: %s: %s", twist, p.name, wrong)
-				found = true
-				break
+		t.Run(fmt.Sprint(twist), func(t *testing.T) {
+			for _, p := range programs {
+				wrong := ""
+				t.Run(p.name, func(t *testing.T) { wrong, _ = runSplice(t, &p, smallPieces, 3, 1, 6, twist) })
+				if wrong != "" {
+					t.Logf("%s: %s", p.name, wrong)
+					return
+				}
 			}
-		}
-		if !found {
-			t.Errorf("mistake %d: no program found it", twist)
-		}
+			t.Error("no program found the mistake")
+		})
 	}
 }
 

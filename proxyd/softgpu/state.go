@@ -95,7 +95,7 @@ func (s *space) ReadBlock(id backend.BlockID, p []byte) (bool, error) {
 		return false, fmt.Errorf("read block %+v into %d bytes: %w", id, len(p), backend.InvalidValue)
 	}
 	some := false
-	if !s.guardBytes(func() {
+	if !guardReading(s, func() {
 		if some = a.isTouched(addressOf(b) - addressOf(a.bytes)); some {
 			copy(p, b)
 		}

@@ -35,7 +35,9 @@ const maxQueued = 1 << 16
 type task struct {
 	run  func(*operation) error
 	uses []*space
-	late bool // of a restored graph's node: the operation also uses what the space sees at its beginning
+	// wrote is where the task writes, of a task that knows before it runs. See operation.wrote.
+	wrote writes
+	late  bool // of a restored graph's node: the operation also uses what the space sees at its beginning
 }
 
 // Config implements backend.Stream.
@@ -229,7 +231,7 @@ func (st *stream) enqueueTask(prepare func(*cudaContext) (task, error)) error {
 	if err != nil {
 		return err
 	}
-	st.submitOperation(&operation{run: t.run, uses: t.uses})
+	st.submitOperation(&operation{run: t.run, uses: t.uses, wrote: t.wrote})
 	return nil
 }
 

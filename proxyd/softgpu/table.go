@@ -14,7 +14,8 @@ import (
 // table is the memory that running work finds: addresses over bytes. What calls may name is another matter, see
 // spaceLedger: the two differ for as long as stream-ordered allocations are under way.
 type table struct {
-	engine addresses // what kernels see
+	engine    addresses  // what kernels see
+	reclaimer *reclaimer // of the space
 
 	mu      sync.RWMutex
 	entries []entry  // ascending
@@ -73,6 +74,7 @@ func (t *table) insertEntry(e entry) error {
 		}
 	}
 	t.entries = slices.Insert(t.entries, i, e)
+	t.reclaimer.noteRemapped(a, uint64(len(b)))
 	return nil
 }
 
@@ -93,6 +95,7 @@ func (t *table) unmapBytes(a backend.Addr) {
 		return
 	}
 	host := t.entries[i].host
+	t.reclaimer.noteRemapped(a, uint64(len(t.entries[i].bytes)))
 	t.entries = slices.Delete(t.entries, i, i+1)
 	_ = t.engine.Unmap(uint64(a))
 	if host {

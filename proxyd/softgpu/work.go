@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
 )
 
 // mark is a point in a stream's work, or the end of something else that is waited for.
@@ -62,6 +63,7 @@ type operation struct {
 	drop   func()                 // called instead when the space was closed, or nil
 	// foreign is work of other code, which was given bytes and may keep them for long.
 	foreign bool
+	wrote   writes // where the operation may have written when it ends: everywhere, unless it says
 	mark    *mark
 	stream  *stream // nil for a node of a graph
 	// begun and partial are of the stream's mu: see backend.Progress.
@@ -78,6 +80,11 @@ type reclaimer struct {
 	begun   uint64 // operations, in all
 	pending []*pendingFree
 	held    chan struct{} // other operations wait to begin until it is closed; nil: none has to wait
+
+	contents splice.Contents // what is known of the bytes; see splice_contents.go
+	remapped uint64          // how often memory has come or gone
+	blind    []writer        // of tests: what these write is not noticed
+	careless bool            // of tests: what is known is added to while other operations run
 }
 
 // pendingFree is what is freed when the operations that it waits for have ended.
@@ -107,20 +114,20 @@ func (r *reclaimer) beginOperation(op *operation) bool {
 	return true
 }
 
-// isAlone tells whether no operation but op uses the bytes, and how many operations have begun. If that is the same
-// later, no other operation has used them meanwhile.
-func (r *reclaimer) isAlone(op *operation) (begun uint64, alone bool) {
+// isAlone tells whether no operation but op uses the bytes, and the moment. If that is the same later, no other
+// operation has used them meanwhile.
+func (r *reclaimer) isAlone(op *operation) (at moment, alone bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.begun, len(r.running) == 1 && r.running[op]
+	return moment{r.begun, r.remapped}, len(r.running) == 1 && r.running[op]
 }
 
 // holdOthers lets no other operation begin, and returns true, if op is alone and no other operation has begun since
-// isAlone returned begun. The caller calls letOthersBegin soon, and waits for no operation before.
-func (r *reclaimer) holdOthers(op *operation, begun uint64) bool {
+// the moment that isAlone returned. The caller calls letOthersBegin soon, and waits for no operation before.
+func (r *reclaimer) holdOthers(op *operation, at moment) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.begun != begun || len(r.running) != 1 || !r.running[op] {
+	if r.begun != at.begun || len(r.running) != 1 || !r.running[op] {
 		return false
 	}
 	r.held = make(chan struct{})
@@ -164,6 +171,7 @@ func (r *reclaimer) openAgain() {
 func (r *reclaimer) endOperation(op *operation) {
 	var free []func()
 	r.mu.Lock()
+	r.forgetLocked(op.wrote)
 	delete(r.running, op)
 	left := r.pending[:0]
 	for _, g := range r.pending {

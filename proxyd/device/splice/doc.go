@@ -4,7 +4,8 @@
 // Package splice decides which operations of the ranks that share a device run once for several of them, and which run for each
 // rank. It has no bytes, clocks and goroutines. So tests can try every order in which ranks come to their operations.
 //
-//	results.go  the results of operations that have run are taken by ranks that ask for the same
+//	results.go   the results of operations that have run are taken by ranks that ask for the same
+//	contents.go  which of a rank's memory holds bytes of which the hash is known, until something may write there
 //
 // # What must always hold
 //

@@ -52,19 +52,24 @@ type model struct {
 type twist uint8
 
 const (
-	right     twist = iota
-	noParams        // parameters that are no addresses are not compared
-	noBytes         // memory is not compared
-	keepsAll        // a result is kept although the operation accessed more than was compared
-	noMore          // memory that earlier operations of the Site have accessed is not compared
-	noHold          // a result may be gone before a rank has copied it
-	noEffects       // an operation that prints is kept
+	right        twist = iota
+	noParams           // parameters that are no addresses are not compared
+	noBytes            // memory is not compared
+	keepsAll           // a result is kept although the operation accessed more than was compared
+	noMore             // memory that earlier operations of the Site have accessed is not compared
+	noHold             // a result may be gone before a rank has copied it
+	noEffects          // an operation that prints is kept
+	staleCopy          // memory that a copy has written counts as what it was
+	staleRun           // so does memory that an operation has written which ran
+	staleTake          // so does memory that a result was written to
+	staleOverlap       // so does memory of which only a part was written
 	lastTwist
 )
 
 // values is a Result: the words of each piece of memory in which the operation has written.
 type values struct {
 	of      map[int]uint64
+	is      []heldContent // the pieces
 	users   int
 	neverIn bool // noHold
 }
@@ -103,6 +108,7 @@ type member struct {
 	result           *values
 	seen             access
 	memory, alone    words
+	contents         Contents
 	printed, shouted int // on the shared device, and on the rank's own
 }
 
@@ -143,7 +149,11 @@ func (w *world) step(r int) {
 	switch m.phase {
 	case ready:
 		if o.site == 0 {
-			o.do(o.param, newAccess(&m.memory))
+			a := newAccess(&m.memory)
+			o.do(o.param, a)
+			if w.twist != staleCopy {
+				w.forget(m, w.pieces(&member{}, a.written))
+			}
 			w.finish(r)
 			return
 		}
@@ -157,6 +167,9 @@ func (w *world) step(r int) {
 		}
 		m.seen, m.phase = newAccess(&m.memory), ran
 		o.do(o.param, m.seen)
+		if w.twist != staleRun {
+			w.forget(m, w.pieces(m, m.seen.written))
+		}
 		if o.prints {
 			m.printed++
 		}
@@ -167,6 +180,9 @@ func (w *world) step(r int) {
 		for i, v := range m.result.of {
 			m.memory[i] = v
 		}
+		if w.twist != staleTake {
+			w.hold(m, m.result.is)
+		}
 		m.result.Drop()
 		if w.taken++; m.plan.Parts != nil {
 			w.byParts++
@@ -176,6 +192,41 @@ func (w *world) step(r int) {
 		w.learn(m, o, Rank(r))
 		w.finish(r)
 	}
+}
+
+// forget notes that pieces of a rank's memory were written.
+func (w *world) forget(m *member, pieces []Span) {
+	if w.twist != staleOverlap {
+		m.contents.ForgetWritten(pieces)
+		return
+	}
+	m.contents.held = slices.DeleteFunc(slices.Clone(m.contents.held), func(x heldContent) bool { return slices.Contains(pieces, x.at) })
+}
+
+// hold notes that pieces of a rank's memory hold a result.
+func (w *world) hold(m *member, result []heldContent) {
+	var pieces []Span
+	for _, x := range result {
+		pieces = append(pieces, x.at)
+	}
+	w.forget(m, pieces)
+	for _, x := range result {
+		m.contents.NoteContent(x.at, x.is)
+	}
+}
+
+// sum is the hash of a piece of a rank's memory: what is known of it, or else of its words.
+func (m *member) sum(x Span) Sum {
+	c := m.contents.FindContent(x)
+	if c == nil {
+		c = &Content{}
+		m.contents.NoteContent(x, c)
+	}
+	if _, ok := c.KnownSum(); !ok {
+		c.SetSum(sha256.Sum256(fmt.Append(nil, m.memory[x.Base:x.Base+x.Size])))
+	}
+	sum, _ := c.KnownSum()
+	return sum
 }
 
 func newAccess(m *words) access { return access{m, map[int]bool{}, map[int]bool{}} }
@@ -200,7 +251,7 @@ func (w *world) ask(m *member, o *operation, r Rank) {
 	}
 	for _, x := range compared {
 		if w.twist != noBytes {
-			text += fmt.Sprint(" ", m.memory[x.Base:x.Base+x.Size])
+			text += fmt.Sprint(" ", m.sum(x))
 		}
 	}
 	m.record = sha256.Sum256([]byte(text))
@@ -229,11 +280,13 @@ func (w *world) learn(m *member, o *operation, r Rank) {
 	}
 	v := &values{of: map[int]uint64{}, neverIn: w.twist == noHold}
 	for _, x := range w.pieces(m, m.seen.written) {
+		v.is = append(v.is, heldContent{x, &Content{}})
 		for i := x.Base; i < x.Base+x.Size; i++ {
 			v.of[int(i)] = m.memory[i]
 		}
 	}
 	v.Hold()
+	w.hold(m, v.is)
 	w.results.Keep(r, m.record, len(w.ranks)-1, v)
 	v.Drop()
 }
@@ -274,7 +327,14 @@ func (w *world) key() string {
 	var out strings.Builder
 	for i := range w.members {
 		m := &w.members[i]
-		fmt.Fprint(&out, m.next, m.phase, m.plan, m.had, m.record, m.memory, m.seen.touched, m.seen.written, m.result, ";")
+		fmt.Fprint(&out, m.next, m.phase, m.plan, m.had, m.record, m.memory, m.seen.touched, m.seen.written, m.result != nil, ";")
+		for _, x := range m.contents.held {
+			sum, known := x.is.KnownSum()
+			fmt.Fprint(&out, x.at, sum, known)
+		}
+		if m.result != nil {
+			fmt.Fprint(&out, m.result.of)
+		}
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(w.results.sites), func(a, b Site) int { return slices.Compare(a[:], b[:]) }) {
 		fmt.Fprint(&out, at[0], *w.results.sites[at])

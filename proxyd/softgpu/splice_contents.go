@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
+)
+
+// Bytes that were hashed once for a record are not hashed again until something may have written to them. All work that can
+// write to a space's memory is an operation that the space's reclaimer knows, and says at its end where it may have written. An
+// operation that does not say may have written anywhere: so work of a new kind makes a device slower, and not wrong. What a
+// space knows is used, and added to, only while no operation but the launch itself uses the space's memory.
+//
+// Memory comes to addresses and leaves them without an operation, so the table of the space says that, too.
+
+// writer is a kind of work that writes to memory.
+type writer uint8
+
+const (
+	anyWriter writer = iota // what does not say where it writes
+	kernelWriter
+	copyWriter
+	fillWriter
+	collectiveWriter
+	wordWriter // of streams
+	mappingWriter
+	takingWriter // a launch that takes a result
+	lastWriter
+)
+
+// writes is where work may have written. The zero value is everywhere.
+type writes struct {
+	by    writer
+	where []splice.Span // nothing else was written, unless by is anyWriter
+}
+
+// writesOf is where a collective writes.
+func writesOf(buffers []backend.Buffer) writes {
+	w := writes{by: collectiveWriter}
+	for _, b := range buffers {
+		if b.Write {
+			w.where = append(w.where, splice.Span{Base: uint64(b.Addr), Size: b.Size})
+		}
+	}
+	return w
+}
+
+// readsOnly is what work says that writes nothing.
+var readsOnly = writes{by: copyWriter}
+
+// moment is when a launch looks at the memory of its space. While the moment is the same, no other operation has begun in the
+// space, and no memory has come or gone.
+type moment struct{ begun, remapped uint64 }
+
+// forgetWrites forgets what is known of memory that may have been written.
+func (r *reclaimer) forgetWrites(w writes) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forgetLocked(w)
+}
+
+// forgetLocked is forgetWrites for a caller that holds mu.
+func (r *reclaimer) forgetLocked(w writes) {
+	switch {
+	case slices.Contains(r.blind, w.by):
+	case w.by == anyWriter:
+		r.contents.ForgetAll()
+	default:
+		r.contents.ForgetWritten(w.where)
+	}
+}
+
+// noteRemapped notes that other bytes are at some addresses from now on, or none.
+func (r *reclaimer) noteRemapped(a backend.Addr, n uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.remapped++
+	r.forgetLocked(writes{mappingWriter, []splice.Span{{Base: uint64(a), Size: n}}})
+}
+
+// isUndisturbed tells whether op is alone, and the moment is still the same. The caller holds mu.
+func (r *reclaimer) isUndisturbed(op *operation, at moment) bool {
+	return len(r.running) == 1 && r.running[op] && at == moment{r.begun, r.remapped}
+}
+
+// findContent returns what is known of a piece of memory, or nil.
+func (r *reclaimer) findContent(op *operation, at moment, x splice.Span) *splice.Content {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.isUndisturbed(op, at) {
+		return nil
+	}
+	return r.contents.FindContent(x)
+}
+
+// noteContent notes what a piece of memory has held since a moment, and still holds. It returns false if that is not certain.
+func (r *reclaimer) noteContent(op *operation, at moment, x splice.Span, c *splice.Content) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.isUndisturbed(op, at) && !r.careless {
+		return false
+	}
+	r.contents.NoteContent(x, c)
+	return true
+}
+
+// accesses is what a launch has accessed, and asked of the host.
+type accesses struct {
+	reads, writes []splice.Span // whole pieces of memory
+	effects       bool
+}
+
+// knowsContents tells whether anything is known of the memory of any of some spaces.
+func knowsContents(spaces []*space) bool {
+	return slices.ContainsFunc(spaces, func(s *space) bool {
+		s.reclaimer.mu.Lock()
+		defer s.reclaimer.mu.Unlock()
+		return !s.reclaimer.contents.IsEmpty()
+	})
+}
+
+// carryOutNoted carries out a launch, and notes where it has written: in the memory of each space that its kernel could see at
+// any time. A kernel that a fault has ended may have written anywhere.
+func carryOutNoted(s *space, op *operation, k kernel, run launch, done backend.Partial, fifo uint64) error {
+	if run.seen == nil && knowsContents(op.uses) {
+		run.seen = &accesses{}
+	}
+	err := s.carryOutLaunch(op, k, run, done, fifo)
+	w := writes{}
+	if err == nil && run.seen != nil && len(op.uses) > 0 {
+		w = writes{kernelWriter, run.seen.writes}
+		op.wrote = writes{by: kernelWriter} // all of it is told here
+	}
+	for _, u := range withoutDuplicates(append(s.spacesInSight(), op.uses...)) {
+		u.reclaimer.forgetWrites(w)
+	}
+	return err
+}
+
+// leastContent is the least size of a piece of memory of which the hash is kept: to hash less takes no longer than to find it.
+const leastContent = 4096
+
+// sumSpan returns the hash of a piece of memory, and reads the memory if the hash is not known.
+func (a *attempt) sumSpan(x splice.Span) splice.Sum {
+	if x.Size < leastContent {
+		return a.hashSpan(x)
+	}
+	r := &a.space.reclaimer
+	c := r.findContent(a.operation, a.at, x)
+	if c == nil {
+		c = &splice.Content{}
+	} else if sum, ok := c.KnownSum(); ok {
+		return sum
+	}
+	sum := a.hashSpan(x)
+	if a.hashed != nil {
+		a.hashed(x)
+	}
+	if r.noteContent(a.operation, a.at, x, c) {
+		c.SetSum(sum)
+	}
+	return sum
+}
+
+// nameContents makes the Contents of what a launch has written. Spaces that take the result have the same ones.
+func nameContents(written []splice.Span) (out []keptContent) {
+	for _, x := range withoutRepeats(written) {
+		out = append(out, keptContent{x, &splice.Content{}})
+	}
+	return out
+}
+
+// noteResult notes that a result was written to memory, which holds it if the moment is still the same.
+func (r *reclaimer) noteResult(op *operation, at moment, result []keptContent) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, x := range result {
+		r.contents.ForgetWritten([]splice.Span{x.at})
+	}
+	for _, x := range result {
+		if x.at.Size >= leastContent && r.isUndisturbed(op, at) {
+			r.contents.NoteContent(x.at, x.is)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"bytes"
+	"runtime"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
+)
+
+// From lastTwist on, a mistake is to take no notice of what a kind of work writes: of anyWriter, of kernelWriter, and so on.
+const lastBlind = lastTwist + spliceTwist(lastWriter)
+
+// blindTo returns what writes without notice.
+func (t spliceTwist) blindTo() []writer {
+	if t < lastTwist {
+		return nil
+	}
+	return []writer{writer(t - lastTwist)}
+}
+
+// writeBeside makes a program in which a rank's weights, of which the hash is known from the step before, are written by
+// another kind of work in the fourth step. The rank then makes the same update as the others do.
+func writeBeside(name string, once onDevices, write func(r *spliceRank)) spliceProgram {
+	return spliceProgram{name: "the weights are written by " + name, once: once, step: func(r *spliceRank) {
+		r.fillPart(r.at[acts], 100+r.rank, whole)
+		r.fillPart(r.at[grads], 7, whole)
+		if r.step == 3 {
+			write(r)
+		}
+		r.runKernel("axpy", whole, r.at[weights], r.at[grads], 1)
+	}}
+}
+
+// writerPrograms have a program for each kind of work that writes to memory.
+var writerPrograms = []spliceProgram{
+	writeBeside("a kernel", onDevices{6, 3}, func(r *spliceRank) { r.runKernel("add", 8, r.at[weights], r.rank+1) }),
+	writeBeside("a kernel that is an atomic", onDevices{9, 4}, func(r *spliceRank) {
+		for range r.rank + 1 {
+			r.runKernel("count", 1, r.at[weights], r.at[head])
+		}
+	}),
+	writeBeside("a copy", onDevices{6, 3}, func(r *spliceRank) {
+		r.failOn(r.st.Copy(backend.Copy{Src: backend.Place{Addr: uint64(r.at[acts])}, Dst: backend.Place{Addr: uint64(r.at[weights] + 4092)}, Width: 4}))
+	}),
+	writeBeside("a copy of rows", onDevices{6, 3}, func(r *spliceRank) {
+		r.failOn(r.st.Copy(backend.Copy{
+			Src:   backend.Place{Addr: uint64(r.at[acts]), Pitch: 512, Rows: 4},
+			Dst:   backend.Place{Addr: uint64(r.at[weights]), Pitch: 1024, Rows: 4},
+			Width: 4, Height: 2, Depth: 2,
+		}))
+	}),
+	writeBeside("a copy of a peer", onDevices{6, 3}, func(r *spliceRank) {
+		next := r.peers[(r.rank+1)%len(r.peers)]
+		r.failOn(r.st.Copy(backend.Copy{
+			Src: backend.Place{Addr: uint64(r.at[acts])}, Width: 4,
+			Dst: backend.Place{Space: next.space, Addr: uint64(next.at[weights] + 4*backend.Addr(r.rank))},
+		}))
+	}),
+	writeBeside("a fill", onDevices{6, 3}, func(r *spliceRank) { r.fillPart(r.at[weights]+pieceSize-4, r.rank+1, 1) }),
+	writeBeside("a collective", onDevices{6, 3}, func(r *spliceRank) {
+		r.givePart(r.stepName("own")+string(rune('a'+r.rank)), r.at[acts], 512)
+		r.getResult(r.stepName("own")+string(rune('a'+r.rank)), r.at[weights]+512, 512, sumOf)
+	}),
+	writeBeside("a stream", onDevices{6, 3}, func(r *spliceRank) { r.failOn(r.st.Write(r.at[weights]+8, 4, uint64(r.rank+1))) }),
+	writeBeside("the server", onDevices{6, 3}, func(r *spliceRank) {
+		r.failOn(r.Drain(r.Context()))
+		at := r.at[weights] &^ (backend.Granule - 1)
+		p := make([]byte, backend.Granule)
+		_, err := r.ReadBlock(backend.BlockID{Base: at}, p)
+		r.failOn(err)
+		p[r.at[weights]-at] = byte(r.rank + 1)
+		r.failOn(r.WriteBlock(backend.BlockID{Base: at}, p))
+	}),
+	writeBeside("nodes of a graph", onDevices{6, 3}, func(r *spliceRank) {
+		var g backend.Graph
+		_, err := g.Add(backend.FillNode{Fill: backend.Fill{Addr: r.at[weights], Value: uint32(r.rank + 1), Element: 4, Width: 1}})
+		r.failOn(err)
+		_, err = g.Add(backend.CopyNode{Copy: backend.Copy{Src: backend.Place{Addr: uint64(r.at[acts])}, Dst: backend.Place{Addr: uint64(r.at[weights] + 4)}, Width: 4}})
+		r.failOn(err)
+		x, err := r.cu.Instantiate(&g)
+		r.failOn(err)
+		r.failOn(r.st.Graph(x))
+		r.failOn(r.st.Synchronize(r.Context()))
+		r.failOn(x.Destroy())
+	}),
+	// The third rank begins at other addresses, and sees the first one's memory.
+	{name: "the weights are written by a kernel of a peer", bases: []int{0, 0, 1}, once: onDevices{4, 4}, step: func(r *spliceRank) {
+		if r.rank < 2 {
+			r.fillPart(r.at[grads], 7, whole)
+			r.runKernel("axpy", whole, r.at[weights], r.at[grads], 1)
+			return
+		}
+		if r.step == 0 {
+			r.failOn(r.AllowPeer(r.peers[0].space))
+		}
+		if r.step == 3 {
+			r.runKernel("add", 8, r.peers[0].at[weights], 1)
+		}
+	}},
+	// Memory that comes and goes in a stream does so without an operation in the reclaimer.
+	{name: "the weights are freed and allocated again by a rank", once: onDevices{8, 3}, step: func(r *spliceRank) {
+		if r.step == 3 && r.rank == 1 {
+			r.failOn(r.st.FreeAsync(r.at[weights]))
+			r.failOn(r.st.Synchronize(r.Context()))
+			at, err := r.cu.Alloc(r.size)
+			if r.failOn(err); at != r.at[weights] {
+				r.Errorf("the weights are at %#x, not at %#x", uint64(at), uint64(r.at[weights]))
+			}
+		}
+		r.fillPart(r.at[grads], 7, whole)
+		r.runKernel("axpy", whole, r.at[weights], r.at[grads], 1)
+	}},
+	// The second rank takes the result of the first one, and then makes an update that the third rank has made of the same
+	// weights without the first update.
+	{name: "the weights are written by a result that is taken", once: onDevices{1, 1}, step: func(r *spliceRank) {
+		r.fillPart(r.at[grads], 7, whole)
+		if r.rank == 2 {
+			r.runKernel("axpy", whole, r.at[weights], r.at[grads], 1)
+		} else {
+			r.runKernel("add", whole, r.at[weights], 1)
+		}
+	}, then: func(r *spliceRank) {
+		if r.rank == 1 {
+			r.runKernel("axpy", whole, r.at[weights], r.at[grads], 1)
+		}
+	}},
+}
+
+// noteBeside has other work of the same space write to memory, on another stream, just after that was read for a record. A
+// program may do that: the kernel has the memory's address, and does not access the memory. The next kernel does.
+func noteBeside(t *testing.T, twist spliceTwist) (wrong bool) {
+	devices, ranks := newSpliceRanks(t, smallPieces, 2, 1, nil, twist)
+	_, apart := newSpliceRanks(t, smallPieces, 2, 2, nil, noTwist)
+	write := func(r *spliceRank) { r.fillPart(r.at[acts], 5+r.rank, whole) }
+	turn := func(r *spliceRank) {
+		at, from := r.at[acts], r.at[grads]
+		r.fillPart(at, r.step, whole)
+		r.runKernel("halves", 1, r.at[moments], int(uint32(at)), int(at>>32), 0, int(uint32(from)), int(from>>32))
+		if r.step == 1 && r.peers[0] == apart[0] {
+			write(r)
+		}
+		r.runKernel("axpy", whole, r.at[weights], at, 1)
+	}
+	for step := range 3 {
+		for i, r := range ranks {
+			st, err := r.cu.NewStream(backend.StreamConfig{NonBlocking: true})
+			r.failOn(err)
+			written := step != 1
+			devices[0].splicer.hashed = func(x splice.Span) {
+				if x.Base != uint64(r.at[acts]) || written {
+					return
+				}
+				written = true
+				r.failOn(st.Fill(backend.Fill{Addr: r.at[acts], Value: uint32(5 + i), Element: 4, Width: whole}))
+				for st.Progress().Done == 0 {
+					runtime.Gosched()
+				}
+			}
+			r.takeTurn(step, turn)
+			apart[i].takeTurn(step, turn)
+			if !written {
+				t.Errorf("step %d: the memory was not read", step)
+			}
+			wrong = wrong || !bytes.Equal(r.readContents(), apart[i].readContents())
+		}
+	}
+	return wrong
+}
+
+// TestSpliceNoted: what was read for a record is not known from then on if other work of the space has begun meanwhile.
+func TestSpliceNoted(t *testing.T) {
+	if noteBeside(t, noTwist) {
+		t.Error("memory that other work wrote while it was read counts as what it was")
+	}
+	if !noteBeside(t, anyNote) {
+		t.Error("the test does not find work that writes to memory while it is read")
+	}
+}
