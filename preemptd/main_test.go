@@ -166,7 +166,7 @@ func TestTwo(t *testing.T) {
 	}
 }
 
-// waitsElsewhere: one with another journal knows from Slurm that it has to wait.
+// waitsElsewhere: a preemptd with another journal knows from Slurm that it has to wait.
 func waitsElsewhere(t *testing.T, srv *slurmresttest.Server) {
 	t.Helper()
 	other := startPreemptd(t, srv, writeConfiguration(t, ""))
@@ -272,7 +272,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// TestScraped: both the one that works and the one that waits answer Prometheus, and tell
+// TestScraped: both the working and the waiting preemptd answer Prometheus, and tell
 // what they did; the log is JSON when that is asked for.
 func TestScraped(t *testing.T) {
 	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})

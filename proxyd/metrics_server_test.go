@@ -119,7 +119,7 @@ func TestReady(t *testing.T) {
 }
 
 // TestSpaceMetrics: the space of the store and of the stage is measured at each scrape; a shared folder that is not the
-// right one any more has none.
+// right folder any more has none.
 func TestSpaceMetrics(t *testing.T) {
 	dir, lib := t.TempDir(), t.TempDir()
 	if _, _, err := shared.Init(dir, "mini"); err != nil {

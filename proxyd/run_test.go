@@ -280,7 +280,7 @@ func TestDevice(t *testing.T) {
 	}
 }
 
-// TestDeviceAfterAKill: what a server that was killed has left does not keep the next one away; a file does.
+// TestDeviceAfterAKill: what a server that was killed has left does not keep the next server away; a file does.
 func TestDeviceAfterAKill(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "socket")
@@ -308,7 +308,7 @@ func TestDeviceAfterAKill(t *testing.T) {
 	}
 }
 
-// TestEndAnyway: a server that is told to end and does not is ended; one that ends in time is left alone.
+// TestEndAnyway: a server that is told to end and does not is ended; a server that ends in time is left alone.
 func TestEndAnyway(t *testing.T) {
 	told, tell := context.WithCancel(t.Context())
 	over, ended := make(chan struct{}), make(chan struct{})

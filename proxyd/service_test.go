@@ -22,7 +22,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// TestNotRunning: a job that cannot be captured is told apart from one without protection.
+// TestNotRunning: a job that cannot be captured is told apart from a job without protection.
 func TestNotRunning(t *testing.T) {
 	for _, tt := range []struct {
 		job        slurm.Job

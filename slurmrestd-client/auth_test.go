@@ -123,7 +123,7 @@ func TestAsUser(t *testing.T) {
 	}
 }
 
-// TestForeignAnswers: what is not slurmrestd's is quoted, in one line, bounded, and
+// TestForeignAnswers: what is not slurmrestd's is quoted, in a single line, bounded, and
 // not followed.
 func TestForeignAnswers(t *testing.T) {
 	for _, test := range []struct {

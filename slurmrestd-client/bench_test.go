@@ -194,7 +194,7 @@ func decodeMap(tb testing.TB, body *listBody) int {
 	return count
 }
 
-// decodeNothing returns what making the body costs, which the others all pay.
+// decodeNothing returns what making the body costs, which all other ways pay.
 func decodeNothing(tb testing.TB, body *listBody) int {
 	if _, err := io.Copy(io.Discard, body); err != nil {
 		tb.Fatal(err)
@@ -217,7 +217,7 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// figure is one run of one way.
+// figure is a single run of a single way.
 type figure struct {
 	took time.Duration
 	peak int64 // bytes resident at most
@@ -263,7 +263,7 @@ func medianOf(all []figure) figure {
 	return all[len(all)/2]
 }
 
-// inProcess runs one way in a process of its own.
+// inProcess runs a single way in a process of its own.
 func inProcess(b *testing.B, way string) figure {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestListWorker$", "-test.v",
 		"-list.worker="+way, fmt.Sprintf("-list.jobs=%d", *listJobsFlag))

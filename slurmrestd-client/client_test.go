@@ -276,7 +276,7 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// TestErrorTable: a number has one meaning, and the table has what callers count on.
+// TestErrorTable: a number has a single meaning, and the table has what callers count on.
 func TestErrorTable(t *testing.T) {
 	table := slurmrest.ErrorTable()
 	for number, want := range map[int]error{

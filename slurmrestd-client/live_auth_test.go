@@ -41,8 +41,8 @@ func TestLiveSocket(t *testing.T) {
 	}
 }
 
-// TestLiveTokens: a token file that is replaced, one that expires, one that is no
-// token, and none.
+// TestLiveTokens: a token file that is replaced, a token that expires, a file
+// without a token, and no file.
 func TestLiveTokens(t *testing.T) {
 	for _, version := range servedVersions(t) {
 		t.Run(version, func(t *testing.T) {

@@ -40,7 +40,7 @@ func (l *live) waitForRequeue(ref slurmrest.Ref, restarts int64) (slurmrest.Job,
 	return l.root.WaitRequeued(ctx, ref, restarts)
 }
 
-// requeueVia requeues along one route: plainly, held, and where it cannot be done.
+// requeueVia requeues along a single route: plainly, held, and where it cannot be done.
 func requeueVia(route slurmrest.Route) func(*live, string) {
 	return func(l *live, version string) {
 		via := slurmrest.RequeueOptions{Via: route}

@@ -137,7 +137,7 @@ func servedVersions(t *testing.T) []string {
 	return all
 }
 
-// live is one client under test and the user that submits for it.
+// live is a single client under test and the user that submits for it.
 type live struct {
 	*testing.T
 	root  *slurmrest.Client // an operator

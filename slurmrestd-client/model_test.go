@@ -81,7 +81,7 @@ func TestState(t *testing.T) {
 			t.Errorf("%v: %q, finished %v, editable %v", test.names, s, s.Finished(), s.Editable())
 		}
 	}
-	// Where one flag is all there is, it tells the base if it can.
+	// Where a single flag is all there is, it tells the base if it can.
 	for name, want := range map[string]string{
 		"RUNNING": "RUNNING", "COMPLETING": "COMPLETING", "CONFIGURING": "RUNNING+CONFIGURING",
 		"SPECIAL_EXIT": "PENDING+SPECIAL_EXIT", "REQUEUED": "REQUEUED",
@@ -112,7 +112,7 @@ func TestNumbersInWords(t *testing.T) {
 	}
 }
 
-// TestErrorText: one line, what was asked, what was said, and under which number.
+// TestErrorText: a single line, what was asked, what was said, and under which number.
 func TestErrorText(t *testing.T) {
 	c := &call{method: "POST", path: "/slurm/v0.0.45/job/12", subject: "job 12"}
 	a := answer{Errors: []complaint{

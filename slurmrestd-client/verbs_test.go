@@ -258,7 +258,7 @@ func TestIncremental(t *testing.T) {
 		if err != nil || !info.Changed || info.Count != len(all) || len(all) != 6 {
 			t.Fatalf("%d jobs, %+v, %v; want 6", len(all), info, err)
 		}
-		// A change at the very moment of the list is reported by the next one.
+		// A change at the very moment of the list is reported by the next list.
 		s.EditJob(1, func(j *slurmrest.Job) { j.Comment = "changed" })
 		all, info, err = c.ListJobs(t.Context(), info.Next)
 		if err != nil || !info.Changed || len(all) != 6 || all[0].Comment != "changed" {

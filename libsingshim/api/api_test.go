@@ -46,7 +46,7 @@ func TestTheSymbolsOfALoader(t *testing.T) {
 	}
 }
 
-// TestVersions: the look-ups that libcudart 12 makes of one name in several versions.
+// TestVersions: the look-ups that libcudart 12 makes of a single name in several versions.
 func TestVersions(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -115,7 +115,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestEnums: one name that is left out would move all that follow.
+// TestEnums: a single name that is left out would move all that follow.
 func TestEnums(t *testing.T) {
 	for name, want := range map[string]int{
 		"CU_DEVICE_ATTRIBUTE_WARP_SIZE": 10, "CU_DEVICE_ATTRIBUTE_PCI_BUS_ID": 33, "CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID": 50,

@@ -92,8 +92,8 @@ func (f *finder) findImage(t testing.TB, data []byte) ([]byte, int32) {
 	return found, int32(le.Uint32(head))
 }
 
-// compareFinders holds C against package image, which reads programs' memory too: where one finds what can be used, so does the other,
-// and the same. Only of a wrapper C refuses more: a wrapper with a damaged fatbin of its own.
+// compareFinders holds C against package image, which reads programs' memory too: both find the same, where anything
+// can be used. Only of a wrapper C refuses more: a wrapper with a damaged fatbin of its own.
 func (f *finder) compareFinders(t testing.TB, data []byte) (found []byte, err error) {
 	got, r := f.findImage(t, data)
 	if r != 0 && r != 200 {
@@ -135,7 +135,7 @@ func makeFatbin(kind uint16, payload ...string) []byte {
 	return append(le.AppendUint64(h, uint64(len(body))), body...)
 }
 
-// makeELF returns a file with one section of that many bytes, or without bytes, behind its header.
+// makeELF returns a file with a single section of that many bytes, or without bytes, behind its header.
 func makeELF(bytes int, kind uint32) []byte {
 	h := make([]byte, 64+bytes+64)
 	copy(h, "\x7fELF\x02\x01\x01")
@@ -149,7 +149,7 @@ func makeELF(bytes int, kind uint32) []byte {
 	return h
 }
 
-// wrapFatbins lays a wrapper in front of fatbins, of which the first is the one that it is for.
+// wrapFatbins lays a wrapper in front of fatbins, of which the first is the wrapper's own.
 func wrapFatbins(version uint32, list bool, bins ...[]byte) []byte {
 	size := 24
 	if list {

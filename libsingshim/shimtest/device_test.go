@@ -88,8 +88,8 @@ func buildLibrary(t *testing.T) string {
 	return filepath.Join(plain.dir, "libsingshim-device.so")
 }
 
-// TestOpenLibrary: with a device server each open of the driver gets the shim, wherever a process looks; without one
-// nothing is in the way, nor is anything opened.
+// TestOpenLibrary: with a device server each open of the driver gets the shim, wherever a process looks; without a
+// device server nothing is in the way, nor is anything opened.
 func TestOpenLibrary(t *testing.T) {
 	shim := buildLibrary(t)
 	program := filepath.Join(t.TempDir(), "library")

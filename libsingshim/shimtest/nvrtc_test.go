@@ -11,8 +11,8 @@ import (
 )
 
 // TestNVRTC: with a device server NVRTC is asked for PTX of the newest architecture that NVRTC knows if a program asks
-// for a newer one, and the program gets that PTX for its machine code, whether the program or a library that the
-// program opens is linked with NVRTC, or the program looks the calls up. All else, and all without a server, is as
+// for a newer architecture, and the program gets that PTX for its machine code, whether the program or a library that
+// the program opens is linked with NVRTC, or the program looks the calls up. All else, and all without a server, is as
 // NVRTC has it.
 func TestNVRTC(t *testing.T) {
 	shim := buildLibrary(t)

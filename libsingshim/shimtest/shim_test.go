@@ -221,7 +221,7 @@ func checkCreated(t *testing.T, what, out string, got map[string]int) {
 	}
 }
 
-// TestOtherInterposers: before or after another one, both work.
+// TestOtherInterposers: before or after another interposer, both work.
 func TestOtherInterposers(t *testing.T) {
 	buildTools(t)
 	found, _ := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
@@ -244,8 +244,8 @@ func TestOtherInterposers(t *testing.T) {
 	}
 }
 
-// TestWithoutList: with no list, or one that is not what it should be, programs run all
-// the same.
+// TestWithoutList: with no list, or a list that is not as a list should be, programs
+// run all the same.
 func TestWithoutList(t *testing.T) {
 	buildTools(t)
 	dir := t.TempDir()
@@ -270,7 +270,8 @@ func TestWithoutList(t *testing.T) {
 	}
 }
 
-// TestOnlyInterceptorsAreSeen: the program sees no other symbol of ours; those of the device half, TestSymbols looks at.
+// TestOnlyInterceptorsAreSeen: the program sees no other symbol of ours; TestSymbols looks at the symbols of the device
+// half.
 func TestOnlyInterceptorsAreSeen(t *testing.T) {
 	buildTools(t)
 	out, err := runCommand("nm", "-D", "--defined-only", built.shims["plain"])

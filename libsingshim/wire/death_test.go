@@ -17,7 +17,7 @@ import (
 )
 
 // TestKill: a process is killed at any moment. The server sees whole messages in order up to
-// there, gives everything back, and serves others as if nothing had been.
+// there, gives everything back, and serves other processes as if nothing had been.
 func TestKill(t *testing.T) {
 	s := random(logSeed(t))
 	rounds := 10

@@ -204,7 +204,7 @@ func (r *random) fillBytes(b []byte) {
 	copy(b, last[:])
 }
 
-// witness is a handler that remembers what was wrong first. It is used by one Serve.
+// witness is a handler that remembers what was wrong first. It is used by a single Serve.
 type witness struct {
 	mu      sync.Mutex
 	wrong   error

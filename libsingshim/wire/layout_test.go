@@ -28,7 +28,7 @@ var ours = map[string]uint64{
 	"ASKS_AGAIN": asksAgain, "AGAIN": 1<<64 - 2,
 }
 
-// structs are those of wire.h, by its names.
+// structs are the structs of wire.h, by its names.
 var structs = map[string]reflect.Type{
 	"sing_ring": reflect.TypeFor[ringHead](), "sing_lane": reflect.TypeFor[laneHead](),
 	"sing_record": reflect.TypeFor[recordHead](), "sing_answer": reflect.TypeFor[answerHead](),
@@ -87,7 +87,7 @@ func TestLayout(t *testing.T) {
 			want[key] = uint64(f.Offset)*1000 + uint64(f.Type.Size())
 		}
 	}
-	// Two halves of one word here, so that it is read once.
+	// Two halves of a single word here, so that it is read once.
 	delete(want, "sing_record.flags_counts")
 	want["sing_record.flags"], want["sing_record.counts"] = 12*1000+2, 14*1000+2
 	fmt.Fprintln(&program, "\treturn 0;\n}")

@@ -13,7 +13,7 @@ import (
 )
 
 // TestMessages: every message of many threads arrives once, whole, in the order of its
-// thread, and those that were ordered by a lock in that order.
+// thread, and messages that were ordered by a lock in that order.
 func TestMessages(t *testing.T) {
 	for _, c := range []struct {
 		how      string
@@ -71,7 +71,7 @@ func TestWrap(t *testing.T) {
 }
 
 // TestBriefThreads: lanes of threads that ended are used again, and threads beyond the lanes
-// find one for the moment.
+// find a lane for the moment.
 func TestBriefThreads(t *testing.T) {
 	for _, c := range []struct {
 		how             string
@@ -146,8 +146,8 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestInterrupted: a signal handler sends messages, and calls, in the middle of others; on the
-// thread's stack, or on one of its own.
+// TestInterrupted: a signal handler sends messages, and calls, in the middle of other
+// messages; on the thread's stack, or on its own stack.
 func TestInterrupted(t *testing.T) {
 	for _, c := range []struct{ how, what string }{
 		{"plain", "interrupt"},
@@ -207,8 +207,8 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// TestCancelled: a thread that is cancelled, anywhere, does not stop the others, nor does one
-// that ends by the bare system call; their lanes are used again.
+// TestCancelled: a thread that is cancelled, anywhere, does not stop the rest, nor does a
+// thread that ends by the bare system call; their lanes are used again.
 func TestCancelled(t *testing.T) {
 	for _, what := range []string{"cancel", "leave"} {
 		t.Run(what, func(t *testing.T) {

@@ -63,7 +63,7 @@ func (f *forger) postMessage(lane int, c record) uint32 {
 	return unit
 }
 
-// TestNonsense: what each lie is called. Before and after it, others told the truth.
+// TestNonsense: what each lie is called. Before and after the lie, other processes told the truth.
 func TestNonsense(t *testing.T) {
 	small := record{op: 1, size: 8}
 	call := record{op: 1, flags: flagCall, size: 8, room: 8}

@@ -66,7 +66,7 @@ func makeElastic(j sdk.Job) sdk.Job { j.MinGPUs = 1; return j }
 
 func makeParked(j sdk.Job) sdk.Job { j.State, j.HeldBy = sdk.Held, sdk.HeldByPreemptd; return j }
 
-// A node with 8 busy GPUs draws 2880 W, an idle one 480 W.
+// A node with 8 busy GPUs draws 2880 W, an idle node 480 W.
 func TestDecisions(t *testing.T) {
 	with := func(s *sdk.Snapshot, change func(*sdk.Snapshot)) *sdk.Snapshot { change(s); return s }
 	for _, c := range []struct {

@@ -54,8 +54,8 @@ func startPolicy(t *testing.T) (p *policy.Policy, write func(text string), limit
 	}
 }
 
-// A file that is saved is in force at the next question, if it is right; else the one before
-// is, and what is wrong with the new one is told with its line and column.
+// A file that is saved is in force at the next question, if it is right; else the file
+// before is, and what is wrong with the new file is told with its line and column.
 func TestSavedFiles(t *testing.T) {
 	p, write, _ := startPolicy(t)
 	ask := func() (int, sdk.Verb) {

@@ -61,7 +61,7 @@ func TestWhatCannotBeTold(t *testing.T) {
 	}
 }
 
-// A file that is wrong changes nothing: the one before decides.
+// A file that is wrong changes nothing: the file before decides.
 func TestTheOldOneStays(t *testing.T) {
 	s, err := loadSite("def decide(c):\n    return [hold(c.jobs[0], \"r\")]\n")
 	if err != nil {

@@ -54,7 +54,7 @@ func runningOn(j sdk.Job, first, gpus int, nodes ...int32) sdk.Job {
 	return j
 }
 
-// makeElastic returns the job as one that can be shrunk.
+// makeElastic returns the job with sizes to which it can be shrunk.
 func makeElastic(j sdk.Job, least int) sdk.Job { j.MinGPUs = least; return j }
 
 // changeJob returns the job with a change.
@@ -229,7 +229,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 	}
 }
 
-// On one node, nothing is cheaper than what is chosen: all sets of victims are tried.
+// On a single node, nothing is cheaper than what is chosen: all sets of victims are tried.
 func TestTheCheapestIsChosen(t *testing.T) {
 	tried := 0
 	for seed := range uint64(2000) {

@@ -252,7 +252,7 @@ func liveHold(l live) {
 	l.waitForEnd(id, expectedOutput())
 }
 
-// Two capsules on one node.
+// Two capsules on a single node.
 func liveFewer(l live) {
 	id := l.submitJob("-N2 --ntasks=2", count)
 	l.waitForLine(id, "5")

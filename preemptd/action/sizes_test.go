@@ -28,8 +28,8 @@ func (s seeing) ShowWaiting(ctx context.Context, job *slurmrest.Job, _ []slurmre
 	return s.Show(ctx, job)
 }
 
-// TestSizeOfWaitingJob: a job that waits can have what its programs see, though no GPU is idle, and no more; one that
-// has not begun can have what a node has.
+// TestSizeOfWaitingJob: a job that waits can have what its programs see, though no GPU is idle, and no more; a job
+// that has not begun can have what a node has.
 func TestSizeOfWaitingJob(t *testing.T) {
 	w := newWorld(t, true)
 	j := w.openJournal(t)

@@ -25,7 +25,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
 )
 
-// world is a cluster with one job: a slurmrestd, the scheduler that it lacks, and what
+// world is a cluster with a single job: a slurmrestd, the scheduler that it lacks, and what
 // proxyd does, as files in a folder.
 type world struct {
 	srv   *slurmresttest.Server
@@ -40,7 +40,7 @@ type world struct {
 
 const userComment = "my training"
 
-// newWorld has a job that runs on n1 and n2, or waits: that one for its begin time, which a
+// newWorld has a job that runs on n1 and n2, or waits: a waiting job for its begin time, which a
 // release brings.
 func newWorld(t *testing.T, waits bool) *world {
 	t.Helper()
@@ -56,7 +56,7 @@ func newWorld(t *testing.T, waits bool) *world {
 	return w
 }
 
-// inMemory is a folder that is on no disk, if the machine has one: each line of a journal waits for
+// inMemory is a folder that is on no disk, if the machine has such a folder: each line of a journal waits for
 // the disk, which other tests keep busy at the same time. What is written outlives a
 // killed process in either.
 func inMemory(t *testing.T) string {
@@ -74,7 +74,7 @@ func (w *world) currentJob() slurmrest.Job {
 	return j
 }
 
-// stepSlurm does one thing that Slurm does by itself.
+// stepSlurm does a single thing that Slurm does by itself.
 func (w *world) stepSlurm() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,7 +145,7 @@ func (s shelf) RunOn(context.Context, *slurmrest.Job) error {
 	return os.WriteFile(filepath.Join(s.dir, "ran on"), nil, 0o600)
 }
 
-// Lend is noted in a file, if there is one named lends; else no job can lend.
+// Lend is noted in a file, if there is a file named lends; else no job can lend.
 func (s shelf) Lend(_ context.Context, _ *slurmrest.Job, gpus int64, _ string) ([]uint32, error) {
 	if _, err := os.Stat(filepath.Join(s.dir, "lends")); err != nil {
 		return nil, &rpc.Error{Kind: rpc.ErrInvalid, Text: "it cannot have so many GPUs in place"}

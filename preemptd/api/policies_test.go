@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-// TestPolicies: a snapshot is for operators, of any size; without one the newest is tried.
+// TestPolicies: a snapshot is for operators, of any size; without a snapshot the newest snapshot is tried.
 func TestPolicies(t *testing.T) {
 	s := newSite(t)
 	if _, err := s.clientOf(carol).Snapshot(t.Context()); !errors.Is(err, rpc.ErrBusy) {

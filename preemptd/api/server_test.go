@@ -109,7 +109,7 @@ func answerCommand(_ context.Context, program string, args ...string) (string, e
 		return "SlurmUID                = x\nSlurmUser               = slurmer(64030)\nSlurmdUser = root(0)", nil
 	}
 	if program == "sacctmgr" && args[3] == "assoc" {
-		if !slices.Contains(args, "cluster=test") { // then it lists those of all clusters
+		if !slices.Contains(args, "cluster=test") { // then it lists the jobs of all clusters
 			return "standard,basic\nbasic,premium", nil
 		}
 		return "standard,basic\nbasic", nil
@@ -381,7 +381,7 @@ func TestImpossibleSize(t *testing.T) {
 	}
 }
 
-// TestOperators act on everybody's jobs, and others do not see what they did.
+// TestOperators act on everybody's jobs, and other users do not see what they did.
 func TestOperators(t *testing.T) {
 	s := newSite(t)
 	for i, uid := range []uint32{0, carol, dave, super} {
@@ -468,7 +468,7 @@ func (s *site) leaveHeld(job int64, by, kind, memo string) {
 	}
 }
 
-// TestBefell: what others did to a job, and what jobs there are, is for its owner and for
+// TestBefell: what other people did to a job, and what jobs there are, is for its owner and for
 // operators.
 func TestBefell(t *testing.T) {
 	s := newSite(t)

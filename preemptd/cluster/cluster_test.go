@@ -623,7 +623,7 @@ func TestSlurmAway(t *testing.T) {
 	}
 }
 
-// What Slurm writes is text: whatever it is, the snapshot is one that Check accepts.
+// What Slurm writes is text: whatever it is, Check accepts the snapshot.
 func FuzzBuild(f *testing.F) {
 	f.Add("gpu:a100:2(IDX:0,3)", "n[1-2]", "gpu:a100:4(S:0-1)", "gres/gpu:a100:2", "cpu=8,gres/gpu=4", int64(2))
 	f.Add("gpu:2(IDX:N/A)", "n1", "gpu:2", "gres/gpu", "gres/gpu=99", int64(0))

@@ -107,7 +107,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// replaceAnswer is run, with another answer to one command.
+// replaceAnswer is run, with another answer to a single command.
 func replaceAnswer(run func(context.Context, string, ...string) (string, error), to, out string, err error) func(context.Context, string, ...string) (string, error) {
 	return func(ctx context.Context, program string, args ...string) (string, error) {
 		if strings.Contains(strings.Join(args, " "), to) {

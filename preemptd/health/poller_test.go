@@ -122,7 +122,7 @@ func TestThousandNodes(t *testing.T) {
 				f.stopped[f.nodes[3*i].Name] = true
 			}
 			f.runPoller(t, func(p *Poller) {
-				time.Sleep(5*time.Minute + time.Second/2) // until all have been asked, and the dead ones are asked rarely; and between two seconds
+				time.Sleep(5*time.Minute + time.Second/2) // until all have been asked, and the dead proxyds are asked rarely; and between two seconds
 				for _, s := range p.Report() {
 					if s.Asked.IsZero() || s.Answers == f.stopped[s.Node] {
 						t.Fatalf("after 5 minutes: %+v", s)

@@ -43,7 +43,7 @@ func startLife(t *testing.T, name string, args ...string) (*exec.Cmd, io.Reader)
 
 const stepsEach = 5
 
-// writeForEver does actions of stepsEach steps, one after the other, and says each write
+// writeForEver does actions of stepsEach steps in turn, and says each write
 // that the journal confirmed.
 func writeForEver(args []string) int {
 	ctx := context.Background()

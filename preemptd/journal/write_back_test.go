@@ -62,7 +62,7 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// TestReplaced: another file in the place of the open one ends the work, and is not written over.
+// TestReplaced: another file in the place of the open file ends the work, and is not written over.
 func TestReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "preemptd.db")
 	j := openJournal(t, path)

@@ -18,7 +18,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// slurmctld is one in virtual time. Each request takes a moment before it is done and one after.
+// slurmctld is a slurmctld in virtual time. Each request takes a moment before it is done and a moment after.
 type slurmctld struct {
 	mu      sync.Mutex
 	there   []slurmrest.Reservation
@@ -124,7 +124,7 @@ func newSite(t *testing.T, seed uint64, most time.Duration) *site {
 	}
 }
 
-// daemon is one of them.
+// daemon is a preemptd.
 type daemon struct {
 	*site
 	name  string
@@ -240,7 +240,7 @@ func TestTakeOver(t *testing.T) {
 				t.Errorf("Slurm shows %s", names)
 			}
 			b.killDaemon()
-			// The next one with its journal need not wait.
+			// The next daemon with its journal need not wait.
 			b = s.startDaemon("bbbbbbbb")
 			b.worksWithin(time.Second)
 			c := s.startDaemon("cccccccc")
@@ -288,7 +288,7 @@ func TestAway(t *testing.T) {
 	})
 }
 
-// Whatever is killed, stopped, deleted or away: never do two act, and in the end one does.
+// Whatever is killed, stopped, deleted or away: never do two daemons act, and in the end a single daemon does.
 func TestNeverTwo(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -361,7 +361,7 @@ func TestRefused(t *testing.T) {
 					t.Errorf("alone: %v", a.lease.Alone())
 				}
 				a.stopDaemon()
-				// One that works is waited for, even if it cannot be asked.
+				// A daemon that works is waited for, even if it cannot be asked.
 				s.slurm.there = []slurmrest.Reservation{{Name: "preemptd:works:x:12345678"}}
 				b := s.startDaemon("bbbbbbbb")
 				<-b.told

@@ -51,7 +51,7 @@ func filledMetrics(t *testing.T) *Metrics {
 	return m
 }
 
-// smallCluster is a snapshot of two nodes, one of which is drained.
+// smallCluster is a snapshot of two nodes, of which the first is drained.
 func smallCluster() *sdk.Snapshot {
 	return &sdk.Snapshot{
 		Time:  noon,
@@ -137,7 +137,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// There are as many series on a large cluster as on a small one, but for accounts, of which
+// There are as many series on a large cluster as on a small cluster, but for accounts, of which
 // there are MaxAccounts at most.
 func TestCardinality(t *testing.T) {
 	count := func(s *sdk.Snapshot) int {

@@ -149,7 +149,7 @@ func TestNothingIsDoneWithoutReason(t *testing.T) {
 	}
 }
 
-// A premium job gets its place by shrinking one job and parking a gang; what it takes it
+// A premium job gets its place by shrinking a single job and parking a gang; what it takes it
 // waits for.
 func TestIntentsBuildOnEachOther(t *testing.T) {
 	s := smallCluster()
@@ -185,7 +185,7 @@ func TestIntentsBuildOnEachOther(t *testing.T) {
 	}
 }
 
-// What a lower tier is promised is broken only for a higher one that is below its own.
+// What a lower tier is promised is broken only for a higher tier that is below its own promise.
 func TestAPromiseGivesWayToAHigherBrokenOne(t *testing.T) {
 	s := smallCluster()
 	findJob(s, 20).Checkpoint.Dump = time.Minute
@@ -237,7 +237,7 @@ func TestRequeueGivesAnotherTier(t *testing.T) {
 	}
 }
 
-// What a step gives back of a limit the next one can have.
+// What a step gives back of a limit the next step can have.
 func TestALimitIsGivenBack(t *testing.T) {
 	s := smallCluster()
 	s.Accounts = []sdk.Account{{Name: "lab", MaxGPUs: 4}}

@@ -245,7 +245,7 @@ func TestAPolicyThatFailsRests(t *testing.T) {
 	}
 }
 
-// One that ends between two questions is noticed with the next.
+// A policy that ends between two questions is noticed with the next question.
 func TestAPolicyThatDiesBetweenQuestions(t *testing.T) {
 	p, _ := startPolicy(t, "die later")
 	if _, err := p.Ask(t.Context(), newSnapshot()); err != nil {
@@ -291,7 +291,7 @@ func TestAPolicyIsReloaded(t *testing.T) {
 	if s := p.Status(); s.PID != first || s.Failures != 1 {
 		t.Errorf("after a change that does not start: %+v", s)
 	}
-	write("undecided") // this one starts
+	write("undecided") // this policy starts
 	if err := ask(); err == nil || !strings.Contains(err.Error(), "too many clouds") {
 		t.Errorf("got %v", err)
 	}

@@ -34,8 +34,8 @@ import (
 type proxyd struct {
 	mu   sync.Mutex
 	made []*rpc.Checkpoint
-	hold chan struct{} // a checkpoint waits for it, if there is one
-	// asked is called when one waits.
+	hold chan struct{} // a checkpoint waits for the channel, if there is any
+	// asked is called when a checkpoint waits.
 	asked func()
 }
 
@@ -89,7 +89,7 @@ func (s says) Ask(_ context.Context, pb *policypb.Snapshot) ([]sdk.Intent, error
 }
 
 // site is a cluster of two nodes with 4 GPUs each, on which a basic job holds all, and a
-// premium one waits.
+// premium job waits.
 type site struct {
 	*testing.T
 	srv       *slurmresttest.Server
@@ -182,7 +182,7 @@ func (c settling) Job(ctx context.Context, ref slurmrest.Ref) (slurmrest.Job, er
 	return c.Client.Job(ctx, ref)
 }
 
-// runTick does one round, and waits for what it began.
+// runTick does a single round, and waits for what it began.
 func (s *site) runTick() Decision {
 	s.Helper()
 	before := len(s.decisions)
@@ -214,8 +214,8 @@ var forPremium = chain.Named{Name: "tiers", Policy: says(func(s *sdk.Snapshot) (
 	return append(all, sdk.Intent{Verb: sdk.Place, Job: premium, Reason: "its turn", Where: []sdk.Spot{{Node: "n1", Capsules: 1, GPUs: 4}, {Node: "n2", Capsules: 1, GPUs: 4}}}), nil
 })}
 
-// TestPremium: a premium job that waits gets the places of a basic one, which is parked:
-// first the one leaves, and a tick later the other is placed.
+// TestPremium: a premium job that waits gets the places of a basic job, which is parked:
+// first the basic job leaves, and a tick later the premium job is placed.
 func TestPremium(t *testing.T) {
 	s := newSite(t, forPremium)
 	d := s.runTick()
@@ -355,8 +355,8 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
-// TestMakingRoom: while one leaves for a job that waits, that job is being placed, and no other has to leave for it:
-// also for the next preemptd.
+// TestMakingRoom: while a job leaves for a job that waits, the waiting job is being placed, and no further job has to
+// leave for it: also for the next preemptd.
 func TestMakingRoom(t *testing.T) {
 	s := newSite(t, forPremium)
 	s.proxyd.hold = make(chan struct{})
@@ -407,7 +407,7 @@ func TestPolicyFails(t *testing.T) {
 	}
 }
 
-// What others do is recorded, and what we do is not.
+// What other people do is recorded, and what we do is not.
 func TestEvents(t *testing.T) {
 	s := newSite(t, forPremium)
 	s.runTick()
@@ -457,7 +457,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestTicked: ticks are told, those that fail too.
+// TestTicked: ticks are told, also ticks that fail.
 func TestTicked(t *testing.T) {
 	s := newSite(t)
 	s.srv.Fail(slurmresttest.Fault{Path: "/nodes", Slurm: 2002})

@@ -84,7 +84,7 @@ func TestKeepRoom(t *testing.T) {
 	}
 }
 
-// TestRoomOfCancelled: a job that is cancelled while others leave for its sake keeps nothing.
+// TestRoomOfCancelled: a job that is cancelled while other jobs leave for its sake keeps nothing.
 func TestRoomOfCancelled(t *testing.T) {
 	s := newSite(t, forPremium)
 	s.withRooms()

@@ -39,7 +39,7 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// TestWhyPremiumFirst: of many that wait, those that are promised most are explained.
+// TestWhyPremiumFirst: of many jobs that wait, the jobs that are promised most are explained.
 func TestWhyPremiumFirst(t *testing.T) {
 	s := &sdk.Snapshot{}
 	for id := range sdk.JobID(2 * maxExplained) {

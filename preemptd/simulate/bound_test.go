@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
 )
 
-// TestLeastSpan: spans by hand, on one node of 4 GPUs.
+// TestLeastSpan: spans by hand, on a single node of 4 GPUs.
 func TestLeastSpan(t *testing.T) {
 	for _, c := range []struct {
 		name, jobs string

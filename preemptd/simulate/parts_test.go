@@ -47,7 +47,7 @@ func TestHeapIsInOrder(t *testing.T) {
 	}
 }
 
-// What the course adds up to is what was computed, however often parts were made one.
+// What the course adds up to is what was computed, however often parts were joined.
 func TestCourseIsWhole(t *testing.T) {
 	res, err := Run(t.Context(), newConfig(1, 8), parseTrace(t, "1,0,100,6,,,,100\n2,100000,50,8,,,,50\n3,2000000,7,2,,,,60\n"))
 	if err != nil {

@@ -109,7 +109,7 @@ func TestPremiumPreempts(t *testing.T) {
 	}
 }
 
-// An elastic job is shrunk for a premium one, and grows when that is gone.
+// An elastic job is shrunk for a premium job, and grows when the premium job is gone.
 func TestShrinkAndGrow(t *testing.T) {
 	program := sdktest.Build(t, "../../policies/tiers")
 	res, err := Run(t.Context(), newConfig(1, 8, tiersPolicy(t, program)), parseTrace(t, "1,0,4000,8,,2,basic,\n2,595,600,4,,,premium,\n"))
@@ -126,8 +126,8 @@ func TestShrinkAndGrow(t *testing.T) {
 	}
 }
 
-// TestElasticLends: a job that asked for 2 GPUs and can use 8 gets the idle ones, gives them back when another job comes
-// for them, and grows again when that job has ended. The same job without a maximum stays on its 2.
+// TestElasticLends: a job that asked for 2 GPUs and can use 8 gets the idle GPUs, gives them back when another job
+// comes for them, and grows again when that job has ended. The same job without a maximum stays on its 2.
 func TestElasticLends(t *testing.T) {
 	program := sdktest.Build(t, "../../policies/elastic")
 	for _, c := range []struct {
@@ -269,7 +269,7 @@ func TestReadSacct(t *testing.T) {
 	}
 }
 
-// TestTable shows the three ways side by side, on a trace that -trace names or a made one.
+// TestTable shows the three ways side by side, on a trace that -trace names or a made trace.
 func TestTable(t *testing.T) {
 	program := sdktest.Build(t, "../../policies/tiers")
 	jobs := randomTrace(rand.New(rand.NewPCG(1, 1)), 80)

@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// TestSummaryCountsDifferences: a node that is sound by itself, and not as the others are, is not counted as ok.
+// TestSummaryCountsDifferences: a node that is sound by itself, and not as the other nodes are, is not counted as ok.
 func TestSummaryCountsDifferences(t *testing.T) {
 	node := func(name, version, key string) examination {
 		return examination{reply: &rpc.DoctorReply{Node: name, Version: version, Findings: []*rpc.Finding{

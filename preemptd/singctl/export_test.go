@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onlyIn fails unless the folder holds these names and no others.
+// onlyIn fails unless the folder holds these names and no more.
 func onlyIn(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -83,7 +83,7 @@ func (c *cluster) newApp(who string, out, errs io.Writer) *app {
 	}
 }
 
-// runLine runs one command line and returns what a terminal would show: standard error is
+// runLine runs a single command line and returns what a terminal would show: standard error is
 // marked by "! ".
 func (c *cluster) runLine(ctx context.Context, who string, args ...string) string {
 	var out, errs bytes.Buffer

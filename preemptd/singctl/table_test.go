@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestTable: a short row leaves the columns of those around it alone.
+// TestTable: a short row leaves the columns of the rows around it alone.
 func TestTable(t *testing.T) {
 	var b strings.Builder
 	printTable(&b, [][]string{{"A", "B", "C"}, {"1", "longer", "x"}, {"22", "NOT USABLE: a\treason\nthat is long"}, {"3", "ä", "yy"}, {"4"}})

@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
 
-// slow requests of one user wait until they are let go.
+// slow requests of a single user wait until they are let go.
 type slow struct {
 	web.Requests
 	uid     uint32

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestDecisions: what is decided again and again is one entry, what came of it is that of the
-// last time, and what was decided before is another.
+// TestDecisions: what is decided again and again is a single entry, with what came of it the last
+// time, and what was decided before is another entry.
 func TestDecisions(t *testing.T) {
 	var all decisions
 	at := func(s int64) time.Time { return time.Unix(s, 0) }

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// browser is a headless Chromium with one page, driven over the pipe of its DevTools
+// browser is a headless Chromium with a single page, driven over the pipe of its DevTools
 // protocol: a JSON object and a zero byte, in both directions.
 type browser struct {
 	*testing.T

@@ -21,7 +21,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/web"
 )
 
-// TestCertificate: a renewed certificate is taken, and one that cannot be read is not.
+// TestCertificate: a renewed certificate is taken, and a certificate that cannot be read is not.
 func TestCertificate(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")

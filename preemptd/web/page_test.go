@@ -104,8 +104,8 @@ func usefulShare(t *testing.T, b *browser, _ *site) {
 	}
 }
 
-// someProxyds are the proxyds of a snapshot's nodes: one has ceased to answer, one never answered, one lost its shared
-// folder, one has little space, and one is of an older release.
+// someProxyds are the proxyds of a snapshot's nodes: the first has ceased to answer, the second never answered, the
+// third lost its shared folder, the fourth has little space, and the last is of an older release.
 func someProxyds(nodes int, now time.Time) []web.Proxyd {
 	all := make([]web.Proxyd, nodes)
 	for i := range all {
@@ -343,7 +343,7 @@ func checkDecisions(t *testing.T, b *browser, _ *site) {
 	}
 }
 
-// checkToken: nothing can be done without a token, and with one what package api permits.
+// checkToken: nothing can be done without a token, and with a token what package api permits.
 func checkToken(t *testing.T, b *browser, s *site) {
 	own := newSnapshot(48, 104, time.Now())
 	own.Jobs[0].User = "nobody"
@@ -390,7 +390,7 @@ func checkToken(t *testing.T, b *browser, s *site) {
 	b.dropReports() // the refusals, which are logged
 }
 
-// standsBy: it is said that another one works.
+// standsBy: it is said that another preemptd works.
 func standsBy(_ *testing.T, b *browser, s *site) {
 	s.changeState(func(now *web.State) { now.Role = web.Waits })
 	b.waitFor(`document.querySelector("#role").textContent === "stands by" && !document.querySelector("#notice").hidden`)

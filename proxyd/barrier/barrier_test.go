@@ -40,8 +40,8 @@ func traceText(trace []label) string {
 }
 
 // Whatever happens in whatever order: every path ends, and at a cut that is safe. Where
-// no host code waits for a rank at its gate, no nudge is needed for that; and a needless one
-// does no harm.
+// no host code waits for a rank at its gate, no nudge is needed for that; and a needless
+// nudge does no harm.
 func TestEveryInterleaving(t *testing.T) {
 	for _, p := range cases {
 		t.Run(p.name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestEveryInterleaving(t *testing.T) {
 
 // The same when the deadline passes, a rank dies or the leader is lost at any moment:
 // there is a cut, or a failure that says why, and then the job runs on. The next attempt
-// is none the worse for what the last one left on the way.
+// is none the worse for what the last attempt left on the way.
 func TestEveryDisturbance(t *testing.T) {
 	few := map[string]bool{overlap: true, peerSync: true, rankZero: true, eagerSend: true, shifted: true}
 	disturbances := map[string]rules{

@@ -17,7 +17,7 @@ const (
 	destroyed   = "handle destroyed"
 )
 
-// cases are programs for which some simpler rule is wrong, and plain ones.
+// cases are programs for which some simpler rule is wrong, and plain programs.
 var cases = []program{
 	{name: "nothing", ranks: []string{"", ""}},
 	{name: "data parallel", comms: "A=0,1,2", ranks: []string{"A A W A", "A A W A", "A A W A"}},

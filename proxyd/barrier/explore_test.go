@@ -18,7 +18,7 @@ type label struct {
 
 func (l label) String() string { return fmt.Sprintf("%s %d %q", l.what, l.which, l.text) }
 
-// move is one thing that can happen next.
+// move is a single thing that can happen next.
 type move struct {
 	label
 	to *state
@@ -199,7 +199,7 @@ func (s *state) isExcused(r rules) bool {
 	case RankDied:
 		return len(s.failure.Ranks) == 1 && s.dead[s.failure.Ranks[0]]
 	case RankEnded:
-		// Honest only where a rank that others count on cannot come any more.
+		// Honest only where a rank that other ranks count on cannot come any more.
 		return slices.Contains(s.dead[:], true)
 	}
 	return false
@@ -213,7 +213,7 @@ type result struct {
 }
 
 // exploreAll looks at every state that a program can come to under the rules. It says ok
-// only if none of them is wrong, none can be entered twice on one path, and each that
+// only if none of them is wrong, none can be entered twice on a single path, and each that
 // has no way on is a cut, or an honest failure after which the job ran on. So every
 // path, however things interleave, comes to one of these.
 func exploreAll(w *world, r rules, limit int) result {

@@ -29,8 +29,8 @@ type job struct {
 	flight []item // in the order in which they were issued
 }
 
-// item is an operation in flight: the step that issued it, and of each of its parts which
-// one on its line it is and whether it has completed.
+// item is an operation in flight: the step that issued it, and of each of its parts its
+// number on its line and whether it has completed.
 type item struct {
 	thread, pc uint8
 	done       uint8 // bits
@@ -132,7 +132,7 @@ func (j *job) readyParts(w *world, i, p int) [][2]int {
 }
 
 // completeAll carries out all that devices can, whatever the order: completions take
-// nothing from each other, so that checking one order is checking all.
+// nothing from each other, so that checking a single order is checking all.
 func (j *job) completeAll(w *world) (moved bool) {
 	for again := true; again; {
 		again = false
@@ -166,7 +166,7 @@ func (j *job) isFlying(w *world, r Rank, t int) bool {
 	})
 }
 
-// told is something the host code of a rank says to others than its program.
+// told is something the host code of a rank says to other parties than its program.
 type told struct {
 	rank Rank
 	what stepKind // create, destroy, abort
@@ -259,7 +259,7 @@ func (j *job) isOver(w *world) bool {
 
 // isValid says whether the program, left alone, always ends with everything matched, and uses
 // no communicator before it is made. Where no rank has two threads, the order in which ranks
-// go on makes no difference, and one is tried; else all are.
+// go on makes no difference, and a single order is tried; else all are.
 func (w *world) isValid() bool {
 	_, oneOrder := w.issuedKeys()
 	seen := map[string]bool{}

@@ -25,7 +25,7 @@ const (
 	right       wrong = iota
 	exactly           // a rank may issue only where it is itself behind
 	standing          // a rank's counts are taken only once its threads stand at the gate
-	rounds            // targets are raised only when everyone has reached the last ones
+	rounds            // targets are raised only when everyone has reached the last targets
 	completed         // what has completed is counted
 	noPairs           // sends and receives are not counted
 	arrivedOnly       // a creation begins with the ranks that are there
@@ -73,7 +73,7 @@ const (
 	leaderLost
 )
 
-// state is one state of everything: the program, the gates, the messages on the way, and
+// state is a single state of everything: the program, the gates, the messages on the way, and
 // the real Barrier.
 type state struct {
 	job
@@ -91,7 +91,7 @@ type state struct {
 	failure *Failure
 	left    rules           // what may still disturb
 	heldUp  [maxRanks]order // rounds: the Raise not sent yet
-	sent    [maxRanks]order // rounds: the last one sent
+	sent    [maxRanks]order // rounds: the last round sent
 	verdict verdict         // something is wrong here
 }
 

@@ -48,7 +48,7 @@ func (w *world) isLevel(ops [][][]int, at []int) bool {
 }
 
 // leastCut is the smallest cut at or after from, found the dumb way: all there are are tried.
-// The smallest exists, because of two cuts the smaller of each rank's positions make one.
+// The smallest exists, because of two cuts the smaller of each rank's positions make a cut.
 func (w *world) leastCut(ops [][][]int, from []int) []int {
 	var best []int
 	var try func(at []int)
@@ -85,7 +85,7 @@ func (s *state) position(w *world, r int) (n int) {
 	return n
 }
 
-// walkRandomly follows one random path to its end. It returns where each rank was when its gate
+// walkRandomly follows a single random path to its end. It returns where each rank was when its gate
 // shut, and whether nudges were given on the way.
 func walkRandomly(w *world, rng *rand.Rand) (last *state, from []int, nudged bool) {
 	s := newState(w, rules{})
@@ -135,7 +135,7 @@ func TestCutIsLeastFixedPoint(t *testing.T) {
 			}
 			want := w.leastCut(ops, from)
 			if nudged {
-				continue // the cut may be a later one
+				continue // the cut may be a later cut
 			}
 			found++
 			if !slices.Equal(from, want) {
@@ -152,7 +152,7 @@ func TestCutIsLeastFixedPoint(t *testing.T) {
 	}
 }
 
-// In a data-parallel loop: up to the count of the furthest rank and not one more.
+// In a data-parallel loop: up to the count of the furthest rank and no further.
 func TestDataParallelCutIsTheFurthestRank(t *testing.T) {
 	const lead, behind, ahead = 6, 3, 9
 	b := New(2, Communicator{Comm: 1, Members: []Rank{0, 1}})

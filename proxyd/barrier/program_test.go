@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The programs that the model checker runs are written in a little language, one string
+// The programs that the model checker runs are written in a little language, a single string
 // per rank, " | " between its threads:
 //
 //	A        a collective on communicator A, stream-ordered: the thread goes on at once
@@ -28,12 +28,12 @@ import (
 type program struct {
 	name    string
 	comms   string // "A=0,1 B=1,2": members by rank
-	creates string // the same, for those that the program makes itself
+	creates string // the same, for communicators that the program makes itself
 	ranks   []string
 	staged  bool   // a send waits for its receive; else it completes in a buffer
 	exits   []Rank // these may exit when their threads have ended
 	large   bool   // for the long run
-	aborts  bool   // it aborts a communicator: what the others do on it then is nobody's concern
+	aborts  bool   // it aborts a communicator: what the other ranks do on it then does not matter
 	waits   bool   // its host code can wait for a rank that is at its gate
 }
 
@@ -50,7 +50,7 @@ const (
 	forever
 )
 
-// step is one step of a thread.
+// step is a single step of a thread.
 type step struct {
 	kind   stepKind
 	stream uint8
@@ -68,9 +68,9 @@ type thread struct {
 type world struct {
 	program
 	n       int
-	comms   []Communicator // those there are from the start come first
+	comms   []Communicator // communicators that are there from the start come first
 	first   int            // how many do
-	meets   []Rendezvous   // the creations of the others
+	meets   []Rendezvous   // the creations of the other communicators
 	threads []thread
 	keys    []Key
 	owner   []Rank  // of each key
@@ -104,7 +104,7 @@ func parseNumber(s string) int {
 	return n
 }
 
-// newWorld reads a program. It panics on one that cannot be read: they are all ours.
+// newWorld reads a program. newWorld panics on a program that cannot be read: all programs are ours.
 func newWorld(p program) *world {
 	w := &world{program: p, n: len(p.ranks), keyOf: make(map[Key]int)}
 	w.comms = parseComms(p.comms)

@@ -18,8 +18,8 @@ var (
 	seed     = flag.Uint64("seed", 1, "of the first random program; the next have the next numbers")
 )
 
-// randomProgram makes up a program of so many blocks; the same for the same seed. It may
-// be one that hangs by itself: ask valid.
+// randomProgram makes up a program of so many blocks; the same for the same seed. The
+// program may hang by itself: ask valid.
 func randomProgram(seed uint64, blocks int) program {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	g := &generator{Rand: rng, words: make([][]string, 2+rng.IntN(7)/3)} // 2, 3 or seldom 4 ranks
@@ -75,7 +75,7 @@ func (g *generator) makeComm(name string, to *[]string) {
 
 func (g *generator) addWord(r int, word string) { g.words[r] = append(g.words[r], word) }
 
-// addBlock adds one thing that ranks do together.
+// addBlock adds a single thing that ranks do together.
 func (g *generator) addBlock() {
 	n := len(g.words)
 	pair := g.Perm(n)[:2]

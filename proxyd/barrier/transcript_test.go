@@ -94,7 +94,7 @@ type player struct {
 	members map[Comm][]Rank
 }
 
-// playLine plays one event.
+// playLine plays a single event.
 func (p *player) playLine(words []string) []string {
 	arg := func(i int) string { return words[i] }
 	if words[0] == "new" {

@@ -82,7 +82,7 @@ func restoreProgram(t *testing.T, c *Capsule, was Program, images string) {
 	}
 }
 
-// TestCRIU captures a program of one capsule and restores it in another.
+// TestCRIU captures a program of a single capsule and restores it in another.
 func TestCRIU(t *testing.T) {
 	needCRIU(t)
 	ctx := testDeadline(t)

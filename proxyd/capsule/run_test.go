@@ -187,7 +187,7 @@ func TestOwnView(t *testing.T) {
 	}
 }
 
-// TestFirstPID: the first program's PIDs are above those of CRIU's helpers.
+// TestFirstPID: the first program's PIDs are above the PIDs of CRIU's helpers.
 func TestFirstPID(t *testing.T) {
 	c := newCapsule(t)
 	out, _, _ := task{c: c, argv: shellCommand("echo $$ $PPID")}.runTask(t)

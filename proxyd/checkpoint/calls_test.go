@@ -9,7 +9,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 )
 
-// TestHandlers: a node carries out each call, by one function.
+// TestHandlers: a node carries out each call, by a single function.
 func TestHandlers(t *testing.T) {
 	for _, call := range calls.All() {
 		_, ofNode := nodeHandlers[call]

@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 )
 
-// leaseConductor is a node on which user 1001 has job 7, with one GPU and four devices.
+// leaseConductor is a node on which user 1001 has job 7, with a single GPU and four devices.
 func leaseConductor(t *testing.T, kind string) (*Conductor, *localCapsule) {
 	t.Helper()
 	c := (&Conductor{Config: Config{Node: "n1", Lib: t.TempDir(), Devices: DeviceConfig{Kind: kind}}, Deps: Deps{Log: slog.New(slog.DiscardHandler)}}).wireParts()

@@ -37,8 +37,8 @@ func TestAutoInterval(t *testing.T) {
 	}
 }
 
-// TestPeriodicNext: a configured interval is kept to; an automatic one grows while no checkpoint
-// can be made, and is short again after one.
+// TestPeriodicNext: a configured interval is kept to; an automatic interval grows while no
+// checkpoint can be made, and is short again after a checkpoint.
 func TestPeriodicNext(t *testing.T) {
 	fixed := &periodic{every: time.Minute, nodeMTBF: 150 * day, nodes: 64}
 	fixed.noteResult(errors.New("a terminal"))

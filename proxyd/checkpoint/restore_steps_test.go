@@ -27,7 +27,7 @@ func TestRestoreSteps(t *testing.T) {
 	}
 }
 
-// TestLeadRestore: an event takes its own steps, in order, up to one that is not complete or fails.
+// TestLeadRestore: an event takes its own steps, in order, up to a step that is not complete or fails.
 func TestLeadRestore(t *testing.T) {
 	broken := errors.New("broken")
 	for _, tt := range []struct {

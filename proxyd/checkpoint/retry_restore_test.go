@@ -30,7 +30,7 @@ func TestRestoreTriedAgain(t *testing.T) {
 	remote := errors.New("node n2: node n3: " + ErrAway.Error()) // as an error is after its way through gRPC
 	for _, tt := range []struct {
 		name string
-		why  []error // of the job's runs, one after the other
+		why  []error // of the job's runs in turn
 		want []string
 	}{
 		{"slurmctld was away", []error{slurm.ErrSilent}, []string{"requeue 7"}},

@@ -131,7 +131,7 @@ func TestWaitForRequeue(t *testing.T) {
 	})
 }
 
-// TestOutcomeDecided: after the wait, or without one, no request changes what follows.
+// TestOutcomeDecided: after the wait, or without a wait, no request changes what follows.
 func TestOutcomeDecided(t *testing.T) {
 	for _, stands := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -51,7 +51,7 @@ func TestWardensForgotten(t *testing.T) {
 	}
 }
 
-// TestOlderNote: the wardens of a note by an older release are those that have the PIDs now.
+// TestOlderNote: the wardens of a note by an older release are the processes that have the PIDs now.
 func TestOlderNote(t *testing.T) {
 	n := capsuleNote{WardenPIDs: map[string]int{records.BatchProgram: os.Getpid(), "s0-1.0": 1 << 30}}
 	n.addWardenStarts()

@@ -13,7 +13,7 @@ import (
 
 // BenchmarkAllReduce compares all-reduces among processes, all on this machine, with plain TCP
 // connections that carry the same number of bytes at the same time: "ratio" is how much of their
-// bandwidth it reaches. On one machine all processes share its cores with the kernel's copies, so
+// bandwidth it reaches. On a single machine all processes share its cores with the kernel's copies, so
 // the sums cost bandwidth that they would not cost between nodes.
 func BenchmarkAllReduce(b *testing.B) {
 	for _, c := range []struct{ processes, bytes int }{{2, 1 << 20}, {2, 64 << 20}, {4, 64 << 20}} {
@@ -29,7 +29,7 @@ func BenchmarkAllReduce(b *testing.B) {
 					ops[r] = Op{Kind: AllReduce, Type: typ, Count: c.bytes / typ.Size(), Send: make([]byte, c.bytes), Recv: make([]byte, c.bytes)}
 				}
 				pipes := newPipes(b, c.processes)
-				// Each process sends 2·(n-1)/n of the vector, to n-1 others.
+				// Each process sends 2·(n-1)/n of the vector, to n-1 peers.
 				each := 2 * c.bytes / c.processes
 				w.mustIssue(ops)
 				pipes.copyBytes(each)
@@ -108,7 +108,7 @@ func (p *pipes) copyBytes(n int) {
 	}
 }
 
-// BenchmarkSmall is the time of a small all-reduce, and of one byte there and back on a plain connection.
+// BenchmarkSmall is the time of a small all-reduce, and of a single byte there and back on a plain connection.
 func BenchmarkSmall(b *testing.B) {
 	for _, processes := range []int{1, 2, 4, 9} {
 		b.Run(fmt.Sprintf("%d processes", processes), func(b *testing.B) {

@@ -33,8 +33,8 @@ func allPlacements(n, most int) [][]int {
 // The ordinary run takes some of the placements of five ranks.
 var every = flag.Bool("every", false, "try every placement, and more random ones")
 
-// Every operation, on every placement of up to 5 ranks on up to 3 processes and on random ones of up
-// to 9, in each way in which bytes are moved, gives the bits of the oracle, which knows of no processes.
+// Every operation, on every placement of up to 5 ranks on up to 3 processes and on random placements
+// of up to 9, in each way in which bytes are moved, gives the bits of the oracle, which knows of no processes.
 func TestPlacements(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	var homes [][]int

@@ -94,7 +94,7 @@ func TestDeath(t *testing.T) {
 			all.Go(func() {
 				for {
 					ops := makeProgram(rank, len(home), size)
-					// Messages in one group, collectives each alone.
+					// Messages in a single group, collectives each alone.
 					groups := append([][]Op{ops[len(ops)-2:]}, chopGroups(ops[:len(ops)-2])...)
 					done := make(chan error, len(groups))
 					for _, g := range groups {
@@ -147,7 +147,7 @@ func chopGroups(ops []Op) [][]Op {
 	return all
 }
 
-// A node that is closed fails its peers' communicators, one that is idle as one that waits.
+// A node that is closed fails its peers' communicators, an idle communicator as a communicator that waits.
 func TestNodeClosed(t *testing.T) {
 	w := newWorld(t, []int{0, 1, 2}, nil)
 	done := make(chan error, 1)
@@ -192,11 +192,11 @@ func TestAbort(t *testing.T) {
 }
 
 // A communicator is aborted in every state of its making, and made again under the same name: by
-// the same nodes, and by others (what a restore does).
+// the same nodes, and by other nodes (what a restore does).
 func TestMakeAgain(t *testing.T) {
 	w := newNodes(t, []int{0, 1, 2}, nil, Config{})
 	ctx, cancel := context.WithCancel(t.Context())
-	half, err := w.nodes[0].Start(ctx, w.spec("world", 0), w.room) // the others do not come
+	half, err := w.nodes[0].Start(ctx, w.spec("world", 0), w.room) // the other members do not come
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestPeerNeverConnects(t *testing.T) {
 	}
 }
 
-// What is destroyed ends when all have destroyed it; operations before are completed, those after refused.
+// What is destroyed ends when all have destroyed it; operations before are completed, later operations refused.
 func TestDestroy(t *testing.T) {
 	w := newWorld(t, []int{0, 1, 0}, nil)
 	done := make(chan error, 3)
@@ -357,7 +357,7 @@ func TestBadRosters(t *testing.T) {
 	}
 }
 
-// Two parts of one communicator on one node would get each other's connections.
+// Two parts of a single communicator on a single node would get each other's connections.
 func TestTwoPartsOnOneNode(t *testing.T) {
 	w := newNodes(t, []int{0}, nil, Config{})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -376,7 +376,7 @@ func TestTwoPartsOnOneNode(t *testing.T) {
 	case <-time.After(patience):
 	}
 	a, b := comms[0].Err(), comms[1].Err()
-	// io.EOF: the part has connected to itself, and has ended before the other one was there.
+	// io.EOF: the part has connected to itself, and has ended before the other part was there.
 	refused := func(err error) bool { return errors.Is(err, ErrArgument) || errors.Is(err, io.EOF) }
 	if !refused(a) && !refused(b) {
 		t.Errorf("%v, %v", a, b)
@@ -435,7 +435,7 @@ type rosterOf Roster
 
 func (r rosterOf) Meet(context.Context, string, int, Member) (Roster, error) { return Roster(r), nil }
 
-// Members that give up make room for those that come instead.
+// Members that give up make room for members that come instead.
 func TestRoom(t *testing.T) {
 	var room Room
 	cancelled, cancel := context.WithCancel(t.Context())

@@ -16,7 +16,7 @@ type fixed Roster
 
 func (f fixed) Meet(context.Context, string, int, Member) (Roster, error) { return Roster(f), nil }
 
-// makeAgain makes what was described in other nodes: process p's in nodes[p]. Those that have left are not made.
+// makeAgain makes what was described in other nodes: process p's in nodes[p]. Processes that have left are not made.
 func (w *world) makeAgain(nodes []*Node, all []Description, left ...int) []*Comm {
 	w.t.Helper()
 	f := fixed{Key: macOf(all[0].Key, []byte("a test"))}
@@ -113,7 +113,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// quietly tells whether only that other process has not left, as far as this one knows.
+// quietly tells whether only that other process has not left, as far as this process knows.
 func (c *Comm) quietly(other int) bool {
 	for p, l := range c.links {
 		if l != nil && l.hasLeft() == (p == other) {

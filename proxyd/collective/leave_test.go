@@ -19,7 +19,7 @@ func TestRankLeaves(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		home []int
-		op   Op // of rank 0; rank 1 is the one that leaves
+		op   Op // of rank 0; rank 1 leaves
 	}{
 		{"collective", []int{0, 0, 0}, f(Op{Kind: AllReduce})},
 		{"collective over two processes", []int{0, 0, 1}, f(Op{Kind: AllReduce})},
@@ -37,7 +37,7 @@ func TestRankLeaves(t *testing.T) {
 				for range tc.home {
 					ops = append(ops, f(Op{Kind: AllReduce}))
 				}
-				w.mustIssue(ops) // one that all take part in
+				w.mustIssue(ops) // an operation that all take part in
 				done := make(chan error, 1)
 				steps := []func(){
 					func() {

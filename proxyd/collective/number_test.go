@@ -59,7 +59,7 @@ func randomCode(t Type, rng *rand.Rand) uint64 {
 	return v & (1<<(8*t.Size()-1)<<1 - 1)
 }
 
-// pairsOf are the operands that are tried: all for 8 bits, else edges and random ones.
+// pairsOf are the operands that are tried: all for 8 bits, else edges and random operands.
 func pairsOf(t Type) (a, b []byte) {
 	add := func(x, y uint64) { a, b = append(a, storeCode(t, x)...), append(b, storeCode(t, y)...) }
 	if t.Size() == 1 {

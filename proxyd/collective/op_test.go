@@ -44,7 +44,7 @@ func TestBadOperations(t *testing.T) {
 	}
 }
 
-// Ranks that do not agree get an error, whether they are in one process or in two.
+// Ranks that do not agree get an error, whether they are in a single process or in two.
 func TestMismatch(t *testing.T) {
 	b := func() []byte { return make([]byte, 64) }
 	good := Op{Kind: AllReduce, Type: Int32, Count: 4, Send: b(), Recv: b()}

@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// The oracle computes one element at a time in rational numbers and rounds by searching a list
+// The oracle computes a single element at a time in rational numbers and rounds by searching a list
 // of all values that a type has. It shares nothing with the code that it judges.
 
 // layoutOf is how a short float's bits are divided.
@@ -103,7 +103,7 @@ func roundExact(t Type, v float64) uint16 {
 	})
 }
 
-// searchNearest finds the nearest number, of two that are equally near the even one.
+// searchNearest finds the nearest number, of two that are equally near the even number.
 func searchNearest(t Type, negative bool, compare, middle func(int) int) uint16 {
 	l := shortFloats[t]
 	list := numbersOf(t).codes
@@ -184,7 +184,7 @@ func wrapToType(t Type, z *big.Int) uint64 {
 	return z.Mod(z, mod).Uint64()
 }
 
-// oracleCombine is a ∘ b for one element.
+// oracleCombine is a ∘ b for a single element.
 func oracleCombine(t Type, r Reduction, a, b uint64) uint64 {
 	if !isFloat(t) {
 		x, y := bigOf(t, a), bigOf(t, b)
@@ -243,7 +243,7 @@ func oracleDivide(t Type, v uint64, n int) uint64 {
 	return toFloat(t, x/float64(n), rationalOf(t, x, float64(n), (*big.Rat).Quo))
 }
 
-// oracleTree folds one element of ranks lo … hi-1.
+// oracleTree folds a single element of ranks lo … hi-1.
 func oracleTree(t Type, r Reduction, leaves []uint64) uint64 {
 	if len(leaves) == 1 {
 		return leaves[0]

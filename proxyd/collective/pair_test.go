@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// message sizes that go each way: nothing, small, in one frame, in many.
+// message sizes that go each way: nothing, small, in a single frame, in many.
 var messageSizes = []int{0, 1, 100, maxEager, maxFrame, maxFrame + 1, 3*maxFrame + 5}
 
-// Every rank sends to every rank, itself included, in one group, whatever the order in which the
+// Every rank sends to every rank, itself included, in a single group, whatever the order in which the
 // group names them.
 func TestEverybodyToEverybody(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 8))
@@ -46,7 +46,7 @@ func TestEverybodyToEverybody(t *testing.T) {
 	}
 }
 
-// More messages of one pair than may be under way come in order, in one group or in many.
+// More messages of a single pair than may be under way come in order, in a single group or in many.
 func TestManyMessagesOfOnePair(t *testing.T) {
 	const n = 5 * pairRooms
 	for _, home := range [][]int{{0, 1}, {0, 0}} {
@@ -58,7 +58,7 @@ func TestManyMessagesOfOnePair(t *testing.T) {
 			groups[1] = append(groups[1], Op{Kind: Recv, Type: Uint64, Count: 1, Peer: 0, Recv: got[8*i:]})
 		}
 		done := make(chan error, n+1)
-		// The sender in one group, the receiver in as many as there are messages.
+		// The sender in a single group, the receiver in as many as there are messages.
 		if err := w.comms[0].Issue(0, groups[0], func(err error) { done <- err }); err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestManyMessagesOfOnePair(t *testing.T) {
 	}
 }
 
-// Both send first and receive then, in one group each: that is not a deadlock. Nor is a group that
+// Both send first and receive then, in a single group each: that is not a deadlock. Nor is a group that
 // mixes collectives and messages, in another order in each rank.
 func TestGroupsCannotDeadlock(t *testing.T) {
 	const size = 4 << 20 // beyond what sockets hold
@@ -120,7 +120,7 @@ func TestOthersGoOn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A thousand small messages of the other one: more than all windows.
+	// A thousand small messages of the other rank: more than all windows.
 	for range 1000 {
 		groups := map[int][]Op{}
 		for rank := range home {
@@ -149,7 +149,7 @@ func TestOthersGoOn(t *testing.T) {
 	}
 }
 
-// A root may be ahead of the others by more than the window.
+// A root may be ahead of the other ranks by more than the window.
 func TestRootRunsAhead(t *testing.T) {
 	const n = 10 * window
 	w := newWorld(t, []int{0, 1}, nil)
@@ -205,7 +205,7 @@ func TestGroupOfCommunicators(t *testing.T) {
 			t.Errorf("rank %d got %d and %d, want 1 and 3", rank, a, b)
 		}
 	}
-	// One bad operation, and nothing is issued.
+	// A single bad operation, and nothing is issued.
 	calls := []Call{
 		{w.comms[0], 0, Op{Kind: AllReduce, Count: 1, Send: make([]byte, 1), Recv: make([]byte, 1)}},
 		{other[0], 0, Op{Kind: AllReduce, Count: 2, Send: make([]byte, 1), Recv: make([]byte, 1)}},

@@ -44,7 +44,7 @@ func TestSplitCommunicators(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		colours, keys []int
-		ranks         []int // in the new one
+		ranks         []int // in the new communicator
 		number        int
 	}{
 		{"two halves", []int{0, 0, 0, 1, 1, 1}, []int{0, 0, 0, 0, 0, 0}, []int{0, 1, 2, 0, 1, 2}, 1},

@@ -60,7 +60,7 @@ func TestSumFromParts(t *testing.T) {
 		ranks := 1 + rng.IntN(17)
 		count := 1 + rng.IntN(20)
 		if round%50 == 0 {
-			ranks, count = 5, blockBytes/2+3 // more than one block
+			ranks, count = 5, blockBytes/2+3 // more than a single block
 		}
 		r := []Reduction{Sum, PreMulSum, Max, Avg}[rng.IntN(4)]
 		typ := Float16

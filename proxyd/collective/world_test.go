@@ -113,7 +113,7 @@ func waitForValue[T any](t testing.TB, ch <-chan T) T {
 	}
 }
 
-// issueGroups gives each rank one group, and returns what became of them.
+// issueGroups gives each rank a single group, and returns what became of them.
 func (w *world) issueGroups(comms []*Comm, ops map[int][]Op) error {
 	w.t.Helper()
 	done := make(chan error, len(ops))
@@ -143,7 +143,7 @@ func (w *world) mustIssue(ops []Op) {
 	}
 }
 
-// trial is one collective with all its buffers and what must come out.
+// trial is a single collective with all its buffers and what must come out.
 type trial struct {
 	ops  []Op
 	want [][]byte // by rank; nil where nothing is received
@@ -188,7 +188,7 @@ func newTrial(o Op, ranks int, f form, rng *rand.Rand) *trial {
 	return tr
 }
 
-// place makes an operation one in place, as NCCL defines it for its kind.
+// place makes an operation work in place, as NCCL defines it for its kind.
 func (o *Op) place(rank, one int) {
 	switch {
 	case len(o.Recv) == 0 || len(o.Send) == 0:

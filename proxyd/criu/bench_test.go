@@ -101,7 +101,7 @@ func compareTimes(t *testing.T, size string, round int, times map[string][]time.
 	c := newCapsule(t)
 	r := c.runProgram("/usr/bin/python3", "-c", hog, size)
 	r.expectLine("ready")
-	// There is room for one copy of the largest.
+	// There is room for a single copy of the largest.
 	into := func(kind string, f func(dir folder)) func() {
 		return func() {
 			dir := newImageFolder(t)
@@ -114,7 +114,7 @@ func compareTimes(t *testing.T, size string, round int, times map[string][]time.
 			"-D", ".", "--network-lock", "skip", "--leave-running", "-o", "dump.log", string(dir))
 	}), into("dump", func(dir folder) { dumpProgram(t, r.program, dir) }))
 	took("dump to memory", func() { dumpProgram(t, r.program, discard{}) })
-	// All restores read this one.
+	// All restores read this copy.
 	dir := newImageFolder(t)
 	defer os.RemoveAll(string(dir))
 	img := dumpProgram(t, r.program, dir)

@@ -110,7 +110,7 @@ print(json.dumps([json.loads(lines.readline()) for _ in range(2 * len(all))]), f
 const callWait = 12 * time.Second
 
 // wantCalls compares what the calls have returned with what they return on a plain system. No call
-// may end early, nor later than latest, except those that need not know when they began.
+// may end early, nor later than latest, except calls that need not know when they began.
 //
 // lastThaw is when the program was thawed last, after its begin; restored says that its clock was put back since, and
 // the time of day was not.

@@ -247,7 +247,7 @@ func TestHostileSource(t *testing.T) {
 	c = newCapsule(t)
 	for name, test := range tests {
 		image, kind, _ := strings.Cut(name, " ")
-		if !seen[image] || strings.HasPrefix(image, "pages") && kind == "has other bytes" { // those only a hash can tell
+		if !seen[image] || strings.HasPrefix(image, "pages") && kind == "has other bytes" { // names that only a hash can tell
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

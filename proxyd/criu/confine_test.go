@@ -24,7 +24,7 @@ type onlooker struct {
 	init int
 
 	mu             sync.Mutex
-	status, limits string // the last ones
+	status, limits string // the last calls
 	data           int64  // the most memory of criu's own, KiB
 }
 

@@ -214,8 +214,8 @@ if pid:
 os.setsid()
 `
 
-// TestSteward: the root is a subreaper after a restore; one that it has not reaped yet when
-// it is dumped is no trouble.
+// TestSteward: the root is a subreaper after a restore; a child that the root has not
+// reaped yet when it is dumped is no trouble.
 func TestSteward(t *testing.T) {
 	needCRIU(t)
 	c := newCapsule(t)
@@ -270,7 +270,7 @@ for line in sys.stdin: print(orphan(), flush=True)
 	r.askAndExpect("?", "True")
 }
 
-// TestSideBySide: the programs of one capsule are dumped and restored at the same time.
+// TestSideBySide: the programs of a single capsule are dumped and restored at the same time.
 func TestSideBySide(t *testing.T) {
 	needCRIU(t)
 	const n = 4

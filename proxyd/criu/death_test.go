@@ -157,7 +157,7 @@ func TestCallerKilled(t *testing.T) {
 	dumpProgram(t, r.program, discard{})
 }
 
-// TestCallerKilledFrozen: the same of a frozen one, which stays frozen.
+// TestCallerKilledFrozen: the same of a frozen program, which stays frozen.
 func TestCallerKilledFrozen(t *testing.T) {
 	needCRIU(t)
 	g := newCgroup(t)

@@ -186,8 +186,8 @@ func TestOutsideSockets(t *testing.T) {
 	}
 }
 
-// TestOutsideRefused: a connection to outside that the caller does not allow for is named, and so is one that the
-// other end has not accepted yet, or has made.
+// TestOutsideRefused: a connection to outside that the caller does not allow for is named, and so is a connection
+// that the other end has not accepted yet, or has made.
 func TestOutsideRefused(t *testing.T) {
 	needCRIU(t)
 	d := startDaemon(t)

@@ -11,9 +11,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/messagequeue"
 )
 
-// queueProgram has queues with messages of several priorities, one of them open in three ways and in two processes, and
-// one that no process has open. It answers with what the descriptors are like, and with all messages, which it puts
-// back: the answer is always the same, and so is the order.
+// queueProgram has queues with messages of several priorities, a queue that is open in three ways and in two processes,
+// and a queue that no process has open. It answers with what the descriptors are like, and with all messages, which it
+// puts back: the answer is always the same, and so is the order.
 const queueProgram = `
 import ctypes, fcntl, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -141,8 +141,8 @@ func TestRemovedQueue(t *testing.T) {
 	}
 }
 
-// waitingProgram has a thread that waits to send to a full queue and a thread that waits for a message in an empty one. It
-// answers with what the threads have done, and with the next message of the full queue.
+// waitingProgram has a thread that waits to send to a full queue and a thread that waits for a message in an empty
+// queue. It answers with what the threads have done, and with the next message of the full queue.
 const waitingProgram = `
 import threading, time
 early, late = opened(b'/early', C | os.O_RDWR, 0o600, 3, 9), opened(b'/late', C | os.O_RDWR, 0o600, 3, 9)

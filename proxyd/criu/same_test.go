@@ -5,8 +5,8 @@ package criu
 
 import "testing"
 
-// TestComparedNames: a file that a process had by one name may be restored by another that it
-// had as well, and by no other.
+// TestComparedNames: a file that a process had by a single name may be restored by another name
+// that it had as well, and by no further name.
 func TestComparedNames(t *testing.T) {
 	const mode = 0o100600
 	was := &Image{Opened: []Opened{

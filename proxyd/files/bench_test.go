@@ -64,7 +64,7 @@ func putFile(name string, flags int) error {
 }
 
 // BenchmarkWatch tells what a Watch costs a program that does nothing but files: in turn
-// without one, with one that is told of programs only, and with one that is told of files.
+// without a Watch, with a Watch that is told of programs only, and with a Watch that is told of files.
 // It takes short samples of the thread's processor time and compares their lower quartiles,
 // which other load disturbs least: "programs-%" and "files-%" is what is added.
 func BenchmarkWatch(b *testing.B) {

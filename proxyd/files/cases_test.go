@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestPutBackCases: one thing after the cut, and what becomes of it.
+// TestPutBackCases: a single thing after the cut, and what becomes of it.
 func TestPutBackCases(t *testing.T) {
 	for name, c := range map[string]struct {
 		job     func(in func(string) string) []Entry // what the job did before the cut

@@ -43,7 +43,7 @@ func TestCRIU(t *testing.T) {
 	buildTools(t)
 
 	r := newRoom(t)
-	// One descriptor that stays open, one file after the other under its own name.
+	// A single descriptor that stays open, one file after the other under its own name.
 	program := "exec 7>" + dir + "/log; i=0; while :; do i=$((i+1)); echo $i >&7; echo $i >" + dir + "/file$i; sleep 0.02; done"
 	r.runLine(t, "echo 300 >/proc/sys/kernel/ns_last_pid; "+
 		"LD_PRELOAD="+programs.shim+" "+env+" setpriv --reuid 12345 --regid 12345 --clear-groups setsid bash -c '"+program+"' </dev/null >/dev/null 2>&1 7>&- &")

@@ -223,7 +223,7 @@ func (s *shelf) totalSize() (n int64) {
 	return n
 }
 
-// describeTree describes a tree, byte for byte. Files that are one file are said to be.
+// describeTree describes a tree, byte for byte. Files that are a single file are said to be.
 func describeTree(t testing.TB, dir string) []string {
 	t.Helper()
 	var out []string
@@ -238,7 +238,7 @@ func describeTree(t testing.TB, dir string) []string {
 			return err
 		}
 		line := fmt.Sprintf("%s %s uid=%d gid=%d", rel, fs.FileMode(st.Mode&0o7777)|d.Type(), st.Uid, st.Gid)
-		if d.Type() != fs.ModeSymlink && rel != "." { // that one was there before the job
+		if d.Type() != fs.ModeSymlink && rel != "." { // that file was there before the job
 			line += fmt.Sprintf(" mtime=%d", st.Mtim.Nano())
 		}
 		switch {

@@ -132,7 +132,7 @@ func TestCutForgets(t *testing.T) {
 	}
 }
 
-// TestAdd: what others saw is taken unless the shim has told it, or more.
+// TestAdd: what other observers saw is taken unless the shim has told it, or more.
 func TestAdd(t *testing.T) {
 	dir := ownFolder(t)
 	j, env := journalFor(t)

@@ -133,7 +133,7 @@ func TestWatch(t *testing.T) {
 			t.Errorf("the kernel told of %s, which the shim does", e.Path)
 		}
 	}
-	// The first of its kind is seen by chance, the next ones surely.
+	// The first of its kind is seen by chance, the next programs surely.
 	waitForPath(t, j, Closed, in("static"), func() { r.runLine(t, static+" w "+in("static")+" data") })
 	// Under which name depends on when the event is read.
 	r.runLine(t, static+" s "+in("renamed")+" data")
@@ -280,7 +280,7 @@ func TestPast(t *testing.T) {
 	}
 }
 
-// snapshotOf returns one line of a snapshot.
+// snapshotOf returns a single line of a snapshot.
 func snapshotOf(t *testing.T, dir, name string) string {
 	t.Helper()
 	for _, l := range describeTree(t, dir) {

@@ -35,8 +35,8 @@ func TestFeatureIsProbedOnce(t *testing.T) {
 	}
 }
 
-// TestProbesOfThisKernel: the probes tell something on any kernel, and as root on one that
-// can all this they find it.
+// TestProbesOfThisKernel: the probes tell something on any kernel, and as root on a kernel
+// that can do all this the probes find it.
 func TestProbesOfThisKernel(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: else the kernel answers \"not permitted\" to all")

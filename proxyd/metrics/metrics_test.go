@@ -25,7 +25,7 @@ func toldMetrics() *Metrics {
 	m.Phase("dump", time.Minute, true)
 	m.Checkpoint(2 * time.Second)
 	m.Stored(5<<30, 100<<20)
-	for _, switches := range []uint64{5, 0, 7, 2} { // a server, which once does not answer, and the next one of that name
+	for _, switches := range []uint64{5, 0, 7, 2} { // a server, which once does not answer, and the next server of that name
 		now := &DeviceCounts{Switches: switches, Instructions: 100 * switches, SwappedIn: 1 << 20, Unshared: 1 << 19, SwitchTime: time.Second}
 		if switches == 0 {
 			now = nil

@@ -47,7 +47,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 // FuzzParseJoin: the plugin passes on what users put into their environment. Whatever it
-// is, a join has a step that is one, and a caller that the kernel named.
+// is, a join has a valid step, and a caller that the kernel named.
 func FuzzParseJoin(f *testing.F) {
 	f.Add("7", "batch", "1001", "1001", "0", "", "")
 	f.Add("7", "3", "1001", "1001", "4294967295", "s0-1", "/a")

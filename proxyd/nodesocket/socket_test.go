@@ -52,7 +52,7 @@ func (l listening) Srun(_ context.Context, who Peer, _ string, _ func(*os.File) 
 }
 
 // callerVariable makes the test binary a caller: it opens so many connections, says so,
-// and on the last one sends a request. Instead of a number it may be a file, which it opens,
+// and on the last connection sends a request. Instead of a number it may be a file, which it opens,
 // writes to and sends as the descriptors of an srun.
 const callerVariable = "WARDEN_TEST_CALLER"
 

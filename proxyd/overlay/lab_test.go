@@ -207,7 +207,7 @@ func (n *node) startBare(name, addr string) *box {
 	return c
 }
 
-// addCapsule is one that is attached.
+// addCapsule returns a capsule that is attached.
 func (n *node) addCapsule(name, addr string) *box {
 	n.lab.t.Helper()
 	c := n.startBare(name, addr)

@@ -76,7 +76,7 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// TestRouter: nodes between which there is a gateway use vxlan, the others do not.
+// TestRouter: nodes between which there is a gateway use vxlan, the other nodes do not.
 func TestRouter(t *testing.T) {
 	for _, mode := range []string{ModeAuto, ModeVXLAN} {
 		t.Run(mode, func(t *testing.T) {
@@ -244,14 +244,14 @@ func TestGuard(t *testing.T) {
 	checkTalks(t, a0.ns, netip.MustParseAddr("10.1.0.99"))
 	checkTalks(t, left, a0.addr) // a host with a route may connect
 
-	// When the administrator makes it a router, it is one.
+	// When the administrator makes the node a router, it is a router.
 	failOn(t, withinNamespace(n1.ns, func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) }))
 	failOn(t, n1.Repair(t.Context()))
 	checkTalks(t, left, netip.MustParseAddr("192.168.7.99"))
 	checkTalks(t, right, netip.MustParseAddr("10.1.0.99"))
 }
 
-// TestMove: a capsule is where SetPeers says, and one that is left behind is not heard.
+// TestMove: a capsule is where SetPeers says, and a capsule that is left behind is not heard.
 func TestMove(t *testing.T) {
 	for _, mode := range []string{ModeRoute, ModeVXLAN} {
 		t.Run(mode, func(t *testing.T) {
@@ -301,7 +301,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestMany: 64 capsules on a node, of one job and of 32.
+// TestMany: 64 capsules on a node, of a single job and of 32.
 func TestMany(t *testing.T) {
 	b := newLab(t, Config{})
 	n1, n2 := b.addNode("n1", "10.1.0.1/24", ""), b.addNode("n2", "10.1.0.2/24", "")
@@ -326,7 +326,7 @@ func TestMany(t *testing.T) {
 	failOn(t, n1.SetPeers(t.Context(), "900", nil))
 }
 
-// TestBigJob: a thousand nodes are named to one.
+// TestBigJob: a thousand nodes are named to a node.
 func TestBigJob(t *testing.T) {
 	b := newLab(t, Config{})
 	b.addRouter("10.1.0.254/16", "10.2.0.254/16")

@@ -39,7 +39,7 @@ func awaitError(t *testing.T, result <-chan error) error {
 	}
 }
 
-// nextRequest returns the next request of an address: others may be repeated by the kernel.
+// nextRequest returns the next request of an address: the kernel may repeat other requests.
 func nextRequest(t *testing.T, r *Requests, to string) Request {
 	t.Helper()
 	for {

@@ -25,7 +25,7 @@ type actor struct {
 	err  error
 }
 
-// playActors runs actors on one folder. next says which actor goes on; an actor that is asked to go on may be
+// playActors runs actors on a single folder. next says which actor goes on; an actor that is asked to go on may be
 // killed instead.
 func playActors(t *testing.T, dir string, actors []*actor, next func(alive []int) (who int, kill bool)) {
 	t.Helper()
@@ -126,7 +126,7 @@ func TestPoolSchedules(t *testing.T) {
 				t.Errorf("round %d: actor %d: %v", round, i, a.err)
 			}
 		}
-		// What jobs have now, and what others get now, does not overlap either.
+		// What jobs have now, and what other jobs get now, does not overlap either.
 		p.step = func(string) {}
 		jobs, err := p.Jobs()
 		failOn(t, err)

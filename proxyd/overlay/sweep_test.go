@@ -151,7 +151,7 @@ func TestAttachAgain(t *testing.T) {
 	sendText(t, x, "still here")
 	expectText(t, y, "still here")
 
-	two := n.addCapsule("812.0", "100.64.0.8") // one is not detached yet
+	two := n.addCapsule("812.0", "100.64.0.8") // a capsule is not detached yet
 	listenAndEcho(t, two.ns)
 	checkTalks(t, n.ns, two.addr)
 	two.addr = netip.MustParseAddr("100.64.0.9")
@@ -160,7 +160,7 @@ func TestAttachAgain(t *testing.T) {
 	checkDeaf(t, n.ns, one.addr)
 }
 
-// TestRepair: others take away what is ours.
+// TestRepair: other programs take away what is ours.
 func TestRepair(t *testing.T) {
 	b := newLab(t, Config{})
 	b.addRouter("10.1.0.254/24", "10.2.0.254/24")

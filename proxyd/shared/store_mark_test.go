@@ -95,7 +95,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestStoreOfOlderRelease: a store without a mark gets one, with what it has, from any number of nodes at once.
+// TestStoreOfOlderRelease: a store without a mark gets a mark, with what it has, from any number of nodes at once.
 func TestStoreOfOlderRelease(t *testing.T) {
 	dir := t.TempDir()
 	folders := make([]*shared.Folder, 8)

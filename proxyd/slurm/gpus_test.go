@@ -68,7 +68,7 @@ func TestGPUsWithoutJSON(t *testing.T) {
 	}
 }
 
-// TestGPUsOfAnArray reads what scontrol prints when it is asked for one task: all tasks of the array.
+// TestGPUsOfAnArray reads what scontrol prints when it is asked for a single task: all tasks of the array.
 func TestGPUsOfAnArray(t *testing.T) {
 	const (
 		v2605 = `{"jobs": [

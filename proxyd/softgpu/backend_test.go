@@ -262,7 +262,7 @@ func TestRefusedKernel(t *testing.T) {
 }
 
 // TestLongText: the kernels of a long text are compiled when the program asks for them. An error in one is told then, each
-// time, and leaves the others alone.
+// time, and leaves the other kernels alone.
 func TestLongText(t *testing.T) {
 	b, err := New(Config{Memory: []uint64{64 << 20}})
 	if err != nil {
@@ -315,7 +315,7 @@ func TestLongText(t *testing.T) {
 	}
 }
 
-// longModule is PTX of at least size bytes: kernels of one parameter, kernel0 and so on.
+// longModule is PTX of at least size bytes: kernels of a single parameter, kernel0 and so on.
 func longModule(size int) string {
 	var text strings.Builder
 	text.WriteString(".version 7.0\n.target sm_80\n.address_size 64\n")

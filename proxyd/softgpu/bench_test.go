@@ -43,7 +43,7 @@ func newBench(b *testing.B) *bench {
 	return &bench{s, c, st}
 }
 
-// BenchmarkLaunch is a kernel of one thread, queued in bursts of 1000.
+// BenchmarkLaunch is a kernel of a single thread, queued in bursts of 1000.
 func BenchmarkLaunch(b *testing.B) {
 	x := newBench(b)
 	m, _, err := x.cu.Load([]byte(backendtest.Kernels), backend.LoadConfig{})
@@ -212,7 +212,8 @@ func benchmarkUpdate(b *testing.B, n uint64) {
 
 // BenchmarkCompare hashes as many bytes as such an update reads, to find out whether it is alike. While two cores with AVX-512
 // issue an instruction of the update as machine code, one of them hashes 17 to 20 bytes from 1 MiB on, and 70 at 16 KiB.
-// worthCost lies between: what is smaller than a block is copied as well, and blocks that are common are hashed for one rank only.
+// worthCost lies between: what is smaller than a block is copied as well, and blocks that are common are hashed for a
+// single rank only.
 func BenchmarkCompare(b *testing.B) {
 	for _, n := range []int{16 << 10, 1 << 20, 16 << 20} {
 		b.Run(fmt.Sprint(n>>10, "KiB"), func(b *testing.B) {

@@ -53,7 +53,8 @@ func wantCommon(t *testing.T, d *device, when string, shared, saved, unshared ui
 	}
 }
 
-// TestWriteBlocks: equal blocks of a restore are there once; a space that writes has bytes of its own, and the others keep theirs.
+// TestWriteBlocks: equal blocks of a restore are there once; a space that writes has bytes of its own, and the other
+// spaces keep theirs.
 func TestWriteBlocks(t *testing.T) {
 	d, all := makeTenants(t, 3)
 	want := noiseBlock(1)
@@ -123,7 +124,8 @@ func TestWriteBlocks(t *testing.T) {
 	}
 }
 
-// TestWriteBlocksAlike: what comes later joins the blocks that hold the same bytes already, and changes none that holds others.
+// TestWriteBlocksAlike: what comes later joins the blocks that hold the same bytes already, and changes none that holds
+// other bytes.
 func TestWriteBlocksAlike(t *testing.T) {
 	d, all := makeTenants(t, 4)
 	want, others := noiseBlock(1), noiseBlock(2)

@@ -123,7 +123,7 @@ type spliceProgram struct {
 	step, then, last func(r *spliceRank)
 }
 
-// onDevices are counts of 3 ranks on one device, and on two, of which the first has 2 ranks.
+// onDevices are counts of 3 ranks on a single device, and on two, of which the first has 2 ranks.
 type onDevices [2]uint64
 
 // board is where ranks meet outside of their devices: what each has given, by name and step.
@@ -304,7 +304,7 @@ var splicePrograms = []spliceProgram{
 		r.fillPart(r.at[grads], 7, whole)
 		r.runKernel("axpy", whole, r.at[weights], r.at[grads], rate)
 	}},
-	// The rank makes up for it a step later, and takes what the others wrote then.
+	// The rank makes up for that a step later, and takes what the other ranks wrote then.
 	{name: "10 an overflow skips the update of a rank", once: onDevices{11, 5}, step: func(r *spliceRank) {
 		r.fillPart(r.at[grads], 7, whole)
 		if r.rank == 1 && r.step == 3 {
@@ -346,8 +346,8 @@ var splicePrograms = []spliceProgram{
 		r.runKernel("add", whole, r.at[acts], r.rank*(r.step%2))
 		r.fillPart(r.at[acts], 3, whole)
 	}},
-	// One allocation has parameters, gradients and activations, as PyTorch's allocator puts them. The activations, of which a
-	// part lies in each block, differ. What a kernel accesses is learned in the 17th step.
+	// A single allocation has parameters, gradients and activations, as PyTorch's allocator puts them. The
+	// activations, of which a part lies in each block, differ. What a kernel accesses is learned in the 17th step.
 	{name: "parts of an allocation", steps: 24, once: onDevices{92, 14}, step: func(r *spliceRank) {
 		const tensor = 1024 // bytes
 		at := r.at[weights]
@@ -548,7 +548,7 @@ var splicePrograms = []spliceProgram{
 		l := backend.Launch{Function: f, Grid: backend.Dim{X: 8, Y: 1, Z: 1}, Block: backend.Dim{X: 128, Y: 1, Z: 1}, Params: p, Cooperative: true}
 		r.failOn(r.st.Launch(l))
 	}},
-	// The rank was the first to make the fifth update. The others take its result after its end.
+	// The rank was the first to make the fifth update. The other ranks take its result after its end.
 	{name: "24 a rank ends, and others take what it has left", once: onDevices{11, 4}, step: func(r *spliceRank) {
 		if r.gone {
 			return
@@ -566,7 +566,7 @@ var splicePrograms = []spliceProgram{
 		r.givePart(r.stepName("statistics"), r.at[acts], 512)
 	}, then: func(r *spliceRank) {
 		r.getResult(r.stepName("statistics"), r.at[head], 512, sumOf)
-		r.runKernel("axpy", 128, r.at[moments], r.at[head], 9) // the running ones, alike
+		r.runKernel("axpy", 128, r.at[moments], r.at[head], 9) // the running ranks, alike
 		r.runKernel("axpy", 128, r.at[acts], r.at[head], 1)    // the batch's, of each rank
 		r.givePart(r.stepName("gradients"), r.at[acts], pieceSize)
 	}, last: func(r *spliceRank) {

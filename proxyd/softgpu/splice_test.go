@@ -267,7 +267,7 @@ func beginBeside(t *testing.T, twist spliceTwist) (wrong bool) {
 			for ; p.Done == done && !p.Begun; p = st.Progress() {
 				runtime.Gosched()
 			}
-			// A fill that is not held up ends; one that is does not, however long this goes on.
+			// A fill that is not held up ends; a fill that is held up does not, however long this goes on.
 			for i := 0; (i < 1000 || twist == anyStart) && st.Progress().Done == done; i++ {
 				runtime.Gosched()
 			}

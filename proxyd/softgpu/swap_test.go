@@ -106,7 +106,7 @@ func inDevice(all []*tenant) (n uint64) {
 	return n
 }
 
-// TestSwap: spaces that do not fit on a device together have their turns there, one after the other, and their bytes.
+// TestSwap: spaces that do not fit on a device together have their turns there in turn, and their bytes.
 func TestSwap(t *testing.T) {
 	d, all := makeTenants(t, 3)
 	for round := range 3 {
@@ -128,7 +128,7 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// TestSwapGrown: memory that is allocated in a turn drives others out at once.
+// TestSwapGrown: memory that is allocated in a turn drives other spaces out at once.
 func TestSwapGrown(t *testing.T) {
 	d, all := makeTenants(t, 2)
 	small := all[0]

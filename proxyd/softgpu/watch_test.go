@@ -78,7 +78,7 @@ func TestWatched(t *testing.T) {
 		a.bytes[backend.Granule+i] = byte(i*5) ^ byte(i>>9)
 	}
 	look("at first", 0, 1, 1, 1)
-	look("they are the same", 1, 1, 1, 1) // the first one was read meanwhile
+	look("they are the same", 1, 1, 1, 1) // the first block was read meanwhile
 	look("they are watched", 1, 0, 0, 0)
 	a.bytes[2*backend.Granule]++
 	look("the first byte of a block", 0, 0, 1, 0)
@@ -182,7 +182,7 @@ func TestWatchedWork(t *testing.T) {
 			continue
 		}
 		got := hashes(1)
-		hashes(2) // forgets those
+		hashes(2) // forgets these blocks
 		if want := hashes(1); !reflect.DeepEqual(got, want) {
 			t.Fatalf("step %d: %v, want %v", step, got, want)
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // BenchmarkCall is what sing-srun and the runner add to an srun: /bin/true is the
-// real one here.
+// real srun here.
 func BenchmarkCall(b *testing.B) {
 	s := newServer(b, "/bin/true")
 	for b.Loop() {

@@ -235,7 +235,7 @@ func startAndWait(args []string) int {
 	select {}
 }
 
-// TestAdopt: proxyd is killed, and the next one finds the srun.
+// TestAdopt: proxyd is killed, and the next proxyd finds the srun.
 func TestAdopt(t *testing.T) {
 	needRoot(t)
 	ctx := testDeadline(t)

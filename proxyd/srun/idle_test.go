@@ -260,7 +260,7 @@ func TestParseTCP(t *testing.T) {
 	}
 }
 
-// TestIdleAlone: a process that sleeps is idle, one that runs or cannot write is not.
+// TestIdleAlone: a process that sleeps is idle, a process that runs or cannot write is not.
 func TestIdleAlone(t *testing.T) {
 	needRoot(t)
 	begin := func(script string) *exec.Cmd {

@@ -165,7 +165,7 @@ func TestReaderGone(t *testing.T) {
 	}
 }
 
-// TestWholeLines: what several sruns write to one pipe is mixed line by line.
+// TestWholeLines: what several sruns write to a single pipe is mixed line by line.
 func TestWholeLines(t *testing.T) {
 	s := newServer(t, standIn(t))
 	r, w := writeEnds(t, "pipe")

@@ -238,7 +238,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-// TestDelete: a share goes, others stay.
+// TestDelete: a share goes, the rest stays.
 func TestDelete(t *testing.T) {
 	dir := newFolder(t)
 	s := openStage(t, dir, 0)
@@ -300,7 +300,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestOpen: a folder that others could write to, or that is none, is refused.
+// TestOpen: a folder that other users could write to, or that is no folder, is refused.
 func TestOpen(t *testing.T) {
 	dir := newFolder(t)
 	for name, c := range map[string]struct {

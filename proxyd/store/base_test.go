@@ -122,7 +122,7 @@ func TestCarryOutlivesItsBase(t *testing.T) {
 	}
 }
 
-// TestCarriersAndCollectors: chains of checkpoints, each made of the one before, which is
+// TestCarriersAndCollectors: chains of checkpoints, each made of the checkpoint before, which is
 // deleted at any moment, on several nodes, beside collectors.
 func TestCarriersAndCollectors(t *testing.T) { runSeeded(t, testCarriers) }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // BenchmarkWrite compares a dump into the store with a plain copy and an fsync to the
-// same folder, taking turns in one run; "of-copy" is the ratio of their speeds. Each dump
+// same folder, taking turns in a single run; "of-copy" is the ratio of their speeds. Each dump
 // finds an empty store.
 func BenchmarkWrite(b *testing.B) {
 	for _, c := range []struct {
@@ -87,7 +87,7 @@ func timeCopy(b *testing.B, data []byte) time.Duration {
 	return time.Since(start)
 }
 
-// BenchmarkPipeline is the store's own work on one core, with a file system that costs
+// BenchmarkPipeline is the store's own work on a single core, with a file system that costs
 // nothing.
 func BenchmarkPipeline(b *testing.B) {
 	for _, c := range []struct {

@@ -18,7 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// life is what one process does with a store in the crash tests. The process notes
+// life is what a single process does with a store in the crash tests. The process notes
 // what it was told, for the check of the store afterwards.
 type life struct {
 	data      map[store.ID][]byte

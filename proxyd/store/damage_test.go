@@ -216,7 +216,7 @@ func TestTamper(t *testing.T) {
 }
 
 // deleteDamaged checks that a collection names a checkpoint that cannot be read, and that
-// the next one names it no more when it was deleted.
+// the next collection names it no more when it was deleted.
 func deleteDamaged(t *testing.T, s *store.Store, id store.ID) {
 	t.Helper()
 	named := func() bool {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// world is a store with one chunk in which everything else is possible: two writers that
+// world is a store with a single chunk in which everything else is possible: two writers that
 // want the chunk, two collectors that may take each other for dead, a deleter. The test
 // walks every interleaving of their steps. The oracle is dumb: the chunk must be somewhere
 // whenever a manifest is somewhere.
@@ -39,8 +39,8 @@ type writerState struct {
 	lease    bool
 }
 
-// gcState is one collector's progress and what it has read. The fields are what the real
-// one holds in memory.
+// gcState is a single collector's progress and what it has read. The fields are what the real
+// collector holds in memory.
 type gcState struct {
 	step   int8
 	used   bool    // mark found the chunk in a manifest
@@ -49,7 +49,7 @@ type gcState struct {
 	g      int8    // the generation that was read
 }
 
-// moves returns every state that one step of one actor leads to.
+// moves returns every state that one step of a single actor leads to.
 func (w world) moves() []world {
 	var next []world
 	for i := range w.writers {
@@ -99,7 +99,7 @@ func (w world) writer(i int) []world {
 	return next
 }
 
-// collect is one collection in the order of fate.go. A collector that finds itself fenced
+// collect is a single collection in the order of fate.go. A collector that finds itself fenced
 // stops.
 func (w world) collect(i int) []world {
 	c, other := &w.gcs[i], 1-i
@@ -128,7 +128,7 @@ func (w world) collect(i int) []world {
 		for _, wr := range w.writers {
 			c.used = c.used || wr.manifest
 		}
-	case 5, 13: // carry out the fates, one after the other
+	case 5, 13: // carry out the fates in turn
 		w.judgeChunk(c, 0)
 	case 6, 14:
 		w.judgeChunk(c, 1)
@@ -171,7 +171,7 @@ func (c *gcState) forgetIrrelevant() {
 	}
 }
 
-// judgeChunk carries out the fate of what a collector listed in one trash folder.
+// judgeChunk carries out the fate of what a collector listed in a single trash folder.
 func (w *world) judgeChunk(c *gcState, k int) {
 	g := w.trash[k]
 	if !c.listed[k] || g == absent {

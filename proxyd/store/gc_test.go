@@ -28,7 +28,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// TestWritersAndCollectors lets dumps, restores, deletes and collections of one store run
+// TestWritersAndCollectors lets dumps, restores, deletes and collections of a single store run
 // at once, each through a Store of its own as on nodes of their own, with data that they
 // share. The seed decides the data; the order is the scheduler's.
 func TestWritersAndCollectors(t *testing.T) { runSeeded(t, testMingled) }
@@ -36,7 +36,7 @@ func TestWritersAndCollectors(t *testing.T) { runSeeded(t, testMingled) }
 var seedFlag = flag.Uint64("seed", 0, "seed of the random tests, as their log says it; 0: a new one")
 
 // runSeeded runs a random test on each back end. openBackend is called for each Store: with
-// STORE_TEST_MOUNTS the nodes have the folder by one mount of a shared file system each.
+// STORE_TEST_MOUNTS the nodes have the folder by a single mount of a shared file system each.
 func runSeeded(t *testing.T, run func(t *testing.T, openBackend func() store.Backend, seed uint64)) {
 	t.Helper()
 	for _, name := range []string{"mem", "posix"} {
@@ -232,7 +232,7 @@ func oneRound(ctx context.Context, s *store.Store, id store.ID, image []byte, dr
 	return nil
 }
 
-// TestFencedWriterCannotCommit: one that others took for dead while it was suspended.
+// TestFencedWriterCannotCommit: a writer that collectors took for dead while it was suspended.
 func TestFencedWriterCannotCommit(t *testing.T) {
 	be := storetest.NewMem()
 	slow := openStore(t, be, store.Options{Beat: time.Hour})
@@ -445,7 +445,7 @@ func TestWhatWaits(t *testing.T) {
 	}
 }
 
-// TestBytesOfACollection: what shares a file with others is counted once.
+// TestBytesOfACollection: what shares a file with other chunks is counted once.
 func TestBytesOfACollection(t *testing.T) {
 	be := newFolder(t)
 	s := openStore(t, be, store.Options{})
@@ -471,7 +471,7 @@ func TestCompact(t *testing.T) {
 	s := openStore(t, be, store.Options{})
 	im := storetest.NewImage(1, 8000)
 	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), im.Bytes()))
-	// Clearly less than half of the chunks of one pack.
+	// Clearly less than half of the chunks of a single pack.
 	kept := append(im[:500:500], storetest.NewImage(2, 10)...).Bytes()
 	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 2), kept))
 	full := diskUsage(t, be.Path())

@@ -31,7 +31,7 @@ func TestReserve(t *testing.T) {
 	failOn(t, errors.Join(second.Release(ctx), third.Release(ctx)))
 }
 
-// TestReservationsNeverOverlap: of many at once, those that are granted fit.
+// TestReservationsNeverOverlap: of many at once, the granted reservations fit.
 func TestReservationsNeverOverlap(t *testing.T) {
 	be := storetest.NewMem()
 	be.SetFree(10)

@@ -217,7 +217,7 @@ func TestBigRecipe(t *testing.T) {
 
 func st0(name string) store.StreamID { return store.StreamID{Node: "n1", Rank: 0, Name: name} }
 
-// TestManyOpenStreams: more streams are begun than there are buffers, by one goroutine.
+// TestManyOpenStreams: more streams are begun than there are buffers, by a single goroutine.
 func TestManyOpenStreams(t *testing.T) {
 	s := openStore(t, storetest.NewMem(), store.Options{Lanes: 2})
 	data := storetest.NewImage(4, 40).Bytes()

@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// uploadStream puts one stream into w.
+// uploadStream puts a single stream into w.
 func uploadStream(w *store.Writer, data []byte) error {
 	s, err := w.Stream(0, "pages-1.img")
 	if err == nil {

@@ -32,7 +32,7 @@ const (
 	exeDir  = "usr/libexec/singularity-slurm"
 )
 
-// suite is one Slurm.
+// suite is a single Slurm.
 type suite struct {
 	name string
 	line string // in plugstack.conf: required or optional

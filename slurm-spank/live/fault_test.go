@@ -56,7 +56,7 @@ func checkAnswers(t *testing.T, c *cluster) {
 	}
 }
 
-// proxydDies while a task asks; the next one is asked again.
+// proxydDies while a task asks; the next proxyd is asked again.
 func proxydDies(t *testing.T, c *cluster) {
 	c.runScript(t, "srun -Q -w n1 --singularity-exclude=/die hostname").checkResult(t, 0, "^in-n1\n$")
 }
@@ -319,7 +319,7 @@ func checkEnds(t *testing.T, c *cluster) {
 // notDrained: after all that was done to it, no node has a reason to be out of use.
 func notDrained(t *testing.T, c *cluster) {
 	c.waitUntilIdle(t)
-	waitFor(t, 20*time.Second, func() (bool, string) { // the scheduler may plan with one for a moment
+	waitFor(t, 20*time.Second, func() (bool, string) { // the scheduler may plan with such a node for a moment
 		got := c.runOn(t, "ctl", "", "sinfo", "-h", "-N", "-p", "main", "-o", "%N %t %E").mustSucceed(t)
 		return got == "n1 idle none\nn2 idle none\n", got
 	})

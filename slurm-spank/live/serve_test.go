@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// heard is what the node was told, one JSON object a line.
+// heard is what the node was told, a single JSON object a line.
 type heard struct {
 	Node string
 	Join *nodesocket.Join `json:",omitempty"`
@@ -124,7 +124,7 @@ func (n *node) Join(ctx context.Context, j nodesocket.Join) (nodesocket.Place, e
 			return nodesocket.Place{}, errors.New("the task was ended while it waited")
 		}
 	case "die":
-		// As a daemon that is killed; the test starts the next one.
+		// As a daemon that is killed; the test starts the next daemon.
 		f, err := os.OpenFile(filepath.Join(n.dir, fmt.Sprintf("%d.died", j.Job)), os.O_CREATE|os.O_EXCL, 0o644)
 		if err == nil {
 			_ = unix.Kill(os.Getpid(), unix.SIGKILL)

@@ -121,7 +121,7 @@ func startStep(t *testing.T, size int) []*task {
 	return tasks
 }
 
-// TestFence: what each task puts, all others get after a fence, by either wire, several times.
+// TestFence: what each task puts, all other tasks get after a fence, by either wire, several times.
 func TestFence(t *testing.T) {
 	t.Parallel()
 	const size = 9
@@ -180,7 +180,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestLost: a task that ends fails the fences of the others, now and later. When all have ended, the same hub serves the step again.
+// TestLost: a task that ends fails the fences of the other tasks, now and later. When all have ended, the same hub
+// serves the step again.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	const lost = "cmd=barrier_out rc=-1 msg=another_task_of_the_step_has_ended"

@@ -114,8 +114,8 @@ func TestCollectives(t *testing.T) {
 	s[0].expectFrame(frameCollected, encodeNumbers(4, 0, 4))
 }
 
-// TestCollectiveLost: a rank that leaves fails the collectives of which it is a member, now and later, and no others. A
-// step that begins anew with the same hub is not disturbed.
+// TestCollectiveLost: a rank that leaves fails the collectives of which it is a member, now and later, and no other
+// collectives. A step that begins anew with the same hub is not disturbed.
 func TestCollectiveLost(t *testing.T) {
 	t.Parallel()
 	place, s := startPMIxStep(t, 3)

@@ -5,7 +5,7 @@
 
 // Package bench measures what protection costs the jobs of ordinary users on a real
 // cluster, and compares the parts that do the work with what is there without them. Each
-// figure compares two things that take turns in one run. docs/performance.md has the method.
+// figure compares two things that take turns in a single run. docs/performance.md has the method.
 package bench
 
 import (

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestBadInput: one clear line, a code, nothing left behind.
+// TestBadInput: a single clear line, a code, nothing left behind.
 func TestBadInput(t *testing.T) {
 	before := listTraces(t)
 	cases := []struct {

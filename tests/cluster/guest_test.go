@@ -16,7 +16,7 @@ import (
 )
 
 // TestGuest runs the tests of capsules and of the conductor that need a node with cgroup v2 and nothing else, as
-// a virtual machine: this one may have v1 controllers. One minute.
+// a virtual machine: this one may have v1 controllers. A single minute.
 func TestGuest(t *testing.T) {
 	runGuest(t, guest{
 		script: "testdata/guest/run.sh",

@@ -71,7 +71,7 @@ func TestMPI(t *testing.T) {
 		c.moveJob(t, job)
 		c.checkRounds(t, job, lastRound)
 	})
-	t.Run("starting", func(t *testing.T) { // one task is in MPI_Init, and waits for the other
+	t.Run("starting", func(t *testing.T) { // a single task is in MPI_Init, and waits for the other
 		job := c.submitJob(t, mpiOptions, `srun --mpi=pmi2 -n2 -N2 bash -c '[ $SLURM_PROCID = 0 ] || until [ -e ~/go ]; do sleep 0.2; done; exec ./ring 5'; echo ends with $?`)
 		waitFor(t, 60*time.Second, func() (bool, string) {
 			out := c.runOn(t, "n1", "", "bash", "-c", "cat /proc/$(pgrep -x ring)/wchan").out

@@ -12,8 +12,8 @@ import (
 )
 
 // TestSharedFolder: a shared folder or a store that is not there, or is another one, never has a job begin anew over its own output.
-// The folder is taken away on one node by an empty file system that is mounted over it, which is what a node without its
-// mount looks like.
+// The folder is taken away on a single node by an empty file system that is mounted over it, which is what a node
+// without its mount looks like.
 func TestSharedFolder(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-shared", "--nodes", "2")

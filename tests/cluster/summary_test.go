@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestSummary: a job is captured and resumes twice, and loses its node once. The runs of its summary are those of sacct,
-// and its work adds up: each moment is counted once, and nothing is saved that the job did not do.
+// TestSummary: a job is captured and resumes twice, and loses its node once. The runs of its summary are the runs of
+// sacct, and its work adds up: each moment is counted once, and nothing is saved that the job did not do.
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-summary", "--nodes", "2")

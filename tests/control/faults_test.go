@@ -91,8 +91,8 @@ func (s *site) waitForFailures(policy string, times int, problem string) {
 	})
 }
 
-// A policy is killed, stopped in its tracks, and replaced by one that floods: preemptd says so and goes on, and what
-// the others decide is done.
+// A policy is killed, stopped in its tracks, and replaced by a policy that floods: preemptd says so and goes on, and
+// what the other policies decide is done.
 func policiesFail(s *site) {
 	const folder = "/usr/libexec/singularity-slurm/"
 	binary := s.cluster.Shared("bin/sing-policy-bad")
@@ -156,7 +156,7 @@ func twoControllers(s *site) {
 		said := s.runOn("ctl", "root", "cat /var/log/slurm/second.log")
 		return strings.Contains(said, "another preemptd works"), said
 	})
-	// The first one with what would start it again.
+	// The first preemptd with what would start it again.
 	s.runOn("ctl", "root", "second=$(cat /run/second.pid); for p in $(pidof preemptd); do [ $p = $second ] || { kill -9 $(ps -o ppid= -p $p) $p; }; done")
 	began := time.Now()
 	var two status
@@ -198,8 +198,8 @@ func twoJournals(s *site) {
 		}
 	}
 	s.waitFor("the second one waits", says(`holder="the one on ctl (reservation preemptd:works:ctl:`))
-	// For longer than the lease lives: the first one answers. grep fails where it finds none: the second one says that it waits
-	// before it has asked.
+	// For longer than the lease lives: the first preemptd answers. grep fails where it finds none: the second
+	// preemptd says that it waits before it has asked.
 	asked := func() int {
 		n, err := strconv.Atoi(strings.TrimSpace(s.runOn("ctl", "root", "grep -c 'Created reservation=preemptd:waits:ctl:' /var/log/slurm/slurmctld.log || true")))
 		if err != nil {
@@ -253,7 +253,7 @@ func proxydStops(s *site) {
 	for _, n := range []string{"n1", "n2", "n3"} {
 		s.proxydIs(n, "answers", "")
 	}
-	s.runOn("n2", "root", "pkill -STOP -x proxyd") // one that ended would be started again by itself
+	s.runOn("n2", "root", "pkill -STOP -x proxyd") // a daemon that ended would be started again by itself
 	defer s.runOn("n2", "root", "pkill -CONT -x proxyd")
 	s.runOn("n3", "root", "mount -t tmpfs -o mode=755 tmpfs /shared/singularity")
 	s.proxydIs("n2", "silent", "")

@@ -76,7 +76,7 @@ func leasesByHand(s *site) {
 	lease = s.submitBorrower("l3", "alice", grows, "")
 	lease.waitForState("RUNNING")
 	grows.waitForShares(2)
-	s.submitBorrower("l4", "alice", grows, "") // no GPU is left on the node: it waits, and goes with the others
+	s.submitBorrower("l4", "alice", grows, "") // no GPU is left on the node: the job waits, and goes with the rest
 	grows.waitForProgress()
 	if st := grows.endAndCompare(); st.restarts != 0 {
 		s.Errorf("the job was restarted %d times", st.restarts)
@@ -84,7 +84,8 @@ func leasesByHand(s *site) {
 	lease.waitUntil("ends with the job that it lent to", func(st state) bool { return st.is == "CANCELLED" })
 }
 
-// A job of one GPU that can use two gets the idle one, and gives it back when a job waits for it, and is never requeued.
+// A job of a single GPU that can use two gets the idle GPU, and gives the GPU back when a job waits for it, and is
+// never requeued.
 func idleGPUs(s *site) {
 	s.configurePolicies("elastic")
 	grows := s.submitTraining("e1", "--qos=basic --gpus-per-node=1 --singularity-gpus=1-2")
@@ -137,7 +138,7 @@ func resizeInPlace(s *site) {
 	rigid := s.submitTraining("i2", "--qos=basic --gpus-per-node=2 --singularity-gpus=1-2")
 	rigid.waitForProgress()
 	s.refuseSize(rigid, "--gpus 4", "its programs see 2 there")
-	s.runOn("ctl", "alice", "singctl resize "+rigid.id+" --gpus 1 --reason less") // of its own two: no lease can take one
+	s.runOn("ctl", "alice", "singctl resize "+rigid.id+" --gpus 1 --reason less") // of its own two: no lease can take such a GPU
 	rigid.waitForProgress()
 	if st := rigid.currentState(); st.restarts != 1 || st.gres != "gres/gpu:1" || strings.Contains(st.comment, "in place") {
 		s.Errorf("shrunk: %s", st)
@@ -177,8 +178,8 @@ func (s *site) watchState(ctx context.Context, j *job) string {
 	return strings.Join(all, ", ")
 }
 
-// TestLeases: a training of four ranks on one GPU of its own is put on two, three and four GPUs and back, at random moments;
-// it stays the same run of the same job, and computes what the undisturbed one computes.
+// TestLeases: a training of four ranks on a single GPU of its own is put on two, three and four GPUs and back, at
+// random moments; it stays the same run of the same job, and computes what the undisturbed training computes.
 func TestLeases(t *testing.T) {
 	s := raiseSite(t, *name+"-four", 1, 4, 4)
 	s.configurePolicies("")

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestControl is all scenarios, one after the other on one cluster: each is about which job has all of it.
+// TestControl is all scenarios in turn on a single cluster: each is about which job has all of it.
 func TestControl(t *testing.T) {
 	s := raiseSite(t, *name, 3, 2, 2)
 	for _, scenario := range []struct {
@@ -85,7 +85,7 @@ func nobodyDecides(s *site) {
 	premium.endAndCompare()
 }
 
-// A premium job comes to a full cluster: one basic job gives way, and goes on by itself when there is room again.
+// A premium job comes to a full cluster: a single basic job gives way, and goes on by itself when there is room again.
 func premiumPreempts(s *site) {
 	s.configurePolicies("tiers")
 	basic := s.fillCluster("p", fmt.Sprintf("--singularity --export=ALL,BALLAST=%d", *more))
@@ -238,7 +238,7 @@ func rollingDrain(s *site) {
 	}
 }
 
-// Three jobs of one GPU are on three nodes, and one of two GPUs waits: two of them move together.
+// Three jobs of a single GPU are on three nodes, and one of two GPUs waits: two of them move together.
 func defragMakesRoom(s *site) {
 	s.writeSettings("defrag", "patience: 1s")
 	defer s.writeSettings("defrag", "")
@@ -274,8 +274,8 @@ func defragMakesRoom(s *site) {
 	}
 }
 
-// The cluster must draw less: basic jobs go on with fewer GPUs, then they are parked, and the premium one notices nothing.
-// When there is power again they go on.
+// The cluster must draw less: basic jobs go on with fewer GPUs, then they are parked, and the premium job notices
+// nothing. When there is power again they go on.
 func powerCap(s *site) {
 	s.configurePolicies("power")
 	premium := s.submitTraining("wp", "--qos=premium --gpus-per-node=2 --singularity=gpus=1-2")

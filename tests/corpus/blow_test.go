@@ -22,7 +22,7 @@ import (
 // errMissed is a blow that came when the job had ended: nothing was tested.
 var errMissed = errors.New("the job ended before it was hit")
 
-// strikeBlow does one blow and returns when the job runs again.
+// strikeBlow does a single blow and returns when the job runs again.
 func (r *run) strikeBlow(ctx context.Context, b blow) error {
 	var running []job // of an array, some elements may have ended
 	for _, j := range r.c.board.getJobs(r.id) {
@@ -44,7 +44,7 @@ func (r *run) strikeBlow(ctx context.Context, b blow) error {
 	hosts := strings.Fields(nodes)
 	at := hit{run: r, blow: b, victim: victim, hosts: hosts, host: hosts[b.pick>>32%uint64(len(hosts))]}
 	if err := strikes[b.kind](ctx, at); err != nil {
-		if b.kind != nodeFail && r.endedFirst(ctx, victim) { // that one has said so itself
+		if b.kind != nodeFail && r.endedFirst(ctx, victim) { // that job has said so itself
 			return errMissed
 		}
 		return fmt.Errorf("%s: %w", b, err)
@@ -83,7 +83,7 @@ type hit struct {
 	host   string   // one of them, by the blow's choice
 }
 
-// strikes has one function for each kind: it makes Slurm end the victim's run.
+// strikes has a single function for each kind: it makes Slurm end the victim's run.
 var strikes = map[kind]func(context.Context, hit) error{
 	requeue: strikeRequeue,
 	move:    strikeMove,
@@ -241,8 +241,8 @@ func strikePreempt(ctx context.Context, h hit) error {
 	})
 }
 
-// isSilent tells whether a log of the job has no whole line yet. The log is looked at before the checkpoint is asked for: one
-// that is written meanwhile is taken for silent, which allows more.
+// isSilent tells whether a log of the job has no whole line yet. The log is looked at before the checkpoint is asked
+// for: a line that is written meanwhile is taken for none, which allows more.
 func (r *run) isSilent() bool {
 	logs, err := filepath.Glob(filepath.Join(r.c.Shared(r.folder), "log*"))
 	if err != nil || len(logs) == 0 {
@@ -336,7 +336,7 @@ func (r *run) waitUntilBack(ctx context.Context, victim job) error {
 		for _, j := range jobs {
 			hit := j.id != victim.id || j.restarts > victim.restarts
 			switch {
-			// One that ends after its time and before slurmctld looks is called TIMEOUT, too.
+			// A job that ends after its time and before slurmctld looks is called TIMEOUT, too.
 			case j.hasEnded() && !hit && (j.describeOutcome() == r.want[j.id] || j.state == "TIMEOUT" && j.exits == "0:0"):
 				return false, fmt.Errorf("%w: %s", errMissed, j)
 			case j.hasEnded() && !hit:

@@ -86,7 +86,7 @@ func raiseCluster(t *testing.T, name string, lanes int, up []string) *cluster {
 	return c
 }
 
-// job is what Slurm says of one job, or of one element of an array.
+// job is what Slurm says of a single job, or of a single element of an array.
 type job struct {
 	id, array, element      string
 	state, reason, comment  string
@@ -131,7 +131,7 @@ func (j job) String() string {
 	return s
 }
 
-// board has the state of all jobs. One process reads it several times a second for
+// board has the state of all jobs. A single process reads it several times a second for
 // everyone: as many processes as there are lanes would cost more than the jobs.
 type board struct {
 	mu      sync.Mutex
@@ -198,7 +198,7 @@ func parseJob(line string) (job, bool) {
 	}, true
 }
 
-// getJobs returns the jobs of one submission, elements of an array in their order.
+// getJobs returns the jobs of a single submission, elements of an array in their order.
 func (b *board) getJobs(id string) []job {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -212,7 +212,7 @@ func (b *board) getJobs(id string) []job {
 	return found
 }
 
-// waitFor waits for a condition on the jobs of one submission. Its error tells the state
+// waitFor waits for a condition on the jobs of a single submission. Its error tells the state
 // they are in when the time is up.
 func (b *board) waitFor(ctx context.Context, id, what string, ok func([]job) (bool, error)) error {
 	for {

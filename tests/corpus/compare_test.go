@@ -93,7 +93,7 @@ func beganAnew(log []string, job, outcome string) bool {
 	}
 	want := strconv.Itoa(exit<<8 | signal)
 	var ended, told bool    // of a run: its script came to its end, Slurm's SIGTERM was handed on
-	var restored, anew bool // of the next one
+	var restored, anew bool // of the next run
 	for _, line := range log {
 		line = strings.TrimSpace(line)
 		if m := jobOf.FindStringSubmatch(line); m == nil || m[1] != job {
@@ -117,7 +117,7 @@ func beganAnew(log []string, job, outcome string) bool {
 			ended, restored = status != nil && status[1] == want, false
 		case message == "program restored" && batch:
 			restored, anew = true, false
-		case message == "program started" && batch: // restored ones have this line, too
+		case message == "program started" && batch: // restored jobs have this line, too
 			anew = ended && !told && !restored
 			ended, told = false, false
 		}

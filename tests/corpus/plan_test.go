@@ -27,8 +27,8 @@ const (
 	nodeFail  kind = "node fail"           // a checkpoint, then a power cut of one of its nodes
 	proxyd    kind = "proxyd"              // kill -9 of the node's proxyd, which is started again; then a move
 	slurmd    kind = "slurmd"              // slurmd restarted under the job; then a requeue
-	fewer     kind = "fewer GPUs"          // a move to one GPU on each node
-	oneNode   kind = "fewer nodes"         // a move to one node, with as many GPUs as one of them had
+	fewer     kind = "fewer GPUs"          // a move to a single GPU on each node
+	oneNode   kind = "fewer nodes"         // a move to a single node, with as many GPUs as one of them had
 	grow      kind = "more GPUs"           // another job lends it a GPU, for as long as it runs
 	shrink    kind = "fewer GPUs by lease" // another job lends it a GPU, and ends
 )
@@ -39,7 +39,7 @@ var kinds = []kind{requeue, move, preempt, timeLimit, nodeFail, proxyd, slurmd}
 // log, which is never cut, then shows those lines twice.
 func (k kind) rolledBack() bool { return k == nodeFail }
 
-// blow is one kill of a round.
+// blow is a single kill of a round.
 type blow struct {
 	kind kind
 	// at is the moment, as a fraction of what an undisturbed run takes. The first

@@ -10,8 +10,8 @@
 //
 // # A program of the corpus
 //
-// One batch script in programs/. It says something at once, works for 5 to 15 seconds on
-// one CPU of each of its nodes, and writes results into the folder that it was submitted in,
+// A single batch script in programs/. It says something at once, works for 5 to 15 seconds on
+// a single CPU of each of its nodes, and writes results into the folder that it was submitted in,
 // with nothing in them that differs between two runs: no times, process numbers, host
 // names, paths of temporary or of its own folder. Its log is called log; a step's log, if it
 // has one, log.X.Y. Ports are unique in the corpus, since without capsules jobs share their node's.
@@ -27,10 +27,10 @@ import (
 	"testing"
 )
 
-// program is one batch script of the folder programs, and what its head says of it.
+// program is a single batch script of the folder programs, and what its head says of it.
 type program struct {
 	name     string
-	what     string // one line for the table
+	what     string // a single line for the table
 	needs    string // Debian packages
 	nodes    int
 	elements int    // of a job array; 1 for a plain job

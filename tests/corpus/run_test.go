@@ -19,7 +19,7 @@ import (
 // alice's numbers, on every host.
 const aliceID = 1001
 
-// run is one submission of a program, in a folder of its own.
+// run is a single submission of a program, in a folder of its own.
 type run struct {
 	c       *cluster
 	program program

@@ -23,8 +23,8 @@ import (
 // host is a device server: how many ranks are under it, and how many devices they have.
 type host struct{ ranks, devices int }
 
-// TestHosts: ranks of one communicator under several device servers, as on several hosts, find each other, and get the
-// same bits as under one, with a device for each or not.
+// TestHosts: ranks of a single communicator under several device servers, as on several hosts, find each other, and get
+// the same bits as under one, with a device for each or not.
 func TestHosts(t *testing.T) {
 	w := soft.Need(t)
 	program := w.Compile(t, "testdata/parts/hosts.c")

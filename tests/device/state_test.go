@@ -208,7 +208,7 @@ func environmentFor(libs, socket string) []string {
 	return []string{"LD_PRELOAD=" + filepath.Join(libs, "libsingshim-device.so"), "LD_LIBRARY_PATH=" + libs, "SINGULARITY_SLURM_DEVICE=" + socket}
 }
 
-// strikes is how often a device server is replaced under one program at most.
+// strikes is how often a device server is replaced under a single program at most.
 const strikes = 12
 
 // makePlace makes a folder for states, a place for a socket, and the environment of programs that use it.

@@ -25,7 +25,7 @@ import (
 // nodes of a cluster: a job has two of them, and one to go to.
 var nodes = []string{"n1", "n2", "n3"}
 
-// cluster is one minicluster with singularity-slurm, on which one case runs at a time.
+// cluster is a single minicluster with singularity-slurm, on which one case runs at a time.
 type cluster struct {
 	mini.Cluster
 	fresh bool // to be raised before it is used

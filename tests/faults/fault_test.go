@@ -30,7 +30,7 @@ type scene struct {
 	undo         []func() error
 }
 
-// fault is one kind of misfortune.
+// fault is a single kind of misfortune.
 type fault struct {
 	name string
 	hit  func(context.Context, *scene) error

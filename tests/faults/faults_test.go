@@ -3,7 +3,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package faults breaks one thing at one moment of a checkpoint or a restore, in a real
+// Package faults breaks a single thing at a single moment of a checkpoint or a restore, in a real
 // Slurm cluster, and looks whether the job is still what its user expects: it runs on,
 // or resumes from a checkpoint, or is held with a reason, and in the end its results are
 // right to the byte. The tests need root; they run under the build tag "faults".

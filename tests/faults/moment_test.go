@@ -68,7 +68,7 @@ var moments = []moment{
 	beginOf(gpusReturn, "restore batch", " program=batch"), beginOf(gpusReturn, "reconnect_devices", ""), beginOf(gpusReturn, "unlock", ""),
 }
 
-// devicesSaved is in the middle of a dump: those of one node are saved.
+// devicesSaved is in the middle of a dump: those of a single node are saved.
 func devicesSaved(s stage) moment {
 	return moment{s, "devices", regexp.MustCompile(`msg="devices saved"`)}
 }

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trial is one fault at one moment.
+// trial is a single fault at a single moment.
 type trial struct {
 	fault  fault
 	moment moment
@@ -45,7 +45,7 @@ type outcome struct {
 // lifetime bounds a trial.
 const lifetime = 8 * time.Minute
 
-// runTrial does one trial. The cluster is as new afterwards, unless broken is not nil.
+// runTrial does a single trial. The cluster is as new afterwards, unless broken is not nil.
 func (c *cluster) runTrial(ctx context.Context, t trial, seed uint64) (o outcome, broken error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, lifetime, errors.New("out of time"))
 	defer cancel()
@@ -295,7 +295,7 @@ func (s *scene) settleJob(ctx context.Context, o *outcome, mend func() error) (s
 		last = now
 		switch {
 		case now.over():
-			// One that slurmctld ended by mistake is requeued when all nodes are done with it.
+			// A job that slurmctld ended by mistake is requeued when all nodes are done with it.
 			if now.name == "CANCELLED" || time.Since(waits) > lastChance {
 				return now, fmt.Errorf("ended: %s", now)
 			}

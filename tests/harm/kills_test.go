@@ -73,7 +73,7 @@ type harm struct {
 	hit  func(context.Context, *world, *counter) error
 	// by a person: what became of the job then.
 	kept func(situation, *act) error
-	// once: it is done at each step of one journey only.
+	// once: it is done at each step of a single journey only.
 	once bool
 	// ends: the job is over by it.
 	ends bool
@@ -151,7 +151,7 @@ func TestHarm(t *testing.T) {
 	t.Run("random", w.runStorm)
 }
 
-// playMoments plays moments, one after the other.
+// playMoments plays moments in turn.
 func (w *world) playMoments(t *testing.T, all []moment, play func(context.Context, *testing.T, moment) error) {
 	for _, m := range all {
 		t.Run(m.name(), func(t *testing.T) {
@@ -162,7 +162,7 @@ func (w *world) playMoments(t *testing.T, all []moment, play func(context.Contex
 	}
 }
 
-// killAtMoment plays one moment: the action finishes or is undone, nothing is done twice, and the
+// killAtMoment plays a single moment: the action finishes or is undone, nothing is done twice, and the
 // job comes out right.
 func (w *world) killAtMoment(ctx context.Context, t *testing.T, m moment) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)

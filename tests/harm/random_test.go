@@ -48,7 +48,7 @@ func (v verdicts) String() string {
 		v.lost, v.unexplained, v.failed, v.bySlurm)
 }
 
-// event is one thing that happens.
+// event is a single thing that happens.
 type event struct {
 	name   string
 	weight int

@@ -67,7 +67,7 @@ func (s *storm) submitJob(ctx context.Context, place int) (*counter, error) {
 	if place%5 == 2 && !training {
 		options = append(options, "-n2")
 	}
-	// One that lost its node before its first checkpoint begins anew.
+	// A job that lost its node before its first checkpoint begins anew.
 	script = strings.NewReplacer("exec 3>>numbers", "echo >>begins; exec 3>numbers", `"a"`, `"w"`,
 		"until [ -e stop ]", fmt.Sprintf("until [ -e stop ] || [ $i = %d ]", longest),
 		`exists("stop")`, fmt.Sprintf(`exists("stop") and i < %d`, longest)).Replace(script)

@@ -80,7 +80,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestAnswers: four prompts are answered at once, in sequences of one context, and a second run has the same answers.
+// TestAnswers: four prompts are answered at once, in sequences of a single context, and a second run has the same
+// answers.
 func TestAnswers(t *testing.T) {
 	k, rounds := newKit(t), 2
 	if testing.Short() {

@@ -178,7 +178,8 @@ func (h *host) existingFiles(paths ...string) []string {
 	return found
 }
 
-// copyPackages copies the packages of a kind to where the host sees them, and returns their paths: of one name, or all.
+// copyPackages copies the packages of a kind to where the host sees them, and returns their paths: of a single name, or
+// all.
 func (h *host) copyPackages(kind string, names ...string) []string {
 	h.Helper()
 	if len(names) == 0 {

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package style tests that the tree stays readable: limits.txt has, for each package that does not reach the goals
-// yet, what share of its function names may be one word, how many pronouns 1,000 words of its comments may have, and
-// how large its types, files and functions may be. The numbers are to go down. `go run ./contrib/readability` prints the counts of the whole tree, and how well-known projects do.
+// yet, what share of its function names may be a single word, how many pronouns 1,000 words of its comments may have,
+// and how large its types, files and functions may be. The numbers are to go down. `go run ./contrib/readability`
+// prints the counts of the whole tree, and how well-known projects do.
 package style
 
 import (
@@ -120,8 +121,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestOtherKinds limits the share of names of one word, and pronouns, in test files and in C: in the whole tree, not by
-// package. The limits are to go down with what `go run ./contrib/readability` counts.
+// TestOtherKinds limits the share of names of a single word, and pronouns, in test files and in C: in the whole tree,
+// not by package. The limits are to go down with what `go run ./contrib/readability` counts.
 func TestOtherKinds(t *testing.T) {
 	for _, kind := range []struct {
 		name   string

@@ -156,7 +156,7 @@ func TestCut(t *testing.T) {
 					var f *barrier.Failure
 					switch {
 					case errors.As(err, &f) && (f.Why == barrier.RankEnded || f.Why == barrier.RankDied):
-						return // at the end; the next one is told before
+						return // at the end; the next server is told before
 					case err != nil:
 						t.Fatalf("%v\n%s", err, j.servers.Stderr.String())
 					}

@@ -38,7 +38,7 @@ func runProgram(t *testing.T, devices int, stdin, name string, args ...string) [
 	return runOn(t, devices, nil, stdin, name, args...)
 }
 
-// runOn is run, with devices that share others.
+// runOn is run, with devices that share other devices.
 func runOn(t *testing.T, devices int, on []string, stdin, name string, args ...string) []string {
 	t.Helper()
 	w := needWorld(t)
@@ -51,7 +51,7 @@ func runOn(t *testing.T, devices int, on []string, stdin, name string, args ...s
 
 var stepLine = regexp.MustCompile(`^step (\d+) loss (\d+\.\d+) hash [0-9a-f]{16}$`)
 
-// checkTraining checks that lines are those of steps, from 1, and that the loss falls.
+// checkTraining checks that lines are the lines of steps, from 1, and that the loss falls.
 func checkTraining(t *testing.T, lines []string, steps int) {
 	t.Helper()
 	if len(lines) != steps {
@@ -142,7 +142,7 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// TestSwapped: on a device that has room for one rank's memory, four compute what they compute on four.
+// TestSwapped: on a device that has room for a single rank's memory, four compute what they compute on four.
 func TestSwapped(t *testing.T) {
 	w := needWorld(t)
 	args := []string{"--ranks", "4", "--steps", "3"}

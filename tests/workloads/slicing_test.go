@@ -47,7 +47,7 @@ func (c *slicingCase) firstCells(k int, way string) string {
 // tableRow is the case's line of the table.
 func (c *slicingCase) tableRow(k int, way string, alone, shared slicing.Run) string {
 	per := float64(c.Steps)
-	clock := "–" // on a busy machine the run of one step that is subtracted may have taken longer
+	clock := "–" // on a busy machine the run of a single step that is subtracted may have taken longer
 	if shared.Took > 0 && alone.Took > 0 {
 		clock = fmt.Sprintf("%.2f", shared.Took.Seconds()/alone.Took.Seconds())
 	}
@@ -56,8 +56,8 @@ func (c *slicingCase) tableRow(k int, way string, alone, shared slicing.Run) str
 		c.Overhead(k, alone, shared), clock)
 }
 
-// TestSlicing: ranks that share one device, in each way that there is, compute the bits of ranks with one each, by as many instructions, and what
-// the sharing costs by the model is bounded.
+// TestSlicing: ranks that share a single device, in each way that there is, compute the bits of ranks with one each, by
+// as many instructions, and what the sharing costs by the model is bounded.
 func TestSlicing(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| workload | ranks | way | switches | of them in the middle of work | memories of a rank moved | overhead, modelled | time by the clock |\n")
@@ -107,7 +107,7 @@ func TestSlicing(t *testing.T) {
 }
 
 // TestSplice: ranks of which kernels run once compute the bits of ranks with devices of their own, on any number of devices,
-// whether they see one device each or choose theirs by number.
+// whether they see a single device each or choose theirs by number.
 func TestSplice(t *testing.T) {
 	w := needWorld(t)
 	for _, c := range []slicing.Case{{Name: "mlp"}, {Name: "mlp", ByNumber: true}} {

@@ -180,8 +180,8 @@ func TestAuthFilesTravel(t *testing.T) {
 	}
 }
 
-// Whatever the files hold, what goes to mmdebstrap is one "deb" line and
-// settings of one line each.
+// Whatever the files hold, what goes to mmdebstrap is a single "deb" line and
+// settings of a single line each.
 func FuzzSources(f *testing.F) {
 	f.Add("deb [signed-by=/a,/b trusted=yes] http://deb.example.org/debian bookworm main # x\n",
 		"Types: deb\nURIs: http://a http://b\nSuites: bookworm\n bookworm-updates\nComponents: main\nSigned-By:\n -----BEGIN\n .\n x\n",

@@ -23,7 +23,7 @@ import (
 
 const someMirror = "http://deb.example.org/debian" // never asked: the tools are fakes
 
-// fakeTools puts an mmdebstrap before the real one that runs script in the
+// fakeTools puts an mmdebstrap before the real mmdebstrap. It runs script in the
 // build's folder, and an apt-config that knows nothing. It skips without the
 // right to make namespaces.
 func fakeTools(t *testing.T, script string) {
@@ -88,7 +88,7 @@ func processesIn(dir string) []string {
 	return out
 }
 
-// killBuilder kills the builder that works in cache, if there is one.
+// killBuilder kills the builder that works in cache, if there is any.
 func killBuilder(cache string) {
 	for _, u := range processesIn(cache) {
 		var pid int
@@ -227,7 +227,7 @@ func TestOneBuildsTheOthersWait(t *testing.T) {
 	}
 }
 
-// Killed at any moment, parent and all: nothing runs on, and the next one works.
+// Killed at any moment, parent and all: nothing runs on, and the next call works.
 func TestParentKilled(t *testing.T) {
 	fakeTools(t, `mkdir -p root/a root/b
 		mount -t tmpfs tmpfs root/a
@@ -237,7 +237,7 @@ func TestParentKilled(t *testing.T) {
 }
 
 // killAndEnsure starts a program that calls Ensure and kills it within a time,
-// n times over, looks for what is left, and lets one come to its end.
+// n times over, looks for what is left, and lets a last call come to its end.
 func killAndEnsure(t *testing.T, n int, within time.Duration, cache string, mirror ...string) {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
@@ -261,7 +261,7 @@ func killAndEnsure(t *testing.T, n int, within time.Duration, cache string, mirr
 		unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 		cmd.Wait()
 		t.Logf("killed after %v", after)
-		if i%3 != 2 { // or the next one comes at once
+		if i%3 != 2 { // or the next call comes at once
 			checkClean(t, cache)
 		}
 	}

@@ -49,7 +49,7 @@ func TestEnsureWarm(t *testing.T) {
 	want := makeTree(t, cache, newRecipe(Options{Suite: suites[0]}).treeName())
 	t.Setenv("PATH", "")
 	setEUID(t, 1000)
-	best := time.Hour // of a few: others may be at work on this machine
+	best := time.Hour // of a few: other processes may be at work on this machine
 	for range 5 {
 		began := time.Now()
 		dir, err := Ensure(context.Background(), Options{Suite: suites[0], CacheDir: cache, Progress: func(p Progress) {

@@ -17,7 +17,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // testdata/mmdebstrap.log is a recording, shortened: most packages are left out
-// and the counts of newly installed ones changed to fit.
+// and the counts of newly installed packages changed to fit.
 func TestProgressOfRecordedBuild(t *testing.T) {
 	log, err := os.ReadFile("testdata/mmdebstrap.log")
 	if err != nil {

@@ -247,7 +247,7 @@ func TestManifestParts(t *testing.T) {
 	if !bytes.Contains(meta, m.GetDump().GetCapsules()) {
 		t.Errorf("the capsules are %s, and the manifest has %s", m.GetDump().GetCapsules(), meta)
 	}
-	// A node of a newer release has fields that this one does not know.
+	// A node of a newer release has fields that this release does not know.
 	m.GetDump().Capsules = []byte(`[{"index":1,"node":"n2","newer":{"x":1}}]`)
 	got = DumpReply{}
 	noError(t, DecodeReply(m, &got))

@@ -41,7 +41,7 @@ func TestNextRun(t *testing.T) {
 	}
 }
 
-// TestDescribeOwnRequeue: a run that asked for its requeue, and ended, says why the next one begins anew.
+// TestDescribeOwnRequeue: a run that asked for its requeue, and ended, says why the next run begins anew.
 func TestDescribeOwnRequeue(t *testing.T) {
 	const anew = "after it had asked for its requeue: the next run begins anew"
 	for _, c := range []struct {

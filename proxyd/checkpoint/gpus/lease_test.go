@@ -53,7 +53,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestDivide: each of a lease's GPUs goes to the device server with the most devices for a GPU, of those that can use one.
+// TestDivide: each of a lease's GPUs goes to the device server with the most devices for a GPU, of the servers that can
+// use a GPU.
 func TestDivide(t *testing.T) {
 	one, four := Devices{Total: 2, Own: 1}, Devices{Total: 4, Own: 1}
 	lent := func(at ...int) []Lease { return []Lease{{Job: 9, GPUs: at, At: at}} }

@@ -102,8 +102,9 @@ func TestJobCgroupHere(t *testing.T) {
 	}
 }
 
-// TestFalseStepd: a user calls a process slurmstepd, also one of a set-user-ID program, of which /proc names root as the owner.
-// It is not taken for the slurmstepd of another user's job: the job's device server would be put into the first user's cgroup.
+// TestFalseStepd: a user calls a process slurmstepd, also a process of a set-user-ID program, of which /proc names root
+// as the owner. It is not taken for the slurmstepd of another user's job: the job's device server would be put into the
+// first user's cgroup.
 func TestFalseStepd(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: it starts processes of other users")

@@ -39,7 +39,7 @@ func startAs(t *testing.T, attr *syscall.SysProcAttr, argv ...string) int {
 }
 
 // TestUserGroups: files are read and put back with the groups that the job's user has, and not with
-// those of a process that the user has started by sudo, by a set-group-ID program, or in a user
+// the groups of a process that the user has started by sudo, by a set-group-ID program, or in a user
 // namespace.
 func TestUserGroups(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -19,8 +19,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts/mountstest"
 )
 
-// TestInputRelay takes this process for a warden: the queue's bytes are those from the file's offset on, also when the warden has let
-// go of the queue.
+// TestInputRelay takes this process for a warden: the queue's bytes are the bytes from the file's offset on, also when
+// the warden has let go of the queue.
 func TestInputRelay(t *testing.T) {
 	self, err := NewProcess(os.Getpid())
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
-// TestNodeFiles: a file that Slurm has opened in the node's /tmp is found, and not one of the capsule's own /tmp.
+// TestNodeFiles: a file that Slurm has opened in the node's /tmp is found, and not a file of the capsule's own /tmp.
 func TestNodeFiles(t *testing.T) {
 	output, err := os.CreateTemp("/tmp", "node-files-")
 	if err != nil {

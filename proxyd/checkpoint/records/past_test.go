@@ -52,7 +52,7 @@ func TestPast(t *testing.T) {
 	}
 }
 
-// TestPastBounds: jobs of which Slurm knows as much are kept for a day, and of long ones the end is kept.
+// TestPastBounds: jobs of which Slurm knows as much are kept for a day, and of long time lines the end is kept.
 func TestPastBounds(t *testing.T) {
 	folder := Folder{t.TempDir()}
 	lines := NewTimeline(folder, "n1")

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestLayout: every capsule has one node, in order, none is split, and the two directions
+// TestLayout: every capsule has a single node, in order, none is split, and the two directions
 // agree.
 func TestLayout(t *testing.T) {
 	for capsules := 1; capsules <= 9; capsules++ {

@@ -62,8 +62,8 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// TestLogLines: the log of a job has each line, without the job's number and in one line; the start line and the line
-// about an obstacle once.
+// TestLogLines: the log of a job has each line, without the job's number and in a single line; the start line and the
+// line about an obstacle once.
 func TestLogLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "slurm-7.out")
 	log, err := os.Create(path)

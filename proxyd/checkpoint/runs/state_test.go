@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
-// TestRunTransitions tries every pair of states: those of the table change the run, all others
-// are refused with the typed error and change nothing.
+// TestRunTransitions tries every pair of states: the pairs of the table change the run, all
+// other pairs are refused with the typed error and change nothing.
 func TestRunTransitions(t *testing.T) {
 	allowed := 0
 	for from := range states {

@@ -35,8 +35,8 @@ func tenantSpecs(t *testing.T, w *soft.World, n int) []Spec {
 	return all
 }
 
-// TestShared: programs of two capsules use a device of one process. A capsule that ends takes its program's device away, and
-// nothing from the other; with the last one the process ends, and its cgroup.
+// TestShared: programs of two capsules use a device of a single process. A capsule that ends takes its program's device
+// away, and nothing from the other; with the last one the process ends, and its cgroup.
 func TestShared(t *testing.T) {
 	w := makeWorld(t)
 	ctx, specs := testDeadline(t), tenantSpecs(t, w, 2)

@@ -16,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
 )
 
-// job holds the servers of a job, each in one life.
+// job holds the servers of a job, each in a single life.
 type job []*Host
 
 func newJob(t *testing.T, n int, life string) job {

@@ -35,7 +35,8 @@ func makeNumbered(t *testing.T, seed string, n int) []*Server {
 	return all
 }
 
-// saveAndEnd saves a job's servers, in the cut of an attempt or each in its own, and ends them. It returns what the others need.
+// saveAndEnd saves a job's servers, in the cut of an attempt or each in its own, and ends them. saveAndEnd returns what
+// the other servers need.
 func saveAndEnd(t *testing.T, old []*Server, attempt uint64) (folders []Folder, rings []map[uint64]*os.File) {
 	t.Helper()
 	for range old {
@@ -123,7 +124,7 @@ func checkSums(t *testing.T, all []rank, comm uint64, want int32) {
 	}
 }
 
-// splitBy makes communicators of those with one colour, in their order.
+// splitBy makes communicators of those with a single colour, in their order.
 func splitBy(all []rank, from, to uint64, colours ...int32) {
 	for i, r := range all {
 		r.must("comm_split", from, colours[i], int32(0), to, uint64(0), uint64(0), uint32(0))

@@ -17,7 +17,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// TestMovedCommunicators: ranks of one server and of several go on in others, with their splits, at other addresses.
+// TestMovedCommunicators: ranks of a single server and of several go on in others, with their splits, at other
+// addresses.
 func TestMovedCommunicators(t *testing.T) {
 	const commC, commD = 0x40003, 0x40004
 	for _, tc := range []struct {
@@ -273,7 +274,7 @@ func communicatorsOf(t *testing.T, in Folder) string {
 	return string(b)
 }
 
-// Two servers of one number cannot be told apart later.
+// Two servers of a single number cannot be told apart later.
 func TestSameNumber(t *testing.T) {
 	job := makeNumbered(t, "test", 2)
 	job[1].collectives.Self = 0
@@ -284,7 +285,8 @@ func TestSameNumber(t *testing.T) {
 	}
 }
 
-// TestMovedGraph: a graph with collectives in it, of a communicator and of one that was destroyed since, and a reduction that was.
+// TestMovedGraph: a graph with collectives in it, of a communicator and of a communicator that was destroyed since, and
+// a reduction that was.
 func TestMovedGraph(t *testing.T) {
 	job := makeNumbered(t, "test", 1)
 	all := makeRanks(t, job[0], job[0])
@@ -297,7 +299,7 @@ func TestMovedGraph(t *testing.T) {
 	for i, r := range all {
 		g := &graphRig{client: r.client, a: r.alloc(256)}
 		r.writeInts(g.a, int32(i+1), 0, 7)
-		r.must("cuStreamSynchronize", uint64(0)) // the stream of the graphs does not wait for the default one
+		r.must("cuStreamSynchronize", uint64(0)) // the stream of the graphs does not wait for the default stream
 		r.must("cuStreamCreate", uint64(streamA), uint32(1))
 		r.must("cuGraphCreate", uint64(graphA), uint32(0))
 		op := binary.LittleEndian.Uint32(r.must("redop_create", []byte{2, 0, 0, 0}, uint32(4), uint64(0), int32(ncclInt32), int32(1), uint64(commA)))

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// fakes are a driver and an NCCL in one file, which stays open until the process ends.
+// fakes are a driver and an NCCL in a single file, which stays open until the process ends.
 var (
 	fakeFolder string
 	fakes      = sync.OnceValues(func() (l *fakecuda.Library, err error) {
@@ -146,8 +146,8 @@ func makeMembers(t *testing.T, s *Server) (all []rank, at []uint64) {
 	return all, at
 }
 
-// TestTeam: two devices have a team, which does what it can, and memory is as without one. What is to be exact is not the team's. It is
-// made again where the job goes on, and where the ranks share a device there is none.
+// TestTeam: two devices have a team, which does what it can, and memory is as without a team. What is to be exact is
+// not the team's. It is made again where the job goes on, and where the ranks share a device there is none.
 func TestTeam(t *testing.T) {
 	soft, at := makeMembers(t, newServer(t, 2))
 	want := runEverything(soft, at)
@@ -253,7 +253,7 @@ func TestTeamFactor(t *testing.T) {
 	}
 }
 
-// TestTeamAborted: a rank that goes ends what others wait for in a team, and they are told.
+// TestTeamAborted: a rank that goes ends what other ranks wait for in a team, and they are told.
 func TestTeamAborted(t *testing.T) {
 	server, log := realServer(t)
 	s := server(nil, false)

@@ -31,7 +31,7 @@ const (
 	ncclInProgress      = int32(dispatch.ResultNcclInProgress)
 )
 
-// rank is a process with one communicator.
+// rank is a process with a single communicator.
 type rank struct {
 	*client
 	p *process
@@ -120,7 +120,7 @@ func makeServers(t testing.TB, n int) []*Server {
 	return all
 }
 
-// TestCollectives: ranks on one server, on two, in a block and in turns, two on one device.
+// TestCollectives: ranks on a single server, on two, in a block and in turns, two on a single device.
 func TestCollectives(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -171,7 +171,7 @@ func TestCollectives(t *testing.T) {
 	}
 }
 
-// TestGroupOverStreams: one group of two communicators on three streams is issued when all have come to it.
+// TestGroupOverStreams: a single group of two communicators on three streams is issued when all have come to it.
 func TestGroupOverStreams(t *testing.T) {
 	s := newServer(t, 2)
 	all := makeRanks(t, s, s)
@@ -355,7 +355,7 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
-// A fault of one rank's device is the end of the communicator, not of the others' patience.
+// A fault of a single rank's device is the end of the communicator, not of the other ranks' patience.
 func TestBadBuffer(t *testing.T) {
 	s := newServer(t, 2)
 	all := makeRanks(t, s, s)
@@ -369,7 +369,7 @@ func TestBadBuffer(t *testing.T) {
 	all[1].must("cuCtxSynchronize")
 }
 
-// One process may be all ranks, each with a device.
+// A single process may be all ranks, each with a device.
 func TestOneProcess(t *testing.T) {
 	s := newServer(t, 2)
 	_, cs := attachProcess(t, s, 1)
@@ -501,7 +501,7 @@ func checkCapture(t *testing.T, s *Server) {
 			t.Fatal(err)
 		}
 		st := c.Stream()
-		// Each doubles: the sum of two equal ones, but for the first.
+		// Each doubles: the sum of two equal parts, but for the first.
 		for range 3 {
 			after := c.Launch()
 			if err := st.Graph(exec); err != nil {

@@ -33,7 +33,7 @@ func TestPeerOrder(t *testing.T) {
 	}
 }
 
-// TestThreads: each thread has a default stream of its own, and those of threads that are gone go.
+// TestThreads: each thread has a default stream of its own, and the streams of threads that are gone go.
 func TestThreads(t *testing.T) {
 	p, cs := attachProcess(t, newServer(t, 1), 1)
 	c := cs[0]

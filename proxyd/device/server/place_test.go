@@ -139,7 +139,7 @@ func TestPlaceEnded(t *testing.T) {
 }
 
 // TestPlacedWork: a program that queues kernels, copies and graphs, and does not wait, is put on another device at random
-// moments, and has the bytes of one that is left alone.
+// moments, and has the bytes of a program that is left alone.
 func TestPlacedWork(t *testing.T) {
 	w := newTwin(t)
 	w.r = rand.New(rand.NewPCG(3, 5))

@@ -15,7 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// troupe is two processes with two devices each, and one communicator of the four. Whatever they do, they do on any devices.
+// troupe is two processes with two devices each, and a single communicator of the four. Whatever they do, they do on
+// any devices.
 type troupe struct {
 	r   *rand.Rand
 	all []*player
@@ -89,7 +90,7 @@ func (w *troupe) playStep() {
 		p.post("cuMemsetD32Async", p.memory[d]+4*w.r.Uint64N(8), w.r.Uint32(), uint64(8), uint64(0))
 	case 2:
 		p.post("cuMemcpyPeer", p.memory[d], troupeContexts[d], p.memory[o]+32, troupeContexts[o], uint64(32))
-	case 3: // the other device goes on when this one is there
+	case 3: // the other device goes on when this device is there
 		p.post("cuMemsetD32Async", p.memory[d]+areaOther, w.r.Uint32(), uint64(16), troupeStreams[d])
 		p.post("cuEventRecord", troupeEvents[d], troupeStreams[d])
 		p.context = troupeContexts[o]
@@ -149,7 +150,7 @@ func (w *troupe) playSteps(steps int) []byte {
 }
 
 // TestPlaced: what processes do is done, and comes out the same, wherever their four devices are: no process waits for
-// a process that is on its own device and cannot have it. A device has room for one space.
+// a process that is on its own device and cannot have it. A device has room for a single space.
 func TestPlaced(t *testing.T) {
 	seeds := uint64(6)
 	if testing.Short() {

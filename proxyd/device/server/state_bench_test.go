@@ -85,7 +85,7 @@ func BenchmarkSave(b *testing.B) {
 	})
 }
 
-// BenchmarkNote is what each message costs to be looked at, and what one costs that is kept.
+// BenchmarkNote is what each message costs to be looked at, and the cost of a message that is kept.
 func BenchmarkNote(b *testing.B) {
 	s := serverOf(b, "test", nil, testMemory)
 	p, cs := attachProcess(b, s, 1)

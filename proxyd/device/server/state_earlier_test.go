@@ -19,7 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
 )
 
-// shelf is a store with checkpoints of one server each, by numbers.
+// shelf is a store with checkpoints of a single server each, by numbers.
 type shelf struct {
 	t testing.TB
 	*store.Store
@@ -60,7 +60,8 @@ func (w writing) Create(name string) (io.WriteCloser, error) {
 	return w.Stream(store.None, name)
 }
 
-// saveNth saves as the n-th, upon another one of that save's ID, which is 0 and "" if it is upon none. One that is lost is not committed.
+// saveNth saves as the n-th, upon another save of that ID, which is 0 and "" if it is upon none. A save that is lost is
+// not committed.
 func (h *shelf) saveNth(s *Server, n, on uint32, upon string, lost bool) *Report {
 	h.t.Helper()
 	ctx := h.t.Context()
@@ -137,8 +138,9 @@ func (h *shelf) checkRestored(t *testing.T, n uint32, want map[backend.BlockID][
 	}
 }
 
-// TestUpon: random writes between checkpoints, each upon one that is there, upon none, or upon one that never came to be; older ones
-// are deleted and collected. Each brings back what was there when it was made, bit for bit.
+// TestUpon: random writes between checkpoints, each upon a checkpoint that is there, upon none, or upon a checkpoint
+// that never came to be; older checkpoints are deleted and collected. Each brings back what was there when it was made,
+// bit for bit.
 func TestUpon(t *testing.T) {
 	const blocks, saves = 8, 12
 	h := newShelf(t)
@@ -153,7 +155,7 @@ func TestUpon(t *testing.T) {
 	var known uint64
 	for n := uint32(1); n <= saves; n++ {
 		for range r.IntN(blocks) {
-			// Of few values, so that blocks become what they or others were.
+			// Of few values, so that blocks become what they or other blocks were.
 			at := a + r.Uint64N(blocks)*backend.Granule
 			c.post("cuMemsetD32Async", at, r.Uint32N(9), uint64(backend.Granule/4), uint64(0))
 			if r.IntN(2) == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// makeExecutable makes an executable graph of a graph that has one node, of a call.
+// makeExecutable makes an executable graph of a graph that has a single node, of a call.
 func (w *twin) makeExecutable(symbol string, args ...any) (graph, exec uint64) {
 	w.t.Helper()
 	graph = w.newHandle()

@@ -25,8 +25,8 @@ func (f files) Open(name string) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(f.other)), nil
 }
 
-// makeCommunicators makes communicators of a single rank: whole, split, with a reduction and a buffer, destroyed, failed, and one that waits for
-// another rank.
+// makeCommunicators makes communicators of a single rank: whole, split, with a reduction and a buffer, destroyed,
+// failed, and a communicator that waits for another rank.
 func makeCommunicators(c *client) {
 	a := c.alloc(64)
 	for i := range uint64(5) {
@@ -99,7 +99,8 @@ func tryRestore(t *testing.T, from files) bool {
 	return err == nil
 }
 
-// visitLeaves calls f for each value of a JSON text that has no others in it, with what puts another one in its place.
+// visitLeaves calls f for each value of a JSON text that has no values in it, with what puts another value in its
+// place.
 func visitLeaves(v any, put func(any), f func(was any, put func(any))) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -116,7 +117,7 @@ func visitLeaves(v any, put func(any), f func(was any, put func(any))) {
 	}
 }
 
-// TestHostileCommunicators: descriptions of communicators with one value that is another. Their own is taken.
+// TestHostileCommunicators: descriptions of communicators with a single value that is another. Their own is taken.
 func TestHostileCommunicators(t *testing.T) {
 	seed := describeSave(t)
 	var all map[string]any

@@ -48,7 +48,7 @@ func replaceServer(t testing.TB, s *Server, r *Report, from Folder, next *Server
 	replacedBy(t, s, r, from, func() *Server { return next })
 }
 
-// replacedBy is replaced by a server that is made when the first one has ended.
+// replacedBy is replaced by a server that is made when the first server has ended.
 func replacedBy(t testing.TB, s *Server, r *Report, from Folder, other func() *Server) *Server {
 	t.Helper()
 	belongings := map[uint64][]*os.File{}
@@ -151,7 +151,7 @@ func TestSeenAgain(t *testing.T) {
 	}
 }
 
-// TestRestoreRefused: devices that are not like those that were saved, and files that are not like those that were written.
+// TestRestoreRefused: devices that are not like the saved devices, and files that are not like the written files.
 func TestRestoreRefused(t *testing.T) {
 	s := serverOf(t, "test", nil, testMemory, testMemory)
 	_, cs := attachProcess(t, s, 1)

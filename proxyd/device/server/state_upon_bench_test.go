@@ -12,9 +12,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
-// BenchmarkUpon is a training of which nine tenths are frozen, saved into a store on this machine's disk: upon no checkpoint,
-// and upon the one before. Between them the tenth that is trained changes. MiB-read is what was read back from the device and given to
-// the store to be hashed; of the rest of a checkpoint upon none the store has all, too, and finds that out.
+// BenchmarkUpon is a training of which nine tenths are frozen, saved into a store on this machine's disk: upon no
+// checkpoint, and upon the checkpoint before. Between them the tenth that is trained changes. MiB-read is what was read
+// back from the device and given to the store to be hashed; of the rest of a checkpoint upon none the store has all,
+// too, and finds that out.
 func BenchmarkUpon(b *testing.B) {
 	const size, trained = 256 << 20, 256 << 20 / 10 / backend.Granule
 	devices, err := softgpu.New(softgpu.Config{Memory: []uint64{2 * size}}) // on all cores
@@ -30,7 +31,7 @@ func BenchmarkUpon(b *testing.B) {
 	value := uint32(0)
 	write := func(blocks uint64) {
 		for i := range blocks {
-			for at := uint64(0); at < backend.Granule; at += backend.Granule / 8 { // not one page like the next eighth
+			for at := uint64(0); at < backend.Granule; at += backend.Granule / 8 { // not a single page like the next eighth
 				value++
 				c.post("cuMemsetD32Async", a+i*backend.Granule+at, value, uint64(backend.Granule/8/4), uint64(0))
 			}

@@ -46,7 +46,7 @@ func tenantsOf(t *testing.T, memory uint64) *Tenants {
 	return all
 }
 
-// tenantServers makes n servers of a job on one machine.
+// tenantServers makes n servers of a job on a single machine.
 func tenantServers(t *testing.T, all *Tenants, n int) []*Server {
 	t.Helper()
 	var out []*Server
@@ -124,8 +124,8 @@ func (x *replica) checkBlocks(at, seed uint64, blocks int) {
 	}
 }
 
-// TestTenants: four ranks with a device each come to one device, where what they hold alike is there once; what does not
-// fit is swapped; they are cut together and saved one by one, and go on on four devices.
+// TestTenants: four ranks with a device each come to a single device, where what they hold alike is there once; what
+// does not fit is swapped; they are cut together and saved one by one, and go on on four devices.
 func TestTenants(t *testing.T) {
 	const n, memory = 4, (replicaAlike + 4*replicaOwn) * backend.Granule
 	apart := separateServers(t, n, memory)
@@ -180,8 +180,8 @@ func TestTenants(t *testing.T) {
 	}
 }
 
-// TestTenantDismissed: a tenant that ends, in the middle of work that never ends, leaves its memory, and takes nothing from
-// the others: what it had in common with them stays theirs.
+// TestTenantDismissed: a tenant that ends, in the middle of work that never ends, leaves its memory, and takes nothing
+// from the other tenants: what it had in common with them stays theirs.
 func TestTenantDismissed(t *testing.T) {
 	const n = 3
 	apart := separateServers(t, n, testMemory)
@@ -220,7 +220,7 @@ func TestTenantDismissed(t *testing.T) {
 	} else {
 		next = append(next, s)
 	}
-	_, cs := attachProcess(t, next[0], 1) // in the place of the one that is gone
+	_, cs := attachProcess(t, next[0], 1) // in the place of the tenant that is gone
 	cs[0].beginContext(ctxA, 0)
 	cs[0].must("cuMemsetD8_v2", cs[0].alloc(16), uint8(3), uint64(16))
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
-// saying is one message of a program, and what it was answered.
+// saying is a single message of a program, and what it was answered.
 type saying struct {
 	op      uint32
 	call    dispatch.Call
@@ -37,7 +37,7 @@ type direct struct {
 	*process
 }
 
-// makeCall makes one call, and returns when it is over, if it waits, too.
+// makeCall makes a single call, and returns when it is over, if it waits, too.
 func (d direct) makeCall(say *saying) (dispatch.Result, []byte, error) {
 	out, r, err := dispatch.Serve(d, say.call, say.op, say.in, d.scratch[:0])
 	if info, known := dispatch.Look(say.op); known && say.posted {

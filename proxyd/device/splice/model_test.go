@@ -84,7 +84,7 @@ func (v *values) Hold() {
 
 func (v *values) Drop() {
 	if v.users--; v.users <= 0 {
-		v.of = nil // the memory is given to others
+		v.of = nil // the memory is given to other ranks
 	}
 }
 
@@ -93,7 +93,7 @@ type phase uint8
 
 const (
 	ready phase = iota
-	asked       // the Record is made, if there is one
+	asked       // the Record is made, if there is a Record
 	takes       // the result is about to be copied
 	ran
 )
@@ -403,7 +403,7 @@ func wander(m *model, t twist, r *rand.Rand) *world {
 	return w
 }
 
-// mix makes a word of others.
+// mix makes a word of other words.
 func mix(all ...uint64) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, all)

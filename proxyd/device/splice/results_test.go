@@ -19,7 +19,7 @@ func (l *letter) Size() uint64 { return 10 + l.size }
 func (l *letter) Hold()        { l.users++ }
 func (l *letter) Drop()        { l.users-- }
 
-// ask is an operation of a rank at the first Site, with a Record of one letter. It returns "" if the rank does not
+// ask is an operation of a rank at the first Site, with a Record of a single letter. It returns "" if the rank does not
 // compare, "run" if it runs, or what it takes.
 func ask(r *Results, rank Rank, record byte, others int) string {
 	p := r.Ask(rank, Site{}, 10)

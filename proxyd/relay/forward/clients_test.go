@@ -180,7 +180,7 @@ func TestClientAddress(t *testing.T) {
 	}
 }
 
-// TestClientsLeaveRoom: clients take no more than half of the connections, so programs have the others.
+// TestClientsLeaveRoom: clients take no more than half of the connections, so programs have the rest.
 func TestClientsLeaveRoom(t *testing.T) {
 	f := newForwarder(t.Context(), slog.New(slog.DiscardHandler))
 	for i := range maxConnections / 2 {

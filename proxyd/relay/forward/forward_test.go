@@ -420,8 +420,8 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// TestAccepted: connections are accepted as they come. One that a program has made, and that the forwarder has not
-// accepted yet, is in the checkpoint; a connection to the listener itself is refused.
+// TestAccepted: connections are accepted as they come. A connection that a program has made, and that the
+// forwarder has not accepted yet, is in the checkpoint; a connection to the listener itself is refused.
 func TestAccepted(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: orders are root's")
@@ -619,7 +619,7 @@ func TestAskedInVain(t *testing.T) {
 	}
 }
 
-// TestAskWithoutRelay: connect() waits for a relay that is away, and for one that does not know the job yet.
+// TestAskWithoutRelay: connect() waits for a relay that is away, and for a relay that does not know the job yet.
 func TestAskWithoutRelay(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: orders are root's")

@@ -215,7 +215,7 @@ func TestLimits(t *testing.T) {
 	if err := ask(alice, "a"); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "user 1001 has 2 requests under way") {
 		t.Errorf("third request: %v", err)
 	}
-	// Others are not held up.
+	// Other callers are not held up.
 	go func() { ended <- ask(bob, "b") }()
 	go func() { ended <- ask(root, strings.Repeat("x", 200)) }()
 	started(4)
@@ -278,7 +278,7 @@ func TestMoreThanSaid(t *testing.T) {
 	}
 }
 
-// rawPieces sends messages of these sizes in one call, and leaves it open unless there is one.
+// rawPieces sends messages of these sizes in a single call, and leaves it open unless there is one.
 func rawPieces(ctx context.Context, cc *grpc.ClientConn, credential string, sizes []int) error {
 	md := metadata.Pairs("singularity-credential", credential)
 	stream, err := cc.NewStream(metadata.NewOutgoingContext(ctx, md), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, check)

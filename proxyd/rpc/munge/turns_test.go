@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// crowd is requests that wait for a turn, and take it one by one.
+// crowd is requests that wait for a turn, and take turns.
 type crowd struct {
 	t     *testing.T
 	turns *turns
@@ -49,7 +49,7 @@ func (c *crowd) askAndWait(ctx context.Context, remote string) {
 }
 
 // TestTurns: a user with 250 connections, each with requests that wait, does not make
-// another host's daemon wait, nor for long one of his own host.
+// another host's daemon wait, nor for long a daemon of his own host.
 func TestTurns(t *testing.T) {
 	c := &crowd{t: t, turns: newTurns(), order: make(chan string, 10000), ends: map[string]chan func(){"": make(chan func(), 10000)}}
 	ctx := t.Context()

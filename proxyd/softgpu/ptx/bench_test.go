@@ -106,7 +106,7 @@ func cpuTime(b *testing.B) float64 {
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 
-// benchKernel reports the lane-instructions that a kernel executes in a second of one core.
+// benchKernel reports the lane-instructions that a kernel executes in a second of a single core.
 func benchKernel(b *testing.B, m *machine, kernel string, grid, block Dim3, params ...uint64) {
 	b.Helper()
 	var count uint64

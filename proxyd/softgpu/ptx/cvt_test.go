@@ -208,7 +208,7 @@ func TestEightBits(t *testing.T) {
 		f := layouts[e]
 		value := func(v uint64) float64 {
 			if e == types.E4M3x2 && v&0x7f >= 0x78 && v&0x7f < 0x7f {
-				// E4M3 has no infinities: the last exponent is an ordinary one.
+				// E4M3 has no infinities: the last exponent is an ordinary exponent.
 				m := math.Ldexp(8+float64(v&7), 15-7-3)
 				if v&0x80 != 0 {
 					m = -m

@@ -136,7 +136,7 @@ func TestSaturate(t *testing.T) {
 	}
 }
 
-// TestPackedHalves: the x2 forms do to each half what the plain ones do.
+// TestPackedHalves: the x2 forms do to each half what the plain forms do.
 func TestPackedHalves(t *testing.T) {
 	for _, e := range []types.Type{types.F16, types.BF16} {
 		rows := floatOperands(e, 5, 300)

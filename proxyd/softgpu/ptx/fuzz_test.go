@@ -34,7 +34,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			failOnUnknown(t, err)
 			if later, err := ParseDeclarations("fuzz", text); err == nil {
-				checkKernels(t, later) // an error of a body is found later, and is one of ours
+				checkKernels(t, later) // an error of a body is found later, and is an error of ours
 			}
 			return
 		}

@@ -131,7 +131,7 @@ func bitsName(t string) string {
 	}
 }
 
-// lineKernel wraps one instruction, or a few, into a kernel: d is the result, a, b and c the
+// lineKernel wraps a single instruction, or a few, into a kernel: d is the result, a, b and c the
 // operands of thread t, at in+32t, the result goes to out+8t. types lists those of d, a,
 // b, c.
 func lineKernel(op string, types ...string) string {

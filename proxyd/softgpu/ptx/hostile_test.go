@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// TestEndlessLoops: loops without an exit, taken or not, are compiled like others.
+// TestEndlessLoops: loops without an exit, taken or not, are compiled like other loops.
 func TestEndlessLoops(t *testing.T) {
 	for _, c := range []struct {
 		name, body string

@@ -75,7 +75,7 @@ func TestFunctionPointers(t *testing.T) {
 	}
 }
 
-// TestConcurrentLaunches: launches of one kernel do not meet.
+// TestConcurrentLaunches: launches of a single kernel do not meet.
 func TestConcurrentLaunches(t *testing.T) {
 	m := bootMachine(t, readFile(t, "kernels.ptx"))
 	const n = 4

@@ -48,8 +48,8 @@ func listLoops() []loop {
 	return append(out, loop{"mix", 1 << 16, 4, []step{{"mix", g, b, []uint64{addrA, addrB, 1 << 16}}}})
 }
 
-// BenchmarkLoops compares kernels, on one core, with the same loops in plain C at -O2: processor time, in turns, the median of
-// the turns. The interpreter is compared too.
+// BenchmarkLoops compares kernels, on a single core, with the same loops in plain C at -O2: processor time, in turns,
+// the median of the turns. The interpreter is compared too.
 func BenchmarkLoops(b *testing.B) {
 	program := filepath.Join(b.TempDir(), "loops")
 	if out, err := exec.Command("gcc", "-O2", "-o", program, "testdata/loops.c").CombinedOutput(); err != nil {

@@ -134,7 +134,7 @@ func TestMma(t *testing.T) {
 	}
 }
 
-// runMma runs one mma with the given registers.
+// runMma runs a single mma with the given registers.
 func runMma(t *testing.T, c mmaCase, a, b, acc [][32]uint64) [][32]uint64 {
 	t.Helper()
 	rt := "b32"

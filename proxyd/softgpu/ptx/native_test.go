@@ -87,7 +87,7 @@ var letters = map[byte]struct {
 	'r': {"%r", 8}, 'l': {"%l", 6}, 'f': {"%f", 7}, 'd': {"%d", 5}, 'h': {"%h", 5}, 'p': {"%p", 5},
 }
 
-// templates are the instructions of random programs. A word of one letter stands for a register.
+// templates are the instructions of random programs. A word of a single letter stands for a register.
 var templates = append(listForms(), strings.Split(strings.TrimSpace(`
 add.u32 R, r, r
 sub.s32 R, r, r
@@ -292,7 +292,8 @@ vote.sync.all.pred P, p, %all
 bar.warp.sync %tile
 `), "\n")...)
 
-// listForms lists the comparisons and conversions of all types, and the arithmetic with all roundings but the usual one.
+// listForms lists the comparisons and conversions of all types, and the arithmetic with all roundings but the usual
+// rounding.
 func listForms() (out []string) {
 	letter := map[string]string{"8": "r", "16": "h", "32": "r", "64": "l"}
 	types := []string{"u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"}
@@ -561,7 +562,7 @@ func (p *nativeProgram) emitBarriers() {
 	fmt.Fprintf(&p.text, "\tsub.u32 %%c%d, %%c%d, 1;\n\tsetp.ne.u32 %%q%d, %%c%d, 0;\n\t@%%q%d bra L%d;\n", label, label, label, label, label, label)
 }
 
-// emitRow emits loads and arithmetic by one address in shared memory, as loops over tiles have them.
+// emitRow emits loads and arithmetic by a single address in shared memory, as loops over tiles have them.
 func (p *nativeProgram) emitRow() {
 	at := p.randomAddress("shared", 4)
 	for range 3 + p.r.IntN(4) {

@@ -18,7 +18,7 @@ var layouts = map[types.Type]layout{types.F16: {5, 10}, types.BF16: {8, 7}, type
 
 func (f layout) exponentBias() int { return 1<<(f.exp-1) - 1 }
 
-// exactValue reads finite numbers; nan and inf are the others.
+// exactValue reads finite numbers; nan and inf are the rest.
 func (f layout) exactValue(v uint64) (x *big.Rat, neg, inf, nan bool) {
 	e, m := int(v>>f.mant&(1<<f.exp-1)), v&(1<<f.mant-1)
 	neg = v>>(f.exp+f.mant)&1 != 0

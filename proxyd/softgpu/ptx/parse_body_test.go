@@ -99,7 +99,7 @@ func TestLaterAsWhole(t *testing.T) {
 }
 
 // TestErrorOfOneBody: an error in a body is told for the kernels that reach the body, with its line, each time that they
-// are asked for, and leaves the others alone.
+// are asked for, and leaves the other bodies alone.
 func TestErrorOfOneBody(t *testing.T) {
 	text := header + ".func f() {\n nonsense !;\n ret; }\n.entry bad() { call f; ret; }\n.entry good() { ret; }\n.entry worse() {\n ( ; }"
 	lineOf := func(what string) int {

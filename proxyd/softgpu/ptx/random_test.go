@@ -21,7 +21,7 @@ type program struct {
 	temps int
 }
 
-// state is one thread's.
+// state is a single thread's.
 type state struct {
 	x    [8]uint32
 	fuel int

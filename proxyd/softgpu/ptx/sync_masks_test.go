@@ -30,7 +30,7 @@ func (l *warpLanes) partnersOf(i int) (all []int) {
 }
 
 // syncForms are the synchronising instructions: the text, with operands %a, %b and %m and the
-// results %r and %p, and what lane i gets by a computation that looks at one lane at a time.
+// results %r and %p, and what lane i gets by a computation that looks at a single lane at a time.
 var syncForms = []struct {
 	text string
 	want func(l *warpLanes, i int) (r uint32, p bool)
@@ -161,7 +161,7 @@ func randomLanes(r *rand.Rand, tiles int) *warpLanes {
 	return l
 }
 
-// TestMemberMasks: lanes of one warp carry different member masks, as tiled_partition<8>()
+// TestMemberMasks: lanes of a single warp carry different member masks, as tiled_partition<8>()
 // makes them. Each synchronising instruction gives each lane what a computation over that
 // lane's members gives, whether the lanes come together or by two branches.
 func TestMemberMasks(t *testing.T) {

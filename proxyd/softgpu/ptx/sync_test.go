@@ -305,7 +305,7 @@ func testGridBarrier(t *testing.T, together bool) {
 }
 
 // TestGridSync: blocks meet as grid.sync() of CUDA 12's cooperative groups has them do, several times
-// and in launches one after the other.
+// and in launches in turn.
 func TestGridSync(t *testing.T) {
 	body := `{ .reg .b32 %lo, %hi, %nb, %old, %now, %round, %size; .reg .b64 %ws; .reg .pred %master, %q;
 		mov.u32 %hi, %envreg1; mov.u32 %lo, %envreg2; mov.b64 %ws, {%lo, %hi}; setp.eq.u64 %q, %ws, 0; @%q trap;

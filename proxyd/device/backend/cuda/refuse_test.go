@@ -70,7 +70,7 @@ func TestRestoreKernelHeap(t *testing.T) {
 	}
 }
 
-// TestSameAddresses: two devices cannot both have their memory at the same addresses of one process.
+// TestSameAddresses: two devices cannot both have their memory at the same addresses of a single process.
 func TestSameAddresses(t *testing.T) {
 	b := openBackend(t, newFakeLibrary(t))
 	defer b.Close()
@@ -150,7 +150,8 @@ func TestFactsOfCubin(t *testing.T) {
 	}
 }
 
-// makeCubin returns machine code with one kernel and one variable, as compilers since CUDA 12 write it: their version is in e_version.
+// makeCubin returns machine code with a single kernel and a single variable, as compilers since CUDA 12 write it: their
+// version is in e_version.
 func makeCubin() []byte {
 	names := []byte("\x00.symtab\x00.strtab\x00.nv.info.k\x00.nv.global\x00.text.k\x00k\x00v\x00")
 	at := func(name string) uint32 { return uint32(bytes.Index(names, []byte("\x00"+name+"\x00")) + 1) }

@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/backendtest"
 )
 
-// act is one call of the backend's in a script.
+// act is a single call of the backend's in a script.
 type act struct {
 	name string
 	do   func(p *play) error
@@ -159,7 +159,7 @@ func (p *play) graph() (*backend.Graph, error) {
 }
 
 // script is a program's life, with each kind of call in it. A step with work that goes on afterwards waits for that
-// work, so that the driver's calls come in one order.
+// work, so that the driver's calls come in a single order.
 var script = []act{
 	{"space", func(p *play) (err error) {
 		p.space, err = p.b.Devices()[0].NewSpace(backend.SpaceConfig{Memory: 64 << 20})

@@ -84,7 +84,7 @@ func (x *tenant) checkMemory(t *testing.T, v byte) {
 	}
 }
 
-// TestSwap: spaces that do not fit on a device together have their turns there, one after the other, and their bytes; what each may
+// TestSwap: spaces that do not fit on a device together have their turns there in turn, and their bytes; what each may
 // allocate does not depend on the others.
 func TestSwap(t *testing.T) {
 	d, all := makeTenants(t, 3)

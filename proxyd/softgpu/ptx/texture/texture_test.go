@@ -24,7 +24,7 @@ func floatBytes(v ...float32) []byte {
 	return b
 }
 
-// rowTexture is a texture of one dimension with the texels 10, 20, 30, 40.
+// rowTexture is a texture of a single dimension with the texels 10, 20, 30, 40.
 func rowTexture(change func(*Descriptor)) *Descriptor {
 	d := &Descriptor{Base: 0x1000, Width: 4, Format: Float32, Channels: 1, Address: [3]AddressMode{Clamp, Clamp, Clamp}}
 	change(d)
