@@ -197,3 +197,33 @@ func (lc *localCapsule) removeJournal() error {
 	}
 	return os.RemoveAll(j.c.folders().journalDir(j.id, lc.index))
 }
+
+// systemExecutables returns the system files with the code that the programs run, by their paths on
+// the node: the next node is compared before it has the container.
+func systemExecutables(lc *localCapsule, programs []capsule.Program) []string {
+	paths := processes.SystemExecutables(lc.capsule.PID(), programs, lc.j.c.isKitFile)
+	lc.j.mu.Lock()
+	defer lc.j.mu.Unlock()
+	for i := range paths {
+		paths[i] = realPathIn(lc.note.Containers, paths[i])
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+// realPathIn returns the path in the capsule of a file that may be seen in a container.
+func realPathIn(shown []capsule.Container, path string) string {
+	for _, c := range shown {
+		path = c.RealPath(path)
+	}
+	return path
+}
+
+// translateContainers has the journal name files of containers by their paths in the capsule.
+func (lc *localCapsule) translateContainers() {
+	shown := slices.Clone(lc.note.Containers)
+	if len(shown) == 0 {
+		return
+	}
+	lc.journal.SetRealPath(func(path string) string { return realPathIn(shown, path) })
+}

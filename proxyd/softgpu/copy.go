@@ -264,8 +264,7 @@ func (c *cudaContext) exchangeTask(buffers []backend.Buffer, begin func([][]byte
 // exchangeBytes hands bytes to begin and waits until done is called. After ErrPutBack exchange returns when the
 // operation may begin again.
 func (c *cudaContext) exchangeBytes(of *operation, buffers []backend.Buffer, begin func([][]byte, func(error))) error {
-	// The exchange may go on after the space was closed, so the exchange holds the bytes, not the stream's
-	// operation.
+	// The exchange may go on after the space was closed: the bytes are held by op, not by the stream's operation.
 	s := c.space
 	op := &operation{foreign: true, wrote: writesOf(buffers)}
 	var uses []*space

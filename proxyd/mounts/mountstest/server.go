@@ -52,7 +52,7 @@ func (s *Server) Silence() { s.silent.Store(true) }
 // is skipped.
 func Serve(t testing.TB, user int) *Server {
 	t.Helper()
-	return serve(t, user, nil)
+	return mountServed(t, user, nil)
 }
 
 // ServeHanging mounts a file system of root's with a file that hangs: no write to the file is answered, and no flush for
@@ -61,10 +61,10 @@ func Serve(t testing.TB, user int) *Server {
 func ServeHanging(t testing.TB) (*Server, <-chan struct{}) {
 	t.Helper()
 	hangs := make(chan struct{}, 100)
-	return serve(t, 0, hangs), hangs
+	return mountServed(t, 0, hangs), hangs
 }
 
-func serve(t testing.TB, user int, hangs chan struct{}) *Server {
+func mountServed(t testing.TB, user int, hangs chan struct{}) *Server {
 	t.Helper()
 	parent, err := os.MkdirTemp("", "served")
 	if err != nil {
@@ -153,8 +153,21 @@ func encodeAttributes(node uint64, mode uint32) []byte {
 	return b
 }
 
-// answerRequest answers a request. Attributes are not valid for any time, so each stat asks; but the kernel keeps those of
-// a file that hangs, with what is written to the file, until the flush.
+// encodeInit returns the answer to the kernel's first request.
+func (s *Server) encodeInit() []byte {
+	out := make([]byte, 64)
+	binary.LittleEndian.PutUint32(out, 7)
+	binary.LittleEndian.PutUint32(out[4:], 31)
+	if s.hangs != nil {
+		binary.LittleEndian.PutUint32(out[12:], fuseWritebackCache)
+	}
+	binary.LittleEndian.PutUint32(out[20:], 128<<10)
+	binary.LittleEndian.PutUint32(out[24:], 1)
+	return out
+}
+
+// answerRequest answers a request. Attributes are not valid for any time, so each stat asks; but the kernel keeps the
+// attributes of a file that hangs, with what is written to the file, until the flush.
 func (s *Server) answerRequest(request []byte) (out []byte, errno unix.Errno, answered bool) {
 	call := binary.LittleEndian.Uint32(request[4:])
 	valid := uint64(0) // seconds
@@ -163,14 +176,7 @@ func (s *Server) answerRequest(request []byte) (out []byte, errno unix.Errno, an
 	}
 	switch call {
 	case fuseInit:
-		out = make([]byte, 64)
-		binary.LittleEndian.PutUint32(out, 7)
-		binary.LittleEndian.PutUint32(out[4:], 31)
-		if s.hangs != nil {
-			binary.LittleEndian.PutUint32(out[12:], fuseWritebackCache)
-		}
-		binary.LittleEndian.PutUint32(out[20:], 128<<10)
-		binary.LittleEndian.PutUint32(out[24:], 1)
+		out = s.encodeInit()
 	case fuseLookup:
 		out = make([]byte, 40, 128)
 		binary.LittleEndian.PutUint64(out, 2)

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The loops of loops.ptx in plain C: "loops NAME N ROUNDS" runs one of them that often and prints the nanoseconds of processor
-// time that a round took.
+// The loops of loops.ptx in plain C: "loops NAME N ROUNDS" runs the loop NAME that often and prints the nanoseconds of
+// processor time that a round took.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
