@@ -30,7 +30,7 @@ static void die_with(pid_t parent)
 }
 
 /*
- * The namespaces of a new process that lives as long as this one, in the order in which
+ * The namespaces of a new process that lives as long as this process, in the order in which
  * they are joined.
  */
 static size_t open_namespaces(int *fds)
@@ -110,7 +110,7 @@ static void send_answer(int sock, const struct answer *a)
 		err(1, "sendmsg");
 }
 
-/* Receive a packet, and give it to proxyd_got. */
+/* Receive a packet for proxyd_got. */
 static void take_request(int sock)
 {
 	static char bytes[SING_PACKET_SIZE];
@@ -157,7 +157,7 @@ void proxyd_start(const struct answer *answers, size_t n)
 	}
 	close(listener);
 	close(requests[1]);
-	sockets = 0; /* those were ours */
+	sockets = 0; /* these descriptors were ours */
 }
 
 void proxyd_got(struct message *m)

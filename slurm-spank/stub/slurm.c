@@ -126,7 +126,7 @@ bool options_documented(void)
 		if (!options[i].usage || strlen(options[i].usage) < 20 || !options[i].arginfo ||
 		    strlen(options[i].name) + strlen(options[i].arginfo) > 70)
 			return (false);
-		/* The help of the first names the keys that its list may have, which are the others. */
+		/* The help of the first option names the keys that its list may have, which are the other options. */
 		if (i > 0 && !strstr(options[0].usage, options[i].name + strlen("singularity-")))
 			return (false);
 	}

@@ -48,7 +48,7 @@ int in_child(void (*f)(void), char *said, size_t size)
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* without this the test would hang where it fails */
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* without this a failing test would hang */
 		dup2(pipefd[1], STDERR_FILENO);
 		close(pipefd[0]);
 		close(pipefd[1]);

@@ -57,7 +57,7 @@ int main(void)
 		HOLDS(strcmp(info, "used 3 register") == 0 && values[0] == (void *)15);
 	}
 	/*
-	 * A number is 32 bits, whatever is beside it; of two options with the same name, the last
+	 * A number is 32 bits, whatever is beside the number; of two options with the same name, the last
 	 * counts. All outputs come back.
 	 */
 	{
@@ -86,7 +86,7 @@ int main(void)
 		sing_jit_tell(&j, 0);
 		HOLDS(info[0] == 'x' && values[1] == NULL);
 	}
-	/* No buffer is written further than what is said, however large it claims to be. */
+	/* No buffer is written further than what is said, however large the buffer claims to be. */
 	{
 		int names[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
 		void *values[] = { errors, (void *)0xffffffff };

@@ -278,7 +278,7 @@ int main(void)
 	HOLDS(launch_with(4, 1ull << 32 | 1, 1, params) == CUDA_SUCCESS);
 	HOLDS(launch_with(4, 1ull << 32 | 2, 1, params) == CUDA_ERROR_INVALID_CLUSTER_SIZE);
 	clusters = 1;
-	HOLDS(launch_with(4, 1ull << 32 | 2, 1, params) == CUDA_ERROR_INVALID_CLUSTER_SIZE); /* the grid has one block */
+	HOLDS(launch_with(4, 1ull << 32 | 2, 1, params) == CUDA_ERROR_INVALID_CLUSTER_SIZE); /* the grid has a single block */
 	HOLDS(launch_with(4, 1ull << 32 | 32, 1, params) == CUDA_ERROR_INVALID_CLUSTER_SIZE);
 	clusters = 0;
 	for (int i = 0; i < 2; ++i)

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Nonsense, where it hurts: near the heads, in the beginnings of lanes, anywhere. */
+/* Nonsense, where nonsense hurts: near the heads, in the beginnings of lanes, anywhere. */
 void *scribbler(void *arg)
 {
 	static const size_t heads[] = { 128, 132, 256, 384, 388, 512 };

@@ -136,7 +136,7 @@ static void run_step(const char *dir)
 		chmod(draw_name(a, dir), 0200 | draw_number(512));
 		break;
 	case 25:
-		/* By a name of its own: opening it would block. */
+		/* By a name of its own: to open the pipe would block. */
 		sprintf(a, "p%u", draw_number(3));
 		if (mkfifo(a, 0600))
 			unlink(a);

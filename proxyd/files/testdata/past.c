@@ -3,7 +3,7 @@
 
 /*
  * A program that is linked statically, so that it goes past the shim, and does to files
- * what its arguments say, one after the other.
+ * what its arguments say in turn.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
  *
  *	harness hub                          prints its place; ends when standard input does
  *	harness server PLACE RANK SIZE PID   the task is at descriptor 3
- *	harness parse                        inputs, each behind its length in four bytes: one byte says that each was read
+ *	harness parse                        inputs, each behind its length in four bytes: a single byte says that each was read
  */
 #define _GNU_SOURCE
 #include "../../pmi/pmi.h"
@@ -45,7 +45,7 @@ static void run_as_server(char **argv)
 	serve_task(&t, 3);
 }
 
-/* The first byte of an input says which parser it is for. */
+/* The first byte of an input says which parser the input is for. */
 static void parse_input(char *bytes, size_t n)
 {
 	const int which = n ? bytes[0] : 0;

@@ -12,7 +12,7 @@
  *   gap 0            until the next line comes, which it takes for nothing else, it looks at the
  *                    clock; answers the nanoseconds that it stood still for at most
  *   stream HOST MS   answers bytes a second to HOST, where an agent was started with "serve"
- *   trips HOST MS    answers round trips a second of one byte
+ *   trips HOST MS    answers round trips a second of a single byte
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -47,7 +47,7 @@ static long long nanoseconds_now(clockid_t clock)
 	return (t.tv_sec * 1000000000ll + t.tv_nsec);
 }
 
-/* What this process and its children, those that have ended, have used. */
+/* What this process and its ended children have used. */
 static long long cpu_time(void)
 {
 	long long sum = 0;
@@ -132,7 +132,7 @@ static void open_close(long n, int flags)
 
 static void do_open(long n)
 {
-	do_readwrite(1); /* there is one */
+	do_readwrite(1); /* there is a line */
 	open_close(n, O_RDONLY);
 }
 
@@ -199,7 +199,7 @@ static bool run_work(const char *verb, long n)
 	return (false);
 }
 
-/* Have this program do it, anew. */
+/* Have this program do the work, anew. */
 static bool work_apart(char *verb, char *n)
 {
 	char *argv[] = { "agent", "work", verb, n, NULL };
@@ -242,7 +242,7 @@ static void fill_page(char *p)
 	memset(p, 0, 4096);
 	if (kind < 15) /* zeros */
 		return;
-	if (kind < 50) /* structs: pointers into one heap, small numbers, flags */
+	if (kind < 50) /* structs: pointers into a single heap, small numbers, flags */
 		for (int i = 0; i < 512; i += 4) {
 			const uint64_t x = next_noise();
 
@@ -328,7 +328,7 @@ static int connect_to(const char *host, char verb)
 	return (fd);
 }
 
-/* The end of the stream is when the other side has read all of it. */
+/* The end of the stream is when the other side has read everything. */
 static void send_stream(const char *host, long ms)
 {
 	const int fd = connect_to(host, 's');

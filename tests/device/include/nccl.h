@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* NCCL, as cuda.h beside it is CUDA's driver. */
+/* NCCL, as cuda.h in this folder is CUDA's driver. */
 #ifndef NCCL_H
 #define NCCL_H
 
@@ -28,7 +28,7 @@ enum {
 	ncclDouble = ncclFloat64,
 };
 
-/* As of 2.18; the first three fields say so, and a newer library takes it. */
+/* As of 2.18; the first three fields say so, and a newer library takes such a struct. */
 typedef struct {
 	size_t size;
 	unsigned int magic;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* NVML, as cuda.h beside it is CUDA's driver. */
+/* NVML, as cuda.h in this folder is CUDA's driver. */
 #ifndef NVML_H
 #define NVML_H
 

@@ -4,7 +4,7 @@
 // expect: in clusters of 2: as the device has it
 // expect: tensor map: as the device has it
 
-/* Launches in clusters, and a tensor map, on devices that have these, and on those that do not. */
+/* Launches in clusters, and a tensor map, on devices that have these, and on devices that do not. */
 #include "check.h"
 
 #include <string.h>

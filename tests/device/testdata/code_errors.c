@@ -72,14 +72,14 @@ int main(void)
 	extra[3] = &less;
 	WANT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
 
-	/* A function belongs to one context. */
+	/* A function belongs to a single context. */
 	OK(cuCtxCreate(&second, 0, 0));
 	WANT(CUDA_ERROR_INVALID_HANDLE, launch_shape(f, 1, 1, 1, 1, 1, 1, params));
 	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	OK(cuCtxSetCurrent(first));
 	WANT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
 	OK(cuCtxDestroy(second));
-	OK(cuCtxPopCurrent(NULL)); /* it was there twice */
+	OK(cuCtxPopCurrent(NULL)); /* the name was there twice */
 	WANT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
 	OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
 	OK(cuStreamDestroy(stream));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A fault of a kernel is found when it is waited for, and stays.
+// A fault of a kernel is found when the kernel is waited for, and stays.
 // expect: CUDA_ERROR_MISALIGNED_ADDRESS
 // expect: CUDA_ERROR_MISALIGNED_ADDRESS
 // expect: CUDA_ERROR_MISALIGNED_ADDRESS

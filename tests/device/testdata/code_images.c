@@ -21,7 +21,7 @@ static const char image[] = PTX(
 	".visible .entry answer(.param .u64 p)\n"
 	"{ .reg .u64 %p; ld.param.u64 %p, [p]; st.global.u32 [%p], 42; ret; }\n");
 
-/* As compilers wrote it for the first devices, which had no double precision. */
+/* As compilers wrote fatbins for the first devices, which had no double precision. */
 static const char old[] =
 	".version 1.4\n"
 	".target sm_10, map_f64_to_f32\n"
@@ -92,7 +92,7 @@ static size_t pack_lz4(unsigned char *to, const char *text, size_t n)
 	return ((size_t)(p - to) + n);
 }
 
-/* A zstd frame of one block that is not compressed. */
+/* A zstd frame of a single block that is not compressed. */
 static size_t pack_zstd(unsigned char *to, const char *text, size_t n)
 {
 	const unsigned char head[] = {

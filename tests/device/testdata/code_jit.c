@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Options of the just-in-time compiler, and what it says.
+// Options and messages of the just-in-time compiler.
 // expect: the log of errors names line 5
 
 #include "check.h"
@@ -52,7 +52,7 @@ int main(void)
 		HOLDS(registers > 0 && registers <= 16);
 		OK(cuModuleUnload(module));
 	}
-	/* A log that does not fit is cut off; one of no room is left alone. */
+	/* A log that does not fit is cut off; a log of no room is left alone. */
 	{
 		CUjit_option names[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
 		void *values[] = { small, (void *)sizeof(small) };

@@ -60,7 +60,7 @@ int main(void)
 	OK(cuCtxCreate(&first, 0, 0));
 	OK(cuMemAlloc(&p, 4));
 	OK(cuMemcpyHtoD(p, &v, 4));
-	/* A kernel is launched as if it were a function, with as much shared memory as was set. */
+	/* A kernel is launched like a function, with as much shared memory as was set. */
 	OK(cuLaunchKernel((CUfunction)add, 1, 1, 1, 1, 1, 1, 60000, NULL, params, NULL));
 	WANT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel((CUfunction)add, 1, 1, 1, 1, 1, 1, 60001, NULL, params, NULL));
 	OK(cuKernelGetFunction(&f, add));
@@ -86,7 +86,7 @@ int main(void)
 	OK(cuMemcpyDtoH(&v, p, 4));
 	printf("%u kernels of 3 launches in 2 contexts\n", v);
 
-	/* With a context it goes there; the other one is as it was. */
+	/* With a context the setting goes there; the other context is as before. */
 	OK(cuCtxDestroy(second));
 	OK(cuCtxSetCurrent(first));
 	OK(cuLaunchKernel((CUfunction)add, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));

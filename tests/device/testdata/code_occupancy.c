@@ -66,7 +66,7 @@ int main(void)
 	OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, plain, 128, bytes + 256));
 	HOLDS(blocks < 2);
 
-	/* Without clusters, a cluster is a block, whether the program says so or says nothing; larger ones there are none. */
+	/* Without clusters, a cluster is a block, whether the program says so or says nothing; there are no larger clusters. */
 	CUlaunchAttribute cluster = { .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION };
 	CUlaunchConfig launch = { .gridDimX = 8, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 256, .blockDimY = 1, .blockDimZ = 1 };
 

@@ -38,7 +38,7 @@ int main(void)
 	printf("before\n");
 	fflush(stdout);
 	OK(cuLaunchKernel(say, 2, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
-	v = 20; /* it was read at the call */
+	v = 20; /* the text was read at the call */
 	OK(cuLaunchKernel(say, 2, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
 	OK(cuCtxSynchronize());
 	printf("after\n");

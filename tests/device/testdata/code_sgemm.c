@@ -71,7 +71,7 @@ int main(void)
 		for (int j = 0; j < N; ++j) {
 			float sum = 0;
 
-			/* In the same order, with one rounding each. */
+			/* In the same order, with a single rounding each. */
 			for (int l = 0; l < K; ++l)
 				sum = fmaf(a[i][l], b[l][j], sum);
 			right += c[i][j] == sum;

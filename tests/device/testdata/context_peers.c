@@ -3,7 +3,7 @@
 // devices: 2
 // expect: done
 
-/* Two devices in one program, and several contexts of one. */
+/* Two devices in a single program, and several contexts of a device. */
 #include "check.h"
 
 #include <stdint.h>
@@ -61,7 +61,7 @@ int main(void)
 	OK(cuCtxDisablePeerAccess(zero));
 	OK(cuMemFreeHost(more_pinned));
 
-	/* A context of one's own: its memory goes with it, the primary one's stays. */
+	/* A context that is not the primary context: its memory goes with the context, and the primary context's memory stays. */
 	OK(cuCtxCreate(&more, CU_CTX_SCHED_YIELD, 1));
 	OK(cuCtxGetFlags(&flags));
 	HOLDS((flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_YIELD);
@@ -73,7 +73,7 @@ int main(void)
 	WANT(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange(NULL, &n, c));
 	HOLDS(read_word(b) == 7);
 
-	/* The primary one is counted. */
+	/* The primary context is counted. */
 	OK(cuDevicePrimaryCtxRetain(&more, 1));
 	HOLDS(more == one);
 	OK(cuDevicePrimaryCtxRelease(1));

@@ -87,7 +87,7 @@ static void check_reuse(CUdeviceptr device, CUstream stream)
 		OK(cuMemcpyHtoDAsync(device, in, n, stream));
 		memset(in, 0, n);
 		OK(cuMemcpyDtoHAsync(out, device, n, stream));
-		check_bytes(out, n, 7, "used again"); /* it is filled when the call returns */
+		check_bytes(out, n, 7, "used again"); /* the memory is filled when the call returns */
 	}
 }
 

@@ -11,7 +11,7 @@ enum { W = 37, H = 11, D = 5, PITCH = 96, ROWS = 16, SIZE = PITCH * ROWS * 8 };
 
 static unsigned char host[2][SIZE];
 
-/* Software GPUs have arrays; of a real one they are refused. */
+/* Software GPUs have arrays; on a real GPU they are refused. */
 static void to_array(CUDA_MEMCPY2D *c)
 {
 	const struct {
@@ -62,7 +62,7 @@ static void copy_flat(CUdeviceptr device, CUstream stream)
 		c.width = W;
 		c.height = H;
 		OK(async ? cuMemcpy2DAsync(&c, stream) : cuMemcpy2DUnaligned(&c));
-		OK(cuStreamSynchronize(stream)); /* what is not pinned needs it not */
+		OK(cuStreamSynchronize(stream)); /* what is not pinned does not need that */
 		for (int y = 0; y < H; ++y) {
 			HOLDS(memcmp(host[1] + y * 64, host[0] + (y + 2) * PITCH + 5, W) == 0);
 			HOLDS(host[1][y * 64 + W] == 0xee);

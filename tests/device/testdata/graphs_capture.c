@@ -88,7 +88,7 @@ static void one_stream(CUstream s, unsigned int *words)
 	OK(cuGraphExecDestroy(x));
 }
 
-/* s forks to t and joins it: the launch there and the copy here are side by side. */
+/* s forks to t and joins t: the launch there and the copy here are side by side. */
 static void two_streams(CUstream s, CUstream t, unsigned int *words)
 {
 	CUevent fork, join;
@@ -122,7 +122,7 @@ static void two_streams(CUstream s, CUstream t, unsigned int *words)
 	OK(cuStreamIsCapturing(t, &status));
 	HOLDS(status == CU_STREAM_CAPTURE_STATUS_NONE);
 	printf("over two streams: %zu nodes, %zu edges\n", count_nodes(g), count_edges(g));
-	/* What it was recorded in is over; recorded again it is an event like any other. */
+	/* The capture of the record is over; recorded again the event is like any other. */
 	WANT(CUDA_ERROR_INVALID_VALUE, cuEventQuery(join));
 	OK(cuEventRecord(join, t));
 	OK(cuEventSynchronize(join));
@@ -149,7 +149,7 @@ static void two_streams(CUstream s, CUstream t, unsigned int *words)
 	OK(cuGraphDestroy(g));
 }
 
-/* Into a graph that has a node, and with one that the program adds in the middle. */
+/* Into a graph that has a node, and with a node that the program adds in the middle. */
 static void into_a_graph(CUstream s)
 {
 	CUgraph g, same;

@@ -6,7 +6,7 @@
 // expect: twice: 6 6
 // expect: in a graph: 12 12
 
-/* Collectives that are captured, by two ranks of one process, and counted at each launch of their graphs. */
+/* Collectives that are captured, by two ranks of a single process, and counted at each launch of their graphs. */
 #include "check.h"
 
 #include <nccl.h>
@@ -45,7 +45,7 @@ int main(void)
 		OK(cuStreamCreate(&s[i], CU_STREAM_NON_BLOCKING));
 		OK(cuMemAlloc(&a[i], 4));
 		OK(cuMemsetD32(a[i], (unsigned int)i + 1, 1));
-		OK(cuCtxSynchronize()); /* the stream waits for nothing in the default one */
+		OK(cuCtxSynchronize()); /* the stream waits for nothing in the default stream */
 		NCCL(ncclCommInitRank(&comm[i], 2, id, i));
 	}
 	NCCL(ncclGroupEnd());

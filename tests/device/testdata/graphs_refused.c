@@ -17,7 +17,7 @@ static void begin_capture(int mode)
 	OK(cuMemsetD8Async(a, 1, 4, s));
 }
 
-/* The capture was made invalid: nothing goes any more, until it has ended. */
+/* The capture was made invalid: nothing goes any more, until its end. */
 static void is_invalid(void)
 {
 	CUgraph g = (CUgraph)1;
@@ -115,7 +115,7 @@ static void check_waits(void)
 	OK(cuEventRecord(e, s));
 	WANT(CUDA_ERROR_CAPTURED_EVENT, cuEventSynchronize(e));
 	is_invalid();
-	/* s is a blocking stream: the legacy stream would have to wait for it. */
+	/* s is a blocking stream: the legacy stream would have to wait for s. */
 	begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
 	WANT(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuStreamIsCapturing(CU_STREAM_LEGACY, &status));
 	WANT(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemcpyDtoH(&word, a, 4));
@@ -149,7 +149,7 @@ static void check_ends(void)
 	OK(cuMemsetD8Async(a, 1, 4, t));
 	WANT(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, cuStreamEndCapture(s, &g));
 	OK(cuStreamSynchronize(t));
-	/* Ended where it did not begin. */
+	/* Ended on another stream than that of the begin. */
 	begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
 	OK(cuEventRecord(e, s));
 	OK(cuStreamWaitEvent(t, e, 0));

@@ -6,8 +6,8 @@
 
 /*
  * Processes that call any function of the driver with arguments that make no sense: handles of something else, sizes near 2^64, flags that
- * do not exist. Each call must return a result that CUDA has, no process may die, and one that came before all of them finds its
- * memory as it was.
+ * do not exist. Each call must return a result that CUDA has, no process may die, and a process that came before all of them
+ * finds its memory unchanged.
  */
 #define GEN_CUDA_NO_RENAMES
 #include <stdint.h>
@@ -52,7 +52,7 @@ static uint64_t junk_small(struct junk *j)
 	return (random_word(j) % 17);
 }
 
-/* One that was made by some call, or a number. */
+/* A handle that was made by some call, or a number. */
 static uint64_t junk_handle(struct junk *j)
 {
 	uint32_t r = random_word(j);
@@ -133,14 +133,14 @@ static void be_hostile(uint32_t seed)
 		}
 		for (unsigned k = 0; r == CUDA_SUCCESS && k < j.used; ++k)
 			j.made[j.next++ % MADE] = j.slots[k % 8];
-		/* Without one, few calls go on. */
+		/* Without a context, few calls go on. */
 		if (i % 8 == 0)
 			cuCtxSetCurrent(ctx);
 	}
 	_exit(0);
 }
 
-/* A child that waits until all others are done, with memory that they must not reach. */
+/* A child that waits until all other children are done, with memory that they must not reach. */
 static void be_honest(int wait_for)
 {
 	static uint32_t before[1024], after[1024];

@@ -110,7 +110,7 @@ static void note_function(void *to, CUfunction f, CUmodule owner)
 	seen[many++] = f;
 }
 
-/* What cuFFT asks for when it makes a plan. */
+/* What cuFFT asks for to make a plan. */
 static void check_functions(CUcontext ctx)
 {
 	uint64_t (*each)(CUcontext, CUmodule, void (*)(void *, CUfunction, CUmodule), void *) = (void *)get_table(&modules, 64)[7];

@@ -43,7 +43,7 @@ int main(void)
 	check_on(first, p, n);
 	check_on(first, q, n);
 	OK(cuDevicePrimaryCtxRetain(&second, 1));
-	check_on(second, p, n); /* it was there before the device was used */
+	check_on(second, p, n); /* the memory was there before the device was used */
 	WANT(CUDA_ERROR_INVALID_VALUE, cuMemHostGetDevicePointer(&there, p, 1));
 	WANT(CUDA_ERROR_INVALID_VALUE, cuMemHostGetDevicePointer(&there, mine, 0));
 	OK(cuMemHostRegister(mine, n, 0));

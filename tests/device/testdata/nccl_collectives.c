@@ -90,7 +90,7 @@ static double reduced_value(const struct trial *t, int n, size_t i)
 	return (all);
 }
 
-/* How many elements a rank sends and receives, and what it must have received at i; 0: whatever it had. */
+/* How many elements a rank sends and receives, and what must have been received at i; 0: anything. */
 static size_t sent_count(const struct trial *t, int n)
 {
 	return (t->kind == REDUCE_SCATTER || t->kind == ALL_TO_ALL || t->kind == SCATTER ? COUNT * (size_t)n : COUNT);
@@ -164,7 +164,7 @@ static void issue_trial(struct rank *r, const struct trial *t)
 		NOK(ncclScatter(src, dst, COUNT, t->type, t->root, r->comm, r->stream));
 		break;
 	}
-	/* What it was used for keeps it. */
+	/* Operations that use the reduction keep the reduction. */
 	if (t->op == REDOP)
 		NOK(ncclRedOpDestroy(op, r->comm));
 }
@@ -247,7 +247,7 @@ static void run_rank(struct rank *r)
 	NOK(ncclCommDestroy(r->comm));
 }
 
-/* All ranks are devices of one thread, which issues for all of them in a group. */
+/* All ranks are devices of a single thread, which issues for all of them in a group. */
 static void all_of(struct rank *lead)
 {
 	const int n = lead->ranks;

@@ -28,7 +28,7 @@ static void check_scalable(struct rank *r)
 	NOK(ncclCommDestroy(r->comm));
 }
 
-/* One thread makes all members of two communicators in one group, blocking or not. */
+/* A single thread makes all members of two communicators in a single group, blocking or not. */
 static void check_grouped(struct rank *lead)
 {
 	enum { N = 3 };
@@ -89,7 +89,7 @@ static void check_bare(struct rank *r)
 	NOK(ncclCommDestroy(r->comm));
 }
 
-/* Of three members one is killed before the second comes: neither of the others waits for ever. */
+/* Of three members the first is killed before the second comes: none of the rest waits for ever. */
 static void check_orphaned(struct rank *r)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;

@@ -4,7 +4,7 @@
 // limit: 60s
 // slow: a communicator that has failed is given ten seconds to be aborted
 
-/* A rank is gone, and the other does not look at its communicator: it gets an error where it waits, not wrong numbers. */
+/* A rank is gone, and the other rank does not look at its communicator: the wait ends with an error, not with wrong numbers. */
 #include "ranks.h"
 
 static void run_rank(struct rank *r)

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // devices: 3
 
-/* A rank is killed while the others wait for it: they are told, abort, and go on without it. */
+/* A rank is killed while the other ranks wait for that rank: they are told, abort, and go on alone. */
 #include "ranks.h"
 
 static void run_rank(struct rank *r)
@@ -29,7 +29,7 @@ static void run_rank(struct rank *r)
 	HOLDS(cuStreamQuery(r->stream) == CUDA_ERROR_NOT_READY);
 	NOK(ncclCommAbort(r->comm));
 	OK(cuStreamSynchronize(r->stream));
-	/* Another communicator of the same ranks has nothing to do with it. */
+	/* Another communicator of the same ranks has nothing to do with that. */
 	NOK(ncclAllReduce((void *)r->src, (void *)r->dst, 1, ncclInt, ncclSum, part, r->stream));
 	OK(cuMemcpyDtoHAsync(&v, r->dst, 4, r->stream));
 	OK(cuStreamSynchronize(r->stream));

@@ -10,7 +10,7 @@ static void check_groups(struct rank *r, ncclComm_t comm)
 	void *a = (void *)r->src, *b = (void *)r->dst;
 
 	NWANT(ncclInvalidUsage, ncclGroupEnd());
-	/* Nothing of a group with an error in it is issued: the send would never end. */
+	/* Nothing of a group with an error is issued: the send would never end. */
 	NOK(ncclGroupStart());
 	NOK(ncclSend(a, 1, ncclInt, 0, comm, r->stream));
 	NWANT(ncclInvalidArgument, ncclSend(a, 1, 99, 0, comm, r->stream));
@@ -23,7 +23,7 @@ static void check_groups(struct rank *r, ncclComm_t comm)
 	NOK(ncclRecv(b, 1, ncclInt, 0, comm, r->stream));
 	NOK(ncclRecv(b, 1, ncclInt, 0, comm, r->stream));
 	NWANT(ncclInvalidUsage, ncclGroupEnd());
-	/* An empty one is one. */
+	/* An empty group is a group. */
 	NOK(ncclGroupStart());
 	NOK(ncclGroupStart());
 	NOK(ncclGroupEnd());
@@ -106,7 +106,7 @@ static void check_factors(struct rank *r, ncclComm_t comm)
 	NWANT(ncclInvalidArgument, ncclAllReduce(a, b, 1, ncclInt, op, comm, r->stream));
 	OK(cuMemcpyHtoDAsync(r->src, &three, 4, r->stream));
 	NOK(ncclAllReduce(a, b, 1, ncclFloat, op, comm, r->stream));
-	/* One in the device's memory is what it is when its turn comes. */
+	/* A factor in the device's memory has the value of the moment when its turn comes. */
 	OK(cuMemcpyHtoDAsync(scalar, &three, 4, r->stream));
 	NOK(ncclAllReduce(b, b, 1, ncclFloat, other, comm, r->stream));
 	OK(cuMemcpyDtoHAsync(&half, r->dst, 4, r->stream));
@@ -139,7 +139,7 @@ static void run_rank(struct rank *r)
 	NWANT(ncclInvalidArgument, ncclCommDeregister(r->comm, handle));
 	NOK(ncclMemFree((void *)memory));
 	check_creation(r);
-	/* After all that it works still. */
+	/* After all that the communicator still works. */
 	NOK(ncclAllReduce((void *)r->src, (void *)r->dst, 1, ncclInt, ncclSum, r->comm, r->stream));
 	NOK(ncclCommFinalize(r->comm));
 	NOK(ncclCommDestroy(r->comm));

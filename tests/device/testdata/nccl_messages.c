@@ -4,7 +4,7 @@
 // expect: processes
 // expect: threads
 
-/* Sends and receives: rings, to oneself, everybody to everybody in one group, of sizes from nothing to much. */
+/* Sends and receives: rings, to oneself, everybody to everybody in a single group, of sizes from nothing to much. */
 #include "ranks.h"
 
 enum { INTS = MEMORY / 4 };
@@ -78,7 +78,7 @@ static void run_rank(struct rank *r)
 			check_received(r, 100 * (size_t)(k * n + p), 100, tag, p, 100 * (size_t)(k * n + r->rank));
 	for (int p = 0; p < n; ++p)
 		check_received(r, 2000 + 50 * (size_t)p, 50, tag, p, 0);
-	/* Many in one group: more than a message of the ring holds. */
+	/* Many in a single group: more than a message of the ring holds. */
 	++tag;
 	fill_source(r, tag);
 	NOK(ncclGroupStart());

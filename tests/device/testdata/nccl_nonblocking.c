@@ -31,7 +31,7 @@ static void run_rank(struct rank *r)
 	NOK(ncclCommCount(r->comm, &n));
 	HOLDS(n == r->ranks);
 
-	/* In a group, as a library does it. */
+	/* In a group, like a library. */
 	NOK(ncclGroupStart());
 	for (int i = 0; i < 100; ++i)
 		NOK(ncclAllReduce((void *)r->src, (void *)r->dst, 1000, ncclFloat, ncclSum, r->comm, r->stream));
@@ -43,7 +43,7 @@ static void run_rank(struct rank *r)
 	HOLDS(settle_comm(part) == ncclSuccess);
 	NOK(ncclAllReduce((void *)r->src, (void *)r->dst, 1, ncclFloat, ncclSum, part, r->stream));
 
-	/* Finalized, nothing more can be issued, and it is over when all is done. */
+	/* Once finalized, nothing more can be issued, and the communicator is over when all is done. */
 	NWANT(ncclInProgress, ncclCommFinalize(part));
 	HOLDS(settle_comm(part) == ncclSuccess);
 	NWANT(ncclInvalidUsage, ncclAllReduce((void *)r->src, (void *)r->dst, 1, ncclFloat, ncclSum, part, r->stream));
@@ -58,7 +58,7 @@ static void run_rank(struct rank *r)
 	NOK(ncclCommAbort(lone));
 	NWANT(ncclInvalidArgument, ncclCommAbort(lone));
 
-	/* Both kinds in one group are refused, and nothing is made. */
+	/* Both kinds in a single group are refused, and nothing is made. */
 	NOK(ncclGroupStart());
 	NWANT(ncclInProgress, ncclCommInitRankConfig(&lone, 1, id, 0, &config));
 	NOK(ncclGetUniqueId(&id));

@@ -58,7 +58,7 @@ static void run_rank(struct rank *r)
 	NOK(ncclCommDestroy(r->comm));
 	NOK(ncclCommDestroy(rows));
 	HOLDS(sum_over(r, again, mine) == (row ? 0x1100 : 0x0011));
-	/* Two communicators in one group on one stream. */
+	/* Two communicators in a single group on a single stream. */
 	int v[2] = { 1, 2 };
 
 	OK(cuMemcpyHtoDAsync(r->src, v, 8, r->stream));

@@ -81,9 +81,9 @@ static void run_exporter(void)
 	send_bytes(other, &handle, sizeof(handle));
 	send_bytes(other, &small_handle, sizeof(small_handle));
 	send_bytes(other, &event_handle, sizeof(event_handle));
-	meet_process(other); /* it has opened them */
+	meet_process(other); /* the importer has opened them */
 	OK(cuEventSynchronize(event)); /* which the other process has recorded */
-	meet_process(other); /* it has written */
+	meet_process(other); /* the importer has written */
 	HOLDS(byte_at(large) == 11 && byte_at(large + N - 1) == 11 && byte_at(small + 4999) == 12 && byte_at(neighbour) == 3);
 	OK(cuMemFree(large));
 	OK(cuEventDestroy(event));
@@ -181,11 +181,11 @@ static void run_importer(void)
 	WANT(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenMemHandle(&p, handle, LAZY));
 	meet_process(other); /* looked */
 	HOLDS(wait(&status) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-	/* It may still count as attached when it is a zombie no more. */
+	/* The child may still count as attached after its time as a zombie. */
 	while (cuIpcOpenMemHandle(&p, small_handle, LAZY) == CUDA_SUCCESS)
 		OK(cuIpcCloseMemHandle(p));
 	HOLDS(byte_at(large) == 11 && byte_at(small) == 12);
-	OK(cuIpcCloseMemHandle(large)); /* it was opened twice */
+	OK(cuIpcCloseMemHandle(large)); /* the handle was opened twice */
 	HOLDS(byte_at(large) == 11);
 	OK(cuIpcCloseMemHandle(large));
 	WANT(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(large));

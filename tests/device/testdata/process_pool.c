@@ -100,12 +100,12 @@ static void run_exporter(void)
 	send_bytes(other, &small_data, sizeof(small_data));
 	close(fd);
 	close(second_fd);
-	meet_process(other); /* it has written */
+	meet_process(other); /* the importer has written */
 	HOLDS(byte_at(large) == 11 && byte_at(large + N - 1) == 11 && byte_at(small + SMALL - 1) == 12);
 	OK(cuMemFreeAsync(large, stream));
 	OK(cuStreamSynchronize(stream));
 	meet_process(other); /* freed */
-	meet_process(other); /* it has looked */
+	meet_process(other); /* the importer has looked */
 	OK(cuMemAllocFromPoolAsync(&again, N, pool, stream));
 	HOLDS(byte_at(small) == 12);
 	OK(cuMemPoolDestroy(second));
@@ -148,7 +148,7 @@ static void run_importer(void)
 	OK(cuMemsetD8Async(small, 12, SMALL, stream));
 	OK(cuStreamSynchronize(stream));
 	meet_process(other); /* written */
-	meet_process(other); /* the exporter has freed the large one */
+	meet_process(other); /* the exporter has freed the large allocation */
 	HOLDS(byte_at(large) == 11);
 	OK(cuMemPoolDestroy(pool));
 	OK(cuMemsetD8Async(large, 13, N, stream));

@@ -3,7 +3,7 @@
 // expect: done
 // cflags: -D_GNU_SOURCE
 
-/* Processes that share a device: each has its own memory, at the same addresses; one is killed in the middle. */
+/* Processes that share a device: each has its own memory, at the same addresses; a process is killed in the middle. */
 #include "check.h"
 
 #include <signal.h>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Ranks of a communicator, for programs of this folder: as processes, or as threads of one. */
+/* Ranks of a communicator, for programs of this folder: as processes, or as threads of a process. */
 #ifndef RANKS_H
 #define RANKS_H
 
@@ -58,7 +58,7 @@ static inline void *share_memory(size_t n)
 	return (p);
 }
 
-/* Wait until the others have come to a step, too. */
+/* Wait until the other ranks have come to a step, too. */
 static inline void meet_ranks(int step)
 {
 	while (atomic_load(&shared->step) < step)
@@ -76,7 +76,7 @@ static inline void open_device(struct rank *r, int dev)
 	OK(cuMemAlloc(&r->dst, MEMORY));
 }
 
-/* The communicator's identity: rank 0 makes it, the others get it. */
+/* The communicator's identity: rank 0 makes the identity for all ranks. */
 static inline void exchange_id(struct rank *r)
 {
 	if (r->rank == 0) {
@@ -140,7 +140,7 @@ static inline void *run_thread(void *p)
 	return (NULL);
 }
 
-/* The same as threads of one process, which is none that has used CUDA. */
+/* The same as threads of a single process, which is none that has used CUDA. */
 static inline void as_threads(int n, body *f)
 {
 	const pid_t pid = fork();
@@ -162,7 +162,7 @@ static inline void as_threads(int n, body *f)
 	HOLDS(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
-/* Wait for a communicator that does not block, and return what became of it. */
+/* Wait for a communicator that does not block, and return the result. */
 static inline ncclResult_t settle_comm(ncclComm_t comm)
 {
 	ncclResult_t r;

@@ -5,8 +5,8 @@
 // rung: splice
 
 /* Ranks that see all GPUs and choose theirs by number, as PyTorch's do under torchrun. Each adds up the gradients of all
-   ranks, and makes the same update. After half of the steps one rank uses a second GPU, too: its memory there has other
-   addresses than that on the first one, and both keep their bytes. */
+   ranks, and makes the same update. After half of the steps a single rank uses a second GPU, too: its memory there has other
+   addresses than that on the first GPU, and both keep their bytes. */
 #include "ranks.h"
 
 #include <stdint.h>

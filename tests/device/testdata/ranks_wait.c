@@ -5,8 +5,8 @@
 // rung: splice
 
 /* Ranks that make the same updates and wait for each other outside of the device: for a file that another rank writes
-   when its update is done. So no update may wait until the other ranks have come to theirs. One rank is killed in the
-   middle of an update; the others go on. Each sees one GPU, so all have the same addresses. */
+   when its update is done. So no update may wait until the other ranks have come to theirs. A single rank is killed in the
+   middle of an update; the rest goes on. Each sees a single GPU, so all have the same addresses. */
 #include "ranks.h"
 
 #include <stdint.h>
@@ -25,7 +25,7 @@ static const char image[] = PTX(
 	"ret;\n"
 	"}\n");
 
-/* In what order ranks make an update: each waits for the one before. */
+/* In what order ranks make an update: each waits for the rank before. */
 static const int before[] = { 2, 0, -1 };
 
 static char folder[] = "/tmp/ranks_wait.XXXXXX";

@@ -46,7 +46,7 @@ static CUgraphExec make_leaving(CUdeviceptr *m, unsigned int value)
 	return (exec);
 }
 
-/* Made node by node: it allocates, works there, copies to what is the program's, and frees. */
+/* Made node by node: the graph allocates, works there, copies to what is the program's, and frees. */
 static CUgraphExec make_whole(CUdeviceptr to, CUgraph *graph)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = {

@@ -92,7 +92,7 @@ static CUdeviceptr allocate_pooled(int device, size_t n, int *fd)
 	return (p);
 }
 
-/* The memory, an event of its owner, and one of the other process. */
+/* The memory, an event of its owner, and an event of the other process. */
 static void run_owner(int pair, int other)
 {
 	static unsigned int words[WORDS];
@@ -141,7 +141,7 @@ static void run_owner(int pair, int other)
 struct shared {
 	CUipcMemHandle memory;
 	CUmemPoolPtrExportData pooled;
-	CUmemoryPool pool; /* NULL: it is memory */
+	CUmemoryPool pool; /* NULL: the share is memory */
 	int fd;
 };
 

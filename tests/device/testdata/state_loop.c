@@ -91,7 +91,7 @@ int main(void)
 		OK(cuEventRecord(done, stream[d][0]));
 		OK(cuStreamWaitEvent(stream[d][1], done, 0));
 		OK(cuMemcpyDtoDAsync(data[d][1], data[d][0], 1000, stream[d][1]));
-		/* The library's kernel, as it is and as a function. */
+		/* The library's kernel, as a kernel and as a function. */
 		launch_kernel((CUfunction)kernel, data[d][2], step, stream[d][2]);
 		if (step % 7 == 3) {
 			OK(cuKernelGetFunction(&as_function, kernel));

@@ -103,7 +103,7 @@ int main(void)
 		const int d = step % 2;
 
 		OK(cuCtxSetCurrent(ctx[d]));
-		/* A kernel in the one half, the program in the other. */
+		/* A kernel in the first half, the program in the second. */
 		launch_kernel(mix[d], data, N / 2, step, s[d]);
 		for (unsigned int i = N / 2; i < N; i += 7)
 			data[i] += step;

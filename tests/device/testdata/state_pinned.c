@@ -103,7 +103,7 @@ int main(void)
 		const int d = step % 2;
 
 		OK(cuCtxSetCurrent(ctx[d]));
-		/* The program and both devices, one after the other, with no copy. */
+		/* The program and both devices in turn, with no copy. */
 		for (unsigned int i = step; i < N; i += 100)
 			mapped[i] ^= step;
 		launch_kernel(mix[d], (CUdeviceptr)(uintptr_t)mapped, shared, step, s[d]);
@@ -121,7 +121,7 @@ int main(void)
 		}
 		OK(cuMemsetD32((CUdeviceptr)(uintptr_t)comes, comes[1] + step, 2));
 		OK(cuCtxSynchronize());
-		/* Copied when it is carried out: from what is registered, which is no device's. */
+		/* Copied when the graph is carried out: from registered memory, which is no device's. */
 		OK(cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)many[step], heap + step, 64, s[d]));
 		OK(cuMemsetD32Async((CUdeviceptr)(uintptr_t)guarded, step, 4, s[d]));
 		OK(cuStreamSynchronize(s[d]));

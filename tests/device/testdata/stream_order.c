@@ -64,7 +64,7 @@ int main(void)
 	HOLDS(read_word(p + 4) == 1 && read_word(p + 8) == 2 && read_word(p + 12) == 1);
 	OK(cuEventSynchronize(e));
 
-	/* The legacy stream waits for a, and a for it; not b. */
+	/* The legacy stream and a wait for each other; b does not. */
 	OK(cuStreamWaitValue32(b, p + 16, 1, CU_STREAM_WAIT_VALUE_GEQ));
 	OK(cuMemsetD32Async(p + 20, 7, 1, a));
 	OK(cuMemcpyDtoDAsync(p + 24, p + 20, 4, CU_STREAM_LEGACY));
@@ -76,7 +76,7 @@ int main(void)
 	OK(cuCtxSynchronize());
 	OK(cuStreamQuery(b));
 
-	/* What is posted and wrong is said by the next call that waits, once; a driver says it at once. */
+	/* What is posted and wrong is said by the next call that waits, once; a driver says so at once. */
 	WANT(is_native() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS, cuMemsetD32Async(p + 4096, 1, 1, a));
 	WANT(is_native() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE, cuStreamSynchronize(a));
 	OK(cuStreamSynchronize(a));

@@ -7,8 +7,8 @@
 // expect: memory that was allocated: done
 
 /*
- * A stream waits for a value that another stream writes. What the other one does before, allocating above all, must not wait for
- * the first: nothing orders them. So it is with a stream that waits for a message of another rank.
+ * A stream waits for a value that another stream writes. What the other stream does before, allocating above all, must not wait
+ * for the first: nothing orders them. So it is with a stream that waits for a message of another rank.
  */
 #include <stdint.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static void hold_stream(void)
 	OK(cuStreamWaitValue32(waits, flag, ++turn, CU_STREAM_WAIT_VALUE_GEQ));
 }
 
-/* Lets the waiting stream go on, from the one that works; both must come to an end. */
+/* Lets the waiting stream go on, from the working stream; both must come to an end. */
 static void release_stream(const char *what)
 {
 	const struct timespec pause = { .tv_nsec = 1000000 };

@@ -120,7 +120,7 @@ __attribute__((visibility("hidden"))) void *calltrace_end(uint64_t result)
 	return (f->back);
 }
 
-/* A function that notes the call and carries it out. The same function and name get the same stub. */
+/* A function that notes a call and makes the call. The same function and name get the same stub. */
 static void *wrap_call(const char *name, void *real)
 {
 	unsigned char *stub = NULL;

@@ -10,7 +10,7 @@ static const char image[] =
 	".visible .entry copy(.param .u64 from, .param .u64 to)\n"
 	"{ .reg .u64 %a, %b; .reg .u32 %v; ld.param.u64 %a, [from]; ld.param.u64 %b, [to];\n"
 	"ld.global.u32 %v, [%a]; st.global.u32 [%b], %v; ret; }\n"
-	/* Each round depends on the one before, and the result is stored: nothing can be left out. */
+	/* Each round depends on the round before, and the result is stored: nothing can be left out. */
 	".visible .entry spin(.param .u64 n, .param .u64 p)\n"
 	"{ .reg .u64 %n, %i, %a; .reg .u32 %x; .reg .pred %q; ld.param.u64 %n, [n]; ld.param.u64 %a, [p];\n"
 	"mov.u64 %i, 0; mov.u32 %x, 1;\n"

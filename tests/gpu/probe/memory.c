@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Mapped memory: access for reading only, what mappings cost, and one memory at two addresses. */
+/* Mapped memory: access for reading only, what mappings cost, and a single memory at two addresses. */
 #include "probe.h"
 
 #include <sys/wait.h>
@@ -99,7 +99,7 @@ void protect(void)
 	}
 }
 
-/* Map, access and unmap of one memory. */
+/* Map, access and unmap of a single memory. */
 static void time_mapping(size_t n)
 {
 	const CUmemGenericAllocationHandle h = new_memory(n);

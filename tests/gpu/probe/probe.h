@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const char *question; /* the one that this process answers, as "E1" */
+extern const char *question; /* the question that this process answers, as "E1" */
 
 /* An answer is a line: question, name, value, unit, with tabs between. */
 void answer(const char *name, double value, const char *unit);
@@ -33,7 +33,7 @@ void cannot_call(const char *call, CUresult r) __attribute__((noreturn));
 
 double now_us(void);
 
-/* Load the driver, before the first call of it. Returns NULL, or why that cannot be done. */
+/* Load the driver, before its first call. Returns NULL, or why that cannot be done. */
 const char *load_driver(void);
 
 /* A context on device 0, current. */
@@ -43,11 +43,11 @@ CUcontext begin(void);
 CUfunction kernel(const char *name);
 CUmodule load_kernels(void);
 
-/* One thread stores a value, or copies a word, in a stream; the result is what the stream says at its end. */
+/* A single thread stores a value, or copies a word, in a stream; the result is what the stream says at its end. */
 CUresult store_word(CUfunction store, CUdeviceptr at, unsigned int value, CUstream s);
 CUresult copy_word(CUfunction copy, CUdeviceptr from, CUdeviceptr to, CUstream s);
 
-/* Physical memory of device 0, and addresses for it. */
+/* Physical memory of device 0, and addresses for that memory. */
 CUmemGenericAllocationHandle new_memory(size_t n);
 CUdeviceptr new_addresses(size_t n);
 void map_memory(CUdeviceptr at, size_t n, CUmemGenericAllocationHandle h);

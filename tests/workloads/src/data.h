@@ -14,7 +14,7 @@ uint32_t random_word(uint32_t seed, uint32_t i);
 /* Number i of a seed, from -1 to 1; fill_uniform in elements.ptx makes the same. */
 float uniform(uint32_t seed, uint32_t i);
 
-/* 64-bit FNV-1a, going on from h; HASH_BEGIN is where it begins. */
+/* 64-bit FNV-1a, going on from h; HASH_BEGIN is the first h. */
 #define HASH_BEGIN 0xcbf29ce484222325ull
 uint64_t hash_bytes(uint64_t h, const void *p, size_t n);
 

@@ -106,7 +106,7 @@ static struct linear linear_of(struct gpt *g, CUdeviceptr x, CUdeviceptr y, unsi
 	return ((struct linear){ .rows = TOKENS, .in = in, .out = out, .x = x, .y = y, .w = part(&g->m, w), .b = part(&g->m, b) });
 }
 
-/* All products of attention are over one head of one sequence: rows of qkv and of heads have their heads side by side. */
+/* All products of attention are over a single head of a single sequence: rows of qkv and of heads have their heads side by side. */
 enum side { QKV, HEADS_OUT, SQUARE };
 
 static void find_strides(enum side s, unsigned *row, unsigned *batch, unsigned *head)
@@ -262,7 +262,7 @@ static void run_backward(void *user)
 	over(r, K_sum_rows, line, (void *[]){ &dplaces, &g->dx, &batch, &line, &none });
 }
 
-/* Each sequence has one of two maps from words to words. */
+/* Each sequence has a map from words to words, of two. */
 static void load_sequences(struct gpt *g, int step)
 {
 	struct rank *r = g->r;

@@ -7,11 +7,11 @@
  *
  *	rank = 4 grid + 2 stage + side
  *
- *	side     one communicator for both halves of a block: partial sums are added there, forward and backward
+ *	side     a single communicator for both halves of a block: partial sums are added there, forward and backward
  *	pipe     one for both stages of a side: activations go up, gradients down, in groups of a send and a receive
  *	copies   one for all grids' ranks in the same place: gradients are added there
  *
- * A step is several small batches, one forward and one backward in turn:
+ * A step is several small batches, a single forward and a single backward in turn:
  *
  *	stage 0  F0   F1 | F2 B0 … send and receive together …   B3
  *	stage 1     F0 B0 F1 B1 …
@@ -179,7 +179,7 @@ static void exchange_stages(struct grid *g, CUdeviceptr send, CUdeviceptr receiv
 	NCCL(GroupEnd());
 }
 
-/* What arrives must not be written over before it was used: gradients that arrive and leave have one buffer, in this order. */
+/* What arrives must not be written over before its use: gradients that arrive and leave have a single buffer, in this order. */
 static void first_stage(struct grid *g)
 {
 	for (int i = 0; i < SMALL; ++i) {
@@ -202,7 +202,7 @@ static void last_stage(struct grid *g)
 	}
 }
 
-/* The first stage needs the points, the last one their classes. */
+/* The first stage needs the points, the last stage their classes. */
 static void load_points(struct grid *g, int step)
 {
 	struct rank *r = g->r;
@@ -235,7 +235,7 @@ static void load_points(struct grid *g, int step)
 	}
 }
 
-/* All ranks' hashes in one, and the mean of the losses, which the last stages know. */
+/* All ranks' hashes in a single hash, and the mean of the losses, which the last stages know. */
 static void report_step(struct grid *g, int step)
 {
 	struct rank *r = g->r;

@@ -22,7 +22,7 @@ CUdeviceptr floats(unsigned n)
 
 	CU(cuMemAlloc(&p, 4 * (size_t)n));
 	CU(cuMemsetD32(p, 0, n));
-	/* It returns before it is done, and no other stream waits for it. */
+	/* The copy returns before its end, and no other stream waits for the copy. */
 	CU(cuStreamSynchronize(NULL));
 	return (p);
 }

@@ -7,10 +7,10 @@
 
 #include "ranks.h"
 
-/* Launches one thread for each of n. */
+/* Launches a single thread for each of n. */
 void over(struct rank *r, enum kernel k, unsigned n, void **params);
 
-/* Launches one warp for each row. */
+/* Launches a single warp for each row. */
 void per_row(struct rank *r, enum kernel k, unsigned rows, void **params);
 
 /* Device memory for so many floats, zero. */

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * The parameters of a model: parts side by side in one buffer, with buffers of the same shape for gradients and for Adam's two
- * means. Behind the gradients lies the loss, so that one reduction takes both.
+ * The parameters of a model: parts side by side in a single buffer, with buffers of the same shape for gradients and for Adam's two
+ * means. Behind the gradients lies the loss, so that a single reduction takes both.
  */
 #ifndef MODEL_H
 #define MODEL_H
@@ -46,7 +46,7 @@ float read_loss(struct rank *r, struct model *m);
 /* All ranks' gradients and losses are added, in place. */
 void reduce_gradients(struct rank *r, struct model *m, ncclComm_t comm);
 
-/* Changes parameters a little, one by one, and compares what forward makes of the loss with the gradient; prints what is worst. */
+/* Changes parameters a little, each in its turn, and compares what forward makes of the loss with the gradient; prints what is worst. */
 void check_gradients(struct rank *r, struct model *m, void (*forward)(void *), void (*backward)(void *), void *user);
 
 /* Fails unless all ranks' parameters are the same; returns the hash. */

@@ -34,7 +34,7 @@ static int from_env(const char *name)
 	return (s != NULL && *s != '\0' ? atoi(s) : -1);
 }
 
-/* One rank of those that srun or a launcher like torchrun starts. */
+/* A single rank that srun or a launcher like torchrun starts. */
 static void read_environment(struct options *o)
 {
 	static char path[256];

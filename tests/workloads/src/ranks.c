@@ -31,7 +31,7 @@ void fail(const char *format, ...)
 	vfprintf(stderr, format, args);
 	va_end(args);
 	fputc('\n', stderr);
-	/* Other ranks may be threads that wait for this one: no handlers, no joining. */
+	/* Other ranks may be threads that wait for this rank: no handlers, no joining. */
 	_exit(1);
 }
 
@@ -66,7 +66,7 @@ static void open_nccl(void)
 #undef X
 }
 
-/* Leaves the id for the others, at once or not at all. */
+/* Leaves the id for the other ranks, at once or not at all. */
 static void write_id(const char *path, const ncclUniqueId *id)
 {
 	char tmp[4096];
@@ -93,7 +93,7 @@ static void read_id(const char *path, ncclUniqueId *id)
 	close(fd);
 }
 
-/* What the ranks of one process share. */
+/* What the ranks of a single process share. */
 struct here {
 	const struct options *o;
 	void (*body)(struct rank *r);
@@ -101,7 +101,7 @@ struct here {
 	bool has_id;
 };
 
-/* From here to its end, one rank. */
+/* From here to its end, a single rank. */
 static void be_rank(struct here *h, int number, int local)
 {
 	static const char *const names[KERNELS] = {
@@ -134,7 +134,7 @@ static void be_rank(struct here *h, int number, int local)
 			read_id(h->o->id_file, &h->id);
 		}
 		NCCL(CommInitRank(&r.world, r.ranks, h->id, number));
-		/* All have read it by now. */
+		/* All ranks have read the id by now. */
 		if (!h->has_id && number == 0)
 			unlink(h->o->id_file);
 	}

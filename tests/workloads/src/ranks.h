@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What all workloads share: options, ranks, their devices and communicators. Ranks are threads of one process (--ranks 4), processes
+ * What all workloads share: options, ranks, their devices and communicators. Ranks are threads of a single process (--ranks 4), processes
  * that it forks (--ranks 4 --processes), or processes that a launcher starts, one each: by RANK and WORLD_SIZE, or by
  * Slurm's srun. In the last case all of them see --id-file, a path that only this run uses, where the communicator's id is left.
  */
@@ -18,8 +18,8 @@
 
 struct options {
 	int ranks;   /* of all processes together */
-	int rank;    /* the only one here, or -1: all */
-	int local;   /* the place of that one on this node */
+	int rank;    /* the only rank here, or -1: all */
+	int local;   /* the place of that rank on this node */
 	bool processes;
 	bool own_device; /* each process sees only its own device */
 	int steps;
@@ -33,7 +33,7 @@ struct options {
 	const char *socket;
 };
 
-/* One rank. All is its own but the options. */
+/* A single rank. All is its own but the options. */
 struct rank {
 	const struct options *o;
 	int rank, ranks;
@@ -42,7 +42,7 @@ struct rank {
 	CUstream stream; /* where its work goes unless said otherwise */
 	CUmodule module;
 	CUfunction kernels[KERNELS];
-	ncclComm_t world; /* NULL if it is alone */
+	ncclComm_t world; /* NULL if the rank is alone */
 	CUdeviceptr hashes; /* where they are gathered */
 };
 
@@ -57,7 +57,7 @@ void check_nccl(ncclResult_t result, const char *call, const char *file, int lin
 #define CU(call)   check_driver(call, #call, __FILE__, __LINE__)
 #define NCCL(call) check_nccl(nccl.call, #call, __FILE__, __LINE__)
 
-/* NCCL is opened when there is more than one rank, so that one rank runs where there is none. */
+/* NCCL is opened when there is more than a single rank, so that a single rank runs where there is no NCCL. */
 #define NCCL_CALLS(X) \
 	X(GetUniqueId) X(CommInitRank) X(CommSplit) X(CommDestroy) X(AllReduce) X(AllGather) X(Send) X(Recv) X(GroupStart) X(GroupEnd) X(GetErrorString)
 struct nccl_calls {
@@ -71,8 +71,9 @@ extern struct nccl_calls nccl;
 void gather_hashes(struct rank *r, uint64_t mine, uint64_t *all);
 
 /*
- * Reports whether a training ends with this step: it was the last, or a rank has found the file of --until. All ranks call
- * it after each step, and get the same answer: what each has found is gathered, for they look at different moments.
+ * Reports whether a training ends with this step: the step was the last, or a rank has found the file of --until. All
+ * ranks call the function after each step, and get the same answer: what each has found is gathered, for they look at different
+ * moments.
  */
 bool is_last_step(struct rank *r, int step);
 

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * A server that goes on writing what it is sent: each line is a request, the answer are 16 letters and a hash. What it remembers, the
- * state of a recurrent net, is on the device and changes with each letter, so an answer depends on all requests before.
- * Requests come on stdin, or with --socket PATH on connections, one after the other. A line "quit" ends it.
+ * A server that goes on writing what a client sends: each line is a request, the answer are 16 letters and a hash. What it
+ * remembers, the state of a recurrent net, is on the device and changes with each letter, so an answer depends on all requests
+ * before. Requests come on stdin, or with --socket PATH on connections in turn. A line "quit" ends the server.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +68,7 @@ static void advance_letter(struct server *s)
 	over(r, K_tanh_of_sum, n, (void *[]){ &s->h, &s->u, &s->hw, &n });
 }
 
-/* A letter that was sent goes up by the stream of copies, which waits for the net to be done with the last one. */
+/* A letter that was sent goes up by the stream of copies, which waits for the net to be done with the last letter. */
 static void read_letter(struct server *s, char c)
 {
 	const char *at = c == '\0' ? NULL : strchr(letters, c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);

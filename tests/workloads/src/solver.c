@@ -8,7 +8,7 @@
  *	x += tanh(0.2 a x + noise) / 64
  *
  * and each fiftieth x is copied by another stream, which an event orders that is destroyed at once. Each sweep changes all that
- * follow, so the hash tells whether one was left out, was done twice, or came in another order.
+ * follow, so the hash tells whether a sweep was left out, was done twice, or came in another order.
  */
 #include <stdlib.h>
 

@@ -11,7 +11,7 @@
  *	worker i         └─ a ─┬─ a ─────┬─ a ────┘           └ wait ─ side ┘
  *	                       └─ b ─────┘
  *
- * The same is then done on copies in one stream, call by call, and must be the same.
+ * The same is then done on copies in a single stream, call by call, and must be the same.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -70,7 +70,7 @@ static void multiply_squares(struct rank *r, CUdeviceptr c, CUdeviceptr a, CUdev
 	});
 }
 
-/* The seed of a step and a part of it; ranks differ. */
+/* The seed of a step and its part; ranks differ. */
 static uint32_t seed_of(const struct all *s, int what)
 {
 	return (s->r->o->seed * 7919 + (uint32_t)((s->step * s->r->ranks + s->r->rank) * 8 + what));
@@ -95,7 +95,7 @@ static void run_work(struct worker *w)
 	CU(cuEventRecord(w->done, w->a.stream));
 }
 
-/* A step begins and ends at the barrier, until one is 0. */
+/* A step begins and ends at the barrier, until a step is 0. */
 static void *worker_main(void *arg)
 {
 	struct worker *w = arg;
@@ -137,7 +137,7 @@ static CUgraph capture_step(struct all *s)
 	return (graph);
 }
 
-/* The node that makes noise: the only one of its kernel. */
+/* The node that makes noise: the only node of its kernel. */
 static CUgraphNode find_fill(struct all *s, CUgraph graph)
 {
 	CUgraphNode nodes[32];
@@ -195,7 +195,7 @@ static CUgraph build_step(struct all *s)
 	return (graph);
 }
 
-/* Graphs of a step: the captured one with this step's seed, every fourth time by capturing it again. */
+/* Graphs of a step: the captured graph with this step's seed, captured again every fourth time. */
 static void launch_graphs(struct all *s)
 {
 	struct rank *r = s->r;
@@ -277,7 +277,7 @@ static void plain_step(struct all *s)
 		s->plainly_called = s->plainly_called * 31 + (unsigned long long)s->step;
 }
 
-/* What both ways came to, in the same memory one after the other. */
+/* What both ways came to, in the same memory in turn. */
 static uint64_t compare_ways(struct all *s)
 {
 	uint64_t h = hash_bytes(HASH_BEGIN, s->host, WORKERS * BYTES), plain;
@@ -331,7 +331,7 @@ static void make_all(struct all *s, struct rank *r)
 	}
 	graph = capture_step(s);
 	s->fill = find_fill(s, graph);
-	/* The graph stays: its node names the one in what is instantiated. */
+	/* The graph stays: its node names the node in the executable graph. */
 	CU(cuGraphInstantiate(&s->captured, graph, 0));
 	graph = build_step(s);
 	CU(cuGraphInstantiate(&s->built, graph, 0));

@@ -3,7 +3,7 @@
 
 /*
  * A program that does little else but small files: io PATTERN COUNT, in its working
- * directory. It prints the nanoseconds that COUNT rounds took, by the clock and of the processor.
+ * directory. io prints the nanoseconds that COUNT rounds took, by the clock and of the processor.
  *
  *	same   the same few files, again and again: written, appended to, read, replaced by rename
  *	new    each file under a name of its own, written, read and removed

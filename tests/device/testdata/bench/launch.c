@@ -3,7 +3,7 @@
 
 /*
  * What calls cost the program: launches in bursts that the ring has room for, and calls that are answered. Each line is a name
- * and the nanoseconds of one call, in the best and in the middle round.
+ * and the nanoseconds of a single call, in the best and in the middle round.
  */
 #include "check.h"
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * A program that links by nvJitLink for the options that its arguments are, one list in each, and prints what it gets for
+ * A program that links by nvJitLink for the options that its arguments are, a single list in each, and prints what it gets for
  * machine code. With FOUND the program looks nvJitLink's calls up.
  */
 #define _GNU_SOURCE

@@ -6,8 +6,8 @@
  *
  *	hosts FIRST COUNT ALL FILE
  *
- * They take turns at the devices if there are fewer. Rank 0 writes the communicator's identity into the file, the others wait for it. Each prints a hash of what it has
- * received: sums of numbers that no order but one gives the same bits.
+ * They take turns at the devices if there are fewer. Rank 0 writes the communicator's identity into the file, the other ranks
+ * wait for the file. Each prints a hash of what it has received: sums of numbers with bits that depend on the order.
  */
 #include "../ranks.h"
 

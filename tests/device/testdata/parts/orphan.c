@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * A program that calls until a call fails, and prints with what. Without an argument it comes back with another pipe than it went
- * with, as CRIU makes it: the descriptor is the same, and has no reader.
+ * A program that calls until a call fails, and prints with what. Without an argument the program comes back with another pipe
+ * than before, as after CRIU: the descriptor is the same, and has no reader.
  */
 #include "../check.h"
 
@@ -23,7 +23,7 @@ static int find_pipe(void)
 	return (-1);
 }
 
-/* As CRIU leaves it. */
+/* As CRIU leaves the pipe. */
 static void change_pipe(void)
 {
 	int other[2], fd;

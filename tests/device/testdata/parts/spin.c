@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* A kernel that never ends; says so when it is queued, and waits for it. */
+/* A kernel that never ends; says so when the kernel is queued, and waits for the kernel. */
 #include "../check.h"
 
 static const char image[] = PTX(".visible .entry spin()\n{\nagain: bra again;\n}\n");

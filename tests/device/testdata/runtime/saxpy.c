@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * A program of CUDA's runtime API as nvcc makes them, with a kernel that NVRTC compiles: once it is loaded by the
- * driver's call and launched so, once it is registered as a fatbin and launched by the runtime.
+ * A program of CUDA's runtime API as nvcc makes them, with a kernel that NVRTC compiles: once loaded by the
+ * driver's call and launched so, once registered as a fatbin and launched by the runtime.
  */
 #include "cuda.h"
 
@@ -74,7 +74,7 @@ static char *compile_source(size_t *n)
 	return ptx;
 }
 
-/* A fatbin with one piece of PTX, as the linker puts it into a program. */
+/* A fatbin with a single piece of PTX, as the linker puts fatbins into a program. */
 struct fatbin {
 	uint32_t magic;
 	uint16_t version, header;

@@ -111,7 +111,7 @@ CUcontext current_context(void)
 	return (mine);
 }
 
-/* Calls that have nothing to do with a context: which one the thread has is chance. */
+/* Calls that have nothing to do with a context: which context the thread has is chance. */
 static bool of_process(const char *call)
 {
 	return (!strncmp(call, "cuCtxCreate", 11) || !strncmp(call, "cuCtxDestroy", 12) || !strncmp(call, "cuDevice", 8) || !strncmp(call, "cuTensor", 8) ||

@@ -26,7 +26,7 @@ enum {
 	ASSERT_FAILED = 710, MISALIGNED = 716, LAUNCH_FAILED = 719, CTX_DESTROYED = 709,
 };
 
-/* What a context reserves addresses for, as a real one does: see reserve.c. */
+/* What a context reserves addresses for, as a real context does: see reserve.c. */
 enum { CONTEXT_SIZE = 4 << 20 };
 void *fake_reserve(size_t n);
 
@@ -116,7 +116,7 @@ int fake_number(int kind);
 size_t memory_of_device(void);
 enum { CONTEXTS, STREAMS, EVENTS, MODULES, MEMORIES, MAPPINGS, RESERVATIONS, PINNED, REGISTERED, EXECS, COMMS, LISTED, KINDS };
 
-/* Logs a call, and leaves with the error that it was told to. */
+/* Logs a call, and leaves with the error that the test has set. */
 #define CALL(form, ...) \
 	do { \
 		CUresult told; \
@@ -124,7 +124,7 @@ enum { CONTEXTS, STREAMS, EVENTS, MODULES, MEMORIES, MAPPINGS, RESERVATIONS, PIN
 			return (told); \
 	} while (0)
 
-/* The same for calls that end something: it ends even so. */
+/* The same for calls that end something: the thing ends even so. */
 #define ENDING(form, ...) \
 	CUresult told = OK; \
 	fake_enter(__func__, &told, form, ##__VA_ARGS__)
@@ -158,7 +158,7 @@ struct launch_attribute {
 	uint64_t value[8];
 };
 
-/* The public layout, as a program has it. */
+/* The public layout, as in programs. */
 struct launch_config {
 	unsigned int grid[3], block[3], shared;
 	CUstream stream;

@@ -8,7 +8,7 @@ struct CUgraphNode_s {
 	CUgraphNode next;
 };
 
-/* Nodes in the order in which they were added, which is one that dependencies allow. */
+/* Nodes in the order in which they were added, which dependencies allow. */
 struct CUgraph_s {
 	CUgraphNode first, *last;
 };
@@ -55,7 +55,7 @@ static struct op *add_node(CUgraphNode *node, CUgraph g, int (*run)(struct op *,
 	return (&n->op);
 }
 
-/* The public layout, as a program has it. */
+/* The public layout, as in programs. */
 struct kernel_params {
 	CUfunction function;
 	unsigned int grid[3], block[3], shared;

@@ -21,7 +21,7 @@ void take_name(char *out, size_t n, const char *p)
 	out[k] = 0;
 }
 
-/* The linker: texts one behind the other, without what others define. Like the driver's, it reads its options only when it is done. */
+/* The linker: texts one behind the other, without what other texts define. Like the driver's, the linker reads its options only at the end. */
 struct CUlinkState_s {
 	char text[65536];
 	unsigned int n;

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Physical memory is a file, so that it can be mapped more than once. */
+/* Physical memory is a file, which can be mapped more than once. */
 struct physical {
 	int fd, id, refs, device;
 	size_t n;
@@ -19,7 +19,7 @@ struct mapping {
 	uint64_t at;
 	size_t n;
 	struct physical *memory;
-	unsigned int devices; /* that may use it, a bit each */
+	unsigned int devices; /* that may use the memory, a bit each */
 };
 
 static struct mapping *mappings;
@@ -167,7 +167,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t n, const CUmemAccessDesc *desc, 
 	return (r);
 }
 
-/* Tells whether kernels of a device can use all of a range that lies in one mapping or in registered memory. */
+/* Tells whether kernels of a device can use all of a range that lies in a single mapping or in registered memory. */
 bool device_reaches(int device, uint64_t at, size_t n)
 {
 	bool yes = false;

@@ -4,7 +4,7 @@
 /*
  * A libnccl.so.2 for tests, in the same file as the driver. The members of a communicator, threads or processes, find each other by
  * a file of shared memory that the unique id names. Everything is made of messages, which pass through that; what is issued is
- * work of a stream, and looks at the device's memory as kernels do. Sums are made one after the other, in the order of ranks.
+ * work of a stream, and looks at the device's memory as kernels do. Sums are made in turn, in the order of ranks.
  */
 #include "fake.h"
 #include "../../nccl/nccl.h"
@@ -19,7 +19,7 @@
 enum { NCCL_OK, CUDA_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, IN_PROGRESS };
 enum { MEMBERS = 8, PIECE = 4096, FACTORS = 16, FIRST_FACTOR = 5, F32 = 7, I32 = 2 };
 
-/* What members share. A pipe is from one to another, and has a piece or none. */
+/* What members share. A pipe is from a member to another, and has a piece or none. */
 struct pipe {
 	size_t n;
 	unsigned char bytes[PIECE];
@@ -188,7 +188,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 
 static void end_comm(ncclComm_t c)
 {
-	/* The stream's thread may still look at it. */
+	/* The stream's thread may still look at the memory. */
 	while (__atomic_load_n(&c->issued, __ATOMIC_SEQ_CST))
 		sched_yield();
 	munmap(c->world, sizeof(*c->world));
@@ -217,7 +217,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 	return (told);
 }
 
-/* Messages that are sent and received at the same time. Each member has one with each other at most, each way. */
+/* Messages that are sent and received at the same time. Each member has at most a message with each other member, each way. */
 struct message {
 	int peer;
 	bool sends;
@@ -256,7 +256,7 @@ static int pass_messages(ncclComm_t c, struct message *all, int n)
 		for (int i = 0; i < n; ++i) {
 			bool busy = false;
 
-			/* Two of one pair keep their order. */
+			/* Two of a single pair keep their order. */
 			for (int k = 0; k < i; ++k)
 				busy |= all[k].left && all[k].peer == all[i].peer && all[k].sends == all[i].sends;
 			moved |= !busy && move_piece(w, c->rank, &all[i]);

@@ -19,7 +19,7 @@ void let_go(struct point *p)
 		free(p);
 }
 
-/* A stream's thread: its operations, in their order. A fault drops what is behind it. */
+/* A stream's thread: its operations, in their order. A fault drops the operations behind. */
 static void *run_stream(void *arg)
 {
 	CUstream s = arg;
