@@ -4,7 +4,7 @@
 package gemm
 
 // source is an operand in memory. along: the elements of a row of op(A), or of a column of op(B), follow each other in k; else
-// those of the same k follow each other.
+// elements of the same k follow each other.
 type source struct {
 	*matrix
 	bytes []byte
@@ -28,14 +28,14 @@ func packPanels[T element](to []T, s source, width, first, count, k, n int) {
 	}
 }
 
-// packAcross packs a panel whose elements of the same k follow each other.
+// packAcross packs a panel in which elements of the same k follow each other.
 func packAcross[T element](panel []T, s source, width, first, w, k, n int) {
 	for i := range n {
 		loadElements(panel[i*width:][:w], s.bytes, uint64(first)+uint64(k+i)*s.leading, s.kind)
 	}
 }
 
-// packAlong packs a panel whose elements with ascending k follow each other.
+// packAlong packs a panel in which elements with ascending k follow each other.
 func packAlong[T element](panel []T, s source, width, first, w, k, n int) {
 	var row [chunk]T
 	for i := range w {
