@@ -224,7 +224,7 @@ static void own_products(void)
 	static const struct answer a = ANSWER("ok\0mode=fresh\0name=s3.5\0kit=/run/kit/devices\0env.SINGULARITY_SLURM_BLAS=vendor", NAMESPACES);
 
 	job_setenv("SINGULARITY_SLURM_BLAS", "native");
-	join(&a, 0, "/run/kit/devices/sing-warden --name=s3.5 --proc-fd=700 --all --|prog arg");
+	join_as(&a, 0, "/run/kit/devices/sing-warden --name=s3.5 --proc-fd=700 --all --|prog arg");
 	CHECK(strcmp(job_getenv("SINGULARITY_SLURM_BLAS"), "native") == 0);
 }
 
@@ -233,7 +233,7 @@ static void products_of_site(void)
 {
 	static const struct answer a = ANSWER("ok\0mode=fresh\0name=s3.5\0kit=/run/kit/devices\0env.SINGULARITY_SLURM_BLAS=native", NAMESPACES);
 
-	join(&a, 0, "/run/kit/devices/sing-warden --name=s3.5 --proc-fd=700 --all --|prog arg");
+	join_as(&a, 0, "/run/kit/devices/sing-warden --name=s3.5 --proc-fd=700 --all --|prog arg");
 	CHECK(strcmp(job_getenv("SINGULARITY_SLURM_BLAS"), "native") == 0);
 }
 

@@ -79,7 +79,7 @@ static bool covers_compute(int compute, int type)
 }
 
 /* Launch a product of a handle. False: the vendor's function is to be called. */
-static bool launch(handle_t handle, int op_a, int op_b, struct sing_product *p, int compute, int *status)
+static bool launch_product(handle_t handle, int op_a, int op_b, struct sing_product *p, int compute, int *status)
 {
 	int (*const get_stream)(handle_t, CUstream *) = NEXT("libcublas.so", cublasGetStream_v2);
 	int (*const get_mode)(handle_t, int *) = NEXT("libcublas.so", cublasGetPointerMode_v2);
@@ -108,7 +108,7 @@ static bool launch(handle_t handle, int op_a, int op_b, struct sing_product *p, 
 		int status; \
 		if (sing_products_chosen()) { \
 			struct sing_product p = { .m = m, .n = n, .k = k, .alpha = alpha, .beta = beta, __VA_ARGS__ }; \
-			if (launch(handle, op_a, op_b, &p, compute, &status)) \
+			if (launch_product(handle, op_a, op_b, &p, compute, &status)) \
 				return status; \
 		} \
 		return next == NULL ? BLAS_NOT_INITIALIZED : next arguments; \
@@ -248,7 +248,7 @@ static bool read_operation(matmul_t matmul, const layout_t layouts[4], struct si
 	    !read_matmul(matmul, MATMUL_OP_A, &op_a, sizeof(op_a)) || !read_matmul(matmul, MATMUL_OP_B, &op_b, sizeof(op_b)))
 		return false;
 	for (int i = 0; i < 4; ++i) {
-		if (!read_layout(layouts[i], &x[i]) || x[i].batch != x[3].batch)
+		if (!read_layout(layouts[i], &x[i]) || x[i].batch != x[0].batch)
 			return false;
 		to[i]->type = x[i].type;
 		to[i]->leading = x[i].leading;

@@ -41,7 +41,7 @@ static struct {
 	CUfunction single, twice;
 } kernels = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static bool choose(void)
+static bool choose_products(void)
 {
 	const char *value = getenv(SING_BLAS_ENV);
 
@@ -66,7 +66,7 @@ bool sing_products_chosen(void)
 		pthread_mutex_lock(&lock);
 		is = atomic_load_explicit(&chosen, memory_order_relaxed);
 		if (is == OPEN) {
-			is = choose() ? YES : NO;
+			is = choose_products() ? YES : NO;
 			atomic_store_explicit(&chosen, is, memory_order_relaxed);
 		}
 		pthread_mutex_unlock(&lock);
@@ -115,21 +115,21 @@ static int type_number(int type, bool twice)
 }
 
 /* Whether a matrix of so many rows can be passed on. */
-static bool fits(const struct sing_matrix *x, int64_t rows)
+static bool fits_kernel(const struct sing_matrix *x, int64_t rows)
 {
 	return x->leading >= (rows > 1 ? rows : 1) && x->leading <= INT32_MAX;
 }
 
 /* Whether the text covers the product; *flags are then its types. */
-static bool covers(const struct sing_product *p, bool twice, uint32_t *flags)
+static bool covers_product(const struct sing_product *p, bool twice, uint32_t *flags)
 {
 	const int types[] = { p->a.type, p->b.type, p->d.type, p->bias.at == NULL ? p->d.type : p->bias.type };
 
 	if (p->m <= 0 || p->n <= 0 || p->k < 0 || p->batch <= 0 || p->m > INT32_MAX || p->n > INT32_MAX || p->k > INT32_MAX ||
 	    p->batch > MOST_BLOCKS || (p->n + TILE_COLUMNS - 1) / TILE_COLUMNS > MOST_BLOCKS)
 		return false;
-	if (p->alpha == NULL || p->beta == NULL || !fits(&p->a, p->turns_a ? p->k : p->m) || !fits(&p->b, p->turns_b ? p->n : p->k) ||
-	    !fits(&p->c, p->m) || !fits(&p->d, p->m))
+	if (p->alpha == NULL || p->beta == NULL || !fits_kernel(&p->a, p->turns_a ? p->k : p->m) || !fits_kernel(&p->b, p->turns_b ? p->n : p->k) ||
+	    !fits_kernel(&p->c, p->m) || !fits_kernel(&p->d, p->m))
 		return false;
 	if (p->a.type != p->b.type || p->c.type != p->d.type || (p->d.type != p->a.type && p->d.type != DATA_F32))
 		return false;
@@ -151,7 +151,7 @@ bool sing_product_launch(const struct sing_product *p, CUresult *result)
 	CUfunction f;
 	bool reads_c, is_zero;
 
-	if (sing_current == NULL || !covers(p, twice, &flags))
+	if (sing_current == NULL || !covers_product(p, twice, &flags))
 		return false;
 	is_zero = twice ? *(const double *)p->alpha == 0 : *(const float *)p->alpha == 0;
 	reads_c = twice ? *(const double *)p->beta != 0 : *(const float *)p->beta != 0;

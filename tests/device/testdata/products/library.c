@@ -44,7 +44,7 @@ int cublasLtMatmul(void)
 }
 
 // Descriptors are lists of 32 attributes.
-static int get(const long long *attributes, int attribute, void *to, size_t size)
+static int read_attribute(const long long *attributes, int attribute, void *to, size_t size)
 {
 	memcpy(to, &attributes[attribute], size);
 	return (0);
@@ -53,11 +53,11 @@ static int get(const long long *attributes, int attribute, void *to, size_t size
 int cublasLtMatrixLayoutGetAttribute(const long long *layout, int attribute, void *to, size_t size, size_t *written)
 {
 	(void)written;
-	return (get(layout, attribute, to, size));
+	return (read_attribute(layout, attribute, to, size));
 }
 
 int cublasLtMatmulDescGetAttribute(const long long *matmul, int attribute, void *to, size_t size, size_t *written)
 {
 	(void)written;
-	return (get(matmul, attribute, to, size));
+	return (read_attribute(matmul, attribute, to, size));
 }

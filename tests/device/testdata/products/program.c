@@ -29,7 +29,7 @@ enum { M = 150, N = 100, K = 70, ROUNDS = 300 };
 static float a[K * M], b[N * K], c[N * M], d[N * M], old[N * M], bias[M];
 static CUdeviceptr on_a, on_b, on_c, on_bias;
 
-static float number(void)
+static float next_number(void)
 {
 	static uint32_t state = 1;
 
@@ -37,14 +37,14 @@ static float number(void)
 	return ((float)(state >> 8) / (1 << 23) - 1);
 }
 
-static void fill(float *x, int n)
+static void fill_numbers(float *x, int n)
 {
 	for (int i = 0; i < n; ++i)
-		x[i] = number();
+		x[i] = next_number();
 }
 
 /* c = alpha * a' * b + beta * c + bias, where a is K x M, b is K x N. */
-static void expect(float alpha, float beta, const float *added)
+static void compute_expected(float alpha, float beta, const float *added)
 {
 	for (int j = 0; j < N; ++j) {
 		for (int i = 0; i < M; ++i) {
@@ -60,7 +60,7 @@ static void expect(float alpha, float beta, const float *added)
 	}
 }
 
-static void compare(const char *what)
+static void compare_result(const char *what)
 {
 	for (int i = 0; i < N * M; ++i) {
 		if (memcmp(&c[i], &d[i], sizeof(c[i])) != 0) {
@@ -72,13 +72,13 @@ static void compare(const char *what)
 	fflush(stdout);
 }
 
-static void fetch(CUstream s)
+static void fetch_result(CUstream s)
 {
 	OK(cuMemcpyDtoHAsync(d, on_c, sizeof(d), s));
 	OK(cuStreamSynchronize(s));
 }
 
-static void multiply(struct handle *h, float alpha, float beta)
+static void multiply_once(struct handle *h, float alpha, float beta)
 {
 	HOLDS(cublasSgemm_v2(h, 1, 0, M, N, K, &alpha, (float *)on_a, K, (float *)on_b, K, &beta, (float *)on_c, M) == 0);
 }
@@ -90,13 +90,13 @@ static void try_graph(struct handle *h)
 
 	OK(cuMemsetD8Async(on_c, 0, sizeof(c), h->stream));
 	OK(cuStreamBeginCapture(h->stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-	multiply(h, 1, 0);
+	multiply_once(h, 1, 0);
 	OK(cuStreamEndCapture(h->stream, &graph));
 	OK(cuGraphInstantiate(&exec, graph, 0));
 	OK(cuGraphLaunch(exec, h->stream));
-	fetch(h->stream);
-	expect(1, 0, NULL);
-	compare("a captured product");
+	fetch_result(h->stream);
+	compute_expected(1, 0, NULL);
+	compare_result("a captured product");
 }
 
 static void try_matmul(struct handle *h)
@@ -108,9 +108,9 @@ static void try_matmul(struct handle *h)
 
 	HOLDS(cublasLtMatmul(h, matmul, &one, (void *)on_a, left, (void *)on_b, right, &none, (void *)on_c, result, (void *)on_c, result, NULL,
 			     NULL, 0, h->stream) == 0);
-	fetch(h->stream);
-	expect(1, 0, bias);
-	compare("a product with a bias");
+	fetch_result(h->stream);
+	compute_expected(1, 0, bias);
+	compare_result("a product with a bias");
 }
 
 /* Each of two products has another A; the second one's are the same numbers. */
@@ -123,11 +123,11 @@ static void try_batch(struct handle *h)
 	OK(cuMemAlloc(&two, BATCH * sizeof(c)));
 	HOLDS(cublasGemmStridedBatchedEx(h, 1, 0, M, N, K, &one, (void *)on_a, F32, K, 0, (void *)on_b, F32, K, 0, &none, (void *)two, F32, M,
 					 N * M, BATCH, COMPUTE_32F, -1) == 0);
-	expect(1, 0, NULL);
+	compute_expected(1, 0, NULL);
 	for (int i = 0; i < BATCH; ++i) {
 		OK(cuMemcpyDtoHAsync(d, two + (size_t)i * sizeof(d), sizeof(d), h->stream));
 		OK(cuStreamSynchronize(h->stream));
-		compare("a product of a batch");
+		compare_result("a product of a batch");
 	}
 }
 
@@ -136,12 +136,12 @@ int main(void)
 	struct handle h = { NULL, 0 };
 	uint32_t hash = 2166136261u;
 
-	begin();
+	open_context();
 	OK(cuStreamCreate(&h.stream, CU_STREAM_NON_BLOCKING));
-	fill(a, K * M);
-	fill(b, N * K);
-	fill(old, N * M);
-	fill(bias, M);
+	fill_numbers(a, K * M);
+	fill_numbers(b, N * K);
+	fill_numbers(old, N * M);
+	fill_numbers(bias, M);
 	OK(cuMemAlloc(&on_a, sizeof(a)));
 	OK(cuMemAlloc(&on_b, sizeof(b)));
 	OK(cuMemAlloc(&on_c, sizeof(c)));
@@ -152,21 +152,21 @@ int main(void)
 	try_graph(&h); /* first: the kernels are loaded while the stream is captured */
 
 	OK(cuMemcpyHtoD(on_c, old, sizeof(old)));
-	multiply(&h, 0.7f, 1.3f);
-	fetch(h.stream);
-	expect(0.7f, 1.3f, NULL);
-	compare("a scaled product");
+	multiply_once(&h, 0.7f, 1.3f);
+	fetch_result(h.stream);
+	compute_expected(0.7f, 1.3f, NULL);
+	compare_result("a scaled product");
 	try_matmul(&h);
 	try_batch(&h);
 
 	/* A chain: each product reads what the one before it has left. */
 	for (int round = 0; round < ROUNDS; ++round) {
 		for (int i = 0; i < 10; ++i)
-			multiply(&h, 0.01f, 0.9f);
+			multiply_once(&h, 0.01f, 0.9f);
 		if (round % 10 == 9)
 			OK(cuStreamSynchronize(h.stream));
 	}
-	fetch(h.stream);
+	fetch_result(h.stream);
 	for (size_t i = 0; i < sizeof(d); ++i)
 		hash = (hash ^ ((unsigned char *)d)[i]) * 16777619u;
 	printf("chain: %08x\n", hash);
