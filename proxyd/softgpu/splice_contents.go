@@ -153,7 +153,7 @@ func (a *attempt) sumSpan(x splice.Span) splice.Sum {
 	c := r.findContent(a.operation, a.at, x)
 	if c == nil {
 		c = &splice.Content{}
-	} else if sum, ok := c.KnownSum(); ok {
+	} else if sum, ok := a.knownSum(c); ok {
 		return sum
 	}
 	sum := a.hashSpan(x)
@@ -161,9 +161,23 @@ func (a *attempt) sumSpan(x splice.Span) splice.Sum {
 		a.hashed(x)
 	}
 	if r.noteContent(a.operation, a.at, x, c) {
-		c.SetSum(sum)
+		a.setSum(c, sum)
 	}
 	return sum
+}
+
+// knownSum returns the hash of a Content of the device's spaces, if it was made.
+func (x *splicer) knownSum(c *splice.Content) (splice.Sum, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return c.KnownSum()
+}
+
+// setSum notes the hash of a Content of the device's spaces.
+func (x *splicer) setSum(c *splice.Content, sum splice.Sum) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c.SetSum(sum)
 }
 
 // nameContents makes the Contents of what a launch has written. Spaces that take the result have the same ones.

@@ -3,28 +3,24 @@
 
 package splice
 
-import (
-	"slices"
-	"sync/atomic"
-)
+import "slices"
 
-// Content is bytes that pieces of memory hold, of one rank or of several. A Content never changes; what changes is which
-// memory holds it. So its hash is made once.
-type Content struct{ sum atomic.Pointer[Sum] }
+// Content is bytes that pieces of memory hold, of a single rank or of several. A Content never changes; what changes is which
+// memory holds it. So its hash is made once. Ranks share it: the caller holds a lock of the device when the hash is asked
+// for or noted.
+type Content struct {
+	sum   Sum
+	known bool
+}
 
 // Sum is a hash of bytes. Equal Sums of pieces of the same size mean equal bytes.
 type Sum [32]byte
 
 // KnownSum returns the hash, if it was made.
-func (c *Content) KnownSum() (sum Sum, ok bool) {
-	if p := c.sum.Load(); p != nil {
-		return *p, true
-	}
-	return sum, false
-}
+func (c *Content) KnownSum() (sum Sum, ok bool) { return c.sum, c.known }
 
 // SetSum notes the hash. The caller knows that nothing has written to the memory while it was read.
-func (c *Content) SetSum(sum Sum) { c.sum.Store(&sum) }
+func (c *Content) SetSum(sum Sum) { c.sum, c.known = sum, true }
 
 // Contents is what is known of a rank's memory: which pieces hold which Content. The caller tells whatever may have written
 // to the memory.
