@@ -109,22 +109,28 @@ func (c cgroup) ownCgroup() cgroup {
 }
 
 // listThreads returns the threads in the cgroup and below it.
-func (c cgroup) listThreads() ([]int, error) {
+func (c cgroup) listThreads() ([]int, error) { return c.listNumbers("cgroup.threads") }
+
+// listProcesses returns the processes in the cgroup and below it.
+func (c cgroup) listProcesses() ([]int, error) { return c.listNumbers("cgroup.procs") }
+
+// listNumbers returns what the files of that name have, of the cgroup and of all below it.
+func (c cgroup) listNumbers(name string) ([]int, error) {
 	var all []int
 	err := filepath.WalkDir(string(c), func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.IsDir() {
 			return err
 		}
-		b, err := os.ReadFile(filepath.Join(path, "cgroup.threads"))
+		b, err := os.ReadFile(filepath.Join(path, name))
 		if err != nil {
 			return err
 		}
 		for _, word := range strings.Fields(string(b)) {
-			tid, err := strconv.Atoi(word)
+			n, err := strconv.Atoi(word)
 			if err != nil {
 				return err
 			}
-			all = append(all, tid)
+			all = append(all, n)
 		}
 		return nil
 	})
@@ -163,7 +169,7 @@ func (c cgroup) endLeftovers(ctx context.Context, init int) error {
 		if left == 0 {
 			return nil
 		}
-		if err := killThreads(threads); err != nil {
+		if err := c.killProcesses(); err != nil {
 			return fmt.Errorf("what is left of an earlier restore: %w", err)
 		}
 		select {
@@ -174,12 +180,32 @@ func (c cgroup) endLeftovers(ctx context.Context, init int) error {
 	}
 }
 
-// killThreads kills processes by their threads, all of which are in a cgroup. There is cgroup.kill for that; but after a write
+// killProcesses kills what is in the cgroup, and nothing else: a process is held before the cgroup is asked whether the process
+// is there, so a PID that another process has got meanwhile does no harm. There is cgroup.kill for that; but after a write
 // there, kernels of our time kill each process that is later started in the cgroup by CLONE_INTO_CGROUP, as criu is.
-func killThreads(threads []int) error {
-	for _, tid := range threads {
-		if err := unix.Kill(tid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-			return os.NewSyscallError("kill", err)
+func (c cgroup) killProcesses() error {
+	before, err := c.listProcesses()
+	if err != nil {
+		return err
+	}
+	held := map[int]int{}
+	defer func() {
+		for _, fd := range held {
+			unix.Close(fd)
+		}
+	}()
+	for _, pid := range before {
+		if fd, err := unix.PidfdOpen(pid, 0); err == nil { // an error: the process has ended
+			held[pid] = fd
+		}
+	}
+	after, err := c.listProcesses()
+	if err != nil {
+		return err
+	}
+	for _, pid := range after {
+		if fd, ok := held[pid]; ok {
+			_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // the process may have ended
 		}
 	}
 	return nil

@@ -10,8 +10,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -335,4 +337,31 @@ func TestCancelRestore(t *testing.T) {
 		checkAlone(t, c)
 	}
 	t.Logf("%d of 40 were done in time", done)
+}
+
+// TestKillProcesses: what is in a cgroup is killed, and a process of the same session outside is not.
+func TestKillProcesses(t *testing.T) {
+	g := newCgroup(t)
+	inside, outside := exec.Command("sleep", "inf"), exec.Command("sleep", "inf")
+	for _, c := range []*exec.Cmd{inside, outside} {
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Process.Kill(); c.Wait() })
+	}
+	if err := g.moveIn(inside.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.killProcesses(); err != nil {
+		t.Fatal(err)
+	}
+	if err := inside.Wait(); err == nil || inside.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("inside: %v", err)
+	}
+	if err := unix.Kill(outside.Process.Pid, 0); err != nil {
+		t.Errorf("outside: %v", err)
+	}
+	if all, err := g.listProcesses(); err != nil || len(all) != 0 {
+		t.Errorf("left: %v, %v", all, err)
+	}
 }
