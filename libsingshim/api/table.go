@@ -18,6 +18,13 @@ const (
 // without liburing do not have them.
 var LiburingCalls = []string{"io_uring_queue_init", "io_uring_queue_init_mem", "io_uring_queue_init_params", "io_uring_setup"}
 
+// BlasCalls are the calls of cuBLAS that libsingshim-device.so has a software GPU carry out, or hands on to the vendor's library
+// (shim/device/blas.c). They have no rows: they launch kernels.
+var BlasCalls = []string{
+	"cublasDgemmStridedBatched", "cublasDgemm_v2", "cublasGemmEx", "cublasGemmStridedBatchedEx", "cublasLtMatmul",
+	"cublasSgemmEx", "cublasSgemmStridedBatched", "cublasSgemm_v2",
+}
+
 // Kind says how a call is carried out; see the package's comment.
 type Kind string
 
