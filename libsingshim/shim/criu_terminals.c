@@ -122,33 +122,53 @@ static bool is_terminal(int fd)
 	return (fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && (major(st.st_rdev) == 136 || st.st_rdev == makedev(5, 2)));
 }
 
-/* What was written to the driving side is processed later, or when the other side is looked at. */
-static void await_processing(int fd)
+/* How many bytes can be read from a side of a terminal. */
+static int count_waiting(int fd)
 {
-	struct pollfd other = { .fd = ioctl(fd, TIOCGPTPEER, O_RDONLY | O_NOCTTY | O_CLOEXEC), .events = POLLIN };
+	int n = 0;
 
-	if (other.fd < 0)
-		return; /* fd is the other side: what is written there is processed at once */
-	(void)poll(&other, 1, 0);
-	close(other.fd);
+	return (ioctl(fd, FIONREAD, &n) == 0 ? n : 0);
+}
+
+/*
+ * What was written to the driving side is processed later, some 2 KiB at a time, or when the other side is looked at and
+ * has nothing. So it is waited for by the number of bytes. What the terminal does not take is not there for ever: hence
+ * the end.
+ */
+static void await_processing(int other, int wanted)
+{
+	struct pollfd p = { .fd = other, .events = POLLIN };
+
+	for (int tries = 0; tries < 1000; tries++) {
+		(void)poll(&p, 1, 0);
+		if (count_waiting(other) >= wanted)
+			return;
+		usleep(100);
+	}
 }
 
 ssize_t write(int fd, const void *bytes, size_t n)
 {
 	struct termios was, plain;
 	ssize_t written;
-	int e;
+	int e, other, before;
 
 	if (!is_terminal(fd) || tcgetattr(fd, &was) < 0)
 		return (syscall(SYS_write, fd, bytes, n));
 	plain = was;
 	plain.c_lflag &= ~(tcflag_t)(ECHO | ECHONL | ISIG | IEXTEN);
-	plain.c_iflag &= ~(tcflag_t)(ICRNL | INLCR | IGNCR | ISTRIP | IUCLC);
+	plain.c_iflag &= ~(tcflag_t)(ICRNL | INLCR | IGNCR | ISTRIP | IUCLC | PARMRK);
 	plain.c_oflag &= ~(tcflag_t)OPOST;
 	(void)tcsetattr(fd, TCSANOW, &plain);
+	other = ioctl(fd, TIOCGPTPEER, O_RDONLY | O_NOCTTY | O_CLOEXEC); /* -1: fd is the other side, which processes at once */
+	before = other >= 0 ? count_waiting(other) : 0;
 	written = syscall(SYS_write, fd, bytes, n);
 	e = errno;
-	await_processing(fd);
+	if (other >= 0) {
+		if (written > 0)
+			await_processing(other, before + (int)written);
+		close(other);
+	}
 	(void)tcsetattr(fd, TCSANOW, &was);
 	errno = e;
 

@@ -78,7 +78,7 @@ void list_open(char **environment)
 		return;
 	for (size_t i = 0; i < sizeof(more_suffix); i++)
 		more[n + i] = more_suffix[i];
-	atomic_store_explicit(&unchecked, (struct sing_list *)at, memory_order_relaxed);
+	atomic_store_explicit(&unchecked, (struct sing_list *)at, memory_order_release); /* after "more" */
 }
 
 /* A file that is no list stays mapped, and is not looked at again. Several threads may be here at once, and come to the same. */

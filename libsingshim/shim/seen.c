@@ -89,7 +89,10 @@ void seen_drop(uint64_t key)
 
 uint64_t seen_given(enum act act, uint64_t moves, const char *path)
 {
-	return (hash_span(list_epoch() << 8 ^ moves << 32 ^ (uint64_t)act, (struct span){ path, strlen(path) }));
+	/* Each number is mixed before the next: else the path's bytes could make up for another number. */
+	const uint64_t h = mix_word(mix_word(list_epoch() << 8 | act, 0x4757u), moves);
+
+	return (hash_span(h, (struct span){ path, strlen(path) }));
 }
 
 void seen_note(uint64_t given, uint64_t key)

@@ -457,12 +457,12 @@ func TestJustBegun(t *testing.T) {
 }
 
 // TestCapsulesLater: of a run that resumes, its node knows the checkpoints before the capsules are there. How few GPUs the
-// user allows is known with the capsules, so the job is asked about until then, however long that takes.
+// user allows is known with the capsules, so the job is asked about until then: for a minute, and when a node leads the run.
 func TestCapsulesLater(t *testing.T) {
 	srv, p, w := newSite(t, "26.05.3")
 	p.gpus = "2-4"
-	now := at
-	w.Now = func() time.Time { return now }
+	now, led := at, map[int64]Led{}
+	w.Now, w.Led = func() time.Time { return now }, func() map[int64]Led { return led }
 	look := func() sdk.Job {
 		t.Helper()
 		seen, err := w.Look(t.Context())
@@ -476,13 +476,16 @@ func TestCapsulesLater(t *testing.T) {
 	}
 	srv.EditJob(1, func(j *slurmrest.Job) { j.Restarts++; j.StartTime = at })
 	p.waiting = map[int64]bool{1: true}
-	for range 3 {
-		if j := look(); j.Preemptable || j.Obstacle != "its nodes have not made its capsules yet" {
-			t.Errorf("without capsules: %+v", j)
+	for _, want := range []string{"its nodes have not made its capsules yet", "its nodes have no capsules of this run"} {
+		if j := look(); j.Preemptable || j.Obstacle != want {
+			t.Errorf("without capsules: %+v, want %q", j, want)
 		}
 		now = now.Add(time.Hour)
 	}
-	p.waiting = nil
+	if p.waiting = nil; look().Preemptable {
+		t.Error("asked again although no node leads the run")
+	}
+	led[1] = Led{Restarts: 1}
 	if j := look(); !j.Preemptable || j.MinGPUs != 2 || j.MaxGPUs != 4 {
 		t.Errorf("with capsules: %+v", j)
 	}

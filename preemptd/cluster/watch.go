@@ -250,7 +250,10 @@ func (w *Watch) protectionOf(ctx context.Context, j *slurmrest.Job, at time.Time
 		}
 		return p, nil
 	case err == nil && len(shown.GetCapsules()) == 0: // only checkpoints of earlier runs are known: what the user allows is not told
-		return Protection{Restarts: j.Restarts, Obstacle: "its nodes have not made its capsules yet", early: true}, nil
+		if at.Sub(j.StartTime) < settled {
+			return Protection{Restarts: j.Restarts, Obstacle: "its nodes have not made its capsules yet", early: true}, nil
+		}
+		return Protection{Restarts: j.Restarts, Obstacle: "its nodes have no capsules of this run"}, nil // until a node leads the run
 	case err == nil:
 		return Protection{Restarts: j.Restarts, Is: true, Obstacle: obstacleOf(shown), GPUs: shown.GetOptions()["gpus"]}, nil
 	case errors.Is(err, rpc.ErrNotProtected), errors.Is(err, rpc.ErrNoJob):

@@ -155,10 +155,15 @@ func (f failedRun) mayLaunchAgain(key string) bool {
 	if tasks, err := point.Meta.StepTasks(key); err != nil || len(tasks) == 0 {
 		return false // a step of this run: its script learns of the failure, as without us
 	}
-	may := false
+	may, run := false, j.run.Snapshot().Number
 	err := j.run.ChangeRecord(j.c.records.Save, func(rec *records.Record) bool {
-		may = rec.FailedLaunches < ends.MaxUnrestoredRuns
-		rec.FailedLaunches++
+		if rec.FailedLaunches > 0 && rec.FailedLaunchRun == run { // another step of this run was counted
+			may = true
+			return false
+		}
+		if may = rec.FailedLaunches < ends.MaxUnrestoredRuns; may {
+			rec.FailedLaunches, rec.FailedLaunchRun = rec.FailedLaunches+1, run
+		}
 		return may
 	})
 	if err != nil {

@@ -149,7 +149,7 @@ func (c cgroup) endLeftovers(ctx context.Context, init int) error {
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	doomed := map[int]bool{} // by their PIDs in the capsule
+	doomed := map[int]int{} // PIDs on the node, by those in the capsule
 	for {
 		threads, err := c.listThreads()
 		if err != nil || len(threads) == 0 && len(doomed) == 0 {
@@ -161,8 +161,10 @@ func (c cgroup) endLeftovers(ctx context.Context, init int) error {
 		}
 		left := len(threads)
 		for pid, m := range members {
-			doomed[pid] = doomed[pid] || slices.Contains(threads, m.host)
-			if doomed[pid] {
+			if slices.Contains(threads, m.host) {
+				doomed[pid] = m.host
+			}
+			if doomed[pid] == m.host { // and not another program's by now
 				left++
 			}
 		}
@@ -195,8 +197,12 @@ func (c cgroup) killProcesses() error {
 		}
 	}()
 	for _, pid := range before {
-		if fd, err := unix.PidfdOpen(pid, 0); err == nil { // an error: the process has ended
+		fd, err := unix.PidfdOpen(pid, 0)
+		switch {
+		case err == nil:
 			held[pid] = fd
+		case !errors.Is(err, unix.ESRCH): // ESRCH: the process has ended
+			return os.NewSyscallError("pidfd_open", err)
 		}
 	}
 	after, err := c.listProcesses()

@@ -338,6 +338,26 @@ def check():
     fill(); return shown, typed, a
 fill()`,
 
+	// More waits than the kernel processes at once.
+	"terminal with many typed lines": `
+import fcntl, os, pty, struct, termios, time
+m, s = pty.openpty()
+def echo(on):
+    a = termios.tcgetattr(s); a[3] = a[3] | termios.ECHO if on else a[3] & ~termios.ECHO; termios.tcsetattr(s, termios.TCSANOW, a)
+def fill():
+    echo(False); os.write(m, (b'x' * 79 + b'\n') * 50)
+    while struct.unpack('i', fcntl.ioctl(s, termios.FIONREAD, bytes(4)))[0] < 4000: time.sleep(0.001)
+    echo(True)
+def read_to(fd, end):
+    got = b''
+    while not got.endswith(end): got += os.read(fd, 1)
+    return got
+def check():
+    os.write(s, b'#'); shown = read_to(m, b'#'); echo(False)
+    os.write(m, b'end\n'); typed = read_to(s, b'end\n'); echo(True)
+    fill(); return shown, typed
+fill()`,
+
 	// A shell waits for a job in the foreground that has just ended.
 	"foreground that has ended": `
 import os, pty, signal

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/regfile"
 	"golang.org/x/sys/unix"
@@ -325,11 +326,29 @@ func (i *Image) checkSound() error {
 	return nil
 }
 
-// makeRoom ends what is left of an earlier restore of i, and returns an error if the PIDs of i are not free in a capsule.
+// makeRoom ends what is left of an earlier restore of i, and returns an error if the PIDs of i are not free in a capsule. What is
+// left of another program's earlier restore may have them, and is about to end.
 func (i *Image) makeRoom(ctx context.Context, init int, group cgroup) error {
 	if err := group.endLeftovers(ctx, init); err != nil {
 		return err
 	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(5 * time.Second); ; {
+		err := i.checkRoom(init)
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// checkRoom returns an error if a PID of i is taken in a capsule.
+func (i *Image) checkRoom(init int) error {
 	members, err := membersOf(init)
 	if err != nil {
 		return fmt.Errorf("the capsule: %w", err)

@@ -116,7 +116,7 @@ func (c *cudaContext) makeStep(n backend.Node, of *conditions) (*step, error) {
 	if !ok {
 		return nil, backend.InvalidHandle
 	}
-	s.task.late = s.task.uses != nil && c.space.isRestoring()
+	s.task.late = s.task.late || s.task.uses != nil && c.space.isRestoring()
 	return s, err
 }
 
@@ -244,10 +244,8 @@ func (r *run) carryOut(t task) {
 		return
 	}
 	defer g.Leave()
-	op := &operation{uses: t.uses, wrote: t.wrote}
-	if t.late {
-		op.uses = withoutDuplicates(append(r.context.space.spacesInSight(), t.uses...))
-	}
+	op := &operation{uses: t.uses, wrote: t.wrote, late: t.late}
+	op.uses = op.usesAtBegin(r.context.space)
 	for _, u := range op.uses {
 		u.beginOperation(op)
 		defer u.reclaimer.endOperation(op)

@@ -5,6 +5,7 @@ package softgpu
 
 import (
 	"bytes"
+	"encoding/binary"
 	"runtime"
 	"testing"
 
@@ -179,5 +180,73 @@ func TestSpliceNoted(t *testing.T) {
 	}
 	if !noteBeside(t, anyNote) {
 		t.Error("the test does not find work that writes to memory while it is read")
+	}
+}
+
+// writingGraph makes a graph of a rank whose kernel writes another rank's memory, which the rank may do before or only after
+// that.
+func (r *spliceRank) writingGraph(to *spliceRank, allowedBefore bool) backend.Exec {
+	if allowedBefore {
+		r.failOn(r.AllowPeer(to.space))
+	}
+	f, err := r.mods[0].Function("add")
+	r.failOn(err)
+	p := binary.LittleEndian.AppendUint64(nil, uint64(to.at[acts]))
+	p = binary.LittleEndian.AppendUint32(p, 1)
+	one := backend.Dim{X: 1, Y: 1, Z: 1}
+	var g backend.Graph
+	_, err = g.Add(backend.KernelNode{Launch: backend.Launch{Function: f, Grid: one, Block: backend.Dim{X: 8, Y: 1, Z: 1}, Params: p}})
+	r.failOn(err)
+	x, err := r.cu.Instantiate(&g)
+	r.failOn(err)
+	if !allowedBefore {
+		r.failOn(r.AllowPeer(to.space))
+	}
+	return x
+}
+
+func (r *spliceRank) runGraph(x backend.Exec) {
+	r.failOn(r.Map())
+	r.failOn(r.st.Graph(x))
+	r.failOn(r.st.Synchronize(r.Context()))
+	r.failOn(r.Unmap())
+}
+
+// TestSplicePeerLater: a kernel of a graph writes memory of a peer that was allowed after the graph was made, just when that
+// memory is read for a record. What was read is not taken for what is there.
+func TestSplicePeerLater(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		devices, ranks := newSpliceRanks(t, smallPieces, 3, 2, []int{0, 0, 1}, noTwist)
+		_, apart := newSpliceRanks(t, smallPieces, 3, 3, []int{0, 0, 1}, noTwist)
+		graph, graphApart := ranks[2].writingGraph(ranks[1], before), apart[2].writingGraph(apart[1], before)
+		turn := func(r *spliceRank) {
+			at, from := r.at[acts], r.at[grads]
+			r.fillPart(at, r.step, whole)
+			r.runKernel("halves", 1, r.at[moments], int(uint32(at)), int(at>>32), 0, int(uint32(from)), int(from>>32))
+			if r.step == 1 && r == apart[1] {
+				r.failOn(r.st.Synchronize(r.Context()))
+				apart[2].runGraph(graphApart)
+			}
+			r.runKernel("axpy", whole, r.at[weights], at, 1)
+		}
+		for step := range 3 {
+			for i, r := range ranks[:2] {
+				written := step != 1 || i == 0
+				devices[0].splicer.hashed = func(x splice.Span) {
+					if !written && x.Base == uint64(r.at[acts]) {
+						written = true
+						ranks[2].runGraph(graph)
+					}
+				}
+				r.takeTurn(step, turn)
+				apart[i].takeTurn(step, turn)
+				if !written {
+					t.Errorf("step %d: the memory was not read", step)
+				}
+				if !bytes.Equal(r.readContents(), apart[i].readContents()) {
+					t.Errorf("allowed before: %v, step %d: rank %d has other bytes than with a device of its own", before, step, i)
+				}
+			}
+		}
 	}
 }

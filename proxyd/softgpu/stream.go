@@ -37,7 +37,7 @@ type task struct {
 	uses []*space
 	// wrote is where the task writes, of a task that knows before it runs. See operation.wrote.
 	wrote writes
-	late  bool // of a restored graph's node: the operation also uses what the space sees at its beginning
+	late  bool // of a kernel, and of a restored graph's node: the operation also uses what the space sees at its beginning
 }
 
 // Config implements backend.Stream.
@@ -213,6 +213,7 @@ func (st *stream) carryOut(op *operation) {
 	if op.run == nil || !op.always && c.Err() != nil {
 		return
 	}
+	op.uses = op.usesAtBegin(s)
 	for _, u := range op.uses {
 		u.beginOperation(op)
 		defer u.reclaimer.endOperation(op)
@@ -231,7 +232,7 @@ func (st *stream) enqueueTask(prepare func(*cudaContext) (task, error)) error {
 	if err != nil {
 		return err
 	}
-	st.submitOperation(&operation{run: t.run, uses: t.uses, wrote: t.wrote})
+	st.submitOperation(&operation{run: t.run, uses: t.uses, wrote: t.wrote, late: t.late})
 	return nil
 }
 

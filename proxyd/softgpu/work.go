@@ -60,6 +60,7 @@ type operation struct {
 	always bool                   // run even if the context has a fault
 	steps  bool                   // each of its steps enters the gate itself: between them they wait for others
 	uses   []*space               // with memory that the operation touches while running
+	late   bool                   // see task.late
 	drop   func()                 // called instead when the space was closed, or nil
 	// foreign is work of other code, which was given bytes and may keep them for long.
 	foreign bool
@@ -69,6 +70,14 @@ type operation struct {
 	// begun and partial are of the stream's mu: see backend.Progress.
 	begun   bool
 	partial backend.Partial
+}
+
+// usesAtBegin is what the operation uses, in a space, as it begins.
+func (op *operation) usesAtBegin(s *space) []*space {
+	if !op.late {
+		return op.uses
+	}
+	return withoutDuplicates(append(s.spacesInSight(), op.uses...))
 }
 
 // reclaimer keeps bytes that are no longer mapped until the work that runs now and can reach them has ended: a kernel

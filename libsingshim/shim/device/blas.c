@@ -8,11 +8,13 @@
  * libraries are left alone, and what they call of each other.
  */
 #define _GNU_SOURCE
+#include "../../wire/attach.h"
 #include "load.h"
 #include "product.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -37,22 +39,39 @@ enum {
 typedef struct cublas_context *handle_t;
 typedef void any_call(void);
 
-/* The vendor's function, or NULL. found keeps it. */
-static any_call *find_next(const char *library, const char *name, _Atomic(any_call *) *found)
-{
-	any_call *f = atomic_load_explicit(found, memory_order_relaxed);
+/* The vendor's functions that callers were found to mean. */
+enum { MOST_CALLERS = 64 };
+struct found_call {
+	_Atomic(const void *) caller;
+	_Atomic(any_call *) call;
+};
 
-	if (f == NULL) {
-		f = (any_call *)sing_find_call(library, name);
-		atomic_store_explicit(found, f, memory_order_relaxed);
+/* The vendor's function that a caller means, or NULL. found keeps it. */
+static any_call *find_next(const char *library, const char *name, const void *caller, struct found_call *found)
+{
+	struct found_call *const slot = &found[((uintptr_t)caller >> 2) % MOST_CALLERS];
+	const void *unused = NULL;
+	any_call *f;
+
+	if (atomic_load_explicit(&slot->caller, memory_order_acquire) == caller) {
+		f = atomic_load_explicit(&slot->call, memory_order_acquire);
+		if (f != NULL)
+			return f;
 	}
+	f = (any_call *)sing_find_of_caller(caller, name);
+	if (f == NULL)
+		f = (any_call *)sing_find_call(library, name);
+	/* A slot is of the first caller that comes to it. */
+	if (f != NULL && atomic_compare_exchange_strong(&slot->caller, &unused, caller))
+		atomic_store_explicit(&slot->call, f, memory_order_release);
 	return f;
 }
 
+/* In a function that has the parameter or variable caller. */
 #define NEXT(library, name) \
 	({ \
-		static _Atomic(any_call *) found_; \
-		(__typeof__(name) *)find_next(library, #name, &found_); \
+		static struct found_call found_[MOST_CALLERS]; \
+		(__typeof__(name) *)find_next(library, #name, caller, found_); \
 	})
 
 /* What the handle has, by cuBLAS. */
@@ -79,10 +98,10 @@ static bool covers_compute(int compute, int type)
 }
 
 /* Launch a product of a handle. False: the vendor's function is to be called. */
-static bool launch_product(handle_t handle, int op_a, int op_b, struct sing_product *p, int compute, int *status)
+static bool launch_product(const void *caller, handle_t handle, int op_a, int op_b, struct sing_product *p, int compute, int *status)
 {
-	int (*const get_stream)(handle_t, CUstream *) = NEXT("libcublas.so", cublasGetStream_v2);
-	int (*const get_mode)(handle_t, int *) = NEXT("libcublas.so", cublasGetPointerMode_v2);
+	int (*const get_stream)(handle_t, CUstream *) = NEXT("libcublas", cublasGetStream_v2);
+	int (*const get_mode)(handle_t, int *) = NEXT("libcublas", cublasGetPointerMode_v2);
 	int mode = 1;
 	CUresult r;
 
@@ -104,11 +123,12 @@ static bool launch_product(handle_t handle, int op_a, int op_b, struct sing_prod
 	EXPORT int name parameters; \
 	int name parameters \
 	{ \
-		__typeof__(name) *const next = NEXT("libcublas.so", name); \
+		const void *const caller = __builtin_return_address(0); \
+		__typeof__(name) *const next = NEXT("libcublas", name); \
 		int status; \
 		if (sing_products_chosen()) { \
 			struct sing_product p = { .m = m, .n = n, .k = k, .alpha = alpha, .beta = beta, __VA_ARGS__ }; \
-			if (launch_product(handle, op_a, op_b, &p, compute, &status)) \
+			if (launch_product(caller, handle, op_a, op_b, &p, compute, &status)) \
 				return status; \
 		} \
 		return next == NULL ? BLAS_NOT_INITIALIZED : next arguments; \
@@ -160,6 +180,7 @@ enum {
 	LAYOUT_LEADING = 4,
 	LAYOUT_BATCH = 5,
 	LAYOUT_STRIDE = 6,
+	LAYOUT_MODE = 8, /* since 12.4, perhaps earlier; 0: the batch's matrices are a stride apart, else by pointers or by groups */
 };
 enum {
 	MATMUL_COMPUTE = 0,
@@ -187,9 +208,9 @@ struct layout_facts {
 	int64_t leading, stride;
 };
 
-static bool read_layout(layout_t layout, struct layout_facts *x)
+static bool read_layout(const void *caller, layout_t layout, struct layout_facts *x)
 {
-	int (*const get)(layout_t, int, void *, size_t, size_t *) = NEXT("libcublasLt.so", cublasLtMatrixLayoutGetAttribute);
+	int (*const get)(layout_t, int, void *, size_t, size_t *) = NEXT("libcublasLt", cublasLtMatrixLayoutGetAttribute);
 	const struct {
 		int attribute;
 		void *to;
@@ -201,54 +222,59 @@ static bool read_layout(layout_t layout, struct layout_facts *x)
 		{ LAYOUT_STRIDE, &x->stride, sizeof(x->stride) },
 	};
 
+	int32_t mode = 0;
+
 	if (layout == NULL || get == NULL)
 		return false;
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); ++i)
 		if (get(layout, parts[i].attribute, parts[i].to, parts[i].size, NULL) != BLAS_SUCCESS)
 			return false;
+	/* Without the attribute there are no other modes. */
+	if (get(layout, LAYOUT_MODE, &mode, sizeof(mode), NULL) == BLAS_SUCCESS && mode != 0)
+		return false;
 	return x->order == 0 && x->rows <= INT32_MAX && x->columns <= INT32_MAX;
 }
 
-static bool read_matmul(matmul_t matmul, int attribute, void *to, size_t size)
+static bool read_matmul(const void *caller, matmul_t matmul, int attribute, void *to, size_t size)
 {
-	int (*const get)(matmul_t, int, void *, size_t, size_t *) = NEXT("libcublasLt.so", cublasLtMatmulDescGetAttribute);
+	int (*const get)(matmul_t, int, void *, size_t, size_t *) = NEXT("libcublasLt", cublasLtMatmulDescGetAttribute);
 
 	return get != NULL && get(matmul, attribute, to, size, NULL) == BLAS_SUCCESS;
 }
 
 /* What follows the product: nothing, or a bias. False for anything else. */
-static bool read_epilogue(matmul_t matmul, struct sing_product *p)
+static bool read_epilogue(const void *caller, matmul_t matmul, struct sing_product *p)
 {
 	int32_t epilogue, type = -1;
 	int64_t stride = 0;
 
-	if (!read_matmul(matmul, MATMUL_EPILOGUE, &epilogue, sizeof(epilogue)))
+	if (!read_matmul(caller, matmul, MATMUL_EPILOGUE, &epilogue, sizeof(epilogue)))
 		return false;
 	if (epilogue == EPILOGUE_DEFAULT)
 		return true;
-	if (epilogue != EPILOGUE_BIAS || !read_matmul(matmul, MATMUL_BIAS, &p->bias.at, sizeof(p->bias.at)) || p->bias.at == NULL ||
-	    !read_matmul(matmul, MATMUL_BIAS_STRIDE, &stride, sizeof(stride)) || (stride != 0 && p->batch > 1))
+	if (epilogue != EPILOGUE_BIAS || !read_matmul(caller, matmul, MATMUL_BIAS, &p->bias.at, sizeof(p->bias.at)) || p->bias.at == NULL ||
+	    !read_matmul(caller, matmul, MATMUL_BIAS_STRIDE, &stride, sizeof(stride)) || (stride != 0 && p->batch > 1))
 		return false;
-	if (!read_matmul(matmul, MATMUL_BIAS_TYPE, &type, sizeof(type)) || type < 0)
+	if (!read_matmul(caller, matmul, MATMUL_BIAS_TYPE, &type, sizeof(type)) || type < 0)
 		type = p->d.type;
 	p->bias.type = type;
 	return true;
 }
 
 /* Describe the operation. False: the vendor's function is to be called. */
-static bool read_operation(matmul_t matmul, const layout_t layouts[4], struct sing_product *p)
+static bool read_operation(const void *caller, matmul_t matmul, const layout_t layouts[4], struct sing_product *p)
 {
 	struct sing_matrix *const to[] = { &p->a, &p->b, &p->c, &p->d };
 	int32_t compute, scale, pointers, op_a, op_b;
 	struct layout_facts x[4];
 
-	if (matmul == NULL || !read_matmul(matmul, MATMUL_COMPUTE, &compute, sizeof(compute)) ||
-	    !read_matmul(matmul, MATMUL_SCALE, &scale, sizeof(scale)) ||
-	    !read_matmul(matmul, MATMUL_POINTERS, &pointers, sizeof(pointers)) ||
-	    !read_matmul(matmul, MATMUL_OP_A, &op_a, sizeof(op_a)) || !read_matmul(matmul, MATMUL_OP_B, &op_b, sizeof(op_b)))
+	if (matmul == NULL || !read_matmul(caller, matmul, MATMUL_COMPUTE, &compute, sizeof(compute)) ||
+	    !read_matmul(caller, matmul, MATMUL_SCALE, &scale, sizeof(scale)) ||
+	    !read_matmul(caller, matmul, MATMUL_POINTERS, &pointers, sizeof(pointers)) ||
+	    !read_matmul(caller, matmul, MATMUL_OP_A, &op_a, sizeof(op_a)) || !read_matmul(caller, matmul, MATMUL_OP_B, &op_b, sizeof(op_b)))
 		return false;
 	for (int i = 0; i < 4; ++i) {
-		if (!read_layout(layouts[i], &x[i]) || x[i].batch != x[0].batch)
+		if (!read_layout(caller, layouts[i], &x[i]) || x[i].batch != x[0].batch)
 			return false;
 		to[i]->type = x[i].type;
 		to[i]->leading = x[i].leading;
@@ -265,7 +291,7 @@ static bool read_operation(matmul_t matmul, const layout_t layouts[4], struct si
 	p->batch = x[3].batch;
 	return (int64_t)(p->turns_a ? x[0].columns : x[0].rows) == p->m && (int64_t)(p->turns_b ? x[1].columns : x[1].rows) == p->k &&
 	       (int64_t)(p->turns_b ? x[1].rows : x[1].columns) == p->n && (int64_t)x[2].rows == p->m && (int64_t)x[2].columns == p->n &&
-	       read_epilogue(matmul, p);
+	       read_epilogue(caller, matmul, p);
 }
 
 EXPORT int cublasLtMatmul(void *handle, matmul_t matmul, const void *alpha, const void *a, layout_t layout_a, const void *b,
@@ -276,12 +302,13 @@ int cublasLtMatmul(void *handle, matmul_t matmul, const void *alpha, const void 
 		   const void *beta, const void *c, layout_t layout_c, void *d, layout_t layout_d, const void *algorithm, void *workspace,
 		   size_t size, CUstream stream)
 {
-	__typeof__(cublasLtMatmul) *const next = NEXT("libcublasLt.so", cublasLtMatmul);
+	const void *const caller = __builtin_return_address(0);
+	__typeof__(cublasLtMatmul) *const next = NEXT("libcublasLt", cublasLtMatmul);
 	const layout_t layouts[] = { layout_a, layout_b, layout_c, layout_d };
 	struct sing_product p = { .alpha = alpha, .beta = beta, .stream = stream };
 	CUresult r;
 
-	if (handle != NULL && sing_products_chosen() && read_operation(matmul, layouts, &p)) {
+	if (handle != NULL && sing_products_chosen() && read_operation(caller, matmul, layouts, &p)) {
 		p.a.at = a;
 		p.b.at = b;
 		p.c.at = c;
@@ -305,7 +332,13 @@ void *sing_blas_call(const char *name)
 		CALL(cublasSgemmEx), CALL(cublasGemmEx), CALL(cublasGemmStridedBatchedEx), CALL(cublasLtMatmul),
 	};
 
+	const char *chosen;
+
 	if (strncmp(name, "cublas", 6) != 0)
+		return NULL;
+	/* Where the vendor's are chosen, a program that opens the library has the library's own. */
+	chosen = getenv(SING_BLAS_ENV);
+	if (chosen == NULL || strcmp(chosen, SING_BLAS_NATIVE) != 0)
 		return NULL;
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); ++i)
 		if (strcmp(calls[i].name, name) == 0)

@@ -38,7 +38,7 @@ static void *find_call(const char *call, const char *release)
 	char name[LONGEST_NAME];
 
 	snprintf(name, sizeof(name), "__nvJitLink%s_%s", call, release);
-	return sing_find_call("libnvJitLink.so", name);
+	return sing_find_call("libnvJitLink", name);
 }
 
 static int has_option(const char *const *options, uint32_t n, const char *option)

@@ -108,6 +108,14 @@ struct wanted {
 	char path[PATH_MAX];
 };
 
+/* Whether a file's name is that of a library, as in libcublas.so.12 or, of some packages, libcublas-3fa9c1d2.so.12. */
+static int is_named(const char *file, const char *library)
+{
+	const size_t n = strlen(library);
+
+	return strncmp(file, library, n) == 0 && (file[n] == '.' || file[n] == '-');
+}
+
 /* Called for each library in the process: takes the path of the wanted one, which some packages give a longer name. */
 static int take_path(struct dl_phdr_info *library, size_t size, void *to)
 {
@@ -116,7 +124,7 @@ static int take_path(struct dl_phdr_info *library, size_t size, void *to)
 	const char *name = slash != NULL ? slash + 1 : library->dlpi_name;
 
 	(void)size;
-	if (strncmp(name, wanted->name, strlen(wanted->name)) != 0 || strncmp(name, "libnvrtc-builtins", 17) == 0 ||
+	if (!is_named(name, wanted->name) || strncmp(name, "libnvrtc-builtins", 17) == 0 ||
 	    strlen(library->dlpi_name) >= sizeof(wanted->path))
 		return 0;
 	strcpy(wanted->path, library->dlpi_name);
@@ -141,6 +149,30 @@ void *sing_find_call(const char *name, const char *symbol)
 		}
 	}
 	/* A program that asks dlerror later must not find this failure. */
+	if (f == NULL)
+		dlerror();
+	return f;
+}
+
+/*
+ * What the caller would have reached without this library: the first in the caller's own library and in what that needs. So each
+ * of several libraries with a libcublas of its own, of another release perhaps, keeps its own. NULL for a program, which has
+ * what is next, and for a library that needs none.
+ */
+void *sing_find_of_caller(const void *caller, const char *symbol)
+{
+	finder *const find = sing_next_dlsym();
+	struct link_map *of = NULL;
+	void *f = NULL, *library;
+	Dl_info at;
+
+	if (dladdr1(caller, &at, (void **)&of, RTLD_DL_LINKMAP) == 0 || of == NULL || of->l_name[0] == 0)
+		return NULL;
+	library = dlopen(of->l_name, RTLD_LAZY | RTLD_NOLOAD);
+	if (library != NULL) {
+		f = find(library, symbol);
+		dlclose(library);
+	}
 	if (f == NULL)
 		dlerror();
 	return f;

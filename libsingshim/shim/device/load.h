@@ -21,6 +21,9 @@ void *sing_blas_call(const char *name);
  */
 void *sing_find_call(const char *library, const char *symbol);
 
+/* The same of what a caller's own library needs. */
+void *sing_find_of_caller(const void *caller, const char *symbol);
+
 /* Whether there is a device server, and the process's first device runs PTX alone. */
 int sing_is_software(void);
 

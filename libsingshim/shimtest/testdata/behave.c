@@ -218,6 +218,30 @@ static void check_repeated(void)
 	}
 }
 
+static void write_file(const char *path, int flags)
+{
+	const int fd = open(path, O_WRONLY | O_CREAT | flags, 0600);
+
+	CHECK(fd >= 0 && write(fd, "x", 1) == 1);
+	close(fd);
+}
+
+/* Files with names that differ by as much as the ways in which they are opened, or as the directory has moved. */
+static void check_alike(void)
+{
+	for (int i = 0; i < 3; i++)
+		write_file("a.log", O_TRUNC);
+	for (int i = 0; i < 3; i++)
+		write_file("b.log", O_APPEND);
+	CHECK(!mkdir("d0", 0755) && !mkdir("d1", 0755) && !mkdir("d2", 0755) && !chdir("d0"));
+	for (int i = 0; i < 3; i++)
+		write_file("file0.txt", O_TRUNC);
+	CHECK(!chdir("../d1"));
+	write_file("file2.txt", O_TRUNC);
+	CHECK(!chdir("../d2"));
+	write_file("file4.txt", O_TRUNC);
+}
+
 /* A child of vfork that changes its directory does not move its parent. */
 static void check_children(void)
 {
@@ -286,7 +310,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} cases[] = {
 		{ "errors", check_errors }, { "descriptors", check_descriptors }, { "storm", run_storm },
-		{ "children", check_children }, { "repeated", check_repeated }, { "ends", check_ends }, { "refused", check_refused },
+		{ "children", check_children }, { "repeated", check_repeated }, { "alike", check_alike }, { "ends", check_ends }, { "refused", check_refused },
 	};
 
 	for (size_t i = 0; argc == 2 && i < sizeof(cases) / sizeof(cases[0]); i++) {

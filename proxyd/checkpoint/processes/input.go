@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -352,6 +353,7 @@ func (r *InputRelay) Fill(ctx context.Context, from io.Reader, payer Payer) (int
 	cmd := exec.CommandContext(ctx, "/bin/cat")
 	cmd.Stdin, cmd.Stdout = from, queue
 	cmd.Dir, cmd.Env = "/", []string{}
+	cmd.WaitDelay = 5 * time.Second // another process of the user's may have taken the pipe to cat
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid: true, UseCgroupFD: true, CgroupFD: int(group.Fd()),
 		Credential: &syscall.Credential{Uid: payer.UID, Gid: payer.GID, Groups: []uint32{payer.GID}},

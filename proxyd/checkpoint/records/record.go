@@ -40,9 +40,11 @@ type Record struct {
 	DeletedNumber  uint32 `json:"deleted,omitempty"`
 	UnrestoredRuns int    `json:"cut,omitempty"` // runs in a row that ended before their restore was complete
 	// LastUnrestoredRun is the newest of them: several nodes may count it.
-	LastUnrestoredRun int    `json:"cut_run,omitempty"`
-	FailedLaunches    int    `json:"failed_launches,omitempty"` // restored runs that were given up because srun said that the launch of a step had failed
-	RequeuedBy        string `json:"outlast,omitempty"`         // node that owes the requeue after the time limit
+	LastUnrestoredRun int `json:"cut_run,omitempty"`
+	FailedLaunches    int `json:"failed_launches,omitempty"` // restored runs that were given up because srun said that the launch of a step had failed
+	// FailedLaunchRun is the newest of them: several steps of it may fail.
+	FailedLaunchRun int    `json:"failed_launch_run,omitempty"`
+	RequeuedBy      string `json:"outlast,omitempty"` // node that owes the requeue after the time limit
 }
 
 // Options are the options of sbatch that the user gave.

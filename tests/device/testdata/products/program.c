@@ -113,6 +113,19 @@ static void try_matmul(struct handle *h)
 	compare_result("a product with a bias");
 }
 
+/* A batch by pointers: the arguments are addresses of addresses. */
+static void try_pointers(struct handle *h)
+{
+	enum { F32 = 0, COMPUTE_32F = 68, POINTERS = 1 };
+	const long long left[32] = { F32, 0, K, M, K, 1, [8] = POINTERS }, right[32] = { F32, 0, K, N, K, 1, [8] = POINTERS };
+	const long long result[32] = { F32, 0, M, N, M, 1, [8] = POINTERS };
+	const long long matmul[32] = { [0] = COMPUTE_32F, [1] = F32, [3] = 1, [7] = 1, [26] = -1 };
+	const float one = 1, none = 0;
+
+	HOLDS(cublasLtMatmul(h, matmul, &one, (void *)on_a, left, (void *)on_b, right, &none, (void *)on_c, result, (void *)on_c, result, NULL,
+			     NULL, 0, h->stream) == 0);
+}
+
 /* Each of two products has another A; the second one's are the same numbers. */
 static void try_batch(struct handle *h)
 {
@@ -171,7 +184,8 @@ int main(void)
 		hash = (hash ^ ((unsigned char *)d)[i]) * 16777619u;
 	printf("chain: %08x\n", hash);
 
-	/* What is not covered is the vendor's: here, alpha in device memory. */
+	/* What is not covered is the vendor's: here, a batch by pointers, and alpha in device memory. */
+	try_pointers(&h);
 	h.mode = 1;
 	HOLDS(cublasSgemm_v2(&h, 1, 0, M, N, K, (float *)on_bias, (float *)on_a, K, (float *)on_b, K, (float *)on_bias, (float *)on_c, M) == 0);
 	printf("%d products of the vendor's\n", vendor_products);
