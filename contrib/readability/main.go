@@ -70,6 +70,8 @@ func main() {
 
 // printTree prints the counts of the whole tree beside the models'.
 func printTree(w io.Writer, packages map[string]*measure.Counts) error {
+	fmt.Fprint(w, "Go code without tests, beside four models. Rows of pronouns: how often they are in 1000 words of comments;\n",
+		"fewer is better.\n\n")
 	sum := measure.Sum(packages)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(table, "\tthis tree\t")
@@ -135,8 +137,9 @@ func languageRows(sum *measure.Counts) []row {
 
 // printOtherKinds prints the counts of test files and of C beside the counts of the models' test files.
 func printOtherKinds(w io.Writer, root string) error {
+	fmt.Fprint(w, "\nTests, and code in C:\n\n")
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(table, "\nTests and C:\tGo tests\tC\tC tests\t")
+	fmt.Fprint(table, "\tGo tests\tC\tC tests\t")
 	for _, model := range models {
 		fmt.Fprint(table, model.name, " tests\t")
 	}

@@ -10,7 +10,7 @@ const (
 	rowWrapped    = "fmt.Errorf with %w"
 	rowTests      = "lines in tests"
 	rowOneWord    = "unexported functions with a one-word name"
-	rowNameLength = "mean length of such a name"
+	rowNameLength = "mean length of unexported functions' names"
 	rowMethods    = "methods of the largest type"
 	rowPackage    = "largest package, files / lines"
 	rowExamples   = "runnable Examples"

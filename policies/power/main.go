@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// version is what Describe says; releases set it.
+// version is what Describe returns; a release sets version.
 var version = "0.1.0-dev"
 
 // settings are what a site can change.

@@ -117,7 +117,6 @@ func (i *instance) askIntents(ctx context.Context, timeout time.Duration, pb *po
 
 // explainFailure makes a Failure of an error that the process was the reason of.
 func (i *instance) explainFailure(doing string, err error) error {
-	said := i.output.lastComplaint()
 	s, isStatus := status.FromError(err)
 	switch {
 	case isStatus && (s.Code() == codes.InvalidArgument || s.Code() == codes.Unknown):
@@ -133,7 +132,7 @@ func (i *instance) explainFailure(doing string, err error) error {
 	if exit, ended := i.exitReason(); ended {
 		what += ": it ended: " + exit
 	}
-	if said != "" {
+	if said := i.output.lastComplaint(); said != "" { // asked when the process has ended: its last words come late
 		what += ": " + said
 	}
 	return &Failure{Crash, what}

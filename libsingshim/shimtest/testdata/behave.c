@@ -272,7 +272,7 @@ static void check_children(void)
 	close(openat(fd, "fifth", O_WRONLY | O_CREAT, 0600));
 }
 
-/* Descriptors of a process that has changed its limits, root and working directory. */
+/* A process with a working directory that was removed, and which is killed. */
 static void check_ends(void)
 {
 	char name[] = "killed";
