@@ -114,6 +114,15 @@ static enum sing_kind kind_of_rename(const struct note *n, int dirfd, const char
 	return (kind);
 }
 
+/* As finish_change. What was renamed may be the working directory, or a folder above. */
+static int finish_rename(struct note *n, int result, enum sing_kind kind)
+{
+	if (n->on && !result)
+		place_moved();
+
+	return (finish_change(n, result, kind));
+}
+
 EXPORT int rename(const char *old, const char *path)
 {
 	struct note n;
@@ -121,7 +130,7 @@ EXPORT int rename(const char *old, const char *path)
 
 	note_begin_pair(&n, ACT_RENAMED, AT_FDCWD, path, AT_FDCWD, old);
 	kind = kind_of_rename(&n, AT_FDCWD, path);
-	return (finish_change(&n, NEXT(rename)(old, path), kind));
+	return (finish_rename(&n, NEXT(rename)(old, path), kind));
 }
 
 EXPORT int renameat(int olddir, const char *old, int dirfd, const char *path)
@@ -131,7 +140,7 @@ EXPORT int renameat(int olddir, const char *old, int dirfd, const char *path)
 
 	note_begin_pair(&n, ACT_RENAMED, dirfd, path, olddir, old);
 	kind = kind_of_rename(&n, dirfd, path);
-	return (finish_change(&n, NEXT(renameat)(olddir, old, dirfd, path), kind));
+	return (finish_rename(&n, NEXT(renameat)(olddir, old, dirfd, path), kind));
 }
 
 EXPORT int renameat2(int olddir, const char *old, int dirfd, const char *path, unsigned int flags)
@@ -143,7 +152,7 @@ EXPORT int renameat2(int olddir, const char *old, int dirfd, const char *path, u
 	kind = kind_of_rename(&n, dirfd, path);
 	if ((flags & RENAME_EXCHANGE) && n.on && n.other.path.n)
 		kind = SING_EXCHANGED;
-	return (finish_change(&n, NEXT(renameat2)(olddir, old, dirfd, path, flags), kind));
+	return (finish_rename(&n, NEXT(renameat2)(olddir, old, dirfd, path, flags), kind));
 }
 
 EXPORT int chdir(const char *path)

@@ -158,7 +158,7 @@ func TestBehaviour(t *testing.T) {
 	buildTools(t)
 	for kind, preload := range built.shims {
 		for _, program := range []string{built.behave, built.behave + "-fortified"} {
-			for _, what := range []string{"errors", "descriptors", "storm", "children", "repeated", "alike", "ends", "refused"} {
+			for _, what := range []string{"errors", "descriptors", "storm", "children", "repeated", "alike", "renamed", "ends", "refused"} {
 				t.Run(kind+"/"+filepath.Base(program)+"/"+what, func(t *testing.T) {
 					r := newTrial(t, preload)
 					out, err := r.runBehave(program, what)
@@ -210,6 +210,8 @@ func checkCreated(t *testing.T, what, out string, got map[string]int) {
 		}
 	case "alike":
 		want = []string{"a.log", "b.log", "d0/file0.txt", "d1/file2.txt", "d2/file4.txt"}
+	case "renamed":
+		want = []string{"d/before", "e/after", "above/f/last", "over/f/end"}
 	case "ends":
 		want = []string{"killed"}
 	}

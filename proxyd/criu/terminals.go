@@ -57,9 +57,45 @@ const (
 	detachedVariable = "SINGULARITY_DETACHED"
 )
 
-// making is held while terminals are made: programs of a capsule that are restored side by side need certain numbers of
-// the same file system, and each open takes the lowest one that is free.
-var making sync.Mutex
+// making is held, for a capsule by its init, while the capsule's terminals are made: its programs that are restored side by
+// side need certain numbers of the same file system, and each open takes the lowest one that is free.
+var making capsuleLocks
+
+// capsuleLocks are locks of capsules. No capsule waits for another one, where paths are a user's.
+type capsuleLocks struct {
+	mu   sync.Mutex
+	held map[int]*capsuleLock
+}
+
+type capsuleLock struct {
+	sync.Mutex
+
+	users int // that hold it or wait
+}
+
+// lock locks a capsule, and returns what unlocks it.
+func (c *capsuleLocks) lock(init int) (unlock func()) {
+	c.mu.Lock()
+	if c.held == nil {
+		c.held = map[int]*capsuleLock{}
+	}
+	l := c.held[init]
+	if l == nil {
+		l = &capsuleLock{}
+		c.held[init] = l
+	}
+	l.users++
+	c.mu.Unlock()
+	l.Lock()
+	return func() {
+		l.Unlock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if l.users--; l.users == 0 {
+			delete(c.held, init)
+		}
+	}
+}
 
 // handTerminals makes the terminals of the image, and adds them to what c inherits; the caller closes them.
 func (r *restorer) handTerminals(c *command) ([]*os.File, error) {
@@ -83,8 +119,7 @@ func (r *restorer) handTerminals(c *command) ([]*os.File, error) {
 	var made []*os.File
 	r.terminals = map[uint32]string{}
 	makeAll := func() {
-		making.Lock()
-		defer making.Unlock()
+		defer making.lock(r.init)()
 		for _, t := range all {
 			var sides []*os.File
 			if sides, err = t.makeIn(root); err != nil {

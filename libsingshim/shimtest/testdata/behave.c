@@ -242,6 +242,19 @@ static void check_alike(void)
 	write_file("file4.txt", O_TRUNC);
 }
 
+/* The working directory has another name, given by the process itself. */
+static void check_renamed(void)
+{
+	CHECK(!mkdir("d", 0755) && !chdir("d"));
+	write_file("before", O_TRUNC);
+	CHECK(!rename("../d", "../e"));
+	write_file("after", O_TRUNC);
+	CHECK(!chdir("..") && !mkdir("above", 0755) && !rename("e", "above/f") && !chdir("above/f"));
+	write_file("last", O_TRUNC);
+	CHECK(!renameat(AT_FDCWD, "../../above", AT_FDCWD, "../../over"));
+	write_file("end", O_TRUNC);
+}
+
 /* A child of vfork that changes its directory does not move its parent. */
 static void check_children(void)
 {
@@ -310,7 +323,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} cases[] = {
 		{ "errors", check_errors }, { "descriptors", check_descriptors }, { "storm", run_storm },
-		{ "children", check_children }, { "repeated", check_repeated }, { "alike", check_alike }, { "ends", check_ends }, { "refused", check_refused },
+		{ "children", check_children }, { "repeated", check_repeated }, { "alike", check_alike }, { "renamed", check_renamed }, { "ends", check_ends }, { "refused", check_refused },
 	};
 
 	for (size_t i = 0; argc == 2 && i < sizeof(cases) / sizeof(cases[0]); i++) {
