@@ -237,8 +237,10 @@ if stopped == 0:
     os.kill(os.getpid(), signal.SIGSTOP); os._exit(3)
 os.waitid(os.P_PID, stopped, os.WSTOPPED | os.WNOWAIT); os.waitid(os.P_PID, z, os.WEXITED | os.WNOWAIT)
 session = subprocess.Popen(['sleep', '1000'], start_new_session=True)
+def state(p): return open(f'/proc/{p}/stat').read().split()[2]
 def check():
-    states = [open(f'/proc/{p}/stat').read().split()[2] for p in (z, stopped)]
+    while state(stopped) == 'R': pass # the signal is there, and is taken when the process is next scheduled
+    states = [state(p) for p in (z, stopped)]
     return states, resource.getrlimit(resource.RLIMIT_NOFILE), os.nice(0), os.umask(0o027), os.getcwd() == WORK, os.environ['MARK'], os.getsid(session.pid) == session.pid, os.getgroups(), os.getresuid(), session.poll()`,
 
 	"terminal of its own": `
