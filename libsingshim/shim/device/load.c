@@ -154,10 +154,18 @@ void *sing_find_call(const char *name, const char *symbol)
 	return f;
 }
 
+/* Whether an address is in this library, which programs also find as libcuda.so.1. */
+static int is_ours(const void *address)
+{
+	Dl_info at, own;
+
+	return dladdr(address, &at) != 0 && dladdr((void *)sing_find_call, &own) != 0 && at.dli_fbase == own.dli_fbase;
+}
+
 /*
  * What the caller would have reached without this library: the first in the caller's own library and in what that needs. So each
  * of several libraries with a libcublas of its own, of another release perhaps, keeps its own. NULL for a program, which has
- * what is next, and for a library that needs none.
+ * what is next, for a library that needs none, and for a library that needs this one before.
  */
 void *sing_find_of_caller(const void *caller, const char *symbol)
 {
@@ -175,7 +183,7 @@ void *sing_find_of_caller(const void *caller, const char *symbol)
 	}
 	if (f == NULL)
 		dlerror();
-	return f;
+	return f != NULL && !is_ours(f) ? f : NULL;
 }
 
 /* The call of ours with this name that stands before one of NVRTC, nvJitLink or cuBLAS, or NULL. */
