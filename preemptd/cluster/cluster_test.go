@@ -426,20 +426,23 @@ func TestPower(t *testing.T) {
 	}
 }
 
+// lookAtProtection looks once, and returns what is known of a job.
+func lookAtProtection(t *testing.T, w *Watch, job int64) Protection {
+	t.Helper()
+	seen, err := w.Look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seen.Protected[job]
+}
+
 // A job that has just begun may have no capsule yet: it is asked about again, until it is clear that it has none.
 func TestJustBegun(t *testing.T) {
 	srv, p, w := newSite(t, "26.05.3")
 	now := at
 	w.Now = func() time.Time { return now }
 	srv.EditJob(2, func(j *slurmrest.Job) { j.StartTime = at.Add(-time.Second) })
-	look := func() Protection {
-		t.Helper()
-		seen, err := w.Look(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return seen.Protected[2]
-	}
+	look := func() Protection { return lookAtProtection(t, w, 2) }
 	twice := func() bool { look(); return look().Is }
 	if twice() || p.asked[2] != 2 || p.asked[1] != 1 {
 		t.Errorf("asked %v", p.asked)
@@ -491,19 +494,12 @@ func TestCapsulesLater(t *testing.T) {
 	}
 }
 
-// TestLedLater: a run whose capsules take longer than usual is asked about when a node leads it.
+// TestLedLater: a run with capsules that take longer than usual is asked about when a node leads it.
 func TestLedLater(t *testing.T) {
 	_, p, w := newSite(t, "26.05.3")
 	led := map[int64]Led{}
 	w.Led = func() map[int64]Led { return led }
-	look := func() Protection {
-		t.Helper()
-		seen, err := w.Look(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return seen.Protected[2]
-	}
+	look := func() Protection { return lookAtProtection(t, w, 2) }
 	p.protected[2] = false
 	if look(); look().Is || p.asked[2] != 1 {
 		t.Fatalf("asked %v", p.asked)

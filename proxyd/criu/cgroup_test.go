@@ -134,18 +134,14 @@ func TestCgroup(t *testing.T) {
 func TestRestoreOfKilledDaemon(t *testing.T) {
 	needCRIU(t)
 	ctx := testDeadline(t)
-	c := newCapsule(t)
-	r := c.runBash(counting)
-	r.expectLine("ready")
-	dir := newImageFolder(t)
-	img := dumpProgram(t, r.program, dir)
-	c.endCapsule()
+	img, dir := dumpCounting(t)
 
 	g := newCgroup(t)
-	c = newCapsule(t)
+	c := newCapsule(t)
 	if err := g.setFrozen(ctx, true); err != nil {
 		t.Fatal(err)
 	}
+	var r *running
 	for range 2 {
 		r = makePipes(t)
 		if err := Restore(ctx, img, Program{Init: c.initPID(), Cgroup: string(g)}, r.far, dir); err != nil {
@@ -208,12 +204,7 @@ func (broken) Read([]byte) (int, error) { return 0, errSource }
 func TestHostileSource(t *testing.T) {
 	needCRIU(t)
 	g := newCgroup(t)
-	c := newCapsule(t)
-	r := c.runBash(counting)
-	r.expectLine("ready")
-	dir := newImageFolder(t)
-	img := dumpProgram(t, r.program, dir)
-	c.endCapsule()
+	img, dir := dumpCounting(t)
 
 	type test struct {
 		src  Source
@@ -246,7 +237,7 @@ func TestHostileSource(t *testing.T) {
 		}
 		seen[name] = true
 	}
-	c = newCapsule(t)
+	c := newCapsule(t)
 	for name, test := range tests {
 		image, kind, _ := strings.Cut(name, " ")
 		if !seen[image] || strings.HasPrefix(image, "pages") && kind == "has other bytes" { // names that only a hash can tell
@@ -272,7 +263,7 @@ func TestHostileSource(t *testing.T) {
 	if err := g.setFrozen(testDeadline(t), false); err != nil {
 		t.Fatal(err)
 	}
-	r = c.restoreImage(img, dir)
+	r := c.restoreImage(img, dir)
 	r.askAndExpect("z", "1 z 101")
 }
 
@@ -304,13 +295,8 @@ func checkAlone(t testing.TB, c *capsule) {
 // TestCancelRestore: whenever the context ends, the restore has been done or nothing is left.
 func TestCancelRestore(t *testing.T) {
 	needCRIU(t)
+	img, dir := dumpCounting(t)
 	c := newCapsule(t)
-	r := c.runBash(counting)
-	r.expectLine("ready")
-	dir := newImageFolder(t)
-	img := dumpProgram(t, r.program, dir)
-	c.endCapsule()
-	c = newCapsule(t)
 	begin := time.Now()
 	c.restoreImage(img, dir)
 	usual := time.Since(begin)

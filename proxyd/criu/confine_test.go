@@ -145,17 +145,12 @@ func (o *restoreOnlooker) Open(name string) (io.ReadCloser, error) {
 // job's limits hold for criu's memory and processes, and Slurm's end of the job ends criu.
 func TestRestoreConfined(t *testing.T) {
 	needCRIU(t)
-	c := newCapsule(t)
-	r := c.runBash(counting)
-	r.expectLine("ready")
-	dir := newImageFolder(t)
-	img := dumpProgram(t, r.program, dir)
-	c.endCapsule()
+	img, dir := dumpCounting(t)
 
 	g := newCgroup(t)
-	c = newCapsule(t)
+	c := newCapsule(t)
 	o := &restoreOnlooker{Source: dir, t: t, init: c.initPID(), cgroups: map[string]bool{}}
-	r = makePipes(t)
+	r := makePipes(t)
 	if err := Restore(testDeadline(t), img, Program{Init: c.initPID(), Cgroup: string(g)}, r.far, o); err != nil {
 		explainTo(t, err)
 		t.Fatal(err)

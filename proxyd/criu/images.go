@@ -4,6 +4,7 @@
 package criu
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
@@ -56,6 +57,27 @@ func eachEntry(r io.Reader, magic uint32, f func(entry []byte) error) error {
 			return err
 		}
 	}
+}
+
+// maxRewritten bounds an image that is changed in memory: of descriptors, a million are about 20 MiB.
+const maxRewritten = 64 << 20
+
+// rewriteEntries returns an image with what change makes of each entry, and the size of the image before.
+func rewriteEntries(in io.Reader, magic uint32, change func(entry []byte) ([]byte, error)) (*bytes.Reader, int64, error) {
+	out := binary.LittleEndian.AppendUint32(nil, commonMagic)
+	out = binary.LittleEndian.AppendUint32(out, magic)
+	size := int64(len(out))
+	err := eachEntry(bufio.NewReader(in), magic, func(b []byte) error {
+		if size += 4 + int64(len(b)); size > maxRewritten {
+			return fmt.Errorf("%w: of more than %d bytes", errImage, maxRewritten)
+		}
+		b, err := change(b)
+		if err == nil {
+			out = appendEntry(out, b)
+		}
+		return err
+	})
+	return bytes.NewReader(out), size, err
 }
 
 // readTree reads a pstree image.

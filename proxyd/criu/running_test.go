@@ -164,6 +164,18 @@ func dumpProgram(t testing.TB, p Program, sink Sink) *Image {
 	return img
 }
 
+// dumpCounting runs the program that counts, in a capsule of its own, and returns its image and where that is.
+func dumpCounting(t testing.TB) (*Image, folder) {
+	t.Helper()
+	c := newCapsule(t)
+	r := c.runBash(counting)
+	r.expectLine("ready")
+	dir := newImageFolder(t)
+	img := dumpProgram(t, r.program, dir)
+	c.endCapsule()
+	return img, dir
+}
+
 func explainTo(t testing.TB, err error) {
 	var e *Error
 	if errors.As(err, &e) {

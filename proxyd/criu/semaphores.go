@@ -32,9 +32,6 @@ const (
 
 	descriptorsPrefix = "fdinfo-"
 
-	// maxDescriptors bounds an image of descriptors: a million are about 20 MiB.
-	maxDescriptors = 64 << 20
-
 	// maxSemaphores bounds the descriptors of such eventfds, each of which may be an eventfd for criu to inherit.
 	maxSemaphores = 4096
 )
@@ -193,27 +190,16 @@ func inheritSemaphore(m *fdinfo.FileEntry) {
 // placeDescriptors returns an image of descriptors as it is to be restored, and the size of the image before: those of
 // eventfds that criu inherits are of regular files.
 func (r *restorer) placeDescriptors(in io.Reader) (*bytes.Reader, int64, error) {
-	out := binary.LittleEndian.AppendUint32(nil, commonMagic)
-	out = binary.LittleEndian.AppendUint32(out, descriptorsMagic)
-	size := int64(len(out))
-	err := eachEntry(bufio.NewReader(in), descriptorsMagic, func(b []byte) error {
-		if size += 4 + int64(len(b)); size > maxDescriptors {
-			return fmt.Errorf("%w: of more than %d bytes", errImage, maxDescriptors)
-		}
+	return rewriteEntries(in, descriptorsMagic, func(b []byte) ([]byte, error) {
 		var m fdinfo.FdinfoEntry
 		// Kinds of files that a newer CRIU knows are none of ours.
 		if err := (proto.UnmarshalOptions{AllowPartial: true}).Unmarshal(b, &m); err != nil {
-			return fmt.Errorf("%w: %w", errImage, err)
+			return nil, fmt.Errorf("%w: %w", errImage, err)
 		}
-		if m.GetType() == fdinfo.FdTypes_EVENTFD && r.semaphores[m.GetId()] {
-			m.Type = fdinfo.FdTypes_REG.Enum()
-			var err error
-			if b, err = proto.Marshal(&m); err != nil {
-				return err
-			}
+		if m.GetType() != fdinfo.FdTypes_EVENTFD || !r.semaphores[m.GetId()] {
+			return b, nil
 		}
-		out = appendEntry(out, b)
-		return nil
+		m.Type = fdinfo.FdTypes_REG.Enum()
+		return proto.Marshal(&m)
 	})
-	return bytes.NewReader(out), size, err
 }

@@ -4,9 +4,7 @@
 package criu
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -230,26 +228,17 @@ func (r *restorer) nameForegrounds(in io.Reader) (*bytes.Reader, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	out := binary.LittleEndian.AppendUint32(nil, commonMagic)
-	out = binary.LittleEndian.AppendUint32(out, terminalsMagic)
-	size := int64(len(out))
-	err = eachEntry(bufio.NewReader(in), terminalsMagic, func(b []byte) error {
-		size += 4 + int64(len(b))
+	return rewriteEntries(in, terminalsMagic, func(b []byte) ([]byte, error) {
 		var m tty.TtyInfoEntry
 		if err := proto.Unmarshal(b, &m); err != nil {
-			return fmt.Errorf("%w: %w", errImage, err)
+			return nil, fmt.Errorf("%w: %w", errImage, err)
 		}
-		if m.GetSid() != 0 && !groups[m.GetPgrp()] {
-			m.Pgrp = proto.Uint32(m.GetSid())
-			var err error
-			if b, err = proto.Marshal(&m); err != nil {
-				return err
-			}
+		if m.GetSid() == 0 || groups[m.GetPgrp()] {
+			return b, nil
 		}
-		out = appendEntry(out, b)
-		return nil
+		m.Pgrp = proto.Uint32(m.GetSid())
+		return proto.Marshal(&m)
 	})
-	return bytes.NewReader(out), size, err
 }
 
 // newTerminal returns a terminal by the entries of its driving side.
@@ -315,7 +304,7 @@ func (t *madeTerminal) makeIn(root *os.File) ([]*os.File, error) {
 }
 
 // findMaker returns a descriptor (O_PATH) of the ptmx below a root. The path is the image's, and may be a user's file by
-// now, such as a pipe, whose open would wait: so what is not a ptmx is not opened.
+// now, such as a pipe, which would keep open(2) waiting: so what is not a ptmx is not opened.
 func (t *madeTerminal) findMaker(root *os.File) (int, error) {
 	how := &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,

@@ -125,7 +125,7 @@ type attempt struct {
 	holds     bool // other work of the space waits
 	site      splice.Site
 	plan      splice.Plan
-	spans     []splice.Span // whose bytes are in the record
+	spans     []splice.Span // memory with bytes that are in the record
 	record    splice.Record
 	read      uint64 // bytes, for the record
 	seen      accesses

@@ -183,8 +183,8 @@ func TestSpliceNoted(t *testing.T) {
 	}
 }
 
-// writingGraph makes a graph of a rank whose kernel writes another rank's memory, which the rank may do before or only after
-// that.
+// writingGraph makes a graph of a rank, with a kernel that writes another rank's memory. The rank is allowed to do that before
+// the graph is made, or only afterwards.
 func (r *spliceRank) writingGraph(to *spliceRank, allowedBefore bool) backend.Exec {
 	if allowedBefore {
 		r.failOn(r.AllowPeer(to.space))

@@ -323,7 +323,7 @@ func (r *InputRelay) Queue() (*io.SectionReader, error) {
 	return io.NewSectionReader(memoryFile(r.queue), r.at, size-r.at), nil
 }
 
-// Payer is the user for whom memory is taken, and the cgroup that counts it; "" is this daemon's own.
+// Payer is the user that memory is taken for, and the cgroup that counts it; "" is this daemon's own.
 type Payer struct {
 	UID, GID uint32
 	Cgroup   string

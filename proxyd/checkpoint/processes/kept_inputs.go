@@ -26,7 +26,7 @@ func (k *KeptInputs) Begin(attempt uint32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.attempt != attempt && !k.closed {
-		k.forget()
+		k.closeRelays()
 		k.attempt = attempt
 	}
 }
@@ -65,18 +65,19 @@ func (k *KeptInputs) Copy(attempt uint32, program string) (*InputRelay, error) {
 func (k *KeptInputs) Forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.forget()
+	k.closeRelays()
 }
 
 // Close is Forget, after which nothing is kept any more.
 func (k *KeptInputs) Close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.forget()
+	k.closeRelays()
 	k.closed = true
 }
 
-func (k *KeptInputs) forget() {
+// closeRelays closes and forgets all relays. The caller holds mu.
+func (k *KeptInputs) closeRelays() {
 	for _, r := range k.relays {
 		r.Close()
 	}

@@ -142,7 +142,7 @@ func (f *finder) hearMember(h heard, opened []Event) (n int) {
 		case e.Kind == Still:
 			f.still[h.member] = true
 			if f.state != nil {
-				f.state.holds(h.member)
+				f.state.noteHolding(h.member)
 			}
 		case f.state == nil: // the state begins when all members have opened the attempt
 			f.early = append(f.early, heard{member: h.member, events: []Event{*e}})

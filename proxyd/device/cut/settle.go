@@ -37,9 +37,9 @@ func (s *settlement) noteReport(who barrier.Rank, e *Event) {
 	s.reports[who], s.quiet[who] = all, e.Quiet
 }
 
-// holds notes that a device server holds its part of the cut without having been ordered to: a server of an earlier
+// noteHolding notes that a device server holds its part of the cut without having been ordered to: a server of an earlier
 // version carries out all collectives first.
-func (k *leaderState) holds(m int) {
+func (k *leaderState) noteHolding(m int) {
 	for r, who := range k.who {
 		if who.Member == m {
 			k.settled.gone[barrier.Rank(r)] = true

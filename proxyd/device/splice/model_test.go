@@ -152,7 +152,7 @@ func (w *world) step(r int) {
 			a := newAccess(&m.memory)
 			o.do(o.param, a)
 			if w.twist != staleCopy {
-				w.forget(m, w.pieces(&member{}, a.written))
+				w.forgetWritten(m, w.pieces(&member{}, a.written))
 			}
 			w.finish(r)
 			return
@@ -168,7 +168,7 @@ func (w *world) step(r int) {
 		m.seen, m.phase = newAccess(&m.memory), ran
 		o.do(o.param, m.seen)
 		if w.twist != staleRun {
-			w.forget(m, w.pieces(m, m.seen.written))
+			w.forgetWritten(m, w.pieces(m, m.seen.written))
 		}
 		if o.prints {
 			m.printed++
@@ -181,7 +181,7 @@ func (w *world) step(r int) {
 			m.memory[i] = v
 		}
 		if w.twist != staleTake {
-			w.hold(m, m.result.is)
+			w.holdResult(m, m.result.is)
 		}
 		m.result.Drop()
 		if w.taken++; m.plan.Parts != nil {
@@ -194,8 +194,8 @@ func (w *world) step(r int) {
 	}
 }
 
-// forget notes that pieces of a rank's memory were written.
-func (w *world) forget(m *member, pieces []Span) {
+// forgetWritten notes that pieces of a rank's memory were written.
+func (w *world) forgetWritten(m *member, pieces []Span) {
 	if w.twist != staleOverlap {
 		m.contents.ForgetWritten(pieces)
 		return
@@ -203,13 +203,13 @@ func (w *world) forget(m *member, pieces []Span) {
 	m.contents.held = slices.DeleteFunc(slices.Clone(m.contents.held), func(x heldContent) bool { return slices.Contains(pieces, x.at) })
 }
 
-// hold notes that pieces of a rank's memory hold a result.
-func (w *world) hold(m *member, result []heldContent) {
+// holdResult notes that pieces of a rank's memory hold a result.
+func (w *world) holdResult(m *member, result []heldContent) {
 	var pieces []Span
 	for _, x := range result {
 		pieces = append(pieces, x.at)
 	}
-	w.forget(m, pieces)
+	w.forgetWritten(m, pieces)
 	for _, x := range result {
 		m.contents.NoteContent(x.at, x.is)
 	}
@@ -286,7 +286,7 @@ func (w *world) learn(m *member, o *operation, r Rank) {
 		}
 	}
 	v.Hold()
-	w.hold(m, v.is)
+	w.holdResult(m, v.is)
 	w.results.Keep(r, m.record, len(w.ranks)-1, v)
 	v.Drop()
 }

@@ -50,7 +50,7 @@ func packAlong[T element](panel []T, s source, width, first, w, k, n int) {
 
 // loadElements reads elements that follow each other, from the element at on.
 func loadElements[T element](to []T, from []byte, at uint64, kind elementType) {
-	from = from[at*kind.size():][:uint64(len(to))*kind.size()]
+	from = from[at*kind.elementSize():][:uint64(len(to))*kind.elementSize()]
 	switch kind {
 	case float16s:
 		for i := range to {
@@ -67,7 +67,7 @@ func loadElements[T element](to []T, from []byte, at uint64, kind elementType) {
 
 // storeElements writes elements that follow each other, from the element at on.
 func storeElements[T element](to []byte, at uint64, kind elementType, from []T) {
-	to = to[at*kind.size():][:uint64(len(from))*kind.size()]
+	to = to[at*kind.elementSize():][:uint64(len(from))*kind.elementSize()]
 	switch kind {
 	case float16s:
 		for i, v := range from {

@@ -51,7 +51,7 @@ const (
 	float64s // of the kernel Double, which has no types
 )
 
-func (t elementType) size() uint64 {
+func (t elementType) elementSize() uint64 {
 	switch t {
 	case float32s:
 		return 4
@@ -121,7 +121,7 @@ func parseParams(kernel string, p []byte) (x product, ok bool) {
 		x.alpha = float64(math.Float32frombits(binary.LittleEndian.Uint32(p[alphaAt:])))
 		x.beta = float64(math.Float32frombits(binary.LittleEndian.Uint32(p[alphaAt+4:])))
 	}
-	for _, o := range x.operands() {
+	for _, o := range x.listOperands() {
 		if o.kind == unknownType || x.double != (o.kind == float64s) {
 			return x, false
 		}
@@ -129,8 +129,8 @@ func parseParams(kernel string, p []byte) (x product, ok bool) {
 	return x, x.m > 0 && x.n > 0
 }
 
-// operands are the matrices that the launch accesses, what is written last.
-func (x *product) operands() []*matrix {
+// listOperands returns the matrices that the launch accesses, what is written last.
+func (x *product) listOperands() []*matrix {
 	var out []*matrix
 	if x.k > 0 {
 		out = append(out, &x.a, &x.b)
@@ -147,10 +147,10 @@ func (x *product) operands() []*matrix {
 // findRange finds the memory of the matrix of the batch's product z; nil if it is not within a range, or not aligned.
 func (o *matrix) findRange(m *memory.Memory, z uint64) (*memory.Range, []byte) {
 	over, last := bits.Mul64(o.columns-1, o.leading)
-	if over != 0 || last > 1<<48 || o.at%o.kind.size() != 0 {
+	if over != 0 || last > 1<<48 || o.at%o.kind.elementSize() != 0 {
 		return nil, nil
 	}
-	at, size := o.at+z*o.stride*o.kind.size(), (last+o.rows)*o.kind.size()
+	at, size := o.at+z*o.stride*o.kind.elementSize(), (last+o.rows)*o.kind.elementSize()
 	r := m.FindRange(at, size)
 	if r == nil {
 		return nil, nil

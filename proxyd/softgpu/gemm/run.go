@@ -48,7 +48,7 @@ func findMembers(x *product, l *Launch) ([]batchMember, bool) {
 	out := make([]batchMember, l.Grid[2])
 	for z := range out {
 		w := &out[z]
-		for _, o := range x.operands() {
+		for _, o := range x.listOperands() {
 			r, b := o.findRange(l.Memory, uint64(z))
 			if r == nil || o == &x.d && r.ReadOnly {
 				return nil, false
@@ -132,7 +132,7 @@ func (w *work) runBlocks(ctx context.Context) {
 		if at.row >= w.x.m || at.column >= w.x.n {
 			continue
 		}
-		t.multiply(at)
+		t.multiplyTile(at)
 		if w.l.Issued != nil {
 			w.l.Issued.Add(min(tileRows, w.x.m-at.row) * min(tileColumns, w.x.n-at.column) * w.x.k / 256)
 		}

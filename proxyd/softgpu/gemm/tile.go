@@ -47,7 +47,7 @@ func newTile64(w *work) runner {
 	return newTile(w, w.by.multiply64, w.by.finish64)
 }
 
-type runner interface{ multiply(at place) }
+type runner interface{ multiplyTile(at place) }
 
 func newTile[T element](w *work, multiply func(n int, a, b, sums *T), finish func(n int, result, sums, old, bias *T, alpha, beta T)) runner {
 	t := &tile[T]{w: w, rows: panelBytes / sizeOf[T](), alpha: T(w.x.alpha), beta: T(w.x.beta), multiplyPanels: multiply, finishColumn: finish}
@@ -64,8 +64,8 @@ func newTile[T element](w *work, multiply func(n int, a, b, sums *T), finish fun
 	return t
 }
 
-// multiply computes a tile.
-func (t *tile[T]) multiply(at place) {
+// multiplyTile computes the tile of D at a place.
+func (t *tile[T]) multiplyTile(at place) {
 	x, m := t.w.x, &t.w.members[at.member]
 	rows, columns := int(min(tileRows, x.m-at.row)), int(min(tileColumns, x.n-at.column))
 	has := t.kept && t.held.column == at.column && t.held.member == at.member
