@@ -68,154 +68,81 @@ GLOBL nan64<>(SB), RODATA|NOPTR, $8
 	VFMADD231PD Y0, T, X \
 	VFMADD231PD Y1, T, Y
 
+// MULTIPLY is a function that adds n products to the sums. A k of the A panel is in two registers, P and Q, of half bytes
+// each; a k of the B panel is of step bytes.
+#define MULTIPLY(EACH, ADD, half, step, P, Q) \
+	MULTIPLY_ARGS         \
+	EACH(LOAD)            \
+	TESTQ CX, CX          \
+	JZ    done            \
+next:                     \
+	VMOVUPS (SI), P       \
+	VMOVUPS half(SI), Q   \
+	EACH(ADD)             \
+	ADDQ $128, SI         \
+	ADDQ $step, DI        \
+	DECQ CX               \
+	JNZ  next             \
+done:                     \
+	EACH(STORE)           \
+	VZEROUPPER            \
+	RET
+
+// FINISH is a function that makes a column of D, of n elements, from sums, C (old) and bias, which may be none (0). A register
+// has per elements. A NaN is the one that the PTX has.
+#define FINISH(per, MUL, FMA, ADD, MOVE, COMPARE, BLEND) \
+	MOVQ n+0(FP), CX       \
+	MOVQ result+8(FP), DI  \
+	MOVQ sums+16(FP), SI   \
+	MOVQ old+24(FP), DX    \
+	MOVQ bias+32(FP), BX   \
+	XORQ AX, AX            \
+next:                      \
+	MUL   (SI)(AX*1), Y8, Y0 \
+	TESTQ DX, DX           \
+	JZ    added            \
+	MOVE  (DX)(AX*1), Y1   \
+	FMA   Y1, Y9, Y0       \
+added:                     \
+	TESTQ BX, BX           \
+	JZ    biased           \
+	ADD   (BX)(AX*1), Y0, Y0 \
+biased:                    \
+	COMPARE $3, Y0, Y0, Y2 \
+	BLEND Y2, Y10, Y0, Y0  \
+	MOVE  Y0, (DI)(AX*1)   \
+	ADDQ  $32, AX          \
+	SUBQ  $per, CX         \
+	JNZ   next             \
+	VZEROUPPER             \
+	RET
+
 // func multiplyAVX512F32(n int, a, b, sums *float32)
 TEXT ·multiplyAVX512F32(SB), NOSPLIT, $0-32
-	MULTIPLY_ARGS
-	EACH_OF_12(LOAD)
-	TESTQ CX, CX
-	JZ   done
-
-next:
-	VMOVUPS (SI), Z0
-	VMOVUPS 64(SI), Z1
-	EACH_OF_12(ADD512F32)
-	ADDQ $128, SI
-	ADDQ $48, DI
-	DECQ CX
-	JNZ  next
-
-done:
-	EACH_OF_12(STORE)
-	VZEROUPPER
-	RET
+	MULTIPLY(EACH_OF_12, ADD512F32, 64, 48, Z0, Z1)
 
 // func multiplyAVX512F64(n int, a, b, sums *float64)
 TEXT ·multiplyAVX512F64(SB), NOSPLIT, $0-32
-	MULTIPLY_ARGS
-	EACH_OF_12(LOAD)
-	TESTQ CX, CX
-	JZ   done
-
-next:
-	VMOVUPS (SI), Z0
-	VMOVUPS 64(SI), Z1
-	EACH_OF_12(ADD512F64)
-	ADDQ $128, SI
-	ADDQ $96, DI
-	DECQ CX
-	JNZ  next
-
-done:
-	EACH_OF_12(STORE)
-	VZEROUPPER
-	RET
+	MULTIPLY(EACH_OF_12, ADD512F64, 64, 96, Z0, Z1)
 
 // func multiplyAVX2F32(n int, a, b, sums *float32)
 TEXT ·multiplyAVX2F32(SB), NOSPLIT, $0-32
-	MULTIPLY_ARGS
-	EACH_OF_6(LOAD)
-	TESTQ CX, CX
-	JZ   done
-
-next:
-	VMOVUPS (SI), Y0
-	VMOVUPS 32(SI), Y1
-	EACH_OF_6(ADD256F32)
-	ADDQ $128, SI
-	ADDQ $48, DI
-	DECQ CX
-	JNZ  next
-
-done:
-	EACH_OF_6(STORE)
-	VZEROUPPER
-	RET
+	MULTIPLY(EACH_OF_6, ADD256F32, 32, 48, Y0, Y1)
 
 // func multiplyAVX2F64(n int, a, b, sums *float64)
 TEXT ·multiplyAVX2F64(SB), NOSPLIT, $0-32
-	MULTIPLY_ARGS
-	EACH_OF_6(LOAD)
-	TESTQ CX, CX
-	JZ   done
-
-next:
-	VMOVUPS (SI), Y0
-	VMOVUPS 32(SI), Y1
-	EACH_OF_6(ADD256F64)
-	ADDQ $128, SI
-	ADDQ $96, DI
-	DECQ CX
-	JNZ  next
-
-done:
-	EACH_OF_6(STORE)
-	VZEROUPPER
-	RET
+	MULTIPLY(EACH_OF_6, ADD256F64, 32, 96, Y0, Y1)
 
 // func finishAVX2F32(n int, result, sums, old, bias *float32, alpha, beta float32)
 TEXT ·finishAVX2F32(SB), NOSPLIT, $0-48
-	MOVQ n+0(FP), CX
-	MOVQ result+8(FP), DI
-	MOVQ sums+16(FP), SI
-	MOVQ old+24(FP), DX
-	MOVQ bias+32(FP), BX
 	VBROADCASTSS alpha+40(FP), Y8
 	VBROADCASTSS beta+44(FP), Y9
 	VBROADCASTSS nan32<>(SB), Y10
-	XORQ AX, AX
-
-next:
-	VMULPS (SI)(AX*1), Y8, Y0
-	TESTQ DX, DX
-	JZ    added
-	VMOVUPS (DX)(AX*1), Y1
-	VFMADD231PS Y1, Y9, Y0
-
-added:
-	TESTQ BX, BX
-	JZ    biased
-	VADDPS (BX)(AX*1), Y0, Y0
-
-biased:
-	VCMPPS $3, Y0, Y0, Y2
-	VBLENDVPS Y2, Y10, Y0, Y0
-	VMOVUPS Y0, (DI)(AX*1)
-	ADDQ $32, AX
-	SUBQ $8, CX
-	JNZ  next
-	VZEROUPPER
-	RET
+	FINISH(8, VMULPS, VFMADD231PS, VADDPS, VMOVUPS, VCMPPS, VBLENDVPS)
 
 // func finishAVX2F64(n int, result, sums, old, bias *float64, alpha, beta float64)
 TEXT ·finishAVX2F64(SB), NOSPLIT, $0-56
-	MOVQ n+0(FP), CX
-	MOVQ result+8(FP), DI
-	MOVQ sums+16(FP), SI
-	MOVQ old+24(FP), DX
-	MOVQ bias+32(FP), BX
 	VBROADCASTSD alpha+40(FP), Y8
 	VBROADCASTSD beta+48(FP), Y9
 	VBROADCASTSD nan64<>(SB), Y10
-	XORQ AX, AX
-
-next:
-	VMULPD (SI)(AX*1), Y8, Y0
-	TESTQ DX, DX
-	JZ    added
-	VMOVUPD (DX)(AX*1), Y1
-	VFMADD231PD Y1, Y9, Y0
-
-added:
-	TESTQ BX, BX
-	JZ    biased
-	VADDPD (BX)(AX*1), Y0, Y0
-
-biased:
-	VCMPPD $3, Y0, Y0, Y2
-	VBLENDVPD Y2, Y10, Y0, Y0
-	VMOVUPD Y0, (DI)(AX*1)
-	ADDQ $32, AX
-	SUBQ $4, CX
-	JNZ  next
-	VZEROUPPER
-	RET
+	FINISH(4, VMULPD, VFMADD231PD, VADDPD, VMOVUPD, VCMPPD, VBLENDVPD)
