@@ -54,10 +54,11 @@ _Static_assert(sizeof(struct sing_ask) == 24, "layout");
 
 /*
  * What computes the products of matrices that a program has cuBLAS compute on software GPUs: SING_BLAS_NATIVE for the software
- * GPU, anything else for the vendor's library. A process that is restored has what it began with.
+ * GPU, SING_BLAS_VENDOR or nothing for the vendor's library. A process that is restored has what it began with.
  */
 #define SING_BLAS_ENV "SINGULARITY_SLURM_BLAS"
 #define SING_BLAS_NATIVE "native"
+#define SING_BLAS_VENDOR "vendor"
 
 struct sing_welcome {
 	int32_t error; /* an errno, ERESTART: ask again; or 0: then the ring comes with the answer */

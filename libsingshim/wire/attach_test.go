@@ -52,7 +52,7 @@ func TestAttachLayout(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("not in attach.h: %v", want)
 	}
-	for _, name := range []string{DeviceEnv, NamesEnv, BlasEnv, BlasNative} {
+	for _, name := range []string{DeviceEnv, NamesEnv, BlasEnv, BlasNative, BlasVendor} {
 		if !strings.Contains(string(header), `"`+name+`"`) {
 			t.Errorf("attach.h has no %s", name)
 		}

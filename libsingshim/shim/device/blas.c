@@ -5,7 +5,7 @@
  * Calls of cuBLAS and cuBLASLt that multiply matrices of real numbers. If the user has chosen so, and the device is a software
  * GPU, product.c launches the product; else, and for arguments that product.c does not cover, the vendor's function of the same
  * name does what it does. Handles, streams, workspaces, descriptors and algorithms are the vendor's. All other calls of the two
- * libraries are left alone, and what they call of each other.
+ * libraries are left alone. What cuBLAS calls of cuBLASLt comes here as well.
  */
 #define _GNU_SOURCE
 #include "../../wire/attach.h"
@@ -126,7 +126,7 @@ static bool launch_product(const void *caller, handle_t handle, int op_a, int op
 		const void *const caller = __builtin_return_address(0); \
 		__typeof__(name) *const next = NEXT("libcublas", name); \
 		int status; \
-		if (sing_products_chosen()) { \
+		if (handle != NULL && sing_products_chosen()) { \
 			struct sing_product p = { .m = m, .n = n, .k = k, .alpha = alpha, .beta = beta, __VA_ARGS__ }; \
 			if (launch_product(caller, handle, op_a, op_b, &p, compute, &status)) \
 				return status; \

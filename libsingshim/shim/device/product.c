@@ -45,8 +45,13 @@ static bool choose_products(void)
 {
 	const char *value = getenv(SING_BLAS_ENV);
 
-	if (value == NULL || strcmp(value, SING_BLAS_NATIVE) != 0)
+	if (value == NULL || *value == 0 || strcmp(value, SING_BLAS_VENDOR) == 0)
 		return false;
+	if (strcmp(value, SING_BLAS_NATIVE) != 0) {
+		sing_say("cuBLAS: %s is %s, which is neither %s nor %s: the vendor's library has the matrix products", SING_BLAS_ENV, value,
+			 SING_BLAS_NATIVE, SING_BLAS_VENDOR);
+		return false;
+	}
 	if (sing_is_software()) {
 		sing_say("cuBLAS: matrix products are computed by the software GPU, in an order of its own (%s=%s)", SING_BLAS_ENV, value);
 		return true;
