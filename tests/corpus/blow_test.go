@@ -117,14 +117,7 @@ var strikes = map[kind]func(context.Context, hit) error{
 		if err := waitWhile(ctx, time.Until(h.tick.Add(-tickJitter))); err != nil {
 			return err
 		}
-		err := h.c.Scontrol(ctx, "update", "JobId="+h.victim.nameForSlurm(), "EndTime=now")
-		for try := 1; err != nil && strings.Contains(err.Error(), "Invalid time") && try < 5; try++ {
-			// It has started in this very second.
-			if err := waitWhile(ctx, 300*time.Millisecond); err != nil {
-				return err
-			}
-			err = h.c.Scontrol(ctx, "update", "JobId="+h.victim.nameForSlurm(), "EndTime=now")
-		}
+		err := h.c.endTimeLimit(ctx, h.victim.nameForSlurm())
 		if err != nil && strings.Contains(err.Error(), "already finished") {
 			return errMissed
 		}

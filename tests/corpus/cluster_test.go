@@ -242,6 +242,21 @@ const tickJitter = 2200 * time.Millisecond
 
 var exhausted = regexp.MustCompile(`(?m)^\[([0-9T:.-]+)\] Time limit exhausted for JobId=(\d+)`)
 
+// endTimeLimit lets the time of a running job be over now. Slurm refuses that in the very second of the job's start.
+func (c *cluster) endTimeLimit(ctx context.Context, job string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("Slurm takes no time limit"))
+	defer cancel()
+	for {
+		err := c.Scontrol(ctx, "update", "JobId="+job, "EndTime=now")
+		if err == nil || !strings.Contains(err.Error(), "Invalid time") {
+			return err
+		}
+		if waitWhile(ctx, 300*time.Millisecond) != nil {
+			return err
+		}
+	}
+}
+
 // nextTick lets the time of a job run out, in a lane that is free for it, and returns when
 // slurmctld will look again. The period is not so exact that an older answer would do.
 func (c *cluster) nextTick(ctx context.Context, lane int) (time.Time, error) {
@@ -256,7 +271,7 @@ func (c *cluster) nextTick(ctx context.Context, lane int) (time.Time, error) {
 		return len(jobs) == 1 && jobs[0].state == "RUNNING", nil
 	})
 	if err == nil {
-		err = c.Scontrol(ctx, "update", "JobId="+id, "EndTime=now")
+		err = c.endTimeLimit(ctx, id)
 	}
 	if err == nil {
 		err = c.board.waitFor(ctx, id, "time limit", func(jobs []job) (bool, error) { return jobs[0].state != "RUNNING", nil })

@@ -109,34 +109,13 @@ func (c *cluster) saveEvidence(dir string, j *job) error {
 	return nil
 }
 
-// findProcess finds a daemon of a host by its command line, as this machine counts.
-func (c *cluster) findProcess(host string, command ...string) (int, error) {
-	want := strings.Join(command, "\x00") + "\x00"
-	all, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		return 0, err
-	}
-	for _, dir := range all {
-		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-		if err != nil || string(line) != want {
-			continue
-		}
-		name, _ := os.ReadFile(filepath.Join(dir, "root/etc/hostname"))
-		conf, _ := os.ReadFile(filepath.Join(dir, "root/etc/slurm/slurm.conf"))
-		if strings.TrimSpace(string(name)) == host && bytes.Contains(conf, []byte("ClusterName="+c.Name+"\n")) {
-			return strconv.Atoi(filepath.Base(dir))
-		}
-	}
-	return 0, fmt.Errorf("no %s on %s", strings.Join(command, " "), host)
-}
-
 func (c *cluster) findProxyd(host string) (int, error) {
-	return c.findProcess(host, "proxyd", "daemon")
+	return c.FindProcess(host, "proxyd", "daemon")
 }
 
 // killDaemon ends a daemon as a bug would.
 func (c *cluster) killDaemon(host string, command ...string) error {
-	pid, err := c.findProcess(host, command...)
+	pid, err := c.FindProcess(host, command...)
 	if err != nil {
 		return err
 	}

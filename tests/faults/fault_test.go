@@ -95,7 +95,7 @@ func killDaemonOf(where func(*scene) string, command ...string) func(context.Con
 // stopDaemonOf ends a daemon in order, as systemctl stop does: slurmctld writes down what it knows.
 func stopDaemonOf(where func(*scene) string, command ...string) func(context.Context, *scene) error {
 	return func(ctx context.Context, s *scene) error {
-		pid, err := s.c.findProcess(where(s), command...)
+		pid, err := s.c.FindProcess(where(s), command...)
 		if err != nil {
 			return err
 		}

@@ -85,7 +85,8 @@ func (c *cluster) submitJob(ctx context.Context, name string, gpus bool) (*job, 
 	if err := j.waitForCounting(ctx, 4*time.Minute); err != nil {
 		is, unknown := j.readState(ctx)
 		hosts, _ := c.Exec(ctx, "ctl", "root", "sinfo", "--noheader", "--Node", "--format=%N %T %E")
-		return j, errors.Join(fmt.Errorf("%w: %s; nodes:\n%s", err, is, hosts), unknown)
+		log, _ := os.ReadFile(filepath.Join(folder, "log"))
+		return j, errors.Join(fmt.Errorf("%w: %s; its log:\n%s\nnodes:\n%s", err, is, log, hosts), unknown)
 	}
 	return j, nil
 }

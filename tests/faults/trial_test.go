@@ -71,7 +71,7 @@ func (c *cluster) runTrial(ctx context.Context, t trial, seed uint64) (o outcome
 		})
 	}
 	if broken == nil {
-		broken = s.waitForStateSave(ctx)
+		broken = s.c.WaitForStateSave(ctx, s.j.id)
 	}
 	if broken == nil {
 		o, broken = s.playTrial(ctx, t)
@@ -86,23 +86,6 @@ func (c *cluster) runTrial(ctx context.Context, t trial, seed uint64) (o outcome
 	clear, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 	defer cancel()
 	return o, errors.Join(broken, s.removeLeftovers(clear))
-}
-
-// waitForStateSave returns when slurmctld has written down that the job runs. One that is killed
-// before has forgotten it, and that is nobody's fault but its own.
-func (s *scene) waitForStateSave(ctx context.Context) error {
-	pid, err := s.c.findProcess("ctl", "slurmctld", "-D", "-i")
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	if err := s.c.Scontrol(ctx, "update", "JobId="+s.j.id, "Nice=1"); err != nil {
-		return err
-	}
-	return waitFor(ctx, 30*time.Second, func() (bool, string) {
-		st, err := os.Stat(fmt.Sprintf("/proc/%d/root/var/spool/slurmctld/job_state", pid))
-		return err == nil && st.ModTime().After(began), "slurmctld does not save its state"
-	})
 }
 
 // removeLeftovers ends what a failed trial has left.
@@ -136,7 +119,7 @@ func (s *scene) playTrial(ctx context.Context, t trial) (outcome, error) {
 		if err := s.j.waitUntilRequeued(ctx); err != nil {
 			return o, err
 		}
-		if err := s.waitForStateSave(ctx); err != nil {
+		if err := s.c.WaitForStateSave(ctx, s.j.id); err != nil {
 			return o, err
 		}
 	}

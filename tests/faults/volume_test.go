@@ -78,7 +78,7 @@ func (v *volume) restoreStores(ctx context.Context) error {
 // runWithin runs do in a node's mount namespace. Unless before is nil it gets a copy of the
 // volume's mount, taken outside.
 func (c *cluster) runWithin(host string, before func() error, do func(tree int) error) error {
-	pid, err := c.findProcess(host, "slurmd", "-D")
+	pid, err := c.FindProcess(host, "slurmd", "-D")
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ var kills = []harm{
 		return w.signalProcess(unix.SIGKILL, "ctl", "slurmrestd", "-a", "rest_auth/local")
 	}},
 	{name: "slurmctld", once: true, hit: func(ctx context.Context, w *world, c *counter) error {
-		return errors.Join(w.waitForStateSave(ctx, c.id), w.signalProcess(unix.SIGKILL, "ctl", "slurmctld", "-D", "-i"))
+		return errors.Join(w.WaitForStateSave(ctx, fmt.Sprint(c.id)), w.signalProcess(unix.SIGKILL, "ctl", "slurmctld", "-D", "-i"))
 	}},
 	{name: "proxyd", once: true, hit: func(ctx context.Context, w *world, c *counter) error {
 		return w.signalProcess(unix.SIGKILL, c.leaderNode(ctx), "proxyd", "daemon")

@@ -167,7 +167,7 @@ var events = []event{
 func (s *storm) savedByAny(ctx context.Context) error {
 	var errs []error
 	for _, c := range s.jobs {
-		err := s.waitForStateSave(ctx, c.id)
+		err := s.WaitForStateSave(ctx, fmt.Sprint(c.id))
 		if err == nil {
 			return nil
 		}

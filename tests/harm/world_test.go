@@ -6,14 +6,12 @@
 package harm
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,29 +67,8 @@ func (w *world) runAsRoot(ctx context.Context, command ...string) (string, error
 	return w.Exec(ctx, "ctl", "root", command...)
 }
 
-// findProcess finds a program of a host by the first words of its command line.
-func (w *world) findProcess(host string, command ...string) (int, error) {
-	want := strings.Join(command, "\x00") + "\x00"
-	all, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		return 0, err
-	}
-	for _, dir := range all {
-		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-		if err != nil || !strings.HasPrefix(string(line), want) {
-			continue
-		}
-		name, _ := os.ReadFile(filepath.Join(dir, "root/etc/hostname"))
-		conf, _ := os.ReadFile(filepath.Join(dir, "root/etc/slurm/slurm.conf"))
-		if strings.TrimSpace(string(name)) == host && bytes.Contains(conf, []byte("ClusterName="+w.Name+"\n")) {
-			return strconv.Atoi(filepath.Base(dir))
-		}
-	}
-	return 0, fmt.Errorf("no %s on %s", strings.Join(command, " "), host)
-}
-
 func (w *world) signalProcess(sig unix.Signal, host string, command ...string) error {
-	pid, err := w.findProcess(host, command...)
+	pid, err := w.FindProcess(host, command...)
 	if err != nil {
 		return err
 	}
@@ -228,23 +205,6 @@ func (w *world) healAll(ctx context.Context) error {
 		_ = w.Scontrol(ctx, "update", "NodeName="+n, "State=RESUME") // refused if it is in service
 	}
 	return errors.Join(errs...)
-}
-
-// waitForStateSave returns when slurmctld has written down what it knows. What one that is killed
-// before has forgotten is nobody's fault but its own.
-func (w *world) waitForStateSave(ctx context.Context, job int64) error {
-	pid, err := w.findProcess("ctl", "slurmctld", "-D", "-i")
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	if err := w.Scontrol(ctx, "update", fmt.Sprintf("JobId=%d", job), fmt.Sprintf("Nice=%d", 1+began.UnixNano()%100)); err != nil {
-		return err
-	}
-	return waitFor(ctx, time.Minute, func() (bool, string) {
-		st, err := os.Stat(fmt.Sprintf("/proc/%d/root/var/spool/slurmctld/job_state", pid))
-		return err == nil && st.ModTime().After(began), "slurmctld does not save its state"
-	})
 }
 
 // waitFor waits until ok says yes; its error has what it says last.
