@@ -139,9 +139,15 @@ func inputOf(lc *localCapsule, p capsule.Program, attempt uint32) programInput {
 	return programInput{lc, p, lc.note.wardenOf(p.Name), attempt}
 }
 
+// payer has the memory of the program's input counted: the cgroup of the warden.
+func (in programInput) payer() processes.Payer {
+	rec := in.lc.j.run.Snapshot().Record
+	return processes.Payer{UID: rec.UID, GID: rec.GID, Cgroup: processes.OwnCgroup(in.lc.j.c.Cgroups, in.warden)}
+}
+
 // keepRelay keeps what the program's warden has, before the end of the warden is no end of the program any more.
 func (in programInput) keepRelay() error {
-	relay, err := processes.OpenInputRelay(in.warden, in.program.Stdio[0])
+	relay, err := processes.OpenInputRelay(in.warden, in.program.Stdio[0], in.payer())
 	if err == nil && relay != nil {
 		err = in.lc.inputs.Keep(in.attempt, in.program.Name, relay)
 	}
@@ -184,7 +190,7 @@ func (in programInput) settleInput(ctx context.Context, relay *processes.InputRe
 			return err
 		}
 		var err error
-		if more, err = relay.Settle(); err != nil {
+		if more, err = relay.Settle(ctx); err != nil {
 			return err
 		}
 	}
@@ -232,7 +238,7 @@ func (in programInput) restoreInput(ctx context.Context, src streamSource, was *
 	if was.Input == 0 && !was.InputEnded {
 		return nil
 	}
-	relay, err := processes.OpenInputRelay(in.warden, in.program.Stdio[0])
+	relay, err := processes.OpenInputRelay(in.warden, in.program.Stdio[0], in.payer())
 	if err != nil {
 		return err
 	}
@@ -258,9 +264,7 @@ func (in programInput) fillQueue(ctx context.Context, relay *processes.InputRela
 		return err
 	}
 	defer r.Close()
-	j := in.lc.j
-	rec := j.run.Snapshot().Record
-	n, err := relay.Fill(ctx, r, processes.Payer{UID: rec.UID, GID: rec.GID, Cgroup: processes.OwnCgroup(j.c.Cgroups, in.warden)})
+	n, err := relay.Fill(ctx, r)
 	if err == nil && n != was.Input {
 		err = fmt.Errorf("%d bytes were saved, and %d are there", was.Input, n)
 	}

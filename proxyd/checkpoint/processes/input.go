@@ -10,11 +10,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,33 +29,32 @@ import (
 // (KeptInputs), and Settle does what is left of the warden's work.
 type InputRelay struct {
 	warden, stepd Process
+	payer         Payer
 	from          int // -1 after the end of the input
 	queue         int
 	at            int64  // where the queue's first byte is in its file
 	info          string // path that says where that is now
 	over          bool   // nothing comes after what is in the queue
 	settled       bool   // at is right also after the end of the warden
+	taken         int64  // how many bytes takeRest has moved
 }
 
 // queueLink is the queue among the descriptors of a warden.
 const queueLink = "/memfd:sing-input (deleted)"
 
-const (
-	// maxQueue bounds what is saved of a queue; a warden keeps no more.
-	maxQueue = 64 << 20
-	// wardenDescriptors bounds the descriptors of a warden that are looked at. A warden has some ten; its user may have
-	// given the process any number.
-	wardenDescriptors = 1024
-)
+// wardenDescriptors bounds the descriptors of a warden that are looked at. A warden has some ten; its user may have
+// given the process any number.
+const wardenDescriptors = 1024
 
-// OpenInputRelay returns what a warden has. pipe is the program's standard input, as in Program.Stdio.
+// OpenInputRelay returns what a warden has. pipe is the program's standard input, as in Program.Stdio; payer has what is
+// written into the queue counted.
 // The result is nil if the warden passes nothing on: the program's input is no pipe or at its end, or the
 // warden is of an older release, or has ended.
-func OpenInputRelay(warden Process, pipe string) (*InputRelay, error) {
+func OpenInputRelay(warden Process, pipe string, payer Payer) (*InputRelay, error) {
 	if warden.PID == 0 || !strings.HasPrefix(pipe, "pipe:[") {
 		return nil, nil
 	}
-	r := &InputRelay{warden: warden, from: -1, queue: -1}
+	r := &InputRelay{warden: warden, payer: payer, from: -1, queue: -1}
 	err := r.openDescriptors(fmt.Sprintf("/proc/%d", warden.PID), pipe)
 	if err == nil {
 		r.stepd, err = parentOf(warden)
@@ -224,14 +220,17 @@ var errInputCut = errors.New("slurmstepd has ended before the input has")
 // warden must have had nothing to do since. Where Slurm has killed the warden, Settle moves what the warden has left
 // in slurmstepd's pipe into the queue. more is true if there was something: slurmstepd may have sent more
 // since then, and Settle is to be called again.
-func (r *InputRelay) Settle() (more bool, err error) {
+func (r *InputRelay) Settle(ctx context.Context) (more bool, err error) {
 	at, _, err := positionOf(r.info)
 	if !r.warden.HasEnded() {
 		if err != nil {
 			return false, err
 		}
+		if _, err := r.checkQueue(at); err != nil {
+			return false, err
+		}
 		r.at, r.settled = at, true
-	} else if more, err = r.takeRest(); more || err != nil {
+	} else if more, err = r.takeRest(ctx); more || err != nil {
 		return more, err
 	}
 	ended := r.HasEnded()
@@ -240,29 +239,6 @@ func (r *InputRelay) Settle() (more bool, err error) {
 	}
 	r.over = ended
 	return false, nil
-}
-
-// takeRest moves what is in slurmstepd's pipe into the queue, and tells whether that was something. The warden has ended.
-func (r *InputRelay) takeRest() (bool, error) {
-	size, err := r.queueSize()
-	if err != nil {
-		return false, err
-	}
-	if !r.settled && size > 0 {
-		return false, errors.New("sing-warden was killed before all was in the queue")
-	}
-	if !r.settled { // the warden cuts a queue with nothing left in it
-		r.at, r.settled = 0, true
-	}
-	room := maxQueue - (size - r.at)
-	if r.from < 0 || r.over || room <= 0 {
-		return false, nil
-	}
-	n, err := unix.Splice(r.from, nil, r.queue, &size, int(room), unix.SPLICE_F_NONBLOCK)
-	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
-		return errors.Is(err, unix.EINTR), nil
-	}
-	return n > 0, os.NewSyscallError("splice", err)
 }
 
 // Copy returns a relay with descriptors of its own. The caller closes the copy.
@@ -303,101 +279,6 @@ func (r *InputRelay) HasEnded() bool {
 	p := []unix.PollFd{{Fd: int32(r.from), Events: unix.POLLIN}}
 	_, err := unix.Poll(p, 0)
 	return err == nil && p[0].Revents == unix.POLLHUP // no writer, and nothing to read
-}
-
-func (r *InputRelay) queueSize() (int64, error) {
-	var st unix.Stat_t
-	err := unix.Fstat(r.queue, &st)
-	return st.Size, os.NewSyscallError("fstat", err)
-}
-
-// Queue returns what is in the queue, as Settle has found it.
-func (r *InputRelay) Queue() (*io.SectionReader, error) {
-	size, err := r.queueSize()
-	if err != nil {
-		return nil, err
-	}
-	if r.at < 0 || r.at > size || size-r.at > maxQueue {
-		return nil, fmt.Errorf("the queue's file is of %d bytes, and begins at %d", size, r.at)
-	}
-	return io.NewSectionReader(memoryFile(r.queue), r.at, size-r.at), nil
-}
-
-// Payer is the user that memory is taken for, and the cgroup that counts it; "" is this daemon's own.
-type Payer struct {
-	UID, GID uint32
-	Cgroup   string
-}
-
-// Fill puts what was in the queue of another warden into this one's, which must be empty, before the warden
-// is told that its program has been restored. It returns how many bytes that was.
-//
-// The kernel counts memory for the process that writes first. So a process of the user writes, in the job's cgroup: else
-// the tasks of a node could have this daemon pay for 64 MiB each.
-func (r *InputRelay) Fill(ctx context.Context, from io.Reader, payer Payer) (int64, error) {
-	from = io.LimitReader(from, maxQueue)
-	if payer.Cgroup == "" {
-		return io.Copy(io.NewOffsetWriter(memoryFile(r.queue), 0), from)
-	}
-	group, err := os.Open(payer.Cgroup)
-	if err != nil {
-		return 0, err
-	}
-	defer group.Close()
-	fd, err := unix.FcntlInt(uintptr(r.queue), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return 0, os.NewSyscallError("fcntl", err)
-	}
-	queue := os.NewFile(uintptr(fd), "queue")
-	defer queue.Close()
-	cmd := exec.CommandContext(ctx, "/bin/cat")
-	cmd.Stdin, cmd.Stdout = from, queue
-	cmd.Dir, cmd.Env = "/", []string{}
-	cmd.WaitDelay = 5 * time.Second // another process of the user's may have taken the pipe to cat
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Setsid: true, UseCgroupFD: true, CgroupFD: int(group.Fd()),
-		Credential: &syscall.Credential{Uid: payer.UID, Gid: payer.GID, Groups: []uint32{payer.GID}},
-	}
-	if err := cmd.Run(); err != nil {
-		return 0, fmt.Errorf("fill the queue in %s: %w", payer.Cgroup, err)
-	}
-	return r.queueSize()
-}
-
-// End lets nothing come after what Fill has put into the queue. It is for an input of which HasEnded was true.
-func (r *InputRelay) End() error {
-	_, err := unix.FcntlInt(uintptr(r.queue), unix.F_ADD_SEALS, unix.F_SEAL_GROW)
-	return os.NewSyscallError("F_ADD_SEALS", err)
-}
-
-// memoryFile is a descriptor of a file in memory.
-type memoryFile int
-
-// ReadAt is that of io.ReaderAt.
-func (m memoryFile) ReadAt(b []byte, at int64) (n int, err error) {
-	for n < len(b) {
-		got, err := unix.Pread(int(m), b[n:], at+int64(n))
-		if err != nil {
-			return n, os.NewSyscallError("read the queue", err)
-		}
-		if got == 0 {
-			return n, io.ErrUnexpectedEOF
-		}
-		n += got
-	}
-	return n, nil
-}
-
-// WriteAt is that of io.WriterAt.
-func (m memoryFile) WriteAt(b []byte, at int64) (n int, err error) {
-	for n < len(b) {
-		wrote, err := unix.Pwrite(int(m), b[n:], at+int64(n))
-		if err != nil {
-			return n, os.NewSyscallError("write the queue", err)
-		}
-		n += wrote
-	}
-	return n, nil
 }
 
 // Close gives up pipe and queue.

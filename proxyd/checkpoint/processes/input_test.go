@@ -5,12 +5,15 @@ package processes
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -27,7 +30,7 @@ func TestInputRelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	const pipe = "pipe:[1]" // is none of this process's
-	if r, err := OpenInputRelay(self, pipe); r != nil || err != nil {
+	if r, err := OpenInputRelay(self, pipe, Payer{}); r != nil || err != nil {
 		t.Fatalf("without a queue: %v, %v", r, err)
 	}
 	// A file of that name is no queue.
@@ -36,14 +39,14 @@ func TestInputRelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	if r, err := OpenInputRelay(self, pipe); r != nil || err != nil {
+	if r, err := OpenInputRelay(self, pipe, Payer{}); r != nil || err != nil {
 		t.Fatalf("with a file: %v, %v", r, err)
 	}
 	queue, err := unix.MemfdCreate("sing-input", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := OpenInputRelay(self, pipe)
+	r, err := OpenInputRelay(self, pipe, Payer{})
 	if err != nil || r == nil {
 		t.Fatalf("%v, %v", r, err)
 	}
@@ -51,13 +54,13 @@ func TestInputRelay(t *testing.T) {
 	if b, err := r.Queue(); err != nil || b.Size() != 0 {
 		t.Errorf("of a new queue: %v, %v", b, err)
 	}
-	if n, err := r.Fill(t.Context(), strings.NewReader("input of a task"), Payer{}); n != int64(len("input of a task")) || err != nil {
+	if n, err := r.Fill(t.Context(), strings.NewReader("input of a task")); n != int64(len("input of a task")) || err != nil {
 		t.Fatal(n, err)
 	}
 	if _, err := unix.Seek(queue, int64(len("input ")), 0); err != nil {
 		t.Fatal(err)
 	}
-	if more, err := r.Settle(); more || err != nil {
+	if more, err := r.Settle(t.Context()); more || err != nil {
 		t.Fatal(more, err)
 	}
 	kept, err := r.Copy()
@@ -91,7 +94,7 @@ func TestInputRelay(t *testing.T) {
 	if err := unix.Ftruncate(r.queue, 1<<41); err == nil {
 		t.Error("the queue of an input that has ended has not been sealed")
 	}
-	if gone, err := OpenInputRelay(Process{PID: self.PID, Started: self.Started + 1}, pipe); gone != nil || err != nil {
+	if gone, err := OpenInputRelay(Process{PID: self.PID, Started: self.Started + 1}, pipe, Payer{}); gone != nil || err != nil {
 		t.Errorf("of a warden that has ended: %v, %v", gone, err)
 	}
 }
@@ -102,6 +105,7 @@ type falseWarden struct {
 	process Process
 	stepd   *os.File // end of slurmstepd's pipe
 	queue   *os.File
+	payer   Payer
 }
 
 // startFalseWarden starts a process with the parts of a warden, and more files.
@@ -140,7 +144,7 @@ func (w *falseWarden) kill() {
 // open opens the relay of the warden.
 func (w *falseWarden) open(t *testing.T) *InputRelay {
 	t.Helper()
-	r, err := OpenInputRelay(w.process, "pipe:[1]")
+	r, err := OpenInputRelay(w.process, "pipe:[1]", w.payer)
 	if err != nil || r == nil {
 		t.Fatal(r, err)
 	}
@@ -156,7 +160,7 @@ func TestInputEnd(t *testing.T) {
 		if ended {
 			w.stepd.Close()
 		}
-		if more, err := r.Settle(); more || err != nil {
+		if more, err := r.Settle(t.Context()); more || err != nil {
 			t.Fatal(more, err)
 		}
 		for range 2 {
@@ -197,7 +201,7 @@ func TestInputOfKilledWarden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if k.settle {
-				if more, err := r.Settle(); more || err != nil {
+				if more, err := r.Settle(t.Context()); more || err != nil {
 					t.Fatal(more, err)
 				}
 			}
@@ -214,7 +218,7 @@ func TestInputOfKilledWarden(t *testing.T) {
 			}
 			var err error
 			for more := true; more && err == nil; {
-				more, err = r.Settle()
+				more, err = r.Settle(t.Context())
 			}
 			if k.problem != "" {
 				if err == nil || !strings.Contains(err.Error(), k.problem) {
@@ -236,6 +240,102 @@ func TestInputOfKilledWarden(t *testing.T) {
 	}
 }
 
+// TestInputFalsePosition: the user's processes set the position in the queue's file beyond its end, before the relay is
+// settled or after, and go on sending when the warden has ended. No more than a queue is moved.
+func TestInputFalsePosition(t *testing.T) {
+	w := startFalseWarden(t)
+	r := w.open(t)
+	seek := func(at int64) {
+		t.Helper()
+		if _, err := w.queue.Seek(at, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seek(1 << 40)
+	if _, err := r.Settle(t.Context()); err == nil || !strings.Contains(err.Error(), "begins at 1099511627776") {
+		t.Fatalf("settled: %v", err)
+	}
+	seek(0)
+	if more, err := r.Settle(t.Context()); more || err != nil {
+		t.Fatal(more, err)
+	}
+	w.kill()
+	seek(1 << 40)
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		b := make([]byte, 1<<20)
+		for range 2 * maxQueue >> 20 {
+			if _, err := w.stepd.Write(b); err != nil {
+				return // the pipe has no reader any more
+			}
+		}
+	}()
+	var err error
+	for cut := 0; err == nil; cut++ {
+		if err = r.WaitUntilTaken(t.Context()); err == nil {
+			_, err = r.Settle(t.Context())
+		}
+		if cut%2 == 0 { // what was moved is removed again: memory is not all that is bounded
+			_ = w.queue.Truncate(0)
+		}
+	}
+	if !strings.Contains(err.Error(), "more is on its way than the 64 MiB") {
+		t.Error(err)
+	}
+	if size, err := r.queueSize(); err != nil || size > maxQueue {
+		t.Errorf("%d bytes are in the queue, %v", size, err)
+	}
+	r.Close()
+	<-sent
+}
+
+// TestInputIsPaid: what a killed warden has left is written by a process of the user, in the job's cgroup; where Slurm has
+// removed that, this daemon writes no more than a pipe holds.
+func TestInputIsPaid(t *testing.T) {
+	group := makeCgroup(t)
+	w := startFalseWarden(t)
+	w.payer = Payer{UID: 1001, GID: 1001, Cgroup: group}
+	r := w.open(t)
+	if more, err := r.Settle(t.Context()); more || err != nil {
+		t.Fatal(more, err)
+	}
+	w.kill()
+	send := func() (bool, error) {
+		t.Helper()
+		if _, err := w.stepd.Write(bytes.Repeat([]byte("rest"), 1<<10)); err != nil {
+			t.Fatal(err)
+		}
+		return r.Settle(t.Context())
+	}
+	if more, err := send(); !more || err != nil {
+		t.Fatal(more, err)
+	}
+	// Where the cgroup counts memory; TestFillInCgroup shows that the process is in the cgroup.
+	if peak, err := os.ReadFile(filepath.Join(group, "memory.peak")); err == nil {
+		if n, err := strconv.Atoi(strings.TrimSpace(string(peak))); err != nil || n < 4<<10 {
+			t.Errorf("the cgroup has had at most %d bytes, %v", n, err)
+		}
+	}
+	if err := os.Remove(group); err != nil {
+		t.Fatal(err)
+	}
+	if more, err := send(); !more || err != nil {
+		t.Error(more, err)
+	}
+	r.taken = maxUnpaid
+	if more, err := send(); more || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("more %v: %v", more, err)
+	}
+	b, err := r.Queue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(b); string(got) != strings.Repeat("rest", 2<<10) || err != nil {
+		t.Errorf("%d bytes are in the queue, %v", len(got), err)
+	}
+}
+
 // TestInputDescriptors: a process with more descriptors than any warden has is not looked through.
 func TestInputDescriptors(t *testing.T) {
 	null, err := os.Open(os.DevNull)
@@ -244,7 +344,7 @@ func TestInputDescriptors(t *testing.T) {
 	}
 	defer null.Close()
 	w := startFalseWarden(t, slices.Repeat([]*os.File{null}, wardenDescriptors)...)
-	if r, err := OpenInputRelay(w.process, "pipe:[1]"); err == nil || !strings.Contains(err.Error(), "more than 1024 descriptors") {
+	if r, err := OpenInputRelay(w.process, "pipe:[1]", w.payer); err == nil || !strings.Contains(err.Error(), "more than 1024 descriptors") {
 		t.Errorf("%v, %v", r, err)
 	}
 }
@@ -281,7 +381,8 @@ func TestFillInCgroup(t *testing.T) {
 			uids = append(uids, uid)
 		}
 	}}
-	n, err := r.Fill(t.Context(), from, Payer{UID: 1001, GID: 1001, Cgroup: group})
+	r.payer = Payer{UID: 1001, GID: 1001, Cgroup: group}
+	n, err := r.Fill(t.Context(), from)
 	if n != int64(len(data)) || err != nil {
 		t.Fatal(n, err)
 	}
@@ -295,7 +396,8 @@ func TestFillInCgroup(t *testing.T) {
 	if got, err := io.ReadAll(b); !bytes.Equal(got, data) || err != nil {
 		t.Errorf("%d bytes are in the queue, %v", len(got), err)
 	}
-	if n, err := r.Fill(t.Context(), strings.NewReader("x"), Payer{UID: 1001, GID: 1001, Cgroup: t.TempDir()}); err == nil {
+	r.payer.Cgroup = t.TempDir()
+	if n, err := r.Fill(t.Context(), strings.NewReader("x")); err == nil {
 		t.Errorf("%d bytes were written outside of a cgroup", n)
 	}
 }
@@ -376,7 +478,7 @@ func TestInputOfServer(t *testing.T) {
 		t.Fatal(link, err)
 	}
 	s.Silence()
-	if r, err := OpenInputRelay(self, "pipe:[1]"); r != nil || err != nil {
+	if r, err := OpenInputRelay(self, "pipe:[1]", Payer{}); r != nil || err != nil {
 		t.Errorf("%v, %v", r, err)
 	}
 	if n := s.Closed(); n != 0 {

@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package processes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxQueue bounds what is saved of a queue; a warden keeps no more.
+	maxQueue = 64 << 20
+	// maxUnpaid bounds what this daemon moves of a killed warden's input where the cgroup has gone with the warden: what a
+	// pipe of a user can hold.
+	maxUnpaid = 1 << 20
+)
+
+// Payer is the user that memory is taken for, and the cgroup that counts it; "" is this daemon's own.
+type Payer struct {
+	UID, GID uint32
+	Cgroup   string
+}
+
+func (r *InputRelay) queueSize() (int64, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(r.queue, &st)
+	return st.Size, os.NewSyscallError("fstat", err)
+}
+
+// checkQueue returns the size of the queue's file, with an error if the queue cannot begin at a position, which the user's
+// processes can set as they like, or has more than a warden keeps.
+func (r *InputRelay) checkQueue(at int64) (int64, error) {
+	size, err := r.queueSize()
+	if err == nil && (at < 0 || at > size || size-at > maxQueue) {
+		err = fmt.Errorf("the queue's file is of %d bytes, and begins at %d", size, at)
+	}
+	return size, err
+}
+
+// Queue returns what is in the queue, as Settle has found it.
+func (r *InputRelay) Queue() (*io.SectionReader, error) {
+	size, err := r.checkQueue(r.at)
+	if err != nil {
+		return nil, err
+	}
+	return io.NewSectionReader(memoryFile(r.queue), r.at, size-r.at), nil
+}
+
+// takeRest moves what is in slurmstepd's pipe into the queue, and tells whether that was something. The warden has ended.
+func (r *InputRelay) takeRest(ctx context.Context) (bool, error) {
+	size, err := r.queueSize()
+	if err != nil {
+		return false, err
+	}
+	if !r.settled && size > 0 {
+		return false, errors.New("sing-warden was killed before all was in the queue")
+	}
+	if !r.settled { // the warden cuts a queue with nothing left in it
+		r.at, r.settled = 0, true
+	}
+	if r.from < 0 || r.over {
+		return false, nil
+	}
+	if _, err := r.checkQueue(r.at); err != nil {
+		return false, err
+	}
+	waiting, err := unix.IoctlGetInt(r.from, unix.TIOCINQ)
+	if err != nil || waiting == 0 {
+		return false, os.NewSyscallError("FIONREAD", err)
+	}
+	// taken is bounded as well: the queue's file may be cut while it is written to.
+	if most := maxQueue - max(size-r.at, r.taken); int64(waiting) > most {
+		return false, fmt.Errorf("more is on its way than the %d MiB that are kept", maxQueue>>20)
+	}
+	r.taken += int64(waiting)
+	n, err := r.writeQueue(ctx, io.LimitReader(waitingInput(r.from), int64(waiting)), size, r.payerNow())
+	return n > 0, err
+}
+
+// payerNow is the payer; this daemon, for a little, where Slurm has removed the cgroup with the warden.
+func (r *InputRelay) payerNow() Payer {
+	payer := r.payer
+	if payer.Cgroup == "" || r.taken > maxUnpaid {
+		return payer
+	}
+	if _, err := os.Stat(payer.Cgroup); errors.Is(err, fs.ErrNotExist) {
+		payer.Cgroup = ""
+	}
+	return payer
+}
+
+// waitingInput reads what is in a pipe, and ends where that ends.
+type waitingInput int
+
+// Read is that of io.Reader.
+func (w waitingInput) Read(b []byte) (int, error) {
+	for {
+		n, err := unix.Read(int(w), b)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case n == 0 || errors.Is(err, unix.EAGAIN): // the user's processes may have read from the pipe, too
+			return 0, io.EOF
+		default:
+			return max(n, 0), os.NewSyscallError("read", err)
+		}
+	}
+}
+
+// Fill puts what was in the queue of another warden into this one's, which must be empty, before the warden
+// is told that its program has been restored. It returns how many bytes that was.
+func (r *InputRelay) Fill(ctx context.Context, from io.Reader) (int64, error) {
+	return r.writeQueue(ctx, io.LimitReader(from, maxQueue), 0, r.payer)
+}
+
+// writeQueue writes into the queue's file from a position on, and returns how many bytes that was.
+//
+// The kernel counts memory for the process that writes first. So a process of the user writes, in the job's cgroup: else
+// the tasks of a node could have this daemon pay for 64 MiB each.
+func (r *InputRelay) writeQueue(ctx context.Context, from io.Reader, at int64, payer Payer) (int64, error) {
+	if payer.Cgroup == "" {
+		return io.Copy(io.NewOffsetWriter(memoryFile(r.queue), at), from)
+	}
+	group, err := os.Open(payer.Cgroup)
+	if err != nil {
+		return 0, err
+	}
+	defer group.Close()
+	fd, err := unix.FcntlInt(uintptr(r.queue), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return 0, os.NewSyscallError("fcntl", err)
+	}
+	queue := os.NewFile(uintptr(fd), "queue")
+	defer queue.Close()
+	if _, err := queue.Seek(at, io.SeekStart); err != nil {
+		return 0, err
+	}
+	cmd := exec.CommandContext(ctx, "/bin/cat")
+	cmd.Stdin, cmd.Stdout = from, queue
+	cmd.Dir, cmd.Env = "/", []string{}
+	cmd.WaitDelay = 5 * time.Second // another process of the user's may have taken the pipe to cat
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setsid: true, UseCgroupFD: true, CgroupFD: int(group.Fd()),
+		Credential: &syscall.Credential{Uid: payer.UID, Gid: payer.GID, Groups: []uint32{payer.GID}},
+	}
+	if err := cmd.Run(); err != nil {
+		return 0, fmt.Errorf("fill the queue in %s: %w", payer.Cgroup, err)
+	}
+	size, err := r.queueSize()
+	return size - at, err
+}
+
+// End lets nothing come after what Fill has put into the queue. It is for an input of which HasEnded was true.
+func (r *InputRelay) End() error {
+	_, err := unix.FcntlInt(uintptr(r.queue), unix.F_ADD_SEALS, unix.F_SEAL_GROW)
+	return os.NewSyscallError("F_ADD_SEALS", err)
+}
+
+// memoryFile is a descriptor of a file in memory.
+type memoryFile int
+
+// ReadAt is that of io.ReaderAt.
+func (m memoryFile) ReadAt(b []byte, at int64) (n int, err error) {
+	for n < len(b) {
+		got, err := unix.Pread(int(m), b[n:], at+int64(n))
+		if err != nil {
+			return n, os.NewSyscallError("read the queue", err)
+		}
+		if got == 0 {
+			return n, io.ErrUnexpectedEOF
+		}
+		n += got
+	}
+	return n, nil
+}
+
+// WriteAt is that of io.WriterAt.
+func (m memoryFile) WriteAt(b []byte, at int64) (n int, err error) {
+	for n < len(b) {
+		wrote, err := unix.Pwrite(int(m), b[n:], at+int64(n))
+		if err != nil {
+			return n, os.NewSyscallError("write the queue", err)
+		}
+		n += wrote
+	}
+	return n, nil
+}
