@@ -67,19 +67,27 @@ func openDoor(path string) (*doorProcess, error) {
 	return p, nil
 }
 
-// endDoor ends the door's process. A thread of the door that waits for a file system may keep the
+// endDoor ends the door's process; gone is closed when that has ended. A thread of the door that waits for a file system may keep the
 // process alive; the process then holds nothing that the daemon or a user needs.
-func (p *doorProcess) endDoor() {
+func (p *doorProcess) endDoor() (gone <-chan struct{}) {
 	p.control.Close()
 	_ = p.cmd.Process.Kill()
-	go func() { _ = p.cmd.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = p.cmd.Wait()
+		close(ended)
+	}()
+	return ended
 }
 
 // keepDoor serves srun.sock until ctx is done, and starts a new door whenever the door ends.
 func (s *Server) keepDoor(ctx context.Context) {
+	left := make(leftDoors, maxDoorsLeft)
 	for {
 		s.serveDoor(ctx, s.door)
-		s.door.endDoor()
+		if gone := s.door.endDoor(); !left.addDoor(ctx, s.log, gone) {
+			return
+		}
 		for {
 			if ctx.Err() != nil {
 				return

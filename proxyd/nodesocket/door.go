@@ -69,10 +69,6 @@ const (
 // that takes.
 const maxCalls = 128
 
-// maxStuck is how many connections may be in the course of being closed. A door that has
-// more is given up: the threads that wait for them are never given back.
-const maxStuck = 2000
-
 // maxPacket bounds what a caller may say; sing-srun has 256 bytes.
 const maxPacket = 4 << 10
 
@@ -104,8 +100,7 @@ func (n *calls) endCall(uid uint32) {
 type door struct {
 	control *net.UnixConn
 	open    calls
-	mu      sync.Mutex
-	stuck   int // connections that are being closed
+	closer  closer
 }
 
 // Door is the life of the door's process: it makes the socket at the path that is its argument, and
@@ -137,6 +132,8 @@ func runDoor(args []string) error {
 		return err
 	}
 	d := &door{control: control, open: calls{of: map[uint32]int{}}}
+	// The daemon sees at once that this door has ended, though the process may never end.
+	d.closer = closer{limits: usualLimits, giveUp: func() { _ = shutdownConn(control) }}
 	go d.acceptCallers(l)
 	_, _ = control.Read(make([]byte, 1)) // returns at the daemon's end, or when this door closes the socket itself
 	return nil
@@ -151,37 +148,28 @@ func (d *door) acceptCallers(l *net.UnixListener) {
 		}
 		who, err := peerOfConn(c)
 		if err != nil {
-			go d.closeConn(c)
+			d.turnAway(unknownUser, c)
 			continue
 		}
 		if !d.open.beginCall(who.UID, maxCalls) {
 			who.closePidfd()
-			go d.closeConn(c)
+			d.turnAway(who.UID, c)
 			continue
 		}
 		go func() {
-			_ = d.serveCaller(c, who) // nothing can be done about the error of a caller that is turned away
+			if d.serveCaller(c, who) != nil { // the caller, which is turned away, is told no reason
+				_ = shutdownConn(c)
+			}
 			who.closePidfd()
-			d.closeConn(c)
-			d.open.endCall(who.UID)
+			d.closer.closeConn(who.UID, c, func() { d.open.endCall(who.UID) })
 		}()
 	}
 }
 
-// closeConn closes a connection, with the descriptors that are in its queue.
-func (d *door) closeConn(c *net.UnixConn) {
-	d.mu.Lock()
-	d.stuck++
-	tooMany := d.stuck > maxStuck
-	d.mu.Unlock()
-	if tooMany {
-		// The daemon sees this at once, though this process may never end.
-		_ = shutdownConn(d.control)
-	}
-	c.Close()
-	d.mu.Lock()
-	d.stuck--
-	d.mu.Unlock()
+// turnAway ends a connection that is not served. The caller sees that at once, however long it takes to close it.
+func (d *door) turnAway(uid uint32, c *net.UnixConn) {
+	_ = shutdownConn(c)
+	d.closer.closeConn(uid, c, func() {})
 }
 
 func shutdownConn(c *net.UnixConn) error {
