@@ -90,7 +90,7 @@ func (c *Client) doOperation(ctx context.Context, op operation) (answer, error) 
 			renegotiated = true
 			c.server.forgetPeer(p)
 			continue
-		case attempt >= tries || !request.safe || op.begun != nil && op.begun() || !isTransient(err):
+		case attempt >= tries || !request.safe || op.begun != nil && op.begun() || !isWorthResending(err):
 			return a, c.explainError(ctx, p, err)
 		}
 		pause := lostBackoff
@@ -119,8 +119,8 @@ func (c *Client) withTimeout(ctx context.Context) (context.Context, context.Canc
 	return context.WithTimeout(ctx, c.cfg.Timeout)
 }
 
-// isTransient reports whether a safe request is worth sending again.
-func isTransient(err error) bool {
+// isWorthResending reports whether a safe request is worth sending again.
+func isWorthResending(err error) bool {
 	return Retryable(err) || isLost(err)
 }
 

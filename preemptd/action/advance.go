@@ -174,7 +174,7 @@ func (w *actionRun) isOverdue(s step) bool {
 // retryLater is called with what a request returned, and repeats the request later if that may
 // help.
 func (w *actionRun) retryLater(ctx context.Context, s step, err error) error {
-	if !isTransient(err) || w.isOverdue(s) {
+	if !mayRepeatStep(err) || w.isOverdue(s) {
 		return w.giveUpStep(ctx, s, err)
 	}
 	w.a.Attempt++
@@ -221,7 +221,7 @@ func (w *actionRun) startUndoing(ctx context.Context, then journal.State) error 
 	return w.saveStep(ctx, w.a.Problem)
 }
 
-// passing lists the errors that may pass. ErrUncertain is among them: the next look tells whether
+// transientErrors are the errors that may pass. ErrUncertain is among them: the next look tells whether
 // the request was carried out. So are refusals because a job has changed since the look.
 var transientErrors = []error{
 	slurmrest.ErrUncertain, slurmrest.ErrUnreachable, slurmrest.ErrController, slurmrest.ErrDatabase, slurmrest.ErrBusy, slurmrest.ErrTransition,
@@ -232,7 +232,8 @@ var transientErrors = []error{
 	errNoEffect,
 }
 
-func isTransient(err error) bool {
+// mayRepeatStep tells whether a step that failed with err may succeed when it is taken again.
+func mayRepeatStep(err error) bool {
 	if slurmrest.Retryable(err) {
 		return true
 	}

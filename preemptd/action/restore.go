@@ -41,7 +41,7 @@ func lookRestored(ctx context.Context, w *actionRun) finding {
 	switch {
 	case err == nil:
 		return findRestored(shown.GetTimeline(), j.Restarts+1)
-	case isTransient(err) || errors.Is(err, rpc.ErrNotProtected): // the node does not know the job yet
+	case mayRepeatStep(err) || errors.Is(err, rpc.ErrNotProtected): // the node does not know the job yet
 		return finding{wait, err.Error()}
 	}
 	return finding{impossible, "whether it is restored is not known: " + err.Error()}

@@ -193,7 +193,7 @@ func (l *Lease) makeLease(ctx context.Context) (bool, error) {
 		l.tries = 0
 		return l.applyMove(ctx, v, at)
 	}
-	if l.tries++; !isFinal(refused) && (l.tries < maxTries || isTransient(refused)) {
+	if l.tries++; !isFinal(refused) && (l.tries < maxTries || leavesPermissionOpen(refused)) {
 		return false, refused
 	}
 	l.alone = refused
@@ -205,8 +205,8 @@ func isFinal(err error) bool {
 	return errors.Is(err, slurmrest.ErrUnsupported) || errors.Is(err, slurmrest.ErrAccessDenied) || errors.Is(err, slurmrest.ErrNotSupported)
 }
 
-// isTransient reports whether a failure says nothing of what Slurm lets us do.
-func isTransient(err error) bool {
+// leavesPermissionOpen reports whether a failure says nothing of what Slurm lets us do.
+func leavesPermissionOpen(err error) bool {
 	for _, is := range []error{
 		slurmrest.ErrUncertain, slurmrest.ErrUnreachable, slurmrest.ErrController, slurmrest.ErrDatabase, slurmrest.ErrAuth, context.DeadlineExceeded,
 	} {

@@ -51,7 +51,7 @@ func (a topCommand) watchJobs(ctx context.Context, every time.Duration, times ui
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil && (n == 1 || !isTransient(err)):
+		case err != nil && (n == 1 || !mayAnswerNextTime(err)):
 			return err
 		case err != nil:
 			frame.Reset()
@@ -74,8 +74,8 @@ func (a topCommand) watchJobs(ctx context.Context, every time.Duration, times ui
 	}
 }
 
-// isTransient reports whether the controller may answer the next time.
-func isTransient(err error) bool {
+// mayAnswerNextTime reports whether the controller may answer the next time.
+func mayAnswerNextTime(err error) bool {
 	return errors.Is(err, control.ErrUnreachable) || errors.Is(err, control.ErrTimeout) || errors.Is(err, control.ErrBusy)
 }
 

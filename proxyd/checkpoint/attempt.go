@@ -181,7 +181,7 @@ func (a *attempt) run(ctx context.Context) {
 	began := time.Now()
 	err := a.takeCheckpoint(ctx)
 	j := a.j
-	for a.useFallback(err) || a.isTransient(err) && time.Since(began) < unreachableTimeout && sleepUnlessDone(ctx, retryInterval) {
+	for a.useFallback(err) || a.maySucceedSoon(err) && time.Since(began) < unreachableTimeout && sleepUnlessDone(ctx, retryInterval) {
 		a.reconnected = a.reconnected || errors.Is(err, ErrAway)
 		a.log.Info("repeat the checkpoint", "store", a.skipStage, "withoutBase", a.withoutBase, "error", err)
 		a.meta, a.parts, a.reservation, a.writer = records.Meta{}, nil, nil, nil
@@ -228,12 +228,12 @@ func (a *attempt) useFallback(err error) bool {
 	return full || base
 }
 
-// isTransient tells whether the same attempt may succeed soon. The tasks of a step that is being
+// maySucceedSoon tells whether the same attempt may succeed soon. The tasks of a step that is being
 // started are complete within a moment. A device server that is busy was just restored, and works
 // soon. A restarting daemon answers again within the time that Slurm leaves to a job that is being
 // ended, and so does slurmctld, which knows the addresses of nodes. A node that had lost its power, and is back, resets the
 // connection that was open to its daemon: the first call over it fails, and the next one has another.
-func (a *attempt) isTransient(err error) bool {
+func (a *attempt) maySucceedSoon(err error) bool {
 	switch {
 	case errors.Is(err, errScriptEnded):
 		return false

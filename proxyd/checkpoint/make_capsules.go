@@ -264,7 +264,7 @@ func unpackFolder(ctx context.Context, p *runs.ResumePoint, m *records.CapsuleMe
 // connectCapsules makes the job's capsules on other nodes reachable from this node. It waits for
 // a controller that is restarting, or a node with a network that is.
 func (j *job) connectCapsules(ctx context.Context, rec *records.Record, where records.Placement) error {
-	return retryWhile(ctx, restoreCallTimeout, isTransient, func() error { return j.setPeers(ctx, rec, where) })
+	return retryWhile(ctx, restoreCallTimeout, clusterMayRecover, func() error { return j.setPeers(ctx, rec, where) })
 }
 
 func (j *job) setPeers(ctx context.Context, rec *records.Record, where records.Placement) error {

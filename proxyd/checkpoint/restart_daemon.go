@@ -160,7 +160,7 @@ func (r restart) adoptCapsule(ctx context.Context, n capsuleNote) error {
 
 // setPeersRetrying repeats setPeers in the background, until the run is over.
 func (j *job) setPeersRetrying(ctx context.Context, rec *records.Record, where records.Placement) {
-	err := retryWhile(ctx, restoreCallTimeout, isTransient, func() error {
+	err := retryWhile(ctx, restoreCallTimeout, clusterMayRecover, func() error {
 		if len(j.localCapsules()) == 0 {
 			return nil
 		}

@@ -66,10 +66,10 @@ var transientErrors = []error{
 // ends if the step has lost a node, or where there is no memory.
 const killedText = "signal: killed"
 
-// isTransient tells whether what has failed may succeed soon: slurmctld, or a node's daemon or
+// clusterMayRecover tells whether what has failed may succeed soon: slurmctld, or a node's daemon or
 // network, was away. An error that has come from another node is only a text, and criu writes the
 // names of errors with capital letters.
-func isTransient(err error) bool {
+func clusterMayRecover(err error) bool {
 	text := strings.ToLower(err.Error())
 	if strings.Contains(text, killedText) {
 		return true
@@ -92,7 +92,7 @@ func (f failedRun) retryOrHold(why error) error {
 		return f.killPrograms(ctx)
 	}
 	why = withSharedFolder(ctx, j.c, why)
-	if !isTransient(why) {
+	if !clusterMayRecover(why) {
 		return f.holdOrRestart(why)
 	}
 	tried, err := f.countUnrestoredRun()

@@ -179,7 +179,7 @@ func TestRestoreTriedAgainWithoutFolder(t *testing.T) {
 	}
 	c := &Conductor{Deps: Deps{CheckShared: away}, Config: Config{Node: "n2"}}
 	said := withSharedFolder(t.Context(), c, fmt.Errorf("job 7: %w", ErrNoJob))
-	if remote := errors.New(said.Error()); !isTransient(remote) || !strings.Contains(said.Error(), "n2") { // as the leader sees it
+	if remote := errors.New(said.Error()); !clusterMayRecover(remote) || !strings.Contains(said.Error(), "n2") { // as the leader sees it
 		t.Errorf("another node does not see the folder: %v", said)
 	}
 }

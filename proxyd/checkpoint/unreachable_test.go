@@ -97,7 +97,7 @@ func TestRepeatsAttempt(t *testing.T) {
 		"what does not pass":            {decisions.Requeued, false, other, false},
 	} {
 		a := &attempt{outcome: decisions.NewOutcome(decisions.Request{After: c.after}), reconnected: c.reconnected}
-		if got := a.isTransient(c.err); got != c.want {
+		if got := a.maySucceedSoon(c.err); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -116,11 +116,11 @@ echo NodeName=n2 NodeAddr=10.0.0.2
 	}
 	c := conductorOn(t, "n1", dir)
 	c.Slurm = slurm.New(scontrol)
-	if _, err := c.nodeAddress(t.Context(), "n2"); !isTransient(err) {
+	if _, err := c.nodeAddress(t.Context(), "n2"); !clusterMayRecover(err) {
 		t.Fatalf("the error does not count as transient: %v", err)
 	}
 	var at string
-	err := retryWhile(t.Context(), time.Minute, isTransient, func() error {
+	err := retryWhile(t.Context(), time.Minute, clusterMayRecover, func() error {
 		a, err := c.nodeAddress(t.Context(), "n2")
 		at = a.String()
 		return err
