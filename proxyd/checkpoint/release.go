@@ -53,7 +53,7 @@ func (a *attempt) finish(ctx context.Context) error {
 	if then.LeavesNodes() {
 		follows = calls.Release
 	}
-	a.log.Debug("phase begins", "phase", follows)
+	a.log.Debug("step begins", "step", follows)
 	var err error
 	if then == decisions.Preempted {
 		// Before the batch script ends, because its end would end the job.

@@ -86,7 +86,7 @@ func (r *restore) takeSteps(ctx context.Context, snap runs.Snapshot, event resto
 		if s.event != event {
 			continue
 		}
-		r.j.log.Debug("phase begins", "phase", s.name)
+		r.j.log.Debug("step begins", "step", s.name)
 		if whole, err := s.do(r, ctx, snap); err != nil || !whole {
 			return false, err
 		}

@@ -83,7 +83,7 @@ func (c protected) stopInRestore(t *testing.T, job string) (goOn func()) {
 	c.runAsRoot(t, "scontrol requeue "+job)
 	c.restartJob(t, job, "")
 	waitFor(t, 3*time.Minute, func() (bool, string) {
-		return strings.Contains(c.proxydLog("n2"), `msg="phase begins" job=`+job+` phase=restore program=`), "no restore on n2:\n" + c.proxydLog("n2")
+		return strings.Contains(c.proxydLog("n2"), `msg="step begins" job=`+job+` step=restore program=`), "no restore on n2:\n" + c.proxydLog("n2")
 	})
 	if err := unix.Kill(daemon, unix.SIGSTOP); err != nil {
 		t.Fatal(err)

@@ -220,7 +220,7 @@ func (c protected) diesBeforeOpen(t *testing.T) {
 func (c protected) holdAtUnlock(t *testing.T, job string) (held func()) {
 	t.Helper()
 	script := `#!/bin/sh
-if [ -e /run/hold ] && grep -q 'msg="phase begins" job=` + job + ` phase=unlock' /var/log/slurm/proxyd.log; then
+if [ -e /run/hold ] && grep -q 'msg="step begins" job=` + job + ` step=unlock' /var/log/slurm/proxyd.log; then
 	touch /run/held
 	while [ -e /run/hold ]; do sleep 0.1; done
 fi

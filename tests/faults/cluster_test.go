@@ -35,7 +35,7 @@ func newCluster(name string) *cluster {
 	return &cluster{Cluster: mini.Cluster{Program: *mcProgram, Name: name}}
 }
 
-// raiseCluster brings a cluster up, with daemons that say when a phase begins.
+// raiseCluster brings a cluster up, with daemons that say when a phase or a step begins.
 func raiseCluster(t *testing.T, name string) *cluster {
 	t.Helper()
 	c := newCluster(name)

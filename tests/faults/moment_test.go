@@ -39,7 +39,7 @@ func (s stage) is(other stage) bool {
 // title begins with a capital letter.
 func (s stage) title() string { return strings.ToUpper(string(s[:1])) + string(s[1:]) }
 
-// moment is when a phase has just begun: a line in the log of some node's proxyd.
+// moment is when a phase or a step has just begun: a line in the log of some node's proxyd.
 type moment struct {
 	stage stage
 	name  string
@@ -47,7 +47,7 @@ type moment struct {
 }
 
 func beginOf(s stage, name, more string) moment {
-	return moment{s, name, regexp.MustCompile(`msg="phase begins" .*phase=` + strings.Fields(name)[0] + more + `( |$)`)}
+	return moment{s, name, regexp.MustCompile(`msg="(?:phase|step) begins" .*(?:phase|step)=` + strings.Fields(name)[0] + more + `( |$)`)}
 }
 
 // moments are those of every stage, in the order of events.

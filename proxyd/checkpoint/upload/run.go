@@ -100,7 +100,7 @@ const (
 func (u *Uploads) runUpload(ctx context.Context, b *uploadRun) {
 	log := u.Log.With("job", b.upload.Job, "checkpoint", b.upload.Number)
 	began := time.Now()
-	log.Debug("phase begins", "phase", Step)
+	log.Debug("step begins", "step", Step)
 	err := u.tryUpload(ctx, b)
 	for pause := uploadFirstWait; err != nil && ctx.Err() == nil && !isFinal(err); pause = min(2*pause, uploadLongestWait) {
 		log.Warn("upload failed; trying again", "error", err)
