@@ -5,8 +5,8 @@
 // failed. Each argument is "name: shell command". Arguments between "--" are lanes: the parts of a lane run in
 // order, and lanes run side by side. If a part prints the events of `go test -json`, tally
 // counts its tests; any other part counts as a single test, which passes if the command succeeds. For each
-// package tally prints a line with the tests that passed. For each test that failed or was skipped it prints
-// the test's output. At the end there are tables of the time that parts, packages and tests took.
+// package tally prints a line with the tests that passed. For each test that failed it prints the test's output, and for
+// each test that was skipped a line with the reason. At the end there are tables of the time that parts, packages and tests took.
 package main
 
 import (
@@ -53,14 +53,14 @@ type event struct {
 	Elapsed                       float64
 }
 
-// tally reads events. It keeps the output of a test until the test has ended, and prints the output only if
-// the test failed or was skipped. mu guards all fields between read and heartbeat.
+// tally reads events. It keeps the output of a test until the test has ended, and prints the output only if the test
+// failed. Of a skipped test the reason is printed. mu guards all fields between read and heartbeat.
 type tally struct {
 	part string
 	mu   sync.Mutex
 	count
 	tests    int
-	latest   string // the test that was started last
+	latest   string // the test that was started last, with its package
 	said     map[string][]string
 	failures []failure
 	hopeless bool // a failure that is no chance: no test is run again
@@ -124,7 +124,7 @@ func (t *tally) readLine(line string) {
 	case "output", "build-output":
 		t.said[key] = append(t.said[key], e.Output)
 	case "run":
-		t.latest = e.Test
+		t.latest = strings.TrimPrefix(e.Package, module) + " " + e.Test
 	case "pass", "fail", "skip":
 		t.noteEnd(e, key)
 	}
@@ -161,6 +161,20 @@ func (t *tally) testEnded(e event, key string) {
 		t.hopeless = t.hopeless || certain.MatchString(strings.Join(t.said[key], ""))
 	case "skip":
 		t.skipped++
+		fmt.Fprintf(t.w, "SKIP %s %s: %s\n", e.Package, e.Test, skipReason(t.said[key]))
+		return
 	}
 	fmt.Fprintf(t.w, "%s %s %s\n%s", strings.ToUpper(e.Action), e.Package, e.Test, strings.Join(t.said[key], ""))
+}
+
+// skipReason returns what a skipped test has printed, on one line, without the lines that the testing package prints of
+// each test.
+func skipReason(said []string) string {
+	var words []string
+	for line := range strings.Lines(strings.Join(said, "")) {
+		if !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(strings.TrimLeft(line, " "), "--- SKIP: ") {
+			words = append(words, strings.Fields(line)...)
+		}
+	}
+	return strings.Join(words, " ")
 }

@@ -27,7 +27,10 @@ func TestTally(t *testing.T) {
 	const doesNotBuild = `{"Action":"output","Package":"p","Output":"x.go:1: no\n"}
 {"Action":"fail","Package":"p","Elapsed":0}
 `
-	const skips = `{"Action":"output","Package":"p","Test":"TestC","Output":"needs a GPU\n"}
+	const skips = `{"Action":"output","Package":"p","Test":"TestC","Output":"=== RUN   TestC\n"}
+{"Action":"output","Package":"p","Test":"TestC","Output":"    c_test.go:7: needs\n"}
+{"Action":"output","Package":"p","Test":"TestC","Output":"        a GPU\n"}
+{"Action":"output","Package":"p","Test":"TestC","Output":"--- SKIP: TestC (0.00s)\n"}
 {"Action":"skip","Package":"p","Test":"TestC"}
 `
 	cases := []struct {
@@ -39,7 +42,7 @@ func TestTally(t *testing.T) {
 		{"pass", passes, count{passed: 1}, "ok   p", "quiet"},
 		{"fail", fails, count{failed: 1}, "the reason", ""},
 		{"does not build", doesNotBuild, count{failed: 1}, "x.go:1: no", ""},
-		{"skip says why", skips, count{skipped: 1}, "needs a GPU", ""},
+		{"skip says why, on one line", skips, count{skipped: 1}, "SKIP p TestC: c_test.go:7: needs a GPU\n", "--- SKIP"},
 		{"all", passes + fails + skips, count{passed: 1, failed: 1, skipped: 1}, "FAIL p TestB", "quiet"},
 		{"other output", "panic: no\n" + passes, count{passed: 1}, "panic: no", ""},
 	}
@@ -58,6 +61,17 @@ func TestTally(t *testing.T) {
 				t.Errorf("said %q, do not want %q in it", said.String(), c.saysNot)
 			}
 		})
+	}
+}
+
+// TestProgress: the line of progress names the test that was started last, and its package.
+func TestProgress(t *testing.T) {
+	var said strings.Builder
+	tl := newTally("unit", &said)
+	tl.readEvents(strings.NewReader(`{"Action":"run","Package":"` + module + `a/b","Test":"TestX"}` + "\n"))
+	tl.printProgress()
+	if want := "     … unit: 0 passed so far, now at a/b TestX\n"; said.String() != want {
+		t.Errorf("printed %q, want %q", said.String(), want)
 	}
 }
 
