@@ -323,7 +323,7 @@ func withKind(job string, s *slurm.Job, leader, here string, err error) error {
 		return &rpc.Error{Kind: rpc.ErrNotProtected, Text: err.Error(), Hint: fmt.Sprintf("singctl show %d", lease.Borrower)}
 	case errors.Is(err, checkpoint.ErrNoJob) && leader != here:
 		return &rpc.Error{Kind: rpc.ErrNotLeader, Text: err.Error(), Node: leader}
-	case checkpoint.IsTransient(err):
+	case checkpoint.MayRetryCheckpoint(err):
 		return &rpc.Error{Kind: rpc.ErrBusy, Text: err.Error()}
 	case errors.Is(err, checkpoint.ErrNoJob):
 		return notProtected(job, s)

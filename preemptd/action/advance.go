@@ -232,7 +232,7 @@ var transientErrors = []error{
 	errNoEffect,
 }
 
-// mayRepeatStep tells whether a step that failed with err may succeed when it is taken again.
+// mayRepeatStep tells whether a step that failed with err may succeed later.
 func mayRepeatStep(err error) bool {
 	if slurmrest.Retryable(err) {
 		return true

@@ -52,8 +52,8 @@ var errCheckpointInProgress = errors.New("is in progress here")
 // errNothingLeft is the error for a job that Slurm runs and that has no programs on its node.
 var errNothingLeft = errors.New("has no programs any more on node")
 
-// IsTransient tells whether an error of TakeCheckpoint ends by itself: a later try may succeed.
-func IsTransient(err error) bool {
+// MayRetryCheckpoint tells whether an error of TakeCheckpoint ends by itself: a later try may succeed.
+func MayRetryCheckpoint(err error) bool {
 	return errors.Is(err, errRestoring) || errors.Is(err, errCheckpointInProgress) || errors.Is(err, steps.ErrTasksMissing) || errors.Is(err, errNothingLeft) || errors.Is(err, ErrAway)
 }
 

@@ -20,8 +20,8 @@ func TestNothingHere(t *testing.T) {
 	}
 	for job, passes := range map[string]bool{"7": true, "8": false} {
 		_, err := c.TakeCheckpoint(t.Context(), job, "asked", false, nil)
-		if !errors.Is(err, ErrNoJob) || IsTransient(err) != passes {
-			t.Errorf("job %s: %v; transient: %v", job, err, IsTransient(err))
+		if !errors.Is(err, ErrNoJob) || MayRetryCheckpoint(err) != passes {
+			t.Errorf("job %s: %v; may retry: %v", job, err, MayRetryCheckpoint(err))
 		}
 	}
 }
