@@ -13,17 +13,21 @@
  * is overwritten only means that something is recorded twice. After fork the table is the
  * child's own, with what the parent has recorded, which is right.
  */
-enum { PLACES = 4096, WAYS = 256 };
+enum { PLACES = 4096, SHORTCUTS = 256 };
 
-/* A half that belongs to another way leads to a number that is no key. */
-struct way {
+/*
+ * A shortcut leads from a path as a program gives it to a key (seen.h: seen_given). The two fields are written without a
+ * lock. If a thread reads one field before and one field after another shortcut was written, the result is a number that
+ * is no key.
+ */
+struct shortcut {
 	_Atomic uint64_t given;
 	_Atomic uint64_t key; /* exclusive or given */
 };
 
 struct memory {
 	_Atomic uint64_t places[PLACES];
-	struct way ways[WAYS];
+	struct shortcut shortcuts[SHORTCUTS];
 };
 static void *_Atomic memory;
 
@@ -98,24 +102,24 @@ uint64_t seen_given(enum act act, uint64_t moves, const char *path)
 void seen_note(uint64_t given, uint64_t key)
 {
 	struct memory *const m = get_memory();
-	struct way *w;
+	struct shortcut *s;
 
 	if (!m)
 		return;
-	w = &m->ways[given % WAYS];
-	atomic_store_explicit(&w->given, given, memory_order_relaxed);
-	atomic_store_explicit(&w->key, given ^ key, memory_order_relaxed);
+	s = &m->shortcuts[given % SHORTCUTS];
+	atomic_store_explicit(&s->given, given, memory_order_relaxed);
+	atomic_store_explicit(&s->key, given ^ key, memory_order_relaxed);
 }
 
 bool seen_is_given(uint64_t given)
 {
 	const struct memory *const m = get_memory();
-	const struct way *w;
+	const struct shortcut *s;
 
 	if (!m)
 		return (false);
-	w = &m->ways[given % WAYS];
+	s = &m->shortcuts[given % SHORTCUTS];
 
-	return (atomic_load_explicit(&w->given, memory_order_relaxed) == given &&
-		seen_has(given ^ atomic_load_explicit(&w->key, memory_order_relaxed)));
+	return (atomic_load_explicit(&s->given, memory_order_relaxed) == given &&
+		seen_has(given ^ atomic_load_explicit(&s->key, memory_order_relaxed)));
 }

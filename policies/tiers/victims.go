@@ -82,7 +82,7 @@ func newVictims(s *sdk.Snapshot, room *sdk.Room) *victims {
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		if j.Gang == 0 {
-			if v := (&victim{leader: j.ID, jobs: []*sdk.Job{j}}); j.Holds() && v.fillSacrifices(s, room) {
+			if v := (&victim{leader: j.ID, jobs: []*sdk.Job{j}}); j.Holds() && v.sumUpJobs(s, room) {
 				all = append(all, v)
 			}
 			continue
@@ -95,7 +95,7 @@ func newVictims(s *sdk.Snapshot, room *sdk.Room) *victims {
 		}
 		v.jobs = append(v.jobs, j)
 	}
-	all = slices.DeleteFunc(all, func(v *victim) bool { return len(v.jobs) > 1 && !v.fillSacrifices(s, room) })
+	all = slices.DeleteFunc(all, func(v *victim) bool { return len(v.jobs) > 1 && !v.sumUpJobs(s, room) })
 	slices.SortStableFunc(all, func(a, b *victim) int {
 		return cmp.Or(cmp.Compare(a.tier, b.tier), cmp.Compare(a.preemptionCost(), b.preemptionCost()), cmp.Compare(a.leader, b.leader))
 	})
@@ -113,9 +113,8 @@ func newVictims(s *sdk.Snapshot, room *sdk.Room) *victims {
 	return vs
 }
 
-// fillSacrifices fills in what all of its jobs make together, and reports whether each of them may
-// be disturbed.
-func (v *victim) fillSacrifices(s *sdk.Snapshot, room *sdk.Room) bool {
+// sumUpJobs sets the fields of the victim from all of its jobs, and reports whether each of these jobs may be disturbed.
+func (v *victim) sumUpJobs(s *sdk.Snapshot, room *sdk.Room) bool {
 	v.stays, v.keepsPromise = true, true
 	for _, j := range v.jobs {
 		if !mayStop(j, s) {

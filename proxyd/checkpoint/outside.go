@@ -279,7 +279,7 @@ func (lc outsidePart) releaseForwarder(ctx context.Context) error {
 	if lc.outside == nil {
 		return nil
 	}
-	err := lc.endStopped(ctx, lc.outside.Go(ctx))
+	err := lc.endStopped(ctx, lc.outside.Continue(ctx))
 	if lc.outside.HasDied() {
 		return nil
 	}

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * The connection to the hub. Requests come from the library's thread, answers are read by the first thread, in
+ * The connection of sing-pmix to the hub of the step (uplink). Requests come from the library's thread, answers are read by the first thread, in
  * serve_hub. The lock is held for the list of requests and for writing; never while an answer is passed on, which may
  * have the library make its next request.
  */

@@ -38,7 +38,11 @@
 
 enum { PIECE = 64 * 1024 };
 
-static const off_t MOST = 64 * 1024 * 1024; /* 2 MB for each checkpoint, of a task that reads nothing */
+/*
+ * How much input the queue may hold. Each checkpoint moves what Slurm has on its way, some 2 MB, into the queue of a task
+ * that reads nothing.
+ */
+static const off_t MOST_QUEUED = 64 * 1024 * 1024;
 
 /* Whether descriptor 0 is a pipe of slurmstepd's, not one in a file system. */
 static bool has_pipe(void)
@@ -100,7 +104,7 @@ static off_t queued_bytes(const struct input *in)
 /* How many bytes the queue may still take. */
 static off_t queue_room(const struct input *in)
 {
-	return (MOST - (in->end - in->freed));
+	return (MOST_QUEUED - (in->end - in->freed));
 }
 
 /*

@@ -221,15 +221,15 @@ func (f *Forwarder) giveOrder(ctx context.Context, give func(context.Context, fo
 	return nil
 }
 
-// Hold has the forwarder stand still, until Go. A second call is harmless.
+// Hold has the forwarder stand still, until Continue. A second call is harmless.
 func (f *Forwarder) Hold(ctx context.Context) error {
 	f.answers.holdAnswers()
 	return f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Hold(ctx, nil) })
 }
 
-// Go has the forwarder go on. A second call is harmless.
-func (f *Forwarder) Go(ctx context.Context) error {
-	err := f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Go(ctx) })
+// Continue ends what Hold has begun: the forwarder passes bytes on again. A second call is harmless.
+func (f *Forwarder) Continue(ctx context.Context) error {
+	err := f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Continue(ctx) })
 	f.answers.releaseAnswers()
 	return err
 }

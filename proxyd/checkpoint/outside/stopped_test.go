@@ -69,7 +69,7 @@ func TestStopped(t *testing.T) {
 	began := time.Now()
 	ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for name, order := range map[string]func(context.Context) error{"hold": f.Hold, "go": f.Go} {
+	for name, order := range map[string]func(context.Context) error{"hold": f.Hold, "continue": f.Continue} {
 		if err := order(ctx); !errors.Is(err, ErrStopped) {
 			t.Errorf("%s: %v", name, err)
 		}

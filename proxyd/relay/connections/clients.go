@@ -61,7 +61,7 @@ type client struct {
 }
 
 // isWaiting tells whether no forwarder has taken a client's connection. The caller holds Holder.mu.
-func (k *kept) isWaiting() bool { return k.client != nil && !k.client.taken }
+func (k *connection) isWaiting() bool { return k.client != nil && !k.client.taken }
 
 // openPorts opens the ports of an admission that are not open. The caller holds mu.
 func (h *Holder) openPorts(j *job, a Admission) {
@@ -180,7 +180,7 @@ func (h *Holder) takeClient(p *clientPort, socket *net.TCPConn) bool {
 		return false
 	}
 	p.clients++
-	k := &kept{
+	k := &connection{
 		job: j, id: rand.Text(), to: netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), stream: stream.NewStream(stream.End{}, nil), dialed: make(chan struct{}),
 		client: &client{port: p, came: time.Now()},
 	}
@@ -192,7 +192,7 @@ func (h *Holder) takeClient(p *clientPort, socket *net.TCPConn) bool {
 			k.stream.Fail(errNotTaken)
 		}
 	})
-	j.kept[k.id] = k
+	j.connections[k.id] = k
 	close(j.clients)
 	j.clients = make(chan struct{})
 	go h.carrySocket(h.ctx, k, socket)
@@ -253,9 +253,9 @@ func (h *Holder) beginOffers(hash string, end func()) *job {
 func (h *Holder) waitingClients(j *job, offered map[string]bool) (offers []stream.Offer, all map[string]bool, changed <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var fresh []*kept
+	var fresh []*connection
 	all = map[string]bool{}
-	for id, k := range j.kept {
+	for id, k := range j.connections {
 		if !k.isWaiting() || k.stream.Failed() != nil {
 			continue
 		}
@@ -263,7 +263,7 @@ func (h *Holder) waitingClients(j *job, offered map[string]bool) (offers []strea
 			fresh = append(fresh, k)
 		}
 	}
-	slices.SortFunc(fresh, func(a, b *kept) int { return a.client.came.Compare(b.client.came) })
+	slices.SortFunc(fresh, func(a, b *connection) int { return a.client.came.Compare(b.client.came) })
 	for _, k := range fresh {
 		offers = append(offers, stream.Offer{ID: k.id, Port: k.client.port.Port, From: k.to.String()})
 	}

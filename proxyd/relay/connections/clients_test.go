@@ -173,10 +173,10 @@ func TestClientLimits(t *testing.T) {
 	for range r.cfg.Clients.PerPort {
 		all = append(all, r.call(at))
 	}
-	r.await("the clients are there", func() bool { return len(r.jobs[clientJob].kept) == len(all) })
+	r.await("the clients are there", func() bool { return len(r.jobs[clientJob].connections) == len(all) })
 	r.isRefused(at)
 	reset(t, all[0])
-	r.await("a client that has gone is forgotten", func() bool { return len(r.jobs[clientJob].kept) == len(all)-1 })
+	r.await("a client that has gone is forgotten", func() bool { return len(r.jobs[clientJob].connections) == len(all)-1 })
 	for n, want := range []string{"", "clients.per_user"} {
 		job := rand.Text()
 		must(t, r.Admit(Admission{Job: job, UID: 1002, Ticket: rand.Text(), Listen: []uint16{6006}}))

@@ -57,19 +57,19 @@ type Holder struct {
 	tickets map[string]ticket // by their hashes
 	users   map[uint32]int    // connections
 	// failed are connections of a user's jobs that have failed while no forwarder asked, the oldest first.
-	failed  map[uint32][]*kept
+	failed  map[uint32][]*connection
 	taken   map[uint16]bool       // ports of this host at which clients of jobs come
 	callers map[string][]net.Conn // links that have not said hello, by host, the oldest first
 }
 
 // job is a job with its connections.
 type job struct {
-	name  string
-	uid   uint32
-	run   int
-	named time.Time // by a daemon
-	kept  map[string]*kept
-	seen  map[int]int // the newest run of each capsule that was named, plus 1
+	name        string
+	uid         uint32
+	run         int
+	named       time.Time // by a daemon
+	connections map[string]*connection
+	seen        map[int]int // the newest run of each capsule that was named, plus 1
 
 	ports     map[uint16]*clientPort // by the job's ports
 	clients   chan struct{}          // closed when a client has come. Renewed then
@@ -82,8 +82,8 @@ type ticket struct {
 	capsule int
 }
 
-// kept is a connection to the other side.
-type kept struct {
+// connection is a TCP connection of a job to the other side. The relay keeps connections while their job is away.
+type connection struct {
 	job     *job
 	capsule int
 	id      string
@@ -101,7 +101,7 @@ type kept struct {
 
 // New returns a Holder without connections, which ends with ctx.
 func New(ctx context.Context, cfg Config) *Holder {
-	h := &Holder{cfg: cfg, ctx: ctx, jobs: map[string]*job{}, tickets: map[string]ticket{}, users: map[uint32]int{}, failed: map[uint32][]*kept{}, taken: map[uint16]bool{}, callers: map[string][]net.Conn{}}
+	h := &Holder{cfg: cfg, ctx: ctx, jobs: map[string]*job{}, tickets: map[string]ticket{}, users: map[uint32]int{}, failed: map[uint32][]*connection{}, taken: map[uint16]bool{}, callers: map[string][]net.Conn{}}
 	go h.forgetUnnamed()
 	return h
 }
@@ -113,7 +113,7 @@ func (h *Holder) Admit(a Admission) error {
 	defer h.mu.Unlock()
 	j := h.jobs[a.Job]
 	if j == nil {
-		j = &job{name: a.Job, uid: a.UID, run: a.Run, kept: map[string]*kept{}, seen: map[int]int{}, ports: map[uint16]*clientPort{}, clients: make(chan struct{})}
+		j = &job{name: a.Job, uid: a.UID, run: a.Run, connections: map[string]*connection{}, seen: map[int]int{}, ports: map[uint16]*clientPort{}, clients: make(chan struct{})}
 		h.jobs[a.Job] = j
 	}
 	if j.uid != a.UID {
@@ -132,7 +132,7 @@ func (h *Holder) Admit(a Admission) error {
 		if j.endOffers != nil {
 			j.endOffers()
 		}
-		for _, k := range j.kept {
+		for _, k := range j.connections {
 			if k.unlink != nil && k.run < a.Run {
 				k.unlink()
 			}
@@ -140,7 +140,7 @@ func (h *Holder) Admit(a Admission) error {
 	}
 	if j.seen[a.Capsule] < a.Run+1 {
 		j.seen[a.Capsule] = a.Run + 1
-		for _, k := range j.kept {
+		for _, k := range j.connections {
 			if k.capsule == a.Capsule && !k.isWaiting() && !slices.Contains(a.Connections, k.id) {
 				k.stream.Fail(errAbandoned)
 			}
@@ -183,7 +183,7 @@ func (h *Holder) forgetJob(j *job) {
 			delete(h.tickets, hash)
 		}
 	}
-	for _, k := range j.kept {
+	for _, k := range j.connections {
 		k.stream.Fail(errForgotten)
 		if k.expiry != nil {
 			h.dropLocked(k)
@@ -221,13 +221,13 @@ func (h *Holder) Counts() (jobs, connections int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, j := range h.jobs {
-		connections += len(j.kept)
+		connections += len(j.connections)
 	}
 	return len(h.jobs), connections
 }
 
-// findKept returns the connection of a hello; a new connection is to be dialed. An error with retry is of this link alone.
-func (h *Holder) findKept(hello *stream.Hello) (k *kept, t ticket, isNew, retry bool, err error) {
+// findConnection returns the connection of a hello; a new connection is to be dialed. An error with retry is of this link alone.
+func (h *Holder) findConnection(hello *stream.Hello) (k *connection, t ticket, isNew, retry bool, err error) {
 	to, err := netip.ParseAddrPort(hello.To)
 	if err != nil {
 		return nil, t, false, false, err
@@ -239,7 +239,7 @@ func (h *Holder) findKept(hello *stream.Hello) (k *kept, t ticket, isNew, retry 
 		return nil, t, false, true, errors.New("the relay does not know the ticket (yet)")
 	}
 	j := t.job
-	if k := j.kept[hello.ID]; k != nil {
+	if k := j.connections[hello.ID]; k != nil {
 		return k, t, false, false, nil
 	}
 	switch {
@@ -255,29 +255,29 @@ func (h *Holder) findKept(hello *stream.Hello) (k *kept, t ticket, isNew, retry 
 	if err := h.cfg.Policy.checkAddress(to); err != nil {
 		return nil, t, false, false, err
 	}
-	k = &kept{job: j, capsule: t.capsule, id: hello.ID, to: to, stream: stream.NewStream(stream.End{}, nil), dialed: make(chan struct{})}
-	j.kept[hello.ID] = k
+	k = &connection{job: j, capsule: t.capsule, id: hello.ID, to: to, stream: stream.NewStream(stream.End{}, nil), dialed: make(chan struct{})}
+	j.connections[hello.ID] = k
 	h.users[j.uid]++
 	return k, t, true, false, nil
 }
 
-// dropKept forgets a connection that is over. A second call is harmless.
-func (h *Holder) dropKept(k *kept) {
+// dropConnection forgets a connection that is over. A second call is harmless.
+func (h *Holder) dropConnection(k *connection) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.dropLocked(k)
 }
 
-// dropLocked is dropKept, for a caller that holds mu.
-func (h *Holder) dropLocked(k *kept) {
-	if k.job.kept[k.id] == k {
-		delete(k.job.kept, k.id)
+// dropLocked is dropConnection, for a caller that holds mu.
+func (h *Holder) dropLocked(k *connection) {
+	if k.job.connections[k.id] == k {
+		delete(k.job.connections, k.id)
 	}
 	if k.expiry != nil {
 		k.expiry.Stop() // the timer would keep all that the connection has
 		k.expiry = nil
 		uid := k.job.uid
-		h.failed[uid] = slices.DeleteFunc(h.failed[uid], func(x *kept) bool { return x == k })
+		h.failed[uid] = slices.DeleteFunc(h.failed[uid], func(x *connection) bool { return x == k })
 		if len(h.failed[uid]) == 0 {
 			delete(h.failed, uid)
 		}
@@ -287,9 +287,9 @@ func (h *Holder) dropLocked(k *kept) {
 // dialTimeout bounds the time for which the relay tries to reach the other side.
 const dialTimeout = 30 * time.Second
 
-// carryKept connects to the other side, and carries bytes until both directions have ended, or the connection
+// carryConnection connects to the other side, and carries bytes until both directions have ended, or the connection
 // fails.
-func (h *Holder) carryKept(k *kept) {
+func (h *Holder) carryConnection(k *connection) {
 	ctx, cancel := context.WithCancel(h.ctx)
 	defer cancel()
 	to := net.TCPAddrFromAddrPort(k.to)
@@ -310,12 +310,12 @@ func (h *Holder) carryKept(k *kept) {
 }
 
 // carrySocket carries bytes of a connection to the other side, and closes the socket.
-func (h *Holder) carrySocket(ctx context.Context, k *kept, socket *net.TCPConn) {
+func (h *Holder) carrySocket(ctx context.Context, k *connection, socket *net.TCPConn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { socket.Close() })()
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context, *kept, *net.TCPConn) error{fromOutside, toOutside} {
+	for _, loop := range []func(context.Context, *connection, *net.TCPConn) error{fromOutside, toOutside} {
 		loops.Go(func() {
 			if err := loop(ctx, k, socket); err != nil && ctx.Err() == nil {
 				k.stream.Fail(err)
@@ -337,7 +337,7 @@ const overPatience = 24 * time.Hour
 
 // afterEnd forgets a connection that has ended in order. A failed connection is kept for a while, for its
 // forwarder: of all jobs of a user no more than the user may have connections.
-func (h *Holder) afterEnd(k *kept, err error) {
+func (h *Holder) afterEnd(k *connection, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	waited := k.isWaiting()
@@ -354,11 +354,11 @@ func (h *Holder) afterEnd(k *kept, err error) {
 	switch j := k.job; {
 	case err == nil, waited, h.jobs[j.name] != j:
 		h.dropLocked(k)
-	case j.kept[k.id] == k: // else the forwarder knows already
+	case j.connections[k.id] == k: // else the forwarder knows already
 		if old := h.failed[j.uid]; len(old) >= h.cfg.PerUser {
 			h.dropLocked(old[0])
 		}
-		k.expiry = time.AfterFunc(overPatience, func() { h.dropKept(k) })
+		k.expiry = time.AfterFunc(overPatience, func() { h.dropConnection(k) })
 		h.failed[j.uid] = append(h.failed[j.uid], k)
 	}
 }

@@ -158,7 +158,7 @@ func TestFailedIsForgotten(t *testing.T) {
 	id := rand.Text()
 	link, outer := r.open(id)
 	r.mu.Lock()
-	k := weak.Make(r.jobs["c/1/then"].kept[id])
+	k := weak.Make(r.jobs["c/1/then"].connections[id])
 	r.mu.Unlock()
 	reset(t, outer)
 	r.expect(link, stream.KindOver)
@@ -206,7 +206,7 @@ func TestForgottenJob(t *testing.T) {
 	link, _ = r.open(id)
 	r.mu.Lock()
 	j := r.jobs["c/1/then"]
-	all := []weak.Pointer[kept]{weak.Make(j.kept[id]), weak.Make(j.kept[failed])}
+	all := []weak.Pointer[connection]{weak.Make(j.connections[id]), weak.Make(j.connections[failed])}
 	j = nil
 	r.mu.Unlock()
 	r.Forget("c/1/then")
@@ -264,7 +264,7 @@ func TestClaimedUse(t *testing.T) {
 			sent += uint64(len(data))
 		}
 		r.mu.Lock()
-		k := r.jobs["c/1/then"].kept[id]
+		k := r.jobs["c/1/then"].connections[id]
 		r.mu.Unlock()
 		r.await("the bytes have come", func() bool { return k.stream.State().Got == sent })
 		link.Close()

@@ -107,13 +107,13 @@ func readHello(link net.Conn) (*stream.Hello, error) {
 
 // serveLink answers a hello, and carries frames.
 func (h *Holder) serveLink(link net.Conn, hello *stream.Hello) error {
-	k, t, isNew, retry, err := h.findKept(hello)
+	k, t, isNew, retry, err := h.findConnection(hello)
 	if err != nil {
 		return stream.WriteJSON(link, stream.KindOver, stream.Over{Reason: err.Error(), Retry: retry, Cause: stream.CauseProhibited})
 	}
 	defer func() {
 		if k.stream.Failed() != nil {
-			h.dropKept(k) // the forwarder knows
+			h.dropConnection(k) // the forwarder knows
 		}
 	}()
 	if hello.Over != "" {
@@ -121,7 +121,7 @@ func (h *Holder) serveLink(link net.Conn, hello *stream.Hello) error {
 		return stream.WriteJSON(link, stream.KindOver, stream.Over{Reason: hello.Over})
 	}
 	if isNew {
-		go h.carryKept(k)
+		go h.carryConnection(k)
 	}
 	select {
 	case <-k.dialed:
@@ -169,7 +169,7 @@ func (h *Holder) serveLink(link net.Conn, hello *stream.Hello) error {
 
 // takeOver makes a link the connection's link: the link before is ended. The result is false for a link of a run
 // that is over.
-func (h *Holder) takeOver(k *kept, t ticket, cancel func()) bool {
+func (h *Holder) takeOver(k *connection, t ticket, cancel func()) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t.run < k.job.run {

@@ -31,7 +31,7 @@ func causeOf(err error) stream.Cause {
 }
 
 // fromOutside reads what the other side sends.
-func fromOutside(ctx context.Context, k *kept, socket *net.TCPConn) error {
+func fromOutside(ctx context.Context, k *connection, socket *net.TCPConn) error {
 	buf := make([]byte, stream.MaxData)
 	for {
 		room := 0
@@ -60,7 +60,7 @@ func fromOutside(ctx context.Context, k *kept, socket *net.TCPConn) error {
 }
 
 // toOutside writes what has come from the program.
-func toOutside(ctx context.Context, k *kept, socket *net.TCPConn) error {
+func toOutside(ctx context.Context, k *connection, socket *net.TCPConn) error {
 	buf := make([]byte, stream.MaxData)
 	for {
 		n, ends := 0, false

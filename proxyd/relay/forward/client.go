@@ -54,7 +54,7 @@ func (o Orders) Begin(ctx context.Context, r Relay, listener *os.File) error {
 	return err
 }
 
-// Hold has the forwarder stand still until Go. each, if not nil, is called with the forwarder's connections and their sockets,
+// Hold has the forwarder stand still until Continue. each, if not nil, is called with the forwarder's connections and their sockets,
 // some at a time, so that the caller needs not have them all in memory; Hold closes the sockets. A second call does the same
 // again.
 func (o Orders) Hold(ctx context.Context, each func(some []Saved, sockets []*os.File) error) error {
@@ -88,7 +88,7 @@ func handHeld(files []*os.File, each func([]Saved, []*os.File) error) error {
 	return each(some, files[1:])
 }
 
-// Pause has the forwarder connect no more clients to programs until Go: these wait in the relay. What was connected before may
+// Pause has the forwarder connect no more clients to programs until Continue: these wait in the relay. What was connected before may
 // not be accepted by its program yet. A second call is harmless.
 func (o Orders) Pause(ctx context.Context) error {
 	_, files, err := o.giveOrder(ctx, order{Do: doPause})
@@ -96,9 +96,9 @@ func (o Orders) Pause(ctx context.Context) error {
 	return err
 }
 
-// Go has the forwarder go on. A second call is harmless.
-func (o Orders) Go(ctx context.Context) error {
-	_, files, err := o.giveOrder(ctx, order{Do: doGo})
+// Continue ends what Hold or Pause has begun: the forwarder passes bytes on and connects clients again. A second call is harmless.
+func (o Orders) Continue(ctx context.Context) error {
+	_, files, err := o.giveOrder(ctx, order{Do: doContinue})
 	localsock.CloseAll(files)
 	return err
 }

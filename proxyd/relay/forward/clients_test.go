@@ -155,7 +155,7 @@ func TestClients(t *testing.T) {
 	if _, err := fourth.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a client in a pause: %v, want no end", err)
 	}
-	failOn(t, p.Go(t.Context()))
+	failOn(t, p.Continue(t.Context()))
 	failOn(t, fourth.SetReadDeadline(time.Now().Add(patience)))
 	if _, err := fourth.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("after a pause: %v, want a reset", err)

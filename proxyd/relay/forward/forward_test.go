@@ -296,7 +296,7 @@ func TestRunOn(t *testing.T) {
 		t.Errorf("%d sockets, want 2", len(sockets))
 	}
 	localsock.CloseAll(sockets)
-	failOn(t, p.Go(t.Context()))
+	failOn(t, p.Continue(t.Context()))
 	checkAnswer(t, a, "bcd", "cde")
 	checkAnswer(t, b, "bcd", "cde")
 	st, err := p.Status(t.Context())
@@ -348,7 +348,7 @@ func TestOlderCheckpoint(t *testing.T) {
 	program := s.connectProgram(p, "first", s.startEcho())
 	checkAnswer(t, program, "abc", "bcd")
 	all, sockets := p.holdAll(t)
-	failOn(t, p.Go(t.Context()))
+	failOn(t, p.Continue(t.Context()))
 	checkAnswer(t, program, "abcd", "bcde")
 	p.end()
 	p = s.startForwarder(2, all...)
@@ -654,6 +654,6 @@ func TestAskWithoutRelay(t *testing.T) {
 		t.Errorf("an answer while the forwarder stands still: %v", err)
 	case <-time.After(300 * time.Millisecond):
 	}
-	failOn(t, p.Go(t.Context()))
+	failOn(t, p.Continue(t.Context()))
 	failOn(t, <-answer)
 }

@@ -22,14 +22,14 @@ import (
 
 // The orders.
 const (
-	doBegin  = "begin"
-	doHold   = "hold"
-	doGo     = "go"
-	doAdd    = "add"
-	doAsk    = "ask"
-	doStatus = "status"
-	doSupply = "supply"
-	doPause  = "pause"
+	doBegin    = "begin"
+	doHold     = "hold"
+	doContinue = "go"
+	doAdd      = "add"
+	doAsk      = "ask"
+	doStatus   = "status"
+	doSupply   = "supply"
+	doPause    = "pause"
 )
 
 // order is what the daemon sends. With add, the first descriptor is a file with the connections, and the
@@ -132,7 +132,7 @@ func (f *Forwarder) carryOut(c *net.UnixConn, o order, files []*os.File) error {
 			return sendReply(c, nil)
 		}
 		return f.tellHeld(c)
-	case doGo:
+	case doContinue:
 		f.goOn()
 		return sendReply(c, nil)
 	case doAdd:

@@ -51,16 +51,16 @@ type writer struct {
 // in a cache, and a cache is here: each knows more.
 type emitter struct {
 	cache
-	blocks  []block
-	start   int32            // the first instruction that is not counted yet
-	starts  [2][]amd64.Label // of blocks, for full warps and for the rest
-	arrive  amd64.Label      // see emitArrival
-	entries []entry
-	exits   []exit
-	cold    []func() // emit what is seldom run, behind the rest
-	spill   amd64.Label
-	resume  int // offset of the entry after an exit
-	windows [windows]window
+	blocks      []block
+	start       int32            // the first instruction that is not counted yet
+	blockStarts [2][]amd64.Label // where the code of each block begins: for full warps, and for the rest
+	arrive      amd64.Label      // see emitArrival
+	entries     []entry
+	exits       []exit
+	cold        []func() // emit what is seldom run, behind the rest
+	spill       amd64.Label
+	resume      int // offset of the entry after an exit
+	windows     [windows]window
 }
 
 // entry is an instruction at which code can be entered.
@@ -102,10 +102,10 @@ func compileFunction(insts []Inst) (*emitter, []byte, error) {
 	e := &emitter{blocks: blocksOf(insts)}
 	e.a, e.insts = new(amd64.Assembler), insts
 	e.live = newLiveness(insts, e.blocks)
-	for i := range e.starts {
-		e.starts[i] = make([]amd64.Label, len(e.blocks))
+	for i := range e.blockStarts {
+		e.blockStarts[i] = make([]amd64.Label, len(e.blocks))
 		for b := range e.blocks {
-			e.starts[i][b] = e.a.NewLabel()
+			e.blockStarts[i][b] = e.a.NewLabel()
 		}
 	}
 	e.emitProlog()
@@ -228,9 +228,9 @@ func (e *emitter) emitBlock(b int, continued, goesOn bool) {
 // startOf is the label of the block that begins at an instruction.
 func (e *emitter) startOf(pc int32, masked bool) amd64.Label {
 	if masked {
-		return e.starts[1][e.live.at[pc]]
+		return e.blockStarts[1][e.live.at[pc]]
 	}
-	return e.starts[0][e.live.at[pc]]
+	return e.blockStarts[0][e.live.at[pc]]
 }
 
 // isCompiled reports whether an instruction is compiled.
