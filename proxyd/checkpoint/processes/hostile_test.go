@@ -6,10 +6,12 @@ package processes
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -77,6 +79,79 @@ func TestManyMounts(t *testing.T) {
 	cancel()
 	if found := FindObstacles(ended, os.Getpid(), []capsule.Program{{Name: "batch", Cgroup: group}}); len(found) > 0 {
 		t.Errorf("the look went on after its end: %v", found)
+	}
+}
+
+// openMany gives this process n descriptors more.
+func openMany(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		fd, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+	}
+}
+
+// TestManyDescriptors: what a look at a process costs does not grow with the descriptors of the process beyond a bound.
+func TestManyDescriptors(t *testing.T) {
+	const many = 3 * maxDescriptors
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: many + 1000, Max: max(was.Max, many+1000)}); err != nil {
+		t.Skip("SKIP: this machine allows too few descriptors: ", err)
+	}
+	t.Cleanup(func() { unix.Setrlimit(unix.RLIMIT_NOFILE, &was) })
+	programs := []capsule.Program{{Name: "batch", Cgroup: groupOf(t, os.Getpid())}}
+	allocated := func() uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		FindObstacles(t.Context(), os.Getpid(), programs)
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	openMany(t, maxDescriptors)
+	bounded := allocated()
+	openMany(t, many-maxDescriptors)
+	if got := allocated(); got > bounded+bounded/2 {
+		t.Errorf("a look at %d descriptors has made %d bytes, and a look at %d has made %d", maxDescriptors, bounded, many, got)
+	}
+	seen := 0
+	if err := visitDescriptors(t.Context(), os.Getpid(), func(string, string) bool { seen++; return true }); err != nil || seen != maxDescriptors {
+		t.Errorf("%d descriptors are looked at: %v", seen, err)
+	}
+}
+
+// TestEndOfVisit: a visit of descriptors ends soon after its context, and at once where visit says so.
+func TestEndOfVisit(t *testing.T) {
+	openMany(t, 3000)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	seen := 0
+	visit := func(until int) error {
+		seen = 0
+		return visitDescriptors(ctx, os.Getpid(), func(string, string) bool {
+			seen++
+			return seen < until
+		})
+	}
+	if err := visit(1 << 30); err != nil || seen < 3000 {
+		t.Errorf("%d descriptors are looked at: %v", seen, err)
+	}
+	if err := visit(7); err != nil || seen != 7 {
+		t.Errorf("%d descriptors are looked at after seven: %v", seen, err)
+	}
+	seen = 0
+	err := visitDescriptors(ctx, os.Getpid(), func(string, string) bool {
+		seen++
+		cancel()
+		return true
+	})
+	if !errors.Is(err, context.Canceled) || seen > 1024 {
+		t.Errorf("%d descriptors are looked at after the look's end: %v", seen, err)
 	}
 }
 

@@ -62,8 +62,9 @@ var uncapturableDevices = []struct{ prefix, what, cure string }{
 	{"anon_inode:[userfaultfd]", "handles page faults itself", "switch that off in the program"},
 }
 
-// FindObstacles looks for what cannot be captured in the programs of a capsule with this init. CRIU finds the rest
-// later; then the checkpoint only takes longer to fail. What is found when ctx ends is returned.
+// FindObstacles looks for what cannot be captured in the programs of a capsule with this init, in the first
+// maxDescriptors descriptors of each process. CRIU finds the rest later; then the checkpoint only takes longer to fail.
+// What is found when ctx ends is returned.
 func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []Obstacle {
 	table, err := mounts.Of(init)
 	if err != nil {
@@ -76,7 +77,7 @@ func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []
 			continue
 		}
 		pids := InCgroup(p.Cgroup)
-		own := terminalsOf(init, pids)
+		own := terminalsOf(ctx, init, pids)
 		for _, pid := range pids {
 			if ctx.Err() != nil {
 				return found
@@ -120,16 +121,11 @@ func nestedNamespaces(init, pid int) string {
 	return "is in a container of its own (" + strings.Join(names, ", ") + " namespace)"
 }
 
-// maxObstacles bounds what is found of a process, which may have a million descriptors: a process with so many obstacles
+// maxObstacles bounds what is found of a process, all with names of their own: a process with so many obstacles
 // is not captured, whatever else it has.
 const maxObstacles = 64
 
 func processObstacles(ctx context.Context, p capsule.Program, pid int, own terminals, queues queues, files nodeFiles) []Obstacle {
-	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	fds, err := os.ReadDir(dir)
-	if err != nil {
-		return nil // the process has ended
-	}
 	var found []Obstacle
 	see := func(what, cure string) {
 		o := Obstacle{Program: p.Name, PID: NamespacePID(pid), Name: commandName(pid), What: what, Cure: cure}
@@ -138,22 +134,19 @@ func processObstacles(ctx context.Context, p capsule.Program, pid int, own termi
 		}
 	}
 	pmi := slurmPMI(pid)
-	for _, fd := range fds {
-		if len(found) >= maxObstacles || ctx.Err() != nil {
-			break
-		}
-		path := filepath.Join(dir, fd.Name())
+	_ = visitDescriptors(ctx, pid, func(folder, fd string) bool { // the error is that of ctx: what is found is returned
+		path := filepath.Join(folder, fd)
 		link, err := os.Readlink(path)
 		if err != nil || own.isOwn(path, link) {
-			continue
+			return ctx.Err() == nil
 		}
-		if fd.Name() == pmi && strings.HasPrefix(link, "socket:") {
+		if fd == pmi && strings.HasPrefix(link, "socket:") {
 			see("is connected to Slurm by srun --mpi=pmi2", "start MPI programs with mpiexec, others with --mpi=none")
 		}
-		if what, cure := queues.findObstacle(pid, fd.Name(), link); what != "" {
+		if what, cure := queues.findObstacle(pid, fd, link); what != "" {
 			see(what, cure)
 		}
-		if files.isNodeFile(pid, fd.Name(), link) {
+		if files.isNodeFile(pid, fd, link) {
 			see("has "+link+" open, a file of the node that the job does not see", nodeFileCure)
 		}
 		for _, d := range uncapturableDevices {
@@ -165,6 +158,7 @@ func processObstacles(ctx context.Context, p capsule.Program, pid int, own termi
 				}
 			}
 		}
-	}
+		return len(found) < maxObstacles && ctx.Err() == nil
+	})
 	return found
 }

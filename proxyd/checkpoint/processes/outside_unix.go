@@ -137,32 +137,15 @@ func findHolders(ctx context.Context, connections map[string][]unixConnection, s
 	return holders, nil
 }
 
-// maxDescriptors bounds the descriptors of a process that are looked at for other ends. What a process has beyond that is in
-// no process, as far as we know, and remains an obstacle.
-const maxDescriptors = 1 << 16
-
-// noteHolder enters a process in holders for the other ends that it has.
+// noteHolder enters a process in holders for the other ends that it has. What a process has beyond maxDescriptors is in no
+// process, as far as we know, and remains an obstacle.
 func noteHolder(ctx context.Context, holders map[string]int, connections map[string][]unixConnection, pid int) error {
-	dir, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		return nil //nolint:nilerr // the process has ended
-	}
-	defer dir.Close()
-	for range maxDescriptors / 1024 {
-		names, err := dir.Readdirnames(1024)
-		for _, name := range names {
-			if link, err := os.Readlink(filepath.Join(dir.Name(), name)); err == nil && connections[link] != nil && holders[link] == 0 {
-				holders[link] = pid
-			}
+	return visitDescriptors(ctx, pid, func(folder, number string) bool {
+		if link, err := os.Readlink(filepath.Join(folder, number)); err == nil && connections[link] != nil && holders[link] == 0 {
+			holders[link] = pid
 		}
-		if err != nil || len(names) == 0 {
-			return nil //nolint:nilerr // the end of the list, or of the process
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
+		return true
+	})
 }
 
 // isInfrastructure tells whether a process is Slurm's or our own, and serves jobs. What a program asks of these must not

@@ -4,6 +4,7 @@
 package processes
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,27 +25,26 @@ type terminals struct {
 }
 
 // terminalsOf finds the terminals of a program by its processes, in the capsule with this
-// init. PIDs are of this daemon's namespace.
-func terminalsOf(init int, pids []int) terminals {
+// init. PIDs are of this daemon's namespace. What is found when ctx ends is returned.
+func terminalsOf(ctx context.Context, init int, pids []int) terminals {
 	t := terminals{driven: map[string]bool{}}
 	var st syscall.Stat_t
 	if err := syscall.Stat(fmt.Sprintf("/proc/%d/root/dev/pts", init), &st); err == nil {
 		t.device = st.Dev
 	}
 	for _, pid := range pids {
-		dir := fmt.Sprintf("/proc/%d/fd", pid)
-		fds, err := os.ReadDir(dir)
-		if err != nil {
-			continue // the process has ended
-		}
-		for _, fd := range fds {
-			link, err := os.Readlink(filepath.Join(dir, fd.Name()))
+		err := visitDescriptors(ctx, pid, func(folder, number string) bool {
+			link, err := os.Readlink(filepath.Join(folder, number))
 			if err != nil || filepath.Base(link) != "ptmx" {
-				continue
+				return true
 			}
-			if n := terminalNumber(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, fd.Name())); n != "" {
+			if n := terminalNumber(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, number)); n != "" {
 				t.driven["/dev/pts/"+n] = true
 			}
+			return true
+		})
+		if err != nil {
+			break
 		}
 	}
 	return t

@@ -23,7 +23,7 @@ func TestTerminals(t *testing.T) {
 	descriptor := fmt.Sprintf("/proc/self/fd/%d", slave.Fd())
 
 	self := os.Getpid()
-	with, without := terminalsOf(self, []int{self}), terminalsOf(self, nil)
+	with, without := terminalsOf(t.Context(), self, []int{self}), terminalsOf(t.Context(), self, nil)
 	elsewhere := with
 	elsewhere.device++
 	for name, c := range map[string]struct {
