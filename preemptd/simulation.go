@@ -37,6 +37,7 @@ type simulation struct {
 	restore  time.Duration
 	against  []string
 	picture  string
+	losses   bool
 	json     bool
 	quiet    bool
 
@@ -83,6 +84,7 @@ preemption and with jobs that are killed and begin again. docs/simulate.md says 
 	f.DurationVar(&s.restore, "restore", 20*time.Second, "for how long it does when it comes back")
 	f.StringSliceVar(&s.against, "against", []string{fifo, kill}, "compare with fifo (nobody is preempted) and kill (who is preempted begins again); or with nothing: \"\"")
 	f.StringVar(&s.picture, "picture", "", "draw the results into `FILE.svg`")
+	f.BoolVar(&s.losses, "losses", false, "say why the GPUs that jobs of each tier asked for did no work")
 	f.BoolVar(&s.json, "json", false, "print JSON")
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
 	return c
@@ -140,7 +142,7 @@ func (s *simulation) runSimulation(ctx context.Context, cfg *config.Config, out 
 	set := settingsOf(cfg)
 	base := simulate.Config{
 		Nodes: s.nodes, GPUs: s.gpus, Every: s.every, Dump: s.dump, Restore: s.restore,
-		Rules: set.Rules, Tiers: set.Tiers, Policies: policies,
+		Rules: set.Rules, Tiers: set.Tiers, Policies: policies, Losses: s.losses,
 	}
 	var results []simulate.Named
 	for _, way := range append(slices.Clone(s.against), strings.Join(cfg.Policies, ", ")) {

@@ -45,7 +45,10 @@ func Print(w io.Writer, results []Named) error {
 	if err := t.Flush(); err != nil || len(results) == 0 {
 		return err
 	}
-	return printPromises(w, results[len(results)-1])
+	if err := printPromises(w, results[len(results)-1]); err != nil {
+		return err
+	}
+	return printLosses(w, results[len(results)-1].Losses)
 }
 
 // printPromises says which promises were broken, and which of these no schedule could have kept.
@@ -95,6 +98,8 @@ func PrintJSON(w io.Writer, results []Named) error {
 		Bound      float64  `json:"bound"`
 		Beside     float64  `json:"bound_beside_higher"`
 		Stops      int      `json:"stops"`
+
+		Lost map[string]float64 `json:"lost,omitempty"`
 	}
 	type result struct {
 		Name        string          `json:"name"`
@@ -117,7 +122,7 @@ func PrintJSON(w io.Writer, results []Named) error {
 			Redone: r.Redone.Seconds(), Still: r.Still.Seconds(), Tiers: map[string]tier{},
 		}
 		for t, x := range r.Tiers {
-			one.Tiers[sdk.Tier(t).String()] = tier{x.Jobs, of(x.Wait), of(x.Complete), x.Fraction, x.Promised, x.Bound, x.Beside, x.Stopped}
+			one.Tiers[sdk.Tier(t).String()] = tier{x.Jobs, of(x.Wait), of(x.Complete), x.Fraction, x.Promised, x.Bound, x.Beside, x.Stopped, lostByCause(r.Losses, sdk.Tier(t))}
 		}
 		all = append(all, one)
 	}

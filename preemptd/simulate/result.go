@@ -22,6 +22,7 @@ type Result struct {
 	Still       time.Duration // GPU time of dumps and restores
 	Tiers       [sdk.Tiers]TierResult
 	Course      []Sample
+	Losses      []JobLoss // of all jobs, the latest first; nothing unless losses are counted
 
 	// GPU-milliseconds.
 	still    int64
@@ -108,6 +109,7 @@ func (r *run) makeResult() *Result {
 			tier.Fraction = float64(of.did) / float64(of.asked)
 		}
 	}
+	res.Losses = r.makeLosses()
 	res.Course = r.course.samplesOf(gpus)
 	return res
 }

@@ -29,6 +29,9 @@ type Config struct {
 	// Kill is a cluster without capsules: a preempted job loses what it has done, and no job can be
 	// moved or resized.
 	Kill bool
+	// Losses has the result say why the GPUs that jobs asked for did no work. That takes a look at each job whenever
+	// something happens.
+	Losses bool
 	// Policies are asked as preemptd asks them. None: no job is preempted.
 	Policies []chain.Named
 	// Progress is told now and then how far the simulation is; it may be nil.
@@ -65,7 +68,8 @@ type job struct {
 	acted    int64 // when the job was last disturbed; -1: never
 	done     int64
 	action   string
-	claim    *claim // the place that the job waits for, or goes to when its checkpoint is made
+	lost     *[Causes]float64 // GPU-milliseconds, if losses are counted
+	claim    *claim           // the place that the job waits for, or goes to when its checkpoint is made
 }
 
 // claim is a place that becomes free bit by bit.
@@ -180,6 +184,7 @@ func (r *run) playMoment(ctx context.Context) error {
 	if !ok {
 		return fmt.Errorf("simulate: %d jobs wait for ever", r.left)
 	}
+	r.countLosses(when)
 	r.course.advanceTo(when)
 	r.now = when
 	for ; r.next < len(r.jobs) && r.jobs[r.next].Submit.Milliseconds() == r.now; r.next++ {
