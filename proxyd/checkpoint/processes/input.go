@@ -37,6 +37,7 @@ type InputRelay struct {
 	over          bool   // nothing comes after what is in the queue
 	settled       bool   // at is right also after the end of the warden
 	taken         int64  // how many bytes takeRest has moved
+	turns         int    // how often takeRest has found something
 }
 
 // queueLink is the queue among the descriptors of a warden.

@@ -20,6 +20,9 @@ import (
 const (
 	// maxQueue bounds what is saved of a queue; a warden keeps no more.
 	maxQueue = 64 << 20
+	// maxTurns bounds how often takeRest finds something, which takes a process each time. The kernel has a page or more of
+	// what a process writes in large pieces, so such input fills a queue first. The user's processes may write by the byte.
+	maxTurns = maxQueue / (4 << 10)
 	// maxUnpaid bounds what this daemon moves of a killed warden's input where the cgroup has gone with the warden: what a
 	// pipe of a user can hold.
 	maxUnpaid = 1 << 20
@@ -81,6 +84,9 @@ func (r *InputRelay) takeRest(ctx context.Context) (bool, error) {
 	// taken is bounded as well: the queue's file may be cut while it is written to.
 	if most := maxQueue - max(size-r.at, r.taken); int64(waiting) > most {
 		return false, fmt.Errorf("more is on its way than the %d MiB that are kept", maxQueue>>20)
+	}
+	if r.turns++; r.turns > maxTurns {
+		return false, fmt.Errorf("after %d turns there is still more on its way", maxTurns)
 	}
 	r.taken += int64(waiting)
 	n, err := r.writeQueue(ctx, io.LimitReader(waitingInput(r.from), int64(waiting)), size, r.payerNow())

@@ -290,6 +290,32 @@ func TestInputFalsePosition(t *testing.T) {
 	<-sent
 }
 
+// TestInputByTheByte: a user's process sends another byte each time that the last has been moved. That ends, long before the
+// queue is full.
+func TestInputByTheByte(t *testing.T) {
+	w := startFalseWarden(t)
+	r := w.open(t)
+	w.kill()
+	for turn := 0; ; turn++ {
+		if _, err := w.stepd.WriteString("x"); err != nil {
+			t.Fatal(err)
+		}
+		more, err := r.Settle(t.Context())
+		if err != nil {
+			if !strings.Contains(err.Error(), "after 16384 turns there is still more on its way") || turn != maxTurns {
+				t.Errorf("turn %d: %v", turn, err)
+			}
+			break
+		}
+		if !more || turn > maxTurns {
+			t.Fatalf("turn %d: more %v", turn, more)
+		}
+	}
+	if size, err := r.queueSize(); err != nil || size != maxTurns {
+		t.Errorf("%d bytes are in the queue, %v", size, err)
+	}
+}
+
 // TestInputIsPaid: what a killed warden has left is written by a process of the user, in the job's cgroup; where Slurm has
 // removed that, this daemon writes no more than a pipe holds.
 func TestInputIsPaid(t *testing.T) {
