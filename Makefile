@@ -87,7 +87,7 @@ QUICK_UNIT  = $$($(GO) list ./... | grep -v $(SLOW_UNIT:%=-e /%$$))
 # get wrong; a training on one node, one on two, and a server.
 SOME_CLUSTER := TestBadInput|TestActions|TestProtected|TestRESTClient
 # In a lane of its own: what attackers do, and what must not be lost silently.
-ATTACKS := TestReplacedFiles|TestFloods|TestSharedFolder|TestLostWork
+ATTACKS := TestReplacedFiles|TestFloods|TestCRIUInHost|TestSharedFolder|TestLostWork|TestObstacleLater
 SOME_DEVICES := TestCorpus/(mlp-alone|gpt-nodes|serve-requests)
 # Only make test-devices has these: five to ten minutes each on a busy machine.
 LONG_DEVICES := TestCorpus/(torch-(nodes|four)|llama-answers)

@@ -18,45 +18,48 @@ import (
 // (proxyd/criu/doc.go); how often it does not is up to the machine's load.
 const hurtful = "TestCRIUKilled"
 
-// TestInHost runs the tests of packages that need what only a host has: a CRIU that works
-// on this kernel, or Slurm.
-func TestInHost(t *testing.T) {
+// hostTests are the tests of a package that need what only a host has: a CRIU that works on this kernel, or Slurm.
+type hostTests struct {
+	name, nodes string   // of the package below proxyd, and how many hosts there are
+	make        string   // a folder with a Makefile; what it makes goes beside the test
+	target      string   // what of that; "": all
+	args        []string // before the test
+}
+
+// TestCRIUInHost has attacks on restores, and what confines criu.
+func TestCRIUInHost(t *testing.T) {
 	t.Parallel()
-	for _, p := range []struct {
-		name, suite, nodes string
-		make               string   // a folder with a Makefile; what it makes goes beside the test
-		target             string   // what of that; "": all
-		args               []string // before the test
-	}{
-		{name: "criu", suite: "forky", nodes: "1", make: "../../libsingshim", target: "libsingshim-criu.so"},
-		{name: "srun", suite: "forky", nodes: "2", make: "../../slurm-spank/srun", args: []string{"SRUN_TOOLS=/shared/tools"}},
-	} {
-		t.Run(p.name, func(t *testing.T) {
-			t.Parallel()
-			c := raiseCluster(t, "t-"+p.name, "--suite", p.suite, "--nodes", p.nodes)
-			tools := filepath.Join("/var/lib/minicluster", c.name, "shared/tools")
-			if err := os.Mkdir(tools, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			// Static, for the host's libc is another one.
-			build := exec.Command("go", "test", "-c", "-o", filepath.Join(tools, "test"), "github.com/singularity-slurm/singularity-slurm/proxyd/"+p.name)
-			build.Env = append(os.Environ(), "CGO_ENABLED=0")
-			if out, err := build.CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			if p.make != "" {
-				args := []string{"-s", "-C", p.make, "O=" + tools}
-				if p.target != "" {
-					args = append(args, filepath.Join(tools, p.target))
-				}
-				if out, err := exec.Command("make", args...).CombinedOutput(); err != nil {
-					t.Fatalf("%v\n%s", err, out)
-				}
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 11*time.Minute) // beyond the binary's own
-			defer cancel()
-			args := append([]string{"exec", "n1", "--name", c.name, "--", "env", "-C", "/root"}, p.args...)
-			relayTests(t, exec.CommandContext(ctx, program, append(args, "/shared/tools/test", "-test.v", "-test.timeout=10m", "-test.skip="+hurtful)...))
-		})
+	hostTests{name: "criu", nodes: "1", make: "../../libsingshim", target: "libsingshim-criu.so"}.runTests(t)
+}
+
+func TestSrunInHost(t *testing.T) {
+	t.Parallel()
+	hostTests{name: "srun", nodes: "2", make: "../../slurm-spank/srun", args: []string{"SRUN_TOOLS=/shared/tools"}}.runTests(t)
+}
+
+// runTests raises a cluster, and runs the tests on its first host.
+func (p hostTests) runTests(t *testing.T) {
+	t.Helper()
+	c := raiseCluster(t, "t-"+p.name, "--suite", "forky", "--nodes", p.nodes)
+	tools := filepath.Join("/var/lib/minicluster", c.name, "shared/tools")
+	if err := os.Mkdir(tools, 0o755); err != nil {
+		t.Fatal(err)
 	}
+	// Static, for the host's libc is another one.
+	build := exec.Command("go", "test", "-c", "-o", filepath.Join(tools, "test"), "github.com/singularity-slurm/singularity-slurm/proxyd/"+p.name)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	args := []string{"-s", "-C", p.make, "O=" + tools}
+	if p.target != "" {
+		args = append(args, filepath.Join(tools, p.target))
+	}
+	if out, err := exec.Command("make", args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 11*time.Minute) // beyond the binary's own
+	defer cancel()
+	args = append([]string{"exec", "n1", "--name", c.name, "--", "env", "-C", "/root"}, p.args...)
+	relayTests(t, exec.CommandContext(ctx, program, append(args, "/shared/tools/test", "-test.v", "-test.timeout=10m", "-test.skip="+hurtful)...))
 }
