@@ -11,5 +11,6 @@
 // (memory in several ranges, or none) is left to the PTX, which also reports the faults.
 //
 // A block of the grid is a tile of 128 rows and 96 columns. Run copies the rows of op(A) and the columns of op(B) of a tile
-// into panels of 128 bytes (or 12 columns) for each k, and multiplies panel by panel. Package gemm needs AVX2 with FMA.
+// into panels of 128 bytes (or 12 columns) for each k, and multiplies panel by panel. The workers of a
+// launch share the panels of op(B). Package gemm needs AVX2 with FMA.
 package gemm

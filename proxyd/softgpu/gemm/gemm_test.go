@@ -416,3 +416,29 @@ func BenchmarkProduct(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkWorkers measures products with several workers, and what they allocate: a square product, and products in f32 that are
+// small but for k.
+func BenchmarkWorkers(b *testing.B) {
+	for _, shape := range []struct{ m, n, k uint32 }{{1024, 1024, 1024}, {512, 192, 40000}, {64, 12, 40000}, {32, 32, 32}} {
+		for _, workers := range []int{1, 2, 8} {
+			b.Run(fmt.Sprintf("%d x %d x %d, %d workers", shape.m, shape.n, shape.k, workers), func(b *testing.B) {
+				p := &problem{kernel: Single, m: shape.m, n: shape.n, k: shape.k, batch: 1, alpha: 1, lead: [4]uint32{shape.m, shape.k, shape.m, shape.m}}
+				r := rand.New(rand.NewPCG(9, 10))
+				for i := range 5 {
+					p.fill(r, i, false)
+				}
+				m, _ := p.mapMemory(b)
+				l := Launch{Kernel: p.kernel, Grid: p.grid(), Params: p.params(), Memory: m, Workers: workers}
+				b.ReportAllocs()
+				before := processorTime(b)
+				for b.Loop() {
+					if _, ok, err := Run(b.Context(), l); !ok || err != nil {
+						b.Fatal(ok, err)
+					}
+				}
+				b.ReportMetric(float64((processorTime(b)-before).Microseconds())/float64(b.N), "processor-µs/op")
+			})
+		}
+	}
+}

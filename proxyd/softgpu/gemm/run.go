@@ -107,21 +107,17 @@ func (w *work) spreadBlocks(ctx context.Context) error {
 	}
 	workers = int(min(uint64(workers), max(w.blocks-min(w.l.First, w.blocks), 1)))
 	var group sync.WaitGroup
+	makeTile := makeTiles(w)
 	for range workers - 1 {
-		group.Go(func() { w.runBlocks(ctx) })
+		group.Go(func() { w.runBlocks(ctx, makeTile()) })
 	}
-	w.runBlocks(ctx)
+	w.runBlocks(ctx, makeTile())
 	group.Wait()
 	return ctx.Err()
 }
 
 // runBlocks runs blocks until there are none, or no more are to begin.
-func (w *work) runBlocks(ctx context.Context) {
-	run := newTile32
-	if w.x.double {
-		run = newTile64
-	}
-	t := run(w)
+func (w *work) runBlocks(ctx context.Context, t runner) {
 	for ctx.Err() == nil && (w.l.Paused == nil || !w.l.Paused()) {
 		i := w.next.Add(1) - 1
 		if i >= w.blocks {

@@ -12,14 +12,14 @@ const (
 	// are kept from chunk to chunk: the order of the sum is the same for any size.
 	chunkBytes = 32 << 10
 	chunk      = chunkBytes / panelBytes // in k
-	// keptB bounds the panels of op(B) that are kept for the tiles below.
+	// keptB bounds sharedPanels, which are kept for the tiles below.
 	keptB = 16 << 20
 )
 
 // element is the type in which a product is computed.
 type element interface{ ~float32 | ~float64 }
 
-// tile computes the blocks of a core.
+// tile computes the blocks of a worker.
 type tile[T element] struct {
 	w     *work
 	rows  int // of a panel of op(A)
@@ -27,10 +27,11 @@ type tile[T element] struct {
 	beta  T
 
 	a    []T // a chunk of op(A): panel after panel
-	b    []T // op(B), chunk after chunk, or a chunk
+	b    []T // a chunk of op(B); nil with a pool
 	sums []T // A panel by A panel, in each of them B panel by B panel
-	held place
-	kept bool // b has all chunks of the held place's columns
+
+	pool   *panelPool[T]    // of op(B), or nil
+	shared *sharedPanels[T] // of the place before, or nil
 
 	// columns of a panel on their way from and to memory
 	old, bias, result []T
@@ -39,28 +40,27 @@ type tile[T element] struct {
 	finishColumn   func(n int, result, sums, old, bias *T, alpha, beta T)
 }
 
-func newTile32(w *work) runner {
-	return newTile(w, w.by.multiply32, w.by.finish32)
-}
-
-func newTile64(w *work) runner {
-	return newTile(w, w.by.multiply64, w.by.finish64)
+// makeTiles returns what makes a tile for each worker of a launch.
+func makeTiles(w *work) func() runner {
+	if w.x.double {
+		pool := newPanelPool[float64](w.x)
+		return func() runner { return newTile(w, pool, w.by.multiply64, w.by.finish64) }
+	}
+	pool := newPanelPool[float32](w.x)
+	return func() runner { return newTile(w, pool, w.by.multiply32, w.by.finish32) }
 }
 
 type runner interface{ multiplyTile(at place) }
 
-func newTile[T element](w *work, multiply func(n int, a, b, sums *T), finish func(n int, result, sums, old, bias *T, alpha, beta T)) runner {
-	t := &tile[T]{w: w, rows: panelBytes / sizeOf[T](), alpha: T(w.x.alpha), beta: T(w.x.beta), multiplyPanels: multiply, finishColumn: finish}
+func newTile[T element](w *work, pool *panelPool[T], multiply func(n int, a, b, sums *T), finish func(n int, result, sums, old, bias *T, alpha, beta T)) runner {
+	t := &tile[T]{w: w, pool: pool, rows: panelBytes / sizeOf[T](), alpha: T(w.x.alpha), beta: T(w.x.beta), multiplyPanels: multiply, finishColumn: finish}
 	k := int(min(w.x.k, chunk))
 	t.a = alignedSlice[T](tileRows * k)
-	if w.x.k*tileColumns*uint64(sizeOf[T]()) <= keptB {
-		t.kept = true
-		k = int(w.x.k)
+	if pool == nil {
+		t.b = alignedSlice[T](int(countPanelColumns(w.x)) * k)
 	}
-	t.b = alignedSlice[T](tileColumns * k)
 	t.sums = alignedSlice[T](tileRows * tileColumns)
 	t.old, t.bias, t.result = alignedSlice[T](t.rows), alignedSlice[T](t.rows), alignedSlice[T](t.rows)
-	t.held.column = ^uint64(0)
 	return t
 }
 
@@ -68,22 +68,29 @@ func newTile[T element](w *work, multiply func(n int, a, b, sums *T), finish fun
 func (t *tile[T]) multiplyTile(at place) {
 	x, m := t.w.x, &t.w.members[at.member]
 	rows, columns := int(min(tileRows, x.m-at.row)), int(min(tileColumns, x.n-at.column))
-	has := t.kept && t.held.column == at.column && t.held.member == at.member
+	if t.pool != nil {
+		t.shared = t.pool.switchPanels(t.shared, at)
+	}
 	clear(t.sums)
 	for k := 0; k < int(x.k); k += chunk {
 		n := int(min(chunk, x.k-uint64(k)))
-		b := t.b
-		if t.kept {
-			b = b[tileColumns*k:]
-		}
-		if !has {
-			packPanels(b, source{&x.b, m.b, !x.b.turned}, panelColumns, int(at.column), columns, k, n)
-		}
 		packPanels(t.a, source{&x.a, m.a, x.a.turned}, t.rows, int(at.row), rows, k, n)
-		t.multiplyChunk(b, rows, columns, n)
+		t.multiplyChunk(t.packColumns(at, columns, k, n), rows, columns, n)
 	}
-	t.held = at
 	t.storeTile(at, rows, columns)
+}
+
+// packColumns returns the panels of op(B) for n k from k on, which this worker packs unless another worker has.
+func (t *tile[T]) packColumns(at place, columns, k, n int) []T {
+	x := t.w.x
+	from := source{&x.b, t.w.members[at.member].b, !x.b.turned}
+	if t.pool == nil {
+		packPanels(t.b, from, panelColumns, int(at.column), columns, k, n)
+		return t.b
+	}
+	b := t.shared.values[int(countPanelColumns(x))*k:]
+	t.shared.packed[k/chunk].Do(func() { packPanels(b, from, panelColumns, int(at.column), columns, k, n) })
+	return b
 }
 
 // multiplyChunk adds the products of n k to the sums of a tile.
