@@ -69,7 +69,7 @@ func (s SrunRequests) receiveSrun(ctx context.Context, who nodesocket.Peer, key 
 	if err := caller.Hear(ctx); err != nil {
 		return err
 	}
-	err = lc.startSrun(ctx, who, key, caller, belongings)
+	err = lc.startSrun(ctx, srunCall{who: who, checkAlive: who.Alive, key: key, caller: caller, belongings: belongings})
 	if err != nil {
 		if err := caller.Refuse(err.Error()); err != nil {
 			s.c.Log.Debug("cannot answer an srun", "error", err)
@@ -78,9 +78,24 @@ func (s SrunRequests) receiveSrun(ctx context.Context, who nodesocket.Peer, key 
 	return err
 }
 
+// srunCall is what has been received of a process that asks for an srun.
+type srunCall struct {
+	who        nodesocket.Peer
+	checkAlive func() error // Alive of who
+	key        string       // "": a new srun
+	caller     srunCaller
+	belongings *srun.Belongings
+}
+
+// srunCaller is a srun.Caller.
+type srunCaller interface {
+	Start(ctx context.Context, s srun.StartSpec) (*srun.Runner, error)
+	Report(key string, how syscall.WaitStatus) error
+}
+
 // startSrun starts an srun for a caller after its call has been received.
-func (lc *localCapsule) startSrun(ctx context.Context, who nodesocket.Peer, key string, caller *srun.Caller, belongings *srun.Belongings) error {
-	j := lc.j
+func (lc *localCapsule) startSrun(ctx context.Context, call srunCall) error {
+	j, who, key := lc.j, call.who, call.key
 	c := j.c
 	// The step would start while its caller is frozen. Instead the caller is captured in this
 	// wait, and asks again after the restore.
@@ -94,7 +109,7 @@ func (lc *localCapsule) startSrun(ctx context.Context, who nodesocket.Peer, key 
 		return err
 	}
 	// A caller that has ended would have its srun ended at once.
-	err := who.Alive()
+	err := call.checkAlive()
 	if err != nil {
 		return err
 	}
@@ -103,7 +118,7 @@ func (lc *localCapsule) startSrun(ctx context.Context, who nodesocket.Peer, key 
 		return err
 	}
 	if again {
-		done, err := lc.reportEarlierEnd(ctx, key, caller)
+		done, err := lc.reportEarlierEnd(ctx, key, call.caller)
 		if err != nil || done {
 			return err
 		}
@@ -126,15 +141,15 @@ func (lc *localCapsule) startSrun(ctx context.Context, who nodesocket.Peer, key 
 	j.mu.Unlock()
 	cgroups, err := findCgroups(ctx, lc, who.PID)
 	if err == nil {
-		err = who.Alive() // else the PID may be another process's
+		err = call.checkAlive() // else the PID may be another process's
 	}
 	if err != nil {
 		return err
 	}
-	r, err := caller.Start(context.WithoutCancel(ctx), srun.StartSpec{
+	r, err := call.caller.Start(context.WithoutCancel(ctx), srun.StartSpec{
 		Dir: filepath.Join(c.folders().srunDir(j.id, lc.index), key), Program: c.Real, Env: env,
 		Rewriting: srun.Rewriting{Layout: layout, Key: key, Job: now, Was: was, Release: c.Release, Help: c.Help, MPIDefault: c.MPIDefault},
-		UID:       who.UID, GID: who.GID, Groups: who.Groups, Belongings: belongings,
+		UID:       who.UID, GID: who.GID, Groups: who.Groups, Belongings: call.belongings,
 		Cgroups: cgroups, Clean: steps.Outputs(snap.Meta(), key), Ask: c.Socket,
 	})
 	if err != nil {
@@ -171,7 +186,7 @@ func (lc *localCapsule) followSrun(ctx context.Context, key string, r *srun.Runn
 
 // reportEarlierEnd reports the status of an srun that has ended to a caller that asks again. It
 // returns false if there is no such srun.
-func (lc *localCapsule) reportEarlierEnd(ctx context.Context, key string, caller *srun.Caller) (bool, error) {
+func (lc *localCapsule) reportEarlierEnd(ctx context.Context, key string, caller srunCaller) (bool, error) {
 	status, known, err := lc.sruns.EndOf(ctx, key)
 	if err != nil || !known {
 		return false, err
