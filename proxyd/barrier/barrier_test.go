@@ -20,7 +20,7 @@ func largestProgram() int {
 }
 
 // checkProgram checks that nothing is wrong with a program under the rules and returns how many
-// states it has.
+// states the program has.
 func checkProgram(t *testing.T, w *world, r rules) int {
 	t.Helper()
 	got := exploreAll(w, r, largestProgram())

@@ -10,7 +10,7 @@ import (
 
 // A whole attempt, from Start to Cut: all ranks are in a single communicator, in one of 8
 // neighbours and send round a ring; they shut their gates at different counts, and each
-// issues and reports what it lacks. The time is that of all Steps.
+// issues and reports its missing operations. The time is that of all Steps.
 func BenchmarkStep(b *testing.B) {
 	for _, n := range []int{8, 1000} {
 		b.Run(fmt.Sprintf("ranks=%d", n), func(b *testing.B) {
@@ -52,7 +52,7 @@ func benchCounts(n, r int, rounds uint64) []Count {
 	}
 }
 
-// playAttempt plays a single attempt and returns how many events it took.
+// playAttempt plays a single attempt and returns the number of events.
 func playAttempt(b *testing.B, n int, comms []Communicator) (events int) {
 	const lead = 5
 	bar := New(n, comms...)

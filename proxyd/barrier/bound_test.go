@@ -6,7 +6,7 @@ package barrier
 import "testing"
 
 // worstIssues is how many operations each rank issues through its shut gate, on the path on
-// which it issues most.
+// with the most operations.
 func worstIssues(w *world, r rules) [maxRanks]int {
 	known := make(map[string][maxRanks]int)
 	var from func(s *state) [maxRanks]int

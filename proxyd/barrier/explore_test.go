@@ -140,7 +140,7 @@ func (s *state) exitRank(w *world, r int) *state {
 	return n
 }
 
-// endCreation ends a creation: its members go on, the leader will hear of it.
+// endCreation ends a creation: its members go on, the leader will hear of the end.
 func (s *state) endCreation(w *world, i int) *state {
 	n := s.clone()
 	n.met[i].phase = finished
@@ -190,7 +190,7 @@ func (s *state) lastVerdict(w *world, r rules) verdict {
 	return ok
 }
 
-// isExcused says whether the failure of an attempt is honest: something did happen, and it
+// isExcused says whether the failure of an attempt is honest: something did happen, and the failure
 // says what.
 func (s *state) isExcused(r rules) bool {
 	switch s.failure.Why {
@@ -212,7 +212,7 @@ type result struct {
 	trace  []label
 }
 
-// exploreAll looks at every state that a program can come to under the rules. It says ok
+// exploreAll looks at every state that a program can reach under the rules. The result is ok
 // only if none of them is wrong, none can be entered twice on a single path, and each that
 // has no way on is a cut, or an honest failure after which the job ran on. So every
 // path, however things interleave, comes to one of these.
@@ -265,7 +265,7 @@ func (e *explorer) visitState(s *state) verdict {
 	return ok
 }
 
-// encodeState returns all that makes a state what it is.
+// encodeState returns all that distinguishes a state from other states.
 func (s *state) encodeState(w *world, to []byte) []byte {
 	flag := func(bs ...bool) {
 		for _, b := range bs {
@@ -320,8 +320,8 @@ func bitOf(b bool) byte {
 	return 0
 }
 
-// encodeBarrier returns all that a Barrier knows. In which order it came to know its lines
-// makes no difference to what it does.
+// encodeBarrier returns all that a Barrier knows. In which order the Barrier came to know its lines
+// makes no difference to its behaviour.
 func encodeBarrier(w *world, b *Barrier) string {
 	to := []byte{byte(b.phase), byte(b.unshut), byte(b.owing), byte(b.unrevoke), byte(b.lag)}
 	for _, r := range b.ranks {

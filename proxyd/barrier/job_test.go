@@ -29,8 +29,8 @@ type job struct {
 	flight []item // in the order in which they were issued
 }
 
-// item is an operation in flight: the step that issued it, and of each of its parts its
-// number on its line and whether it has completed.
+// item is an operation in flight: the step that issued the operation, and of each part the
+// number on its line and whether the part has completed.
 type item struct {
 	thread, pc uint8
 	done       uint8 // bits
@@ -103,7 +103,7 @@ func (j *job) findPart(w *world, key int, seq uint8) (i, p int, ok bool) {
 }
 
 // readyParts lists the parts that complete together with part p of the i-th operation in
-// flight, nil if it cannot complete now.
+// flight, nil if the part cannot complete now.
 func (j *job) readyParts(w *world, i, p int) [][2]int {
 	it := j.flight[i]
 	k, seq := w.step(it).keys[p], it.seq[p]
@@ -174,8 +174,8 @@ type told struct {
 }
 
 // settleJob lets devices and host code go on until nothing moves but what the barrier has to
-// do with: issuing, and exits. None of these steps takes from another what it needs, so
-// their order does not matter either. It returns what the leader has to be told.
+// do with: issuing, and exits. None of these steps prevents another step, so
+// their order does not matter either. The result is what the leader has to be told.
 func (j *job) settleJob(w *world) []told {
 	var out []told
 	for moved := true; moved; {
@@ -258,7 +258,7 @@ func (j *job) isOver(w *world) bool {
 }
 
 // isValid says whether the program, left alone, always ends with everything matched, and uses
-// no communicator before it is made. Where no rank has two threads, the order in which ranks
+// no communicator before its creation. Where no rank has two threads, the order in which ranks
 // go on makes no difference, and a single order is tried; else all are.
 func (w *world) isValid() bool {
 	_, oneOrder := w.issuedKeys()

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// cloneBarrier copies a Barrier so that a Step on the copy leaves it alone.
+// cloneBarrier copies a Barrier so that a Step on the copy does not change the original.
 func cloneBarrier(b *Barrier) *Barrier {
 	n := *b
 	n.ranks, n.sides, n.lines = slices.Clone(b.ranks), slices.Clone(b.sides), slices.Clone(b.lines)
@@ -34,7 +34,7 @@ func countsOf(w *world, r int, m report) []Count {
 	return counts
 }
 
-// hearFrom lets the leader take the first report on its way to it; w.n is its own node.
+// hearFrom lets the leader take the first report on its way; w.n is its own node.
 func (s *state) hearFrom(w *world, r int) *state {
 	n := s.clone()
 	m := n.up[r][0]
@@ -69,7 +69,7 @@ func (s *state) hearFrom(w *world, r int) *state {
 	return n
 }
 
-// toldOf is what the leader's node does with what host code says: it keeps the
+// toldOf is what the leader's node does with what host code says: the node keeps the
 // rendezvous, and begins a creation by itself only while there is no attempt.
 func (s *state) toldOf(w *world, who Rank, what stepKind, i int, counts []Count) {
 	switch what {
@@ -95,7 +95,7 @@ func (s *state) toldOf(w *world, who Rank, what stepKind, i int, counts []Count)
 	}
 }
 
-// stepBarrier hands an event to the Barrier and carries out what it says.
+// stepBarrier hands an event to the Barrier and carries out the Barrier's orders.
 func (s *state) stepBarrier(w *world, e Event) {
 	if s.end != underWay {
 		return
@@ -168,7 +168,7 @@ func (s *state) carryOut(w *world, out Effects) {
 	}
 }
 
-// allReached says whether, as far as the leader knows, no rank is below what it was last sent.
+// allReached says whether, as far as the leader knows, no rank is below its last target.
 func (s *state) allReached(w *world) bool {
 	for _, o := range s.sent {
 		for i := 1; i < len(o); i += 2 {
@@ -180,7 +180,7 @@ func (s *state) allReached(w *world) bool {
 	return true
 }
 
-// newAttempt makes a Barrier and tells it what the leader's node knows.
+// newAttempt makes a Barrier and tells the Barrier what the leader's node knows.
 func (s *state) newAttempt(w *world) {
 	s.attempt++
 	s.asked, s.end, s.failure = false, underWay, nil
@@ -192,7 +192,7 @@ func (s *state) newAttempt(w *world) {
 	}
 	s.b = New(w.n, known...)
 	for r, gone := range s.gone {
-		if gone && len(s.up[r]) == 0 { // else it is heard of later
+		if gone && len(s.up[r]) == 0 { // else the leader hears of the end later
 			s.stepBarrier(w, Ended{Rank(r), countsOf(w, r, s.reportOf(w, r))})
 		}
 	}

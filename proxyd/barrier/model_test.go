@@ -6,7 +6,7 @@ package barrier
 import "slices"
 
 // rules is what a run of the checker allows to happen, and in which way the barrier is
-// wrong on purpose. The zero value is the barrier as it is, with nothing that disturbs it
+// wrong on purpose. The zero value is the correct barrier, with no disturbance
 // and with ticks when nothing moves.
 type rules struct {
 	noTicks  bool // nothing is nudged
@@ -23,7 +23,7 @@ type wrong int
 
 const (
 	right       wrong = iota
-	exactly           // a rank may issue only where it is itself behind
+	exactly           // a rank may issue only where the rank itself is behind
 	standing          // a rank's counts are taken only once its threads stand at the gate
 	rounds            // targets are raised only when everyone has reached the last targets
 	completed         // what has completed is counted
@@ -67,7 +67,7 @@ const (
 type end uint8
 
 const (
-	underWay end = iota // it did not
+	underWay end = iota // the attempt did not end
 	cutFound
 	attemptFailed
 	leaderLost
@@ -79,7 +79,7 @@ type state struct {
 	job
 	gates   [maxRanks]Gate
 	sealed  [maxRanks]bool // its call gate is shut
-	member  [maxRanks]byte // the attempt that it was last asked to shut its gate for
+	member  [maxRanks]byte // the attempt of the last order to shut its gate
 	late    [maxRanks]bool // standing: the answer to Shut is still due
 	down    [maxRanks][]order
 	up      [maxRanks + 1][]report // the last is the leader's own node
@@ -102,7 +102,7 @@ const (
 	ok      verdict = "ok"
 	unsafe  verdict = "unsafe"  // a cut with something half-issued, in flight or half-made
 	stuck   verdict = "stuck"   // nothing can move, and there is neither cut nor failure
-	endless verdict = "endless" // it can go round for ever
+	endless verdict = "endless" // the program can go round for ever
 	excess  verdict = "excess"  // a rank issued what consistency did not need
 	refused verdict = "refused" // the attempt failed without a reason
 	tooBig  verdict = "too big"
@@ -162,12 +162,12 @@ func (s *state) issued(w *world) func(Key) uint64 {
 }
 
 // calmDown lets all that is no concern of the barrier happen, and puts on the way what the
-// leader is to be told of it.
+// leader is to be told of these events.
 func (s *state) calmDown(w *world) {
 	before := s.done
 	for _, t := range s.settleJob(w) {
 		if t.what == create && s.left.wrong == arrivedOnly {
-			s.met[t.comm].arrived &^= 1 << t.rank // it has to pass the gate; see moves
+			s.met[t.comm].arrived &^= 1 << t.rank // the thread has to pass the gate; see moves
 			continue
 		}
 		s.tellLeader(int(t.rank), report([]byte{rTold, byte(t.what), byte(t.comm)})+s.reportOf(w, int(t.rank)))
@@ -194,7 +194,7 @@ func (s *state) standsAtGate(w *world, r int) bool {
 }
 
 // mayPass says whether a thread's next operation gets through the gate of its rank, and
-// whether a nudge was spent on it.
+// whether that took a nudge.
 func (s *state) mayPass(w *world, r int, keys []int) (ok, nudged bool) {
 	g := &s.gates[r]
 	if s.left.wrong == exactly && g.shut && !g.nudge {
@@ -236,7 +236,7 @@ func (s *state) issueAt(w *world, t int) *state {
 	return n
 }
 
-// obeyOrder lets a rank carry out the first order on its way to it, nil if it cannot yet.
+// obeyOrder lets a rank carry out the first order on its way, nil if the rank cannot yet.
 func (s *state) obeyOrder(w *world, r int) *state {
 	n := s.clone()
 	o := n.down[r][0]

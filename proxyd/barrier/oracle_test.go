@@ -85,7 +85,7 @@ func (s *state) position(w *world, r int) (n int) {
 	return n
 }
 
-// walkRandomly follows a single random path to its end. It returns where each rank was when its gate
+// walkRandomly follows a single random path to its end. The results are where each rank was when its gate
 // shut, and whether nudges were given on the way.
 func walkRandomly(w *world, rng *rand.Rand) (last *state, from []int, nudged bool) {
 	s := newState(w, rules{})

@@ -14,7 +14,7 @@ import (
 // per rank, " | " between its threads:
 //
 //	A        a collective on communicator A, stream-ordered: the thread goes on at once
-//	A!       the same, and the thread waits for it and all it issued before
+//	A!       the same, and the thread waits for this and all its earlier operations
 //	B@1      on stream 1 instead of 0
 //	A.1      issued by member 1, where a rank has several
 //	>2 <0    send to rank 2, receive from rank 0 (on communicator P, in which all ranks are)
@@ -33,7 +33,7 @@ type program struct {
 	staged  bool   // a send waits for its receive; else it completes in a buffer
 	exits   []Rank // these may exit when their threads have ended
 	large   bool   // for the long run
-	aborts  bool   // it aborts a communicator: what the other ranks do on it then does not matter
+	aborts  bool   // the program aborts a communicator: what the other ranks do there then does not matter
 	waits   bool   // its host code can wait for a rank that is at its gate
 }
 
@@ -54,7 +54,7 @@ const (
 type step struct {
 	kind   stepKind
 	stream uint8
-	keys   []int // issue: what it counts, indices of world.keys
+	keys   []int // issue: what the operation counts, indices of world.keys
 	peer   Rank  // hostSend, hostRecv
 	comm   int   // create: index of world.meets; destroy, abort: of world.comms
 }
@@ -212,7 +212,7 @@ func (w *world) communicatorOf(c Comm) Communicator {
 	return w.comms[slices.IndexFunc(w.comms, func(x Communicator) bool { return x.Comm == c })]
 }
 
-// keyIndex is the index of a key, with all that are compared with it made known.
+// keyIndex is the index of a key, and makes all keys known that are compared with this key.
 func (w *world) keyIndex(k Key) int {
 	c := w.communicatorOf(k.Comm)
 	for _, o := range k.lineOf().keysOf(len(c.Members)) {
@@ -225,7 +225,7 @@ func (w *world) keyIndex(k Key) int {
 	return w.keyOf[k]
 }
 
-// String is the program as a test would write it down.
+// String is the program in the notation of the tests.
 func (p program) String() string {
 	return fmt.Sprintf("{comms: %q, creates: %q, ranks: %#v, staged: %v, exits: %v}", p.comms, p.creates, p.ranks, p.staged, p.exits)
 }

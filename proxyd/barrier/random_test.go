@@ -116,7 +116,7 @@ func (g *generator) addBlock() {
 		g.addWord(a, fmt.Sprintf("h>%d", b))
 		g.addWord(b, fmt.Sprintf("h<%d", a))
 	case k < 93 && len(g.creates) < 2:
-		// From now on block can choose it, as the creation is in front.
+		// From now on block can choose this operation, as the creation is in front.
 		g.waits = true
 		for len(g.members) < 3 { // so that names and indices agree
 			g.members = append(g.members, g.members[0])
@@ -208,7 +208,7 @@ func TestRandomPrograms(t *testing.T) {
 }
 
 // How often random programs show that a wrong rule is wrong: for the record, and as
-// a check that the generator makes programs on which it matters.
+// a check that the generator makes programs for which the rule matters.
 func TestRandomProgramsCatchWrongRules(t *testing.T) {
 	if *programs == 0 {
 		t.Skip("long; see -programs")

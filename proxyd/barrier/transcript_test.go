@@ -17,7 +17,7 @@ import (
 var update = flag.Bool("update", false, "write the transcripts anew; commit only what you understand")
 
 // Each file of testdata is a story: events, a line ----, what the Barrier says to do about
-// them, and an empty line, as often as it takes. Its first line makes the Barrier:
+// them, and an empty line, as often as necessary. Its first line makes the Barrier:
 //
 //	new 3 A=0,1 B=1,2          three ranks, and the members of the communicators
 //	start                      | tick | deadline | aborted A
@@ -53,7 +53,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// playTranscript plays the events of a transcript and returns it with what was said now.
+// playTranscript plays the events of a transcript and returns the transcript with the new answers.
 func playTranscript(t *testing.T, text string) []byte {
 	p := player{t: t, members: make(map[Comm][]Rank)}
 	var out bytes.Buffer

@@ -13,7 +13,7 @@ import (
 
 // BenchmarkAllReduce compares all-reduces among processes, all on this machine, with plain TCP
 // connections that carry the same number of bytes at the same time: "ratio" is how much of their
-// bandwidth it reaches. On a single machine all processes share its cores with the kernel's copies, so
+// bandwidth the all-reduce reaches. On a single machine all processes share its cores with the kernel's copies, so
 // the sums cost bandwidth that they would not cost between nodes.
 func BenchmarkAllReduce(b *testing.B) {
 	for _, c := range []struct{ processes, bytes int }{{2, 1 << 20}, {2, 64 << 20}, {4, 64 << 20}} {

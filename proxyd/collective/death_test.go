@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lifetime is how many bytes a process may still write; then all its connections close, as if it had
+// lifetime is how many bytes a process may still write; then all its connections close, as if the process had
 // been killed in the middle of a write.
 type lifetime struct {
 	mu    sync.Mutex
@@ -56,7 +56,7 @@ func (m mortal) Write(b []byte) (int, error) {
 	return written, err
 }
 
-// makeProgram returns what every rank does until it fails: all algorithms and messages.
+// makeProgram returns what every rank does until the rank fails: all algorithms and messages.
 func makeProgram(rank, ranks, size int) []Op {
 	var ops []Op
 	add := func(o Op) {
@@ -77,7 +77,7 @@ func makeProgram(rank, ranks, size int) []Op {
 }
 
 // Wherever a process dies, every operation of every survivor returns, every communicator fails, and
-// nothing is written to a buffer that was given back (the race detector sees it).
+// nothing is written to a buffer that was given back (the race detector would see such a write).
 func TestDeath(t *testing.T) {
 	rng := rand.New(rand.NewPCG(10, 10))
 	home := []int{0, 1, 2, 1}
@@ -246,7 +246,7 @@ func TestPeerNeverConnects(t *testing.T) {
 	}
 }
 
-// What is destroyed ends when all have destroyed it; operations before are completed, later operations refused.
+// A destroyed communicator ends when all ranks have destroyed the communicator; operations before are completed, later operations refused.
 func TestDestroy(t *testing.T) {
 	w := newWorld(t, []int{0, 1, 0}, nil)
 	done := make(chan error, 3)
@@ -278,7 +278,7 @@ func TestDestroy(t *testing.T) {
 	}
 }
 
-// A process that leaves while another still wants something of it.
+// A process that leaves while another still wants its data.
 func TestLeftAlone(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		w := newWorld(t, []int{0, 1, 2}, nil)
@@ -299,7 +299,7 @@ func TestLeftAlone(t *testing.T) {
 		}
 		w.comms[1].Destroy(1)
 		if late {
-			for _, p := range []int{0, 2} { // until they have heard of it
+			for _, p := range []int{0, 2} { // until they have heard of the end
 				for !w.comms[p].links[1].hasLeft() {
 					time.Sleep(time.Millisecond)
 				}
@@ -408,7 +408,7 @@ func TestContext(t *testing.T) {
 	n.Close()
 }
 
-// A machine that falls silent is the kernel's to notice: it must have been told.
+// A machine that falls silent is the kernel's to notice: the kernel must have been told.
 func TestKernelWatches(t *testing.T) {
 	w := newNodes(t, []int{0, 1}, nil, Config{Dead: 7 * time.Second})
 	for _, c := range w.createComms("world") {

@@ -42,7 +42,7 @@ func (w *world) makeAgain(nodes []*Node, all []Description, left ...int) []*Comm
 	return comms
 }
 
-// A communicator that is made again elsewhere goes on: with its name, and with the names of what it is split into.
+// A communicator that is made again elsewhere goes on: with its name, and with the names of the communicators that come of a split.
 func TestDescribe(t *testing.T) {
 	home := []int{0, 1, 0, 2}
 	quiet := newWorld(t, home, nil)
@@ -81,7 +81,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// A process that had left is not waited for, except by processes that need it: they are told.
+// A process that had left is not waited for, except by processes that need its data: these get an error.
 func TestGone(t *testing.T) {
 	home := []int{0, 1, 2}
 	old := newWorld(t, home, nil)
@@ -123,7 +123,7 @@ func (c *Comm) quietly(other int) bool {
 	return true
 }
 
-// TestHasLeft: a process that destroys a communicator knows whether it was the last.
+// TestHasLeft: a process that destroys a communicator knows whether all other processes have done so before.
 func TestHasLeft(t *testing.T) {
 	w := newWorld(t, []int{0, 1}, nil)
 	if w.comms[0].HasLeft() {
@@ -133,7 +133,7 @@ func TestHasLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	for !w.comms[0].HasLeft() {
-		runtime.Gosched() // until it has said goodbye
+		runtime.Gosched() // until the process has said goodbye
 	}
 	if err := w.comms[1].Destroy(1); err != nil {
 		t.Fatal(err)

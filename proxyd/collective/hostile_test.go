@@ -20,7 +20,7 @@ type villain struct {
 	conn net.Conn
 }
 
-// newVillain makes a node with a healthy communicator, which must stay so, and another with the villain in it.
+// newVillain makes a node with a healthy communicator, which must stay so, and another communicator with the villain.
 func newVillain(t *testing.T) *villain {
 	t.Helper()
 	v := &villain{world: newNodes(t, []int{0, 1}, nil, Config{})}
@@ -81,11 +81,11 @@ func repeatFrames(n int, f func(i int) header, payload ...byte) (b []byte) {
 	return b
 }
 
-// What a peer that knows the key may say, and what becomes of it: its own communicator fails with a reason,
+// What a peer that knows the key may say, and what follows: its own communicator fails with a reason,
 // in bounded time and memory, and the operation under way returns.
 func TestHostilePeer(t *testing.T) {
 	coll := func(seq uint64) key { return key{seq: seq, src: noRank, dst: noRank} }
-	message := key{seq: 0, src: 1, dst: 0} // rank 0 waits for 100 bytes of it
+	message := key{seq: 0, src: 1, dst: 0} // rank 0 waits for 100 bytes of the villain
 	for _, c := range []struct {
 		name  string
 		bytes []byte
@@ -125,11 +125,11 @@ func TestHostilePeer(t *testing.T) {
 			if err := v.comm.Issue(0, []Op{op}, func(err error) { done <- err }); err != nil {
 				t.Fatal(err)
 			}
-			// Its room for the message says that it is waiting.
+			// Its room for the message shows that rank 0 waits.
 			if _, err := io.ReadFull(v.conn, make([]byte, headerSize)); err != nil {
 				t.Fatal(err)
 			}
-			go func() { // it may be hung up on
+			go func() { // the villain may be hung up on
 				v.conn.Write(c.bytes)
 				v.conn.(*net.TCPConn).CloseWrite()
 			}()
@@ -156,7 +156,7 @@ func TestSilentPeer(t *testing.T) {
 	if err := v.comm.Issue(0, []Op{op}, func(err error) { done <- err }); err != nil {
 		t.Fatal(err)
 	}
-	// It has room for all and reads nothing: the writer is stuck in a write.
+	// The villain has room for all and reads nothing: the writer is stuck in a write.
 	v.conn.Write(joinFrames(header{frameReady, 0, key{src: 0, dst: 1}, size}))
 	v.checkHealthy()
 	v.comm.Abort()
@@ -178,7 +178,7 @@ func closedSoon(t *testing.T, conn net.Conn, what string) {
 	}
 }
 
-// A caller that does not know the key, is not the process that it says, or comes twice is hung up on, and
+// A caller that does not know the key, is not the process of its claim, or comes twice is hung up on, and
 // the communicator that is being made is not disturbed.
 func TestStrangers(t *testing.T) {
 	w := newNodes(t, []int{0, 1, 2}, nil, Config{})

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// No rank waits for a rank of the same process that has destroyed the communicator: whether that was before or after
-// the operation which needs it.
+// No rank waits for a rank of the same process that has destroyed the communicator: before or after
+// the operation which needs that rank.
 func TestRankLeaves(t *testing.T) {
 	f := func(o Op) Op {
 		o.Type, o.Count, o.Send, o.Recv = Int8, 1, make([]byte, 3), make([]byte, 3)

@@ -13,12 +13,12 @@ import (
 )
 
 // The oracle computes a single element at a time in rational numbers and rounds by searching a list
-// of all values that a type has. It shares nothing with the code that it judges.
+// of all values that a type has. The oracle shares nothing with the tested code.
 
 // layoutOf is how a short float's bits are divided.
 type layoutOf struct {
 	exponent, fraction int
-	infinities         bool // the highest exponent is for infinities and NaN, as IEEE 754 has it
+	infinities         bool // the highest exponent is for infinities and NaN, as in IEEE 754
 	saturates          bool
 }
 
@@ -159,7 +159,7 @@ func toFloat(t Type, ieee float64, exact *big.Rat) uint64 {
 	return uint64(roundExact(t, ieee))
 }
 
-// rationalOf is x ∘ y where float64 does not hold it.
+// rationalOf is x ∘ y where float64 cannot hold the result.
 func rationalOf(t Type, x, y float64, f func(z, x, y *big.Rat) *big.Rat) *big.Rat {
 	if _, short := shortFloats[t]; !short || math.IsInf(x, 0) || math.IsInf(y, 0) || isNaN(x) || isNaN(y) {
 		return nil

@@ -107,7 +107,7 @@ func TestGroupsCannotDeadlock(t *testing.T) {
 	}
 }
 
-// A rank that does not come holds up its own communicator only, and on it only what needs it.
+// A rank that does not come holds up its own communicator only, and there only the operations that need this rank.
 func TestOthersGoOn(t *testing.T) {
 	home := []int{0, 1, 0, 1}
 	w := newWorld(t, home, nil)

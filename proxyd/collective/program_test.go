@@ -12,7 +12,7 @@ import (
 )
 
 // Random programs: groups of collectives and messages, all issued before any is waited for, each rank
-// at its own pace. Whatever overlaps, each operation gives what it gives alone.
+// at its own pace. Whatever overlaps, each operation has the same result as alone.
 func TestRandomPrograms(t *testing.T) {
 	for seed := range uint64(countIf(*every, 100) + 12) {
 		rng := rand.New(rand.NewPCG(seed, 12))

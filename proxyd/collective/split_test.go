@@ -66,7 +66,7 @@ func TestSplitCommunicators(t *testing.T) {
 			if id := branchID("world", c.number, c.colours[s.old]); s.comm.ID() != id || s.rank != c.ranks[s.old] {
 				t.Fatalf("%s: rank %d is %d of %s, want %d of %s", c.name, s.old, s.rank, s.comm.ID(), c.ranks[s.old], id)
 			}
-			// It may be used before it is ready.
+			// A communicator may be used before its creation has ended.
 			sends[s.old], got[s.old] = randomVector(Float32, 9, rng), make([]byte, 36*s.comm.Size())
 			op := Op{Kind: AllGather, Type: Float32, Count: 9, Send: sends[s.old], Recv: got[s.old]}
 			if err := s.comm.Issue(s.rank, []Op{op}, func(err error) { done <- err }); err != nil {

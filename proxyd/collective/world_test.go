@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for something that must happen. It is no measure of anything.
+// patience is how long a test waits for something that must happen, and measures nothing.
 const patience = 2 * time.Minute
 
 // world is a communicator with all of its processes Nodes of this test.
@@ -163,7 +163,7 @@ func (f form) makeMemory(n int) []byte {
 	return make([]byte, n)
 }
 
-// newTrial makes a collective with random contents, and computes by the definition what it gives.
+// newTrial makes a collective with random contents, and computes the result by the definition.
 func newTrial(o Op, ranks int, f form, rng *rand.Rand) *trial {
 	tr := &trial{}
 	one := o.Count * o.Type.Size()
@@ -188,7 +188,7 @@ func newTrial(o Op, ranks int, f form, rng *rand.Rand) *trial {
 	return tr
 }
 
-// place makes an operation work in place, as NCCL defines it for its kind.
+// place makes an operation work in place, as NCCL defines that for the kind of operation.
 func (o *Op) place(rank, one int) {
 	switch {
 	case len(o.Recv) == 0 || len(o.Send) == 0:

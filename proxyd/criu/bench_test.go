@@ -46,7 +46,7 @@ func TestSpeed(t *testing.T) {
 			if fmt.Sscan(size, &mib); mib > 2048 {
 				rounds = 3
 			}
-			compareTimes(t, size, 0, map[string][]time.Duration{}) // the machine's memory is slow when it is first touched
+			compareTimes(t, size, 0, map[string][]time.Duration{}) // the machine's memory is slow at the first touch
 			for round := range rounds {
 				compareTimes(t, size, round, times)
 				t.Log(times)
@@ -161,7 +161,7 @@ func runPlainCriu(t *testing.T, c *capsule, files []*os.File, args ...string) {
 	}
 }
 
-// copied hides that a source has files: what comes from it is copied.
+// copied hides that a source has files: the source's bytes are copied.
 type copied struct{ Source }
 
 func (c copied) Open(name string) (io.ReadCloser, error) {

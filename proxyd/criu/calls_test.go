@@ -17,7 +17,7 @@ import (
 
 // waitingCalls makes each call that a stop interrupts: in a process of its own, and in a thread of a
 // process with many. A call with a timeout waits for LAST seconds; a call without is let go when a
-// line is read. It then says what each returned, and after how long.
+// line is read. The program then says what each call returned, and after how long.
 const waitingCalls = `
 import ctypes, errno, json, os, select, signal, socket, struct, sys, threading, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -227,7 +227,7 @@ r = libc.nanosleep(struct.pack("qq", 60, 0), None)
 print(r, errno.errorcode.get(ctypes.get_errno()), flush=True)
 `
 
-// TestHandlerInterruptsCall: a call that is made again returns EINTR where a handler runs, as it does
+// TestHandlerInterruptsCall: a call that is made again returns EINTR where a handler runs, as
 // without a dump.
 func TestHandlerInterruptsCall(t *testing.T) {
 	needCRIU(t)

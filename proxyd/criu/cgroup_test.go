@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newCgroup makes a cgroup that capsules made after it see.
+// newCgroup makes a cgroup that later capsules see.
 func newCgroup(t testing.TB) cgroup {
 	t.Helper()
 	root := filepath.Join(workDir(t), "cgroup")
@@ -87,7 +87,7 @@ func TestCgroup(t *testing.T) {
 				if err := g.setFrozen(ctx, false); err != nil {
 					t.Fatal(err)
 				}
-				r.expectLine("1 a 101") // it had not been read
+				r.expectLine("1 a 101") // the line had not been read
 				r.askAndExpect("b", "2 b 102")
 			} else {
 				r.askAndExpect("b", "1 b 101")
@@ -129,7 +129,7 @@ func TestCgroup(t *testing.T) {
 	}
 }
 
-// TestRestoreOfKilledDaemon: a daemon was killed when it had restored a program, and before it has told of that. Its successor
+// TestRestoreOfKilledDaemon: a daemon was killed after the restore of a program, and before reporting the restore. Its successor
 // restores the program again.
 func TestRestoreOfKilledDaemon(t *testing.T) {
 	needCRIU(t)
@@ -169,7 +169,7 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// damaged is a source that is not what it was.
+// damaged is a source with changed bytes.
 type damaged struct {
 	Source
 	open func(name string, r io.ReadCloser) (io.ReadCloser, error)

@@ -197,7 +197,7 @@ func TestStdio(t *testing.T) {
 }
 
 // steward is a root as a capsule's programs have it, without a descriptor. Orphans fall
-// to it. What follows runs in its child.
+// to the steward. What follows runs in its child.
 const steward = `
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(36, 1); root = os.getpid()
@@ -215,7 +215,7 @@ os.setsid()
 `
 
 // TestSteward: the root is a subreaper after a restore; a child that the root has not
-// reaped yet when it is dumped is no trouble.
+// reaped yet at the dump is no trouble.
 func TestSteward(t *testing.T) {
 	needCRIU(t)
 	c := newCapsule(t)
@@ -240,7 +240,7 @@ for line in sys.stdin:
 }
 
 // TestOrphan: after the end of its parent a process is the root's child, in a session that is
-// not the root's; it is so after a restore.
+// not the root's; the same holds after a restore.
 func TestOrphan(t *testing.T) {
 	needCRIU(t)
 	c := newCapsule(t)

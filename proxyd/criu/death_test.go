@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// busy changes all of its memory all the time, by a rule that it checks, in threads and a
-// child; it answers how often, and what it found broken.
+// busy changes all of its memory all the time, by a rule, and checks the rule, in threads and a
+// child; busy answers how often, and what was broken.
 const busy = `
 import os, threading, signal, mmap, sys
 SIZE = 8 << 20; rounds = [0] * 3; wrong = [0] * 3; ticks = [0]
@@ -101,7 +101,7 @@ func onlyProgram(t *testing.T, c *capsule, r *running) {
 	}
 }
 
-// beDumper dumps a program for a test that kills it. It says when it is done.
+// beDumper dumps a program for a test that kills the dumper, and says when the dump is done.
 func beDumper(args []string) int {
 	var p Program
 	if err := json.Unmarshal([]byte(args[0]), &p); err != nil {
@@ -208,8 +208,8 @@ func TestCancelDump(t *testing.T) {
 	t.Logf("%d of 60 were done in time", done)
 }
 
-// TestCRIUKilled: criu itself is killed, as a user could do it. A process that it had in
-// its hands just then may die of it; what must hold is that Dump says so and leaves no
+// TestCRIUKilled: criu itself is killed, as a user could do it. A process that criu had in
+// its hands just then may die; what must hold is that Dump says so and leaves no
 // other process, and the cgroup as it was.
 func TestCRIUKilled(t *testing.T) {
 	needCRIU(t)

@@ -27,7 +27,7 @@ import (
 //	minicluster up --suite forky --nodes 1 --name criu    # DIR is below /var/lib/minicluster/criu/shared
 //	minicluster exec n1 --name criu -- DIR/criu.test -test.v
 
-// user is the uid of programs. The machine needs no account for it.
+// user is the uid of programs. The machine needs no account with this uid.
 const user = 12345
 
 // First arguments by which the test's binary is something else.

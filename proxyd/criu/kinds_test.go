@@ -3,7 +3,7 @@
 
 package criu
 
-// kinds are programs in python. check tells what is asked of them before a dump, after it,
+// kinds are programs in python. check tells what is asked of them before a dump, after a dump,
 // and in the restored program; the answer is always the same.
 var kinds = map[string]string{
 	"threads": `
@@ -280,7 +280,7 @@ def check():
     while got.count(b'\n') < 2: got += os.read(m, 100)
     return got, os.tcgetpgrp(m) == pid`,
 
-	// As bash within bash below tmux: the inner one has the terminal because it was forked by a process that has it.
+	// As bash within bash below tmux: the inner one has the terminal because its parent has the terminal.
 	"shell within a shell": `
 import os, pty, signal, subprocess
 pid, m = pty.fork()
@@ -322,7 +322,7 @@ def check():
         all.append((got, fcntl.ioctl(m, termios.TIOCGWINSZ, bytes(8)), termios.tcgetattr(m)[3], termios.tcgetattr(m)[6][termios.VEOL], os.tcgetpgrp(m)))
     return all`,
 
-	// What a terminal has in both directions was processed when it was written: no second echo, no second carriage return.
+	// What a terminal has in both directions was processed at the write: no second echo, no second carriage return.
 	"terminal with typed lines and output": `
 import fcntl, os, pty, struct, termios
 m, s = pty.openpty()

@@ -39,7 +39,7 @@ while True:
     input(); os.write(w, b'.')
     print(found(), os.read(r2, 9).decode().strip(), flush=True)`)
 	r.expectLine("ready")
-	// Not asked before: the C library notes each path by which it has found a library.
+	// Not asked before: the C library notes each path by which a library was found.
 	dir := newImageFolder(t)
 	img := dumpProgram(t, r.program, dir)
 	c.endCapsule()

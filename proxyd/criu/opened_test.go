@@ -124,7 +124,7 @@ libc = ctypes.CDLL(None); assert libc.shmget(0, 4096, 0o1600) >= 0`, func(t *tes
 }
 
 // TestSwapped: a file is exchanged with a link to root's as fast as can be while a program is
-// restored: it comes back with its own file, or not at all.
+// restored: the program comes back with its own file, or not at all.
 func TestSwapped(t *testing.T) {
 	needCRIU(t)
 	work := workDir(t)
@@ -219,7 +219,7 @@ for i in range(1000):
 }
 
 // TestServerThatIsSilent: what processes have open is noted without a question to a user's server of a file system. The
-// server may answer all but root: a thread of the daemon would wait for ever, and SIGKILL would not end it.
+// server may answer all but root: a thread of the daemon would wait for ever, and SIGKILL would not end the thread.
 func TestServerThatIsSilent(t *testing.T) {
 	server := mountstest.Serve(t, 1001)
 	fd := server.Open(t)

@@ -95,7 +95,7 @@ func (d *daemon) nextDatagram() string {
 	return string(b[:n])
 }
 
-// clientProgram is connected to a daemon in all ways. It says the numbers of its sockets, and answers "use" with what
+// clientProgram is connected to a daemon in all ways. The program says the numbers of its sockets, and answers "use" with what
 // they do, and "again" with what new connections do.
 const clientProgram = `
 import errno, fcntl, os, select, socket, sys

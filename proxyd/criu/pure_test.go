@@ -26,7 +26,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// encodeEntry returns a message as images and requests have it.
+// encodeEntry returns a message in the form of images and requests.
 func encodeEntry(m proto.Message) []byte {
 	b, err := proto.Marshal(m)
 	if err != nil {
@@ -326,7 +326,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestLogbook: it does not grow, and finds lines wherever they are cut.
+// TestLogbook: a logbook does not grow, and finds lines wherever they are cut.
 func TestLogbook(t *testing.T) {
 	var l logbook
 	line := []byte("(00.1) Error (criu/x.c:1): it went wrong\n")

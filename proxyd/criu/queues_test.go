@@ -12,7 +12,7 @@ import (
 )
 
 // queueProgram has queues with messages of several priorities, a queue that is open in three ways and in two processes,
-// and a queue that no process has open. It answers with what the descriptors are like, and with all messages, which it
+// and a queue that no process has open. The program answers with what the descriptors are like, and with all messages, which the program
 // puts back: the answer is always the same, and so is the order.
 const queueProgram = `
 import ctypes, fcntl, os, sys
@@ -142,7 +142,7 @@ func TestRemovedQueue(t *testing.T) {
 }
 
 // waitingProgram has a thread that waits to send to a full queue and a thread that waits for a message in an empty
-// queue. It answers with what the threads have done, and with the next message of the full queue.
+// queue. The program answers with what the threads have done, and with the next message of the full queue.
 const waitingProgram = `
 import threading, time
 early, late = opened(b'/early', C | os.O_RDWR, 0o600, 3, 9), opened(b'/late', C | os.O_RDWR, 0o600, 3, 9)

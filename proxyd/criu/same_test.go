@@ -6,7 +6,7 @@ package criu
 import "testing"
 
 // TestComparedNames: a file that a process had by a single name may be restored by another name
-// that it had as well, and by no further name.
+// that the file had as well, and by no further name.
 func TestComparedNames(t *testing.T) {
 	const mode = 0o100600
 	was := &Image{Opened: []Opened{

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// timed sets one-shot timers of three kinds that go off some seconds later, and tells what it was sent and why.
+// timed sets one-shot timers of three kinds that go off some seconds later, and tells which signals came and why.
 const timed = `
 import ctypes, os, signal, struct, sys, threading
 libc = ctypes.CDLL(None)

@@ -11,7 +11,7 @@ import (
 )
 
 // TestInPrivateFolder: criu as root makes files in a capsule's private folders alone, whatever
-// paths a program gave to its sockets, and whatever links it left in these folders.
+// paths a program gave to its sockets, and whatever links were left in these folders.
 func TestInPrivateFolder(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(

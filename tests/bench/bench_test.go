@@ -20,7 +20,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/tests/page"
 )
 
-// root is the root of the repository, as the tests see it.
+// root is the root of the repository, as a path from this folder.
 const root = "../.."
 
 var (

@@ -15,7 +15,7 @@ import (
 var aimCRIU = atMost(1.25, "≤ 1.25")
 
 // fittingSizes are the sizes of programs that this machine has room for, for the program and
-// for plain criu's images on a tmpfs, and a line for each that it has not.
+// for plain criu's images on a tmpfs, and a line for each size without room.
 func fittingSizes(t *testing.T) (fit []int, left []figure) {
 	for _, s := range strings.Split(*sizes, ",") {
 		mib, err := strconv.Atoi(s)
@@ -35,7 +35,7 @@ func fittingSizes(t *testing.T) (fit []int, left []figure) {
 // turnsOf is how often a program of so many MiB is captured.
 func turnsOf(mib int) int { return min(7, max(2, 7*1024/mib)) }
 
-// measureCheckpoints returns the figures of checkpoints of a job with much memory, every page of it new to the store,
+// measureCheckpoints returns the figures of checkpoints of a job with much memory, every page of the memory new to the store,
 // against plain criu, which writes that very program to a tmpfs: first straight into the store, then by way of a
 // staging folder that is such a tmpfs.
 func measureCheckpoints(t *testing.T, c *cluster) (all []figure) {
@@ -74,7 +74,7 @@ func (c *cluster) checkpointsOf(t *testing.T, mib, seed int, way, until string) 
 		}
 		t.Logf("%d MiB: plain %.2f s, %+v", mib, p, m)
 		if i == 0 {
-			continue // the machine's memory is slow when it is first touched
+			continue // the machine's memory is slow at the first touch
 		}
 		captured.add(p, m.captured)
 		stopped.add(p, m.stopped)
@@ -137,7 +137,7 @@ func (c *cluster) measurePauses(t *testing.T, a *agent) (m taken) {
 }
 
 // plainDump has plain criu write the agent's process to the node's tmpfs, from the same
-// namespaces as proxyd's criu, and says how long it took, in seconds. The images are made and
+// namespaces as proxyd's criu, and returns how long the dump took, in seconds. The images are made and
 // removed outside of that time.
 func (c *cluster) plainDump(t *testing.T, a *agent) (s float64) {
 	t.Helper()

@@ -44,7 +44,7 @@ func raiseCluster(t *testing.T, options ...string) *cluster {
 	return c
 }
 
-// runCommand runs a command and returns what it wrote to its standard output.
+// runCommand runs a command and returns the command's standard output.
 func runCommand(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -103,7 +103,7 @@ func (c *cluster) waitForEnd(t *testing.T, job string) {
 		"case $(squeue --noheader --states=all --jobs="+job+" --Format=State:40 2>/dev/null) in *COMPLETED*|*CANCELLED*|'') exit 0;; *FAILED*) exit 1;; esac; sleep 0.05; done; exit 1")
 }
 
-// agent is a job that does as it is told, a line at a time.
+// agent is a job that obeys orders, a line at a time.
 type agent struct {
 	c         *cluster
 	job, name string
@@ -114,7 +114,7 @@ type agent struct {
 // script of an agent. Its program reads orders from $in and answers to $out.
 const plainAgent = "exec ../agent <$in >$out"
 
-// startAgent starts an agent. It ends with the test.
+// startAgent starts an agent, which ends with the test.
 func (c *cluster) startAgent(t *testing.T, name, options, script string) *agent {
 	t.Helper()
 	a := &agent{c: c, name: name}
@@ -134,7 +134,7 @@ func (c *cluster) startAgent(t *testing.T, name, options, script string) *agent 
 		if err := os.Chown(path, alice, alice); err != nil {
 			t.Fatal(err)
 		}
-		// Both ends, so that it does not wait for the job.
+		// Both ends, so that the open does not wait for the job.
 		var err error
 		if *f, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ type journey struct {
 	dump    float64 // until the checkpoint is committed
 	upload  float64 // from the stage into the store, while Slurm works; 0: nothing is staged
 	slurm   float64 // until the job is started again
-	restore float64 // until it is restored
+	restore float64 // until the job is restored
 }
 
 // journeys are those of a single kind.
@@ -69,7 +69,7 @@ func measureLatencies(t *testing.T) string {
 		c.runMinicluster(t, "restart", host, "proxyd")
 	}
 	for _, w := range workloads {
-		if !w.torch { // it takes minutes
+		if !w.torch { // PyTorch takes minutes
 			c.moveAround(t, w, ", staged", &requeued)
 		}
 	}
@@ -144,7 +144,7 @@ func (j *training) awaitEvent(t *testing.T, event string, since time.Time) map[s
 	}
 }
 
-// awaitUpload waits until a checkpoint is in the store, which may be after the restore, and returns how long its nodes took for it, in seconds.
+// awaitUpload waits until a checkpoint is in the store, which may be after the restore, and returns how long its nodes took for the upload, in seconds.
 func (j *training) awaitUpload(t *testing.T, number int) float64 {
 	t.Helper()
 	over := regexp.MustCompile(fmt.Sprintf(`msg="upload over" job=%s checkpoint=%d took=(\S+) error=<nil>`, j.id, number))
@@ -166,7 +166,7 @@ func (j *training) awaitUpload(t *testing.T, number int) float64 {
 // placed is what a node logs when a job's devices are on other GPUs.
 var placed = regexp.MustCompile(`msg="devices are placed".* took=(\S+)`)
 
-// resizeInPlace has a job of four ranks get two more devices, and give them back, while it runs.
+// resizeInPlace has a job of four ranks get two more devices, and give them back, while the job runs.
 func (c *cluster) resizeInPlace(t *testing.T, w workload, b *strings.Builder) {
 	t.Helper()
 	w.command += " --ranks 4 --processes"

@@ -16,7 +16,7 @@ import (
 
 var aimStart = atMost(0.150, "≤ 150 ms more")
 
-// measureStart measures how long it takes until the first instruction of a batch script, and of a
+// measureStart measures the time until the first instruction of a batch script, and of a
 // step's task within it, runs.
 func measureStart(t *testing.T, c *cluster) []figure {
 	c.startOf(t, "") // the caches are warm
@@ -42,12 +42,12 @@ func measureStart(t *testing.T, c *cluster) []figure {
 	}, c.startOfSteps(t)...)
 }
 
-// launch is what slurmd logs when it begins with a batch job.
+// launch is what slurmd logs at the beginning of a batch job.
 var launch = regexp.MustCompile(`(?m)^\[([-0-9T:.]+)\] Launching batch JobId=(\d+) `)
 
 // startOf starts a job and returns what lies between slurmd's launch and the script's
 // first instruction, and how long sbatch took, in seconds. What lies between the two is
-// the scheduler's, which looks for jobs when it likes.
+// the scheduler's, which looks for jobs at times of its own.
 func (c *cluster) startOf(t *testing.T, options string) (launched, sbatch float64) {
 	t.Helper()
 	job, sbatch := c.submitJob(t, "-w n1 "+options, "echo $EPOCHREALTIME")
@@ -73,7 +73,7 @@ func (c *cluster) startOf(t *testing.T, options string) (launched, sbatch float6
 	return 0, 0
 }
 
-// stepper runs a step for each line that it reads.
+// stepper is a script that runs a step for each line of its input.
 const stepper = `exec 3<$in 4>$out; echo ready >&4
 while read -r _ <&3; do
 	began=$EPOCHREALTIME

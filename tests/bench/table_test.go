@@ -47,7 +47,7 @@ func quantileOf(all []float64, q float64) float64 {
 // bound is what a figure is held against.
 type bound struct {
 	text  string // as in the table; "" is no bound
-	least bool   // it is a lower one
+	least bool   // the bound is a lower one
 	value float64
 }
 

@@ -21,7 +21,7 @@ type workload struct {
 	command    string
 	parameters int   // of the model; Adam keeps two numbers for each besides
 	workers    []int // of Table 4
-	torch      bool  // it needs PyTorch with CUDA
+	torch      bool  // needs PyTorch with CUDA
 }
 
 var allWorkloads = []workload{
@@ -30,7 +30,7 @@ var allWorkloads = []workload{
 	{"PyTorch GPT", "env MASTER_ADDR=$(hostname) MASTER_PORT=29655 /opt/cuda-software/python /shared/bench/gpt.py --steps 1000000", 110272, []int{1, 2}, true},
 }
 
-// trainingCluster raises a cluster of nodes with 4 software GPUs each, with the controller, and returns the workloads that it has. PyTorch
+// trainingCluster raises a cluster of nodes with 4 software GPUs each, with the controller, and returns the workloads that can run there. PyTorch
 // is among them where contrib/cuda-software has fetched it before.
 func trainingCluster(t *testing.T, nodes int) (c *cluster, workloads []workload) {
 	t.Helper()
@@ -61,7 +61,7 @@ type training struct {
 	id string
 }
 
-// startTraining submits a job and waits until it trains. The job ends with the test, or with stop.
+// startTraining submits a job and waits until the job trains. The job ends with the test, or with stop.
 func (c *cluster) startTraining(t *testing.T, w workload, options, launch string) *training {
 	t.Helper()
 	id, _ := c.submitJob(t, options, fmt.Sprintf("%s %s >$SLURM_JOB_ID.losses", launch, w.command))

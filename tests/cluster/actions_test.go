@@ -23,7 +23,7 @@ const actions = "github.com/singularity-slurm/singularity-slurm/preemptd/action"
 func TestActions(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "action.test")
-	// As preemptd itself is built: it must run on every suite's libc, and has C in it.
+	// As preemptd itself is built: the test program must run on every suite's libc, and contains C.
 	build := exec.Command("go", "test", "-c", "-tags", "live,netgo,osusergo,sqlite_omit_load_extension",
 		"-ldflags", "-linkmode=external -extldflags=-static", "-o", binary, actions)
 	build.Env = append(os.Environ(), "CGO_ENABLED=1")

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// checkCommand runs a command as a user and compares its exit code, and what it prints, with
+// checkCommand runs a command as a user and compares the exit code and the output with
 // patterns.
 func (c protected) checkCommand(t *testing.T, user, command string, code int, patterns ...string) {
 	t.Helper()

@@ -34,7 +34,7 @@ RunTimeDelete="/bin/true"
 RunTimeRun="exec /etc/slurm/oci-run %b"
 X`
 
-// bundleScript makes a bundle: a root of the user's with a system's /usr, as an image has it.
+// bundleScript makes a bundle: a root of the user's with a system's /usr, as in an image.
 const bundleScript = `cd; mkdir -p bundle/rootfs/etc bundle/rootfs/usr bundle/rootfs/data bundle/rootfs/proc bundle/rootfs/dev bundle/rootfs/sys bundle/rootfs/tmp
 cd bundle; for d in bin lib lib64 sbin; do ln -s usr/$d rootfs/$d; done
 echo ID=image > rootfs/etc/os-release
@@ -61,7 +61,7 @@ func inContainer(name string) []string {
 }
 
 // TestContainers: Slurm's --container in protected jobs. Programs go on in their container on
-// another node, with what they wrote into it, and have no more rights than their user.
+// another node, with what they wrote into the container, and have no more rights than their user.
 func TestContainers(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-containers", "--nodes", "2")

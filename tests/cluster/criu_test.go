@@ -12,7 +12,7 @@ import (
 )
 
 // TestCRIU: a host is good enough a machine for CRIU, overlay root and all, as
-// everything that is to be built on it needs.
+// everything that is to be built on CRIU needs.
 func TestCRIU(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile("testdata/criu.sh")

@@ -14,7 +14,7 @@ import (
 )
 
 // TestFirstSecond: Slurm ends a run before the run's first program has started, and the SIGTERM
-// of that finds no process. proxyd is stopped while the task asks it for a place, so that the
+// of that finds no process. proxyd is stopped while the task asks for a place, so that the
 // moment is as long as the test needs.
 func TestFirstSecond(t *testing.T) {
 	t.Parallel()

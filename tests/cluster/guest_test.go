@@ -54,8 +54,8 @@ func buildTestProgram(t *testing.T, where, to string) {
 	}
 }
 
-// guest is a virtual machine: its first process, the kernel's modules that it needs, and what builds the programs
-// that it finds in /guest.
+// guest is a virtual machine: its first process, the kernel's modules that the tests need, and what builds the programs
+// that are in /guest.
 type guest struct {
 	script  string
 	within  time.Duration
@@ -64,7 +64,7 @@ type guest struct {
 }
 
 // runGuest runs Go's tests in a virtual machine with the newest suite's root file system and passes on how they
-// ended. It is emulated, for /dev/kvm may be of no use.
+// ended. The machine is emulated, for /dev/kvm may be of no use.
 func runGuest(t *testing.T, g guest) {
 	t.Helper()
 	for _, name := range []string{"qemu-system-x86_64", "busybox", "cpio", "apt-get"} {
@@ -120,10 +120,10 @@ func runGuest(t *testing.T, g guest) {
 	relayTests(t, exec.CommandContext(ctx, "sh", "-c", `cat "$0"; exit `+strings.TrimSpace(string(code)), filepath.Join(folder, "out")))
 }
 
-// forkyTree returns the root file system of the newest suite, as minicluster keeps it.
+// forkyTree returns the root file system of the newest suite, in minicluster's cache.
 func forkyTree(t *testing.T) string {
 	t.Helper()
-	raiseCluster(t, "t-guest", "--suite", "forky", "--nodes", "1") // it is built if it is missing
+	raiseCluster(t, "t-guest", "--suite", "forky", "--nodes", "1") // builds a tree that is missing
 	trees, err := filepath.Glob("/var/cache/minicluster/forky-[0-9a-f]*")
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cluster drives the minicluster program as a person would, and real Slurm
-// through it. The tests need root; they run under the build tag "cluster".
+// through minicluster. The tests need root; they run under the build tag "cluster".
 //
 // A test that looks at the whole machine (what is left behind?) runs alone; the
 // others are parallel and have clusters of their own.
@@ -78,7 +78,7 @@ type result struct {
 	code     int
 }
 
-// runMinicluster runs minicluster and waits for its end. What it starts in the background must
+// runMinicluster runs minicluster and waits for its end. What minicluster starts in the background must
 // not keep its streams open, or this waits for that too.
 func runMinicluster(t *testing.T, args ...string) result {
 	t.Helper()
@@ -120,7 +120,7 @@ func (r result) mustSucceed(t *testing.T) string {
 // raised is a cluster that a test has for itself.
 type raised struct{ name string }
 
-// raiseCluster brings a cluster up and takes it down when the test is over.
+// raiseCluster brings a cluster up, and down when the test is over.
 func raiseCluster(t *testing.T, name string, args ...string) raised {
 	t.Helper()
 	c := raised{name}
@@ -140,7 +140,7 @@ func (c raised) runOn(t *testing.T, hostName, user string, command ...string) re
 	return runMinicluster(t, append([]string{"exec", hostName, "--name", c.name, "--user", user, "--"}, command...)...)
 }
 
-// runScript runs a shell script on ctl as alice and returns what it printed.
+// runScript runs a shell script on ctl as alice and returns the output.
 func (c raised) runScript(t *testing.T, script string) string {
 	t.Helper()
 	return strings.TrimSpace(c.runOn(t, "ctl", "alice", "bash", "-euc", script).mustSucceed(t))
@@ -156,7 +156,7 @@ func (c raised) logTails() string {
 	return b.String()
 }
 
-// waitFor waits until ok says yes, and fails with what it says last.
+// waitFor waits until ok says yes, and fails with the last answer of ok.
 func waitFor(t *testing.T, within time.Duration, ok func() (bool, string)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)

@@ -188,7 +188,7 @@ func testStatus(t *testing.T, c raised) {
 	}
 }
 
-// TestYoungController: a controller that dies before it has saved anything.
+// TestYoungController: a controller that dies before anything is saved.
 func TestYoungController(t *testing.T) {
 	t.Parallel()
 	for _, suite := range []string{"forky", "trixie", "bookworm"} {
@@ -209,7 +209,7 @@ func TestYoungController(t *testing.T) {
 func TestDeathInTheMiddle(t *testing.T) {
 	t.Parallel()
 	c := raiseCluster(t, "t-middle", "--nodes", "1")
-	c.runOn(t, "n1", "", "pkill", "-STOP", "-x", "slurmd").mustSucceed(t) // it will not end by itself
+	c.runOn(t, "n1", "", "pkill", "-STOP", "-x", "slurmd").mustSucceed(t) // slurmd will not end by itself
 	cmd := exec.Command(program, "restart", "n1", "slurmd", "--name", c.name)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -271,7 +271,7 @@ func TestFaults(t *testing.T) {
 	if r := c.runOn(t, "ctl", "", "ping", "-c1", "-W1", "n2"); r.code == 0 {
 		t.Error("n2 answers though it is cut off")
 	}
-	c.runOn(t, "n2", "", "pgrep", "-x", "slurmd").mustSucceed(t) // it lives
+	c.runOn(t, "n2", "", "pgrep", "-x", "slurmd").mustSucceed(t) // slurmd lives
 	runMinicluster(t, "heal", "n2", "--name", c.name).mustSucceed(t)
 	waitFor(t, 60*time.Second, func() (bool, string) {
 		r := c.runOn(t, "ctl", "", "ping", "-c1", "-W5", "n2")

@@ -15,13 +15,13 @@ import (
 )
 
 // hurtful is a test that kills CRIU itself in the middle, which a program may not survive
-// (proxyd/criu/doc.go); how often it does not is up to the machine's load.
+// (proxyd/criu/doc.go); how often the program dies is up to the machine's load.
 const hurtful = "TestCRIUKilled"
 
 // hostTests are the tests of a package that need what only a host has: a CRIU that works on this kernel, or Slurm.
 type hostTests struct {
 	name, nodes string   // of the package below proxyd, and how many hosts there are
-	make        string   // a folder with a Makefile; what it makes goes beside the test
+	make        string   // a folder with a Makefile; what make builds goes beside the test
 	target      string   // what of that; "": all
 	args        []string // before the test
 }

@@ -75,7 +75,7 @@ func TestLaunchFails(t *testing.T) {
 	}
 }
 
-// stopInRestore requeues a job, and stops n2's proxyd while the daemon restores the program of n2. It returns what continues
+// stopInRestore requeues a job, and stops n2's proxyd while the daemon restores the program of n2. The result continues
 // the daemon.
 func (c protected) stopInRestore(t *testing.T, job string) (goOn func()) {
 	t.Helper()

@@ -111,7 +111,7 @@ func miniclusterOf(t *testing.T, pid string) os.FileInfo {
 		if err != nil {
 			return nil // it has ended
 		}
-		// The name, in parentheses, may have any of them in it. The parent is the second after it.
+		// The name, in parentheses, may contain any of these. The parent is the second after it.
 		rest := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 		pid = rest[1]
 	}
@@ -236,7 +236,7 @@ func walkExisting(t *testing.T, folder string) []string {
 	return found
 }
 
-// TestKilledAnywhere kills the program with SIGKILL at 20 random moments: while it
+// TestKilledAnywhere kills the program with SIGKILL at 20 random moments: while the program
 // raises a cluster (`up` itself, the keeper or a host's first process) and after.
 func TestKilledAnywhere(t *testing.T) {
 	random := rand.New(rand.NewSource(*seed))
@@ -264,7 +264,7 @@ func TestKilledAnywhere(t *testing.T) {
 }
 
 // upAndKill starts `up`, waits for delay and kills. A cluster that is up by then is
-// killed by its keeper: `up` is gone and owes it nothing.
+// killed by its keeper: `up` is gone and has nothing to do with the cluster any more.
 func upAndKill(t *testing.T, delay time.Duration, whom string) (killed bool) {
 	t.Helper()
 	cmd := exec.Command(program, "up", "--name", "t-kill")
@@ -290,7 +290,7 @@ func upAndKill(t *testing.T, delay time.Duration, whom string) (killed bool) {
 			killed = true
 		}
 	}
-	if whom == "keeper" && !killed { // it was not there yet
+	if whom == "keeper" && !killed { // the keeper was not there yet
 		cmd.Process.Kill()
 		killed = true
 	}

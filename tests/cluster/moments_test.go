@@ -21,7 +21,7 @@ import (
 const tries = 8
 
 // TestMoments: what happens in between. A daemon is stopped, so that the moment lasts until
-// it is over.
+// the test has seen what it needs.
 func TestMoments(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-moments", "--nodes", "2")
@@ -34,7 +34,7 @@ func TestMoments(t *testing.T) {
 	t.Run("the leader dies before all are open", c.diesBeforeOpen)
 }
 
-// stopProxyd stops a node's proxyd, and returns what has it go on, which the end of the test does
+// stopProxyd stops a node's proxyd, and returns what continues the daemon, which the end of the test does
 // otherwise.
 func (c protected) stopProxyd(t *testing.T, node string) (goOn func()) {
 	t.Helper()
@@ -44,7 +44,7 @@ func (c protected) stopProxyd(t *testing.T, node string) (goOn func()) {
 	return goOn
 }
 
-// homePath is a path in alice's home, as this machine sees it.
+// homePath is a path of this machine that leads into alice's home.
 func (c protected) homePath(path ...string) string {
 	return filepath.Join(append([]string{"/var/lib/minicluster", c.name, "shared/home/alice"}, path...)...)
 }
@@ -138,7 +138,7 @@ func (c protected) endsBeforeFreeze(t *testing.T) {
 }
 
 // endsRequeued: Slurm requeues the job and signals its script, which ends by itself before
-// proxyd gets to hear of either. Slurm runs it again, as it would without us, from its beginning.
+// proxyd gets to hear of either. Slurm runs the job again from its beginning, as without proxyd.
 func (c protected) endsRequeued(t *testing.T) {
 	job := c.submitJob(t, "--singularity -w n1", untilTold)
 	c.waitForLine(t, job, "begin")
@@ -173,7 +173,7 @@ func (c protected) endsRequeued(t *testing.T) {
 }
 
 // diesBeforeOpen: the leader of a restore has all programs back and is about to have every
-// node let packets pass. It dies while another node's capsules are still shut. Its own are
+// node let packets pass. The leader dies while another node's capsules are still shut. Its own are
 // too, or its successor would take all for done, and the ranks would wait for each other for
 // good.
 func (c protected) diesBeforeOpen(t *testing.T) {
@@ -197,7 +197,7 @@ func (c protected) diesBeforeOpen(t *testing.T) {
 	if !c.isCapsuleShut(t, "n1", job) {
 		t.Error("the leader's own capsule is open before that of n2 is")
 	}
-	c.runOn(t, "n1", "", "pkill", "-KILL", "-x", "proxyd").mustSucceed(t) // it is started again by itself
+	c.runOn(t, "n1", "", "pkill", "-KILL", "-x", "proxyd").mustSucceed(t) // the daemon is started again by itself
 	c.runOn(t, "n1", "", "rm", "/run/hold").mustSucceed(t)
 	waitFor(t, 3*time.Minute, func() (bool, string) {
 		return !c.isCapsuleShut(t, "n2", job), "n2 is still shut"
@@ -214,9 +214,9 @@ func (c protected) diesBeforeOpen(t *testing.T) {
 	}
 }
 
-// holdAtUnlock has n1 ask no other node for anything from the moment on when it begins to let
+// holdAtUnlock has n1 ask no other node for anything from the moment on when n1 begins to let
 // packets pass, until /run/hold is gone: each question needs a credential, and munge waits.
-// What it returns waits for that moment.
+// The result waits for that moment.
 func (c protected) holdAtUnlock(t *testing.T, job string) (held func()) {
 	t.Helper()
 	script := `#!/bin/sh

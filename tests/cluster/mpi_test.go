@@ -226,7 +226,7 @@ func (c protected) checkQuiet(t *testing.T, job, server string) {
 	if strings.Count(before, server+" ") != 4 || strings.Count(before, "sing-pmi-hub ") != 1 {
 		t.Errorf("4 servers and a hub serve the job:\n%s", before)
 	}
-	time.Sleep(2 * time.Second) // in which it makes some ten rounds
+	time.Sleep(2 * time.Second) // in which the program makes some ten rounds
 	if after := wakes(); after != before {
 		t.Errorf("woken:\n%s\nbefore:\n%s", after, before)
 	}

@@ -35,7 +35,7 @@ func (c protected) startServers(t *testing.T) {
 }
 
 // redisLoop counts, and has a server keep the number. redis-cli connects again by itself, and the
-// command that it was about to send is lost, so the script asks again. A time limit of read that
+// command that was about to be sent is lost, so the script asks again. A time limit of read that
 // passes while the job moves, in the middle of an answer, leaves the beginning in said: the rest
 // belongs to that.
 const redisLoop = `coproc redis-cli -h ctl 2>/dev/null

@@ -67,7 +67,7 @@ func TestPast(t *testing.T) {
 	c.waitForLine(t, job, "31")
 	c.runOn(t, "n1", "alice", "singctl", "checkpoint", job).mustSucceed(t)
 	c.waitForLine(t, job, "70")
-	time.Sleep(3 * time.Second) // it waits; what it did until then is to be known, which nothing shows
+	time.Sleep(3 * time.Second) // nothing shows when what the program did until now is known
 	runMinicluster(t, "fail", "n1", "--name", c.name).mustSucceed(t)
 	goOn(filepath.Join(home, "files"))
 	c.runAsRoot(t, "scontrol update NodeName=n1 State=DOWN Reason=test")

@@ -60,7 +60,7 @@ func (c protected) showColumn(t *testing.T, job, column string) string {
 	return c.runAsRoot(t, fmt.Sprintf("squeue --noheader --states=all --jobs=%s --Format=%s:200 | head -n 1", job, column))
 }
 
-// jobLog is what the job wrote, without what Slurm adds when it ends a run.
+// jobLog is what the job wrote, without what Slurm adds at the end of a run.
 func (c protected) jobLog(job string) string {
 	b, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice", job+".log"))
 	return strings.TrimSpace(slurmsOwn.ReplaceAllString(string(b), ""))
@@ -104,7 +104,7 @@ func (c protected) waitForEnd(t *testing.T, job string) string {
 // count is a script that counts in a loop; its state is in the shell.
 const count = `sum=0; for i in $(seq 1 60); do sum=$((sum + i)); echo $i; sleep 0.15; done; echo sum $sum on $(hostname)`
 
-// undisturbedOutput is what it prints when nothing disturbs it, on a node.
+// undisturbedOutput is what the program prints on a node when nothing disturbs the program.
 func undisturbedOutput(node string) string {
 	var b strings.Builder
 	for i := 1; i <= 60; i++ {
@@ -114,7 +114,7 @@ func undisturbedOutput(node string) string {
 	return b.String()
 }
 
-// requeueSteps requeues a job of two nodes while a step runs on both, and has it go on without one
+// requeueSteps requeues a job of two nodes while a step runs on both, and has the job go on without one
 // of them: each step gives its output and its exit code once.
 func (c protected) requeueSteps(t *testing.T) {
 	t.Helper()
@@ -151,7 +151,7 @@ func (c protected) requeueSteps(t *testing.T) {
 	}
 }
 
-// TestProtected: whatever Slurm does to a job, it costs the job nothing but time.
+// TestProtected: whatever Slurm does to a job costs the job nothing but time.
 func TestProtected(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-protected", "--nodes", "3")
@@ -343,7 +343,7 @@ func TestProtectedNodes(t *testing.T) {
 		c.restartJob(t, job, "")
 		c.waitForEnd(t, job)
 		runMinicluster(t, "heal", "n1", "--name", c.name).mustSucceed(t)
-		// What the job wrote after its checkpoint is gone, what srun and slurmstepd wrote for it too.
+		// What the job wrote after its checkpoint is gone, and so is what srun and slurmstepd wrote for the job.
 		want := map[string]*strings.Builder{"one": {}, "step.0": {}, "step.1": {}, "file.0": {}, "file.1": {}}
 		for i := 1; i <= 150; i++ {
 			fmt.Fprintln(want["one"], i)
@@ -363,7 +363,7 @@ func TestProtectedNodes(t *testing.T) {
 		}
 	})
 	t.Run("leader killed as it is requeued", func(t *testing.T) {
-		// No task runs on n2: Slurm is done with it at once.
+		// No task runs on n2: Slurm is done with n2 at once.
 		job := c.submitJob(t, "--singularity -N2 -w n1,n2", "srun true; "+count)
 		c.waitForLine(t, job, "8")
 		c.runOn(t, "n1", "", "pkill", "-KILL", "-x", "proxyd").mustSucceed(t)

@@ -27,7 +27,7 @@ func raiseWithRelay(t *testing.T, name string) protected {
 	return c
 }
 
-// startRelay starts the relay on ctl, and returns when it listens.
+// startRelay starts the relay on ctl, and returns when the relay listens.
 func (c protected) startRelay(t *testing.T) {
 	t.Helper()
 	c.runAsRoot(t, `setsid proxyd relay >>/var/log/relay.log 2>&1 </dev/null &
@@ -234,7 +234,7 @@ func TestRelayLost(t *testing.T) {
 	})
 }
 
-// TestRelayConnects: connect() ends as it would without the relay. While it waits, the job moves.
+// TestRelayConnects: connect() ends as without the relay. While connect() waits, the job moves.
 func TestRelayConnects(t *testing.T) {
 	t.Parallel()
 	c := raiseWithRelay(t, "t-connects")
@@ -373,7 +373,7 @@ const redisClient = `coproc redis-cli -h %s -p %s 2>&1
 	done >/tmp/counts; cat /tmp/counts`
 
 // TestRelayClients: clients outside of servers in a job stay connected while the job is requeued and moves. A client that
-// comes while the job is away waits for it.
+// comes while the job is away waits for the job.
 func TestRelayClients(t *testing.T) {
 	t.Parallel()
 	c := raiseWithRelay(t, "t-clients")

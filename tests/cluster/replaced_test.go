@@ -40,15 +40,15 @@ func inPython(begin, then string) string {
 	return "python3 -c 'import ctypes, mmap, os, socket, time\n" + begin + "\n" + waitsInPython + then + "'"
 }
 
-// replacement is a job of alice's. Its files are replaced while it is queued.
+// replacement is a job of alice's. Its files are replaced while the job is queued.
 type replacement struct {
 	options string
 	files   string   // alice's script, before the job: what the job makes itself is put back at a restore
 	script  string   // the job's
 	user    string   // the user that replaces the file; "" is root
-	replace string   // the script that does it
-	held    []string // what the job's comment says when it is held
-	want    string   // what the restored job writes, if it is not to be held
+	replace string   // the script that replaces the files
+	held    []string // what the comment of the held job has
+	want    string   // what the restored job writes, unless the job is to be held
 }
 
 // replacements are those of TestReplacedFiles, by their names.
@@ -91,7 +91,7 @@ var replacements = map[string]replacement{
 		user:   "alice", replace: "rm key; ln -s /shared/root/key key", held: []string{"/key"},
 	},
 	"pipe": {
-		options: "--singularity-exclude=/shared/home/alice", // or it is made again, being open for writing
+		options: "--singularity-exclude=/shared/home/alice", // or the file is made again, being open for writing
 		files:   "mkfifo -m 600 pipe",
 		script:  "exec 7<>pipe; " + endOfScript("echo after; read -r -t 5 x <&7; echo $x"),
 		user:    "alice", replace: "rm pipe; ln -s /shared/root/key pipe", held: []string{"/pipe"},
@@ -130,7 +130,7 @@ assert ctypes.CDLL(None).shmget(0, 4096, 0o1600) >= 0`, `print("after", os.stat(
 		replace: "chgrp bob key", held: []string{"/key", "group"},
 	},
 
-	// What a user may open is restored, if it could not be opened that way again even.
+	// What a user may open is restored, even if the file could not be opened that way again.
 	"file that cannot be written to": {script: "exec 7>>key; chmod 444 key; " + endOfScript("echo after >&7; tail -n 1 key"), want: "after"},
 	"file that cannot be read":       {script: "exec 7<key; chmod 0 key; " + endOfScript("chmod 600 key; grep -o mine <&7"), want: "mine"},
 	"removed file":                   {script: "exec 7<>key; rm key; " + endOfScript("grep -o mine /proc/self/fd/7"), want: "mine"},
@@ -169,7 +169,7 @@ func (c protected) isQueued(t *testing.T, job string) {
 	})
 }
 
-// isHeld waits until a job is held for a reason, and checks that it has not run on.
+// isHeld waits until a job is held for a reason, and checks that the job has not run on.
 func (c protected) isHeld(t *testing.T, job string, reasons ...string) {
 	t.Helper()
 	waitFor(t, 120*time.Second, func() (bool, string) {
@@ -198,7 +198,7 @@ func (c protected) secretsUntouched(t *testing.T) {
 }
 
 // TestReplacedFiles: whatever a user puts in the place of files that a job has open, the
-// restored job has what the user may open and what it had, or it is held with the file's name.
+// restored job has what the user may open and what the job had, or is held with the file's name.
 func TestReplacedFiles(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-replaced", "--nodes", "2")

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// steps is a script that notes in a file how far it is, and goes on from there; TRAP stands for
-// what it does about SIGUSR1.
+// steps is a script that notes in a file how many steps are done, and goes on from there; TRAP stands for
+// what the script does about SIGUSR1.
 const steps = `trap 'TRAP' USR1
 	n=$(cat steps.$SLURM_JOB_ID 2>/dev/null | wc -l)
 	echo begin at $n
@@ -23,12 +23,12 @@ const steps = `trap 'TRAP' USR1
 	echo done`
 
 // TestRequeueItself: jobs that have Slurm requeue themselves, as people write them. What such a
-// job has saved by itself counts: its next run begins anew, unless it went on after its request.
+// job has saved by itself counts: its next run begins anew, unless the job went on after its request.
 func TestRequeueItself(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-requeue-itself", "--nodes", "2")
 	c.copyPrograms(t, "submitit.py", "lightning.py")
-	// run submits a script, has it get SIGUSR1 at a line, and returns the log of the whole job.
+	// run submits a script, which gets SIGUSR1 at a line, and returns the log of the whole job.
 	run := func(t *testing.T, options, script, line, to string) string {
 		t.Helper()
 		job := c.submitJob(t, "--singularity "+options, script)
@@ -113,7 +113,7 @@ func TestRequeueItself(t *testing.T) {
 		"submitit": func(t *testing.T) {
 			anew(t, run(t, "", "srun python3 submitit.py", "step 8", ""), "")
 		},
-		"goes on": func(t *testing.T) { // and is captured: its sum is nowhere but in it
+		"goes on": func(t *testing.T) { // and is captured: its sum is in the program alone
 			script := `trap 'scontrol requeue $SLURM_JOB_ID; echo asked' USR1
 				s=0; for i in $(seq 150); do s=$((s + i)); echo $i; sleep 0.15; done; echo sum $s`
 			log := run(t, "", script, "8", "--batch")

@@ -24,7 +24,7 @@ func TestRESTClient(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "slurmrest.test")
 	build := exec.Command("go", "test", "-c", "-tags", "live", "-o", binary, restClient)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0") // it must run on every suite's libc
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // the program must run on every suite's libc
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // TestScale: jobs of up to 64 nodes, and up to 100 jobs at once, are captured while they run, then
-// requeued together and restored, and each program's lines are all there, once. It logs how long the
+// requeued together and restored, and each program's lines are all there, once. The log has how long the
 // checkpoints took: docs/performance.md has the figures.
 func TestScale(t *testing.T) {
 	c := raiseProtected(t, "t-scale", "--nodes", "64")

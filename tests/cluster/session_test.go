@@ -16,15 +16,15 @@ import (
 	"time"
 )
 
-// attachAndType attaches to a session as alice, types lines, and returns what the terminal showed until
-// it shows want, or until a minute is over. Then it detaches.
+// attachAndType attaches to a session as alice, types lines, and returns what the terminal showed, until
+// that has want in it, or a minute is over. Then it detaches.
 func (c protected) attachAndType(t *testing.T, job, want string, lines ...string) string {
 	t.Helper()
 	typed := ""
 	for _, line := range lines {
 		typed += fmt.Sprintf("echo '%s'; ", line)
 	}
-	// The end of the input detaches. What was typed takes its time until it is shown.
+	// The end of the input detaches. What was typed is shown after a while.
 	return c.runScript(t, fmt.Sprintf(`cd; rm -f shown-%[3]s
 		{ %[1]s timeout 60 sh -c 'until grep -q "%[2]s" shown-%[3]s 2>/dev/null; do sleep 0.1; done'; } |
 		timeout 90 singctl session attach %[3]s > shown-%[3]s; cat shown-%[3]s`, typed, want, job))

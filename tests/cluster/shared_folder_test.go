@@ -12,7 +12,7 @@ import (
 )
 
 // TestSharedFolder: a shared folder or a store that is not there, or is another one, never has a job begin anew over its own output.
-// The folder is taken away on a single node by an empty file system that is mounted over it, which is what a node
+// The folder is taken away on a single node by an empty file system that is mounted over the folder, which is what a node
 // without its mount looks like.
 func TestSharedFolder(t *testing.T) {
 	t.Parallel()

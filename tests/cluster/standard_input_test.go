@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// slowTask is a task that writes its standard input to a file, slowly until a file tells it to go. The pause depends
-// on its rank. At the end it says how much it has read.
+// slowTask is a task that writes its standard input to a file, slowly until a certain file exists. The pause depends
+// on its rank. At the end the task says how much it has read.
 const slowTask = `perl -e '
 	my ($name, $rank) = ($ARGV[0], $ENV{SLURM_PROCID});
 	open(my $to, ">", "$name.$rank") or die;
@@ -23,7 +23,7 @@ const slowTask = `perl -e '
 	}
 	print "rank $rank has read $all\n"' `
 
-// standardInput: tasks read their standard input more slowly than it comes, so that the pipe to each task, and all that Slurm has
+// standardInput: tasks read more slowly than their standard input comes, so that the pipe to each task, and all that Slurm has
 // on its way, are full at each checkpoint. Each task reads each byte once, in its order, and sees the end.
 func standardInput(t *testing.T, c protected) {
 	const size = 48 << 20
@@ -86,7 +86,7 @@ func standardInput(t *testing.T, c protected) {
 	c.runOn(t, "ctl", "alice", "bash", "-euc", "cd; for f in fed.0 fed.1 piped.0 named.0; do cmp $f fed.in; done").mustSucceed(t)
 }
 
-// largeInput: a checkpoint that would have to take in more of a file than there is room for fails before it takes in
+// largeInput: a checkpoint that would have to take in more of a file than there is room for fails before taking in
 // anything, and names the file.
 func largeInput(t *testing.T, c protected) {
 	c.runOn(t, "ctl", "alice", "bash", "-c", "cd; rm -f big.*; truncate -s 300M big.in").mustSucceed(t)

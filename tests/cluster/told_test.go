@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestTrial: soon after its start a job hears what it has that cannot be captured, although nothing
+// TestTrial: soon after its start a job is told which of its parts cannot be captured, although nothing
 // has asked for a checkpoint.
 func TestTrial(t *testing.T) {
 	t.Parallel()
@@ -67,7 +67,7 @@ func TestToldInLog(t *testing.T) {
 	})
 }
 
-// TestObstacleLater: what a job gets into its way later, and what it takes out of its way again, is in its comment beside
+// TestObstacleLater: an obstacle that a job gets later, and the end of that obstacle, are in the job's comment beside
 // what was there, and in singctl show, although nothing has asked for a checkpoint.
 func TestObstacleLater(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 )
 
 // sleepers makes system calls that wait, each in a process of its own, as C programs make them: nothing
-// calls them again if a signal's handler has not run. Each says what it returned, errno, and after
+// calls them again if a signal's handler has not run. Each prints the call's result, errno, and after
 // how many seconds of its own clock.
 const sleepers = `cat >waits.py <<'END'
 import ctypes, os, select, struct, time
@@ -110,7 +110,7 @@ func TestWaits(t *testing.T) {
 		case took < float64(last)-0.01:
 			t.Errorf("%s has waited for %v s, want %d", name, took, last)
 		case name == "sleep": // measured by the time of day, which the requeue does not stop
-		case took > float64(last)+max(15, waited): // a call that begins anew takes longer by what it had waited, and been frozen
+		case took > float64(last)+max(15, waited): // a call that begins anew takes longer by the time that the call had waited, and been frozen
 			t.Errorf("%s has waited for %v s, want some %d", name, took, last)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// The node to which a job is being moved fails: it goes on elsewhere, from where it stood, whether it had come there
+// The node to which a job is being moved fails: the job goes on elsewhere from where the job stood, whether the job had come there
 // or not.
 func nodeFails(s *site) {
 	s.configurePolicies("", "patience: {start: 20s}")
@@ -22,7 +22,7 @@ func nodeFails(s *site) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.runOn("ctl", "root", "kill $(pidof preemptd)") // it is started again
+	s.runOn("ctl", "root", "kill $(pidof preemptd)") // preemptd is started again
 	s.waitFor("preemptd is back", func() (bool, string) { now, err := s.readStatus(); return err == nil && now.Term > was.Term, "" })
 	j := s.submitTraining("m1", "--qos=basic --gpus-per-node=2 --singularity")
 	j.waitForProgress()
@@ -39,7 +39,7 @@ func nodeFails(s *site) {
 		})
 	}()
 	st := j.waitUntil("runs elsewhere", func(st state) bool {
-		if st.is == "PENDING" && st.reason == "BeginTime" { // two minutes pass before Slurm runs a job again that it requeued itself
+		if st.is == "PENDING" && st.reason == "BeginTime" { // two minutes pass before Slurm runs a job again that Slurm itself requeued
 			s.runOn("ctl", "root", "scontrol update jobid="+j.id+" starttime=now || true")
 		}
 		return st.is == "RUNNING" && st.nodes != to
@@ -118,7 +118,7 @@ func policiesFail(s *site) {
 	}
 }
 
-// An administrator writes a policy of the site's own, and changes it: both take effect at once; a mistake does not.
+// An administrator writes a policy of the site's own, and changes the policy: both take effect at once; a mistake does not.
 func sitePolicy(s *site) {
 	const file = "/etc/singularity-slurm/policies/policy.star"
 	s.writeFile(file, "def decide(cluster):\n    return []")
@@ -142,7 +142,7 @@ func sitePolicy(s *site) {
 	j.endAndCompare()
 }
 
-// A second preemptd is started by mistake: it waits, and when the first is killed it works. That this takes 10 s at most is
+// A second preemptd is started by mistake: the second waits, and works when the first is killed. That this takes 10 s at most is
 // tested in preemptd/lease, by a clock that the machine's speed does not change.
 func twoControllers(s *site) {
 	s.configurePolicies("tiers")
@@ -156,7 +156,7 @@ func twoControllers(s *site) {
 		said := s.runOn("ctl", "root", "cat /var/log/slurm/second.log")
 		return strings.Contains(said, "another preemptd works"), said
 	})
-	// The first preemptd with what would start it again.
+	// The first preemptd, with the process that would start preemptd again.
 	s.runOn("ctl", "root", "second=$(cat /run/second.pid); for p in $(pidof preemptd); do [ $p = $second ] || { kill -9 $(ps -o ppid= -p $p) $p; }; done")
 	began := time.Now()
 	var two status
@@ -198,8 +198,8 @@ func twoJournals(s *site) {
 		}
 	}
 	s.waitFor("the second one waits", says(`holder="the one on ctl (reservation preemptd:works:ctl:`))
-	// For longer than the lease lives: the first preemptd answers. grep fails where it finds none: the second
-	// preemptd says that it waits before it has asked.
+	// For longer than the lease lives: the first preemptd answers. grep fails where no line matches: the second
+	// preemptd logs that it waits before asking.
 	asked := func() int {
 		n, err := strconv.Atoi(strings.TrimSpace(s.runOn("ctl", "root", "grep -c 'Created reservation=preemptd:waits:ctl:' /var/log/slurm/slurmctld.log || true")))
 		if err != nil {

@@ -84,7 +84,7 @@ func raiseSite(t *testing.T, name string, nodes, gpus, ranks int, options ...str
 	}
 	t.Cleanup(func() {
 		prints.Close()
-		_ = calm.Wait() // it was killed, or could not print
+		_ = calm.Wait() // the calm run was killed, or could not print
 	})
 	if !*keep {
 		_, _ = s.cluster.Run(t.Context(), "down")
@@ -105,7 +105,7 @@ func raiseSite(t *testing.T, name string, nodes, gpus, ranks int, options ...str
 	s.runCommand("cp", filepath.Join(bin, "mlp"), s.cluster.Shared("bin"))
 	s.runCommand("cp", "testdata/train.sh", s.cluster.Shared("home/alice"))
 	var printed []byte
-	s.calm = func(n int) []byte { // it goes no further than a pipe's length ahead of the longest job
+	s.calm = func(n int) []byte { // the calm run goes no further than a pipe's length ahead of the longest job
 		if missing := n - len(printed); missing > 0 {
 			more := make([]byte, missing)
 			if _, err := io.ReadFull(prints, more); err != nil {
@@ -183,7 +183,7 @@ func (s *site) preemptdLog() string {
 	return string(text)
 }
 
-// waitFor waits until ok says yes, and fails with what it says last.
+// waitFor waits until ok says yes, and fails with the last answer of ok.
 func (s *site) waitFor(what string, ok func() (bool, string)) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), patience)

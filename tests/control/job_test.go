@@ -22,7 +22,7 @@ type job struct {
 	id, name string
 }
 
-// state is what Slurm says of it.
+// state is what Slurm says of a job.
 type state struct {
 	is, reason, nodes, gres, comment string
 	held                             bool
@@ -63,7 +63,7 @@ func (j *job) currentState() state {
 	restarts, _ := strconv.Atoi(fields["Restarts"])
 	return state{
 		fields["JobState"], fields["Reason"], fields["NodeList"],
-		strings.Replace(fields["TresPerNode"], "gres:", "gres/", 1), // as 22.05 has it, and as later ones have it
+		strings.Replace(fields["TresPerNode"], "gres:", "gres/", 1), // in 22.05, and in later releases
 		fields["Comment"],
 		fields["Priority"] == "0", restarts,
 	}
@@ -86,7 +86,7 @@ func (j *job) waitUntil(what string, ok func(state) bool) state {
 	return st
 }
 
-// waitForProgress waits until the job runs and has come further than it was.
+// waitForProgress waits until the job runs and has made progress.
 func (j *job) waitForProgress() {
 	j.Helper()
 	was := len(j.readLosses())
@@ -99,7 +99,7 @@ func (j *job) readLosses() []byte {
 	return text
 }
 
-// stop lets it come to its end.
+// stop lets the job come to its end.
 func (j *job) stop() {
 	j.Helper()
 	if err := os.WriteFile(j.cluster.Shared("home/alice", j.name+".stop"), nil, 0o644); err != nil {
@@ -110,7 +110,7 @@ func (j *job) stop() {
 // least is how many steps a job must have done to show anything.
 const least = 10
 
-// endAndCompare lets it come to its end, and compares what it wrote with the calm run, bit for bit: whatever was done to it, no
+// endAndCompare lets the job come to its end, and compares what the job wrote with the calm run, bit for bit: whatever was done to the job, no
 // step is missing, and none is there twice.
 func (j *job) endAndCompare() state {
 	j.Helper()
@@ -130,7 +130,7 @@ func (j *job) endAndCompare() state {
 	return st
 }
 
-// act is an action as singctl history --json has it.
+// act is an action in the output of singctl history --json.
 type act struct {
 	ID                             int
 	Kind, State, Who, Why, Problem string
@@ -165,7 +165,7 @@ type standing struct {
 	Requested, GPUs, Least int
 }
 
-// readHistory returns what was done to the job, oldest first, and how it stands.
+// readHistory returns what was done to the job, oldest first, and how the job stands.
 func (j *job) readHistory() (acts []act, stands standing) {
 	j.Helper()
 	var reply struct {

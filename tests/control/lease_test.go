@@ -26,7 +26,7 @@ func (s *site) submitBorrower(name, user string, to *job, options string) *job {
 func (j *job) waitForShares(want int) {
 	j.Helper()
 	j.waitFor(fmt.Sprintf("job %s has %d GPUs", j.name, want), func() (bool, string) {
-		shown := j.runOn("ctl", "alice", "singctl show "+j.id+" 2>&1 || :") // it may not have begun
+		shown := j.runOn("ctl", "alice", "singctl show "+j.id+" 2>&1 || :") // the job may not have begun
 		last := ""
 		for line := range strings.Lines(shown) {
 			if strings.Contains(line, " GPUs ") && strings.HasSuffix(strings.TrimSpace(line), "now") {
@@ -37,7 +37,7 @@ func (j *job) waitForShares(want int) {
 	})
 }
 
-// A running job gets a GPU of another job of its user, and leaves it when that ends, however it ends: it is never requeued.
+// A running job gets a GPU of another job of its user, and leaves the GPU when the other job ends, however that ends: the running job is never requeued.
 // No user can lend to, or take from, another.
 func leasesByHand(s *site) {
 	s.configurePolicies("")
@@ -84,7 +84,7 @@ func leasesByHand(s *site) {
 	lease.waitUntil("ends with the job that it lent to", func(st state) bool { return st.is == "CANCELLED" })
 }
 
-// A job of a single GPU that can use two gets the idle GPU, and gives the GPU back when a job waits for it, and is
+// A job of a single GPU that can use two gets the idle GPU, and gives the GPU back when another job waits, and is
 // never requeued.
 func idleGPUs(s *site) {
 	s.configurePolicies("elastic")
@@ -110,7 +110,7 @@ func idleGPUs(s *site) {
 	}
 }
 
-// resizeInPlace: a person gets a job more GPUs and fewer, in place where jobs can lend them, and is told which way it went.
+// resizeInPlace: a person gets a job more GPUs and fewer, in place where jobs can lend them, and is told in which way that was done.
 func resizeInPlace(s *site) {
 	s.configurePolicies("")
 	grows := s.submitTraining("i1", "--qos=basic --gpus-per-node=1 --singularity-gpus=1-2")
@@ -143,7 +143,7 @@ func resizeInPlace(s *site) {
 	if st := rigid.currentState(); st.restarts != 1 || st.gres != "gres/gpu:1" || strings.Contains(st.comment, "in place") {
 		s.Errorf("shrunk: %s", st)
 	}
-	// While it waits its node is not there to say how many GPUs its programs see: any other knows.
+	// While the job waits its node is not there to say how many GPUs its programs see: any other knows.
 	s.runOn("ctl", "operator", fmt.Sprintf("singctl preempt %[1]s --hold && singctl resize %[1]s --gpus 2 && ! singctl resize %[1]s --gpus 3 && singctl resume %[1]s", rigid.id))
 	if st := rigid.waitForState("RUNNING"); st.restarts != 2 || st.gres != "gres/gpu:2" {
 		s.Errorf("grown while it waited: %s", st)
@@ -155,7 +155,7 @@ func resizeInPlace(s *site) {
 	}
 }
 
-// refuseSize has an operator ask for a size that a job cannot have: it is refused with the reason, and nothing is done.
+// refuseSize has an operator ask for a size that a job cannot have: the request is refused with the reason, and nothing is done.
 func (s *site) refuseSize(j *job, size, why string) {
 	s.Helper()
 	before, _ := j.readHistory()
@@ -179,7 +179,7 @@ func (s *site) watchState(ctx context.Context, j *job) string {
 }
 
 // TestLeases: a training of four ranks on a single GPU of its own is put on two, three and four GPUs and back, at
-// random moments; it stays the same run of the same job, and computes what the undisturbed training computes.
+// random moments; the training stays the same run of the same job, and computes what the undisturbed training computes.
 func TestLeases(t *testing.T) {
 	s := raiseSite(t, *name+"-four", 1, 4, 4)
 	s.configurePolicies("")
@@ -208,8 +208,8 @@ func TestLeases(t *testing.T) {
 }
 
 // TestLeasesOfNodes: a training on two nodes with a GPU each is lent one more on each of them and leaves these again, in
-// place. It goes on on a single node, by a requeue: there its capsules share a GPU and a device server, which are lent
-// another GPU, as one; proxyd's successor knows the lease. It computes what the undisturbed one computes.
+// place. The training goes on on a single node, by a requeue: there its capsules share a GPU and a device server, which are lent
+// another GPU, as one; proxyd's successor knows the lease. The training computes what the undisturbed training computes.
 func TestLeasesOfNodes(t *testing.T) {
 	s := raiseSite(t, *name+"-lent", 2, 2, 4)
 	s.configurePolicies("")

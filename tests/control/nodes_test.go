@@ -26,7 +26,7 @@ type shownCapsule struct {
 	}
 }
 
-// count is a number as protobuf's JSON has it, a text if it may be large.
+// count is a number in protobuf's JSON, a text if the number may be large.
 type count uint64
 
 func (c *count) UnmarshalJSON(b []byte) error {
@@ -67,7 +67,7 @@ func (s *site) deviceServers(node string) (all, shared []string) {
 	return all, shared
 }
 
-// resizeNodes gives the job so many nodes, and waits until it trains there.
+// resizeNodes gives the job so many nodes, and waits until the job trains there.
 func (j *job) resizeNodes(n, restarts int) state {
 	j.Helper()
 	j.runOn("ctl", "operator", fmt.Sprintf("singctl resize %s --nodes %d --reason test", j.id, n))
@@ -77,8 +77,8 @@ func (j *job) resizeNodes(n, restarts int) state {
 }
 
 // TestFewerNodes: a training of four nodes with a GPU each goes on with all of its ranks on a single GPU, and comes back to four
-// nodes. It computes what the undisturbed one computes. On the single node its capsules share a device server, which knows what
-// their ranks hold alike; it is found again by proxyd's successor, and its end costs no more than any device server's.
+// nodes, and computes what the undisturbed training computes. On the single node its capsules share a device server, which knows what
+// their ranks hold alike; the server is found again by proxyd's successor, and its end costs no more than any device server's.
 func TestFewerNodes(t *testing.T) {
 	const extra = "600000" // parameters: blocks of memory that all ranks hold alike
 	s := raiseSite(t, *name+"-nodes", 4, 1, 4, "--extra", extra)

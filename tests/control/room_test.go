@@ -31,7 +31,7 @@ func (s *site) noRoom() {
 	})
 }
 
-// Slurm would give the room that is made for a premium job to a job that is before it in Slurm's queue.
+// Slurm would give the room that is made for a premium job to a job that is earlier in Slurm's queue.
 func roomIsKeptFromFirst(s *site) {
 	s.configurePolicies("tiers")
 	basic := s.fillCluster("k", "--singularity")
@@ -64,7 +64,7 @@ func (s *site) checkOneGaveWay(jobs []*job) {
 	}
 }
 
-// Two jobs leave a node for a premium job, the second a while after the first. Slurm takes it that the premium job can
+// Two jobs leave a node for a premium job, the second a while after the first. Slurm assumes that the premium job can
 // start when the second one's time is over, and would fit a short job in until then.
 func roomIsKeptFromShort(s *site) {
 	s.configurePolicies("tiers", "max_actions: 1")
@@ -94,8 +94,8 @@ func roomIsKeptFromShort(s *site) {
 	}
 }
 
-// The premium job is cancelled while room is made for it, and preemptd is killed while it makes room: no node stays kept.
-// The jobs that give way have memory to save, so that making room takes longer than to see that it is made.
+// The premium job is cancelled while room is made, and preemptd is killed meanwhile, too: no node stays kept.
+// The jobs that give way have memory to save, so that making room takes longer than to notice the beginning.
 func roomIsGivenUp(s *site) {
 	s.configurePolicies("tiers")
 	basic := s.fillCluster("kg", "--singularity --export=ALL,BALLAST=200")
@@ -107,7 +107,7 @@ func roomIsGivenUp(s *site) {
 		s.Fatal(err)
 	}
 	s.waitFor("room is kept", func() (bool, string) { return s.roomReservations() != "", fmt.Sprint(premium.currentState()) })
-	s.runOn("ctl", "root", "kill -9 $(pidof preemptd)") // it is started again
+	s.runOn("ctl", "root", "kill -9 $(pidof preemptd)") // preemptd is started again
 	s.waitFor("preemptd is back", func() (bool, string) { now, err := s.readStatus(); return err == nil && now.Term > was.Term, "" })
 	premium.waitForState("RUNNING")
 	if st := first.currentState(); st.is != "PENDING" {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestControl is all scenarios in turn on a single cluster: each is about which job has all of it.
+// TestControl is all scenarios in turn on a single cluster: each is about which job has the whole cluster.
 func TestControl(t *testing.T) {
 	s := raiseSite(t, *name, 3, 2, 2)
 	for _, scenario := range []struct {
@@ -118,7 +118,7 @@ func premiumPreempts(s *site) {
 	acts, _ := left.readHistory()
 	steps, checkpoint := left.describeCourse(acts[0], asked)
 	s.Logf("job %s gave way: %s; with its own checkpoint of %.1f s the ratio is %.2f", left.name, steps, checkpoint.Seconds(), took.Seconds()/(checkpoint+slurm).Seconds())
-	s.waitFor("the ledger has it that one gets less", func() (bool, string) { // it may have begun first
+	s.waitFor("the ledger has it that one gets less", func() (bool, string) { // the job may have begun first
 		_, less := left.readHistory()
 		for _, j := range basic {
 			if _, stands := j.readHistory(); stands.Tier != "basic" || j != left && stands.Fraction <= less.Fraction {
@@ -142,7 +142,7 @@ func premiumPreempts(s *site) {
 }
 
 // measureUndisturbed measures what a premium job has to wait for in any case: a checkpoint of the job that gives way, and what Slurm
-// itself takes from a job's submission on if another one is requeued for it at once, as when it preempts by itself.
+// itself takes from a job's submission on if another job is requeued at once, as when Slurm preempts by itself.
 func (s *site) measureUndisturbed(of *job) (checkpoint, slurm time.Duration) {
 	s.Helper()
 	began := time.Now()
@@ -164,7 +164,7 @@ func (s *site) measureUndisturbed(of *job) (checkpoint, slurm time.Duration) {
 	return checkpoint, slurm
 }
 
-// Where a job can be shrunk no job is preempted; and the job gets back what it asked for.
+// Where a job can be shrunk no job is preempted; and the job gets back what its user asked for.
 func shrinkAndGrow(s *site) {
 	s.configurePolicies("elastic, tiers")
 	basic := s.fillCluster("s", "--singularity=gpus=1-2")
@@ -184,7 +184,7 @@ func shrinkAndGrow(s *site) {
 		s.Errorf("it is on %s, and the premium job on %s", st.nodes, on)
 	}
 	small.waitForProgress()
-	s.waitFor("the ledger has that", func() (bool, string) { // how few it can do with is asked of its node anew when it was restarted
+	s.waitFor("the ledger has that", func() (bool, string) { // a restarted preemptd asks the job's node anew how few GPUs are enough
 		_, stands := small.readHistory()
 		return stands.GPUs == 1 && stands.Requested == 2 && stands.Least == 1, fmt.Sprintf("%+v", stands)
 	})

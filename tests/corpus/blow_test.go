@@ -53,7 +53,7 @@ func (r *run) strikeBlow(ctx context.Context, b blow) error {
 		return r.runsOn(ctx, b, victim)
 	}
 	err = r.waitUntilBack(ctx, victim)
-	if b.kind == nodeFail { // whatever came of it, the lane is another program's next
+	if b.kind == nodeFail { // whatever came of the node's end, the lane is another program's next
 		err = errors.Join(err, r.c.healNode(context.WithoutCancel(ctx), at.host))
 	}
 	if err != nil {
@@ -62,7 +62,7 @@ func (r *run) strikeBlow(ctx context.Context, b blow) error {
 	return nil
 }
 
-// endedFirst says of a job that could not be hit whether that is because it had come to its end,
+// endedFirst says of a job that could not be hit whether that is because the job had come to its end,
 // which the board may not have had yet. Only a moment is given: another reason is not to be taken
 // for this one because the job ends later.
 func (r *run) endedFirst(ctx context.Context, victim job) bool {
@@ -83,7 +83,7 @@ type hit struct {
 	host   string   // one of them, by the blow's choice
 }
 
-// strikes has a single function for each kind: it makes Slurm end the victim's run.
+// strikes has a single function for each kind: the function makes Slurm end the victim's run.
 var strikes = map[kind]func(context.Context, hit) error{
 	requeue: strikeRequeue,
 	move:    strikeMove,
@@ -112,8 +112,8 @@ var strikes = map[kind]func(context.Context, hit) error{
 		return h.hasGPUs(ctx, h.program.gpus)
 	},
 	timeLimit: func(ctx context.Context, h hit) error {
-		// The run was begun so that the tick comes at the planned moment. Not long
-		// before it: a job at its time limit starts no more steps.
+		// The run was begun so that the tick comes at the planned moment. The strike is not long
+		// before that: a job at its time limit starts no more steps.
 		if err := waitWhile(ctx, time.Until(h.tick.Add(-tickJitter))); err != nil {
 			return err
 		}
@@ -143,10 +143,10 @@ func strikeRequeue(ctx context.Context, h hit) error {
 }
 
 // strikeMove excludes the node that runs the batch script. A job of two nodes has one
-// more to go to; the other it may keep, with the capsules changing places.
+// more to go to, and may keep the other, with the capsules changing places.
 func strikeMove(ctx context.Context, h hit) error { return moveWith(ctx, h) }
 
-// moveWith is a move of a job that is changed while it waits.
+// moveWith is a move of a job that is changed while the job waits.
 func moveWith(ctx context.Context, h hit, changes ...string) error {
 	if err := h.c.Scontrol(ctx, "requeuehold", h.victim.nameForSlurm()); err != nil {
 		return err
@@ -196,7 +196,7 @@ func (h hit) hasGPUs(ctx context.Context, want int) error {
 	}
 }
 
-// lentNow is an event of a job's time line: how many GPUs it has since another job lends it some, or has ended.
+// lentNow is an event of a job's time line: how many GPUs the job has since another job lends it some, or has ended.
 var lentNow = regexp.MustCompile(`"text": "job \d+ [^"]*: (\d+) now"`)
 
 // runsOn checks that a blow has left the run of its victim alone.
@@ -214,7 +214,7 @@ func (r *run) runsOn(ctx context.Context, b blow, victim job) error {
 // endLeases ends the jobs that have lent GPUs, and waits until their GPUs are free for the next program.
 func (r *run) endLeases(ctx context.Context) error {
 	for _, lease := range r.leases {
-		_, _ = r.c.Exec(ctx, "ctl", "root", "scancel", lease) // it ends with the job that it lent to, too
+		_, _ = r.c.Exec(ctx, "ctl", "root", "scancel", lease) // the lending job ends with the borrower, too
 		if err := r.c.board.waitFor(ctx, lease, "the end of a lease", func(jobs []job) (bool, error) { return allEnded(jobs), nil }); err != nil {
 			return err
 		}
@@ -222,7 +222,7 @@ func (r *run) endLeases(ctx context.Context) error {
 	return nil
 }
 
-// strikePreempt has bob want one of the job's nodes for himself, with a right to it.
+// strikePreempt has bob want one of the job's nodes for himself, with a right to the node.
 func strikePreempt(ctx context.Context, h hit) error {
 	id, err := h.c.Exec(ctx, "ctl", "bob", "env", "--chdir=/tmp", "sbatch", "--parsable", "--job-name=premium", "--qos=premium", "--exclusive",
 		"--nodelist="+h.host, "--time=1", "--output=/dev/null", "--wrap=sleep 1")
@@ -291,7 +291,7 @@ func (c *cluster) healNode(ctx context.Context, node string) error {
 		case "idle", "mixed", "allocated", "completing":
 			return nil
 		case "down":
-			// Refused while the node has not reported; then it is asked again.
+			// Refused while the node has not reported; then the command is given again.
 			_ = c.Scontrol(ctx, "update", "NodeName="+node, "State=RESUME")
 		}
 		if err := waitWhile(ctx, 500*time.Millisecond); err != nil {
@@ -343,7 +343,7 @@ func (r *run) waitUntilBack(ctx context.Context, victim job) error {
 	})
 }
 
-// startRequeued tells Slurm to start what was requeued: by itself it waits for two minutes.
+// startRequeued tells Slurm to start what was requeued: by itself Slurm waits for two minutes.
 func (r *run) startRequeued(ctx context.Context, jobs []job) error {
 	for _, j := range jobs {
 		if j.state != "PENDING" || j.restarts == 0 {

@@ -104,7 +104,7 @@ func (j job) nameForSlurm() string {
 }
 
 // hasEnded reports whether the job is in a state in which nothing of a job happens any more. A time limit's, a failed
-// node's, and that of a run which Slurm ended before it was brought back, may be followed by a requeue.
+// node's, and that of a run which Slurm ended before the restore, may be followed by a requeue.
 func (j job) hasEnded() bool {
 	switch j.state {
 	case "COMPLETED", "CANCELLED":
@@ -140,14 +140,14 @@ type board struct {
 }
 
 func (b *board) followJobs(ctx context.Context, c *cluster) {
-	for ctx.Err() == nil { // again, should it end before it is told to
+	for ctx.Err() == nil { // again, if the process ends too early
 		cmd := exec.CommandContext(ctx, *mcProgram, "exec", "ctl", "--name", c.Name, "--", "sh", "-c",
 			"trap 'exit 0' PIPE; while echo; do scontrol show job -o 2>/dev/null; sleep 0.25; done")
 		out, err := cmd.StdoutPipe()
 		if err != nil || cmd.Start() != nil {
 			return
 		}
-		// The command on the host outlives our end of it, and holds the pipe open until
+		// The command on the host outlives our end of the pipe, and holds the pipe open until
 		// a write finds no reader.
 		stop := context.AfterFunc(ctx, func() { out.Close() })
 		lines := bufio.NewScanner(out)
@@ -237,7 +237,7 @@ func (b *board) waitFor(ctx context.Context, id, what string, ok func([]job) (bo
 const tickPeriod = 30 * time.Second
 
 // tickJitter is how much earlier than expected a look may come, with room for the command
-// that must be through before it: slurmctld counts in whole seconds.
+// that must be through before the tick: slurmctld counts in whole seconds.
 const tickJitter = 2200 * time.Millisecond
 
 var exhausted = regexp.MustCompile(`(?m)^\[([0-9T:.-]+)\] Time limit exhausted for JobId=(\d+)`)
@@ -257,7 +257,7 @@ func (c *cluster) endTimeLimit(ctx context.Context, job string) error {
 	}
 }
 
-// nextTick lets the time of a job run out, in a lane that is free for it, and returns when
+// nextTick lets the time of a job run out, in a lane that is free, and returns when
 // slurmctld will look again. The period is not so exact that an older answer would do.
 func (c *cluster) nextTick(ctx context.Context, lane int) (time.Time, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("no time limit was enforced"))

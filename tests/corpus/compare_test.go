@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// slurmLine is what slurmstepd writes into a job's log when it is killed, wherever the
-// program's own line stood. It is all that a killed job's log may have more.
+// slurmLine is what slurmstepd writes into the log of a job that is killed, wherever the
+// program's own line stood. Nothing else may be in a killed job's log beyond the undisturbed log.
 var slurmLine = regexp.MustCompile(`(?m)(?:slurmstepd(?:-\w+)?: |\[[0-9T:.-]+\] )error: \*\*\* (?:JOB|STEP) .* \*\*\*\n|^srun: (?:Job step aborted: Waiting up to \d+ seconds for job step to finish\.|got SIGCONT|forcing job termination)\n`)
 
 // ourLine is what proxyd writes into the log of a job that loses a node: the last moment of that run was not captured.
@@ -40,9 +40,9 @@ const (
 	anywhere         // to a checkpoint from before its first line: a step that began later begins again
 )
 
-// sameLog reports how got differs from want, "" if it does not. got may go back once to
+// sameLog reports how got differs from want, "" if there is no difference. got may go back once to
 // what it said before: a job that fell back to its last checkpoint says again what
-// it had said since.
+// the job had said since.
 func sameLog(want, got []byte, back rewind) string {
 	got = slurmLine.ReplaceAll(got, nil)
 	if back != never {
@@ -62,7 +62,7 @@ func sameLog(want, got []byte, back rewind) string {
 	return firstDifference(want, got)
 }
 
-// ranAfterItsEnd tells whether a job was run again after it had ended as undisturbed: Slurm was told so a moment too late.
+// ranAfterItsEnd tells whether a job was run again after an undisturbed end: Slurm was told so a moment too late.
 // said are sacct's lines of all runs, and want the undisturbed outcomes, by the names of jobs or of an array's elements.
 func ranAfterItsEnd(said string, want map[string]string) bool {
 	last := map[string]string{}
@@ -82,7 +82,7 @@ var (
 	statusOf  = regexp.MustCompile(` status=(\d+)(?: |$)`)
 )
 
-// beganAnew tells whether a job's batch script came to the end that it has undisturbed while Slurm requeued the job, so that
+// beganAnew tells whether a job's batch script came to its undisturbed end while Slurm requeued the job, so that
 // the next run began at the script's first line, as the rule is (docs/use.md, "Jobs that requeue themselves"). log are the
 // lines of all proxyd, by time. A script that was told to end and one that ended otherwise are not excused, nor is a next
 // run that resumed.
@@ -165,7 +165,7 @@ func lineAt(b []byte, at int) string {
 }
 
 // readEntry returns what counts of a file, all that a program can see again: its type and mode,
-// and what is in it or where it leads.
+// and its content, or where a link leads.
 func readEntry(root, rel string) (mode string, content []byte, err error) {
 	path := filepath.Join(root, rel)
 	fi, err := os.Lstat(path)
@@ -184,7 +184,7 @@ func readEntry(root, rel string) (mode string, content []byte, err error) {
 }
 
 // sameFolder returns the first few differences between two result folders, byte by
-// byte. back says how far the job's logs may go back: it may have fallen back to a checkpoint once.
+// byte. back says how far the job's logs may go back: the job may have fallen back to a checkpoint once.
 func sameFolder(want, got string, back rewind) ([]string, error) {
 	names := map[string]int{} // 1: in want, 2: in got
 	for side, root := range []string{want, got} {

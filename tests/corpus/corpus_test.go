@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestCorpus runs every program (-run 'TestCorpus/^redis' picks some) once as it is, once
+// TestCorpus runs every program (-run 'TestCorpus/^redis' picks some) once without protection, once
 // more undisturbed, then as often as -rounds says with kills, and compares.
 func TestCorpus(t *testing.T) {
 	programs, err := readPrograms(*programsDir)

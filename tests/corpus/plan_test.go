@@ -20,7 +20,7 @@ const nodesPerLane = 3
 type kind string
 
 const (
-	requeue   kind = "requeue"             // scontrol requeue; wherever Slurm puts it next
+	requeue   kind = "requeue"             // scontrol requeue; wherever Slurm puts the job next
 	move      kind = "move"                // requeuehold, its node excluded, release: another node
 	preempt   kind = "preempt"             // a premium job wants the whole node
 	timeLimit kind = "time limit"          // the job's time is up
@@ -29,8 +29,8 @@ const (
 	slurmd    kind = "slurmd"              // slurmd restarted under the job; then a requeue
 	fewer     kind = "fewer GPUs"          // a move to a single GPU on each node
 	oneNode   kind = "fewer nodes"         // a move to a single node, with as many GPUs as one of them had
-	grow      kind = "more GPUs"           // another job lends it a GPU, for as long as it runs
-	shrink    kind = "fewer GPUs by lease" // another job lends it a GPU, and ends
+	grow      kind = "more GPUs"           // another job lends a GPU for as long as the job runs
+	shrink    kind = "fewer GPUs by lease" // another job lends a GPU, and ends
 )
 
 var kinds = []kind{requeue, move, preempt, timeLimit, nodeFail, proxyd, slurmd}
@@ -51,8 +51,8 @@ type blow struct {
 
 func (b blow) String() string { return fmt.Sprintf("%s at %.0f %%", b.kind, b.at*100) }
 
-// planBlows decides what is done to a program. It depends on nothing but its arguments, so that a
-// seed and a name bring a failure back, whatever else was run beside it.
+// planBlows decides what is done to a program. The plan depends on the arguments alone, so that a
+// seed and a name bring a failure back, whatever else was run at the same time.
 func planBlows(seed uint64, p program, rounds int) [][]blow {
 	h := fnv.New64a()
 	h.Write([]byte(p.name))
@@ -98,7 +98,7 @@ func TestPlan(t *testing.T) {
 	if reflect.DeepEqual(planBlows(7, program{name: "flock"}, 3), planBlows(8, program{name: "flock"}, 3)) || reflect.DeepEqual(planBlows(7, program{name: "flock"}, 3), planBlows(7, program{name: "fifo"}, 3)) {
 		t.Error("another seed or name plans the same")
 	}
-	// More rounds add to a plan and change nothing of it.
+	// More rounds add to a plan and change nothing of the first rounds.
 	if !reflect.DeepEqual(planBlows(7, program{name: "flock"}, 3), planBlows(7, program{name: "flock"}, 5)[:3]) {
 		t.Error("the number of rounds changes the first ones")
 	}

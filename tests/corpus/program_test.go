@@ -3,18 +3,18 @@
 
 // Package corpus runs unmodified programs from Debian as jobs of an ordinary user, kills
 // them at random moments in every way Slurm has, and wants their results to be
-// those of an undisturbed run, byte for byte. It drives minicluster and Slurm from outside.
+// those of an undisturbed run, byte for byte. The package drives minicluster and Slurm from outside.
 //
 // Its tests need root and half an hour; they run under the build tag "corpus". What decides
-// (the plan of the kills, the comparison, the table) is tested without it.
+// (the plan of the kills, the comparison, the table) is tested without the tag.
 //
 // # A program of the corpus
 //
-// A single batch script in programs/. It says something at once, works for 5 to 15 seconds on
-// a single CPU of each of its nodes, and writes results into the folder that it was submitted in,
+// A single batch script in programs/. The script says something at once, works for 5 to 15 seconds on
+// a single CPU of each of its nodes, and writes results into the folder of its submission,
 // with nothing in them that differs between two runs: no times, process numbers, host
-// names, paths of temporary or of its own folder. Its log is called log; a step's log, if it
-// has one, log.X.Y. Ports are unique in the corpus, since without capsules jobs share their node's.
+// names, paths of temporary or of its own folder. Its log is called log; a step's log, if there
+// is one, log.X.Y. Ports are unique in the corpus, since without capsules jobs share their node's.
 package corpus
 
 import (
@@ -27,7 +27,7 @@ import (
 	"testing"
 )
 
-// program is a single batch script of the folder programs, and what its head says of it.
+// program is a single batch script of the folder programs, and what the script's head says.
 type program struct {
 	name     string
 	what     string // a single line for the table
@@ -36,9 +36,9 @@ type program struct {
 	elements int    // of a job array; 1 for a plain job
 	gpus     int    // of each node
 	tasks    int    // of each node
-	most     int    // GPUs that it can use, with those of other jobs
+	most     int    // GPUs that the program can use, with lent GPUs
 	first    string // more options of the first run, which plain Slurm could not do
-	fails    string // why it is known not to come through; "" for all but a few
+	fails    string // why the program is known to fail; "" for all but a few
 	failure  string // a regular expression for what such a failure says; any other failure is a defect
 }
 

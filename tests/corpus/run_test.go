@@ -31,7 +31,7 @@ type run struct {
 	held    map[string]time.Time // since when a job is, that should not be
 	silent  bool                 // a checkpoint to fall back to was made before the log had its first line
 	tick    time.Time            // when a time limit is enforced, where that is the first blow
-	leases  []string             // jobs that lend it GPUs
+	leases  []string             // jobs that lend GPUs to this job
 }
 
 // ending is how a run came out.
@@ -40,7 +40,7 @@ type ending struct {
 	outcomes []string      // by element
 	nodes    int           // different nodes that the batch script was seen on
 	log      string        // Slurm's own account, for failures
-	hadEnded bool          // a script ended while its job was requeued, so it was run again from its beginning, as the rule is
+	hadEnded bool          // a script ended while its job was requeued, so Slurm ran the job again from its beginning, as the rule is
 	silent   bool          // a checkpoint to fall back to was made before the log had its first line
 }
 
@@ -180,7 +180,7 @@ func (r *run) followToEnd(ctx context.Context, blows []blow, alone ending) (e en
 }
 
 // allHit is errMissed if a blow was a requeue of a job that had just ended: Slurm runs that
-// again from its beginning, as it is told.
+// again from its beginning, as requested.
 func (r *run) allHit(ctx context.Context) error {
 	said, err := r.c.Exec(ctx, "ctl", "root", "sacct", "-D", "-X", "-n", "-P", "-j", r.id, "-o", "JobID,State,ExitCode")
 	if err != nil {
@@ -205,7 +205,7 @@ func allEnded(jobs []job) bool {
 	return true
 }
 
-// compareRuns compares a run with the undisturbed one: how the job ended and all that it wrote.
+// compareRuns compares a run with the undisturbed one: how the job ended and all that the job wrote.
 func (c *cluster) compareRuns(want, got ending, wantFolder, gotFolder string, blows []blow) error {
 	if w, g := strings.Join(want.outcomes, ", "), strings.Join(got.outcomes, ", "); w != g {
 		return fmt.Errorf("ended with %s, undisturbed with %s", g, w)

@@ -231,7 +231,7 @@ func wrapLines(text, indent string) string {
 	return b.String() + "\n"
 }
 
-// failsAsKnown reports whether all that went wrong with a program is what it is known for.
+// failsAsKnown reports whether all that went wrong with a program is a known failure.
 func (r result) failsAsKnown() bool {
 	for _, err := range failuresOf(r) {
 		if !r.program.isKnown(err) {
@@ -241,7 +241,7 @@ func (r result) failsAsKnown() bool {
 	return true
 }
 
-// failuresOf yields what went wrong with a program, in the order it was tried.
+// failuresOf yields what went wrong with a program, in the order of the tries.
 func failuresOf(r result) func(func(string, error) bool) {
 	return func(yield func(string, error) bool) {
 		if r.broken != nil && !yield("not run to the end", r.broken) {

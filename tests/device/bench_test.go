@@ -36,7 +36,7 @@ func BenchmarkCalls(b *testing.B) {
 	b.ReportMetric(0, "ns/op") // of a whole run, which says nothing
 }
 
-// BenchmarkCopies says what copies to a device and back are of the speed of memcpy: in the best and in the middle of turns with it.
+// BenchmarkCopies says what copies to a device and back are of the speed of memcpy: in the best and in the middle of turns.
 func BenchmarkCopies(b *testing.B) {
 	w := soft.Need(b)
 	path := w.Compile(b, "testdata/bench/copy.c", "-O2", "-Itests/device/testdata")

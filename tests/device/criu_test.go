@@ -78,7 +78,7 @@ func (f *frozen) failWithLogs(args ...any) {
 	f.t.Fatalf("%s\n%s\n%s", fmt.Sprintln(args...), text, &f.log)
 }
 
-// moveProgram saves, dumps and kills, restores the program with another device server, and lets it go on. It returns false if the program
+// moveProgram saves, dumps and kills, restores the program with another device server, and lets the program go on. The result is false if the program
 // has ended before.
 func (f *frozen) moveProgram(n int) bool {
 	f.t.Helper()
@@ -116,7 +116,7 @@ func (f *frozen) moveProgram(n int) bool {
 	if f.k, err = startKeeper(f.w, f.socket, []string{"1,0", "0,1"}[n%2], &f.log, "--await"); err != nil {
 		f.failWithLogs(err)
 	}
-	if p := s.report.Processes[0]; n%2 == 0 { // else the server finds it
+	if p := s.report.Processes[0]; n%2 == 0 { // else the server finds the process
 		if s.belongings[p.ID], err = server.Belongings(pid, p); err != nil {
 			f.failWithLogs(err)
 		}
@@ -142,7 +142,7 @@ func tailOf(b []byte) string {
 	return string(b[max(0, len(b)-most):])
 }
 
-// waitForEnd waits for the program, and returns what it has written.
+// waitForEnd waits for the program, and returns the program's output.
 func (f *frozen) waitForEnd() string {
 	f.t.Helper()
 	limit := time.AfterFunc(2*time.Minute, func() { _ = f.process.Kill() })
@@ -159,7 +159,7 @@ func (f *frozen) waitForEnd() string {
 	return string(text)
 }
 
-// TestCRIU: a program with pinned memory that devices reach is dumped, killed and restored, three times, and its device server with it.
+// TestCRIU: a program with pinned memory that devices reach is dumped, killed and restored, three times, and so is its device server.
 func TestCRIU(t *testing.T) {
 	for _, name := range []string{"state_pinned", "state_graph_memory", "state_texture", "state_managed"} {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestCRIU(t *testing.T) {
 			moves := 0
 			for n := 0; moves < 3 && f.moveProgram(n); n++ {
 				if text, err := os.ReadFile(f.text); err == nil && bytes.Count(text, []byte("\nstep ")) > moves {
-					moves++ // it has used its devices since
+					moves++ // the program has used its devices since
 				}
 			}
 			got := f.waitForEnd()

@@ -41,7 +41,7 @@ func ranksUnder(t *testing.T, s *soft.Servers, seed uint64, ranks int, path, mod
 		return b.String()
 	}
 	for left := ranks; left > 0; {
-		// Not what the test waits for: when it strikes.
+		// The moment of the disturbance.
 		moment := time.After(time.Duration(r.Int64N(int64(80 * time.Millisecond))))
 		select {
 		case err := <-ended:
@@ -80,7 +80,7 @@ func TestCutOfRanks(t *testing.T) {
 					if err := f.Open(t.Context()); err != nil {
 						t.Error(err)
 					}
-				// Of one that ends just now, the server may see the end before it has read that it is of its own will.
+				// Of one that ends just now, the server may see the end before having read that the rank ended by its own will.
 				case errors.As(err, &why) && (why.Why == barrier.RankEnded || why.Why == barrier.RankDied):
 					failed++
 				default:

@@ -19,7 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
 )
 
-// TestServerEnds: a device server with a kernel that never ends does what it is told: it ends by SIGTERM, and with
+// TestServerEnds: a device server with a kernel that never ends obeys all the same: the server ends by SIGTERM, and with
 // "proxyd run", however that ends.
 func TestServerEnds(t *testing.T) {
 	w := soft.Need(t)

@@ -117,7 +117,7 @@ func (k *keeper) saveAt(ctx context.Context, to server.Folder, attempt uint64) (
 	return c.Save(ctx, to, server.SaveOptions{Attempt: attempt})
 }
 
-// takeOver builds what was saved and adopts the processes. It returns where the server is.
+// takeOver builds what was saved and adopts the processes. The result is the server's address.
 func (k *keeper) takeOver(ctx context.Context, from server.Folder, r *server.Report) (string, error) {
 	c, err := k.connectController()
 	if err != nil {
@@ -135,7 +135,7 @@ func (k *keeper) takeOver(ctx context.Context, from server.Folder, r *server.Rep
 	return c.Address(ctx)
 }
 
-// reconnect connects it with the other, and has the job go on.
+// reconnect connects the server with the other server, and has the job go on.
 func (k *keeper) reconnect(ctx context.Context, peers map[int]string) error {
 	c, err := k.connectController()
 	if err != nil {
@@ -231,7 +231,7 @@ func TestMovedHosts(t *testing.T) {
 						t.Log(&p.log[0], &p.log[1])
 					}
 					return
-				// Not what the test waits for: when it strikes.
+				// The moment of the disturbance.
 				case <-strike:
 				}
 				if err := p.moveBoth(ctx); err != nil {

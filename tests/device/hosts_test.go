@@ -20,7 +20,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
 )
 
-// host is a device server: how many ranks are under it, and how many devices they have.
+// host is a device server: how many ranks the server has, and how many devices the ranks have.
 type host struct{ ranks, devices int }
 
 // TestHosts: ranks of a single communicator under several device servers, as on several hosts, find each other, and get
@@ -42,7 +42,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// runTogether runs a program under as many device servers, and returns the lines it printed, sorted.
+// runTogether runs a program under as many device servers, and returns the printed lines, sorted.
 func runTogether(t *testing.T, w *soft.World, program string, hosts []host) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -87,7 +87,7 @@ func listPrograms(t *testing.T) map[string]testProgram {
 	return all
 }
 
-// runAndCheck runs a program, with more flags of "proxyd run", and checks what it prints and how it ends.
+// runAndCheck runs a program, with more flags of "proxyd run", and checks the output and the exit.
 func (p testProgram) runAndCheck(t *testing.T, flags ...string) {
 	t.Helper()
 	switch {

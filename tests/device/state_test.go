@@ -24,11 +24,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
 )
 
-// A device server as its parent sees it: its process, and the socket over which it is told what to do.
+// A device server as its parent sees it: its process, and the socket for orders.
 type keeper struct {
 	cmd     *exec.Cmd
 	control string
-	last    string // the save that it was restored from
+	last    string // the save from which the server was restored
 }
 
 // startKeeper starts a device server with two devices, in this order, and with more arguments.
@@ -38,7 +38,7 @@ func startKeeper(w *soft.World, socket, order string, stderr io.Writer, more ...
 	if err != nil {
 		return nil, err
 	}
-	defer l.Close() // it goes on in the server
+	defer l.Close() // the listener goes on in the server
 	l.SetUnlinkOnClose(false)
 	theirs, err := l.File()
 	if err != nil {
@@ -68,7 +68,7 @@ func startKeeper(w *soft.World, socket, order string, stderr io.Writer, more ...
 // killServer ends the device server as a fault would.
 func (k *keeper) killServer() error {
 	err := errors.Join(k.cmd.Process.Kill(), os.Remove(k.control))
-	_ = k.cmd.Wait() // it was killed
+	_ = k.cmd.Wait() // the server was killed
 	return err
 }
 
@@ -211,7 +211,7 @@ func environmentFor(libs, socket string) []string {
 // strikes is how often a device server is replaced under a single program at most.
 const strikes = 12
 
-// makePlace makes a folder for states, a place for a socket, and the environment of programs that use it.
+// makePlace makes a folder for states, a place for a socket, and the environment of programs that use the server.
 func makePlace(t *testing.T, w *soft.World) (folder, socket string, env []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -223,7 +223,7 @@ func makePlace(t *testing.T, w *soft.World) (folder, socket string, env []string
 	return folder, socket, environmentFor(libs, socket)
 }
 
-// runWhileMoved runs a program while its device server is replaced at random moments, and returns what it printed, and how often.
+// runWhileMoved runs a program while its device server is replaced at random moments, and returns the output, and the number of moves.
 func runWhileMoved(t *testing.T, w *soft.World, seed uint64, path string, args ...string) (string, int) {
 	t.Helper()
 	folder, socket, env := makePlace(t, w)
@@ -264,7 +264,7 @@ func runWhileMoved(t *testing.T, w *soft.World, seed uint64, path string, args .
 			_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 			<-ended
 			t.Fatalf("the program did not end, after %d replacements\n%s\n%s\n%s", n, &stdout, &stderr, &log)
-		// Not what the test waits for: when it strikes.
+		// The moment of the disturbance.
 		case <-strike:
 		}
 		if k, err = k.replaceServer(t.Context(), w, socket, folder, n, &log, func() {}); err != nil {
@@ -318,7 +318,7 @@ func runWhileReplaced(t *testing.T, w *soft.World, path string, args ...string) 
 	}
 }
 
-// TestOrphan: a process that comes back as CRIU brings it, with another pipe, notices all the same that its next device server dies.
+// TestOrphan: a process that comes back as CRIU does it, with another pipe, notices all the same that its next device server dies.
 func TestOrphan(t *testing.T) {
 	w := soft.Need(t)
 	folder, socket, env := makePlace(t, w)

@@ -28,7 +28,7 @@ var nodes = []string{"n1", "n2", "n3"}
 // cluster is a single minicluster with singularity-slurm, on which one case runs at a time.
 type cluster struct {
 	mini.Cluster
-	fresh bool // to be raised before it is used
+	fresh bool // to be raised before use
 }
 
 func newCluster(name string) *cluster {
@@ -46,7 +46,7 @@ func raiseCluster(t *testing.T, name string) *cluster {
 	return c
 }
 
-// raiseAnew raises the cluster, anew if it is there.
+// raiseAnew raises the cluster, also if the cluster is there already.
 func (c *cluster) raiseAnew(ctx context.Context) error {
 	_, _ = c.Run(ctx, "down")
 	if _, err := c.Run(ctx, "up", "--nodes", strconv.Itoa(len(nodes)), "--gpus", "1", "--singularity", "--suite", *suite); err != nil {
@@ -79,7 +79,7 @@ func (c *cluster) raiseAnew(ctx context.Context) error {
 	return nil
 }
 
-// makeTraining has the program of the jobs with GPUs where the nodes find it.
+// makeTraining has the program of the jobs with GPUs where the nodes find the program.
 func (c *cluster) makeTraining(ctx context.Context) error {
 	bin := c.Shared("faults/bin")
 	if _, err := os.Stat(filepath.Join(bin, "mlp")); err == nil {
@@ -122,7 +122,7 @@ func (c *cluster) killDaemon(host string, command ...string) error {
 	return unix.Kill(pid, unix.SIGKILL)
 }
 
-// stopProcess stops a process and returns when all of it stands still.
+// stopProcess stops a process and returns when all threads stand still.
 func stopProcess(ctx context.Context, pid int) error {
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		return err
@@ -141,7 +141,7 @@ func stopProcess(ctx context.Context, pid int) error {
 	}
 }
 
-// waitUntilIdle waits until every node is in service with nothing on it.
+// waitUntilIdle waits until every node is in service and idle.
 func (c *cluster) waitUntilIdle(ctx context.Context) error {
 	return waitFor(ctx, 90*time.Second, func() (bool, string) {
 		said, err := c.Exec(ctx, "ctl", "root", "sinfo", "-h", "-N", "-p", "main", "-o", "%N %T")
@@ -164,7 +164,7 @@ func (c *cluster) listLeftovers(ctx context.Context, job string) (string, error)
 	return strings.Join(all, "; "), nil
 }
 
-// waitFor waits until ok says yes; its error has what it says last.
+// waitFor waits until ok says yes; its error has the last answer of ok.
 func waitFor(ctx context.Context, within time.Duration, ok func() (bool, string)) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -26,7 +26,7 @@ type scene struct {
 	j            *job
 	rng          *rand.Rand
 	leader, peer string
-	store        string // the folder, as this machine sees it
+	store        string // the folder, as a path of this machine
 	undo         []func() error
 }
 
@@ -34,13 +34,13 @@ type scene struct {
 type fault struct {
 	name string
 	hit  func(context.Context, *scene) error
-	// lasts is how long it does before it is mended; 0: until the job has ended,
-	// or is held because of it.
+	// lasts is how long the fault lasts before the repair; 0: until the job has ended,
+	// or is held because of the fault.
 	lasts  time.Duration
 	mend   func(*scene, context.Context) error
 	small  bool  // needs a store that can be filled
 	stored bool  // harms what is in the store, which only a restore looks at
-	jobs   kinds // which jobs it comes upon; those without GPUs, if nothing is said
+	jobs   kinds // which jobs meet the fault; those without GPUs, if nothing is said
 }
 
 // kinds of jobs: with software GPUs, or without.
@@ -92,7 +92,7 @@ func killDaemonOf(where func(*scene) string, command ...string) func(context.Con
 	return func(_ context.Context, s *scene) error { return s.c.killDaemon(where(s), command...) }
 }
 
-// stopDaemonOf ends a daemon in order, as systemctl stop does: slurmctld writes down what it knows.
+// stopDaemonOf ends a daemon in order, as systemctl stop does: slurmctld writes down its state.
 func stopDaemonOf(where func(*scene) string, command ...string) func(context.Context, *scene) error {
 	return func(ctx context.Context, s *scene) error {
 		pid, err := s.c.FindProcess(where(s), command...)
@@ -130,7 +130,7 @@ func rebootNode(where func(*scene) string) func(*scene, context.Context) error {
 		if err := healNode(where)(s, ctx); err != nil {
 			return err
 		}
-		// Refused if it is in service already: it has registered as a node that was reset.
+		// Slurm refuses a node in service: the node has registered already, as after a reset.
 		_ = s.c.Scontrol(ctx, "update", "NodeName="+where(s), "State=RESUME")
 		return nil
 	}
@@ -173,7 +173,7 @@ func fillDisk(_ context.Context, s *scene) error {
 	}
 	for {
 		if _, err := f.Write(make([]byte, 4096)); err != nil {
-			return nil //nolint:nilerr // now it is full
+			return nil //nolint:nilerr // now the folder is full
 		}
 	}
 }
@@ -191,14 +191,14 @@ func (s *scene) coverStore(ctx context.Context, node string) error {
 	return nil
 }
 
-// sharedFolder is where the nodes have it.
+// sharedFolder is the shared folder's path on the nodes.
 const sharedFolder = "/shared/singularity"
 
 func unmountStore(where func(*scene) string) func(context.Context, *scene) error {
 	return func(ctx context.Context, s *scene) error { return s.coverStore(ctx, where(s)) }
 }
 
-// replaceFolder has every node see the shared folder of another cluster, with nothing in it.
+// replaceFolder has every node see the shared folder of another cluster, which is empty.
 func replaceFolder(ctx context.Context, s *scene) error {
 	for _, n := range nodes {
 		if err := s.coverStore(ctx, n); err != nil {

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package faults breaks a single thing at a single moment of a checkpoint or a restore, in a real
-// Slurm cluster, and looks whether the job is still what its user expects: it runs on,
+// Slurm cluster, and looks whether the job is still what its user expects: the job runs on,
 // or resumes from a checkpoint, or is held with a reason, and in the end its results are
 // right to the byte. The tests need root; they run under the build tag "faults".
 package faults

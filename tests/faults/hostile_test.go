@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// runAs runs a shell script on a host and returns all it said, whether it succeeds or not.
+// runAs runs a shell script on a host and returns the whole output, also of a script that fails.
 func (c *cluster) runAs(t *testing.T, host, user, script string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -93,7 +93,7 @@ func TestHostile(t *testing.T) {
 	})
 	t.Run("an srun from outside", func(t *testing.T) {
 		for _, key := range []string{"", "s0-1"} {
-			// The connection is closed before anything is read from it.
+			// The connection is closed before anything is read.
 			checkRefused(t, c.runAs(t, "n1", "alice", tool+"srun "+key), "end of file")
 		}
 		if _, err := os.Stat(c.Shared("home/alice/escaped")); err == nil {
@@ -176,7 +176,7 @@ func TestHostile(t *testing.T) {
 	})
 	t.Run("links in a capsule", func(t *testing.T) { hostileLinks(t, c) })
 
-	// After all of that the first job is as it was.
+	// After all of that the first job is unchanged.
 	if err := os.WriteFile(c.Shared(job.folder+"/stop"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}

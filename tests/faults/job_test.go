@@ -58,7 +58,7 @@ func (s state) over() bool {
 	return slices.Contains([]string{"COMPLETED", "FAILED", "CANCELLED", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}, s.name)
 }
 
-// submitJob starts the program and waits until it counts; with gpus, the training on software GPUs.
+// submitJob starts the program and waits until the program counts; with gpus, the training on software GPUs.
 func (c *cluster) submitJob(ctx context.Context, name string, gpus bool) (*job, error) {
 	j := &job{c: c, folder: "faults/" + name, gpus: gpus}
 	folder := c.Shared(j.folder)
@@ -182,7 +182,7 @@ func (j *job) startAgain(ctx context.Context) error {
 	)
 }
 
-// patience after a requeue: earlier, a node may still refuse the new run, because it has
+// patience after a requeue: earlier, a node may still refuse the new run, because the node has
 // revoked the job's credential (Slurm's).
 const patience = 2500 * time.Millisecond
 
@@ -202,7 +202,7 @@ var slurmsOwn = regexp.MustCompile(`^(slurmstepd(-\S+)?: |srun: |\[[-0-9T:.]+\] 
 // slurmSays is how its programs, and ours, begin what they say into a job's log.
 var slurmSays = regexp.MustCompile(`^(srun|slurmstepd(-\S+)?|singularity): `)
 
-// checkOutput says whether what the job left behind is what it would be undisturbed: files
+// checkOutput says whether what the job left behind is the same as undisturbed: files
 // exactly. The log of a job that was rolled back, at most as often as is given, repeats
 // itself; that log, and that of a job with a run that ended by surprise, may have what the
 // script made of that. noise is what Slurm's programs said of the fault.

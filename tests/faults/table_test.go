@@ -225,7 +225,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestMerge: a page keeps what a later run has not tried, and whatever it says of the rest is replaced.
+// TestMerge: a page keeps what a later run has not tried, and all other cells are replaced.
 func TestMerge(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "faults.md")
 	kept, changed, late := trial{faults[0], moments[0]}.name(), trial{faults[1], moments[1]}.name(), trial{faults[1], moments[2]}.name()

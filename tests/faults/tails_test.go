@@ -82,7 +82,7 @@ func (t *tails) newLines() ([]line, error) {
 	return all, nil
 }
 
-// waitForLine waits for a line and returns it.
+// waitForLine waits for a line and returns the line.
 func (t *tails) waitForLine(ctx context.Context, match func(line) bool) (line, error) {
 	buf := make([]byte, 4096)
 	for {

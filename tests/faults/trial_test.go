@@ -35,11 +35,11 @@ type outcome struct {
 	what  string // "ran on", "resumed", "held, then resumed", "held by Slurm, then resumed"
 	job   string
 	at    string // the moment that was really hit
-	why   string // it was held
+	why   string // the reason of a held job
 	noise string // a line that Slurm's programs said in the log
 	seeds string // -seed of the run; of several, in a row that was read from a page
 	took  time.Duration
-	err   error // it is lost, or not what it should be
+	err   error // the job is lost, or its results are wrong
 }
 
 // lifetime bounds a trial.
@@ -100,7 +100,7 @@ func (s *scene) removeLeftovers(ctx context.Context) error {
 		err = errors.Join(err, e)
 	}
 	for _, n := range nodes {
-		_ = s.c.Scontrol(ctx, "update", "NodeName="+n, "State=RESUME") // refused if it is in service
+		_ = s.c.Scontrol(ctx, "update", "NodeName="+n, "State=RESUME") // refused for a node in service
 	}
 	return errors.Join(err, s.c.waitUntilIdle(ctx))
 }
@@ -175,7 +175,7 @@ func (s *scene) playTrial(ctx context.Context, t trial) (outcome, error) {
 }
 
 // strikeAtMoment waits for the moment, stops the daemon that has come to the moment, does the harm, and
-// lets the daemon go on, if it is still there. It returns the moment it came at.
+// lets the daemon go on, if the daemon is still there. The result is the moment of the harm.
 func (s *scene) strikeAtMoment(ctx context.Context, t trial, before state) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, errors.New("the moment did not come"))
 	defer cancel()
@@ -185,7 +185,7 @@ func (s *scene) strikeAtMoment(ctx context.Context, t trial, before state) (stri
 			return "", err
 		}
 		if at != t.moment.name && t.moment.stage.is(runsOn) && try < 6 {
-			// Too late. It costs nothing to make another.
+			// Too late. Another checkpoint costs nothing.
 			unix.Kill(pid, unix.SIGCONT)
 			if err := waitWhile(ctx, time.Second); err != nil {
 				return "", err
@@ -193,7 +193,7 @@ func (s *scene) strikeAtMoment(ctx context.Context, t trial, before state) (stri
 			continue
 		}
 		err = t.fault.hit(ctx, s)
-		unix.Kill(pid, unix.SIGCONT) // which it may not have survived
+		unix.Kill(pid, unix.SIGCONT) // if the daemon has survived
 		return at, err
 	}
 }
@@ -254,8 +254,8 @@ func (s *scene) stopAtMoment(ctx context.Context, m moment, before state) (at st
 	return at, pids[l.host], nil
 }
 
-// settleJob follows the job until it runs, and restarts it as often as it is requeued.
-// What is held must have a reason; it is released once the fault is mended.
+// settleJob follows the job until the job runs, and restarts the job after each requeue.
+// What is held must have a reason; such a job is released once the fault is mended.
 func (s *scene) settleJob(ctx context.Context, o *outcome, mend func() error) (state, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 4*time.Minute, errors.New("the job does not get on"))
 	defer cancel()
@@ -310,7 +310,7 @@ func (s *scene) settleJob(ctx context.Context, o *outcome, mend func() error) (s
 			if s.j.waitForCounting(ctx, 3*time.Second) != nil {
 				continue
 			}
-			// It may have been requeued meanwhile.
+			// The job may have been requeued meanwhile.
 			if again, err := s.j.readState(ctx); err == nil && again.name == "RUNNING" && again.restarts == now.restarts {
 				return again, nil
 			}
@@ -318,7 +318,7 @@ func (s *scene) settleJob(ctx context.Context, o *outcome, mend func() error) (s
 	}
 }
 
-// lastChance is how long a job may look as if it were over.
+// lastChance is how long a job may look as if the job were over.
 const lastChance = 15 * time.Second
 
 var held = regexp.MustCompile(`singularity: held: (.*)`)
@@ -337,7 +337,7 @@ func reasonOf(s state) (string, error) {
 	return "", fmt.Errorf("held, and nobody says why: %s", s)
 }
 
-// finishAndCheck has the job come to its end and looks at what it has left behind.
+// finishAndCheck has the job come to its end and looks at what the job has left behind.
 func (s *scene) finishAndCheck(ctx context.Context, rollbacks int, surprised bool) (noise string, err error) {
 	if err := os.WriteFile(s.c.Shared(s.j.folder+"/stop"), nil, 0o644); err != nil {
 		return "", err
@@ -362,7 +362,7 @@ func (s *scene) finishAndCheck(ctx context.Context, rollbacks int, surprised boo
 	}
 	return noise, waitFor(ctx, 60*time.Second, func() (bool, string) {
 		left, err := s.c.listLeftovers(ctx, s.j.id)
-		if err != nil { // a node is off: it has nothing
+		if err != nil { // a node is off and has nothing
 			return true, ""
 		}
 		return left == "", "left on the nodes: " + left

@@ -19,13 +19,13 @@ import (
 // volume is a small file system in the place of /shared/singularity on every node.
 type volume struct {
 	c   *cluster
-	dir string // where this machine sees it
+	dir string // a path of this machine
 }
 
 // volumeSize has room for a few checkpoints of the counting program.
 const volumeSize = "size=600m,mode=755"
 
-// markFile names the cluster of the shared folder. A daemon does not work with a folder without it.
+// markFile names the cluster of the shared folder. A daemon does not work with a folder without this file.
 const markFile = "cluster.json"
 
 // mountVolume puts the nodes' daemons onto a volume with nothing but the mark of the cluster's shared folder. No job may
@@ -75,7 +75,7 @@ func (v *volume) restoreStores(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// runWithin runs do in a node's mount namespace. Unless before is nil it gets a copy of the
+// runWithin runs do in a node's mount namespace. Unless before is nil, do gets a copy of the
 // volume's mount, taken outside.
 func (c *cluster) runWithin(host string, before func() error, do func(tree int) error) error {
 	pid, err := c.FindProcess(host, "slurmd", "-D")

@@ -117,7 +117,7 @@ func runKit(t *testing.T, folder string, args ...string) (*result, int, string) 
 	return r, c.ProcessState.ExitCode(), string(printed)
 }
 
-// TestWithoutGPU: on a node without a GPU, each step says why it cannot run, and so does the exit status.
+// TestWithoutGPU: on a node without a GPU, each step says why the step cannot run, and so does the exit status.
 func TestWithoutGPU(t *testing.T) {
 	if found, _ := filepath.Glob("/dev/nvidia[0-9]*"); len(found) > 0 {
 		t.Skip("there is a GPU")
@@ -144,7 +144,7 @@ func TestWithoutGPU(t *testing.T) {
 	}
 }
 
-// TestProbeHelp: the probe says what it answers on a machine without a driver, too.
+// TestProbeHelp: the probe prints its help on a machine without a driver, too.
 func TestProbeHelp(t *testing.T) {
 	if _, err := exec.LookPath("cc"); err != nil {
 		t.Skip("there is no C compiler: ", err)

@@ -17,13 +17,13 @@ import (
 	"time"
 )
 
-// counter is a job that counts into a file until it is told to stop, and then says how far
-// it came and the sum; or one that trains on a GPU and writes its losses there.
+// counter is a job that counts into a file until the test stops the job, and then says the last number
+// and the sum; or one that trains on a GPU and writes its losses there.
 type counter struct {
 	w      *world
 	id     int64
 	folder string // below /shared
-	losses []byte // that a training which nothing disturbs prints, as many lines as it may write
+	losses []byte // that a training which nothing disturbs prints, as many lines as the job may write
 }
 
 const (
@@ -95,7 +95,7 @@ func (c *counter) waitForCounting(ctx context.Context) error {
 	from := c.readCount()
 	return waitFor(ctx, 3*time.Minute, func() (bool, string) {
 		now := c.readCount()
-		from = min(from, now) // it went back to its checkpoint
+		from = min(from, now) // the job went back to its checkpoint
 		return now >= from+3, fmt.Sprintf("job %d stands still at %d: %v", c.id, now, c.readSituation(ctx))
 	})
 }
@@ -119,7 +119,7 @@ func (s situation) hasEnded() bool {
 func (c *counter) readSituation(ctx context.Context) situation {
 	id := strconv.FormatInt(c.id, 10)
 	out, err := c.w.runAsRoot(ctx, "scontrol", "show", "job", "--oneliner", id)
-	if err != nil && strings.Contains(err.Error(), "Invalid job id") { // long over: slurmctld has forgotten it
+	if err != nil && strings.Contains(err.Error(), "Invalid job id") { // long over: slurmctld has forgotten the job
 		out, _ = c.w.runAsRoot(ctx, "sacct", "-X", "-n", "-P", "-j", id, "-o", "State")
 		word, _, _ := strings.Cut(strings.TrimSpace(out), " ")
 		return situation{state: word}
@@ -161,10 +161,10 @@ func (c *counter) countCheckpoints(ctx context.Context) (map[string]int, error) 
 	return made, nil
 }
 
-// stop has it come to its end.
+// stop has the job come to its end.
 func (c *counter) stop() error { return os.WriteFile(c.w.Shared(c.folder, "stop"), nil, 0o644) }
 
-// finishAndCheck tells the job to stop, waits for its end, and checks what it wrote.
+// finishAndCheck tells the job to stop, waits for its end, and checks the job's output.
 func (c *counter) finishAndCheck(ctx context.Context) error {
 	if err := c.stop(); err != nil {
 		return err
@@ -186,7 +186,7 @@ func (c *counter) finishAndCheck(ctx context.Context) error {
 	return c.checkOutput()
 }
 
-// checkOutput says whether the job counted as it would have undisturbed.
+// checkOutput says whether the job counted as an undisturbed job does.
 func (c *counter) checkOutput() error {
 	b, err := os.ReadFile(c.w.Shared(c.folder, "numbers"))
 	if err != nil {

@@ -6,8 +6,8 @@
 // Package harm does harm while preemptd acts on jobs of a real cluster: it kills daemons and
 // nodes at each step of each action, has a person interfere at each step, and lets random
 // things happen to twenty jobs, of which some train on software GPUs; a job that ends is judged, and
-// has another in its place. Whatever it was, actions come to an end, nothing is
-// done twice, no job is left held, and the jobs' results are right to the byte. It needs root
+// has another in its place. Whatever the harm was, actions come to an end, nothing is
+// done twice, no job is left held, and the jobs' results are right to the byte. The package needs root
 // and a built minicluster; the tests run under the build tag "harm".
 package harm
 
@@ -41,14 +41,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// journey is a request, and the steps of the action that it becomes.
+// journey is a request, and the steps of its action.
 type journey struct {
 	name  string
 	user  string
 	args  []string // singctl's, but for the job
 	waits bool     // for a job that waits
 	steps []string
-	// undone: it cannot be done, which shows at edit; the steps of undoing follow.
+	// undone: the action cannot be done, which shows at edit; the steps of undoing follow.
 	undone bool
 }
 
@@ -73,9 +73,9 @@ type harm struct {
 	hit  func(context.Context, *world, *counter) error
 	// by a person: what became of the job then.
 	kept func(situation, *act) error
-	// once: it is done at each step of a single journey only.
+	// once: the harm is done at each step of a single journey only.
 	once bool
-	// ends: the job is over by it.
+	// ends: the harm ends the job.
 	ends bool
 }
 
@@ -110,7 +110,7 @@ func (c *counter) leaderNode(ctx context.Context) string {
 // moment is where an action stands when something is done.
 type moment struct {
 	journey journey
-	step    string // with ! : it is done, and the journal does not have that
+	step    string // with ! : the step is done, and the journal does not have that
 	harm    harm
 }
 
@@ -209,7 +209,7 @@ func valuesOf(m map[string]int) []int {
 	return all
 }
 
-// letGo releases the job if it is to be held, and complains if it is and should not be.
+// letGo releases a job that is to be held, and complains of a job that is held and should not be.
 func (w *world) letGo(ctx context.Context, c *counter, j journey, a *act, now situation) error {
 	mine := a.State == "done" && (j.name == "park" || j.name == "hold") || a.State != "done" && j.name != "hold" && j.waits
 	if now.held && !mine {
@@ -256,11 +256,11 @@ func (w *world) prepareJob(ctx context.Context, j journey) (*counter, situation,
 	return c, c.readSituation(ctx), err
 }
 
-// paused is what preemptd logs when it stands.
+// paused is what preemptd logs at a pause.
 var paused = regexp.MustCompile(`msg=paused .*\baction=(\d+)`)
 
-// playMoment begins the action, does the harm when it stands at the moment, and returns it as it
-// has ended.
+// playMoment begins the action, does the harm when the action stands at the moment, and returns the ended
+// action.
 func (w *world) playMoment(ctx context.Context, c *counter, m moment) (*act, error) {
 	if err := w.reloadConfiguration(ctx, "pause_at: "+m.step+"\n"); err != nil {
 		return nil, err
@@ -271,7 +271,7 @@ func (w *world) playMoment(ctx context.Context, c *counter, m moment) (*act, err
 		args[i+1] = c.readSituation(ctx).nodes
 	}
 	asked := make(chan error, 1)
-	go func() { // which may have no answer: at its first step it may stand before it has given one
+	go func() { // which may have no answer: an action at its first step may stand before preemptd has answered
 		var a act
 		asked <- w.askSingctl(ctx, &a, m.journey.user, append(args, fmt.Sprint(c.id), "--no-wait")...)
 	}()
@@ -308,8 +308,8 @@ func (w *world) playMoment(ctx context.Context, c *counter, m moment) (*act, err
 	return w.waitForAction(ctx, id)
 }
 
-// waitUntilFelt waits until the action has met what is broken, or a while has passed in which it
-// did not need it.
+// waitUntilFelt waits until the action has met what is broken, or a while has passed in which the action
+// did not need what is broken.
 func (w *world) waitUntilFelt(ctx context.Context, id int64) {
 	_ = waitFor(ctx, 5*time.Second, func() (bool, string) {
 		a, err := w.readAction(ctx, id)

@@ -75,7 +75,7 @@ var people = []harm{
 }
 
 // interfereAtMoment plays a single moment: the action ends, what the person did stands, and the job
-// comes out right unless it was cancelled.
+// comes out right, except a cancelled job.
 func (w *world) interfereAtMoment(ctx context.Context, t *testing.T, m moment) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()

@@ -28,8 +28,8 @@ type storm struct {
 	losses         []byte // of the training that nothing disturbs
 	submitted      int
 	ended          int               // jobs that were right, and have been replaced
-	held           map[*counter]bool // the last request for it leaves it held, or may
-	forgets        bool              // slurmctld was killed: it launches again what it had just launched, which a node refuses
+	held           map[*counter]bool // the last request for the job leaves the job held, or may
+	forgets        bool              // slurmctld was killed: slurmctld launches a job a second time, which a node refuses
 	broken         map[string]string // how nodes were lost: "fail" or "cut"
 	judged         verdicts
 	spent          map[string]time.Duration // time that events took, by their names
@@ -55,11 +55,11 @@ type event struct {
 	do     func(context.Context, *storm, *counter) error
 }
 
-// requestLimit bounds how long a person tries to make a request while preemptd, or what it needs, is away.
+// requestLimit bounds how long a person tries to make a request while preemptd, or a service that preemptd needs, is away.
 const requestLimit = 15 * time.Second
 
 // askPreemptd asks preemptd for something as a person. A refusal is an answer: the job is not in
-// the state for it, or something is under way.
+// the state for the request, or something is under way.
 func askPreemptd(user string, args func(*rand.Rand) []string) func(context.Context, *storm, *counter) error {
 	return func(ctx context.Context, s *storm, c *counter) error {
 		words := args(s.rng)
@@ -73,7 +73,7 @@ func askPreemptd(user string, args func(*rand.Rand) []string) func(context.Conte
 		switch {
 		case err != nil:
 			s.refused++
-			s.held[c] = s.held[c] || holds // it may have begun, and only its answer be lost
+			s.held[c] = s.held[c] || holds // the action may have begun, and only the answer be lost
 		default:
 			s.begun++
 			s.held[c] = holds || was
@@ -86,7 +86,7 @@ func fixedArgs(args ...string) func(*rand.Rand) []string {
 	return func(*rand.Rand) []string { return args }
 }
 
-// bypassPreemptd has an administrator do something past preemptd; Slurm may refuse it.
+// bypassPreemptd has an administrator do something past preemptd; Slurm may refuse the command.
 func bypassPreemptd(verb string, args ...string) func(context.Context, *storm, *counter) error {
 	return func(ctx context.Context, s *storm, c *counter) error {
 		id := fmt.Sprint(c.id)
@@ -146,7 +146,7 @@ var events = []event{
 	}},
 	{"kill slurmrestd", 2, killDaemon("slurmrestd", "-a", "rest_auth/local")},
 	{"kill slurmctld", 1, func(ctx context.Context, s *storm, c *counter) error {
-		if s.down > 0 { // it may be away already
+		if s.down > 0 { // the daemon may be away already
 			return nil
 		}
 		s.forgets = true
@@ -190,7 +190,7 @@ func (s *storm) pickEvent() event {
 	return events[0]
 }
 
-// mendFaults heals what is broken, once it has been so for some events.
+// mendFaults heals what has been broken for some events.
 func (s *storm) mendFaults(ctx context.Context) error {
 	if s.down == 0 {
 		return nil
@@ -376,7 +376,7 @@ func (s *storm) checkHeldJobs(ctx context.Context, t *testing.T) error {
 	return errors.Join(errs...)
 }
 
-// holdExplained complains of a job that is held although no request leaves it held. Its last action has ended.
+// holdExplained complains of a held job although no request leaves it held. Its last action has ended.
 func (s *storm) holdExplained(ctx context.Context, t *testing.T, c *counter, last *act) error {
 	t.Helper()
 	now := c.readSituation(ctx)

@@ -17,10 +17,10 @@ import (
 	"testing"
 )
 
-// longest is how far a job of the storm counts, or trains, if nothing stops it: a minute.
+// longest is how far a job of the storm counts, or trains, if nothing stops the job: a minute.
 const longest = 600
 
-// buildTraining puts the training where the cluster's hosts find it, and has the machine that
+// buildTraining puts the training where the cluster's hosts find the program, and has the machine that
 // the test runs on print the losses of a run that nothing disturbs.
 func (w *world) buildTraining(ctx context.Context, t *testing.T) ([]byte, error) {
 	bin := t.TempDir()

@@ -75,7 +75,7 @@ func (w *world) signalProcess(sig unix.Signal, host string, command ...string) e
 	if err := unix.Kill(pid, sig); err != nil || sig != unix.SIGKILL {
 		return err
 	}
-	// Until its host has seen its end, heal takes it for running, and leaves it.
+	// Until the host has seen the daemon's end, heal takes the daemon for running and does nothing.
 	return waitFor(context.Background(), time.Minute, func() (bool, string) {
 		return errors.Is(unix.Kill(pid, 0), unix.ESRCH), fmt.Sprintf("process %d does not end", pid)
 	})
@@ -154,7 +154,7 @@ func (w *world) askSingctl(ctx context.Context, into any, user string, args ...s
 	return json.Unmarshal([]byte(out), into)
 }
 
-// beginAction has an action begun, and does not wait for it. A controller that is just being
+// beginAction has an action begun, and does not wait for its end. A controller that is just being
 // started again is waited for.
 func (w *world) beginAction(ctx context.Context, user string, args ...string) (int64, error) {
 	var a act
@@ -202,12 +202,12 @@ func (w *world) healAll(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	for _, n := range w.nodes {
-		_ = w.Scontrol(ctx, "update", "NodeName="+n, "State=RESUME") // refused if it is in service
+		_ = w.Scontrol(ctx, "update", "NodeName="+n, "State=RESUME") // refused for a node in service
 	}
 	return errors.Join(errs...)
 }
 
-// waitFor waits until ok says yes; its error has what it says last.
+// waitFor waits until ok says yes; its error has the last answer of ok.
 func waitFor(ctx context.Context, within time.Duration, ok func() (bool, string)) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -48,7 +48,7 @@ type site struct {
 	starts int // of daemons so far: each has files of its own
 }
 
-// runOn runs a shell's command on a host as root, and returns all that it prints and its exit code.
+// runOn runs a shell's command on a host as root, and returns the output and the exit code.
 func (s *site) runOn(t *testing.T, host, command string) (said string, code int) {
 	t.Helper()
 	// The code is printed: minicluster has codes of its own.
@@ -73,7 +73,7 @@ func (s *site) mustRun(t *testing.T, host, command string) string {
 	return said
 }
 
-// startDaemon starts a daemon as systemctl start does, and returns when it listens; "" or why it has ended.
+// startDaemon starts a daemon as systemctl start does, and returns when the daemon listens; "" or why the daemon has ended.
 func (s *site) startDaemon(t *testing.T, host, daemon, port string) (ended string) {
 	t.Helper()
 	s.starts++
@@ -173,7 +173,7 @@ func TestInstall(t *testing.T) {
 		typed := commandsOf(s.page.findBlock(t, "8. Start, and ask doctor", "doctor --all"))
 		for _, c := range typed {
 			switch {
-			case strings.HasPrefix(c, "proxyd init"): // done; a second time it says so
+			case strings.HasPrefix(c, "proxyd init"): // done; a second time the command says so
 				s.mustRun(t, "n1", c)
 			case c == "systemctl enable --now proxyd":
 				for _, n := range nodes {
@@ -237,7 +237,7 @@ func (s *site) waitFor(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// makeMistakes makes on n2 what goes wrong in a first week, asks doctor, mends it and asks again.
+// makeMistakes makes on n2 what goes wrong in a first week, asks doctor, mends each mistake and asks again.
 func (s *site) makeMistakes(t *testing.T, line string) {
 	all := "singctl doctor --all"
 	const ok = "2 nodes: 2 ok, 0 with warnings, 0 failing"
@@ -336,7 +336,7 @@ func raisePlainCluster(t *testing.T) *site {
 	install := commandsOf(s.page.findBlock(t, "2. Build, or make packages", "make install PREFIX"))
 	for _, c := range install {
 		words := strings.Fields(strings.Replace(c, "SPANK_INCLUDE=/usr/include", "SPANK_INCLUDE="+strings.TrimSuffix(headers[0], "/slurm/spank.h"), 1))
-		if len(words) == 1 { // plain make: install builds what it needs
+		if len(words) == 1 { // plain make: install builds what is missing
 			continue
 		}
 		cmd := exec.Command(words[0], append(words[1:], "DESTDIR="+tree, "-C", "../..")...)

@@ -58,7 +58,7 @@ func newKit(t *testing.T) kit {
 
 func (k kit) pathOf(name string) string { return filepath.Join(k.dir, name) }
 
-// runProgram runs a program with the model on a software GPU, and returns what it printed.
+// runProgram runs a program with the model on a software GPU, and returns the output.
 func (k kit) runProgram(t *testing.T, program string, args ...string) string {
 	t.Helper()
 	args = append([]string{k.pathOf(program), k.pathOf("tiny.gguf")}, args...)

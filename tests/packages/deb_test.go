@@ -40,13 +40,13 @@ var programs = []string{"/usr/sbin/proxyd", "/usr/sbin/preemptd", "/usr/bin/sing
 // kept is what is a job's, or the administrator's, and in no package.
 var kept = []string{"/etc/singularity-slurm/key", "/var/lib/singularity-slurm/preemptd.db", "/shared/singularity/store/chunk"}
 
-// TestDeb is the life of an installation: the same host through all of it.
+// TestDeb is the life of an installation: the same host from the first step to the last.
 func TestDeb(t *testing.T) {
 	h := newHost(t, "forky")
 	for _, path := range kept {
 		h.writeFile("precious", path)
 	}
-	// systemd cannot run here: what would be asked of it is written down.
+	// systemd cannot run here: what systemd would be asked is written down.
 	h.writeFile("", "run/systemd/system/here")
 	h.writeFile("#!/bin/sh\necho \"$@\" >>/asked\n", systemctl)
 	if err := os.Chmod(h.pathOn(systemctl), 0o755); err != nil {
@@ -84,7 +84,7 @@ func (h *host) checkInstalled() {
 			h.Error(err)
 		}
 	}
-	// Slurm loads the plugin, as the example says that it is to be configured.
+	// Slurm loads the plugin, as configured in the example.
 	h.writeFile("ClusterName=x\nSlurmctldHost=localhost\nPlugStackConfig=/etc/slurm/plugstack.conf\nNodeName=localhost\n", "etc/slurm/slurm.conf")
 	h.writeFile(h.readFile("usr/share/doc/singularity-slurm/plugstack.conf"), "etc/slurm/plugstack.conf")
 	if out, _ := h.runCommand("sbatch", "--help"); !strings.Contains(out, "--singularity") {
@@ -93,7 +93,7 @@ func (h *host) checkInstalled() {
 }
 
 // checkUpgraded: the next release changes a default and the shim. What the administrator wrote
-// stays, and a process goes on with the shim that it has mapped.
+// stays, and a process goes on with its mapped shim.
 func (h *host) checkUpgraded() {
 	h.writeFile("shared: /shared/singularity\n", conf)
 	job := h.commandOn("LD_PRELOAD="+shim, "sh", "-c", "echo runs; read end; echo done")
@@ -188,7 +188,7 @@ func (h *host) checkRemoved() {
 	}
 }
 
-// TestOtherSlurm: the plugin is not installed beside a Slurm that it does not fit.
+// TestOtherSlurm: the plugin is not installed beside a Slurm of another release.
 func TestOtherSlurm(t *testing.T) {
 	h := newHost(t, "trixie")
 	h.mustRun(append([]string{"dpkg", "-i"}, h.copyPackages("deb", "client")...)...)

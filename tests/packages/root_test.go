@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package packages installs the deb and rpm packages of `make packages` as an administrator
-// would, into the root file systems of test clusters, which stay as they are. It needs root
+// would, into the root file systems of test clusters, which stay as they are. The package needs root
 // and runs under the build tag "packages".
 package packages
 
@@ -29,8 +29,8 @@ var (
 	trees = flag.String("trees", "/var/cache/minicluster", "`folder` with the root file systems")
 )
 
-// inside says that this process has a mount namespace of its own: what is mounted goes with
-// it, however it ends.
+// inside says that this process has a mount namespace of its own: mounts end with
+// the process, however the process ends.
 const inside = "PACKAGES_TEST_INSIDE"
 
 func TestMain(m *testing.M) {
@@ -126,7 +126,7 @@ func (h *host) commandOn(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// runCommand runs a command there, and returns what it said and whether it went well.
+// runCommand runs a command there, and returns the output and whether the command succeeded.
 func (h *host) runCommand(args ...string) (string, bool) {
 	h.Helper()
 	out, err := h.commandOn(args...).CombinedOutput()

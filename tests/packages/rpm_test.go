@@ -22,7 +22,7 @@ func (h *host) runRPM(args ...string) string {
 	return string(out)
 }
 
-// TestRPM: what is needed is of other packages of that world, so it is looked at and not
+// TestRPM: what is needed is of other packages of that world, so this is looked at and not
 // asked for (--nodeps).
 func TestRPM(t *testing.T) {
 	h := newHost(t, "forky")

@@ -32,7 +32,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestNoPlace: a page without the place, or without its end, stays as it is.
+// TestNoPlace: a page without the place, or without its end, stays unchanged.
 func TestNoPlace(t *testing.T) {
 	for _, text := range []string{"", written, "<!-- make three writes from here -->\n3\n"} {
 		file := filepath.Join(t.TempDir(), "page.md")

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { soft.Main(m) }
 // limit is for machines that do much else: a run takes half a minute on two quiet cores.
 const limit = 8 * time.Minute
 
-// runPython runs Python of the fetched tree over two software GPUs, and returns what it printed. The test is skipped where
+// runPython runs Python of the fetched tree over two software GPUs, and returns the output. The test is skipped where
 // the packages cannot be had.
 func runPython(t *testing.T, on []string, args ...string) string {
 	t.Helper()

@@ -66,7 +66,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// setting is a key of a policy's settings, as its main.go has it.
+// setting is a key of a policy's settings, as in its main.go.
 var setting = regexp.MustCompile("`json:\"(\\w+)\"`")
 
 // TestPolicySettings finds each policy, and each key of its settings, on the page for administrators.
@@ -99,7 +99,7 @@ func TestPolicySettings(t *testing.T) {
 	}
 }
 
-// path is a file or a folder of this tree as a page names it.
+// path is a file or a folder of this tree in a page.
 var path = regexp.MustCompile("`((?:slurm-spank|libsingshim|proxyd|preemptd|policies|slurmrestd-client|contrib|tests|docs)/[\\w./-]+)`")
 
 // TestPaths finds each file that the pages for contributors name. A change that moves a file changes the pages, too.
@@ -123,7 +123,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// sourceName is a source file as a page names it, with the folders above it or without.
+// sourceName is a source file in a page, with the folders above it or without.
 var sourceName = regexp.MustCompile("`((?:[\\w-]+/)*[\\w-]+\\.(?:go|c|h|tbl|proto))`")
 
 // TestSourceNames finds each source file that a page names.
@@ -165,7 +165,7 @@ func TestSourceNames(t *testing.T) {
 	}
 }
 
-// command is a target of make as a page names it.
+// command is a target of make in a page.
 var command = regexp.MustCompile("`make ([a-z][a-z-]*)")
 
 // TestTargets: each target of make that a page names is there, and `make help` has each that a person would call.

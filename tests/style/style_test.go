@@ -75,7 +75,7 @@ func (q *quantity) allowedCount(limit float64, c *measure.Counts) int {
 	return int(limit * float64(q.base(c)) / float64(q.per))
 }
 
-// lowestLimit returns the lowest whole limit under which a package may have what it has.
+// lowestLimit returns the lowest whole limit under which a package exceeds nothing.
 func (q *quantity) lowestLimit(c *measure.Counts) int {
 	count := q.count(c)
 	if q.base == nil || q.base(c) == 0 {
@@ -148,7 +148,7 @@ func TestOtherKinds(t *testing.T) {
 }
 
 // listedLimits returns the limits of a package. A package that is not listed has the limits of the nearest package
-// above it: it may just have been made of a part of that package.
+// above: a new package may just have been made of a part of that package.
 func listedLimits(limits map[string][]int, folder string) []int {
 	for folder != "." {
 		if listed := limits[folder]; listed != nil {

@@ -49,20 +49,20 @@ type ending struct {
 	exit     int
 	took     time.Duration
 	late     bool // the run was ended
-	idle     bool // because nothing of it ran any more, not because its time was over
-	stuck    bool // it did not end when it was told to
+	idle     bool // because no process ran any more, not because its time was over
+	stuck    bool // the program did not end by SIGTERM
 	executed uint64
 	missed   []string // what the device server says is not covered
 	faults   []string // what has ended a process's use of devices
 }
 
-// serverDied is how proxyd says that it has lost the program's devices.
+// serverDied is how proxyd says to have lost the program's devices.
 const serverDied = "proxyd: the device server has died"
 
 // shimSays begins what the shim writes on standard error, which are no words of the program.
 const shimSays = "singularity: "
 
-// judgeRun returns what came out of a run. The expected output is that of the suite, if it ships any.
+// judgeRun returns what came out of a run. The expected output is that of the suite, if there is any.
 func (r rules) judgeRun(e ending, expected *string) outcome {
 	o := outcome{took: e.took, by: byExitCode}
 	line := func(pattern *regexp.Regexp) string {

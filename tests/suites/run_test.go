@@ -83,7 +83,7 @@ func (r *runner) tryProgram(ctx context.Context, s *suite, p program) outcome {
 	return o
 }
 
-// buildProgram builds a program in its folder, unless the same command has built it there.
+// buildProgram builds a program in its folder, unless the same command has built the program there.
 func (r *runner) buildProgram(ctx context.Context, s *suite, p program, folder, libraries string) error {
 	command := p.fillCommand(p.build, r.cuda)
 	stamps := filepath.Join(s.folder, ".built")
@@ -180,7 +180,7 @@ func (r *runner) runProgram(ctx context.Context, p program, folder, libraries st
 	return e, e.readStatus(status)
 }
 
-// watchProgram waits for the end of a program, and ends the program when it has had its processor time, or when nothing of it
+// watchProgram waits for the end of a program, and ends the program when its processor time is used up, or when no process of the program
 // runs any more. Time that others have the processors does not count.
 func watchProgram(ctx context.Context, pid int, limit time.Duration, done <-chan error, e *ending) {
 	tick := time.NewTicker(time.Second)

@@ -92,7 +92,7 @@ func TestSuites(t *testing.T) {
 	}
 }
 
-// fetch has contrib/cuda-software/fetch fetch something, unless it is in the cache, and returns its folder.
+// fetch has contrib/cuda-software/fetch fetch what is not in the cache, and returns its folder.
 func fetch(what ...string) (string, error) {
 	c := exec.Command("../../contrib/cuda-software/fetch", what...)
 	c.Stderr = os.Stderr
@@ -119,7 +119,7 @@ func descriptionFiles(t *testing.T) []string {
 	return append(files, theirs...)
 }
 
-// pageBefore is the page as it is before a test.
+// pageBefore is the page before a test.
 func pageBefore() (page, error) {
 	if *table == "" {
 		return page{}, nil

@@ -111,7 +111,7 @@ func (j *job) waitForRanks(t *testing.T, seed uint64, strike func()) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	limit := time.After(4 * time.Minute)
 	for left := len(j.ranks); left > 0; {
-		// Not what the test waits for: when it strikes.
+		// The moment of the disturbance.
 		moment := time.After(time.Duration(r.Int64N(int64(150 * time.Millisecond))))
 		select {
 		case err := <-j.ended:
@@ -185,7 +185,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestCutOfStopped: a rank that stands still makes an attempt fail with its name, or does not matter; when it goes on, so do all.
+// TestCutOfStopped: a rank that stands still makes an attempt fail with its name, or does not matter; when the rank goes on, so do all.
 func TestCutOfStopped(t *testing.T) {
 	j := startJob(t, 4, nil, "mlp", "--steps", "25")
 	stopped, failed := 0, 0
@@ -195,7 +195,7 @@ func TestCutOfStopped(t *testing.T) {
 		}
 		pid := j.ranks[stopped%4].Process.Pid
 		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-			return // it has ended
+			return // the program has ended
 		}
 		stopped++
 		c, err := j.findCut(t, 500*time.Millisecond)

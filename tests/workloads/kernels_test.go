@@ -73,7 +73,7 @@ func (b *bench) placeBytes(raw []byte) uint64 {
 	b.t.Helper()
 	at := b.next
 	b.next += 1 << 30
-	own := make([]byte, max(64, len(raw))) // memory is mapped where Go aligns it well
+	own := make([]byte, max(64, len(raw))) // Go aligns large memory well enough to be mapped
 	raw = own[:copy(own, raw)]
 	if err := b.mem.Map(at, own, false); err != nil {
 		b.t.Fatal(err)
@@ -140,7 +140,7 @@ func randomNumbers(r *rand.Rand, n int) []float64 {
 	return v
 }
 
-// checkNear compares what a kernel computed with what it should have.
+// checkNear compares what a kernel computed with the right result.
 func checkNear(t *testing.T, what string, got, want []float64, tolerance float64) {
 	t.Helper()
 	if len(got) != len(want) {

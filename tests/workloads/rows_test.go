@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx"
 )
 
-// normaliseRows returns layer normalisation on the host; it also returns each row's mean and 1 / its standard deviation.
+// normaliseRows returns layer normalisation on the host, and also each row's mean and 1 / its standard deviation.
 func normaliseRows(x, gain, shift []float64) (y, mean, spread []float64) {
 	cols := len(gain)
 	rows := len(x) / cols

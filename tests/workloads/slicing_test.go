@@ -124,7 +124,7 @@ func TestSplice(t *testing.T) {
 	}
 }
 
-// writeSlicing writes the table into the file. A row that was not measured stays as the file has it.
+// writeSlicing writes the table into the file. A row that was not measured stays unchanged.
 func writeSlicing(t *testing.T, table string) {
 	t.Helper()
 	file := filepath.Join("..", "..", *slicingTable)

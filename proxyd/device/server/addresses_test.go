@@ -107,8 +107,8 @@ func TestAddressesByNumber(t *testing.T) {
 	c.allocOn(ctxB+1, 0, secondRange, "first")
 }
 
-// TestAddressesDamaged: a checkpoint that says of two spaces that they have the same addresses, or of a space that it has
-// addresses that no space has, is refused.
+// TestAddressesDamaged: a checkpoint that gives two spaces the same addresses, or a space addresses that no space has,
+// is refused.
 func TestAddressesDamaged(t *testing.T) {
 	for _, wrong := range []uint64{firstRange, thirdRange + 1<<40, 0} {
 		s := newServer(t, 3)

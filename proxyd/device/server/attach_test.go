@@ -97,7 +97,7 @@ func askForRing(c *net.UnixConn) (ring *os.File, keep *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "ring"), keep, nil
 }
 
-// TestChild is the child process of the tests below. Run as a test, it does nothing.
+// TestChild is the child process of the tests below. Run as a test, TestChild does nothing.
 func TestChild(t *testing.T) {
 	path, part := os.Getenv(childVariable), os.Getenv(partVariable)
 	if part == "" {
@@ -123,7 +123,7 @@ func TestChild(t *testing.T) {
 		if err := unix.Exec("/bin/cat", []string{"cat"}, os.Environ()); err != nil {
 			t.Fatal(err)
 		}
-	case "close": // as a program that closes all descriptors that it does not know
+	case "close": // as a program that closes all unknown descriptors
 		keep.Close()
 		fmt.Println("ready")
 		for range 50 {
@@ -283,7 +283,7 @@ func TestStrangers(t *testing.T) {
 	expectLine(t, out, "done")
 }
 
-// TestConnected: the server keeps its end of a connection as long as the process keeps its own, whether it is attached or is to ask again.
+// TestConnected: the server keeps its end of a connection as long as the process keeps its own, whether the process is attached or is to ask again.
 func TestConnected(t *testing.T) {
 	for _, stopped := range []bool{false, true} {
 		s := newServer(t, 1)

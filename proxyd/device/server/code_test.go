@@ -74,7 +74,7 @@ func (c *client) launchShape(f uint64, shape [7]uint32, stream uint64, params []
 	c.post("launch", f, shape, stream, params, uint32(len(params)))
 }
 
-// TestModules: what a module contains is found by name and runs. It is gone when the module is unloaded or
+// TestModules: what a module contains is found by name and runs. The content is gone when the module is unloaded or
 // its context ends.
 func TestModules(t *testing.T) {
 	_, cs := attachProcess(t, newServer(t, 1), 1)
@@ -215,7 +215,7 @@ func TestFacts(t *testing.T) {
 	c.must("cuCtxSynchronize")
 }
 
-// TestLibraries: a library needs no context. It is a module in each context that asks for it, with the
+// TestLibraries: a library needs no context. A library is a module in each context that asks for the library, with the
 // settings of its kernels.
 func TestLibraries(t *testing.T) {
 	const dynamic = 8
@@ -254,7 +254,7 @@ func TestLibraries(t *testing.T) {
 	if got := binary.LittleEndian.Uint32(c.readBytes(a, 4)); got != 6 {
 		t.Errorf("the kernel wrote %d", got)
 	}
-	// The context goes, the library stays; then it goes too.
+	// The context goes, the library stays; then the library goes too.
 	c.must("cuCtxDestroy_v2", uint64(ctxB))
 	c.context = ctxA
 	c.want(invalidHandle, "cuFuncGetAttribute", int32(0), second)
@@ -334,7 +334,7 @@ func TestCodeNames(t *testing.T) {
 	c.must("cuCtxSynchronize")
 }
 
-// TestLinker: parts become a single image. The program gets the image as often as it has room for it.
+// TestLinker: parts become a single image. The program gets the image as often as there is room.
 func TestLinker(t *testing.T) {
 	const ptx = 1
 	_, cs := attachProcess(t, newServer(t, 1), 1)

@@ -40,7 +40,7 @@ func connectPair(t *testing.T) (*Controller, *net.UnixConn) {
 	return NewController(ends[0]), ends[1]
 }
 
-// keptFiles is a Sink that remembers the files that it was given, and how each ended.
+// keptFiles is a Sink that remembers its files, and how each ended.
 type keptFiles struct {
 	mu    sync.Mutex
 	files map[string]string // of those that are complete
@@ -85,7 +85,7 @@ type liar struct {
 
 func (l *liar) sendReply(r *reply) { _ = sendMessage(l.conn, r, nil) }
 
-// receivePipe hears an answer, and returns the pipe that has come with it.
+// receivePipe hears an answer, and returns the pipe that has come with the answer.
 func (l *liar) receivePipe() *os.File {
 	var o order
 	f, err := receiveMessage(l.conn, &o)
@@ -97,7 +97,7 @@ func (l *liar) receivePipe() *os.File {
 	return f
 }
 
-// sendFile sends a file and claims that it has a length.
+// sendFile sends a file and claims a length.
 func (l *liar) sendFile(name, text string, length int) {
 	l.sendReply(&reply{Create: name})
 	f := l.receivePipe()
@@ -293,7 +293,7 @@ func TestSinkFails(t *testing.T) {
 	if _, err := c.Save(t.Context(), full, SaveOptions{}); !errors.Is(err, unix.ENOSPC) {
 		t.Error(err)
 	}
-	cs[0].must("cuCtxSynchronize") // it runs on
+	cs[0].must("cuCtxSynchronize") // the client runs on
 
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := &stuck{at: make(chan struct{})}
@@ -308,7 +308,7 @@ func TestSinkFails(t *testing.T) {
 	next := connectController(t, path)
 	if st, err := next.Status(t.Context()); err != nil {
 		t.Error(err)
-	} else if st.Stopped { // it was done before
+	} else if st.Stopped { // the stop was done before
 		if err := next.Resume(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -340,7 +340,7 @@ type errReader struct{}
 
 func (errReader) Read([]byte) (int, error) { return 0, unix.EIO }
 
-// TestSourceFails: a parent with a failing source gets its own error, and the server knows that it cannot
+// TestSourceFails: a parent with a failing source gets its own error, and the server knows that its state cannot
 // be used.
 func TestSourceFails(t *testing.T) {
 	folder := Folder(t.TempDir())

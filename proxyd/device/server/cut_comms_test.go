@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// beginSplit begins a split, counted as the shim counts it.
+// beginSplit begins a split, counted as in the shim.
 func (c *client) beginSplit(comm uint64, color, key int32, part uint64) {
 	c.t.Helper()
 	c.keys = []uint64{wire.Count{Comm: comm}.Key()}

@@ -47,8 +47,8 @@ func makeQueuers(all []rank) (out []*queuer) {
 	return out
 }
 
-// queueStep queues a step: a kernel, a sum over all ranks by two of the kinds of reductions, and what it came to is sent around.
-// Half of it is on another stream, in order.
+// queueStep queues a step: a kernel, a sum over all ranks by two of the kinds of reductions, and the result is sent around.
+// Half of the step is on another stream, in order.
 func (q *queuer) queueStep(n int) {
 	comm, data := dispatch.Comm(commA), dispatch.Devptr(q.data)
 	q.mixOn(streamA, q.data, uint32(q.at+n))
@@ -57,7 +57,7 @@ func (q *queuer) queueStep(n int) {
 	}
 	scale := []byte{3, 0, 0, 0}
 	factor := uint32(0)
-	if n%3 == 1 { // destroyed before it is used
+	if n%3 == 1 { // destroyed before use
 		factor = binary.LittleEndian.Uint32(
 			q.must("redop_create", scale, uint32(4), uint64(0), int32(ncclInt32), int32(1), uint64(commA)))
 		sum.Op = dispatch.Redop(factor)

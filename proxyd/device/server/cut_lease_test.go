@@ -190,7 +190,7 @@ func TestCutDeaths(t *testing.T) {
 	gatesOpen(t, nodes...)
 	all[0].must("ncclCommAbort", uint64(commB)) // the communicator has failed; work that waits on its stream goes on
 	mustOpen(t, mustFind(t, cut.Options{}, nodes...))
-	// A rank that ends while it is behind makes the attempt fail, also if its communicator is known to be
+	// A rank that ends while being behind makes the attempt fail, also if its communicator is known to be
 	// broken by then and no rank has aborted it; a cut may have been found before.
 	makeComm(t, all[:2], 0x40007)
 	all[0].sumUp(0x40007, at)
@@ -200,7 +200,7 @@ func TestCutDeaths(t *testing.T) {
 	case err == nil:
 		mustOpen(t, c)
 	case strings.Contains(err.Error(), "nobody has aborted the communicator"):
-		// The rank had ended before the attempt began. A rank that waits for it, and has not aborted for so
+		// The rank had ended before the attempt began. A rank that waits for the ended rank, and has not aborted for so
 		// long, gets a fault.
 		all[0].want(int32(backend.LaunchFailed), "cuCtxSynchronize")
 	case !errors.As(err, &f) || f.Why != barrier.RankEnded:
@@ -240,7 +240,7 @@ func TestCutExitSeenFirst(t *testing.T) {
 }
 
 // TestCutHopeless: a process that cannot be saved is named at once, without waiting for the deadline. That
-// holds if it cannot be saved when an attempt is opened, and if that comes of work that goes on until the
+// holds for a process that cannot be saved when an attempt is opened, and if that comes of work that goes on until the
 // cut.
 func TestCutHopeless(t *testing.T) {
 	nodes := makeServers(t, 2)
@@ -255,7 +255,7 @@ func TestCutHopeless(t *testing.T) {
 		gatesOpen(t, nodes...)
 	}
 	r := all[1]
-	release := r.p.Contexts.Block() // no message gets past it, so there is no cut
+	release := r.p.Contexts.Block() // no message gets past the lock, so there is no cut
 	r.post("cuMemsetD8Async", uint64(0), uint8(1), uint64(1), uint64(0))
 	go func() {
 		waitFor(t, "the attempt is opened", func() bool { return nodes[1].inCut() != nil })

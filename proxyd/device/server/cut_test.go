@@ -22,7 +22,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
-// long is how long a test waits for something that must happen. It is no measure of anything.
+// long is how long a test waits for something that must happen, and measures nothing.
 const long = 2 * time.Minute
 
 // issueCounted issues operations, counted as the shim counts them.
@@ -81,7 +81,7 @@ func findCut(t testing.TB, o cut.Options, all ...*Server) (*cut.Cut, error) {
 	return cut.Find(t.Context(), localMembers(all...), o)
 }
 
-// mustFind finds a cut and checks it.
+// mustFind finds a cut and checks the cut.
 func mustFind(t testing.TB, o cut.Options, all ...*Server) *cut.Cut {
 	t.Helper()
 	c, err := findCut(t, o, all...)
@@ -184,7 +184,7 @@ func TestCutLoop(t *testing.T) {
 				r.sumUp(commA, at)
 				issued[i].Add(1)
 				if n%4 == 3 {
-					r.writeInts(at, int32(n+i)) // so that it stays small, and differs
+					r.writeInts(at, int32(n+i)) // so that the value stays small, and differs
 				}
 				if n%(3+i) == 0 {
 					r.call("cuStreamSynchronize", uint64(0))
@@ -334,7 +334,7 @@ func TestCutNudge(t *testing.T) {
 	all[0].sumUp(commA, ats[0])
 	var ranks sync.WaitGroup
 	ranks.Go(func() {
-		all[0].sumUp(commB, ats[0]) // at the gate: it is not behind
+		all[0].sumUp(commB, ats[0]) // at the gate: the rank is not behind
 		close(word)
 	})
 	ranks.Go(func() {

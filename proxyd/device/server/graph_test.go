@@ -416,7 +416,7 @@ func TestGraphNonsense(t *testing.T) {
 			}
 			b = append(b, make([]byte, random.IntN(5))...)
 			if r, _ := c.ask(op, b); r == gone {
-				break // it was dropped, as it deserves
+				break // the connection was dropped, as expected
 			}
 		}
 	}

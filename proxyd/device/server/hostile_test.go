@@ -37,7 +37,7 @@ var shipped = func() []*api.Call {
 	return out
 }()
 
-// source makes choices out of a fuzzer's bytes; when they are used up it chooses the first.
+// source makes choices out of a fuzzer's bytes; when they are used up, the first choice is taken.
 type source struct {
 	data  []byte
 	pool  []uint64 // numbers to choose from: sizes at their limits, and handles and addresses that exist

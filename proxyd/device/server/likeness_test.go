@@ -117,7 +117,7 @@ func TestAlikeAreTogether(t *testing.T) {
 			t.Errorf("device %d has %v", d, got[:4])
 		}
 	}
-	// A device that writes gets bytes of its own, and the other one keeps what it has.
+	// A device that writes gets bytes of its own, and the other device keeps its bytes.
 	c.context = contexts[0]
 	c.must("cuMemsetD8_v2", at[0]+5, uint8(9), uint64(1))
 	c.must("cuCtxSynchronize")

@@ -225,7 +225,7 @@ func TestMovedFailures(t *testing.T) {
 	old := takePlaces(t, stale, folders, make([]map[uint64]*os.File, 2))
 	next := makeNumbered(t, "other", 2)
 	peers := takePlaces(t, next, folders, rings)
-	// Saved now, it is what it was.
+	// Saved now, the communicator is unchanged.
 	for i, s := range next {
 		again := Folder(t.TempDir())
 		saveJob(t, s, again, SaveOptions{})
@@ -247,7 +247,7 @@ func TestMovedFailures(t *testing.T) {
 	if err := next[0].Reconnect(ctx, peers); err == nil || !strings.Contains(err.Error(), "server 1 has not come") {
 		t.Error(err)
 	}
-	// A server of another life is let in by no server, whatever it was told.
+	// A server of another life is let in by no server, whatever names are presented.
 	ctx, cancel = context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	if err := stale[1].Reconnect(ctx, map[int]string{0: old[0], 1: peers[1]}); err == nil || !strings.Contains(err.Error(), "server 0 at") {
@@ -285,7 +285,7 @@ func TestSameNumber(t *testing.T) {
 	}
 }
 
-// TestMovedGraph: a graph with collectives in it, of a communicator and of a communicator that was destroyed since, and
+// TestMovedGraph: a graph with collectives of a communicator and of a communicator that was destroyed since, and
 // a reduction that was.
 func TestMovedGraph(t *testing.T) {
 	job := makeNumbered(t, "test", 1)

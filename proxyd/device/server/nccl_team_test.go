@@ -146,8 +146,8 @@ func makeMembers(t *testing.T, s *Server) (all []rank, at []uint64) {
 	return all, at
 }
 
-// TestTeam: two devices have a team, which does what it can, and memory is as without a team. What is to be exact is
-// not the team's. It is made again where the job goes on, and where the ranks share a device there is none.
+// TestTeam: two devices have a team, which does its operations, and memory is as without a team. What is to be exact is
+// not the team's. The team is made again where the job goes on, and where the ranks share a device there is none.
 func TestTeam(t *testing.T) {
 	soft, at := makeMembers(t, newServer(t, 2))
 	want := runEverything(soft, at)
@@ -262,7 +262,7 @@ func TestTeamAborted(t *testing.T) {
 		Kind: int32(collective.AllReduce), Type: ncclInt32, Count: 4, Comm: commA, Src: dispatch.Devptr(at[0]), Dst: dispatch.Devptr(at[0]),
 	})
 	for !strings.Contains(readAll(t, log), "ncclGroupEnd") {
-		all[0].want(notReady, "cuStreamQuery", uint64(0)) // it is about to wait
+		all[0].want(notReady, "cuStreamQuery", uint64(0)) // the stream is about to wait
 	}
 	all[1].must("ncclCommAbort", uint64(commA))
 	for {

@@ -171,7 +171,7 @@ func TestCollectives(t *testing.T) {
 	}
 }
 
-// TestGroupOverStreams: a single group of two communicators on three streams is issued when all have come to it.
+// TestGroupOverStreams: a single group of two communicators on three streams is issued when all streams have reached the group.
 func TestGroupOverStreams(t *testing.T) {
 	s := newServer(t, 2)
 	all := makeRanks(t, s, s)
@@ -467,7 +467,7 @@ func TestMeetingFails(t *testing.T) {
 // TestCaptured: a group in a graph is issued with each launch, in its turn among what the rank issues otherwise.
 func TestCaptured(t *testing.T) { checkCapture(t, newServer(t, 2)) }
 
-// checkCapture has two ranks run a graph with a collective in it, and the same beside it.
+// checkCapture has two ranks run a graph with a collective, and the same collective beside the graph.
 func checkCapture(t *testing.T, s *Server) {
 	t.Helper()
 	all := makeRanks(t, s, s)

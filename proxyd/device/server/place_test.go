@@ -18,7 +18,7 @@ import (
 )
 
 // TestPlacedWhileRunning: a job that is put on other devices of the machine all the time, in any order, comes to the
-// same bytes as a job that is left alone; and devices that the job has left hold nothing of it.
+// same bytes as a job that is left alone; and devices that the job has left hold nothing of the job.
 func TestPlacedWhileRunning(t *testing.T) {
 	seeds := uint64(3)
 	if testing.Short() {
@@ -106,7 +106,7 @@ again:
 }
 `
 
-// TestPlaceEnded: a kernel that cannot be interrupted keeps its space where it is. When the time is over all goes on, and
+// TestPlaceEnded: a kernel that cannot be interrupted keeps its space in place. When the time is over all goes on, and
 // the same order can be given again.
 func TestPlaceEnded(t *testing.T) {
 	s := serverOf(t, "test", []int{0}, testMemory, testMemory)

@@ -96,13 +96,13 @@ func (w *troupe) playStep() {
 		p.context = troupeContexts[o]
 		p.post("cuStreamWaitEvent", troupeStreams[o], troupeEvents[d], uint32(0))
 		p.post("cuMemcpyPeerAsync", p.memory[o]+areaOther+32, troupeContexts[o], p.memory[d]+areaOther, troupeContexts[d], uint64(16), troupeStreams[o])
-	case 4: // a graph that waits for what the other device has before it
+	case 4: // a graph that waits for what the other device does first
 		p.post("cuEventRecord", uint64(eventB), uint64(streamB))
 		p.context = ctxA
 		p.post("graph_launch", p.exec, uint64(streamA))
 	case 5:
 		w.addUp()
-	case 6: // the device has nothing to do but wait, and then to write what it waits for
+	case 6: // the device has nothing to do but wait, and then to write the awaited value
 		p.waited++
 		p.post("cuStreamWaitValue32_v2", troupeStreams[d], p.memory[d]+areaFlag, p.waited, uint32(0))
 		p.post("cuMemsetD8Async", p.memory[d]+areaOther+48, uint8(w.r.Uint32()), uint64(16), troupeStreams[d])
@@ -150,7 +150,7 @@ func (w *troupe) playSteps(steps int) []byte {
 }
 
 // TestPlaced: what processes do is done, and comes out the same, wherever their four devices are: no process waits for
-// a process that is on its own device and cannot have it. A device has room for a single space.
+// a process that is on its own device and cannot run there. A device has room for a single space.
 func TestPlaced(t *testing.T) {
 	seeds := uint64(6)
 	if testing.Short() {

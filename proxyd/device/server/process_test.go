@@ -189,7 +189,7 @@ func TestNames(t *testing.T) {
 		{invalidContext, "cuCtxDestroy_v2", []any{uint64(0)}},
 		{invalidHandle, "cuStreamCreate", []any{uint64(2), uint32(0)}},                   // no shim makes that up
 		{invalidHandle, "cuStreamCreate", []any{uint64(handles.FirstServer), uint32(0)}}, // nor that
-		{invalidHandle, "cuEventCreate", []any{uint64(eventA), uint32(0)}},               // it is in use
+		{invalidHandle, "cuEventCreate", []any{uint64(eventA), uint32(0)}},               // the number is in use
 		{invalidHandle, "cuStreamDestroy_v2", []any{uint64(0)}},
 		{invalidValue, "cuStreamCreate", []any{uint64(streamA), uint32(2)}},
 		{invalidDevice, "cuCtxCreate_v2", []any{uint64(ctxB), uint32(0), int32(2)}},
@@ -275,7 +275,7 @@ func TestDevices(t *testing.T) {
 	c.must("cuMemFree_v2", a) // of another device's
 }
 
-// secondContext makes another context without making it current.
+// secondContext makes another context without making the new context current.
 func (c *client) secondContext(ctx uint64, dev int32) uint64 {
 	c.must("cuCtxCreate_v2", ctx, uint32(0), dev)
 	return ctx

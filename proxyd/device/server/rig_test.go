@@ -93,7 +93,7 @@ const (
 	eventB  = 0x30002
 )
 
-// beginContext makes a context on a device and has it current.
+// beginContext makes a context on a device and makes the context current.
 func (c *client) beginContext(ctx uint64, dev int32) {
 	c.t.Helper()
 	c.must("cuCtxCreate_v2", ctx, uint32(0), dev)

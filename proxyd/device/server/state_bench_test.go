@@ -69,7 +69,7 @@ func BenchmarkSave(b *testing.B) {
 		}
 	}
 	run("all", saved(false))
-	saved(false)(b) // twice the same: it is watched now
+	saved(false)(b) // twice the same: the memory is watched now
 	run("nothing new", saved(true))
 	write := func(*testing.B) {
 		c.post("cuMemsetD32Async", a, uint32(1), uint64(size/4), uint64(0))

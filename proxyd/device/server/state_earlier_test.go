@@ -60,7 +60,7 @@ func (w writing) Create(name string) (io.WriteCloser, error) {
 	return w.Stream(store.None, name)
 }
 
-// saveNth saves as the n-th, upon another save of that ID, which is 0 and "" if it is upon none. A save that is lost is
+// saveNth saves as the n-th, upon another save of that ID, which is 0 and "" for a save upon none. A save that is lost is
 // not committed.
 func (h *shelf) saveNth(s *Server, n, on uint32, upon string, lost bool) *Report {
 	h.t.Helper()
@@ -139,7 +139,7 @@ func (h *shelf) checkRestored(t *testing.T, n uint32, want map[backend.BlockID][
 }
 
 // TestUpon: random writes between checkpoints, each upon a checkpoint that is there, upon none, or upon a checkpoint
-// that never came to be; older checkpoints are deleted and collected. Each brings back what was there when it was made,
+// that never came to be; older checkpoints are deleted and collected. Each brings back what was there when the checkpoint was made,
 // bit for bit.
 func TestUpon(t *testing.T) {
 	const blocks, saves = 8, 12
@@ -208,7 +208,7 @@ func countBlocks(e *earlier) (n int) {
 	return n
 }
 
-// TestUponUnknown: upon what a server does not know it saves all: what another has saved, or itself long ago.
+// TestUponUnknown: upon a save that the server does not know, all is saved: a save of another server, or an old save of its own.
 func TestUponUnknown(t *testing.T) {
 	s := serverOf(t, "test", nil, testMemory)
 	_, cs := attachProcess(t, s, 1)

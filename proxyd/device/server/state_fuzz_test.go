@@ -82,7 +82,7 @@ func describeSave(t testing.TB) files {
 	return seed
 }
 
-// tryRestore restores files, and ends the server. It returns whether they were taken.
+// tryRestore restores files, and ends the server. The result tells whether the files were taken.
 func tryRestore(t *testing.T, from files) bool {
 	t.Helper()
 	b, err := softgpu.New(softgpu.Config{Seed: "test", Workers: 1, Memory: []uint64{testMemory}})
@@ -99,7 +99,7 @@ func tryRestore(t *testing.T, from files) bool {
 	return err == nil
 }
 
-// visitLeaves calls f for each value of a JSON text that has no values in it, with what puts another value in its
+// visitLeaves calls f for each value of a JSON text that contains no other values, with what puts another value in its
 // place.
 func visitLeaves(v any, put func(any), f func(was any, put func(any))) {
 	switch v := v.(type) {
@@ -160,7 +160,7 @@ func TestHostileCommunicators(t *testing.T) {
 	}
 }
 
-// FuzzRestore: whatever the files hold, it is refused or restored, and the server can be closed.
+// FuzzRestore: any files are refused or restored, and the server can be closed.
 func FuzzRestore(f *testing.F) {
 	seed := describeSave(f)
 	f.Add(seed.state, seed.other)

@@ -26,7 +26,7 @@ func (s *sharer) Descriptor(int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "pinned"), err
 }
 
-// pinnedFile is memory as a shim pins it.
+// pinnedFile is memory as pinned by a shim.
 func pinnedFile(t *testing.T, n int64) *os.File {
 	t.Helper()
 	fd, err := unix.MemfdCreate("singularity-pinned", unix.MFD_ALLOW_SEALING|unix.MFD_CLOEXEC)

@@ -32,7 +32,7 @@ func serverOf(t testing.TB, seed string, order []int, memory ...uint64) *Server 
 	return s
 }
 
-// saveJob stops a job and writes it to a folder.
+// saveJob stops a job and saves the job to a folder.
 func saveJob(t testing.TB, s *Server, to Folder, o SaveOptions) *Report {
 	t.Helper()
 	r, err := s.Save(t.Context(), to, o)
@@ -83,7 +83,7 @@ func replacedBy(t testing.TB, s *Server, r *Report, from Folder, other func() *S
 	return next
 }
 
-// TestSaveAndGoOn: a job that was saved goes on where it is. What is written the second time is what has changed.
+// TestSaveAndGoOn: a job that was saved goes on in place. What is written the second time is what has changed.
 func TestSaveAndGoOn(t *testing.T) {
 	s := serverOf(t, "test", nil, testMemory)
 	_, cs := attachProcess(t, s, 1)
@@ -115,7 +115,7 @@ func TestSaveAndGoOn(t *testing.T) {
 	if got := c.readBytes(a+2*backend.Granule-1, 2); string(got) != "\x01\x00" {
 		t.Errorf("%q", got)
 	}
-	// All of it again: what the saves before had is not looked at.
+	// All again: what the saves before had is not looked at.
 	third := saveJob(t, next, folder, SaveOptions{})
 	if third.Written != 2*backend.Granule || third.Known != 0 {
 		t.Errorf("%+v", third)
@@ -198,7 +198,7 @@ func TestRestoreRefused(t *testing.T) {
 			}
 			var order []int
 			if len(tc.memory) == 1 {
-				order = []int{0} // else the job's devices would share it
+				order = []int{0} // else the job's devices would share device 0
 			}
 			err := serverOf(t, "test", order, tc.memory...).Restore(t.Context(), from)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -216,7 +216,7 @@ func TestRestoreRefused(t *testing.T) {
 	}
 }
 
-// TestNotSaved: why a job cannot be saved. It goes on.
+// TestNotSaved: why a job cannot be saved. The job goes on.
 func TestNotSaved(t *testing.T) {
 	folder := Folder(t.TempDir())
 	t.Run("work that waits for what is behind the gate", func(t *testing.T) {

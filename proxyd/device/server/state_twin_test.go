@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// twin is a program that runs undisturbed on a server and, a second time, on servers between which it is
+// twin is a program that runs undisturbed on a server and, a second time, on servers between which the program is
 // moved. Both runs must get the same answers.
 type twin struct {
 	t     *testing.T
@@ -23,8 +23,8 @@ type twin struct {
 	c     [2]*client
 	s     *Server // of the run that is moved
 	to    Folder
-	moves int    // times that it was moved
-	last  string // the save by which it was moved last
+	moves int    // how often the program was moved
+	last  string // the save of the last move
 	n     uint64 // handles made
 	ctxs  []uint64
 	// Of any context, ended or not.
@@ -303,7 +303,7 @@ func (w *twin) playStep() {
 		w.callBoth("cuKernelSetAttribute", int32(8), int32(r.IntN(70000)), pickHandle(r, w.kernels), int32(r.IntN(2)))
 		w.callBoth("cuKernelGetAttribute", int32(8), pickHandle(r, w.kernels), int32(r.IntN(2)))
 	case 39:
-		// A variable is set, and a kernel adds it to what it is given.
+		// A variable is set, and a kernel adds the variable to its argument.
 		for _, out := range [][]byte{
 			w.second("cuModuleGetGlobal_v2", true, true, pickHandle(r, w.modules), "step"), w.second("cuLibraryGetGlobal", true, true, pickHandle(r, w.libraries), "step"),
 		} {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// mixing has a kernel with a result that tells in which order it ran, and how often: each thread makes many steps with
+// mixing has a kernel with a result that tells in which order the kernel ran, and how often: each thread makes many steps with
 // its element.
 const mixing = `.version 7.0
 .target sm_70
@@ -77,7 +77,7 @@ func (w *twin) queueSomething(mix, m, exec uint64, streams []uint64) {
 		}
 		w.postBoth("copy_in", at(), b, uint64(len(b)), st)
 	case 7:
-		// An event that is gone as soon as something waits for it, as programs do.
+		// An event that is gone as soon as something waits, as in programs.
 		e := w.newHandle()
 		w.callBoth("cuEventCreate", e, uint32(2))
 		w.postBoth("cuEventRecord", e, st)
@@ -177,14 +177,14 @@ func TestHeldWork(t *testing.T) {
 	}
 }
 
-// loadFunction loads code on both and finds a function of it.
+// loadFunction loads code on both and finds a function there.
 func (w *twin) loadFunction(text, name string) uint64 {
 	w.t.Helper()
 	m := w.loadCode("module_load", []byte(text), uint64(len(text)), uint64(0), uint64(0), uint32(0), uint32(0), uint32(0))
 	return u64(w.second("cuModuleGetFunction", m, name))
 }
 
-// TestHeldKernel: neither a kernel of many blocks nor calls that wait for it keep a save waiting.
+// TestHeldKernel: neither a kernel of many blocks nor calls that wait for the kernel keep a save waiting.
 func TestHeldKernel(t *testing.T) {
 	for _, wait := range []struct {
 		name string

@@ -181,7 +181,7 @@ func TestTenants(t *testing.T) {
 }
 
 // TestTenantDismissed: a tenant that ends, in the middle of work that never ends, leaves its memory, and takes nothing
-// from the other tenants: what it had in common with them stays theirs.
+// from the other tenants: memory in common with them stays theirs.
 func TestTenantDismissed(t *testing.T) {
 	const n = 3
 	apart := separateServers(t, n, testMemory)

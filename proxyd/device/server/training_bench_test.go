@@ -22,7 +22,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
-// saying is a single message of a program, and what it was answered.
+// saying is a single message of a program, with the answer.
 type saying struct {
 	op      uint32
 	call    dispatch.Call
@@ -37,7 +37,7 @@ type direct struct {
 	*process
 }
 
-// makeCall makes a single call, and returns when it is over, if it waits, too.
+// makeCall makes a single call, and returns when the call is over, also a call that waits.
 func (d direct) makeCall(say *saying) (dispatch.Result, []byte, error) {
 	out, r, err := dispatch.Serve(d, say.call, say.op, say.in, d.scratch[:0])
 	if info, known := dispatch.Look(say.op); known && say.posted {
@@ -50,7 +50,7 @@ func (d direct) makeCall(say *saying) (dispatch.Result, []byte, error) {
 	return r, out, err
 }
 
-// recordProgram answers a program over its ring until that ends, and returns all that it has said.
+// recordProgram answers a program over its ring until the program ends, and returns all of its messages.
 func (d direct) recordProgram(b *testing.B, ring *wire.Ring, of wire.Process) []saying {
 	b.Helper()
 	var all []saying
@@ -68,7 +68,7 @@ func (d direct) recordProgram(b *testing.B, ring *wire.Ring, of wire.Process) []
 			Thread: l.Thread, Context: dispatch.Context(l.Context), PerThread: l.Op&dispatch.PerThread != 0,
 		}}
 		if !l.Posted {
-			say.call.Waits = func() {} // it may: nothing else is to go on meanwhile
+			say.call.Waits = func() {} // a call may wait: nothing else is to go on meanwhile
 		}
 		r, out, err := d.makeCall(&say)
 		if err == nil && !l.Posted {
@@ -88,13 +88,13 @@ func (d direct) recordProgram(b *testing.B, ring *wire.Ring, of wire.Process) []
 	return all
 }
 
-// repeatCalls makes a program's calls again. Each has to come to what it came to for the program.
+// repeatCalls makes a program's calls again. Each has to have the same result as for the program.
 func (d direct) repeatCalls(b *testing.B, all []saying) {
 	b.Helper()
 	for i := range all {
 		r, out, err := d.makeCall(&all[i])
 		want := all[i].out
-		if all[i].op == ops["module_load"] { // it ends with how long it took
+		if all[i].op == ops["module_load"] { // the answer ends with the time of the load
 			out, want = out[:max(len(out)-4, 0)], want[:max(len(want)-4, 0)]
 		}
 		if err != nil || r != all[i].result || !bytes.Equal(out, want) {
@@ -104,17 +104,17 @@ func (d direct) repeatCalls(b *testing.B, all []saying) {
 	}
 }
 
-// trainer is a program that trains, and where it runs.
+// trainer is a program that trains, and where the program runs.
 type trainer struct {
 	b    *testing.B
 	libs string
 	path string
 	args []string
-	want string // what it prints
+	want string // the program's output
 	all  []saying
 }
 
-// cost is what a run of it takes: by the clock, and of processors, of this process and of the program.
+// cost is what a run takes: by the clock, and of processors, of this process and of the program.
 type cost struct {
 	clock, ours, theirs time.Duration
 }
@@ -129,7 +129,7 @@ var epoch = time.Now()
 
 func currentCost() cost {
 	var u unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // it knows us
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // the call cannot fail
 	return cost{clock: time.Since(epoch), ours: time.Duration(u.Utime.Nano() + u.Stime.Nano())}
 }
 
@@ -186,7 +186,7 @@ func (r *trainer) openDirect(s *Server) direct {
 	return direct{p}
 }
 
-// runProgram runs the program; connected is called with its connection. It returns what that takes until the end of the program. The program's
+// runProgram runs the program; connected is called with its connection. The result is the cost until the end of the program. The program's
 // start is in its processor time, and not in the other two.
 func (r *trainer) runProgram(connected func(conn *net.UnixConn, pid int, ended <-chan struct{})) cost {
 	r.b.Helper()
@@ -207,7 +207,7 @@ func (r *trainer) runProgram(connected func(conn *net.UnixConn, pid int, ended <
 	go func() {
 		defer close(ended)
 		err = c.Wait()
-		l.Close() // if it has not connected
+		l.Close() // if the program has not connected
 	}()
 	conn, no := l.AcceptUnix()
 	began := currentCost()
@@ -229,7 +229,7 @@ func (r *trainer) runProgram(connected func(conn *net.UnixConn, pid int, ended <
 	return took
 }
 
-// recordCalls runs the program once and keeps its calls. It is told that its memory cannot be read: the calls have all their bytes with them.
+// recordCalls runs the program once and keeps its calls. The program is told that its memory cannot be read: the calls have all their bytes with them.
 func (r *trainer) recordCalls() {
 	r.b.Helper()
 	s := r.newServer()
@@ -252,7 +252,7 @@ func (r *trainer) recordCalls() {
 			return
 		}
 		go func() {
-			<-ended // it may fail, and say nothing
+			<-ended // the program may fail, and say nothing
 			ring.Finish()
 		}()
 		r.all = d.recordProgram(r.b, ring, wire.Process(pid))

@@ -18,7 +18,7 @@ import (
 )
 
 // makeList makes a list of files, as proxyd does; docs and libsingshim/shim/list.h say
-// what is in it.
+// what the list has in it.
 func makeList(tb testing.TB, path string) {
 	tb.Helper()
 	b := make([]byte, 4<<20)
@@ -51,7 +51,7 @@ type took struct{ wall, cpu float64 }
 // other is a shim to compare with, in place of none.
 var other = flag.String("other", "", "a libsingshim.so to compare with, instead of with none")
 
-// BenchmarkShim runs the program with and without the shim in turn. Of the pairs it
+// BenchmarkShim runs the program with and without the shim in turn. Of the pairs the benchmark
 // reports medians: "cpu-%" is the processor time that the shim adds to the program's, half
 // of the pairs lie between "cpu-low-%" and "cpu-high-%"; "wall-%" is the time by the clock,
 // which a busy disk blurs.

@@ -97,7 +97,7 @@ func TestTimeRanOut(t *testing.T) {
 	}
 }
 
-// TestStepsAreApart: a step that panics has failed, a program that hangs is ended with all that it has started, and later steps run.
+// TestStepsAreApart: a step that panics has failed, a program that hangs is ended with all of its child processes, and later steps run.
 func TestStepsAreApart(t *testing.T) {
 	k := fakeKit(t, "")
 	k.runStep(t.Context(), step{"panics", "", time.Minute, func(context.Context, *kit) { panic("oh") }})

@@ -15,7 +15,7 @@ import (
 type scriptedSpace struct {
 	backend.Space
 	state backend.WorkState
-	busy  bool // it cannot be unmapped now
+	busy  bool // the space cannot be unmapped now
 	held  bool
 }
 
@@ -78,7 +78,7 @@ func (r *turnRig) setStates(states ...backend.WorkState) {
 	}
 }
 
-// TestTurnEnds: a space keeps the device while it has work, and a moment longer; the turns look at nothing while no event can change anything.
+// TestTurnEnds: a space keeps the device while there is work, and a moment longer; the turns look at nothing while no event can change anything.
 func TestTurnEnds(t *testing.T) {
 	r := newTurnRig(t, 3)
 	r.setStates(backend.Idle, backend.Idle, backend.Waiting)
@@ -122,7 +122,7 @@ func TestTurnIsTaken(t *testing.T) {
 		t.Fatalf("held %t, looks again after %v", r.script[0].held, wait)
 	}
 	r.moveClock(longest/2, 0)
-	r.moveClock(longest/2, 0) // what it does may wait for what is held
+	r.moveClock(longest/2, 0) // the space's work may wait for what is held
 	if r.script[0].held {
 		t.Error("a space is held for ever")
 	}

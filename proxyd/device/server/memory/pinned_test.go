@@ -30,7 +30,7 @@ func makeMemfd(t *testing.T, size int64, seals int) *os.File {
 	return f
 }
 
-// TestMapSealed: nothing is mapped that the program could take away, or that is shorter than it says.
+// TestMapSealed: nothing is mapped that the program could take away, or that is shorter than claimed.
 func TestMapSealed(t *testing.T) {
 	plain, err := os.Create(filepath.Join(t.TempDir(), "plain"))
 	if err != nil {
