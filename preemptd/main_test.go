@@ -101,7 +101,7 @@ func (p *preemptd) waitForLog(words ...string) string {
 func (p *preemptd) waitForEnd() {
 	p.Helper()
 	p.waitForLog("stopped; jobs and Slurm go on")
-	for range p.lines { // to the end of the pipe, before Wait closes it
+	for range p.lines { // to the end of the pipe, before Wait closes the pipe
 		continue
 	}
 	if err := p.cmd.Wait(); err != nil {
@@ -121,7 +121,7 @@ func writeConfiguration(t *testing.T, text string) string {
 }
 
 // TestTwo: the second of two waits while the first works, takes over when that is killed,
-// and does what it left; then it is reloaded, and stopped.
+// and does what was left; then the second is reloaded, and stopped.
 func TestTwo(t *testing.T) {
 	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
 	srv.AddNode(slurmrest.Node{Name: "n0", State: slurmrest.NodeState{Base: "DOWN"}})
@@ -133,7 +133,7 @@ func TestTwo(t *testing.T) {
 	second.waitForLog(fmt.Sprintf("process %d", first.cmd.Process.Pid))
 	first.cmd.Process.Kill()
 	second.waitForLog("msg=working")
-	// What is in the journal is done, also if another process wrote it: here as a predecessor would have.
+	// What is in the journal is done, also what another process wrote: here as a predecessor would have.
 	second.cmd.Process.Kill()
 	j, err := journal.Open(t.Context(), filepath.Join(filepath.Dir(file), "preemptd.db"), "test")
 	if err != nil {
@@ -166,7 +166,7 @@ func TestTwo(t *testing.T) {
 	}
 }
 
-// waitsElsewhere: a preemptd with another journal knows from Slurm that it has to wait.
+// waitsElsewhere: a preemptd with another journal knows from Slurm that the other works, and waits.
 func waitsElsewhere(t *testing.T, srv *slurmresttest.Server) {
 	t.Helper()
 	other := startPreemptd(t, srv, writeConfiguration(t, ""))
@@ -295,7 +295,7 @@ func TestScraped(t *testing.T) {
 	}
 }
 
-// metricsAt is where it says that its metrics are.
+// metricsAt is the address of its metrics, from its log.
 func (p *preemptd) metricsAt() string {
 	p.Helper()
 	for line := range p.lines {

@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 )
 
-// lines is a journal that remembers what it was given.
+// lines is a journal that remembers its entries.
 type lines struct {
 	action.Journal
 	all []string
@@ -25,7 +25,7 @@ func (l *lines) Save(_ context.Context, a *journal.Action, _ string) error {
 }
 
 // TestPauses: with the name of a step the process stops once the journal has it, with ! as
-// long as the journal does not have that it is done; else it never does.
+// long as the journal does not have that the step is done; else the process never stops.
 func TestPauses(t *testing.T) {
 	const stop = "stop"
 	life := []journal.Action{

@@ -24,7 +24,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
 )
 
-// askPage asks the page, and returns the status and what it said.
+// askPage asks the page, and returns the status and the text.
 func askPage(t *testing.T, method, url, token, body string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -48,7 +48,7 @@ func askPage(t *testing.T, method, url, token, body string) (int, string) {
 }
 
 // TestPage: a token that munge vouches for lets a browser act, and the page says what
-// preemptd waits for, and whether it works.
+// preemptd waits for, and whether preemptd works.
 func TestPage(t *testing.T) {
 	m := mungetest.Start(t)
 	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
@@ -76,7 +76,7 @@ func TestPage(t *testing.T) {
 	if code != http.StatusAccepted {
 		t.Fatal(code, said)
 	}
-	p.waitForLog("action ended") // it cannot be preempted: no proxyd answers on n1
+	p.waitForLog("action ended") // the job cannot be preempted: no proxyd answers on n1
 	if code, said := askPage(t, "GET", page+"/api/v1/state", "", ""); code != http.StatusOK || !strings.Contains(said, `"role":"works"`) || !strings.Contains(said, `"why":"from the page"`) {
 		t.Error(code, said)
 	}
@@ -95,7 +95,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestNoPage: without an address there is no page, and no token for it.
+// TestNoPage: without an address there is no page, and no token for a page.
 func TestNoPage(t *testing.T) {
 	m := mungetest.Start(t)
 	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
@@ -119,7 +119,7 @@ func TestNoPage(t *testing.T) {
 	}
 }
 
-// TestRegained: a preemptd that has the lease again shows nothing that it saw before another preemptd had the lease.
+// TestRegained: a preemptd that has the lease again shows nothing of the time before another preemptd had the lease.
 func TestRegained(t *testing.T) {
 	p := &webPage{now: web.State{Interval: time.Second}}
 	p.Server = web.New(web.Options{State: p.currentState})

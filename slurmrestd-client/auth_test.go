@@ -71,7 +71,7 @@ func TestTokens(t *testing.T) {
 }
 
 // TestControllerDown: 22.05 calls whatever failed "Unspecified error". When slurmdbd
-// takes the token, it is slurmctld that is not there.
+// takes the token, slurmctld is the daemon that is not there.
 func TestControllerDown(t *testing.T) {
 	s := slurmresttest.Start(t, slurmresttest.Options{TCP: true, Token: "t", Versions: []string{slurmrest.V0038}})
 	c := s.Client(t)

@@ -25,7 +25,7 @@ var (
 	workerFlag   = flag.String("list.worker", "", "decode one list in this way and report (used by BenchmarkListRatio)")
 )
 
-// listBody returns the answer to GET jobs of a 26.05 with n jobs, made as it is read. Its
+// listBody returns the answer to GET jobs of a 26.05 with n jobs, made during the read. Its
 // records are two recorded ones (a running and a pending job, with every field that
 // the server sends), laid out and escaped as the server does, with ids, names, users
 // and times that differ from job to job.
@@ -309,7 +309,7 @@ func residentPeak(tb testing.TB) int64 {
 	return kib << 10
 }
 
-// TestListBody: the benchmark's body is what it says, and all ways agree on it.
+// TestListBody: the benchmark's body has the announced contents, and all ways to read the body agree.
 func TestListBody(t *testing.T) {
 	raw, err := io.ReadAll(newListBody(t, 4))
 	if err != nil || !json.Valid(raw) {

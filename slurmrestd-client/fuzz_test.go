@@ -120,7 +120,7 @@ type endless struct {
 	at           int
 }
 
-// newEndless makes an endless; long repetitions make it fast.
+// newEndless makes an endless; long repetitions make the reading fast.
 func newEndless(begin, again string) *endless {
 	return &endless{begin: begin, again: strings.Repeat(again, 1+window/len(again))}
 }

@@ -15,8 +15,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// trapper answers USR2 with the exit code that requeues, and TERM at once. It says
-// when it can: a signal that comes before ends it.
+// trapper answers USR2 with the exit code that requeues, and TERM at once. The script says
+// when its traps are set: an earlier signal ends the script.
 const trapper = "#!/bin/bash\ntrap 'exit 123' USR2\ntrap 'exit 0' TERM\n" +
 	"touch /shared/ready-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}\nwhile :; do sleep 0.1 & wait; done\n"
 
@@ -40,7 +40,7 @@ func (l *live) waitForRequeue(ref slurmrest.Ref, restarts int64) (slurmrest.Job,
 	return l.root.WaitRequeued(ctx, ref, restarts)
 }
 
-// requeueVia requeues along a single route: plainly, held, and where it cannot be done.
+// requeueVia requeues along a single route: plainly, held, and where a requeue cannot be done.
 func requeueVia(route slurmrest.Route) func(*live, string) {
 	return func(l *live, version string) {
 		via := slurmrest.RequeueOptions{Via: route}
@@ -115,7 +115,7 @@ func TestLiveExitRouteWithoutConsent(t *testing.T) {
 	l := &live{T: t, root: newClient(t, cfg)}
 	cfg.AsUser = "alice"
 	l.alice = newClient(t, cfg)
-	// The shell is replaced: the signal ends it.
+	// The shell is replaced: the signal ends the program.
 	ref := l.submitJob(slurmrest.JobSubmit{Script: "#!/bin/sh\ntouch /shared/ready-$SLURM_JOB_ID-0\nexec sleep 600\n"})
 	l.waitForTrapper(ref)
 	done, err := l.root.Requeue(t.Context(), ref, slurmrest.RequeueOptions{Via: slurmrest.RouteExitCode})

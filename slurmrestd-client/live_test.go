@@ -26,8 +26,8 @@ import (
 //	cp X into the cluster's /shared
 //	minicluster exec ctl -- /shared/X -test.v
 //
-// It asks every verb of the real slurmrestd, in each version that it serves, and
-// looks at what became of it with Slurm's own commands or the client itself.
+// The test asks every verb of the real slurmrestd, in each version served, and
+// looks at the effect with Slurm's own commands or the client itself.
 var (
 	socketFlag = flag.String("rest.socket", "unix:/run/slurmrestd/slurmrestd.sock", "slurmrestd with rest_auth/local")
 	urlFlag    = flag.String("rest.url", "http://ctl:6820", "slurmrestd with rest_auth/jwt")
@@ -67,7 +67,7 @@ func prepareUser() error {
 	return nil
 }
 
-// runCommand runs one of Slurm's commands and returns what it printed.
+// runCommand runs one of Slurm's commands and returns the output.
 func runCommand(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
@@ -137,14 +137,14 @@ func servedVersions(t *testing.T) []string {
 	return all
 }
 
-// live is a single client under test and the user that submits for it.
+// live is a single client under test and the user that submits for the client.
 type live struct {
 	*testing.T
 	root  *slurmrest.Client // an operator
 	alice *slurmrest.Client // a user
 }
 
-// waitFor looks until ok, and fails with what it last saw.
+// waitFor looks until ok, and fails with what was last seen.
 func (l *live) waitFor(what string, look func(ctx context.Context) (seen string, ok bool)) {
 	l.Helper()
 	ctx, cancel := context.WithTimeout(l.Context(), patience)
@@ -172,7 +172,7 @@ func (l *live) readJob(ref slurmrest.Ref) slurmrest.Job {
 	return j
 }
 
-// waitForJob waits until a job is as it should be.
+// waitForJob waits until a job is as expected.
 func (l *live) waitForJob(ref slurmrest.Ref, what string, is func(slurmrest.Job) bool) slurmrest.Job {
 	l.Helper()
 	var j slurmrest.Job
@@ -195,7 +195,7 @@ func (l *live) mustSucceed(err error) {
 	}
 }
 
-// mustBe fails the test unless the error means what it should.
+// mustBe fails the test unless the error has the expected meaning.
 func (l *live) mustBe(err, want error) {
 	l.Helper()
 	if !errors.Is(err, want) {

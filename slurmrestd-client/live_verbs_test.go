@@ -53,7 +53,7 @@ func TestLive(t *testing.T) {
 				})
 			}
 		})
-		// Alone, since other jobs would feel it.
+		// Alone, since other jobs would be disturbed.
 		t.Run(version+"/apart", func(t *testing.T) {
 			cfg := rootConfig(t, version)
 			l := &live{T: t, root: newClient(t, cfg)}
@@ -176,7 +176,7 @@ func testHold(l *live, _ string) {
 	l.mustSucceed(l.root.Release(l.Context(), ref, time.Time{}))
 }
 
-// testReservation makes a reservation that is far away: no job has to wait for it, for as long as jobs may run.
+// testReservation makes a reservation that is far away: no job has to wait for the reservation, for as long as jobs may run.
 func testReservation(l *live, version string) {
 	far := slurmrest.NewReservation{
 		Name: "far:" + version, Start: time.Now().Add(3650 * 24 * time.Hour).Truncate(time.Second), Duration: time.Minute, Nodes: []string{"n1"},
@@ -211,7 +211,7 @@ func testReservation(l *live, version string) {
 	l.mustBe(l.root.DeleteReservation(l.Context(), far.Name), slurmrest.ErrNoReservation)
 }
 
-// testInside: a job is put into a reservation while it waits, and taken out while it runs; only then is the reservation
+// testInside: a job is put into a reservation while the job waits, and taken out while the job runs; only then is the reservation
 // deleted.
 func testInside(l *live, version string) {
 	inside := slurmrest.NewReservation{
@@ -261,7 +261,7 @@ func testApart(l *live) {
 	l.waitForJob(l.submitJob(slurmrest.JobSubmit{Reservation: room.Name, CPUsPerTask: 4}), "waits", func(j slurmrest.Job) bool { return j.Reason == "Resources" })
 }
 
-// testEdit changes everything that can be changed, one at a time, and reads it back.
+// testEdit changes everything that can be changed, one field at a time, and reads the field back.
 func testEdit(l *live, version string) {
 	ref := l.submitJob(slurmrest.JobSubmit{Hold: true, MinNodes: 1, Tasks: 2, TRESPerNode: "gres/gpu:1", TimeLimit: slurmrest.LimitOf(time.Hour)})
 	old := version == slurmrest.V0038
@@ -339,7 +339,7 @@ func testRefusals(l *live, version string) {
 	l.mustBe(err, slurmrest.ErrInvalidJobID)
 	l.mustBe(l.root.Hold(l.Context(), nobody), slurmrest.ErrInvalidJobID)
 	l.mustBe(l.root.Signal(l.Context(), nobody, "USR2", slurmrest.SignalJob), slurmrest.ErrInvalidJobID)
-	if version != slurmrest.V0038 { // where scontrol would do it, as root
+	if version != slurmrest.V0038 { // where root would have to use scontrol
 		l.mustBe(l.alice.DrainNode(l.Context(), "n1", "not mine"), slurmrest.ErrAccessDenied)
 	}
 	if err := l.root.Signal(l.Context(), ref, "NOSUCH", slurmrest.SignalJob); err == nil {

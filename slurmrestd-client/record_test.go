@@ -24,7 +24,7 @@ import (
 
 var recordFlag = flag.String("record", "", "write the server's answers into this folder")
 
-// TestRecord writes what the server answers, for each version it serves, into
+// TestRecord writes what the server answers, for each version served, into
 // files below -record. They become testdata; see TestRecordings.
 func TestRecord(t *testing.T) {
 	if *recordFlag == "" {
@@ -51,7 +51,7 @@ type recorder struct {
 	dir, version, cluster string
 }
 
-// recordAll makes a small world and asks about it.
+// recordAll makes a small world and asks for all of that.
 func (r *recorder) recordAll() {
 	const old = slurmrest.V0038
 	two := r.submitJob(slurmrest.JobSubmit{

@@ -294,8 +294,8 @@ func TestRecordedVerbs(t *testing.T) {
 	})
 }
 
-// TestRecordedErrors: what every release answers when it refuses, and what the
-// client makes of it.
+// TestRecordedErrors: what every release answers to a refused request, and what the
+// client makes of that answer.
 func TestRecordedErrors(t *testing.T) {
 	job := slurmrest.JobID(1)
 	comment := "x"

@@ -15,7 +15,7 @@ import (
 
 var roomy = limits{body: 1 << 30, record: 1 << 20}
 
-// skipAll reads a single value of any kind and what follows it.
+// skipAll reads a single value of any kind and what follows.
 func skipAll(src io.Reader, l limits) error {
 	s := newScanner(src, l)
 	s.skipValue()

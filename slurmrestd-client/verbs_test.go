@@ -19,7 +19,7 @@ import (
 var jobBegin = time.Unix(1_900_000_000, 0)
 
 // TestBodies: what is sent, in each dialect, is fixed by hand here; the live test
-// proves that Slurm takes it so.
+// proves that Slurm accepts the same.
 func TestBodies(t *testing.T) {
 	for _, test := range []struct {
 		name        string
@@ -144,7 +144,7 @@ func TestUpdateRefuses(t *testing.T) {
 	}
 }
 
-// TestSubmitRoundTrip submits everything there is and reads it back.
+// TestSubmitRoundTrip submits everything there is and reads the job back.
 func TestSubmitRoundTrip(t *testing.T) {
 	allVersions(t, func(t *testing.T, s *slurmresttest.Server, c *slurmrest.Client) {
 		done, err := c.Submit(t.Context(), slurmrest.JobSubmit{
@@ -381,7 +381,7 @@ func TestNodes(t *testing.T) {
 }
 
 // TestModelRoundTrip: every field of the model goes through the fake and back, in
-// every version, unless the version lacks it.
+// every version, unless the version lacks the field.
 func TestModelRoundTrip(t *testing.T) {
 	at := time.Unix(1_800_000_000, 0)
 	allVersions(t, func(t *testing.T, s *slurmresttest.Server, c *slurmrest.Client) {

@@ -141,7 +141,7 @@ func TestEnums(t *testing.T) {
 	}
 }
 
-// TestKinds: what the table is there for is in it.
+// TestKinds: the table has the calls that it exists for.
 func TestKinds(t *testing.T) {
 	tb := readTable(t)
 	shipped := 0

@@ -34,7 +34,7 @@ func compileProgram(t testing.TB, name string, parts ...string) string {
 	return out
 }
 
-// setSanitizer keeps the sanitizer from looking for leaks, which not every host lets it do.
+// setSanitizer keeps the sanitizer from looking for leaks, which not every host allows.
 func setSanitizer(cmd *exec.Cmd) *exec.Cmd {
 	cmd.Env = append(os.Environ(), "ASAN_OPTIONS=detect_leaks=0")
 	return cmd

@@ -214,7 +214,7 @@ var images = []struct {
 	{"bundle that is cut off", func() []byte { b, _ := image.Bundle([][]byte{[]byte(text)}); return b[:len(b)-1] }(), ""},
 }
 
-// TestImages: how long an image is stands in it. What is not there is never read: it is unmapped.
+// TestImages: an image contains its length. What lies behind the image is never read: that memory is unmapped.
 func TestImages(t *testing.T) {
 	f := newFinder(t)
 	for _, tc := range images {

@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-// TestSymbols: the library shows each call of the table, what it intercepts of the C library, and nothing else.
+// TestSymbols: the library shows each call of the table, the intercepted functions of the C library, and nothing else.
 func TestSymbols(t *testing.T) {
 	f, err := elf.Open(buildLibrary(t))
 	if err != nil {

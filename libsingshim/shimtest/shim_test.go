@@ -152,7 +152,7 @@ func (r *trial) createdFiles(t *testing.T) map[string]int {
 	return all
 }
 
-// TestBehaviour: a program that looks closely finds no difference, and what it makes is
+// TestBehaviour: a program that looks closely finds no difference, and the files that the program makes are
 // in the journal.
 func TestBehaviour(t *testing.T) {
 	buildTools(t)
@@ -204,7 +204,7 @@ func checkCreated(t *testing.T, what, out string, got map[string]int) {
 	case "repeated":
 		want = []string{"same", "d/same", "e/same"}
 		for _, name := range want {
-			if got[name] < 2 { // as the process has removed what it made; removing that once more says nothing new
+			if got[name] < 2 { // as the process has removed its files; removing that once more says nothing new
 				t.Errorf("%s was made %d times by the journal, want 2", name, got[name])
 			}
 		}

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAttachLayout: attach.h says what this package takes it for.
+// TestAttachLayout: attach.h has the layout that this package expects.
 func TestAttachLayout(t *testing.T) {
 	header, err := os.ReadFile("attach.h")
 	if err != nil {

@@ -110,7 +110,7 @@ func testRing(t *testing.T, change func(h *ringHead)) *os.File {
 }
 
 // TestAttachRefuses: the process takes nothing for a ring that could kill it by a signal, or
-// that it does not understand.
+// that the process does not understand.
 func TestAttachRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -192,8 +192,8 @@ func TestSealed(t *testing.T) {
 	failOn(t, checkMemory(r.File()))
 }
 
-// TestScribble: a process writes nonsense all over its ring while it is served, and while the
-// gates are moved. The server ends with a reason or goes on; it neither hangs nor falls.
+// TestScribble: a process writes nonsense all over its ring while the ring is served, and while the
+// gates are moved. The server ends with a reason or goes on; the server neither hangs nor falls.
 func TestScribble(t *testing.T) {
 	s := random(logSeed(t))
 	rounds := 30

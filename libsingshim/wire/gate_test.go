@@ -61,8 +61,8 @@ func failOn(t *testing.T, errs ...error) {
 	}
 }
 
-// TestCallGate: when the gate is shut and the ring has come to rest, there is nothing in it and
-// nothing comes, whatever many threads were doing; when it is open again, they go on.
+// TestCallGate: when the gate is shut and the ring has come to rest, the ring is empty and
+// nothing comes, whatever many threads were doing; when the gate is open again, they go on.
 func TestCallGate(t *testing.T) {
 	w := newWitness()
 	p := startProgram(t, w.handleMessage, buildProgram(t, "load", "plain"), "burst", 6, 0, logSeed(t))

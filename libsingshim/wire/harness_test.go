@@ -106,7 +106,7 @@ func newProcess(t testing.TB, r *Ring, program string, args ...any) *process {
 	p := &process{ring: r, ended: make(chan error, 1), served: make(chan error, 1)}
 	p.cmd = exec.Command(program)
 	if strings.HasSuffix(program, "-thread") {
-		p.cmd = exec.Command("setarch", "--addr-no-randomize", program) // where it maps what is not random
+		p.cmd = exec.Command("setarch", "--addr-no-randomize", program) // mappings are where the program expects them
 	}
 	p.cmd.Env = append(os.Environ(), "ASAN_OPTIONS=detect_leaks=0")
 	for _, a := range args {
@@ -204,7 +204,7 @@ func (r *random) fillBytes(b []byte) {
 	copy(b, last[:])
 }
 
-// witness is a handler that remembers what was wrong first. It is used by a single Serve.
+// witness is a handler that remembers what was wrong first. A single Serve uses a witness.
 type witness struct {
 	mu      sync.Mutex
 	wrong   error

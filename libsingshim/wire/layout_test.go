@@ -87,7 +87,7 @@ func TestLayout(t *testing.T) {
 			want[key] = uint64(f.Offset)*1000 + uint64(f.Type.Size())
 		}
 	}
-	// Two halves of a single word here, so that it is read once.
+	// Two halves of a single word here, so that the word is read once.
 	delete(want, "sing_record.flags_counts")
 	want["sing_record.flags"], want["sing_record.counts"] = 12*1000+2, 14*1000+2
 	fmt.Fprintln(&program, "\treturn 0;\n}")
@@ -116,7 +116,7 @@ func snakeCase(s string) string {
 	return strings.ToLower(regexp.MustCompile(`([a-z])([A-Z])`).ReplaceAllString(s, "${1}_${2}"))
 }
 
-// runC compiles and runs a program that includes wire.h, and returns what it prints.
+// runC compiles and runs a program that includes wire.h, and returns the output.
 func runC(t *testing.T, program string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -223,7 +223,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestFork: a child finds the ring to be its parent's, however it was forked, and the parent's
+// TestFork: a child finds the ring to be its parent's, by any kind of fork, and the parent's
 // other threads, in the middle of messages, do not notice.
 func TestFork(t *testing.T) {
 	const threads, messages = 4, 150
@@ -242,7 +242,7 @@ func TestFork(t *testing.T) {
 }
 
 // TestExec: a process that becomes another program in the middle leaves a ring that can be
-// closed, and nothing of it open.
+// closed, and nothing of the ring open.
 func TestExec(t *testing.T) {
 	w := newWitness()
 	p := startProgram(t, w.handleMessage, buildProgram(t, "load", "plain"), "exec", 1, 0, logSeed(t))
@@ -257,7 +257,7 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// TestCounts: what was issued is known exactly, whenever it is asked.
+// TestCounts: what was issued is known exactly at any time.
 func TestCounts(t *testing.T) {
 	const threads, messages = 4, 5000
 	w := newWitness()
@@ -293,7 +293,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestLease: the process takes what it was lent, not a byte more, and gives back.
+// TestLease: the process takes what was lent, not a byte more, and gives back.
 func TestLease(t *testing.T) {
 	r, err := Create(Options{})
 	if err != nil {
@@ -317,7 +317,7 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// TestFault: that it has a fault the process reads by itself.
+// TestFault: the process reads by itself that there is a fault.
 func TestFault(t *testing.T) {
 	r, err := Create(Options{})
 	if err != nil {

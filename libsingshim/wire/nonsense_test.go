@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// forger is a process's end without a process: it writes what it is told to.
+// forger is a process's end without a process: a forger writes what the test says.
 type forger struct {
 	mem  memory
 	tail [lanes]uint32
@@ -30,7 +30,7 @@ func (f *forger) unitsOf(c record) uint32 {
 	return (front + max(c.counts*countSize+(c.size+7)&^7+c.bulk, c.room) + unitSize - 1) / unitSize
 }
 
-// stageMessage writes a message where it belongs and returns its unit, which may be out of place if
+// stageMessage writes a message to its place and returns its unit, which may be out of place if
 // the message is.
 func (f *forger) stageMessage(lane int, c record) uint32 {
 	n := f.unitsOf(c)
@@ -114,7 +114,7 @@ func TestNonsense(t *testing.T) {
 			f.mem.recordAt(f.postMessage(0, record{size: sizeMax})).bulk = recordUnits * unitSize
 		}},
 		{"over the lane's end", "is next", func(_ *Ring, f *forger) {
-			// The last unit of the lane; the server would look for it at the next round's first.
+			// The last unit of the lane; the server would look for the message at the next round's first.
 			f.tail[0] = laneUnits - 1
 			f.mem.recordAt(f.postMessage(0, small)).size = 200
 		}},
@@ -144,7 +144,7 @@ func TestNonsense(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r, err := Create(Options{Spin: -1})
 			failOn(t, err)
-			r.enterMapping() // so that the memory stays, when it was closed
+			r.enterMapping() // so that the memory outlives the ring
 			defer r.leaveMapping()
 			f := &forger{mem: r.mem}
 			handled := 0
@@ -155,7 +155,7 @@ func TestNonsense(t *testing.T) {
 			}
 			f.postMessage(3, small)
 			c.lie(r, f)
-			r.Finish() // when it has noticed nothing, it ends
+			r.Finish() // a server that has noticed nothing ends
 			err = r.Serve(handle)
 			var nonsense *HostileError
 			if !errors.As(err, &nonsense) || !strings.Contains(nonsense.Reason, c.says) {
@@ -168,7 +168,7 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// TestTooManyKeys: what a process counts is remembered, so it is bounded.
+// TestTooManyKeys: what a process counts is remembered, so the number of keys is bounded.
 func TestTooManyKeys(t *testing.T) {
 	r, err := Create(Options{Spin: -1})
 	failOn(t, err)
@@ -193,8 +193,8 @@ func TestTooManyKeys(t *testing.T) {
 	}
 }
 
-// FuzzRing tells the server truths and lies in any order. Whatever it is told: it does not
-// fall, it ends, and once it has noticed a lie, it stays with it.
+// FuzzRing tells the server truths and lies in any order. Whatever is told: the server does not
+// fall, does end, and reports the first noticed lie to the end.
 func FuzzRing(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 2, 8, 1, 3, 0, 8, 8, 9, 8})
 	f.Add([]byte{0, 0, 0, 4, 12, 0, 1, 0, 8, 10, 8, 14, 8})
@@ -293,7 +293,7 @@ func FuzzRing(f *testing.F) {
 }
 
 // TestFinish: what was posted before Finish is handled, whatever the reader was doing: each
-// round finds it a moment later after a message.
+// round has a longer moment after a message.
 func TestFinish(t *testing.T) {
 	for i := range 400 {
 		r, err := Create(Options{Spin: -1})
@@ -320,7 +320,7 @@ func TestFinish(t *testing.T) {
 	}
 }
 
-// TestExits: that a process has said that it ends is known before that is handled, and afterwards, and not of a ring that was closed.
+// TestExits: the end that a process announces is known before the message is handled, and afterwards, and not of a ring that was closed.
 func TestExits(t *testing.T) {
 	r, err := Create(Options{Spin: -1})
 	failOn(t, err)

@@ -35,7 +35,7 @@ func newJob(id sdk.JobID, gpus int) sdk.Job {
 	}
 }
 
-// runOn returns the job as it runs on some GPUs. It may have asked for fewer.
+// runOn returns the job, running on some GPUs. The job may have asked for fewer.
 func runOn(j sdk.Job, first, gpus int) sdk.Job {
 	j.State, j.Started, j.GPUs = sdk.Running, now.Add(-time.Hour), gpus
 	j.Shares = []sdk.Share{{Capsules: 1, GPUs: sdk.GPUSet(1<<gpus-1) << first, CPUs: int32(j.CPUs), Memory: 1}}

@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// TestStatelessCheck: a policy without Check takes all settings that it has, and a policy with Check refuses what Check
+// TestStatelessCheck: a policy without Check takes all of its settings, and a policy with Check refuses what Check
 // refuses.
 func TestStatelessCheck(t *testing.T) {
 	type settings struct {

@@ -23,8 +23,8 @@ const patience = 2 * time.Minute
 
 const good = "def decide(c):\n    return [hold(j, \"full\") for j in c.jobs if j.state == \"waiting\"]\n"
 
-// startPolicy starts the policy in its process, as preemptd runs it, with a file that can be written.
-// limit changes how long it may take.
+// startPolicy starts the policy in its process, like preemptd, with a file that can be written.
+// limit changes how long the policy may take.
 func startPolicy(t *testing.T) (p *policy.Policy, write func(text string), limit func(time.Duration)) {
 	t.Helper()
 	folder := t.TempDir()
@@ -54,7 +54,7 @@ func startPolicy(t *testing.T) (p *policy.Policy, write func(text string), limit
 	}
 }
 
-// A file that is saved is in force at the next question, if it is right; else the file
+// A file that is saved is in force at the next question, if the file is right; else the file
 // before is, and what is wrong with the new file is told with its line and column.
 func TestSavedFiles(t *testing.T) {
 	p, write, _ := startPolicy(t)
@@ -91,7 +91,7 @@ func TestSavedFiles(t *testing.T) {
 
 // TestAttacks has files do their worst in a decision, beyond what can be seen before. Each is
 // ended, and a good file that is saved then decides at once. The bound on memory is the
-// kernel's: a process that is over it is no more.
+// kernel's: the kernel kills a process above the bound.
 func TestAttacks(t *testing.T) {
 	p, write, limit := startPolicy(t)
 	for name, body := range map[string]string{
@@ -140,7 +140,7 @@ def decide(c):
 		limit(patience)
 		problem := p.Status().Problem
 		switch {
-		case err == nil && strings.Contains(problem, "does not start"): // it was seen before
+		case err == nil && strings.Contains(problem, "does not start"): // the fault was seen before
 		case errors.As(err, &failure):
 		default:
 			t.Errorf("%s: it decided, or %v", name, err)

@@ -33,7 +33,7 @@ func readRecipes(t *testing.T) []string {
 	return all
 }
 
-// TestRecipes: each recipe of the documentation does what it says there, and what it wants
+// TestRecipes: each recipe of the documentation does what its text says, and what the recipe wants
 // keeps every rule.
 func TestRecipes(t *testing.T) {
 	day := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)

@@ -132,7 +132,7 @@ def decide(cluster):
 	}
 }
 
-// What is wrong with a file is said when it is loaded, or with the line when it decides.
+// What is wrong with a file is said at loading, or with the line at a decision.
 func TestAFileThatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
 		"def decide(cluster)\n":                  "policy.star:2:1: got newline, want ':'",
@@ -163,7 +163,7 @@ func TestAFileThatIsWrong(t *testing.T) {
 	}
 }
 
-// When no caller waits any more, a decision ends, however many steps it may take.
+// When no caller waits any more, a decision ends, however many steps are allowed.
 func TestADecisionCanBeStopped(t *testing.T) {
 	s, err := loadSite("def decide(c):\n    return [i for i in range(1 << 60)] if len(c.jobs) > 20 else []\n")
 	if err != nil {

@@ -62,11 +62,11 @@ func makeTrace(r *rand.Rand, nodes, gpus, n int, load float64) []simulate.Job {
 }
 
 // slack is what a tier may miss of its promise because a policy is asked every half minute, lets a
-// job run for a minute before the policy disturbs it, and stops a job for half a minute to move it.
+// job run for a minute before disturbing the job, and stops a job for half a minute to move the job.
 const slack = 0.05
 
 // TestTiersKeepTheirPromises: no tier does better than a higher tier that is below its promise, unless
-// the lower tier could not have helped: no schedule gives the higher tier more than it has, or the
+// the lower tier could not have helped: no schedule gives the higher tier more, or the
 // higher tier would not have had more if all lower jobs had not been there.
 func TestTiersKeepTheirPromises(t *testing.T) {
 	kept, bounded, proven, behind := 0, 0, 0, 0

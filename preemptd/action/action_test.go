@@ -24,19 +24,19 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// journey is an action on a job, and what it comes to.
+// journey is an action on a job, and the result.
 type journey struct {
 	name  string
 	kind  string
 	args  Args
 	waits bool                 // the job waits
-	begin func(*slurmrest.Job) // what else it is like
-	lends bool                 // jobs can lend it GPUs
+	begin func(*slurmrest.Job) // sets what else is special of the job
+	lends bool                 // jobs can lend GPUs to the job
 
 	restarts    int64
 	checkpoints int
 	held        bool
-	nodes       string // that it runs on at last; "" if it does not
+	nodes       string // of the job in the end; "" if the job does not run
 	required    string
 	excluded    string
 	qos         string
@@ -114,7 +114,7 @@ var journeys = []journey{
 	},
 }
 
-// onOneNode has the job on a single node, where jobs could lend it GPUs.
+// onOneNode has the job on a single node, where other jobs could lend GPUs.
 func onOneNode(j *slurmrest.Job) { j.NodeCount, j.Nodes = slurmrest.Num(1), "n1" }
 
 // newWorld makes the world of the journey's job.
@@ -132,7 +132,7 @@ func (c journey) newWorld(t *testing.T) *world {
 	return w
 }
 
-// settleCluster lets the cluster do what it does.
+// settleCluster lets the cluster settle.
 func (w *world) settleCluster() {
 	for range 4 {
 		w.stepSlurm()
@@ -197,7 +197,7 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// What a migration left is not the job's own wish: the next action takes it away.
+// What a migration left is not the job's own wish: the next action removes that.
 func TestUnpinned(t *testing.T) {
 	w := newWorld(t, false)
 	j := w.openJournal(t)
@@ -329,7 +329,7 @@ func TestNoCheckpoint(t *testing.T) {
 	}
 }
 
-// TestRunsOnWhenUndone: a job that was captured for an action which is undone is told to run on; it
+// TestRunsOnWhenUndone: a job that was captured for an action which is undone is told to run on; else the job
 // would stand still for a while.
 func TestRunsOnWhenUndone(t *testing.T) {
 	w := newWorld(t, false)
@@ -394,7 +394,7 @@ func TestWaitsUntilRestored(t *testing.T) {
 	}
 }
 
-// TestFindRestored: a restore counts if it is of the run.
+// TestFindRestored: a restore counts if the restore is of the run.
 func TestFindRestored(t *testing.T) {
 	started := func(run, checkpoint uint32) *rpc.Event {
 		return &rpc.Event{Event: "started", Run: run, Checkpoint: checkpoint}

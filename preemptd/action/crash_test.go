@@ -74,7 +74,7 @@ func liveUntilKilled(ctx context.Context, args []string) error {
 	return j.Close()
 }
 
-// runLife runs a life in a process of its own until it has ended, or killed itself.
+// runLife runs a life in a process of its own until the end, or until the life has killed itself.
 func (w *world) runLife(t *testing.T, point int) (killed bool) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", w.lifeArguments(point)...)
@@ -111,7 +111,7 @@ func (w *world) goOn(t *testing.T) {
 }
 
 // TestKilledEverywhere kills the process at every point of every kind of action, before and
-// after each thing that it writes or does, and lets another go on from the journal: the
+// after each write and each deed, and lets another go on from the journal: the
 // action finishes, and nothing was done twice.
 func TestKilledEverywhere(t *testing.T) {
 	for _, c := range journeys {
@@ -252,7 +252,7 @@ func lostAnswer(point string) error {
 const away = 20 * time.Minute
 
 // TestRefusedLater: each request is refused for good, once, or the daemon does not answer
-// for long. Either the action finishes all the same, or the job goes on as it was; it is
+// for long. Either the action finishes all the same, or the job goes on unchanged; the job is
 // never left held.
 func TestRefusedLater(t *testing.T) {
 	for _, c := range journeys {

@@ -34,7 +34,7 @@ var (
 // patience is for a machine that does much else.
 const patience = 3 * time.Minute
 
-// live is a cluster, and preemptd's part in it.
+// live is a cluster with preemptd's part.
 type live struct {
 	*testing.T
 	c *slurmrest.Client
@@ -78,7 +78,7 @@ func (l live) runScript(script string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// submitJob submits a job of alice's that counts, and waits until it has counted to 5.
+// submitJob submits a job of alice's that counts, and waits until the job has counted to 5.
 func (l live) submitJob(options, script string) int64 {
 	l.Helper()
 	if *proxydFlag {
@@ -148,7 +148,7 @@ func (l live) readJob(id int64) slurmrest.Job {
 	return j
 }
 
-// runAction does an action and returns the job after it.
+// runAction does an action and returns the job after the action.
 func (l live) runAction(id int64, name string, args Args) slurmrest.Job {
 	l.Helper()
 	raw, err := Encode(name, args)
@@ -175,7 +175,7 @@ func (l live) runAction(id int64, name string, args Args) slurmrest.Job {
 	return l.readJob(id)
 }
 
-// waitForEnd waits for the job's end and checks what it wrote.
+// waitForEnd waits for the job's end and checks the job's output.
 func (l live) waitForEnd(id int64, want string) slurmrest.Job {
 	l.Helper()
 	var j slurmrest.Job

@@ -82,11 +82,11 @@ func TestOthers(t *testing.T) {
 			}, journal.Done, "",
 			func(j *slurmrest.Job) bool { return !j.Held && j.Restarts == 1 && j.Nodes == "n3,n4" },
 		},
-		"held while it runs": { // it moves, and stays held as they want it
+		"held while it runs": { // the job moves, and stays held as requested
 			"migrate", to, "after save going checkpoint", byUser, journal.Done, "",
 			func(j *slurmrest.Job) bool { return j.Held && j.Restarts == 1 },
 		},
-		"requeued by Slurm before the checkpoint": { // as when a node fails: it is moved all the same
+		"requeued by Slurm before the checkpoint": { // as when a node fails: the job is moved all the same
 			"migrate", to, "after save going checkpoint", func(j *slurmrest.Job) {
 				j.State = slurmrest.State{Base: slurmrest.Pending, Flags: slurmrest.Completing}
 				j.Restarts++
@@ -98,7 +98,7 @@ func TestOthers(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, false)
 			j := w.openJournal(t)
-			w.full = strings.HasSuffix(name, "before it starts") // or it would have started by then
+			w.full = strings.HasSuffix(name, "before it starts") // or the job would have started by then
 			once := false
 			r := w.newRunner(t, j, func(point string) error {
 				if point == c.point && !once {
@@ -123,8 +123,8 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// TestReleaseForgotten: slurmctld is killed before it has saved a release, once or twice, and shows the job as it was before.
-// The hold is the action's, whatever reason Slurm gives for it, and ends with the action.
+// TestReleaseForgotten: slurmctld is killed before a release is saved, once or twice, and shows the job without the release.
+// The hold is the action's, whatever reason Slurm gives for the hold, and ends with the action.
 func TestReleaseForgotten(t *testing.T) {
 	place := Args{Nodes: []string{"n3", "n4"}}
 	for _, c := range []struct {
@@ -226,7 +226,7 @@ func TestHeldByPerson(t *testing.T) {
 	}
 }
 
-// A job that does not start where it was sent goes on wherever there is room.
+// A job that does not start on its new nodes goes on wherever there is room.
 func TestNoRoom(t *testing.T) {
 	w := newWorld(t, false)
 	j := w.openJournal(t)

@@ -25,7 +25,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
 )
 
-// world is a cluster with a single job: a slurmrestd, the scheduler that it lacks, and what
+// world is a cluster with a single job: a slurmrestd, a scheduler, which slurmrestd lacks, and what
 // proxyd does, as files in a folder.
 type world struct {
 	srv   *slurmresttest.Server
@@ -113,7 +113,7 @@ func (c client) Job(ctx context.Context, ref slurmrest.Ref) (slurmrest.Job, erro
 type shelf struct{ dir string }
 
 func (s shelf) Checkpoint(_ context.Context, job *slurmrest.Job, reason string) (*rpc.Checkpoint, error) {
-	all, err := s.Checkpoints(nil, job) //nolint:staticcheck // it needs none
+	all, err := s.Checkpoints(nil, job) //nolint:staticcheck // the shelf needs no context
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (s shelf) Checkpoint(_ context.Context, job *slurmrest.Job, reason string) 
 	return &rpc.Checkpoint{Id: id, Reason: reason}, os.Rename(tmp, filepath.Join(s.dir, fmt.Sprint(len(all)+1)))
 }
 
-// Show tells that the job's run is restored, when a file says of how many looks at it that comes after.
+// Show tells that the job's run is restored, when a file says after how many looks.
 func (s shelf) Show(_ context.Context, job *slurmrest.Job) (*rpc.Job, error) {
 	looks := filepath.Join(s.dir, "looks")
 	left, err := os.ReadFile(looks)
@@ -184,7 +184,7 @@ func (w *world) countCheckpoints(t *testing.T) int {
 	return len(all)
 }
 
-// clock passes as fast as it is waited for.
+// clock passes as fast as its users wait.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -208,7 +208,7 @@ type points struct {
 	Slurm
 	Proxyd
 	Journal
-	at func(name string) error // before: an error is returned in the place of doing it
+	at func(name string) error // before: an error prevents the deed
 }
 
 func (p points) around(name string, do func() error) error {

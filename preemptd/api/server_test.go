@@ -109,7 +109,7 @@ func answerCommand(_ context.Context, program string, args ...string) (string, e
 		return "SlurmUID                = x\nSlurmUser               = slurmer(64030)\nSlurmdUser = root(0)", nil
 	}
 	if program == "sacctmgr" && args[3] == "assoc" {
-		if !slices.Contains(args, "cluster=test") { // then it lists the jobs of all clusters
+		if !slices.Contains(args, "cluster=test") { // then squeue lists the jobs of all clusters
 			return "standard,basic\nbasic,premium", nil
 		}
 		return "standard,basic\nbasic", nil
@@ -234,7 +234,7 @@ func TestAct(t *testing.T) {
 	}
 }
 
-// TestSubmitted: with how many GPUs a job was submitted is told where it is counted by another number now.
+// TestSubmitted: with how many GPUs a job was submitted is told where another number counts now.
 func TestSubmitted(t *testing.T) {
 	s := newSite(t)
 	id := s.addJob(alice)
@@ -321,7 +321,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestLendingHint: the owner of a job may not have the job resized beyond what it asked for, and is told how to lend
+// TestLendingHint: the owner of a job may not have the job resized beyond its request, and is told how to lend
 // GPUs to the job.
 func TestLendingHint(t *testing.T) {
 	s := newSite(t)
@@ -491,7 +491,7 @@ func TestBefell(t *testing.T) {
 	}
 }
 
-// TestSlurmAway: it is said, and nothing was begun.
+// TestSlurmAway: the answer says that Slurm is away, and nothing was begun.
 func TestSlurmAway(t *testing.T) {
 	s := newSite(t)
 	id := s.addJob(alice)

@@ -245,7 +245,7 @@ func TestNoSwapping(t *testing.T) {
 	}
 }
 
-// A job that an action holds while it is at it is not held by a person: its time counts as waiting.
+// A job that an action holds on its way is not held by a person: its time counts as waiting.
 func TestHeldByAnAction(t *testing.T) {
 	for kind, holder := range map[string]sdk.Holder{"migrate": sdk.HeldByPreemptd, "release": sdk.HeldByUser, "": sdk.HeldByUser} {
 		_, _, w := newSite(t, "26.05.3")
@@ -312,7 +312,7 @@ func TestPinned(t *testing.T) {
 	}
 }
 
-// TestLeases: what a lease holds is the job's that it lends to, if both are of the same user and account and that runs;
+// TestLeases: what a lease holds is the borrower's, if both are of the same user and account and that runs;
 // a lease that waits is no job that waits for room. A lease that a user submitted is known by what proxyd says of its run.
 func TestLeases(t *testing.T) {
 	job := func(id int64, name, user, account string, state slurmrest.BaseState, index string) slurmrest.Job {
@@ -357,7 +357,7 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-// TestLeaseIsKnownByProxyd: a job that lends its GPUs is asked about until it has begun to lend them, and cannot be captured.
+// TestLeaseIsKnownByProxyd: a job that lends its GPUs is asked about until the lending has begun, and cannot be captured.
 func TestLeaseIsKnownByProxyd(t *testing.T) {
 	srv, p, w := newSite(t, "26.05.3")
 	srv.EditJob(2, func(j *slurmrest.Job) { j.StartTime = at.Add(-time.Second) })
@@ -393,7 +393,7 @@ func TestSizedByPerson(t *testing.T) {
 		request, least, most int
 	}{
 		{"by a policy", jobrequest.Request{Nodes: 2, TRESNode: "gres/gpu:2"}, false, 4, 4, 4},
-		{"by a person", jobrequest.Request{Nodes: 2, TRESNode: "gres/gpu:2"}, true, 2, 2, 2}, // as Slurm shows it now
+		{"by a person", jobrequest.Request{Nodes: 2, TRESNode: "gres/gpu:2"}, true, 2, 2, 2}, // as Slurm shows the job now
 	} {
 		k := known
 		k.Edited = map[int64]Edited{2: {Record: jobrequest.Record{Asked: tt.asked}, SizedByPerson: tt.byPerson}}
@@ -436,7 +436,7 @@ func lookAtProtection(t *testing.T, w *Watch, job int64) Protection {
 	return seen.Protected[job]
 }
 
-// A job that has just begun may have no capsule yet: it is asked about again, until it is clear that it has none.
+// A job that has just begun may have no capsule yet: preemptd asks again, until the job is known to have none.
 func TestJustBegun(t *testing.T) {
 	srv, p, w := newSite(t, "26.05.3")
 	now := at
@@ -494,7 +494,7 @@ func TestCapsulesLater(t *testing.T) {
 	}
 }
 
-// TestLedLater: a run with capsules that take longer than usual is asked about when a node leads it.
+// TestLedLater: a run with capsules that take longer than usual is asked about when a node leads the run.
 func TestLedLater(t *testing.T) {
 	_, p, w := newSite(t, "26.05.3")
 	led := map[int64]Led{}
@@ -510,7 +510,7 @@ func TestLedLater(t *testing.T) {
 	}
 }
 
-// TestObstacleLater: what a node finds later in a job that it leads is known, and gone when it is gone; a run before this
+// TestObstacleLater: what a node finds later in a job of its own is known, and gone when the obstacle is gone; a run before this
 // one, and a job that is not protected, are left alone. No proxyd is asked for that.
 func TestObstacleLater(t *testing.T) {
 	srv, p, w := newSite(t, "26.05.3")
@@ -539,7 +539,7 @@ func TestObstacleLater(t *testing.T) {
 	if before.Protected[1].Obstacle != "" {
 		t.Error("what was seen before has changed")
 	}
-	led = nil // its node does not answer: what it said last holds
+	led = nil // its node does not answer: the last answer holds
 	if p := look().Protected[1]; p.Obstacle == "" {
 		t.Errorf("%+v", p)
 	}
@@ -593,7 +593,7 @@ func TestProtectionKept(t *testing.T) {
 	}
 }
 
-// A proxyd that is away does not keep Slurm from being seen; it is asked again.
+// A proxyd that is away does not keep Slurm from being seen; the proxyd is asked again.
 func TestProxydAway(t *testing.T) {
 	_, p, w := newSite(t, "26.05.3")
 	p.away = true
@@ -622,7 +622,7 @@ func TestSlurmAway(t *testing.T) {
 	}
 }
 
-// What Slurm writes is text: whatever it is, Check accepts the snapshot.
+// What Slurm writes is text: for any text, Check accepts the snapshot.
 func FuzzBuild(f *testing.F) {
 	f.Add("gpu:a100:2(IDX:0,3)", "n[1-2]", "gpu:a100:4(S:0-1)", "gres/gpu:a100:2", "cpu=8,gres/gpu=4", int64(2))
 	f.Add("gpu:2(IDX:N/A)", "n1", "gpu:2", "gres/gpu", "gres/gpu=99", int64(0))

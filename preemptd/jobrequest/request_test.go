@@ -48,7 +48,7 @@ func TestTakeBack(t *testing.T) {
 	}
 }
 
-// TestDecode reads a record as journals have it.
+// TestDecode reads a record of a journal.
 func TestDecode(t *testing.T) {
 	r, err := Decode([]byte(`{"asked":{"excluded":"n9","nodes":2,"tresNode":"gres/gpu:2"},"ours":{"required":"n3"},"by":{"who":"bob","restarts":1}}`))
 	if err != nil || r.Asked.Nodes != 2 || r.Ours.Required != "n3" || r.By != (Editor{"bob", 1}) {

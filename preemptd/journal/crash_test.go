@@ -49,7 +49,7 @@ func writeForEver(args []string) int {
 	ctx := context.Background()
 	j, err := Open(ctx, args[0], "test")
 	if err == nil {
-		// Its predecessor was killed; it need not wait for the end of that lease.
+		// Its predecessor was killed: the process need not wait for the end of that lease.
 		_, err = j.database().Exec("DELETE FROM lease")
 	}
 	if err == nil {
@@ -141,7 +141,7 @@ func afterKill(t *testing.T, path string, id, revision int64) {
 	}
 }
 
-// holdLease has the lease, and keeps it until it is killed.
+// holdLease takes the lease, and keeps the lease until the process is killed.
 func holdLease(args []string) int {
 	ctx := context.Background()
 	j, err := Open(ctx, args[0], "test")
@@ -157,8 +157,8 @@ func holdLease(args []string) int {
 	return 1
 }
 
-// TestTakenOver: a second preemptd waits while the first lives, and follows it within ten
-// seconds when it is killed.
+// TestTakenOver: a second preemptd waits while the first lives, and takes over within ten
+// seconds when the first is killed.
 func TestTakenOver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "preemptd.db")
 	cmd, out := startLife(t, "hold", path)

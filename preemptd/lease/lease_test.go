@@ -18,7 +18,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// slurmctld is a slurmctld in virtual time. Each request takes a moment before it is done and a moment after.
+// slurmctld is a slurmctld in virtual time. Each request takes a moment before its effect and a moment after.
 type slurmctld struct {
 	mu      sync.Mutex
 	there   []slurmrest.Reservation
@@ -129,13 +129,13 @@ type daemon struct {
 	*site
 	name  string
 	lease *Lease
-	works chan struct{} // each time it begins to
-	told  chan string   // the preemptd that it waits for
+	works chan struct{} // each time the daemon begins to work
+	told  chan string   // the preemptd for which the daemon waits
 	end   context.CancelFunc
 	ended chan struct{}
 }
 
-// startDaemon starts a daemon, which works whenever it may until it is ended.
+// startDaemon starts a daemon, which works whenever the lease allows until the test ends the daemon.
 func (s *site) startDaemon(id string) *daemon {
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &daemon{
@@ -165,7 +165,7 @@ func (s *site) startDaemon(id string) *daemon {
 	return d
 }
 
-// actWhileSure does something short again and again, if it is sure, and sees whether another does.
+// actWhileSure does something short again and again, if the daemon is sure, and sees whether another does.
 func (d *daemon) actWhileSure(ctx context.Context) {
 	for ctx.Err() == nil {
 		if d.lease.Sure(ctx) != nil {
@@ -361,7 +361,7 @@ func TestRefused(t *testing.T) {
 					t.Errorf("alone: %v", a.lease.Alone())
 				}
 				a.stopDaemon()
-				// A daemon that works is waited for, even if it cannot be asked.
+				// A daemon that works is waited for, even if the daemon cannot be asked.
 				s.slurm.there = []slurmrest.Reservation{{Name: "preemptd:works:x:12345678"}}
 				b := s.startDaemon("bbbbbbbb")
 				<-b.told

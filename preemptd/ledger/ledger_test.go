@@ -17,7 +17,7 @@ var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func timeAt(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 
-// A premium job of 4 GPUs: it waits for 2 minutes, runs, is preempted after half an hour and
+// A premium job of 4 GPUs: the job waits for 2 minutes, runs, is preempted after half an hour and
 // waits, comes back on 2 GPUs, and grows again.
 func TestLifeOfAJob(t *testing.T) {
 	minute := func(m float64) time.Time { return start.Add(time.Duration(m * float64(time.Minute))) }
@@ -46,7 +46,7 @@ func TestLifeOfAJob(t *testing.T) {
 		{37, 30.0 / 32, 32 * time.Minute},
 		{44, 30.0 / 39, 39 * time.Minute},
 		{64, 40.0 / 59, 59 * time.Minute},
-		{65, 42.0 / 60, time.Hour},            // 8 GPUs for 4: it catches up
+		{65, 42.0 / 60, time.Hour},            // 8 GPUs for 4: the job catches up
 		{97, (7.0 + 10 + 66) / 60, time.Hour}, // the window begins at 37: would be more than 1
 		{64 + 60, 1, time.Hour},
 	} {
@@ -115,7 +115,7 @@ func randomEvents(r *rand.Rand) []ledger.Event {
 	return events
 }
 
-// Whatever happened, and however the ledger learnt of it, it counts as the reference does.
+// Whatever happened, and however the ledger learnt of that, the ledger counts like the reference.
 func TestCountsAsTheReference(t *testing.T) {
 	const window = 20
 	for seed := range uint64(400) {
@@ -137,7 +137,7 @@ func TestCountsAsTheReference(t *testing.T) {
 				}
 			}
 			switch r.IntN(3) {
-			case 0: // the daemon starts again, and reads all, some of it twice and in any order
+			case 0: // the daemon starts again, and reads all events, some twice and in any order
 				known := append(l.Events(), events...)
 				r.Shuffle(len(known), func(i, j int) { known[i], known[j] = known[j], known[i] })
 				l = ledger.New(window * time.Millisecond)

@@ -25,7 +25,7 @@ func runningJob(state sdk.JobState, restarts, since int) sdk.Job {
 	return j
 }
 
-// savedJob is a job with a checkpoint, for which it stood still 3 s.
+// savedJob is a job with a checkpoint, for which the job stood still 3 s.
 func savedJob(j sdk.Job, at int) sdk.Job {
 	j.Checkpoint = sdk.Checkpoint{At: timeAt(at), Dump: 3 * time.Second, Restore: 5 * time.Second, Measured: true}
 	return j
@@ -49,7 +49,7 @@ func TestLost(t *testing.T) {
 				one(100, runningJob(sdk.Running, 0, 0)), one(103, runningJob(sdk.Leaving, 0, 0)), one(113, runningJob(sdk.Waiting, 1, 0)),
 				one(150, savedJob(runningJob(sdk.Running, 1, 150), 99)), one(220, savedJob(runningJob(sdk.Running, 1, 150), 99)),
 			},
-			// 10 s leaving, 3 s dump, 5 s restore; until 102 it was dumped, at 100 seen last.
+			// 10 s leaving, 3 s dump, 5 s restore; until 102 the job was dumped, at 100 seen last.
 			map[reason]float64{stopped: 40, dumped: 12, restored: 20},
 		},
 		{

@@ -19,7 +19,7 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // smallCluster is two nodes of 4 GPUs, and five jobs:
 //
 //	10 basic     runs on 4 GPUs of a, elastic from 2
-//	20 standard  runs on 2 GPUs of b, and has lost 17 of the 18 minutes that it may
+//	20 standard  runs on 2 GPUs of b, and has lost 17 of the 18 minutes that are allowed
 //	30 premium   waits for 4 GPUs
 //	40 and 41    a gang of basic jobs, one GPU of b each
 //	50 basic     parked, wants 2 GPUs
@@ -149,8 +149,8 @@ func TestNothingIsDoneWithoutReason(t *testing.T) {
 	}
 }
 
-// A premium job gets its place by shrinking a single job and parking a gang; what it takes it
-// waits for.
+// A premium job gets its place by shrinking a single job and parking a gang, and waits for
+// both.
 func TestIntentsBuildOnEachOther(t *testing.T) {
 	s := smallCluster()
 	findJob(s, 30).GPUs, findJob(s, 30).Capsules, findJob(s, 30).CPUs = 4, 2, 2

@@ -168,7 +168,7 @@ func judgeDisturbance(s *sdk.Snapshot, was, is *sdk.Job, i sdk.Intent) error {
 	return nil
 }
 
-// judgePlace says whether the job may stand where it stands now.
+// judgePlace says whether the job may stand at its present place.
 func judgePlace(s *sdk.Snapshot, j *sdk.Job) error {
 	capsules, gpus := 0, 0
 	for _, share := range j.Shares {

@@ -27,7 +27,7 @@ import (
 // patience is for what must happen, however busy the machine is.
 const patience = 2 * time.Minute
 
-// misbehave builds the policy that does what it is told. The policy is not built with
+// misbehave builds the policy that misbehaves on request. The policy is not built with
 // -race, which uses memory without bounds.
 var misbehave = sync.OnceValues(func() (string, error) {
 	folder, err := os.MkdirTemp("", "misbehave")
@@ -113,7 +113,7 @@ func (l *logs) String() string {
 	return l.text.String()
 }
 
-// startPolicy makes a policy that does as it is told.
+// startPolicy makes a policy that misbehaves on request.
 func startPolicy(t *testing.T, args ...string) (*Policy, *logs) {
 	t.Helper()
 	program, err := misbehave()
@@ -329,7 +329,7 @@ func TestAChangeEndsARest(t *testing.T) {
 	}
 }
 
-// What a policy starts dies with it; what has fled from its group keeps no caller waiting.
+// What a policy starts dies with the policy; what has fled from its group keeps no caller waiting.
 func TestAPolicyHasChildren(t *testing.T) {
 	for _, how := range []string{"child", "orphan"} {
 		t.Run(how, func(t *testing.T) {

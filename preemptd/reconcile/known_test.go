@@ -20,7 +20,7 @@ func runningJob(restarts int64, since time.Time) slurmrest.Job {
 	return slurmrest.Job{Restarts: restarts, FailedNode: "n2", State: slurmrest.State{Base: slurmrest.Running}, Nodes: "n[3-4]", StartTime: since}
 }
 
-// TestNotice: what other people do to a job is recorded once, and for what it is; what preemptd
+// TestNotice: what other people do to a job is recorded once, and by its kind; what preemptd
 // does is not.
 func TestNotice(t *testing.T) {
 	s := newSite(t)

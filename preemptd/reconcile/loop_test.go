@@ -44,7 +44,7 @@ func (p *proxyd) Show(context.Context, *slurmrest.Job) (*rpc.Job, error) {
 }
 
 func (p *proxyd) All(context.Context, []slurmrest.Node) ([]*rpc.Checkpoint, error) {
-	return p.Checkpoints(nil, nil) //nolint:staticcheck // it needs neither
+	return p.Checkpoints(nil, nil) //nolint:staticcheck // the fake needs neither
 }
 
 func (p *proxyd) RunOn(context.Context, *slurmrest.Job) error { return nil }
@@ -182,7 +182,7 @@ func (c settling) Job(ctx context.Context, ref slurmrest.Ref) (slurmrest.Job, er
 	return c.Client.Job(ctx, ref)
 }
 
-// runTick does a single round, and waits for what it began.
+// runTick does a single round, and waits for the actions begun there.
 func (s *site) runTick() Decision {
 	s.Helper()
 	before := len(s.decisions)
@@ -306,7 +306,7 @@ func TestParkedByAPerson(t *testing.T) {
 	}
 }
 
-// TestNotAtOnce: what could not be done to a job is not tried again on it before it has cooled down.
+// TestNotAtOnce: what could not be done to a job is not tried again before the job has cooled down.
 func TestNotAtOnce(t *testing.T) {
 	s := newSite(t, forPremium)
 	s.settings.Rules.CoolDown = time.Hour
@@ -356,7 +356,7 @@ func TestRecovery(t *testing.T) {
 }
 
 // TestMakingRoom: while a job leaves for a job that waits, the waiting job is being placed, and no further job has to
-// leave for it: also for the next preemptd.
+// leave: also for the next preemptd.
 func TestMakingRoom(t *testing.T) {
 	s := newSite(t, forPremium)
 	s.proxyd.hold = make(chan struct{})
@@ -481,7 +481,7 @@ func TestTicked(t *testing.T) {
 	}
 }
 
-// A tick asks for its settings once, whatever it sees: policies' files are read for that.
+// A tick asks for its settings once, in any state of the cluster: policies' files are read for that.
 func TestSettings(t *testing.T) {
 	s := newSite(t)
 	asked := 0

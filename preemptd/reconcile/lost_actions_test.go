@@ -11,7 +11,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// loseJournal stops preemptd, removes its journal, and starts it again, without policies.
+// loseJournal stops preemptd, removes its journal, and starts preemptd again, without policies.
 func (s *site) loseJournal() {
 	s.Helper()
 	if err := s.journal.Close(); err != nil {
@@ -26,7 +26,7 @@ func (s *site) loseJournal() {
 // the job of an action under way says so, in its comment and its history, once.
 func TestJournalLost(t *testing.T) {
 	s := newSite(t, forPremium)
-	s.proxyd.hold = make(chan struct{}) // the action is stopped while it makes a checkpoint
+	s.proxyd.hold = make(chan struct{}) // the action is stopped during its checkpoint
 	acting, stop := context.WithCancel(t.Context())
 	s.proxyd.asked = stop
 	if err := s.loop.Tick(t.Context(), acting); err != nil {

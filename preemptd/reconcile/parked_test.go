@@ -28,7 +28,7 @@ func (s *site) beginAction(who, kind string, args action.Args) {
 	}
 }
 
-// TestParkedAndMoved: the hold of a job that is moved and resized while it is parked stays with
+// TestParkedAndMoved: the hold of a job that is moved and resized while parked stays with
 // the person or policy that parked the job.
 func TestParkedAndMoved(t *testing.T) {
 	for who, holder := range map[string]sdk.Holder{"policy tiers": sdk.HeldByPreemptd, "alice": sdk.HeldByUser, "operator": sdk.HeldByOperator} {

@@ -14,7 +14,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// TestUnpin: a job that was moved, and that Slurm has requeued since, does not wait for the node it was moved to; not
+// TestUnpin: a job that was moved, and that Slurm has requeued since, does not wait for the node of the move; not
 // at once, and not if its user asked for that node.
 func TestUnpin(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -46,7 +46,7 @@ func TestUnpin(t *testing.T) {
 	}
 }
 
-// journalPin has the journal say that a person gave the premium job n2 in the place of what it asked for.
+// journalPin has the journal say that a person gave the premium job n2 in the place of the requested node.
 func (s *site) journalPin(asked, who string, restarts int64) {
 	s.Helper()
 	record := fmt.Sprintf(`{"asked": {"required": %q, "nodes": 2, "tresNode": "gres/gpu:4"}, "ours": {"required": "n2", "nodes": 2, "tresNode": "gres/gpu:4"},

@@ -29,7 +29,7 @@ func (s *site) shownRooms() string {
 	return strings.TrimSpace(strings.Join(all, "; ") + " " + s.readJob(premium).Reservation)
 }
 
-// TestKeepRoom: before a job gives way to another, the nodes that it leaves are kept for the other job until that has
+// TestKeepRoom: before a job gives way to another, its nodes are kept for the other job until that has
 // started.
 func TestKeepRoom(t *testing.T) {
 	for name, nodes := range map[string][]sdk.Spot{
@@ -103,7 +103,7 @@ func TestRoomOfCancelled(t *testing.T) {
 	}
 }
 
-// TestNoRoom: it can be turned off.
+// TestNoRoom: room can be turned off.
 func TestNoRoom(t *testing.T) {
 	s := newSite(t, forPremium)
 	s.withRooms()

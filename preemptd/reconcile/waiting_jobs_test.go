@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
 )
 
-// TestWhy: a job that waits and is promised something is told why nothing is done for it, in the log once.
+// TestWhy: a job that waits and is promised something is told, in the log once, why nothing is done for the job.
 func TestWhy(t *testing.T) {
 	var log strings.Builder
 	s := newSite(t)

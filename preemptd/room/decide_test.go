@@ -31,7 +31,7 @@ func TestChanges(t *testing.T) {
 	rest.ID = 8
 	for name, c := range map[string]struct {
 		wanted string // nodes of job 7
-		room   string // that it has
+		room   string // of the job
 		jobs   []slurmrest.Job
 		acting bool
 		want   string

@@ -97,7 +97,7 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestSuccessor: another preemptd keeps what it finds for as long as if it was made now, or ends it.
+// TestSuccessor: another preemptd keeps a found room for as long as a new room, or ends that room.
 func TestSuccessor(t *testing.T) {
 	s := newSite(t)
 	s.checkTick(0, true, isKept)
@@ -106,7 +106,7 @@ func TestSuccessor(t *testing.T) {
 	s.checkTick(61*time.Second, false, "")
 	s.checkTick(0, true, isKept)
 	s.restartKeeper(s.srv.Client(t))
-	s.moment.Longest = 0 // it is configured not to
+	s.moment.Longest = 0 // room is turned off
 	s.checkTick(0, false, "")
 	s.checkTick(0, true, "")
 }
@@ -121,7 +121,7 @@ func TestNodeDown(t *testing.T) {
 	s.checkTick(time.Second, true, isKept)
 }
 
-// refusing is Slurm that refuses reservations, as it does if preemptd is no operator.
+// refusing is Slurm that refuses reservations, as for a preemptd that is no operator.
 type refusing struct{ *slurmrest.Client }
 
 var errRefused = errors.New("access denied")

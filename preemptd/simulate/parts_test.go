@@ -66,7 +66,7 @@ func TestCourseIsWhole(t *testing.T) {
 	}
 }
 
-// A policy parks a job at once, and lets it go on an hour later under another QOS.
+// A policy parks a job at once, and lets the job go on an hour later under another QOS.
 func TestParkAndGoOn(t *testing.T) {
 	night := says(func(s *sdk.Snapshot) []sdk.Intent {
 		j, ok := s.Job(1)
@@ -84,7 +84,7 @@ func TestParkAndGoOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 600 s, dump, parked until it is let go at 3600, started at the next question.
+	// 600 s, dump, parked until its release at 3600, started at the next question.
 	if want := 3660*time.Second + (20+600)*time.Second; res.Makespan != want || res.Tiers[sdk.Basic].Stopped != 1 {
 		t.Errorf("done after %v with %d stops, want %v with 1", res.Makespan, res.Tiers[sdk.Basic].Stopped, want)
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/policy"
 )
 
-// tiersPolicy is the real policy in its process; every snapshot that it is asked about is checked
-// when it is decoded there.
+// tiersPolicy is the real policy in its process; every snapshot of a question is checked
+// by the decoder there.
 func tiersPolicy(t testing.TB, program string) chain.Named {
 	return startPolicy(t, "tiers", program, `{"hurry": {"standard": 1}}`)
 }
@@ -117,7 +117,7 @@ func TestShrinkAndGrow(t *testing.T) {
 		t.Fatal(err)
 	}
 	// 600 s on 8; dump; restore to 630; 4 GPUs while premium runs from 610 to 1210 and until the next
-	// question, which grows it: 1230 + 10 + 20; then the rest on 8. Two ranks on a GPU switch twice in a mini-batch of
+	// question, which grows the job: 1230 + 10 + 20; then the rest on 8. Two ranks on a GPU switch twice in a mini-batch of
 	// 420 ms, 1.5 ms each.
 	half := int64(600_000*4) * 9929 / 10000
 	rest := (4000_000*8 - 600_000*8 - half) / 8
@@ -136,7 +136,7 @@ func TestElasticLends(t *testing.T) {
 		makespan time.Duration
 		moves    int
 	}{
-		// 2 GPUs for 300 s: it is not moved in its first minute, and policies are asked again after 300 s when nothing
+		// 2 GPUs for 300 s: the job is not moved in its first minute, and policies are asked again after 300 s when nothing
 		// has happened. Dump to 310, restore to 330. 8 GPUs until the question at 630, that is 300 s. Dump to 640, restore to 660; 2 GPUs until the question at 960 finds the other job,
 		// which began at 640 for 300 s, gone: 300 s. Dump and restore to 990, and the rest of the work on 8 GPUs. A rank
 		// alone on its GPU is 1.07 % faster than one of four that share one: they switch six times in 840 ms.

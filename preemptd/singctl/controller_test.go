@@ -228,7 +228,7 @@ func TestPolicyFiles(t *testing.T) {
 	}
 }
 
-// TestNoController: it is said where preemptd was looked for, and what to do.
+// TestNoController: the error says where preemptd was looked for, and what to do.
 func TestNoController(t *testing.T) {
 	c := newCluster(t)
 	out := c.runLine(t.Context(), "alice", "status", "--controller", "127.0.0.1:1")

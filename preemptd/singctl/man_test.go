@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/manual"
 )
 
-// TestEveryCommand: every command has a page, which names its options, and proposes what it takes,
+// TestEveryCommand: every command has a page, which names its options, and proposes its arguments,
 // which is no file.
 func TestEveryCommand(t *testing.T) {
 	c := newCluster(t)

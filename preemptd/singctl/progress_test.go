@@ -72,7 +72,7 @@ func TestInterrupted(t *testing.T) {
 }
 
 // TestInterruptedCheckpoint: a checkpoint that has begun is not undone when no person
-// waits for it any more, which is said.
+// waits any more, which is said.
 func TestInterruptedCheckpoint(t *testing.T) {
 	c := newCluster(t)
 	for _, tt := range []struct{ name, phase, want string }{
@@ -132,7 +132,7 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// TestProgressOfDrain: drain says what it waits for, which is not what a phase of a checkpoint waits for.
+// TestProgressOfDrain: drain says for what drain waits, which is not what a phase of a checkpoint waits for.
 func TestProgressOfDrain(t *testing.T) {
 	c := newCluster(t)
 	busy := filepath.Join(t.TempDir(), "busy")

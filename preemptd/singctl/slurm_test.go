@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestSilentSlurmctld: a checkpoint waits for slurmctld, and says so; other commands say that it
+// TestSilentSlurmctld: a checkpoint waits for slurmctld, and says so; other commands say that slurmctld
 // does not answer.
 func TestSilentSlurmctld(t *testing.T) {
 	c := newCluster(t)

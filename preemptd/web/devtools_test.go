@@ -87,7 +87,7 @@ func newBrowser(t *testing.T) *browser {
 	ended := make(chan struct{})
 	go func() { defer close(ended); b.readMessages(out) }()
 	t.Cleanup(func() {
-		in.Close() // it ends with its pipe
+		in.Close() // the browser ends with its pipe
 		select {
 		case <-ended:
 		case <-time.After(10 * time.Second):
@@ -255,7 +255,7 @@ func (b *browser) setSize(width, height int) {
 	b.callMethod("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
 }
 
-// setTheme sets the system's theme, as the page sees it.
+// setTheme sets the system's theme, for the page.
 func (b *browser) setTheme(name string) {
 	b.Helper()
 	b.callMethod("Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]any{"name": "prefers-color-scheme", "value": name}}}, nil)

@@ -123,7 +123,7 @@ func someProxyds(nodes int, now time.Time) []web.Proxyd {
 	return all
 }
 
-// nodesListed: nodes with a problem come first, each with what it is, and the map and the tile name them too.
+// nodesListed: nodes with a problem come first, each with its problem, and the map and the tile name them too.
 func nodesListed(t *testing.T, b *browser, s *site) {
 	if said := b.textOf("#nodes-line"); said != "Nothing is known of the nodes' proxyds." {
 		t.Error(said)
@@ -390,7 +390,7 @@ func checkToken(t *testing.T, b *browser, s *site) {
 	b.dropReports() // the refusals, which are logged
 }
 
-// standsBy: it is said that another preemptd works.
+// standsBy: the page says that another preemptd works.
 func standsBy(_ *testing.T, b *browser, s *site) {
 	s.changeState(func(now *web.State) { now.Role = web.Waits })
 	b.waitFor(`document.querySelector("#role").textContent === "stands by" && !document.querySelector("#notice").hidden`)
@@ -422,7 +422,7 @@ func checkNoErrors(t *testing.T, b *browser, _ *site) {
 	}
 }
 
-// checkStalePage: when preemptd goes away the page says so, and stops saying so when it is back.
+// checkStalePage: when preemptd goes away the page says so, and stops saying so when preemptd is back.
 func checkStalePage(t *testing.T, b *browser, s *site) {
 	if said := b.textOf("#stale"); said != "" {
 		t.Error(said)

@@ -83,7 +83,7 @@ func TestHeaders(t *testing.T) {
 	if answer, _ := s.sendRequest("POST", "/", "", ""); answer.StatusCode != http.StatusMethodNotAllowed {
 		t.Error(answer.Status)
 	}
-	// What another site's page would ask first, and what it could ask without that.
+	// What another site's page would ask first, and what such a page could ask without that.
 	if answer, _ := s.sendRequest("OPTIONS", "/api/v1/jobs/1/preempt", "", "", "Origin", "https://evil.example", "Access-Control-Request-Method", "POST"); answer.StatusCode/100 == 2 {
 		t.Error(answer.Status)
 	}
@@ -181,7 +181,7 @@ func TestSame(t *testing.T) {
 	if answer, _ := s.sendRequest("GET", "/api/v1/cluster", "", "", "If-None-Match", tag); answer.StatusCode != http.StatusOK {
 		t.Error(answer.Status)
 	}
-	// A preemptd that waits for another preemptd shows nothing that it saw before.
+	// A preemptd that waits for another preemptd shows nothing of an earlier look.
 	s.changeState(func(now *web.State) { now.Role = web.Waits })
 	if s.getJSON("/api/v1/cluster", &cluster); cluster.Number != 0 || len(cluster.Nodes) != 0 {
 		t.Errorf("%+v", cluster)
@@ -240,7 +240,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// TestTimeline: a job's life is there in its parts, from before it was first seen to its end.
+// TestTimeline: a job's life is there in its parts, from before the first look to its end.
 func TestTimeline(t *testing.T) {
 	s := newSite(t)
 	start := time.Now().Add(-time.Hour).Truncate(time.Second)
@@ -342,14 +342,14 @@ func TestJobPast(t *testing.T) {
 			t.Errorf("%s: %s", job, answer.Status)
 		}
 	}
-	// A preemptd that waits for another preemptd shows no checkpoints that it saw before.
+	// A preemptd that waits for another preemptd shows no checkpoints of an earlier look.
 	s.changeState(func(now *web.State) { now.Role = web.Waits })
 	if s.getJSON("/api/v1/jobs/13", &past); len(past.Actions) != 1 {
 		t.Errorf("%+v", past)
 	}
 }
 
-// TestObstacles: the owner of a job learns what of it cannot be captured, and no other user does.
+// TestObstacles: the owner of a job learns which part cannot be captured, and no other user does.
 func TestObstacles(t *testing.T) {
 	s := newSite(t)
 	own, others := s.addJob(nobody), s.addJob(4_000_001_001)
@@ -438,7 +438,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestPlain: a token that came over a network as it is, is not taken.
+// TestPlain: a token that came over a network in plain text is not taken.
 func TestPlain(t *testing.T) {
 	s := newSite(t)
 	token, _ := s.keys.Sign(nobody)
@@ -518,7 +518,7 @@ func (broken) Lease(ctx) (journal.Lease, error) { return journal.Lease{}, errors
 
 type ctx = context.Context
 
-// contextWith is a request's, as if it had come to an address.
+// contextWith is a request's, with an address to which the request has come.
 func contextWith(r *http.Request, at net.Addr) context.Context {
 	return context.WithValue(r.Context(), http.LocalAddrContextKey, at)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
 )
 
-// site is a page with the real api and a real journal behind it, and a slurmrestd. The tests
+// site is a page with the real api and a real journal, and a slurmrestd. The tests
 // are the loop.
 type site struct {
 	*testing.T

@@ -25,7 +25,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge/mungetest"
 )
 
-// daemon is a server with the fake conductor behind it.
+// daemon is a server with a fake conductor.
 type daemon struct {
 	*apitest.Conductor
 	realm   *mungetest.Realm
@@ -103,7 +103,7 @@ var requests = []struct {
 	}, true, false, true, true},
 }
 
-// TestPingHealth: a ping has the node's health if the caller asks for it.
+// TestPingHealth: a ping has the node's health if the caller asks for that.
 func TestPingHealth(t *testing.T) {
 	d := startDaemon(t)
 	c := d.clientOf(t, 0)
@@ -195,7 +195,7 @@ func TestOthersAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestDamaged: its owner hears of it and may not touch it, for that he owns it is a guess.
+// TestDamaged: the owner hears of the damaged checkpoint and may not delete the checkpoint, for the owner's name is a guess.
 func TestDamaged(t *testing.T) {
 	d := startDaemon(t)
 	bob, root := d.clientOf(t, apitest.Bob), d.clientOf(t, 0)
@@ -222,7 +222,7 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// TestWrongRequests: what a user sends wrong is refused before anybody acts on it, and he
+// TestWrongRequests: what a user sends wrong is refused before any action, and the user
 // is told what was wrong.
 func TestWrongRequests(t *testing.T) {
 	d := startDaemon(t)
@@ -267,7 +267,7 @@ func TestWrongRequests(t *testing.T) {
 		{"call that fails", drain("812"), rpc.ErrSpace, "no space: 3 GiB free, 9 GiB needed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			// protobuf varies the spaces of what it prints, on purpose.
+			// protobuf varies the spaces of its output on purpose.
 			got := strings.ReplaceAll(fmt.Sprint(tt.err), "  ", " ")
 			if !errors.Is(tt.err, tt.kind) || got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
@@ -288,7 +288,7 @@ func TestCheckpointTellsHowFarItIs(t *testing.T) {
 	if err != nil || made.GetId() != "mini/812/3" || made.GetReason() != "before the holidays" {
 		t.Errorf("%v, %v", made, err)
 	}
-	// What comes faster than it is read is dropped, never the last.
+	// Phases that come faster than the reader reads are dropped, never the last.
 	if len(phases) == 0 || phases[len(phases)-1] != "dump" {
 		t.Errorf("phases seen: %q", phases)
 	}

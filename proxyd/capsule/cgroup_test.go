@@ -186,7 +186,7 @@ func TestCgroupOfRoot(t *testing.T) {
 }
 
 // TestWaitingCgroup: the cgroup of a program exists while a warden waits for the program's restore, so that
-// the restorer can use it. When the warden leaves, init kills the processes in the cgroup and removes it.
+// the restorer can use that cgroup. When the warden leaves, init kills the processes there and removes the cgroup.
 func TestWaitingCgroup(t *testing.T) {
 	c := newCapsule(t)
 	above, _ := stepGroup(t)

@@ -147,7 +147,7 @@ func (b bundle) openBundle(t *testing.T, c *Capsule) (Container, error) {
 	return c.OpenContainer(testDeadline(t), ContainerRequest{Bundle: b.dir}, User{UID: user, GID: user})
 }
 
-// TestContainerShown: a capsule shows a bundle once, with the file systems that are mounted in it.
+// TestContainerShown: a capsule shows a bundle once, with the file systems that are mounted there.
 func TestContainerShown(t *testing.T) {
 	src := filepath.Join(tools.dir, "shown-in-container")
 	if err := os.MkdirAll(filepath.Join(src, "inner"), 0o755); err != nil {
@@ -196,7 +196,7 @@ func TestContainersAreBounded(t *testing.T) {
 	}
 }
 
-// TestContainersOfContainers: a container that has the capsule's root does not have the containers in it, itself included: the
+// TestContainersOfContainers: a container that has the capsule's root does not have the capsule's containers inside, itself included: the
 // number of mounts would double with each bind. What the node mounts later does not appear in a container, and there is a
 // bound of the mounts of all containers: else the node's own mounts would fail for lack of room in the capsule.
 func TestContainersOfContainers(t *testing.T) {

@@ -82,7 +82,7 @@ func restoreProgram(t *testing.T, c *Capsule, was Program, images string) {
 	}
 }
 
-// TestCRIU captures a program of a single capsule and restores it in another.
+// TestCRIU captures a program of a single capsule and restores the program in another capsule.
 func TestCRIU(t *testing.T) {
 	needCRIU(t)
 	ctx := testDeadline(t)
@@ -217,7 +217,7 @@ func TestCRIUFrozen(t *testing.T) {
 	if err := errors.Join(one.MarkCaptured(ctx, "batch"), one.Signal(ctx, "batch", syscall.SIGKILL)); err != nil {
 		t.Fatal(err)
 	}
-	e.nextEvent(Captured) // frozen as it is
+	e.nextEvent(Captured) // frozen in its present state
 	if err := one.Release(ctx, "batch", 0); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forbidsVariable tells a child process that it is to run TestForbids, with mounts of its own.
+// forbidsVariable tells a child process to run TestForbids, with mounts of its own.
 const forbidsVariable = "CAPSULE_TEST_FORBIDS"
 
 // TestForbids: a user cannot execute files in a capsule's /tmp, or have set-user-ID files there, if the node

@@ -21,7 +21,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// busy counts as fast as it can, in two processes, and answers lines.
+// busy counts as fast as possible, in two processes, and answers lines.
 const busy = `(while :; do :; done) & echo ready; while read -r line; do echo "$line"; done; kill %1; exit 3`
 
 // processorTime returns the processor time that a cgroup has used, in microseconds.
@@ -305,7 +305,7 @@ func TestFreezeVfork(t *testing.T) {
 	cgroup := group(programNamed(t, c, "a").Cgroup)
 	hit := 0
 	for range 20 {
-		// This is what Freeze would do if it did not check for vfork again.
+		// This is what Freeze would do without a check for vfork again.
 		if err := freezeGroups(ctx, []group{cgroup}); err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// user is the user ID of programs. The machine needs no account for it.
+// user is the user ID of programs. The machine needs no account with this ID.
 const (
 	user   = 12345
 	groups = "12345,23456"
@@ -100,7 +100,7 @@ func buildTools(dir string) {
 	}
 }
 
-// needRoot skips a test on a machine that cannot run it.
+// needRoot skips a test on a machine without root.
 func needRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -152,7 +152,7 @@ func cgroupRoot(t testing.TB) string {
 	return root
 }
 
-// task is a command that the warden starts in c, as slurmstepd would start it. If c is nil, the command is
+// task is a command that the warden starts in c, like slurmstepd. If c is nil, the command is
 // started directly.
 type task struct {
 	c        *Capsule
@@ -343,7 +343,7 @@ func (l *lines) nextLine() (string, bool) {
 	}
 }
 
-// expectLine reads lines up to want. It fails the test if the output ends before that line.
+// expectLine reads lines up to want. The test fails if the output ends before that line.
 func (l *lines) expectLine(want string) {
 	l.t.Helper()
 	for {

@@ -27,7 +27,7 @@ const (
 	makerArg  = "capsule-maker"
 )
 
-// attackInit attacks init as a user in the capsule could. It prints each deviation from init's expected
+// attackInit attacks init as a user in the capsule could. attackInit prints each deviation from init's expected
 // behaviour, and then "done".
 func attackInit(args []string) int {
 	for range 300 {
@@ -36,7 +36,7 @@ func attackInit(args []string) int {
 			fmt.Println("connect:", err)
 			return 1
 		}
-		// Whatever the peer sends, init closes the connection. It may have closed the connection already.
+		// Whatever the peer sends, init closes the connection, or has closed the connection already.
 		localsock.SendNow(c, bytes.Repeat([]byte{0xff}, 4096))
 		localsock.SendNow(c, message{kind: kindStart, name: "mine", first: 302}.encode(), 0, 1, 2)
 		localsock.SendNow(c, message{kind: kindSignal, value: 9}.encode())
@@ -324,7 +324,7 @@ func TestSlowWatcher(t *testing.T) {
 	r.out.expectLine("ready")
 	self := standIn(t, c)
 	inNetworkOf(t, c, func() {
-		// Each connection makes two events, unless init has no room for the connection because it is behind.
+		// Each connection makes two events, unless init has no room for the connection because init is behind.
 		for i := 0; !hungUp(s); i++ {
 			if i == 100_000 {
 				t.Error("a watcher that does not read is not cut off")

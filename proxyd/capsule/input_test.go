@@ -20,7 +20,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// reader is a program that reads its standard input to the end when it gets SIGUSR1, and says what it was.
+// reader is a program that reads its standard input to the end at SIGUSR1, and says what the input was.
 const reader = `go=; trap 'go=1' USR1; echo ready; until [ $go ]; do sleep 0.05; done; sha256sum`
 
 // inputOf starts a program with a pipe for its standard input, and returns the end of the pipe that slurmstepd has.
@@ -31,7 +31,7 @@ func inputOf(t *testing.T, c *Capsule, script string) (*running, *os.File) {
 	return r, r.in.(*os.File)
 }
 
-// fill writes to a pipe until it takes no more for a while, or all is written, and returns what is left.
+// fill writes to a pipe until the pipe takes no more for a while, or all is written, and returns what is left.
 func fill(t *testing.T, w *os.File, data []byte, quiet time.Duration) []byte {
 	t.Helper()
 	for len(data) > 0 {
@@ -97,7 +97,7 @@ func TestInputTaken(t *testing.T) {
 	}
 }
 
-// TestInputOfSealedQueue: no byte is lost when the queue's file cannot be written any more, here because it is sealed.
+// TestInputOfSealedQueue: no byte is lost when the queue's file cannot be written any more, here because the queue is sealed.
 func TestInputOfSealedQueue(t *testing.T) {
 	c := newCapsule(t)
 	ctx := testDeadline(t)

@@ -49,7 +49,7 @@ func (s spool) removeScript(t *testing.T) {
 	}
 }
 
-// savedScript returns the script as it was kept at the first start.
+// savedScript returns the script that was kept at the first start.
 func (s spool) savedScript(t *testing.T) Bind {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "script")

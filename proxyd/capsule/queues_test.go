@@ -15,7 +15,7 @@ import (
 )
 
 // TestMessageQueues: init tells what is in the queues, more than a packet holds, and changes nothing, also if
-// callers go away while it reads.
+// callers go away while init reads.
 func TestMessageQueues(t *testing.T) {
 	c := newCapsule(t)
 	q := messagequeue.Queue{Name: "large", UID: user, GID: user, Mode: 0o600, MaxMessages: 10, MessageSize: 8192}

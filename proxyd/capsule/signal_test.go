@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// listening is a program that prints each signal that it or its child gets, until SIGQUIT. It waits in
+// listening is a program that prints each signal of the program or its child, until SIGQUIT. The program waits in
 // sigsuspend, because a shell that reads can miss a trap.
 const listening = `
 use POSIX; $| = 1; my $who = "child"; my $end = 0;

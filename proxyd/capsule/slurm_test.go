@@ -17,7 +17,7 @@ import (
 )
 
 // needSlurm skips a test on a machine that is no node of a Slurm with cgroup v2, and waits until the node
-// takes jobs. tests/cluster runs it on such a node.
+// takes jobs. tests/cluster runs the test on such a node.
 func needSlurm(t *testing.T) {
 	t.Helper()
 	needRoot(t)
@@ -124,7 +124,7 @@ func TestSlurmCgroup(t *testing.T) {
 			t.Fatal(err)
 		}
 		rss := ""
-		for ctx := testDeadline(t); ctx.Err() == nil && len(rss) < len("120000"); time.Sleep(200 * time.Millisecond) { // it is sampled
+		for ctx := testDeadline(t); ctx.Err() == nil && len(rss) < len("120000"); time.Sleep(200 * time.Millisecond) { // Slurm samples this value
 			out, err := exec.Command("sstat", "-n", "-P", "-j", strings.TrimSpace(string(id))+".0", "--noconvert", "-o", "MaxRSS").CombinedOutput()
 			if rss = strings.TrimSpace(string(out)); err != nil {
 				t.Fatalf("sstat: %v %s", err, out)

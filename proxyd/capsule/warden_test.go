@@ -66,7 +66,7 @@ func TestWardenByEnvironment(t *testing.T) {
 	if status := r.waitForEnd(); status != 4<<8 {
 		t.Errorf("status %#x", int(status))
 	}
-	// Without the options, the warden ignores the other variable and leaves it to the program.
+	// Without the options, the warden ignores the other variable, which stays in the program's environment.
 	out, _, _ := task{c: c, env: []string{"PATH=/usr/bin:/bin", "SINGULARITY_SLURM_ARGV0=bash"}, argv: shellCommand("echo $SINGULARITY_SLURM_ARGV0")}.runTask(t)
 	if out != "bash\n" {
 		t.Errorf("got %q", out)

@@ -41,7 +41,7 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	took(2)
 	noError(t, n1.Store.Delete(t.Context(), l.checkpointID(2)))
 	next(3)
-	noError(t, j.reserveNumber(3)) // and then it failed
+	noError(t, j.reserveNumber(3)) // and then the checkpoint failed
 	took(4)
 	noError(t, n1.ends().DeleteCheckpoints(t.Context(), 7)) // a run that begins anew
 	next(5)

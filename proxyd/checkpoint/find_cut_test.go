@@ -20,7 +20,7 @@ func (a answering) Call(context.Context, string, *rpc.CallRequest) (*rpc.CallRep
 	return &rpc.CallReply{Reply: &rpc.CallReply_Exchange{Exchange: a.reply}}, nil
 }
 
-// TestExchangeAnswers: package cut gets events, or an error that it knows. An answer with nothing, as a daemon of another
+// TestExchangeAnswers: package cut gets events, or an error of its own. An answer with nothing, as a daemon of another
 // release may give, is an error too.
 func TestExchangeAnswers(t *testing.T) {
 	for _, tt := range []struct {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestVisited: a connection to a device server is seen from connect on, whether the server has accepted it or
+// TestVisited: a connection to a device server is seen from connect on, whether the server has accepted the connection or
 // not, until both ends are closed.
 func TestVisited(t *testing.T) {
 	path := filepath.Join(t.TempDir(), deviceSocket)

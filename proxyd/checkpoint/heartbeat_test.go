@@ -18,7 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// hearing is a node that counts the calls that it gets.
+// hearing is a node that counts its calls.
 type hearing struct{ times atomic.Int32 }
 
 // Call implements Remote.
@@ -37,7 +37,7 @@ func TestHeartbeat(t *testing.T) {
 		a.endHeartbeat()
 		ctx, cancel := context.WithCancel(t.Context())
 		a.startHeartbeat(ctx)
-		cancel() // of the phase that began it
+		cancel() // of the phase that began the heartbeat
 		time.Sleep(leaderTimeout)
 		if n := h.times.Load(); n < 3 {
 			t.Errorf("%d heartbeats within leaderTimeout, want 3 or more", n)

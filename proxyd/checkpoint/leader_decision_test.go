@@ -43,13 +43,13 @@ func TestLeaderComesBack(t *testing.T) {
 		select {
 		case <-asked:
 			continue
-		case <-left: // n1 has answered that it knows no such job
+		case <-left: // n1 has answered that there is no such job
 		}
 		return
 	}
 }
 
-// counted reports each question that it passes on.
+// counted reports each question before passing the question on.
 type counted struct {
 	Remote
 	asked chan<- string

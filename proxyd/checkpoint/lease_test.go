@@ -51,7 +51,7 @@ func TestLeaseRefused(t *testing.T) {
 	}
 }
 
-// TestTooManyLent: a job is lent no more GPUs than it has devices, and the refusal leaves no lease.
+// TestTooManyLent: a job is lent no more GPUs than its devices, and the refusal leaves no lease.
 func TestTooManyLent(t *testing.T) {
 	c, lc := leaseConductor(t, kindSoft)
 	lc.devices = &life.Server{}

@@ -18,7 +18,7 @@ import (
 )
 
 // TestLostCheckpointsAreNotNamed: the comment of a job that is held because its checkpoints are gone names none of
-// them, so that the job begins anew when it is released.
+// them, so that the job begins anew after its release.
 func TestLostCheckpointsAreNotNamed(t *testing.T) {
 	if n := reports.NamedCheckpoint("singularity: " + reports.Held + errCheckpointsLost.Error()); n != 0 {
 		t.Errorf("the comment names checkpoint %d", n)

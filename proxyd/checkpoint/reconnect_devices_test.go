@@ -19,7 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// wholeNodes are nodes of a restored job that have all of their programs. It counts what they
+// wholeNodes are nodes of a restored job that have all of their programs. wholeNodes counts what they
 // are asked to do.
 type wholeNodes struct {
 	mu    sync.Mutex

@@ -22,7 +22,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// TestRequeuePreempted: a preempted job is requeued while it runs. Slurm refuses to requeue a job that is
+// TestRequeuePreempted: a preempted job is requeued while the job runs. Slurm refuses to requeue a job that is
 // completing, and the job is completing for as long as the attempt waits.
 func TestRequeuePreempted(t *testing.T) {
 	q := slurmtest.NewQueue(t)

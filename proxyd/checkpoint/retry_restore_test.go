@@ -149,7 +149,7 @@ func TestNodesAgree(t *testing.T) {
 }
 
 // TestRestoreTriedAgainWithoutFolder: a restore that failed because a node does not see the shared folder is tried again,
-// whatever it has failed with there.
+// whatever the error there was.
 func TestRestoreTriedAgainWithoutFolder(t *testing.T) {
 	missing := errors.New("journal: open jobs/7.0.files: no such file or directory")
 	away := func() error { return shared.ErrUnmarked }

@@ -14,7 +14,7 @@ import (
 func TestSettledObstacles(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		looks   string // what each look finds, a letter for each obstacle; a digit after it is the PID
+		looks   string // what each look finds, a letter for each obstacle; a digit behind the letter is the PID
 		settled string // after each look; ! if the look was unsure
 	}{
 		{"nothing", "-,-,-", "-,-,-"},

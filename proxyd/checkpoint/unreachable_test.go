@@ -27,7 +27,7 @@ type awayUntil struct {
 	back  time.Time
 	away  error // until then; nil: ErrAway
 	asked int
-	fails error // what it says then
+	fails error // the daemon's answer then
 }
 
 func (r *awayUntil) Call(context.Context, string, *rpc.CallRequest) (*rpc.CallReply, error) {
@@ -38,8 +38,8 @@ func (r *awayUntil) Call(context.Context, string, *rpc.CallRequest) (*rpc.CallRe
 	return &rpc.CallReply{}, r.fails
 }
 
-// TestCallNodeRetrying: a call waits for a daemon that is restarting. During a restore it waits for longer
-// than Slurm waits before it kills a job. All other errors are returned at once.
+// TestCallNodeRetrying: a call waits for a daemon that is restarting. During a restore the call waits for longer
+// than Slurm waits before killing a job. All other errors are returned at once.
 func TestCallNodeRetrying(t *testing.T) {
 	wrong := errors.New("wrong")
 	for _, tt := range []struct {

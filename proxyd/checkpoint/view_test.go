@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 )
 
-// TestNothingHere: the error for a protected job without programs is transient; for another job it is not.
+// TestNothingHere: the error for a protected job without programs is transient; the error for another job is not.
 func TestNothingHere(t *testing.T) {
 	c := conductorOn(t, "n1", t.TempDir())
 	if err := c.records.Save(recordOf(7)); err != nil {

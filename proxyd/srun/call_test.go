@@ -125,7 +125,7 @@ func FuzzParseCall(f *testing.F) {
 	})
 }
 
-// TestCallMemory: what the worst call costs the process that reads it is a small multiple
+// TestCallMemory: what the worst call costs the reading process is a small multiple
 // of its bytes.
 func TestCallMemory(t *testing.T) {
 	const string3 = 3 + pointer

@@ -81,7 +81,7 @@ func TestMounts(t *testing.T) {
 	s.expectRequest("srun")
 }
 
-// TestCRIU captures a script that waits for srun, and restores it: it asks again and goes on.
+// TestCRIU captures a script that waits for srun, and restores the script: sing-srun asks again and the script goes on.
 func TestCRIU(t *testing.T) {
 	j := newJob(t, "-N2", "--ntasks-per-node=1")
 	version, err := exec.Command("criu", "--version").Output()
@@ -92,7 +92,7 @@ func TestCRIU(t *testing.T) {
 	if err != nil || major*100+minor < 402 {
 		t.Skipf("SKIP: needs criu 4.2, found %q", version)
 	}
-	if out, err := exec.Command("criu", "check").CombinedOutput(); err != nil { // leaves what it found in /run/criu.kdat
+	if out, err := exec.Command("criu", "check").CombinedOutput(); err != nil { // leaves its findings in /run/criu.kdat
 		t.Fatalf("criu check: %s", out)
 	}
 	ctx := testDeadline(t)
@@ -198,7 +198,7 @@ func TestCRIU(t *testing.T) {
 	}
 	both("both steps run again")
 	for _, r := range []*Runner{a, b} {
-		// Opened for both, it does not wait for a reader that has died.
+		// Opened for reading and writing: the open does not wait for a reader that has died.
 		f, err := os.OpenFile(dir+"/fifo."+r.Key(), os.O_RDWR, 0)
 		if err != nil {
 			t.Fatal(err)

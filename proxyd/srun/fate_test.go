@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWrapperKilled: as if srun had been killed, and its step with it.
+// TestWrapperKilled: as if srun had been killed with its step.
 func TestWrapperKilled(t *testing.T) {
 	s := newServer(t, standIn(t))
 	cmd, run, _ := startCall(t, s, "trap 'exit 5' TERM; echo ready; while :; do sleep 0.05; done")
@@ -77,14 +77,14 @@ func TestQuiet(t *testing.T) {
 	if err := run.Quiet(ctx); err != nil {
 		t.Fatal(err)
 	}
-	cmd.Process.Signal(unix.SIGSTOP) // it would ask again
+	cmd.Process.Signal(unix.SIGSTOP) // else sing-srun would ask again
 	if err := run.Signal(ctx, unix.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
 	if how, err := run.Wait(ctx); err != nil || exitCodeOf(how) != 3 {
 		t.Fatal(exitCodeOf(how), err)
 	}
-	// It was not told, so it asks again, with its key, and gets what it should have got.
+	// sing-srun was not told, so it asks again, with its key, and gets the lost answer.
 	s.mu.Lock()
 	s.plan = func(r Rewriting) Rewriting {
 		if r.Key != run.Key() {
@@ -171,7 +171,7 @@ func TestRunnerKilled(t *testing.T) {
 	}
 }
 
-// TestServerComesLate: proxyd is restarted before srun, while it runs, and when a signal comes.
+// TestServerComesLate: proxyd is restarted before srun, while srun runs, and when a signal comes.
 func TestServerComesLate(t *testing.T) {
 	s := newServer(t, standIn(t))
 	s.stop()
@@ -184,7 +184,7 @@ func TestServerComesLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Close()
-	time.Sleep(100 * time.Millisecond) // it has asked in vain; if not, the test shows less, and does not fail
+	time.Sleep(100 * time.Millisecond) // sing-srun has asked in vain; if not, the test shows less, and does not fail
 	s.listen()
 	run := s.expectRequest("srun").run
 	waitForReady(t, r)

@@ -123,7 +123,7 @@ func testDeadline(t testing.TB) context.Context {
 	return ctx
 }
 
-// server is proxyd's end of sing-srun's socket, as small as it can be.
+// server is proxyd's end of sing-srun's socket, as small as possible.
 type server struct {
 	t       testing.TB
 	dir     string // of the sruns
@@ -385,7 +385,7 @@ type caller struct {
 	env    []string
 	dir    string
 	in     io.Reader
-	before []string // a command that runs it: "nice", "-n", "5"
+	before []string // a command in front of sing-srun: "nice", "-n", "5"
 }
 
 func (c caller) newCommand() *exec.Cmd {
@@ -415,7 +415,7 @@ func (c caller) runCall(t testing.TB) (stdout, stderr string, status syscall.Wai
 	return out.String(), errs.String(), status
 }
 
-// waitForCommand waits for a command, and kills it when the time is up.
+// waitForCommand waits for a command, and kills the command when the time is up.
 func waitForCommand(t testing.TB, cmd *exec.Cmd) syscall.WaitStatus {
 	t.Helper()
 	stop := context.AfterFunc(testDeadline(t), func() { cmd.Process.Kill() })

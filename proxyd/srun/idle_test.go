@@ -30,7 +30,7 @@ const (
 	lines    = 400_000 // 25.6 MB, twice
 )
 
-// writeMuch stops itself when it has written half, so that how much that is is known
+// writeMuch stops itself when half is written, so that how much that is is known
 // exactly.
 func writeMuch(args []string) int {
 	runtime.LockOSThread()
@@ -42,7 +42,7 @@ func writeMuch(args []string) int {
 			if err := os.WriteFile(filepath.Join(args[0], rank), nil, 0o644); err != nil {
 				return 1
 			}
-			unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP) // this thread: it writes nothing more
+			unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP) // this thread, which writes nothing more
 		}
 		fmt.Fprintf(out, "%s %-*d\n", rank, lineSize-len(rank)-2, i)
 	}
@@ -286,7 +286,7 @@ func TestIdleAlone(t *testing.T) {
 			}
 			continue
 		}
-		waitFor(t, time.Minute, tc.script+" is "+tc.want, func() bool { // the process has to become what it is first
+		waitFor(t, time.Minute, tc.script+" is "+tc.want, func() bool { // the process has to reach that state first
 			ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 			defer cancel()
 			err := StepdIdle(ctx, cmd.Process.Pid)

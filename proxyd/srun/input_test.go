@@ -93,7 +93,7 @@ func TestFed(t *testing.T) {
 	}
 }
 
-// TestInputHeld: nothing of the input is passed on while all output is taken, and all of it later.
+// TestInputHeld: nothing of the input is passed on while all output is taken, and the whole input later.
 func TestInputHeld(t *testing.T) {
 	s := newServer(t, standIn(t))
 	r, w, err := os.Pipe()
@@ -141,7 +141,7 @@ func TestInputLeft(t *testing.T) {
 	defer r.Close()
 	fmt.Fprint(w, "left")
 	w.Close()
-	// The stand-in's script is its first argument, so the variable says it.
+	// The stand-in's script is its first argument, so the input is named by the variable.
 	cmd := caller{args: []string{"exec sleep 0.2"}, env: []string{"PATH=/usr/bin:/bin", inputVariable + "=none"}}.newCommand()
 	cmd.Stdin = r
 	if err := cmd.Start(); err != nil {
@@ -156,7 +156,7 @@ func TestInputLeft(t *testing.T) {
 	}
 }
 
-// TestWardenIdle: a process that waits in poll is idle, also for room in a pipe, and when it has been stopped there. A
+// TestWardenIdle: a process that waits in poll is idle, also for room in a pipe, and when stopped there. A
 // process that has been stopped elsewhere may hold something.
 func TestWardenIdle(t *testing.T) {
 	for _, k := range []struct {

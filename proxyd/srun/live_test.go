@@ -41,7 +41,7 @@ type job struct {
 	env []string // of its batch step
 }
 
-// newJob submits a job that does nothing, and returns when it runs.
+// newJob submits a job that does nothing, and returns when the job runs.
 func newJob(t testing.TB, args ...string) job {
 	t.Helper()
 	needSlurm(t)
@@ -280,7 +280,7 @@ func hideSteps(errs string) string {
 	return strings.Join(out, "\n")
 }
 
-// TestSignalsToSteps: what is sent to sing-srun does what it does to srun.
+// TestSignalsToSteps: a signal to sing-srun has the effect of that signal to srun.
 func TestSignalsToSteps(t *testing.T) {
 	j := newJob(t, "-N2", "-n4")
 	s := newServer(t, "")

@@ -71,7 +71,7 @@ func runMuffler(t *testing.T, says string, size int, quiet bool) string {
 	return string(got)
 }
 
-// TestMufflerAsks: what srun says of a failure is told while it runs, if the job stays. An
+// TestMufflerAsks: what srun says of a failure is told while srun runs, if the job stays. An
 // answer is none about what is said after the question.
 func TestMufflerAsks(t *testing.T) {
 	outR, outW, err := os.Pipe()

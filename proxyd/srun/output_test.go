@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// talkScript is a stand-in's script: it writes two parts of so many lines, the second when it gets SIGUSR1, and
-// exits with status 3 when it gets another.
+// talkScript is a stand-in's script: the stand-in writes two parts of so many lines, the second at SIGUSR1, and
+// exits with status 3 at another SIGUSR1.
 func talkScript(lines int) string {
 	return fmt.Sprintf(`exec perl -e '$| = 1; $SIG{USR1} = sub { $go++ };
 		for $part (1, 2) { print "part $part, line $_\n" for 1..%d; sleep 1 until $go >= $part } exit 3'`, lines)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRemovedIsIdle: a step ends, and its srun is removed, while a checkpoint that has seen it
+// TestRemovedIsIdle: a step ends, and its srun is removed, while a checkpoint that has seen the srun
 // waits for its output. Nothing of the step is on the way any more, and no process is there to be told anything.
 func TestRemovedIsIdle(t *testing.T) {
 	runner := exec.Command("/bin/true")

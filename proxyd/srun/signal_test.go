@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startCall starts a call and waits until it has said "ready".
+// startCall starts a call and waits until the script has said "ready".
 func startCall(t testing.TB, s *server, script string) (*exec.Cmd, *Runner, *os.File) {
 	t.Helper()
 	cmd := caller{args: []string{script}}.newCommand()
@@ -62,7 +62,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestOtherSignals: what srun does not handle ends it, and so it does here.
+// TestOtherSignals: a signal that srun does not handle ends srun, and so does this one sing-srun.
 func TestOtherSignals(t *testing.T) {
 	s := newServer(t, standIn(t))
 	cmd, run, _ := startCall(t, s, "echo ready; exec sleep 1000")

@@ -38,7 +38,7 @@ func signedSocket(t *testing.T) (reader int, writer *os.File) {
 	return ends[0], writer
 }
 
-// signedLine reads a datagram, and says which user has sent it.
+// signedLine reads a datagram, and says which user has sent the datagram.
 func signedLine(t *testing.T, reader int) string {
 	t.Helper()
 	b, oob := make([]byte, 4096), make([]byte, 256)

@@ -96,7 +96,7 @@ func TestCarryRefused(t *testing.T) {
 }
 
 // TestCarryOutlivesItsBase: the base is deleted while its streams are taken over, and
-// collections run; then it is gone and the new checkpoint is whole.
+// collections run; then the base is gone and the new checkpoint is whole.
 func TestCarryOutlivesItsBase(t *testing.T) {
 	s := openStore(t, storetest.NewMem(), store.Options{})
 	image := storetest.NewImage(3, 200).Bytes()

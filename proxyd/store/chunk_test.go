@@ -15,7 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// chunkFile is a chunk's file as docs/formats.md has it.
+// chunkFile is a chunk's file, by docs/formats.md.
 func chunkFile(codec byte, plain int, payload []byte) []byte {
 	file := append([]byte("SSC1"), codec, 0, 0, 0)
 	file = binary.LittleEndian.AppendUint32(file, uint32(plain))
@@ -33,7 +33,7 @@ func openDecoder(t testing.TB) *zstd.Decoder {
 	return dec
 }
 
-// TestChunkCodecs: what is written for which bytes, and that it comes back, with memory
+// TestChunkCodecs: what is written for which bytes, and that the bytes come back, with memory
 // to reuse and without.
 func TestChunkCodecs(t *testing.T) {
 	noise := make([]byte, MaxChunk)
@@ -200,7 +200,7 @@ func FuzzChunk(f *testing.F) {
 		if h.plain > MaxChunk || h.stored != len(file)-chunkHeader {
 			t.Fatalf("header %+v of %d bytes", h, len(file))
 		}
-		// Whatever it is, it is not the chunk of another hash.
+		// The file is not the chunk of another hash, whatever the bytes are.
 		if _, err := decodeChunk(nil, file, Hash{1}, h.plain, dec); err == nil {
 			t.Fatal("accepted under a hash that nothing has")
 		}

@@ -19,7 +19,7 @@ import (
 )
 
 // life is what a single process does with a store in the crash tests. The process notes
-// what it was told, for the check of the store afterwards.
+// the store's answers, for the check of the store afterwards.
 type life struct {
 	data      map[store.ID][]byte
 	committed map[store.ID]bool // Commit returned nil
@@ -140,7 +140,7 @@ func collectAll(t *testing.T, s *store.Store, now *time.Time) {
 	}
 }
 
-// TestCrashAtEveryStep kills a life at each change that it makes, in every way, with and
+// TestCrashAtEveryStep kills a life at each of its changes, in every way, with and
 // without a power cut, and looks at what is left.
 func TestCrashAtEveryStep(t *testing.T) {
 	base := preparedMem(t)

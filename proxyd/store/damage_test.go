@@ -98,7 +98,7 @@ func flipBits(t *testing.T, be store.Backend, files func() map[string][]byte, wr
 	}
 }
 
-// TestVerifyFindsDamage, and goes on after it.
+// TestVerifyFindsDamage: Verify finds damage, and goes on.
 func TestVerifyFindsDamage(t *testing.T) {
 	be := storetest.NewMem()
 	s := openStore(t, be, store.Options{})
@@ -216,7 +216,7 @@ func TestTamper(t *testing.T) {
 }
 
 // deleteDamaged checks that a collection names a checkpoint that cannot be read, and that
-// the next collection names it no more when it was deleted.
+// the next collection does not name the deleted checkpoint.
 func deleteDamaged(t *testing.T, s *store.Store, id store.ID) {
 	t.Helper()
 	named := func() bool {

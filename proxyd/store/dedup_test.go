@@ -157,7 +157,7 @@ func TestOldStore(t *testing.T) {
 	}
 }
 
-// asZstd returns an S2 chunk's file as it was written before there was S2.
+// asZstd returns an S2 chunk's file in the form of releases before S2.
 func asZstd(enc *zstd.Encoder, file []byte) []byte {
 	payload := enc.EncodeAll(mustReturn(s2.Decode(nil, file[16:])), nil)
 	head := append([]byte("SSC1\x01\x00\x00\x00"), file[8:12]...)

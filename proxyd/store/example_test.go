@@ -16,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
 )
 
-// A checkpoint is written, committed and read back. Before Commit it does not exist.
+// A checkpoint is written, committed and read back. Before Commit the checkpoint does not exist.
 func Example() {
 	folder, err := os.MkdirTemp("", "store-example-")
 	if err != nil {

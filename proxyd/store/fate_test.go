@@ -16,7 +16,7 @@ import (
 type world struct {
 	chunk   bool // in chunks/
 	sweep   [2]int8
-	trash   [2]int8 // by collector: generation it was buried in, or gone
+	trash   [2]int8 // by collector: generation of its burial, or gone
 	current int8
 	writers [2]writerState
 	gcs     [2]gcState
@@ -39,7 +39,7 @@ type writerState struct {
 	lease    bool
 }
 
-// gcState is a single collector's progress and what it has read. The fields are what the real
+// gcState is a single collector's progress and knowledge. The fields are what the real
 // collector holds in memory.
 type gcState struct {
 	step   int8
@@ -62,8 +62,8 @@ func (w world) moves() []world {
 }
 
 // writer: read the generation; make the lease; look for the chunk or put it; commit and
-// release. Between lease and commit it can be taken for dead at any moment, which fences
-// it. Its checkpoint can be deleted afterwards; without readers that is at once for good.
+// release. Between lease and commit the writer can be taken for dead at any moment, which fences
+// the writer. Its checkpoint can be deleted afterwards; without readers that is at once for good.
 func (w world) writer(i int) []world {
 	s := &w.writers[i]
 	switch s.step {
@@ -82,7 +82,7 @@ func (w world) writer(i int) []world {
 	case 4:
 		s.lease = false
 	case 5:
-		if i == 1 { // the two are alike; it is enough that one is deleted
+		if i == 1 { // the two are alike; deleting one of them is enough
 			return nil
 		}
 		s.manifest = false
@@ -110,7 +110,7 @@ func (w world) collect(i int) []world {
 	case 1: // take over: move from the other's folder, then remove it
 		if w.sweep[other] == fullSweep {
 			w.sweep[other], w.sweep[i] = emptySweep, fullSweep
-			return []world{w} // it may fill again before it is removed
+			return []world{w} // the folder may fill again before its removal
 		}
 		if w.sweep[other] == emptySweep {
 			w.sweep[other] = removedSweep
@@ -141,7 +141,7 @@ func (w world) collect(i int) []world {
 		}
 	case 8: // read the generation, after the move
 		c.g = w.current
-	case 9: // bury it, and begin the next generation
+	case 9: // bury the chunk, and begin the next generation
 		if w.sweep[i] == removedSweep {
 			return stop()
 		}

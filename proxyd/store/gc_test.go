@@ -232,7 +232,7 @@ func oneRound(ctx context.Context, s *store.Store, id store.ID, image []byte, dr
 	return nil
 }
 
-// TestFencedWriterCannotCommit: a writer that collectors took for dead while it was suspended.
+// TestFencedWriterCannotCommit: a writer that collectors took for dead while the writer was suspended.
 func TestFencedWriterCannotCommit(t *testing.T) {
 	be := storetest.NewMem()
 	slow := openStore(t, be, store.Options{Beat: time.Hour})
@@ -307,14 +307,14 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// TestNeededSince: what was chosen to go stays if it came to be needed before its turn.
+// TestNeededSince: what was chosen to go stays if a need arose before its turn.
 func TestNeededSince(t *testing.T) {
 	s := openStore(t, storetest.NewMem(), store.Options{})
 	for i := range 3 {
 		failOn(t, dumpRanks(t.Context(), s, checkpointID(1, uint32(i)), storetest.NewImage(uint64(i), 50).Bytes()))
 	}
 	asked := map[store.ID]bool{}
-	since := func(id store.ID) bool { // false when it is asked first
+	since := func(id store.ID) bool { // false at the first question
 		again := asked[id]
 		asked[id] = true
 		return again && id == checkpointID(1, 1)
@@ -415,7 +415,7 @@ func TestDiskFull(t *testing.T) {
 	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 2), storetest.Noise(3, 1000).Bytes()))
 }
 
-// TestWhatWaits: a collection that frees nothing says what it will free, and when.
+// TestWhatWaits: a collection that frees nothing says what will be freed, and when.
 func TestWhatWaits(t *testing.T) {
 	s := openStore(t, newFolder(t), store.Options{})
 	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), storetest.NewImage(1, 300).Bytes()))

@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// TestWriterMemory writes a long stream and looks at the process as the kernel sees it.
+// TestWriterMemory writes a long stream and looks at the process's memory in the kernel's figures.
 func TestWriterMemory(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		t.Skip("the race detector has its own memory; -short: 1 GiB is written")

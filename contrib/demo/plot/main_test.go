@@ -54,7 +54,7 @@ func TestPlot(t *testing.T) {
 	}
 }
 
-// A file that is not what it should be is named with the line.
+// A wrong file is named with the line.
 func TestPlotBadInput(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "losses")
 	if err := os.WriteFile(path, []byte("1 4.5 100.1 aa\n2 what\n"), 0o600); err != nil {

@@ -23,8 +23,8 @@ import (
 
 const someMirror = "http://deb.example.org/debian" // never asked: the tools are fakes
 
-// fakeTools puts an mmdebstrap before the real mmdebstrap. It runs script in the
-// build's folder, and an apt-config that knows nothing. It skips without the
+// fakeTools puts an mmdebstrap before the real mmdebstrap. The fake runs script in the
+// build's folder, and an apt-config that knows nothing. fakeTools skips the test without the
 // right to make namespaces.
 func fakeTools(t *testing.T, script string) {
 	t.Helper()
@@ -44,8 +44,8 @@ func fakeOptions(t *testing.T) Options {
 	return Options{Suite: suites[0], CacheDir: filepath.Join(t.TempDir(), "cache"), Mirror: someMirror, skipSpaceCheck: true}
 }
 
-// checkClean fails the test if the cache folder, or a process or mount in it, holds
-// more than it should once the last process has had time to go.
+// checkClean fails the test if the cache folder, or a process or mount there, holds
+// more than want once the last process has had time to go.
 func checkClean(t *testing.T, cache string, want ...string) {
 	t.Helper()
 	var left []string

@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// policyVariable has this test's program be a policy that panics when it is asked.
+// policyVariable has this test's program be a policy that panics at a question.
 const policyVariable = "SDKTEST_POLICY"
 
 func TestMain(m *testing.M) {

@@ -147,7 +147,7 @@ func TestAttach(t *testing.T) {
 }
 
 // TestAttachCut: a person's terminal lets go as soon as Slurm ends its step, though the session says
-// nothing: its network is locked while it is captured.
+// nothing: its network is locked during the capture.
 func TestAttachCut(t *testing.T) {
 	r, ended := startShell(t)
 	a, other := attachTo(t, r), attachTo(t, r)

@@ -125,7 +125,7 @@ func TestUsefulShare(t *testing.T) {
 	}
 }
 
-// TestParseRuns: runs come in their order, whatever a comment has in it.
+// TestParseRuns: runs come in their order, whatever a comment says.
 func TestParseRuns(t *testing.T) {
 	got := ParseRuns("alice|RUNNING|300|400|Unknown|50|n2|gres/gpu:a100=2,gres/gpu:h100=1|\n" +
 		"alice|PREEMPTED|100|150|300|150|n1|billing=1,gres/gpu=2,gres/gpu:a100=2|a | b\nline|two\n" +
@@ -138,7 +138,7 @@ func TestParseRuns(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	// Slurm took the job to be over at 300, and proxyd had it requeued at 378.
+	// Slurm took the job to be over at 300, and proxyd had the job requeued at 378.
 	late := []Run{{Submitted: time.Unix(100, 0), Began: time.Unix(150, 0), Ended: time.Unix(300, 0), Nodes: "n1"}, {Submitted: time.Unix(378, 0), Began: time.Unix(380, 0), Nodes: "n1"}}
 	if waited := AddRuns(late, time.Unix(1000, 0)).Waited; waited != 130*time.Second {
 		t.Errorf("waited %v, want 50 s before the first run and 80 s before the second", waited)

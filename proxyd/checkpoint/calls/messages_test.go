@@ -32,7 +32,7 @@ func noError(t *testing.T, err error) {
 	}
 }
 
-// sendMessage returns a message as it arrives after its way over the network.
+// sendMessage returns a message after its way over the network.
 func sendMessage[M proto.Message](t *testing.T, m, arrived M) M {
 	t.Helper()
 	b, err := proto.Marshal(m)

@@ -18,7 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
 )
 
-// requeuingControl is an scontrol that writes down what it is asked, and has job 7 wait once it is requeued.
+// requeuingControl is an scontrol that writes down its commands, and has job 7 wait after a requeue.
 const requeuingControl = `#!/bin/sh
 cd "$(dirname "$0")"
 echo "$*" >>asked
@@ -122,7 +122,7 @@ func TestInterruptedRunTold(t *testing.T) {
 }
 
 // TestHeldWithLastReason: after too many runs that were not restored the job is held with the reason of the last, and once a person
-// has released the job, it is tried again as often.
+// has released the job, the restore is tried again as often.
 func TestHeldWithLastReason(t *testing.T) {
 	q := slurmtest.NewQueue(t)
 	restartedJob(t, q, "FAILED")

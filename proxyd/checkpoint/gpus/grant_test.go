@@ -42,7 +42,7 @@ func TestSharedMemory(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%+v: %q, want %q", c, got, c.want)
 		}
-		if len(c.here) > c.gpus { // as grantGPUs has it
+		if len(c.here) > c.gpus { // as in grantGPUs
 			gpus := make([]int, c.gpus)
 			for i := range gpus {
 				gpus[i] = i

@@ -64,7 +64,7 @@ func filledValue[T any](t *testing.T) *T {
 	return value
 }
 
-// sendMessage returns a message as it arrives after its way over the network.
+// sendMessage returns a message after its way over the network.
 func sendMessage[M proto.Message](t *testing.T, m, arrived M) M {
 	t.Helper()
 	b, err := proto.Marshal(m)
@@ -108,7 +108,7 @@ func TestObstacleMessages(t *testing.T) {
 	}
 }
 
-// TestProgramStates: a program is described by the state that says most about it.
+// TestProgramStates: a program is described by the state that says most.
 func TestProgramStates(t *testing.T) {
 	since := time.Unix(1, 2)
 	for _, tt := range []struct {

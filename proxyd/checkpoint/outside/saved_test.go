@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/forward"
 )
 
-// TestList: a list of connections that is written and read an element at a time is a list as JSON has it.
+// TestList: a list of connections that is written and read an element at a time is a list in JSON.
 func TestList(t *testing.T) {
 	for n := range 4 {
 		var text bytes.Buffer

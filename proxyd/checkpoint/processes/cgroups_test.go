@@ -103,7 +103,7 @@ func TestJobCgroupHere(t *testing.T) {
 }
 
 // TestFalseStepd: a user calls a process slurmstepd, also a process of a set-user-ID program, of which /proc names root
-// as the owner. It is not taken for the slurmstepd of another user's job: the job's device server would be put into the
+// as the owner. The process is not taken for the slurmstepd of another user's job: the job's device server would be put into the
 // first user's cgroup.
 func TestFalseStepd(t *testing.T) {
 	if os.Geteuid() != 0 {

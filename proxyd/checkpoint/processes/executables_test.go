@@ -43,7 +43,7 @@ func startSleeper(t *testing.T, path string) capsule.Program {
 	return capsule.Program{Name: records.BatchProgram, Cgroup: group}
 }
 
-// TestSystemExecutables: what a job runs of the system is compared when it is restored, and what is its
+// TestSystemExecutables: what a job runs of the system is compared at a restore, and what is its
 // user's is not.
 func TestSystemExecutables(t *testing.T) {
 	if os.Geteuid() != 0 {

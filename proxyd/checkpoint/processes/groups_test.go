@@ -32,7 +32,7 @@ func startAs(t *testing.T, attr *syscall.SysProcAttr, argv ...string) int {
 	if _, err := io.WriteString(in, "up\n"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadFull(out, make([]byte, 3)); err != nil { // it is what it is to be
+	if _, err := io.ReadFull(out, make([]byte, 3)); err != nil { // the process has its groups now
 		t.Fatal(err)
 	}
 	return cmd.Process.Pid

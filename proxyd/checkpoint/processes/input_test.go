@@ -178,7 +178,7 @@ func TestInputEnd(t *testing.T) {
 }
 
 // TestInputOfKilledWarden: what a warden that is killed has left in slurmstepd's pipe comes behind what is in its queue. Where
-// it is not known what was passed on, or where slurmstepd has ended, too, that is an error.
+// what was passed on is not known, or where slurmstepd has ended, too, that is an error.
 func TestInputOfKilledWarden(t *testing.T) {
 	for _, k := range []struct {
 		name            string

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOpenOutside: a descriptor is duplicated only if it is the socket that was found, of a process that is still in the
+// TestOpenOutside: a descriptor is duplicated only if the descriptor is the socket that was found, of a process that is still in the
 // program's cgroup. A process that has got the PID since, and has a file of a server in the socket's place, is left alone.
 func TestOpenOutside(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

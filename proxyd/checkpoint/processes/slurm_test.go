@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 )
 
-// TestSlurmDevices: in a real Slurm's cgroup of a job, what is beside the steps has the job's limits, and leaves nothing when it has ended
+// TestSlurmDevices: in a real Slurm's cgroup of a job, what is beside the steps has the job's limits, and leaves nothing when the job has ended
 // after them. tests/cluster has a guest that is a node with cgroup v2.
 func TestSlurmDevices(t *testing.T) {
 	conf, err := os.ReadFile("/etc/slurm/cgroup.conf")
@@ -67,7 +67,7 @@ func TestSlurmDevices(t *testing.T) {
 	if out, err := exec.CommandContext(ctx, "scancel", strconv.Itoa(int(id))).CombinedOutput(); err != nil {
 		t.Fatalf("%s, %v", out, err)
 	}
-	_ = srun.Wait() // it was cancelled
+	_ = srun.Wait() // the step was cancelled
 	waitFor(t, ctx, "Slurm is done with the job", func() bool {
 		steps, err := filepath.Glob(filepath.Join(job, stepPrefix+"*"))
 		return err == nil && len(steps) == 0

@@ -38,7 +38,7 @@ func TestMetaVersion(t *testing.T) {
 	} {
 		image := &criu.Image{Queues: c.queues, Program: criu.Program{Outside: c.outside}, Processes: []criu.Process{{Noted: criu.Noted{Semaphores: c.semaphores}}}}
 		m := &Meta{Capsules: []CapsuleMeta{{}, {Devices: c.devices, NotBegun: c.notBegun, Programs: []ProgramMeta{{Name: "batch"}, {Image: image, Input: c.input, InputEnded: c.ended}}}}}
-		for range 2 { // it may be tried again, with other nodes
+		for range 2 { // the restore may be tried again, with other nodes
 			b, err := m.Encode()
 			if err != nil {
 				t.Fatal(err)
@@ -63,7 +63,7 @@ func TestMetaVersion(t *testing.T) {
 	}
 }
 
-// TestGPUNeeds: what a GPU would hold is known of a job if it is of each of its capsules with GPUs.
+// TestGPUNeeds: what a GPU would hold is known of a job if known of each of its capsules with GPUs.
 func TestGPUNeeds(t *testing.T) {
 	m := &Meta{Capsules: []CapsuleMeta{
 		{Devices: &DeviceMeta{Memory: 16, Needs: []uint64{12, 7}}}, {Index: 1}, {Index: 2, Devices: &DeviceMeta{Memory: 14, Needs: []uint64{10, 8, 5}}},
@@ -71,7 +71,7 @@ func TestGPUNeeds(t *testing.T) {
 	if memory, needs := m.GPUNeeds(); memory != 14 || !slices.Equal(needs, []uint64{12, 8, 5}) {
 		t.Errorf("of %d: %v", memory, needs)
 	}
-	m.Capsules[0].Devices.Needs = nil // an older release made it
+	m.Capsules[0].Devices.Needs = nil // as made by an older release
 	if memory, needs := m.GPUNeeds(); memory != 0 || needs != nil {
 		t.Errorf("of %d: %v", memory, needs)
 	}

@@ -16,7 +16,7 @@ func newRecord(job uint32) *Record {
 	return &Record{Job: job, UID: 1001, Nodes: []string{"n1"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1")}}
 }
 
-// TestPast: the time line of a job outlives its record, until it is forgotten by age.
+// TestPast: the time line of a job outlives its record, until forgotten by age.
 func TestPast(t *testing.T) {
 	folder := Folder{t.TempDir()}
 	here, there := NewTimeline(folder, "n1"), NewTimeline(folder, "n2")

@@ -47,12 +47,12 @@ func (l *lab) endUpload(up *Record) {
 }
 
 // TestIncrementalUpload: a staged checkpoint that has streams of another in the store arrives whole, and stays so when the other is gone. While
-// it is on its way, no rule deletes what it is made upon.
+// the checkpoint is on its way, no rule deletes its base.
 func TestIncrementalUpload(t *testing.T) {
 	l := newLab(t)
 	n1, n2 := l.bootNode("n1", t.TempDir()+"/s", nil), l.bootNode("n2", t.TempDir()+"/s", nil)
 	l.endUpload(l.stageCheckpoint(1, false))
-	l.commitCheckpoint(n1, 2) // as if it came in between
+	l.commitCheckpoint(n1, 2) // as if this checkpoint came in between
 	up := l.stagedOn(3, 1)
 	n1.keep.Count = 1
 	if !n2.IsNeededAsBase(l.checkpointID(1)) || n2.IsNeededAsBase(l.checkpointID(2)) || n2.IsNeededAsBase(l.checkpointID(3)) {
@@ -80,7 +80,7 @@ func TestIncrementalUpload(t *testing.T) {
 	}
 }
 
-// TestExpiredBase: an expired checkpoint stays if it has become a base meanwhile.
+// TestExpiredBase: an expired checkpoint stays if newer checkpoints use that as a base by now.
 func TestExpiredBase(t *testing.T) {
 	l := newLab(t)
 	n1 := l.bootNode("n1", t.TempDir()+"/s", nil)
@@ -98,7 +98,7 @@ func TestExpiredBase(t *testing.T) {
 	}
 }
 
-// TestPledge: an upload takes the place of the upload before when it is known to be whole. Until then the job has the upload before, whatever dies,
+// TestPledge: an upload takes the place of the upload before when the new upload is known to be whole. Until then the job has the upload before, whatever dies,
 // and what the new upload is made upon stays.
 func TestPledge(t *testing.T) {
 	l := newLab(t)

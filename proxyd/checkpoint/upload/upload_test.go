@@ -200,7 +200,7 @@ func (l *lab) writeShare(c *node, number uint32, data []byte) {
 	noError(l.t, h.Commit([]byte("meta of "+c.Node)))
 }
 
-// checkStored checks that a checkpoint is in the store, whole, and nothing of it anywhere else.
+// checkStored checks that a checkpoint is in the store, whole, and no part of the checkpoint anywhere else.
 func (l *lab) checkStored(number uint32) {
 	l.t.Helper()
 	r, err := l.openStore(l.storeBackend()).Open(l.t.Context(), l.checkpointID(number))
@@ -344,7 +344,7 @@ func TestUploadShareGone(t *testing.T) {
 	}
 }
 
-// TestUploadGivenUp: a node that is away is waited for with patience; when it comes back
+// TestUploadGivenUp: a node that is away is waited for with patience; when the node comes back
 // later, its checkpoint stays given up, and a newer checkpoint of its run is not touched.
 func TestUploadGivenUp(t *testing.T) {
 	l := newLab(t)
@@ -369,15 +369,15 @@ func TestUploadGivenUp(t *testing.T) {
 	}
 }
 
-// TestUploadFenced: of an upload that is at work and a restore that gives it up, only the first wins:
-// either the checkpoint is there, or it never will be.
+// TestUploadFenced: of an upload that is at work and a restore that gives the upload up, only the first wins:
+// either the checkpoint is there, or never will be.
 func TestUploadFenced(t *testing.T) {
 	for round := range 12 {
 		l := newLab(t)
 		n1, _, n3 := l.bootNode("n1", t.TempDir()+"/s", nil), l.bootNode("n2", t.TempDir()+"/s", nil), l.bootNode("n3", t.TempDir()+"/s", nil)
 		up := l.stageCheckpoint(1, true)
 		n1.Start(up, nil)
-		time.Sleep(time.Duration(round) * 15 * time.Millisecond) // any moment of it
+		time.Sleep(time.Duration(round) * 15 * time.Millisecond) // any moment of the upload
 		noError(t, n3.markUploadLost(t.Context(), up, "somebody lost patience"))
 		lost, err := l.awaitRestore(n3, time.Hour)
 		noError(t, err)
@@ -429,7 +429,7 @@ func TestUploadReplaced(t *testing.T) {
 	l.checkStored(2)
 }
 
-// TestUnneededShares: a share that never came to count goes when it is old, a share that counts
+// TestUnneededShares: a share that never came to count goes at some age, a share that counts
 // stays.
 func TestUnneededShares(t *testing.T) {
 	l := newLab(t)
@@ -460,7 +460,7 @@ func TestUnneededShares(t *testing.T) {
 	}
 }
 
-// TestUploadWatch is a transcript of what a restore sees, and when it gives up.
+// TestUploadWatch is a transcript of what a restore sees, and when the restore gives up.
 func TestUploadWatch(t *testing.T) {
 	has := func(done int64, why string) ShareStatus {
 		return ShareStatus{Has: true, Done: done, Total: 100, LastError: why}

@@ -119,7 +119,7 @@ func mustReturn(t *testing.T, path string, err error) string {
 	return path
 }
 
-// TestGetRefuses puts things in the store's place that it did not make.
+// TestGetRefuses puts foreign things into the store's place.
 func TestGetRefuses(t *testing.T) {
 	cases := []struct {
 		name string
@@ -157,7 +157,7 @@ func TestGetRefuses(t *testing.T) {
 	}
 }
 
-// TestStatFollowsNothing: a link is what it is, and what is behind one is not ours.
+// TestStatFollowsNothing: Stat describes a link itself: what the link leads to is not ours.
 func TestStatFollowsNothing(t *testing.T) {
 	dir := newFolder(t)
 	b := openFolder(t, dir)
