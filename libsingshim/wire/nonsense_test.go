@@ -292,8 +292,8 @@ func FuzzRing(f *testing.F) {
 	})
 }
 
-// TestFinish: what was posted before Finish is handled, whatever the reader was doing: each
-// round has a longer moment after a message.
+// TestFinish: what was posted before Finish is handled, whatever the reader was doing: in
+// each round Finish comes a moment later after a message.
 func TestFinish(t *testing.T) {
 	for i := range 400 {
 		r, err := Create(Options{Spin: -1})

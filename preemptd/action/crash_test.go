@@ -111,7 +111,7 @@ func (w *world) goOn(t *testing.T) {
 }
 
 // TestKilledEverywhere kills the process at every point of every kind of action, before and
-// after each write and each deed, and lets another go on from the journal: the
+// after each thing that the process writes or does, and lets another go on from the journal: the
 // action finishes, and nothing was done twice.
 func TestKilledEverywhere(t *testing.T) {
 	for _, c := range journeys {

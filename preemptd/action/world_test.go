@@ -208,7 +208,7 @@ type points struct {
 	Slurm
 	Proxyd
 	Journal
-	at func(name string) error // before: an error prevents the deed
+	at func(name string) error // before: the request is not carried out if an error is returned
 }
 
 func (p points) around(name string, do func() error) error {

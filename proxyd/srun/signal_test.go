@@ -62,7 +62,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestOtherSignals: a signal that srun does not handle ends srun, and so does this one sing-srun.
+// TestOtherSignals: a signal that srun does not handle ends srun, and sing-srun, too.
 func TestOtherSignals(t *testing.T) {
 	s := newServer(t, standIn(t))
 	cmd, run, _ := startCall(t, s, "echo ready; exec sleep 1000")
