@@ -7,13 +7,12 @@ package pytorch
 
 import (
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
 )
 
@@ -22,20 +21,17 @@ func TestMain(m *testing.M) { soft.Main(m) }
 // limit is for machines that do much else: a run takes half a minute on two quiet cores.
 const limit = 8 * time.Minute
 
-// runPython runs Python of the fetched tree over two software GPUs, and returns the output. The test is skipped where
-// the packages cannot be had.
+// runPython runs Python over two software GPUs, and returns what it printed. The test is skipped where PyTorch cannot be had.
 func runPython(t *testing.T, on []string, args ...string) string {
 	t.Helper()
+	return runPythonWith(t, wire.BlasVendor, on, args...)
+}
+
+// runPythonWith is runPython with a choice of what multiplies matrices.
+func runPythonWith(t *testing.T, blas string, on []string, args ...string) string {
+	t.Helper()
 	w := soft.Need(t)
-	var said strings.Builder
-	fetch := exec.Command("../../contrib/cuda-software/fetch")
-	fetch.Stderr = &said
-	tree, err := fetch.Output()
-	if err != nil {
-		t.Skip("SKIP: ", err, ": ", said.String())
-	}
-	python := filepath.Join(strings.TrimSpace(string(tree)), "python")
-	r := w.Run(t, soft.Program{Path: python, Args: args, Devices: 2, On: on, Limit: limit})
+	r := w.Run(t, soft.Program{Path: w.Python(t), Args: args, Devices: 2, On: on, Env: []string{wire.BlasEnv + "=" + blas}, Limit: limit})
 	if r.Exit != 0 {
 		t.Fatalf("%q ended with %d\nstdout:\n%s\nstderr:\n%s", args, r.Exit, r.Stdout, r.Stderr)
 	}

@@ -131,6 +131,20 @@ func (w *World) Compile(t testing.TB, file string, flags ...string) string {
 	return out
 }
 
+// Python returns the path of a Python that has PyTorch with CUDA, which contrib/cuda-software fetches from Debian. The test is
+// skipped where the packages cannot be had.
+func (w *World) Python(t testing.TB) string {
+	t.Helper()
+	var said strings.Builder
+	fetch := exec.Command(filepath.Join(w.root, "contrib/cuda-software/fetch"))
+	fetch.Stderr = &said
+	tree, err := fetch.Output()
+	if err != nil {
+		t.Skip("SKIP: ", err, ": ", said.String())
+	}
+	return filepath.Join(strings.TrimSpace(string(tree)), "python")
+}
+
 // Program describes a run of a program.
 type Program struct {
 	Devices int
