@@ -143,31 +143,45 @@ func (k *kit) compareCallsOf(ctx context.Context, source string) bool {
 	p := task{
 		name: name, path: strings.TrimSuffix(source, ".c"), args: says.Args, env: says.Env, stdin: says.Stdin, limit: says.Limit, devices: says.Devices,
 	}
+	if why := cannotNested[name]; k.nested && why != "" {
+		k.addRow(row{Name: name, Outcome: cannot, Why: why})
+		return false
+	}
 	ours := k.runProxied(ctx, p)
 	if ours.wasCutShort(0) {
 		return false // the caller says so
 	}
-	wrongOurs := judgeEnd(says, ours)
-	if wrongOurs == "" && !k.isNatively(says) {
-		return true
-	}
-	native := "it needs more GPUs than there are"
+	wrongOurs, native := judgeEnd(says, ours), ""
 	if k.isNatively(says) {
 		printed := *says
 		printed.Says = nil // that is the shim's, about what is not covered
 		native = judgeEnd(&printed, k.runNatively(ctx, p))
 	}
-	switch {
-	case wrongOurs == "" && native == "":
-		return true
-	case wrongOurs == "":
-		k.addRow(row{Name: name, Outcome: differs, Why: "natively: " + native})
-	case native == "":
-		k.addRow(row{Name: name, Outcome: wrong, Why: "by proxyd: " + wrongOurs})
-	default:
-		k.addRow(row{Name: name, Outcome: differs, Why: "by proxyd: " + wrongOurs + "\nnatively: " + native})
+	if what, why := judgeBoth(wrongOurs, native); what != right {
+		k.addRow(row{Name: name, Outcome: what, Why: why})
 	}
 	return wrongOurs == ""
+}
+
+// cannotNested are the programs of calls that no software GPU can pass in a driver's place.
+var cannotNested = map[string]string{
+	"memory_shared": "its kernels use pinned memory, which kernels on software GPUs do not reach where a backend registers it",
+	"state_pinned":  "its kernels use pinned memory, which kernels on software GPUs do not reach where a backend registers it",
+	"init_visible":  "it asks the management library, which is the shim's",
+}
+
+// judgeBoth says what is wrong with a program of calls by proxyd, and natively; natively nothing is wrong with a program that
+// needs more GPUs than there are, and proxyd shows a program as many as it asks for.
+func judgeBoth(ours, native string) (outcome, string) {
+	switch {
+	case ours == "" && native == "":
+		return right, ""
+	case ours == "":
+		return differs, "natively: " + native
+	case native == "":
+		return wrong, "by proxyd: " + ours
+	}
+	return differs, "by proxyd: " + ours + "\nnatively: " + native
 }
 
 // isNatively tells whether the node has the devices that a program needs.

@@ -166,3 +166,20 @@ func TestUsage(t *testing.T) {
 		}
 	}
 }
+
+// TestJudgeBoth: a program that fails by proxyd is wrong, unless the driver does not do either what the program expects.
+func TestJudgeBoth(t *testing.T) {
+	for _, c := range []struct {
+		ours, native string
+		want         outcome
+	}{
+		{"", "", right},
+		{"no", "", wrong}, // natively right, or not run: the node has too few GPUs
+		{"", "no", differs},
+		{"no", "no", differs},
+	} {
+		if got, why := judgeBoth(c.ours, c.native); got != c.want || (why == "") != (got == right) {
+			t.Errorf("%q, natively %q: %s, %q", c.ours, c.native, got, why)
+		}
+	}
+}
