@@ -28,7 +28,7 @@ const (
 
 const (
 	noReferences = "references to textures and surfaces are not supported; use their objects"
-	noBarrier    = "mbarrier is not for targets up to sm_80 here"
+	noBarrier    = "mbarrier is not supported"
 	noWgmma      = "wgmma is not for targets up to sm_80"
 	noTcgen      = "tcgen05 is not for targets up to sm_80"
 	noCluster    = "clusters are not supported"
