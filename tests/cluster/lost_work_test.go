@@ -7,6 +7,8 @@ package cluster
 
 import (
 	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -16,10 +18,10 @@ import (
 func TestLostWork(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-lost", "--nodes", "2")
-	const slow = "for i in $(seq 60); do echo $i; sleep 0.5; done"
+	const slow = "for i in $(seq 10000); do echo $i; sleep 0.5; done"
 	said := func(t *testing.T, job, comment, event string) {
 		t.Helper()
-		waitFor(t, 60*time.Second, func() (bool, string) {
+		waitFor(t, 3*time.Minute, func() (bool, string) {
 			now := c.showColumn(t, job, "Comment")
 			return regexp.MustCompile(comment).MatchString(now), "comment of the job: " + now
 		})
@@ -40,7 +42,8 @@ func TestLostWork(t *testing.T) {
 			if tt.checkpoint {
 				c.runOn(t, "ctl", "alice", "singctl", "checkpoint", job).mustSucceed(t)
 			}
-			c.waitForLine(t, job, "12")
+			// The checkpoint takes as long as it takes, and the job runs on: four seconds of work from here on.
+			c.waitForLine(t, job, strconv.Itoa(8+strings.Count(c.jobLog(job), "\n")))
 			runMinicluster(t, "fail", "n1", "--name", c.name).mustSucceed(t)
 			c.runAsRoot(t, "scontrol update NodeName=n1 State=DOWN Reason=test")
 			c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)

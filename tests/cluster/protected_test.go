@@ -73,7 +73,7 @@ var slurmsOwn = regexp.MustCompile(`(?m)^(\d+: )?(slurmstepd(-\S+)?: |srun: |\[[
 // waitForLine waits until the job's log has a line.
 func (c protected) waitForLine(t *testing.T, job, line string) {
 	t.Helper()
-	waitFor(t, 60*time.Second, func() (bool, string) {
+	waitFor(t, 3*time.Minute, func() (bool, string) {
 		log := c.jobLog(job)
 		return strings.Contains("\n"+log+"\n", "\n"+line+"\n"), fmt.Sprintf("job %s: no %q in:\n%s", job, line, log)
 	})
