@@ -84,13 +84,13 @@ SLOW_UNIT  := tests/device tests/gpu tests/workloads tests/pytorch tests/llama l
 QUICK_UNIT  = $$($(GO) list ./... | grep -v $(SLOW_UNIT:%=-e /%$$))
 
 # The part of tests/cluster, and of the jobs on software GPUs, that `make test` has: protection, actions, and what people
-# get wrong; a training on one node, one on two, and a server.
+# get wrong; a training on one node, one on two, and a server; PyTorch on two nodes. By seed 7 the jobs with GPUs of test and
+# test-full together meet each kind of kill, also fewer nodes, and more and fewer GPUs by lease.
 SOME_CLUSTER := TestBadInput|TestActions|TestProtected|TestRESTClient
 # In a lane of its own: what attackers do, and what must not be lost silently.
 ATTACKS := TestReplacedFiles|TestFloods|TestCRIUInHost|TestSharedFolder|TestLostWork|TestObstacleLater
 SOME_DEVICES := TestCorpus/(mlp-alone|gpt-nodes|serve-requests)
-# Only make test-devices has these: five to ten minutes each on a busy machine.
-LONG_DEVICES := TestCorpus/(torch-(nodes|four)|llama-answers)
+TORCH_DEVICES := TestCorpus/torch-(nodes|four)
 # Only make test-long has these: the store on NFS, in an emulated machine; 64 nodes and 100 jobs at once.
 LONG_CLUSTER := TestStoreOnNFS|TestScale
 
@@ -106,7 +106,8 @@ TEST_CLUSTER = \
 	'control: $(GO_CLUSTER) control -timeout 30m ./tests/control'
 TEST_PROGRAMS = \
 	'programs, some: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(SOME_PROGRAMS))$$"' \
-	'devices, some: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(DEVICES) -rounds 3 -seed 1 -lanes 2 -name devices-test -run "$(SOME_DEVICES)$$"' \
+	'devices, some: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(DEVICES) -rounds 3 -seed 7 -lanes 2 -name devices-test -run "$(SOME_DEVICES)$$"' \
+	'devices, PyTorch: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(DEVICES) -rounds 1 -seed 7 -lanes 2 -name devices-test -run "$(TORCH_DEVICES)$$"' \
 	'attacks and losses: $(GO_CLUSTER) cluster -timeout 30m ./tests/cluster -run "^($(ATTACKS))$$"' \
 	'faults, some: $(GO_CLUSTER) faults -timeout 30m ./tests/faults -seed 1 -some 8'
 FULL_HERE = \
@@ -117,7 +118,7 @@ FULL_HERE = \
 FULL_CLUSTER = \
 	'cluster, the rest: $(GO_CLUSTER) cluster -timeout 60m -parallel 3 ./tests/cluster -skip "^($(SOME_CLUSTER)|$(ATTACKS)|$(LONG_CLUSTER))$$"'
 FULL_PROGRAMS = \
-	'devices, the rest: $(GO_CLUSTER) corpus -timeout 60m ./tests/corpus $(DEVICES) -rounds 2 -seed 1 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$|$(LONG_DEVICES)$$"' \
+	'devices, the rest: $(GO_CLUSTER) corpus -timeout 60m ./tests/corpus $(DEVICES) -rounds 2 -seed 7 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$|$(TORCH_DEVICES)$$"' \
 	'controller, some kills: $(GO_CLUSTER) harm -timeout 30m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8' \
 	'demo: $(SELF) demo'
 
