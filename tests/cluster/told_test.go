@@ -112,4 +112,18 @@ func TestObstacleLater(t *testing.T) {
 	})
 	c.checkCommand(t, "alice", "singctl show "+job, 0, `stands in the way of a checkpoint:`, "has /tmp/"+job+".log open")
 	c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 5, "prepare: ", file)
+
+	// A removed file with another name, which CRIU finds when all is frozen, is named before. Without the other name it is none.
+	job = c.submitJob(t, "--singularity", `cd; echo kept >linked; exec 3<linked; ln -f linked other; rm linked; echo ready
+		while [ -e other ]; do sleep 0.2; done; echo alone; sleep 1000`)
+	c.waitForLine(t, job, "ready")
+	linked := "linked open, which was removed but has another name: have it close the file"
+	c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 5, "prepare: ", linked)
+	waitFor(t, 90*time.Second, func() (bool, string) {
+		said := c.showColumn(t, job, "Comment")
+		return strings.Contains(said, linked), said
+	})
+	c.runOn(t, "ctl", "alice", "rm", "other").mustSucceed(t)
+	c.waitForLine(t, job, "alone")
+	c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 0)
 }

@@ -149,6 +149,9 @@ func processObstacles(ctx context.Context, p capsule.Program, pid int, own termi
 		if files.isNodeFile(pid, fd, link) {
 			see("has "+link+" open, a file of the node that the job does not see", nodeFileCure)
 		}
+		if isRemovedAndLinked(pid, files.capsule, path, link) {
+			see("has "+strings.TrimSuffix(link, removedWord)+" open, which was removed but has another name", linkedFileCure)
+		}
 		for _, d := range uncapturableDevices {
 			if strings.HasPrefix(link, d.prefix) {
 				if strings.HasSuffix(d.what, ", ") {
