@@ -16,7 +16,8 @@ import (
 
 // sleepers makes system calls that wait, each in a process of its own, as C programs make them: nothing
 // calls them again if a signal's handler has not run. Each prints the call's result, errno, and after
-// how many seconds of its own clock.
+// how many seconds of its own clock. The endless poll ends by the byte that comes when time.sleep has ended; a
+// semaphore that is waited for until a time gives -1 and ETIMEDOUT, of which 0 is made.
 const sleepers = `cat >waits.py <<'END'
 import ctypes, os, select, struct, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -26,6 +27,8 @@ def call(name, *a):
     ctypes.set_errno(0)
     return getattr(libc, name)(*a), ctypes.get_errno()
 epoll = select.epoll()
+semaphore = ctypes.create_string_buffer(32)
+reader, writer = os.pipe()
 kinds = {
     "nanosleep": lambda: call("nanosleep", words(LAST, 0), None),
     "nanosleep-left": lambda: call("nanosleep", words(LAST, 0), words(0, 0)),
@@ -33,7 +36,9 @@ kinds = {
     "poll": lambda: call("poll", None, 0, LAST * 1000),
     "select": lambda: call("select", 0, None, None, None, words(LAST, 0)),
     "epoll_wait": lambda: call("epoll_wait", epoll.fileno(), words(0, 0), 1, LAST * 1000),
-    "time.sleep": lambda: (time.sleep(LAST), 0),
+    "time.sleep": lambda: (time.sleep(LAST), os.write(writer, b"x") - 1),
+    "endless poll": lambda: (call("poll", ctypes.create_string_buffer(struct.pack("ihh", reader, 1, 0)), 1, -1)[0] - 1, ctypes.get_errno()),
+    "sem_clockwait": lambda: [n + d for n, d in zip(call("sem_clockwait", semaphore, 1, words(int(time.monotonic()) + LAST + 1, 0)), (1, -110))],
 }
 for name, f in kinds.items():
     if os.fork() == 0:
@@ -96,7 +101,7 @@ func TestWaits(t *testing.T) {
 	})
 	log := c.jobLog(job)
 	t.Logf("job %s:\n%s", job, log)
-	for _, name := range []string{"nanosleep", "nanosleep-left", "usleep", "poll", "epoll_wait", "select", "time.sleep", "sleep"} {
+	for _, name := range []string{"nanosleep", "nanosleep-left", "usleep", "poll", "epoll_wait", "select", "time.sleep", "endless poll", "sem_clockwait", "sleep"} {
 		line := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (0|None) 0 ([0-9.]+)$`).FindStringSubmatch(log)
 		if line == nil {
 			t.Errorf("%s did not return 0", name)
