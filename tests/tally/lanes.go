@@ -95,8 +95,7 @@ func runPart(p part, lane int, w io.Writer) *tally {
 		err = cmd.Start()
 	}
 	if err != nil {
-		fmt.Fprintf(w, "%s: %v\n", p.name, err)
-		t.failed++
+		t.partFailed(err)
 		return t
 	}
 	stop := t.startHeartbeat(30 * time.Second)
@@ -105,8 +104,7 @@ func runPart(p part, lane int, w io.Writer) *tally {
 	err = cmd.Wait()
 	switch {
 	case err != nil && t.failed == 0:
-		fmt.Fprintf(w, "%s: %v\n", p.name, err)
-		t.failed++
+		t.partFailed(err)
 	case err == nil && t.tests == 0:
 		t.passed++
 	case t.tests > 0:
@@ -114,6 +112,13 @@ func runPart(p part, lane int, w io.Writer) *tally {
 	}
 	fmt.Fprintf(w, "== %s: %s in %.0f s\n", p.name, t.count, time.Since(began).Seconds())
 	return t
+}
+
+// partFailed notes that the part's command failed, though none of its tests did.
+func (t *tally) partFailed(err error) {
+	fmt.Fprintf(t.w, "%s: %v\n", t.part, err)
+	t.failed++
+	t.failures = append(t.failures, failure{pkg: t.part, said: append(t.plain, err.Error()+"\n")})
 }
 
 // shellCommand is a shell command in the environment of a lane's parts.

@@ -62,6 +62,7 @@ type tally struct {
 	tests    int
 	latest   string // the test that was started last, with its package
 	said     map[string][]string
+	plain    []string // the last lines that are no events: all that a command prints that is not go test
 	failures []failure
 	hopeless bool // a failure that is no chance: no test is run again
 	times    *timing
@@ -117,6 +118,7 @@ func (t *tally) readLine(line string) {
 	var e event
 	if json.Unmarshal([]byte(line), &e) != nil || e.Action == "" {
 		fmt.Fprint(t.w, line)
+		t.plain = append(t.plain[max(0, len(t.plain)-lastLines+1):], line)
 		return
 	}
 	key := e.Package + " " + e.Test
@@ -143,6 +145,7 @@ func (t *tally) noteEnd(e event, key string) {
 		fmt.Fprintf(t.w, "FAIL %s %.1f s\n%s", e.Package, e.Elapsed, strings.Join(t.said[key], ""))
 		if !slices.ContainsFunc(t.failures, func(f failure) bool { return f.pkg == e.Package }) {
 			t.failed++
+			t.failures = append(t.failures, failure{pkg: e.Package, said: t.said[key]})
 			t.hopeless = true
 		}
 		t.hopeless = t.hopeless || certain.MatchString(strings.Join(t.said[key], ""))

@@ -109,8 +109,11 @@ func TestLanes(t *testing.T) {
 	var said strings.Builder
 	got := runLanes([][]part{
 		{{"one", meet("a", "b") + "; " + note("one")}, {"two", note("two")}},
-		{{"three", meet("b", "a")}, {"four", "exit 1"}},
+		{{"three", meet("b", "a")}, {"four", "echo the reason; exit 1"}},
 	}, &said)
+	if !strings.Contains(said.String(), "FAILED four:\nthe reason\nexit status 1\n") {
+		t.Errorf("at the end nothing says that a part without tests failed:\n%s", said.String())
+	}
 	if want := (count{passed: 3, failed: 1}); got != want {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
@@ -124,13 +127,15 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// TestTell looks for the reason of a failure at the end of all.
-func TestTell(t *testing.T) {
-	long := slices.Repeat([]string{"early\n"}, 100)
+// TestPrintFailures looks for the reasons of failures at the end of all, in the first and in the last lines of tests that
+// print much.
+func TestPrintFailures(t *testing.T) {
+	long := slices.Concat([]string{"the first\n"}, slices.Repeat([]string{"middle\n"}, 100), []string{"the last\n"})
 	var said strings.Builder
-	printFailures(&said, []failure{{pkg: "p", test: "TestA", said: append(long, "the reason\n")}, {pkg: "p", test: "TestB", unsteady: true}})
+	printFailures(&said, []failure{{pkg: "p", test: "TestA", said: long}, {pkg: "p", test: "TestB", unsteady: true}})
 	got := said.String()
-	if !strings.HasPrefix(got, "FAILED p TestA:\nearly\n") || !strings.Contains(got, "the reason\nUNSTEADY") || strings.Count(got, "early") != lastLines-1 {
+	if !strings.HasPrefix(got, "FAILED p TestA:\nthe first\nmiddle\n") || !strings.Contains(got, "the last\nUNSTEADY") ||
+		!strings.Contains(got, "… 62 lines") || strings.Count(got, "middle") != firstLines+lastLines-2 {
 		t.Errorf("said %q", got)
 	}
 }

@@ -20,7 +20,8 @@ import (
 // maxUnsteady bounds the tests of a part that are run again.
 const maxUnsteady = 2
 
-// failure is a test that failed, with its output.
+// failure is what failed, with its output: a test, a package without a failed test (pkg alone), or a part that has no
+// tests (its name stands in pkg).
 type failure struct {
 	pkg, test string
 	said      []string
@@ -82,8 +83,12 @@ func (t *tally) tryFailedAgain(p part, lane int) {
 	}
 }
 
-// lastLines bounds the lines of a failed test's output that are printed again at the end.
-const lastLines = 40
+// A failed test's output is printed again at the end, without what is in the middle if it is long: the reason stands
+// either in the first lines, before the logs that the end of a test prints, or in the last.
+const (
+	firstLines = 20
+	lastLines  = 20
+)
 
 // printFailures prints all failures again at the end of the run, so that a reader need not search the output.
 func printFailures(w io.Writer, failures []failure) {
@@ -92,7 +97,11 @@ func printFailures(w io.Writer, failures []failure) {
 		if f.unsteady {
 			how = "UNSTEADY, passed when it was run once more,"
 		}
-		said := f.said[max(0, len(f.said)-lastLines):]
-		fmt.Fprintf(w, "%s %s %s:\n%s", how, f.pkg, f.test, strings.Join(said, ""))
+		said := f.said
+		if cut := len(said) - firstLines - lastLines; cut > 0 {
+			middle := fmt.Sprintf("    … %d lines, printed above when the test ended …\n", cut)
+			said = slices.Concat(said[:firstLines], []string{middle}, said[len(said)-lastLines:])
+		}
+		fmt.Fprintf(w, "%s %s:\n%s", how, strings.TrimSpace(f.pkg+" "+f.test), strings.Join(said, ""))
 	}
 }

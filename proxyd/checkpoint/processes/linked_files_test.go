@@ -29,7 +29,6 @@ func TestRemovedAndLinked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	remove := func(name string) error { return os.Remove(name) }
 	link := func(name string) error { return os.Link(name, name+".other") }
 	for _, c := range []struct {
 		name, folder string
@@ -37,11 +36,11 @@ func TestRemovedAndLinked(t *testing.T) {
 		want         bool
 	}{
 		{"open", home, nil, false},
-		{"removed", home, []func(string) error{remove}, false},
+		{"removed", home, []func(string) error{os.Remove}, false},
 		{"linked", home, []func(string) error{link}, false},
-		{"both", home, []func(string) error{link, remove}, true},
+		{"both", home, []func(string) error{link, os.Remove}, true},
 		{"called (deleted)", home, []func(string) error{link}, false},
-		{"in a folder of the capsule", "/tmp", []func(string) error{link, remove}, false},
+		{"in a folder of the capsule", "/tmp", []func(string) error{link, os.Remove}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			name := filepath.Join(c.folder, strings.ReplaceAll(c.name, "in a", fmt.Sprint(os.Getpid())))
