@@ -19,7 +19,7 @@ const lastRound = "80 of 4: d1bde8bf1f131408"
 // waitLog waits until a job's log has a line that contains text.
 func (c protected) waitLog(t *testing.T, job, text string) {
 	t.Helper()
-	waitFor(t, 90*time.Second, func() (bool, string) {
+	waitFor(t, 3*time.Minute, func() (bool, string) {
 		log := c.jobLog(job)
 		return strings.Contains(log, text), fmt.Sprintf("job %s: no %q in:\n%s", job, text, log)
 	})
@@ -73,7 +73,7 @@ func TestMPI(t *testing.T) {
 	})
 	t.Run("starting", func(t *testing.T) { // a single task is in MPI_Init, and waits for the other
 		job := c.submitJob(t, mpiOptions, `srun --mpi=pmi2 -n2 -N2 bash -c '[ $SLURM_PROCID = 0 ] || until [ -e ~/go ]; do sleep 0.2; done; exec ./ring 5'; echo ends with $?`)
-		waitFor(t, 60*time.Second, func() (bool, string) {
+		waitFor(t, 3*time.Minute, func() (bool, string) {
 			out := c.runOn(t, "n1", "", "bash", "-c", "cat /proc/$(pgrep -x ring)/wchan").out
 			return strings.Contains(out, "unix_stream"), "rank 0 is not in a fence: " + out
 		})
@@ -138,7 +138,7 @@ func TestPMIx(t *testing.T) {
 	})
 	t.Run("starting", func(t *testing.T) {
 		job := c.submitJob(t, mpiOptions, `srun --mpi=pmix -n2 -N2 bash -c '[ $SLURM_PROCID = 0 ] || until [ -e ~/go ]; do sleep 0.2; done; exec python3 mpi_ring.py 5'; echo ends with $?`)
-		waitFor(t, 60*time.Second, func() (bool, string) { // a client has connected to its server, beside the server's connection to the hub
+		waitFor(t, 3*time.Minute, func() (bool, string) { // a client has connected to its server, beside the server's connection to the hub
 			out := c.runOn(t, "n1", "", "bash", "-c", `ls -l /proc/$(pgrep -x sing-pmix)/fd | grep -c socket:`).out
 			return strings.TrimSpace(out) == "3", "rank 0 is not in MPI_Init: " + out
 		})
@@ -226,7 +226,11 @@ func (c protected) checkQuiet(t *testing.T, job, server string) {
 	if strings.Count(before, server+" ") != 4 || strings.Count(before, "sing-pmi-hub ") != 1 {
 		t.Errorf("4 servers and a hub serve the job:\n%s", before)
 	}
-	time.Sleep(2 * time.Second) // in which the program makes some ten rounds
+	rounds := strings.Count(c.jobLog(job), "\n")
+	waitFor(t, 3*time.Minute, func() (bool, string) {
+		n := strings.Count(c.jobLog(job), "\n")
+		return n >= rounds+10, fmt.Sprintf("%d rounds of 10 in %s", n-rounds, c.jobLog(job))
+	})
 	if after := wakes(); after != before {
 		t.Errorf("woken:\n%s\nbefore:\n%s", after, before)
 	}

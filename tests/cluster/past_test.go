@@ -6,6 +6,7 @@
 package cluster
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"os"
@@ -67,7 +68,10 @@ func TestPast(t *testing.T) {
 	c.waitForLine(t, job, "31")
 	c.runOn(t, "n1", "alice", "singctl", "checkpoint", job).mustSucceed(t)
 	c.waitForLine(t, job, "70")
-	time.Sleep(3 * time.Second) // nothing shows when what the program did until now is known
+	waitFor(t, time.Minute, func() (bool, string) { // until the last change of step 70 that makes a difference is known
+		known, err := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/singularity/jobs", job+".0.files"))
+		return bytes.Contains(known, []byte("/dir.70/in")), fmt.Sprintf("dir.70/in of step 70 is not in the list of changed files (%v)", err)
+	})
 	runMinicluster(t, "fail", "n1", "--name", c.name).mustSucceed(t)
 	goOn(filepath.Join(home, "files"))
 	c.runAsRoot(t, "scontrol update NodeName=n1 State=DOWN Reason=test")
