@@ -63,9 +63,9 @@ func (j *job) outsideOption() string {
 func (j *job) refusesOutside() bool { return j.outsideOption() == outsideRefuse }
 
 // findOutside returns the TCP connections of programs of a capsule to outside of the job.
-func (lc *localCapsule) findOutside(programs []capsule.Program) ([]processes.OutsideSocket, error) {
+func (lc *localCapsule) findOutside(ctx context.Context, programs []capsule.Program) ([]processes.OutsideSocket, error) {
 	j := lc.j
-	return processes.FindOutside(lc.capsule.PID(), programs, j.run.Snapshot().Record.Addresses)
+	return processes.FindOutside(ctx, lc.capsule.PID(), programs, j.run.Snapshot().Record.Addresses)
 }
 
 // findObstacles returns what in programs of a capsule cannot be captured, and the connections to
@@ -73,7 +73,7 @@ func (lc *localCapsule) findOutside(programs []capsule.Program) ([]processes.Out
 func (lc *localCapsule) findObstacles(ctx context.Context, programs []capsule.Program) (found, reset []processes.Obstacle, err error) {
 	found = processes.FindObstacles(ctx, lc.capsule.PID(), programs)
 	found = append(found, processes.FindLargeInputs(lc.sruns.PIDs())...)
-	sockets, err := lc.findOutside(programs)
+	sockets, err := lc.findOutside(ctx, programs)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -83,9 +83,9 @@ func (lc outsidePart) reportResetUnix(program string, sockets []criu.OutsideSock
 // still frozen and finds them reset when it runs: a client that looks at an idle connection before
 // it uses the connection, such as urllib3, makes a new one. The network is locked, so the program
 // can have no newer connection to outside.
-func (lc *localCapsule) resetOutside(p capsule.Program) error {
+func (lc *localCapsule) resetOutside(ctx context.Context, p capsule.Program) error {
 	j := lc.j
-	sockets, err := lc.findOutside([]capsule.Program{p})
+	sockets, err := lc.findOutside(ctx, []capsule.Program{p})
 	if err != nil || len(sockets) == 0 {
 		return err
 	}

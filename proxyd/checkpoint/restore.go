@@ -153,7 +153,7 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 	if err != nil {
 		return fmt.Errorf("standard input: %w", err)
 	}
-	if err := lc.resetOutside(capsule.Program{Name: program, Cgroup: group}); err != nil {
+	if err := lc.resetOutside(ctx, capsule.Program{Name: program, Cgroup: group}); err != nil {
 		return err
 	}
 	outsideOf(lc).reportResetUnix(program, p.Image.Program.Outside)

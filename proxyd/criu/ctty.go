@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
@@ -107,30 +108,24 @@ func openTerminalOf(host, fd int) int {
 // lookAtTerminals adds the descriptors of a process that are ttyPath, and to driven the terminals that the process
 // drives. It returns criu's names of the former.
 func (h *holder) lookAtTerminals(host int, driven map[int]bool) (names []string, err error) {
-	dir := fmt.Sprintf("/proc/%d/", host)
-	fds, err := os.ReadDir(dir + "fd")
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range fds {
-		to, err := os.Readlink(dir + "fd/" + e.Name())
-		if err != nil || to != ttyPath && filepath.Base(to) != "ptmx" {
-			continue // closed, as when the process runs, or another file
-		}
-		f, err := mounts.Stat(dir + "fd/" + e.Name())
-		if err != nil || f.Kind() != unix.S_IFCHR {
-			continue
-		}
-		fd, err := strconv.Atoi(e.Name())
+	for d, err := range descriptors.All(host) {
 		if err != nil {
 			return nil, err
 		}
+		to, err := d.Link()
+		if err != nil || to != ttyPath && filepath.Base(to) != "ptmx" {
+			continue // closed, as when the process runs, or another file
+		}
+		f, err := mounts.Stat(d.Path())
+		if err != nil || f.Kind() != unix.S_IFCHR {
+			continue
+		}
 		switch f.Rdev {
 		case unix.Mkdev(5, 0): // TTYAUX_MAJOR of the kernel's Documentation/admin-guide/devices.txt
-			h.descriptors = append(h.descriptors, fd)
+			h.descriptors = append(h.descriptors, d.Number)
 			names = append(names, fmt.Sprintf("tty[%x:%x]", f.Rdev, f.Device))
 		case unix.Mkdev(5, 2):
-			if n, ok := drivenBy(dir + "fdinfo/" + e.Name()); ok {
+			if n, ok := drivenBy(d.InfoPath()); ok {
 				driven[n] = true
 			}
 		}

@@ -4,6 +4,7 @@
 package criu
 
 import (
+	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
@@ -156,21 +158,16 @@ func (s *survey) placesOf(host int) (*Places, error) {
 			*to = -1
 		}
 	}
-	fds, err := os.ReadDir(dir + "fd")
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range fds {
-		fd, err := strconv.Atoi(e.Name())
+	for d, err := range descriptors.All(host) {
 		if err != nil {
 			return nil, err
 		}
-		at, ok, err := s.lookAtLink(dir + "fd/" + e.Name())
+		at, ok, err := s.lookAtLink(d.Path())
 		if err != nil {
 			return nil, err
 		}
 		if ok {
-			p.Descriptors[fd] = at
+			p.Descriptors[d.Number] = at
 		}
 	}
 	ranges, err := mappedRanges(dir + "maps")
@@ -194,15 +191,17 @@ func (s *survey) placesOf(host int) (*Places, error) {
 // mappedRanges returns a mapping of each file that a process has mapped, with the name in
 // map_files.
 func mappedRanges(maps string) ([]string, error) {
-	b, err := os.ReadFile(maps)
+	f, err := os.Open(maps)
 	if err != nil {
 		return nil, err
 	}
+	defer f.Close()
 	var all []string
 	seen := map[string]bool{}
-	for line := range strings.Lines(string(b)) {
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
 		// address perms offset device inode path
-		words := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 6)
+		words := strings.SplitN(lines.Text(), " ", 6)
 		if len(words) < 6 || words[4] == "0" {
 			continue
 		}
@@ -211,10 +210,14 @@ func mappedRanges(maps string) ([]string, error) {
 			continue
 		}
 		seen[file] = true
-		all = append(all, trimRange(words[0]))
+		all = append(all, strings.Clone(trimRange(words[0])))
 	}
-	return all, nil
+	return all, lines.Err()
 }
+
+// maxDescriptors bounds the descriptors of files of a program's processes together: the note of these is in memory here, outside
+// of the job's cgroup.
+const maxDescriptors = 1 << 20
 
 // noteProcesses records in i what no image has of its processes: which files they have open, their
 // attributes, their semaphores and their libraries. They stand still.
@@ -228,6 +231,7 @@ func (i *Image) noteProcesses(init int) error {
 		return err
 	}
 	i.Libraries = map[string]library{}
+	all := 0
 	for n, p := range i.Processes {
 		m, there := members[p.PID]
 		if !there || m.zombie {
@@ -235,6 +239,9 @@ func (i *Image) noteProcesses(init int) error {
 		}
 		if i.Processes[n].Places, err = s.placesOf(m.host); err != nil {
 			return fmt.Errorf("process %d (%s): %w", p.PID, p.Name, err)
+		}
+		if all += len(i.Processes[n].Places.Descriptors); all > maxDescriptors {
+			return fmt.Errorf("the program's processes have more than %d descriptors of files open", maxDescriptors)
 		}
 		if err := i.Processes[n].addAttributes(m.host); err != nil {
 			return fmt.Errorf("process %d (%s): attributes: %w", p.PID, p.Name, err)

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
@@ -70,12 +71,12 @@ func removedOf(pid int, folders []string) map[string]string {
 			found[name] = at
 		}
 	}
-	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	fds, _ := os.ReadDir(dir) // the process has ended: nothing
-	for _, fd := range fds {
-		at := filepath.Join(dir, fd.Name())
-		if name, err := os.Readlink(at); err == nil {
-			see(name, at)
+	for d, err := range descriptors.All(pid) {
+		if err != nil {
+			break // the process has ended, or has too many: the dump says so
+		}
+		if name, err := d.Link(); err == nil {
+			see(name, d.Path())
 		}
 	}
 	maps, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 
 	criu_core "github.com/checkpoint-restore/go-criu/v7/crit/images/criu-core"
@@ -19,6 +18,8 @@ import (
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/regfile"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 )
 
 // CRIU does not know that an eventfd counts as a semaphore (EFD_SEMAPHORE in eventfd(2)), and restores the eventfd without:
@@ -39,25 +40,19 @@ const (
 // semaphoresOf returns the descriptors of a process that are eventfds which count as semaphores. Linux before 6.5 does not
 // tell.
 func semaphoresOf(host int) ([]int, error) {
-	dir := fmt.Sprintf("/proc/%d/", host)
-	fds, err := os.ReadDir(dir + "fd")
-	if err != nil {
-		return nil, err
-	}
 	var all []int
-	for _, e := range fds {
-		if link, err := os.Readlink(dir + "fd/" + e.Name()); err != nil || link != "anon_inode:[eventfd]" {
-			continue
-		}
-		info, err := os.ReadFile(dir + "fdinfo/" + e.Name())
-		if err != nil || !strings.Contains(string(info), "\neventfd-semaphore: 1\n") {
-			continue
-		}
-		fd, err := strconv.Atoi(e.Name())
+	for d, err := range descriptors.All(host) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, fd)
+		if link, err := d.Link(); err != nil || link != "anon_inode:[eventfd]" {
+			continue
+		}
+		info, err := os.ReadFile(d.InfoPath())
+		if err != nil || !strings.Contains(string(info), "\neventfd-semaphore: 1\n") {
+			continue
+		}
+		all = append(all, d.Number)
 	}
 	return all, nil
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 )
 
 // Scan returns which files the processes pids, as the caller counts them, have open for writing
@@ -49,13 +51,11 @@ func (s *scan) addEntry(e Entry) {
 }
 
 func (s *scan) addDescriptors(pid int) error {
-	dir := fmt.Sprintf("/proc/%d/", pid)
-	fds, err := os.ReadDir(dir + "fd")
-	if err != nil {
-		return err
-	}
-	for _, d := range fds {
-		flags, err := openFlags(dir + "fdinfo/" + d.Name())
+	for d, err := range descriptors.All(pid) {
+		if err != nil {
+			return err
+		}
+		flags, err := openFlags(d.InfoPath())
 		if err != nil || flags&unix.O_ACCMODE == unix.O_RDONLY || flags&unix.O_PATH != 0 {
 			continue // also a descriptor that was closed meanwhile
 		}
@@ -63,7 +63,7 @@ func (s *scan) addDescriptors(pid int) error {
 		if flags&unix.O_APPEND != 0 {
 			e = Entry{Kind: Appended, Size: -1}
 		}
-		s.addLink(dir+"fd/"+d.Name(), e)
+		s.addLink(d.Path(), e)
 	}
 	return nil
 }

@@ -6,9 +6,10 @@ package srun
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 )
 
 // lookAtSockets notes what is in the queues of a process's TCP sockets: what the process has not
@@ -51,14 +52,12 @@ func (l *look) lookAtSockets(pid int) error {
 
 // socketsOf returns the inodes of a process's sockets.
 func socketsOf(pid int) (map[uint64]bool, error) {
-	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	fds, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
 	found := map[uint64]bool{}
-	for _, fd := range fds {
-		link, err := os.Readlink(filepath.Join(dir, fd.Name()))
+	for d, err := range descriptors.All(pid) {
+		if err != nil {
+			return nil, err
+		}
+		link, err := d.Link()
 		if err != nil {
 			continue // closed since
 		}

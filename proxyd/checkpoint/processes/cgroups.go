@@ -114,7 +114,7 @@ func JobCgroupHere(root string, job uint32) string {
 // be slurmstepd, too, and its real user root.
 func isStepdOf(pid int, job uint32) bool {
 	dir := fmt.Sprintf("/proc/%d", pid)
-	b, err := os.ReadFile(dir + "/cmdline")
+	b, err := readCmdline(dir)
 	if err != nil || !bytes.HasPrefix(b, fmt.Appendf(nil, "slurmstepd: [%d.", job)) {
 		return false
 	}

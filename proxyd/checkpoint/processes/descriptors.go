@@ -5,34 +5,23 @@ package processes
 
 import (
 	"context"
-	"fmt"
-	"os"
+	"errors"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 )
 
-// maxDescriptors bounds the descriptors of a process that are looked at, the lowest first: their number is the user's
-// choice, and the look is root's, outside of the job's cgroup.
-const maxDescriptors = 1 << 16
-
-// visitDescriptors calls visit with the folder of the descriptors of a process, and with the number of each, until visit
-// returns false. A process that has ended has no descriptors. The error is that of ctx.
-func visitDescriptors(ctx context.Context, pid int, visit func(folder, number string) bool) error {
-	dir, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		return nil //nolint:nilerr // the process has ended
-	}
-	defer dir.Close()
-	for range maxDescriptors / 1024 {
-		if err := ctx.Err(); err != nil {
+// visitDescriptors calls visit with each descriptor of a process, the lowest first, until visit returns false. A process that
+// has ended has no descriptors. The error is that of ctx, or descriptors.ErrTooMany.
+func visitDescriptors(ctx context.Context, pid int, visit func(descriptors.Descriptor) bool) error {
+	for d, err := range descriptors.All(pid) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if errors.Is(err, descriptors.ErrTooMany) {
 			return err
 		}
-		numbers, err := dir.Readdirnames(1024)
-		for _, number := range numbers {
-			if !visit(dir.Name(), number) {
-				return nil
-			}
-		}
-		if err != nil || len(numbers) == 0 {
-			return nil //nolint:nilerr // the end of the list, or of the process
+		if err != nil || !visit(d) {
+			return nil //nolint:nilerr // the end of the process
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/messagequeue"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
@@ -49,11 +50,11 @@ func (q queues) mayBe(link string) bool {
 // findObstacle says why a descriptor of a process, of which the link is given, cannot be captured if it is a POSIX message
 // queue of the capsule. what is "" if the descriptor is none, or can be captured. The process runs: its descriptor may be
 // another file at each look, of a server that does not answer. So the file is opened with O_PATH, which asks no server.
-func (q queues) findObstacle(pid int, fd, link string) (what, cure string) {
+func (q queues) findObstacle(pid int, d descriptors.Descriptor, link string) (what, cure string) {
 	if !q.mayBe(link) {
 		return "", ""
 	}
-	file, err := unix.Open(fmt.Sprintf("/proc/%d/fd/%s", pid, fd), unix.O_PATH|unix.O_CLOEXEC, 0)
+	file, err := unix.Open(d.Path(), unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", ""
 	}
@@ -65,7 +66,7 @@ func (q queues) findObstacle(pid int, fd, link string) (what, cure string) {
 	if device, err := q.device(); err != nil || st.Device != device {
 		return "", ""
 	}
-	info, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, fd))
+	info, err := os.ReadFile(d.InfoPath())
 	if err != nil {
 		return "", ""
 	}

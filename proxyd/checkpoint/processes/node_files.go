@@ -4,11 +4,11 @@
 package processes
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"strings"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
@@ -35,11 +35,11 @@ func nodeFilesOf(capsule *mounts.Table) nodeFiles {
 
 // isNodeFile tells whether a descriptor of a process, of which the link is given, is a file of the node that the capsule does not
 // show.
-func (f nodeFiles) isNodeFile(pid int, fd, link string) bool {
+func (f nodeFiles) isNodeFile(d descriptors.Descriptor, link string) bool {
 	if !slices.ContainsFunc(coveredFolders, func(dir string) bool { return strings.HasPrefix(link, dir) }) {
 		return false
 	}
-	info, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, fd))
+	info, err := os.ReadFile(d.InfoPath())
 	if err != nil {
 		return false // closed meanwhile
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
@@ -47,13 +48,14 @@ func TestNodeFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := nodeFilesOf(table)
-	for fd, want := range map[string]bool{"0": false, "1": true, "2": false, "3": false} {
-		link, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, fd))
+	for fd, want := range []bool{false, true, false, false} {
+		d := descriptors.Of(pid, fd)
+		link, err := d.Link()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := files.isNodeFile(pid, fd, link); got != want {
-			t.Errorf("descriptor %s, %s: %v", fd, link, got)
+		if got := files.isNodeFile(d, link); got != want {
+			t.Errorf("descriptor %d, %s: %v", fd, link, got)
 		}
 	}
 }

@@ -5,14 +5,16 @@ package processes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
@@ -62,9 +64,8 @@ var uncapturableDevices = []struct{ prefix, what, cure string }{
 	{"anon_inode:[userfaultfd]", "handles page faults itself", "switch that off in the program"},
 }
 
-// FindObstacles looks for what cannot be captured in the programs of a capsule with this init, in the first
-// maxDescriptors descriptors of each process. CRIU finds the rest later; then the checkpoint only takes longer to fail.
-// What is found when ctx ends is returned.
+// FindObstacles looks for what cannot be captured in the programs of a capsule with this init. CRIU finds the rest later;
+// then the checkpoint only takes longer to fail. What is found when ctx ends is returned.
 func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []Obstacle {
 	table, err := mounts.Of(init)
 	if err != nil {
@@ -134,34 +135,36 @@ func processObstacles(ctx context.Context, p capsule.Program, pid int, own termi
 		}
 	}
 	pmi := slurmPMI(pid)
-	_ = visitDescriptors(ctx, pid, func(folder, fd string) bool { // the error is that of ctx: what is found is returned
-		path := filepath.Join(folder, fd)
-		link, err := os.Readlink(path)
-		if err != nil || own.isOwn(path, link) {
+	err := visitDescriptors(ctx, pid, func(d descriptors.Descriptor) bool {
+		link, err := d.Link()
+		if err != nil || own.isOwn(d.Path(), link) {
 			return ctx.Err() == nil
 		}
-		if fd == pmi && strings.HasPrefix(link, "socket:") {
+		if strconv.Itoa(d.Number) == pmi && strings.HasPrefix(link, "socket:") {
 			see("is connected to Slurm by srun --mpi=pmi2", "start MPI programs with mpiexec, others with --mpi=none")
 		}
-		if what, cure := queues.findObstacle(pid, fd, link); what != "" {
+		if what, cure := queues.findObstacle(pid, d, link); what != "" {
 			see(what, cure)
 		}
-		if files.isNodeFile(pid, fd, link) {
+		if files.isNodeFile(d, link) {
 			see("has "+link+" open, a file of the node that the job does not see", nodeFileCure)
 		}
-		if isRemovedAndLinked(pid, files.capsule, path, link) {
+		if isRemovedAndLinked(pid, files.capsule, d.Path(), link) {
 			see("has "+strings.TrimSuffix(link, removedWord)+" open, which was removed but has another name", linkedFileCure)
 		}
-		for _, d := range uncapturableDevices {
-			if strings.HasPrefix(link, d.prefix) {
-				if strings.HasSuffix(d.what, ", ") {
-					see(d.what+link, d.cure)
+		for _, device := range uncapturableDevices {
+			if strings.HasPrefix(link, device.prefix) {
+				if strings.HasSuffix(device.what, ", ") {
+					see(device.what+link, device.cure)
 				} else {
-					see(d.what, d.cure)
+					see(device.what, device.cure)
 				}
 			}
 		}
 		return len(found) < maxObstacles && ctx.Err() == nil
 	})
-	return found
+	if errors.Is(err, descriptors.ErrTooMany) {
+		see(fmt.Sprintf("has more than %d descriptors open", descriptors.Max), "have it close files and sockets that it does not need")
+	}
+	return found // also what is found when ctx ends
 }

@@ -5,13 +5,13 @@ package processes
 
 import (
 	"bufio"
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
@@ -38,9 +39,15 @@ type OutsideSocket struct {
 	pid, fd int    // in this daemon's PID namespace
 }
 
+// maxOutside bounds the descriptors of a job's programs on a node for connections to outside. Descriptors of a process beyond
+// descriptors.Max are not among them: FindObstacles names such a process, and its dump fails.
+const maxOutside = 1 << 16
+
+var errManyOutside = fmt.Errorf("the programs have more than %d descriptors for connections to outside of the job", maxOutside)
+
 // FindOutside returns the descriptors of programs for TCP connections to outside of the job. init is the init of the
 // capsule, and ours are the addresses of the job's capsules.
-func FindOutside(init int, programs []capsule.Program, ours []netip.Addr) ([]OutsideSocket, error) {
+func FindOutside(ctx context.Context, init int, programs []capsule.Program, ours []netip.Addr) ([]OutsideSocket, error) {
 	outside, err := outsideConnections(init, func(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(ours, a) })
 	if err != nil || len(outside) == 0 {
 		return nil, err
@@ -51,13 +58,21 @@ func FindOutside(init int, programs []capsule.Program, ours []netip.Addr) ([]Out
 			continue
 		}
 		for _, pid := range InCgroup(p.Cgroup) {
-			for fd, link := range descriptorLinks(pid) {
-				if to, ok := outside[link]; ok {
+			err := visitDescriptors(ctx, pid, func(d descriptors.Descriptor) bool {
+				link, err := d.Link()
+				if to, ok := outside[link]; ok && err == nil {
 					found = append(found, OutsideSocket{
 						Link: link, From: to.from, To: to.to, Connecting: to.connecting,
-						program: p.Name, cgroup: p.Cgroup, pid: pid, fd: fd,
+						program: p.Name, cgroup: p.Cgroup, pid: pid, fd: d.Number,
 					})
 				}
+				return len(found) <= maxOutside
+			})
+			if ctx.Err() != nil {
+				return nil, err
+			}
+			if len(found) > maxOutside {
+				return nil, errManyOutside
 			}
 		}
 	}
@@ -142,26 +157,6 @@ func (s OutsideSocket) checkSocket() error {
 		return fmt.Errorf("descriptor %d of process %d: %w", s.fd, s.pid, errOtherKind)
 	}
 	return nil
-}
-
-// descriptorLinks returns what the descriptors of a process are, nothing for a process that has ended.
-func descriptorLinks(pid int) map[int]string {
-	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil
-	}
-	links := map[int]string{}
-	for _, e := range entries {
-		fd, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		if link, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil {
-			links[fd] = link
-		}
-	}
-	return links
 }
 
 // ends are the addresses and ports of both ends of a connection.

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 )
 
 // unixSocket is what the kernel tells of a connected unix socket of a network namespace.
@@ -47,15 +48,21 @@ func FindOutsideUnix(ctx context.Context, init int, programs []capsule.Program, 
 	if err != nil {
 		return nil, err
 	}
-	connections := unixConnections(programs, sockets)
-	if len(connections) == 0 {
-		return nil, nil
+	connections, err := unixConnections(ctx, programs, sockets)
+	if err != nil || len(connections) == 0 {
+		return nil, err
 	}
 	skip := map[int]bool{}
 	for _, pid := range inJob {
 		skip[pid] = true
-		for _, link := range descriptorLinks(pid) {
-			delete(connections, link)
+		err := visitDescriptors(ctx, pid, func(d descriptors.Descriptor) bool {
+			if link, err := d.Link(); err == nil {
+				delete(connections, link)
+			}
+			return len(connections) > 0
+		})
+		if ctx.Err() != nil {
+			return nil, err
 		}
 	}
 	holders, err := findHolders(ctx, connections, skip)
@@ -85,27 +92,37 @@ func socketLink(inode uint32) string { return fmt.Sprintf("socket:[%d]", inode) 
 
 // unixConnections returns the connections of programs, keyed by the links of their other ends. A datagram socket that
 // is connected to a socket of the capsule is not among them.
-func unixConnections(programs []capsule.Program, sockets map[string]unixSocket) map[string][]unixConnection {
+func unixConnections(ctx context.Context, programs []capsule.Program, sockets map[string]unixSocket) (map[string][]unixConnection, error) {
+	n := 0
 	found := map[string][]unixConnection{}
 	for _, p := range programs {
 		if p.Ended || p.Waiting {
 			continue
 		}
 		for _, pid := range InCgroup(p.Cgroup) {
-			for fd, link := range descriptorLinks(pid) {
+			err := visitDescriptors(ctx, pid, func(d descriptors.Descriptor) bool {
+				link, err := d.Link()
 				s, ok := sockets[link]
-				if !ok || s.peer == 0 {
-					continue
+				if err != nil || !ok || s.peer == 0 {
+					return true
 				}
 				peer := socketLink(s.peer)
 				if _, inside := sockets[peer]; inside && s.datagram {
-					continue
+					return true
 				}
-				found[peer] = append(found[peer], unixConnection{s, p.Name, pid, fd})
+				found[peer] = append(found[peer], unixConnection{s, p.Name, pid, d.Number})
+				n++
+				return n <= maxOutside
+			})
+			if ctx.Err() != nil {
+				return nil, err
+			}
+			if n > maxOutside {
+				return nil, errManyOutside
 			}
 		}
 	}
-	return found
+	return found, nil
 }
 
 // findHolders returns a process of the node for each other end, by its link. The processes in skip are left out. Processes that
@@ -137,15 +154,16 @@ func findHolders(ctx context.Context, connections map[string][]unixConnection, s
 	return holders, nil
 }
 
-// noteHolder enters a process in holders for the other ends that it has. What a process has beyond maxDescriptors is in no
-// process, as far as we know, and remains an obstacle.
+// noteHolder enters a process in holders for the other ends that it has. What a process has beyond descriptors.Max is in no
+// process, as far as we know, and remains an obstacle. The error is that of ctx.
 func noteHolder(ctx context.Context, holders map[string]int, connections map[string][]unixConnection, pid int) error {
-	return visitDescriptors(ctx, pid, func(folder, number string) bool {
-		if link, err := os.Readlink(filepath.Join(folder, number)); err == nil && connections[link] != nil && holders[link] == 0 {
+	_ = visitDescriptors(ctx, pid, func(d descriptors.Descriptor) bool {
+		if link, err := d.Link(); err == nil && connections[link] != nil && holders[link] == 0 {
 			holders[link] = pid
 		}
 		return true
 	})
+	return ctx.Err()
 }
 
 // isInfrastructure tells whether a process is Slurm's or our own, and serves jobs. What a program asks of these must not

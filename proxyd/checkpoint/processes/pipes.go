@@ -5,14 +5,12 @@ package processes
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 )
 
 // pipePollInterval is the time between two looks into a pipe. The kernel notifies only writers,
@@ -49,20 +47,17 @@ func waitUntilEmpty(ctx context.Context, pipe int, hasReaderEnded func() bool) e
 
 // openPipeOf opens a pipe of a process. It returns nil if the process has no such pipe.
 func openPipeOf(pid int, pipe string) (*os.File, error) {
-	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-		return nil, nil // the process has ended
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		if to, err := os.Readlink(path); err != nil || to != pipe {
+	for d, err := range descriptors.All(pid) {
+		if descriptors.IsEnded(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if to, err := d.Link(); err != nil || to != pipe {
 			continue
 		}
-		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		fd, err := unix.Open(d.Path(), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 		if err != nil {
 			continue
 		}

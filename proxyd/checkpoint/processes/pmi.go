@@ -4,8 +4,7 @@
 package processes
 
 import (
-	"fmt"
-	"os"
+	"slices"
 	"strings"
 )
 
@@ -13,20 +12,24 @@ import (
 // which is outside of the capsule; "" if the process has none. Every process of the task inherits
 // the descriptor, whether it uses MPI or not.
 func slurmPMI(pid int) string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	b, err := readEnviron(pid)
 	if err != nil {
 		return ""
 	}
 	return pmiDescriptor(string(b))
 }
 
+// pmiVariables are the variables that pmiDescriptor looks at.
+var pmiVariables = []string{"SLURM_JOB_ID", "PMI_JOBID", "PMI_FD"}
+
 // pmiDescriptor finds the descriptor in an environment. mpiexec sets PMI_FD too, but only Slurm
 // puts the job's number into PMI_JOBID.
 func pmiDescriptor(environ string) string {
-	env := map[string]string{}
+	env := map[string]string{} // of these alone: the user chooses how many variables there are
 	for v := range strings.SplitSeq(environ, "\x00") {
-		key, value, _ := strings.Cut(v, "=")
-		env[key] = value
+		if key, value, _ := strings.Cut(v, "="); slices.Contains(pmiVariables, key) {
+			env[key] = value
+		}
 	}
 	if env["SLURM_JOB_ID"] == "" || !strings.HasPrefix(env["PMI_JOBID"], env["SLURM_JOB_ID"]+".") {
 		return ""

@@ -110,7 +110,7 @@ func Info(dir string) (since time.Time, command string) {
 			since = time.Now().Add(time.Duration(ticks)*time.Second/hz - time.Duration(now.Nano())).Round(time.Millisecond)
 		}
 	}
-	if b, err := os.ReadFile(filepath.Join(dir, "cmdline")); err == nil {
+	if b, err := readCmdline(dir); err == nil {
 		command = strings.TrimRight(strings.ReplaceAll(string(b), "\x00", " "), " ")
 	}
 	if len(command) > maxCommand {
@@ -180,7 +180,7 @@ var ErrEnded = errors.New("the process has ended")
 
 // SlurmEnv returns the SLURM_* variables of a process.
 func SlurmEnv(p Process) (map[string]string, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.PID))
+	b, err := readEnviron(p.PID)
 	if err == nil && p.HasEnded() {
 		err = fmt.Errorf("PID %d: %w", p.PID, ErrEnded)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
@@ -33,18 +34,21 @@ func terminalsOf(ctx context.Context, init int, pids []int) terminals {
 		t.device = st.Dev
 	}
 	for _, pid := range pids {
-		err := visitDescriptors(ctx, pid, func(folder, number string) bool {
-			link, err := os.Readlink(filepath.Join(folder, number))
+		err := visitDescriptors(ctx, pid, func(d descriptors.Descriptor) bool {
+			link, err := d.Link()
 			if err != nil || filepath.Base(link) != "ptmx" {
 				return true
 			}
-			if n := terminalNumber(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, number)); n != "" {
+			if n := terminalNumber(d.InfoPath()); n != "" {
 				t.driven["/dev/pts/"+n] = true
 			}
 			return true
 		})
-		if err != nil {
+		if ctx.Err() != nil {
 			break
+		}
+		if err != nil {
+			continue // the process has too many descriptors, and is not captured
 		}
 	}
 	return t

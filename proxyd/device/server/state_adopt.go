@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
@@ -167,19 +167,16 @@ func (w *watched) pipeDescriptor() int {
 	if err != nil {
 		return -1
 	}
-	folder := fmt.Sprintf("/proc/%d/fd", w.pid)
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return -1
-	}
 	want := fmt.Sprintf("pipe:[%d]", n)
 	kept := -1
-	for _, e := range entries {
-		name := folder + "/" + e.Name()
-		to, err := os.Readlink(name)
-		mode, bad := os.Lstat(name) // of the descriptor, not of its file
-		if fd, odd := strconv.Atoi(e.Name()); errors.Join(err, bad, odd) == nil && to == want && mode.Mode()&0o200 != 0 {
-			kept = max(kept, fd)
+	for d, err := range descriptors.All(w.pid) {
+		if err != nil {
+			return -1
+		}
+		to, err := d.Link()
+		mode, bad := os.Lstat(d.Path()) // of the descriptor, not of its file
+		if errors.Join(err, bad) == nil && to == want && mode.Mode()&0o200 != 0 {
+			kept = max(kept, d.Number)
 		}
 	}
 	return kept

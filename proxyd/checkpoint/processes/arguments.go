@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package processes
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+// Where the kernel looks for the arguments and the environment of a process is the process's choice, and so is how long they
+// are (PR_SET_MM_MAP): any program can have gigabytes of them, which cost the program nothing.
+const (
+	maxEnviron = 6 << 20 // as much as the kernel lets a program begin with
+	maxCmdline = 4096
+)
+
+// readEnviron returns the beginning of a process's environment: its variables, each followed by a NUL.
+func readEnviron(pid int) ([]byte, error) {
+	return readBeginning(fmt.Sprintf("/proc/%d/environ", pid), maxEnviron)
+}
+
+// readCmdline returns the beginning of a process's arguments, each followed by a NUL.
+func readCmdline(dir string) ([]byte, error) { return readBeginning(dir+"/cmdline", maxCmdline) }
+
+// readBeginning returns the first bytes of a file, at most as many as most.
+func readBeginning(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most))
+}

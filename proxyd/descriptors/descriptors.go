@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package descriptors goes over the descriptors of other processes. How many these are is the user's choice, and root
+// reads them outside of the job's cgroup: the names of 1024 are in memory at a time, and a process has a limit.
+package descriptors
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Max is the most descriptors of a process that All goes over. A process with more cannot be captured.
+const Max = 1 << 16
+
+// ErrTooMany says that a process has more descriptors than Max.
+var ErrTooMany = fmt.Errorf("the process has more than %d descriptors, which are the most that can be captured", Max)
+
+// chunk is how many names are in memory at a time.
+const chunk = 1024
+
+// Descriptor is a descriptor of a process. The process may have closed it.
+type Descriptor struct {
+	Number int
+	dir    string // /proc/PID
+}
+
+// Of returns a descriptor of a process by its number, which the process need not have.
+func Of(pid, number int) Descriptor { return Descriptor{number, fmt.Sprintf("/proc/%d", pid)} }
+
+// Path is the link in /proc by which the file of the descriptor can be opened.
+func (d Descriptor) Path() string { return filepath.Join(d.dir, "fd", strconv.Itoa(d.Number)) }
+
+// InfoPath is the file in /proc with the flags and the position of the descriptor.
+func (d Descriptor) InfoPath() string { return filepath.Join(d.dir, "fdinfo", strconv.Itoa(d.Number)) }
+
+// Link returns the kernel's name of the file.
+func (d Descriptor) Link() (string, error) { return os.Readlink(d.Path()) }
+
+// All goes over the descriptors of a process, the lowest first. It ends with an error if the process has more than Max, or
+// cannot be looked at; IsEnded says of the error whether the process has ended. What a process opens and closes meanwhile
+// may be missing.
+func All(pid int) iter.Seq2[Descriptor, error] { return upTo(pid, Max) }
+
+// upTo is All for a process with at most a number of descriptors.
+func upTo(pid, most int) iter.Seq2[Descriptor, error] {
+	return func(yield func(Descriptor, error) bool) {
+		folder, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
+		if err != nil {
+			yield(Descriptor{}, err)
+			return
+		}
+		defer folder.Close()
+		for seen := 0; ; {
+			names, err := folder.Readdirnames(chunk)
+			for _, name := range names {
+				number, bad := strconv.Atoi(name)
+				if bad != nil {
+					yield(Descriptor{}, bad)
+					return
+				}
+				if seen++; seen > most {
+					yield(Descriptor{}, ErrTooMany)
+					return
+				}
+				if !yield(Of(pid, number), nil) {
+					return
+				}
+			}
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				yield(Descriptor{}, err)
+				return
+			}
+		}
+	}
+}
+
+// IsEnded says whether an error of All means that the process has ended.
+func IsEnded(err error) bool { return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) }

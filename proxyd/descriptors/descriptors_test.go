@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package descriptors
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+)
+
+// TestAll goes over the descriptors of this process, more of them than are read at a time.
+func TestAll(t *testing.T) {
+	opened := map[int]bool{}
+	for range 3 * chunk {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		opened[int(f.Fd())] = true
+	}
+	seen, last := 0, -1
+	for d, err := range All(os.Getpid()) {
+		if err != nil || d.Number <= last {
+			t.Fatalf("descriptor %d after %d: %v", d.Number, last, err)
+		}
+		seen, last = seen+1, d.Number
+		if !opened[d.Number] {
+			continue
+		}
+		if link, err := d.Link(); err != nil || link != os.DevNull {
+			t.Errorf("descriptor %d is %s, %v", d.Number, link, err)
+		}
+		if _, err := os.Stat(d.InfoPath()); err != nil {
+			t.Error(err)
+		}
+		delete(opened, d.Number)
+	}
+	if len(opened) > 0 {
+		t.Errorf("%d descriptors were left out", len(opened))
+	}
+
+	counted := 0
+	var err error
+	for _, err = range upTo(os.Getpid(), seen-chunk-1) {
+		counted++
+	}
+	if !errors.Is(err, ErrTooMany) || counted != seen-chunk {
+		t.Errorf("going over %d of %d descriptors ended with %v", counted-1, seen, err)
+	}
+	for range All(os.Getpid()) {
+		break // a caller that has found what it looked for
+	}
+}
+
+// TestEnded: a process that has ended has no descriptors, before and after the parent has waited for the process.
+func TestEnded(t *testing.T) {
+	cmd := exec.Command("true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat("/proc/" + strconv.Itoa(cmd.Process.Pid)); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, err := range All(cmd.Process.Pid) {
+		if n++; !IsEnded(err) {
+			t.Error(err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d results of a process that has ended", n)
+	}
+}
