@@ -101,7 +101,7 @@ func (a *app) printDifference(d difference) {
 	for _, g := range d.groups {
 		groups = append(groups, safeLine(g.fingerprint)+" on "+safeLine(shortList(g.nodes)))
 	}
-	fmt.Fprintf(a.stdout, "nodes differ\n  %-4s  %-18s  %s\n%28sdo:    %s\n", levelWords[d.level], safeLine(d.what), strings.Join(groups, "; "), "", d.do)
+	fmt.Fprintf(a.stdout, "nodes differ\n  %s  %-18s  %s\n%28sdo:    %s\n", a.levelText(d.level), safeLine(d.what), strings.Join(groups, "; "), "", d.do)
 }
 
 // shortList names a few nodes, and counts the rest.

@@ -137,7 +137,7 @@ func (a doctorCommand) printDoctor(names []string, answers []examination, whole 
 			nodes = append(nodes, map[string]any{"node": names[i], "error": e.err.Error()})
 			if !a.json {
 				said := strings.TrimPrefix(e.err.Error(), "node "+names[i]+": ")
-				fmt.Fprintf(a.stdout, "node %s: %s\n", safeLine(names[i]), safeLine(said))
+				fmt.Fprintf(a.stdout, "node %s: %s\n", safeLine(names[i]), a.inColour(red, safeLine(said)))
 			}
 			continue
 		}
@@ -190,6 +190,13 @@ func worstLevel(r *rpc.DoctorReply) rpc.Finding_Level {
 // levelWords are what is printed of a finding.
 var levelWords = map[rpc.Finding_Level]string{rpc.Finding_OK: "ok", rpc.Finding_WARN: "WARN", rpc.Finding_FAIL: "FAIL"}
 
+var levelColours = map[rpc.Finding_Level]colour{rpc.Finding_OK: green, rpc.Finding_WARN: yellow, rpc.Finding_FAIL: red}
+
+// levelText is the word of a level in a column of its own.
+func (a *app) levelText(level rpc.Finding_Level) string {
+	return a.inColour(levelColours[level], fmt.Sprintf("%-4s", levelWords[level]))
+}
+
 func (a doctorCommand) printFindings(r *rpc.DoctorReply, whole bool) {
 	fmt.Fprintf(a.stdout, "node %s: proxyd %s\n", safeLine(r.GetNode()), safeLine(r.GetVersion()))
 	for _, f := range r.GetFindings() {
@@ -201,7 +208,7 @@ func (a doctorCommand) printFindings(r *rpc.DoctorReply, whole bool) {
 }
 
 func (a doctorCommand) printFinding(level rpc.Finding_Level, name, found, needs, do string) {
-	fmt.Fprintf(a.stdout, "  %-4s  %-18s  %s\n", levelWords[level], safeLine(name), safeLine(found))
+	fmt.Fprintf(a.stdout, "  %s  %-18s  %s\n", a.levelText(level), safeLine(name), safeLine(found))
 	if level != rpc.Finding_OK {
 		fmt.Fprintf(a.stdout, "%28sneeds: %s\n", "", safeLine(needs))
 		fmt.Fprintf(a.stdout, "%28sdo:    %s\n", "", safeLine(do))

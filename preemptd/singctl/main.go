@@ -25,6 +25,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	a := &app{
 		stdout: os.Stdout, stderr: os.Stderr, terminal: movesCursor(os.Stderr), outTerminal: movesCursor(os.Stdout),
+		colours: wantsColours(os.Stdout),
 		now: time.Now, here: hostName(),
 		port: rpc.Port,
 	}
@@ -45,8 +46,15 @@ func isTerminal(f *os.File) bool {
 }
 
 // movesCursor tells whether lines that change may be written to a file: to a terminal that
-// understands how. No command writes colours, so NO_COLOR changes nothing.
+// understands how.
 func movesCursor(f *os.File) bool {
 	kind, _ := os.LookupEnv("TERM")
 	return isTerminal(f) && kind != "dumb"
+}
+
+// wantsColours tells whether colours may be written to a file: as movesCursor, unless the variable NO_COLOR is not empty
+// (no-color.org).
+func wantsColours(f *os.File) bool {
+	no, _ := os.LookupEnv("NO_COLOR")
+	return movesCursor(f) && no == ""
 }

@@ -5,9 +5,12 @@ package main
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
 func TestMovesCursor(t *testing.T) {
@@ -24,13 +27,39 @@ func TestMovesCursor(t *testing.T) {
 	defer in.Close()
 	defer out.Close()
 	for _, c := range []struct {
-		file *os.File
-		kind string
-		want bool
-	}{{terminal, "xterm", true}, {terminal, "", true}, {terminal, "dumb", false}, {out, "xterm", false}} {
+		file           *os.File
+		kind, noColour string
+		moves, colours bool
+	}{
+		{terminal, "xterm", "", true, true}, {terminal, "", "", true, true}, {terminal, "dumb", "", false, false},
+		{terminal, "xterm", "1", true, false}, {out, "xterm", "", false, false},
+	} {
 		t.Setenv("TERM", c.kind)
-		if got := movesCursor(c.file); got != c.want {
-			t.Errorf("%s, TERM=%s: %v", c.file.Name(), c.kind, got)
+		t.Setenv("NO_COLOR", c.noColour)
+		if got := movesCursor(c.file); got != c.moves {
+			t.Errorf("%s, TERM=%s: moves the cursor: %v", c.file.Name(), c.kind, got)
+		}
+		if got := wantsColours(c.file); got != c.colours {
+			t.Errorf("%s, TERM=%s, NO_COLOR=%s: colours: %v", c.file.Name(), c.kind, c.noColour, got)
+		}
+	}
+}
+
+// TestColours: the words that say how a thing is have colours, and stand in the same column with and without.
+func TestColours(t *testing.T) {
+	const plain = "node n1: proxyd 1\n" +
+		"  ok    clock               in step\n" +
+		"  FAIL  shared folder       gone\n                            needs: a folder\n                            do:    mount\n"
+	reply := &rpc.DoctorReply{Node: "n1", Version: "1", Findings: []*rpc.Finding{
+		{Level: rpc.Finding_OK, Name: "clock", Found: "in step"},
+		{Level: rpc.Finding_FAIL, Name: "shared folder", Found: "gone", Needs: "a folder", Do: "mount"},
+	}}
+	coloured := strings.NewReplacer("ok  ", "\x1b[32mok  \x1b[0m", "FAIL", "\x1b[31mFAIL\x1b[0m").Replace(plain)
+	for colours, want := range map[bool]string{false: plain, true: coloured} {
+		var said strings.Builder
+		doctorCommand{&app{stdout: &said, colours: colours}}.printFindings(reply, true)
+		if said.String() != want {
+			t.Errorf("printed %q, want %q", said.String(), want)
 		}
 	}
 }

@@ -22,6 +22,7 @@ type app struct {
 	stdout, stderr io.Writer
 	terminal       bool // stderr is a terminal with a cursor that may be moved
 	outTerminal    bool // stdout is such a terminal
+	colours        bool // what is printed on stdout may have colours
 	slurm          slurm
 	coder          munge.Coder
 	now            func() time.Time
@@ -53,7 +54,9 @@ const long = `singctl asks the daemons of singularity-slurm: what a node lacks, 
 checkpoints, and to preempt, move or resize a job. Users act on their own jobs, operators on all.
 
 A JOB is named as squeue does: 812, 812_3 for a task of an array, 812+1 for a component of
-a heterogeneous job. A CHECKPOINT is JOB/NUMBER, as in 812/3.`
+a heterogeneous job. A CHECKPOINT is JOB/NUMBER, as in 812/3.
+
+With NO_COLOR set to anything, nothing is printed in colour.`
 
 // flagError says what a flag wants, in words of the command line.
 func flagError(err error) error {

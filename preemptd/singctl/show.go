@@ -115,7 +115,7 @@ func (a showCommand) printJob(j *rpc.Job) {
 		a.printCheckpoints(j.GetCheckpoints(), false)
 	}
 	if len(j.GetObstacles()) > 0 {
-		fmt.Fprintln(w, "\nstands in the way of a checkpoint:")
+		fmt.Fprintf(w, "\n%s:\n", a.inColour(yellow, "stands in the way of a checkpoint"))
 		for _, o := range j.GetObstacles() {
 			fmt.Fprintf(w, "  %s", obstacleText(o))
 			if o.GetSince() != nil {

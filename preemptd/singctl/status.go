@@ -57,13 +57,13 @@ func (a statusCommand) printStatus(s *control.StatusReply) {
 		printTable(a.stdout, append([][]string{actionHead}, actionRows(s.GetActions())...))
 	}
 	if s.GetRefused() != "" {
-		fmt.Fprintf(a.stdout, "NOT READY: %s (singctl doctor --controller)\n", safeLine(s.GetRefused()))
+		fmt.Fprintf(a.stdout, "%s: %s (singctl doctor --controller)\n", a.inColour(red, "NOT READY"), safeLine(s.GetRefused()))
 	}
 	for _, example := range s.GetProxyds().GetExamples() {
 		fmt.Fprintf(a.stdout, "node %s\n", safeLine(example))
 	}
 	for _, problem := range s.GetProblems() {
-		fmt.Fprintf(a.stdout, "problem: %s\n", safeLine(problem))
+		fmt.Fprintf(a.stdout, "%s: %s\n", a.inColour(yellow, "problem"), safeLine(problem))
 	}
 }
 

@@ -30,6 +30,23 @@ func safeText(s string) string {
 // safeLine returns safe text without line breaks.
 func safeLine(s string) string { return strings.ReplaceAll(safeText(s), "\n", " ") }
 
+// colour is the number of a colour of a terminal's.
+type colour int
+
+const (
+	red    colour = 31
+	green  colour = 32
+	yellow colour = 33
+)
+
+// inColour returns a text in a colour, as it is where no colours are written.
+func (a *app) inColour(c colour, text string) string {
+	if !a.colours {
+		return text
+	}
+	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", c, text)
+}
+
 // printTable writes rows in columns. A row that is shorter ends there, and its last cell makes
 // no column wider.
 func printTable(w io.Writer, rows [][]string) {
