@@ -26,7 +26,7 @@ func main() {
 	a := &app{
 		stdout: os.Stdout, stderr: os.Stderr, terminal: movesCursor(os.Stderr), outTerminal: movesCursor(os.Stdout),
 		colours: wantsColours(os.Stdout),
-		now: time.Now, here: hostName(),
+		now:     time.Now, here: hostName(),
 		port: rpc.Port,
 	}
 	if port, ok := os.LookupEnv("SINGULARITY_SLURM_PORT"); ok {

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // An interactive dash, less and ssh open /dev/tty, which is the terminal of their session. CRIU refuses to dump such a file
@@ -108,7 +108,7 @@ func openTerminalOf(host, fd int) int {
 // lookAtTerminals adds the descriptors of a process that are ttyPath, and to driven the terminals that the process
 // drives. It returns criu's names of the former.
 func (h *holder) lookAtTerminals(host int, driven map[int]bool) (names []string, err error) {
-	for d, err := range descriptors.All(host) {
+	for d, err := range procfs.Descriptors(host) {
 		if err != nil {
 			return nil, err
 		}

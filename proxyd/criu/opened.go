@@ -19,8 +19,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // CRIU opens a file again by its path and compares size and mode. Which file is there by then is
@@ -158,7 +158,7 @@ func (s *survey) placesOf(host int) (*Places, error) {
 			*to = -1
 		}
 	}
-	for d, err := range descriptors.All(host) {
+	for d, err := range procfs.Descriptors(host) {
 		if err != nil {
 			return nil, err
 		}

@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // A file that was opened by a name since removed, and has another: glibc makes each named
@@ -71,7 +71,7 @@ func removedOf(pid int, folders []string) map[string]string {
 			found[name] = at
 		}
 	}
-	for d, err := range descriptors.All(pid) {
+	for d, err := range procfs.Descriptors(pid) {
 		if err != nil {
 			break // the process has ended, or has too many: the dump says so
 		}

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // CRIU does not know that an eventfd counts as a semaphore (EFD_SEMAPHORE in eventfd(2)), and restores the eventfd without:
@@ -41,7 +41,7 @@ const (
 // tell.
 func semaphoresOf(host int) ([]int, error) {
 	var all []int
-	for d, err := range descriptors.All(host) {
+	for d, err := range procfs.Descriptors(host) {
 		if err != nil {
 			return nil, err
 		}

@@ -4,20 +4,22 @@
 package files
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // isPast says whether a process runs without the shim. A process that begins has the shim in its
 // environment, and not yet in its memory.
 func isPast(pid int, mode uint32) bool {
 	dir := fmt.Sprintf("/proc/%d/", pid)
-	maps, err := os.ReadFile(dir + "maps")
-	if err != nil || len(maps) == 0 || strings.Contains(string(maps), shimFile) {
+	if !isWithoutShim(dir + "maps") {
 		return false
 	}
 	f, err := os.Open(dir + "exe")
@@ -28,8 +30,26 @@ func isPast(pid int, mode uint32) bool {
 	if mode&(unix.S_ISUID|unix.S_ISGID) != 0 || bypassesShim(f) {
 		return true
 	}
-	env, err := os.ReadFile(dir + "environ")
+	env, err := procfs.Environ(pid)
 	return err == nil && !strings.Contains(string(env), shimFile)
+}
+
+// isWithoutShim says whether a process has memory, and the shim is not in it, by a file of /proc.
+func isWithoutShim(maps string) bool {
+	f, err := os.Open(maps)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	some := false
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), shimFile) {
+			return false
+		}
+		some = true
+	}
+	return some && lines.Err() == nil
 }
 
 const shimFile = "/libsingshim.so"

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // Scan returns which files the processes pids, as the caller counts them, have open for writing
@@ -51,7 +51,7 @@ func (s *scan) addEntry(e Entry) {
 }
 
 func (s *scan) addDescriptors(pid int) error {
-	for d, err := range descriptors.All(pid) {
+	for d, err := range procfs.Descriptors(pid) {
 		if err != nil {
 			return err
 		}

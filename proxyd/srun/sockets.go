@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // lookAtSockets notes what is in the queues of a process's TCP sockets: what the process has not
@@ -53,7 +53,7 @@ func (l *look) lookAtSockets(pid int) error {
 // socketsOf returns the inodes of a process's sockets.
 func socketsOf(pid int) (map[uint64]bool, error) {
 	found := map[uint64]bool{}
-	for d, err := range descriptors.All(pid) {
+	for d, err := range procfs.Descriptors(pid) {
 		if err != nil {
 			return nil, err
 		}

@@ -273,6 +273,8 @@ func (s *site) makeMistakes(t *testing.T, line string) {
 			8, []string{"FAIL  slurm: plugin", "is built for Slurm 24.11", "headers of Slurm"}},
 		{"the shared folder is not mounted", func(t *testing.T) { s.mustRun(t, "n2", "mount -t tmpfs -o mode=755 tmpfs /shared/singularity") }, func(t *testing.T) { s.mustRun(t, "n2", "umount -l /shared/singularity") },
 			8, []string{"FAIL  shared folder", "it has no mark of a cluster", "mount the shared file system"}},
+		{"the shared folder is a user's", func(t *testing.T) { s.mustRun(t, "n2", "chown 1000 /shared/singularity") }, func(t *testing.T) { s.mustRun(t, "n2", "chown root /shared/singularity") },
+			8, []string{"FAIL  shared folder", "owned by user 1000, mode 0755", "chown root:root /shared/singularity"}},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			m.make(t)

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // Slurm's limits of memory and processors for the job apply to its device servers and forwarders too: their
@@ -114,7 +116,7 @@ func JobCgroupHere(root string, job uint32) string {
 // be slurmstepd, too, and its real user root.
 func isStepdOf(pid int, job uint32) bool {
 	dir := fmt.Sprintf("/proc/%d", pid)
-	b, err := readCmdline(dir)
+	b, err := procfs.Cmdline(dir)
 	if err != nil || !bytes.HasPrefix(b, fmt.Appendf(nil, "slurmstepd: [%d.", job)) {
 		return false
 	}

@@ -7,17 +7,17 @@ import (
 	"context"
 	"errors"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // visitDescriptors calls visit with each descriptor of a process, the lowest first, until visit returns false. A process that
-// has ended has no descriptors. The error is that of ctx, or descriptors.ErrTooMany.
-func visitDescriptors(ctx context.Context, pid int, visit func(descriptors.Descriptor) bool) error {
-	for d, err := range descriptors.All(pid) {
+// has ended has no descriptors. The error is that of ctx, or procfs.ErrTooMany.
+func visitDescriptors(ctx context.Context, pid int, visit func(procfs.Descriptor) bool) error {
+	for d, err := range procfs.Descriptors(pid) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if errors.Is(err, descriptors.ErrTooMany) {
+		if errors.Is(err, procfs.ErrTooMany) {
 			return err
 		}
 		if err != nil || !visit(d) {

@@ -19,9 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts/mountstest"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // bytesRead is how much this process has read so far.
@@ -98,7 +98,7 @@ func openMany(t *testing.T, n int) {
 
 // TestManyDescriptors: what a look at a process costs does not grow with the descriptors of the process beyond a bound.
 func TestManyDescriptors(t *testing.T) {
-	const many = 3 * descriptors.Max
+	const many = 3 * procfs.MaxDescriptors
 	var was unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestManyDescriptors(t *testing.T) {
 	var found []Obstacle
 	isNamed := func() bool {
 		return slices.ContainsFunc(found, func(o Obstacle) bool {
-			return o.What == fmt.Sprintf("has more than %d descriptors open", descriptors.Max)
+			return o.What == fmt.Sprintf("has more than %d descriptors open", procfs.MaxDescriptors)
 		})
 	}
 	allocated := func() uint64 {
@@ -121,14 +121,14 @@ func TestManyDescriptors(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		return after.TotalAlloc - before.TotalAlloc
 	}
-	openMany(t, descriptors.Max-1000)
+	openMany(t, procfs.MaxDescriptors-1000)
 	bounded := allocated()
 	if isNamed() {
 		t.Errorf("found in a process with fewer than the most descriptors: %v", found)
 	}
-	openMany(t, many-descriptors.Max)
+	openMany(t, many-procfs.MaxDescriptors)
 	if got := allocated(); got > bounded+bounded/2 {
-		t.Errorf("a look at %d descriptors has made %d bytes, and a look at %d has made %d", descriptors.Max, bounded, many, got)
+		t.Errorf("a look at %d descriptors has made %d bytes, and a look at %d has made %d", procfs.MaxDescriptors, bounded, many, got)
 	}
 	if !isNamed() {
 		t.Errorf("nothing says that the process has too many descriptors: %v", found)
@@ -143,7 +143,7 @@ func TestEndOfVisit(t *testing.T) {
 	seen := 0
 	visit := func(until int) error {
 		seen = 0
-		return visitDescriptors(ctx, os.Getpid(), func(descriptors.Descriptor) bool {
+		return visitDescriptors(ctx, os.Getpid(), func(procfs.Descriptor) bool {
 			seen++
 			return seen < until
 		})
@@ -155,7 +155,7 @@ func TestEndOfVisit(t *testing.T) {
 		t.Errorf("%d descriptors are looked at after seven: %v", seen, err)
 	}
 	seen = 0
-	err := visitDescriptors(ctx, os.Getpid(), func(descriptors.Descriptor) bool {
+	err := visitDescriptors(ctx, os.Getpid(), func(procfs.Descriptor) bool {
 		seen++
 		cancel()
 		return true

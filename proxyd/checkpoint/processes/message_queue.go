@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/messagequeue"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 const (
@@ -50,7 +50,7 @@ func (q queues) mayBe(link string) bool {
 // findObstacle says why a descriptor of a process, of which the link is given, cannot be captured if it is a POSIX message
 // queue of the capsule. what is "" if the descriptor is none, or can be captured. The process runs: its descriptor may be
 // another file at each look, of a server that does not answer. So the file is opened with O_PATH, which asks no server.
-func (q queues) findObstacle(pid int, d descriptors.Descriptor, link string) (what, cure string) {
+func (q queues) findObstacle(pid int, d procfs.Descriptor, link string) (what, cure string) {
 	if !q.mayBe(link) {
 		return "", ""
 	}

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // ownQueues are the queues of this process.
@@ -100,10 +100,10 @@ func TestQueueByPath(t *testing.T) {
 	}
 	defer folder.Close()
 	want := "has the POSIX message queue " + path + " open by its path"
-	if what, _ := ownQueues(t).findObstacle(os.Getpid(), descriptors.Of(os.Getpid(), int(f.Fd())), path); what != want {
+	if what, _ := ownQueues(t).findObstacle(os.Getpid(), procfs.DescriptorOf(os.Getpid(), int(f.Fd())), path); what != want {
 		t.Errorf("got %q, want %q", what, want)
 	}
-	if what, _ := ownQueues(t).findObstacle(os.Getpid(), descriptors.Of(os.Getpid(), int(folder.Fd())), dir); what != "" {
+	if what, _ := ownQueues(t).findObstacle(os.Getpid(), procfs.DescriptorOf(os.Getpid(), int(folder.Fd())), dir); what != "" {
 		t.Errorf("the folder: %q", what)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // Slurm opens the files that --output, --error and --input name on the node, before the task is in its capsule. In folders
@@ -35,7 +35,7 @@ func nodeFilesOf(capsule *mounts.Table) nodeFiles {
 
 // isNodeFile tells whether a descriptor of a process, of which the link is given, is a file of the node that the capsule does not
 // show.
-func (f nodeFiles) isNodeFile(d descriptors.Descriptor, link string) bool {
+func (f nodeFiles) isNodeFile(d procfs.Descriptor, link string) bool {
 	if !slices.ContainsFunc(coveredFolders, func(dir string) bool { return strings.HasPrefix(link, dir) }) {
 		return false
 	}

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // TestNodeFiles: a file that Slurm has opened in the node's /tmp is found, and not a file of the capsule's own /tmp.
@@ -49,7 +49,7 @@ func TestNodeFiles(t *testing.T) {
 	}
 	files := nodeFilesOf(table)
 	for fd, want := range []bool{false, true, false, false} {
-		d := descriptors.Of(pid, fd)
+		d := procfs.DescriptorOf(pid, fd)
 		link, err := d.Link()
 		if err != nil {
 			t.Fatal(err)

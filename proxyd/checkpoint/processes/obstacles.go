@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // Obstacle is a part of a job that cannot be captured.
@@ -135,7 +135,7 @@ func processObstacles(ctx context.Context, p capsule.Program, pid int, own termi
 		}
 	}
 	pmi := slurmPMI(pid)
-	err := visitDescriptors(ctx, pid, func(d descriptors.Descriptor) bool {
+	err := visitDescriptors(ctx, pid, func(d procfs.Descriptor) bool {
 		link, err := d.Link()
 		if err != nil || own.isOwn(d.Path(), link) {
 			return ctx.Err() == nil
@@ -163,8 +163,8 @@ func processObstacles(ctx context.Context, p capsule.Program, pid int, own termi
 		}
 		return len(found) < maxObstacles && ctx.Err() == nil
 	})
-	if errors.Is(err, descriptors.ErrTooMany) {
-		see(fmt.Sprintf("has more than %d descriptors open", descriptors.Max), "have it close files and sockets that it does not need")
+	if errors.Is(err, procfs.ErrTooMany) {
+		see(fmt.Sprintf("has more than %d descriptors open", procfs.MaxDescriptors), "have it close files and sockets that it does not need")
 	}
 	return found // also what is found when ctx ends
 }

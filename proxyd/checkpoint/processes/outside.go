@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // OutsideSocket is a descriptor of a process for a connection to outside of its job, by TCP or by a unix socket.
@@ -40,7 +40,7 @@ type OutsideSocket struct {
 }
 
 // maxOutside bounds the descriptors of a job's programs on a node for connections to outside. Descriptors of a process beyond
-// descriptors.Max are not among them: FindObstacles names such a process, and its dump fails.
+// procfs.MaxDescriptors are not among them: FindObstacles names such a process, and its dump fails.
 const maxOutside = 1 << 16
 
 var errManyOutside = fmt.Errorf("the programs have more than %d descriptors for connections to outside of the job", maxOutside)
@@ -58,7 +58,7 @@ func FindOutside(ctx context.Context, init int, programs []capsule.Program, ours
 			continue
 		}
 		for _, pid := range InCgroup(p.Cgroup) {
-			err := visitDescriptors(ctx, pid, func(d descriptors.Descriptor) bool {
+			err := visitDescriptors(ctx, pid, func(d procfs.Descriptor) bool {
 				link, err := d.Link()
 				if to, ok := outside[link]; ok && err == nil {
 					found = append(found, OutsideSocket{

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // unixSocket is what the kernel tells of a connected unix socket of a network namespace.
@@ -55,7 +55,7 @@ func FindOutsideUnix(ctx context.Context, init int, programs []capsule.Program, 
 	skip := map[int]bool{}
 	for _, pid := range inJob {
 		skip[pid] = true
-		err := visitDescriptors(ctx, pid, func(d descriptors.Descriptor) bool {
+		err := visitDescriptors(ctx, pid, func(d procfs.Descriptor) bool {
 			if link, err := d.Link(); err == nil {
 				delete(connections, link)
 			}
@@ -100,7 +100,7 @@ func unixConnections(ctx context.Context, programs []capsule.Program, sockets ma
 			continue
 		}
 		for _, pid := range InCgroup(p.Cgroup) {
-			err := visitDescriptors(ctx, pid, func(d descriptors.Descriptor) bool {
+			err := visitDescriptors(ctx, pid, func(d procfs.Descriptor) bool {
 				link, err := d.Link()
 				s, ok := sockets[link]
 				if err != nil || !ok || s.peer == 0 {
@@ -154,10 +154,10 @@ func findHolders(ctx context.Context, connections map[string][]unixConnection, s
 	return holders, nil
 }
 
-// noteHolder enters a process in holders for the other ends that it has. What a process has beyond descriptors.Max is in no
+// noteHolder enters a process in holders for the other ends that it has. What a process has beyond procfs.MaxDescriptors is in no
 // process, as far as we know, and remains an obstacle. The error is that of ctx.
 func noteHolder(ctx context.Context, holders map[string]int, connections map[string][]unixConnection, pid int) error {
-	_ = visitDescriptors(ctx, pid, func(d descriptors.Descriptor) bool {
+	_ = visitDescriptors(ctx, pid, func(d procfs.Descriptor) bool {
 		if link, err := d.Link(); err == nil && connections[link] != nil && holders[link] == 0 {
 			holders[link] = pid
 		}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // pipePollInterval is the time between two looks into a pipe. The kernel notifies only writers,
@@ -47,8 +47,8 @@ func waitUntilEmpty(ctx context.Context, pipe int, hasReaderEnded func() bool) e
 
 // openPipeOf opens a pipe of a process. It returns nil if the process has no such pipe.
 func openPipeOf(pid int, pipe string) (*os.File, error) {
-	for d, err := range descriptors.All(pid) {
-		if descriptors.IsEnded(err) {
+	for d, err := range procfs.Descriptors(pid) {
+		if procfs.IsEnded(err) {
 			return nil, nil
 		}
 		if err != nil {

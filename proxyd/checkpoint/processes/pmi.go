@@ -6,13 +6,15 @@ package processes
 import (
 	"slices"
 	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // slurmPMI returns the descriptor by which a task of srun --mpi=pmi2 talks to its slurmstepd,
 // which is outside of the capsule; "" if the process has none. Every process of the task inherits
 // the descriptor, whether it uses MPI or not.
 func slurmPMI(pid int) string {
-	b, err := readEnviron(pid)
+	b, err := procfs.Environ(pid)
 	if err != nil {
 		return ""
 	}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // InCgroup returns the PIDs of a program's processes, in this daemon's PID namespace.
@@ -110,7 +111,7 @@ func Info(dir string) (since time.Time, command string) {
 			since = time.Now().Add(time.Duration(ticks)*time.Second/hz - time.Duration(now.Nano())).Round(time.Millisecond)
 		}
 	}
-	if b, err := readCmdline(dir); err == nil {
+	if b, err := procfs.Cmdline(dir); err == nil {
 		command = strings.TrimRight(strings.ReplaceAll(string(b), "\x00", " "), " ")
 	}
 	if len(command) > maxCommand {
@@ -180,7 +181,7 @@ var ErrEnded = errors.New("the process has ended")
 
 // SlurmEnv returns the SLURM_* variables of a process.
 func SlurmEnv(p Process) (map[string]string, error) {
-	b, err := readEnviron(p.PID)
+	b, err := procfs.Environ(p.PID)
 	if err == nil && p.HasEnded() {
 		err = fmt.Errorf("PID %d: %w", p.PID, ErrEnded)
 	}

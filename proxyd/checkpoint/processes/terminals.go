@@ -11,8 +11,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // A pseudo terminal has two sides: a program opens ptmx, and its children have /dev/pts/N. CRIU
@@ -34,7 +34,7 @@ func terminalsOf(ctx context.Context, init int, pids []int) terminals {
 		t.device = st.Dev
 	}
 	for _, pid := range pids {
-		err := visitDescriptors(ctx, pid, func(d descriptors.Descriptor) bool {
+		err := visitDescriptors(ctx, pid, func(d procfs.Descriptor) bool {
 			link, err := d.Link()
 			if err != nil || filepath.Base(link) != "ptmx" {
 				return true

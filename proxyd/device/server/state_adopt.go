@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/descriptors"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // ErrAbsent is what Adopt says of a process that was not saved, or has come back already.
@@ -169,7 +169,7 @@ func (w *watched) pipeDescriptor() int {
 	}
 	want := fmt.Sprintf("pipe:[%d]", n)
 	kept := -1
-	for d, err := range descriptors.All(w.pid) {
+	for d, err := range procfs.Descriptors(w.pid) {
 		if err != nil {
 			return -1
 		}

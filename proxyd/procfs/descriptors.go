@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package descriptors goes over the descriptors of other processes. How many these are is the user's choice, and root
-// reads them outside of the job's cgroup: the names of 1024 are in memory at a time, and a process has a limit.
-package descriptors
+// Package procfs reads in /proc of other processes what a user can make as large as he likes: descriptors, arguments, the
+// environment. Root reads them outside of the job's cgroup, so each read has a bound.
+package procfs
 
 import (
 	"errors"
@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Max is the most descriptors of a process that All goes over. A process with more cannot be captured.
-const Max = 1 << 16
+// MaxDescriptors is the most descriptors of a process that Descriptors goes over. A process with more cannot be captured.
+const MaxDescriptors = 1 << 16
 
-// ErrTooMany says that a process has more descriptors than Max.
-var ErrTooMany = fmt.Errorf("the process has more than %d descriptors, which are the most that can be captured", Max)
+// ErrTooMany says that a process has more descriptors than MaxDescriptors.
+var ErrTooMany = fmt.Errorf("the process has more than %d descriptors, which are the most that can be captured", MaxDescriptors)
 
 // chunk is how many names are in memory at a time.
 const chunk = 1024
@@ -32,8 +32,10 @@ type Descriptor struct {
 	dir    string // /proc/PID
 }
 
-// Of returns a descriptor of a process by its number, which the process need not have.
-func Of(pid, number int) Descriptor { return Descriptor{number, fmt.Sprintf("/proc/%d", pid)} }
+// DescriptorOf returns a descriptor of a process by its number, which the process need not have.
+func DescriptorOf(pid, number int) Descriptor {
+	return Descriptor{number, fmt.Sprintf("/proc/%d", pid)}
+}
 
 // Path is the link in /proc by which the file of the descriptor can be opened.
 func (d Descriptor) Path() string { return filepath.Join(d.dir, "fd", strconv.Itoa(d.Number)) }
@@ -44,12 +46,12 @@ func (d Descriptor) InfoPath() string { return filepath.Join(d.dir, "fdinfo", st
 // Link returns the kernel's name of the file.
 func (d Descriptor) Link() (string, error) { return os.Readlink(d.Path()) }
 
-// All goes over the descriptors of a process, the lowest first. It ends with an error if the process has more than Max, or
-// cannot be looked at; IsEnded says of the error whether the process has ended. What a process opens and closes meanwhile
+// Descriptors goes over the descriptors of a process, the lowest first. It ends with an error if the process has more than
+// MaxDescriptors, or cannot be looked at; IsEnded says of the error whether the process has ended. What a process opens and closes meanwhile
 // may be missing.
-func All(pid int) iter.Seq2[Descriptor, error] { return upTo(pid, Max) }
+func Descriptors(pid int) iter.Seq2[Descriptor, error] { return upTo(pid, MaxDescriptors) }
 
-// upTo is All for a process with at most a number of descriptors.
+// upTo is Descriptors for a process with at most a number of descriptors.
 func upTo(pid, most int) iter.Seq2[Descriptor, error] {
 	return func(yield func(Descriptor, error) bool) {
 		folder, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
@@ -70,7 +72,7 @@ func upTo(pid, most int) iter.Seq2[Descriptor, error] {
 					yield(Descriptor{}, ErrTooMany)
 					return
 				}
-				if !yield(Of(pid, number), nil) {
+				if !yield(DescriptorOf(pid, number), nil) {
 					return
 				}
 			}
@@ -85,5 +87,5 @@ func upTo(pid, most int) iter.Seq2[Descriptor, error] {
 	}
 }
 
-// IsEnded says whether an error of All means that the process has ended.
+// IsEnded says whether an error of Descriptors means that the process has ended.
 func IsEnded(err error) bool { return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) }

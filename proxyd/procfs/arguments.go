@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package processes
+package procfs
 
 import (
 	"fmt"
@@ -16,13 +16,13 @@ const (
 	maxCmdline = 4096
 )
 
-// readEnviron returns the beginning of a process's environment: its variables, each followed by a NUL.
-func readEnviron(pid int) ([]byte, error) {
+// Environ returns the beginning of a process's environment: its variables, each followed by a NUL.
+func Environ(pid int) ([]byte, error) {
 	return readBeginning(fmt.Sprintf("/proc/%d/environ", pid), maxEnviron)
 }
 
-// readCmdline returns the beginning of a process's arguments, each followed by a NUL.
-func readCmdline(dir string) ([]byte, error) { return readBeginning(dir+"/cmdline", maxCmdline) }
+// Cmdline returns the beginning of a process's arguments, each followed by a NUL. dir is the process's folder in a /proc.
+func Cmdline(dir string) ([]byte, error) { return readBeginning(dir+"/cmdline", maxCmdline) }
 
 // readBeginning returns the first bytes of a file, at most as many as most.
 func readBeginning(path string, most int64) ([]byte, error) {

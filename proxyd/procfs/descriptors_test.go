@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package descriptors
+package procfs
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestAll goes over the descriptors of this process, more of them than are read at a time.
-func TestAll(t *testing.T) {
+// TestDescriptors goes over the descriptors of this process, more of them than are read at a time.
+func TestDescriptors(t *testing.T) {
 	opened := map[int]bool{}
 	for range 3 * chunk {
 		f, err := os.Open(os.DevNull)
@@ -23,7 +23,7 @@ func TestAll(t *testing.T) {
 		opened[int(f.Fd())] = true
 	}
 	seen, last := 0, -1
-	for d, err := range All(os.Getpid()) {
+	for d, err := range Descriptors(os.Getpid()) {
 		if err != nil || d.Number <= last {
 			t.Fatalf("descriptor %d after %d: %v", d.Number, last, err)
 		}
@@ -51,7 +51,7 @@ func TestAll(t *testing.T) {
 	if !errors.Is(err, ErrTooMany) || counted != seen-chunk {
 		t.Errorf("going over %d of %d descriptors ended with %v", counted-1, seen, err)
 	}
-	for range All(os.Getpid()) {
+	for range Descriptors(os.Getpid()) {
 		break // a caller that has found what it looked for
 	}
 }
@@ -69,7 +69,7 @@ func TestEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	for _, err := range All(cmd.Process.Pid) {
+	for _, err := range Descriptors(cmd.Process.Pid) {
 		if n++; !IsEnded(err) {
 			t.Error(err)
 		}
