@@ -94,6 +94,23 @@ func TestPutBackCases(t *testing.T) {
 			},
 			want: map[string]string{"f": "12345", "g": "<missing>"},
 		},
+		"a name renamed to another name of the same file, which changes nothing": {
+			job: func(in func(string) string) []Entry {
+				e := createdEntries(t, in("f"), "12345")
+				os.Mkdir(in("d"), 0o755)
+				os.Chown(in("d"), testUID, testUID)
+				os.Link(in("f"), in("d/g"))
+				os.Rename(in("d/g"), in("f"))
+				os.Rename(in("d"), in("e"))
+				return append(e, Entry{Kind: Folder, Path: in("d")}, Entry{Kind: Linked, Path: in("d/g"), Other: in("f")},
+					Entry{Kind: Replaced, Path: in("f"), Other: in("d/g")}, Entry{Kind: Renamed, Path: in("e"), Other: in("d")})
+			},
+			then: func(in func(string) string) []Entry {
+				os.Remove(in("e/g"))
+				return []Entry{{Kind: Removed, Path: in("e/g")}}
+			},
+			want: map[string]string{"f": "12345", "e/g": "12345"},
+		},
 		"removed before the cut, then made by another job": {
 			job: func(in func(string) string) []Entry {
 				return []Entry{{Kind: Created, Path: in("f")}, {Kind: Removed, Path: in("f")}}

@@ -16,7 +16,7 @@ type fact struct {
 	wrote   bool // its content may have changed otherwise than by appending
 	grew    bool // the file was appended to
 	made    bool // the job made what is there now, in this span
-	gone    bool // the job took the file away, and nothing is known to have come since
+	gone    bool // the job took the file away for certain, and nothing is known to have come since
 	unique  bool // what is there now may be nowhere else, and is not the job's
 	lost    bool // what was there before the span cannot be told
 	maybe   bool // the job may have made the file: the journal does not know
@@ -184,6 +184,9 @@ func (t *tree) applyRename(n *node, e Entry) {
 	n.arriveFrom(o)
 	t.copyBelow(n, o, 0)
 	o.touched = true
+	if e.Kind == Replaced && len(o.children) == 0 {
+		return // both may be names of the same file: then the kernel changes nothing, and both are still there
+	}
 	o.markGone()
 }
 
