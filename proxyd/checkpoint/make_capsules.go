@@ -221,9 +221,15 @@ func (lc *localCapsule) restoreContents(ctx context.Context, point *runs.ResumeP
 
 // checkCompatible returns an error if this node cannot run the programs of a capsule.
 func (c *Conductor) checkCompatible(m *records.CapsuleMeta) error {
-	here, err := host.FingerprintOf("/", slices.Collect(maps.Keys(m.Fingerprint.Files))...)
+	was := m.Fingerprint
+	if id, has := was.Files[c.RealScontrol]; has { // a program ran scontrol, which is there in capsules alone
+		was.Files = maps.Clone(was.Files)
+		delete(was.Files, c.RealScontrol)
+		was.Files[c.Scontrol] = id
+	}
+	here, err := host.FingerprintOf("/", slices.Collect(maps.Keys(was.Files))...)
 	if err == nil {
-		err = host.Compatible(m.Fingerprint, here)
+		err = host.Compatible(was, here)
 	}
 	if err != nil {
 		return fmt.Errorf("node %s: %w", c.Node, err)

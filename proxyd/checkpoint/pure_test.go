@@ -8,11 +8,13 @@ import (
 	"errors"
 	"net/netip"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
@@ -22,6 +24,26 @@ import (
 func TestLostCheckpointsAreNotNamed(t *testing.T) {
 	if n := reports.NamedCheckpoint("singularity: " + reports.Held + errCheckpointsLost.Error()); n != 0 {
 		t.Errorf("the comment names checkpoint %d", n)
+	}
+}
+
+// TestNodeOfScontrol: a program that runs scontrol goes on where the node's scontrol is the same, wherever capsules show it.
+func TestNodeOfScontrol(t *testing.T) {
+	const file = "/usr/bin/ls" // any program, in the place of scontrol
+	c := newLab(t).bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil)
+	c.Scontrol, c.RealScontrol = file, "/run/nowhere/scontrol"
+	here, err := host.FingerprintOf("/", file)
+	if err != nil || here.Files[file] == "" {
+		t.Fatalf("%s: %v", file, err)
+	}
+	m := &records.CapsuleMeta{Fingerprint: here}
+	m.Fingerprint.Files = map[string]string{c.RealScontrol: here.Files[file]}
+	if err := c.checkCompatible(m); err != nil {
+		t.Error(err)
+	}
+	m.Fingerprint.Files[c.RealScontrol] = "another build"
+	if err := c.checkCompatible(m); !errors.Is(err, host.ErrIncompatible) || !strings.Contains(err.Error(), file) {
+		t.Errorf("another build of scontrol: %v", err)
 	}
 }
 

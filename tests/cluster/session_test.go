@@ -65,6 +65,30 @@ func TestSession(t *testing.T) {
 			t.Errorf("the record of a session that has ended: %v", err)
 		}
 	})
+	t.Run("scontrol runs", func(t *testing.T) { // which is a file of the node that only capsules have at that path
+		t.Parallel()
+		job := c.submitJob(t, "--singularity", `(until [ -e go-$SLURM_JOB_ID ]; do sleep 0.2; done; echo 'show hostnames a[1-2]') | scontrol`)
+		waitFor(t, 3*time.Minute, func() (bool, string) {
+			seen := c.runOn(t, "ctl", "", "bash", "-c", "squeue -h -j "+job+" -o %T").out
+			if !strings.Contains(seen, "RUNNING") {
+				return false, seen
+			}
+			node := c.showColumn(t, job, "NodeList")
+			seen = c.runOn(t, node, "", "bash", "-c", "for p in $(pgrep -x scontrol); do readlink /proc/$p/exe; done").out
+			return strings.Contains(seen, "/run/singularity-slurm/scontrol"), seen
+		})
+		node := c.showColumn(t, job, "NodeList")
+		c.checkCommand(t, "alice", "singctl checkpoint "+job, 0)
+		c.runAsRoot(t, "scontrol requeue "+job)
+		c.restartJob(t, job, node)
+		c.runScript(t, "cd; touch go-"+job)
+		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
+			t.Errorf("the job: %s", s)
+		}
+		if log := c.jobLog(job); !strings.Contains(log, "a1\na2") {
+			t.Errorf("its log:\n%s", log)
+		}
+	})
 	t.Run("requeue typed", func(t *testing.T) {
 		t.Parallel()
 		job := c.runScript(t, "cd; SHELL=/bin/bash singctl session start --name typed --sbatch=--ntasks=1")
