@@ -32,12 +32,13 @@ func TestPast(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	undisturbed := filepath.Join(t.TempDir(), "files")
-	goOn := func(dir string) {
-		if err := os.WriteFile(dir+".goes-on", nil, 0o644); err != nil {
+	createFile := func(path string) {
+		if err := os.WriteFile(path, nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	goOn(undisturbed)
+	createFile(undisturbed + ".captured")
+	createFile(undisturbed + ".goes-on")
 	said, err := exec.Command(program, undisturbed, strconv.Itoa(pastSteps), "0").Output()
 	if err != nil {
 		t.Fatalf("%v: %s", err, said)
@@ -67,13 +68,14 @@ func TestPast(t *testing.T) {
 
 	c.waitForLine(t, job, "31")
 	c.runOn(t, "n1", "alice", "singctl", "checkpoint", job).mustSucceed(t)
+	createFile(filepath.Join(home, "files.captured"))
 	c.waitForLine(t, job, "70")
 	waitFor(t, time.Minute, func() (bool, string) { // until the last change of step 70 that makes a difference is known
 		known, err := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/singularity/jobs", job+".0.files"))
 		return bytes.Contains(known, []byte("/dir.70/in")), fmt.Sprintf("dir.70/in of step 70 is not in the list of changed files (%v)", err)
 	})
 	runMinicluster(t, "fail", "n1", "--name", c.name).mustSucceed(t)
-	goOn(filepath.Join(home, "files"))
+	createFile(filepath.Join(home, "files.goes-on"))
 	c.runAsRoot(t, "scontrol update NodeName=n1 State=DOWN Reason=test")
 	c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)
 	c.restartJob(t, job, "")

@@ -3,7 +3,7 @@
 
 // Past is a program of Go, which does not go through libc: past DIR STEPS PAUSE. What it
 // leaves in DIR depends on STEPS only, and it stops when a file is there that should not be,
-// or is not there that should. In its middle it waits for a file DIR.goes-on.
+// or is not there that should. At two steps it waits for a file: DIR.captured, and DIR.goes-on.
 package main
 
 import (
@@ -36,16 +36,25 @@ func main() {
 		p.step(i)
 		fmt.Println(i)
 		time.Sleep(pause)
-		for i == 70 { // to be killed here: of the last moments before that, nobody may know
-			if _, err := os.Stat(p.dir + ".goes-on"); err == nil {
-				break
-			}
-			time.Sleep(pause)
+		switch i {
+		case 31: // to be captured here: what is known of folders depends on the step
+			waitForFile(p.dir+".captured", pause)
+		case 70: // to be killed here: of the last moments before that, nothing may be known
+			waitForFile(p.dir+".goes-on", pause)
 		}
 	}
 	st, err := p.ghost.Stat()
 	must(err)
 	fmt.Println("ghost", st.Size())
+}
+
+func waitForFile(path string, pause time.Duration) {
+	for {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		time.Sleep(pause)
+	}
 }
 
 func must(err error) {
