@@ -23,7 +23,8 @@ type kept struct {
 // keepRoomFor keeps the nodes where a job could be soonest from other jobs of its tier: else small
 // jobs behind it would take their room again and again, and a large job would wait for ever. Jobs of
 // lower tiers may be there until the job can start, since they give way to the job then, and so may
-// jobs that end before. With the next snapshot the nodes are chosen anew, and are the same as long
+// jobs that end before. Premium jobs are kept out for no longer than their own promise lets them
+// wait; room kept for a lower tier is never kept from them, since they are served first. With the next snapshot the nodes are chosen anew, and are the same as long
 // as nothing ends unexpectedly.
 func (d *decision) keepRoomFor(j *sdk.Job) {
 	until := d.busyTimes(j)
@@ -68,10 +69,20 @@ func (d *decision) busyTimes(j *sdk.Job) []time.Duration {
 
 // isKeptFrom returns whether a node is kept for another job, to which a job would not give way.
 func (d *decision) isKeptFrom(j *sdk.Job) func(node int32) bool {
+	breaksPromise := d.breaksTopPromise(j)
 	return func(node int32) bool {
 		k, isKept := d.kept[node]
 		givesWay := j.Tier < k.tier && j.Preemptable
 		ends := j.Limit > 0 && j.Limit <= k.until
-		return isKept && !givesWay && !ends
+		pastBound := breaksPromise && k.tier == j.Tier
+		return isKept && !givesWay && !ends && !pastBound
 	}
+}
+
+// breaksTopPromise reports whether a job has waited for longer than the promise of the highest tier
+// lets it. That bounds how long room is kept from the tier: no tier above takes these GPUs, so only
+// lower tiers would work there until the large job can start, and that can take days. Standard has no
+// such bound: premium jobs take these GPUs anyway, and seldom leave standard a whole node.
+func (d *decision) breaksTopPromise(j *sdk.Job) bool {
+	return j.Tier == sdk.Premium && j.Budget(d.snapshot.Rules) < 0
 }
