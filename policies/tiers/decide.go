@@ -19,6 +19,7 @@ type decision struct {
 	settings settings
 	room     *sdk.Room // after the intents so far
 	victims  *victims
+	stays    [][]stay           // of each node; nil: not listed yet
 	kept     map[int32]kept     // nodes that are left to jobs which have no room yet
 	named    map[sdk.JobID]bool // by an intent
 	intents  []sdk.Intent

@@ -20,27 +20,38 @@ type kept struct {
 	until time.Duration // until then that job cannot start; 0: not known
 }
 
+// delay is what keeps a job off a node, once all jobs that it may disturb have left that node.
+type delay struct {
+	left    time.Duration // until enough jobs have ended
+	missing int           // GPUs, now
+}
+
+func compareDelays(a, b delay) int {
+	return cmp.Or(cmp.Compare(a.left, b.left), cmp.Compare(a.missing, b.missing))
+}
+
 // keepRoomFor keeps the nodes where a job could be soonest from other jobs of its tier: else small
 // jobs behind it would take their room again and again, and a large job would wait for ever. Jobs of
 // lower tiers may be there until the job can start, since they give way to the job then, and so may
 // jobs that end before. Premium jobs are kept out for no longer than their own promise lets them
-// wait; room kept for a lower tier is never kept from them, since they are served first. With the next snapshot the nodes are chosen anew, and are the same as long
-// as nothing ends unexpectedly.
+// wait; room kept for a lower tier is never kept from them, since they are served first. With the next
+// snapshot the nodes are chosen anew, and are the same as long as nothing ends unexpectedly.
 func (d *decision) keepRoomFor(j *sdk.Job) {
-	until := d.busyTimes(j)
+	delays := make([]delay, len(d.snapshot.Nodes))
 	var nodes []int32
 	for n := range d.snapshot.Nodes {
 		node := int32(n)
 		if !d.isKeptFrom(j)(node) && d.room.Forbids(j, node) == "" && usableGPUs(j, &d.snapshot.Nodes[n], d.snapshot.Nodes[n].All()) >= j.GPUs/j.Capsules {
 			nodes = append(nodes, node)
+			delays[n] = d.delayOn(j, node)
 		}
 	}
 	if len(nodes) < j.Capsules {
 		return // not even if nothing else ran
 	}
-	slices.SortStableFunc(nodes, func(a, b int32) int { return cmp.Compare(until[a], until[b]) })
+	slices.SortStableFunc(nodes, func(a, b int32) int { return compareDelays(delays[a], delays[b]) })
 	k := kept{tier: j.Tier}
-	if start := until[nodes[j.Capsules-1]]; start < never {
+	if start := delays[nodes[j.Capsules-1]].left; start < never {
 		k.until = start
 	}
 	for _, n := range nodes[:j.Capsules] {
@@ -48,23 +59,72 @@ func (d *decision) keepRoomFor(j *sdk.Job) {
 	}
 }
 
-// busyTimes is for each node how long jobs run there that the job cannot disturb.
-func (d *decision) busyTimes(j *sdk.Job) []time.Duration {
-	until := make([]time.Duration, len(d.snapshot.Nodes))
-	for i := range d.snapshot.Jobs {
-		o := &d.snapshot.Jobs[i]
-		if o.Tier < j.Tier && mayStop(o, d.snapshot) && (keepsPromise(o, d.snapshot) || j.Budget(d.snapshot.Rules) < 0) {
-			continue
-		}
+// stay is a job on a node.
+type stay struct {
+	job   *sdk.Job
+	share *sdk.Share
+	left  time.Duration // until its limit
+}
+
+// staysOn returns the jobs on a node, of which the first ends first.
+func (d *decision) staysOn(node int32) []stay {
+	if d.stays == nil {
+		d.stays = listStays(d.snapshot)
+	}
+	return d.stays[node]
+}
+
+func listStays(s *sdk.Snapshot) [][]stay {
+	stays := make([][]stay, len(s.Nodes))
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
 		left := never
-		if o.Limit > 0 {
-			left = o.Started.Add(o.Limit).Sub(d.snapshot.Time)
+		if j.Limit > 0 {
+			left = j.Started.Add(j.Limit).Sub(s.Time)
 		}
-		for _, share := range o.Shares {
-			until[share.Node] = max(until[share.Node], left)
+		for k := range j.Shares {
+			share := &j.Shares[k]
+			stays[share.Node] = append(stays[share.Node], stay{j, share, left})
 		}
 	}
-	return until
+	for _, on := range stays {
+		slices.SortStableFunc(on, func(a, b stay) int { return cmp.Compare(a.left, b.left) })
+	}
+	return stays
+}
+
+// delayOn finds how long jobs that the job cannot disturb hold what the job needs of a node.
+func (d *decision) delayOn(j *sdk.Job, n int32) delay {
+	node := &d.snapshot.Nodes[n]
+	lacks := need{
+		gpus: j.GPUs/j.Capsules - usableGPUs(j, node, node.All()),
+		cpus: j.CPUs - node.CPUs, memory: j.Memory - node.Memory,
+	}
+	heldBy := func(s stay) *gain {
+		return &gain{gpus: usableGPUs(j, node, s.share.GPUs), cpus: int(s.share.CPUs), memory: s.share.Memory}
+	}
+	stays := d.staysOn(n)
+	for _, s := range stays {
+		if !d.givesWay(s.job, j) {
+			lacks = lacks.raisedBy(heldBy(s))
+		}
+	}
+	found := delay{missing: max(lacks.gpus, 0)}
+	for _, s := range stays {
+		if lacks.isMet() {
+			break
+		}
+		if !d.givesWay(s.job, j) {
+			lacks = lacks.reducedBy(heldBy(s))
+			found.left = s.left
+		}
+	}
+	return found
+}
+
+// givesWay reports whether a job has to leave a node as soon as a waiting job can have that node.
+func (d *decision) givesWay(o, waiting *sdk.Job) bool {
+	return o.Tier < waiting.Tier && mayStop(o, d.snapshot) && (keepsPromise(o, d.snapshot) || waiting.Budget(d.snapshot.Rules) < 0)
 }
 
 // isKeptFrom returns whether a node is kept for another job, to which a job would not give way.

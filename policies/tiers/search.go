@@ -220,6 +220,11 @@ func (n need) reducedBy(g *gain) need {
 	return need{n.gpus - g.gpus, n.cpus - g.cpus, n.memory - g.memory}
 }
 
+// raisedBy is what is needed while a job holds so much.
+func (n need) raisedBy(g *gain) need {
+	return need{n.gpus + g.gpus, n.cpus + g.cpus, n.memory + g.memory}
+}
+
 func (d *decision) needOn(j *sdk.Job, node int32) need {
 	free := d.room.Free(node)
 	return need{
