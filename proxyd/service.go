@@ -200,16 +200,23 @@ func notRunning(job string, s *slurm.Job) error {
 	return e
 }
 
-// notProtected says why nothing of a running job is protected; s is nil if Slurm was not asked. Of what Slurm could not
-// requeue, whether it was begun with --singularity makes no difference.
+// notProtected says why nothing of a running job is protected; s is nil if Slurm was not asked. Of a job that is never
+// protected, whether it was begun with --singularity makes no difference.
 func notProtected(job string, s *slurm.Job) error {
-	if s != nil && !s.Batch {
-		return &rpc.Error{
-			Kind: rpc.ErrNotProtected, Text: fmt.Sprintf("job %s runs unprotected: Slurm requeues batch jobs only", job),
-			Hint: "singctl session start begins a shell that is protected",
-		}
+	why, hint := "", ""
+	switch {
+	case s == nil:
+	case !s.Batch:
+		why, hint = "Slurm requeues batch jobs only", "singctl session start begins a shell that is protected"
+	case !s.Requeue:
+		why, hint = "it was submitted with --no-requeue", "submit it without: a job that Slurm may not requeue cannot resume"
+	case s.HetJob != 0:
+		why, hint = "heterogeneous jobs are not protected", "ask for nodes of a single kind"
 	}
-	return rpc.Errorf(rpc.ErrNotProtected, "job %s runs without --singularity", job)
+	if why == "" {
+		return rpc.Errorf(rpc.ErrNotProtected, "job %s runs without --singularity", job)
+	}
+	return &rpc.Error{Kind: rpc.ErrNotProtected, Text: fmt.Sprintf("job %s runs unprotected: %s", job, why), Hint: hint}
 }
 
 func fillJob(out *rpc.Job, v *checkpoint.View) {

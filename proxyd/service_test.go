@@ -42,15 +42,23 @@ func TestNotRunning(t *testing.T) {
 	}
 }
 
-// TestNotProtected: of a job that Slurm cannot requeue, as salloc's, it is not said that --singularity would help.
+// TestNotProtected: of a job that is never protected, as salloc's, it is not said that --singularity would help.
 func TestNotProtected(t *testing.T) {
 	for _, tt := range []struct {
 		job        *slurm.Job
 		text, hint string
 	}{
-		{&slurm.Job{State: "RUNNING", Batch: true}, "job 7 runs without --singularity", ""},
+		{&slurm.Job{State: "RUNNING", Batch: true, Requeue: true}, "job 7 runs without --singularity", ""},
 		{nil, "job 7 runs without --singularity", ""},
 		{&slurm.Job{State: "RUNNING"}, "job 7 runs unprotected: Slurm requeues batch jobs only", "singctl session start begins a shell that is protected"},
+		{
+			&slurm.Job{State: "RUNNING", Batch: true},
+			"job 7 runs unprotected: it was submitted with --no-requeue", "submit it without: a job that Slurm may not requeue cannot resume",
+		},
+		{
+			&slurm.Job{State: "RUNNING", Batch: true, Requeue: true, HetJob: 7},
+			"job 7 runs unprotected: heterogeneous jobs are not protected", "ask for nodes of a single kind",
+		},
 	} {
 		err := withKind("7", tt.job, "n1", "n1", fmt.Errorf("job 7: %w", checkpoint.ErrNoJob))
 		var e *rpc.Error
