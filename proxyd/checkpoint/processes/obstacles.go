@@ -85,7 +85,7 @@ func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []
 			}
 			found = append(found, processObstacles(ctx, p, pid, own, queues, files)...)
 			if what := nestedNamespaces(init, pid); what != "" {
-				found = append(found, Obstacle{Program: p.Name, PID: NamespacePID(pid), Name: commandName(pid), What: what, Cure: containerCure})
+				found = append(found, Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: containerCure})
 			}
 		}
 	}

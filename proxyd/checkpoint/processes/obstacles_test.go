@@ -86,3 +86,27 @@ func TestNestedNamespaces(t *testing.T) {
 		t.Errorf("of this process: %q", got)
 	}
 }
+
+// TestCapsulePID: a process in a PID namespace below the capsule's is named by its PID in the capsule.
+func TestCapsulePID(t *testing.T) {
+	program := exec.Command("cat")
+	program.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL,
+	}
+	in, err := program.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		t.Skip("SKIP: this machine makes no user namespaces: ", err)
+	}
+	defer program.Wait()
+	defer in.Close()
+	pid := program.Process.Pid
+	if got := NamespacePID(pid); got != 1 {
+		t.Errorf("in its own namespace: %d, want 1", got)
+	}
+	if got := capsulePID(os.Getpid(), pid); got != pid {
+		t.Errorf("in that of this process: %d, want %d", got, pid)
+	}
+}

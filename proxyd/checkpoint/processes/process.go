@@ -39,15 +39,34 @@ func InCgroup(cgroup string) []int {
 
 // NamespacePID returns a process's PID in its own namespace.
 func NamespacePID(pid int) int {
+	all := namespacePIDs(pid)
+	return all[len(all)-1]
+}
+
+// capsulePID returns a process's PID in the capsule with this init, also if the process is in a PID namespace below.
+func capsulePID(init, pid int) int {
+	all := namespacePIDs(pid)
+	return all[min(len(namespacePIDs(init)), len(all))-1]
+}
+
+// namespacePIDs returns a process's PIDs, from this daemon's namespace to that of the process: at least pid.
+func namespacePIDs(pid int) []int {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(b)) {
-		if list, ok := strings.CutPrefix(line, "NSpid:"); ok {
-			w := strings.Fields(list)
-			n, _ := strconv.Atoi(w[len(w)-1])
-			return n
+		list, ok := strings.CutPrefix(line, "NSpid:")
+		if !ok {
+			continue
+		}
+		var all []int
+		for _, word := range strings.Fields(list) {
+			n, _ := strconv.Atoi(word)
+			all = append(all, n)
+		}
+		if len(all) > 0 {
+			return all
 		}
 	}
-	return pid
+	return []int{pid}
 }
 
 // FirstProcess returns the PID of a program's first process, in this daemon's PID namespace; ENOENT if the program
