@@ -1,0 +1,172 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// refusal is a batch script with a command that cannot be captured, and what is said of the command.
+type refusal struct {
+	command string // prints "ready", and stays
+	check   string // what singctl check says of the command; "": the text of the script does not show it
+	name    string // of the program that is named
+	what    string
+}
+
+const (
+	checkContainer = "containers that a job starts itself are not captured: submit it with sbatch --container, or start the step with srun --container"
+	cureContainer  = ": have Slurm start the container: sbatch --container or srun --container"
+)
+
+var refusals = map[string]refusal{
+	"bwrap": {
+		"bwrap --unshare-all --die-with-parent --dev-bind / / --proc /proc sh -c 'echo ready; exec sleep 1000'", checkContainer,
+		"sleep", "is in a container of its own (user, PID, mount namespace)" + cureContainer,
+	},
+	"unshare -U": {
+		"unshare -U sh -c 'echo ready; exec sleep 1000'", checkContainer,
+		"sleep", "is in a container of its own (user namespace)" + cureContainer,
+	},
+	"unshare -r": {
+		"unshare -r --mount sh -c 'echo ready; exec sleep 1000'", checkContainer,
+		"sleep", "is in a container of its own (user, mount namespace)" + cureContainer,
+	},
+	"io_uring": {
+		"./ring", "",
+		"ring", "uses io_uring: switch io_uring off in the program",
+	},
+}
+
+// TestRefusals: each program that docs/silent-gaps.md says is named, is named with what to do by singctl check, by
+// singctl checkpoint, by singctl show and in the comment. The job runs on; requeued, it begins anew.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	c := raiseProtected(t, "t-refusals", "--nodes", "2", "--with-corpus")
+	if out, err := exec.Command("gcc", "-static", "-O", "-Wall", "-Werror", "-o", c.homePath("ring"), filepath.Join("testdata", "ring.c")).CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	t.Run("captured or not", func(t *testing.T) {
+		for name, row := range refusals {
+			t.Run(name, func(t *testing.T) { t.Parallel(); c.isRefused(t, row) })
+		}
+		t.Run("io_uring by the C library", func(t *testing.T) { t.Parallel(); c.doesWithoutRing(t) })
+		t.Run("components", func(t *testing.T) { t.Parallel(); c.failsComponents(t) })
+	})
+	t.Run("heterogeneous", func(t *testing.T) { c.runsHeterogeneous(t) })
+}
+
+// writeScript writes a batch script into alice's home, and returns the script's name.
+func (c protected) writeScript(t *testing.T, text string) string {
+	t.Helper()
+	name := strings.ReplaceAll(filepath.Base(t.Name()), " ", "_") + ".sh"
+	if err := os.WriteFile(c.homePath(name), []byte("#!/bin/bash\n#SBATCH --singularity\n"+text+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// submitFile submits a script of alice's home.
+func (c protected) submitFile(t *testing.T, script string) string {
+	t.Helper()
+	return c.runScript(t, "cd; sbatch --parsable --output=%j.log "+script)
+}
+
+func (c protected) isRefused(t *testing.T, r refusal) {
+	script := c.writeScript(t, "[ -e began.$SLURM_JOB_ID ] && { echo again; until grep -q 'begins anew' $SLURM_JOB_ID.log; do sleep 0.2; done; exit; }\n"+
+		"touch began.$SLURM_JOB_ID; (sleep 3; echo worked) &\n"+r.command)
+	if r.check != "" {
+		c.checkCommand(t, "alice", "cd; singctl check "+script, 8, "^"+script+`:5: not captured: .*\n    do: `+regexp.QuoteMeta(r.check)+"$")
+	} else {
+		c.checkCommand(t, "alice", "cd; singctl check "+script, 0, "^"+script+": nothing in its text stands in the way of checkpoints$")
+	}
+	job := c.submitFile(t, script)
+	c.waitForLine(t, job, "ready")
+	line := `^  batch on n[12]: process \d{2,} \(` + r.name + `\): ` + regexp.QuoteMeta(r.what)
+	c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 5, "^singctl: job "+job+": checkpoint 1: prepare: this cannot be captured:$", line+"$",
+		"^hint: the job runs on as before; end what is named, or wait for it, and try again$")
+	c.checkCommand(t, "alice", "singctl show "+job, 0, "^stands in the way of a checkpoint:$", line+` \(since .*\)$`)
+	waitFor(t, 60*time.Second, func() (bool, string) {
+		said := c.runAsRoot(t, "scontrol show job "+job+" | grep -w Comment")
+		return strings.Contains(said, "singularity: ") && strings.Contains(said, r.name+" (PID ") && strings.Contains(said, r.what), said
+	})
+
+	c.waitForLine(t, job, "worked") // of a run that is requeued within its first second nothing is lost, and nothing is said
+	c.runAsRoot(t, "scontrol requeue "+job)
+	c.restartJob(t, job, "")
+	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
+		t.Errorf("the job: %s", s)
+	}
+	if log := c.jobLog(job); !strings.Contains(log+"\n", "\nagain\n") || !strings.Contains(log, "singularity: this run begins anew, for there is no checkpoint") {
+		t.Errorf("log:\n%s", log)
+	}
+	waitFor(t, 20*time.Second, func() (bool, string) {
+		said := c.runAsRoot(t, "sacct --noheader --parsable2 --duplicates --allocations --jobs="+job+" --format=AdminComment")
+		return strings.Contains(said, r.what) && strings.Contains(said, "singularity: begins anew, for there is no checkpoint"), said
+	})
+}
+
+// doesWithoutRing: a program that asks the C library for io_uring is told that the kernel has none, and is captured.
+func (c protected) doesWithoutRing(t *testing.T) {
+	job := c.submitFile(t, c.writeScript(t, `python3 -c '
+import ctypes, os, time
+libc = ctypes.CDLL(None, use_errno=True)
+print(libc.syscall(425, 4, ctypes.create_string_buffer(256)), os.strerror(ctypes.get_errno()), flush=True)
+time.sleep(1000)'`))
+	c.waitForLine(t, job, "-1 Function not implemented")
+	c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 0)
+	c.runAsRoot(t, "scancel "+job)
+}
+
+// failsComponents: a step of several components is captured with its job, and fails by name when the job resumes.
+func (c protected) failsComponents(t *testing.T) {
+	script := c.writeScript(t, "#SBATCH -N2\nsrun -N1 sh -c 'echo ready; exec sleep 1000' : -N1 sleep 1000\necho srun $?")
+	c.checkCommand(t, "alice", "cd; singctl check "+script, 8, "^"+script+`:4: changed: srun .*\n`+
+		"    do: a step of several components that runs at a checkpoint fails when the job resumes: use --multi-prog$")
+	job := c.submitFile(t, script)
+	c.waitForLine(t, job, "ready")
+	c.runAsRoot(t, "scontrol requeue "+job)
+	c.restartJob(t, job, "")
+	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
+		t.Errorf("the job: %s", s)
+	}
+	if log := c.jobLog(job); !strings.Contains(log, "a step of several components cannot be restored\n") || !strings.HasSuffix(log, "\nsrun 1") {
+		t.Errorf("log:\n%s", log)
+	}
+}
+
+// runsHeterogeneous: a heterogeneous job runs unprotected, and that is said wherever it can be asked.
+func (c protected) runsHeterogeneous(t *testing.T) {
+	script := c.writeScript(t, "#SBATCH -n1\n#SBATCH hetjob\n#SBATCH -n1\necho ready; exec sleep 1000")
+	c.checkCommand(t, "alice", "cd; singctl check "+script, 8, "^"+script+`:4: unprotected: #SBATCH hetjob\n`+
+		"    do: ask for nodes of a single kind: heterogeneous jobs are not protected$", "^sbatch was not asked: it tests no heterogeneous jobs$")
+	written := c.submitFile(t, script)
+	typed := c.runScript(t, `cd; sbatch --parsable --output=%j.log --singularity -n1 : -n1 <<'X'
+#!/bin/bash
+echo ready; exec sleep 1000
+X`)
+	for _, job := range []string{written, typed} {
+		c.waitForLine(t, job, "ready")
+		const why = "singularity: this job runs unprotected: heterogeneous jobs are not protected: ask for nodes of a single kind"
+		if log := c.jobLog(job); log != why+"\nready" {
+			t.Errorf("log:\n%s", log)
+		}
+		for _, command := range []string{"singctl checkpoint -q ", "singctl show "} {
+			c.checkCommand(t, "alice", command+job, 2, "^singctl: job "+job+" has 2 components; name one, as in "+job+`\+0$`)
+			for _, component := range []string{job + "+0", job + "+1"} {
+				c.checkCommand(t, "alice", command+component, 5, "^hint: ask for nodes of a single kind$",
+					"^singctl: job "+regexp.QuoteMeta(component)+" runs unprotected: heterogeneous jobs are not protected$")
+			}
+		}
+		c.runAsRoot(t, "scancel "+job)
+	}
+}
