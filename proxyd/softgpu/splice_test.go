@@ -324,9 +324,9 @@ func TestSpliceMemory(t *testing.T) {
 	const size = 4 * backend.Granule
 	const one = 5*size + backend.Granule // a rank alone, with the variables of its modules
 	// For each rank, the gradients are there until the update: for 8 ranks, that is more than the aim.
-	for _, x := range []struct{ ranks, gradients uint64 }{{2, 2}, {4, 3}} {
+	for _, x := range []struct{ ranks, gradients uint64 }{{2, 2}, {4, 3}, {8, 5}} {
 		k := x.ranks
-		devices, ranks := newSpliceRanks(t, spliceWay{size: size, memory: 80 << 20, budget: 80 << 20 / keptShare}, int(k), 1, nil, noTwist)
+		devices, ranks := newSpliceRanks(t, spliceWay{size: size, memory: max(4, k) * 20 << 20, budget: max(4, k) * 20 << 20 / keptShare}, int(k), 1, nil, noTwist)
 		d, most := devices[0], uint64(0)
 		gradients, update := trainStep(func() {
 			c := d.Common()
