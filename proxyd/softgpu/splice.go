@@ -58,6 +58,7 @@ const (
 	whyAddresses = "the processes use several GPUs, so their addresses differ"
 	whyBytes     = "what they read differs"
 	whyOther     = "other work of the process ran at the same time"
+	whyFreed     = "their memory was freed before they had ended"
 	whyMemory    = "they use memory of the host, of other GPUs or of virtual addresses"
 	whyEffects   = "they print, or allocate memory"
 	whyBlocks    = "their blocks wait for each other"
@@ -242,7 +243,9 @@ func (a *attempt) makeRecord(f *function, spec *launch) string {
 	if why := a.checkSpans(); why != "" {
 		return why
 	}
-	a.hashRecord(spec)
+	if !a.hashRecord(spec) {
+		return whyFreed
+	}
 	return ""
 }
 
@@ -259,8 +262,9 @@ func (a *attempt) checkSpans() string {
 	return ""
 }
 
-// hashRecord makes the record of what the launch is and reads.
-func (a *attempt) hashRecord(spec *launch) {
+// hashRecord makes the record of what the launch is and reads. It returns false if memory has lost its name meanwhile: a program
+// may free memory on the stream as soon as the launch is queued.
+func (a *attempt) hashRecord(spec *launch) bool {
 	h := sha256.New()
 	h.Write(a.site[:])
 	if a.twist != anyParams {
@@ -271,11 +275,15 @@ func (a *attempt) hashRecord(spec *launch) {
 		addWord(h, x.Base)
 		addWord(h, x.Size)
 		if a.twist != anyBytes {
-			sum := a.sumSpan(x)
+			sum, ok := a.sumSpan(x)
+			if !ok {
+				return false
+			}
 			h.Write(sum[:])
 		}
 	}
 	h.Sum(a.record[:0])
+	return true
 }
 
 // holdOthers keeps other work of the space from beginning, so that it sees and changes none of the bytes that are copied.
@@ -344,12 +352,16 @@ func (a *attempt) keepResult() {
 	if why == whyBytes {
 		a.beginCopying()
 		at, _ := a.space.reclaimer.isAlone(a.operation)
-		k := readResult(a.space, &a.seen)
-		a.space.reclaimer.noteResult(a.operation, at, k.contents)
-		k.issued = a.issued.Load()
-		a.mu.Lock()
-		a.results.Keep(splice.Rank(a.space.number), a.record, a.others, k)
-		a.mu.Unlock()
+		k, ok := readResult(a.space, &a.seen)
+		if ok {
+			a.space.reclaimer.noteResult(a.operation, at, k.contents)
+			k.issued = a.issued.Load()
+			a.mu.Lock()
+			a.results.Keep(splice.Rank(a.space.number), a.record, a.others, k)
+			a.mu.Unlock()
+		} else {
+			why = whyFreed
+		}
 		k.Drop()
 	}
 	a.countOwn(why)

@@ -144,8 +144,8 @@ func carryOutNoted(s *space, op *operation, k kernel, run launch, done backend.P
 // leastContent is the least size of a piece of memory of which the hash is kept: to hash less takes no longer than to find it.
 const leastContent = 4096
 
-// sumSpan returns the hash of a piece of memory, and reads the memory if the hash is not known.
-func (a *attempt) sumSpan(x splice.Span) splice.Sum {
+// sumSpan returns the hash of a piece of memory, and reads the memory if the hash is not known; false if the memory is gone.
+func (a *attempt) sumSpan(x splice.Span) (splice.Sum, bool) {
 	if x.Size < leastContent {
 		return a.hashSpan(x)
 	}
@@ -154,16 +154,19 @@ func (a *attempt) sumSpan(x splice.Span) splice.Sum {
 	if c == nil {
 		c = &splice.Content{}
 	} else if sum, ok := a.knownSum(c); ok {
-		return sum
+		return sum, true
 	}
-	sum := a.hashSpan(x)
+	sum, ok := a.hashSpan(x)
+	if !ok {
+		return sum, false
+	}
 	if a.hashed != nil {
 		a.hashed(x)
 	}
 	if r.noteContent(a.operation, a.at, x, c) {
 		a.setSum(c, sum)
 	}
-	return sum
+	return sum, true
 }
 
 // knownSum returns the hash of a Content of the device's spaces, if it was made.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -248,5 +249,53 @@ func TestSplicePeerLater(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestSpliceFreed: a program that has queued a kernel may free the kernel's memory behind it on the stream: the memory has no
+// name from then on, and stays until the kernel has ended. The kernel runs for its rank where that happens while the memory is
+// read for a record, or before the result is kept.
+func TestSpliceFreed(t *testing.T) {
+	for _, moment := range []string{"record", "result"} {
+		t.Run(moment, func(t *testing.T) {
+			devices, ranks := newSpliceRanks(t, smallPieces, 2, 1, nil, noTwist)
+			_, apart := newSpliceRanks(t, smallPieces, 2, 2, nil, noTwist)
+			x := devices[0].splicer
+			freed := 0
+			turn := func(r *spliceRank) {
+				at, err := r.cu.Alloc(r.size)
+				r.failOn(err)
+				free := sync.OnceFunc(func() { r.failOn(r.st.FreeAsync(at)) })
+				x.hashed, x.copying = nil, nil
+				if r.space.at.Load() == devices[0] && r.step > 0 {
+					freeNow := func() { freed++; free() }
+					if moment == "record" {
+						x.hashed = func(splice.Span) { freeNow() }
+					} else {
+						x.copying = func(*space) { freeNow() }
+					}
+				}
+				r.fillPart(at, r.step, whole)
+				if moment == "record" {
+					r.runKernel("axpy", whole, r.at[weights], at, 1)
+				} else {
+					r.runKernel("axpy", whole, at, r.at[weights], 1) // the result lies in the memory
+				}
+				r.failOn(r.st.Synchronize(r.Context()))
+				free()
+			}
+			for step := range 4 {
+				for i := range ranks {
+					ranks[i].takeTurn(step, turn)
+					apart[i].takeTurn(step, turn)
+					if !bytes.Equal(ranks[i].readContents(), apart[i].readContents()) {
+						t.Errorf("step %d: rank %d has other bytes than with a device of its own", step, i)
+					}
+				}
+			}
+			if freed == 0 {
+				t.Error("no memory was freed while a kernel used the memory")
+			}
+		})
 	}
 }

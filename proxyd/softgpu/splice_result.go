@@ -84,14 +84,18 @@ func (d *device) findWholeBlock(s *space, at backend.Addr, n uint64) (a *arena, 
 	return a, offset, err == nil && d.canShow(s, a)
 }
 
-// readResult returns what a launch has written. The memory is there, and no other work uses it meanwhile.
-func readResult(s *space, seen *accesses) *keptLaunch {
+// readResult returns what a launch has written, and whether all of the memory still has its name. No other work uses the memory
+// meanwhile. The caller drops the result in any case.
+func readResult(s *space, seen *accesses) (*keptLaunch, bool) {
 	k := &keptLaunch{contents: nameContents(seen.writes)}
 	k.Hold()
 	d := lockDeviceOf(s)
 	defer d.mu.Unlock()
 	for _, x := range withoutRepeats(seen.reads) { // what was written is among them
-		b, _ := presentBytes(s, x)
+		b, ok := presentBytes(s, x)
+		if !ok {
+			return k, false
+		}
 		written := slices.Contains(seen.writes, x)
 		eachBlock(x, func(at backend.Addr, n uint64) {
 			p := keptPart{at: at, block: d.shareBlock(s, at, n)}
@@ -103,7 +107,7 @@ func readResult(s *space, seen *accesses) *keptLaunch {
 			}
 		})
 	}
-	return k
+	return k, true
 }
 
 // shareBlock has a block show common bytes, and keeps these. It returns nil for what is no block, or cannot show them. The
@@ -186,9 +190,12 @@ func (d *device) showKept(s *space, p keptPart) bool {
 	return true
 }
 
-// hashSpan hashes a piece of memory. The bytes of blocks that are common memory are read once.
-func (a *attempt) hashSpan(x splice.Span) (out splice.Sum) {
-	b, _ := presentBytes(a.space, x)
+// hashSpan hashes a piece of memory, unless the memory is gone. The bytes of blocks that are common memory are read once.
+func (a *attempt) hashSpan(x splice.Span) (out splice.Sum, ok bool) {
+	b, ok := presentBytes(a.space, x)
+	if !ok {
+		return out, false
+	}
 	h := sha256.New()
 	eachBlock(x, func(at backend.Addr, n uint64) {
 		sum := func() [16]byte {
@@ -204,7 +211,7 @@ func (a *attempt) hashSpan(x splice.Span) (out splice.Sum) {
 		h.Write(tag[:])
 	})
 	h.Sum(out[:0])
-	return out
+	return out, true
 }
 
 // commonBlock is the common bytes that a whole block shows, or nil.
