@@ -5,7 +5,6 @@ package softgpu
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
 	"sync"
 	"sync/atomic"
 
@@ -260,30 +259,6 @@ func (a *attempt) checkSpans() string {
 		}
 	}
 	return ""
-}
-
-// hashRecord makes the record of what the launch is and reads. It returns false if memory has lost its name meanwhile: a program
-// may free memory on the stream as soon as the launch is queued.
-func (a *attempt) hashRecord(spec *launch) bool {
-	h := sha256.New()
-	h.Write(a.site[:])
-	if a.twist != anyParams {
-		addWord(h, uint64(len(spec.params)))
-		h.Write(spec.params)
-	}
-	for _, x := range a.spans {
-		addWord(h, x.Base)
-		addWord(h, x.Size)
-		if a.twist != anyBytes {
-			sum, ok := a.sumSpan(x)
-			if !ok {
-				return false
-			}
-			h.Write(sum[:])
-		}
-	}
-	h.Sum(a.record[:0])
-	return true
 }
 
 // holdOthers keeps other work of the space from beginning, so that it sees and changes none of the bytes that are copied.

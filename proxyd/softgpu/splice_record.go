@@ -175,3 +175,27 @@ func joinParts(seen *accesses, spans []splice.Span) (out []splice.Span, some boo
 	}
 	return out, some
 }
+
+// hashRecord makes the record of what the launch is and reads. It returns false if memory has lost its name meanwhile: a program
+// may free memory on the stream as soon as the launch is queued.
+func (a *attempt) hashRecord(spec *launch) bool {
+	h := sha256.New()
+	h.Write(a.site[:])
+	if a.twist != anyParams {
+		addWord(h, uint64(len(spec.params)))
+		h.Write(spec.params)
+	}
+	for _, x := range a.spans {
+		addWord(h, x.Base)
+		addWord(h, x.Size)
+		if a.twist != anyBytes {
+			sum, ok := a.sumSpan(x)
+			if !ok {
+				return false
+			}
+			h.Write(sum[:])
+		}
+	}
+	h.Sum(a.record[:0])
+	return true
+}
