@@ -176,6 +176,23 @@ func TestLauncher(t *testing.T) {
 	}
 }
 
+// TestAccumulated: gradients that a rank adds up over two batches are those of two ranks, bit by bit, and so are those that two
+// ranks add up of those of four: a collective adds along the tree of the ranks' numbers. So it is on fewer devices, too, where
+// updates run once.
+func TestAccumulated(t *testing.T) {
+	args := func(ranks, batches int) []string {
+		return []string{"--ranks", fmt.Sprint(ranks), "--accumulate", fmt.Sprint(batches), "--own-device", "--steps", "6"}
+	}
+	for _, ranks := range []int{1, 2, 4} {
+		want := runProgram(t, 2*ranks, "", "mlp", args(2*ranks, 1)...)
+		checkTraining(t, want, 6)
+		for on := ranks; on >= 1; on /= 2 {
+			what := fmt.Sprintf("%d ranks with two batches each, on %d devices", ranks, on)
+			checkSame(t, what, runOn(t, ranks, []string{"--on", fmt.Sprint(on)}, "", "mlp", args(ranks, 2)...), want)
+		}
+	}
+}
+
 // TestGradients: the whole models' gradients are what differences of the loss say.
 func TestGradients(t *testing.T) {
 	if testing.Short() {

@@ -111,7 +111,7 @@ func TestSlicing(t *testing.T) {
 // whether they see a single device each or choose theirs by number.
 func TestSplice(t *testing.T) {
 	w := needWorld(t)
-	for _, c := range []slicing.Case{{Name: "mlp"}, {Name: "mlp", ByNumber: true}} {
+	for _, c := range []slicing.Case{{Name: "mlp"}, {Name: "mlp", ByNumber: true}, {Name: "mlp", Args: []string{"--accumulate", "3"}}} {
 		alone := c.Run(t, w, 4, 2)
 		for _, on := range []string{"1", "2", "3"} {
 			what := fmt.Sprintf("%s, %s devices", &c, on)

@@ -19,6 +19,8 @@ struct mlp {
 	CUdeviceptr x[LAYERS + 1]; /* x[0] the input, x[i + 1] what layer i makes of x[i] */
 	CUdeviceptr h[LAYERS];     /* before the activation; the last is the logits */
 	CUdeviceptr dh, dx, each, target;
+	unsigned batch;   /* of the step's, from 0: the gradients of later ones are added to what is there */
+	CUdeviceptr loss; /* of the batch */
 	CUdeviceptr sums; /* with --statistics, running sums of what layers make of this rank's points: no other rank has the same */
 };
 
@@ -40,6 +42,7 @@ static void make_mlp(struct mlp *p, struct rank *r)
 	p->dx = floats(BATCH * HIDDEN);
 	p->each = floats(BATCH);
 	p->target = floats(BATCH);
+	p->loss = r->o->accumulate > 1 ? floats(1) : p->m.loss;
 	if (r->o->statistics)
 		p->sums = floats(LAYERS * HIDDEN);
 }
@@ -90,29 +93,35 @@ static void run_forward(void *user)
 		if (i < LAYERS - 1)
 			activate(r, K_relu, p->x[i + 1], p->h[i], BATCH * widths[i + 1]);
 	}
-	cross_entropy(r, p->m.loss, p->each, p->dh, p->h[LAYERS - 1], p->target, BATCH, CLASSES, 1);
+	cross_entropy(r, p->loss, p->each, p->dh, p->h[LAYERS - 1], p->target, BATCH, CLASSES, 1);
+	if (p->loss != p->m.loss)
+		mix(r, p->m.loss, p->loss, 1, p->batch > 0, 1);
 }
 
 static void run_backward(void *user)
 {
 	struct mlp *p = user;
 	struct rank *r = p->r;
+	float keep = p->batch > 0;
 
 	for (int i = LAYERS - 1; i >= 0; --i) {
 		struct linear l = linear_of(p, i);
 
-		linear_gradient(r, &l, p->dh, i > 0 ? p->dx : 0, 0, gradient(&p->m, p->w[i]), gradient(&p->m, p->b[i]), 0);
+		linear_gradient(r, &l, p->dh, i > 0 ? p->dx : 0, 0, gradient(&p->m, p->w[i]), gradient(&p->m, p->b[i]), keep);
 		if (i > 0)
 			activate_gradient(r, K_relu, p->dh, p->dx, p->h[i - 1], BATCH * widths[i]);
 	}
 }
 
-/* The class of a point is that of the largest of CLASSES sums of its coordinates, with signs drawn once. */
+/*
+ * Two ranks of a batch each have the points of a rank with two batches, in the same order.
+ * The class of a point is that of the largest of CLASSES sums of its coordinates, with signs drawn once.
+ */
 static void load_points(struct mlp *p, int step)
 {
 	static _Thread_local float x[BATCH * IN];
 	static _Thread_local uint32_t target[BATCH];
-	uint32_t seed = p->r->o->seed * 7919 + (uint32_t)(step * p->r->ranks + p->r->rank);
+	uint32_t seed = p->r->o->seed * 7919 + (uint32_t)(step * p->r->ranks + p->r->rank) * p->r->o->accumulate + p->batch;
 
 	for (unsigned i = 0; i < BATCH; ++i) {
 		float most = -1e9f;
@@ -137,6 +146,7 @@ static void load_points(struct mlp *p, int step)
 static void train_mlp(struct rank *r)
 {
 	struct mlp p;
+	float batches = (float)((unsigned)r->ranks * r->o->accumulate);
 	bool last = false;
 
 	make_mlp(&p, r);
@@ -146,12 +156,14 @@ static void train_mlp(struct rank *r)
 		return;
 	}
 	for (int step = 1; !last; ++step) {
-		load_points(&p, step);
-		run_forward(&p);
-		run_backward(&p);
+		for (p.batch = 0; p.batch < r->o->accumulate; ++p.batch) {
+			load_points(&p, step);
+			run_forward(&p);
+			run_backward(&p);
+		}
 		reduce_gradients(r, &p.m, r->world);
-		improve(r, &p.m, 0.01f, 1.0f / (float)r->ranks);
-		print_step(r, step, read_loss(r, &p.m) / r->ranks, agreed_hash(r, &p.m));
+		improve(r, &p.m, 0.01f, 1.0f / batches);
+		print_step(r, step, read_loss(r, &p.m) / batches, agreed_hash(r, &p.m));
 		last = is_last_step(r, step);
 	}
 	if (r->o->statistics)

@@ -22,6 +22,7 @@ static const char usage[] =
 	"  --id-file PATH  where ranks that are started one by one find each other\n"
 	"  --devices N     how many devices are used, 0: all\n"
 	"  --extra N       mlp: so many parameters besides, which no layer uses, for a model that takes much memory\n"
+	"  --accumulate N  mlp: add up the gradients of so many batches before the ranks meet, in each step\n"
 	"  --statistics    mlp: keep running sums of each rank's own activations, as batch normalisation does\n"
 	"  --gradients     compare gradients with differences, and end\n"
 	"  --socket PATH   serve: answer there, not on stdin\n";
@@ -60,7 +61,7 @@ static void read_environment(struct options *o)
 
 int read_options(struct options *o, int argc, char **argv)
 {
-	enum { STEPS = 1, UNTIL, SEED, RANKS, PROCESSES, RANK, ID_FILE, DEVICES, GRADIENTS, EXTRA, STATISTICS, SOCKET, OWN_DEVICE, HELP };
+	enum { STEPS = 1, UNTIL, SEED, RANKS, PROCESSES, RANK, ID_FILE, DEVICES, GRADIENTS, EXTRA, STATISTICS, ACCUMULATE, SOCKET, OWN_DEVICE, HELP };
 	static const struct option list[] = {
 		{ "steps", required_argument, NULL, STEPS },     { "until", required_argument, NULL, UNTIL },
 		{ "seed", required_argument, NULL, SEED },
@@ -68,6 +69,7 @@ int read_options(struct options *o, int argc, char **argv)
 		{ "rank", required_argument, NULL, RANK },       { "id-file", required_argument, NULL, ID_FILE },
 		{ "devices", required_argument, NULL, DEVICES }, { "gradients", no_argument, NULL, GRADIENTS },
 		{ "extra", required_argument, NULL, EXTRA },     { "statistics", no_argument, NULL, STATISTICS },
+		{ "accumulate", required_argument, NULL, ACCUMULATE },
 		{ "socket", required_argument, NULL, SOCKET },   { "own-device", no_argument, NULL, OWN_DEVICE },
 		{ "help", no_argument, NULL, HELP },
 		{ 0 },
@@ -113,6 +115,9 @@ int read_options(struct options *o, int argc, char **argv)
 		case STATISTICS:
 			o->statistics = true;
 			break;
+		case ACCUMULATE:
+			o->accumulate = (unsigned)strtoul(optarg, NULL, 0);
+			break;
 		case SOCKET:
 			o->socket = optarg;
 			break;
@@ -124,7 +129,7 @@ int read_options(struct options *o, int argc, char **argv)
 			return (2);
 		}
 	}
-	if (optind < argc || o->ranks < 1 || o->rank >= o->ranks) {
+	if (optind < argc || o->ranks < 1 || o->rank >= o->ranks || o->accumulate < 1) {
 		fprintf(stderr, usage, argv[0]);
 		return (2);
 	}

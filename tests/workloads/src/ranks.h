@@ -29,6 +29,7 @@ struct options {
 	const char *id_file;
 	bool gradients; /* compare gradients with differences, and end */
 	unsigned extra; /* mlp: so many parameters besides, which no layer uses */
+	unsigned accumulate; /* mlp: so many batches are in a step of a rank */
 	bool statistics; /* mlp: each rank keeps running sums of its own activations */
 	const char *socket;
 };
