@@ -28,6 +28,7 @@ type Servers struct {
 	Stderr  Output // of all servers
 
 	sockets []string
+	ended   []func() // each ends a server, and may be called twice
 	libs    string
 }
 
@@ -51,8 +52,8 @@ func (o *Output) String() string {
 	return o.b.String()
 }
 
-// Servers starts n device servers with so many devices each. They end with the test.
-func (w *World) Servers(t testing.TB, n, devices int) *Servers {
+// Servers starts n device servers with so many devices each, with more flags of "proxyd device". They end with the test.
+func (w *World) Servers(t testing.TB, n, devices int, flags ...string) *Servers {
 	t.Helper()
 	s := &Servers{libs: t.TempDir()}
 	for _, name := range []string{"libsingshim-device.so", "libcuda.so.1", "libnccl.so.2", "libnvidia-ml.so.1"} {
@@ -63,7 +64,7 @@ func (w *World) Servers(t testing.TB, n, devices int) *Servers {
 	for i := range n {
 		socket := filepath.Join(s.libs, fmt.Sprintf("device%d", i))
 		s.sockets = append(s.sockets, socket)
-		if err := s.startServer(t, w, i, socket, devices); err != nil {
+		if err := s.startServer(t, w, i, socket, devices, flags); err != nil {
 			t.Fatal(err, s.Stderr.String())
 		}
 		s.Members = append(s.Members, caller(socket+"-control"))
@@ -74,19 +75,44 @@ func (w *World) Servers(t testing.TB, n, devices int) *Servers {
 // caller is the path of a control socket, and a cut.Member: the device server behind the socket.
 type caller string
 
-// Exchange implements cut.Member.
-func (path caller) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
+// dialControl connects to the control socket.
+func (path caller) dialControl() (*server.Controller, error) {
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: string(path), Net: "unixpacket"})
 	if err != nil {
 		return nil, err
 	}
-	c := server.NewController(conn)
+	return server.NewController(conn), nil
+}
+
+// Exchange implements cut.Member.
+func (path caller) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
+	c, err := path.dialControl()
+	if err != nil {
+		return nil, err
+	}
 	defer c.Close()
 	return c.Exchange(ctx, o)
 }
 
+// Status asks a server what its devices have counted so far, among others.
+func (s *Servers) Status(ctx context.Context, number int) (*server.Status, error) {
+	c, err := caller(s.sockets[number] + "-control").dialControl()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.Status(ctx)
+}
+
+// Kill ends the servers before the test ends.
+func (s *Servers) Kill() {
+	for _, end := range s.ended {
+		end()
+	}
+}
+
 // startServer starts a device server and waits until it listens.
-func (s *Servers) startServer(t testing.TB, w *World, number int, socket string, devices int) error {
+func (s *Servers) startServer(t testing.TB, w *World, number int, socket string, devices int, flags []string) error {
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket + "-control", Net: "unixpacket"})
 	if err != nil {
 		return err
@@ -103,8 +129,9 @@ func (s *Servers) startServer(t testing.TB, w *World, number int, socket string,
 		return err
 	}
 	defer told.Close()
-	c := exec.Command(filepath.Join(w.Dir, "proxyd"), "device", "--socket", socket, "--soft", strconv.Itoa(devices), "--memory", "1G",
-		"--self", strconv.Itoa(number), "--address", "127.0.0.1", "--ready", "3", "--control", "4")
+	args := []string{"device", "--socket", socket, "--soft", strconv.Itoa(devices), "--memory", "1G",
+		"--self", strconv.Itoa(number), "--address", "127.0.0.1", "--ready", "3", "--control", "4"}
+	c := exec.Command(filepath.Join(w.Dir, "proxyd"), append(args, flags...)...)
 	c.Stderr = &s.Stderr
 	c.ExtraFiles = []*os.File{ready, theirs}
 	err = c.Start()
@@ -112,10 +139,12 @@ func (s *Servers) startServer(t testing.TB, w *World, number int, socket string,
 	if err != nil {
 		return err
 	}
-	t.Cleanup(func() {
+	end := sync.OnceFunc(func() {
 		c.Process.Kill()
 		c.Wait()
 	})
+	s.ended = append(s.ended, end)
+	t.Cleanup(end)
 	if _, err := bufio.NewReader(told).ReadString('\n'); err != nil {
 		return errors.Join(errors.New("a device server does not start"), err)
 	}

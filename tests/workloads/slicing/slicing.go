@@ -44,38 +44,27 @@ func (c *Case) String() string {
 	return name
 }
 
-// Run is what a run printed, and what the devices of the machine counted, in all.
+// Run is what a run printed, and what the devices of the machine counted, in all: during the whole run, or between marks.
 type Run struct {
 	Lines []string
 	Took  time.Duration
 	server.SharingStatus
 }
 
-// Share runs a case with so many ranks, with more flags of "proxyd run" that say on which devices. A run of a single
-// step, which is mostly the program's beginning, is subtracted. The folder of w has the programs of tests/workloads.
-func (c *Case) Share(t testing.TB, w *soft.World, ranks int, flags ...string) Run {
-	t.Helper()
-	begin, all := c.Run(t, w, ranks, 1, flags...), c.Run(t, w, ranks, c.Steps+1, flags...)
-	all.Took -= begin.Took
-	all.Instructions -= begin.Instructions
-	all.Switches -= min(begin.Switches, all.Switches)
-	all.Interrupted -= min(begin.Interrupted, all.Interrupted)
-	all.SwappedOut -= min(begin.SwappedOut, all.SwappedOut)
-	all.SwappedIn -= min(begin.SwappedIn, all.SwappedIn)
-	all.Compared -= min(begin.Compared, all.Compared)
-	all.Taken -= min(begin.Taken, all.Taken)
-	return all
+// arguments are the program's, for so many ranks, as processes, and steps.
+func (c *Case) arguments(ranks, steps int) []string {
+	processes := "--own-device"
+	if c.ByNumber {
+		processes = "--processes"
+	}
+	return append([]string{"--ranks", fmt.Sprint(ranks), processes, "--steps", fmt.Sprint(steps)}, c.Args...)
 }
 
 // Run runs some steps of a case.
 func (c *Case) Run(t testing.TB, w *soft.World, ranks, steps int, flags ...string) Run {
 	t.Helper()
 	status := filepath.Join(t.TempDir(), "status")
-	processes := "--own-device"
-	if c.ByNumber {
-		processes = "--processes"
-	}
-	args := append([]string{"--ranks", fmt.Sprint(ranks), processes, "--steps", fmt.Sprint(steps)}, c.Args...)
+	args := c.arguments(ranks, steps)
 	began := time.Now()
 	r := w.Run(t, soft.Program{Devices: ranks, On: append(flags, "--status", status), Path: filepath.Join(w.Dir, c.Name), Args: args, Limit: 4 * time.Minute})
 	took := time.Since(began)
@@ -90,7 +79,14 @@ func (c *Case) Run(t testing.TB, w *soft.World, ranks, steps int, flags ...strin
 	if err := json.Unmarshal(text, &st); err != nil {
 		t.Fatal(err)
 	}
-	out := Run{Lines: strings.Split(strings.TrimSuffix(r.Stdout, "\n"), "\n"), Took: took}
+	return Run{splitLines(r.Stdout), took, sumDevices(&st)}
+}
+
+// splitLines returns the lines of what a program printed.
+func splitLines(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }
+
+// sumDevices returns the sums of what all devices of the machine counted, and the largest peak.
+func sumDevices(st *server.Status) (out server.SharingStatus) {
 	for _, d := range st.Sharing {
 		out.Instructions += d.Instructions
 		out.Switches += d.Switches

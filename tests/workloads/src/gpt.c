@@ -303,6 +303,7 @@ static void train_gpt(struct rank *r)
 		improve(r, &g.m, 0.01f, 1.0f / (float)r->ranks);
 		print_step(r, step, read_loss(r, &g.m) / r->ranks, agreed_hash(r, &g.m));
 		last = is_last_step(r, step);
+		wait_at_mark(r, step, last);
 	}
 	CU(cuMemFreeHost(g.host));
 	free_model(&g.m);

@@ -275,6 +275,7 @@ static void train_grid(struct rank *r)
 		reduce_gradients(r, &g.m, g.copies);
 		improve(r, &g.m, 0.01f, (float)GRID / (float)r->ranks);
 		report_step(&g, step);
+		wait_at_mark(r, step, step == r->o->steps);
 	}
 	if (g.copies != NULL)
 		NCCL(CommDestroy(g.copies));

@@ -165,6 +165,7 @@ static void train_mlp(struct rank *r)
 		improve(r, &p.m, 0.01f, 1.0f / batches);
 		print_step(r, step, read_loss(r, &p.m) / batches, agreed_hash(r, &p.m));
 		last = is_last_step(r, step);
+		wait_at_mark(r, step, last);
 	}
 	if (r->o->statistics)
 		print_sums(&p);

@@ -25,6 +25,8 @@ static const char usage[] =
 	"  --accumulate N  mlp: add up the gradients of so many batches before the ranks meet, in each step\n"
 	"  --statistics    mlp: keep running sums of each rank's own activations, as batch normalisation does\n"
 	"  --gradients     compare gradients with differences, and end\n"
+	"  --marks OUT,IN  after the first step and after the last one, each rank of mlp, gpt, grid and streams writes a byte to\n"
+	"                  descriptor OUT and waits for a byte from IN: between, the ranks do nothing, so what they did can be counted\n"
 	"  --socket PATH   serve: answer there, not on stdin\n";
 
 /* The environment's number, or -1. */
@@ -61,7 +63,7 @@ static void read_environment(struct options *o)
 
 int read_options(struct options *o, int argc, char **argv)
 {
-	enum { STEPS = 1, UNTIL, SEED, RANKS, PROCESSES, RANK, ID_FILE, DEVICES, GRADIENTS, EXTRA, STATISTICS, ACCUMULATE, SOCKET, OWN_DEVICE, HELP };
+	enum { STEPS = 1, UNTIL, SEED, RANKS, PROCESSES, RANK, ID_FILE, DEVICES, GRADIENTS, EXTRA, STATISTICS, ACCUMULATE, MARKS, SOCKET, OWN_DEVICE, HELP };
 	static const struct option list[] = {
 		{ "steps", required_argument, NULL, STEPS },     { "until", required_argument, NULL, UNTIL },
 		{ "seed", required_argument, NULL, SEED },
@@ -70,6 +72,7 @@ int read_options(struct options *o, int argc, char **argv)
 		{ "devices", required_argument, NULL, DEVICES }, { "gradients", no_argument, NULL, GRADIENTS },
 		{ "extra", required_argument, NULL, EXTRA },     { "statistics", no_argument, NULL, STATISTICS },
 		{ "accumulate", required_argument, NULL, ACCUMULATE },
+		{ "marks", required_argument, NULL, MARKS },
 		{ "socket", required_argument, NULL, SOCKET },   { "own-device", no_argument, NULL, OWN_DEVICE },
 		{ "help", no_argument, NULL, HELP },
 		{ 0 },
@@ -117,6 +120,11 @@ int read_options(struct options *o, int argc, char **argv)
 			break;
 		case ACCUMULATE:
 			o->accumulate = (unsigned)strtoul(optarg, NULL, 0);
+			break;
+		case MARKS:
+			if (sscanf(optarg, "%d,%d", &o->mark_out, &o->mark_in) != 2)
+				fail("--marks %s: want two descriptors, as 3,4", optarg);
+			o->marks = true;
 			break;
 		case SOCKET:
 			o->socket = optarg;

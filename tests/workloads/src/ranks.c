@@ -263,6 +263,17 @@ bool is_last_step(struct rank *r, int step)
 	return (last);
 }
 
+void wait_at_mark(struct rank *r, int step, bool last)
+{
+	char byte = 0;
+
+	if (!r->o->marks || (step > 1 && !last))
+		return;
+	CU(cuStreamSynchronize(r->stream));
+	if (write(r->o->mark_out, &byte, 1) != 1 || read(r->o->mark_in, &byte, 1) != 1)
+		fail("the mark after step %d: %m", step);
+}
+
 void print_step(struct rank *r, int step, double loss, uint64_t hash)
 {
 	if (r->rank == 0)

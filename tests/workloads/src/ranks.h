@@ -32,6 +32,8 @@ struct options {
 	unsigned accumulate; /* mlp: so many batches are in a step of a rank */
 	bool statistics; /* mlp: each rank keeps running sums of its own activations */
 	const char *socket;
+	bool marks; /* stand still after the first step and after the last, see wait_at_mark */
+	int mark_out, mark_in;
 };
 
 /* A single rank. All is its own but the options. */
@@ -77,6 +79,12 @@ void gather_hashes(struct rank *r, uint64_t mine, uint64_t *all);
  * moments.
  */
 bool is_last_step(struct rank *r, int step);
+
+/*
+ * With --marks: says that this rank has come to the end of the first step or of the last one, with nothing left to do, and
+ * waits until it may go on. All ranks call the function after each step, when their work of the step has been waited for.
+ */
+void wait_at_mark(struct rank *r, int step, bool last);
 
 /* Prints a line for the step, once for all ranks. */
 void print_step(struct rank *r, int step, double loss, uint64_t hash);

@@ -368,6 +368,7 @@ static void run_streams(struct rank *r)
 		one_step(&s);
 		gather_hashes(r, compare_ways(&s), hashes);
 		print_step(r, step, 0, hash_bytes(HASH_BEGIN, hashes, sizeof(hashes)));
+		wait_at_mark(r, step, step == r->o->steps);
 	}
 	stop_workers(&s);
 }
