@@ -64,12 +64,11 @@ func TestObstacleAge(t *testing.T) {
 	}
 }
 
-// TestNestedNamespaces: a container within a program is found and named.
-func TestNestedNamespaces(t *testing.T) {
+// startInNamespaces starts a program in namespaces of its own, and returns its PID. The program ends with the test.
+func startInNamespaces(t *testing.T, flags uintptr) (pid int) {
+	t.Helper()
 	program := exec.Command("cat")
-	program.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL,
-	}
+	program.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, Pdeathsig: syscall.SIGKILL}
 	in, err := program.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -77,9 +76,17 @@ func TestNestedNamespaces(t *testing.T) {
 	if err := program.Start(); err != nil {
 		t.Skip("SKIP: this machine makes no user namespaces: ", err)
 	}
-	defer program.Wait()
-	defer in.Close()
-	if got := nestedNamespaces(os.Getpid(), program.Process.Pid); got != "is in a container of its own (user, mount namespace)" {
+	t.Cleanup(func() {
+		in.Close()
+		_ = program.Wait()
+	})
+	return program.Process.Pid
+}
+
+// TestNestedNamespaces: a container within a program is found and named.
+func TestNestedNamespaces(t *testing.T) {
+	pid := startInNamespaces(t, syscall.CLONE_NEWUSER|syscall.CLONE_NEWNS)
+	if got := nestedNamespaces(os.Getpid(), pid); got != "is in a container of its own (user, mount namespace)" {
 		t.Errorf("%q", got)
 	}
 	if got := nestedNamespaces(os.Getpid(), os.Getpid()); got != "" {
@@ -89,20 +96,7 @@ func TestNestedNamespaces(t *testing.T) {
 
 // TestCapsulePID: a process in a PID namespace below the capsule's is named by its PID in the capsule.
 func TestCapsulePID(t *testing.T) {
-	program := exec.Command("cat")
-	program.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL,
-	}
-	in, err := program.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := program.Start(); err != nil {
-		t.Skip("SKIP: this machine makes no user namespaces: ", err)
-	}
-	defer program.Wait()
-	defer in.Close()
-	pid := program.Process.Pid
+	pid := startInNamespaces(t, syscall.CLONE_NEWUSER|syscall.CLONE_NEWPID)
 	if got := NamespacePID(pid); got != 1 {
 		t.Errorf("in its own namespace: %d, want 1", got)
 	}

@@ -72,7 +72,7 @@ func (c *Case) Share(t testing.TB, w *soft.World, ranks int, flags ...string) Ru
 	defer servers.Kill()
 	m := makeMarks(t)
 	defer m.closeOurs()
-	args := append(c.arguments(ranks, c.Steps+1), "--marks", "3,4")
+	args := append(c.makeArguments(ranks, c.Steps+1), "--marks", "3,4")
 	program := servers.Command(t, 0, filepath.Join(w.Dir, c.Name), args...)
 	var stdout, stderr soft.Output
 	program.Stdout, program.Stderr, program.ExtraFiles = &stdout, &stderr, m.theirs

@@ -51,8 +51,8 @@ type Run struct {
 	server.SharingStatus
 }
 
-// arguments are the program's, for so many ranks, as processes, and steps.
-func (c *Case) arguments(ranks, steps int) []string {
+// makeArguments returns the arguments of the program for so many ranks, as processes, and steps.
+func (c *Case) makeArguments(ranks, steps int) []string {
 	processes := "--own-device"
 	if c.ByNumber {
 		processes = "--processes"
@@ -64,7 +64,7 @@ func (c *Case) arguments(ranks, steps int) []string {
 func (c *Case) Run(t testing.TB, w *soft.World, ranks, steps int, flags ...string) Run {
 	t.Helper()
 	status := filepath.Join(t.TempDir(), "status")
-	args := c.arguments(ranks, steps)
+	args := c.makeArguments(ranks, steps)
 	began := time.Now()
 	r := w.Run(t, soft.Program{Devices: ranks, On: append(flags, "--status", status), Path: filepath.Join(w.Dir, c.Name), Args: args, Limit: 4 * time.Minute})
 	took := time.Since(began)
