@@ -32,21 +32,13 @@ type restart struct{ c *Conductor }
 // Adopt takes over the capsules of this daemon's predecessor, and finishes or undoes what the
 // predecessor was doing. It removes what is left of capsules that died with the node.
 func (c *Conductor) Adopt(ctx context.Context) error {
-	entries, err := os.ReadDir(c.folders().notesDir())
+	notes, err := c.restarts.adoptCapsules(ctx)
 	if err != nil {
 		return err
 	}
+	// Also capsules that could not be taken over: their networks must stay.
 	var found []string
-	for _, e := range entries {
-		n, err := readNote(filepath.Join(c.folders().notesDir(), e.Name()))
-		if err != nil {
-			c.Log.Error("read a capsule's note", "file", e.Name(), "error", err)
-			continue
-		}
-		if err := c.restarts.adoptCapsule(ctx, n); err != nil {
-			c.Log.Error("adopt a capsule", "job", n.Job, "capsule", n.Index, "error", err)
-		}
-		// Also a capsule that could not be taken over: its network must stay.
+	for _, n := range notes {
 		found = append(found, capsuleName(n.Job, n.Index))
 	}
 	if err := c.restarts.discardUnknownCapsules(ctx, found); err != nil {
@@ -64,7 +56,7 @@ func (c *Conductor) Adopt(ctx context.Context) error {
 	if err := c.ends().ResumeRequeues(); err != nil {
 		return err
 	}
-	if err := c.kits.RemoveUnused(c.restarts.usedKits()); err != nil {
+	if err := c.restarts.removeUnusedKits(notes); err != nil {
 		return err
 	}
 	if err := c.uploads.Resume(); err != nil {
@@ -72,6 +64,33 @@ func (c *Conductor) Adopt(ctx context.Context) error {
 	}
 	c.startBackground(c.sweepPeriodically)
 	return c.Overlay.Sweep(ctx, found)
+}
+
+// adoptCapsules takes over the capsules that have notes, and returns the notes. If ctx ends meanwhile, because this daemon is
+// told to stop, the error is that of ctx: the next daemon takes over the rest.
+func (r restart) adoptCapsules(ctx context.Context) ([]capsuleNote, error) {
+	c := r.c
+	entries, err := os.ReadDir(c.folders().notesDir())
+	if err != nil {
+		return nil, err
+	}
+	var notes []capsuleNote
+	for _, e := range entries {
+		n, err := readNote(filepath.Join(c.folders().notesDir(), e.Name()))
+		if err != nil {
+			c.Log.Error("read a capsule's note", "file", e.Name(), "error", err)
+			continue
+		}
+		err = r.adoptCapsule(ctx, n)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			c.Log.Error("adopt a capsule", "job", n.Job, "capsule", n.Index, "error", err)
+		}
+		notes = append(notes, n)
+	}
+	return notes, nil
 }
 
 // adoptCapsule takes over a capsule, or removes it if its processes or its job are gone.
@@ -171,16 +190,23 @@ func (j *job) setPeersRetrying(ctx context.Context, rec *records.Record, where r
 	}
 }
 
-// usedKits returns the hashes of the kits of this node's jobs.
-func (r restart) usedKits() map[string]bool {
+// removeUnusedKits removes this node's copies of kits, but those of the jobs that have notes: programs of a capsule that could
+// not be taken over use theirs, too. A removed file that a program uses cannot be made again at a restore, because the
+// capsule's kit is read-only.
+func (r restart) removeUnusedKits(notes []capsuleNote) error {
 	c := r.c
 	used := map[string]bool{}
-	for _, j := range c.jobs.allJobs() {
-		if rec := j.run.Snapshot().Record; rec != nil {
+	for _, n := range notes {
+		rec, err := c.records.Load(n.Job)
+		if err != nil {
+			c.Log.Error("unused kits stay until the next start: the kit of a job is not known", "job", n.Job, "error", err)
+			return nil
+		}
+		if rec != nil {
 			used[rec.Kit] = true
 		}
 	}
-	return used
+	return c.kits.RemoveUnused(used)
 }
 
 // discardUnknownCapsules removes capsules without a note: the daemon died while it made them.
