@@ -112,6 +112,22 @@ void list_forget(void)
 	atomic_fetch_add_explicit(&list->epoch, 1, memory_order_relaxed);
 }
 
+uint64_t list_shown_inode(uint64_t device, uint64_t inode)
+{
+	const struct sing_shown *rows;
+	uint32_t n;
+
+	if (!list_is_open() || list->first != SING_FIRST_RECORD)
+		return (inode);
+	rows = (const struct sing_shown *)(list + 1);
+	n = atomic_load_explicit(&list->shown, memory_order_acquire);
+	for (uint32_t i = 0; i < n && i < SING_MAX_SHOWN; i++)
+		if (rows[i].device == device && rows[i].inode == inode)
+			return (rows[i].shown);
+
+	return (inode);
+}
+
 void list_lose(void)
 {
 	atomic_fetch_add_explicit(&list->lost, 1, memory_order_relaxed);

@@ -32,14 +32,32 @@ struct sing_list {
 	_Atomic uint64_t epoch; /* a change makes all processes forget what they have recorded */
 	_Atomic uint64_t lost;	/* what could not be recorded at all */
 	char run[16];
-	char reserved[24];
+	_Atomic uint32_t shown; /* how many files are in the table of inodes */
+	uint32_t first;		/* where records begin: behind the table. 0: an older list, without a table */
+	char reserved[16];
 	_Atomic uint64_t tail; /* where the next record goes; beyond the end when the list is full */
 	char reserved2[56];
 };
 _Static_assert(offsetof(struct sing_list, epoch) == 8, "layout");
 _Static_assert(offsetof(struct sing_list, run) == 24, "layout");
+_Static_assert(offsetof(struct sing_list, shown) == 40, "layout");
+_Static_assert(offsetof(struct sing_list, first) == 44, "layout");
 _Static_assert(offsetof(struct sing_list, tail) == 64, "layout");
 _Static_assert(sizeof(struct sing_list) == 128, "layout");
+
+/*
+ * A row of the table of inodes, which stands behind the head: the file that is device and inode for the kernel is shown
+ * to programs with the inode "shown", which the file had before a restore. proxyd writes rows, and then the new count.
+ */
+struct sing_shown {
+	uint64_t device, inode, shown;
+};
+
+enum {
+	SING_MAX_SHOWN = 1024,
+	SING_FIRST_RECORD = sizeof(struct sing_list) + SING_MAX_SHOWN * sizeof(struct sing_shown),
+};
+_Static_assert(SING_FIRST_RECORD == 24704, "layout");
 
 enum sing_state {
 	SING_RESERVED = 1,
@@ -83,6 +101,9 @@ uint64_t list_epoch(void);
 
 /* Make all processes forget what they have recorded. */
 void list_forget(void);
+
+/* The inode by which programs know the file that is device and inode for the kernel: nearly always inode. */
+uint64_t list_shown_inode(uint64_t device, uint64_t inode);
 
 /* A path of n bytes; n is 0 for none. */
 struct span {

@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <sys/types.h>
 
+struct stat;
+struct statx;
+
 /* name, result, parameters: each has a row, and the table cannot disagree with a call. */
 #define SING_NEXT(X) \
 	X(open, int, (const char *, int, ...)) \
@@ -56,6 +59,19 @@
 	X(mkostemps, int, (char *, int, int)) \
 	X(mkostemps64, int, (char *, int, int)) \
 	X(mkdtemp, char *, (char *)) \
+	X(stat, int, (const char *, struct stat *)) \
+	X(stat64, int, (const char *, struct stat *)) \
+	X(lstat, int, (const char *, struct stat *)) \
+	X(lstat64, int, (const char *, struct stat *)) \
+	X(fstatat, int, (int, const char *, struct stat *, int)) \
+	X(fstatat64, int, (int, const char *, struct stat *, int)) \
+	X(__xstat, int, (int, const char *, struct stat *)) \
+	X(__xstat64, int, (int, const char *, struct stat *)) \
+	X(__lxstat, int, (int, const char *, struct stat *)) \
+	X(__lxstat64, int, (int, const char *, struct stat *)) \
+	X(__fxstatat, int, (int, int, const char *, struct stat *, int)) \
+	X(__fxstatat64, int, (int, int, const char *, struct stat *, int)) \
+	X(statx, int, (int, const char *, int, unsigned int, struct statx *)) \
 	X(chdir, int, (const char *)) \
 	X(fchdir, int, (int))
 

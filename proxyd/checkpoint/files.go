@@ -4,6 +4,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -226,4 +227,51 @@ func (lc *localCapsule) translateContainers() {
 		return
 	}
 	lc.journal.SetRealPath(func(path string) string { return realPathIn(shown, path) })
+}
+
+// socketInodes returns the inodes that programs are shown of the files of the capsule's unix sockets, by the sockets' names.
+func (lc *localCapsule) socketInodes(ctx context.Context, programs []capsule.Program) (map[string]uint64, error) {
+	bound, err := processes.BoundSockets(ctx, lc.capsule.PID(), programs)
+	if err != nil || len(bound) == 0 {
+		return nil, err
+	}
+	rows, err := lc.journal.ShownInodes()
+	if err != nil {
+		return nil, err
+	}
+	shown := map[files.FileNumber]uint64{}
+	for _, r := range rows {
+		shown[r.File] = r.Shown
+	}
+	inodes := map[string]uint64{}
+	for name, file := range bound {
+		inodes[name] = cmp.Or(shown[file], file.Inode)
+	}
+	return inodes, nil
+}
+
+// keepSocketInodes has programs see the inodes that the files of a restored program's unix sockets had. The program stands
+// still.
+func (lc *localCapsule) keepSocketInodes(ctx context.Context, p capsule.Program, had map[string]uint64) error {
+	if len(had) == 0 {
+		return nil
+	}
+	bound, err := processes.BoundSockets(ctx, lc.capsule.PID(), []capsule.Program{p})
+	if err != nil {
+		return err
+	}
+	var rows []files.ShownInode
+	for name, file := range bound {
+		if inode := had[name]; inode != 0 && inode != file.Inode {
+			rows = append(rows, files.ShownInode{File: file, Shown: inode})
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	left, err := lc.journal.ShowInodes(rows)
+	if left > 0 && err == nil {
+		lc.j.log.Warn("files of unix sockets have other inodes than before", "capsule", lc.index, "program", p.Name, "sockets", left)
+	}
+	return err
 }

@@ -153,7 +153,11 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 	if err != nil {
 		return fmt.Errorf("standard input: %w", err)
 	}
-	if err := lc.resetOutside(ctx, capsule.Program{Name: program, Cgroup: group}); err != nil {
+	restored := capsule.Program{Name: program, Cgroup: group}
+	if err := lc.keepSocketInodes(ctx, restored, m.SocketInodes); err != nil {
+		return err
+	}
+	if err := lc.resetOutside(ctx, restored); err != nil {
 		return err
 	}
 	outsideOf(lc).reportResetUnix(program, p.Image.Program.Outside)

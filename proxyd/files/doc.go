@@ -29,6 +29,10 @@
 // can write anything into the list; it is read as hostile input and can only say to which
 // paths the user, with the user's own rights, did something.
 //
+// Between the head and the records the list has a table of inodes (inodes.go), by which the shims show
+// programs the inodes that files of restored unix sockets had. The caller fills the table after a program's
+// restore.
+//
 // A process records a path once between two cuts. When a name goes away, the process forgets that
 // it has recorded the path, and tells the other processes; so the last record of each path is
 // right. note.c explains how.

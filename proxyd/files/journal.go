@@ -70,7 +70,7 @@ func createFile(path string, isList bool, run string, uid, gid uint32) error {
 				return err
 			}
 		}
-		if _, err := f.WriteAt(listHead{tail: firstAt, epoch: 1, run: run}.encodeHead(), 0); err != nil {
+		if _, err := f.WriteAt(listHead{tail: firstAt, first: firstAt, epoch: 1, run: run}.encodeHead(), 0); err != nil {
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ type Journal struct {
 // Journal continues where the last Journal stopped; with a new list, the new Journal continues
 // the old log.
 func OpenJournal(dir, log string) (*Journal, error) {
-	j := &Journal{pos: firstAt, pending: map[int64]bool{}, known: map[string]seen{}, told: map[int64]bool{}}
+	j := &Journal{pending: map[int64]bool{}, known: map[string]seen{}, told: map[int64]bool{}}
 	if err := j.openLists(dir, log); err != nil {
 		j.closeFiles()
 		return nil, fmt.Errorf("journal %s: %w", dir, err)
@@ -140,6 +140,7 @@ func (j *Journal) openLists(dir, log string) (err error) {
 	}
 	j.run = head.run
 	j.lost = head.lost
+	j.pos = head.firstRecord()
 	j.end, err = readLog(j.log, 0, func(e Entry) {
 		j.past = j.past || e.Kind == anchorPast
 		switch {
@@ -147,7 +148,7 @@ func (j *Journal) openLists(dir, log string) (err error) {
 		case e.Kind == anchorPast:
 			j.missed = true
 		case e.Kind == anchorList:
-			j.pos = max(firstAt, e.Size)
+			j.pos = max(head.firstRecord(), e.Size)
 		case e.Kind == anchorMore:
 			j.morePos = max(0, e.Size)
 		}
@@ -177,7 +178,7 @@ func (j *Journal) closeFiles() {
 }
 
 func (j *Journal) readHead() (listHead, error) {
-	b := make([]byte, firstAt)
+	b := make([]byte, tableAt)
 	if _, err := j.list.ReadAt(b, 0); err != nil {
 		return listHead{}, err
 	}

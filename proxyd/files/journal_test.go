@@ -174,8 +174,8 @@ func TestListFull(t *testing.T) {
 // hostileLists are lists that a user could have written.
 func hostileLists() map[string][]byte {
 	head := func(tail uint64) []byte {
-		b := listHead{tail: tail, epoch: 1, run: "0123456789abcdef"}.encodeHead()
-		return append(b, make([]byte, listSize-firstAt)...)
+		b := listHead{tail: tail, first: firstAt, epoch: 1, run: "0123456789abcdef"}.encodeHead()
+		return append(b, make([]byte, listSize-tableAt)...)
 	}
 	full := head(listSize)
 	for i := firstAt; i < listSize; i++ {

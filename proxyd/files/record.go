@@ -108,6 +108,8 @@ type listHead struct {
 	epoch uint64 // a change makes all processes forget what they have recorded
 	lost  uint64 // what could not be recorded at all
 	run   string // names this list
+	shown uint32 // how many files are in the table of inodes
+	first uint32 // where records begin, behind the table; 0: an older list, without a table
 	tail  uint64 // where the next record goes; beyond the end when the list is full
 }
 
@@ -118,29 +120,47 @@ const (
 	lostAt    = 16
 	runAt     = 24
 	runSize   = 16
+	shownAt   = 40
+	beginAt   = 44
 	tailAt    = 64 // every writer writes this word: a cache line of its own
-	firstAt   = 128
+	tableAt   = 128
 	listSize  = 4 << 20
+
+	// Where records begin: behind the table of inodes (inodes.go), and in an older list at its place.
+	firstAt    = tableAt + maxShown*rowSize
+	firstAtOld = tableAt
 )
 
 func (h listHead) encodeHead() []byte {
-	b := make([]byte, firstAt)
+	b := make([]byte, tableAt)
 	copy(b, listMagic)
 	binary.LittleEndian.PutUint64(b[epochAt:], h.epoch)
 	binary.LittleEndian.PutUint64(b[lostAt:], h.lost)
 	copy(b[runAt:runAt+runSize], h.run)
+	binary.LittleEndian.PutUint32(b[shownAt:], h.shown)
+	binary.LittleEndian.PutUint32(b[beginAt:], h.first)
 	binary.LittleEndian.PutUint64(b[tailAt:], h.tail)
 	return b
 }
 
+// firstRecord is where records begin. The job's user can write to the head as well.
+func (h listHead) firstRecord() int64 {
+	if h.first == firstAt {
+		return firstAt
+	}
+	return firstAtOld
+}
+
 func parseHead(b []byte) (listHead, error) {
-	if len(b) < firstAt || string(b[:8]) != listMagic {
+	if len(b) < tableAt || string(b[:8]) != listMagic {
 		return listHead{}, fmt.Errorf("no list of files: it begins with %.16q", b)
 	}
 	return listHead{
 		epoch: binary.LittleEndian.Uint64(b[epochAt:]),
 		lost:  binary.LittleEndian.Uint64(b[lostAt:]),
 		run:   string(b[runAt : runAt+runSize]),
+		shown: binary.LittleEndian.Uint32(b[shownAt:]),
+		first: binary.LittleEndian.Uint32(b[beginAt:]),
 		tail:  binary.LittleEndian.Uint64(b[tailAt:]),
 	}, nil
 }

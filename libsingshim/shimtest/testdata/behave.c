@@ -316,6 +316,51 @@ static void check_refused(void)
 	CHECK(write(ends[1], "x", 1) == 1 && read(ends[0], ends, 1) == 1);
 }
 
+int __xstat(int version, const char *path, struct stat *st);
+int __xstat64(int version, const char *path, struct stat64 *st);
+int __lxstat(int version, const char *path, struct stat *st);
+int __lxstat64(int version, const char *path, struct stat64 *st);
+int __fxstatat(int version, int dirfd, const char *path, struct stat *st, int flags);
+int __fxstatat64(int version, int dirfd, const char *path, struct stat64 *st, int flags);
+
+/* The inodes of a socket and of a file, by every function of the C library that tells of a path. */
+static void show_inodes(void)
+{
+#ifdef __x86_64__
+	enum { VERSION = 1 };
+#else
+	enum { VERSION = 0 };
+#endif
+	static const char *const paths[] = { "socket", "file" };
+
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		const char *const path = paths[i];
+		struct stat st;
+		struct stat64 st64;
+		struct statx stx;
+
+#define SHOW(call, inode) \
+	QUIET(call); \
+	printf("%s %llu %s\n", path, (unsigned long long)(inode), #call)
+		SHOW(stat(path, &st), st.st_ino);
+		SHOW(stat64(path, &st64), st64.st_ino);
+		SHOW(lstat(path, &st), st.st_ino);
+		SHOW(lstat64(path, &st64), st64.st_ino);
+		SHOW(fstatat(AT_FDCWD, path, &st, 0), st.st_ino);
+		SHOW(fstatat64(AT_FDCWD, path, &st64, AT_SYMLINK_NOFOLLOW), st64.st_ino);
+		SHOW(__xstat(VERSION, path, &st), st.st_ino);
+		SHOW(__xstat64(VERSION, path, &st64), st64.st_ino);
+		SHOW(__lxstat(VERSION, path, &st), st.st_ino);
+		SHOW(__lxstat64(VERSION, path, &st64), st64.st_ino);
+		SHOW(__fxstatat(VERSION, AT_FDCWD, path, &st, 0), st.st_ino);
+		SHOW(__fxstatat64(VERSION, AT_FDCWD, path, &st64, 0), st64.st_ino);
+		SHOW(statx(AT_FDCWD, path, 0, STATX_BASIC_STATS, &stx), stx.stx_ino);
+	}
+	struct stat st;
+	FAILS(stat("missing", &st), ENOENT);
+	FAILS(fstatat(-1, "socket", &st, 0), EBADF);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -324,6 +369,7 @@ int main(int argc, char **argv)
 	} cases[] = {
 		{ "errors", check_errors }, { "descriptors", check_descriptors }, { "storm", run_storm },
 		{ "children", check_children }, { "repeated", check_repeated }, { "alike", check_alike }, { "renamed", check_renamed }, { "ends", check_ends }, { "refused", check_refused },
+		{ "inodes", show_inodes },
 	};
 
 	for (size_t i = 0; argc == 2 && i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -16,10 +16,7 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
@@ -115,49 +112,8 @@ func stateName(connecting bool) string {
 // Program is the name of the program that has the descriptor.
 func (s OutsideSocket) Program() string { return s.program }
 
-// Open returns a duplicate of the descriptor of a frozen program. The error wraps unix.ESRCH if the process has ended, and is
-// errOtherKind if the descriptor is not the socket: it may be a file of a server of the user, and to close a duplicate of that
-// would wait for the server.
-//
-// Meanwhile the descriptor stays what it is: the process is held by its pidfd, and is frozen, for it is in the program's cgroup.
-func (s OutsideSocket) Open() (*os.File, error) {
-	process, err := unix.PidfdOpen(s.pid, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("pidfd_open", err)
-	}
-	defer unix.Close(process)
-	if !slices.Contains(InCgroup(s.cgroup), s.pid) {
-		return nil, fmt.Errorf("process %d is not of the program any more: %w", s.pid, unix.ESRCH)
-	}
-	if err := s.checkSocket(); err != nil {
-		return nil, err
-	}
-	got, err := unix.PidfdGetfd(process, s.fd, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("pidfd_getfd", err)
-	}
-	return os.NewFile(uintptr(got), fmt.Sprintf("descriptor %d of process %d", s.fd, s.pid)), nil
-}
-
-// checkSocket checks that the descriptor is the socket that Link names. It asks no server of a file system.
-func (s OutsideSocket) checkSocket() error {
-	look, err := unix.Open(fmt.Sprintf("/proc/%d/fd/%d", s.pid, s.fd), unix.O_PATH|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("descriptor %d of process %d: %w", s.fd, s.pid, unix.ESRCH)
-	}
-	if err != nil {
-		return os.NewSyscallError("open", err)
-	}
-	defer unix.Close(look)
-	f, err := mounts.Fstat(look)
-	if err != nil {
-		return err
-	}
-	if f.Kind() != unix.S_IFSOCK || fmt.Sprintf("socket:[%d]", f.Inode) != s.Link {
-		return fmt.Errorf("descriptor %d of process %d: %w", s.fd, s.pid, errOtherKind)
-	}
-	return nil
-}
+// Open returns a duplicate of the descriptor of a frozen program, as openSocket does.
+func (s OutsideSocket) Open() (*os.File, error) { return openSocket(s.Link, s.cgroup, s.pid, s.fd) }
 
 // ends are the addresses and ports of both ends of a connection.
 type ends struct {

@@ -27,6 +27,8 @@ import (
 type unixSocket struct {
 	inode, peer uint32
 	datagram    bool
+	connected   bool
+	hasFile     bool   // bound to a name in the file system, or accepted by a socket that is
 	name        string // of the socket itself
 }
 
@@ -257,17 +259,19 @@ func unixSockets(namespace string, keep func(unixSocket) bool) (map[string]unixS
 // Numbers of linux/unix_diag.h.
 const (
 	unixDiagName = 0
+	unixDiagVFS  = 1
 	unixDiagPeer = 2
 
+	established  = 1  // of net/tcp_states.h
 	unixDiagSize = 16 // of struct unix_diag_msg, before the attributes
 )
 
-// askUnixSockets asks the kernel for the unix sockets of the thread's network namespace, with names and peers. take is called
+// askUnixSockets asks the kernel for the unix sockets of the thread's network namespace, with names, files and peers. take is called
 // with the answer for each socket, until it returns false.
 func askUnixSockets(take func([]byte) bool) error {
 	// struct unix_diag_req: family, protocol, padding, states, inode, what to show, cookie.
 	request := []byte{unix.AF_UNIX, 0, 0, 0}
-	for _, n := range []uint32{^uint32(0), 0, 1<<unixDiagName | 1<<unixDiagPeer, ^uint32(0), ^uint32(0)} {
+	for _, n := range []uint32{^uint32(0), 0, 1<<unixDiagName | 1<<unixDiagVFS | 1<<unixDiagPeer, ^uint32(0), ^uint32(0)} {
 		request = binary.NativeEndian.AppendUint32(request, n)
 	}
 	req := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
@@ -285,12 +289,14 @@ func parseUnixSocket(b []byte) (unixSocket, error) {
 	if len(b) < unixDiagSize || b[0] != unix.AF_UNIX {
 		return unixSocket{}, unix.EINVAL
 	}
-	s := unixSocket{inode: binary.NativeEndian.Uint32(b[4:]), datagram: b[1] == unix.SOCK_DGRAM}
+	s := unixSocket{inode: binary.NativeEndian.Uint32(b[4:]), datagram: b[1] == unix.SOCK_DGRAM, connected: b[2] == established}
 	attrs, err := nl.ParseRouteAttr(b[unixDiagSize:])
 	for _, a := range attrs {
 		switch {
 		case a.Attr.Type == unixDiagName:
 			s.name = string(a.Value)
+		case a.Attr.Type == unixDiagVFS:
+			s.hasFile = true
 		case a.Attr.Type == unixDiagPeer && len(a.Value) >= 4:
 			s.peer = binary.NativeEndian.Uint32(a.Value)
 		}

@@ -73,6 +73,8 @@ type CapsuleMeta struct {
 	Logs        []string                      `json:"logs"`   // files that Slurm writes
 	Containers  []capsule.Container           `json:"containers,omitempty"`
 	Connections int                           `json:"connections,omitempty"` // number of connections through the relay
+	// SocketInodes are the inodes of the files of bound unix sockets, by the sockets' names, as programs know them.
+	SocketInodes map[string]uint64 `json:"socket_inodes,omitempty"`
 }
 
 // ProgramMeta describes a program in a checkpoint.

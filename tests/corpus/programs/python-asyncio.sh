@@ -4,8 +4,6 @@
 #
 # What: an event loop with servers and clients on TCP and unix sockets, timers and executors
 # Needs: python3
-# Fails: at its end Python removes a unix socket only if it has the inode that it had when it was made; a restored one has another, and its name stays
-# Failure: FAILED 1:0
 #SBATCH --job-name=python-asyncio --ntasks=1 --output=log
 set -eu
 cat >loop.py <<'PY'
