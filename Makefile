@@ -103,12 +103,12 @@ TEST_HERE = \
 	'plugin, on stubs of Slurm: $(SELF) test-c'
 TEST_CLUSTER = \
 	'cluster, some: $(GO_CLUSTER) cluster -timeout 40m ./tests/cluster -run "^($(SOME_CLUSTER))$$"' \
-	'control: $(GO_CLUSTER) control -timeout 30m ./tests/control'
+	'control: $(GO_CLUSTER) control -timeout 60m ./tests/control'
 TEST_PROGRAMS = \
 	'programs, some: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(SOME_PROGRAMS))$$"' \
 	'devices, some: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(DEVICES) -rounds 3 -seed 7 -lanes 2 -name devices-test -run "$(SOME_DEVICES)$$"' \
 	'devices, PyTorch: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(DEVICES) -rounds 1 -seed 7 -lanes 2 -name devices-test -run "$(TORCH_DEVICES)$$"' \
-	'attacks and losses: $(GO_CLUSTER) cluster -timeout 30m ./tests/cluster -run "^($(ATTACKS))$$"' \
+	'attacks and losses: $(GO_CLUSTER) cluster -timeout 45m ./tests/cluster -run "^($(ATTACKS))$$"' \
 	'faults, some: $(GO_CLUSTER) faults -timeout 30m ./tests/faults -seed 1 -some 8'
 FULL_HERE = \
 	'root file systems: $(SELF) trees' \
@@ -180,9 +180,9 @@ test-cluster: deps build trees ## all tests on real Slurm (15 min)
 test-control: deps build ## the controller on a cluster, scenario by scenario (4 min)
 	$(GO) test -count=1 -tags control -timeout 15m -v ./tests/control
 
-# 115 programs of Debian, each killed three times at random moments; writes docs/corpus.md.
+# 116 programs of Debian, each killed three times at random moments; writes docs/corpus.md.
 # About half an hour on a machine that does nothing else.
-test-corpus: deps build ## 115 programs of Debian, killed at random moments; writes docs/corpus.md (30 min)
+test-corpus: deps build ## 116 programs of Debian, killed at random moments; writes docs/corpus.md (30 min)
 	$(GO) test -count=1 -tags corpus -timeout 2h -v ./tests/corpus $(CORPUS) -table docs/corpus.md $(if $(RUN),-run '$(RUN)')
 
 # Jobs on software GPUs, each killed twenty times at random moments; writes docs/devices.md.

@@ -58,8 +58,8 @@ func (p hostTests) runTests(t *testing.T) {
 	if out, err := exec.Command("make", args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 11*time.Minute) // beyond the binary's own
+	ctx, cancel := context.WithTimeout(t.Context(), 36*time.Minute) // beyond the binary's own
 	defer cancel()
 	args = append([]string{"exec", "n1", "--name", c.name, "--", "env", "-C", "/root"}, p.args...)
-	relayTests(t, exec.CommandContext(ctx, program, append(args, "/shared/tools/test", "-test.v", "-test.timeout=10m", "-test.skip="+hurtful)...))
+	relayTests(t, exec.CommandContext(ctx, program, append(args, "/shared/tools/test", "-test.v", "-test.timeout=35m", "-test.skip="+hurtful)...))
 }
