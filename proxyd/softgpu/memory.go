@@ -58,7 +58,7 @@ func (s *space) attachPiece(p piece) error {
 	if p.Life.Over {
 		return nil
 	}
-	return s.table.mapBytes(p.Alloc.Base, bytesOf(p))
+	return s.table.mapPiece(p)
 }
 
 // awaitMarks waits for marks, or until the space is closed.

@@ -253,8 +253,8 @@ func TestSplicePeerLater(t *testing.T) {
 }
 
 // TestSpliceFreed: a program that has queued a kernel may free the kernel's memory behind it on the stream: the memory has no
-// name from then on, and stays until the kernel has ended. The kernel runs for its rank where that happens while the memory is
-// read for a record, or before the result is kept.
+// name from then on, and stays until the kernel has ended. Where that happens while the memory is read for a record, or before the
+// result is kept, another rank takes the result all the same.
 func TestSpliceFreed(t *testing.T) {
 	for _, moment := range []string{"record", "result"} {
 		t.Run(moment, func(t *testing.T) {
@@ -295,6 +295,55 @@ func TestSpliceFreed(t *testing.T) {
 			}
 			if freed == 0 {
 				t.Error("no memory was freed while a kernel used the memory")
+			}
+			if x.counts.Once == 0 {
+				t.Error("no kernel took the result of another rank's")
+			}
+		})
+	}
+}
+
+// TestSpliceAllocatedAgain: a program that runs ahead of its stream frees a kernel's memory behind the kernel and allocates memory
+// at the same addresses, before the kernel has begun: work finds the earlier memory there, and calls name the later memory. The
+// kernel runs once nevertheless, and the results go to the earlier memory.
+func TestSpliceAllocatedAgain(t *testing.T) {
+	for _, way := range []spliceWay{smallPieces, wholeBlocks} {
+		t.Run(way.name, func(t *testing.T) {
+			devices, ranks := newSpliceRanks(t, way, 3, 1, nil, noTwist)
+			_, apart := newSpliceRanks(t, way, 3, 3, nil, noTwist)
+			turn := func(r *spliceRank) {
+				queued := make(chan struct{})
+				r.failOn(r.st.Host(func() { <-queued }))
+				at, err := r.st.AllocAsync(backend.DefaultPool, r.size)
+				r.failOn(err)
+				r.fillPart(at, 5+r.step, whole)
+				r.runKernel("axpy", whole, at, r.at[weights], 1)
+				r.failOn(r.st.Copy(backend.Copy{Src: backend.Place{Addr: uint64(at)}, Dst: backend.Place{Addr: uint64(r.at[moments])}, Width: pieceSize}))
+				r.runKernel("axpy", whole, r.at[weights], r.at[moments], 3)
+				r.failOn(r.st.FreeAsync(at))
+				again, err := r.st.AllocAsync(backend.DefaultPool, r.size)
+				r.failOn(err)
+				if again != at {
+					t.Fatalf("the memory is at %#x, and then at %#x", uint64(at), uint64(again))
+				}
+				close(queued)
+				r.fillPart(again, 100*r.rank, whole)
+				r.runKernel("axpy", whole, r.at[acts], again, 1)
+				r.failOn(r.st.Synchronize(r.Context()))
+				r.failOn(r.st.FreeAsync(again))
+			}
+			for step := range 6 {
+				for i := range ranks {
+					ranks[i].takeTurn(step, turn)
+					apart[i].takeTurn(step, turn)
+					if !bytes.Equal(ranks[i].readContents(), apart[i].readContents()) {
+						t.Fatalf("step %d: rank %d has other bytes than with a device of its own", step, i)
+					}
+				}
+			}
+			// The first launch may only teach what a kernel reads.
+			if once := devices[0].Spliced().Once; once < 2*2*5 {
+				t.Errorf("%d launches took another rank's result: %s", once, devices[0].Spliced().Why)
 			}
 		})
 	}

@@ -100,27 +100,18 @@ func presentBytes(s *space, x splice.Span) ([]byte, bool) {
 }
 
 // findSpan is the bytes of memory that lies in a single allocation of the space, if it is there, and whether other spaces
-// may have the memory.
+// may have the memory. The program may have freed the allocation behind the work that runs, and have allocated other memory at its
+// address: the bytes are those that work finds.
 func findSpan(s *space, x splice.Span) (b []byte, shared, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.table.mu.RLock()
 	defer s.table.mu.RUnlock()
-	i, found := s.table.findEntry(backend.Addr(x.Base))
-	if !found {
-		i--
-	}
-	if i < 0 || i >= len(s.table.entries) || s.table.entries[i].host {
+	e, from, ok := s.table.findPiece(backend.Addr(x.Base))
+	if !ok || x.Size > uint64(len(e.bytes))-from {
 		return nil, false, false
 	}
-	e := s.table.entries[i]
-	alloc, found := s.ledger.At(e.base)
-	own := found && (alloc.Kind == backend.Plain || alloc.Kind == backend.Pooled || alloc.Kind == backend.Globals)
-	from := x.Base - uint64(e.base)
-	if !own || from > uint64(len(e.bytes)) || x.Size > uint64(len(e.bytes))-from {
-		return nil, false, false
-	}
-	return e.bytes[from:][:x.Size:x.Size], s.ledger.ArenaOf(alloc).Bytes.share != nil, true
+	return e.bytes[from:][:x.Size:x.Size], e.arena.share != nil, true
 }
 
 // partsOf is into how many parts a span is cut at most, for a launch that costs so much. A launch that goes to and fro
@@ -176,8 +167,8 @@ func joinParts(seen *accesses, spans []splice.Span) (out []splice.Span, some boo
 	return out, some
 }
 
-// hashRecord makes the record of what the launch is and reads. It returns false if memory has lost its name meanwhile: a program
-// may free memory on the stream as soon as the launch is queued.
+// hashRecord makes the record of what the launch is and reads. It returns false if memory is gone meanwhile: a program may free
+// memory on another stream, which does not wait for the launch.
 func (a *attempt) hashRecord(spec *launch) bool {
 	h := sha256.New()
 	h.Write(a.site[:])

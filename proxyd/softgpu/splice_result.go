@@ -74,17 +74,17 @@ func eachBlock(x splice.Span, f func(at backend.Addr, n uint64)) {
 	}
 }
 
-// findWholeBlock finds a block of memory that was allocated, and may show common bytes. The caller holds the mu of the
-// space and of its device.
+// findWholeBlock finds a block of memory that work of the space finds at an address, and that may show common bytes. The caller
+// holds the mu of the space and of its device.
 func (d *device) findWholeBlock(s *space, at backend.Addr, n uint64) (a *arena, offset uint64, ok bool) {
 	if d.common == nil || n != backend.Granule {
 		return nil, 0, false
 	}
-	a, offset, err := findBlock(s, backend.BlockID{Base: at})
-	return a, offset, err == nil && d.canShow(s, a)
+	a, offset, ok = s.table.findOwnBlock(at)
+	return a, offset, ok && d.canShow(s, a)
 }
 
-// readResult returns what a launch has written, and whether all of the memory still has its name. No other work uses the memory
+// readResult returns what a launch has written, and whether all of the memory is still there. No other work uses the memory
 // meanwhile. The caller drops the result in any case.
 func readResult(s *space, seen *accesses) (*keptLaunch, bool) {
 	k := &keptLaunch{contents: nameContents(seen.writes)}
@@ -219,10 +219,8 @@ func commonBlock(s *space, at backend.Addr, n uint64) *pages.Block {
 	if n != backend.Granule {
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a, offset, err := findBlock(s, backend.BlockID{Base: at})
-	if err != nil {
+	a, offset, ok := s.table.findOwnBlock(at)
+	if !ok {
 		return nil
 	}
 	return a.commonAt(offset)

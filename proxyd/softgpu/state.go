@@ -28,7 +28,7 @@ func (s *space) restoreState(st *backend.State) error {
 		return bad(err)
 	}
 	for _, p := range s.ledger.Pieces() {
-		if err := s.table.mapBytes(p.Alloc.Base, bytesOf(p)); err != nil {
+		if err := s.table.mapPiece(p); err != nil {
 			return bad(err)
 		}
 	}

@@ -26,7 +26,8 @@ type table struct {
 type entry struct {
 	base  backend.Addr
 	bytes []byte
-	host  bool // the program's memory: mapped into each of its spaces, so not shown to peers
+	host  bool   // the program's memory: mapped into each of its spaces, so not shown to peers
+	arena *arena // of a piece of the space's ledger, nil for all other memory; the bytes begin at the piece's offset
 }
 
 func (e entry) endAddr() backend.Addr { return e.base + backend.Addr(len(e.bytes)) }
@@ -38,6 +39,35 @@ func (t *table) findEntry(a backend.Addr) (int, bool) {
 // mapBytes maps bytes at an address, for this space's kernels and for the kernels of spaces that see this space.
 func (t *table) mapBytes(a backend.Addr, b []byte) error {
 	return t.insertEntry(entry{base: a, bytes: b})
+}
+
+// mapPiece is mapBytes for a piece of the space's ledger.
+func (t *table) mapPiece(p piece) error {
+	return t.insertEntry(entry{base: p.Alloc.Base, bytes: bytesOf(p), arena: p.Arena.Bytes})
+}
+
+// findPiece finds the piece that running work finds at an address, and how far into the piece the address is. Calls may no longer
+// name the piece, and name other memory at the address. ok is false where other memory is, or none. The caller holds mu.
+func (t *table) findPiece(a backend.Addr) (e entry, from uint64, ok bool) {
+	i, found := t.findEntry(a)
+	if !found {
+		i--
+	}
+	if i < 0 || i >= len(t.entries) || t.entries[i].arena == nil || a >= t.entries[i].endAddr() {
+		return entry{}, 0, false
+	}
+	return t.entries[i], uint64(a - t.entries[i].base), true
+}
+
+// findOwnBlock finds the arena of a whole block that lies in a piece, and the block's offset there.
+func (t *table) findOwnBlock(a backend.Addr) (in *arena, offset uint64, ok bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	e, from, ok := t.findPiece(a)
+	if !ok || a%backend.Granule != 0 || backend.Granule > uint64(len(e.bytes))-from {
+		return nil, 0, false
+	}
+	return e.arena, uint64(e.base%backend.Granule) + from, true
 }
 
 // addHost maps memory of the program at its own address, for this space's kernels only: peers map the memory
