@@ -63,8 +63,13 @@ const (
 	whyBlocks    = "their blocks wait for each other"
 	whyPart      = "a part of them ran before a checkpoint"
 	whyLearn     = "what they read was not known yet"
-	whyCost      = "to compare what they read would have taken longer, or was in vain before"
+	whyDear      = "to compare what they read would have taken longer"
+	whyDiffered  = "what they read differed when it was compared before"
+	whyRefused   = "they were seen to print, to allocate, or to use memory of more than the process"
 )
+
+// whyNotCompared is why a launch is not compared, by what package splice says.
+var whyNotCompared = map[splice.Reason]string{splice.Dear: whyDear, splice.Differed: whyDiffered, splice.Refused: whyRefused}
 
 // worthCost is how many bytes are read to compare, at most, for each instruction of a warp that may be saved: see
 // BenchmarkCompare.
@@ -233,7 +238,7 @@ func (a *attempt) makeRecord(f *function, spec *launch) string {
 	case !a.plan.Compare && a.plan.Cost == 0:
 		return "" // what the launch costs is measured
 	case !a.plan.Compare:
-		return whyCost
+		return whyNotCompared[a.plan.Why]
 	case a.plan.Parts != nil:
 		a.spans = a.plan.Parts
 	default:

@@ -55,7 +55,18 @@ type Plan struct {
 	// is what the operation has cost before.
 	Learn bool
 	Cost  uint64
+	Why   Reason // why the operation is neither compared nor learned, 0: that is not so, or what it costs is not known yet
 }
+
+// Reason is why an operation is not compared.
+type Reason uint8
+
+// The reasons.
+const (
+	Dear     Reason = iota + 1 // to read the memory would take longer than the operation does
+	Differed                   // the Site's Records have differed, so only some turns are compared
+	Refused                    // the Site was refused, or reads too many Spans
+)
 
 // site is what is known of a Site.
 type site struct {
@@ -120,10 +131,16 @@ func (r *Results) Ask(rank Rank, at Site, bytes uint64) Plan {
 		bytes = sizeOf(s.parts)
 	}
 	switch {
-	case s.never || s.cost == 0 && bytes > firstBytes:
+	case s.never:
+		p.Why = Refused
+	case s.cost == 0 && bytes > firstBytes:
 	case s.cost > 0 && bytes/r.perCost > s.cost && !s.learn:
 		p.Learn = s.parts == nil && s.learnt < mostLearnt && p.Turn%(1<<firstPause) == 1<<firstPause-1
+		if !p.Learn {
+			p.Why = Dear
+		}
 	case p.Turn%s.pauseInTurns() != 0:
+		p.Why = Differed
 	case s.learn:
 		p.Learn = true
 	default:

@@ -95,6 +95,9 @@ func TestInVain(t *testing.T) {
 					r.LearnParts(Site{}, 100, nil, false) // all of the memory
 				}
 				if !p.Compare {
+					if !p.Learn && p.Why != Differed {
+						t.Errorf("%d ranks, turn %d: %+v", ranks, turn, p)
+					}
 					continue
 				}
 				if rank == 0 {
@@ -164,12 +167,12 @@ func TestLearn(t *testing.T) {
 	if !r.Learn(Site{}, 5, all, all) {
 		t.Error("a Record with all that was read is not taken for whole")
 	}
-	if r.Ask(2, Site{}, 1000).Compare {
-		t.Error("1000 bytes are read to save 5 instructions")
+	if p := r.Ask(2, Site{}, 1000); p.Compare || p.Why != Dear {
+		t.Errorf("to save 5 instructions by reading 1000 bytes: %+v", p)
 	}
 	r.Refuse(Site{})
-	if r.Ask(2, Site{}, 0).Compare {
-		t.Error("an operation with other effects is compared")
+	if p := r.Ask(2, Site{}, 0); p.Compare || p.Why != Refused {
+		t.Errorf("an operation with other effects: %+v", p)
 	}
 }
 
