@@ -136,13 +136,15 @@ func TestCut(t *testing.T) {
 		args  []string
 	}{
 		{"mlp", 4, nil, []string{"--steps", "30"}},
+		{"mlp", 4, nil, []string{"--steps", "20", "--zero", "3"}},
 		{"gpt", 2, nil, []string{"--steps", "30"}},
+		{"gpt", 2, nil, []string{"--steps", "20", "--recompute"}},
 		{"grid", 4, nil, []string{"--steps", "15"}},
 		{"streams", 2, nil, []string{"--steps", "30"}},
 		{"solver", 1, nil, []string{"--steps", "1"}},
 		{"serve", 1, []string{"hello", "what is it?", "hello", "once more", "quit"}, nil},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(strings.Join(append([]string{c.name}, c.args...), " "), func(t *testing.T) {
 			calm := startJob(t, c.ranks, c.lines, c.name, c.args...)
 			calm.waitForRanks(t, 1, func() {})
 			seeds := []uint64{1, 2, 3}

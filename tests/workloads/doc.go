@@ -5,8 +5,8 @@
 // written in C, with hand-written PTX in src/ptx. They call only CUDA's driver and NCCL, and the same
 // binaries run on a GPU and on the software GPU:
 //
-//	mlp      a perceptron, trained with Adam, data-parallel
-//	gpt      a small transformer, trained with Adam, data-parallel
+//	mlp      a perceptron, trained with Adam, data-parallel; with --zero, the ranks divide the model as ZeRO and FSDP do
+//	gpt      a small transformer, trained with Adam, data-parallel; with --recompute, activations are computed twice
 //	grid     tensor- and pipeline-parallel on 2x2 ranks, or on several such grids data-parallel
 //	streams  graphs, events, streams and threads
 //	solver   queues thousands of kernels and waits for all of them at once

@@ -128,9 +128,13 @@ func TestPlacement(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		steps string
-	}{{"mlp", "3"}, {"gpt", "2"}, {"grid", "3"}, {"streams", "3"}} {
-		t.Run(c.name, func(t *testing.T) {
-			args := []string{"--ranks", "4", "--steps", c.steps}
+		more  []string
+	}{
+		{"mlp", "3", nil}, {"gpt", "2", nil}, {"grid", "3", nil}, {"streams", "3", nil},
+		{"mlp", "3", []string{"--zero", "3"}}, {"gpt", "2", []string{"--recompute"}},
+	} {
+		t.Run(strings.Join(append([]string{c.name}, c.more...), " "), func(t *testing.T) {
+			args := append([]string{"--ranks", "4", "--steps", c.steps}, c.more...)
 			want := runProgram(t, 4, "", c.name, args...)
 			for i, on := range places {
 				checkSame(t, fmt.Sprintf("threads, %v", on), runOn(t, 4, on, "", c.name, args...), want)
@@ -147,7 +151,7 @@ func TestSwapped(t *testing.T) {
 	w := needWorld(t)
 	args := []string{"--ranks", "4", "--steps", "3"}
 	want := runProgram(t, 4, "", "mlp", args...)
-	for _, more := range [][]string{nil, {"--processes"}} {
+	for _, more := range [][]string{nil, {"--processes"}, {"--processes", "--zero", "3"}} {
 		r := w.Run(t, soft.Program{
 			Devices: 4, On: []string{"--on", "1", "--memory", "2M", "--verbose"}, Path: filepath.Join(w.Dir, "mlp"), Args: append(args, more...), Limit: 2 * time.Minute,
 		})
@@ -193,6 +197,31 @@ func TestAccumulated(t *testing.T) {
 	}
 }
 
+// TestDivided: ranks that divide a model compute what they compute with a whole model each, bit by bit: a rank's share of a sum is added
+// along the same tree. The ranks' numbers do not divide the layers' sizes.
+func TestDivided(t *testing.T) {
+	for _, ranks := range []int{2, 3, 4} {
+		for _, c := range []struct{ same, divided []string }{
+			{nil, []string{"--zero", "1"}},
+			{nil, []string{"--zero", "3"}},
+			{[]string{"--accumulate", "2"}, []string{"--accumulate", "2", "--zero", "1"}},
+			{[]string{"--extra", "1001"}, []string{"--extra", "1001", "--zero", "3"}},
+		} {
+			args := []string{"--ranks", fmt.Sprint(ranks), "--steps", "4"}
+			want := runProgram(t, ranks, "", "mlp", append(args, c.same...)...)
+			checkTraining(t, want, 4)
+			checkSame(t, fmt.Sprintf("%d ranks, %v", ranks, c.divided), runProgram(t, ranks, "", "mlp", append(args, c.divided...)...), want)
+		}
+	}
+}
+
+// TestRecomputed: activations that are computed again for the gradients are those that were thrown away.
+func TestRecomputed(t *testing.T) {
+	args := []string{"--ranks", "2", "--steps", "3"}
+	want := runProgram(t, 2, "", "gpt", args...)
+	checkSame(t, "computed again", runProgram(t, 2, "", "gpt", append(args, "--recompute")...), want)
+}
+
 // TestGradients: the whole models' gradients are what differences of the loss say.
 func TestGradients(t *testing.T) {
 	if testing.Short() {
@@ -200,6 +229,7 @@ func TestGradients(t *testing.T) {
 	}
 	runProgram(t, 1, "", "mlp", "--gradients")
 	runProgram(t, 1, "", "gpt", "--gradients")
+	runProgram(t, 1, "", "gpt", "--gradients", "--recompute")
 }
 
 func TestGrid(t *testing.T) {

@@ -117,6 +117,11 @@ func countBetweenMarks(t testing.TB, servers *soft.Servers, m *marks, ranks int)
 	}
 	r.SharingStatus = sumDevices(last)
 	r.leaveOut(sumDevices(first))
+	for _, d := range last.Sharing {
+		if d.Rung != "" {
+			r.Shared = append(r.Shared, d)
+		}
+	}
 	return r, m.letRanksGo(ranks)
 }
 

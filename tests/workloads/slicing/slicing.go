@@ -48,6 +48,8 @@ func (c *Case) String() string {
 type Run struct {
 	Lines []string
 	Took  time.Duration
+	// Shared is what the devices have counted, since the server began, that several processes shared at the last mark.
+	Shared []server.SharingStatus
 	server.SharingStatus
 }
 
@@ -79,7 +81,7 @@ func (c *Case) Run(t testing.TB, w *soft.World, ranks, steps int, flags ...strin
 	if err := json.Unmarshal(text, &st); err != nil {
 		t.Fatal(err)
 	}
-	return Run{splitLines(r.Stdout), took, sumDevices(&st)}
+	return Run{Lines: splitLines(r.Stdout), Took: took, SharingStatus: sumDevices(&st)}
 }
 
 // splitLines returns the lines of what a program printed.

@@ -5,6 +5,9 @@
  * A transformer in small: words and places embedded, blocks of causal attention and a perceptron with layer normalisation before each, and
  * a prediction of the next word. It learns sequences in which each word follows from the one before it by one of two maps, whichever the
  * sequence is of. Each rank has its own sequences. Inputs go through pinned memory.
+ *
+ * With --recompute, what a block's forward pass leaves for its gradients is freed when the block ends. The backward pass begins with the
+ * block's forward pass once more, as torch.utils.checkpoint does.
  */
 #include <string.h>
 
@@ -15,10 +18,18 @@
 enum { BATCH = 4, LENGTH = 32, WIDTH = 32, HEADS = 2, BLOCKS = 2, WORDS = 64 };
 enum { TOKENS = BATCH * LENGTH, HEAD = WIDTH / HEADS, WIDE = 4 * WIDTH };
 
+/* What a block computes from x, with so many numbers for each token. */
+#define ACTIVATIONS(X)                                                                                            \
+	X(n1, WIDTH) X(mean1, 1) X(spread1, 1) X(qkv, 3 * WIDTH) X(att, HEADS * LENGTH) X(heads, WIDTH) X(mid, WIDTH) \
+	X(n2, WIDTH) X(mean2, 1) X(spread2, 1) X(up, WIDE) X(act, WIDE)
+
 struct block {
 	unsigned gain1, shift1, w_qkv, b_qkv, w_out, b_out, gain2, shift2, w_up, b_up, w_down, b_down;
 	/* What the gradients need: x comes in, mid lies between the two halves. */
-	CUdeviceptr x, n1, mean1, spread1, qkv, att, heads, mid, n2, mean2, spread2, up, act;
+	CUdeviceptr x;
+#define X(name, n) CUdeviceptr name;
+	ACTIVATIONS(X)
+#undef X
 };
 
 struct gpt {
@@ -48,18 +59,26 @@ static void make_block(struct gpt *g, struct block *b)
 	b->w_down = add_part(m, WIDE * WIDTH, 0.06f, 0);
 	b->b_down = add_part(m, WIDTH, 0, 0);
 	b->x = floats(TOKENS * WIDTH);
-	b->n1 = floats(TOKENS * WIDTH);
-	b->mean1 = floats(TOKENS);
-	b->spread1 = floats(TOKENS);
-	b->qkv = floats(TOKENS * 3 * WIDTH);
-	b->att = floats(BATCH * HEADS * LENGTH * LENGTH);
-	b->heads = floats(TOKENS * WIDTH);
-	b->mid = floats(TOKENS * WIDTH);
-	b->n2 = floats(TOKENS * WIDTH);
-	b->mean2 = floats(TOKENS);
-	b->spread2 = floats(TOKENS);
-	b->up = floats(TOKENS * WIDE);
-	b->act = floats(TOKENS * WIDE);
+	if (g->r->o->recompute)
+		return;
+#define X(name, n) b->name = floats(TOKENS * (n));
+	ACTIVATIONS(X)
+#undef X
+}
+
+/* The memory of a block's activations comes and goes in the order of the stream's work. */
+static void allocate_activations(struct gpt *g, struct block *b)
+{
+#define X(name, n) CU(cuMemAllocAsync(&b->name, TOKENS * (n) * sizeof(float), g->r->stream));
+	ACTIVATIONS(X)
+#undef X
+}
+
+static void free_activations(struct gpt *g, struct block *b)
+{
+#define X(name, n) CU(cuMemFreeAsync(b->name, g->r->stream));
+	ACTIVATIONS(X)
+#undef X
 }
 
 static void make_gpt(struct gpt *g, struct rank *r)
@@ -159,6 +178,7 @@ static CUdeviceptr third_of(CUdeviceptr qkv, unsigned i)
 	return (qkv + 4 * (CUdeviceptr)(i * WIDTH));
 }
 
+/* out is what the block makes, or 0: then only what its gradients need is computed. */
 static void forward_block(struct gpt *g, struct block *b, CUdeviceptr out)
 {
 	struct rank *r = g->r;
@@ -181,6 +201,8 @@ static void forward_block(struct gpt *g, struct block *b, CUdeviceptr out)
 	normalise(r, &n2);
 	linear(r, &up);
 	activate(r, K_gelu, b->act, b->up, TOKENS * WIDE);
+	if (out == 0)
+		return;
 	linear(r, &down);
 	sum_of(r, out, b->mid, g->half, TOKENS * WIDTH);
 }
@@ -236,8 +258,15 @@ static void run_forward(void *user)
 	unsigned all = TOKENS * WIDTH, width = WIDTH, length = LENGTH;
 
 	over(r, K_embed, all, (void *[]){ &g->block[0].x, &words, &places, &g->ids, &all, &width, &length });
-	for (int i = 0; i < BLOCKS; ++i)
-		forward_block(g, &g->block[i], i < BLOCKS - 1 ? g->block[i + 1].x : g->out);
+	for (int i = 0; i < BLOCKS; ++i) {
+		struct block *b = &g->block[i];
+
+		if (r->o->recompute)
+			allocate_activations(g, b);
+		forward_block(g, b, i < BLOCKS - 1 ? g->block[i + 1].x : g->out);
+		if (r->o->recompute)
+			free_activations(g, b);
+	}
 	normalise(r, &n);
 	linear(r, &l);
 	cross_entropy(r, g->m.loss, g->each, g->dlogits, g->logits, g->targets, TOKENS, WORDS, 1);
@@ -256,8 +285,17 @@ static void run_backward(void *user)
 
 	linear_gradient(r, &l, g->dlogits, g->dn, 0, gradient(m, g->w), gradient(m, g->b), 0);
 	normalise_gradient(r, &n, g->dn, g->dx, 0, gradient(m, g->gain), gradient(m, g->shift), 0);
-	for (int i = BLOCKS - 1; i >= 0; --i)
-		backward_block(g, &g->block[i]);
+	for (int i = BLOCKS - 1; i >= 0; --i) {
+		struct block *b = &g->block[i];
+
+		if (r->o->recompute) {
+			allocate_activations(g, b);
+			forward_block(g, b, 0);
+		}
+		backward_block(g, b);
+		if (r->o->recompute)
+			free_activations(g, b);
+	}
 	over(r, K_embed_gradient, table, (void *[]){ &dwords, &g->dx, &g->ids, &table, &width, &tokens });
 	over(r, K_sum_rows, line, (void *[]){ &dplaces, &g->dx, &batch, &line, &none });
 }

@@ -1,12 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* A perceptron of three layers learns what a fixed random matrix says is the class of a random point. Each rank has its own points. */
+/*
+ * A perceptron of three layers learns what a fixed random matrix says is the class of a random point. Each rank has its own points. With
+ * --zero, the ranks divide the model: they compute the same numbers.
+ */
 #include <stdio.h>
 
 #include "data.h"
 #include "layers.h"
 #include "model.h"
+#include "shares.h"
 
 enum { BATCH = 32, IN = 64, HIDDEN = 96, CLASSES = 10, LAYERS = 3 };
 
@@ -19,10 +23,25 @@ struct mlp {
 	CUdeviceptr x[LAYERS + 1]; /* x[0] the input, x[i + 1] what layer i makes of x[i] */
 	CUdeviceptr h[LAYERS];     /* before the activation; the last is the logits */
 	CUdeviceptr dh, dx, each, target;
+	struct shares shares; /* with --zero; in stage 3, each layer is a unit */
 	unsigned batch;   /* of the step's, from 0: the gradients of later ones are added to what is there */
 	CUdeviceptr loss; /* of the batch */
 	CUdeviceptr sums; /* with --statistics, running sums of what layers make of this rank's points: no other rank has the same */
 };
+
+/* Makes the model's buffers, or this rank's share of them. What no layer uses is a unit of its own. */
+static void make_parameters(struct mlp *p)
+{
+	struct rank *r = p->r;
+	unsigned first[LAYERS + 1], units = r->o->zero == 1 ? 1 : LAYERS + (r->o->extra > 0);
+
+	for (unsigned i = 0; i < units; ++i)
+		first[i] = i < LAYERS ? p->w[i] : p->m.parts - 1;
+	if (r->o->zero == 0)
+		make_model(r, &p->m, r->o->seed * 1000);
+	else
+		make_shares(&p->shares, r, &p->m, r->o->zero, first, units, r->o->seed * 1000);
+}
 
 static void make_mlp(struct mlp *p, struct rank *r)
 {
@@ -33,7 +52,7 @@ static void make_mlp(struct mlp *p, struct rank *r)
 	}
 	if (r->o->extra > 0)
 		add_part(&p->m, r->o->extra, 1, 0);
-	make_model(r, &p->m, r->o->seed * 1000);
+	make_parameters(p);
 	for (int i = 0; i < LAYERS; ++i) {
 		p->x[i] = floats(BATCH * widths[i]);
 		p->h[i] = floats(BATCH * widths[i + 1]);
@@ -84,10 +103,17 @@ static void run_forward(void *user)
 	struct mlp *p = user;
 	struct rank *r = p->r;
 
+	if (r->o->zero == 1)
+		gather_unit(&p->shares, 0);
 	for (int i = 0; i < LAYERS; ++i) {
-		struct linear l = linear_of(p, i);
+		struct linear l;
 
+		if (r->o->zero == 3)
+			gather_unit(&p->shares, (unsigned)i);
+		l = linear_of(p, i);
 		linear(r, &l);
+		if (r->o->zero == 3)
+			drop_unit(&p->shares, (unsigned)i);
 		if (r->o->statistics)
 			add_to_sums(p, i);
 		if (i < LAYERS - 1)
@@ -104,10 +130,21 @@ static void run_backward(void *user)
 	struct rank *r = p->r;
 	float keep = p->batch > 0;
 
+	if (r->o->zero == 1)
+		take_gradients(&p->shares, 0);
 	for (int i = LAYERS - 1; i >= 0; --i) {
-		struct linear l = linear_of(p, i);
+		struct linear l;
 
+		if (r->o->zero == 3) {
+			gather_unit(&p->shares, (unsigned)i);
+			take_gradients(&p->shares, (unsigned)i);
+		}
+		l = linear_of(p, i);
 		linear_gradient(r, &l, p->dh, i > 0 ? p->dx : 0, 0, gradient(&p->m, p->w[i]), gradient(&p->m, p->b[i]), keep);
+		if (r->o->zero == 3) {
+			give_gradients(&p->shares, (unsigned)i);
+			drop_unit(&p->shares, (unsigned)i);
+		}
 		if (i > 0)
 			activate_gradient(r, K_relu, p->dh, p->dx, p->h[i - 1], BATCH * widths[i]);
 	}
@@ -143,10 +180,28 @@ static void load_points(struct mlp *p, int step)
 	CU(cuMemcpyHtoDAsync(p->target, target, sizeof(target), p->r->stream));
 }
 
+/* The end of a step: all ranks' gradients and losses are added, and the parameters changed. Returns their hash. */
+static uint64_t improve_parameters(struct mlp *p, float share)
+{
+	struct rank *r = p->r;
+
+	if (r->o->zero == 0) {
+		reduce_gradients(r, &p->m, r->world);
+		improve(r, &p->m, 0.01f, share);
+		return (agreed_hash(r, &p->m));
+	}
+	if (r->o->zero == 1)
+		give_gradients(&p->shares, 0);
+	reduce_loss(&p->shares);
+	improve_shares(&p->shares, 0.01f, share);
+	return (agreed_hash_of_shares(&p->shares));
+}
+
 static void train_mlp(struct rank *r)
 {
 	struct mlp p;
 	float batches = (float)((unsigned)r->ranks * r->o->accumulate);
+	uint64_t hash;
 	bool last = false;
 
 	make_mlp(&p, r);
@@ -161,15 +216,17 @@ static void train_mlp(struct rank *r)
 			run_forward(&p);
 			run_backward(&p);
 		}
-		reduce_gradients(r, &p.m, r->world);
-		improve(r, &p.m, 0.01f, 1.0f / batches);
-		print_step(r, step, read_loss(r, &p.m) / batches, agreed_hash(r, &p.m));
+		hash = improve_parameters(&p, 1.0f / batches);
+		print_step(r, step, read_loss(r, &p.m) / batches, hash);
 		last = is_last_step(r, step);
 		wait_at_mark(r, step, last);
 	}
 	if (r->o->statistics)
 		print_sums(&p);
-	free_model(&p.m);
+	if (r->o->zero != 0)
+		free_shares(&p.shares);
+	else
+		free_model(&p.m);
 }
 
 int main(int argc, char **argv)

@@ -36,12 +36,16 @@ void make_model(struct rank *r, struct model *m, uint32_t seed)
 	m->loss = m->g + 4 * (CUdeviceptr)m->n;
 	m->b1t = m->b2t = 1;
 	m->host = malloc(4 * (size_t)m->n);
-	for (unsigned i = 0; i < m->parts; ++i) {
-		CUdeviceptr p = part(m, i);
-		uint32_t own = seed + m->seed[i];
+	for (unsigned i = 0; i < m->parts; ++i)
+		begin_part(r, m, i, seed);
+}
 
-		over(r, K_fill_uniform, m->size[i], (void *[]){ &p, &m->size[i], &own, &m->scale[i], &m->shift[i] });
-	}
+void begin_part(struct rank *r, struct model *m, unsigned i, uint32_t seed)
+{
+	CUdeviceptr p = part(m, i);
+	uint32_t own = seed + m->seed[i];
+
+	over(r, K_fill_uniform, m->size[i], (void *[]){ &p, &m->size[i], &own, &m->scale[i], &m->shift[i] });
 }
 
 void free_model(struct model *m)
@@ -63,15 +67,23 @@ CUdeviceptr gradient(const struct model *m, unsigned i)
 	return (m->g + 4 * (CUdeviceptr)m->at[i]);
 }
 
-void improve(struct rank *r, struct model *m, float rate, float share)
+void begin_improvement(struct model *m)
 {
-	float c1, c2, beta1 = b1, beta2 = b2, e = eps;
-
 	m->b1t *= b1;
 	m->b2t *= b2;
-	c1 = 1 / (1 - m->b1t);
-	c2 = 1 / (1 - m->b2t);
-	over(r, K_adam, m->n, (void *[]){ &m->p, &m->g, &m->m, &m->v, &m->n, &rate, &beta1, &beta2, &e, &c1, &c2, &share });
+}
+
+void improve_numbers(struct rank *r, const struct model *m, struct numbers x, float rate, float share)
+{
+	float c1 = 1 / (1 - m->b1t), c2 = 1 / (1 - m->b2t), beta1 = b1, beta2 = b2, e = eps;
+
+	over(r, K_adam, x.n, (void *[]){ &x.p, &x.g, &x.m, &x.v, &x.n, &rate, &beta1, &beta2, &e, &c1, &c2, &share });
+}
+
+void improve(struct rank *r, struct model *m, float rate, float share)
+{
+	begin_improvement(m);
+	improve_numbers(r, m, (struct numbers){ m->n, m->p, m->g, m->m, m->v }, rate, share);
 }
 
 uint64_t hash_model(struct rank *r, struct model *m)
@@ -96,15 +108,20 @@ void reduce_gradients(struct rank *r, struct model *m, ncclComm_t comm)
 		NCCL(AllReduce((void *)m->g, (void *)m->g, m->n + 1, ncclFloat, ncclSum, comm, r->stream));
 }
 
-uint64_t agreed_hash(struct rank *r, struct model *m)
+uint64_t agreed(struct rank *r, uint64_t h)
 {
-	uint64_t all[r->ranks], h = hash_model(r, m);
+	uint64_t all[r->ranks];
 
 	gather_hashes(r, h, all);
 	for (int i = 0; i < r->ranks; ++i)
 		if (all[i] != h)
 			fail("its parameters are not those of rank %d", i);
 	return (h);
+}
+
+uint64_t agreed_hash(struct rank *r, struct model *m)
+{
+	return (agreed(r, hash_model(r, m)));
 }
 
 void check_gradients(struct rank *r, struct model *m, void (*forward)(void *), void (*backward)(void *), void *user)

@@ -30,12 +30,23 @@ unsigned add_part(struct model *m, unsigned n, float scale, float shift);
 void make_model(struct rank *r, struct model *m, uint32_t seed);
 void free_model(struct model *m);
 
+/* Puts a part's first numbers there, as make_model does for all parts. */
+void begin_part(struct rank *r, struct model *m, unsigned i, uint32_t seed);
+
 /* Where a part and its gradient are. */
 CUdeviceptr part(const struct model *m, unsigned i);
 CUdeviceptr gradient(const struct model *m, unsigned i);
 
 /* Adam, once, after multiplying the gradients with share. */
 void improve(struct rank *r, struct model *m, float rate, float share);
+
+/* The same for some numbers of the model, and what belongs to them. begin_improvement comes before, once for a step. */
+struct numbers {
+	unsigned n;
+	CUdeviceptr p, g, m, v;
+};
+void begin_improvement(struct model *m);
+void improve_numbers(struct rank *r, const struct model *m, struct numbers x, float rate, float share);
 
 /* The hash of all parameters, when all work before is done. */
 uint64_t hash_model(struct rank *r, struct model *m);
@@ -48,6 +59,9 @@ void reduce_gradients(struct rank *r, struct model *m, ncclComm_t comm);
 
 /* Changes parameters a little, each in its turn, and compares what forward makes of the loss with the gradient; prints what is worst. */
 void check_gradients(struct rank *r, struct model *m, void (*forward)(void *), void (*backward)(void *), void *user);
+
+/* Fails unless all ranks' parameters have the hash h; returns h. */
+uint64_t agreed(struct rank *r, uint64_t h);
 
 /* Fails unless all ranks' parameters are the same; returns the hash. */
 uint64_t agreed_hash(struct rank *r, struct model *m);

@@ -23,6 +23,8 @@ static const char usage[] =
 	"  --devices N     how many devices are used, 0: all\n"
 	"  --extra N       mlp: so many parameters besides, which no layer uses, for a model that takes much memory\n"
 	"  --accumulate N  mlp: add up the gradients of so many batches before the ranks meet, in each step\n"
+	"  --zero N        mlp: divide over the ranks the optimizer's means (1), or parameters and gradients, too (3, as FSDP does)\n"
+	"  --recompute     gpt: free what a block computes, and compute all that again for its gradients\n"
 	"  --statistics    mlp: keep running sums of each rank's own activations, as batch normalisation does\n"
 	"  --gradients     compare gradients with differences, and end\n"
 	"  --marks OUT,IN  after the first step and after the last one, each rank of mlp, gpt, grid and streams writes a byte to\n"
@@ -63,7 +65,7 @@ static void read_environment(struct options *o)
 
 int read_options(struct options *o, int argc, char **argv)
 {
-	enum { STEPS = 1, UNTIL, SEED, RANKS, PROCESSES, RANK, ID_FILE, DEVICES, GRADIENTS, EXTRA, STATISTICS, ACCUMULATE, MARKS, SOCKET, OWN_DEVICE, HELP };
+	enum { STEPS = 1, UNTIL, SEED, RANKS, PROCESSES, RANK, ID_FILE, DEVICES, GRADIENTS, EXTRA, STATISTICS, ACCUMULATE, ZERO, RECOMPUTE, MARKS, SOCKET, OWN_DEVICE, HELP };
 	static const struct option list[] = {
 		{ "steps", required_argument, NULL, STEPS },     { "until", required_argument, NULL, UNTIL },
 		{ "seed", required_argument, NULL, SEED },
@@ -72,6 +74,7 @@ int read_options(struct options *o, int argc, char **argv)
 		{ "devices", required_argument, NULL, DEVICES }, { "gradients", no_argument, NULL, GRADIENTS },
 		{ "extra", required_argument, NULL, EXTRA },     { "statistics", no_argument, NULL, STATISTICS },
 		{ "accumulate", required_argument, NULL, ACCUMULATE },
+		{ "zero", required_argument, NULL, ZERO },       { "recompute", no_argument, NULL, RECOMPUTE },
 		{ "marks", required_argument, NULL, MARKS },
 		{ "socket", required_argument, NULL, SOCKET },   { "own-device", no_argument, NULL, OWN_DEVICE },
 		{ "help", no_argument, NULL, HELP },
@@ -121,6 +124,12 @@ int read_options(struct options *o, int argc, char **argv)
 		case ACCUMULATE:
 			o->accumulate = (unsigned)strtoul(optarg, NULL, 0);
 			break;
+		case ZERO:
+			o->zero = atoi(optarg);
+			break;
+		case RECOMPUTE:
+			o->recompute = true;
+			break;
 		case MARKS:
 			if (sscanf(optarg, "%d,%d", &o->mark_out, &o->mark_in) != 2)
 				fail("--marks %s: want two descriptors, as 3,4", optarg);
@@ -139,6 +148,10 @@ int read_options(struct options *o, int argc, char **argv)
 	}
 	if (optind < argc || o->ranks < 1 || o->rank >= o->ranks || o->accumulate < 1) {
 		fprintf(stderr, usage, argv[0]);
+		return (2);
+	}
+	if (o->zero != 0 && ((o->zero != 1 && o->zero != 3) || o->ranks < 2 || (o->zero == 3 && o->accumulate > 1))) {
+		fprintf(stderr, "%s: --zero is 1 or 3, for several ranks, and 3 adds up no batches\n", argv[0]);
 		return (2);
 	}
 	if (o->rank >= 0 && o->ranks > 1 && o->id_file == NULL) {

@@ -30,6 +30,8 @@ struct options {
 	bool gradients; /* compare gradients with differences, and end */
 	unsigned extra; /* mlp: so many parameters besides, which no layer uses */
 	unsigned accumulate; /* mlp: so many batches are in a step of a rank */
+	int zero;        /* mlp: what is divided over the ranks, 0: nothing, see shares.h */
+	bool recompute;  /* gpt: activations are computed again for the gradients */
 	bool statistics; /* mlp: each rank keeps running sums of its own activations */
 	const char *socket;
 	bool marks; /* stand still after the first step and after the last, see wait_at_mark */
@@ -62,7 +64,7 @@ void check_nccl(ncclResult_t result, const char *call, const char *file, int lin
 
 /* NCCL is opened when there is more than a single rank, so that a single rank runs where there is no NCCL. */
 #define NCCL_CALLS(X) \
-	X(GetUniqueId) X(CommInitRank) X(CommSplit) X(CommDestroy) X(AllReduce) X(AllGather) X(Send) X(Recv) X(GroupStart) X(GroupEnd) X(GetErrorString)
+	X(GetUniqueId) X(CommInitRank) X(CommSplit) X(CommDestroy) X(AllReduce) X(AllGather) X(ReduceScatter) X(Send) X(Recv) X(GroupStart) X(GroupEnd) X(GetErrorString)
 struct nccl_calls {
 #define X(name) __typeof__(nccl##name) *name;
 	NCCL_CALLS(X)
