@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 
@@ -81,6 +82,19 @@ func (t *target) writeSegment(j job, data []byte) error {
 		t.path = j.path
 	}
 	return writeFull(int(t.file.Fd()), data, j.seg.At)
+}
+
+// finishAll sets the attributes of all that is ours to finish, of folders after what is in them.
+func (b *backer) finishAll() {
+	for _, p := range slices.Backward(slices.Sorted(maps.Keys(b.done))) {
+		f := b.state.Parents[Name(p)]
+		if f == nil {
+			f = b.state.Files[Name(p)]
+		}
+		if b.done[p] {
+			b.setAttributes(p, f)
+		}
+	}
 }
 
 // setAttributes sets mode, group and times, when nothing in or below changes any more.

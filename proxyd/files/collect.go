@@ -46,6 +46,7 @@ func (w *worker) recordState() error {
 			return err
 		}
 	}
+	c.recordParents()
 	c.out.Lost = c.out.Lost || t.lost
 	c.out.Notes = w.notes
 	return w.p.sendJSON(frameResult, c.out)

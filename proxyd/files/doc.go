@@ -64,6 +64,9 @@
 // taken back, latest first, so that folders without recorded content are where they
 // were. Then the State is gone through. So what was only moved costs nothing.
 //
+// The folders that lead to a file of the State (State.Parents, parents.go) are made again as they were
+// if they are gone, and left alone if they are there: no entry says that the job made them.
+//
 // # Locks
 //
 // Journal.mu, alone. All else belongs to a single goroutine.

@@ -65,6 +65,7 @@ func (w *worker) putBack() error {
 	b.undoNames(t)
 	b.strays = b.findInodes(t)
 	paths := slices.Sorted(maps.Keys(w.state.Files)) // folders before what is in them
+	b.noteUnfinishedParents()
 	b.restoreFirstNames(paths)
 	for _, p := range paths {
 		if f := w.state.Files[p]; f.LinkTo == "" && !belowAny(string(p), w.skip) {
@@ -81,11 +82,7 @@ func (w *worker) putBack() error {
 	if err := b.writeContents(); err != nil {
 		return err
 	}
-	for _, p := range slices.Backward(paths) {
-		if b.done[string(p)] {
-			b.setAttributes(string(p), w.state.Files[p])
-		}
-	}
+	b.finishAll()
 	b.report.Made = b.otherFiles(paths)
 	if w.o.Lost || t.lost || w.state.Lost {
 		b.addProblem("/", "the list of what the job changed is not complete")

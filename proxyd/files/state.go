@@ -20,6 +20,7 @@ type State struct {
 	Time    time.Time        `json:"time"`    // of the cut, by the node's clock
 	Lost    bool             `json:"lost"`    // the journal was not complete, or that of a State before
 	Files   map[Name]*File   `json:"files"`   // by absolute path
+	Parents map[Name]*File   `json:"parents"` // folders of the user's that lead to Files, and are none of them
 	Streams map[string]int64 `json:"streams"` // where the contents are, with the length of each
 	Notes   []Note           `json:"notes,omitempty"`
 }
@@ -160,6 +161,11 @@ func (s *State) checkState() error {
 				return fmt.Errorf("state: %s: segment at %d: stream %.80q has no such part", path, g.At, g.Stream)
 			}
 			end = g.At + g.Size
+		}
+	}
+	for path, f := range s.Parents {
+		if !validPath(string(path)) || cleanPath(string(path)) != string(path) || f == nil || f.Type != Dir {
+			return fmt.Errorf("state: folder %.200q: bad", path)
 		}
 	}
 	return nil

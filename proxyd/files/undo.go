@@ -4,7 +4,6 @@
 package files
 
 import (
-	"os"
 	"path"
 	"slices"
 	"time"
@@ -182,23 +181,4 @@ func (b *backer) cutAppended(p string, now unix.Stat_t, size int64) {
 		return
 	}
 	b.report.Restored++
-}
-
-// makeParents makes the folders that lead to a path, where they are missing.
-func (b *backer) makeParents(p string) error {
-	dir := p[:max(1, lastSlash(p))]
-	if _, err := os.Lstat(dir); err == nil {
-		return nil
-	}
-	b.addProblem(dir, "made: it was not there any more, and what it was is not known")
-	return os.MkdirAll(dir, 0o755)
-}
-
-func lastSlash(p string) int {
-	for i := len(p) - 1; i > 0; i-- {
-		if p[i] == '/' {
-			return i
-		}
-	}
-	return 0
 }

@@ -254,6 +254,7 @@ func TestPast(t *testing.T) {
 		return strings.Contains(describeEntries(drainJournal(t, j, 0).Entries), "first")
 	})
 	do("a log 1 w kept one w gone two w moved three s saved old m d - w d/in four w d/changed five s a1 1 s a2 2")
+	do("f own 3750 f own/inner 711 w own/inner/f six")
 	got := drainJournal(t, j, 0)
 	mark, err := j.Cut()
 	if err != nil {
@@ -268,6 +269,7 @@ func TestPast(t *testing.T) {
 	want := describeTree(t, dir)
 	waitFor(t, func() bool { return time.Since(state.Time) > 20*time.Millisecond }) // births are dated by ticks
 
+	do("d own/inner/f - u own/inner - u own -")
 	do("a log 2 d gone - s saved new s saved newer s more x w d/changed other m e - m e/f - w e/f/deep y w short z d short - s a1 11 s a2 22")
 	writeFile(t, filepath.Join(dir, "other"), "of another job")
 	want = append(want, snapshotOf(t, dir, "other"))

@@ -66,6 +66,12 @@ int main(int argc, char **argv)
 		case 'm': /* FOLDER - */
 			rv = mkdir(a, 0755);
 			break;
+		case 'f': /* FOLDER MODE */
+			rv = mkdir(a, 0700) || chmod(a, strtol(b, NULL, 8));
+			break;
+		case 'u': /* FOLDER - */
+			rv = rmdir(a);
+			break;
 		case 'n': /* PREFIX COUNT */
 			rv = make_many(a, atoi(b));
 			break;
