@@ -120,31 +120,31 @@ func (j *job) learnRun(ctx context.Context, t nodesocket.Join) (plain string, er
 	if err := j.removeEarlierRun(ctx, s); err != nil {
 		return "", err
 	}
-	rec, anew, err := j.loadOrCreateRecord(ctx, s, t)
+	rec, before, err := j.loadOrCreateRecord(ctx, s, t)
 	if err != nil {
 		return "", err
 	}
-	point, err := j.openNewestCheckpoint(ctx, s, rec, anew, t.Step == records.BatchProgram)
+	point, err := j.openNewestCheckpoint(ctx, s, rec, before != interruptedRun, t.Step == records.BatchProgram)
 	if err != nil {
 		return "", err
 	}
 	snap := j.run.Snapshot()
 	isNewRun := snap.Record == nil || snap.Number != s.Restarts
-	lost := ""
+	lost, withoutCheckpoint := "", false
 	switch {
 	case !isNewRun || s.Restarts == 0:
 	case point != nil:
 		lost = j.c.findLostWork(s, point.ID.Number)
 		point.LostWork = lost
-	case anew: // no checkpoint was wanted
+	case before == endedRun: // no checkpoint was wanted
 		j.report.ReplaceCheckpointComment("begins anew: the run before had ended by itself")
 	default:
-		lost = j.c.findLostWork(s, 0)
+		lost, withoutCheckpoint = j.c.findLostWork(s, 0), true
 	}
 	j.beginRun(rec, s.Restarts, s.Nodes, point)
 	if isNewRun && j.leaderNode() == j.c.Node {
 		j.report.WriteEvent(makeStartEvent(s.Restarts, s.Nodes, point, lost))
-		if point == nil && lost != "" {
+		if withoutCheckpoint {
 			j.report.SetComment("begins anew, for there is no checkpoint" + lost)
 			j.report.SetStartLine("this run begins anew, for there is no checkpoint" + lost +
 				"; with --singularity-interval=TIME, or singctl checkpoint, there is one when a node dies")

@@ -20,68 +20,76 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// loadOrCreateRecord loads the job's record, or creates it at the job's first start. anew means
-// that the job is expected to have no checkpoint.
-func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t nodesocket.Join) (_ *records.Record, anew bool, err error) {
+// earlierRun is what the job's record tells about the run before the run that begins.
+type earlierRun int
+
+const (
+	unknownRun     earlierRun = iota // there is no record: no run before is known, and no checkpoint is expected
+	endedRun                         // it ended by itself: no checkpoint is wanted
+	interruptedRun                   // there may be checkpoints
+)
+
+// loadOrCreateRecord loads the job's record, or creates it at the job's first start.
+func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t nodesocket.Join) (*records.Record, earlierRun, error) {
 	rec, err := j.c.records.Load(j.id)
 	if err != nil {
-		return nil, false, err
+		return nil, unknownRun, err
 	}
 	// A requeue changes the time of submission, so only a first run is compared. And a slurmctld
 	// that died may have forgotten that it had requeued the job, or even started it.
 	if rec != nil && s.Restarts == 0 && rec.Submitted != s.Submitted || rec != nil && rec.UID != s.UID {
 		// The record of another job, which had this number before.
 		if err := j.c.ends().DeleteJob(ctx, j.id); err != nil {
-			return nil, false, err
+			return nil, unknownRun, err
 		}
 		rec = nil
 	}
 	if rec != nil && rec.BeginAnew {
 		if err := j.c.ends().DeleteCheckpoints(ctx, j.id); err != nil {
-			return nil, false, err
+			return nil, unknownRun, err
 		}
 		rec.BeginAnew, rec.DeletedNumber = false, rec.LastNumber
-		return rec, true, j.c.records.Save(rec)
+		return rec, endedRun, j.c.records.Save(rec)
 	}
 	if rec != nil {
-		return rec, false, nil
+		return rec, interruptedRun, nil
 	}
 	past, err := findEndedJob(j.c.timeline, s)
 	if err == nil && past == nil {
 		err = j.c.holdIfCheckpointsLost(ctx, s)
 	}
 	if err != nil {
-		return nil, false, err
+		return nil, unknownRun, err
 	}
 	options, err := records.ParseOptions(t.Options)
 	if err == nil && options.Outside == outsideRelay && j.c.Relay == nil {
 		err = errNoRelay
 	}
 	if err != nil {
-		return nil, false, err
+		return nil, unknownRun, err
 	}
 	// Checkpoints of a failed job that had this number are kept until the number is used again.
 	if s.Restarts == 0 || past != nil {
 		if err := j.c.ends().DeleteCheckpoints(ctx, j.id); err != nil {
-			return nil, false, err
+			return nil, unknownRun, err
 		}
 	}
 	if s.Restarts == 0 {
 		if err := j.c.timeline.ForgetJob(j.id); err != nil {
-			return nil, false, err
+			return nil, unknownRun, err
 		}
 	}
 	addresses, err := j.c.Pool.Take(ctx, jobName(j.id), len(s.Nodes))
 	if err != nil {
-		return nil, false, err
+		return nil, unknownRun, err
 	}
 	kit, err := j.c.kits.KeepInstalled(t.Warden, t.Shim)
 	if err != nil {
-		return nil, false, err
+		return nil, unknownRun, err
 	}
 	gpus, err := j.c.gpuCounts(ctx, s, options.MostGPUs())
 	if err != nil {
-		return nil, false, err
+		return nil, unknownRun, err
 	}
 	rec = &records.Record{
 		Job: j.id, Slurm: s.String(), UID: t.UID, GID: t.GID, Submitted: s.Submitted, Nodes: s.Nodes, Addresses: addresses,
@@ -89,8 +97,9 @@ func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t nodesocket
 	}
 	if past != nil {
 		rec.LastNumber, rec.DeletedNumber = past.LastNumber, past.LastNumber
+		return rec, endedRun, j.c.records.Save(rec)
 	}
-	return rec, true, j.c.records.Save(rec)
+	return rec, unknownRun, j.c.records.Save(rec)
 }
 
 // errNoCheckpoint is the reason for which a requeued job is held when the site's configuration

@@ -83,7 +83,7 @@ func (c protected) submitFile(t *testing.T, script string) string {
 
 func (c protected) isRefused(t *testing.T, r refusal) {
 	script := c.writeScript(t, "[ -e began.$SLURM_JOB_ID ] && { echo again; until grep -q 'begins anew' $SLURM_JOB_ID.log; do sleep 0.2; done; exit; }\n"+
-		"touch began.$SLURM_JOB_ID; (sleep 3; echo worked) &\n"+r.command)
+		"touch began.$SLURM_JOB_ID\n"+r.command)
 	if r.check != "" {
 		c.checkCommand(t, "alice", "cd; singctl check "+script, 8, "^"+script+`:5: not captured: .*\n    do: `+regexp.QuoteMeta(r.check)+"$")
 	} else {
@@ -100,18 +100,28 @@ func (c protected) isRefused(t *testing.T, r refusal) {
 		return strings.Contains(said, "singularity: ") && strings.Contains(said, r.name+" (PID ") && strings.Contains(said, r.what), said
 	})
 
-	c.waitForLine(t, job, "worked") // of a run that is requeued within its first second nothing is lost, and nothing is said
+	c.beginsAnew(t, job, r.what)
+
+	// A requeue comes as soon as the job has begun: no work is lost that is worth a word.
+	job = c.submitFile(t, script)
+	c.waitForLine(t, job, "ready")
+	c.beginsAnew(t, job, r.what)
+}
+
+// beginsAnew requeues a job that cannot be captured: its log has a line about that, and the comment names the obstacle, too.
+func (c protected) beginsAnew(t *testing.T, job, obstacle string) {
+	t.Helper()
 	c.runAsRoot(t, "scontrol requeue "+job)
 	c.restartJob(t, job, "")
 	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 		t.Errorf("the job: %s", s)
 	}
-	if log := c.jobLog(job); !strings.Contains(log+"\n", "\nagain\n") || !strings.Contains(log, "singularity: this run begins anew, for there is no checkpoint") {
+	if log := c.jobLog(job); !strings.Contains(log+"\n", "\nagain\n") || strings.Count(log, "singularity: this run begins anew, for there is no checkpoint") != 1 {
 		t.Errorf("log:\n%s", log)
 	}
 	waitFor(t, 20*time.Second, func() (bool, string) {
 		said := c.runAsRoot(t, "sacct --noheader --parsable2 --duplicates --allocations --jobs="+job+" --format=AdminComment")
-		return strings.Contains(said, r.what) && strings.Contains(said, "singularity: begins anew, for there is no checkpoint"), said
+		return strings.Contains(said, obstacle) && strings.Contains(said, "singularity: begins anew, for there is no checkpoint"), said
 	})
 }
 
