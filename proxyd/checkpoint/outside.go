@@ -83,9 +83,9 @@ func (lc *localCapsule) findObstacles(ctx context.Context, programs []capsule.Pr
 	}
 	sockets = append(sockets, unixSockets...)
 	if lc.j.refusesOutside() {
-		return append(found, processes.OutsideObstacles(sockets, func(processes.OutsideSocket) string { return cureRefused })...), nil, nil
+		return append(found, processes.OutsideObstacles(lc.capsule.PID(), sockets, func(processes.OutsideSocket) string { return cureRefused })...), nil, nil
 	}
-	return found, processes.OutsideObstacles(sockets, outsideOf(lc).fateOfSockets(ctx)), nil
+	return found, processes.OutsideObstacles(lc.capsule.PID(), sockets, outsideOf(lc).fateOfSockets(ctx)), nil
 }
 
 // outsidePart is a capsule as far as its connections to outside are concerned.

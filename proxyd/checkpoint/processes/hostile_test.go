@@ -190,7 +190,7 @@ func TestServerThatIsSilent(t *testing.T) {
 	if link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil || link != "/file" {
 		t.Fatal(link, err)
 	}
-	processObstacles(t.Context(), capsule.Program{Name: "batch"}, self, terminals{}, ownQueues(t), nodeFiles{&mounts.Table{}, &mounts.Table{}})
+	processObstacles(t.Context(), capsule.Program{Name: "batch"}, self, self, terminals{}, ownQueues(t), nodeFiles{&mounts.Table{}, &mounts.Table{}})
 }
 
 // groupOf is a folder that looks like the cgroup of a process.

@@ -83,7 +83,7 @@ func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []
 			if ctx.Err() != nil {
 				return found
 			}
-			found = append(found, processObstacles(ctx, p, pid, own, queues, files)...)
+			found = append(found, processObstacles(ctx, p, init, pid, own, queues, files)...)
 			if what := nestedNamespaces(init, pid); what != "" {
 				found = append(found, Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: containerCure})
 			}
@@ -126,10 +126,10 @@ func nestedNamespaces(init, pid int) string {
 // is not captured, whatever else it has.
 const maxObstacles = 64
 
-func processObstacles(ctx context.Context, p capsule.Program, pid int, own terminals, queues queues, files nodeFiles) []Obstacle {
+func processObstacles(ctx context.Context, p capsule.Program, init, pid int, own terminals, queues queues, files nodeFiles) []Obstacle {
 	var found []Obstacle
 	see := func(what, cure string) {
-		o := Obstacle{Program: p.Name, PID: NamespacePID(pid), Name: commandName(pid), What: what, Cure: cure}
+		o := Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: cure}
 		if !slices.Contains(found, o) {
 			found = append(found, o)
 		}

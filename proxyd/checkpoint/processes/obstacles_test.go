@@ -4,12 +4,18 @@
 package processes
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
 func TestParseAddrPort(t *testing.T) {
@@ -65,9 +71,12 @@ func TestObstacleAge(t *testing.T) {
 }
 
 // startInNamespaces starts a program in namespaces of its own, and returns its PID. The program ends with the test.
-func startInNamespaces(t *testing.T, flags uintptr) (pid int) {
+func startInNamespaces(t *testing.T, flags uintptr, change ...func(*exec.Cmd)) (pid int) {
 	t.Helper()
 	program := exec.Command("cat")
+	for _, f := range change {
+		f(program)
+	}
 	program.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, Pdeathsig: syscall.SIGKILL}
 	in, err := program.StdinPipe()
 	if err != nil {
@@ -91,6 +100,55 @@ func TestNestedNamespaces(t *testing.T) {
 	}
 	if got := nestedNamespaces(os.Getpid(), os.Getpid()); got != "" {
 		t.Errorf("of this process: %q", got)
+	}
+}
+
+// TestNestedFirst: a process in a PID namespace below the capsule's, whose number there is that of a program's first process
+// in the capsule, is not taken for that process.
+func TestNestedFirst(t *testing.T) {
+	first := startInNamespaces(t, 0)
+	nested := startInNamespaces(t, syscall.CLONE_NEWUSER|syscall.CLONE_NEWPID)
+	pids := []int{nested, first} // the kernel lists them in any order
+	if got, err := findByCapsulePID(os.Getpid(), pids, first); got != first || err != nil {
+		t.Errorf("number %d: process %d, %v", first, got, err)
+	}
+	if got, err := findByCapsulePID(os.Getpid(), pids, 1); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("number 1: process %d, %v; that is the nested process's number in its own namespace", got, err)
+	}
+}
+
+// TestNestedObstacles: what processes in PID namespaces of their own have is named by their PIDs in the capsule. In their own
+// namespaces all are number 1, and would be taken for a single process.
+func TestNestedObstacles(t *testing.T) {
+	var pids []int
+	var sockets []OutsideSocket
+	for range 2 {
+		pid := startInNamespaces(t, syscall.CLONE_NEWUSER|syscall.CLONE_NEWPID)
+		pids = append(pids, pid)
+		sockets = append(sockets, OutsideSocket{program: "batch", pid: pid, To: "192.0.2.1:80"})
+	}
+	found := OutsideObstacles(os.Getpid(), sockets, func(OutsideSocket) string { return "close it" })
+	if len(found) != 2 || found[0].PID != pids[0] || found[1].PID != pids[1] {
+		t.Errorf("processes %v, obstacles %+v", pids, found)
+	}
+}
+
+// TestNestedDescriptor: likewise, of what a process has open.
+func TestNestedDescriptor(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slurm, other := os.NewFile(uintptr(pair[0]), "slurm"), os.NewFile(uintptr(pair[1]), "other")
+	defer slurm.Close()
+	defer other.Close()
+	pid := startInNamespaces(t, syscall.CLONE_NEWUSER|syscall.CLONE_NEWPID, func(program *exec.Cmd) {
+		program.Env = []string{"SLURM_JOB_ID=7", "PMI_JOBID=7.0", "PMI_FD=3"}
+		program.ExtraFiles = []*os.File{slurm}
+	})
+	found := processObstacles(t.Context(), capsule.Program{Name: "batch"}, os.Getpid(), pid, terminals{}, ownQueues(t), nodeFiles{&mounts.Table{}, &mounts.Table{}})
+	if len(found) != 1 || found[0].PID != pid {
+		t.Errorf("process %d, obstacles %+v", pid, found)
 	}
 }
 

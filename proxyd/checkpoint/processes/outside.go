@@ -77,13 +77,13 @@ func FindOutside(ctx context.Context, init int, programs []capsule.Program, ours
 }
 
 // OutsideObstacles returns an obstacle for each process and address of connections to outside, with what cure says of
-// each.
-func OutsideObstacles(sockets []OutsideSocket, cure func(OutsideSocket) string) []Obstacle {
+// each. init is the init of the capsule.
+func OutsideObstacles(init int, sockets []OutsideSocket, cure func(OutsideSocket) string) []Obstacle {
 	var all []Obstacle
 	seen := map[Obstacle]bool{}
 	for _, s := range sockets {
 		o := Obstacle{
-			Program: s.program, PID: NamespacePID(s.pid), Name: commandName(s.pid),
+			Program: s.program, PID: capsulePID(init, s.pid), Name: commandName(s.pid),
 			What: "is " + stateName(s.Connecting) + " to " + nameOther(s) + ", which is outside of the job", Cure: cure(s),
 		}
 		if !seen[o] {

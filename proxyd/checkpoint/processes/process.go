@@ -80,10 +80,16 @@ func FirstProcess(ctx context.Context, c *capsule.Capsule, program string) (int,
 		if p.Name != program {
 			continue
 		}
-		for _, pid := range InCgroup(p.Cgroup) {
-			if NamespacePID(pid) == p.First {
-				return pid, nil
-			}
+		return findByCapsulePID(c.PID(), InCgroup(p.Cgroup), p.First)
+	}
+	return 0, unix.ENOENT
+}
+
+// findByCapsulePID returns the process that has a number in the capsule with this init; ENOENT if there is none.
+func findByCapsulePID(init int, pids []int, number int) (int, error) {
+	for _, pid := range pids {
+		if capsulePID(init, pid) == number {
+			return pid, nil
 		}
 	}
 	return 0, unix.ENOENT
