@@ -47,6 +47,7 @@ func TestFind(t *testing.T) {
 		{"redirections", head + "sudo id &>log 2>&1", []string{"3 not captured sudo id log 2 1"}},
 		{"another language", "#!/usr/bin/env python3\n#SBATCH --singularity --no-requeue\nsudo = 1\n", []string{"2 unprotected #SBATCH --no-requeue"}},
 		{"a long line", head + "sudo " + strings.Repeat("ä", 100), []string{"3 not captured sudo " + strings.Repeat("ä", 54) + "…"}},
+		{"watches", head + "inotifywait -m data", []string{"3 not captured inotifywait -m data"}},
 		{"lines of another system", strings.ReplaceAll(head+"sudo id\n", "\n", "\r\n"), []string{"3 not captured sudo id"}},
 	} {
 		var got []string
@@ -59,6 +60,15 @@ func TestFind(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
+	}
+}
+
+// TestWatchesOnOverlays: what is said of watches is what docs/silent-gaps.md and TestWatches of tests/cluster say: on overlay
+// file systems they are not captured, elsewhere they are.
+func TestWatchesOnOverlays(t *testing.T) {
+	found := Find("#!/bin/bash\n#SBATCH --singularity\ninotifywatch data\n")
+	if len(found) != 1 || !strings.Contains(found[0].Do, "on an overlay file system") || !strings.Contains(found[0].Do, "a folder of another file system") {
+		t.Errorf("%+v", found)
 	}
 }
 

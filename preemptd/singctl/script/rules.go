@@ -68,7 +68,11 @@ var commandRules = []commandRule{
 	{[]string{"gdb", "strace", "ltrace", "rr"}, nil, Uncaptured, "programs under a debugger are not captured: leave it out when the job is not debugged"},
 	{[]string{"perf"}, nil, Uncaptured, "programs that use perf events are not captured: measure in a job without --singularity"},
 	{[]string{"sshfs", "squashfuse", "fusermount", "fusermount3"}, nil, Uncaptured, "file systems that the job serves by FUSE are not captured: mount them outside of the job"},
-	{[]string{"inotifywait", "inotifywatch"}, nil, Uncaptured, "programs that watch files by inotify are not captured: look at intervals instead"},
+	{
+		[]string{"inotifywait", "inotifywatch"},
+		nil, Uncaptured, "watches by inotify are not captured where the file is on an overlay file system (the root of a diskless node, a container): " +
+			"watch a folder of another file system, or look at intervals",
+	},
 	{[]string{"qemu-system-x86_64", "qemu-kvm"}, hasKVM, Uncaptured, "programs that use /dev/kvm are not captured: run it with -accel tcg"},
 }
 
