@@ -91,7 +91,7 @@ out:
 		close(fd);
 }
 
-/* Slurm hands the path to the nodes as it is, and each would look for a relative one elsewhere. */
+/* Slurm hands the path to the nodes as it is, and each node would look for a relative path in another folder. */
 static const char *refusal_of(const char bundle[PATH_MAX])
 {
 	static char why[2 * PATH_MAX + 256];

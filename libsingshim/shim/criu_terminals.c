@@ -95,8 +95,8 @@ static bool is_detached(pid_t process)
 	return (false);
 }
 
-/* Every process of criu's binds a socket before it makes its children (open_transport_socket in criu/files.c). One that
- * had no terminal gives up what it has from its parent. */
+/* Every process of criu's binds a socket before it makes its children (open_transport_socket in criu/files.c). A process
+ * that had no terminal then gives up the terminal that it has inherited from its parent. */
 int bind(int fd, const struct sockaddr *address, socklen_t size)
 {
 	int bound = (int)syscall(SYS_bind, fd, address, size);
@@ -132,8 +132,8 @@ static int count_waiting(int fd)
 
 /*
  * What was written to the driving side is processed later, some 2 KiB at a time, or when the other side is looked at and
- * has nothing. So it is waited for by the number of bytes. What the terminal does not take is not there for ever: hence
- * the end.
+ * has nothing. So the wait is for a number of bytes to arrive. A terminal may take fewer bytes than were written, so the
+ * wait has an end.
  */
 static void await_processing(int other, int wanted)
 {

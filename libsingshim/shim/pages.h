@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Memory that a process has from the moment when it needs it. Variables of that size would be mapped
- * in each process of a job when it starts, and copied by each fork.
+ * Memory that a process allocates at the first use. Variables of that size would be mapped in each process of a job from
+ * its start, and copied by each fork.
  */
 #ifndef SING_SHIM_PAGES_H
 #define SING_SHIM_PAGES_H
@@ -16,8 +16,8 @@
 #include <sys/syscall.h>
 
 /*
- * The memory that *at points to, size bytes, zero at first; or NULL if the kernel has none. Of two threads that
- * need it first at once, one takes the other's. Safe in signal handlers.
+ * The memory that *at points to, size bytes, zero at first; or NULL if the kernel has no memory. If two threads come first
+ * at the same time, both get the memory of one of them. Safe in signal handlers.
  */
 static inline void *pages_get(void *_Atomic *at, size_t size)
 {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Published values. The hub keeps texts, so a value is there in hexadecimal digits: the rank of its publisher, then the
- * value as the library packs it.
+ * Published values. The hub keeps texts, so a value is kept there in hexadecimal digits: the rank of its publisher, then
+ * the value as the library packs it.
  */
 #define _GNU_SOURCE
 #include "pmix.h"
@@ -17,10 +17,10 @@
 struct names {
 	pthread_mutex_t lock;
 	const struct task *task;
-	size_t awaited; /* answers; one more while the request is being sent */
+	size_t awaited; /* answers, plus 1 while the request is being sent */
 	abi_status status;
 	abi_op_done done;	   /* NULL for a lookup */
-	abi_lookup_done looked_up; /* NULL for the others */
+	abi_lookup_done looked_up; /* NULL for other requests */
 	void *data;
 	char **keys;
 	struct abi_published *found;

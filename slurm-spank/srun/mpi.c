@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * The hub of a step of MPI (../pmi/pmi.h): a child of this process, which is captured with it
- * and ends with it. The hub is started wherever the step may want PMI. Whether it does is decided by
- * proxyd, which reads the command line as srun does, and knows the site's default.
+ * The hub of a step of MPI (../pmi/pmi.h): a child of this process, which is captured together with this process and ends
+ * with it. The hub is started wherever the step may want PMI. Whether the step wants PMI, proxyd decides, which reads the
+ * command line as srun does, and knows the site's default.
  */
 #define _GNU_SOURCE
 #include "srun.h"
@@ -43,8 +43,8 @@ static bool may_ask(int argc, char **argv, const char *kind)
 }
 
 /*
- * Whether sing-pmix can load PMIx's library here. If not, it says why, where the user may have asked for PMIx. Without
- * the library the step is not offered PMIx: proxyd refuses a step that asks for PMIx, and others run as ever.
+ * Whether sing-pmix can load PMIx's library here. If not, sing-pmix says why, where the user may have asked for PMIx.
+ * Without the library the step is not offered PMIx: proxyd refuses a step that asks for PMIx, and other steps run as ever.
  */
 static bool can_serve_pmix(bool asked)
 {
@@ -69,7 +69,7 @@ static bool can_serve_pmix(bool asked)
 	return (status == 0);
 }
 
-/* The child, with no descriptor but the hub's: as long as it held others, no reader would see them close. */
+/* The child, with no descriptor but the hub's: readers of pipes that the child held open would see no end of file. */
 static _Noreturn void become_hub(int listener, int parent, const struct hub_place *p)
 {
 	const int low = listener < parent ? listener : parent;
@@ -107,7 +107,7 @@ static int start_hub(struct hub_place *p)
 		goto out;
 	if (pid == 0)
 		become_hub(listener, life[0], p);
-	/* The writing end stays open until this process ends, which is how the hub learns of it. */
+	/* The writing end stays open until this process ends: by its end of file the hub learns of that end. */
 	life[1] = -1;
 
 	rv = 0;

@@ -11,7 +11,7 @@
  *	warden                                       init
  *	──────                                       ────
  *	START name, first, pidfd of the steward,
- *	pidfd of itself ───────────────────────────► checks that it is a child of its own, and
+ *	pidfd of itself ───────────────────────────► checks that the steward is init's child, and
  *	                                             puts it into a cgroup below the warden's
  *	                                        ◄──  GO | REFUSED errno
  *	lets the program go
@@ -25,7 +25,7 @@
  *	                                             has room for. An older warden ignores both
  *	of a program that is being captured:    ◄──  CAPTURED: it is gone, stay
  *	                                        ◄──  STATUS, when the maker says so
- *	of one that is restored:
+ *	of a program that is restored:
  *	RESTORE name, fds 0 1 2, pidfd of itself ──► keeps them for the daemon that restores
  *	                                        ◄──  GO, pidfd of the steward
  *

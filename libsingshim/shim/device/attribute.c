@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Names of kernels, and what a program sets of them. */
+/* Names of kernels, and attributes that a program asks for and sets. */
 
 #include "function.h"
 
@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is set is what launches are held against from now on. */
-
+/* From now on launches of the function are checked against the value. */
 CUresult sing_cuFuncSetAttribute(CUfunction function, int attribute, int value)
 {
 	const CUresult r = sing_send_cuFuncSetAttribute(0, function, attribute, value);
@@ -24,8 +23,8 @@ CUresult sing_cuFuncSetAttribute(CUfunction function, int attribute, int value)
 SING_PUBLIC(cuFuncSetAttribute);
 
 /*
- * What is known of the attributes of a kernel on a device: vendors' libraries ask for some, and set them to what they are, before
- * each launch. What is known stays true until the program sets something else, or unloads a library.
+ * Known values of the attributes of a kernel on a device: vendors' libraries ask for some attributes, and set them to the values
+ * that they have, before each launch. A known value holds until the program sets another value, or unloads a library.
  */
 struct kernel_values {
 	struct kernel_values *next;
@@ -126,8 +125,8 @@ CUresult sing_cuKernelSetAttribute(int attribute, int value, CUkernel kernel, CU
 	if (r == CUDA_SUCCESS)
 		keep_value(attribute, kernel, dev, value);
 	/*
-	 * The attribute holds for the functions of this kernel in all contexts of that device: they are asked
-	 * for again.
+	 * The attribute holds for the functions of this kernel in all contexts of that device: the shim asks for the
+	 * facts of these functions again.
 	 */
 	if (r == CUDA_SUCCESS && attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
 		sing_functions_doubt();
@@ -182,7 +181,7 @@ static CUresult ask_name(CUresult (*send)(char *, unsigned int, uint64_t), uint6
 	return CUDA_ERROR_UNKNOWN;
 }
 
-/* The place in its list where a name is, or the list's end. Caller holds lock. */
+/* Return the place of a handle's name in its list, or the list's end. The caller holds lock. */
 static struct name **find_name(uint64_t handle)
 {
 	struct name **p = &names[handle % PLACES];
@@ -199,7 +198,7 @@ static CUresult name_of(CUresult (*send)(char *, unsigned int, uint64_t), uint64
 
 	if (name == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* Asked for each time: the code may be gone. */
+	/* The server is asked each time, because the code may have been unloaded. */
 	r = ask_name(send, handle, &made);
 	if (r != CUDA_SUCCESS)
 		return r;

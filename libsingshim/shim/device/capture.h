@@ -6,23 +6,25 @@
  *
  * Only the shim knows of captures. The server has a graph, made when a capture began, and is sent each captured
  * call inside of a message "captured", with the handle of the node that the call becomes and the handles of the
- * nodes before: that a stream captures is nothing to the server. So questions cost no message, and the order in
+ * nodes before. The server does not know that a stream captures. So questions cost no message, and the order in
  * which threads capture is the order of a single lock, which is held from the question whether a stream
- * captures until its node is made. What is captured waits for its answer: a wrong call is refused where CUDA
- * refuses the call.
+ * captures until its node is made. A captured call waits for the server's answer: a wrong call is refused where
+ * CUDA refuses the call.
  *
  *	capture	   from cuStreamBeginCapture to cuStreamEndCapture
- *	├─ strand  a stream that is in it: it began it, or it waited for an event of it. Its next
- *	│          node depends on the strand's nodes
- *	└─ mark    an event that was last recorded in it, with the strand's nodes of that moment.
- *	           It outlives the capture: such an event stands for nothing that ever happens
+ *	├─ strand  a stream of the capture: the stream that began the capture, or a stream that
+ *	│          waited for an event of the capture. The stream's next node depends on the
+ *	│          strand's nodes
+ *	└─ mark    an event that was last recorded in the capture, with the strand's nodes of that
+ *	           moment. A mark outlives its capture: no work ever completes an event that was
+ *	           last recorded in a capture
  *
  * A capture is joined if each of its last nodes, the nodes that no later node depends on, is among the nodes of
  * the stream that began the capture. A call that cannot be captured makes a capture invalid; then each call on
  * its streams is told an error, until the capture has ended.
  *
- * capture.c knows no messages. capture_watch.c looks at each message that leaves while
- * something is captured, capture_calls.c has what the program calls.
+ * capture.c knows no messages. capture_watch.c looks at each message that leaves while a stream captures,
+ * capture_calls.c has the calls of the program.
  */
 #ifndef SING_DEVICE_CAPTURE_H
 #define SING_DEVICE_CAPTURE_H
@@ -38,8 +40,8 @@
 
 
 /*
- * Captures under way, and events last recorded in a capture: while the number is 0 there is nothing to look
- * for.
+ * The number of captures under way and of events last recorded in a capture. While the number is 0, messages need
+ * not be looked at.
  */
 extern _Atomic unsigned int sing_capture_count;
 
@@ -63,19 +65,19 @@ struct sing_message {
 
 /*
  * Look at a message before it goes out. Returns whether the message was dealt with here; *result is what the
- * call returns then, and out and *got are as sing_call leaves them. Asked for every message while
+ * call returns then, and out and *got are as sing_call leaves them. Called for every message while
  * sing_captures().
  */
 bool sing_capture_watch(const struct sing_message *m, int *result);
 
-/* Whether anything that is counted was ever captured. */
+/* Whether a message with counts was ever captured. */
 bool sing_captured_counts(void);
 
 /* Whether work for the stream is captured now. 0 is the legacy stream, whatever the caller's default. */
 bool sing_is_capturing(CUstream stream);
 
 /*
- * Work for the stream, with a message that does not come by here: CUDA_SUCCESS, or the call's error. waits: the
+ * Work for the stream by a message that sing_capture_watch does not see: CUDA_SUCCESS, or the call's error. waits: the
  * program waits for the work, which cannot be captured.
  */
 CUresult sing_capture_allows(CUstream stream, bool waits);
@@ -83,7 +85,7 @@ CUresult sing_capture_allows(CUstream stream, bool waits);
 /* Work for the stream that cannot be captured: CUDA_SUCCESS, unless the stream captures. */
 CUresult sing_capture_refuse(CUstream stream, bool per_thread);
 
-/* What follows is for capture*.c. Its lock: */
+/* What follows is for capture*.c. The lock of all captures: */
 void sing_capture_lock(void);
 void sing_capture_unlock(void);
 
@@ -154,7 +156,10 @@ CUresult sing_capture_update(struct sing_strand *s, const CUgraphNode *nodes, si
 /* An event is recorded by a stream; *captured says whether that was all. */
 CUresult sing_capture_record(uint64_t event, uint64_t stream, bool *captured);
 
-/* A stream waits for an event; the same. blocking is asked for if the stream enters the capture. */
+/*
+ * A stream waits for an event; *captured says whether that was all. blocking is called if the stream enters the
+ * capture: it tells whether the legacy stream waits for the stream.
+ */
 CUresult sing_capture_wait(uint64_t stream, uint64_t event, bool (*blocking)(uint64_t), bool *captured);
 
 /* The program asks for the event; the event is destroyed. */

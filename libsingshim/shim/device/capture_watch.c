@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* What leaves while something is captured: see capture.h. */
+/* Looks at each message that leaves while a stream captures: see capture.h. */
 #include "capture.h"
 #include "context.h"
 #include "hostfunc.h"
@@ -36,7 +36,7 @@ static uint32_t read_flags(const struct sing_message *m, size_t at)
 	return value;
 }
 
-static const struct sing_on_stream *on_stream(uint32_t op)
+static const struct sing_on_stream *find_stream_call(uint32_t op)
 {
 	unsigned int low = 0, high = sing_on_stream_count;
 
@@ -106,7 +106,7 @@ static CUresult refuse_call(struct sing_strand *s)
 }
 
 /* cuEventRecord, cuStreamWaitEvent: dependencies, unless the event is outside of the graph. */
-static bool record_order(const struct sing_message *m, uint64_t stream, uint64_t event, bool external, CUresult *r)
+static bool record_dependency(const struct sing_message *m, uint64_t stream, uint64_t event, bool external, CUresult *r)
 {
 	struct sing_strand *s = sing_strand_of(stream);
 	bool captured = false;
@@ -124,8 +124,8 @@ static bool record_order(const struct sing_message *m, uint64_t stream, uint64_t
 	return captured;
 }
 
-/* Collectives, each for a stream of its own: all of them become a single node, or none. */
-static bool group_call(const struct sing_message *m, CUresult *r)
+/* A group of collectives, each for a stream of its own: all of them become a single node, or none of them is captured. */
+static bool watch_group(const struct sing_message *m, CUresult *r)
 {
 	enum { MOST = 64 };
 	struct sing_strand *all[MOST];
@@ -163,7 +163,7 @@ static bool group_call(const struct sing_message *m, CUresult *r)
 }
 
 /* Work for a stream, or a question about a stream. */
-static bool stream_call(const struct sing_message *m, const struct sing_on_stream *is, CUresult *r)
+static bool watch_stream_call(const struct sing_message *m, const struct sing_on_stream *is, CUresult *r)
 {
 	const uint32_t op = m->op & ~SING_PER_THREAD;
 	uint64_t stream = 0;
@@ -171,16 +171,16 @@ static bool stream_call(const struct sing_message *m, const struct sing_on_strea
 	bool refused;
 
 	if (op == SING_OP_nccl_group)
-		return group_call(m, r);
+		return watch_group(m, r);
 	if (is->use != SING_STREAM_DEFAULT)
 		stream = read_word(m, is->at >= 0 ? (size_t)is->at : m->n - (size_t)-is->at);
 	stream = key_of(m, stream);
 	if (op == SING_OP_cuEventRecord)
-		return record_order(m, stream, read_word(m, 0), false, r);
+		return record_dependency(m, stream, read_word(m, 0), false, r);
 	if (op == SING_OP_cuEventRecordWithFlags)
-		return record_order(m, stream, read_word(m, 0), read_flags(m, 16) & CU_EVENT_RECORD_EXTERNAL, r);
+		return record_dependency(m, stream, read_word(m, 0), read_flags(m, 16) & CU_EVENT_RECORD_EXTERNAL, r);
 	if (op == SING_OP_cuStreamWaitEvent)
-		return record_order(m, stream, read_word(m, 8), read_flags(m, 16) & CU_EVENT_WAIT_EXTERNAL, r);
+		return record_dependency(m, stream, read_word(m, 8), read_flags(m, 16) & CU_EVENT_WAIT_EXTERNAL, r);
 	if (op == SING_OP_cuStreamGetAttribute)
 		return false;
 	s = sing_strand_of(stream);
@@ -192,14 +192,14 @@ static bool stream_call(const struct sing_message *m, const struct sing_on_strea
 			*r = sing_capture_unsafe();
 		return *r != CUDA_SUCCESS;
 	}
-	/* A copy with its bytes in the message would copy the bytes of now, not of the launch. */
+	/* A copy with its bytes in the message would copy the bytes of the capture, not those of the launch. */
 	refused = is->use != SING_STREAM_WORK || op == SING_OP_copy_in || op == SING_OP_cuGraphUpload;
 	*r = refused ? refuse_call(s) : record_node(&s, 1, m);
 	return true;
 }
 
-/* Other calls that captures do not get along with. */
-static bool other_call(const struct sing_message *m, CUresult *r)
+/* Calls without a stream that are errors while a stream captures, or that end a stream or an event of a capture. */
+static bool watch_other_call(const struct sing_message *m, CUresult *r)
 {
 	CUgraph graph;
 
@@ -266,8 +266,8 @@ static bool is_watched(uint32_t op)
 	return false;
 }
 
-/* NCCL has a single error for all of CUDA's, and NVML none. */
-static int in_words_of(uint32_t op, CUresult r)
+/* The error of a call's library in the place of CUDA's: NCCL has a single error for all errors of CUDA, and NVML none. */
+static int library_error(uint32_t op, CUresult r)
 {
 	const struct sing_op *o = sing_op_find(op);
 
@@ -278,7 +278,7 @@ static int in_words_of(uint32_t op, CUresult r)
 
 bool sing_capture_watch(const struct sing_message *m, int *result)
 {
-	const struct sing_on_stream *is = on_stream(m->op & ~SING_PER_THREAD);
+	const struct sing_on_stream *is = find_stream_call(m->op & ~SING_PER_THREAD);
 	CUresult r = CUDA_SUCCESS;
 	bool done;
 
@@ -287,13 +287,13 @@ bool sing_capture_watch(const struct sing_message *m, int *result)
 		done = true;
 	} else if (is != NULL || is_watched(m->op & ~SING_PER_THREAD)) {
 		sing_capture_lock();
-		done = is != NULL ? stream_call(m, is, &r) : other_call(m, &r);
+		done = is != NULL ? watch_stream_call(m, is, &r) : watch_other_call(m, &r);
 		sing_capture_unlock();
 	} else {
-		return false; /* as is all that is sent from here, with the lock held */
+		return false; /* the messages that are sent from here, with the lock held, are of this kind */
 	}
 	if (r > 0)
-		r = in_words_of(m->op, r);
+		r = library_error(m->op, r);
 	*result = r;
 	return done;
 }

@@ -3,8 +3,8 @@
 
 /*
  * Executable graphs. A graph with collectives is launched as a single operation of the barrier, counted for
- * each of their communicators: what the graph is counted for is asked for when the graph is made and when it
- * changes, and kept here.
+ * each communicator of these collectives. The server is asked for the counts of a graph when the graph is made
+ * and when the graph changes; they are kept here.
  */
 #include "capture.h"
 #include "graph.h"
@@ -18,20 +18,20 @@
 _Static_assert(sizeof(sing_nccl_count) == sizeof(struct sing_count) && offsetof(sing_nccl_count, n) == offsetof(struct sing_count, n),
 	       "one is sent as the other");
 
-struct counted {
-	struct counted *next;
+struct counted_graph {
+	struct counted_graph *next;
 	CUgraphExec exec;
 	struct sing_count *counts;
 	unsigned int n;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct counted *counted[64];
-static _Atomic bool any; /* is in there */
+static struct counted_graph *graphs[64]; /* lists, by a hash of the handle */
+static _Atomic bool has_graphs;		 /* graphs was ever not empty */
 
-static struct counted **find_counted(CUgraphExec exec)
+static struct counted_graph **find_counted(CUgraphExec exec)
 {
-	struct counted **c = &counted[(uintptr_t)exec % (sizeof(counted) / sizeof(counted[0]))];
+	struct counted_graph **c = &graphs[(uintptr_t)exec % (sizeof(graphs) / sizeof(graphs[0]))];
 
 	while (*c != NULL && (*c)->exec != exec)
 		c = &(*c)->next;
@@ -40,14 +40,14 @@ static struct counted **find_counted(CUgraphExec exec)
 
 static CUresult keep_counts(CUgraphExec exec, struct sing_count *counts, unsigned int n)
 {
-	struct counted **c;
+	struct counted_graph **c;
 	CUresult r = CUDA_SUCCESS;
 
 	pthread_mutex_lock(&lock);
 	c = find_counted(exec);
 	if (*c == NULL && n > 0) {
 		*c = calloc(1, sizeof(**c));
-		atomic_store(&any, true);
+		atomic_store(&has_graphs, true);
 	}
 	if (*c != NULL) {
 		free((*c)->counts);
@@ -62,7 +62,7 @@ static CUresult keep_counts(CUgraphExec exec, struct sing_count *counts, unsigne
 	return r;
 }
 
-/* Ask what its launches are counted for. Most programs' graphs cannot have collectives. */
+/* Ask the server what launches of a graph are counted for. Graphs of most programs cannot have collectives. */
 static CUresult ask_counts(CUgraphExec exec)
 {
 	struct sing_count *counts;
@@ -153,7 +153,7 @@ CUresult sing_cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph
 }
 SING_PUBLIC(cuGraphInstantiateWithParams_ptsz);
 
-/* The old form reports less. */
+/* The first form of cuGraphExecUpdate, which reports less than the second. */
 CUresult sing_cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *failed, int *result)
 {
 	CUgraphExecUpdateResultInfo info = { 0 };
@@ -190,10 +190,10 @@ SING_PUBLIC(cuGraphExecChildGraphNodeSetParams);
 
 CUresult sing_cuGraphExecDestroy(CUgraphExec exec)
 {
-	struct counted **c, *gone;
+	struct counted_graph **c, *gone;
 	const CUresult r = sing_send_graph_exec_destroy(0, exec);
 
-	if (r != CUDA_SUCCESS || !atomic_load(&any))
+	if (r != CUDA_SUCCESS || !atomic_load(&has_graphs))
 		return r;
 	pthread_mutex_lock(&lock);
 	c = find_counted(exec);
@@ -212,7 +212,7 @@ SING_PUBLIC(cuGraphExecDestroy);
 static struct sing_count *counts_of(CUgraphExec exec, unsigned int *n)
 {
 	struct sing_count *counts = NULL;
-	const struct counted *c;
+	const struct counted_graph *c;
 
 	*n = 0;
 	pthread_mutex_lock(&lock);
@@ -228,8 +228,8 @@ static struct sing_count *counts_of(CUgraphExec exec, unsigned int *n)
 }
 
 /*
- * As in the table's function, but counted. A captured launch becomes a graph in a graph; the nodes of
- * the inner graph are counted.
+ * Launch a graph as the generated sing_send_graph_launch does, with the counts in the message. A captured launch
+ * becomes a graph in a graph; the nodes of the inner graph are counted.
  */
 static CUresult launch_counted(CUgraphExec exec, CUstream stream, const struct sing_count *counts, unsigned int n)
 {
@@ -258,7 +258,7 @@ CUresult sing_cuGraphLaunch(CUgraphExec exec, CUstream stream)
 
 	if (exec == NULL)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (!atomic_load_explicit(&any, memory_order_relaxed))
+	if (!atomic_load_explicit(&has_graphs, memory_order_relaxed))
 		return sing_send_graph_launch(0, exec, stream);
 	counts = counts_of(exec, &n);
 	if (n == 0)

@@ -21,12 +21,12 @@ struct sing_pinned {
 	uint64_t id;
 };
 
-/* Whether all of n bytes there are pinned; then *what, if what is not NULL, is what they belong to. */
+/* Whether all of n bytes at an address are pinned; then *what, if what is not NULL, is the pinned memory that has them. */
 bool sing_is_pinned(uintptr_t at, size_t n, struct sing_pinned *what);
 
 /*
- * Pinned memory for managed.c, shared with the server, or CUDA_ERROR_NOT_SUPPORTED; and its end, which waits for work that may use the
- * memory.
+ * Allocate pinned memory for managed.c, shared with the server, or return CUDA_ERROR_NOT_SUPPORTED; free it, once the work that may
+ * use the memory is done.
  */
 int sing_pinned_allocate(uintptr_t *at, size_t n);
 int sing_pinned_free(const struct sing_pinned *what);

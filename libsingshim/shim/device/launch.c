@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Launches. When a kernel is known, a launch is a single posted message, and nothing of a launch allocates or
- * asks.
+ * Launches. When a kernel is known, a launch is a single posted message: it allocates no memory, and waits for no
+ * answer.
  */
 
 #include "context.h"
@@ -105,7 +105,7 @@ CUresult sing_cuLaunchKernel_ptsz(CUfunction function, unsigned int gridX, unsig
 SING_PUBLIC(cuLaunchKernel_ptsz);
 
 /*
- * Whether there are clusters of that size: none but single blocks on a device without clusters. Whether the kernel can
+ * Check the size of a cluster: on a device without clusters each cluster is a single block. Whether the kernel can
  * have clusters of that many blocks, the driver says when the launch is carried out.
  */
 static CUresult check_cluster(const struct launch *l, const CUlaunchAttributeValue *v)
@@ -128,7 +128,7 @@ static CUresult check_cluster(const struct launch *l, const CUlaunchAttributeVal
 	return CUDA_SUCCESS;
 }
 
-/* Look through the attributes. What is only a hint goes along. */
+/* Check the attributes of a launch. Attributes that are only hints are sent as they are. */
 static CUresult check_attributes(struct launch *l)
 {
 	if (l->n > 0 && l->attributes == NULL)

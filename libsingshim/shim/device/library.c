@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Libraries: images that belong to no context. The server loads them into each that asks. */
+/* Libraries: images that belong to no context. The server loads a library into each context that asks for a part of it. */
 
 #include "function.h"
 #include "image.h"
@@ -33,8 +33,8 @@ static CUresult load_library(CUlibrary *library, struct sing_image *i, struct si
 }
 
 /*
- * The options of a library. That the program keeps the image needs nothing, not even a value: cuBLAS gives none. A
- * table of the program's functions and variables is for a driver in the same process.
+ * The options of a library. CU_LIBRARY_BINARY_IS_PRESERVED changes nothing here, and its value is not read: cuBLAS
+ * passes no values. A table of the program's functions and variables is for a driver in the same process.
  */
 static CUresult check_options(unsigned int n, const int *names)
 {

@@ -14,8 +14,8 @@
 #include <string.h>
 
 /*
- * Events that another process may have, or that are another process's. A call that is posted takes effect when the server
- * comes to it. This process may tell the other one at once that it has recorded such an event, and the server may come to
+ * Events that another process may have, or that are another process's. A posted call takes effect when the server comes to
+ * the call. This process may tell the other process at once that it has recorded such an event, and the server may come to
  * the other process's call first. So calls with such an event are waited for: see sing_post.
  */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -3,7 +3,8 @@
 
 /*
  * Texture and surface objects. An object is the address of a descriptor in the device's memory, which the server writes and the
- * instructions of a kernel read: so kernels get it like any other number, and a restore brings it back like any other memory.
+ * instructions of a kernel read. So kernels get an object like any other number, and a restore brings the descriptor back
+ * like any other memory.
  */
 #include "array.h"
 #include "attach.h"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What is wrong with a launch is said at the launch, and nothing else suffers.
+// A wrong launch returns its error at once, and has no effect on what else the program does.
 // expect: all is well
 
 #include "check.h"
@@ -79,7 +79,7 @@ int main(void)
 	OK(cuCtxSetCurrent(first));
 	WANT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
 	OK(cuCtxDestroy(second));
-	OK(cuCtxPopCurrent(NULL)); /* the name was there twice */
+	OK(cuCtxPopCurrent(NULL)); /* first was on the thread's stack of contexts twice */
 	WANT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
 	OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
 	OK(cuStreamDestroy(stream));

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: refused as CUDA does
 
-/* What may not be while something is captured, and what becomes of the capture. */
+/* Calls that are refused while a stream captures, and what becomes of the capture. */
 #include "check.h"
 
 #include <pthread.h>
@@ -17,8 +17,8 @@ static void begin_capture(int mode)
 	OK(cuMemsetD8Async(a, 1, 4, s));
 }
 
-/* The capture was made invalid: nothing goes any more, until its end. */
-static void is_invalid(void)
+/* The capture was made invalid: each call on its stream is refused, until the capture has ended. */
+static void expect_invalid(void)
 {
 	CUgraph g = (CUgraph)1;
 	int status;
@@ -34,7 +34,7 @@ static void is_invalid(void)
 	OK(cuStreamSynchronize(s));
 }
 
-static void is_valid(void)
+static void expect_valid(void)
 {
 	CUgraph g;
 
@@ -52,7 +52,7 @@ static void *allocate_in_thread(void *want)
 	return (NULL);
 }
 
-static void in_another_thread(CUresult want)
+static void expect_in_another_thread(CUresult want)
 {
 	pthread_t thread;
 
@@ -60,7 +60,7 @@ static void in_another_thread(CUresult want)
 	OK(pthread_join(thread, NULL));
 }
 
-static void unsafe_calls(void)
+static void check_unsafe_calls(void)
 {
 	int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	CUdeviceptr b;
@@ -70,28 +70,28 @@ static void unsafe_calls(void)
 	OK(cuEventRecord(e, t));
 	begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
 	WANT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemAlloc(&b, 4));
-	is_invalid();
+	expect_invalid();
 	begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
 	WANT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuEventQuery(e));
-	is_invalid();
+	expect_invalid();
 	begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
-	in_another_thread(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-	is_invalid();
+	expect_in_another_thread(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	expect_invalid();
 	begin_capture(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-	in_another_thread(CUDA_SUCCESS);
+	expect_in_another_thread(CUDA_SUCCESS);
 	WANT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemAlloc(&b, 4));
-	is_invalid();
+	expect_invalid();
 	begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
 	OK(cuMemAlloc(&b, 4));
 	OK(cuEventQuery(e));
-	is_valid();
+	expect_valid();
 	begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
 	OK(cuThreadExchangeStreamCaptureMode(&mode));
 	HOLDS(mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
 	OK(cuMemFree(b));
 	OK(cuThreadExchangeStreamCaptureMode(&mode));
 	HOLDS(mode == CU_STREAM_CAPTURE_MODE_RELAXED);
-	is_valid();
+	expect_valid();
 }
 
 static void check_waits(void)
@@ -104,28 +104,28 @@ static void check_waits(void)
 	OK(cuEventCreate(&never, CU_EVENT_DISABLE_TIMING));
 	begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
 	WANT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamSynchronize(s));
-	is_invalid();
+	expect_invalid();
 	begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
 	WANT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamQuery(s));
-	is_invalid();
+	expect_invalid();
 	begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
 	WANT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuCtxSynchronize());
-	is_invalid();
+	expect_invalid();
 	begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
 	OK(cuEventRecord(e, s));
 	WANT(CUDA_ERROR_CAPTURED_EVENT, cuEventSynchronize(e));
-	is_invalid();
+	expect_invalid();
 	/* s is a blocking stream: the legacy stream would have to wait for s. */
 	begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
 	WANT(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuStreamIsCapturing(CU_STREAM_LEGACY, &status));
 	WANT(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemcpyDtoH(&word, a, 4));
-	is_invalid();
+	expect_invalid();
 	begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
 	WANT(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemsetD8Async(a, 1, 4, NULL));
-	is_invalid();
+	expect_invalid();
 	begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
 	WANT(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, cuStreamWaitEvent(s, never, 0));
-	is_invalid();
+	expect_invalid();
 	OK(cuEventRecord(e, t));
 	OK(cuEventSynchronize(e));
 }
@@ -141,7 +141,7 @@ static void check_ends(void)
 	WANT(CUDA_ERROR_INVALID_VALUE, cuStreamBeginCapture(s, 7));
 	begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
 	WANT(CUDA_ERROR_ILLEGAL_STATE, cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
-	is_invalid();
+	expect_invalid();
 	/* Forked, and not joined. */
 	begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
 	OK(cuEventRecord(e, s));
@@ -154,18 +154,18 @@ static void check_ends(void)
 	OK(cuEventRecord(e, s));
 	OK(cuStreamWaitEvent(t, e, 0));
 	WANT(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, cuStreamEndCapture(t, &g));
-	is_invalid();
-	/* Two captures stay two. */
+	expect_invalid();
+	/* Two captures cannot be made one. */
 	begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
 	OK(cuStreamBeginCapture(t, CU_STREAM_CAPTURE_MODE_RELAXED));
 	OK(cuEventRecord(e, t));
 	WANT(CUDA_ERROR_STREAM_CAPTURE_MERGE, cuStreamWaitEvent(s, e, 0));
 	WANT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(t, &g));
-	is_invalid();
+	expect_invalid();
 	/* A call that is wrong in itself. */
 	begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
 	WANT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamWaitValue32(s, a, 1, 0));
-	is_invalid();
+	expect_invalid();
 }
 
 int main(void)
@@ -174,7 +174,7 @@ int main(void)
 	OK(cuStreamCreate(&s, CU_STREAM_DEFAULT));
 	OK(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
 	OK(cuMemAlloc(&a, 4));
-	unsafe_calls();
+	check_unsafe_calls();
 	check_waits();
 	check_ends();
 	puts("refused as CUDA does");

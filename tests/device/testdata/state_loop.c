@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Works on two devices, with streams, events, a module with variables and a library, makes and ends things as it goes, and prints
-// what has come of it. Whatever happens to its device server, it prints the same.
+// Works on two devices, with streams, events, a module with variables and a library, of which some are made and ended on the
+// way, and prints its results. Whatever happens to the device server, the output is the same.
 // devices: 2
 // limit: 60s
 

@@ -9,7 +9,7 @@
 
 #include <dlfcn.h>
 
-/* What a driver lacks that is older than the call. */
+/* In the place of a call that the driver is too old to have. */
 static CUresult answer_absent(void)
 {
 	return (CUDA_ERROR_NOT_FOUND);

@@ -2,16 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * No model, but the ways in which work can be ordered: threads with streams of their own, events between all of them, memory that is allocated in
- * a stream, a graph by capture, with a kernel that gets other parameters before each launch and which is sometimes updated as a
- * whole, a graph built node by node, values written and waited for, functions of the host. With several ranks the captured graph
- * adds a square of all ranks. A step is
+ * This program trains no model. It tries the ways in which work can be ordered: threads with streams of their own, events
+ * between all of them, memory that is allocated in a stream, a captured graph, a graph built node by node, values written and
+ * waited for, functions of the host. A kernel of the captured graph gets other parameters before each launch, and sometimes the
+ * whole graph is updated. With several ranks the captured graph adds a square of all ranks. A step is
  *
  *	main      begin ─┬────────────────────────┬─ graphs ─ write ──────┬─ host function ─ copy to the host
  *	worker i         └─ a ─┬─ a ─────┬─ a ────┘           └ wait ─ side ┘
  *	                       └─ b ─────┘
  *
- * The same is then done on copies in a single stream, call by call, and must be the same.
+ * The same work is then done on copies in a single stream, call by call, and must have the same results.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -45,9 +45,9 @@ struct all {
 	struct worker workers[WORKERS];
 	pthread_barrier_t barrier;
 	int step;
-	unsigned long long called; /* what functions of the host make of the steps */
+	unsigned long long called; /* a number that count_step makes of the steps at which it was called */
 	CUdeviceptr plain;         /* what p must be */
-	unsigned long long plainly_called;
+	unsigned long long plainly_called; /* what called must be */
 };
 
 static CUdeviceptr square_at(const struct all *s, int i)
@@ -137,7 +137,7 @@ static CUgraph capture_step(struct all *s)
 	return (graph);
 }
 
-/* The node that makes noise: the only node of its kernel. */
+/* Find the node that fills s->noise: the only node of its kernel. */
 static CUgraphNode find_fill(struct all *s, CUgraph graph)
 {
 	CUgraphNode nodes[32];
@@ -222,7 +222,7 @@ static void launch_graphs(struct all *s)
 	CU(cuGraphLaunch(s->built, r->stream));
 }
 
-static void one_step(struct all *s)
+static void run_step(struct all *s)
 {
 	struct rank *r = s->r;
 	float milliseconds;
@@ -277,7 +277,7 @@ static void plain_step(struct all *s)
 		s->plainly_called = s->plainly_called * 31 + (unsigned long long)s->step;
 }
 
-/* What both ways came to, in the same memory in turn. */
+/* Compare the results of run_step and of plain_step. Returns a hash of them. */
 static uint64_t compare_ways(struct all *s)
 {
 	uint64_t h = hash_bytes(HASH_BEGIN, s->host, WORKERS * BYTES), plain;
@@ -365,7 +365,7 @@ static void run_streams(struct rank *r)
 		uint64_t hashes[r->ranks];
 
 		s.step = step;
-		one_step(&s);
+		run_step(&s);
 		gather_hashes(r, compare_ways(&s), hashes);
 		print_step(r, step, 0, hash_bytes(HASH_BEGIN, hashes, sizeof(hashes)));
 		wait_at_mark(r, step, step == r->o->steps);

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Past is a program of Go, which does not go through libc: past DIR STEPS PAUSE. What it
-// leaves in DIR depends on STEPS only, and it stops when a file is there that should not be,
-// or is not there that should. At two steps it waits for a file: DIR.captured, and DIR.goes-on.
+// Past is a program of Go, which does not go through libc: past DIR STEPS PAUSE. The files that
+// past leaves in DIR depend on STEPS only. Past stops when a file is there that should not be, or
+// is missing. At two steps past waits for a file: DIR.captured, and DIR.goes-on.
 package main
 
 import (
@@ -89,23 +89,23 @@ func (p *past) step(i int) {
 		must(err)
 	}
 
-	// One after the other, each for a while.
+	// Files that exist for five steps each.
 	p.put(fmt.Sprint("file.", i), fresh, line)
 	if i > 5 {
 		must(os.Remove(p.path("file.%d", i-5)))
 	}
 
-	// Saved as careful programs do, over the last one.
+	// A file is saved as careful programs do: written beside the earlier file, and renamed over it.
 	p.put("state.tmp", fresh, line)
 	must(os.Rename(p.path("state.tmp"), p.path("state")))
 
-	// In place.
+	// A file is changed in place.
 	table := p.file("table", os.O_CREATE|os.O_WRONLY)
 	_, err := table.WriteAt(fmt.Appendf(nil, "%8d", i), int64(i%16*8))
 	must(err)
 	must(table.Close())
 
-	if i%4 == 0 { // always the same first name, another last one
+	if i%4 == 0 { // the first name is always the same, the last name another each time
 		p.put("part", fresh, line)
 		must(os.Rename(p.path("part"), p.path("part.%d", i)))
 	}
@@ -117,7 +117,7 @@ func (p *past) step(i int) {
 	if i%14 == 0 {
 		must(os.RemoveAll(p.path("dir.%d", i-7)))
 	}
-	if i%128 == 40 { // a new one, kept open
+	if i%128 == 40 { // a new file, kept open
 		if p.late != nil {
 			must(p.late.Close())
 		}

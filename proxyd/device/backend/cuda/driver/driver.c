@@ -48,7 +48,7 @@ void sing_close(void *library)
 	dlclose(library);
 }
 
-/* Which context a thread has. A thread of a Go program serves many goroutines, so each call says which it is for. */
+/* Sets the context of a thread. A thread of a Go program serves many goroutines, so each call names its context. */
 static _Atomic unsigned int epoch;
 static __thread unsigned int seen;
 static __thread CUcontext now;
@@ -240,7 +240,7 @@ CUresult sing_link_create(const struct sing_driver *d, CUcontext in, CUlinkState
 
 CUmemAllocationProp sing_device_memory(CUdevice dev, int rdma)
 {
-	/* Pinned memory of the device. NICs may reach it where they can: that must be said when it is made. */
+	/* Pinned memory of the device. Network cards may reach the memory, where they can: that must be asked for here. */
 	enum { PINNED = 1, DEVICE = 1 };
 
 	return ((CUmemAllocationProp){ .type = PINNED, .location = { .type = DEVICE, .id = dev }, .gpuDirectRDMACapable = (unsigned char)rdma });

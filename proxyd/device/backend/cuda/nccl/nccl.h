@@ -14,7 +14,7 @@ typedef struct {
 	char internal[128];
 } ncclUniqueId;
 
-/* The beginning of ncclConfig_t, which is all that 2.14 had of it; size and version say so to newer ones. */
+/* The beginning of ncclConfig_t, as NCCL 2.14 has it. By size and version newer releases know that the rest is missing. */
 struct sing_nccl_config {
 	size_t size;
 	unsigned int magic, version;
@@ -76,11 +76,11 @@ struct sing_nccl_op {
 	int kind, type, op, root;
 	size_t count;
 	uint64_t src, dst;
-	const void *scale; /* NULL, or one element: then op is not looked at */
+	const void *scale; /* NULL, or a factor, an element of the type: then op is not looked at */
 };
 enum { ALL_REDUCE, REDUCE, REDUCE_SCATTER, BROADCAST, ALL_GATHER, ALL_TO_ALL, GATHER, SCATTER, SEND, RECV };
 
-/* Issues operations as one group. made takes the reductions that were made for it: one for each op, 0 where there is none. */
+/* Issues operations as one group. made takes the reductions that were made for the group: an entry for each op, 0 where the op needs none. */
 ncclResult_t sing_nccl_group(const struct sing_nccl *n, ncclComm_t comm, const struct sing_nccl_op *ops, size_t k, int rank, int ranks, void *stream, int *made);
 void sing_nccl_forget(const struct sing_nccl *n, ncclComm_t comm, const int *made, size_t k);
 
