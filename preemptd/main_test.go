@@ -83,7 +83,7 @@ func (p *preemptd) waitForLog(words ...string) string {
 		select {
 		case line, ok := <-p.lines:
 			if !ok {
-				p.Fatalf("it ended without %q:\n%s", words, strings.Join(before, "\n"))
+				p.Fatalf("preemptd ended without %q:\n%s", words, strings.Join(before, "\n"))
 			}
 			for _, what := range words {
 				if strings.Contains(line, what) {
@@ -177,7 +177,7 @@ func waitsElsewhere(t *testing.T, srv *slurmresttest.Server) {
 	other.cmd.Process.Signal(syscall.SIGTERM)
 	other.waitForEnd()
 	if names := reservationNames(srv); names != holder {
-		t.Errorf("who waited is gone, and Slurm shows %s; want %s", names, holder)
+		t.Errorf("the preemptd that waited is gone, and Slurm shows %s; want %s", names, holder)
 	}
 }
 
@@ -307,7 +307,7 @@ func (p *preemptd) metricsAt() string {
 			return "http://" + entry.Address + "/metrics"
 		}
 	}
-	p.Fatal("it ended")
+	p.Fatal("preemptd ended")
 	return ""
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/fakecuda"
 )
 
-// TestRunCuda runs a program over the devices of a driver: one in C that this machine has for the occasion.
+// TestRunCuda runs a program over the devices of a fake driver, which is compiled for the test.
 func TestRunCuda(t *testing.T) {
 	lib := makeShim(t)
 	folder := t.TempDir()
@@ -39,7 +39,7 @@ func TestRunCuda(t *testing.T) {
 			cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+tt.path)
 			var out, errs bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &errs
-			_ = cmd.Run() // the exit code says it
+			_ = cmd.Run() // the exit code says whether the run succeeded
 			if code := cmd.ProcessState.ExitCode(); code != tt.code || out.String() != tt.out || !strings.HasPrefix(errs.String(), tt.err) {
 				t.Errorf("exit %d, want %d\n%s\n%s", code, tt.code, out.String(), errs.String())
 			}
@@ -47,8 +47,8 @@ func TestRunCuda(t *testing.T) {
 	}
 }
 
-// TestBecomeCuda: a device server with real devices becomes its user like any other, though C is in it. There is no driver, which is
-// what comes next.
+// TestBecomeCuda: a device server with real devices becomes its user like any other, though it has code in C. It then fails, for there is no
+// driver.
 func TestBecomeCuda(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: it becomes a user")
@@ -71,7 +71,7 @@ func TestBecomeCuda(t *testing.T) {
 		t.Fatal(err)
 	}
 	gate.Close()
-	_ = cmd.Wait() // what it says is what matters
+	_ = cmd.Wait() // the test looks at the output
 	if !strings.HasPrefix(errs.String(), "proxyd: real devices: no CUDA driver") {
 		t.Errorf("%s", errs.String())
 	}

@@ -45,7 +45,7 @@ func TestHealth(t *testing.T) {
 	initFolder()
 	n := &node{cfg: &config.Config{Shared: dir, Staging: config.Staging{Folder: lib}, Devices: config.Devices{Kind: "soft"}}, log: slog.New(slog.DiscardHandler), gate: newGate(t.Context().Done(), nil)}
 	n.meter = &meter{Metrics: metrics.New("1.2.3", reports.Events(), checkpoint.Phases()), n: n}
-	id := "" // that the node works with
+	id := "" // the ID of the shared folder that the node works with
 	check := func(want rpc.Health_Shared) {
 		t.Helper()
 		h := n.describeHealth(t.Context(), checkpoint.Load{Capsules: 3, Led: []checkpoint.LedJob{{ID: 7, Run: 1, Obstacle: "a terminal"}}})
@@ -55,9 +55,9 @@ func TestHealth(t *testing.T) {
 			t.Errorf("want %v: %v", want, h)
 		}
 	}
-	check(rpc.Health_SHARED_UNSPECIFIED) // it starts
+	check(rpc.Health_SHARED_UNSPECIFIED) // proxyd starts
 	n.gate.noteAway(shared.ErrUnmarked)
-	check(rpc.Health_UNMARKED) // it waits
+	check(rpc.Health_UNMARKED) // proxyd waits for the mark
 	n.gate.noteAway(shared.ErrOtherStore)
 	check(rpc.Health_OTHER_STORE)
 
@@ -79,7 +79,7 @@ func TestHealth(t *testing.T) {
 	_, _, err = shared.Init(storePath, "mini")
 	do(err)
 	check(rpc.Health_OTHER_STORE)
-	do(os.WriteFile(filepath.Join(storePath, "cluster.json"), mark, 0o644)) // a copy of it
+	do(os.WriteFile(filepath.Join(storePath, "cluster.json"), mark, 0o644)) // a copy of the mark
 	check(rpc.Health_RIGHT)
 
 	do(os.Rename(dir, dir+".away"))

@@ -80,7 +80,7 @@ func TestRun(t *testing.T) {
 			`for p in $(cat /proc/$PPID/task/*/children); do [ $p = $$ ] || tr '\0' '\n' < /proc/$p/environ | grep -c ^CUDA_VISIBLE_DEVICES; done; true`,
 			[]string{"CUDA_VISIBLE_DEVICES=0"}, 0, "0\n", "",
 		},
-		{"what was preloaded stays", `echo "${LD_PRELOAD#*:}"`, []string{"LD_PRELOAD=" + lib}, 0, lib + "\n", ""},
+		{"a preloaded library stays", `echo "${LD_PRELOAD#*:}"`, []string{"LD_PRELOAD=" + lib}, 0, lib + "\n", ""},
 		{"found as libcuda.so.1", `test -e "$LD_LIBRARY_PATH/libcuda.so.1" && echo yes`, nil, 0, "yes\n", ""},
 		{"where libraries were found they are", `echo "${LD_LIBRARY_PATH#*:}"`, []string{"LD_LIBRARY_PATH=/opt/x:/opt/y"}, 0, "/opt/x:/opt/y\n", ""},
 	} {

@@ -261,7 +261,7 @@ func testApart(l *live) {
 	l.waitForJob(l.submitJob(slurmrest.JobSubmit{Reservation: room.Name, CPUsPerTask: 4}), "waits", func(j slurmrest.Job) bool { return j.Reason == "Resources" })
 }
 
-// testEdit changes everything that can be changed, one field at a time, and reads the field back.
+// testEdit changes each field that can be changed, and reads the field back.
 func testEdit(l *live, version string) {
 	ref := l.submitJob(slurmrest.JobSubmit{Hold: true, MinNodes: 1, Tasks: 2, TRESPerNode: "gres/gpu:1", TimeLimit: slurmrest.LimitOf(time.Hour)})
 	old := version == slurmrest.V0038

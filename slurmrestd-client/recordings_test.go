@@ -140,7 +140,7 @@ func TestRecordedJobs(t *testing.T) {
 	})
 }
 
-// compareFields compares field by field, to name those that differ.
+// compareFields compares two values field by field, and names the fields that differ.
 func compareFields[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
 	g, w := reflect.ValueOf(got), reflect.ValueOf(want)

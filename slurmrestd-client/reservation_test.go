@@ -42,7 +42,7 @@ func TestReservationREST(t *testing.T) {
 		t.Error(err)
 	}
 	if err := c.DeleteReservation(t.Context(), night.Name); !errors.Is(err, slurmrest.ErrNoReservation) {
-		t.Errorf("one that is gone: %v", err)
+		t.Errorf("a reservation that is gone: %v", err)
 	}
 	if apart, err := c.KeepsReservationsApart(t.Context()); err != nil || !apart {
 		t.Errorf("kept apart: %v, %v", apart, err)

@@ -185,7 +185,7 @@ func TestReceiveNothing(t *testing.T) {
 	server, process := connectPair(t)
 	process.Close()
 	if _, err := Receive(server); err == nil {
-		t.Error("who hung up was received")
+		t.Error("a process that had hung up was received")
 	}
 }
 

@@ -328,16 +328,16 @@ func TestExits(t *testing.T) {
 	f := &forger{mem: r.mem}
 	f.postMessage(0, record{op: OpMissed})
 	if r.Exits() {
-		t.Error("before it was said")
+		t.Error("the end is known before it was announced")
 	}
 	f.postMessage(0, record{op: OpExit})
 	f.postMessage(1, record{op: OpMissed})
 	if !r.Exits() {
-		t.Error("not when it was said")
+		t.Error("the end is not known when it was announced")
 	}
 	err = r.Serve(func(m *Message) {
 		if !r.Exits() {
-			t.Error("not while it is handled")
+			t.Error("the end is not known while its message is handled")
 		}
 		if m.Op == OpExit {
 			r.Finish()

@@ -59,11 +59,11 @@ func TestDecisions(t *testing.T) {
 		{"not what Slurm will give to somebody", newCluster(runOn(newJob(1, 2), 0, 2), newJob(2, 6)), nil},
 		{"not if it does not pay", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.Checkpoint.Dump = time.Hour }), 0, 2)), nil},
 		{"not to who was just resized", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.Acted = now }), 0, 2)), nil},
-		{"what was lent is taken back", newCluster(runOn(newJob(1, 2), 0, 8), newJob(2, 4)), []string{"resize job 1 to 2 GPUs on a (2 GPUs)"}},
+		{"GPUs that were lent are taken back", newCluster(runOn(newJob(1, 2), 0, 8), newJob(2, 4)), []string{"resize job 1 to 2 GPUs on a (2 GPUs)"}},
 		{"from the lowest tier, and no more than needed", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.Tier = sdk.Standard }), 0, 4), runOn(newJob(2, 2), 4, 4), newJob(3, 2)),
 			[]string{"resize job 2 to 2 GPUs on a (2 GPUs)"}},
 		{"not if it is not enough", newCluster(runOn(newJob(1, 6), 0, 8), newJob(2, 4)), nil},
-		{"nobody gets less than it asked for", newCluster(runOn(changed(newJob(1, 8), func(j *sdk.Job) { j.MinGPUs, j.MaxGPUs = 1, 16 }), 0, 8), newJob(2, 4)), nil},
+		{"no job gets less than it asked for", newCluster(runOn(changed(newJob(1, 8), func(j *sdk.Job) { j.MinGPUs, j.MaxGPUs = 1, 16 }), 0, 8), newJob(2, 4)), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			intents := sdktest.CheckDecision(t, newElastic(), c.s, c.want)

@@ -76,14 +76,14 @@ func TestDecisions(t *testing.T) {
 	}{
 		{"below the cap nothing is done", newCluster(1, 2880, runOn(newJob(1, sdk.Basic, 8), 0, 0)), nil},
 		{"a job is slowed, by no more than needed", newCluster(1, 2200, runOn(makeElastic(newJob(1, sdk.Basic, 8)), 0, 0)), []string{"resize job 1 to 5 GPUs on a (5 GPUs)"}},
-		{"one that cannot be is parked", newCluster(1, 2200, runOn(newJob(1, sdk.Basic, 8), 0, 0)), []string{"preempt job 1, parked"}},
+		{"a job that cannot be resized is parked", newCluster(1, 2200, runOn(newJob(1, sdk.Basic, 8), 0, 0)), []string{"preempt job 1, parked"}},
 		{"slowing comes before parking", newCluster(1, 2200, runOn(newJob(1, sdk.Basic, 4), 0, 0), runOn(makeElastic(newJob(2, sdk.Basic, 4)), 0, 4)), []string{"resize job 2 to 1 GPU on a (1 GPU)"}},
-		{"who is slowed in vain is parked", newCluster(1, 500, runOn(makeElastic(newJob(1, sdk.Basic, 8)), 0, 0)), []string{"preempt job 1, parked"}},
+		{"a job is parked if slowing it does not help", newCluster(1, 500, runOn(makeElastic(newJob(1, sdk.Basic, 8)), 0, 0)), []string{"preempt job 1, parked"}},
 		{"basic comes before standard", newCluster(2, 4000, runOn(makeElastic(newJob(1, sdk.Standard, 8)), 0, 0), runOn(newJob(2, sdk.Basic, 8), 1, 0)), []string{"preempt job 2, parked"}},
-		{"standard when it must", newCluster(2, 1000, runOn(newJob(1, sdk.Standard, 8), 0, 0), runOn(newJob(2, sdk.Basic, 8), 1, 0)), []string{"preempt job 2, parked", "preempt job 1, parked"}},
-		{"standard at its promise and premium never", with(newCluster(2, 1000, runOn(newJob(1, sdk.Standard, 8), 0, 0), runOn(newJob(2, sdk.Premium, 8), 1, 0)), func(s *sdk.Snapshot) { s.Jobs[0].Fraction = 0.7 }), nil},
+		{"standard after basic, if that is not enough", newCluster(2, 1000, runOn(newJob(1, sdk.Standard, 8), 0, 0), runOn(newJob(2, sdk.Basic, 8), 1, 0)), []string{"preempt job 2, parked", "preempt job 1, parked"}},
+		{"standard at its promise, and premium, are left alone", with(newCluster(2, 1000, runOn(newJob(1, sdk.Standard, 8), 0, 0), runOn(newJob(2, sdk.Premium, 8), 1, 0)), func(s *sdk.Snapshot) { s.Jobs[0].Fraction = 0.7 }), nil},
 		{"a cap binds its nodes", with(newCluster(2, 2000, runOn(newJob(1, sdk.Basic, 8), 0, 0), runOn(newJob(2, sdk.Basic, 8), 1, 0)), func(s *sdk.Snapshot) { s.Power.Caps[0].Nodes = []int32{1} }), []string{"preempt job 2, parked"}},
-		{"only what is saved there counts", func() *sdk.Snapshot {
+		{"only power saved on the nodes of the cap counts", func() *sdk.Snapshot {
 			wide := runOn(makeElastic(newJob(1, sdk.Basic, 8)), 0, 0)
 			wide.Capsules, wide.GPUs, wide.Request, wide.MaxGPUs = 2, 16, 16, 16
 			wide.Shares = append(wide.Shares, sdk.Share{Node: 1, Capsules: 1, GPUs: 0b11111111, CPUs: 8, Memory: 1})
@@ -92,11 +92,11 @@ func TestDecisions(t *testing.T) {
 		{"a cap that is over binds nobody", with(newCluster(1, 100, runOn(newJob(1, sdk.Basic, 8), 0, 0)), func(s *sdk.Snapshot) { s.Power.Caps[0].End = now }), nil},
 		{"one in an hour does not yet", with(newCluster(1, 100, runOn(newJob(1, sdk.Basic, 8), 0, 0)), func(s *sdk.Snapshot) { s.Power.Caps[0].Start = now.Add(time.Hour) }), nil},
 		{"one in a minute does", with(newCluster(1, 1000, runOn(newJob(1, sdk.Basic, 8), 0, 0)), func(s *sdk.Snapshot) { s.Power.Caps[0].Start = now.Add(time.Minute) }), []string{"preempt job 1, parked"}},
-		{"what is about to start counts", with(newCluster(2, 3000, runOn(makeElastic(newJob(1, sdk.Basic, 8)), 0, 0), runOn(newJob(2, sdk.Premium, 2), 1, 0)), func(s *sdk.Snapshot) {
+		{"a job that is about to start counts", with(newCluster(2, 3000, runOn(makeElastic(newJob(1, sdk.Basic, 8)), 0, 0), runOn(newJob(2, sdk.Premium, 2), 1, 0)), func(s *sdk.Snapshot) {
 			s.Jobs[1].Started, s.Jobs[1].Action = now, "place"
 			s.Nodes[1].GPUs[0].Watts, s.Nodes[1].GPUs[1].Watts, s.Nodes[1].Watts = 60, 60, 480
 		}), []string{"resize job 1 to 4 GPUs on a (4 GPUs)"}},
-		{"what was parked goes on when there is power", newCluster(1, 2880, makeParked(newJob(1, sdk.Basic, 4))), []string{"resume job 1"}},
+		{"a parked job goes on when there is power", newCluster(1, 2880, makeParked(newJob(1, sdk.Basic, 4))), []string{"resume job 1"}},
 		{"as much as there is", newCluster(1, 2500, makeParked(newJob(1, sdk.Basic, 4)), makeParked(newJob(2, sdk.Standard, 4))), []string{"resume job 2"}},
 		{"with no cap, all", with(newCluster(1, 0, makeParked(newJob(1, sdk.Basic, 4)), makeParked(newJob(2, sdk.Standard, 4))), func(s *sdk.Snapshot) { s.Power.Caps = nil }), []string{"resume job 2", "resume job 1"}},
 		{"not what a person holds", with(newCluster(1, 9999, makeParked(newJob(1, sdk.Basic, 4))), func(s *sdk.Snapshot) { s.Jobs[0].HeldBy = sdk.HeldByUser }), nil},

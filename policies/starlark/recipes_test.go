@@ -59,7 +59,7 @@ func TestRecipes(t *testing.T) {
 			s.Nodes[0].GPUs, s.Nodes[1].GPUs = s.Nodes[0].GPUs[:4], s.Nodes[1].GPUs[:4]
 			s.Jobs[6].Account = "other"
 		}, jobs(sdk.Preempt, 100)},
-		{"nobody else waits", 2, func(s *sdk.Snapshot) { s.Nodes = s.Nodes[:3] }, nil},
+		{"no other job waits", 2, func(s *sdk.Snapshot) { s.Nodes = s.Nodes[:3] }, nil},
 		{"a day", 3, func(s *sdk.Snapshot) { s.Jobs[6].Eligible = s.Time.Add(-25 * time.Hour) }, jobs(sdk.Requeue, 106)},
 		{"old nodes", 4, func(s *sdk.Snapshot) { s.Nodes[0].Features = []string{"old"}; s.Nodes[2].State = sdk.NodeUp }, jobs(sdk.Migrate, 100)},
 		{"many wait", 5, func(s *sdk.Snapshot) {

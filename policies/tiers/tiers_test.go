@@ -44,7 +44,7 @@ func waitingJob(id sdk.JobID, tier sdk.Tier, gpus, pause int) sdk.Job {
 	}
 }
 
-// runningOn has the job run with so many GPUs, from one on, on each of some nodes.
+// runningOn has the job run on so many GPUs of each of some nodes, from the GPU with the number first on.
 func runningOn(j sdk.Job, first, gpus int, nodes ...int32) sdk.Job {
 	j.State, j.Started, j.Counted = sdk.Running, now.Add(-time.Hour), time.Hour
 	j.Capsules, j.GPUs = len(nodes), gpus*len(nodes)
@@ -95,20 +95,20 @@ func TestDecisions(t *testing.T) {
 		{"standard that has waited for half of what it can, is in a hurry", newCluster(1,
 			changeJob(waitingJob(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 9*time.Minute }), runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0)),
 			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
-		{"who just started is left alone", newCluster(1, waitingJob(1, sdk.Premium, 8, 10), changeJob(runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Started = now.Add(-time.Second) })), nil},
-		{"who was just disturbed is left alone", newCluster(1, waitingJob(1, sdk.Premium, 8, 10), changeJob(runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Acted = now.Add(-time.Minute) })), nil},
-		{"who cannot be captured is left alone", newCluster(1, waitingJob(1, sdk.Premium, 8, 10), changeJob(runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Preemptable = false })), nil},
-		{"a job on two nodes makes one sacrifice do", newCluster(3, changeJob(waitingJob(1, sdk.Premium, 16, 10), func(j *sdk.Job) { j.Capsules, j.CPUs = 2, 8 }),
+		{"a job that just started is left alone", newCluster(1, waitingJob(1, sdk.Premium, 8, 10), changeJob(runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Started = now.Add(-time.Second) })), nil},
+		{"a job that was just disturbed is left alone", newCluster(1, waitingJob(1, sdk.Premium, 8, 10), changeJob(runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Acted = now.Add(-time.Minute) })), nil},
+		{"a job that cannot be captured is left alone", newCluster(1, waitingJob(1, sdk.Premium, 8, 10), changeJob(runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Preemptable = false })), nil},
+		{"a job on two nodes is preempted in the place of two jobs", newCluster(3, changeJob(waitingJob(1, sdk.Premium, 16, 10), func(j *sdk.Job) { j.Capsules, j.CPUs = 2, 8 }),
 			runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), runningOn(changeJob(waitingJob(3, sdk.Basic, 16, 11), func(j *sdk.Job) { j.CPUs = 8 }), 0, 8, 1, 2)),
 			[]string{"preempt job 3", "place job 1 on b (8 GPUs), c (8 GPUs)"}},
-		{"one that leaves both nodes spares the other", newCluster(2, changeJob(waitingJob(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Capsules, j.CPUs = 2, 4 }),
+		{"preempting a job of both nodes spares the other job", newCluster(2, changeJob(waitingJob(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Capsules, j.CPUs = 2, 4 }),
 			runningOn(waitingJob(2, sdk.Basic, 4, 5), 0, 4, 0), runningOn(changeJob(waitingJob(3, sdk.Basic, 8, 50), func(j *sdk.Job) { j.CPUs = 4 }), 4, 4, 0, 1),
 			changeJob(runningOn(waitingJob(4, sdk.Basic, 4, 10), 0, 4, 1), func(j *sdk.Job) { j.Preemptable = false })),
 			[]string{"preempt job 3", "place job 1 on a (4 GPUs), b (4 GPUs)"}},
 		{"a gang goes as a whole", newCluster(1, waitingJob(1, sdk.Premium, 4, 10),
 			changeJob(runningOn(waitingJob(2, sdk.Basic, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Gang = 2 }), changeJob(runningOn(waitingJob(3, sdk.Basic, 4, 10), 4, 4, 0), func(j *sdk.Job) { j.Gang = 2 })),
 			[]string{"preempt job 2", "place job 1 on a (4 GPUs)"}},
-		{"a gang with one that cannot be captured stays", newCluster(1, waitingJob(1, sdk.Premium, 4, 10),
+		{"a gang with a job that cannot be captured stays", newCluster(1, waitingJob(1, sdk.Premium, 4, 10),
 			changeJob(runningOn(waitingJob(2, sdk.Basic, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Gang = 2 }),
 			changeJob(runningOn(waitingJob(3, sdk.Basic, 4, 10), 4, 4, 0), func(j *sdk.Job) { j.Gang, j.Preemptable = 2, false })), nil},
 		{"premium is served before standard", newCluster(1, changeJob(waitingJob(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 50*time.Minute }),
@@ -145,21 +145,21 @@ func TestDecisions(t *testing.T) {
 		{"standard that never ran is below its promise", newCluster(1,
 			changeJob(waitingJob(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 30*time.Second }), runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0)),
 			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
-		{"what can never run keeps nothing", newCluster(1, changeJob(waitingJob(1, sdk.Premium, 9, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Hour }),
+		{"no node is kept for a job that can never run", newCluster(1, changeJob(waitingJob(1, sdk.Premium, 9, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Hour }),
 			waitingJob(2, sdk.Premium, 8, 10), runningOn(waitingJob(3, sdk.Basic, 8, 10), 0, 8, 0)),
 			[]string{"preempt job 3", "place job 2 on a (8 GPUs)"}},
 		{"CPUs count too", newCluster(1, changeJob(waitingJob(1, sdk.Premium, 1, 10), func(j *sdk.Job) { j.CPUs = 20 }),
 			runningOn(changeJob(waitingJob(2, sdk.Basic, 1, 10), func(j *sdk.Job) { j.CPUs = 30 }), 0, 1, 0), runningOn(changeJob(waitingJob(3, sdk.Basic, 1, 9), func(j *sdk.Job) { j.CPUs = 20 }), 1, 1, 0)),
 			[]string{"preempt job 3", "place job 1 on a (1 GPU)"}},
-		{"what was shrunk grows again", newCluster(1, changeJob(runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), func(j *sdk.Job) { j.Acted = now.Add(-10 * time.Minute) })),
+		{"a job that was shrunk grows again", newCluster(1, changeJob(runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), func(j *sdk.Job) { j.Acted = now.Add(-10 * time.Minute) })),
 			[]string{"resize job 1 to 8 GPUs on a (8 GPUs)"}},
-		{"not while room is being made for somebody", newCluster(2, runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0),
+		{"a job does not grow while room is made for another job", newCluster(2, runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0),
 			changeJob(waitingJob(2, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Action = "place" })), nil},
-		{"as far as there is room", newCluster(1, runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), runningOn(waitingJob(2, sdk.Basic, 3, 10), 5, 3, 0)),
+		{"a job grows as far as there is room", newCluster(1, runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), runningOn(waitingJob(2, sdk.Basic, 3, 10), 5, 3, 0)),
 			[]string{"resize job 1 to 5 GPUs on a (5 GPUs)"}},
-		{"not at once", newCluster(1, changeJob(runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), func(j *sdk.Job) { j.Acted = now.Add(-time.Minute) })), nil},
-		{"not if it takes longer than it wins", newCluster(1, runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 7200), 4), 0, 6, 0)), nil},
-		{"not into room that somebody waits for", newCluster(1, runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), waitingJob(2, sdk.Basic, 6, 10)), nil},
+		{"a job does not grow at once", newCluster(1, changeJob(runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), func(j *sdk.Job) { j.Acted = now.Add(-time.Minute) })), nil},
+		{"a job does not grow if growing takes longer than it wins", newCluster(1, runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 7200), 4), 0, 6, 0)), nil},
+		{"a job does not grow into room for which another job waits", newCluster(1, runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), waitingJob(2, sdk.Basic, 6, 10)), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			intents := sdktest.CheckDecision(t, newTiers(), c.s, c.want)

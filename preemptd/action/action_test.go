@@ -185,7 +185,7 @@ func TestActions(t *testing.T) {
 			j := w.openJournal(t)
 			a, err := w.newRunner(t, j, func(point string) error {
 				if point == "after requeue" && !w.currentJob().Held {
-					t.Error("there is a moment in which it could start")
+					t.Error("there is a moment in which the job could start")
 				}
 				return nil
 			}).Run(t.Context(), w.beginAction(t, j, c.kind, c.args))

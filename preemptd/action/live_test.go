@@ -184,7 +184,7 @@ func (l live) waitForEnd(id int64, want string) slurmrest.Job {
 		return j.State.String() + " " + j.Reason + " " + j.Comment, j.State.Finished()
 	})
 	if j.State.Base != slurmrest.Completed {
-		l.Errorf("it is %s: %s", j.State, j.Comment)
+		l.Errorf("the job is %s: %s", j.State, j.Comment)
 	}
 	if got := l.jobLog(id); *proxydFlag && got != want {
 		l.Errorf("log:\n%s", got)
@@ -270,7 +270,7 @@ func liveGPUs(l live) {
 	id := l.submitJob("--gpus-per-node=2", count)
 	l.waitForLine(id, "5")
 	if j := l.runAction(id, "resize", Args{GPUs: 1}); !strings.Contains(j.TRESAllocated, "gres/gpu=1") {
-		l.Errorf("it has %q", j.TRESAllocated)
+		l.Errorf("the job has %q", j.TRESAllocated)
 	}
 	l.waitForEnd(id, "")
 }
@@ -303,7 +303,7 @@ func liveCancelled(l live) {
 		l.Errorf("%v %s %s", err, a.State, a.Problem)
 	}
 	if j := l.readJob(id); j.State.Base != slurmrest.Cancelled {
-		l.Errorf("it is %s", j.State)
+		l.Errorf("the job is %s", j.State)
 	}
 }
 

@@ -32,7 +32,7 @@ func TestLookedUpOnce(t *testing.T) {
 		first, leave := context.WithCancel(t.Context())
 		all.Go(func() {
 			if _, err := p.personOf(first, alice); !errors.Is(err, context.Canceled) {
-				t.Errorf("who went away: %v", err)
+				t.Errorf("a caller that went away: %v", err)
 			}
 		})
 		synctest.Wait()

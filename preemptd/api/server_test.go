@@ -448,7 +448,7 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// leaveHeld has somebody's action done, which left the job held.
+// leaveHeld carries out an action of a user, which leaves the job held.
 func (s *site) leaveHeld(job int64, by, kind, memo string) {
 	s.Helper()
 	args := json.RawMessage("{}")

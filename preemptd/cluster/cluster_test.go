@@ -550,7 +550,7 @@ func TestObstacleLater(t *testing.T) {
 	srv.EditJob(1, func(j *slurmrest.Job) { j.Restarts++ })
 	led = map[int64]Led{1: {Obstacle: "of the run before"}}
 	if p := look().Protected[1]; p.Obstacle != "" {
-		t.Errorf("another run: %+v", p)
+		t.Errorf("after another run has begun: %+v", p)
 	}
 	if p.asked[1] != 2 {
 		t.Errorf("asked %v", p.asked)

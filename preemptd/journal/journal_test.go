@@ -76,7 +76,7 @@ func TestAction(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.Ended.IsZero() {
-		t.Error("no end")
+		t.Error("the action has no end")
 	}
 	if err := j.Save(t.Context(), &a, "again"); !errors.Is(err, ErrStale) {
 		t.Errorf("an ended action was saved: %v", err)
@@ -246,7 +246,7 @@ func TestLease(t *testing.T) {
 	}
 	for name, err := range map[string]error{"renew": first.Renew(t.Context()), "begin": second1(first.Begin(t.Context(), preempt))} {
 		if !errors.Is(err, ErrLost) {
-			t.Errorf("%s of who lost the lease: %v", name, err)
+			t.Errorf("%s without the lease, which was lost: %v", name, err)
 		}
 	}
 	if _, err := second.Begin(t.Context(), preempt); err != nil {

@@ -226,7 +226,7 @@ func TestTakeOver(t *testing.T) {
 			before := s.slurm.writes
 			time.Sleep(time.Minute)
 			if s.slurm.writes != before {
-				t.Errorf("%d writes while nobody waits", s.slurm.writes-before)
+				t.Errorf("%d writes while no preemptd waits", s.slurm.writes-before)
 			}
 			b := s.startDaemon("bbbbbbbb")
 			if who := <-b.told; who != "the one on hosta (reservation preemptd:works:hosta:aaaaaaaa)" {

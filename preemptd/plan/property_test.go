@@ -102,13 +102,13 @@ func stopsJob(i sdk.Intent, was *sdk.Job) bool {
 func judgeJob(s *sdk.Snapshot, was, is *sdk.Job, i sdk.Intent) error {
 	switch {
 	case i.Reason == "" || was.Action != "":
-		return fmt.Errorf("no reason, or busy: %q", was.Action)
+		return fmt.Errorf("an intent without a reason, or for a job with an action: %q", was.Action)
 	case is.Tasks != was.Tasks || is.Capsules != was.Capsules || is.CPUs != was.CPUs || is.Memory != was.Memory:
-		return fmt.Errorf("another shape: %+v", is)
+		return fmt.Errorf("its tasks, capsules, CPUs or memory have changed: %+v", is)
 	case was.Gang != 0 && was.Gang != i.Job:
 		return fmt.Errorf("a gang was split")
 	case was.State == sdk.Held && was.HeldBy != sdk.HeldByPreemptd && is.State != sdk.Held:
-		return fmt.Errorf("taken from who holds it")
+		return fmt.Errorf("a job is released that a user or proxyd holds")
 	case was.State == sdk.Leaving || was.State == sdk.Suspended || was.State == sdk.Deferred && is.Holds():
 		return fmt.Errorf("from state %d", was.State)
 	case is.GPUs != was.GPUs && (is.GPUs < was.MinGPUs || is.GPUs > was.MaxGPUs):

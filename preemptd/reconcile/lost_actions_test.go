@@ -70,7 +70,7 @@ func TestJournalLost(t *testing.T) {
 
 // TestJournalLostHeld: a job that preemptd holds, by an action that its journal does not have, would
 // wait for ever; a job with such a comment that is not held, and comments of other forms, are
-// nobody's business.
+// left as they are.
 func TestJournalLostHeld(t *testing.T) {
 	held := "mine; preemptd: preempted by alice: room (action 7); checkpoint c/1/1; held until singctl resume 1; singularity: checkpoint 1"
 	for name, c := range map[string]struct {

@@ -45,10 +45,10 @@ func TestBusy(t *testing.T) {
 		<-one.arrived
 	}
 	if answer, body := s.sendRequest("GET", "/api/v1/me", mine, ""); answer.StatusCode != 503 || !strings.Contains(body, "too many of your requests") {
-		t.Errorf("one more: %d %s", answer.StatusCode, body)
+		t.Errorf("a request above the limit: %d %s", answer.StatusCode, body)
 	}
 	if answer, body := s.sendRequest("GET", "/api/v1/me", roots, ""); answer.StatusCode != 200 {
-		t.Errorf("another user: %d %s", answer.StatusCode, body)
+		t.Errorf("a request of another user: %d %s", answer.StatusCode, body)
 	}
 	close(one.let)
 	for range most {

@@ -226,7 +226,7 @@ func TestNodes(t *testing.T) {
 		t.Errorf("an older release: %+v", n)
 	}
 	if n := said.Nodes[30]; n.Proxyd != "unasked" {
-		t.Errorf("not asked yet: %+v", n)
+		t.Errorf("a node that was not asked yet: %+v", n)
 	}
 	var state struct {
 		Proxyds struct{ Nodes, Answer, Silent, Unsound int }

@@ -34,6 +34,6 @@ func TestUsefulList(t *testing.T) {
 		t.Errorf("users: %+v", first.Users)
 	}
 	if none := usefulList(nil); none == nil || len(none) != 0 {
-		t.Errorf("nothing known: %v", none)
+		t.Errorf("without tiers and users the list is %v, want an empty list", none)
 	}
 }

@@ -36,7 +36,7 @@ func TestShared(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if _, err := answers.freshAnswer(ctx, ask); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a caller who waits no longer: %v", err)
+			t.Errorf("a caller that waits no longer: %v", err)
 		}
 		time.Sleep(2 * time.Second)
 	})

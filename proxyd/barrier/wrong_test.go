@@ -5,9 +5,8 @@ package barrier
 
 import "testing"
 
-// Each simpler rule is wrong, and the checker that finds nothing wrong with ours finds
-// that. A rule that only nudges carry to its end is wrong too: then a job's speed would
-// hang on a timer.
+// TestCheckerCatchesWrongRules: simpler rules than ours are wrong, and the checker, which finds no error in ours, finds
+// an error in each. A rule that comes to its end only by nudges counts as wrong: a checkpoint would take as long as a timer.
 func TestCheckerCatchesWrongRules(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -50,8 +49,8 @@ func TestCheckerCatchesWrongRules(t *testing.T) {
 	}
 }
 
-// What no counting sees needs the nudge. (TestEveryInterleaving shows that nothing else
-// does.)
+// TestNudgeIsNeeded: programs whose ranks wait for each other in ways that are not counted come to a cut only by the
+// nudge. TestEveryInterleaving shows that all other programs need none.
 func TestNudgeIsNeeded(t *testing.T) {
 	for _, p := range cases {
 		if !p.waits {

@@ -255,7 +255,7 @@ func TestEnded(t *testing.T) {
 	again := task{c: c, name: "b", argv: shellCommand(family)}.startTask(t)
 	again.out.expectLine("ready")
 	if got, err := c.Ended(ctx); err != nil || len(got) != 2 {
-		t.Errorf("one of them runs again: %v %v", got, err)
+		t.Errorf("a process runs again: %v %v", got, err)
 	}
 }
 

@@ -450,7 +450,7 @@ func TestFull(t *testing.T) {
 			}
 			b := make([]byte, messageSize)
 			if n, err := w.Read(b); n != messageSize || syscall.Errno(b[8]) != syscall.EAGAIN {
-				t.Errorf("one too many: %x %v", b[:n], err)
+				t.Errorf("a connection above the limit: %x %v", b[:n], err)
 			}
 		}
 		e = watchEvents(t, c) // the first events of the new watcher come all at once

@@ -81,7 +81,7 @@ func TestWaitingTaskIsTerminated(t *testing.T) {
 	}()
 	close(terminated)
 	if j.termination.CurrentState() != runs.TerminationNone {
-		t.Error("what a termination means is decided before the run is known")
+		t.Error("the meaning of a SIGTERM is decided before the run is known")
 	}
 	j.termination.WithholdFor(withheldSignal{endWait: func() {}}) // a decision is in progress
 	close(known)

@@ -93,8 +93,8 @@ func TestRepeatsAttempt(t *testing.T) {
 		"for a requeue":                 {decisions.Requeued, true, away, true},
 		"the script has ended":          {decisions.Requeued, false, errors.Join(away, errScriptEnded), false},
 		"tasks of a step are missing":   {decisions.RunOn, true, steps.ErrTasksMissing, true},
-		"what does not pass, asked for": {decisions.RunOn, false, other, false},
-		"what does not pass":            {decisions.Requeued, false, other, false},
+		"a lasting error, asked for":    {decisions.RunOn, false, other, false},
+		"a lasting error":               {decisions.Requeued, false, other, false},
 	} {
 		a := &attempt{outcome: decisions.NewOutcome(decisions.Request{After: c.after}), reconnected: c.reconnected}
 		if got := a.maySucceedSoon(c.err); got != c.want {

@@ -212,7 +212,7 @@ func TestMakeAgain(t *testing.T) {
 		tr.checkReceived(t, "again")
 		for _, c := range w.comms {
 			if !c.Quiet() {
-				t.Error("not quiet")
+				t.Error("the communicator is not quiet")
 			}
 			c.Abort()
 		}
@@ -274,7 +274,7 @@ func TestDestroy(t *testing.T) {
 		}
 	}
 	if err := w.comms[0].Destroy(1); !errors.Is(err, ErrArgument) {
-		t.Errorf("Destroy of somebody else's rank: %v", err)
+		t.Errorf("Destroy of a rank of another node: %v", err)
 	}
 }
 
@@ -315,7 +315,7 @@ func TestLeftAlone(t *testing.T) {
 			left = left || errors.Is(err, ErrLeft)
 		}
 		if !left {
-			t.Errorf("late %v: nobody says why", late)
+			t.Errorf("late %v: the error has no reason", late)
 		}
 	}
 }

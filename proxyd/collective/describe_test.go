@@ -108,7 +108,7 @@ func TestGone(t *testing.T) {
 		}
 		err = next.issueGroups(comms, map[int][]Op{here: {{Kind: AllReduce, Type: Int8, Count: 1, Send: b, Recv: make([]byte, 1)}}})
 		if !errors.Is(err, ErrLeft) {
-			t.Errorf("with who has left: %v", err)
+			t.Errorf("with a member that has left: %v", err)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func TestHasLeft(t *testing.T) {
 	for p, c := range w.comms {
 		waitForValue(t, c.Done())
 		if c.HasLeft() {
-			t.Errorf("process %d: nobody is there any more", p)
+			t.Errorf("process %d: HasLeft is true, although all members were destroyed", p)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func TestMismatch(t *testing.T) {
 				said = said || errors.Is(c.Err(), ErrMismatch)
 			}
 			if !said {
-				t.Errorf("%s, %s: nobody says why", name, placementName(home))
+				t.Errorf("%s, %s: the error has no reason", name, placementName(home))
 			}
 		}
 	}

@@ -94,7 +94,7 @@ func TestSplitCommunicators(t *testing.T) {
 		t.Errorf("colour -2: %v", err)
 	}
 	if err := w.comms[0].Split(5, 0, 0, nil); !errors.Is(err, ErrArgument) {
-		t.Errorf("somebody else's rank: %v", err)
+		t.Errorf("a rank of another member: %v", err)
 	}
 }
 

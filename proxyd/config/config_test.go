@@ -156,7 +156,7 @@ func TestNobodyElseWrites(t *testing.T) {
 	}
 	refused(": owned by user 1001 with mode 0644; want root and not writable by others (chown root, chmod 644)")
 	if _, err := Load("/nowhere/proxyd.yaml", nil); err == nil || err.Error() != "configuration: open /nowhere/proxyd.yaml: no such file or directory" {
-		t.Errorf("no file: %v", err)
+		t.Errorf("without a file: %v", err)
 	}
 }
 

@@ -96,7 +96,7 @@ func onlyProgram(t *testing.T, c *capsule, r *running) {
 		}
 		if time.Now().After(end) {
 			showMembers(t, c)
-			t.Fatal("somebody else stays")
+			t.Fatal("a process is left")
 		}
 	}
 }

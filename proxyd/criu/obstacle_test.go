@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// others are programs beside the program that is dumped.
+// others are programs of the capsule beside the program that is dumped.
 var others = map[string]string{
 	"abstract socket": `
 import socket, threading

@@ -234,7 +234,7 @@ func waitFor(t testing.TB, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("what is waited for did not happen within 30 s")
+			t.Fatal("the wait did not end within 30 s")
 		}
 	}
 }

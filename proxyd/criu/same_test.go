@@ -25,8 +25,8 @@ func TestComparedNames(t *testing.T) {
 		{"by its second name", []int{0}, []Opened{{Path: "/dev/shm/sem.mp", UID: 1, Mode: mode}}, true},
 		{"two names, now one", []int{0, 1}, []Opened{{Path: "/dev/shm/sem.mp", UID: 1, Mode: mode}}, true},
 		{"by another file's name", []int{1}, []Opened{{Path: "/dev/shm/other", UID: 1, Mode: mode}}, false},
-		{"somebody else's", []int{1}, []Opened{{Path: "/dev/shm/sem.tmp", UID: 0, Mode: mode}}, false},
-		{"somebody else's too", []int{1}, []Opened{{Path: "/dev/shm/sem.tmp", UID: 0, Mode: mode}, {Path: "/dev/shm/sem.mp", UID: 1, Mode: mode}}, false},
+		{"another user's", []int{1}, []Opened{{Path: "/dev/shm/sem.tmp", UID: 0, Mode: mode}}, false},
+		{"another user's, too", []int{1}, []Opened{{Path: "/dev/shm/sem.tmp", UID: 0, Mode: mode}, {Path: "/dev/shm/sem.mp", UID: 1, Mode: mode}}, false},
 		{"and one more", []int{1}, []Opened{{Path: "/dev/shm/sem.mp", UID: 1, Mode: mode}, {Path: "/dev/shm/other", UID: 1, Mode: mode}}, false},
 		{"one less", []int{1, 2}, []Opened{{Path: "/dev/shm/sem.mp", UID: 1, Mode: mode}}, false},
 	} {

@@ -31,7 +31,7 @@ const (
 	otherUID = 12346
 )
 
-// parent is where tests keep files: what is below /tmp is nobody's business here.
+// parent is where tests keep files: files below /tmp are not recorded.
 var parent string
 
 // programs are the C programs of these tests, built once.
@@ -269,7 +269,7 @@ func describeTree(t testing.TB, dir string) []string {
 	return out
 }
 
-// differentLines returns the lines that only one has.
+// differentLines returns the lines that only one of two texts has.
 func differentLines(want, got []string) string {
 	var b strings.Builder
 	for _, l := range want {

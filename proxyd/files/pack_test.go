@@ -21,7 +21,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts/mountstest"
 )
 
-// fullFolder makes a folder with one of everything.
+// fullFolder makes a folder with a file of each kind.
 func fullFolder(t *testing.T) string {
 	t.Helper()
 	dir := ownFolder(t)

@@ -62,7 +62,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// TestReceive shows that descriptors arrive, and that those of a packet that is refused are
+// TestReceive shows that descriptors arrive, and that the descriptors of a refused packet are
 // closed: the other end of their pipe sees its end.
 func TestReceive(t *testing.T) {
 	for name, tt := range map[string]struct {

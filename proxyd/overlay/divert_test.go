@@ -214,7 +214,7 @@ func waitForTCPState(t *testing.T, c *net.TCPConn, want uint8) {
 	}
 }
 
-// TestTakeHalf: a connection of which one direction has ended goes on in the other.
+// TestTakeHalf: a connection of which one direction has ended goes on in the other direction.
 func TestTakeHalf(t *testing.T) {
 	_, a0, l := makeDiverted(t)
 	t.Run("the program's", func(t *testing.T) {

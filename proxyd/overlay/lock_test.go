@@ -64,7 +64,7 @@ func sendText(t *testing.T, c net.Conn, what string) {
 	}
 }
 
-// TestLock: a connection outlives a lock of both ends, and of one.
+// TestLock: a connection outlives a lock of both ends, and a lock of one end.
 func TestLock(t *testing.T) {
 	eachLock(t, func(t *testing.T, lock func(int) error) {
 		b := newLab(t, Config{})
@@ -262,7 +262,7 @@ func TestLockMark(t *testing.T) {
 	})
 }
 
-// TestLockOfNode: the node's own network is nobody's to lock.
+// TestLockOfNode: the node's own network is never locked.
 func TestLockOfNode(t *testing.T) {
 	needRoot(t)
 	before, err := os.Readlink("/proc/self/ns/net")
@@ -275,7 +275,7 @@ func TestLockOfNode(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := f(1 << 29); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s of nobody: %v", name, err)
+			t.Errorf("%s of a process that does not exist: %v", name, err)
 		}
 	}
 }

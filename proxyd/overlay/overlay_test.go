@@ -221,7 +221,7 @@ func TestIsolation(t *testing.T) {
 		}
 		checkTalks(t, a0.ns, a1.addr)
 	})
-	t.Run("who leaves the job", func(t *testing.T) {
+	t.Run("a capsule leaves the job", func(t *testing.T) {
 		failOn(t, n1.SetPeers(t.Context(), "812", nil))
 		checkDeaf(t, a0.ns, a1.addr)
 		introduceAll(t, "812", a0, a1)
@@ -282,7 +282,7 @@ func TestMove(t *testing.T) {
 			failOn(t, zombie.SetDeadline(time.Now().Add(300*time.Millisecond)))
 			if _, err := zombie.Write([]byte("x")); err == nil {
 				if _, err := zombie.Read(make([]byte, 1)); err == nil {
-					t.Error("the one left behind is still heard")
+					t.Error("packets of the capsule that was left behind still arrive")
 				}
 			}
 			// Now n1 hears of it.

@@ -67,10 +67,10 @@ func TestResetConnections(t *testing.T) {
 			t.Errorf("after what had arrived: %v", err)
 		}
 		if _, err := closed.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-			t.Errorf("what the other end had closed: %v", err)
+			t.Errorf("read from a connection that the other end had closed: %v", err)
 		}
 		if _, err := closed.Write([]byte("x")); !errors.Is(err, unix.EPIPE) {
-			t.Errorf("what the other end had closed, to write: %v", err)
+			t.Errorf("write to a connection that the other end had closed: %v", err)
 		}
 		failOn(t, ResetConnections(a0.pid, []*os.File{descriptorOf(t, idle)})) // no connection any more
 		failOn(t, errors.Join(Unlock(a0.pid), Unlock(a1.pid)))

@@ -59,7 +59,7 @@ func playActors(t *testing.T, dir string, actors []*actor, next func(alive []int
 	}
 }
 
-// TestPoolSchedules plays takers and givers of the same job and of another one against
+// TestPoolSchedules plays takers and givers of the same job and of another job against
 // each other, switching between them at steps, and killing some.
 func TestPoolSchedules(t *testing.T) {
 	rounds := 4000

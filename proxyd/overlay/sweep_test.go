@@ -61,7 +61,7 @@ func TestAttachCrash(t *testing.T) {
 	}
 }
 
-// TestReopen: a new process finds all that a former one did, and connections go on.
+// TestReopen: a new process finds all that an earlier process made, and connections go on.
 func TestReopen(t *testing.T) {
 	b := newLab(t, Config{})
 	b.addRouter("10.1.0.254/24", "10.2.0.254/24")

@@ -46,7 +46,7 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestOpen is what a daemon meets when it starts, and while it runs.
+// TestOpen shows in which states a daemon can find the shared folder, at its start and while it runs.
 func TestOpen(t *testing.T) {
 	lib, dir, other := t.TempDir(), t.TempDir(), t.TempDir()
 	if _, err := shared.Open(dir, lib); !errors.Is(err, shared.ErrUnmarked) {

@@ -26,7 +26,7 @@ func openFolder(t *testing.T, dir, lib string) *shared.Folder {
 	return f
 }
 
-// TestStore is what becomes of the store's folder while a daemon runs, and between its runs.
+// TestStore shows what may happen to the store's folder while a daemon runs, and between its runs.
 func TestStore(t *testing.T) {
 	dir, lib := t.TempDir(), t.TempDir()
 	f := openFolder(t, dir, lib)

@@ -26,7 +26,7 @@ func TestBackend(t *testing.T) {
 	})
 }
 
-// FuzzRestore: what a state says is checked before it is believed, whatever file it comes from.
+// FuzzRestore: a restore checks each field of a saved state, which may come from a damaged file.
 func FuzzRestore(f *testing.F) {
 	for _, s := range []backend.State{
 		{Base: backend.DefaultBase, Memory: 64 << 20},
@@ -71,7 +71,7 @@ func FuzzRestore(f *testing.F) {
 		if free, total := s.Info(); free > total {
 			t.Errorf("%d of %d bytes are free", free, total)
 		}
-		// It is a space as any other.
+		// A state that was accepted gives a space that works.
 		again, err := b.Devices()[0].NewSpace(backend.SpaceConfig{State: s.State()})
 		if err != nil {
 			t.Fatalf("its own state: %v", err)
@@ -261,7 +261,7 @@ func TestRefusedKernel(t *testing.T) {
 	}
 }
 
-// TestLongText: the kernels of a long text are compiled when the program asks for them. An error in one is told then, each
+// TestLongText: the kernels of a long text are compiled when the program asks for them. An error in a kernel is returned then, each
 // time, and leaves the other kernels alone.
 func TestLongText(t *testing.T) {
 	b, err := New(Config{Memory: []uint64{64 << 20}})

@@ -77,7 +77,7 @@ func (r *rankTurn) reduceBytes(at backend.Addr, n uint64, sum byte) {
 }
 
 // sharingProgram is a program, and how many blocks are saved by common memory after its last step: 2 for each block
-// that three ranks hold alike. The block with the variables of the module is alike too, unless a kernel writes one.
+// that three ranks hold alike. The block with the variables of the module is alike too, unless a kernel writes a variable.
 type sharingProgram struct {
 	name  string
 	saved uint64
@@ -268,7 +268,7 @@ func checkSharing(t *testing.T, p *sharingProgram, splice bool) {
 	}
 }
 
-// TestRankIsGone: a rank that ends takes nothing from those that had memory in common with it.
+// TestRankIsGone: a rank that ends takes nothing from the ranks that had memory in common with it.
 func TestRankIsGone(t *testing.T) {
 	run := newProgramRun(t, 3, true, false)
 	for _, r := range run.turns {

@@ -26,7 +26,7 @@ func (t spliceTwist) blindTo() []writer {
 }
 
 // writeBeside makes a program in which a rank's weights, of which the hash is known from the step before, are written by
-// another kind of work in the fourth step. The rank then makes the same update as the others do.
+// another kind of work in the fourth step. The rank then makes the same update as the other ranks.
 func writeBeside(name string, once onDevices, write func(r *spliceRank)) spliceProgram {
 	return spliceProgram{name: "the weights are written by " + name, once: once, step: func(r *spliceRank) {
 		r.fillPart(r.at[acts], 100+r.rank, whole)
@@ -90,7 +90,7 @@ var writerPrograms = []spliceProgram{
 		r.failOn(r.st.Synchronize(r.Context()))
 		r.failOn(x.Destroy())
 	}),
-	// The third rank begins at other addresses, and sees the first one's memory.
+	// The third rank begins at other addresses, and sees the first rank's memory.
 	{name: "the weights are written by a kernel of a peer", bases: []int{0, 0, 1}, once: onDevices{4, 4}, step: func(r *spliceRank) {
 		if r.rank < 2 {
 			r.fillPart(r.at[grads], 7, whole)
@@ -117,7 +117,7 @@ var writerPrograms = []spliceProgram{
 		r.fillPart(r.at[grads], 7, whole)
 		r.runKernel("axpy", whole, r.at[weights], r.at[grads], 1)
 	}},
-	// The second rank takes the result of the first one, and then makes an update that the third rank has made of the same
+	// The second rank takes the result of the first rank, and then makes an update that the third rank has made of the same
 	// weights without the first update.
 	{name: "the weights are written by a result that is taken", once: onDevices{1, 1}, step: func(r *spliceRank) {
 		r.fillPart(r.at[grads], 7, whole)

@@ -15,7 +15,7 @@ import (
 )
 
 // The programs are ranks that are almost alike, written to find results that are taken wrongly. Programs that need
-// processes, because a rank waits for another one outside of the device, are in tests/device/testdata.
+// processes, because a rank waits for another rank outside of the device, are in tests/device/testdata.
 
 // spliceKernels are kernels that are hard to tell apart.
 const spliceKernels = `
@@ -358,7 +358,7 @@ var splicePrograms = []spliceProgram{
 		r.runKernel("axpy", tensor/4, at+3*tensor, at+tensor, 3)
 		r.runKernel("axpy", tensor/4, at, at+3*tensor, r.step)
 	}},
-	// The third rank's gradients come to lie beside the others': a part that was not accessed before.
+	// The third rank's gradients come to lie beside those of the other ranks: a part that was not accessed before.
 	{name: "parts that change", steps: 24, once: onDevices{90, 13}, step: func(r *spliceRank) {
 		const tensor = 1024 // bytes
 		at := r.at[weights]

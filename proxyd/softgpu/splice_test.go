@@ -197,7 +197,7 @@ func (r *spliceRank) readContents() []byte {
 	return out
 }
 
-// runSplice runs a program on some devices and on one for each rank, and returns what is wrong, or "", and how many
+// runSplice runs a program on some devices and then on a device for each rank, and returns what is wrong, or "", and how many
 // launches took another rank's result.
 func runSplice(t *testing.T, p *spliceProgram, way spliceWay, ranks, devices, steps int, twist spliceTwist) (wrong string, once uint64) {
 	all, shared := newSpliceRanks(t, way, ranks, devices, p.bases, twist)

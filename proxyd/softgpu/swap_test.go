@@ -251,7 +251,7 @@ func TestPeerHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := b.table.viewBytes(20<<32, 4); err != nil {
-		t.Errorf("what one has unmapped is gone for the other: %v", err)
+		t.Errorf("memory that a space has unmapped is gone for the other space: %v", err)
 	}
 	if err := b.DenyPeer(a.space); err != nil {
 		t.Fatal(err)

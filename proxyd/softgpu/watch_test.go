@@ -84,7 +84,7 @@ func TestWatched(t *testing.T) {
 	look("the first byte of a block", 0, 0, 1, 0)
 	a.bytes[4*backend.Granule-1]++
 	look("the last byte of a block", 0, 0, 1, 1)
-	look("what has changed is the same again", 0, 0, 0, 1)
+	look("changed bytes are as before again", 0, 0, 0, 1)
 	a.bytes[5] = 1
 	look("and watched", 1, 0, 0, 0)
 	a.wipeRange(a.bytes[backend.Granule+16*pageSize:][:32*pageSize]) // whole pages: nothing is written
@@ -108,7 +108,7 @@ func TestWatched(t *testing.T) {
 	look("another key", 1, 1, 1, 1)
 }
 
-// TestWatchedWork: whatever writes memory, hashes are those of what is there.
+// TestWatchedWork: whatever work writes memory, the hashes fit the bytes that are there.
 func TestWatchedWork(t *testing.T) {
 	needWatcher(t)
 	_, all := makeTenants(t, 2)

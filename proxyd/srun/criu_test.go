@@ -19,7 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 )
 
-// inCapsule makes a capsule in which sing-srun is srun. s runs the real one with its mounts.
+// inCapsule makes a capsule in which srun is sing-srun. s runs the real srun with the capsule's mounts.
 func inCapsule(t testing.TB, s *server, change ...func(*capsule.Spec)) *capsule.Capsule {
 	t.Helper()
 	spec := capsule.Spec{

@@ -80,7 +80,7 @@ func newJob(t testing.TB, args ...string) job {
 	return j
 }
 
-// show is a task's program: which one it is, where, and its step's key.
+// show is a task's program: it prints the task's rank, its host and its step's key.
 const show = `echo $SLURM_PROCID $(hostname) $SINGULARITY_SLURM_STEP`
 
 func sortLines(out string) string {
@@ -214,7 +214,7 @@ func TestParallelSteps(t *testing.T) {
 	}
 }
 
-// TestAsSrun: exit codes, input, output and messages are those of srun itself.
+// TestAsSrun: exit codes, input, output and messages are the same as srun's.
 func TestAsSrun(t *testing.T) {
 	j := newJob(t, "-N2", "-n4")
 	newServer(t, "")

@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// carryCheckpoint commits a checkpoint with the streams of another one, of so many ranks. between is
+// carryCheckpoint commits a checkpoint with the streams of another checkpoint, of so many ranks. between is
 // called when the base is known.
 func carryCheckpoint(ctx context.Context, s *store.Store, id, from store.ID, ranks int, between func()) (err error) {
 	w, err := s.Create(ctx, store.Upload{ID: id, Node: "n1"})

@@ -128,7 +128,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 	}
 	r := mustReturn(s.Verify(t.Context(), []store.ID{checkpointID(1, 3)}, nil))
 	if r.Checkpoints != 1 || r.Chunks != 0 || len(r.Problems) != 1 || r.Problems[0].Error() != "manifest mini/1/3: not a manifest" {
-		t.Errorf("the one alone: %+v", r)
+		t.Errorf("one checkpoint alone: %+v", r)
 	}
 }
 
@@ -272,7 +272,7 @@ func TestCollectionOverDamage(t *testing.T) {
 				t.Errorf("when it was deleted: %+v, %d chunks of %d stay", r, len(be.Files("chunks/")), before)
 			}
 			if got := mustReturn(readBack(t.Context(), s, checkpointID(1, 2), 0)); !bytes.Equal(got, kept) {
-				t.Error("what is kept is not what was written")
+				t.Error("the kept bytes are not the written bytes")
 			}
 		})
 	}

@@ -112,8 +112,8 @@ func (s *sleeper) checkSlept(t *testing.T, want time.Duration) {
 	}
 }
 
-// TestSleepGoesOn: a frozen sleep that is rewound ends when it would have ended, also when it was
-// frozen before and the kernel has continued it.
+// TestSleepGoesOn: a sleep that is frozen and rewound ends when it would have ended without that, also if it was frozen
+// before and the kernel has continued the call.
 func TestSleepGoesOn(t *testing.T) {
 	s := startSleep(t)
 	for range 2 {

@@ -47,7 +47,7 @@ var suites = []suite{
 	{"bookworm", "optional", false},
 }
 
-// cluster is a running one with the plugin in it.
+// cluster is a running cluster with the plugin installed.
 type cluster struct {
 	suite
 	id     string

@@ -25,7 +25,7 @@ type journey struct {
 	restore float64 // until the job is restored
 }
 
-// journeys are those of a single kind.
+// journeys are the journeys of a single kind.
 type journeys []journey
 
 // formatCell returns the median of a part of journeys, and between which values half of them are.

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// checkpoint is one as singctl lists it.
+// checkpoint is a checkpoint as singctl lists it.
 type checkpoint struct {
 	ID              string
 	Number          int

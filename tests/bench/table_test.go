@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// turns are two things measured in turns: the k-th of one was taken beside the k-th of
+// turns are two things measured in turns: the k-th value of plain was taken beside the k-th value of
 // the other.
 type turns struct{ plain, ours []float64 }
 
@@ -80,7 +80,7 @@ func (f figure) String() string {
 	return "| " + strings.Join([]string{f.what, f.plain, f.ours, f.compared, f.pairs, f.aim.text, f.aim.verdict(f.value)}, " | ") + " |"
 }
 
-// ratio compares by division: how many times the plain one is ours.
+// ratio returns how many times the plain value ours is.
 func (s *turns) ratio(what string, show func(float64) string, aim bound) figure {
 	low, mid, high := s.pairQuartiles(func(plain, ours float64) float64 { return ours / plain })
 	return figure{

@@ -32,7 +32,7 @@ func TestCapsule(t *testing.T) {
 // buildCapsuleTests leaves in a folder what CAPSULE_TOOLS names, and the tests.
 func buildCapsuleTests(t *testing.T, tools string) {
 	t.Helper()
-	// Static, for the host's libc is another one.
+	// Static, because the host has another libc than this machine.
 	for _, build := range [][]string{
 		{"go", "test", "-c", "-o", filepath.Join(tools, "capsule.test"), "github.com/singularity-slurm/singularity-slurm/proxyd/capsule"},
 		{"make", "-s", "-C", "../../slurm-spank/warden", "O=" + tools},

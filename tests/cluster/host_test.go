@@ -117,7 +117,7 @@ func testExec(t *testing.T, c raised) {
 	})
 }
 
-// testApart: each host has what a machine has for itself, and /shared is one.
+// testApart: hosts have their own files, processes and network, and /shared is the same on all hosts.
 func testApart(t *testing.T, c raised) {
 	for _, dir := range []string{"/tmp", "/dev/shm", "/var/tmp", "/run", "/root", "/etc"} {
 		c.runOn(t, "n1", "", "touch", dir+"/from-n1").mustSucceed(t)

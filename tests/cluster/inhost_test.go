@@ -45,7 +45,7 @@ func (p hostTests) runTests(t *testing.T) {
 	if err := os.Mkdir(tools, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// Static, for the host's libc is another one.
+	// Static, because the host has another libc than this machine.
 	build := exec.Command("go", "test", "-c", "-o", filepath.Join(tools, "test"), "github.com/singularity-slurm/singularity-slurm/proxyd/"+p.name)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

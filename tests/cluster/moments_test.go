@@ -192,7 +192,7 @@ func (c protected) diesBeforeOpen(t *testing.T) {
 	c.restartJob(t, job, "")
 	held()
 	if !c.isCapsuleShut(t, "n2", job) {
-		t.Fatal("n2 is open, though nobody has asked it")
+		t.Fatal("the network of the capsule on n2 is unlocked before the leader has unlocked it")
 	}
 	if !c.isCapsuleShut(t, "n1", job) {
 		t.Error("the leader's own capsule is open before that of n2 is")

@@ -66,8 +66,8 @@ func (c protected) jobLog(job string) string {
 	return strings.TrimSpace(slurmsOwn.ReplaceAllString(string(b), ""))
 }
 
-// slurmsOwn are lines of slurmd and srun about a job that is being killed. Without us
-// they are there as well. 22.05 has the name of the node after slurmstepd.
+// slurmsOwn matches lines of slurmd and srun about a job that is being killed. Slurm writes them for unprotected jobs,
+// too. 22.05 has the name of the node after slurmstepd.
 var slurmsOwn = regexp.MustCompile(`(?m)^(\d+: )?(slurmstepd(-\S+)?: |srun: |\[[-0-9T:.]+\] )(error: \*\*\* |Job step aborted|got SIGCONT|forcing job termination).*\n`)
 
 // waitForLine waits until the job's log has a line.
@@ -114,8 +114,8 @@ func undisturbedOutput(node string) string {
 	return b.String()
 }
 
-// requeueSteps requeues a job of two nodes while a step runs on both, and has the job go on without one
-// of them: each step gives its output and its exit code once.
+// requeueSteps requeues a job of two nodes while a step runs on both, and has the job go on without the node n1: each
+// step gives its output and its exit code once.
 func (c protected) requeueSteps(t *testing.T) {
 	t.Helper()
 	job := c.submitJob(t, "--singularity -N2 -w n1,n2", `
@@ -126,7 +126,7 @@ func (c protected) requeueSteps(t *testing.T) {
 		md5sum < sorted.$SLURM_JOB_ID`)
 	waitFor(t, 30*time.Second, func() (bool, string) {
 		s := c.runAsRoot(t, "squeue --noheader --steps | grep -c ' "+job+"\\.0 ' || true")
-		return s == "1", "no step"
+		return s == "1", "job " + job + " has no step"
 	})
 	c.runAsRoot(t, "sleep 1; scontrol requeue "+job)
 	c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)
@@ -307,8 +307,8 @@ func TestProtected(t *testing.T) {
 	}
 }
 
-// TestProtectedNodes: a node that dies, a node with a job that yields with time to
-// spare, and another release of ours under a job.
+// TestProtectedNodes: jobs whose node fails, that are preempted with a grace time, or whose node's daemon and programs
+// are replaced by another release.
 func TestProtectedNodes(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-nodes", "--nodes", "3")
@@ -398,7 +398,7 @@ func TestProtectedNodes(t *testing.T) {
 				t.Errorf("%s:\n%s", name, got)
 			}
 		}
-		// While all jobs stand still no job begins.
+		// Between freeze and commit no program of the job starts.
 		still := regexp.MustCompile(`(?m)^time=(\S+) .*msg=phase job=` + job + ` .*phase=(freeze|commit) `)
 		begins := regexp.MustCompile(`(?m)^time=(\S+) .*msg="program started" job=` + job + ` .*program=s0-.*`)
 		logs := map[string]string{}
@@ -436,7 +436,7 @@ func TestProtectedNodes(t *testing.T) {
 			s := c.showColumn(t, job, "State")
 			return s == "PENDING" || s == "REQUEUE_HOLD", s
 		})
-		// Its task waits for proxyd, and is killed there: nothing of the job's has run.
+		// The job's task waits for proxyd, and is killed meanwhile: none of the job's programs has run.
 		c.runOn(t, "n3", "", "pkill", "-STOP", "-x", "proxyd").mustSucceed(t)
 		c.runAsRoot(t, "sleep 2; scontrol update StartTime=now JobId="+job+"; scontrol release "+job)
 		waitFor(t, 30*time.Second, func() (bool, string) {

@@ -51,7 +51,7 @@ type replacement struct {
 	want    string   // what the restored job writes, unless the job is to be held
 }
 
-// replacements are those of TestReplacedFiles, by their names.
+// replacements are the cases of TestReplacedFiles, by their names.
 var replacements = map[string]replacement{
 	"file to read": {
 		script: "exec 7<key; " + endOfScript("echo after; cat <&7"),
@@ -142,7 +142,7 @@ assert ctypes.CDLL(None).shmget(0, 4096, 0o1600) >= 0`, `print("after", os.stat(
 	"System V, rights": {script: "ipcmk -M 4096 >/dev/null; " + compareRights, want: "same"},
 }
 
-// compareRights is a script that compares the rights of its shell with those before the restore.
+// compareRights is a script that compares the rights of its shell with its rights before the restore.
 var compareRights = "rights() { grep -E \"^(Cap|Uid|Gid|Groups|NoNewPrivs|Seccomp)\" /proc/$$/status; }; was=$(rights); " +
 	endOfScript("[ \"$was\" = \"$(rights)\" ] && echo same || { echo \"$was\"; echo; rights; }")
 

@@ -47,7 +47,7 @@ func TestRESTClient(t *testing.T) {
 
 var verdict = regexp.MustCompile(`(?m)^ *--- (PASS|FAIL|SKIP): (\S+)`)
 
-// relayTests runs a test binary elsewhere and makes each of its tests one of ours.
+// relayTests runs a test binary elsewhere and reports each of its tests as a subtest.
 func relayTests(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	cmd.WaitDelay = time.Second

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// TestSharedFolder: a shared folder or a store that is not there, or is another one, never has a job begin anew over its own output.
-// The folder is taken away on a single node by an empty file system that is mounted over the folder, which is what a node
-// without its mount looks like.
+// TestSharedFolder: a shared folder or a store that is missing, or is another cluster's, never has a job begin anew over
+// its own output. The folder is taken away on a single node by an empty file system that is mounted over the folder, which
+// is what a node without its mount looks like.
 func TestSharedFolder(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-shared", "--nodes", "2")
@@ -70,7 +70,7 @@ func TestSharedFolder(t *testing.T) {
 		if made := c.runOn(t, "n2", "", "ls", "-A", folder).mustSucceed(t); strings.TrimSpace(made) != "" {
 			t.Errorf("proxyd made in the folder that is not the cluster's: %s", made)
 		}
-		// A person marks the empty folder.
+		// An administrator marks the empty folder by mistake.
 		c.runOn(t, "n2", "", "proxyd", "init").mustSucceed(t)
 		c.waitForLog(t, "n2", `it is another cluster's folder: .*shared-id.*`)
 		ready := strings.Count(c.proxydLog("n2"), "msg=ready")

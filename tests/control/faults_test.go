@@ -222,7 +222,7 @@ func twoJournals(s *site) {
 	s.Logf("it worked %.1f s after the first was killed", took.Seconds())
 	s.runOn("ctl", "root", "kill $(cat /run/third.pid); while kill -0 $(cat /run/third.pid) 2>/dev/null; do sleep 0.1; done")
 	if said := s.runOn("ctl", "root", "scontrol -o show reservation"); strings.Contains(said, "preemptd:") {
-		s.Errorf("nobody works, and Slurm shows %s", said)
+		s.Errorf("no preemptd works, and Slurm shows %s", said)
 	}
 	s.runMinicluster("heal", "ctl")
 }

@@ -110,8 +110,8 @@ func (j *job) stop() {
 // least is how many steps a job must have done to show anything.
 const least = 10
 
-// endAndCompare lets the job come to its end, and compares what the job wrote with the calm run, bit for bit: whatever was done to the job, no
-// step is missing, and none is there twice.
+// endAndCompare lets the job come to its end, and compares what the job wrote with the calm run, bit for bit: whatever
+// was done to the job, no step is missing, and no step is there twice.
 func (j *job) endAndCompare() state {
 	j.Helper()
 	j.waitFor("job "+j.name+" has done something", func() (bool, string) { return bytes.Count(j.readLosses(), []byte("\n")) >= least, "" })

@@ -55,7 +55,7 @@ func (j *job) shownCapsules(n int) (all []shownCapsule) {
 	return all
 }
 
-// deviceServers are the PIDs of the device servers on a node: of all, and of those that serve several capsules.
+// deviceServers are the PIDs of the device servers on a node: of all, and of the servers that serve several capsules.
 func (s *site) deviceServers(node string) (all, shared []string) {
 	s.Helper()
 	for line := range strings.Lines(s.runOn(node, "root", "ps -eo pid,args | grep '[p]roxyd device' || :")) {

@@ -65,7 +65,7 @@ func (s *site) checkOneGaveWay(jobs []*job) {
 }
 
 // Two jobs leave a node for a premium job, the second a while after the first. Slurm assumes that the premium job can
-// start when the second one's time is over, and would fit a short job in until then.
+// start when the second job's time is over, and would fit a short job in until then.
 func roomIsKeptFromShort(s *site) {
 	s.configurePolicies("tiers", "max_actions: 1")
 	basic := []*job{

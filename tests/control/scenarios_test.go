@@ -109,7 +109,7 @@ func premiumPreempts(s *site) {
 		}
 	}
 	if left == nil {
-		s.Fatal("nobody gave way")
+		s.Fatal("no job gave way")
 	}
 	left.waitUntil("waits, and says why", func(st state) bool {
 		return st.is == "PENDING" && st.restarts == 1 && !st.held && strings.Contains(st.comment, "preempted by policy tiers: premium job "+premium.id)
@@ -177,7 +177,7 @@ func shrinkAndGrow(s *site) {
 		}
 	}
 	if small == nil {
-		s.Fatal("nobody was shrunk")
+		s.Fatal("no job was shrunk")
 	}
 	st := small.waitUntil("runs on one GPU", func(st state) bool { return st.is == "RUNNING" && st.gres == "gres/gpu:1" })
 	if on := premium.currentState().nodes; st.nodes != on {

@@ -178,7 +178,7 @@ func strikeLend(ctx context.Context, h hit) (lease string, err error) {
 	return lease, h.hasGPUs(ctx, h.program.gpus+1)
 }
 
-// hasGPUs waits until the victim has so many GPUs, its own and others'.
+// hasGPUs waits until the victim has so many GPUs, its own and lent GPUs.
 func (h hit) hasGPUs(ctx context.Context, want int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, fmt.Errorf("the job has not %d GPUs after a minute", want))
 	defer cancel()

@@ -23,7 +23,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/tests/mini"
 )
 
-// cluster is the one that all programs share, cut into lanes of nodes.
+// cluster is the cluster that all programs share, cut into lanes of nodes.
 type cluster struct {
 	mini.Cluster
 	lanes   int
@@ -32,7 +32,7 @@ type cluster struct {
 	missing map[string]error // why software that contrib/cuda-software fetches is not there, by what programs call it
 }
 
-// laneNodes are the nodes of a lane, and strangers those of all others.
+// laneNodes are the nodes of a lane, and strangers the nodes of all other lanes.
 func (c *cluster) laneNodes(lane int) (own, strangers []string) {
 	for n := range c.lanes * nodesPerLane {
 		node := fmt.Sprintf("n%d", n+1)

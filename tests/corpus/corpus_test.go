@@ -207,7 +207,7 @@ func blowsForRun(blows []blow) []blow {
 	return sooner
 }
 
-// saveEvidence keeps what a failed run wrote, beside the undisturbed one's.
+// saveEvidence keeps what a failed run wrote, beside what the undisturbed run wrote.
 func saveEvidence(t *testing.T, c *cluster, p program, run string) {
 	if *keep == "" {
 		return

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// nodesPerLane is how many nodes a program has to itself: two to run on and one to move to.
+// nodesPerLane is how many nodes a program has to itself: two to run on, and one to move to.
 const nodesPerLane = 3
 
 // kind is a way to lose a job's processes.

@@ -115,7 +115,7 @@ func parseProgram(name, text string) (program, error) {
 	return p, nil
 }
 
-// isKnown reports whether a failure is the one that the program is known for.
+// isKnown reports whether a failure is the known failure of the program.
 func (p program) isKnown(failure error) bool {
 	return p.fails != "" && regexp.MustCompile(p.failure).MatchString(failure.Error())
 }

@@ -205,7 +205,7 @@ func allEnded(jobs []job) bool {
 	return true
 }
 
-// compareRuns compares a run with the undisturbed one: how the job ended and all that the job wrote.
+// compareRuns compares a run with the undisturbed run: how the job ended and all that the job wrote.
 func (c *cluster) compareRuns(want, got ending, wantFolder, gotFolder string, blows []blow) error {
 	if w, g := strings.Join(want.outcomes, ", "), strings.Join(got.outcomes, ", "); w != g {
 		return fmt.Errorf("ended with %s, undisturbed with %s", g, w)

@@ -56,7 +56,7 @@ var heads = map[string]string{
 		"[cuda-suites.md](cuda-suites.md) is about other people's CUDA programs.",
 }
 
-// row is what a page says of a single program: of this run, or of an earlier one.
+// row is what a page says of a single program: of this run, or of an earlier run.
 type row struct {
 	name  string
 	cells []string // all of the table's

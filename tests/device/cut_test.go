@@ -80,7 +80,7 @@ func TestCutOfRanks(t *testing.T) {
 					if err := f.Open(t.Context()); err != nil {
 						t.Error(err)
 					}
-				// Of one that ends just now, the server may see the end before having read that the rank ended by its own will.
+				// The server may see the end of a rank that ends just now before it has read that the rank ended by its own will.
 				case errors.As(err, &why) && (why.Why == barrier.RankEnded || why.Why == barrier.RankDied):
 					failed++
 				default:

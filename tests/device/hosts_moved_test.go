@@ -33,7 +33,7 @@ type pair struct {
 	moves   int
 }
 
-// addresses are those of the hosts, which they exchange when they move.
+// addresses are the addresses of the hosts, which exchange them when they move.
 var addresses = [2]string{"127.0.0.1", "127.0.0.2"}
 
 // pathOf is a file of a host.
@@ -74,7 +74,7 @@ func (k *keeper) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, erro
 	return c.Exchange(ctx, o)
 }
 
-// moveBoth finds a cut of both, saves and kills them, and has two others take their places.
+// moveBoth finds a cut of both servers, saves and kills them, and has two new servers take their places.
 func (p *pair) moveBoth(ctx context.Context) error {
 	p.moves++
 	found, err := cut.Find(ctx, []cut.Member{p.keepers[0], p.keepers[1]}, cut.Options{Attempt: uint64(p.moves), Lease: time.Minute})
@@ -184,7 +184,7 @@ func (p *pair) startRanks(ctx context.Context, t *testing.T, libs, path string, 
 }
 
 // TestMovedHosts: ranks that train over two hosts, both of which are saved at a cut, killed and replaced at random moments, with their
-// addresses exchanged, print what they print undisturbed on one.
+// addresses exchanged, print what they print undisturbed on a single host.
 func TestMovedHosts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root finds the rings of processes")

@@ -24,7 +24,7 @@ import (
 type host struct{ ranks, devices int }
 
 // TestHosts: ranks of a single communicator under several device servers, as on several hosts, find each other, and get
-// the same bits as under one, with a device for each or not.
+// the same bits as under a single device server, with a device for each rank or not.
 func TestHosts(t *testing.T) {
 	w := soft.Need(t)
 	program := w.Compile(t, "testdata/parts/hosts.c")

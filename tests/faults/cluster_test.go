@@ -22,7 +22,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/tests/mini"
 )
 
-// nodes of a cluster: a job has two of them, and one to go to.
+// nodes of a cluster: a job has two nodes, and the third to go to.
 var nodes = []string{"n1", "n2", "n3"}
 
 // cluster is a single minicluster with singularity-slurm, on which one case runs at a time.

@@ -222,7 +222,7 @@ func killDevices(where func(*scene) string) func(context.Context, *scene) error 
 	}
 }
 
-// deleteStore takes away all chunks and manifests. Undone, they are back beside those that were made since.
+// deleteStore takes away all chunks and manifests. Undone, they are back beside the files that were made since.
 func deleteStore(_ context.Context, s *scene) error {
 	here, away := filepath.Join(s.store, "store"), filepath.Join(s.store, "store.away")
 	s.undo = append(s.undo, func() error { return errors.Join(moveFiles(away, here), os.RemoveAll(away)) })
@@ -230,7 +230,7 @@ func deleteStore(_ context.Context, s *scene) error {
 		moveFiles(filepath.Join(here, "manifests"), filepath.Join(away, "manifests")))
 }
 
-// moveFiles moves the files below a folder to the same places below another, but for those that are there.
+// moveFiles moves the files below a folder to the same places below another folder, but for files that are there already.
 func moveFiles(from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {

@@ -113,7 +113,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// listTrials returns all faults at all moments, or those that are picked.
+// listTrials returns all faults at all moments, or the trials that are picked.
 func listTrials() []trial {
 	var all []trial
 	for _, m := range moments {

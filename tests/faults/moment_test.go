@@ -50,7 +50,7 @@ func beginOf(s stage, name, more string) moment {
 	return moment{s, name, regexp.MustCompile(`msg="(?:phase|step) begins" .*(?:phase|step)=` + strings.Fields(name)[0] + more + `( |$)`)}
 }
 
-// moments are those of every stage, in the order of events.
+// moments are the moments of all stages, in the order of events.
 var moments = []moment{
 	beginOf(runsOn, "prepare", ""), beginOf(runsOn, "freeze", ""), beginOf(runsOn, "drain", ""), beginOf(runsOn, "halt", ""),
 	beginOf(runsOn, "dump", ""), beginOf(runsOn, "commit", ""), beginOf(runsOn, "resume", ""),
@@ -68,12 +68,12 @@ var moments = []moment{
 	beginOf(gpusReturn, "restore batch", " program=batch"), beginOf(gpusReturn, "reconnect_devices", ""), beginOf(gpusReturn, "unlock", ""),
 }
 
-// devicesSaved is in the middle of a dump: those of a single node are saved.
+// devicesSaved is in the middle of a dump: the devices of a single node are saved.
 func devicesSaved(s stage) moment {
 	return moment{s, "devices", regexp.MustCompile(`msg="devices saved"`)}
 }
 
-// uploading are those that there are with a staging folder only.
+// uploading are the moments that exist only with a staging folder.
 var uploading = []moment{beginOf(runsOn, "upload", ""), beginOf(leaves, "upload", "")}
 
 func momentsOf(s stage) []moment {

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// line is one of a daemon's log.
+// line is a line of a daemon's log.
 type line struct{ host, text string }
 
 // tails follows the logs of the proxyds of all nodes.

@@ -334,7 +334,7 @@ func reasonOf(s state) (string, error) {
 	if strings.Contains(strings.ReplaceAll(s.reason, "_", " "), "launch failed") {
 		return bySlurm + s.reason, nil
 	}
-	return "", fmt.Errorf("held, and nobody says why: %s", s)
+	return "", fmt.Errorf("held without a reason: %s", s)
 }
 
 // finishAndCheck has the job come to its end and looks at what the job has left behind.

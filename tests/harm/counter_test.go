@@ -51,7 +51,7 @@ with open("numbers", "a") as out:
 )
 
 // inTraining trains two ranks. Its pipe is short and its reader slow: it never computes far
-// ahead of what is written, and leaves the processors to others.
+// ahead of what is written, and leaves the processors to other programs.
 const inTraining = `#!/bin/bash
 echo >>begins
 lines=0

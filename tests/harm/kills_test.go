@@ -79,7 +79,7 @@ type harm struct {
 	ends bool
 }
 
-// kills are those after which the action must be finished or undone.
+// kills are the kills after which the action must be finished or undone.
 var kills = []harm{
 	{name: "preemptd", hit: func(_ context.Context, w *world, _ *counter) error {
 		return w.signalProcess(unix.SIGKILL, "ctl", "preemptd")
@@ -116,7 +116,7 @@ type moment struct {
 
 func (m moment) name() string { return m.journey.name + "/" + m.step + "/" + m.harm.name }
 
-// listMoments returns all moments, or the picked ones.
+// listMoments returns all moments, or the picked moments.
 func listMoments(harms []harm, once string, late bool) []moment {
 	var all []moment
 	for _, j := range journeys {

@@ -397,5 +397,5 @@ func (s *storm) holdExplained(ctx context.Context, t *testing.T, c *counter, las
 	}
 	s.judged.unexplained++
 	s.held[c] = true // once is enough
-	return fmt.Errorf("job %d is held, which nobody wanted: %s", c.id, now)
+	return fmt.Errorf("job %d is held, which no request wanted: %s", c.id, now)
 }

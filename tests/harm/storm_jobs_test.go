@@ -79,7 +79,7 @@ func (s *storm) submitJob(ctx context.Context, place int) (*counter, error) {
 	return c, err
 }
 
-// replaceEndedJobs looks at all jobs, judges those that have ended, and has others in their places.
+// replaceEndedJobs looks at all jobs, judges the jobs that have ended, and submits other jobs in their places.
 func (s *storm) replaceEndedJobs(ctx context.Context, t *testing.T) error {
 	t.Helper()
 	for place, c := range s.jobs {

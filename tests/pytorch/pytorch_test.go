@@ -52,7 +52,7 @@ func TestOperators(t *testing.T) {
 }
 
 // TestTraining: a GPT in bf16 that two processes train by DistributedDataParallel over nccl learns, and has the same bits in each
-// loss on two devices and on one that both ranks share.
+// loss on two devices and on a single device that both ranks share.
 func TestTraining(t *testing.T) {
 	train := []string{"programs/gpt.py", "--processes", "2", "--steps", "3"}
 	two := runPython(t, nil, train...)

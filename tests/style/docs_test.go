@@ -36,7 +36,7 @@ func readPages(t *testing.T) map[string]string {
 	return pages
 }
 
-// TestListKeys compares the keys of the list that --singularity= takes with those that the plugin's README names.
+// TestListKeys compares the keys of the list that --singularity= takes with the keys that the plugin's README names.
 func TestListKeys(t *testing.T) {
 	source, err := os.ReadFile(filepath.Join(root, "slurm-spank/options.c"))
 	if err != nil {

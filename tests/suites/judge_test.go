@@ -114,7 +114,7 @@ func (r rules) judgeRun(e ending, expected *string) outcome {
 	return o
 }
 
-// firstDifference names the first line in which an output is not the expected one, without the lines to ignore.
+// firstDifference names the first line in which an output differs from the expected output, without the lines to ignore.
 func (r rules) firstDifference(output, expected string) string {
 	lines := func(text string) []string {
 		var kept []string

@@ -103,7 +103,7 @@ func fetch(what ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// descriptionFiles returns the repository's descriptions, and those of the folder that -suites names.
+// descriptionFiles returns the repository's descriptions, and the descriptions in the folder that -suites names.
 func descriptionFiles(t *testing.T) []string {
 	files, err := filepath.Glob("descriptions/*.suite")
 	if err != nil {

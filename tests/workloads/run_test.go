@@ -110,7 +110,7 @@ func TestTraining(t *testing.T) {
 	}
 }
 
-// TestSharing: ranks that share devices compute the same bits as ranks with one each.
+// TestSharing: ranks that share devices compute the same bits as ranks with a device each.
 func TestSharing(t *testing.T) {
 	want := runProgram(t, 4, "", "mlp", "--ranks", "4", "--steps", "4")
 	for _, c := range []struct {

@@ -50,7 +50,7 @@ func (c *slicingCase) firstCells(k int, way string) string {
 	return fmt.Sprintf("| %s | %d | %s |", c, k, way)
 }
 
-// tableRow is the case's line of the table, for runs in the order of their overheads: the middle one, and how far all are apart.
+// tableRow is the case's line of the table, for runs in the order of their overheads: the middle run, and how far all are apart.
 func (c *slicingCase) tableRow(k int, way string, alone slicing.Run, runs []slicing.Run) string {
 	per := float64(c.Steps)
 	shared := runs[len(runs)/2]
@@ -140,7 +140,7 @@ func TestSplice(t *testing.T) {
 			what := fmt.Sprintf("%s, %s devices", &c, on)
 			r := c.Run(t, w, 4, 2, "--on", on, "--rung", server.RungSplice)
 			checkSame(t, what, r.Lines, alone.Lines)
-			// On three devices, two ranks share one.
+			// On three devices, two ranks share a device.
 			if r.Once == 0 || r.Instructions >= alone.Instructions {
 				t.Errorf("%s: %d kernels took the result of another rank; %d instructions, %d on devices of their own", what, r.Once, r.Instructions, alone.Instructions)
 			}

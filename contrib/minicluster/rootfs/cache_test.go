@@ -141,7 +141,7 @@ func TestHoldKeepsOldTree(t *testing.T) {
 	holds[1].Close()
 	removeOldTrees(cache, r)
 	if isDir(filepath.Join(cache, held)) {
-		t.Fatal("kept a tree that nobody holds")
+		t.Fatal("kept a tree that no process holds")
 	}
 }
 

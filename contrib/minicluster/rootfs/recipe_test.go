@@ -99,7 +99,7 @@ func TestIsTreeOf(t *testing.T) {
 	}
 }
 
-// The trees hold nobody's key, and what the hooks promise stands in them.
+// TestHooksAreScripts: each hook is a shell script that stops at the first error.
 func TestHooksAreScripts(t *testing.T) {
 	for name, text := range map[string]string{"essential": essentialHook, "corpus": corpusHook, "customize": customizeHook, "criu": criuHook, "contrib/criu/build": criu.Script} {
 		if !strings.HasPrefix(text, "#!/bin/sh\n") || !strings.Contains(text, "\nset -eu\n") {

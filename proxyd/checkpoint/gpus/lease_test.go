@@ -68,10 +68,10 @@ func TestDivide(t *testing.T) {
 	}{
 		{"one server", 2, []Devices{four}, [][]Lease{nil}, []int{2}, ""},
 		{"two alike", 2, []Devices{one, one}, [][]Lease{nil, nil}, []int{1, 1}, ""},
-		{"the one with more devices first", 1, []Devices{one, four}, [][]Lease{nil, nil}, []int{0, 1}, ""},
+		{"the capsule with more devices first", 1, []Devices{one, four}, [][]Lease{nil, nil}, []int{0, 1}, ""},
 		{"then the other", 3, []Devices{one, four}, [][]Lease{nil, nil}, []int{1, 2}, ""},
-		{"one that was lent some", 1, []Devices{four, four}, [][]Lease{lent(1), nil}, []int{0, 1}, ""},
-		{"one that can use no more", 1, []Devices{one, one}, [][]Lease{lent(1), nil}, []int{0, 1}, ""},
+		{"a capsule that was lent GPUs", 1, []Devices{four, four}, [][]Lease{lent(1), nil}, []int{0, 1}, ""},
+		{"a capsule that can use no more", 1, []Devices{one, one}, [][]Lease{lent(1), nil}, []int{0, 1}, ""},
 		{"an old device server", 1, []Devices{{Total: 4}, one}, [][]Lease{nil, nil}, []int{0, 1}, ""},
 		{"too many", 4, []Devices{one, one}, [][]Lease{lent(1), nil}, nil, "it can use 4 GPUs (--singularity-gpus), and 4 more would be 3 too many"},
 	} {

@@ -90,7 +90,7 @@ func TestCutMessages(t *testing.T) {
 		}
 	}
 	if EncodeOrders(nil) != nil || DecodeOrders(nil) != nil || EncodeEvents(nil) != nil || DecodeEvents(nil) != nil {
-		t.Error("nothing arrives as something")
+		t.Error("a nil message arrives as a value")
 	}
 	for _, kind := range []barrier.Kind{barrier.Collective, barrier.Send, barrier.Recv} {
 		if _, known := rpc.CutCount_Kind_name[int32(kind)]; !known {

@@ -48,7 +48,7 @@ func TestPast(t *testing.T) {
 		t.Fatal(err)
 	}
 	if past, err = here.ReadPast(7); err != nil || past != nil {
-		t.Errorf("not forgotten: %v, %v", past, err)
+		t.Errorf("the past of the job is not forgotten: %v, %v", past, err)
 	}
 }
 

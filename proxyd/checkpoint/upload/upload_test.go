@@ -378,7 +378,7 @@ func TestUploadFenced(t *testing.T) {
 		up := l.stageCheckpoint(1, true)
 		n1.Start(up, nil)
 		time.Sleep(time.Duration(round) * 15 * time.Millisecond) // any moment of the upload
-		noError(t, n3.markUploadLost(t.Context(), up, "somebody lost patience"))
+		noError(t, n3.markUploadLost(t.Context(), up, "the patience is over"))
 		lost, err := l.awaitRestore(n3, time.Hour)
 		noError(t, err)
 		was := l.storedNumbers()

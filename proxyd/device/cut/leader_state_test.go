@@ -115,7 +115,7 @@ func TestBook(t *testing.T) {
 		first  string
 		then   []heardOf
 	}{
-		"nobody is there": {[]Event{{Kind: Opened}, {Kind: Opened}}, "calls, cut", nil},
+		"no member is there": {[]Event{{Kind: Opened}, {Kind: Opened}}, "calls, cut", nil},
 		"all is even": {openPair(), "shut", append([]heardOf{
 			{0, eventOf(Shut, 5, countOf(comm7, 0, 3)), ""},
 			{1, eventOf(Shut, 9, countOf(comm7, 1, 3)), "read"},
@@ -132,7 +132,7 @@ func TestBook(t *testing.T) {
 			{1, placeEvent(Made, 9, 1, makePlace), "raise 1 to 7.1=1, raise 1 to 7.1=2"},
 			{1, eventOf(Issued, 9, countOf(comm7, 1, 2)), "read"},
 		}, toTheCut()...)},
-		"nobody has come to a creation before the attempt": {[]Event{openedEvent(5), openedEvent(9)}, "shut", append([]heardOf{
+		"no member has come to a creation before the attempt": {[]Event{openedEvent(5), openedEvent(9)}, "shut", append([]heardOf{
 			{0, placeEvent(Arrived, 5, 0, nil), ""},
 			{0, eventOf(Shut, 5), ""},
 			{1, eventOf(Shut, 9), "read"}, // the creation has not begun, and hinders no rank
@@ -177,7 +177,7 @@ func TestBook(t *testing.T) {
 		}},
 		"one is killed":           {openPair(), "shut", []heardOf{{1, eventOf(Died, 9), "no cut: rank 1 died"}}},
 		"one cannot be captured":  {openPair(), "shut", []heardOf{{1, Event{Kind: Stuck, Process: 9, Reason: "a fault"}, "no cut: rank 1 cannot be captured: a fault"}}},
-		"what makes no sense":     {openPair(), "shut", []heardOf{{0, eventOf(Shut, 9, countOf(comm7, 1, 3)), ""}, {0, placeEvent(Made, 5, 2, makePlace), ""}, {0, placeEvent(Made, 6, 0, makePlace), ""}, {0, Event{Kind: Made}, ""}, {0, eventOf("cake", 5), ""}}},
+		"events that make no sense": {openPair(), "shut", []heardOf{{0, eventOf(Shut, 9, countOf(comm7, 1, 3)), ""}, {0, placeEvent(Made, 5, 2, makePlace), ""}, {0, placeEvent(Made, 6, 0, makePlace), ""}, {0, Event{Kind: Made}, ""}, {0, eventOf("cake", 5), ""}}},
 		"a process that is twice": {[]Event{{Kind: Opened, Processes: []Process{{ID: 5}, {ID: 5}}}}, "shut", []heardOf{{0, eventOf(Shut, 5), "read"}}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -253,7 +253,7 @@ func TestNonsense(t *testing.T) {
 	}
 	cs[0].must("cuDeviceGetCount")
 	if got := onlyProcess(t, s); got != other {
-		t.Error("another one was dropped")
+		t.Error("a process that wrote no nonsense was dropped")
 	}
 }
 

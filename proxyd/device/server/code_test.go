@@ -148,7 +148,7 @@ func TestRefusedKernel(t *testing.T) {
 	}
 	const want = "a kernel cannot run: CUDA_ERROR_NOT_SUPPORTED: application ptx input, line 4: mbarrier.init.shared.b64 is not supported: "
 	if missed := p.server.Status().Missed; len(missed) != 1 || !strings.HasPrefix(missed[0], want) {
-		t.Errorf("what is not covered: %q", missed)
+		t.Errorf("calls that are not covered: %q", missed)
 	}
 }
 
@@ -239,10 +239,10 @@ func TestLibraries(t *testing.T) {
 	c.beginContext(ctxB, 1)
 	second := c.callForNumber("cuKernelGetFunction", add)
 	if first == second {
-		t.Error("one function in two contexts")
+		t.Error("a function is used in two contexts")
 	}
 	if got := c.must("cuFuncGetAttribute", int32(dynamic), second); binary.LittleEndian.Uint32(got) != 70000 {
-		t.Errorf("what was set is %d there", binary.LittleEndian.Uint32(got))
+		t.Errorf("the value that was set is %d there", binary.LittleEndian.Uint32(got))
 	}
 	m := c.callForNumber("cuLibraryGetModule", l)
 	c.want(notPermitted, "cuModuleUnload", m)

@@ -54,7 +54,7 @@ func TestCutHolds(t *testing.T) {
 		return m.Arrived
 	})
 	if b := all[1].must("comm_state", uint64(0x40005), uint32(0)); int32(b[0]) != ncclInProgress {
-		t.Error("it is made, though nobody has said so")
+		t.Error("the communicator is made, though the leader has not said so")
 	}
 	for _, s := range nodes {
 		if _, err := s.Exchange(t.Context(), &cut.Orders{Attempt: number, Lease: long, Do: []cut.Order{{Forget: true}}}); err != nil {
@@ -201,7 +201,7 @@ func TestCutComings(t *testing.T) {
 	for _, s := range nodes {
 		s.cuts.mu.Lock()
 		if n := len(s.cuts.left); n != 0 {
-			t.Errorf("%d departures are remembered of communicators in which nobody is", n)
+			t.Errorf("%d departures are remembered of communicators without members", n)
 		}
 		s.cuts.mu.Unlock()
 	}

@@ -107,7 +107,7 @@ func (q *queuer) readResults() []int32 {
 }
 
 // TestHeldCollectives: ranks that have queued collectives behind work that does not end are saved without waiting for
-// them, however far each rank has come before, and their results are those of a run without.
+// them, however far each rank has come before, and their results equal those of a run without cuts.
 func TestHeldCollectives(t *testing.T) {
 	const steps = 10
 	for _, tc := range []struct {

@@ -52,7 +52,7 @@ func runTraining(t *testing.T, all []rank, steps int, disturb func(ended <-chan 
 }
 
 // TestCutMoved: ranks over two servers that are saved at a cut of both, in full run, and replaced, again and again, with members that
-// have left: the results are those of a run without, and the next cut is found.
+// have left: the results equal those of a run without moves, and the next cut is found.
 func TestCutMoved(t *testing.T) {
 	const steps = 40
 	begin := func(seed string) (job []*Server, all []rank) {

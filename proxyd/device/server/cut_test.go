@@ -168,7 +168,7 @@ func gatesOpen(t testing.TB, all ...*Server) {
 }
 
 // TestCutLoop: in a data-parallel loop over two servers the cut is at the count of the furthest rank,
-// whichever rank that is, again and again. The results are those of a run without cuts.
+// whichever rank that is, again and again. The results equal those of a run without cuts.
 func TestCutLoop(t *testing.T) {
 	nodes := makeServers(t, 2)
 	all := makeRanks(t, nodes[0], nodes[0], nodes[1], nodes[1])
@@ -372,7 +372,7 @@ func TestCutEnd(t *testing.T) {
 	select {
 	case <-c.Lost():
 	case <-time.After(long):
-		t.Error("nobody sees that a server is lost")
+		t.Error("the loss of a server is not noticed")
 	}
 	if !errors.Is(c.Err(), cut.ErrForgotten) {
 		t.Error(c.Err())

@@ -68,7 +68,7 @@ func TestHostFunctionsEnd(t *testing.T) {
 	}
 	p.endProcess("the test says so")
 	if r := <-ended; r == 0 {
-		t.Error("there is one more function to call")
+		t.Error("a function is to be called after the process has ended")
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)

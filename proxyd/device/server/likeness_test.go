@@ -21,7 +21,7 @@ func blocksOf(blocks ...int) map[int]bool {
 	return out
 }
 
-// TestSpreadAlike: those that hold the same are together, and each device has as many as without that.
+// TestSpreadAlike: processes with the same content share a device, and each device has as many processes as without that rule.
 func TestSpreadAlike(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

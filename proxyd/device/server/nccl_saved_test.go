@@ -126,7 +126,7 @@ func TestMovedMembers(t *testing.T) {
 		}
 	}
 	if state := int32(all[0].must("comm_state", uint64(commB), uint32(0))[0]); state != ncclRemoteError {
-		t.Errorf("what had failed is %d", state)
+		t.Errorf("a failed communicator is %d after the restore", state)
 	}
 	if got := string(all[0].must("comm_error", uint64(commB), uint32(512))); got != why {
 		t.Errorf("the reason is %q, and was %q", got, why)

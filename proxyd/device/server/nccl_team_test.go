@@ -60,7 +60,7 @@ func realServer(t *testing.T) (make func(order []int, exact bool) *Server, log s
 	l.Reset(log, 1<<30)
 	t.Cleanup(func() {
 		if left := l.Live(); left != "" {
-			t.Errorf("not ended: %s", left)
+			t.Errorf("work that has not ended: %s", left)
 		}
 	})
 	return func(order []int, exact bool) *Server {
@@ -177,7 +177,7 @@ func TestTeam(t *testing.T) {
 		t.Errorf("exact: %v, before %v", again, calls)
 	}
 	if got := s.Status().Reductions; got != ReducedByNCCL {
-		t.Errorf("what was used before the move is forgotten: reductions are said to be %q", got)
+		t.Errorf("the reductions that were used before the move are forgotten: they are %q", got)
 	}
 	replacedBy(t, s, saveJob(t, s, folder, SaveOptions{}), folder, func() *Server { return server([]int{0, 0}, false) })
 	if got := runEverything(all, at); !reflect.DeepEqual(got, want) {

@@ -272,7 +272,7 @@ func TestFactor(t *testing.T) {
 	}
 }
 
-// allReduce is one of a fresh integer.
+// allReduce carries out an all-reduce of a new integer.
 func (r *rank) allReduce(t *testing.T, count uint64) uint64 {
 	t.Helper()
 	a := r.alloc(64)
@@ -281,7 +281,7 @@ func (r *rank) allReduce(t *testing.T, count uint64) uint64 {
 	return a
 }
 
-// A rank that dies in a collective: the others are told, their streams go on when they abort.
+// A rank dies in a collective: the other ranks are told, and their streams go on when they abort.
 func TestDeath(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -450,11 +450,11 @@ func TestMeetingFails(t *testing.T) {
 	c.beginContext(ctxA, 0)
 	c.init(commA, 2, 0, [128]byte(c.must("ncclGetUniqueId")))
 	if state, _, _, _ := c.waitForState(commA); state != ncclRemoteError {
-		t.Errorf("nobody came: %d", state)
+		t.Errorf("no other member came: %d", state)
 	}
 	c.init(commB, 2, 0, [128]byte{})
 	if state, _, _, _ := c.waitForState(commB); state != ncclInvalidArgument {
-		t.Errorf("no identity: %d", state)
+		t.Errorf("a communicator without an identity: %d", state)
 	}
 	if why := string(c.must("comm_error", uint64(commA), uint32(512))); !strings.Contains(why, "in time") {
 		t.Errorf("the reason is %q", why)
@@ -484,7 +484,7 @@ func checkCapture(t *testing.T, s *Server) {
 		}
 		m, _ := r.p.Comm(commA)
 		if !m.Connected() {
-			t.Fatal("not made")
+			t.Fatal("the communicator was not made")
 		}
 		g := nccl.NewGroup(r.p.ncclCalls, &dispatch.Call{Context: ctxA})
 		if err := g.Add(m, op(streamA)); err != nil {

@@ -176,7 +176,7 @@ func TestPlaced(t *testing.T) {
 	}
 }
 
-// TestPlacedTwins: a program with two devices is moved to one, to two, and so on.
+// TestPlacedTwins: a program with two devices is moved to a single device, to two devices, and so on.
 func TestPlacedTwins(t *testing.T) {
 	w := &twin{t: t, r: rand.New(rand.NewPCG(1, 8))}
 	_, quiet := attachProcess(t, serverOf(t, "test", nil, testMemory, testMemory), 1)

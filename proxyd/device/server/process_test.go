@@ -79,13 +79,13 @@ func TestProgramsMemory(t *testing.T) {
 	c.must("cuMemcpyHtoDAsync_v2", a, at(from), n, uint64(0))
 	c.must("cuMemcpyDtoHAsync_v2", at(to), a, n, uint64(0))
 	if !bytes.Equal(from, to) {
-		t.Error("what was copied there and back is not the same")
+		t.Error("bytes that were copied to the device and back are not the same")
 	}
 	clear(to)
 	c.post("cuMemcpyDtoHAsync_v2", at(to), a, n, uint64(0))
 	c.must("cuCtxSynchronize")
 	if !bytes.Equal(from, to) {
-		t.Error("what was copied behind the program's back is not the same")
+		t.Error("bytes of a copy that no call waits for are not the same")
 	}
 	clear(to)
 	c.must("cuMemcpy", at(to), a, n)

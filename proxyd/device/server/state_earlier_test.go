@@ -224,13 +224,13 @@ func TestUponUnknown(t *testing.T) {
 		}
 	}
 	if r := saveJob(t, s, folder, SaveOptions{Upon: first.ID}); r.Known != backend.Granule || r.Written != 0 || !slices.Equal(r.Kept, []string{"blocks-1-0"}) {
-		t.Errorf("the oldest that it knows: %+v", r)
+		t.Errorf("upon the oldest save that the server knows: %+v", r)
 	}
 	for range maxEarlier {
 		saveJob(t, s, folder, SaveOptions{})
 	}
 	if r := saveJob(t, s, folder, SaveOptions{Upon: first.ID}); r.Known != 0 {
-		t.Errorf("one that it does not know any more: %+v", r)
+		t.Errorf("upon a save that the server does not know any more: %+v", r)
 	}
 }
 

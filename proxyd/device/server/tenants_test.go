@@ -161,7 +161,7 @@ func TestTenants(t *testing.T) {
 		x.checkBlocks(x.parameters, uint64(10+i), replicaAlike)
 	}
 	if got := device.(backend.Swapper).Swapped(); got.Out == 0 || got.Most > memory {
-		t.Errorf("what does not fit is not swapped between tenants: %+v", got)
+		t.Errorf("memory that does not fit is not swapped between tenants: %+v", got)
 	}
 	for i, s := range together {
 		if st := s.Status(); len(st.Processes) != 1 || st.Sharing[0].Spaces != n || st.Sharing[0].Devices != 1 {

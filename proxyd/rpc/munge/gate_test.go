@@ -57,8 +57,7 @@ func TestCalls(t *testing.T) {
 	})
 }
 
-// TestRefused sends what no server should believe. The service must not hear of it, and the
-// other side is told why.
+// TestRefused sends requests that no server should believe. The service must not get them, and the caller is told why.
 func TestRefused(t *testing.T) {
 	eachRealm(t, func(t *testing.T, as func(uid, gid uint32) munge.Coder) {
 		s := &service{}
@@ -133,7 +132,7 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// TestReplayAfterRestart: munged has forgotten, the gate has not.
+// TestReplayAfterRestart: a credential is refused the second time, although munged has forgotten it by a restart.
 func TestReplayAfterRestart(t *testing.T) {
 	realm := mungetest.NewRealm()
 	s := &service{}
@@ -153,8 +152,8 @@ func TestReplayAfterRestart(t *testing.T) {
 	}
 }
 
-// TestLongLived: munge lets a user ask for a credential that is fresh for an hour; then it
-// could come again after the gate has forgotten it.
+// TestLongLived: munge lets a user ask for a credential that is valid for an hour. Such a credential could be used again
+// after the gate has forgotten that it was used.
 func TestLongLived(t *testing.T) {
 	realm := mungetest.NewRealm()
 	s := &service{}
@@ -230,7 +229,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestPieces: a request of any size arrives as it was sent, whether its reply is one or a stream.
+// TestPieces: a request of any size arrives as it was sent, whether its reply is one message or a stream.
 func TestPieces(t *testing.T) {
 	realm := mungetest.NewRealm()
 	s := &service{}
@@ -278,7 +277,7 @@ func TestMoreThanSaid(t *testing.T) {
 	}
 }
 
-// rawPieces sends messages of these sizes in a single call, and leaves it open unless there is one.
+// rawPieces sends messages of these sizes in a single call, and leaves the call open unless there is a single message.
 func rawPieces(ctx context.Context, cc *grpc.ClientConn, credential string, sizes []int) error {
 	md := metadata.Pairs("singularity-credential", credential)
 	stream, err := cc.NewStream(metadata.NewOutgoingContext(ctx, md), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, check)

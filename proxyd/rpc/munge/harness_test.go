@@ -157,7 +157,7 @@ func rawCall(ctx context.Context, cc *grpc.ClientConn, method string, request []
 	return cc.Invoke(metadata.NewOutgoingContext(ctx, md), method, &request, &reply)
 }
 
-// makeTicket returns a ticket as an attacker makes one, by hand.
+// makeTicket returns a ticket that is made by hand, as an attacker would make it.
 func makeTicket(method, to string, request []byte, change func(map[string]any)) []byte {
 	digest := sha256.Sum256(request)
 	nonce := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", method, to, counter.next()))

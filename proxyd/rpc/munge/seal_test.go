@@ -68,8 +68,7 @@ func startAttacker(t *testing.T, server string, change func(*reply)) string {
 	return listenAndServe(t, s)
 }
 
-// TestForgedReplies: whatever one in the middle does to an answer, the client does not take
-// it for one.
+// TestForgedReplies: whatever an attacker between client and server does to an answer, the client does not accept it.
 func TestForgedReplies(t *testing.T) {
 	realm := mungetest.NewRealm()
 	server := startServer(t, &munge.Gate{Node: "n1", Coder: realm.As(0, 0)}, &service{})

@@ -29,7 +29,7 @@ func TestLookUp(t *testing.T) {
 		uid  uint32
 		want operators.User
 	}{
-		"nobody is listed":                {"", 1001, operators.User{Name: "alice"}},
+		"no user is listed":               {"", 1001, operators.User{Name: "alice"}},
 		"the user is listed":              {"bob,alice", 1001, operators.User{Name: "alice", Listed: true}},
 		"a group of the user is listed":   {"@hpc admins", 1001, operators.User{Name: "alice", Listed: true}},
 		"a user's name is no group":       {"@bob", 1001, operators.User{Name: "alice"}},

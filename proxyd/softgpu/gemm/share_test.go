@@ -48,7 +48,7 @@ func TestSharedPanels(t *testing.T) {
 	}
 }
 
-// TestPanelPool: workers at the same place have the same panels, and panels that no worker uses become those of another place.
+// TestPanelPool: workers at the same place have the same panels, and panels that no worker uses are given to another place.
 func TestPanelPool(t *testing.T) {
 	x := &product{m: 4 * tileRows, n: 30, k: chunk + 1}
 	pool := newPanelPool[float32](x)

@@ -69,7 +69,7 @@ func TestConvertFloats(t *testing.T) {
 	})
 }
 
-// valuesAround lists values of from at, between and next to those of to.
+// valuesAround lists values of type from that are at, between and next to values of type to.
 func valuesAround(to, from types.Type) [][3]uint64 {
 	r := rand.New(rand.NewPCG(7, 7))
 	var rows [][3]uint64

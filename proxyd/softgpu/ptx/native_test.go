@@ -743,7 +743,7 @@ func TestNativeTemplates(t *testing.T) {
 	}
 }
 
-// TestNativeOperations: each operation alone, on all pairs of difficult operands, in full warps and others.
+// TestNativeOperations: each operation alone, on all pairs of difficult operands, in warps of which all lanes run, or only some.
 func TestNativeOperations(t *testing.T) {
 	if err := native.Check(); err != nil {
 		t.Skip(err)

@@ -55,7 +55,7 @@ func (f layout) roundExact(x *big.Rat, mode string) uint64 {
 	lo, hi := uint64(0), uint64(1<<f.exp-1)<<f.mant
 	val := func(v uint64) *big.Rat {
 		if v == hi {
-			// What infinity would be with one more exponent.
+			// The value that the code of infinity would have if it were an ordinary number.
 			return scaleBy(big.NewRat(1, 1), 1<<f.exp-1-f.exponentBias())
 		}
 		y, _, _, _ := f.exactValue(v)

@@ -77,7 +77,7 @@ func TestTouched(t *testing.T) {
 }
 
 // TestTouchedParts: a launch over a View tells which parts it has accessed, and the whole range for what crosses the end of
-// a part or lies in none. Its results are those of a launch over the Memory.
+// a part or lies in none. Its results equal those of a launch over the Memory.
 func TestTouchedParts(t *testing.T) {
 	const a, b = 1 << 40, 2 << 40
 	k := kernelOf(t, `.version 7.0

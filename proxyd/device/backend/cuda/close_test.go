@@ -48,7 +48,7 @@ func closeDuring(t *testing.T, l *fakecuda.Library, b *Backend, function string,
 		t.Errorf("close: %v", err)
 	}
 	if left := l.Live(); left != "" {
-		t.Errorf("not ended: %s", left)
+		t.Errorf("work that has not ended: %s", left)
 	}
 	if err := openBackend(t, l).Close(); err != nil {
 		t.Errorf("open and close again: %v", err)

@@ -63,7 +63,7 @@ func newFakeLibrary(t *testing.T, without ...string) *fakecuda.Library {
 	l.Reset("", 1<<30)
 	t.Cleanup(func() {
 		if left := l.Live(); left != "" {
-			t.Errorf("not ended: %s", left)
+			t.Errorf("work that has not ended: %s", left)
 		}
 	})
 	return l
@@ -118,7 +118,7 @@ func TestBackend(t *testing.T) {
 	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		t.Cleanup(func() {
 			if left := l.Live(); left != "" {
-				t.Errorf("not ended: %s", left)
+				t.Errorf("work that has not ended: %s", left)
 			}
 		})
 		return openBackend(t, l)

@@ -241,7 +241,7 @@ func TestPooledOfOthers(t *testing.T) {
 		t.Errorf("%d pieces of memory were given back to make room, want 1", n)
 	}
 	if swap := r.b.list[0].Swapped(); swap.Out != 0 {
-		t.Errorf("%d bytes were moved to the host's memory that nobody needs", swap.Out)
+		t.Errorf("%d bytes were moved to the host's memory without need", swap.Out)
 	}
 	h := make(bytesOfHost, n)
 	r.mustSucceed(st.Copy(backend.Copy{Src: placeAt(b), Dst: backend.Place{Host: h}, Width: n}))

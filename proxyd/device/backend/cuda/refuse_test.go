@@ -41,7 +41,7 @@ func TestVariablesMoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The first module is still there, so the driver cannot put the second one's variables where they were.
+	// The first module is still there, so the driver cannot put the variables of the second module there.
 	_, again := space(s.State())
 	_, _, err = again.Load([]byte(backendtest.Kernels), backend.LoadConfig{Globals: m.Variables().Base})
 	if backend.ResultOf(err) != backend.NotSupported || !strings.Contains(err.Error(), "variable counter") {
@@ -54,7 +54,7 @@ func TestVariablesMoved(t *testing.T) {
 	_, other := space(st)
 	_, _, err = other.Load([]byte(backendtest.Kernels), backend.LoadConfig{Globals: m.Variables().Base})
 	if backend.ResultOf(err) != backend.InvalidValue {
-		t.Errorf("another module: %v", err)
+		t.Errorf("loading another module: %v", err)
 	}
 }
 

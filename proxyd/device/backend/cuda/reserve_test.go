@@ -20,7 +20,7 @@ const (
 	reserveAlign = uint64(2) << 20
 )
 
-// TestReserve: addresses that the driver reserves are those of their owner, one behind the other.
+// TestReserve: the driver's reservations get addresses of the range that we chose, one behind the other.
 func TestReserve(t *testing.T) {
 	l := newFakeLibrary(t)
 	b := openBackend(t, l)
@@ -32,11 +32,11 @@ func TestReserve(t *testing.T) {
 		t.Errorf("the next: %#x, want it right behind %#x", at, first)
 	}
 	if at := l.Reserve(64 << 10); at >= reserveBase && at < reserveBase+reserveSize {
-		t.Errorf("a small one: %#x", at)
+		t.Errorf("a small reservation: %#x", at)
 	}
 	other, err := unix.MmapPtr(-1, 0, nil, 4<<20, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if at := uint64(uintptr(other)); err != nil || at >= reserveBase && at < reserveBase+reserveSize {
-		t.Errorf("of another library: %#x, %v", at, err)
+		t.Errorf("a mapping of another library: %#x, %v", at, err)
 	}
 
 	// Owners that make contexts in turns have addresses as if they were alone.

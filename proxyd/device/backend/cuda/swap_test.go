@@ -84,8 +84,8 @@ func (x *tenant) checkMemory(t *testing.T, v byte) {
 	}
 }
 
-// TestSwap: spaces that do not fit on a device together have their turns there in turn, and their bytes; what each may
-// allocate does not depend on the others.
+// TestSwap: spaces that do not fit on a device together are mapped in turn, and keep their bytes. What a space may
+// allocate does not depend on the other spaces.
 func TestSwap(t *testing.T) {
 	d, all := makeTenants(t, 3)
 	for round := range 3 {
@@ -102,7 +102,7 @@ func TestSwap(t *testing.T) {
 			t.Errorf("%d of %d bytes are free", free, total)
 		}
 	}
-	// What is written to memory that is away is there when it is back, and memory that is away can be freed.
+	// Bytes written to swapped memory are there when the memory is back, and swapped memory can be freed.
 	if err := all[0].WriteBlock(backend.BlockID{Base: all[0].at}, bytes.Repeat([]byte{77}, backend.Granule)); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,8 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// TestSwapLent: what a collective works on stays when its space gives way, and what is written there meanwhile is there when it is back.
+// TestSwapLent: memory of a collective stays on the device when its space is unmapped, and has the bytes that were written
+// meanwhile when the space is mapped again.
 func TestSwapLent(t *testing.T) {
 	d, all := makeTenants(t, 2)
 	a, b := all[0], all[1]
@@ -162,7 +163,7 @@ func TestSwapLent(t *testing.T) {
 	}
 }
 
-// TestSwapNone: where nothing can leave, a process that asks for more is told.
+// TestSwapNone: where no space can be swapped, an allocation that does not fit fails.
 func TestSwapNone(t *testing.T) {
 	d, all := makeTenants(t, 2)
 	if err := all[0].Map(); err != nil {
@@ -172,7 +173,7 @@ func TestSwapNone(t *testing.T) {
 	if err != nil || d.Swapped().Out != 0 {
 		t.Errorf("%v, %+v", err, d.Swapped())
 	}
-	p := bytes.Repeat([]byte{9}, backend.Granule) // it went to the host's memory at once
+	p := bytes.Repeat([]byte{9}, backend.Granule) // the block went to the host's memory at once
 	if some, err := all[1].ReadBlock(backend.BlockID{Base: all[1].at}, p); err != nil || !some || !isZero(p) {
 		t.Errorf("%v %v %d", some, err, p[0])
 	}
@@ -181,7 +182,8 @@ func TestSwapNone(t *testing.T) {
 	}
 }
 
-// TestWaitingQueue: a stream that waits in a collective has no longer queue for being asked again and again what its space does.
+// TestWaitingQueue: the queue of a stream that waits in a collective does not grow when its space's activity is asked for
+// again and again.
 func TestWaitingQueue(t *testing.T) {
 	_, all := makeTenants(t, 1)
 	x := all[0]

@@ -121,7 +121,7 @@ func TestTeamProcesses(t *testing.T) {
 	}
 }
 
-// oneOfTwo is one of two processes.
+// oneOfTwo is a process of two.
 func oneOfTwo(t *testing.T, b *Backend, id backend.TeamID, member int) {
 	t.Helper()
 	p := b.player(t, member, id, 2, member)

@@ -68,7 +68,7 @@ func TestMapSealed(t *testing.T) {
 	}
 }
 
-// TestHostShare: bytes within are copied, others and those that are gone are an error.
+// TestHostShare: bytes of the memory are copied; bytes outside of it, and of memory that is gone, are an error.
 func TestHostShare(t *testing.T) {
 	mem, err := mapSealed(makeMemfd(t, 4096, unix.F_SEAL_SHRINK), 4096)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestTrigonometry: sine and cosine are those of package math, rounded, but for a few that lie between two numbers.
+// TestTrigonometry: sine and cosine equal the results of package math, rounded, but for a few that lie between two numbers.
 func TestTrigonometry(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	inputs := []float32{

@@ -39,7 +39,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestOperands: a literal takes no argument, and each star takes one.
+// TestOperands: a literal takes no argument, and each star takes an argument.
 func TestOperands(t *testing.T) {
 	var sizes []uint64
 	texts, conversions := 0, 0
