@@ -176,13 +176,13 @@ func (st *stream) AllocAsync(id backend.PoolID, n uint64) (backend.Addr, error) 
 	over = append(over, s.places.waitsToAttach(p)...)
 	s.mu.Unlock()
 	if len(over) > 0 {
-		return p.Alloc.Base, st.enqueueJob(&job{until: over, after: marks, waits: true, always: true, run: func() error { return s.places.attachPiece(p) }})
+		return p.Alloc.Base, st.enqueueTask(&task{until: over, after: marks, waits: true, always: true, run: func() error { return s.places.attachPiece(p) }})
 	}
 	if err := s.places.attachPiece(p); err != nil {
 		_ = s.freeMemory(p.Alloc.Base, backend.Pooled) // placed a moment ago
 		return 0, err
 	}
-	return p.Alloc.Base, st.enqueueJob(&job{after: marks, always: true})
+	return p.Alloc.Base, st.enqueueTask(&task{after: marks, always: true})
 }
 
 // FreeAsync implements backend.Stream.
@@ -190,7 +190,7 @@ func (st *stream) FreeAsync(a backend.Addr) error {
 	if err := st.waitReady(); err != nil {
 		return err
 	}
-	// The addresses are not given away before the mark is queued, or the job could come to wait for their next owner.
+	// The addresses are not given away before the mark is queued, or the task could come to wait for their next owner.
 	s := st.context.space.holderOf(a)
 	c := st.context
 	c.mu.Lock()
@@ -210,7 +210,7 @@ func (st *stream) FreeAsync(a backend.Addr) error {
 		over = s.freed.noteLeaving(p.Alloc.Base, p.Size())
 	}
 	s.mu.Unlock()
-	if err := st.submitJob(&job{after: st.orderMarks(), mark: m, always: true}); err != nil {
+	if err := st.submitTask(&task{after: st.orderMarks(), mark: m, always: true}); err != nil {
 		return err
 	}
 	if pooled {

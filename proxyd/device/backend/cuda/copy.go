@@ -68,12 +68,12 @@ func (c *cudaContext) copySide(p backend.Place, w, h, d uint64) (side, error) {
 	return s, s.space.checkRange(backend.Addr(s.first), s.length)
 }
 
-// copyJob checks a copy.
-func (st *stream) copyJob(p backend.Copy) (*job, error) {
+// copyTask checks a copy.
+func (st *stream) copyTask(p backend.Copy) (*task, error) {
 	c := st.context
 	w, h, d := p.Width, max(p.Height, 1), max(p.Depth, 1)
 	if w == 0 {
-		return &job{}, nil
+		return &task{}, nil
 	}
 	src, err := c.copySide(p.Src, w, h, d)
 	if err != nil {
@@ -92,12 +92,12 @@ func (st *stream) copyJob(p backend.Copy) (*job, error) {
 		From: backend.Addr(src.first), FromPitch: src.pitch, FromRows: src.rows, Width: w, Height: h, Depth: d,
 	}
 	if src.host != nil || dst.host != nil {
-		return &job{waits: true, run: func() error { return st.copyHost(src, dst, box) }}, nil
+		return &task{waits: true, run: func() error { return st.copyHost(src, dst, box) }}, nil
 	}
 	if src.space != c.space || dst.space != c.space {
-		return &job{waits: true, run: func() error { return st.copySpaces(src, dst, box) }}, nil
+		return &task{waits: true, run: func() error { return st.copySpaces(src, dst, box) }}, nil
 	}
-	return &job{direct: true, box: &box, run: func() error { return st.copyBox(box) }}, nil
+	return &task{direct: true, box: &box, run: func() error { return st.copyBox(box) }}, nil
 }
 
 // copyBox has the device copy.
@@ -247,11 +247,11 @@ func copyMemory(to *memory, there uint64, from *memory, at, n uint64) error {
 
 // Copy implements backend.Stream.
 func (st *stream) Copy(x backend.Copy) error {
-	return st.giveJob(func() (*job, error) { return st.copyJob(x) })
+	return st.giveTask(func() (*task, error) { return st.copyTask(x) })
 }
 
-// giveJob checks the stream and its input, and queues the job.
-func (st *stream) giveJob(prepare func() (*job, error)) error {
+// giveTask checks the stream and its input, and queues the task.
+func (st *stream) giveTask(prepare func() (*task, error)) error {
 	if err := st.waitReady(); err != nil {
 		return err
 	}
@@ -259,11 +259,11 @@ func (st *stream) giveJob(prepare func() (*job, error)) error {
 	if err != nil {
 		return err
 	}
-	return st.enqueueJob(j)
+	return st.enqueueTask(j)
 }
 
-// fillJob checks a memset.
-func (st *stream) fillJob(f backend.Fill) (*job, error) {
+// fillTask checks a memset.
+func (st *stream) fillTask(f backend.Fill) (*task, error) {
 	e, h := uint64(f.Element), max(f.Height, 1)
 	row := copyProduct(f.Width, e)
 	bad := e != 1 && e != 2 && e != 4 || uint64(f.Addr)%max(e, 1) != 0 || row > maxCopy ||
@@ -272,15 +272,15 @@ func (st *stream) fillJob(f backend.Fill) (*job, error) {
 		return nil, fmt.Errorf("fill %d x %d elements of %d bytes at %#x, pitch %d: %w", f.Width, h, e, uint64(f.Addr), f.Pitch, backend.InvalidValue)
 	}
 	if row == 0 {
-		return &job{}, nil
+		return &task{}, nil
 	}
 	if err := st.context.space.checkRange(f.Addr, f.Pitch*(h-1)+row); err != nil {
 		return nil, err
 	}
-	return &job{direct: true, run: func() error { return st.lane.drv.Fill(st.lane.ctx, st.lane.stream, &f) }}, nil
+	return &task{direct: true, run: func() error { return st.lane.drv.Fill(st.lane.ctx, st.lane.stream, &f) }}, nil
 }
 
 // Fill implements backend.Stream.
 func (st *stream) Fill(x backend.Fill) error {
-	return st.giveJob(func() (*job, error) { return st.fillJob(x) })
+	return st.giveTask(func() (*task, error) { return st.fillTask(x) })
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// lendJob checks a collective's buffers.
-func (st *stream) lendJob(buffers []backend.Buffer, begin func([]backend.Span, func(error))) (*job, error) {
+// lendTask checks a collective's buffers.
+func (st *stream) lendTask(buffers []backend.Buffer, begin func([]backend.Span, func(error))) (*task, error) {
 	for _, b := range buffers {
 		if err := st.context.space.checkRange(b.Addr, b.Size); err != nil {
 			return nil, err
 		}
 	}
-	return &job{waits: true, run: func() error { return st.lendBuffers(buffers, begin) }}, nil
+	return &task{waits: true, run: func() error { return st.lendBuffers(buffers, begin) }}, nil
 }
 
 // lendBuffers hands memory to begin until done is called.
@@ -153,7 +153,7 @@ func (st *stream) Exchange(b []backend.Buffer, begin func([][]byte, func(error))
 
 // Lend implements backend.Lender.
 func (st *stream) Lend(b []backend.Buffer, begin func([]backend.Span, func(error))) error {
-	return st.giveJob(func() (*job, error) { return st.lendJob(b, begin) })
+	return st.giveTask(func() (*task, error) { return st.lendTask(b, begin) })
 }
 
 // span is lent memory. A span stays on the device meanwhile, whatever space is mapped.

@@ -41,7 +41,7 @@ type step struct {
 	launch *driver.Launch
 	box    *driver.Box
 	fill   *backend.Fill
-	job    func(*stream) (*job, error)
+	task   func(*stream) (*task, error)
 	host   func()
 	record *event
 	wait   *event
@@ -94,7 +94,7 @@ func (c *cudaContext) newPlan(g *backend.Graph) (*plan, error) {
 
 // onDevice tells whether the driver can do the step. There is no node for a cooperative launch that all drivers know.
 func (s *step) onDevice() bool {
-	return s.host == nil && s.record == nil && s.wait == nil && s.child == nil && s.job == nil && (s.launch == nil || !s.launch.Cooperative)
+	return s.host == nil && s.record == nil && s.wait == nil && s.child == nil && s.task == nil && (s.launch == nil || !s.launch.Cooperative)
 }
 
 func (c *cudaContext) newStep(n backend.Node) (*step, error) {
@@ -105,9 +105,9 @@ func (c *cudaContext) newStep(n backend.Node) (*step, error) {
 	case backend.KernelNode:
 		s.launch, err = c.checkLaunch(n.Launch)
 	case backend.CopyNode:
-		s.box, s.job, err = c.copyStep(n.Copy)
+		s.box, s.task, err = c.copyStep(n.Copy)
 	case backend.FillNode:
-		_, err = c.legacy.fillJob(n.Fill)
+		_, err = c.legacy.fillTask(n.Fill)
 		if f := n.Fill; f.Width > 0 {
 			s.fill = &f
 		}
@@ -116,8 +116,8 @@ func (c *cudaContext) newStep(n backend.Node) (*step, error) {
 		if begin == nil {
 			begin = beginWithSpans(n.Begin)
 		}
-		_, err = c.legacy.lendJob(n.Buffers, begin)
-		s.job = func(st *stream) (*job, error) { return st.lendJob(n.Buffers, begin) }
+		_, err = c.legacy.lendTask(n.Buffers, begin)
+		s.task = func(st *stream) (*task, error) { return st.lendTask(n.Buffers, begin) }
 	case backend.HostNode:
 		s.host = n.Func
 		ok = n.Func != nil
@@ -139,13 +139,13 @@ func (c *cudaContext) newStep(n backend.Node) (*step, error) {
 }
 
 // copyStep is a copy that the device does by itself, or another.
-func (c *cudaContext) copyStep(p backend.Copy) (*driver.Box, func(*stream) (*job, error), error) {
-	j, err := c.legacy.copyJob(p)
+func (c *cudaContext) copyStep(p backend.Copy) (*driver.Box, func(*stream) (*task, error), error) {
+	j, err := c.legacy.copyTask(p)
 	if err != nil || j.run == nil {
 		return nil, nil, err
 	}
 	if j.waits {
-		return nil, func(st *stream) (*job, error) { return st.copyJob(p) }, nil
+		return nil, func(st *stream) (*task, error) { return st.copyTask(p) }, nil
 	}
 	return j.box, nil, nil
 }
@@ -214,7 +214,7 @@ func (st *stream) Graph(b backend.Exec) error {
 		return nil
 	}
 	c := st.context
-	j := &job{mark: c.newMark(false), direct: true}
+	j := &task{mark: c.newMark(false), direct: true}
 	if x.last != nil {
 		j.after = append(j.after, x.last)
 	}
@@ -225,7 +225,7 @@ func (st *stream) Graph(b backend.Exec) error {
 			w := *x.whole
 			j.run = func() error { return st.lane.drv.LaunchGraph(st.lane.ctx, w, st.lane.stream) }
 			x.last = j.mark
-			return st.enqueueJob(j)
+			return st.enqueueTask(j)
 		}
 		if !errors.As(err, &absent) {
 			return c.noteFault(err)
@@ -247,7 +247,7 @@ func (st *stream) Graph(b backend.Exec) error {
 		return nil
 	}
 	x.last = j.mark
-	err = st.enqueueJob(j)
+	err = st.enqueueTask(j)
 	r.publishEvents()
 	return err
 }

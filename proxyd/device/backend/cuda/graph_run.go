@@ -138,9 +138,9 @@ func (r *run) doWork(s *step) error {
 		err = c.whileAlive(func() error { return st.copyBox(*s.box) })
 	case s.fill != nil:
 		err = c.whileAlive(func() error { return l.drv.Fill(l.ctx, l.stream, s.fill) })
-	case s.job != nil:
-		var j *job
-		if j, err = s.job(st); err == nil {
+	case s.task != nil:
+		var j *task
+		if j, err = s.task(st); err == nil {
 			err = j.run()
 		}
 	}

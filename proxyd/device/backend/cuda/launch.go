@@ -165,11 +165,11 @@ func (f *function) askClusters(l *backend.Launch, ask func(driver.Clusters, driv
 
 // Launch implements backend.Stream.
 func (st *stream) Launch(x backend.Launch) error {
-	return st.giveJob(func() (*job, error) {
+	return st.giveTask(func() (*task, error) {
 		l, err := st.context.checkLaunch(x)
 		if err != nil {
 			return nil, err
 		}
-		return &job{direct: true, run: func() error { return st.lane.drv.Launch(st.lane.ctx, st.lane.stream, l) }}, nil
+		return &task{direct: true, run: func() error { return st.lane.drv.Launch(st.lane.ctx, st.lane.stream, l) }}, nil
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
-// job is a piece of work.
-type job struct {
+// task is a piece of work in the queue of a stream.
+type task struct {
 	after []*mark         // of other streams; the device does this work later than that
 	until []chan struct{} // what this process waits for first
 	run   func() error    // nil: nothing to do
@@ -23,24 +23,24 @@ type job struct {
 	mark   *mark
 	drop   func()      // called instead when the space was closed, or nil
 	steps  bool        // its steps enter the gate themselves: between them they wait for others
-	fence  bool        // the job is nothing but its mark
+	fence  bool        // the task is nothing but its mark
 	direct bool        // the caller takes run's error, if nothing had to be waited for
 	box    *driver.Box // of a copy that the device does by itself
-	given  bool        // the job is the program's: see backend.Progress
+	given  bool        // the task is the program's: see backend.Progress
 	begun  bool        // of the stream's mu
 }
 
-// maxQueued is how many jobs a stream holds before its program must wait, as a device does.
+// maxQueued is how many tasks a stream holds before its program must wait, as a device does.
 const maxQueued = 1 << 16
 
-// enqueueJob submits work of the program's, in the order that the legacy stream makes.
-func (st *stream) enqueueJob(j *job) error {
+// enqueueTask submits work of the program's, in the order that the legacy stream makes.
+func (st *stream) enqueueTask(j *task) error {
 	c := st.context
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	j.after = append(j.after, st.orderMarks()...)
 	j.given = true
-	return st.submitJob(j)
+	return st.submitTask(j)
 }
 
 // Progress implements backend.Stream. What the driver was given counts as done, which is true while the space is unmapped.
@@ -54,14 +54,14 @@ func (st *stream) Progress() backend.Progress {
 	return p
 }
 
-// noteProgress notes that a job has begun, or could begin again.
-func (st *stream) noteProgress(j *job, begun bool) {
+// noteProgress notes that a task has begun, or could begin again.
+func (st *stream) noteProgress(j *task, begun bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	j.begun = begun
 }
 
-// noteRestartable notes that the job which runs could as well be begun again. A node of a graph is none of a stream's jobs.
+// noteRestartable notes that the task which runs could as well be begun again. A node of a graph is none of a stream's tasks.
 func (st *stream) noteRestartable() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -70,22 +70,22 @@ func (st *stream) noteRestartable() {
 	}
 }
 
-// countJob counts a job that is done. The caller holds mu.
-func (st *stream) countJob(j *job) {
+// countTask counts a task that is done. The caller holds mu.
+func (st *stream) countTask(j *task) {
 	if j.given {
 		st.done++
 	}
 }
 
-// submitJob has a job done: now if nothing is before the job and nothing has to be waited for, else in its turn.
-func (st *stream) submitJob(j *job) error {
+// submitTask has a task done: now if nothing is before the task and nothing has to be waited for, else in its turn.
+func (st *stream) submitTask(j *task) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if j.given {
 		st.given++
 	}
 	if st.ended {
-		st.countJob(j)
+		st.countTask(j)
 		if j.mark != nil {
 			j.mark.passDropped() // nothing was left in the stream
 		}
@@ -94,8 +94,8 @@ func (st *stream) submitJob(j *job) error {
 	g := st.context.space.gate
 	if len(st.queue) == 0 && !st.busy && !j.waits && len(j.until) == 0 && allIssued(j.after) && g.TryEnter() {
 		defer g.Leave()
-		err := st.issueJob(j)
-		st.countJob(j)
+		err := st.issueTask(j)
+		st.countTask(j)
 		if err != nil && !j.direct {
 			st.context.setFault(err)
 			return nil
@@ -122,8 +122,8 @@ func allIssued(marks []*mark) bool {
 	return true
 }
 
-// issueJob carries a job out, which is the stream's next.
-func (st *stream) issueJob(j *job) error {
+// issueTask carries a task out, which is the stream's next.
+func (st *stream) issueTask(j *task) error {
 	c := st.context
 	var err error
 	if c.Err() == nil {
@@ -170,16 +170,16 @@ func (st *stream) workQueue() {
 			st.room = nil
 		}
 		st.mu.Unlock()
-		st.doJob(j)
+		st.doTask(j)
 		st.mu.Lock()
 		st.now = nil
-		st.countJob(j)
+		st.countTask(j)
 		st.mu.Unlock()
 	}
 }
 
-// doJob carries out a job when its time has come.
-func (st *stream) doJob(j *job) {
+// doTask carries out a task when its time has come.
+func (st *stream) doTask(j *task) {
 	s := st.context.space
 	if !s.awaitAside(j) || !s.gate.Enter() {
 		if j.drop != nil {
@@ -198,14 +198,14 @@ func (st *stream) doJob(j *job) {
 	} else {
 		defer s.gate.Leave()
 	}
-	if err := st.issueJob(j); err != nil {
+	if err := st.issueTask(j); err != nil {
 		st.context.setFault(err)
 	}
 }
 
-// awaitAside waits for what this process must know before a job can be done; meanwhile the job does not make the space runnable.
+// awaitAside waits for what this process must know before a task can be done; meanwhile the task does not make the space runnable.
 // awaitAside returns false if the space was closed.
-func (s *space) awaitAside(j *job) (live bool) {
+func (s *space) awaitAside(j *task) (live bool) {
 	if len(j.until) == 0 && allIssued(j.after) {
 		return true
 	}
@@ -222,7 +222,7 @@ func (s *space) awaitAside(j *job) (live bool) {
 	return live
 }
 
-// waitDevice waits, within a job, until the device has done the earlier work.
+// waitDevice waits, within a task, until the device has done the earlier work.
 func (st *stream) waitDevice() error {
 	m := st.context.newMark(false)
 	if err := m.recordIn(st.lane); err != nil {

@@ -186,7 +186,7 @@ func (s *space) Work() backend.WorkState {
 	return backend.Runnable
 }
 
-// waitAside waits for other work within a job: meanwhile the space may be unmapped, and is not runnable. waitAside
+// waitAside waits for other work within a task: meanwhile the space may be unmapped, and is not runnable. waitAside
 // returns false if the space will never be mapped again.
 func (s *space) waitAside(wait func()) bool {
 	return s.gate.Aside(func() { s.active.Wait(wait) })

@@ -23,9 +23,9 @@ type stream struct {
 	mu    sync.Mutex
 	gone  bool
 	ended bool // the lane is closed
-	queue []*job
+	queue []*task
 	busy  bool
-	now   *job   // taken off the queue and not done
+	now   *task  // taken off the queue and not done
 	given uint64 // pieces of the program's work
 	done  uint64
 	room  chan struct{} // closed when the queue is no longer full; nil when no goroutine waits
@@ -130,7 +130,7 @@ func (st *stream) fenceMark() *mark {
 	}
 	st.mu.Unlock()
 	m := st.context.newMark(false)
-	_ = st.submitJob(&job{mark: m, always: true, fence: true})
+	_ = st.submitTask(&task{mark: m, always: true, fence: true})
 	return m
 }
 
@@ -165,7 +165,7 @@ func (st *stream) Record(x backend.Event) error {
 		return err
 	}
 	m := st.context.newMark(!e.cfg.NoTiming)
-	err := st.enqueueJob(&job{mark: m, always: true, direct: true})
+	err := st.enqueueTask(&task{mark: m, always: true, direct: true})
 	e.standFor(m)
 	return err
 }
@@ -183,7 +183,7 @@ func (st *stream) Wait(x backend.Event) error {
 	if err != nil || m == nil {
 		return err
 	}
-	return st.enqueueJob(&job{after: []*mark{m}, direct: true})
+	return st.enqueueTask(&task{after: []*mark{m}, direct: true})
 }
 
 // Host implements backend.Stream.
@@ -191,7 +191,7 @@ func (st *stream) Host(f func()) error {
 	if err := st.waitReady(); err != nil {
 		return err
 	}
-	return st.enqueueJob(&job{waits: true, always: true, run: func() error {
+	return st.enqueueTask(&task{waits: true, always: true, run: func() error {
 		// A function is called even if the context has a fault by now.
 		_ = st.waitDevice()
 		if !st.context.space.waitAside(f) {

@@ -125,7 +125,7 @@ func (d *device) Join(ctx context.Context, id backend.TeamID, members, member in
 	return t, nil
 }
 
-// enlistTeam has stop wait for a team's end. enlist returns false if stop waits for none any more.
+// enlistTeam has stop wait for a team's end. enlistTeam returns false if the device is stopped already.
 func (d *device) enlistTeam(t *team) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

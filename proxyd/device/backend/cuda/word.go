@@ -22,20 +22,20 @@ func (st *stream) checkWord(a backend.Addr, size int) error {
 
 // Write implements backend.Stream.
 func (st *stream) Write(a backend.Addr, size int, value uint64) error {
-	return st.giveJob(func() (*job, error) {
+	return st.giveTask(func() (*task, error) {
 		run := func() error { return st.lane.drv.WriteValue(st.lane.ctx, st.lane.stream, a, size, value) }
-		return &job{direct: true, run: run}, st.checkWord(a, size)
+		return &task{direct: true, run: run}, st.checkWord(a, size)
 	})
 }
 
 // WaitValue implements backend.Stream.
 func (st *stream) WaitValue(a backend.Addr, size int, value uint64, cond backend.Condition) error {
-	return st.giveJob(func() (*job, error) {
+	return st.giveTask(func() (*task, error) {
 		if cond > backend.Nor {
 			return nil, fmt.Errorf("wait for a value: condition %d: %w", cond, backend.InvalidValue)
 		}
 		run := func() error { return st.waitValue(a, size, value, cond) }
-		return &job{waits: true, run: run}, st.checkWord(a, size)
+		return &task{waits: true, run: run}, st.checkWord(a, size)
 	})
 }
 
