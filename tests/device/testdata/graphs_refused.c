@@ -155,7 +155,7 @@ static void check_ends(void)
 	OK(cuStreamWaitEvent(t, e, 0));
 	WANT(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, cuStreamEndCapture(t, &g));
 	expect_invalid();
-	/* Two captures cannot be made one. */
+	/* Two captures cannot be merged. */
 	begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
 	OK(cuStreamBeginCapture(t, CU_STREAM_CAPTURE_MODE_RELAXED));
 	OK(cuEventRecord(e, t));
