@@ -37,7 +37,7 @@
 // SetPeers says where a capsule is, and nothing else does. A capsule that still runs on a node that
 // was taken for dead has an address without a route; what such a capsule sends to its old peers is
 // dropped where it arrives, because it comes from another MAC than that of the node on which the
-// peers know the capsule to be (origin.go).
+// peers know the capsule to be (stray_packets.go).
 //
 // # What is kept where
 //

@@ -109,7 +109,7 @@
 // events. A member that waits in its rendezvous is saved as a waiting member. While a communicator has work under way,
 // or is being connected or split, there is no cut.
 //
-// Memory of a process that the server has mapped (belongings.go: its ring, its pinned memory) is saved together with
+// Memory of a process that the server has mapped (host_mappings.go: its ring, its pinned memory) is saved together with
 // the process, and comes back at the same addresses; Adopt maps it again. Until then something else holds its place,
 // because graphs are made again before. Memory of devices is read back whole before the first call is answered.
 //

@@ -13,7 +13,7 @@
 //	   │        work finds at the program's addresses while it is mapped
 //	   ├─ place      memory at an address, which a pool may keep          place.go
 //	   └─ cudaContext   each a context of the driver: a fault stays there    context.go
-//	      ├─ stream     a lane, and a queue before it                    stream.go queue.go copy.go word.go exchange.go launch.go
+//	      ├─ stream     a lane, and a queue before it                    stream.go queue.go copy.go stream_words.go exchange.go launch.go
 //	      ├─ mark       a point of a stream's work                       event.go
 //	      ├─ module     code, and variables                              module.go variable.go facts.go
 //	      └─ exec       a graph                                          graph.go graph_run.go

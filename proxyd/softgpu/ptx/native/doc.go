@@ -17,7 +17,7 @@
 //	split.go          branches at which lanes part, and where they meet
 //	operation.go      the table of operations; ops_*.go fill it
 //	memory_unsafe.go  loads and stores: the check that all lanes' elements lie within memory
-//	straight.go       accesses of full warps to elements that follow each other
+//	contiguous.go     accesses of full warps to elements that follow each other
 //	windows.go        loads of shared memory by a register and several offsets
 //	load.go store.go  routines that load and store for 16 lanes
 //	atomic.go         atomic operations, lane by lane
