@@ -9,11 +9,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,10 +19,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/messagequeue"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -350,121 +345,6 @@ func subjectsOfDump(ctx context.Context, lc *localCapsule, programs []capsule.Pr
 	return all, nil
 }
 
-// travelling are the folders of a capsule that travel with it.
-var travelling = []string{"/dev/shm", "/tmp", "/var/tmp"}
-
-// linkRemoved gives removed files that programs use, and that have other names, names by
-// which they can be found while the capsule is dumped.
-func (lc *localCapsule) linkRemoved(programs []capsule.Program) ([]string, error) {
-	j := lc.j
-	var pids []int
-	for _, p := range programs {
-		pids = append(pids, processes.InCgroup(p.Cgroup)...)
-	}
-	links, err := criu.LinkRemoved(lc.capsule.PID(), pids, travelling)
-	if len(links) > 0 {
-		j.mu.Lock()
-		lc.note.Links = links
-		lc.saveNote()
-		j.mu.Unlock()
-	}
-	return links, err
-}
-
-// unlinkRemoved takes these names away. A second call is harmless.
-func (lc *localCapsule) unlinkRemoved() error {
-	j := lc.j
-	j.mu.Lock()
-	links := lc.note.Links
-	j.mu.Unlock()
-	if len(links) == 0 {
-		return nil
-	}
-	if err := criu.UnlinkRemoved(lc.capsule.PID(), links); err != nil {
-		return err
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	lc.note.Links = nil
-	lc.saveNote()
-	return nil
-}
-
-// describeTasks notes in m the tasks of the running steps that have no program: those that have ended, and
-// those that had not begun.
-func (lc *localCapsule) describeTasks(ctx context.Context, m *records.CapsuleMeta, running []string) (err error) {
-	if m.Ended, err = lc.endedTasks(ctx, running); err != nil {
-		return err
-	}
-	if err := lc.checkNoneKilled(m.Ended); err != nil {
-		return err
-	}
-	m.NotBegun, err = lc.tasksNotBegun(ctx)
-	m.NotBegun = slices.DeleteFunc(m.NotBegun, func(program string) bool {
-		key, _, _ := records.ParseTaskName(program)
-		return !slices.Contains(running, key)
-	})
-	return err
-}
-
-// endedTasks returns the tasks that have ended, with their status, of steps that still run. After
-// a restart Slurm starts these tasks again, and they must not run.
-func (lc *localCapsule) endedTasks(ctx context.Context, running []string) (map[string]syscall.WaitStatus, error) {
-	j := lc.j
-	all, err := lc.capsule.Ended(ctx)
-	if err != nil {
-		return nil, err
-	}
-	programs, err := lc.capsule.Programs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	late, err := steps.EndedCaptured(programs)
-	if err != nil {
-		return nil, err
-	}
-	maps.Copy(all, late)
-	kept := map[string]syscall.WaitStatus{}
-	j.mu.Lock()
-	maps.Copy(kept, lc.note.FinishedTasks)
-	j.mu.Unlock()
-	maps.Copy(kept, all)
-	maps.DeleteFunc(kept, func(name string, _ syscall.WaitStatus) bool {
-		key, _, ok := records.ParseTaskName(name)
-		return !ok || !slices.Contains(running, key)
-	})
-	return kept, nil
-}
-
-// runningSteps returns the keys of the steps that have an srun, on any node.
-func (a *attempt) runningSteps() []string {
-	var all []string
-	for _, r := range a.reports {
-		all = append(all, r.Steps...)
-	}
-	return all
-}
-
-// ownFolders returns the folders that only the capsule has, by the names of their streams.
-func (lc *localCapsule) ownFolders() map[string]string {
-	folders := map[string]string{"shm": fmt.Sprintf("/proc/%d/root/dev/shm", lc.capsule.PID())}
-	for _, f := range privateFolders {
-		folders[f.name] = filepath.Join(lc.capsule.Dir(), f.name)
-	}
-	return folders
-}
-
-func packFolder(ctx context.Context, w upload.ShareWriter, name, dir string) error {
-	s, err := w.Create(name)
-	if err != nil {
-		return err
-	}
-	if err := files.Pack(ctx, dir, s); err != nil {
-		return errors.Join(fmt.Errorf("%s: %w", strings.TrimSuffix(name, ".pack"), err), s.Close())
-	}
-	return s.Close()
-}
-
 // streamSink writes files into streams of a checkpoint, under a prefix.
 type streamSink struct {
 	writer upload.ShareWriter
@@ -511,19 +391,4 @@ func (a *attempt) commit(ctx context.Context) error {
 		a.log.Warn("end an older upload", "error", err)
 	}
 	return nil
-}
-
-// pledgeUpload makes a staged checkpoint count.
-func (a *attempt) pledgeUpload(ctx context.Context) error {
-	j := a.j
-	var bytes uint64
-	for _, r := range a.reports {
-		bytes += r.Bytes
-	}
-	rec := j.run.Snapshot().Record
-	a.upload = &upload.Record{
-		Job: j.id, Number: a.id.Number, Made: time.Now().UTC(), Slurm: rec.Slurm, UID: rec.UID, Submitted: rec.Submitted,
-		Reason: a.reason, Leader: j.c.Node, Nodes: a.nodes, Bytes: bytes, Base: a.base, Released: a.outcome.LeavesNodes(),
-	}
-	return j.c.uploads.Pledge(ctx, a.upload)
 }

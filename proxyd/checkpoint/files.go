@@ -11,14 +11,16 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
-
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 )
 
@@ -274,4 +276,64 @@ func (lc *localCapsule) keepSocketInodes(ctx context.Context, p capsule.Program,
 		lc.j.log.Warn("files of unix sockets have other inodes than before", "capsule", lc.index, "program", p.Name, "sockets", left)
 	}
 	return err
+}
+
+// travelling are the folders of a capsule that travel with it.
+var travelling = []string{"/dev/shm", "/tmp", "/var/tmp"}
+
+// linkRemoved gives removed files that programs use, and that have other names, names by
+// which they can be found while the capsule is dumped.
+func (lc *localCapsule) linkRemoved(programs []capsule.Program) ([]string, error) {
+	j := lc.j
+	var pids []int
+	for _, p := range programs {
+		pids = append(pids, processes.InCgroup(p.Cgroup)...)
+	}
+	links, err := criu.LinkRemoved(lc.capsule.PID(), pids, travelling)
+	if len(links) > 0 {
+		j.mu.Lock()
+		lc.note.Links = links
+		lc.saveNote()
+		j.mu.Unlock()
+	}
+	return links, err
+}
+
+// unlinkRemoved takes these names away. A second call is harmless.
+func (lc *localCapsule) unlinkRemoved() error {
+	j := lc.j
+	j.mu.Lock()
+	links := lc.note.Links
+	j.mu.Unlock()
+	if len(links) == 0 {
+		return nil
+	}
+	if err := criu.UnlinkRemoved(lc.capsule.PID(), links); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	lc.note.Links = nil
+	lc.saveNote()
+	return nil
+}
+
+// ownFolders returns the folders that only the capsule has, by the names of their streams.
+func (lc *localCapsule) ownFolders() map[string]string {
+	folders := map[string]string{"shm": fmt.Sprintf("/proc/%d/root/dev/shm", lc.capsule.PID())}
+	for _, f := range privateFolders {
+		folders[f.name] = filepath.Join(lc.capsule.Dir(), f.name)
+	}
+	return folders
+}
+
+func packFolder(ctx context.Context, w upload.ShareWriter, name, dir string) error {
+	s, err := w.Create(name)
+	if err != nil {
+		return err
+	}
+	if err := files.Pack(ctx, dir, s); err != nil {
+		return errors.Join(fmt.Errorf("%s: %w", strings.TrimSuffix(name, ".pack"), err), s.Close())
+	}
+	return s.Close()
 }

@@ -231,3 +231,58 @@ func (a *attempt) checkComplete() error {
 	}
 	return steps.CheckComplete(a.runningSteps(), counts)
 }
+
+// describeTasks notes in m the tasks of the running steps that have no program: those that have ended, and
+// those that had not begun.
+func (lc *localCapsule) describeTasks(ctx context.Context, m *records.CapsuleMeta, running []string) (err error) {
+	if m.Ended, err = lc.endedTasks(ctx, running); err != nil {
+		return err
+	}
+	if err := lc.checkNoneKilled(m.Ended); err != nil {
+		return err
+	}
+	m.NotBegun, err = lc.tasksNotBegun(ctx)
+	m.NotBegun = slices.DeleteFunc(m.NotBegun, func(program string) bool {
+		key, _, _ := records.ParseTaskName(program)
+		return !slices.Contains(running, key)
+	})
+	return err
+}
+
+// endedTasks returns the tasks that have ended, with their status, of steps that still run. After
+// a restart Slurm starts these tasks again, and they must not run.
+func (lc *localCapsule) endedTasks(ctx context.Context, running []string) (map[string]syscall.WaitStatus, error) {
+	j := lc.j
+	all, err := lc.capsule.Ended(ctx)
+	if err != nil {
+		return nil, err
+	}
+	programs, err := lc.capsule.Programs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	late, err := steps.EndedCaptured(programs)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(all, late)
+	kept := map[string]syscall.WaitStatus{}
+	j.mu.Lock()
+	maps.Copy(kept, lc.note.FinishedTasks)
+	j.mu.Unlock()
+	maps.Copy(kept, all)
+	maps.DeleteFunc(kept, func(name string, _ syscall.WaitStatus) bool {
+		key, _, ok := records.ParseTaskName(name)
+		return !ok || !slices.Contains(running, key)
+	})
+	return kept, nil
+}
+
+// runningSteps returns the keys of the steps that have an srun, on any node.
+func (a *attempt) runningSteps() []string {
+	var all []string
+	for _, r := range a.reports {
+		all = append(all, r.Steps...)
+	}
+	return all
+}

@@ -5,6 +5,7 @@ package checkpoint
 
 import (
 	"context"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
@@ -50,7 +51,7 @@ func (h uploadConductor) ReportStored(id store.ID) {
 
 // DeleteExpired implements upload.Conductor.
 func (h uploadConductor) DeleteExpired(ctx context.Context, job uint32) error {
-	return h.c.ends().DeleteExpired(ctx, job)
+	return h.c.newEnds().DeleteExpired(ctx, job)
 }
 
 // IsCapturing implements upload.Conductor.
@@ -61,4 +62,19 @@ func (h uploadConductor) IsCapturing(id store.ID) bool {
 	}
 	_, err := j.part.membershipIn(id)
 	return err == nil
+}
+
+// pledgeUpload makes a staged checkpoint count.
+func (a *attempt) pledgeUpload(ctx context.Context) error {
+	j := a.j
+	var bytes uint64
+	for _, r := range a.reports {
+		bytes += r.Bytes
+	}
+	rec := j.run.Snapshot().Record
+	a.upload = &upload.Record{
+		Job: j.id, Number: a.id.Number, Made: time.Now().UTC(), Slurm: rec.Slurm, UID: rec.UID, Submitted: rec.Submitted,
+		Reason: a.reason, Leader: j.c.Node, Nodes: a.nodes, Bytes: bytes, Base: a.base, Released: a.outcome.LeavesNodes(),
+	}
+	return j.c.uploads.Pledge(ctx, a.upload)
 }

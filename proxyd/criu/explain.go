@@ -4,11 +4,18 @@
 package criu
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
+	osuser "os/user"
 	"regexp"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
 // obstacles are what CRIU cannot dump or restore, and what its user is told. $1 and $2 are the
@@ -170,4 +177,65 @@ func findSilent(members map[int]member, root int) string {
 		}
 	}
 	return ""
+}
+
+// ChangedError says what of a file has changed since the dump.
+type ChangedError struct {
+	Path string
+	What string
+}
+
+func (e *ChangedError) Error() string { return e.Path + ": " + e.What }
+
+// changedPath looks for why criu could not open a file: it returns the first change found in the
+// files that the program had, by their paths, or nil. No link is followed.
+func (i *Image) changedPath(init int) error {
+	root, err := os.Open(fmt.Sprintf("/proc/%d/root", init))
+	if err != nil {
+		return nil //nolint:nilerr // it is a nicety
+	}
+	defer root.Close()
+	table, err := mounts.Of(init)
+	if err != nil {
+		return nil //nolint:nilerr // as above
+	}
+	for _, o := range i.Opened {
+		if table.IsServedByUser(o.Path) || strings.HasSuffix(o.Path, removed) || !strings.HasPrefix(o.Path, "/") || strings.HasPrefix(o.Path, "/proc/") || strings.HasPrefix(o.Path, "/sys/") {
+			continue
+		}
+		how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
+		fd, err := unix.Openat2(int(root.Fd()), cmp.Or(strings.TrimPrefix(o.Path, "/"), "."), how)
+		if errors.Is(err, unix.ELOOP) {
+			return &ChangedError{o.Path, "there is a link in its path, which was not there at the checkpoint"}
+		}
+		if err != nil {
+			continue
+		}
+		st, err := mounts.Fstat(fd)
+		unix.Close(fd)
+		if err != nil {
+			continue
+		}
+		now := Opened{Path: o.Path, UID: st.UID, GID: st.GID, Mode: st.Mode, Rdev: o.Rdev}
+		if err := o.compareFile(now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func userName(uid uint32) string {
+	id := strconv.Itoa(int(uid))
+	if u, err := osuser.LookupId(id); err == nil {
+		return u.Username
+	}
+	return cmp.Or(map[uint32]string{0: "root"}[uid], "user "+id)
+}
+
+func groupName(gid uint32) string {
+	id := strconv.Itoa(int(gid))
+	if g, err := osuser.LookupGroupId(id); err == nil {
+		return g.Name
+	}
+	return cmp.Or(map[uint32]string{0: "root"}[gid], id)
 }

@@ -4,6 +4,7 @@
 package criu
 
 import (
+	"bufio"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -274,4 +275,40 @@ func (m processMemory) findDebug() uint64 {
 		}
 	}
 	return 0
+}
+
+// mappedRanges returns a mapping of each file that a process has mapped, with the name in
+// map_files.
+func mappedRanges(maps string) ([]string, error) {
+	f, err := os.Open(maps)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var all []string
+	seen := map[string]bool{}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		// address perms offset device inode path
+		words := strings.SplitN(lines.Text(), " ", 6)
+		if len(words) < 6 || words[4] == "0" {
+			continue
+		}
+		file := words[3] + " " + words[4] + " " + words[5]
+		if seen[file] {
+			continue
+		}
+		seen[file] = true
+		all = append(all, strings.Clone(trimRange(words[0])))
+	}
+	return all, lines.Err()
+}
+
+// isNameless tells whether a link in /proc is of nothing that was opened by a path: a pipe, a
+// socket, or memory that the kernel gives a name to. No user can make a file in /.
+func isNameless(link string) bool {
+	if !strings.HasPrefix(link, "/") || link == "/dev/zero"+removed {
+		return true
+	}
+	return slices.ContainsFunc([]string{"/memfd:", "/SYSV", "/[aio]", "/anon_hugepage"}, func(p string) bool { return strings.HasPrefix(link, p) })
 }

@@ -4,14 +4,12 @@
 package criu
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
-	osuser "os/user"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,24 +51,7 @@ type Places struct {
 	Exe         int         `json:"exe"`
 }
 
-// ChangedError says what of a file has changed since the dump.
-type ChangedError struct {
-	Path string
-	What string
-}
-
-func (e *ChangedError) Error() string { return e.Path + ": " + e.What }
-
 const removed = " (deleted)"
-
-// isNameless tells whether a link in /proc is of nothing that was opened by a path: a pipe, a
-// socket, or memory that the kernel gives a name to. No user can make a file in /.
-func isNameless(link string) bool {
-	if !strings.HasPrefix(link, "/") || link == "/dev/zero"+removed {
-		return true
-	}
-	return slices.ContainsFunc([]string{"/memfd:", "/SYSV", "/[aio]", "/anon_hugepage"}, func(p string) bool { return strings.HasPrefix(link, p) })
-}
 
 // showPath is a path as in Opened.
 func showPath(link string) string {
@@ -186,33 +167,6 @@ func (s *survey) placesOf(host int) (*Places, error) {
 	}
 	p.Mapped = slices.Sorted(maps.Keys(seen))
 	return p, nil
-}
-
-// mappedRanges returns a mapping of each file that a process has mapped, with the name in
-// map_files.
-func mappedRanges(maps string) ([]string, error) {
-	f, err := os.Open(maps)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var all []string
-	seen := map[string]bool{}
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		// address perms offset device inode path
-		words := strings.SplitN(lines.Text(), " ", 6)
-		if len(words) < 6 || words[4] == "0" {
-			continue
-		}
-		file := words[3] + " " + words[4] + " " + words[5]
-		if seen[file] {
-			continue
-		}
-		seen[file] = true
-		all = append(all, strings.Clone(trimRange(words[0])))
-	}
-	return all, lines.Err()
 }
 
 // maxDescriptors bounds the descriptors of files of a program's processes together: the note of these is in memory here, outside
@@ -436,57 +390,4 @@ func (o Opened) compareFile(now Opened) error {
 		return changed("has permissions %04o, had %04o at the checkpoint", now.Mode&0o7777, o.Mode&0o7777)
 	}
 	return nil
-}
-
-// changedPath looks for why criu could not open a file: it returns the first change found in the
-// files that the program had, by their paths, or nil. No link is followed.
-func (i *Image) changedPath(init int) error {
-	root, err := os.Open(fmt.Sprintf("/proc/%d/root", init))
-	if err != nil {
-		return nil //nolint:nilerr // it is a nicety
-	}
-	defer root.Close()
-	table, err := mounts.Of(init)
-	if err != nil {
-		return nil //nolint:nilerr // as above
-	}
-	for _, o := range i.Opened {
-		if table.IsServedByUser(o.Path) || strings.HasSuffix(o.Path, removed) || !strings.HasPrefix(o.Path, "/") || strings.HasPrefix(o.Path, "/proc/") || strings.HasPrefix(o.Path, "/sys/") {
-			continue
-		}
-		how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
-		fd, err := unix.Openat2(int(root.Fd()), cmp.Or(strings.TrimPrefix(o.Path, "/"), "."), how)
-		if errors.Is(err, unix.ELOOP) {
-			return &ChangedError{o.Path, "there is a link in its path, which was not there at the checkpoint"}
-		}
-		if err != nil {
-			continue
-		}
-		st, err := mounts.Fstat(fd)
-		unix.Close(fd)
-		if err != nil {
-			continue
-		}
-		now := Opened{Path: o.Path, UID: st.UID, GID: st.GID, Mode: st.Mode, Rdev: o.Rdev}
-		if err := o.compareFile(now); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func userName(uid uint32) string {
-	id := strconv.Itoa(int(uid))
-	if u, err := osuser.LookupId(id); err == nil {
-		return u.Username
-	}
-	return cmp.Or(map[uint32]string{0: "root"}[uid], "user "+id)
-}
-
-func groupName(gid uint32) string {
-	id := strconv.Itoa(int(gid))
-	if g, err := osuser.LookupGroupId(id); err == nil {
-		return g.Name
-	}
-	return cmp.Or(map[uint32]string{0: "root"}[gid], id)
 }
