@@ -57,7 +57,7 @@ func runDaemon(ctx context.Context, cfg *config.Config, load func() (*config.Con
 	c.cfg.Store(cfg)
 	c.policies = newPolicies(log)
 	c.metrics = metrics.New(metrics.Options{
-		Version: version, Journal: cfg.Journal, Kinds: action.Kinds(), Ends: journal.Ends(), Policy: c.policies.metricsOf, Proxyds: c.nodes.counts,
+		Version: version, Journal: cfg.Journal, Kinds: action.Kinds(), Ends: journal.Ends(), Policy: c.policies.metricsOf, Proxyds: c.nodes.countProxyds,
 	})
 	for _, step := range []struct {
 		name string
@@ -227,7 +227,7 @@ func (c *controller) newLoop(held context.Context) *reconcile.Loop {
 	cfg := c.cfg.Load()
 	proxyds := c.newProxyds(cfg)
 	return &reconcile.Loop{
-		Observer: c.nodes.keptBy(c.checkpoints.keptBy(&cluster.Watch{Slurm: c.slurm, Proxyd: proxyds, Led: c.nodes.led})),
+		Observer: c.nodes.keptBy(c.checkpoints.keptBy(&cluster.Watch{Slurm: c.slurm, Proxyd: proxyds, Led: c.nodes.ledJobs})),
 		Executor: &leasedExecutor{held: held, Executor: &action.Runner{
 			Slurm: c.slurm, Proxyd: proxyds, Sizes: c.jobSizes(proxyds), LeaseQOS: func() string { return c.cfg.Load().LeaseQOS },
 			Journal:  &pausingJournal{Journal: &leasedJournal{Journal: c.journal, lease: c.lease}, at: func() string { return c.cfg.Load().PauseAt }, stop: stopHere, log: c.log, steps: map[int64]string{}},

@@ -47,8 +47,8 @@ func (o *nodeObserver) Look(ctx context.Context) (cluster.Seen, error) {
 	return seen, err
 }
 
-// list is the nodes that the loop saw last.
-func (h *nodeHealth) list() []health.Node {
+// seenNodes is the nodes that the loop saw last.
+func (h *nodeHealth) seenNodes() []health.Node {
 	seen := h.seen.Load()
 	if seen == nil {
 		return nil
@@ -61,8 +61,8 @@ func (h *nodeHealth) list() []health.Node {
 	return all
 }
 
-// report is what is known of the nodes' proxyds.
-func (h *nodeHealth) report() []health.State {
+// knownStates is what is known of the nodes' proxyds.
+func (h *nodeHealth) knownStates() []health.State {
 	p := h.poller.Load()
 	if p == nil {
 		return nil
@@ -80,7 +80,7 @@ func (c *controller) startPolling(ctx context.Context) (wait func()) {
 // pollProxyds asks the nodes' proxyds how they are until ctx ends.
 func (c *controller) pollProxyds(ctx context.Context, proxyds *leader.Finder) {
 	p := &health.Poller{
-		Nodes: c.nodes.list, Log: c.log,
+		Nodes: c.nodes.seenNodes, Log: c.log,
 		Ask: func(ctx context.Context, n health.Node) (*proxyd.PingReply, error) {
 			return proxyds.PingHealth(ctx, n.Name, n.Address)
 		},
@@ -92,7 +92,7 @@ func (c *controller) pollProxyds(ctx context.Context, proxyds *leader.Finder) {
 
 // pageList is what the page shows.
 func (h *nodeHealth) pageList() []web.Proxyd {
-	report := h.report()
+	report := h.knownStates()
 	all := make([]web.Proxyd, len(report))
 	for i := range report {
 		s := &report[i]
@@ -106,10 +106,10 @@ func (h *nodeHealth) pageList() []web.Proxyd {
 	return all
 }
 
-// led are the running jobs that nodes lead, as the nodes that answer have looked at them last.
-func (h *nodeHealth) led() map[int64]cluster.Led {
+// ledJobs are the running jobs that nodes lead, as the nodes that answer have looked at them last.
+func (h *nodeHealth) ledJobs() map[int64]cluster.Led {
 	all := map[int64]cluster.Led{}
-	for _, s := range h.report() {
+	for _, s := range h.knownStates() {
 		if !s.Answers {
 			continue
 		}
@@ -125,7 +125,7 @@ const maxExamples = 5
 
 // statusMessage is what singctl status shows; nil: nothing is known.
 func (h *nodeHealth) statusMessage() *rpc.Proxyds {
-	report := h.report()
+	report := h.knownStates()
 	if len(report) == 0 {
 		return nil
 	}
@@ -152,9 +152,9 @@ func (h *nodeHealth) statusMessage() *rpc.Proxyds {
 	return m
 }
 
-// counts is what Prometheus gets.
-func (h *nodeHealth) counts() metrics.Proxyds {
-	c := health.CountStates(h.report())
+// countProxyds is what Prometheus gets.
+func (h *nodeHealth) countProxyds() metrics.Proxyds {
+	c := health.CountStates(h.knownStates())
 	return metrics.Proxyds{
 		Unasked: c.Nodes - c.Answer - c.Silent, Sound: c.Answer - c.Unsound, Unsound: c.Unsound, Silent: c.Silent, Capsules: c.Capsules, Versions: c.Versions,
 		Known: c.Nodes > 0, StoreKnown: c.LeastFree != nil, StoreFree: c.LeastFree.GetFree(), StoreSize: c.LeastFree.GetSize(),

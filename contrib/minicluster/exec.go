@@ -85,13 +85,13 @@ func runOn(p state.Place, hostName, user string, argv []string) error {
 	if err != nil {
 		return ownError(err)
 	}
-	go passOn(signals, proc)
+	go forwardSignals(signals, proc)
 	return &codeError{code: proc.Code()}
 }
 
-// passOn hands our signals to the command. The command is in our process group, so it has what a
+// forwardSignals hands our signals to the command. The command is in our process group, so it has what a
 // terminal sends on Ctrl-C already; two at once would kill an srun.
-func passOn(signals <-chan os.Signal, to *enter.Process) {
+func forwardSignals(signals <-chan os.Signal, to *enter.Process) {
 	for s := range signals {
 		fromTerminal := (s == unix.SIGINT || s == unix.SIGQUIT) && inForeground()
 		if !fromTerminal {

@@ -67,7 +67,7 @@ func goBackend(t *api.Table) ([]byte, error) {
 		w.line("}")
 	}
 	w.line("")
-	w.line("// Unsupported is a Backend that supports nothing. Embed it to be one that supports something.")
+	w.line("// Unsupported is a Backend that supports no call. A Backend that supports only some calls embeds Unsupported.")
 	w.line("type Unsupported struct{}")
 	w.line("")
 	w.line("var _ Backend = Unsupported{}")

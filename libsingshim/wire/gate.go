@@ -155,7 +155,7 @@ type Busy struct {
 	Inside []int // lanes with a thread that is in a call, or has not taken its answer
 }
 
-// IsZero tells whether nothing does. With the gate for calls shut, that is for good.
+// IsZero tells whether the ring is at rest. With the gate for calls shut, the ring then stays at rest.
 func (b Busy) IsZero() bool { return b.Queued == 0 && b.Calls == 0 && len(b.Inside) == 0 }
 
 // Busy looks at the ring.

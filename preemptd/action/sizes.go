@@ -104,7 +104,7 @@ func (s *Sizes) beganWith(ctx context.Context, job *slurmrest.Job, nodes []slurm
 	if !isRunning(job) && job.Restarts == 0 {
 		return nil, lent, nil
 	}
-	shown, err := s.show(ctx, job, nodes)
+	shown, err := s.showJob(ctx, job, nodes)
 	switch {
 	case err == nil:
 		if began := beganAs(shown, now.GPUsOnNode(), lent); began != nil {
@@ -117,8 +117,8 @@ func (s *Sizes) beganWith(ctx context.Context, job *slurmrest.Job, nodes []slurm
 	return &jobrequest.Began{GPUs: slices.Repeat([]int64{each}, int(max(asked.Nodes, now.Nodes, 1))), Estimated: true}, lent, nil
 }
 
-// show asks the node that leads a running job, and any node about a job that waits.
-func (s *Sizes) show(ctx context.Context, job *slurmrest.Job, nodes []slurmrest.Node) (*rpc.Job, error) {
+// showJob asks the node that leads a running job, and any node about a job that waits.
+func (s *Sizes) showJob(ctx context.Context, job *slurmrest.Job, nodes []slurmrest.Node) (*rpc.Job, error) {
 	if isRunning(job) {
 		return s.Proxyd.Show(ctx, job)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // A preemptd that died is followed within leaseLife + leaseLook, which is less than ten seconds;
-// a preemptd that lives has leaseLife/renewEvery tries.
+// a preemptd that lives has leaseLife/RenewEvery tries.
 const (
 	leaseLife = 7 * time.Second
 	leaseLook = time.Second

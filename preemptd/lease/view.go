@@ -44,16 +44,16 @@ func viewOf(all []slurmrest.Reservation, me string) view {
 	return v
 }
 
-// move is what a waiting preemptd does next.
-type move int
+// nextMove is what a waiting preemptd does next.
+type nextMove int
 
 const (
-	rest  move = iota // look again later
-	yield             // delete our lease: another preemptd's is there
-	ask               // put the question
-	seize             // the worker that was asked does not answer
-	take              // make our lease
-	work              // the lease is ours
+	rest  nextMove = iota // look again later
+	yield                 // delete our lease: another preemptd's is there
+	ask                   // put the question
+	seize                 // the worker that was asked does not answer
+	take                  // make our lease
+	work                  // the lease is ours
 )
 
 // memory is what a waiting preemptd knows from earlier looks.
@@ -64,7 +64,7 @@ type memory struct {
 }
 
 // nextMove decides by a look that was made at a time.
-func (m *memory) nextMove(v view, at time.Duration) move {
+func (m *memory) nextMove(v view, at time.Duration) nextMove {
 	if len(v.works) == 0 {
 		m.asked = 0
 		switch {

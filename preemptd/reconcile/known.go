@@ -69,7 +69,7 @@ func (l *Loop) collectKnown(ctx context.Context, settings Settings, seen cluster
 	}
 	l.counts.setWindow(settings.Rules.Window)
 	l.counts.countJobs(cluster.Build(seen, withoutCounts(k)))
-	k.Count, k.Account = l.counts.readers(seen.Time)
+	k.Count, k.Account = l.counts.makeReaders(seen.Time)
 	return k, nil
 }
 
@@ -299,8 +299,8 @@ func ledgerState(j *sdk.Job) ledger.State {
 	return ledger.Waiting
 }
 
-// readers returns how to ask for what is counted up to a time.
-func (c *fractionCounts) readers(now time.Time) (job func(sdk.JobID) (float64, time.Duration), account func(string) float64) {
+// makeReaders returns how to ask for what is counted up to a time.
+func (c *fractionCounts) makeReaders(now time.Time) (job func(sdk.JobID) (float64, time.Duration), account func(string) float64) {
 	accounts := c.ledger.Accounts(now)
 	job = func(id sdk.JobID) (float64, time.Duration) {
 		n := c.ledger.Job(id, now)

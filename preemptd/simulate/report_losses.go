@@ -12,11 +12,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// latest is how many jobs of a tier are shown.
-const latest = 5
+// shownJobs is how many jobs of a tier are shown.
+const shownJobs = 5
 
-// printLosses says where the GPU time went that the jobs of each tier asked for, and which jobs of the tiers that are
-// promised something were there for longest beyond their need.
+// printLosses shows what became of the GPU time that the jobs of each tier asked for, and, of the tiers with a promised
+// GPU fraction, the jobs that came to their end latest (JobLoss.Late).
 func printLosses(w io.Writer, jobs []JobLoss) error {
 	if len(jobs) == 0 {
 		return nil
@@ -46,7 +46,7 @@ func printLosses(w io.Writer, jobs []JobLoss) error {
 	return nil
 }
 
-// printLatest shows the jobs of a tier that were there for longest beyond their need.
+// printLatest shows the jobs of a tier that came to their end latest, by JobLoss.Late.
 func printLatest(w io.Writer, jobs []JobLoss, tier sdk.Tier) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "\n%v job\tGPUs\tasked for\twork\tleast beside higher\t  largest causes\n", tier)
@@ -57,7 +57,7 @@ func printLatest(w io.Writer, jobs []JobLoss, tier sdk.Tier) error {
 			continue
 		}
 		fmt.Fprintf(t, "%d\t%d\t%.1f\t%.1f\t%.1f\t  %s\n", l.Job, l.GPUs, l.Asked, l.Work, l.Least, largestCauses(l))
-		if shown++; shown == latest {
+		if shown++; shown == shownJobs {
 			break
 		}
 	}

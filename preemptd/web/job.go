@@ -25,10 +25,10 @@ type Checkpoint struct {
 	Reason    string
 	Nodes     []string
 	Uploading bool   // the checkpoint lies on its nodes, and not in the store yet
-	Problem   string // why the checkpoint is not to be trusted; "": it is
+	Problem   string // why the checkpoint cannot be used; "": it can be used
 }
 
-// jobPastJSON is the answer to /api/v1/jobs/JOB: what was decided for a job and done to it, and what it resumes from.
+// jobPastJSON is the answer to /api/v1/jobs/JOB: decisions about a job, actions on the job, and its checkpoints.
 type jobPastJSON struct {
 	ID          int64            `json:"id"`
 	Actions     []actionJSON     `json:"actions"`     // newest first
@@ -53,7 +53,7 @@ type checkpointJSON struct {
 	Stored    int64    `json:"stored"`   // bytes that it added to the store
 	Reason    string   `json:"reason"`
 	Nodes     []string `json:"nodes"`
-	Uploading bool     `json:"uploading"` // it lies on its nodes, and not in the store yet
+	Uploading bool     `json:"uploading"` // the checkpoint is on its nodes, and not in the store yet
 	Problem   string   `json:"problem,omitempty"`
 }
 

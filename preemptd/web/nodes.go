@@ -13,13 +13,13 @@ import (
 // Proxyd is how a node's proxyd is, as of the last question to that node.
 type Proxyd struct {
 	Node     string
-	Asked    bool      // else nothing is known yet
+	Asked    bool      // false: nothing is known yet
 	Answers  bool      // the last time
 	Since    time.Time // since when that is so
 	Heard    time.Time // the last answer; zero: none
 	Version  string    // as in the last answer, like all below
 	Problem  string    // what is wrong with the node although the proxyd answers
-	Says     bool      // else an older release, which does not say what follows
+	Says     bool      // false: an older release, which does not say what follows
 	Store    Space     // Size 0: not known
 	Stage    Space     // Size 0: not known, or there is none
 	Devices  string
@@ -54,7 +54,7 @@ type spaceJSON struct {
 	Free uint64 `json:"free"`
 }
 
-// proxydsJSON counts them.
+// proxydsJSON counts the proxyds of a cluster by their states.
 type proxydsJSON struct {
 	Nodes   int `json:"nodes"`
 	Answer  int `json:"answer"`

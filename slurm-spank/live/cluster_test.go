@@ -218,7 +218,7 @@ func (c *cluster) waitForEnd(t *testing.T, job string) (about, log string) {
 }
 
 // readHeard returns what proxyd was told of a job.
-func (c *cluster) readHeard(t *testing.T, job string) (joins []nodesocket.Join, ends []heard) {
+func (c *cluster) readHeard(t *testing.T, job string) (joins []nodesocket.Join, ends []receivedRequest) {
 	t.Helper()
 	for _, node := range []string{"n1", "n2"} {
 		f, err := os.Open(filepath.Join(c.shared, node+".heard"))
@@ -227,7 +227,7 @@ func (c *cluster) readHeard(t *testing.T, job string) (joins []nodesocket.Join, 
 		}
 		defer f.Close()
 		for lines := bufio.NewScanner(f); lines.Scan(); {
-			var h heard
+			var h receivedRequest
 			if err := json.Unmarshal(lines.Bytes(), &h); err != nil {
 				t.Fatal(err)
 			}

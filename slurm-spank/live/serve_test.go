@@ -48,8 +48,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// heard is what the node was told, a single JSON object a line.
-type heard struct {
+// receivedRequest is what the node was told, a single JSON object a line.
+type receivedRequest struct {
 	Node string
 	Join *nodesocket.Join `json:",omitempty"`
 	End  uint32           `json:",omitempty"` // the job
@@ -89,7 +89,7 @@ func serveFolder(dir string) error {
 	return nil
 }
 
-func (n *node) noteHeard(h heard) {
+func (n *node) noteHeard(h receivedRequest) {
 	h.Node = n.name
 	b, err := json.Marshal(h)
 	if err != nil {
@@ -102,7 +102,7 @@ func (n *node) noteHeard(h heard) {
 
 // Join implements nodesocket.Conductor.
 func (n *node) Join(ctx context.Context, j nodesocket.Join) (nodesocket.Place, error) {
-	n.noteHeard(heard{Join: &j})
+	n.noteHeard(receivedRequest{Join: &j})
 	how, arg, _ := strings.Cut(strings.TrimPrefix(j.Options["exclude"], "/"), "-")
 	switch how {
 	case "refuse":
@@ -170,7 +170,7 @@ func (n *node) End(ctx context.Context, job uint32) error {
 	c := n.capsules[job]
 	delete(n.capsules, job)
 	n.mu.Unlock()
-	h := heard{End: job}
+	h := receivedRequest{End: job}
 	if c != nil {
 		programs, err := c.Programs(ctx)
 		if err != nil {

@@ -43,7 +43,7 @@ func TestActions(t *testing.T) {
 			t.Parallel()
 			c := raiseCluster(t, "t-act-"+suite, append([]string{"--suite", suite, "--nodes", "3", "--gpus", "2"}, options.up...)...)
 			onCtl := "/root/action.test"
-			mcWith(t, string(code), "exec", "ctl", "--name", c.name, "--", "sh", "-c", "cat >"+onCtl+"; chmod +x "+onCtl).mustSucceed(t)
+			runMiniclusterWith(t, string(code), "exec", "ctl", "--name", c.name, "--", "sh", "-c", "cat >"+onCtl+"; chmod +x "+onCtl).mustSucceed(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 11*time.Minute) // beyond the binary's own
 			defer cancel()
 			args := append([]string{"exec", "ctl", "--name", c.name, "--", onCtl, "-test.run=^TestLive", "-test.v", "-test.timeout=10m"}, options.test...)

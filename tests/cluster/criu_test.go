@@ -20,7 +20,7 @@ func TestCRIU(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := raiseCluster(t, "t-criu", "--nodes", "1")
-	out := mcWith(t, string(script), "exec", "n1", "--name", c.name, "--", "bash", "-s").mustSucceed(t)
+	out := runMiniclusterWith(t, string(script), "exec", "n1", "--name", c.name, "--", "bash", "-s").mustSucceed(t)
 	if !strings.HasPrefix(out, "counted on from ") {
 		t.Errorf("said %q", out)
 	}

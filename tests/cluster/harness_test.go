@@ -82,10 +82,10 @@ type result struct {
 // not keep its streams open, or this waits for that too.
 func runMinicluster(t *testing.T, args ...string) result {
 	t.Helper()
-	return mcWith(t, "", args...)
+	return runMiniclusterWith(t, "", args...)
 }
 
-func mcWith(t *testing.T, stdin string, args ...string) result {
+func runMiniclusterWith(t *testing.T, stdin string, args ...string) result {
 	t.Helper()
 	return runProgram(t, exec.Command(program, args...), stdin)
 }

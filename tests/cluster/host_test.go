@@ -60,7 +60,7 @@ func mustGetwd(t *testing.T) string {
 
 func testExec(t *testing.T, c raised) {
 	in := strings.Repeat("0123456789abcdef\n", 1<<16)
-	if got := mcWith(t, in, "exec", "--name", c.name, "n1", "--", "cat"); got.out != in || got.code != 0 {
+	if got := runMiniclusterWith(t, in, "exec", "--name", c.name, "n1", "--", "cat"); got.out != in || got.code != 0 {
 		t.Errorf("1 MiB through cat: %d bytes came back, code %d", len(got.out), got.code)
 	}
 	cases := []struct {
@@ -160,7 +160,7 @@ func testSlurm(t *testing.T, c raised) {
 	}
 	jwt := `eval $(cat); curl -sf -H "X-SLURM-USER-TOKEN: $SLURM_JWT" http://ctl:6820/slurm/v0.0.45/ping/`
 	token := c.runOn(t, "ctl", "", "scontrol", "token", "username=alice").mustSucceed(t)
-	if r := mcWith(t, token, "exec", "n2", "--name", c.name, "--user", "alice", "--", "bash", "-c", jwt); !strings.Contains(r.out, `"pings"`) {
+	if r := runMiniclusterWith(t, token, "exec", "n2", "--name", c.name, "--user", "alice", "--", "bash", "-c", jwt); !strings.Contains(r.out, `"pings"`) {
 		t.Errorf("REST over TCP with a token: %+v", r)
 	}
 }

@@ -37,7 +37,7 @@ func TestRESTClient(t *testing.T) {
 			t.Parallel()
 			c := raiseCluster(t, "t-rest-"+suite, "--suite", suite, "--nodes", "2", "--gpus", "2")
 			onCtl := "/root/slurmrest.test"
-			mcWith(t, string(code), "exec", "ctl", "--name", c.name, "--", "sh", "-c", "cat >"+onCtl+"; chmod +x "+onCtl).mustSucceed(t)
+			runMiniclusterWith(t, string(code), "exec", "ctl", "--name", c.name, "--", "sh", "-c", "cat >"+onCtl+"; chmod +x "+onCtl).mustSucceed(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute) // beyond the binary's own
 			defer cancel()
 			relayTests(t, exec.CommandContext(ctx, program, "exec", "ctl", "--name", c.name, "--", onCtl, "-test.run=^TestLive", "-test.v", "-test.timeout=5m"))

@@ -117,7 +117,7 @@ func (f *frozen) moveProgram(n int) bool {
 		f.failWithLogs(err)
 	}
 	if p := s.report.Processes[0]; n%2 == 0 { // else the server finds the process
-		if s.belongings[p.ID], err = server.Belongings(pid, p); err != nil {
+		if s.mappings[p.ID], err = server.OpenHostMappings(pid, p); err != nil {
 			f.failWithLogs(err)
 		}
 	}

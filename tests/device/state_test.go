@@ -84,7 +84,7 @@ func (k *keeper) connectController() (*server.Controller, error) {
 // saved is what a server has said of its save, and what its processes must bring.
 type saved struct {
 	report     *server.Report
-	belongings map[uint64][]*os.File
+	mappings map[uint64][]*os.File
 }
 
 // close may be called on nil.
@@ -92,14 +92,14 @@ func (s *saved) close() {
 	if s == nil {
 		return
 	}
-	for _, all := range s.belongings {
+	for _, all := range s.mappings {
 		for _, f := range all {
 			f.Close()
 		}
 	}
 }
 
-// Which process hands a program's belongings to the next device server.
+// Which process hands a program's mappings to the next device server.
 const (
 	byServer  = iota // the next server takes them, if the server is root's
 	byParent         // the parent of the servers, as root
@@ -122,13 +122,13 @@ func (k *keeper) saveJob(ctx context.Context, folder server.Folder, again bool, 
 	if err != nil {
 		return nil, err
 	}
-	s := &saved{report: r, belongings: map[uint64][]*os.File{}}
+	s := &saved{report: r, mappings: map[uint64][]*os.File{}}
 	for _, p := range r.Processes {
 		switch way {
 		case byParent:
-			s.belongings[p.ID], err = server.Belongings(p.PID, p)
+			s.mappings[p.ID], err = server.OpenHostMappings(p.PID, p)
 		case byThisOne:
-			s.belongings[p.ID], err = c.Belongings(ctx, p.ID, len(p.Belongings))
+			s.mappings[p.ID], err = c.FetchHostMappings(ctx, p.ID, len(p.HostMappings))
 		}
 		if err != nil && !isElsewhere(p.PID, err) {
 			return s, err
@@ -149,7 +149,7 @@ func (k *keeper) restoreJob(ctx context.Context, folder server.Folder, s *saved)
 	}
 	k.last = s.report.ID
 	for _, p := range s.report.Processes {
-		if err := c.Adopt(ctx, p.ID, p.PID, s.belongings[p.ID]); err != nil && !isElsewhere(p.PID, err) {
+		if err := c.Adopt(ctx, p.ID, p.PID, s.mappings[p.ID]); err != nil && !isElsewhere(p.PID, err) {
 			return err
 		}
 	}

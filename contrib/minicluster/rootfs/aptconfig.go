@@ -46,7 +46,7 @@ func findSource(ctx context.Context, mirror string) (source, error) {
 
 // sourceOf decides on the files of root, the host's root folder.
 func sourceOf(root fs.FS, mirror string, dump []setting) (source, error) {
-	src := source{options: travelOptions(dump)}
+	src := source{options: accessOptions(dump)}
 	for _, name := range []string{"auth.conf", "auth.conf.d"} {
 		if _, err := fs.Stat(root, "etc/apt/"+name); err == nil {
 			key := map[string]string{"auth.conf": "netrc", "auth.conf.d": "netrcparts"}[name]
@@ -164,22 +164,22 @@ func parseDump(text string) []setting {
 	return out
 }
 
-// travels are the settings, by prefix, that say how to reach an archive and
+// accessSettings are the settings, by prefix, that say how to reach an archive and
 // whether to believe its clock.
-var travels = []string{
+var accessSettings = []string{
 	"Acquire::http::", "Acquire::https::", "Acquire::Retries", "Acquire::ForceIPv4", "Acquire::ForceIPv6",
 	"Acquire::Check-Valid-Until", "Acquire::Check-Date", "Acquire::Max-FutureTime",
 }
 
-// travelOptions turns the settings that a build must share with the host into
+// accessOptions turns the settings that a build must share with the host into
 // lines of apt.conf.
-func travelOptions(dump []setting) []string {
+func accessOptions(dump []setting) []string {
 	var out []string
 	for _, s := range dump {
 		if s.value == "" || strings.Contains(s.value, `"`) {
 			continue
 		}
-		if slices.ContainsFunc(travels, func(p string) bool {
+		if slices.ContainsFunc(accessSettings, func(p string) bool {
 			return len(s.name) >= len(p) && strings.EqualFold(s.name[:len(p)], p)
 		}) {
 			out = append(out, fmt.Sprintf("%s \"%s\";", s.name, s.value))

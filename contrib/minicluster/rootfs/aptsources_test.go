@@ -168,7 +168,7 @@ not a setting
 		`Acquire::http::Proxy::deb.example.org "DIRECT";`,
 		`Acquire::HTTPS::CaInfo "/etc/ssl/site.pem";`,
 	}
-	if got := travelOptions(parseDump(dump)); !reflect.DeepEqual(got, want) {
+	if got := accessOptions(parseDump(dump)); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }

@@ -123,7 +123,7 @@ type reporter struct {
 	cur Progress
 }
 
-// newReporter starts a reporter; tell may be nil. The caller calls stop.
+// newReporter starts a reporter; tell may be nil. The caller calls stopReporting.
 func newReporter(tell func(Progress), period time.Duration) *reporter {
 	r := &reporter{tell: tell, began: time.Now(), quit: make(chan struct{}), cur: Progress{Stage: "starting"}}
 	if tell != nil {

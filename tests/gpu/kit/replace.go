@@ -151,9 +151,9 @@ func (m *moved) replaceOnce(ctx context.Context, criu bool) (gone bool, err erro
 	if len(r.Processes) == 0 {
 		return true, c.Resume(ctx)
 	}
-	belongings := map[uint64][]*os.File{}
+	mappings := map[uint64][]*os.File{}
 	defer func() {
-		for _, all := range belongings {
+		for _, all := range mappings {
 			for _, f := range all {
 				f.Close()
 			}
@@ -163,7 +163,7 @@ func (m *moved) replaceOnce(ctx context.Context, criu bool) (gone bool, err erro
 		if criu {
 			continue // the process brings its memory back
 		}
-		if belongings[p.ID], err = c.Belongings(ctx, p.ID, len(p.Belongings)); err != nil && !hasEnded(p.PID) {
+		if mappings[p.ID], err = c.FetchHostMappings(ctx, p.ID, len(p.HostMappings)); err != nil && !hasEnded(p.PID) {
 			return false, fmt.Errorf("what belongs to process %d: %w", p.PID, err)
 		}
 	}
@@ -181,11 +181,11 @@ func (m *moved) replaceOnce(ctx context.Context, criu bool) (gone bool, err erro
 	if err := m.startServer(ctx, "--await"); err != nil {
 		return false, err
 	}
-	return false, m.restoreState(ctx, state, r, belongings)
+	return false, m.restoreState(ctx, state, r, mappings)
 }
 
 // restoreState has a new device server build what was saved, and the program go on.
-func (m *moved) restoreState(ctx context.Context, state server.Folder, r *server.Report, belongings map[uint64][]*os.File) error {
+func (m *moved) restoreState(ctx context.Context, state server.Folder, r *server.Report, mappings map[uint64][]*os.File) error {
 	c, err := m.connectControl()
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (m *moved) restoreState(ctx context.Context, state server.Folder, r *server
 		return fmt.Errorf("restore: %w", err)
 	}
 	for _, p := range r.Processes {
-		if err := c.Adopt(ctx, p.ID, p.PID, belongings[p.ID]); err != nil && !hasEnded(p.PID) {
+		if err := c.Adopt(ctx, p.ID, p.PID, mappings[p.ID]); err != nil && !hasEnded(p.PID) {
 			return fmt.Errorf("adopt process %d: %w", p.PID, err)
 		}
 	}
