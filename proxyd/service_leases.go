@@ -12,8 +12,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// addLending says of a lease of this node to which job it lends its GPUs, and reports whether the job is one. err is why
-// the job has no view. A lease that has not begun is known by the name that proxyd gives to those that it submits.
+// addLending adds to what is told of a job to which job it lends its GPUs, if the job is a lease of this node. It reports
+// whether the job is a lease. err is why the job has no view. A lease that has not begun is known by the name that proxyd
+// gives to the leases that it submits.
 func addLending(out *rpc.Job, err error, here string, s *slurm.Job) bool {
 	var lease *checkpoint.LeaseError
 	if errors.As(err, &lease) {
@@ -31,7 +32,7 @@ func addLending(out *rpc.Job, err error, here string, s *slurm.Job) bool {
 	return true
 }
 
-// Lend has a running job have so many GPUs in all on this node, by jobs of its user that lend it theirs.
+// Lend gives a running job so many GPUs in all on this node: jobs of the same user lend theirs.
 func (d service) Lend(ctx context.Context, req *rpc.LendRequest) (*rpc.LendReply, error) {
 	id, _, err := d.numberOf(ctx, req.GetJob())
 	if err != nil {

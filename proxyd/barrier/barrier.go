@@ -54,14 +54,14 @@ type Barrier struct {
 	unrevoke int // unanswered Withdraws of all
 	owing    int // ranks that owe an answer to what the phase asks
 	meetings []meeting
-	book
+	issueCounts
 }
 
 // New returns a Barrier over the ranks 0 … n-1, n ≥ 1, and the existing communicators; their
 // members are among these ranks. Ranks that ended, communicators that were destroyed or broken
 // and creations on the way are entered by Steps before that of Start.
 func New(n int, comms ...Communicator) *Barrier {
-	b := &Barrier{ranks: make([]rank, n), unshut: n, book: newBook()}
+	b := &Barrier{ranks: make([]rank, n), unshut: n, issueCounts: newIssueCounts()}
 	for _, c := range comms {
 		b.enterComm(c)
 	}

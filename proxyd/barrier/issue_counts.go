@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// book is what has been issued, as far as it was reported.
-type book struct {
+// issueCounts has how much each rank has issued, as far as the ranks have reported that.
+type issueCounts struct {
 	comms   map[Comm]*group
 	lines   []entry
 	sides   []side
@@ -42,8 +42,8 @@ type side struct {
 	final bool // the number will not grow any more
 }
 
-func newBook() book {
-	return book{comms: make(map[Comm]*group), sideOf: make(map[Key]int)}
+func newIssueCounts() issueCounts {
+	return issueCounts{comms: make(map[Comm]*group), sideOf: make(map[Key]int)}
 }
 
 // enterComm makes a communicator known. A communicator that is known stays unchanged.

@@ -78,20 +78,20 @@ type answer struct{ Error string }
 
 // maker is a capsule being made.
 type maker struct {
-	spec    Spec
-	rec     record
-	cmd     *exec.Cmd
-	pid     int
-	orders  *json.Encoder
-	answers *json.Decoder
-	hangUp  func()      // closes the pipes; nil before start. May be called twice
-	keepOn  func() bool // detaches init from the context
-	capsule *Capsule
+	spec       Spec
+	rec        record
+	cmd        *exec.Cmd
+	pid        int
+	orders     *json.Encoder
+	answers    *json.Decoder
+	hangUp     func()      // closes the pipes; nil before start. May be called twice
+	stopHangUp func() bool // detaches init from the context
+	capsule    *Capsule
 }
 
-// making lists the steps that make a capsule. Until the last step init ends with its maker; after
+// makeSteps lists the steps that make a capsule. Until the last step init ends with its maker; after
 // any error nothing is left.
-var making = []struct {
+var makeSteps = []struct {
 	name string
 	do   func(*maker, context.Context) error
 }{
@@ -100,7 +100,7 @@ var making = []struct {
 	{"build", (*maker).buildTree},
 	{"network", (*maker).makeNetwork},
 	{"record", (*maker).recordInit},
-	{"go", (*maker).letGo},
+	{"go", (*maker).detachInit},
 }
 
 // Make makes a capsule and returns when programs can be started in it. Make needs root and
@@ -110,7 +110,7 @@ var making = []struct {
 // The error wraps ErrExists if s.Dir has a capsule already.
 func Make(ctx context.Context, s Spec) (*Capsule, error) {
 	m := &maker{spec: s}
-	for _, step := range making {
+	for _, step := range makeSteps {
 		if err := step.do(m, ctx); err != nil {
 			err = fmt.Errorf("capsule %s: %s: %w", s.Hostname, step.name, err)
 			if !errors.Is(err, ErrExists) {
@@ -167,7 +167,7 @@ func (m *maker) startInit(ctx context.Context) error {
 		orderW.Close()
 		answerR.Close()
 	}
-	m.keepOn = context.AfterFunc(ctx, m.hangUp)
+	m.stopHangUp = context.AfterFunc(ctx, m.hangUp)
 	log, err := os.OpenFile(filepath.Join(m.spec.Dir, logName), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -225,11 +225,11 @@ func (m *maker) recordInit(context.Context) error {
 	return m.rec.writeRecord(m.spec.Dir)
 }
 
-func (m *maker) letGo(ctx context.Context) error {
+func (m *maker) detachInit(ctx context.Context) error {
 	if err := m.sendOrder(ctx, order{}); err != nil {
 		return err
 	}
-	m.keepOn()
+	m.stopHangUp()
 	m.hangUp()
 	return nil
 }
@@ -255,7 +255,7 @@ func (m *maker) sendOrder(ctx context.Context, o order) error {
 // undoMake removes a capsule that could not be made.
 func (m *maker) undoMake() error {
 	if m.hangUp != nil {
-		m.keepOn()
+		m.stopHangUp()
 		m.hangUp()
 	}
 	if m.capsule != nil {

@@ -187,7 +187,7 @@ func (s *server) openStdio(name string) ([]*os.File, error) {
 	return duplicateFiles(s.peers[e.warden].stdio)
 }
 
-// joinRestored checks a restored program as start checks a new program. Caller holds s.mu.
+// joinRestored checks a restored program as startProgram checks a new program. The caller holds s.mu.
 func (s *server) joinRestored(ask request) (effects, error) {
 	e, err := s.table.findAwaited(ask.Name)
 	if err != nil {

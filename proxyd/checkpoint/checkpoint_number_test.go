@@ -43,7 +43,7 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	next(3)
 	noError(t, j.reserveNumber(3)) // and then the checkpoint failed
 	took(4)
-	noError(t, n1.ends().DeleteCheckpoints(t.Context(), 7)) // a run that begins anew
+	noError(t, n1.newEnds().DeleteCheckpoints(t.Context(), 7)) // a run that begins anew
 	next(5)
 
 	// An attempt that tries again.

@@ -139,15 +139,15 @@ func inputOf(lc *localCapsule, p capsule.Program, attempt uint32) programInput {
 	return programInput{lc, p, lc.note.wardenOf(p.Name), attempt}
 }
 
-// payer has the memory of the program's input counted: the cgroup of the warden.
-func (in programInput) payer() processes.Payer {
+// memoryPayer has the memory of the program's input counted: the cgroup of the warden.
+func (in programInput) memoryPayer() processes.Payer {
 	rec := in.lc.j.run.Snapshot().Record
 	return processes.Payer{UID: rec.UID, GID: rec.GID, Cgroup: processes.OwnCgroup(in.lc.j.c.Cgroups, in.warden)}
 }
 
 // keepRelay keeps what the program's warden has, before the end of the warden is no end of the program any more.
 func (in programInput) keepRelay() error {
-	relay, err := processes.OpenInputRelay(in.warden, in.program.Stdio[0], in.payer())
+	relay, err := processes.OpenInputRelay(in.warden, in.program.Stdio[0], in.memoryPayer())
 	if err == nil && relay != nil {
 		err = in.lc.inputs.Keep(in.attempt, in.program.Name, relay)
 	}
@@ -238,7 +238,7 @@ func (in programInput) restoreInput(ctx context.Context, src streamSource, was *
 	if was.Input == 0 && !was.InputEnded {
 		return nil
 	}
-	relay, err := processes.OpenInputRelay(in.warden, in.program.Stdio[0], in.payer())
+	relay, err := processes.OpenInputRelay(in.warden, in.program.Stdio[0], in.memoryPayer())
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 		return c.leases.endLease(ctx, to, id)
 	}
 	if j == nil {
-		c.startBackground(func(ctx context.Context) { c.ends().SettleUnstartedRun(ctx, id, false) })
+		c.startBackground(func(ctx context.Context) { c.newEnds().SettleUnstartedRun(ctx, id, false) })
 		return nil
 	}
 	j.ending.awaitLeaderDecision(ctx)
@@ -70,7 +70,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	if rec != nil {
 		c.jobs.rememberEndedRun(id, run)
 	} else {
-		c.startBackground(func(ctx context.Context) { c.ends().SettleUnstartedRun(ctx, id, asked) })
+		c.startBackground(func(ctx context.Context) { c.newEnds().SettleUnstartedRun(ctx, id, asked) })
 	}
 	if err := j.removeRun(ctx); err != nil {
 		return fmt.Errorf("job %d: %w", id, err)
@@ -81,7 +81,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	}
 	// In the background: the epilog need not wait for the shared folder.
 	c.startBackground(func(ctx context.Context) {
-		if err := c.ends().SettleEndedRun(ctx, id, run, again, interruption); err != nil {
+		if err := c.newEnds().SettleEndedRun(ctx, id, run, again, interruption); err != nil {
 			c.Log.Error("clean up after the end of a run", "job", id, "error", err)
 		}
 	})
@@ -96,7 +96,7 @@ const sweepEvery = time.Minute
 func (c *Conductor) sweepPeriodically(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
-	cleaner := &ends.Cleaner{Ends: c.ends()}
+	cleaner := &ends.Cleaner{Ends: c.newEnds()}
 	defer cleaner.Stop()
 	for {
 		select {
@@ -256,8 +256,8 @@ func (e runEnding) progressOf(snap runs.Snapshot) decisions.Progress {
 	return decisions.Ran
 }
 
-// ends removes what ended runs and jobs leave behind.
-func (c *Conductor) ends() ends.Ends {
+// newEnds removes what ended runs and jobs leave behind.
+func (c *Conductor) newEnds() ends.Ends {
 	return ends.Ends{
 		Node: c.Node, Cluster: c.Cluster, OnTimeLimit: c.OnTimeLimit, Keep: c.Keep, KeepPast: c.KeepPast,
 		Slurm: c.Slurm, Store: c.Store, Addresses: c.Pool, Records: c.records, Timeline: c.timeline, Uploads: c.uploads,

@@ -18,11 +18,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// hearing is a node that counts its calls.
-type hearing struct{ times atomic.Int32 }
+// countingNode is a node that counts its calls.
+type countingNode struct{ times atomic.Int32 }
 
 // Call implements Remote.
-func (h *hearing) Call(_ context.Context, _ string, req *rpc.CallRequest) (*rpc.CallReply, error) {
+func (h *countingNode) Call(_ context.Context, _ string, req *rpc.CallRequest) (*rpc.CallReply, error) {
 	if req.GetHeartbeat() != nil {
 		h.times.Add(1)
 	}
@@ -32,7 +32,7 @@ func (h *hearing) Call(_ context.Context, _ string, req *rpc.CallRequest) (*rpc.
 // TestHeartbeat: a leader sends heartbeats from its dump to its end, and not for ever.
 func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &hearing{}
+		h := &countingNode{}
 		a := &attempt{j: (&job{c: (&Conductor{Config: Config{Node: "n1"}, Deps: Deps{Remote: h}}).wireParts(), id: 7}).wireParts(), nodes: []string{"n2"}, log: slog.New(slog.DiscardHandler)}
 		a.endHeartbeat()
 		ctx, cancel := context.WithCancel(t.Context())

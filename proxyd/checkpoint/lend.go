@@ -18,10 +18,10 @@ var ErrNotLent = errors.New("it cannot have so many GPUs in place")
 // lendPatience is how long leases may take to start, or to end.
 const lendPatience = 30 * time.Second
 
-// Lend has a running job have count GPUs in all on this node: leases are submitted for what it lacks, or cancelled, the
-// newest first. Lend returns when the job has them, with the numbers of its leases and how many GPUs it had before. When
-// that is not so in time, what waits is cancelled and the error wraps ErrNotLent. A call that was broken off may be
-// repeated.
+// Lend gives a running job count GPUs in all on this node: leases are submitted for the GPUs that the job lacks, or
+// cancelled, the newest first. Lend returns when the job has them, with the numbers of its leases and how many GPUs it had before. If
+// the job does not have them in time, leases that wait are cancelled and the error wraps ErrNotLent. A call that was
+// broken off may be repeated.
 func (c *Conductor) Lend(ctx context.Context, name string, count int, qos string) (leases []uint32, had int, err error) {
 	id, err := parseJobName(name)
 	if err != nil {

@@ -78,11 +78,10 @@ func (lc outsidePart) reportResetUnix(program string, sockets []criu.OutsideSock
 	lc.j.report.AddEvent(records.EventReset, []string{lc.j.c.Node}, "connections to "+reports.JoinNames(to))
 }
 
-// resetOutside resets the connections of a restored program to outside of the job, except those to which the other
-// side has not answered yet. The program is
-// still frozen and finds them reset when it runs: a client that looks at an idle connection before
-// it uses the connection, such as urllib3, makes a new one. The network is locked, so the program
-// can have no newer connection to outside.
+// resetOutside resets the connections of a restored program to outside of the job, except connections that the other side
+// has not answered yet. The program is still frozen, and finds its connections reset when it runs: a client that looks at
+// an idle connection before using it, such as urllib3, makes a new connection. The network is locked, so the program can
+// have no newer connection to outside.
 func (lc *localCapsule) resetOutside(ctx context.Context, p capsule.Program) error {
 	j := lc.j
 	sockets, err := lc.findOutside(ctx, []capsule.Program{p})

@@ -135,7 +135,7 @@ func (lc *localCapsule) adoptProcesses(ctx context.Context, m *records.CapsuleMe
 // adoptProcess hands a process to the device server, together with descriptors of the memory that
 // both share: the server may not open them.
 func (lc *localCapsule) adoptProcess(ctx context.Context, p server.SavedProcess, pid int) error {
-	with, err := server.Belongings(pid, p)
+	with, err := server.OpenHostMappings(pid, p)
 	if err != nil {
 		return err
 	}

@@ -82,13 +82,13 @@ func (a *attempt) finish(ctx context.Context) error {
 		return fmt.Errorf("job %d: after checkpoint %d: %w", j.id, a.id.Number, err)
 	}
 	if !a.staged {
-		if err := j.c.ends().DeleteExpired(ctx, j.id); err != nil {
+		if err := j.c.newEnds().DeleteExpired(ctx, j.id); err != nil {
 			a.log.Warn("delete older checkpoints", "error", err)
 		}
 	}
 	if then == decisions.TimeLimit {
 		// Slurm accepts a requeue only when every node is done with the job.
-		j.c.startBackground(func(ctx context.Context) { j.c.ends().RequeueAfterTimeLimit(ctx, rec) })
+		j.c.startBackground(func(ctx context.Context) { j.c.newEnds().RequeueAfterTimeLimit(ctx, rec) })
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func (c *Conductor) Adopt(ctx context.Context) error {
 	for _, j := range c.jobs.allJobs() {
 		c.restarts.recoverJob(ctx, j)
 	}
-	if err := c.ends().ResumeRequeues(); err != nil {
+	if err := c.newEnds().ResumeRequeues(); err != nil {
 		return err
 	}
 	if err := c.restarts.removeUnusedKits(notes); err != nil {

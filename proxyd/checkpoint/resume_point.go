@@ -39,13 +39,13 @@ func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t nodesocket
 	// that died may have forgotten that it had requeued the job, or even started it.
 	if rec != nil && s.Restarts == 0 && rec.Submitted != s.Submitted || rec != nil && rec.UID != s.UID {
 		// The record of another job, which had this number before.
-		if err := j.c.ends().DeleteJob(ctx, j.id); err != nil {
+		if err := j.c.newEnds().DeleteJob(ctx, j.id); err != nil {
 			return nil, unknownRun, err
 		}
 		rec = nil
 	}
 	if rec != nil && rec.BeginAnew {
-		if err := j.c.ends().DeleteCheckpoints(ctx, j.id); err != nil {
+		if err := j.c.newEnds().DeleteCheckpoints(ctx, j.id); err != nil {
 			return nil, unknownRun, err
 		}
 		rec.BeginAnew, rec.DeletedNumber = false, rec.LastNumber
@@ -70,7 +70,7 @@ func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t nodesocket
 	}
 	// Checkpoints of a failed job that had this number are kept until the number is used again.
 	if s.Restarts == 0 || past != nil {
-		if err := j.c.ends().DeleteCheckpoints(ctx, j.id); err != nil {
+		if err := j.c.newEnds().DeleteCheckpoints(ctx, j.id); err != nil {
 			return nil, unknownRun, err
 		}
 	}

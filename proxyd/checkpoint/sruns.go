@@ -45,7 +45,7 @@ func (s SrunRequests) receiveSrun(ctx context.Context, who nodesocket.Peer, key 
 	// Everything is read of the caller while it lives: it may end while it waits, and its PID
 	// be given to another process. callerCapsule is the last to read, and then checks that
 	// the caller is alive.
-	belongings, err := srun.BelongingsOf(who.PID)
+	inherited, err := srun.ReadInheritedLimits(who.PID)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (s SrunRequests) receiveSrun(ctx context.Context, who nodesocket.Peer, key 
 	if err := caller.Hear(ctx); err != nil {
 		return err
 	}
-	err = lc.startSrun(ctx, srunCall{who: who, checkAlive: who.Alive, key: key, caller: caller, belongings: belongings})
+	err = lc.startSrun(ctx, srunCall{who: who, checkAlive: who.Alive, key: key, caller: caller, inherited: inherited})
 	if err != nil {
 		if err := caller.Refuse(err.Error()); err != nil {
 			s.c.Log.Debug("cannot answer an srun", "error", err)
@@ -84,7 +84,7 @@ type srunCall struct {
 	checkAlive func() error // Alive of who
 	key        string       // "": a new srun
 	caller     srunCaller
-	belongings *srun.Belongings
+	inherited  *srun.InheritedLimits
 }
 
 // srunCaller is a srun.Caller.
@@ -149,7 +149,7 @@ func (lc *localCapsule) startSrun(ctx context.Context, call srunCall) error {
 	r, err := call.caller.Start(context.WithoutCancel(ctx), srun.StartSpec{
 		Dir: filepath.Join(c.folders().srunDir(j.id, lc.index), key), Program: c.Real, Env: env,
 		Rewriting: srun.Rewriting{Layout: layout, Key: key, Job: now, Was: was, Release: c.Release, Help: c.Help, MPIDefault: c.MPIDefault},
-		UID:       who.UID, GID: who.GID, Groups: who.Groups, Belongings: call.belongings,
+		UID:       who.UID, GID: who.GID, Groups: who.Groups, Inherited: call.inherited,
 		Cgroups: cgroups, Clean: steps.Outputs(snap.Meta(), key), Ask: c.Socket,
 	})
 	if err != nil {

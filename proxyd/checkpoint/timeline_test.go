@@ -90,7 +90,7 @@ func TestTimeline(t *testing.T) {
 			t.Errorf("event %d: %+v, want %s", i, e, want)
 		}
 	}
-	if err := two.ends().DeleteRecord(7); err != nil {
+	if err := two.newEnds().DeleteRecord(7); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(one.records.Dir); err != nil || len(left) != 1 || left[0].Name() != "past" {

@@ -38,7 +38,7 @@ type obstacleWatch struct {
 func (w *obstacleWatch) keepLooking(ctx context.Context) {
 	wait, confirms := trialDelay, false
 	for sleepUnlessDone(ctx, wait) {
-		unsure := w.look(ctx)
+		unsure := w.lookForObstacles(ctx)
 		switch {
 		case unsure && !confirms:
 			wait, confirms = confirmDelay, true
@@ -50,8 +50,8 @@ func (w *obstacleWatch) keepLooking(ctx context.Context) {
 	}
 }
 
-// look looks once. unsure: the look found something else than the look before.
-func (w *obstacleWatch) look(ctx context.Context) (unsure bool) {
+// lookForObstacles looks once. unsure: the lookForObstacles found something else than the lookForObstacles before.
+func (w *obstacleWatch) lookForObstacles(ctx context.Context) (unsure bool) {
 	j := w.j
 	snap := j.run.Snapshot()
 	if snap.Record == nil || snap.Number != w.run || snap.State != runs.Running {
@@ -67,14 +67,14 @@ func (w *obstacleWatch) look(ctx context.Context) (unsure bool) {
 	j.lastObstacles, j.lookedAt = settled, true
 	j.mu.Unlock()
 	if changed {
-		w.tell(ctx, settled)
+		w.reportObstacles(ctx, settled)
 	}
 	j.report.SetObstacle(ctx, w.text)
 	return unsure
 }
 
-// tell tells people what stands in the way now.
-func (w *obstacleWatch) tell(ctx context.Context, settled []processes.Obstacle) {
+// reportObstacles tells people what stands in the way now.
+func (w *obstacleWatch) reportObstacles(ctx context.Context, settled []processes.Obstacle) {
 	if len(settled) == 0 {
 		w.text = ""
 		w.j.log.Info("the job can be captured again")

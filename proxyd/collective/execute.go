@@ -13,7 +13,7 @@ type tuning struct {
 	eager  int // messages up to this size are sent at once; at most maxEager
 	slice  int // bytes of a reduction that a process does at a time
 	depth  int // steps of a large operation under way at a time
-	direct int // processes up to which a small reduction is done by everybody for himself
+	direct int // up to so many processes, each computes a small reduction for itself
 	arena  int // bytes of peers' contributions that a process holds in a step
 }
 

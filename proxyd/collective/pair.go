@@ -88,7 +88,7 @@ func (c *Comm) copyWithin(from, to *transfer) {
 func (c *Comm) runBeside(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err == nil { // end waits for work after err is set
+	if c.err == nil { // endComm waits for work after err is set
 		c.work.Go(f)
 	}
 }

@@ -31,7 +31,7 @@ func findProgram(name string) (string, error) {
 	return "", &Unsupported{Reason: name + " is not installed", Advice: advice[name]}
 }
 
-// quiet is the environment of what is run. LANG is for the log: explain reads the log.
+// quiet is the environment of what is run. LANG is for criu's log, in which this package looks for reasons.
 var quiet = []string{"PATH=" + strings.Join(folders, ":"), "LANG=C"}
 
 // joinable are the namespaces of a capsule in nsenter's words. init itself is no member
@@ -119,8 +119,8 @@ func (c command) buildCommand() (cmd *exec.Cmd, closing []*os.File, err error) {
 	return cmd, closing, nil
 }
 
-// confine bounds what c may do at a dump of p.
-func (c *command) confine(p Program) error {
+// confineDump bounds what c may do at a dump of p.
+func (c *command) confineDump(p Program) error {
 	var err error
 	if c.before, err = boundMemory(); err != nil || p.UID == 0 {
 		return err

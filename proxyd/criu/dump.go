@@ -70,7 +70,7 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
 	}
 	c := command{init: p.Init, noIPC: sysV, args: dumpArgs(p, terminals)}
-	if err := errors.Join(c.confine(p), c.leaveOutside(p.Outside), c.keepTerminals(drives)); err != nil {
+	if err := errors.Join(c.confineDump(p), c.leaveOutside(p.Outside), c.keepTerminals(drives)); err != nil {
 		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
 	}
 	s, err := newSession(captureSocket, c.as)

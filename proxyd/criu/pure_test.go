@@ -43,7 +43,7 @@ func encodeRequest(name string) []byte {
 func TestHearing(t *testing.T) {
 	stream := slices.Concat(encodeRequest("inventory.img"), []byte{0}, encodeRequest("pages-1.img"), []byte{0})
 	for cut := range len(stream) {
-		h := hearing{fds: []int{7, 8}}
+		h := requestParser{fds: []int{7, 8}}
 		got := ""
 		take := func() {
 			for {
@@ -73,7 +73,7 @@ func TestHearing(t *testing.T) {
 			t.Fatalf("cut at %d: %q", cut, got)
 		}
 	}
-	var h hearing
+	var h requestParser
 	h.putBytes(encodeRequest("x.img")[:6], nil)
 	if _, ok, err := h.takeName(); ok || err != nil {
 		t.Errorf("half a request: %v, %v", ok, err)
@@ -89,13 +89,13 @@ func TestGarbled(t *testing.T) {
 		"none":   encodeRequest(""),
 		"bytes":  {3, 0, 0, 0, 255, 255, 255},
 	} {
-		var h hearing
+		var h requestParser
 		h.putBytes(b, nil)
 		if got, _, err := h.takeName(); !errors.Is(err, errGarbled) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	var h hearing
+	var h requestParser
 	h.putBytes([]byte{0}, nil)
 	if _, _, err := h.takePipe(); !errors.Is(err, errGarbled) {
 		t.Errorf("a byte without a descriptor: %v", err)
@@ -106,7 +106,7 @@ func FuzzHearing(f *testing.F) {
 	f.Add(encodeRequest("core-1.img"))
 	f.Add([]byte{0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var h hearing
+		var h requestParser
 		h.putBytes(b, nil)
 		for {
 			name, ok, err := h.takeName()

@@ -50,7 +50,7 @@ type session struct {
 	// the kernel can do leaves a child that sleeps for ever (criu/util.c, fork_and_ptrace_attach).
 	endStrays bool
 	nsenter   int // PID
-	hear      hearing
+	hear      requestParser
 	pending   *stream // named, without its pipe yet
 	passed    bool    // the gate
 

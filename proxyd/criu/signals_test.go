@@ -111,22 +111,22 @@ func TestLateSignals(t *testing.T) {
 		tid    int
 		want   string // signal and code of each
 	}{
-		"nothing":                      {timers: timers(none)},
-		"an alarm":                     {now: signalBit(unix.SIGALRM), timers: timers(none), want: "14 128 "},
-		"an alarm to come":             {now: signalBit(unix.SIGALRM), timers: timers(left)},
-		"an alarm that was noted":      {now: signalBit(unix.SIGALRM), noted: []*siginfo.SiginfoEntry{info(unix.SIGALRM, siKernel)}, timers: timers(none)},
-		"an alarm for one thread":      {now: signalBit(unix.SIGALRM), timers: timers(none), tid: 9, want: "14 0 "},
-		"a timer":                      {now: signalBit(rt), timers: timers(none, posix(rt, 0, 0, 0)), want: "34 -2 "},
-		"a timer to come":              {now: signalBit(rt), timers: timers(none, posix(rt, 0, 0, 1))},
-		"a thread's timer":             {now: signalBit(rt), timers: timers(none, posix(rt, sigevThreadID, 9, 0)), tid: 9, want: "34 -2 "},
-		"another thread's timer":       {now: signalBit(rt), timers: timers(none, posix(rt, sigevThreadID, 8, 1)), tid: 9, want: "34 0 "},
-		"signals of processes":         {now: signalBit(unix.SIGUSR1) | signalBit(unix.SIGUSR2), timers: timers(none), want: "10 0 12 0 "},
-		"signals that stop and kill":   {now: signalBit(unix.SIGKILL) | signalBit(unix.SIGSTOP), timers: timers(none)},
-		"no timers, as of a zombie":    {now: signalBit(unix.SIGCHLD), want: "17 0 "},
-		"an entry that is too short":   {now: signalBit(unix.SIGUSR1), noted: []*siginfo.SiginfoEntry{{Siginfo: []byte{10}}}, want: "10 0 "},
-		"an entry of a mad signal":     {now: signalBit(unix.SIGUSR1), noted: []*siginfo.SiginfoEntry{info(200, 0)}, want: "10 0 "},
-		"the last of all signals":      {now: 1 << 63, want: "64 0 "},
-		"a noted signal, and a late":   {now: signalBit(rt) | signalBit(unix.SIGHUP), noted: []*siginfo.SiginfoEntry{info(rt, 0)}, want: "1 0 "},
+		"nothing":                    {timers: timers(none)},
+		"an alarm":                   {now: signalBit(unix.SIGALRM), timers: timers(none), want: "14 128 "},
+		"an alarm to come":           {now: signalBit(unix.SIGALRM), timers: timers(left)},
+		"an alarm that was noted":    {now: signalBit(unix.SIGALRM), noted: []*siginfo.SiginfoEntry{info(unix.SIGALRM, siKernel)}, timers: timers(none)},
+		"an alarm for one thread":    {now: signalBit(unix.SIGALRM), timers: timers(none), tid: 9, want: "14 0 "},
+		"a timer":                    {now: signalBit(rt), timers: timers(none, posix(rt, 0, 0, 0)), want: "34 -2 "},
+		"a timer to come":            {now: signalBit(rt), timers: timers(none, posix(rt, 0, 0, 1))},
+		"a thread's timer":           {now: signalBit(rt), timers: timers(none, posix(rt, sigevThreadID, 9, 0)), tid: 9, want: "34 -2 "},
+		"another thread's timer":     {now: signalBit(rt), timers: timers(none, posix(rt, sigevThreadID, 8, 1)), tid: 9, want: "34 0 "},
+		"signals of processes":       {now: signalBit(unix.SIGUSR1) | signalBit(unix.SIGUSR2), timers: timers(none), want: "10 0 12 0 "},
+		"signals that stop and kill": {now: signalBit(unix.SIGKILL) | signalBit(unix.SIGSTOP), timers: timers(none)},
+		"no timers, as of a zombie":  {now: signalBit(unix.SIGCHLD), want: "17 0 "},
+		"an entry that is too short": {now: signalBit(unix.SIGUSR1), noted: []*siginfo.SiginfoEntry{{Siginfo: []byte{10}}}, want: "10 0 "},
+		"an entry of a mad signal":   {now: signalBit(unix.SIGUSR1), noted: []*siginfo.SiginfoEntry{info(200, 0)}, want: "10 0 "},
+		"the last of all signals":    {now: 1 << 63, want: "64 0 "},
+		"a noted signal, and a late": {now: signalBit(rt) | signalBit(unix.SIGHUP), noted: []*siginfo.SiginfoEntry{info(rt, 0)}, want: "1 0 "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got strings.Builder

@@ -59,7 +59,7 @@ const (
 // side need certain numbers of the same file system, and each open takes the lowest one that is free.
 var making capsuleLocks
 
-// capsuleLocks are locks of capsules. No capsule waits for another one, where paths are a user's.
+// capsuleLocks are locks of capsules. No capsule waits for another capsule, whose user's file server may hang.
 type capsuleLocks struct {
 	mu   sync.Mutex
 	held map[int]*capsuleLock
@@ -166,8 +166,8 @@ func (r *restorer) nameSessions(c *command, all []madeTerminal) error {
 	return err
 }
 
-// readTerminals returns the terminals of an image that programs of the image drive, by their numbers. One of which the
-// driving side sends signals (O_ASYNC) is left to criu.
+// readTerminals returns the terminals of an image that programs of the image drive, by their numbers. A terminal
+// whose driving side sends signals (O_ASYNC) is left to criu.
 func readTerminals(src Source) ([]madeTerminal, error) {
 	kinds := map[uint32]*tty.TtyInfoEntry{}
 	err := eachEntryOf(src, terminalsName, terminalsMagic, func(b []byte) error {

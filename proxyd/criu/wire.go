@@ -18,9 +18,8 @@ import (
 //	us:   length,                   ImgStreamerReplyEntry     restore only: is there one?
 //	criu: one byte, with a pipe's descriptor                  restore: only if there is
 //
-// hearing takes the stream apart and is pure: what was received goes in, requests and descriptors
-// come out.
-type hearing struct {
+// requestParser takes the stream apart and is pure: received bytes and descriptors go in, requests and pipes come out.
+type requestParser struct {
 	bytes []byte
 	fds   []int
 }
@@ -28,7 +27,7 @@ type hearing struct {
 // maxRequest is far above a name's length.
 const maxRequest = 8 << 10
 
-func (h *hearing) putBytes(b []byte, fds []int) {
+func (h *requestParser) putBytes(b []byte, fds []int) {
 	h.bytes = append(h.bytes, b...)
 	h.fds = append(h.fds, fds...)
 }
@@ -36,7 +35,7 @@ func (h *hearing) putBytes(b []byte, fds []int) {
 var errGarbled = errors.New("criu's streamer socket: not understood")
 
 // takeName takes the next request off. ok is false if the request is not whole yet.
-func (h *hearing) takeName() (name string, ok bool, err error) {
+func (h *requestParser) takeName() (name string, ok bool, err error) {
 	if len(h.bytes) < 4 {
 		return "", false, nil
 	}
@@ -60,7 +59,7 @@ func (h *hearing) takeName() (name string, ok bool, err error) {
 
 // takePipe takes the next descriptor off with its byte, for the caller to close. ok is false if the
 // descriptor has not come yet.
-func (h *hearing) takePipe() (fd int, ok bool, err error) {
+func (h *requestParser) takePipe() (fd int, ok bool, err error) {
 	if len(h.bytes) == 0 {
 		return -1, false, nil
 	}

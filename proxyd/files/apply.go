@@ -17,11 +17,11 @@ import (
 // writeContents asks for the contents that are needed, in the order in which the streams have
 // them, and writes them.
 func (b *backer) writeContents() error {
-	slices.SortStableFunc(b.jobs, func(x, y job) int {
+	slices.SortStableFunc(b.missing, func(x, y missingPart) int {
 		return cmp.Or(cmp.Compare(x.Stream, y.Stream), cmp.Compare(x.Off, y.Off), cmp.Compare(x.Size, y.Size))
 	})
 	var wants []want
-	for _, j := range b.jobs {
+	for _, j := range b.missing {
 		if len(wants) == 0 || wants[len(wants)-1] != j.want {
 			wants = append(wants, j.want)
 		}
@@ -31,7 +31,7 @@ func (b *backer) writeContents() error {
 	}
 	t := target{}
 	defer t.closeFolders()
-	rest := b.jobs
+	rest := b.missing
 	for _, w := range wants {
 		data, err := b.p.receiveOf(frameData)
 		if err != nil {
@@ -69,7 +69,7 @@ func (t *target) closeFolders() {
 	}
 }
 
-func (t *target) writeSegment(j job, data []byte) error {
+func (t *target) writeSegment(j missingPart, data []byte) error {
 	if t.file == nil || t.path != j.path {
 		t.closeFolders()
 		st, err := statLink(j.path)

@@ -178,18 +178,18 @@ type shelf struct {
 
 func newShelf() *shelf { return &shelf{streams: map[string][]byte{}} }
 
-type book struct {
+type memoryStream struct {
 	bytes.Buffer
 	done func([]byte)
 }
 
-func (b *book) Close() error { b.done(b.Bytes()); return nil }
+func (b *memoryStream) Close() error { b.done(b.Bytes()); return nil }
 
 func (s *shelf) Create(name string) (io.WriteCloser, error) {
 	if _, ok := s.streams[name]; ok {
 		return nil, fs.ErrExist
 	}
-	return &book{done: func(b []byte) { s.streams[name] = b }}, nil
+	return &memoryStream{done: func(b []byte) { s.streams[name] = b }}, nil
 }
 
 func (s *shelf) Keep(name string) error {

@@ -20,7 +20,7 @@ type backer struct {
 	done    map[string]bool      // paths that are ours to finish: mode, owner, times
 	origin  map[[2]uint64]string // where the job's files were when we came
 	strays  map[[2]uint64]string // and where they are after undo
-	jobs    []job
+	missing []missingPart
 }
 
 // The modes of what a PutBack has made, until setAttributes: the next PutBack, after a crash,
@@ -39,8 +39,8 @@ func isUnfinished(mode uint32, f *File) bool {
 	return mode == want && f.Mode != want
 }
 
-// job is a part of a stream, and a file that this part belongs to.
-type job struct {
+// missingPart is a part of a stream, and a file that this part belongs to.
+type missingPart struct {
 	want
 	path string
 	seg  Segment
@@ -255,7 +255,7 @@ func (b *backer) makeAgain(p string, f *File) error {
 }
 
 func (b *backer) wantSegment(p string, g Segment) {
-	b.jobs = append(b.jobs, job{want{g.Stream, g.Off, g.Size}, p, g})
+	b.missing = append(b.missing, missingPart{want{g.Stream, g.Off, g.Size}, p, g})
 }
 
 // inPlace compares a file with the recorded file: what is longer is cut off, and only segments

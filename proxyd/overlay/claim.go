@@ -246,7 +246,7 @@ func (p *Pool) releaseClaim(b block, job, nonce string) error {
 	return nil
 }
 
-// asGivenBack turns errors of work in a removed folder into errGiven.
+// asGivenBack turns errors of work in a removed folder into errGivenBack.
 func asGivenBack(err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) {
 		return fmt.Errorf("%w: %w", errGivenBack, err)

@@ -157,8 +157,7 @@ func paddedName(name string) []byte {
 	return b
 }
 
-// elements makes a set's elements, each the concatenation of parts that are padded to 4
-// bytes each.
+// setElement makes an element of a set: the concatenation of parts, which are padded to 4 bytes each.
 func setElement(parts ...[]byte) nftables.SetElement {
 	var key []byte
 	for _, p := range parts {

@@ -40,7 +40,7 @@ func (o *Overlay) learnMACs() map[string]netip.Addr {
 	return o.macs
 }
 
-// probeNeighbours makes the kernel look up the MACs of neighbours, for learn. Packets of a neighbour pass
+// probeNeighbours makes the kernel look up the MACs of neighbours, for learnMACs. Packets of a neighbour pass
 // until its MAC is known.
 func probeNeighbours(nodes map[netip.Addr]nodePath) {
 	for node, p := range nodes {

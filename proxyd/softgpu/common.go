@@ -39,14 +39,14 @@ type share struct {
 	written bool         // some pages of the block are its own by now
 }
 
-func (s *shares) at(offset uint64) share {
+func (s *shares) shareAt(offset uint64) share {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.blocks[offset]
 }
 
-// all is a copy of blocks.
-func (s *shares) all() map[uint64]share {
+// copyShares is a copy of blocks.
+func (s *shares) copyShares() map[uint64]share {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.blocks)
@@ -72,7 +72,7 @@ func (a *arena) blockAt(offset uint64) []byte {
 
 // commonAt is the common bytes that a block shows, or nil if some of its bytes are its own.
 func (a *arena) commonAt(offset uint64) *pages.Block {
-	x := a.shares.at(offset)
+	x := a.shares.shareAt(offset)
 	if x.common == nil || x.written {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (a *arena) commonAt(offset uint64) *pages.Block {
 
 // isTouched tells whether a block may hold anything but zeros.
 func (a *arena) isTouched(offset uint64) bool {
-	return a.shares.at(offset).common != nil || wasTouched(a.blockAt(offset))
+	return a.shares.shareAt(offset).common != nil || wasTouched(a.blockAt(offset))
 }
 
 // showBlock has a block show common bytes. No work can use the arena meanwhile. Where showBlock fails, nothing has changed.
@@ -99,7 +99,7 @@ func (a *arena) showBlock(offset uint64, c *pages.Block) error {
 		return err
 	}
 	a.sums.forgetSum(offset)
-	old := a.shares.at(offset).common
+	old := a.shares.shareAt(offset).common
 	a.shares.setShare(offset, share{common: c})
 	if old != nil {
 		old.Forget()
@@ -111,8 +111,8 @@ func (a *arena) showBlock(offset uint64, c *pages.Block) error {
 	return nil
 }
 
-// hide gives a block zeros of its own. No work can use the block meanwhile. Where hide fails, nothing has changed.
-func (a *arena) hide(offset uint64, c *pages.Block, here bool) error {
+// hideBlock gives a block zeros of its own. No work can use the block meanwhile. Where hideBlock fails, nothing has changed.
+func (a *arena) hideBlock(offset uint64, c *pages.Block, here bool) error {
 	if err := c.Hide(a.blockAt(offset)); err != nil {
 		return err
 	}
@@ -125,13 +125,13 @@ func (a *arena) hide(offset uint64, c *pages.Block, here bool) error {
 // leaveCommon is leave for the blocks that show common bytes, and returns how much had to be copied. A block with pages
 // of its own is copied whole, and has bytes of its own from then on.
 func (a *arena) leaveCommon() (n uint64) {
-	for offset, x := range a.shares.all() {
+	for offset, x := range a.shares.copyShares() {
 		if a.commonAt(offset) != nil {
 			n += x.common.Leave()
 			continue
 		}
 		n += uint64(copy(a.away[offset:][:backend.Granule], a.blockAt(offset)))
-		if a.hide(offset, x.common, true) != nil {
+		if a.hideBlock(offset, x.common, true) != nil {
 			n += x.common.Leave() // the copy is what comes back
 		}
 	}
@@ -140,7 +140,7 @@ func (a *arena) leaveCommon() (n uint64) {
 
 // comeBackCommon undoes leaveCommon.
 func (a *arena) comeBackCommon() (n uint64) {
-	for _, x := range a.shares.all() {
+	for _, x := range a.shares.copyShares() {
 		n += x.common.ComeBack()
 	}
 	return n
@@ -148,7 +148,7 @@ func (a *arena) comeBackCommon() (n uint64) {
 
 // dropCommon forgets all common bytes of an arena that is unmapped.
 func (a *arena) dropCommon() {
-	for offset, x := range a.shares.all() {
+	for offset, x := range a.shares.copyShares() {
 		a.shares.setShare(offset, share{})
 		x.common.Forget()
 		x.common.Drop(a.away == nil)
@@ -157,7 +157,7 @@ func (a *arena) dropCommon() {
 
 // wipeCommon makes those of some bytes zero that lie in blocks with common bytes, and calls f for the rest, in parts.
 func (a *arena) wipeCommon(b []byte, f func([]byte)) {
-	common := a.shares.all()
+	common := a.shares.copyShares()
 	for len(b) > 0 && len(common) > 0 {
 		at := addressOf(b) - addressOf(a.bytes)
 		offset := at &^ (backend.Granule - 1)
@@ -165,7 +165,7 @@ func (a *arena) wipeCommon(b []byte, f func([]byte)) {
 		switch c := common[offset].common; {
 		case c == nil:
 			f(part)
-		case uint64(len(part)) < backend.Granule || a.hide(offset, c, a.away == nil) != nil:
+		case uint64(len(part)) < backend.Granule || a.hideBlock(offset, c, a.away == nil) != nil:
 			clear(part)
 		}
 		b = b[len(part):]
@@ -195,7 +195,7 @@ func eachCommon(s *space, f func(*pages.Block)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ledger.Arenas(func(h *holder) {
-		for offset := range h.Bytes.shares.all() {
+		for offset := range h.Bytes.shares.copyShares() {
 			if c := h.Bytes.commonAt(offset); c != nil {
 				f(c)
 			}
@@ -203,8 +203,8 @@ func eachCommon(s *space, f func(*pages.Block)) {
 	})
 }
 
-// others are the device's spaces without s.
-func (d *device) others(s *space) (out []*space) {
+// otherSpaces are the device's spaces without s.
+func (d *device) otherSpaces(s *space) (out []*space) {
 	b := d.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -226,7 +226,7 @@ func (d *device) joinEqual(s *space) {
 	}
 	defer s.reclaimer.openAgain()
 	var still []*space
-	for _, o := range d.others(s) {
+	for _, o := range d.otherSpaces(s) {
 		switch {
 		case o == d.mapped:
 			continue
@@ -271,7 +271,7 @@ func (d *device) joinBlock(s, o *space, id backend.BlockID) bool {
 	if a != nil && a == b {
 		return true
 	}
-	from, own := theirs.blockAt(place), theirs.shares.at(place).common == nil
+	from, own := theirs.blockAt(place), theirs.shares.shareAt(place).common == nil
 	if theirs.away != nil && own {
 		from = theirs.away[place:][:backend.Granule]
 	}
@@ -295,7 +295,7 @@ func (d *device) joinArenas(mine *arena, at uint64, theirs *arena, place uint64)
 	}
 	c.Hold(false)
 	defer c.Drop(false)
-	hosted := theirs.away != nil && theirs.shares.at(place).common == nil
+	hosted := theirs.away != nil && theirs.shares.shareAt(place).common == nil
 	var errs []error
 	if mine.commonAt(at) != c {
 		errs = append(errs, mine.showBlock(at, c))
@@ -322,7 +322,7 @@ func (d *device) Common() backend.Common {
 	defer d.mu.Unlock()
 	var out backend.Common
 	seen := map[*pages.Block]bool{}
-	for _, s := range d.others(nil) {
+	for _, s := range d.otherSpaces(nil) {
 		s.mu.Lock()
 		free, total := s.ledger.Info()
 		s.mu.Unlock()

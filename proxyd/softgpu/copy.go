@@ -261,8 +261,8 @@ func (c *cudaContext) exchangeTask(buffers []backend.Buffer, begin func([][]byte
 	}}, nil
 }
 
-// exchangeBytes hands bytes to begin and waits until done is called. After ErrPutBack exchange returns when the
-// operation may begin again.
+// exchangeBytes hands bytes to begin and waits until done is called. After ErrPutBack exchangeBytes
+// returns when the operation may begin again.
 func (c *cudaContext) exchangeBytes(of *operation, buffers []backend.Buffer, begin func([][]byte, func(error))) error {
 	// The exchange may go on after the space was closed: the bytes are held by op, not by the stream's operation.
 	s := c.space
@@ -329,7 +329,8 @@ func (c *cudaContext) exchangeBytes(of *operation, buffers []backend.Buffer, beg
 }
 
 // awaitExchange waits until an exchange is over, and the space mapped. The space may be unmapped meanwhile, for the other
-// side of the wait may need this device. After ErrPutBack the operation has not begun until it may begin again.
+// side of the wait may need this device. After ErrPutBack awaitExchange returns when the operation
+// may begin again, and until then the operation counts as not begun.
 func awaitExchange(s *space, of *operation, over <-chan error) error {
 	err := errClosed
 	mapped := s.gate.AsideUntil(func() (begun bool) {

@@ -183,7 +183,7 @@ func (x *splicer) setSum(c *splice.Content, sum splice.Sum) {
 	c.SetSum(sum)
 }
 
-// nameContents makes the Contents of what a launch has written. Spaces that take the result have the same ones.
+// nameContents makes the Contents of what a launch has written. Spaces that take the result have the same Contents.
 func nameContents(written []splice.Span) (out []keptContent) {
 	for _, x := range withoutRepeats(written) {
 		out = append(out, keptContent{x, &splice.Content{}})

@@ -65,8 +65,9 @@ func withoutRepeats(list []splice.Span) (out []splice.Span) {
 	return out
 }
 
-// pointedSpans are the pieces of memory that parameters point to: those that hold the address in an aligned word. A number
-// that looks like an address does no harm; it makes a record larger. ok is false if one is not the space's alone.
+// pointedSpans are the pieces of memory that parameters point to: each that has the address in an aligned word of the
+// parameters. A number that looks like an address does no harm, but makes a record larger. ok is false if a piece does not
+// belong to the space alone.
 func (t *table) pointedSpans(params []byte) (out []splice.Span, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

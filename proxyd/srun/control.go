@@ -39,7 +39,7 @@ func (s *controlServer) serveRequests(obey func(string) error) {
 		if err != nil {
 			return
 		}
-		answerOne(c, obey)
+		answerRequest(c, obey)
 		c.Close()
 	}
 }
@@ -47,7 +47,7 @@ func (s *controlServer) serveRequests(obey func(string) error) {
 // requestTime bounds how long a connection may hold up the next.
 const requestTime = 5 * time.Second
 
-func answerOne(c *net.UnixConn, obey func(string) error) {
+func answerRequest(c *net.UnixConn, obey func(string) error) {
 	if !isRoot(c) || c.SetDeadline(time.Now().Add(requestTime)) != nil {
 		return
 	}

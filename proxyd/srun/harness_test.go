@@ -331,13 +331,13 @@ func (s *server) start(ctx context.Context, key string, cred *unix.Ucred, caller
 	if s.plan != nil {
 		how = s.plan(how)
 	}
-	belongings, err := BelongingsOf(int(cred.Pid))
+	inherited, err := ReadInheritedLimits(int(cred.Pid))
 	if err != nil {
 		return nil, err
 	}
 	r, err := caller.Start(ctx, StartSpec{
 		Dir: filepath.Join(s.dir, key), Program: s.program, Rewriting: how,
-		UID: cred.Uid, GID: cred.Gid, Groups: []uint32{cred.Gid}, Belongings: belongings, Cgroups: s.cgroups,
+		UID: cred.Uid, GID: cred.Gid, Groups: []uint32{cred.Gid}, Inherited: inherited, Cgroups: s.cgroups,
 	})
 	if err == nil {
 		s.sruns[key] = r

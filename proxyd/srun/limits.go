@@ -39,14 +39,14 @@ var resources = map[string]int{
 	"Max realtime timeout":  15,
 }
 
-// Belongings are what a process passes on to its children besides its user.
-type Belongings struct {
+// InheritedLimits are the limits that a process passes on to its children.
+type InheritedLimits struct {
 	Limits []Limit
 	OOM    int // oom_score_adj
 }
 
-// BelongingsOf reads the limits and the like of a process.
-func BelongingsOf(pid int) (*Belongings, error) {
+// ReadInheritedLimits reads the limits of a process.
+func ReadInheritedLimits(pid int) (*InheritedLimits, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func BelongingsOf(pid int) (*Belongings, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Belongings{parseLimits(string(b)), oom}, nil
+	return &InheritedLimits{parseLimits(string(b)), oom}, nil
 }
 
 // nameWidth is that of the first column of /proc/PID/limits.

@@ -55,8 +55,8 @@ func newMuffler(in *os.File, out func([]byte), stay func() bool) *muffler {
 	return &muffler{in: in, out: out, stay: stay, over: make(chan struct{})}
 }
 
-// passOn passes on until srun, and all that has its standard error, is gone.
-func (m *muffler) passOn() {
+// forwardLines passes on until srun, and all that has its standard error, is gone.
+func (m *muffler) forwardLines() {
 	defer close(m.over)
 	buf := make([]byte, 64<<10)
 	for {

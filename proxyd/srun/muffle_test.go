@@ -51,7 +51,7 @@ func runMuffler(t *testing.T, says string, size int, quiet bool) string {
 		t.Fatal(err)
 	}
 	m := newMuffler(inR, func(b []byte) { writeAll(int(outW.Fd()), b) }, nil)
-	go m.passOn()
+	go m.forwardLines()
 	for r := strings.NewReader(says); r.Len() > 0; {
 		b := make([]byte, size)
 		n, _ := r.Read(b)

@@ -147,7 +147,7 @@ func runCall() error {
 	answers.Close()
 	go r.ctl.serveRequests(r.obeyRequest)
 	go r.watchReader()
-	go r.err.passOn()
+	go r.err.forwardLines()
 	how := reapChild(r.pid)
 	select {
 	case <-r.err.over:

@@ -29,8 +29,8 @@ type StartSpec struct {
 	// says changes them.
 	UID, GID uint32
 	Groups   []uint32
-	// Belongings are sing-srun's; srun passes the limits on to the tasks. nil: the starter's own.
-	Belongings *Belongings
+	// Inherited are sing-srun's; srun passes the limits on to the tasks. nil: the starter's own.
+	Inherited *InheritedLimits
 
 	Cgroups []string // cgroup folders that srun is put into
 
@@ -112,13 +112,13 @@ func (c *Caller) Start(ctx context.Context, s StartSpec) (*Runner, error) {
 func (c *Caller) startRunner(ctx context.Context, s StartSpec) (*Runner, error) {
 	o := order{
 		Dir: s.Dir, Program: s.Program, Env: s.Env, Rewriting: s.Rewriting,
-		UID: s.UID, GID: s.GID, Groups: s.Groups, Cgroups: s.Cgroups, Clean: s.Clean, Ask: s.Ask, OwnOOM: s.Belongings == nil,
+		UID: s.UID, GID: s.GID, Groups: s.Groups, Cgroups: s.Cgroups, Clean: s.Clean, Ask: s.Ask, OwnOOM: s.Inherited == nil,
 	}
 	if o.Program == "" {
 		o.Program = "/usr/bin/srun"
 	}
-	if s.Belongings != nil {
-		o.Limits, o.OOM = s.Belongings.Limits, s.Belongings.OOM
+	if s.Inherited != nil {
+		o.Limits, o.OOM = s.Inherited.Limits, s.Inherited.OOM
 	}
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return nil, err

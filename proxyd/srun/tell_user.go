@@ -11,7 +11,7 @@ import (
 )
 
 // Slurm ends the sruns of a job that it requeues, and refuses new sruns, a moment before it tells
-// the node. A script that saw one of them fail would be captured with a failure that its job
+// the node. A script that saw such an srun fail would be captured with a failure that its job
 // never had. So a runner asks proxyd before it tells the user of a failure:
 //
 //	runner                                       proxyd, spank.sock

@@ -135,7 +135,7 @@ func TestWriterHasLimits(t *testing.T) {
 	defer c.Close(ctx)
 	r, err := c.Start(ctx, StartSpec{
 		Dir: filepath.Join(t.TempDir(), "s1"), Program: standIn(t), Rewriting: Rewriting{Key: "s1"}, UID: user, GID: group,
-		Belongings: &Belongings{Limits: []Limit{{unix.RLIMIT_FSIZE, 4, 4}}},
+		Inherited: &InheritedLimits{Limits: []Limit{{unix.RLIMIT_FSIZE, 4, 4}}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// runLane processes chunks one after the other, until there are no more or the Writer fails. The
-// lane holds a core during hashing and compression, and releases the core while waiting for the
+// runChunkWorker processes chunks one after the other, until there are no more or the Writer fails. The
+// worker holds a core during hashing and compression, and releases the core while waiting for the
 // file system.
-func (w *Writer) runLane() {
+func (w *Writer) runChunkWorker() {
 	var scratch []byte
 	for {
 		j, ok := w.nextChunk()
@@ -35,7 +35,7 @@ func (w *Writer) runLane() {
 // nextChunk waits for a chunk; false means that there are no more.
 func (w *Writer) nextChunk() (chunkTask, bool) {
 	select {
-	case j, ok := <-w.jobs:
+	case j, ok := <-w.chunks:
 		return j, ok
 	case <-w.ctx.Done():
 		return chunkTask{}, false
@@ -151,11 +151,11 @@ func (w *Writer) usedFolders() []string {
 	return dirs
 }
 
-// submitChunk hands buf to a lane, which frees buf.
+// submitChunk hands buf to a chunk worker, which frees buf.
 func (w *Writer) submitChunk(buf []byte, runs []run, kind taskKind) (*chunkSlot, error) {
 	j := chunkTask{buf, &chunkSlot{runs: runs, size: len(buf), done: make(chan struct{})}, kind}
 	select {
-	case w.jobs <- j:
+	case w.chunks <- j:
 		return j.slot, nil
 	case <-w.ctx.Done():
 		return nil, w.Err()
@@ -188,8 +188,8 @@ func (w *Writer) waitForBuffer() ([]byte, error) {
 	}
 }
 
-// cutIdleStreams cuts the chunks of idle streams. The caller holds its own stream's lock, so reclaim
-// only tries the locks of other streams.
+// cutIdleStreams cuts the chunks of idle streams. The caller holds its own stream's lock, so
+// cutIdleStreams only tries the locks of other streams.
 func (w *Writer) cutIdleStreams() error {
 	w.mu.Lock()
 	open := make([]*Stream, 0, len(w.open))

@@ -24,7 +24,7 @@ type Part struct {
 // Finish ends the Writer of a node that is not the leader. All its streams must be closed.
 // Afterwards the written data is durable, and protected by the leader's lease alone.
 func (w *Writer) Finish(ctx context.Context) (Part, error) {
-	part, err := w.finishLanes(ctx)
+	part, err := w.finishWorkers(ctx)
 	if err == nil {
 		w.fail(ErrClosed)
 	}
@@ -39,7 +39,7 @@ func (w *Writer) Commit(ctx context.Context, meta []byte, parts ...Part) (ID, er
 	if w.own == nil {
 		return ID{}, fmt.Errorf("checkpoint %s: commit: only the leader's Writer can", w.up.ID)
 	}
-	part, err := w.finishLanes(ctx)
+	part, err := w.finishWorkers(ctx)
 	if err != nil {
 		return ID{}, err
 	}
@@ -56,8 +56,8 @@ func (w *Writer) Commit(ctx context.Context, meta []byte, parts ...Part) (ID, er
 	return w.up.ID, nil
 }
 
-// finishLanes ends the lanes and makes their work durable.
-func (w *Writer) finishLanes(ctx context.Context) (Part, error) {
+// finishWorkers ends the chunk workers and makes their work durable.
+func (w *Writer) finishWorkers(ctx context.Context) (Part, error) {
 	if err := w.Err(); err != nil {
 		return Part{}, err
 	}
@@ -72,7 +72,7 @@ func (w *Writer) finishLanes(ctx context.Context) (Part, error) {
 	return part, w.Err()
 }
 
-// stopStreams lets no more streams begin and waits for the lanes.
+// stopStreams lets no more streams begin and waits for the chunk workers.
 func (w *Writer) stopStreams() error {
 	w.mu.Lock()
 	for id := range w.open {
@@ -85,8 +85,8 @@ func (w *Writer) stopStreams() error {
 	if !first {
 		return ErrClosed
 	}
-	close(w.jobs)
-	w.lanes.Wait()
+	close(w.chunks)
+	w.workers.Wait()
 	w.batches.flushBatches()
 	return nil
 }
@@ -170,7 +170,7 @@ func (w *Writer) Abort(ctx context.Context) error {
 	w.ended = true
 	w.mu.Unlock()
 	if first {
-		w.lanes.Wait()
+		w.workers.Wait()
 		w.batches.flushBatches()
 	}
 	if w.own == nil || errors.Is(context.Cause(w.ctx), ErrClosed) {

@@ -39,7 +39,7 @@ func Copy(ctx context.Context, from, to *Store, id ID, progress Progress) error 
 
 // publishCopy commits another store's manifest.
 func (w *Writer) publishCopy(ctx context.Context, m *Manifest) error {
-	if _, err := w.finishLanes(ctx); err != nil {
+	if _, err := w.finishWorkers(ctx); err != nil {
 		return err
 	}
 	return w.publishManifest(ctx, m)

@@ -41,8 +41,8 @@ type Writer struct {
 	ctx     context.Context
 	fail    context.CancelCauseFunc
 	free    chan []byte // buffers for streams to fill
-	jobs    chan chunkTask
-	lanes   sync.WaitGroup
+	chunks  chan chunkTask
+	workers sync.WaitGroup
 	seen    *recentChunks
 	batches *chunkBatches
 	folder  [chunkFolders]folderState
@@ -74,7 +74,7 @@ type chunkSlot struct {
 	runs []run
 	size int
 	hash Hash          // valid once done is closed
-	done chan struct{} // closed by the lane, once the hash is known; never, if the Writer fails
+	done chan struct{} // closed by the chunk worker, once the hash is known; never, if the Writer fails
 }
 
 // inlineBudget bounds the bytes that a Writer's short streams and recipes add to the manifest.
@@ -93,7 +93,7 @@ func (s *Store) Create(ctx context.Context, up Upload) (*Writer, error) {
 		if _, err = s.be.Stat(ctx, manifestName(up.ID)); err == nil {
 			err = fs.ErrExist
 		} else if errors.Is(err, fs.ErrNotExist) {
-			w.startLanes()
+			w.startWorkers()
 			return w, nil
 		}
 		err = errors.Join(err, own.releaseLease(ctx))
@@ -131,7 +131,7 @@ func (s *Store) Join(ctx context.Context, up Upload, t Ticket) (*Writer, error) 
 	}
 	w := s.newWriter(ctx, up)
 	w.lease = name
-	w.startLanes()
+	w.startWorkers()
 	return w, nil
 }
 
@@ -149,7 +149,7 @@ func (s *Store) newWriter(ctx context.Context, up Upload) *Writer {
 	w := &Writer{
 		st: s, up: up,
 		free:   make(chan []byte, 2*s.opt.Lanes),
-		jobs:   make(chan chunkTask),
+		chunks: make(chan chunkTask),
 		seen:   newRecent(),
 		open:   make(map[StreamID]*Stream),
 		closed: make(map[StreamID]StreamInfo),
@@ -159,14 +159,14 @@ func (s *Store) newWriter(ctx context.Context, up Upload) *Writer {
 	return w
 }
 
-// startLanes starts the lanes, when nothing can fail any more. Buffers get memory when a stream
+// startWorkers starts the chunk workers, when nothing can fail any more. Buffers get memory when a stream
 // needs them, and keep it.
-func (w *Writer) startLanes() {
+func (w *Writer) startWorkers() {
 	for range cap(w.free) {
 		w.free <- nil
 	}
 	for range w.st.opt.Lanes {
-		w.lanes.Go(w.runLane)
+		w.workers.Go(w.runChunkWorker)
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// admit has the relay admit the capsule, and notes where clients reach its ports.
-func (f *Forwarder) admit(ctx context.Context, relay Relay, a Admission) (rpc.Admitted, error) {
+// admitCapsule has the relay admitCapsule the capsule, and notes where clients reach its ports.
+func (f *Forwarder) admitCapsule(ctx context.Context, relay Relay, a Admission) (rpc.Admitted, error) {
 	req := &rpc.AdmitRequest{
 		Job: a.Job, Uid: f.spec.UID, Run: uint32(a.Run), Capsule: uint32(a.Capsule), Ticket: connections.HashTicket(f.note.Ticket), Connections: f.note.Names,
 	}
@@ -57,7 +57,7 @@ const firstPatience = 10 * time.Second
 func (f *Forwarder) AdmitFirst(ctx context.Context, relay Relay, a Admission) error {
 	ctx, cancel := context.WithTimeout(ctx, firstPatience)
 	defer cancel()
-	_, err := f.admit(ctx, relay, a)
+	_, err := f.admitCapsule(ctx, relay, a)
 	return err
 }
 

@@ -269,7 +269,7 @@ func (f *Forwarder) Serve(ctx context.Context, relay Relay, a Admission, log *sl
 	told := ""
 	for {
 		wait := admitInterval
-		admitted, err := f.admit(ctx, relay, a)
+		admitted, err := f.admitCapsule(ctx, relay, a)
 		if err == nil {
 			err = f.tellAddress(ctx, admitted.Address)
 		}

@@ -49,9 +49,9 @@ type Cut struct {
 // finder is the leader of an attempt.
 type finder struct {
 	links  []*memberLink
-	news   chan heard
+	news   chan memberReport
 	state  *leaderState
-	early  []heard // events that came before all members had opened the attempt
+	early  []memberReport // events that came before all members had opened the attempt
 	still  map[int]bool
 	found  bool // the barrier has found the cut
 	keeps  bool // Options.KeepCollectives
@@ -72,7 +72,7 @@ func Find(ctx context.Context, members []Member, o Options) (*Cut, error) {
 			*d.value = d.standard
 		}
 	}
-	f := &finder{news: make(chan heard), still: map[int]bool{}, keeps: o.KeepCollectives}
+	f := &finder{news: make(chan memberReport), still: map[int]bool{}, keeps: o.KeepCollectives}
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	f.cancel = cancel
 	for i, m := range members {
@@ -132,7 +132,7 @@ func (f *finder) findCut(ctx context.Context, o *Options) error {
 }
 
 // hearMember takes events of a member, and returns how many members have opened the attempt by these events.
-func (f *finder) hearMember(h heard, opened []Event) (n int) {
+func (f *finder) hearMember(h memberReport, opened []Event) (n int) {
 	for i := range h.events {
 		e := &h.events[i]
 		switch {
@@ -145,7 +145,7 @@ func (f *finder) hearMember(h heard, opened []Event) (n int) {
 				f.state.noteHolding(h.member)
 			}
 		case f.state == nil: // the state begins when all members have opened the attempt
-			f.early = append(f.early, heard{member: h.member, events: []Event{*e}})
+			f.early = append(f.early, memberReport{member: h.member, events: []Event{*e}})
 		default:
 			f.state.takeEvent(h.member, e)
 		}

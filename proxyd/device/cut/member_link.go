@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// heard is a message from a member: events, or the loss of the member.
-type heard struct {
+// memberReport is a message from a member: events, or the loss of the member.
+type memberReport struct {
 	member int
 	events []Event
 	err    error
@@ -53,7 +53,7 @@ func (p *memberLink) takeOrders() []Order {
 }
 
 // runLink ends with ctx, or when the member is lost, which it reports.
-func (p *memberLink) runLink(ctx context.Context, to chan<- heard) {
+func (p *memberLink) runLink(ctx context.Context, to chan<- memberReport) {
 	for {
 		e, err := p.exchangeEvents(ctx)
 		if ctx.Err() != nil {
@@ -62,7 +62,7 @@ func (p *memberLink) runLink(ctx context.Context, to chan<- heard) {
 		if err == nil && len(e.List) == 0 {
 			continue
 		}
-		h := heard{member: p.number, err: err}
+		h := memberReport{member: p.number, err: err}
 		if err == nil {
 			h.events = e.List
 		}

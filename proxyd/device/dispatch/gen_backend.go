@@ -768,7 +768,7 @@ type NvmlCalls interface {
 	NvmlDeviceGetMaxMigDeviceCount(c *Call, dev Nvmldevice) (n uint32, r Result)
 }
 
-// Unsupported is a Backend that supports nothing. Embed it to be one that supports something.
+// Unsupported is a Backend that supports no call. A Backend that supports only some calls embeds Unsupported.
 type Unsupported struct{}
 
 var _ Backend = Unsupported{}

@@ -237,7 +237,7 @@ func (s *Server) orderRestore(ctx context.Context, src server.Source) error {
 
 // Adopt connects a process with the state that a restored server has for it: pid is the process's present
 // number in the server's PID namespace. with has the descriptors that the process has brought
-// (server.Belongings), which the caller closes; if with is empty, only a server that runs as root can find
+// (server.OpenHostMappings), which the caller closes; if with is empty, only a server that runs as root can find
 // them.
 func (s *Server) Adopt(ctx context.Context, id uint64, pid int, with []*os.File) error {
 	return s.giveOrder(ctx, "adopt", func(c *server.Controller) error { return c.Adopt(ctx, id, pid, with) })

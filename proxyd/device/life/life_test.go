@@ -124,7 +124,7 @@ func TestDaemonKilled(t *testing.T) {
 	if err != nil || len(r.Processes) != 1 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	with, err := server.Belongings(p.cmd.Process.Pid, r.Processes[0])
+	with, err := server.OpenHostMappings(p.cmd.Process.Pid, r.Processes[0])
 	if err != nil {
 		t.Fatal(err)
 	}

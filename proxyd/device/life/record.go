@@ -28,7 +28,7 @@ const (
 	socketName  = "device"
 )
 
-// record is the content of server.json. It is written before anything that it names exists, and again when
+// record is the content of server.json. The record is written before anything that it names exists, and again when
 // the process exists.
 type record struct {
 	Boot   string `json:"boot"`             // the kernel's boot ID
@@ -113,7 +113,7 @@ func (r record) openProcess() (*os.File, error) {
 	// record.
 	if start, err := startOf(r.PID); err != nil || start != r.Start {
 		unix.Close(fd)
-		return nil, nil //nolint:nilerr // it has ended since
+		return nil, nil //nolint:nilerr // the process has ended since
 	}
 	return os.NewFile(uintptr(fd), "pidfd"), nil
 }

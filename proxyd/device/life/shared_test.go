@@ -76,7 +76,7 @@ func TestShared(t *testing.T) {
 	if got := programs[1].nextStep(t); got != "98176" {
 		t.Errorf("the other tenant's program: %q", got)
 	}
-	// Its place can be taken again, by a daemon that is another one.
+	// Its place can be taken again, by another daemon.
 	again, err := Start(ctx, specs[0])
 	if err != nil || again.PID() != pid {
 		t.Fatal(again, err)
@@ -124,7 +124,7 @@ func TestSharedMoved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		with, err := server.Belongings(p.cmd.Process.Pid, r.Processes[0])
+		with, err := server.OpenHostMappings(p.cmd.Process.Pid, r.Processes[0])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestSharedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		with, err := server.Belongings(p.cmd.Process.Pid, r.Processes[0])
+		with, err := server.OpenHostMappings(p.cmd.Process.Pid, r.Processes[0])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +192,7 @@ func TestSharedAlike(t *testing.T) {
 	}
 	st, err := all[0].Status(ctx)
 	if err != nil || st.Sharing[0].Saved == 0 || st.Sharing[0].Common < st.Sharing[0].Saved {
-		t.Errorf("nothing is there once: %+v, %v", st.Sharing, err)
+		t.Errorf("no memory of the ranks is held once: %+v, %v", st.Sharing, err)
 	}
 	for i, s := range all {
 		if err := s.Resume(ctx); err != nil {

@@ -79,7 +79,7 @@ func (s *Server) admitProcess(conn *net.UnixConn, pid int, end *os.File) error {
 	}
 	if err == nil {
 		n.Exec = nil // w's from here on
-		_, err = s.makeProcess(ring, w, sight{n.Visible, n.Names}, func() error { return n.Welcome(ring, reaches) })
+		_, err = s.makeProcess(ring, w, visibility{n.Visible, n.Names}, func() error { return n.Welcome(ring, reaches) })
 	}
 	if err != nil {
 		ring.Close()

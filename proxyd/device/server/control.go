@@ -31,7 +31,7 @@ import (
 //	{"do":"save","upon":ID}                Save, to a Sink of the parent's  Report
 //	{"do":"restore"}                       Restore, from a Source of its
 //	{"do":"belonging","process":ID,"nth":N}
-//	                                       the N-th of its Belongings comes with the answer
+//	                                       the N-th of its HostMappings comes with the answer
 //	{"do":"resume"}                        Resume
 //	{"do":"leave"}                         Leave; the server ends
 //	{"do":"place","places":[I,…]}          Place
@@ -114,7 +114,7 @@ func (s *Server) ServeControl(l *net.UnixListener) error {
 type orderSocket struct {
 	ctx  context.Context // ends the serving
 	log  *slog.Logger
-	obey func(context.Context, *hearing, *heard) (any, *os.File, error)
+	obey func(context.Context, *controlSession, *receivedMessage) (any, *os.File, error)
 }
 
 // serveSocket is ServeControl.
@@ -174,7 +174,7 @@ func (s *orderSocket) serveConnection(ctx context.Context, conn *net.UnixConn) e
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	h := &hearing{conn: conn, orders: make(chan heard, 1), waiting: map[string]chan<- heard{}}
+	h := &controlSession{conn: conn, orders: make(chan receivedMessage, 1), waiting: map[string]chan<- receivedMessage{}}
 	read := make(chan error, 1)
 	defer func() { closeFiles(h.brought) }()
 	go func() {
@@ -213,7 +213,7 @@ func isTemporary(err error) bool {
 }
 
 // obeyOrder carries out an order.
-func (s *Server) obeyOrder(ctx context.Context, h *hearing, o *heard) (any, *os.File, error) {
+func (s *Server) obeyOrder(ctx context.Context, h *controlSession, o *receivedMessage) (any, *os.File, error) {
 	switch o.Do {
 	case "status":
 		return s.Status(), nil, nil
@@ -223,7 +223,7 @@ func (s *Server) obeyOrder(ctx context.Context, h *hearing, o *heard) (any, *os.
 	case "restore":
 		return nil, nil, s.Restore(ctx, h)
 	case "belonging":
-		f, err := s.BelongingOf(o.Process, o.Nth)
+		f, err := s.HostMappingFile(o.Process, o.Nth)
 		return nil, f, err
 	case "resume":
 		return nil, nil, s.Resume()

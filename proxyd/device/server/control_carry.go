@@ -196,7 +196,7 @@ func (c *carrier) closeFile(name string, f *carried, length int64) {
 	over := c.over
 	c.mu.Unlock()
 	if over {
-		return // end abandons it
+		return // the end of the connection abandons the file
 	}
 	if err == nil {
 		err = to.Close()

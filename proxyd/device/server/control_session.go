@@ -15,11 +15,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// hearing is a server's end of a control connection. A hearing is the Sink and the Source of the saves and restores
-// that it is told to do.
-type hearing struct {
+// controlSession is a server's end of a control connection, and the Sink and the Source of the saves and restores that the
+// server is told to do by the connection.
+type controlSession struct {
 	conn   *net.UnixConn
-	orders chan heard // closed at its end
+	orders chan receivedMessage // closed at its end
 
 	brought []*os.File // for the next Adopt; only the goroutine that carries out orders uses it
 
@@ -27,20 +27,20 @@ type hearing struct {
 
 	mu      sync.Mutex
 	over    bool
-	waiting map[string]chan<- heard // for the answer about a file; closed without an answer at the end
+	waiting map[string]chan<- receivedMessage // for the answer about a file; closed without an answer at the end
 }
 
-// heard is a message, and the file that came with it, or nil.
-type heard struct {
+// receivedMessage is a message, and the file that came with it, or nil.
+type receivedMessage struct {
 	order
 	f *os.File
 }
 
 // readMessages sorts incoming messages until the end of the connection, for which it returns nil.
-func (h *hearing) readMessages() error {
+func (h *controlSession) readMessages() error {
 	defer h.endWaiting()
 	for {
-		var m heard
+		var m receivedMessage
 		var err error
 		m.f, err = receiveMessage(h.conn, &m.order)
 		switch {
@@ -62,7 +62,7 @@ func (h *hearing) readMessages() error {
 }
 
 // endWaiting tells the waiting goroutines that nothing comes.
-func (h *hearing) endWaiting() {
+func (h *controlSession) endWaiting() {
 	close(h.orders)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,7 +74,7 @@ func (h *hearing) endWaiting() {
 }
 
 // handOver gives an answer to the goroutine that has asked.
-func (h *hearing) handOver(m heard) {
+func (h *controlSession) handOver(m receivedMessage) {
 	h.mu.Lock()
 	c := h.waiting[m.File]
 	delete(h.waiting, m.File)
@@ -92,8 +92,8 @@ func (h *hearing) handOver(m heard) {
 var errParent = errors.New("whoever has ordered it is gone")
 
 // askParent asks the parent about a file.
-func (h *hearing) askParent(name string, r *reply) (*os.File, error) {
-	c := make(chan heard, 1)
+func (h *controlSession) askParent(name string, r *reply) (*os.File, error) {
+	c := make(chan receivedMessage, 1)
 	h.mu.Lock()
 	switch {
 	case h.over:
@@ -126,7 +126,7 @@ func (h *hearing) askParent(name string, r *reply) (*os.File, error) {
 }
 
 // askForPipe asks for the end of a pipe.
-func (h *hearing) askForPipe(name string, r *reply) (*os.File, error) {
+func (h *controlSession) askForPipe(name string, r *reply) (*os.File, error) {
 	f, err := h.askParent(name, r)
 	if err == nil && f == nil {
 		err = errors.New("no pipe has come for it")
@@ -135,7 +135,7 @@ func (h *hearing) askForPipe(name string, r *reply) (*os.File, error) {
 }
 
 // Create implements Sink.
-func (h *hearing) Create(name string) (io.WriteCloser, error) {
+func (h *controlSession) Create(name string) (io.WriteCloser, error) {
 	f, err := h.askForPipe(name, &reply{Create: name})
 	if err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (h *hearing) Create(name string) (io.WriteCloser, error) {
 }
 
 // Open implements Source.
-func (h *hearing) Open(name string) (io.ReadCloser, error) {
+func (h *controlSession) Open(name string) (io.ReadCloser, error) {
 	f, err := h.askForPipe(name, &reply{Open: name})
 	if err != nil {
 		return nil, err // and not a nil *os.File
@@ -155,7 +155,7 @@ func (h *hearing) Open(name string) (io.ReadCloser, error) {
 // sentFile is a file on its way to the parent.
 type sentFile struct {
 	f    *os.File
-	h    *hearing
+	h    *controlSession
 	name string
 	n    int64
 	err  error
@@ -182,7 +182,7 @@ func (f *sentFile) Close() error {
 }
 
 // keepBrought keeps the file that has come with an order.
-func (h *hearing) keepBrought(o *heard) error {
+func (h *controlSession) keepBrought(o *receivedMessage) error {
 	if o.f == nil || len(h.brought) >= handles.Max {
 		return fmt.Errorf("nothing is brought, or too much: %w", os.ErrInvalid)
 	}
@@ -191,7 +191,7 @@ func (h *hearing) keepBrought(o *heard) error {
 }
 
 // answerOrder sends the result of an order.
-func (h *hearing) answerOrder(told any, f *os.File, failed error) error {
+func (h *controlSession) answerOrder(told any, f *os.File, failed error) error {
 	h.sending.Lock()
 	defer h.sending.Unlock()
 	if failed != nil {

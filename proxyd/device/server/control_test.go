@@ -73,15 +73,15 @@ func TestControl(t *testing.T) {
 	// A new parent takes the place of the parent.
 	c.Close()
 	c = connectController(t, path)
-	with, err := c.Belongings(ctx, p.ID, len(r.Processes[0].Belongings))
+	with, err := c.FetchHostMappings(ctx, p.ID, len(r.Processes[0].HostMappings))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer closeFiles(with)
-	if _, err := c.Belongings(ctx, p.ID, len(with)+1); !errors.As(err, &bad) || bad.Temporary {
+	if _, err := c.FetchHostMappings(ctx, p.ID, len(with)+1); !errors.As(err, &bad) || bad.Temporary {
 		t.Error(err)
 	}
-	if _, err := c.Belongings(ctx, p.ID+1, 1); !errors.As(err, &bad) || bad.Temporary {
+	if _, err := c.FetchHostMappings(ctx, p.ID+1, 1); !errors.As(err, &bad) || bad.Temporary {
 		t.Error(err)
 	}
 	if err := c.Leave(ctx); err != nil {

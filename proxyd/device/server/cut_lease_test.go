@@ -121,7 +121,7 @@ func TestCutSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	arrive := func() error {
-		_, err := s.makeProcess(ring, &own{ended: make(chan string)}, sight{}, func() error { return nil })
+		_, err := s.makeProcess(ring, &own{ended: make(chan string)}, visibility{}, func() error { return nil })
 		return err
 	}
 	if err := arrive(); !errors.Is(err, errStopped) {

@@ -118,7 +118,7 @@ func (a *attempt) tellAbout(g *gated, e cut.Event) {
 // collectives that were issued are carried out before the cut, else all of them are.
 func (a *attempt) stillProcesses(keep bool) {
 	s := a.s
-	rest := (*process).rest
+	rest := (*process).waitForRest
 	if keep {
 		rest = (*process).restCalls
 	}
@@ -168,7 +168,7 @@ func (a *attempt) holdCut() {
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
 	if a.ctx.Err() != nil {
-		return // conclude opens the gates
+		return // concludeAttempt opens the gates
 	}
 	s.state.stopped, a.holds = true, true
 	for _, g := range a.gates {

@@ -52,7 +52,7 @@ func (a *attempt) settleProcess(p *process) {
 		var again <-chan time.Time
 		if !st.held {
 			again = time.After(look)
-			st.explain()
+			st.reportUnquiet()
 		}
 		select {
 		case <-news:
@@ -72,7 +72,7 @@ func (st *settling) goTowardsRest() {
 	case !left.Idle:
 		st.goOn()
 	case !st.held:
-		st.hold()
+		st.holdWork()
 	}
 	st.a.reportLeft(st.g, left.Counts, st.held, &st.told)
 }
@@ -84,9 +84,9 @@ func (st *settling) goOn() {
 	st.p.ResumeWork()
 }
 
-// hold pauses the process's spaces if what is left of their work can be saved. If that fails again and again, then work
+// holdWork pauses the process's spaces if what is left of their work can be saved. If that fails again and again, then work
 // has to be done that seems to wait for a collective.
-func (st *settling) hold() {
+func (st *settling) holdWork() {
 	p := st.p
 	if !p.FreezeParts() {
 		return
@@ -113,8 +113,8 @@ func (st *settling) hold() {
 	}
 }
 
-// explain tells the leader now and then that the process is not quiet.
-func (st *settling) explain() {
+// reportUnquiet tells the leader now and then that the process is not quiet.
+func (st *settling) reportUnquiet() {
 	if time.Since(st.since) > slow {
 		st.since = time.Now()
 		st.a.noteObstacle(st.g, "its devices have work that does not end and cannot be held")

@@ -17,38 +17,38 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// Belonging is memory of a process that the device server has mapped, too: the memory comes back with the process, at
+// HostMapping is memory of a process that the device server has mapped, too: the memory comes back with the process, at
 // the same address. No process can make the memory shorter.
-type Belonging struct {
+type HostMapping struct {
 	Kind    string `json:"kind"`
 	Address uint64 `json:"address"` // where the process has the memory; 0 of a ring at an unknown place
 	Length  uint64 `json:"length"`
 }
 
-// The kinds of Belonging.
+// The kinds of HostMapping.
 const (
 	RingMemory   = "ring"
 	PinnedMemory = "pinned"
 )
 
-// Belongings opens what a process that was saved has brought back as pid: what Adopt wants, in the order of p.Belongings. The
-// files are the caller's to close. The kernel wants CAP_CHECKPOINT_RESTORE of the caller. There may be no other user's
-// memory among the files: the process can have mapped anything that it could open.
-func Belongings(pid int, p SavedProcess) (_ []*os.File, err error) {
+// OpenHostMappings opens the host mappings that a saved process has brought back as pid, for Adopt, in the order of
+// p.HostMappings. The caller closes the files, and needs CAP_CHECKPOINT_RESTORE. A file that is not shared memory of the
+// process's user is an error: the process can have mapped anything that it could open.
+func OpenHostMappings(pid int, p SavedProcess) (_ []*os.File, err error) {
 	var out []*os.File
 	defer func() {
 		if err != nil {
 			closeFiles(out)
 		}
 	}()
-	if len(p.Belongings) > handles.Max { // of a server that says so
-		return nil, fmt.Errorf("process %d: %d pieces of memory: %w", pid, len(p.Belongings), ErrNonsense)
+	if len(p.HostMappings) > handles.Max { // of a server that says so
+		return nil, fmt.Errorf("process %d: %d pieces of memory: %w", pid, len(p.HostMappings), ErrNonsense)
 	}
 	maps, err := mappingsOf(pid)
 	if err != nil {
 		return nil, err
 	}
-	for _, b := range p.Belongings {
+	for _, b := range p.HostMappings {
 		m, err := b.findMapping(maps, 0)
 		if err != nil {
 			return nil, fmt.Errorf("process %d: %w", pid, err)
@@ -143,7 +143,7 @@ var errNoRing = errors.New("it has no ring")
 // findMapping returns where the process has the memory. A program that protects a part of the memory has several
 // mappings: the first is enough, because what is mapped there has a fixed length. A ring is also known by its inode;
 // where the inode is not known either, any ring will do.
-func (b Belonging) findMapping(maps []mapping, inode uint64) (mapping, error) {
+func (b HostMapping) findMapping(maps []mapping, inode uint64) (mapping, error) {
 	for _, m := range maps {
 		if m.offset != 0 || m.name == "" {
 			continue
@@ -162,12 +162,12 @@ func (b Belonging) findMapping(maps []mapping, inode uint64) (mapping, error) {
 // isFile tells whether m is the memory of a file.
 func (m mapping) isFile(st *unix.Stat_t) bool { return st.Ino == m.inode && st.Dev == m.device }
 
-// listBelongings lists what the server has mapped of the process's memory. What the program has unmapped behind CUDA's
+// listHostMappings lists what the server has mapped of the process's memory. What the program has unmapped behind CUDA's
 // back cannot come back.
-func (p *process) listBelongings() ([]Belonging, error) {
-	all := []Belonging{{Kind: RingMemory, Length: wire.MemorySize}}
+func (p *process) listHostMappings() ([]HostMapping, error) {
+	all := []HostMapping{{Kind: RingMemory, Length: wire.MemorySize}}
 	for _, s := range p.Shares.Sorted() {
-		all = append(all, Belonging{PinnedMemory, uint64(s.At), uint64(len(s.Mem))})
+		all = append(all, HostMapping{PinnedMemory, uint64(s.At), uint64(len(s.Mem))})
 	}
 	w, ok := p.Peer.(*watched)
 	if !ok {
@@ -195,9 +195,9 @@ func (p *process) listBelongings() ([]Belonging, error) {
 	return all, nil
 }
 
-// BelongingOf returns the n-th of the files that the server has of a process's Belongings, for a caller that may not
+// HostMappingFile returns the n-th of the files that the server has of a process's HostMappings, for a caller that may not
 // fetch it from the process: the file outlives the server and is the caller's to close.
-func (s *Server) BelongingOf(id uint64, n int) (*os.File, error) {
+func (s *Server) HostMappingFile(id uint64, n int) (*os.File, error) {
 	s.mu.Lock()
 	p := s.processes[id]
 	s.mu.Unlock()

@@ -17,17 +17,17 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// TestFind: where in a process's memory its belongings are, according to /proc.
+// TestFind: where in a process's memory its host mappings are, according to /proc.
 func TestFind(t *testing.T) {
 	const line = "7f0123400000-7f012b410000 rw-s 00000000 00:01 77   /memfd:singularity-ring (deleted)\n"
 	const pinned = "7f0200000000-7f0200001000 rw-s 00000000 00:01 78 /memfd:singularity-pinned (deleted)\n" +
 		"7f0200001000-7f0200003000 ---s 00001000 00:01 78 /memfd:singularity-pinned (deleted)\n"
-	anywhere := Belonging{Kind: RingMemory}
-	there := Belonging{Kind: RingMemory, Address: 0x7f0123400000}
-	piece := Belonging{PinnedMemory, 0x7f0200000000, 0x3000}
+	anywhere := HostMapping{Kind: RingMemory}
+	there := HostMapping{Kind: RingMemory, Address: 0x7f0123400000}
+	piece := HostMapping{PinnedMemory, 0x7f0200000000, 0x3000}
 	for _, tc := range []struct {
 		name, maps string
-		what       Belonging
+		what       HostMapping
 		inode      uint64
 		want       string
 	}{
@@ -45,7 +45,7 @@ func TestFind(t *testing.T) {
 		{"leading zeros", strings.ReplaceAll(line, "7f01", "0001"), anywhere, 0, "123400000-12b410000"},
 		{"pinned memory with a guard", line + pinned, piece, 0, "7f0200000000-7f0200001000"},
 		{"pinned memory that is gone", line, piece, 0, ""},
-		{"another address", line + pinned, Belonging{PinnedMemory, 0x7f0200001000, 0x2000}, 0, ""},
+		{"another address", line + pinned, HostMapping{PinnedMemory, 0x7f0200001000, 0x2000}, 0, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := tc.what.findMapping(parseMappings(tc.maps), tc.inode)
@@ -102,8 +102,8 @@ func TestFetch(t *testing.T) {
 			}
 		})
 	}
-	lie := SavedProcess{Belongings: make([]Belonging, handles.Max+1)}
-	if _, err := Belongings(os.Getpid(), lie); !errors.Is(err, ErrNonsense) {
+	lie := SavedProcess{HostMappings: make([]HostMapping, handles.Max+1)}
+	if _, err := OpenHostMappings(os.Getpid(), lie); !errors.Is(err, ErrNonsense) {
 		t.Error(err)
 	}
 }

@@ -146,7 +146,7 @@ func makeHostile(t testing.TB, s *Server, data []byte) (*process, *client, *sour
 		t.Fatal(err)
 	}
 	c := connectRing(t, ring.File(), 0)
-	p, err := s.makeProcess(ring, &nobody{own{ended: make(chan string)}}, sight{}, func() error { return nil })
+	p, err := s.makeProcess(ring, &nobody{own{ended: make(chan string)}}, visibility{}, func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func savedBlocks(st *serverState) []map[int]bool {
 		p := &st.Processes[i]
 		for _, space := range p.Devices {
 			if space.Ordinal < 0 || int(space.Ordinal) >= len(p.View) {
-				continue // build refuses the state
+				continue // the restore refuses the state
 			}
 			device := p.View[space.Ordinal]
 			if device < 0 || device >= len(out) {

@@ -46,7 +46,7 @@ func saveAndEnd(t *testing.T, old []*Server, attempt uint64) (folders []Folder, 
 	for i, s := range old {
 		for _, p := range saveJob(t, s, folders[i], SaveOptions{Attempt: attempt}).Processes {
 			var err error
-			if rings[i][p.ID], err = s.BelongingOf(p.ID, 0); err != nil {
+			if rings[i][p.ID], err = s.HostMappingFile(p.ID, 0); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { rings[i][p.ID].Close() })
@@ -124,7 +124,7 @@ func checkSums(t *testing.T, all []rank, comm uint64, want int32) {
 	}
 }
 
-// splitBy makes communicators of those with a single colour, in their order.
+// splitBy makes a communicator of the ranks of each colour, in their order.
 func splitBy(all []rank, from, to uint64, colours ...int32) {
 	for i, r := range all {
 		r.must("comm_split", from, colours[i], int32(0), to, uint64(0), uint64(0), uint32(0))

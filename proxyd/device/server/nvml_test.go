@@ -19,7 +19,7 @@ func TestRunningProcesses(t *testing.T) {
 	}
 	c := connectRing(t, ring.File(), 0)
 	visible := "1"
-	p, err := s.makeProcess(ring, &own{ended: make(chan string)}, sight{visible: &visible}, func() error { return nil })
+	p, err := s.makeProcess(ring, &own{ended: make(chan string)}, visibility{visible: &visible}, func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

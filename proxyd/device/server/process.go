@@ -149,8 +149,8 @@ func (p *process) noteLeft(why string) {
 	context.AfterFunc(p.Lifetime, func() { late.Stop() })
 }
 
-// endProcess begins the end: calls fail, waits are over, memory is freed. What the process made is gone when run
-// returns. end may be called more than once; the first reason is logged.
+// endProcess begins the end: calls fail, waits are over, memory is freed. What the process made is gone when
+// serveRing returns. endProcess may be called more than once; the first reason is logged.
 func (p *process) endProcess(why string) {
 	if !p.MarkEnded() {
 		return

@@ -76,7 +76,7 @@ func attachPeer(t testing.TB, s *Server, threads int, peer driver.Peer) (*proces
 	for i := range threads {
 		clients = append(clients, connectRing(t, ring.File(), uint32(i)))
 	}
-	p, err := s.makeProcess(ring, peer, sight{}, func() error { return nil })
+	p, err := s.makeProcess(ring, peer, visibility{}, func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -165,7 +165,7 @@ var errStopped = errors.New("the job is stopped")
 
 // makeProcess makes a process of a ring and its peer, which are the server's if there is no error. sees says which
 // devices the process sees. welcome tells the peer, before its end can be noticed.
-func (s *Server) makeProcess(ring *wire.Ring, peer driver.Peer, sees sight, welcome func() error) (*process, error) {
+func (s *Server) makeProcess(ring *wire.Ring, peer driver.Peer, sees visibility, welcome func() error) (*process, error) {
 	if !s.state.admission.TryRLock() {
 		return nil, errStopped
 	}

@@ -87,8 +87,8 @@ type SavedProcess struct {
 	ID      uint64 `json:"id"`
 	PID     int    `json:"pid"`     // in this server's PID namespace
 	Capsule int    `json:"capsule"` // as the process itself does
-	// Belongings come back with the process: see Adopt. The ring is the first.
-	Belongings []Belonging `json:"belongings"`
+	// HostMappings come back with the process: see Adopt. The ring is the first.
+	HostMappings []HostMapping `json:"belongings"`
 }
 
 // stateKeeper is what a server has for its saves.

@@ -20,8 +20,8 @@ import (
 var ErrAbsent = errors.New("no process of that number is awaited")
 
 // Adopt takes a process back that Restore has built: pid is its number now. with is what the process has brought back,
-// in the order of its Belongings, and stays the caller's; if there is nothing, the server fetches the files, as
-// Belongings does. The process waits at the gate until Resume. Adopt may be called again for a process that was not
+// in the order of its HostMappings, and stays the caller's; if there is nothing, the server fetches the files, as
+// OpenHostMappings does. The process waits at the gate until Resume. Adopt may be called again for a process that was not
 // found.
 func (s *Server) Adopt(id uint64, pid int, with []*os.File) error {
 	s.state.mu.Lock()
@@ -49,7 +49,7 @@ func (s *Server) adoptProcess(p *process, pid int, with []*os.File) (err error) 
 		}
 	}()
 	if len(with) == 0 {
-		if with, err = Belongings(pid, p.back.SavedProcess); err != nil {
+		if with, err = OpenHostMappings(pid, p.back.SavedProcess); err != nil {
 			return err
 		}
 		defer closeFiles(with)
@@ -62,7 +62,7 @@ func (s *Server) adoptProcess(p *process, pid int, with []*os.File) (err error) 
 		return err
 	}
 	for i, f := range with[1:] {
-		if err := p.Bring(backend.Addr(p.back.Belongings[i+1].Address), f); err != nil {
+		if err := p.Bring(backend.Addr(p.back.HostMappings[i+1].Address), f); err != nil {
 			return err
 		}
 	}
@@ -92,7 +92,7 @@ func (s *Server) adoptProcess(p *process, pid int, with []*os.File) (err error) 
 
 // recogniseMappings compares what was brought with what the process has mapped, and returns where its ring is.
 func (p *process) recogniseMappings(pid int, with []*os.File) (ring mapping, err error) {
-	all := p.back.Belongings
+	all := p.back.HostMappings
 	if len(with) != len(all) || len(all) == 0 || all[0].Kind != RingMemory {
 		return ring, fmt.Errorf("it comes with %d pieces of memory, and had %d", len(with), len(all))
 	}

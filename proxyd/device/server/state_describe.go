@@ -125,7 +125,7 @@ func (p *process) describeProcess() (*processState, []replay.Call, error) {
 		return nil, nil, err
 	}
 	st := &processState{SavedProcess: p.savedProcess(), Pipe: -1, View: p.View, Counts: counts, Last: map[string]uint64{}, Handles: map[string][]uint64{}}
-	if st.Belongings, err = p.listBelongings(); err != nil {
+	if st.HostMappings, err = p.listHostMappings(); err != nil {
 		return nil, nil, err
 	}
 	if w, ok := p.Peer.(*watched); ok {

@@ -78,7 +78,7 @@ func newHands(sink Sink, name string) hands {
 	return h
 }
 
-// addSpace looks at all blocks of a space and returns what is where. What goes wrong with files, finish says.
+// addSpace looks at all blocks of a space and returns what is where. finishFiles returns errors of files.
 func (w *blockWriter) addSpace(s backend.Space) ([]placed, error) {
 	var out []placed
 	err := s.Blocks(w.key, func(id backend.BlockID, h backend.Hash) bool {

@@ -115,7 +115,7 @@ func (r *rebuild) rebuildAll(_ context.Context, calls []replay.Call) error {
 	if err := r.p.RestoreMemory(r.st.Pools, r.st.Memories); err != nil {
 		return err
 	}
-	for _, b := range r.st.Belongings {
+	for _, b := range r.st.HostMappings {
 		if b.Kind != PinnedMemory {
 			continue
 		}

@@ -11,8 +11,9 @@ import (
 )
 
 // checkShared makes sure that a state has the bytes of all memory that processes share. A save has such bytes with the
-// process that has allocated the memory or, when that has freed it, with one that imports the memory. A process that ends
-// while its job is being saved is left out, and then nothing has the bytes: another save finds another one.
+// process that has allocated the memory or, after that process has freed it, with a process that imports the memory. A
+// process that ends while its job is being saved is left out, and then the bytes are missing: the next save has them with
+// another process.
 func checkShared(st *serverState) error {
 	has := map[backend.ShareID]bool{}
 	var wanted []backend.Share

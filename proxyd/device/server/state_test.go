@@ -51,15 +51,15 @@ func replaceServer(t testing.TB, s *Server, r *Report, from Folder, next *Server
 // replacedBy is replaced by a server that is made when the first server has ended.
 func replacedBy(t testing.TB, s *Server, r *Report, from Folder, other func() *Server) *Server {
 	t.Helper()
-	belongings := map[uint64][]*os.File{}
+	mappings := map[uint64][]*os.File{}
 	for _, p := range r.Processes {
-		for n := range p.Belongings {
-			f, err := s.BelongingOf(p.ID, n)
+		for n := range p.HostMappings {
+			f, err := s.HostMappingFile(p.ID, n)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer f.Close()
-			belongings[p.ID] = append(belongings[p.ID], f)
+			mappings[p.ID] = append(mappings[p.ID], f)
 		}
 	}
 	if err := s.Leave(); err != nil {
@@ -73,7 +73,7 @@ func replacedBy(t testing.TB, s *Server, r *Report, from Folder, other func() *S
 		t.Fatal(err)
 	}
 	for _, p := range r.Processes {
-		if err := next.Adopt(p.ID, os.Getpid(), belongings[p.ID]); err != nil {
+		if err := next.Adopt(p.ID, os.Getpid(), mappings[p.ID]); err != nil {
 			t.Fatal(err)
 		}
 	}

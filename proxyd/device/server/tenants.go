@@ -90,7 +90,7 @@ func (t *Tenants) ServeControl(l *net.UnixListener) error {
 }
 
 // obeyOrder carries out an order.
-func (t *Tenants) obeyOrder(_ context.Context, h *hearing, o *heard) (any, *os.File, error) {
+func (t *Tenants) obeyOrder(_ context.Context, h *controlSession, o *receivedMessage) (any, *os.File, error) {
 	switch o.Do {
 	case "tenants":
 		return t.tenantNames(), nil, nil

@@ -57,7 +57,7 @@ func (d direct) recordProgram(b *testing.B, ring *wire.Ring, of wire.Process) []
 	err := ring.Serve(func(m *wire.Message) {
 		l, _, err := wire.Open(m, of, nil)
 		if err != nil {
-			b.Errorf("what a program says: %v", err)
+			b.Errorf("output of a program: %v", err)
 			ring.Close()
 			return
 		}
@@ -179,7 +179,7 @@ func (r *trainer) openDirect(s *Server) direct {
 	if err != nil {
 		r.b.Fatal(err)
 	}
-	p, err := s.makeProcess(ring, &own{ended: make(chan string)}, sight{}, func() error { return nil })
+	p, err := s.makeProcess(ring, &own{ended: make(chan string)}, visibility{}, func() error { return nil })
 	if err != nil {
 		r.b.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nvml"
 )
 
-// sight is what a process says of the devices that the process is to see.
-type sight struct {
+// visibility is what a process says of the devices that the process is to see.
+type visibility struct {
 	visible *string // what its CUDA_VISIBLE_DEVICES holds; nil: all
 	names   string  // what Slurm calls the devices, in the server's order: "2,3"
 }
@@ -21,7 +21,7 @@ type sight struct {
 // viewOf says which of the server's devices a process sees, in its order.
 // As with CUDA, a list is read up to the first item that means no device, and a device that is named twice leaves none.
 // If there are no names, or not all the numbers of the list are among them, these count the devices from 0.
-func (s *Server) viewOf(sees sight) []int {
+func (s *Server) viewOf(sees visibility) []int {
 	all := make([]int, len(s.devices))
 	for i := range all {
 		all[i] = i

@@ -35,11 +35,11 @@ func TestView(t *testing.T) {
 		{"4,0", "4,5,6,7", []int{}}, // neither way
 		{"5," + id, "4,5,6,7", []int{1, 2}},
 	} {
-		if got := s.viewOf(sight{&c.visible, c.names}); !slices.Equal(got, c.want) {
+		if got := s.viewOf(visibility{&c.visible, c.names}); !slices.Equal(got, c.want) {
 			t.Errorf("%q of %q: %v, want %v", c.visible, c.names, got, c.want)
 		}
 	}
-	if got := s.viewOf(sight{names: "4,5,6,7"}); !slices.Equal(got, []int{0, 1, 2, 3}) {
+	if got := s.viewOf(visibility{names: "4,5,6,7"}); !slices.Equal(got, []int{0, 1, 2, 3}) {
 		t.Errorf("without a list: %v", got)
 	}
 }

@@ -52,7 +52,7 @@ type clientPort struct {
 	Listening
 }
 
-// client is what a connection has that a client has made.
+// client is the part of a connection that a client has made.
 type client struct {
 	port     *clientPort
 	came     time.Time

@@ -152,7 +152,7 @@ func (h *Holder) Admit(a Admission) error {
 	return nil
 }
 
-// Reasons for which connections end that have no program any more.
+// Why the relay ends a connection that no program of a job has any more.
 var (
 	errForgotten = errors.New("the job is over")
 	errAbandoned = errors.New("the job has resumed from a checkpoint without the connection")

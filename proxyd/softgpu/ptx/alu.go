@@ -44,7 +44,7 @@ func mulHis(a, b int64) int64 {
 
 func clampS32(v int64) int32 { return int32(min(max(v, math.MinInt32), math.MaxInt32)) }
 
-func pick[T integer](a, b T, p bool) T {
+func pickValue[T integer](a, b T, p bool) T {
 	if p {
 		return a
 	}
@@ -89,8 +89,8 @@ func lop3[T uint16 | uint32 | uint64](a, b, c T, table uint8) T {
 	return r
 }
 
-// bfe extracts len bits from pos on; both are taken modulo 256. Bits beyond the value are
-// copies of its sign, for the signed forms.
+// bfeU32, and the functions for the other types, carry out bfe: n bits from pos on are extracted. Both numbers are
+// taken modulo 256. In the signed forms bits beyond the value are copies of its sign.
 func bfeU32(a, pos, n uint32) uint32 {
 	pos, n = pos&255, n&255
 	if n >= 32 {

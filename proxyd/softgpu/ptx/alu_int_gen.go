@@ -353,7 +353,7 @@ func opSelpU16(w *warp, in *inst, m uint32) {
 			a := uint16(as[i])
 			b := uint16(bs[i])
 			c := cs>>(i&31)&1 != 0
-			ds[i] = uint32(uint16(pick(a, b, c)))
+			ds[i] = uint32(uint16(pickValue(a, b, c)))
 		}
 		return
 	}
@@ -362,7 +362,7 @@ func opSelpU16(w *warp, in *inst, m uint32) {
 		a := uint16(as[i])
 		b := uint16(bs[i])
 		c := cs>>(i&31)&1 != 0
-		ds[i] = uint32(uint16(pick(a, b, c)))
+		ds[i] = uint32(uint16(pickValue(a, b, c)))
 	}
 }
 
@@ -625,7 +625,7 @@ func opSelpU32(w *warp, in *inst, m uint32) {
 			a := as[i]
 			b := bs[i]
 			c := cs>>(i&31)&1 != 0
-			ds[i] = uint32(pick(a, b, c))
+			ds[i] = uint32(pickValue(a, b, c))
 		}
 		return
 	}
@@ -634,7 +634,7 @@ func opSelpU32(w *warp, in *inst, m uint32) {
 		a := as[i]
 		b := bs[i]
 		c := cs>>(i&31)&1 != 0
-		ds[i] = uint32(pick(a, b, c))
+		ds[i] = uint32(pickValue(a, b, c))
 	}
 }
 
@@ -889,7 +889,7 @@ func opSelpU64(w *warp, in *inst, m uint32) {
 			a := as[i]
 			b := bs[i]
 			c := cs>>(i&31)&1 != 0
-			ds[i] = uint64(pick(a, b, c))
+			ds[i] = uint64(pickValue(a, b, c))
 		}
 		return
 	}
@@ -898,7 +898,7 @@ func opSelpU64(w *warp, in *inst, m uint32) {
 		a := as[i]
 		b := bs[i]
 		c := cs>>(i&31)&1 != 0
-		ds[i] = uint64(pick(a, b, c))
+		ds[i] = uint64(pickValue(a, b, c))
 	}
 }
 

@@ -64,7 +64,7 @@ func (w *warp) resolveAddress(in *inst, addr, n uint64, lane int, store bool) un
 	return unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.Bytes)), addr-r.Base)
 }
 
-// space bounds of the two windows that instructions may name.
+// sharedAt returns the place of n bytes of shared memory, or raises a fault.
 func (w *warp) sharedAt(in *inst, addr uint32, n uint32, lane int) unsafe.Pointer {
 	if addr&(n-1) != 0 {
 		w.raiseFault(MisalignedAddress, in, lane, uint64(addr), "shared memory")

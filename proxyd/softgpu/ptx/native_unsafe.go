@@ -137,7 +137,7 @@ func (w *warp) startNative() {
 const nativeTurn = 512
 
 // runNative runs machine code from where the current fragment stands, or on after an instruction that the interpreter has
-// executed for it. It returns where the code has left off: that instruction is to be interpreted next.
+// executed for the code. It returns the instruction at which the code has left off, which is to be interpreted next.
 func (w *warp) runNative(c *native.Code, after native.Place, budget *int) native.Place {
 	s, f := &w.machine, w.cur
 	s.Mask, s.Meet, s.Frame = f.mask, -1, f.frame.local
@@ -201,7 +201,7 @@ func (w *warp) runStart(budget *int) bool {
 	return false
 }
 
-// takeSplits makes fragments and joins of the lanes that have parted in machine code: those that the interpreter would have.
+// takeSplits makes fragments and joins of the lanes that have parted in machine code: those that the interpreter would have made.
 func takeSplits(w *warp, f *frag) {
 	splits, moved := w.machine.Parted()
 	if moved {

@@ -65,7 +65,7 @@ func testCopies(r *rig) {
 		r.syncStream()
 		checkEqual(r, "box "+tc.name, string(out), string(dst))
 	}
-	// A copy to host memory that is not there is a fault: CUDA's program would have died of the copy.
+	// A copy to host memory that is not there is a fault. With CUDA the program would have been killed.
 	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(a), Dst: hostBytes(nil), Width: 10}))
 	if err := r.stream.Synchronize(r.ctx); !backend.ResultOf(err).Sticky() {
 		r.Errorf("copy to nowhere: %v", err)
@@ -193,15 +193,15 @@ func testExchange(r *rig) {
 			done(nil)
 		}()
 	}))
-	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(recv), Dst: deviceAt(a), Width: 1})) // waits for the AllocAsync
+	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(recv), Dst: deviceAt(a), Width: 1})) // waits for the exchange
 	r.wantError("query", r.stream.Query(), backend.NotReady)
 	close(gate)
 	r.syncStream()
 	r.wantBytes("received", recv, makePattern(64, 1))
-	begin := func([][]byte, func(error)) { r.Error("it began") }
+	begin := func([][]byte, func(error)) { r.Error("a refused exchange has begun") }
 	r.wantError("beyond the end", r.stream.Exchange([]backend.Buffer{{Addr: a, Size: 1 << 20}}, begin), backend.InvalidValue)
 	r.wantError("nowhere", r.stream.Exchange([]backend.Buffer{{Addr: 12345, Size: 1}}, begin), backend.InvalidValue)
-	// Its own errors are its owner's, the driver's are the context's.
+	// Errors of the exchange itself are for its caller; an error of the driver becomes the context's fault.
 	fail := func(err error) func([][]byte, func(error)) {
 		return func(_ [][]byte, done func(error)) { done(err) }
 	}

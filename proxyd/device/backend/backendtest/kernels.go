@@ -210,7 +210,7 @@ $again:
 	ret;
 }
 
-// drop frees it.
+// drop frees the memory that grab allocated.
 .visible .entry drop(.param .u64 p)
 {
 	.reg .b64 %rd<3>;

@@ -21,12 +21,12 @@ func testMove(r *rig) {
 	r.copyIn(a, want)
 	r.wantError("move a mapped space", mover.Move(there), backend.AlreadyMapped)
 	r.pauseSpace()
-	r.mustSucceed(r.stream.Fill(backend.Fill{Addr: a, Value: 9, Element: 1, Width: 5})) // is held, and goes along
+	r.mustSucceed(r.stream.Fill(backend.Fill{Addr: a, Value: 9, Element: 1, Width: 5})) // the fill is held, and moves with the space
 	r.wantError("move to nowhere", mover.Move(nil), backend.InvalidValue)
 	r.mustSucceed(mover.Move(there))
-	r.mustSucceed(mover.Move(there)) // it is there already
+	r.mustSucceed(mover.Move(there)) // the space is there already
 
-	// Another space has the device that it has left, and then the one where it is.
+	// Another space gets the device that the space has left, and then the device where the space is.
 	other := must(r.dev.NewSpace(backend.SpaceConfig{Memory: smallMemory, Base: 100 << 40}))(r)
 	r.mustSucceed(other.Map())
 	r.mustSucceed(r.space.Map())
@@ -37,7 +37,7 @@ func testMove(r *rig) {
 	r.wantError("map a second space where it is", guest.Map(), backend.AlreadyMapped)
 	r.mustSucceed(guest.Close())
 
-	// And back.
+	// The space moves back.
 	r.mustSucceed(other.Unmap())
 	r.pauseSpace()
 	r.mustSucceed(mover.Move(r.dev))

@@ -91,7 +91,8 @@ const (
 	AttributeDomain    = 10
 )
 
-// defaultAttributes are what they are before they are set: the policy is automatic, the remote domain is 1.
+// defaultAttributes has the value of each attribute until the program sets the attribute. The policy is automatic, the
+// remote domain is 1.
 var defaultAttributes = map[int32]dispatch.Launchvalue{
 	AttributeWindow: {}, attributePolicy: {Word: [8]uint64{1}}, AttributeDomainMap: {Word: [8]uint64{1 << 8}}, AttributeDomain: {},
 }
@@ -245,8 +246,8 @@ const (
 	memopBarrier = 6
 )
 
-// StreamBatchMemOpV2 carries operations out in their order. What is wrong with any of them is found before the first, but for
-// addresses.
+// StreamBatchMemOpV2 carries operations out in their order. Wrong operations are refused before the first is carried out;
+// only wrong addresses are found later.
 func (p *StreamCalls) StreamBatchMemOpV2(c *dispatch.Call, stream dispatch.Stream, count uint32, ops []dispatch.Memop, flags uint32) dispatch.Result {
 	const most = 256
 	if _, r := p.Stream(c, stream); r != 0 {

@@ -80,7 +80,7 @@ func (p *Calls) PoolsOf(ordinal int32) (defaults, pool dispatch.Mempool) {
 	return d.defaults, d.pool
 }
 
-// RestorePoolsOf sets what poolsOf has returned.
+// RestorePoolsOf sets the default pool and the present pool of a device, as they were saved.
 func (p *Calls) RestorePoolsOf(ordinal int32, defaults, pool dispatch.Mempool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -128,7 +128,7 @@ func (g *group) Add(m *Member, o *dispatch.Ncclop) error {
 	return nil
 }
 
-// fillReduction fills in what o reduces by. reduction returns the factor, if any. again: the operation was issued before the
+// fillReduction fills in what o reduces by. fillReduction returns the reduction that has the factor, if any. again: the operation was issued before the
 // process was restored, so the factor may have been destroyed since.
 func (m *Member) fillReduction(o dispatch.Redop, op *collective.Op, recorded, again bool) (*redop, error) {
 	if o >= 0 && o < firstRedop {

@@ -44,7 +44,7 @@ func Register(v Vec) Source { return Source{Vec: v} }
 // Memory is a place in memory as a Source.
 func Memory(m Mem) Source { return Source{Mem: m, Memory: true} }
 
-// evex emits the prefix and the opcode.
+// emitEvex emits the EVEX prefix and the opcode.
 func (a *Assembler) emitEvex(o Op, reg, v uint8, s Source, opts Options) {
 	inverted := func(r, bit uint8) byte { return ^r >> bit & 1 }
 	x, b, high := byte(0), byte(0), inverted(v, 4)
