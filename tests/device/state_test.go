@@ -83,7 +83,7 @@ func (k *keeper) connectController() (*server.Controller, error) {
 
 // saved is what a server has said of its save, and what its processes must bring.
 type saved struct {
-	report     *server.Report
+	report   *server.Report
 	mappings map[uint64][]*os.File
 }
 
