@@ -16,7 +16,7 @@ import (
 // The control socket of a runner is SOCK_SEQPACKET, in the srun's folder. A connection is a
 // request and its answer:
 //
-//	quiet | loud | signal NUMBER | drained | output all | output paced ──►
+//	quiet | signal NUMBER | drained | output all | output paced ──►
 //	                                                         ◄── ok | no REASON
 type controlServer struct{ l *net.UnixListener }
 

@@ -105,9 +105,6 @@ func (r *Runner) Signal(ctx context.Context, sig syscall.Signal) error {
 // srun ends by itself. The caller calls Quiet before sing-srun goes.
 func (r *Runner) Quiet(ctx context.Context) error { return r.askRunner(ctx, "quiet") }
 
-// Loud takes Quiet back; a sing-srun that has gone meanwhile has its consequence now.
-func (r *Runner) Loud(ctx context.Context) error { return r.askRunner(ctx, "loud") }
-
 // TakeAllOutput has sing-srun take in all output for a pipe or a socket that comes, however slow the
 // reader is, until PaceOutput. What the reader has not taken is then in the memory of sing-srun.
 func (r *Runner) TakeAllOutput(ctx context.Context) error { return r.askRunner(ctx, "output all") }

@@ -46,7 +46,7 @@ type muffler struct {
 	held   []byte     // obituaries
 	asking bool       // a goroutine waits for stay
 	over   chan struct{}
-	quiet  bool // they are not to be told
+	quiet  bool // obituaries are not to be told
 
 	launchFailed bool // srun has said so
 }
@@ -55,7 +55,7 @@ func newMuffler(in *os.File, out func([]byte), stay func() bool) *muffler {
 	return &muffler{in: in, out: out, stay: stay, over: make(chan struct{})}
 }
 
-// forwardLines passes on until srun, and all that has its standard error, is gone.
+// forwardLines passes on what srun says, until srun and all that has its standard error are gone.
 func (m *muffler) forwardLines() {
 	defer close(m.over)
 	buf := make([]byte, 64<<10)
@@ -115,7 +115,7 @@ func (m *muffler) askAndTell() {
 		stays := m.stay()
 		m.mu.Lock()
 		if m.quiet || !stays || len(m.held) < n {
-			break // setQuiet or end have decided, or will
+			break // dropObituaries or passRest has decided, or will
 		}
 		m.writeAll(m.held[:n])
 		m.held = m.held[n:]
@@ -161,14 +161,11 @@ func (m *muffler) writeAll(b []byte) {
 // maxPart bounds what is written at a time: it fits into a socket.
 const maxPart = 64 << 10
 
-// setQuiet says whether obituaries are true. If they are, they are told now.
-func (m *muffler) setQuiet(quiet bool) {
+// dropObituaries drops the obituaries so far and from now on: the job goes on elsewhere.
+func (m *muffler) dropObituaries() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.quiet = quiet
-	if !quiet {
-		m.writeAll(m.held)
-	}
+	m.quiet = true
 	m.held = nil
 }
 

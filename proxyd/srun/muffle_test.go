@@ -14,7 +14,7 @@ func TestMuffler(t *testing.T) {
 	const cancelled = "0: slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-20T17:21:30 DUE TO JOB REQUEUE ***\n"
 	const stamped = "0: [2026-11-20T17:21:30.147] error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-20T17:21:30 DUE TO JOB REQUEUE ***\n"
 	const aborted = "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\nsrun: got SIGCONT\n"
-	for name, c := range map[string]struct{ says, quiet, loud string }{
+	for name, c := range map[string]struct{ says, quiet, told string }{
 		"nothing":              {"", "", ""},
 		"the user's":           {"a\nb\n", "a\nb\n", "a\nb\n"},
 		"no line":              {"no end", "no end", "no end"},
@@ -26,7 +26,7 @@ func TestMuffler(t *testing.T) {
 	} {
 		for _, quiet := range []bool{true, false} {
 			for _, size := range []int{1, 3, 1 << 20} {
-				want := c.loud
+				want := c.told
 				if quiet {
 					want = c.quiet
 				}
@@ -60,7 +60,7 @@ func runMuffler(t *testing.T, says string, size int, quiet bool) string {
 	inW.Close()
 	<-m.over
 	if quiet {
-		m.setQuiet(true)
+		m.dropObituaries()
 	}
 	m.passRest()
 	outW.Close()
@@ -101,7 +101,7 @@ func TestMufflerAsks(t *testing.T) {
 	answers <- false
 	say("x\n")
 	told("x\n")
-	m.setQuiet(true)
+	m.dropObituaries()
 	say("srun: error: 3\n") // asks no more
 	m.passRest()
 	outW.Close()

@@ -162,7 +162,7 @@ func runCall() error {
 		r.mu.Lock()
 		r.quiet = true
 		r.mu.Unlock()
-		r.err.setQuiet(true)
+		r.err.dropObituaries()
 	}
 	r.err.passRest()
 	return r.reportEnd(how)
@@ -345,11 +345,7 @@ func (r *runner) obeyRequest(request string) error {
 	switch verb {
 	case "quiet":
 		r.quiet = true
-		r.err.setQuiet(true)
-	case "loud":
-		r.quiet = false
-		r.err.setQuiet(false)
-		r.endUnwanted()
+		r.err.dropObituaries()
 	case "drained":
 		return r.err.checkDrained()
 	case "output":
