@@ -263,7 +263,7 @@ func (d *capsuleDump) describeCapsule(ctx context.Context, steps []string) (cloc
 	if d.meta.Fingerprint, err = host.FingerprintOf(root, systemExecutables(lc, d.programs)...); err != nil {
 		return 0, err
 	}
-	if d.meta.SocketInodes, err = lc.socketInodes(ctx, d.programs); err != nil {
+	if d.meta.SocketInodes, err = socketInodes(ctx, lc, d.programs); err != nil {
 		return 0, err
 	}
 	return clocksRead, lc.describeTasks(ctx, d.meta, steps)

@@ -231,8 +231,8 @@ func (lc *localCapsule) translateContainers() {
 	lc.journal.SetRealPath(func(path string) string { return realPathIn(shown, path) })
 }
 
-// socketInodes returns the inodes that programs are shown of the files of the capsule's unix sockets, by the sockets' names.
-func (lc *localCapsule) socketInodes(ctx context.Context, programs []capsule.Program) (map[string]uint64, error) {
+// socketInodes returns the inodes that programs are shown of the files of a capsule's unix sockets, by the sockets' names.
+func socketInodes(ctx context.Context, lc *localCapsule, programs []capsule.Program) (map[string]uint64, error) {
 	bound, err := processes.BoundSockets(ctx, lc.capsule.PID(), programs)
 	if err != nil || len(bound) == 0 {
 		return nil, err
@@ -254,7 +254,7 @@ func (lc *localCapsule) socketInodes(ctx context.Context, programs []capsule.Pro
 
 // keepSocketInodes has programs see the inodes that the files of a restored program's unix sockets had. The program stands
 // still.
-func (lc *localCapsule) keepSocketInodes(ctx context.Context, p capsule.Program, had map[string]uint64) error {
+func keepSocketInodes(ctx context.Context, lc *localCapsule, p capsule.Program, had map[string]uint64) error {
 	if len(had) == 0 {
 		return nil
 	}

@@ -154,7 +154,7 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 		return fmt.Errorf("standard input: %w", err)
 	}
 	restored := capsule.Program{Name: program, Cgroup: group}
-	if err := lc.keepSocketInodes(ctx, restored, m.SocketInodes); err != nil {
+	if err := keepSocketInodes(ctx, lc, restored, m.SocketInodes); err != nil {
 		return err
 	}
 	if err := lc.resetOutside(ctx, restored); err != nil {

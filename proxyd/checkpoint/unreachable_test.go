@@ -88,13 +88,13 @@ func TestRepeatsAttempt(t *testing.T) {
 		err         error
 		want        bool
 	}{
-		"asked for":                     {decisions.RunOn, false, away, true},
-		"asked for, the second time":    {decisions.RunOn, true, away, false},
-		"for a requeue":                 {decisions.Requeued, true, away, true},
-		"the script has ended":          {decisions.Requeued, false, errors.Join(away, errScriptEnded), false},
-		"tasks of a step are missing":   {decisions.RunOn, true, steps.ErrTasksMissing, true},
-		"a lasting error, asked for":    {decisions.RunOn, false, other, false},
-		"a lasting error":               {decisions.Requeued, false, other, false},
+		"asked for":                   {decisions.RunOn, false, away, true},
+		"asked for, the second time":  {decisions.RunOn, true, away, false},
+		"for a requeue":               {decisions.Requeued, true, away, true},
+		"the script has ended":        {decisions.Requeued, false, errors.Join(away, errScriptEnded), false},
+		"tasks of a step are missing": {decisions.RunOn, true, steps.ErrTasksMissing, true},
+		"a lasting error, asked for":  {decisions.RunOn, false, other, false},
+		"a lasting error":             {decisions.Requeued, false, other, false},
 	} {
 		a := &attempt{outcome: decisions.NewOutcome(decisions.Request{After: c.after}), reconnected: c.reconnected}
 		if got := a.maySucceedSoon(c.err); got != c.want {

@@ -175,10 +175,10 @@ func TestBook(t *testing.T) {
 			{0, eventOf(Drained, 5), "calls"},
 			{0, eventOf(CallsShut, 5), "cut"},
 		}},
-		"one is killed":           {openPair(), "shut", []heardOf{{1, eventOf(Died, 9), "no cut: rank 1 died"}}},
-		"one cannot be captured":  {openPair(), "shut", []heardOf{{1, Event{Kind: Stuck, Process: 9, Reason: "a fault"}, "no cut: rank 1 cannot be captured: a fault"}}},
+		"one is killed":             {openPair(), "shut", []heardOf{{1, eventOf(Died, 9), "no cut: rank 1 died"}}},
+		"one cannot be captured":    {openPair(), "shut", []heardOf{{1, Event{Kind: Stuck, Process: 9, Reason: "a fault"}, "no cut: rank 1 cannot be captured: a fault"}}},
 		"events that make no sense": {openPair(), "shut", []heardOf{{0, eventOf(Shut, 9, countOf(comm7, 1, 3)), ""}, {0, placeEvent(Made, 5, 2, makePlace), ""}, {0, placeEvent(Made, 6, 0, makePlace), ""}, {0, Event{Kind: Made}, ""}, {0, eventOf("cake", 5), ""}}},
-		"a process that is twice": {[]Event{{Kind: Opened, Processes: []Process{{ID: 5}, {ID: 5}}}}, "shut", []heardOf{{0, eventOf(Shut, 5), "read"}}},
+		"a process that is twice":   {[]Event{{Kind: Opened, Processes: []Process{{ID: 5}, {ID: 5}}}}, "shut", []heardOf{{0, eventOf(Shut, 5), "read"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newLeaderState(c.opened)
