@@ -247,7 +247,7 @@ func socketInodes(ctx context.Context, lc *localCapsule, programs []capsule.Prog
 	}
 	inodes := map[string]uint64{}
 	for name, file := range bound {
-		inodes[name] = cmp.Or(shown[file], file.Inode)
+		inodes[name] = cmp.Or(shown[files.FileNumber(file)], file.Inode)
 	}
 	return inodes, nil
 }
@@ -265,7 +265,7 @@ func keepSocketInodes(ctx context.Context, lc *localCapsule, p capsule.Program, 
 	var rows []files.ShownInode
 	for name, file := range bound {
 		if inode := had[name]; inode != 0 && inode != file.Inode {
-			rows = append(rows, files.ShownInode{File: file, Shown: inode})
+			rows = append(rows, files.ShownInode{File: files.FileNumber(file), Shown: inode})
 		}
 	}
 	if len(rows) == 0 {

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
@@ -22,18 +21,21 @@ import (
 // siocUnixFile is SIOCUNIXFILE of linux/un.h: it opens the file of a unix socket, as with O_PATH.
 const siocUnixFile = unix.SIOCPROTOPRIVATE
 
+// BoundFile is by which stat distinguishes the file that a unix socket is bound to.
+type BoundFile struct{ Device, Inode uint64 }
+
 // BoundSockets returns the files of the unix sockets that frozen programs of a capsule have, by the names to which the
 // sockets are bound. init is the init of the capsule. A connection that such a socket accepted has the name too, and is left
 // out: a restored one has no name. Two sockets may have the same name, if that is relative or if the file of the older was
 // removed: both are left out.
-func BoundSockets(ctx context.Context, init int, programs []capsule.Program) (map[string]files.FileNumber, error) {
+func BoundSockets(ctx context.Context, init int, programs []capsule.Program) (map[string]BoundFile, error) {
 	bound, err := unixSockets(fmt.Sprintf("/proc/%d/ns/net", init), func(s unixSocket) bool {
 		return s.hasFile && (s.datagram || !s.connected)
 	})
 	if err != nil || len(bound) == 0 {
 		return nil, err
 	}
-	found := map[string]files.FileNumber{}
+	found := map[string]BoundFile{}
 	for _, p := range programs {
 		for _, pid := range InCgroup(p.Cgroup) {
 			err := visitDescriptors(ctx, pid, func(d procfs.Descriptor) bool {
@@ -54,7 +56,7 @@ func BoundSockets(ctx context.Context, init int, programs []capsule.Program) (ma
 		}
 	}
 	for name, file := range found {
-		if file == (files.FileNumber{}) {
+		if file == (BoundFile{}) {
 			delete(found, name)
 		}
 	}
@@ -62,18 +64,18 @@ func BoundSockets(ctx context.Context, init int, programs []capsule.Program) (ma
 }
 
 // addNamed adds a file, or notes with no file that there are two of the name.
-func addNamed(found map[string]files.FileNumber, name string, file files.FileNumber) {
+func addNamed(found map[string]BoundFile, name string, file BoundFile) {
 	_, twice := found[name]
 	switch {
 	case twice:
-		found[name] = files.FileNumber{}
+		found[name] = BoundFile{}
 	case utf8.ValidString(name): // else no key of JSON
 		found[name] = file
 	}
 }
 
 // fileOfSocket returns what stat tells of the file of a unix socket that a frozen process has open. No path is followed.
-func fileOfSocket(link, cgroup string, pid, fd int) (number files.FileNumber, err error) {
+func fileOfSocket(link, cgroup string, pid, fd int) (number BoundFile, err error) {
 	socket, err := openSocket(link, cgroup, pid, fd)
 	if err != nil {
 		return number, err
@@ -85,5 +87,5 @@ func fileOfSocket(link, cgroup string, pid, fd int) (number files.FileNumber, er
 	}
 	defer unix.Close(look)
 	f, err := mounts.Fstat(look)
-	return files.FileNumber{Device: f.Device, Inode: f.Inode}, err
+	return BoundFile{Device: f.Device, Inode: f.Inode}, err
 }

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 )
 
 // TestBoundSockets: sockets that have a file are found by their names, with what stat tells of the file; connections that
@@ -61,13 +60,13 @@ func TestBoundSockets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]files.FileNumber{}
+	want := map[string]BoundFile{}
 	for _, name := range []string{stream, datagram} {
 		var st syscall.Stat_t
 		if err := syscall.Stat(name, &st); err != nil {
 			t.Fatal(err)
 		}
-		want[name] = files.FileNumber{Device: st.Dev, Inode: st.Ino}
+		want[name] = BoundFile{Device: st.Dev, Inode: st.Ino}
 	}
 	if !maps.Equal(all, want) {
 		t.Errorf("%v, want %v", all, want)
