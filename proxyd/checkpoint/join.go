@@ -130,7 +130,7 @@ func (j *job) learnRun(ctx context.Context, t nodesocket.Join) (plain string, er
 	}
 	snap := j.run.Snapshot()
 	isNewRun := snap.Record == nil || snap.Number != s.Restarts
-	lost, withoutCheckpoint := "", false
+	lost, anew := "", "" // anew: what the comment says of a run without a checkpoint
 	switch {
 	case !isNewRun || s.Restarts == 0:
 	case point != nil:
@@ -139,13 +139,14 @@ func (j *job) learnRun(ctx context.Context, t nodesocket.Join) (plain string, er
 	case before == endedRun: // no checkpoint was wanted
 		j.report.ReplaceCheckpointComment("begins anew: the run before had ended by itself")
 	default:
-		lost, withoutCheckpoint = j.c.findLostWork(s, 0), true
+		lost = j.c.findLostWork(s, 0)
+		anew = "begins anew, for there is no checkpoint" + lost + describeFailure(j.c.timeline, s.ID)
 	}
 	j.beginRun(rec, s.Restarts, s.Nodes, point)
 	if isNewRun && j.leaderNode() == j.c.Node {
 		j.report.WriteEvent(makeStartEvent(s.Restarts, s.Nodes, point, lost))
-		if withoutCheckpoint {
-			j.report.SetComment("begins anew, for there is no checkpoint" + lost)
+		if anew != "" {
+			j.report.SetComment(anew)
 			j.report.SetStartLine("this run begins anew, for there is no checkpoint" + lost +
 				"; with --singularity-interval=TIME, or singctl checkpoint, there is one when a node dies")
 		}

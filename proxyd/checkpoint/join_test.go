@@ -30,11 +30,14 @@ func TestBeginsAnew(t *testing.T) {
 		noRecord  bool // the run before was requeued before this daemon had heard of that run
 		beginAnew bool // the run before had ended by itself
 		events    []records.Event
-		want      string // line and comment; "" for none
+		want      string // behind the words of line and comment; "-": there is neither
+		why       string // at the end of the comment
 	}{
-		"it ran for a minute":        {events: []records.Event{event(records.EventStarted, 0), event(records.EventEnded, 59*time.Second)}, want: lost},
-		"it ran for half a second":   {events: []records.Event{event(records.EventStarted, 0), event(records.EventEnded, time.Second/2)}},
-		"its start was not noted":    {},
+		"it ran for a minute":      {events: []records.Event{event(records.EventStarted, 0), event(records.EventEnded, 59*time.Second)}, want: lost},
+		"it ran for half a second": {events: []records.Event{event(records.EventStarted, 0), event(records.EventEnded, time.Second/2)}},
+		"its start was not noted":  {},
+		"its checkpoint failed": {events: []records.Event{event(records.EventStarted, 0), {At: start, What: records.EventFailed, Text: "checkpoint 1 (requeue): prepare: why"},
+			event(records.EventEnded, time.Second/2)}, why: "; checkpoint 1 (requeue): prepare: why"},
 		"it has no record":           {noRecord: true},
 		"it had ended by itself":     {beginAnew: true, want: "-"},
 		"requeued within the second": {events: []records.Event{event(records.EventStarted, time.Minute+time.Second/2)}},
@@ -80,7 +83,7 @@ func TestBeginsAnew(t *testing.T) {
 			if !strings.HasPrefix(line, "this run "+words+tt.want+"; with --singularity-interval=TIME") {
 				t.Errorf("line for the job's log %q", line)
 			}
-			if !strings.Contains(comment, "singularity: "+words+tt.want+"\n") {
+			if !strings.Contains(comment, "singularity: "+words+tt.want+tt.why+"\n") {
 				t.Errorf("comment of the job: %q", comment)
 			}
 		})

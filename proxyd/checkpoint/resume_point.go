@@ -220,6 +220,16 @@ func (c *Conductor) findLostWork(s *slurm.Job, number uint32) string {
 	return records.DescribeLostWork(records.LostWork(events, number, ended))
 }
 
+// describeFailure says why the run before has made no checkpoint, as the end of a sentence; "" if that has tried none.
+func describeFailure(lines *records.Timeline, job uint32) string {
+	events, err := lines.Read(job)
+	why := records.LastFailure(events)
+	if err != nil || why == "" {
+		return ""
+	}
+	return "; " + why
+}
+
 // errCheckpointsLost is why a job is held if its checkpoints are gone.
 var errCheckpointsLost = errors.New("the shared folder has no checkpoint of this job any more (is the right file system mounted? " +
 	"were they deleted?); released, the job begins anew")

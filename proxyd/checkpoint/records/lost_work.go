@@ -52,3 +52,17 @@ func DescribeLostWork(lost time.Duration, exact bool) string {
 	}
 	return fmt.Sprintf("; at most %s of work are lost", lost.Round(time.Second))
 }
+
+// LastFailure returns why the last run of a job has no checkpoint, or none after its newest; "" if none has failed.
+func LastFailure(events []Event) string {
+	why := ""
+	for _, e := range events {
+		switch e.What {
+		case EventStarted, EventCheckpoint:
+			why = ""
+		case EventFailed:
+			why = e.Text
+		}
+	}
+	return why
+}

@@ -36,3 +36,23 @@ func TestLostWork(t *testing.T) {
 		}
 	}
 }
+
+// TestLastFailure: why the last run of a job has no checkpoint, if one was tried.
+func TestLastFailure(t *testing.T) {
+	event := func(what, text string) Event { return Event{What: what, Text: text} }
+	for name, tt := range map[string]struct {
+		events []Event
+		want   string
+	}{
+		"nothing is known":      {},
+		"none was tried":        {[]Event{event(EventStarted, ""), event(EventEnded, "")}, ""},
+		"the newest of two":     {[]Event{event(EventStarted, ""), event(EventFailed, "first"), event(EventFailed, "second"), event(EventEnded, "")}, "second"},
+		"a later one was made":  {[]Event{event(EventStarted, ""), event(EventFailed, "first"), event(EventCheckpoint, "2")}, ""},
+		"of a run before that":  {[]Event{event(EventStarted, ""), event(EventFailed, "first"), event(EventStarted, "")}, ""},
+		"only the end is known": {[]Event{event(EventFailed, "first")}, "first"},
+	} {
+		if got := LastFailure(tt.events); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
