@@ -29,7 +29,7 @@ func intRows() []row {
 			newRow("neg."+t, t, []string{t}, "-a"),
 			newRow("shl."+t, t, []string{t, "u32"}, "a << b"),
 			newRow("mov."+t, t, []string{t}, "a"),
-			newRow("selp."+t, t, []string{t, t, "b"}, "pick(a, b, c)"),
+			newRow("selp."+t, t, []string{t, t, "b"}, "pickValue(a, b, c)"),
 			newRow("lop3."+t, t, []string{t, t, t}, "lop3(a, b, c, uint8(in.imm))"),
 		)
 	}
