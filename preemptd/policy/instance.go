@@ -46,13 +46,12 @@ func startInstance(ctx context.Context, c Config, out *output) (*instance, error
 		Plugins:          plugin.PluginSet{sdk.PluginName: &sdk.Plugin{}},
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
 		Logger:           hclog.NewNullLogger(),
-		Stderr:           out,
 		SyncStdout:       out,
 		SyncStderr:       out,
 		StartTimeout:     startTime,
 		SkipHostEnv:      true,
 		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, folder string) (runner.Runner, error) {
-			i.process = newProcess(c, cmd, folder)
+			i.process = newProcess(c, cmd, folder, out)
 			return i.process, nil
 		},
 	})
@@ -64,14 +63,14 @@ func startInstance(ctx context.Context, c Config, out *output) (*instance, error
 }
 
 // newProcess is the command that go-plugin has begun, with what go-plugin does not set.
-func newProcess(c Config, spec *exec.Cmd, folder string) *process {
+func newProcess(c Config, spec *exec.Cmd, folder string, out *output) *process {
 	cmd := exec.Command(c.Path, c.Args...) //nolint:gosec // what an administrator configured
 	cmd.Env = slices.Concat(spec.Env, []string{"PATH=/usr/local/bin:/usr/bin:/bin"})
 	if c.Memory > 0 {
 		// A policy in Go collects garbage before its memory comes to the bound.
 		cmd.Env = append(cmd.Env, "GOMEMLIMIT="+strconv.FormatInt(c.Memory*3/4, 10))
 	}
-	return &process{cmd: cmd, memory: c.Memory, folder: folder, done: make(chan struct{})}
+	return &process{cmd: cmd, memory: c.Memory, folder: folder, said: out, done: make(chan struct{}), saidAll: make(chan struct{})}
 }
 
 func (i *instance) introducePolicy(ctx context.Context, c Config) error {
@@ -132,13 +131,14 @@ func (i *instance) explainFailure(doing string, err error) error {
 	if exit, ended := i.exitReason(); ended {
 		what += ": it ended: " + exit
 	}
-	if said := i.output.lastComplaint(); said != "" { // asked when the process has ended: its last words come late
+	if said := i.output.lastComplaint(); said != "" {
 		what += ": " + said
 	}
 	return &Failure{Crash, what}
 }
 
-// exitReason says how the process ended, if it did. After a broken connection the end is near.
+// exitReason says how the process ended, if it did, when all that it wrote is in the output. After a broken connection the end
+// is near.
 func (i *instance) exitReason() (string, bool) {
 	if i.process == nil || i.process.cmd.Process == nil {
 		return "", false
@@ -147,6 +147,10 @@ func (i *instance) exitReason() (string, bool) {
 	case <-i.process.done:
 	case <-time.After(endTime):
 		return "", false
+	}
+	select {
+	case <-i.process.saidAll:
+	case <-time.After(endTime): // a process that escaped from the group has the pipe open
 	}
 	if i.process.exit == nil {
 		return "exit status 0", true

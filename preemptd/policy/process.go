@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -28,6 +29,9 @@ type process struct {
 	folder string // where its socket must be
 
 	stdout, stderr *os.File // the ends to read
+	said           *output  // gets what is read from stderr
+	saidAll        chan struct{}
+	saidOnce       sync.Once // closes saidAll at the end of stderr
 	done           chan struct{}
 	exit           error // how the process ended, once done is closed
 }
@@ -153,8 +157,29 @@ func (p *process) closePipes() {
 // Stdout and Stderr are the output of the process.
 func (p *process) Stdout() io.ReadCloser { return p.stdout }
 
-// Stderr is the other.
-func (p *process) Stderr() io.ReadCloser { return p.stderr }
+// Stderr is the other. What is read from it goes to the output as well.
+func (p *process) Stderr() io.ReadCloser { return complaints{p} }
+
+// complaints is the standard error of a process. go-plugin reads it at its own time, and does not tell when it has read all: so
+// what is read goes to the output from here, before the end is known.
+type complaints struct{ process *process }
+
+// Read implements io.Reader.
+func (c complaints) Read(b []byte) (int, error) {
+	p := c.process
+	n, err := p.stderr.Read(b)
+	_, _ = p.said.Write(b[:n]) // never fails
+	if err != nil {
+		p.saidOnce.Do(func() {
+			_, _ = p.said.Write([]byte{'\n'}) // the last line may have no end
+			close(p.saidAll)
+		})
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (c complaints) Close() error { return c.process.stderr.Close() }
 
 // Name is the name of the program.
 func (p *process) Name() string { return p.cmd.Path }
