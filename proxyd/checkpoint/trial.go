@@ -50,7 +50,7 @@ func (w *obstacleWatch) keepLooking(ctx context.Context) {
 	}
 }
 
-// lookForObstacles looks once. unsure: the lookForObstacles found something else than the lookForObstacles before.
+// lookForObstacles looks once. unsure: the look found something else than the look before.
 func (w *obstacleWatch) lookForObstacles(ctx context.Context) (unsure bool) {
 	j := w.j
 	snap := j.run.Snapshot()

@@ -16,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// admitCapsule has the relay admitCapsule the capsule, and notes where clients reach its ports.
+// admitCapsule has the relay admit the capsule, and notes where clients reach its ports.
 func (f *Forwarder) admitCapsule(ctx context.Context, relay Relay, a Admission) (rpc.Admitted, error) {
 	req := &rpc.AdmitRequest{
 		Job: a.Job, Uid: f.spec.UID, Run: uint32(a.Run), Capsule: uint32(a.Capsule), Ticket: connections.HashTicket(f.note.Ticket), Connections: f.note.Names,

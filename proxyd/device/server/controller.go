@@ -183,7 +183,7 @@ func (c *Controller) doOrder(ctx context.Context, o *order, f *os.File, files *c
 	return err
 }
 
-// FetchHostMappings fetches what the server has of a process's n FetchHostMappings, for a caller that may not fetch them from the
+// FetchHostMappings fetches what the server has of a process's n host mappings, for a caller that may not fetch them from the
 // process. The files are the caller's to close, and outlive the server.
 func (c *Controller) FetchHostMappings(ctx context.Context, process uint64, n int) ([]*os.File, error) {
 	var all []*os.File
