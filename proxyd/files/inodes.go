@@ -31,8 +31,9 @@ type ShownInode struct {
 	Shown uint64
 }
 
-// encode appends the row to b.
-func (s ShownInode) encode(b []byte) []byte {
+// encodeRow returns the row's bytes.
+func (s ShownInode) encodeRow() []byte {
+	var b []byte
 	for _, n := range []uint64{s.File.Device, s.File.Inode, s.Shown} {
 		b = binary.LittleEndian.AppendUint64(b, n)
 	}
@@ -83,7 +84,7 @@ func (j *Journal) ShowInodes(add []ShownInode) (left int, err error) {
 			at = len(rows)
 			rows = append(rows, row)
 		}
-		if _, err := j.list.WriteAt(row.encode(nil), tableAt+int64(at)*rowSize); err != nil {
+		if _, err := j.list.WriteAt(row.encodeRow(), tableAt+int64(at)*rowSize); err != nil {
 			return left, fmt.Errorf("table of inodes: %w", err)
 		}
 	}

@@ -249,21 +249,5 @@ func (s *space) wordHolds(op *operation, a backend.Addr, size int, value uint64,
 	if err != nil {
 		return false, false, err
 	}
-	return isSatisfied(loadWord(b[0]), value, size, cond), false, nil
-}
-
-// isSatisfied tells whether the word v satisfies a condition.
-func isSatisfied(v, value uint64, size int, cond backend.Condition) bool {
-	mask := ^uint64(0) >> (64 - 8*size)
-	v, value = v&mask, value&mask
-	switch cond {
-	case backend.AtLeast:
-		return (v-value)&mask>>(8*size-1) == 0
-	case backend.Equal:
-		return v == value
-	case backend.And:
-		return v&value != 0
-	default:
-		return ^(v|value)&mask != 0
-	}
+	return cond.Holds(loadWord(b[0]), value, size), false, nil
 }

@@ -94,6 +94,22 @@ const (
 	Nor // ^(*a | value) != 0
 )
 
+// Holds tells whether a word of 4 or 8 bytes satisfies the condition that was given with value.
+func (c Condition) Holds(word, value uint64, size int) bool {
+	mask := ^uint64(0) >> (64 - 8*size)
+	word, value = word&mask, value&mask
+	switch c {
+	case AtLeast:
+		return (word-value)&mask>>(8*size-1) == 0
+	case Equal:
+		return word == value
+	case And:
+		return word&value != 0
+	default:
+		return ^(word|value)&mask != 0
+	}
+}
+
 // ErrPutBack is given to an Exchange's done by code that has read and written nothing, and wants its turn again later.
 var ErrPutBack = errors.New("the exchange has its turn later")
 

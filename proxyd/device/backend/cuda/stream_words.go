@@ -51,7 +51,7 @@ func (st *stream) waitValue(a backend.Addr, size int, value uint64, cond backend
 	if !s.waitAside(func() {
 		for p := (patience{}); err == nil && st.context.Err() == nil; {
 			var v uint64
-			if v, err = s.readWord(a, size); err != nil || isSatisfied(v, value, size, cond) {
+			if v, err = s.readWord(a, size); err != nil || cond.Holds(v, value, size) {
 				return
 			}
 			if p.pauseBeforeRetry(s.ctx) != nil {
@@ -76,20 +76,4 @@ func (s *space) readWord(a backend.Addr, size int) (uint64, error) {
 		return err
 	})
 	return binary.LittleEndian.Uint64(b), err
-}
-
-// isSatisfied tells whether the word v satisfies a condition.
-func isSatisfied(v, value uint64, size int, cond backend.Condition) bool {
-	mask := ^uint64(0) >> (64 - 8*size)
-	v, value = v&mask, value&mask
-	switch cond {
-	case backend.AtLeast:
-		return (v-value)&mask>>(8*size-1) == 0
-	case backend.Equal:
-		return v == value
-	case backend.And:
-		return v&value != 0
-	default:
-		return ^(v|value)&mask != 0
-	}
 }
