@@ -39,7 +39,7 @@ GO_FILES    := $(shell find . -name '*.go' -o -path '*/templates/*' -o -path '*/
 CORPUS      := -up=--singularity -option=--singularity
 DEVICES     := -programs devices -up="--singularity --gpus 2" -first=--singularity -option=--singularity
 # One of each kind: shells, threads, databases, MPI, a training, compilers, JITs, arrays.
-SOME_PROGRAMS := bash-jobs|python-threads|postgres-pgbench|mpich-heat|torch-ddp|gcc-make|java-threads|srun-sequence
+SOME_PROGRAMS := bash-jobs|python-threads|python-asyncio|postgres-pgbench|mpich-heat|torch-ddp|gcc-make|java-threads|srun-sequence
 
 .PHONY: all help check ci test-pkg test-full build node controller cuda gpu-kit gpu-kit-locked install-cuda install-cuda-locked test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
 .PHONY: test-control test-corpus test-devices test-faults test-harm test-packages test-releases test-suites criu packages paper-tables test-nested slicing bench-parts install install-locked install-node install-node-locked install-controller install-controller-locked install-minicluster uninstall uninstall-minicluster FORCE
