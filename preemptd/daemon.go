@@ -78,7 +78,7 @@ func runDaemon(ctx context.Context, cfg *config.Config, load func() (*config.Con
 			defer undo()
 		}
 	}
-	notifySystemd(log, daemon.SdNotifyReady)
+	notifySystemd(log, daemon.SdNotifyReady+"\nSTATUS=")
 	log.Info("ready", "version", version, "cluster", c.cluster, "dry_run", dryRun)
 	err := c.runWithJournal(ctx)
 	notifySystemd(log, daemon.SdNotifyStopping)
@@ -119,6 +119,8 @@ func (c *controller) reachSlurm(ctx context.Context) (func(), error) {
 			break
 		}
 		c.log.Warn("slurmrestd does not answer", "error", err)
+		// `systemctl start` returns, and `systemctl status` says what is missing.
+		notifySystemd(c.log, daemon.SdNotifyReady+"\nSTATUS=waits for slurmrestd: "+err.Error())
 		select {
 		case <-ctx.Done():
 			c.slurm.Close()

@@ -8,10 +8,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -228,16 +230,41 @@ func TestDryRun(t *testing.T) {
 	works.waitForEnd()
 }
 
-// A slurmrestd that is away at the start is waited for.
+// A slurmrestd that is away at the start is waited for. systemd is told that meanwhile, and does not wait.
 func TestAway(t *testing.T) {
+	told := filepath.Join(t.TempDir(), "notify")
+	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: told, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer systemd.Close()
+	t.Setenv("NOTIFY_SOCKET", told)
 	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
 	srv.AddNode(slurmrest.Node{Name: "n0", State: slurmrest.NodeState{Base: "DOWN"}})
 	srv.Fail(slurmresttest.Fault{Times: 5, Drop: true})
 	p := startPreemptd(t, srv, writeConfiguration(t, ""))
 	p.waitForLog("slurmrestd does not answer")
+	waitForTold(t, systemd, `^READY=1\nSTATUS=waits for slurmrestd: `)
 	p.waitForLog("msg=working")
+	waitForTold(t, systemd, `^READY=1\nSTATUS=$`)
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	p.waitForEnd()
+}
+
+// waitForTold waits until systemd is told what a pattern matches.
+func waitForTold(t *testing.T, systemd *net.UnixConn, want string) {
+	t.Helper()
+	systemd.SetReadDeadline(time.Now().Add(time.Minute))
+	pattern, b := regexp.MustCompile(want), make([]byte, 4096)
+	for {
+		n, err := systemd.Read(b)
+		if err != nil {
+			t.Fatalf("systemd is not told %q: %v", want, err)
+		}
+		if pattern.Match(b[:n]) {
+			return
+		}
+	}
 }
 
 func TestCommandLine(t *testing.T) {
