@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/remote"
 )
 
 // actions is the package with live tests that run on the host ctl, where slurmrestd, munged
@@ -47,7 +49,7 @@ func TestActions(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 11*time.Minute) // beyond the binary's own
 			defer cancel()
 			args := append([]string{"exec", "ctl", "--name", c.name, "--", onCtl, "-test.run=^TestLive", "-test.v", "-test.timeout=10m"}, options.test...)
-			relayTests(t, exec.CommandContext(ctx, program, args...))
+			remote.RunTests(t, exec.CommandContext(ctx, program, args...))
 		})
 	}
 }

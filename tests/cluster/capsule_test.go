@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/remote"
 )
 
 // TestCapsule runs the tests of capsules and wardens on a host, where CRIU works.
@@ -25,7 +27,7 @@ func TestCapsule(t *testing.T) {
 	buildCapsuleTests(t, tools)
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute) // beyond the binary's own
 	defer cancel()
-	relayTests(t, exec.CommandContext(ctx, program, "exec", "n1", "--name", c.name, "--", "env", "-C", "/root", "CAPSULE_TOOLS=/shared/capsule",
+	remote.RunTests(t, exec.CommandContext(ctx, program, "exec", "n1", "--name", c.name, "--", "env", "-C", "/root", "CAPSULE_TOOLS=/shared/capsule",
 		"/shared/capsule/capsule.test", "-test.v", "-test.timeout=5m"))
 }
 

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/remote"
 )
 
 // hurtful is a test that kills CRIU itself in the middle, which a program may not survive
@@ -61,5 +63,5 @@ func (p hostTests) runTests(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 36*time.Minute) // beyond the binary's own
 	defer cancel()
 	args = append([]string{"exec", "n1", "--name", c.name, "--", "env", "-C", "/root"}, p.args...)
-	relayTests(t, exec.CommandContext(ctx, program, append(args, "/shared/tools/test", "-test.v", "-test.timeout=35m", "-test.skip="+hurtful)...))
+	remote.RunTests(t, exec.CommandContext(ctx, program, append(args, "/shared/tools/test", "-test.v", "-test.timeout=35m", "-test.skip="+hurtful)...))
 }

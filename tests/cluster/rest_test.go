@@ -10,9 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"testing"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/remote"
 )
 
 // restClient is the package with live tests that run on the host ctl, where the
@@ -40,31 +41,7 @@ func TestRESTClient(t *testing.T) {
 			runMiniclusterWith(t, string(code), "exec", "ctl", "--name", c.name, "--", "sh", "-c", "cat >"+onCtl+"; chmod +x "+onCtl).mustSucceed(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute) // beyond the binary's own
 			defer cancel()
-			relayTests(t, exec.CommandContext(ctx, program, "exec", "ctl", "--name", c.name, "--", onCtl, "-test.run=^TestLive", "-test.v", "-test.timeout=5m"))
+			remote.RunTests(t, exec.CommandContext(ctx, program, "exec", "ctl", "--name", c.name, "--", onCtl, "-test.run=^TestLive", "-test.v", "-test.timeout=5m"))
 		})
 	}
-}
-
-var verdict = regexp.MustCompile(`(?m)^ *--- (PASS|FAIL|SKIP): (\S+)`)
-
-// relayTests runs a test binary elsewhere and reports each of its tests as a subtest.
-func relayTests(t *testing.T, cmd *exec.Cmd) {
-	t.Helper()
-	cmd.WaitDelay = time.Second
-	out, err := cmd.CombinedOutput()
-	found := verdict.FindAllSubmatch(out, -1)
-	for _, v := range found {
-		t.Run(string(v[2]), func(t *testing.T) {
-			switch string(v[1]) {
-			case "FAIL":
-				t.Fail()
-			case "SKIP":
-				t.Skip("skipped there; see the output of the whole")
-			}
-		})
-	}
-	if err != nil || len(found) == 0 {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	t.Logf("%d tests", len(found))
 }

@@ -2,15 +2,16 @@
 # SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# usage: initrd.sh KERNEL_FOLDER SCRATCH [MODULE...] >INITRD
+# usage: initrd.sh KERNEL_FOLDER SCRATCH INITRD [MODULE...]
 # Makes an initial file system: busybox, the modules for what the guest sees of the
 # machine and those that are named, and an init that goes over to the tree shared as
-# "tree", writes kept in memory, and to /guest/run.sh there.
+# "tree", writes kept in memory, and to /guest/init.sh there.
 set -eu
 umask 022
 kernel=$1
 scratch=$2
-shift 2
+initrd=$3
+shift 3
 mkdir -p "$scratch/bin" "$scratch/tree" "$scratch/memory" "$scratch/root"
 cp /bin/busybox "$scratch/bin/busybox"
 ln -s busybox "$scratch/bin/sh"
@@ -43,10 +44,11 @@ mount -t 9p -o "ro,cache=loose,$options" tree /tree
 mount -t tmpfs memory /memory
 mkdir /memory/upper /memory/work
 mount -t overlay -o lowerdir=/tree,upperdir=/memory/upper,workdir=/memory/work overlay /root
-mkdir -p /root/guest
+mkdir -p /root/guest /root/usr/lib/modules
+mount -t 9p -o "ro,cache=loose,$options" kernelmodules /root/usr/lib/modules
 mount -t 9p -o "cache=none,$options" guest /root/guest
-exec switch_root /root /bin/sh /guest/run.sh
+exec switch_root /root /bin/sh /guest/init.sh
 INIT
 chmod 755 "$scratch/init"
 cd "$scratch"
-find . | cpio -o -H newc --quiet | gzip -1
+find . | cpio -o -H newc --quiet | gzip -1 >"$initrd"
