@@ -168,10 +168,10 @@ plugins: trees ## the plugin compiled for each Slurm that it fits (1 min)
 # The packages in root file systems of test clusters: installed, upgraded, removed.
 GO_TEST ?= $(GO) test -v
 
-test-packages: deps trees ## debs and rpms installed, upgraded and removed in root file systems (3 min)
+test-packages: deps trees ## debs and rpms installed, upgraded and removed in root file systems, and under systemd (5 min)
 	@tree=$$(ls -td $(CACHE)/forky-[0-9a-f]* | grep -E 'forky-[0-9a-f]+$$' | head -n 1) && \
 		$(MAKE) --no-print-directory packages SPANK_INCLUDE=$$tree/usr/include
-	$(GO_TEST) -count=1 -tags packages -timeout 10m ./tests/packages -trees $(CACHE) -packages $(PACKAGES)
+	$(GO_TEST) -count=1 -tags packages -timeout 30m ./tests/packages -trees $(CACHE) -packages $(PACKAGES)
 
 test-cluster: deps build trees ## all tests on real Slurm (15 min)
 	$(GO) test -count=1 -tags cluster -timeout 40m -v ./tests/cluster
@@ -248,7 +248,7 @@ bench-parts: ## the benchmarks of single packages (10 min)
 
 lint: $(LINT) ## golangci-lint on everything (1 min; 3 min to build it once)
 	$(LINT) run ./...
-	$(LINT) run --build-tags cluster,control,corpus,faults,harm,bench,packages,install,suites ./tests/...
+	$(LINT) run --build-tags cluster,control,corpus,faults,harm,bench,packages,install,suites,guest ./tests/...
 	$(LINT) run --build-tags live ./slurm-spank/...
 
 $(LINT):

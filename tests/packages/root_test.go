@@ -67,7 +67,8 @@ type host struct {
 
 var treeName = regexp.MustCompile(`-[0-9a-f]+$`)
 
-func newHost(t *testing.T, suite string) *host {
+// newestTree returns the newest root file system of a suite.
+func newestTree(t *testing.T, suite string) string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(*trees, suite+"-*"))
 	if err != nil {
@@ -79,7 +80,12 @@ func newHost(t *testing.T, suite string) *host {
 	if len(all) == 0 {
 		t.Fatalf("there is no root file system of %s in %s: make trees", suite, *trees)
 	}
-	slices.SortFunc(all, func(a, b string) int { return modifiedTime(t, b) - modifiedTime(t, a) })
+	return slices.MaxFunc(all, func(a, b string) int { return modifiedTime(t, a) - modifiedTime(t, b) })
+}
+
+func newHost(t *testing.T, suite string) *host {
+	t.Helper()
+	tree := newestTree(t, suite)
 	h := &host{t, filepath.Join(t.TempDir(), "root")}
 	upper, work := h.root+".upper", h.root+".work"
 	for _, dir := range []string{h.root, upper, work} {
@@ -87,7 +93,7 @@ func newHost(t *testing.T, suite string) *host {
 			t.Fatal(err)
 		}
 	}
-	h.mount("overlay", "", "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", all[0], upper, work))
+	h.mount("overlay", "", "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", tree, upper, work))
 	h.mount("proc", "proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 	h.mount("/dev", "dev", "", unix.MS_BIND, "")
 	return h
