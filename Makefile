@@ -112,12 +112,12 @@ TEST_PROGRAMS = \
 	'faults, some: $(GO_CLUSTER) faults -timeout 30m ./tests/faults -seed 1 -some 8'
 FULL_HERE = \
 	'root file systems: $(SELF) trees' \
-	'plugin, for each Slurm: $(SELF) plugins' \
-	'packages: $(SELF) test-packages GO_TEST="$(GO) test -json"' \
-	'first installation: $(GO_CLUSTER) install -timeout 20m ./tests/install -trees $(CACHE)'
+	'plugin, for each Slurm: $(SELF) plugins'
 FULL_CLUSTER = \
 	'cluster, the rest: $(GO_CLUSTER) cluster -timeout 60m -parallel 3 ./tests/cluster -skip "^($(SOME_CLUSTER)|$(ATTACKS)|$(LONG_CLUSTER))$$"'
 FULL_PROGRAMS = \
+	'packages: $(SELF) test-packages GO_TEST="$(GO) test -json"' \
+	'first installation: $(GO_CLUSTER) install -timeout 20m ./tests/install -trees $(CACHE)' \
 	'devices, the rest: $(GO_CLUSTER) corpus -timeout 60m ./tests/corpus $(DEVICES) -rounds 2 -seed 7 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$|$(TORCH_DEVICES)$$"' \
 	'controller, some kills: $(GO_CLUSTER) harm -timeout 30m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8' \
 	'demo: $(SELF) demo'
