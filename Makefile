@@ -91,7 +91,8 @@ SOME_CLUSTER := TestBadInput|TestActions|TestProtected|TestRESTClient
 ATTACKS := TestReplacedFiles|TestFloods|TestCRIUInHost|TestSharedFolder|TestLostWork|TestObstacleLater
 SOME_DEVICES := TestCorpus/(mlp-alone|gpt-nodes|serve-requests)
 TORCH_DEVICES := TestCorpus/torch-(nodes|four)
-# Only make test-long has these: the store on NFS, in an emulated machine; 64 nodes and 100 jobs at once.
+# Only make test-long has these: the store on NFS, in an emulated machine; 64 nodes and 100 jobs at once. make test-packages
+# alone has TestUnderSystemd.
 LONG_CLUSTER := TestStoreOnNFS|TestScale
 
 LINT_PART     = 'lint: $(SELF) lint'
@@ -116,7 +117,7 @@ FULL_HERE = \
 FULL_CLUSTER = \
 	'cluster, the rest: $(GO_CLUSTER) cluster -timeout 60m -parallel 3 ./tests/cluster -skip "^($(SOME_CLUSTER)|$(ATTACKS)|$(LONG_CLUSTER))$$"'
 FULL_PROGRAMS = \
-	'packages: $(SELF) test-packages GO_TEST="$(GO) test -json"' \
+	'packages: $(SELF) test-packages GO_TEST="$(GO) test -json -skip ^TestUnderSystemd"' \
 	'first installation: $(GO_CLUSTER) install -timeout 20m ./tests/install -trees $(CACHE)' \
 	'devices, the rest: $(GO_CLUSTER) corpus -timeout 60m ./tests/corpus $(DEVICES) -rounds 2 -seed 7 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$|$(TORCH_DEVICES)$$"' \
 	'controller, some kills: $(GO_CLUSTER) harm -timeout 30m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8' \
