@@ -233,9 +233,10 @@ func (m machine) requeue(command ...string) {
 		return err == nil && len(fields) == 2 && fields[0] == "RUNNING" && fields[1] != before
 	})
 	m.waitForCount(5)
-	if comment := m.mustRun("squeue", "-h", "-j", "1", "-O", "Comment:90"); !strings.Contains(comment, "restored from checkpoint") {
-		m.Errorf("the job's comment: %s", comment)
-	}
+	m.waitFor("the job's comment says that it was restored", func() bool {
+		comment, err := m.runCommand("squeue", "-h", "-j", "1", "-O", "Comment:90")
+		return err == nil && strings.Contains(comment, "restored from checkpoint")
+	})
 }
 
 // checkCgroup: the job's program is where Slurm's step is, below the scope that systemd made for slurmd.
@@ -311,7 +312,7 @@ func (m machine) checkUpgraded() {
 	m.requeue("scontrol", "requeue", "1")
 	m.checkCgroup()
 	m.writeFile("/shared/alice/enough", "")
-	m.waitFor("the job has ended", func() bool { state := m.jobState(); return state == "COMPLETED" || state == "FAILED" || state == "" })
+	m.waitFor("the job has ended", func() bool { state := m.jobState(); return state == "COMPLETED" || state == "FAILED" })
 	if out := m.mustRun("scontrol", "show", "job", "1"); !strings.Contains(out, "JobState=COMPLETED") || !strings.Contains(out, "ExitCode=0:0") {
 		m.Error("the job has not completed")
 	}
