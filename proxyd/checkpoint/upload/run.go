@@ -223,16 +223,28 @@ func (u *Uploads) finishUpload(ctx context.Context, up *Record) error {
 }
 
 // markUploadLost notes that a checkpoint will never be in the store. The record stays, so that
-// the number is not used again and a restore can name the lost checkpoint.
+// the number is not used again and a restore can name the lost checkpoint. Of several nodes that
+// find out, the first one gives the reason: after that, the leader drops all shares, and a node
+// that finds one of those missing knows nothing of the cause. An upload without a record is not
+// lost: it is in the store, or a newer one has taken its place.
 func (u *Uploads) markUploadLost(ctx context.Context, up *Record, why string) error {
+	var first, left bool
+	err := u.folder.changeRecord(up, func(now *Record) bool {
+		first, left = now.Lost == "", now.Released
+		if first {
+			now.Lost = why
+		}
+		return true
+	})
+	if err != nil || !first {
+		return err
+	}
 	u.Log.Error("a checkpoint is lost", "job", up.Job, "checkpoint", up.Number, "why", why)
 	u.Conductor.AddUploadEvent(up, records.EventLost, fmt.Sprintf("checkpoint %d: %s", up.Number, why))
-	left := up.Released
-	err := u.folder.changeRecord(up, func(now *Record) bool { now.Lost, left = why, now.Released; return true })
-	if err == nil && !left {
-		err = u.Conductor.WriteComment(ctx, up.Slurm, fmt.Sprintf("checkpoint %d is lost: %s", up.Number, why))
+	if left { // the restore tells the user
+		return nil
 	}
-	return err
+	return u.Conductor.WriteComment(ctx, up.Slurm, fmt.Sprintf("checkpoint %d is lost: %s", up.Number, why))
 }
 
 // dropSharesTimeout bounds the calls by which all nodes delete their shares.
