@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package defrag
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func TestContract(t *testing.T) { sdktest.Run(t, sdktest.Build(t, ".")) }
+func TestContract(t *testing.T) { sdktest.Run(t, sdktest.BuildPolicy(t, "defrag")) }
 
 // newCluster returns a cluster with nodes a, b, … of 8 GPUs.
 func newCluster(nodes int, jobs ...sdk.Job) *sdk.Snapshot {
@@ -69,7 +69,7 @@ func TestDecisions(t *testing.T) {
 			[]string{"migrate job 2 on c (2 GPUs)", "migrate job 3 on c (2 GPUs)", "place job 1 on a (8 GPUs), b (8 GPUs)"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			intents := sdktest.CheckDecision(t, newDefrag(), c.s, c.want)
+			intents := sdktest.CheckDecision(t, New(), c.s, c.want)
 			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
 				t.Errorf("rejected: %v", p.Rejected)
 			}
@@ -82,7 +82,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 	placed := 0
 	for seed := range uint64(6000) {
 		s := sdktest.Random(rand.New(rand.NewPCG(seed, 17)))
-		intents := decideOn(s, newDefrag().Settings)
+		intents := decideOn(s, New().Settings)
 		p := plan.Try(s, intents)
 		for _, rejected := range p.Rejected {
 			if rejected.Invariant != plan.Limit {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package drain
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func TestContract(t *testing.T) { sdktest.Run(t, sdktest.Build(t, ".")) }
+func TestContract(t *testing.T) { sdktest.Run(t, sdktest.BuildPolicy(t, "drain")) }
 
 // newCluster returns a cluster with nodes a, b, … of 8 GPUs; a is drained since a minute.
 func newCluster(nodes int, jobs ...sdk.Job) *sdk.Snapshot {
@@ -78,7 +78,7 @@ func TestDecisions(t *testing.T) {
 		{"large ones first", newCluster(2, runningJob(1, 0, 0, 2), runningJob(2, 0, 2, 4), runningJob(3, 1, 0, 4)), []string{"migrate job 2 on b (4 GPUs)"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			intents := sdktest.CheckDecision(t, newDrain(), c.s, c.want)
+			intents := sdktest.CheckDecision(t, New(), c.s, c.want)
 			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
 				t.Errorf("rejected: %v", p.Rejected)
 			}
@@ -92,7 +92,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 	moved := 0
 	for seed := range uint64(2000) {
 		s := sdktest.Random(rand.New(rand.NewPCG(seed, 13)))
-		intents := decideOn(s, newDrain().Settings)
+		intents := decideOn(s, New().Settings)
 		p := plan.Try(s, intents)
 		for _, rejected := range p.Rejected {
 			if rejected.Invariant != plan.Limit && rejected.Invariant != plan.MinRun && rejected.Invariant != plan.CoolDown && rejected.Invariant != plan.Guarantee {
@@ -126,7 +126,7 @@ func TestARollingUpgrade(t *testing.T) {
 	for first := 0; first < 10; first += 2 {
 		s.Nodes[first].State, s.Nodes[first+1].State = sdk.NodeDraining, sdk.NodeDraining
 		for range 20 {
-			intents := decideOn(s, newDrain().Settings)
+			intents := decideOn(s, New().Settings)
 			p := plan.Try(s, intents)
 			if len(p.Rejected) > 0 {
 				t.Fatal(p.Rejected)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package elastic
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func TestContract(t *testing.T) { sdktest.Run(t, sdktest.Build(t, ".")) }
+func TestContract(t *testing.T) { sdktest.Run(t, sdktest.BuildPolicy(t, "elastic")) }
 
 // newCluster is a node of 8 GPUs.
 func newCluster(jobs ...sdk.Job) *sdk.Snapshot {
@@ -66,7 +66,7 @@ func TestDecisions(t *testing.T) {
 		{"no job gets less than it asked for", newCluster(runOn(changed(newJob(1, 8), func(j *sdk.Job) { j.MinGPUs, j.MaxGPUs = 1, 16 }), 0, 8), newJob(2, 4)), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			intents := sdktest.CheckDecision(t, newElastic(), c.s, c.want)
+			intents := sdktest.CheckDecision(t, New(), c.s, c.want)
 			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
 				t.Errorf("rejected: %v", p.Rejected)
 			}
@@ -79,7 +79,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 	resized := 0
 	for seed := range uint64(6000) {
 		s := sdktest.Random(rand.New(rand.NewPCG(seed, 19)))
-		p := plan.Try(s, decideOn(s, newElastic().Settings))
+		p := plan.Try(s, decideOn(s, New().Settings))
 		for _, rejected := range p.Rejected {
 			if rejected.Invariant != plan.Limit {
 				t.Fatalf("seed %d: %v", seed, rejected.Error())

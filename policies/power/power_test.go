@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package power
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func TestContract(t *testing.T) { sdktest.Run(t, sdktest.Build(t, ".")) }
+func TestContract(t *testing.T) { sdktest.Run(t, sdktest.BuildPolicy(t, "power")) }
 
 // newCluster returns a cluster with nodes a, b, … of 8 GPUs that draw 360 W each under a job, 60 W else, and a cap.
 func newCluster(nodes int, watts float64, jobs ...sdk.Job) *sdk.Snapshot {
@@ -102,7 +102,7 @@ func TestDecisions(t *testing.T) {
 		{"not what a person holds", with(newCluster(1, 9999, makeParked(newJob(1, sdk.Basic, 4))), func(s *sdk.Snapshot) { s.Jobs[0].HeldBy = sdk.HeldByUser }), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			intents := sdktest.CheckDecision(t, newPower(), c.s, c.want)
+			intents := sdktest.CheckDecision(t, New(), c.s, c.want)
 			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
 				t.Errorf("rejected: %v", p.Rejected)
 			}
@@ -115,7 +115,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 	done := 0
 	for seed := range uint64(4000) {
 		s := sdktest.Random(rand.New(rand.NewPCG(seed, 23)))
-		p := plan.Try(s, decideOn(s, newPower().Settings))
+		p := plan.Try(s, decideOn(s, New().Settings))
 		for _, rejected := range p.Rejected {
 			t.Fatalf("seed %d: %v", seed, rejected.Error())
 		}

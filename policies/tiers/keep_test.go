@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package tiers
 
 import (
 	"fmt"
@@ -58,7 +58,7 @@ func TestKeptRoom(t *testing.T) {
 		{"whole nodes come seldom to standard: its room stays kept", besideKept(sdk.Standard, sdk.Standard, time.Hour), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			intents := sdktest.CheckDecision(t, newTiers(), c.s, c.want)
+			intents := sdktest.CheckDecision(t, New(), c.s, c.want)
 			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
 				t.Errorf("rejected: %v", p.Rejected)
 			}

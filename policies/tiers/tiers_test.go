@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package tiers
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func TestContract(t *testing.T) { sdktest.Run(t, sdktest.Build(t, ".")) }
+func TestContract(t *testing.T) { sdktest.Run(t, sdktest.BuildPolicy(t, "tiers")) }
 
 // newCluster returns a cluster with nodes a, b, … of 8 GPUs.
 func newCluster(nodes int, jobs ...sdk.Job) *sdk.Snapshot {
@@ -162,7 +162,7 @@ func TestDecisions(t *testing.T) {
 		{"a job does not grow into room for which another job waits", newCluster(1, runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), waitingJob(2, sdk.Basic, 6, 10)), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			intents := sdktest.CheckDecision(t, newTiers(), c.s, c.want)
+			intents := sdktest.CheckDecision(t, New(), c.s, c.want)
 			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
 				t.Errorf("rejected: %v", p.Rejected)
 			}
@@ -171,7 +171,7 @@ func TestDecisions(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
-	p := newTiers()
+	p := New()
 	if err := p.Configure([]byte(`{"hurry": {"standard": 1}, "most": 3, "patience": "5s"}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestSettings(t *testing.T) {
 		`{"patience": 5}`:           `a span is text like "90s"`,
 		`{"most": 1} {"most": 2}`:   "more than one object",
 	} {
-		if err := newTiers().Configure([]byte(settings)); err == nil || !strings.Contains(err.Error(), want) {
+		if err := New().Configure([]byte(settings)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", settings, err, want)
 		}
 	}
@@ -204,7 +204,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 				j.Tier, j.Promised = sdk.Premium, 0.95
 			}
 		}
-		intents := decideOn(s, newTiers().Settings)
+		intents := decideOn(s, New().Settings)
 		if err := sdktest.Valid(s, intents); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -247,7 +247,7 @@ func TestTheCheapestIsChosen(t *testing.T) {
 		}
 		want := 1 + r.IntN(8)
 		s := newCluster(1, append([]sdk.Job{waitingJob(1, sdk.Premium, want, 1)}, jobs...)...)
-		intents := decideOn(s, newTiers().Settings)
+		intents := decideOn(s, New().Settings)
 		got := 0.0
 		for _, i := range intents {
 			victim, _ := s.Job(i.Job)
@@ -295,7 +295,7 @@ func BenchmarkDecide(b *testing.B) {
 		s := sdktest.Cluster(sdktest.Size{Nodes: jobs / 5, GPUs: 8, Jobs: jobs, Fill: 1, Seed: 1})
 		b.Run(fmt.Sprint(jobs), func(b *testing.B) {
 			for b.Loop() {
-				if len(decideOn(s, newTiers().Settings)) == 0 {
+				if len(decideOn(s, New().Settings)) == 0 {
 					b.Fatal("nothing to decide")
 				}
 			}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
-	"path/filepath"
 	"reflect"
 	"sync"
 	"testing"
@@ -162,14 +161,4 @@ func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
-}
-
-// Build builds the policy in a folder of Go, and returns its program.
-func Build(t testing.TB, folder string) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "policy")
-	if out, err := exec.Command("go", "build", "-o", program, folder).CombinedOutput(); err != nil { //nolint:gosec // the caller's own
-		t.Fatalf("%v: %s", err, out)
-	}
-	return program
 }
