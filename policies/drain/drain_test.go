@@ -4,7 +4,6 @@
 package drain
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -14,27 +13,20 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 )
 
-var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+var now = sdktest.Now
 
 func TestContract(t *testing.T) { sdktest.Run(t, sdktest.BuildPolicy(t, "drain")) }
 
-// newCluster returns a cluster with nodes a, b, … of 8 GPUs; a is drained since a minute.
+// newCluster returns a cluster of which node a is drained since a minute.
 func newCluster(nodes int, jobs ...sdk.Job) *sdk.Snapshot {
-	s := &sdk.Snapshot{Time: now, Rules: sdk.Rules{Window: time.Hour, MinRun: time.Minute, CoolDown: time.Minute}, Jobs: jobs}
-	for i := range nodes {
-		s.Nodes = append(s.Nodes, sdk.Node{Name: string(rune('a' + i)), CPUs: 64, Memory: 1000, GPUs: make([]sdk.GPU, 8)})
-	}
+	s := sdktest.SmallCluster(nodes, jobs...)
 	s.Nodes[0].State, s.Nodes[0].Reason, s.Nodes[0].Since = sdk.NodeDraining, "firmware", now.Add(-time.Minute)
 	return s
 }
 
-// runningJob is a job that runs on some GPUs of a node.
+// runningJob returns a basic job that runs on some GPUs of a node.
 func runningJob(id sdk.JobID, node int32, first, gpus int) sdk.Job {
-	return sdk.Job{
-		ID: id, Label: fmt.Sprint(id), Fraction: 1, Preemptable: true, State: sdk.Running, Started: now.Add(-time.Hour),
-		Tasks: gpus, Capsules: 1, CPUs: gpus, Memory: 1, Request: gpus, GPUs: gpus, MinGPUs: gpus, MaxGPUs: gpus,
-		Shares: []sdk.Share{{Node: node, Capsules: 1, GPUs: sdk.GPUSet(1<<gpus-1) << first, CPUs: int32(gpus), Memory: 1}},
-	}
+	return sdktest.RunOn(sdktest.WaitingJob(id, sdk.Basic, gpus), first, gpus, node)
 }
 
 func TestDecisions(t *testing.T) {

@@ -48,7 +48,7 @@ func compareProcesses(t *testing.T, program string, args []string) {
 	const snapshots = 60
 	one, other := startConfigured(t, program, args), startConfigured(t, program, args)
 	ask := func(c *sdk.Client, seed int) []sdk.Intent {
-		s := &sdk.Snapshot{Time: now}
+		s := &sdk.Snapshot{Time: Now}
 		if seed > 0 {
 			s = Random(rand.New(rand.NewPCG(uint64(seed), 3)))
 		}
