@@ -13,7 +13,7 @@ import (
 // resizeCommand is singctl resize.
 type resizeCommand struct{ *app }
 
-func (a resizeCommand) build() *cobra.Command {
+func (a resizeCommand) buildCobra() *cobra.Command {
 	var nodes, gpus uint32
 	c := &cobra.Command{
 		Use: "resize JOB {--nodes N | --gpus N}", Short: "Give a job fewer or more nodes or GPUs",
