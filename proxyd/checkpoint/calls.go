@@ -96,7 +96,7 @@ func (c *Conductor) carryOut(ctx context.Context, ckpt store.ID, call string, ar
 	case call == calls.View:
 		return []calls.CapsuleView(nil), nil
 	default:
-		return nil, fmt.Errorf("job %d: %w", ckpt.Job, ErrNoJob)
+		return nil, notHereError{ckpt.Job}
 	}
 	do, ok := jobHandlers[call]
 	if !ok {
@@ -104,6 +104,15 @@ func (c *Conductor) carryOut(ctx context.Context, ckpt store.ID, call string, ar
 	}
 	return do(ctx, j, ckpt, args)
 }
+
+// notHereError is the answer of a node to a call about a job that the node has no part of, or no more. Other nodes receive
+// rpc.ErrNotHere.
+type notHereError struct{ job uint32 }
+
+func (e notHereError) Error() string { return fmt.Sprintf("job %d: %v", e.job, ErrNoJob) }
+
+// Is implements the interface of errors.Is.
+func (e notHereError) Is(target error) bool { return target == ErrNoJob || target == rpc.ErrNotHere }
 
 // handler carries out a call for a job of this node, or for the node itself.
 type handler[T any] func(ctx context.Context, callee T, id store.ID, args any) (any, error)

@@ -18,6 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/ends"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
@@ -169,7 +170,7 @@ func (e runEnding) awaitLeaderDecision(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaderDecisionTimeout)
 	defer cancel()
-	if err := j.c.callNodeRetrying(ctx, unreachableTimeout, j.leaderNode(), j.id, calls.AwaitDecision, calls.Empty{}, nil); err != nil && !errors.Is(err, ErrNoJob) {
+	if err := j.c.callNodeRetrying(ctx, unreachableTimeout, j.leaderNode(), j.id, calls.AwaitDecision, calls.Empty{}, nil); err != nil && !errors.Is(err, rpc.ErrNotHere) {
 		j.log.Info("the leader does not say whether the job is still needed", "error", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
 // withheldSignal is a program for which a SIGTERM or SIGCONT of Slurm is withheld, or the task of a step that waits for its
@@ -221,9 +222,9 @@ func (j *job) handleTermination(ctx context.Context) {
 	if err == nil && v != decisions.ForwardSignal {
 		_, err = j.c.requestCheckpoint(ctx, j, decisions.Request{After: v, Reason: reason}, tellNoPhase)
 	}
-	if errors.Is(err, errScriptEnded) && v == decisions.Requeued && !j.ending.lostNode(ctx) {
+	if (v == decisions.Requeued || v == decisions.Preempted) && j.hasScriptEnded(err) && !j.ending.lostNode(ctx) {
 		j.log.Info("the batch script had ended")
-		err = nil // the next run begins anew
+		err = nil // the next run begins anew, if Slurm makes one
 	}
 	if err != nil {
 		j.log.Error("the job ends without a checkpoint", "why", reason, "error", err)
@@ -248,6 +249,12 @@ func (j *job) handleTermination(ctx context.Context) {
 	}
 	// SIGCONT first, as slurmstepd does, so that stopped programs receive the SIGTERM.
 	sendSignals(ctx, j.log, all, syscall.SIGCONT, syscall.SIGTERM)
+}
+
+// hasScriptEnded tells from the error of a checkpoint whether the job's batch script had ended by itself. Its node forgets the
+// run soon after that, while Slurm still ends steps on the others.
+func (j *job) hasScriptEnded(err error) bool {
+	return errors.Is(err, errScriptEnded) || errors.Is(err, rpc.ErrNotHere) && !j.isLeader()
 }
 
 // slurmQueryTimeout leaves most of a KillWait of 30 s to the checkpoint.

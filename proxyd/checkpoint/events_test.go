@@ -4,13 +4,18 @@
 package checkpoint
 
 import (
+	"context"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 )
 
 // TestScriptStarts: the environment of the run is saved once, and the line for the job's log is
@@ -51,6 +56,45 @@ func TestScriptStarts(t *testing.T) {
 			}
 			if written := j.report.StartLine() == ""; written != (tt.program == records.BatchProgram) {
 				t.Errorf("line for the log written: %v", written)
+			}
+		})
+	}
+}
+
+// answers is a Remote whose node answers each call by the error that the test sets for the call.
+type answers map[string]error
+
+func (r answers) Call(_ context.Context, _ string, req *rpc.CallRequest) (*rpc.CallReply, error) {
+	call, _, err := calls.DecodeCall(req)
+	if err != nil {
+		return nil, err
+	}
+	return &rpc.CallReply{}, r[call]
+}
+
+// TestScriptEndedOnLeader: a node with steps of a job that Slurm requeues asks the leader for a checkpoint. If the batch
+// script had ended by itself, nothing is missing: the node says nothing to the user, and the next run begins anew.
+func TestScriptEndedOnLeader(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answer error
+		want   bool // the run counts as terminated without a checkpoint
+	}{
+		"the script has ended":      {&rpc.Error{Kind: rpc.ErrScriptEnded, Text: "job 7: checkpoint 1: dump: the batch script has ended"}, false},
+		"the run is over":           {&rpc.Error{Kind: rpc.ErrNotHere, Text: "job 7: no such protected job"}, false},
+		"it cannot be captured":     {&rpc.Error{Kind: rpc.ErrInternal, Text: "job 7: checkpoint 1: dump: criu failed"}, true},
+		"a checkpoint was captured": {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := conductorOn(t, "n2", t.TempDir())
+			q := slurmtest.NewQueue(t)
+			q.Set(t, map[uint32]string{7: "COMPLETING"})
+			c.Slurm = q.Slurm()
+			c.Remote = answers{calls.RequestCheckpoint: tt.answer}
+			j := c.jobFor(7)
+			j.beginRun(recordOf(7), 0, []string{"n1", "n2"}, nil)
+			j.handleTermination(t.Context())
+			if got := j.run.Snapshot().HasBeen(runs.Terminated); got != tt.want {
+				t.Errorf("terminated without a checkpoint: %v, want %v", got, tt.want)
 			}
 		})
 	}

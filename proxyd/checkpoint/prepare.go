@@ -22,6 +22,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -37,11 +38,11 @@ func (e *ObstacleError) Error() string {
 }
 
 // errRestoring prevents a checkpoint of a job with programs that are not restored yet.
-var errRestoring = errors.New("the job is still being restored")
+var errRestoring = rpc.ErrRestoring
 
 // errScriptEnded prevents a checkpoint without the batch script: the restored job would begin
 // anew.
-var errScriptEnded = errors.New("the batch script has ended")
+var errScriptEnded = rpc.ErrScriptEnded
 
 // errSignalForwarded prevents a checkpoint after a failed attempt if its SIGTERM was forwarded:
 // the checkpoint would contain programs that are ending.

@@ -40,6 +40,12 @@ var (
 	ErrDamaged = errors.New("damaged")
 	// ErrSpace says that a checkpoint does not fit.
 	ErrSpace = errors.New("no space")
+	// ErrScriptEnded says that the job's batch script has ended, and ErrRestoring that programs of the job are not restored
+	// yet: nothing of the job can be captured.
+	ErrScriptEnded = errors.New("the batch script has ended")
+	ErrRestoring   = errors.New("the job is still being restored")
+	// ErrNotHere says that a node has no part of the job, or no more.
+	ErrNotHere = errors.New("no part of the job is here")
 	// ErrUnsupported says that a node lacks something that is needed.
 	ErrUnsupported = errors.New("unsupported")
 	// ErrUnreachable says that no proxyd answered. Only clients make it.
@@ -58,6 +64,9 @@ var contract = kind.Contract{
 		{Name: "not_leader", Kind: ErrNotLeader, Code: codes.FailedPrecondition},
 		{Name: "obstacle", Kind: ErrObstacle, Code: codes.FailedPrecondition},
 		{Name: "unsupported", Kind: ErrUnsupported, Code: codes.FailedPrecondition},
+		{Name: "not_here", Kind: ErrNotHere, Code: codes.NotFound},
+		{Name: "script_ended", Kind: ErrScriptEnded, Code: codes.FailedPrecondition},
+		{Name: "restoring", Kind: ErrRestoring, Code: codes.Aborted},
 		{Name: "busy", Kind: ErrBusy, Code: codes.Aborted},
 		{Name: "damaged", Kind: ErrDamaged, Code: codes.DataLoss},
 		{Name: "space", Kind: ErrSpace, Code: codes.ResourceExhausted},

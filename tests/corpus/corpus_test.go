@@ -175,7 +175,7 @@ func (c *cluster) tryProgram(ctx context.Context, t *testing.T, p program, lane 
 			err = fmt.Errorf("%w: %w", errMissed, err)
 		}
 		if err != nil {
-			t.Logf("%s: %v\n%s", run, err, e.log)
+			t.Logf("%s: %v\n%s\n%s", run, err, e.log, strings.Join(e.proxyds, ""))
 			saveEvidence(t, c, p, run)
 		}
 		return e, err

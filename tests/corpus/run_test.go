@@ -40,6 +40,7 @@ type ending struct {
 	outcomes []string      // by element
 	nodes    int           // different nodes that the batch script was seen on
 	log      string        // Slurm's own account, for failures
+	proxyds  []string      // what all proxyds logged of the jobs, by time, for failures
 	hadEnded bool          // a script ended while its job was requeued, so Slurm ran the job again from its beginning, as the rule is
 	silent   bool          // a checkpoint to fall back to was made before the log had its first line
 }
@@ -70,7 +71,8 @@ func (c *cluster) runProgram(ctx context.Context, p program, lane int, folder st
 		return ending{}, err
 	}
 	e, err := r.followToEnd(ctx, blows, alone)
-	e.silent, e.hadEnded = r.silent, r.beganAnew()
+	e.silent, e.proxyds = r.silent, r.proxydLines()
+	e.hadEnded = r.beganAnew(e.proxyds)
 	if err != nil {
 		// Whatever went wrong, the lane must be free for the next program.
 		clear := context.WithoutCancel(ctx)
@@ -87,8 +89,8 @@ func (c *cluster) runProgram(ctx context.Context, p program, lane int, folder st
 	return e, errors.Join(err, r.endLeases(clear))
 }
 
-// beganAnew tells whether a job of the submission began anew because its script ended in the moment of a requeue.
-func (r *run) beganAnew() bool {
+// proxydLines returns what the lane's proxyds have logged of the submission's jobs, by time.
+func (r *run) proxydLines() []string {
 	nodes, _ := r.c.laneNodes(r.lane)
 	var log []string
 	for _, node := range nodes {
@@ -97,6 +99,15 @@ func (r *run) beganAnew() bool {
 		}
 	}
 	slices.Sort(log) // each line begins with its time
+	jobs := r.c.board.getJobs(r.id)
+	return slices.DeleteFunc(log, func(line string) bool {
+		m := jobOf.FindStringSubmatch(strings.TrimSpace(line))
+		return m == nil || !slices.ContainsFunc(jobs, func(j job) bool { return j.id == m[1] })
+	})
+}
+
+// beganAnew tells whether a job of the submission began anew because its script ended in the moment of a requeue.
+func (r *run) beganAnew(log []string) bool {
 	for _, j := range r.c.board.getJobs(r.id) {
 		if beganAnew(log, j.id, r.want[j.id]) {
 			return true
