@@ -11,7 +11,8 @@ import (
 
 // Which of a job's devices share a device of the machine is decided by what their memory had in common at the save:
 // ranks with the same content go together, because a device can hold that content once for both. The blocks of a save
-// have hashes under a single key, so that needs no bytes.
+// have hashes under a single key, so that needs no bytes. So it is at a restore, and when a job that runs comes to other
+// devices: see Arrange.
 
 // savedBlocks are the different blocks that each of the job's devices held at a save, over all processes.
 func savedBlocks(st *serverState) []map[int]bool {
@@ -48,9 +49,8 @@ func countCommon(a, b map[int]bool) int {
 	return n
 }
 
-// spreadAlike is an order of devices over m, in which no device of m has two more than another. Devices with blocks
-// that are alike are together, and where nothing is alike, neighbours are, as with Spread.
-func spreadAlike(blocks []map[int]bool, m int) []int {
+// commonBlocks is for each two devices how many blocks they have in common.
+func commonBlocks(blocks []map[int]bool) [][]int {
 	common := make([][]int, len(blocks))
 	for i := range blocks {
 		common[i] = make([]int, len(blocks))
@@ -59,15 +59,30 @@ func spreadAlike(blocks []map[int]bool, m int) []int {
 			common[j][i] = common[i][j]
 		}
 	}
-	out := slices.Repeat([]int{-1}, len(blocks))
-	for _, at := range Spread(len(blocks), m) { // as many on each as with Spread
+	return common
+}
+
+// spreadAlike is an order of devices over m, in which no device of m has two more than another. Devices with blocks
+// that are alike are together, and where nothing is alike, neighbours are, as with Spread.
+func spreadAlike(blocks []map[int]bool, m int) []int {
+	return groupAlike(commonBlocks(blocks), Spread(len(blocks), m))
+}
+
+// groupAlike is an order with the same places, each as often, in which devices that have blocks in common are together.
+// common is for each two devices how many; where nothing is alike, the order stays.
+func groupAlike(common [][]int, order []int) []int {
+	if len(common) != len(order) || !slices.ContainsFunc(common, func(row []int) bool { return slices.Max(row) > 0 }) {
+		return order
+	}
+	out := slices.Repeat([]int{-1}, len(order))
+	for _, at := range slices.Sorted(slices.Values(order)) {
 		best, most := -1, -1
-		for i := range blocks {
+		for i := range order {
 			if out[i] >= 0 {
 				continue
 			}
 			sum := 0
-			for j := range blocks {
+			for j := range order {
 				if out[j] == at {
 					sum += common[i][j]
 				}
@@ -141,11 +156,13 @@ func (s *Server) placeAlike(st *serverState) {
 	s.makeDevices(spreadAlike(savedBlocks(st), s.deviceCount()))
 }
 
-// noteAlike notes how much of the memory on each device was alike at a save. The caller holds state.mu.
+// noteAlike notes how much of the memory on each device was alike at a save, and between each two of the job's devices. The
+// caller holds state.mu.
 func (s *Server) noteAlike(st *serverState) {
 	var order []int
 	for _, d := range s.devices {
 		order = append(order, slices.Index(s.machine.turns, d.Place().TimeSlices))
 	}
-	s.state.alike = alikeBytes(savedBlocks(st), order, len(s.machine.turns))
+	blocks := savedBlocks(st)
+	s.state.alike, s.state.common = alikeBytes(blocks, order, len(s.machine.turns)), commonBlocks(blocks)
 }
