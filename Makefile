@@ -313,13 +313,16 @@ $(B)/preemptd: $(NODE_FILES) go.mod go.sum $(B)/linked
 	CGO_ENABLED=1 $(GO) build -trimpath -tags netgo,osusergo,sqlite_omit_load_extension \
 		-ldflags '$(LDFLAGS) -X $(MODULE)/preemptd/config.libexec=$(LIBEXEC) -linkmode=external -extldflags=-static' -o $@ ./preemptd
 
-# Its policies are processes of their own.
+# Its policies are processes of their own, of one program: a link to it is the policy that the link names.
 POLICIES := $(patsubst policies/%/,%,$(filter-out policies/sdk/,$(wildcard policies/*/)))
 
 controller: $(B)/preemptd $(POLICIES:%=$(B)/sing-policy-%)
 
-$(B)/sing-policy-%: $(NODE_FILES) go.mod go.sum $(B)/linked
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./policies/$*
+$(B)/sing-policies: $(NODE_FILES) go.mod go.sum $(B)/linked
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./policies
+
+$(POLICIES:%=$(B)/sing-policy-%): $(B)/sing-policies
+	ln -sf sing-policies $@
 
 # What is linked in. It changes with VERSION, and with PREFIX where B is given.
 $(B)/linked: FORCE
@@ -348,8 +351,8 @@ install-node-locked: node
 
 install-controller-locked: controller
 	install -CD -m 755 $(B)/preemptd $(DESTDIR)$(PREFIX)/sbin/preemptd
-	install -d $(DESTDIR)$(LIBEXEC)
-	install -Cm 755 $(POLICIES:%=$(B)/sing-policy-%) $(DESTDIR)$(LIBEXEC)
+	install -CD -m 755 $(B)/sing-policies $(DESTDIR)$(LIBEXEC)/sing-policies
+	for name in $(POLICIES); do ln -sf sing-policies $(DESTDIR)$(LIBEXEC)/sing-policy-$$name || exit 1; done
 
 # And what an administrator wants beside it. No configuration is touched: the examples
 # are to be copied. SHARED is what install makes there, and uninstall removes.

@@ -29,10 +29,7 @@ func runSimulation(t *testing.T, args ...string) (out, errs string, err error) {
 // TestSimulate plays a trace of three jobs with the real policy, from the files that an
 // administrator has.
 func TestSimulate(t *testing.T) {
-	folder := t.TempDir()
-	if err := os.Rename(sdktest.Build(t, "../policies/tiers"), filepath.Join(folder, "sing-policy-tiers")); err != nil {
-		t.Fatal(err)
-	}
+	folder := sdktest.BuildFolder(t, "tiers")
 	write := func(name, text string) string {
 		t.Helper()
 		file := filepath.Join(folder, name)

@@ -6,7 +6,6 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,12 +22,7 @@ import (
 // TestTry asks the real policies about a made cluster: nothing is begun, for there is neither
 // a journal nor a Slurm.
 func TestTry(t *testing.T) {
-	folder := t.TempDir()
-	for _, name := range []string{"tiers", "starlark"} {
-		if err := os.Rename(sdktest.Build(t, "../policies/"+name), filepath.Join(folder, "sing-policy-"+name)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	folder := sdktest.BuildFolder(t, "tiers", "starlark")
 	cfg, err := config.Default()
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/racks"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/reconcile"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/web"
@@ -42,7 +43,11 @@ type webPage struct {
 func (c *controller) openPage(ctx context.Context) (func(), error) {
 	cfg := c.cfg.Load()
 	p := &webPage{keys: web.NewKeys(), wanted: cfg.Web.Address != "", now: web.State{Role: web.Starts, Interval: cfg.Interval}}
-	p.Server = web.New(web.Options{Version: version, State: p.currentState, Keys: p.keys, Hosts: cfg.Web.Hosts, StepWords: action.StepWords, Log: c.log})
+	places, err := racks.Load(cfg.Web.Racks)
+	if err != nil {
+		c.log.Warn("the web page shows no racks", "error", err)
+	}
+	p.Server = web.New(web.Options{Version: version, State: p.currentState, Keys: p.keys, Hosts: cfg.Web.Hosts, Racks: places, StepWords: action.StepWords, Log: c.log})
 	c.page = p
 	if !p.wanted {
 		return nil, nil

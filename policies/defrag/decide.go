@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package defrag
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ const tries = 20
 
 // decideOn makes room for the first waiting job for which that can be done and pays. It helps a
 // single job at a time: the next snapshot shows what the moves have changed.
-func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
+func decideOn(s *sdk.Snapshot, set Settings) []sdk.Intent {
 	room := sdk.NewRoom(s)
 	for _, j := range waitingJobs(s, set) {
 		if room.Find(j, j.GPUs, nil) != nil {
@@ -31,7 +31,7 @@ func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
 }
 
 // waitingJobs is the first jobs of the queue that have waited for long enough.
-func waitingJobs(s *sdk.Snapshot, set settings) []*sdk.Job {
+func waitingJobs(s *sdk.Snapshot, set Settings) []*sdk.Job {
 	var jobs []*sdk.Job
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -58,7 +58,7 @@ type attempt struct {
 
 // makeRoom clears the nodes that take least, or says nothing if that is impossible or does not
 // pay.
-func makeRoom(s *sdk.Snapshot, set settings, j *sdk.Job) []sdk.Intent {
+func makeRoom(s *sdk.Snapshot, set Settings, j *sdk.Job) []sdk.Intent {
 	a := &attempt{snapshot: s, room: sdk.NewRoom(s), job: j, closed: map[int32]bool{}}
 	for _, c := range candidateNodes(s, a.room, j) {
 		if len(a.closed) == j.Capsules {
@@ -85,7 +85,7 @@ func makeRoom(s *sdk.Snapshot, set settings, j *sdk.Job) []sdk.Intent {
 
 // isWorthIt reports whether the job would wait for longer than the moves are worth: until the first
 // running job that could make as much room ends by its time limit.
-func isWorthIt(s *sdk.Snapshot, set settings, j *sdk.Job, cost float64) bool {
+func isWorthIt(s *sdk.Snapshot, set Settings, j *sdk.Job, cost float64) bool {
 	wait := time.Hour // when the wait is not known
 	for i := range s.Jobs {
 		o := &s.Jobs[i]

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package drain
 
 import (
 	"cmp"
@@ -27,7 +27,7 @@ type leaver struct {
 }
 
 // decideOn moves jobs off the nodes that are going, the most urgent first.
-func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
+func decideOn(s *sdk.Snapshot, set Settings) []sdk.Intent {
 	nodes := goingNodes(s, set)
 	room := sdk.NewRoom(s)
 	var intents []sdk.Intent
@@ -54,7 +54,7 @@ func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
 }
 
 // goingNodes says for each node whether the node is to be empty; a node that is not has no why.
-func goingNodes(s *sdk.Snapshot, set settings) []going {
+func goingNodes(s *sdk.Snapshot, set Settings) []going {
 	nodes := make([]going, len(s.Nodes))
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; n.State == sdk.NodeDraining {

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package drain
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -14,27 +13,20 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 )
 
-var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+var now = sdktest.Now
 
-func TestContract(t *testing.T) { sdktest.Run(t, sdktest.Build(t, ".")) }
+func TestContract(t *testing.T) { sdktest.Run(t, sdktest.BuildPolicy(t, "drain")) }
 
-// newCluster returns a cluster with nodes a, b, … of 8 GPUs; a is drained since a minute.
+// newCluster returns a cluster of which node a is drained since a minute.
 func newCluster(nodes int, jobs ...sdk.Job) *sdk.Snapshot {
-	s := &sdk.Snapshot{Time: now, Rules: sdk.Rules{Window: time.Hour, MinRun: time.Minute, CoolDown: time.Minute}, Jobs: jobs}
-	for i := range nodes {
-		s.Nodes = append(s.Nodes, sdk.Node{Name: string(rune('a' + i)), CPUs: 64, Memory: 1000, GPUs: make([]sdk.GPU, 8)})
-	}
+	s := sdktest.SmallCluster(nodes, jobs...)
 	s.Nodes[0].State, s.Nodes[0].Reason, s.Nodes[0].Since = sdk.NodeDraining, "firmware", now.Add(-time.Minute)
 	return s
 }
 
-// runningJob is a job that runs on some GPUs of a node.
+// runningJob returns a basic job that runs on some GPUs of a node.
 func runningJob(id sdk.JobID, node int32, first, gpus int) sdk.Job {
-	return sdk.Job{
-		ID: id, Label: fmt.Sprint(id), Fraction: 1, Preemptable: true, State: sdk.Running, Started: now.Add(-time.Hour),
-		Tasks: gpus, Capsules: 1, CPUs: gpus, Memory: 1, Request: gpus, GPUs: gpus, MinGPUs: gpus, MaxGPUs: gpus,
-		Shares: []sdk.Share{{Node: node, Capsules: 1, GPUs: sdk.GPUSet(1<<gpus-1) << first, CPUs: int32(gpus), Memory: 1}},
-	}
+	return sdktest.RunOn(sdktest.WaitingJob(id, sdk.Basic, gpus), first, gpus, node)
 }
 
 func TestDecisions(t *testing.T) {
@@ -84,7 +76,7 @@ func TestDecisions(t *testing.T) {
 		{"large ones first", newCluster(2, runningJob(1, 0, 0, 2), runningJob(2, 0, 2, 4), runningJob(3, 1, 0, 4)), []string{"migrate job 2 on b (4 GPUs)"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			intents := sdktest.CheckDecision(t, newDrain(), c.s, c.want)
+			intents := sdktest.CheckDecision(t, New(), c.s, c.want)
 			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
 				t.Errorf("rejected: %v", p.Rejected)
 			}
@@ -98,7 +90,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 	moved := 0
 	for seed := range uint64(2000) {
 		s := sdktest.Random(rand.New(rand.NewPCG(seed, 13)))
-		intents := decideOn(s, newDrain().Settings)
+		intents := decideOn(s, New().Settings)
 		p := plan.Try(s, intents)
 		for _, rejected := range p.Rejected {
 			if rejected.Invariant != plan.Limit && rejected.Invariant != plan.MinRun && rejected.Invariant != plan.CoolDown && rejected.Invariant != plan.Guarantee {
@@ -132,7 +124,7 @@ func TestARollingUpgrade(t *testing.T) {
 	for first := 0; first < 10; first += 2 {
 		s.Nodes[first].State, s.Nodes[first+1].State = sdk.NodeDraining, sdk.NodeDraining
 		for range 20 {
-			intents := decideOn(s, newDrain().Settings)
+			intents := decideOn(s, New().Settings)
 			p := plan.Try(s, intents)
 			if len(p.Rejected) > 0 {
 				t.Fatal(p.Rejected)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package elastic
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 
 // decideOn takes back what was lent if a job waits, and else lends what is idle, but never does
 // both: what is lent now must not be asked back with the next snapshot.
-func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
+func decideOn(s *sdk.Snapshot, set Settings) []sdk.Intent {
 	room := sdk.NewRoom(s)
 	waiting := s.Placing()
 	for _, j := range waitingJobs(s) {
@@ -71,7 +71,7 @@ func compareFlags(a, b bool) int {
 
 // lossOf is what a job loses for each GPU that is taken back, in seconds of a GPU: by standing still, and by doing less, which
 // is counted for payback. A job with more ranks on some GPUs than on the rest does less than its GPUs could.
-func lossOf(j *sdk.Job, set settings) float64 {
+func lossOf(j *sdk.Job, set Settings) float64 {
 	lost := pauseOf(j).Seconds()*float64(j.GPUs) + time.Duration(set.Payback).Seconds()*j.WorkLost(j.Request)
 	return lost / float64(j.GPUs-j.Request)
 }
@@ -79,7 +79,7 @@ func lossOf(j *sdk.Job, set settings) float64 {
 // takeBack shrinks jobs that have more than they asked for, until the waiting job has room; or returns nothing if that is
 // not enough. Jobs of the lowest tier are first, and of a tier the jobs that lose least work for each GPU that they give.
 // The size that a user asked for is given back in any case, but last of all by jobs that will swap their ranks there.
-func takeBack(s *sdk.Snapshot, room *sdk.Room, set settings, waits *sdk.Job) []sdk.Intent {
+func takeBack(s *sdk.Snapshot, room *sdk.Room, set Settings, waits *sdk.Job) []sdk.Intent {
 	var lent []*sdk.Job
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; canResize(s, j) && j.GPUs > j.Request && j.Budget(s.Rules) >= pauseOf(j) {
@@ -118,7 +118,7 @@ func takeBack(s *sdk.Snapshot, room *sdk.Room, set settings, waits *sdk.Job) []s
 
 // lendGPUs lets jobs grow into what is idle: the highest tier first, and of a tier the job that
 // has the smallest part of what it asked for.
-func lendGPUs(s *sdk.Snapshot, room *sdk.Room, set settings) []sdk.Intent {
+func lendGPUs(s *sdk.Snapshot, room *sdk.Room, set Settings) []sdk.Intent {
 	var jobs []*sdk.Job
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; canResize(s, j) && j.GPUs >= j.Request && j.GPUs < j.MaxGPUs {
@@ -141,7 +141,7 @@ func lendGPUs(s *sdk.Snapshot, room *sdk.Room, set settings) []sdk.Intent {
 }
 
 // largestSize is the largest size for which there is room on the job's nodes, if that size pays.
-func largestSize(s *sdk.Snapshot, room *sdk.Room, set settings, j *sdk.Job) (sdk.Intent, bool) {
+func largestSize(s *sdk.Snapshot, room *sdk.Room, set Settings, j *sdk.Job) (sdk.Intent, bool) {
 	nodes := len(j.Shares)
 	for gpus := j.MaxGPUs - j.MaxGPUs%nodes; gpus > j.GPUs; gpus -= nodes {
 		if pauseOf(j).Seconds()*float64(j.GPUs) > time.Duration(set.Payback).Seconds()*float64(gpus-j.GPUs) {

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package elastic
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -14,33 +13,20 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 )
 
-var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+func TestContract(t *testing.T) { sdktest.Run(t, sdktest.BuildPolicy(t, "elastic")) }
 
-func TestContract(t *testing.T) { sdktest.Run(t, sdktest.Build(t, ".")) }
+// newCluster returns a cluster of a single node.
+func newCluster(jobs ...sdk.Job) *sdk.Snapshot { return sdktest.SmallCluster(1, jobs...) }
 
-// newCluster is a node of 8 GPUs.
-func newCluster(jobs ...sdk.Job) *sdk.Snapshot {
-	return &sdk.Snapshot{
-		Time: now, Rules: sdk.Rules{Window: time.Hour, MinRun: time.Minute, CoolDown: time.Minute}, Jobs: jobs,
-		Nodes: []sdk.Node{{Name: "a", CPUs: 64, Memory: 1000, GPUs: make([]sdk.GPU, 8)}},
-	}
-}
-
-// newJob returns a job that asked for some GPUs, and can have up to 8.
+// newJob returns a basic job that asked for some GPUs, waits, and can have up to 8.
 func newJob(id sdk.JobID, gpus int) sdk.Job {
-	return sdk.Job{
-		ID: id, Label: fmt.Sprint(id), Fraction: 1, Preemptable: true, Eligible: now.Add(-10 * time.Minute),
-		Tasks: 8, Capsules: 1, CPUs: gpus, Memory: 1, Request: gpus, GPUs: gpus, MinGPUs: gpus, MaxGPUs: 8,
-		Checkpoint: sdk.Checkpoint{Dump: 10 * time.Second, Restore: 10 * time.Second},
-	}
+	j := sdktest.WaitingJob(id, sdk.Basic, gpus)
+	j.Tasks, j.MaxGPUs = 8, 8
+	return j
 }
 
 // runOn returns the job, running on some GPUs. The job may have asked for fewer.
-func runOn(j sdk.Job, first, gpus int) sdk.Job {
-	j.State, j.Started, j.GPUs = sdk.Running, now.Add(-time.Hour), gpus
-	j.Shares = []sdk.Share{{Capsules: 1, GPUs: sdk.GPUSet(1<<gpus-1) << first, CPUs: int32(j.CPUs), Memory: 1}}
-	return j
-}
+func runOn(j sdk.Job, first, gpus int) sdk.Job { return sdktest.RunOn(j, first, gpus, 0) }
 
 func TestDecisions(t *testing.T) {
 	changed := func(j sdk.Job, change func(*sdk.Job)) sdk.Job { change(&j); return j }
@@ -58,7 +44,7 @@ func TestDecisions(t *testing.T) {
 		{"not while somebody waits", newCluster(runOn(newJob(1, 2), 0, 2), newJob(2, 8)), nil},
 		{"not what Slurm will give to somebody", newCluster(runOn(newJob(1, 2), 0, 2), newJob(2, 6)), nil},
 		{"not if it does not pay", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.Checkpoint.Dump = time.Hour }), 0, 2)), nil},
-		{"not to who was just resized", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.Acted = now }), 0, 2)), nil},
+		{"not to who was just resized", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.Acted = sdktest.Now }), 0, 2)), nil},
 		{"GPUs that were lent are taken back", newCluster(runOn(newJob(1, 2), 0, 8), newJob(2, 4)), []string{"resize job 1 to 2 GPUs on a (2 GPUs)"}},
 		{"from the lowest tier, and no more than needed", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.Tier = sdk.Standard }), 0, 4), runOn(newJob(2, 2), 4, 4), newJob(3, 2)),
 			[]string{"resize job 2 to 2 GPUs on a (2 GPUs)"}},
@@ -74,7 +60,7 @@ func TestDecisions(t *testing.T) {
 		{"no job gets less than it asked for", newCluster(runOn(changed(newJob(1, 8), func(j *sdk.Job) { j.MinGPUs, j.MaxGPUs = 1, 16 }), 0, 8), newJob(2, 4)), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			intents := sdktest.CheckDecision(t, newElastic(), c.s, c.want)
+			intents := sdktest.CheckDecision(t, New(), c.s, c.want)
 			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
 				t.Errorf("rejected: %v", p.Rejected)
 			}
@@ -87,7 +73,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 	resized := 0
 	for seed := range uint64(6000) {
 		s := sdktest.Random(rand.New(rand.NewPCG(seed, 19)))
-		p := plan.Try(s, decideOn(s, newElastic().Settings))
+		p := plan.Try(s, decideOn(s, New().Settings))
 		for _, rejected := range p.Rejected {
 			if rejected.Invariant != plan.Limit {
 				t.Fatalf("seed %d: %v", seed, rejected.Error())

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package power
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 // decision is a snapshot being decided.
 type decision struct {
 	snapshot *sdk.Snapshot
-	settings settings
+	settings Settings
 	room     *sdk.Room
 	saved    []float64 // watts that the choices so far save, by node
 	choices  []*choice
@@ -32,7 +32,7 @@ type choice struct {
 }
 
 // decideOn sheds what is above each cap; if all are kept, parked jobs go on.
-func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
+func decideOn(s *sdk.Snapshot, set Settings) []sdk.Intent {
 	d := &decision{snapshot: s, settings: set, room: sdk.NewRoom(s), saved: make([]float64, len(s.Nodes)), of: map[sdk.JobID]*choice{}}
 	d.addExpected()
 	caps := d.bindingCaps()

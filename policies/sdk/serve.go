@@ -45,6 +45,9 @@ var Handshake = plugin.HandshakeConfig{
 	MagicCookieValue: "5f1b1c52-snapshots-in-intents-out",
 }
 
+// ProgramPrefix begins the name of a policy's program: the policy NAME is sing-policy-NAME.
+const ProgramPrefix = "sing-policy-"
+
 // PluginName is go-plugin's name of a policy's only service.
 const PluginName = "policy"
 

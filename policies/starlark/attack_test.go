@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package starlark
 
 import (
 	"errors"
@@ -27,10 +27,7 @@ const good = "def decide(c):\n    return [hold(j, \"full\") for j in c.jobs if j
 // limit changes how long the policy may take.
 func startPolicy(t *testing.T) (p *policy.Policy, write func(text string), limit func(time.Duration)) {
 	t.Helper()
-	folder := t.TempDir()
-	if err := os.Rename(sdktest.Build(t, "."), filepath.Join(folder, "sing-policy-starlark")); err != nil {
-		t.Fatal(err)
-	}
+	folder := sdktest.BuildFolder(t, "starlark")
 	number := 0
 	write = func(text string) {
 		t.Helper()

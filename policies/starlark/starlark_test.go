@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package starlark
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
 )
 
-func TestContract(t *testing.T) { sdktest.Run(t, sdktest.Build(t, ".")) }
+func TestContract(t *testing.T) { sdktest.Run(t, sdktest.BuildPolicy(t, "starlark")) }
 
 // loadSite makes a policy of a file's text.
 func loadSite(text string) (*site, error) {
@@ -179,7 +179,7 @@ func TestADecisionCanBeStopped(t *testing.T) {
 
 // The file of the settings is read by the real process.
 func TestTheFileOfTheSettings(t *testing.T) {
-	program := sdktest.Build(t, ".")
+	program := sdktest.BuildPolicy(t, "starlark")
 	file := filepath.Join(t.TempDir(), "policy.star")
 	write := func(text string) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

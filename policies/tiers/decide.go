@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package tiers
 
 import (
 	"cmp"
@@ -16,7 +16,7 @@ import (
 // decision is a snapshot being decided.
 type decision struct {
 	snapshot *sdk.Snapshot
-	settings settings
+	settings Settings
 	room     *sdk.Room // after the intents so far
 	victims  *victims
 	stays    [][]stay           // of each node; nil: not listed yet
@@ -34,7 +34,7 @@ type saved struct {
 
 // decideOn is the order of events: jobs that wait and are promised something get their places,
 // highest tier first; then what is left is given back.
-func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
+func decideOn(s *sdk.Snapshot, set Settings) []sdk.Intent {
 	d := &decision{snapshot: s, settings: set, room: sdk.NewRoom(s), kept: map[int32]kept{}, named: map[sdk.JobID]bool{}}
 	unserved := d.serveDemands(d.servedJobs())
 	if !unserved && !s.Placing() {

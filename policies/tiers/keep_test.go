@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package tiers
 
 import (
 	"fmt"
@@ -26,9 +26,9 @@ func waitedFor(j sdk.Job, wait time.Duration) sdk.Job {
 // besideKept returns a node where a job waits for all GPUs, another for a single GPU, half of the GPUs have a job of
 // the same tier, and the rest a basic job.
 func besideKept(large, small sdk.Tier, wait time.Duration) *sdk.Snapshot {
-	return newCluster(1,
+	return sdktest.SmallCluster(1,
 		waitedFor(waitingJob(1, large, 8, 10), time.Hour), waitedFor(waitingJob(2, small, 1, 10), wait),
-		runningOn(waitingJob(3, large, 4, 10), 0, 4, 0), runningOn(waitingJob(4, sdk.Basic, 4, 1), 4, 4, 0))
+		sdktest.RunOn(waitingJob(3, large, 4, 10), 0, 4, 0), sdktest.RunOn(waitingJob(4, sdk.Basic, 4, 1), 4, 4, 0))
 }
 
 // endsIn has the job end by its limit, 0 for none, and nothing move the job.
@@ -44,21 +44,21 @@ func TestKeptRoom(t *testing.T) {
 		{"a small premium job waits for as long as its promise lets it", besideKept(sdk.Premium, sdk.Premium, 2*time.Minute), nil},
 		{"and is not kept out any longer", besideKept(sdk.Premium, sdk.Premium, 4*time.Minute), given},
 		{"room kept for standard is nothing to premium", besideKept(sdk.Standard, sdk.Premium, time.Second), given},
-		{"without limits, the node is kept of which the least is missing", newCluster(2,
+		{"without limits, the node is kept of which the least is missing", sdktest.SmallCluster(2,
 			waitedFor(waitingJob(1, sdk.Premium, 8, 10), time.Hour), waitingJob(2, sdk.Premium, 1, 10),
-			endsIn(runningOn(waitingJob(3, sdk.Premium, 5, 10), 0, 5, 0), 0), runningOn(waitingJob(4, sdk.Basic, 3, 9), 5, 3, 0),
-			endsIn(runningOn(waitingJob(5, sdk.Premium, 2, 10), 0, 2, 1), 0), runningOn(waitingJob(6, sdk.Basic, 6, 1), 2, 6, 1)),
+			endsIn(sdktest.RunOn(waitingJob(3, sdk.Premium, 5, 10), 0, 5, 0), 0), sdktest.RunOn(waitingJob(4, sdk.Basic, 3, 9), 5, 3, 0),
+			endsIn(sdktest.RunOn(waitingJob(5, sdk.Premium, 2, 10), 0, 2, 1), 0), sdktest.RunOn(waitingJob(6, sdk.Basic, 6, 1), 2, 6, 1)),
 			[]string{"preempt job 4", "place job 2 on a (1 GPU)"}},
-		{"a job that needs part of a node does not wait for all of that node", newCluster(2,
+		{"a job that needs part of a node does not wait for all of that node", sdktest.SmallCluster(2,
 			waitedFor(waitingJob(1, sdk.Premium, 4, 10), time.Hour), endsIn(waitingJob(2, sdk.Premium, 1, 10), 3*time.Hour),
-			endsIn(runningOn(waitingJob(3, sdk.Premium, 3, 10), 0, 3, 0), 2*time.Hour), endsIn(runningOn(waitingJob(4, sdk.Premium, 3, 10), 3, 3, 0), 9*time.Hour),
-			runningOn(waitingJob(5, sdk.Basic, 2, 1), 6, 2, 0),
-			endsIn(runningOn(waitingJob(6, sdk.Premium, 6, 10), 0, 6, 1), 6*time.Hour), runningOn(waitingJob(7, sdk.Basic, 2, 9), 6, 2, 1)),
+			endsIn(sdktest.RunOn(waitingJob(3, sdk.Premium, 3, 10), 0, 3, 0), 2*time.Hour), endsIn(sdktest.RunOn(waitingJob(4, sdk.Premium, 3, 10), 3, 3, 0), 9*time.Hour),
+			sdktest.RunOn(waitingJob(5, sdk.Basic, 2, 1), 6, 2, 0),
+			endsIn(sdktest.RunOn(waitingJob(6, sdk.Premium, 6, 10), 0, 6, 1), 6*time.Hour), sdktest.RunOn(waitingJob(7, sdk.Basic, 2, 9), 6, 2, 1)),
 			[]string{"preempt job 7", "place job 2 on b (1 GPU)"}},
 		{"whole nodes come seldom to standard: its room stays kept", besideKept(sdk.Standard, sdk.Standard, time.Hour), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			intents := sdktest.CheckDecision(t, newTiers(), c.s, c.want)
+			intents := sdktest.CheckDecision(t, New(), c.s, c.want)
 			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
 				t.Errorf("rejected: %v", p.Rejected)
 			}

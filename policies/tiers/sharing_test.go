@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package tiers
 
 import (
 	"testing"
@@ -15,7 +15,7 @@ import (
 // share GPUs, and no job to a size at which its ranks would be swapped.
 func TestShrinksWhatLosesLeast(t *testing.T) {
 	elastic := func(id sdk.JobID, node int32, pause int, change func(*sdk.Job)) sdk.Job {
-		return changeJob(makeElastic(runningOn(waitingJob(id, sdk.Basic, 8, pause), 0, 8, node), 1), change)
+		return changeJob(makeElastic(sdktest.RunOn(waitingJob(id, sdk.Basic, 8, pause), 0, 8, node), 1), change)
 	}
 	withRanks := func(n int) func(*sdk.Job) { return func(j *sdk.Job) { j.MaxGPUs = n } }
 	saved := func(fullest ...float64) func(*sdk.Job) { return func(j *sdk.Job) { j.Fullest = fullest } }
@@ -44,7 +44,7 @@ func TestShrinksWhatLosesLeast(t *testing.T) {
 		{"smaller, if some of two kinds would share a GPU", 5, []sdk.Job{elastic(2, 0, 10, saved(1.8, 0.9, 1.3, 0.7, 0.7, 0.7, 0.7, 0.4))},
 			[]string{"resize job 2 to 2 GPUs on a (2 GPUs)", "place job 1 on a (5 GPUs)"}},
 		{"GPUs of other nodes count, which would be given up for nothing", 4, []sdk.Job{
-			changeJob(makeElastic(runningOn(waitingJob(2, sdk.Basic, 16, 1), 0, 8, 0, 1), 2), func(j *sdk.Job) { j.CPUs = 8 }), elastic(3, 2, 10, withRanks(8))},
+			changeJob(makeElastic(sdktest.RunOn(waitingJob(2, sdk.Basic, 16, 1), 0, 8, 0, 1), 2), func(j *sdk.Job) { j.CPUs = 8 }), elastic(3, 2, 10, withRanks(8))},
 			[]string{"resize job 3 to 4 GPUs on c (4 GPUs)", "place job 1 on c (4 GPUs)"}},
 		{"lent GPUs are given, but none that it needs", 2, []sdk.Job{changeJob(elastic(2, 0, 10, unlike), func(j *sdk.Job) { j.Request, j.MinGPUs = 3, 3 })},
 			[]string{"resize job 2 to 6 GPUs on a (6 GPUs)", "place job 1 on a (2 GPUs)"}},
@@ -54,8 +54,8 @@ func TestShrinksWhatLosesLeast(t *testing.T) {
 			for _, j := range c.jobs {
 				nodes += len(j.Shares)
 			}
-			s := newCluster(nodes, append([]sdk.Job{waitingJob(1, sdk.Premium, c.wants, 10)}, c.jobs...)...)
-			intents := sdktest.CheckDecision(t, newTiers(), s, c.want)
+			s := sdktest.SmallCluster(nodes, append([]sdk.Job{waitingJob(1, sdk.Premium, c.wants, 10)}, c.jobs...)...)
+			intents := sdktest.CheckDecision(t, New(), s, c.want)
 			if p := plan.Try(s, intents); len(p.Rejected) > 0 {
 				t.Errorf("rejected: %v", p.Rejected)
 			}
@@ -68,7 +68,7 @@ func TestNoSwappingChosen(t *testing.T) {
 	shrunk := 0
 	for seed := range uint64(3000) {
 		s := randomCluster(seed)
-		for _, i := range decideOn(s, newTiers().Settings) {
+		for _, i := range decideOn(s, New().Settings) {
 			j, _ := s.Job(i.Job)
 			if i.Verb != sdk.Resize || i.GPUs >= j.GPUs {
 				continue

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package tiers
 
 import (
 	"fmt"
@@ -15,42 +15,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 )
 
-var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+var now = sdktest.Now
 
-func TestContract(t *testing.T) { sdktest.Run(t, sdktest.Build(t, ".")) }
+func TestContract(t *testing.T) { sdktest.Run(t, sdktest.BuildPolicy(t, "tiers")) }
 
-// newCluster returns a cluster with nodes a, b, … of 8 GPUs.
-func newCluster(nodes int, jobs ...sdk.Job) *sdk.Snapshot {
-	s := &sdk.Snapshot{
-		Time: now,
-		Rules: sdk.Rules{
-			Window: time.Hour, Promised: [sdk.Tiers]float64{0, 0.7, 0.95},
-			MinRun: time.Minute, CoolDown: 5 * time.Minute,
-		},
-		Jobs: jobs,
-	}
-	for i := range nodes {
-		s.Nodes = append(s.Nodes, sdk.Node{Name: string(rune('a' + i)), CPUs: 64, Memory: 1000, GPUs: make([]sdk.GPU, 8)})
-	}
-	return s
-}
-
-// waitingJob returns a job that waits; its pause is the seconds of its dump and restore.
+// waitingJob returns a job that has just come; its pause is the seconds of its dump and restore.
 func waitingJob(id sdk.JobID, tier sdk.Tier, gpus, pause int) sdk.Job {
-	return sdk.Job{
-		ID: id, Label: fmt.Sprint(id), Tier: tier, Promised: [...]float64{0, 0.7, 0.95}[tier], Fraction: 1, Preemptable: true,
-		Tasks: gpus, Capsules: 1, CPUs: gpus, Memory: 1, Request: gpus, GPUs: gpus, MinGPUs: gpus, MaxGPUs: gpus,
-		Eligible: now.Add(-time.Second), Checkpoint: sdk.Checkpoint{Dump: time.Duration(pause) * time.Second},
-	}
-}
-
-// runningOn has the job run on so many GPUs of each of some nodes, from the GPU with the number first on.
-func runningOn(j sdk.Job, first, gpus int, nodes ...int32) sdk.Job {
-	j.State, j.Started, j.Counted = sdk.Running, now.Add(-time.Hour), time.Hour
-	j.Capsules, j.GPUs = len(nodes), gpus*len(nodes)
-	for _, n := range nodes {
-		j.Shares = append(j.Shares, sdk.Share{Node: n, Capsules: 1, GPUs: sdk.GPUSet(1<<gpus-1) << first, CPUs: int32(j.CPUs), Memory: 1})
-	}
+	j := sdktest.WaitingJob(id, tier, gpus)
+	j.Eligible, j.Checkpoint = now.Add(-time.Second), sdk.Checkpoint{Dump: time.Duration(pause) * time.Second}
 	return j
 }
 
@@ -66,103 +38,103 @@ func TestDecisions(t *testing.T) {
 		s    *sdk.Snapshot
 		want []string // the intents, in order
 	}{
-		{"room is Slurm's to give", newCluster(1, waitingJob(1, sdk.Premium, 4, 10)), nil},
-		{"what Slurm has left waiting is placed", newCluster(1, changeJob(waitingJob(1, sdk.Premium, 4, 10), func(j *sdk.Job) { j.Eligible = now.Add(-2 * time.Minute) })),
+		{"room is Slurm's to give", sdktest.SmallCluster(1, waitingJob(1, sdk.Premium, 4, 10)), nil},
+		{"what Slurm has left waiting is placed", sdktest.SmallCluster(1, changeJob(waitingJob(1, sdk.Premium, 4, 10), func(j *sdk.Job) { j.Eligible = now.Add(-2 * time.Minute) })),
 			[]string{"place job 1 on a (4 GPUs)"}},
-		{"basic work disturbs nobody", newCluster(1, waitingJob(1, sdk.Basic, 4, 10), runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0)), nil},
-		{"premium preempts basic", newCluster(1, waitingJob(1, sdk.Premium, 8, 10), runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0)),
+		{"basic work disturbs nobody", sdktest.SmallCluster(1, waitingJob(1, sdk.Basic, 4, 10), sdktest.RunOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0)), nil},
+		{"premium preempts basic", sdktest.SmallCluster(1, waitingJob(1, sdk.Premium, 8, 10), sdktest.RunOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0)),
 			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
-		{"shrinking is tried before preempting, however dear", newCluster(2,
-			waitingJob(1, sdk.Premium, 4, 10), makeElastic(runningOn(waitingJob(2, sdk.Basic, 8, 500), 0, 8, 0), 4), runningOn(waitingJob(3, sdk.Basic, 8, 1), 0, 8, 1)),
+		{"shrinking is tried before preempting, however dear", sdktest.SmallCluster(2,
+			waitingJob(1, sdk.Premium, 4, 10), makeElastic(sdktest.RunOn(waitingJob(2, sdk.Basic, 8, 500), 0, 8, 0), 4), sdktest.RunOn(waitingJob(3, sdk.Basic, 8, 1), 0, 8, 1)),
 			[]string{"resize job 2 to 4 GPUs on a (4 GPUs)", "place job 1 on a (4 GPUs)"}},
-		{"no more is taken than needed", newCluster(1, waitingJob(1, sdk.Premium, 2, 10), makeElastic(runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), 1)),
+		{"no more is taken than needed", sdktest.SmallCluster(1, waitingJob(1, sdk.Premium, 2, 10), makeElastic(sdktest.RunOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), 1)),
 			[]string{"resize job 2 to 6 GPUs on a (6 GPUs)", "place job 1 on a (2 GPUs)"}},
-		{"shrunk as far as it goes, and the rest preempted", newCluster(1, waitingJob(1, sdk.Premium, 7, 10),
-			makeElastic(runningOn(waitingJob(2, sdk.Basic, 6, 10), 0, 6, 0), 1), runningOn(waitingJob(3, sdk.Basic, 2, 10), 6, 2, 0)),
+		{"shrunk as far as it goes, and the rest preempted", sdktest.SmallCluster(1, waitingJob(1, sdk.Premium, 7, 10),
+			makeElastic(sdktest.RunOn(waitingJob(2, sdk.Basic, 6, 10), 0, 6, 0), 1), sdktest.RunOn(waitingJob(3, sdk.Basic, 2, 10), 6, 2, 0)),
 			[]string{"resize job 2 to 1 GPU on a (1 GPU)", "preempt job 3", "place job 1 on a (7 GPUs)"}},
-		{"the cheapest is preempted", newCluster(2, waitingJob(1, sdk.Premium, 8, 10), runningOn(waitingJob(2, sdk.Basic, 8, 30), 0, 8, 0), runningOn(waitingJob(3, sdk.Basic, 8, 20), 0, 8, 1)),
+		{"the cheapest is preempted", sdktest.SmallCluster(2, waitingJob(1, sdk.Premium, 8, 10), sdktest.RunOn(waitingJob(2, sdk.Basic, 8, 30), 0, 8, 0), sdktest.RunOn(waitingJob(3, sdk.Basic, 8, 20), 0, 8, 1)),
 			[]string{"preempt job 3", "place job 1 on b (8 GPUs)"}},
-		{"two that are cheap together cost more interruptions than one", newCluster(2, waitingJob(1, sdk.Premium, 8, 10), runningOn(waitingJob(2, sdk.Basic, 8, 30), 0, 8, 0),
-			runningOn(waitingJob(3, sdk.Basic, 4, 20), 0, 4, 1), runningOn(waitingJob(4, sdk.Basic, 4, 20), 4, 4, 1)),
+		{"two that are cheap together cost more interruptions than one", sdktest.SmallCluster(2, waitingJob(1, sdk.Premium, 8, 10), sdktest.RunOn(waitingJob(2, sdk.Basic, 8, 30), 0, 8, 0),
+			sdktest.RunOn(waitingJob(3, sdk.Basic, 4, 20), 0, 4, 1), sdktest.RunOn(waitingJob(4, sdk.Basic, 4, 20), 4, 4, 1)),
 			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
-		{"basic goes before standard", newCluster(2, waitingJob(1, sdk.Premium, 8, 10), runningOn(waitingJob(2, sdk.Basic, 8, 300), 0, 8, 0), runningOn(waitingJob(3, sdk.Standard, 8, 1), 0, 8, 1)),
+		{"basic goes before standard", sdktest.SmallCluster(2, waitingJob(1, sdk.Premium, 8, 10), sdktest.RunOn(waitingJob(2, sdk.Basic, 8, 300), 0, 8, 0), sdktest.RunOn(waitingJob(3, sdk.Standard, 8, 1), 0, 8, 1)),
 			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
-		{"standard gives way while it is above its promise", newCluster(1, waitingJob(1, sdk.Premium, 8, 10), runningOn(waitingJob(2, sdk.Standard, 8, 10), 0, 8, 0)),
+		{"standard gives way while it is above its promise", sdktest.SmallCluster(1, waitingJob(1, sdk.Premium, 8, 10), sdktest.RunOn(waitingJob(2, sdk.Standard, 8, 10), 0, 8, 0)),
 			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
-		{"standard at its promise is left alone", newCluster(1, waitingJob(1, sdk.Premium, 8, 10), changeJob(runningOn(waitingJob(2, sdk.Standard, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Fraction = 0.702 })), nil},
-		{"premium does not give way", newCluster(1, waitingJob(1, sdk.Premium, 8, 10), runningOn(waitingJob(2, sdk.Premium, 8, 10), 0, 8, 0)), nil},
-		{"standard that can still wait, waits", newCluster(1, waitingJob(1, sdk.Standard, 8, 10), runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0)), nil},
-		{"standard that has waited for half of what it can, is in a hurry", newCluster(1,
-			changeJob(waitingJob(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 9*time.Minute }), runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0)),
+		{"standard at its promise is left alone", sdktest.SmallCluster(1, waitingJob(1, sdk.Premium, 8, 10), changeJob(sdktest.RunOn(waitingJob(2, sdk.Standard, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Fraction = 0.702 })), nil},
+		{"premium does not give way", sdktest.SmallCluster(1, waitingJob(1, sdk.Premium, 8, 10), sdktest.RunOn(waitingJob(2, sdk.Premium, 8, 10), 0, 8, 0)), nil},
+		{"standard that can still wait, waits", sdktest.SmallCluster(1, waitingJob(1, sdk.Standard, 8, 10), sdktest.RunOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0)), nil},
+		{"standard that has waited for half of what it can, is in a hurry", sdktest.SmallCluster(1,
+			changeJob(waitingJob(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 9*time.Minute }), sdktest.RunOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0)),
 			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
-		{"a job that just started is left alone", newCluster(1, waitingJob(1, sdk.Premium, 8, 10), changeJob(runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Started = now.Add(-time.Second) })), nil},
-		{"a job that was just disturbed is left alone", newCluster(1, waitingJob(1, sdk.Premium, 8, 10), changeJob(runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Acted = now.Add(-time.Minute) })), nil},
-		{"a job that cannot be captured is left alone", newCluster(1, waitingJob(1, sdk.Premium, 8, 10), changeJob(runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Preemptable = false })), nil},
-		{"a job on two nodes is preempted in the place of two jobs", newCluster(3, changeJob(waitingJob(1, sdk.Premium, 16, 10), func(j *sdk.Job) { j.Capsules, j.CPUs = 2, 8 }),
-			runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), runningOn(changeJob(waitingJob(3, sdk.Basic, 16, 11), func(j *sdk.Job) { j.CPUs = 8 }), 0, 8, 1, 2)),
+		{"a job that just started is left alone", sdktest.SmallCluster(1, waitingJob(1, sdk.Premium, 8, 10), changeJob(sdktest.RunOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Started = now.Add(-time.Second) })), nil},
+		{"a job that was just disturbed is left alone", sdktest.SmallCluster(1, waitingJob(1, sdk.Premium, 8, 10), changeJob(sdktest.RunOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Acted = now.Add(-time.Minute) })), nil},
+		{"a job that cannot be captured is left alone", sdktest.SmallCluster(1, waitingJob(1, sdk.Premium, 8, 10), changeJob(sdktest.RunOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Preemptable = false })), nil},
+		{"a job on two nodes is preempted in the place of two jobs", sdktest.SmallCluster(3, changeJob(waitingJob(1, sdk.Premium, 16, 10), func(j *sdk.Job) { j.Capsules, j.CPUs = 2, 8 }),
+			sdktest.RunOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0), sdktest.RunOn(changeJob(waitingJob(3, sdk.Basic, 16, 11), func(j *sdk.Job) { j.CPUs = 8 }), 0, 8, 1, 2)),
 			[]string{"preempt job 3", "place job 1 on b (8 GPUs), c (8 GPUs)"}},
-		{"preempting a job of both nodes spares the other job", newCluster(2, changeJob(waitingJob(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Capsules, j.CPUs = 2, 4 }),
-			runningOn(waitingJob(2, sdk.Basic, 4, 5), 0, 4, 0), runningOn(changeJob(waitingJob(3, sdk.Basic, 8, 50), func(j *sdk.Job) { j.CPUs = 4 }), 4, 4, 0, 1),
-			changeJob(runningOn(waitingJob(4, sdk.Basic, 4, 10), 0, 4, 1), func(j *sdk.Job) { j.Preemptable = false })),
+		{"preempting a job of both nodes spares the other job", sdktest.SmallCluster(2, changeJob(waitingJob(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Capsules, j.CPUs = 2, 4 }),
+			sdktest.RunOn(waitingJob(2, sdk.Basic, 4, 5), 0, 4, 0), sdktest.RunOn(changeJob(waitingJob(3, sdk.Basic, 8, 50), func(j *sdk.Job) { j.CPUs = 4 }), 4, 4, 0, 1),
+			changeJob(sdktest.RunOn(waitingJob(4, sdk.Basic, 4, 10), 0, 4, 1), func(j *sdk.Job) { j.Preemptable = false })),
 			[]string{"preempt job 3", "place job 1 on a (4 GPUs), b (4 GPUs)"}},
-		{"a gang goes as a whole", newCluster(1, waitingJob(1, sdk.Premium, 4, 10),
-			changeJob(runningOn(waitingJob(2, sdk.Basic, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Gang = 2 }), changeJob(runningOn(waitingJob(3, sdk.Basic, 4, 10), 4, 4, 0), func(j *sdk.Job) { j.Gang = 2 })),
+		{"a gang goes as a whole", sdktest.SmallCluster(1, waitingJob(1, sdk.Premium, 4, 10),
+			changeJob(sdktest.RunOn(waitingJob(2, sdk.Basic, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Gang = 2 }), changeJob(sdktest.RunOn(waitingJob(3, sdk.Basic, 4, 10), 4, 4, 0), func(j *sdk.Job) { j.Gang = 2 })),
 			[]string{"preempt job 2", "place job 1 on a (4 GPUs)"}},
-		{"a gang with a job that cannot be captured stays", newCluster(1, waitingJob(1, sdk.Premium, 4, 10),
-			changeJob(runningOn(waitingJob(2, sdk.Basic, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Gang = 2 }),
-			changeJob(runningOn(waitingJob(3, sdk.Basic, 4, 10), 4, 4, 0), func(j *sdk.Job) { j.Gang, j.Preemptable = 2, false })), nil},
-		{"premium is served before standard", newCluster(1, changeJob(waitingJob(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 50*time.Minute }),
-			waitingJob(2, sdk.Premium, 8, 10), runningOn(waitingJob(3, sdk.Basic, 8, 10), 0, 8, 0)),
+		{"a gang with a job that cannot be captured stays", sdktest.SmallCluster(1, waitingJob(1, sdk.Premium, 4, 10),
+			changeJob(sdktest.RunOn(waitingJob(2, sdk.Basic, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Gang = 2 }),
+			changeJob(sdktest.RunOn(waitingJob(3, sdk.Basic, 4, 10), 4, 4, 0), func(j *sdk.Job) { j.Gang, j.Preemptable = 2, false })), nil},
+		{"premium is served before standard", sdktest.SmallCluster(1, changeJob(waitingJob(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 50*time.Minute }),
+			waitingJob(2, sdk.Premium, 8, 10), sdktest.RunOn(waitingJob(3, sdk.Basic, 8, 10), 0, 8, 0)),
 			[]string{"preempt job 3", "place job 2 on a (8 GPUs)"}},
-		{"a large job is not overtaken by small ones for ever", newCluster(2,
+		{"a large job is not overtaken by small ones for ever", sdktest.SmallCluster(2,
 			changeJob(waitingJob(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Hour }), waitingJob(2, sdk.Premium, 4, 10),
-			changeJob(runningOn(waitingJob(3, sdk.Premium, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Limit, j.Preemptable = 2*time.Hour, false }), runningOn(waitingJob(4, sdk.Basic, 4, 1), 4, 4, 0),
-			changeJob(runningOn(waitingJob(5, sdk.Premium, 4, 10), 0, 4, 1), func(j *sdk.Job) { j.Limit, j.Preemptable = 3*time.Hour, false }), runningOn(waitingJob(6, sdk.Basic, 4, 9), 4, 4, 1)),
+			changeJob(sdktest.RunOn(waitingJob(3, sdk.Premium, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Limit, j.Preemptable = 2*time.Hour, false }), sdktest.RunOn(waitingJob(4, sdk.Basic, 4, 1), 4, 4, 0),
+			changeJob(sdktest.RunOn(waitingJob(5, sdk.Premium, 4, 10), 0, 4, 1), func(j *sdk.Job) { j.Limit, j.Preemptable = 3*time.Hour, false }), sdktest.RunOn(waitingJob(6, sdk.Basic, 4, 9), 4, 4, 1)),
 			[]string{"preempt job 6", "place job 2 on b (4 GPUs)"}},
-		{"a small job that ends before the large job can start is not kept out", newCluster(1,
+		{"a small job that ends before the large job can start is not kept out", sdktest.SmallCluster(1,
 			changeJob(waitingJob(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Hour }),
 			changeJob(waitingJob(2, sdk.Premium, 4, 10), func(j *sdk.Job) { j.Limit = 30 * time.Minute }),
-			changeJob(runningOn(waitingJob(3, sdk.Premium, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Limit = 2 * time.Hour }), runningOn(waitingJob(4, sdk.Basic, 4, 1), 4, 4, 0)),
+			changeJob(sdktest.RunOn(waitingJob(3, sdk.Premium, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Limit = 2 * time.Hour }), sdktest.RunOn(waitingJob(4, sdk.Basic, 4, 1), 4, 4, 0)),
 			[]string{"preempt job 4", "place job 2 on a (4 GPUs)"}},
-		{"a lower tier may have the kept node: it gives way later", newCluster(1,
+		{"a lower tier may have the kept node: it gives way later", sdktest.SmallCluster(1,
 			changeJob(waitingJob(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Hour }),
 			changeJob(waitingJob(2, sdk.Standard, 4, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Minute }),
-			runningOn(waitingJob(3, sdk.Premium, 4, 10), 0, 4, 0), runningOn(waitingJob(4, sdk.Basic, 4, 1), 4, 4, 0)),
+			sdktest.RunOn(waitingJob(3, sdk.Premium, 4, 10), 0, 4, 0), sdktest.RunOn(waitingJob(4, sdk.Basic, 4, 1), 4, 4, 0)),
 			[]string{"preempt job 4", "place job 2 on a (4 GPUs)"}},
-		{"a job of a higher tier moves, if only a whole node will do", newCluster(2,
+		{"a job of a higher tier moves, if only a whole node will do", sdktest.SmallCluster(2,
 			changeJob(waitingJob(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Minute }),
-			runningOn(waitingJob(2, sdk.Premium, 2, 10), 0, 2, 0), runningOn(waitingJob(3, sdk.Basic, 6, 10), 2, 6, 0),
-			runningOn(waitingJob(4, sdk.Premium, 3, 10), 0, 3, 1), runningOn(waitingJob(5, sdk.Basic, 5, 10), 3, 5, 1)),
+			sdktest.RunOn(waitingJob(2, sdk.Premium, 2, 10), 0, 2, 0), sdktest.RunOn(waitingJob(3, sdk.Basic, 6, 10), 2, 6, 0),
+			sdktest.RunOn(waitingJob(4, sdk.Premium, 3, 10), 0, 3, 1), sdktest.RunOn(waitingJob(5, sdk.Basic, 5, 10), 3, 5, 1)),
 			[]string{"preempt job 5", "migrate job 2 on b (2 GPUs)", "preempt job 3", "place job 1 on a (8 GPUs)"}},
-		{"a job that would fall below its promise does not move", newCluster(2,
+		{"a job that would fall below its promise does not move", sdktest.SmallCluster(2,
 			changeJob(waitingJob(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Minute }),
-			changeJob(runningOn(waitingJob(2, sdk.Premium, 2, 10), 0, 2, 0), func(j *sdk.Job) { j.Fraction = 0.951 }), runningOn(waitingJob(3, sdk.Basic, 6, 10), 2, 6, 0),
-			runningOn(waitingJob(4, sdk.Premium, 3, 190), 0, 3, 1), runningOn(waitingJob(5, sdk.Basic, 5, 10), 3, 5, 1)), nil},
-		{"standard at its promise gives way to premium that is below its own", newCluster(1,
+			changeJob(sdktest.RunOn(waitingJob(2, sdk.Premium, 2, 10), 0, 2, 0), func(j *sdk.Job) { j.Fraction = 0.951 }), sdktest.RunOn(waitingJob(3, sdk.Basic, 6, 10), 2, 6, 0),
+			sdktest.RunOn(waitingJob(4, sdk.Premium, 3, 190), 0, 3, 1), sdktest.RunOn(waitingJob(5, sdk.Basic, 5, 10), 3, 5, 1)), nil},
+		{"standard at its promise gives way to premium that is below its own", sdktest.SmallCluster(1,
 			changeJob(waitingJob(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 4*time.Minute }),
-			changeJob(runningOn(waitingJob(2, sdk.Standard, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Fraction = 0.702 })),
+			changeJob(sdktest.RunOn(waitingJob(2, sdk.Standard, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Fraction = 0.702 })),
 			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
-		{"standard that never ran is below its promise", newCluster(1,
-			changeJob(waitingJob(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 30*time.Second }), runningOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0)),
+		{"standard that never ran is below its promise", sdktest.SmallCluster(1,
+			changeJob(waitingJob(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 30*time.Second }), sdktest.RunOn(waitingJob(2, sdk.Basic, 8, 10), 0, 8, 0)),
 			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
-		{"no node is kept for a job that can never run", newCluster(1, changeJob(waitingJob(1, sdk.Premium, 9, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Hour }),
-			waitingJob(2, sdk.Premium, 8, 10), runningOn(waitingJob(3, sdk.Basic, 8, 10), 0, 8, 0)),
+		{"no node is kept for a job that can never run", sdktest.SmallCluster(1, changeJob(waitingJob(1, sdk.Premium, 9, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Hour }),
+			waitingJob(2, sdk.Premium, 8, 10), sdktest.RunOn(waitingJob(3, sdk.Basic, 8, 10), 0, 8, 0)),
 			[]string{"preempt job 3", "place job 2 on a (8 GPUs)"}},
-		{"CPUs count too", newCluster(1, changeJob(waitingJob(1, sdk.Premium, 1, 10), func(j *sdk.Job) { j.CPUs = 20 }),
-			runningOn(changeJob(waitingJob(2, sdk.Basic, 1, 10), func(j *sdk.Job) { j.CPUs = 30 }), 0, 1, 0), runningOn(changeJob(waitingJob(3, sdk.Basic, 1, 9), func(j *sdk.Job) { j.CPUs = 20 }), 1, 1, 0)),
+		{"CPUs count too", sdktest.SmallCluster(1, changeJob(waitingJob(1, sdk.Premium, 1, 10), func(j *sdk.Job) { j.CPUs = 20 }),
+			sdktest.RunOn(changeJob(waitingJob(2, sdk.Basic, 1, 10), func(j *sdk.Job) { j.CPUs = 30 }), 0, 1, 0), sdktest.RunOn(changeJob(waitingJob(3, sdk.Basic, 1, 9), func(j *sdk.Job) { j.CPUs = 20 }), 1, 1, 0)),
 			[]string{"preempt job 3", "place job 1 on a (1 GPU)"}},
-		{"a job that was shrunk grows again", newCluster(1, changeJob(runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), func(j *sdk.Job) { j.Acted = now.Add(-10 * time.Minute) })),
+		{"a job that was shrunk grows again", sdktest.SmallCluster(1, changeJob(sdktest.RunOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), func(j *sdk.Job) { j.Acted = now.Add(-10 * time.Minute) })),
 			[]string{"resize job 1 to 8 GPUs on a (8 GPUs)"}},
-		{"a job does not grow while room is made for another job", newCluster(2, runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0),
+		{"a job does not grow while room is made for another job", sdktest.SmallCluster(2, sdktest.RunOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0),
 			changeJob(waitingJob(2, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Action = "place" })), nil},
-		{"a job grows as far as there is room", newCluster(1, runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), runningOn(waitingJob(2, sdk.Basic, 3, 10), 5, 3, 0)),
+		{"a job grows as far as there is room", sdktest.SmallCluster(1, sdktest.RunOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), sdktest.RunOn(waitingJob(2, sdk.Basic, 3, 10), 5, 3, 0)),
 			[]string{"resize job 1 to 5 GPUs on a (5 GPUs)"}},
-		{"a job does not grow at once", newCluster(1, changeJob(runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), func(j *sdk.Job) { j.Acted = now.Add(-time.Minute) })), nil},
-		{"a job does not grow if growing takes longer than it wins", newCluster(1, runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 7200), 4), 0, 6, 0)), nil},
-		{"a job does not grow into room for which another job waits", newCluster(1, runningOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), waitingJob(2, sdk.Basic, 6, 10)), nil},
+		{"a job does not grow at once", sdktest.SmallCluster(1, changeJob(sdktest.RunOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), func(j *sdk.Job) { j.Acted = now.Add(-time.Minute) })), nil},
+		{"a job does not grow if growing takes longer than it wins", sdktest.SmallCluster(1, sdktest.RunOn(makeElastic(waitingJob(1, sdk.Basic, 8, 7200), 4), 0, 6, 0)), nil},
+		{"a job does not grow into room for which another job waits", sdktest.SmallCluster(1, sdktest.RunOn(makeElastic(waitingJob(1, sdk.Basic, 8, 10), 2), 0, 2, 0), waitingJob(2, sdk.Basic, 6, 10)), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			intents := sdktest.CheckDecision(t, newTiers(), c.s, c.want)
+			intents := sdktest.CheckDecision(t, New(), c.s, c.want)
 			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
 				t.Errorf("rejected: %v", p.Rejected)
 			}
@@ -171,7 +143,7 @@ func TestDecisions(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
-	p := newTiers()
+	p := New()
 	if err := p.Configure([]byte(`{"hurry": {"standard": 1}, "most": 3, "patience": "5s"}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +158,7 @@ func TestSettings(t *testing.T) {
 		`{"patience": 5}`:           `a span is text like "90s"`,
 		`{"most": 1} {"most": 2}`:   "more than one object",
 	} {
-		if err := newTiers().Configure([]byte(settings)); err == nil || !strings.Contains(err.Error(), want) {
+		if err := New().Configure([]byte(settings)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", settings, err, want)
 		}
 	}
@@ -210,7 +182,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 	placed := 0
 	for seed := range uint64(3000) {
 		s := randomCluster(seed)
-		intents := decideOn(s, newTiers().Settings)
+		intents := decideOn(s, New().Settings)
 		if err := sdktest.Valid(s, intents); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -244,7 +216,7 @@ func TestTheCheapestIsChosen(t *testing.T) {
 		for at := 0; at < 8; {
 			n := 1 + r.IntN(4)
 			n = min(n, 8-at)
-			j := runningOn(waitingJob(sdk.JobID(10+at), sdk.Tier(r.IntN(2)), n, 1+r.IntN(50)), at, n, 0)
+			j := sdktest.RunOn(waitingJob(sdk.JobID(10+at), sdk.Tier(r.IntN(2)), n, 1+r.IntN(50)), at, n, 0)
 			if r.IntN(3) == 0 {
 				j.MinGPUs = 1 + r.IntN(n)
 			}
@@ -252,8 +224,8 @@ func TestTheCheapestIsChosen(t *testing.T) {
 			at += n
 		}
 		want := 1 + r.IntN(8)
-		s := newCluster(1, append([]sdk.Job{waitingJob(1, sdk.Premium, want, 1)}, jobs...)...)
-		intents := decideOn(s, newTiers().Settings)
+		s := sdktest.SmallCluster(1, append([]sdk.Job{waitingJob(1, sdk.Premium, want, 1)}, jobs...)...)
+		intents := decideOn(s, New().Settings)
 		got := 0.0
 		for _, i := range intents {
 			victim, _ := s.Job(i.Job)
@@ -302,7 +274,7 @@ func BenchmarkDecide(b *testing.B) {
 		s := sdktest.Cluster(sdktest.Size{Nodes: jobs / 5, GPUs: 8, Jobs: jobs, Fill: 1, Seed: 1})
 		b.Run(fmt.Sprint(jobs), func(b *testing.B) {
 			for b.Loop() {
-				if len(decideOn(s, newTiers().Settings)) == 0 {
+				if len(decideOn(s, New().Settings)) == 0 {
 					b.Fatal("nothing to decide")
 				}
 			}

@@ -58,6 +58,7 @@ type Config struct {
 type Web struct {
 	Address, TLSCert, TLSKey string
 	Hosts                    []string
+	Racks                    string // file
 }
 
 // Patience is how long steps of actions may take.

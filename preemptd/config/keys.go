@@ -51,6 +51,8 @@ var keys = table.Table[Config]{Daemon: "preemptd", Variables: "SINGULARITY_SLURM
 		Set: wantText(func(c *Config) *string { return &c.Web.Address }, hostPort, "HOST:PORT or :PORT"), AtStart: true},
 	{Name: "web.hosts", Meaning: "Names that browsers use for this host, besides its own and its addresses. Others are refused over plain HTTP: anybody can give their name this address.",
 		Set: wantNames(func(c *Config) *[]string { return &c.Web.Hosts }), List: true, AtStart: true},
+	{Name: "web.racks", Default: "/etc/slurm/topology.conf", Meaning: "File in which Slurm has its topology (topology.conf or topology.yaml): its switches and blocks with nodes are the racks of the page. Empty, or not there: no racks.",
+		Set: wantText(func(c *Config) *string { return &c.Web.Racks }, isAbsolute, "an absolute path"), AtStart: true},
 	{Name: "web.tls_cert", Meaning: "Certificate of the page with its chain, PEM, read again when it changes. Empty: plain HTTP, over which tokens are taken on this machine only.",
 		Set: wantText(func(c *Config) *string { return &c.Web.TLSCert }, isAbsolute, "an absolute path"), AtStart: true},
 	{Name: "web.tls_key", Meaning: "Its key, PEM.",

@@ -19,7 +19,7 @@ import (
 // tiers and decided there, and the intents are tried. Memory is the most that this process and
 // the policy's ever had.
 func BenchmarkTick(b *testing.B) {
-	tiers := sdktest.Build(b, "../../policies/tiers")
+	tiers := sdktest.BuildPolicy(b, "tiers")
 	for _, jobs := range []int{1000, 10000, 50000} {
 		b.Run(fmt.Sprint(jobs), func(b *testing.B) {
 			p := New(Config{Name: "tiers", Path: tiers, Timeout: patience, Memory: 1 << 30}, slog.New(slog.DiscardHandler))

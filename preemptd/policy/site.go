@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
 // Site is where a site has its policies, and how the policies are bounded.
@@ -30,7 +32,7 @@ func (s Site) Configs(names []string) ([]Config, error) {
 	var all []Config
 	var errs []error
 	for _, name := range names {
-		c := Config{Name: name, Path: filepath.Join(s.Folder, "sing-policy-"+name), Timeout: s.Timeout, Memory: s.Memory}
+		c := Config{Name: name, Path: filepath.Join(s.Folder, sdk.ProgramPrefix+name), Timeout: s.Timeout, Memory: s.Memory}
 		if err := s.completeConfig(&c); err != nil {
 			errs = append(errs, fmt.Errorf("policy %s: %w", name, err))
 		}

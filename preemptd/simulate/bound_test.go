@@ -66,7 +66,7 @@ func TestLeastTime(t *testing.T) {
 // TestBoundsHold: whatever the trace and however the jobs are scheduled, no tier passes its bound as
 // long as higher tiers have what they are promised or their own bound.
 func TestBoundsHold(t *testing.T) {
-	program := sdktest.Build(t, "../../policies/tiers")
+	program := sdktest.BuildPolicy(t, "tiers")
 	compared := 0
 	for seed := range uint64(4) {
 		jobs := randomTrace(rand.New(rand.NewPCG(seed, 3)), 40)

@@ -17,7 +17,7 @@ import (
 
 // TestLosses: causes by hand, in GPU-seconds.
 func TestLosses(t *testing.T) {
-	tiers := tiersPolicy(t, sdktest.Build(t, "../../policies/tiers"))
+	tiers := tiersPolicy(t, sdktest.BuildPolicy(t, "tiers"))
 	watches := chain.Named{Name: "watches", Policy: says(func(*sdk.Snapshot) []sdk.Intent { return nil })}
 	parks := chain.Named{Name: "parks", Policy: says(func(s *sdk.Snapshot) []sdk.Intent {
 		switch at := s.Time.Sub(epoch); {
@@ -66,7 +66,7 @@ func TestLosses(t *testing.T) {
 
 // TestLossesAddUp: whatever the trace and however its jobs are scheduled, what a job asked for is its work and its losses.
 func TestLossesAddUp(t *testing.T) {
-	program := sdktest.Build(t, "../../policies/tiers")
+	program := sdktest.BuildPolicy(t, "tiers")
 	for seed := range uint64(4) {
 		jobs := randomTrace(rand.New(rand.NewPCG(seed, 5)), 40)
 		for mode := range 2 {

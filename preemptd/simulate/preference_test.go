@@ -14,7 +14,7 @@ import (
 // TestShrinksWhatLosesLeast: of two jobs that could give the same GPUs to a premium job, the job is shrunk whose ranks still
 // come out even, so that less work is lost, and the job that would wait for its fullest GPU goes on undisturbed.
 func TestShrinksWhatLosesLeast(t *testing.T) {
-	program := sdktest.Build(t, "../../policies/tiers")
+	program := sdktest.BuildPolicy(t, "tiers")
 	jobs, err := ReadCSV(strings.NewReader(`id,submit,duration,gpus,min_gpus,max_gpus,qos
 1,0,4000,8,2,8,basic
 2,0,4000,8,2,24,basic

@@ -62,7 +62,7 @@ func TestWorkAndTime(t *testing.T) {
 // TestNoSwapping: a job is not shrunk to a size at which its ranks would have to be swapped, but is if the
 // ranks have most of their memory alike.
 func TestNoSwapping(t *testing.T) {
-	program := sdktest.Build(t, "../../policies/tiers")
+	program := sdktest.BuildPolicy(t, "tiers")
 	for alike, shrinks := range map[string]bool{"0": false, "0.95": true} {
 		jobs, err := ReadCSV(strings.NewReader("id,submit,duration,gpus,min_gpus,memory,alike,qos\n1,0,4000,8,2,0.9," + alike + ",basic\n2,595,600,4,,,,premium\n"))
 		if err != nil {

@@ -26,7 +26,7 @@ const maxScript = 4 << 20
 // checkCommand is singctl check.
 type checkCommand struct{ *app }
 
-func (a checkCommand) build() *cobra.Command {
+func (a checkCommand) buildCobra() *cobra.Command {
 	return &cobra.Command{
 		Use: "check SCRIPT", Short: "Say what of a batch script a checkpoint could not have, without queueing it",
 		Long: `check reads a batch script and names the lines that have to do with checkpoints: options by which the

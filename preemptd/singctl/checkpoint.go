@@ -25,7 +25,7 @@ func (e *leftError) Unwrap() error { return e.err }
 // checkpointCommand is singctl checkpoint.
 type checkpointCommand struct{ *app }
 
-func (a checkpointCommand) build() *cobra.Command {
+func (a checkpointCommand) buildCobra() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use: "checkpoint JOB", Short: "Make a checkpoint of a running job, which runs on",

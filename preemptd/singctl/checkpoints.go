@@ -20,7 +20,7 @@ import (
 // checkpointsCommand is singctl checkpoints.
 type checkpointsCommand struct{ *app }
 
-func (a checkpointsCommand) build() *cobra.Command {
+func (a checkpointsCommand) buildCobra() *cobra.Command {
 	return &cobra.Command{
 		Use: "checkpoints [JOB]", Short: "List checkpoints, of a job or of all your jobs",
 		Long: `checkpoints lists checkpoints. The newest of each job are kept, as many as keep in proxyd.yaml says (2 if nothing

@@ -14,7 +14,7 @@ import (
 // deleteCommand is singctl delete.
 type deleteCommand struct{ *app }
 
-func (a deleteCommand) build() *cobra.Command {
+func (a deleteCommand) buildCobra() *cobra.Command {
 	return &cobra.Command{
 		Use: "delete CHECKPOINT…", Short: "Delete checkpoints; damaged ones are for operators",
 		Long: `delete takes checkpoints away, all that are named or none. A job that has no other begins anew when

@@ -19,7 +19,7 @@ import (
 // doctorCommand is singctl doctor.
 type doctorCommand struct{ *app }
 
-func (a doctorCommand) build() *cobra.Command {
+func (a doctorCommand) buildCobra() *cobra.Command {
 	var all, verbose, controller bool
 	c := &cobra.Command{
 		Use: "doctor [--node NODE,… | --all | --controller] [--verbose]", Short: "Say what nodes can do, what they lack, and what to do about it",

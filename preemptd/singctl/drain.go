@@ -17,7 +17,7 @@ import (
 // drainCommand is singctl drain.
 type drainCommand struct{ *app }
 
-func (a drainCommand) build() *cobra.Command {
+func (a drainCommand) buildCobra() *cobra.Command {
 	var reason string
 	var undo, noWait bool
 	c := &cobra.Command{

@@ -24,71 +24,89 @@ var errFound = errors.New("problems found")
 const noController = "this needs the site's controller, preemptd; on its host: systemctl status preemptd, or systemctl enable --now preemptd " +
 	"where it was never started (a minicluster: up --controller); --controller HOST:PORT or SINGULARITY_SLURM_CONTROLLER if it listens elsewhere"
 
+// outcome is what an error amounts to: the exit code, the kind of the error in JSON, and what the person may do, "" if nothing
+// is known.
+type outcome struct {
+	code int
+	kind string
+	hint string
+}
+
+// refusals are the outcomes of the errors with which proxyd or preemptd refuses a request. If an error is of several kinds,
+// the first row counts. An error that no row has is internal.
+var refusals = []struct {
+	error
+	outcome
+}{
+	{kind.ErrNoJob, outcome{3, "no_job", "squeue --me lists your jobs"}},
+	{rpc.ErrNoCheckpoint, outcome{3, "no_checkpoint", "singctl checkpoints lists yours"}},
+	{control.ErrNoAction, outcome{3, "no_action", "singctl history lists yours"}},
+	{kind.ErrDenied, outcome{4, "denied", ""}},
+	{rpc.ErrNotProtected, outcome{5, "not_protected", "submit it with sbatch --singularity"}},
+	{rpc.ErrNotRunning, outcome{5, "not_running", "squeue --start says when it will be"}},
+	{rpc.ErrObstacle, outcome{5, "obstacle", "the job runs on as before; end what is named, or wait for it, and try again"}},
+	{kind.ErrBusy, outcome{5, "busy", "wait for the other to end"}},
+	{rpc.ErrUnsupported, outcome{5, "unsupported", "singctl doctor --all"}},
+	{control.ErrNotPossible, outcome{5, "not_possible", ""}},
+	{control.ErrUnsupported, outcome{5, "unsupported", "singctl version and singctl status say who is how old"}},
+	{rpc.ErrNotLeader, outcome{5, "not_leader", "leave --node out"}},
+	{rpc.ErrUnreachable, outcome{6, "unreachable", "on that node: systemctl status proxyd; --port if it listens elsewhere"}},
+	{control.ErrUnreachable, outcome{6, "unreachable", noController}},
+	{control.ErrSlurm, outcome{6, "slurm", ""}},
+	{kind.ErrRefused, outcome{7, "refused", "munge must work on both nodes, with one key and clocks that agree: munge -n | ssh NODE unmunge"}},
+	{rpc.ErrDamaged, outcome{8, "damaged", "singctl verify names all that is damaged"}},
+	{rpc.ErrSpace, outcome{9, "space", "singctl gc --dry-run says what could go"}},
+	{kind.ErrTimeout, outcome{10, "timeout", ""}},
+	{context.DeadlineExceeded, outcome{10, "timeout", ""}},
+}
+
 // exitCode prints an error, with what the person may do, and returns the exit code. Errors become
 // messages and exit codes only here.
 func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error) int {
-	code, name, hint := 1, "internal", ""
 	var left *leftError
 	var notDone *notDoneError
+	var o outcome
 	switch {
 	case err == nil:
 		return 0
 	case errors.Is(err, errFound):
 		return 8
 	case errors.As(err, &left):
-		code, name = 130, "interrupted"
-		hint = fmt.Sprintf("singctl show %s says how it ends; singctl delete takes it away", left.job)
+		o = outcome{130, "interrupted", fmt.Sprintf("singctl show %s says how it ends; singctl delete takes it away", left.job)}
 	case errors.As(err, &notDone):
 		if a.json {
 			return 5 // the action was printed, with what is wrong
 		}
-		code, name, hint = 5, "not_done", fmt.Sprintf("singctl history --action %d tells all of it", notDone.action.GetId())
+		o = outcome{5, "not_done", fmt.Sprintf("singctl history --action %d tells all of it", notDone.action.GetId())}
 	case ctx.Err() != nil && !errors.As(err, new(*goesOnError)):
 		return 130 // the person knows
 	case ctx.Err() != nil:
-		code, name = 130, "interrupted"
-	case errors.Is(err, kind.ErrInvalid):
-		code, name, hint = 2, "invalid", cmd.CommandPath()+" --help"
-	case errors.Is(err, kind.ErrNoJob):
-		code, name, hint = 3, "no_job", "squeue --me lists your jobs"
-	case errors.Is(err, rpc.ErrNoCheckpoint):
-		code, name, hint = 3, "no_checkpoint", "singctl checkpoints lists yours"
-	case errors.Is(err, control.ErrNoAction):
-		code, name, hint = 3, "no_action", "singctl history lists yours"
-	case errors.Is(err, kind.ErrDenied):
-		code, name = 4, "denied"
-	case errors.Is(err, rpc.ErrNotProtected):
-		code, name, hint = 5, "not_protected", "submit it with sbatch --singularity"
-	case errors.Is(err, rpc.ErrNotRunning):
-		code, name, hint = 5, "not_running", "squeue --start says when it will be"
-	case errors.Is(err, rpc.ErrObstacle):
-		code, name, hint = 5, "obstacle", "the job runs on as before; end what is named, or wait for it, and try again"
-	case errors.Is(err, kind.ErrBusy):
-		code, name, hint = 5, "busy", "wait for the other to end"
-	case errors.Is(err, rpc.ErrUnsupported):
-		code, name, hint = 5, "unsupported", "singctl doctor --all"
-	case errors.Is(err, control.ErrNotPossible):
-		code, name = 5, "not_possible"
-	case errors.Is(err, control.ErrUnsupported):
-		code, name, hint = 5, "unsupported", "singctl version and singctl status say who is how old"
-	case errors.Is(err, rpc.ErrNotLeader):
-		code, name, hint = 5, "not_leader", "leave --node out"
-	case errors.Is(err, rpc.ErrUnreachable):
-		code, name, hint = 6, "unreachable", "on that node: systemctl status proxyd; --port if it listens elsewhere"
-	case errors.Is(err, control.ErrUnreachable):
-		code, name, hint = 6, "unreachable", noController
-	case errors.Is(err, control.ErrSlurm):
-		code, name = 6, "slurm"
-	case errors.Is(err, kind.ErrRefused):
-		code, name, hint = 7, "refused", "munge must work on both nodes, with one key and clocks that agree: munge -n | ssh NODE unmunge"
-	case errors.Is(err, rpc.ErrDamaged):
-		code, name, hint = 8, "damaged", "singctl verify names all that is damaged"
-	case errors.Is(err, rpc.ErrSpace):
-		code, name, hint = 9, "space", "singctl gc --dry-run says what could go"
-	case errors.Is(err, kind.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		code, name = 10, "timeout"
+		o = outcome{code: 130, kind: "interrupted"}
+	default:
+		o = refusalOutcome(cmd, err)
 	}
-	report := errorReport{Kind: name, Text: err.Error(), Hint: hint}
+	a.printError(err, makeReport(err, o))
+	return o.code
+}
+
+// refusalOutcome returns the outcome of an error that says why a command was refused: a command line that makes no sense, or
+// a row of refusals.
+func refusalOutcome(cmd *cobra.Command, err error) outcome {
+	if errors.Is(err, kind.ErrInvalid) {
+		return outcome{2, "invalid", cmd.CommandPath() + " --help"}
+	}
+	for _, r := range refusals {
+		if errors.Is(err, r.error) {
+			return r.outcome
+		}
+	}
+	return outcome{code: 1, kind: "internal"}
+}
+
+// makeReport makes the report of an error. A hint of the daemon that refused, or of an action that goes on, replaces that of
+// the outcome.
+func makeReport(err error, o outcome) errorReport {
+	report := errorReport{Kind: o.kind, Text: err.Error(), Hint: o.hint}
 	var e *rpc.Error
 	if errors.As(err, &e) {
 		report.Hint = cmp.Or(e.Hint, report.Hint)
@@ -104,6 +122,11 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error) int {
 	if errors.As(err, &goesOn) {
 		report.Hint = fmt.Sprintf("singctl history --action %d says how it ends", goesOn.id)
 	}
+	return report
+}
+
+// printError prints an error for people, with its obstacles and hint, and with --json its report.
+func (a *app) printError(err error, report errorReport) {
 	if a.json {
 		a.printJSON(map[string]any{"error": report})
 	}
@@ -114,7 +137,6 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error) int {
 	if report.Hint != "" {
 		fmt.Fprintf(a.stderr, "hint: %s\n", safeText(report.Hint))
 	}
-	return code
 }
 
 // textForPeople is an error's text without the obstacles that proxyd names in it: they stand below the text, each on a line

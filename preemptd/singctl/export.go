@@ -20,7 +20,7 @@ import (
 // exportCommand is singctl export.
 type exportCommand struct{ *app }
 
-func (a exportCommand) build() *cobra.Command {
+func (a exportCommand) buildCobra() *cobra.Command {
 	return &cobra.Command{
 		Use: "export CHECKPOINT DIR", Short: "Write the files of a checkpoint into a new folder",
 		Long: `export writes the images of a checkpoint, as CRIU made them, into a folder that must not exist yet. It

@@ -19,7 +19,7 @@ import (
 // gcCommand is singctl gc.
 type gcCommand struct{ *app }
 
-func (a gcCommand) build() *cobra.Command {
+func (a gcCommand) buildCobra() *cobra.Command {
 	var olderThan, keep string
 	var dryRun bool
 	c := &cobra.Command{

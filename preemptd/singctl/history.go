@@ -18,7 +18,7 @@ import (
 // historyCommand is singctl history.
 type historyCommand struct{ *app }
 
-func (a historyCommand) build() *cobra.Command {
+func (a historyCommand) buildCobra() *cobra.Command {
 	var id int64
 	var limit uint16
 	c := &cobra.Command{

@@ -12,7 +12,7 @@ import (
 // holdCommand is singctl hold.
 type holdCommand struct{ *app }
 
-func (a holdCommand) build() *cobra.Command {
+func (a holdCommand) buildCobra() *cobra.Command {
 	c := &cobra.Command{
 		Use: "hold JOB", Short: "Keep a job that waits from starting",
 		Long: `hold keeps a job that waits from starting, until singctl release. One that runs is taken off its nodes and
@@ -24,7 +24,7 @@ held by singctl preempt --hold.`,
 // releaseCommand is singctl release.
 type releaseCommand struct{ *app }
 
-func (a releaseCommand) build() *cobra.Command {
+func (a releaseCommand) buildCobra() *cobra.Command {
 	c := &cobra.Command{
 		Use: "release JOB", Short: "Let a held job start where it may",
 		Long: `release undoes the hold of a job that waits, and nothing else; singctl resume also sends a job that was

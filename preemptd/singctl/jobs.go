@@ -16,7 +16,7 @@ import (
 // jobsCommand is singctl jobs.
 type jobsCommand struct{ *app }
 
-func (a jobsCommand) build() *cobra.Command {
+func (a jobsCommand) buildCobra() *cobra.Command {
 	return &cobra.Command{
 		Use: "jobs", Short: "List your jobs as the controller sees them: tier, GPUs, what was promised and delivered",
 		Long: `jobs lists the jobs that have not ended: yours, or all if you are an operator. GPU TIME is the part of the time in the

@@ -17,7 +17,7 @@ import (
 // manCommand is singctl man, which writes the manual. The packages' build calls it; people need not know.
 type manCommand struct{ *app }
 
-func (a manCommand) build() *cobra.Command {
+func (a manCommand) buildCobra() *cobra.Command {
 	return &cobra.Command{
 		Use: "man DIR", Short: "Write the manual pages into a folder", Hidden: true,
 		Args: argumentCount(1, 1, "a folder"),

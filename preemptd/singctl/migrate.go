@@ -13,7 +13,7 @@ import (
 // migrateCommand is singctl migrate.
 type migrateCommand struct{ *app }
 
-func (a migrateCommand) build() *cobra.Command {
+func (a migrateCommand) buildCobra() *cobra.Command {
 	var to, away string
 	c := &cobra.Command{
 		Use: "migrate JOB {--to NODES | --away NODES}", Short: "Move a job to named nodes, or away from named nodes",

@@ -22,7 +22,7 @@ import (
 // policyCommand is singctl policy.
 type policyCommand struct{ *app }
 
-func (a policyCommand) build() *cobra.Command {
+func (a policyCommand) buildCobra() *cobra.Command {
 	c := &cobra.Command{
 		Use: "policy", Short: "Look at policies, and try what they would do", SuggestionsMinimumDistance: 2,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -12,7 +12,7 @@ import (
 // preemptCommand is singctl preempt.
 type preemptCommand struct{ *app }
 
-func (a preemptCommand) build() *cobra.Command {
+func (a preemptCommand) buildCobra() *cobra.Command {
 	var hold bool
 	c := &cobra.Command{
 		Use: "preempt JOB", Short: "Take a running job off its nodes, with a checkpoint, and back into the queue",

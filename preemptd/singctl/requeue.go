@@ -13,7 +13,7 @@ import (
 // requeueCommand is singctl requeue.
 type requeueCommand struct{ *app }
 
-func (a requeueCommand) build() *cobra.Command {
+func (a requeueCommand) buildCobra() *cobra.Command {
 	var qos string
 	var hold bool
 	c := &cobra.Command{

@@ -13,7 +13,7 @@ import (
 // resizeCommand is singctl resize.
 type resizeCommand struct{ *app }
 
-func (a resizeCommand) build() *cobra.Command {
+func (a resizeCommand) buildCobra() *cobra.Command {
 	var nodes, gpus uint32
 	var swap bool
 	c := &cobra.Command{

@@ -12,7 +12,7 @@ import (
 // resumeCommand is singctl resume.
 type resumeCommand struct{ *app }
 
-func (a resumeCommand) build() *cobra.Command {
+func (a resumeCommand) buildCobra() *cobra.Command {
 	c := &cobra.Command{
 		Use: "resume JOB", Short: "Let a held job go on",
 		Long: `resume releases a job that waits, held by singctl preempt --hold or by its user. Only operators release

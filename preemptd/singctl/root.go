@@ -17,7 +17,7 @@ import (
 )
 
 // app is a run of singctl: what all commands need. Each command is a type of its own that has the
-// app, in a file of its own; build returns it for cobra.
+// app, in a file of its own; buildCobra makes cobra's description of it.
 type app struct {
 	stdout, stderr io.Writer
 	terminal       bool // stderr is a terminal with a cursor that may be moved
@@ -96,15 +96,15 @@ func (a *app) rootCommand() *cobra.Command {
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "show no progress")
 	root.AddCommand(
-		checkCommand{a}.build(),
-		doctorCommand{a}.build(), showCommand{a}.build(), checkpointCommand{a}.build(),
-		checkpointsCommand{a}.build(), verifyCommand{a}.build(), gcCommand{a}.build(),
-		deleteCommand{a}.build(), exportCommand{a}.build(), preemptCommand{a}.build(),
-		resumeCommand{a}.build(), migrateCommand{a}.build(), resizeCommand{a}.build(),
-		holdCommand{a}.build(), releaseCommand{a}.build(), requeueCommand{a}.build(),
-		drainCommand{a}.build(), jobsCommand{a}.build(), topCommand{a}.build(),
-		historyCommand{a}.build(), summaryCommand{a}.build(), statusCommand{a}.build(), policyCommand{a}.build(),
-		sessionCommand{a}.build(), tokenCommand{a}.build(), versionCommand{a}.build(), manCommand{a}.build(),
+		checkCommand{a}.buildCobra(),
+		doctorCommand{a}.buildCobra(), showCommand{a}.buildCobra(), checkpointCommand{a}.buildCobra(),
+		checkpointsCommand{a}.buildCobra(), verifyCommand{a}.buildCobra(), gcCommand{a}.buildCobra(),
+		deleteCommand{a}.buildCobra(), exportCommand{a}.buildCobra(), preemptCommand{a}.buildCobra(),
+		resumeCommand{a}.buildCobra(), migrateCommand{a}.buildCobra(), resizeCommand{a}.buildCobra(),
+		holdCommand{a}.buildCobra(), releaseCommand{a}.buildCobra(), requeueCommand{a}.buildCobra(),
+		drainCommand{a}.buildCobra(), jobsCommand{a}.buildCobra(), topCommand{a}.buildCobra(),
+		historyCommand{a}.buildCobra(), summaryCommand{a}.buildCobra(), statusCommand{a}.buildCobra(), policyCommand{a}.buildCobra(),
+		sessionCommand{a}.buildCobra(), tokenCommand{a}.buildCobra(), versionCommand{a}.buildCobra(), manCommand{a}.buildCobra(),
 	)
 	a.completeNodesIn(root, "node")
 	root.InitDefaultCompletionCmd()

@@ -24,7 +24,7 @@ import (
 // sessionCommand is singctl session.
 type sessionCommand struct{ *app }
 
-func (a sessionCommand) build() *cobra.Command {
+func (a sessionCommand) buildCobra() *cobra.Command {
 	c := &cobra.Command{
 		Use: "session", Short: "Work interactively in a job that survives requeue and moves",
 		Long: `A session is a protected batch job with a shell, or another command, on a terminal. One attaches to it

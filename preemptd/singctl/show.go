@@ -12,10 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
@@ -24,7 +22,7 @@ import (
 // showCommand is singctl show.
 type showCommand struct{ *app }
 
-func (a showCommand) build() *cobra.Command {
+func (a showCommand) buildCobra() *cobra.Command {
 	return &cobra.Command{
 		Use: "show JOB", Short: "Tell how a job fares: capsules, programs, checkpoints, what happened",
 		Args: argumentCount(1, 1, "one job"), ValidArgsFunction: a.completeJob,
@@ -71,21 +69,7 @@ func (a showCommand) showStanding(ctx context.Context, name, above string) (told
 
 func (a showCommand) printJob(j *rpc.Job) {
 	w := a.stdout
-	fmt.Fprintf(w, "job %s", safeLine(j.GetId()))
-	if j.GetName() != "" {
-		fmt.Fprintf(w, " (%s)", safeLine(j.GetName()))
-	}
-	if j.GetUser() != "" {
-		fmt.Fprintf(w, " of %s", safeLine(j.GetUser()))
-	}
-	fmt.Fprintf(w, ": %s", safeLine(orDefault(j.GetState(), "Slurm does not know it any more")))
-	if j.GetRestarts() > 0 {
-		fmt.Fprintf(w, ", restarted %s", pluralOf(int64(j.GetRestarts()), "time"))
-	}
-	if j.GetLeader() != "" {
-		fmt.Fprintf(w, ", led by %s", safeLine(j.GetLeader()))
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintln(w, jobHeadline(j))
 	if len(j.GetOptions()) > 0 {
 		var words []string
 		for _, k := range slices.Sorted(maps.Keys(j.GetOptions())) {
@@ -114,6 +98,32 @@ func (a showCommand) printJob(j *rpc.Job) {
 		fmt.Fprintln(w)
 		a.printCheckpoints(j.GetCheckpoints(), false)
 	}
+	a.printObstacles(j)
+	a.printTimeline(j.GetTimeline())
+}
+
+// jobHeadline is the first line about a job: its name and owner, its state, and the node that leads it.
+func jobHeadline(j *rpc.Job) string {
+	line := "job " + safeLine(j.GetId())
+	if j.GetName() != "" {
+		line += fmt.Sprintf(" (%s)", safeLine(j.GetName()))
+	}
+	if j.GetUser() != "" {
+		line += " of " + safeLine(j.GetUser())
+	}
+	line += ": " + safeLine(orDefault(j.GetState(), "Slurm does not know it any more"))
+	if j.GetRestarts() > 0 {
+		line += ", restarted " + pluralOf(int64(j.GetRestarts()), "time")
+	}
+	if j.GetLeader() != "" {
+		line += ", led by " + safeLine(j.GetLeader())
+	}
+	return line
+}
+
+// printObstacles prints what of a job cannot be captured, and its connections to outside, which a restore resets.
+func (a showCommand) printObstacles(j *rpc.Job) {
+	w := a.stdout
 	if len(j.GetObstacles()) > 0 {
 		fmt.Fprintf(w, "\n%s:\n", a.inColour(yellow, "stands in the way of a checkpoint"))
 		for _, o := range j.GetObstacles() {
@@ -130,14 +140,19 @@ func (a showCommand) printJob(j *rpc.Job) {
 			fmt.Fprintf(w, "  %s\n", obstacleText(o))
 		}
 	}
-	if len(j.GetTimeline()) > 0 {
-		rows := [][]string{{"TIME", "EVENT", "WHERE", "WHAT"}}
-		for _, e := range j.GetTimeline() {
-			rows = append(rows, []string{timeText(e.GetTime()), e.GetEvent(), orDefault(e.GetWhere(), "-"), e.GetText()})
-		}
-		fmt.Fprintln(w)
-		printTable(w, rows)
+}
+
+// printTimeline prints what happened to a job; nothing without events.
+func (a showCommand) printTimeline(events []*rpc.Event) {
+	if len(events) == 0 {
+		return
 	}
+	rows := [][]string{{"TIME", "EVENT", "WHERE", "WHAT"}}
+	for _, e := range events {
+		rows = append(rows, []string{timeText(e.GetTime()), e.GetEvent(), orDefault(e.GetWhere(), "-"), e.GetText()})
+	}
+	fmt.Fprintln(a.stdout)
+	printTable(a.stdout, rows)
 }
 
 // printReachable prints where clients outside reach programs of the job. While the job waits to run again, no node says that,
@@ -233,17 +248,6 @@ func sharingText(s *rpc.Sharing, capsules int) (sentence, details string) {
 	return sentence, sharingDetails(s)
 }
 
-// costText is a short time in words that begin with a number: "0 ms", "340 ms", "1.2 s", "5m0s".
-func costText(d time.Duration) string {
-	switch d = d.Round(time.Millisecond); {
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	}
-	return durationText(d)
-}
-
 // sharingDetails says what was counted of a shared GPU.
 func sharingDetails(s *rpc.Sharing) string {
 	var parts []string
@@ -279,14 +283,6 @@ func sharingDetails(s *rpc.Sharing) string {
 		add("at the last checkpoint several of them held the same %s", bytesText(int64(s.GetAlike())))
 	}
 	return strings.Join(parts, "; ")
-}
-
-// numberOf is a number with its noun.
-func numberOf(n uint64, one, several string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, several)
 }
 
 // sharingNotes says what sharing has cost a capsule's GPUs. Capsules that share a device server share its GPUs: what it has
@@ -377,17 +373,4 @@ func programCells(p *rpc.Program) []string {
 		return []string{p.GetName(), "-", statusText(p.GetStatus()), "-", timeText(p.GetEnded()), p.GetCommand()}
 	}
 	return []string{p.GetName(), strconv.FormatInt(p.GetPid(), 10), p.GetState(), bytesText(int64(p.GetRss())), timeText(p.GetStarted()), p.GetCommand()}
-}
-
-// statusText is a wait status in words.
-func statusText(status uint32) string {
-	s := unix.WaitStatus(status)
-	switch {
-	case s.Exited() && s.ExitStatus() == 0:
-		return "ended"
-	case s.Exited():
-		return fmt.Sprintf("exit %d", s.ExitStatus())
-	default:
-		return "killed by " + strings.TrimPrefix(unix.SignalName(s.Signal()), "SIG")
-	}
 }

@@ -14,7 +14,7 @@ import (
 // statusCommand is singctl status.
 type statusCommand struct{ *app }
 
-func (a statusCommand) build() *cobra.Command {
+func (a statusCommand) buildCobra() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Say how the controller does, and what it is doing",
 		Args: argumentCount(0, 0, ""), ValidArgsFunction: noFiles,

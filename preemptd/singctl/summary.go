@@ -21,7 +21,7 @@ import (
 // summaryCommand is singctl summary.
 type summaryCommand struct{ *app }
 
-func (a summaryCommand) build() *cobra.Command {
+func (a summaryCommand) buildCobra() *cobra.Command {
 	return &cobra.Command{
 		Use: "summary JOB", Short: "Sum up a job, also one that is over: runs, moves, time lost and saved",
 		Long: `summary tells where a job ran and how often it moved, how long it ran and waited, what its checkpoints took

@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
@@ -150,4 +151,36 @@ func arithmeticTexts(d *rpc.Devices) []string {
 		out = append(out, "matrix products: by the software GPU, not by the vendor's cuBLAS")
 	}
 	return out
+}
+
+// costText is a short time in words that begin with a number: "0 ms", "340 ms", "1.2 s", "5m0s".
+func costText(d time.Duration) string {
+	switch d = d.Round(time.Millisecond); {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return durationText(d)
+}
+
+// numberOf is a number with its noun.
+func numberOf(n uint64, one, several string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, several)
+}
+
+// statusText is a wait status in words.
+func statusText(status uint32) string {
+	s := unix.WaitStatus(status)
+	switch {
+	case s.Exited() && s.ExitStatus() == 0:
+		return "ended"
+	case s.Exited():
+		return fmt.Sprintf("exit %d", s.ExitStatus())
+	default:
+		return "killed by " + strings.TrimPrefix(unix.SignalName(s.Signal()), "SIG")
+	}
 }

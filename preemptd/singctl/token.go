@@ -14,7 +14,7 @@ import (
 // tokenCommand is singctl token.
 type tokenCommand struct{ *app }
 
-func (a tokenCommand) build() *cobra.Command {
+func (a tokenCommand) buildCobra() *cobra.Command {
 	return &cobra.Command{
 		Use: "token", Short: "Print a token, with which the web page lets you act on your jobs",
 		Long: `Prints a token for the controller's web page. Whoever has it can do there what you

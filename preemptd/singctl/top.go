@@ -20,7 +20,7 @@ import (
 // topCommand is singctl top.
 type topCommand struct{ *app }
 
-func (a topCommand) build() *cobra.Command {
+func (a topCommand) buildCobra() *cobra.Command {
 	var every time.Duration
 	var times uint32
 	c := &cobra.Command{

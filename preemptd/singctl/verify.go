@@ -14,7 +14,7 @@ import (
 // verifyCommand is singctl verify.
 type verifyCommand struct{ *app }
 
-func (a verifyCommand) build() *cobra.Command {
+func (a verifyCommand) buildCobra() *cobra.Command {
 	return &cobra.Command{
 		Use: "verify [CHECKPOINT…]", Short: "Read checkpoints back and check every byte",
 		Long: `verify reads every chunk of the named checkpoints, or of all that you may see, and checks all that

@@ -12,7 +12,7 @@ import (
 // versionCommand is singctl version.
 type versionCommand struct{ *app }
 
-func (a versionCommand) build() *cobra.Command {
+func (a versionCommand) buildCobra() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version of singctl",
 		Args: argumentCount(0, 0, ""),

@@ -31,6 +31,7 @@ type nodeJSON struct {
 	Kind       string   `json:"kind,omitempty"` // of the first GPU
 	Bad        []int    `json:"bad,omitempty"`  // GPUs that cannot be used
 	Partitions []string `json:"partitions,omitempty"`
+	Rack       string   `json:"rack,omitempty"`
 }
 
 type jobJSON struct {
@@ -68,7 +69,7 @@ type shareJSON struct {
 func (s *Server) getCluster(w http.ResponseWriter, r *http.Request) {
 	now := s.opt.State()
 	last := s.currentSnapshot(&now)
-	d, err := s.cluster.getOrBuild(last, time.Now(), func() (any, error) { return clusterOf(last), nil })
+	d, err := s.cluster.getOrBuild(last, time.Now(), func() (any, error) { return clusterOf(last, s.opt.Racks), nil })
 	if err != nil {
 		refuseRequest(w, http.StatusInternalServerError, refusal{Kind: "internal", Error: err.Error()})
 		return
@@ -93,7 +94,7 @@ func stateName[T ~uint8](names []string, state T) string {
 	return fmt.Sprint(uint8(state))
 }
 
-func clusterOf(s *sdk.Snapshot) *clusterJSON {
+func clusterOf(s *sdk.Snapshot, racks map[string]string) *clusterJSON {
 	all := &clusterJSON{Nodes: []nodeJSON{}, Jobs: []jobJSON{}}
 	if s == nil {
 		return all
@@ -108,7 +109,7 @@ func clusterOf(s *sdk.Snapshot) *clusterJSON {
 	for at, i := range order {
 		places[i] = int32(at) //nolint:gosec // a place in memory
 		n := &s.Nodes[i]
-		made := nodeJSON{Name: n.Name, State: stateName(nodeStates[:], n.State), Reason: n.Reason, GPUs: len(n.GPUs), Partitions: n.Partitions}
+		made := nodeJSON{Name: n.Name, State: stateName(nodeStates[:], n.State), Reason: n.Reason, GPUs: len(n.GPUs), Partitions: n.Partitions, Rack: racks[n.Name]}
 		for g := range n.GPUs {
 			if g == 0 {
 				made.Kind = n.GPUs[g].Kind

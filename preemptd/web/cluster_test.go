@@ -18,7 +18,7 @@ func TestNodesInNaturalOrder(t *testing.T) {
 		s.Jobs = append(s.Jobs, sdk.Job{ID: sdk.JobID(i + 1), Name: s.Nodes[i].Name, Shares: []sdk.Share{{Node: int32(i)}}})
 	}
 	s.Jobs = append(s.Jobs, sdk.Job{ID: 100, Shares: []sdk.Share{{Node: 2}, {Node: 4}}})
-	got := clusterOf(s)
+	got := clusterOf(s, nil)
 	var names []string
 	for _, n := range got.Nodes {
 		names = append(names, n.Name)

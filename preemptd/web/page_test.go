@@ -36,8 +36,8 @@ func TestPage(t *testing.T) {
 		name string
 		do   func(*testing.T, *browser, *site)
 	}{
-		{"map", checkMap}, {"timeline", checkTimeline}, {"sorted jobs", sortJobs}, {"leases", showLeased}, {"another job", openAnother}, {"past of a job", showPast}, {"hostile names", checkEscaping}, {"decisions", checkDecisions}, {"useful share", usefulShare}, {"nodes", nodesListed},
-		{"errors", checkNoErrors}, {"token", checkToken}, {"standby", standsBy}, {"10 000 nodes", checkLargeCluster}, {"errors", checkNoErrors}, {"stale", checkStalePage},
+		{"map", checkMap}, {"groups of the map", groupMap}, {"timeline", checkTimeline}, {"sorted jobs", sortJobs}, {"leases", showLeased}, {"another job", openAnother}, {"past of a job", showPast}, {"hostile names", checkEscaping}, {"decisions", checkDecisions}, {"useful share", usefulShare}, {"nodes", nodesListed},
+		{"errors", checkNoErrors}, {"token", checkToken}, {"standby", standsBy}, {"10 000 nodes", checkLargeCluster}, {"10 000 nodes in racks", groupLargeCluster}, {"errors", checkNoErrors}, {"stale", checkStalePage},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			b.T = t
@@ -135,19 +135,19 @@ func nodesListed(t *testing.T, b *browser, s *site) {
 	var said string
 	b.evaluate(`[...document.querySelectorAll("#nodes tr")].slice(0, 7).map((r) => [...r.cells].map((c) => c.textContent).join("|").replace(/ since [^|]*/, "")).join("\n")`, &said)
 	want := strings.Join([]string{
-		"gpu00010|does not answer|1.2.3|–|40.0 TiB, 40 %|512 GiB, 50 %|cuda|0|main",
-		"gpu00003|answers|1.2.3|the shared folder is not there, or not mounted|–|512 GiB, 50 %|cuda|2|main",
-		"gpu00021|answers|1.2.3|right|40.0 TiB, 40 %|1.0 GiB, 0 %|cuda|2|main",
-		"gpu00005|has not answered yet, asked|–|–|–|–|–|–|main",
-		"gpu00031|not asked yet|–|–|–|–|–|–|main",
-		"gpu00001|answers|1.2.3|right|40.0 TiB, 40 %|512 GiB, 50 %|cuda|0|main",
-		"gpu00002|answers|1.2.3|right|40.0 TiB, 40 %|512 GiB, 50 %|cuda|1|main",
+		"gpu00010|does not answer|1.2.3|–|40.0 TiB, 40 %|512 GiB, 50 %|cuda|0|main|r3",
+		"gpu00003|answers|1.2.3|the shared folder is not there, or not mounted|–|512 GiB, 50 %|cuda|2|main|r1",
+		"gpu00021|answers|1.2.3|right|40.0 TiB, 40 %|1.0 GiB, 0 %|cuda|2|main|r6",
+		"gpu00005|has not answered yet, asked|–|–|–|–|–|–|main|r2",
+		"gpu00031|not asked yet|–|–|–|–|–|–|main|r8",
+		"gpu00001|answers|1.2.3|right|40.0 TiB, 40 %|512 GiB, 50 %|cuda|0|main|r1",
+		"gpu00002|answers|1.2.3|right|40.0 TiB, 40 %|512 GiB, 50 %|cuda|1|main|r1",
 	}, "\n")
 	if said != want {
 		t.Errorf("the table begins with\n%s\nwant\n%s", said, want)
 	}
 	b.evaluate(`[...document.querySelector('#nodes [data-node="gpu00012"]').cells].map((c) => c.textContent).join("|")`, &said)
-	if said != "gpu00012|answers|0.9|does not say|–|–|–|–|main" {
+	if said != "gpu00012|answers|0.9|does not say|–|–|–|–|main|r3" {
 		t.Errorf("an older release: %s", said)
 	}
 	if said := b.textOf("#nodes-line"); said != "45 of 48 proxyds answer, 2 silent, 1 without the right shared folder" {
@@ -196,7 +196,7 @@ func checkMap(t *testing.T, b *browser, _ *site) {
 	}
 	b.evaluate(`document.querySelector("#map").focus()`, nil)
 	b.pressKey("ArrowRight")
-	if said := b.textOf("#map-line"); !strings.Contains(said, "gpu00001 (a100) — 1 llama-70b-sft (alice, premium, 8 GPUs)") {
+	if said := b.textOf("#map-line"); !strings.Contains(said, "gpu00001 (a100, rack r1) — 1 llama-70b-sft (alice, premium, 8 GPUs)") {
 		t.Error(said)
 	}
 	b.pressKey("End")

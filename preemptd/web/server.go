@@ -75,12 +75,13 @@ type Tick struct {
 	Decisions []Decision
 }
 
-// Options of a server. All must be set but Hosts and Log.
+// Options of a server. All must be set but Hosts, Racks and Log.
 type Options struct {
 	Version string
 	State   func() State // called for each request
 	Keys    *Keys
-	Hosts   []string // names of this host, besides its own, for plain HTTP
+	Hosts   []string          // names of this host, besides its own, for plain HTTP
+	Racks   map[string]string // of nodes, by name
 	// StepWords says what is done in a step of an action, for people; nil: the name of the step.
 	StepWords func(step string) string
 	Log       *slog.Logger

@@ -85,7 +85,7 @@ func newSite(t *testing.T) *site {
 		}
 		return []web.Obstacle{{Where: "batch, gpu00001, process 7", What: "a connection to 192.0.2.7:443", Cure: "close it", Since: time.Now()}}, nil
 	}
-	s.page = web.New(web.Options{Version: "1.0", Keys: s.keys, State: s.readState})
+	s.page = web.New(web.Options{Version: "1.0", Keys: s.keys, State: s.readState, Racks: someRacks()})
 	s.servePage("127.0.0.1:0")
 	return s
 }
@@ -134,6 +134,9 @@ func newSnapshot(nodes int, number uint64, at time.Time) *sdk.Snapshot {
 	}
 	for i := range nodes {
 		n := sdk.Node{Name: fmt.Sprintf("gpu%05d", i+1), GPUs: make([]sdk.GPU, 8), Partitions: []string{"main"}}
+		if i%48 >= 40 {
+			n.Partitions = []string{"main", "long"}
+		}
 		for g := range n.GPUs {
 			n.GPUs[g].Kind = "a100"
 		}

@@ -111,30 +111,7 @@ func (b *Barrier) takeEvent(e Event, out *Effects) *Failure {
 
 // takeReport enters what a rank reports.
 func (b *Barrier) takeReport(e Event) *Failure {
-	var who Rank
-	var counts []Count
-	switch e := e.(type) {
-	case Shut:
-		who, counts = e.Rank, e.Counts
-	case Issued:
-		who, counts = e.Rank, e.Counts
-	case Withdrawn:
-		who, counts = e.Rank, e.Counts
-	case Reading:
-		who, counts = e.Rank, e.Counts
-	case Ended:
-		who, counts = e.Rank, e.Counts
-	case Destroyed:
-		who, counts = e.Rank, e.Counts
-	case Drained:
-		who = e.Rank
-	case CallsShut:
-		who = e.Rank
-	case Stuck:
-		who = e.Rank
-	case Died:
-		who = e.Rank
-	}
+	who, counts := splitReport(e)
 	if who < 0 || int(who) >= len(b.ranks) {
 		return brokenReport(who, "does not exist")
 	}
@@ -174,6 +151,33 @@ func (b *Barrier) takeReport(e Event) *Failure {
 		return b.endRank(who)
 	}
 	return nil
+}
+
+// splitReport returns the rank that reports an event, and the counts in the report, nil if it has none.
+func splitReport(e Event) (Rank, []Count) {
+	switch e := e.(type) {
+	case Shut:
+		return e.Rank, e.Counts
+	case Issued:
+		return e.Rank, e.Counts
+	case Withdrawn:
+		return e.Rank, e.Counts
+	case Reading:
+		return e.Rank, e.Counts
+	case Ended:
+		return e.Rank, e.Counts
+	case Destroyed:
+		return e.Rank, e.Counts
+	case Drained:
+		return e.Rank, nil
+	case CallsShut:
+		return e.Rank, nil
+	case Stuck:
+		return e.Rank, nil
+	case Died:
+		return e.Rank, nil
+	}
+	return 0, nil // no report
 }
 
 // gateShut notes that the gate of a rank is shut.

@@ -15,20 +15,21 @@
 // The steady state costs no message and no call. For each handle of a communicator the
 // shim keeps, in the header of the process's ring where its device server reads it:
 //
-//	the collectives that this member has issued     one number     Key{Comm, Member}
-//	its sends to each member that it sent to        one number     Key{…, Send, Peer}
-//	its receives from each that it received from    one number     Key{…, Recv, Peer}
+//	the collectives that this member has issued     a number       Key{Comm, Member}
+//	its sends to each member that it sent to        a number       Key{…, Send, Peer}
+//	its receives from each that it received from    a number       Key{…, Recv, Peer}
 //
 // A number counts what is issued, not what completes. The number is raised in the reservation of
-// the slot that carries the operation, under the one lock that all counted operations of
+// the slot that carries the operation, under the lock that all counted operations of
 // a process pass, and the gate is tested under that lock: so what a rank reports when
 // its gate shuts is what it issued, and nothing follows. All collectives, sends and
-// receives of a group (ncclGroupStart … End) are one operation: one slot, one test of the
-// gate at the outermost end, all numbers at once. So is the launch of a graph with
-// collectives in it; calls captured into a graph are neither issued nor counted. A
-// process with several devices is one Rank with one Gate, though it has several members.
+// receives of a group (ncclGroupStart … End) are a single operation, with a single slot and
+// a single test of the gate at the outermost end; all numbers are raised at once. The launch
+// of a graph with collectives in it is such an operation as well; calls captured into a graph
+// are neither issued nor counted. A process with several devices is a single Rank with a
+// single Gate, though it has several members.
 //
-// With the gate open this is the load of one word and an addition for each collective,
+// With the gate open this is the load of a word and an addition for each collective,
 // in a cache line that the reservation holds anyway. While a gate is shut, threads that wait
 // there sleep; each operation let through is reported at once, because other ranks may wait for
 // that report.
@@ -36,7 +37,7 @@
 // # The rule
 //
 // The numbers of all members of a communicator make a line, and so do the sends and
-// receives of one direction of a pair. At a cut, all numbers of a line are equal.
+// receives of each direction of a pair. At a cut, all numbers of a line are equal.
 //
 //	A rank that is below the highest number of ANY of its lines may issue its next
 //	operation, whatever that is. Where that raises a highest number, the number is
@@ -59,7 +60,7 @@
 // Effects.Create says so, which is when a rank that waits is behind: like any
 // operation. Before that the wait can be interrupted; afterwards the leader waits for the creation.
 //
-// A Nudge lets every rank issue one operation more. Nudges are for what no counting sees: a
+// A Nudge lets every rank issue a further operation. Nudges are for what no counting sees: a
 // rank that is behind and has host code that waits for a rank that is not (a message over
 // TCP, a file). A Nudge is given at a Tick, when nothing moves, and costs minimality only.
 //
@@ -77,7 +78,7 @@
 // permission is out that numbers do not use up: each nudge was reported as used, or
 // withdrawn and that acknowledged, and so are targets on a communicator that broke. Then
 // i = k. For if a rank issued anything after the last report that came from the rank, then
-// before the first such operation its numbers were its k; by (2) one of them was below a
+// before the first such operation its numbers were its k; by (2) a number of these was below a
 // target, which by (3) is at most the highest k of its line now; but that is its own k.
 // For the same reason nothing more can be issued. Each operation was thus issued by all
 // ranks that it needs or by none, and no creation is on the way. All members' devices have
@@ -86,14 +87,14 @@
 //
 // Minimality. Without nudges, a rank issues at a shut gate only where it is truly behind
 // what another rank has issued already. By induction no rank passes the least fixed point: the
-// smallest numbers, at or after those at which the gates shut, that are equal on all
+// smallest numbers, at or after the numbers at which the gates shut, that are equal on all
 // lines. An equal state is a fixed point, so the cut is that point. In a data-parallel
 // loop it is the count of the furthest rank. (A rank with several threads has no least
-// one; the first half still holds.)
+// fixed point; the first half still holds.)
 //
 // Progress. A rank that is behind either issues, or its host code waits for something:
 // for another rank that is behind, and so on, or for a rank at a gate, which the next nudge
-// lets go. So a job that can run on without a barrier can run on with one. Counts and
+// lets go. So a job that can run on without a barrier can run on with a barrier. Counts and
 // targets only grow, a nudge is spent by an operation, and a Tick that changes nothing
 // does nothing: so it ends, at the latest where the job has its next point at which all
 // is equal (the optimiser's step, as a rule). If that takes too long there is the
@@ -101,7 +102,7 @@
 // own can be given: groups that are shifted against each other have no cut inside.
 //
 // The tests drive Step and Gate through every interleaving of small programs, with
-// messages delayed and overtaking those of other ranks, and find all of this: no state
+// messages delayed and overtaking messages of other ranks, and find all of this: no state
 // is stuck, no path is endless, each ends in a safe cut or a failure with a reason. They
 // find the mistake in each simpler rule, and compare the cut with the least fixed point
 // found by trying all there are.
@@ -118,16 +119,16 @@
 //	A rank is Stuck     the attempt fails at once, with the reason: more time would not help.
 //	A report is absurd  (a number goes back, grows at a shut gate, belongs to another)
 //	                    the attempt fails with the rank's name. The rank harms its own
-//	                    job only, since a Barrier is of one job.
+//	                    job only, since a Barrier is of a single job.
 //	The leader is lost  each member opens its gates and forgets the attempt. Orders of
 //	                    an attempt carry its number, and a forgotten attempt is not
 //	                    taken up again: the member refuses to dump for it, so it cannot
 //	                    be committed. Opening some gates and not all harms nothing:
 //	                    ranks that are ahead wait as if the rest were slow. Creations on the
-//	                    way go on, those that were held are asked for again at the next
+//	                    way go on, and creations that were held are asked for again at the next
 //	                    leader's rendezvous.
 //
 // A process that makes its ring during an attempt waits until the attempt is over.
 // A failed attempt opens every gate, begins what was held, and may be repeated later
-// with a new Barrier; so may one after a Cut, once the caller has opened the gates.
+// with a new Barrier; so may an attempt after a Cut, once the caller has opened the gates.
 package barrier

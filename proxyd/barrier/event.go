@@ -4,8 +4,8 @@
 package barrier
 
 // Event is something that happened, of a type below. Events of a rank must be handed to Step in
-// the order in which they happened, those of different ranks in any. The caller drops events of
-// an earlier attempt.
+// the order in which they happened, and events of different ranks in any order. The caller drops
+// events of an earlier attempt.
 type Event interface{ isEvent() }
 
 // What ranks report. Counts are the counts that changed since the rank's last report, or more, or
@@ -121,7 +121,7 @@ type Effects struct {
 }
 
 // Raise tells a rank what its partners have issued: the rank may issue its next operation, of any
-// kind, as long as a count of the rank is below its target. The targets replace those of an
+// kind, as long as a count of the rank is below its target. The targets replace the targets of an
 // earlier Raise. They are the targets that the rank is below, sorted.
 type Raise struct {
 	Rank    Rank

@@ -7,7 +7,7 @@ package barrier
 // operation. A Gate serves all threads, devices and rings of the process. A Gate is not safe for
 // concurrent use: its owner asks, counts and publishes under a single lock. An owner that instead
 // hands permission out ahead, as a word in the ring's header that says "one more", has at most
-// one such word out, tells that the word was used when it was, and takes the word back, under the
+// a single such word out, tells that the word was used when it was, and takes the word back, under the
 // shim's lock, before Withdraw is answered. The zero value is an open gate.
 type Gate struct {
 	shut    bool

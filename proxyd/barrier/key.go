@@ -5,7 +5,7 @@ package barrier
 
 import "fmt"
 
-// Rank is a process of the job that has a ring: as a rule one per rank of the job, whence the
+// Rank is a process of the job that has a ring: as a rule there is a process per rank of the job, whence the
 // name. A process with several devices is a single Rank, and a permission lets it issue an
 // operation on any of them. The caller numbers ranks from 0 without gaps.
 type Rank int
@@ -21,9 +21,9 @@ type Communicator struct {
 	Members []Rank
 }
 
-// Rendezvous is the creation of communicators after all of their members have arrived: one
-// communicator for an init, one per colour for a split. Ranks are all ranks that wait there, also
-// those of a split that get no communicator.
+// Rendezvous is the creation of communicators after all of their members have arrived: a single
+// communicator for an init, a communicator per colour for a split. Ranks are all ranks that wait there, also
+// ranks of a split that get no communicator.
 type Rendezvous struct {
 	ID    uint64
 	Ranks []Rank

@@ -72,60 +72,30 @@ func (lc *localCapsule) addCapsule() {
 // a new capsule.
 func (j *job) makeCapsule(ctx context.Context, index int, script string, point *runs.ResumePoint, m *records.CapsuleMeta) (_ *localCapsule, err error) {
 	snap := j.run.Snapshot()
-	rec, where, run := snap.Record, snap.Placement, snap.Number
-	if err := j.connectCapsules(ctx, rec, where); err != nil {
+	lc, err := newLocalCapsule(ctx, j, index, snap)
+	if err != nil {
 		return nil, err
 	}
-	lc := &localCapsule{j: j, index: index, opened: map[string]bool{}, note: capsuleNote{
-		Job: j.id, Index: index, Run: run, Nodes: where.Today, Script: script, WardenPIDs: map[string]int{},
-	}}
-	dir := j.c.folders().capsuleDir(j.id, index)
-	// A capsule of an earlier run: this node has missed the end of that run.
-	if err := capsule.Discard(ctx, dir); err != nil {
-		return nil, err
-	}
-	if lc.journal, err = j.createJournal(index); err != nil {
-		return nil, err
-	}
+	lc.note.Script = script
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, lc.journal.Close())
 		}
 	}()
-	kit, err := j.c.kits.OnNode(rec.Kit)
+	kit, err := j.c.kits.OnNode(snap.Record.Kit)
 	if err != nil {
 		return nil, err
 	}
-	hosts, err := capsuleHosts(rec)
+	spec, err := capsuleSpec(ctx, lc, snap.Record, kit)
 	if err != nil {
 		return nil, err
 	}
-	spec := capsule.Spec{
-		Dir: dir, Hostname: rec.Nodes[index], Owner: rec.UID, Hosts: hosts, Cgroups: j.c.Cgroups,
-		Containers: j.c.ContainersDir, Hold: []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT},
-		Network: func(pid int) error {
-			return j.c.Overlay.Attach(ctx, pid, capsuleName(j.id, index), rec.Addresses[index])
-		},
-		Binds: []capsule.Bind{
-			{Source: filepath.Join(kit, records.KitSrun), Target: j.c.Real, ReadOnly: true},
-			{Source: kit, Target: j.c.KitDir, ReadOnly: true},
-			{Source: j.c.folders().journalDir(j.id, index), Target: j.c.ListDir},
-		},
-	}
-	spec.Binds = append(spec.Binds, j.c.scontrolBinds(kit)...)
 	if m != nil {
 		if err := j.c.checkCompatible(m); err != nil {
 			return nil, err
 		}
 		spec.Restore, spec.Clocks = true, &m.Clocks
-		lc.note.ResumedFrom, lc.note.SrunKeys, lc.note.FirstEnv = point.ID.Number, m.Sruns, point.Meta.Env
-		lc.note.NetworkLocked = true
-		for _, p := range m.Programs {
-			lc.note.ProgramsToRestore = append(lc.note.ProgramsToRestore, p.Name)
-		}
-		if m.Script != "" {
-			lc.note.Script = m.Script
-		}
+		lc.note.noteResumption(point, m)
 	}
 	binds, err := lc.startDevices(ctx, kit, point, m)
 	if err != nil {
@@ -137,22 +107,18 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 			err = errors.Join(err, j.c.endLeftoverDevices(context.WithoutCancel(ctx), j.id, index))
 		}
 	}()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(spec.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := unpackPrivateFolders(ctx, point, dir, m); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+	if err := unpackPrivateFolders(ctx, point, spec.Dir, m); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(spec.Dir))
 	}
-	if lc.note.Script != "" {
-		// The capsule sees the copy under the path of the first run: slurmd removes its own file
-		// after the run, and uses another path on another node.
-		spec.Binds = append(spec.Binds, capsule.Bind{Source: j.c.records.ScriptPath(j.id), Target: lc.note.Script, ReadOnly: true, Alone: true})
-		if m == nil {
-			if err := j.c.records.SaveScript(j.id, script); err != nil {
-				return nil, err
-			}
+	if m == nil && script != "" {
+		if err := j.c.records.SaveScript(j.id, script); err != nil {
+			return nil, err
 		}
 	}
+	spec.Binds = append(spec.Binds, scriptBinds(lc)...)
 	c, err := capsule.Make(ctx, spec)
 	if err != nil {
 		return nil, err
@@ -162,6 +128,69 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 		return nil, errors.Join(err, c.Remove(context.WithoutCancel(ctx)), j.c.Overlay.Detach(context.WithoutCancel(ctx), capsuleName(j.id, index)))
 	}
 	return lc, nil
+}
+
+// newLocalCapsule returns a capsule of a job's present run that has no processes yet: its addresses are connected, and its
+// journal is new. The caller closes the journal after an error.
+func newLocalCapsule(ctx context.Context, j *job, index int, snap runs.Snapshot) (*localCapsule, error) {
+	if err := j.connectCapsules(ctx, snap.Record, snap.Placement); err != nil {
+		return nil, err
+	}
+	lc := &localCapsule{j: j, index: index, opened: map[string]bool{}, note: capsuleNote{
+		Job: j.id, Index: index, Run: snap.Number, Nodes: snap.Placement.Today, WardenPIDs: map[string]int{},
+	}}
+	// A capsule of an earlier run: this node has missed the end of that run.
+	if err := capsule.Discard(ctx, j.c.folders().capsuleDir(j.id, index)); err != nil {
+		return nil, err
+	}
+	var err error
+	lc.journal, err = j.createJournal(index)
+	return lc, err
+}
+
+// capsuleSpec returns what each capsule of a job has: its network, and a kit in the place of srun and scontrol.
+func capsuleSpec(ctx context.Context, lc *localCapsule, rec *records.Record, kit string) (capsule.Spec, error) {
+	j, index := lc.j, lc.index
+	hosts, err := capsuleHosts(rec)
+	if err != nil {
+		return capsule.Spec{}, err
+	}
+	spec := capsule.Spec{
+		Dir: j.c.folders().capsuleDir(j.id, index), Hostname: rec.Nodes[index], Owner: rec.UID, Hosts: hosts, Cgroups: j.c.Cgroups,
+		Containers: j.c.ContainersDir, Hold: []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT},
+		Network: func(pid int) error {
+			return j.c.Overlay.Attach(ctx, pid, capsuleName(j.id, index), rec.Addresses[index])
+		},
+		Binds: []capsule.Bind{
+			{Source: filepath.Join(kit, records.KitSrun), Target: j.c.Real, ReadOnly: true},
+			{Source: kit, Target: j.c.KitDir, ReadOnly: true},
+			{Source: j.c.folders().journalDir(j.id, index), Target: j.c.ListDir},
+		},
+	}
+	spec.Binds = append(spec.Binds, j.c.scontrolBinds(kit)...)
+	return spec, nil
+}
+
+// noteResumption notes that a new capsule has the contents of a checkpoint, and that its programs are to be restored. m is the
+// capsule's entry in the checkpoint's manifest.
+func (n *capsuleNote) noteResumption(point *runs.ResumePoint, m *records.CapsuleMeta) {
+	n.ResumedFrom, n.SrunKeys, n.FirstEnv = point.ID.Number, m.Sruns, point.Meta.Env
+	n.NetworkLocked = true
+	for _, p := range m.Programs {
+		n.ProgramsToRestore = append(n.ProgramsToRestore, p.Name)
+	}
+	if m.Script != "" {
+		n.Script = m.Script
+	}
+}
+
+// scriptBinds shows a capsule the job's copy of the batch script under the path of the first run: slurmd removes its own file
+// after the run, and uses another path on another node.
+func scriptBinds(lc *localCapsule) []capsule.Bind {
+	if lc.note.Script == "" {
+		return nil
+	}
+	return []capsule.Bind{{Source: lc.j.c.records.ScriptPath(lc.j.id), Target: lc.note.Script, ReadOnly: true, Alone: true}}
 }
 
 // scontrolBinds replaces scontrol by sing-scontrol in a capsule, and shows scontrol elsewhere.

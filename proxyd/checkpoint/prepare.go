@@ -82,29 +82,50 @@ func (a *attempt) prepare(ctx context.Context) error {
 
 	stage := j.c.Stage != nil && !a.skipStage
 	a.nodes, a.reports, a.staged, a.upload = today, map[string]*calls.PrepareReply{}, false, nil
+	if err := a.collectReports(ctx, calls.PrepareArgs{Release: leaves, Run: a.meta.Run, Stage: stage}); err != nil {
+		return err
+	}
+	if err := a.checkReports(); err != nil {
+		return err
+	}
+	var bytes uint64
+	for _, r := range a.reports {
+		bytes += r.Bytes
+	}
+	a.nodes = slices.DeleteFunc(slices.Clone(today), func(n string) bool { return a.reports[n].Capsules == 0 })
+	a.staged = stage && !slices.ContainsFunc(a.nodes, func(n string) bool { return !a.reports[n].Staged })
+	if a.reservation, err = j.c.Store.Reserve(ctx, a.id.String(), bytes); err != nil {
+		return err
+	}
+	return j.reserveNumber(number)
+}
+
+// collectReports asks all of a.nodes for their part of the job, and adds their answers to a.reports.
+func (a *attempt) collectReports(ctx context.Context, args calls.PrepareArgs) error {
 	var mu sync.Mutex
-	g, gctx := errgroup.WithContext(ctx)
-	for _, node := range today {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, node := range a.nodes {
 		g.Go(func() error {
 			r := &calls.PrepareReply{}
-			err := j.c.callNode(gctx, node, j.id, a.id.Number, calls.PhasePrepare, calls.PrepareArgs{Release: leaves, Run: a.meta.Run, Stage: stage}, r)
+			err := a.j.c.callNode(ctx, node, a.j.id, a.id.Number, calls.PhasePrepare, args, r)
 			mu.Lock()
 			defer mu.Unlock()
 			a.reports[node] = r
 			return err
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	var bytes uint64
-	var found []processes.Obstacle
+	return g.Wait()
+}
+
+// checkReports returns an error if the job cannot be captured, after the reports of all nodes, and remembers their obstacles.
+func (a *attempt) checkReports() error {
+	j := a.j
 	j.mu.Lock()
 	before := j.lastObstacles
 	j.mu.Unlock()
 	now := time.Now()
+	var found []processes.Obstacle
 	for node, r := range a.reports {
-		bytes += r.Bytes
 		for _, o := range r.Obstacles {
 			found = append(found, o.WithSince(node, now, before))
 		}
@@ -121,12 +142,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	if len(found) > 0 {
 		return &ObstacleError{found}
 	}
-	a.nodes = slices.DeleteFunc(slices.Clone(today), func(n string) bool { return a.reports[n].Capsules == 0 })
-	a.staged = stage && !slices.ContainsFunc(a.nodes, func(n string) bool { return !a.reports[n].Staged })
-	if a.reservation, err = j.c.Store.Reserve(ctx, a.id.String(), bytes); err != nil {
-		return err
-	}
-	return j.reserveNumber(number)
+	return nil
 }
 
 // reserveNumber saves the number in the job's record, before anything is frozen: no other

@@ -36,49 +36,25 @@ func (a *attempt) finish(ctx context.Context) error {
 	}()
 	then, exit := a.outcome.WhatFollows()
 	rec := *j.run.Snapshot().Record
-	if then == decisions.TimeLimit {
-		// From now on the job is requeued, also if this daemon dies.
-		rec.RequeuedBy = j.c.Node
-		if err := j.c.records.Save(&rec); err != nil {
-			a.log.Error("save the job's record", "error", err)
-		}
-	}
-	if a.staged && then.LeavesNodes() && !a.upload.Released { // The release was requested while the checkpoint was in progress.
-		a.upload.Released = true
-		if err := j.c.uploads.Change(a.upload, func(now *upload.Record) bool { now.Released = true; return true }); err != nil {
-			a.log.Error("save the upload's record", "error", err)
-		}
-	}
+	a.saveDeparture(then, &rec)
 	follows := calls.Resume
 	if then.LeavesNodes() {
 		follows = calls.Release
 	}
 	a.log.Debug("step begins", "step", follows)
-	var err error
 	if then == decisions.Preempted {
 		// Before the batch script ends, because its end would end the job.
 		if err := withDeadline(ctx, finishDeadline, a, (*attempt).requeuePreempted); err != nil {
 			return errors.Join(err, withDeadline(ctx, finishDeadline, a, (*attempt).resumeJob))
 		}
 	}
-	if !then.LeavesNodes() {
-		err = withDeadline(ctx, finishDeadline, a, (*attempt).resumeJob)
-	} else {
+	if then.LeavesNodes() {
 		if then != decisions.TimeLimit {
 			j.setState(runs.Released)
 		}
-		// A node that does not answer releases its capsules later (resolveOrphaned), or loses
-		// them with its end. The checkpoint exists, so an error here is no error of the
-		// checkpoint.
-		away := withDeadline(ctx, finishDeadline, a, func(a *attempt, ctx context.Context) error {
-			return a.callEveryNode(ctx, calls.Release, calls.Empty{})
-		})
-		if away != nil {
-			a.log.Warn("release on some nodes failed", "error", away)
-		}
+		a.releaseNodes(ctx)
 		j.report.AddEvent(records.EventReleased, a.nodes, exit)
-	}
-	if err != nil {
+	} else if err := withDeadline(ctx, finishDeadline, a, (*attempt).resumeJob); err != nil {
 		return fmt.Errorf("job %d: after checkpoint %d: %w", j.id, a.id.Number, err)
 	}
 	if !a.staged {
@@ -91,6 +67,36 @@ func (a *attempt) finish(ctx context.Context) error {
 		j.c.startBackground(func(ctx context.Context) { j.c.newEnds().RequeueAfterTimeLimit(ctx, rec) })
 	}
 	return nil
+}
+
+// saveDeparture writes down that the job leaves its nodes, before it does, if it does so after this checkpoint: in the job's
+// record at its time limit, and in the upload's.
+func (a *attempt) saveDeparture(then decisions.Verdict, rec *records.Record) {
+	c := a.j.c
+	if then == decisions.TimeLimit {
+		// From now on the job is requeued, also if this daemon dies.
+		rec.RequeuedBy = c.Node
+		if err := c.records.Save(rec); err != nil {
+			a.log.Error("save the job's record", "error", err)
+		}
+	}
+	if a.staged && then.LeavesNodes() && !a.upload.Released { // The release was requested while the checkpoint was in progress.
+		a.upload.Released = true
+		if err := c.uploads.Change(a.upload, func(now *upload.Record) bool { now.Released = true; return true }); err != nil {
+			a.log.Error("save the upload's record", "error", err)
+		}
+	}
+}
+
+// releaseNodes has all nodes of the job end its processes. A node that does not answer releases its capsules later
+// (resolveOrphaned), or loses them with its end. The checkpoint exists, so an error here is no error of the checkpoint.
+func (a *attempt) releaseNodes(ctx context.Context) {
+	err := withDeadline(ctx, finishDeadline, a, func(a *attempt, ctx context.Context) error {
+		return a.callEveryNode(ctx, calls.Release, calls.Empty{})
+	})
+	if err != nil {
+		a.log.Warn("release on some nodes failed", "error", err)
+	}
 }
 
 // releaseReservation releases the space reserved in the store. An upload keeps the reservation.

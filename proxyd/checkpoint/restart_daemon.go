@@ -99,15 +99,7 @@ func (r restart) adoptCapsule(ctx context.Context, n capsuleNote) error {
 	cap, err := capsule.Adopt(ctx, c.folders().capsuleDir(n.Job, n.Index))
 	if errors.Is(err, capsule.ErrStale) {
 		c.jobs.rememberEndedRun(n.Job, n.Run)
-		return errors.Join(
-			capsule.Discard(ctx, c.folders().capsuleDir(n.Job, n.Index)),
-			c.endLeftoverDevices(ctx, n.Job, n.Index),
-			outside.EndLeftover(ctx, c.folders().forwarderDir(n.Job, n.Index)),
-			c.Overlay.Detach(ctx, capsuleName(n.Job, n.Index)),
-			os.RemoveAll(c.folders().journalDir(n.Job, n.Index)),
-			os.RemoveAll(c.folders().srunDir(n.Job, n.Index)),
-			os.Remove(c.folders().notePath(n.Job, n.Index)),
-		)
+		return errors.Join(capsule.Discard(ctx, c.folders().capsuleDir(n.Job, n.Index)), r.removeLeftovers(ctx, n))
 	}
 	if err != nil {
 		return err
@@ -118,33 +110,14 @@ func (r restart) adoptCapsule(ctx context.Context, n capsuleNote) error {
 		return err
 	}
 	if rec == nil { // The job is over, and its end was missed.
-		return errors.Join(
-			cap.Remove(ctx),
-			c.endLeftoverDevices(ctx, n.Job, n.Index),
-			outside.EndLeftover(ctx, c.folders().forwarderDir(n.Job, n.Index)),
-			c.Overlay.Detach(ctx, capsuleName(n.Job, n.Index)),
-			os.RemoveAll(c.folders().journalDir(n.Job, n.Index)),
-			os.RemoveAll(c.folders().srunDir(n.Job, n.Index)),
-			os.Remove(c.folders().notePath(n.Job, n.Index)),
-		)
+		return errors.Join(cap.Remove(ctx), r.removeLeftovers(ctx, n))
 	}
 	n.addWardenStarts()
 	j := c.jobFor(n.Job)
-	snap := j.run.Snapshot()
-	fresh := snap.Record == nil
-	if fresh {
-		var point *runs.ResumePoint
-		if n.ResumedFrom != 0 && (len(n.ProgramsToRestore) > 0 || n.NetworkLocked) {
-			if point, err = c.openCheckpoint(store.ID{JobID: c.storeJob(n.Job), Number: n.ResumedFrom}); err != nil {
-				cap.Close()
-				return err
-			}
-		}
-		j.beginRun(rec, n.Run, n.Nodes, point)
-		today := records.Placement{First: rec.Nodes, Today: n.Nodes}
-		if err := j.setPeers(ctx, rec, today); err != nil {
-			j.log.Error("connect to the job's other capsules", "error", err)
-			c.startBackground(func(ctx context.Context) { j.setPeersRetrying(ctx, rec, today) })
+	if j.run.Snapshot().Record == nil {
+		if err := r.continueRun(ctx, j, rec, n); err != nil {
+			cap.Close()
+			return err
 		}
 	}
 	lc := &localCapsule{j: j, index: n.Index, capsule: cap, note: n, opened: map[string]bool{}}
@@ -174,6 +147,38 @@ func (r restart) adoptCapsule(ctx context.Context, n capsuleNote) error {
 	}
 	lc.addCapsule()
 	j.log.Info("capsule adopted", "capsule", n.Index, "restarts", n.Run)
+	return nil
+}
+
+// removeLeftovers removes what a capsule has outside of its folder: its device server, network and files, and its note.
+func (r restart) removeLeftovers(ctx context.Context, n capsuleNote) error {
+	c := r.c
+	return errors.Join(
+		c.endLeftoverDevices(ctx, n.Job, n.Index),
+		outside.EndLeftover(ctx, c.folders().forwarderDir(n.Job, n.Index)),
+		c.Overlay.Detach(ctx, capsuleName(n.Job, n.Index)),
+		os.RemoveAll(c.folders().journalDir(n.Job, n.Index)),
+		os.RemoveAll(c.folders().srunDir(n.Job, n.Index)),
+		os.Remove(c.folders().notePath(n.Job, n.Index)),
+	)
+}
+
+// continueRun makes the run of a capsule's note the present run of the job, of which this daemon knows no run yet.
+func (r restart) continueRun(ctx context.Context, j *job, rec *records.Record, n capsuleNote) error {
+	c := r.c
+	var point *runs.ResumePoint
+	if n.ResumedFrom != 0 && (len(n.ProgramsToRestore) > 0 || n.NetworkLocked) {
+		var err error
+		if point, err = c.openCheckpoint(store.ID{JobID: c.storeJob(n.Job), Number: n.ResumedFrom}); err != nil {
+			return err
+		}
+	}
+	j.beginRun(rec, n.Run, n.Nodes, point)
+	today := records.Placement{First: rec.Nodes, Today: n.Nodes}
+	if err := j.setPeers(ctx, rec, today); err != nil {
+		j.log.Error("connect to the job's other capsules", "error", err)
+		c.startBackground(func(ctx context.Context) { j.setPeersRetrying(ctx, rec, today) })
+	}
 	return nil
 }
 

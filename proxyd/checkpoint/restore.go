@@ -16,12 +16,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/messagequeue"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -99,22 +98,20 @@ func (j *job) logCRIU(err error) {
 	}
 }
 
+// programRestore is the restore of a program of a capsule: what the checkpoint has of the program, and where it is to run.
+type programRestore struct {
+	lc      *localCapsule
+	rec     *records.Record
+	point   *runs.ResumePoint
+	meta    *records.CapsuleMeta // of the capsule
+	program *records.ProgramMeta
+	group   string            // cgroup of the program; may be ""
+	renamed map[string]string // see criu.Program
+}
+
+// restoreProgram restores a program where its warden waits, and lets the program run. After an error the caller gives the run up.
 func (lc *localCapsule) restoreProgram(ctx context.Context, program string) error {
-	j := lc.j
-	snap := j.run.Snapshot()
-	point, rec := snap.Point, snap.Record
-	j.mu.Lock()
-	left, renamed := slices.Contains(lc.note.ProgramsToRestore, program), lc.note.Renamed
-	j.mu.Unlock()
-	if point == nil || !left {
-		return errors.New("the program is in no checkpoint that is being restored")
-	}
-	m := point.Meta.Capsule(lc.index)
-	if m == nil || m.Program(program) == nil {
-		return fmt.Errorf("checkpoint %d has no such program", point.ID.Number)
-	}
-	p := m.Program(program)
-	group, err := programCgroup(ctx, lc.capsule, program)
+	r, err := findRestore(ctx, lc, program)
 	if err != nil {
 		return err
 	}
@@ -130,62 +127,105 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 	if len(stdio) != 3 {
 		return fmt.Errorf("the warden passed %d descriptors, want 3", len(stdio))
 	}
-	queues, err := loadQueues(point, m, p)
+	queues, err := loadQueues(r.point, r.meta, r.program)
 	if err != nil {
 		return err
 	}
-	defer lc.restoring.takeTurn(p.Image.RestoredByRoot())()
-	// The program stays frozen until the capsule's init knows its PID, because the program may
-	// end at once.
-	if err := freezeCgroup(group); err != nil {
+	defer lc.restoring.takeTurn(r.program.Image.RestoredByRoot())()
+	if err := r.runCRIU(ctx, [3]*os.File(stdio), queues); err != nil {
 		return err
 	}
-	err = criu.Restore(ctx, p.Image, criu.Program{
-		Init: lc.capsule.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Groups: m.Groups, Cgroup: group, Renamed: renamed, Queues: queues,
-	}, [3]*os.File(stdio), streamSource{point.Reader, m, program + "/"})
+	if err := r.completeProgram(ctx); err != nil {
+		return err
+	}
+	return r.letRun(ctx)
+}
+
+// findRestore returns the restore of a program that is still to be restored.
+func findRestore(ctx context.Context, lc *localCapsule, program string) (*programRestore, error) {
+	j := lc.j
+	snap := j.run.Snapshot()
+	r := &programRestore{lc: lc, rec: snap.Record, point: snap.Point}
+	j.mu.Lock()
+	left := slices.Contains(lc.note.ProgramsToRestore, program)
+	r.renamed = lc.note.Renamed
+	j.mu.Unlock()
+	if r.point == nil || !left {
+		return nil, errors.New("the program is in no checkpoint that is being restored")
+	}
+	r.meta = r.point.Meta.Capsule(lc.index)
+	if r.meta == nil || r.meta.Program(program) == nil {
+		return nil, fmt.Errorf("checkpoint %d has no such program", r.point.ID.Number)
+	}
+	r.program = r.meta.Program(program)
+	var err error
+	r.group, err = programCgroup(ctx, lc.capsule, program)
+	return r, err
+}
+
+// runCRIU makes the program's processes and gives back the standard input that they had not read. The program stays frozen
+// until the capsule's init knows its PID, because the program may end at once.
+func (r *programRestore) runCRIU(ctx context.Context, stdio [3]*os.File, queues *messagequeue.State) error {
+	p, rec := r.program, r.rec
+	if err := freezeCgroup(r.group); err != nil {
+		return err
+	}
+	err := criu.Restore(ctx, p.Image, criu.Program{
+		Init: r.lc.capsule.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Groups: r.meta.Groups, Cgroup: r.group, Renamed: r.renamed, Queues: queues,
+	}, stdio, streamSource{r.point.Reader, r.meta, p.Name + "/"})
 	if err != nil {
 		return err
 	}
-	names, err := criu.StdioOf([3]*os.File(stdio))
+	names, err := criu.StdioOf(stdio)
 	if err == nil {
-		err = inputOf(lc, capsule.Program{Name: program, Stdio: names}, 0).restoreInput(ctx, streamSource{point.Reader, m, ""}, p)
+		err = inputOf(r.lc, capsule.Program{Name: p.Name, Stdio: names}, 0).restoreInput(ctx, streamSource{r.point.Reader, r.meta, ""}, p)
 	}
 	if err != nil {
 		return fmt.Errorf("standard input: %w", err)
 	}
-	restored := capsule.Program{Name: program, Cgroup: group}
-	if err := keepSocketInodes(ctx, lc, restored, m.SocketInodes); err != nil {
+	return nil
+}
+
+// completeProgram gives the frozen processes of the program what no image of CRIU has, and takes away their connections to
+// outside.
+func (r *programRestore) completeProgram(ctx context.Context) error {
+	lc, name := r.lc, r.program.Name
+	restored := capsule.Program{Name: name, Cgroup: r.group}
+	if err := keepSocketInodes(ctx, lc, restored, r.meta.SocketInodes); err != nil {
 		return err
 	}
 	if err := lc.resetOutside(ctx, restored); err != nil {
 		return err
 	}
-	outsideOf(lc).reportResetUnix(program, p.Image.Program.Outside)
-	if err := lc.adoptProcesses(ctx, m, group); err != nil {
+	outsideOf(lc).reportResetUnix(name, r.program.Image.Program.Outside)
+	if err := lc.adoptProcesses(ctx, r.meta, r.group); err != nil {
 		return err
 	}
-	if program == records.BatchProgram {
+	if name == records.BatchProgram {
 		lc.saveRunEnv()
-		j.c.startBackground(j.restore.awaitSteps)
+		lc.j.c.startBackground(lc.j.restore.awaitSteps)
 	}
-	if err := lc.unlinkAfterLast(program); err != nil {
+	return lc.unlinkAfterLast(name)
+}
+
+// letRun hands the program over to the capsule's init, thaws it, and notes that it is restored.
+func (r *programRestore) letRun(ctx context.Context) error {
+	lc, j, p := r.lc, r.lc.j, r.program
+	if err := lc.capsule.Restored(ctx, p.Name, p.PID, p.First); err != nil {
 		return err
 	}
-	if err := lc.capsule.Restored(ctx, program, p.PID, p.First); err != nil {
-		return err
-	}
-	if err := keepLastPID(ctx, lc.capsule, m.LastPID); err != nil {
+	if err := keepLastPID(ctx, lc.capsule, r.meta.LastPID); err != nil {
 		return err
 	}
 	if err := j.restore.unlockLoopback(lc); err != nil {
 		return err
 	}
-	if err := lc.capsule.Thaw(ctx, program); err != nil {
+	if err := lc.capsule.Thaw(ctx, p.Name); err != nil {
 		return err
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	lc.note.ProgramsToRestore = slices.DeleteFunc(lc.note.ProgramsToRestore, func(s string) bool { return s == program })
+	lc.note.ProgramsToRestore = slices.DeleteFunc(lc.note.ProgramsToRestore, func(s string) bool { return s == p.Name })
 	lc.saveNote()
 	return nil
 }
@@ -303,91 +343,4 @@ func (r *restore) reportRestored(ctx context.Context) error {
 		return err
 	}
 	return j.c.callNodeRetrying(ctx, restoreCallTimeout, j.leaderNode(), j.id, calls.NodeRestored, calls.Empty{}, nil)
-}
-
-// unrestoredHere returns the programs of this node that are not restored yet, including those of
-// capsules that are not made yet.
-func (r *restore) unrestoredHere(context.Context, store.ID, calls.Empty) ([]string, error) {
-	j := r.j
-	snap := j.run.Snapshot()
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	var left []string
-	for _, lc := range j.capsules {
-		left = append(left, lc.note.ProgramsToRestore...)
-	}
-	if snap.Point == nil {
-		return left, nil
-	}
-	for _, m := range snap.Point.Meta.Capsules {
-		if snap.Placement.NodeOf(m.Index) != j.c.Node || j.capsules[m.Index] != nil {
-			continue
-		}
-		for _, p := range m.Programs {
-			left = append(left, p.Name)
-		}
-	}
-	return left, nil
-}
-
-// unrestoredPrograms asks all nodes for the programs that are not restored yet.
-func (r *restore) unrestoredPrograms(ctx context.Context, point *runs.ResumePoint) ([]string, error) {
-	j := r.j
-	where := j.run.Snapshot().Placement
-	var mu sync.Mutex
-	var left []string
-	g, ctx := errgroup.WithContext(ctx)
-	for node := range point.NodesToday(where) {
-		g.Go(func() error {
-			var there []string
-			err := j.c.callNodeRetrying(ctx, restoreCallTimeout, node, j.id, calls.Unrestored, calls.Empty{}, &there)
-			mu.Lock()
-			defer mu.Unlock()
-			left = append(left, there...)
-			return err
-		})
-	}
-	return left, g.Wait()
-}
-
-// isNetworkLocked tells whether the network of a capsule on this node is locked until the restore
-// is complete.
-func (r *restore) isNetworkLocked() bool {
-	j := r.j
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, lc := range j.capsules {
-		if lc.note.NetworkLocked {
-			return true
-		}
-	}
-	return false
-}
-
-// unlockHere unlocks the network of this node's capsules and lets their devices work.
-// A second call is harmless.
-func (r *restore) unlockHere(ctx context.Context, _ store.ID, _ calls.Empty) (calls.Empty, error) {
-	j := r.j
-	if j.failed.isGivenUp() {
-		return calls.Empty{}, errGivenUp
-	}
-	var errs []error
-	for _, lc := range j.localCapsules() {
-		err := overlay.Unlock(lc.capsule.PID())
-		if err == nil {
-			err = outsideOf(lc).releaseForwarder(ctx)
-		}
-		if err == nil && lc.devices != nil {
-			err = lc.resumeDevices(ctx)
-		}
-		if err == nil {
-			j.mu.Lock()
-			lc.note.NetworkLocked = false
-			lc.saveNote()
-			j.mu.Unlock()
-			outsideOf(lc).reportResumed()
-		}
-		errs = append(errs, err)
-	}
-	return calls.Empty{}, errors.Join(errs...)
 }

@@ -5,6 +5,7 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -162,4 +164,91 @@ func (r *restore) nodeRestored(ctx context.Context, _ store.ID, _ calls.Empty) (
 	j.report.WriteEvent(records.MakeRestoreEvent(snap.Point.ID.Number, snap.Placement.Today, snap.Point.LostWork))
 	j.report.SetComment(fmt.Sprintf("restored from checkpoint %d on %s", snap.Point.ID.Number, reports.JoinNames(snap.Placement.Today)) + snap.Point.LostWork + snap.Point.LostNewer)
 	return calls.Empty{}, nil
+}
+
+// unrestoredHere returns the programs of this node that are not restored yet, including those of
+// capsules that are not made yet.
+func (r *restore) unrestoredHere(context.Context, store.ID, calls.Empty) ([]string, error) {
+	j := r.j
+	snap := j.run.Snapshot()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var left []string
+	for _, lc := range j.capsules {
+		left = append(left, lc.note.ProgramsToRestore...)
+	}
+	if snap.Point == nil {
+		return left, nil
+	}
+	for _, m := range snap.Point.Meta.Capsules {
+		if snap.Placement.NodeOf(m.Index) != j.c.Node || j.capsules[m.Index] != nil {
+			continue
+		}
+		for _, p := range m.Programs {
+			left = append(left, p.Name)
+		}
+	}
+	return left, nil
+}
+
+// unrestoredPrograms asks all nodes for the programs that are not restored yet.
+func (r *restore) unrestoredPrograms(ctx context.Context, point *runs.ResumePoint) ([]string, error) {
+	j := r.j
+	where := j.run.Snapshot().Placement
+	var mu sync.Mutex
+	var left []string
+	g, ctx := errgroup.WithContext(ctx)
+	for node := range point.NodesToday(where) {
+		g.Go(func() error {
+			var there []string
+			err := j.c.callNodeRetrying(ctx, restoreCallTimeout, node, j.id, calls.Unrestored, calls.Empty{}, &there)
+			mu.Lock()
+			defer mu.Unlock()
+			left = append(left, there...)
+			return err
+		})
+	}
+	return left, g.Wait()
+}
+
+// isNetworkLocked tells whether the network of a capsule on this node is locked until the restore
+// is complete.
+func (r *restore) isNetworkLocked() bool {
+	j := r.j
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, lc := range j.capsules {
+		if lc.note.NetworkLocked {
+			return true
+		}
+	}
+	return false
+}
+
+// unlockHere unlocks the network of this node's capsules and lets their devices work.
+// A second call is harmless.
+func (r *restore) unlockHere(ctx context.Context, _ store.ID, _ calls.Empty) (calls.Empty, error) {
+	j := r.j
+	if j.failed.isGivenUp() {
+		return calls.Empty{}, errGivenUp
+	}
+	var errs []error
+	for _, lc := range j.localCapsules() {
+		err := overlay.Unlock(lc.capsule.PID())
+		if err == nil {
+			err = outsideOf(lc).releaseForwarder(ctx)
+		}
+		if err == nil && lc.devices != nil {
+			err = lc.resumeDevices(ctx)
+		}
+		if err == nil {
+			j.mu.Lock()
+			lc.note.NetworkLocked = false
+			lc.saveNote()
+			j.mu.Unlock()
+			outsideOf(lc).reportResumed()
+		}
+		errs = append(errs, err)
+	}
+	return calls.Empty{}, errors.Join(errs...)
 }

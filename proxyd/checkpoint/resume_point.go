@@ -54,6 +54,12 @@ func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t nodesocket
 	if rec != nil {
 		return rec, interruptedRun, nil
 	}
+	return j.createRecord(ctx, s, t)
+}
+
+// createRecord creates the job's record at its first start, or after the record of an earlier run was removed, and takes what
+// the job keeps from then on: addresses and a kit.
+func (j *job) createRecord(ctx context.Context, s *slurm.Job, t nodesocket.Join) (*records.Record, earlierRun, error) {
 	past, err := findEndedJob(j.c.timeline, s)
 	if err == nil && past == nil {
 		err = j.c.holdIfCheckpointsLost(ctx, s)
@@ -91,7 +97,7 @@ func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t nodesocket
 	if err != nil {
 		return nil, unknownRun, err
 	}
-	rec = &records.Record{
+	rec := &records.Record{
 		Job: j.id, Slurm: s.String(), UID: t.UID, GID: t.GID, Submitted: s.Submitted, Nodes: s.Nodes, Addresses: addresses,
 		Options: options, Kit: kit, GPUs: gpus,
 	}

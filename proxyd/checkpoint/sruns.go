@@ -97,19 +97,7 @@ type srunCaller interface {
 func (lc *localCapsule) startSrun(ctx context.Context, call srunCall) error {
 	j, who, key := lc.j, call.who, call.key
 	c := j.c
-	// The step would start while its caller is frozen. Instead the caller is captured in this
-	// wait, and asks again after the restore.
-	if m := j.part.currentMembership(); m != nil {
-		if err := m.awaitEnd(ctx); err != nil {
-			return err
-		}
-	}
-	// An srun would fail while Slurm takes the job away, so the caller waits for that, too.
-	if err := lc.awaitStayOrEnd(ctx, key); err != nil {
-		return err
-	}
-	// A caller that has ended would have its srun ended at once.
-	err := call.checkAlive()
+	err := call.awaitStart(ctx, lc)
 	if err != nil {
 		return err
 	}
@@ -159,6 +147,24 @@ func (lc *localCapsule) startSrun(ctx context.Context, call srunCall) error {
 	lc.sruns.Add(key, r)
 	c.startBackground(func(ctx context.Context) { lc.followSrun(ctx, key, r) })
 	return nil
+}
+
+// awaitStart waits until an srun may start for the caller, which is in this capsule. It returns an error if the caller has ended
+// meanwhile.
+func (call srunCall) awaitStart(ctx context.Context, lc *localCapsule) error {
+	// The step would start while its caller is frozen. Instead the caller is captured in this
+	// wait, and asks again after the restore.
+	if m := lc.j.part.currentMembership(); m != nil {
+		if err := m.awaitEnd(ctx); err != nil {
+			return err
+		}
+	}
+	// An srun would fail while Slurm takes the job away, so the caller waits for that, too.
+	if err := lc.awaitStayOrEnd(ctx, call.key); err != nil {
+		return err
+	}
+	// A caller that has ended would have its srun ended at once.
+	return call.checkAlive()
 }
 
 // followSrun removes an srun's state after its end.

@@ -24,7 +24,9 @@ const ghostLimit = "1G"
 
 // dumper takes in the images of a dump.
 type dumper struct {
-	sink Sink
+	sink   Sink
+	frozen bool   // the program was frozen before the dump, and stays so
+	noted  *Image // what the dump notes of processes while they stand still
 
 	mu    sync.Mutex // everything below; no call under mu blocks
 	files []File
@@ -54,79 +56,79 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	if err := prepareKernel(ctx); err != nil {
 		return nil, err
 	}
-	wasFrozen, err := cgroup(p.Cgroup).isFrozen()
+	fail := func(err error) error { return &Error{Op: "dump", PID: p.PID, Err: err} }
+	frozen, err := cgroup(p.Cgroup).isFrozen()
 	if err != nil {
-		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
+		return nil, fail(err)
 	}
 	if p.Groups, err = groupsOf(p); err != nil {
-		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
+		return nil, fail(err)
 	}
-	sysV, err := usesSysV(p)
+	c, err := dumpCommand(p)
 	if err != nil {
-		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
-	}
-	terminals, drives, err := ownTerminals(p)
-	if err != nil {
-		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
-	}
-	c := command{init: p.Init, noIPC: sysV, args: dumpArgs(p, terminals)}
-	if err := errors.Join(c.confineDump(p), c.leaveOutside(p.Outside), c.keepTerminals(drives)); err != nil {
-		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
+		return nil, fail(err)
 	}
 	s, err := newSession(captureSocket, c.as)
 	if err != nil {
-		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
+		return nil, fail(err)
 	}
 	defer s.closeSession()
-	d := &dumper{sink: sink, cores: map[string][]byte{}}
+	d := &dumper{sink: sink, frozen: frozen, noted: &Image{}, cores: map[string][]byte{}}
 	s.carry, s.endStrays = d.carryStream, true
-	noted := &Image{}
-	if wasFrozen {
-		noted.calls, err = rewindCalls(ctx, cgroup(p.Cgroup), &p)
-		if err != nil {
-			return nil, errors.Join(&Error{Op: "dump", PID: p.PID, Err: err}, noted.SetTimeLeft())
+	if frozen {
+		if d.noted.calls, err = rewindCalls(ctx, cgroup(p.Cgroup), &p); err != nil {
+			return nil, errors.Join(fail(err), d.noted.SetTimeLeft())
 		}
 	} else { // a frozen program does not run before the streams have ended anyway
 		s.pass = func(int) error {
 			err := s.waitForStreams()
 			if err == nil {
-				err = d.noteProcesses(p.Init, noted)
+				err = d.noteProcesses(p.Init)
 			}
 			return err
 		}
 	}
-
-	err = s.runCriu(ctx, c)
-	if err != nil {
-		// A criu that was killed has thawed the cgroup and not frozen it again.
-		if now, _ := cgroup(p.Cgroup).isFrozen(); wasFrozen && !now {
-			err = errors.Join(err, cgroup(p.Cgroup).setFrozen(context.WithoutCancel(ctx), true))
-		}
-		_ = noted.SetTimeLeft() // else calls wait for as long as they had when the program was frozen
-		return nil, s.failureOf("dump", p, err)
+	if err := s.runCriu(ctx, c); err != nil {
+		return nil, s.failureOf("dump", p, errors.Join(err, d.keepFrozen(ctx, p)))
 	}
 	if err := s.checkWatches(p); err != nil {
-		_ = noted.SetTimeLeft()
+		_ = d.noted.SetTimeLeft()
 		return nil, err
 	}
 	i, err := d.describeImage(&s.log)
-	if err == nil && wasFrozen {
-		err = i.noteProcesses(p.Init)
-	} else if err == nil {
-		i.Opened, i.Libraries = noted.Opened, noted.Libraries
-		for n, p := range noted.Processes {
-			i.Processes[n].Noted = p.Noted
-		}
-	}
 	if err == nil {
-		i.Program, i.Host, i.calls = p, host, noted.calls
-		i.Queues = queueNames(p.Queues)
-		err = d.releaseKept(i, wasFrozen)
+		i.Program, i.Host = p, host
+		err = d.completeImage(i)
 	}
 	if err != nil {
 		return nil, &Error{Op: "dump", PID: p.PID, Err: err, Log: s.log.lastLines()}
 	}
 	return i, nil
+}
+
+// dumpCommand returns the command that dumps p.
+func dumpCommand(p Program) (command, error) {
+	sysV, err := usesSysV(p)
+	if err != nil {
+		return command{}, err
+	}
+	terminals, drives, err := ownTerminals(p)
+	if err != nil {
+		return command{}, err
+	}
+	c := command{init: p.Init, noIPC: sysV, args: dumpArgs(p, terminals)}
+	return c, errors.Join(c.confineDump(p), c.leaveOutside(p.Outside), c.keepTerminals(drives))
+}
+
+// keepFrozen has a program whose dump has failed as frozen as before the dump: a criu that was killed has thawed the cgroup and
+// not frozen it again.
+func (d *dumper) keepFrozen(ctx context.Context, p Program) error {
+	var err error
+	if now, _ := cgroup(p.Cgroup).isFrozen(); d.frozen && !now {
+		err = cgroup(p.Cgroup).setFrozen(context.WithoutCancel(ctx), true)
+	}
+	_ = d.noted.SetTimeLeft() // else calls wait for as long as they had when the program was frozen
+	return err
 }
 
 // dumpArgs returns criu's arguments. terminals are external for criu (ctty.go).
@@ -170,10 +172,11 @@ func (d *dumper) takeStream(w io.Writer, st *stream) (n int64, err error) {
 	return n, err
 }
 
-// noteProcesses notes in i what no image has of the processes of the dump.
-func (d *dumper) noteProcesses(init int, i *Image) error {
+// noteProcesses notes what no image has of the processes of the dump.
+func (d *dumper) noteProcesses(init int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	i := d.noted
 	var err error
 	if i.Processes, err = readTree(bytes.NewReader(d.tree.Bytes())); err != nil {
 		return fmt.Errorf("image %s: %w", pstreeName, err)
@@ -205,6 +208,23 @@ func (d *dumper) describeImage(l *logbook) (*Image, error) {
 		}
 	}
 	return &Image{Processes: tree, Files: d.files}, nil
+}
+
+// completeImage adds to the description of a dump what criu does not know: what was noted of processes, or is noted now if they
+// are frozen, and the message queues.
+func (d *dumper) completeImage(i *Image) error {
+	if d.frozen {
+		if err := i.noteProcesses(i.Program.Init); err != nil {
+			return err
+		}
+	} else {
+		i.Opened, i.Libraries = d.noted.Opened, d.noted.Libraries
+		for n, p := range d.noted.Processes {
+			i.Processes[n].Noted = p.Noted
+		}
+	}
+	i.calls, i.Queues = d.noted.calls, queueNames(i.Program.Queues)
+	return d.releaseKept(i)
 }
 
 // rewindCalls has the threads of a frozen program make their system calls again after the dump,

@@ -27,7 +27,7 @@ import (
 //	datagram            The socket is not connected; a write gives ENOTCONN. syslog(3) of glibc connects again then.
 //	                    libsingshim-criu.so (criu_peers.c) has criu dump the socket as one that is not connected.
 
-// OutsideSocket is a unix socket of a program whose other end is of no process of the job.
+// OutsideSocket is a unix socket of a program that is connected to a socket of no process of the job.
 type OutsideSocket struct {
 	Inode    uint32 `json:"inode"`
 	To       string `json:"to"` // the name of the other end, for people

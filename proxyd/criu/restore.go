@@ -28,6 +28,10 @@ type restorer struct {
 	image   *Image
 	source  Source
 	init    int
+	group   cgroup            // the program's
+	frozen  bool              // the group was frozen before, and is frozen when the restore ends
+	stdio   [3]*os.File       // the program's new standard streams
+	input   []byte            // what the program had not read of its old standard input
 	reaper  atomic.Bool       // the root is to be made a subreaper
 	handed  map[uint32]string // names of files that criu is given open, by their numbers
 	queues  *messagequeue.State
@@ -83,8 +87,11 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 		return fail(err)
 	}
 	c.args, c.files = append(c.args, args...), files
-	input, err := readPipeContents(src, img.Program.Stdio[0])
-	if err != nil {
+	r := &restorer{
+		image: img, source: src, init: p.Init, group: group, frozen: frozen, stdio: stdio,
+		renamed: p.Renamed, queues: p.Queues, personalities: img.personalitiesToSet(),
+	}
+	if r.input, err = readPipeContents(src, img.Program.Stdio[0]); err != nil {
 		return fail(fmt.Errorf("standard input: %w", err))
 	}
 	if group != "" {
@@ -93,57 +100,76 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 		}
 		defer c.cgroup.Close()
 	}
-	r := &restorer{image: img, source: src, init: p.Init, renamed: p.Renamed, queues: p.Queues, personalities: img.personalitiesToSet()}
 	handed, err := r.prepareCommand(ctx, &c, p.Groups)
 	if err != nil {
 		return fail(err)
 	}
 	defer handed.closeFiles()
+	return r.runRestore(ctx, c)
+}
+
+// runRestore has the criu of c restore the program, and ends what that criu has made if it fails. A frozen cgroup is thawed
+// meanwhile.
+func (r *restorer) runRestore(ctx context.Context, c command) error {
+	img := r.image
+	fail := func(err error) error { return &Error{Op: "restore", PID: img.Program.PID, Err: err} }
 	s, err := newSession(serveSocket, c.as)
 	if err != nil {
 		return fail(err)
 	}
 	defer s.closeSession()
-	if frozen {
-		if err := group.setFrozen(ctx, false); err != nil {
-			return fail(errors.Join(err, group.setFrozen(context.WithoutCancel(ctx), true)))
+	if r.frozen {
+		if err := r.group.setFrozen(ctx, false); err != nil {
+			return fail(errors.Join(err, r.group.setFrozen(context.WithoutCancel(ctx), true)))
 		}
 	}
 	s.grace = restoreGrace
 	r.reaper.Store(img.hasReaper())
 	s.carry = r.carryStream
-	s.check = func() error { return img.compareOpened(p.Init, p.Renamed) }
+	s.check = func() error { return img.compareOpened(r.init, r.renamed) }
 	s.pass = func(script int) error {
 		if err := s.firstFailure(); err != nil {
 			return err
 		}
-		if err := giveBack(input, stdio[0]); err != nil {
-			return fmt.Errorf("standard input: %w", err)
-		}
-		if c.as == nil && img.Program.UID != 0 {
-			if err := img.ownPipes(p.Init, stdio); err != nil {
-				return fmt.Errorf("pipes: %w", err)
-			}
-		}
-		if err := img.completeProcesses(p.Init); err != nil || !frozen {
+		if err := r.completeProgram(c); err != nil || !r.frozen {
 			return err
 		}
-		return s.freezeAround(ctx, p.Init, group, script)
+		return s.freezeAround(ctx, r.init, r.group, script)
 	}
 	if err := s.runCriu(ctx, c); err != nil {
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-		defer cancel()
-		err = errors.Join(err, killProcesses(late, p.Init, img.listPIDs()))
-		if frozen {
-			err = errors.Join(err, group.setFrozen(late, true))
-		}
+		err = errors.Join(err, r.killRestored(ctx))
 		failed := s.failureOf("restore", img.Program, err)
-		if changed := img.changedPath(p.Init); changed != nil && c.as != nil && errors.As(err, new(*exec.ExitError)) {
+		if changed := img.changedPath(r.init); changed != nil && c.as != nil && errors.As(err, new(*exec.ExitError)) {
 			failed.Obstacle = changed.Error()
 		}
 		return failed
 	}
 	return nil
+}
+
+// completeProgram gives processes that criu has restored what they lack, before the program runs: the input that they had not
+// read, the user's ownership of pipes if criu was root's, and what no image has. c is that criu's command.
+func (r *restorer) completeProgram(c command) error {
+	if err := giveBack(r.input, r.stdio[0]); err != nil {
+		return fmt.Errorf("standard input: %w", err)
+	}
+	if c.as == nil && r.image.Program.UID != 0 {
+		if err := r.image.ownPipes(r.init, r.stdio); err != nil {
+			return fmt.Errorf("pipes: %w", err)
+		}
+	}
+	return r.image.completeProcesses(r.init)
+}
+
+// killRestored ends the processes of a restore that has failed. The cgroup is frozen again if it was frozen before.
+func (r *restorer) killRestored(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	err := killProcesses(ctx, r.init, r.image.listPIDs())
+	if r.frozen {
+		err = errors.Join(err, r.group.setFrozen(ctx, true))
+	}
+	return err
 }
 
 // prepareCommand has c run with the rights of the program's user, and adds what c cannot open itself.

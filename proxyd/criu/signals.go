@@ -220,8 +220,8 @@ func (d *dumper) keepThreadState(st *stream) error {
 
 // releaseKept puts the images that were kept into the sink. still says that the program stands still since
 // before the dump.
-func (d *dumper) releaseKept(i *Image, still bool) error {
-	if still {
+func (d *dumper) releaseKept(i *Image) error {
+	if d.frozen {
 		if err := d.completeKept(i); err != nil {
 			return err
 		}

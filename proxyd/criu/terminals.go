@@ -59,7 +59,7 @@ const (
 // side need certain numbers of the same file system, and each open takes the lowest one that is free.
 var making capsuleLocks
 
-// capsuleLocks are locks of capsules. No capsule waits for another capsule, whose user's file server may hang.
+// capsuleLocks are locks of capsules. No capsule waits for another capsule: the file server of that capsule's user may hang.
 type capsuleLocks struct {
 	mu   sync.Mutex
 	held map[int]*capsuleLock
@@ -167,7 +167,7 @@ func (r *restorer) nameSessions(c *command, all []madeTerminal) error {
 }
 
 // readTerminals returns the terminals of an image that programs of the image drive, by their numbers. A terminal
-// whose driving side sends signals (O_ASYNC) is left to criu.
+// is left to criu if its driving side sends signals (O_ASYNC).
 func readTerminals(src Source) ([]madeTerminal, error) {
 	kinds := map[uint32]*tty.TtyInfoEntry{}
 	err := eachEntryOf(src, terminalsName, terminalsMagic, func(b []byte) error {

@@ -68,7 +68,11 @@ func (h *host) checkInstalled() {
 	if found := h.existingFiles(programs...); len(found) != len(programs) {
 		h.Errorf("only %q are there", found)
 	}
-	for _, args := range [][]string{{"proxyd", "--version"}, {"preemptd", "--version"}, {"singctl", "--help"}, {"preemptd", "config", "check"}} {
+	h.writeFile("policies: [defrag, drain, elastic, power, starlark, tiers]\n", "all.yaml")
+	for _, args := range [][]string{
+		{"proxyd", "--version"}, {"preemptd", "--version"}, {"singctl", "--help"},
+		{"preemptd", "config", "check"}, {"preemptd", "config", "check", "--config", "/all.yaml"}, {programs[len(programs)-1], "--help"},
+	} {
 		if out, ok := h.runCommand(args...); !ok {
 			h.Errorf("%s: %s", strings.Join(args, " "), out)
 		}

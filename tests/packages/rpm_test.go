@@ -51,6 +51,7 @@ func TestRPM(t *testing.T) {
 		t.Errorf("only %q are there", found)
 	}
 	h.mustRun("preemptd", "config", "check")
+	h.mustRun(programs[len(programs)-1], "--help")
 
 	h.writeFile("shared: /shared/singularity\n", conf)
 	h.runRPM("--upgrade", "--nodeps", "--replacepkgs", files[1])

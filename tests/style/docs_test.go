@@ -66,7 +66,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// setting is a key of a policy's settings, as in its main.go.
+// setting is a key of a policy's settings, as in its policy.go.
 var setting = regexp.MustCompile("`json:\"(\\w+)\"`")
 
 // TestPolicySettings finds each policy, and each key of its settings, on the page for administrators.
@@ -75,19 +75,19 @@ func TestPolicySettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mains, err := filepath.Glob(filepath.Join(root, "policies/*/main.go"))
-	if err != nil || len(mains) < 6 {
-		t.Fatal(mains, err)
+	policies, err := filepath.Glob(filepath.Join(root, "policies/*/policy.go"))
+	if err != nil || len(policies) < 6 {
+		t.Fatal(policies, err)
 	}
-	for _, main := range mains {
-		name := filepath.Base(filepath.Dir(main))
+	for _, file := range policies {
+		name := filepath.Base(filepath.Dir(file))
 		_, row, found := strings.Cut(string(page), "\n| `"+name+"` |")
 		if !found {
 			t.Errorf("docs/policies.md has no row of the policy %s", name)
 			continue
 		}
 		row, _, _ = strings.Cut(row, "\n")
-		text, err := os.ReadFile(main)
+		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}

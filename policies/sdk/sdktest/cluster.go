@@ -21,8 +21,14 @@ type Size struct {
 	Seed  uint64
 }
 
-// now is when every made snapshot was taken.
-var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+// Now is when every made snapshot was taken.
+var Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// rules are those of every made snapshot.
+var rules = sdk.Rules{
+	Window: time.Hour, Promised: [sdk.Tiers]float64{sdk.Standard: 0.7, sdk.Premium: 0.95},
+	MinRun: time.Minute, CoolDown: 5 * time.Minute,
+}
 
 // Cluster makes a snapshot as a busy cluster has them: jobs of all tiers and sizes, some with
 // several nodes, some elastic, some that are no capsules, most of them running and the rest
@@ -30,11 +36,8 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func Cluster(size Size) *sdk.Snapshot {
 	r := rand.New(rand.NewPCG(size.Seed, 1))
 	s := &sdk.Snapshot{
-		Cluster: "made", Number: 1, Time: now,
-		Rules: sdk.Rules{
-			Window: time.Hour, Promised: [sdk.Tiers]float64{sdk.Standard: 0.7, sdk.Premium: 0.95},
-			MinRun: time.Minute, CoolDown: 5 * time.Minute,
-		},
+		Cluster: "made", Number: 1, Time: Now,
+		Rules:      rules,
 		Partitions: []sdk.Partition{{Name: "gpu", Up: true, Priority: 1, MaxTime: 48 * time.Hour}},
 		QOS:        []sdk.QOS{{Name: "basic"}, {Name: "premium", Priority: 1000, Tier: sdk.Premium}, {Name: "standard", Priority: 100, Tier: sdk.Standard}},
 	}
@@ -77,10 +80,10 @@ func (f *filler) addJob(id sdk.JobID) {
 	j := f.newJob(id)
 	if f.placeJob(&j) {
 		j.State = sdk.Running
-		j.Started = now.Add(-time.Duration(f.random.IntN(7200)) * time.Second)
+		j.Started = Now.Add(-time.Duration(f.random.IntN(7200)) * time.Second)
 		j.Fraction = 1 - f.random.Float64()*0.4
-		j.Counted = min(f.snapshot.Rules.Window, now.Sub(j.Submitted))
-		j.Checkpoint.At = now.Add(-time.Duration(f.random.IntN(1800)) * time.Second)
+		j.Counted = min(f.snapshot.Rules.Window, Now.Sub(j.Submitted))
+		j.Checkpoint.At = Now.Add(-time.Duration(f.random.IntN(1800)) * time.Second)
 	}
 	f.snapshot.Jobs = append(f.snapshot.Jobs, j)
 }
@@ -107,7 +110,7 @@ func (f *filler) newJob(id sdk.JobID) sdk.Job {
 		Preemptable: r.IntN(10) > 0,
 		Tasks:       gpus, Capsules: capsules, CPUs: 8 * gpus / capsules, Memory: int64(64<<10) * int64(gpus/capsules), Kind: "a100",
 		Request: gpus, GPUs: gpus, MinGPUs: gpus, MaxGPUs: gpus,
-		Submitted: now.Add(-time.Duration(7200+r.IntN(7200)) * time.Second), Limit: 24 * time.Hour,
+		Submitted: Now.Add(-time.Duration(7200+r.IntN(7200)) * time.Second), Limit: 24 * time.Hour,
 		Checkpoint: sdk.Checkpoint{
 			Bytes: int64(gpus) << 30, Dump: time.Duration(2000+r.IntN(20000)) * time.Millisecond,
 			Restore: time.Duration(5000+r.IntN(30000)) * time.Millisecond, Measured: r.IntN(2) == 0,

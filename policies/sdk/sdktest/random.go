@@ -23,14 +23,14 @@ func Random(r *rand.Rand) *sdk.Snapshot {
 	}
 	if r.IntN(3) == 0 {
 		s.Reservations = append(s.Reservations, sdk.Reservation{
-			Name: "work", Start: now.Add(time.Duration(r.IntN(7200)-3600) * time.Second), End: now.Add(2 * time.Hour),
+			Name: "work", Start: Now.Add(time.Duration(r.IntN(7200)-3600) * time.Second), End: Now.Add(2 * time.Hour),
 			Maintenance: r.IntN(2) == 0, Nodes: []int32{int32(r.IntN(len(s.Nodes)))}, Users: []string{"user001"}, Accounts: []string{"group01"},
 		})
 	}
 	if r.IntN(3) == 0 {
-		s.Power.Caps = []sdk.Cap{{Name: "site", Watts: float64(r.IntN(4000)), End: now.Add(time.Hour)}}
+		s.Power.Caps = []sdk.Cap{{Name: "site", Watts: float64(r.IntN(4000)), End: Now.Add(time.Hour)}}
 		if r.IntN(2) == 0 {
-			s.Power.Caps[0].Start, s.Power.Caps[0].Nodes = now.Add(-time.Hour), []int32{0}
+			s.Power.Caps[0].Start, s.Power.Caps[0].Nodes = Now.Add(-time.Hour), []int32{0}
 		}
 	}
 	if r.IntN(3) == 0 {
@@ -43,7 +43,7 @@ func Random(r *rand.Rand) *sdk.Snapshot {
 func disturbNode(r *rand.Rand, n *sdk.Node) {
 	switch r.IntN(10) {
 	case 0:
-		n.State, n.Reason, n.Since = sdk.NodeDraining, "new firmware", now.Add(-time.Minute)
+		n.State, n.Reason, n.Since = sdk.NodeDraining, "new firmware", Now.Add(-time.Minute)
 	case 1:
 		n.State = sdk.NodeDown
 	case 2:
@@ -69,7 +69,7 @@ func disturbJob(r *rand.Rand, s *sdk.Snapshot, j *sdk.Job) {
 	case 0:
 		j.Action, j.Comment, j.Restarts = "preempt", "being preempted", 1
 	case 1:
-		j.Acted = now.Add(-time.Duration(r.IntN(600)) * time.Second)
+		j.Acted = Now.Add(-time.Duration(r.IntN(600)) * time.Second)
 	case 2:
 		j.Kind = "h100"
 	case 3:

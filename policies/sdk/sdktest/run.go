@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
-	"path/filepath"
 	"reflect"
 	"sync"
 	"testing"
@@ -49,7 +48,7 @@ func compareProcesses(t *testing.T, program string, args []string) {
 	const snapshots = 60
 	one, other := startConfigured(t, program, args), startConfigured(t, program, args)
 	ask := func(c *sdk.Client, seed int) []sdk.Intent {
-		s := &sdk.Snapshot{Time: now}
+		s := &sdk.Snapshot{Time: Now}
 		if seed > 0 {
 			s = Random(rand.New(rand.NewPCG(uint64(seed), 3)))
 		}
@@ -162,14 +161,4 @@ func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
-}
-
-// Build builds the policy in a folder of Go, and returns its program.
-func Build(t testing.TB, folder string) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "policy")
-	if out, err := exec.Command("go", "build", "-o", program, folder).CombinedOutput(); err != nil { //nolint:gosec // the caller's own
-		t.Fatalf("%v: %s", err, out)
-	}
-	return program
 }

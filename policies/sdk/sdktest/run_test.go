@@ -42,7 +42,7 @@ func TestStderr(t *testing.T) {
 	t.Setenv(policyVariable, "panics")
 	r := &recorder{TB: t}
 	c := Start(r, os.Args[0])
-	if _, err := c.Decide(t.Context(), sdk.Encode(&sdk.Snapshot{Time: now})); err == nil {
+	if _, err := c.Decide(t.Context(), sdk.Encode(&sdk.Snapshot{Time: Now})); err == nil {
 		t.Error("the policy answers")
 	}
 	for _, f := range r.atEnds {

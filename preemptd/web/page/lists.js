@@ -178,7 +178,7 @@ export function startSorting(redraw) {
 export function showJobs(cluster) {
   const words = byId("find").value.toLowerCase().split(/\s+/).filter((w) => w);
   const found = cluster.jobs.filter((j) => {
-    const text = [j.label, j.name, j.user, j.state, j.tier, j.action || ""].join(" ").toLowerCase();
+    const text = [j.label, j.name, j.user, j.partition || "", j.state, j.tier, j.action || ""].join(" ").toLowerCase();
     return words.every((w) => text.includes(w));
   });
   const chosen = columns[sorted] ? (a, b) => (turned ? -1 : 1) * columns[sorted](a, b) : () => 0;

@@ -4,14 +4,14 @@
 // The cluster map: a block for each node, a cell for each GPU. Drawn on a canvas, since
 // there may be 10 000 nodes; people who cannot see the map have the line below and the table of jobs.
 
+import { arrangeNodes, groupNodes, neighbourOf, nodeAt } from "./layout.js";
 import { byId, count, jobTitle } from "./text.js";
 
 const canvas = byId("map");
 const frame = byId("map-frame");
 const cursor = byId("cursor");
 const line = byId("map-line");
-const tallest = 520; // px, until cells are as small as they get
-const labelFrom = 15; // px of a cell from which nodes have their names
+const grouping = byId("group");
 
 let data = { nodes: [], jobs: [] };
 let holders = []; // by node: the job of each GPU
@@ -34,33 +34,10 @@ function colours() {
   return all;
 }
 
-// fit finds the largest cells with which all nodes have room.
-function fit(width) {
-  const most = data.nodes.reduce((m, n) => Math.max(m, n.gpus), 1);
-  const across = Math.min(most, 2 ** Math.ceil(Math.log2(Math.sqrt(2 * most))));
-  const down = Math.ceil(most / across);
-  for (let cell = 28; ; cell--) {
-    const gap = cell >= 9 ? 2 : cell >= 4 ? 1 : 0;
-    const pad = cell >= 9 ? 10 : cell >= 4 ? 4 : 2;
-    const label = cell >= labelFrom ? 17 : 0;
-    const w = across * cell + (across - 1) * gap + pad;
-    const h = down * cell + (down - 1) * gap + pad + label;
-    const columns = Math.max(1, Math.floor((width + pad) / w));
-    const rows = Math.ceil(data.nodes.length / columns);
-    if (rows * h > tallest && cell > 2) continue;
-    const spread = rows > 1 ? Math.max(w, Math.floor((width + pad) / columns)) : w; // to the right edge
-    return { cell, gap, pad: pad + spread - w, foot: pad, label, w: spread, h, columns, rows, across };
-  }
-}
-
-function place(i) {
-  return { x: (i % layout.columns) * layout.w, y: Math.floor(i / layout.columns) * layout.h };
-}
-
 function draw() {
   const width = Math.max(frame.clientWidth - 2 * canvas.offsetLeft, 120);
-  layout = fit(width);
-  const height = Math.max(layout.rows * layout.h - layout.foot, 24);
+  layout = arrangeNodes(data.nodes, grouping.value, width);
+  const height = Math.max(layout.height - layout.foot, 24);
   const sharp = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * sharp);
   canvas.height = Math.round(height * sharp);
@@ -70,13 +47,16 @@ function draw() {
   c.scale(sharp, sharp);
   const colour = colours();
   c.font = "11.5px system-ui, 'DejaVu Sans', sans-serif";
+  c.fillStyle = colour.text;
+  for (const block of layout.blocks) c.fillText(block.name, block.x, block.y, block.w);
+  canvas.dataset.blocks = layout.blocks.map((block) => block.name).join("; "); // for tests and for people who look at the source
   data.nodes.forEach((node, i) => drawNode(c, colour, node, i));
   point(at);
 }
 
 function drawNode(c, colour, node, i) {
   const { cell, gap, label, across, w, pad } = layout;
-  const { x, y } = place(i);
+  const { x, y } = layout.spots[i];
   if (label) {
     c.globalAlpha = 1;
     c.fillStyle = node.state === "up" && !problems.has(node.name) ? colour.quiet : colour.broken;
@@ -122,7 +102,8 @@ function describe(i) {
   if (node.bad?.length) said.push(`broken: GPU ${node.bad.join(", ")}`);
   if (problems.has(node.name)) said.push(problems.get(node.name));
   const state = node.state === "up" ? "" : `, ${node.state}${node.reason ? `: ${node.reason}` : ""}`;
-  return `${node.name}${node.kind ? ` (${node.kind})` : ""}${state} — ${said.join("; ") || "no GPUs"}`;
+  const place = [node.kind, node.rack && `rack ${node.rack}`].filter((word) => word).join(", ");
+  return `${node.name}${place ? ` (${place})` : ""}${state} — ${said.join("; ") || "no GPUs"}`;
 }
 
 // point moves the cursor to a node; -1: nowhere.
@@ -130,7 +111,7 @@ function point(i) {
   at = i < data.nodes.length ? i : -1;
   cursor.hidden = at < 0;
   if (at < 0) return;
-  const { x, y } = place(at);
+  const { x, y } = layout.spots[at];
   cursor.style.left = `${canvas.offsetLeft + x - 4}px`;
   cursor.style.top = `${canvas.offsetTop + y - 3}px`;
   cursor.style.width = `${layout.w - layout.pad + 8}px`;
@@ -140,16 +121,14 @@ function point(i) {
 
 function under(event) {
   const box = canvas.getBoundingClientRect();
-  const column = Math.floor((event.clientX - box.left) / layout.w);
-  const i = Math.floor((event.clientY - box.top) / layout.h) * layout.columns + column;
-  return column < layout.columns && i >= 0 && i < data.nodes.length ? i : -1;
+  return nodeAt(layout, event.clientX - box.left, event.clientY - box.top);
 }
 
 // jobUnder is the job of the GPU that was clicked, else any of the node.
 function jobUnder(i, event) {
   if (event) {
     const box = canvas.getBoundingClientRect();
-    const { x, y } = place(i);
+    const { x, y } = layout.spots[i];
     const column = Math.floor((event.clientX - box.left - x) / (layout.cell + layout.gap));
     const row = Math.floor((event.clientY - box.top - y - layout.label) / (layout.cell + layout.gap));
     const job = holders[i][row * layout.across + column];
@@ -159,12 +138,10 @@ function jobUnder(i, event) {
 }
 
 function keys(event) {
-  const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: layout.columns, ArrowUp: -layout.columns }[event.key];
-  const last = data.nodes.length - 1;
-  if (last < 0) return;
-  if (event.key === "Home") point(0);
-  else if (event.key === "End") point(last);
-  else if (step !== undefined) point(at < 0 ? 0 : Math.min(last, Math.max(0, at + step)));
+  if (data.nodes.length === 0) return;
+  if (event.key === "Home") point(layout.order[0]);
+  else if (event.key === "End") point(layout.order.at(-1));
+  else if (event.key.startsWith("Arrow")) point(neighbourOf(layout, at, event.key));
   else if (event.key === "Enter" && at >= 0 && jobUnder(at)) open(jobUnder(at).id);
   else return;
   event.preventDefault();
@@ -178,8 +155,17 @@ export function showMap(cluster, found) {
   for (const job of data.jobs) {
     for (const share of job.shares || []) for (const g of share.gpus) if (holders[share.node]) holders[share.node][g] = job;
   }
-  canvas.dataset.nodes = data.nodes.length; // for tests: the map is drawn
+  offerGroupings();
   draw();
+  canvas.dataset.nodes = data.nodes.length; // for tests: the map is drawn
+}
+
+// offerGroupings offers what makes more than one group of the nodes, and chooses what was chosen last.
+function offerGroupings() {
+  const useful = [...grouping.options].filter((o) => o.value !== "" && groupNodes(data.nodes, o.value).length > 1);
+  for (const option of grouping.options) option.hidden = option.disabled = option.value !== "" && !useful.includes(option);
+  grouping.value = useful.find((o) => o.value === localStorage.getItem("group"))?.value || "";
+  grouping.parentElement.hidden = useful.length === 0;
 }
 
 // highlight makes a job stand out; 0: none.
@@ -192,6 +178,10 @@ export function highlight(id) {
 // startMap connects the map. opener is called with the id of a job that was chosen.
 export function startMap(opener) {
   open = opener;
+  grouping.addEventListener("change", () => {
+    localStorage.setItem("group", grouping.value);
+    draw();
+  });
   canvas.addEventListener("pointermove", (e) => point(under(e)));
   canvas.addEventListener("pointerleave", () => document.activeElement === canvas || point(-1));
   canvas.addEventListener("keydown", keys);

@@ -38,7 +38,7 @@ export function problems(nodes) {
 const spaceCell = (space) => el("td", { class: short(space) ? "number short" : "number" },
   space ? `${bytes(space.free)}, ${percent(space.free / space.size)}` : "–");
 
-function nodeRow(node, partitions) {
+function nodeRow(node, place) {
   const kind = kinds[kindOf(node)];
   const folder = node.problem || (node.proxyd !== "answers" ? "–" : node.says ? "right" : "does not say");
   return el("tr", { "data-node": node.name },
@@ -49,16 +49,17 @@ function nodeRow(node, partitions) {
     spaceCell(node.store), spaceCell(node.stage),
     el("td", {}, node.devices || "–"),
     el("td", { class: "number" }, node.says ? String(node.capsules) : "–"),
-    el("td", {}, partitions.join(", ")));
+    el("td", {}, place.partitions.join(", ")),
+    el("td", {}, place.rack || "–"));
 }
 
-// showNodes fills the table. A filter finds names, partitions, versions, kinds of devices and problems.
+// showNodes fills the table. A filter finds names, partitions, racks, versions, kinds of devices and problems.
 export function showNodes(nodes, cluster, counts) {
-  const partitions = new Map(cluster.nodes.map((n) => [n.name, n.partitions || []]));
-  const of = (n) => partitions.get(n.name) || [];
+  const places = new Map(cluster.nodes.map((n) => [n.name, { partitions: n.partitions || [], rack: n.rack || "" }]));
+  const of = (n) => places.get(n.name) || { partitions: [], rack: "" };
   const words = byId("find-node").value.toLowerCase().split(/\s+/).filter((w) => w);
   const found = nodes.filter((n) => {
-    const text = [n.name, kinds[kindOf(n)].text(n), n.version || "", n.problem || "", n.devices || "", ...of(n)].join(" ").toLowerCase();
+    const text = [n.name, kinds[kindOf(n)].text(n), n.version || "", n.problem || "", n.devices || "", ...of(n).partitions, of(n).rack].join(" ").toLowerCase();
     return words.every((w) => text.includes(w));
   });
   found.sort((a, b) => kindOf(a) - kindOf(b) || names.compare(a.name, b.name));

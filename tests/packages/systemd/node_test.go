@@ -42,6 +42,8 @@ SlurmctldHost=n1
 SlurmUser=slurm
 StateSaveLocation=/var/spool/slurmctld
 SlurmdSpoolDir=/var/spool/slurmd
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=n1
 ProctrackType=proctrack/cgroup
 TaskPlugin=task/cgroup,task/affinity
 JobAcctGatherType=jobacct_gather/cgroup
@@ -58,6 +60,16 @@ UnkillableStepTimeout=300
 SchedulerParameters=sched_interval=5,bf_interval=5
 NodeName=n1 CPUs=1 RealMemory=1500 Gres=gpu:2
 PartitionName=main Nodes=n1 Default=YES
+`,
+	"/etc/slurm/slurmdbd.conf": `
+AuthType=auth/munge
+DbdHost=n1
+SlurmUser=slurm
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=slurm
+StorageLoc=slurm_acct_db
+PidFile=/run/slurmdbd/slurmdbd.pid
 `,
 	"/etc/slurm/cgroup.conf":             "CgroupPlugin=cgroup/v2\nConstrainCores=yes\nConstrainRAMSpace=yes\nConstrainDevices=yes\n",
 	"/etc/slurm/gres.conf":               "NodeName=n1 Name=gpu File=/dev/gpu[0-1]\n",
@@ -144,7 +156,9 @@ func (m machine) checkStarted() {
 	}
 	m.mustRun("sh", "-c", "head -c 1024 /dev/urandom >/etc/munge/munge.key && chown munge:munge /etc/munge/munge.key && chmod 600 /etc/munge/munge.key")
 	m.mustRun("systemctl", "daemon-reload")
-	m.mustRun("systemctl", "start", "address", "munge", "slurmctld", "slurmd")
+	m.mustRun("systemctl", "start", "address", "munge")
+	m.startDatabase()
+	m.mustRun("systemctl", "start", "slurmctld", "slurmd")
 	m.waitFor("Slurm's node is idle", m.nodeIsIdle)
 
 	m.mustRun("proxyd", "key", "/etc/singularity-slurm/key")
@@ -158,6 +172,20 @@ func (m machine) checkStarted() {
 		m.Error("doctor is not content")
 	}
 	m.checkNoFailedUnits()
+}
+
+// startDatabase starts slurmdbd, from which preemptd learns what its user may.
+func (m machine) startDatabase() {
+	m.mustRun("chown", "slurm:slurm", "/etc/slurm/slurmdbd.conf")
+	m.mustRun("chmod", "600", "/etc/slurm/slurmdbd.conf")
+	m.mustRun("systemctl", "start", "mariadb")
+	m.mustRun("mariadb", "-e", "CREATE DATABASE slurm_acct_db; CREATE USER slurm@localhost IDENTIFIED VIA unix_socket; GRANT ALL ON slurm_acct_db.* TO slurm@localhost")
+	m.mustRun("systemctl", "start", "slurmdbd")
+	m.waitFor("slurmdbd knows the cluster", func() bool {
+		m.runCommand("sacctmgr", "-i", "add", "cluster", "guest")
+		out, err := m.runCommand("sacctmgr", "-n", "list", "cluster", "format=cluster")
+		return err == nil && out == "guest"
+	})
 }
 
 func (m machine) nodeIsIdle() bool {
@@ -206,11 +234,11 @@ func (m machine) jobProgram() string {
 
 // checkRequeued: a job is captured and restored, and Slurm's cgroups hold it as before.
 func (m machine) checkRequeued() {
-	m.mustRun("setpriv", "--reuid=alice", "--regid=alice", "--init-groups", "sbatch", "--singularity", "--requeue", "--gres=gpu:1", "--mem=200M", "-D", "/shared/alice",
-		"-o", output, "--open-mode=append", "--wrap", "exec python3 /shared/alice/count.py")
+	m.mustRun(asAlice("sbatch", "--singularity", "--requeue", "--gres=gpu:1", "--mem=200M", "-D", "/shared/alice",
+		"-o", output, "--open-mode=append", "--wrap", "exec python3 /shared/alice/count.py")...)
 	m.waitForCount(5)
 	m.checkCgroup()
-	m.requeue("scontrol", "requeue", "1")
+	m.requeue()
 	m.checkCgroup()
 }
 
@@ -219,18 +247,25 @@ func (m machine) jobState() string {
 	return strings.TrimSpace(string(out))
 }
 
-// requeue has the job requeued by a command, and waits until the job goes on.
-func (m machine) requeue(command ...string) {
+// requeue has Slurm requeue the job, and waits until the job goes on.
+func (m machine) requeue() {
 	m.Helper()
 	before := m.mustRun("squeue", "-h", "-j", "1", "-O", "RestartCnt")
-	m.mustRun(command...)
+	m.mustRun("scontrol", "requeue", "1")
+	m.waitFor("the job is requeued", func() bool {
+		now, err := exec.CommandContext(m.Context(), "squeue", "-h", "-j", "1", "-O", "RestartCnt").Output()
+		return err == nil && strings.TrimSpace(string(now)) != before
+	})
+	m.waitUntilRestored()
+}
+
+func (m machine) waitUntilRestored() {
+	m.Helper()
 	m.waitFor("the job runs again", func() bool {
 		if m.jobState() == "PENDING" { // Slurm would have the job wait for two minutes
 			m.runCommand("scontrol", "update", "JobId=1", "StartTime=now")
 		}
-		out, err := exec.CommandContext(m.Context(), "squeue", "-h", "-j", "1", "-O", "State,RestartCnt").Output()
-		fields := strings.Fields(string(out))
-		return err == nil && len(fields) == 2 && fields[0] == "RUNNING" && fields[1] != before
+		return m.jobState() == "RUNNING"
 	})
 	m.waitForCount(5)
 	m.waitFor("the job's comment says that it was restored", func() bool {
@@ -252,22 +287,39 @@ func (m machine) checkCgroup() {
 	m.Logf("the program is in %s", raw)
 }
 
-// checkController: preemptd waits for slurmrestd and says so, and systemd does not wait for preemptd. There is no database, of
-// which doctor tells.
+// checkController: preemptd waits for slurmrestd and says so, and systemd does not wait for preemptd. When slurmrestd is
+// there, and may act, the job's user parks the job and has it go on.
 func (m machine) checkController() {
 	m.mustRun("sh", "-c", "preemptd config >/etc/singularity-slurm/preemptd.yaml")
 	m.mustRun("systemctl", "enable", "--now", "preemptd")
 	m.waitForStatus("waits for slurmrestd: .*no such file or directory")
 	m.writeFile("/etc/systemd/system/slurmrestd.service.d/local.conf", slurmrestdUnit)
+	m.mustRun("sacctmgr", "-i", "add", "user", "slurmrestd", "account=root", "adminlevel=Operator")
 	m.mustRun("systemctl", "daemon-reload")
 	m.mustRun("systemctl", "start", "slurmrestd")
 	m.waitForStatus("^working$")
-	m.waitFor("doctor has looked at the controller", func() bool {
-		out, _ := m.runCommand("singctl", "doctor", "--controller")
-		return strings.Contains(out, "answers at unix:/run/slurmrestd/slurmrestd.sock") && strings.Contains(out, "1 proxyds answer") &&
-			regexp.MustCompile(`(?m)^ +WARN +slurm: database`).MatchString(out)
+	m.waitFor("doctor is content with the controller", func() bool {
+		out, err := m.runCommand("singctl", "doctor", "--controller")
+		return err == nil && strings.Contains(out, "answers at unix:/run/slurmrestd/slurmrestd.sock") && strings.Contains(out, "1 proxyds answer") &&
+			!regexp.MustCompile(`(?m)^ +(WARN|FAIL)`).MatchString(out)
 	})
+	m.mustRun(asAlice("singctl", "preempt", "1", "--hold", "--reason", "back tomorrow")...)
+	m.waitFor("the job waits for its user", func() bool { return m.jobState() == "PENDING" })
+	if out := m.mustRun("squeue", "-h", "-j", "1", "-O", "Comment:90"); !strings.Contains(out, "back tomorrow") {
+		m.Errorf("the comment of the parked job: %s", out)
+	}
+	if out, err := m.runCommand("pgrep", "-u", "alice"); err == nil {
+		m.Errorf("of the parked job these run: %s", out)
+	}
+	m.mustRun(asAlice("singctl", "resume", "1")...)
+	m.waitUntilRestored()
+	m.checkCgroup()
 	m.checkNoFailedUnits()
+}
+
+// asAlice has a command run by the job's user.
+func asAlice(command ...string) []string {
+	return append([]string{"setpriv", "--reuid=alice", "--regid=alice", "--init-groups"}, command...)
 }
 
 // waitForStatus waits until preemptd tells systemd a status that a pattern matches.
@@ -309,7 +361,7 @@ func (m machine) checkUpgraded() {
 	if now := m.jobProgram(); now != process {
 		m.Errorf("after a restart of slurmd the job's program was process %s and is %s", process, now)
 	}
-	m.requeue("scontrol", "requeue", "1")
+	m.requeue()
 	m.checkCgroup()
 	m.writeFile("/shared/alice/enough", "")
 	m.waitFor("the job has ended", func() bool { state := m.jobState(); return state == "COMPLETED" || state == "FAILED" })

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Elastic is the policy that lets jobs grow beyond what they asked for, into GPUs that are idle,
+// Package elastic is the policy that lets jobs grow beyond what they asked for, into GPUs that are idle,
 // and takes these back as soon as a job waits for them: before any job is preempted, so elastic
 // stands before tiers in the chain.
-package main
+package elastic
 
 import (
 	"fmt"
@@ -13,31 +13,27 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// version is what Describe returns; a release sets version.
-var version = "0.1.0-dev"
-
-// settings are what a site can change.
-type settings struct {
+// Settings are what a site can change.
+type Settings struct {
 	// Payback is how soon a job that grows must have won back the time that this takes.
 	Payback sdk.Span `json:"payback"`
 	// Most is how many jobs are resized at once.
 	Most int `json:"most"`
 }
 
-func checkSettings(s settings) error {
+func checkSettings(s Settings) error {
 	if s.Most < 1 {
 		return fmt.Errorf("settings: most is at least 1, not %d", s.Most)
 	}
 	return nil
 }
 
-func newElastic() *sdk.Stateless[settings] {
-	return &sdk.Stateless[settings]{
-		About:    sdk.Description{Name: "elastic", Version: version, Summary: "lends idle GPUs to jobs that can grow"},
-		Settings: settings{Payback: sdk.Span(10 * time.Minute), Most: 8},
+// New returns the policy with the settings of a site that has changed none.
+func New() *sdk.Stateless[Settings] {
+	return &sdk.Stateless[Settings]{
+		About:    sdk.Description{Name: "elastic", Summary: "lends idle GPUs to jobs that can grow"},
+		Settings: Settings{Payback: sdk.Span(10 * time.Minute), Most: 8},
 		Check:    checkSettings,
 		Answer:   decideOn,
 	}
 }
-
-func main() { sdk.Serve(newElastic()) }

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Defrag is the policy that moves small jobs together so that a large job fits: where there are
+// Package defrag is the policy that moves small jobs together so that a large job fits: where there are
 // GPUs enough for a waiting job, and only not on the same nodes. Defrag does so if the moves pay:
 // they are to take less time than the job would wait.
-package main
+package defrag
 
 import (
 	"fmt"
@@ -13,11 +13,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// version is what Describe returns; a release sets version.
-var version = "0.1.0-dev"
-
-// settings are what a site can change.
-type settings struct {
+// Settings are what a site can change.
+type Settings struct {
 	// Patience is for how long a job has waited before other jobs are moved: Slurm may find room
 	// by itself.
 	Patience sdk.Span `json:"patience"`
@@ -27,20 +24,19 @@ type settings struct {
 	Most int `json:"most"`
 }
 
-func checkSettings(s settings) error {
+func checkSettings(s Settings) error {
 	if s.Most < 1 || s.Pays < 0 {
 		return fmt.Errorf("settings: most is at least 1 and pays at least 0, not %d and %g", s.Most, s.Pays)
 	}
 	return nil
 }
 
-func newDefrag() *sdk.Stateless[settings] {
-	return &sdk.Stateless[settings]{
-		About:    sdk.Description{Name: "defrag", Version: version, Summary: "moves small jobs together so that a large one fits"},
-		Settings: settings{Patience: sdk.Span(2 * time.Minute), Pays: 2, Most: 8},
+// New returns the policy with the settings of a site that has changed none.
+func New() *sdk.Stateless[Settings] {
+	return &sdk.Stateless[Settings]{
+		About:    sdk.Description{Name: "defrag", Summary: "moves small jobs together so that a large one fits"},
+		Settings: Settings{Patience: sdk.Span(2 * time.Minute), Pays: 2, Most: 8},
 		Check:    checkSettings,
 		Answer:   decideOn,
 	}
 }
-
-func main() { sdk.Serve(newDefrag()) }

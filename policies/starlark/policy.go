@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Starlark is the policy that a site writes itself, in a file: policy.star. The file defines
+// Package starlark is the policy that a site writes itself, in a file: policy.star. The file defines
 // decide(cluster), which looks at the snapshot and returns intents:
 //
 //	def decide(cluster):
@@ -10,7 +10,7 @@
 //
 // The file can do nothing else: it reads no files, opens no connections, loads no other file,
 // and its steps are counted. preemptd bounds its time and memory.
-package main
+package starlark
 
 import (
 	"context"
@@ -26,9 +26,6 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// version is what Describe returns; a release sets version.
-var version = "0.1.0-dev"
-
 // settings are what a site can change.
 type settings struct {
 	File  string `json:"file"`  // the site's own
@@ -42,13 +39,16 @@ type site struct {
 	quiet    bool // what is printed is dropped
 }
 
+// New returns the policy with the settings of a site that has changed none.
+func New() sdk.Policy { return newSite() }
+
 func newSite() *site {
 	return &site{settings: settings{File: "/etc/singularity-slurm/policies/policy.star", Steps: 100_000_000}}
 }
 
-// Describe returns the program's name and version.
+// Describe returns the policy's name.
 func (s *site) Describe() sdk.Description {
-	return sdk.Description{Name: "starlark", Version: version, Summary: "decides as the site's own policy.star says"}
+	return sdk.Description{Name: "starlark", Summary: "decides as the site's own policy.star says"}
 }
 
 // Configure takes settings, and reads and checks the file. A site without a file decides nothing.
@@ -184,5 +184,3 @@ func intentsOf(answer starlark.Value) ([]sdk.Intent, error) {
 	}
 	return all, nil
 }
-
-func main() { sdk.Serve(newSite()) }

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tiers is the policy that keeps what tiers are promised. Work of a higher tier that waits gets
+// Package tiers is the policy that keeps what tiers are promised. Work of a higher tier that waits gets
 // its place by shrinking, then by preempting, the cheapest jobs of lower tiers that are above
 // what they are promised; what was shrunk grows again when there is room.
 //
 // Tiers decides from the snapshot alone, in the order of decide.go. The queue stays Slurm's:
 // where there is room, Slurm starts jobs; what is preempted waits in Slurm's queue, and starts
 // again by itself.
-package main
+package tiers
 
 import (
 	"fmt"
@@ -17,11 +17,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// version is what Describe returns; a release sets version.
-var version = "0.1.0-dev"
-
-// settings are what a site can change.
-type settings struct {
+// Settings are what a site can change.
+type Settings struct {
 	// Hurry says for each tier when its waiting work may disturb other jobs: when no more than
 	// this part of the time for which the work can wait is left. 1: at once; 0: only when its
 	// promise is about to be broken. Basic never does.
@@ -41,13 +38,13 @@ type settings struct {
 	Payback sdk.Span `json:"payback"`
 }
 
-func defaultSettings() settings {
-	s := settings{Most: 32, Moves: 8, Patience: sdk.Span(time.Minute), Payback: sdk.Span(10 * time.Minute)}
+func defaultSettings() Settings {
+	s := Settings{Most: 32, Moves: 8, Patience: sdk.Span(time.Minute), Payback: sdk.Span(10 * time.Minute)}
 	s.Hurry.Standard, s.Hurry.Premium = 0.5, 1
 	return s
 }
 
-func checkSettings(s settings) error {
+func checkSettings(s Settings) error {
 	for _, hurry := range []float64{s.Hurry.Standard, s.Hurry.Premium} {
 		if hurry < 0 || hurry > 1 {
 			return fmt.Errorf("settings: hurry is from 0 to 1, not %g", hurry)
@@ -62,13 +59,12 @@ func checkSettings(s settings) error {
 	return nil
 }
 
-func newTiers() *sdk.Stateless[settings] {
-	return &sdk.Stateless[settings]{
-		About:    sdk.Description{Name: "tiers", Version: version, Summary: "keeps what premium and standard jobs are promised"},
+// New returns the policy with the settings of a site that has changed none.
+func New() *sdk.Stateless[Settings] {
+	return &sdk.Stateless[Settings]{
+		About:    sdk.Description{Name: "tiers", Summary: "keeps what premium and standard jobs are promised"},
 		Settings: defaultSettings(),
 		Check:    checkSettings,
 		Answer:   decideOn,
 	}
 }
-
-func main() { sdk.Serve(newTiers()) }

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Drain is the policy that empties nodes without losing work: nodes that are drained, nodes that
+// Package drain is the policy that empties nodes without losing work: nodes that are drained, nodes that
 // a maintenance reservation will close, and nodes under jobs that hold a sick GPU. A job moves to
 // where there is room, smaller if it must and can; without room the job runs on until its node's
 // time is up, and then gives way. So an upgrade can roll through a cluster: drain some nodes,
 // wait until they are empty, upgrade, resume them, go on.
-package main
+package drain
 
 import (
 	"fmt"
@@ -15,11 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// version is what Describe returns; a release sets version.
-var version = "0.1.0-dev"
-
-// settings are what a site can change.
-type settings struct {
+// Settings are what a site can change.
+type Settings struct {
 	// Most is how many jobs are moved at once.
 	Most int `json:"most"`
 	// Lead is how long before a maintenance its nodes begin to be emptied.
@@ -30,22 +27,21 @@ type settings struct {
 	Wait sdk.Span `json:"wait"`
 }
 
-func checkSettings(s settings) error {
+func checkSettings(s Settings) error {
 	if s.Most < 1 {
 		return fmt.Errorf("settings: most is at least 1, not %d", s.Most)
 	}
 	return nil
 }
 
-func newDrain() *sdk.Stateless[settings] {
-	return &sdk.Stateless[settings]{
-		About: sdk.Description{Name: "drain", Version: version, Summary: "empties nodes that are going, without losing work"},
-		Settings: settings{
+// New returns the policy with the settings of a site that has changed none.
+func New() *sdk.Stateless[Settings] {
+	return &sdk.Stateless[Settings]{
+		About: sdk.Description{Name: "drain", Summary: "empties nodes that are going, without losing work"},
+		Settings: Settings{
 			Most: 8, Lead: sdk.Span(2 * time.Hour), Last: sdk.Span(15 * time.Minute), Wait: sdk.Span(30 * time.Minute),
 		},
 		Check:  checkSettings,
 		Answer: decideOn,
 	}
 }
-
-func main() { sdk.Serve(newDrain()) }
