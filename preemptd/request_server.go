@@ -119,6 +119,7 @@ func (d *requestServer) serveRequests(ctx context.Context) {
 
 func (d *requestServer) apiOptions(cfg *config.Config) api.Options {
 	sizes := d.jobSizes(d.newProxyds(cfg))
+	sizes.WhySwapped = d.whySwapped
 	opt := api.Options{
 		Version: version, Cluster: d.cluster, Journal: d.journal, Slurm: d.slurm,
 		Operators: cfg.Operators, Programs: api.Programs{Sacctmgr: cfg.Sacctmgr, Scontrol: cfg.Scontrol}, State: d.apiState, Log: d.log,

@@ -154,7 +154,7 @@ func compareTimes(a, b time.Time) int {
 }
 
 // moveJob finds a place for the job on nodes that stay: with all its GPUs, or with fewer if the
-// job can be shrunk. A gang has no places: Slurm finds them when the gang starts again.
+// job can be shrunk, but not with so few that its ranks would be swapped. A gang has no places: Slurm finds them when the gang starts again.
 func moveJob(s *sdk.Snapshot, room *sdk.Room, l leaver, leaveOut func(int32) bool) (sdk.Intent, bool) {
 	j := l.job
 	if j.Gang != 0 || j.GPUs < 0 {
@@ -162,6 +162,9 @@ func moveJob(s *sdk.Snapshot, room *sdk.Room, l leaver, leaveOut func(int32) boo
 	}
 	room.Give(j.Shares)
 	for gpus := j.GPUs; gpus == j.GPUs || gpus >= max(j.MinGPUs, 1); gpus-- {
+		if gpus < j.GPUs && j.Swaps(gpus) {
+			continue
+		}
 		shares := room.Find(j, gpus, leaveOut)
 		if shares == nil {
 			continue

@@ -48,6 +48,12 @@ func TestDecisions(t *testing.T) {
 			[]string{"preempt job 1"}},
 		{"it moves smaller, if it can", with(newCluster(2, runningJob(1, 0, 0, 4), runningJob(2, 1, 0, 6)), func(s *sdk.Snapshot) { s.Jobs[0].MinGPUs = 1 }),
 			[]string{"resize job 1 to 2 GPUs on b (2 GPUs)"}},
+		{"but not so small that its ranks would be swapped", with(newCluster(2, runningJob(1, 0, 0, 4), runningJob(2, 1, 0, 6)), func(s *sdk.Snapshot) {
+			s.Jobs[0].MinGPUs, s.Jobs[0].Fullest = 1, []float64{0.9, 1.2, 1.2, 0.6}
+		}), []string{"resize job 1 to 1 GPU on b (1 GPU)"}},
+		{"it stays if its ranks would be swapped", with(newCluster(2, runningJob(1, 0, 0, 4), runningJob(2, 1, 0, 6)), func(s *sdk.Snapshot) {
+			s.Jobs[0].MinGPUs, s.Jobs[0].Fullest = 1, []float64{2.4, 1.2, 1.2, 0.6}
+		}), nil},
 		{"not to another node that is going", with(newCluster(2, runningJob(1, 0, 0, 4)), func(s *sdk.Snapshot) { s.Nodes[1].State = sdk.NodeDraining }), nil},
 		{"what cannot be captured stays", with(newCluster(2, runningJob(1, 0, 0, 4)), func(s *sdk.Snapshot) { s.Jobs[0].Preemptable = false }), nil},
 		{"what is being moved is left alone", with(newCluster(2, runningJob(1, 0, 0, 4)), func(s *sdk.Snapshot) { s.Jobs[0].Action = "migrate" }), nil},

@@ -58,8 +58,27 @@ func canResize(s *sdk.Snapshot, j *sdk.Job) bool {
 
 func pauseOf(j *sdk.Job) time.Duration { return j.Checkpoint.Dump + j.Checkpoint.Restore }
 
-// takeBack shrinks jobs that have more than they asked for, of the lowest tier first, until the
-// waiting job has room; or returns nothing if that is not enough.
+// compareFlags orders what is not so before what is so.
+func compareFlags(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// lossOf is what a job loses for each GPU that is taken back, in seconds of a GPU: by standing still, and by doing less, which
+// is counted for payback. A job with more ranks on some GPUs than on the rest does less than its GPUs could.
+func lossOf(j *sdk.Job, set Settings) float64 {
+	lost := pauseOf(j).Seconds()*float64(j.GPUs) + time.Duration(set.Payback).Seconds()*j.WorkLost(j.Request)
+	return lost / float64(j.GPUs-j.Request)
+}
+
+// takeBack shrinks jobs that have more than they asked for, until the waiting job has room; or returns nothing if that is
+// not enough. Jobs of the lowest tier are first, and of a tier the jobs that lose least work for each GPU that they give.
+// The size that a user asked for is given back in any case, but last of all by jobs that will swap their ranks there.
 func takeBack(s *sdk.Snapshot, room *sdk.Room, set Settings, waits *sdk.Job) []sdk.Intent {
 	var lent []*sdk.Job
 	for i := range s.Jobs {
@@ -68,7 +87,13 @@ func takeBack(s *sdk.Snapshot, room *sdk.Room, set Settings, waits *sdk.Job) []s
 		}
 	}
 	slices.SortStableFunc(lent, func(a, b *sdk.Job) int {
-		return cmp.Or(cmp.Compare(a.Tier, b.Tier), cmp.Compare(pauseOf(a), pauseOf(b)), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(
+			compareFlags(a.Swaps(a.Request), b.Swaps(b.Request)),
+			cmp.Compare(a.Tier, b.Tier),
+			cmp.Compare(lossOf(a, set), lossOf(b, set)),
+			cmp.Compare(b.Sharing().Alike(b.Request), a.Sharing().Alike(a.Request)),
+			cmp.Compare(a.ID, b.ID),
+		)
 	})
 	var intents []sdk.Intent
 	var took [][2][]sdk.Share

@@ -49,6 +49,14 @@ func TestDecisions(t *testing.T) {
 		{"from the lowest tier, and no more than needed", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.Tier = sdk.Standard }), 0, 4), runOn(newJob(2, 2), 4, 4), newJob(3, 2)),
 			[]string{"resize job 2 to 2 GPUs on a (2 GPUs)"}},
 		{"not if it is not enough", newCluster(runOn(newJob(1, 6), 0, 8), newJob(2, 4)), nil},
+		{"from the job whose ranks lose least", newCluster(runOn(changed(newJob(1, 3), func(j *sdk.Job) { j.MaxGPUs = 4 }), 0, 4), runOn(changed(newJob(2, 3), func(j *sdk.Job) { j.MaxGPUs = 12 }), 4, 4), newJob(3, 1)),
+			[]string{"resize job 2 to 3 GPUs on a (3 GPUs)"}},
+		{"from the job whose ranks are alike", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.MaxGPUs, j.Fullest = 4, []float64{2, 1, 1, 0.5} }), 0, 4),
+			runOn(changed(newJob(2, 2), func(j *sdk.Job) { j.MaxGPUs, j.Fullest = 4, []float64{0.5, 0.5, 0.5, 0.5} }), 4, 4), newJob(3, 2)), []string{"resize job 2 to 2 GPUs on a (2 GPUs)"}},
+		{"from a job that will be swapped last", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.MaxGPUs, j.Fullest = 4, []float64{4, 2, 2, 0.9} }), 0, 4),
+			runOn(changed(newJob(2, 2), func(j *sdk.Job) { j.Tier = sdk.Standard }), 4, 4), newJob(3, 2)), []string{"resize job 2 to 2 GPUs on a (2 GPUs)"}},
+		{"and from that job too, for it asked for no more", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.MaxGPUs, j.Fullest = 4, []float64{4, 2, 2, 0.9} }), 0, 4),
+			runOn(changed(newJob(2, 2), func(j *sdk.Job) { j.Tier = sdk.Standard }), 4, 4), newJob(3, 4)), []string{"resize job 2 to 2 GPUs on a (2 GPUs)", "resize job 1 to 2 GPUs on a (2 GPUs)"}},
 		{"no job gets less than it asked for", newCluster(runOn(changed(newJob(1, 8), func(j *sdk.Job) { j.MinGPUs, j.MaxGPUs = 1, 16 }), 0, 8), newJob(2, 4)), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

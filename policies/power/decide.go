@@ -153,6 +153,9 @@ func (d *decision) chooseFor(j *sdk.Job, c limit, park bool, over float64) float
 		for keep = each - 1; keep > least && d.wattsSaved(j, c, keep) < over; {
 			keep--
 		}
+		if keep = j.SizeWithoutSwapping(len(j.Shares), keep, least, each); keep == each {
+			return 0
+		}
 	}
 	d.noteChoice(&choice{j, keep, c.Name, over})
 	return d.wattsSaved(j, c, keep) - was

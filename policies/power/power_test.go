@@ -60,6 +60,8 @@ func TestDecisions(t *testing.T) {
 	}{
 		{"below the cap nothing is done", newCluster(1, 2880, runOn(sdktest.WaitingJob(1, sdk.Basic, 8), 0, 0)), nil},
 		{"a job is slowed, by no more than needed", newCluster(1, 2200, runOn(makeElastic(sdktest.WaitingJob(1, sdk.Basic, 8)), 0, 0)), []string{"resize job 1 to 5 GPUs on a (5 GPUs)"}},
+		{"but not to where its ranks are swapped", newCluster(1, 2200, runOn(func(j sdk.Job) sdk.Job { j.Fullest = []float64{4, 2, 0.9, 0.8, 1.2, 0.8, 0.8, 0.4}; return j }(makeElastic(sdktest.WaitingJob(1, sdk.Basic, 8))), 0, 0)),
+			[]string{"resize job 1 to 4 GPUs on a (4 GPUs)"}},
 		{"a job that cannot be resized is parked", newCluster(1, 2200, runOn(sdktest.WaitingJob(1, sdk.Basic, 8), 0, 0)), []string{"preempt job 1, parked"}},
 		{"slowing comes before parking", newCluster(1, 2200, runOn(sdktest.WaitingJob(1, sdk.Basic, 4), 0, 0), runOn(makeElastic(sdktest.WaitingJob(2, sdk.Basic, 4)), 0, 4)), []string{"resize job 2 to 1 GPU on a (1 GPU)"}},
 		{"a job is parked if slowing it does not help", newCluster(1, 500, runOn(makeElastic(sdktest.WaitingJob(1, sdk.Basic, 8)), 0, 0)), []string{"preempt job 1, parked"}},

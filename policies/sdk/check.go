@@ -110,6 +110,11 @@ func (j *Job) checkJob() error {
 	case !isFinite(j.Fraction) || !isFinite(j.Promised):
 		return fmt.Errorf("GPU fraction %g of %g", j.Fraction, j.Promised)
 	}
+	for _, part := range j.Fullest {
+		if !isFinite(part) || part < 0 {
+			return fmt.Errorf("a GPU that is full to %g", part)
+		}
+	}
 	for _, d := range [...]time.Duration{j.Limit, j.Counted, j.Checkpoint.Dump, j.Checkpoint.Restore} {
 		if d < 0 {
 			return fmt.Errorf("a span of %v", d)

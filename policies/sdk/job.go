@@ -57,6 +57,10 @@ type Job struct {
 	Leased   int      // of GPUs, those that leases lend to the job: jobs of its user that hold them for it
 	MinGPUs  int      // the bounds of a resize; both are Request if the job cannot be resized
 	MaxGPUs  int
+	// Fullest is for 1, 2, … GPUs of each capsule, up to one for each rank, which part of a GPU's memory the fullest of them
+	// would need by the newest checkpoint, where what ranks hold alike counts once. Above 1 the ranks there would be
+	// swapped. Empty: not known.
+	Fullest  []float64
 	Required []int32 // nodes that the job must have, places in Snapshot.Nodes
 	Excluded []int32 // nodes that the job must not have
 	// Shares are what the job holds, in order of nodes, and what an Action in progress keeps for

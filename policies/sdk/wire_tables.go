@@ -121,6 +121,8 @@ func shapeColumns(c *columns, pb *policypb.Jobs, rows []Job) {
 	numberColumn(c, "jobs.leased", rows, &pb.Leased, func(j *Job) *int { return &j.Leased })
 	numberColumn(c, "jobs.min_gpus", rows, &pb.MinGpus, func(j *Job) *int { return &j.MinGPUs })
 	numberColumn(c, "jobs.max_gpus", rows, &pb.MaxGpus, func(j *Job) *int { return &j.MaxGPUs })
+	fullest := listColumn(c, "jobs.fullest_count", rows, &pb.FullestCount, func(j *Job) *[]float64 { return &j.Fullest })
+	sameColumn(c, "jobs.fullest", fullest, &pb.Fullest, identityField)
 	required := listColumn(c, "jobs.required_count", rows, &pb.RequiredCount, func(j *Job) *[]int32 { return &j.Required })
 	numberColumn(c, "jobs.required", required, &pb.Required, identityField)
 	excluded := listColumn(c, "jobs.excluded_count", rows, &pb.ExcludedCount, func(j *Job) *[]int32 { return &j.Excluded })

@@ -35,7 +35,7 @@ func (d *decision) carryOut(j *sdk.Job, nodes []int32, chosen map[*victim]int) b
 func (d *decision) stopFor(j *sdk.Job, nodes []int32, chosen map[*victim]int) []sdk.Share {
 	order := make([]sacrifice, 0, len(chosen))
 	for v, keep := range chosen {
-		order = append(order, sacrifice{v, keep})
+		order = append(order, d.shrinkTo(v, keep))
 	}
 	slices.SortFunc(order, func(a, b sacrifice) int {
 		return cmp.Or(cmp.Compare(a.totalCost(), b.totalCost()), cmp.Compare(a.victim.leader, b.victim.leader))

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
@@ -15,6 +16,9 @@ import (
 type sacrifice struct {
 	victim *victim
 	keep   int // GPUs on each of its nodes; 0: the victim is preempted
+	// lost is the work that a shrunk victim loses beyond the GPUs that are given up on a node, because its ranks share the
+	// rest and because as many are given up on its other nodes: in GPU-seconds, for as long as payback is.
+	lost float64
 }
 
 // offer is a node, with the sacrifices that make room there.
@@ -24,7 +28,7 @@ type offer struct {
 	cost       float64
 }
 
-// The cost of a sacrifice, beyond its GPU-seconds: any number of shrunk jobs is cheaper than a
+// The cost of a sacrifice, beyond the GPU-seconds of its pause and of sharing: any number of shrunk jobs is cheaper than a
 // preempted job, any number of basic jobs than a standard job, and any number of jobs that keep
 // their promises than a job that does not.
 const (
@@ -34,7 +38,7 @@ const (
 )
 
 func (s sacrifice) totalCost() float64 {
-	cost := s.victim.preemptionCost()
+	cost := s.victim.preemptionCost() + s.lost
 	if s.keep == 0 {
 		cost += dearPreempt
 	}
@@ -120,7 +124,7 @@ func (d *decision) worthALook(j *sdk.Job, node int32, limit float64) bool {
 		return true
 	}
 	on := d.victims.byNode[node]
-	return len(on) > 0 && on[0].tier < j.Tier && sacrifice{on[0], 1}.totalCost() < limit
+	return len(on) > 0 && on[0].tier < j.Tier && sacrifice{victim: on[0], keep: 1}.totalCost() < limit
 }
 
 // starts is how many offers a choice for several nodes is tried to begin with.
@@ -254,7 +258,7 @@ type gain struct {
 
 // gainsFrom is what a victim can give there: some of its GPUs, if it can be shrunk, or all.
 func (d *decision) gainsFrom(v *victim, j *sdk.Job, node int32, need int) []gain {
-	all := gain{sacrifice: sacrifice{v, 0}}
+	all := gain{sacrifice: sacrifice{victim: v}}
 	for _, member := range v.jobs {
 		for _, s := range member.Shares {
 			if s.Node == node {
@@ -268,8 +272,25 @@ func (d *decision) gainsFrom(v *victim, j *sdk.Job, node int32, need int) []gain
 	if least >= each || all.gpus < each || need <= 0 {
 		return []gain{all}
 	}
-	keep := max(least, each-need)
-	return []gain{{sacrifice: sacrifice{v, keep}, gpus: each - keep}, all}
+	keep := v.jobs[0].SizeWithoutSwapping(len(v.jobs[0].Shares), max(least, each-need), least, each)
+	if keep >= each {
+		return []gain{all}
+	}
+	return []gain{{sacrifice: d.shrinkTo(v, keep), gpus: each - keep}, all}
+}
+
+// unlike is what a shrunk job is dearer, in GPU-seconds, if the ranks that will share a GPU hold nothing alike. It is less
+// than all else, so that of jobs that lose the same, the job is shrunk of which kernels may run once for several ranks.
+const unlike = 0.001
+
+// shrinkTo is the sacrifice of a victim that keeps so many GPUs on each of its nodes; 0: that is preempted.
+func (d *decision) shrinkTo(v *victim, keep int) sacrifice {
+	if keep == 0 {
+		return sacrifice{victim: v}
+	}
+	j, gpus := v.jobs[0], keep*len(v.jobs[0].Shares)
+	lost := max(0, j.WorkLost(gpus)-float64(v.gpusPerNode()-keep)) * time.Duration(d.settings.Payback).Seconds()
+	return sacrifice{v, keep, lost + unlike*(1-j.Sharing().Alike(gpus))}
 }
 
 // maxOptions bounds what is tried on a node: the cheapest of what is there.

@@ -164,18 +164,24 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// randomCluster is a cluster in which many premium jobs wait.
+func randomCluster(seed uint64) *sdk.Snapshot {
+	r := rand.New(rand.NewPCG(seed, 11))
+	s := sdktest.Random(r)
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; r.IntN(3) == 0 && j.State == sdk.Waiting {
+			j.Tier, j.Promised = sdk.Premium, 0.95
+		}
+	}
+	return s
+}
+
 // Whatever the cluster is like, plan accepts all that is asked for, and no job is stopped or shrunk for a
 // lower tier or its own.
 func TestPlanAcceptsEverything(t *testing.T) {
 	placed := 0
 	for seed := range uint64(3000) {
-		r := rand.New(rand.NewPCG(seed, 11))
-		s := sdktest.Random(r)
-		for i := range s.Jobs {
-			if j := &s.Jobs[i]; r.IntN(3) == 0 && j.State == sdk.Waiting {
-				j.Tier, j.Promised = sdk.Premium, 0.95
-			}
-		}
+		s := randomCluster(seed)
 		intents := decideOn(s, New().Settings)
 		if err := sdktest.Valid(s, intents); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -224,10 +230,10 @@ func TestTheCheapestIsChosen(t *testing.T) {
 		for _, i := range intents {
 			victim, _ := s.Job(i.Job)
 			if i.Verb != sdk.Place {
-				got += disturbancePrice(victim, i.Verb == sdk.Preempt)
+				got += disturbancePrice(victim, i.GPUs)
 			}
 		}
-		if best := cheapestWay(jobs, want); got < best-1e-6 || got > best*(1+1e-12)+1e-6 {
+		if best := cheapestWay(jobs, want, want); got < best-1e-6 || got > best*(1+1e-12)+1e-6 {
 			t.Fatalf("seed %d: for %d GPUs it costs %g; %g is the least: %v", seed, want, got, best, intents)
 		}
 		tried++
@@ -236,17 +242,18 @@ func TestTheCheapestIsChosen(t *testing.T) {
 }
 
 // disturbancePrice is what disturbing a job costs: GPU-seconds, a million for an interruption, and much
-// more for standard.
-func disturbancePrice(j *sdk.Job, preempted bool) float64 {
+// more for standard. A job that keeps some GPUs pays for ten minutes in which its ranks share them, and a little if these have
+// nothing alike.
+func disturbancePrice(j *sdk.Job, keep int) float64 {
 	cost := float64(j.GPUs)*j.Checkpoint.Dump.Seconds() + 1e12*float64(j.Tier)
-	if preempted {
-		cost += 1e6
+	if keep == 0 {
+		return cost + 1e6
 	}
-	return cost
+	return cost + 600*(j.WorkLost(keep)-float64(j.GPUs-keep)) + 0.001
 }
 
-// cheapestWay tries all ways: of each job nothing, what it can shrink by, or all.
-func cheapestWay(jobs []sdk.Job, want int) float64 {
+// cheapestWay tries all ways: of each job nothing, what it can shrink by of what all are to give, or all.
+func cheapestWay(jobs []sdk.Job, want, of int) float64 {
 	if want <= 0 {
 		return 0
 	}
@@ -254,9 +261,9 @@ func cheapestWay(jobs []sdk.Job, want int) float64 {
 		return 1e300
 	}
 	j := &jobs[0]
-	best := min(cheapestWay(jobs[1:], want), disturbancePrice(j, true)+cheapestWay(jobs[1:], want-j.GPUs))
-	if j.MinGPUs < j.GPUs {
-		best = min(best, disturbancePrice(j, false)+cheapestWay(jobs[1:], want-(j.GPUs-j.MinGPUs)))
+	best := min(cheapestWay(jobs[1:], want, of), disturbancePrice(j, 0)+cheapestWay(jobs[1:], want-j.GPUs, of))
+	if keep := max(j.MinGPUs, j.GPUs-of); keep < j.GPUs {
+		best = min(best, disturbancePrice(j, keep)+cheapestWay(jobs[1:], want-(j.GPUs-keep), of))
 	}
 	return best
 }

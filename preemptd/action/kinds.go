@@ -28,6 +28,8 @@ type Args struct {
 	// GPUs that the job gets on each node; 0: as many as now.
 	GPUs int64  `json:"gpus,omitempty"`
 	QOS  string `json:"qos,omitempty"`
+	// Swap gives the job its size though the memory of the ranks that share a GPU would not fit there.
+	Swap bool `json:"swap,omitempty"`
 	// Hold leaves the job held until a resume.
 	Hold bool `json:"hold,omitempty"`
 	// For is the waiting job for which this action makes room; 0: none. For is for people only.
@@ -85,7 +87,7 @@ func Encode(name string, args Args) (json.RawMessage, error) {
 		is   bool
 	}{
 		{"nodes", len(args.Nodes) > 0}, {"avoid", len(args.Avoid) > 0}, {"node count", args.NodeCount != 0},
-		{"gpus", args.GPUs != 0}, {"qos", args.QOS != ""}, {"hold", args.Hold},
+		{"gpus", args.GPUs != 0}, {"qos", args.QOS != ""}, {"hold", args.Hold}, {"swap", args.Swap},
 	} {
 		if given.is && !slices.Contains(k.takes, given.what) {
 			return nil, fmt.Errorf("%s takes no %s", name, given.what)

@@ -15,8 +15,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Sizes says which sizes a job can have, before anything is done to the job. All fields must be set. Sizes is safe for
-// concurrent use.
+// Sizes says which sizes a job can have, before anything is done to the job. All fields but WhySwapped must be set. Sizes is
+// safe for concurrent use.
 type Sizes struct {
 	Slurm interface {
 		Nodes(ctx context.Context) ([]slurmrest.Node, error)
@@ -30,17 +30,43 @@ type Sizes struct {
 	Journal interface {
 		Origin(ctx context.Context, job int64) (json.RawMessage, error)
 	}
+	// WhySwapped says why the ranks of a job would be swapped on so many GPUs of all its nodes; "" if they would not, or if
+	// that is not known. Without WhySwapped nothing is known.
+	WhySwapped func(job, gpus int64) string
 }
 
 // CheckAction says why a job cannot have the size or the nodes that an action is to give it: a *jobrequest.SizeError.
 // Any other error says that Slurm, the job's node or the journal could not be asked. idle: GPUs that the job does not
-// have yet must be idle now.
+// have yet must be idle now. A job does not come to fewer GPUs on which its ranks would be swapped, but with args.Swap.
 func (s *Sizes) CheckAction(ctx context.Context, job *slurmrest.Job, name string, args Args, idle bool) error {
 	k, err := kindOf(name)
 	if err != nil {
 		return err
 	}
-	return s.checkTarget(ctx, job, k.target, args, idle)
+	if err := s.checkTarget(ctx, job, k.target, args, idle); err != nil {
+		return err
+	}
+	return s.checkSwapping(job, k.target, args)
+}
+
+// checkSwapping refuses a smaller size at which the job's ranks would be swapped, unless that is what the caller wants.
+func (s *Sizes) checkSwapping(job *slurmrest.Job, target func(Args, *jobrequest.Request) error, args Args) error {
+	if s.WhySwapped == nil || target == nil || args.Swap {
+		return nil
+	}
+	now := jobrequest.Of(job)
+	wanted := now
+	if err := target(args, &wanted); err != nil {
+		return &jobrequest.SizeError{Text: err.Error()}
+	}
+	gpus := wanted.Nodes * wanted.GPUsOnNode()
+	if gpus >= now.Nodes*now.GPUsOnNode() {
+		return nil
+	}
+	if why := s.WhySwapped(job.ID, gpus); why != "" {
+		return &jobrequest.SizeError{Text: why}
+	}
+	return nil
 }
 
 func (s *Sizes) checkTarget(ctx context.Context, job *slurmrest.Job, target func(Args, *jobrequest.Request) error, args Args, idle bool) error {

@@ -49,7 +49,7 @@ func (s *Server) beginAction(ctx context.Context, req *rpc.ActRequest) (journal.
 	if err != nil {
 		return journal.Action{}, err
 	}
-	args := action.Args{NodeCount: req.GetNodeCount(), GPUs: req.GetGpus(), QOS: req.GetQos(), Hold: req.GetHold()}
+	args := action.Args{NodeCount: req.GetNodeCount(), GPUs: req.GetGpus(), QOS: req.GetQos(), Hold: req.GetHold(), Swap: req.GetSwap()}
 	if args.Nodes, err = s.knownNodes(ctx, req.GetNodes()); err != nil {
 		return journal.Action{}, err
 	}

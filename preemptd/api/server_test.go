@@ -356,6 +356,9 @@ func TestImpossibleSize(t *testing.T) {
 	var asked []string
 	s.server.opt.CheckSize = func(_ context.Context, job *slurmrest.Job, kind string, args action.Args) error {
 		asked = append(asked, fmt.Sprint(kind, job.ID, args.GPUs))
+		if args.Swap {
+			return nil
+		}
 		if args.GPUs == 9 {
 			return errors.New("node n1 does not answer")
 		}
@@ -378,6 +381,9 @@ func TestImpossibleSize(t *testing.T) {
 	}
 	if all, err := s.journal.History(t.Context(), 0, 10); err != nil || len(all) != 0 {
 		t.Errorf("%v %v", err, all)
+	}
+	if _, err := s.clientOf(carol).Act(t.Context(), &rpc.ActRequest{Kind: "resize", Job: fmt.Sprint(id), Gpus: 1, Swap: true}); err != nil {
+		t.Errorf("a caller that insists on a size at which ranks are swapped: %v", err)
 	}
 }
 

@@ -196,7 +196,8 @@ func (b *builder) makeJob(j *slurmrest.Job) sdk.Job {
 	}
 	made.Preemptable, made.Obstacle = b.canPreempt(j)
 	made.MinGPUs, made.MaxGPUs = b.gpuRange(j, wanted, made.Capsules)
-	made.MinGPUs = b.leastWithoutSwapping(made.Label, made.MinGPUs, wanted, made.Capsules)
+	made.Fullest = b.fullestGPUs(made.Label)
+	made.MinGPUs = leastWithoutSwapping(&made, wanted)
 	if b.known.Edited[j.ID].SizedByPerson && gpus != wanted { // at its full size policies may shrink the job again
 		made.Request, made.MinGPUs, made.MaxGPUs = gpus, gpus, gpus
 	}
@@ -300,21 +301,26 @@ func (b *builder) gpuRange(j *slurmrest.Job, wanted, capsules int) (least, most 
 	return least, most
 }
 
-// leastWithoutSwapping is the smallest size of a job, from least up to wanted, at which the memory of the ranks that share a
-// GPU fits there, by the newest checkpoint: what they hold alike counts once. A job without a checkpoint is not
-// judged. What capsules hold alike is not known, so of capsules that share a GPU only each by itself has to fit.
-func (b *builder) leastWithoutSwapping(label string, least, wanted, capsules int) int {
+// fullestGPUs is which part of a GPU's memory the ranks of a capsule need on 1, 2, … GPUs, by the newest checkpoint: what they
+// hold alike counts once. Nothing is known of a job without a checkpoint, nor of what several capsules hold alike.
+func (b *builder) fullestGPUs(label string) []float64 {
 	for _, c := range slices.Backward(b.seen.Checkpoints[label]) {
-		needs := c.GetGpuNeeds()
 		if c.GetProblem() != "" || c.GetGpuMemory() == 0 {
 			continue
 		}
-		return sdk.LeastSize(least, wanted, capsules, func(each int) bool {
-			each = max(each, 1)
-			return each > len(needs) || needs[each-1] <= c.GetGpuMemory()
-		})
+		var fullest []float64
+		for _, bytes := range c.GetGpuNeeds() {
+			fullest = append(fullest, float64(bytes)/float64(c.GetGpuMemory()))
+		}
+		return fullest
 	}
-	return least
+	return nil
+}
+
+// leastWithoutSwapping is the smallest size of a job, from its least up to wanted, at which the memory of the ranks that share
+// a GPU fits there. A job without a checkpoint is not judged.
+func leastWithoutSwapping(j *sdk.Job, wanted int) int {
+	return sdk.LeastSize(j.MinGPUs, wanted, j.Capsules, func(each int) bool { return !j.Swaps(each * j.Capsules) })
 }
 
 // mostDevices is how many devices the programs of a capsule can have (libsingshim/wire).

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -214,21 +215,22 @@ func TestSizeRange(t *testing.T) {
 func TestNoSwapping(t *testing.T) {
 	const gib = 1 << 30
 	for _, tt := range []struct {
-		name  string
-		made  []*rpc.Checkpoint
-		least int
+		name    string
+		made    []*rpc.Checkpoint
+		least   int
+		fullest []float64
 	}{
-		{"no checkpoint", nil, 1},
-		{"all that the ranks hold is alike", []*rpc.Checkpoint{{GpuMemory: 16 * gib, GpuNeeds: []uint64{9 * gib, 8 * gib}}}, 1},
-		{"all on one GPU do not fit", []*rpc.Checkpoint{{GpuMemory: 16 * gib, GpuNeeds: []uint64{30 * gib, 15 * gib}}}, 4},
+		{"no checkpoint", nil, 1, nil},
+		{"all that the ranks hold is alike", []*rpc.Checkpoint{{GpuMemory: 16 * gib, GpuNeeds: []uint64{9 * gib, 8 * gib}}}, 1, []float64{0.5625, 0.5}},
+		{"all on one GPU do not fit", []*rpc.Checkpoint{{GpuMemory: 16 * gib, GpuNeeds: []uint64{30 * gib, 15 * gib}}}, 4, []float64{1.875, 0.9375}},
 		{"the newest counts", []*rpc.Checkpoint{
 			{GpuMemory: 16 * gib, GpuNeeds: []uint64{30 * gib, 15 * gib}}, {GpuMemory: 16 * gib, GpuNeeds: []uint64{9 * gib, 8 * gib}},
-		}, 1},
+		}, 1, []float64{0.5625, 0.5}},
 		{"a damaged one does not", []*rpc.Checkpoint{
 			{GpuMemory: 16 * gib, GpuNeeds: []uint64{30 * gib, 15 * gib}}, {GpuMemory: 16 * gib, GpuNeeds: []uint64{9 * gib, 8 * gib}, Problem: "lost"},
-		}, 4},
-		{"not even its own size fits", []*rpc.Checkpoint{{GpuMemory: 16 * gib, GpuNeeds: []uint64{60 * gib, 30 * gib}}}, 4},
-		{"an older release made it", []*rpc.Checkpoint{{}}, 1},
+		}, 4, []float64{1.875, 0.9375}},
+		{"not even its own size fits", []*rpc.Checkpoint{{GpuMemory: 16 * gib, GpuNeeds: []uint64{60 * gib, 30 * gib}}}, 4, []float64{3.75, 1.875}},
+		{"an older release made it", []*rpc.Checkpoint{{}}, 1, nil},
 	} {
 		_, p, w := newSite(t, "26.05.3")
 		p.gpus = "1-8"
@@ -241,6 +243,9 @@ func TestNoSwapping(t *testing.T) {
 		j := Build(seen, known).Jobs[0]
 		if j.MinGPUs != tt.least || j.MaxGPUs != 8 {
 			t.Errorf("%s: %d to %d GPUs on %d nodes, want %d to 8", tt.name, j.MinGPUs, j.MaxGPUs, j.Capsules, tt.least)
+		}
+		if !slices.Equal(j.Fullest, tt.fullest) {
+			t.Errorf("%s: the fullest GPUs are %v, want %v", tt.name, j.Fullest, tt.fullest)
 		}
 	}
 }

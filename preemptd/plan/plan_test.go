@@ -95,6 +95,7 @@ func TestEachInvariantIsKept(t *testing.T) {
 		}, sdk.Intent{Verb: sdk.Preempt, Job: 10}},
 		{"another number of tasks", plan.Tasks, "2 tasks; it has 4", nil, sdk.Intent{Verb: sdk.Resize, Job: 10, GPUs: 2, Tasks: 2}},
 		{"smaller than it can be", plan.Size, "1 GPU; it runs on 2 to 4", nil, sdk.Intent{Verb: sdk.Resize, Job: 10, GPUs: 1}},
+		{"where its ranks would be swapped", plan.Size, "swapped on 2 GPUs", func(s *sdk.Snapshot) { findJob(s, 10).Fullest = []float64{2, 1.1, 1.1, 0.5} }, sdk.Intent{Verb: sdk.Resize, Job: 10, GPUs: 2}},
 		{"resize what is rigid", plan.Size, "it runs on 2 to 2", nil, sdk.Intent{Verb: sdk.Resize, Job: 20, GPUs: 1}},
 		{"not all capsules", plan.Whole, "1 capsule and 2 GPUs; it has 2 and 4", func(s *sdk.Snapshot) { findJob(s, 30).Capsules = 2 }, sdk.Intent{Verb: sdk.Place, Job: 30, Where: spotsOn("a", 2)}},
 		{"uneven", plan.Whole, "3 GPUs on node a and 1 on b", func(s *sdk.Snapshot) { findJob(s, 30).Capsules = 2 },

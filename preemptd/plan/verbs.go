@@ -88,6 +88,8 @@ func checkResize(t *trial, j *sdk.Job, i sdk.Intent) *broken {
 		return breakInvariant(Size, "%s; it runs on %d to %d", sdk.CountOf(i.GPUs, "GPU"), j.MinGPUs, j.MaxGPUs)
 	case i.GPUs == j.GPUs:
 		return breakInvariant(Change, "it has %s already", sdk.CountOf(j.GPUs, "GPU"))
+	case i.GPUs < j.GPUs && i.GPUs != j.Request && j.Swaps(i.GPUs):
+		return breakInvariant(Size, "its ranks would be swapped on %s, by its newest checkpoint", sdk.CountOf(i.GPUs, "GPU"))
 	case !j.Holds():
 		if len(i.Where) > 0 {
 			return breakInvariant(State, "it does not run: place or resume it")

@@ -94,6 +94,7 @@ type ActRequest struct {
 	Hold          bool                   `protobuf:"varint,7,opt,name=hold,proto3" json:"hold,omitempty"`
 	Reason        string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"` // one line for people; may be empty
 	Qos           string                 `protobuf:"bytes,9,opt,name=qos,proto3" json:"qos,omitempty"`
+	Swap          bool                   `protobuf:"varint,10,opt,name=swap,proto3" json:"swap,omitempty"` // resize also to a size at which the job's ranks would be swapped
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -189,6 +190,13 @@ func (x *ActRequest) GetQos() string {
 		return x.Qos
 	}
 	return ""
+}
+
+func (x *ActRequest) GetSwap() bool {
+	if x != nil {
+		return x.Swap
+	}
+	return false
 }
 
 type WatchRequest struct {
@@ -2178,7 +2186,7 @@ var File_preemptd_proto protoreflect.FileDescriptor
 
 const file_preemptd_proto_rawDesc = "" +
 	"\n" +
-	"\x0epreemptd.proto\x12\x17singularity.preemptd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcf\x01\n" +
+	"\x0epreemptd.proto\x12\x17singularity.preemptd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe3\x01\n" +
 	"\n" +
 	"ActRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x10\n" +
@@ -2190,7 +2198,9 @@ const file_preemptd_proto_rawDesc = "" +
 	"\x04gpus\x18\x06 \x01(\x03R\x04gpus\x12\x12\n" +
 	"\x04hold\x18\a \x01(\bR\x04hold\x12\x16\n" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x10\n" +
-	"\x03qos\x18\t \x01(\tR\x03qos\"\x1e\n" +
+	"\x03qos\x18\t \x01(\tR\x03qos\x12\x12\n" +
+	"\x04swap\x18\n" +
+	" \x01(\bR\x04swap\"\x1e\n" +
 	"\fWatchRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\"\x1d\n" +
 	"\vShowRequest\x12\x0e\n" +

@@ -215,7 +215,7 @@ func (r *run) describeOne(j *job, d *sdk.Job) {
 		ID: j.ID, Label: j.label, User: j.User, Account: j.Account, QOS: j.qos, Priority: int64(j.tier),
 		State: j.state, Action: j.action, Restarts: j.runs,
 		Tier: j.tier, Promised: r.config.Rules.Promised[j.tier], Fraction: count.Fraction(), Counted: count.Counted,
-		Preemptable: !j.Rigid, Tasks: j.MaxGPUs, Capsules: j.Nodes, Request: j.GPUs, GPUs: j.gpus, MinGPUs: j.leastGPUs(), MaxGPUs: j.MaxGPUs,
+		Preemptable: !j.Rigid, Tasks: j.MaxGPUs, Capsules: j.Nodes, Request: j.GPUs, GPUs: j.gpus, MinGPUs: j.leastGPUs(), MaxGPUs: j.MaxGPUs, Fullest: j.sharing.Fullest,
 		Shares: j.shares, Submitted: r.timeAt(j.Submit.Milliseconds()), Eligible: r.timeAt(j.Submit.Milliseconds()), Limit: j.Limit,
 		Checkpoint: sdk.Checkpoint{Dump: r.config.Dump, Restore: r.config.Restore, Measured: true},
 	}

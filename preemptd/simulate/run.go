@@ -47,17 +47,18 @@ type Progress struct {
 // job is a job while the trace is played.
 type job struct {
 	*Job
-	label  string   // once it is submitted
-	born   sdk.Tier // its tier in the trace
-	qos    string
-	tier   sdk.Tier
-	parks  bool // the job will be held when it has left its nodes
-	state  sdk.JobState
-	gpus   int // that the job holds or waits for
-	shares []sdk.Share
-	left   int64 // GPU-milliseconds of work
-	turn   int   // counts what changed, so that older events are known
-	runs   int
+	label   string   // once it is submitted
+	born    sdk.Tier // its tier in the trace
+	sharing sdk.Sharing
+	qos     string
+	tier    sdk.Tier
+	parks   bool // the job will be held when it has left its nodes
+	state   sdk.JobState
+	gpus    int // that the job holds or waits for
+	shares  []sdk.Share
+	left    int64 // GPU-milliseconds of work
+	turn    int   // counts what changed, so that older events are known
+	runs    int
 
 	since    int64 // when computing began
 	computes bool
@@ -136,7 +137,7 @@ func Run(ctx context.Context, c Config, trace []Job) (*Result, error) {
 			return nil, fmt.Errorf("job %d: %s on %s; the cluster has %s with %s each", t.ID, sdk.CountOf(t.GPUs, "GPU"), sdk.CountOf(t.Nodes, "node"), sdk.CountOf(c.Nodes, "node"), sdk.CountOf(c.GPUs, "GPU"))
 		}
 		tier := ledger.TierOf(t.QOS, c.Tiers)
-		r.jobs[i] = job{Job: t, born: tier, tier: tier, qos: t.QOS, state: sdk.Deferred, gpus: t.GPUs, left: workOf(t), first: -1, acted: -1}
+		r.jobs[i] = job{Job: t, born: tier, sharing: sharingOf(t), tier: tier, qos: t.QOS, state: sdk.Deferred, gpus: t.GPUs, left: workOf(t), first: -1, acted: -1}
 	}
 	r.qos = allQOS(c, trace)
 	if len(c.Policies) > 0 {

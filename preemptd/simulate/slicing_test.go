@@ -13,6 +13,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
 )
 
+// newSimulated is a job of a trace as a simulation has it.
+func newSimulated(j *Job) *job { return &job{Job: j, sharing: sharingOf(j)} }
+
 // TestSlicingTime: the model comes near what make slicing has counted (docs/splicing.md), in percent over the ideal.
 func TestSlicingTime(t *testing.T) {
 	for _, c := range []struct {
@@ -30,15 +33,15 @@ func TestSlicingTime(t *testing.T) {
 		{"mlp --extra, alias: parameters and Adam's moments", 4, 1, 0.85, 272, 1.5},
 	} {
 		j := &Job{GPUs: c.ranks, MinGPUs: 1, MaxGPUs: c.ranks, Nodes: 1, Memory: c.memory, Alike: c.alike}
-		if got := 100 * (j.slicingTime(1) - 1); got > c.counted*c.within || got < c.counted/c.within {
+		if got := 100 * (sharingOf(j).Time(1) - 1); got > c.counted*c.within || got < c.counted/c.within {
 			t.Errorf("%s, %d ranks: +%.1f %%, counted +%.1f %%", c.name, c.ranks, got, c.counted)
 		}
 	}
 	uneven := &Job{GPUs: 4, MinGPUs: 1, MaxGPUs: 4, Nodes: 1}
-	if got := uneven.slicingTime(3); math.Abs(got-1.5) > 0.02 {
+	if got := sharingOf(uneven).Time(3); math.Abs(got-1.5) > 0.02 {
 		t.Errorf("4 ranks on 3 GPUs take %.3f times 4/3: want the time of 4 ranks on 2 GPUs", got)
 	}
-	if got := uneven.paceOn(4); got != fullPace {
+	if got := newSimulated(uneven).paceOn(4); got != fullPace {
 		t.Errorf("the pace on its own GPUs is %d", got)
 	}
 }
@@ -47,7 +50,7 @@ func TestSlicingTime(t *testing.T) {
 func TestWorkAndTime(t *testing.T) {
 	for gpus := 1; gpus <= 64; gpus++ {
 		for _, work := range []int64{1, 999, 12_345_678, 64 * 48 * 3600_000} {
-			j := &Job{GPUs: 16, MinGPUs: 1, MaxGPUs: 64, Nodes: 1, Memory: 0.5, Alike: 0.5}
+			j := newSimulated(&Job{GPUs: 16, MinGPUs: 1, MaxGPUs: 64, Nodes: 1, Memory: 0.5, Alike: 0.5})
 			took := j.timeFor(work, gpus)
 			if j.workIn(took, gpus) < work || took > 0 && j.workIn(took-1, gpus) >= work {
 				t.Fatalf("%d on %d GPUs: %d ms do %d", work, gpus, took, j.workIn(took, gpus))
@@ -65,8 +68,8 @@ func TestNoSwapping(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := jobs[0].leastGPUs() < 8; got != shrinks {
-			t.Errorf("alike %s: %d GPUs at least", alike, jobs[0].leastGPUs())
+		if got := newSimulated(&jobs[0]).leastGPUs() < 8; got != shrinks {
+			t.Errorf("alike %s: %d GPUs at least", alike, newSimulated(&jobs[0]).leastGPUs())
 		}
 		res, err := Run(t.Context(), newConfig(1, 8, tiersPolicy(t, program)), jobs)
 		if err != nil {

@@ -65,6 +65,9 @@ func (controller) Act(ctx context.Context, req *control.ActRequest) (*control.Ac
 		return nil, control.Status(control.Errorf(control.ErrNoJob, "job %d: Slurm knows none of that name", job))
 	}
 	why := fmt.Sprintf("%s: to %q, away %q, %d nodes, %d GPUs, QOS %q, hold %v", req.GetReason(), req.GetNodes(), req.GetAvoid(), req.GetNodeCount(), req.GetGpus(), req.GetQos(), req.GetHold())
+	if req.GetSwap() {
+		why += ", swapped if need be"
+	}
 	return &control.Action{Id: id, Kind: req.GetKind(), Job: job, Who: "alice", Why: why, State: "going", Created: timestampAt(0)}, nil
 }
 

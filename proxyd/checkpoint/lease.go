@@ -258,14 +258,15 @@ func (b borrower) addLease(ctx context.Context, lease gpus.Lease) error {
 	return b.placeDevices(ctx)
 }
 
-// placeDevices puts the capsules' devices on the GPUs that they have: their own, and those of leases that are not over.
+// placeDevices puts the capsules' devices on the GPUs that they have: their own, and those of leases that are not over. Of a
+// capsule's devices, those share a GPU that are alike.
 // Caller holds placing.
 func (b borrower) placeDevices(ctx context.Context) error {
 	places, has := b.devices().Places(b.leases())
 	began := time.Now()
 	for _, lc := range b {
 		n := len(lc.note.GPUs)
-		if err := lc.devices.Place(ctx, places[:n]); err != nil {
+		if err := lc.devices.Arrange(ctx, places[:n]); err != nil {
 			return fmt.Errorf("capsule %d: %w", lc.index, err)
 		}
 		places = places[n:]

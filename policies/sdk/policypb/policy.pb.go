@@ -934,6 +934,8 @@ type Jobs struct {
 	ShareMemory     []int64                `protobuf:"varint,51,rep,packed,name=share_memory,json=shareMemory,proto3" json:"share_memory,omitempty"`
 	Reservation     []uint32               `protobuf:"varint,52,rep,packed,name=reservation,proto3" json:"reservation,omitempty"`
 	Leased          []int64                `protobuf:"varint,53,rep,packed,name=leased,proto3" json:"leased,omitempty"` // of gpus
+	FullestCount    []uint32               `protobuf:"varint,54,rep,packed,name=fullest_count,json=fullestCount,proto3" json:"fullest_count,omitempty"`
+	Fullest         []float64              `protobuf:"fixed64,55,rep,packed,name=fullest,proto3" json:"fullest,omitempty"` // parts of a GPU's memory, for 1, 2, … GPUs of a capsule
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1335,6 +1337,20 @@ func (x *Jobs) GetReservation() []uint32 {
 func (x *Jobs) GetLeased() []int64 {
 	if x != nil {
 		return x.Leased
+	}
+	return nil
+}
+
+func (x *Jobs) GetFullestCount() []uint32 {
+	if x != nil {
+		return x.FullestCount
+	}
+	return nil
+}
+
+func (x *Jobs) GetFullest() []float64 {
+	if x != nil {
+		return x.Fullest
 	}
 	return nil
 }
@@ -1776,7 +1792,7 @@ const file_policy_proto_rawDesc = "" +
 	"gpu_health\x18\x0e \x03(\rR\tgpuHealth\x12\x17\n" +
 	"\agpu_use\x18\x0f \x03(\x02R\x06gpuUse\x12\x1b\n" +
 	"\tgpu_watts\x18\x10 \x03(\x02R\bgpuWatts\x12\x1b\n" +
-	"\tgpu_limit\x18\x11 \x03(\x02R\bgpuLimit\"\xa8\v\n" +
+	"\tgpu_limit\x18\x11 \x03(\x02R\bgpuLimit\"\xe7\v\n" +
 	"\x04Jobs\x12\x0e\n" +
 	"\x02id\x18\x01 \x03(\x12R\x02id\x12\x14\n" +
 	"\x05label\x18\x02 \x03(\rR\x05label\x12\x12\n" +
@@ -1835,7 +1851,9 @@ const file_policy_proto_rawDesc = "" +
 	"share_cpus\x182 \x03(\x03R\tshareCpus\x12!\n" +
 	"\fshare_memory\x183 \x03(\x03R\vshareMemory\x12 \n" +
 	"\vreservation\x184 \x03(\rR\vreservation\x12\x16\n" +
-	"\x06leased\x185 \x03(\x03R\x06leased\"f\n" +
+	"\x06leased\x185 \x03(\x03R\x06leased\x12#\n" +
+	"\rfullest_count\x186 \x03(\rR\ffullestCount\x12\x18\n" +
+	"\afullest\x187 \x03(\x01R\afullest\"f\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02up\x18\x02 \x01(\bR\x02up\x12\x1a\n" +

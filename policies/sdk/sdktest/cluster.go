@@ -121,8 +121,23 @@ func (f *filler) newJob(id sdk.JobID) sdk.Job {
 		j.Obstacle = "it was submitted without --singularity"
 	} else if gpus > capsules && r.IntN(3) == 0 {
 		j.MinGPUs = capsules
+		j.Fullest = newFullest(id, gpus/capsules)
 	}
 	return j
+}
+
+// newFullest is what a checkpoint told of a capsule with so many ranks. Every third job has none.
+func newFullest(id sdk.JobID, ranks int) []float64 {
+	if id%3 == 0 {
+		return nil
+	}
+	memory, alike := 0.1*float64(1+id%8), 0.25*float64(id%5)
+	fullest := make([]float64, ranks)
+	for i := range fullest {
+		on := (ranks + i) / (i + 1)
+		fullest[i] = memory * (alike + float64(on)*(1-alike))
+	}
+	return fullest
 }
 
 // placeJob gives the job its GPUs, or returns false when no more are to be filled.

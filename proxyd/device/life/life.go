@@ -277,6 +277,12 @@ func (s *Server) Place(ctx context.Context, places []int) error {
 	return s.giveOrder(ctx, "place", func(c *server.Controller) error { return c.Place(ctx, places) })
 }
 
+// Arrange moves the job's devices to other devices of the machine while the job runs, those together that are alike. See
+// server.Server.
+func (s *Server) Arrange(ctx context.Context, places []int) error {
+	return s.giveOrder(ctx, "place", func(c *server.Controller) error { return c.Arrange(ctx, places) })
+}
+
 // Status returns the server's present state and its counters. It waits for an order that is under way.
 func (s *Server) Status(ctx context.Context) (st *server.Status, err error) {
 	err = s.giveOrder(ctx, "status", func(c *server.Controller) (err error) {

@@ -34,7 +34,7 @@ import (
 //	                                       the N-th of its HostMappings comes with the answer
 //	{"do":"resume"}                        Resume
 //	{"do":"leave"}                         Leave; the server ends
-//	{"do":"place","places":[I,…]}          Place
+//	{"do":"place","places":[I,…]}          Place; with "alike":true, Arrange
 //	{"do":"bring"}                         the file that comes along is for the next adopt, behind what came before
 //	{"do":"adopt","process":ID,"pid":PID}  Adopt
 //	{"do":"address"}                       where other servers reach it    a string
@@ -70,6 +70,7 @@ type order struct {
 	Orders *cut.Orders    `json:"orders,omitempty"` // of an exchange
 	Peers  map[int]string `json:"peers,omitempty"`  // of a reconnect
 	Places []int          `json:"places,omitempty"`
+	Alike  bool           `json:"alike,omitempty"`
 
 	Admit  *Admission `json:"admit,omitempty"`
 	Tenant string     `json:"tenant,omitempty"` // of a dismissal
@@ -233,6 +234,9 @@ func (s *Server) obeyOrder(ctx context.Context, h *controlSession, o *receivedMe
 	case "leave":
 		return nil, nil, s.Leave()
 	case "place":
+		if o.Alike {
+			return nil, nil, s.Arrange(ctx, o.Places)
+		}
 		return nil, nil, s.Place(ctx, o.Places)
 	case "bring":
 		return nil, nil, h.keepBrought(o)

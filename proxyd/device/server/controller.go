@@ -221,6 +221,12 @@ func (c *Controller) Place(ctx context.Context, places []int) error {
 	return c.doOrder(ctx, &order{Do: "place", Places: places}, nil, nil)
 }
 
+// Arrange has the job's devices be on other devices of the machine, those together that are alike; see Server.Arrange. A
+// server of an earlier release takes it for Place.
+func (c *Controller) Arrange(ctx context.Context, places []int) error {
+	return c.doOrder(ctx, &order{Do: "place", Places: places, Alike: true}, nil, nil)
+}
+
 // Leave ends the server, not its processes; see Server.Leave.
 func (c *Controller) Leave(ctx context.Context) error {
 	return c.doOrder(ctx, &order{Do: "leave"}, nil, nil)

@@ -4,14 +4,17 @@
 package server
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
 // Which of a job's devices share a device of the machine is decided by what their memory had in common at the save:
 // ranks with the same content go together, because a device can hold that content once for both. The blocks of a save
-// have hashes under a single key, so that needs no bytes.
+// have hashes under a single key, so that needs no bytes. So it is at a restore, and when a job that runs comes to other
+// devices: see Arrange. Where no memory is alike, or there was no save, the job's communicators decide.
 
 // savedBlocks are the different blocks that each of the job's devices held at a save, over all processes.
 func savedBlocks(st *serverState) []map[int]bool {
@@ -48,9 +51,8 @@ func countCommon(a, b map[int]bool) int {
 	return n
 }
 
-// spreadAlike is an order of devices over m, in which no device of m has two more than another. Devices with blocks
-// that are alike are together, and where nothing is alike, neighbours are, as with Spread.
-func spreadAlike(blocks []map[int]bool, m int) []int {
+// commonBlocks is for each two devices how many blocks they have in common.
+func commonBlocks(blocks []map[int]bool) [][]int {
 	common := make([][]int, len(blocks))
 	for i := range blocks {
 		common[i] = make([]int, len(blocks))
@@ -59,26 +61,132 @@ func spreadAlike(blocks []map[int]bool, m int) []int {
 			common[j][i] = common[i][j]
 		}
 	}
-	out := slices.Repeat([]int{-1}, len(blocks))
-	for _, at := range Spread(len(blocks), m) { // as many on each as with Spread
-		best, most := -1, -1
-		for i := range blocks {
+	return common
+}
+
+// affinity is for each two of the job's devices what speaks for their sharing a device of the machine: more is better.
+type affinity struct {
+	common [][]int // blocks that are alike; nil: not known
+	meets  [][]int // by communicators, for devices that have as many blocks in common: see meetingsOf
+}
+
+// between is the affinity of a device to the devices that an order has put on a device of the machine.
+func (a affinity) between(i int, order []int, at int) (common, meets int) {
+	for j := range order {
+		if order[j] != at {
+			continue
+		}
+		if a.common != nil {
+			common += a.common[i][j]
+		}
+		if a.meets != nil {
+			meets += a.meets[i][j]
+		}
+	}
+	return common, meets
+}
+
+// group is an order with the same places, each as often, in which devices are together that have most blocks in common, and
+// else devices that meet seldom but add up much. Where nothing speaks for any two, the order stays.
+func (a affinity) group(order []int) []int {
+	isSet := func(row []int) bool { return slices.Max(row) > 0 }
+	if !slices.ContainsFunc(a.common, isSet) && !slices.ContainsFunc(a.meets, isSet) {
+		return order
+	}
+	out := slices.Repeat([]int{-1}, len(order))
+	for _, at := range slices.Sorted(slices.Values(order)) {
+		best, most, meets := -1, -1, -1
+		for i := range order {
 			if out[i] >= 0 {
 				continue
 			}
-			sum := 0
-			for j := range blocks {
-				if out[j] == at {
-					sum += common[i][j]
-				}
-			}
-			if sum > most {
-				best, most = i, sum
+			if c, m := a.between(i, out, at); c > most || c == most && m > meets {
+				best, most, meets = i, c, m
 			}
 		}
 		out[best] = at
 	}
 	return out
+}
+
+// spreadAlike is an order of devices over m, in which no device of m has two more than another. Devices with blocks
+// that are alike are together, and where nothing is alike, neighbours are, as with Spread.
+func spreadAlike(blocks []map[int]bool, m int) []int {
+	return affinity{common: commonBlocks(blocks)}.group(Spread(len(blocks), m))
+}
+
+// deviceSums are what a device of the job has added up in a communicator.
+type deviceSums struct {
+	comm   string
+	device int
+	nccl.Sums
+}
+
+// savedSums are the sums of all processes at a save.
+func savedSums(st *serverState) (all []deviceSums) {
+	for i := range st.Processes {
+		p := &st.Processes[i]
+		for _, m := range p.Members {
+			if m.Comm != "" && m.Sums.Times > 0 && m.Ordinal >= 0 && int(m.Ordinal) < len(p.View) {
+				all = append(all, deviceSums{m.Comm, p.View[m.Ordinal], m.Sums})
+			}
+		}
+	}
+	return all
+}
+
+// currentSums are the sums of processes now.
+func currentSums(processes []*process) (all []deviceSums) {
+	for _, p := range processes {
+		for _, m := range p.AllSums() {
+			if int(m.Ordinal) < len(p.View) {
+				all = append(all, deviceSums{m.Comm, p.View[m.Ordinal], m.Sums})
+			}
+		}
+	}
+	return all
+}
+
+const (
+	// leastSums is the part of the bytes of a device's largest communicator that another must have added up to count.
+	leastSums = 0.1
+	// seldom is what a communicator counts for two of its members that add up once.
+	seldom = 1 << 30
+)
+
+// meetingsOf is for each two of n devices how seldom they have to meet in the communicators by which they add up much. Ranks
+// that share a device change places each time they meet. Data-parallel ranks add up their gradients, once in a mini-batch;
+// ranks that have parts of the same tensors add up activations at each layer, and should have devices of their own.
+func meetingsOf(n int, all []deviceSums) [][]int {
+	largest := make([]uint64, n)
+	comms := map[string]map[int]nccl.Sums{}
+	for _, d := range all {
+		if d.device < 0 || d.device >= n {
+			continue
+		}
+		largest[d.device] = max(largest[d.device], d.Bytes)
+		if comms[d.comm] == nil {
+			comms[d.comm] = map[int]nccl.Sums{}
+		}
+		if d.Times > comms[d.comm][d.device].Times { // several members on a device meet together
+			comms[d.comm][d.device] = d.Sums
+		}
+	}
+	meets := make([][]int, n)
+	for i := range meets {
+		meets[i] = make([]int, n)
+	}
+	for _, members := range comms {
+		maps.DeleteFunc(members, func(device int, d nccl.Sums) bool { return float64(d.Bytes) < leastSums*float64(largest[device]) })
+		for i, a := range members {
+			for j, b := range members {
+				if i != j {
+					meets[i][j] += int(seldom / max(a.Times, b.Times))
+				}
+			}
+		}
+	}
+	return meets
 }
 
 // alikeBytes is for each of m devices how many bytes the job's devices on it hold that an earlier device on it holds,
@@ -138,14 +246,18 @@ func mostBytes(blocks []map[int]bool, m int, once bool) (most uint64) {
 
 // placeAlike has the devices of a saved job share the existing devices.
 func (s *Server) placeAlike(st *serverState) {
-	s.makeDevices(spreadAlike(savedBlocks(st), s.deviceCount()))
+	n := len(st.Devices)
+	a := affinity{commonBlocks(savedBlocks(st)), meetingsOf(n, savedSums(st))}
+	s.makeDevices(a.group(Spread(n, s.deviceCount())))
 }
 
-// noteAlike notes how much of the memory on each device was alike at a save. The caller holds state.mu.
+// noteAlike notes how much of the memory on each device was alike at a save, and between each two of the job's devices. The
+// caller holds state.mu.
 func (s *Server) noteAlike(st *serverState) {
 	var order []int
 	for _, d := range s.devices {
 		order = append(order, slices.Index(s.machine.turns, d.Place().TimeSlices))
 	}
-	s.state.alike = alikeBytes(savedBlocks(st), order, len(s.machine.turns))
+	blocks := savedBlocks(st)
+	s.state.alike, s.state.common = alikeBytes(blocks, order, len(s.machine.turns)), commonBlocks(blocks)
 }

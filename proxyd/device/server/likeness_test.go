@@ -5,6 +5,7 @@ package server
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -130,6 +131,53 @@ func TestAlikeAreTogether(t *testing.T) {
 	for i, want := range []uint64{backend.Granule, 0} {
 		if d := next.Status().Sharing[i]; d.Unshared != want || d.Private != want {
 			t.Errorf("device %d: %+v", i, d)
+		}
+	}
+}
+
+// TestArranged: a job that runs comes to fewer devices, where processes share one whose memory was alike at the last save, as
+// after a restore; before the first save, neighbours do. It comes back to a device for each, and has its bytes.
+func TestArranged(t *testing.T) {
+	const memory = 64 << 20
+	s := serverOf(t, "test", nil, memory, memory, memory, memory)
+	_, cs := attachProcess(t, s, 1)
+	c := cs[0]
+	var at [4]uint64
+	contexts := []uint64{0x101, 0x102, 0x103, 0x104}
+	for d, x := range contexts {
+		c.beginContext(x, int32(d))
+		at[d] = c.alloc(2 * backend.Granule)
+		c.must("cuMemsetD8_v2", at[d], uint8(1+d%2), uint64(2*backend.Granule))
+		c.must("cuCtxSynchronize")
+	}
+	arrange := func(what string, order, want []int) {
+		t.Helper()
+		if err := s.Arrange(t.Context(), order); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		checkPlaced(t, s, want)
+	}
+	arrange("no save yet", []int{0, 0, 2, 2}, []int{0, 0, 2, 2})
+	arrange("each its own", []int{0, 1, 2, 3}, []int{0, 1, 2, 3})
+	saveJob(t, s, Folder(t.TempDir()), SaveOptions{})
+	if err := s.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	arrange("alike", []int{0, 0, 2, 2}, []int{0, 2, 0, 2})
+	arrange("one more", []int{0, 0, 1, 2}, []int{0, 1, 0, 2})
+	arrange("all on one", []int{3, 3, 3, 3}, []int{3, 3, 3, 3})
+	if err := s.Arrange(t.Context(), []int{0, 0, 4, 4}); !errors.Is(err, ErrNotPlaced) {
+		t.Errorf("on a device that is not there: %v", err)
+	}
+	checkPlaced(t, s, []int{3, 3, 3, 3})
+	if err := s.Place(t.Context(), []int{0, 0, 2, 2}); err != nil {
+		t.Fatal(err)
+	}
+	checkPlaced(t, s, []int{0, 0, 2, 2}) // an order is kept
+	for d, x := range contexts {
+		c.context = x
+		if got := c.readBytes(at[d], 64); !bytes.Equal(got, bytes.Repeat([]byte{byte(1 + d%2)}, 64)) {
+			t.Errorf("device %d has %v", d, got[:4])
 		}
 	}
 }

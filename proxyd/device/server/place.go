@@ -24,6 +24,26 @@ var ErrNotPlaced = errors.New("the job's devices cannot be placed so")
 func (s *Server) Place(ctx context.Context, order []int) error {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
+	return placeDevices(ctx, s, order)
+}
+
+// Arrange is Place with an order in which only counts how often each device of the backend is named: which of the job's
+// devices share a device is decided by what their memory had in common at the last save or restore and, where that was
+// nothing or there was no save, by their communicators. Where the job has none, Arrange is Place; so it is, too, where the
+// devices have different sizes and the job's would not fit.
+func (s *Server) Arrange(ctx context.Context, order []int) error {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	if n := len(s.devices); len(order) == n && n > 0 {
+		if arranged := (affinity{s.state.common, meetingsOf(n, currentSums(s.allProcesses()))}).group(order); s.checkPlaces(arranged) == nil {
+			order = arranged
+		}
+	}
+	return placeDevices(ctx, s, order)
+}
+
+// placeDevices is Place. The caller holds the server's state.mu.
+func placeDevices(ctx context.Context, s *Server, order []int) error {
 	if s.state.awaits {
 		return fmt.Errorf("nothing was restored yet: %w", ErrNotPlaced)
 	}

@@ -103,6 +103,7 @@ type stateKeeper struct {
 	saves    uint64     // how many there were, before a restore too
 	earlier  []*earlier // the last of these, oldest first
 	alike    []uint64   // of each device of the machine, as in SharingStatus
+	common   [][]int    // of each two devices of the job: blocks that they had alike at the last save; nil: there was none
 	awaiting map[uint64]*process
 }
 

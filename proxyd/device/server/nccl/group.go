@@ -233,6 +233,7 @@ func (q *part) enterQueue() {
 	defer q.m.mu.Unlock()
 	q.m.queue = append(q.m.queue, q)
 	q.m.open++
+	q.m.countSums(q.ops)
 	q.m.Calls.pace.notePart(q)
 }
 

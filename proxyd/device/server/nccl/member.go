@@ -48,6 +48,7 @@ type Member struct {
 	queue     []*part
 	moving    bool // a goroutine takes parts from queue
 	open      int  // parts that are not complete
+	sums      Sums // issued, and before a restore
 	calm      chan struct{}
 	finalized bool
 	meets     bool // the turns on its device know of the communicator

@@ -33,6 +33,8 @@ type MemberState struct {
 	Redops     []redopState       `json:"redops,omitempty"`
 	LastOp     dispatch.Redop     `json:"last_op"`
 	Registered []dispatch.Commreg `json:"registered,omitempty"`
+	Ordinal    int32              `json:"ordinal,omitempty"` // of its device in the process
+	Sums       Sums               `json:"sums,omitzero"`
 }
 
 // waitState is what a member waits for: the other members.
@@ -77,6 +79,7 @@ func (m *Member) describeMember(h dispatch.Comm) MemberState {
 	defer m.mu.Unlock()
 	st := MemberState{
 		Handle: h, Rank: m.rank, Size: m.size, Waits: m.waits, Finalized: m.finalized, Leaving: m.leaving, Released: m.released, LastOp: m.lastOp,
+		Ordinal: m.context.Space.Ordinal, Sums: m.sums,
 	}
 	for op, f := range m.redops {
 		st.Redops = append(st.Redops, redopState{Op: op, Type: f.t, Value: f.value, At: f.at})
@@ -180,7 +183,7 @@ func (m *Member) restoreMember(st *MemberState) error {
 		return fmt.Errorf("rank %d of %d: %w", st.Rank, st.Size, driver.ErrRestore)
 	}
 	m.rank, m.size, m.lastOp = st.Rank, st.Size, st.LastOp
-	m.finalized, m.leaving, m.released = st.Finalized, st.Leaving, st.Released
+	m.finalized, m.leaving, m.released, m.sums = st.Finalized, st.Leaving, st.Released, st.Sums
 	for _, s := range st.Redops {
 		f := &redop{t: s.Type, value: s.Value, at: s.At, recorded: s.Old && !s.Queued, op: s.Op}
 		if n := s.Type.Size(); n == 0 || s.Op < firstRedop || s.Op > st.LastOp || len(s.Value) != n && (s.Value != nil || s.At == 0) {
