@@ -63,39 +63,8 @@ func cPublic(t *api.Table, h header) []byte {
 		w.line("")
 	}
 	w.line("typedef int %s;", result[h.lib])
-	if h.lib == api.Driver {
-		w.line("typedef int CUdevice;")
-	}
-	for _, x := range t.Types {
-		if x.Handle && headerOf(x.C) == h.name {
-			cHandle(w, x)
-		}
-	}
-	public := publicTypes(t)
-	for _, x := range t.Types {
-		if x.Struct && public[x] && headerOf(x.C) == h.name && !slices.Contains(byHand, x.C) {
-			cStruct(w, x)
-		}
-	}
-	w.line("")
-	w.line("enum {")
-	for _, r := range t.Results {
-		if r.Lib == h.lib {
-			w.line("\t%s = %d,", r.Name, r.Number)
-		}
-	}
-	w.line("};")
-	for _, e := range t.Enums {
-		if headerOf(e.Prefix) != h.name {
-			continue
-		}
-		w.line("")
-		w.line("enum {")
-		for i := range e.Names {
-			w.line("\t%s%s = %d,", e.Prefix, e.Names[i], e.Values[i])
-		}
-		w.line("};")
-	}
+	writePublicTypes(w, t, h)
+	writeEnums(w, t, h)
 	if h.lib == api.Driver {
 		w.line("")
 		w.line("#include \"cuda_structs.h\"")
@@ -116,6 +85,47 @@ func cPublic(t *api.Table, h header) []byte {
 	w.line("")
 	w.line("#endif")
 	return w.Bytes()
+}
+
+// writePublicTypes writes the handles and structs of a header.
+func writePublicTypes(w *text, t *api.Table, h header) {
+	if h.lib == api.Driver {
+		w.line("typedef int CUdevice;")
+	}
+	for _, x := range t.Types {
+		if x.Handle && headerOf(x.C) == h.name {
+			cHandle(w, x)
+		}
+	}
+	public := publicTypes(t)
+	for _, x := range t.Types {
+		if x.Struct && public[x] && headerOf(x.C) == h.name && !slices.Contains(byHand, x.C) {
+			cStruct(w, x)
+		}
+	}
+}
+
+// writeEnums writes the numbers of a header: its library's results, and enums.
+func writeEnums(w *text, t *api.Table, h header) {
+	w.line("")
+	w.line("enum {")
+	for _, r := range t.Results {
+		if r.Lib == h.lib {
+			w.line("\t%s = %d,", r.Name, r.Number)
+		}
+	}
+	w.line("};")
+	for _, e := range t.Enums {
+		if headerOf(e.Prefix) != h.name {
+			continue
+		}
+		w.line("")
+		w.line("enum {")
+		for i := range e.Names {
+			w.line("\t%s%s = %d,", e.Prefix, e.Names[i], e.Values[i])
+		}
+		w.line("};")
+	}
 }
 
 // publicTypes are the types of arguments of public calls, and the types of their members.

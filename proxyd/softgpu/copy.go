@@ -288,22 +288,11 @@ func (c *cudaContext) exchangeBytes(of *operation, buffers []backend.Buffer, beg
 			u.reclaimer.endOperation(op)
 		}
 	}
-	pieces := make([][][]byte, len(buffers))
-	whole := make([][]byte, len(buffers))
-	for i, b := range buffers {
-		var err error
-		if pieces[i], err = s.reachBytes(b.Addr, b.Size); err != nil {
-			found()
-			end()
-			return err
-		}
-		if len(pieces[i]) == 1 {
-			whole[i] = pieces[i][0]
-			continue
-		}
-		for _, p := range pieces[i] { // memory that was mapped piece by piece
-			whole[i] = append(whole[i], p...)
-		}
+	pieces, whole, err := reachBuffers(s, buffers)
+	if err != nil {
+		found()
+		end()
+		return err
 	}
 	s.device.backend.pinPieces(op, pieces)
 	found()
@@ -311,21 +300,43 @@ func (c *cudaContext) exchangeBytes(of *operation, buffers []backend.Buffer, beg
 	begin(whole, func(err error) {
 		for i, b := range buffers {
 			if b.Write && len(pieces[i]) > 1 {
-				from := whole[i]
-				for _, p := range pieces[i] {
-					from = from[copy(p, from):]
-				}
+				scatterBytes(pieces[i], whole[i])
 			}
 		}
 		s.device.backend.unpinOperation(op)
 		end()
 		over <- err
 	})
-	err := awaitExchange(s, of, over)
+	err = awaitExchange(s, of, over)
 	if backend.ResultOf(err) == backend.Unknown && !errors.Is(err, backend.ErrPutBack) {
 		return nil // its owner knows, and tells the program
 	}
 	return err
+}
+
+// reachBuffers returns the bytes of buffers: the pieces of memory that a buffer consists of, and the buffer as a whole, which
+// is a copy if the memory was mapped piece by piece.
+func reachBuffers(s *space, buffers []backend.Buffer) (pieces [][][]byte, whole [][]byte, err error) {
+	pieces = make([][][]byte, len(buffers))
+	whole = make([][]byte, len(buffers))
+	for i, b := range buffers {
+		if pieces[i], err = s.reachBytes(b.Addr, b.Size); err != nil {
+			return nil, nil, err
+		}
+		if len(pieces[i]) == 1 {
+			whole[i] = pieces[i][0]
+			continue
+		}
+		whole[i] = slices.Concat(pieces[i]...)
+	}
+	return pieces, whole, nil
+}
+
+// scatterBytes copies bytes into pieces, one after the other.
+func scatterBytes(pieces [][]byte, from []byte) {
+	for _, p := range pieces {
+		from = from[copy(p, from):]
+	}
 }
 
 // awaitExchange waits until an exchange is over, and the space mapped. The space may be unmapped meanwhile, for the other

@@ -154,3 +154,96 @@ func (w *warp) runIndexedBranch(in *inst) {
 		w.splitFragment(in, same, target)
 	}
 }
+
+// flowStep is what follows an instruction that decides which instruction is next, and in which lanes.
+type flowStep int
+
+const (
+	goOn      flowStep = iota // the current fragment goes on
+	enterAnew                 // the current fragment is another now, or must be entered anew
+	endTurn                   // the warp's turn is over
+)
+
+// runFlow executes an instruction, other than a branch, that decides which instruction of the current fragment is next, in the
+// lanes of m.
+func (w *warp) runFlow(in *inst, m uint32, budget *int) flowStep {
+	f := w.cur
+	switch in.flow {
+	case flowIndex:
+		*budget--
+		w.runIndexedBranch(in)
+		return stepAfterJump(budget)
+	case flowJoin:
+		if f.join == nil || f.join.pc != f.pc || f.join.frame != f.frame {
+			f.pc++
+		} else if !w.parkAtJoin() {
+			return enterAnew
+		}
+	case flowCall:
+		*budget--
+		w.runCall(in)
+		return stepAfterJump(budget)
+	case flowReturn:
+		w.runReturn()
+		return enterAnew
+	case flowExit:
+		f.pc++
+		if m != 0 {
+			w.exitLanes(m)
+			if w.cur == nil {
+				return enterAnew
+			}
+		}
+	case flowBarrier:
+		// A warp that opens a barrier lets the other warps go first: in ascending order again.
+		if w.runBarrier(in) {
+			return endTurn
+		}
+		return enterAnew
+	case flowSync:
+		if !w.runSync(in) {
+			return enterAnew
+		}
+	case flowYield:
+		f.pc++
+		w.waitingLoops = spinTurn + 1
+		return endTurn
+	}
+	return goOn
+}
+
+// stepAfterJump says what follows an instruction after which the current fragment must be entered anew.
+func stepAfterJump(budget *int) flowStep {
+	if *budget <= 0 {
+		return endTurn
+	}
+	return enterAnew
+}
+
+// runBranch executes a flowBranch in the lanes of m. The warp's turn ends where it goes back and has used up its budget, or
+// waits for other warps.
+func (w *warp) runBranch(in *inst, m uint32, budget *int) flowStep {
+	f := w.cur
+	*budget--
+	back := in.target <= f.pc
+	switch m {
+	case 0:
+		f.pc++
+	case f.mask:
+		f.pc = in.target
+	default:
+		w.splitFragment(in, m, in.target)
+		f.pc++
+	}
+	if !back || m == 0 {
+		return goOn
+	}
+	if w.spinning {
+		w.spinning = false
+		w.waitingLoops++
+	}
+	if *budget <= 0 || w.waitingLoops > spinTurn {
+		return endTurn
+	}
+	return goOn
+}

@@ -106,8 +106,32 @@ func graphOf(l *lowerer) *graph {
 // only to an endless loop have a meeting point among themselves.
 func (g *graph) findMeetings() {
 	order, number, leads := g.orderBackwards()
-	// Cooper, Harvey and Kennedy: A Simple, Fast Dominance Algorithm, on the reversed
-	// graph. The virtual exit is number 0.
+	idom := g.findDominators(order, number, leads)
+	for b := range g.blocks {
+		g.blocks[b].joins = false
+	}
+	for b := range g.blocks {
+		m := &g.l.code[g.blocks[b].to-1]
+		meets := -1
+		switch {
+		case m.flow == flowBranch && m.guard != 0, m.flow == flowIndex:
+			if k := number[b]; k > 0 && idom[k] > 0 {
+				meets = order[idom[k]-1]
+			}
+		case m.flow == flowCall && m.ext.call.fn == nil && b+1 < len(g.blocks) && !m.endsFlow():
+			meets = b + 1
+		}
+		if meets >= 0 {
+			g.blocks[meets].joins = true
+		}
+		m.join = int32(meets) // a block until layout
+	}
+}
+
+// findDominators finds the immediate post-dominator of each block that orderBackwards has numbered: the number of that block, by
+// the block's number, or -1. The virtual exit is number 0.
+func (g *graph) findDominators(order, number []int, leads []bool) []int {
+	// Cooper, Harvey and Kennedy: A Simple, Fast Dominance Algorithm, on the reversed graph.
 	idom := make([]int, len(order)+1)
 	for i := range idom {
 		idom[i] = -1
@@ -153,25 +177,7 @@ func (g *graph) findMeetings() {
 			}
 		}
 	}
-	for b := range g.blocks {
-		g.blocks[b].joins = false
-	}
-	for b := range g.blocks {
-		m := &g.l.code[g.blocks[b].to-1]
-		meets := -1
-		switch {
-		case m.flow == flowBranch && m.guard != 0, m.flow == flowIndex:
-			if k := number[b]; k > 0 && idom[k] > 0 {
-				meets = order[idom[k]-1]
-			}
-		case m.flow == flowCall && m.ext.call.fn == nil && b+1 < len(g.blocks) && !m.endsFlow():
-			meets = b + 1
-		}
-		if meets >= 0 {
-			g.blocks[meets].joins = true
-		}
-		m.join = int32(meets) // a block until layout
-	}
+	return idom
 }
 
 // orderBackwards orders the blocks that lead to the exit so that most come after the blocks that they
@@ -222,17 +228,7 @@ func (g *graph) orderBackwards() (order, number []int, leads []bool) {
 		if seen[b] || !endless[b] {
 			continue
 		}
-		// Followed far enough, the path comes to a block for the second time.
-		at, been := b, map[int]bool{}
-		for !been[at] {
-			been[at] = true
-			for _, s := range g.blocks[at].next {
-				if endless[s] {
-					at = s
-					break
-				}
-			}
-		}
+		at := g.findLoop(b, endless)
 		g.blocks[at].joins = true
 		visit(at)
 	}
@@ -241,6 +237,22 @@ func (g *graph) orderBackwards() (order, number []int, leads []bool) {
 		number[post[i]] = len(order)
 	}
 	return order, number, leads
+}
+
+// findLoop returns a block of an endless loop to which a block leads: followed far enough, the path through endless blocks
+// comes to a block for the second time.
+func (g *graph) findLoop(from int, endless []bool) int {
+	at, been := from, map[int]bool{}
+	for !been[at] {
+		been[at] = true
+		for _, s := range g.blocks[at].next {
+			if endless[s] {
+				at = s
+				break
+			}
+		}
+	}
+	return at
 }
 
 // findEndless tells which blocks need not come to a trap: what is left when blocks that end in a trap,

@@ -144,17 +144,8 @@ func (b *builder) buildKernel(f *syntax.Function) (*Kernel, error) {
 	if n := reqThreads.Count(); n != 0 {
 		k.MaxThreads, k.ReqThreads = uint32(min(n, MaxThreads)), reqThreads
 	}
-	for _, p := range f.Prototype.Params {
-		if p.Variable == nil {
-			return nil, &SyntaxError{Module: f.Module.Name, Line: f.Line, Msg: "an entry's parameters are in the space param"}
-		}
-		at := (k.ParamSize + p.Variable.Align - 1) &^ (p.Variable.Align - 1)
-		p.Variable.Offset = at
-		k.Params = append(k.Params, Param{p.Variable.Name, p.Variable.Type, at, p.Variable.ByteSize(), p.Variable.Align})
-		if uint64(at)+uint64(p.Variable.ByteSize()) > 32764 {
-			return nil, &SyntaxError{Module: f.Module.Name, Line: f.Line, Msg: "more than 32764 bytes of parameters"}
-		}
-		k.ParamSize = at + p.Variable.ByteSize()
+	if err := k.placeParams(f); err != nil {
+		return nil, err
 	}
 	b.paramSize = k.ParamSize
 	b.queueFunction(f)
@@ -192,6 +183,23 @@ func (b *builder) buildKernel(f *syntax.Function) (*Kernel, error) {
 		k.Operations += len(c.insts)
 	}
 	return k, nil
+}
+
+// placeParams lays out the kernel's parameters, which f declares.
+func (k *Kernel) placeParams(f *syntax.Function) error {
+	for _, p := range f.Prototype.Params {
+		if p.Variable == nil {
+			return &SyntaxError{Module: f.Module.Name, Line: f.Line, Msg: "an entry's parameters are in the space param"}
+		}
+		at := (k.ParamSize + p.Variable.Align - 1) &^ (p.Variable.Align - 1)
+		p.Variable.Offset = at
+		k.Params = append(k.Params, Param{p.Variable.Name, p.Variable.Type, at, p.Variable.ByteSize(), p.Variable.Align})
+		if uint64(at)+uint64(p.Variable.ByteSize()) > 32764 {
+			return &SyntaxError{Module: f.Module.Name, Line: f.Line, Msg: "more than 32764 bytes of parameters"}
+		}
+		k.ParamSize = at + p.Variable.ByteSize()
+	}
+	return nil
 }
 
 // extentOf returns the extent of a directive such as .maxntid.

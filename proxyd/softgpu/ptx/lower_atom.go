@@ -23,44 +23,40 @@ type atomSite struct {
 	space  types.Space
 }
 
+// wordUpdates are what operations store that do not depend on the type of the element.
+var wordUpdates = map[string]func(old, b, c uint64) uint64{
+	"and":  func(old, b, _ uint64) uint64 { return old & b },
+	"or":   func(old, b, _ uint64) uint64 { return old | b },
+	"xor":  func(old, b, _ uint64) uint64 { return old ^ b },
+	"exch": func(_, b, _ uint64) uint64 { return b },
+	"inc": func(old, b, _ uint64) uint64 {
+		if old >= b {
+			return 0
+		}
+		return old + 1
+	},
+	"dec": func(old, b, _ uint64) uint64 {
+		if old == 0 || old > b {
+			return b
+		}
+		return old - 1
+	},
+}
+
 // atomicUpdate returns what an operation stores, and whether the order of several does not
 // matter to the outcome.
 func (l *lowerer) atomicUpdate(op string, t types.Type, flush bool) (f func(old, b, c uint64) uint64, commutes bool) {
-	mask := types.SizeMask(t.Size())
-	signed := t.IsSigned()
-	ext := func(v uint64) int64 {
-		s := 64 - 8*t.Size()
-		return int64(v<<s) >> s
+	if f := wordUpdates[op]; f != nil {
+		return f, op == "and" || op == "or" || op == "xor"
 	}
+	mask := types.SizeMask(t.Size())
 	switch op {
-	case "and":
-		return func(old, b, _ uint64) uint64 { return old & b }, true
-	case "or":
-		return func(old, b, _ uint64) uint64 { return old | b }, true
-	case "xor":
-		return func(old, b, _ uint64) uint64 { return old ^ b }, true
-	case "exch":
-		return func(_, b, _ uint64) uint64 { return b }, false
 	case "cas":
 		return func(old, b, c uint64) uint64 {
 			if old&mask == b&mask {
 				return c
 			}
 			return old
-		}, false
-	case "inc":
-		return func(old, b, _ uint64) uint64 {
-			if old >= b {
-				return 0
-			}
-			return old + 1
-		}, false
-	case "dec":
-		return func(old, b, _ uint64) uint64 {
-			if old == 0 || old > b {
-				return b
-			}
-			return old - 1
 		}, false
 	case "add":
 		if t.IsFloat() {
@@ -75,31 +71,46 @@ func (l *lowerer) atomicUpdate(op string, t types.Type, flush bool) (f func(old,
 		return func(old, b, _ uint64) uint64 { return (old + b) & mask }, true
 	case "min", "max":
 		if t.IsFloat() {
-			e := elementType(t)
-			f = func(old, b, _ uint64) uint64 {
-				if op == "min" {
-					return float.Encode(e, minNum(float.Decode(e, old), float.Decode(e, b)))
-				}
-				return float.Encode(e, maxNum(float.Decode(e, old), float.Decode(e, b)))
-			}
-			if e != t {
-				f = onHalves(f)
-			}
-			return f, true
+			return floatExtreme(op, t), true
 		}
-		return func(old, b, _ uint64) uint64 {
-			less := old < b
-			if signed {
-				less = ext(old) < ext(b)
-			}
-			if less == (op == "min") {
-				return old
-			}
-			return b
-		}, true
+		return integerExtreme(op, t), true
 	}
 	l.failSyntax("the operation is missing")
 	return nil, false
+}
+
+// floatExtreme returns what min or max of floating-point numbers stores.
+func floatExtreme(op string, t types.Type) func(old, b, c uint64) uint64 {
+	e := elementType(t)
+	f := func(old, b, _ uint64) uint64 {
+		if op == "min" {
+			return float.Encode(e, minNum(float.Decode(e, old), float.Decode(e, b)))
+		}
+		return float.Encode(e, maxNum(float.Decode(e, old), float.Decode(e, b)))
+	}
+	if e != t {
+		f = onHalves(f)
+	}
+	return f
+}
+
+// integerExtreme returns what min or max of integers stores.
+func integerExtreme(op string, t types.Type) func(old, b, c uint64) uint64 {
+	signed := t.IsSigned()
+	ext := func(v uint64) int64 {
+		s := 64 - 8*t.Size()
+		return int64(v<<s) >> s
+	}
+	return func(old, b, _ uint64) uint64 {
+		less := old < b
+		if signed {
+			less = ext(old) < ext(b)
+		}
+		if less == (op == "min") {
+			return old
+		}
+		return b
+	}
 }
 
 // lowerAtom is atom and red.

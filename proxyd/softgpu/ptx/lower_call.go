@@ -36,43 +36,9 @@ func lowerCall(l *lowerer) {
 		l.loose = true
 		target, sh.a = l.operandRef(callee, types.U64), use64
 		l.b.indirect = true
-		if len(args) != 1 || args[0].Kind != syntax.ArgName {
-			l.failSyntax("an indirect call needs a prototype or a list of targets")
-		}
-		if proto = l.in.Scope.FindPrototype(args[0].Name); proto == nil {
-			names, ok := l.in.Scope.FindTargets(args[0].Name)
-			if !ok || len(names) == 0 {
-				l.failSyntax("%s is no prototype", args[0].Name)
-			}
-			f := l.b.prog.findFunction(l.f.Module, names[0])
-			if f == nil {
-				l.failSyntax("function %s is not declared", names[0])
-			}
-			proto = &f.Prototype
-		}
+		proto = indirectPrototype(l, args)
 	} else {
-		f := l.b.prog.findFunction(l.f.Module, callee.Name)
-		if f == nil {
-			l.failSyntax("function %s is not declared", callee.Name)
-		}
-		if f.Entry {
-			l.failSyntax("%s is an entry", f.Name)
-		}
-		proto = &f.Prototype
-		site.fn = f
-		if f.Declared {
-			site.builtin = builtins[f.Name]
-			if site.builtin == nil {
-				if reason := whyRefused(f.Name); reason != "" {
-					l.in = &syntax.Instruction{Line: l.in.Line, Op: f.Name}
-					l.refuseInstruction(reason)
-				}
-				l.failSyntax("function %s is not defined", f.Name)
-			}
-			l.b.ordered = l.b.ordered || f.Name != "__assertfail"
-		} else {
-			l.b.queueFunction(f)
-		}
+		proto = resolveCallee(l, callee.Name, site)
 	}
 	site.noreturn = proto.NoReturn
 	if len(actuals) != len(proto.Params) || len(rets) != len(proto.Results) {
@@ -86,6 +52,53 @@ func lowerCall(l *lowerer) {
 	}
 	m := l.emitFlow(flowCall)
 	m.a, m.shape, m.ext = target, sh, &ext{call: site}
+}
+
+// indirectPrototype returns the prototype of an indirect call: the operand behind the parameters, or that of the targets which
+// the operand lists.
+func indirectPrototype(l *lowerer, args []syntax.Operand) *syntax.Prototype {
+	if len(args) != 1 || args[0].Kind != syntax.ArgName {
+		l.failSyntax("an indirect call needs a prototype or a list of targets")
+	}
+	if proto := l.in.Scope.FindPrototype(args[0].Name); proto != nil {
+		return proto
+	}
+	names, ok := l.in.Scope.FindTargets(args[0].Name)
+	if !ok || len(names) == 0 {
+		l.failSyntax("%s is no prototype", args[0].Name)
+	}
+	f := l.b.prog.findFunction(l.f.Module, names[0])
+	if f == nil {
+		l.failSyntax("function %s is not declared", names[0])
+	}
+	return &f.Prototype
+}
+
+// resolveCallee enters the function of a direct call into site, and returns its prototype. A function that is defined is queued
+// for lowering.
+func resolveCallee(l *lowerer, name string, site *callSite) *syntax.Prototype {
+	f := l.b.prog.findFunction(l.f.Module, name)
+	if f == nil {
+		l.failSyntax("function %s is not declared", name)
+	}
+	if f.Entry {
+		l.failSyntax("%s is an entry", f.Name)
+	}
+	site.fn = f
+	if !f.Declared {
+		l.b.queueFunction(f)
+		return &f.Prototype
+	}
+	site.builtin = builtins[f.Name]
+	if site.builtin == nil {
+		if reason := whyRefused(f.Name); reason != "" {
+			l.in = &syntax.Instruction{Line: l.in.Line, Op: f.Name}
+			l.refuseInstruction(reason)
+		}
+		l.failSyntax("function %s is not defined", f.Name)
+	}
+	l.b.ordered = l.b.ordered || f.Name != "__assertfail"
+	return &f.Prototype
 }
 
 // actualPlaces are the places of an operand, several for a vector.

@@ -72,54 +72,81 @@ func lowerCvt(l *lowerer) {
 	l.emitLanes(dt, l.resultRef(dt), l.conversionOf(dt, st), []types.Type{st}, l.sourceRef(1, st))
 }
 
-// conversionOf returns the conversion of a value.
-func (l *lowerer) conversionOf(dt, st types.Type) func(a, b, c uint64) uint64 {
-	mode, sat, ftz, relu := roundingOf(l.in), l.hasModifier("sat"), l.hasModifier("ftz"), l.hasModifier("relu")
-	toInt, isInt := float.RN, false
+// conversion are the modifiers of a cvt.
+type conversion struct {
+	mode                      float.Rounding
+	sat, ftz, relu, satfinite bool
+	// A result that is to be integral is rounded by toInt.
+	isInt bool
+	toInt float.Rounding
+}
+
+// readConversion reads the modifiers of a cvt.
+func readConversion(l *lowerer) conversion {
+	c := conversion{
+		mode: roundingOf(l.in), sat: l.hasModifier("sat"), ftz: l.hasModifier("ftz"), relu: l.hasModifier("relu"),
+		satfinite: l.hasModifier("satfinite"), toInt: float.RN,
+	}
 	for name, m := range integral {
 		if l.hasModifier(name) {
-			toInt, isInt = m, true
+			c.toInt, c.isInt = m, true
 		}
 	}
+	return c
+}
+
+// conversionOf returns the conversion of a value.
+func (l *lowerer) conversionOf(dt, st types.Type) func(a, b, c uint64) uint64 {
+	form := readConversion(l)
 	if st.IsFloat() && st != types.F16 && st != types.BF16 && st != types.F32 && st != types.F64 {
 		l.failSyntax("no such form")
 	}
 	switch {
 	case !dt.IsFloat() && !st.IsFloat():
-		return func(a, _, _ uint64) uint64 { return castInt(a, dt, st, sat) }
+		return func(a, _, _ uint64) uint64 { return castInt(a, dt, st, form.sat) }
 	case !dt.IsFloat():
-		if !isInt {
-			if mode, toInt = roundingOf(l.in), float.RZ; mode != float.RN {
-				toInt = mode
-			}
-		}
-		return func(a, _, _ uint64) uint64 {
-			v := float.Decode(st, a)
-			if ftz && st == types.F32 {
-				v = float64(float.Flushed(uint32(a)))
-			}
-			return floatToInt(toIntegral(v, toInt), dt)
-		}
+		return form.floatToInteger(dt, st)
 	case !st.IsFloat():
 		return func(a, _, _ uint64) uint64 {
-			return float.Encode(dt, clampUnit(intToFloat(a, st, dt, mode), sat))
+			return float.Encode(dt, clampUnit(intToFloat(a, st, dt, form.mode), form.sat))
 		}
 	}
-	satfinite := l.hasModifier("satfinite")
+	return form.floatToFloat(dt, st)
+}
+
+// floatToInteger returns the conversion of a floating-point number to an integer.
+func (form conversion) floatToInteger(dt, st types.Type) func(a, b, c uint64) uint64 {
+	toInt := form.toInt
+	if !form.isInt {
+		if toInt = float.RZ; form.mode != float.RN {
+			toInt = form.mode
+		}
+	}
 	return func(a, _, _ uint64) uint64 {
 		v := float.Decode(st, a)
-		if ftz && st == types.F32 {
+		if form.ftz && st == types.F32 {
 			v = float64(float.Flushed(uint32(a)))
 		}
-		if st == types.F64 && dt == types.F64 && !isInt {
+		return floatToInt(toIntegral(v, toInt), dt)
+	}
+}
+
+// floatToFloat returns the conversion of a floating-point number to another type.
+func (form conversion) floatToFloat(dt, st types.Type) func(a, b, c uint64) uint64 {
+	return func(a, _, _ uint64) uint64 {
+		v := float.Decode(st, a)
+		if form.ftz && st == types.F32 {
+			v = float64(float.Flushed(uint32(a)))
+		}
+		if st == types.F64 && dt == types.F64 && !form.isInt {
 			return a
 		}
-		if isInt {
-			v = math.Copysign(toIntegral(v, toInt), v)
+		if form.isInt {
+			v = math.Copysign(toIntegral(v, form.toInt), v)
 		}
 		if v != v {
-			if satfinite || dt != types.TF32 {
-				if sat {
+			if form.satfinite || dt != types.TF32 {
+				if form.sat {
 					return 0
 				}
 			}
@@ -128,17 +155,17 @@ func (l *lowerer) conversionOf(dt, st types.Type) func(a, b, c uint64) uint64 {
 			}
 			return float.Encode(dt, v)
 		}
-		v = float.Formats[dt].Round(v, mode)
-		if satfinite && math.IsInf(v, 0) {
+		v = float.Formats[dt].Round(v, form.mode)
+		if form.satfinite && math.IsInf(v, 0) {
 			v = math.Copysign(float.Formats[dt].Max, v)
 		}
-		if ftz && dt == types.F32 {
+		if form.ftz && dt == types.F32 {
 			v = float64(float.Flush32(float32(v)))
 		}
-		if relu && v <= 0 {
+		if form.relu && v <= 0 {
 			v = 0
 		}
-		return float.Encode(dt, clampUnit(v, sat))
+		return float.Encode(dt, clampUnit(v, form.sat))
 	}
 }
 

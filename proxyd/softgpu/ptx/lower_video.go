@@ -231,12 +231,6 @@ func lowerSimd(l *lowerer) {
 	width := 32 / n
 	sat, sum := l.hasModifier("sat"), l.hasModifier("add")
 	dt, at, bt := ts[0], ts[len(ts)-2], ts[len(ts)-1]
-	comparison := ""
-	for _, m := range l.in.Mods {
-		if comparisons[m] {
-			comparison = m
-		}
-	}
 	if len(ts) == 2 {
 		dt = types.U32
 	}
@@ -252,25 +246,11 @@ func lowerSimd(l *lowerer) {
 		}
 		return int64(v)
 	}
-	compute := videoOps[base]
+	compute := simdOperation(l, base)
 	f := func(a, b, c uint64) uint64 {
 		r, total := c, c
 		for i := range n {
-			x, y := ext(a>>(width*i), at.IsSigned()), ext(b>>(width*i), bt.IsSigned())
-			var v int64
-			switch base {
-			case "vavrg":
-				v = (x + y + 1) >> 1
-				if x+y < 0 {
-					v = -((-(x + y) + 1) >> 1)
-				}
-			case "vset":
-				if compareFloats(comparison, float64(x), float64(y)) {
-					v = 1
-				}
-			default:
-				v = compute(x, y, false)
-			}
+			v := compute(ext(a>>(width*i), at.IsSigned()), ext(b>>(width*i), bt.IsSigned()), false)
 			if sat {
 				v = clampTo(v, width, dt.IsSigned())
 			}
@@ -287,4 +267,32 @@ func lowerSimd(l *lowerer) {
 	if op == "vabsdiff4" && sum && !sat && !at.IsSigned() && !bt.IsSigned() {
 		m.key = "vabsdiff4.add.u8"
 	}
+}
+
+// simdOperation returns what a SIMD video instruction does to each pair of its parts: base is its name without the number of
+// parts. The result has the form of videoOps.
+func simdOperation(l *lowerer, base string) func(a, b int64, clamp bool) int64 {
+	switch base {
+	case "vavrg":
+		return func(x, y int64, _ bool) int64 {
+			if x+y < 0 {
+				return -((-(x + y) + 1) >> 1)
+			}
+			return (x + y + 1) >> 1
+		}
+	case "vset":
+		comparison := ""
+		for _, m := range l.in.Mods {
+			if comparisons[m] {
+				comparison = m
+			}
+		}
+		return func(x, y int64, _ bool) int64 {
+			if compareFloats(comparison, float64(x), float64(y)) {
+				return 1
+			}
+			return 0
+		}
+	}
+	return videoOps[base]
 }

@@ -11,6 +11,19 @@ import (
 	"testing"
 )
 
+// TestOpcodeAreas: no instruction is in the tables of two areas.
+func TestOpcodeAreas(t *testing.T) {
+	seen := map[string]bool{}
+	for _, area := range opcodeAreas {
+		for name := range area {
+			if seen[name] {
+				t.Errorf("%s is in two areas", name)
+			}
+			seen[name] = true
+		}
+	}
+}
+
 // TestOpcodes: each opcode of the table is either in a test's text or refused by name, and
 // the refusal says why.
 func TestOpcodes(t *testing.T) {

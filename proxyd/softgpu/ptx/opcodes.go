@@ -4,6 +4,7 @@
 package ptx
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
@@ -34,159 +35,192 @@ const (
 	noCluster    = "clusters are not supported"
 )
 
-// opcodes are all of PTX's.
-var opcodes map[string]*opcode
+// opcodes are the instructions of all areas. The lowering functions look into this table, so it is filled by init, when the
+// areas' tables have these functions.
+var opcodes = map[string]*opcode{}
+
+// opcodeAreas are the tables of the areas. No instruction is in two of them.
+var opcodeAreas = []map[string]*opcode{
+	integerOpcodes, floatOpcodes, logicOpcodes, dataOpcodes, matrixOpcodes,
+	controlOpcodes, threadOpcodes, videoOpcodes, simdOpcodes(), textureOpcodes,
+}
 
 func init() {
-	opcodes = map[string]*opcode{
-		// Integer
-		"add":   {lower: lowerAdd, mods: modRound + "cc"},
-		"addc":  {lower: lowerAdd, mods: "cc"},
-		"sub":   {lower: lowerAdd, mods: modRound + "cc"},
-		"subc":  {lower: lowerAdd, mods: "cc"},
-		"mul":   {lower: lowerMul, mods: modRound + "hi lo wide"},
-		"mad":   {lower: lowerMad, mods: modRound + "hi lo wide cc"},
-		"madc":  {lower: lowerMad, mods: "hi lo cc"},
-		"mul24": {lower: lowerMul24, mods: "hi lo"},
-		"mad24": {lower: lowerMul24, mods: "hi lo sat"},
-		"sad":   {lower: lowerSad},
-		"div":   {lower: lowerDivRem, mods: modRound},
-		"rem":   {lower: lowerDivRem},
-		"abs":   {lower: lowerAbsNeg, mods: "ftz"},
-		"neg":   {lower: lowerAbsNeg, mods: "ftz"},
-		"min":   {lower: lowerInt2, mods: "ftz NaN xorsign abs relu"},
-		"max":   {lower: lowerInt2, mods: "ftz NaN xorsign abs relu"},
-		"popc":  {lower: lowerBits1},
-		"clz":   {lower: lowerBits1},
-		"bfind": {lower: lowerBits1, mods: "shiftamt"},
-		"brev":  {lower: lowerBits1},
-		"fns":   {lower: lowerFns},
-		"bfe":   {lower: lowerBfe},
-		"bfi":   {lower: lowerBfi},
-		"bmsk":  {lower: lowerBmsk, mods: "clamp wrap"},
-		"szext": {lower: lowerSzext, mods: "clamp wrap"},
-		"dp4a":  {lower: lowerDp},
-		"dp2a":  {lower: lowerDp, mods: "lo hi"},
-
-		// Floating point
-		"fma":      {lower: lowerFloat, mods: modRound + "relu oob"},
-		"rcp":      {lower: lowerRootRcp, mods: modRound},
-		"sqrt":     {lower: lowerRootRcp, mods: modRound},
-		"rsqrt":    {lower: lowerApprox, mods: "approx ftz"},
-		"sin":      {lower: lowerApprox, mods: "approx ftz"},
-		"cos":      {lower: lowerApprox, mods: "approx ftz"},
-		"lg2":      {lower: lowerApprox, mods: "approx ftz"},
-		"ex2":      {lower: lowerApprox, mods: "approx ftz"},
-		"tanh":     {lower: lowerApprox, mods: "approx ftz"},
-		"testp":    {lower: lowerTestp, mods: "finite infinite number notanumber normal subnormal"},
-		"copysign": {lower: lowerCopysign},
-
-		// Comparison, logic, shifts
-		"set":  {lower: lowerSet, mods: modCompare},
-		"setp": {lower: lowerSetp, mods: modCompare},
-		"selp": {lower: lowerSelp},
-		"slct": {lower: lowerSlct, mods: "ftz"},
-		"and":  {lower: lowerLogic},
-		"or":   {lower: lowerLogic},
-		"xor":  {lower: lowerLogic},
-		"not":  {lower: lowerNot},
-		"cnot": {lower: lowerNot},
-		"lop3": {lower: lowerLop3, mods: "or and"},
-		"shl":  {lower: lowerShift},
-		"shr":  {lower: lowerShift},
-		"shf":  {lower: lowerShf, mods: "l r clamp wrap"},
-		"prmt": {lower: lowerPrmt, mods: "f4e b4e rc8 ecl ecr rc16"},
-
-		// Data movement and conversion
-		"mov":            {lower: lowerMov, mods: "v2 v4 v8"},
-		"ld":             {lower: lowerLd, mods: modAccess},
-		"ldu":            {lower: lowerLd, mods: modAccess},
-		"st":             {lower: lowerSt, mods: modAccess},
-		"cvt":            {lower: lowerCvt, mods: "rn rz rm rp rna rni rzi rmi rpi ftz sat relu satfinite pack"},
-		"cvta":           {lower: lowerCvta, mods: "to global shared shared::cta local const param param::entry"},
-		"isspacep":       {lower: lowerIsspacep, mods: "global shared shared::cta local const param param::entry"},
-		"prefetch":       {lower: lowerNothing, mods: "global local const param L1 L2 L2::* tensormap"},
-		"prefetchu":      {lower: lowerNothing, mods: "L1"},
-		"applypriority":  {lower: lowerNothing, mods: "global L2::*"},
-		"discard":        {lower: lowerNothing, mods: "global L2 L2::*"},
-		"createpolicy":   {lower: lowerPolicy, mods: "fractional range cvt global L2 L1::* L2::* level::*"},
-		"cp":             {lower: lowerCp, mods: "async ca cg shared shared::cta global L2::* bulk* mbarrier* commit_group wait_group wait_all *"},
-		"ldmatrix":       {lower: lowerLdmatrix, mods: "sync aligned m8n8 x1 x2 x4 trans shared shared::cta *"},
-		"stmatrix":       {lower: lowerStmatrix, mods: "sync aligned m8n8 x1 x2 x4 trans shared shared::cta *"},
-		"movmatrix":      {lower: lowerMovmatrix, mods: "sync aligned m8n8 trans"},
-		"alloca":         {lower: lowerAlloca},
-		"stacksave":      {lower: lowerStack},
-		"stackrestore":   {lower: lowerStack},
-		"getctarank":     {refused: noCluster},
-		"mapa":           {refused: noCluster},
-		"multimem":       {refused: "multicast memory is not supported"},
-		"tensormap":      {refused: "tensor maps are not supported"},
-		"griddepcontrol": {lower: lowerNothing, mods: "launch_dependents wait"},
-
-		// Matrices
-		"mma":     {lower: lowerMma, mods: "sync aligned row col satfinite xor and popc *"},
-		"wmma":    {lower: lowerWmma, mods: "load store mma a b c d sync aligned row col satfinite global shared shared::cta *"},
-		"wgmma":   {refused: noWgmma},
-		"tcgen05": {refused: noTcgen},
-
-		// Control
-		"bra":       {lower: lowerBra, mods: "uni"},
-		"brx":       {lower: lowerBrx, mods: "idx uni", control: true},
-		"call":      {lower: lowerCall, mods: "uni", control: true},
-		"ret":       {lower: lowerRet, mods: "uni"},
-		"exit":      {lower: lowerRet},
-		"trap":      {lower: lowerTrap},
-		"brkpt":     {lower: lowerTrap},
-		"nanosleep": {lower: lowerNanosleep, control: true},
-		"pmevent":   {lower: lowerNothing, mods: "mask"},
-		"setmaxnreg": {
-			lower: lowerNothing, mods: "inc dec sync aligned",
-		},
-
-		// Between threads
-		"bar":        {lower: lowerBar, mods: "sync arrive red popc and or cta warp", control: true},
-		"barrier":    {lower: lowerBar, mods: "sync arrive red popc and or cta cluster aligned wait", control: true},
-		"membar":     {lower: lowerFence, mods: "cta gl sys proxy*"},
-		"fence":      {lower: lowerFence, mods: "sc acq_rel acquire release cta cluster gpu sys proxy* mbarrier_init *"},
-		"atom":       {lower: lowerAtom, mods: modAccess + "and or xor exch cas inc dec add min max sem noftz acq_rel async* L2::* "},
-		"red":        {lower: lowerAtom, mods: modAccess + "and or xor inc dec add min max noftz acq_rel async* L2::* "},
-		"vote":       {lower: lowerVote, mods: "sync all any uni ballot", control: true},
-		"match":      {lower: lowerMatch, mods: "sync all any", control: true},
-		"activemask": {lower: lowerActivemask},
-		"redux":      {lower: lowerRedux, mods: "sync add and or xor min max abs NaN", control: true},
-		"shfl":       {lower: lowerShfl, mods: "sync up down bfly idx", control: true},
-		"elect":      {lower: lowerElect, mods: "sync", control: true},
-		"mbarrier":   {refused: noBarrier},
-		"clusterlaunchcontrol": {
-			refused: noCluster,
-		},
-
-		// Video
-		"vadd":     {lower: lowerVideo, mods: modVideo},
-		"vsub":     {lower: lowerVideo, mods: modVideo},
-		"vabsdiff": {lower: lowerVideo, mods: modVideo},
-		"vmin":     {lower: lowerVideo, mods: modVideo},
-		"vmax":     {lower: lowerVideo, mods: modVideo},
-		"vshl":     {lower: lowerVideo, mods: modVideo},
-		"vshr":     {lower: lowerVideo, mods: modVideo},
-		"vmad":     {lower: lowerVmad, mods: modVideo},
-		"vset":     {lower: lowerVset, mods: modVideo},
-
-		// Textures and surfaces
-		"tex":     {lower: lowerTex, mods: "*"},
-		"tld4":    {refused: "gathers of textures are not supported"},
-		"txq":     {lower: lowerTxq, mods: "*"},
-		"istypep": {refused: noReferences},
-		"suld":    {lower: lowerSuld, mods: "*"},
-		"sust":    {lower: lowerSust, mods: "*"},
-		"sured":   {refused: "reductions to surfaces are not supported"},
-		"suq":     {lower: lowerTxq, mods: "*"},
+	for _, area := range opcodeAreas {
+		maps.Copy(opcodes, area)
 	}
+}
+
+// simdOpcodes are the video instructions on several parts of a word.
+func simdOpcodes() map[string]*opcode {
+	all := map[string]*opcode{}
 	for _, base := range []string{"vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax", "vset"} {
 		for _, n := range []string{"2", "4"} {
-			opcodes[base+n] = &opcode{lower: lowerSimd, mods: modVideo}
+			all[base+n] = &opcode{lower: lowerSimd, mods: modVideo}
 		}
 	}
+	return all
+}
+
+// integerOpcodes are the instructions on integers.
+var integerOpcodes = map[string]*opcode{
+	"add":   {lower: lowerAdd, mods: modRound + "cc"},
+	"addc":  {lower: lowerAdd, mods: "cc"},
+	"sub":   {lower: lowerAdd, mods: modRound + "cc"},
+	"subc":  {lower: lowerAdd, mods: "cc"},
+	"mul":   {lower: lowerMul, mods: modRound + "hi lo wide"},
+	"mad":   {lower: lowerMad, mods: modRound + "hi lo wide cc"},
+	"madc":  {lower: lowerMad, mods: "hi lo cc"},
+	"mul24": {lower: lowerMul24, mods: "hi lo"},
+	"mad24": {lower: lowerMul24, mods: "hi lo sat"},
+	"sad":   {lower: lowerSad},
+	"div":   {lower: lowerDivRem, mods: modRound},
+	"rem":   {lower: lowerDivRem},
+	"abs":   {lower: lowerAbsNeg, mods: "ftz"},
+	"neg":   {lower: lowerAbsNeg, mods: "ftz"},
+	"min":   {lower: lowerInt2, mods: "ftz NaN xorsign abs relu"},
+	"max":   {lower: lowerInt2, mods: "ftz NaN xorsign abs relu"},
+	"popc":  {lower: lowerBits1},
+	"clz":   {lower: lowerBits1},
+	"bfind": {lower: lowerBits1, mods: "shiftamt"},
+	"brev":  {lower: lowerBits1},
+	"fns":   {lower: lowerFns},
+	"bfe":   {lower: lowerBfe},
+	"bfi":   {lower: lowerBfi},
+	"bmsk":  {lower: lowerBmsk, mods: "clamp wrap"},
+	"szext": {lower: lowerSzext, mods: "clamp wrap"},
+	"dp4a":  {lower: lowerDp},
+	"dp2a":  {lower: lowerDp, mods: "lo hi"},
+}
+
+// floatOpcodes are the instructions on floating-point numbers alone.
+var floatOpcodes = map[string]*opcode{
+	"fma":      {lower: lowerFloat, mods: modRound + "relu oob"},
+	"rcp":      {lower: lowerRootRcp, mods: modRound},
+	"sqrt":     {lower: lowerRootRcp, mods: modRound},
+	"rsqrt":    {lower: lowerApprox, mods: "approx ftz"},
+	"sin":      {lower: lowerApprox, mods: "approx ftz"},
+	"cos":      {lower: lowerApprox, mods: "approx ftz"},
+	"lg2":      {lower: lowerApprox, mods: "approx ftz"},
+	"ex2":      {lower: lowerApprox, mods: "approx ftz"},
+	"tanh":     {lower: lowerApprox, mods: "approx ftz"},
+	"testp":    {lower: lowerTestp, mods: "finite infinite number notanumber normal subnormal"},
+	"copysign": {lower: lowerCopysign},
+}
+
+// logicOpcodes are comparisons, logic and shifts.
+var logicOpcodes = map[string]*opcode{
+	"set":  {lower: lowerSet, mods: modCompare},
+	"setp": {lower: lowerSetp, mods: modCompare},
+	"selp": {lower: lowerSelp},
+	"slct": {lower: lowerSlct, mods: "ftz"},
+	"and":  {lower: lowerLogic},
+	"or":   {lower: lowerLogic},
+	"xor":  {lower: lowerLogic},
+	"not":  {lower: lowerNot},
+	"cnot": {lower: lowerNot},
+	"lop3": {lower: lowerLop3, mods: "or and"},
+	"shl":  {lower: lowerShift},
+	"shr":  {lower: lowerShift},
+	"shf":  {lower: lowerShf, mods: "l r clamp wrap"},
+	"prmt": {lower: lowerPrmt, mods: "f4e b4e rc8 ecl ecr rc16"},
+}
+
+// dataOpcodes move and convert data.
+var dataOpcodes = map[string]*opcode{
+	"mov":            {lower: lowerMov, mods: "v2 v4 v8"},
+	"ld":             {lower: lowerLd, mods: modAccess},
+	"ldu":            {lower: lowerLd, mods: modAccess},
+	"st":             {lower: lowerSt, mods: modAccess},
+	"cvt":            {lower: lowerCvt, mods: "rn rz rm rp rna rni rzi rmi rpi ftz sat relu satfinite pack"},
+	"cvta":           {lower: lowerCvta, mods: "to global shared shared::cta local const param param::entry"},
+	"isspacep":       {lower: lowerIsspacep, mods: "global shared shared::cta local const param param::entry"},
+	"prefetch":       {lower: lowerNothing, mods: "global local const param L1 L2 L2::* tensormap"},
+	"prefetchu":      {lower: lowerNothing, mods: "L1"},
+	"applypriority":  {lower: lowerNothing, mods: "global L2::*"},
+	"discard":        {lower: lowerNothing, mods: "global L2 L2::*"},
+	"createpolicy":   {lower: lowerPolicy, mods: "fractional range cvt global L2 L1::* L2::* level::*"},
+	"cp":             {lower: lowerCp, mods: "async ca cg shared shared::cta global L2::* bulk* mbarrier* commit_group wait_group wait_all *"},
+	"ldmatrix":       {lower: lowerLdmatrix, mods: "sync aligned m8n8 x1 x2 x4 trans shared shared::cta *"},
+	"stmatrix":       {lower: lowerStmatrix, mods: "sync aligned m8n8 x1 x2 x4 trans shared shared::cta *"},
+	"movmatrix":      {lower: lowerMovmatrix, mods: "sync aligned m8n8 trans"},
+	"alloca":         {lower: lowerAlloca},
+	"stacksave":      {lower: lowerStack},
+	"stackrestore":   {lower: lowerStack},
+	"getctarank":     {refused: noCluster},
+	"mapa":           {refused: noCluster},
+	"multimem":       {refused: "multicast memory is not supported"},
+	"tensormap":      {refused: "tensor maps are not supported"},
+	"griddepcontrol": {lower: lowerNothing, mods: "launch_dependents wait"},
+}
+
+// matrixOpcodes are the instructions on matrices of a warp.
+var matrixOpcodes = map[string]*opcode{
+	"mma":     {lower: lowerMma, mods: "sync aligned row col satfinite xor and popc *"},
+	"wmma":    {lower: lowerWmma, mods: "load store mma a b c d sync aligned row col satfinite global shared shared::cta *"},
+	"wgmma":   {refused: noWgmma},
+	"tcgen05": {refused: noTcgen},
+}
+
+// controlOpcodes say which instruction is next.
+var controlOpcodes = map[string]*opcode{
+	"bra":       {lower: lowerBra, mods: "uni"},
+	"brx":       {lower: lowerBrx, mods: "idx uni", control: true},
+	"call":      {lower: lowerCall, mods: "uni", control: true},
+	"ret":       {lower: lowerRet, mods: "uni"},
+	"exit":      {lower: lowerRet},
+	"trap":      {lower: lowerTrap},
+	"brkpt":     {lower: lowerTrap},
+	"nanosleep": {lower: lowerNanosleep, control: true},
+	"pmevent":   {lower: lowerNothing, mods: "mask"},
+	"setmaxnreg": {
+		lower: lowerNothing, mods: "inc dec sync aligned",
+	},
+}
+
+// threadOpcodes order, join and compare what threads do.
+var threadOpcodes = map[string]*opcode{
+	"bar":        {lower: lowerBar, mods: "sync arrive red popc and or cta warp", control: true},
+	"barrier":    {lower: lowerBar, mods: "sync arrive red popc and or cta cluster aligned wait", control: true},
+	"membar":     {lower: lowerFence, mods: "cta gl sys proxy*"},
+	"fence":      {lower: lowerFence, mods: "sc acq_rel acquire release cta cluster gpu sys proxy* mbarrier_init *"},
+	"atom":       {lower: lowerAtom, mods: modAccess + "and or xor exch cas inc dec add min max sem noftz acq_rel async* L2::* "},
+	"red":        {lower: lowerAtom, mods: modAccess + "and or xor inc dec add min max noftz acq_rel async* L2::* "},
+	"vote":       {lower: lowerVote, mods: "sync all any uni ballot", control: true},
+	"match":      {lower: lowerMatch, mods: "sync all any", control: true},
+	"activemask": {lower: lowerActivemask},
+	"redux":      {lower: lowerRedux, mods: "sync add and or xor min max abs NaN", control: true},
+	"shfl":       {lower: lowerShfl, mods: "sync up down bfly idx", control: true},
+	"elect":      {lower: lowerElect, mods: "sync", control: true},
+	"mbarrier":   {refused: noBarrier},
+	"clusterlaunchcontrol": {
+		refused: noCluster,
+	},
+}
+
+// videoOpcodes are the video instructions, but for those on several parts of a word.
+var videoOpcodes = map[string]*opcode{
+	"vadd":     {lower: lowerVideo, mods: modVideo},
+	"vsub":     {lower: lowerVideo, mods: modVideo},
+	"vabsdiff": {lower: lowerVideo, mods: modVideo},
+	"vmin":     {lower: lowerVideo, mods: modVideo},
+	"vmax":     {lower: lowerVideo, mods: modVideo},
+	"vshl":     {lower: lowerVideo, mods: modVideo},
+	"vshr":     {lower: lowerVideo, mods: modVideo},
+	"vmad":     {lower: lowerVmad, mods: modVideo},
+	"vset":     {lower: lowerVset, mods: modVideo},
+}
+
+// textureOpcodes are the instructions on textures and surfaces.
+var textureOpcodes = map[string]*opcode{
+	"tex":     {lower: lowerTex, mods: "*"},
+	"tld4":    {refused: "gathers of textures are not supported"},
+	"txq":     {lower: lowerTxq, mods: "*"},
+	"istypep": {refused: noReferences},
+	"suld":    {lower: lowerSuld, mods: "*"},
+	"sust":    {lower: lowerSust, mods: "*"},
+	"sured":   {refused: "reductions to surfaces are not supported"},
+	"suq":     {lower: lowerTxq, mods: "*"},
 }
 
 // allowsModifier reports whether the opcode may bear a modifier that is no type.

@@ -28,8 +28,8 @@ type syncGroup struct {
 }
 
 // runSync executes a flowSync. Lanes of a fragment may carry different member masks, as the tiles of a
-// warp do: lanes with the same mask are a group. The lanes of a group whose members are all in the
-// fragment go on, other lanes wait here. runSync reports false when lanes wait.
+// warp do: lanes with the same mask are a group. The lanes of a group go on if its members are all
+// in the fragment, other lanes wait here. runSync reports false when lanes wait.
 func (w *warp) runSync(in *inst) bool {
 	f, s := w.cur, in.ext.sync
 	masks := w.u32(in.ext.refs[0])

@@ -76,7 +76,7 @@ type warp struct {
 	bailed native.Place
 
 	told    *launch // that machine knows of
-	entered *frame  // whose registers refs mean
+	entered *frame  // refs mean its registers
 	top     *frame  // of the kernel itself, for all blocks
 }
 
@@ -308,66 +308,16 @@ func (w *warp) runFragment(budget *int) bool {
 		}
 		w.ticks += 16
 		w.issued += uint64(f.pc-from) + 1 // meeting points too, which are no instructions
-		switch in.flow {
-		case flowBranch:
-			*budget--
-			back := in.target <= f.pc
-			switch m {
-			case 0:
-				f.pc++
-			case f.mask:
-				f.pc = in.target
-			default:
-				w.splitFragment(in, m, in.target)
-				f.pc++
-			}
-			if back && m != 0 {
-				if w.spinning {
-					w.spinning = false
-					w.waitingLoops++
-				}
-				if *budget <= 0 || w.waitingLoops > spinTurn {
-					return true
-				}
-			}
-		case flowIndex:
-			*budget--
-			w.runIndexedBranch(in)
-			return *budget <= 0
-		case flowJoin:
-			if f.join != nil && f.join.pc == f.pc && f.join.frame == f.frame {
-				if !w.parkAtJoin() {
-					return false
-				}
-				from = f.pc
-				continue
-			}
-			f.pc++
-		case flowCall:
-			*budget--
-			w.runCall(in)
-			return *budget <= 0
-		case flowReturn:
-			w.runReturn()
+		var next flowStep
+		if in.flow == flowBranch {
+			next = w.runBranch(in, m, budget)
+		} else {
+			next = w.runFlow(in, m, budget)
+		}
+		switch next {
+		case enterAnew:
 			return false
-		case flowExit:
-			f.pc++
-			if m != 0 {
-				w.exitLanes(m)
-				if w.cur == nil {
-					return false
-				}
-			}
-		case flowBarrier:
-			// A warp that opens a barrier lets the other warps go first: in ascending order again.
-			return w.runBarrier(in)
-		case flowSync:
-			if !w.runSync(in) {
-				return false
-			}
-		case flowYield:
-			f.pc++
-			w.waitingLoops = spinTurn + 1
+		case endTurn:
 			return true
 		}
 		from = f.pc

@@ -13,21 +13,7 @@ import (
 func testModules(r *rig) {
 	total, _ := r.space.Info()
 	m := r.loadKernels()
-	var names []string
-	for _, f := range m.Functions() {
-		names = append(names, f.Name())
-		if f.Module() != m {
-			r.Errorf("%s is of another module", f.Name())
-		}
-	}
-	checkEqual(r, "functions", strings.Join(names, " "), "add bump poke spin stop say claim limited exact shares grab peek drop")
-	if r.findKernel(m, "add") != r.findKernel(m, "add") {
-		r.Error("a function has two values")
-	}
-	_, err := m.Function("absent")
-	r.wantError("function", err, backend.NotFound)
-	_, err = m.Global("absent")
-	r.wantError("variable", err, backend.NotFound)
+	checkNames(r, m)
 
 	g := must(m.Global("counter"))(r)
 	checkEqual(r, "size", g.Size, 4)
@@ -72,6 +58,26 @@ func testModules(r *rig) {
 	r.mustSucceed(r.space.Drain(r.ctx))
 	free, _ := r.space.Info()
 	checkEqual(r, "free at the end", free, total)
+}
+
+// checkNames looks up the functions of the module Kernels, and what the module has not.
+func checkNames(r *rig, m backend.Module) {
+	r.Helper()
+	var names []string
+	for _, f := range m.Functions() {
+		names = append(names, f.Name())
+		if f.Module() != m {
+			r.Errorf("%s is of another module", f.Name())
+		}
+	}
+	checkEqual(r, "functions", strings.Join(names, " "), "add bump poke spin stop say claim limited exact shares grab peek drop")
+	if r.findKernel(m, "add") != r.findKernel(m, "add") {
+		r.Error("a function has two values")
+	}
+	_, err := m.Function("absent")
+	r.wantError("function", err, backend.NotFound)
+	_, err = m.Global("absent")
+	r.wantError("variable", err, backend.NotFound)
 }
 
 func testImagesMisused(r *rig) {

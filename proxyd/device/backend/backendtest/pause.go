@@ -93,7 +93,7 @@ func testPausing(r *rig) {
 
 // testPausedKernel: where a kernel can be paused, a copy of the space does the rest, and so does the paused space itself.
 func testPausedKernel(r *rig) {
-	const blocks, threads = 1 << 16, 8
+	const blocks, threads = pausedBlocks, pausedThreads
 	add := r.findKernel(r.loadKernels(), "add")
 	m := r.allocBytes(4 * blocks * threads)
 	launch := backend.Launch{
@@ -116,18 +116,6 @@ func testPausedKernel(r *rig) {
 	coop.Cooperative, coop.Grid.X, coop.Done.Blocks = true, 8, 1
 	r.wantError("the rest of a cooperative kernel", r.stream.Launch(coop), backend.InvalidValue)
 
-	check := func(what string, o *rig, done uint64) {
-		r.Helper()
-		for i, b := 0, o.copyOut(m, 4*blocks*threads); i < blocks*threads; i++ {
-			want := uint32(0)
-			if uint64(i/threads) < done {
-				want = 5
-			}
-			if got := binary.LittleEndian.Uint32(b[4*i:]); got != want {
-				r.Fatalf("%s: thread %d of block %d has %d, want %d; %d blocks are done", what, i%threads, i/threads, got, want, done)
-			}
-		}
-	}
 	before := r.stream.Progress().Given
 	r.mustSucceed(r.stream.Launch(launch))
 	r.pauseSpace()
@@ -141,7 +129,7 @@ func testPausedKernel(r *rig) {
 	o := carryUnmapped(r, r.secondDevice())
 	r.mustSucceed(o.space.Map())
 	o.stream = must(o.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
-	check("carried", o, p.Partial.Blocks)
+	checkBlocksDone(o, "carried", m, p.Partial.Blocks)
 	again, log, err := o.cu.Load([]byte(Kernels), backend.LoadConfig{Globals: add.Module().Variables().Base})
 	if err != nil {
 		r.Fatalf("%v\n%s", err, log.Error)
@@ -149,11 +137,28 @@ func testPausedKernel(r *rig) {
 	rest = launch
 	rest.Function, rest.Done = o.findKernel(again, "add"), p.Partial
 	r.mustSucceed(o.stream.Launch(rest))
-	check("the rest, in the copy", o, blocks)
+	checkBlocksDone(o, "the rest, in the copy", m, blocks)
 	o.pauseSpace()
 	r.mustSucceed(r.space.Map())
-	check("the rest, where it was paused", r, blocks)
+	checkBlocksDone(r, "the rest, where it was paused", m, blocks)
 	r.checkProgress("done", r.stream, backend.Progress{Given: r.stream.Progress().Given, Done: r.stream.Progress().Given})
+}
+
+// The kernel of testPausedKernel.
+const pausedBlocks, pausedThreads = 1 << 16, 8
+
+// checkBlocksDone checks that the first blocks of testPausedKernel's kernel, as many as are done, have added 5 to what is at m.
+func checkBlocksDone(r *rig, what string, m backend.Addr, done uint64) {
+	r.Helper()
+	for i, b := 0, r.copyOut(m, 4*pausedBlocks*pausedThreads); i < pausedBlocks*pausedThreads; i++ {
+		block, want := i/pausedThreads, uint32(0)
+		if uint64(block) < done {
+			want = 5
+		}
+		if got := binary.LittleEndian.Uint32(b[4*i:]); got != want {
+			r.Fatalf("%s: thread %d of block %d has %d, want %d; %d blocks are done", what, i%pausedThreads, block, got, want, done)
+		}
+	}
 }
 
 // testFreeingHeld: memory that is freed behind work which is held is not free yet, and the space tells.

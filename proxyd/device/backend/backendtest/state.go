@@ -126,6 +126,12 @@ func testBlocks(r *rig) {
 	if n := int(count.Load()); n < 1 || n > runtime.GOMAXPROCS(0) {
 		r.Errorf("%d blocks before it was stopped", n)
 	}
+	checkBlocksRefused(r, a, v)
+}
+
+// checkBlocksRefused reads and writes blocks that a space does not have. The space has memory m, of a granule, and more at a.
+func checkBlocksRefused(r *rig, a backend.Addr, m backend.MemoryID) {
+	r.Helper()
 	for _, tc := range []struct {
 		name string
 		id   backend.BlockID
@@ -136,8 +142,8 @@ func testBlocks(r *rig) {
 		{"crooked", backend.BlockID{Base: a + 512}, granule},
 		{"short", backend.BlockID{Base: a}, granule - 1},
 		{"no memory", backend.BlockID{Memory: 99}, granule},
-		{"beyond memory", backend.BlockID{Memory: v, Offset: granule}, granule},
-		{"both", backend.BlockID{Memory: v, Base: a}, granule},
+		{"beyond memory", backend.BlockID{Memory: m, Offset: granule}, granule},
+		{"both", backend.BlockID{Memory: m, Base: a}, granule},
 	} {
 		_, err := r.space.ReadBlock(tc.id, make([]byte, tc.n))
 		r.wantError("read "+tc.name, err, backend.InvalidValue)
@@ -235,15 +241,7 @@ func testRestore(r *rig) {
 	r.mustSucceed(r.space.Drain(r.ctx))
 
 	o := carrySpace(r, r.secondDevice())
-	// Where a driver has placed variables is no part of a state: loading the module finds that out.
-	same := func(what string, got, want *backend.State) {
-		r.Helper()
-		got.Variables, want.Variables = nil, nil
-		if !reflect.DeepEqual(got, want) {
-			r.Errorf("%s %+v, want %+v", what, got, want)
-		}
-	}
-	same("state", o.space.State(), r.space.State())
+	checkSameState(r, "state", o.space.State(), r.space.State())
 	if got, want := collectHashes(o, o.space, 1), collectHashes(r, r.space, 1); !reflect.DeepEqual(got, want) {
 		r.Errorf("hashes %v, want %v", got, want)
 	}
@@ -277,7 +275,17 @@ func testRestore(r *rig) {
 	r.mustSucceed(om.Unload())
 	o.giveWay(r)
 	r.mustSucceed(r.space.Drain(r.ctx))
-	same("state at the end", o.space.State(), r.space.State())
+	checkSameState(r, "state at the end", o.space.State(), r.space.State())
+}
+
+// checkSameState compares the states of two spaces, but for the variables: where a driver has placed these is no part of a
+// state, and loading the module finds that out.
+func checkSameState(r *rig, what string, got, want *backend.State) {
+	r.Helper()
+	got.Variables, want.Variables = nil, nil
+	if !reflect.DeepEqual(got, want) {
+		r.Errorf("%s %+v, want %+v", what, got, want)
+	}
 }
 
 func testRestoreRefused(r *rig) {

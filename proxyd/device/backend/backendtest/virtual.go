@@ -68,6 +68,12 @@ func testVirtual(r *rig) {
 	left, _ = r.space.Info()
 	checkEqual(r, "free at the end", left, total)
 
+	checkPlaces(r, base)
+}
+
+// checkPlaces looks where addresses are reserved while nothing is: at a hint, or from base on.
+func checkPlaces(r *rig, base backend.Addr) {
+	r.Helper()
 	hint := base + 100*granule
 	checkEqual(r, "a hint that is free", must(r.space.Reserve(granule, 0, hint))(r), hint)
 	checkEqual(r, "a hint that is taken", must(r.space.Reserve(granule, 0, hint))(r), base)

@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -15,7 +16,11 @@ func addBinary(out *[]row, key, dst, src, expr string) {
 	*out = append(*out, newRow(key, dst, []string{src, src}, expr))
 }
 
-func intRows() []row {
+// intRows are the operations on integers.
+func intRows() []row { return slices.Concat(signlessRows(), signedRows(), bitRows(), wordRows()) }
+
+// signlessRows are the operations that do the same to signed and unsigned integers.
+func signlessRows() []row {
 	var out []row
 	for _, t := range []string{"u16", "u32", "u64"} {
 		for _, op := range []struct{ name, expr string }{
@@ -33,6 +38,12 @@ func intRows() []row {
 			newRow("lop3."+t, t, []string{t, t, t}, "lop3(a, b, c, uint8(in.imm))"),
 		)
 	}
+	return out
+}
+
+// signedRows are the operations to which it matters whether integers are signed.
+func signedRows() []row {
+	var out []row
 	for _, t := range []string{"u16", "s16", "u32", "s32", "u64", "s64"} {
 		sat := "u"
 		if t[0] == 's' {
@@ -65,6 +76,12 @@ func intRows() []row {
 	for _, t := range []string{"s16", "s32", "s64"} {
 		out = append(out, newRow("abs."+t, t, []string{t}, "max(a, -a)"))
 	}
+	return out
+}
+
+// bitRows are the operations that extract, count and turn round bits.
+func bitRows() []row {
+	var out []row
 	for _, t := range []string{"u32", "u64"} {
 		n := t[1:]
 		out = append(out,
@@ -75,7 +92,12 @@ func intRows() []row {
 			newRow("brev."+t, t, []string{t}, "bits.Reverse"+n+"(a)"),
 		)
 	}
-	out = append(out,
+	return out
+}
+
+// wordRows are the operations that there are for 32 bits alone.
+func wordRows() []row {
+	return []row{
 		newRow("add.sat.s32", "s32", []string{"s32", "s32"}, "clampS32(int64(a) + int64(b))"),
 		newRow("sub.sat.s32", "s32", []string{"s32", "s32"}, "clampS32(int64(a) - int64(b))"),
 		newRow("shf.l", "u32", []string{"u32", "u32", "u32"}, "(uint64(b)<<32 | uint64(a)) << min(c, 32) >> 32"),
@@ -83,8 +105,7 @@ func intRows() []row {
 		newRow("shf.l.wrap", "u32", []string{"u32", "u32", "u32"}, "(uint64(b)<<32 | uint64(a)) << (c & 31) >> 32"),
 		newRow("shf.r.wrap", "u32", []string{"u32", "u32", "u32"}, "(uint64(b)<<32 | uint64(a)) >> (c & 31)"),
 		newRow("prmt", "u32", []string{"u32", "u32", "u32"}, "prmt(a, b, c)"),
-	)
-	return out
+	}
 }
 
 // fma32 is the fused multiply-add. The product of two float32 is exact in float64, so the

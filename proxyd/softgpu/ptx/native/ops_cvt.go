@@ -21,14 +21,15 @@ func init() {
 	addPacks()
 }
 
-func is64(t string) bool { return t[1:] == "64" }
+// isLongType tells whether values of an integer type have 64 bits.
+func isLongType(t string) bool { return t[1:] == "64" }
 
 // convertInt converts between integers: the source is cut to its type and extended to the result's.
 func (e *emitter) convertInt(in *Inst, to, from string) {
 	switch {
-	case is64(to) && is64(from):
+	case isLongType(to) && isLongType(from):
 		e.eachLongPart(in.D, func(p int, d amd64.Vec) { e.emitOp2(amd64.VMOVDQU64, d, e.longPart(in.A, p)) })
-	case is64(to):
+	case isLongType(to):
 		widen := amd64.VPMOVZXDQ
 		if from[0] == 's' {
 			widen = amd64.VPMOVSXDQ
@@ -50,7 +51,7 @@ func (e *emitter) convertInt(in *Inst, to, from string) {
 			}
 			e.emitOp2(widen, d, s)
 		})
-	case is64(from):
+	case isLongType(from):
 		e.eachWordPart(in.D, func(p int, d amd64.Vec) {
 			e.narrowLong(d, in.A, p)
 			e.extendInteger(to, d, amd64.Register(d))
@@ -66,7 +67,7 @@ func (e *emitter) convertInt(in *Inst, to, from string) {
 func (e *emitter) intToSingle(in *Inst, from string) {
 	signed := from[0] == 's'
 	e.eachWordPart(in.D, func(p int, d amd64.Vec) {
-		if is64(from) {
+		if isLongType(from) {
 			o := amd64.VCVTUQQ2PS
 			if signed {
 				o = amd64.VCVTQQ2PS
@@ -86,7 +87,7 @@ func (e *emitter) intToSingle(in *Inst, from string) {
 func (e *emitter) intToDouble(in *Inst, from string) {
 	signed := from[0] == 's'
 	e.eachLongPart(in.D, func(q int, d amd64.Vec) {
-		if is64(from) {
+		if isLongType(from) {
 			o := amd64.VCVTUQQ2PD
 			if signed {
 				o = amd64.VCVTQQ2PD

@@ -24,6 +24,7 @@ func init() {
 			e.setFlag(in.D, in.Guard)
 		})
 	}
+	addParams()
 	addUniforms()
 }
 
@@ -108,16 +109,17 @@ func addFloatComparisons() {
 	}
 }
 
-// addUniforms adds what reads parameters and special registers.
-func addUniforms() {
-	// same sets a Word or a Long to what f leaves in a vector register, which is the same in all lanes.
-	same := func(e *emitter, c Class, in *Inst, f func(d amd64.Vec)) {
-		n := 2
-		if c == Long {
-			n = 4
-		}
-		e.eachPart(c, in.D, n, func(_ int, d amd64.Vec) { f(d) })
+// fillResult sets the result of in, a Word or a Long, to what f leaves in a vector register, which is the same in all lanes.
+func fillResult(e *emitter, c Class, in *Inst, f func(d amd64.Vec)) {
+	n := 2
+	if c == Long {
+		n = 4
 	}
+	e.eachPart(c, in.D, n, func(_ int, d amd64.Vec) { f(d) })
+}
+
+// addParams adds what reads parameters of kernels.
+func addParams() {
 	for _, size := range []int{1, 2, 4} {
 		for _, signed := range []bool{false, true} {
 			key := "param." + string('0'+rune(size))
@@ -131,20 +133,24 @@ func addUniforms() {
 				e.a.Load64(amd64.RAX, amd64.At(regState, atParams))
 				at := amd64.At(amd64.RAX, int32(in.Imm))
 				if size == 4 {
-					same(e, Word, in, func(d amd64.Vec) { e.emitOp2(amd64.VPBROADCASTD, d, amd64.Memory(at)) })
+					fillResult(e, Word, in, func(d amd64.Vec) { e.emitOp2(amd64.VPBROADCASTD, d, amd64.Memory(at)) })
 					return
 				}
 				e.a.LoadNarrow(amd64.RAX, at, size, signed)
-				same(e, Word, in, func(d amd64.Vec) { e.a.BroadcastReg(amd64.VPBROADCASTDReg, d, amd64.RAX, amd64.Options{}) })
+				fillResult(e, Word, in, func(d amd64.Vec) { e.a.BroadcastReg(amd64.VPBROADCASTDReg, d, amd64.RAX, amd64.Options{}) })
 			})
 		}
 	}
 	addOperation("param.8", func(e *emitter, in *Inst) {
 		e.a.Load64(amd64.RAX, amd64.At(regState, atParams))
-		same(e, Long, in, func(d amd64.Vec) { e.emitOp2(amd64.VPBROADCASTQ, d, amd64.Memory(amd64.At(amd64.RAX, int32(in.Imm)))) })
+		fillResult(e, Long, in, func(d amd64.Vec) { e.emitOp2(amd64.VPBROADCASTQ, d, amd64.Memory(amd64.At(amd64.RAX, int32(in.Imm)))) })
 	})
+}
+
+// addUniforms adds what reads special registers and the state of the warp.
+func addUniforms() {
 	addOperation("uniform", func(e *emitter, in *Inst) {
-		same(e, Word, in, func(d amd64.Vec) {
+		fillResult(e, Word, in, func(d amd64.Vec) {
 			e.emitOp2(amd64.VPBROADCASTD, d, amd64.Memory(amd64.At(regState, atUniform+4*int32(in.Imm))))
 		})
 	})
@@ -159,13 +165,13 @@ func addUniforms() {
 	})
 	addOperation("active", func(e *emitter, in *Inst) {
 		e.runningLanes(amd64.RAX, in.Guard)
-		same(e, Word, in, func(d amd64.Vec) { e.a.BroadcastReg(amd64.VPBROADCASTDReg, d, amd64.RAX, amd64.Options{}) })
+		fillResult(e, Word, in, func(d amd64.Vec) { e.a.BroadcastReg(amd64.VPBROADCASTDReg, d, amd64.RAX, amd64.Options{}) })
 	})
 	addOperation("frame", func(e *emitter, in *Inst) {
 		e.a.Load32(amd64.RAX, amd64.At(regState, atFrame))
 		e.a.Const32(amd64.RCX, uint32(in.Imm))
 		e.a.Add64(amd64.RAX, amd64.RCX)
-		same(e, Word, in, func(d amd64.Vec) { e.a.BroadcastReg(amd64.VPBROADCASTDReg, d, amd64.RAX, amd64.Options{}) })
+		fillResult(e, Word, in, func(d amd64.Vec) { e.a.BroadcastReg(amd64.VPBROADCASTDReg, d, amd64.RAX, amd64.Options{}) })
 	})
 	operations["spin"] = operation{ownMask: true, emit: func(e *emitter, in *Inst) {
 		if in.Guard == 0 {

@@ -47,6 +47,7 @@ func init() {
 		})
 	})
 	addBits()
+	addFields()
 	addProducts()
 	addDivisions()
 	addHalves()
@@ -55,7 +56,7 @@ func init() {
 // notTable is the truth table of the inverse of VPTERNLOG's last operand.
 const notTable = 0x55
 
-// addBits adds not, neg, lop3, selp, sad and the fields of bits.
+// addBits adds not, neg, lop3 and selp.
 func addBits() {
 	addOperation("not.u32", func(e *emitter, in *Inst) {
 		e.eachWordPart(in.D, func(p int, d amd64.Vec) {
@@ -97,6 +98,10 @@ func addBits() {
 			e.a.Op3(amd64.VPBLENDMQ, d, e.longIn(in.B, p, 0), e.longPart(in.A, p), amd64.Options{Mask: maskTmp})
 		})
 	})
+}
+
+// addFields adds the fields of bits, and sad.
+func addFields() {
 	addOperation("bfe.u32", func(e *emitter, in *Inst) {
 		e.eachWordPart(in.D, func(p int, d amd64.Vec) {
 			// a >> (b & 255) & (1 << (c & 255) - 1)

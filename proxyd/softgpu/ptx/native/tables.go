@@ -62,92 +62,83 @@ const (
 
 func (e *writer) tableAt(n int) amd64.Mem { return amd64.At(regTables, int32(n)*partBytes) }
 
+// constantTables are the contents of the tables before tableLongSteps.
+var constantTables = [tableLongSteps][]byte{
+	tableNaN:       sameWords(0x7fffffff),
+	tableEven:      makeWords(func(i uint32) uint32 { return 2 * i }),
+	tableOdd:       makeWords(func(i uint32) uint32 { return 2*i + 1 }),
+	tableCount:     makeWords(func(i uint32) uint32 { return i }),
+	tableCountOn:   makeWords(func(i uint32) uint32 { return 16 + i }),
+	tableQuarters:  makeWords(func(i uint32) uint32 { return i%8*4 + i/8 }),
+	tableHalves:    makeWords(func(i uint32) uint32 { return i%8*4 + i/8 + 2 }),
+	tableEvenLong:  makeLongs(0, 2, 4, 6, 8, 10, 12, 14),
+	tableOddLong:   makeLongs(1, 3, 5, 7, 9, 11, 13, 15),
+	tablePairsLow:  makeLongs(0, 1, 8, 9, 2, 3, 10, 11),
+	tablePairsHigh: makeLongs(4, 5, 12, 13, 6, 7, 14, 15),
+	tableSign:      sameWords(1 << 31),
+	tableExponent:  sameWords(0x7f800000),
+	tableOnes:      sameWords(^uint32(0)),
+	tableOne:       sameWords(1),
+	tableOneF32:    sameWords(0x3f800000),
+	tableTwo31F32:  sameWords(0x4f000000),
+	tableTwo31F64:  makeLongs(0x41e0000000000000),
+	tableOneF64:    makeLongs(0x3ff0000000000000),
+	tableLow16:     sameWords(0xffff),
+	tableLow8:      sameWords(0xff),
+	table7fff:      sameWords(0x7fff),
+	tableLastLane:  sameWords(warpLanes - 1),
+	tableSign64:    makeLongs(1 << 63),
+	tableByteOnes:  sameWords(0x01010101),
+	tableHalfOnes:  sameWords(0x00010001),
+	tableExp2Bound: sameWords(math.Float32bits(float.Exp2Bound)),
+	tableTurnBound: sameWords(math.Float32bits(float.TurnBound)),
+}
+
+// makeWords returns a table of 16 words.
+func makeWords(word func(i uint32) uint32) []byte {
+	var table []byte
+	for i := range uint32(16) {
+		table = binary.LittleEndian.AppendUint32(table, word(i))
+	}
+	return table
+}
+
+// sameWords returns a table with the same word in all lanes.
+func sameWords(v uint32) []byte { return makeWords(func(uint32) uint32 { return v }) }
+
+// makeLongs returns a table of 8 longs, which repeats v.
+func makeLongs(v ...uint64) []byte {
+	var table []byte
+	for i := range 8 {
+		table = binary.LittleEndian.AppendUint64(table, v[i%len(v)])
+	}
+	return table
+}
+
+// tableContents returns the bytes of a table.
+func tableContents(n int) []byte {
+	switch {
+	case n < tableLongSteps:
+		return constantTables[n]
+	case n < tableWordSteps:
+		k := n - tableLongSteps
+		var steps [8]uint64
+		for i := range steps {
+			steps[i] = uint64(k%4*8+i) << (k / 4)
+		}
+		return makeLongs(steps[:]...)
+	case n < tableDoubles:
+		k := n - tableWordSteps
+		return makeWords(func(i uint32) uint32 { return (uint32(k%2*16) + i) << (k / 2) })
+	}
+	return makeLongs(math.Float64bits(doubles[n-tableDoubles]))
+}
+
+// emitTables emits all tables behind the code.
 func (e *writer) emitTables() {
-	words := func(f func(i uint32) uint32) {
-		for i := range uint32(16) {
-			e.a.Data(binary.LittleEndian.AppendUint32(nil, f(i))...)
-		}
-	}
-	longs := func(v ...uint64) {
-		for i := range 8 {
-			e.a.Data(binary.LittleEndian.AppendUint64(nil, v[i%len(v)])...)
-		}
-	}
-	same := func(v uint32) { words(func(uint32) uint32 { return v }) }
 	e.a.Align(partBytes)
 	e.a.Bind(e.tables.tableLabel(e.a))
 	for n := range tableDoubles + len(doubles) {
-		switch n {
-		case tableNaN:
-			same(0x7fffffff)
-		case tableEven:
-			words(func(i uint32) uint32 { return 2 * i })
-		case tableOdd:
-			words(func(i uint32) uint32 { return 2*i + 1 })
-		case tableCount:
-			words(func(i uint32) uint32 { return i })
-		case tableCountOn:
-			words(func(i uint32) uint32 { return 16 + i })
-		case tableQuarters:
-			words(func(i uint32) uint32 { return i%8*4 + i/8 })
-		case tableHalves:
-			words(func(i uint32) uint32 { return i%8*4 + i/8 + 2 })
-		case tableEvenLong:
-			longs(0, 2, 4, 6, 8, 10, 12, 14)
-		case tableOddLong:
-			longs(1, 3, 5, 7, 9, 11, 13, 15)
-		case tablePairsLow:
-			longs(0, 1, 8, 9, 2, 3, 10, 11)
-		case tablePairsHigh:
-			longs(4, 5, 12, 13, 6, 7, 14, 15)
-		case tableSign:
-			same(1 << 31)
-		case tableExponent:
-			same(0x7f800000)
-		case tableOnes:
-			same(^uint32(0))
-		case tableOne:
-			same(1)
-		case tableOneF32:
-			same(0x3f800000)
-		case tableTwo31F32:
-			same(0x4f000000)
-		case tableTwo31F64:
-			longs(0x41e0000000000000)
-		case tableOneF64:
-			longs(0x3ff0000000000000)
-		case tableLow16:
-			same(0xffff)
-		case tableLow8:
-			same(0xff)
-		case table7fff:
-			same(0x7fff)
-		case tableLastLane:
-			same(warpLanes - 1)
-		case tableSign64:
-			longs(1 << 63)
-		case tableByteOnes:
-			same(0x01010101)
-		case tableHalfOnes:
-			same(0x00010001)
-		case tableExp2Bound:
-			same(math.Float32bits(float.Exp2Bound))
-		case tableTurnBound:
-			same(math.Float32bits(float.TurnBound))
-		default:
-			if k := n - tableLongSteps; n < tableWordSteps {
-				var steps [8]uint64
-				for i := range steps {
-					steps[i] = uint64(k%4*8+i) << (k / 4)
-				}
-				longs(steps[:]...)
-				continue
-			}
-			if k := n - tableWordSteps; n < tableDoubles {
-				words(func(i uint32) uint32 { return (uint32(k%2*16) + i) << (k / 2) })
-				continue
-			}
-			longs(math.Float64bits(doubles[n-tableDoubles]))
-		}
+		e.a.Data(tableContents(n)...)
 	}
 }
