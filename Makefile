@@ -92,7 +92,7 @@ ATTACKS := TestReplacedFiles|TestFloods|TestCRIUInHost|TestSharedFolder|TestLost
 SOME_DEVICES := TestCorpus/(mlp-alone|gpt-nodes|serve-requests)
 TORCH_DEVICES := TestCorpus/torch-(nodes|four)
 # Only make test-long has these: the store on NFS, in an emulated machine; 64 nodes and 100 jobs at once. make test-packages
-# alone has TestUnderSystemd.
+# has TestUnderSystemd, and only make test-long runs that.
 LONG_CLUSTER := TestStoreOnNFS|TestScale
 
 LINT_PART     = 'lint: $(SELF) lint'
@@ -210,14 +210,14 @@ test-suites: deps build ## other people's CUDA programs on software GPUs; writes
 
 # Longer than a change can wait for: each fuzz target for a while, every interleaving of
 # larger programs at the barrier, the root file systems built cold.
-test-long: deps build ## fuzzing, larger programs at the barrier, cold root file systems, devices, harm (5 h)
+test-long: deps build ## fuzzing, larger programs at the barrier, cold root file systems, every fault, devices, harm (6 h)
 	contrib/fuzz 60s
 	$(GO) test -count=1 -timeout 60m -v ./proxyd/barrier -long -programs 100
 	MINICLUSTER_BUILD_TESTS=1 $(GO) test -v -timeout 40m ./contrib/minicluster/rootfs
 	$(GO) test -count=1 -tags cluster -timeout 10m -v -run TestOnRealCluster ./preemptd/singctl
 	$(GO) test -count=1 -tags cluster -timeout 75m -v -run '^($(LONG_CLUSTER))$$' ./tests/cluster
 	CGO_ENABLED=0 $(GO) test -count=1 -tags live -timeout 15m -v ./slurm-spank/live
-	$(MAKE) --no-print-directory test-releases
+	$(MAKE) --no-print-directory test-releases test-packages test-faults
 	$(MAKE) --no-print-directory test-devices
 	$(MAKE) --no-print-directory test-harm
 
@@ -264,8 +264,8 @@ fmt: $(LINT) ## formats the Go code (10 s)
 
 # The contracts of proxyd and of policies, and what is made of the table of calls: kept in the tree.
 generate: ## what protoc and our generators make, which is kept in the tree (20 s)
+	@command -v protoc >/dev/null || { echo "no protoc: make deps, or install it (Debian: protobuf-compiler)" >&2; exit 1; }
 	$(GO) generate ./libsingshim/...
-	@command -v protoc >/dev/null || { echo "no protoc: install it (Debian: protobuf-compiler)" >&2; exit 1; }
 	$(GO) generate ./proxyd/rpc ./proxyd/softgpu/ptx ./policies/sdk/policypb
 
 # The daemon, singctl, and what runs in jobs: everything but the plugin, which needs

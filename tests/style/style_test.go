@@ -43,20 +43,29 @@ type quantity struct {
 	// Where base is nil, the limit is the number itself.
 	per  int
 	base func(*measure.Counts) int
+	// advice says what to do about a package that has too many.
+	advice string
 }
+
+// plainerWords is the advice about names and comments.
+const plainerWords = "use plainer words (`go run ./contrib/readability --by-package`)"
 
 // quantities are the columns of limits.txt.
 var quantities = []quantity{
 	{name: "one-word-names-%", goal: 15, count: func(c *measure.Counts) int { return c.UnexportedOneWord },
-		per: 100, base: func(c *measure.Counts) int { return c.Unexported }},
+		per: 100, base: func(c *measure.Counts) int { return c.Unexported }, advice: plainerWords},
 	pronounQuantity(0, 0.3), // who, whom, whose
 	pronounQuantity(1, 10),  // it
 	pronounQuantity(2, 3),   // one, ones, those, others
 	pronounQuantity(3, 0.1), // nobody, somebody
-	{name: "methods", goal: 60, count: largestType},
-	{name: "files", goal: 40, count: func(c *measure.Counts) int { return c.Files }},
-	{name: "long-files", goal: 0, count: func(c *measure.Counts) int { return c.LongFiles }},
-	{name: "longest-function", goal: 60, count: func(c *measure.Counts) int { return c.Percentile(100) }},
+	{name: "methods", goal: 60, count: largestType,
+		advice: "give a part of the type with the most methods to a type of its own"},
+	{name: "files", goal: 40, count: func(c *measure.Counts) int { return c.Files },
+		advice: "join files that belong together, or make a part a package of its own"},
+	{name: "long-files", goal: 0, count: func(c *measure.Counts) int { return c.LongFiles },
+		advice: fmt.Sprintf("a file has at most %d lines (`wc -l`): split what has more", measure.LongFile)},
+	{name: "longest-function", goal: 60, count: func(c *measure.Counts) int { return c.Percentile(100) },
+		advice: "it has so many lines: split it where a part has a name of its own"},
 }
 
 // pronounQuantity limits the words of a group: so many of them in 1,000 words of comments.
@@ -64,7 +73,7 @@ func pronounQuantity(group int, goal float64) quantity {
 	name := measure.PronounGroups[group].Name
 	first, _, _ := strings.Cut(name, "/")
 	return quantity{name: first, goal: goal, count: func(c *measure.Counts) int { return c.Pronouns[name] },
-		per: 1000, base: func(c *measure.Counts) int { return c.CommentWords }}
+		per: 1000, base: func(c *measure.Counts) int { return c.CommentWords }, advice: plainerWords}
 }
 
 // allowedCount returns how many a package may have under a limit.
@@ -109,8 +118,8 @@ func TestLimits(t *testing.T) {
 				limit = max(limit, float64(listed[column]))
 			}
 			if count, allowed := q.count(packages[folder]), q.allowedCount(limit, packages[folder]); count > allowed {
-				t.Errorf("package %s: %s: it has %d, and may have %d. Use plainer words (`go run ./contrib/readability --by-package`); "+
-					"after moving code: go test ./tests/style -update -raise", folder, q.name, count, allowed)
+				t.Errorf("package %s: %s: %d, and there may be %d: %s; after moving code: go test ./tests/style -update -raise",
+					folder, q.name, count, allowed, q.advice)
 			}
 		}
 	}
