@@ -84,8 +84,8 @@
 //
 // # Limits
 //
-//   - A line that a task has begun and not ended waits in its slurmstepd, unless the step
-//     is --unbuffered. The line comes out when the task's warden leaves; Idle does not see it.
+//   - A line that a task has begun and not ended waits in its slurmstepd. The line comes out when the
+//     task's warden leaves; Idle does not see it. --unbuffered is left out (unbuffered.go).
 //     For a pipe or a socket that is too late after a release: sing-srun is gone, and the beginning of the
 //     line is lost.
 //   - What srun itself reads from a file (--input=NAME) has no end while the tasks' wardens take input, until the file has.

@@ -28,7 +28,7 @@ func (w *rewriter) rewriteEnviron(env []string) []string {
 	seen := map[string]bool{}
 	for _, kv := range env {
 		name, value, _ := strings.Cut(kv, "=")
-		if seen[name] || name == KeyVariable || len(w.Tasks) > 0 && slices.Contains(laidOutVariables, name) ||
+		if seen[name] || name == KeyVariable || name == unbufferedVariable || len(w.Tasks) > 0 && slices.Contains(laidOutVariables, name) ||
 			w.served != "" && name == mpiTypeVariable || name != w.served && (name == PMIVariable || name == PMIxVariable) {
 			continue
 		}

@@ -30,8 +30,8 @@ import (
 //
 //	sing-srun ─pipe─► srun ─TCP─► slurmstepd ─pipe─► warden ─pipe─► task
 //
-// A line that a task has begun and not ended stays in slurmstepd, unless srun was called with
-// --unbuffered: the line comes when the task's pipe is closed, and Idle does not wait for it.
+// A line that a task has begun and not ended stays in slurmstepd: the line comes when the task's pipe is closed, and Idle
+// does not wait for it.
 
 // Idle returns when everything that the step's tasks have written, and that has left the
 // slurmstepd of their nodes, has come out at srun's standard output and error, and when srun has

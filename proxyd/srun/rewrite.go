@@ -99,7 +99,7 @@ func (c *Call) Rewrite(r Rewriting, read func(path string) ([]byte, error)) (Com
 			if i > 0 && len(r.Tasks) > 0 {
 				return Command{}, ErrHet
 			}
-			part.opts = w.withoutMPI(part.opts, c.Env)
+			part.opts = withoutTerminals(w.withoutMPI(part.opts, c.Env))
 			w.rewriteComponent(part)
 		}
 	}

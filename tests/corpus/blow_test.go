@@ -111,6 +111,7 @@ var strikes = map[kind]func(context.Context, hit) error{
 		}
 		return h.hasGPUs(ctx, h.program.gpus)
 	},
+	warn: strikeWarn,
 	timeLimit: func(ctx context.Context, h hit) error {
 		// The run was begun so that the tick comes at the planned moment. The strike is not long
 		// before that: a job at its time limit starts no more steps.
@@ -220,6 +221,20 @@ func (r *run) endLeases(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// strikeWarn sends the signal that the job has asked for, as Slurm does some time before the time limit: to the job's
+// steps, when the program has said that it is ready.
+func strikeWarn(ctx context.Context, h hit) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the program says nothing for a minute"))
+	defer cancel()
+	for h.isSilent() {
+		if err := waitWhile(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	_, err := h.c.Exec(ctx, "ctl", "alice", "scancel", "--signal="+h.program.signal, h.victim.nameForSlurm())
+	return err
 }
 
 // strikePreempt has bob want one of the job's nodes for himself, with a right to the node.

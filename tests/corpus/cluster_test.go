@@ -29,6 +29,7 @@ type cluster struct {
 	lanes   int
 	free    chan int // lanes without a program
 	board   board
+	site    site
 	missing map[string]error // why software that contrib/cuda-software fetches is not there, by what programs call it
 }
 
@@ -48,7 +49,7 @@ func (c *cluster) laneNodes(lane int) (own, strangers []string) {
 // raiseCluster brings the cluster up for the whole test.
 func raiseCluster(t *testing.T, name string, lanes int, up []string) *cluster {
 	t.Helper()
-	c := &cluster{Cluster: mini.Cluster{Program: *mcProgram, Name: name}, lanes: lanes, free: make(chan int, lanes), board: board{jobs: map[string]job{}, changed: make(chan struct{})}, missing: map[string]error{}}
+	c := &cluster{Cluster: mini.Cluster{Program: *mcProgram, Name: name}, lanes: lanes, free: make(chan int, lanes), board: board{jobs: map[string]job{}, changed: make(chan struct{})}, site: site{has: map[string]error{}}, missing: map[string]error{}}
 	for lane := range lanes {
 		c.free <- lane
 	}

@@ -159,6 +159,10 @@ func (c *cluster) noticesRestart(t *testing.T, programs []program) {
 func (c *cluster) tryProgram(ctx context.Context, t *testing.T, p program, lane int) (r result) {
 	folder := func(run string) string { return filepath.Join("corpus/runs", p.name, run) }
 	r.program = p
+	if err := c.setUpSite(ctx, p.site); err != nil {
+		r.broken = err
+		return r
+	}
 	alone, err := c.runProgram(ctx, p, lane, folder("alone"), strings.Fields(*first+" "+p.first), nil, ending{})
 	if err != nil {
 		r.broken = fmt.Errorf("%w\n%s", err, alone.log)

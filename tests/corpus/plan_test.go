@@ -31,6 +31,7 @@ const (
 	oneNode   kind = "fewer nodes"         // a move to a single node, with as many GPUs as one of them had
 	grow      kind = "more GPUs"           // another job lends a GPU for as long as the job runs
 	shrink    kind = "fewer GPUs by lease" // another job lends a GPU, and ends
+	warn      kind = "signal"              // the signal that the job has asked for, on which the job requeues itself
 )
 
 var kinds = []kind{requeue, move, preempt, timeLimit, nodeFail, proxyd, slurmd}
@@ -68,6 +69,9 @@ func planBlows(seed uint64, p program, rounds int) [][]blow {
 		deck = append(deck, grow, shrink)
 	}
 	rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+	if p.signal != "" {
+		deck = slices.Insert(deck, 0, warn) // in each run of the corpus
+	}
 	all := make([][]blow, rounds)
 	for r := range all {
 		first := blow{kind: deck[r%len(deck)], at: 0.1 + 0.7*rng.Float64(), pick: rng.Uint64()}
@@ -138,6 +142,7 @@ func TestPlan(t *testing.T) {
 		{program{name: "p", nodes: 2, gpus: 1, most: 1}, []kind{oneNode}},
 		{program{name: "p", nodes: 1, gpus: 1, most: 2}, []kind{grow, shrink}},
 		{program{name: "p", nodes: 2}, nil},
+		{program{name: "p", nodes: 1, signal: "USR1"}, []kind{warn}},
 	} {
 		var got []kind
 		for _, blows := range planBlows(1, c.program, len(kinds)+len(c.more)) {

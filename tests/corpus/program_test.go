@@ -38,6 +38,8 @@ type program struct {
 	tasks    int    // of each node
 	most     int    // GPUs that the program can use, with lent GPUs
 	first    string // more options of the first run, which plain Slurm could not do
+	site     string // what the site has beside Slurm: a key of siteParts
+	signal   string // the signal that Slurm is asked to send before the time limit
 	fails    string // why the program is known to fail; "" for all but a few
 	failure  string // a regular expression for what such a failure says; any other failure is a defect
 }
@@ -45,6 +47,7 @@ type program struct {
 var (
 	whatLine  = regexp.MustCompile(`(?m)^# What: (.+)$`)
 	failsLine = regexp.MustCompile(`(?m)^# Fails: (.+)\n# Failure: (.+)$`)
+	siteLine  = regexp.MustCompile(`(?m)^# Site: (.+)$`)
 	firstLine = regexp.MustCompile(`(?m)^# First: (.+)$`)
 	needsLine = regexp.MustCompile(`(?m)^# Needs: (.+)$`)
 	sbatch    = regexp.MustCompile(`(?m)^#SBATCH (.+)$`)
@@ -52,7 +55,9 @@ var (
 	arrayFlag = regexp.MustCompile(`--array=1-(\d+)`)
 	gpusFlag  = regexp.MustCompile(`--gpus-per-node=(\d+)`)
 	tasksFlag = regexp.MustCompile(`--ntasks-per-node=(\d+)`)
-	mostFlag  = regexp.MustCompile(`--singularity-gpus=\d+-(\d+)`)
+	// Of the batch script alone ("B:") is not among the corpus' programs.
+	signalFlag = regexp.MustCompile(`--signal=(?:SIG)?([A-Z0-9]+)@`)
+	mostFlag   = regexp.MustCompile(`--singularity-gpus=\d+-(\d+)`)
 )
 
 // readPrograms returns the programs of a folder by name, or the first head that is wrong.
@@ -90,6 +95,12 @@ func parseProgram(name, text string) (program, error) {
 	p.what, p.needs = what[1], needs[1]
 	if first := firstLine.FindStringSubmatch(text); first != nil {
 		p.first = first[1]
+	}
+	if site := siteLine.FindStringSubmatch(text); site != nil {
+		p.site = site[1]
+	}
+	if signal := signalFlag.FindStringSubmatch(options[1]); signal != nil {
+		p.signal = signal[1]
 	}
 	if fails := failsLine.FindStringSubmatch(text); fails != nil {
 		p.fails = fails[1]
@@ -136,6 +147,9 @@ func TestPrograms(t *testing.T) {
 		if p.fails != "" {
 			known++
 		}
+		if _, known := siteParts[p.site]; p.site != "" && !known {
+			t.Errorf("%s: no site has %q", p.name, p.site)
+		}
 		if p.nodes > nodesPerLane-1 {
 			t.Errorf("%s: %d nodes, and a lane has %d, one of them to move to", p.name, p.nodes, nodesPerLane)
 		}
@@ -167,6 +181,10 @@ func TestParseProgram(t *testing.T) {
 			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 1, tasks: 1, fails: "by design", failure: "^log: "}},
 		"its first run": {text: head + "# First: --singularity\n#SBATCH --job-name=p --output=log\n",
 			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 1, tasks: 1, first: "--singularity"}},
+		"has itself requeued": {text: head + "#SBATCH --job-name=p --signal=SIGUSR1@90 --output=log\n",
+			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 1, tasks: 1, signal: "USR1"}},
+		"needs a server": {text: head + "# Site: redis\n#SBATCH --job-name=p --output=log\n",
+			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 1, tasks: 1, site: "redis"}},
 		"fails in any way": {text: head + "# Fails: by design\n#SBATCH --job-name=p --output=log\n",
 			err: `want a line "# Failure: REGEXP", which is in what the program's failures say, after "# Fails: …"`},
 		"no head":    {text: "#SBATCH --job-name=p --output=log\n", err: `want "# What: …", "# Needs: …" and "#SBATCH …" lines`},

@@ -46,8 +46,8 @@ var heads = map[string]string{
 		"replaces the rows of the programs that it runs and leaves the rest: the last column has the day and the seed of each.\n\n" +
 		"Each program is an unmodified one from Debian, run by an ordinary user on the test cluster: once undisturbed without " +
 		"`--singularity`, then with the options `%s`: once undisturbed, then killed at random moments. What `srun --mpi=pmix` starts has these options " +
-		"the first time, too, for Debian's Slurm has no PMIx. Exit code, log and every file it wrote have to be the same, byte for byte. Percentages are parts of the undisturbed run. A row has three runs " +
-		"with kills, unless `-rounds` said otherwise.",
+		"the first time, too, for Debian's Slurm has no PMIx. Exit code, log and every file it wrote have to be the same, byte for byte. Percentages are parts of the undisturbed run. A *signal* is the signal that " +
+		"the script has asked Slurm for, on which the program requeues itself. A row has three runs with kills, unless `-rounds` said otherwise.",
 	"devices": "# Jobs on software GPUs\n\nWritten by `make test-devices`; do not edit. With RUN, as in `make test-devices RUN=TestCorpus/^grid`, it " +
 		"replaces the rows of the programs that it runs and leaves the rest: the last column has the day and the seed of each.\n\n" +
 		"Each program calls CUDA's driver and NCCL (tests/workloads) and is run by an ordinary user on the test cluster, whose GPUs are " +

@@ -55,7 +55,7 @@ var corpusPackages = []string{
 	"gcc", "make", "libc6-dev", "default-jre-headless", "nodejs", "ruby", "lua5.4", "tcl", "gawk",
 	"php-cli", "erlang-base", "gforth", "r-base-core",
 	// servers
-	"redis-server", "postgresql", "nginx-light", "memcached",
+	"redis-server", "postgresql", "nginx-light", "memcached", "python3-redis", "python3-psycopg2",
 	// message passing
 	"mpich", "libmpich-dev", "openmpi-bin", "python3-mpi4py",
 	// what Python programs have processes by
@@ -64,11 +64,13 @@ var corpusPackages = []string{
 	"python3-scipy", "python3-pandas", "python3-sklearn", "python3-h5py", "octave",
 	// chemistry, biology, circuits, optimisation
 	"gromacs", "lammps", "nwchem-openmpi", "hmmer", "ncbi-blast+", "bowtie2", "bwa", "bcftools", "mafft", "raxml",
-	"ngspice", "glpk-utils",
+	"ngspice", "glpk-utils", "openfoam",
 	// notebooks, workflows, films
 	"jupyter-nbconvert", "python3-ipykernel", "snakemake", "ffmpeg",
 	// what talks to servers and terminals
 	"mosquitto", "mosquitto-clients", "wrk", "zsh", "expect", "tmux", "less", "vim-tiny", //nolint:misspell // the name of the broker
+	// containers
+	"bubblewrap", "crun",
 	// tools
 	"sqlite3", "sox", "libsox-fmt-base", "flac", "imagemagick", "gnuplot-nox", "zstd", "xz-utils", "rsync", "socat",
 	"stress-ng", "git", "parallel", "bc", "busybox-static", "restic", "gojq", "pari-gp", "ripgrep", "cadical",

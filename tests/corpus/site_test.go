@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package corpus
+
+// siteParts are what a site has beside Slurm, by what a program's line "# Site: …" calls it: a script that root runs on
+// ctl, outside of all jobs, and a script that root runs on each host.
+var siteParts = map[string]struct{ onController, onEach string }{
+	"redis": {onController: `redis-server --daemonize yes --protected-mode no --save '' --logfile /var/log/redis.log`},
+	"postgres": {onController: `install -d -o postgres /srv/postgres; bin=$(echo /usr/lib/postgresql/*/bin)
+runuser -u postgres -- $bin/initdb -D /srv/postgres -A trust >/dev/null
+echo 'host all all 10.77.0.0/16 trust' >>/srv/postgres/pg_hba.conf
+runuser -u postgres -- $bin/pg_ctl -D /srv/postgres -l /srv/postgres/log -w -o "-h '*' -k /tmp" start >/dev/null`},
+	// What Slurm's manual has for crun without root, but without cgroups, of which hosts of a test cluster have none mounted and
+	// crun wants to see some, and with a folder below /tmp in the place of /run/user/UID, which no host has.
+	"containers": {onEach: `cat >/etc/slurm/oci-run <<'X'
+#!/bin/sh
+exec unshare --map-current-user --keep-caps --mount --cgroup sh -c 'mount -t cgroup2 cgroup /sys/fs/cgroup && exec "$@"' sh \
+	crun --cgroup-manager=disabled --rootless=true --root="$1" run --bundle="$2" "$3"
+X
+chmod 755 /etc/slurm/oci-run
+cat >/etc/slurm/oci.conf <<'X'
+EnvExclude="^(SLURM_CONF|SLURM_CONF_SERVER)="
+RunTimeEnvExclude="^(SLURM_CONF|SLURM_CONF_SERVER)="
+RunTimeQuery="crun --rootless=true --root=/tmp/crun-%U/ state %n.%u.%j.%s.%t"
+RunTimeKill="crun --rootless=true --root=/tmp/crun-%U/ kill -a %n.%u.%j.%s.%t"
+RunTimeDelete="crun --rootless=true --root=/tmp/crun-%U/ delete --force %n.%u.%j.%s.%t"
+RunTimeRun="exec /etc/slurm/oci-run /tmp/crun-%U/ %b %n.%u.%j.%s.%t"
+X`},
+}
