@@ -188,6 +188,7 @@ func (j *job) beginRun(rec *records.Record, run int, nodes []string, point *runs
 // the programs do not need.
 var captureEnv = []string{
 	"UV_USE_IO_URING", "0", // libuv: Node.js and others
+	"UCX_VFS_ENABLE", "n", // UCX, for debugging: watches a folder of the node's that other nodes may not have
 }
 
 // mpiEnv returns the variable by which sing-srun knows that steps use MPI without being asked to.
