@@ -35,6 +35,7 @@ func (b *browser) groupBy(what string) (blocks string) {
 // groupMap: racks and partitions have blocks with their names, in the order in which people count, and keys and the
 // mouse find the nodes in the blocks.
 func groupMap(t *testing.T, b *browser, _ *site) {
+	b.waitFor(`document.querySelector("#map").dataset.chosen === "0"`) // the job's dialog was closed just now
 	plain := b.countDots("premium")
 	want := "r1 (4); r2 (4); r3 (4); r4 (4); r5 (4); r6 (4); r7 (4); r8 (4); r9 (4); r10 (4); r11 (4); r12 (2); no rack (2)"
 	if got := b.groupBy("rack"); got != want {

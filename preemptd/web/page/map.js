@@ -173,6 +173,7 @@ export function highlight(id) {
   if (id === chosen) return;
   chosen = id;
   draw();
+  canvas.dataset.chosen = id; // for tests: the job stands out
 }
 
 // startMap connects the map. opener is called with the id of a job that was chosen.
