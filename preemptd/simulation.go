@@ -24,7 +24,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/simulate"
 )
 
-// simulation is what its flags say.
+// simulation has the values of the flags of preemptd simulate.
 type simulation struct {
 	trace    string
 	generate int

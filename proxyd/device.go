@@ -27,7 +27,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
-// deviceOptions are how a device server is.
+// deviceOptions are the settings of a device server: its flags, and descriptors that its parent hands over.
 type deviceOptions struct {
 	socket   string
 	gate     int    // a descriptor that tells the user to become, or -1: see package life

@@ -11,10 +11,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// maxReason is what proxyd takes.
+// maxReason is how long the reason of a checkpoint may be for proxyd, in bytes.
 const maxReason = 200
 
-// checkpointReason says for what a checkpoint is. The mark at its end identifies the action's
+// checkpointReason returns the text that proxyd keeps as the reason of a checkpoint: which action asks for it, and
+// why. The mark at its end identifies the action's
 // checkpoint.
 func (w *actionRun) checkpointReason() string {
 	mark := w.checkpointMark()

@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// firstBroken is the first that is broken.
+// firstBroken returns the first broken invariant of the results of several checks, or nil if all of them hold.
 func firstBroken(all ...*broken) *broken {
 	for _, b := range all {
 		if b != nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// buckets is into how many parts the course of a simulation is cut, at most. As the simulation goes
+// buckets is the largest number of parts into which the course of a simulation is cut. As the simulation goes
 // on, two parts become a single part.
 const buckets = 512
 
-// moment is how things stand.
+// moment counts computing GPUs and waiting jobs at a moment.
 type moment struct {
 	busy    int            // GPUs that compute
 	waiting [sdk.Tiers]int // jobs
 }
 
-// course is how things stood over time.
+// course is a simulation over time, as sums of its moments in parts of equal width.
 type course struct {
 	now   moment
 	at    int64

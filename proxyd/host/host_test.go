@@ -261,7 +261,7 @@ func TestKillWait(t *testing.T) {
 		{"tight", 30 * time.Second, 14 * time.Second, 0, Warn, "30s; capturing a job took 14s", "set KillWait=33 in slurm.conf and scontrol reconfigure"},
 		{"too short", 30 * time.Second, 26 * time.Second, 0, Fail, "30s; capturing a job took 26s", "set KillWait=57 in slurm.conf and scontrol reconfigure"},
 		{"none left", 5 * time.Second, 0, 1 << 30, Fail, "5s, and a margin of 5s: no time is left", "set KillWait=60 in slurm.conf and scontrol reconfigure"},
-		{"never measured", 30 * time.Second, 0, 1 << 30, OK, "30s; no job was captured yet, the shared folder would take about 12.5 GiB in time", ""},
+		{"never measured", 30 * time.Second, 0, 1 << 30, OK, "30s; no job was captured yet; about 12.5 GiB of memory can be captured into the shared folder in that time", ""},
 		{"nothing known", 30 * time.Second, 0, 0, OK, "30s; no job was captured yet", ""},
 	} {
 		f := judgeKillWait(tt.wait, margin, tt.capture, tt.rate, "the shared folder")

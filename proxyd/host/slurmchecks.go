@@ -129,7 +129,7 @@ func judgeKillWait(killWait, margin, capture time.Duration, rate float64, where 
 	}
 	// Half of the rate: capturing does more than writing.
 	fits := uint64(rate / 2 * usable.Seconds())
-	return f.withOK(fmt.Sprintf("%s; no job was captured yet, %s would take about %s in time", killWait, where, bytesText(fits)))
+	return f.withOK(fmt.Sprintf("%s; no job was captured yet; about %s of memory can be captured into %s in that time", killWait, bytesText(fits), where))
 }
 
 func checkSpool(_ context.Context, n *node) Finding {

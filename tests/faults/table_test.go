@@ -58,7 +58,10 @@ func (r results) renderTable() string {
 		"failed requeued held\", as it holds jobs without `--singularity`. In the end files and memory are exact, the log repeats\n" +
 		"at most what was rolled back, and no node has anything left of the job. An asterisk: Slurm's own programs said\n" +
 		"something about the fault in the job's log. A job with software GPUs trains a perceptron in two ranks, and prints the\n" +
-		"loss and a hash of all parameters at each step: each is that of an undisturbed run.\n\n")
+		"loss and a hash of all parameters at each step: each is that of an undisturbed run.\n\n" +
+		"`.ci/run` and `make test` run 8 of the cases (`-seed 1 -some 8`), `make test-releases` 12 on each older Slurm, and\n" +
+		"`make test-faults` all. A moment has the name of the call or phase in proxyd's log: `reconnect_devices`, in which device\n" +
+		"servers find each other again, was `meet` in earlier releases.\n\n")
 	fmt.Fprintf(&b, "**%d cases, %d lost.** In %d cases the phase was over before the fault came: they are marked with the moment that was\n"+
 		"hit. The last column has the `-seed` of each row.\n", tried, lost, elsewhere)
 	for _, s := range stages {

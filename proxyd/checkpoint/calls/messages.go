@@ -61,7 +61,7 @@ var emptyCalls = map[string]func() *rpc.CallRequest{
 // ErrUnknown is the answer to a call of a newer release.
 var ErrUnknown = errors.New("this call is not known here: is this proxyd older than the leader's?")
 
-// EncodeCall makes the message of a call. args are the call's arguments, or empty{}.
+// EncodeCall makes the message of a call. args are the call's arguments, or Empty{}.
 func EncodeCall(call string, args any) (*rpc.CallRequest, error) {
 	if _, none := args.(Empty); none {
 		if newCall := emptyCalls[call]; newCall != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-func TestWhy(t *testing.T) {
+func TestDecideVerdict(t *testing.T) {
 	for name, c := range map[string]struct {
 		job  slurm.Job
 		then string
@@ -31,7 +31,7 @@ func TestWhy(t *testing.T) {
 			c.job.Restarts = restarts
 		}
 		if got := DecideVerdict(&c.job, restarts, c.then); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
+			t.Errorf("%s: DecideVerdict(%+v, %d restarts, %q) = %v, want %v", name, c.job, restarts, c.then, got, c.want)
 		}
 	}
 }

@@ -180,7 +180,8 @@ func (p *process) serveApart(l *wire.Letter, c dispatch.Call, in []byte) {
 	}
 }
 
-// answerCall answers a call. What the process does not want to hear is its own affair.
+// answerCall answers a call with its result. If err is set, or if the result does not fit into the room that the
+// process left for the answer, the status is gone. An error of that second answer is ignored: the process has ended.
 func (p *process) answerCall(l *wire.Letter, r dispatch.Result, out []byte, err error) {
 	if err != nil {
 		p.refuseMessage(err)
