@@ -193,6 +193,8 @@ func (controller) Try(ctx context.Context, req *control.TryRequest) (*control.Tr
 	}
 	reply := &control.TryReply{Cluster: "mini", Time: timestampAt(-2), Nodes: 2, Jobs: 3, Policies: []*control.Tried{{Policy: "drain"}}}
 	switch {
+	case req.GetAt() != nil:
+		reply.Policies[0].Problem = "asked as of " + req.GetAt().AsTime().Format(time.RFC3339)
 	case strings.Contains(req.GetFile(), "wrong"):
 		reply.Policies = []*control.Tried{{Policy: "starlark", Problem: "refusal: " + req.GetFileName() + ":1:1: no\x1b[2J"}}
 	case len(req.GetPolicies())+len(req.GetSnapshot())+len(req.GetFile()) > 0:
@@ -218,6 +220,8 @@ func TestPolicyFiles(t *testing.T) {
 		{"policy test --policies tiers --snapshot " + file, "snapshot \"a snapshot\""},
 		{"policy test --file " + star, "starlark: PROBLEM: refusal: site.star:1:1: no?[2J\nexit 8\n"},
 		{"policy test --file " + star + ".none", "no such file"},
+		{"policy test --at 2026-03-07T22:30:00Z", "drain: PROBLEM: asked as of 2026-03-07T22:30:00Z\nexit 8\n"},
+		{"policy test --at nonsense", "! singctl: --at nonsense: want 22:30, 2026-03-07 22:30 or 2026-03-07T22:30:00Z\n! hint: singctl policy test --help\nexit 2\n"},
 	} {
 		if got := c.runLine(t.Context(), "bob", strings.Fields(play.args)...); !strings.Contains(got, play.want) {
 			t.Errorf("%s:\n%s\nwant %s", play.args, got, play.want)

@@ -52,14 +52,18 @@ func (c protected) checkpointTime(t *testing.T, job string) time.Duration {
 	return time.Since(begin).Round(10 * time.Millisecond)
 }
 
-// TestFloods: what a job of alice's does to srun.sock, and alice to proxyd's port, neither ends the
+// TestFloods: what a job of alice's, and alice without a job, do to srun.sock, and alice to proxyd's port, neither ends the
 // daemon, nor makes it large, nor keeps other users' jobs from being captured.
 func TestFloods(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-floods", "--nodes", "1")
 	c.copyPrograms(t, "flood.py", "hanging_fuse.py", "signed_socket.py")
-	hangs := c.runOn(t, "n1", "", "bash", "-uc", "mkdir /mnt/hangs; (python3 /shared/home/alice/hanging_fuse.py /mnt/hangs </dev/null >/run/fuse.log 2>&1 & echo $! >/run/fuse.pid); "+
-		"for n in {1..100}; do mountpoint -q /mnt/hangs && exit; sleep 0.1; done; cat /run/fuse.log; exit 1").code == 0
+	mount := c.runOn(t, "n1", "", "bash", "-uc", "mkdir /mnt/hangs; (python3 /shared/home/alice/hanging_fuse.py /mnt/hangs </dev/null >/run/fuse.log 2>&1 & echo $! >/run/fuse.pid); "+
+		"for n in {1..100}; do mountpoint -q /mnt/hangs && exit; sleep 0.1; done; cat /run/fuse.log; exit 1")
+	hangs := mount.code == 0
+	if _, err := os.Stat("/dev/fuse"); err == nil && !hangs {
+		t.Fatalf("no FUSE on n1, although the machine has /dev/fuse: %s%s", mount.out, mount.err)
+	}
 	t.Run("a socket that says who writes", func(t *testing.T) {
 		job := c.submitJob(t, "--singularity", "exec python3 signed_socket.py")
 		c.waitForEnd(t, job)
@@ -117,9 +121,28 @@ func TestFloods(t *testing.T) {
 	if !hangs {
 		t.Run(hang, func(t *testing.T) { t.Skip("this machine mounts no FUSE") })
 	} else {
+		flood(hang+", from outside of any job", c.sendHangingFiles)
 		flood(hang, inJob("echo begin; for n in {1..8}; do python3 flood.py 4 /mnt/hangs/file & done; sleep 5"))
 		c.runOn(t, "n1", "", "bash", "-euc", "kill $(cat /run/fuse.pid)").mustSucceed(t) // what waits for an answer gets an error
 	}
 	c.runScript(t, "touch ~/go."+victim)
 	c.waitForLine(t, victim, "after")
+}
+
+// sendHangingFiles has alice, on n1 and in no job, send descriptors of a file that hangs to srun.sock.
+func (c protected) sendHangingFiles(t *testing.T) (log func() string, end func()) {
+	t.Helper()
+	c.runOn(t, "n1", "alice", "bash", "-uc", "cd /shared/home/alice; (echo begin; for n in {1..8}; do python3 flood.py 4 /mnt/hangs/file & done; "+
+		"sleep 5; echo over) </dev/null >outside.log 2>&1 &").mustSucceed(t)
+	log = func() string {
+		b, _ := os.ReadFile(c.homePath("outside.log")) // it may not be there yet
+		return string(b)
+	}
+	end = func() { // each caller hangs when its call is made, in a write to its own file
+		hung := c.runOn(t, "n1", "", "pgrep", "-c", "-u", "alice", "-f", "^python3 flood.py 4 /mnt/hangs/file")
+		if strings.TrimSpace(hung.out) != "8" {
+			t.Errorf("%s callers hang, want 8: %s", strings.TrimSpace(hung.out), hung.err)
+		}
+	}
+	return log, end
 }

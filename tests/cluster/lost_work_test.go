@@ -45,6 +45,7 @@ func TestLostWork(t *testing.T) {
 			// The checkpoint takes as long as it takes, and the job runs on: four seconds of work from here on.
 			c.waitForLine(t, job, strconv.Itoa(8+strings.Count(c.jobLog(job), "\n")))
 			runMinicluster(t, "fail", "n1", "--name", c.name).mustSucceed(t)
+			c.checkShownWithoutNode(t, job, tt.checkpoint)
 			c.runAsRoot(t, "scontrol update NodeName=n1 State=DOWN Reason=test")
 			c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)
 			c.restartJob(t, job, "n1")
@@ -53,5 +54,23 @@ func TestLostWork(t *testing.T) {
 			runMinicluster(t, "heal", "n1", "--name", c.name).mustSucceed(t)
 			c.runScript(t, "scontrol update NodeName=n1 State=RESUME || true")
 		})
+	}
+}
+
+// checkShownWithoutNode: while the node of a job is dead, singctl show names the node, and tells what is known elsewhere.
+func (c protected) checkShownWithoutNode(t *testing.T, job string, checkpoint bool) {
+	t.Helper()
+	shown := c.runOn(t, "ctl", "alice", "singctl", "show", job)
+	said := shown.mustSucceed(t)
+	if want := "node n1 does not answer: this is what the other nodes know"; !strings.Contains(shown.err, want) {
+		t.Errorf("singctl show says on standard error %q, want %q", shown.err, want)
+	}
+	for _, want := range []string{`(?m)^job ` + job + ` .*of alice: RUNNING`, `(?m)^0 +n1 `, `(?m)^\S+ \S+ +started +n1`} {
+		if !regexp.MustCompile(want).MatchString(said) {
+			t.Errorf("singctl show has nothing of %q:\n%s", want, said)
+		}
+	}
+	if has := strings.Contains(said, c.name+"/"+job+"/1 "); has != checkpoint {
+		t.Errorf("singctl show has checkpoint 1: %v, want %v:\n%s", has, checkpoint, said)
 	}
 }

@@ -80,6 +80,22 @@ func TestSharedFolder(t *testing.T) {
 		})
 	})
 
+	t.Run("of a user when proxyd starts", func(t *testing.T) {
+		giveBack := func() { c.runOn(t, "n2", "", "chown", "root", folder).mustSucceed(t) }
+		t.Cleanup(giveBack)
+		ready := strings.Count(c.proxydLog("n2"), "msg=ready")
+		c.runOn(t, "n2", "", "chown", "alice", folder).mustSucceed(t)
+		c.runOn(t, "n2", "", "sh", "-c", "kill $(pidof -s proxyd)").mustSucceed(t)
+		c.waitForLog(t, "n2", `root alone must be able to write it: .* `+folder+` belongs to user \d+: chown root `+folder+`, .*`)
+		if got := strings.Count(c.proxydLog("n2"), "msg=ready"); got != ready {
+			t.Errorf("proxyd of n2 was ready %d times before the folder was a user's, and %d times now", ready, got)
+		}
+		giveBack()
+		waitFor(t, 60*time.Second, func() (bool, string) {
+			return strings.Count(c.proxydLog("n2"), "msg=ready") > ready, "proxyd of n2 does not start again"
+		})
+	})
+
 	// The shared folder stays, and its store goes away: in its place is an empty folder, on all nodes.
 	replaceStore := func(t *testing.T) (back func()) {
 		t.Helper()

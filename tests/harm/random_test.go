@@ -249,7 +249,7 @@ func (w *world) runStorm(t *testing.T) {
 	happened := s.playEvents(ctx, t)
 	t.Logf("%v; %d actions begun, %d requests refused; %d jobs ended before the end", happened, s.begun, s.refused, s.ended)
 	t.Logf("time by event: %v", s.spent)
-	if s.begun == 0 && s.refused > 0 {
+	if s.begun == 0 {
 		t.Error("preemptd has begun no action: the storm was none")
 	}
 	if err := s.settleAndCheck(ctx, t); err != nil {
