@@ -264,7 +264,7 @@ fmt: $(LINT) ## formats the Go code (10 s)
 
 # The contracts of proxyd and of policies, and what is made of the table of calls: kept in the tree.
 generate: ## what protoc and our generators make, which is kept in the tree (20 s)
-	@command -v protoc >/dev/null || { echo "no protoc: make deps, or install it (Debian: protobuf-compiler)" >&2; exit 1; }
+	@command -v protoc >/dev/null || { echo "no protoc: install it (Debian: protobuf-compiler)" >&2; exit 1; }
 	$(GO) generate ./libsingshim/...
 	$(GO) generate ./proxyd/rpc ./proxyd/softgpu/ptx ./policies/sdk/policypb
 
