@@ -82,11 +82,15 @@ func (s *session) closeSession() {
 	s.stage.closeStage()
 }
 
-// breakOff breaks everything off, for the first reason that is given.
+// breakOff breaks everything off, for the first reason that is given. Only errNoPipe gives way to a later reason: it follows
+// from criu's end, and is noticed before or after the reason for that, as it happens.
 func (s *session) breakOff(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
+		if errors.Is(s.err, errNoPipe) {
+			s.err = err
+		}
 		return
 	}
 	s.err = err

@@ -70,12 +70,15 @@ func (st *stream) usePipe(use func(pipe *os.File) error) error {
 	return err
 }
 
+// errNoPipe is how a stream fails if criu asks for it and ends before it sends the pipe.
+var errNoPipe = errors.New("criu sent no pipe")
+
 // waitForPipe waits for the pipe. Only usePipe calls it, and gives the file back to session.dropFile.
 func (st *stream) waitForPipe() (*os.File, error) {
 	select {
 	case fd, ok := <-st.pipe:
 		if !ok {
-			return nil, errors.New("criu sent no pipe")
+			return nil, errNoPipe
 		}
 		if strings.HasPrefix(st.name, "pages-") || strings.HasPrefix(st.name, "ghost-file") {
 			for _, size := range pipeSizes { // slower without
