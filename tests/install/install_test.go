@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -273,6 +274,13 @@ func (s *site) makeMistakes(t *testing.T, line string) {
 			8, []string{"FAIL  slurm: plugin", "is built for Slurm 24.11", "headers of Slurm"}},
 		{"the shared folder is not mounted", func(t *testing.T) { s.mustRun(t, "n2", "mount -t tmpfs -o mode=755 tmpfs /shared/singularity") }, func(t *testing.T) { s.mustRun(t, "n2", "umount -l /shared/singularity") },
 			8, []string{"FAIL  shared folder", "it has no mark of a cluster", "mount the shared file system"}},
+		{"another cluster's folder", func(t *testing.T) {
+			s.mustRun(t, "n2", "mount -t tmpfs -o mode=755 tmpfs /shared/singularity && proxyd init --cluster other")
+		}, func(t *testing.T) { s.mustRun(t, "n2", "umount -l /shared/singularity") },
+			8, []string{"FAIL  shared folder", "it is another cluster's folder", `of cluster "other" now`}},
+		{"another release", func(t *testing.T) { s.otherRelease(t); s.restartProxyd(t, "n2") },
+			func(t *testing.T) { s.mustRun(t, "n2", "mv /root/proxyd /usr/sbin/proxyd"); s.restartProxyd(t, "n2") },
+			0, []string{"nodes differ", "WARN  version"}},
 		{"the shared folder is a user's", func(t *testing.T) { s.mustRun(t, "n2", "chown 1000 /shared/singularity") }, func(t *testing.T) { s.mustRun(t, "n2", "chown root /shared/singularity") },
 			8, []string{"FAIL  shared folder", "owned by user 1000, mode 0755", "chown root:root /shared/singularity"}},
 	} {
@@ -298,6 +306,17 @@ func (s *site) otherPlugin(t *testing.T) {
 	s.mustRun(t, "n2", "mv "+path+" /root/plugin; cp /shared/other.so "+path)
 }
 
+// otherRelease puts a proxyd of another release on n2.
+func (s *site) otherRelease(t *testing.T) {
+	t.Helper()
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-X main.version=0.0.1 -X main.libexec=/usr/libexec/singularity-slurm", "-o", s.Shared("proxyd.other"), "../../proxyd")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s.mustRun(t, "n2", "mv /usr/sbin/proxyd /root/proxyd && install -m 755 /shared/proxyd.other /usr/sbin/proxyd")
+}
+
 // installController starts preemptd where slurmrestd's user may not operate, and follows the page.
 func (s *site) installController(t *testing.T) {
 	if ended := s.startDaemon(t, "ctl", "preemptd", "6831"); ended != "" {
@@ -307,7 +326,7 @@ func (s *site) installController(t *testing.T) {
 	s.checkCommand(t, "ctl", "singctl status", 0, "NOT READY: user slurmrestd")
 	s.checkCommand(t, "ctl", "curl -sS -o /dev/stdout -w '%{http_code}' http://127.0.0.1:6832/readyz", 0, "rights: not ready", "503")
 	for _, c := range commandsOf(s.page.findBlock(t, "9. The controller", "sacctmgr")) {
-		_, _ = s.runOn(t, "ctl", strings.NewReplacer("NAME", "slurmrestd").Replace(c)) // the one or the other changes something
+		s.mustRun(t, "ctl", strings.NewReplacer("NAME", "slurmrestd").Replace(c))
 	}
 	s.checkCommand(t, "ctl", "singctl doctor --controller", 0, "ok    slurm: rights       slurmrestd, Operator")
 	s.stopDaemon(t, "n2", "proxyd")
@@ -323,6 +342,48 @@ func (s *site) installController(t *testing.T) {
 	})
 	s.checkCommand(t, "ctl", "cat /run/preemptd.log", 0, "the file was removed while preemptd worked")
 	s.checkCommand(t, "ctl", "singctl status", 0, "works")
+	s.stopDaemon(t, "ctl", "preemptd")
+	s.mistakeController(t)
+}
+
+// mistakeController makes what goes wrong beside preemptd, asks doctor, mends each mistake and asks again.
+func (s *site) mistakeController(t *testing.T) {
+	start := func(policies string) {
+		t.Helper()
+		s.mustRun(t, "ctl", "mkdir -p /etc/singularity-slurm; echo 'policies: ["+policies+"]' >/etc/singularity-slurm/preemptd.yaml")
+		if ended := s.startDaemon(t, "ctl", "preemptd", "6831"); ended != "" {
+			t.Fatalf("preemptd: %s", ended)
+		}
+	}
+	doctorSays := func(code int, want ...string) {
+		t.Helper()
+		last := ""
+		defer func() {
+			if t.Failed() {
+				t.Logf("doctor's last answer:\n%s", last)
+			}
+		}()
+		s.waitFor(t, fmt.Sprintf("doctor says %q and exits with %d", want, code), func() bool {
+			said, got := s.runOn(t, "ctl", "singctl doctor --controller")
+			last = fmt.Sprintf("%s\nexit %d", said, got)
+			return got == code && !slices.ContainsFunc(want, func(w string) bool { return !strings.Contains(said, w) })
+		})
+	}
+	start("tiers, mine")
+	doctorSays(8, "FAIL  policies", "mine: ", "singctl policy list", "WARN  slurm: preemption", "PreemptType=preempt/qos", "set PreemptType=preempt/none")
+	s.stopDaemon(t, "ctl", "preemptd")
+	s.mustRun(t, "ctl", "sed -i -e s,preempt/qos,preempt/none, -e s,^PreemptMode=.*,PreemptMode=OFF, /etc/slurm/slurm.conf")
+	if _, err := s.Run(t.Context(), "restart", "ctl", "slurmctld"); err != nil {
+		t.Fatal(err)
+	}
+	start("tiers")
+	doctorSays(0, "ok    policies            tiers", "ok    slurm: preemption", "ok    slurm: database")
+	s.mustRun(t, "ctl", "pkill -KILL -x slurmdbd")
+	doctorSays(0, "WARN  slurm: database", "start slurmdbd")
+	if _, err := s.Run(t.Context(), "heal", "ctl"); err != nil {
+		t.Fatal(err)
+	}
+	doctorSays(0, "ok    slurm: database")
 	s.stopDaemon(t, "ctl", "preemptd")
 }
 
