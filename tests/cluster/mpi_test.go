@@ -94,7 +94,7 @@ func TestMPI(t *testing.T) {
 	t.Run("environment", func(t *testing.T) {
 		job := c.submitJob(t, mpiOptions, `srun --mpi=pmi2 --export=NONE -N1 -n1 /usr/bin/env | grep -E "^(PMI_[JRS]|UCX_|SINGULARITY_SLURM_(PMI|STEP))" | sort
 			srun --mpi=none -N1 -n1 env | grep -c ^PMI_; echo done`)
-		const want = "PMI_JOBID=s0-1\nPMI_RANK=0\nPMI_SIZE=1\nUCX_TLS=tcp,self\n0\ndone"
+		const want = "PMI_JOBID=s0-1\nPMI_RANK=0\nPMI_SIZE=1\nUCX_TLS=tcp,self\nUCX_VFS_ENABLE=n\n0\ndone"
 		c.waitLog(t, job, "\ndone")
 		if log := c.jobLog(job); log != want {
 			t.Errorf("log:\n%s\nwant\n%s", log, want)
@@ -160,7 +160,7 @@ func TestPMIx(t *testing.T) {
 		job := c.submitJob(t, mpiOptions, `srun --mpi=pmix --export=NONE -N1 -n1 /usr/bin/env | grep -E "^(PMIX_(NAMESPACE|RANK|SEC|GDS)|UCX_|OMPI_MCA_osc|SINGULARITY_SLURM_(PMI|STEP))" | sort
 			srun --mpi=none -N1 -n1 env | grep -c ^PMIX_; echo done`)
 		c.waitLog(t, job, "\ndone")
-		const want = "OMPI_MCA_osc=^sm\nPMIX_GDS_MODULE=hash\nPMIX_NAMESPACE=s0-1\nPMIX_RANK=0\nPMIX_SECURITY_MODE=native\nUCX_TLS=tcp,self\n0\ndone"
+		const want = "OMPI_MCA_osc=^sm\nPMIX_GDS_MODULE=hash\nPMIX_NAMESPACE=s0-1\nPMIX_RANK=0\nPMIX_SECURITY_MODE=native\nUCX_TLS=tcp,self\nUCX_VFS_ENABLE=n\n0\ndone"
 		if log := c.jobLog(job); log != want {
 			t.Errorf("log:\n%s\nwant\n%s", log, want)
 		}
