@@ -6,7 +6,7 @@
 const tallest = 520; // px, until cells are as small as they get
 const labelFrom = 15; // px of a cell from which nodes have their names
 const title = 20; // px above a block
-const between = 26; // px between blocks
+const blockGap = 26; // px between blocks
 
 const names = new Intl.Collator("en", { numeric: true });
 
@@ -69,14 +69,14 @@ function placeBlocks(groups, size, width) {
     const h = title + Math.ceil(group.nodes.length / columns) * size.h;
     if (x > 0 && x + w - size.pad > width) {
       x = 0;
-      y += shelf + between - size.pad;
+      y += shelf + blockGap - size.pad;
       shelf = 0;
     }
     blocks.push({ name: named, x, y: y + title - 7, w });
     group.nodes.forEach((node, i) => {
       spots[node] = { x: x + (i % columns) * size.w, y: y + title + Math.floor(i / columns) * size.h };
     });
-    x += w + between - size.pad;
+    x += w + blockGap - size.pad;
     shelf = Math.max(shelf, h);
   }
   return { ...size, spots, order: groups.flatMap((g) => g.nodes), blocks, height: y + shelf };

@@ -39,7 +39,7 @@ func TestMeetings(t *testing.T) {
 		{"devices that are not there", slices.Concat(replicas, sums("z", 1, 9000, -1, 4, 2)), affinity{}, []int{0, 1, 0, 1}},
 	} {
 		c.like.meets = meetingsOf(4, c.all)
-		if got := c.like.group(Spread(4, 2)); !slices.Equal(got, c.want) {
+		if got := c.like.groupDevices(Spread(4, 2)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v, by %v", c.name, got, c.want, c.like.meets)
 		}
 	}

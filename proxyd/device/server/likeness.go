@@ -70,8 +70,8 @@ type affinity struct {
 	meets  [][]int // by communicators, for devices that have as many blocks in common: see meetingsOf
 }
 
-// between is the affinity of a device to the devices that an order has put on a device of the machine.
-func (a affinity) between(i int, order []int, at int) (common, meets int) {
+// sumAffinities sums up what speaks for a device to share the machine's device at with those that an order has put there.
+func (a affinity) sumAffinities(i int, order []int, at int) (common, meets int) {
 	for j := range order {
 		if order[j] != at {
 			continue
@@ -86,9 +86,9 @@ func (a affinity) between(i int, order []int, at int) (common, meets int) {
 	return common, meets
 }
 
-// group is an order with the same places, each as often, in which devices are together that have most blocks in common, and
-// else devices that meet seldom but add up much. Where nothing speaks for any two, the order stays.
-func (a affinity) group(order []int) []int {
+// groupDevices returns an order with the same places, each as often, in which devices are together that have most blocks in
+// common, and else devices that meet seldom but add up much. Where nothing speaks for any two, the order stays.
+func (a affinity) groupDevices(order []int) []int {
 	isSet := func(row []int) bool { return slices.Max(row) > 0 }
 	if !slices.ContainsFunc(a.common, isSet) && !slices.ContainsFunc(a.meets, isSet) {
 		return order
@@ -100,7 +100,7 @@ func (a affinity) group(order []int) []int {
 			if out[i] >= 0 {
 				continue
 			}
-			if c, m := a.between(i, out, at); c > most || c == most && m > meets {
+			if c, m := a.sumAffinities(i, out, at); c > most || c == most && m > meets {
 				best, most, meets = i, c, m
 			}
 		}
@@ -112,7 +112,7 @@ func (a affinity) group(order []int) []int {
 // spreadAlike is an order of devices over m, in which no device of m has two more than another. Devices with blocks
 // that are alike are together, and where nothing is alike, neighbours are, as with Spread.
 func spreadAlike(blocks []map[int]bool, m int) []int {
-	return affinity{common: commonBlocks(blocks)}.group(Spread(len(blocks), m))
+	return affinity{common: commonBlocks(blocks)}.groupDevices(Spread(len(blocks), m))
 }
 
 // deviceSums are what a device of the job has added up in a communicator.
@@ -248,7 +248,7 @@ func mostBytes(blocks []map[int]bool, m int, once bool) (most uint64) {
 func (s *Server) placeAlike(st *serverState) {
 	n := len(st.Devices)
 	a := affinity{commonBlocks(savedBlocks(st)), meetingsOf(n, savedSums(st))}
-	s.makeDevices(a.group(Spread(n, s.deviceCount())))
+	s.makeDevices(a.groupDevices(Spread(n, s.deviceCount())))
 }
 
 // noteAlike notes how much of the memory on each device was alike at a save, and between each two of the job's devices. The
