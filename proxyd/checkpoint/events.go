@@ -223,7 +223,7 @@ func (j *job) handleTermination(ctx context.Context) {
 		_, err = j.c.requestCheckpoint(ctx, j, decisions.Request{After: v, Reason: reason}, tellNoPhase)
 	}
 	if (v == decisions.Requeued || v == decisions.Preempted) && j.hasScriptEnded(err) && !j.ending.lostNode(ctx) {
-		j.log.Info("the batch script had ended")
+		j.log.Info("the batch script had ended", "error", err)
 		err = nil // the next run begins anew, if Slurm makes one
 	}
 	if err != nil {
