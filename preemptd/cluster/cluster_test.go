@@ -317,6 +317,23 @@ func TestPinned(t *testing.T) {
 	}
 }
 
+// TestRoomPrefix: a reservation that keeps room for a job has the name by which policies and package plan know it.
+func TestRoomPrefix(t *testing.T) {
+	_, _, w := newSite(t, "26.05.3")
+	seen, err := w.Look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := known
+	k.Rooms = map[int64][]string{3: {"n1"}}
+	s := Build(seen, k)
+	j, ok := s.Job(3)
+	last := s.Reservations[len(s.Reservations)-1]
+	if !ok || j.Reservation != sdk.RoomPrefix+"3" || last.Name != j.Reservation {
+		t.Errorf("job in %q, reservation %q", j.Reservation, last.Name)
+	}
+}
+
 // TestLeases: what a lease holds is the borrower's, if both are of the same user and account and that runs;
 // a lease that waits is no job that waits for room. A lease that a user submitted is known by what proxyd says of its run.
 func TestLeases(t *testing.T) {

@@ -14,33 +14,13 @@ import (
 
 // Why says what stands in the way of a job that waits: which jobs of a lower tier could give way,
 // and which not. The text stays the same for as long as the state does: nothing in the text
-// counts seconds. It says as well when the promise to the job cannot be kept with the promises to other jobs.
+// counts seconds. It says as well when the promise to the job cannot be kept at all.
 func Why(s *sdk.Snapshot, j *sdk.Job) string {
 	why := whyWaits(s, j)
-	if asked, has := promisedGPUs(s, j), usableGPUs(s); j.Promised > 0 && asked > float64(has) {
-		why += fmt.Sprintf("; jobs of its tier and higher tiers are promised %.1f GPUs and the cluster has %d: not all these promises can be kept", asked, has)
+	if infeasible := WhyInfeasible(s, j); infeasible != "" {
+		why += "; " + infeasible
 	}
 	return why
-}
-
-// promisedGPUs is how many GPUs all jobs of a job's tier and higher tiers are promised together, of
-// those that run or could run.
-func promisedGPUs(s *sdk.Snapshot, j *sdk.Job) float64 {
-	sum := 0.0
-	for i := range s.Jobs {
-		if o := &s.Jobs[i]; o.Tier >= j.Tier && (o.State == sdk.Waiting || o.State == sdk.Running) {
-			sum += o.Promised * float64(o.Request)
-		}
-	}
-	return sum
-}
-
-func usableGPUs(s *sdk.Snapshot) int {
-	n := 0
-	for i := range s.Nodes {
-		n += s.Nodes[i].Usable().Count()
-	}
-	return n
 }
 
 // whyWaits says what stands in the way of a job.

@@ -23,14 +23,17 @@ func TestWhy(t *testing.T) {
 		"there is room": {func(s *sdk.Snapshot) { s.Jobs = s.Jobs[1:] },
 			"there is room for it: Slurm is to start it"},
 		"nobody there": {func(s *sdk.Snapshot) { findJob(s, 30).GPUs = 8; findJob(s, 30).CPUs = 99; s.Jobs = s.Jobs[2:3] },
-			"there is no room, and no job of a lower tier holds any"},
+			"there is no room, and no job of a lower tier holds any; its promise cannot be kept: it asks for 4 GPUs on one node, beside 99 CPUs and 1 MiB " +
+				"of memory, and the nodes that it may use do not have that together"},
 		"not enough": {func(s *sdk.Snapshot) { findJob(s, 30).CPUs, findJob(s, 20).Fraction = 9, 0.5 },
-			"it would not fit even if these gave way: jobs 10, 40, 41; job 20: less than the promised 70 % would be left"},
+			"it would not fit even if these gave way: jobs 10, 40, 41; job 20: less than the promised 70 % would be left; its promise cannot be kept: " +
+				"it asks for 4 GPUs on one node, beside 9 CPUs and 1 MiB of memory, and the nodes that it may use do not have that together"},
 		"more is promised than there is": {func(s *sdk.Snapshot) {
 			findJob(s, 30).Request, findJob(s, 30).Promised = 1000, 0.95
 			findJob(s, 10).Request, findJob(s, 20).Request, findJob(s, 40).Request, findJob(s, 41).Request = 0, 0, 0, 0
-		}, fmt.Sprintf("no policy makes room for it; it would fit if these gave way: jobs 10, 20, 40, 41; jobs of its tier and higher tiers are "+
-			"promised 950.0 GPUs and the cluster has %d: not all these promises can be kept", gpusOf(smallCluster()))},
+		}, "no policy makes room for it; it would fit if these gave way: jobs 10, 20, 40, 41; its promise cannot be kept: " +
+			"it needs 950 of its 1000 GPUs for the promised 95 %, and the nodes that it may use have room for 4 of them at most; " +
+			"not all promises can be kept: premium: 950 GPUs are promised, 8 are there"},
 		"each for its reason": {func(s *sdk.Snapshot) {
 			findJob(s, 10).Preemptable, findJob(s, 10).Obstacle = false, "it runs without --singularity"
 			findJob(s, 20).Action = "migrate"
@@ -64,12 +67,4 @@ func TestWhy(t *testing.T) {
 			}
 		})
 	}
-}
-
-func gpusOf(s *sdk.Snapshot) int {
-	n := 0
-	for i := range s.Nodes {
-		n += s.Nodes[i].Usable().Count()
-	}
-	return n
 }
