@@ -15,6 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/api"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/config"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/reconcile"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/web"
@@ -58,6 +59,7 @@ func (d *requestServer) apiState() api.State {
 	now := api.State{Policies: d.policies.statusOf(d.cfg.Load().Policies)}
 	if last := d.latestLook(); last != nil {
 		now.Ticked, now.Problems = last.decision.Time, last.decision.Problems
+		now.Unkept = last.snapshot.UnkeptPromises
 		now.Jobs = func() []*rpc.Job { return jobMessages(last.snapshot) }
 		now.Users = func(job int64) string {
 			if j, ok := last.snapshot.Job(sdk.JobID(job)); ok {
@@ -83,6 +85,7 @@ func (s *lookResult) standingOf(job int64) *rpc.Standing {
 	m := &rpc.Standing{
 		Tier: j.Tier.String(), Promised: j.Promised, Fraction: j.Fraction, Counted: durationpb.New(j.Counted),
 		Requested: int32(j.Request), Gpus: int32(holds), Leased: int32(j.Leased), Least: int32(j.MinGPUs), Action: j.Action, //nolint:gosec // GPUs of a job
+		Infeasible: plan.WhyInfeasible(s.snapshot, j),
 	}
 	for _, w := range s.decision.Waiting {
 		if w.Job == j.ID {

@@ -45,6 +45,8 @@ type State struct {
 	Users func(job int64) string
 	// Jobs are the jobs that have not ended; nil: nothing was seen yet.
 	Jobs func() []*rpc.Job
+	// Unkept says which promises cannot be kept together, a line for each tier; nil: nothing was seen yet.
+	Unkept func() []string
 	// Standing says how a job does; nil: the job has ended, or was not seen.
 	Standing func(job int64) *rpc.Standing
 }
@@ -237,6 +239,9 @@ func (s *Server) Status(ctx context.Context, _ *rpc.StatusRequest) (*rpc.StatusR
 		}
 		if who.operator {
 			reply.Problems = state.Problems
+		}
+		if state.Unkept != nil {
+			reply.Unkept = state.Unkept()
 		}
 		if s.opt.Proxyds != nil {
 			reply.Proxyds = s.opt.Proxyds()

@@ -83,6 +83,7 @@ func newSite(t *testing.T) *site {
 						s.listed.Add(1)
 						return []*rpc.Job{{Id: 1, User: "alice"}}
 					},
+					Unkept:   func() []string { return []string{"premium: 96 GPUs are promised, 64 are there"} },
 					Standing: func(int64) *rpc.Standing { return &rpc.Standing{Waits: "its turn"} },
 				}
 			},
@@ -402,6 +403,9 @@ func TestOperators(t *testing.T) {
 				t.Errorf("user %d: %v %v", who, err, all)
 			}
 			st, err := s.clientOf(who).Status(t.Context())
+			if unkept := st.GetUnkept(); len(unkept) != 1 || unkept[0] != "premium: 96 GPUs are promised, 64 are there" {
+				t.Errorf("user %d: %q", who, unkept)
+			}
 			if err != nil || len(st.GetActions()) != want || int(st.GetUnderWay()) != i+1 || st.GetHolder() == "" || len(st.GetProblems()) != 1 != (who != carol) {
 				t.Errorf("user %d: %v %v", who, err, st)
 			}

@@ -26,6 +26,8 @@ var (
 	actionsOpen     = newDesc("actions_open", "Jobs to which something is being done, by what.", "kind")
 	promised        = newDesc("tier_promised_ratio", "GPU fraction that a tier is promised.", "tier")
 	delivered       = newDesc("tier_delivered_ratio", "GPU fraction that the tier's jobs got over the window; 1 if it has none.", "tier")
+	promisedGPUs    = newDesc("tier_promised_gpus", "GPUs that waiting and running jobs of the tier and higher tiers are promised, fraction times requested GPUs.", "tier")
+	promisableGPUs  = newDesc("tier_usable_gpus", "GPUs that are there to keep these promises: of nodes where jobs can start, or where jobs with such a promise still run.", "tier")
 	below           = newDesc("tier_jobs_below_promise", "Jobs that have got less than they are promised, and cannot make up for it in this window.", "tier")
 	accounts        = newDesc("account_delivered_ratio", "GPU fraction that the account's jobs got over the window.", "account")
 	accountsOmitted = newDesc("accounts_omitted", "Accounts with jobs that are not shown, for there are too many.")
@@ -47,7 +49,7 @@ func (b *board) clearSheet() { b.shown.Store(nil) }
 
 func (b *board) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		snapshotTime, nodes, gpus, gpusHeld, jobs, actionsOpen, promised, delivered, below, accounts, accountsOmitted,
+		snapshotTime, nodes, gpus, gpusHeld, jobs, actionsOpen, promised, promisedGPUs, promisableGPUs, delivered, below, accounts, accountsOmitted,
 	} {
 		ch <- d
 	}
@@ -121,9 +123,12 @@ func (a *sheet) addJobs(s *sdk.Snapshot) {
 			actions[j.Action]++
 		}
 	}
+	promises := s.PromisesByTier()
 	for i, fare := range s.StatsByTier() {
 		t, name := &tiers[i], sdk.Tier(i).String()
 		a.addValue(promised, s.Rules.Promised[i], name)
+		a.addValue(promisedGPUs, promises[i].Promised, name)
+		a.addValue(promisableGPUs, float64(promises[i].Usable), name)
 		a.addValue(delivered, fare.Delivered, name)
 		a.addValue(below, float64(fare.Below), name)
 		a.addValue(gpusHeld, float64(t.gpus), name)

@@ -789,16 +789,17 @@ func (x *Job) GetEligible() *timestamppb.Timestamp {
 type Standing struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tier          string                 `protobuf:"bytes,1,opt,name=tier,proto3" json:"tier,omitempty"`
-	Promised      float64                `protobuf:"fixed64,2,opt,name=promised,proto3" json:"promised,omitempty"`   // GPU fraction
-	Fraction      float64                `protobuf:"fixed64,3,opt,name=fraction,proto3" json:"fraction,omitempty"`   // over the window, so far
-	Counted       *durationpb.Duration   `protobuf:"bytes,4,opt,name=counted,proto3" json:"counted,omitempty"`       // of the window
-	Requested     int32                  `protobuf:"varint,5,opt,name=requested,proto3" json:"requested,omitempty"`  // GPUs that its user asked for, last by a resize
-	Gpus          int32                  `protobuf:"varint,6,opt,name=gpus,proto3" json:"gpus,omitempty"`            // that it has, or waits for
-	Least         int32                  `protobuf:"varint,7,opt,name=least,proto3" json:"least,omitempty"`          // to which it may be shrunk
-	Action        string                 `protobuf:"bytes,8,opt,name=action,proto3" json:"action,omitempty"`         // being done to it, or for it; empty: none
-	Leased        int32                  `protobuf:"varint,10,opt,name=leased,proto3" json:"leased,omitempty"`       // of gpus, those that other jobs of its user lend it
-	Submitted     int32                  `protobuf:"varint,11,opt,name=submitted,proto3" json:"submitted,omitempty"` // GPUs with which it was submitted, if a person has resized it since; 0: as requested
-	Waits         string                 `protobuf:"bytes,9,opt,name=waits,proto3" json:"waits,omitempty"`           // why nothing is done for it though it waits; empty: something is, or it does not wait
+	Promised      float64                `protobuf:"fixed64,2,opt,name=promised,proto3" json:"promised,omitempty"`    // GPU fraction
+	Fraction      float64                `protobuf:"fixed64,3,opt,name=fraction,proto3" json:"fraction,omitempty"`    // over the window, so far
+	Counted       *durationpb.Duration   `protobuf:"bytes,4,opt,name=counted,proto3" json:"counted,omitempty"`        // of the window
+	Requested     int32                  `protobuf:"varint,5,opt,name=requested,proto3" json:"requested,omitempty"`   // GPUs that its user asked for, last by a resize
+	Gpus          int32                  `protobuf:"varint,6,opt,name=gpus,proto3" json:"gpus,omitempty"`             // that it has, or waits for
+	Least         int32                  `protobuf:"varint,7,opt,name=least,proto3" json:"least,omitempty"`           // to which it may be shrunk
+	Action        string                 `protobuf:"bytes,8,opt,name=action,proto3" json:"action,omitempty"`          // being done to it, or for it; empty: none
+	Leased        int32                  `protobuf:"varint,10,opt,name=leased,proto3" json:"leased,omitempty"`        // of gpus, those that other jobs of its user lend it
+	Submitted     int32                  `protobuf:"varint,11,opt,name=submitted,proto3" json:"submitted,omitempty"`  // GPUs with which it was submitted, if a person has resized it since; 0: as requested
+	Waits         string                 `protobuf:"bytes,9,opt,name=waits,proto3" json:"waits,omitempty"`            // why nothing is done for it though it waits; empty: something is, or it does not wait
+	Infeasible    string                 `protobuf:"bytes,12,opt,name=infeasible,proto3" json:"infeasible,omitempty"` // why its promise, or all promises with it, cannot be kept; a part of waits; empty: they can
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -906,6 +907,13 @@ func (x *Standing) GetSubmitted() int32 {
 func (x *Standing) GetWaits() string {
 	if x != nil {
 		return x.Waits
+	}
+	return ""
+}
+
+func (x *Standing) GetInfeasible() string {
+	if x != nil {
+		return x.Infeasible
 	}
 	return ""
 }
@@ -1185,6 +1193,7 @@ type StatusReply struct {
 	UnderWay      int32                  `protobuf:"varint,9,opt,name=under_way,json=underWay,proto3" json:"under_way,omitempty"` // all of them
 	Refused       string                 `protobuf:"bytes,10,opt,name=refused,proto3" json:"refused,omitempty"`                   // why Slurm would refuse each action; "": it would not
 	Proxyds       *Proxyds               `protobuf:"bytes,11,opt,name=proxyds,proto3" json:"proxyds,omitempty"`                   // unset: this preemptd asks none
+	Unkept        []string               `protobuf:"bytes,12,rep,name=unkept,proto3" json:"unkept,omitempty"`                     // by tier: "premium: 96 GPUs are promised, 64 are there"; none: all promises can be kept
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1292,6 +1301,13 @@ func (x *StatusReply) GetRefused() string {
 func (x *StatusReply) GetProxyds() *Proxyds {
 	if x != nil {
 		return x.Proxyds
+	}
+	return nil
+}
+
+func (x *StatusReply) GetUnkept() []string {
+	if x != nil {
+		return x.Unkept
 	}
 	return nil
 }
@@ -2248,7 +2264,7 @@ const file_preemptd_proto_rawDesc = "" +
 	"\tsubmitted\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\tsubmitted\x124\n" +
 	"\astarted\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x16\n" +
 	"\x06leased\x18\x16 \x01(\x05R\x06leased\x126\n" +
-	"\beligible\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\beligible\"\xb7\x02\n" +
+	"\beligible\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\beligible\"\xd7\x02\n" +
 	"\bStanding\x12\x12\n" +
 	"\x04tier\x18\x01 \x01(\tR\x04tier\x12\x1a\n" +
 	"\bpromised\x18\x02 \x01(\x01R\bpromised\x12\x1a\n" +
@@ -2261,7 +2277,10 @@ const file_preemptd_proto_rawDesc = "" +
 	"\x06leased\x18\n" +
 	" \x01(\x05R\x06leased\x12\x1c\n" +
 	"\tsubmitted\x18\v \x01(\x05R\tsubmitted\x12\x14\n" +
-	"\x05waits\x18\t \x01(\tR\x05waits\"\x0f\n" +
+	"\x05waits\x18\t \x01(\tR\x05waits\x12\x1e\n" +
+	"\n" +
+	"infeasible\x18\f \x01(\tR\n" +
+	"infeasible\"\x0f\n" +
 	"\rStatusRequest\"\xf1\x02\n" +
 	"\x06Action\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x12\n" +
@@ -2284,7 +2303,7 @@ const file_preemptd_proto_rawDesc = "" +
 	"\x04step\x18\x03 \x01(\tR\x04step\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\x05R\aattempt\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x12\x14\n" +
-	"\x05doing\x18\x06 \x01(\tR\x05doing\"\xa8\x03\n" +
+	"\x05doing\x18\x06 \x01(\tR\x05doing\"\xc0\x03\n" +
 	"\vStatusReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x16\n" +
@@ -2297,7 +2316,8 @@ const file_preemptd_proto_rawDesc = "" +
 	"\tunder_way\x18\t \x01(\x05R\bunderWay\x12\x18\n" +
 	"\arefused\x18\n" +
 	" \x01(\tR\arefused\x12:\n" +
-	"\aproxyds\x18\v \x01(\v2 .singularity.preemptd.v1.ProxydsR\aproxyds\"\x85\x01\n" +
+	"\aproxyds\x18\v \x01(\v2 .singularity.preemptd.v1.ProxydsR\aproxyds\x12\x16\n" +
+	"\x06unkept\x18\f \x03(\tR\x06unkept\"\x85\x01\n" +
 	"\aProxyds\x12\x14\n" +
 	"\x05nodes\x18\x01 \x01(\x05R\x05nodes\x12\x16\n" +
 	"\x06answer\x18\x02 \x01(\x05R\x06answer\x12\x16\n" +

@@ -127,6 +127,19 @@ func (controller) History(ctx context.Context, req *control.HistoryRequest) (*co
 	if req.GetJob() == "811" {
 		reply.Standing = &control.Standing{Tier: "basic", Fraction: 1}
 	}
+	if req.GetJob() == "813" {
+		reply.Standing = &control.Standing{
+			Tier: "premium", Promised: 0.95, Fraction: 1, Counted: durationpb.New(time.Hour), Requested: 8, Gpus: 8, Least: 8,
+			Infeasible: "not all promises can be kept: \x1b[2Jpremium: 96 GPUs are promised, 64 are there",
+		}
+	}
+	if req.GetJob() == "810" { // what is said of the promise is a part of why the job waits
+		infeasible := "its promise cannot be kept: it asks for 128 GPUs, and the nodes that it may use have 64"
+		reply.Standing = &control.Standing{
+			Tier: "premium", Promised: 0.95, Fraction: 1, Requested: 128, Least: 128, Waits: "there is no room, and no job of a lower tier holds any; " + infeasible,
+			Infeasible: infeasible,
+		}
+	}
 	if req.GetJob() == "812" {
 		reply.Standing = &control.Standing{
 			Tier: "premium", Promised: 0.95, Fraction: 0.8125, Counted: durationpb.New(time.Hour), Requested: 8, Gpus: 4, Least: 2,
@@ -162,6 +175,7 @@ func (controller) Status(context.Context, *control.StatusRequest) (*control.Stat
 			{Name: "tiers", Starts: 4, Failures: 4, Problem: "it does not answer", Until: timestampAt(60)},
 			{Name: "power"},
 		},
+		Unkept:   []string{"premium: 96 GPUs are promised, 64 are there", "standard and higher: 110.4 GPUs are promised, 64 are there"},
 		Problems: []string{"policy tiers: it does not answer"},
 		Proxyds: &control.Proxyds{Nodes: 64, Answer: 62, Silent: 1, Unsound: 1, Examples: []string{
 			"n9: proxyd does not answer since 2026-11-24 03:04:05", "n4: the shared folder is not there, or not mounted",

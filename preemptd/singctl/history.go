@@ -144,6 +144,9 @@ func (a *app) printStanding(s *control.Standing) {
 	case s.GetAction() != "":
 		fmt.Fprintf(a.stdout, "under way: %s\n", safeLine(s.GetAction()))
 	}
+	if why := s.GetInfeasible(); why != "" && !strings.Contains(s.GetWaits(), why) {
+		fmt.Fprintln(a.stdout, safeLine(why))
+	}
 }
 
 // ownGPUsText says how many GPUs of its own a job has, beside what it asked for.

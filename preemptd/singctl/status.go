@@ -62,6 +62,9 @@ func (a statusCommand) printStatus(s *control.StatusReply) {
 	for _, example := range s.GetProxyds().GetExamples() {
 		fmt.Fprintf(a.stdout, "node %s\n", safeLine(example))
 	}
+	for _, line := range s.GetUnkept() {
+		fmt.Fprintf(a.stdout, "%s: %s\n", a.inColour(yellow, "not all promises can be kept"), safeLine(line))
+	}
 	for _, problem := range s.GetProblems() {
 		fmt.Fprintf(a.stdout, "%s: %s\n", a.inColour(yellow, "problem"), safeLine(problem))
 	}

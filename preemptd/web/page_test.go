@@ -36,7 +36,7 @@ func TestPage(t *testing.T) {
 		name string
 		do   func(*testing.T, *browser, *site)
 	}{
-		{"map", checkMap}, {"groups of the map", groupMap}, {"timeline", checkTimeline}, {"sorted jobs", sortJobs}, {"leases", showLeased}, {"another job", openAnother}, {"past of a job", showPast}, {"hostile names", checkEscaping}, {"decisions", checkDecisions}, {"useful share", usefulShare}, {"nodes", nodesListed},
+		{"map", checkMap}, {"groups of the map", groupMap}, {"timeline", checkTimeline}, {"sorted jobs", sortJobs}, {"leases", showLeased}, {"another job", openAnother}, {"past of a job", showPast}, {"hostile names", checkEscaping}, {"decisions", checkDecisions}, {"useful share", usefulShare}, {"nodes", nodesListed}, {"promises", showUnkept},
 		{"errors", checkNoErrors}, {"token", checkToken}, {"standby", standsBy}, {"10 000 nodes", checkLargeCluster}, {"10 000 nodes in racks", groupLargeCluster}, {"errors", checkNoErrors}, {"stale", checkStalePage},
 	} {
 		t.Run(part.name, func(t *testing.T) {
@@ -93,6 +93,18 @@ func takePictures(b *browser) {
 	b.setSize(1280, 900)
 	b.setTheme("light")
 	b.waitFor("document.querySelector('#map').clientWidth > 390")
+}
+
+// showUnkept: the tier panel has a line where the promises to a tier and to higher tiers cannot all be kept.
+func showUnkept(_ *testing.T, b *browser, s *site) {
+	const lines = `[...document.querySelectorAll("#tiers .tier")].map((t) => t.querySelector(".detail.short")?.textContent ?? "").join("|")`
+	last := newSnapshot(48, 112, time.Now())
+	last.Jobs[0].Request = 1000 // of premium, which is promised 0.95
+	all := last.PromisesByTier()
+	s.tellSnapshot(last)
+	b.waitFor(fmt.Sprintf("%s === %q", lines, all[sdk.Premium].Unkept()+"|"+all[sdk.Standard].Unkept()+"|"))
+	s.tellSnapshot(newSnapshot(48, 114, time.Now()))
+	b.waitFor(lines + ` === "||"`)
 }
 
 // usefulShare: a day's share of useful GPU time, of all tiers and of users.

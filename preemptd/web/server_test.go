@@ -100,6 +100,7 @@ func TestEverybody(t *testing.T) {
 			Name                string
 			Promised, Delivered float64
 			Below               int
+			Unkept              string
 		}
 		Policies  []struct{ Name string }
 		UnderWay  []struct{ Kind, Step string } `json:"under_way"`
@@ -116,6 +117,7 @@ func TestEverybody(t *testing.T) {
 	}
 	s.writeJournal(t)
 	last := newSnapshot(16, 1, time.Now())
+	last.Jobs[0].Tier, last.Jobs[0].Promised, last.Jobs[0].Request = sdk.Premium, 1, 1000
 	again := *last
 	again.Number = 2
 	for _, one := range []*sdk.Snapshot{last, &again} {
@@ -128,7 +130,7 @@ func TestEverybody(t *testing.T) {
 		state.Totals.Waiting != 4 || state.Totals.Held != 2 || len(state.Policies) != 2 {
 		t.Errorf("%+v", state)
 	}
-	if len(state.Tiers) != 3 || state.Tiers[0].Name != "premium" || state.Tiers[0].Promised != .95 || state.Tiers[0].Delivered >= 1 {
+	if len(state.Tiers) != 3 || state.Tiers[0].Name != "premium" || state.Tiers[0].Promised != .95 || state.Tiers[0].Delivered >= 1 || !strings.HasSuffix(state.Tiers[0].Unkept, " GPUs are promised, 111 are there") || state.Tiers[2].Unkept != "" {
 		t.Errorf("%+v", state.Tiers)
 	}
 	if len(state.UnderWay) != 1 || state.UnderWay[0].Step != "checkpoint" || len(state.Recent) != 2 {

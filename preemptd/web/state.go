@@ -68,6 +68,8 @@ type tierJSON struct {
 	Waiting   int     `json:"waiting"`
 	GPUs      int     `json:"gpus"`
 	Below     int     `json:"below"` // jobs that got less than is promised, and cannot make up for it in this window
+	// Unkept says that the promises to its jobs and to those of higher tiers cannot all be kept; absent: they can.
+	Unkept string `json:"unkept,omitempty"`
 }
 
 // actionJSON is an action as all users may see the action: its problem is left out.
@@ -213,10 +215,12 @@ func countTotals(s *sdk.Snapshot) (totalsJSON, []tierJSON) {
 			sum.Held++
 		}
 	}
+	promises := s.PromisesByTier()
 	for i, fare := range s.StatsByTier() {
 		t := &tiers[i]
 		t.Name, t.Promised = sdk.Tier(i).String(), s.Rules.Promised[i] //nolint:gosec // there are three
 		t.Delivered, t.Counted, t.Below = fare.Delivered, fare.Counted, fare.Below
+		t.Unkept = promises[i].Unkept()
 	}
 	all := tiers[:]
 	slices.Reverse(all)

@@ -77,7 +77,8 @@ export function showTiers(tiers) {
     ].filter((s) => s);
     return el("div", { class: "tier" }, el("span", { class: "name" }, t.name), bar,
       el("span", { class: short ? "share short" : "share" }, t.counted ? percent(t.delivered) : "–"),
-      el("span", { class: "detail" }, detail.join(" · ")));
+      el("span", { class: "detail" }, detail.join(" · ")),
+      t.unkept && el("span", { class: "detail short" }, t.unkept));
   }));
 }
 
