@@ -446,10 +446,14 @@ func TestNotUnderstood(t *testing.T) {
 // TestOldStepNames shows that actions go on which an older release has begun: its journal has
 // other names for some steps.
 func TestOldStepNames(t *testing.T) {
-	for old, state := range map[string]journal.State{
-		"survey": journal.Going, "tell": journal.Going, "vacate": journal.Going, "told": journal.Going, "untold": journal.Undoing,
+	for old, c := range map[string]struct {
+		kind  string
+		state journal.State
+	}{
+		"survey": {"preempt", journal.Going}, "tell": {"preempt", journal.Going}, "vacate": {"preempt", journal.Going},
+		"told": {"preempt", journal.Going}, "untold": {"preempt", journal.Undoing}, "keep": {"hold", journal.Going},
 	} {
-		w, err := (&Runner{}).loadAction(journal.Action{Request: journal.Request{Kind: "preempt", Args: []byte("{}")}, State: state, Step: old, Memo: []byte("{}")})
+		w, err := (&Runner{}).loadAction(journal.Action{Request: journal.Request{Kind: c.kind, Args: []byte("{}")}, State: c.state, Step: old, Memo: []byte("{}")})
 		if err != nil {
 			t.Errorf("step %s: %v", old, err)
 			continue

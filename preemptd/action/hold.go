@@ -6,5 +6,5 @@ package action
 // hold keeps a job that waits from starting.
 var hold = kind{
 	past: "held", waits: true,
-	steps: func(Args) []step { return []step{checkJob, announce, keep, report} },
+	steps: func(Args) []step { return []step{checkJob, announce, holdStep, report} },
 }

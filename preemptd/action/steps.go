@@ -29,14 +29,14 @@ var (
 	leaveNodes  = step{name: "leave", words: "waiting until its nodes are free", look: lookLeft, within: func(p Patience) time.Duration { return p.Leave }, touches: true}
 	draft       = step{name: "draft", words: "working out what it is to ask Slurm for", look: lookDraft, within: otherPatience, touches: true}
 	edit        = step{name: "edit", words: "changing what it asks Slurm for", look: lookEdit, do: doEdit, within: otherPatience, touches: true}
-	keep        = step{name: "keep", words: "holding it", look: lookKeep, do: doHold, within: otherPatience, touches: true}
+	holdStep    = step{name: "hold", words: "holding it", look: lookHold, do: doHold, within: otherPatience, touches: true}
 	releaseStep = step{name: "release", words: "releasing it", look: lookRelease, do: doRelease, within: otherPatience, touches: true}
 	start       = step{name: "start", words: "waiting for its start", look: lookStart, within: func(p Patience) time.Duration { return p.Start }, touches: true, ended: true}
 	report      = step{name: "report", words: "writing the result into its comment", look: lookComment(doneText), do: writeComment(doneText), within: otherPatience, optional: true, ended: true}
 )
 
 // oldStepNames are the names of steps in journals of older releases, and their names today.
-var oldStepNames = map[string]string{"survey": "check", "tell": "announce", "vacate": "leave", "told": "report", "untold": "unreport"}
+var oldStepNames = map[string]string{"survey": "check", "tell": "announce", "vacate": "leave", "told": "report", "untold": "unreport", "keep": "hold"}
 
 // undoSteps takes back what the other steps did, as far as the action came and no user changed it.
 var undoSteps = []step{
@@ -57,7 +57,7 @@ func StepWords(name string) string {
 }
 
 // allSteps are the steps of all actions, and those that undo them.
-var allSteps = slices.Concat(resizingSteps, []step{keep}, undoSteps)
+var allSteps = slices.Concat(resizingSteps, []step{holdStep}, undoSteps)
 
 // isHeld reports whether the job will not start before a release.
 func isHeld(j *slurmrest.Job) bool { return j.Held || j.State.Has(slurmrest.RequeueHold) }
@@ -272,7 +272,7 @@ func (w *actionRun) setOrigin(ctx context.Context, now jobrequest.Request, by, s
 	return w.r.Journal.SetOrigin(ctx, w.a.Job, raw)
 }
 
-func lookKeep(_ context.Context, w *actionRun) finding {
+func lookHold(_ context.Context, w *actionRun) finding {
 	switch {
 	case isRunning(&w.job):
 		return finding{takenOver, "it has started"}

@@ -41,9 +41,9 @@ func sameTasks(j *sdk.Job, i sdk.Intent) *broken {
 	return nil
 }
 
-// mustLeave reports whether a job is on hardware that is going: then the job is moved whatever
+// isHardwareLeaving reports whether a job is on hardware that is going: then the job is moved whatever
 // else holds, because staying would cost the job more.
-func (t *trial) mustLeave(j *sdk.Job) bool {
+func (t *trial) isHardwareLeaving(j *sdk.Job) bool {
 	for _, s := range j.Shares {
 		n := &t.after.Nodes[s.Node]
 		if n.State != sdk.NodeUp || s.GPUs&^n.Usable() != 0 || t.closesBefore(s.Node, j) {

@@ -29,7 +29,7 @@ var verbs = [...]verb{
 }
 
 func checkPreempt(t *trial, j *sdk.Job, i sdk.Intent) *broken {
-	if b := firstBroken(mustRun(j), mustBeCapturable(j), sameTasks(j, i)); b != nil || t.mustLeave(j) {
+	if b := firstBroken(mustRun(j), mustBeCapturable(j), sameTasks(j, i)); b != nil || t.isHardwareLeaving(j) {
 		return b
 	}
 	return firstBroken(t.mustBeSettled(j), t.mustKeepPromise(j, i))
@@ -96,7 +96,7 @@ func checkResize(t *trial, j *sdk.Job, i sdk.Intent) *broken {
 		}
 		return firstBroken(sameTasks(j, i), t.mustFitEmptyNodes(j, i.GPUs), t.mustKeepPromise(j, i))
 	}
-	if b := firstBroken(mustRun(j), mustBeCapturable(j), sameTasks(j, i)); b != nil || t.mustLeave(j) {
+	if b := firstBroken(mustRun(j), mustBeCapturable(j), sameTasks(j, i)); b != nil || t.isHardwareLeaving(j) {
 		return b
 	}
 	if i.GPUs > j.GPUs {

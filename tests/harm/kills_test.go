@@ -61,7 +61,7 @@ var journeys = []journey{
 	{name: "requeue", user: "alice", args: []string{"requeue", "--qos", "basic"}, steps: []string{"check", "announce", "checkpoint", "park", "leave", "draft", "edit", "release", "report"}},
 	{name: "resume", user: "alice", args: []string{"resume"}, waits: true, steps: []string{"check", "draft", "edit", "release", "report"}},
 	{name: "release", user: "alice", args: []string{"release"}, waits: true, steps: []string{"check", "release", "report"}},
-	{name: "hold", user: "alice", args: []string{"hold"}, waits: true, steps: []string{"check", "announce", "keep", "report"}},
+	{name: "hold", user: "alice", args: []string{"hold"}, waits: true, steps: []string{"check", "announce", "hold", "report"}},
 	{name: "undone", user: "operator", args: []string{"requeue", "--qos", "nosuch"}, steps: []string{"unedit", "unpark", "unreport"}, undone: true},
 }
 
