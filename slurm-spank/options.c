@@ -149,14 +149,14 @@ static struct {
 	char wrong[VALUE_SIZE + 256];
 	void (*when_asked)(void);
 	const char *of_environment; /* the default, if any */
-} now;
+} chosen;
 
 /* --- checking --- */
 
 /* Remember why a value is refused, in the user's words. */
 static void refuse_value(const char *prefix, const char *given, const char *why, const char *accepted)
 {
-	snprintf(now.wrong, sizeof(now.wrong), "%s%.200s: %s; accepted: %s", prefix, given, why, accepted);
+	snprintf(chosen.wrong, sizeof(chosen.wrong), "%s%.200s: %s; accepted: %s", prefix, given, why, accepted);
 }
 
 /* Fill value from text. Returns NULL or why not. */
@@ -196,12 +196,12 @@ static size_t element_length(const char *at)
 	return (n);
 }
 
-/* Take the list apart. Returns 0, or -1 with now.wrong set. */
+/* Take the list apart. Returns 0, or -1 with chosen.wrong set. */
 static int take_list(const char *prefix, const char *list)
 {
 	char text[VALUE_SIZE];
 
-	memset(now.brief + 1, 0, (OPTIONS - 1) * sizeof(now.brief[0]));
+	memset(chosen.brief + 1, 0, (OPTIONS - 1) * sizeof(chosen.brief[0]));
 	for (const char *at = list;; ++at) {
 		const size_t n = element_length(at);
 		const char *value = memchr(at, '=', n);
@@ -218,11 +218,11 @@ static int take_list(const char *prefix, const char *list)
 			refuse_value(prefix, n ? text : list, n ? "unknown" : "an element is empty", rows[SELF].accepted);
 			return (-1);
 		}
-		if (now.brief[row - rows].given) {
+		if (chosen.brief[row - rows].given) {
 			refuse_value(prefix, text, "given twice", rows[SELF].accepted);
 			return (-1);
 		}
-		why = take_value(row, value ? text + strlen(row->brief) + 1 : "", &now.brief[row - rows]);
+		why = take_value(row, value ? text + strlen(row->brief) + 1 : "", &chosen.brief[row - rows]);
 		if (why) {
 			refuse_value(prefix, text, why, row->accepted);
 			return (-1);
@@ -236,17 +236,17 @@ static int take_list(const char *prefix, const char *list)
 /* The value of --singularity, which says whether and may be a list. */
 static int take_switch(const char *text)
 {
-	const bool by_default = now.of_environment && strcmp(now.of_environment, text) == 0;
+	const bool by_default = chosen.of_environment && strcmp(chosen.of_environment, text) == 0;
 
 	if (strlen(text) >= VALUE_SIZE) {
 		refuse_value("--singularity=", text, "too long", rows[SELF].accepted);
 		return (-1);
 	}
-	now.off = strcmp(text, "off") == 0;
-	now.brief[SELF].given = true;
-	strcpy(now.brief[SELF].text, text);
-	if (now.off || !*text || strcmp(text, "on") == 0) {
-		memset(now.brief + 1, 0, (OPTIONS - 1) * sizeof(now.brief[0]));
+	chosen.off = strcmp(text, "off") == 0;
+	chosen.brief[SELF].given = true;
+	strcpy(chosen.brief[SELF].text, text);
+	if (chosen.off || !*text || strcmp(text, "on") == 0) {
+		memset(chosen.brief + 1, 0, (OPTIONS - 1) * sizeof(chosen.brief[0]));
 		return (0);
 	}
 
@@ -256,7 +256,7 @@ static int take_switch(const char *text)
 static int take_full(const struct row *row, const char *text)
 {
 	char prefix[64];
-	const char *why = take_value(row, text, &now.full[row - rows]);
+	const char *why = take_value(row, text, &chosen.full[row - rows]);
 
 	if (!why)
 		return (0);
@@ -278,12 +278,12 @@ static int take_option(int val, const char *text, int remote)
 	/* What an option without a value has become on its way to a node or an inner srun. */
 	if (!text || strcmp(text, "(null)") == 0)
 		text = "";
-	now.asked = true;
+	chosen.asked = true;
 	rv = row == rows + SELF ? take_switch(text) : take_full(row, text);
 	if (rv && !remote)
-		sing_error("%s", now.wrong);
-	if (!rv && now.when_asked && options_on())
-		now.when_asked();
+		sing_error("%s", chosen.wrong);
+	if (!rv && chosen.when_asked && options_on())
+		chosen.when_asked();
 
 	/* On a node the task is refused instead; Slurm would only log this and go on. */
 	return (remote ? 0 : rv);
@@ -307,7 +307,7 @@ static struct spank_option spank_option_of(const struct row *row)
 
 void options_register(spank_t sp, void (*when_asked)(void))
 {
-	now.when_asked = when_asked;
+	chosen.when_asked = when_asked;
 	for (const struct row *row = rows; row < rows + OPTIONS; ++row) {
 		struct spank_option option = spank_option_of(row);
 
@@ -324,7 +324,7 @@ void options_from_environment(void)
 		return;
 	if (strcmp(value, "1") == 0)
 		value = "on";
-	now.of_environment = value;
+	chosen.of_environment = value;
 	setenv(rows[SELF].forwarded, value, 0); /* what an outer sbatch has forwarded stays */
 }
 
@@ -344,18 +344,18 @@ bool options_in_environment(void)
 
 bool options_on(void)
 {
-	return (now.asked && !now.off);
+	return (chosen.asked && !chosen.off);
 }
 
 const char *options_wrong(void)
 {
-	return (now.wrong[0] ? now.wrong : NULL);
+	return (chosen.wrong[0] ? chosen.wrong : NULL);
 }
 
 /* The long form of an option counts more than that in the list. */
 static const char *value_of_row(size_t row)
 {
-	const struct value *value = now.full[row].given ? &now.full[row] : &now.brief[row];
+	const struct value *value = chosen.full[row].given ? &chosen.full[row] : &chosen.brief[row];
 
 	return (value->given ? value->text : NULL);
 }

@@ -36,20 +36,20 @@ type Kind string
 
 // Kinds of events.
 const (
-	Present  Kind = "present"  // exists; for each program when Watch begins
-	Started  Kind = "started"  // was started, or restored
-	Waiting  Kind = "waiting"  // a warden waits for the restore of a program of this name; its Cgroup exists
-	Left     Kind = "left"     // the warden is gone; unless the program is captured, it is being killed. For a waiting program, also the cgroup is gone
-	Captured Kind = "captured" // a captured program has ended, and its cgroup is gone
-	Ended    Kind = "ended"    // has ended, its cgroup is gone, and Status was sent to the warden if there was a warden
-	Asked    Kind = "asked"    // the warden requested a Signal which init withholds (Spec.Hold)
+	Present        Kind = "present"  // exists; for each program when Watch begins
+	Started        Kind = "started"  // was started, or restored
+	Waiting        Kind = "waiting"  // a warden waits for the restore of a program of this name; its Cgroup exists
+	Left           Kind = "left"     // the warden is gone; unless the program is captured, it is being killed. For a waiting program, also the cgroup is gone
+	Captured       Kind = "captured" // a captured program has ended, and its cgroup is gone
+	Ended          Kind = "ended"    // has ended, its cgroup is gone, and Status was sent to the warden if there was a warden
+	SignalWithheld Kind = "asked"    // the warden requested a Signal which init withholds (Spec.Hold)
 )
 
 // Event is a change of a program.
 type Event struct {
 	Kind    Kind
 	Program Program
-	Signal  syscall.Signal // Asked only
+	Signal  syscall.Signal // SignalWithheld only
 }
 
 // RefusedError says why init refuses a request.

@@ -128,7 +128,7 @@ func formatLine(e any) string {
 		return fmt.Sprintf("send steward=%d signal=%d", e.pid, int(e.sig))
 	case tell:
 		p := e.event.Program
-		if e.event.Kind == Asked {
+		if e.event.Kind == SignalWithheld {
 			return fmt.Sprintf("tell asked %s signal=%d", p.Name, int(e.event.Signal))
 		}
 		return fmt.Sprintf("tell %s %s captured=%v ended=%v warden=%v status=%d", e.event.Kind, p.Name, p.Captured, p.Ended, p.Warden, int(p.Status))

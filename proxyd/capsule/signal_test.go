@@ -131,7 +131,7 @@ func TestHold(t *testing.T) {
 	e := watchEvents(t, c)
 	e.waitForProgram("batch")
 	r.sendSignal(syscall.SIGTERM)
-	if ev := e.nextEvent(Asked); ev.Signal != syscall.SIGTERM || ev.Program.Name != "batch" {
+	if ev := e.nextEvent(SignalWithheld); ev.Signal != syscall.SIGTERM || ev.Program.Name != "batch" {
 		t.Errorf("event %v", ev)
 	}
 	fmt.Fprintln(r.in, "not yet")
@@ -147,7 +147,7 @@ func TestHold(t *testing.T) {
 	// A maker that comes back has to decide again.
 	r.sendSignal(syscall.SIGTERM)
 	e = watchEvents(t, c)
-	if ev := e.nextEvent(Asked); ev.Signal != syscall.SIGTERM {
+	if ev := e.nextEvent(SignalWithheld); ev.Signal != syscall.SIGTERM {
 		t.Errorf("event %v", ev)
 	}
 	e.stop()

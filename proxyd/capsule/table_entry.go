@@ -96,7 +96,7 @@ func (t *table) withPID(pid int) *entry {
 
 // signalEvent returns the event for a withheld signal.
 func (e *entry) signalEvent(sig syscall.Signal) Event {
-	ev := e.newEvent(Asked)
+	ev := e.newEvent(SignalWithheld)
 	ev.Signal = sig
 	return ev
 }

@@ -208,7 +208,7 @@ func (lc *localCapsule) watchDevices(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	why, end := errDevicesDied, j.failed.requeueRun
 	if lc.devices.OutOfMemory() {
-		why, end = errOutOfMemory, j.failed.holdRun
+		why, end = errOutOfMemory, j.failed.giveUpAndHold
 	}
 	err := fmt.Errorf("node %s: %w", j.c.Node, why)
 	j.log.Error("the run is ended: its devices are lost", "capsule", lc.index, "error", err)

@@ -53,7 +53,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 		}
 	}
 	snap := j.run.Snapshot()
-	rec, run, nodes := snap.Record, snap.Number, slices.Clone(snap.Placement.Today)
+	rec, run, nodes := snap.Record, snap.Number, slices.Clone(snap.Placement.ThisRun)
 	leads := rec != nil && snap.Placement.NodeOf(0) == c.Node
 	progress := j.ending.progressOf(snap)
 	again := decisions.StatesToRequeue(snap.HasBeen(runs.Released), progress, next, c.OnTimeLimit)

@@ -75,7 +75,7 @@ func (lc *localCapsule) handleEvent(e capsule.Event) {
 			lc.note.forgetWarden(p, e.Program.WardenPID)
 		}
 		j.mu.Unlock()
-	case capsule.Asked:
+	case capsule.SignalWithheld:
 		j.withholdSignal(e.Signal, withheldSignal{capsule: lc, program: p})
 	}
 }

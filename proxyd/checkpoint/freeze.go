@@ -274,12 +274,12 @@ func (lc *localCapsule) freezeDisconnected(ctx context.Context, programs []strin
 	if lc.devices == nil {
 		return nil
 	}
-	visited := func() (bool, error) {
+	isConnected := func() (bool, error) {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", lc.capsule.PID()))
 		return err == nil && hasDeviceConnection(string(b)), err
 	}
 	for range freezeTries {
-		is, err := visited()
+		is, err := isConnected()
 		if err != nil || !is {
 			return err
 		}
@@ -287,7 +287,7 @@ func (lc *localCapsule) freezeDisconnected(ctx context.Context, programs []strin
 			return err
 		}
 		for range connectionPolls {
-			if is, err = visited(); err != nil {
+			if is, err = isConnected(); err != nil {
 				return err
 			}
 			if !is {

@@ -32,7 +32,7 @@ func TestFrozenTooLate(t *testing.T) {
 	told := make(resuming, 9)
 	c.Remote = told
 	id := (&lab{}).checkpointID(3)
-	j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}})}).wireParts()
+	j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: records.Placement{FirstRun: []string{"n1", "n2"}, ThisRun: []string{"n1", "n2"}}})}).wireParts()
 	nothing := func() error { return nil }
 	if err := j.part.freezeUnlessOver(id, func() error { t.Error("freezes without a membership"); return nil }); !errors.Is(err, errOtherAttempt) {
 		t.Error(err)

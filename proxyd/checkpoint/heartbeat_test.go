@@ -66,7 +66,7 @@ func TestHeartbeatHere(t *testing.T) {
 		defer cancel()
 		c := (&Conductor{Config: Config{Node: "n2", Cluster: "mini"}, daemonCtx: life, jobs: jobTable{}}).wireParts()
 		id := (&lab{}).checkpointID(3)
-		j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}})}).wireParts()
+		j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: records.Placement{FirstRun: []string{"n1", "n2"}, ThisRun: []string{"n1", "n2"}}})}).wireParts()
 		c.jobs.addJob(j)
 		m := &membership{id: id, done: make(chan struct{})}
 		j.mu.Lock()

@@ -115,9 +115,9 @@ func (f failedRun) requeueRun(ctx context.Context, why error) error {
 	return errors.Join(err, f.killPrograms(ctx))
 }
 
-// holdRun is requeueRun for a run that would fail again in the same way: the job is held with the
+// giveUpAndHold is requeueRun for a run that would fail again in the same way: the job is held with the
 // reason.
-func (f failedRun) holdRun(ctx context.Context, why error) error {
+func (f failedRun) giveUpAndHold(ctx context.Context, why error) error {
 	if !f.markGivenUp() {
 		return nil
 	}

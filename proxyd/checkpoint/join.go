@@ -223,7 +223,7 @@ func findPlacement(snap runs.Snapshot, node string, t nodesocket.Join) (taskPlac
 		return at, err
 	}
 	if len(here) == 0 {
-		return at, fmt.Errorf("no capsule of the job is on %s: the job began on %d nodes and now has %d", node, len(where.First), len(where.Today))
+		return at, fmt.Errorf("no capsule of the job is on %s: the job began on %d nodes and now has %d", node, len(where.FirstRun), len(where.ThisRun))
 	}
 	at.capsule = here[0]
 	if point != nil {

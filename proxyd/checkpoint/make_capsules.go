@@ -137,7 +137,7 @@ func newLocalCapsule(ctx context.Context, j *job, index int, snap runs.Snapshot)
 		return nil, err
 	}
 	lc := &localCapsule{j: j, index: index, opened: map[string]bool{}, note: capsuleNote{
-		Job: j.id, Index: index, Run: snap.Number, Nodes: snap.Placement.Today, WardenPIDs: map[string]int{},
+		Job: j.id, Index: index, Run: snap.Number, Nodes: snap.Placement.ThisRun, WardenPIDs: map[string]int{},
 	}}
 	// A capsule of an earlier run: this node has missed the end of that run.
 	if err := capsule.Discard(ctx, j.c.folders().capsuleDir(j.id, index)); err != nil {
@@ -355,7 +355,7 @@ func (r *restore) makeCapsulesForLeader(ctx context.Context, b calls.MakeCapsule
 		point.Close()
 		return err
 	}
-	j.beginRun(rec, b.Run, b.Today, point)
+	j.beginRun(rec, b.Run, b.Nodes, point)
 	return r.makeCapsulesHere(ctx)
 }
 

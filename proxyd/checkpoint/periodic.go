@@ -74,7 +74,7 @@ func (j *job) startPeriodic() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	run := j.run.Snapshot()
-	p := &periodic{j: j, every: run.Record.Options.Interval, nodeMTBF: j.c.NodeMTBF, nodes: len(run.Placement.Today)}
+	p := &periodic{j: j, every: run.Record.Options.Interval, nodeMTBF: j.c.NodeMTBF, nodes: len(run.Placement.ThisRun)}
 	if p.every == 0 {
 		p.every = j.c.Interval
 	}

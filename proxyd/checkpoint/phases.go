@@ -37,9 +37,9 @@ var phases = []phase{
 	{calls.PhaseCommit, time.Minute, (*attempt).commit, nil},                            // write the manifest last: from now on the checkpoint exists
 }
 
-// stepProgram is logged when a node restores a program after its task has come. No node calls another
+// stepRestoreProgram is logged when a node restores a program after its task has come. No node calls another
 // for it.
-const stepProgram = "restore"
+const stepRestoreProgram = "restore"
 
 // takeCheckpoint carries out all phases. After a failure the job is as before. The error names
 // the job, the checkpoint and the phase, and includes the errors of the undoing.

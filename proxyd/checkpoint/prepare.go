@@ -72,7 +72,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	a.id = store.ID{JobID: j.c.storeJob(j.id), Number: number}
 	a.log = a.log.With("checkpoint", number)
 	snap := j.run.Snapshot()
-	today, leaves := snap.Placement.Today, a.outcome.LeavesOrHolds()
+	nodes, leaves := snap.Placement.ThisRun, a.outcome.LeavesOrHolds()
 	after, _ := a.outcome.WhatFollows()
 	a.meta = records.Meta{Record: *snap.Record, Run: snap.Number, Reason: a.reason, Itself: after == decisions.Requeued && j.termination.RecentRequester() != nil}
 	j.mu.Lock()
@@ -82,7 +82,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	j.mu.Unlock()
 
 	stage := j.c.Stage != nil && !a.skipStage
-	a.nodes, a.reports, a.staged, a.upload = today, map[string]*calls.PrepareReply{}, false, nil
+	a.nodes, a.reports, a.staged, a.upload = nodes, map[string]*calls.PrepareReply{}, false, nil
 	if err := a.collectReports(ctx, calls.PrepareArgs{Release: leaves, Run: a.meta.Run, Stage: stage}); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	for _, r := range a.reports {
 		bytes += r.Bytes
 	}
-	a.nodes = slices.DeleteFunc(slices.Clone(today), func(n string) bool { return a.reports[n].Capsules == 0 })
+	a.nodes = slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return a.reports[n].Capsules == 0 })
 	a.staged = stage && !slices.ContainsFunc(a.nodes, func(n string) bool { return !a.reports[n].Staged })
 	if a.reservation, err = j.c.Store.Reserve(ctx, a.id.String(), bytes); err != nil {
 		return err
@@ -170,7 +170,7 @@ func (j *job) checkBatchRuns(ctx context.Context) error {
 // unprepare releases the reservation and ends the membership of every node. Nodes without a
 // membership ignore the call.
 func (a *attempt) unprepare(ctx context.Context) error {
-	a.nodes = a.j.run.Snapshot().Placement.Today
+	a.nodes = a.j.run.Snapshot().Placement.ThisRun
 	err := a.resumeJob(ctx)
 	if a.reservation != nil {
 		err = errors.Join(err, a.reservation.Release(ctx))

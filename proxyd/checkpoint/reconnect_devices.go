@@ -79,7 +79,7 @@ func (r *restore) reconnectDevices(ctx context.Context, snap runs.Snapshot) (boo
 	if !slices.ContainsFunc(snap.Point.Meta.Capsules, func(m records.CapsuleMeta) bool { return m.Devices != nil }) {
 		return true, nil
 	}
-	nodes := snap.Point.NodesToday(snap.Placement)
+	nodes := snap.Point.NodesWithPart(snap.Placement)
 	peers, err := r.reconnectOnNodes(ctx, nodes, calls.ReconnectDevicesArgs{})
 	// A server that works already is connected: this daemon's predecessor has done that.
 	if err == nil && !slices.Contains(slices.Collect(maps.Values(peers)), "") {

@@ -231,7 +231,7 @@ func (p *participant) resolveOrphaned(ctx context.Context, id store.ID, release 
 func (p *participant) tellOtherNodes(ctx context.Context, id store.ID, left bool) {
 	j := p.j
 	snap := j.run.Snapshot()
-	nodes := slices.Clone(snap.Placement.Today)
+	nodes := slices.Clone(snap.Placement.ThisRun)
 	if j.leaderNode() != j.c.Node {
 		return
 	}

@@ -174,10 +174,10 @@ func (r restart) continueRun(ctx context.Context, j *job, rec *records.Record, n
 		}
 	}
 	j.beginRun(rec, n.Run, n.Nodes, point)
-	today := records.Placement{First: rec.Nodes, Today: n.Nodes}
-	if err := j.setPeers(ctx, rec, today); err != nil {
+	where := records.Placement{FirstRun: rec.Nodes, ThisRun: n.Nodes}
+	if err := j.setPeers(ctx, rec, where); err != nil {
 		j.log.Error("connect to the job's other capsules", "error", err)
-		c.startBackground(func(ctx context.Context) { j.setPeersRetrying(ctx, rec, today) })
+		c.startBackground(func(ctx context.Context) { j.setPeersRetrying(ctx, rec, where) })
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ import (
 func (lc *localCapsule) restoreWaiting(ctx context.Context, program string) {
 	j := lc.j
 	began := time.Now()
-	j.log.Debug("step begins", "step", stepProgram, "program", program)
+	j.log.Debug("step begins", "step", stepRestoreProgram, "program", program)
 	err := withTask(ctx, lc.capsule, program, lc.restoreProgram(ctx, program))
 	if err == nil {
 		j.log.Info("program restored", "capsule", lc.index, "program", program, "took", time.Since(began))

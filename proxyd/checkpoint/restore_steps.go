@@ -110,11 +110,11 @@ func (r *restore) callNodes(ctx context.Context, nodes map[string]bool, call str
 // makeCapsules makes every capsule of the checkpoint on its node of this run, before the first
 // program is restored, so that an error is found early. Caller holds j.capsulesMu.
 func (r *restore) makeCapsules(ctx context.Context, snap runs.Snapshot) (bool, error) {
-	others := snap.Point.NodesToday(snap.Placement)
+	others := snap.Point.NodesWithPart(snap.Placement)
 	delete(others, r.j.c.Node)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		args := calls.MakeCapsulesArgs{Number: snap.Point.ID.Number, Run: snap.Number, Today: snap.Placement.Today}
+		args := calls.MakeCapsulesArgs{Number: snap.Point.ID.Number, Run: snap.Number, Nodes: snap.Placement.ThisRun}
 		return r.callNodes(ctx, others, calls.MakeCapsules, args)
 	})
 	g.Go(func() error { return r.makeCapsulesHere(ctx) })
@@ -130,7 +130,7 @@ func (r *restore) checkPrograms(ctx context.Context, snap runs.Snapshot) (bool, 
 // unlockNodes lets the job run on. The leader's own network is the last: a successor of this daemon
 // recognizes by a locked network that the restore is not complete.
 func (r *restore) unlockNodes(ctx context.Context, snap runs.Snapshot) (bool, error) {
-	others := snap.Point.NodesToday(snap.Placement)
+	others := snap.Point.NodesWithPart(snap.Placement)
 	delete(others, r.j.c.Node)
 	err := r.callNodes(ctx, others, calls.Unlock, calls.Empty{})
 	if err == nil {
@@ -161,8 +161,8 @@ func (r *restore) nodeRestored(ctx context.Context, _ store.ID, _ calls.Empty) (
 		return calls.Empty{}, err
 	}
 	j.log.Info("job restored", "checkpoint", snap.Point.ID.Number)
-	j.report.WriteEvent(records.MakeRestoreEvent(snap.Point.ID.Number, snap.Placement.Today, snap.Point.LostWork))
-	j.report.SetComment(fmt.Sprintf("restored from checkpoint %d on %s", snap.Point.ID.Number, reports.JoinNames(snap.Placement.Today)) + snap.Point.LostWork + snap.Point.LostNewer)
+	j.report.WriteEvent(records.MakeRestoreEvent(snap.Point.ID.Number, snap.Placement.ThisRun, snap.Point.LostWork))
+	j.report.SetComment(fmt.Sprintf("restored from checkpoint %d on %s", snap.Point.ID.Number, reports.JoinNames(snap.Placement.ThisRun)) + snap.Point.LostWork + snap.Point.LostNewer)
 	return calls.Empty{}, nil
 }
 
@@ -198,7 +198,7 @@ func (r *restore) unrestoredPrograms(ctx context.Context, point *runs.ResumePoin
 	var mu sync.Mutex
 	var left []string
 	g, ctx := errgroup.WithContext(ctx)
-	for node := range point.NodesToday(where) {
+	for node := range point.NodesWithPart(where) {
 		g.Go(func() error {
 			var there []string
 			err := j.c.callNodeRetrying(ctx, restoreCallTimeout, node, j.id, calls.Unrestored, calls.Empty{}, &there)

@@ -51,7 +51,7 @@ func (e runEnding) runEnd(ctx context.Context) decisions.RunEnd {
 func (e runEnding) lostNode(ctx context.Context) bool {
 	j := e.j
 	snap := j.run.Snapshot()
-	nodes := slices.Clone(snap.Placement.Today)
+	nodes := slices.Clone(snap.Placement.ThisRun)
 	for _, node := range nodes {
 		if node == j.c.Node {
 			continue

@@ -219,7 +219,7 @@ func (a *attempt) checkComplete() error {
 	snap := j.run.Snapshot()
 	point, where := snap.Point, snap.Placement
 	if point != nil {
-		for node := range point.NodesToday(where) {
+		for node := range point.NodesWithPart(where) {
 			if r := a.reports[node]; r == nil || r.Capsules == 0 {
 				return fmt.Errorf("node %s: %w", node, errCapsuleLost)
 			}

@@ -39,7 +39,7 @@ func TestCheckComplete(t *testing.T) {
 		"restored":                          {restored, two(&calls.PrepareReply{Capsules: 1}, &calls.PrepareReply{Capsules: 1}), nil},
 		"restored, and a node has ended it": {restored, two(&calls.PrepareReply{Capsules: 1}, &calls.PrepareReply{}), errCapsuleLost},
 	} {
-		j := (&job{run: runs.NewRunAt(runs.Snapshot{Point: c.from, Placement: records.Placement{First: []string{"a", "b"}, Today: []string{"n1", "n2"}}})}).wireParts()
+		j := (&job{run: runs.NewRunAt(runs.Snapshot{Point: c.from, Placement: records.Placement{FirstRun: []string{"a", "b"}, ThisRun: []string{"n1", "n2"}}})}).wireParts()
 		a := &attempt{j: j, reports: c.reports}
 		if err := a.checkComplete(); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)

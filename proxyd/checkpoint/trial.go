@@ -57,7 +57,7 @@ func (w *obstacleWatch) lookForObstacles(ctx context.Context) (unsure bool) {
 	if snap.Record == nil || snap.Number != w.run || snap.State != runs.Running {
 		return false
 	}
-	views := j.viewAll(ctx, snap.Placement.Today)
+	views := j.viewAll(ctx, snap.Placement.ThisRun)
 	if len(views) < len(snap.Record.Nodes) { // what the other nodes have is not known
 		return false
 	}

@@ -117,7 +117,7 @@ func (c *Conductor) jobView(ctx context.Context, id uint32) (*View, error) {
 		v.Capsules = append(v.Capsules, &rpc.Capsule{Index: uint32(k), Node: snap.Placement.NodeOf(k)})
 	}
 	j.mu.Unlock()
-	views := j.viewAll(ctx, snap.Placement.Today)
+	views := j.viewAll(ctx, snap.Placement.ThisRun)
 	if found := j.obstaclesOf(views); len(found) > 0 {
 		v.Obstacles = found
 	}

@@ -22,7 +22,7 @@ import (
 func waitingAttempt(ctx context.Context, t *testing.T) (*Conductor, *attempt, <-chan struct{}) {
 	t.Helper()
 	c := (&Conductor{Config: Config{Node: "n1"}}).wireParts()
-	j := (&job{c: c, id: 7, run: runs.NewRunAt(runs.Snapshot{Placement: records.Placement{First: []string{"n1"}, Today: []string{"n1"}}, Record: &records.Record{Job: 7}})}).wireParts()
+	j := (&job{c: c, id: 7, run: runs.NewRunAt(runs.Snapshot{Placement: records.Placement{FirstRun: []string{"n1"}, ThisRun: []string{"n1"}}, Record: &records.Record{Job: 7}})}).wireParts()
 	a := &attempt{
 		j: j, log: slog.New(slog.DiscardHandler), outcome: decisions.NewOutcome(decisions.Request{HoldAfterwards: true}), committed: make(chan struct{}), done: make(chan struct{}),
 	}

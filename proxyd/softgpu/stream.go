@@ -116,12 +116,12 @@ func (st *stream) submitOperation(op *operation) {
 	st.last = op.mark
 	if !st.busy {
 		st.busy = true
-		go st.workQueue()
+		go st.runQueuedWork()
 	}
 }
 
-// workQueue carries out what is queued, until nothing is.
-func (st *stream) workQueue() {
+// runQueuedWork carries out what is queued, until nothing is.
+func (st *stream) runQueuedWork() {
 	active := st.context.space.active
 	active.Begin()
 	defer active.End()

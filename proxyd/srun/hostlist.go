@@ -40,20 +40,20 @@ func translateHosts(list string, nodes map[string]string, keepDuplicates bool) s
 	if err != nil {
 		return list
 	}
-	var today []string
+	var translated []string
 	changed := false
 	for _, name := range names {
 		if now, ok := nodes[name]; ok && now != name {
 			name, changed = now, true
 		}
-		if keepDuplicates || !slices.Contains(today, name) {
-			today = append(today, name)
+		if keepDuplicates || !slices.Contains(translated, name) {
+			translated = append(translated, name)
 		}
 	}
 	if !changed {
 		return list
 	}
-	return strings.Join(today, ",")
+	return strings.Join(translated, ",")
 }
 
 // translateHostFile replaces the names of nodes in a file of Slurm's: each line has a hostlist,

@@ -216,11 +216,11 @@ func (w *rewriter) translateFile(path string) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	today := translateHostFile(b, w.Nodes)
-	if string(today) == string(translateHostFile(b, nil)) {
+	translated := translateHostFile(b, w.Nodes)
+	if string(translated) == string(translateHostFile(b, nil)) {
 		return "", false
 	}
-	return w.addFile(today), true
+	return w.addFile(translated), true
 }
 
 // String is for logs: what is run, without its environment.

@@ -130,7 +130,7 @@ type DumpReply struct {
 type MakeCapsulesArgs struct {
 	Number uint32
 	Run    int
-	Today  []string
+	Nodes  []string
 }
 
 // ReconnectDevicesArgs asks for the addresses of a node's device servers, or has them connect.

@@ -79,7 +79,7 @@ func EncodeCall(call string, args any) (*rpc.CallRequest, error) {
 	case DumpArgs:
 		req.Call = &rpc.CallRequest_Dump{Dump: &rpc.DumpCall{Ticket: string(b.Ticket), Steps: b.Steps, Cut: b.Cut, Base: b.Base}}
 	case MakeCapsulesArgs:
-		req.Call = &rpc.CallRequest_MakeCapsules{MakeCapsules: &rpc.MakeCapsulesCall{Number: b.Number, Run: int32(b.Run), Nodes: b.Today}}
+		req.Call = &rpc.CallRequest_MakeCapsules{MakeCapsules: &rpc.MakeCapsulesCall{Number: b.Number, Run: int32(b.Run), Nodes: b.Nodes}}
 	case ReconnectDevicesArgs:
 		req.Call = &rpc.CallRequest_ReconnectDevices{ReconnectDevices: &rpc.ReconnectDevicesCall{Connect: b.Peers != nil, Peers: encodeAddresses(b.Peers)}}
 	case UploadShareArgs:

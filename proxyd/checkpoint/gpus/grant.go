@@ -84,7 +84,7 @@ func FindGrant(rec *records.Record, where records.Placement, node string, index 
 	if err != nil {
 		return nil, err
 	}
-	at := slices.Index(where.Today, node)
+	at := slices.Index(where.ThisRun, node)
 	if at >= len(all) || len(all[at]) == 0 {
 		return nil, fmt.Errorf("the job has no GPUs on %s now, and began with %d", node, rec.GPUs[index])
 	}
@@ -138,7 +138,7 @@ func (g *Grant) CheckSharedMemory(capsules []records.CapsuleMeta, memory uint64)
 // HasFewer tells whether a node of this run has fewer GPUs than its capsules had in the first
 // run. all has the GPUs that Slurm has given to the run, by node.
 func HasFewer(rec *records.Record, where records.Placement, all [][]int) (bool, error) {
-	for i, node := range where.Today {
+	for i, node := range where.ThisRun {
 		here, err := where.CapsulesOn(node)
 		if err != nil {
 			return false, err

@@ -34,39 +34,39 @@ func CapsulesOfNode(node, capsules, nodes int) []int {
 
 // Placement maps a job's capsules to the nodes of this run.
 type Placement struct {
-	First []string // nodes of the first run
-	Today []string
+	FirstRun []string // nodes of the first run
+	ThisRun  []string
 }
 
 // CapsulesOn returns the capsules of a node of this run.
 func (p Placement) CapsulesOn(node string) ([]int, error) {
-	i := slices.Index(p.Today, node)
+	i := slices.Index(p.ThisRun, node)
 	if i < 0 {
-		return nil, fmt.Errorf("node %s is not among the job's: %s", node, strings.Join(p.Today, ","))
+		return nil, fmt.Errorf("node %s is not among the job's: %s", node, strings.Join(p.ThisRun, ","))
 	}
-	return CapsulesOfNode(i, len(p.First), len(p.Today)), nil
+	return CapsulesOfNode(i, len(p.FirstRun), len(p.ThisRun)), nil
 }
 
 // NodeOf returns the node of a capsule in this run.
 func (p Placement) NodeOf(capsule int) string {
-	return p.Today[NodeOfCapsule(capsule, len(p.First), len(p.Today))]
+	return p.ThisRun[NodeOfCapsule(capsule, len(p.FirstRun), len(p.ThisRun))]
 }
 
 // NodeEnv returns variables with names of nodes, for a task of a run on other nodes than the
 // first run: within capsules, the names of the first run's nodes stand for the capsules. first is
 // the environment of the batch script in the first run.
 func (p Placement) NodeEnv(capsule int, first map[string]string) []string {
-	if slices.Equal(p.First, p.Today) {
+	if slices.Equal(p.FirstRun, p.ThisRun) {
 		return nil
 	}
-	all := cmp.Or(first["SLURM_JOB_NODELIST"], strings.Join(p.First, ","))
-	return []string{"SLURM_JOB_NODELIST", all, "SLURM_NODELIST", all, "SLURMD_NODENAME", p.First[capsule]}
+	all := cmp.Or(first["SLURM_JOB_NODELIST"], strings.Join(p.FirstRun, ","))
+	return []string{"SLURM_JOB_NODELIST", all, "SLURM_NODELIST", all, "SLURMD_NODENAME", p.FirstRun[capsule]}
 }
 
 // NodeTranslation maps the names of the first run's nodes to those of this run.
 func (p Placement) NodeTranslation() map[string]string {
 	m := map[string]string{}
-	for k, name := range p.First {
+	for k, name := range p.FirstRun {
 		m[name] = p.NodeOf(k)
 	}
 	return m

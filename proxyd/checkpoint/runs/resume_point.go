@@ -25,8 +25,8 @@ func (p *ResumePoint) Close() {
 	}
 }
 
-// NodesToday returns the nodes of this run that have capsules of the checkpoint.
-func (p *ResumePoint) NodesToday(where records.Placement) map[string]bool {
+// NodesWithPart returns the nodes of this run that have capsules of the checkpoint.
+func (p *ResumePoint) NodesWithPart(where records.Placement) map[string]bool {
 	nodes := map[string]bool{}
 	for _, m := range p.Meta.Capsules {
 		nodes[where.NodeOf(m.Index)] = true

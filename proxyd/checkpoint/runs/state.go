@@ -102,7 +102,7 @@ func (r *Run) BeginNext(rec *records.Record, number int, nodes []string, point *
 	if point != nil {
 		first = Restoring
 	}
-	r.now = Snapshot{Record: rec, Number: number, Placement: records.Placement{First: rec.Nodes, Today: nodes}, Point: point}
+	r.now = Snapshot{Record: rec, Number: number, Placement: records.Placement{FirstRun: rec.Nodes, ThisRun: nodes}, Point: point}
 	r.now.setState(first)
 }
 

@@ -48,7 +48,7 @@ func Layout(restored *records.Meta, where records.Placement, key string) (srun.L
 	for _, k := range capsules {
 		l.Tasks = append(l.Tasks, where.NodeOf(k))
 	}
-	l.Overcommit = len(where.Today) < len(where.First)
+	l.Overcommit = len(where.ThisRun) < len(where.FirstRun)
 	return l, nil
 }
 

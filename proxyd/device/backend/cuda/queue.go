@@ -105,7 +105,7 @@ func (st *stream) submitTask(j *task) error {
 	st.queue = append(st.queue, j)
 	if !st.busy {
 		st.busy = true
-		go st.workQueue()
+		go st.runQueuedWork()
 	}
 	return nil
 }
@@ -150,8 +150,8 @@ func (st *stream) issueTask(j *task) error {
 	return err
 }
 
-// workQueue carries out what is queued, until nothing is.
-func (st *stream) workQueue() {
+// runQueuedWork carries out what is queued, until nothing is.
+func (st *stream) runQueuedWork() {
 	active := st.context.space.active
 	active.Begin()
 	defer active.End()
