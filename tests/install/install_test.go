@@ -146,7 +146,7 @@ func TestInstall(t *testing.T) {
 		if ended := s.startDaemon(t, "n1", "proxyd daemon", "6830"); !strings.Contains(ended, "it has no mark of a cluster") || !strings.Contains(ended, "proxyd init") {
 			t.Errorf("without a mark proxyd says: %s", ended)
 		}
-		init := commandsOf(s.page.findBlock(t, "8. Start, and ask doctor", "proxyd init"))[0]
+		init := commandsOf(s.page.findBlock(t, "7. Start proxyd", "proxyd init"))[0]
 		s.checkCommand(t, "n1", init, 0, "is marked as the folder of cluster "+*name)
 	})
 	t.Run("4 the key", func(t *testing.T) {
@@ -159,20 +159,8 @@ func TestInstall(t *testing.T) {
 		key := s.mustRun(t, "n1", "base64 -w0 "+keyFile)
 		s.mustRun(t, "n2", "echo "+key+" | base64 -d >"+keyFile+"; chmod 600 "+keyFile)
 	})
-	line := strings.TrimSpace(s.page.findBlock(t, "7. plugstack.conf", "optional"))
-	t.Run("7 plugstack.conf", func(t *testing.T) {
-		for _, h := range []string{"ctl", "n1", "n2"} {
-			s.mustRun(t, h, "echo '"+line+"' >>"+plugstack)
-		}
-		for _, n := range nodes {
-			if _, err := s.Run(t.Context(), "restart", n, "slurmd"); err != nil {
-				t.Fatal(err)
-			}
-		}
-	})
-	t.Run("8 start", func(t *testing.T) {
-		typed := commandsOf(s.page.findBlock(t, "8. Start, and ask doctor", "doctor --all"))
-		for _, c := range typed {
+	t.Run("7 start proxyd", func(t *testing.T) {
+		for _, c := range commandsOf(s.page.findBlock(t, "7. Start proxyd", "enable --now proxyd")) {
 			switch {
 			case strings.HasPrefix(c, "proxyd init"): // done; a second time the command says so
 				s.mustRun(t, "n1", c)
@@ -184,7 +172,26 @@ func TestInstall(t *testing.T) {
 				}
 			case strings.HasPrefix(c, "systemctl"): // there is no systemd
 			default:
+				t.Errorf("the test does not know how to type %q", c)
+			}
+		}
+		s.checkCommand(t, "n1", "singctl doctor --all", 8, "FAIL  slurm: plugin", "no line with it")
+	})
+	const last = "8. plugstack.conf, and ask doctor"
+	line := strings.TrimSpace(s.page.findBlock(t, last, "optional"))
+	t.Run("8 plugstack.conf", func(t *testing.T) {
+		for _, h := range []string{"ctl", "n1", "n2"} {
+			s.mustRun(t, h, "echo '"+line+"' >>"+plugstack)
+		}
+		for _, c := range commandsOf(s.page.findBlock(t, last, "doctor --all")) {
+			if c != "systemctl restart slurmd" {
 				s.checkCommand(t, "n1", c, 0, "2 nodes: 2 ok, 0 with warnings, 0 failing")
+				continue
+			}
+			for _, n := range nodes {
+				if _, err := s.Run(t.Context(), "restart", n, "slurmd"); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 	})
