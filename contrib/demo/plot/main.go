@@ -185,12 +185,13 @@ func eachLine(path string, f func([]string) error) error {
 }
 
 const (
-	width, height = 960, 720
+	width, height = 960, 770
 	left, right   = 90, 20
-	top, bottom   = 50, 340 // of the curves
-	bandTop       = height - 290
+	top, bottom   = 50, 390 // of the curves
+	bandTop       = height - 320
 	bandHeight    = 30
 	gap           = 10
+	glyph         = 7 // width of a letter
 )
 
 var (
@@ -210,23 +211,43 @@ func drawPicture(calm, moved []point, runs []run, marks []mark, same bool) image
 		verdict = "THEY DIFFER"
 	}
 	drawLabel(img, left, 24, black, fmt.Sprintf("loss of %d steps: undisturbed (wide, blue) and disturbed (red): %s", len(calm), verdict))
-	low, high := math.Inf(1), math.Inf(-1)
+	low, high := 0.0, 0.0
 	for _, p := range append(append([]point{}, calm...), moved...) {
 		low, high = math.Min(low, p.loss), math.Max(high, p.loss)
 	}
+	each := roundStep(high-low, 6)
+	low, high = math.Floor(low/each)*each, math.Ceil(high/each)*each
 	x := func(step int) int { return left + (step-1)*(width-left-right)/max(1, len(calm)-1) }
 	y := func(loss float64) int {
 		return top + int((high-loss)/math.Max(high-low, 1e-12)*float64(height-top-bottom))
 	}
-	for i := range 5 {
-		v := low + (high-low)*float64(i)/4
+	for v := low; v <= high+each/2; v += each {
 		drawLine(img, left, y(v), width-right, y(v), 0, grey)
-		drawLabel(img, 8, y(v)+4, black, fmt.Sprintf("%.4f", v))
+		drawRight(img, left-10, y(v)+4, strconv.FormatFloat(v, 'g', 4, 64))
 	}
+	drawLabel(img, 8, top-10, black, "loss")
+	for step, each := 0, max(1, int(roundStep(float64(len(calm)), 12))); step <= len(calm); step += each {
+		if step > 0 {
+			drawRight(img, x(step)+glyph, height-bottom+18, strconv.Itoa(step))
+		}
+	}
+	drawLabel(img, 8, height-bottom+18, black, "step")
 	drawCurve(img, calm, x, y, 3, blue)
 	drawCurve(img, moved, x, y, 0, red)
 	drawTimeline(img, runs, marks)
 	return img
+}
+
+// roundStep returns the smallest of 1, 2 and 5 times a power of ten by which a span has at most so many steps.
+func roundStep(span float64, most int) float64 {
+	least := math.Max(span, 1e-9) / float64(most)
+	power := math.Pow(10, math.Floor(math.Log10(least)))
+	for _, n := range []float64{1, 2, 5} {
+		if n*power >= least {
+			return n * power
+		}
+	}
+	return 10 * power
 }
 
 func drawCurve(img *image.RGBA, points []point, x func(int) int, y func(float64) int, thick int, c color.RGBA) {
@@ -236,42 +257,83 @@ func drawCurve(img *image.RGBA, points []point, x func(int) int, y func(float64)
 	}
 }
 
-// drawTimeline draws a band for each job: its runs, as high as its share of the most GPUs that the job
-// had.
+// band is a job's row: its runs, as high as their share of the most GPUs that the job had at a time. Runs at the same time
+// stand on each other.
+type band struct {
+	job   string
+	runs  []run
+	below []int // GPUs of the runs on which a run stands
+	most  int
+}
+
+// groupRuns makes the band of each job, in the order of their first runs.
+func groupRuns(runs []run) []*band {
+	var all []*band
+	of := map[string]*band{}
+	for _, r := range runs {
+		b := of[r.job]
+		if b == nil {
+			b = &band{job: r.job, most: 1}
+			all, of[r.job] = append(all, b), b
+		}
+		below := 0
+		for i, other := range b.runs {
+			if other.start < r.end && r.start < other.end {
+				below = max(below, b.below[i]+other.gpus)
+			}
+		}
+		b.runs, b.below, b.most = append(b.runs, r), append(b.below, below), max(b.most, below+r.gpus)
+	}
+	return all
+}
+
+// drawTimeline draws the jobs' bands, and what happened when.
 func drawTimeline(img *image.RGBA, runs []run, marks []mark) {
 	first, last := runs[0].start, runs[0].end
-	most := map[string]int{}
-	var jobs []string
 	for _, r := range runs {
 		first, last = math.Min(first, r.start), math.Max(last, r.end)
-		if _, met := most[r.job]; !met {
-			jobs = append(jobs, r.job)
-		}
-		most[r.job] = max(most[r.job], r.gpus, 1)
 	}
 	x := func(t float64) int {
 		return left + int((math.Max(t, first)-first)/math.Max(last-first, 1)*float64(width-left-right))
 	}
-	drawLabel(img, left, bandTop-12, black, fmt.Sprintf("GPUs of each job, over %.0f seconds, as Slurm accounts for them", last-first))
-	row := map[string]int{}
-	for i, job := range jobs {
-		row[job] = bandTop + i*(bandHeight+gap)
-		drawLabel(img, 8, row[job]+bandHeight/2+4, black, job)
-		draw.Draw(img, image.Rect(left, row[job], width-right, row[job]+bandHeight), image.NewUniform(grey), image.Point{}, draw.Src)
+	drawLabel(img, left, bandTop-12, black, "GPUs of each job, as Slurm accounts for them")
+	bands := groupRuns(runs)
+	under := bandTop + len(bands)*(bandHeight+gap)
+	for i, b := range bands {
+		drawLabel(img, 8, bandTop+i*(bandHeight+gap)+bandHeight/2+4, black, b.job)
+		draw.Draw(img, image.Rect(left, bandTop+i*(bandHeight+gap), width-right, bandTop+i*(bandHeight+gap)+bandHeight), image.NewUniform(grey), image.Point{}, draw.Src)
 	}
-	for _, r := range runs {
-		bottom := row[r.job] + bandHeight
-		draw.Draw(img, image.Rect(x(r.start), bottom-bandHeight*r.gpus/most[r.job], x(r.end), bottom), image.NewUniform(green), image.Point{}, draw.Src)
-		if text := fmt.Sprintf("%d on %s", r.gpus, r.nodes); x(r.end)-x(r.start) > 7*len(text)+6 {
-			drawLabel(img, x(r.start)+4, bottom-4, white, text)
+	for i, m := range marks {
+		drawLine(img, min(x(m.time), width-right), bandTop, min(x(m.time), width-right), under+18*i+22, 0, red)
+	}
+	for i, b := range bands {
+		b.drawRuns(img, bandTop+i*(bandHeight+gap), x)
+	}
+	for t, each := 0.0, roundStep(last-first, 12); t <= last-first; t += each {
+		drawBacked(img, x(first+t)-glyph, under+6, fmt.Sprintf("%.0f s", t))
+	}
+	for i, m := range marks {
+		at := min(x(m.time), width-right)
+		if text := m.text; at+8+glyph*len(text) <= width {
+			drawBacked(img, at+4, under+18*i+26, text)
+		} else {
+			drawBacked(img, at-4-glyph*len(text), under+18*i+26, text)
 		}
 	}
-	under := bandTop + len(jobs)*(bandHeight+gap)
-	for i, m := range marks {
-		at := min(max(x(m.time), left), width-right)
-		drawLine(img, at, bandTop, at, under+18*i+8, 0, red)
-		text := fmt.Sprintf("%.0f s  %s", m.time-first, m.text)
-		drawLabel(img, max(left, min(at+4, width-right-7*len(text))), under+18*i+12, black, text)
+}
+
+// drawRuns draws a job's runs into its band, which begins at y.
+func (b *band) drawRuns(img *image.RGBA, y int, x func(time float64) int) {
+	for i, r := range b.runs {
+		bottom := y + bandHeight - bandHeight*b.below[i]/b.most
+		box := image.Rect(x(r.start), bottom-bandHeight*r.gpus/b.most, x(r.end), bottom)
+		if b.below[i] > 0 {
+			box.Max.Y-- // a line between runs that stand on each other
+		}
+		draw.Draw(img, box, image.NewUniform(green), image.Point{}, draw.Src)
+		if text := fmt.Sprintf("%d on %s", r.gpus, r.nodes); box.Dx() > glyph*len(text)+6 {
+			drawLabel(img, box.Min.X+4, bottom-3, white, text)
+		}
 	}
 }
 
@@ -303,6 +365,17 @@ func drawLine(img *image.RGBA, x0, y0, x1, y1, thick int, c color.RGBA) {
 func drawLabel(img *image.RGBA, x, y int, c color.RGBA, text string) {
 	d := font.Drawer{Dst: img, Src: image.NewUniform(c), Face: basicfont.Face7x13, Dot: fixed.P(x, y)}
 	d.DrawString(text)
+}
+
+// drawRight draws a label that ends at x.
+func drawRight(img *image.RGBA, x, y int, text string) {
+	drawLabel(img, x-glyph*len(text), y, black, text)
+}
+
+// drawBacked draws a label that hides what is behind it.
+func drawBacked(img *image.RGBA, x, y int, text string) {
+	draw.Draw(img, image.Rect(x-2, y-11, x+glyph*len(text)+2, y+3), image.NewUniform(white), image.Point{}, draw.Src)
+	drawLabel(img, x, y, black, text)
 }
 
 func abs(n int) int { return max(n, -n) }

@@ -5,8 +5,10 @@ package main
 
 import (
 	"image/png"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -62,5 +64,30 @@ func TestPlotBadInput(t *testing.T) {
 	}
 	if _, err := drawPlot([]string{path, path, path, path, path}); err == nil || !strings.Contains(err.Error(), path+":2:") {
 		t.Errorf("plot: %v, want the path and line 2", err)
+	}
+}
+
+// TestGroupRuns shows that runs of a job at the same time stand on each other, and none else.
+func TestGroupRuns(t *testing.T) {
+	bands := groupRuns([]run{
+		{"training", "n[1-2]", 4, 100, 120}, {"lent", "n3", 1, 125, 140}, {"training", "n[3-4]", 2, 121, 140},
+		{"lent", "n4", 1, 126, 140}, {"lent", "n5", 2, 130, 135}, {"lent", "n3", 1, 140, 150},
+	})
+	if len(bands) != 2 || bands[0].job != "training" || bands[1].job != "lent" {
+		t.Fatalf("bands: %+v", bands)
+	}
+	if b := bands[0]; b.most != 4 || !slices.Equal(b.below, []int{0, 0}) {
+		t.Errorf("runs one after the other: %+v", b)
+	}
+	if b := bands[1]; b.most != 4 || !slices.Equal(b.below, []int{0, 1, 2, 0}) {
+		t.Errorf("runs at the same time: %+v", b)
+	}
+}
+
+func TestRoundStep(t *testing.T) {
+	for span, want := range map[float64]float64{4.38: 1, 6: 1, 6.1: 2, 0.3: 0.05, 64: 20, 0: 2e-10} {
+		if got := roundStep(span, 6); math.Abs(got-want) > want/1000 {
+			t.Errorf("%g in at most 6 steps: %g, want %g", span, got, want)
+		}
 	}
 }
