@@ -264,8 +264,8 @@ fmt: $(LINT) ## formats the Go code (10 s)
 
 # The contracts of proxyd and of policies, and what is made of the table of calls: kept in the tree.
 generate: ## what protoc and our generators make, which is kept in the tree (20 s)
-	@command -v protoc >/dev/null || { echo "no protoc: install it (Debian: protobuf-compiler)" >&2; exit 1; }
 	$(GO) generate ./libsingshim/...
+	@command -v protoc >/dev/null || { echo "no protoc, by which the rest is made: install it (Debian: protobuf-compiler)" >&2; exit 1; }
 	$(GO) generate ./proxyd/rpc ./proxyd/softgpu/ptx ./policies/sdk/policypb
 
 # The daemon, singctl, and what runs in jobs: everything but the plugin, which needs
@@ -316,7 +316,7 @@ $(B)/preemptd: $(NODE_FILES) go.mod go.sum $(B)/linked
 # Its policies are processes of their own, of one program: a link to it is the policy that the link names.
 POLICIES := $(patsubst policies/%/,%,$(filter-out policies/sdk/,$(wildcard policies/*/)))
 
-controller: $(B)/preemptd $(POLICIES:%=$(B)/sing-policy-%)
+controller: $(B)/preemptd $(POLICIES:%=$(B)/sing-policy-%) ## preemptd and its policies, into bin (10 s)
 
 $(B)/sing-policies: $(NODE_FILES) go.mod go.sum $(B)/linked
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./policies

@@ -20,22 +20,29 @@ import (
 // TestEachFolder: each folder but the contract's is a policy of that name, and is in the program. The Makefile makes
 // a link for each folder.
 func TestEachFolder(t *testing.T) {
+	var names []string
+	for _, p := range listPolicies() {
+		names = append(names, p.Describe().Name)
+	}
+	if folders := listFolders(t); !slices.Equal(names, folders) {
+		t.Errorf("the program has the policies %q, and the folders are %q", names, folders)
+	}
+}
+
+// listFolders returns the names of policies, by their folders, in the order of names.
+func listFolders(t *testing.T) []string {
+	t.Helper()
 	files, err := os.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var folders, names []string
+	var folders []string
 	for _, f := range files {
 		if f.IsDir() && f.Name() != "sdk" {
 			folders = append(folders, f.Name())
 		}
 	}
-	for _, p := range listPolicies() {
-		names = append(names, p.Describe().Name)
-	}
-	if !slices.Equal(names, folders) {
-		t.Errorf("the program has the policies %q, and the folders are %q", names, folders)
-	}
+	return folders
 }
 
 // TestStartedByName: links of both kinds and a copy are the policy of their name, with the program's version. A script
@@ -73,7 +80,9 @@ func TestOtherNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const all = "sing-policy-defrag, sing-policy-drain, sing-policy-elastic, sing-policy-power, sing-policy-starlark and sing-policy-tiers\n"
+	all := strings.Join(listFolders(t), ", sing-policy-") + "\n"
+	last := strings.LastIndex(all, ", ")
+	all = "sing-policy-" + all[:last] + " and " + all[last+2:]
 	for _, started := range []string{program, filepath.Join(folder, "sing-policy-evening")} {
 		var said bytes.Buffer
 		cmd := exec.Command(started) //nolint:gosec // built above

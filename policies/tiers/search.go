@@ -32,20 +32,20 @@ type offer struct {
 // preempted job, any number of basic jobs than a standard job, and any number of jobs that keep
 // their promises than a job that does not.
 const (
-	dearPreempt  = 1e6
-	dearStandard = 1e12
-	dearPromise  = 1e15
+	surchargePreempt  = 1e6
+	surchargeStandard = 1e12
+	surchargePromise  = 1e15
 )
 
 func (s sacrifice) totalCost() float64 {
 	cost := s.victim.preemptionCost() + s.lost
 	if s.keep == 0 {
-		cost += dearPreempt
+		cost += surchargePreempt
 	}
 	if !s.victim.keepsPromise {
-		cost += dearPromise
+		cost += surchargePromise
 	}
-	return cost + dearStandard*float64(s.victim.tier)
+	return cost + surchargeStandard*float64(s.victim.tier)
 }
 
 // makeRoom disturbs other jobs so that a job has a place, and places the job. It reports whether

@@ -14,12 +14,12 @@ import (
 
 // victim is a job, or a whole gang, that may be disturbed.
 type victim struct {
-	leader sdk.JobID
-	jobs   []*sdk.Job
-	tier   sdk.Tier      // the highest of them
-	pause  time.Duration // for which they stand still: dump and restore
-	gpus   int           // that they hold
-	stays  bool          // may start again on the same nodes
+	leader    sdk.JobID
+	jobs      []*sdk.Job
+	tier      sdk.Tier      // the highest of them
+	pause     time.Duration // for which they stand still: dump and restore
+	gpus      int           // that they hold
+	mayReturn bool          // may start again on the same nodes
 
 	keepsPromise bool // has what all of its jobs are promised even after it was disturbed
 	gone         bool // an intent names the job already
@@ -49,7 +49,7 @@ func pauseText(pause time.Duration, gpus int) string {
 func (v *victim) leastGPUs() int {
 	j := v.jobs[0]
 	each := v.gpusPerNode()
-	if len(v.jobs) > 1 || !v.stays || each == 0 {
+	if len(v.jobs) > 1 || !v.mayReturn || each == 0 {
 		return each
 	}
 	nodes := len(j.Shares)
@@ -115,7 +115,7 @@ func newVictims(s *sdk.Snapshot, room *sdk.Room) *victims {
 
 // sumUpJobs sets the fields of the victim from all of its jobs, and reports whether each of these jobs may be disturbed.
 func (v *victim) sumUpJobs(s *sdk.Snapshot, room *sdk.Room) bool {
-	v.stays, v.keepsPromise = true, true
+	v.mayReturn, v.keepsPromise = true, true
 	for _, j := range v.jobs {
 		if !mayStop(j, s) {
 			return false
@@ -125,7 +125,7 @@ func (v *victim) sumUpJobs(s *sdk.Snapshot, room *sdk.Room) bool {
 		v.pause = max(v.pause, j.Checkpoint.Dump+j.Checkpoint.Restore)
 		for _, share := range j.Shares {
 			v.gpus += share.GPUs.Count()
-			v.stays = v.stays && room.Forbids(j, share.Node) == "" &&
+			v.mayReturn = v.mayReturn && room.Forbids(j, share.Node) == "" &&
 				usableGPUs(j, &s.Nodes[share.Node], share.GPUs) == share.GPUs.Count()
 		}
 	}

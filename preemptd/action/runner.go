@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
-
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
-
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 

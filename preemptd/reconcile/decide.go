@@ -49,19 +49,19 @@ func (l *Loop) beginActions(ctx context.Context, settings Settings, s *sdk.Snaps
 	l.mu.Lock()
 	room := settings.MaxActions - len(l.running)
 	l.mu.Unlock()
-	for _, c := range all {
-		choice := Choice{Policy: c.policy, Intent: c.step.Intent}
-		request, err := actionRequest(s, c.step.Intent, all)
-		request.Who = byPolicy + c.policy
+	for _, accepted := range all {
+		choice := Choice{Policy: accepted.policy, Intent: accepted.step.Intent}
+		request, err := actionRequest(s, accepted.step.Intent, all)
+		request.Who = byPolicy + accepted.policy
 		switch {
 		case l.DryRun:
 			choice.Verdict, choice.Outcome = DryRun, "dry run"
 		case err != nil:
 			choice.Verdict, choice.Outcome = Failed, err.Error()
-		case len(c.step.Jobs) > 1:
+		case len(accepted.step.Jobs) > 1:
 			choice.Verdict, choice.Outcome = Failed, "jobs of several components cannot be acted upon yet"
-		case len(c.step.After) > 0:
-			choice.Verdict, choice.Outcome = Waits, fmt.Sprintf("waits for job %d", c.step.After[0])
+		case len(accepted.step.After) > 0:
+			choice.Verdict, choice.Outcome = Waits, fmt.Sprintf("waits for job %d", accepted.step.After[0])
 		case room <= 0:
 			choice.Verdict, choice.Outcome = Waits, fmt.Sprintf("waits: %d actions are under way", settings.MaxActions)
 		default:

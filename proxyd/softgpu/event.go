@@ -211,7 +211,7 @@ func (c *cudaContext) waitValue(op *operation, a backend.Addr, size int, value u
 		var met bool
 		var err error
 		isAway := false
-		if !s.waitAside(func() {
+		if !s.waitWithinOperation(func() {
 			for !met && !isAway && err == nil && c.Err() == nil {
 				select {
 				case <-s.ctx.Done():

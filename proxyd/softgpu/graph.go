@@ -116,7 +116,7 @@ func (c *cudaContext) makeStep(n backend.Node, of *conditions) (*step, error) {
 	if !ok {
 		return nil, backend.InvalidHandle
 	}
-	s.task.late = s.task.late || s.task.uses != nil && c.space.isRestoring()
+	s.task.usesSeen = s.task.usesSeen || s.task.uses != nil && c.space.isRestoring()
 	return s, err
 }
 
@@ -244,7 +244,7 @@ func (r *run) carryOut(t task) {
 		return
 	}
 	defer g.Leave()
-	op := &operation{uses: t.uses, wrote: t.wrote, late: t.late}
+	op := &operation{uses: t.uses, wrote: t.wrote, usesSeen: t.usesSeen}
 	op.uses = op.usesAtBegin(r.context.space)
 	for _, u := range op.uses {
 		u.beginOperation(op)
@@ -277,7 +277,7 @@ func (st *stream) Graph(b backend.Exec) error {
 	if err != nil {
 		return err
 	}
-	op := &operation{always: true, steps: true, mark: newMark(), run: func(*operation) error { r.runLaunch(); return nil }, drop: r.reachRecordings}
+	op := &operation{always: true, entersItself: true, mark: newMark(), run: func(*operation) error { r.runLaunch(); return nil }, drop: r.reachRecordings}
 	if x.last != nil {
 		op.deps = append(op.deps, x.last)
 	}

@@ -135,7 +135,7 @@ func (c *cudaContext) launchTask(l backend.Launch, of *conditions) (task, error)
 	spec.malloc = func(n uint64) uint64 { return s.allocFromKernel(n, heap, c.id) }
 	spec.free = s.kernelFree
 	spec.condition = of.setValue
-	return task{run: func(op *operation) error { return launchOnce(s, op, f, spec, l.Done, fifo) }, uses: s.spacesInSight(), late: true}, nil
+	return task{run: func(op *operation) error { return launchOnce(s, op, f, spec, l.Done, fifo) }, uses: s.spacesInSight(), usesSeen: true}, nil
 }
 
 // carryOutLaunch runs the rest of a kernel. While the space is paused the kernel waits, after the blocks that run,

@@ -160,15 +160,15 @@ func (s *space) Freeing() bool {
 // Work implements backend.Space.
 func (s *space) Work() backend.WorkState { return s.active.State() }
 
-// waitAside waits for other work within an operation: meanwhile the space may be unmapped, and is not runnable.
-// waitAside returns false if the space will never be mapped again.
-func (s *space) waitAside(wait func()) bool {
+// waitWithinOperation waits for other work within an operation: meanwhile the space may be unmapped, and is not runnable.
+// waitWithinOperation returns false if the space will never be mapped again.
+func (s *space) waitWithinOperation(wait func()) bool {
 	return s.gate.Aside(func() { s.active.Wait(wait) })
 }
 
-// awaitAside waits for marks before an operation; meanwhile the operation does not make the space runnable. awaitAside
-// returns false if the space was closed.
-func (s *space) awaitAside(marks []*mark) (live bool) {
+// awaitMarksBefore waits for marks before an operation; meanwhile the operation does not make the space runnable.
+// awaitMarksBefore returns false if the space was closed.
+func (s *space) awaitMarksBefore(marks []*mark) (live bool) {
 	if marks = unreachedMarks(marks); len(marks) == 0 {
 		return true
 	}

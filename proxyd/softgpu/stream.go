@@ -36,8 +36,8 @@ type task struct {
 	run  func(*operation) error
 	uses []*space
 	// wrote is where the task writes, of a task that knows before it runs. See operation.wrote.
-	wrote writes
-	late  bool // of a kernel, and of a restored graph's node: the operation also uses what the space sees at its beginning
+	wrote    writes
+	usesSeen bool // of a kernel, and of a restored graph's node: the operation also uses what the space sees at its beginning
 }
 
 // Config implements backend.Stream.
@@ -132,15 +132,15 @@ func (st *stream) runQueuedWork() {
 			st.mu.Unlock()
 			return
 		}
-		j := st.queue[0]
+		op := st.queue[0]
 		st.queue[0] = nil
-		st.queue, st.now = st.queue[1:], j
+		st.queue, st.now = st.queue[1:], op
 		if st.room != nil && len(st.queue) <= maxQueued/2 {
 			close(st.room)
 			st.room = nil
 		}
 		st.mu.Unlock()
-		st.carryOut(j)
+		st.carryOut(op)
 	}
 }
 
@@ -196,14 +196,14 @@ func (st *stream) carryOut(op *operation) {
 	defer st.finishOperation(op)
 	c := st.context
 	s := c.space
-	if !s.awaitAside(op.deps) || !s.gate.Enter() {
+	if !s.awaitMarksBefore(op.deps) || !s.gate.Enter() {
 		if op.drop != nil {
 			op.drop()
 		}
 		return
 	}
 	op.noteProgress(true, backend.Partial{})
-	if op.steps {
+	if op.entersItself {
 		s.gate.Leave()
 		s.active.End()
 		defer s.active.Begin()
@@ -232,7 +232,7 @@ func (st *stream) enqueueTask(prepare func(*cudaContext) (task, error)) error {
 	if err != nil {
 		return err
 	}
-	st.submitOperation(&operation{run: t.run, uses: t.uses, wrote: t.wrote, late: t.late})
+	st.submitOperation(&operation{run: t.run, uses: t.uses, wrote: t.wrote, usesSeen: t.usesSeen})
 	return nil
 }
 
@@ -262,7 +262,7 @@ func (st *stream) Host(f func()) error {
 		return err
 	}
 	st.submitOperation(&operation{always: true, run: func(*operation) error {
-		if !st.context.space.waitAside(f) {
+		if !st.context.space.waitWithinOperation(f) {
 			return errClosed
 		}
 		return nil

@@ -55,13 +55,13 @@ func unreachedMarks(marks []*mark) []*mark {
 
 // operation is a piece of work in a stream's queue.
 type operation struct {
-	deps   []*mark
-	run    func(*operation) error // nil: nothing to do
-	always bool                   // run even if the context has a fault
-	steps  bool                   // each of its steps enters the gate itself: between them they wait for others
-	uses   []*space               // with memory that the operation touches while running
-	late   bool                   // see task.late
-	drop   func()                 // called instead when the space was closed, or nil
+	deps         []*mark
+	run          func(*operation) error // nil: nothing to do
+	always       bool                   // run even if the context has a fault
+	entersItself bool                   // each of its steps enters the gate itself: between them they wait for others
+	uses         []*space               // with memory that the operation touches while running
+	usesSeen     bool                   // see task.usesSeen
+	drop         func()                 // called instead when the space was closed, or nil
 	// foreign is work of other code, which was given bytes and may keep them for long.
 	foreign bool
 	wrote   writes // where the operation may have written when it ends: everywhere, unless it says
@@ -74,7 +74,7 @@ type operation struct {
 
 // usesAtBegin is what the operation uses, in a space, as it begins.
 func (op *operation) usesAtBegin(s *space) []*space {
-	if !op.late {
+	if !op.usesSeen {
 		return op.uses
 	}
 	return withoutDuplicates(append(s.spacesInSight(), op.uses...))

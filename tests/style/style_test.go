@@ -12,6 +12,8 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"go/parser"
+	"go/token"
 	"maps"
 	"os"
 	"path/filepath"
@@ -45,6 +47,8 @@ type quantity struct {
 	base func(*measure.Counts) int
 	// advice says what to do about a package that has too many.
 	advice string
+	// words are what is counted; nil: no words.
+	words []string
 }
 
 // plainerWords is the advice about names and comments.
@@ -73,7 +77,43 @@ func pronounQuantity(group int, goal float64) quantity {
 	name := measure.PronounGroups[group].Name
 	first, _, _ := strings.Cut(name, "/")
 	return quantity{name: first, goal: goal, count: func(c *measure.Counts) int { return c.Pronouns[name] },
-		per: 1000, base: func(c *measure.Counts) int { return c.CommentWords }, advice: plainerWords}
+		per: 1000, base: func(c *measure.Counts) int { return c.CommentWords }, advice: plainerWords, words: measure.PronounGroups[group].Words}
+}
+
+// maxPlaces bounds the places of words that a failure lists.
+const maxPlaces = 20
+
+// listWords returns where the comments of a package have words: "FILE:LINE: WORD", each on a line of its own.
+func listWords(t *testing.T, folder string, words []string) string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var places []string
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, group := range file.Comments {
+			for _, comment := range group.List {
+				line := files.Position(comment.Pos()).Line
+				for i, text := range strings.Split(comment.Text, "\n") {
+					for _, word := range measure.WordsOf(text) {
+						if slices.Contains(words, word) {
+							places = append(places, fmt.Sprintf("\n  %s:%d: %s", strings.TrimPrefix(path, root+"/"), line+i, word))
+						}
+					}
+				}
+			}
+		}
+	}
+	return strings.Join(places[:min(len(places), maxPlaces)], "")
 }
 
 // allowedCount returns how many a package may have under a limit.
@@ -118,8 +158,8 @@ func TestLimits(t *testing.T) {
 				limit = max(limit, float64(listed[column]))
 			}
 			if count, allowed := q.count(packages[folder]), q.allowedCount(limit, packages[folder]); count > allowed {
-				t.Errorf("package %s: %s: %d, and there may be %d: %s; after moving code: go test ./tests/style -update -raise",
-					folder, q.name, count, allowed, q.advice)
+				t.Errorf("package %s: %s: %d, and there may be %d: %s; after moving code: go test ./tests/style -update -raise%s",
+					folder, q.name, count, allowed, q.advice, listWords(t, folder, q.words))
 			}
 		}
 	}

@@ -275,13 +275,18 @@ func (c *Counts) addComment(text string) {
 		if strings.HasPrefix(line, "SPDX-") {
 			continue
 		}
-		for _, word := range strings.FieldsFunc(line, func(r rune) bool { return !unicode.IsLetter(r) && r != '\'' && r != '_' }) {
+		for _, word := range WordsOf(line) {
 			c.CommentWords++
-			if group := pronounGroup(strings.ToLower(word)); group != "" {
+			if group := pronounGroup(word); group != "" {
 				c.Pronouns[group]++
 			}
 		}
 	}
+}
+
+// WordsOf returns the words of a comment in lower case.
+func WordsOf(comment string) []string {
+	return strings.FieldsFunc(strings.ToLower(comment), func(r rune) bool { return !unicode.IsLetter(r) && r != '\'' && r != '_' })
 }
 
 func pronounGroup(word string) string {

@@ -91,8 +91,10 @@
 // # Saved and restored
 //
 // state.go has the order of events. What a method must do for it: nothing, if the call's row in the table says what the
-// call makes and changes, and the answer has the handles; such calls are noted (process.note) and carried out again in
-// a new server, in which handles.Table.Make gives out the same handles as then. What a process has beside handles
+// call makes and changes, and the answer has the handles; such calls are noted (process.noteCall) and carried out again
+// in a new server, in which handles.Table.Make gives out the same handles as then. A call about objects that an area saves
+// itself, with what is in them, must not be carried out again as well, and is listed in state_history.go: calls of memory
+// pools (ofPools) and of communicators (inComms) are. What a process has beside handles
 // stands in processState: a new field of driver.Process, its contexts, streams or devices that outlives a call must be
 // added there. A part of a process with tables of its own has a method Tables; a part that can be in a state that
 // cannot be saved has a method Unsaved, which says why.
