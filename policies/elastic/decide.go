@@ -82,7 +82,7 @@ func lossOf(j *sdk.Job, set Settings) float64 {
 func takeBack(s *sdk.Snapshot, room *sdk.Room, set Settings, waits *sdk.Job) []sdk.Intent {
 	var lent []*sdk.Job
 	for i := range s.Jobs {
-		if j := &s.Jobs[i]; canResize(s, j) && j.GPUs > j.Request && j.Budget(s.Rules) >= pauseOf(j) {
+		if j := &s.Jobs[i]; canResize(s, j) && j.GPUs > j.Request && j.MinGPUs <= j.Request && j.Budget(s.Rules) >= pauseOf(j) {
 			lent = append(lent, j)
 		}
 	}

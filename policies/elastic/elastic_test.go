@@ -57,6 +57,7 @@ func TestDecisions(t *testing.T) {
 			runOn(changed(newJob(2, 2), func(j *sdk.Job) { j.Tier = sdk.Standard }), 4, 4), newJob(3, 2)), []string{"resize job 2 to 2 GPUs on a (2 GPUs)"}},
 		{"and from that job too, for it asked for no more", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.MaxGPUs, j.Fullest = 4, []float64{4, 2, 2, 0.9} }), 0, 4),
 			runOn(changed(newJob(2, 2), func(j *sdk.Job) { j.Tier = sdk.Standard }), 4, 4), newJob(3, 4)), []string{"resize job 2 to 2 GPUs on a (2 GPUs)", "resize job 1 to 2 GPUs on a (2 GPUs)"}},
+		{"no GPU that a person had lent to a job", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.MinGPUs, j.MaxGPUs = 8, 8 }), 0, 8), newJob(2, 4)), nil},
 		{"no job gets less than it asked for", newCluster(runOn(changed(newJob(1, 8), func(j *sdk.Job) { j.MinGPUs, j.MaxGPUs = 1, 16 }), 0, 8), newJob(2, 4)), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

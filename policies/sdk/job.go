@@ -55,7 +55,7 @@ type Job struct {
 	Request  int      // GPUs that its user asked for, of all capsules: what its fraction is counted by
 	GPUs     int      // that the job holds or, while it does not run, waits for
 	Leased   int      // of GPUs, those that leases lend to the job: jobs of its user that hold them for it
-	MinGPUs  int      // the bounds of a resize; both are Request if the job cannot be resized
+	MinGPUs  int      // the bounds of a resize; the same if the job cannot be resized, or a person chose its size
 	MaxGPUs  int
 	// Fullest is for 1, 2, … GPUs of each capsule, up to one for each rank, which part of a GPU's memory the fullest of them
 	// would need by the newest checkpoint, where what ranks hold alike counts once. Above 1 the ranks there would be

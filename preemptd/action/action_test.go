@@ -241,6 +241,41 @@ func TestUnpinned(t *testing.T) {
 	}
 }
 
+// TestSizeInPlaceIsNoted: the journal has who chose the size of a job that is lent GPUs, beside what its user asked for, and has no
+// trace of that once the job is given a size in another way.
+func TestSizeInPlaceIsNoted(t *testing.T) {
+	w := newWorld(t, false)
+	if err := os.WriteFile(filepath.Join(w.dir, "lends"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j := w.openJournal(t)
+	r := w.newRunner(t, j, nil)
+	first := w.currentJob()
+	asked := jobrequest.Of(&first)
+	for i, c := range []struct {
+		kind string
+		args Args
+		want jobrequest.Sizer
+	}{
+		{"resize", Args{GPUs: 4}, jobrequest.Sizer{Editor: jobrequest.Editor{Who: "bob"}, InPlace: 4}},
+		{"migrate", Args{Avoid: []string{"n1"}}, jobrequest.Sizer{Editor: jobrequest.Editor{Who: "bob"}, InPlace: 4}},
+		{"resize", Args{GPUs: 2}, jobrequest.Sizer{Editor: jobrequest.Editor{Who: "bob", Restarts: 1}, InPlace: 2}},
+		{"resize", Args{NodeCount: 1}, jobrequest.Sizer{Editor: jobrequest.Editor{Who: "bob", Restarts: 2}}},
+	} {
+		if a, err := r.Run(t.Context(), w.beginAction(t, j, c.kind, c.args)); err != nil || a.State != journal.Done {
+			t.Fatalf("%d: %v %s %s", i, err, a.State, a.Problem)
+		}
+		raw, err := j.Origin(t.Context(), w.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		record, err := jobrequest.Decode(raw)
+		if err != nil || record.Asked != asked || record.SizedBy != c.want {
+			t.Errorf("%d: %v: the journal has %+v, want what was asked for, %+v, and sized by %+v", i, err, record, asked, c.want)
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind string

@@ -5,6 +5,7 @@ package action
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -62,9 +63,32 @@ func doLend(ctx context.Context, w *actionRun) error {
 	if err != nil {
 		return err
 	}
+	if err := w.noteSizeInPlace(ctx); err != nil {
+		return err
+	}
 	w.memo.Lent, w.memo.Leases = true, "none"
 	if len(leases) > 0 {
 		w.memo.Leases = strings.Trim(fmt.Sprint(leases), "[]")
 	}
 	return nil
+}
+
+// noteSizeInPlace notes the user or policy that chose the size which the job has in place.
+func (w *actionRun) noteSizeInPlace(ctx context.Context) error {
+	raw, err := w.r.Journal.Origin(ctx, w.a.Job)
+	if err != nil {
+		return err
+	}
+	now := jobrequest.Of(&w.job)
+	record := jobrequest.Record{Asked: now, Ours: now}
+	if raw != nil {
+		if record, err = jobrequest.Decode(raw); err != nil {
+			return err
+		}
+	}
+	record.SizedBy = jobrequest.Sizer{Editor: jobrequest.Editor{Who: w.a.Who, Restarts: w.job.Restarts}, InPlace: w.args.GPUs}
+	if raw, err = json.Marshal(record); err != nil {
+		return err
+	}
+	return w.r.Journal.SetOrigin(ctx, w.a.Job, raw)
 }

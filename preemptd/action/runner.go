@@ -185,7 +185,7 @@ type memo struct {
 	Found        jobrequest.Request `json:"found"`            // what the job asked for when it was parked
 	Asked        jobrequest.Request `json:"asked"`            // what its user asked for
 	Editor       jobrequest.Editor  `json:"editor"`           // the user or action that had made Found
-	SizedBy      jobrequest.Editor  `json:"sizedBy,omitzero"` // the user or action that had chosen its size
+	SizedBy      jobrequest.Sizer   `json:"sizedBy,omitzero"` // the user or action that had chosen its size
 	Target       jobrequest.Request `json:"target"`           // what the job is to ask for
 	Edited       bool               `json:"edited,omitempty"` // and does
 	EditRepeated bool               `json:"again,omitempty"`  // Slurm forgot that, or the release

@@ -253,7 +253,7 @@ func doEdit(ctx context.Context, w *actionRun) error {
 	by := jobrequest.Editor{Who: w.a.Who, Restarts: w.memo.RestartsAt}
 	sizedBy := w.memo.SizedBy
 	if !w.memo.Target.SameSize(w.memo.Found) {
-		sizedBy = by
+		sizedBy = jobrequest.Sizer{Editor: by}
 	}
 	if err := w.setOrigin(ctx, w.memo.Target, by, sizedBy); err != nil {
 		return err
@@ -263,7 +263,7 @@ func doEdit(ctx context.Context, w *actionRun) error {
 	return err
 }
 
-func (w *actionRun) setOrigin(ctx context.Context, now jobrequest.Request, by, sizedBy jobrequest.Editor) error {
+func (w *actionRun) setOrigin(ctx context.Context, now jobrequest.Request, by jobrequest.Editor, sizedBy jobrequest.Sizer) error {
 	raw, err := json.Marshal(jobrequest.Record{Asked: w.memo.Asked, Ours: now, By: by, SizedBy: sizedBy})
 	if err != nil {
 		return err

@@ -47,7 +47,7 @@ type Edited struct {
 	jobrequest.Record
 	ByPerson bool // a person asked for the action, and not a policy
 	// SizedByPerson: a person chose its number of nodes and GPUs. Then no policy changes the
-	// number.
+	// number; one that the job has in place, for as long as the job runs on.
 	SizedByPerson bool
 }
 
@@ -148,6 +148,7 @@ func (b *builder) addJobs() {
 			for _, lease := range leases[j.ID] {
 				exact = b.addLease(lease, &made) && exact
 			}
+			b.keepSizeInPlace(j, &made)
 			if !exact {
 				vague = append(vague, len(b.Jobs))
 			}
@@ -163,7 +164,7 @@ func (b *builder) makeJob(j *slurmrest.Job) sdk.Job {
 	nodes := max(j.NodeCount.Or(1), 1)
 	asked := jobrequest.Request{Nodes: nodes, TRESNode: j.TRESPerNode, TRESJob: j.TRESPerJob}
 	required, excluded := j.RequiredNodes, j.ExcludedNodes
-	if record, edited := b.known.Edited[j.ID]; edited {
+	if record, edited := b.known.Edited[j.ID]; edited && record.Asked != record.Ours {
 		asked = record.Asked
 		required, excluded = record.PinsOf(j.RequiredNodes, j.ExcludedNodes)
 	}
@@ -198,7 +199,8 @@ func (b *builder) makeJob(j *slurmrest.Job) sdk.Job {
 	made.MinGPUs, made.MaxGPUs = b.gpuRange(j, wanted, made.Capsules)
 	made.Fullest = b.fullestGPUs(made.Label)
 	made.MinGPUs = leastWithoutSwapping(&made, wanted)
-	if b.known.Edited[j.ID].SizedByPerson && gpus != wanted { // at its full size policies may shrink the job again
+	e := b.known.Edited[j.ID]
+	if inPlace := int(e.SizedBy.InPlace * nodes); e.SizedByPerson && gpus != wanted && (inPlace == 0 || inPlace == gpus) { // at its full size policies may shrink the job again
 		made.Request, made.MinGPUs, made.MaxGPUs = gpus, gpus, gpus
 	}
 	made.Checkpoint = b.newestCheckpoint(made.Label)

@@ -412,15 +412,58 @@ func TestSizedByPerson(t *testing.T) {
 		name                 string
 		asked                jobrequest.Request
 		byPerson             bool
+		inPlace              int64
 		request, least, most int
 	}{
-		{"by a policy", jobrequest.Request{Nodes: 2, TRESNode: "gres/gpu:2"}, false, 4, 4, 4},
-		{"by a person", jobrequest.Request{Nodes: 2, TRESNode: "gres/gpu:2"}, true, 2, 2, 2}, // as Slurm shows the job now
+		{"by a policy", jobrequest.Request{Nodes: 2, TRESNode: "gres/gpu:2"}, false, 0, 4, 4, 4},
+		{"by a person", jobrequest.Request{Nodes: 2, TRESNode: "gres/gpu:2"}, true, 0, 2, 2, 2}, // as Slurm shows the job now
+		{"by a person, and in a run before in place to the same", jobrequest.Request{Nodes: 2, TRESNode: "gres/gpu:2"}, true, 2, 2, 2, 2},
+		{"by a person, and in a run before in place to more", jobrequest.Request{Nodes: 2, TRESNode: "gres/gpu:2"}, true, 3, 4, 4, 4},
 	} {
 		k := known
-		k.Edited = map[int64]Edited{2: {Record: jobrequest.Record{Asked: tt.asked}, SizedByPerson: tt.byPerson}}
+		by := jobrequest.Sizer{Editor: jobrequest.Editor{Restarts: -1}, InPlace: tt.inPlace}
+		k.Edited = map[int64]Edited{2: {Record: jobrequest.Record{Asked: tt.asked, SizedBy: by}, SizedByPerson: tt.byPerson}}
 		if j, _ := Build(seen, k).Job(2); j.Request != tt.request || j.MinGPUs != tt.least || j.MaxGPUs != tt.most {
 			t.Errorf("sized %s: asked for %d, from %d to %d; want %d, %d to %d", tt.name, j.Request, j.MinGPUs, j.MaxGPUs, tt.request, tt.least, tt.most)
+		}
+	}
+}
+
+// TestSizedInPlace: no policy changes the size that a person gave a running job by leases, or by their end, as long as that is the
+// job's size in that run.
+func TestSizedInPlace(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		by          jobrequest.Sizer
+		byPerson    bool
+		lent        bool
+		least, most int
+	}{
+		{"by a person, with a lease", jobrequest.Sizer{Editor: jobrequest.Editor{Restarts: 3}, InPlace: 2}, true, true, 2, 2},
+		{"by a person, without", jobrequest.Sizer{Editor: jobrequest.Editor{Restarts: 3}, InPlace: 1}, true, false, 1, 1},
+		{"by a policy", jobrequest.Sizer{Editor: jobrequest.Editor{Restarts: 3}, InPlace: 2}, false, true, 1, 4},
+		{"in the run before", jobrequest.Sizer{Editor: jobrequest.Editor{Restarts: 2}, InPlace: 1}, true, false, 1, 4},
+		{"and the lease has ended", jobrequest.Sizer{Editor: jobrequest.Editor{Restarts: 3}, InPlace: 2}, true, false, 1, 4},
+	} {
+		job := func(id int64, name string) slurmrest.Job {
+			return slurmrest.Job{
+				ID: id, Name: name, User: "alice", Account: "lab", State: slurmrest.State{Base: slurmrest.Running}, Batch: true, Restarts: 3, NodeCount: slurmrest.Num(1),
+				TRESPerNode: "gres/gpu:1", Nodes: "n1", GRESDetail: []string{fmt.Sprintf("gpu:1(IDX:%d)", id)}, TRESAllocated: "cpu=1,gres/gpu=1",
+			}
+		}
+		seen := Seen{
+			Time: at, Nodes: []slurmrest.Node{{Name: "n1", State: slurmrest.NodeState{Base: "MIXED"}, GRES: "gpu:8"}}, Jobs: []slurmrest.Job{job(1, "train")},
+			Protected: map[int64]Protection{1: {Is: true, Restarts: 3, GPUs: "1-4"}},
+		}
+		if tt.lent {
+			seen.Jobs = append(seen.Jobs, job(2, "lease-of-1"))
+		}
+		asked := jobrequest.Of(&seen.Jobs[0])
+		k := Known{Tier: known.Tier, Count: known.Count, Account: known.Account, Edited: map[int64]Edited{
+			1: {Record: jobrequest.Record{Asked: asked, Ours: asked, SizedBy: tt.by}, SizedByPerson: tt.byPerson},
+		}}
+		if j, _ := Build(seen, k).Job(1); j.Request != 1 || j.MinGPUs != tt.least || j.MaxGPUs != tt.most {
+			t.Errorf("sized %s: asked for %d, from %d to %d; want 1, %d to %d", tt.name, j.Request, j.MinGPUs, j.MaxGPUs, tt.least, tt.most)
 		}
 	}
 }

@@ -82,3 +82,12 @@ func (b *builder) addLease(lease *slurmrest.Job, made *sdk.Job) bool {
 	made.Leased += held.GPUs
 	return exact
 }
+
+// keepSizeInPlace has policies leave the size alone that a person gave a running job by leases, or by their end.
+func (b *builder) keepSizeInPlace(j *slurmrest.Job, made *sdk.Job) {
+	e := b.known.Edited[j.ID]
+	chosen := int(e.SizedBy.InPlace * max(j.NodeCount.Or(1), 1))
+	if e.SizedByPerson && chosen > 0 && made.GPUs == chosen && j.Restarts == e.SizedBy.Restarts {
+		made.MinGPUs, made.MaxGPUs = chosen, chosen
+	}
+}

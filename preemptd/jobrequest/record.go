@@ -15,7 +15,15 @@ type Record struct {
 	By    Editor  `json:"by"`
 	// SizedBy is the user or action that chose the number of nodes and GPUs; its Who is empty if no
 	// action changed the number.
-	SizedBy Editor `json:"sizedBy,omitzero"`
+	SizedBy Sizer `json:"sizedBy,omitzero"`
+}
+
+// Sizer is the user or policy that chose the size of a job.
+type Sizer struct {
+	Editor
+	// InPlace is how many GPUs the running job was to have on each node, with those of leases: what the job asks Slurm for
+	// did not change. 0: the job asks Slurm for its size.
+	InPlace int64 `json:"inPlace,omitempty"`
 }
 
 // Editor is the user or policy on behalf of which an action edited a job.

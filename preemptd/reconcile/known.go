@@ -65,7 +65,7 @@ func (l *Loop) collectKnown(ctx context.Context, settings Settings, seen cluster
 		if err != nil {
 			return k, fmt.Errorf("job %d: %w", job, err)
 		}
-		k.Edited[job] = cluster.Edited{Record: record, ByPerson: isPerson(record.By), SizedByPerson: isPerson(record.SizedBy)}
+		k.Edited[job] = cluster.Edited{Record: record, ByPerson: isPerson(record.By), SizedByPerson: isPerson(record.SizedBy.Editor)}
 	}
 	l.counts.setWindow(settings.Rules.Window)
 	l.counts.countJobs(cluster.Build(seen, withoutCounts(k)))
