@@ -28,6 +28,7 @@ func TestControl(t *testing.T) {
 		{"idle GPUs are lent, and come back", idleGPUs},
 		{"leases by hand", leasesByHand},
 		{"resize in place, or by a requeue", resizeInPlace},
+		{"what a person chose stays", chosenSizesStay},
 		{"rolling drain", rollingDrain},
 		{"defrag makes room", defragMakesRoom},
 		{"power cap", powerCap},
