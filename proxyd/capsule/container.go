@@ -31,6 +31,8 @@ import (
 type Container struct {
 	Plan ContainerPlan `json:"plan"`
 	Root string        `json:"root"` // path in the capsule; the same plan has the same path on every node
+
+	Programs []string `json:"programs,omitempty"` // that have it for their root; none: not known
 }
 
 // ContainerPlan says what a container consists of. Paths are the capsule's.
@@ -215,15 +217,17 @@ func (c Container) RealPath(p string) string {
 	return real
 }
 
-// OpenContainer has the capsule show a container, which it reads from its bundle with the user's
-// rights. A container that is shown already is returned again.
-func (c *Capsule) OpenContainer(ctx context.Context, want ContainerRequest, as User) (Container, error) {
-	return c.askContainer(ctx, request{Op: opContainer, Container: &containerOrder{Want: &want, As: as}})
+// OpenContainer has the capsule show a program a container, which it reads from its bundle with the user's
+// rights. A container that is shown already is returned again. It is shown until the last of its programs has
+// ended, and all processes of that program with it: before the program's warden, and so Slurm, hears of the end.
+func (c *Capsule) OpenContainer(ctx context.Context, want ContainerRequest, program string, as User) (Container, error) {
+	return c.askContainer(ctx, request{Op: opContainer, Container: &containerOrder{Want: &want, Programs: []string{program}, As: as}})
 }
 
-// RestoreContainer has the capsule show a container as it was shown before.
-func (c *Capsule) RestoreContainer(ctx context.Context, plan ContainerPlan, as User) error {
-	_, err := c.askContainer(ctx, request{Op: opContainer, Container: &containerOrder{Plan: &plan, As: as}})
+// RestoreContainer has the capsule show its programs a container as it was shown before. If the programs are
+// not known, it is shown for the rest of the capsule's life.
+func (c *Capsule) RestoreContainer(ctx context.Context, was Container, as User) error {
+	_, err := c.askContainer(ctx, request{Op: opContainer, Container: &containerOrder{Plan: &was.Plan, Programs: was.Programs, As: as}})
 	return err
 }
 
@@ -251,4 +255,6 @@ type containerOrder struct {
 	Plan  *ContainerPlan    `json:",omitempty"`
 	Spool string            `json:",omitempty"`
 	As    User
+
+	Programs []string `json:",omitempty"`
 }

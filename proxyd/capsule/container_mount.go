@@ -4,7 +4,6 @@
 package capsule
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -14,82 +13,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
-
-// containers are those that init shows. The lock is not server.mu: opening a user's file may wait
-// for a file server.
-type containers struct {
-	folder string // where their roots are shown; "": this capsule has none
-	mu     sync.Mutex
-	shown  map[string]Container
-}
-
-// obeyContainer shows a container.
-func (s *server) obeyContainer(o *containerOrder) (*Container, error) {
-	cs := &s.containers
-	if o == nil || cs.folder == "" {
-		return nil, fmt.Errorf("containers: %w", syscall.ENOSYS)
-	}
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if o.Spool != "" {
-		return nil, makeSpoolFolder(o.Spool, o.As)
-	}
-	var shown Container
-	err := withRightsOf(o.As, func() error {
-		plan := o.Plan
-		if plan == nil {
-			read, err := readPlan(*o.Want)
-			if err != nil {
-				return err
-			}
-			plan = &read
-		}
-		if err := plan.checkBounds(); err != nil {
-			return err
-		}
-		var known bool
-		if shown, known = cs.shown[plan.folderName()]; known {
-			return nil
-		}
-		if len(cs.shown) >= maxContainers {
-			return fmt.Errorf("the job has %d on this node, and may have no more", maxContainers)
-		}
-		shown = Container{*plan, filepath.Join(cs.folder, plan.folderName())}
-		return plan.showAt(shown.Root, cs.checkMounts)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("container: %w", err)
-	}
-	if cs.shown == nil {
-		cs.shown = map[string]Container{}
-	}
-	cs.shown[shown.Plan.folderName()] = shown
-	return &shown, nil
-}
-
-// checkMounts returns an error if too much is mounted in the containers.
-func (cs *containers) checkMounts() error {
-	b, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return err
-	}
-	n := 0
-	for line := range bytes.Lines(b) {
-		if f := bytes.Fields(line); len(f) > 4 && bytes.HasPrefix(f[4], []byte(cs.folder+"/")) {
-			n++
-		}
-	}
-	if n > maxMountsOfContainers {
-		return fmt.Errorf("the job would have %d mounts in containers, and may have no more than %d on this node", n, maxMountsOfContainers)
-	}
-	return nil
-}
 
 // makeSpoolFolder is MakeSpoolFolder in the capsule.
 func makeSpoolFolder(name string, u User) error {

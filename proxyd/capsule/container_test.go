@@ -144,7 +144,12 @@ func containersAt(s *Spec) { s.Containers = "/run/singularity-test-containers" }
 
 func (b bundle) openBundle(t *testing.T, c *Capsule) (Container, error) {
 	t.Helper()
-	return c.OpenContainer(testDeadline(t), ContainerRequest{Bundle: b.dir}, User{UID: user, GID: user})
+	return b.openFor(t, c, "batch")
+}
+
+func (b bundle) openFor(t *testing.T, c *Capsule, program string) (Container, error) {
+	t.Helper()
+	return c.OpenContainer(testDeadline(t), ContainerRequest{Bundle: b.dir}, program, User{UID: user, GID: user})
 }
 
 // TestContainerShown: a capsule shows a bundle once, with the file systems that are mounted there.
@@ -177,13 +182,63 @@ func TestContainerShown(t *testing.T) {
 	}
 }
 
+// TestContainerGoes: when the last program of a container has ended, its user can remove the bundle in the capsule, as without
+// one. So it is with a container that was restored, and one of unknown programs stays.
+func TestContainerGoes(t *testing.T) {
+	for name, test := range map[string]struct {
+		show func(t *testing.T, c *Capsule, b bundle) error
+		goes bool
+	}{
+		"opened": {func(t *testing.T, c *Capsule, b bundle) error {
+			_, err := b.openFor(t, c, "0.0")
+			if err == nil {
+				_, err = b.openFor(t, c, "0.1")
+			}
+			return err
+		}, true},
+		"restored": {func(t *testing.T, c *Capsule, b bundle) error {
+			was := Container{Plan: ContainerPlan{Rootfs: b.root, Cwd: "/", Mounts: []ContainerMount{{Source: "/proc", Target: "/proc"}}}, Programs: []string{"0.0", "0.1"}}
+			return c.RestoreContainer(testDeadline(t), was, User{UID: user, GID: user})
+		}, true},
+		"of unknown programs": {func(t *testing.T, c *Capsule, b bundle) error {
+			was := Container{Plan: ContainerPlan{Rootfs: b.root, Cwd: "/", Mounts: []ContainerMount{{Source: "/proc", Target: "/proc"}}}}
+			return c.RestoreContainer(testDeadline(t), was, User{UID: user, GID: user})
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBundle(t)
+			c := newCapsule(t, containersAt)
+			if err := test.show(t, c, b); err != nil {
+				t.Fatal(err)
+			}
+			remove := task{c: c, name: "rm", argv: []string{"rmdir", filepath.Join(b.root, "proc")}}
+			for _, program := range []string{"0.0", "0.1"} {
+				if _, said, status := remove.runTask(t); status == 0 || !strings.Contains(said, "Device or resource busy") {
+					t.Errorf("before the end of %s: status %v, %s", program, status, said)
+				}
+				if _, said, status := (task{c: c, name: program, argv: []string{"true"}}).runTask(t); status != 0 {
+					t.Errorf("%s: status %v, %s", program, status, said)
+				}
+			}
+			if _, said, status := remove.runTask(t); (status == 0) != test.goes {
+				t.Errorf("after the end: status %v, %s", status, said)
+			}
+			for _, at := range mountsOf(t, c) {
+				if test.goes && strings.HasPrefix(at, "/run/singularity-test-containers/") {
+					t.Errorf("left mounted: %s", at)
+				}
+			}
+		})
+	}
+}
+
 // TestContainersAreBounded: a job cannot fill its node's memory with mounts.
 func TestContainersAreBounded(t *testing.T) {
 	b := newBundle(t)
 	c := newCapsule(t, containersAt)
 	for n := range maxContainers {
 		plan := ContainerPlan{Rootfs: b.root, Cwd: fmt.Sprint("/", n)}
-		if err := c.RestoreContainer(testDeadline(t), plan, User{UID: user, GID: user}); err != nil {
+		if err := c.RestoreContainer(testDeadline(t), Container{Plan: plan}, User{UID: user, GID: user}); err != nil {
 			t.Fatal(n, err)
 		}
 	}
@@ -191,7 +246,7 @@ func TestContainersAreBounded(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	plan := ContainerPlan{Rootfs: b.root, Cwd: "/0"}
-	if err := c.RestoreContainer(testDeadline(t), plan, User{UID: user, GID: user}); err != nil {
+	if err := c.RestoreContainer(testDeadline(t), Container{Plan: plan}, User{UID: user, GID: user}); err != nil {
 		t.Errorf("a container that is shown: %v", err)
 	}
 }
@@ -227,7 +282,7 @@ func TestContainersOfContainers(t *testing.T) {
 		}
 	}
 	as := User{UID: user, GID: user}
-	if err := c.RestoreContainer(testDeadline(t), ContainerPlan{Rootfs: "/run/singularity-test-containers", Cwd: "/"}, as); err == nil {
+	if err := c.RestoreContainer(testDeadline(t), Container{Plan: ContainerPlan{Rootfs: "/run/singularity-test-containers", Cwd: "/"}}, as); err == nil {
 		t.Error("a container has the containers for a root")
 	}
 	bound := false
@@ -238,7 +293,7 @@ func TestContainersOfContainers(t *testing.T) {
 			plan.Mounts = append(plan.Mounts, ContainerMount{Source: "/", Target: "/a0"})
 		}
 		mounted := len(mountsOf(t, c))
-		if err := c.RestoreContainer(testDeadline(t), plan, as); err != nil {
+		if err := c.RestoreContainer(testDeadline(t), Container{Plan: plan}, as); err != nil {
 			bound = strings.Contains(err.Error(), "mounts in containers, and may have no more than")
 			if !bound || len(mountsOf(t, c)) != mounted {
 				t.Fatalf("%d mounts, before %d: %v", len(mountsOf(t, c)), mounted, err)

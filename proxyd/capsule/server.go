@@ -117,9 +117,16 @@ func (s *server) carryOut(all effects) {
 	}
 }
 
-// sweepGroup removes a program's cgroup. Also after an error the program's warden must be told.
+// sweepGroup removes a program's cgroup, and then the container that the program was the last to have. Also after an error the
+// program's warden must be told.
 func (s *server) sweepGroup(e sweep) {
-	logError("cgroup of "+e.name, func() error { return group(e.cgroup).clearAndRemove(context.Background()) })
+	logError("cgroup of "+e.name, func() error {
+		err := group(e.cgroup).clearAndRemove(context.Background())
+		if err == nil && e.ended {
+			err = s.containers.releaseFor(e.name)
+		}
+		return err
+	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.carryOut(s.table.noteSwept(e.name))

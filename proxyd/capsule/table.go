@@ -24,8 +24,11 @@ type (
 		pid, first int
 		cgroup     string
 	}
-	sweep struct{ name, cgroup string } // kill what is left in the cgroup and remove it; then call swept
-	send  struct {                      // all processes of a program
+	sweep struct { // kill what is left in the cgroup and remove it; then call swept
+		name, cgroup string
+		ended        bool // the program, else it was not restored
+	}
+	send struct { // all processes of a program
 		pid int
 		sig syscall.Signal
 	}
@@ -144,7 +147,7 @@ func (t *table) noteReaped(pid int, status syscall.WaitStatus) effects {
 func (t *table) endProgram(e *entry) effects {
 	if e.Cgroup != "" {
 		e.life = sweeping
-		return effects{sweep{e.Name, e.Cgroup}}
+		return effects{sweep{e.Name, e.Cgroup, e.Ended}}
 	}
 	return t.settleEnd(e)
 }

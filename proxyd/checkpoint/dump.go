@@ -233,7 +233,7 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	d.meta.Groups, d.meta.Logs, d.meta.Containers = lc.note.Groups, lc.note.Logs, slices.Clone(lc.note.Containers)
+	d.meta.Groups, d.meta.Logs, d.meta.Containers = lc.note.Groups, lc.note.Logs, containersOf(lc.note.Containers, d.programs)
 	return d.meta, nil
 }
 

@@ -74,6 +74,7 @@ func (lc *localCapsule) handleEvent(e capsule.Event) {
 		} else {
 			lc.note.forgetWarden(p, e.Program.WardenPID)
 		}
+		lc.note.endContainers(p)
 		j.mu.Unlock()
 	case capsule.SignalWithheld:
 		j.withholdSignal(e.Signal, withheldSignal{capsule: lc, program: p})

@@ -222,9 +222,59 @@ func realPathIn(shown []capsule.Container, path string) string {
 	return path
 }
 
+// addContainer notes that a program has a container for its root.
+func (n *capsuleNote) addContainer(shown capsule.Container, program string) {
+	i := slices.IndexFunc(n.Containers, func(c capsule.Container) bool { return c.Root == shown.Root })
+	if i < 0 {
+		shown.Programs = []string{program}
+		n.Containers = append(n.Containers, shown)
+		return
+	}
+	// If it is not known which programs have it, one more does not change that.
+	if had := n.Containers[i].Programs; len(had) > 0 && !slices.Contains(had, program) {
+		n.Containers[i].Programs = append(slices.Clone(had), program)
+	}
+}
+
+// endContainers notes that a program has ended: the capsule shows no more what no other program has for its root.
+func (n *capsuleNote) endContainers(program string) {
+	all := n.Containers
+	n.Containers = nil
+	for _, c := range all {
+		had := c.Programs
+		if slices.Contains(had, program) {
+			c.Programs = slices.DeleteFunc(slices.Clone(had), func(name string) bool { return name == program })
+		}
+		if len(had) > 0 && len(c.Programs) == 0 {
+			n.PastContainers = append(n.PastContainers, c)
+		} else {
+			n.Containers = append(n.Containers, c)
+		}
+	}
+	n.PastContainers = n.PastContainers[max(0, len(n.PastContainers)-maxPastContainers):]
+}
+
+// maxPastContainers bounds how much a note holds. What was reported of files is read much sooner.
+const maxPastContainers = 64
+
+// containersOf returns the containers that programs have for their root, each with only these programs.
+func containersOf(all []capsule.Container, programs []capsule.Program) []capsule.Container {
+	var used []capsule.Container
+	for _, c := range all {
+		known := len(c.Programs) > 0
+		c.Programs = slices.DeleteFunc(slices.Clone(c.Programs), func(name string) bool {
+			return !slices.ContainsFunc(programs, func(p capsule.Program) bool { return p.Name == name })
+		})
+		if !known || len(c.Programs) > 0 {
+			used = append(used, c)
+		}
+	}
+	return used
+}
+
 // translateContainers has the journal name files of containers by their paths in the capsule.
 func (lc *localCapsule) translateContainers() {
-	shown := slices.Clone(lc.note.Containers)
+	shown := slices.Concat(lc.note.Containers, lc.note.PastContainers)
 	if len(shown) == 0 {
 		return
 	}

@@ -134,7 +134,8 @@ type capsuleNote struct {
 
 	Outside *outside.Note `json:"outside,omitempty"` // of the capsule's forwarder
 
-	Containers []capsule.Container `json:"containers,omitempty"` // what the capsule shows
+	Containers     []capsule.Container `json:"containers,omitempty"`      // what the capsule shows
+	PastContainers []capsule.Container `json:"past_containers,omitempty"` // newest of what it has shown: files may be named by them yet
 
 	FinishedTasks map[string]syscall.WaitStatus `json:"finished,omitempty"` // tasks that ended before the restored checkpoint
 }

@@ -287,7 +287,7 @@ func (j *job) admitTask(ctx context.Context, t nodesocket.Join) (nodesocket.Plac
 	}
 	var container *nodesocket.Container
 	if at.mode == nodesocket.Fresh && t.Container != "" {
-		if container, err = lc.openContainer(ctx, t); err != nil {
+		if container, err = lc.openContainer(ctx, t, at.program); err != nil {
 			return nodesocket.Place{}, err
 		}
 	}
@@ -339,9 +339,9 @@ func (j *job) noteTask(lc *localCapsule, t nodesocket.Join, at *taskPlacement) (
 	return first, nil
 }
 
-// openContainer has a capsule show the container that a task wants, and notes it for the capsule's
-// checkpoints.
-func (lc *localCapsule) openContainer(ctx context.Context, t nodesocket.Join) (*nodesocket.Container, error) {
+// openContainer has a capsule show the container that a task wants for its program, and notes it for the
+// capsule's checkpoints.
+func (lc *localCapsule) openContainer(ctx context.Context, t nodesocket.Join, program string) (*nodesocket.Container, error) {
 	j := lc.j
 	want := capsule.ContainerRequest{Bundle: t.Container}
 	if t.Step == records.BatchProgram {
@@ -349,7 +349,7 @@ func (lc *localCapsule) openContainer(ctx context.Context, t nodesocket.Join) (*
 		want.Script = lc.note.Script
 		j.mu.Unlock()
 	}
-	shown, err := lc.capsule.OpenContainer(ctx, want, capsule.User{UID: t.UID, GID: t.GID, Groups: t.Groups})
+	shown, err := lc.capsule.OpenContainer(ctx, want, program, capsule.User{UID: t.UID, GID: t.GID, Groups: t.Groups})
 	if errors.Is(err, syscall.ENOSYS) {
 		err = errors.New("the capsule was made by a proxyd that knows no containers: requeue the job")
 	}
@@ -357,12 +357,13 @@ func (lc *localCapsule) openContainer(ctx context.Context, t nodesocket.Join) (*
 		return nil, fmt.Errorf("container %s: %w", t.Container, err)
 	}
 	j.mu.Lock()
-	defer j.mu.Unlock()
-	if !slices.ContainsFunc(lc.note.Containers, func(c capsule.Container) bool { return c.Root == shown.Root }) {
-		lc.note.Containers = append(lc.note.Containers, shown)
-		lc.note.Groups = t.Groups
-		lc.saveNote()
-		lc.translateContainers()
+	lc.note.addContainer(shown, program)
+	lc.note.Groups = t.Groups
+	lc.saveNote()
+	lc.translateContainers()
+	j.mu.Unlock()
+	if err := lc.journal.NoteContainer(); err != nil {
+		j.log.Error("record changed files of a container", "capsule", lc.index, "error", err)
 	}
 	in := &nodesocket.Container{Root: shown.Root, Cwd: shown.Plan.Cwd}
 	if want.Script != "" {
@@ -389,7 +390,7 @@ func (lc *localCapsule) makeSpoolFolder(ctx context.Context, t nodesocket.Join) 
 func (lc *localCapsule) restoreContainers(ctx context.Context, m *records.CapsuleMeta) error {
 	rec := lc.j.run.Snapshot().Record
 	for _, c := range m.Containers {
-		if err := lc.capsule.RestoreContainer(ctx, c.Plan, capsule.User{UID: rec.UID, GID: rec.GID, Groups: m.Groups}); err != nil {
+		if err := lc.capsule.RestoreContainer(ctx, c, capsule.User{UID: rec.UID, GID: rec.GID, Groups: m.Groups}); err != nil {
 			return err
 		}
 	}

@@ -284,6 +284,27 @@ func (j *Journal) Drain(ctx context.Context) error {
 	}
 }
 
+// NoteContainer has the kernel report from now on which files are written on the capsule's mounts, those of a container that
+// has just been shown included. The caller calls NoteContainer before a program starts that has the container for its root: it
+// bypasses the shim.
+func (j *Journal) NoteContainer() error {
+	if ever, _ := j.hadBypass(); !ever {
+		if err := j.noteBypass(); err != nil { // for a Watch that begins later
+			return err
+		}
+	}
+	j.mu.Lock()
+	w := j.watcher
+	j.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	if err := w.markNewMounts(); !errors.Is(err, errGone) {
+		return err
+	}
+	return nil
+}
+
 func (j *Journal) setWatcher(w *watcher) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -4,18 +4,52 @@
 package files
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// markMounts has the kernel report what is wanted now of the capsule's mounts that it does not
-// report yet.
+// markFiles has the kernel tell of files from now on, instead of programs.
+func (w *watcher) markFiles() error {
+	armed, err := w.armMarks()
+	if !armed {
+		return err
+	}
+	return errors.Join(w.f.Close(), err, w.j.noteBypass())
+}
+
+// armMarks marks the mounts for files, unless they are marked so already.
+func (w *watcher) armMarks() (armed bool, err error) {
+	w.marking.Lock()
+	defer w.marking.Unlock()
+	if w.armed.Load() {
+		return false, nil
+	}
+	w.armed.Store(true)
+	w.mounts = ""
+	return true, w.markMounts()
+}
+
+// markNewMounts has the kernel tell of files, also of those on mounts that are as new as this call.
+func (w *watcher) markNewMounts() error {
+	if err := w.markFiles(); err != nil {
+		return err
+	}
+	w.marking.Lock()
+	defer w.marking.Unlock()
+	w.mounts = "" // what has gone and come may look alike
+	return w.markMounts()
+}
+
+// markMounts has the kernel report what is wanted now of the capsule's mounts, if these have changed since the last call.
+// Caller holds w.marking.
 func (w *watcher) markMounts() error {
-	if !w.isThere() {
+	if w.fd < 0 || !w.isThere() {
 		return errGone
 	}
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", w.what.PID))
@@ -25,11 +59,15 @@ func (w *watcher) markMounts() error {
 	if string(b) == w.mounts {
 		return nil
 	}
+	if len(w.points) > maxPoints {
+		clear(w.points)
+	}
 	for line := range strings.Lines(string(b)) {
 		at, id, ok := mountPoint(line)
 		if !ok {
 			continue
 		}
+		w.points[id] = at
 		mask := uint64(unix.FAN_OPEN_EXEC)
 		if w.armed.Load() {
 			mask = unix.FAN_CLOSE_WRITE
@@ -37,7 +75,7 @@ func (w *watcher) markMounts() error {
 				mask = 0
 			}
 		}
-		if err := w.markMount(at, id, mask); err != nil && at == "/" {
+		if err := w.markMount(at, mask); err != nil && at == "/" {
 			return fmt.Errorf("mark: %w", err)
 		}
 	}
@@ -45,29 +83,59 @@ func (w *watcher) markMounts() error {
 	return nil
 }
 
+// closedFile returns what a report of a file says that was closed after writing.
+func (w *watcher) closedFile(fd int) (Entry, bool) {
+	var st unix.Statx_t
+	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, identityMask|unix.STATX_MNT_ID, &st)
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink == 0 {
+		return Entry{}, false
+	}
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil || strings.HasSuffix(path, " (deleted)") {
+		return Entry{}, false
+	}
+	if st.Mask&unix.STATX_MNT_ID != 0 {
+		path = w.pathIn(st.Mnt_id, path)
+	}
+	if !validPath(path) || belowAny(path, travelling) {
+		return Entry{}, false
+	}
+	return Entry{Kind: Closed, Path: path, ID: fileIdentity(&st)}, true
+}
+
+// maxPoints bounds what is remembered of mounts that are gone. The kernel gives their numbers to later mounts.
+const maxPoints = 1 << 16
+
+// pathIn returns the path in the capsule of a file that was reported for a mount. When the mount is gone, as that of a container
+// that has ended, the kernel shows the path within it only.
+func (w *watcher) pathIn(mount uint64, path string) string {
+	w.marking.Lock()
+	defer w.marking.Unlock()
+	at, known := w.points[mount]
+	if !known || at == "/" || path == at || strings.HasPrefix(path, at+"/") {
+		return path
+	}
+	return filepath.Join(at, path)
+}
+
 // markMount makes mask what the kernel reports of a mount. It fails for a mount that is covered
-// by another, and for file systems that cannot report.
-func (w *watcher) markMount(at, id string, mask uint64) error {
-	had := w.marked[id]
+// by another, and for file systems that cannot report. A mount that is new may have the number of a mount that is gone, so what
+// is wanted is always said.
+func (w *watcher) markMount(at string, mask uint64) error {
 	fd, err := openMountPoint(w.what.PID, at)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
 	path := fmt.Sprintf("/proc/self/fd/%d", fd)
-	for _, change := range []struct {
-		flag uint
-		mask uint64
-	}{{unix.FAN_MARK_ADD, mask &^ had}, {unix.FAN_MARK_REMOVE, had &^ mask}} {
-		if change.mask == 0 {
-			continue
-		}
-		if err := unix.FanotifyMark(w.fd, change.flag|unix.FAN_MARK_MOUNT, change.mask, unix.AT_FDCWD, path); err != nil {
-			return err
-		}
+	if mask != unix.FAN_OPEN_EXEC {
+		// An error tells that there was no mark.
+		_ = unix.FanotifyMark(w.fd, unix.FAN_MARK_REMOVE|unix.FAN_MARK_MOUNT, unix.FAN_OPEN_EXEC, unix.AT_FDCWD, path)
 	}
-	w.marked[id] = mask
-	return nil
+	if mask == 0 {
+		return nil
+	}
+	return unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_MOUNT, mask, unix.AT_FDCWD, path)
 }
 
 // openMountPoint opens a mount point of a capsule, and no link: a container's mount points are below
@@ -83,20 +151,21 @@ func openMountPoint(pid int, at string) (int, error) {
 	})
 }
 
-// mountPoint takes the place and the identity out of a line of mountinfo, if files can
+// mountPoint takes the place and the number out of a line of mountinfo, if files can
 // be there.
-func mountPoint(line string) (at, id string, ok bool) {
+func mountPoint(line string) (at string, id uint64, ok bool) {
 	before, after, _ := strings.Cut(line, " - ")
 	f := strings.Fields(before)
 	kind, _, _ := strings.Cut(after, " ")
 	if len(f) < 6 {
-		return "", "", false
+		return "", 0, false
 	}
 	switch kind {
 	case "proc", "sysfs", "devpts", "mqueue", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "bpf", "pstore", "autofs":
-		return "", "", false
+		return "", 0, false
 	}
-	return unescapeMountPath(f[4]), f[0] + " " + f[2], true
+	id, err := strconv.ParseUint(f[0], 10, 64)
+	return unescapeMountPath(f[4]), id, err == nil
 }
 
 // unescapeMountPath undoes what the kernel does to blanks in mountinfo.

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -96,16 +95,18 @@ type watcher struct {
 	f      *os.File // to wait for events; closed when files are told of
 	raw    syscall.RawConn
 	ns     string // the mount namespace: another process may get the PID
-	mounts string // as last read
-	marked map[string]uint64
 	judged map[int]judgement
 	ours   map[[2]uint64]bool
 
 	armed  atomic.Bool // the kernel tells of files
 	sudden atomic.Bool // files are to be marked
 
-	mu  sync.Mutex // held while events are taken, and for what follows
-	fd  int        // -1: closed
+	marking sync.Mutex // held while mounts are marked, and for what follows
+	mounts  string     // as last read
+	points  map[uint64]string
+
+	mu  sync.Mutex // held while events are taken, and for what follows; taken before marking
+	fd  int        // -1: closed; written under both locks
 	buf []byte
 }
 
@@ -117,7 +118,7 @@ type judgement struct {
 
 func newWatcher(what Watched, j *Journal) (*watcher, error) {
 	w := &watcher{
-		what: what, j: j, marked: map[string]uint64{}, judged: map[int]judgement{}, ours: map[[2]uint64]bool{}, buf: make([]byte, 64<<10),
+		what: what, j: j, points: map[uint64]string{}, judged: map[int]judgement{}, ours: map[[2]uint64]bool{}, buf: make([]byte, 64<<10),
 	}
 	for _, p := range append([]string{"/proc/self/exe"}, what.Trusted...) {
 		var st unix.Stat_t
@@ -151,9 +152,11 @@ func newWatcher(what Watched, j *Journal) (*watcher, error) {
 }
 
 func (w *watcher) closeWatch() {
+	w.f.Close() // perhaps again
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.f.Close() // perhaps again
+	w.marking.Lock()
+	defer w.marking.Unlock()
 	unix.Close(w.fd)
 	w.fd = -1
 }
@@ -196,6 +199,9 @@ func (w *watcher) watchEvents(ctx context.Context) error {
 // waitForEvents takes events when there are some, until a time.
 func (w *watcher) waitForEvents(ctx context.Context, until time.Time) error {
 	if err := w.f.SetReadDeadline(until); err != nil {
+		if w.armed.Load() && errors.Is(err, os.ErrClosed) {
+			return nil
+		}
 		return err
 	}
 	if err := ctx.Err(); err != nil || w.sudden.Load() { // their deadline may have come before ours
@@ -207,7 +213,7 @@ func (w *watcher) waitForEvents(ctx context.Context, until time.Time) error {
 		took, failed = w.takeEvents()
 		return took || failed != nil
 	})
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	if errors.Is(err, os.ErrDeadlineExceeded) || w.armed.Load() && errors.Is(err, os.ErrClosed) {
 		err = nil
 	}
 	return errors.Join(failed, err)
@@ -234,16 +240,6 @@ func (w *watcher) catchUp() error {
 	return w.lookAgain()
 }
 
-// markFiles has the kernel tell of files from now on, instead of programs.
-func (w *watcher) markFiles() error {
-	if w.armed.Load() {
-		return nil
-	}
-	w.armed.Store(true)
-	w.mounts = ""
-	return errors.Join(w.f.Close(), w.markMounts(), w.j.noteBypass())
-}
-
 // lookAgain looks for new mounts, for processes without the shim (their parents may have cleared
 // the environment), and for what these processes have open: they need not close a file before the
 // node dies.
@@ -253,7 +249,10 @@ func (w *watcher) lookAgain() error {
 			return err
 		}
 	}
-	if err := w.markMounts(); err != nil {
+	w.marking.Lock()
+	err := w.markMounts()
+	w.marking.Unlock()
+	if err != nil {
 		return err
 	}
 	var past []int
@@ -364,24 +363,11 @@ func (w *watcher) handleEvents(b []byte) error {
 			w.checkExecuted(fd)
 		}
 		if mask&unix.FAN_CLOSE_WRITE != 0 {
-			if e, ok := closedFile(fd); ok {
+			if e, ok := w.closedFile(fd); ok {
 				entries = append(entries, e)
 			}
 		}
 		unix.Close(fd)
 	}
 	return errors.Join(append(errs, w.j.Add(entries...))...)
-}
-
-func closedFile(fd int) (Entry, bool) {
-	var st unix.Statx_t
-	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, identityMask, &st)
-	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink == 0 {
-		return Entry{}, false
-	}
-	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-	if err != nil || strings.HasSuffix(path, " (deleted)") || !validPath(path) || belowAny(path, travelling) {
-		return Entry{}, false
-	}
-	return Entry{Kind: Closed, Path: path, ID: fileIdentity(&st)}, true
 }

@@ -169,6 +169,46 @@ func TestWatch(t *testing.T) {
 	<-ended
 }
 
+// TestNoteContainer: what is written on a mount is in the journal by its path in the capsule, also when the mount is as new as the
+// program, when it is gone by the time at which the report is read, and when a later mount has its number.
+func TestNoteContainer(t *testing.T) {
+	dir := ownFolder(t)
+	static := buildStatic(t)
+	j, env := journalFor(t)
+	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
+	w, err := newWatcher(r.watchedMounts(), j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.closeWatch()
+	j.setWatcher(w)
+	at := filepath.Join(dir, "at")
+	r.runLine(t, "mkdir "+at+" "+dir+"/src "+dir+"/src/in "+dir+"/in; mount --bind "+dir+"/in "+dir+"/in")
+	for _, turn := range []string{"one", "two", "three"} {
+		// A mount below, as a container has some.
+		r.runLine(t, fmt.Sprintf("mount --bind %[1]s/src %[2]s && mount --bind %[1]s/in %[2]s/in", dir, at))
+		if err := j.NoteContainer(); err != nil {
+			t.Fatal(err)
+		}
+		r.runLine(t, fmt.Sprintf("%[1]s w %[2]s/%[3]s data w %[2]s/in/%[3]s data; umount -l %[2]s", static, at, turn))
+		got := describeEntries(drainJournal(t, j, 0).Entries)
+		for _, want := range []string{at + "/" + turn, at + "/in/" + turn} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s is not in the journal: %s", want, got)
+			}
+		}
+	}
+	got := drainJournal(t, j, 0)
+	for _, e := range got.Entries {
+		if name := filepath.Base(e.Path); e.Kind == Closed && name != ListName && !strings.HasPrefix(e.Path, at+"/") {
+			t.Errorf("there is no %s", e.Path)
+		}
+	}
+	if got.Lost {
+		t.Error("something is said to be lost")
+	}
+}
+
 // TestWatchWithoutShim: a program that is linked as others, and was started with another
 // environment, is found by looking.
 func TestWatchWithoutShim(t *testing.T) {

@@ -75,7 +75,7 @@ func TestContainers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.runScript(t, bundleScript)
+	c.runScript(t, bundleScript+"\ncd; cp -r bundle removed")
 	const run = "python3 /shared/home/alice/container.py "
 
 	t.Run("batch", func(t *testing.T) {
@@ -113,6 +113,27 @@ func TestContainers(t *testing.T) {
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
 			t.Errorf("log:\n%s", c.jobLog(job))
+		}
+	})
+	t.Run("removed", func(t *testing.T) {
+		t.Parallel()
+		// The bundle of a step that has ended is removed, and the job is captured and moves without it.
+		job := c.submitJob(t, "--singularity --nodes 1", `srun --container $HOME/removed sh -c 'echo in the container > /data/said'
+cat $HOME/removed/rootfs/data/said; rm -r $HOME/removed; echo removed $?; ls $HOME/removed
+for n in $(seq 20); do echo $n; sleep 0.2; done`)
+		c.waitForLine(t, job, "5")
+		node := c.showColumn(t, job, "NodeList")
+		c.runAsRoot(t, "scontrol requeue "+job)
+		c.restartJob(t, job, node)
+		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
+			t.Errorf("the job: %s", s)
+		}
+		want := []string{"in the container", "removed 0", "ls: cannot access '/shared/home/alice/removed': No such file or directory"}
+		for n := range 20 {
+			want = append(want, fmt.Sprint(n+1))
+		}
+		if got := c.jobLog(job); got != strings.Join(want, "\n") {
+			t.Errorf("log:\n%s", got)
 		}
 	})
 	t.Run("missing", func(t *testing.T) {

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// containers are those that init shows.
+type containers struct {
+	folder  string     // where their roots are shown; "": this capsule has none
+	opening sync.Mutex // held while one is mounted, which may wait for a file server
+
+	mu    sync.Mutex // taken after opening; nothing under it waits
+	shown map[string]*shownContainer
+}
+
+// shownContainer is a container that is shown until no program has it.
+type shownContainer struct {
+	Container
+	programs map[string]bool
+	stays    bool // shown for programs that are not known
+}
+
+// obeyContainer shows a container.
+func (s *server) obeyContainer(o *containerOrder) (*Container, error) {
+	cs := &s.containers
+	if o == nil || cs.folder == "" {
+		return nil, fmt.Errorf("containers: %w", syscall.ENOSYS)
+	}
+	cs.opening.Lock()
+	defer cs.opening.Unlock()
+	if o.Spool != "" {
+		return nil, makeSpoolFolder(o.Spool, o.As)
+	}
+	var shown *Container
+	err := withRightsOf(o.As, func() error {
+		plan := o.Plan
+		if plan == nil {
+			read, err := readPlan(*o.Want)
+			if err != nil {
+				return err
+			}
+			plan = &read
+		}
+		if err := plan.checkBounds(); err != nil {
+			return err
+		}
+		var err error
+		if shown, err = cs.addPrograms(*plan, o.Programs); shown != nil || err != nil {
+			return err
+		}
+		shown = &Container{Plan: *plan, Root: filepath.Join(cs.folder, plan.folderName())}
+		if err := plan.showAt(shown.Root, cs.checkMounts); err != nil {
+			return err
+		}
+		cs.addContainer(*shown, o.Programs)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("container: %w", err)
+	}
+	return shown, nil
+}
+
+// addPrograms gives programs a container that is shown already. It returns nil if there is none, and an error if there can be no
+// more.
+func (cs *containers) addPrograms(plan ContainerPlan, programs []string) (*Container, error) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if known := cs.shown[plan.folderName()]; known != nil {
+		known.addPrograms(programs)
+		return &known.Container, nil
+	}
+	if len(cs.shown) >= maxContainers {
+		return nil, fmt.Errorf("the job has %d on this node, and may have no more at a time", maxContainers)
+	}
+	return nil, nil
+}
+
+// addContainer notes a container that is mounted.
+func (cs *containers) addContainer(c Container, programs []string) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.shown == nil {
+		cs.shown = map[string]*shownContainer{}
+	}
+	added := &shownContainer{Container: c, programs: map[string]bool{}}
+	added.addPrograms(programs)
+	cs.shown[c.Plan.folderName()] = added
+}
+
+func (c *shownContainer) addPrograms(names []string) {
+	c.stays = c.stays || len(names) == 0
+	for _, name := range names {
+		c.programs[name] = true
+	}
+}
+
+// releaseFor takes away the containers that only the program had which has ended: while they are mounted, neither the folders
+// that are mounted nor the mount points can be removed in the capsule. A process of another program that looks into one sees its
+// files no more.
+func (cs *containers) releaseFor(program string) error {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	var errs []error
+	for name, c := range cs.shown {
+		if !c.programs[program] {
+			continue
+		}
+		delete(c.programs, program)
+		if len(c.programs) > 0 || c.stays {
+			continue
+		}
+		delete(cs.shown, name)
+		errs = append(errs, unix.Unmount(c.Root, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW), unix.Rmdir(c.Root))
+	}
+	return errors.Join(errs...)
+}
+
+// checkMounts returns an error if too much is mounted in the containers.
+func (cs *containers) checkMounts() error {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	n := 0
+	for line := range bytes.Lines(b) {
+		if f := bytes.Fields(line); len(f) > 4 && bytes.HasPrefix(f[4], []byte(cs.folder+"/")) {
+			n++
+		}
+	}
+	if n > maxMountsOfContainers {
+		return fmt.Errorf("the job would have %d mounts in containers, and may have no more than %d on this node", n, maxMountsOfContainers)
+	}
+	return nil
+}
