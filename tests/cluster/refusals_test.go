@@ -41,9 +41,22 @@ var refusals = map[string]refusal{
 		"unshare -r --mount sh -c 'echo ready; exec sleep 1000'", checkContainer,
 		"sleep", "is in a container of its own (user, mount namespace)" + cureContainer,
 	},
+	// The namespaces that rootless Podman makes, in its order. No tree of a test cluster has Podman.
+	"Podman's namespaces": {
+		"unshare --map-root-user --mount unshare --mount --pid --net --uts --ipc --cgroup --fork --mount-proc sh -c 'echo ready; exec sleep 1000'",
+		checkContainer, "sleep", "is in a container of its own (user, PID, mount namespace)" + cureContainer,
+	},
 	"io_uring": {
-		"./ring", "",
-		"ring", "uses io_uring: switch io_uring off in the program",
+		"./holds io_uring", "",
+		"holds", "uses io_uring: switch io_uring off in the program",
+	},
+	"perf": {
+		"./holds perf", "",
+		"holds", "measures performance counters: run the program without its profiler",
+	},
+	"userfaultfd": {
+		"./holds userfaultfd", "",
+		"holds", "handles page faults itself: switch that off in the program",
 	},
 }
 
@@ -52,7 +65,7 @@ var refusals = map[string]refusal{
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-refusals", "--nodes", "2", "--with-corpus")
-	if out, err := exec.Command("gcc", "-static", "-O", "-Wall", "-Werror", "-o", c.homePath("ring"), filepath.Join("testdata", "ring.c")).CombinedOutput(); err != nil {
+	if out, err := exec.Command("gcc", "-static", "-O", "-Wall", "-Werror", "-o", c.homePath("holds"), filepath.Join("testdata", "holds.c")).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
 	t.Run("captured or not", func(t *testing.T) {
@@ -68,7 +81,7 @@ func TestRefusals(t *testing.T) {
 // writeScript writes a batch script into alice's home, and returns the script's name.
 func (c protected) writeScript(t *testing.T, text string) string {
 	t.Helper()
-	name := strings.ReplaceAll(filepath.Base(t.Name()), " ", "_") + ".sh"
+	name := strings.NewReplacer(" ", "_", "'", "").Replace(filepath.Base(t.Name())) + ".sh"
 	if err := os.WriteFile(c.homePath(name), []byte("#!/bin/bash\n#SBATCH --singularity\n"+text+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}

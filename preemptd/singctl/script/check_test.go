@@ -26,7 +26,14 @@ func TestFind(t *testing.T) {
 		{"an option that implies it", "#!/bin/bash\n#SBATCH --singularity-gpus=1-4\nsrun a", nil},
 		{"a lease", "#!/bin/bash\n#SBATCH --singularity-lease=7\n", []string{"0 unprotected the script has no line #SBATCH --singularity"}},
 		{"an emptied log, which append overrides", head + "#SBATCH --open-mode=truncate\n", nil},
-		{"a container of its own", head + "apptainer exec a.sif ./a\nsrun bwrap --bind / / ./a", []string{"3 not captured apptainer exec a.sif ./a"}},
+		{"a container of its own", head + "apptainer exec a.sif ./a\nsrun bwrap --bind / / ./a", []string{
+			"3 not captured apptainer exec a.sif ./a", "4 not captured srun bwrap --bind / / ./a",
+		}},
+		{"a step of one's own container", head + "srun -n 2 --mem=1G /usr/bin/podman run x\nmpirun -np 4 --map-by core apptainer exec a ./a\nsrun --exclusive gdb ./a\n" +
+			"srun -n2 cat podman\nsrun ./a unshare\nsrun -N 1 ./a --with perf\nsrun", []string{
+			"3 not captured srun -n 2 --mem=1G /usr/bin/podman run x", "4 not captured mpirun -np 4 --map-by core apptainer exec a ./a",
+			"5 not captured srun --exclusive gdb ./a",
+		}},
 		{"no requeue", head + "\n#SBATCH -p a --no-requeue\n", []string{"4 unprotected #SBATCH --no-requeue"}},
 		{"a comment like an option", head + "##SBATCH --no-requeue\n#SBATCHES --no-requeue\n# --no-requeue", nil},
 		{"output on the node", head + "#SBATCH --output=/tmp/%j.log -e/dev/shm/err -i /var/tmp/in", []string{

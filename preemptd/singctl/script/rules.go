@@ -5,6 +5,7 @@ package script
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -77,7 +78,36 @@ var commandRules = []commandRule{
 }
 
 func (r commandRule) matchesCommand(c command) bool {
-	return slices.Contains(r.names, path.Base(c.words[0])) && (r.with == nil || r.with(c.words[1:]))
+	return r.matchesWords(c.words) || r.matchesWords(launchedProgram(c.words, r.names))
+}
+
+func (r commandRule) matchesWords(words []string) bool {
+	return len(words) > 0 && slices.Contains(r.names, path.Base(words[0])) && (r.with == nil || r.with(words[1:]))
+}
+
+// launchers start another program. Its name follows their options.
+var launchers = []string{"srun", "mpirun", "mpiexec"}
+
+// valueJoined is an option that has its value in the same word.
+var valueJoined = regexp.MustCompile(`=|^-[A-Za-z][0-9]`)
+
+// launchedProgram returns the words of the program that a launcher starts, if the program has one of these names; else nil. Which
+// options of launchers have a value is not known: a word behind an option that may be its value may be the program as well.
+func launchedProgram(words, names []string) []string {
+	if !slices.Contains(launchers, path.Base(words[0])) {
+		return nil
+	}
+	for i := 1; i < len(words); i++ {
+		isOption := func(word string) bool { return strings.HasPrefix(word, "-") }
+		switch {
+		case isOption(words[i]):
+		case slices.Contains(names, path.Base(words[i])):
+			return words[i:]
+		case !isOption(words[i-1]) || valueJoined.MatchString(words[i-1]):
+			return nil // that is the program
+		}
+	}
+	return nil
 }
 
 func hasWord(word string) func([]string) bool {

@@ -5,12 +5,14 @@ package processes
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -150,6 +152,58 @@ func TestNestedDescriptor(t *testing.T) {
 	if len(found) != 1 || found[0].PID != pid {
 		t.Errorf("process %d, obstacles %+v", pid, found)
 	}
+}
+
+// TestDevices: a descriptor with state outside of its process is named, with what to do. tests/cluster shows it of those that any
+// user can have.
+func TestDevices(t *testing.T) {
+	openFile := func(name string) (int, error) { return unix.Open(name, unix.O_RDWR|unix.O_CLOEXEC, 0) }
+	for name, test := range map[string]struct {
+		open func() (int, error)
+		want string
+	}{
+		"BPF map":     {newMap, "holds a BPF program or map: run the program without its tracer"},
+		"FUSE":        {func() (int, error) { return openFile("/dev/fuse") }, "serves a file system, /dev/fuse: unmount the file system before a checkpoint"},
+		"KVM":         {func() (int, error) { return openFile("/dev/kvm") }, "runs a virtual machine, /dev/kvm: end the virtual machine, or have it emulate the processor"},
+		"userfaultfd": {newUserfault, "handles page faults itself: switch that off in the program"},
+		"perf": {func() (int, error) {
+			attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_PAGE_FAULTS, Bits: unix.PerfBitExcludeKernel}
+			return unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+		}, "measures performance counters: run the program without its profiler"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fd, err := test.open()
+			if err != nil {
+				t.Skip("SKIP: this machine has none: ", err)
+			}
+			held := os.NewFile(uintptr(fd), name)
+			defer held.Close()
+			pid := startInNamespaces(t, 0, func(program *exec.Cmd) { program.ExtraFiles = []*os.File{held} })
+			found := processObstacles(t.Context(), capsule.Program{Name: "batch"}, os.Getpid(), pid, terminals{}, ownQueues(t), nodeFiles{&mounts.Table{}, &mounts.Table{}})
+			if want := fmt.Sprintf("cat (PID %d) %s", pid, test.want); len(found) != 1 || found[0].String() != want {
+				t.Errorf("obstacles %v, want %s", found, want)
+			}
+		})
+	}
+}
+
+// newMap makes a BPF map: an array of a single number.
+func newMap() (int, error) {
+	attr := struct{ kind, key, value, entries, flags uint32 }{unix.BPF_MAP_TYPE_ARRAY, 4, 4, 1, 0}
+	fd, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_MAP_CREATE, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
+}
+
+func newUserfault() (int, error) {
+	const userModeOnly = 1
+	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|userModeOnly, 0, 0)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
 }
 
 // TestCapsulePID: a process in a PID namespace below the capsule's is named by its PID in the capsule.
