@@ -6,10 +6,12 @@
 package cluster
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +76,7 @@ func TestRefusals(t *testing.T) {
 		}
 		t.Run("io_uring by the C library", func(t *testing.T) { t.Parallel(); c.doesWithoutRing(t) })
 		t.Run("components", func(t *testing.T) { t.Parallel(); c.failsComponents(t) })
+		t.Run("multi-prog", func(t *testing.T) { t.Parallel(); c.capturesPrograms(t) })
 	})
 	t.Run("heterogeneous", func(t *testing.T) { c.runsHeterogeneous(t) })
 }
@@ -164,6 +167,33 @@ func (c protected) failsComponents(t *testing.T) {
 	}
 	if log := c.jobLog(job); !strings.Contains(log, "a step of several components cannot be restored\n") || !strings.HasSuffix(log, "\nsrun 1") {
 		t.Errorf("log:\n%s", log)
+	}
+}
+
+// capturesPrograms: a step of several programs, which is what failsComponents has people use, is captured.
+func (c protected) capturesPrograms(t *testing.T) {
+	job := c.submitFile(t, c.writeScript(t, `#SBATCH -N2 -n2
+echo 'for i in $(seq 60); do echo $1 $i; sleep 0.2; done' > count.sh
+printf '0 bash count.sh a\n1 bash count.sh b\n' > programs.conf
+srun --multi-prog programs.conf; echo srun $?`))
+	var want []string
+	for n := range 60 {
+		want = append(want, fmt.Sprint("a ", n+1), fmt.Sprint("b ", n+1))
+	}
+	for _, line := range []string{"a 5", "b 15"} {
+		c.waitForLine(t, job, line)
+		c.runAsRoot(t, "scontrol requeue "+job)
+		c.restartJob(t, job, "")
+	}
+	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
+		t.Errorf("the job: %s", s)
+	}
+	lines, ended := strings.CutSuffix(c.jobLog(job), "\nsrun 0")
+	got := strings.Split(lines, "\n")
+	slices.Sort(got)
+	slices.Sort(want)
+	if !ended || !slices.Equal(got, want) {
+		t.Errorf("log:\n%s", c.jobLog(job))
 	}
 }
 
