@@ -24,6 +24,7 @@ type Machine struct {
 	epoch    time.Time            // about when the backend's clock began
 	restored restoredBlocks
 	servers  atomic.Uint64 // that were made, in all
+	moving   sync.Mutex    // held while spaces of a server move: a move has the turns of two devices
 }
 
 // NewMachine makes a Machine of a backend, which Close closes.

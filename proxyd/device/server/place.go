@@ -24,7 +24,9 @@ var ErrNotPlaced = errors.New("the job's devices cannot be placed so")
 func (s *Server) Place(ctx context.Context, order []int) error {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
-	return placeDevices(ctx, s, order)
+	err := placeDevices(ctx, s, order)
+	s.state.placed = s.state.placed || !errors.Is(err, ErrNotPlaced)
+	return err
 }
 
 // Arrange is Place with an order in which only counts how often each device of the backend is named: which of the job's
@@ -53,7 +55,7 @@ func placeDevices(ctx context.Context, s *Server, order []int) error {
 	for i, at := range order {
 		s.devices[i].SetPlace(s.machine.placeAt(at))
 	}
-	s.state.alike = nil // was counted for the places before
+	s.state.alike, s.state.regroup = nil, nil // were decided for the places before
 	return s.moveSpaces(ctx)
 }
 
@@ -91,7 +93,7 @@ func (s *Server) moveSpaces(ctx context.Context) error {
 	for pause := 20 * time.Microsecond; ; pause = min(2*pause, firstLook) {
 		there, all := true, s.allProcesses()
 		for _, p := range all {
-			moved, err := p.MoveSpaces()
+			moved, err := s.machine.moveSpaces(p)
 			if err != nil {
 				letStay(all)
 				return fmt.Errorf("process %d: %w", p.ID, err)
@@ -106,6 +108,13 @@ func (s *Server) moveSpaces(ctx context.Context) error {
 			return fmt.Errorf("work goes on that cannot be interrupted: %w", context.Cause(ctx))
 		}
 	}
+}
+
+// moveSpaces moves the spaces of a process, one process of the machine at a time.
+func (m *Machine) moveSpaces(p *process) (bool, error) {
+	m.moving.Lock()
+	defer m.moving.Unlock()
+	return p.MoveSpaces()
 }
 
 // placesOf is for each of the job's devices the device of the backend where it is.

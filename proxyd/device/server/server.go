@@ -29,6 +29,9 @@ type Config struct {
 	Order []int
 	// Spare is how many of the backend's devices, the last ones, the job has no use for before Place names them.
 	Spare int
+	// Regroup has Order say only how often each device of the backend is used: devices that turn out to be alike come to
+	// share a device by themselves, until Place names an order. See regroup.go.
+	Regroup bool
 	// Info is what programs are told of each of the job's devices; nil: what the devices are.
 	Info []backend.Info
 	// Addresses are where the first device's memory lies, and how many addresses each device has; zero: what backend.SpaceSize
@@ -89,6 +92,9 @@ func New(cfg Config) *Server {
 		order = Spread(s.deviceCount(), s.deviceCount())
 	}
 	s.makeDevices(order)
+	if cfg.Regroup {
+		s.running.Go(func() { regroupRunning(s) })
+	}
 	return s
 }
 

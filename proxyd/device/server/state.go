@@ -100,10 +100,12 @@ type stateKeeper struct {
 	awaits   bool          // a restore, with admission held
 	shift    time.Duration // what the clock of the saved server is ahead
 	key      *[32]byte
-	saves    uint64     // how many there were, before a restore too
-	earlier  []*earlier // the last of these, oldest first
-	alike    []uint64   // of each device of the machine, as in SharingStatus
-	common   [][]int    // of each two devices of the job: blocks that they had alike at the last save; nil: there was none
+	saves    uint64      // how many there were, before a restore too
+	earlier  []*earlier  // the last of these, oldest first
+	alike    []uint64    // of each device of the machine, as in SharingStatus
+	common   [][]int     // of each two devices of the job: blocks that they had alike at the last save; nil: there was none
+	regroup  *regrouping // when the job goes on after the last save; nil: as before
+	placed   bool        // Place has given an order
 	awaiting map[uint64]*process
 }
 
@@ -169,6 +171,7 @@ func (s *Server) Resume() error {
 		return fmt.Errorf("resume: %w", err)
 	}
 	s.machine.restored.forgetServer(s)
+	regroupStopped(s)
 	for _, p := range s.state.awaiting {
 		p.endProcess("it did not come back")
 		s.forgetProcess(p)

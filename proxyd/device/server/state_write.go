@@ -65,6 +65,7 @@ func (s *Server) writeState(ctx context.Context, sink Sink, o SaveOptions) (*Rep
 	slices.Sort(r.Kept)
 	k.saves = st.Saves
 	s.noteAlike(st)
+	planRegrouping(s, st)
 	s.noteNeeds(st, r)
 	k.rememberSave(e)
 	return r, nil

@@ -63,6 +63,8 @@ type Admission struct {
 	Exact  bool   `json:"exact,omitempty"`
 	Awaits bool   `json:"awaits,omitempty"`
 	Order  []int  `json:"order,omitempty"`
+	// Regroup is as in Config.
+	Regroup bool `json:"regroup,omitempty"`
 }
 
 // maxTenants bounds the tenants of a process.
@@ -159,7 +161,7 @@ func (t *Tenants) makeServer(a *Admission) (*Server, error) {
 	}
 	s := New(Config{
 		Machine: t.machine, Order: a.Order, Info: t.cfg.Info(max(len(t.machine.turns), len(a.Order))), Log: t.cfg.Log.With("tenant", a.Name), Spare: t.cfg.Spare,
-		Version: t.cfg.Version, Self: a.Self, Awaits: a.Awaits, Exact: a.Exact, Network: t.cfg.Network,
+		Version: t.cfg.Version, Self: a.Self, Awaits: a.Awaits, Exact: a.Exact, Network: t.cfg.Network, Regroup: a.Regroup,
 	})
 	t.servers[a.Name] = s
 	return s, nil

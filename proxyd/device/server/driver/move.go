@@ -19,7 +19,8 @@ import (
 // Its addresses, contexts and streams stay, and what is queued stays queued. The program sees nothing but time.
 
 // MoveSpaces moves the process's spaces that are not where their devices are (see Device.SetPlace), as far as their work
-// can be interrupted now: true when all are there. Only one goroutine of a server may be in MoveSpaces or StayPut.
+// can be interrupted now: true when all are there. Of all servers of a machine, one goroutine may be in MoveSpaces, and of a
+// server, one in MoveSpaces or StayPut.
 func (p *Process) MoveSpaces() (bool, error) {
 	there := true
 	for _, s := range p.Spaces() {

@@ -93,6 +93,8 @@ type Collectives struct {
 	Teams       bool        // the devices can be in teams, or could with what a team needs
 	Exact       bool        // sums do not depend on where ranks are
 	Rounded     atomic.Bool // a team has rounded a reduction
+	// SumsNews has an item when members may have added up twice as often as when there was one before.
+	SumsNews chan struct{}
 
 	mu     sync.Mutex
 	net    *Network
@@ -113,7 +115,7 @@ func NewCollectives(ctx context.Context, self int, open func(context.Context) (*
 	if open == nil {
 		open = Alone
 	}
-	return &Collectives{ctx: ctx, Open: open, Self: self, MeetingTime: meetingTime, AbortTime: mercy, shared: map[string]*sharedComm{}}
+	return &Collectives{ctx: ctx, Open: open, Self: self, MeetingTime: meetingTime, AbortTime: mercy, shared: map[string]*sharedComm{}, SumsNews: make(chan struct{}, 1)}
 }
 
 // openNetwork opens the network at its first use: programs without collectives have none.

@@ -24,8 +24,19 @@ func (m *Member) countSums(ops []collective.Op) {
 		if kind := ops[i].Kind; kind == collective.AllReduce || kind == collective.ReduceScatter {
 			send, _ := ops[i].Needs(m.rank, m.size)
 			m.sums.Times++
+			if n := m.sums.Times; n&(n-1) == 0 {
+				m.Calls.collectives.tellSums()
+			}
 			m.sums.Bytes += uint64(max(send, 0))
 		}
+	}
+}
+
+// tellSums tells that a member has added up twice as often as before. The caller may hold any lock.
+func (f *Collectives) tellSums() {
+	select {
+	case f.SumsNews <- struct{}{}:
+	default:
 	}
 }
 
