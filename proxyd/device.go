@@ -52,6 +52,7 @@ type deviceOptions struct {
 	tenants  bool   // serve several capsules, which are admitted over control
 	lie      string // addresses of the devices' memory, or ""
 	order    []int
+	regroup  bool   // Server.Config.Regroup
 	status   string // a file for the server's last status, or ""
 	verbose  bool
 }
@@ -175,6 +176,7 @@ func deviceCommand() *cobra.Command {
 	c.Flags().IntVar(&o.control, "control", -1, "be told what to do by those who connect to this descriptor, a socket that listens")
 	c.Flags().IntVar(&o.self, "self", 0, "be device server `N` of the job's, from 0")
 	c.Flags().IntVar(&o.spare, "spare", 0, "make `N` more software GPUs, on which the job's are put only when it is told to")
+	c.Flags().BoolVar(&o.regroup, "regroup", false, "have ranks that turn out to be alike share a device, whatever --order says")
 	c.Flags().BoolVar(&o.tenants, "tenants", false, "serve no program at first, and several capsules of a job that --control admits")
 	c.Flags().BoolVar(&o.await, "await", false, "have processes wait until it is told to restore")
 	return c
@@ -228,7 +230,7 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	}
 	s := server.New(server.Config{
 		Backend: b, Order: o.order, Info: shown, Log: o.openLog(), Version: version, Network: nccl.OverTCP(o.address),
-		Self: o.self, Awaits: o.await, Exact: o.exact, Spare: o.spare, Addresses: lie,
+		Self: o.self, Awaits: o.await, Exact: o.exact, Spare: o.spare, Addresses: lie, Regroup: o.regroup,
 	})
 	defer func() { err = errors.Join(err, o.writeStatus(s), s.Close()) }()
 	l, err := o.listenForPrograms()
@@ -295,7 +297,7 @@ func (o *deviceOptions) checkOrder(devices int) error {
 	case len(o.order) > maxSoft:
 		return fmt.Errorf("--order: %d devices, a job has up to %d; %w", len(o.order), maxSoft, errUsage)
 	case o.order == nil && o.on != 0:
-		o.order = server.Spread(o.soft, devices)
+		o.order, o.regroup = server.Spread(o.soft, devices), true
 	}
 	return nil
 }

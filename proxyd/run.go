@@ -223,6 +223,9 @@ func startServer(o *deviceOptions) (*privateServer, error) {
 	for _, i := range o.order {
 		args = append(args, "--order", strconv.Itoa(i))
 	}
+	if o.regroup {
+		args = append(args, "--regroup")
+	}
 	if o.status != "" {
 		args = append(args, "--status", o.status)
 	}

@@ -89,7 +89,7 @@ func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *run
 	spec := life.Spec{
 		Dir: j.c.folders().deviceDir(j.id, lc.index), UID: rec.UID, GID: rec.GID, Count: len(g.SlurmNumbers), Spare: g.SpareDevices(rec.GPUs),
 		Memory: strconv.FormatUint(j.c.Devices.Memory, 10), Capability: j.c.Devices.Capability, Kernels: j.c.Devices.Kernels,
-		Address: address, Self: lc.index, Order: g.Order, Exact: rec.Options.Exact,
+		Address: address, Self: lc.index, Order: g.Order, Regroup: true, Exact: rec.Options.Exact,
 		Cgroup: processes.DeviceCgroup(processes.JobCgroupHere(j.c.Cgroups, j.id), lc.index),
 	}
 	switch {

@@ -19,6 +19,7 @@ func TestArguments(t *testing.T) {
 	}{
 		{Spec{Count: 2, Memory: "4G"}, "--soft 2 --memory 4G", []string{}},
 		{Spec{Count: 1, Memory: "4G", Capability: "8.0"}, "--soft 1 --memory 4G --capability 8.0", []string{}},
+		{Spec{Count: 1, Order: []int{0, 0}, Regroup: true}, "--soft 1 --order 0,0 --regroup", []string{}},
 		{Spec{Count: 1, Memory: "4G", Kernels: "interpreted"}, "--soft 1 --memory 4G --kernels interpreted", []string{}},
 		{
 			Spec{Count: 2, Kind: "cuda", GPUs: []string{"GPU-2a", "GPU-5b"}, Exact: true, Order: []int{0, 1, 1}}, "--soft 2 --kind cuda --exact --order 0,1,1",

@@ -61,6 +61,9 @@ func (m *making) processArguments() []string {
 	if m.Order != nil {
 		args = append(args, "--order", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(m.Order)), ","), "[]"))
 	}
+	if m.Regroup {
+		args = append(args, "--regroup")
+	}
 	if m.await {
 		args = append(args, "--await")
 	}

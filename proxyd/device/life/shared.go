@@ -107,7 +107,7 @@ func (m *making) openShared(ctx context.Context) error {
 		return nil
 	}
 	spec := m.Spec
-	spec.Dir, spec.Shared, spec.Order, spec.Self, spec.Exact = m.Shared, "", nil, 0, false
+	spec.Dir, spec.Shared, spec.Order, spec.Regroup, spec.Self, spec.Exact = m.Shared, "", nil, false, 0, false
 	host, err = (&making{Spec: spec, host: true}).makeSteps(ctx, steps)
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (m *making) admitTenant(ctx context.Context) error {
 		return err
 	}
 	defer host.Close()
-	a := server.Admission{Name: tenantName(m.Dir), Self: m.Self, Exact: m.Exact, Awaits: m.await, Order: m.Order}
+	a := server.Admission{Name: tenantName(m.Dir), Self: m.Self, Exact: m.Exact, Awaits: m.await, Order: m.Order, Regroup: m.Regroup}
 	err = host.giveOrder(ctx, "admit", func(c *server.Controller) error { return c.Admit(ctx, a, m.control, m.devices) })
 	if err != nil {
 		return fmt.Errorf("%w%s", err, lastWords(m.Shared))

@@ -53,10 +53,11 @@ type Spec struct {
 	Address string // of this host, for device servers of other nodes; "" is the program's default
 	Self    int    // number of this server among the job's device servers, from 0
 	Order   []int  // for each device of the job, the number of the machine's device; nil: the same numbers
+	Regroup bool   // lets devices that turn out to be alike share a device, whatever Order says
 	Verbose bool   // logs each process that attaches or ends
 
 	// Shared, if set, is the folder of a process that serves several capsules of a job: see shared.go. The process is
-	// started with the first of them, by the Spec of that one; Order, Exact, Self and Dir are each tenant's own. Kind must be
+	// started with the first of them, by the Spec of that one; Order, Regroup, Exact, Self and Dir are each tenant's own. Kind must be
 	// software GPUs.
 	Shared string
 }
