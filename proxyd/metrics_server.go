@@ -66,6 +66,14 @@ func (m *meter) countDevices(ctx context.Context) {
 			sum.SwappedIn += d.SwappedIn
 			sum.Unshared += d.Unshared
 			sum.SwitchTime += d.SwitchTime
+			sum.Once += d.Once
+			sum.Own += d.Own
+			sum.Spared += d.Spared
+			sum.Compared += d.Compared
+			sum.Taken += d.Taken
+			sum.Common += d.Common
+			sum.Saved += d.Saved
+			sum.Private += d.Private
 		}
 		now[name] = sum
 	}

@@ -13,13 +13,18 @@ import (
 // DeviceCounts is what the GPUs of a device server have done since the server began.
 type DeviceCounts struct {
 	Instructions, Switches, Interrupted, SwappedOut, SwappedIn, Unshared uint64
+	Once, Own, Spared, Compared, Taken                                   uint64 // as in server.SharingStatus
 	SwitchTime                                                           time.Duration
+
+	Common, Saved, Private uint64 // bytes that are there now
 }
 
 // deviceTotals adds up what device servers count. A server's counts end with the server, but the
 // totals for Prometheus must not fall.
 type deviceTotals struct {
 	instructions, switches, interrupted, switchSeconds, swappedOut, swappedIn, unshared prometheus.Counter
+	once, own, spared, compared, taken                                                  prometheus.Counter
+	common, saved, private                                                              prometheus.Gauge
 
 	mu   sync.Mutex
 	last map[string]DeviceCounts // by server
@@ -38,6 +43,19 @@ func (d *deviceTotals) registerCounters(r *prometheus.Registry) {
 	d.swappedOut = counter("swapped_out_bytes_total", "What left GPUs for the host's memory for lack of room.")
 	d.swappedIn = counter("swapped_in_bytes_total", "What came back.")
 	d.unshared = counter("unshared_bytes_total", "Memory that processes had in common, there once, until a process wrote there.")
+	d.once = counter("once_total", "Kernels on shared GPUs that took the result of another process's kernel.")
+	d.own = counter("own_total", "Kernels on shared GPUs that ran for their process.")
+	d.spared = counter("spared_instructions_total", "Instructions that were not executed, because results were taken.")
+	d.compared = counter("compared_bytes_total", "Memory that was read to find out what processes hold alike.")
+	d.taken = counter("taken_bytes_total", "Results of kernels that were copied.")
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "device_" + name, Help: help})
+		r.MustRegister(g)
+		return g
+	}
+	d.common = gauge("common_bytes", "Memory of GPUs that is there once and belongs to several processes.")
+	d.saved = gauge("saved_bytes", "Memory that copies of what processes have in common would take beside.")
+	d.private = gauge("private_bytes", "Memory that processes have for themselves, on GPUs that can have memory in common.")
 }
 
 // Devices takes what the device servers of this node count now, each under a name of its own; nil
@@ -48,6 +66,7 @@ func (m *Metrics) Devices(now map[string]*DeviceCounts) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	last := map[string]DeviceCounts{}
+	var there DeviceCounts
 	for name, n := range now {
 		was := d.last[name]
 		if n == nil {
@@ -65,10 +84,18 @@ func (m *Metrics) Devices(now map[string]*DeviceCounts) {
 			{d.instructions, n.Instructions, was.Instructions}, {d.switches, n.Switches, was.Switches},
 			{d.interrupted, n.Interrupted, was.Interrupted}, {d.swappedOut, n.SwappedOut, was.SwappedOut}, {d.swappedIn, n.SwappedIn, was.SwappedIn},
 			{d.unshared, n.Unshared, was.Unshared},
+			{d.once, n.Once, was.Once}, {d.own, n.Own, was.Own}, {d.spared, n.Spared, was.Spared},
+			{d.compared, n.Compared, was.Compared}, {d.taken, n.Taken, was.Taken},
 		} {
 			c.total.Add(float64(max(c.now, c.was) - c.was)) // Add panics at what falls
 		}
 		d.switchSeconds.Add(max(n.SwitchTime-was.SwitchTime, 0).Seconds())
 	}
+	for _, n := range last {
+		there.Common, there.Saved, there.Private = there.Common+n.Common, there.Saved+n.Saved, there.Private+n.Private
+	}
+	d.common.Set(float64(there.Common))
+	d.saved.Set(float64(there.Saved))
+	d.private.Set(float64(there.Private))
 	d.last = last
 }

@@ -6,6 +6,7 @@ package server
 import (
 	"io"
 	"log/slog"
+	"strconv"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -83,6 +84,45 @@ func BenchmarkSave(b *testing.B) {
 		b.StartTimer()
 		write(b)
 	})
+}
+
+// BenchmarkSaveShared saves processes that share a device and hold all their memory alike, there once as after a restore: all
+// of it, with no save before. Compare more processes with one: a checkpoint of ranks that are alike should take no longer.
+func BenchmarkSaveShared(b *testing.B) {
+	const size = 64 << 20
+	for _, k := range []int{1, 2, 4, 8} {
+		b.Run(strconv.Itoa(k), func(b *testing.B) {
+			memory := make([]uint64, k)
+			for i := range memory {
+				memory[i] = 16 * size
+			}
+			first, s := serverOf(b, "test", nil, memory...), serverOf(b, "test", nil, 16*size)
+			for i := range k {
+				_, cs := attachProcess(b, first, 1)
+				c := cs[0]
+				c.beginContext(ctxA, int32(i))
+				a := c.alloc(size)
+				for n := uint64(0); n < size/backend.Granule; n++ {
+					c.post("cuMemsetD32Async", a+n*backend.Granule, uint32(n+1), uint64(backend.Granule/4), uint64(0))
+				}
+				c.must("cuCtxSynchronize")
+			}
+			folder := Folder(b.TempDir())
+			replaceServer(b, first, saveJob(b, first, folder, SaveOptions{}), folder, s)
+			if d := s.Status().Sharing[0]; d.Saved != uint64(k-1)*size {
+				b.Fatalf("%d processes have %d bytes in common: %+v", k, d.Saved, d)
+			}
+			for b.Loop() {
+				r, err := s.Save(b.Context(), nowhere{}, SaveOptions{})
+				if err == nil {
+					err = s.Resume()
+				}
+				if err != nil || r.Written != size {
+					b.Fatalf("%d bytes were written, want %d: %v", r.Written, size, err)
+				}
+			}
+		})
+	}
 }
 
 // BenchmarkNote is what each message costs to be looked at, and the cost of a message that is kept.
