@@ -241,7 +241,7 @@ func TestUnpinned(t *testing.T) {
 	}
 }
 
-// TestSizeInPlaceIsNoted: the journal has who chose the size of a job that is lent GPUs, beside what its user asked for, and has no
+// TestSizeInPlaceIsNoted: the journal has the person that chose the size of a job that is lent GPUs, beside the user's request, and has no
 // trace of that once the job is given a size in another way.
 func TestSizeInPlaceIsNoted(t *testing.T) {
 	w := newWorld(t, false)

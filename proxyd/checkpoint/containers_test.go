@@ -11,7 +11,7 @@ import (
 )
 
 // TestContainersOfPrograms: a checkpoint has the containers of the programs that run, and no container of programs that have
-// ended, whose bundle may have been removed.
+// ended: its bundle may have been removed.
 func TestContainersOfPrograms(t *testing.T) {
 	t.Parallel()
 	n := capsuleNote{Containers: []capsule.Container{{Root: "/c/old"}}} // of an earlier release: its programs are not known
