@@ -110,7 +110,7 @@ TEST_PROGRAMS = \
 	'devices, some: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(DEVICES) -rounds 3 -seed 7 -lanes 2 -name devices-test -run "$(SOME_DEVICES)$$"' \
 	'devices, PyTorch: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(DEVICES) -rounds 1 -seed 7 -lanes 2 -name devices-test -run "$(TORCH_DEVICES)$$"' \
 	'attacks and losses: $(GO_CLUSTER) cluster -timeout 45m ./tests/cluster -run "^($(ATTACKS))$$"' \
-	'faults, some: $(GO_CLUSTER) faults -timeout 30m ./tests/faults -seed 1 -some 8'
+	'faults, some: $(GO_CLUSTER) faults -timeout 30m ./tests/faults -seed 49 -some 8'
 FULL_HERE = \
 	'root file systems: $(SELF) trees' \
 	'plugin, for each Slurm: $(SELF) plugins'
@@ -191,7 +191,7 @@ test-devices: deps build ## jobs on software GPUs, killed at random moments; wri
 	$(GO) test -count=1 -tags corpus -timeout 4h -v ./tests/corpus $(DEVICES) -rounds 20 -table docs/devices.md $(if $(RUN),-run '$(RUN)')
 
 # A kill, a cut or damage at each phase of a checkpoint and of a restore; writes docs/faults.md.
-test-faults: deps build ## a fault at each phase of checkpoints and restores; writes docs/faults.md (50 min)
+test-faults: deps build ## a fault at each phase of checkpoints and restores; writes docs/faults.md (60 min)
 	$(GO) test -count=1 -tags faults -timeout 2h -v ./tests/faults -table docs/faults.md
 
 # Protected jobs, faults and the controller on each Slurm but the newest. All of it runs, whatever fails.

@@ -36,52 +36,38 @@ type fault struct {
 	hit  func(context.Context, *scene) error
 	// lasts is how long the fault lasts before the repair; 0: until the job has ended,
 	// or is held because of the fault.
-	lasts  time.Duration
-	mend   func(*scene, context.Context) error
-	small  bool  // needs a store that can be filled
-	stored bool  // harms what is in the store, which only a restore looks at
-	jobs   kinds // which jobs meet the fault; those without GPUs, if nothing is said
+	lasts   time.Duration
+	mend    func(*scene, context.Context) error
+	small   bool // needs a store that can be filled
+	stored  bool // harms what is in the store, which only a restore looks at
+	devices bool // needs a device server, which only jobs with GPUs have
 }
-
-// kinds of jobs: with software GPUs, or without.
-type kinds int
-
-const (
-	withoutGPUs kinds = iota
-	allJobs
-	withGPUs
-)
 
 // isTriedAt says whether the fault is tried at a moment.
-func (f fault) isTriedAt(m moment) bool {
-	if m.stage.hasGPUs() {
-		return f.jobs != withoutGPUs
-	}
-	return f.jobs != withGPUs
-}
+func (f fault) isTriedAt(m moment) bool { return m.stage.hasGPUs() || !f.devices }
 
 // beyond is longer than any phase but the dump waits for a node.
 const beyond = 16 * time.Second
 
 var faults = []fault{
-	{name: "kill proxyd of the leader", hit: killDaemonOf(leaderNode, "proxyd", "daemon"), lasts: 2 * time.Second, mend: healNode(leaderNode), jobs: allJobs},
-	{name: "kill proxyd of a peer", hit: killDaemonOf(peerNode, "proxyd", "daemon"), lasts: 2 * time.Second, mend: healNode(peerNode), jobs: allJobs},
+	{name: "kill proxyd of the leader", hit: killDaemonOf(leaderNode, "proxyd", "daemon"), lasts: 2 * time.Second, mend: healNode(leaderNode)},
+	{name: "kill proxyd of a peer", hit: killDaemonOf(peerNode, "proxyd", "daemon"), lasts: 2 * time.Second, mend: healNode(peerNode)},
 	{name: "kill slurmd of the leader", hit: killDaemonOf(leaderNode, "slurmd", "-D"), lasts: 2 * time.Second, mend: healNode(leaderNode)},
-	{name: "slurmctld is restarted", hit: stopDaemonOf(controllerNode, "slurmctld", "-D", "-i"), lasts: 3 * time.Second, mend: healNode(controllerNode), jobs: allJobs},
+	{name: "slurmctld is restarted", hit: stopDaemonOf(controllerNode, "slurmctld", "-D", "-i"), lasts: 3 * time.Second, mend: healNode(controllerNode)},
 	{name: "kill slurmctld", hit: killDaemonOf(controllerNode, "slurmctld", "-D", "-i"), lasts: 3 * time.Second, mend: healNode(controllerNode)},
-	{name: "leader's node dies", hit: powerOff(leaderNode), mend: rebootNode(leaderNode), jobs: allJobs},
-	{name: "peer's node dies", hit: powerOff(peerNode), mend: rebootNode(peerNode), jobs: allJobs},
+	{name: "leader's node dies", hit: powerOff(leaderNode), mend: rebootNode(leaderNode)},
+	{name: "peer's node dies", hit: powerOff(peerNode), mend: rebootNode(peerNode)},
 	{name: "leader's network is cut", hit: cutNetwork(leaderNode), lasts: beyond, mend: healNode(leaderNode)},
-	{name: "peer's network is cut", hit: cutNetwork(peerNode), lasts: beyond, mend: healNode(peerNode), jobs: allJobs},
+	{name: "peer's network is cut", hit: cutNetwork(peerNode), lasts: beyond, mend: healNode(peerNode)},
 	{name: "the store is full", hit: fillDisk, lasts: 6 * time.Second, mend: (*scene).restoreAll, small: true},
 	{name: "damaged chunks", hit: damageChunks, mend: (*scene).restoreAll, stored: true},
 	{name: "damaged manifest", hit: damageManifest, mend: (*scene).restoreAll, stored: true},
-	{name: "leader's shared folder is unmounted", hit: unmountStore(leaderNode), lasts: beyond, mend: (*scene).restoreAll, jobs: allJobs},
+	{name: "leader's shared folder is unmounted", hit: unmountStore(leaderNode), lasts: beyond, mend: (*scene).restoreAll},
 	{name: "peer's shared folder is unmounted", hit: unmountStore(peerNode), lasts: beyond, mend: (*scene).restoreAll},
 	{name: "another cluster's folder is mounted", hit: replaceFolder, lasts: beyond, mend: (*scene).restoreAll},
 	{name: "the store is deleted", hit: deleteStore, mend: (*scene).restoreAll, stored: true},
-	{name: "kill the leader's device server", hit: killDevices(leaderNode), mend: (*scene).restoreAll, jobs: withGPUs},
-	{name: "kill a peer's device server", hit: killDevices(peerNode), mend: (*scene).restoreAll, jobs: withGPUs},
+	{name: "kill the leader's device server", hit: killDevices(leaderNode), mend: (*scene).restoreAll, devices: true},
+	{name: "kill a peer's device server", hit: killDevices(peerNode), mend: (*scene).restoreAll, devices: true},
 }
 
 func leaderNode(s *scene) string   { return s.leader }
