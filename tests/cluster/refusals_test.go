@@ -60,6 +60,10 @@ var refusals = map[string]refusal{
 		"./holds userfaultfd", "",
 		"holds", "handles page faults itself: switch that off in the program",
 	},
+	"System V memory of two programs": {
+		"srun -n1 -o step.$SLURM_JOB_ID ./holds segment & until grep -q ready step.$SLURM_JOB_ID; do sleep 0.1; done; ./holds segment", "",
+		"holds", "shares System V memory with another program of the job: have a single task start both programs",
+	},
 }
 
 // TestRefusals: each program that docs/silent-gaps.md says is named, is named with what to do by singctl check, by

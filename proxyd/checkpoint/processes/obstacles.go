@@ -72,12 +72,12 @@ func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []
 		return nil // the capsule has ended
 	}
 	queues, files := queuesOf(init, table), nodeFilesOf(table)
+	programs = slices.DeleteFunc(slices.Clone(programs), func(p capsule.Program) bool { return p.Ended || p.Waiting })
 	var found []Obstacle
+	var members [][]int
 	for _, p := range programs {
-		if p.Ended || p.Waiting {
-			continue
-		}
 		pids := InCgroup(p.Cgroup)
+		members = append(members, pids)
 		own := terminalsOf(ctx, init, pids)
 		for _, pid := range pids {
 			if ctx.Err() != nil {
@@ -89,7 +89,7 @@ func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []
 			}
 		}
 	}
-	return found
+	return append(found, findSharedSegments(ctx, init, programs, members)...)
 }
 
 const containerCure = "have Slurm start the container: sbatch --container or srun --container"

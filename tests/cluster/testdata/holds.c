@@ -1,13 +1,14 @@
 /* SPDX-FileCopyrightText: 2026 The singularity-slurm authors */
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Has a descriptor of the kind that its argument names, made by the system call, and stays. Linked statically, so that no library
+/* Has what its argument names, a descriptor or memory, made by the system call, and stays. Linked statically, so that no library
  * answers in the kernel's place. */
 #include <linux/io_uring.h>
 #include <linux/perf_event.h>
 #include <linux/userfaultfd.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/shm.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,6 +23,18 @@ static long measure(void)
 	return (syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC));
 }
 
+/* attach has the segment of System V shared memory that all processes of the job can have by this key, and writes there. */
+static long attach(void)
+{
+	const int id = shmget(815, 4096, IPC_CREAT | 0600);
+	char *at = shmat(id, NULL, 0);
+
+	if (at == (char *)-1)
+		return (-1);
+	*at = 1;
+	return (0);
+}
+
 static long open_kind(const char *kind)
 {
 	struct io_uring_params params = { 0 };
@@ -32,6 +45,8 @@ static long open_kind(const char *kind)
 		return (measure());
 	if (strcmp(kind, "userfaultfd") == 0)
 		return (syscall(SYS_userfaultfd, UFFD_USER_MODE_ONLY));
+	if (strcmp(kind, "segment") == 0)
+		return (attach());
 	return (-1);
 }
 
