@@ -6,6 +6,7 @@ package ptx
 import (
 	"encoding/binary"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
@@ -175,4 +176,127 @@ func opWmmaMove(w *warp, in *inst, m uint32) {
 		}
 	}
 	w.setFragment(in.ext.refs, s.t, per, d, m)
+}
+
+// lowerLdmatrix loads 8×8 matrices of 16-bit elements, lane by lane an address of a row.
+func lowerLdmatrix(l *lowerer) {
+	l.checkArgs(2)
+	if !l.hasModifier("m8n8") || !l.hasModifier("b16") {
+		l.refuseInstruction("only 8×8 matrices of 16-bit elements are for targets up to sm_80")
+	}
+	n := countMatrices(l)
+	refs, os, _ := l.listElements(0, types.B32, n, true)
+	if n == 1 && l.in.Args[0].Kind == syntax.ArgVector {
+		refs[0] = l.refForResult(l.in.Args[0].List[0], types.B32)
+	}
+	l.loose = true
+	a := l.readAddress(1, matrixSpace(l))
+	m := l.numberSite(l.emitMicro(opLdmatrix, shape{a: a.addressOperand()}, 0, 0, a.base, ref(a.space), 0))
+	m.imm, m.ext = a.off, &ext{refs: refs, opnds: os}
+	if l.hasModifier("trans") {
+		m.c = 1
+	}
+}
+
+func countMatrices(l *lowerer) int {
+	for i, m := range []string{"x1", "x2", "x4"} {
+		if l.hasModifier(m) {
+			n := 1 << i
+			if n == 1 && l.in.Args[0].Kind == syntax.ArgVector {
+				l.in.Args[0] = l.in.Args[0].List[0]
+			}
+			if n == 1 && len(l.in.Args) > 1 && l.in.Args[1].Kind == syntax.ArgVector {
+				l.in.Args[1] = l.in.Args[1].List[0]
+			}
+			return n
+		}
+	}
+	l.failSyntax("the number of matrices is missing")
+	return 0
+}
+
+func matrixSpace(l *lowerer) types.Space {
+	if s := l.namedSpace(); s != types.Generic {
+		return s
+	}
+	return types.Generic
+}
+
+func opLdmatrix(w *warp, in *inst, m uint32) {
+	var out [4][warpSize]uint32
+	for k := range in.ext.refs {
+		var e [8][8]uint16
+		for row := range 8 {
+			lane := 8*k + row
+			b := w.bytesAt(w.resolveOperand(in, 16, lane, false), 16)
+			for c := range 8 {
+				e[row][c] = uint16(b[2*c]) | uint16(b[2*c+1])<<8
+			}
+		}
+		for lane := range warpSize {
+			r, c := lane/4, lane%4*2
+			if in.c == 1 {
+				out[k][lane] = uint32(e[c][r]) | uint32(e[c+1][r])<<16
+			} else {
+				out[k][lane] = uint32(e[r][c]) | uint32(e[r][c+1])<<16
+			}
+		}
+	}
+	for k, r := range in.ext.refs {
+		d := w.u32(r)
+		for left := m; left != 0; left &= left - 1 {
+			i := lowestLane(left)
+			d[i] = out[k][i]
+		}
+	}
+}
+
+func lowerStmatrix(l *lowerer) {
+	l.checkArgs(2)
+	if !l.hasModifier("m8n8") || !l.hasModifier("b16") {
+		l.refuseInstruction("only 8×8 matrices of 16-bit elements are supported")
+	}
+	n := countMatrices(l)
+	refs, os, _ := l.listElements(1, types.B32, n, false)
+	l.loose = true
+	a := l.readAddress(0, matrixSpace(l))
+	m := l.numberSite(l.emitMicro(opStmatrix, shape{a: a.addressOperand()}, 0, 0, a.base, ref(a.space), 0))
+	m.imm, m.ext = a.off, &ext{refs: refs, opnds: os}
+	if l.hasModifier("trans") {
+		m.c = 1
+	}
+}
+
+func opStmatrix(w *warp, in *inst, _ uint32) {
+	for k, r := range in.ext.refs {
+		s := w.u32(r)
+		for row := range 8 {
+			b := w.bytesAt(w.resolveOperand(in, 16, 8*k+row, true), 16)
+			for c := range 8 {
+				lane, half := row*4+c/2, c&1
+				if in.c == 1 {
+					lane, half = c*4+row/2, row&1
+				}
+				v := s[lane] >> (16 * half)
+				b[2*c], b[2*c+1] = byte(v), byte(v>>8)
+			}
+		}
+	}
+}
+
+// lowerMovmatrix transposes an 8×8 matrix that the warp holds.
+func lowerMovmatrix(l *lowerer) {
+	l.checkArgs(2)
+	l.emitMicro(opMovmatrix, shape{d: def32, a: use32}, l.resultRef(types.B32), 0, l.sourceRef(1, types.B32), 0, 0)
+}
+
+func opMovmatrix(w *warp, in *inst, m uint32) {
+	a := *w.u32(in.a)
+	d := w.u32(in.d)
+	at := func(r, c int) uint32 { return a[r*4+c/2] >> (16 * (c & 1)) & 0xffff }
+	for ; m != 0; m &= m - 1 {
+		i := lowestLane(m)
+		r, c := i/4, i%4*2
+		d[i] = at(c, r) | at(c+1, r)<<16
+	}
 }
