@@ -126,12 +126,12 @@ func TestRefusedKernel(t *testing.T) {
 	const text = `.version 7.8
 .target sm_80
 .address_size 64
-.visible .entry barrier() { .shared .align 8 .b64 b; mbarrier.init.shared.b64 [b], 1; ret; }
+.visible .entry product() { wgmma.fence.sync.aligned; ret; }
 .visible .entry plain() { ret; }
 `
 	m := c.loadModule(text)
 	for range 2 {
-		c.want(notSupported, "cuModuleGetFunction", m, "barrier")
+		c.want(notSupported, "cuModuleGetFunction", m, "product")
 	}
 	plain := c.callForNumber("cuModuleGetFunction", m, "plain")
 	if n := binary.LittleEndian.Uint32(c.must("cuModuleGetFunctionCount", m)); n != 1 {
@@ -140,13 +140,13 @@ func TestRefusedKernel(t *testing.T) {
 	if all := c.must("cuModuleEnumerateFunctions", uint32(9), m); len(all) != 16 || binary.LittleEndian.Uint64(all[8:]) != plain {
 		t.Errorf("functions % x", all)
 	}
-	kernel := c.callForNumber("cuLibraryGetKernel", c.loadLibrary(text), "barrier")
+	kernel := c.callForNumber("cuLibraryGetKernel", c.loadLibrary(text), "product")
 	c.want(notSupported, "cuKernelGetFunction", kernel)
 	c.must("cuCtxSynchronize")
 	if n := p.ComplaintCount(); n != 1 {
 		t.Errorf("%d complaints", n)
 	}
-	const want = "a kernel cannot run: CUDA_ERROR_NOT_SUPPORTED: application ptx input, line 4: mbarrier.init.shared.b64 is not supported: "
+	const want = "a kernel cannot run: CUDA_ERROR_NOT_SUPPORTED: application ptx input, line 4: wgmma.fence.sync.aligned is not supported: "
 	if missed := p.server.Status().Missed; len(missed) != 1 || !strings.HasPrefix(missed[0], want) {
 		t.Errorf("calls that are not covered: %q", missed)
 	}

@@ -4,17 +4,23 @@
 package ptx
 
 import (
+	"encoding/binary"
 	"math/bits"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/native"
 )
 
-const barriers = 16 // of a block
+// A block has 16 barriers, and the barrier of its cluster, which has no other block.
+const (
+	barriers       = 16
+	clusterBarrier = barriers
+)
 
 // barrierSite is a bar or barrier instruction. a is its number, b the count of threads
 // when counted, c the predicate and d the result of a reduction.
 type barrierSite struct {
 	arrive  bool // does not wait
+	cluster bool // of the cluster's barrier, at which threads arrive and wait by instructions of their own
 	counted bool
 	red     string // "popc", "and", "or"
 }
@@ -35,7 +41,13 @@ func (w *warp) runBarrier(in *inst) bool {
 	f, site, blk := w.cur, in.ext.bar, w.block
 	first := bits.TrailingZeros32(f.mask) & 31
 	id := w.u32(in.a)[first]
-	if id >= barriers {
+	switch {
+	case site.cluster:
+		if id = clusterBarrier; !site.arrive {
+			awaitCluster(w)
+			return false
+		}
+	case id >= barriers:
 		w.raiseFault(IllegalInstruction, in, first, 0, "barrier number beyond 15")
 	}
 	b := &blk.bars[id]
@@ -68,6 +80,29 @@ func (w *warp) runBarrier(in *inst) bool {
 	}
 	blk.openBarrier(int(id))
 	return true
+}
+
+// awaitCluster has the current fragment wait until all threads have arrived at the cluster's barrier. What a barrier knows
+// of arrivals is gone when the barrier opens: the fragment waits if its own arrival is still known.
+func awaitCluster(w *warp) {
+	f, b := w.cur, &w.block.bars[clusterBarrier]
+	if b.arrived[w.id]&f.mask == 0 {
+		f.pc++
+		return
+	}
+	b.waiting++
+	f.state, f.bar = fragBarrier, clusterBarrier
+}
+
+// lowerClusterBarrier is barrier.cluster.arrive and barrier.cluster.wait.
+func lowerClusterBarrier(l *lowerer) {
+	l.checkArgs(0)
+	s := &barrierSite{cluster: true, arrive: l.hasModifier("arrive")}
+	if s.arrive == l.hasModifier("wait") {
+		l.failSyntax("neither arrive nor wait, or both")
+	}
+	m := l.emitFlow(flowBarrier)
+	m.a, m.shape, m.ext = l.wordConstant(0), shape{a: use32}, &ext{bar: s}
 }
 
 // isComplete reports whether a barrier that someone has reached can open.
@@ -217,7 +252,7 @@ func (w *warp) runToBarrier(id *uint32) bool {
 	}
 	site := in.ext.bar
 	at := w.u32(in.a)[lowestLane(f.mask)]
-	if site.arrive || site.counted || site.red != "" || at >= barriers || *id < barriers && at != *id || w.block.bars[at].lanes != 0 {
+	if site.cluster || site.arrive || site.counted || site.red != "" || at >= barriers || *id < barriers && at != *id || w.block.bars[at].lanes != 0 {
 		return false
 	}
 	*id = at
@@ -225,4 +260,44 @@ func (w *warp) runToBarrier(id *uint32) bool {
 	w.ticks += 16
 	w.issued++
 	return true
+}
+
+// mbarrier is what the 64 bits of an mbarrier object in shared memory mean. A phase ends when no arrival and no byte is
+// pending; the next phase waits for as many arrivals as are expected.
+type mbarrier struct {
+	pending, expected uint32 // arrivals: 20 bits each
+	bytes             int32  // of copies, 22 bits. Copies may be told before they are expected: then less than 0
+	phase             uint32 // modulo 4
+}
+
+const (
+	mbarrierSize = 8 // bytes
+	mbarrierMost = 1<<20 - 1
+)
+
+func decodeMbarrier(v uint64) mbarrier {
+	return mbarrier{
+		pending: uint32(v & mbarrierMost), expected: uint32(v >> 20 & mbarrierMost), bytes: int32(v>>30) >> 10, phase: uint32(v >> 62),
+	}
+}
+
+func (b mbarrier) encode() uint64 {
+	return uint64(b.pending) | uint64(b.expected)<<20 | uint64(b.bytes)&(1<<22-1)<<40 | uint64(b.phase)<<62
+}
+
+// updateMbarrier changes an mbarrier, given its bytes, ends its phase if nothing is pending any more, and returns the bits before.
+func updateMbarrier(w *warp, in *inst, bits []byte, lane int, change func(*mbarrier)) uint64 {
+	old := binary.LittleEndian.Uint64(bits)
+	b := decodeMbarrier(old)
+	change(&b)
+	switch {
+	case b.pending > mbarrierMost || b.expected > mbarrierMost:
+		w.raiseFault(IllegalInstruction, in, lane, 0, "more threads arrive at an mbarrier than it waits for, or it is not initialised")
+	case b.bytes > mbarrierMost || b.bytes < -mbarrierMost:
+		w.raiseFault(IllegalInstruction, in, lane, 0, "an mbarrier waits for more than 1048575 bytes")
+	case b.pending == 0 && b.bytes == 0:
+		b.pending, b.phase = b.expected, (b.phase+1)%4
+	}
+	binary.LittleEndian.PutUint64(bits, b.encode())
+	return old
 }

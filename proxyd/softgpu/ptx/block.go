@@ -13,7 +13,7 @@ type block struct {
 	index  uint64
 	pos    Dim3
 	warps  []*warp
-	bars   [barriers]barrier
+	bars   [clusterBarrier + 1]barrier
 	shared []byte
 	live   int  // threads that have not exited
 	exited bool // since barriers were last looked at

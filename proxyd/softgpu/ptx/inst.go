@@ -100,6 +100,7 @@ type ext struct {
 	wmma    *wmmaSite
 	special *special
 	atom    *atomSite
+	bulk    *bulkCopy
 	texture *textureSite
 	param   types.Type
 	text    string

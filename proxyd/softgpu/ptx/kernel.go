@@ -135,7 +135,7 @@ func (b *builder) buildKernel(f *syntax.Function) (*Kernel, error) {
 		Version: 10*f.Module.Major + f.Module.Minor, Target: f.Module.Target,
 	}
 	if f.Clusters {
-		return nil, &RefusedError{Module: f.Module.Name, Line: f.Line, Opcode: ".reqnctapercluster", Reason: "clusters are not supported"}
+		return nil, &RefusedError{Module: f.Module.Name, Line: f.Line, Opcode: ".reqnctapercluster", Reason: noCluster}
 	}
 	maxThreads, reqThreads := extentOf(f.MaxThreads), extentOf(f.ReqThreads)
 	if n := maxThreads.Count(); n != 0 {

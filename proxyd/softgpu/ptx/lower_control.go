@@ -94,12 +94,7 @@ func lowerNanosleep(l *lowerer) {
 	l.emitFlow(flowYield)
 }
 
-func lowerFence(l *lowerer) {
-	if l.hasModifier("proxy") && (l.hasModifier("tensormap::generic") || l.hasModifier("async")) {
-		l.refuseInstruction("asynchronous proxies are not supported")
-	}
-	emitSpin(l)
-}
+func lowerFence(l *lowerer) { emitSpin(l) }
 
 // lowerBar is bar and barrier.
 func lowerBar(l *lowerer) {
@@ -109,7 +104,8 @@ func lowerBar(l *lowerer) {
 		return
 	}
 	if l.hasModifier("cluster") {
-		l.refuseInstruction("clusters are not supported")
+		lowerClusterBarrier(l)
+		return
 	}
 	s := &barrierSite{arrive: l.hasModifier("arrive")}
 	args := l.in.Args
@@ -260,7 +256,7 @@ func lowerRedux(l *lowerer) {
 	l.checkArgs(3)
 	t := l.lastType()
 	if t.Size() != 4 || t.IsFloat() {
-		l.refuseInstruction("floating-point redux is not for targets up to sm_80")
+		l.refuseInstruction("floating-point redux is not supported")
 	}
 	signed := t.IsSigned()
 	ops := map[string]func(a, b uint32) uint32{

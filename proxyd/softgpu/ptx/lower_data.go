@@ -225,9 +225,6 @@ func (l *lowerer) numberSite(m *micro) *micro {
 // namedSpace returns the state space that the instruction's modifiers name.
 func (l *lowerer) namedSpace() types.Space {
 	for _, m := range l.in.Mods {
-		if m == "shared::cluster" {
-			l.refuseInstruction(noCluster)
-		}
 		if s, ok := types.SpacesByName[m]; ok {
 			return s
 		}

@@ -21,7 +21,7 @@ type opcode struct {
 // The modifiers that many share.
 const (
 	modRound  = " rn rz rm rp ftz sat approx full "
-	modAccess = " weak relaxed acquire release volatile mmio cta cluster gpu sys global shared shared::cta local param param::entry param::func const v2 v4 v8 nc" +
+	modAccess = " weak relaxed acquire release volatile mmio cta cluster gpu sys global shared shared::cta shared::cluster local param param::entry param::func const v2 v4 v8 nc" +
 		" ca cg cs lu cv wb wt L1::* L2::* level::* unified "
 	modCompare = " eq ne lt le gt ge lo ls hi hs equ neu ltu leu gtu geu num nan and or xor ftz "
 	modVideo   = " sat add min max clamp wrap shr7 shr15 po " + modCompare
@@ -29,10 +29,11 @@ const (
 
 const (
 	noReferences = "references to textures and surfaces are not supported; use their objects"
-	noBarrier    = "mbarrier is not supported"
-	noWgmma      = "wgmma is not for targets up to sm_80"
-	noTcgen      = "tcgen05 is not for targets up to sm_80"
-	noCluster    = "clusters are not supported"
+	noTellStore  = "stores and reductions that are told to an mbarrier are not supported"
+	noTensorMap  = "tensor maps are not supported"
+	noWgmma      = "matrix products of warp groups are not supported"
+	noTcgen      = "matrix products in tensor memory are not supported"
+	noCluster    = "clusters of more than one block are not supported"
 )
 
 // opcodes are the instructions of all areas. The lowering functions look into this table, so it is filled by init, when the
@@ -133,8 +134,8 @@ var dataOpcodes = map[string]*opcode{
 	"ldu":            {lower: lowerLd, mods: modAccess},
 	"st":             {lower: lowerSt, mods: modAccess},
 	"cvt":            {lower: lowerCvt, mods: "rn rz rm rp rna rni rzi rmi rpi ftz sat relu satfinite pack"},
-	"cvta":           {lower: lowerCvta, mods: "to global shared shared::cta local const param param::entry"},
-	"isspacep":       {lower: lowerIsspacep, mods: "global shared shared::cta local const param param::entry"},
+	"cvta":           {lower: lowerCvta, mods: "to global shared shared::cta shared::cluster local const param param::entry"},
+	"isspacep":       {lower: lowerIsspacep, mods: "global shared shared::cta shared::cluster local const param param::entry"},
 	"prefetch":       {lower: lowerNothing, mods: "global local const param L1 L2 L2::* tensormap"},
 	"prefetchu":      {lower: lowerNothing, mods: "L1"},
 	"applypriority":  {lower: lowerNothing, mods: "global L2::*"},
@@ -147,10 +148,10 @@ var dataOpcodes = map[string]*opcode{
 	"alloca":         {lower: lowerAlloca},
 	"stacksave":      {lower: lowerStack},
 	"stackrestore":   {lower: lowerStack},
-	"getctarank":     {refused: noCluster},
-	"mapa":           {refused: noCluster},
+	"getctarank":     {lower: lowerGetctarank, mods: "shared::cluster"},
+	"mapa":           {lower: lowerMapa, mods: "shared::cluster"},
 	"multimem":       {refused: "multicast memory is not supported"},
-	"tensormap":      {refused: "tensor maps are not supported"},
+	"tensormap":      {refused: noTensorMap},
 	"griddepcontrol": {lower: lowerNothing, mods: "launch_dependents wait"},
 }
 
@@ -181,7 +182,7 @@ var controlOpcodes = map[string]*opcode{
 // threadOpcodes order, join and compare what threads do.
 var threadOpcodes = map[string]*opcode{
 	"bar":        {lower: lowerBar, mods: "sync arrive red popc and or cta warp", control: true},
-	"barrier":    {lower: lowerBar, mods: "sync arrive red popc and or cta cluster aligned wait", control: true},
+	"barrier":    {lower: lowerBar, mods: "sync arrive red popc and or cta cluster aligned wait acquire release relaxed", control: true},
 	"membar":     {lower: lowerFence, mods: "cta gl sys proxy*"},
 	"fence":      {lower: lowerFence, mods: "sc acq_rel acquire release cta cluster gpu sys proxy* mbarrier_init *"},
 	"atom":       {lower: lowerAtom, mods: modAccess + "and or xor exch cas inc dec add min max sem noftz acq_rel async* L2::* "},
@@ -192,7 +193,10 @@ var threadOpcodes = map[string]*opcode{
 	"redux":      {lower: lowerRedux, mods: "sync add and or xor min max abs NaN", control: true},
 	"shfl":       {lower: lowerShfl, mods: "sync up down bfly idx", control: true},
 	"elect":      {lower: lowerElect, mods: "sync", control: true},
-	"mbarrier":   {refused: noBarrier},
+	"mbarrier": {
+		lower: lowerMbarrier, mods: "init inval arrive arrive_drop expect_tx complete_tx test_wait try_wait pending_count noComplete parity " +
+			"acquire release relaxed cta cluster shared shared::cta shared::cluster",
+	},
 	"clusterlaunchcontrol": {
 		refused: noCluster,
 	},
@@ -237,15 +241,15 @@ func (o *opcode) allowsModifier(mod string) bool {
 func refusedModifier(mod string) string {
 	switch {
 	case strings.HasPrefix(mod, "bulk"), strings.HasPrefix(mod, "tensor"):
-		return "cp.async.bulk and tensor maps are not for targets up to sm_80"
+		return noTensorMap
 	case strings.HasPrefix(mod, "mbarrier"), mod == "async":
-		return noBarrier
+		return noTellStore
 	case strings.HasPrefix(mod, "shared::cluster"), mod == "cluster":
 		return noCluster
 	case strings.HasPrefix(mod, "e2m") || strings.HasPrefix(mod, "e3m") || strings.HasPrefix(mod, "ue8m0"), mod == "rs":
-		return "this conversion is not for targets up to sm_80"
+		return "this conversion is not supported"
 	case strings.HasPrefix(mod, "f32x2"):
-		return "packed f32 is not for targets up to sm_80"
+		return "packed f32 is not supported"
 	}
 	return ""
 }

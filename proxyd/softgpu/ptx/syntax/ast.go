@@ -246,7 +246,7 @@ type Function struct {
 	ReqThreads   [3]uint32 // .reqntid, zero: not given
 	MinBlocks    uint32    // .minnctapersm
 	MaxRegisters uint32    // .maxnreg
-	Clusters     bool      // .reqnctapercluster, or another directive of clusters
+	Clusters     bool      // .reqnctapercluster asks for clusters of several blocks
 	Alias        string    // name of the function that stands in for this function
 }
 

@@ -87,26 +87,18 @@ func (p *parser) readTuning(f *Function) error {
 		switch t.text {
 		case "noreturn":
 			f.Prototype.NoReturn = true
-		case "maxntid", "reqntid":
-			d := [3]uint64{1, 1, 1}
-			for i := range d {
-				n, err := p.readConstant()
-				if err != nil {
-					return err
-				}
-				if n > 1<<31 {
-					return p.syntaxError(t.line, ".%s is too large", t.text)
-				}
-				d[i] = n
-				if !p.acceptPunct(",") {
-					break
-				}
+		case "maxntid", "reqntid", "reqnctapercluster":
+			dim, err := p.readExtent(t)
+			if err != nil {
+				return err
 			}
-			dim := [3]uint32{uint32(d[0]), uint32(d[1]), uint32(d[2])}
-			if t.text == "maxntid" {
+			switch t.text {
+			case "maxntid":
 				f.MaxThreads = dim
-			} else {
+			case "reqntid":
 				f.ReqThreads = dim
+			default:
+				f.Clusters = dim != [3]uint32{1, 1, 1}
 			}
 		case "minnctapersm", "maxnreg", "maxnctapersm":
 			n, err := p.readConstant()
@@ -119,10 +111,10 @@ func (p *parser) readTuning(f *Function) error {
 			case "maxnreg":
 				f.MaxRegisters = uint32(n)
 			}
-		case "reqnctapercluster", "maxclusterrank", "explicitcluster", "blocksareclusters":
-			f.Clusters = f.Clusters || t.text != "maxclusterrank"
-			for p.tok.kind == tokInt || p.isPunct(",") {
-				p.nextToken()
+		case "explicitcluster", "blocksareclusters": // as all launches are, in clusters of one block
+		case "maxclusterrank":
+			if _, err := p.readConstant(); err != nil {
+				return err
 			}
 		case "abi_preserve", "abi_preserve_control":
 			if _, err := p.readConstant(); err != nil {
@@ -139,6 +131,24 @@ func (p *parser) readTuning(f *Function) error {
 		}
 	}
 	return nil
+}
+
+// readExtent reads the one to three numbers of a directive.
+func (p *parser) readExtent(t token) ([3]uint32, error) {
+	d := [3]uint32{1, 1, 1}
+	for i := range d {
+		n, err := p.readConstant()
+		if err != nil {
+			return d, err
+		}
+		if n > 1<<31 {
+			return d, p.syntaxError(t.line, ".%s is too large", t.text)
+		}
+		if d[i] = uint32(n); !p.acceptPunct(",") {
+			break
+		}
+	}
+	return d, nil
 }
 
 // startsDeclaration reports whether a directive begins that stands at module level.

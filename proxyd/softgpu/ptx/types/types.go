@@ -137,6 +137,7 @@ var SpacesByName = map[string]Space{
 	"reg": RegSpace, "sreg": SRegSpace, "const": ConstSpace, "global": GlobalSpace, "local": LocalSpace,
 	"param": ParamSpace, "shared": SharedSpace, "tex": TexSpace,
 	"param::entry": ParamSpace, "param::func": ParamSpace, "shared::cta": SharedSpace,
+	"shared::cluster": SharedSpace, // a cluster has a single block
 }
 
 func (s Space) String() string {
