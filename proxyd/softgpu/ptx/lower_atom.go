@@ -113,25 +113,19 @@ func integerExtreme(op string, t types.Type) func(old, b, c uint64) uint64 {
 	}
 }
 
+// atomOperations are the modifiers that say what an atomic operation does.
+var atomOperations = []string{"and", "or", "xor", "exch", "cas", "inc", "dec", "add", "min", "max"}
+
 // lowerAtom is atom and red.
 func lowerAtom(l *lowerer) {
-	t, space := l.lastType(), l.namedSpace()
-	red := l.in.Op == "red"
-	if l.hasModifier("async") {
-		l.refuseInstruction("mbarrier is not for targets up to sm_80")
-	}
-	if vectorLength(l.in) > 1 {
-		l.refuseInstruction("vector atomics are not for targets up to sm_80")
-	}
+	t, red, n := l.lastType(), l.in.Op == "red", vectorLength(l.in)
 	op := ""
-	for _, m := range l.in.Mods {
-		switch m {
-		case "and", "or", "xor", "exch", "cas", "inc", "dec", "add", "min", "max":
+	for _, m := range atomOperations {
+		if l.hasModifier(m) {
 			op = m
 		}
 	}
-	args := 3
-	first := 1
+	args, first := 3, 1
 	if red {
 		args, first = 2, 0
 	}
@@ -142,32 +136,69 @@ func lowerAtom(l *lowerer) {
 		l.in.Args = l.in.Args[:args]
 	}
 	l.checkArgs(args)
-	if t == types.B128 {
-		l.refuseInstruction("128-bit atomics are not for targets up to sm_80")
-	}
-	if t.Size() < 2 || t.Size() == 2 && op != "cas" && op != "add" && op != "min" && op != "max" {
+	switch {
+	case l.hasModifier("async"):
+		l.refuseInstruction(noTellStore)
+	case t == types.B128:
+		l.refuseInstruction("128-bit atomics are not supported")
+	case t.Size() < 2 || t.Size() == 2 && op != "cas" && op != "add" && op != "min" && op != "max",
+		n > 1 && (!t.IsFloat() || op != "add" && op != "min" && op != "max"):
 		l.failSyntax("not for type %s", t)
 	}
-	f, commutes := l.atomicUpdate(op, t, space != types.SharedSpace)
-	a := l.readAddress(first, space)
-	s := &atomSite{f: f, size: t.Size(), o: useOperand(t.Class()), shared: a.space == types.SharedSpace, space: a.space}
-	sh := shape{a: a.addressOperand(), c: useOperand(t.Class())}
-	c := l.sourceRef(first+1, t)
-	var e ref
+	address := l.readAddress(first, l.namedSpace())
+	if n == 1 {
+		var d ref
+		result := !red && l.in.Args[0].Kind != syntax.ArgSink
+		if result {
+			d = l.resultRef(t)
+		}
+		l.emitAtom(op, t, address, d, result, l.sourceRef(first+1, t))
+		return
+	}
+	lowerAtomVector(l, op, t, address, first)
+}
+
+// lowerAtomVector is atom and red on a vector: the operation on each element, in no order.
+func lowerAtomVector(l *lowerer, op string, t types.Type, address access, first int) {
+	n := vectorLength(l.in)
+	sources, _, size := l.listElements(first+1, t, n, false)
+	results := []ref(nil)
+	if first > 0 && l.in.Args[0].Kind != syntax.ArgSink {
+		results, _, _ = l.listElements(0, t, n, true)
+	}
+	moves := []func(){}
+	for k, c := range sources {
+		var d ref
+		if results != nil {
+			d = l.newReg(t.Class()) // a result may be the source of a later element
+			moves = append(moves, func() { l.emitMove(t, results[k], d) })
+		}
+		l.emitAtom(op, t, address, d, results != nil, c)
+		address.off += uint64(size)
+	}
+	for _, move := range moves {
+		move()
+	}
+}
+
+// emitAtom emits the atomic operation op on the element at an address.
+func (l *lowerer) emitAtom(op string, t types.Type, a access, d ref, result bool, c ref) {
+	f, commutes := l.atomicUpdate(op, t, l.namedSpace() != types.SharedSpace)
+	o := useOperand(t.Class())
+	s := &atomSite{f: f, size: t.Size(), o: o, shared: a.space == types.SharedSpace, result: result, space: a.space}
+	sh := shape{a: a.addressOperand(), c: o}
+	if result {
+		sh.d = defOperand(t.Class())
+	}
 	refs, opnds := []ref(nil), []opnd(nil)
 	if op == "cas" {
-		refs, opnds = append(refs, l.sourceRef(first+2, t)), append(opnds, useOperand(t.Class()))
-	}
-	var d ref
-	if !red && l.in.Args[0].Kind != syntax.ArgSink {
-		s.result = true
-		d, sh.d = l.resultRef(t), defOperand(t.Class())
+		refs, opnds = append(refs, l.sourceRef(len(l.in.Args)-1, t)), append(opnds, o)
 	}
 	if a.space != types.SharedSpace && a.space != types.LocalSpace {
-		l.b.ordered = l.b.ordered || s.result || !commutes
+		l.b.ordered = l.b.ordered || result || !commutes
 	}
 	l.b.spins = true
-	m := l.numberSite(l.emitMicro(opAtom, sh, d, e, a.base, ref(a.space), c))
+	m := l.numberSite(l.emitMicro(opAtom, sh, d, 0, a.base, ref(a.space), c))
 	m.imm, m.key = a.off, atomKey(s, op, t)
 	m.ext = &ext{atom: s, refs: refs, opnds: opnds}
 }

@@ -47,7 +47,7 @@ func lowerFloat(l *lowerer) {
 		return
 	}
 	if l.hasModifier("oob") {
-		l.refuseInstruction("out-of-bounds handling is not for targets up to sm_80")
+		l.refuseInstruction("out-of-bounds handling is not supported")
 	}
 	o := &float.Operation{Name: name, Type: elementType(t), Mode: roundingOf(l.in), FTZ: l.hasModifier("ftz") && t != types.F64, Saturate: l.hasModifier("sat"), ReLU: l.hasModifier("relu")}
 	if float.Formats[o.Type] == nil || o.Type == types.TF32 {

@@ -182,7 +182,7 @@ func opWmmaMove(w *warp, in *inst, m uint32) {
 func lowerLdmatrix(l *lowerer) {
 	l.checkArgs(2)
 	if !l.hasModifier("m8n8") || !l.hasModifier("b16") {
-		l.refuseInstruction("only 8×8 matrices of 16-bit elements are for targets up to sm_80")
+		l.refuseInstruction("only 8×8 matrices of 16-bit elements are supported")
 	}
 	n := countMatrices(l)
 	refs, os, _ := l.listElements(0, types.B32, n, true)

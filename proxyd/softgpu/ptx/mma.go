@@ -83,7 +83,7 @@ func lowerMma(l *lowerer) {
 		l.refuseInstruction("sparse matrices are not supported")
 	}
 	if l.hasModifier("block_scale") || l.hasModifier("kind::f8f6f4") {
-		l.refuseInstruction("8-bit floating-point matrices are not for targets up to sm_80")
+		l.refuseInstruction("8-bit floating-point matrices are not supported")
 	}
 	l.checkArgs(4)
 	ts, sub := matrixTypes(l)
@@ -102,7 +102,7 @@ func lowerMma(l *lowerer) {
 		l.refuseInstruction("m8n8k4 of f16 is for sm_70 only")
 	}
 	if p.at == types.E4M3x2 || p.at.Size() > 4 && (m != 8 || p.at != types.F64) || n != 8 || m != 8 && m != 16 || ts[3] != ts[0] {
-		l.refuseInstruction("this shape is not for targets up to sm_80")
+		l.refuseInstruction("this shape is not supported")
 	}
 	emitMma(l, p)
 }

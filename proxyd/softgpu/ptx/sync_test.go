@@ -346,3 +346,21 @@ func TestBallotCounts(t *testing.T) {
 		t.Errorf("%d, should be %d", got[0], want)
 	}
 }
+
+// TestVectorAtomics: an atomic operation on a vector is one on each element.
+func TestVectorAtomics(t *testing.T) {
+	const body = `cvt.rn.f32.u32 %f1, %t; mov.f32 %f2, 0f3f800000; mov.f32 %f3, 0f40000000; mov.f32 %f4, 0fbf800000; mov.u64 %rd5, cell;
+		red.global.v4.f32.add [cell], {%f1, %f2, %f3, %f4};
+		atom.global.v2.f32.add {%f2, %f5}, [%rd5+8], {%f2, %f2};
+		mov.b32 %x3, 0x3c004000; red.relaxed.gpu.global.add.noftz.v2.f16x2 [%rd5+32], {%x3, %x3};
+		mov.u32 %r, 0; bar.sync 0; setp.gt.u32 %p1, %t, 5; @%p1 bra E;
+		and.b32 %x1, %t, 7; mad.wide.u32 %rd4, %x1, 4, %rd5; ld.global.u32 %r, [%rd4];
+		setp.lt.u32 %p1, %t, 4; @%p1 bra E; ld.global.u32 %r, [%rd4+16]; E:`
+	got := perThreadOut(t, body, 1, 40)
+	// 0 + … + 39; 40; 80 + 40; 0; and 40 times (2, 1) twice.
+	for i, want := range []uint32{0x44430000, 0x42200000, 0x42f00000, 0, 0x51005500, 0x51005500} {
+		if got[i] != want {
+			t.Errorf("element %d: %#x, should be %#x", i, got[i], want)
+		}
+	}
+}
