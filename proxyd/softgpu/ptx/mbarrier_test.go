@@ -73,6 +73,21 @@ func TestMbarrierLanes(t *testing.T) {
 	}
 }
 
+// TestMbarrierJoin: lanes that wait do not keep those from arriving that stand where all lanes of the warp meet.
+func TestMbarrierJoin(t *testing.T) {
+	const body = `mov.u32 %r, 0; mov.u32 %x1, 0; setp.ge.u32 %p1, %t, 16;
+		setp.ne.u32 %p2, %t, 0; @!%p2 mbarrier.init.shared.b64 [sm], 16; bar.warp.sync -1;
+		@%p1 bra A;
+	W:	mbarrier.try_wait.parity.shared.b64 %p3, [sm], 0; @%p3 bra A;
+		add.u32 %x1, %x1, 1; setp.lt.u32 %p4, %x1, 200000; @%p4 bra W;
+	A:	@%p1 mbarrier.arrive.shared.b64 %rd1, [sm]; setp.lt.u32 %p4, %x1, 200000; selp.u32 %r, 1, 0, %p4;`
+	for i, got := range perThreadOut(t, body, 1, 32) {
+		if got != 1 {
+			t.Errorf("thread %d waits for ever", i)
+		}
+	}
+}
+
 // phases is an mbarrier as PTX's manual has it: a list of phases that have ended, and what the present phase waits for.
 type phases struct{ ended, pending, expected, bytes int }
 
