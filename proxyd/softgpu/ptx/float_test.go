@@ -6,6 +6,7 @@ package ptx
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
@@ -161,6 +162,31 @@ func TestPackedHalves(t *testing.T) {
 				if want := one[i] | one[len(rows)-1-i]<<16; two[i] != want {
 					t.Fatalf("%s.%sx2 of %#x: %#x, should be %#x", op, name, packed[i], two[i], want)
 				}
+			}
+		}
+	}
+}
+
+// TestPackedFloats: the f32x2 forms do to each half what the plain forms do, also where the result is a source.
+func TestPackedFloats(t *testing.T) {
+	rows := floatOperands(types.F32, 6, 300)
+	packed := make([][3]uint64, len(rows))
+	for i := range rows {
+		for k := range 3 {
+			packed[i][k] = rows[i][k] | rows[len(rows)-1-i][k]<<32
+		}
+	}
+	for _, op := range []string{"add", "add.rm", "sub.rn.ftz", "mul.rz", "mul.ftz", "fma.rn", "fma.rp.ftz"} {
+		args := "a, b;"
+		if strings.HasPrefix(op, "fma") {
+			args = "a, b, c;"
+		}
+		one := evaluate(t, op+".f32 d, "+args, []string{"f32", "f32", "f32", "f32"}, rows)
+		two := evaluate(t, op+".f32x2 d, "+args, []string{"b64", "b64", "b64", "b64"}, packed)
+		own := evaluate(t, op+".f32x2 a, "+args+" mov.b64 d, a;", []string{"b64", "b64", "b64", "b64"}, packed)
+		for i := range rows {
+			if want := one[i] | one[len(rows)-1-i]<<32; two[i] != want || own[i] != want {
+				t.Fatalf("%s.f32x2 of %#x: %#x and %#x, should be %#x", op, packed[i], two[i], own[i], want)
 			}
 		}
 	}

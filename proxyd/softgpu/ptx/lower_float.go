@@ -65,16 +65,63 @@ func lowerFloat(l *lowerer) {
 	for i := range src {
 		src[i] = l.sourceRef(i+1, t)
 	}
+	emitFloat(l, o, t, l.resultRef(t), src)
+}
+
+// emitFloat emits an operation on numbers of type t, or on packs of numbers.
+func emitFloat(l *lowerer, o *float.Operation, t types.Type, d ref, src []ref) {
 	key := floatKey(o)
 	if _, ok := alu[key]; ok {
-		l.emitOperation(key, l.resultRef(t), src...)
+		l.emitOperation(key, d, src...)
 		return
 	}
 	f := o.Compute
 	if t != o.Type {
 		f = onHalves(f)
 	}
-	l.emitLanes(t, l.resultRef(t), f, []types.Type{t, t, t}, src...).key = key
+	l.emitLanes(t, d, f, []types.Type{t, t, t}, src...).key = key
+}
+
+func lowerFma(l *lowerer) {
+	if l.hasModifier("f32x2") {
+		lowerPackedFloat(l)
+		return
+	}
+	lowerFloat(l)
+}
+
+// lowerPackedFloat is add, sub, mul and fma of two f32 in a register of 64 bits: two operations on f32.
+func lowerPackedFloat(l *lowerer) {
+	o := &float.Operation{Name: l.in.Op, Type: types.F32, Mode: roundingOf(l.in), FTZ: l.hasModifier("ftz")}
+	if l.hasModifier("sat") || l.hasModifier("relu") {
+		l.failSyntax("no such form of f32x2")
+	}
+	n := 2
+	if o.Name == "fma" {
+		n = 3
+	}
+	l.checkArgs(n + 1)
+	var halves [2]ref
+	sources := make([]ref, n)
+	for half := range halves {
+		for i := range sources {
+			sources[i] = l.newReg(types.Class32)
+			whole := l.sourceRef(i+1, types.B64)
+			if half == 1 {
+				upper := l.newReg(types.Class64)
+				l.emitOperation("shr.u64", upper, whole, l.wordConstant(32))
+				whole = upper
+			}
+			l.emitOperation("cvt.u32.u64", sources[i], whole)
+		}
+		halves[half] = l.newReg(types.Class32)
+		emitFloat(l, o, types.F32, halves[half], sources)
+	}
+	lower, upper := l.newReg(types.Class64), l.newReg(types.Class64)
+	l.emitOperation("cvt.u64.u32", lower, halves[0])
+	l.emitOperation("cvt.u64.u32", upper, halves[1])
+	l.emitOperation("shl.u64", upper, upper, l.wordConstant(32))
+	l.emitOperation("or.u64", l.resultRef(types.B64), lower, upper)
 }
 
 // floatKey is the key of an operation of f32 or f64, or "": other types, saturation and .relu have none.

@@ -32,6 +32,10 @@ func onHalves(f func(a, b, c uint64) uint64) func(a, b, c uint64) uint64 {
 }
 
 func lowerAdd(l *lowerer) {
+	if l.hasModifier("f32x2") {
+		lowerPackedFloat(l)
+		return
+	}
 	t, op := l.lastType(), l.in.Op
 	if t == types.U16x2 || t == types.S16x2 {
 		l.emitLanes2(t, onHalves(func(a, b, _ uint64) uint64 {
@@ -83,6 +87,10 @@ func (l *lowerer) emitCarry(t types.Type, d, a, b ref, sub, in, out bool) {
 }
 
 func lowerMul(l *lowerer) {
+	if l.hasModifier("f32x2") {
+		lowerPackedFloat(l)
+		return
+	}
 	t := l.lastType()
 	if t.IsFloat() {
 		lowerFloat(l)

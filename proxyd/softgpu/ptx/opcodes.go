@@ -65,11 +65,11 @@ func simdOpcodes() map[string]*opcode {
 
 // integerOpcodes are the instructions on integers.
 var integerOpcodes = map[string]*opcode{
-	"add":   {lower: lowerAdd, mods: modRound + "cc"},
+	"add":   {lower: lowerAdd, mods: modRound + "cc f32x2"},
 	"addc":  {lower: lowerAdd, mods: "cc"},
-	"sub":   {lower: lowerAdd, mods: modRound + "cc"},
+	"sub":   {lower: lowerAdd, mods: modRound + "cc f32x2"},
 	"subc":  {lower: lowerAdd, mods: "cc"},
-	"mul":   {lower: lowerMul, mods: modRound + "hi lo wide"},
+	"mul":   {lower: lowerMul, mods: modRound + "hi lo wide f32x2"},
 	"mad":   {lower: lowerMad, mods: modRound + "hi lo wide cc"},
 	"madc":  {lower: lowerMad, mods: "hi lo cc"},
 	"mul24": {lower: lowerMul24, mods: "hi lo"},
@@ -96,7 +96,7 @@ var integerOpcodes = map[string]*opcode{
 
 // floatOpcodes are the instructions on floating-point numbers alone.
 var floatOpcodes = map[string]*opcode{
-	"fma":      {lower: lowerFloat, mods: modRound + "relu oob"},
+	"fma":      {lower: lowerFma, mods: modRound + "relu oob f32x2"},
 	"rcp":      {lower: lowerRootRcp, mods: modRound},
 	"sqrt":     {lower: lowerRootRcp, mods: modRound},
 	"rsqrt":    {lower: lowerApprox, mods: "approx ftz"},
@@ -248,8 +248,6 @@ func refusedModifier(mod string) string {
 		return noCluster
 	case strings.HasPrefix(mod, "e2m") || strings.HasPrefix(mod, "e3m") || strings.HasPrefix(mod, "ue8m0"), mod == "rs":
 		return "this conversion is not supported"
-	case strings.HasPrefix(mod, "f32x2"):
-		return "packed f32 is not supported"
 	}
 	return ""
 }
