@@ -20,8 +20,8 @@ type shownCapsule struct {
 	Devices struct {
 		Server  string
 		Sharing []struct {
-			Spaces          int
-			Saved, Unshared count
+			Spaces                 int
+			Saved, Unshared, Alike count
 		}
 	}
 }

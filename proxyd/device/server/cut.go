@@ -203,6 +203,9 @@ func (s *Server) abandonAttempt(number uint64) *cut.Events {
 	a.work.Wait()
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
+	if s.state.stopped && s.ctx.Err() == nil {
+		regroupStopped(s)
+	}
 	return s.concludeAttempt(a, true)
 }
 

@@ -14,8 +14,8 @@ import (
 // alike is not known then, so neighbours share. With Config.Regroup, the devices that turn out to be alike come together,
 // and each of the machine's devices carries as many of the job's as before:
 //
-//	after a save  when the job goes on, at Resume, by what memory had in common and by communicators. The job is stopped
-//	              at a cut, no work is under way, and a move takes no longer than an entry in a few lists
+//	after a save  when the job goes on, at Resume or when the leader of the cut ends its attempt, by what memory had in common
+//	              and by communicators. No work is under way, and a move takes no longer than an entry in a few lists
 //	before one    by communicators, while the job runs, as Arrange has devices move
 //
 // Equal bytes that spaces have in common are there for each space after a move, until package softgpu brings them

@@ -134,7 +134,7 @@ func readProperties(c *client) (all [][]byte) {
 // TestRegrouped: a job that begins on fewer devices than its programs see, where neighbours share, goes on after its first
 // save with those together whose memory is alike. Its programs see no change, and nothing moves at the next save.
 func TestRegrouped(t *testing.T) {
-	for _, found := range []bool{false, true} { // by an attempt, as for a job with several servers, or by the save itself
+	for _, way := range []string{"a save", "an attempt", "an attempt that its leader ends"} {
 		s := regroupServer(t, 64<<20)
 		_, cs := attachProcess(t, s, 1)
 		c := cs[0]
@@ -142,12 +142,15 @@ func TestRegrouped(t *testing.T) {
 		checkPlaced(t, s, []int{0, 0, 1, 1})
 		for range 2 {
 			var o SaveOptions
-			if found {
-				mustFind(t, cut.Options{Tick: long}, s)
+			var found *cut.Cut
+			if way != "a save" {
+				found = mustFind(t, cut.Options{Tick: long}, s)
 				o.Attempt = attempts.Load()
 			}
 			saveJob(t, s, Folder(t.TempDir()), o)
-			if err := s.Resume(); err != nil {
+			if way == "an attempt that its leader ends" { // as leaders do, unless the job was restored
+				mustOpen(t, found)
+			} else if err := s.Resume(); err != nil {
 				t.Fatal(err)
 			}
 			checkPlaced(t, s, []int{0, 1, 0, 1})
