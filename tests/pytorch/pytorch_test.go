@@ -46,8 +46,8 @@ func TestOperators(t *testing.T) {
 			t.Error(line)
 		}
 	}
-	if len(lines) < 28 {
-		t.Errorf("%d lines, want 28", len(lines))
+	if len(lines) < 33 {
+		t.Errorf("%d lines, want 33", len(lines))
 	}
 }
 

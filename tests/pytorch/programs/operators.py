@@ -96,6 +96,18 @@ def check_saved():
     return "ok" if y.is_cuda and torch.equal(x, y) else "another tensor"
 
 
+def check_profiler():
+    """Programs that are profiled run, and learn what the CPU did: there is no CUPTI. Marks of NVTX are taken."""
+    from torch.profiler import ProfilerActivity, profile
+
+    x = torch.arange(8.0, device="cuda")
+    torch.cuda.profiler.start()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled, torch.cuda.nvtx.range("step"):
+        total = (x * 2).sum().item()
+    torch.cuda.profiler.stop()
+    return "ok" if total == 56 and any(event.key == "aten::sum" for event in profiled.key_averages()) else "no profile"
+
+
 def run(check, *arguments):
     try:
         return check(*arguments)
@@ -104,7 +116,7 @@ def run(check, *arguments):
 
 
 results = {name: run(check_operator, *row) for name, row in OPERATORS.items()}
-results |= {"training": run(check_training), "captured graph": run(check_graph), "save and load": run(check_saved)}
+results |= {"training": run(check_training), "captured graph": run(check_graph), "save and load": run(check_saved), "profiler": run(check_profiler)}
 for name, result in results.items():
     print(f"{name}: {result}")
 sys.exit(any(result != "ok" for result in results.values()))
