@@ -6,6 +6,7 @@
 package cluster
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"strconv"
@@ -123,13 +124,6 @@ func TestFloods(t *testing.T) {
 	} else {
 		flood(hang+", from outside of any job", c.sendHangingFiles)
 		flood(hang, inJob("echo begin; for n in {1..8}; do python3 flood.py 4 /mnt/hangs/file & done; sleep 5"))
-		t.Run("proxyd is killed while descriptors hang", func(t *testing.T) { // a process that has to close such a file has no end
-			ready := strings.Count(c.proxydLog("n1"), "msg=ready")
-			c.readProxydStatus(t, "kill -9 ${d#/proc/}")
-			waitFor(t, 60*time.Second, func() (bool, string) {
-				return strings.Count(c.proxydLog("n1"), "msg=ready") > ready, "proxyd does not end, or not start again"
-			})
-		})
 		c.runOn(t, "n1", "", "bash", "-euc", "kill $(cat /run/fuse.pid)").mustSucceed(t) // what waits for an answer gets an error
 	}
 	c.runScript(t, "touch ~/go."+victim)
@@ -139,8 +133,14 @@ func TestFloods(t *testing.T) {
 // sendHangingFiles has alice, on n1 and in no job, send descriptors of a file that hangs to srun.sock.
 func (c protected) sendHangingFiles(t *testing.T) (log func() string, end func()) {
 	t.Helper()
-	processes := func() string { return c.readProxydStatus(t, "pgrep -c -P ${d#/proc/} || true") }
-	before := processes()
+	countProcesses := func() int {
+		n, err := strconv.Atoi(c.readProxydStatus(t, "pgrep -c -P ${d#/proc/} || true"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := countProcesses()
 	c.runOn(t, "n1", "alice", "bash", "-uc", "cd /shared/home/alice; (echo begin; for n in {1..8}; do python3 flood.py 4 /mnt/hangs/file & done; "+
 		"sleep 5; echo over) </dev/null >outside.log 2>&1 &").mustSucceed(t)
 	log = func() string {
@@ -150,8 +150,8 @@ func (c protected) sendHangingFiles(t *testing.T) (log func() string, end func()
 	end = func() {
 		// A process that has received such descriptors has no end. Each caller hangs when its call is made, in a write to its own file.
 		waitFor(t, 20*time.Second, func() (bool, string) {
-			now := processes()
-			return now == before, "proxyd has " + now + " processes, for callers that are in no job, and had " + before
+			now := countProcesses()
+			return now <= before, fmt.Sprintf("proxyd has %d processes, and had %d before callers in no job came", now, before)
 		})
 		hung := c.runOn(t, "n1", "", "pgrep", "-c", "-u", "alice", "-f", "^python3 flood.py 4 /mnt/hangs/file")
 		if strings.TrimSpace(hung.out) != "8" {
