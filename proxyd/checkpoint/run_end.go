@@ -46,17 +46,16 @@ func (e runEnding) runEnd(ctx context.Context) decisions.RunEnd {
 	return end
 }
 
-// lostNode says whether a node of the run does not answer. A script that lost a node may have
-// ended for that, which is none of its own doing.
+// lostNode says whether a node of the run stays without an answer. A script that lost a node may have
+// ended for that, which is none of its own doing. A daemon that is restarting has not lost its job.
 func (e runEnding) lostNode(ctx context.Context) bool {
 	j := e.j
-	snap := j.run.Snapshot()
-	nodes := slices.Clone(snap.Placement.ThisRun)
-	for _, node := range nodes {
+	for _, node := range j.run.Snapshot().Placement.ThisRun {
 		if node == j.c.Node {
 			continue
 		}
-		if err := j.c.callNode(ctx, node, j.id, 0, calls.Unrestored, calls.Empty{}, nil); errors.Is(err, ErrAway) {
+		err := j.c.callNodeRetrying(ctx, unreachableTimeout, node, j.id, calls.Unrestored, calls.Empty{}, nil)
+		if errors.Is(err, ErrAway) {
 			return true
 		}
 	}

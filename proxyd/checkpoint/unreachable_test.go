@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
@@ -72,6 +75,36 @@ func TestCallNodeRetrying(t *testing.T) {
 				}
 				if took := time.Since(began); took > min(tt.away, tt.within)+2*retryInterval || tt.away == 0 && r.asked != 1 {
 					t.Errorf("took %s with %d calls", took, r.asked)
+				}
+			})
+		})
+	}
+}
+
+// TestLostNode: a script that ends while the daemon of another node is restarting has lost no node, and has ended by itself. A
+// node that stays away is lost, and no time is spent on nodes that answer.
+func TestLostNode(t *testing.T) {
+	for name, tt := range map[string]struct {
+		away time.Duration
+		lost bool
+		took time.Duration // at most
+	}{
+		"all answer":            {0, false, 0},
+		"a daemon is restarted": {5 * time.Second, false, 5*time.Second + retryInterval},
+		"a node is gone":        {time.Hour, true, unreachableTimeout + 2*retryInterval},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				c := conductorOn(t, "n1", t.TempDir())
+				c.Remote = &awayUntil{back: began.Add(tt.away)}
+				where := records.Placement{FirstRun: []string{"n1", "n2"}, ThisRun: []string{"n1", "n2"}}
+				j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: where})}).wireParts()
+				if lost := j.ending.lostNode(t.Context()); lost != tt.lost {
+					t.Errorf("lost: %v", lost)
+				}
+				if took := time.Since(began); took > tt.took {
+					t.Errorf("took %s", took)
 				}
 			})
 		})
