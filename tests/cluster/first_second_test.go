@@ -42,10 +42,15 @@ func TestFirstSecond(t *testing.T) {
 	if n := c.showColumn(t, job, "RestartCnt"); n != "1" {
 		t.Errorf("%s restarts", n)
 	}
-	// proxyd's line comes between any lines of the program.
-	before, rest, told := strings.Cut(c.jobLog(job), "singularity: this run begins anew, for there is no checkpoint")
-	_, after, _ := strings.Cut(rest, "\n")
-	if got := before + after; !told || !strings.HasSuffix(got, undisturbedOutput("n1")) {
+	if got, told := c.logWithoutStartLine(job); !told || !strings.HasSuffix(got, undisturbedOutput("n1")) {
 		t.Errorf("the log has proxyd's line: %v; without that line:\n%s", told, got)
 	}
+}
+
+// logWithoutStartLine returns the job's log without proxyd's line that the run begins anew, which comes between any lines of the
+// program, and whether it has that line.
+func (c protected) logWithoutStartLine(job string) (log string, told bool) {
+	before, rest, told := strings.Cut(c.jobLog(job), "singularity: this run begins anew, for there is no checkpoint")
+	_, after, _ := strings.Cut(rest, "\n")
+	return before + after, told
 }
