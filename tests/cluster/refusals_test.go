@@ -102,7 +102,7 @@ func (c protected) submitFile(t *testing.T, script string) string {
 }
 
 func (c protected) isRefused(t *testing.T, r refusal) {
-	script := c.writeScript(t, "[ -e began.$SLURM_JOB_ID ] && { echo again; until grep -q 'begins anew' $SLURM_JOB_ID.log; do sleep 0.2; done; exit; }\n"+
+	script := c.writeScript(t, "[ -e began.$SLURM_JOB_ID ] && { echo again; "+untilAnewTold+"; exit; }\n"+
 		"touch began.$SLURM_JOB_ID\n"+r.command)
 	if r.check != "" {
 		c.checkCommand(t, "alice", "cd; singctl check "+script, 8, "^"+script+`:5: not captured: .*\n    do: `+regexp.QuoteMeta(r.check)+"$")
@@ -127,6 +127,10 @@ func (c protected) isRefused(t *testing.T, r refusal) {
 	c.waitForLine(t, job, "ready")
 	c.beginsAnew(t, job, r.what)
 }
+
+// untilAnewTold has a script wait until the job's log and comment say that the run begins anew. proxyd writes them while the script
+// runs, and Slurm's accounting does not take what comes into the comment after a job's end.
+const untilAnewTold = `until grep -q "begins anew" $SLURM_JOB_ID.log && scontrol show job $SLURM_JOB_ID | grep -q "AdminComment=.*begins anew"; do sleep 0.2; done`
 
 // beginsAnew requeues a job that cannot be captured: its log has a line about that, and the comment names the obstacle, too.
 func (c protected) beginsAnew(t *testing.T, job, obstacle string) {

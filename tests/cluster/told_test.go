@@ -39,7 +39,7 @@ func TestToldInLog(t *testing.T) {
 	c := raiseProtected(t, "t-told", "--nodes", "2")
 	const obstacle = "is connected to 10.77.0.1:6817, which is outside of the job: close it, or submit the job with --singularity-outside=reset"
 	job := c.submitJob(t, "-N2 --singularity-interval=10s --singularity-outside=refuse",
-		`[ -e began.$SLURM_JOB_ID ] && { echo again; srun true; until grep -q 'begins anew' $SLURM_JOB_ID.log; do sleep 0.2; done; exit; }
+		`[ -e began.$SLURM_JOB_ID ] && { echo again; srun true; `+untilAnewTold+`; exit; }
 		touch began.$SLURM_JOB_ID; exec 3<>/dev/tcp/ctl/6817; echo ready; srun --overlap sleep 1000`)
 	c.waitForLine(t, job, "ready")
 	count := func(text string) int { return strings.Count(c.jobLog(job), text) }
