@@ -8,6 +8,7 @@ package pytorch
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,23 @@ func TestOperators(t *testing.T) {
 	}
 	if len(lines) < 33 {
 		t.Errorf("%d lines, want 33", len(lines))
+	}
+}
+
+// TestPackageOperators: the operators of PyTorch's own tests compute on the GPU what they compute on the CPU, on the inputs that
+// these tests have.
+func TestPackageOperators(t *testing.T) {
+	args, least := []string{"programs/package_operators.py", "--samples", "3"}, 600
+	if testing.Short() {
+		args, least = append(args, "--every", "6"), 95
+	}
+	out := runPython(t, nil, args...)
+	found := regexp.MustCompile(`^(\d+) equal, \d+ left out, 0 wrong\n$`).FindStringSubmatch(out)
+	if found == nil {
+		t.Fatal(out)
+	}
+	if equal, _ := strconv.Atoi(found[1]); equal < least {
+		t.Errorf("%d operators were compared, want %d", equal, least)
 	}
 }
 
