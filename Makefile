@@ -78,9 +78,9 @@ GO_CLUSTER := $(GO) test -json -count=1 -tags
 # with tests that do less with the race detector, because of its time or memory, are in NO_RACE.
 NO_RACE := ./proxyd/store ./slurmrestd-client ./tests/pytorch ./tests/llama
 
-# Packages whose unit tests take minutes whatever was changed: programs under many libraries, and on software GPUs, PyTorch
-# and llama.cpp too.
-SLOW_UNIT  := tests/device tests/gpu tests/workloads tests/pytorch tests/llama libsingshim/shimtest
+# Packages whose unit tests take minutes whatever was changed: the software GPU's own, and programs under many libraries, and on
+# software GPUs, PyTorch and llama.cpp too.
+SLOW_UNIT  := proxyd/softgpu tests/device tests/gpu tests/workloads tests/pytorch tests/llama libsingshim/shimtest
 QUICK_UNIT  = $$($(GO) list ./... | grep -v $(SLOW_UNIT:%=-e /%$$))
 
 # The part of tests/cluster, and of the jobs on software GPUs, that `make test` has: protection, actions, and what people
