@@ -281,7 +281,7 @@ func decodeMbarrier(v uint64) mbarrier {
 	}
 }
 
-func (b mbarrier) encode() uint64 {
+func encodeMbarrier(b mbarrier) uint64 {
 	return uint64(b.pending) | uint64(b.expected)<<20 | uint64(b.bytes)&(1<<22-1)<<40 | uint64(b.phase)<<62
 }
 
@@ -298,6 +298,6 @@ func updateMbarrier(w *warp, in *inst, bits []byte, lane int, change func(*mbarr
 	case b.pending == 0 && b.bytes == 0:
 		b.pending, b.phase = b.expected, (b.phase+1)%4
 	}
-	binary.LittleEndian.PutUint64(bits, b.encode())
+	binary.LittleEndian.PutUint64(bits, encodeMbarrier(b))
 	return old
 }

@@ -327,7 +327,7 @@ func opMbarrierInit(w *warp, in *inst, m uint32) {
 			w.raiseFault(IllegalInstruction, in, i, 0, "an mbarrier waits for 1 to 1048575 arrivals")
 		}
 		b := mbarrier{pending: counts[i], expected: counts[i]}
-		binary.LittleEndian.PutUint64(mbarrierAt(w, in, i), b.encode())
+		binary.LittleEndian.PutUint64(mbarrierAt(w, in, i), encodeMbarrier(b))
 	}
 }
 
