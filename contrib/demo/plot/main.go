@@ -226,10 +226,9 @@ func drawPicture(calm, moved []point, runs []run, marks []mark, same bool) image
 		drawRight(img, left-10, y(v)+4, strconv.FormatFloat(v, 'g', 4, 64))
 	}
 	drawLabel(img, 8, top-10, black, "loss")
-	for step, each := 0, max(1, int(roundStep(float64(len(calm)), 12))); step <= len(calm); step += each {
-		if step > 0 {
-			drawRight(img, x(step)+glyph, height-bottom+18, strconv.Itoa(step))
-		}
+	ticks := max(1, int(roundStep(float64(len(calm)), 12)))
+	for step := ticks; step <= len(calm); step += ticks {
+		drawRight(img, x(step)+glyph, height-bottom+18, strconv.Itoa(step))
 	}
 	drawLabel(img, 8, height-bottom+18, black, "step")
 	drawCurve(img, calm, x, y, 3, blue)
