@@ -180,10 +180,6 @@ func opWmmaMove(w *warp, in *inst, m uint32) {
 
 // lowerLdmatrix loads 8×8 matrices of 16-bit elements, lane by lane an address of a row.
 func lowerLdmatrix(l *lowerer) {
-	l.checkArgs(2)
-	if !l.hasModifier("m8n8") || !l.hasModifier("b16") {
-		l.refuseInstruction("only 8×8 matrices of 16-bit elements are supported")
-	}
 	n := countMatrices(l)
 	refs, os, _ := l.listElements(0, types.B32, n, true)
 	if n == 1 && l.in.Args[0].Kind == syntax.ArgVector {
@@ -198,7 +194,12 @@ func lowerLdmatrix(l *lowerer) {
 	}
 }
 
+// countMatrices checks the form of ldmatrix or stmatrix, and returns how many matrices are moved.
 func countMatrices(l *lowerer) int {
+	l.checkArgs(2)
+	if !l.hasModifier("m8n8") || !l.hasModifier("b16") {
+		l.refuseInstruction("only 8×8 matrices of 16-bit elements are supported")
+	}
 	for i, m := range []string{"x1", "x2", "x4"} {
 		if l.hasModifier(m) {
 			n := 1 << i
@@ -252,10 +253,6 @@ func opLdmatrix(w *warp, in *inst, m uint32) {
 }
 
 func lowerStmatrix(l *lowerer) {
-	l.checkArgs(2)
-	if !l.hasModifier("m8n8") || !l.hasModifier("b16") {
-		l.refuseInstruction("only 8×8 matrices of 16-bit elements are supported")
-	}
 	n := countMatrices(l)
 	refs, os, _ := l.listElements(1, types.B32, n, false)
 	l.loose = true
