@@ -64,7 +64,7 @@ func (r results) renderTable() string {
 		"`.ci/run` and `make test` run 8 of the cases (`-seed 49 -some 8`), `make test-releases` 12 on each older Slurm, and\n" +
 		"`make test-faults` all. A moment has the name of the call or phase in proxyd's log: `reconnect_devices`, in which device\n" +
 		"servers find each other again, was `meet` in earlier releases.\n\n")
-	fmt.Fprintf(&b, "**%d cases, %d lost.** In %d cases the phase was over before the fault came: they are marked with the moment that was\n"+
+	fmt.Fprintf(&b, "**%d cases, %d lost.** Cases in which the phase was over before the fault came: %d, marked with the moment that was\n"+
 		"hit. The last column has the `-seed` of each row.\n", tried, lost, elsewhere)
 	for _, s := range stages {
 		r.renderStage(&b, s)
