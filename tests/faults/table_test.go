@@ -219,7 +219,7 @@ func TestTable(t *testing.T) {
 	}
 	got := r.renderTable()
 	for _, want := range []string{
-		"**3 cases, 1 lost.** In 1 cases",
+		"**3 cases, 1 lost.** Cases in which the phase was over before the fault came: 1, marked",
 		"| kill proxyd of the leader | ran on | not tried |",
 		"| kill proxyd of a peer | not tried | resumed (at drain) |",
 		"* kill slurmd of the leader, at drain of *checkpoint, the job runs on*: one two\n",
