@@ -91,6 +91,8 @@ SOME_CLUSTER := TestBadInput|TestActions|TestProtected|TestRESTClient
 ATTACKS := TestReplacedFiles|TestFloods|TestCRIUInHost|TestSharedFolder|TestLostWork|TestObstacleLater
 SOME_DEVICES := TestCorpus/(mlp-alone|gpt-nodes|serve-requests)
 TORCH_DEVICES := TestCorpus/torch-(nodes|four)
+# What only test-full has of tests/control: four nodes onto one. In make test TestLeasesOfNodes comes onto fewer nodes.
+SLOW_CONTROL := TestFewerNodes
 # Only make test-long has these: the store on NFS, in an emulated machine; 64 nodes and 100 jobs at once. make test-packages
 # has TestUnderSystemd, and only make test-long runs that.
 LONG_CLUSTER := TestStoreOnNFS|TestScale
@@ -104,7 +106,7 @@ TEST_HERE = \
 	'plugin, on stubs of Slurm: $(SELF) test-c'
 TEST_CLUSTER = \
 	'cluster, some: $(GO_CLUSTER) cluster -timeout 40m ./tests/cluster -run "^($(SOME_CLUSTER))$$"' \
-	'control: $(GO_CLUSTER) control -timeout 60m ./tests/control'
+	'control, some: $(GO_CLUSTER) control -timeout 60m ./tests/control -skip "^($(SLOW_CONTROL))$$"'
 TEST_PROGRAMS = \
 	'programs, some: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(SOME_PROGRAMS))$$"' \
 	'devices, some: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(DEVICES) -rounds 3 -seed 7 -lanes 2 -name devices-test -run "$(SOME_DEVICES)$$"' \
@@ -115,7 +117,8 @@ FULL_HERE = \
 	'root file systems: $(SELF) trees' \
 	'plugin, for each Slurm: $(SELF) plugins'
 FULL_CLUSTER = \
-	'cluster, the rest: $(GO_CLUSTER) cluster -timeout 60m -parallel 3 ./tests/cluster -skip "^($(SOME_CLUSTER)|$(ATTACKS)|$(LONG_CLUSTER))$$"'
+	'cluster, the rest: $(GO_CLUSTER) cluster -timeout 60m -parallel 3 ./tests/cluster -skip "^($(SOME_CLUSTER)|$(ATTACKS)|$(LONG_CLUSTER))$$"' \
+	'control, the rest: $(GO_CLUSTER) control -timeout 20m ./tests/control -run "^($(SLOW_CONTROL))$$"'
 FULL_PROGRAMS = \
 	'packages: $(SELF) test-packages GO_TEST="$(GO) test -json -skip ^TestUnderSystemd"' \
 	'first installation: $(GO_CLUSTER) install -timeout 20m ./tests/install -trees $(CACHE)' \
