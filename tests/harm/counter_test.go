@@ -23,7 +23,7 @@ type counter struct {
 	w      *world
 	id     int64
 	folder string // below /shared
-	losses []byte // that a training which nothing disturbs prints, as many lines as the job may write
+	losses []byte // that a training which nothing disturbs prints, at least as many lines as the job may write; nil: the job counts
 }
 
 const (

@@ -48,6 +48,8 @@ type journey struct {
 	args  []string // singctl's, but for the job
 	waits bool     // for a job that waits
 	steps []string
+	// without: the steps if the job cannot be lent a GPU just then, and goes on with it by a requeue. nil: there is no such way.
+	without []string
 	// undone: the action cannot be done, which shows at edit; the steps of undoing follow.
 	undone bool
 }
@@ -58,6 +60,7 @@ var journeys = []journey{
 	{name: "park", user: "alice", args: []string{"preempt", "--hold"}, steps: []string{"check", "announce", "checkpoint", "park", "leave", "draft", "edit", "report"}},
 	{name: "migrate", user: "alice", args: []string{"migrate", "--away", "n1"}, steps: moves},
 	{name: "resize", user: "operator", args: []string{"resize", "--nodes", "1"}, steps: slices.Insert(slices.Clone(moves), 2, "lend")},
+	{name: "grow", user: "operator", args: []string{"resize", "--gpus", "2"}, steps: []string{"check", "announce", "lend", "report", "restore"}, without: slices.Insert(slices.Clone(moves), 2, "lend")},
 	{name: "requeue", user: "alice", args: []string{"requeue", "--qos", "basic"}, steps: []string{"check", "announce", "checkpoint", "park", "leave", "draft", "edit", "release", "report"}},
 	{name: "resume", user: "alice", args: []string{"resume"}, waits: true, steps: []string{"check", "draft", "edit", "release", "report"}},
 	{name: "release", user: "alice", args: []string{"release"}, waits: true, steps: []string{"check", "release", "report"}},
@@ -73,7 +76,7 @@ type harm struct {
 	hit  func(context.Context, *world, *counter) error
 	// by a person: what became of the job then.
 	kept func(situation, *act) error
-	// once: the harm is done at each step of a single journey only.
+	// once: the harm is done at each step of some of the journeys only.
 	once bool
 	// ends: the harm ends the job.
 	ends bool
@@ -116,12 +119,12 @@ type moment struct {
 
 func (m moment) name() string { return m.journey.name + "/" + m.step + "/" + m.harm.name }
 
-// listMoments returns all moments, or the picked moments.
-func listMoments(harms []harm, once string, late bool) []moment {
+// listMoments returns all moments, or the picked moments; those of harms that are done once belong to the named journeys.
+func listMoments(harms []harm, late bool, once ...string) []moment {
 	var all []moment
 	for _, j := range journeys {
 		for _, h := range harms {
-			if h.once && j.name != once {
+			if h.once && !slices.Contains(once, j.name) {
 				continue
 			}
 			for _, s := range j.steps {
@@ -146,8 +149,8 @@ func listMoments(harms []harm, once string, late bool) []moment {
 func TestHarm(t *testing.T) {
 	t.Logf("seed %d", *seed)
 	w := newWorld(t, "harm-test")
-	t.Run("killed", func(t *testing.T) { w.playMoments(t, listMoments(kills, "migrate", true), w.killAtMoment) })
-	t.Run("interfered", func(t *testing.T) { w.playMoments(t, listMoments(people, "migrate", false), w.interfereAtMoment) })
+	t.Run("killed", func(t *testing.T) { w.playMoments(t, listMoments(kills, true, "migrate", "grow"), w.killAtMoment) })
+	t.Run("interfered", func(t *testing.T) { w.playMoments(t, listMoments(people, false, "migrate"), w.interfereAtMoment) })
 	t.Run("random", w.runStorm)
 }
 
@@ -186,7 +189,7 @@ func (w *world) killAtMoment(ctx context.Context, t *testing.T, m moment) (err e
 	if a.State != "done" && a.State != "undone" && a.State != "dropped" {
 		return fmt.Errorf("%s", a)
 	}
-	if a.State == "done" && !m.journey.undone && !slices.Equal(a.listSteps(), m.journey.steps) {
+	if steps := a.listSteps(); a.State == "done" && !m.journey.undone && !slices.Equal(steps, m.journey.steps) && !m.isWithoutLease(steps) {
 		return fmt.Errorf("its steps are not those of the table: %s", a)
 	}
 	if m.harm.name == "preemptd" && (a.State == "done") == m.journey.undone {
@@ -195,10 +198,18 @@ func (w *world) killAtMoment(ctx context.Context, t *testing.T, m moment) (err e
 	if most := before.restarts + 2; now.restarts > most || m.harm.name == "preemptd" && now.restarts >= most {
 		return fmt.Errorf("the job was requeued %d times: %s", now.restarts-before.restarts, a)
 	}
+	if inPlace := m.journey.without != nil && slices.Equal(a.listSteps(), m.journey.steps); inPlace && m.harm.name != "node" && now.restarts != before.restarts {
+		return fmt.Errorf("the job was requeued, and had been lent a GPU where it runs: %s", a)
+	}
 	if made, err := c.countCheckpoints(ctx); err != nil || slices.Max(append(valuesOf(made), 0)) > 1 {
 		return fmt.Errorf("checkpoints by action: %v %w", made, err)
 	}
 	return errors.Join(w.letGo(ctx, c, m.journey, a, now), c.finishAndCheck(ctx))
+}
+
+// isWithoutLease reports whether an action that had these steps could not have a GPU lent, because of the harm.
+func (m moment) isWithoutLease(steps []string) bool {
+	return m.harm.name != "preemptd" && m.journey.without != nil && slices.Equal(steps, m.journey.without)
 }
 
 func valuesOf(m map[string]int) []int {
@@ -240,9 +251,16 @@ func (w *world) prepareJob(ctx context.Context, j journey) (*counter, situation,
 	if j.name == "migrate" {
 		options = nil
 	}
-	c, err := w.submitCounter(ctx, "job", inBash, options...)
+	script := inBash
+	if j.name == "grow" {
+		script, options = writeTraining(longestTraining), mayGrow
+	}
+	c, err := w.submitCounter(ctx, "job", script, options...)
 	if err != nil {
 		return c, situation{}, err
+	}
+	if j.name == "grow" {
+		c.losses = w.losses
 	}
 	if j.name != "hold" {
 		err = c.waitForCounting(ctx)

@@ -25,7 +25,6 @@ type storm struct {
 	jobs           []*counter
 	down           int // events until what is broken is healed; 0: nothing is
 	begun, refused int
-	losses         []byte // of the training that nothing disturbs
 	submitted      int
 	ended          int               // jobs that were right, and have been replaced
 	held           map[*counter]bool // the last request for the job leaves the job held, or may
@@ -229,10 +228,6 @@ func (w *world) runStorm(t *testing.T) {
 	defer cancel()
 	s := &storm{world: w, rng: rand.New(rand.NewPCG(*seed, 2)), held: map[*counter]bool{}, broken: map[string]string{}, spent: map[string]time.Duration{}}
 	if err := w.reloadConfiguration(ctx, ""); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if s.losses, err = w.buildTraining(ctx, t); err != nil {
 		t.Fatal(err)
 	}
 	for place := range *randomJobs {

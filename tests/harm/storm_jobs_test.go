@@ -20,6 +20,9 @@ import (
 // longest is how far a job of the storm counts, or trains, if nothing stops the job: a minute.
 const longest = 600
 
+// longestTraining is how far a training goes while an action on it meets harm, if nothing stops the training: ten minutes.
+const longestTraining = 6000
+
 // buildTraining puts the training where the cluster's hosts find the program, and has the machine that
 // the test runs on print the losses of a run that nothing disturbs.
 func (w *world) buildTraining(ctx context.Context, t *testing.T) ([]byte, error) {
@@ -39,17 +42,25 @@ func (w *world) buildTraining(ctx context.Context, t *testing.T) ([]byte, error)
 	}
 	var said bytes.Buffer
 	undisturbed := exec.CommandContext(ctx, "../../bin/proxyd", "run", "--soft", "2", "--",
-		filepath.Join(bin, "mlp"), "--ranks", "2", "--steps", strconv.Itoa(longest))
+		filepath.Join(bin, "mlp"), "--ranks", "2", "--steps", strconv.Itoa(longestTraining))
 	undisturbed.Stderr = &said
 	losses, err := undisturbed.Output()
 	if err != nil {
 		return nil, fmt.Errorf("the run that nothing disturbs: %w\n%s", err, &said)
 	}
-	lines := bytes.SplitAfterN(losses, []byte("\n"), longest+1)
-	if len(lines) <= longest {
-		return nil, fmt.Errorf("the run that nothing disturbs printed %d lines, not %d:\n%s", len(lines)-1, longest, losses)
+	lines := bytes.SplitAfterN(losses, []byte("\n"), longestTraining+1)
+	if len(lines) <= longestTraining {
+		return nil, fmt.Errorf("the run that nothing disturbs printed %d lines, not %d:\n%.2000s", len(lines)-1, longestTraining, losses)
 	}
-	return bytes.Join(lines[:longest], nil), nil
+	return bytes.Join(lines[:longestTraining], nil), nil
+}
+
+// mayGrow are the options of a training on one GPU that can be lent another.
+var mayGrow = []string{"--gpus-per-node=1", "--singularity-gpus=1-2"}
+
+// writeTraining returns the script of a training of so many steps.
+func writeTraining(steps int) string {
+	return strings.Replace(inTraining, "LINES", strconv.Itoa(steps), 1)
 }
 
 // submitJob submits the job of a place in the storm: every fourth one counts in Python, every
@@ -59,8 +70,7 @@ func (s *storm) submitJob(ctx context.Context, place int) (*counter, error) {
 	training := place%4 == 3
 	switch {
 	case training:
-		script = strings.Replace(inTraining, "LINES", strconv.Itoa(longest), 1)
-		options = append(options, "--gpus-per-node=1", "--singularity-gpus=1-2")
+		script, options = writeTraining(longest), append(options, mayGrow...)
 	case place%4 == 1:
 		script = inPython
 	}

@@ -41,13 +41,14 @@ const aliceID = 1001
 // world is a cluster with a controller.
 type world struct {
 	mini.Cluster
-	nodes []string
+	nodes  []string
+	losses []byte // of the training that nothing disturbs
 }
 
 // newWorld raises a cluster that is taken down when the test is over.
 func newWorld(t *testing.T, name string) *world {
 	t.Helper()
-	w := &world{mini.Cluster{Program: program, Name: name}, []string{"n1", "n2", "n3"}}
+	w := &world{Cluster: mini.Cluster{Program: program, Name: name}, nodes: []string{"n1", "n2", "n3"}}
 	if *clusterName != "" {
 		w.Name = *clusterName
 	} else {
@@ -56,7 +57,11 @@ func newWorld(t *testing.T, name string) *world {
 			t.Fatal(err)
 		}
 	}
-	if err := os.MkdirAll(w.Shared("kills"), 0o755); err != nil {
+	err := os.MkdirAll(w.Shared("kills"), 0o755)
+	if err == nil {
+		w.losses, err = w.buildTraining(t.Context(), t)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return w
