@@ -14,6 +14,7 @@ import (
 // larger size is no worse than what the job has, and is not refused for that.
 func TestSwappingRefused(t *testing.T) {
 	w := newWorld(t, true)
+	origins := w.openJournal(t)
 	for _, name := range []string{"n1", "n2"} {
 		w.srv.AddNode(slurmrest.Node{Name: name, State: slurmrest.NodeState{Base: "IDLE"}, GRES: "gpu:a100:8"})
 	}
@@ -43,7 +44,7 @@ func TestSwappingRefused(t *testing.T) {
 		"it grows":             {swapsBelow(99), Args{GPUs: 6}, ""},
 		"that is not known":    {nil, Args{GPUs: 2}, ""},
 	} {
-		sizes := &Sizes{Slurm: w.srv.Client(t), Proxyd: seeing{8, 8}, Journal: w.openJournal(t), WhySwapped: c.why}
+		sizes := &Sizes{Slurm: w.srv.Client(t), Proxyd: seeing{8, 8}, Journal: origins, WhySwapped: c.why}
 		said := ""
 		if err := sizes.CheckAction(t.Context(), &now, "resize", c.args, false); err != nil {
 			said = err.Error()
