@@ -111,6 +111,7 @@ func (c *collector) recordPath(p string, t *tree) error {
 		}
 		c.leaders[id] = Name(p)
 		f.Wrote = n.wrote || st.Nlink > 1 // perhaps by another name
+		f.Mapped = n.mapped || st.Nlink > 1
 		err = c.recordContent(p, f, n)
 		var broken *pipeError
 		if err != nil && !errors.As(err, &broken) {
@@ -140,7 +141,7 @@ func (c *collector) onlyLinked(n *node, t *tree, id [2]uint64) bool {
 // recordContent fills in f.Data, and sends what is not in the streams that are referred to.
 func (c *collector) recordContent(p string, f *File, n *node) error {
 	old := c.earlier[[2]uint64{f.Dev, f.Ino}]
-	if old != nil && c.isUntouched(old, f) && c.canKeep(old.Data) {
+	if old != nil && c.isUntouched(old, f, n.wrote) && c.canKeep(old.Data) {
 		f.Data = old.Data
 		return nil
 	}

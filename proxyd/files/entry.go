@@ -24,6 +24,7 @@ const (
 	Linked    Kind = 'l' // a hard link to Other
 	Symlinked Kind = 's' // a symbolic link, made
 	Closed    Kind = 'f' // the kernel saw the file open for writing, or closed after that; ID is its identity
+	Mapped    Kind = 'M' // was there at a cut, mapped for writing and sharing: its content may change from then on, and its times stay
 	Unsure    Kind = '?' // something of the above was about to happen
 )
 
@@ -80,7 +81,7 @@ func (e Entry) isValid() bool {
 	switch e.Kind {
 	case Renamed, Replaced, Exchanged, Linked:
 		return validPath(e.Other)
-	case Created, Folder, Written, Appended, Removed, Symlinked, Closed, Unsure:
+	case Created, Folder, Written, Appended, Removed, Symlinked, Closed, Mapped, Unsure:
 		return e.Other == "" || e.Kind == Unsure && validPath(e.Other)
 	}
 	return false

@@ -88,7 +88,7 @@ print("ready", flush=True); sys.stdin.read()`, dir)
 	}
 	slices.SortFunc(got, func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
 	// Python's mmap has duplicated the descriptor of m, which is open for writing then.
-	want := fmt.Sprintf("\na %[1]s/a\nw %[1]s/m\nw %[1]s/odd\n name\nw %[1]s/private\nw %[1]s/w", dir)
+	want := fmt.Sprintf("\na %[1]s/a\nM %[1]s/m\nw %[1]s/odd\n name\nw %[1]s/private\nw %[1]s/w", dir)
 	if s := describeEntries(got); s != want {
 		t.Errorf("got%s\nwant%s", s, want)
 	}

@@ -82,8 +82,9 @@ type Mark int64
 
 // seen is what is known of a path.
 type seen struct {
-	wrote bool   // not only appended to
-	id    uint64 // of the file, if the kernel saw the file last
+	wrote  bool   // not only appended to
+	mapped bool   // see Mapped
+	id     uint64 // of the file, if the kernel saw the file last
 }
 
 // Journal is what the job did to files, of a single capsule, for the job's life: what the shims
@@ -248,7 +249,7 @@ func (j *Journal) Add(entries ...Entry) error {
 		}
 		was, ok := j.known[e.Path]
 		another := e.Kind == Closed && was.id != 0 && was.id != e.ID
-		if e.isValid() && (!ok || another || !was.wrote && e.Kind != Appended) {
+		if e.isValid() && (!ok || another || !was.wrote && e.Kind != Appended || !was.mapped && e.Kind == Mapped) {
 			b = j.appendEntry(b, e)
 		}
 	}

@@ -150,7 +150,7 @@ func (b *backer) bringBack(p string, f *File, touched bool) {
 			_ = unix.Chmod(p, now.Mode|0o700) // to work in the folder; setAttributes takes the mode back
 		}
 		switch {
-		case b.isUntouched(f, now):
+		case b.isUntouched(f, now, touched):
 			b.report.Unchanged++
 			b.done[p] = f.Type == Dir
 			return

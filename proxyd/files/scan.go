@@ -45,8 +45,8 @@ func (s *scan) addEntry(e Entry) {
 	if !ok {
 		s.seen[e.Path] = len(s.entries)
 		s.entries = append(s.entries, e)
-	} else if e.Kind == Written {
-		s.entries[at].Kind = Written // the stronger kind
+	} else if e.Kind == Mapped || e.Kind == Written && s.entries[at].Kind != Mapped {
+		s.entries[at].Kind = e.Kind // the stronger kind
 	}
 }
 
@@ -115,7 +115,7 @@ func (s *scan) addMappings(pid int) error {
 		// 7f00-7f01 rw-s 00000000 fe:00 1234   /path
 		area, rest, _ := strings.Cut(line, " ")
 		if len(rest) > 4 && rest[1] == 'w' && rest[3] == 's' {
-			s.addLink(fmt.Sprintf("/proc/%d/map_files/%s", pid, area), Entry{Kind: Written})
+			s.addLink(fmt.Sprintf("/proc/%d/map_files/%s", pid, area), Entry{Kind: Mapped})
 		}
 	}
 }

@@ -83,6 +83,7 @@ type File struct {
 	FS     uint64    `json:"fs,omitempty"` // the file system's name for itself, 0 if the file system has none
 	Target Name      `json:"target,omitempty"`
 	Wrote  bool      `json:"wrote,omitempty"`   // since the State before, otherwise than by appending, or a program may still write
+	Mapped bool      `json:"mapped,omitempty"`  // for writing and sharing, at the cut or since the State before
 	LinkTo Name      `json:"link_to,omitempty"` // another path of the same file, which has the Data
 	Data   []Segment `json:"data,omitempty"`    // in order; what lies between is zeros
 }

@@ -88,7 +88,7 @@ func (j *Journal) appendEntry(b []byte, e Entry) []byte {
 		if e.Kind == Closed {
 			id = e.ID
 		}
-		j.known[e.Path] = seen{wrote: was.wrote || e.Kind != Appended, id: id}
+		j.known[e.Path] = seen{wrote: was.wrote || e.Kind != Appended, mapped: was.mapped || e.Kind == Mapped, id: id}
 	}
 	return appendRecord(b, e)
 }

@@ -13,6 +13,7 @@ import (
 type fact struct {
 	known   bool // the State has this path
 	touched bool // false: the path is only on the way to such a path
+	mapped  bool // at a cut in this span, for writing and sharing
 	wrote   bool // its content may have changed otherwise than by appending
 	grew    bool // the file was appended to
 	made    bool // the job made what is there now, in this span
@@ -116,7 +117,7 @@ func (t *tree) copyBelow(to, from *node, depth int) {
 
 // arriveFrom says that what was at o has come to n.
 func (n *node) arriveFrom(o *node) {
-	n.size, n.grew, n.maybe = o.size, o.grew, o.maybe
+	n.size, n.grew, n.maybe, n.mapped = o.size, o.grew, o.maybe, n.mapped || o.mapped
 	n.unique = o.unique || !o.known && !o.made
 	n.touched, n.made, n.wrote, n.gone, n.link = true, true, true, false, ""
 }
@@ -132,6 +133,7 @@ func (n *node) markGone() {
 // applyEntry applies an entry; its paths are clean.
 func (t *tree) applyEntry(e Entry) {
 	n := t.nodeAt(e.Path)
+	before := n.touched
 	n.touched = true
 	switch e.Kind {
 	case Created, Folder, Symlinked:
@@ -140,6 +142,11 @@ func (t *tree) applyEntry(e Entry) {
 	case Written:
 		n.markForeign()
 		n.wrote, n.gone = true, false
+	case Mapped:
+		if !before { // nothing else is known of the file
+			n.markForeign()
+		}
+		n.wrote, n.mapped, n.gone = true, true, false
 	case Unsure:
 		n.wrote, n.maybe, n.gone = true, true, false
 	case Appended:

@@ -23,7 +23,7 @@ func (b *backer) undoNames(t *tree) {
 			b.exchangeNames(e)
 		case Created, Folder, Symlinked, Linked:
 			b.undoCreate(e.Path)
-		case Written, Appended, Removed, Closed, Unsure:
+		case Written, Appended, Removed, Closed, Mapped, Unsure:
 			// Names do not tell what the content was.
 		}
 	}

@@ -289,7 +289,7 @@ func (w *watcher) addOpenFiles(pids []int) error {
 		return err
 	}
 	for i := range entries {
-		if entries[i].Kind == Written { // which would say that the file was there before
+		if entries[i].Kind != Appended { // which would say that the file was there before
 			entries[i].Kind = Closed
 		}
 	}

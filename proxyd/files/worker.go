@@ -211,8 +211,14 @@ func (w *worker) isSameFile(f, now *File) (same, known bool) {
 
 // isUntouched says that what is there now is f and was not changed since, without reading the
 // file: no user can set the time of the last change. But two changes within a tick of the clock
-// have the same time, so what was changed right before the cut has to be read.
-func (w *worker) isUntouched(f, now *File) bool {
+// have the same time, so what was changed right before the cut has to be read. A program that has a file mapped changes the
+// file's times with its first change of a page, and not with the changes of that page which follow; where the pages of a
+// file system are always writable, as those of tmpfs, perhaps with none. touched says that a program may have opened the file
+// since the cut.
+func (w *worker) isUntouched(f, now *File, touched bool) bool {
+	if f.Mapped || touched && f.FS == 0 {
+		return false
+	}
 	same, _ := w.isSameFile(f, now)
 	return same && f.Type == now.Type && f.Size == now.Size && f.Mtime == now.Mtime && f.Ctime == now.Ctime &&
 		f.Ctime < w.state.Time.Add(-time.Second).UnixNano()
