@@ -278,7 +278,7 @@ func (d service) Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, pro
 	default:
 		leader = s.BatchHost
 	}
-	made, err := d.n.conductor.TakeCheckpoint(ctx, id, cmp.Or(req.GetReason(), "asked"), req.GetStands(), func(phase string, done, total int64) {
+	made, err := d.n.conductor.TakeCheckpoint(ctx, id, cmp.Or(req.GetReason(), "asked"), req.GetHoldAfterwards(), func(phase string, done, total int64) {
 		if phase == checkpoint.Waiting {
 			phase = rpc.Waiting
 		}

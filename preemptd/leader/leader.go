@@ -32,7 +32,7 @@ func (f *Finder) Checkpoint(ctx context.Context, job *slurmrest.Job, reason stri
 	var made *rpc.Checkpoint
 	err := f.withLeader(ctx, job, func(c *rpc.Client) error {
 		var err error
-		made, err = c.Checkpoint(ctx, &rpc.CheckpointRequest{Job: job.Label(), Reason: reason, Stands: true}, nil)
+		made, err = c.Checkpoint(ctx, &rpc.CheckpointRequest{Job: job.Label(), Reason: reason, HoldAfterwards: true}, nil)
 		return err
 	})
 	return made, err

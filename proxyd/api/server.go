@@ -130,7 +130,7 @@ func (s *Server) Checkpoint(req *rpc.CheckpointRequest, stream grpc.ServerStream
 	}
 	s.opt.Log.Info("checkpoint asked for", "job", req.GetJob(), "uid", caller.UID, "reason", reason)
 	return relayProgress(stream, func(progress func(*rpc.Progress)) (*rpc.Progress, error) {
-		c, err := s.opt.Conductor.Checkpoint(ctx, &rpc.CheckpointRequest{Job: req.GetJob(), Reason: reason, Stands: req.GetStands()}, progress)
+		c, err := s.opt.Conductor.Checkpoint(ctx, &rpc.CheckpointRequest{Job: req.GetJob(), Reason: reason, HoldAfterwards: req.GetHoldAfterwards()}, progress)
 		return &rpc.Progress{Result: &rpc.Progress_Checkpoint{Checkpoint: c}}, err
 	})
 }

@@ -207,11 +207,11 @@ func (c *Conductor) errNothingHere(id uint32) error {
 const Waiting = "waiting"
 
 // TakeCheckpoint takes a checkpoint of a running job and returns its ID. progress gets the phase;
-// once that is not Waiting, the checkpoint goes on even if ctx ends. stands: the caller requeues
+// once that is not Waiting, the checkpoint goes on even if ctx ends. holdAfterwards: the caller requeues
 // the job next. Then the job stays frozen until the requeue, and a staged checkpoint is enough.
-// stands works only on the node that leads: elsewhere the call returns when the checkpoint is in
+// holdAfterwards works only on the node that leads: elsewhere the call returns when the checkpoint is in
 // the store, and the job may run on before that.
-func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, stands bool, progress func(phase string, done, total int64)) (store.ID, error) {
+func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, holdAfterwards bool, progress func(phase string, done, total int64)) (store.ID, error) {
 	id, err := parseJobName(job)
 	if err != nil {
 		return store.ID{}, err
@@ -220,21 +220,21 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, stan
 	if j == nil || len(j.localCapsules()) == 0 {
 		return store.ID{}, c.errNothingHere(id)
 	}
-	if !stands {
+	if !holdAfterwards {
 		if err := c.uploads.Wait(ctx, id, func() { progress(Waiting, 0, 0) }); err != nil {
 			return store.ID{}, err
 		}
 	}
 	progress(calls.PhasePrepare, 0, int64(len(phases)))
 	tell := func(phase string) { progress(phase, int64(slices.Index(Phases(), phase)), int64(len(phases))) }
-	a, err := c.requestCheckpoint(ctx, j, decisions.Request{After: decisions.RunOn, Reason: reason, HoldAfterwards: stands}, tell)
+	a, err := c.requestCheckpoint(ctx, j, decisions.Request{After: decisions.RunOn, Reason: reason, HoldAfterwards: holdAfterwards}, tell)
 	if err != nil {
 		if ctx.Err() == nil { // else the caller has left, and the attempt goes on
 			j.report.SetComment(fmt.Sprintf(reports.NoCheckpoint+"%s: %v", time.Now().Format(time.TimeOnly), err))
 		}
 		return store.ID{}, err
 	}
-	if stands && a != nil {
+	if holdAfterwards && a != nil {
 		progress(calls.PhaseCommit, int64(len(phases)), int64(len(phases)))
 		return a.id, nil
 	}

@@ -5107,12 +5107,12 @@ type CheckpointRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Job    string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Who asks requeues the job next. It stands still until then, for 20 s at most, so that
+	// The caller requeues the job next. The job stays frozen until then, for 20 s at most, so that
 	// nothing is lost and nothing captured twice. The answer comes as soon as the checkpoint
-	// counts; it may still be on its way to the store.
-	Stands        bool `protobuf:"varint,3,opt,name=stands,proto3" json:"stands,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// counts; the checkpoint may still be on its way to the store.
+	HoldAfterwards bool `protobuf:"varint,3,opt,name=hold_afterwards,json=holdAfterwards,proto3" json:"hold_afterwards,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *CheckpointRequest) Reset() {
@@ -5159,9 +5159,9 @@ func (x *CheckpointRequest) GetReason() string {
 	return ""
 }
 
-func (x *CheckpointRequest) GetStands() bool {
+func (x *CheckpointRequest) GetHoldAfterwards() bool {
 	if x != nil {
-		return x.Stands
+		return x.HoldAfterwards
 	}
 	return false
 }
@@ -6740,11 +6740,11 @@ const file_proxyd_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\x06 \x01(\rR\n" +
 	"checkpoint\x12-\n" +
-	"\x04took\x18\a \x01(\v2\x19.google.protobuf.DurationR\x04took\"U\n" +
+	"\x04took\x18\a \x01(\v2\x19.google.protobuf.DurationR\x04took\"f\n" +
 	"\x11CheckpointRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06stands\x18\x03 \x01(\bR\x06stands\" \n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12'\n" +
+	"\x0fhold_afterwards\x18\x03 \x01(\bR\x0eholdAfterwards\" \n" +
 	"\fRunOnRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\"\f\n" +
 	"\n" +

@@ -55,8 +55,8 @@ type ProxydClient interface {
 	Show(ctx context.Context, in *ShowRequest, opts ...grpc.CallOption) (*Job, error)
 	// Checkpoint makes a checkpoint of a running job. The last message carries it.
 	Checkpoint(ctx context.Context, in *CheckpointRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Progress], error)
-	// RunOn has a job run on that stands still after a checkpoint with stands: nobody requeues
-	// it. It does nothing to any other job.
+	// RunOn has a job run on that stands still after a checkpoint with hold_afterwards, since the
+	// caller does not requeue the job. It does nothing to any other job.
 	RunOn(ctx context.Context, in *RunOnRequest, opts ...grpc.CallOption) (*RunOnReply, error)
 	// Lend has a running job be lent GPUs by jobs of its user on the node that is asked, one of
 	// the job's, until it has so many there in all, or has it leave some. The answer comes when it
@@ -255,8 +255,8 @@ type ProxydServer interface {
 	Show(context.Context, *ShowRequest) (*Job, error)
 	// Checkpoint makes a checkpoint of a running job. The last message carries it.
 	Checkpoint(*CheckpointRequest, grpc.ServerStreamingServer[Progress]) error
-	// RunOn has a job run on that stands still after a checkpoint with stands: nobody requeues
-	// it. It does nothing to any other job.
+	// RunOn has a job run on that stands still after a checkpoint with hold_afterwards, since the
+	// caller does not requeue the job. It does nothing to any other job.
 	RunOn(context.Context, *RunOnRequest) (*RunOnReply, error)
 	// Lend has a running job be lent GPUs by jobs of its user on the node that is asked, one of
 	// the job's, until it has so many there in all, or has it leave some. The answer comes when it
