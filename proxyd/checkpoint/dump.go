@@ -161,7 +161,10 @@ func (p *participant) dumpShare(ctx context.Context, m *membership, b calls.Dump
 		m.ownWriter = w
 		p.mu.Unlock()
 	}
-	base := p.openBase(ctx, w, m.id, b.Base)
+	var base *baseCheckpoint
+	if p.profitsFromBase() {
+		base = p.openBase(ctx, w, m.id, b.Base)
+	}
 	for _, lc := range j.localCapsules() {
 		c, err := lc.dumpCapsule(ctx, w, base, b)
 		if err != nil {
@@ -169,7 +172,7 @@ func (p *participant) dumpShare(ctx context.Context, m *membership, b calls.Dump
 		}
 		r.Capsules = append(r.Capsules, *c)
 	}
-	r.BaseUnused = base == nil || !base.carried
+	r.BaseUnused = base == nil || !base.carried.Load()
 	if !leads {
 		r.Part, err = w.Finish(ctx)
 	}
@@ -299,7 +302,7 @@ func (d *capsuleDump) dumpParts(ctx context.Context, subjects []criu.Program, on
 		g.Go(func() error { return packFolder(ctx, w, d.prefix+name+".pack", dir) })
 	}
 	g.Go(func() (err error) {
-		d.meta.Files, err = lc.recordFiles(ctx, d.programs, streamSink{w, d.prefix + "files/"})
+		d.meta.Files, err = lc.recordFiles(ctx, d.programs, on, streamSink{w, d.prefix + "files/"})
 		return err
 	})
 	return g.Wait()
@@ -353,6 +356,17 @@ type streamSink struct {
 
 func (s streamSink) Create(name string) (io.WriteCloser, error) {
 	return s.writer.Create(s.prefix + name)
+}
+
+// baseSink is a streamSink that takes streams of files over from a base.
+type baseSink struct {
+	streamSink
+	base *baseCheckpoint
+}
+
+// Keep implements files.Keeper.
+func (s baseSink) Keep(ctx context.Context, name string) error {
+	return s.base.carryStreams(ctx, s.prefix, []string{name})
 }
 
 // streamSource reads what a streamSink has written.

@@ -88,8 +88,9 @@ func (lc *localCapsule) fileUser(groups []uint32) files.User {
 	return files.User{PID: lc.capsule.PID(), UID: rec.UID, GID: rec.GID, Groups: groups}
 }
 
-// recordFiles records the state of the job's files. The job's programs are frozen.
-func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Program, s streamSink) (*files.State, error) {
+// recordFiles records the state of the job's files, in streams that it takes over from a base where that has the same content.
+// The job's programs are frozen.
+func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Program, on *baseCheckpoint, s streamSink) (*files.State, error) {
 	j := lc.j
 	var pids []int
 	for _, p := range programs {
@@ -112,10 +113,11 @@ func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Prog
 	if _, err := lc.journal.Cut(); err != nil {
 		return nil, err
 	}
+	before, saver := on.filesOf(lc.index, j.c.Node), files.Saver(baseSink{s, on})
+	if before == nil {
+		before, saver = lc.restoredFiles, s
+	}
 	var since files.Mark
-	j.mu.Lock()
-	before := lc.committedFiles
-	j.mu.Unlock()
 	if before != nil {
 		since = before.Mark
 	}
@@ -123,7 +125,7 @@ func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Prog
 	if err != nil {
 		return nil, err
 	}
-	state, err := files.Record(ctx, lc.fileUser(groups), lc.fileJob(programs), before, touched, s)
+	state, err := files.Record(ctx, lc.fileUser(groups), lc.fileJob(programs), before, touched, saver)
 	if err != nil {
 		return nil, err
 	}
@@ -134,8 +136,10 @@ func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Prog
 	for _, n := range state.Notes {
 		j.log.Info("file not recorded", "path", n.Path, "why", n.Why)
 	}
+	all, written := state.SavedBytes()
+	j.log.Info("files are recorded", "capsule", lc.index, "files", len(state.Files), "bytes", all, "written", written)
 	j.mu.Lock()
-	lc.dumpedFiles = state // becomes committedFiles with the commit
+	lc.manyFiles = all >= manyBytes || len(touched.Entries) >= manyChanges
 	lc.note.Groups = groups
 	j.mu.Unlock()
 	return state, nil
@@ -179,7 +183,7 @@ func (lc *localCapsule) putBack(ctx context.Context, point *runs.ResumePoint, m 
 		j.log.Warn("file not put back", "path", n.Path, "why", n.Why)
 	}
 	j.log.Info("files put back", "capsule", lc.index, "unchanged", report.Unchanged, "restored", report.Restored, "removed", report.Removed)
-	lc.committedFiles = m.Files
+	lc.restoredFiles = m.Files
 	return lc.journal.Rewind(m.Files.Mark, report.Made)
 }
 

@@ -6,20 +6,26 @@ package checkpoint
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// The memory of a device server is large, and most of it often stays the same for hours. So a
-// dump takes over streams of the job's newest checkpoint: the device server names the blocks that
-// have not changed since then and does not write them, and their streams become streams of the
-// new checkpoint, under the same names. The older checkpoint is called the base. The base must be
-// in the store and of the same run, because its device server must still live. The base itself
-// says which save of the device server it contains (DeviceMeta.Save), so a failed or lost save is
-// never used; a server that does not know the save writes all blocks. The new checkpoint lists
-// the chunks itself: once it is in the store, it does not need the base.
+// The memory of a device server is large, and most of it often stays the same for hours; so do the files that a job has
+// written. So a dump takes over streams of the job's newest checkpoint, called the base: they become streams of the new
+// checkpoint, under the same names. The base must be in the store and of the same run, because its device server must still
+// live, and what happened to files since then must be known.
+//
+//	devices  The device server names the blocks that have not changed since the base, and does not write them. The base itself
+//	         says which save of the device server it contains (DeviceMeta.Save), so a failed or lost save is never used; a
+//	         server that does not know the save writes all blocks.
+//	files    What is not changed since the base is neither read nor written again (files.Record).
+//
+// The new checkpoint lists the chunks itself: once it is in the store, it does not need the base.
 //
 //	into the store   the base is read under the lease of the upload, so its chunks stay, even if the base is deleted
 //	into stages      the shares refer to the base. Until they are in the store, JOB.pledge and then JOB.upload
@@ -33,17 +39,31 @@ type baseCheckpoint struct {
 	id      store.ID
 	meta    *records.Meta
 	carry   func(ctx context.Context, name string) error
-	carried bool // at least one stream was taken over
+	carried atomic.Bool // at least one stream was taken over
+}
+
+// With less than this, files are recorded as quickly as a base is opened.
+const (
+	manyBytes   = 16 << 20 // of content
+	manyChanges = 10_000   // since the base
+)
+
+// profitsFromBase reports whether this node's dump can take streams over.
+func (p *participant) profitsFromBase() bool {
+	all := p.j.localCapsules()
+	p.j.mu.Lock()
+	defer p.j.mu.Unlock()
+	return slices.ContainsFunc(all, func(lc *localCapsule) bool { return lc.devices != nil || lc.manyFiles })
 }
 
 // chooseBase returns the number of the checkpoint that the nodes may use as base, or 0. Each node
 // checks by itself whether the base fits, and reports whether it was used.
 func (a *attempt) chooseBase(ctx context.Context) uint32 {
-	devices := 0
+	profits := false
 	for _, r := range a.reports {
-		devices += len(r.Devices)
+		profits = profits || len(r.Devices) > 0 || r.ManyFiles
 	}
-	if a.withoutBase || devices == 0 {
+	if a.withoutBase || !profits {
 		return 0
 	}
 	id, _, err := a.j.c.Store.Newest(ctx, a.id.JobID)
@@ -89,12 +109,23 @@ func (b *baseCheckpoint) deviceSave(index int) string {
 	return ""
 }
 
-// carryStreams takes over streams of a device server. An error is attributed to the base
+// filesOf returns the state of a capsule's files in the base, or nil if the base has none whose streams this node wrote.
+func (b *baseCheckpoint) filesOf(index int, node string) *files.State {
+	if b == nil {
+		return nil
+	}
+	if m := b.meta.Capsule(index); m != nil && m.Node == node {
+		return m.Files
+	}
+	return nil
+}
+
+// carryStreams takes over streams of a device server, or of files. An error is attributed to the base
 // (ErrBaseUnusable), except for a full disk or the end of ctx, which would stop a dump without a
 // base as well.
 func (b *baseCheckpoint) carryStreams(ctx context.Context, prefix string, names []string) error {
 	for _, name := range names {
-		b.carried = true
+		b.carried.Store(true)
 		err := b.carry(ctx, prefix+name)
 		if err != nil && !upload.IsOutOfSpace(err) && ctx.Err() == nil {
 			err = fmt.Errorf("%w: %w", upload.ErrBaseUnusable, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -31,7 +32,7 @@ func TestOpenBase(t *testing.T) {
 		noError(t, err)
 		_, err = s.Write(l.image[0])
 		noError(t, errors.Join(err, s.Close()))
-		meta := records.Meta{Version: records.MetaVersion, Run: run, Capsules: []records.CapsuleMeta{{Index: 3, Devices: &records.DeviceMeta{Save: save}}, {Index: 4}}}
+		meta := records.Meta{Version: records.MetaVersion, Run: run, Capsules: []records.CapsuleMeta{{Index: 3, Node: "n1", Devices: &records.DeviceMeta{Save: save}, Files: &files.State{Serial: int(number)}}, {Index: 4, Node: "n1"}}}
 		b, err := meta.Encode()
 		noError(t, err)
 		_, err = w.Commit(t.Context(), b)
@@ -63,9 +64,15 @@ func TestOpenBase(t *testing.T) {
 			if base.deviceSave(3) != "the save" || base.deviceSave(4) != "" || base.deviceSave(5) != "" {
 				t.Fatalf("%+v", base)
 			}
+			if f := base.filesOf(3, "n1"); f == nil || f.Serial != 2 || base.filesOf(4, "n1") != nil || base.filesOf(5, "n1") != nil {
+				t.Errorf("files of the base: %+v", f)
+			}
+			if f := base.filesOf(3, "n2"); f != nil {
+				t.Errorf("files whose streams another node wrote: %+v", f)
+			}
 			noError(t, base.carryStreams(t.Context(), "3/devices/", []string{"blocks-1-0"}))
 			for _, bad := range []string{"blocks-1-0", "blocks-1-1"} { // twice; not there
-				if err := base.carryStreams(t.Context(), "3/devices/", []string{bad}); !errors.Is(err, upload.ErrBaseUnusable) || !base.carried {
+				if err := base.carryStreams(t.Context(), "3/devices/", []string{bad}); !errors.Is(err, upload.ErrBaseUnusable) || !base.carried.Load() {
 					t.Errorf("%s: %v", bad, err)
 				}
 			}
@@ -94,7 +101,7 @@ func TestOpenBase(t *testing.T) {
 func TestCarryStreams(t *testing.T) {
 	var err error
 	on := &baseCheckpoint{carry: func(context.Context, string) error { return err }}
-	if on.carryStreams(t.Context(), "3/devices/", nil) != nil || on.carried {
+	if on.carryStreams(t.Context(), "3/devices/", nil) != nil || on.carried.Load() {
 		t.Error("the base counts as used although no stream was taken over")
 	}
 	for _, tt := range []struct {

@@ -250,6 +250,7 @@ func (p *participant) prepareHere(ctx context.Context, id store.ID, b calls.Prep
 		r.Obstacles = append(r.Obstacles, found...)
 		j.mu.Lock()
 		r.Unrestored = append(r.Unrestored, lc.note.ProgramsToRestore...)
+		r.ManyFiles = r.ManyFiles || lc.manyFiles
 		j.mu.Unlock()
 		r.Steps = append(r.Steps, lc.sruns.Keys()...)
 		if err := lc.noteEndedBefore(ctx); err != nil {

@@ -192,7 +192,7 @@ func (s *shelf) Create(name string) (io.WriteCloser, error) {
 	return &memoryStream{done: func(b []byte) { s.streams[name] = b }}, nil
 }
 
-func (s *shelf) Keep(name string) error {
+func (s *shelf) Keep(_ context.Context, name string) error {
 	if _, ok := s.streams[name]; !ok {
 		return fs.ErrNotExist
 	}

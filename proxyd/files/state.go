@@ -4,6 +4,7 @@
 package files
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -97,6 +98,17 @@ type Segment struct {
 	Hash   Hash   `json:"hash"`
 }
 
+// SavedBytes returns the length of the contents that the streams have, and how much of that the State's Record has written.
+func (s *State) SavedBytes() (all, written int64) {
+	for _, size := range s.Streams {
+		all += size
+	}
+	return all, s.Streams[streamOf(s.Serial)]
+}
+
+// streamOf names the stream that a Record writes.
+func streamOf(serial int) string { return fmt.Sprintf("files-%d", serial) }
+
 // Hash is the BLAKE3 of a segment's content.
 type Hash [32]byte
 
@@ -122,9 +134,9 @@ type Saver interface {
 }
 
 // Keeper is a Saver that can also take over a stream of the checkpoint that `before` was recorded
-// with. Without a Keeper, each Record saves all contents again.
+// with. A Saver that is no Keeper is given all contents again.
 type Keeper interface {
-	Keep(name string) error
+	Keep(ctx context.Context, name string) error
 }
 
 // Loader returns the streams. A stream that is an io.Seeker is not read where nothing of the

@@ -159,7 +159,7 @@ func recordFiles(ctx context.Context, u User, job Job, before *State, touched To
 	if before != nil {
 		serial = before.Serial + 1
 	}
-	o.Stream, o.Reuse, o.Lost, o.Mark = fmt.Sprintf("files-%d", serial), ok, touched.Lost || before != nil && before.Lost, touched.Until
+	o.Stream, o.Reuse, o.Lost, o.Mark = streamOf(serial), ok, touched.Lost || before != nil && before.Lost, touched.Until
 	h, err := startHelper(ctx, u)
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func recordFiles(ctx context.Context, u User, job Job, before *State, touched To
 		if name == o.Stream {
 			continue
 		}
-		if err := keeper.Keep(name); err != nil {
+		if err := keeper.Keep(ctx, name); err != nil {
 			return nil, err
 		}
 	}

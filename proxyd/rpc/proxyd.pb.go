@@ -1257,6 +1257,7 @@ type PrepareReply struct {
 	TasksHere     map[string]int32       `protobuf:"bytes,8,rep,name=tasks_here,json=tasksHere,proto3" json:"tasks_here,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`    // tasks of each step that ran on this node
 	Devices       []int32                `protobuf:"varint,9,rep,packed,name=devices,proto3" json:"devices,omitempty"`                                                                                            // capsules that have a device server
 	Staged        bool                   `protobuf:"varint,10,opt,name=staged,proto3" json:"staged,omitempty"`                                                                                                    // room is reserved in the stage
+	ManyFiles     bool                   `protobuf:"varint,11,opt,name=many_files,json=manyFiles,proto3" json:"many_files,omitempty"`                                                                             // the newest dump of this run had much to do with files
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1357,6 +1358,13 @@ func (x *PrepareReply) GetDevices() []int32 {
 func (x *PrepareReply) GetStaged() bool {
 	if x != nil {
 		return x.Staged
+	}
+	return false
+}
+
+func (x *PrepareReply) GetManyFiles() bool {
+	if x != nil {
+		return x.ManyFiles
 	}
 	return false
 }
@@ -6403,7 +6411,7 @@ const file_proxyd_proto_rawDesc = "" +
 	"\vPrepareCall\x12\x18\n" +
 	"\arelease\x18\x01 \x01(\bR\arelease\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\x05R\x03run\x12\x14\n" +
-	"\x05stage\x18\x03 \x01(\bR\x05stage\"\xa9\x04\n" +
+	"\x05stage\x18\x03 \x01(\bR\x05stage\"\xc8\x04\n" +
 	"\fPrepareReply\x12\x1a\n" +
 	"\bcapsules\x18\x01 \x01(\x05R\bcapsules\x12\x1a\n" +
 	"\bprograms\x18\x02 \x01(\x05R\bprograms\x12\x14\n" +
@@ -6419,7 +6427,9 @@ const file_proxyd_proto_rawDesc = "" +
 	"tasks_here\x18\b \x03(\v22.singularity.proxyd.v1.PrepareReply.TasksHereEntryR\ttasksHere\x12\x18\n" +
 	"\adevices\x18\t \x03(\x05R\adevices\x12\x16\n" +
 	"\x06staged\x18\n" +
-	" \x01(\bR\x06staged\x1a=\n" +
+	" \x01(\bR\x06staged\x12\x1d\n" +
+	"\n" +
+	"many_files\x18\v \x01(\bR\tmanyFiles\x1a=\n" +
 	"\x0fTaskCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\x1a<\n" +

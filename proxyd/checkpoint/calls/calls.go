@@ -84,7 +84,8 @@ type PrepareReply struct {
 	TaskCounts map[string]int // number of tasks of each step, on all nodes
 	TasksHere  map[string]int // number of tasks of each step that ran on this node
 
-	Devices []int // capsules that have a device server
+	Devices   []int // capsules that have a device server
+	ManyFiles bool  // the newest dump of this run had much to do with files
 
 	Staged bool // room is reserved in the stage
 }

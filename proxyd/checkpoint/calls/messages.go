@@ -253,7 +253,7 @@ func DecodeReply(m *rpc.CallReply, into any) error {
 func (r PrepareReply) toMessage() *rpc.PrepareReply {
 	m := &rpc.PrepareReply{
 		Capsules: int32(r.Capsules), Programs: int32(r.Programs), Bytes: r.Bytes, Unrestored: r.Unrestored, Steps: r.Steps,
-		TaskCounts: encodeCounts(r.TaskCounts), TasksHere: encodeCounts(r.TasksHere), Staged: r.Staged,
+		TaskCounts: encodeCounts(r.TaskCounts), TasksHere: encodeCounts(r.TasksHere), Staged: r.Staged, ManyFiles: r.ManyFiles,
 		Obstacles: messages.EncodeObstacles(r.Obstacles),
 	}
 	for _, index := range r.Devices {
@@ -265,7 +265,7 @@ func (r PrepareReply) toMessage() *rpc.PrepareReply {
 func (r *PrepareReply) readMessage(m *rpc.PrepareReply) {
 	*r = PrepareReply{
 		Capsules: int(m.GetCapsules()), Programs: int(m.GetPrograms()), Bytes: m.GetBytes(), Unrestored: m.GetUnrestored(), Steps: m.GetSteps(),
-		TaskCounts: decodeCounts(m.GetTaskCounts()), TasksHere: decodeCounts(m.GetTasksHere()), Staged: m.GetStaged(),
+		TaskCounts: decodeCounts(m.GetTaskCounts()), TasksHere: decodeCounts(m.GetTasksHere()), Staged: m.GetStaged(), ManyFiles: m.GetManyFiles(),
 		Obstacles: messages.DecodeObstacles(m.GetObstacles()),
 	}
 	for _, index := range m.GetDevices() {

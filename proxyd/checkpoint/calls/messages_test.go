@@ -124,7 +124,7 @@ func TestReplyMessages(t *testing.T) {
 	for _, reply := range []any{
 		PrepareReply{
 			Capsules: 1, Programs: 2, Bytes: 1 << 40, Obstacles: []processes.Obstacle{{Program: "batch", PID: 7, Name: "ssh", What: "has a terminal", Cure: "close it"}},
-			Unrestored: []string{"batch"}, Steps: []string{"s0-1"}, TaskCounts: map[string]int{"s0-1": 4}, TasksHere: map[string]int{"s0-1": 2}, Devices: []int{0, 1}, Staged: true,
+			Unrestored: []string{"batch"}, Steps: []string{"s0-1"}, TaskCounts: map[string]int{"s0-1": 4}, TasksHere: map[string]int{"s0-1": 2}, Devices: []int{0, 1}, Staged: true, ManyFiles: true,
 		},
 		ExchangeReply{Events: &cut.Events{Next: 5}},
 		ExchangeReply{Forgotten: true, Error: "why"},

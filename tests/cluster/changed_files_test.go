@@ -1,0 +1,67 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// recordedBytes returns how many bytes of files the last checkpoint of a job has, and how many of them it has written.
+func (c protected) recordedBytes(t *testing.T, node, job string) (all, written int) {
+	t.Helper()
+	found := regexp.MustCompile(`msg="files are recorded".* job=`+job+` .* bytes=(\d+) written=(\d+)`).FindAllStringSubmatch(c.proxydLog(node), -1)
+	if len(found) == 0 {
+		t.Fatalf("proxyd of %s has logged nothing of the files of job %s", node, job)
+	}
+	last := found[len(found)-1]
+	all, _ = strconv.Atoi(last[1])
+	written, _ = strconv.Atoi(last[2])
+	return all, written
+}
+
+// TestChangedFiles: a checkpoint writes of a job's files only what was changed since the checkpoint before. After the death
+// of the node the files are what they were at that checkpoint, also those that the program changes by a mapping.
+func TestChangedFiles(t *testing.T) {
+	t.Parallel()
+	c := raiseProtected(t, "t-changed", "--nodes", "2")
+	home := filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice")
+	text, err := os.ReadFile("testdata/changes.py")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(home, "changes.py"), text, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := c.submitJob(t, "--singularity -w n1", "python3 changes.py changed")
+	progress := func(more int) { c.waitForLine(t, job, strconv.Itoa(more+strings.Count(c.jobLog(job), "\n"))) }
+	c.waitForLine(t, job, "20")
+	for i, most := range []int{64 << 20, 16 << 20, 16 << 20} {
+		c.runOn(t, "ctl", "alice", "singctl", "checkpoint", job).mustSucceed(t)
+		if all, written := c.recordedBytes(t, "n1", job); all < 48<<20 || written > most {
+			t.Errorf("checkpoint %d has %d bytes of files, and has written %d of them, not %d at most", i+1, all, written, most)
+		}
+		progress(10)
+	}
+	progress(30)
+	runMinicluster(t, "fail", "n1", "--name", c.name).mustSucceed(t)
+	c.runAsRoot(t, "scontrol update NodeName=n1 State=DOWN Reason=test")
+	c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)
+	c.restartJob(t, job, "n1")
+	progress(10)
+	c.runOn(t, "ctl", "alice", "touch", "changed/stop").mustSucceed(t)
+	c.waitForEnd(t, job)
+	if log := c.jobLog(job); !strings.HasSuffix(strings.TrimSpace(log), "\nend: all as remembered") {
+		t.Errorf("log: …%s", log[max(0, len(log)-300):])
+	}
+	if want := `msg="job restored" job=` + job + " checkpoint=3\n"; !strings.Contains(c.proxydLog("n2"), want) {
+		t.Errorf("proxyd of n2 has not logged %q:\n%s", want, c.proxydLog("n2"))
+	}
+}
