@@ -145,7 +145,9 @@ check: $(LINT) ## lint of what changed since main, and the quicker unit tests; n
 
 test-pkg: ## the tests of one package: make test-pkg P=./proxyd/store [RUN=TestName] [RACE=-race] (seconds)
 	@test -n "$(P)" || { echo "which package? make test-pkg P=./proxyd/store" >&2; exit 1; }
-	$(GO) test -count=1 $(RACE) $(if $(RUN),-v -run '$(RUN)') $(P)
+	@{ $(GO) test -count=1 $(RACE) $(if $(value RUN),-v -run '$(value RUN)') $(P); echo "test-pkg ends with $$?"; } 2>&1 | awk ' \
+		/\[no tests to run\]/ { none = 1 } /^test-pkg ends with / { status = $$4; next } { print; fflush() } \
+		END { if (!status && none) { print "no test has the name of RUN" >"/dev/stderr"; status = 1 } exit status }'
 
 # A cluster of each suite, up and down: builds the root file systems that are
 # missing, and shows how far it is.
