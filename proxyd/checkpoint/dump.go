@@ -358,17 +358,6 @@ func (s streamSink) Create(name string) (io.WriteCloser, error) {
 	return s.writer.Create(s.prefix + name)
 }
 
-// baseSink is a streamSink that takes streams of files over from a base.
-type baseSink struct {
-	streamSink
-	base *baseCheckpoint
-}
-
-// Keep implements files.Keeper.
-func (s baseSink) Keep(ctx context.Context, name string) error {
-	return s.base.carryStreams(ctx, s.prefix, []string{name})
-}
-
 // streamSource reads what a streamSink has written.
 type streamSource struct {
 	reader  *store.Reader

@@ -136,3 +136,14 @@ func (b *baseCheckpoint) carryStreams(ctx context.Context, prefix string, names 
 	}
 	return nil
 }
+
+// baseSink is a streamSink that takes streams of files over from a base.
+type baseSink struct {
+	streamSink
+	base *baseCheckpoint
+}
+
+// Keep implements files.Keeper.
+func (s baseSink) Keep(ctx context.Context, name string) error {
+	return s.base.carryStreams(ctx, s.prefix, []string{name})
+}
