@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -142,15 +143,28 @@ func (t *tally) noteEnd(e event, key string) {
 		fmt.Fprintf(t.w, "ok   %s %.1f s\n", e.Package, e.Elapsed)
 	case e.Action == "fail":
 		// A package that did not build, or panicked, has no failed test, so the package itself is counted.
-		fmt.Fprintf(t.w, "FAIL %s %.1f s\n%s", e.Package, e.Elapsed, strings.Join(t.said[key], ""))
+		said := append(t.takeUnended(e.Package), t.said[key]...)
+		fmt.Fprintf(t.w, "FAIL %s %.1f s\n%s", e.Package, e.Elapsed, strings.Join(said, ""))
 		if !slices.ContainsFunc(t.failures, func(f failure) bool { return f.pkg == e.Package }) {
 			t.failed++
-			t.failures = append(t.failures, failure{pkg: e.Package, said: t.said[key]})
+			t.failures = append(t.failures, failure{pkg: e.Package, said: said})
 			t.hopeless = true
 		}
-		t.hopeless = t.hopeless || certain.MatchString(strings.Join(t.said[key], ""))
+		t.hopeless = t.hopeless || certain.MatchString(strings.Join(said, ""))
 	}
 	delete(t.said, key)
+}
+
+// takeUnended returns what tests of a package have printed that began and did not end: of a package that hung or panicked, the
+// stacks of all goroutines are there.
+func (t *tally) takeUnended(pkg string) (said []string) {
+	for _, key := range slices.Sorted(maps.Keys(t.said)) {
+		if strings.HasPrefix(key, pkg+" Test") {
+			said = append(said, t.said[key]...)
+			delete(t.said, key)
+		}
+	}
+	return said
 }
 
 func (t *tally) testEnded(e event, key string) {

@@ -27,6 +27,11 @@ func TestTally(t *testing.T) {
 	const doesNotBuild = `{"Action":"output","Package":"p","Output":"x.go:1: no\n"}
 {"Action":"fail","Package":"p","Elapsed":0}
 `
+	const hangs = `{"Action":"run","Package":"p","Test":"TestD"}
+{"Action":"output","Package":"p","Test":"TestD","Output":"panic: test timed out after 1s\n"}
+{"Action":"output","Package":"p","Output":"FAIL\n"}
+{"Action":"fail","Package":"p","Elapsed":1}
+`
 	const skips = `{"Action":"output","Package":"p","Test":"TestC","Output":"=== RUN   TestC\n"}
 {"Action":"output","Package":"p","Test":"TestC","Output":"    c_test.go:7: needs\n"}
 {"Action":"output","Package":"p","Test":"TestC","Output":"        a GPU\n"}
@@ -42,6 +47,7 @@ func TestTally(t *testing.T) {
 		{"pass", passes, count{passed: 1}, "ok   p", "quiet"},
 		{"fail", fails, count{failed: 1}, "the reason", ""},
 		{"does not build", doesNotBuild, count{failed: 1}, "x.go:1: no", ""},
+		{"hangs", hangs, count{failed: 1}, "panic: test timed out after 1s\nFAIL\n", ""},
 		{"skip says why, on one line", skips, count{skipped: 1}, "SKIP p TestC: c_test.go:7: needs a GPU\n", "--- SKIP"},
 		{"all", passes + fails + skips, count{passed: 1, failed: 1, skipped: 1}, "FAIL p TestB", "quiet"},
 		{"other output", "panic: no\n" + passes, count{passed: 1}, "panic: no", ""},
