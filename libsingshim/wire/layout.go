@@ -42,12 +42,10 @@ const (
 	stateUnanswered    = 3
 )
 
-// MaxSize is how many bytes of arguments a message may have, and MaxCounts for how many keys a
-// message may be counted. A ring has so many Leases.
+// MaxSize is how many bytes of arguments a message may have. A ring has so many Leases.
 const (
-	MaxSize   = sizeMax
-	MaxCounts = countsMax
-	Leases    = leases
+	MaxSize = sizeMax
+	Leases  = leases
 )
 
 // The structures of wire.h, laid over the mapping. Their words are read and written by

@@ -269,9 +269,6 @@ func (c *Comm) ID() string { return c.id }
 // Size returns the number of ranks.
 func (c *Comm) Size() int { return c.size }
 
-// Ready is closed when all processes are connected.
-func (c *Comm) Ready() <-chan struct{} { return c.ready }
-
 // Failed is closed when the Comm has failed or ended; Err tells which.
 func (c *Comm) Failed() <-chan struct{} { return c.ctx.Done() }
 

@@ -82,15 +82,6 @@ func ParseID(s string) (ID, error) {
 	return id, nil
 }
 
-// ParseJobID is the inverse of JobID.String.
-func ParseJobID(s string) (JobID, error) {
-	id, err := ParseID(s + "/0")
-	if err != nil {
-		return JobID{}, fmt.Errorf("job %.120q: want CLUSTER/JOB[_TASK][+COMPONENT]", s)
-	}
-	return id.JobID, nil
-}
-
 // parseOptional parses "_3" or "+1"; nothing is None.
 func parseOptional(s string) (int, error) {
 	if s == "" {

@@ -24,7 +24,6 @@ import (
 const (
 	program = "../../contrib/minicluster/minicluster"
 	proxyd  = "../../bin/proxyd"
-	aliceID = 1001
 	// patience is for a machine that does much else.
 	patience = 5 * time.Minute
 )

@@ -57,15 +57,6 @@ static inline bool sing_take(const unsigned char **p, const unsigned char *end, 
 	return true;
 }
 
-/* Take what is not wanted. */
-static inline bool sing_skip(const unsigned char **p, const unsigned char *end, size_t n)
-{
-	if ((size_t)(end - *p) < n)
-		return false;
-	*p += n;
-	return true;
-}
-
 /* Take an array of at most room elements. */
 static inline bool sing_take_array(const unsigned char **p, const unsigned char *end, void *to, uint64_t room, size_t size)
 {

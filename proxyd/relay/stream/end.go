@@ -76,9 +76,6 @@ func (e *End) Write(b []byte) { e.s.Out = append(e.s.Out, b...) }
 // CloseWrite says that no more bytes follow. A second call is harmless.
 func (e *End) CloseWrite() { e.s.Shut = true }
 
-// WriteClosed tells whether CloseWrite was called.
-func (e *End) WriteClosed() bool { return e.s.Shut }
-
 // Inbox returns the bytes that have come and are not used yet, and whether no more follow. The bytes are
 // valid until the next call of a method.
 func (e *End) Inbox() (b []byte, ends bool) { return e.s.In, e.s.InEnd }

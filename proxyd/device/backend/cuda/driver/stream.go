@@ -73,11 +73,6 @@ func (d *Driver) EventQuery(c Context, e Event) error {
 	return checkResult("cuEventQuery", C.sing_cuEventQuery(d.table, c.p, e.p))
 }
 
-// EventWait waits for what was recorded.
-func (d *Driver) EventWait(c Context, e Event) error {
-	return checkResult("cuEventSynchronize", C.sing_cuEventSynchronize(d.table, c.p, e.p))
-}
-
 // Elapsed is the time between two events that are done.
 func (d *Driver) Elapsed(c Context, from, to Event) (time.Duration, error) {
 	var ms C.float
