@@ -16,13 +16,3 @@ func (r *Ring) Lease(device int, n uint64) error {
 	atomic.AddUint64(&r.mem.headOf().lease[device], n)
 	return nil
 }
-
-// Unlease takes back what the process has not used, and returns how much that is by the process's
-// word; of what was leased, at most limit.
-func (r *Ring) Unlease(device int, limit uint64) (uint64, error) {
-	if !r.enterMapping() {
-		return 0, ErrClosed
-	}
-	defer r.leaveMapping()
-	return min(atomic.SwapUint64(&r.mem.headOf().lease[device], 0), limit), nil
-}

@@ -51,7 +51,7 @@
 //
 //	Overlay.mu    what SetPeers was told; only the holder changes the node
 //
-// No call of netlink waits for a capsule under Overlay.mu. Lock, Unlock and Locked need no Overlay.
+// No call of netlink waits for a capsule under Overlay.mu. Lock and Unlock need no Overlay.
 //
 // # Limits
 //

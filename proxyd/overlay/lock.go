@@ -103,18 +103,6 @@ func Unlock(pid int) error {
 	return nil
 }
 
-// Locked tells whether the network of a process is locked.
-func Locked(pid int) (locked bool, err error) {
-	err = withinNetworkOf(pid, func(c *nftables.Conn) (err error) {
-		locked, err = hasTable(c, nftables.TableFamilyINet)
-		return err
-	})
-	if err != nil {
-		return false, fmt.Errorf("network of process %d: %w", pid, err)
-	}
-	return locked, nil
-}
-
 // withinNetworkOf runs f with a new transaction in the network namespace of a process.
 func withinNetworkOf(pid int, f func(*nftables.Conn) error) error {
 	return withinNetworkNamespace(pid, func() error {

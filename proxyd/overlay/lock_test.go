@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 )
 
@@ -89,7 +90,7 @@ func TestLock(t *testing.T) {
 				for _, c := range try.lock {
 					for range 2 {
 						failOn(t, lock(c.pid))
-						if on, err := Locked(c.pid); err != nil || !on {
+						if on, err := isLocked(c.pid); err != nil || !on {
 							t.Errorf("locked: %v, %v", on, err)
 						}
 					}
@@ -101,7 +102,7 @@ func TestLock(t *testing.T) {
 				for _, c := range try.lock {
 					for range 2 {
 						failOn(t, Unlock(c.pid))
-						if on, err := Locked(c.pid); err != nil || on {
+						if on, err := isLocked(c.pid); err != nil || on {
 							t.Errorf("locked: %v, %v", on, err)
 						}
 					}
@@ -128,7 +129,7 @@ func TestUnlockLoopback(t *testing.T) {
 			itself, here := connectPair(t, a0.ns, a0.ns, a0.addr)
 			failOn(t, lockNetwork(a0.pid, egress, false))
 			failOn(t, lockNetwork(a0.pid, egress, true))
-			if on, err := Locked(a0.pid); err != nil || !on {
+			if on, err := isLocked(a0.pid); err != nil || !on {
 				t.Errorf("locked: %v, %v", on, err)
 			}
 			sendText(t, own, "by lo")
@@ -262,6 +263,15 @@ func TestLockMark(t *testing.T) {
 	})
 }
 
+// isLocked tells whether the network of a process is locked.
+func isLocked(pid int) (locked bool, err error) {
+	err = withinNetworkOf(pid, func(c *nftables.Conn) (err error) {
+		locked, err = hasTable(c, nftables.TableFamilyINet)
+		return err
+	})
+	return locked, err
+}
+
 // TestLockOfNode: the node's own network is never locked.
 func TestLockOfNode(t *testing.T) {
 	needRoot(t)
@@ -270,7 +280,7 @@ func TestLockOfNode(t *testing.T) {
 	if thread, err := os.Readlink("/proc/thread-self/ns/net"); err != nil || thread != before {
 		t.Fatalf("the test is in %s, its process in %s, %v", thread, before, err)
 	}
-	for name, f := range map[string]func(int) error{"lock": Lock, "unlock": Unlock, "locked": func(pid int) error { _, err := Locked(pid); return err }} {
+	for name, f := range map[string]func(int) error{"lock": Lock, "unlock": Unlock} {
 		if err := f(os.Getpid()); err == nil || !strings.Contains(err.Error(), "is in the node's network namespace") {
 			t.Errorf("%s: %v", name, err)
 		}

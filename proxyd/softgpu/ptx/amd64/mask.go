@@ -35,79 +35,43 @@ func (a *masks) emitVex(o vexOp, reg, v, index, base uint8) {
 	a.emitBytes(0xc4, p1, p2, o.opcode)
 }
 
-func (a *masks) emitMasks(o vexOp, d, v, s uint8) {
-	a.emitVex(o, d, v, 0, s)
+func (a *masks) emitMasks(o vexOp, d, s uint8) {
+	a.emitVex(o, d, 0, 0, s)
 	a.emitBytes(0xc0 | d&7<<3 | s&7)
 }
 
 // MaskFrom is the 32 bits of a register as a mask.
 func (a *masks) MaskFrom(d Mask, s Reg) {
-	a.emitMasks(vexOp{1, 3, false, false, 0x92}, uint8(d), 0, uint8(s))
+	a.emitMasks(vexOp{1, 3, false, false, 0x92}, uint8(d), uint8(s))
 }
 
 // MaskTo is the 32 bits of a mask in a register.
 func (a *masks) MaskTo(d Reg, s Mask) {
-	a.emitMasks(vexOp{1, 3, false, false, 0x93}, uint8(d), 0, uint8(s))
-}
-
-// MaskLoad reads a mask of 32 bits from memory.
-func (a *masks) MaskLoad(d Mask, m Mem) {
-	a.emitVex(vexOp{1, 1, true, false, 0x90}, uint8(d), 0, uint8(m.Index), uint8(m.Base))
-	a.emitMemory(uint8(d), m, 1)
+	a.emitMasks(vexOp{1, 3, false, false, 0x93}, uint8(d), uint8(s))
 }
 
 // MaskMove is d = s, 32 bits.
 func (a *masks) MaskMove(d, s Mask) {
-	a.emitMasks(vexOp{1, 1, true, false, 0x90}, uint8(d), 0, uint8(s))
-}
-
-// MaskNot inverts 32 bits.
-func (a *masks) MaskNot(d, s Mask) {
-	a.emitMasks(vexOp{1, 1, true, false, 0x44}, uint8(d), 0, uint8(s))
-}
-
-// MaskAnd is d = x & y, 32 bits.
-func (a *masks) MaskAnd(d, x, y Mask) {
-	a.emitMasks(vexOp{1, 1, true, true, 0x41}, uint8(d), uint8(x), uint8(y))
-}
-
-// MaskAndNot is d = ^x & y, 32 bits.
-func (a *masks) MaskAndNot(d, x, y Mask) {
-	a.emitMasks(vexOp{1, 1, true, true, 0x42}, uint8(d), uint8(x), uint8(y))
-}
-
-// MaskOr is d = x | y, 32 bits.
-func (a *masks) MaskOr(d, x, y Mask) {
-	a.emitMasks(vexOp{1, 1, true, true, 0x45}, uint8(d), uint8(x), uint8(y))
+	a.emitMasks(vexOp{1, 1, true, false, 0x90}, uint8(d), uint8(s))
 }
 
 // MaskShift is d = s >> n, 32 bits.
 func (a *masks) MaskShift(d, s Mask, n uint8) {
-	a.emitMasks(vexOp{3, 1, false, false, 0x31}, uint8(d), 0, uint8(s))
+	a.emitMasks(vexOp{3, 1, false, false, 0x31}, uint8(d), uint8(s))
 	a.emitBytes(n)
-}
-
-// JoinBytes is d = the low byte of high, above the low byte of low.
-func (a *masks) JoinBytes(d, high, low Mask) {
-	a.emitMasks(vexOp{1, 1, false, true, 0x4b}, uint8(d), uint8(high), uint8(low))
-}
-
-// JoinWords is d = the low 16 bits of high, above the low 16 bits of low.
-func (a *masks) JoinWords(d, high, low Mask) {
-	a.emitMasks(vexOp{1, 0, false, true, 0x4b}, uint8(d), uint8(high), uint8(low))
 }
 
 // TestMasks16 sets the flags for the low 16 bits of x | y: Equal if there is no bit, Below if all are ones.
 func (a *masks) TestMasks16(x, y Mask) {
-	a.emitMasks(vexOp{1, 0, false, false, 0x98}, uint8(x), 0, uint8(y))
+	a.emitMasks(vexOp{1, 0, false, false, 0x98}, uint8(x), uint8(y))
 }
 
 // TestMasks8 sets the flags for the low 8 bits of x | y, as TestMasks16 does.
 func (a *masks) TestMasks8(x, y Mask) {
-	a.emitMasks(vexOp{1, 1, false, false, 0x98}, uint8(x), 0, uint8(y))
+	a.emitMasks(vexOp{1, 1, false, false, 0x98}, uint8(x), uint8(y))
 }
 
-// DropLowest32 is d = s without its lowest one.
+// DropLowest32 is d = s without its lowest bit that is set.
 func (a *masks) DropLowest32(d, s Reg) {
 	a.emitVex(vexOp{space: map0F38, opcode: 0xf3}, 1, uint8(d), 0, uint8(s))
 	a.emitBytes(0xc8 | byte(s&7))

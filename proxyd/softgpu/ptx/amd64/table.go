@@ -57,10 +57,8 @@ var (
 	VPABSD     = Op{map0F38, p66, false, 0x1e, 0, 0}
 	VPABSQ     = Op{map0F38, p66, true, 0x1f, 0, 0}
 	VPLZCNTD   = Op{map0F38, p66, false, 0x44, 0, 0}
-	VPLZCNTQ   = Op{map0F38, p66, true, 0x44, 0, 0}
 
 	VPOPCNTD = Op{map0F38, p66, false, 0x55, 0, 0}
-	VPOPCNTQ = Op{map0F38, p66, true, 0x55, 0, 0}
 
 	VPTERNLOGD = Op{map0F3A, p66, false, 0x25, 0, 0}
 	VPTERNLOGQ = Op{map0F3A, p66, true, 0x25, 0, 0}
@@ -77,7 +75,6 @@ var (
 	VPSLLD = Op{map0F, p66, false, 0x72, 6, 0}
 	VPSRLD = Op{map0F, p66, false, 0x72, 2, 0}
 	VPSRAD = Op{map0F, p66, false, 0x72, 4, 0}
-	VPSRAQ = Op{map0F, p66, true, 0x72, 4, 0}
 	VPSLLQ = Op{map0F, p66, true, 0x73, 6, 0}
 	VPSRLQ = Op{map0F, p66, true, 0x73, 2, 0}
 	VPRORD = Op{map0F, p66, false, 0x72, 0, 0}
@@ -145,7 +142,6 @@ var (
 	VPMOVSXDQ = Op{map0F38, p66, false, 0x25, 0, 32}
 	VPMOVDB   = Op{map0F38, pF3, false, 0x31, 0, 16}
 	VPMOVDW   = Op{map0F38, pF3, false, 0x33, 0, 32}
-	VPMOVQD   = Op{map0F38, pF3, false, 0x35, 0, 32}
 
 	// d = y in the lanes of the mask, x in the rest.
 	VPBLENDMD = Op{map0F38, p66, false, 0x64, 0, 0}
@@ -158,7 +154,6 @@ var (
 
 	VPERMT2D    = Op{map0F38, p66, false, 0x7e, 0, 0}
 	VPERMT2Q    = Op{map0F38, p66, true, 0x7e, 0, 0}
-	VPERMD      = Op{map0F38, p66, false, 0x36, 0, 0}
 	VSHUFI64X2  = Op{map0F3A, p66, true, 0x43, 0, 0}
 	VEXTRACTI64 = Op{map0F3A, p66, true, 0x3b, 0, 32} // 256 bits; NarrowTo
 	VINSERTI64  = Op{map0F3A, p66, true, 0x3a, 0, 32} // 256 bits
@@ -177,8 +172,6 @@ var (
 	VSCALEFPD   = Op{map0F38, p66, true, 0x2c, 0, 0} // d = x times 2 to the power of y, rounded down
 	VGETEXPPD   = Op{map0F38, p66, true, 0x42, 0, 0} // of numbers that are not 0
 	VGETMANTPD  = Op{map0F3A, p66, true, 0x26, 0, 0}
-	VPSHLDVD    = Op{map0F38, p66, false, 0x71, 0, 0}
-	VPSHRDVD    = Op{map0F38, p66, false, 0x73, 0, 0}
 )
 
 // Predicates of integer comparisons.
