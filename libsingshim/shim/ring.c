@@ -63,7 +63,8 @@ bool ring_is_served(void)
 	return (false);
 }
 
-bool ring_wait(_Atomic uint32_t *word, uint32_t value)
+/* Wait until *word is not value, or a wake, or the end of a moment. False: the server is gone. */
+static bool wait_for_word(_Atomic uint32_t *word, uint32_t value)
 {
 	const struct timespec second = { .tv_sec = 1 };
 	/* FUTEX_WAIT. Not private: the server is another process. */
@@ -72,7 +73,7 @@ bool ring_wait(_Atomic uint32_t *word, uint32_t value)
 	return (rv != -ETIMEDOUT || ring_is_served());
 }
 
-void ring_wake(_Atomic uint32_t *word, int n)
+static void wake_waiters(_Atomic uint32_t *word, int n)
 {
 	raw6(SYS_futex, (long)word, 1 /* FUTEX_WAKE */, n, 0, 0, 0);
 }
@@ -82,7 +83,7 @@ void ring_nudge(void)
 	const uint64_t old = atomic_fetch_and(&ring_end.at->order, ~(uint64_t)SING_ASLEEP);
 
 	if (old & SING_ASLEEP)
-		ring_wake(half_of_order(0), 1);
+		wake_waiters(half_of_order(0), 1);
 }
 
 static enum ring_result is_gone(void)
@@ -169,7 +170,7 @@ static enum ring_result wait_for_room(struct ring_seat *s, uint32_t end)
 			continue;
 		if (ring_is_closed())
 			return (RING_CLOSED);
-		if (!ring_wait(word, head | SING_WAITS))
+		if (!wait_for_word(word, head | SING_WAITS))
 			return (is_gone());
 	}
 }
@@ -242,7 +243,7 @@ static enum ring_result stand_at_gate(struct ring_seat *s, uint64_t old)
 	if (old & SING_CLOSED)
 		return (RING_CLOSED);
 
-	return (ring_wait(half_of_order(1), (uint32_t)(old >> 32)) ? RING_OK : is_gone());
+	return (wait_for_word(half_of_order(1), (uint32_t)(old >> 32)) ? RING_OK : is_gone());
 }
 
 /* Put the message into the order, when the gates let it. */
@@ -276,7 +277,7 @@ static enum ring_result push_message(struct ring_draft *d)
 	}
 	s->tail = (r->position + d->units) & SING_POSITION;
 	if (old & SING_ASLEEP)
-		ring_wake(half_of_order(0), 1);
+		wake_waiters(half_of_order(0), 1);
 
 	return (RING_OK);
 }
@@ -319,7 +320,7 @@ static bool sleep_until(struct sing_answer *a)
 	if (!atomic_compare_exchange_strong(&a->state, &state, SING_AWAITED_ASLEEP))
 		return (true);
 	while (atomic_load_explicit(&a->state, memory_order_acquire) == SING_AWAITED_ASLEEP) {
-		if (!ring_wait(&a->state, SING_AWAITED_ASLEEP))
+		if (!wait_for_word(&a->state, SING_AWAITED_ASLEEP))
 			is_gone();
 		if (ring_is_closed())
 			return (atomic_load_explicit(&a->state, memory_order_acquire) == SING_ANSWERED);

@@ -31,14 +31,8 @@ static inline struct sing_lane *ring_lane(unsigned int i)
 	return ((struct sing_lane *)((char *)ring_end.at + SING_LANES_AT) + i);
 }
 
-/*
- * Wait until *word is not value, or a wake, or the end of a moment. False: the server is gone.
- */
-bool ring_wait(_Atomic uint32_t *word, uint32_t value);
-
 /* Whether the server is there, or may come. */
 bool ring_is_served(void);
-void ring_wake(_Atomic uint32_t *word, int n);
 
 /* Make the server look at the ring. */
 void ring_nudge(void);

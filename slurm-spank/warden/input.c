@@ -52,6 +52,22 @@ static bool has_pipe(void)
 	return (fstatfs(0, &fs) == 0 && fs.f_type == PIPEFS_MAGIC && (fcntl(0, F_GETFL) & O_ACCMODE) != O_WRONLY);
 }
 
+static void close_end(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+/* Stop: the program sees the end of its input. */
+static void end_input(struct input *in)
+{
+	close_end(&in->from);
+	close_end(&in->to);
+	close_end(&in->queue);
+	in->at = in->end = in->freed = 0;
+}
+
 void relay_input(struct input *in, bool held)
 {
 	int ends[2];
@@ -66,21 +82,6 @@ void relay_input(struct input *in, bool held)
 		end_input(in); /* the program reads from slurmstepd: a checkpoint says if that is in its way */
 	close(ends[0]);
 	close(ends[1]);
-}
-
-static void close_end(int *fd)
-{
-	if (*fd >= 0)
-		close(*fd);
-	*fd = -1;
-}
-
-void end_input(struct input *in)
-{
-	close_end(&in->from);
-	close_end(&in->to);
-	close_end(&in->queue);
-	in->at = in->end = in->freed = 0;
 }
 
 void release_input(struct input *in)

@@ -85,9 +85,6 @@ void release_input(struct input *in);
 /* Whether all that comes is to be taken, for a checkpoint, or only as much as the program's pipe has room for. */
 void take_all_input(struct input *in, bool all);
 
-/* Stop: the program sees the end of its input. */
-void end_input(struct input *in);
-
 /* What a wait has to look at. p has room for two. */
 nfds_t input_events(const struct input *in, struct pollfd *p);
 

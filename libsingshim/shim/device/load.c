@@ -21,6 +21,7 @@
 #include <string.h>
 
 typedef void *opener(const char *, int);
+typedef void *finder(void *, const char *);
 
 #define JITLINK "libnvJitLink.so"
 
@@ -89,7 +90,8 @@ __attribute__((used)) static opener *sing_dlopen_way(const char *name, int mode,
 	return next_dlopen();
 }
 
-finder *sing_next_dlsym(void)
+/* dlsym of the C library. */
+static finder *next_dlsym(void)
 {
 	/* dlsym would find the dlsym below. glibc has had these versions of dlsym, the first of them everywhere since 2.34. */
 	static const char *const versions[] = { "GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5" };
@@ -138,7 +140,7 @@ static int take_path(struct dl_phdr_info *library, size_t size, void *to)
 void *sing_find_call(const char *name, const char *symbol)
 {
 	struct wanted wanted = { .name = name };
-	finder *const find = sing_next_dlsym();
+	finder *const find = next_dlsym();
 	void *f = find(RTLD_NEXT, symbol), *library;
 
 	if (f == NULL && dl_iterate_phdr(take_path, &wanted) != 0) {
@@ -169,7 +171,7 @@ static int is_ours(const void *address)
  */
 void *sing_find_of_caller(const void *caller, const char *symbol)
 {
-	finder *const find = sing_next_dlsym();
+	finder *const find = next_dlsym();
 	struct link_map *of = NULL;
 	void *f = NULL, *library;
 	Dl_info at;
@@ -199,7 +201,7 @@ static void *library_call(const char *name)
 /* In the place of dlsym for the name of such a call: that call, if the library has the name at all. */
 static void *find_library_call(void *library, const char *name)
 {
-	void *f = sing_next_dlsym()(library, name);
+	void *f = next_dlsym()(library, name);
 
 	return f == NULL ? NULL : library_call(name);
 }
@@ -211,9 +213,9 @@ __attribute__((used)) static finder *sing_dlsym_way(void *library, const char *n
 
 	/* What is next is not ours to choose: a library that stands before NVRTC asks so, as this one does. */
 	if (library == RTLD_NEXT || name == NULL || library_call(name) == NULL)
-		return sing_next_dlsym();
+		return next_dlsym();
 	server = getenv(SING_DEVICE_ENV);
-	return server != NULL && *server != 0 ? find_library_call : sing_next_dlsym();
+	return server != NULL && *server != 0 ? find_library_call : next_dlsym();
 }
 
 /*

@@ -5,11 +5,6 @@
 #ifndef SING_DEVICE_LOAD_H
 #define SING_DEVICE_LOAD_H
 
-typedef void *finder(void *, const char *);
-
-/* dlsym of the C library. */
-finder *sing_next_dlsym(void);
-
 /* The call of nvrtc.c, jitlink.c, or blas.c, with this name, or NULL. */
 void *sing_nvrtc_call(const char *name);
 void *sing_jitlink_call(const char *name);
