@@ -64,7 +64,7 @@ type span struct {
 
 func (s *Server) getTimeline(w http.ResponseWriter, r *http.Request) {
 	q := span{hours: usualHours, limit: usualLives, match: r.URL.Query().Get("match")}
-	if !queryNumber(r, "hours", 1, 24, &q.hours) || !queryNumber(r, "limit", 1, mostLives, &q.limit) || len(q.match) > maxMatch || !utf8.ValidString(q.match) {
+	if !readQueryNumber(r, "hours", 24, &q.hours) || !readQueryNumber(r, "limit", mostLives, &q.limit) || len(q.match) > maxMatch || !utf8.ValidString(q.match) {
 		refuseRequest(w, http.StatusBadRequest, refusal{Kind: "invalid", Error: "want hours from 1 to 24, limit from 1 to 500, match of at most 100 bytes"})
 		return
 	}
@@ -94,15 +94,15 @@ func (s *Server) pastTimeline(ctx context.Context, now *State, q span) *timeline
 	return all
 }
 
-// queryNumber reads a number of the query, if the query has that number.
-func queryNumber(r *http.Request, name string, from, to int, into *int) bool {
+// readQueryNumber reads a number from 1 to most of the query, if the query has that number.
+func readQueryNumber(r *http.Request, name string, most int, into *int) bool {
 	text := r.URL.Query().Get(name)
 	if text == "" {
 		return true
 	}
 	n, err := strconv.Atoi(text)
 	*into = n
-	return err == nil && n >= from && n <= to
+	return err == nil && n >= 1 && n <= most
 }
 
 func (s *Server) livesWithin(from time.Time, match string, limit int) (shown []lifeJSON, more int) {

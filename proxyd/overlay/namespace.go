@@ -94,9 +94,9 @@ func setSysctl(family, link, key, value string) error {
 	return err
 }
 
-// readSysctl tells whether such a variable is on.
-func readSysctl(family, link, key string) (bool, error) {
-	b, err := os.ReadFile(filepath.Join("/proc/sys/net", family, "conf", link, key))
+// isForwarding tells whether the node forwards IPv4 packets from an interface, or with "all" from each.
+func isForwarding(link string) (bool, error) {
+	b, err := os.ReadFile(filepath.Join("/proc/sys/net/ipv4/conf", link, "forwarding"))
 	return err == nil && len(b) > 0 && b[0] != '0', err
 }
 

@@ -154,7 +154,7 @@ func probeVeth() error {
 // enableForwarding enables forwarding for packets from an interface. If forwarding was enabled there
 // before, other packets are not our concern.
 func (o *Overlay) enableForwarding(link string) error {
-	on, err := readSysctl("ipv4", link, "forwarding")
+	on, err := isForwarding(link)
 	if err != nil || on {
 		return err
 	}
@@ -171,7 +171,7 @@ func (o *Overlay) enableForwarding(link string) error {
 // guardedLinks returns the interfaces that still need a guard. A guard ends when an administrator, or
 // docker, enables forwarding for the whole node.
 func (o *Overlay) guardedLinks() []string {
-	if all, err := readSysctl("ipv4", "all", "forwarding"); err == nil && all {
+	if all, err := isForwarding("all"); err == nil && all {
 		o.guard = nil
 	}
 	return o.guard
