@@ -10,12 +10,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // Names in a capsule's folder.
@@ -52,11 +52,6 @@ var (
 	ErrExists = errors.New("folder has a capsule already")
 )
 
-func bootID() (string, error) {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(b)), err
-}
-
 func readRecord(dir string) (record, error) {
 	var r record
 	b, err := os.ReadFile(filepath.Join(dir, recordName))
@@ -81,7 +76,7 @@ func (r record) writeRecord(dir string) error {
 
 // findInit returns a pidfd of the init that r names, or an error wrapping ErrStale.
 func (r record) findInit() (*pidfd, error) {
-	boot, err := bootID()
+	boot, err := procfs.BootID()
 	if err != nil {
 		return nil, err
 	}

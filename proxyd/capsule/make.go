@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // Arg is the hidden first argument by which a main runs Init.
@@ -126,7 +128,7 @@ func (m *maker) prepareFolder(context.Context) error {
 	if err := prepareFolder(m.spec.Dir); err != nil {
 		return err
 	}
-	boot, err := bootID()
+	boot, err := procfs.BootID()
 	if err != nil {
 		return err
 	}

@@ -4,48 +4,22 @@
 package capsule
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
-// process is a line of /proc/PID/stat.
+// process is what a capsule uses of /proc/PID/stat.
 type process struct {
 	pid, parent, session int
 	state                byte
 	start                uint64 // ticks since boot: identifies the process together with the PID
-}
-
-var errStat = errors.New("not a stat line")
-
-// parseStat parses /proc/PID/stat. The command name may contain anything, also parentheses and
-// line feeds; the text after its last parenthesis is the kernel's.
-func parseStat(b []byte) (process, error) {
-	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
-	if open < 1 || end < open {
-		return process{}, errStat
-	}
-	fields := strings.Fields(string(b[end+1:]))
-	const afterName = 3 // number of the first of them, in proc(5)
-	if len(fields) <= 22-afterName || len(fields[0]) != 1 {
-		return process{}, errStat
-	}
-	p := process{state: fields[0][0]}
-	var errs [4]error
-	p.pid, errs[0] = strconv.Atoi(strings.TrimSpace(string(b[:open])))
-	p.parent, errs[1] = strconv.Atoi(fields[4-afterName])
-	p.session, errs[2] = strconv.Atoi(fields[6-afterName])
-	p.start, errs[3] = strconv.ParseUint(fields[22-afterName], 10, 64)
-	if err := errors.Join(errs[:]...); err != nil {
-		return process{}, fmt.Errorf("%w: %w", errStat, err)
-	}
-	return p, nil
 }
 
 func (p process) stillThere() bool {
@@ -58,11 +32,11 @@ func (p process) ended() bool { return p.state == 'Z' || p.state == 'X' }
 // statOf returns the stat of a process; an error wrapping ESRCH or os.ErrNotExist if there is
 // none.
 func statOf(pid int) (process, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	s, err := procfs.ReadStat(pid)
 	if err != nil {
 		return process{}, err
 	}
-	return parseStat(b)
+	return process{pid: pid, parent: s.Parent, session: s.Session, state: s.State, start: s.Start}, nil
 }
 
 // realUID returns the real user of a process.

@@ -4,7 +4,6 @@
 package criu
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -150,19 +149,11 @@ func drivenBy(fdinfo string) (int, bool) {
 
 // terminalOf returns the number of the pseudo terminal that the session of a process has, -1 if none.
 func terminalOf(host int) int {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", host))
+	s, err := procfs.ReadStat(host)
 	if err != nil {
 		return -1
 	}
-	words := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	if len(words) < 5 {
-		return -1
-	}
-	device, err := strconv.ParseInt(words[4], 10, 32) // state, parent, group, session, terminal; the number is signed
-	if err != nil {
-		return -1
-	}
-	return terminalNumber(uint32(device))
+	return terminalNumber(s.Terminal)
 }
 
 // terminalNumber returns the number of the pseudo terminal with a device number, -1 if the number is another device's.

@@ -4,7 +4,6 @@
 package criu
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // member is a process of a capsule.
@@ -138,17 +139,11 @@ func killSession(init, session int) {
 
 // sessionOf returns the session of a process, 0 if the process is gone.
 func sessionOf(host int) int {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", host))
+	s, err := procfs.ReadStat(host)
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(b[bytes.LastIndexByte(b, ')')+1:]), " ") // behind the name
-	words := strings.Fields(rest)
-	if len(words) < 4 {
-		return 0
-	}
-	session, _ := strconv.Atoi(words[3]) // state, parent, group, session
-	return session
+	return s.Session
 }
 
 // killMember kills m, unless its PID is another's by now.

@@ -5,13 +5,14 @@ package files
 
 import (
 	"errors"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // worker is the helper's side: it has the user's rights and sees the capsule's files.
@@ -46,8 +47,7 @@ func newWorker(p *pipe, o order, s *State) *worker {
 			w.logs[[2]uint64{st.Dev, st.Ino}] = true
 		}
 	}
-	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // without a node's name, no node is this node
-	w.boot = strings.TrimSpace(string(b))
+	w.boot, _ = procfs.BootID() // without a node's name, no node is this node
 	return w
 }
 

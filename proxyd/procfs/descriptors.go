@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package procfs reads in /proc of other processes what a user can make as large as he likes: descriptors, arguments, the
-// environment. Root reads them outside of the job's cgroup, so each read has a bound.
+// Package procfs reads in /proc what the kernel says of processes: state, parent, session, terminal and start time (Stat), and what a
+// user can make as large as he likes: descriptors, arguments, the environment. Root reads these outside of the job's
+// cgroup, so each read has a bound.
 package procfs
 
 import (

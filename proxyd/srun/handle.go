@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // Runner is an srun that runs, or did run, outside of its capsule. A Runner is safe for
@@ -63,7 +64,7 @@ func Find(parent string) ([]*Runner, error) {
 
 func openRunner(dir string, rec record) (*Runner, error) {
 	r := &Runner{dir: dir, rec: rec}
-	boot, err := bootID()
+	boot, err := procfs.BootID()
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // How output travels:
@@ -70,7 +72,7 @@ func WardenIdle(ctx context.Context, pid int) error {
 }
 
 func processIdle(ctx context.Context, name string, pid int, look func(pid int) (look, error)) error {
-	began, err := startOf(pid)
+	began, err := procfs.StartTime(pid)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

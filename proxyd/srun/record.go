@@ -4,7 +4,6 @@
 package srun
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // record is what a folder knows of its srun, from before srun runs.
@@ -29,16 +29,16 @@ type record struct {
 }
 
 func newRecord(key string, srun int) (record, error) {
-	boot, err := bootID()
+	boot, err := procfs.BootID()
 	if err != nil {
 		return record{}, err
 	}
 	r := record{Boot: boot, Key: key, PID: os.Getpid(), Srun: srun}
-	if r.Start, err = startOf(r.PID); err != nil {
+	if r.Start, err = procfs.StartTime(r.PID); err != nil {
 		return record{}, err
 	}
 	// Ours to reap, so this is srun even if srun has ended already.
-	r.Began, err = startOf(r.Srun)
+	r.Began, err = procfs.StartTime(r.Srun)
 	return r, err
 }
 
@@ -79,30 +79,9 @@ func readEnded(dir string) (syscall.WaitStatus, error) {
 	return syscall.WaitStatus(n), err
 }
 
-func bootID() (string, error) {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(b)), err
-}
-
-// startOf returns when a process was started, in ticks since boot: with its PID, an
-// identity.
-func startOf(pid int) (uint64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	// The command name may hold anything; what follows its last parenthesis is the kernel's.
-	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	const startTime = 22 - 3 // of the fields after the name
-	if len(fields) <= startTime {
-		return 0, fmt.Errorf("/proc/%d/stat: too short", pid)
-	}
-	return strconv.ParseUint(string(fields[startTime]), 10, 64)
-}
-
 // isStill tells whether a PID is that of the process that was started then.
 func isStill(pid int, start uint64) bool {
-	now, err := startOf(pid)
+	now, err := procfs.StartTime(pid)
 	return err == nil && now == start
 }
 

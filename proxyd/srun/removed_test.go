@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // TestRemovedIsIdle: a step ends, and its srun is removed, while a checkpoint that has seen the srun
@@ -23,7 +25,7 @@ func TestRemovedIsIdle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	began, err := startOf(runner.Process.Pid)
+	began, err := procfs.StartTime(runner.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}

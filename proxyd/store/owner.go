@@ -4,11 +4,12 @@
 package store
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // ThisProcess names this process so that another process on the same node can tell whether it is
@@ -18,11 +19,11 @@ func ThisProcess() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("owner: %w", err)
 	}
-	start, err := startTime(os.Getpid())
+	start, err := procfs.StartTime(os.Getpid())
 	if err != nil {
 		return "", fmt.Errorf("owner: %w", err)
 	}
-	return fmt.Sprintf("%s/%d/%s", here, os.Getpid(), start), nil
+	return fmt.Sprintf("%s/%d/%d", here, os.Getpid(), start), nil
 }
 
 // ProcessGone tells whether an owner named by ThisProcess was certainly a process of this PID
@@ -40,33 +41,19 @@ func ProcessGone(owner string) bool {
 	if err != nil {
 		return false
 	}
-	start, err := startTime(pid)
+	start, err := procfs.StartTime(pid)
 	if os.IsNotExist(err) {
 		return true
 	}
-	return err == nil && start != parts[3]
+	return err == nil && strconv.FormatUint(start, 10) != parts[3]
 }
 
 // pidSpace names the space in which a PID is unique: this boot and PID namespace.
 func pidSpace() (string, error) {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := procfs.BootID()
 	if err != nil {
 		return "", err
 	}
 	ns, err := os.Readlink("/proc/self/ns/pid")
-	return string(bytes.TrimSpace(boot)) + "/" + ns, err
-}
-
-// startTime is field 22 of /proc/PID/stat. The second field may hold spaces and
-// parentheses, hence the search from the end.
-func startTime(pid int) (string, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return "", err
-	}
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(fields) < 20 {
-		return "", fmt.Errorf("/proc/%d/stat: %d fields", pid, len(fields))
-	}
-	return string(fields[19]), nil
+	return boot + "/" + ns, err
 }

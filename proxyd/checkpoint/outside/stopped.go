@@ -4,14 +4,12 @@
 package outside
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // The forwarder has the rights of the job's user, and the user can stop the forwarder by a signal. A stopped forwarder does
@@ -48,7 +46,6 @@ func awaitStopped(ctx context.Context, p *life.Server) bool {
 
 // isStopped tells whether a signal has stopped a process.
 func isStopped(pid int) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, state, ok := bytes.Cut(b[bytes.LastIndexByte(b, ')')+1:], []byte(" "))
-	return err == nil && ok && bytes.HasPrefix(state, []byte("T"))
+	s, err := procfs.ReadStat(pid)
+	return err == nil && s.State == 'T'
 }

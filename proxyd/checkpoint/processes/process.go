@@ -7,13 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -225,37 +223,14 @@ func SlurmEnv(p Process) (map[string]string, error) {
 // HasTerminal tells whether a process has a controlling terminal. Processes of Slurm's batch scripts have none; those of a
 // shell in which a person types have one.
 func HasTerminal(pid int) (bool, error) {
-	fields, err := readStat(pid)
-	if err != nil {
-		return false, err
-	}
-	if len(fields) < 5 {
-		return false, fmt.Errorf("/proc/%d/stat has %d fields behind the name", pid, len(fields))
-	}
-	return fields[4] != "0", nil // tty_nr
-}
-
-// readStat returns the fields of /proc/PID/stat behind the name of the program, which may have spaces: state, parent,
-// process group, session, terminal, and more.
-func readStat(pid int) ([]string, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return nil, err
-	}
-	s := string(b)
-	return strings.Fields(s[strings.LastIndexByte(s, ')')+1:]), nil
+	s, err := procfs.ReadStat(pid)
+	return s.Terminal != 0, err
 }
 
 // ParentPID returns the PID of a process's parent.
 func ParentPID(pid int) (int, error) {
-	fields, err := readStat(pid)
-	if err != nil {
-		return 0, err
-	}
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("/proc/%d/stat has %d fields behind the name", pid, len(fields))
-	}
-	return strconv.Atoi(fields[1])
+	s, err := procfs.ReadStat(pid)
+	return s.Parent, err
 }
 
 // Process is a process of this node. After the end of a process the kernel gives its PID to another one, of any user: the PID
@@ -267,26 +242,18 @@ type Process struct {
 
 // NewProcess returns the process that has the PID now.
 func NewProcess(pid int) (Process, error) {
-	fields, err := readStat(pid)
-	if err != nil {
-		return Process{}, err
-	}
-	if len(fields) < 20 {
-		return Process{}, fmt.Errorf("/proc/%d/stat has %d fields behind the name", pid, len(fields))
-	}
-	started, err := strconv.ParseUint(fields[19], 10, 64)
+	started, err := procfs.StartTime(pid)
 	return Process{pid, started}, err
 }
 
 // HasEnded tells whether the process has ended, perhaps without its parent's notice. If not, what was read below /proc/PID
 // before the call was this process's.
 func (p Process) HasEnded() bool {
-	fields, err := readStat(p.PID)
+	now, err := procfs.ReadStat(p.PID)
 	if err != nil {
-		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
+		return procfs.IsEnded(err)
 	}
-	now, err := NewProcess(p.PID)
-	return err == nil && now.Started != p.Started || fields[0] == "Z" || fields[0] == "X"
+	return now.Start != p.Started || now.HasEnded()
 }
 
 // RunningPrograms returns the programs of a capsule that have started and not ended.

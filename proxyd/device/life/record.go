@@ -4,19 +4,17 @@
 package life
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // Names in a device server's folder.
@@ -72,30 +70,9 @@ func readRecord(dir string) (r record, err error) {
 	return r, nil
 }
 
-func bootID() (string, error) {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(b)), err
-}
-
-// startOf returns the start time of a process, in ticks since boot.
-func startOf(pid int) (uint64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	// The command name may contain any byte, parentheses too. The kernel's fields follow the last
-	// parenthesis.
-	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	const startTime = 22 - 3 // index among the fields that follow the name
-	if len(fields) <= startTime {
-		return 0, fmt.Errorf("/proc/%d/stat: too short", pid)
-	}
-	return strconv.ParseUint(string(fields[startTime]), 10, 64)
-}
-
 // openProcess opens the process of a record, or returns nil if the process has ended.
 func (r record) openProcess() (*os.File, error) {
-	boot, err := bootID()
+	boot, err := procfs.BootID()
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +88,7 @@ func (r record) openProcess() (*os.File, error) {
 	}
 	// A pidfd never refers to another process, so the process that the pidfd refers to is compared with the
 	// record.
-	if start, err := startOf(r.PID); err != nil || start != r.Start {
+	if start, err := procfs.StartTime(r.PID); err != nil || start != r.Start {
 		unix.Close(fd)
 		return nil, nil //nolint:nilerr // the process has ended since
 	}

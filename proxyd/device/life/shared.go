@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // A process that serves several capsules of a job, its tenants, has a folder of its own beside theirs:
@@ -82,7 +83,7 @@ func (s *Server) Shared() string { return s.rec.Shared }
 
 // recordShared names the process's folder, which may not exist yet.
 func (m *making) recordShared(context.Context) (err error) {
-	if m.rec.Boot, err = bootID(); err != nil {
+	if m.rec.Boot, err = procfs.BootID(); err != nil {
 		return err
 	}
 	m.rec.Shared = m.Shared

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // Spec describes the device server to start.
@@ -183,7 +184,7 @@ func (m *making) makeFolder(context.Context) error {
 
 func (m *making) recordGroup(context.Context) error {
 	var err error
-	if m.rec.Boot, err = bootID(); err != nil {
+	if m.rec.Boot, err = procfs.BootID(); err != nil {
 		return err
 	}
 	m.rec.Cgroup, m.rec.Helper = m.Cgroup, m.Helper
@@ -262,7 +263,7 @@ func (m *making) makeLog(context.Context) (err error) {
 // then no other process can get the same PID.
 func (m *making) recordProcess(context.Context) (err error) {
 	defer func() { go reapChild(m.rec.PID) }()
-	if m.rec.Start, err = startOf(m.rec.PID); err != nil {
+	if m.rec.Start, err = procfs.StartTime(m.rec.PID); err != nil {
 		return fmt.Errorf("it has ended: %w%s", err, lastWords(m.Dir))
 	}
 	if m.s, err = openRecorded(m.Dir, m.rec); err != nil {
