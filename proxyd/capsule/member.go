@@ -24,7 +24,7 @@ import (
 func (s *server) lookAtWarden(said *os.File, uid uint32) (pid int, cgroup string, err error) {
 	fd := &pidfd{said}
 	// The fdinfo of this process's own descriptor has PIDs as the /proc in which it is read.
-	if err := fd.withFD(func(n int) error {
+	if err := localsock.TryWithDescriptor(fd.f, func(n int) error {
 		b, err := s.readProc(fmt.Sprintf("self/fdinfo/%d", n))
 		if err == nil {
 			pid, err = pidIn(b)

@@ -31,31 +31,15 @@ func openPidfd(pid int) (*pidfd, error) {
 
 func (p *pidfd) close() { p.f.Close() }
 
-// withFD calls f with the descriptor.
-func (p *pidfd) withFD(f func(fd int) error) error {
-	raw, err := p.f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var inner error
-	if err := raw.Control(func(fd uintptr) { inner = f(int(fd)) }); err != nil {
-		return err
-	}
-	return inner
-}
-
 // signal returns ESRCH once the process has been reaped.
 func (p *pidfd) signal(sig unix.Signal) error {
-	return p.withFD(func(fd int) error { return unix.PidfdSendSignal(fd, sig, nil, 0) })
+	return localsock.TryWithDescriptor(p.f, func(fd int) error { return unix.PidfdSendSignal(fd, sig, nil, 0) })
 }
 
 // alive tells whether the process has not ended yet.
 func (p *pidfd) alive() bool {
 	ended := false
-	err := p.withFD(func(fd int) error {
-		ended = isReadable(fd)
-		return nil
-	})
+	err := localsock.WithDescriptor(p.f, func(fd int) { ended = isReadable(fd) })
 	return err == nil && !ended
 }
 
@@ -77,7 +61,7 @@ func (p *pidfd) wait(ctx context.Context) error {
 // if there is none.
 func (p *pidfd) pidHere() (int, error) {
 	pid := 0
-	err := p.withFD(func(fd int) error {
+	err := localsock.TryWithDescriptor(p.f, func(fd int) error {
 		var err error
 		pid, err = pidOf(fd)
 		return err

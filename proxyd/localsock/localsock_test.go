@@ -124,6 +124,30 @@ func sendEmptyPacket(t *testing.T, c *net.UnixConn, fds []int) {
 	}
 }
 
+// TestTryWithDescriptor: the error is the function's. With a closed file the function is not called, and there is an error.
+func TestTryWithDescriptor(t *testing.T) {
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	errTried := errors.New("tried")
+	for _, want := range []error{nil, errTried} {
+		called := -1
+		err := localsock.TryWithDescriptor(f, func(fd int) error {
+			called = fd
+			return want
+		})
+		if called < 0 || !errors.Is(err, want) {
+			t.Errorf("called with descriptor %d, error %v, want %v", called, err, want)
+		}
+	}
+	f.Close()
+	called := false
+	if err := localsock.TryWithDescriptor(f, func(int) error { called = true; return nil }); err == nil || called {
+		t.Errorf("with a closed file: error %v, and the function was called: %v", err, called)
+	}
+}
+
 func TestReceiveEnd(t *testing.T) {
 	server, client := connectBoth(t, filepath.Join(t.TempDir(), "s"))
 	client.Close()

@@ -89,13 +89,22 @@ func ConnOf(f *os.File) (*net.UnixConn, error) {
 }
 
 // WithDescriptor calls f with the descriptor of a file or connection, which stays open
-// meanwhile. Fd of a file would make it blocking, and with it all copies in other processes.
+// meanwhile. Fd of a file would make the file blocking, and all copies of the descriptor in other processes.
 func WithDescriptor(c syscall.Conn, f func(fd int)) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return err
 	}
 	return raw.Control(func(fd uintptr) { f(int(fd)) })
+}
+
+// TryWithDescriptor is WithDescriptor for a function that can fail. It returns the function's error.
+func TryWithDescriptor(c syscall.Conn, f func(fd int) error) error {
+	var inner error
+	if err := WithDescriptor(c, func(fd int) { inner = f(fd) }); err != nil {
+		return err
+	}
+	return inner
 }
 
 // PeerCredentials returns the credentials of the process at the other end as of its connect, or

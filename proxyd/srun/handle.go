@@ -154,10 +154,7 @@ func (r *Runner) Ended() bool {
 		return true
 	}
 	ended := false
-	_ = withFD(r.pidfd, func(fd int) error {
-		ended = isReadable(fd)
-		return nil
-	})
+	_ = localsock.WithDescriptor(r.pidfd, func(fd int) { ended = isReadable(fd) })
 	return ended
 }
 
@@ -181,7 +178,7 @@ func (r *Runner) Close() {
 }
 
 func (r *Runner) signalRunner() error {
-	return withFD(r.pidfd, func(fd int) error {
+	return localsock.TryWithDescriptor(r.pidfd, func(fd int) error {
 		err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 		if errors.Is(err, unix.ESRCH) {
 			return nil
@@ -224,18 +221,6 @@ func waitPidfd(ctx context.Context, pidfd *os.File) error {
 		return ctx.Err()
 	}
 	return err
-}
-
-func withFD(f *os.File, do func(fd int) error) error {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var inner error
-	if err := raw.Control(func(fd uintptr) { inner = do(int(fd)) }); err != nil {
-		return err
-	}
-	return inner
 }
 
 func isReadable(fd int) bool {

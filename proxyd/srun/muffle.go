@@ -12,6 +12,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // When Slurm takes a job's nodes away, slurmstepd and srun say so at once, on srun's standard
@@ -182,7 +184,7 @@ func (m *muffler) checkDrained() error {
 		return errors.New("its error output is not read")
 	}
 	defer m.mu.Unlock()
-	return withFD(m.in, func(fd int) error {
+	return localsock.TryWithDescriptor(m.in, func(fd int) error {
 		if n, err := unix.IoctlGetInt(fd, unix.TIOCINQ); err == nil && n > 0 {
 			return errors.New("error output is on its way")
 		}

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // Arg is the hidden first argument by which a main calls Run.
@@ -232,7 +234,7 @@ func openLog(dir string) error {
 		return err
 	}
 	defer f.Close()
-	return withFD(f, func(fd int) error {
+	return localsock.TryWithDescriptor(f, func(fd int) error {
 		return errors.Join(unix.Dup3(fd, 1, 0), unix.Dup3(fd, 2, 0))
 	})
 }

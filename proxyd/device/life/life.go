@@ -18,6 +18,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // Server is a handle of a device server, or of the remains of a device server that has ended. It is safe for
@@ -335,7 +336,7 @@ func (s *Server) killProcess(ctx context.Context) error {
 		return nil
 	default:
 	}
-	err := withFD(s.pidfd, func(fd int) error { return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) })
+	err := localsock.TryWithDescriptor(s.pidfd, func(fd int) error { return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) })
 	if err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("kill it: %w", err)
 	}
@@ -354,16 +355,4 @@ func (s *Server) Close() {
 			s.pidfd.Close()
 		}
 	})
-}
-
-func withFD(f *os.File, do func(fd int) error) error {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var inner error
-	if err := raw.Control(func(fd uintptr) { inner = do(int(fd)) }); err != nil {
-		return err
-	}
-	return inner
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
@@ -206,7 +207,7 @@ func (m *making) makeSockets(context.Context) error {
 	if m.control, err = bindSocket(m.Dir, controlName); err != nil {
 		return err
 	}
-	if err := withFD(m.control, func(fd int) error { return unix.Listen(fd, unix.SOMAXCONN) }); err != nil {
+	if err := localsock.TryWithDescriptor(m.control, func(fd int) error { return unix.Listen(fd, unix.SOMAXCONN) }); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	if m.host {
@@ -251,7 +252,7 @@ func throughFolder(dir, name string, f func(path string) error) error {
 		return err
 	}
 	defer d.Close()
-	return withFD(d, func(fd int) error { return f(fmt.Sprintf("/proc/self/fd/%d/%s", fd, name)) })
+	return localsock.TryWithDescriptor(d, func(fd int) error { return f(fmt.Sprintf("/proc/self/fd/%d/%s", fd, name)) })
 }
 
 func (m *making) makeLog(context.Context) (err error) {

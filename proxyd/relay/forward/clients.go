@@ -285,9 +285,9 @@ func (p Ports) clientAddress(from netip.AddrPort) netip.AddrPort {
 }
 
 // beginConnect begins to connect a socket, which gets a client's address and, if that is free, its port.
-func beginConnect(file *os.File, client, program netip.AddrPort) (err error) {
-	var failed error
-	try := func(fd int) error {
+func beginConnect(file *os.File, client, program netip.AddrPort) error {
+	return localsock.TryWithDescriptor(file, func(fd int) error {
+		var failed error
 		for _, port := range []uint16{client.Port(), 0} {
 			failed = unix.Bind(fd, &unix.SockaddrInet4{Addr: client.Addr().As4(), Port: int(port)})
 			if !errors.Is(failed, unix.EADDRINUSE) {
@@ -302,11 +302,7 @@ func beginConnect(file *os.File, client, program netip.AddrPort) (err error) {
 			return nil
 		}
 		return os.NewSyscallError("connect", err)
-	}
-	if bad := localsock.WithDescriptor(file, func(fd int) { err = try(fd) }); bad != nil {
-		return bad
-	}
-	return err
+	})
 }
 
 // awaitConnected waits until a socket is connected, or that has failed.
