@@ -4,7 +4,6 @@
 package capsule
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -52,26 +51,15 @@ var (
 	ErrExists = errors.New("folder has a capsule already")
 )
 
-func readRecord(dir string) (record, error) {
-	var r record
-	b, err := os.ReadFile(filepath.Join(dir, recordName))
-	if err != nil {
-		return r, err
-	}
-	if err := json.Unmarshal(b, &r); err != nil {
-		return r, fmt.Errorf("%s: %w", recordName, err)
-	}
-	return r, nil
+func readRecord(dir string) (r record, err error) {
+	err = durable.ReadJSON(filepath.Join(dir, recordName), &r)
+	return r, err
 }
 
 // writeRecord replaces the record atomically. There is no sync, because the record is useless after
 // a reboot.
 func (r record) writeRecord(dir string) error {
-	b, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return durable.ReplaceUnsynced(filepath.Join(dir, recordName), b)
+	return durable.ReplaceJSON(filepath.Join(dir, recordName), r)
 }
 
 // findInit returns a pidfd of the init that r names, or an error wrapping ErrStale.

@@ -7,7 +7,9 @@
 package durable
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 )
@@ -44,6 +46,27 @@ func ReplaceUnsynced(path string, content []byte) error {
 		return err
 	}
 	return os.Rename(path+".new", path)
+}
+
+// ReplaceJSON is ReplaceUnsynced with a value as JSON.
+func ReplaceJSON(path string, value any) error {
+	b, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return ReplaceUnsynced(path, b)
+}
+
+// ReadJSON reads a file of ReplaceJSON into a value. The error for a file that does not exist wraps os.ErrNotExist.
+func ReadJSON(path string, into any) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, into); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(path), err)
+	}
+	return nil
 }
 
 // SyncFolder makes the names in a folder durable.

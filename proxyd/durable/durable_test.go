@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
@@ -60,5 +61,41 @@ func TestReplaceFails(t *testing.T) {
 	}
 	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
 		t.Errorf("the folder has %v, %v", names, err)
+	}
+}
+
+// TestJSON: a value is read as it was written; the error names a file whose contents are no JSON, or not of the value's type.
+func TestJSON(t *testing.T) {
+	type record struct {
+		Key   string
+		Start uint64 `json:",omitempty"`
+	}
+	path := filepath.Join(t.TempDir(), "record.json")
+	var got record
+	if err := durable.ReadJSON(path, &got); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("read before anything is written: error %v", err)
+	}
+	for _, want := range []record{{"first", 1 << 60}, {"second", 0}} {
+		if err := durable.ReplaceJSON(path, want); err != nil {
+			t.Fatal(err)
+		}
+		var got record
+		if err := durable.ReadJSON(path, &got); err != nil || got != want {
+			t.Errorf("read %+v, error %v, want %+v", got, err, want)
+		}
+	}
+	if err := durable.ReplaceJSON(path, func() {}); err == nil {
+		t.Error("a function was written as JSON")
+	}
+	if err := durable.ReadJSON(path, &got); err != nil || got.Key != "second" {
+		t.Errorf("read %+v, error %v, after a value could not be written", got, err)
+	}
+	for name, text := range map[string]string{"half": `{"Key":"fi`, "type": `{"Key":1}`} {
+		if err := durable.ReplaceUnsynced(path, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := durable.ReadJSON(path, &got); err == nil || !strings.HasPrefix(err.Error(), "record.json: ") {
+			t.Errorf("%s: error %v, want record.json and the reason", name, err)
+		}
 	}
 }

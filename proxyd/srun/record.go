@@ -4,7 +4,6 @@
 package srun
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -44,23 +43,12 @@ func newRecord(key string, srun int) (record, error) {
 
 // write replaces the record. It does not sync, because the record is useless after a reboot.
 func (r record) write(dir string) error {
-	b, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return durable.ReplaceUnsynced(filepath.Join(dir, recordName), b)
+	return durable.ReplaceJSON(filepath.Join(dir, recordName), r)
 }
 
-func readRecord(dir string) (record, error) {
-	var r record
-	b, err := os.ReadFile(filepath.Join(dir, recordName))
-	if err != nil {
-		return r, err
-	}
-	if err := json.Unmarshal(b, &r); err != nil {
-		return r, fmt.Errorf("%s: %w", recordName, err)
-	}
-	return r, nil
+func readRecord(dir string) (r record, err error) {
+	err = durable.ReadJSON(filepath.Join(dir, recordName), &r)
+	return r, err
 }
 
 func writeEnded(dir string, how syscall.WaitStatus) error {

@@ -4,7 +4,6 @@
 package life
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -47,27 +46,17 @@ func (r record) serverName() string {
 
 // writeRecord replaces the record. It does not sync, because the record is useless after a reboot.
 func (r record) writeRecord(dir string) error {
-	b, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return durable.ReplaceUnsynced(filepath.Join(dir, recordName), b)
+	return durable.ReplaceJSON(filepath.Join(dir, recordName), r)
 }
 
 // readRecord returns an empty record for a folder without a record: Start stopped before it made anything
 // else.
 func readRecord(dir string) (r record, err error) {
-	b, err := os.ReadFile(filepath.Join(dir, recordName))
+	err = durable.ReadJSON(filepath.Join(dir, recordName), &r)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(b, &r)
-	}
-	if err != nil {
-		return r, fmt.Errorf("%s: %w", recordName, err)
-	}
-	return r, nil
+	return r, err
 }
 
 // openProcess opens the process of a record, or returns nil if the process has ended.
