@@ -19,7 +19,7 @@ func (f fixed) Meet(context.Context, string, int, Member) (Roster, error) { retu
 // makeAgain makes what was described in other nodes: process p's in nodes[p]. Processes that have left are not made.
 func (w *world) makeAgain(nodes []*Node, all []Description, left ...int) []*Comm {
 	w.t.Helper()
-	f := fixed{Key: macOf(all[0].Key, []byte("a test"))}
+	f := fixed{Key: AuthCode(all[0].Key, []byte("a test"))}
 	for p, d := range all {
 		f.Members = append(f.Members, Member{Ranks: d.Ranks, Address: nodes[p].Address(), Server: p, Gone: len(left) > 0 && left[0] == p})
 	}

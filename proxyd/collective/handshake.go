@@ -43,7 +43,8 @@ func newKey() []byte {
 	return k
 }
 
-func macOf(key []byte, parts ...[]byte) []byte {
+// AuthCode returns the HMAC-SHA256 of the parts, joined: nothing marks where a part ends.
+func AuthCode(key []byte, parts ...[]byte) []byte {
 	h := hmac.New(sha256.New, key)
 	for _, p := range parts {
 		h.Write(p) //nolint:errcheck // a hash's Write never fails
@@ -52,7 +53,7 @@ func macOf(key []byte, parts ...[]byte) []byte {
 }
 
 func makeTag(key []byte, id string) (t tag) {
-	copy(t[:], macOf(key, []byte("tag"), []byte(id)))
+	copy(t[:], AuthCode(key, []byte("tag"), []byte(id)))
 	return t
 }
 
@@ -97,10 +98,10 @@ func introduceSelf(conn net.Conn, key []byte, h hello) error {
 		return err
 	}
 	nonce := answer[:nonceSize]
-	if !hmac.Equal(answer[nonceSize:], macOf(key, []byte("listener"), h.raw[:], nonce)) {
+	if !hmac.Equal(answer[nonceSize:], AuthCode(key, []byte("listener"), h.raw[:], nonce)) {
 		return ErrAuthentication
 	}
-	_, err := conn.Write(macOf(key, []byte("dialler"), h.raw[:], nonce))
+	_, err := conn.Write(AuthCode(key, []byte("dialler"), h.raw[:], nonce))
 	return err
 }
 
@@ -108,7 +109,7 @@ func introduceSelf(conn net.Conn, key []byte, h hello) error {
 func examineHello(conn net.Conn, key []byte, h hello) error {
 	var nonce [nonceSize]byte
 	rand.Read(nonce[:]) //nolint:errcheck // crypto/rand's Read never fails
-	answer := append(nonce[:], macOf(key, []byte("listener"), h.raw[:], nonce[:])...)
+	answer := append(nonce[:], AuthCode(key, []byte("listener"), h.raw[:], nonce[:])...)
 	if _, err := conn.Write(answer); err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func examineHello(conn net.Conn, key []byte, h hello) error {
 	if _, err := io.ReadFull(conn, proof[:]); err != nil {
 		return err
 	}
-	if !hmac.Equal(proof[:], macOf(key, []byte("dialler"), h.raw[:], nonce[:])) {
+	if !hmac.Equal(proof[:], AuthCode(key, []byte("dialler"), h.raw[:], nonce[:])) {
 		return ErrAuthentication
 	}
 	return nil

@@ -109,7 +109,7 @@ func branchID(parent string, number, colour int) string {
 func (r *run) startBranch(number, colour int, ranks, keys []int) error {
 	slices.SortStableFunc(ranks, func(a, b int) int { return cmp.Compare(keys[a], keys[b]) })
 	spec := Spec{ID: branchID(r.id, number, colour), Size: len(ranks)}
-	roster := Roster{Key: macOf(r.key, []byte("split"), []byte(spec.ID))}
+	roster := Roster{Key: AuthCode(r.key, []byte("split"), []byte(spec.ID))}
 	member := make(map[int]int) // process → index
 	for i, old := range ranks {
 		p := r.home[old]

@@ -4,11 +4,12 @@
 package meeting
 
 import (
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
 )
 
 // ErrID means that the bytes are no identity, or that the address in the identity cannot be reached from this
@@ -46,7 +47,9 @@ func newID(maker [16]byte, k *key, address string) (id ID, err error) {
 	return id, nil
 }
 
-func (k *key) deriveSecret(nonce []byte) []byte { return authCode(k[:], []byte("secret"), nonce) }
+func (k *key) deriveSecret(nonce []byte) []byte {
+	return collective.AuthCode(k[:], []byte("secret"), nonce)
+}
 
 // checkID returns an error if the bytes are no identity.
 func (id *ID) checkID() error {
@@ -62,12 +65,4 @@ func (id *ID) secretBytes() []byte  { return id[secretAt:addressAt] }
 func (id *ID) makerAddress() string { return string(id[addressAt+1:][:id[addressAt]]) }
 
 // Name returns a name of the communicator from which the secret cannot be derived.
-func (id *ID) Name() string { return fmt.Sprintf("%x", authCode(id[:], []byte("name"))[:8]) }
-
-func authCode(key []byte, parts ...[]byte) []byte {
-	h := hmac.New(sha256.New, key)
-	for _, p := range parts {
-		h.Write(p) //nolint:errcheck // a hash's Write never fails
-	}
-	return h.Sum(nil)
-}
+func (id *ID) Name() string { return fmt.Sprintf("%x", collective.AuthCode(id[:], []byte("name"))[:8]) }

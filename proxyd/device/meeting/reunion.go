@@ -151,7 +151,7 @@ func (h *Host) Again(ctx context.Context, r Reunion) (collective.Roster, error) 
 		me.address = saysOver
 	}
 	life := places[0].life
-	nonce, secret := authCode(r.Key, []byte("again"), life[:])[:16], authCode(r.Key, []byte("again, secret"), life[:])
+	nonce, secret := collective.AuthCode(r.Key, []byte("again"), life[:])[:16], collective.AuthCode(r.Key, []byte("again, secret"), life[:])
 	var e ending
 	if rank == 0 {
 		e, err = h.hostReunion(ctx, parties, nonce, secret, me)
@@ -249,7 +249,7 @@ func (h *Host) visitReunion(ctx context.Context, at string, nonce, secret []byte
 
 // reunitedRoster makes the roster. It fails if a server is at another address than Move told.
 func reunitedRoster(secret []byte, e ending, parties []int, places []place, homes []int) (collective.Roster, error) {
-	r := collective.Roster{Key: authCode(secret, []byte("communicator"), e.nonce)}
+	r := collective.Roster{Key: collective.AuthCode(secret, []byte("communicator"), e.nonce)}
 	for i, n := range parties {
 		m := collective.Member{Address: places[i].node, Server: n}
 		switch {

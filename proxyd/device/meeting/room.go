@@ -186,7 +186,7 @@ func (r *room) awaitRoster(ctx context.Context, id *ID, h here) (collective.Rost
 // makeRoster makes the roster from the address of each rank: ranks with the same address are in the same
 // process.
 func makeRoster(secret []byte, e ending) collective.Roster {
-	r := collective.Roster{Key: authCode(secret, []byte("communicator"), e.nonce)}
+	r := collective.Roster{Key: collective.AuthCode(secret, []byte("communicator"), e.nonce)}
 	member := make(map[string]int)
 	for rank, a := range e.addresses {
 		i, known := member[a]

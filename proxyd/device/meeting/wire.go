@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
 )
 
 // ErrProtocol means that the peer does not speak this protocol, or does not know the secret.
@@ -32,7 +34,7 @@ type talk struct {
 }
 
 func (t *talk) authCodeFor(who string, said []byte) []byte {
-	return authCode(t.secret, []byte(who), t.challenges, said)
+	return collective.AuthCode(t.secret, []byte(who), t.challenges, said)
 }
 
 // here is the announcement of a rank.
