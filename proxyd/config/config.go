@@ -103,7 +103,7 @@ func (c *Config) Port() string {
 
 // Load reads the file and lets the environment, of "NAME=value" as from os.Environ, override it:
 // key network.mode by SINGULARITY_SLURM_NETWORK_MODE. All mistakes are reported at once. The file
-// must exist, and only root may be able to write it, because it names programs that root runs.
+// must exist, and only root may be able to write the file, which names programs that root runs.
 func Load(file string, environ []string) (*Config, error) {
 	text, err := table.ReadFile(file)
 	if err != nil {

@@ -4,6 +4,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -17,17 +18,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config/table"
 )
 
-// wants is an error with the accepted values as its text.
-type wants string
-
-func (w wants) Error() string { return string(w) }
-
 // Each function below returns the Set of a key for a kind of value.
 
 func wantPath(field func(*Config) *string) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		if v != "" && (!filepath.IsAbs(v) || strings.ContainsAny(v, "\x00\n")) {
-			return wants("an absolute path")
+			return errors.New("an absolute path")
 		}
 		if v != "" {
 			v = filepath.Clean(v)
@@ -41,17 +37,7 @@ func wantPath(field func(*Config) *string) func(*Config, string) error {
 func wantProgram(field func(*Config) *string) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		if v == "" || strings.ContainsAny(v, "\x00\n ") || strings.Contains(v, "/") && !filepath.IsAbs(v) {
-			return wants("a program's name or absolute path")
-		}
-		*field(c) = v
-		return nil
-	}
-}
-
-func wantText(field func(*Config) *string, check func(string) bool, want wants) func(*Config, string) error {
-	return func(c *Config, v string) error {
-		if v != "" && !check(v) {
-			return want
+			return errors.New("a program's name or absolute path")
 		}
 		*field(c) = v
 		return nil
@@ -61,7 +47,7 @@ func wantText(field func(*Config) *string, check func(string) bool, want wants) 
 func wantChoice(field func(*Config) *string, accepted ...string) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		if !slices.Contains(accepted, v) {
-			return wants(strings.Join(accepted[:len(accepted)-1], ", ") + " or " + accepted[len(accepted)-1])
+			return errors.New(strings.Join(accepted[:len(accepted)-1], ", ") + " or " + accepted[len(accepted)-1])
 		}
 		*field(c) = v
 		return nil
@@ -89,7 +75,7 @@ func wantNames(field func(*Config) *[]string) func(*Config, string) error {
 				continue
 			}
 			if !nameSyntax.MatchString(s) {
-				return wants("users, and groups as @name, separated by commas")
+				return errors.New("users, and groups as @name, separated by commas")
 			}
 			list = append(list, s)
 		}
@@ -102,10 +88,10 @@ func wantPrefix(field func(*Config) *netip.Prefix) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		p, err := netip.ParsePrefix(v)
 		if err != nil || !p.Addr().Is4() || p.Bits() > 24 {
-			return wants("an IPv4 network of at least 256 addresses, as in 100.64.0.0/10")
+			return errors.New("an IPv4 network of at least 256 addresses, as in 100.64.0.0/10")
 		}
 		if p.Masked() != p {
-			return wants("the network's own address: " + p.Masked().String())
+			return errors.New("the network's own address: " + p.Masked().String())
 		}
 		*field(c) = p
 		return nil
@@ -120,7 +106,7 @@ func wantAge(field func(*Config) *time.Duration, least time.Duration) func(*Conf
 			return fmt.Errorf("%w, or 0", err)
 		}
 		if d != 0 && d < least {
-			return wants("0, or at least " + least.String())
+			return errors.New("0, or at least " + least.String())
 		}
 		*field(c) = d
 		return nil
@@ -143,11 +129,11 @@ func ageOrAuto(field func(*Config) *time.Duration, least time.Duration) func(*Co
 }
 
 // bytesIn is a number of bytes between two bounds.
-func bytesIn(field func(*Config) *uint64, from, to uint64, want wants) func(*Config, string) error {
+func bytesIn(field func(*Config) *uint64, from, to uint64, accepted string) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		n, err := table.ParseBytes(v)
 		if err != nil || n < from || n > to {
-			return want
+			return errors.New(accepted)
 		}
 		*field(c) = n
 		return nil

@@ -27,6 +27,17 @@ func Number[C any](field func(*C) *int, from, to int) func(*C, string) error {
 	}
 }
 
+// Text returns a Key.Set for a text that is empty or passes a check. accepted says in errors which texts do.
+func Text[C any](field func(*C) *string, check func(string) bool, accepted string) func(*C, string) error {
+	return func(c *C, value string) error {
+		if value != "" && !check(value) {
+			return errors.New(accepted)
+		}
+		*field(c) = value
+		return nil
+	}
+}
+
 // LogLevel returns a Key.Set for the least level of what is logged.
 func LogLevel[C any](field func(*C) *slog.Level) func(*C, string) error {
 	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}

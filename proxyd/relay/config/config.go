@@ -51,18 +51,13 @@ type Clients struct {
 	WaitAtMost time.Duration // of a client while the job is away
 }
 
-// wants is the error of a value: what is accepted.
-type wants string
-
-func (w wants) Error() string { return "want " + string(w) }
-
 var keys = table.Table[Config]{Daemon: "proxyd relay", Variables: "SINGULARITY_SLURM_RELAY_", Keys: []table.Key[Config]{
 	{Name: "listen", Default: ":6833", Meaning: "Address and port for the nodes' proxyds, which name it as relay in proxyd.yaml.",
-		Set: wantText(func(c *Config) *string { return &c.Listen }, isHostPort, "[ADDRESS]:PORT")},
+		Set: table.Text(func(c *Config) *string { return &c.Listen }, isHostPort, "[ADDRESS]:PORT")},
 	{Name: "links", Default: ":6834", Meaning: "Address and port to which the nodes carry connections of jobs, at the same host.",
-		Set: wantText(func(c *Config) *string { return &c.Links }, isHostPort, "[ADDRESS]:PORT")},
+		Set: table.Text(func(c *Config) *string { return &c.Links }, isHostPort, "[ADDRESS]:PORT")},
 	{Name: "user", Default: "nobody", Meaning: "User of the process that connects to outside. It needs no rights and no files.",
-		Set: wantText(func(c *Config) *string { return &c.User }, isUser, "a user of this host other than root")},
+		Set: table.Text(func(c *Config) *string { return &c.User }, isUser, "a user of this host other than root")},
 	{Name: "allow", Meaning: "Networks to which it connects, such as 10.2.0.0/16, and addresses. Empty: to all addresses but those of its\nown host. What its host may reach and nodes may not belongs in deny, or its host is the wrong one.",
 		Set: wantPrefixes(func(c *Config) *[]netip.Prefix { return &c.Allow }), List: true},
 	{Name: "deny", Default: "100.64.0.0/10", Meaning: "Networks and addresses to which it does not connect, although allow has them: network.range of the nodes' proxyds,\nin which other jobs are, among them.",
@@ -80,22 +75,12 @@ var keys = table.Table[Config]{Daemon: "proxyd relay", Variables: "SINGULARITY_S
 	{Name: "clients.wait", Default: "5m", Meaning: "How long a client that comes while the job is away waits for it. Then the client is reset.",
 		Set: wantAge(func(c *Config) *time.Duration { return &c.Clients.WaitAtMost })},
 	{Name: "munge_socket", Meaning: "Socket of munged. Empty: munge's own default.",
-		Set: wantText(func(c *Config) *string { return &c.MungeSocket }, filepath.IsAbs, "an absolute path")},
+		Set: table.Text(func(c *Config) *string { return &c.MungeSocket }, filepath.IsAbs, "an absolute path")},
 	{Name: "log.level", Default: "info", Meaning: "debug, info, warn or error.",
 		Set: table.LogLevel(func(c *Config) *slog.Level { return &c.Level })},
 	{Name: "log.format", Default: "text", Meaning: "text (key=value) or json, one object a line.",
 		Set: table.LogFormat(func(c *Config) *bool { return &c.JSON })},
 }}
-
-func wantText(field func(*Config) *string, check func(string) bool, want wants) func(*Config, string) error {
-	return func(c *Config, v string) error {
-		if v != "" && !check(v) {
-			return want
-		}
-		*field(c) = v
-		return nil
-	}
-}
 
 func isHostPort(s string) bool {
 	host, port, err := net.SplitHostPort(s)
@@ -127,7 +112,7 @@ func wantPrefixes(field func(*Config) *[]netip.Prefix) func(*Config, string) err
 				p, err = a.Prefix(a.BitLen())
 			}
 			if err != nil || !p.Addr().Is4() {
-				return wants("IPv4 networks as in 10.2.0.0/16, and addresses, separated by commas")
+				return errors.New("IPv4 networks as in 10.2.0.0/16, and addresses, separated by commas")
 			}
 			all = append(all, p.Masked())
 		}
@@ -152,7 +137,7 @@ func wantPorts(field func(*Config) *Clients) func(*Config, string) error {
 		first, err := strconv.ParseUint(from, 10, 16)
 		last, bad := strconv.ParseUint(to, 10, 16)
 		if err != nil || bad != nil || first < firstUnprivileged || last < first {
-			return wants("ports from 1024 to 65535, as in 7000-7999")
+			return errors.New("ports from 1024 to 65535, as in 7000-7999")
 		}
 		field(c).First, field(c).Last = uint16(first), uint16(last)
 		return nil
@@ -166,7 +151,7 @@ func wantAge(field func(*Config) *time.Duration) func(*Config, string) error {
 			return err
 		}
 		if d < time.Minute {
-			return wants("at least 1m")
+			return errors.New("at least 1m")
 		}
 		*field(c) = d
 		return nil
