@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lastPart is how much of a file is searched for obituaries. Slurm writes obituaries when it
+// lastPart is how much of a file is searched for cancel notices. Slurm writes them when it
 // begins to end a step, and tasks are stopped soon after.
 const lastPart = 1 << 20
 
-// cleanOutput takes obituaries out of the step's output files, with the user's rights. Nothing
+// cleanOutput takes cancel notices out of the step's output files, with the user's rights. Nothing
 // writes to these files meanwhile: the step does not run.
 func (e *entrance) cleanOutput() error {
 	for _, path := range e.o.Clean {
@@ -42,7 +42,7 @@ func cleanFile(path string) error {
 	if n, err := unix.Pread(fd, b, from); err != nil || n < len(b) {
 		return errors.Join(err, io.ErrUnexpectedEOF)
 	}
-	kept := withoutObituaries(b)
+	kept := withoutNotices(b)
 	if len(kept) == len(b) {
 		return nil
 	}
@@ -52,11 +52,11 @@ func cleanFile(path string) error {
 	return unix.Ftruncate(fd, from+int64(len(kept)))
 }
 
-// withoutObituaries drops whole lines.
-func withoutObituaries(b []byte) []byte {
+// withoutNotices drops the lines of cancel notices.
+func withoutNotices(b []byte) []byte {
 	kept := make([]byte, 0, len(b))
 	for line := range bytes.Lines(b) {
-		if line[len(line)-1] == '\n' && obituary.Match(line[:len(line)-1]) {
+		if line[len(line)-1] == '\n' && cancelNotice.Match(line[:len(line)-1]) {
 			continue
 		}
 		kept = append(kept, line...)

@@ -104,7 +104,7 @@ type runner struct {
 	pid int // of srun
 	ctl *controlServer
 	out *userWriter
-	err *muffler
+	err *noticeFilter
 	// noInput: srun does not read its standard input.
 	noInput bool
 	mu      sync.Mutex // below; held over what may write to the status pipe
@@ -164,7 +164,7 @@ func runCall() error {
 		r.mu.Lock()
 		r.quiet = true
 		r.mu.Unlock()
-		r.err.dropObituaries()
+		r.err.dropNotices()
 	}
 	r.err.passRest()
 	return r.reportEnd(how)
@@ -217,7 +217,7 @@ func beginRunner(from *gob.Decoder) (*runner, record, error) {
 	if r.o.Ask != "" {
 		stay = func() bool { return mayTellUser(r.o.Ask, verbMessage, r.o.Dir) }
 	}
-	r.err = newMuffler(errR, func(b []byte) { r.out.write(words{Text: b}) }, stay)
+	r.err = newNoticeFilter(errR, func(b []byte) { r.out.write(words{Text: b}) }, stay)
 	for fd := runnerStdin; fd <= runnerLast; fd++ {
 		if fd != runnerStderr { // for writers, as the status pipe
 			_ = unix.Close(fd) // as long as we held them, readers would not see them close
@@ -347,7 +347,7 @@ func (r *runner) obeyRequest(request string) error {
 	switch verb {
 	case "quiet":
 		r.quiet = true
-		r.err.dropObituaries()
+		r.err.dropNotices()
 	case "drained":
 		return r.err.checkDrained()
 	case "output":

@@ -179,7 +179,7 @@ func LogEnd(job string, most int) []string {
 		}
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxLog))
-	b = obituary.ReplaceAll(append(b, '\n'), nil)
+	b = cancelNotice.ReplaceAll(append(b, '\n'), nil)
 	if err != nil || strings.TrimSpace(string(b)) == "" {
 		return nil
 	}

@@ -17,12 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// obituary is what slurmstepd writes on a step's terminal when Slurm ends the step. The session goes
+// cancelNotice is what slurmstepd writes on a step's terminal when Slurm ends the step. The session goes
 // on elsewhere. slurmstepd writes it at once, so it is not looked for across two reads.
-var obituary = regexp.MustCompile(`(slurmstepd: |\[[-0-9T:.]+\] )error: \*\*\* (STEP|JOB) \S+ ON \S+ CANCELLED AT [^\r\n]* \*\*\*\r?\n`)
+var cancelNotice = regexp.MustCompile(`(slurmstepd: |\[[-0-9T:.]+\] )error: \*\*\* (STEP|JOB) \S+ ON \S+ CANCELLED AT [^\r\n]* \*\*\*\r?\n`)
 
 // RunOnTerminal runs a command on a terminal of its own, of which terminal shows what the command
-// writes, but for obituaries, and gets the keys, typed first. RunOnTerminal returns the error of the command's end.
+// writes, but for cancel notices, and gets the keys, typed first. RunOnTerminal returns the error of the command's end.
 // What was typed and not read by then stays in terminal.
 func RunOnTerminal(cmd *exec.Cmd, terminal *os.File, out io.Writer, typed []byte) error {
 	master, slave, err := openTerminal()
@@ -165,7 +165,7 @@ func copyShown(to io.Writer, master io.Reader) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := master.Read(buf)
-		if _, failed := to.Write(obituary.ReplaceAll(buf[:n], nil)); err != nil || failed != nil {
+		if _, failed := to.Write(cancelNotice.ReplaceAll(buf[:n], nil)); err != nil || failed != nil {
 			return
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestMuffler(t *testing.T) {
+func TestNoticeFilter(t *testing.T) {
 	const cancelled = "0: slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-20T17:21:30 DUE TO JOB REQUEUE ***\n"
 	const stamped = "0: [2026-11-20T17:21:30.147] error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-20T17:21:30 DUE TO JOB REQUEUE ***\n"
 	const aborted = "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\nsrun: got SIGCONT\n"
@@ -18,7 +18,7 @@ func TestMuffler(t *testing.T) {
 		"nothing":              {"", "", ""},
 		"the user's":           {"a\nb\n", "a\nb\n", "a\nb\n"},
 		"no line":              {"no end", "no end", "no end"},
-		"obituaries":           {"a\n" + cancelled + aborted + stamped + "b\n", "a\nb\n", "a\nb\n" + cancelled + aborted + stamped},
+		"notices":              {"a\n" + cancelled + aborted + stamped + "b\n", "a\nb\n", "a\nb\n" + cancelled + aborted + stamped},
 		"errors of srun":       {"a\nsrun: error: n2: task 1: Exited with exit code 4\n", "a\n", "a\nsrun: error: n2: task 1: Exited with exit code 4\n"},
 		"other words of srun":  {"srun: job 4 queued\nsrun\n", "srun\n", "srun\nsrun: job 4 queued\n"},
 		"a label and its data": {"12: x\n1", "12: x\n1", "12: x\n1"},
@@ -30,7 +30,7 @@ func TestMuffler(t *testing.T) {
 				if quiet {
 					want = c.quiet
 				}
-				if got := runMuffler(t, c.says, size, quiet); got != want {
+				if got := runNoticeFilter(t, c.says, size, quiet); got != want {
 					t.Errorf("%s, %d bytes at a time, quiet %v: got %q, want %q", name, size, quiet, got, want)
 				}
 			}
@@ -38,9 +38,9 @@ func TestMuffler(t *testing.T) {
 	}
 }
 
-// runMuffler returns what comes out of a muffler when srun says something, so many bytes at
+// runNoticeFilter returns what comes out of a noticeFilter when srun says something, so many bytes at
 // a time, and ends.
-func runMuffler(t *testing.T, says string, size int, quiet bool) string {
+func runNoticeFilter(t *testing.T, says string, size int, quiet bool) string {
 	t.Helper()
 	inR, inW, err := os.Pipe()
 	if err != nil {
@@ -50,7 +50,7 @@ func runMuffler(t *testing.T, says string, size int, quiet bool) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newMuffler(inR, func(b []byte) { writeAll(int(outW.Fd()), b) }, nil)
+	m := newNoticeFilter(inR, func(b []byte) { writeAll(int(outW.Fd()), b) }, nil)
 	go m.forwardLines()
 	for r := strings.NewReader(says); r.Len() > 0; {
 		b := make([]byte, size)
@@ -60,7 +60,7 @@ func runMuffler(t *testing.T, says string, size int, quiet bool) string {
 	inW.Close()
 	<-m.over
 	if quiet {
-		m.dropObituaries()
+		m.dropNotices()
 	}
 	m.passRest()
 	outW.Close()
@@ -71,15 +71,15 @@ func runMuffler(t *testing.T, says string, size int, quiet bool) string {
 	return string(got)
 }
 
-// TestMufflerAsks: what srun says of a failure is told while srun runs, if the job stays. An
+// TestNoticeFilterAsks: what srun says of a failure is told while srun runs, if the job stays. An
 // answer is none about what is said after the question.
-func TestMufflerAsks(t *testing.T) {
+func TestNoticeFilterAsks(t *testing.T) {
 	outR, outW, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	questions, answers := make(chan bool), make(chan bool)
-	m := newMuffler(nil, func(b []byte) { writeAll(int(outW.Fd()), b) }, func() bool { questions <- true; return <-answers })
+	m := newNoticeFilter(nil, func(b []byte) { writeAll(int(outW.Fd()), b) }, func() bool { questions <- true; return <-answers })
 	say := func(line string) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -101,7 +101,7 @@ func TestMufflerAsks(t *testing.T) {
 	answers <- false
 	say("x\n")
 	told("x\n")
-	m.dropObituaries()
+	m.dropNotices()
 	say("srun: error: 3\n") // asks no more
 	m.passRest()
 	outW.Close()

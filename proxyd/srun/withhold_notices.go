@@ -21,9 +21,9 @@ import (
 // would be wrong. So the runner reads srun's standard error and keeps these lines back until
 // proxyd has said whether the job stays.
 
-// obituary is a line that Slurm may write about a step that Slurm ends. Every message of srun's
+// cancelNotice is a line that Slurm may write about a step that Slurm ends. Every message of srun's
 // own may match: how tasks ended, a node that fails, a step that srun could not make.
-var obituary = regexp.MustCompile(`^(\d+: )?(` +
+var cancelNotice = regexp.MustCompile(`^(\d+: )?(` +
 	`(slurmstepd: |\[[-0-9T:.]+\] )error: \*\*\* (STEP|JOB) \S+ ON \S+ CANCELLED AT .* \*\*\*` +
 	`|srun: .*` +
 	`)$`)
@@ -34,102 +34,102 @@ var launchFailure = regexp.MustCompile(`^(\d+: )?srun: (` +
 	`error: (Application launch failed: |Task launch for \S+ failed on node |timeout waiting for task launch, )` +
 	`|(Job step|StepId=)\S* ?\S* ?aborted before step completely launched)`)
 
-// openings are how obituaries begin, after a task's label.
-var openings = []string{"slurmstepd: error: *** ", "srun: ", "[20"}
+// noticeOpenings are how cancel notices begin, after a task's label.
+var noticeOpenings = []string{"slurmstepd: error: *** ", "srun: ", "[20"}
 
-// muffler passes on what srun says.
-type muffler struct {
+// noticeFilter passes on what srun says, and withholds the cancel notices in it.
+type noticeFilter struct {
 	in   *os.File     // reading end of srun's standard error
 	out  func([]byte) // writes to the user's standard error, however slow the reader is
 	stay func() bool  // does the job stay? nil: that is known only in the end
 
 	mu     sync.Mutex // also held while something is being written
-	line   []byte     // begun, and might become an obituary
-	held   []byte     // obituaries
+	line   []byte     // begun, and might become a notice
+	held   []byte     // notices
 	asking bool       // a goroutine waits for stay
 	over   chan struct{}
-	quiet  bool // obituaries are not to be told
+	quiet  bool // notices are not to be told
 
 	launchFailed bool // srun has said so
 }
 
-func newMuffler(in *os.File, out func([]byte), stay func() bool) *muffler {
-	return &muffler{in: in, out: out, stay: stay, over: make(chan struct{})}
+func newNoticeFilter(in *os.File, out func([]byte), stay func() bool) *noticeFilter {
+	return &noticeFilter{in: in, out: out, stay: stay, over: make(chan struct{})}
 }
 
 // forwardLines passes on what srun says, until srun and all that has its standard error are gone.
-func (m *muffler) forwardLines() {
-	defer close(m.over)
+func (f *noticeFilter) forwardLines() {
+	defer close(f.over)
 	buf := make([]byte, 64<<10)
 	for {
-		n, err := m.in.Read(buf)
-		m.mu.Lock()
-		m.takeBytes(buf[:n])
-		m.mu.Unlock()
+		n, err := f.in.Read(buf)
+		f.mu.Lock()
+		f.takeBytes(buf[:n])
+		f.mu.Unlock()
 		if err != nil {
 			return
 		}
 	}
 }
 
-// takeBytes passes on some bytes. Caller holds m.mu.
-func (m *muffler) takeBytes(b []byte) {
-	m.line = append(m.line, b...)
+// takeBytes passes on some bytes. Caller holds f.mu.
+func (f *noticeFilter) takeBytes(b []byte) {
+	f.line = append(f.line, b...)
 	var pass []byte
 	for {
 		// A progress bar's line ends with a carriage return.
-		end := bytes.IndexAny(m.line, "\n\r") + 1
+		end := bytes.IndexAny(f.line, "\n\r") + 1
 		if end == 0 {
 			break
 		}
-		if obituary.Match(bytes.TrimRight(m.line[:end], "\n\r")) {
-			m.holdObituary(m.line[:end])
+		if cancelNotice.Match(bytes.TrimRight(f.line[:end], "\n\r")) {
+			f.holdNotice(f.line[:end])
 		} else {
-			pass = append(pass, m.line[:end]...)
+			pass = append(pass, f.line[:end]...)
 		}
-		m.line = m.line[end:]
+		f.line = f.line[end:]
 	}
-	if !mayBeObituary(m.line) {
-		pass = append(pass, m.line...)
-		m.line = nil
+	if !mayBeNotice(f.line) {
+		pass = append(pass, f.line...)
+		f.line = nil
 	}
-	m.writeAll(pass)
+	f.writeAll(pass)
 }
 
-// holdObituary keeps an obituary back, and tells the user if the job stays. Caller holds m.mu.
-func (m *muffler) holdObituary(line []byte) {
-	m.held = append(m.held, line...)
-	m.launchFailed = m.launchFailed || launchFailure.Match(line)
-	if m.stay != nil && !m.asking && !m.quiet {
-		m.asking = true
-		go m.askAndTell()
+// holdNotice keeps a notice back, and tells the user if the job stays. Caller holds f.mu.
+func (f *noticeFilter) holdNotice(line []byte) {
+	f.held = append(f.held, line...)
+	f.launchFailed = f.launchFailed || launchFailure.Match(line)
+	if f.stay != nil && !f.asking && !f.quiet {
+		f.asking = true
+		go f.askAndTell()
 	}
 }
 
 // askAndTell tells what is held if the job stays. The answer holds for what was said before the
 // question.
-func (m *muffler) askAndTell() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (f *noticeFilter) askAndTell() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for {
-		n := len(m.held)
-		m.mu.Unlock()
-		stays := m.stay()
-		m.mu.Lock()
-		if m.quiet || !stays || len(m.held) < n {
-			break // dropObituaries or passRest has decided, or will
+		n := len(f.held)
+		f.mu.Unlock()
+		stays := f.stay()
+		f.mu.Lock()
+		if f.quiet || !stays || len(f.held) < n {
+			break // dropNotices or passRest has decided, or will
 		}
-		m.writeAll(m.held[:n])
-		m.held = m.held[n:]
-		if len(m.held) == 0 {
+		f.writeAll(f.held[:n])
+		f.held = f.held[n:]
+		if len(f.held) == 0 {
 			break
 		}
 	}
-	m.asking = false
+	f.asking = false
 }
 
-// mayBeObituary says whether the beginning of a line can become an obituary.
-func mayBeObituary(begun []byte) bool {
+// mayBeNotice says whether the beginning of a line can become a notice.
+func mayBeNotice(begun []byte) bool {
 	digits := 0
 	for digits < len(begun) && begun[digits] >= '0' && begun[digits] <= '9' {
 		digits++
@@ -145,7 +145,7 @@ func mayBeObituary(begun []byte) bool {
 	if len(rest) > 1024 {
 		return false
 	}
-	for _, o := range openings {
+	for _, o := range noticeOpenings {
 		if n := min(len(o), len(rest)); o[:n] == string(rest[:n]) {
 			return len(begun) > 0
 		}
@@ -153,38 +153,38 @@ func mayBeObituary(begun []byte) bool {
 	return false
 }
 
-// writeAll writes all, in parts that a writer has room for. Caller holds m.mu.
-func (m *muffler) writeAll(b []byte) {
+// writeAll writes all, in parts that a writer has room for. Caller holds f.mu.
+func (f *noticeFilter) writeAll(b []byte) {
 	for part := range slices.Chunk(b, maxPart) {
-		m.out(part)
+		f.out(part)
 	}
 }
 
 // maxPart bounds what is written at a time: it fits into a socket.
 const maxPart = 64 << 10
 
-// dropObituaries drops the obituaries so far and from now on: the job goes on elsewhere.
-func (m *muffler) dropObituaries() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.quiet = true
-	m.held = nil
+// dropNotices drops the notices so far and from now on: the job goes on elsewhere.
+func (f *noticeFilter) dropNotices() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.quiet = true
+	f.held = nil
 }
 
 // saysLaunchFailed says whether srun has said that the launch of its step has failed.
-func (m *muffler) saysLaunchFailed() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.launchFailed
+func (f *noticeFilter) saysLaunchFailed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.launchFailed
 }
 
 // checkDrained says whether all that srun has said has been passed on.
-func (m *muffler) checkDrained() error {
-	if !m.mu.TryLock() {
+func (f *noticeFilter) checkDrained() error {
+	if !f.mu.TryLock() {
 		return errors.New("its error output is not read")
 	}
-	defer m.mu.Unlock()
-	return localsock.TryWithDescriptor(m.in, func(fd int) error {
+	defer f.mu.Unlock()
+	return localsock.TryWithDescriptor(f.in, func(fd int) error {
 		if n, err := unix.IoctlGetInt(fd, unix.TIOCINQ); err == nil && n > 0 {
 			return errors.New("error output is on its way")
 		}
@@ -194,16 +194,16 @@ func (m *muffler) checkDrained() error {
 
 // passRest passes on the rest, once srun has ended. A child of srun's that lives on keeps its
 // own way to standard error.
-func (m *muffler) passRest() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if obituary.Match(m.line) {
-		m.held = append(m.held, m.line...)
+func (f *noticeFilter) passRest() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if cancelNotice.Match(f.line) {
+		f.held = append(f.held, f.line...)
 	} else {
-		m.writeAll(m.line)
+		f.writeAll(f.line)
 	}
-	if !m.quiet {
-		m.writeAll(m.held)
+	if !f.quiet {
+		f.writeAll(f.held)
 	}
-	m.line, m.held = nil, nil
+	f.line, f.held = nil, nil
 }
