@@ -308,7 +308,7 @@ func (r *restorer) changeOf(name string) func(io.Reader) (*bytes.Reader, int64, 
 		return r.nameForegrounds
 	case name == filesName:
 		return func(in io.Reader) (*bytes.Reader, int64, error) {
-			return placeFiles(in, r.nameOf, r.reset, r.semaphores)
+			return rewriteFiles(in, r.nameOf, r.reset, r.semaphores)
 		}
 	}
 	return nil

@@ -154,7 +154,7 @@ func beginWatching(j *Journal, files bool) (stop func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	j.past = false // for the next
+	j.ranWithoutShim = false // for the next
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.watchEvents(ctx) }()

@@ -94,21 +94,21 @@ type seen struct {
 type Journal struct {
 	list, more, log *os.File
 
-	mu      sync.Mutex
-	run     string
-	pos     int64           // in the list
-	morePos int64           // in the second file
-	lost    uint64          // as the list counts
-	end     int64           // of the log
-	pending map[int64]bool  // places in the list before pos that may still be completed
-	known   map[string]seen // paths since the last Cut
-	told    map[int64]bool  // pending places that the log has as Unsure
-	dirty   bool            // the log was written to since the log was made durable
-	losing  bool            // the log says since the last Cut that something is missing
-	past    bool            // a program bypassed the shim, some time
-	missed  bool            // a program could bypass the shim while no Watch ran
-	watcher *watcher
-	real    func(path string) string // nil: paths are as they are seen
+	mu             sync.Mutex
+	run            string
+	pos            int64           // in the list
+	morePos        int64           // in the second file
+	lost           uint64          // as the list counts
+	end            int64           // of the log
+	pending        map[int64]bool  // places in the list before pos that may still be completed
+	known          map[string]seen // paths since the last Cut
+	told           map[int64]bool  // pending places that the log has as Unsure
+	dirty          bool            // the log was written to since the log was made durable
+	losing         bool            // the log says since the last Cut that something is missing
+	ranWithoutShim bool            // a program bypassed the shim, some time
+	missed         bool            // a program could bypass the shim while no Watch ran
+	watcher        *watcher
+	real           func(path string) string // nil: paths are as they are seen
 }
 
 // OpenJournal opens the list in dir, made by CreateJournal, and the log, which is made if
@@ -143,10 +143,10 @@ func (j *Journal) openLists(dir, log string) (err error) {
 	j.lost = head.lost
 	j.pos = head.firstRecord()
 	j.end, err = readLog(j.log, 0, func(e Entry) {
-		j.past = j.past || e.Kind == anchorPast
+		j.ranWithoutShim = j.ranWithoutShim || e.Kind == anchorWithoutShim
 		switch {
 		case e.Path != j.run:
-		case e.Kind == anchorPast:
+		case e.Kind == anchorWithoutShim:
 			j.missed = true
 		case e.Kind == anchorList:
 			j.pos = max(head.firstRecord(), e.Size)
@@ -328,7 +328,7 @@ func (j *Journal) markIncomplete() error {
 func (j *Journal) hadBypass() (ever, unwatched bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.past, j.missed
+	return j.ranWithoutShim, j.missed
 }
 
 // noteBypass notes in the log that a program has bypassed the shim, for the next Journal on this
@@ -336,8 +336,8 @@ func (j *Journal) hadBypass() (ever, unwatched bool) {
 func (j *Journal) noteBypass() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.past = true
-	return j.writeUnsynced(appendRecord(nil, Entry{Kind: anchorPast, Path: j.run}))
+	j.ranWithoutShim = true
+	return j.writeUnsynced(appendRecord(nil, Entry{Kind: anchorWithoutShim, Path: j.run}))
 }
 
 // Since returns what happened after m. The programs must be frozen or dead.
@@ -353,7 +353,7 @@ func (j *Journal) Since(m Mark) (Touched, error) {
 	t := Touched{Until: Mark(j.end)}
 	_, err := readLog(j.log, int64(m), func(e Entry) {
 		switch e.Kind {
-		case anchorList, anchorMore, anchorPast:
+		case anchorList, anchorMore, anchorWithoutShim:
 		case anchorLost:
 			t.Lost = true
 		default:

@@ -34,10 +34,10 @@ const (
 
 // Anchors say, in a log, how far a list has been read. The path is the list's run.
 const (
-	anchorList Kind = 'P'
-	anchorMore Kind = 'Q'
-	anchorLost Kind = 'L' // something could not be recorded
-	anchorPast Kind = 'B' // a program ran that goes past the shim
+	anchorList        Kind = 'P'
+	anchorMore        Kind = 'Q'
+	anchorLost        Kind = 'L' // something could not be recorded
+	anchorWithoutShim Kind = 'B' // a program ran that goes past the shim
 )
 
 // recordSize is the length of a record with paths of n1 and n2 bytes.

@@ -112,8 +112,8 @@ type watcher struct {
 
 // judgement is what was found out about a process.
 type judgement struct {
-	exe  [2]uint64
-	past bool // the program bypasses the shim
+	exe         [2]uint64
+	withoutShim bool
 }
 
 func newWatcher(what Watched, j *Journal) (*watcher, error) {
@@ -255,7 +255,7 @@ func (w *watcher) lookAgain() error {
 	if err != nil {
 		return err
 	}
-	var past []int
+	var withoutShim []int
 	judged := map[int]judgement{}
 	for _, pid := range w.what.PIDs() {
 		var st unix.Stat_t
@@ -265,21 +265,21 @@ func (w *watcher) lookAgain() error {
 		exe := [2]uint64{st.Dev, st.Ino}
 		judge, ok := w.judged[pid]
 		if !ok || judge.exe != exe {
-			judge = judgement{exe, !w.ours[exe] && isPast(pid, st.Mode)}
+			judge = judgement{exe, !w.ours[exe] && runsWithoutShim(pid, st.Mode)}
 		}
 		judged[pid] = judge
-		if judge.past {
-			past = append(past, pid)
+		if judge.withoutShim {
+			withoutShim = append(withoutShim, pid)
 		}
 	}
 	w.judged = judged
-	if len(past) == 0 {
+	if len(withoutShim) == 0 {
 		return nil
 	}
 	if err := w.markFiles(); err != nil {
 		return err
 	}
-	return w.addOpenFiles(past)
+	return w.addOpenFiles(withoutShim)
 }
 
 // addOpenFiles adds what processes have open.

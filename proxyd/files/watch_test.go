@@ -76,11 +76,11 @@ func (r *room) runLine(t testing.TB, line string) {
 	}
 }
 
-// buildStatic builds testdata/past.c.
+// buildStatic builds testdata/static.c.
 func buildStatic(t testing.TB) string {
 	t.Helper()
-	bin := filepath.Join(parent, "past")
-	if out, err := exec.Command("cc", "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-format-truncation", "-o", bin, "testdata/past.c").CombinedOutput(); err != nil {
+	bin := filepath.Join(parent, "static")
+	if out, err := exec.Command("cc", "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-format-truncation", "-o", bin, "testdata/static.c").CombinedOutput(); err != nil {
 		t.Skipf("SKIP: cannot link a static program here: %v: %s", err, out)
 	}
 	return bin
@@ -272,8 +272,8 @@ func TestWatchOverflow(t *testing.T) {
 	}
 }
 
-// TestPast: what a program that bypasses the shim did to files after the cut is undone.
-func TestPast(t *testing.T) {
+// TestWithoutShim: what a program that bypasses the shim did to files after the cut is undone.
+func TestWithoutShim(t *testing.T) {
 	dir := ownFolder(t)
 	static := buildStatic(t)
 	j, env := journalFor(t)

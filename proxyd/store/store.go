@@ -88,7 +88,7 @@ func Open(ctx context.Context, be Backend, key Key, opt Options) (*Store, error)
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	opt = opt.withDefaults()
-	s := &Store{be: be, key: key, opt: opt, watch: newWatch(opt.Lapse)}
+	s := &Store{be: be, key: key, opt: opt, watch: newLeaseWatch(opt.Lapse)}
 	s.cores = make(chan struct{}, opt.Workers)
 	for range opt.Workers {
 		s.cores <- struct{}{}

@@ -28,9 +28,9 @@ func noOwner() *fown.FownEntry {
 	return &fown.FownEntry{Uid: none, Euid: none, Signum: none, PidType: none, Pid: none}
 }
 
-// TestPlaced: only connections lose their names, sockets that listen come first, a periodic timer that has
+// TestRewriteFiles: only connections lose their names, sockets that listen come first, a periodic timer that has
 // expired is armed, and an eventfd that counts as a semaphore is inherited, and a terminal that was external gets its path; every other byte stays.
-func TestPlaced(t *testing.T) {
+func TestRewriteFiles(t *testing.T) {
 	socket := func(state, kind int, name string, deleted bool) []byte {
 		none := proto.Uint32(0)
 		return encodeEntry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_UNIXSK.Enum(), Id: none, Usk: &sk_unix.UnixSkEntry{
@@ -93,7 +93,7 @@ func TestPlaced(t *testing.T) {
 	listener := slices.IndexFunc(after, func(b []byte) bool { return bytes.Equal(b, socket(listening, unix.SOCK_STREAM, "/tmp/s", false)) })
 	after = slices.Concat(after[listener:listener+1], after[:listener], after[listener+1:])
 	in := encodeImage(filesMagic, before...)
-	out, size, err := placeFiles(bytes.NewReader(in), (&restorer{}).nameOf, nil, map[uint32]bool{6: true})
+	out, size, err := rewriteFiles(bytes.NewReader(in), (&restorer{}).nameOf, nil, map[uint32]bool{6: true})
 	if err != nil || size != int64(len(in)) {
 		t.Fatalf("size %d, want %d: %v", size, len(in), err)
 	}
@@ -101,7 +101,7 @@ func TestPlaced(t *testing.T) {
 		t.Errorf("got %x, want %x", got, encodeImage(filesMagic, after...))
 	}
 	for _, bad := range [][]byte{nil, in[:5], in[:len(in)-1], slices.Concat(in, []byte{3, 0, 0, 0, 0xff, 0xff, 0xff})} {
-		if _, _, err := placeFiles(bytes.NewReader(bad), (&restorer{}).nameOf, nil, map[uint32]bool{6: true}); !errors.Is(err, errImage) {
+		if _, _, err := rewriteFiles(bytes.NewReader(bad), (&restorer{}).nameOf, nil, map[uint32]bool{6: true}); !errors.Is(err, errImage) {
 			t.Errorf("%d bytes: error %v", len(bad), err)
 		}
 	}

@@ -15,11 +15,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
-// isPast says whether a process runs without the shim. A process that begins has the shim in its
+// runsWithoutShim says whether a process runs without the shim. A process that begins has the shim in its
 // environment, and not yet in its memory.
-func isPast(pid int, mode uint32) bool {
+func runsWithoutShim(pid int, mode uint32) bool {
 	dir := fmt.Sprintf("/proc/%d/", pid)
-	if !isWithoutShim(dir + "maps") {
+	if !lacksShim(dir + "maps") {
 		return false
 	}
 	f, err := os.Open(dir + "exe")
@@ -34,8 +34,8 @@ func isPast(pid int, mode uint32) bool {
 	return err == nil && !strings.Contains(string(env), shimFile)
 }
 
-// isWithoutShim says whether a process has memory, and the shim is not in it, by a file of /proc.
-func isWithoutShim(maps string) bool {
+// lacksShim says whether a process has memory, and the shim is not in it, by a file of /proc.
+func lacksShim(maps string) bool {
 	f, err := os.Open(maps)
 	if err != nil {
 		return false

@@ -18,15 +18,15 @@ import (
 	"time"
 )
 
-// pastSteps is how many steps testdata/past takes; its job dies in the middle.
-const pastSteps = 160
+// staticSteps is how many steps testdata/static_program takes; its job dies in the middle.
+const staticSteps = 160
 
-// TestPast: files of a program that does not go through libc are what they are when
+// TestStaticPrograms: files of a program that does not go through libc are what they are when
 // nothing disturbs it, though its node died after a checkpoint.
-func TestPast(t *testing.T) {
+func TestStaticPrograms(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), "past")
-	build := exec.Command("go", "build", "-o", program, "./testdata/past")
+	program := filepath.Join(t.TempDir(), "static")
+	build := exec.Command("go", "build", "-o", program, "./testdata/static_program")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -39,19 +39,19 @@ func TestPast(t *testing.T) {
 	}
 	createFile(undisturbed + ".captured")
 	createFile(undisturbed + ".goes-on")
-	said, err := exec.Command(program, undisturbed, strconv.Itoa(pastSteps), "0").Output()
+	said, err := exec.Command(program, undisturbed, strconv.Itoa(staticSteps), "0").Output()
 	if err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
 	want := readFolder(t, undisturbed)
 
-	c := raiseProtected(t, "t-past", "--nodes", "2")
+	c := raiseProtected(t, "t-static", "--nodes", "2")
 	home := filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice")
 	if err := exec.Command("cp", program, home).Run(); err != nil {
 		t.Fatal(err)
 	}
 	start := func(node, dir string) string {
-		return c.submitJob(t, "--singularity -w "+node, fmt.Sprintf("./past $PWD/%s %d 100ms; echo rc $?", dir, pastSteps))
+		return c.submitJob(t, "--singularity -w "+node, fmt.Sprintf("./static $PWD/%s %d 100ms; echo rc $?", dir, staticSteps))
 	}
 
 	// Nothing was watched while proxyd was away, and the next checkpoint says so.

@@ -21,7 +21,7 @@ type leaseSighting struct {
 	since time.Time
 }
 
-func newWatch(lapse time.Duration) *leaseWatch {
+func newLeaseWatch(lapse time.Duration) *leaseWatch {
 	return &leaseWatch{lapse: lapse, seen: make(map[string]leaseSighting)}
 }
 

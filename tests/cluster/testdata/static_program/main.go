@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Past is a program of Go, which does not go through libc: past DIR STEPS PAUSE. The files that
-// past leaves in DIR depend on STEPS only. Past stops when a file is there that should not be, or
-// is missing. At two steps past waits for a file: DIR.captured, and DIR.goes-on.
+// Static_program is a program of Go, which does not go through libc: static DIR STEPS PAUSE. The files that
+// the program leaves in DIR depend on STEPS only. The program stops when a file is there that should not be, or
+// is missing. At two steps the program waits for a file: DIR.captured, and DIR.goes-on.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 
 const fresh = os.O_CREATE | os.O_EXCL | os.O_WRONLY
 
-type past struct {
+type program struct {
 	dir               string
 	open, late, ghost *os.File
 }
@@ -26,7 +26,7 @@ func main() {
 	must(err)
 	pause, err := time.ParseDuration(os.Args[3])
 	must(err)
-	p := &past{dir: os.Args[1]}
+	p := &program{dir: os.Args[1]}
 	must(os.Mkdir(p.dir, 0o755))
 	p.open = p.file("open", fresh|os.O_APPEND)
 	p.ghost, err = os.CreateTemp("", "ghost")
@@ -64,24 +64,24 @@ func must(err error) {
 	}
 }
 
-func (p *past) path(format string, args ...any) string {
+func (p *program) path(format string, args ...any) string {
 	return filepath.Join(p.dir, fmt.Sprintf(format, args...))
 }
 
-func (p *past) file(name string, flags int) *os.File {
+func (p *program) file(name string, flags int) *os.File {
 	f, err := os.OpenFile(p.path("%s", name), flags, 0o644)
 	must(err)
 	return f
 }
 
-func (p *past) put(name string, flags int, text string) {
+func (p *program) put(name string, flags int, text string) {
 	f := p.file(name, flags)
 	_, err := f.WriteString(text)
 	must(err)
 	must(f.Close())
 }
 
-func (p *past) step(i int) {
+func (p *program) step(i int) {
 	line := fmt.Sprintln("step", i)
 	p.put("log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, line)
 	for _, f := range []*os.File{p.open, p.ghost} {

@@ -33,11 +33,11 @@ const (
 	listening   = 10 // TCP_LISTEN
 )
 
-// placeFiles returns an image of open files as it is to be restored, and the size of the image before.
+// rewriteFiles returns an image of open files as it is to be restored, and the size of the image before.
 // nameOf says by which name criu is to open a file in the place of the name that the file had; ""
 // means that name. reset are the numbers of unix sockets that are to be restored as closed, and of their other ends;
 // semaphores are the numbers of eventfds that criu inherits.
-func placeFiles(in io.Reader, nameOf func(*regfile.RegFileEntry) string, reset, semaphores map[uint32]bool) (*bytes.Reader, int64, error) {
+func rewriteFiles(in io.Reader, nameOf func(*regfile.RegFileEntry) string, reset, semaphores map[uint32]bool) (*bytes.Reader, int64, error) {
 	first := binary.LittleEndian.AppendUint32(nil, commonMagic)
 	first = binary.LittleEndian.AppendUint32(first, filesMagic)
 	size := int64(len(first))
