@@ -14,7 +14,7 @@ const (
 	LibC   Lib = "libc" // with interceptors that are not generated
 )
 
-// LiburingCalls are the calls of liburing that libsingshim.so refuses (shim/refuse.c). They have no rows: programs that do
+// LiburingCalls are the calls of liburing that libsingshim.so refuses (shim/refuse_calls.c). They have no rows: programs that do
 // without liburing do not have them.
 var LiburingCalls = []string{"io_uring_queue_init", "io_uring_queue_init_mem", "io_uring_queue_init_params", "io_uring_setup"}
 

@@ -4,7 +4,7 @@
 /* How the library starts in a process. */
 #define _GNU_SOURCE
 #include "list.h"
-#include "place.h"
+#include "absolute_path.h"
 #include "raw.h"
 
 #include <pthread.h>
@@ -45,5 +45,5 @@ __attribute__((constructor)) static void start_shim(int argc, char **argv, char 
 	 * Without this call a child would take the parent's buffers for busy: no harm but lost
 	 * records.
 	 */
-	(void)pthread_atfork(NULL, NULL, place_reset);
+	(void)pthread_atfork(NULL, NULL, absolute_path_reset);
 }

@@ -5,7 +5,7 @@
 #include "ring.h"
 
 #include "raw.h"
-#include "seat.h"
+#include "thread_lane.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -133,7 +133,7 @@ int ring_attach(int fd, bool (*alive)(void))
 		rv = errno;
 		goto out;
 	}
-	rv = seat_start();
+	rv = thread_lane_start();
 	if (rv)
 		goto out;
 	atomic_store(&at->can, SING_ASKS_AGAIN);
@@ -156,7 +156,7 @@ static size_t round_up(size_t n, size_t to)
 }
 
 /* Wait until the lane may be written up to the position end. */
-static enum ring_result wait_for_room(struct ring_seat *s, uint32_t end)
+static enum ring_result wait_for_room(struct thread_lane *s, uint32_t end)
 {
 	_Atomic uint32_t *word = &s->lane->head;
 
@@ -183,7 +183,7 @@ enum ring_result ring_stage(struct ring_draft *d, const struct ring_need *need)
 	const size_t body = args + need->bulk > need->room ? args + need->bulk : need->room;
 	const size_t units = (front + body + SING_UNIT - 1) / SING_UNIT;
 	enum ring_result rv = RING_OK;
-	struct ring_seat *s;
+	struct thread_lane *s;
 	uint32_t begin;
 
 	if (!ring_end.at)
@@ -192,7 +192,7 @@ enum ring_result ring_stage(struct ring_draft *d, const struct ring_need *need)
 		return (RING_FORKED);
 	if (units > SING_RECORD_UNITS || need->size > SING_SIZE_MAX || need->counts > SING_COUNTS_MAX)
 		return (RING_TOO_LONG);
-	s = seat_take(&d->moment);
+	s = thread_lane_take(&d->moment);
 	if (!s)
 		return (ring_is_closed() ? RING_CLOSED : RING_BUSY);
 	begin = s->tail;
@@ -201,7 +201,7 @@ enum ring_result ring_stage(struct ring_draft *d, const struct ring_need *need)
 	if (__builtin_expect(((begin + (uint32_t)units - s->head) & SING_POSITION) > SING_LANE_UNITS, 0))
 		rv = wait_for_room(s, begin + (uint32_t)units);
 	if (rv != RING_OK) {
-		seat_give(s);
+		thread_lane_give(s);
 		return (rv);
 	}
 
@@ -224,7 +224,7 @@ enum ring_result ring_stage(struct ring_draft *d, const struct ring_need *need)
 		memcpy(at, need->count, counts);
 	d->args = at + counts;
 	d->bulk = at + args;
-	d->seat = s;
+	d->held = s;
 	d->record = r;
 	d->units = (uint32_t)units;
 	d->status = 0;
@@ -237,7 +237,7 @@ enum ring_result ring_stage(struct ring_draft *d, const struct ring_need *need)
  * Wait at the gate in its state old. A thread that stands here is not inside: its message is in
  * no order, and may be put into the order in a year, by a process that was restored.
  */
-static enum ring_result stand_at_gate(struct ring_seat *s, uint64_t old)
+static enum ring_result stand_at_gate(struct thread_lane *s, uint64_t old)
 {
 	atomic_store_explicit(&s->lane->inside, 0, memory_order_release);
 	if (old & SING_CLOSED)
@@ -250,7 +250,7 @@ static enum ring_result stand_at_gate(struct ring_seat *s, uint64_t old)
 static enum ring_result push_message(struct ring_draft *d)
 {
 	_Atomic uint64_t *order = &ring_end.at->order;
-	struct ring_seat *s = d->seat;
+	struct thread_lane *s = d->held;
 	struct sing_record *r = d->record;
 	const uint32_t unit = s->unit + r->position % SING_LANE_UNITS;
 	const bool call = r->flags & SING_CALL;
@@ -284,19 +284,19 @@ static enum ring_result push_message(struct ring_draft *d)
 
 enum ring_result ring_post(struct ring_draft *d)
 {
-	struct ring_seat *s = d->seat;
+	struct thread_lane *s = d->held;
 	const enum ring_result rv = push_message(d);
 
 	/* The next message's lines are in the server's cache: begin to fetch them. */
 	__builtin_prefetch(s->bytes + (size_t)SING_UNIT * (s->tail % SING_LANE_UNITS), 1);
 	__builtin_prefetch(s->bytes + (size_t)SING_UNIT * ((s->tail + 1) % SING_LANE_UNITS), 1);
-	seat_give(s);
+	thread_lane_give(s);
 
 	return (rv);
 }
 
 /* Look for the answer for a while: as long as looking was worth the time lately. */
-static bool look_for_answer(struct ring_seat *s, struct sing_answer *a)
+static bool look_for_answer(struct thread_lane *s, struct sing_answer *a)
 {
 	const uint64_t since = read_ticks();
 
@@ -334,7 +334,7 @@ static enum ring_result await_answer(struct ring_draft *d)
 {
 	struct sing_answer *a = (struct sing_answer *)(d->record + 1);
 
-	if ((!look_for_answer(d->seat, a) && !sleep_until(a)) ||
+	if ((!look_for_answer(d->held, a) && !sleep_until(a)) ||
 	    atomic_load_explicit(&a->state, memory_order_acquire) != SING_ANSWERED) {
 		ring_done(d);
 		return (RING_CLOSED);
@@ -361,10 +361,10 @@ enum ring_result ring_ask(struct ring_draft *d)
 {
 	enum ring_result rv;
 
-	seat_asks(1);
+	thread_lane_asks(1);
 	rv = push_message(d);
 	if (rv != RING_OK) {
-		seat_asks(-1);
+		thread_lane_asks(-1);
 		ring_done(d);
 	}
 
@@ -375,18 +375,18 @@ enum ring_result ring_await(struct ring_draft *d)
 {
 	const enum ring_result rv = await_answer(d);
 
-	seat_asks(-1);
+	thread_lane_asks(-1);
 
 	return (rv);
 }
 
 void ring_done(struct ring_draft *d)
 {
-	atomic_store_explicit(&d->seat->lane->inside, 0, memory_order_release);
-	seat_give(d->seat);
+	atomic_store_explicit(&d->held->lane->inside, 0, memory_order_release);
+	thread_lane_give(d->held);
 }
 
 void ring_drop(struct ring_draft *d)
 {
-	seat_give(d->seat);
+	thread_lane_give(d->held);
 }

@@ -32,8 +32,8 @@ enum ring_result {
 	RING_BUSY,	/* calls that were asked must be awaited first */
 };
 
-/* A thread's place in the ring. */
-struct ring_seat {
+/* A thread's lane of the ring, and how far the thread is in the lane. */
+struct thread_lane {
 	struct sing_lane *lane; /* NULL: none yet */
 	char *bytes;		/* the lane's */
 	uint32_t unit;		/* of the lane's first byte */
@@ -53,10 +53,10 @@ struct ring_draft {
 	uint32_t length; /* of the answer */
 
 	/* For ring.c alone. */
-	struct ring_seat *seat;
+	struct thread_lane *held;
 	struct sing_record *record;
 	uint32_t units;
-	struct ring_seat moment;
+	struct thread_lane moment;
 };
 
 /* What a message will need. */

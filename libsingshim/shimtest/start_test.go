@@ -96,7 +96,7 @@ func TestNextFunctions(t *testing.T) {
 	buildTools(t)
 	library, other := filepath.Join(built.dir, "libnext.so"), filepath.Join(built.dir, "libother.so")
 	for _, c := range [][]string{
-		{"cc", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE", "-fPIC", "-fvisibility=hidden", "-shared", "-o", library, "testdata/next.c", "../shim/next.c"},
+		{"cc", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE", "-fPIC", "-fvisibility=hidden", "-shared", "-o", library, "testdata/next_library.c", "../shim/next_library.c"},
 		{"sh", "-c", "echo 'int open(void) { return -1; } int unlink(void) { return -1; }' | cc -w -fno-builtin -fPIC -shared -o " + other + " -x c -"},
 		{"sh", "-c", "echo 'int rename(void) { return -1; }' | cc -w -fno-builtin -fPIC -shared -Wl,--hash-style=sysv -o " + other + ".sysv -x c -"},
 	} {

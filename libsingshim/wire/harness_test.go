@@ -53,7 +53,7 @@ var sanitizers = map[string][]string{
 }
 
 // shim is the process's end.
-var shim = []string{"../shim/ring.c", "../shim/seat.c", "../shim/lease.c"}
+var shim = []string{"../shim/ring.c", "../shim/thread_lane.c", "../shim/ring_words.c"}
 
 // buildProgram compiles testdata/NAME*.c and the shim's end, once.
 func buildProgram(t testing.TB, name, how string) string {

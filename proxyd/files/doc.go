@@ -35,7 +35,7 @@
 //
 // A process records a path once between two cuts. When a name goes away, the process forgets that
 // it has recorded the path, and tells the other processes; so the last record of each path is
-// right. note.c explains how.
+// right. record_change.c explains how.
 //
 // # Rights
 //

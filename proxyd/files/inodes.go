@@ -10,7 +10,7 @@ import (
 )
 
 // A restored unix socket has a file with another inode. The list has a table, between its head and its records, by which
-// the shims show programs the inode that the file had (libsingshim/shim/stat.c). A row, little endian:
+// the shims show programs the inode that the file had (libsingshim/shim/intercept_stat.c). A row, little endian:
 //
 //	 0 device of the file, as in struct stat
 //	 8 inode of the file

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Loaded before a program, with the shim's next.c: says which functions next_find finds elsewhere than dlsym, and how many there are. */
+/* Loaded before a program, with the shim's next_library.c: says which functions next_find finds elsewhere than dlsym, and how many there are. */
 #define _GNU_SOURCE
-#include "../../shim/next.h"
+#include "../../shim/next_library.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
  * read here, which writes nothing. dlsym is asked only where these tables do not tell.
  */
 #define _GNU_SOURCE
-#include "next.h"
+#include "next_library.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /* The functions of the library behind us, which may be another interposer. */
-#ifndef SING_SHIM_NEXT_H
-#define SING_SHIM_NEXT_H
+#ifndef SING_SHIM_NEXT_LIBRARY_H
+#define SING_SHIM_NEXT_LIBRARY_H
 
 #include <stdio.h>
 #include <sys/types.h>

@@ -3,8 +3,8 @@
 
 /* Interceptors of what opens files. Only what can change a file is recorded. */
 #define _GNU_SOURCE
-#include "next.h"
-#include "note.h"
+#include "next_library.h"
+#include "record_change.h"
 #include "raw.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 
 /* What the ring says without a message. */
 #include "ring.h"
-#include "seat.h"
+#include "thread_lane.h"
 
 uint32_t ring_fault(void)
 {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /* What this process has recorded lately, so that the same is not recorded again. */
-#ifndef SING_SHIM_SEEN_H
-#define SING_SHIM_SEEN_H
+#ifndef SING_SHIM_RECORDED_H
+#define SING_SHIM_RECORDED_H
 
 #include "list.h"
 
@@ -19,19 +19,19 @@ enum act {
 };
 
 /* A name for an act upon paths in the current epoch. Never 0. */
-uint64_t seen_key(enum act act, struct span path, struct span other);
+uint64_t recorded_key(enum act act, struct span path, struct span other);
 
-bool seen_has(uint64_t key);
-void seen_add(uint64_t key);
-void seen_drop(uint64_t key);
+bool recorded_has(uint64_t key);
+void recorded_add(uint64_t key);
+void recorded_drop(uint64_t key);
 
 /*
  * A shorter way to a key, for a path as a program gives it, without the working directory: while moves and the
- * epoch are the same, the same words are the same path. seen_given names the words; seen_note notes to
- * which key they lead, and seen_is_given says whether they lead to a key that was recorded.
+ * epoch are the same, the same words are the same path. recorded_given names the words; recorded_note notes to
+ * which key they lead, and recorded_is_given says whether they lead to a key that was recorded.
  */
-uint64_t seen_given(enum act act, uint64_t moves, const char *path);
-void seen_note(uint64_t given, uint64_t key);
-bool seen_is_given(uint64_t given);
+uint64_t recorded_given(enum act act, uint64_t moves, const char *path);
+void recorded_note(uint64_t given, uint64_t key);
+bool recorded_is_given(uint64_t given);
 
 #endif

@@ -9,7 +9,7 @@
  */
 #define _GNU_SOURCE
 #include "list.h"
-#include "next.h"
+#include "next_library.h"
 
 #include <sys/stat.h>
 #include <sys/sysmacros.h>

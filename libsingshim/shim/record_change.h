@@ -10,15 +10,15 @@
  *
  * Each keeps errno: the program sees only what the real call left.
  */
-#ifndef SING_SHIM_NOTE_H
-#define SING_SHIM_NOTE_H
+#ifndef SING_SHIM_RECORD_CHANGE_H
+#define SING_SHIM_RECORD_CHANGE_H
 
-#include "place.h"
-#include "seen.h"
+#include "absolute_path.h"
+#include "recorded.h"
 
 struct note {
 	bool on; /* there is something to record */
-	struct place path, other;
+	struct absolute_path path, other;
 	struct sing_record *record;
 	uint64_t key;
 };

@@ -3,8 +3,8 @@
 
 /* Interceptors of what changes names, and of the working directory. */
 #define _GNU_SOURCE
-#include "next.h"
-#include "note.h"
+#include "next_library.h"
+#include "record_change.h"
 #include "raw.h"
 
 #include <errno.h>
@@ -118,7 +118,7 @@ static enum sing_kind kind_of_rename(const struct note *n, int dirfd, const char
 static int finish_rename(struct note *n, int result, enum sing_kind kind)
 {
 	if (n->on && !result)
-		place_moved();
+		directory_moved();
 
 	return (finish_change(n, result, kind));
 }
@@ -159,9 +159,9 @@ EXPORT int chdir(const char *path)
 {
 	int rv;
 
-	place_moved(); /* a thread that asks during the call must not remember the answer */
+	directory_moved(); /* a thread that asks during the call must not remember the answer */
 	rv = NEXT(chdir)(path);
-	place_moved();
+	directory_moved();
 
 	return (rv);
 }
@@ -170,9 +170,9 @@ EXPORT int fchdir(int fd)
 {
 	int rv;
 
-	place_moved();
+	directory_moved();
 	rv = NEXT(fchdir)(fd);
-	place_moved();
+	directory_moved();
 
 	return (rv);
 }

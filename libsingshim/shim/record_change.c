@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #define _GNU_SOURCE
-#include "note.h"
+#include "record_change.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,39 +14,39 @@ static bool is_known(enum act act, uint64_t key, struct span path, struct span o
 {
 	switch (act) {
 	case ACT_APPENDED:
-		return (seen_has(key) || seen_has(seen_key(ACT_WRITTEN, path, none)));
+		return (recorded_has(key) || recorded_has(recorded_key(ACT_WRITTEN, path, none)));
 	case ACT_RENAMED:
 		/*
 		 * The same two names again (a file that is replaced by rename all the time) say
 		 * nothing new, but only of files: when a folder gets a name again, the folder
 		 * may contain other files than before. What was written is a file.
 		 */
-		return (seen_has(key) && seen_has(seen_key(ACT_WRITTEN, other, none)));
+		return (recorded_has(key) && recorded_has(recorded_key(ACT_WRITTEN, other, none)));
 	case ACT_REMOVED:
 		/*
 		 * If the path was not written since, another process has made what is there
 		 * now.
 		 */
-		return (seen_has(key) && seen_has(seen_key(ACT_WRITTEN, path, none)));
+		return (recorded_has(key) && recorded_has(recorded_key(ACT_WRITTEN, path, none)));
 	case ACT_LINKED:
 	case ACT_FOLDER:
 	case ACT_SYMLINKED:
 	case ACT_WRITTEN:
 		break;
 	}
-	return (seen_has(key));
+	return (recorded_has(key));
 }
 
 static void release_paths(struct note *n)
 {
-	place_give_back(&n->path);
-	place_give_back(&n->other);
+	absolute_path_give_back(&n->path);
+	absolute_path_give_back(&n->other);
 	n->on = false;
 }
 
 static void begin_note(struct note *n, enum act act)
 {
-	n->key = seen_key(act, n->path.path, n->other.path);
+	n->key = recorded_key(act, n->path.path, n->other.path);
 	if (is_known(act, n->key, n->path.path, n->other.path)) {
 		release_paths(n);
 		return;
@@ -59,7 +59,7 @@ static void begin_note(struct note *n, enum act act)
 bool note_is_known(enum act act, int dirfd, const char *path)
 {
 	return (list_is_open() && dirfd == AT_FDCWD && path && path[0] && path[0] != '/' &&
-		seen_is_given(seen_given(act, place_moves(), path)));
+		recorded_is_given(recorded_given(act, directory_moves(), path)));
 }
 
 void note_begin(struct note *n, enum act act, int dirfd, const char *path)
@@ -70,11 +70,11 @@ void note_begin(struct note *n, enum act act, int dirfd, const char *path)
 	*n = (struct note){ .on = false };
 	if (!list_is_open())
 		return;
-	if (place_find(&n->path, dirfd, path)) {
-		moves = dirfd == AT_FDCWD ? place_moves_of(&n->path) : 0;
+	if (absolute_path_find(&n->path, dirfd, path)) {
+		moves = dirfd == AT_FDCWD ? directory_moves_of(&n->path) : 0;
 		begin_note(n, act);
 		if (!n->on && moves)
-			seen_note(seen_given(act, moves, path), n->key);
+			recorded_note(recorded_given(act, moves, path), n->key);
 	} else {
 		release_paths(n);
 	}
@@ -88,11 +88,11 @@ void note_begin_pair(struct note *n, enum act act, int dirfd, const char *path, 
 	*n = (struct note){ .on = false };
 	if (!list_is_open())
 		return;
-	if (!place_find(&n->other, otherfd, other)) {
-		place_give_back(&n->other);
-		n->other = (struct place){ .buffer = NULL };
+	if (!absolute_path_find(&n->other, otherfd, other)) {
+		absolute_path_give_back(&n->other);
+		n->other = (struct absolute_path){ .buffer = NULL };
 	}
-	if (place_find(&n->path, dirfd, path))
+	if (absolute_path_find(&n->path, dirfd, path))
 		begin_note(n, act);
 	else
 		release_paths(n);
@@ -105,10 +105,10 @@ void note_begin_pair(struct note *n, enum act act, int dirfd, const char *path, 
  */
 static void forget_name(struct span gone)
 {
-	const uint64_t key = seen_key(ACT_WRITTEN, gone, none);
+	const uint64_t key = recorded_key(ACT_WRITTEN, gone, none);
 
-	if (seen_has(key))
-		seen_drop(key);
+	if (recorded_has(key))
+		recorded_drop(key);
 	else
 		list_forget();
 }
@@ -123,7 +123,7 @@ void note_done(struct note *n, enum sing_kind kind, uint64_t number)
 		forget_name(n->path.path);
 	else if (kind == SING_RENAMED || kind == SING_REPLACED || kind == SING_EXCHANGED)
 		forget_name(n->other.path);
-	seen_add(n->key);
+	recorded_add(n->key);
 	release_paths(n);
 }
 
@@ -144,12 +144,12 @@ void note_done_behind(struct note *n, enum act act, enum sing_kind kind, uint64_
 	if (!n->on)
 		return;
 	note_failed(n);
-	if (place_find_open(&behind.path, fd))
+	if (absolute_path_find_open(&behind.path, fd))
 		begin_note(&behind, act);
 	else
 		release_paths(&behind);
 	note_done(&behind, kind, number);
-	seen_add(key);
+	recorded_add(key);
 }
 
 void note_now(enum act act, enum sing_kind kind, int dirfd, const char *path)

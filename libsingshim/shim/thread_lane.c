@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #define _GNU_SOURCE
-#include "seat.h"
+#include "thread_lane.h"
 
 #include "raw.h"
 
@@ -15,7 +15,7 @@ enum { MOMENTARY = 16 };
 
 enum { PATIENCE = 16384 };
 
-static _Thread_local struct ring_seat own __attribute__((tls_model("initial-exec")));
+static _Thread_local struct thread_lane own __attribute__((tls_model("initial-exec")));
 static pthread_key_t key;
 
 static uint32_t thread_id(void)
@@ -63,9 +63,9 @@ static void leave_dead_lanes(void)
 
 /*
  * Take the free lane i. The frame is not touched, not even for a moment: a handler must not
- * find the seat to be free.
+ * find the thread's lane to be free.
  */
-static bool take_lane(struct ring_seat *s, unsigned int i, uint32_t thread)
+static bool take_lane(struct thread_lane *s, unsigned int i, uint32_t thread)
 {
 	struct sing_lane *lane = ring_lane(i);
 	uint32_t state = 0;
@@ -84,14 +84,14 @@ static bool take_lane(struct ring_seat *s, unsigned int i, uint32_t thread)
 	return (true);
 }
 
-static void give_back(struct ring_seat *s)
+static void give_back(struct thread_lane *s)
 {
 	atomic_store_explicit(&s->lane->tail, s->tail, memory_order_relaxed);
 	atomic_store_explicit(&s->lane->state, 0, memory_order_release);
 	s->lane = NULL;
 }
 
-static struct ring_seat *take_moment(struct ring_seat *moment, bool nested)
+static struct thread_lane *take_moment(struct thread_lane *moment, bool nested)
 {
 	const uint32_t thread = thread_id();
 	const struct timespec t = { .tv_nsec = 1000000 };
@@ -148,9 +148,9 @@ static bool is_abandoned(const char *frame)
 	return (raw6(SYS_sigaltstack, 0, (long)&alt, 0, 0, 0, 0) || !(alt.ss_flags & SS_ONSTACK));
 }
 
-static void end_thread(void *seat)
+static void end_thread(void *held)
 {
-	struct ring_seat *s = seat;
+	struct thread_lane *s = held;
 
 	if (!s->lane || !ring_is_mine())
 		return;
@@ -162,7 +162,7 @@ static void end_thread(void *seat)
 	s->frame = NULL;
 }
 
-struct ring_seat *seat_take(struct ring_seat *moment)
+struct thread_lane *thread_lane_take(struct thread_lane *moment)
 {
 	const char *frame = __builtin_frame_address(0);
 
@@ -173,7 +173,7 @@ struct ring_seat *seat_take(struct ring_seat *moment)
 		own.asked = 0;
 	}
 	own.frame = frame;
-	atomic_signal_fence(memory_order_seq_cst); /* a handler sees that before anything else of the seat */
+	atomic_signal_fence(memory_order_seq_cst); /* a handler sees that before anything else of the lane */
 	if (own.lane)
 		return (&own);
 
@@ -192,12 +192,12 @@ struct ring_seat *seat_take(struct ring_seat *moment)
 	return (NULL);
 }
 
-void seat_asks(int more)
+void thread_lane_asks(int more)
 {
 	own.asked += (uint32_t)more;
 }
 
-void seat_give(struct ring_seat *s)
+void thread_lane_give(struct thread_lane *s)
 {
 	if (s != &own) {
 		const bool nested = s->nested;
@@ -210,12 +210,12 @@ void seat_give(struct ring_seat *s)
 	own.frame = NULL;
 }
 
-int seat_start(void)
+int thread_lane_start(void)
 {
 	static bool have_key;
 	int rv;
 
-	own = (struct ring_seat){ 0 }; /* a lane in the ring of this process's parent */
+	own = (struct thread_lane){ 0 }; /* a lane in the ring of this process's parent */
 	if (have_key)
 		return (0);
 	rv = pthread_key_create(&key, end_thread);

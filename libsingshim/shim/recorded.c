@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #define _GNU_SOURCE
-#include "seen.h"
+#include "recorded.h"
 
 #include "pages.h"
 
@@ -16,7 +16,7 @@
 enum { PLACES = 4096, SHORTCUTS = 256 };
 
 /*
- * A shortcut leads from a path as a program gives it to a key (seen.h: seen_given). The two fields are written without a
+ * A shortcut leads from a path as a program gives it to a key (recorded.h: recorded_given). The two fields are written without a
  * lock. If a thread reads one field before and one field after another shortcut was written, the result is a number that
  * is no key.
  */
@@ -58,7 +58,7 @@ static uint64_t hash_span(uint64_t h, struct span s)
 	return (mix_word(h, v));
 }
 
-uint64_t seen_key(enum act act, struct span path, struct span other)
+uint64_t recorded_key(enum act act, struct span path, struct span other)
 {
 	uint64_t h = mix_word(list_epoch() << 8 | act, 0x5349u);
 
@@ -70,14 +70,14 @@ uint64_t seen_key(enum act act, struct span path, struct span other)
 	return (h ? h : 1);
 }
 
-bool seen_has(uint64_t key)
+bool recorded_has(uint64_t key)
 {
 	const struct memory *const m = get_memory();
 
 	return (m && atomic_load_explicit(&m->places[key % PLACES], memory_order_relaxed) == key);
 }
 
-void seen_add(uint64_t key)
+void recorded_add(uint64_t key)
 {
 	struct memory *const m = get_memory();
 
@@ -85,13 +85,13 @@ void seen_add(uint64_t key)
 		atomic_store_explicit(&m->places[key % PLACES], key, memory_order_relaxed);
 }
 
-void seen_drop(uint64_t key)
+void recorded_drop(uint64_t key)
 {
-	if (seen_has(key))
+	if (recorded_has(key))
 		atomic_store_explicit(&get_memory()->places[key % PLACES], 0, memory_order_relaxed);
 }
 
-uint64_t seen_given(enum act act, uint64_t moves, const char *path)
+uint64_t recorded_given(enum act act, uint64_t moves, const char *path)
 {
 	/* Each number is mixed before the next: else the path's bytes could make up for another number. */
 	const uint64_t h = mix_word(mix_word(list_epoch() << 8 | act, 0x4757u), moves);
@@ -99,7 +99,7 @@ uint64_t seen_given(enum act act, uint64_t moves, const char *path)
 	return (hash_span(h, (struct span){ path, strlen(path) }));
 }
 
-void seen_note(uint64_t given, uint64_t key)
+void recorded_note(uint64_t given, uint64_t key)
 {
 	struct memory *const m = get_memory();
 	struct shortcut *s;
@@ -111,7 +111,7 @@ void seen_note(uint64_t given, uint64_t key)
 	atomic_store_explicit(&s->key, given ^ key, memory_order_relaxed);
 }
 
-bool seen_is_given(uint64_t given)
+bool recorded_is_given(uint64_t given)
 {
 	const struct memory *const m = get_memory();
 	const struct shortcut *s;
@@ -121,5 +121,5 @@ bool seen_is_given(uint64_t given)
 	s = &m->shortcuts[given % SHORTCUTS];
 
 	return (atomic_load_explicit(&s->given, memory_order_relaxed) == given &&
-		seen_has(given ^ atomic_load_explicit(&s->key, memory_order_relaxed)));
+		recorded_has(given ^ atomic_load_explicit(&s->key, memory_order_relaxed)));
 }

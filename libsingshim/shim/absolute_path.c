@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #define _GNU_SOURCE
-#include "place.h"
+#include "absolute_path.h"
 
 #include "pages.h"
 #include "raw.h"
@@ -39,22 +39,22 @@ static _Atomic bool busy[BUFFERS];
 
 static _Atomic uint64_t moves = 1;
 
-void place_moved(void)
+void directory_moved(void)
 {
 	atomic_fetch_add(&moves, 1);
 }
 
-uint64_t place_moves(void)
+uint64_t directory_moves(void)
 {
 	return (atomic_load(&moves));
 }
 
-uint64_t place_moves_of(const struct place *p)
+uint64_t directory_moves_of(const struct absolute_path *p)
 {
 	return (p->buffer ? p->buffer->of : 0);
 }
 
-void place_reset(void)
+void absolute_path_reset(void)
 {
 	/* Written only where that changes something: the page is the parent's until then. */
 	for (size_t i = 0; i < BUFFERS; i++)
@@ -73,7 +73,7 @@ static struct buffer *take_buffer(void)
 	return (NULL);
 }
 
-void place_give_back(struct place *p)
+void absolute_path_give_back(struct absolute_path *p)
 {
 	if (p->buffer)
 		atomic_store_explicit(&busy[p->buffer - (struct buffer *)buffers], false, memory_order_release);
@@ -148,12 +148,12 @@ static bool is_elsewhere(struct span p)
 #undef BELOW
 }
 
-bool place_find(struct place *p, int dirfd, const char *path)
+bool absolute_path_find(struct absolute_path *p, int dirfd, const char *path)
 {
 	size_t n, dir = 0;
 	char *buf;
 
-	*p = (struct place){ .buffer = NULL };
+	*p = (struct absolute_path){ .buffer = NULL };
 	if (!path || !path[0])
 		return (false);
 	n = strlen(path);
@@ -188,11 +188,11 @@ bool place_find(struct place *p, int dirfd, const char *path)
 	return (!is_elsewhere(p->path));
 }
 
-bool place_find_open(struct place *p, int fd)
+bool absolute_path_find_open(struct absolute_path *p, int fd)
 {
 	size_t n;
 
-	*p = (struct place){ .buffer = take_buffer() };
+	*p = (struct absolute_path){ .buffer = take_buffer() };
 	n = p->buffer ? get_open(fd, p->buffer) : 0;
 	if (!n) {
 		list_lose();

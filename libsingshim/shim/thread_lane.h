@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /* Which thread has which lane of the ring. */
-#ifndef SING_SHIM_SEAT_H
-#define SING_SHIM_SEAT_H
+#ifndef SING_SHIM_THREAD_LANE_H
+#define SING_SHIM_THREAD_LANE_H
 
 #include "ring.h"
 
@@ -43,19 +43,19 @@ static inline bool ring_is_closed(void)
 }
 
 /* Called once, when there is a ring. Returns 0 or an errno. */
-int seat_start(void);
+int thread_lane_start(void);
 
 /*
- * A seat for a message: the calling thread's own, or for a moment *moment, if the thread is in
+ * A lane for a message: the calling thread's own, or for a moment *moment, if the thread is in
  * the middle of another message or there are too many threads. NULL: the ring was closed, or
  * the thread has asked calls and may not wait for another lane.
  */
-struct ring_seat *seat_take(struct ring_seat *moment);
+struct thread_lane *thread_lane_take(struct thread_lane *moment);
 
 /* So many calls more were asked by this thread. */
-void seat_asks(int more);
+void thread_lane_asks(int more);
 
 /* The message is over, its lane goes on at s->tail. */
-void seat_give(struct ring_seat *s);
+void thread_lane_give(struct thread_lane *s);
 
 #endif

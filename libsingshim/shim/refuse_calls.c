@@ -17,7 +17,7 @@
  * Landlock's versions there is, and confine themselves without scopes before the sixth.
  */
 #define _GNU_SOURCE
-#include "next.h"
+#include "next_library.h"
 
 #include <errno.h>
 #include <fcntl.h>
