@@ -48,7 +48,7 @@ func lookUpSet(set string, not bool) expr.Any {
 	return &expr.Lookup{SourceRegister: reg1, SetName: set, Invert: not}
 }
 
-// address: ip saddr PREFIX, ip daddr != PREFIX
+// matchAddress: ip saddr PREFIX, ip daddr != PREFIX
 func matchAddress(offset uint32, p netip.Prefix, op expr.CmpOp) rule {
 	mask := netip.AddrFrom4([4]byte(maskOf(p.Bits())))
 	return rule{
@@ -62,7 +62,7 @@ func maskOf(bits int) []byte {
 	return binaryutil.BigEndian.PutUint32(^uint32(0) << (32 - bits)) // bits > 0: Open checks that
 }
 
-// between: ip saddr RANGE ip daddr RANGE
+// matchRange: ip saddr RANGE ip daddr RANGE
 func matchRange(p netip.Prefix) rule {
 	return joinRules(matchAddress(source, p, expr.CmpOpEq), matchAddress(destination, p, expr.CmpOpEq))
 }
@@ -103,7 +103,7 @@ func notItsLink(set string) rule {
 	return rule{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg1}, saddr, lookUpSet(set, true)}
 }
 
-// ethernet: meta iiftype ether. Without this rule, ether saddr would read other data on other kinds
+// matchEthernet: meta iiftype ether. Without this rule, ether saddr would read other data on other kinds
 // of link, for example InfiniBand.
 func matchEthernet() rule {
 	return matchMeta(expr.MetaKeyIIFTYPE, expr.CmpOpEq, binaryutil.NativeEndian.PutUint16(unix.ARPHRD_ETHER))
@@ -130,7 +130,7 @@ func udpTo(port int) rule {
 	})
 }
 
-// marked: meta mark MARK
+// matchMark: meta mark MARK
 func matchMark(mark uint32) rule { return matchMeta(expr.MetaKeyMARK, expr.CmpOpEq, nativeBytes(mark)) }
 
 // jumpBySource: ip saddr vmap @MAP
@@ -143,7 +143,7 @@ func dropPacket() rule       { return rule{&expr.Verdict{Kind: expr.VerdictDrop}
 func dontTrack() rule        { return rule{&expr.Notrack{}} }
 func masqueradeSource() rule { return rule{&expr.Masq{}} }
 
-// reject: reject with icmp admin-prohibited
+// rejectPacket: reject with icmp admin-prohibited
 func rejectPacket() rule {
 	const adminProhibited = 13
 	return rule{&expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: adminProhibited}}
