@@ -65,7 +65,7 @@ enum {
 
 /* Keys of join; job and uid are also those of end. */
 #define SING_KEY_JOB "job"
-#define SING_KEY_STEP "step" /* a number, "interactive" or SING_STEP_BATCH */
+#define SING_KEY_STEP "step" /* a number, or SING_STEP_BATCH */
 #define SING_KEY_TASK "task" /* as the whole step counts */
 #define SING_KEY_LOCAL "local"
 #define SING_KEY_TASKS "tasks"

@@ -114,8 +114,6 @@ func (j *job) learnRun(ctx context.Context, t nodesocket.Join) (plain string, er
 		return "the job was submitted with --no-requeue, so there is nothing to be protected for", nil
 	case s.HetJob != 0:
 		return "heterogeneous jobs are not protected: ask for nodes of a single kind", nil
-	case t.Step == "interactive":
-		return "an interactive step is not protected", nil
 	}
 	if err := j.removeEarlierRun(ctx, s); err != nil {
 		return "", err

@@ -67,7 +67,7 @@ type SrunRequests interface {
 // Join describes a task that is about to start.
 type Join struct {
 	Job      uint32
-	Step     string // "batch", "interactive" or a number
+	Step     string // "batch" or a number
 	Task     int    // global
 	Tasks    int    // of the step
 	UID, GID uint32
@@ -284,7 +284,7 @@ func parseJoin(m message, who Peer) (Join, error) {
 		*f.into = n
 	}
 	j.Task, j.Tasks, j.Restarts = int(task), int(tasks), int(restarts)
-	if _, err := m.readNumber("step"); err != nil && j.Step != "batch" && j.Step != "interactive" {
+	if _, err := m.readNumber("step"); err != nil && j.Step != "batch" {
 		return j, fmt.Errorf("%w: step=%q", errMessage, j.Step)
 	}
 	if j.Container = m.vals["container"]; j.Container != "" {

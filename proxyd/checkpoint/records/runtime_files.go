@@ -100,7 +100,7 @@ func (k Kits) OnNode(hash string) (string, error) {
 	}
 	on := filepath.Join(k.CapsuleDir, kitShim)
 	if _, err := os.Stat(on); err != nil {
-		err = copyFile(filepath.Join(dir, kitShim), on, 0o755)
+		err = copyExecutable(filepath.Join(dir, kitShim), on)
 		if errors.Is(err, fs.ErrNotExist) {
 			return dir, nil // the kit has no shim
 		}
@@ -180,7 +180,7 @@ func copyKit(dir, hash string, from map[string]string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }() // after success it is renamed already
 	for name, path := range from {
-		if err := copyFile(path, filepath.Join(tmp, name), 0o755); err != nil {
+		if err := copyExecutable(path, filepath.Join(tmp, name)); err != nil {
 			return err
 		}
 	}
@@ -223,8 +223,8 @@ func kitHash(from map[string]string) (string, error) {
 	return hex.EncodeToString(all.Sum(nil))[:32], nil
 }
 
-// copyFile replaces a file atomically and durably.
-func copyFile(from, to string, mode os.FileMode) error {
+// copyExecutable replaces a file by a copy that all users may execute, atomically and durably.
+func copyExecutable(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
@@ -232,6 +232,6 @@ func copyFile(from, to string, mode os.FileMode) error {
 	defer in.Close()
 	return durable.Replace(to, func(out *os.File) error {
 		_, err := io.Copy(out, in)
-		return errors.Join(err, out.Chmod(mode))
+		return errors.Join(err, out.Chmod(0o755))
 	})
 }
