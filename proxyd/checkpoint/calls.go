@@ -152,8 +152,8 @@ func init() { // In init, because the tables refer to functions that refer to th
 		calls.MakeCapsules: handlerOf(func(j *job, ctx context.Context, _ store.ID, b calls.MakeCapsulesArgs) (calls.Empty, error) {
 			return calls.Empty{}, withSharedFolder(ctx, j.c, j.restore.makeCapsulesForLeader(ctx, b))
 		}),
-		calls.AsksRequeue: handlerOf((*job).asksThere),
-		calls.ProgramRuns: handlerOf((*job).runsHere),
+		calls.AsksRequeue: handlerOf((*job).noteRequesterHere),
+		calls.ProgramRuns: handlerOf((*job).programRunsHere),
 		calls.View:        handlerOf((*job).viewHere),
 		calls.AwaitDecision: handlerOf(func(j *job, ctx context.Context, _ store.ID, _ calls.Empty) (calls.Empty, error) {
 			return calls.Empty{}, j.ending.awaitDecisionHere(ctx)

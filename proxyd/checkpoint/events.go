@@ -223,7 +223,7 @@ func (j *job) handleTermination(ctx context.Context) {
 	if err == nil && v != decisions.ForwardSignal {
 		_, err = j.c.requestCheckpoint(ctx, j, decisions.Request{After: v, Reason: reason}, tellNoPhase)
 	}
-	if (v == decisions.Requeued || v == decisions.Preempted) && j.hasScriptEnded(err) && !j.ending.lostNode(ctx) {
+	if (v == decisions.Requeued || v == decisions.Preempted) && j.hasScriptEnded(err) && !j.ending.hasLostNode(ctx) {
 		j.log.Info("the batch script had ended", "error", err)
 		err = nil // the next run begins anew, if Slurm makes one
 	}

@@ -161,13 +161,13 @@ func (f failedRun) retrySlurmCommand(ctx context.Context, do func(context.Contex
 		try, cancel = context.WithTimeout(ctx, slurmCommandTimeout)
 		s, looked := j.c.Slurm.Show(try, jobName(j.id))
 		cancel()
-		if errors.Is(looked, slurm.ErrNoJob) || looked == nil && (!s.Runs() || s.Restarts > run && f.isLearnt()) || !sleepUnlessDone(j.c.daemonCtx, slurmRetryInterval) {
+		if errors.Is(looked, slurm.ErrNoJob) || looked == nil && (!s.Runs() || s.Restarts > run && f.isLookedUp()) || !sleepUnlessDone(j.c.daemonCtx, slurmRetryInterval) {
 			return err
 		}
 	}
 }
 
-// isLearnt tells whether the run was looked up in Slurm.
-func (f failedRun) isLearnt() bool {
+// isLookedUp tells whether the run was looked up in Slurm.
+func (f failedRun) isLookedUp() bool {
 	return f.j.run.Snapshot().Record != nil
 }

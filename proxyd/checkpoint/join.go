@@ -32,10 +32,10 @@ func (c *Conductor) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Pla
 	j := c.jobFor(t.Job)
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	learned := make(chan struct{})
-	noteLearned := sync.OnceFunc(func() { close(learned) })
+	lookedUp := make(chan struct{})
+	noteLookedUp := sync.OnceFunc(func() { close(lookedUp) })
 	if t.Terminated != nil {
-		go j.endWaitWhenTerminated(ctx, t.Terminated, learned, end)
+		go j.endWaitWhenTerminated(ctx, t.Terminated, lookedUp, end)
 	}
 	known := j.run.Snapshot().Record != nil
 	j.mu.Lock()
@@ -45,7 +45,7 @@ func (c *Conductor) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Pla
 		return nodesocket.Place{}, err
 	}
 	for {
-		p, err := c.placeOrWait(ctx, t, noteLearned)
+		p, err := c.placeOrWait(ctx, t, noteLookedUp)
 		var waits *inProgressError
 		if !errors.As(err, &waits) {
 			return p, err
@@ -68,13 +68,13 @@ func (e *inProgressError) Error() string {
 	return fmt.Sprintf("checkpoint %s is in progress", e.membership.id)
 }
 
-// placeOrWait places a task, or returns an inProgressError. noteLearned is called when the job's run is known here.
-func (c *Conductor) placeOrWait(ctx context.Context, t nodesocket.Join, noteLearned func()) (nodesocket.Place, error) {
+// placeOrWait places a task, or returns an inProgressError. noteLookedUp is called when the job's run is known here.
+func (c *Conductor) placeOrWait(ctx context.Context, t nodesocket.Join, noteLookedUp func()) (nodesocket.Place, error) {
 	j := c.jobFor(t.Job)
 	j.capsulesMu.Lock()
 	defer j.capsulesMu.Unlock()
 	if len(j.localCapsules()) == 0 || t.Step == records.BatchProgram {
-		reason, err := j.learnRun(ctx, t)
+		reason, err := j.lookUpRun(ctx, t)
 		if err != nil {
 			return nodesocket.Place{}, fmt.Errorf("job %d: %w", t.Job, err)
 		}
@@ -85,7 +85,7 @@ func (c *Conductor) placeOrWait(ctx context.Context, t nodesocket.Join, noteLear
 			return nodesocket.Place{Mode: nodesocket.Plain, Reason: reason}, nil
 		}
 	}
-	noteLearned()
+	noteLookedUp()
 	p, err := j.admitTask(ctx, t)
 	if err != nil {
 		return nodesocket.Place{}, fmt.Errorf("job %d: %w", t.Job, err)
@@ -93,9 +93,9 @@ func (c *Conductor) placeOrWait(ctx context.Context, t nodesocket.Join, noteLear
 	return p, nil
 }
 
-// learnRun looks the job's run up in Slurm. plain is the reason why the job is not protected, or
+// lookUpRun looks the job's run up in Slurm. plain is the reason why the job is not protected, or
 // "". Caller holds j.capsulesMu.
-func (j *job) learnRun(ctx context.Context, t nodesocket.Join) (plain string, err error) {
+func (j *job) lookUpRun(ctx context.Context, t nodesocket.Join) (plain string, err error) {
 	if t.Step == records.BatchProgram && j.run.Snapshot().State == runs.GivenUp {
 		j.setState(runs.Unknown) // A held job that was repaired and released may be given up again.
 	}

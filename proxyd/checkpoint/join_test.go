@@ -65,7 +65,7 @@ func TestBeginsAnew(t *testing.T) {
 			noError(t, os.WriteFile(program, nil, 0o755))
 			c.kits.Wrapper, c.Devices.Kind = program, kindNone
 			j := c.jobFor(7)
-			_, err = j.learnRun(t.Context(), nodesocket.Join{Job: 7, Step: records.BatchProgram, UID: 1001, Warden: program})
+			_, err = j.lookUpRun(t.Context(), nodesocket.Join{Job: 7, Step: records.BatchProgram, UID: 1001, Warden: program})
 			noError(t, err)
 			c.background.Wait()
 			asked, err := os.ReadFile(filepath.Join(q.Dir, "asked"))

@@ -100,7 +100,7 @@ func TestLostNode(t *testing.T) {
 				c.Remote = &awayUntil{back: began.Add(tt.away)}
 				where := records.Placement{FirstRun: []string{"n1", "n2"}, ThisRun: []string{"n1", "n2"}}
 				j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: where})}).wireParts()
-				if lost := j.ending.lostNode(t.Context()); lost != tt.lost {
+				if lost := j.ending.hasLostNode(t.Context()); lost != tt.lost {
 					t.Errorf("lost: %v", lost)
 				}
 				if took := time.Since(began); took > tt.took {

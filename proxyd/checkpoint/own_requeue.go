@@ -5,7 +5,6 @@ package checkpoint
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -13,67 +12,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
-
-// RunEnd says how this run of a job has ended. Only the leader knows. It must be called while
-// the run's capsules are there.
-func (e runEnding) runEnd(ctx context.Context) decisions.RunEnd {
-	j := e.j
-	j.mu.Lock()
-	lc := j.capsules[0]
-	j.mu.Unlock()
-	snap := j.run.Snapshot()
-	end := decisions.RunEnd{
-		Released: snap.HasBeen(runs.Released), Terminated: snap.HasBeen(runs.Terminated), GivenUp: snap.HasBeen(runs.GivenUp), RequeuedItself: snap.HasBeen(runs.RequeuedItself),
-		ResumedOwnRequeue: snap.Point != nil && snap.Point.Meta.Itself,
-	}
-	if lc == nil {
-		return end
-	}
-	all, err := lc.capsule.Ended(ctx)
-	if err != nil {
-		return end
-	}
-	end.Status, end.ScriptEnded = all[records.BatchProgram]
-	if end.ScriptEnded && end.Next() != decisions.Resumes {
-		end.NodeLost = e.lostNode(ctx)
-	}
-	return end
-}
-
-// lostNode says whether a node of the run stays without an answer. A script that lost a node may have
-// ended for that, which is none of its own doing. A daemon that is restarting has not lost its job.
-func (e runEnding) lostNode(ctx context.Context) bool {
-	j := e.j
-	for _, node := range j.run.Snapshot().Placement.ThisRun {
-		if node == j.c.Node {
-			continue
-		}
-		err := j.c.callNodeRetrying(ctx, unreachableTimeout, node, j.id, calls.Unrestored, calls.Empty{}, nil)
-		if errors.Is(err, ErrAway) {
-			return true
-		}
-	}
-	return false
-}
-
-// noteEnd remembers that the next run is to begin anew, before Slurm can begin it.
-func (e runEnding) noteEnd(n decisions.NextRun) error {
-	j := e.j
-	if n == decisions.Resumes {
-		return nil
-	}
-	return j.run.ChangeRecord(j.c.records.Save, func(rec *records.Record) bool {
-		changed := !rec.BeginAnew
-		rec.BeginAnew = true
-		return changed
-	})
-}
 
 // handlerWithin is how long a program that had its own job requeued may take to end by itself
 // before it is captured. Slurm's KillWait is 30 s by default.
@@ -108,15 +50,15 @@ func (s SrunRequests) NoteRequeue(ctx context.Context, who nodesocket.Peer) erro
 	return c.callNode(ctx, j.leaderNode(), j.id, 0, calls.AsksRequeue, asked, nil)
 }
 
-// asksThere is told, on the leader, that a program of the job asks for a requeue.
-func (j *job) asksThere(_ context.Context, _ store.ID, r runs.Requester) (calls.Empty, error) {
+// noteRequesterHere notes, on the leader, that a program of the job asks for a requeue.
+func (j *job) noteRequesterHere(_ context.Context, _ store.ID, r runs.Requester) (calls.Empty, error) {
 	r.At = time.Now() // clocks of nodes differ
 	j.termination.NoteRequester(&r)
 	return calls.Empty{}, nil
 }
 
-// runsHere says whether a program of this node still runs.
-func (j *job) runsHere(ctx context.Context, _ store.ID, r runs.Requester) (bool, error) {
+// programRunsHere tells whether a program of this node still runs.
+func (j *job) programRunsHere(ctx context.Context, _ store.ID, r runs.Requester) (bool, error) {
 	j.mu.Lock()
 	lc := j.capsules[r.Capsule]
 	j.mu.Unlock()
@@ -146,8 +88,8 @@ func programOf(ctx context.Context, c *capsule.Capsule, pid int) (string, error)
 	return "", errNoProgram
 }
 
-// endsItself waits until a program that had its own job requeued has ended, or the BatchProgram
-// script has. It says no when that program goes on.
+// endsItself waits until a program that had its own job requeued has ended, or the batch script has ended. It returns false if
+// that program goes on for handlerWithin.
 func (j *job) endsItself(ctx context.Context, r *runs.Requester) bool {
 	j.mu.Lock()
 	lc := j.capsules[0]
@@ -158,11 +100,11 @@ func (j *job) endsItself(ctx context.Context, r *runs.Requester) bool {
 	ctx, cancel := context.WithTimeout(ctx, handlerWithin)
 	defer cancel()
 	for {
-		var runs bool
-		if err := j.c.callNode(ctx, r.Node, j.id, 0, calls.ProgramRuns, *r, &runs); err != nil {
+		var stillRuns bool
+		if err := j.c.callNode(ctx, r.Node, j.id, 0, calls.ProgramRuns, *r, &stillRuns); err != nil {
 			return false
 		}
-		if !runs || !runsBatchScript(ctx, lc) {
+		if !stillRuns || !runsBatchScript(ctx, lc) {
 			return ctx.Err() == nil
 		}
 		if !sleepUnlessDone(ctx, pollInterval) {

@@ -46,9 +46,9 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	defer j.capsulesMu.Unlock()
 	next, howEnded := decisions.Resumes, ""
 	if j.isLeader() {
-		end := j.ending.runEnd(ctx)
+		end := j.ending.describeEnd(ctx)
 		next, howEnded = end.Next(), end.DescribeOwnRequeue()
-		if err := j.ending.noteEnd(next); err != nil {
+		if err := j.ending.noteNextRun(next); err != nil {
 			return fmt.Errorf("job %d: %w", id, err)
 		}
 	}
@@ -56,22 +56,22 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	rec, run, nodes := snap.Record, snap.Number, slices.Clone(snap.Placement.ThisRun)
 	leads := rec != nil && snap.Placement.NodeOf(0) == c.Node
 	progress := j.ending.progressOf(snap)
-	again := decisions.StatesToRequeue(snap.HasBeen(runs.Released), progress, next, c.OnTimeLimit)
+	statesToRequeue := decisions.StatesToRequeue(snap.HasBeen(runs.Released), progress, next, c.OnTimeLimit)
 	interruption := ends.InterruptedRun("")
 	if progress == decisions.Unrestored && !snap.HasBeen(runs.Released) {
 		interruption = ends.RestoreInterrupted
 	}
 	j.mu.Lock()
-	asked := j.awaitsProtection
+	awaitedProtection := j.awaitsProtection
 	j.mu.Unlock()
-	outlasts := rec != nil && rec.RequeuedBy != ""
-	if leads && len(again) == 0 && !outlasts {
+	awaitsRequeue := rec != nil && rec.RequeuedBy != ""
+	if leads && len(statesToRequeue) == 0 && !awaitsRequeue {
 		j.report.AddEvent(records.EventEnded, nodes, howEnded)
 	}
 	if rec != nil {
 		c.jobs.rememberEndedRun(id, run)
 	} else {
-		c.startBackground(func(ctx context.Context) { c.newEnds().SettleUnstartedRun(ctx, id, asked) })
+		c.startBackground(func(ctx context.Context) { c.newEnds().SettleUnstartedRun(ctx, id, awaitedProtection) })
 	}
 	if err := j.removeRun(ctx); err != nil {
 		return fmt.Errorf("job %d: %w", id, err)
@@ -82,11 +82,66 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	}
 	// In the background: the epilog need not wait for the shared folder.
 	c.startBackground(func(ctx context.Context) {
-		if err := c.newEnds().SettleEndedRun(ctx, id, run, again, interruption); err != nil {
+		if err := c.newEnds().SettleEndedRun(ctx, id, run, statesToRequeue, interruption); err != nil {
 			c.Log.Error("clean up after the end of a run", "job", id, "error", err)
 		}
 	})
 	return nil
+}
+
+// describeEnd returns how this run of a job has ended. Only the leader knows that. It must be called
+// while the run's capsules are there.
+func (e runEnding) describeEnd(ctx context.Context) decisions.RunEnd {
+	j := e.j
+	j.mu.Lock()
+	lc := j.capsules[0]
+	j.mu.Unlock()
+	snap := j.run.Snapshot()
+	end := decisions.RunEnd{
+		Released: snap.HasBeen(runs.Released), Terminated: snap.HasBeen(runs.Terminated), GivenUp: snap.HasBeen(runs.GivenUp), RequeuedItself: snap.HasBeen(runs.RequeuedItself),
+		ResumedOwnRequeue: snap.Point != nil && snap.Point.Meta.Itself,
+	}
+	if lc == nil {
+		return end
+	}
+	all, err := lc.capsule.Ended(ctx)
+	if err != nil {
+		return end
+	}
+	end.Status, end.ScriptEnded = all[records.BatchProgram]
+	if end.ScriptEnded && end.Next() != decisions.Resumes {
+		end.NodeLost = e.hasLostNode(ctx)
+	}
+	return end
+}
+
+// hasLostNode tells whether a node of the run stays without an answer. A script that lost a node may have
+// ended for that, which is none of its own doing. A daemon that is restarting has not lost its job.
+func (e runEnding) hasLostNode(ctx context.Context) bool {
+	j := e.j
+	for _, node := range j.run.Snapshot().Placement.ThisRun {
+		if node == j.c.Node {
+			continue
+		}
+		err := j.c.callNodeRetrying(ctx, unreachableTimeout, node, j.id, calls.Unrestored, calls.Empty{}, nil)
+		if errors.Is(err, ErrAway) {
+			return true
+		}
+	}
+	return false
+}
+
+// noteNextRun notes in the job's record that the next run is to begin anew, before Slurm can begin it.
+func (e runEnding) noteNextRun(n decisions.NextRun) error {
+	j := e.j
+	if n == decisions.Resumes {
+		return nil
+	}
+	return j.run.ChangeRecord(j.c.records.Save, func(rec *records.Record) bool {
+		changed := !rec.BeginAnew
+		rec.BeginAnew = true
+		return changed
+	})
 }
 
 // sweepEvery bounds the time for which an ended job stays on this node if its epilog called
