@@ -298,14 +298,15 @@ func (n *node) startConductor(ctx context.Context) (func(), error) {
 	}
 	n.conductor, err = checkpoint.New(checkpoint.Config{
 		Node: n.cfg.NodeName, Cluster: n.cluster.Cluster, Lib: n.cfg.LibDir, Shared: n.cfg.Shared,
-		Real: real, Wrapper: filepath.Join(libexec, "sing-srun"), KitDir: n.kitDir(), ListDir: n.listDir(), Cgroups: cgroups,
+		SrunPath: real, SrunWrapper: filepath.Join(libexec, "sing-srun"), KitDir: n.kitDir(), ListDir: n.listDir(), Cgroups: cgroups,
 		ContainersDir: n.containersDir(),
 		Scontrol:      seen, RealScontrol: n.realScontrol(),
 		Socket:  filepath.Join(n.cfg.RunDir, nodesocket.SpankSocket),
 		Release: host.MajorMinor(n.cluster.Version), Help: help, MPIDefault: n.cluster.MPIDefault,
-		Interval: n.cfg.Interval, NodeMTBF: n.cfg.NodeMTBF, ObstacleInterval: n.cfg.ObstacleInterval, OnTimeLimit: n.cfg.OnTimeLimit, OnFailure: n.cfg.OnFailure, Outside: n.cfg.Outside, RelayName: n.cfg.Relay, Without: n.cfg.WithoutCheckpoint, Keep: store.Retention{Count: n.cfg.Keep},
-		KeepPast: n.cfg.KeepFor,
-		Devices:  *devices, Rate: n.cfg.Staging.Rate, Patience: n.cfg.Staging.Patience,
+		Interval: n.cfg.Interval, NodeMTBF: n.cfg.NodeMTBF, ObstacleInterval: n.cfg.ObstacleInterval, OnTimeLimit: n.cfg.OnTimeLimit, OnFailure: n.cfg.OnFailure, WithoutCheckpoint: n.cfg.WithoutCheckpoint,
+		Outside: n.cfg.Outside, RelayName: n.cfg.Relay,
+		Retention: store.Retention{Count: n.cfg.Keep}, KeepPast: n.cfg.KeepFor,
+		Devices: *devices, UploadRate: n.cfg.Staging.Rate, RestorePatience: n.cfg.Staging.Patience,
 	}, checkpoint.Deps{Slurm: s, Store: n.store, Stage: n.stage, Overlay: n.overlay, Pool: pool, Remote: n.peers, Relay: relay, Log: n.log, Meter: n.meter, CheckShared: n.checkShared})
 	if err != nil {
 		return nil, err

@@ -38,13 +38,13 @@ var ErrAway = errors.New("proxyd does not answer")
 
 // Config describes the node of a Conductor. All folders must exist.
 type Config struct {
-	Node    string // name of the node in Slurm
-	Cluster string
-	Lib     string // folder for the state of this node
-	Shared  string // folder for the state that all nodes share
-	Real    string // path of srun
-	Wrapper string // path of the program that capsules see in place of srun
-	KitDir  string // where capsules see their kit; a folder of the node
+	Node        string // name of the node in Slurm
+	Cluster     string
+	Lib         string // folder for the state of this node
+	Shared      string // folder for the state that all nodes share
+	SrunPath    string
+	SrunWrapper string // path of the program that capsules see in place of srun
+	KitDir      string // where capsules see their kit; a folder of the node
 	// Scontrol is the path of scontrol, which capsules see replaced; "": they see the node's.
 	// RealScontrol is where they see the node's then: an empty file of the node.
 	Scontrol, RealScontrol string
@@ -60,15 +60,15 @@ type Config struct {
 
 	MPIDefault string // Slurm's MpiDefault
 
-	Interval    time.Duration   // between periodic checkpoints, unless the job has its own; 0: none; or IntervalAuto
-	NodeMTBF    time.Duration   // mean time between failures of a node, for IntervalAuto
-	OnTimeLimit string          // "requeue", "hold" or "end"
-	OnFailure   string          // after a failed restore, unless the job has its own: "hold" or "restart"
-	Outside     string          // connections to outside of the job, unless the job has its own: "reset", "relay" or "refuse"
-	RelayName   string          // of the site's relay, for people
-	Without     string          // for a requeued job without a checkpoint: "restart" or "hold"
-	Keep        store.Retention // for checkpoints of running jobs
-	KeepPast    time.Duration   // for time lines of jobs that are over
+	Interval          time.Duration   // between periodic checkpoints, unless the job has its own; 0: none; or IntervalAuto
+	NodeMTBF          time.Duration   // mean time between failures of a node, for IntervalAuto
+	OnTimeLimit       string          // "requeue", "hold" or "end"
+	OnFailure         string          // after a failed restore, unless the job has its own: "hold" or "restart"
+	Outside           string          // connections to outside of the job, unless the job has its own: "reset", "relay" or "refuse"
+	RelayName         string          // of the site's relay, for people
+	WithoutCheckpoint string          // for a requeued job without a checkpoint: "restart" or "hold"
+	Retention         store.Retention // for checkpoints of running jobs
+	KeepPast          time.Duration   // for time lines of jobs that are over
 
 	// ObstacleInterval is the time between two looks for what would keep a running job from being captured; 0: a run has one
 	// such look, soon after its start.
@@ -76,8 +76,8 @@ type Config struct {
 
 	Devices DeviceConfig
 
-	Rate     uint64        // bytes per second from the stage into the store; 0: unlimited
-	Patience time.Duration // how long a restore waits for a silent node with a share of the checkpoint; 0: for ever
+	UploadRate      uint64        // bytes per second from the stage into the store; 0: unlimited
+	RestorePatience time.Duration // how long a restore waits for a silent node with a share of the checkpoint; 0: for ever
 }
 
 // Deps are the services that a Conductor uses.
@@ -134,7 +134,7 @@ func New(cfg Config, deps Deps) (*Conductor, error) {
 	}
 	c.records.Dir = filepath.Join(cfg.Shared, "jobs")
 	c.timeline = records.NewTimeline(c.records, c.Node)
-	c.kits = records.Kits{Shared: filepath.Join(cfg.Shared, "kits"), Local: filepath.Join(cfg.Lib, "kits"), CapsuleDir: cfg.KitDir, Wrapper: cfg.Wrapper}
+	c.kits = records.Kits{Shared: filepath.Join(cfg.Shared, "kits"), Local: filepath.Join(cfg.Lib, "kits"), CapsuleDir: cfg.KitDir, Wrapper: cfg.SrunWrapper}
 	for _, dir := range []string{c.records.Dir, c.folders().capsulesDir(), c.folders().devicesDir(), c.folders().sharedDevicesDir(), c.folders().forwardersDir(), c.folders().notesDir(), c.kits.Shared, c.kits.Local} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
@@ -143,7 +143,7 @@ func New(cfg Config, deps Deps) (*Conductor, error) {
 	c.captures = reports.LoadCaptureTimes(c.folders().capturePath(), c.Log)
 	c.daemonCtx, c.cancelDaemon = context.WithCancel(context.Background())
 	c.uploads = upload.New(c.daemonCtx, upload.Config{
-		Node: c.Node, Cluster: c.Cluster, Dir: c.records.Dir, Store: c.Store, Stage: c.Stage, Rate: cfg.Rate, Conductor: uploadConductor{c}, Log: c.Log,
+		Node: c.Node, Cluster: c.Cluster, Dir: c.records.Dir, Store: c.Store, Stage: c.Stage, Rate: cfg.UploadRate, Conductor: uploadConductor{c}, Log: c.Log,
 	})
 	return c, nil
 }

@@ -94,12 +94,12 @@ type localCapsule struct {
 	inputs processes.KeptInputs // of the programs' wardens in the attempt in progress
 
 	// Protected by job.mu. note is saved after each change.
-	note        capsuleNote
-	opened      map[string]bool               // programs that CRIU has restored in this run
-	endedBefore map[string]syscall.WaitStatus // programs that had ended when the attempt in progress began
-	dumped      map[string]*criu.Image        // programs that CRIU has dumped in the attempt in progress
-	observed    map[string]syscalls.Observed  // programs as they were before they were frozen
-	scriptEnded bool                          // the event of the batch script's end has arrived
+	note         capsuleNote
+	criuRestored map[string]bool               // programs that CRIU has restored in this run
+	endedBefore  map[string]syscall.WaitStatus // programs that had ended when the attempt in progress began
+	dumped       map[string]*criu.Image        // programs that CRIU has dumped in the attempt in progress
+	observed     map[string]syscalls.Observed  // programs as they were before they were frozen
+	scriptEnded  bool                          // the event of the batch script's end has arrived
 
 	journal       *files.Journal // records what programs do to files. Does not change
 	restoredFiles *files.State   // file state of the checkpoint that the run resumed from; nil: the run began anew

@@ -76,7 +76,7 @@ func (l *lab) bootNode(node, dir string, be store.Backend) *Conductor {
 	noError(l.t, os.MkdirAll(dir, 0o700))
 	stage, err := stage.Open(dir, 0)
 	noError(l.t, err)
-	c, err := New(Config{Node: node, Cluster: "mini", Lib: l.t.TempDir(), Shared: l.shared, Patience: time.Second, Keep: store.Retention{Count: 2}},
+	c, err := New(Config{Node: node, Cluster: "mini", Lib: l.t.TempDir(), Shared: l.shared, RestorePatience: time.Second, Retention: store.Retention{Count: 2}},
 		Deps{Slurm: slurm.New("false"), Store: l.openStore(be), Stage: stage, Remote: l, Log: slog.New(slog.DiscardHandler)})
 	noError(l.t, err)
 	l.t.Cleanup(c.Close)

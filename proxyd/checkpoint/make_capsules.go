@@ -136,7 +136,7 @@ func newLocalCapsule(ctx context.Context, j *job, index int, snap runs.Snapshot)
 	if err := j.connectCapsules(ctx, snap.Record, snap.Placement); err != nil {
 		return nil, err
 	}
-	lc := &localCapsule{j: j, index: index, opened: map[string]bool{}, note: capsuleNote{
+	lc := &localCapsule{j: j, index: index, criuRestored: map[string]bool{}, note: capsuleNote{
 		Job: j.id, Index: index, Run: snap.Number, Nodes: snap.Placement.ThisRun, WardenPIDs: map[string]int{},
 	}}
 	// A capsule of an earlier run: this node has missed the end of that run.
@@ -162,7 +162,7 @@ func capsuleSpec(ctx context.Context, lc *localCapsule, rec *records.Record, kit
 			return j.c.Overlay.Attach(ctx, pid, capsuleName(j.id, index), rec.Addresses[index])
 		},
 		Binds: []capsule.Bind{
-			{Source: filepath.Join(kit, records.KitSrun), Target: j.c.Real, ReadOnly: true},
+			{Source: filepath.Join(kit, records.KitSrun), Target: j.c.SrunPath, ReadOnly: true},
 			{Source: kit, Target: j.c.KitDir, ReadOnly: true},
 			{Source: j.c.folders().journalDir(j.id, index), Target: j.c.ListDir},
 		},
@@ -207,7 +207,7 @@ func (c *Conductor) scontrolBinds(kit string) []capsule.Bind {
 
 // isKitFile tells whether a path within a capsule belongs to the kit.
 func (c *Conductor) isKitFile(path string) bool {
-	return path == c.Real || path == c.Scontrol || strings.HasPrefix(path, c.KitDir+"/")
+	return path == c.SrunPath || path == c.Scontrol || strings.HasPrefix(path, c.KitDir+"/")
 }
 
 // fillCapsule makes what programs of a new or a restored capsule need before they run.

@@ -120,7 +120,7 @@ func (r restart) adoptCapsule(ctx context.Context, n capsuleNote) error {
 			return err
 		}
 	}
-	lc := &localCapsule{j: j, index: n.Index, capsule: cap, note: n, opened: map[string]bool{}}
+	lc := &localCapsule{j: j, index: n.Index, capsule: cap, note: n, criuRestored: map[string]bool{}}
 	if all, err := cap.Ended(ctx); err == nil {
 		_, lc.scriptEnded = all[records.BatchProgram]
 	}

@@ -235,7 +235,7 @@ func (r *programRestore) letRun(ctx context.Context) error {
 // off that should not, and UDP does not.
 func (r *restore) unlockLoopback(lc *localCapsule) error {
 	r.j.mu.Lock()
-	can := lc.note.NetworkLocked && lc.hasOpenedAll()
+	can := lc.note.NetworkLocked && lc.hasCRIURestoredAll()
 	r.j.mu.Unlock()
 	if !can {
 		return nil
@@ -243,9 +243,9 @@ func (r *restore) unlockLoopback(lc *localCapsule) error {
 	return overlay.UnlockLoopback(lc.capsule.PID())
 }
 
-// hasOpenedAll tells whether CRIU has restored all programs of a capsule, of which some may not run yet. Caller holds job.mu.
-func (lc *localCapsule) hasOpenedAll() bool {
-	return !slices.ContainsFunc(lc.note.ProgramsToRestore, func(s string) bool { return !lc.opened[s] })
+// hasCRIURestoredAll tells whether CRIU has restored all programs of a capsule, of which some may not run yet. Caller holds job.mu.
+func (lc *localCapsule) hasCRIURestoredAll() bool {
+	return !slices.ContainsFunc(lc.note.ProgramsToRestore, func(s string) bool { return !lc.criuRestored[s] })
 }
 
 // restoreTurns has the programs of a capsule restored side by side, except while root restores a
@@ -268,8 +268,8 @@ func (r *restoreTurns) takeTurn(byRoot bool) (end func()) {
 func (lc *localCapsule) unlinkAfterLast(program string) error {
 	j := lc.j
 	j.mu.Lock()
-	lc.opened[program] = true
-	last := lc.hasOpenedAll()
+	lc.criuRestored[program] = true
+	last := lc.hasCRIURestoredAll()
 	j.mu.Unlock()
 	if !last {
 		return nil

@@ -131,7 +131,7 @@ func (j *job) openNewestCheckpoint(ctx context.Context, s *slurm.Job, rec *recor
 		err = j.holdWithoutCheckpoint(lost)
 	}
 	if err == nil && len(all) == 0 && !anew {
-		if err = j.c.lostCheckpoint(ctx, s, rec.DeletedNumber); err == nil && j.c.Without == "hold" {
+		if err = j.c.lostCheckpoint(ctx, s, rec.DeletedNumber); err == nil && j.c.WithoutCheckpoint == "hold" {
 			err = errNoCheckpoint
 		}
 		if errors.Is(err, errCheckpointsLost) || errors.Is(err, errNoCheckpoint) {
@@ -182,7 +182,7 @@ var errUploadLost = errors.New("it was lost before it was in the store, and ther
 func (j *job) awaitNewestUpload(ctx context.Context, rec *records.Record) (*upload.Record, error) {
 	var told time.Time
 	began := time.Now()
-	lost, err := j.c.uploads.AwaitStoredOrLost(ctx, j.id, rec.Submitted, j.c.Patience, func(up *upload.Record, w *upload.Watch) {
+	lost, err := j.c.uploads.AwaitStoredOrLost(ctx, j.id, rec.Submitted, j.c.RestorePatience, func(up *upload.Record, w *upload.Watch) {
 		if now := time.Now(); now.Sub(told) > uploadCommentInterval {
 			told = now
 			j.report.SetComment(w.Describe(up))

@@ -228,13 +228,13 @@ func requestedRequeues(t *testing.T, q slurmtest.Queue) []string {
 // TestProgramsAtOnce: of two programs that CRIU has restored at once, and that are both left in the note still, the second finds that
 // the programs of the capsule may reach each other. Before, neither did.
 func TestProgramsAtOnce(t *testing.T) {
-	lc := &localCapsule{opened: map[string]bool{}, note: capsuleNote{ProgramsToRestore: []string{"s0-1.0", "s0-1.1"}}}
-	lc.opened["s0-1.0"] = true
-	if lc.hasOpenedAll() {
+	lc := &localCapsule{criuRestored: map[string]bool{}, note: capsuleNote{ProgramsToRestore: []string{"s0-1.0", "s0-1.1"}}}
+	lc.criuRestored["s0-1.0"] = true
+	if lc.hasCRIURestoredAll() {
 		t.Error("s0-1.1 is not there yet")
 	}
-	lc.opened["s0-1.1"] = true
-	if !lc.hasOpenedAll() {
+	lc.criuRestored["s0-1.1"] = true
+	if !lc.hasCRIURestoredAll() {
 		t.Error("both are there")
 	}
 }

@@ -135,7 +135,7 @@ func (lc *localCapsule) startSrun(ctx context.Context, call srunCall) error {
 		return err
 	}
 	r, err := call.caller.Start(context.WithoutCancel(ctx), srun.StartSpec{
-		Dir: filepath.Join(c.folders().srunDir(j.id, lc.index), key), Program: c.Real, Env: env,
+		Dir: filepath.Join(c.folders().srunDir(j.id, lc.index), key), Program: c.SrunPath, Env: env,
 		Rewriting: srun.Rewriting{Layout: layout, Key: key, Job: now, Was: was, Release: c.Release, Help: c.Help, MPIDefault: c.MPIDefault},
 		UID:       who.UID, GID: who.GID, Groups: who.Groups, Inherited: call.inherited,
 		Cgroups: cgroups, Clean: steps.Outputs(snap.Meta(), key), Ask: c.Socket,
@@ -175,7 +175,7 @@ func (lc *localCapsule) followSrun(ctx context.Context, key string, r *srun.Runn
 		return
 	}
 	kept := !lc.sruns.RemoveEnded(key, r)
-	j.log.Info("srun ended", "key", key, "status", int(how), "told", !kept, "error", err)
+	j.log.Info("srun ended", "key", key, "status", int(how), "reported", !kept, "error", err)
 	if kept {
 		return // kept until the caller asks, or the job ends
 	}

@@ -26,7 +26,7 @@ type Relay interface {
 type Ends struct {
 	Node, Cluster string
 	OnTimeLimit   string          // "requeue", "hold" or "end"
-	Keep          store.Retention // for checkpoints of running jobs
+	Retention     store.Retention // for checkpoints of running jobs
 	KeepPast      time.Duration   // for time lines of jobs that are over
 
 	Slurm     *slurm.Slurm

@@ -56,7 +56,7 @@ func (e Ends) DeleteExpired(ctx context.Context, id uint32) error {
 	if err != nil {
 		return err
 	}
-	keep := e.Keep
+	keep := e.Retention
 	keep.Needs = e.Uploads.IsNeededAsBase
 	for _, old := range keep.Expired(time.Now(), all) {
 		err = errors.Join(err, e.deleteUnlessBase(ctx, old))
