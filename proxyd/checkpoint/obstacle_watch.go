@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// trialDelay is the time from the start of a run to the first look for what would keep the job from being captured. By
+	// firstLookDelay is the time from the start of a run to the first look for what would keep the job from being captured. By
 	// then programs have opened what they work with, and little work is done.
-	trialDelay = 30 * time.Second
+	firstLookDelay = 30 * time.Second
 	// confirmDelay is the time from a look that finds something else than the look before to the next look.
 	confirmDelay = 10 * time.Second
 )
@@ -36,7 +36,7 @@ type obstacleWatch struct {
 
 // keepLooking looks until ctx is done.
 func (w *obstacleWatch) keepLooking(ctx context.Context) {
-	wait, confirms := trialDelay, false
+	wait, confirms := firstLookDelay, false
 	for sleepUnlessDone(ctx, wait) {
 		unsure := w.lookForObstacles(ctx)
 		switch {

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// TestTrial: soon after its start a job is told which of its parts cannot be captured, although nothing
+// TestObstacleTold: soon after its start a job is told which of its parts cannot be captured, although nothing
 // has asked for a checkpoint.
-func TestTrial(t *testing.T) {
+func TestObstacleTold(t *testing.T) {
 	t.Parallel()
-	c := raiseProtected(t, "t-trial", "--nodes", "2")
+	c := raiseProtected(t, "t-obstacle", "--nodes", "2")
 	job := c.submitJob(t, "-N2 --singularity-outside=refuse",
 		`srun bash -c '[ $SLURM_PROCID = 0 ] || exec 3<>/dev/tcp/ctl/6817; echo ready; exec sleep 1000'`)
 	c.waitForLine(t, job, "ready")
