@@ -58,8 +58,9 @@ const (
 	working  = "working" // a phase without a name
 )
 
-// wordsOfPhases say what happens in a phase, for people; the log has the phases' own names.
-var wordsOfPhases = map[string]string{
+// wordsOfProgress say what happens, for people: in a phase of a checkpoint, of which the log has the
+// name, and before and after the phases.
+var wordsOfProgress = map[string]string{
 	"prepare": "looking at the job",
 	"cut":     "stopping its GPUs",
 	"freeze":  "stopping its tasks",
@@ -73,7 +74,7 @@ var wordsOfPhases = map[string]string{
 }
 
 func phaseWords(phase string) string {
-	return orDefault(orDefault(wordsOfPhases[phase], phase), working)
+	return orDefault(orDefault(wordsOfProgress[phase], phase), working)
 }
 
 func progressText(m *rpc.Progress, took time.Duration) string {

@@ -66,7 +66,7 @@ type attempt struct {
 // requestCheckpoint starts a checkpoint, or joins the attempt in progress, and returns when the
 // attempt is over (with HoldAfterwards: when the checkpoint is committed). The job is released
 // afterwards unless w.After is RunOn. It may be called on any node of the job; on a node
-// that does not lead, the returned attempt is nil, and no phase is told.
+// that does not lead, the returned attempt is nil, and tell is not called.
 func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w decisions.Request, tell func(phase string)) (*attempt, error) {
 	if leader := j.leaderNode(); leader != c.Node {
 		return nil, c.callNodeRetrying(ctx, unreachableTimeout, leader, j.id, calls.RequestCheckpoint, w, nil)
@@ -77,19 +77,19 @@ func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w decisions.R
 		}
 	}
 	for {
-		a, late := c.startOrJoinAttempt(j, w)
+		a, tooLate := c.startOrJoinAttempt(j, w)
 		if a == nil {
 			return nil, nil
 		}
 		end := a.done
-		if w.HoldAfterwards && !late {
+		if w.HoldAfterwards && !tooLate {
 			end = a.committed
 		}
 		if err := a.awaitEnd(ctx, end, tell); err != nil {
 			return a, err
 		}
 		switch {
-		case late:
+		case tooLate:
 		case w.HoldAfterwards:
 			return a, a.captureErr
 		default:
@@ -98,11 +98,11 @@ func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w decisions.R
 	}
 }
 
-// startOrJoinAttempt starts an attempt, or joins the attempt in progress. late means that the
+// startOrJoinAttempt starts an attempt, or joins the attempt in progress. tooLate means that the
 // attempt in progress already lets the job run on, although w wants the job to leave or to stay
 // frozen. It returns nil for a run that is already released: a node that could not reach the
 // leader in time may ask after the release.
-func (c *Conductor) startOrJoinAttempt(j *job, w decisions.Request) (a *attempt, late bool) {
+func (c *Conductor) startOrJoinAttempt(j *job, w decisions.Request) (a *attempt, tooLate bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.run.Snapshot().HasBeen(runs.Released) {

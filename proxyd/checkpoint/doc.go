@@ -21,6 +21,7 @@
 //	gpus              a package: the GPUs that the capsules of a job have in a run
 //	steps             a package: the sruns of a capsule, and the layout of their steps
 //	processes         a package: what is read of processes: obstacles, executables, cgroups
+//	outside           a package: the connections of a capsule to outside of the job, kept by the site's relay
 //	upload            a package: the way of a checkpoint that is written to its nodes first
 //	reports           a package: what people are told of a job
 //
@@ -74,11 +75,22 @@
 //	job.capsulesMu        held while capsules are made or removed
 //	restore.mu            held while the leader takes steps of a restore
 //	participant.mu        held while this node joins or leaves a checkpoint
+//	job.lending           held while the number of leases on this node changes
+//	job.placing           held while a lease begins or ends; taken after job.lending
+//	restoreTurns          of a capsule; held while CRIU restores a program
+//	reports.Job.comment   held while the job's comment in Slurm is read and written
 //	└─ job.mu             the other fields of a job; never held during a call that waits
 //	   ├─ Run.mu          the run, and where it stands
 //	   ├─ Termination.mu  what is known of a SIGTERM of Slurm
 //	   ├─ Outcome.mu      what follows an attempt
 //	   ├─ reports.Job.mu  what the job's log is still to be told
 //	   └─ jobTable.mu     the table of jobs
-//	timeline.mu           held while a time line is written; no other lock is taken under it
+//
+// No other lock is taken under these:
+//
+//	timeline.mu           held while a time line is written
+//	steps.Sruns.mu        the sruns of a capsule
+//	KeptInputs.mu         the relays of a capsule's wardens in the attempt in progress (package processes)
+//	Uploads.mu            the uploads that this node leads, and how far its shares are
+//	uploadFolder.mu       held while the record of an upload is changed, or a checkpoint is deleted that may be a base
 package checkpoint

@@ -73,7 +73,7 @@ func (a *attempt) chooseBase(ctx context.Context) uint32 {
 	return id.Number
 }
 
-// OpenBase opens the checkpoint number as base of this node's dump. It returns nil if the
+// openBase opens the checkpoint number as base of this node's dump. It returns nil if the
 // checkpoint cannot be used.
 func (p *participant) openBase(ctx context.Context, w upload.ShareWriter, id store.ID, number uint32) *baseCheckpoint {
 	j := p.j

@@ -107,7 +107,8 @@ type localCapsule struct {
 }
 
 // capsuleNote is the part of a capsule's state that a successor of this daemon needs. It is saved
-// as LIB/notes/JOB.K.json.
+// as LIB/notes/JOB.K.json. Some keys are older than the names of their fields: they stay, so that a new daemon reads the notes of
+// an old daemon.
 type capsuleNote struct {
 	Job               uint32            `json:"job"`
 	Index             int               `json:"index"`

@@ -69,8 +69,8 @@ func (a *attempt) finish(ctx context.Context) error {
 	return nil
 }
 
-// saveDeparture writes down that the job leaves its nodes, before it does, if it does so after this checkpoint: in the job's
-// record at its time limit, and in the upload's.
+// saveDeparture records, before the job's processes end, that the job leaves its nodes after this checkpoint: in the job's
+// record if its time limit is the reason, and in the upload's record.
 func (a *attempt) saveDeparture(then decisions.Verdict, rec *records.Record) {
 	c := a.j.c
 	if then == decisions.TimeLimit {
@@ -235,9 +235,9 @@ func (p *participant) tellOtherNodes(ctx context.Context, id store.ID, left bool
 	if j.leaderNode() != j.c.Node {
 		return
 	}
-	phase := calls.Resume
+	call := calls.Resume
 	if left {
-		phase = calls.Release
+		call = calls.Release
 	}
 	ctx, cancel := context.WithTimeout(ctx, finishDeadline)
 	defer cancel()
@@ -245,7 +245,7 @@ func (p *participant) tellOtherNodes(ctx context.Context, id store.ID, left bool
 		if node == j.c.Node {
 			continue
 		}
-		if err := j.c.callNode(ctx, node, j.id, id.Number, phase, calls.Empty{}, nil); err != nil {
+		if err := j.c.callNode(ctx, node, j.id, id.Number, call, calls.Empty{}, nil); err != nil {
 			j.log.Info("cannot tell a node the outcome; its timeout will", "checkpoint", id, "error", err)
 		}
 	}

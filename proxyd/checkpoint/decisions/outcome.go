@@ -52,9 +52,9 @@ func NewOutcome(w Request) *Outcome {
 	return &Outcome{after: w.After, reason: w.Reason, hold: w.HoldAfterwards, over: make(chan struct{})}
 }
 
-// JoinRequest adds a request. late means that the job runs on already, although w wants the job to leave
+// JoinRequest adds a request. tooLate means that the job runs on already, although w wants the job to leave
 // or to stay frozen.
-func (o *Outcome) JoinRequest(w Request) (late bool) {
+func (o *Outcome) JoinRequest(w Request) (tooLate bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.state == outcomeDecided {

@@ -143,7 +143,7 @@ func (f *uploadFolder) removeRecord(job uint32, suffix string) error {
 }
 
 // savePledged saves the record as JOB.pledge, calls whole, and renames the record to JOB.upload unless
-// whole fails. Caller holds u.mu.
+// whole fails. Caller holds f.mu.
 func (f *uploadFolder) savePledged(up *Record, whole func() error) error {
 	err := records.WriteJSON(f.recordPath(up.Job, pledgeSuffix), up)
 	if err == nil {
@@ -173,7 +173,7 @@ func (f *uploadFolder) changeRecord(up *Record, edit func(*Record) bool) error {
 	return f.saveRecord(now)
 }
 
-// LoadAll returns the records, or the pledges, of all jobs. The error names records that cannot
+// loadAll returns the records, or the pledges, of all jobs. The error names records that cannot
 // be read.
 func (f *uploadFolder) loadAll(suffix string) (all []*Record, err error) {
 	entries, err := os.ReadDir(f.dir)

@@ -22,10 +22,10 @@ type ShareWriter interface {
 	// OpenBase opens a checkpoint in the store. The returned function takes a stream that this
 	// node wrote there over into the share, by name.
 	OpenBase(ctx context.Context, id store.ID) (*store.Manifest, func(ctx context.Context, name string) error, error)
-	// finish ends the share of a node that does not lead. It returns nil for a share that stays
+	// Finish ends the share of a node that does not lead. It returns nil for a share that stays
 	// in the node's stage.
 	Finish(ctx context.Context) (*store.Part, error)
-	// commit ends the leader's share and the checkpoint, with the parts that finish returned on
+	// Commit ends the leader's share and the checkpoint, with the parts that Finish returned on
 	// other nodes.
 	Commit(ctx context.Context, meta []byte, parts []store.Part) error
 	// Abort drops a share that has not ended otherwise; else it does nothing. It may be called

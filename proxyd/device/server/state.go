@@ -82,7 +82,8 @@ type Report struct {
 	Wrote     time.Duration  `json:"wrote"`   // and to write
 }
 
-// SavedProcess names a process of a save.
+// SavedProcess names a process of a save. The key of HostMappings is older than the field's name: it stays, so that a new server
+// reads old saves.
 type SavedProcess struct {
 	ID      uint64 `json:"id"`
 	PID     int    `json:"pid"`     // in this server's PID namespace
