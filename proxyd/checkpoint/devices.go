@@ -113,7 +113,7 @@ func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *run
 			}
 		}
 		spec.Order = nil // the server knows which ranks have memory that is alike
-		lc.devices, err = life.Restore(ctx, spec, streamSource{point.Reader, m, records.DevicesFolder + "/"})
+		lc.devices, err = life.Restore(ctx, spec, upload.StreamSource{Reader: point.Reader, Capsule: m, Prefix: records.DevicesFolder + "/"})
 	} else {
 		lc.devices, err = life.Start(ctx, spec)
 	}
@@ -232,12 +232,12 @@ func (lc *localCapsule) deviceBytesUsed(ctx context.Context) (n uint64, err erro
 
 // saveDevices writes the stopped devices of a capsule into the checkpoint, and takes over
 // unchanged streams of the base.
-func (lc *localCapsule) saveDevices(ctx context.Context, w upload.ShareWriter, on *baseCheckpoint, attempt uint64) (*records.DeviceMeta, error) {
+func (lc *localCapsule) saveDevices(ctx context.Context, w upload.ShareWriter, on *upload.Base, attempt uint64) (*records.DeviceMeta, error) {
 	j := lc.j
 	prefix := fmt.Sprintf("%d/%s/", lc.index, records.DevicesFolder)
-	r, err := lc.devices.Save(ctx, streamSink{w, prefix}, server.SaveOptions{Attempt: attempt, Upon: on.deviceSave(lc.index)})
+	r, err := lc.devices.Save(ctx, upload.StreamSink{Writer: w, Prefix: prefix}, server.SaveOptions{Attempt: attempt, Upon: on.DeviceSave(lc.index)})
 	if err == nil {
-		err = on.carryStreams(ctx, prefix, r.Kept) // empty without a base
+		err = on.CarryStreams(ctx, prefix, r.Kept) // empty without a base
 	}
 	if err != nil {
 		return nil, fmt.Errorf("devices: %w", err)

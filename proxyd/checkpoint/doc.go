@@ -13,7 +13,6 @@
 //	calls             a package: the calls between nodes, their arguments, replies and messages
 //	calls.go          makes the calls, and has the function that carries out each
 //	messages          a package: values of other packages in these messages
-//	incremental.go    what a checkpoint takes over of the previous one
 //	restore_steps.go  a restore from top to bottom; restore.go is one program, and the part of one node
 //	decisions         a package: what a SIGTERM of Slurm means, what follows a checkpoint and a run
 //	ends              a package: what follows the end of a run and of a job
@@ -21,8 +20,10 @@
 //	gpus              a package: the GPUs that the capsules of a job have in a run
 //	steps             a package: the sruns of a capsule, and the layout of their steps
 //	processes         a package: what is read of processes: obstacles, executables, cgroups
+//	queues            a package: the POSIX message queues of a capsule
 //	outside           a package: the connections of a capsule to outside of the job, kept by the site's relay
-//	upload            a package: the way of a checkpoint that is written to its nodes first
+//	upload            a package: the way of a checkpoint that is written to its nodes first, and what a checkpoint takes over of
+//	                  the previous one
 //	reports           a package: what people are told of a job
 //
 // docs/glossary.md explains the words.

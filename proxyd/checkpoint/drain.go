@@ -234,7 +234,7 @@ func (in programInput) saveInput(w upload.ShareWriter, prefix string, m *records
 }
 
 // restoreInput fills the queue of the warden that waits for a program.
-func (in programInput) restoreInput(ctx context.Context, src streamSource, was *records.ProgramMeta) error {
+func (in programInput) restoreInput(ctx context.Context, src upload.StreamSource, was *records.ProgramMeta) error {
 	if was.Input == 0 && !was.InputEnded {
 		return nil
 	}
@@ -255,7 +255,7 @@ func (in programInput) restoreInput(ctx context.Context, src streamSource, was *
 	return relay.End()
 }
 
-func (in programInput) fillQueue(ctx context.Context, relay *processes.InputRelay, src streamSource, was *records.ProgramMeta) error {
+func (in programInput) fillQueue(ctx context.Context, relay *processes.InputRelay, src upload.StreamSource, was *records.ProgramMeta) error {
 	if was.Input == 0 {
 		return nil
 	}

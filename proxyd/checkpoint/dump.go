@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/queues"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
@@ -161,7 +161,7 @@ func (p *participant) dumpShare(ctx context.Context, m *membership, b calls.Dump
 		m.ownWriter = w
 		p.mu.Unlock()
 	}
-	var base *baseCheckpoint
+	var base *upload.Base
 	if p.profitsFromBase() {
 		base = p.openBase(ctx, w, m.id, b.Base)
 	}
@@ -172,7 +172,7 @@ func (p *participant) dumpShare(ctx context.Context, m *membership, b calls.Dump
 		}
 		r.Capsules = append(r.Capsules, *c)
 	}
-	r.BaseUnused = base == nil || !base.carried.Load()
+	r.BaseUnused = !base.IsUsed()
 	if !leads {
 		r.Part, err = w.Finish(ctx)
 	}
@@ -208,7 +208,7 @@ type capsuleDump struct {
 }
 
 // dumpCapsule writes all of a capsule: programs, devices, private folders, files.
-func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, on *baseCheckpoint, b calls.DumpArgs) (*records.CapsuleMeta, error) {
+func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, on *upload.Base, b calls.DumpArgs) (*records.CapsuleMeta, error) {
 	j := lc.j
 	d := &capsuleDump{lc: lc, w: w, prefix: fmt.Sprintf("%d/", lc.index)}
 	clocksRead, err := d.describeCapsule(ctx, b.Steps)
@@ -223,11 +223,11 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 			j.log.Warn("delete the names of removed files", "capsule", lc.index, "error", err)
 		}
 	}()
-	queues, err := lc.saveQueues(ctx, w, d.prefix, d.programs)
+	queueStates, err := queues.Save(ctx, lc.capsule, w, d.prefix, d.programs)
 	if err != nil {
 		return nil, err
 	}
-	subjects, err := subjectsOfDump(ctx, lc, d.programs, queues, clocksRead)
+	subjects, err := subjectsOfDump(ctx, lc, d.programs, queueStates, clocksRead)
 	if err != nil {
 		return nil, err
 	}
@@ -273,7 +273,7 @@ func (d *capsuleDump) describeCapsule(ctx context.Context, steps []string) (cloc
 }
 
 // dumpParts writes the parts of the capsule in parallel. The first error ends all of them.
-func (d *capsuleDump) dumpParts(ctx context.Context, subjects []criu.Program, on *baseCheckpoint, cutNumber uint64) error {
+func (d *capsuleDump) dumpParts(ctx context.Context, subjects []criu.Program, on *upload.Base, cutNumber uint64) error {
 	lc, w := d.lc, d.w
 	d.meta.Programs = make([]records.ProgramMeta, len(d.programs))
 	g, ctx := errgroup.WithContext(ctx)
@@ -302,7 +302,7 @@ func (d *capsuleDump) dumpParts(ctx context.Context, subjects []criu.Program, on
 		g.Go(func() error { return packFolder(ctx, w, d.prefix+name+".pack", dir) })
 	}
 	g.Go(func() (err error) {
-		d.meta.Files, err = lc.recordFiles(ctx, d.programs, on, streamSink{w, d.prefix + "files/"})
+		d.meta.Files, err = lc.recordFiles(ctx, d.programs, on, upload.StreamSink{Writer: w, Prefix: d.prefix + "files/"})
 		return err
 	})
 	return g.Wait()
@@ -311,7 +311,7 @@ func (d *capsuleDump) dumpParts(ctx context.Context, subjects []criu.Program, on
 // dumpProgram writes the image of a program, and the standard input that is on its way.
 func (d *capsuleDump) dumpProgram(ctx context.Context, number int, subject criu.Program) error {
 	p := d.programs[number]
-	img, err := criu.Dump(ctx, subject, streamSink{d.w, d.prefix + p.Name + "/"})
+	img, err := criu.Dump(ctx, subject, upload.StreamSink{Writer: d.w, Prefix: d.prefix + p.Name + "/"})
 	if err != nil {
 		return err
 	}
@@ -327,7 +327,7 @@ func (d *capsuleDump) dumpProgram(ctx context.Context, number int, subject criu.
 }
 
 // subjectsOfDump describes programs of a capsule to package criu, and forgets the images of an earlier dump.
-func subjectsOfDump(ctx context.Context, lc *localCapsule, programs []capsule.Program, queues []*messagequeue.State, clocksRead time.Duration) ([]criu.Program, error) {
+func subjectsOfDump(ctx context.Context, lc *localCapsule, programs []capsule.Program, queueStates []*messagequeue.State, clocksRead time.Duration) ([]criu.Program, error) {
 	j := lc.j
 	connected, err := outsideOf(lc).listOutsideUnix(ctx, programs)
 	if err != nil {
@@ -342,31 +342,10 @@ func subjectsOfDump(ctx context.Context, lc *localCapsule, programs []capsule.Pr
 	for i, p := range programs {
 		all[i] = criu.Program{
 			Init: lc.capsule.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Cgroup: p.Cgroup, Stdio: p.Stdio,
-			Observed: observed[p.Name], ClocksRead: clocksRead, Queues: queues[i], Outside: connected[p.Name],
+			Observed: observed[p.Name], ClocksRead: clocksRead, Queues: queueStates[i], Outside: connected[p.Name],
 		}
 	}
 	return all, nil
-}
-
-// streamSink writes files into streams of a checkpoint, under a prefix.
-type streamSink struct {
-	writer upload.ShareWriter
-	prefix string
-}
-
-func (s streamSink) Create(name string) (io.WriteCloser, error) {
-	return s.writer.Create(s.prefix + name)
-}
-
-// streamSource reads what a streamSink has written.
-type streamSource struct {
-	reader  *store.Reader
-	capsule *records.CapsuleMeta
-	prefix  string
-}
-
-func (s streamSource) Open(name string) (io.ReadCloser, error) {
-	return s.reader.Stream(s.capsule.StreamID(s.prefix + name))
 }
 
 // commit makes the checkpoint exist: it writes the manifest. A staged checkpoint is pledged

@@ -90,7 +90,7 @@ func (lc *localCapsule) fileUser(groups []uint32) files.User {
 
 // recordFiles records the state of the job's files, in streams that it takes over from a base where that has the same content.
 // The job's programs are frozen.
-func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Program, on *baseCheckpoint, s streamSink) (*files.State, error) {
+func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Program, on *upload.Base, s upload.StreamSink) (*files.State, error) {
 	j := lc.j
 	var pids []int
 	for _, p := range programs {
@@ -113,7 +113,7 @@ func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Prog
 	if _, err := lc.journal.Cut(); err != nil {
 		return nil, err
 	}
-	before, saver := on.filesOf(lc.index, j.c.Node), files.Saver(baseSink{s, on})
+	before, saver := filesInBase(on, lc.index, j.c.Node), files.Saver(upload.BaseSink{StreamSink: s, Base: on})
 	if before == nil {
 		before, saver = lc.restoredFiles, s
 	}
@@ -175,7 +175,7 @@ func (lc *localCapsule) putBack(ctx context.Context, point *runs.ResumePoint, m 
 		return err
 	}
 	report, err := files.PutBack(ctx, lc.fileUser(m.Groups), files.Job{Exclude: j.run.Snapshot().Record.Options.Exclude, Logs: m.Logs}, m.Files, after,
-		streamSource{point.Reader, m, "files/"})
+		upload.StreamSource{Reader: point.Reader, Capsule: m, Prefix: "files/"})
 	if err != nil {
 		return err
 	}

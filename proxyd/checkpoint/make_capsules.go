@@ -18,6 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/queues"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
@@ -237,7 +238,7 @@ func (lc *localCapsule) restoreContents(ctx context.Context, point *runs.ResumeP
 	if err := unpackFolder(ctx, point, m, "shm", shm); err != nil {
 		return fmt.Errorf("/dev/shm: %w", err)
 	}
-	if err := lc.restoreQueues(point, m); err != nil {
+	if err := queues.Restore(lc.capsule, point.Reader, m); err != nil {
 		return err
 	}
 	renamed, err := criu.RenameRemoved(c.PID(), m.Removed)

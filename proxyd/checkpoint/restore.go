@@ -17,8 +17,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/queues"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/messagequeue"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
@@ -127,12 +129,12 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 	if len(stdio) != 3 {
 		return fmt.Errorf("the warden passed %d descriptors, want 3", len(stdio))
 	}
-	queues, err := loadQueues(r.point, r.meta, r.program)
+	queueState, err := queues.Load(r.point.Reader, r.meta, r.program)
 	if err != nil {
 		return err
 	}
 	defer lc.restoring.takeTurn(r.program.Image.RestoredByRoot())()
-	if err := r.runCRIU(ctx, [3]*os.File(stdio), queues); err != nil {
+	if err := r.runCRIU(ctx, [3]*os.File(stdio), queueState); err != nil {
 		return err
 	}
 	if err := r.completeProgram(ctx); err != nil {
@@ -165,20 +167,20 @@ func findRestore(ctx context.Context, lc *localCapsule, program string) (*progra
 
 // runCRIU makes the program's processes and gives back the standard input that they had not read. The program stays frozen
 // until the capsule's init knows its PID, because the program may end at once.
-func (r *programRestore) runCRIU(ctx context.Context, stdio [3]*os.File, queues *messagequeue.State) error {
+func (r *programRestore) runCRIU(ctx context.Context, stdio [3]*os.File, queueState *messagequeue.State) error {
 	p, rec := r.program, r.rec
 	if err := freezeCgroup(r.group); err != nil {
 		return err
 	}
 	err := criu.Restore(ctx, p.Image, criu.Program{
-		Init: r.lc.capsule.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Groups: r.meta.Groups, Cgroup: r.group, Renamed: r.renamed, Queues: queues,
-	}, stdio, streamSource{r.point.Reader, r.meta, p.Name + "/"})
+		Init: r.lc.capsule.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Groups: r.meta.Groups, Cgroup: r.group, Renamed: r.renamed, Queues: queueState,
+	}, stdio, upload.StreamSource{Reader: r.point.Reader, Capsule: r.meta, Prefix: p.Name + "/"})
 	if err != nil {
 		return err
 	}
 	names, err := criu.StdioOf(stdio)
 	if err == nil {
-		err = inputOf(r.lc, capsule.Program{Name: p.Name, Stdio: names}, 0).restoreInput(ctx, streamSource{r.point.Reader, r.meta, ""}, p)
+		err = inputOf(r.lc, capsule.Program{Name: p.Name, Stdio: names}, 0).restoreInput(ctx, upload.StreamSource{Reader: r.point.Reader, Capsule: r.meta}, p)
 	}
 	if err != nil {
 		return fmt.Errorf("standard input: %w", err)

@@ -4,9 +4,11 @@
 package upload
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -208,4 +210,33 @@ func (l *lab) commitCheckpoint(c *node, number uint32) {
 	noError(l.t, err)
 	_, err = w.Commit(l.t.Context(), []byte("meta"))
 	noError(l.t, err)
+}
+
+// TestCarryStreams: an error that would also occur without the base is not attributed to the base.
+func TestCarryStreams(t *testing.T) {
+	var err error
+	on := &Base{carry: func(context.Context, string) error { return err }}
+	if on.CarryStreams(t.Context(), "3/devices/", nil) != nil || on.IsUsed() {
+		t.Error("the base counts as used although no stream was taken over")
+	}
+	for _, tt := range []struct {
+		err  error
+		base bool
+	}{
+		{fmt.Errorf("recipe: %w", store.ErrDamaged), true},
+		{syscall.EIO, true},
+		{fmt.Errorf("write: %w", syscall.ENOSPC), false},
+		{syscall.EDQUOT, false},
+	} {
+		err = tt.err
+		if got := on.CarryStreams(t.Context(), "3/devices/", []string{"blocks-1-0"}); !errors.Is(got, err) || errors.Is(got, ErrBaseUnusable) != tt.base {
+			t.Errorf("%v: %v", tt.err, got)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err = ctx.Err()
+	if got := on.CarryStreams(ctx, "3/devices/", []string{"blocks-1-0"}); !errors.Is(got, err) || errors.Is(got, ErrBaseUnusable) {
+		t.Errorf("at the end of ctx: %v", got)
+	}
 }

@@ -11,7 +11,8 @@
 //	share.go         every node's side: its share is copied into the store
 //	wait.go          the side of a restore: when an upload counts as lost
 //	share_writer.go  where a dump writes: into the store, or into the stage
-//	base.go          the older checkpoint with streams that a staged checkpoint refers to
+//	streams.go       the streams of a capsule in a share, under a prefix
+//	base.go          the older checkpoint of which a dump takes streams over; staged checkpoints refer to that
 //
 // Locks: uploadFolder.mu is held while the record of an upload is changed, Uploads.mu and uploadRun.mu while fields are
 // read or written; no lock is taken under them.

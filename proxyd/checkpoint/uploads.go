@@ -5,10 +5,12 @@ package checkpoint
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -77,4 +79,57 @@ func (a *attempt) pledgeUpload(ctx context.Context) error {
 		Reason: a.reason, Leader: j.c.Node, Nodes: a.nodes, Bytes: bytes, Base: a.base, Released: a.outcome.LeavesNodes(),
 	}
 	return j.c.uploads.Pledge(ctx, a.upload)
+}
+
+// With less than this, files are recorded as quickly as a base is opened.
+const (
+	manyBytes   = 16 << 20 // of content
+	manyChanges = 10_000   // since the base
+)
+
+// profitsFromBase reports whether this node's dump can take streams over.
+func (p *participant) profitsFromBase() bool {
+	all := p.j.localCapsules()
+	p.j.mu.Lock()
+	defer p.j.mu.Unlock()
+	return slices.ContainsFunc(all, func(lc *localCapsule) bool { return lc.devices != nil || lc.manyFiles })
+}
+
+// chooseBase returns the number of the checkpoint that the nodes may use as base, or 0. Each node
+// checks by itself whether the base fits, and reports whether it was used.
+func (a *attempt) chooseBase(ctx context.Context) uint32 {
+	profits := false
+	for _, r := range a.reports {
+		profits = profits || len(r.Devices) > 0 || r.ManyFiles
+	}
+	if a.withoutBase || !profits {
+		return 0
+	}
+	id, _, err := a.j.c.Store.Newest(ctx, a.id.JobID)
+	if err != nil {
+		a.log.Warn("cannot find the previous checkpoint", "error", err)
+	}
+	return id.Number
+}
+
+// openBase opens the checkpoint number as base of this node's dump. It returns nil if the
+// checkpoint cannot be used.
+func (p *participant) openBase(ctx context.Context, w upload.ShareWriter, id store.ID, number uint32) *upload.Base {
+	if number == 0 {
+		return nil
+	}
+	id.Number = number
+	base, err := upload.OpenBase(ctx, w, id, p.j.run.Snapshot().Number)
+	if err != nil { // The base may be deleted or damaged. The job is captured all the same.
+		p.j.log.Warn("the previous checkpoint is not used as base", "checkpoint", id, "error", err)
+	}
+	return base
+}
+
+// filesInBase returns the state of a capsule's files in the base, or nil if the base has none whose streams this node wrote.
+func filesInBase(b *upload.Base, index int, node string) *files.State {
+	if m := b.Capsule(index); m != nil && m.Node == node {
+		return m.Files
+	}
+	return nil
 }

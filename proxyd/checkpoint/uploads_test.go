@@ -7,8 +7,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"syscall"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
@@ -56,23 +54,23 @@ func TestOpenBase(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := open(3)
 			for number, why := range map[uint32]string{0: "none", 1: "another run's", 9: "one that is not there"} {
-				if base := j.part.openBase(t.Context(), w, l.checkpointID(3), number); base != nil || base.deviceSave(3) != "" {
+				if base := j.part.openBase(t.Context(), w, l.checkpointID(3), number); base != nil || base.DeviceSave(3) != "" {
 					t.Errorf("base %s: %+v", why, base)
 				}
 			}
 			base := j.part.openBase(t.Context(), w, l.checkpointID(3), 2)
-			if base.deviceSave(3) != "the save" || base.deviceSave(4) != "" || base.deviceSave(5) != "" {
+			if base.DeviceSave(3) != "the save" || base.DeviceSave(4) != "" || base.DeviceSave(5) != "" {
 				t.Fatalf("%+v", base)
 			}
-			if f := base.filesOf(3, "n1"); f == nil || f.Serial != 2 || base.filesOf(4, "n1") != nil || base.filesOf(5, "n1") != nil {
+			if f := filesInBase(base, 3, "n1"); f == nil || f.Serial != 2 || filesInBase(base, 4, "n1") != nil || filesInBase(base, 5, "n1") != nil {
 				t.Errorf("files of the base: %+v", f)
 			}
-			if f := base.filesOf(3, "n2"); f != nil {
+			if f := filesInBase(base, 3, "n2"); f != nil {
 				t.Errorf("files whose streams another node wrote: %+v", f)
 			}
-			noError(t, base.carryStreams(t.Context(), "3/devices/", []string{"blocks-1-0"}))
+			noError(t, base.CarryStreams(t.Context(), "3/devices/", []string{"blocks-1-0"}))
 			for _, bad := range []string{"blocks-1-0", "blocks-1-1"} { // twice; not there
-				if err := base.carryStreams(t.Context(), "3/devices/", []string{bad}); !errors.Is(err, upload.ErrBaseUnusable) || !base.carried.Load() {
+				if err := base.CarryStreams(t.Context(), "3/devices/", []string{bad}); !errors.Is(err, upload.ErrBaseUnusable) || !base.IsUsed() {
 					t.Errorf("%s: %v", bad, err)
 				}
 			}
@@ -94,35 +92,6 @@ func TestOpenBase(t *testing.T) {
 	noError(t, errors.Join(err, in.Close()))
 	if !bytes.Equal(b.Bytes(), l.image[0]) {
 		t.Error("the stream in the store differs")
-	}
-}
-
-// TestCarryStreams: an error that would also occur without the base is not attributed to the base.
-func TestCarryStreams(t *testing.T) {
-	var err error
-	on := &baseCheckpoint{carry: func(context.Context, string) error { return err }}
-	if on.carryStreams(t.Context(), "3/devices/", nil) != nil || on.carried.Load() {
-		t.Error("the base counts as used although no stream was taken over")
-	}
-	for _, tt := range []struct {
-		err  error
-		base bool
-	}{
-		{fmt.Errorf("recipe: %w", store.ErrDamaged), true},
-		{syscall.EIO, true},
-		{fmt.Errorf("write: %w", syscall.ENOSPC), false},
-		{syscall.EDQUOT, false},
-	} {
-		err = tt.err
-		if got := on.carryStreams(t.Context(), "3/devices/", []string{"blocks-1-0"}); !errors.Is(got, err) || errors.Is(got, upload.ErrBaseUnusable) != tt.base {
-			t.Errorf("%v: %v", tt.err, got)
-		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	err = ctx.Err()
-	if got := on.carryStreams(ctx, "3/devices/", []string{"blocks-1-0"}); !errors.Is(got, err) || errors.Is(got, upload.ErrBaseUnusable) {
-		t.Errorf("at the end of ctx: %v", got)
 	}
 }
 
