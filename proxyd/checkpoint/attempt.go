@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
@@ -63,63 +62,6 @@ type attempt struct {
 	err        error
 }
 
-// requestCheckpoint starts a checkpoint, or joins the attempt in progress, and returns when the
-// attempt is over (with HoldAfterwards: when the checkpoint is committed). The job is released
-// afterwards unless w.After is RunOn. It may be called on any node of the job; on a node
-// that does not lead, the returned attempt is nil, and tell is not called.
-func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w decisions.Request, tell func(phase string)) (*attempt, error) {
-	if leader := j.leaderNode(); leader != c.Node {
-		return nil, c.callNodeRetrying(ctx, unreachableTimeout, leader, j.id, calls.RequestCheckpoint, w, nil)
-	}
-	if !w.After.LeavesNodes() && !w.HoldAfterwards { // A finished upload of the previous checkpoint is worth more than a new checkpoint. A job that leaves its nodes cannot wait.
-		if err := c.uploads.Wait(ctx, j.id, func() {}); err != nil {
-			return nil, err
-		}
-	}
-	for {
-		a, tooLate := c.startOrJoinAttempt(j, w)
-		if a == nil {
-			return nil, nil
-		}
-		end := a.done
-		if w.HoldAfterwards && !tooLate {
-			end = a.committed
-		}
-		if err := a.awaitEnd(ctx, end, tell); err != nil {
-			return a, err
-		}
-		switch {
-		case tooLate:
-		case w.HoldAfterwards:
-			return a, a.captureErr
-		default:
-			return a, a.err
-		}
-	}
-}
-
-// startOrJoinAttempt starts an attempt, or joins the attempt in progress. tooLate means that the
-// attempt in progress already lets the job run on, although w wants the job to leave or to stay
-// frozen. It returns nil for a run that is already released: a node that could not reach the
-// leader in time may ask after the release.
-func (c *Conductor) startOrJoinAttempt(j *job, w decisions.Request) (a *attempt, tooLate bool) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.run.Snapshot().HasBeen(runs.Released) {
-		return nil, false
-	}
-	if a = j.ledAttempt; a == nil {
-		a = &attempt{
-			j: j, reason: w.Reason, outcome: decisions.NewOutcome(w), began: time.Now(),
-			committed: make(chan struct{}), done: make(chan struct{}), phaseChanged: make(chan struct{}),
-		}
-		j.ledAttempt = a
-		c.startBackground(a.run)
-		return a, false
-	}
-	return a, a.outcome.JoinRequest(w)
-}
-
 // beginPhase notes for people which phase begins.
 func (a *attempt) beginPhase(name string) {
 	a.j.mu.Lock()
@@ -134,46 +76,6 @@ func (a *attempt) currentPhase() (name string, began time.Time, changed <-chan s
 	a.j.mu.Lock()
 	defer a.j.mu.Unlock()
 	return a.phase, a.phaseBegan, a.phaseChanged
-}
-
-// awaitEnd waits for the end of the attempt that end stands for, and calls tell for each phase meanwhile, from the present phase on.
-func (a *attempt) awaitEnd(ctx context.Context, end <-chan struct{}, tell func(phase string)) error {
-	for told := ""; ; {
-		phase, _, changed := a.currentPhase()
-		if phase != told {
-			tell(phase)
-			told = phase
-		}
-		select {
-		case <-end:
-			return nil
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// tellNoPhase is for requestCheckpoint where no person waits for the checkpoint.
-func tellNoPhase(string) {}
-
-// RunOn ends the wait of a job for a requeue that will not come.
-func (c *Conductor) RunOn(job string) error {
-	id, err := parseJobName(job)
-	if err != nil {
-		return err
-	}
-	j := c.jobs.findJob(id)
-	if j == nil {
-		return ErrNoJob
-	}
-	j.mu.Lock()
-	a := j.ledAttempt
-	j.mu.Unlock()
-	if a != nil {
-		a.outcome.RunOn()
-	}
-	return nil
 }
 
 // run takes the checkpoint, carries out what follows, and starts the upload of a staged checkpoint.

@@ -8,7 +8,7 @@
 // Read in this order:
 //
 //	phases.go         a checkpoint from top to bottom
-//	attempt.go        one attempt at a checkpoint
+//	attempt.go        one attempt at a checkpoint; request_checkpoint.go is how a checkpoint is asked for
 //	runs              a package: the states of a run, and what is known of its SIGTERM
 //	calls             a package: the calls between nodes, their arguments, replies and messages
 //	calls.go          makes the calls, and has the function that carries out each

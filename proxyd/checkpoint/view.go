@@ -9,20 +9,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/messages"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -190,78 +185,6 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ calls.Empty) ([]calls.
 	return views, nil
 }
 
-// errNothingHere returns the error for a job without programs on this node. A protected job has
-// lost them, for example by a power failure: Slurm will notice that and run the job again.
-func (c *Conductor) errNothingHere(id uint32) error {
-	if rec, err := c.records.Load(id); err == nil && rec != nil {
-		return fmt.Errorf("job %d %w %s, and Slurm has not noticed: %w", id, errNothingLeft, c.Node, ErrNoJob)
-	}
-	if c.leases.findBorrower(id) != nil {
-		return c.leases.noJob(id)
-	}
-	return fmt.Errorf("job %d has no programs on node %s: %w", id, c.Node, ErrNoJob)
-}
-
-// Waiting is the phase that TakeCheckpoint reports while an upload of the previous checkpoint
-// delays the new one.
-const Waiting = "waiting"
-
-// TakeCheckpoint takes a checkpoint of a running job and returns its ID. progress gets the phase;
-// once that is not Waiting, the checkpoint goes on even if ctx ends. holdAfterwards: the caller requeues
-// the job next. Then the job stays frozen until the requeue, and a staged checkpoint is enough.
-// holdAfterwards works only on the node that leads: elsewhere the call returns when the checkpoint is in
-// the store, and the job may run on before that.
-func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, holdAfterwards bool, progress func(phase string, done, total int64)) (store.ID, error) {
-	id, err := parseJobName(job)
-	if err != nil {
-		return store.ID{}, err
-	}
-	j := c.jobs.findJob(id)
-	if j == nil || len(j.localCapsules()) == 0 {
-		return store.ID{}, c.errNothingHere(id)
-	}
-	if !holdAfterwards {
-		if err := c.uploads.Wait(ctx, id, func() { progress(Waiting, 0, 0) }); err != nil {
-			return store.ID{}, err
-		}
-	}
-	progress(calls.PhasePrepare, 0, int64(len(phases)))
-	tell := func(phase string) { progress(phase, int64(slices.Index(Phases(), phase)), int64(len(phases))) }
-	a, err := c.requestCheckpoint(ctx, j, decisions.Request{After: decisions.RunOn, Reason: reason, HoldAfterwards: holdAfterwards}, tell)
-	if err != nil {
-		if ctx.Err() == nil { // else the caller has left, and the attempt goes on
-			j.report.SetComment(fmt.Sprintf(reports.NoCheckpoint+"%s: %v", time.Now().Format(time.TimeOnly), err))
-		}
-		return store.ID{}, err
-	}
-	if holdAfterwards && a != nil {
-		progress(calls.PhaseCommit, int64(len(phases)), int64(len(phases)))
-		return a.id, nil
-	}
-	lost, err := c.uploads.AwaitStoredOrLost(ctx, id, j.submittedAt(), 0, func(_ *upload.Record, w *upload.Watch) { progress(upload.Step, w.Done, w.Total) })
-	if err == nil && lost != nil && (a == nil || lost.IsSame(a.upload)) {
-		err = fmt.Errorf("checkpoint %d: it was lost before it was in the store: %s", lost.Number, lost.Lost)
-	}
-	if err == nil && lost == nil && a != nil && a.staged {
-		var there bool
-		if there, err = c.uploads.IsInStore(ctx, a.upload); err == nil && !there {
-			err = fmt.Errorf("checkpoint %d: the job has ended before it was in the store", a.id.Number)
-		}
-	}
-	if err != nil {
-		return store.ID{}, err
-	}
-	progress(calls.PhaseCommit, int64(len(phases)), int64(len(phases)))
-	if a == nil { // another node leads
-		all, err := c.Store.List(ctx, &store.JobID{Cluster: c.Cluster, Job: id, ArrayTask: store.None, Component: store.None})
-		if err != nil || len(all) == 0 {
-			return store.ID{}, err
-		}
-		return slices.MaxFunc(all, func(a, b store.Summary) int { return int(a.ID.Number) - int(b.ID.Number) }).ID, nil
-	}
-	return a.id, nil
-}
-
 // Attempt is a checkpoint that is being made, for people.
 type Attempt struct {
 	UID        uint32 // of the job's user
@@ -316,83 +239,3 @@ func (c *Conductor) Uploads(job uint32) ([]*upload.Record, error) { return c.upl
 // IsNeededAsBase tells whether a checkpoint is the base of a checkpoint on its way to the store.
 // It returns true if that cannot be determined.
 func (c *Conductor) IsNeededAsBase(id store.ID) bool { return c.uploads.IsNeededAsBase(id) }
-
-// Load is what this node does for jobs.
-type Load struct {
-	Capsules int
-	Led      []LedJob // running jobs that this node leads, and has looked at
-}
-
-// LedJob is a running job, as the node that leads it has looked at it last.
-type LedJob struct {
-	ID       uint32
-	Run      int
-	Obstacle string // a part of the job that cannot be captured; "": there is none
-}
-
-// DescribeLoad counts the capsules of this node.
-func DescribeLoad(c *Conductor) Load {
-	var l Load
-	for _, j := range c.jobs.allJobs() {
-		l.Capsules += len(j.localCapsules())
-		snap := j.run.Snapshot()
-		j.mu.Lock()
-		looked, found := j.lookedAt, j.lastObstacles
-		j.mu.Unlock()
-		if !looked || snap.Placement.NodeOf(0) != c.Node {
-			continue
-		}
-		led := LedJob{ID: j.id, Run: snap.Number}
-		if len(found) > 0 {
-			led.Obstacle = found[0].What
-		}
-		l.Led = append(l.Led, led)
-	}
-	return l
-}
-
-// sharedServer returns the name of a device server that serves several capsules; "" for another one.
-func sharedServer(s *life.Server) string {
-	if dir := s.Shared(); dir != "" {
-		return filepath.Base(dir)
-	}
-	return ""
-}
-
-// countsWithin limits the time for a device server to tell its counts. A server that saves or restores answers later.
-const countsWithin = time.Second
-
-// DeviceCounts asks all device servers of this node for their counts and returns these by the names of the capsules, or of the
-// process that several capsules share; nil for a server that does not answer now.
-func (c *Conductor) DeviceCounts(ctx context.Context) map[string][]server.SharingStatus {
-	ctx, cancel := context.WithTimeout(ctx, countsWithin)
-	defer cancel()
-	var mu sync.Mutex
-	counts, asked := map[string][]server.SharingStatus{}, map[string]bool{}
-	var all sync.WaitGroup
-	for _, j := range c.jobs.allJobs() {
-		for _, lc := range j.localCapsules() {
-			if lc.devices == nil {
-				continue
-			}
-			name := capsuleName(j.id, lc.index)
-			if shared := sharedServer(lc.devices); shared != "" { // each of the capsules that it serves says the same
-				if name = shared; asked[name] {
-					continue
-				}
-				asked[name] = true
-			}
-			all.Go(func() {
-				st, err := lc.devices.Status(ctx)
-				mu.Lock()
-				defer mu.Unlock()
-				counts[name] = nil
-				if err == nil {
-					counts[name] = st.Sharing
-				}
-			})
-		}
-	}
-	all.Wait()
-	return counts
-}
