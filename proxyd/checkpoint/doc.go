@@ -20,6 +20,7 @@
 //	gpus              a package: the GPUs that the capsules of a job have in a run
 //	steps             a package: the sruns of a capsule, and the layout of their steps
 //	processes         a package: what is read of processes: obstacles, executables, cgroups
+//	obstacles         a package: looks, while a job runs, for what would keep it from being captured
 //	queues            a package: the POSIX message queues of a capsule
 //	outside           a package: the connections of a capsule to outside of the job, kept by the site's relay
 //	upload            a package: the way of a checkpoint that is written to its nodes first, and what a checkpoint takes over of

@@ -12,7 +12,10 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/obstacles"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 )
 
 // IntervalAuto is the configured interval with which the interval of each job follows from what its
@@ -83,8 +86,8 @@ func (j *job) startPeriodic() {
 	}
 	ctx, cancel := context.WithCancel(j.c.daemonCtx)
 	j.stopPeriodic = cancel
-	watch := &obstacleWatch{j: j, run: run.Number, every: j.c.ObstacleInterval}
-	j.c.background.Go(func() { watch.keepLooking(ctx) })
+	watch := &obstacles.Watch{Job: &watchedJob{j: j, run: run.Number}, Every: j.c.ObstacleInterval}
+	j.c.background.Go(func() { watch.KeepLooking(ctx) })
 	if p.every == 0 {
 		return
 	}
@@ -139,4 +142,47 @@ func (j *job) noteCapture(began time.Time, took time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.captureCost, j.capturedAt = took, began
+}
+
+// watchedJob is a run of a job as the obstacles.Watch of the run sees it.
+type watchedJob struct {
+	j    *job
+	run  int
+	text string // for the job's comment; "": nothing stands in the way
+}
+
+// FindObstacles implements obstacles.Job.
+func (w *watchedJob) FindObstacles(ctx context.Context) (found []processes.Obstacle, complete bool) {
+	j := w.j
+	snap := j.run.Snapshot()
+	if snap.Record == nil || snap.Number != w.run || snap.State != runs.Running {
+		return nil, false
+	}
+	views := j.viewAll(ctx, snap.Placement.ThisRun)
+	return j.obstaclesOf(views), len(views) >= len(snap.Record.Nodes)
+}
+
+// NoteObstacles implements obstacles.Job: people who ask are shown what is settled, and a change is reported to the user.
+func (w *watchedJob) NoteObstacles(ctx context.Context, settled []processes.Obstacle, changed bool) {
+	j := w.j
+	j.mu.Lock()
+	j.lastObstacles, j.lookedAt = settled, true
+	j.mu.Unlock()
+	if changed {
+		w.reportObstacles(ctx, settled)
+	}
+	j.report.SetObstacle(ctx, w.text)
+}
+
+// reportObstacles tells people what stands in the way now.
+func (w *watchedJob) reportObstacles(ctx context.Context, settled []processes.Obstacle) {
+	if len(settled) == 0 {
+		w.text = ""
+		w.j.log.Info("the job can be captured again")
+		return
+	}
+	err := &ObstacleError{settled}
+	w.text = err.Error()
+	w.j.log.Info("the job cannot be captured as it is", "error", err)
+	w.j.report.TellObstacle(ctx, err)
 }

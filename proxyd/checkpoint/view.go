@@ -130,6 +130,21 @@ func (c *Conductor) jobView(ctx context.Context, id uint32) (*View, error) {
 	return v, nil
 }
 
+// obstaclesOf returns the obstacles in views of capsules.
+func (j *job) obstaclesOf(views []calls.CapsuleView) []processes.Obstacle {
+	j.mu.Lock()
+	before := j.lastObstacles
+	j.mu.Unlock()
+	now := time.Now()
+	var found []processes.Obstacle
+	for _, v := range views {
+		for _, o := range v.Obstacles {
+			found = append(found, o.WithSince(v.Capsule.GetNode(), now, before))
+		}
+	}
+	return found
+}
+
 // viewAll asks all nodes of the run. A node that does not answer is left out.
 func (j *job) viewAll(ctx context.Context, nodes []string) []calls.CapsuleView {
 	ctx, cancel := context.WithTimeout(ctx, viewWithin)

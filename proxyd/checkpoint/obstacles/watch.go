@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+// Package obstacles watches a running job for obstacles: what would keep the job from being captured. An obstacle counts when
+// two looks in a row have found the obstacle. Package processes finds the obstacles of a capsule, and package checkpoint asks
+// all nodes of a job for theirs.
+package obstacles
 
 import (
 	"cmp"
@@ -11,9 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 )
 
 const (
@@ -24,70 +25,58 @@ const (
 	confirmDelay = 10 * time.Second
 )
 
-// obstacleWatch looks again and again, while a job runs, for what would keep it from being captured, and tells the user:
-// there is still time to do something about it. One goroutine uses an obstacleWatch.
-type obstacleWatch struct {
-	j     *job
-	run   int
-	every time.Duration // 0: only soon after the start
-	found settledObstacles
-	text  string // for the job's comment; "": nothing stands in the way
+// Job is the job that a Watch looks at. Its methods are called by a single goroutine.
+type Job interface {
+	// FindObstacles returns what keeps the job from being captured now. complete is false if the run is over, or if
+	// a node has not said what its part of the job has.
+	FindObstacles(ctx context.Context) (found []processes.Obstacle, complete bool)
+	// NoteObstacles is called after each complete look, with the obstacles that are settled. changed: other obstacles
+	// were settled after the look before.
+	NoteObstacles(ctx context.Context, settled []processes.Obstacle, changed bool)
 }
 
-// keepLooking looks until ctx is done.
-func (w *obstacleWatch) keepLooking(ctx context.Context) {
+// Watch looks for obstacles again and again while a job runs, when there is still time to remove them.
+type Watch struct {
+	Job   Job
+	Every time.Duration // 0: only soon after the start
+
+	found settledObstacles
+}
+
+// KeepLooking looks until ctx is done. Call KeepLooking once, when the run starts.
+func (w *Watch) KeepLooking(ctx context.Context) {
 	wait, confirms := firstLookDelay, false
-	for sleepUnlessDone(ctx, wait) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
 		unsure := w.lookForObstacles(ctx)
 		switch {
 		case unsure && !confirms:
 			wait, confirms = confirmDelay, true
 			continue
-		case w.every == 0:
+		case w.Every == 0:
 			return
 		}
-		wait, confirms = w.every, false
+		wait, confirms = w.Every, false
 	}
 }
 
 // lookForObstacles looks once. unsure: the look found something else than the look before.
-func (w *obstacleWatch) lookForObstacles(ctx context.Context) (unsure bool) {
-	j := w.j
-	snap := j.run.Snapshot()
-	if snap.Record == nil || snap.Number != w.run || snap.State != runs.Running {
+func (w *Watch) lookForObstacles(ctx context.Context) (unsure bool) {
+	found, complete := w.Job.FindObstacles(ctx)
+	if !complete {
 		return false
 	}
-	views := j.viewAll(ctx, snap.Placement.ThisRun)
-	if len(views) < len(snap.Record.Nodes) { // what the other nodes have is not known
-		return false
-	}
-	changed, unsure := w.found.addLook(j.obstaclesOf(views))
-	settled := w.found.list()
-	j.mu.Lock()
-	j.lastObstacles, j.lookedAt = settled, true
-	j.mu.Unlock()
-	if changed {
-		w.reportObstacles(ctx, settled)
-	}
-	j.report.SetObstacle(ctx, w.text)
+	changed, unsure := w.found.addLook(found)
+	w.Job.NoteObstacles(ctx, w.found.listSettled(), changed)
 	return unsure
 }
 
-// reportObstacles tells people what stands in the way now.
-func (w *obstacleWatch) reportObstacles(ctx context.Context, settled []processes.Obstacle) {
-	if len(settled) == 0 {
-		w.text = ""
-		w.j.log.Info("the job can be captured again")
-		return
-	}
-	err := &ObstacleError{settled}
-	w.text = err.Error()
-	w.j.log.Info("the job cannot be captured as it is", "error", err)
-	w.j.report.TellObstacle(ctx, err)
-}
-
 // settledObstacles are the obstacles that two looks in a row agree on. What comes and goes between looks changes nothing:
-// a look that finds an obstacle for the first time, or misses it for the first time, leaves it as it was.
+// a look that finds an obstacle for the first time, or misses the obstacle for the first time, leaves all as before.
 type settledObstacles struct {
 	settled, before map[string]processes.Obstacle
 }
@@ -113,8 +102,8 @@ func (s *settledObstacles) addLook(found []processes.Obstacle) (changed, unsure 
 	return changed, unsure
 }
 
-// list returns the settled obstacles in an order that does not depend on when they were found.
-func (s *settledObstacles) list() []processes.Obstacle {
+// listSettled returns the settled obstacles in an order that does not depend on when they were found.
+func (s *settledObstacles) listSettled() []processes.Obstacle {
 	return slices.SortedFunc(maps.Values(s.settled), func(a, b processes.Obstacle) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Program, b.Program), cmp.Compare(a.PID, b.PID), cmp.Compare(a.What, b.What))
 	})
@@ -127,19 +116,4 @@ func hasKey[V any](m map[string]V, key string) bool {
 
 func sameKeys[V any](a, b map[string]V) bool {
 	return maps.EqualFunc(a, b, func(V, V) bool { return true })
-}
-
-// obstaclesOf returns the obstacles in views of capsules.
-func (j *job) obstaclesOf(views []calls.CapsuleView) []processes.Obstacle {
-	j.mu.Lock()
-	before := j.lastObstacles
-	j.mu.Unlock()
-	now := time.Now()
-	var found []processes.Obstacle
-	for _, v := range views {
-		for _, o := range v.Obstacles {
-			found = append(found, o.WithSince(v.Capsule.GetNode(), now, before))
-		}
-	}
-	return found
 }

@@ -1,14 +1,52 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package obstacles
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 )
+
+// looks is a job with what each look finds, nil for a look that is not complete, and with what was noted.
+type looks struct {
+	found [][]processes.Obstacle
+	noted []string
+}
+
+// FindObstacles implements Job.
+func (l *looks) FindObstacles(context.Context) ([]processes.Obstacle, bool) {
+	found := l.found[0]
+	l.found = l.found[1:]
+	return found, found != nil
+}
+
+// NoteObstacles implements Job.
+func (l *looks) NoteObstacles(_ context.Context, settled []processes.Obstacle, changed bool) {
+	l.noted = append(l.noted, fmt.Sprintf("%d %v", len(settled), changed))
+}
+
+// TestIncompleteLook: a look that does not know what each node has settles nothing, and is not noted.
+func TestIncompleteLook(t *testing.T) {
+	found := []processes.Obstacle{{Node: "n1", Program: "batch", Name: "sleep", What: "is stopped"}}
+	l := &looks{found: [][]processes.Obstacle{found, nil, found, nil, nil, found}}
+	w := Watch{Job: l}
+	var unsure []bool
+	for range len(l.found) {
+		unsure = append(unsure, w.lookForObstacles(t.Context()))
+	}
+	if want := []string{"0 false", "1 true", "1 false"}; !slices.Equal(l.noted, want) {
+		t.Errorf("noted %q, want %q", l.noted, want)
+	}
+	if want := []bool{true, false, false, false, false, false}; !slices.Equal(unsure, want) {
+		t.Errorf("unsure %v, want %v", unsure, want)
+	}
+}
 
 // TestSettledObstacles: an obstacle counts when two looks in a row have found it, and is gone when two have not.
 func TestSettledObstacles(t *testing.T) {
@@ -41,7 +79,7 @@ func TestSettledObstacles(t *testing.T) {
 				}
 				changed, unsure := s.addLook(found)
 				now, keys := "", ""
-				for _, o := range s.list() {
+				for _, o := range s.listSettled() {
 					keys += o.What
 					if now += o.What; o.PID != 0 {
 						now += string(rune('0' + o.PID))
