@@ -13,9 +13,8 @@ import (
 	"testing/synctest"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
-
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 

@@ -9,13 +9,12 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
-
 	"golang.org/x/sync/errgroup"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
