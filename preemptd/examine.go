@@ -8,16 +8,14 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/preemptd/doctor"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/health"
-	"github.com/singularity-slurm/singularity-slurm/preemptd/leader"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
 // examineController looks at what singctl doctor --controller, singctl status and readyz show.
 func (c *controller) examineController() *doctor.Controller {
 	cfg := c.cfg.Load()
-	proxyds := &leader.Finder{Node: c.slurm.Node, Port: cfg.ProxydPort, Here: hostName(), Coder: munge.Programs{Socket: cfg.MungeSocket}}
+	proxyds := c.newProxyds(cfg)
 	return &doctor.Controller{
 		Slurmrestd: cfg.Slurmrestd,
 		Token: func() (user, token string, err error) {
