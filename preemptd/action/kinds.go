@@ -119,9 +119,9 @@ type HoldAfter int
 
 // The values of HoldAfter.
 const (
-	NotHeld    HoldAfter = iota
-	HeldByIt             // the hold is its own
-	HeldBefore           // the job was held already, by another user
+	NotHeld      HoldAfter = iota
+	HeldByAction           // the hold is its own
+	HeldBefore             // the job was held already, by another user
 )
 
 // HoldLeftBy says with which hold an action left the job.
@@ -137,7 +137,7 @@ func HoldLeftBy(a *journal.Action) (HoldAfter, error) {
 	case m.WasHeld:
 		return HeldBefore, nil
 	}
-	return HeldByIt, nil
+	return HeldByAction, nil
 }
 
 // LastHolder returns which of a job's actions, newest first, has left the job with its present
@@ -150,7 +150,7 @@ func LastHolder(history []journal.Action) (*journal.Action, error) {
 		switch left, err := HoldLeftBy(&history[i]); {
 		case err != nil:
 			return nil, err
-		case left == HeldByIt:
+		case left == HeldByAction:
 			return &history[i], nil
 		case left == NotHeld:
 			return nil, nil

@@ -87,7 +87,7 @@ func (l *Loop) holderOf(ctx context.Context, last *journal.Action) (*journal.Act
 	switch {
 	case err != nil || left == action.NotHeld:
 		return nil, err
-	case left == action.HeldByIt:
+	case left == action.HeldByAction:
 		return last, nil
 	}
 	all, err := l.Journal.History(ctx, last.Job, maxHolder)

@@ -33,16 +33,16 @@ func (e *OrderError) Error() string { return e.Text }
 // ErrNonsense means that a server does not keep to the messages of control.go.
 var ErrNonsense = errors.New("the device server makes no sense")
 
-// told is the end of an order.
-type told struct {
+// orderResult is the server's answer to an order, and the file that came with it.
+type orderResult struct {
 	answer []byte
 	f      *os.File
 }
 
 // giveOrder gives an order and serves the server's files until the order is done. files may be nil.
-func (c *Controller) giveOrder(ctx context.Context, o *order, f *os.File, files *carrier) (*told, error) {
+func (c *Controller) giveOrder(ctx context.Context, o *order, f *os.File, files *carrier) (*orderResult, error) {
 	defer interruptWith(ctx, c.conn.SetDeadline)()
-	t, err := c.exchangeMessages(o, f, files)
+	result, err := c.exchangeMessages(o, f, files)
 	var said *OrderError
 	switch {
 	case err == nil || errors.As(err, &said):
@@ -60,16 +60,16 @@ func (c *Controller) giveOrder(ctx context.Context, o *order, f *os.File, files 
 			err = bad
 		}
 	}
-	if err != nil && t != nil && t.f != nil {
-		t.f.Close()
+	if err != nil && result != nil && result.f != nil {
+		result.f.Close()
 	}
 	if err != nil {
 		return nil, err
 	}
-	return t, nil
+	return result, nil
 }
 
-func (c *Controller) exchangeMessages(o *order, f *os.File, files *carrier) (*told, error) {
+func (c *Controller) exchangeMessages(o *order, f *os.File, files *carrier) (*orderResult, error) {
 	if err := sendMessage(c.conn, o, f); err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (c *Controller) exchangeMessages(o *order, f *os.File, files *carrier) (*to
 			return nil, err
 		}
 		if r.Done && r.Error == "" {
-			return &told{answer, got}, nil
+			return &orderResult{answer, got}, nil
 		}
 		if got != nil {
 			got.Close()
@@ -105,11 +105,11 @@ func (c *Controller) exchangeMessages(o *order, f *os.File, files *carrier) (*to
 }
 
 // parseInto reads what an answer tells.
-func (t *told) parseInto(into any) error {
-	if t.f != nil {
-		t.f.Close()
+func (r *orderResult) parseInto(into any) error {
+	if r.f != nil {
+		r.f.Close()
 	}
-	if err := json.Unmarshal(t.answer, into); err != nil {
+	if err := json.Unmarshal(r.answer, into); err != nil {
 		return fmt.Errorf("its answer: %w: %w", ErrNonsense, err)
 	}
 	return nil
@@ -117,12 +117,12 @@ func (t *told) parseInto(into any) error {
 
 // Status asks a server for its contents; see Server.Status. What the answer says is bounded and printable.
 func (c *Controller) Status(ctx context.Context) (*Status, error) {
-	t, err := c.giveOrder(ctx, &order{Do: "status"}, nil, nil)
+	result, err := c.giveOrder(ctx, &order{Do: "status"}, nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	st := &Status{}
-	if err := t.parseInto(st); err != nil {
+	if err := result.parseInto(st); err != nil {
 		return nil, err
 	}
 	st.boundTexts()
@@ -135,12 +135,12 @@ func (c *Controller) Status(ctx context.Context) (*Status, error) {
 // be tried. What was written is of no use then. What the report says of processes and numbers is the server's claim.
 func (c *Controller) Save(ctx context.Context, sink Sink, o SaveOptions) (*Report, error) {
 	files := newCarrier(c.conn, sink, nil)
-	t, err := c.giveOrder(ctx, &order{Do: "save", Upon: o.Upon, Attempt: o.Attempt}, nil, files)
+	result, err := c.giveOrder(ctx, &order{Do: "save", Upon: o.Upon, Attempt: o.Attempt}, nil, files)
 	if err != nil {
 		return nil, err
 	}
 	r := &Report{}
-	if err := t.parseInto(r); err != nil {
+	if err := result.parseInto(r); err != nil {
 		return nil, err
 	}
 	if len(r.Files) > maxFiles || slices.ContainsFunc(r.Files, func(n string) bool { return checkName(n) != nil }) {
@@ -176,9 +176,9 @@ func (c *Controller) Restore(ctx context.Context, src Source) error {
 
 // doOrder gives an order with an empty answer.
 func (c *Controller) doOrder(ctx context.Context, o *order, f *os.File, files *carrier) error {
-	t, err := c.giveOrder(ctx, o, f, files)
-	if err == nil && t.f != nil {
-		t.f.Close()
+	result, err := c.giveOrder(ctx, o, f, files)
+	if err == nil && result.f != nil {
+		result.f.Close()
 	}
 	return err
 }
@@ -188,15 +188,15 @@ func (c *Controller) doOrder(ctx context.Context, o *order, f *os.File, files *c
 func (c *Controller) FetchHostMappings(ctx context.Context, process uint64, n int) ([]*os.File, error) {
 	var all []*os.File
 	for i := range n {
-		t, err := c.giveOrder(ctx, &order{Do: "belonging", Process: process, Nth: i}, nil, nil)
-		if err == nil && t.f == nil {
+		result, err := c.giveOrder(ctx, &order{Do: "belonging", Process: process, Nth: i}, nil, nil)
+		if err == nil && result.f == nil {
 			err = fmt.Errorf("it has sent no memory: %w", ErrNonsense)
 		}
 		if err != nil {
 			closeFiles(all)
 			return nil, err
 		}
-		all = append(all, t.f)
+		all = append(all, result.f)
 	}
 	return all, nil
 }
@@ -250,12 +250,12 @@ func (c *Controller) Dismiss(ctx context.Context, name string) error {
 
 // Tenants are the names of the tenants of a process.
 func (c *Controller) Tenants(ctx context.Context) ([]string, error) {
-	t, err := c.giveOrder(ctx, &order{Do: "tenants"}, nil, nil)
+	result, err := c.giveOrder(ctx, &order{Do: "tenants"}, nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
-	if err := t.parseInto(&names); err != nil {
+	if err := result.parseInto(&names); err != nil {
 		return nil, err
 	}
 	return boundTexts(names, maxTenants), nil
