@@ -101,13 +101,13 @@ func (c *controller) runLoop(ctx context.Context) error {
 		return err
 	})
 	loop := c.newLoop(held)
-	desk := &requestServer{controller: c, wake: loop.Wake, trying: make(chan struct{}, 1)}
+	requests := &requestServer{controller: c, wake: loop.Wake, trying: make(chan struct{}, 1)}
 	loop.OnDecision = func(d reconcile.Decision, s *sdk.Snapshot) {
-		desk.setDecision(d, s)
+		requests.setDecision(d, s)
 		c.onDecision(d, s)
 	}
 	g.Go(func() error {
-		desk.serveRequests(working)
+		requests.serveRequests(working)
 		return nil
 	})
 	g.Go(func() error {
@@ -136,7 +136,7 @@ func (s *leasedJournal) Save(ctx context.Context, a *journal.Action, text string
 	return s.Journal.Save(ctx, a, text)
 }
 
-// leasedExecutor are hands that stop at once when held ends.
+// leasedExecutor carries actions out until held ends, and stops then at once.
 type leasedExecutor struct {
 	reconcile.Executor
 	held context.Context
