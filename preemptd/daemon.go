@@ -92,8 +92,8 @@ func notifySystemd(log *slog.Logger, state string) {
 	}
 }
 
-// again is how long to wait for a slurmrestd that does not answer yet.
-const again = 2 * time.Second
+// retryInterval is the time between two requests to a slurmrestd that does not answer, and between two tries to listen.
+const retryInterval = 2 * time.Second
 
 // reachSlurm makes the client, and waits until Slurm has told the name of this cluster.
 func (c *controller) reachSlurm(ctx context.Context) (func(), error) {
@@ -125,7 +125,7 @@ func (c *controller) reachSlurm(ctx context.Context) (func(), error) {
 		case <-ctx.Done():
 			c.slurm.Close()
 			return nil, ctx.Err()
-		case <-time.After(again):
+		case <-time.After(retryInterval):
 		}
 	}
 	for _, route := range c.slurm.RequeueRoutes(ctx) {

@@ -46,7 +46,7 @@ func (c *controller) holdLease(ctx context.Context) error {
 		return c.leadUntilLost(working)
 	})
 	err := g.Wait()
-	if errors.Is(err, journal.ErrLost) || c.lease.Alone() != nil { // another preemptd's lease, or no lease
+	if errors.Is(err, journal.ErrLost) || c.lease.WhyNoLease() != nil { // another preemptd's lease, or no lease
 		return err
 	}
 	giving, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBack)
@@ -66,7 +66,7 @@ func (c *controller) leadUntilLost(ctx context.Context) error {
 		if err != nil {
 			return unlessEnded(ctx, err)
 		}
-		if err := c.lease.Alone(); err != nil {
+		if err := c.lease.WhyNoLease(); err != nil {
 			c.log.Warn("Slurm lets this preemptd make no reservation: one with another journal would not know that it works", "error", err)
 		}
 		c.log.Info("working")

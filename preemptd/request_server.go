@@ -115,7 +115,7 @@ func (d *requestServer) serveRequests(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(again):
+		case <-time.After(retryInterval):
 		}
 	}
 }

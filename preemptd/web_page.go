@@ -81,7 +81,7 @@ func (c *controller) keepPage(ctx context.Context, address string, certificate *
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(again):
+		case <-time.After(retryInterval):
 		}
 	}
 }

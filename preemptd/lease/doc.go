@@ -14,29 +14,29 @@
 // No name is ever used by two preemptds, so that no preemptd can delete, or edit, another's by
 // mistake; REST would edit an existing reservation where REST should refuse to create it.
 //
-//	waiting preemptd                 working preemptd, every beat
+//	waiting preemptd                 working preemptd, every renewInterval
 //	look ───── no lease: make ours; look again: only ours? then we work
 //	  │                                else delete ours, and again after a moment
 //	  └─ another's: ask ───────────► look: our lease is gone: lost
 //	       │ look: question gone ◄──── delete the questions, look again: sure since then
 //	       │   the worker lives: ask again
-//	       └ still there after patience: make our lease, delete the worker's, look again
-//	            question still there: the worker did not live. Else wait for fresh
+//	       └ still there after answerTimeout: make our lease, delete the worker's, look again
+//	            question still there: the worker did not live. Else wait for certainFor
 //
-// Steady state costs a small read for each beat, and writes only while a preemptd waits.
+// Steady state costs a small read for each renewInterval, and writes only while a preemptd waits.
 //
 // # Why two never work
 //
 // Two preemptds that make their leases at once: each looks after it made its own, so that at least
 // one of the two sees both leases. A worker that is taken for dead: the worker is sure only since
-// the beginning of a look that saw its lease and no question, and only for fresh, which is less
-// than patience. A question that is still there when the lease is gone was never answered, so that
+// the beginning of a look that saw its lease and no question, and only for certainFor, which is less
+// than answerTimeout. A question that is still there when the lease is gone was never answered, so that
 // look was before the question. No clocks of two hosts are compared. A worker that is not sure
 // begins nothing (Sure) until it is sure again, and loses nothing by that: without Slurm there is
 // nothing to do. A lease that disappears for another reason, by an administrator or with its node,
-// is left alone for fresh by the preemptds that saw the lease; a preemptd that starts in these
+// is left alone for certainFor by the preemptds that saw the lease; a preemptd that starts in these
 // seconds did not see the lease, and only so can two work for so long.
 //
-// While Slurm is away no preemptd learns anything and nothing is counted: patience begins anew
+// While Slurm is away no preemptd learns anything and nothing is counted: answerTimeout begins anew
 // with the first answer.
 package lease

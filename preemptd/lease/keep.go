@@ -16,7 +16,7 @@ func (l *Lease) Keep(ctx context.Context, failed func(error)) error {
 		<-ctx.Done()
 		return nil
 	}
-	tick := time.NewTicker(beat)
+	tick := time.NewTicker(renewInterval)
 	defer tick.Stop()
 	gone := false
 	for ctx.Err() == nil {
@@ -85,7 +85,7 @@ func (l *Lease) Sure(ctx context.Context) error {
 		have, sure, change := l.have, l.sure, l.change
 		l.mu.Unlock()
 		switch {
-		case l.isDisabled() || have && l.clock()-sure < fresh:
+		case l.isDisabled() || have && l.clock()-sure < certainFor:
 			return nil
 		case !have:
 			return ErrLost

@@ -17,14 +17,14 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// A preemptd that died is followed within look + patience + look and three requests, which is
-// less than ten seconds; a preemptd that lives has two beats to answer a question.
+// A preemptd that died is followed within pollInterval + answerTimeout + pollInterval and three requests, which is
+// less than ten seconds; a preemptd that lives has two renewIntervals to answer a question.
 const (
-	beat     = 2 * time.Second // between the looks of the worker
-	fresh    = 4 * time.Second // for how long such a look makes the worker sure
-	patience = 5 * time.Second // how long a question may be there
-	look     = time.Second     // between the looks of a waiting preemptd
-	request  = 3 * time.Second // how long a request may take
+	renewInterval  = 2 * time.Second // between the looks of the worker
+	certainFor     = 4 * time.Second // for how long such a look makes the worker sure
+	answerTimeout  = 5 * time.Second // how long a question may be there
+	pollInterval   = time.Second     // between the looks of a waiting preemptd
+	requestTimeout = 3 * time.Second // how long a request may take
 )
 
 // ErrLost says that this process does not have the lease, or not any more.
@@ -41,13 +41,13 @@ type Slurm interface {
 // Lease is the lease, as this process sees it. Await, Keep and Release are called in this order
 // by a single goroutine; any goroutine may call Sure.
 type Lease struct {
-	slurm  Slurm
-	me     string // "ctl:1a2b3c4d"
-	clock  func() time.Duration
-	memory memory
-	node   string // that the reservations name
-	alone  error  // why there is no lease
-	tries  int    // of making a reservation that were refused, in a row
+	slurm   Slurm
+	me      string // "ctl:1a2b3c4d"
+	clock   func() time.Duration
+	memory  memory
+	node    string // that the reservations name
+	whyNone error  // why there is no lease
+	tries   int    // of making a reservation that were refused, in a row
 
 	mu     sync.Mutex
 	have   bool
@@ -84,16 +84,16 @@ func parseHolder(who string) Holder {
 	return Holder{Host: host, Reservation: "preemptd:works:" + who}
 }
 
-// Alone is why Slurm shows no lease of ours, after an Await that returned without one.
-func (l *Lease) Alone() error { return l.alone }
+// WhyNoLease is why Slurm shows no lease of ours, after an Await that returned without one.
+func (l *Lease) WhyNoLease() error { return l.whyNone }
 
 // isDisabled reports whether we do without the lease.
-func (l *Lease) isDisabled() bool { return l.alone != nil }
+func (l *Lease) isDisabled() bool { return l.whyNone != nil }
 
 // Await waits until this process has the lease, or until it is certain that Slurm will not let us
-// make a lease (Alone). told is called when another preemptd has the lease, once for each, and
-// away when Slurm does not answer, once for each outage. Await returns ctx's error.
-func (l *Lease) Await(ctx context.Context, told func(Holder), away func(error)) error {
+// make a lease (WhyNoLease). onHolder is called when another preemptd has the lease, once for each, and
+// onSilence when Slurm does not answer, once for each outage. Await returns ctx's error.
+func (l *Lease) Await(ctx context.Context, onHolder func(Holder), onSilence func(error)) error {
 	said, gone := "", false
 	for {
 		at := l.clock()
@@ -102,12 +102,12 @@ func (l *Lease) Await(ctx context.Context, told func(Holder), away func(error)) 
 			for _, who := range v.works[:min(1, len(v.works))] {
 				if who != said {
 					said = who
-					told(parseHolder(who))
+					onHolder(parseHolder(who))
 				}
 			}
 			var done bool
 			if done, err = l.applyMove(ctx, v, at); done {
-				return nil // what else failed is tried again by Keep, or is why we are alone
+				return nil // what else failed is tried again by Keep, or is why we have no lease
 			}
 		}
 		if ctx.Err() != nil {
@@ -116,14 +116,14 @@ func (l *Lease) Await(ctx context.Context, told func(Holder), away func(error)) 
 		if err != nil {
 			l.memory.forgetCounts()
 			if !gone {
-				away(err)
+				onSilence(err)
 			}
 		}
 		gone = err != nil
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(look/2 + rand.N(look/2)): // two that yield to each other must not do so for ever
+		case <-time.After(pollInterval/2 + rand.N(pollInterval/2)): // two that yield to each other must not do so for ever
 		}
 	}
 }
@@ -180,8 +180,8 @@ const maxTries = 3
 
 // makeLease makes our lease, and looks whether there is no other.
 func (l *Lease) makeLease(ctx context.Context) (bool, error) {
-	if l.alone != nil {
-		return true, l.alone
+	if l.whyNone != nil {
+		return true, l.whyNone
 	}
 	refused := l.createReservation(ctx, "works")
 	at := l.clock()
@@ -196,8 +196,8 @@ func (l *Lease) makeLease(ctx context.Context) (bool, error) {
 	if l.tries++; !isFinal(refused) && (l.tries < maxTries || leavesPermissionOpen(refused)) {
 		return false, refused
 	}
-	l.alone = refused
-	return true, l.alone
+	l.whyNone = refused
+	return true, l.whyNone
 }
 
 // isFinal reports whether a repeated request would be refused again.

@@ -266,7 +266,7 @@ func TestAway(t *testing.T) {
 			time.Sleep(3300 * time.Millisecond)
 			s.slurm.changeState(func() { s.slurm.away = true })
 			time.Sleep(d)
-			if ctx, cancel := context.WithTimeout(t.Context(), time.Second); d > fresh && a.lease.Sure(ctx) == nil {
+			if ctx, cancel := context.WithTimeout(t.Context(), time.Second); d > certainFor && a.lease.Sure(ctx) == nil {
 				t.Errorf("the first preemptd is sure of its lease %s after Slurm has answered", d)
 				cancel()
 			} else {
@@ -357,8 +357,8 @@ func TestRefused(t *testing.T) {
 				s.slurm.refuses = test.err
 				a := s.startDaemon("aaaaaaaa")
 				a.worksWithin(test.within)
-				if !errors.Is(a.lease.Alone(), test.err) || a.lease.Sure(t.Context()) != nil {
-					t.Errorf("alone: %v", a.lease.Alone())
+				if !errors.Is(a.lease.WhyNoLease(), test.err) || a.lease.Sure(t.Context()) != nil {
+					t.Errorf("the reason for no lease is %v", a.lease.WhyNoLease())
 				}
 				a.stopDaemon()
 				// A daemon that works is waited for, even if the daemon cannot be asked.

@@ -23,7 +23,7 @@ var comments = map[string]string{
 }
 
 func (l *Lease) lookAtSlurm(ctx context.Context) (view, error) {
-	ctx, cancel := context.WithTimeout(ctx, request)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	all, err := l.slurm.Reservations(ctx)
 	if err != nil {
@@ -50,7 +50,7 @@ func (l *Lease) createReservation(ctx context.Context, what string) error {
 			return errNoNode
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, request)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := l.slurm.CreateReservation(ctx, slurmrest.NewReservation{
 		Name: fmt.Sprintf("preemptd:%s:%s", what, l.me), Start: time.Now().Add(far), Duration: time.Minute,
@@ -66,7 +66,7 @@ var errNoNode = errors.New("the cluster has no node")
 
 // deleteReservation deletes a reservation. A reservation that is gone already is no error.
 func (l *Lease) deleteReservation(ctx context.Context, what, who string) error {
-	ctx, cancel := context.WithTimeout(ctx, request)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := l.slurm.DeleteReservation(ctx, fmt.Sprintf("preemptd:%s:%s", what, who))
 	if errors.Is(err, slurmrest.ErrNoReservation) {

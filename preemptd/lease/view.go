@@ -68,7 +68,7 @@ func (m *memory) nextMove(v view, at time.Duration) nextMove {
 	if len(v.works) == 0 {
 		m.asked = 0
 		switch {
-		case m.seen != 0 && at-m.seen < fresh:
+		case m.seen != 0 && at-m.seen < certainFor:
 			return rest
 		case v.mine:
 			return work
@@ -86,7 +86,7 @@ func (m *memory) nextMove(v view, at time.Duration) nextMove {
 	case m.asked == 0 || slices.ContainsFunc(v.works, func(who string) bool { return !slices.Contains(m.whom, who) }):
 		m.asked, m.whom = at, v.works
 		return rest
-	case at-m.asked >= patience:
+	case at-m.asked >= answerTimeout:
 		return seize
 	}
 	return rest
