@@ -25,8 +25,8 @@ const (
 	// settleTime is how long after a requeue the checkpoints of a job are known for sure:
 	// they are listed less often than jobs.
 	settleTime = time.Minute
-	// blind is a time between two looks of which nothing is said.
-	blind = 5 * time.Minute
+	// longestGap is the time between two looks up to which what happened between them is counted.
+	longestGap = 5 * time.Minute
 )
 
 // losses counts GPU time that was lost between a snapshot and the next. It has no clock.
@@ -65,7 +65,7 @@ type tally struct {
 // countLosses tells what was held, and what was lost, since the last look.
 func (l *losses) countLosses(s *sdk.Snapshot, to tally) {
 	since := s.Time.Sub(l.at)
-	if l.at.IsZero() || since > blind {
+	if l.at.IsZero() || since > longestGap {
 		since = 0
 	}
 	now := make(map[sdk.JobID]past, len(s.Jobs))

@@ -63,7 +63,7 @@ type Metrics struct {
 	leader    prometheus.Gauge
 	problems  prometheus.Gauge
 
-	board board
+	snapshot snapshotMetrics
 
 	mu     sync.Mutex // of what follows
 	losses losses
@@ -94,7 +94,7 @@ func New(o Options) *Metrics {
 	}
 	m.registry.MustRegister(m.ticks, m.tick, m.decisions, m.intents, m.rejected, m.actions, m.lasted, m.answers, m.requests, m.lost, m.held, m.userHeld, m.userLost,
 		m.leader, m.problems,
-		&m.board, &now{o}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		&m.snapshot, &scrapedMetrics{o}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.showZeros(o)
 	return m
 }
@@ -152,7 +152,7 @@ func (m *Metrics) Leads(is bool) {
 		m.leader.Set(1)
 		return
 	}
-	m.board.clearSheet()
+	m.snapshot.clearMetrics()
 	m.problems.Set(0)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -173,7 +173,7 @@ func (m *Metrics) Ticked(took time.Duration, err error) {
 func (m *Metrics) Decided(s *sdk.Snapshot, problems int) {
 	m.decisions.Inc()
 	m.problems.Set(float64(problems))
-	m.board.showSnapshot(s)
+	m.snapshot.showSnapshot(s)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.losses.countLosses(s, tally{

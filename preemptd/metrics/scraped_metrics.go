@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// now is what is looked up at each scrape.
-type now struct{ o Options }
+// scrapedMetrics is what is looked up at each scrape.
+type scrapedMetrics struct{ o Options }
 
 func newDesc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prefix+name, help, labels, nil)
@@ -29,7 +29,7 @@ var (
 	policyFailures = newDesc("policy_failures_total", "What the policy did wrong, by kind: refusal, nonsense, crash, hang (it did not answer in time) or flood.", "policy", "kind")
 )
 
-func (n *now) Describe(ch chan<- *prometheus.Desc) {
+func (m *scrapedMetrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		build, journalSize, policyUp, policyStarts, policyFailures, proxyds, proxydVersions, capsules, storeFree, storeSize,
 	} {
@@ -37,23 +37,23 @@ func (n *now) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-func (n *now) Collect(ch chan<- prometheus.Metric) {
+func (m *scrapedMetrics) Collect(ch chan<- prometheus.Metric) {
 	value := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
 	}
-	value(build, prometheus.GaugeValue, 1, n.o.Version)
+	value(build, prometheus.GaugeValue, 1, m.o.Version)
 	var size int64
 	for _, suffix := range []string{"", "-wal"} {
-		if st, err := os.Stat(n.o.Journal + suffix); err == nil {
+		if st, err := os.Stat(m.o.Journal + suffix); err == nil {
 			size += st.Size()
 		}
 	}
 	value(journalSize, prometheus.GaugeValue, float64(size))
-	n.collectProxyds(func(d *prometheus.Desc, v float64, labels ...string) { value(d, prometheus.GaugeValue, v, labels...) })
-	if n.o.Policy == nil {
+	m.collectProxyds(func(d *prometheus.Desc, v float64, labels ...string) { value(d, prometheus.GaugeValue, v, labels...) })
+	if m.o.Policy == nil {
 		return
 	}
-	for _, p := range n.o.Policy() {
+	for _, p := range m.o.Policy() {
 		value(policyUp, prometheus.GaugeValue, boolValue(p.Running), p.Name)
 		value(policyStarts, prometheus.CounterValue, float64(p.Starts), p.Name)
 		for kind, times := range p.Failures {
@@ -62,11 +62,11 @@ func (n *now) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (n *now) collectProxyds(value func(d *prometheus.Desc, v float64, labels ...string)) {
-	if n.o.Proxyds == nil {
+func (m *scrapedMetrics) collectProxyds(value func(d *prometheus.Desc, v float64, labels ...string)) {
+	if m.o.Proxyds == nil {
 		return
 	}
-	p := n.o.Proxyds()
+	p := m.o.Proxyds()
 	if !p.Known {
 		return
 	}

@@ -40,14 +40,14 @@ var (
 	}
 )
 
-// board is what the last snapshot says.
-type board struct {
+// snapshotMetrics is what the last snapshot says.
+type snapshotMetrics struct {
 	shown atomic.Pointer[[]prometheus.Metric]
 }
 
-func (b *board) clearSheet() { b.shown.Store(nil) }
+func (m *snapshotMetrics) clearMetrics() { m.shown.Store(nil) }
 
-func (b *board) Describe(ch chan<- *prometheus.Desc) {
+func (m *snapshotMetrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		snapshotTime, nodes, gpus, gpusHeld, jobs, actionsOpen, promised, promisedGPUs, promisableGPUs, delivered, below, accounts, accountsOmitted,
 	} {
@@ -55,22 +55,22 @@ func (b *board) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-func (b *board) Collect(ch chan<- prometheus.Metric) {
-	if shown := b.shown.Load(); shown != nil {
-		for _, m := range *shown {
-			ch <- m
+func (m *snapshotMetrics) Collect(ch chan<- prometheus.Metric) {
+	if shown := m.shown.Load(); shown != nil {
+		for _, metric := range *shown {
+			ch <- metric
 		}
 	}
 }
 
 // showSnapshot makes of a snapshot what will be shown.
-func (b *board) showSnapshot(s *sdk.Snapshot) {
+func (m *snapshotMetrics) showSnapshot(s *sdk.Snapshot) {
 	var all sheet
 	all.addValue(snapshotTime, float64(s.Time.UnixNano())/float64(time.Second))
 	all.addNodes(s)
 	all.addJobs(s)
 	all.addAccounts(s)
-	b.shown.Store((*[]prometheus.Metric)(&all))
+	m.shown.Store((*[]prometheus.Metric)(&all))
 }
 
 type sheet []prometheus.Metric
