@@ -32,11 +32,11 @@ const (
 // losses counts GPU time that was lost between a snapshot and the next. It has no clock.
 type losses struct {
 	at   time.Time // of the last snapshot; zero: there was none
-	jobs map[sdk.JobID]past
+	jobs map[sdk.JobID]jobMemory
 }
 
-// past is what is remembered of a job.
-type past struct {
+// jobMemory is what is remembered of a job.
+type jobMemory struct {
 	restarts   int
 	state      sdk.JobState
 	gpus       int       // that the job held
@@ -46,8 +46,8 @@ type past struct {
 }
 
 // holdsGPUs reports whether the job held its GPUs.
-func (p *past) holdsGPUs() bool {
-	return p.state == sdk.Running || p.state == sdk.Suspended || p.state == sdk.Leaving
+func (m *jobMemory) holdsGPUs() bool {
+	return m.state == sdk.Running || m.state == sdk.Suspended || m.state == sdk.Leaving
 }
 
 // run is a run that ended in a requeue.
@@ -68,7 +68,7 @@ func (l *losses) countLosses(s *sdk.Snapshot, to tally) {
 	if l.at.IsZero() || since > longestGap {
 		since = 0
 	}
-	now := make(map[sdk.JobID]past, len(s.Jobs))
+	now := make(map[sdk.JobID]jobMemory, len(s.Jobs))
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		was, met := l.jobs[j.ID]
@@ -77,7 +77,7 @@ func (l *losses) countLosses(s *sdk.Snapshot, to tally) {
 				to.lost(j, r, gpuSeconds)
 			}
 		}
-		is := pastOf(j, was, s.Time)
+		is := rememberJob(j, was, s.Time)
 		if gpuSeconds := float64(was.gpus) * since.Seconds(); met && was.holdsGPUs() && gpuSeconds > 0 {
 			to.held(j, gpuSeconds)
 		}
@@ -105,8 +105,8 @@ func (l *losses) countLosses(s *sdk.Snapshot, to tally) {
 	l.at, l.jobs = s.Time, now
 }
 
-// pastOf is what will be remembered of a job.
-func pastOf(j *sdk.Job, was past, now time.Time) past {
+// rememberJob returns what is remembered of a job after a look: was, brought up to date.
+func rememberJob(j *sdk.Job, was jobMemory, now time.Time) jobMemory {
 	is := was
 	if j.Restarts > was.restarts && !was.ran.IsZero() {
 		is.ended = append(is.ended[:len(is.ended):len(is.ended)], run{was.began, was.ran, was.gpus})
