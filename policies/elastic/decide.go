@@ -33,8 +33,8 @@ func decideOn(s *sdk.Snapshot, set Settings) []sdk.Intent {
 	return lendGPUs(s, room, set)
 }
 
-// looked is how many of the queue are looked at.
-const looked = 100
+// maxLookedAt is how many jobs of the queue are looked at.
+const maxLookedAt = 100
 
 // waitingJobs is the first of the jobs that wait for room.
 func waitingJobs(s *sdk.Snapshot) []*sdk.Job {
@@ -47,7 +47,7 @@ func waitingJobs(s *sdk.Snapshot) []*sdk.Job {
 	slices.SortStableFunc(jobs, func(a, b *sdk.Job) int {
 		return cmp.Or(cmp.Compare(b.Tier, a.Tier), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID))
 	})
-	return jobs[:min(len(jobs), looked)]
+	return jobs[:min(len(jobs), maxLookedAt)]
 }
 
 // canResize reports whether a job may be resized now, on its nodes.

@@ -235,8 +235,8 @@ func updateObstacles(known map[int64]Protection, led map[int64]Led) {
 	}
 }
 
-// settled is how long after its start a job has its capsule, or will have none.
-const settled = time.Minute
+// capsuleDelay is how long after its start a job has its capsule, or will have none.
+const capsuleDelay = time.Minute
 
 func (w *Watch) protectionOf(ctx context.Context, j *slurmrest.Job, at time.Time) (Protection, error) {
 	shown, err := w.Proxyd.Show(ctx, j)
@@ -246,18 +246,18 @@ func (w *Watch) protectionOf(ctx context.Context, j *slurmrest.Job, at time.Time
 		if len(shown.GetLends().GetGpus()) > 0 {
 			p.Lends = int64(shown.GetLends().GetJob())
 		} else {
-			p.early = at.Sub(j.StartTime) < settled
+			p.early = at.Sub(j.StartTime) < capsuleDelay
 		}
 		return p, nil
 	case err == nil && len(shown.GetCapsules()) == 0: // only checkpoints of earlier runs are known: what the user allows is not told
-		if at.Sub(j.StartTime) < settled {
+		if at.Sub(j.StartTime) < capsuleDelay {
 			return Protection{Restarts: j.Restarts, Obstacle: "its nodes have not made its capsules yet", early: true}, nil
 		}
 		return Protection{Restarts: j.Restarts, Obstacle: "its nodes have no capsules of this run"}, nil // until a node leads the run
 	case err == nil:
 		return Protection{Restarts: j.Restarts, Is: true, Obstacle: obstacleOf(shown), GPUs: shown.GetOptions()["gpus"]}, nil
 	case errors.Is(err, rpc.ErrNotProtected), errors.Is(err, rpc.ErrNoJob):
-		return Protection{Restarts: j.Restarts, Obstacle: err.Error(), early: at.Sub(j.StartTime) < settled}, nil
+		return Protection{Restarts: j.Restarts, Obstacle: err.Error(), early: at.Sub(j.StartTime) < capsuleDelay}, nil
 	}
 	return Protection{}, err
 }

@@ -103,11 +103,11 @@ func (f *Finder) Show(ctx context.Context, job *slurmrest.Job) (*rpc.Job, error)
 	return shown, err
 }
 
-// enough is how many nodes are asked what any of them could answer.
-const enough = 3
+// nodesToAsk is how many nodes are asked what any of them could answer.
+const nodesToAsk = 3
 
-// knock is how long each of them may take to accept a connection.
-const knock = 2 * time.Second
+// connectTimeout is how long each of them may take to accept a connection.
+const connectTimeout = 2 * time.Second
 
 // All lists the checkpoints of all jobs: every node sees the same, so the first that answers
 // is asked.
@@ -141,7 +141,7 @@ func (f *Finder) atAnyNode(ctx context.Context, nodes []slurmrest.Node, ask func
 		if n.State.Base == "DOWN" || n.State.Has("NOT_RESPONDING") || n.Address == "" {
 			continue
 		}
-		if tried++; tried > enough {
+		if tried++; tried > nodesToAsk {
 			break
 		}
 		if last = f.acceptsConnections(ctx, n); last != nil {
@@ -185,7 +185,7 @@ const knockDeadline = 5 * time.Second
 // acceptsConnections reports whether a program listens there; without the test, a call would wait
 // for a node that is off.
 func (f *Finder) acceptsConnections(ctx context.Context, n *slurmrest.Node) error {
-	d := net.Dialer{Timeout: knock}
+	d := net.Dialer{Timeout: connectTimeout}
 	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(n.Address, f.Port))
 	if err != nil {
 		return &rpc.Error{Kind: rpc.ErrUnreachable, Text: fmt.Sprintf("node %s: %v", n.Name, err), Node: n.Name}

@@ -16,8 +16,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// knock is how long a node may take to accept a connection when any other would do.
-const knock = 2 * time.Second
+// connectTimeout is how long a node may take to accept a connection when any other would do.
+const connectTimeout = 2 * time.Second
 
 // askJob calls f with the daemon that leads the job, and the job's name; while the job
 // runs nowhere, any daemon will do, for all see the shared folder.
@@ -82,8 +82,8 @@ func (a *app) askAny(ctx context.Context, f func(*rpc.Client) error) error {
 			names[0], names[i] = names[i], names[0]
 		}
 	}
-	const enough = 5 // a cluster without any proxyd is told soon
-	for _, name := range names[:min(enough, len(names))] {
+	const nodesToAsk = 5 // a cluster without any proxyd is told soon
+	for _, name := range names[:min(nodesToAsk, len(names))] {
 		n, err := a.slurm.nodeAddress(ctx, name)
 		if err != nil {
 			return err
@@ -99,7 +99,7 @@ func (a *app) askAny(ctx context.Context, f func(*rpc.Client) error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return &rpc.Error{Kind: rpc.ErrUnreachable, Text: "no proxyd answers on " + strings.Join(names[:min(enough, len(names))], ", ")}
+	return &rpc.Error{Kind: rpc.ErrUnreachable, Text: "no proxyd answers on " + strings.Join(names[:min(nodesToAsk, len(names))], ", ")}
 }
 
 // addressOf is where a node's daemon listens. The port may have come from the environment.
@@ -125,7 +125,7 @@ func (a *app) askNode(n node, f func(*rpc.Client) error) error {
 }
 
 func acceptsConnections(ctx context.Context, address string) bool {
-	d := net.Dialer{Timeout: knock}
+	d := net.Dialer{Timeout: connectTimeout}
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return false
