@@ -22,8 +22,8 @@ type seenCheckpoints struct {
 	byJob atomic.Pointer[map[string][]*proxyd.Checkpoint] // by the job's label, oldest first; not changed any more
 }
 
-// keptBy is an observer that also keeps what it saw of checkpoints.
-func (s *seenCheckpoints) keptBy(o reconcile.Observer) reconcile.Observer {
+// wrapObserver returns an observer that also keeps what it saw of checkpoints.
+func (s *seenCheckpoints) wrapObserver(o reconcile.Observer) reconcile.Observer {
 	return &keepingObserver{o, s}
 }
 

@@ -44,7 +44,7 @@ func TestSeenCheckpoints(t *testing.T) {
 	}{
 		{seen, nil, want}, {cluster.Seen{}, errors.New("slurmrestd is away"), want}, {cluster.Seen{}, &cluster.ProxydError{Err: errors.New("away")}, nil},
 	} {
-		if _, err := kept.keptBy(looks(func() (cluster.Seen, error) { return c.seen, c.err })).Look(t.Context()); !errors.Is(err, c.err) {
+		if _, err := kept.wrapObserver(looks(func() (cluster.Seen, error) { return c.seen, c.err })).Look(t.Context()); !errors.Is(err, c.err) {
 			t.Error(err)
 		}
 		if got := kept.ofJob("812_3"); !reflect.DeepEqual(got, c.want) {

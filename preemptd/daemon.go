@@ -229,7 +229,7 @@ func (c *controller) newLoop(held context.Context) *reconcile.Loop {
 	cfg := c.cfg.Load()
 	proxyds := c.newProxyds(cfg)
 	return &reconcile.Loop{
-		Observer: c.nodes.keptBy(c.checkpoints.keptBy(&cluster.Watch{Slurm: c.slurm, Proxyd: proxyds, Led: c.nodes.ledJobs})),
+		Observer: c.nodes.wrapObserver(c.checkpoints.wrapObserver(&cluster.Watch{Slurm: c.slurm, Proxyd: proxyds, Led: c.nodes.ledJobs})),
 		Executor: &leasedExecutor{held: held, Executor: &action.Runner{
 			Slurm: c.slurm, Proxyd: proxyds, Sizes: c.jobSizes(proxyds), LeaseQOS: func() string { return c.cfg.Load().LeaseQOS },
 			Journal:  &pausingJournal{Journal: &leasedJournal{Journal: c.journal, lease: c.lease}, at: func() string { return c.cfg.Load().PauseAt }, stop: stopHere, log: c.log, steps: map[int64]string{}},

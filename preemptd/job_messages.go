@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-// jobMessages are a snapshot's, as people are told of them.
+// jobMessages describes the jobs of a snapshot in messages for people.
 func jobMessages(s *sdk.Snapshot) []*rpc.Job {
 	all := make([]*rpc.Job, len(s.Jobs))
 	for i := range s.Jobs {

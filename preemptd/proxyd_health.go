@@ -29,8 +29,10 @@ type nodeHealth struct {
 	poller atomic.Pointer[health.Poller]    // nil: another preemptd works
 }
 
-// keptBy is an observer that also keeps which nodes it saw.
-func (h *nodeHealth) keptBy(o reconcile.Observer) reconcile.Observer { return &nodeObserver{o, h} }
+// wrapObserver returns an observer that also keeps which nodes it saw.
+func (h *nodeHealth) wrapObserver(o reconcile.Observer) reconcile.Observer {
+	return &nodeObserver{o, h}
+}
 
 type nodeObserver struct {
 	reconcile.Observer
