@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/preemptd/cluster"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// jobHistory is how often a job had been requeued, and whether by us; and what Slurm remembers of
+// earlier times.
+type jobHistory struct {
+	restarts  int64
+	ours      bool
+	preempted time.Time
+	failed    string
+	nodes     string    // where the job ran, or "" if the job did not run
+	began     time.Time // the run on these nodes
+}
+
+// recordForeign records what other users and programs did: a job that was requeued without an
+// action of ours was requeued by Slurm, or by a person.
+func (l *Loop) recordForeign(ctx context.Context, settings Settings, seen cluster.Seen, k cluster.Known) error {
+	now := make(map[int64]jobHistory, len(seen.Jobs))
+	lately := seen.Time.Add(-2 * settings.Interval)
+	for i := range seen.Jobs {
+		j := &seen.Jobs[i]
+		was, met := l.lastSeen[j.ID]
+		now[j.ID] = historyOf(j, k.Action[j.ID] != "")
+		recent := k.Acted[j.ID].After(lately)
+		if l.DryRun || !met || j.Restarts <= was.restarts || was.ours || k.Action[j.ID] != "" || recent {
+			continue
+		}
+		if err := l.Journal.Note(ctx, foreignEvent(j, was, seen)); err != nil {
+			return err
+		}
+	}
+	l.lastSeen = now
+	return nil
+}
+
+func historyOf(j *slurmrest.Job, ours bool) jobHistory {
+	h := jobHistory{restarts: j.Restarts, ours: ours, preempted: j.PreemptTime, failed: j.FailedNode}
+	switch j.State.Base {
+	case slurmrest.Running, slurmrest.Suspended:
+		h.nodes, h.began = j.Nodes, j.StartTime
+	}
+	return h
+}
+
+// foreignEvent is what another user or program did. Slurm keeps the time of the last preemption,
+// and the node that failed last, through later requeues.
+func foreignEvent(j *slurmrest.Job, was jobHistory, seen cluster.Seen) journal.Event {
+	e := journal.Event{Job: j.ID, Restarts: j.Restarts, What: "requeued", At: seen.Time, Text: "by Slurm or a person"}
+	restarted, down := restartedNode(j, was, seen), downNode(was, seen)
+	switch {
+	case !j.PreemptTime.IsZero() && !j.PreemptTime.Equal(was.preempted):
+		e.What, e.At, e.Text = "preempted", j.PreemptTime, "by Slurm"
+	case j.FailedNode != "" && j.FailedNode != was.failed:
+		e.What, e.Text = "node failed", j.FailedNode
+	case restarted != "":
+		e.What, e.Text = "node failed", restarted+", which was back at once"
+	case down != "":
+		e.What, e.Text = "node failed", down
+	}
+	return e
+}
+
+// restartNoticed is within what time Slurm notices, and requeues the jobs of, a node that failed and was back before Slurm
+// missed the node.
+const restartNoticed = 5 * time.Minute
+
+// restartedNode returns the node that a requeued job has lost though Slurm names no failed node: Slurm does not when the node
+// is back before it is missed. The slurmd of such a node has started during the run, shortly before the requeue. A slurmd
+// that was only restarted keeps its jobs: then a requeue by a person has made a checkpoint since. "": there is no such
+// node.
+func restartedNode(j *slurmrest.Job, was jobHistory, seen cluster.Seen) string {
+	if was.nodes == "" {
+		return ""
+	}
+	nodes := jobrequest.HostNames(was.nodes)
+	for i := range seen.Nodes {
+		n := &seen.Nodes[i]
+		started := n.SlurmdStartTime
+		lived := false
+		for _, c := range seen.Checkpoints[j.Label()] {
+			lived = lived || c.GetCreated().AsTime().After(started)
+		}
+		if started.After(was.began) && seen.Time.Sub(started) < restartNoticed && !lived && slices.Contains(nodes, n.Name) {
+			return n.Name
+		}
+	}
+	return ""
+}
+
+// downNode returns a node on which a requeued job ran and that is down now. Slurm keeps only the name of the node that failed
+// last, which does not change when the same node fails again. "": there is no such node.
+func downNode(was jobHistory, seen cluster.Seen) string {
+	nodes := jobrequest.HostNames(was.nodes)
+	for i := range seen.Nodes {
+		n := &seen.Nodes[i]
+		if n.State.Base == "DOWN" && slices.Contains(nodes, n.Name) {
+			return n.Name
+		}
+	}
+	return ""
+}
