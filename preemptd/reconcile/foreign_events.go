@@ -73,8 +73,8 @@ func foreignEvent(j *slurmrest.Job, was jobHistory, seen cluster.Seen) journal.E
 	return e
 }
 
-// restartNoticed is within what time Slurm notices, and requeues the jobs of, a node that failed and was back before Slurm
-// missed the node.
+// restartNoticed bounds the time from the restart of a node until Slurm requeues the node's jobs, if Slurm has not missed the
+// node.
 const restartNoticed = 5 * time.Minute
 
 // restartedNode returns the node that a requeued job has lost though Slurm names no failed node: Slurm does not when the node
@@ -89,11 +89,11 @@ func restartedNode(j *slurmrest.Job, was jobHistory, seen cluster.Seen) string {
 	for i := range seen.Nodes {
 		n := &seen.Nodes[i]
 		started := n.SlurmdStartTime
-		lived := false
+		capturedSince := false
 		for _, c := range seen.Checkpoints[j.Label()] {
-			lived = lived || c.GetCreated().AsTime().After(started)
+			capturedSince = capturedSince || c.GetCreated().AsTime().After(started)
 		}
-		if started.After(was.began) && seen.Time.Sub(started) < restartNoticed && !lived && slices.Contains(nodes, n.Name) {
+		if started.After(was.began) && seen.Time.Sub(started) < restartNoticed && !capturedSince && slices.Contains(nodes, n.Name) {
 			return n.Name
 		}
 	}
