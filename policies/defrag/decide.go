@@ -46,8 +46,8 @@ func waitingJobs(s *sdk.Snapshot, set Settings) []*sdk.Job {
 	return jobs[:min(len(jobs), tries)]
 }
 
-// attempt is an attempt to make room for a job. Its room is its own.
-type attempt struct {
+// trialPlan is a plan that makes room for a job, while it is tried. Its room is its own.
+type trialPlan struct {
 	snapshot *sdk.Snapshot
 	room     *sdk.Room
 	job      *sdk.Job
@@ -59,28 +59,28 @@ type attempt struct {
 // makeRoom clears the nodes that take least, or says nothing if that is impossible or does not
 // pay.
 func makeRoom(s *sdk.Snapshot, set Settings, j *sdk.Job) []sdk.Intent {
-	a := &attempt{snapshot: s, room: sdk.NewRoom(s), job: j, closed: map[int32]bool{}}
-	for _, c := range candidateNodes(s, a.room, j) {
-		if len(a.closed) == j.Capsules {
+	plan := &trialPlan{snapshot: s, room: sdk.NewRoom(s), job: j, closed: map[int32]bool{}}
+	for _, c := range candidateNodes(s, plan.room, j) {
+		if len(plan.closed) == j.Capsules {
 			break
 		}
-		if !a.closed[c.node] {
-			a.clearNode(c, set.Most)
+		if !plan.closed[c.node] {
+			plan.clearNode(c, set.Most)
 		}
 	}
-	if len(a.closed) < j.Capsules || len(a.moves) == 0 || !isWorthIt(s, set, j, a.cost) {
+	if len(plan.closed) < j.Capsules || len(plan.moves) == 0 || !isWorthIt(s, set, j, plan.cost) {
 		return nil
 	}
 	spots := make([]sdk.Spot, 0, j.Capsules)
-	for node := range a.closed {
+	for node := range plan.closed {
 		spots = append(spots, sdk.Spot{Node: s.Nodes[node].Name, Capsules: 1, GPUs: j.GPUs / j.Capsules})
 	}
 	slices.SortFunc(spots, func(x, y sdk.Spot) int { return cmp.Compare(x.Node, y.Node) })
-	if _, err := a.room.Seat(j, spots); err != nil {
+	if _, err := plan.room.Seat(j, spots); err != nil {
 		return nil
 	}
-	return append(a.moves, sdk.Intent{Verb: sdk.Place, Job: j.ID, Where: spots, Reason: fmt.Sprintf(
-		"%d small jobs have moved together for it; their checkpoints and restores took %.0f GPU-seconds", len(a.moves), a.cost)})
+	return append(plan.moves, sdk.Intent{Verb: sdk.Place, Job: j.ID, Where: spots, Reason: fmt.Sprintf(
+		"%d small jobs have moved together for it; their checkpoints and restores took %.0f GPU-seconds", len(plan.moves), plan.cost)})
 }
 
 // isWorthIt reports whether the job would wait for longer than the moves are worth: until the first
@@ -163,29 +163,29 @@ func chooseMoves(room *sdk.Room, j *sdk.Job, node int32, movable []*sdk.Job) (ca
 
 // clearNode moves the jobs that are in the way on a node to other nodes, and keeps the node; or
 // does nothing if a job finds no place, or if there would be too many moves.
-func (a *attempt) clearNode(c candidate, most int) {
-	if len(a.moves)+len(c.movers) > most {
+func (p *trialPlan) clearNode(c candidate, most int) {
+	if len(p.moves)+len(c.movers) > most {
 		return
 	}
 	var done [][2][]sdk.Share
 	var moves []sdk.Intent
 	for _, o := range c.movers {
-		leaveOut := func(n int32) bool { return n == c.node || a.closed[n] }
-		shares := a.room.Find(o, o.GPUs, leaveOut)
-		if shares == nil || slices.ContainsFunc(a.moves, func(i sdk.Intent) bool { return i.Job == o.ID }) {
+		leaveOut := func(n int32) bool { return n == c.node || p.closed[n] }
+		shares := p.room.Find(o, o.GPUs, leaveOut)
+		if shares == nil || slices.ContainsFunc(p.moves, func(i sdk.Intent) bool { return i.Job == o.ID }) {
 			for _, d := range done {
-				a.room.Give(d[1])
-				a.room.Take(d[0])
+				p.room.Give(d[1])
+				p.room.Take(d[0])
 			}
 			return
 		}
-		a.room.Give(o.Shares)
-		a.room.Take(shares)
+		p.room.Give(o.Shares)
+		p.room.Take(shares)
 		done = append(done, [2][]sdk.Share{o.Shares, shares})
-		moves = append(moves, sdk.Intent{Verb: sdk.Migrate, Job: o.ID, For: a.job.ID, Where: a.snapshot.Spots(shares), Reason: fmt.Sprintf(
-			"moves together with others, so that job %s has %s on one node", a.job.Label, sdk.CountOf(a.job.GPUs/a.job.Capsules, "GPU"))})
+		moves = append(moves, sdk.Intent{Verb: sdk.Migrate, Job: o.ID, For: p.job.ID, Where: p.snapshot.Spots(shares), Reason: fmt.Sprintf(
+			"moves together with others, so that job %s has %s on one node", p.job.Label, sdk.CountOf(p.job.GPUs/p.job.Capsules, "GPU"))})
 	}
-	a.moves = append(a.moves, moves...)
-	a.cost += c.cost
-	a.closed[c.node] = true
+	p.moves = append(p.moves, moves...)
+	p.cost += c.cost
+	p.closed[c.node] = true
 }
