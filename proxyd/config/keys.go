@@ -37,7 +37,7 @@ var keys = table.Table[Config]{Daemon: "proxyd", Variables: "SINGULARITY_SLURM_"
 		Set: wantAge(func(c *Config) *time.Duration { return &c.ObstacleInterval }, 10*time.Second)},
 	{Name: "kill_wait_margin", Default: "5s", Meaning: "Time before Slurm's SIGKILL that doctor wants to be left after a checkpoint.",
 		Set: wantAge(func(c *Config) *time.Duration { return &c.KillWaitMargin }, 0)},
-	{Name: "on_time_limit", Default: "requeue", Meaning: "What becomes of a job at its time limit: requeue, hold (requeued and held) or end (as without us).",
+	{Name: "on_time_limit", Default: "requeue", Meaning: "What becomes of a job at its time limit: requeue, hold (requeued and held) or end (as without --singularity).",
 		Set: wantChoice(func(c *Config) *string { return &c.OnTimeLimit }, "requeue", "hold", "end")},
 	{Name: "without_checkpoint", Default: "restart", Meaning: "What becomes of a job that Slurm starts again and that has no checkpoint: restart or hold.",
 		Set: wantChoice(func(c *Config) *string { return &c.WithoutCheckpoint }, "restart", "hold")},

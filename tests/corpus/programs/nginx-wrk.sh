@@ -4,7 +4,7 @@
 #
 # What: nginx under the load of wrk: two threads with twenty connections for ten seconds; errors are counted
 # Needs: nginx-light wrk
-# Fails: wrk reports an answer as a timeout if the time of day (gettimeofday) has gone on by more than 2 s since the question, and its twenty connections nearly always have a question under way when the job is captured. Stopped by SIGSTOP for 4 s, without us, wrk reports twenty timeouts, too
+# Fails: wrk reports an answer as a timeout if the time of day (gettimeofday) has gone on by more than 2 s since the question, and its twenty connections nearly always have a question under way when the job is captured. Stopped by SIGSTOP for 4 s, unprotected, wrk reports twenty timeouts, too
 # Failure: ^log: line 4: want "", got "  Socket errors: connect 0, read 0, write 0, timeout [0-9]+"$
 #SBATCH --job-name=nginx-wrk --ntasks=1 --output=log
 set -eu
