@@ -28,7 +28,7 @@ func (c *controller) serveMetrics(ctx context.Context) (func(), error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil { // a failure is logged, and the daemon goes on
-		c.log.Error("nobody can ask for metrics", "error", err)
+		c.log.Error("metrics are not served", "error", err)
 		return nil, nil
 	}
 	c.log.Info("metrics", "address", l.Addr().String())

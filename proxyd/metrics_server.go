@@ -151,7 +151,7 @@ func (n *node) serveMetrics(ctx context.Context) (func(), error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", n.cfg.Metrics.Address)
 	if err != nil {
-		n.log.Error("nobody can ask for metrics", "error", err)
+		n.log.Error("metrics are not served", "error", err)
 		return nil, nil
 	}
 	n.log.Info("metrics", "address", l.Addr().String())

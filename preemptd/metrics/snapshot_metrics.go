@@ -124,13 +124,13 @@ func (a *sheet) addJobs(s *sdk.Snapshot) {
 		}
 	}
 	promises := s.PromisesByTier()
-	for i, fare := range s.StatsByTier() {
+	for i, got := range s.StatsByTier() {
 		t, name := &tiers[i], sdk.Tier(i).String()
 		a.addValue(promised, s.Rules.Promised[i], name)
 		a.addValue(promisedGPUs, promises[i].Promised, name)
 		a.addValue(promisableGPUs, float64(promises[i].Usable), name)
-		a.addValue(delivered, fare.Delivered, name)
-		a.addValue(below, float64(fare.Below), name)
+		a.addValue(delivered, got.Delivered, name)
+		a.addValue(below, float64(got.Below), name)
 		a.addValue(gpusHeld, float64(t.gpus), name)
 		for state, count := range t.states {
 			a.addValue(jobs, float64(count), name, jobStates[state])

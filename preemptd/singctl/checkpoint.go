@@ -31,7 +31,7 @@ func (a checkpointCommand) buildCobra() *cobra.Command {
 		Use: "checkpoint JOB", Short: "Make a checkpoint of a running job, which runs on",
 		Long: `checkpoint makes a checkpoint of a running job. The job stands still while its memory is
 captured, then runs on. Who interrupts singctl leaves the checkpoint to itself: the job's node goes on
-with it, singctl show says how it ended, and singctl delete takes it away again. A slurmctld that does
+with it, singctl show says how it ended, and singctl delete removes it. A slurmctld that does
 not answer is waited for.`,
 		Args: argumentCount(1, 1, "one job"), ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {

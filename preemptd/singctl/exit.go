@@ -48,14 +48,14 @@ var refusals = []struct {
 	{kind.ErrBusy, outcome{5, "busy", "wait for the other to end"}},
 	{rpc.ErrUnsupported, outcome{5, "unsupported", "singctl doctor --all"}},
 	{control.ErrNotPossible, outcome{5, "not_possible", ""}},
-	{control.ErrUnsupported, outcome{5, "unsupported", "singctl version and singctl status say who is how old"}},
+	{control.ErrUnsupported, outcome{5, "unsupported", "singctl version and singctl status show the releases of both"}},
 	{rpc.ErrNotLeader, outcome{5, "not_leader", "leave --node out"}},
 	{rpc.ErrUnreachable, outcome{6, "unreachable", "on that node: systemctl status proxyd; --port if it listens elsewhere"}},
 	{control.ErrUnreachable, outcome{6, "unreachable", noController}},
 	{control.ErrSlurm, outcome{6, "slurm", ""}},
 	{kind.ErrRefused, outcome{7, "refused", "munge must work on both nodes, with one key and clocks that agree: munge -n | ssh NODE unmunge"}},
 	{rpc.ErrDamaged, outcome{8, "damaged", "singctl verify names all that is damaged"}},
-	{rpc.ErrSpace, outcome{9, "space", "singctl gc --dry-run says what could go"}},
+	{rpc.ErrSpace, outcome{9, "space", "singctl gc --dry-run lists what could be removed"}},
 	{kind.ErrTimeout, outcome{10, "timeout", ""}},
 	{context.DeadlineExceeded, outcome{10, "timeout", ""}},
 }
@@ -72,7 +72,7 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error) int {
 	case errors.Is(err, errFound):
 		return 8
 	case errors.As(err, &left):
-		o = outcome{130, "interrupted", fmt.Sprintf("singctl show %s says how it ends; singctl delete takes it away", left.job)}
+		o = outcome{130, "interrupted", fmt.Sprintf("singctl show %s says how it ends; singctl delete removes it", left.job)}
 	case errors.As(err, &notDone):
 		if a.json {
 			return 5 // the action was printed, with what is wrong

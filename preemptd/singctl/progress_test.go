@@ -76,7 +76,7 @@ func TestInterrupted(t *testing.T) {
 func TestInterruptedCheckpoint(t *testing.T) {
 	c := newCluster(t)
 	for _, tt := range []struct{ name, phase, want string }{
-		{"one that has begun", "freeze", "stopping its tasks\nsingctl: the checkpoint of job 812_3 goes on\nhint: singctl show 812_3 says how it ends; singctl delete takes it away\n"},
+		{"one that has begun", "freeze", "stopping its tasks\nsingctl: the checkpoint of job 812_3 goes on\nhint: singctl show 812_3 says how it ends; singctl delete removes it\n"},
 		{"one that waits for another", rpc.Waiting, "waiting for the checkpoint before, which is on its way to the store\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -50,7 +50,7 @@ func (a *app) runCommand(ctx context.Context, args []string) int {
 	return a.exitCode(ctx, cmd, err)
 }
 
-const long = `singctl asks the daemons of singularity-slurm: what a node lacks, how a job fares, for work on
+const long = `singctl asks the daemons of singularity-slurm: what a node lacks, the state of a job, for work on
 checkpoints, and to preempt, move or resize a job. Users act on their own jobs, operators on all.
 
 A JOB is named as squeue does: 812, 812_3 for a task of an array, 812+1 for a component of

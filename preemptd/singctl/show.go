@@ -24,7 +24,7 @@ type showCommand struct{ *app }
 
 func (a showCommand) buildCobra() *cobra.Command {
 	return &cobra.Command{
-		Use: "show JOB", Short: "Tell how a job fares: capsules, programs, checkpoints, what happened",
+		Use: "show JOB", Short: "Show the state of a job: capsules, programs, checkpoints, what happened",
 		Args: argumentCount(1, 1, "one job"), ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			show := func(c *rpc.Client, name string) error {

@@ -58,7 +58,7 @@ type totalsJSON struct {
 	Held    int `json:"held"` // and deferred
 }
 
-// tierJSON is how a tier fares.
+// tierJSON is what the jobs of a tier got of what the tier is promised.
 type tierJSON struct {
 	Name      string  `json:"name"`
 	Promised  float64 `json:"promised"`
@@ -216,10 +216,10 @@ func countTotals(s *sdk.Snapshot) (totalsJSON, []tierJSON) {
 		}
 	}
 	promises := s.PromisesByTier()
-	for i, fare := range s.StatsByTier() {
+	for i, got := range s.StatsByTier() {
 		t := &tiers[i]
 		t.Name, t.Promised = sdk.Tier(i).String(), s.Rules.Promised[i] //nolint:gosec // there are three
-		t.Delivered, t.Counted, t.Below = fare.Delivered, fare.Counted, fare.Below
+		t.Delivered, t.Counted, t.Below = got.Delivered, got.Counted, got.Below
 		t.Unkept = promises[i].Unkept()
 	}
 	all := tiers[:]
