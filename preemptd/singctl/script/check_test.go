@@ -70,7 +70,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestWatchesOnOverlays: what is said of watches is what docs/silent-gaps.md and TestWatches of tests/cluster say: on overlay
+// TestWatchesOnOverlays: what is said of watches is what docs/silent-gaps.md and TestInotify of tests/cluster say: on overlay
 // file systems they are not captured, elsewhere they are.
 func TestWatchesOnOverlays(t *testing.T) {
 	found := Find("#!/bin/bash\n#SBATCH --singularity\ninotifywatch data\n")

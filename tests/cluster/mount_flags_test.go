@@ -45,10 +45,10 @@ func (c protected) lookAtFolders(t *testing.T, job, node, when string) {
 	c.waitForLine(t, job, "looked "+when)
 }
 
-// TestForbids: what a node forbids in /tmp, /var/tmp and /dev/shm is forbidden in the private folders that a job has in their
+// TestMountFlags: what a node forbids in /tmp, /var/tmp and /dev/shm is forbidden in the private folders that a job has in their
 // place, in its first run and after a restore: a job sees that in its mounts, and by what becomes of set-user-ID programs.
 // On a node that forbids less, the same programs run, and have root's rights.
-func TestForbids(t *testing.T) {
+func TestMountFlags(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-forbids", "--nodes", "2")
 	c.runOn(t, "n1", "", "bash", "-euc", `mount -o remount,nosuid,nodev,noexec /tmp; mount -o remount,nosuid,nodev,noexec /dev/shm

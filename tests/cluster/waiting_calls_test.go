@@ -82,9 +82,9 @@ func (c protected) captureWaits(t *testing.T, seconds int) (job string, waited f
 	return job, waited, true
 }
 
-// TestWaits: checkpoints in place and a requeue change neither what system calls return that wait,
+// TestWaitingCalls: checkpoints in place and a requeue change neither what system calls return that wait,
 // nor for how long they wait by the program's clock.
-func TestWaits(t *testing.T) {
+func TestWaitingCalls(t *testing.T) {
 	last := 40
 	c := raiseProtected(t, "waits", "--nodes", "2")
 	job, waited, inTime := c.captureWaits(t, last)

@@ -39,8 +39,8 @@ func (c protected) waitUntilQueued(t *testing.T, job string) {
 	})
 }
 
-// TestAsked: what people are told of jobs and checkpoints.
-func TestAsked(t *testing.T) {
+// TestWhatPeopleAreTold: what people are told of jobs and checkpoints.
+func TestWhatPeopleAreTold(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-asked", "--nodes", "2")
 	folder := filepath.Join("/var/lib/minicluster", c.name, "shared/singularity")

@@ -20,9 +20,9 @@ import (
 // are fast enough is not.
 const tries = 8
 
-// TestMoments: what happens in between. A daemon is stopped, so that the moment lasts until
+// TestDaemonsStopped: what happens in between. A daemon is stopped, so that the moment lasts until
 // the test has seen what it needs.
-func TestMoments(t *testing.T) {
+func TestDaemonsStopped(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-moments", "--nodes", "2")
 	for _, n := range []string{"n1", "n2"} {

@@ -18,9 +18,9 @@ assert libc.inotify_add_watch(watch, sys.argv[1].encode(), 0x100) == 1
 print("watches", flush=True)
 print("sees", os.read(watch, 4096)[16:].rstrip(b"\0").decode(), flush=True)' `
 
-// TestWatches: a watch on an overlay file system, as the root of these nodes is, keeps a job from being captured: CRIU could take
+// TestInotify: a watch on an overlay file system, as the root of these nodes is, keeps a job from being captured: CRIU could take
 // another file for the watched file. Other watches are captured, and see after a restore what happens in their folder.
-func TestWatches(t *testing.T) {
+func TestInotify(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-watches", "--nodes", "2", "--with-corpus")
 	for path, test := range map[string]struct {
