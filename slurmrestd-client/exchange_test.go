@@ -50,12 +50,12 @@ func TestObserve(t *testing.T) {
 			outcome = "refused"
 		}
 		if e.Took <= 0 {
-			t.Errorf("%+v took no time", e)
+			t.Errorf("exchange %+v has no duration", e)
 		}
 		got = append(got, e.Method+" "+e.Endpoint+" "+outcome)
 	}
 	want := []string{"GET ping well", "GET job well", "GET slurmdb/qos well", "GET nodes controller away", "GET nodes well", "GET job refused"}
 	if !slices.Equal(got, want) {
-		t.Errorf("told %q, want %q", got, want)
+		t.Errorf("requests observed: %q, want %q", got, want)
 	}
 }

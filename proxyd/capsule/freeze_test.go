@@ -143,7 +143,7 @@ func TestFreezeAdopted(t *testing.T) {
 	}
 	defer other.Close()
 	if !programNamed(t, other, "batch").Frozen {
-		t.Error("is not frozen")
+		t.Error("the program batch is not frozen in the capsule that was adopted")
 	}
 	if err := other.Thaw(testDeadline(t)); err != nil {
 		t.Fatal(err)
@@ -182,11 +182,13 @@ func TestFreezeFails(t *testing.T) {
 	for range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		if err := c.Freeze(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Freeze: %v", err)
+			t.Errorf("Freeze: error %v, want %v", err, context.DeadlineExceeded)
 		}
 		cancel()
-		if programNamed(t, c, "a").Frozen || programNamed(t, c, "b").Frozen {
-			t.Error("is frozen")
+		for _, name := range []string{"a", "b"} {
+			if programNamed(t, c, name).Frozen {
+				t.Errorf("the program %s is still frozen after a freeze that failed", name)
+			}
 		}
 		r.checkEcho("alive")
 	}

@@ -86,10 +86,10 @@ func FuzzStranger(f *testing.F) {
 			err = examineHello(conn, k, h)
 		}
 		if err == nil {
-			t.Error("let in")
+			t.Error("a connection without the key was admitted")
 		}
 		if said.Len() > answerSize {
-			t.Errorf("%d bytes were said", said.Len())
+			t.Errorf("a connection without the key was answered with %d bytes, want at most %d", said.Len(), answerSize)
 		}
 	})
 }

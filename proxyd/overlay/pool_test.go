@@ -155,7 +155,7 @@ func TestPoolBadInput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := try.do(); err == nil || !strings.Contains(err.Error(), try.say) {
-				t.Errorf("said %v, want %q", err, try.say)
+				t.Errorf("error %v, want %q in it", err, try.say)
 			}
 		})
 	}

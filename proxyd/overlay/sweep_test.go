@@ -227,7 +227,7 @@ func TestOpenRefuses(t *testing.T) {
 			ns := newLab(t, Config{}).addHost("10.1.0.1/24", "")
 			_, err := openIn(try.cfg, ns)
 			if err == nil || !strings.Contains(err.Error(), try.say) {
-				t.Errorf("said %v, want %q", err, try.say)
+				t.Errorf("error %v, want %q in it", err, try.say)
 			}
 		})
 	}
@@ -239,12 +239,12 @@ func TestOpenRefuses(t *testing.T) {
 		}))
 		var inUse *RangeError
 		if _, err := openIn(Config{}, ns); !errors.As(err, &inUse) || inUse.By != "the node's address 100.99.1.2" {
-			t.Errorf("said %v", err)
+			t.Errorf("error %v, want that the range is in use by the node's address 100.99.1.2", err)
 		}
 	})
 	t.Run("no address", func(t *testing.T) {
 		if _, err := openIn(Config{}, newNamespace(t)); err == nil || !strings.Contains(err.Error(), "no interface has an IPv4 address") {
-			t.Errorf("said %v", err)
+			t.Errorf("error %v, want that no interface has an IPv4 address", err)
 		}
 	})
 }
@@ -280,7 +280,7 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := try.do(); err == nil || !strings.Contains(err.Error(), try.say) {
-				t.Errorf("said %v, want %q", err, try.say)
+				t.Errorf("error %v, want %q in it", err, try.say)
 			}
 			if after := n.describeState(); after != before {
 				t.Errorf("before:\n%s\nafter:\n%s", before, after)

@@ -89,7 +89,7 @@ func TestNoticeFilterAsks(t *testing.T) {
 		t.Helper()
 		b := make([]byte, len(want))
 		if _, err := io.ReadFull(outR, b); err != nil || string(b) != want {
-			t.Errorf("told %q, want %q, %v", b, want, err)
+			t.Errorf("the output goes on with %q (error %v), want %q", b, err, want)
 		}
 	}
 	say("srun: error: 1\n")
@@ -106,7 +106,7 @@ func TestNoticeFilterAsks(t *testing.T) {
 	m.passRest()
 	outW.Close()
 	if rest, err := io.ReadAll(outR); err != nil || len(rest) > 0 {
-		t.Errorf("told %q, %v", rest, err)
+		t.Errorf("the rest of the output is %q (error %v), want none", rest, err)
 	}
 }
 

@@ -61,10 +61,10 @@ func TestTally(t *testing.T) {
 				t.Errorf("counted %+v, want %+v", tl.count, c.want)
 			}
 			if !strings.Contains(said.String(), c.says) {
-				t.Errorf("said %q, want %q in it", said.String(), c.says)
+				t.Errorf("printed %q, want %q in it", said.String(), c.says)
 			}
 			if c.saysNot != "" && strings.Contains(said.String(), c.saysNot) {
-				t.Errorf("said %q, do not want %q in it", said.String(), c.saysNot)
+				t.Errorf("printed %q, do not want %q in it", said.String(), c.saysNot)
 			}
 		})
 	}
@@ -142,7 +142,7 @@ func TestPrintFailures(t *testing.T) {
 	got := said.String()
 	if !strings.HasPrefix(got, "FAILED p TestA:\nthe first\nmiddle\n") || !strings.Contains(got, "the last\nUNSTEADY") ||
 		!strings.Contains(got, "… 62 lines") || strings.Count(got, "middle") != firstLines+lastLines-2 {
-		t.Errorf("said %q", got)
+		t.Errorf("printed %q, want the first %d and the last %d lines of TestA, and how many are left out between them, before UNSTEADY", got, firstLines, lastLines)
 	}
 }
 

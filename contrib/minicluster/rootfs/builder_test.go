@@ -55,7 +55,7 @@ func checkClean(t *testing.T, cache string, want ...string) {
 		}
 	}
 	if len(left) > 0 {
-		t.Fatalf("processes left: %q", left)
+		t.Fatalf("processes are left: %q", left)
 	}
 	if m, _ := os.ReadFile("/proc/self/mountinfo"); strings.Contains(string(m), cache+"/") {
 		t.Fatalf("mounts left:\n%s", m)
@@ -65,7 +65,7 @@ func checkClean(t *testing.T, cache string, want ...string) {
 	}
 	slices.Sort(want)
 	if got := listNames(t, cache); !slices.Equal(got, want) {
-		t.Fatalf("left %v, want %v", got, want)
+		t.Fatalf("the cache has %v, want %v", got, want)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestBuild(t *testing.T) {
 	}
 	checkClean(t, o.CacheDir, filepath.Base(dir), "forky.lock", "forky.log")
 	if !slices.Contains(heard, "unpacking essential packages") {
-		t.Errorf("heard %q", heard)
+		t.Errorf("stages of progress %q, want %q among them", heard, "unpacking essential packages")
 	}
 	log, _ := os.ReadFile(filepath.Join(o.CacheDir, "forky.log"))
 	for _, want := range []string{"0022\n", someMirror + " forky main\n", `Acquire::Check-Valid-Until "false";`} {
@@ -146,12 +146,12 @@ func TestBuildFails(t *testing.T) {
 			_, err := Ensure(context.Background(), o)
 			var be *BuildError
 			if !errors.As(err, &be) {
-				t.Fatalf("%v", err)
+				t.Fatalf("error %v, want a BuildError", err)
 			}
 			tool, _ := exec.LookPath("mmdebstrap")
 			want := fmt.Sprintf(c.want, filepath.Join(o.CacheDir, "forky.log"))
 			if got := strings.ReplaceAll(err.Error(), tool, "/…/mmdebstrap"); got != want {
-				t.Errorf("%s\nwant %s", got, want)
+				t.Errorf("error %s\nwant %s", got, want)
 			}
 			checkClean(t, o.CacheDir, "forky.lock", "forky.log")
 		})
@@ -172,7 +172,7 @@ func TestBuilderKilled(t *testing.T) {
 	_, err := Ensure(ctx, o)
 	want := `build forky: signal: killed after "working" (log: ` + o.CacheDir + "/forky.log)"
 	if errText(err) != want {
-		t.Errorf("%v\nwant %s", err, want)
+		t.Errorf("error %v\nwant %s", err, want)
 	}
 	checkClean(t, o.CacheDir, "forky.lock", "forky.log")
 }
@@ -190,10 +190,10 @@ func TestCancel(t *testing.T) {
 	}
 	_, err := Ensure(ctx, o)
 	if !errors.Is(err, context.Canceled) || err.Error() != "build forky: context canceled" {
-		t.Errorf("%v", err)
+		t.Errorf("error %v, want %q", err, "build forky: context canceled")
 	}
 	if took := time.Since(cancelled); took > time.Minute { // the tools would run for 1000 s
-		t.Errorf("ended %v after the cancel", took)
+		t.Errorf("Ensure ended %v after the cancel, want a minute at most", took)
 	}
 	checkClean(t, o.CacheDir, "forky.lock", "forky.log")
 }
@@ -223,7 +223,7 @@ func TestOneBuildsTheOthersWait(t *testing.T) {
 	}
 	wg.Wait()
 	if count, _ := os.ReadFile(filepath.Join(o.CacheDir, "count")); string(count) != "x\n" || waited != 3 {
-		t.Errorf("built %q, %d waited", count, waited)
+		t.Errorf("builds %q and %d waiting callers, want %q and 3", count, waited, "x\n")
 	}
 }
 
@@ -266,7 +266,7 @@ func killAndEnsure(t *testing.T, n int, within time.Duration, cache string, mirr
 		}
 	}
 	if err := start().Wait(); err != nil {
-		t.Fatalf("the next one: %v", err)
+		t.Fatalf("the build after those that were killed: %v", err)
 	}
 	checkClean(t, cache, newRecipe(Options{Suite: suites[0]}).treeName(), "forky.lock", "forky.log")
 }
@@ -290,7 +290,7 @@ func diskFull(t *testing.T, size string, o Options) {
 	_, err := Ensure(context.Background(), o)
 	var se *SpaceError
 	if !errors.As(err, &se) || !se.Full || err.Error() != "cache "+o.CacheDir+": disk full, about 750 MiB needed to build forky" {
-		t.Errorf("size %s: %v", size, err)
+		t.Errorf("a cache folder of %s: error %v, want that the disk is full", size, err)
 	}
 	checkClean(t, o.CacheDir, "forky.lock", "forky.log")
 	if err := unix.Unmount(o.CacheDir, 0); err != nil {
@@ -310,7 +310,7 @@ func TestDiskTooSmall(t *testing.T) {
 	defer unix.Unmount(o.CacheDir, 0)
 	want := "cache " + o.CacheDir + ": 412 MiB free, about 750 MiB needed to build forky"
 	if _, err := Ensure(context.Background(), o); errText(err) != want {
-		t.Errorf("%v, want %s", err, want)
+		t.Errorf("error %v, want %q", err, want)
 	}
 	checkClean(t, o.CacheDir, "forky.lock")
 }
@@ -334,7 +334,7 @@ func TestCacheFolderThatCannotBe(t *testing.T) {
 	} {
 		_, err := Ensure(context.Background(), Options{Suite: suites[0], CacheDir: c.dir, Mirror: someMirror})
 		if errText(err) != c.want {
-			t.Errorf("%v\nwant %s", err, c.want)
+			t.Errorf("error %v\nwant %s", err, c.want)
 		}
 	}
 }
@@ -351,7 +351,7 @@ func TestMissingTools(t *testing.T) {
 		o := fakeOptions(t)
 		_, err := Ensure(context.Background(), o)
 		if missing := (*MissingToolError)(nil); !errors.As(err, &missing) || err.Error() != c.want {
-			t.Errorf("%v, want %s", err, c.want)
+			t.Errorf("error %v, want %q", err, c.want)
 		}
 		if isDir(o.CacheDir) {
 			t.Error("the cache folder was made")
@@ -361,7 +361,7 @@ func TestMissingTools(t *testing.T) {
 
 func TestMainRefusesToRunElsewhere(t *testing.T) {
 	if code := Main([]string{"/bin/true"}); code != 2 {
-		t.Errorf("code %d", code)
+		t.Errorf("exit status %d, want 2", code)
 	}
 }
 
@@ -372,7 +372,7 @@ func TestBuildEnv(t *testing.T) {
 		"DEBCONF_NONINTERACTIVE_SEEN=true", "http_proxy=http://p", "HTTPS_PROXY=http://q", "no_proxy=a",
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
+		t.Errorf("environment %q, want %q", got, want)
 	}
 }
 
@@ -387,7 +387,7 @@ func TestBuildWithCRIU(t *testing.T) {
 	o.Suite = mustSuite(t, "trixie")
 	want := "build criu-trixie: Failed to fetch the source of criu (log: " + o.CacheDir + "/criu-trixie.log)"
 	if _, err := Ensure(context.Background(), o); errText(err) != want {
-		t.Errorf("%v, want %s", err, want)
+		t.Errorf("error %v, want %q", err, want)
 	}
 	checkClean(t, o.CacheDir, "trixie.lock", "criu-trixie.lock", "criu-trixie.log")
 
@@ -402,6 +402,6 @@ func TestBuildWithCRIU(t *testing.T) {
 		t.Fatal(err)
 	}
 	if log, _ := os.ReadFile(filepath.Join(o.CacheDir, "trixie.log")); string(log) != made+"\n1\n" {
-		t.Errorf("log:\n%s", log)
+		t.Errorf("the builder wrote %q into its log, want %q", log, made+"\n1\n")
 	}
 }

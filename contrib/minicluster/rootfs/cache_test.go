@@ -53,7 +53,7 @@ func TestEnsureWarm(t *testing.T) {
 	for range 5 {
 		began := time.Now()
 		dir, err := Ensure(context.Background(), Options{Suite: suites[0], CacheDir: cache, Progress: func(p Progress) {
-			t.Errorf("told %v", p)
+			t.Errorf("progress %q is reported, want none: the tree is there", p)
 		}})
 		if err != nil || dir != want {
 			t.Fatalf("%s, %v; want %s", dir, err, want)
@@ -61,10 +61,10 @@ func TestEnsureWarm(t *testing.T) {
 		best = min(best, time.Since(began))
 	}
 	if best > 50*time.Millisecond {
-		t.Errorf("took %v", best)
+		t.Errorf("Ensure took %v with the tree there, want at most 50 ms", best)
 	}
 	if got := listNames(t, cache); len(got) != 1 {
-		t.Errorf("left %v", got)
+		t.Errorf("the cache has %v, want the tree alone", got)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestEnsureColdNeedsRoot(t *testing.T) {
 	setEUID(t, 1000)
 	_, err := Ensure(context.Background(), Options{Suite: suites[0], Torch: true, CacheDir: cache})
 	if !errors.Is(err, ErrNotRoot) || err.Error() != "forky-torch is not built yet: building a root file system needs root" {
-		t.Errorf("%v", err)
+		t.Errorf("error %v, want that the build needs root", err)
 	}
 	if _, err := os.Stat(cache); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the cache folder was made: %v", err)
@@ -83,7 +83,7 @@ func TestEnsureColdNeedsRoot(t *testing.T) {
 func TestEnsureUnknownSuite(t *testing.T) {
 	_, err := Ensure(context.Background(), Options{Suite: Suite{Name: "sarge"}, CacheDir: t.TempDir()})
 	if unknown := (*UnknownSuiteError)(nil); !errors.As(err, &unknown) {
-		t.Errorf("%v", err)
+		t.Errorf("error %v, want an UnknownSuiteError", err)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestEnsureNoCorpus(t *testing.T) {
 		_, err := Ensure(context.Background(), Options{Suite: s, Corpus: true, CacheDir: cache})
 		want := "suite " + s.Name + " has not all programs of the corpus: forky has"
 		if no := (*NoCorpusError)(nil); !errors.As(err, &no) || err.Error() != want {
-			t.Errorf("%s: %v", s.Name, err)
+			t.Errorf("%s: error %v, want %q", s.Name, err, want)
 		}
 	}
 	if _, err := os.Stat(cache); !errors.Is(err, fs.ErrNotExist) {
@@ -131,17 +131,17 @@ func TestHoldKeepsOldTree(t *testing.T) {
 	want := []string{held, r.treeName(), other}
 	slices.Sort(want)
 	if got := listNames(t, cache); !slices.Equal(got, want) {
-		t.Fatalf("left %v, want %v", got, want)
+		t.Fatalf("the cache has %v, want %v", got, want)
 	}
 	holds[0].Close()
 	removeOldTrees(cache, r)
 	if !isDir(filepath.Join(cache, held)) {
-		t.Fatal("removed a tree that is still held")
+		t.Fatalf("the tree %s was removed while it is held", held)
 	}
 	holds[1].Close()
 	removeOldTrees(cache, r)
 	if isDir(filepath.Join(cache, held)) {
-		t.Fatal("kept a tree that no process holds")
+		t.Fatalf("the tree %s was kept, which no process holds", held)
 	}
 }
 
@@ -157,10 +157,10 @@ func TestHoldOfRemovedTree(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	if _, err := Hold(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("while it is removed: %v", err)
+		t.Errorf("Hold of a tree that is being removed: error %v, want %v", err, fs.ErrNotExist)
 	}
 	if _, err := Hold(filepath.Join(cache, "none")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no such tree: %v", err)
+		t.Errorf("Hold of a tree that is not there: error %v, want %v", err, fs.ErrNotExist)
 	}
 }
 
@@ -172,8 +172,9 @@ func TestPartialsOfTheVariantOnly(t *testing.T) {
 	if err := removePartials(cache, "forky", silentReporter(t)); err != nil {
 		t.Fatal(err)
 	}
-	if got := listNames(t, cache); !slices.Equal(got, []string{"building-forky-torch.123"}) {
-		t.Errorf("left %v", got)
+	want := []string{"building-forky-torch.123"}
+	if got := listNames(t, cache); !slices.Equal(got, want) {
+		t.Errorf("the cache has %v, want %v", got, want)
 	}
 }
 
@@ -194,12 +195,12 @@ func TestSweep(t *testing.T) {
 	}
 	ensure()
 	if !isDir(filepath.Join(cache, "building-forky.123")) {
-		t.Error("removed a build under way")
+		t.Error("Ensure removed the folder of a build that is under way")
 	}
 	lock.Close()
 	ensure()
 	if isDir(filepath.Join(cache, "building-forky.123")) {
-		t.Error("left what an interrupted build left")
+		t.Error("Ensure left the folder of a build that was interrupted")
 	}
 }
 
@@ -216,10 +217,10 @@ func TestLockWait(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 50*time.Millisecond, errors.New("enough"))
 	defer cancel()
 	if _, err := lockVariant(ctx, cache, "forky", report); err == nil || err.Error() != "enough" {
-		t.Errorf("wait ended with %v", err)
+		t.Errorf("lockVariant: error %v, want %q", err, "enough")
 	}
-	if p := <-heard; p.String() != "waiting for another build of forky" {
-		t.Errorf("heard %q", p)
+	if p, want := <-heard, "waiting for another build of forky"; p.String() != want {
+		t.Errorf("progress %q, want %q", p, want)
 	}
 	if other, err := lockVariant(context.Background(), cache, "forky-torch", report); err != nil {
 		t.Error(err)

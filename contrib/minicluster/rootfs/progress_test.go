@@ -29,7 +29,7 @@ func TestProgressOfRecordedBuild(t *testing.T) {
 	followBuilder(bytes.NewReader(log), &kept, report)
 	report.stopReporting()
 	if !bytes.Equal(kept.Bytes(), log) {
-		t.Error("the log that is kept is not what was said")
+		t.Errorf("the log that is kept has %d bytes and is not the builder's output of %d bytes", kept.Len(), len(log))
 	}
 	checkGolden(t, "testdata/mmdebstrap.progress", got.String())
 }
@@ -97,7 +97,7 @@ func TestFraction(t *testing.T) {
 	} {
 		got, known := c.p.Fraction()
 		if got != c.want || known != c.known || c.p.String() != c.text {
-			t.Errorf("%+v: %v, %v, %q", c.p, got, known, c.p)
+			t.Errorf("%+v: fraction %v (known: %t), text %q; want %v (%t), %q", c.p, got, known, c.p, c.want, c.known, c.text)
 		}
 	}
 }
@@ -118,12 +118,12 @@ func TestReporterRepeats(t *testing.T) {
 	}
 	r.stopReporting()
 	if last.Elapsed <= first.Elapsed {
-		t.Errorf("heard %+v, then %+v", first, last)
+		t.Errorf("progress %+v, then %+v: want more time elapsed", first, last)
 	}
 	n := len(heard)
 	time.Sleep(20 * time.Millisecond)
 	if len(heard) != n {
-		t.Error("told after stop")
+		t.Errorf("%d reports of progress after stopReporting, want none", len(heard)-n)
 	}
 }
 
@@ -139,7 +139,7 @@ func FuzzParser(f *testing.F) {
 		for line := range strings.Lines(said) {
 			got, _ := p.parseLine(line)
 			if got.Done < 0 || got.Total < 0 || got.Total > 0 && got.Done > got.Total {
-				t.Fatalf("%+v after %q", got, line)
+				t.Fatalf("progress %+v after the line %q: want a part between nothing and all", got, line)
 			}
 		}
 	})

@@ -4,6 +4,7 @@
 package ptx
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -200,8 +201,8 @@ func TestPrintf(t *testing.T) {
 		}
 	}
 	err := m.launchKernel("k", Dim3{1, 1, 1}, Dim3{4, 1, 1})
-	if len(said) != 1 || said[0] != "-1 1.25 hi|00ff|10000000000|A%\n" {
-		t.Errorf("said %q", said)
+	if want := []string{"-1 1.25 hi|00ff|10000000000|A%\n"}; !slices.Equal(said, want) {
+		t.Errorf("the kernel printed %q, want %q", said, want)
 	}
 	if err == nil || !strings.Contains(err.Error(), "hi:12: hi: Assertion `hi` failed.") {
 		t.Error(err)
