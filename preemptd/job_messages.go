@@ -19,7 +19,7 @@ func jobMessages(s *sdk.Snapshot) []*rpc.Job {
 		j := &s.Jobs[i]
 		all[i] = &rpc.Job{
 			Id: int64(j.ID), Label: j.Label, Name: j.Name, User: j.User, Account: j.Account, Partition: j.Partition, Qos: j.QOS,
-			Tier: j.Tier.String(), State: jobStates[j.State], HeldBy: holders[j.HeldBy], Action: j.Action,
+			Tier: j.Tier.String(), State: j.State.String(), HeldBy: j.HeldBy.String(), Action: j.Action,
 			Gpus: int32(j.GPUs), Leased: int32(j.Leased), Requested: int32(j.Request), Restarts: int32(j.Restarts), //nolint:gosec // of one job
 			Fraction: j.Fraction, Promised: j.Promised, Obstacle: j.Obstacle,
 			Checkpoint: timestampOf(j.Checkpoint.At), Submitted: timestampOf(j.Submitted), Started: timestampOf(j.Started), Eligible: timestampOf(j.Eligible),
@@ -30,14 +30,6 @@ func jobMessages(s *sdk.Snapshot) []*rpc.Job {
 	}
 	return all
 }
-
-// jobStates and holders are for people.
-var (
-	jobStates = map[sdk.JobState]string{
-		sdk.Waiting: "waiting", sdk.Deferred: "deferred", sdk.Held: "held", sdk.Running: "running", sdk.Suspended: "suspended", sdk.Leaving: "leaving",
-	}
-	holders = map[sdk.Holder]string{sdk.HeldByUser: "user", sdk.HeldByOperator: "operator", sdk.HeldByPreemptd: "preemptd"}
-)
 
 func timestampOf(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {

@@ -87,7 +87,17 @@ const (
 	Running                   //
 	Suspended                 // Slurm has stopped the job, which holds what it has
 	Leaving                   // is being requeued or ends: the job holds its shares until it has gone
+	JobStates = 6             // how many states there are
 )
+
+var jobStateNames = [JobStates]string{"waiting", "deferred", "held", "running", "suspended", "leaving"}
+
+func (s JobState) String() string {
+	if int(s) < len(jobStateNames) {
+		return jobStateNames[s]
+	}
+	return fmt.Sprintf("state %d", uint8(s))
+}
 
 // Holder is the kind of user or program that holds a job.
 type Holder uint8
@@ -98,7 +108,18 @@ const (
 	HeldByUser            // the job's owner: only people release the hold
 	HeldByOperator        // likewise
 	HeldByPreemptd        // parked by an intent: Resume or Release ends the hold
+	Holders        = 4    // how many holders there are
 )
+
+var holderNames = [Holders]string{"", "user", "operator", "preemptd"}
+
+// String is empty for HeldByNobody.
+func (h Holder) String() string {
+	if int(h) < len(holderNames) {
+		return holderNames[h]
+	}
+	return fmt.Sprintf("holder %d", uint8(h))
+}
 
 // Tier is what a job is promised.
 type Tier uint8

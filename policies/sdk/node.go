@@ -4,6 +4,7 @@
 package sdk
 
 import (
+	"fmt"
 	"math/bits"
 	"time"
 )
@@ -30,7 +31,17 @@ const (
 	NodeUp       NodeState = iota // jobs run and can start
 	NodeDraining                  // jobs run, none can start: also an empty node, or a node kept for maintenance
 	NodeDown                      // nothing runs
+	NodeStates   = 3              // how many states there are
 )
+
+var nodeStateNames = [NodeStates]string{"up", "draining", "down"}
+
+func (s NodeState) String() string {
+	if int(s) < len(nodeStateNames) {
+		return nodeStateNames[s]
+	}
+	return fmt.Sprintf("state %d", uint8(s))
+}
 
 // GPU is a device of a node.
 type GPU struct {

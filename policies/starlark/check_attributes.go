@@ -51,9 +51,21 @@ func anythingHas(name string) bool {
 
 // texts is all that some attributes can be.
 var texts = map[string][]string{
-	"job.state": states[:], "job.held_by": holders[:], "node.state": nodeStates[:],
+	"job.state": valueNames[sdk.JobState](sdk.JobStates), "job.held_by": valueNames[sdk.Holder](sdk.Holders),
+	"job.tier": valueNames[sdk.Tier](sdk.Tiers), "node.state": valueNames[sdk.NodeState](sdk.NodeStates),
 	"cluster.weekday": weekdays[:],
-	"job.tier":        {sdk.Basic.String(), sdk.Standard.String(), sdk.Premium.String()},
+}
+
+// valueNames lists the names of the values below count.
+func valueNames[T interface {
+	~uint8
+	String() string
+}](count T) []string {
+	var names []string
+	for value := range count {
+		names = append(names, value.String())
+	}
+	return names
 }
 
 // binaryKind checks comparisons with what is written in the file.

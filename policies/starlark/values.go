@@ -80,13 +80,6 @@ var clusterAttributes = map[string]func(*sdk.Snapshot, *sdk.Snapshot) starlark.V
 	},
 }
 
-var states = [...]string{
-	sdk.Waiting: "waiting", sdk.Deferred: "deferred", sdk.Held: "held",
-	sdk.Running: "running", sdk.Suspended: "suspended", sdk.Leaving: "leaving",
-}
-
-var holders = [...]string{sdk.HeldByNobody: "", sdk.HeldByUser: "user", sdk.HeldByOperator: "operator", sdk.HeldByPreemptd: "preemptd"}
-
 var jobAttributes = map[string]func(*sdk.Snapshot, *sdk.Job) starlark.Value{
 	"id":          func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt64(int64(j.ID)) },
 	"label":       func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.String(j.Label) },
@@ -96,8 +89,8 @@ var jobAttributes = map[string]func(*sdk.Snapshot, *sdk.Job) starlark.Value{
 	"partition":   func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.String(j.Partition) },
 	"qos":         func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.String(j.QOS) },
 	"tier":        func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.String(j.Tier.String()) },
-	"state":       func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.String(states[j.State]) },
-	"held_by":     func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.String(holders[j.HeldBy]) },
+	"state":       func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.String(j.State.String()) },
+	"held_by":     func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.String(j.HeldBy.String()) },
 	"action":      func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.String(j.Action) },
 	"priority":    func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt64(j.Priority) },
 	"gang":        func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt64(int64(j.Gang)) },
@@ -139,11 +132,9 @@ var jobAttributes = map[string]func(*sdk.Snapshot, *sdk.Job) starlark.Value{
 	},
 }
 
-var nodeStates = [...]string{sdk.NodeUp: "up", sdk.NodeDraining: "draining", sdk.NodeDown: "down"}
-
 var nodeAttributes = map[string]func(*sdk.Snapshot, *sdk.Node) starlark.Value{
 	"name":   func(_ *sdk.Snapshot, n *sdk.Node) starlark.Value { return starlark.String(n.Name) },
-	"state":  func(_ *sdk.Snapshot, n *sdk.Node) starlark.Value { return starlark.String(nodeStates[n.State]) },
+	"state":  func(_ *sdk.Snapshot, n *sdk.Node) starlark.Value { return starlark.String(n.State.String()) },
 	"reason": func(_ *sdk.Snapshot, n *sdk.Node) starlark.Value { return starlark.String(n.Reason) },
 	"gpus":   func(_ *sdk.Snapshot, n *sdk.Node) starlark.Value { return starlark.MakeInt(len(n.GPUs)) },
 	"usable": func(_ *sdk.Snapshot, n *sdk.Node) starlark.Value { return starlark.MakeInt(n.Usable().Count()) },

@@ -33,13 +33,6 @@ var (
 	accountsOmitted = newDesc("accounts_omitted", "Accounts with jobs that are not shown, for there are too many.")
 )
 
-var (
-	nodeStates = [...]string{sdk.NodeUp: "up", sdk.NodeDraining: "draining", sdk.NodeDown: "down"}
-	jobStates  = [...]string{
-		sdk.Waiting: "waiting", sdk.Deferred: "deferred", sdk.Held: "held", sdk.Running: "running", sdk.Suspended: "suspended", sdk.Leaving: "leaving",
-	}
-)
-
 // snapshotMetrics is what the last snapshot says.
 type snapshotMetrics struct {
 	shown atomic.Pointer[[]prometheus.Metric]
@@ -86,7 +79,7 @@ func (a *sheet) addNodes(s *sdk.Snapshot) {
 			held[share.Node] |= share.GPUs
 		}
 	}
-	var states [len(nodeStates)]int
+	var states [sdk.NodeStates]int
 	var taken, free, unusable int
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
@@ -96,7 +89,7 @@ func (a *sheet) addNodes(s *sdk.Snapshot) {
 		unusable += (n.All() &^ n.Usable() &^ held[i]).Count()
 	}
 	for state, count := range states {
-		a.addValue(nodes, float64(count), nodeStates[state])
+		a.addValue(nodes, float64(count), sdk.NodeState(state).String())
 	}
 	a.addValue(gpus, float64(taken), "held")
 	a.addValue(gpus, float64(free), "free")
@@ -105,7 +98,7 @@ func (a *sheet) addNodes(s *sdk.Snapshot) {
 
 // tier is the jobs of a tier.
 type tier struct {
-	states [len(jobStates)]int
+	states [sdk.JobStates]int
 	gpus   int
 }
 
@@ -133,7 +126,7 @@ func (a *sheet) addJobs(s *sdk.Snapshot) {
 		a.addValue(below, float64(got.Below), name)
 		a.addValue(gpusHeld, float64(t.gpus), name)
 		for state, count := range t.states {
-			a.addValue(jobs, float64(count), name, jobStates[state])
+			a.addValue(jobs, float64(count), name, sdk.JobState(state).String())
 		}
 	}
 	for kind, count := range actions {

@@ -5,7 +5,6 @@ package web
 
 import (
 	"cmp"
-	"fmt"
 	"math/bits"
 	"net/http"
 	"slices"
@@ -77,21 +76,15 @@ func (s *Server) getCluster(w http.ResponseWriter, r *http.Request) {
 	d.sendTo(w, r)
 }
 
-var (
-	nodeStates = [...]string{sdk.NodeUp: "up", sdk.NodeDraining: "draining", sdk.NodeDown: "down"}
-	jobStates  = [...]string{
-		sdk.Waiting: "waiting", sdk.Deferred: "deferred", sdk.Held: "held", sdk.Running: "running",
-		sdk.Suspended: "suspended", sdk.Leaving: "leaving",
+// holderText is the holder of a job, as the page has it.
+func holderText(h sdk.Holder) string {
+	switch h {
+	case sdk.HeldByUser:
+		return "its user"
+	case sdk.HeldByOperator:
+		return "an operator"
 	}
-	holders = [...]string{sdk.HeldByNobody: "", sdk.HeldByUser: "its user", sdk.HeldByOperator: "an operator", sdk.HeldByPreemptd: "preemptd"}
-)
-
-// stateName is the name of a state; a state that is newer than this table is a number.
-func stateName[T ~uint8](names []string, state T) string {
-	if int(state) < len(names) {
-		return names[state]
-	}
-	return fmt.Sprint(uint8(state))
+	return h.String()
 }
 
 func clusterOf(s *sdk.Snapshot, racks map[string]string) *clusterJSON {
@@ -109,7 +102,7 @@ func clusterOf(s *sdk.Snapshot, racks map[string]string) *clusterJSON {
 	for at, i := range order {
 		places[i] = int32(at) //nolint:gosec // a place in memory
 		n := &s.Nodes[i]
-		made := nodeJSON{Name: n.Name, State: stateName(nodeStates[:], n.State), Reason: n.Reason, GPUs: len(n.GPUs), Partitions: n.Partitions, Rack: racks[n.Name]}
+		made := nodeJSON{Name: n.Name, State: n.State.String(), Reason: n.Reason, GPUs: len(n.GPUs), Partitions: n.Partitions, Rack: racks[n.Name]}
 		for g := range n.GPUs {
 			if g == 0 {
 				made.Kind = n.GPUs[g].Kind
@@ -159,7 +152,7 @@ func leadingDigits(text string) string {
 func jobOf(j *sdk.Job) jobJSON {
 	made := jobJSON{
 		ID: int64(j.ID), Label: j.Label, Name: j.Name, User: j.User, Account: j.Account, Partition: j.Partition, QOS: j.QOS,
-		Tier: j.Tier.String(), State: stateName(jobStates[:], j.State), HeldBy: stateName(holders[:], j.HeldBy), Action: j.Action, Obstacle: j.Obstacle,
+		Tier: j.Tier.String(), State: j.State.String(), HeldBy: holderText(j.HeldBy), Action: j.Action, Obstacle: j.Obstacle,
 		Nodes: j.Capsules, Request: j.Request, GPUs: j.GPUs, Leased: j.Leased, Promised: j.Promised, Fraction: j.Fraction, Restarts: j.Restarts,
 		Submitted: unixSeconds(j.Submitted), Eligible: unixSeconds(j.Eligible), Started: unixSeconds(j.Started), Saved: unixSeconds(j.Checkpoint.At),
 	}

@@ -114,7 +114,7 @@ func (s *Server) livesWithin(from time.Time, match string, limit int) (shown []l
 		one := lifeJSON{ID: int64(l.id), Label: l.label, Name: l.name, User: l.user, Tier: l.tier.String(), Parts: []partJSON{}, Marks: []markJSON{}}
 		for _, p := range l.parts {
 			if p.to.IsZero() || p.to.After(from) {
-				one.Parts = append(one.Parts, partJSON{p.from.Unix(), unixSeconds(p.to), stateName(jobStates[:], p.state), p.gpus})
+				one.Parts = append(one.Parts, partJSON{p.from.Unix(), unixSeconds(p.to), p.state.String(), p.gpus})
 			}
 		}
 		shown = append(shown, one)
