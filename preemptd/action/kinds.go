@@ -32,7 +32,7 @@ type Args struct {
 	Swap bool `json:"swap,omitempty"`
 	// Hold leaves the job held until a resume.
 	Hold bool `json:"hold,omitempty"`
-	// For is the waiting job for which this action makes room; 0: none. The job's room is kept for it (MakesRoom).
+	// For is the waiting job for which this action makes room; 0: none. Room is kept for that job (MakesRoom).
 	For int64 `json:"for,omitempty"`
 	// ForNodes are the nodes where the job For is to have the room.
 	ForNodes []string `json:"forNodes,omitempty"`
