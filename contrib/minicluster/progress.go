@@ -68,7 +68,7 @@ func (p *progress) showLine(line string) {
 	p.drawLine()
 }
 
-// Caller holds p.mu.
+// drawLine draws the latest line. The caller holds p.mu.
 func (p *progress) drawLine() {
 	if p.latest == "" {
 		return

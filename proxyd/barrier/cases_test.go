@@ -47,7 +47,7 @@ var cases = []program{
 	{name: "communicator aborted", aborts: true, comms: "A=0,1 B=0,1", ranks: []string{"A A B!", "A! ~A B!"}},
 }
 
-// world of the case of that name.
+// caseWorld returns the world of the case of that name.
 func caseWorld(name string) *world {
 	for _, p := range cases {
 		if p.name == name {

@@ -48,8 +48,8 @@ func divideBy(t Type, dst []byte, n int) {
 	}
 }
 
-// A communicator's size is no more than maxRanks, and so exact in float32. A quotient of a 16-bit
-// type by that size is never so near to a tie that float64 would hide the difference.
+// divideHalves divides by a communicator's size, which is no more than maxRanks, and so exact in float32. A quotient of a
+// 16-bit type by that size is never so near to a tie that float64 would hide the difference.
 func divideHalves(dst []byte, n int, f *halfFormat) {
 	forEach(dst, func(h uint16) uint16 { return f.encode(narrowFloat(float64(f.decode(h)) / float64(n))) })
 }

@@ -242,5 +242,5 @@ func (tr *trial) checkReceived(t testing.TB, where string) {
 	}
 }
 
-// name of a placement: which process holds each rank.
+// placementName names a placement: which process holds each rank.
 func placementName(home []int) string { return fmt.Sprintf("ranks on %v", home) }

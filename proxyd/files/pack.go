@@ -236,7 +236,8 @@ func entryOf(path string, st unix.Stat_t, fd int) packed {
 	return e
 }
 
-// The attributes that a user can set, and that tell the kernel nothing but which users may read.
+// wantedXattr reports whether a user can set the attribute, and the attribute tells the kernel nothing but which users may
+// read.
 func wantedXattr(name string) bool {
 	return bytes.HasPrefix([]byte(name), []byte("user.")) ||
 		name == "system.posix_acl_access" || name == "system.posix_acl_default"

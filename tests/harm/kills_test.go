@@ -74,7 +74,7 @@ var moves = []string{"check", "announce", "checkpoint", "park", "leave", "draft"
 type harm struct {
 	name string
 	hit  func(context.Context, *world, *counter) error
-	// by a person: what became of the job then.
+	// kept checks what became of the job after harm by a person.
 	kept func(situation, *act) error
 	// once: the harm is done at each step of some of the journeys only.
 	once bool
