@@ -133,7 +133,7 @@ func (c *controller) reachSlurm(ctx context.Context) (func(), error) {
 	}
 	c.page.changeState(func(s *web.State) {
 		s.Cluster, s.Slurm = c.cluster, func(ctx context.Context) error { return pingSlurm(ctx, c.slurm) }
-		s.Useful, s.Proxyds, s.Checkpoints, s.Obstacles = c.usefulDays, c.nodes.pageList, c.checkpoints.ofJob, c.obstaclesOf
+		s.Useful, s.Proxyds, s.Checkpoints, s.Obstacles = c.metrics.UsefulDays, c.nodes.pageList, c.checkpoints.ofJob, c.obstaclesOf
 		s.Rights = func(ctx context.Context) error { return c.examineController().Rights(ctx) }
 	})
 	return c.slurm.Close, nil

@@ -15,7 +15,6 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/reconcile"
-	"github.com/singularity-slurm/singularity-slurm/preemptd/web"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
@@ -56,22 +55,6 @@ func (c *controller) countDecision(d reconcile.Decision, s *sdk.Snapshot) {
 		c.metrics.Rejected(r.Policy, r.Intent.Verb, string(r.Invariant))
 	}
 	c.metrics.Decided(s, len(d.Problems))
-}
-
-// usefulDays is the GPU time of the last days, for the page.
-func (c *controller) usefulDays() []web.UsefulDay {
-	days := c.metrics.UsefulDays()
-	all := make([]web.UsefulDay, len(days))
-	for i, d := range days {
-		all[i] = web.UsefulDay{Day: d.Day, Users: make(map[string]web.GPUTime, len(d.Users))}
-		for tier, t := range d.Tiers {
-			all[i].Tiers[tier] = web.GPUTime(t)
-		}
-		for user, t := range d.Users {
-			all[i].Users[user] = web.GPUTime(t)
-		}
-	}
-	return all
 }
 
 func (c *controller) countAction(a journal.Action) {

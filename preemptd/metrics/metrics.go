@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/gputime"
 )
 
 // Options of Metrics.
@@ -179,9 +180,9 @@ func (m *Metrics) Decided(s *sdk.Snapshot, problems int) {
 	m.losses.countLosses(s, tally{
 		lost: func(j *sdk.Job, r reason, gpuSeconds float64) {
 			m.lost.WithLabelValues(j.Tier.String(), string(r)).Add(gpuSeconds)
-			m.countTime(s.Time, j, GPUTime{Lost: gpuSeconds})
+			m.countTime(s.Time, j, gputime.Time{Lost: gpuSeconds})
 		},
-		held: func(j *sdk.Job, gpuSeconds float64) { m.countTime(s.Time, j, GPUTime{Held: gpuSeconds}) },
+		held: func(j *sdk.Job, gpuSeconds float64) { m.countTime(s.Time, j, gputime.Time{Held: gpuSeconds}) },
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/gputime"
 )
 
 const (
@@ -18,33 +19,23 @@ const (
 	otherUsers = "(other)"
 )
 
-// GPUTime is GPU time that jobs held, in seconds, and how much of it brought them nothing.
-type GPUTime struct{ Held, Lost float64 }
-
-// Day is the GPU time of a day, in the time zone of this host.
-type Day struct {
-	Day   string // "2026-11-23"
-	Tiers [sdk.Tiers]GPUTime
-	Users map[string]GPUTime
-}
-
 // usefulness keeps GPU time by day.
 type usefulness struct {
-	days  []Day // oldest first
+	days  []gputime.Day // oldest first
 	users map[string]bool
 }
 
 // addTime counts GPU time of a job.
-func (u *usefulness) addTime(at time.Time, j *sdk.Job, t GPUTime) {
+func (u *usefulness) addTime(at time.Time, j *sdk.Job, t gputime.Time) {
 	name := at.Local().Format(time.DateOnly)
-	if n := len(u.days); n == 0 || u.days[n-1].Day != name {
-		u.days = append(u.days, Day{Day: name, Users: map[string]GPUTime{}})
+	if n := len(u.days); n == 0 || u.days[n-1].Date != name {
+		u.days = append(u.days, gputime.Day{Date: name, Users: map[string]gputime.Time{}})
 		u.days = u.days[max(0, len(u.days)-maxDays):]
 	}
 	day := &u.days[len(u.days)-1]
-	day.Tiers[j.Tier] = sumOf(day.Tiers[j.Tier], t)
+	day.Tiers[j.Tier] = day.Tiers[j.Tier].Add(t)
 	user := u.userName(j.User)
-	day.Users[user] = sumOf(day.Users[user], t)
+	day.Users[user] = day.Users[user].Add(t)
 }
 
 // userName is under which name a user is counted.
@@ -59,11 +50,9 @@ func (u *usefulness) userName(name string) string {
 	return name
 }
 
-func sumOf(a, b GPUTime) GPUTime { return GPUTime{a.Held + b.Held, a.Lost + b.Lost} }
-
 // UsefulDays returns the GPU time of the last days on which jobs held GPUs, newest first, as far as this preemptd has
 // seen them.
-func (m *Metrics) UsefulDays() []Day {
+func (m *Metrics) UsefulDays() []gputime.Day {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	days := slices.Clone(m.useful.days)
@@ -75,7 +64,7 @@ func (m *Metrics) UsefulDays() []Day {
 }
 
 // countTime counts GPU time of a job, held or lost, in all forms in which that is shown. Caller holds m.mu.
-func (m *Metrics) countTime(at time.Time, j *sdk.Job, t GPUTime) {
+func (m *Metrics) countTime(at time.Time, j *sdk.Job, t gputime.Time) {
 	m.useful.addTime(at, j, t)
 	user := m.useful.userName(j.User)
 	m.held.WithLabelValues(j.Tier.String()).Add(t.Held)

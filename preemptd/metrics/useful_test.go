@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/gputime"
 )
 
 // TestUsefulDays: what jobs held and lost is counted by day, tier and user, and the same in Prometheus.
@@ -29,13 +30,13 @@ func TestUsefulDays(t *testing.T) {
 	look(day+50, of("bob", runningJob(sdk.Running, 0, day)))
 	days := m.UsefulDays()
 	today := func(at int) string { return timeAt(at).Local().Format(time.DateOnly) }
-	if len(days) != 2 || days[0].Day != today(day) || days[1].Day != today(0) {
+	if len(days) != 2 || days[0].Date != today(day) || days[1].Date != today(0) {
 		t.Fatalf("days: %+v", days)
 	}
-	if got, want := days[1].Tiers[sdk.Basic], (GPUTime{Held: 480, Lost: 40}); got != want || days[1].Users["alice"] != want {
+	if got, want := days[1].Tiers[sdk.Basic], (gputime.Time{Held: 480, Lost: 40}); got != want || days[1].Users["alice"] != want {
 		t.Errorf("the first day: %+v, of alice %+v; want %+v", got, days[1].Users["alice"], want)
 	}
-	if got, want := days[0].Users["bob"], (GPUTime{Held: 200}); got != want || days[0].Tiers[sdk.Premium] != (GPUTime{}) {
+	if got, want := days[0].Users["bob"], (gputime.Time{Held: 200}); got != want || days[0].Tiers[sdk.Premium] != (gputime.Time{}) {
 		t.Errorf("the second day: %+v", days[0])
 	}
 	for name, got := range map[string]float64{
@@ -53,13 +54,13 @@ func TestUsefulDays(t *testing.T) {
 func TestUsefulBounds(t *testing.T) {
 	var u usefulness
 	for i := range maxUsers + 10 {
-		u.addTime(noon, &sdk.Job{User: fmt.Sprint(i)}, GPUTime{Held: 1})
+		u.addTime(noon, &sdk.Job{User: fmt.Sprint(i)}, gputime.Time{Held: 1})
 	}
 	if day := u.days[0]; len(day.Users) != maxUsers+1 || day.Users[otherUsers].Held != 10 {
 		t.Errorf("%d users, %v of others", len(day.Users), day.Users[otherUsers])
 	}
 	for i := range 2 * maxDays {
-		u.addTime(noon.AddDate(0, 0, i), &sdk.Job{User: "1"}, GPUTime{Held: 1})
+		u.addTime(noon.AddDate(0, 0, i), &sdk.Job{User: "1"}, gputime.Time{Held: 1})
 	}
 	if len(u.days) != maxDays {
 		t.Errorf("%d days", len(u.days))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/gputime"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
@@ -60,7 +61,7 @@ type State struct {
 	Slurm    func(context.Context) error // asks slurmrestd whether it answers; nil: it never did
 	Rights   func(context.Context) error // why Slurm would refuse each action, if it would; nil: not known yet
 	Requests Requests                    // nil: people cannot make requests here now
-	Useful   func() []UsefulDay          // newest first; nil: nothing is counted
+	Useful   func() []gputime.Day        // newest first; nil: nothing is counted
 	// Proxyds is how the nodes' proxyds are; nil: nothing is asked.
 	Proxyds func() []Proxyd
 	// Checkpoints are those of a job, by its label, oldest first, as the last look found them; nil: nothing was looked at.

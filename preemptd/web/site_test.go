@@ -14,6 +14,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/api"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/gputime"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/web"
@@ -63,9 +64,9 @@ func newSite(t *testing.T) *site {
 		Policies: func() []*rpc.Policy {
 			return []*rpc.Policy{{Name: "drain", Running: true}, {Name: "tiers", Running: true}}
 		},
-		Useful: func() []web.UsefulDay {
-			return []web.UsefulDay{{
-				Day: "2026-11-23", Tiers: [sdk.Tiers]web.GPUTime{sdk.Basic: {Held: 7200, Lost: 720}}, Users: map[string]web.GPUTime{"<b>alice": {Held: 7200, Lost: 720}},
+		Useful: func() []gputime.Day {
+			return []gputime.Day{{
+				Date: "2026-11-23", Tiers: [sdk.Tiers]gputime.Time{sdk.Basic: {Held: 7200, Lost: 720}}, Users: map[string]gputime.Time{"<b>alice": {Held: 7200, Lost: 720}},
 			}}
 		},
 	}

@@ -8,17 +8,8 @@ import (
 	"slices"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/gputime"
 )
-
-// GPUTime is GPU time that jobs held, in seconds, and how much of it brought them nothing.
-type GPUTime struct{ Held, Lost float64 }
-
-// UsefulDay is the GPU time of a day.
-type UsefulDay struct {
-	Day   string // "2026-11-23"
-	Tiers [sdk.Tiers]GPUTime
-	Users map[string]GPUTime
-}
 
 // usefulJSON is the share of a day's GPU time that was useful work.
 type usefulJSON struct {
@@ -39,7 +30,7 @@ const (
 	maxUsefulUsers = 10 // of a day
 )
 
-func shareOf(name string, t GPUTime) usefulPartJSON {
+func shareOf(name string, t gputime.Time) usefulPartJSON {
 	s := usefulPartJSON{Name: name, Hours: t.Held / 3600, Useful: 1}
 	if t.Held > 0 {
 		s.Useful = max(0, 1-t.Lost/t.Held) // work of the day before can be lost today
@@ -48,7 +39,7 @@ func shareOf(name string, t GPUTime) usefulPartJSON {
 }
 
 // usefulList is what the page shows of days, newest first.
-func usefulList(days func() []UsefulDay) []usefulJSON {
+func usefulList(days func() []gputime.Day) []usefulJSON {
 	all := []usefulJSON{}
 	if days == nil {
 		return all
@@ -57,10 +48,10 @@ func usefulList(days func() []UsefulDay) []usefulJSON {
 		if len(all) == maxUsefulDays {
 			break
 		}
-		var sum GPUTime
-		u := usefulJSON{Day: d.Day, Users: []usefulPartJSON{}}
+		var sum gputime.Time
+		u := usefulJSON{Day: d.Date, Users: []usefulPartJSON{}}
 		for i, t := range slices.Backward(d.Tiers[:]) {
-			sum = GPUTime{sum.Held + t.Held, sum.Lost + t.Lost}
+			sum = sum.Add(t)
 			u.Tiers = append(u.Tiers, shareOf(sdk.Tier(i).String(), t)) //nolint:gosec // there are three
 		}
 		u.All = shareOf("all", sum)

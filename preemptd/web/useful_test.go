@@ -8,18 +8,19 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/gputime"
 )
 
 // TestUsefulList: shares are of what was held, of all tiers and of the users with the most.
 func TestUsefulList(t *testing.T) {
-	day := UsefulDay{Day: "2026-11-23", Users: map[string]GPUTime{}}
-	day.Tiers[sdk.Premium], day.Tiers[sdk.Basic] = GPUTime{Held: 3600, Lost: 360}, GPUTime{Held: 7200, Lost: 9000}
+	day := gputime.Day{Date: "2026-11-23", Users: map[string]gputime.Time{}}
+	day.Tiers[sdk.Premium], day.Tiers[sdk.Basic] = gputime.Time{Held: 3600, Lost: 360}, gputime.Time{Held: 7200, Lost: 9000}
 	for i := range 2 * maxUsefulUsers {
-		day.Users[fmt.Sprintf("u%02d", i)] = GPUTime{Held: float64(i)}
+		day.Users[fmt.Sprintf("u%02d", i)] = gputime.Time{Held: float64(i)}
 	}
-	days := make([]UsefulDay, 2*maxUsefulDays)
+	days := make([]gputime.Day, 2*maxUsefulDays)
 	days[0] = day
-	got := usefulList(func() []UsefulDay { return days })
+	got := usefulList(func() []gputime.Day { return days })
 	if len(got) != maxUsefulDays {
 		t.Fatalf("%d days", len(got))
 	}
