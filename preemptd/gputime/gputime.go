@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gputime has the GPU time of days: package metrics counts it, and the web page shows how much was useful.
+// Package gputime has the GPU time of days, which package metrics counts; the web page shows how much of the time was
+// useful.
 package gputime
 
 import "github.com/singularity-slurm/singularity-slurm/policies/sdk"
