@@ -66,7 +66,7 @@ func TestOpenBase(t *testing.T) {
 				t.Errorf("files of the base: %+v", f)
 			}
 			if f := filesInBase(base, 3, "n2"); f != nil {
-				t.Errorf("files whose streams another node wrote: %+v", f)
+				t.Errorf("files in the streams of another node: %+v", f)
 			}
 			noError(t, base.CarryStreams(t.Context(), "3/devices/", []string{"blocks-1-0"}))
 			for _, bad := range []string{"blocks-1-0", "blocks-1-1"} { // twice; not there

@@ -64,7 +64,7 @@ func TestReplaceFails(t *testing.T) {
 	}
 }
 
-// TestJSON: a value is read as it was written; the error names a file whose contents are no JSON, or not of the value's type.
+// TestJSON: a value is read as it was written; the error names the file if its contents are no JSON, or not of the type.
 func TestJSON(t *testing.T) {
 	type record struct {
 		Key   string

@@ -92,8 +92,8 @@ func TestArrowDifferences(t *testing.T) {
 	}
 }
 
-// listImports lists the packages of this module with what they import of it, without tests. Packages for tests, whose
-// names end in "test", are left out, and the programs and tests in tests.
+// listImports lists the packages of this module with what they import of it, without tests. It leaves out packages for tests, by
+// the end of their names, and the programs and tests in tests.
 func listImports(t *testing.T) arrows {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-f", "{{.ImportPath}} {{range .Imports}}{{.}} {{end}}", "./...")
