@@ -175,12 +175,13 @@ func TestLimits(t *testing.T) {
 func TestOtherKinds(t *testing.T) {
 	for _, kind := range []struct {
 		name   string
+		flag   string
 		kind   measure.Kind
 		limits [5]float64 // of the first quantities
 	}{
-		{"test files", measure.GoTest, [5]float64{7, 0.25, 5, 2.5, 0.25}},
-		{"C", measure.C, [5]float64{2, 0.25, 7, 3, 0}},
-		{"C of tests", measure.CTest, [5]float64{2, 0.25, 4, 2, 0.25}},
+		{"test files", "go-test", measure.GoTest, [5]float64{7, 0.25, 5, 2.5, 0.25}},
+		{"C", "c", measure.C, [5]float64{2, 0.25, 7, 3, 0}},
+		{"C of tests", "c-test", measure.CTest, [5]float64{2, 0.25, 4, 2, 0.25}},
 	} {
 		packages, err := measure.Tree(root, kind.kind)
 		if err != nil {
@@ -189,8 +190,8 @@ func TestOtherKinds(t *testing.T) {
 		sum := measure.Sum(packages)
 		for column, limit := range kind.limits {
 			if q := quantities[column]; q.count(sum) > q.allowedCount(limit, sum) {
-				t.Errorf("%s: %s: %d, and there may be %d. Use plainer words (`go run ./contrib/readability --kind go-test --by-package`)",
-					kind.name, q.name, q.count(sum), q.allowedCount(limit, sum))
+				t.Errorf("%s: %s: %d, and there may be %d. Use plainer words (`go run ./contrib/readability --kind %s --by-package`)",
+					kind.name, q.name, q.count(sum), q.allowedCount(limit, sum), kind.flag)
 			}
 		}
 	}
