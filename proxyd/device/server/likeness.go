@@ -254,10 +254,6 @@ func (s *Server) placeAlike(st *serverState) {
 // noteAlike notes how much of the memory on each device was alike at a save, and between each two of the job's devices. The
 // caller holds state.mu.
 func (s *Server) noteAlike(st *serverState) {
-	var order []int
-	for _, d := range s.devices {
-		order = append(order, slices.Index(s.machine.turns, d.Place().TimeSlices))
-	}
 	blocks := savedBlocks(st)
-	s.state.alike, s.state.common = alikeBytes(blocks, order, len(s.machine.turns)), commonBlocks(blocks)
+	s.state.alike, s.state.common = alikeBytes(blocks, placesOf(s), len(s.machine.turns)), commonBlocks(blocks)
 }
