@@ -172,7 +172,7 @@ func (s *Server) openAttempt(o *cut.Orders) error {
 		}
 	}
 	a.tellEvent(e)
-	a.work.Go(func() { a.giveUp() })
+	a.work.Go(func() { a.reportUnsavable() })
 	return nil
 }
 

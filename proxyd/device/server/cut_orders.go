@@ -125,7 +125,7 @@ func (a *attempt) stillProcesses(keep bool) {
 	for try := firstTry; ; try = min(2*try, longTry) {
 		all := s.allProcesses()
 		err := s.tryCut(a.ctx, all, try, rest)
-		hopeless := (err == nil || try >= slow) && a.giveUp()
+		hopeless := (err == nil || try >= slow) && a.reportUnsavable()
 		if err == nil && !hopeless {
 			break
 		}
@@ -179,11 +179,12 @@ func (a *attempt) holdCut() {
 	a.tellEvent(cut.Event{Kind: cut.Still})
 }
 
-// giveUp tells of each process that cannot be saved, and whether there is one: the leader looks no further then.
-func (a *attempt) giveUp() (any bool) {
+// reportUnsavable tells the leader of each process that cannot be saved. found: there is such a process, and the leader
+// looks no further for a cut.
+func (a *attempt) reportUnsavable() (found bool) {
 	for _, p := range a.s.allProcesses() {
 		if why := p.whyNotSavable(); why != "" {
-			any = true
+			found = true
 			a.s.cuts.mu.Lock()
 			g := a.gates[p.ID]
 			a.s.cuts.mu.Unlock()
@@ -192,7 +193,7 @@ func (a *attempt) giveUp() (any bool) {
 			}
 		}
 	}
-	return any
+	return found
 }
 
 // explainFailure tells what an attempt to stop all processes has failed of.
