@@ -237,8 +237,8 @@ func (s *Server) concludeAttempt(a *attempt, open bool) *cut.Events {
 	return &cut.Events{Next: a.heard + uint64(len(a.events)), List: a.events}
 }
 
-// inCut is the attempt that there is, or nil.
-func (s *Server) inCut() *attempt {
+// currentAttempt is the attempt at a cut that is under way, or nil.
+func (s *Server) currentAttempt() *attempt {
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
 	return s.cuts.now

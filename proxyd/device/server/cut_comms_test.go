@@ -101,7 +101,7 @@ func TestCutCreates(t *testing.T) {
 		}
 		found <- c
 	}()
-	waitFor(t, "it has begun", func() bool { return nodes[0].inCut() != nil && nodes[1].inCut() != nil })
+	waitFor(t, "it has begun", func() bool { return nodes[0].currentAttempt() != nil && nodes[1].currentAttempt() != nil })
 	close(stopped)
 	c := <-found
 	if c == nil {

@@ -60,7 +60,7 @@ func TestCutLeaderLost(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		waitFor(t, "the gates open", func() bool { return nodes[1].inCut() == nil })
+		waitFor(t, "the gates open", func() bool { return nodes[1].currentAttempt() == nil })
 		gatesOpen(t, nodes...)
 		for _, s := range nodes {
 			if _, err := s.Save(t.Context(), Folder(t.TempDir()), SaveOptions{Attempt: o.Attempt}); !errors.Is(err, cut.ErrForgotten) {
@@ -228,7 +228,7 @@ func TestCutExitSeenFirst(t *testing.T) {
 		c, err := findCut(t, cut.Options{Tick: long}, nodes...)
 		done <- found{c, err}
 	}()
-	waitFor(t, "the attempt is opened", func() bool { return nodes[1].inCut() != nil })
+	waitFor(t, "the attempt is opened", func() bool { return nodes[1].currentAttempt() != nil })
 	r.p.noteLeft("it has ended")
 	release()
 	<-r.p.gone
@@ -258,7 +258,7 @@ func TestCutHopeless(t *testing.T) {
 	release := r.p.Contexts.Block() // no message gets past the lock, so there is no cut
 	r.post("cuMemsetD8Async", uint64(0), uint8(1), uint64(1), uint64(0))
 	go func() {
-		waitFor(t, "the attempt is opened", func() bool { return nodes[1].inCut() != nil })
+		waitFor(t, "the attempt is opened", func() bool { return nodes[1].currentAttempt() != nil })
 		r.p.Fault.Store(700)
 		release()
 	}()

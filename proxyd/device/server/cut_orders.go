@@ -225,9 +225,10 @@ type unquietError struct {
 func (r *unquietError) Error() string { return fmt.Sprintf("process %d: %s: %v", r.pid, r.what, r.err) }
 func (r *unquietError) Unwrap() error { return r.err }
 
-// inAttempt is what Save needs to know of an attempt: the cut of that number holds, or there is none and none is asked
-// for. ctx ends with the attempt. The caller holds state.mu.
-func (s *Server) inAttempt(ctx context.Context, number uint64) (context.Context, func(), error) {
+// contextOfSave returns the context of a save at the cut of an attempt. The context ends with the attempt, and with ctx. It
+// is an error if that cut does not hold, or if number is 0 and an attempt is under way. The caller holds state.mu, and calls
+// the returned function after the save.
+func (s *Server) contextOfSave(ctx context.Context, number uint64) (context.Context, func(), error) {
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
 	if number == 0 {

@@ -153,7 +153,7 @@ func checkCut(t testing.TB, c *cut.Cut, all ...*Server) {
 func gatesOpen(t testing.TB, all ...*Server) {
 	t.Helper()
 	for _, s := range all {
-		if s.inCut() != nil {
+		if s.currentAttempt() != nil {
 			t.Error("an attempt is left")
 		}
 		for _, p := range s.allProcesses() {

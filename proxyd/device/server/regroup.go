@@ -146,7 +146,7 @@ func (k *sumsWatch) watchSums(s *Server) (over, late bool) {
 	switch {
 	case s.state.common != nil || s.state.placed:
 		return true, false
-	case s.state.stopped || s.state.awaits || s.inCut() != nil:
+	case s.state.stopped || s.state.awaits || s.currentAttempt() != nil:
 		return false, k.late
 	}
 	next := placesOf(s)

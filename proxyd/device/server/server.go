@@ -220,7 +220,7 @@ func (s *Server) Close() error {
 	for _, p := range all {
 		p.endProcess("the device server is ending")
 	}
-	if a := s.inCut(); a != nil {
+	if a := s.currentAttempt(); a != nil {
 		s.abandonAttempt(a.number)
 	}
 	s.dismissWaiting()

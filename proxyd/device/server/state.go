@@ -125,7 +125,7 @@ func (s *Server) Save(ctx context.Context, sink Sink, o SaveOptions) (*Report, e
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 	began := time.Now()
-	ctx, stop, err := s.inAttempt(ctx, o.Attempt)
+	ctx, stop, err := s.contextOfSave(ctx, o.Attempt)
 	if err != nil {
 		return nil, fmt.Errorf("save: %w", err)
 	}
@@ -180,7 +180,7 @@ func (s *Server) Resume() error {
 	s.state.awaiting = nil
 	queueHeldWork(s.allProcesses())
 	s.sharing.EndRestore()
-	if a := s.inCut(); a != nil {
+	if a := s.currentAttempt(); a != nil {
 		s.concludeAttempt(a, true)
 		return nil
 	}
@@ -213,7 +213,7 @@ func (s *Server) Leave() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	if a := s.inCut(); a != nil {
+	if a := s.currentAttempt(); a != nil {
 		s.concludeAttempt(a, false)
 		return nil
 	}
