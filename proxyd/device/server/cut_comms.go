@@ -67,9 +67,9 @@ func (a *attempt) creationChannel(c barrier.Comm) chan struct{} {
 	return a.created[c]
 }
 
-// Arrive is called before a member meets the other members. During an attempt, Arrive waits until the leader
+// AwaitCreation is called before a member meets the other members. During an attempt, AwaitCreation waits until the leader
 // has the communicator made, or the attempt is over.
-func (s *cutKeeper) Arrive(m *nccl.Member) {
+func (s *cutKeeper) AwaitCreation(m *nccl.Member) {
 	s.mu.Lock()
 	a := s.now
 	m.Arrived = true
@@ -91,8 +91,8 @@ func (s *cutKeeper) Arrive(m *nccl.Member) {
 	}
 }
 
-// IsMade tells of a member that is made, or will not be, before the program can know.
-func (s *cutKeeper) IsMade(m *nccl.Member, err error) {
+// NoteMade notes that a member is made, or that its creation failed with err, before the program can know.
+func (s *cutKeeper) NoteMade(m *nccl.Member, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m.Known = true

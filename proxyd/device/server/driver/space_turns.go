@@ -45,8 +45,8 @@ func (s *Space) leaveTurns(end func()) {
 	t.tellRunner()
 }
 
-// Meet notes that the space has a rank of a communicator. Part undoes it.
-func (s *Space) Meet(communicator string) {
+// EnterMeeting notes that the space has a rank of a communicator. LeaveMeeting undoes it.
+func (s *Space) EnterMeeting(communicator string) {
 	t := s.lockTurns()
 	defer t.mu.Unlock()
 	if t.meetings[s] == nil {
@@ -55,8 +55,8 @@ func (s *Space) Meet(communicator string) {
 	t.meetings[s][communicator]++
 }
 
-// Part notes that a rank of a communicator is gone. What was not noted, or is gone with the space, is ignored.
-func (s *Space) Part(communicator string) {
+// LeaveMeeting notes that a rank of a communicator is gone. What was not noted, or is gone with the space, is ignored.
+func (s *Space) LeaveMeeting(communicator string) {
 	t := s.lockTurns()
 	defer t.mu.Unlock()
 	switch all := t.meetings[s]; {

@@ -86,8 +86,8 @@ func TestTurnEnds(t *testing.T) {
 		t.Errorf("no space has work, and the turns look again after %v", wait)
 	}
 	r.setStates(backend.Runnable, backend.Idle, backend.Runnable)
-	r.spaces[0].Meet("all")
-	r.spaces[2].Meet("all")
+	r.spaces[0].EnterMeeting("all")
+	r.spaces[2].EnterMeeting("all")
 	if wait := r.moveClock(5*turn, 0); wait != meetingTurn-5*turn {
 		t.Errorf("a rank that works is looked at again after %v", wait)
 	}
@@ -114,8 +114,8 @@ func TestTurnEnds(t *testing.T) {
 // device for long before; the program that waits first is not passed over by programs that meet the holder.
 func TestTurnIsTaken(t *testing.T) {
 	r := newTurnRig(t, 3)
-	r.spaces[0].Meet("pair")
-	r.spaces[1].Meet("pair")
+	r.spaces[0].EnterMeeting("pair")
+	r.spaces[1].EnterMeeting("pair")
 	r.setStates(backend.Runnable, backend.Runnable, backend.Runnable)
 	r.script[0].busy = true
 	if wait := r.moveClock(time.Minute, 0); wait != longest || !r.script[0].held {
@@ -137,8 +137,8 @@ func TestTurnIsTaken(t *testing.T) {
 	if n, _ := r.turns.Counts(); n.Switches != 1 || n.Interrupted != 1 {
 		t.Errorf("%+v", n)
 	}
-	r.spaces[0].Part("pair")
-	r.spaces[0].Part("pair")
+	r.spaces[0].LeaveMeeting("pair")
+	r.spaces[0].LeaveMeeting("pair")
 	if r.turns.meetsInCommunicator(r.spaces[1], r.spaces[0]) {
 		t.Error("two spaces are said to meet in a communicator that one has left")
 	}

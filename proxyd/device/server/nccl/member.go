@@ -95,7 +95,7 @@ func (p *Calls) newMember(x *driver.Context) *Member {
 
 // meetRanks makes the communicator that m waits for. meetRanks returns when that is done, or has failed.
 func (m *Member) meetRanks() {
-	m.Calls.cuts.Arrive(m)
+	m.Calls.cuts.AwaitCreation(m)
 	comm, err := m.Calls.collectives.joinRanks(m.MakingCtx, meeting.ID(m.waits.ID), m.waits.Size, m.waits.Rank)
 	m.connectRank(comm, m.waits.Rank, err)
 }
@@ -126,7 +126,7 @@ func (m *Member) connectRank(comm *collective.Comm, rank int, err error) {
 	if comm != nil && err != nil {
 		comm.Fail(err)
 	}
-	m.Calls.cuts.IsMade(m, err)
+	m.Calls.cuts.NoteMade(m, err)
 	close(m.made)
 	m.cancel(nil)
 }
@@ -138,7 +138,7 @@ func (m *Member) enterTurns(comm *collective.Comm) {
 	m.meets = true
 	m.mu.Unlock()
 	if !was {
-		m.context.Space.Meet(comm.ID())
+		m.context.Space.EnterMeeting(comm.ID())
 	}
 }
 
@@ -149,7 +149,7 @@ func (m *Member) leaveTurns() {
 	m.meets = false
 	m.mu.Unlock()
 	if was {
-		m.context.Space.Part(comm.ID())
+		m.context.Space.LeaveMeeting(comm.ID())
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 
 // cutObserver is told what a cut of the job must know of communicators' members. cutKeeper has the methods' contracts.
 type cutObserver interface {
-	Arrive(m *Member)
-	IsMade(m *Member, err error)
+	AwaitCreation(m *Member)
+	NoteMade(m *Member, err error)
 	GiveUp(p *Calls, h dispatch.Comm, broken bool) (*Member, bool)
 }
 
