@@ -21,16 +21,16 @@ const (
 	ReportBroken                  // a rank reported what cannot be: its shim cannot be trusted
 )
 
-var whys = [...]string{
+var reasonNames = [...]string{
 	DeadlinePassed: "deadline", RankDied: "dead rank", RankEnded: "ended rank", RankStuck: "stuck rank", ReportBroken: "broken report",
 }
 
 // String is for logs and metrics.
 func (w Why) String() string {
-	if w <= 0 || int(w) >= len(whys) {
+	if w <= 0 || int(w) >= len(reasonNames) {
 		return fmt.Sprintf("reason %d", int(w))
 	}
-	return whys[w]
+	return reasonNames[w]
 }
 
 // Failure says why there is no cut, and which ranks are the cause. A Failure is an error. Text

@@ -338,8 +338,8 @@ func (c *Comm) sayGoodbye() {
 	}
 }
 
-// goodbye bounds the time that is spent on telling the other processes why we abort.
-const goodbye = 300 * time.Millisecond
+// abortNoticeTimeout bounds the time that is spent on telling the other processes why we abort.
+const abortNoticeTimeout = 300 * time.Millisecond
 
 // endComm closes all connections, and lets the operations return only when nothing can touch
 // their memory any more.
@@ -350,7 +350,7 @@ func (c *Comm) endComm() {
 	c.mu.Unlock()
 	for _, l := range links {
 		if l != nil {
-			l.abortLink(reason, goodbye)
+			l.abortLink(reason, abortNoticeTimeout)
 		}
 	}
 	c.writers.Wait()

@@ -249,7 +249,7 @@ func TestStrangers(t *testing.T) {
 // More strangers than there is room for do not keep a communicator from being made.
 func TestManyStrangers(t *testing.T) {
 	w := newNodes(t, []int{0, 1}, nil, Config{})
-	for range strangers + 10 {
+	for range maxHandshakes + 10 {
 		conn, err := net.Dial("tcp", w.nodes[0].Address())
 		if err != nil {
 			t.Fatal(err)

@@ -39,8 +39,8 @@ type Config struct {
 	Linger time.Duration
 }
 
-// strangers is how many connections may be in their handshake; of more, the oldest is closed.
-const strangers = 256
+// maxHandshakes is how many connections may be in their handshake. Where there are more, the oldest is closed.
+const maxHandshakes = 256
 
 // Node is a process's end of all its communicators. A Node is safe for concurrent use.
 type Node struct {
@@ -52,11 +52,11 @@ type Node struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
 
-	mu        sync.Mutex
-	comms     map[*Comm]struct{}
-	expected  map[tag]*Comm
-	changed   chan struct{} // closed, and replaced, when expected grows
-	strangers []net.Conn    // oldest first
+	mu         sync.Mutex
+	comms      map[*Comm]struct{}
+	expected   map[tag]*Comm
+	changed    chan struct{} // closed, and replaced, when expected grows
+	handshakes []net.Conn    // oldest first
 }
 
 // Listen makes a Node. The Node works until ctx is done or Close is called.
@@ -133,11 +133,11 @@ func (n *Node) acceptConns() {
 			continue
 		}
 		n.mu.Lock()
-		if len(n.strangers) >= strangers {
-			n.strangers[0].Close()
-			n.strangers = n.strangers[1:]
+		if len(n.handshakes) >= maxHandshakes {
+			n.handshakes[0].Close()
+			n.handshakes = n.handshakes[1:]
 		}
-		n.strangers = append(n.strangers, conn)
+		n.handshakes = append(n.handshakes, conn)
 		n.mu.Unlock()
 		n.wg.Go(func() { n.greetConn(conn) })
 	}
@@ -161,8 +161,8 @@ func (n *Node) greetConn(conn net.Conn) {
 		err = examineHello(conn, c.key, h)
 	}
 	n.mu.Lock()
-	if i := slices.Index(n.strangers, conn); i >= 0 {
-		n.strangers = slices.Delete(n.strangers, i, i+1)
+	if i := slices.Index(n.handshakes, conn); i >= 0 {
+		n.handshakes = slices.Delete(n.handshakes, i, i+1)
 	}
 	n.mu.Unlock()
 	if err != nil || h.to != c.me || h.from <= c.me || c.attachConn(h.from, conn) != nil {

@@ -29,9 +29,9 @@ type Options struct {
 	KeepCollectives bool
 }
 
-// farewell is how long members have to open their gates when all is over. A member that cannot be reached does so when
+// openTimeout is how long members have to open their gates when all is over. A member that cannot be reached does so when
 // its lease runs out.
-const farewell = 5 * time.Second
+const openTimeout = 5 * time.Second
 
 // Cut is a cut that was found: at no member an operation passes a gate or is in flight. A Cut lasts until
 // Open, or until a member is lost; then Lost is closed, and that member refuses to save for the attempt.
@@ -218,7 +218,7 @@ func (k *leaderState) ordersOf(e barrier.Effects, members int) map[int]Order {
 func (f *finder) endAttempt(ctx context.Context) error {
 	f.cancel()
 	f.work.Wait()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
 	defer cancel()
 	o := Order{Forget: true}
 	if f.state != nil {

@@ -28,8 +28,8 @@ type Config struct {
 	Handshake time.Duration
 }
 
-// strangers bounds the connections that may be in their handshake. A Host closes each further connection.
-const strangers = 1024
+// maxHandshakes bounds the connections that may be in their handshake. A Host closes each further connection.
+const maxHandshakes = 1024
 
 // Host is a Rendezvous between processes. Ranks with an identity that the Host has made meet at the Host's
 // own address, so no further service is needed. The Host's own ranks may meet at other Hosts.
@@ -59,7 +59,7 @@ func Listen(ctx context.Context, cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("meeting: %w", err)
 	}
-	h := &Host{cfg: cfg, listener: l, slots: make(chan struct{}, strangers)}
+	h := &Host{cfg: cfg, listener: l, slots: make(chan struct{}, maxHandshakes)}
 	h.drawKeys()
 	rand.Read(h.life[:]) //nolint:errcheck // crypto/rand's Read never fails
 	h.ctx, h.cancel = context.WithCancel(ctx)

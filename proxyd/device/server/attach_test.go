@@ -136,7 +136,7 @@ func TestChild(t *testing.T) {
 	case "nonsense":
 		fmt.Println("ready")
 		c.post("cuMemFree_v2", uint64(1), uint64(2), uint64(3))
-		if r, _ := c.call("cuCtxSynchronize"); r != gone {
+		if r, _ := c.call("cuCtxSynchronize"); r != statusGone {
 			t.Errorf("%d", r)
 		}
 		fmt.Println("dropped")

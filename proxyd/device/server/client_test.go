@@ -213,14 +213,14 @@ func (c *client) ask(op uint32, b []byte) (int32, []byte) {
 func (c *client) askOnce(op uint32, b []byte) (int32, []byte) {
 	unit, body := c.sendMessage(op, true, b, 8192)
 	if unit == 0 {
-		return gone, nil
+		return statusGone, nil
 	}
 	state := c.wordAt(unit*unitSize + 32)
 	for atomic.LoadUint32(state) < 2 && !c.isClosed() {
 		runtime.Gosched()
 	}
 	if atomic.LoadUint32(state) != 2 {
-		return gone, nil
+		return statusGone, nil
 	}
 	status, n := int32(atomic.LoadUint32(c.wordAt(unit*unitSize+36))), atomic.LoadUint32(c.wordAt(unit*unitSize+40))
 	return status, append([]byte(nil), c.mem[body:body+n]...)

@@ -70,8 +70,8 @@ func (a *attempt) doWithProcess(id uint64, do func(g *gated)) {
 	}
 }
 
-// slow is how long a process may take to become quiet before the leader is told why.
-const slow = time.Second
+// obstacleAfter is how long a process may take to become quiet before the leader is told why it does not.
+const obstacleAfter = time.Second
 
 // drainProcess waits until no counted message of a process is in flight. What the messages have queued is another matter: see settle.
 func (a *attempt) drainProcess(g *gated) {
@@ -85,7 +85,7 @@ func (a *attempt) drainProcess(g *gated) {
 		if handled == t.Messages {
 			break
 		}
-		if time.Since(said) > slow {
+		if time.Since(said) > obstacleAfter {
 			said = time.Now()
 			a.noteObstacle(g, fmt.Sprintf("%d collectives or messages are not begun", t.Messages-handled))
 		}
@@ -125,7 +125,7 @@ func (a *attempt) stillProcesses(keep bool) {
 	for try := firstTry; ; try = min(2*try, longTry) {
 		all := s.allProcesses()
 		err := s.tryCut(a.ctx, all, try, rest)
-		hopeless := (err == nil || try >= slow) && a.reportUnsavable()
+		hopeless := (err == nil || try >= obstacleAfter) && a.reportUnsavable()
 		if err == nil && !hopeless {
 			break
 		}
@@ -133,14 +133,14 @@ func (a *attempt) stillProcesses(keep bool) {
 		if hopeless {
 			return
 		}
-		if try >= slow {
+		if try >= obstacleAfter {
 			a.explainFailure(err)
 		}
 		if keep {
 			a.reportParts(all)
 		}
 		select {
-		case <-time.After(between):
+		case <-time.After(pauseBetweenTries):
 		case <-a.ctx.Done():
 			return
 		}

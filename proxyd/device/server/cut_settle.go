@@ -115,7 +115,7 @@ func (st *settling) holdWork() {
 
 // reportUnquiet tells the leader now and then that the process is not quiet.
 func (st *settling) reportUnquiet() {
-	if time.Since(st.since) > slow {
+	if time.Since(st.since) > obstacleAfter {
 		st.since = time.Now()
 		st.a.noteObstacle(st.g, "its devices have work that does not end and cannot be held")
 	}

@@ -415,7 +415,7 @@ func TestGraphNonsense(t *testing.T) {
 				b = binary.LittleEndian.AppendUint64(b, values[random.IntN(len(values))])
 			}
 			b = append(b, make([]byte, random.IntN(5))...)
-			if r, _ := c.ask(op, b); r == gone {
+			if r, _ := c.ask(op, b); r == statusGone {
 				break // the connection was dropped, as expected
 			}
 		}

@@ -23,8 +23,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
-// gone is the status of a call that could not be carried out for no fault of its own: SING_GONE.
-const gone = -1
+// statusGone is the status of a call that could not be carried out for no fault of its own: SING_GONE.
+const statusGone = -1
 
 // maxScratch is how much of an answer's room is kept for the next answer.
 const maxScratch = 1 << 16
@@ -181,15 +181,15 @@ func (p *process) serveApart(l *wire.Letter, c dispatch.Call, in []byte) {
 }
 
 // answerCall answers a call with its result. If err is set, or if the result does not fit into the room that the
-// process left for the answer, the status is gone. An error of that second answer is ignored: the process has ended.
+// process left for the answer, the status is statusGone. An error of that second answer is ignored: the process has ended.
 func (p *process) answerCall(l *wire.Letter, r dispatch.Result, out []byte, err error) {
 	if err != nil {
 		p.refuseMessage(err)
-		_ = l.Answer(gone, nil)
+		_ = l.Answer(statusGone, nil)
 		return
 	}
 	if err := l.Answer(int32(r), out); err != nil {
-		_ = l.Answer(gone, nil) // more than the process left room for, or the process has ended
+		_ = l.Answer(statusGone, nil) // more than the process left room for, or the process has ended
 	}
 }
 

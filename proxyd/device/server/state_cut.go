@@ -18,9 +18,9 @@ import (
 // How long the gates stay shut at a time, while what is under way does not end: the message that ends it may be behind
 // the gates.
 const (
-	firstTry = 50 * time.Millisecond
-	longTry  = 5 * time.Second
-	between  = 5 * time.Millisecond
+	firstTry          = 50 * time.Millisecond
+	longTry           = 5 * time.Second
+	pauseBetweenTries = 5 * time.Millisecond
 )
 
 // unsaved is a part of a process that may be in a state that cannot be saved: Unsaved says why, or "".
@@ -84,7 +84,7 @@ func (s *Server) stopJob(ctx context.Context) error {
 		if !errors.Is(err, nccl.ErrUneven) {
 			try = min(2*try, longTry)
 		}
-		t := time.NewTimer(rand.N(between))
+		t := time.NewTimer(rand.N(pauseBetweenTries))
 		select {
 		case <-t.C:
 		case <-ctx.Done():

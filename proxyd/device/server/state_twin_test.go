@@ -64,7 +64,7 @@ func (w *twin) callBoth(symbol string, args ...any) (int32, []byte) {
 	}
 	r, out := w.c[0].call(symbol, args...)
 	r2, out2 := w.c[1].call(symbol, args...)
-	if r == gone {
+	if r == statusGone {
 		w.t.Fatalf("%s%x: the process is gone", symbol, args)
 	}
 	w.log = append(w.log, fmt.Sprintf("%s %x %x = %d %x", symbol, w.c[0].context, args, r, out))

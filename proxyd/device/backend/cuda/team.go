@@ -34,8 +34,8 @@ type team struct {
 
 var errTeamEnded = errors.New("the team has ended")
 
-// parting is how long a member that leaves waits for operations that other members still do with it.
-const parting = 30 * time.Second
+// leaveTimeout is how long a member that leaves waits for operations that other members still do with it.
+const leaveTimeout = 30 * time.Second
 
 // NCCL is the version of the machine's.
 func NCCL() (string, error) {
@@ -267,7 +267,7 @@ func (t *team) Close() {
 		go func() {
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			timer := time.AfterFunc(parting, func() { t.once.Do(func() { close(t.stop) }) })
+			timer := time.AfterFunc(leaveTimeout, func() { t.once.Do(func() { close(t.stop) }) })
 			defer timer.Stop()
 			if t.ended {
 				return

@@ -77,10 +77,10 @@ func ownAddress() string {
 const (
 	// meetingTime bounds the time from the first rank of a communicator to the last.
 	meetingTime = 10 * time.Minute
-	// mercy is how long work is held on the streams of a failed communicator, for the program to find out and abort the
+	// abortGrace is how long work is held on the streams of a failed communicator, for the program to find out and abort the
 	// communicator, as it must with NCCL. Then the work is a fault of its context: what it should have received is not
 	// there.
-	mercy = 10 * time.Second
+	abortGrace = 10 * time.Second
 )
 
 // Collectives is what all processes of a server make communicators with.
@@ -115,7 +115,7 @@ func NewCollectives(ctx context.Context, self int, open func(context.Context) (*
 	if open == nil {
 		open = Alone
 	}
-	return &Collectives{ctx: ctx, Open: open, Self: self, MeetingTime: meetingTime, AbortTime: mercy, shared: map[string]*sharedComm{}, SumsNews: make(chan struct{}, 1)}
+	return &Collectives{ctx: ctx, Open: open, Self: self, MeetingTime: meetingTime, AbortTime: abortGrace, shared: map[string]*sharedComm{}, SumsNews: make(chan struct{}, 1)}
 }
 
 // openNetwork opens the network at its first use: programs without collectives have none.
