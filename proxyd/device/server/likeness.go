@@ -66,12 +66,12 @@ func commonBlocks(blocks []map[int]bool) [][]int {
 
 // affinity is for each two of the job's devices what speaks for their sharing a device of the machine: more is better.
 type affinity struct {
-	common [][]int // blocks that are alike; nil: not known
-	meets  [][]int // by communicators, for devices that have as many blocks in common: see meetingsOf
+	common   [][]int // blocks that are alike; nil: not known
+	rareness [][]int // of meetings in communicators, for devices that have as many blocks in common: see rarenessOfMeetings
 }
 
 // sumAffinities sums up what speaks for a device to share the machine's device at with those that an order has put there.
-func (a affinity) sumAffinities(i int, order []int, at int) (common, meets int) {
+func (a affinity) sumAffinities(i int, order []int, at int) (common, rareness int) {
 	for j := range order {
 		if order[j] != at {
 			continue
@@ -79,29 +79,29 @@ func (a affinity) sumAffinities(i int, order []int, at int) (common, meets int) 
 		if a.common != nil {
 			common += a.common[i][j]
 		}
-		if a.meets != nil {
-			meets += a.meets[i][j]
+		if a.rareness != nil {
+			rareness += a.rareness[i][j]
 		}
 	}
-	return common, meets
+	return common, rareness
 }
 
 // groupDevices returns an order with the same places, each as often, in which devices are together that have most blocks in
 // common, and else devices that meet seldom but add up much. Where nothing speaks for any two, the order stays.
 func (a affinity) groupDevices(order []int) []int {
 	isSet := func(row []int) bool { return slices.Max(row) > 0 }
-	if !slices.ContainsFunc(a.common, isSet) && !slices.ContainsFunc(a.meets, isSet) {
+	if !slices.ContainsFunc(a.common, isSet) && !slices.ContainsFunc(a.rareness, isSet) {
 		return order
 	}
 	out := slices.Repeat([]int{-1}, len(order))
 	for _, at := range slices.Sorted(slices.Values(order)) {
-		best, most, meets := -1, -1, -1
+		best, most, rareness := -1, -1, -1
 		for i := range order {
 			if out[i] >= 0 {
 				continue
 			}
-			if c, m := a.sumAffinities(i, out, at); c > most || c == most && m > meets {
-				best, most, meets = i, c, m
+			if c, m := a.sumAffinities(i, out, at); c > most || c == most && m > rareness {
+				best, most, rareness = i, c, m
 			}
 		}
 		out[best] = at
@@ -150,14 +150,15 @@ func currentSums(processes []*process) (all []deviceSums) {
 const (
 	// leastSums is the part of the bytes of a device's largest communicator that another must have added up to count.
 	leastSums = 0.1
-	// seldom is what a communicator counts for two of its members that add up once.
-	seldom = 1 << 30
+	// rarenessUnit is what a communicator counts for two of its members that add up once.
+	rarenessUnit = 1 << 30
 )
 
-// meetingsOf is for each two of n devices how seldom they have to meet in the communicators by which they add up much. Ranks
-// that share a device change places each time they meet. Data-parallel ranks add up their gradients, once in a mini-batch;
-// ranks that have parts of the same tensors add up activations at each layer, and should have devices of their own.
-func meetingsOf(n int, all []deviceSums) [][]int {
+// rarenessOfMeetings is for each two of n devices how seldom they have to meet in the communicators by which they add up
+// much: the more seldom, the larger. Ranks that share a device change places each time they meet. Data-parallel ranks add
+// up their gradients, once in a mini-batch; ranks that have parts of the same tensors add up activations at each layer, and
+// should have devices of their own.
+func rarenessOfMeetings(n int, all []deviceSums) [][]int {
 	largest := make([]uint64, n)
 	comms := map[string]map[int]nccl.Sums{}
 	for _, d := range all {
@@ -172,21 +173,21 @@ func meetingsOf(n int, all []deviceSums) [][]int {
 			comms[d.comm][d.device] = d.Sums
 		}
 	}
-	meets := make([][]int, n)
-	for i := range meets {
-		meets[i] = make([]int, n)
+	rareness := make([][]int, n)
+	for i := range rareness {
+		rareness[i] = make([]int, n)
 	}
 	for _, members := range comms {
 		maps.DeleteFunc(members, func(device int, d nccl.Sums) bool { return float64(d.Bytes) < leastSums*float64(largest[device]) })
 		for i, a := range members {
 			for j, b := range members {
 				if i != j {
-					meets[i][j] += int(seldom / max(a.Times, b.Times))
+					rareness[i][j] += int(rarenessUnit / max(a.Times, b.Times))
 				}
 			}
 		}
 	}
-	return meets
+	return rareness
 }
 
 // alikeBytes is for each of m devices how many bytes the job's devices on it hold that an earlier device on it holds,
@@ -247,7 +248,7 @@ func mostBytes(blocks []map[int]bool, m int, once bool) (most uint64) {
 // placeAlike has the devices of a saved job share the existing devices.
 func (s *Server) placeAlike(st *serverState) {
 	n := len(st.Devices)
-	a := affinity{commonBlocks(savedBlocks(st)), meetingsOf(n, savedSums(st))}
+	a := affinity{commonBlocks(savedBlocks(st)), rarenessOfMeetings(n, savedSums(st))}
 	s.makeDevices(a.groupDevices(Spread(n, s.deviceCount())))
 }
 
@@ -255,5 +256,5 @@ func (s *Server) placeAlike(st *serverState) {
 // caller holds state.mu.
 func (s *Server) noteAlike(st *serverState) {
 	blocks := savedBlocks(st)
-	s.state.alike, s.state.common = alikeBytes(blocks, placesOf(s), len(s.machine.turns)), commonBlocks(blocks)
+	s.state.alike, s.state.common = alikeBytes(blocks, placesOf(s), len(s.machine.timeSlices)), commonBlocks(blocks)
 }

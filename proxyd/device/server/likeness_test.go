@@ -99,7 +99,7 @@ func TestAlikeAreTogether(t *testing.T) {
 	folder := Folder(t.TempDir())
 	replaceServer(t, s, saveJob(t, s, folder, SaveOptions{}), folder, next)
 	for d, want := range []int{0, 1, 0, 1} {
-		if next.devices[d].Place().TimeSlices != next.machine.turns[want] {
+		if next.devices[d].Place().TimeSlices != next.machine.timeSlices[want] {
 			t.Errorf("device %d is not on device %d", d, want)
 		}
 	}

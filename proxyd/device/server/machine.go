@@ -19,19 +19,19 @@ import (
 // each of which has the capsule of its own: see Tenants. Spaces of all these take turns, swap for each other, and have equal
 // memory in common, as the spaces of one Server do.
 type Machine struct {
-	backend  backend.Backend
-	turns    []*driver.TimeSlices // of each device of the backend
-	epoch    time.Time            // about when the backend's clock began
-	restored restoredBlocks
-	servers  atomic.Uint64 // that were made, in all
-	moving   sync.Mutex    // held while spaces of a server move: a move has the turns of two devices
+	backend    backend.Backend
+	timeSlices []*driver.TimeSlices // of each device of the backend
+	epoch      time.Time            // about when the backend's clock began
+	restored   restoredBlocks
+	servers    atomic.Uint64 // that were made, in all
+	moving     sync.Mutex    // held while spaces of a server move: a move has the turns of two devices
 }
 
 // NewMachine makes a Machine of a backend, which Close closes.
 func NewMachine(b backend.Backend) *Machine {
 	m := &Machine{backend: b, epoch: time.Now()}
 	for range b.Devices() {
-		m.turns = append(m.turns, driver.NewTimeSlices())
+		m.timeSlices = append(m.timeSlices, driver.NewTimeSlices())
 	}
 	return m
 }
@@ -41,7 +41,7 @@ func (m *Machine) Close() error { return m.backend.Close() }
 
 // placeAt is a device of the backend, with its turns.
 func (m *Machine) placeAt(i int) driver.Place {
-	return driver.Place{Device: m.backend.Devices()[i], TimeSlices: m.turns[i]}
+	return driver.Place{Device: m.backend.Devices()[i], TimeSlices: m.timeSlices[i]}
 }
 
 // restoredBlocks finds blocks of memory that servers of a machine were restored with, by what they hold. A server whose

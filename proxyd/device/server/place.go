@@ -37,7 +37,7 @@ func (s *Server) Arrange(ctx context.Context, order []int) error {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
 	if n := len(s.devices); len(order) == n && n > 0 {
-		if arranged := (affinity{s.state.common, meetingsOf(n, currentSums(s.allProcesses()))}).groupDevices(order); s.checkPlaces(arranged) == nil {
+		if arranged := (affinity{s.state.common, rarenessOfMeetings(n, currentSums(s.allProcesses()))}).groupDevices(order); s.checkPlaces(arranged) == nil {
 			order = arranged
 		}
 	}
@@ -66,8 +66,8 @@ func (s *Server) checkPlaces(order []int) error {
 	}
 	moves := false
 	for i, at := range order {
-		if at < 0 || at >= len(s.machine.turns) {
-			return fmt.Errorf("device %d on device %d of %d", i, at, len(s.machine.turns))
+		if at < 0 || at >= len(s.machine.timeSlices) {
+			return fmt.Errorf("device %d on device %d of %d", i, at, len(s.machine.timeSlices))
 		}
 		to, is := s.machine.placeAt(at), s.devices[i].Place()
 		if to.Info().Memory < s.devices[i].Info().Memory {
@@ -121,7 +121,7 @@ func (m *Machine) moveSpaces(p *process) (bool, error) {
 func placesOf(s *Server) []int {
 	out := make([]int, len(s.devices))
 	for i, d := range s.devices {
-		out[i] = slices.Index(s.machine.turns, d.Place().TimeSlices)
+		out[i] = slices.Index(s.machine.timeSlices, d.Place().TimeSlices)
 	}
 	return out
 }

@@ -24,8 +24,8 @@ import (
 const (
 	// leastGain is the part by which the blocks that devices of the machine could hold once must grow.
 	leastGain = 0.1
-	// leastSeldomer is how many times more seldom devices that share a device must meet, if the blocks in common are as many.
-	leastSeldomer = 2
+	// leastRarenessGain is how many times more seldom devices that share a device must meet, if the blocks in common are as many.
+	leastRarenessGain = 2
 )
 
 // regrouping is an order that the job's devices are to have when the job goes on.
@@ -35,26 +35,26 @@ type regrouping struct {
 }
 
 // sumOrder sums up what speaks for an order: over each two devices that share a device of the machine.
-func (a affinity) sumOrder(order []int) (common, meets int) {
+func (a affinity) sumOrder(order []int) (common, rareness int) {
 	for i, at := range order {
 		c, m := a.sumAffinities(i, order[:i], at)
-		common, meets = common+c, meets+m
+		common, rareness = common+c, rareness+m
 	}
-	return common, meets
+	return common, rareness
 }
 
 // improveOrder returns an order with the same places, each as often, in which devices share that are more alike. The
 // result is nil if that gains too little.
 func (a affinity) improveOrder(order []int) []int {
 	next := a.groupDevices(order)
-	hadCommon, hadMeets := a.sumOrder(order)
-	common, meets := a.sumOrder(next)
+	hadCommon, hadRareness := a.sumOrder(order)
+	common, rareness := a.sumOrder(next)
 	switch {
 	case common < hadCommon:
 		return nil
 	case float64(common) > (1+leastGain)*float64(hadCommon):
 		return next
-	case meets > 0 && meets >= leastSeldomer*hadMeets:
+	case rareness > 0 && rareness >= leastRarenessGain*hadRareness:
 		return next
 	}
 	return nil
@@ -63,7 +63,7 @@ func (a affinity) improveOrder(order []int) []int {
 // improvedOrder is improveOrder for the job's devices and what is known of them; nil, too, if the devices cannot move so.
 // The caller holds state.mu.
 func improvedOrder(s *Server) []int {
-	a := affinity{s.state.common, meetingsOf(len(s.devices), currentSums(s.allProcesses()))}
+	a := affinity{s.state.common, rarenessOfMeetings(len(s.devices), currentSums(s.allProcesses()))}
 	next := a.improveOrder(placesOf(s))
 	if s.checkPlaces(next) != nil {
 		return nil
@@ -78,7 +78,7 @@ func planRegrouping(s *Server, st *serverState) {
 		return
 	}
 	if next := improvedOrder(s); next != nil {
-		s.state.regroup = &regrouping{next, alikeBytes(savedBlocks(st), next, len(s.machine.turns))}
+		s.state.regroup = &regrouping{next, alikeBytes(savedBlocks(st), next, len(s.machine.timeSlices))}
 	}
 }
 
@@ -184,7 +184,7 @@ func (k *sumsWatch) chooseOrder(order []int, sums []deviceSums) []int {
 		return nil
 	}
 	was := k.next
-	k.times, k.next = times, affinity{meets: meetingsOf(len(order), sums)}.improveOrder(order)
+	k.times, k.next = times, affinity{rareness: rarenessOfMeetings(len(order), sums)}.improveOrder(order)
 	if k.next == nil || !slices.Equal(k.next, was) {
 		return nil
 	}

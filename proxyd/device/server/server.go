@@ -108,7 +108,7 @@ func Spread(n, m int) []int {
 }
 
 // deviceCount is how many devices of the backend the job begins with.
-func (s *Server) deviceCount() int { return len(s.machine.turns) - s.cfg.Spare }
+func (s *Server) deviceCount() int { return len(s.machine.timeSlices) - s.cfg.Spare }
 
 // makeDevices makes the job's devices, in an order of the backend's.
 func (s *Server) makeDevices(order []int) {

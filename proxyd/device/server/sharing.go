@@ -66,10 +66,10 @@ func (s *SharingStatus) describeRung(spliced bool) string {
 func (s *Server) describeSharing() []SharingStatus {
 	var out []SharingStatus
 	for i, d := range s.machine.backend.Devices() {
-		turns, spaces := s.machine.turns[i].Counts()
+		turns, spaces := s.machine.timeSlices[i].Counts()
 		of := SharingStatus{Spaces: spaces, Switches: turns.Switches, Interrupted: turns.Interrupted, SwitchTime: turns.Took}
 		for _, on := range s.devices {
-			if on.Place().TimeSlices == s.machine.turns[i] {
+			if on.Place().TimeSlices == s.machine.timeSlices[i] {
 				of.Devices++
 			}
 		}

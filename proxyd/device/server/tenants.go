@@ -123,8 +123,8 @@ func (t *Tenants) admitTenant(a *Admission, sockets []*os.File) error {
 		return fmt.Errorf("%w: it has %d sockets: %w", errNotAdmitted, len(sockets), os.ErrInvalid)
 	}
 	for _, at := range a.Order {
-		if at < 0 || at >= len(t.machine.turns) || len(a.Order) > maxDevices {
-			return fmt.Errorf("%w: devices on %v of %d", errNotAdmitted, a.Order, len(t.machine.turns))
+		if at < 0 || at >= len(t.machine.timeSlices) || len(a.Order) > maxDevices {
+			return fmt.Errorf("%w: devices on %v of %d", errNotAdmitted, a.Order, len(t.machine.timeSlices))
 		}
 	}
 	control, err := listenerOf(sockets[0])
@@ -160,7 +160,7 @@ func (t *Tenants) makeServer(a *Admission) (*Server, error) {
 		return nil, fmt.Errorf("%w: there are %d", errNotAdmitted, len(t.servers))
 	}
 	s := New(Config{
-		Machine: t.machine, Order: a.Order, Info: t.cfg.Info(max(len(t.machine.turns), len(a.Order))), Log: t.cfg.Log.With("tenant", a.Name), Spare: t.cfg.Spare,
+		Machine: t.machine, Order: a.Order, Info: t.cfg.Info(max(len(t.machine.timeSlices), len(a.Order))), Log: t.cfg.Log.With("tenant", a.Name), Spare: t.cfg.Spare,
 		Version: t.cfg.Version, Self: a.Self, Awaits: a.Awaits, Exact: a.Exact, Network: t.cfg.Network, Regroup: a.Regroup,
 	})
 	t.servers[a.Name] = s
