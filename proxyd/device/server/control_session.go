@@ -191,16 +191,16 @@ func (h *controlSession) keepBrought(o *receivedMessage) error {
 }
 
 // answerOrder sends the result of an order.
-func (h *controlSession) answerOrder(told any, f *os.File, failed error) error {
+func (h *controlSession) answerOrder(answer any, f *os.File, failed error) error {
 	h.sending.Lock()
 	defer h.sending.Unlock()
 	if failed != nil {
 		return sendMessage(h.conn, &reply{Done: true, Error: plainText(failed.Error()), Temporary: isTemporary(failed)}, nil)
 	}
 	var b []byte
-	if told != nil {
+	if answer != nil {
 		var err error
-		if b, err = json.Marshal(told); err != nil {
+		if b, err = json.Marshal(answer); err != nil {
 			return err
 		}
 	}

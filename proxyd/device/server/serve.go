@@ -82,7 +82,7 @@ func (p *process) handleMessage(m *wire.Message) {
 		_, r, err := p.carryOutCall(&c, l.Op, in, nil)
 		p.notePosted(&c, info, r, err)
 	case mayWait[info.Symbol]:
-		if r, over := p.atOnce(&c, info.Symbol, in); over {
+		if r, over := p.answerWithoutWait(&c, info.Symbol, in); over {
 			p.answerCall(l, r, nil, nil)
 			break
 		}
@@ -110,9 +110,9 @@ func (p *process) noteMissed(what string) {
 	}
 }
 
-// atOnce is what a call returns that waits for a context, a stream or an event, if there is nothing to wait for: then
-// the call needs no goroutine.
-func (p *process) atOnce(c *dispatch.Call, symbol string, in []byte) (dispatch.Result, bool) {
+// answerWithoutWait returns the result of a call that waits for a context, a stream or an event, and true, if there is
+// nothing to wait for: then the call needs no goroutine.
+func (p *process) answerWithoutWait(c *dispatch.Call, symbol string, in []byte) (dispatch.Result, bool) {
 	if !p.Output.IsIdle() {
 		return 0, false
 	}
