@@ -14,7 +14,7 @@ import (
 // engine runs PTX. There is a single engine besides the engines of tests, in a file of its own: what this package needs
 // of package ptx is all here.
 type engine interface {
-	// compile links texts of PTX. The error wraps a Result, and the log says more.
+	// compileProgram links texts of PTX. The error wraps a Result, and the log says more.
 	compileProgram(texts []string, c Capability, cfg backend.LoadConfig) (program, backend.Log, error)
 	// estimateMemory is what such a program takes before its kernels are compiled.
 	estimateMemory(texts []string, cfg backend.LoadConfig) uint64
@@ -33,24 +33,24 @@ type addresses interface {
 
 // program is linked code.
 type program interface {
-	// variables is the size of all variables, and what their address must be a multiple of.
+	// variableSpace is the size of all variables, and what their address must be a multiple of.
 	variableSpace() (size, align uint64)
-	// place gives the variables their address, once, and returns what they hold at first.
+	// placeVariables gives the variables their address, once, and returns what they hold at first.
 	placeVariables(base uint64) ([]byte, error)
-	// globals lists the variables that have a name: Addr is the offset from base.
+	// listGlobals lists the variables that have a name: Addr is the offset from base.
 	listGlobals() []backend.Global
-	// kernels lists the kernels, in the order of the text.
+	// kernelNames lists the kernels, in the order of the text.
 	kernelNames() []string
-	// later tells that the kernels are to be compiled when the program asks for them, and not when the code is loaded.
+	// isDeferred tells that the kernels are to be compiled when the program asks for them, and not when the code is loaded.
 	isDeferred() bool
-	// kernel compiles a kernel, after place. The error wraps a Result, and the log says more.
+	// findKernel compiles a kernel, after placeVariables. The error wraps a Result, and the log says more.
 	findKernel(name string) (kernel, backend.Log, error)
 }
 
 // kernel is compiled code.
 type kernel interface {
 	kernelFacts() facts
-	// launch runs the kernel to its end, or until a pause between two blocks. launch returns how many blocks are done,
+	// runLaunch runs the kernel to its end, or until a pause between two blocks. runLaunch returns how many blocks are done,
 	// in ascending order. The error wraps a Result.
 	runLaunch(ctx context.Context, l launch) (uint64, error)
 }
