@@ -122,7 +122,7 @@ func (a *arena) hideBlock(offset uint64, c *pages.Block, here bool) error {
 	return nil
 }
 
-// leaveCommon is leave for the blocks that show common bytes, and returns how much had to be copied. A block with pages
+// leaveCommon is leaveDevice for the blocks that show common bytes, and returns how much had to be copied. A block with pages
 // of its own is copied whole, and has bytes of its own from then on.
 func (a *arena) leaveCommon() (n uint64) {
 	for offset, x := range a.shares.copyShares() {

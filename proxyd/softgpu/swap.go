@@ -90,7 +90,7 @@ func (s *space) leaveDevice() {
 	swap.Took += time.Since(began)
 }
 
-// comeBack undoes leave. The caller holds the device's mu.
+// comeBack undoes leaveDevice. The caller holds the device's mu.
 func (s *space) comeBack() {
 	if !s.reclaimer.isShut() {
 		return
@@ -134,7 +134,7 @@ func (a *arena) leaveDevice() (n uint64) {
 	return n
 }
 
-// comeBack undoes leave.
+// comeBack undoes leaveDevice.
 func (a *arena) comeBack() uint64 {
 	n := a.comeBackCommon() + moveTouched(a.bytes, a.away)
 	freeArena(a.away)

@@ -81,10 +81,11 @@ func Lasting(op uint32) bool {
 	return perhaps[op%perhapsBits/64]&(1<<(op%64)) != 0 && lasting[op&^(1<<31)]
 }
 
-// perhaps has a bit for each lasting op. The bit is also set for ops that are equal to a lasting op modulo
-// perhapsBits.
+// perhapsBits is how many bits perhaps has.
 const perhapsBits = 1 << 16
 
+// perhaps has a bit for each lasting op. The bit is also set for ops that are equal to a lasting op modulo
+// perhapsBits.
 var perhaps = func() (bits [perhapsBits / 64]uint64) {
 	for op := range lasting {
 		bits[op%perhapsBits/64] |= 1 << (op % 64)

@@ -42,8 +42,8 @@ import (
 //
 // A server of several capsules has a socket of its own for orders about these, its tenants, beside those of the tenants:
 //
-//	{"do":"admit","admit":{…}}             Tenants.admit; the files that were brought are the tenant's sockets
-//	{"do":"dismiss","tenant":NAME}         Tenants.dismiss
+//	{"do":"admit","admit":{…}}             admitTenant; the files that were brought are the tenant's sockets
+//	{"do":"dismiss","tenant":NAME}         dismissTenant
 //	{"do":"tenants"}                       their names                     [string]
 //
 // The answer is {"done":true}, or {"done":true,"error":"…"}, with "temporary":true where the same order may succeed a moment

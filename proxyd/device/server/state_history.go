@@ -45,7 +45,7 @@ var (
 	opSplit = opOf("comm_split")
 	ofComms = map[uint32]bool{opOf("comm_init"): true, opSplit: true}
 
-	// inComms are of what members keep themselves: see memberState.
+	// inComms are of what members keep themselves: see nccl.MemberState.
 	inComms = map[uint32]bool{
 		opOf("comm_finalize"): true, opOf("redop_create"): true, opOf("ncclRedOpDestroy"): true,
 		opOf("ncclCommRegister"): true, opOf("ncclCommDeregister"): true,

@@ -12,11 +12,11 @@ type Any interface {
 	Counter() uint64
 	List() []uint64
 	Has(uint64) bool
-	// restore has make go on behind the n-th handle, and forget the forced handles.
+	// Restore has Make go on behind the n-th handle, and forget the forced handles.
 	Restore(n uint64)
-	// rewind has make go on behind the n-th handle too, unless a later handle is in use.
+	// Rewind has Make go on behind the n-th handle too, unless a later handle is in use.
 	Rewind(n uint64)
-	// force has make give out this handle, once, after the handles forced before.
+	// Force has Make give out this handle, once, after the handles forced before.
 	Force(h uint64)
 }
 
