@@ -120,8 +120,8 @@ func (x *splicer) countOwn(why string) {
 	x.why[why]++
 }
 
-// attempt is a launch that may take a result, or leave one.
-type attempt struct {
+// spliceLaunch is a launch that may take a result, or leave one.
+type spliceLaunch struct {
 	*splicer
 	space     *space
 	operation *operation
@@ -143,7 +143,7 @@ func launchOnce(s *space, op *operation, f *function, spec launch, done backend.
 	if d.splicer == nil {
 		return s.carryOutLaunch(op, f.kernel, spec, done, fifo)
 	}
-	a := d.beginAttempt(s, op, f, &spec, done)
+	a := d.beginSpliceLaunch(s, op, f, &spec, done)
 	if a == nil {
 		return carryOutNoted(s, op, f.kernel, spec, done, fifo)
 	}
@@ -174,9 +174,9 @@ func launchOnce(s *space, op *operation, f *function, spec launch, done backend.
 	return err
 }
 
-// beginAttempt returns nil for a launch that runs for its space.
-func (d *device) beginAttempt(s *space, op *operation, f *function, spec *launch, done backend.Partial) *attempt {
-	a := &attempt{splicer: d.splicer, space: s, operation: op}
+// beginSpliceLaunch returns nil for a launch that runs for its space.
+func (d *device) beginSpliceLaunch(s *space, op *operation, f *function, spec *launch, done backend.Partial) *spliceLaunch {
+	a := &spliceLaunch{splicer: d.splicer, space: s, operation: op}
 	others, alike := d.countOthers(s)
 	a.others = alike
 	why := ""
@@ -218,7 +218,7 @@ func (d *device) countOthers(s *space) (others, alike int) {
 }
 
 // makeRecord makes the record of a launch. It returns why there is none, or "".
-func (a *attempt) makeRecord(f *function, spec *launch) string {
+func (a *spliceLaunch) makeRecord(f *function, spec *launch) string {
 	at, alone := a.space.reclaimer.isAlone(a.operation)
 	if a.at = at; !alone && a.twist != anyTime {
 		return whyOther
@@ -254,7 +254,7 @@ func (a *attempt) makeRecord(f *function, spec *launch) string {
 }
 
 // checkSpans returns why the spans' bytes cannot be read, or "".
-func (a *attempt) checkSpans() string {
+func (a *spliceLaunch) checkSpans() string {
 	for _, x := range a.spans {
 		if !isOwnSpan(a.space, x) {
 			a.mu.Lock()
@@ -268,13 +268,13 @@ func (a *attempt) checkSpans() string {
 
 // holdOthers keeps other work of the space from beginning, so that it sees and changes none of the bytes that are copied.
 // It returns false if some has begun since the bytes were hashed. letOthersBegin follows in any case.
-func (a *attempt) holdOthers() bool {
+func (a *spliceLaunch) holdOthers() bool {
 	a.holds = a.space.reclaimer.holdOthers(a.operation, a.at)
 	return a.holds || a.twist == anyTime
 }
 
 // letOthersBegin undoes holdOthers.
-func (a *attempt) letOthersBegin() {
+func (a *spliceLaunch) letOthersBegin() {
 	if a.holds {
 		a.space.reclaimer.letOthersBegin()
 	}
@@ -282,7 +282,7 @@ func (a *attempt) letOthersBegin() {
 }
 
 // beginCopying is called when the bytes of a result are about to be copied.
-func (a *attempt) beginCopying() {
+func (a *spliceLaunch) beginCopying() {
 	if a.twist == anyStart {
 		a.letOthersBegin()
 	}
@@ -292,7 +292,7 @@ func (a *attempt) beginCopying() {
 }
 
 // takeResult writes what another space's launch has written, and returns whether there was such a launch.
-func (a *attempt) takeResult() (bool, error) {
+func (a *spliceLaunch) takeResult() (bool, error) {
 	if !a.holdOthers() {
 		return false, nil // what was hashed may have changed since
 	}
@@ -325,7 +325,7 @@ func (a *attempt) takeResult() (bool, error) {
 }
 
 // keepResult keeps what a launch has written, if that depends on nothing but its record.
-func (a *attempt) keepResult() {
+func (a *spliceLaunch) keepResult() {
 	alone := a.holdOthers()
 	defer a.letOthersBegin()
 	why := a.learnReads(alone)
@@ -348,7 +348,7 @@ func (a *attempt) keepResult() {
 }
 
 // measureCost notes what a launch has cost that was not compared.
-func (a *attempt) measureCost() {
+func (a *spliceLaunch) measureCost() {
 	a.mu.Lock()
 	a.results.Measure(a.site, a.issued.Load())
 	a.mu.Unlock()
@@ -356,7 +356,7 @@ func (a *attempt) measureCost() {
 }
 
 // learnParts notes of which parts of memory a launch has accessed bytes.
-func (a *attempt) learnParts() {
+func (a *spliceLaunch) learnParts() {
 	parts, known := joinParts(&a.seen, a.spans)
 	a.mu.Lock()
 	a.results.LearnParts(a.site, a.issued.Load(), parts, known)
@@ -365,7 +365,7 @@ func (a *attempt) learnParts() {
 }
 
 // learnReads notes what a launch has accessed. It returns whyBytes if the launch's result may be kept, or why not.
-func (a *attempt) learnReads(alone bool) string {
+func (a *spliceLaunch) learnReads(alone bool) string {
 	ok := true
 	for _, x := range a.seen.reads { // what was written is among them
 		ok = ok && isOwnSpan(a.space, x)

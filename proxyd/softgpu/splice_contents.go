@@ -145,7 +145,7 @@ func carryOutNoted(s *space, op *operation, k kernel, run launch, done backend.P
 const leastContent = 4096
 
 // sumSpan returns the hash of a piece of memory, and reads the memory if the hash is not known; false if the memory is gone.
-func (a *attempt) sumSpan(x splice.Span) (splice.Sum, bool) {
+func (a *spliceLaunch) sumSpan(x splice.Span) (splice.Sum, bool) {
 	if x.Size < leastContent {
 		return a.hashSpan(x)
 	}

@@ -170,7 +170,7 @@ func joinParts(seen *accesses, spans []splice.Span) (out []splice.Span, some boo
 
 // hashRecord makes the record of what the launch is and reads. It returns false if memory is gone meanwhile: a program may free
 // memory on another stream, which does not wait for the launch.
-func (a *attempt) hashRecord(spec *launch) bool {
+func (a *spliceLaunch) hashRecord(spec *launch) bool {
 	h := sha256.New()
 	h.Write(a.site[:])
 	if a.twist != anyParams {

@@ -136,8 +136,8 @@ func (d *device) shareBlock(s *space, at backend.Addr, n uint64) *pages.Block {
 	return c
 }
 
-// writeResult gives the attempt's space the bytes of a result, and returns how many were copied.
-func (a *attempt) writeResult(k *keptLaunch) (copied uint64, err error) {
+// writeResult gives the launch's space the bytes of a result, and returns how many were copied.
+func (a *spliceLaunch) writeResult(k *keptLaunch) (copied uint64, err error) {
 	r := &a.space.reclaimer
 	at, _ := r.isAlone(a.operation)
 	if copied, err = writeBytes(a.space, k); err != nil {
@@ -191,7 +191,7 @@ func (d *device) showKept(s *space, p keptPart) bool {
 }
 
 // hashSpan hashes a piece of memory, unless the memory is gone. The bytes of blocks that are common memory are read once.
-func (a *attempt) hashSpan(x splice.Span) (out splice.Sum, ok bool) {
+func (a *spliceLaunch) hashSpan(x splice.Span) (out splice.Sum, ok bool) {
 	b, ok := presentBytes(a.space, x)
 	if !ok {
 		return out, false

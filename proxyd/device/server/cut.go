@@ -18,15 +18,15 @@ import (
 type cutKeeper struct {
 	mu   sync.Mutex
 	last uint64      // the highest attempt that was heard of
-	now  *attempt    // nil: no leader wants anything
+	now  *cutAttempt // nil: no leader wants anything
 	left []departure // members that were given up, as long as other members of their communicators may not have been
 }
 
 // maxDepartures is how many members are remembered that were given up.
 const maxDepartures = 1 << 14
 
-// attempt is an attempt that was opened and not forgotten.
-type attempt struct {
+// cutAttempt is an attempt at a cut that was opened and not forgotten.
+type cutAttempt struct {
 	s      *Server
 	number uint64
 	ctx    context.Context
@@ -80,7 +80,7 @@ func (s *Server) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, erro
 }
 
 // findAttempt finds the attempt that a leader means. The caller holds cuts.mu.
-func (s *Server) findAttempt(number uint64) (*attempt, error) {
+func (s *Server) findAttempt(number uint64) (*cutAttempt, error) {
 	if a := s.cuts.now; a != nil && a.number == number {
 		return a, nil
 	}
@@ -111,7 +111,7 @@ func (s *Server) unheardEvents(o *cut.Orders) (*cut.Events, <-chan struct{}, err
 }
 
 // tellEvent adds an event, unless the attempt is over. The caller holds cuts.mu.
-func (a *attempt) tellEvent(e cut.Event) {
+func (a *cutAttempt) tellEvent(e cut.Event) {
 	if a.s.cuts.now != a {
 		return
 	}
@@ -147,7 +147,7 @@ func (s *Server) openAttempt(o *cut.Orders) error {
 	all := s.allProcesses()
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
-	a := &attempt{
+	a := &cutAttempt{
 		s: s, number: o.Attempt, until: time.Now().Add(o.Lease), news: make(chan struct{}), gates: map[uint64]*gated{},
 		created: map[barrier.Comm]chan struct{}{}, sealed: make(chan struct{}),
 	}
@@ -177,7 +177,7 @@ func (s *Server) openAttempt(o *cut.Orders) error {
 }
 
 // expireLease forgets the attempt if its lease has run out: the leader is lost.
-func (a *attempt) expireLease() {
+func (a *cutAttempt) expireLease() {
 	a.s.cuts.mu.Lock()
 	over := !time.Now().Before(a.until)
 	a.s.cuts.mu.Unlock()
@@ -211,7 +211,7 @@ func (s *Server) abandonAttempt(number uint64) *cut.Events {
 
 // concludeAttempt is the end of an attempt after the end of its goroutines. open: its gates open, because the rings
 // are still this server's. The caller holds state.mu.
-func (s *Server) concludeAttempt(a *attempt, open bool) *cut.Events {
+func (s *Server) concludeAttempt(a *cutAttempt, open bool) *cut.Events {
 	a.cancel()
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
@@ -238,7 +238,7 @@ func (s *Server) concludeAttempt(a *attempt, open bool) *cut.Events {
 }
 
 // currentAttempt is the attempt at a cut that is under way, or nil.
-func (s *Server) currentAttempt() *attempt {
+func (s *Server) currentAttempt() *cutAttempt {
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
 	return s.cuts.now

@@ -22,7 +22,7 @@ type departure struct {
 
 // openPlaces are a process's members when an attempt is opened. The caller holds cuts.mu, as of all that follows in
 // this file with an attempt for its receiver.
-func (a *attempt) openPlaces(p *ncclCalls) []cut.Place {
+func (a *cutAttempt) openPlaces(p *ncclCalls) []cut.Place {
 	var all []cut.Place
 	for _, m := range p.Members.Values() {
 		place := m.Place()
@@ -40,7 +40,7 @@ func (a *attempt) openPlaces(p *ncclCalls) []cut.Place {
 }
 
 // watchMember tells when a member's communicator fails.
-func (a *attempt) watchMember(m *nccl.Member) {
+func (a *cutAttempt) watchMember(m *nccl.Member) {
 	comm, _ := m.Communicator()
 	if comm == nil {
 		return
@@ -60,7 +60,7 @@ func (a *attempt) watchMember(m *nccl.Member) {
 }
 
 // creationChannel is what processes wait for that arrive to make a communicator.
-func (a *attempt) creationChannel(c barrier.Comm) chan struct{} {
+func (a *cutAttempt) creationChannel(c barrier.Comm) chan struct{} {
 	if a.created[c] == nil {
 		a.created[c] = make(chan struct{})
 	}

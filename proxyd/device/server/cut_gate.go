@@ -30,7 +30,7 @@ type gated struct {
 const lookAfter = 50 * time.Millisecond
 
 // shutGates shuts the counted gates of all processes. The caller holds cuts.mu, as of all below.
-func (a *attempt) shutGates() {
+func (a *cutAttempt) shutGates() {
 	for _, g := range a.gates {
 		if g.over || g.shut {
 			continue
@@ -67,7 +67,7 @@ func wakeReader(c chan struct{}) {
 }
 
 // watchCounts reports what a process issues.
-func (a *attempt) watchCounts(g *gated) {
+func (a *cutAttempt) watchCounts(g *gated) {
 	for {
 		var again <-chan time.Time
 		a.s.cuts.mu.Lock()
@@ -105,7 +105,7 @@ func (g *gated) readTally() (t wire.Tally, changed []barrier.Count, err error) {
 }
 
 // lookAtCounts tells what was issued since, and hands out a permission where the gate gives one.
-func (a *attempt) lookAtCounts(g *gated) {
+func (a *cutAttempt) lookAtCounts(g *gated) {
 	if a.ctx.Err() != nil || !g.shut {
 		return
 	}
@@ -124,7 +124,7 @@ func (a *attempt) lookAtCounts(g *gated) {
 }
 
 // noteIssued tells that a permission was used, or that counts have changed.
-func (a *attempt) noteIssued(g *gated, changed []barrier.Count, used bool) {
+func (a *cutAttempt) noteIssued(g *gated, changed []barrier.Count, used bool) {
 	if !used && len(changed) == 0 {
 		return
 	}
@@ -135,7 +135,7 @@ func (a *attempt) noteIssued(g *gated, changed []barrier.Count, used bool) {
 }
 
 // withdrawPermissions takes back every permission.
-func (a *attempt) withdrawPermissions(g *gated) {
+func (a *cutAttempt) withdrawPermissions(g *gated) {
 	unused, err := g.p.Ring.Withdraw()
 	if err != nil {
 		return
@@ -154,7 +154,7 @@ func (a *attempt) withdrawPermissions(g *gated) {
 }
 
 // readCounts tells all counts once more.
-func (a *attempt) readCounts() {
+func (a *cutAttempt) readCounts() {
 	for _, g := range a.gates {
 		if g.over || !g.shut {
 			continue

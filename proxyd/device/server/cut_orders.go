@@ -64,7 +64,7 @@ func (s *Server) carryOut(number uint64, o *cut.Order) error {
 }
 
 // doWithProcess does something with a process that has not ended.
-func (a *attempt) doWithProcess(id uint64, do func(g *gated)) {
+func (a *cutAttempt) doWithProcess(id uint64, do func(g *gated)) {
 	if g := a.gates[id]; g != nil && !g.over {
 		do(g)
 	}
@@ -74,7 +74,7 @@ func (a *attempt) doWithProcess(id uint64, do func(g *gated)) {
 const obstacleAfter = time.Second
 
 // drainProcess waits until no counted message of a process is in flight. What the messages have queued is another matter: see settle.
-func (a *attempt) drainProcess(g *gated) {
+func (a *cutAttempt) drainProcess(g *gated) {
 	pause, said := 50*time.Microsecond, time.Now()
 	for {
 		t, err := g.p.Ring.Tally()
@@ -100,12 +100,12 @@ func (a *attempt) drainProcess(g *gated) {
 }
 
 // noteObstacle tells the leader what keeps a process from becoming quiet.
-func (a *attempt) noteObstacle(g *gated, why string) {
+func (a *cutAttempt) noteObstacle(g *gated, why string) {
 	a.tellAbout(g, cut.Event{Kind: cut.Obstacle, Reason: why})
 }
 
 // tellAbout tells something of a process, unless the process has ended.
-func (a *attempt) tellAbout(g *gated, e cut.Event) {
+func (a *cutAttempt) tellAbout(g *gated, e cut.Event) {
 	a.s.cuts.mu.Lock()
 	defer a.s.cuts.mu.Unlock()
 	if !g.over && a.ctx.Err() == nil {
@@ -116,7 +116,7 @@ func (a *attempt) tellAbout(g *gated, e cut.Event) {
 
 // stillProcesses shuts the gate of all calls, again and again until nothing is under way. keep: the leader says how many of the
 // collectives that were issued are carried out before the cut, else all of them are.
-func (a *attempt) stillProcesses(keep bool) {
+func (a *cutAttempt) stillProcesses(keep bool) {
 	s := a.s
 	rest := (*process).waitForRest
 	if keep {
@@ -156,7 +156,7 @@ func (a *attempt) stillProcesses(keep bool) {
 }
 
 // holdCut tells that the cut holds at this server.
-func (a *attempt) holdCut() {
+func (a *cutAttempt) holdCut() {
 	s := a.s
 	select {
 	case <-a.sealed:
@@ -181,7 +181,7 @@ func (a *attempt) holdCut() {
 
 // reportUnsavable tells the leader of each process that cannot be saved. found: there is such a process, and the leader
 // looks no further for a cut.
-func (a *attempt) reportUnsavable() (found bool) {
+func (a *cutAttempt) reportUnsavable() (found bool) {
 	for _, p := range a.s.allProcesses() {
 		if why := p.whyNotSavable(); why != "" {
 			found = true
@@ -197,7 +197,7 @@ func (a *attempt) reportUnsavable() (found bool) {
 }
 
 // explainFailure tells what an attempt to stop all processes has failed of.
-func (a *attempt) explainFailure(err error) {
+func (a *cutAttempt) explainFailure(err error) {
 	all, is := err.(interface{ Unwrap() []error }) //nolint:errorlint // what tryCut joins, process by process
 	if !is {
 		return

@@ -20,7 +20,7 @@ import (
 
 // settling is a process that keeps its collectives back until the leader has found how far all go.
 type settling struct {
-	a     *attempt
+	a     *cutAttempt
 	g     *gated
 	p     *process
 	held  bool // its spaces are paused, and what is left can be saved
@@ -37,7 +37,7 @@ const (
 
 // settleProcess brings a process with its gates shut to rest, and again whenever other ranks need more of it. settleProcess returns
 // with the attempt.
-func (a *attempt) settleProcess(p *process) {
+func (a *cutAttempt) settleProcess(p *process) {
 	a.s.cuts.mu.Lock()
 	g := a.gates[p.ID]
 	a.s.cuts.mu.Unlock()
@@ -122,7 +122,7 @@ func (st *settling) reportUnquiet() {
 }
 
 // reportParts tells the leader what processes keep back while their calls still pass: nothing on purpose.
-func (a *attempt) reportParts(all []*process) {
+func (a *cutAttempt) reportParts(all []*process) {
 	for _, p := range all {
 		a.s.cuts.mu.Lock()
 		g := a.gates[p.ID]
@@ -135,7 +135,7 @@ func (a *attempt) reportParts(all []*process) {
 }
 
 // reportLeft tells what a process keeps back, unless that was told last.
-func (a *attempt) reportLeft(g *gated, counts []barrier.Count, quiet bool, last **cut.Event) {
+func (a *cutAttempt) reportLeft(g *gated, counts []barrier.Count, quiet bool, last **cut.Event) {
 	slices.SortFunc(counts, func(x, y barrier.Count) int {
 		return cmp.Or(cmp.Compare(x.Comm, y.Comm), cmp.Compare(x.Member, y.Member), cmp.Compare(x.Kind, y.Kind),
 			cmp.Compare(x.Peer, y.Peer))
