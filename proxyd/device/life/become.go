@@ -29,7 +29,7 @@ type identity struct {
 
 // ErrUnwanted is returned by Become if the daemon ended before it opened the gate. The process must exit
 // then.
-var ErrUnwanted = errors.New("whoever has started it is gone")
+var ErrUnwanted = errors.New("the daemon that started it has ended")
 
 // Become waits at the gate, a descriptor, and then makes this process the user's. There is no way back. A
 // process that Start has started calls Become first of all; only the descriptors up to last stay open, and

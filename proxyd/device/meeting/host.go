@@ -92,7 +92,7 @@ func (h *Host) Meet(ctx context.Context, id ID, size, rank int) (collective.Rost
 	}
 	at := h.placeOf(id.makerToken(), id.makerAddress())
 	if at == "" {
-		return collective.Roster{}, fmt.Errorf("%w: its maker talks to nobody", ErrID)
+		return collective.Roster{}, fmt.Errorf("%w: its maker has no address", ErrID)
 	}
 	e, err := h.visitHost(ctx, at, id.nonceBytes(), id.secretBytes(), me)
 	if err != nil && ctx.Err() != nil {

@@ -129,7 +129,7 @@ func TestMeetFails(t *testing.T) {
 		{"zeros", local, ID{}, 1, 0, ErrID},
 		{"zeros at a host", a, ID{}, 1, 0, ErrID},
 		{"another server's", local, other, 1, 0, ErrID},
-		{"that of a server that talks to nobody", a, other, 1, 0, ErrID},
+		{"that of a server without an address", a, other, 1, 0, ErrID},
 		{"no ranks", a, mustBeID(a.NewID()), 0, 0, ErrDisagree},
 		{"rank beyond", a, mustBeID(a.NewID()), 2, 2, ErrDisagree},
 		{"negative", a, mustBeID(a.NewID()), 2, -1, ErrDisagree},

@@ -177,7 +177,7 @@ func (h *Host) placesOf(parties []int) ([]place, error) {
 			p, known = place{h.listener.Addr().String(), h.cfg.Node, h.token, h.life}, true
 		}
 		if !known {
-			return nil, fmt.Errorf("nobody has said where server %d is", n)
+			return nil, fmt.Errorf("the address of server %d is not known", n)
 		}
 		all = append(all, p)
 	}

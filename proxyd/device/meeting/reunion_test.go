@@ -110,7 +110,7 @@ func TestAgainMissing(t *testing.T) {
 	key := bytes.Repeat([]byte{3}, 32)
 	homes := []int{0, 1, 2, 3}
 	j := newJob(t, 4, "new")
-	if _, err := j[0].Again(t.Context(), Reunion{Key: key, Homes: homes}); err == nil || !strings.Contains(err.Error(), "nobody has said where server 1 is") {
+	if _, err := j[0].Again(t.Context(), Reunion{Key: key, Homes: homes}); err == nil || !strings.Contains(err.Error(), "the address of server 1 is not known") {
 		t.Error(err)
 	}
 	j.tellAddresses(t)

@@ -89,7 +89,7 @@ func (h *controlSession) handOver(m receivedMessage) {
 }
 
 // errParent is why a file cannot be fetched any more.
-var errParent = errors.New("whoever has ordered it is gone")
+var errParent = errors.New("the connection that ordered it has ended")
 
 // askParent asks the parent about a file.
 func (h *controlSession) askParent(name string, r *reply) (*os.File, error) {

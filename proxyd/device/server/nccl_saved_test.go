@@ -239,7 +239,7 @@ func TestMovedFailures(t *testing.T) {
 	if err := next[0].Reconnect(t.Context(), map[int]string{1: "nowhere"}); err == nil || !strings.Contains(err.Error(), `server 1: "nowhere" is no address`) {
 		t.Error(err)
 	}
-	if err := next[0].Reconnect(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "nobody has said where server 1 is") {
+	if err := next[0].Reconnect(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "the address of server 1 is not known") {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)

@@ -183,7 +183,7 @@ func (r *rebuild) replayCalls(calls []replay.Call) (first error) {
 func (r *rebuild) replayCall(c replay.Call) error {
 	rule, _ := replay.Look(c.Op)
 	if !replay.Lasting(c.Op) {
-		return fmt.Errorf("%s: nobody notes that: %w", rule.Symbol, ErrRestore)
+		return fmt.Errorf("%s: the call is not one that a save has: %w", rule.Symbol, ErrRestore)
 	}
 	refs, err := replay.Refs(c.Op, c.In, c.Out)
 	if err != nil {

@@ -78,7 +78,7 @@ func (l *Ledger[B]) Restore(st *backend.State) error {
 	}
 	for id, m := range l.memories {
 		if m.refs == 0 && m.maps == 0 {
-			return fmt.Errorf("memory %d is nobody's", id)
+			return fmt.Errorf("memory %d belongs to no process", id)
 		}
 	}
 	return nil
