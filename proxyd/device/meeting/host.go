@@ -35,7 +35,7 @@ const maxHandshakes = 1024
 // own address, so no further service is needed. The Host's own ranks may meet at other Hosts.
 type Host struct {
 	maker
-	reunions
+	reconnections
 	cfg      Config
 	listener net.Listener
 	ctx      context.Context
@@ -176,7 +176,7 @@ func (h *Host) receiveRank(conn net.Conn) {
 	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // a connection that is closed needs none
 	room := &h.room
 	nonce, t, who, err := greetRank(conn, func(nonce []byte) []byte {
-		if w := h.findReunion(nonce); w != nil {
+		if w := h.findReconnection(nonce); w != nil {
 			room = &w.room
 			return w.secret
 		}

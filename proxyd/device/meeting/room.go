@@ -54,7 +54,7 @@ type Rendezvous interface {
 	Move(peers map[int]string) error
 	// Again brings the servers together of a communicator that is to be made again. It fails when ctx is
 	// done, with the names of the servers that did not come.
-	Again(ctx context.Context, r Reunion) (collective.Roster, error)
+	Again(ctx context.Context, r Reconnection) (collective.Roster, error)
 }
 
 // gathering holds the ranks of a communicator that have come.
@@ -231,6 +231,6 @@ func (l *Local) Address() string { return "" }
 func (l *Local) Move(map[int]string) error { return nil }
 
 // Again implements Rendezvous.
-func (l *Local) Again(context.Context, Reunion) (collective.Roster, error) {
+func (l *Local) Again(context.Context, Reconnection) (collective.Roster, error) {
 	return collective.Roster{}, errors.New("it has other servers' ranks, and this server talks to none")
 }

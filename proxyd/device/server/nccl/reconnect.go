@@ -102,15 +102,15 @@ func (f *Collectives) ReconnectAlone() error {
 	return f.Reconnect(f.ctx, f.peers)
 }
 
-// reunion is a communicator that was made again, and its ranks' parts in its team.
-type reunion struct {
+// remadeComm is a communicator that was made again, and its ranks' parts in its team.
+type remadeComm struct {
 	comm  *collective.Comm
 	teams map[int]backend.Team
 }
 
 // remakeCommunicators makes communicators, all at the same time. The result lacks the communicators that have failed
 // elsewhere.
-func (f *Collectives) remakeCommunicators(ctx context.Context, n *Network, back map[string]*returning) (map[string]reunion, error) {
+func (f *Collectives) remakeCommunicators(ctx context.Context, n *Network, back map[string]*returning) (map[string]remadeComm, error) {
 	type result struct {
 		name  string
 		comm  *collective.Comm
@@ -133,12 +133,12 @@ func (f *Collectives) remakeCommunicators(ctx context.Context, n *Network, back 
 			results <- result{name, c, teams, err}
 		}()
 	}
-	made := map[string]reunion{}
+	made := map[string]remadeComm{}
 	var errs []error
 	for range left {
 		switch r := <-results; {
 		case r.comm != nil:
-			made[r.name] = reunion{r.comm, r.teams}
+			made[r.name] = remadeComm{r.comm, r.teams}
 			if r.err != nil {
 				errs = append(errs, fmt.Errorf("communicator %s: %w", r.name, r.err))
 			}
@@ -156,7 +156,7 @@ func (f *Collectives) remakeCommunicator(ctx context.Context, n *Network, st *co
 		_, _ = rand.Read(roster.Key) // rand.Read never fails
 	} else {
 		var err error
-		if roster, err = n.Rendezvous.Again(ctx, meeting.Reunion{Key: st.Key, Homes: st.Servers}); err != nil {
+		if roster, err = n.Rendezvous.Again(ctx, meeting.Reconnection{Key: st.Key, Homes: st.Servers}); err != nil {
 			return nil, err
 		}
 	}
@@ -173,11 +173,11 @@ func (f *Collectives) remakeCommunicator(ctx context.Context, n *Network, st *co
 
 // giveBack gives a communicator to its members. Missing members have left the communicator; if there is none, the other
 // servers are told why, whenever they ask.
-func (f *Collectives) giveBack(n *Network, b *returning, r reunion) {
+func (f *Collectives) giveBack(n *Network, b *returning, r remadeComm) {
 	c := r.comm
 	if c == nil {
 		for _, m := range b.members {
-			m.noteReunited(nil, nil, &failedBefore{dispatch.ResultNcclRemoteError, "it has failed elsewhere"})
+			m.noteReconnected(nil, nil, &failedBefore{dispatch.ResultNcclRemoteError, "it has failed elsewhere"})
 		}
 		if b.Is != meeting.Present && !b.isHere() {
 			f.mu.Lock()
@@ -186,7 +186,7 @@ func (f *Collectives) giveBack(n *Network, b *returning, r reunion) {
 			go func() {
 				ctx, cancel := context.WithTimeout(f.ctx, farewellTime)
 				defer cancel()
-				_, _ = n.Rendezvous.Again(ctx, meeting.Reunion{Key: b.Key, Homes: b.Servers, Is: b.Is}) // there may be no question
+				_, _ = n.Rendezvous.Again(ctx, meeting.Reconnection{Key: b.Key, Homes: b.Servers, Is: b.Is}) // there may be no question
 			}()
 		}
 		return
@@ -194,7 +194,7 @@ func (f *Collectives) giveBack(n *Network, b *returning, r reunion) {
 	f.keepDescribed(c)
 	for _, rank := range b.Ranks {
 		if m := b.members[rank]; m != nil {
-			m.noteReunited(c, r.teams[rank], nil)
+			m.noteReconnected(c, r.teams[rank], nil)
 		} else {
 			_ = c.Destroy(rank) // rank is a rank of c
 		}

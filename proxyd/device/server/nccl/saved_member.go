@@ -219,8 +219,8 @@ func (m *Member) restoreMember(st *MemberState) error {
 	return nil
 }
 
-// noteReunited gives a restored member its communicator, and its team, or the reason why there is none.
-func (m *Member) noteReunited(comm *collective.Comm, team backend.Team, err error) {
+// noteReconnected gives a restored member its communicator, and its team, or the reason why there is none.
+func (m *Member) noteReconnected(comm *collective.Comm, team backend.Team, err error) {
 	m.mu.Lock()
 	m.comm, m.team, m.name = comm, team, ""
 	if comm == nil && m.err == nil {

@@ -41,13 +41,13 @@ type NetworkState struct {
 
 // commState is a communicator.
 type commState struct {
-	Name    string           `json:"name"`
-	Key     []byte           `json:"key"`
-	Size    int              `json:"size"`
-	Ranks   []int            `json:"ranks"`             // that are here
-	Servers []int            `json:"servers,omitempty"` // where each is; none if all are here
-	Splits  int              `json:"splits,omitempty"`
-	Is      meeting.Standing `json:"is,omitempty"`
+	Name    string             `json:"name"`
+	Key     []byte             `json:"key"`
+	Size    int                `json:"size"`
+	Ranks   []int              `json:"ranks"`             // that are here
+	Servers []int              `json:"servers,omitempty"` // where each is; none if all are here
+	Splits  int                `json:"splits,omitempty"`
+	Is      meeting.Attendance `json:"is,omitempty"`
 }
 
 // isHere tells whether all ranks are.

@@ -19,20 +19,20 @@ import (
 // ErrOver means that one of the servers reports the communicator as failed.
 var ErrOver = errors.New("the communicator has failed")
 
-// Reunion describes a communicator that is to be made again, from the view of one of its servers.
-type Reunion struct {
+// Reconnection describes a communicator that is to be made again, from the view of one of its servers.
+type Reconnection struct {
 	Key   []byte // key of the earlier communicator
 	Homes []int  // rank → the number of its server
-	Is    Standing
+	Is    Attendance
 }
 
-// Standing is the state of a communicator on one of its servers.
-type Standing uint8
+// Attendance is the state of a communicator on one of its servers.
+type Attendance uint8
 
 // Present: the server takes part. Left: all ranks of the server have left, and the other servers must not
 // wait for them. Over: the communicator has failed on the server.
 const (
-	Present Standing = iota
+	Present Attendance = iota
 	Left
 	Over
 )
@@ -70,23 +70,23 @@ func parsePlace(s string) (p place, err error) {
 	return p, nil
 }
 
-// reunions holds a Host's communicators that are being made again.
-type reunions struct {
+// reconnections holds a Host's communicators that are being made again.
+type reconnections struct {
 	life [16]byte
 
 	mu    sync.Mutex
 	peers map[int]place
-	here  map[string]*reunion // gatherings at this host, by the nonce that the visitors send
+	here  map[string]*reconnection // gatherings at this host, by the nonce that the visitors send
 }
 
-// reunion is a gathering of servers, in the order of their numbers.
-type reunion struct {
+// reconnection is a gathering of servers, in the order of their numbers.
+type reconnection struct {
 	secret []byte
 	room   room
 }
 
-// findReunion returns the reunion of a nonce, or nil.
-func (r *reunions) findReunion(nonce []byte) *reunion {
+// findReconnection returns the reconnection of a nonce, or nil.
+func (r *reconnections) findReconnection(nonce []byte) *reconnection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.here[string(nonce)]
@@ -94,7 +94,7 @@ func (r *reunions) findReunion(nonce []byte) *reunion {
 
 // placeOf returns the address at which ranks with an identity meet: the present address of the identity's
 // maker, if Move has told it, and otherwise the address in the identity.
-func (r *reunions) placeOf(maker [16]byte, address string) string {
+func (r *reconnections) placeOf(maker [16]byte, address string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range r.peers {
@@ -130,7 +130,7 @@ func (h *Host) Move(peers map[int]string) error {
 // Again has the servers of a communicator meet at the server with the lowest number. The nonce of the
 // meeting, and the secret by which the servers authenticate each other, are derived from the communicator's
 // key and the life of that server. So a server that knows only another life of it is refused.
-func (h *Host) Again(ctx context.Context, r Reunion) (collective.Roster, error) {
+func (h *Host) Again(ctx context.Context, r Reconnection) (collective.Roster, error) {
 	parties := slices.Compact(slices.Sorted(slices.Values(r.Homes)))
 	rank := slices.Index(parties, h.number)
 	if rank < 0 || len(r.Key) < 16 {
@@ -154,9 +154,9 @@ func (h *Host) Again(ctx context.Context, r Reunion) (collective.Roster, error) 
 	nonce, secret := collective.AuthCode(r.Key, []byte("again"), life[:])[:16], collective.AuthCode(r.Key, []byte("again, secret"), life[:])
 	var e ending
 	if rank == 0 {
-		e, err = h.hostReunion(ctx, parties, nonce, secret, me)
+		e, err = h.hostReconnection(ctx, parties, nonce, secret, me)
 	} else {
-		e, err = h.visitReunion(ctx, places[0].meeting, nonce, secret, me)
+		e, err = h.visitReconnection(ctx, places[0].meeting, nonce, secret, me)
 		if err != nil {
 			err = fmt.Errorf("server %d at %s: %w", parties[0], places[0].meeting, err)
 		}
@@ -164,7 +164,7 @@ func (h *Host) Again(ctx context.Context, r Reunion) (collective.Roster, error) 
 	if err != nil {
 		return collective.Roster{}, err
 	}
-	return reunitedRoster(secret, e, parties, places, r.Homes)
+	return reconnectedRoster(secret, e, parties, places, r.Homes)
 }
 
 func (h *Host) placesOf(parties []int) ([]place, error) {
@@ -184,13 +184,13 @@ func (h *Host) placesOf(parties []int) ([]place, error) {
 	return all, nil
 }
 
-// hostReunion waits for the other servers, on the server with the lowest number. It gives up a little earlier
+// hostReconnection waits for the other servers, on the server with the lowest number. It gives up a little earlier
 // than the visitors do, so that they still get its error, which names the servers that are missing.
-func (h *Host) hostReunion(ctx context.Context, parties []int, nonce, secret []byte, me here) (ending, error) {
-	w := &reunion{secret: secret}
+func (h *Host) hostReconnection(ctx context.Context, parties []int, nonce, secret []byte, me here) (ending, error) {
+	w := &reconnection{secret: secret}
 	h.mu.Lock()
 	if h.here == nil {
-		h.here = map[string]*reunion{}
+		h.here = map[string]*reconnection{}
 	}
 	h.here[string(nonce)] = w
 	h.mu.Unlock()
@@ -231,9 +231,9 @@ func (r *room) giveUp(nonce []byte, g *gathering, parties []int, why error) {
 	r.endGathering(nonce, g, fmt.Errorf("server %s has not come: %w", strings.Join(missing, ", "), why))
 }
 
-// visitReunion joins the gathering at the host. It tries again if the host does not know the communicator
+// visitReconnection joins the gathering at the host. It tries again if the host does not know the communicator
 // yet: the host may only be slower.
-func (h *Host) visitReunion(ctx context.Context, at string, nonce, secret []byte, me here) (ending, error) {
+func (h *Host) visitReconnection(ctx context.Context, at string, nonce, secret []byte, me here) (ending, error) {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		e, err := h.visitHost(ctx, at, nonce, secret, me)
 		if err == nil || errors.Is(err, ErrFailed) {
@@ -247,8 +247,8 @@ func (h *Host) visitReunion(ctx context.Context, at string, nonce, secret []byte
 	}
 }
 
-// reunitedRoster makes the roster. It fails if a server is at another address than Move told.
-func reunitedRoster(secret []byte, e ending, parties []int, places []place, homes []int) (collective.Roster, error) {
+// reconnectedRoster makes the roster. It fails if a server is at another address than Move told.
+func reconnectedRoster(secret []byte, e ending, parties []int, places []place, homes []int) (collective.Roster, error) {
 	r := collective.Roster{Key: collective.AuthCode(secret, []byte("communicator"), e.nonce)}
 	for i, n := range parties {
 		m := collective.Member{Address: places[i].node, Server: n}

@@ -44,8 +44,8 @@ func (j job) tellAddresses(t *testing.T) {
 	}
 }
 
-// callAgain calls Again on servers of the job, each with its Standing.
-func (j job) callAgain(ctx context.Context, key []byte, homes []int, as map[int]Standing) map[int]outcome {
+// callAgain calls Again on servers of the job, each with its Attendance.
+func (j job) callAgain(ctx context.Context, key []byte, homes []int, as map[int]Attendance) map[int]outcome {
 	type one struct {
 		n int
 		o outcome
@@ -53,7 +53,7 @@ func (j job) callAgain(ctx context.Context, key []byte, homes []int, as map[int]
 	all := make(chan one, len(as))
 	for n, is := range as {
 		go func() {
-			r, err := j[n].Again(ctx, Reunion{Key: key, Homes: homes, Is: is})
+			r, err := j[n].Again(ctx, Reconnection{Key: key, Homes: homes, Is: is})
 			all <- one{n, outcome{r, err}}
 		}()
 	}
@@ -76,7 +76,7 @@ func TestAgain(t *testing.T) {
 	keys := map[string]bool{string(key): true}
 	for range 3 {
 		var key1 []byte
-		for n, o := range j.callAgain(t.Context(), key, homes, map[int]Standing{0: Present, 1: Present, 2: Present}) {
+		for n, o := range j.callAgain(t.Context(), key, homes, map[int]Attendance{0: Present, 1: Present, 2: Present}) {
 			if o.err != nil || !reflect.DeepEqual(o.roster.Members, want) {
 				t.Fatalf("server %d: %v, %v", n, o.roster.Members, o.err)
 			}
@@ -92,12 +92,12 @@ func TestAgain(t *testing.T) {
 		}
 		keys[string(key1)] = true
 	}
-	for n, o := range j.callAgain(t.Context(), key, homes, map[int]Standing{0: Present, 1: Left, 2: Present}) {
+	for n, o := range j.callAgain(t.Context(), key, homes, map[int]Attendance{0: Present, 1: Left, 2: Present}) {
 		if o.err != nil || !o.roster.Members[1].Gone || o.roster.Members[0].Gone || o.roster.Members[2].Gone {
 			t.Errorf("server %d: %+v, %v", n, o.roster.Members, o.err)
 		}
 	}
-	for n, o := range j.callAgain(t.Context(), key, homes, map[int]Standing{0: Left, 1: Present, 2: Over}) {
+	for n, o := range j.callAgain(t.Context(), key, homes, map[int]Attendance{0: Left, 1: Present, 2: Over}) {
 		if !errors.Is(o.err, ErrOver) {
 			t.Errorf("server %d: %v", n, o.err)
 		}
@@ -110,13 +110,13 @@ func TestAgainMissing(t *testing.T) {
 	key := bytes.Repeat([]byte{3}, 32)
 	homes := []int{0, 1, 2, 3}
 	j := newJob(t, 4, "new")
-	if _, err := j[0].Again(t.Context(), Reunion{Key: key, Homes: homes}); err == nil || !strings.Contains(err.Error(), "the address of server 1 is not known") {
+	if _, err := j[0].Again(t.Context(), Reconnection{Key: key, Homes: homes}); err == nil || !strings.Contains(err.Error(), "the address of server 1 is not known") {
 		t.Error(err)
 	}
 	j.tellAddresses(t)
 	for wait := time.Second; ; wait *= 2 { // server 2 has to come within that time
 		ctx, cancel := context.WithTimeout(t.Context(), wait)
-		outcomes := j.callAgain(ctx, key, homes, map[int]Standing{0: Present, 2: Present})
+		outcomes := j.callAgain(ctx, key, homes, map[int]Attendance{0: Present, 2: Present})
 		cancel()
 		if err := outcomes[0].err; wait < time.Minute && err != nil && strings.Contains(err.Error(), "server 1, 2, 3 has not come") {
 			continue
@@ -128,17 +128,17 @@ func TestAgainMissing(t *testing.T) {
 		}
 		break
 	}
-	for n, o := range j.callAgain(t.Context(), key, homes, map[int]Standing{0: Present, 1: Present, 2: Present, 3: Present}) {
+	for n, o := range j.callAgain(t.Context(), key, homes, map[int]Attendance{0: Present, 1: Present, 2: Present, 3: Present}) {
 		if o.err != nil {
 			t.Errorf("server %d: %v", n, o.err)
 		}
 	}
-	for _, r := range []Reunion{{Key: key, Homes: []int{0, 1}}, {Key: key[:9], Homes: homes}} {
+	for _, r := range []Reconnection{{Key: key, Homes: []int{0, 1}}, {Key: key[:9], Homes: homes}} {
 		if _, err := j[3].Again(t.Context(), r); !errors.Is(err, ErrDisagree) {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
-	if _, err := NewLocal().Again(t.Context(), Reunion{Key: key, Homes: homes}); err == nil {
+	if _, err := NewLocal().Again(t.Context(), Reconnection{Key: key, Homes: homes}); err == nil {
 		t.Error("a rendezvous that is alone has met")
 	}
 }
@@ -157,10 +157,10 @@ func TestAgainStale(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	stale := make(chan error, 1)
 	go func() {
-		_, err := old[1].Again(ctx, Reunion{Key: key, Homes: homes})
+		_, err := old[1].Again(ctx, Reconnection{Key: key, Homes: homes})
 		stale <- err
 	}()
-	for n, o := range j.callAgain(t.Context(), key, homes, map[int]Standing{0: Present, 1: Present}) {
+	for n, o := range j.callAgain(t.Context(), key, homes, map[int]Attendance{0: Present, 1: Present}) {
 		if o.err != nil || o.roster.Members[1].Address != "new1:1" {
 			t.Errorf("server %d: %v, %v", n, o.roster.Members, o.err)
 		}
@@ -174,7 +174,7 @@ func TestAgainStale(t *testing.T) {
 		t.Fatal(err)
 	}
 	both := job{j[0], old[1]}
-	for n, o := range both.callAgain(t.Context(), key, homes, map[int]Standing{0: Present, 1: Present}) {
+	for n, o := range both.callAgain(t.Context(), key, homes, map[int]Attendance{0: Present, 1: Present}) {
 		if (o.err == nil) != (n == 1) || n == 0 && !errors.Is(o.err, ErrDisagree) {
 			t.Errorf("server %d: %v", n, o.err)
 		}
