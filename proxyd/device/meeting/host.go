@@ -90,7 +90,7 @@ func (h *Host) Meet(ctx context.Context, id ID, size, rank int) (collective.Rost
 	if id.makerToken() == h.token {
 		return h.room.awaitRoster(ctx, &id, me)
 	}
-	at := h.placeOf(id.makerToken(), id.makerAddress())
+	at := h.currentAddress(id.makerToken(), id.makerAddress())
 	if at == "" {
 		return collective.Roster{}, fmt.Errorf("%w: its maker has no address", ErrID)
 	}

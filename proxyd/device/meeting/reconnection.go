@@ -44,17 +44,17 @@ const (
 	saysOver = "over"
 )
 
-// place is the address of a server, in one life of the server.
-type place struct {
+// serverAddress is the address of a server, in one life of the server.
+type serverAddress struct {
 	meeting, node string
 	maker, life   [16]byte
 }
 
-func (p *place) String() string {
+func (p *serverAddress) String() string {
 	return strings.Join([]string{p.meeting, p.node, hex.EncodeToString(p.maker[:]), hex.EncodeToString(p.life[:])}, ",")
 }
 
-func parsePlace(s string) (p place, err error) {
+func parseAddress(s string) (p serverAddress, err error) {
 	bad := fmt.Errorf("%q is no address of a device server", s)
 	f := strings.Split(s, ",")
 	if len(f) != 4 || !strings.Contains(f[0], ":") || !strings.Contains(f[1], ":") || len(f[2]) != 32 || len(f[3]) != 32 {
@@ -75,7 +75,7 @@ type reconnections struct {
 	life [16]byte
 
 	mu    sync.Mutex
-	peers map[int]place
+	peers map[int]serverAddress
 	here  map[string]*reconnection // gatherings at this host, by the nonce that the visitors send
 }
 
@@ -92,9 +92,9 @@ func (r *reconnections) findReconnection(nonce []byte) *reconnection {
 	return r.here[string(nonce)]
 }
 
-// placeOf returns the address at which ranks with an identity meet: the present address of the identity's
+// currentAddress returns the address at which ranks with an identity meet: the present address of the identity's
 // maker, if Move has told it, and otherwise the address in the identity.
-func (r *reconnections) placeOf(maker [16]byte, address string) string {
+func (r *reconnections) currentAddress(maker [16]byte, address string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range r.peers {
@@ -107,15 +107,15 @@ func (r *reconnections) placeOf(maker [16]byte, address string) string {
 
 // Address implements Rendezvous, as do the methods below.
 func (h *Host) Address() string {
-	p := place{h.listener.Addr().String(), h.cfg.Node, h.token, h.life}
+	p := serverAddress{h.listener.Addr().String(), h.cfg.Node, h.token, h.life}
 	return p.String()
 }
 
 // Move may be called again. An entry for this server itself is not used.
 func (h *Host) Move(peers map[int]string) error {
-	all := map[int]place{}
+	all := map[int]serverAddress{}
 	for n, s := range peers {
-		p, err := parsePlace(s)
+		p, err := parseAddress(s)
 		if err != nil {
 			return fmt.Errorf("server %d: %w", n, err)
 		}
@@ -136,7 +136,7 @@ func (h *Host) Again(ctx context.Context, r Reconnection) (collective.Roster, er
 	if rank < 0 || len(r.Key) < 16 {
 		return collective.Roster{}, fmt.Errorf("%w: server %d has none of its ranks", ErrDisagree, h.number)
 	}
-	places, err := h.placesOf(parties)
+	addresses, err := h.addressesOf(parties)
 	if err != nil {
 		return collective.Roster{}, err
 	}
@@ -150,31 +150,31 @@ func (h *Host) Again(ctx context.Context, r Reconnection) (collective.Roster, er
 	case Over:
 		me.address = saysOver
 	}
-	life := places[0].life
+	life := addresses[0].life
 	nonce, secret := collective.AuthCode(r.Key, []byte("again"), life[:])[:16], collective.AuthCode(r.Key, []byte("again, secret"), life[:])
 	var e ending
 	if rank == 0 {
 		e, err = h.hostReconnection(ctx, parties, nonce, secret, me)
 	} else {
-		e, err = h.visitReconnection(ctx, places[0].meeting, nonce, secret, me)
+		e, err = h.visitReconnection(ctx, addresses[0].meeting, nonce, secret, me)
 		if err != nil {
-			err = fmt.Errorf("server %d at %s: %w", parties[0], places[0].meeting, err)
+			err = fmt.Errorf("server %d at %s: %w", parties[0], addresses[0].meeting, err)
 		}
 	}
 	if err != nil {
 		return collective.Roster{}, err
 	}
-	return reconnectedRoster(secret, e, parties, places, r.Homes)
+	return reconnectedRoster(secret, e, parties, addresses, r.Homes)
 }
 
-func (h *Host) placesOf(parties []int) ([]place, error) {
+func (h *Host) addressesOf(parties []int) ([]serverAddress, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var all []place
+	var all []serverAddress
 	for _, n := range parties {
 		p, known := h.peers[n]
 		if n == h.number {
-			p, known = place{h.listener.Addr().String(), h.cfg.Node, h.token, h.life}, true
+			p, known = serverAddress{h.listener.Addr().String(), h.cfg.Node, h.token, h.life}, true
 		}
 		if !known {
 			return nil, fmt.Errorf("the address of server %d is not known", n)
@@ -248,10 +248,10 @@ func (h *Host) visitReconnection(ctx context.Context, at string, nonce, secret [
 }
 
 // reconnectedRoster makes the roster. It fails if a server is at another address than Move told.
-func reconnectedRoster(secret []byte, e ending, parties []int, places []place, homes []int) (collective.Roster, error) {
+func reconnectedRoster(secret []byte, e ending, parties []int, addresses []serverAddress, homes []int) (collective.Roster, error) {
 	r := collective.Roster{Key: collective.AuthCode(secret, []byte("communicator"), e.nonce)}
 	for i, n := range parties {
-		m := collective.Member{Address: places[i].node, Server: n}
+		m := collective.Member{Address: addresses[i].node, Server: n}
 		switch {
 		case e.addresses[i] == saysLeft:
 			m.Gone = true

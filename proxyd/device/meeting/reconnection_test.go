@@ -150,7 +150,7 @@ func TestAgainStale(t *testing.T) {
 	old, j := newJob(t, 2, "old"), newJob(t, 2, "new")
 	j.tellAddresses(t)
 	// The stale server uses the present address of server 0 together with the earlier life of server 0.
-	p := place{j[0].listener.Addr().String(), "new0:1", j[0].token, old[0].life}
+	p := serverAddress{j[0].listener.Addr().String(), "new0:1", j[0].token, old[0].life}
 	if err := old[1].Move(map[int]string{0: p.String()}); err != nil {
 		t.Fatal(err)
 	}
