@@ -27,39 +27,39 @@ import (
 // The common bytes themselves stay in their file when the last space that shows them leaves the device, since the file
 // is the host's memory in any case. What a device would have to copy is counted.
 
-// shares is which blocks of an arena show common bytes.
-type shares struct {
+// commonBlocks is which blocks of an arena show common bytes.
+type commonBlocks struct {
 	mu     sync.Mutex
-	blocks map[uint64]share // by the offset in the arena
+	blocks map[uint64]shownBlock // by the offset in the arena
 }
 
-// share is what a block shows.
-type share struct {
+// shownBlock is what a block shows.
+type shownBlock struct {
 	common  *pages.Block // nil: bytes of its own
 	written bool         // some pages of the block are its own by now
 }
 
-func (s *shares) shareAt(offset uint64) share {
+func (s *commonBlocks) shownAt(offset uint64) shownBlock {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.blocks[offset]
 }
 
-// copyShares is a copy of blocks.
-func (s *shares) copyShares() map[uint64]share {
+// copyShown is a copy of blocks.
+func (s *commonBlocks) copyShown() map[uint64]shownBlock {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.blocks)
 }
 
-func (s *shares) setShare(offset uint64, x share) {
+func (s *commonBlocks) setShown(offset uint64, x shownBlock) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case x.common == nil:
 		delete(s.blocks, offset)
 	case s.blocks == nil:
-		s.blocks = map[uint64]share{offset: x}
+		s.blocks = map[uint64]shownBlock{offset: x}
 	default:
 		s.blocks[offset] = x
 	}
@@ -72,13 +72,13 @@ func (a *arena) blockAt(offset uint64) []byte {
 
 // commonAt is the common bytes that a block shows, or nil if some of its bytes are its own.
 func (a *arena) commonAt(offset uint64) *pages.Block {
-	x := a.shares.shareAt(offset)
+	x := a.commonBlocks.shownAt(offset)
 	if x.common == nil || x.written {
 		return nil
 	}
 	if pages.OwnPages(a.blockAt(offset)) > 0 {
 		x.written = true
-		a.shares.setShare(offset, x)
+		a.commonBlocks.setShown(offset, x)
 		x.common.NoteWritten()
 		return nil
 	}
@@ -87,7 +87,7 @@ func (a *arena) commonAt(offset uint64) *pages.Block {
 
 // isTouched tells whether a block may hold anything but zeros.
 func (a *arena) isTouched(offset uint64) bool {
-	return a.shares.shareAt(offset).common != nil || wasTouched(a.blockAt(offset))
+	return a.commonBlocks.shownAt(offset).common != nil || wasTouched(a.blockAt(offset))
 }
 
 // showBlock has a block show common bytes. No work can use the arena meanwhile. Where showBlock fails, nothing has changed.
@@ -99,8 +99,8 @@ func (a *arena) showBlock(offset uint64, c *pages.Block) error {
 		return err
 	}
 	a.sums.forgetSum(offset)
-	old := a.shares.shareAt(offset).common
-	a.shares.setShare(offset, share{common: c})
+	old := a.commonBlocks.shownAt(offset).common
+	a.commonBlocks.setShown(offset, shownBlock{common: c})
 	if old != nil {
 		old.Forget()
 		old.Drop(here)
@@ -116,7 +116,7 @@ func (a *arena) hideBlock(offset uint64, c *pages.Block, here bool) error {
 	if err := c.Hide(a.blockAt(offset)); err != nil {
 		return err
 	}
-	a.shares.setShare(offset, share{})
+	a.commonBlocks.setShown(offset, shownBlock{})
 	a.sums.watchAgain(a.blockAt(offset))
 	c.Drop(here)
 	return nil
@@ -125,7 +125,7 @@ func (a *arena) hideBlock(offset uint64, c *pages.Block, here bool) error {
 // leaveCommon is leaveDevice for the blocks that show common bytes, and returns how much had to be copied. A block with pages
 // of its own is copied whole, and has bytes of its own from then on.
 func (a *arena) leaveCommon() (n uint64) {
-	for offset, x := range a.shares.copyShares() {
+	for offset, x := range a.commonBlocks.copyShown() {
 		if a.commonAt(offset) != nil {
 			n += x.common.Leave()
 			continue
@@ -140,7 +140,7 @@ func (a *arena) leaveCommon() (n uint64) {
 
 // comeBackCommon undoes leaveCommon.
 func (a *arena) comeBackCommon() (n uint64) {
-	for _, x := range a.shares.copyShares() {
+	for _, x := range a.commonBlocks.copyShown() {
 		n += x.common.ComeBack()
 	}
 	return n
@@ -148,8 +148,8 @@ func (a *arena) comeBackCommon() (n uint64) {
 
 // dropCommon forgets all common bytes of an arena that is unmapped.
 func (a *arena) dropCommon() {
-	for offset, x := range a.shares.copyShares() {
-		a.shares.setShare(offset, share{})
+	for offset, x := range a.commonBlocks.copyShown() {
+		a.commonBlocks.setShown(offset, shownBlock{})
 		x.common.Forget()
 		x.common.Drop(a.away == nil)
 	}
@@ -157,7 +157,7 @@ func (a *arena) dropCommon() {
 
 // wipeCommon makes those of some bytes zero that lie in blocks with common bytes, and calls f for the rest, in parts.
 func (a *arena) wipeCommon(b []byte, f func([]byte)) {
-	common := a.shares.copyShares()
+	common := a.commonBlocks.copyShown()
 	for len(b) > 0 && len(common) > 0 {
 		at := addressOf(b) - addressOf(a.bytes)
 		offset := at &^ (backend.Granule - 1)
@@ -195,7 +195,7 @@ func eachCommon(s *space, f func(*pages.Block)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ledger.Arenas(func(h *holder) {
-		for offset := range h.Bytes.shares.copyShares() {
+		for offset := range h.Bytes.commonBlocks.copyShown() {
 			if c := h.Bytes.commonAt(offset); c != nil {
 				f(c)
 			}
@@ -271,7 +271,7 @@ func (d *device) joinBlock(s, o *space, id backend.BlockID) bool {
 	if a != nil && a == b {
 		return true
 	}
-	from, own := theirs.blockAt(place), theirs.shares.shareAt(place).common == nil
+	from, own := theirs.blockAt(place), theirs.commonBlocks.shownAt(place).common == nil
 	if theirs.away != nil && own {
 		from = theirs.away[place:][:backend.Granule]
 	}
@@ -295,7 +295,7 @@ func (d *device) joinArenas(mine *arena, at uint64, theirs *arena, place uint64)
 	}
 	c.Hold(false)
 	defer c.Drop(false)
-	hosted := theirs.away != nil && theirs.shares.shareAt(place).common == nil
+	hosted := theirs.away != nil && theirs.commonBlocks.shownAt(place).common == nil
 	var errs []error
 	if mine.commonAt(at) != c {
 		errs = append(errs, mine.showBlock(at, c))

@@ -27,9 +27,9 @@ type arena struct {
 	bytes []byte
 	away  []byte // in the host's memory, while they are not in bytes; see swap.go
 	sums  sums
-	// shares is which blocks show bytes that they have in common with blocks of other arenas; see common.go.
-	shares shares
-	share  *arenaShare // nil: the arena is of one space; else see share.go. The mu of each space that has the arena guards the pointer
+	// commonBlocks is which blocks show bytes that they have in common with blocks of other arenas; see common.go.
+	commonBlocks commonBlocks
+	share        *arenaShare // nil: the arena is of one space; else see share.go. The mu of each space that has the arena guards the pointer
 }
 
 // makeArena makes zeroed bytes.

@@ -125,7 +125,7 @@ func (a *arena) leaveDevice() (n uint64) {
 	a.away = host
 	a.forgetWritten()
 	n = a.leaveCommon()
-	common := a.shares.copyShares()
+	common := a.commonBlocks.copyShown()
 	for at := uint64(0); at < uint64(len(a.bytes)); at += backend.Granule {
 		if common[at].common == nil {
 			n += moveTouched(host[at:], a.blockAt(at))
