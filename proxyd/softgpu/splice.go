@@ -32,25 +32,8 @@ type splicer struct {
 	counts  backend.Spliced
 	why     map[string]uint64 // launches that ran for their space, by the reason
 	since   uint64            // launches since a result was taken
-	twist   spliceTwist
-	hashed  func(splice.Span) // of tests: called when memory was read for a record; nil: nothing
-	copying func(*space)      // of tests: called when the bytes of a result are about to be copied; nil: nothing
+	hooks   *spliceHooks      // of tests; nil: none
 }
-
-// spliceTwist is a deliberate mistake. Tests make these mistakes to see that the programs find them.
-type spliceTwist uint8
-
-const (
-	noTwist    spliceTwist = iota
-	anyParams              // parameters that are no addresses are not compared
-	anyBytes               // memory is not compared
-	anyReads               // a result is kept although the kernel read more than was compared
-	anyTime                // other work of the space may run at the same time
-	anyEffects             // a result is kept although the kernel has asked something of the host
-	anyStart               // other work of the space may begin while a result is copied
-	anyNote                // what is known of memory is added to although other work has begun meanwhile
-	lastTwist
-)
 
 // Why launches run for their space, as people read it.
 const (
@@ -220,7 +203,7 @@ func (d *device) countOthers(s *space) (others, alike int) {
 // makeRecord makes the record of a launch. It returns why there is none, or "".
 func (a *spliceLaunch) makeRecord(f *function, spec *launch) string {
 	at, alone := a.space.reclaimer.isAlone(a.operation)
-	if a.at = at; !alone && a.twist != anyTime {
+	if a.at = at; !alone && !a.hooks.omits(aloneCheck) {
 		return whyOther
 	}
 	bases, ok := a.space.table.pointedSpans(spec.params)
@@ -270,7 +253,7 @@ func (a *spliceLaunch) checkSpans() string {
 // It returns false if some has begun since the bytes were hashed. letOthersBegin follows in any case.
 func (a *spliceLaunch) holdOthers() bool {
 	a.holds = a.space.reclaimer.holdOthers(a.operation, a.at)
-	return a.holds || a.twist == anyTime
+	return a.holds || a.hooks.omits(aloneCheck)
 }
 
 // letOthersBegin undoes holdOthers.
@@ -283,12 +266,10 @@ func (a *spliceLaunch) letOthersBegin() {
 
 // beginCopying is called when the bytes of a result are about to be copied.
 func (a *spliceLaunch) beginCopying() {
-	if a.twist == anyStart {
+	if a.hooks.omits(beginCheck) {
 		a.letOthersBegin()
 	}
-	if a.copying != nil {
-		a.copying(a.space)
-	}
+	a.hooks.noteCopying(a.space)
 }
 
 // takeResult writes what another space's launch has written, and returns whether there was such a launch.
@@ -373,7 +354,7 @@ func (a *spliceLaunch) learnReads(alone bool) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case a.seen.effects && a.twist != anyEffects:
+	case a.seen.effects && !a.hooks.omits(effectsCheck):
 		a.results.Refuse(a.site)
 		return whyEffects
 	case !ok:
@@ -381,7 +362,7 @@ func (a *spliceLaunch) learnReads(alone bool) string {
 		return whyMemory
 	case !alone:
 		return whyOther
-	case a.twist != anyReads && !a.results.Learn(a.site, a.issued.Load(), a.spans, a.seen.reads):
+	case !a.hooks.omits(readsCheck) && !a.results.Learn(a.site, a.issued.Load(), a.spans, a.seen.reads):
 		return whyLearn
 	}
 	return whyBytes

@@ -66,7 +66,7 @@ func (r *reclaimer) forgetWrites(w writes) {
 // forgetLocked is forgetWrites for a caller that holds mu.
 func (r *reclaimer) forgetLocked(w writes) {
 	switch {
-	case slices.Contains(r.blind, w.by):
+	case r.hooks.overlooks(w.by):
 	case w.by == anyWriter:
 		r.contents.ForgetAll()
 	default:
@@ -101,7 +101,7 @@ func (r *reclaimer) findContent(op *operation, at moment, x splice.Span) *splice
 func (r *reclaimer) noteContent(op *operation, at moment, x splice.Span, c *splice.Content) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.isUndisturbed(op, at) && !r.careless {
+	if !r.isUndisturbed(op, at) && !r.hooks.omits(noteCheck) {
 		return false
 	}
 	r.contents.NoteContent(x, c)
@@ -160,9 +160,7 @@ func (a *spliceLaunch) sumSpan(x splice.Span) (splice.Sum, bool) {
 	if !ok {
 		return sum, false
 	}
-	if a.hashed != nil {
-		a.hashed(x)
-	}
+	a.hooks.noteHashed(x)
 	if r.noteContent(a.operation, a.at, x, c) {
 		a.setSum(c, sum)
 	}

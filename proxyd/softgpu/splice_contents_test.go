@@ -14,15 +14,15 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
 )
 
-// From lastTwist on, a mistake is to take no notice of what a kind of work writes: of anyWriter, of kernelWriter, and so on.
-const lastBlind = lastTwist + spliceTwist(lastWriter)
+// From lastCheck on, a mistake is to take no notice of what a kind of work writes: of anyWriter, of kernelWriter, and so on.
+const lastUnnoticed = lastCheck + spliceCheck(lastWriter)
 
-// blindTo returns what writes without notice.
-func (t spliceTwist) blindTo() []writer {
-	if t < lastTwist {
+// unnoticedWriters returns what writes without notice.
+func (c spliceCheck) unnoticedWriters() []writer {
+	if c < lastCheck {
 		return nil
 	}
-	return []writer{writer(t - lastTwist)}
+	return []writer{writer(c - lastCheck)}
 }
 
 // writeBeside makes a program in which a rank's weights, of which the hash is known from the step before, are written by
@@ -135,9 +135,9 @@ var writerPrograms = []spliceProgram{
 
 // noteBeside has other work of the same space write to memory, on another stream, just after that was read for a record. A
 // program may do that: the kernel has the memory's address, and does not access the memory. The next kernel does.
-func noteBeside(t *testing.T, twist spliceTwist) (wrong bool) {
-	devices, ranks := newSpliceRanks(t, smallPieces, 2, 1, nil, twist)
-	_, apart := newSpliceRanks(t, smallPieces, 2, 2, nil, noTwist)
+func noteBeside(t *testing.T, omitted spliceCheck) (wrong bool) {
+	devices, ranks := newSpliceRanks(t, smallPieces, 2, 1, nil, omitted)
+	_, apart := newSpliceRanks(t, smallPieces, 2, 2, nil, noCheck)
 	write := func(r *spliceRank) { r.fillPart(r.at[acts], 5+r.rank, whole) }
 	turn := func(r *spliceRank) {
 		at, from := r.at[acts], r.at[grads]
@@ -153,7 +153,7 @@ func noteBeside(t *testing.T, twist spliceTwist) (wrong bool) {
 			st, err := r.cu.NewStream(backend.StreamConfig{NonBlocking: true})
 			r.failOn(err)
 			written := step != 1
-			devices[0].splicer.hashed = func(x splice.Span) {
+			devices[0].splicer.hooks.onHashed = func(x splice.Span) {
 				if x.Base != uint64(r.at[acts]) || written {
 					return
 				}
@@ -176,10 +176,10 @@ func noteBeside(t *testing.T, twist spliceTwist) (wrong bool) {
 
 // TestSpliceNoted: what was read for a record is not known from then on if other work of the space has begun meanwhile.
 func TestSpliceNoted(t *testing.T) {
-	if noteBeside(t, noTwist) {
+	if noteBeside(t, noCheck) {
 		t.Error("memory that other work wrote while it was read counts as what it was")
 	}
-	if !noteBeside(t, anyNote) {
+	if !noteBeside(t, noteCheck) {
 		t.Error("the test does not find work that writes to memory while it is read")
 	}
 }
@@ -217,8 +217,8 @@ func (r *spliceRank) runGraph(x backend.Exec) {
 // memory is read for a record. What was read is not taken for what is there.
 func TestSplicePeerLater(t *testing.T) {
 	for _, before := range []bool{true, false} {
-		devices, ranks := newSpliceRanks(t, smallPieces, 3, 2, []int{0, 0, 1}, noTwist)
-		_, apart := newSpliceRanks(t, smallPieces, 3, 3, []int{0, 0, 1}, noTwist)
+		devices, ranks := newSpliceRanks(t, smallPieces, 3, 2, []int{0, 0, 1}, noCheck)
+		_, apart := newSpliceRanks(t, smallPieces, 3, 3, []int{0, 0, 1}, noCheck)
 		graph, graphApart := ranks[2].writingGraph(ranks[1], before), apart[2].writingGraph(apart[1], before)
 		turn := func(r *spliceRank) {
 			at, from := r.at[acts], r.at[grads]
@@ -233,7 +233,7 @@ func TestSplicePeerLater(t *testing.T) {
 		for step := range 3 {
 			for i, r := range ranks[:2] {
 				written := step != 1 || i == 0
-				devices[0].splicer.hashed = func(x splice.Span) {
+				devices[0].splicer.hooks.onHashed = func(x splice.Span) {
 					if !written && x.Base == uint64(r.at[acts]) {
 						written = true
 						ranks[2].runGraph(graph)
@@ -258,21 +258,22 @@ func TestSplicePeerLater(t *testing.T) {
 func TestSpliceFreed(t *testing.T) {
 	for _, moment := range []string{"record", "result"} {
 		t.Run(moment, func(t *testing.T) {
-			devices, ranks := newSpliceRanks(t, smallPieces, 2, 1, nil, noTwist)
-			_, apart := newSpliceRanks(t, smallPieces, 2, 2, nil, noTwist)
+			devices, ranks := newSpliceRanks(t, smallPieces, 2, 1, nil, noCheck)
+			_, apart := newSpliceRanks(t, smallPieces, 2, 2, nil, noCheck)
 			x := devices[0].splicer
+			hooks := x.hooks
 			freed := 0
 			turn := func(r *spliceRank) {
 				at, err := r.cu.Alloc(r.size)
 				r.failOn(err)
 				free := sync.OnceFunc(func() { r.failOn(r.st.FreeAsync(at)) })
-				x.hashed, x.copying = nil, nil
+				hooks.onHashed, hooks.onCopying = nil, nil
 				if r.space.at.Load() == devices[0] && r.step > 0 {
 					freeNow := func() { freed++; free() }
 					if moment == "record" {
-						x.hashed = func(splice.Span) { freeNow() }
+						hooks.onHashed = func(splice.Span) { freeNow() }
 					} else {
-						x.copying = func(*space) { freeNow() }
+						hooks.onCopying = func(*space) { freeNow() }
 					}
 				}
 				r.fillPart(at, r.step, whole)
@@ -309,8 +310,8 @@ func TestSpliceFreed(t *testing.T) {
 func TestSpliceAllocatedAgain(t *testing.T) {
 	for _, way := range []spliceWay{smallPieces, wholeBlocks} {
 		t.Run(way.name, func(t *testing.T) {
-			devices, ranks := newSpliceRanks(t, way, 3, 1, nil, noTwist)
-			_, apart := newSpliceRanks(t, way, 3, 3, nil, noTwist)
+			devices, ranks := newSpliceRanks(t, way, 3, 1, nil, noCheck)
+			_, apart := newSpliceRanks(t, way, 3, 3, nil, noCheck)
 			turn := func(r *spliceRank) {
 				queued := make(chan struct{})
 				r.failOn(r.st.Host(func() { <-queued }))

@@ -107,7 +107,7 @@ func (r *spliceRank) fillPart(at backend.Addr, v, words int) {
 const whole = pieceSize / 4
 
 // newSpliceRanks makes ranks, on so many devices.
-func newSpliceRanks(t *testing.T, way spliceWay, n, devices int, bases []int, twist spliceTwist) (all []*device, ranks []*spliceRank) {
+func newSpliceRanks(t *testing.T, way spliceWay, n, devices int, bases []int, omitted spliceCheck) (all []*device, ranks []*spliceRank) {
 	cfg := Config{Splice: devices < n}
 	for range devices {
 		cfg.Memory = append(cfg.Memory, way.memory)
@@ -120,7 +120,7 @@ func newSpliceRanks(t *testing.T, way spliceWay, n, devices int, bases []int, tw
 	for _, x := range b.Devices() {
 		d := x.(*device)
 		if d.splicer != nil {
-			d.splicer.twist = twist
+			d.splicer.hooks = &spliceHooks{omitted: omitted}
 			d.splicer.results = splice.NewResults(way.budget, 1<<30) // the kernels here are small
 		}
 		all = append(all, d)
@@ -139,7 +139,7 @@ func newSpliceRanks(t *testing.T, way spliceWay, n, devices int, bases []int, tw
 		s, err := all[i*devices/n].NewSpace(cfg)
 		r.failOn(err)
 		r.space = s.(*space)
-		r.reclaimer.blind, r.reclaimer.careless = twist.blindTo(), twist == anyNote
+		r.reclaimer.hooks = &spliceHooks{omitted: omitted, unnoticed: omitted.unnoticedWriters()}
 		r.cu, err = s.NewContext(0)
 		r.failOn(err)
 		r.st, err = r.cu.NewStream(backend.StreamConfig{NonBlocking: true})
@@ -199,9 +199,9 @@ func (r *spliceRank) readContents() []byte {
 
 // runSplice runs a program on some devices and then on a device for each rank, and returns what is wrong, or "", and how many
 // launches took another rank's result.
-func runSplice(t *testing.T, p *spliceProgram, way spliceWay, ranks, devices, steps int, twist spliceTwist) (wrong string, once uint64) {
-	all, shared := newSpliceRanks(t, way, ranks, devices, p.bases, twist)
-	_, apart := newSpliceRanks(t, way, ranks, ranks, p.bases, noTwist)
+func runSplice(t *testing.T, p *spliceProgram, way spliceWay, ranks, devices, steps int, omitted spliceCheck) (wrong string, once uint64) {
+	all, shared := newSpliceRanks(t, way, ranks, devices, p.bases, omitted)
+	_, apart := newSpliceRanks(t, way, ranks, ranks, p.bases, noCheck)
 	for step := range steps {
 		for _, part := range []func(*spliceRank){p.step, p.then, p.last} {
 			for i := range ranks {
@@ -232,7 +232,7 @@ func TestSplicePrograms(t *testing.T) {
 		for _, p := range slices.Concat(splicePrograms, writerPrograms) {
 			t.Run(way.name+"/"+p.name, func(t *testing.T) {
 				for i, want := range p.once {
-					wrong, once := runSplice(t, &p, way, 3, i+1, cmp.Or(p.steps, 6), noTwist)
+					wrong, once := runSplice(t, &p, way, 3, i+1, cmp.Or(p.steps, 6), noCheck)
 					if wrong != "" {
 						t.Fatalf("%d devices: %s", i+1, wrong)
 					}
@@ -247,15 +247,15 @@ func TestSplicePrograms(t *testing.T) {
 
 // beginBeside has a copy of a result begin other work of the same space, on another stream: the fill of a part of the
 // memory of which another part is updated. A program may do that, since the two parts do not overlap.
-func beginBeside(t *testing.T, twist spliceTwist) (wrong bool) {
-	devices, ranks := newSpliceRanks(t, smallPieces, 2, 1, nil, twist)
+func beginBeside(t *testing.T, omitted spliceCheck) (wrong bool) {
+	devices, ranks := newSpliceRanks(t, smallPieces, 2, 1, nil, omitted)
 	streams := map[*space]backend.Stream{}
 	for _, r := range ranks {
 		st, err := r.cu.NewStream(backend.StreamConfig{NonBlocking: true})
 		r.failOn(err)
 		streams[r.space] = st
 	}
-	devices[0].splicer.copying = func(s *space) {
+	devices[0].splicer.hooks.onCopying = func(s *space) {
 		for _, r := range ranks {
 			if r.space != s {
 				continue
@@ -268,7 +268,7 @@ func beginBeside(t *testing.T, twist spliceTwist) (wrong bool) {
 				runtime.Gosched()
 			}
 			// A fill that is not held up ends; a fill that is held up does not, however long this goes on.
-			for i := 0; (i < 1000 || twist == anyStart) && st.Progress().Done == done; i++ {
+			for i := 0; (i < 1000 || omitted == beginCheck) && st.Progress().Done == done; i++ {
 				runtime.Gosched()
 			}
 		}
@@ -287,10 +287,10 @@ func beginBeside(t *testing.T, twist spliceTwist) (wrong bool) {
 // TestSpliceBeside: work that begins beside a copy of a result waits for its end, so that the copy has nothing of the work,
 // and undoes nothing of it.
 func TestSpliceBeside(t *testing.T) {
-	if beginBeside(t, noTwist) {
+	if beginBeside(t, noCheck) {
 		t.Error("a copy of a result has undone what other work of the space wrote")
 	}
-	if !beginBeside(t, anyStart) {
+	if !beginBeside(t, beginCheck) {
 		t.Error("the test does not find work that begins while a result is copied")
 	}
 }
@@ -326,7 +326,7 @@ func TestSpliceMemory(t *testing.T) {
 	// For each rank, the gradients are there until the update: for 8 ranks, that is more than the aim.
 	for _, x := range []struct{ ranks, gradients uint64 }{{2, 2}, {4, 3}, {8, 5}} {
 		k := x.ranks
-		devices, ranks := newSpliceRanks(t, spliceWay{size: size, memory: max(4, k) * 20 << 20, budget: max(4, k) * 20 << 20 / keptShare}, int(k), 1, nil, noTwist)
+		devices, ranks := newSpliceRanks(t, spliceWay{size: size, memory: max(4, k) * 20 << 20, budget: max(4, k) * 20 << 20 / keptShare}, int(k), 1, nil, noCheck)
 		d, most := devices[0], uint64(0)
 		gradients, update := trainStep(func() {
 			c := d.Common()
@@ -372,18 +372,18 @@ func TestSpliceMemory(t *testing.T) {
 // TestSpliceMistakes: the programs find each of the deliberate mistakes, among them to take no notice of each kind of
 // work that writes to memory.
 func TestSpliceMistakes(t *testing.T) {
-	for twist := noTwist + 1; twist < lastBlind; twist++ {
+	for omitted := noCheck + 1; omitted < lastUnnoticed; omitted++ {
 		programs := splicePrograms
 		switch {
-		case twist == anyStart || twist == anyNote:
+		case omitted == beginCheck || omitted == noteCheck:
 			continue // TestSpliceBeside, TestSpliceNoted
-		case twist >= lastTwist:
+		case omitted >= lastCheck:
 			programs = writerPrograms
 		}
-		t.Run(fmt.Sprint(twist), func(t *testing.T) {
+		t.Run(fmt.Sprint(omitted), func(t *testing.T) {
 			for _, p := range programs {
 				wrong := ""
-				t.Run(p.name, func(t *testing.T) { wrong, _ = runSplice(t, &p, smallPieces, 3, 1, 6, twist) })
+				t.Run(p.name, func(t *testing.T) { wrong, _ = runSplice(t, &p, smallPieces, 3, 1, 6, omitted) })
 				if wrong != "" {
 					t.Logf("%s: %s", p.name, wrong)
 					return
@@ -428,7 +428,7 @@ func TestSpliceRandom(t *testing.T) {
 				}
 			}
 		}}
-		wrong, n := runSplice(t, &p, smallPieces, 3, 1, 5, noTwist)
+		wrong, n := runSplice(t, &p, smallPieces, 3, 1, 5, noCheck)
 		if wrong != "" {
 			t.Fatalf("%s: %s", p.name, wrong)
 		}

@@ -92,8 +92,7 @@ type reclaimer struct {
 
 	contents splice.Contents // what is known of the bytes; see splice_contents.go
 	remapped uint64          // how often memory has come or gone
-	blind    []writer        // of tests: what these write is not noticed
-	careless bool            // of tests: what is known is added to while other operations run
+	hooks    *spliceHooks    // of tests; nil: none
 }
 
 // pendingFree is what is freed when the operations that it waits for have ended.

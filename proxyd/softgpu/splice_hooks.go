@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
+)
+
+// spliceHooks lets tests omit a check of splicing, to see that their programs find what goes wrong then, and watch steps of
+// splicing. The product has no hooks: its spliceHooks are nil, and nothing is omitted.
+type spliceHooks struct {
+	omitted   spliceCheck
+	unnoticed []writer          // what these write is not noticed
+	onHashed  func(splice.Span) // called when memory was read for a record; nil: nothing
+	onCopying func(*space)      // called when the bytes of a result are about to be copied; nil: nothing
+}
+
+// spliceCheck is a check without which a launch could take a wrong result.
+type spliceCheck uint8
+
+const (
+	noCheck      spliceCheck = iota
+	paramsCheck              // parameters that are no addresses are compared
+	bytesCheck               // memory is compared
+	readsCheck               // no result is kept if the kernel read more than was compared
+	aloneCheck               // no other work of the space runs at the same time
+	effectsCheck             // no result is kept if the kernel has asked something of the host
+	beginCheck               // no other work of the space begins while a result is copied
+	noteCheck                // nothing is noted of memory if other work has begun meanwhile
+	lastCheck
+)
+
+// omits tells whether a test has a check omitted.
+func (h *spliceHooks) omits(c spliceCheck) bool { return h != nil && h.omitted == c }
+
+// overlooks tells whether a test has the writes of a kind of work overlooked.
+func (h *spliceHooks) overlooks(w writer) bool { return h != nil && slices.Contains(h.unnoticed, w) }
+
+// noteHashed tells a test that memory was read for a record.
+func (h *spliceHooks) noteHashed(x splice.Span) {
+	if h != nil && h.onHashed != nil {
+		h.onHashed(x)
+	}
+}
+
+// noteCopying tells a test that the bytes of a result are about to be copied to a space.
+func (h *spliceHooks) noteCopying(s *space) {
+	if h != nil && h.onCopying != nil {
+		h.onCopying(s)
+	}
+}
