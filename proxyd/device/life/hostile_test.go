@@ -95,7 +95,7 @@ func beHostile(args []string) int {
 // attemptAs has a user carry out an attempt, and returns the outcome.
 func attemptAs(t *testing.T, s *Server, uid uint32, what string) string {
 	t.Helper()
-	c := exec.Command("/proc/self/exe", hostileArg, fmt.Sprint(s.PID()), what)
+	c := exec.CommandContext(testDeadline(t), "/proc/self/exe", hostileArg, fmt.Sprint(s.PID()), what)
 	for _, dir := range []string{s.Dir(), s.SocketDir()} {
 		f, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 		if err != nil {

@@ -32,7 +32,7 @@ type mmaPlan struct {
 
 var mmaShape = regexp.MustCompile(`^m(\d+)n(\d+)k(\d+)$`)
 
-// elements of a register.
+// perRegister returns how many elements a register holds.
 func (p *mmaPlan) perRegister(t types.Type, sub int) int {
 	switch {
 	case sub != 0:

@@ -280,7 +280,7 @@ func (p *PoolCalls) MemFreeAsync(c *dispatch.Call, ptr dispatch.Devptr, stream d
 	return p.Result(st.Backend.FreeAsync(backend.Addr(ptr)))
 }
 
-// Graphs have no memory of their own here: their attributes are all zero.
+// graphMemory returns zero for each attribute: graphs have no memory of their own here.
 func (p *PoolCalls) graphMemory(dev, attribute int32) dispatch.Result {
 	if _, r := p.Info(dev); r != 0 {
 		return r

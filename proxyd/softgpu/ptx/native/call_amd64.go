@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// call runs machine code: setup, which loads registers from s, and goes to target. It returns when the code does.
+// callCode runs machine code: setup, which loads registers from s, and goes to target. It returns when the code does.
 //
 //go:noescape
 func callCode(s *State, setup, target uintptr)

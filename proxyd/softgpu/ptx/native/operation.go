@@ -29,7 +29,7 @@ func addOperation(key string, emit func(e *emitter, in *Inst)) {
 	operations[key] = operation{emit: emit}
 }
 
-// Op3 and its like without options.
+// emitOp3 emits an instruction without options, as the methods after it do.
 func (e *writer) emitOp3(o amd64.Op, d, x amd64.Vec, y amd64.Source) {
 	e.a.Op3(o, d, x, y, amd64.Options{})
 }
