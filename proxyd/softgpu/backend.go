@@ -24,7 +24,7 @@
 //	device.mu → space.mu → table.mu → (the engine's)
 //	device.mu → space.mu → Backend.mu
 //	device.mu → space.mu → another's space.mu, of spaces of the same device
-//	space.mu, exec.mu → context.mu → stream.mu; event.mu, reclaimer.mu, sums.mu and commonBlocks.mu
+//	space.mu, exec.Mu → context.mu → stream.mu; event.mu, reclaimer.mu, sums.mu and commonBlocks.mu
 //	are taken last, and so is splicer.mu
 //
 // No lock is held while work runs or is waited for. An operation waits only for what was queued before that operation,

@@ -54,7 +54,7 @@
 // Locks:
 //
 //	Backend.mu → space.mu → view.mu → memory.mu → window.mu, Backend.hostMu
-//	exec.mu → cudaContext.mu → space.mu; cudaContext.mu → stream.mu → gate; ending and mark.mu are taken last
+//	exec.Mu → cudaContext.mu → space.mu; cudaContext.mu → stream.mu → gate; ending and mark.mu are taken last
 //
 // # Differences from the software GPU
 //

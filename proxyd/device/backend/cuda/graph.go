@@ -8,22 +8,20 @@ package cuda
 import (
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
 // exec is an instantiated graph. If all its work is the device's, an exec is a graph of the driver's, and a run is a
 // single call; else this process carries the nodes out, each when its dependencies are over.
 type exec struct {
+	core.Exec
 	context *cudaContext
 
-	mu    sync.Mutex
-	gone  bool
-	graph *backend.Graph
+	// Of Mu.
 	plan  *plan
-	off   map[backend.NodeID]bool
 	whole *driver.Exec // nil: not made since the graph or what is off has changed
 	last  *mark        // of the latest run
 }
@@ -58,7 +56,9 @@ func (c *cudaContext) Instantiate(g *backend.Graph) (backend.Exec, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &exec{context: c, graph: own, plan: p, off: map[backend.NodeID]bool{}}, nil
+	x := &exec{context: c, plan: p}
+	x.Init(own, core.ExecHooks{CheckContext: c.checkUsable, Plan: x.planAgain, Retire: x.retireGraph})
+	return x, nil
 }
 
 func (c *cudaContext) newPlan(g *backend.Graph) (*plan, error) {
@@ -168,7 +168,7 @@ func (x *exec) makeGraph() error {
 		return nil
 	}
 	c := x.context
-	w, err := c.space.device.backend.drv.Instantiate(c.ctx, x.plan.driverNodes(x.off))
+	w, err := c.space.device.backend.drv.Instantiate(c.ctx, x.plan.driverNodes(x.CopyOff()))
 	if err != nil {
 		return err
 	}
@@ -196,6 +196,16 @@ func (x *exec) retireGraph() {
 	}()
 }
 
+// planAgain makes the plan of another graph of the same shape.
+func (x *exec) planAgain(g *backend.Graph) error {
+	p, err := x.context.newPlan(g)
+	if err != nil {
+		return err
+	}
+	x.plan = p
+	return nil
+}
+
 // Graph implements backend.Stream.
 func (st *stream) Graph(b backend.Exec) error {
 	if err := st.waitReady(); err != nil {
@@ -205,10 +215,10 @@ func (st *stream) Graph(b backend.Exec) error {
 	if !ok || x.context != st.context {
 		return fmt.Errorf("launch a graph of another context: %w", backend.InvalidHandle)
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.gone {
-		return fmt.Errorf("launch a graph: %w", backend.InvalidHandle)
+	x.Mu.Lock()
+	defer x.Mu.Unlock()
+	if err := x.CheckLaunch(); err != nil {
+		return err
 	}
 	if len(x.plan.steps) == 0 {
 		return nil
@@ -231,11 +241,7 @@ func (st *stream) Graph(b backend.Exec) error {
 			return c.noteFault(err)
 		}
 	}
-	off := make(map[backend.NodeID]bool, len(x.off))
-	for id := range x.off {
-		off[id] = true
-	}
-	r, err := x.plan.beginRun(c, off)
+	r, err := x.plan.beginRun(c, x.CopyOff())
 	if err != nil {
 		return err
 	}
@@ -250,120 +256,4 @@ func (st *stream) Graph(b backend.Exec) error {
 	err = st.enqueueTask(j)
 	r.publishEvents()
 	return err
-}
-
-func (x *exec) checkUsable() error {
-	if err := x.context.checkUsable(); err != nil {
-		return err
-	}
-	if x.gone {
-		return fmt.Errorf("graph: %w", backend.InvalidHandle)
-	}
-	return nil
-}
-
-// Update implements backend.Exec.
-func (x *exec) Update(g *backend.Graph) (backend.NodeID, error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if err := x.checkUsable(); err != nil {
-		return 0, err
-	}
-	if id, err := g.SameShape(x.graph); err != nil {
-		return id, err
-	}
-	next := x.graph.Clone()
-	ids := g.Nodes()
-	for i, id := range next.Nodes() {
-		n, err := g.Node(ids[i])
-		if err == nil {
-			err = next.Set(id, n)
-		}
-		if err != nil {
-			return ids[i], err
-		}
-	}
-	return 0, x.replaceGraph(next)
-}
-
-// replaceGraph takes a valid graph over.
-func (x *exec) replaceGraph(g *backend.Graph) error {
-	p, err := x.context.newPlan(g)
-	if err != nil {
-		return err
-	}
-	x.graph, x.plan = g, p
-	x.retireGraph()
-	return nil
-}
-
-// Set implements backend.Exec.
-func (x *exec) Set(id backend.NodeID, n backend.Node) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if err := x.checkUsable(); err != nil {
-		return err
-	}
-	next := x.graph.Clone()
-	if err := next.Set(id, n); err != nil {
-		return err
-	}
-	return x.replaceGraph(next)
-}
-
-// findSwitchable finds a node that can be switched off.
-func (x *exec) findSwitchable(id backend.NodeID) error {
-	if err := x.checkUsable(); err != nil {
-		return err
-	}
-	n, err := x.graph.Node(id)
-	if err != nil {
-		return err
-	}
-	switch n.(type) {
-	case backend.KernelNode, backend.CopyNode, backend.FillNode:
-		return nil
-	}
-	return fmt.Errorf("graph: node %d cannot be switched off: %w", id, backend.InvalidValue)
-}
-
-// Enable implements backend.Exec.
-func (x *exec) Enable(id backend.NodeID, on bool) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if err := x.findSwitchable(id); err != nil {
-		return err
-	}
-	if on == !x.off[id] {
-		return nil
-	}
-	if on {
-		delete(x.off, id)
-	} else {
-		x.off[id] = true
-	}
-	x.retireGraph()
-	return nil
-}
-
-// Enabled implements backend.Exec.
-func (x *exec) Enabled(id backend.NodeID) (bool, error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if err := x.findSwitchable(id); err != nil {
-		return false, err
-	}
-	return !x.off[id], nil
-}
-
-// Destroy implements backend.Exec.
-func (x *exec) Destroy() error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.gone {
-		return fmt.Errorf("graph: %w", backend.InvalidHandle)
-	}
-	x.gone = true
-	x.retireGraph()
-	return nil
 }
