@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
 // cudaContext is a context of the program, and a context of the driver's: a fault stays there.
@@ -172,12 +172,9 @@ func (c *cudaContext) AllocPitch(width, height uint64, element uint32) (backend.
 	if err := c.checkUsable(); err != nil {
 		return 0, 0, err
 	}
-	if width == 0 || height == 0 || element != 4 && element != 8 && element != 16 || width > 1<<40 || height > 1<<40 {
-		return 0, 0, fmt.Errorf("allocate %d rows of %d bytes, elements of %d: %w", height, width, element, backend.InvalidValue)
-	}
-	pitch := ledger.RoundUp(width, ledger.Quantum)
-	if pitch > c.space.cfg.Memory/height {
-		return 0, 0, fmt.Errorf("allocate %d rows of %d bytes: %w", height, pitch, backend.OutOfMemory)
+	pitch, err := core.ChoosePitch(width, height, element, c.space.cfg.Memory)
+	if err != nil {
+		return 0, 0, err
 	}
 	a, err := c.Alloc(pitch * height)
 	return a, pitch, err
