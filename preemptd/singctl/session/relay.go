@@ -18,8 +18,14 @@ import (
 )
 
 // cancelNotice is what slurmstepd writes on a step's terminal when Slurm ends the step. The session goes
-// on elsewhere. slurmstepd writes it at once, so it is not looked for across two reads.
-var cancelNotice = regexp.MustCompile(`(slurmstepd: |\[[-0-9T:.]+\] )error: \*\*\* (STEP|JOB) \S+ ON \S+ CANCELLED AT [^\r\n]* \*\*\*\r?\n`)
+// on elsewhere.
+var cancelNotice = regexp.MustCompile(noticeStart + `\S+ ON \S+ CANCELLED AT [^\r\n]* \*\*\*\r?\n`)
+
+const noticeStart = `(slurmstepd: |\[[-0-9T:.]+\] )error: \*\*\* (STEP|JOB) `
+
+// openNotice is a cancel notice that has been read without its end. slurmstepd writes a notice at once, but a terminal passes the end of
+// a line on by itself, and a reader may come between.
+var openNotice = regexp.MustCompile(noticeStart + `[^\r\n]{0,400}\r?$`)
 
 // RunOnTerminal runs a command on a terminal of its own, of which terminal shows what the command
 // writes, but for cancel notices, and gets the keys, typed first. RunOnTerminal returns the error of the command's end.
@@ -163,9 +169,16 @@ func (d *detachFinder) Write(b []byte) (int, error) {
 // copyShown copies what a terminal shows until the last process closes the terminal.
 func copyShown(to io.Writer, master io.Reader) {
 	buf := make([]byte, 32<<10)
+	held := 0 // bytes at the beginning of buf: a notice that is open
 	for {
-		n, err := master.Read(buf)
-		if _, failed := to.Write(cancelNotice.ReplaceAll(buf[:n], nil)); err != nil || failed != nil {
+		n, err := master.Read(buf[held:])
+		shown := cancelNotice.ReplaceAll(buf[:held+n], nil)
+		held = 0
+		if at := openNotice.FindIndex(shown); at != nil && err == nil {
+			held = copy(buf, shown[at[0]:])
+			shown = shown[:at[0]]
+		}
+		if _, failed := to.Write(shown); err != nil || failed != nil {
 			return
 		}
 	}

@@ -269,6 +269,34 @@ func TestRunOnTerminal(t *testing.T) {
 	}
 }
 
+// TestCopyShown: a cancel notice is not shown, in however many pieces a terminal passes it on, and all else is.
+func TestCopyShown(t *testing.T) {
+	const notice = "slurmstepd: error: *** STEP 5.0 ON n1 CANCELLED AT 2026-11-23T10:12:46 DUE TO JOB REQUEUE ***"
+	long := notice[:len(notice)-4] + strings.Repeat("x", 500)
+	for name, c := range map[string]struct {
+		pieces []string
+		want   string
+	}{
+		"at once":          {[]string{"$ " + notice + "\r\ngot"}, "$ got"},
+		"its end later":    {[]string{"$ " + notice, "\r\n", "got"}, "$ got"},
+		"before the feed":  {[]string{"$ " + notice + "\r", "\ngot"}, "$ got"},
+		"in three":         {[]string{"$ " + notice[:40], notice[40:60], notice[60:] + "\ngot"}, "$ got"},
+		"the last":         {[]string{"$ " + notice}, "$ " + notice},
+		"another line":     {[]string{notice[:60], "\r\ngot"}, notice[:60] + "\r\ngot"},
+		"too long for one": {[]string{long, "\r\n"}, long + "\r\n"},
+		"a prompt":         {[]string{"[2026] $ "}, "[2026] $ "},
+	} {
+		var readers []io.Reader
+		for _, piece := range c.pieces {
+			readers = append(readers, strings.NewReader(piece))
+		}
+		var shown bytes.Buffer
+		if copyShown(&shown, io.MultiReader(readers...)); shown.String() != c.want {
+			t.Errorf("%s: shown %q, want %q", name, shown.String(), c.want)
+		}
+	}
+}
+
 // TestAwaitDetach: the detach key ends a wait at once, what was typed before the key or without it is kept, and the
 // terminal is as before.
 func TestAwaitDetach(t *testing.T) {
