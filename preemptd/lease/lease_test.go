@@ -372,6 +372,53 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// slowToMake is a slurmctld that makes a reservation a second after the request, whether the caller is still there or not.
+type slowToMake struct {
+	*slurmctld
+	begun chan struct{}
+}
+
+func (s slowToMake) CreateReservation(ctx context.Context, r slurmrest.NewReservation) error {
+	s.begun <- struct{}{}
+	made := make(chan error, 1)
+	go func() {
+		time.Sleep(time.Second)
+		made <- s.slurmctld.CreateReservation(context.WithoutCancel(ctx), r)
+	}()
+	select {
+	case err := <-made:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TestStoppedWhileAsking: a daemon that is stopped while Slurm makes its question leaves no question behind.
+func TestStoppedWhileAsking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1, 10*time.Millisecond)
+		const worker = "preemptd:works:x:12345678"
+		s.slurm.there = []slurmrest.Reservation{{Name: worker}}
+		slow := slowToMake{s.slurm, make(chan struct{}, 1)}
+		l := New(slow, "hosta", "aaaaaaaa")
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- l.Await(ctx, func(Holder) {}, func(error) {}) }()
+		<-slow.begun
+		stop()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Await: %v", err)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if names := s.slurm.names(); names != worker {
+			t.Errorf("Slurm shows %s; want %s", names, worker)
+		}
+	})
+}
+
 // What has another form is a site's own.
 func TestViewed(t *testing.T) {
 	var all []slurmrest.Reservation

@@ -33,7 +33,7 @@ func (l *Lease) lookAtSlurm(ctx context.Context) (view, error) {
 }
 
 // createReservation makes a reservation of ours. A refused request is repeated with the nodes
-// that there are then.
+// that there are then. The end of ctx does not cut the request short: Slurm might make the reservation after Release has looked.
 func (l *Lease) createReservation(ctx context.Context, what string) error {
 	if l.node == "" { // a large cluster's list may take its time
 		nodes, err := l.slurm.Nodes(ctx)
@@ -50,7 +50,10 @@ func (l *Lease) createReservation(ctx context.Context, what string) error {
 			return errNoNode
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	err := l.slurm.CreateReservation(ctx, slurmrest.NewReservation{
 		Name: fmt.Sprintf("preemptd:%s:%s", what, l.me), Start: time.Now().Add(far), Duration: time.Minute,
