@@ -27,20 +27,27 @@ func (c protected) recordedBytes(t *testing.T, node, job string) (all, written i
 	return all, written
 }
 
-// TestChangedFiles: a checkpoint writes of a job's files only what was changed since the checkpoint before. After the death
-// of the node the files are what they were at that checkpoint, also those that the program changes by a mapping.
+// TestChangedFiles: a checkpoint writes of a job's files only what was changed since the checkpoint before, into the store and into
+// stages. After the death of the node the files are what they were at that checkpoint, also those that the program changes by a
+// mapping.
 func TestChangedFiles(t *testing.T) {
 	t.Parallel()
-	c := raiseProtected(t, "t-changed", "--nodes", "2")
-	home := filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice")
+	c := raiseProtected(t, "t-changed", "--nodes", "3")
 	text, err := os.ReadFile("testdata/changes.py")
 	if err == nil {
-		err = os.WriteFile(filepath.Join(home, "changes.py"), text, 0o644)
+		err = os.WriteFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice/changes.py"), text, 0o644)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	job := c.submitJob(t, "--singularity -w n1", "python3 changes.py changed")
+	t.Run("store", func(t *testing.T) { c.changeFiles(t, "stored") })
+	c.configureStaging(t, "/var/lib/stage", "1G")
+	t.Run("stage", func(t *testing.T) { c.changeFiles(t, "staged") })
+}
+
+// changeFiles has a job change files in a folder, takes checkpoints of the job, and kills its node.
+func (c protected) changeFiles(t *testing.T, folder string) {
+	job := c.submitJob(t, "--singularity -w n1", "python3 changes.py "+folder)
 	progress := func(more int) { c.waitForLine(t, job, strconv.Itoa(more+strings.Count(c.jobLog(job), "\n"))) }
 	c.waitForLine(t, job, "20")
 	for i, most := range []int{64 << 20, 16 << 20, 16 << 20} {
@@ -53,10 +60,9 @@ func TestChangedFiles(t *testing.T) {
 	progress(30)
 	runMinicluster(t, "fail", "n1", "--name", c.name).mustSucceed(t)
 	c.runAsRoot(t, "scontrol update NodeName=n1 State=DOWN Reason=test")
-	c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)
-	c.restartJob(t, job, "n1")
+	c.restartElsewhere(t, job, "n[1,3]")
 	progress(10)
-	c.runOn(t, "ctl", "alice", "touch", "changed/stop").mustSucceed(t)
+	c.runOn(t, "ctl", "alice", "touch", folder+"/stop").mustSucceed(t)
 	c.waitForEnd(t, job)
 	if log := c.jobLog(job); !strings.HasSuffix(strings.TrimSpace(log), "\nend: all as remembered") {
 		t.Errorf("log: …%s", log[max(0, len(log)-300):])
@@ -64,4 +70,6 @@ func TestChangedFiles(t *testing.T) {
 	if want := `msg="job restored" job=` + job + " checkpoint=3\n"; !strings.Contains(c.proxydLog("n2"), want) {
 		t.Errorf("proxyd of n2 has not logged %q:\n%s", want, c.proxydLog("n2"))
 	}
+	runMinicluster(t, "heal", "n1", "--name", c.name).mustSucceed(t)
+	c.runScript(t, "scontrol update NodeName=n1 State=RESUME || true")
 }
