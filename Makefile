@@ -88,7 +88,7 @@ QUICK_UNIT  = $$($(GO) list ./... | grep -v $(SLOW_UNIT:%=-e /%$$))
 # test-full together meet each kind of kill, also fewer nodes, and more and fewer GPUs by lease.
 SOME_CLUSTER := TestBadInput|TestActions|TestProtected|TestRESTClient
 # In a lane of its own: what attackers do, and what must not be lost silently.
-ATTACKS := TestReplacedFiles|TestFloods|TestCRIUInHost|TestSharedFolder|TestLostWork|TestObstacleLater
+ATTACKS := TestReplacedFiles|TestFloods|TestCRIUInHost|TestSharedFolder|TestLostWork|TestChangedFiles|TestObstacleLater
 SOME_DEVICES := TestCorpus/(mlp-alone|gpt-nodes|serve-requests)
 TORCH_DEVICES := TestCorpus/torch-(nodes|four)
 # What only test-full has of tests/control: four nodes onto one. In make test TestLeasesOfNodes comes onto fewer nodes.
