@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,10 +90,7 @@ func (w *World) buildWorld() error {
 	if tool, _ := exec.LookPath("make"); w.CC == "" || tool == "" {
 		return ErrTool
 	}
-	if err := w.Command("make", "-s", "B="+w.Dir, filepath.Join(w.Dir, "proxyd")); err != nil {
-		return err
-	}
-	if err := w.Command("make", "-s", "-C", "libsingshim", "O="+w.Dir); err != nil {
+	if err := w.buildShared(filepath.Join(w.root, "bin", "soft")); err != nil {
 		return err
 	}
 	for name, soname := range map[string]string{"cuda": "libcuda.so.1", "nccl": "libnccl.so.2", "nvml": "libnvidia-ml.so.1"} {
@@ -103,6 +101,56 @@ func (w *World) buildWorld() error {
 		}
 	}
 	return nil
+}
+
+// buildShared builds proxyd and the libraries in a folder of the tree, where only the first of several packages compiles, and
+// copies them: users of tests may not enter the tree. A tree of another user's is left as it is.
+func (w *World) buildShared(folder string) error {
+	err := os.MkdirAll(folder, 0o755)
+	var lock *os.File
+	if err == nil {
+		lock, err = os.OpenFile(filepath.Join(folder, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return w.buildTools(w.Dir)
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return err
+	}
+	if err := w.buildTools(folder); err != nil {
+		return err
+	}
+	for _, name := range []string{"proxyd", "libsingshim.so", "libsingshim-device.so", "libsingshim-criu.so"} {
+		if err := copyProgram(filepath.Join(folder, name), filepath.Join(w.Dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *World) buildTools(folder string) error {
+	if err := w.Command("make", "-s", "B="+folder, filepath.Join(folder, "proxyd")); err != nil {
+		return err
+	}
+	return w.Command("make", "-s", "-C", "libsingshim", "O="+folder)
+}
+
+func copyProgram(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }
 
 // Command runs a command in the tree's root. The error has the command's output.
