@@ -52,6 +52,29 @@ func TestListKeys(t *testing.T) {
 	}
 }
 
+// configurationKey is the name of a key in a table of keys.
+var configurationKey = regexp.MustCompile(`\bName: "([\w.]+)"`)
+
+// TestConfigurationKeys finds each key of the daemons' configurations in the tables of keys for administrators.
+func TestConfigurationKeys(t *testing.T) {
+	page := readPages(t)["docs/install.md"]
+	for _, file := range []string{"proxyd/config/keys.go", "preemptd/config/keys.go"} {
+		source, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys := configurationKey.FindAllStringSubmatch(string(source), -1)
+		if len(keys) < 20 {
+			t.Errorf("%s has only %d keys", file, len(keys))
+		}
+		for _, key := range keys {
+			if !strings.Contains(page, "\n| `"+key[1]+"` | ") {
+				t.Errorf("docs/install.md has no row of the key %s of %s", key[1], file)
+			}
+		}
+	}
+}
+
 // link is a link to something in this tree: neither an address nor a place on the same page.
 var link = regexp.MustCompile(`\]\(([^)#: ]+)(#[^)]*)?\)`)
 
