@@ -203,7 +203,7 @@ func (d *device) countOthers(s *space) (others, alike int) {
 // makeRecord makes the record of a launch. It returns why there is none, or "".
 func (a *spliceLaunch) makeRecord(f *function, spec *launch) string {
 	at, alone := a.space.reclaimer.isAlone(a.operation)
-	if a.at = at; !alone && !a.hooks.omits(aloneCheck) {
+	if a.at = at; !alone && !a.hooks.isOmitted(aloneCheck) {
 		return whyOther
 	}
 	bases, ok := a.space.table.pointedSpans(spec.params)
@@ -253,7 +253,7 @@ func (a *spliceLaunch) checkSpans() string {
 // It returns false if some has begun since the bytes were hashed. letOthersBegin follows in any case.
 func (a *spliceLaunch) holdOthers() bool {
 	a.holds = a.space.reclaimer.holdOthers(a.operation, a.at)
-	return a.holds || a.hooks.omits(aloneCheck)
+	return a.holds || a.hooks.isOmitted(aloneCheck)
 }
 
 // letOthersBegin undoes holdOthers.
@@ -266,7 +266,7 @@ func (a *spliceLaunch) letOthersBegin() {
 
 // beginCopying is called when the bytes of a result are about to be copied.
 func (a *spliceLaunch) beginCopying() {
-	if a.hooks.omits(beginCheck) {
+	if a.hooks.isOmitted(beginCheck) {
 		a.letOthersBegin()
 	}
 	a.hooks.noteCopying(a.space)
@@ -354,7 +354,7 @@ func (a *spliceLaunch) learnReads(alone bool) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case a.seen.effects && !a.hooks.omits(effectsCheck):
+	case a.seen.effects && !a.hooks.isOmitted(effectsCheck):
 		a.results.Refuse(a.site)
 		return whyEffects
 	case !ok:
@@ -362,7 +362,7 @@ func (a *spliceLaunch) learnReads(alone bool) string {
 		return whyMemory
 	case !alone:
 		return whyOther
-	case !a.hooks.omits(readsCheck) && !a.results.Learn(a.site, a.issued.Load(), a.spans, a.seen.reads):
+	case !a.hooks.isOmitted(readsCheck) && !a.results.Learn(a.site, a.issued.Load(), a.spans, a.seen.reads):
 		return whyLearn
 	}
 	return whyBytes

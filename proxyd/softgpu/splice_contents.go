@@ -66,7 +66,7 @@ func (r *reclaimer) forgetWrites(w writes) {
 // forgetLocked is forgetWrites for a caller that holds mu.
 func (r *reclaimer) forgetLocked(w writes) {
 	switch {
-	case r.hooks.overlooks(w.by):
+	case r.hooks.isOverlooked(w.by):
 	case w.by == anyWriter:
 		r.contents.ForgetAll()
 	default:
@@ -101,7 +101,7 @@ func (r *reclaimer) findContent(op *operation, at moment, x splice.Span) *splice
 func (r *reclaimer) noteContent(op *operation, at moment, x splice.Span, c *splice.Content) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.isUndisturbed(op, at) && !r.hooks.omits(noteCheck) {
+	if !r.isUndisturbed(op, at) && !r.hooks.isOmitted(noteCheck) {
 		return false
 	}
 	r.contents.NoteContent(x, c)

@@ -33,11 +33,11 @@ const (
 	lastCheck
 )
 
-// omits tells whether a test has a check omitted.
-func (h *spliceHooks) omits(c spliceCheck) bool { return h != nil && h.omitted == c }
+// isOmitted reports whether a test has a check omitted.
+func (h *spliceHooks) isOmitted(c spliceCheck) bool { return h != nil && h.omitted == c }
 
-// overlooks tells whether a test has the writes of a kind of work overlooked.
-func (h *spliceHooks) overlooks(w writer) bool { return h != nil && slices.Contains(h.unnoticed, w) }
+// isOverlooked reports whether a test has the writes of a writer overlooked.
+func (h *spliceHooks) isOverlooked(w writer) bool { return h != nil && slices.Contains(h.unnoticed, w) }
 
 // noteHashed tells a test that memory was read for a record.
 func (h *spliceHooks) noteHashed(x splice.Span) {

@@ -173,14 +173,14 @@ func joinParts(seen *accesses, spans []splice.Span) (out []splice.Span, some boo
 func (a *spliceLaunch) hashRecord(spec *launch) bool {
 	h := sha256.New()
 	h.Write(a.site[:])
-	if !a.hooks.omits(paramsCheck) {
+	if !a.hooks.isOmitted(paramsCheck) {
 		addWord(h, uint64(len(spec.params)))
 		h.Write(spec.params)
 	}
 	for _, x := range a.spans {
 		addWord(h, x.Base)
 		addWord(h, x.Size)
-		if !a.hooks.omits(bytesCheck) {
+		if !a.hooks.isOmitted(bytesCheck) {
 			sum, ok := a.sumSpan(x)
 			if !ok {
 				return false

@@ -143,7 +143,7 @@ func (a *spliceLaunch) writeResult(k *keptLaunch) (copied uint64, err error) {
 	if copied, err = writeBytes(a.space, k); err != nil {
 		return copied, err
 	}
-	if !r.hooks.overlooks(takingWriter) {
+	if !r.hooks.isOverlooked(takingWriter) {
 		r.noteResult(a.operation, at, k.contents)
 	}
 	a.operation.wrote = writes{by: takingWriter} // all of it was told

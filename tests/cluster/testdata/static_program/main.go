@@ -28,12 +28,12 @@ func main() {
 	must(err)
 	p := &program{dir: os.Args[1]}
 	must(os.Mkdir(p.dir, 0o755))
-	p.open = p.file("open", fresh|os.O_APPEND)
+	p.open = p.openFile("open", fresh|os.O_APPEND)
 	p.ghost, err = os.CreateTemp("", "ghost")
 	must(err)
 	must(os.Remove(p.ghost.Name()))
 	for i := 1; i <= steps; i++ {
-		p.step(i)
+		p.takeStep(i)
 		fmt.Println(i)
 		time.Sleep(pause)
 		switch i {
@@ -64,64 +64,64 @@ func must(err error) {
 	}
 }
 
-func (p *program) path(format string, args ...any) string {
+func (p *program) pathOf(format string, args ...any) string {
 	return filepath.Join(p.dir, fmt.Sprintf(format, args...))
 }
 
-func (p *program) file(name string, flags int) *os.File {
-	f, err := os.OpenFile(p.path("%s", name), flags, 0o644)
+func (p *program) openFile(name string, flags int) *os.File {
+	f, err := os.OpenFile(p.pathOf("%s", name), flags, 0o644)
 	must(err)
 	return f
 }
 
-func (p *program) put(name string, flags int, text string) {
-	f := p.file(name, flags)
+func (p *program) writeText(name string, flags int, text string) {
+	f := p.openFile(name, flags)
 	_, err := f.WriteString(text)
 	must(err)
 	must(f.Close())
 }
 
-func (p *program) step(i int) {
+func (p *program) takeStep(i int) {
 	line := fmt.Sprintln("step", i)
-	p.put("log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, line)
+	p.writeText("log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, line)
 	for _, f := range []*os.File{p.open, p.ghost} {
 		_, err := f.WriteString(line)
 		must(err)
 	}
 
 	// Files that exist for five steps each.
-	p.put(fmt.Sprint("file.", i), fresh, line)
+	p.writeText(fmt.Sprint("file.", i), fresh, line)
 	if i > 5 {
-		must(os.Remove(p.path("file.%d", i-5)))
+		must(os.Remove(p.pathOf("file.%d", i-5)))
 	}
 
 	// A file is saved as careful programs do: written beside the earlier file, and renamed over it.
-	p.put("state.tmp", fresh, line)
-	must(os.Rename(p.path("state.tmp"), p.path("state")))
+	p.writeText("state.tmp", fresh, line)
+	must(os.Rename(p.pathOf("state.tmp"), p.pathOf("state")))
 
 	// A file is changed in place.
-	table := p.file("table", os.O_CREATE|os.O_WRONLY)
+	table := p.openFile("table", os.O_CREATE|os.O_WRONLY)
 	_, err := table.WriteAt(fmt.Appendf(nil, "%8d", i), int64(i%16*8))
 	must(err)
 	must(table.Close())
 
 	if i%4 == 0 { // the first name is always the same, the last name another each time
-		p.put("part", fresh, line)
-		must(os.Rename(p.path("part"), p.path("part.%d", i)))
+		p.writeText("part", fresh, line)
+		must(os.Rename(p.pathOf("part"), p.pathOf("part.%d", i)))
 	}
 	if i%7 == 0 {
 		name := fmt.Sprint("dir.", i)
-		must(os.Mkdir(p.path("%s", name), 0o755))
-		p.put(name+"/in", fresh, line)
+		must(os.Mkdir(p.pathOf("%s", name), 0o755))
+		p.writeText(name+"/in", fresh, line)
 	}
 	if i%14 == 0 {
-		must(os.RemoveAll(p.path("dir.%d", i-7)))
+		must(os.RemoveAll(p.pathOf("dir.%d", i-7)))
 	}
 	if i%128 == 40 { // a new file, kept open
 		if p.late != nil {
 			must(p.late.Close())
 		}
-		p.late = p.file(fmt.Sprint("late.", i), fresh|os.O_APPEND)
+		p.late = p.openFile(fmt.Sprint("late.", i), fresh|os.O_APPEND)
 	}
 	if p.late != nil {
 		_, err := p.late.WriteString(line)
