@@ -11,6 +11,8 @@ var siteParts = map[string]struct{ onController, onEach string }{
 runuser -u postgres -- $bin/initdb -D /srv/postgres -A trust >/dev/null
 echo 'host all all 10.77.0.0/16 trust' >>/srv/postgres/pg_hba.conf
 runuser -u postgres -- $bin/pg_ctl -D /srv/postgres -l /srv/postgres/log -w -o "-h '*' -k /tmp" start >/dev/null`},
+	"s3": {onController: `setsid moto_server -H 0.0.0.0 -p 9000 </dev/null >/var/log/moto.log 2>&1 &
+curl -sS -o /dev/null --retry 60 --retry-connrefused --retry-delay 1 localhost:9000`},
 	// What Slurm's manual has for crun without root, but without cgroups, of which hosts of a test cluster have none mounted and
 	// crun wants to see some, and with a folder below /tmp in the place of /run/user/UID, which no host has.
 	"containers": {onEach: `cat >/etc/slurm/oci-run <<'X'

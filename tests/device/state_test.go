@@ -305,16 +305,21 @@ func runWhileReplaced(t *testing.T, w *soft.World, path string, args ...string) 
 	if want.Exit != 0 {
 		t.Fatalf("undisturbed, it ends with %d\n%s\n%s", want.Exit, want.Stdout, want.Stderr)
 	}
-	seeds := []uint64{1, 2}
+	least, most := uint64(2), uint64(20)
 	if testing.Short() {
-		seeds = seeds[:1]
+		least = 1
 	}
-	for _, seed := range seeds {
+	// A short program can end before its first replacement, so further seeds are drawn until one was replaced.
+	for seed, replaced := uint64(1), 0; seed <= least || replaced == 0; seed++ {
+		if seed > most {
+			t.Fatalf("in %d runs its server was never replaced", most)
+		}
 		got, n := runWhileMoved(t, w, seed, path, args...)
 		if got != want.Stdout {
 			t.Errorf("seed %d, after %d replacements it printed\n%s, not\n%s", seed, n, got, want.Stdout)
 		}
 		t.Logf("seed %d: %d replacements", seed, n)
+		replaced += n
 	}
 }
 

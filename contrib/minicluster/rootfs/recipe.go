@@ -55,9 +55,9 @@ var corpusPackages = []string{
 	"gcc", "make", "libc6-dev", "default-jre-headless", "nodejs", "ruby", "lua5.4", "tcl", "gawk",
 	"php-cli", "erlang-base", "gforth", "r-base-core",
 	// servers
-	"redis-server", "postgresql", "nginx-light", "memcached", "python3-redis", "python3-psycopg2",
+	"redis-server", "postgresql", "nginx-light", "memcached", "python3-redis", "python3-psycopg2", "python3-boto3", "python3-moto",
 	// message passing
-	"mpich", "libmpich-dev", "openmpi-bin", "python3-mpi4py",
+	"mpich", "libmpich-dev", "openmpi-bin", "python3-mpi4py", "hpcc",
 	// what Python programs have processes by
 	"python3-tqdm", "python3-joblib", "python3-dask", "python3-distributed",
 	// what data is analysed with
