@@ -112,8 +112,4 @@ uint32_t ring_fault(void);
 /* The inode of the pipe of which the server has the read end now. There is a ring. */
 uint64_t ring_pipe(void);
 
-/* Take n bytes of a device's lease: whether there were as many. Give bytes back. */
-bool ring_lease(unsigned int device, uint64_t n);
-void ring_unlease(unsigned int device, uint64_t n);
-
 #endif

@@ -17,24 +17,3 @@ uint64_t ring_pipe(void)
 {
 	return (atomic_load(&ring_end.at->pipe));
 }
-
-bool ring_lease(unsigned int device, uint64_t n)
-{
-	uint64_t have;
-
-	if (!ring_end.at || !ring_is_mine() || device >= SING_LEASES)
-		return (false);
-	have = atomic_load_explicit(&ring_end.at->lease[device], memory_order_relaxed);
-	do
-		if (have < n)
-			return (false);
-	while (!atomic_compare_exchange_weak(&ring_end.at->lease[device], &have, have - n));
-
-	return (true);
-}
-
-void ring_unlease(unsigned int device, uint64_t n)
-{
-	if (ring_end.at && ring_is_mine() && device < SING_LEASES)
-		atomic_fetch_add(&ring_end.at->lease[device], n);
-}

@@ -17,7 +17,6 @@ const (
 	recordUnits = 8192
 	sizeMax     = 65536
 	countsMax   = 1024
-	leases      = 16
 	ringSize    = unitSize * (firstUnit + lanes*laneUnits)
 
 	lastMask     = 0xffffff
@@ -42,11 +41,8 @@ const (
 	stateUnanswered    = 3
 )
 
-// MaxSize is how many bytes of arguments a message may have. A ring has so many Leases.
-const (
-	MaxSize = sizeMax
-	Leases  = leases
-)
+// MaxSize is how many bytes of arguments a message may have.
+const MaxSize = sizeMax
 
 // The structures of wire.h, laid over the mapping. Their words are read and written by
 // sync/atomic only: another process writes them at the same time.
@@ -64,9 +60,7 @@ type (
 
 		freed, fault uint32
 		pipe         uint64
-		_            [112]byte
-
-		lease [leases]uint64
+		_            [240]byte
 	}
 
 	laneHead struct {

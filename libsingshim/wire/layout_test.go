@@ -19,7 +19,7 @@ import (
 var ours = map[string]uint64{
 	"RING_MAGIC": ringMagic, "RING_VERSION": ringVersion, "UNIT": unitSize, "LANES": lanes,
 	"LANE_UNITS": laneUnits, "LANES_AT": lanesAt, "FIRST_UNIT": firstUnit, "RECORD_UNITS": recordUnits,
-	"SIZE_MAX": sizeMax, "COUNTS_MAX": countsMax, "LEASES": leases, "RING_SIZE": ringSize,
+	"SIZE_MAX": sizeMax, "COUNTS_MAX": countsMax, "RING_SIZE": ringSize,
 	"LAST": lastMask, "ASLEEP": asleep, "CALLS_SHUT": callsShut, "COUNTED_SHUT": countedShut,
 	"CLOSED": closedBit, "GRANT": grantOne, "GRANTS": grantsMask, "LEFT": leftBit,
 	"POSITION": positionMask, "WAITS": waitsBit, "CALL": flagCall,

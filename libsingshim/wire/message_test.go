@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 )
 
@@ -291,30 +290,6 @@ func TestCounts(t *testing.T) {
 	}
 	if got := p.ring.counts; !maps.Equal(got, want) {
 		t.Errorf("%v, not %v", got, want)
-	}
-}
-
-// TestLease: the process takes what was lent, not a byte more, and gives back.
-func TestLease(t *testing.T) {
-	r, err := Create(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Lease(3, 1000); err != nil {
-		t.Fatal(err)
-	}
-	w := newWitness()
-	var rest uint64
-	p := startOn(t, r, func(m *Message) {
-		if m.Op == opStamp {
-			rest = atomic.LoadUint64(&r.mem.headOf().lease[3])
-		}
-		w.handleMessage(m)
-	}, buildProgram(t, "load", "asan"), "lease", 1, 0, 0)
-	p.mustEndWell(t)
-	w.checkMessages(t)
-	if got := w.stamp; got != 992 || rest != 40 {
-		t.Errorf("took %d, left %d, want 992 and 40", got, rest)
 	}
 }
 

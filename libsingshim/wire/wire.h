@@ -43,7 +43,6 @@ enum {
 	SING_RECORD_UNITS = 8192, /* no message is longer */
 	SING_SIZE_MAX = 65536,	/* nor has more beside its bulk */
 	SING_COUNTS_MAX = 1024,	/* nor counts in more places */
-	SING_LEASES = 16,
 	SING_RING_SIZE = SING_UNIT * (SING_FIRST_UNIT + SING_LANES * SING_LANE_UNITS),
 };
 
@@ -105,15 +104,11 @@ struct sing_ring {
 	_Atomic uint32_t freed; /* how many lanes the server has settled */
 	_Atomic uint32_t fault; /* 0, or what every call must return from now on */
 	_Atomic uint64_t pipe;	/* the inode of the pipe of which the server has the read end (attach.h), 0 if not told */
-	char reserved3[112];
-
-	/* Bytes that the process may allocate without asking, of each device. */
-	_Atomic uint64_t lease[SING_LEASES];
+	char reserved3[240];
 };
 _Static_assert(offsetof(struct sing_ring, order) == 128, "a line of its own");
 _Static_assert(offsetof(struct sing_ring, left) == 256, "a line of its own");
 _Static_assert(offsetof(struct sing_ring, freed) == 384, "a line of its own");
-_Static_assert(offsetof(struct sing_ring, lease) == 512, "layout");
 _Static_assert(sizeof(struct sing_ring) == 640, "layout");
 
 /* The head of a lane. */

@@ -325,7 +325,7 @@ func leastWithoutSwapping(j *sdk.Job, wanted int) int {
 	return sdk.LeastSize(j.MinGPUs, wanted, j.Capsules, func(each int) bool { return !j.Swaps(each * j.Capsules) })
 }
 
-// mostDevices is how many devices the programs of a capsule can have (libsingshim/wire).
+// mostDevices is how many devices the programs of a capsule can have (proxyd/checkpoint/gpus).
 const mostDevices = 16
 
 // newestCheckpoint is of the newest, and what that cost.

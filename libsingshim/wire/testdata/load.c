@@ -141,14 +141,6 @@ int main(int argc, char **argv)
 		while (!ring_fault())
 			CHECK(say(OP_PING, true, 0) == RING_OK);
 		CHECK(ring_fault() == 719);
-	} else if (!strcmp(argv[1], "lease")) {
-		uint64_t got = 0;
-
-		while (ring_lease(3, 16))
-			got += 16;
-		ring_unlease(3, 32);
-		CHECK(!ring_lease(99, 0));
-		CHECK(say(OP_STAMP, true, got) == RING_OK);
 	} else {
 		CHECK(!"known");
 	}

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 )
@@ -25,12 +24,15 @@ func CountDevices(all [][]int, most int) []int {
 	return growCounts(counts, most)
 }
 
+// mostDevices is how many devices growCounts and SpareDevices give a program; preemptd/cluster counts by the same number.
+const mostDevices = 16
+
 // growCounts divides most devices evenly over capsules that have fewer GPUs, up to the number of devices that a
 // program can have.
 func growCounts(counts []int, most int) []int {
 	n := len(counts)
 	for i, has := range counts {
-		counts[i] = max(has, min(most*(i+1)/n-most*i/n, wire.Leases))
+		counts[i] = max(has, min(most*(i+1)/n-most*i/n, mostDevices))
 	}
 	return counts
 }
@@ -64,7 +66,7 @@ func (g *Grant) SpareDevices(began []int) int {
 			devices += began[index]
 		}
 	}
-	return min(max(devices-len(g.SlurmNumbers), 0), wire.Leases)
+	return min(max(devices-len(g.SlurmNumbers), 0), mostDevices)
 }
 
 // grantGPUs distributes a node's GPUs over its n capsules, and returns the share of capsule
