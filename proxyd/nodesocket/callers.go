@@ -83,8 +83,10 @@ func (p *doorProcess) endDoor() (gone <-chan struct{}) {
 // keepDoor serves srun.sock until ctx is done, and starts a new door whenever the door ends.
 func (s *Server) keepDoor(ctx context.Context) {
 	left := make(leftDoors, maxDoorsLeft)
+	var answers sync.WaitGroup // a new door does not wait for them: some last until a checkpoint has ended
+	defer answers.Wait()
 	for {
-		s.serveDoor(ctx, s.door)
+		s.serveDoor(ctx, s.door, &answers)
 		if gone := s.door.endDoor(); !left.addDoor(ctx, s.log, gone) {
 			return
 		}
@@ -110,10 +112,8 @@ func (s *Server) keepDoor(ctx context.Context) {
 // doorAgain is how long to wait when a door cannot be started.
 const doorAgain = time.Second
 
-// serveDoor answers a door's callers until the door has ended or ctx is done.
-func (s *Server) serveDoor(ctx context.Context, p *doorProcess) {
-	var all sync.WaitGroup
-	defer all.Wait()
+// serveDoor answers a door's callers until the door has ended or ctx is done. Those that are still being answered then are in answers.
+func (s *Server) serveDoor(ctx context.Context, p *doorProcess, answers *sync.WaitGroup) {
 	defer context.AfterFunc(ctx, func() { p.control.Close() })()
 	for {
 		files, said, err := receiveFiles(p.control, 2)
@@ -123,7 +123,7 @@ func (s *Server) serveDoor(ctx context.Context, p *doorProcess) {
 			}
 			return
 		}
-		all.Go(func() { s.answerCaller(ctx, files, said) })
+		answers.Go(func() { s.answerCaller(ctx, files, said) })
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts/mountstest"
 )
 
@@ -203,9 +204,13 @@ func TestTerminate(t *testing.T) {
 
 // callerCommand is a process of a user that does what beCaller is told.
 func callerCommand(uid uint32, socket, what string) *exec.Cmd {
+	return callerOfGroups(uid, []uint32{uid, 777}, socket, what)
+}
+
+func callerOfGroups(uid uint32, groups []uint32, socket, what string) *exec.Cmd {
 	c := exec.Command("/proc/self/exe")
 	c.Env = append(os.Environ(), fmt.Sprintf("%s=%s,%s", callerVariable, socket, what))
-	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid, Groups: []uint32{uid, 777}}, Pdeathsig: syscall.SIGKILL}
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid, Groups: groups}, Pdeathsig: syscall.SIGKILL}
 	c.Stderr = os.Stderr
 	return c
 }
@@ -307,6 +312,77 @@ func TestFileThatHangs(t *testing.T) {
 			stop()
 		})
 	}
+}
+
+// TestDoorEnds: users are served while the request of another waits, also after callers with as many groups as the kernel allows,
+// and when the door was killed.
+func TestDoorEnds(t *testing.T) {
+	l := listening{asked: make(chan Peer), over: make(chan struct{})}
+	socket, stop := startServer(t, l)
+	defer stop()
+	defer close(l.over)
+	askAs := func(uid uint32) {
+		t.Helper()
+		asked := make(chan error, 1)
+		go func() { asked <- callerCommand(uid, socket, "1").Run() }()
+		select {
+		case who := <-l.asked:
+			if who.UID != uid {
+				t.Errorf("%+v", who)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("user %d waits", uid)
+		}
+		if err := <-asked; err != nil {
+			t.Error(err)
+		}
+	}
+	askAs(54321) // waits until l.over is closed
+	groups := make([]uint32, 65536)
+	for i := range groups {
+		groups[i] = 1_000_000_000 + uint32(i)
+	}
+	for range 3 {
+		// How this ends is the caller's concern.
+		_ = callerOfGroups(54322, groups, socket, "1").Run()
+	}
+	askAs(54323)
+
+	door := doorOf(t, socket)
+	if err := syscall.Kill(door, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); doorOf(t, socket) == door; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("there is no new door")
+		}
+	}
+	askAs(54324)
+}
+
+// doorOf returns the PID of the process that listens on a socket, or that did last.
+func doorOf(t *testing.T, socket string) int {
+	t.Helper()
+	var c *net.UnixConn
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		var err error
+		if c, err = net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"}); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	defer c.Close()
+	pid := 0
+	if err := localsock.WithDescriptor(c, func(fd int) {
+		if who, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pid = int(who.Pid)
+		}
+	}); err != nil || pid == 0 {
+		t.Fatal(err, pid)
+	}
+	return pid
 }
 
 // TestCrowd: a user that opens all possible connections, and says nothing, keeps no
