@@ -10,11 +10,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/asuser"
 )
 
 const (
@@ -150,14 +150,9 @@ func (r *InputRelay) writeQueue(ctx context.Context, from io.Reader, at int64, p
 	if _, err := queue.Seek(at, io.SeekStart); err != nil {
 		return 0, err
 	}
-	cmd := exec.CommandContext(ctx, "/bin/cat")
+	cmd := asuser.Command(ctx, payer.UID, payer.GID, group, "/bin/cat")
 	cmd.Stdin, cmd.Stdout = from, queue
-	cmd.Dir, cmd.Env = "/", []string{}
 	cmd.WaitDelay = 5 * time.Second // another process of the user's may have taken the pipe to cat
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Setsid: true, UseCgroupFD: true, CgroupFD: int(group.Fd()),
-		Credential: &syscall.Credential{Uid: payer.UID, Gid: payer.GID, Groups: []uint32{payer.GID}},
-	}
 	if err := cmd.Run(); err != nil {
 		return 0, fmt.Errorf("fill the queue in %s: %w", payer.Cgroup, err)
 	}

@@ -7,9 +7,9 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"syscall"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/asuser"
 )
 
 // logLineTimeout bounds the wait for a line in a job's log: the file system of the log may hang.
@@ -30,20 +30,16 @@ type Script struct {
 func (s *Script) appendToStderr(ctx context.Context, line string) error {
 	ctx, cancel := context.WithTimeout(ctx, logLineTimeout)
 	defer cancel()
-	cmd := exec.Command("/bin/sh", "-c", `printf '%s\n' "$1" >>"/proc/$2/fd/2"`, "sh", line, fmt.Sprint(s.PID))
-	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/bin:/bin"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Setsid:     true,
-		Credential: &syscall.Credential{Uid: s.UID, Gid: s.GID, Groups: []uint32{s.GID}},
-	}
+	var group *os.File
 	if s.Cgroup != "" {
-		group, err := os.Open(s.Cgroup)
-		if err != nil {
+		var err error
+		if group, err = os.Open(s.Cgroup); err != nil {
 			return err
 		}
 		defer group.Close()
-		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(group.Fd())
 	}
+	// The wait below ends with ctx, in contrast to a command's own.
+	cmd := asuser.Command(context.WithoutCancel(ctx), s.UID, s.GID, group, "/bin/sh", "-c", `printf '%s\n' "$1" >>"/proc/$2/fd/2"`, "sh", line, fmt.Sprint(s.PID))
 	if err := cmd.Start(); err != nil {
 		return err
 	}

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package asuser starts programs with the rights of a user, whom this daemon does not trust.
+package asuser
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// setpriv is util-linux's, which each system has that has Slurm.
+const setpriv = "/usr/bin/setpriv"
+
+// Command returns a command that executes a program as a user, in a session of its own, in the root folder, and in a cgroup unless
+// cgroup is nil. The file may be closed when the command has been started.
+//
+// setpriv changes the user, and not this daemon between fork and execve (SysProcAttr.Credential): Go's fork shares memory with its
+// child, as vfork does, and its thread waits until execve without giving way to the garbage collector. A child that had the user's id
+// by then could be stopped by the user, and the daemon with it.
+func Command(ctx context.Context, uid, gid uint32, cgroup *os.File, program string, args ...string) *exec.Cmd {
+	rights := []string{fmt.Sprintf("--reuid=%d", uid), fmt.Sprintf("--regid=%d", gid), fmt.Sprintf("--groups=%d", gid), "--", program}
+	c := exec.CommandContext(ctx, setpriv, append(rights, args...)...)
+	c.Dir, c.Env = "/", []string{"PATH=/usr/bin:/bin"}
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if cgroup != nil {
+		c.SysProcAttr.UseCgroupFD, c.SysProcAttr.CgroupFD = true, int(cgroup.Fd())
+	}
+	return c
+}
