@@ -20,6 +20,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/messagequeue"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -36,6 +37,8 @@ var lives = map[string]func([]string) int{
 	capsule.Arg: capsule.Init,
 	files.Arg:   files.Run,
 	srun.Arg:    srun.Run,
+	// Has the user's real id, so the user can stop it.
+	messagequeue.Arg: messagequeue.Run,
 	// Serves srun.sock, and may hang alone.
 	nodesocket.DoorArg: nodesocket.Door,
 }

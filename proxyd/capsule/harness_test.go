@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/messagequeue"
 )
 
 // user is the user ID of programs. The machine needs no account with this ID.
@@ -36,6 +37,8 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case Arg:
 			os.Exit(Init(os.Args[2:]))
+		case messagequeue.Arg:
+			os.Exit(messagequeue.Run(os.Args[2:]))
 		case attackArg:
 			os.Exit(attackInit(os.Args[2:]))
 		case makerArg:

@@ -23,7 +23,7 @@ func TestMessageQueues(t *testing.T) {
 		data := slices.Repeat([]byte{byte(n)}, 8192)
 		q.Messages = append(q.Messages, messagequeue.Message{Priority: uint32(20 - n/2), Data: data})
 	}
-	if err := messagequeue.Restore(fmt.Sprintf("/proc/%d/ns/ipc", c.PID()), &messagequeue.State{Queues: []messagequeue.Queue{q}}); err != nil {
+	if err := messagequeue.Restore(t.Context(), fmt.Sprintf("/proc/%d/ns/ipc", c.PID()), &messagequeue.State{Queues: []messagequeue.Queue{q}}); err != nil {
 		t.Fatal(err)
 	}
 	for range 50 {

@@ -237,7 +237,7 @@ func (lc *localCapsule) restoreContents(ctx context.Context, point *runs.ResumeP
 	if err := unpackFolder(ctx, point, m, "shm", shm); err != nil {
 		return fmt.Errorf("/dev/shm: %w", err)
 	}
-	if err := queues.Restore(lc.capsule, point.Reader, m); err != nil {
+	if err := queues.Restore(ctx, lc.capsule, point.Reader, m); err != nil {
 		return err
 	}
 	renamed, err := criu.RenameRemoved(c.PID(), m.Removed)

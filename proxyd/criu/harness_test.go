@@ -19,6 +19,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/messagequeue"
 )
 
 // Tests that need CRIU run in a host of a test cluster:
@@ -43,6 +45,8 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case initArg:
 			os.Exit(beInit())
+		case messagequeue.Arg:
+			os.Exit(messagequeue.Run(os.Args[2:]))
 		case filteredArg:
 			os.Exit(tryCalls())
 		case dumperArg:

@@ -5,6 +5,7 @@ package criu
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -45,7 +46,7 @@ func queueNames(s *messagequeue.State) map[string]string {
 // handQueues opens the queues that the program had open, and adds them to what c inherits; the caller closes them. If
 // the program gets an IPC namespace of its own, handQueues makes the namespace, with its queues. criu joins that
 // namespace before criu makes System V objects: in an empty namespace of criu's making there would be no queues.
-func (r *restorer) handQueues(c *command) ([]*os.File, error) {
+func (r *restorer) handQueues(ctx context.Context, c *command) ([]*os.File, error) {
 	if len(r.image.Queues) == 0 {
 		return nil, nil
 	}
@@ -55,7 +56,7 @@ func (r *restorer) handQueues(c *command) ([]*os.File, error) {
 		if r.queues == nil {
 			return nil, errors.New("the contents of the program's message queues are missing")
 		}
-		ns, err := messagequeue.NewNamespace(r.queues)
+		ns, err := messagequeue.NewNamespace(ctx, r.queues)
 		if err != nil {
 			return nil, err
 		}

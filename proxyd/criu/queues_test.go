@@ -98,7 +98,7 @@ func TestMessageQueues(t *testing.T) {
 				c.endCapsule()
 				c = newCapsule(t)
 				if !img.HasSysV() {
-					if err := messagequeue.Restore(fmt.Sprintf("/proc/%d/ns/ipc", c.initPID()), queues); err != nil {
+					if err := messagequeue.Restore(t.Context(), fmt.Sprintf("/proc/%d/ns/ipc", c.initPID()), queues); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -183,7 +183,7 @@ func TestQueuesOfWaitingThreads(t *testing.T) {
 				queues := r.program.Queues
 				c.endCapsule()
 				c = newCapsule(t)
-				if err := messagequeue.Restore(fmt.Sprintf("/proc/%d/ns/ipc", c.initPID()), queues); err != nil {
+				if err := messagequeue.Restore(t.Context(), fmt.Sprintf("/proc/%d/ns/ipc", c.initPID()), queues); err != nil {
 					t.Fatal(err)
 				}
 				r = c.restoreWith(img, dir, queues)

@@ -182,8 +182,8 @@ func (r *restorer) prepareCommand(ctx context.Context, c *command, groups []uint
 	if err != nil {
 		return nil, err
 	}
-	for _, hand := range []func(*command) ([]*os.File, error){r.handQueues, r.handSemaphores, r.handTerminals} {
-		files, err := hand(c)
+	for _, hand := range []func(context.Context, *command) ([]*os.File, error){r.handQueues, r.handSemaphores, r.handTerminals} {
+		files, err := hand(ctx, c)
 		if err != nil {
 			handed.closeFiles()
 			return nil, err

@@ -6,6 +6,7 @@ package criu
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -73,7 +74,7 @@ func (i *Image) boundSemaphores() error {
 func semaphoreName(id uint32) string { return fmt.Sprintf("singularity-semaphore-%d", id) }
 
 // handSemaphores makes the eventfds that count as semaphores, and adds them to what c inherits; the caller closes them.
-func (r *restorer) handSemaphores(c *command) ([]*os.File, error) {
+func (r *restorer) handSemaphores(_ context.Context, c *command) ([]*os.File, error) {
 	var err error
 	if r.semaphores, err = r.image.semaphoreEvents(r.source); err != nil || len(r.semaphores) == 0 {
 		return nil, err

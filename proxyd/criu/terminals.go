@@ -5,6 +5,7 @@ package criu
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -96,7 +97,7 @@ func (c *capsuleLocks) lock(init int) (unlock func()) {
 }
 
 // handTerminals makes the terminals of the image, and adds them to what c inherits; the caller closes them.
-func (r *restorer) handTerminals(c *command) ([]*os.File, error) {
+func (r *restorer) handTerminals(_ context.Context, c *command) ([]*os.File, error) {
 	all, err := readTerminals(r.source)
 	if err != nil || len(all) == 0 {
 		return nil, err

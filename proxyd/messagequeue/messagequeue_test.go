@@ -4,13 +4,17 @@
 package messagequeue
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"reflect"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -50,6 +54,13 @@ func exampleState() *State {
 	}
 }
 
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == Arg {
+		os.Exit(Run(os.Args[2:]))
+	}
+	os.Exit(m.Run())
+}
+
 func needRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: it makes namespaces")
@@ -58,7 +69,7 @@ func needRoot(t *testing.T) {
 
 func namespaceOf(t *testing.T, s *State) string {
 	t.Helper()
-	ns, err := NewNamespace(s)
+	ns, err := NewNamespace(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,20 +107,58 @@ func TestCapture(t *testing.T) {
 	}
 }
 
+// TestOwnerMaySignal: while queues are made, their owner may signal no thread of this process.
+func TestOwnerMaySignal(t *testing.T) {
+	needRoot(t)
+	s := &State{}
+	for n := range 20 {
+		q := Queue{Name: fmt.Sprint(n), UID: 54321, GID: 54321, Mode: 0o600, MaxMessages: 10, MessageSize: 64}
+		for range 10 {
+			q.Messages = append(q.Messages, Message{Data: []byte("letter")})
+		}
+		s.Queues = append(s.Queues, q)
+	}
+	const attack = `echo begins; while :; do for t in /proc/$1/task/*; do kill -0 ${t##*/} 2>/dev/null && echo "may signal $t"; done; done`
+	c := exec.Command("/bin/sh", "-c", attack, "sh", strconv.Itoa(os.Getpid()))
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 54321, Gid: 54321}}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := bufio.NewReader(out)
+	if line, err := said.ReadString('\n'); line != "begins\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	for range 5 {
+		namespaceOf(t, s)
+	}
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.ReadAll(said)
+	if err != nil || len(rest) > 0 {
+		t.Errorf("%.300s %v", rest, err)
+	}
+	_ = c.Wait() // it was killed
+}
+
 // TestRestoreElsewhere: queues are made in a given namespace; names that are there already are refused.
 func TestRestoreElsewhere(t *testing.T) {
 	needRoot(t)
 	where := namespaceOf(t, &State{})
-	if err := Restore(where, exampleState()); err != nil {
+	if err := Restore(t.Context(), where, exampleState()); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := Capture(where); err != nil || len(got.Queues) != 3 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := Restore(where, exampleState()); !errors.Is(err, unix.EEXIST) {
+	if err := Restore(t.Context(), where, exampleState()); err == nil || !strings.Contains(err.Error(), unix.EEXIST.Error()) {
 		t.Errorf("a second time: %v", err)
 	}
-	if err := Restore(where, &State{Limits: Limits{"../../vm/x": "1"}}); err == nil {
+	if err := Restore(t.Context(), where, &State{Limits: Limits{"../../vm/x": "1"}}); err == nil {
 		t.Error("a limit outside of the folder is written")
 	}
 }
@@ -144,7 +193,16 @@ func TestOpenQueue(t *testing.T) {
 // TestOddName: a name that JSON would change is refused.
 func TestOddName(t *testing.T) {
 	needRoot(t)
-	where := namespaceOf(t, &State{Queues: []Queue{{Name: "odd\xff", MaxMessages: 1, MessageSize: 1}}})
+	where := namespaceOf(t, &State{})
+	if err := inNamespace(where, func() error {
+		fd, err := createQueue("odd\xff", attributes{MaxMessages: 1, MessageSize: 1})
+		if err != nil {
+			return err
+		}
+		return unix.Close(fd)
+	}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := Capture(where); err == nil || !strings.Contains(err.Error(), "not UTF-8") {
 		t.Errorf("%v", err)
 	}

@@ -4,45 +4,115 @@
 package messagequeue
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
-	"sync"
+	"strings"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // NewNamespace returns a new IPC namespace that has the queues of s. The namespace lives as long as the file is open.
-func NewNamespace(s *State) (*os.File, error) {
+func NewNamespace(ctx context.Context, s *State) (*os.File, error) {
 	var ns *os.File
 	err := onThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWIPC); err != nil {
 			return os.NewSyscallError("unshare", err)
 		}
 		var err error
-		if ns, err = os.Open("/proc/thread-self/ns/ipc"); err != nil {
-			return err
-		}
-		if err = s.fillNamespace(); err != nil {
-			ns.Close()
-		}
+		ns, err = os.Open("/proc/thread-self/ns/ipc")
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+	if err := restoreInto(ctx, ns, s); err != nil {
+		ns.Close()
+		return nil, err
+	}
 	return ns, nil
 }
 
-// Restore makes the queues of s in an IPC namespace, a file below /proc, in which there is no queue of such a name.
-func Restore(namespace string, s *State) error { return inNamespace(namespace, s.fillNamespace) }
+// Restore makes the queues of s in an IPC namespace, a file below /proc, in which there is no queue of such a name. The main of the
+// program must call Run when its first argument is Arg.
+func Restore(ctx context.Context, namespace string, s *State) error {
+	ns, err := os.Open(namespace)
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return restoreInto(ctx, ns, s)
+}
 
-// limitMu is held while this process has its own limit raised.
-var limitMu sync.Mutex
+// Arg is the hidden first argument by which a main calls Run.
+const Arg = "message-queues"
 
-// fillNamespace makes the queues of s in the thread's namespace. The thread ends after this call.
+// makerTime is how long a maker of queues may take.
+const makerTime = time.Minute
+
+// The maker's descriptor of the namespace.
+const makerNamespace = 3
+
+// restoreInto has a maker, a process of its own, make the queues.
+//
+// The maker's real user is the owner of the queues, one after the other, because the kernel counts a queue for the real user. The
+// owner may therefore signal the maker, at any of its threads: stop it, or kill it. The daemon itself must never have such a thread.
+func restoreInto(ctx context.Context, ns *os.File, s *State) error {
+	state, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, makerTime)
+	defer cancel()
+	var said strings.Builder
+	maker := exec.CommandContext(ctx, "/proc/self/exe", Arg)
+	maker.Args[0], maker.Dir, maker.Env = "singularity-queues", "/", []string{"GOMAXPROCS=2"}
+	maker.Stdin, maker.Stderr = bytes.NewReader(state), &said
+	maker.ExtraFiles = []*os.File{ns}
+	maker.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	switch err := maker.Run(); {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("make message queues: %w", context.Cause(ctx))
+	case said.Len() > 0:
+		return errors.New(strings.TrimSpace(said.String()))
+	default:
+		return fmt.Errorf("make message queues: %w", err)
+	}
+}
+
+// Run is the life of a maker of queues, a process that Restore or NewNamespace starts. It returns the exit code.
+func Run([]string) int {
+	if err := runMaker(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func runMaker() error {
+	var s State
+	if err := json.NewDecoder(os.Stdin).Decode(&s); err != nil {
+		return fmt.Errorf("read the message queues: %w", err)
+	}
+	runtime.LockOSThread() // the namespace and the real user are a thread's
+	if err := unix.Setns(makerNamespace, unix.CLONE_NEWIPC); err != nil {
+		return os.NewSyscallError("setns", err)
+	}
+	return s.fillNamespace()
+}
+
+// fillNamespace makes the queues of s in the thread's namespace.
 func (s *State) fillNamespace() error {
 	for name, value := range s.Limits {
 		if !slices.Contains(limitNames, name) {
@@ -56,38 +126,27 @@ func (s *State) fillNamespace() error {
 			return err
 		}
 	}
-	end, err := liftLimit()
-	if err != nil {
+	if err := liftLimit(); err != nil {
 		return err
 	}
 	for _, q := range s.Queues {
 		if err := q.makeQueue(); err != nil {
-			return errors.Join(fmt.Errorf("message queue /%s: %w", q.Name, err), end())
+			return fmt.Errorf("message queue /%s: %w", q.Name, err)
 		}
 	}
-	return end()
+	return nil
 }
 
-// liftLimit takes away this process's limit of the bytes in queues, until end is called. The owner had the queues already, and they
-// count for that user; but the kernel compares the owner's sum with the limit of the process that makes a queue.
+// liftLimit takes away this process's limit of the bytes in queues. The owner had the queues already, and they count for
+// that user; but the kernel compares the owner's sum with the limit of the process that makes a queue.
 // Without CAP_SYS_RESOURCE the limit stays.
-func liftLimit() (end func() error, err error) {
-	limitMu.Lock()
-	var before unix.Rlimit
+func liftLimit() error {
 	none := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
-	err = unix.Prlimit(0, unix.RLIMIT_MSGQUEUE, &none, &before)
+	err := unix.Prlimit(0, unix.RLIMIT_MSGQUEUE, &none, nil)
 	if errors.Is(err, unix.EPERM) {
-		limitMu.Unlock()
-		return func() error { return nil }, nil
+		return nil
 	}
-	if err != nil {
-		limitMu.Unlock()
-		return nil, os.NewSyscallError("prlimit", err)
-	}
-	return func() error {
-		defer limitMu.Unlock()
-		return os.NewSyscallError("prlimit", unix.Prlimit(0, unix.RLIMIT_MSGQUEUE, &before, nil))
-	}, nil
+	return os.NewSyscallError("prlimit", err)
 }
 
 var limitNames = []string{"msg_default", "msg_max", "msgsize_default", "msgsize_max", "queues_max"}

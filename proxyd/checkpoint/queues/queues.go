@@ -66,7 +66,7 @@ func Load(r *store.Reader, m *records.CapsuleMeta, p *records.ProgramMeta) (*mes
 
 // Restore makes the POSIX message queues in a capsule that runs no program yet. A program with an IPC namespace of
 // its own gets its queues there, by package criu.
-func Restore(c *capsule.Capsule, r *store.Reader, m *records.CapsuleMeta) error {
+func Restore(ctx context.Context, c *capsule.Capsule, r *store.Reader, m *records.CapsuleMeta) error {
 	for i := range m.Programs {
 		p := &m.Programs[i]
 		if p.Image.HasSysV() {
@@ -76,7 +76,7 @@ func Restore(c *capsule.Capsule, r *store.Reader, m *records.CapsuleMeta) error 
 		if err != nil || s == nil {
 			return err
 		}
-		return messagequeue.Restore(fmt.Sprintf("/proc/%d/ns/ipc", c.PID()), s) // the other programs have the same
+		return messagequeue.Restore(ctx, fmt.Sprintf("/proc/%d/ns/ipc", c.PID()), s) // the other programs have the same
 	}
 	return nil
 }
