@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package asuser starts programs with the rights of a user, whom this daemon does not trust.
+// Package asuser starts programs with the rights of a user that this daemon does not trust.
 package asuser
 
 import (

@@ -111,19 +111,50 @@ func (p *packer) packFolder(fd int, prefix string) error {
 			return err
 		}
 		if err := p.packChild(fd, prefix, name); err != nil {
-			return fmt.Errorf("%s%s: %w", prefix, name, err)
+			return nameChild(prefix+name, err)
 		}
 	}
 	return nil
 }
 
+// childError is why something below the packed folder could not be packed. The folders above add nothing to it.
+type childError struct {
+	path string
+	why  error
+}
+
+// Error is that of error. A path can be as long as Unpack takes it.
+func (e *childError) Error() string {
+	if len(e.path) > 300 {
+		return fmt.Sprintf("%s…: %v", e.path[:300], e.why)
+	}
+	return fmt.Sprintf("%s: %v", e.path, e.why)
+}
+
+// Unwrap is for errors.Is.
+func (e *childError) Unwrap() error { return e.why }
+
+// nameChild adds a path to an error that has none.
+func nameChild(path string, err error) error {
+	if known := (*childError)(nil); errors.As(err, &known) {
+		return err
+	}
+	return &childError{path, err}
+}
+
 // errMounted is what Pack says of a mount point. The server of what is mounted there may be a user's, and not answer.
 var errMounted = errors.New("a file system is mounted there: unmount it before a checkpoint")
+
+// errPathTooLong is what Pack says of a path that Unpack would refuse. It bounds the depth of folders, too, and with it what Pack holds.
+var errPathTooLong = fmt.Errorf("its path from the packed folder is longer than %d bytes: remove it, or rename folders, before a checkpoint", maxPath)
 
 // packChild packs a single entry of a folder: by descriptors and never through links, because the
 // folder's content is a user's.
 func (p *packer) packChild(dir int, prefix, name string) error {
 	path := prefix + name
+	if len(path) > maxPath {
+		return errPathTooLong
+	}
 	fd, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV})
 	if errors.Is(err, unix.EXDEV) {
 		return errMounted
@@ -198,6 +229,9 @@ func (p *packer) writeHeader(e packed, file *os.File) error {
 	b, err := json.Marshal(e)
 	if err != nil {
 		return err
+	}
+	if len(b) > maxHeader { // Unpack would refuse it
+		return fmt.Errorf("the file has %d pieces with holes in between, too many for a checkpoint: copy it to another", len(e.Extents))
 	}
 	if err := binary.Write(p.w, binary.LittleEndian, uint32(len(b))); err != nil {
 		return err

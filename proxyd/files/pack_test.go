@@ -4,6 +4,7 @@
 package files
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -113,6 +114,38 @@ func forgePack(entries []packed, data string) []byte {
 		}
 	}
 	return binary.LittleEndian.AppendUint32(b, 0)
+}
+
+// TestPackRefuses: what Unpack would refuse is refused by Pack, and named: a path that no system call takes, and more pieces of a file than
+// a header can name.
+func TestPackRefuses(t *testing.T) {
+	top := t.TempDir()
+	fd, err := unix.Open(top, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.Repeat("n", 200)
+	for range 2000 {
+		if err := unix.Mkdirat(fd, name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		next, err := unix.Openat(fd, name, unix.O_PATH|unix.O_DIRECTORY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unix.Close(fd)
+		fd = next
+	}
+	unix.Close(fd)
+	if err := Pack(t.Context(), top, io.Discard); !errors.Is(err, errPathTooLong) || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "nnn/nnn") {
+		t.Errorf("deep folders: %.2000v", err)
+	}
+
+	p := &packer{ctx: t.Context(), w: bufio.NewWriter(io.Discard), buf: make([]byte, 1)}
+	e := packed{Path: "pieces", Extents: make([][2]int64, maxHeader/5)}
+	if err := p.writeHeader(e, nil); err == nil || !strings.Contains(err.Error(), "pieces with holes") {
+		t.Errorf("many pieces: %v", err)
+	}
 }
 
 // TestPackMounted: nothing is packed of what is mounted below the folder, and no server of it is asked.
