@@ -221,14 +221,15 @@ func (p *Process) Result(err error) dispatch.Result {
 	return dispatch.Result(r)
 }
 
-// failWith makes every later call of the process return a fault.
+// failWith makes every later call of the process return a fault: also if another call has found the fault, and has not said so yet.
 func (p *Process) failWith(r backend.Result, err error) {
-	if p.Fault.CompareAndSwap(0, uint32(r)) {
+	first := p.Fault.CompareAndSwap(0, uint32(r))
+	if p.Ring != nil {
+		p.Ring.SetFault(p.Fault.Load())
+	}
+	if first {
 		p.Log.Warn("a fault ends the process's use of devices", "error", err)
 		p.onFault(err)
-		if p.Ring != nil {
-			p.Ring.SetFault(uint32(r))
-		}
 	}
 }
 
