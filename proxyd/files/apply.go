@@ -10,7 +10,9 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"syscall"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,8 +31,14 @@ func (b *backer) writeContents() error {
 	if err := b.p.sendJSON(frameWants, wants); err != nil {
 		return err
 	}
-	t := target{}
-	defer t.closeFolders()
+	out := contentWriter{}
+	out.syncs.SetLimit(maxSyncs)
+	err := b.receiveContents(wants, &out)
+	return errors.Join(err, out.finishAll())
+}
+
+// receiveContents receives the parts that were asked for, and writes them.
+func (b *backer) receiveContents(wants []want, out *contentWriter) error {
 	rest := b.missing
 	for _, w := range wants {
 		data, err := b.p.receiveOf(frameData)
@@ -45,10 +53,13 @@ func (b *backer) writeContents() error {
 			if hash != rest[0].seg.Hash {
 				return fmt.Errorf("stream %s: at %d is not what was recorded", w.Stream, w.Off)
 			}
-			if err := t.writeSegment(rest[0], data); err != nil {
-				b.addProblem(rest[0].path, "not put back: "+err.Error())
-			} else {
+			switch err := out.writeSegment(rest[0], data); {
+			case err == nil:
 				b.report.Bytes += w.Size
+			case errors.Is(err, errAnotherFile) || isMissing(err): // the file was replaced or removed meanwhile
+				b.addProblem(rest[0].path, "not put back: "+err.Error())
+			default: // also of a file whose owner has changed: the file may have been cut off already
+				return fmt.Errorf("%s: %w", rest[0].path, err)
 			}
 			rest = rest[1:]
 		}
@@ -56,32 +67,74 @@ func (b *backer) writeContents() error {
 	return nil
 }
 
-// target is the file that was written last; the next is likely the same.
-type target struct {
-	path string
-	file *os.File
+// maxSyncs bounds how many files are made durable at a time. A file system needs hardly longer for many than for one.
+const maxSyncs = 16
+
+// contentWriter writes contents into files, and makes them durable: a file server, or a quota on it, may refuse what was
+// written only then.
+type contentWriter struct {
+	path  string // of the file that was written last; the next is likely the same
+	file  *os.File
+	syncs errgroup.Group
 }
 
-func (t *target) closeFolders() {
-	if t.file != nil {
-		t.file.Close()
-		t.file = nil
+// finishFile makes the last file durable and closes it, while others are written. finishAll returns the error.
+func (w *contentWriter) finishFile() {
+	path, file := w.path, w.file
+	if file == nil {
+		return
 	}
+	w.file = nil
+	w.syncs.Go(func() error {
+		if err := errors.Join(file.Sync(), file.Close()); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return nil
+	})
 }
 
-func (t *target) writeSegment(j missingPart, data []byte) error {
-	if t.file == nil || t.path != j.path {
-		t.closeFolders()
+// finishAll waits until all files are durable, and returns the first error.
+func (w *contentWriter) finishAll() error {
+	w.finishFile()
+	return w.syncs.Wait()
+}
+
+func (w *contentWriter) writeSegment(j missingPart, data []byte) error {
+	if w.file == nil || w.path != j.path {
+		w.finishFile()
 		st, err := statLink(j.path)
 		if err != nil {
 			return err
 		}
-		if t.file, err = openFile(j.path, unix.O_WRONLY, &File{Dev: st.Dev, Ino: st.Ino, Mode: st.Mode & 0o7777}); err != nil {
+		if w.file, err = openFile(j.path, unix.O_WRONLY, &File{Dev: st.Dev, Ino: st.Ino, Mode: st.Mode & 0o7777}); err != nil {
 			return err
 		}
-		t.path = j.path
+		w.path = j.path
 	}
-	return writeFull(int(t.file.Fd()), data, j.seg.At)
+	return writeFull(int(w.file.Fd()), data, j.seg.At)
+}
+
+// tolerable are reasons for which a path is left as it is, and noted: the user may not change what is there, the path
+// leads to something else now, or the file system has nothing of the kind. Any other reason, such as a full disk, makes PutBack fail: programs that went on would work
+// with a file that is neither that of the cut nor the one after.
+var tolerable = []syscall.Errno{
+	unix.EACCES, unix.EPERM, unix.ENOENT, unix.ENOTDIR, unix.EISDIR, unix.EEXIST, unix.ENOTEMPTY, unix.ELOOP, unix.EXDEV,
+	unix.EBUSY, unix.ETXTBSY, unix.ENOSYS, unix.EOPNOTSUPP,
+}
+
+func isTolerable(err error) bool {
+	return errors.Is(err, errAnotherFile) || slices.ContainsFunc(tolerable, func(e syscall.Errno) bool { return errors.Is(err, e) })
+}
+
+// noteOrFail notes why a path is not as at the cut, if that can be tolerated. Else PutBack fails when all other paths were
+// looked at.
+func (b *backer) noteOrFail(p, what string, err error) {
+	switch {
+	case isTolerable(err):
+		b.addProblem(p, what+": "+err.Error())
+	case b.failed == nil:
+		b.failed = fmt.Errorf("%s: %s: %w", p, what, err)
+	}
 }
 
 // finishAll sets the attributes of all that is ours to finish, of folders after what is in them.
@@ -116,6 +169,6 @@ func (b *backer) setAttributes(p string, f *File) {
 		err = errors.Join(err, unix.UtimesNanoAt(unix.AT_FDCWD, p, times, unix.AT_SYMLINK_NOFOLLOW))
 	}
 	if err != nil {
-		b.addProblem(p, "mode or time not put back: "+err.Error())
+		b.noteOrFail(p, "mode or time not put back", err)
 	}
 }

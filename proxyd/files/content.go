@@ -4,6 +4,7 @@
 package files
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +17,8 @@ import (
 type pipeError struct{ error }
 
 func hashOf(b []byte) Hash { return blake3.Sum256(b) }
+
+var errAnotherFile = errors.New("it has become another file")
 
 // openFile opens the regular file that was just looked at, and no other file. A fifo or a device
 // that has come in its place neither blocks nor stays open.
@@ -30,7 +33,7 @@ func openFile(p string, flags int, want *File) (*os.File, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Dev != want.Dev || st.Ino != want.Ino {
 		unix.Close(fd)
-		return nil, errors.Join(errors.New("it has become another file"), err)
+		return nil, cmp.Or(err, errAnotherFile)
 	}
 	return os.NewFile(uintptr(fd), p), nil
 }

@@ -4,6 +4,7 @@
 package files
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -21,6 +22,7 @@ type backer struct {
 	origin  map[[2]uint64]string // where the job's files were when we came
 	strays  map[[2]uint64]string // and where they are after undo
 	missing []missingPart
+	failed  error // the first reason that cannot be tolerated
 }
 
 // The modes of what a PutBack has made, until setAttributes: the next PutBack, after a crash,
@@ -79,10 +81,15 @@ func (w *worker) putBack() error {
 	}
 	b.cleanUp(t) // before what can fail: another attempt would not know what undo has moved
 	b.pruneFolders()
+	if b.failed != nil {
+		return b.failed
+	}
 	if err := b.writeContents(); err != nil {
 		return err
 	}
-	b.finishAll()
+	if b.finishAll(); b.failed != nil {
+		return b.failed
+	}
 	b.report.Made = b.otherFiles(paths)
 	if w.o.Lost || t.lost || w.state.Lost {
 		b.addProblem("/", "the list of what the job changed is not complete")
@@ -136,7 +143,7 @@ func (b *backer) bringBack(p string, f *File, touched bool) {
 	b.moveBack(p, f)
 	st, err := statLink(p)
 	if err != nil && !isMissing(err) {
-		b.addProblem(p, "left alone: "+err.Error())
+		b.noteOrFail(p, "left alone", err)
 		return
 	}
 	if err == nil && b.logs[[2]uint64{st.Dev, st.Ino}] {
@@ -181,7 +188,7 @@ func (b *backer) bringBack(p string, f *File, touched bool) {
 		err = b.makeAgain(p, f)
 	}
 	if err != nil {
-		b.addProblem(p, "not put back: "+err.Error())
+		b.noteOrFail(p, "not put back", err)
 		return
 	}
 	b.done[p] = true
@@ -270,7 +277,7 @@ func (b *backer) inPlace(p string, f, now *File) error {
 		return err
 	}
 	defer file.Close()
-	changed := now.Size != f.Size
+	changed, cleared := now.Size != f.Size, false
 	if changed {
 		if err := file.Truncate(f.Size); err != nil {
 			return err
@@ -291,11 +298,14 @@ func (b *backer) inPlace(p string, f, now *File) error {
 			b.wantSegment(p, g)
 			changed = true
 		}
-		changed = changed || zeroed
+		cleared = cleared || zeroed
 		end = g.At + g.Size
 	}
 	zeroed, err := clearRange(file, end, f.Size, buf)
-	if changed || zeroed {
+	if cleared = cleared || zeroed; cleared {
+		err = errors.Join(err, file.Sync())
+	}
+	if changed || cleared {
 		b.report.Restored++
 	} else {
 		b.report.Unchanged++
@@ -338,7 +348,7 @@ func clearRange(file *os.File, from, to int64, buf []byte) (changed bool, err er
 // linkAgain makes a path another name of its file again.
 func (b *backer) linkAgain(p string, f *File, touched bool) {
 	leader, err := statLink(string(f.LinkTo))
-	if err != nil {
+	if err != nil { // b.failed has the reason, if the file should be there
 		b.addProblem(p, fmt.Sprintf("not put back: it was a link to %s, which is not there", f.LinkTo))
 		return
 	}
@@ -364,7 +374,7 @@ func (b *backer) linkAgain(p string, f *File, touched bool) {
 		err = os.Link(string(f.LinkTo), p)
 	}
 	if err != nil {
-		b.addProblem(p, "not put back: "+err.Error())
+		b.noteOrFail(p, "not put back", err)
 		return
 	}
 	b.report.Restored++

@@ -4,6 +4,7 @@
 package files
 
 import (
+	"errors"
 	"path"
 	"slices"
 	"time"
@@ -111,7 +112,7 @@ func (b *backer) cleanUp(t *tree) {
 			b.addProblem(p, "left alone: it belongs to another user")
 		case n.made && !n.lost && !n.unique || n.maybe && (f != nil || b.isNew(p)) || b.wasMoved(p, now, t):
 			if err := removeEmpty(p, now); err != nil {
-				b.addProblem(p, "the job made it after the cut, but it cannot be removed: "+err.Error())
+				b.noteOrFail(p, "the job made it after the cut, but it cannot be removed", err)
 			} else {
 				b.report.Removed++
 			}
@@ -173,11 +174,10 @@ func (b *backer) cutAppended(p string, now unix.Stat_t, size int64) {
 	}
 	file, err := openFile(p, unix.O_WRONLY, b.describeFile(p, now))
 	if err == nil {
-		err = file.Truncate(size)
-		file.Close()
+		err = errors.Join(file.Truncate(size), file.Close())
 	}
 	if err != nil {
-		b.addProblem(p, "what was appended after the cut stays: "+err.Error())
+		b.noteOrFail(p, "what was appended after the cut stays", err)
 		return
 	}
 	b.report.Restored++

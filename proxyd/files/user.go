@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"syscall"
 	"time"
 )
 
@@ -105,6 +106,18 @@ func (h *helper) nextMessage() (kind byte, b []byte, err error) {
 		err = errors.New(string(b))
 	}
 	return kind, b, err
+}
+
+// failureBehind returns the reason why a helper takes no more, instead of the broken pipe of which its end is seen.
+func (h *helper) failureBehind(err error) error {
+	if !errors.Is(err, syscall.EPIPE) {
+		return err
+	}
+	h.w.Reset(io.Discard)
+	if _, _, reason := h.nextMessage(); reason != nil {
+		return reason
+	}
+	return err
 }
 
 // endHelper ends the helper, and explains an error that its death was the cause of.
@@ -255,7 +268,8 @@ func (o order) checkResult(b []byte, before *State, size int64) (*State, error) 
 //
 // PutBack runs in a process of its own with the user's rights in the capsule's mount namespace.
 // Files that other people have changed in the meantime are left alone and named in the Report, as
-// is what could not be done.
+// is what the user may not do (tolerable). Any other reason why a file is not as at the cut, a full
+// disk or an error of a file server, is an error: the programs must not go on with such a file.
 func PutBack(ctx context.Context, u User, job Job, at *State, after Touched, l Loader) (Report, error) {
 	r, err := putBack(ctx, u, job, at, after, l)
 	if err != nil {
@@ -295,7 +309,7 @@ func (h *helper) putBack(o order, at *State, after Touched, l Loader, r *Report)
 		return err
 	}
 	if err := h.feedWanted(wants, l); err != nil {
-		return err
+		return h.failureBehind(err)
 	}
 	if kind, b, err = h.nextMessage(); err != nil {
 		return err
