@@ -103,7 +103,8 @@ type Journal struct {
 	pending        map[int64]bool  // places in the list before pos that may still be completed
 	known          map[string]seen // paths since the last Cut
 	told           map[int64]bool  // pending places that the log has as Unsure
-	dirty          bool            // the log was written to since the log was made durable
+	tail           []byte          // of the log, up to end: what is not known to be durable
+	written        int             // how much of the tail is in the file
 	losing         bool            // the log says since the last Cut that something is missing
 	ranWithoutShim bool            // a program bypassed the shim, some time
 	missed         bool            // a program could bypass the shim while no Watch ran
@@ -186,19 +187,22 @@ func (j *Journal) readHead() (listHead, error) {
 	return parseHead(b)
 }
 
-// Run calls Sync every period until ctx ends, and returns ctx's error or the first error of Sync.
-// There is no event to wait for: the list is a mapping.
-func (j *Journal) Run(ctx context.Context, period time.Duration) error {
+// Run calls Sync every period until ctx ends. There is no event to wait for: the list is a mapping. Run goes on after an error of
+// Sync, which it passes to report if the Sync before had none, and passes nil to report when Sync succeeds again.
+func (j *Journal) Run(ctx context.Context, period time.Duration, report func(error)) {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
+	failing := false
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return
 		case <-tick.C:
-			if err := j.Sync(); err != nil {
-				return err
+			err := j.Sync()
+			if failing != (err != nil) {
+				report(err)
 			}
+			failing = err != nil
 		}
 	}
 }
@@ -233,14 +237,11 @@ func (j *Journal) Cut() (Mark, error) {
 }
 
 // Add appends what was seen without the shim, as far as the journal does not know of these paths
-// since the last Cut. The entries are durable with the next Sync.
+// since the last Cut. The entries are durable with the next Sync that returns no error.
 func (j *Journal) Add(entries ...Entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	b, err := j.newEntries(false) // the shim knows more than the kernel tells
-	if err != nil {
-		return err
-	}
 	for _, e := range entries {
 		if j.real != nil {
 			if e.Path = j.real(e.Path); belowAny(cleanPath(e.Path), travelling) {
@@ -253,7 +254,8 @@ func (j *Journal) Add(entries ...Entry) error {
 			b = j.appendEntry(b, e)
 		}
 	}
-	return j.writeUnsynced(b)
+	j.keepRecords(b)
+	return err
 }
 
 // SetRealPath makes Add record each file under the path that real returns for the path under which
@@ -290,9 +292,7 @@ func (j *Journal) Drain(ctx context.Context) error {
 // bypasses the shim.
 func (j *Journal) NoteContainer() error {
 	if ever, _ := j.hadBypass(); !ever {
-		if err := j.noteBypass(); err != nil { // for a Watch that begins later
-			return err
-		}
+		j.noteBypass() // for a Watch that begins later
 	}
 	j.mu.Lock()
 	w := j.watcher
@@ -313,14 +313,13 @@ func (j *Journal) setWatcher(w *watcher) {
 }
 
 // markIncomplete says that something is not in the list.
-func (j *Journal) markIncomplete() error {
+func (j *Journal) markIncomplete() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.losing {
-		return nil
+	if !j.losing {
+		j.losing = true
+		j.keepRecords(appendRecord(nil, Entry{Kind: anchorLost, Path: j.run}))
 	}
-	j.losing = true
-	return j.writeDurably(appendRecord(nil, Entry{Kind: anchorLost, Path: j.run}))
 }
 
 // hadBypass says whether a program of the job has bypassed the shim, now or before, and in
@@ -333,60 +332,9 @@ func (j *Journal) hadBypass() (ever, unwatched bool) {
 
 // noteBypass notes in the log that a program has bypassed the shim, for the next Journal on this
 // log.
-func (j *Journal) noteBypass() error {
+func (j *Journal) noteBypass() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.ranWithoutShim = true
-	return j.writeUnsynced(appendRecord(nil, Entry{Kind: anchorWithoutShim, Path: j.run}))
-}
-
-// Since returns what happened after m. The programs must be frozen or dead.
-func (j *Journal) Since(m Mark) (Touched, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if err := j.syncLists(true); err != nil {
-		return Touched{}, err
-	}
-	if m < 0 || int64(m) > j.end {
-		return Touched{}, fmt.Errorf("journal: mark %d: the log ends at %d", m, j.end)
-	}
-	t := Touched{Until: Mark(j.end)}
-	_, err := readLog(j.log, int64(m), func(e Entry) {
-		switch e.Kind {
-		case anchorList, anchorMore, anchorWithoutShim:
-		case anchorLost:
-			t.Lost = true
-		default:
-			if len(t.Entries) < maxEntries {
-				t.Entries = append(t.Entries, e)
-			} else {
-				t.Lost = true
-			}
-		}
-	})
-	return t, err
-}
-
-// Rewind forgets what happened after m, because a PutBack has undone those changes; made is what
-// the PutBack returned. The caller calls Rewind with the list of the new capsule, before programs
-// run there. Without Rewind, the next PutBack to the same cut would take the files that this
-// PutBack has made for other people's.
-func (j *Journal) Rewind(m Mark, made []Name) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if m < 0 || int64(m) > j.end {
-		return fmt.Errorf("journal: mark %d: the log ends at %d", m, j.end)
-	}
-	if err := j.log.Truncate(int64(m)); err != nil {
-		return err
-	}
-	j.end = int64(m)
-	b := []byte{}
-	for _, p := range made {
-		b = j.appendEntry(b, Entry{Kind: Closed, Path: string(p)})
-	}
-	if len(b) == 0 {
-		return j.log.Sync()
-	}
-	return j.writeDurably(b)
+	j.keepRecords(appendRecord(nil, Entry{Kind: anchorWithoutShim, Path: j.run}))
 }

@@ -20,7 +20,8 @@ func (w *watcher) markFiles() error {
 	if !armed {
 		return err
 	}
-	return errors.Join(w.f.Close(), err, w.j.noteBypass())
+	w.j.noteBypass()
+	return errors.Join(w.f.Close(), err)
 }
 
 // armMarks marks the mounts for files, unless they are marked so already.

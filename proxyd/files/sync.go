@@ -4,23 +4,19 @@
 package files
 
 import (
-	"bufio"
 	"errors"
 	"io"
-	"os"
 )
 
 // syncLists brings new records into the log, durably. final: no program runs, so that a pending
 // record will not be completed before another process looks. The caller holds j.mu.
 func (j *Journal) syncLists(final bool) error {
 	b, err := j.newEntries(final)
-	if err != nil {
-		return err
-	}
-	return j.writeDurably(b)
+	return errors.Join(err, j.writeDurably(b))
 }
 
-// newEntries returns what the log does not have yet. The caller writes these bytes.
+// newEntries returns what the log does not have yet. The caller writes these bytes, also those that come with an error:
+// newEntries does not return them again.
 func (j *Journal) newEntries(final bool) ([]byte, error) {
 	head, err := j.readHead()
 	if err != nil {
@@ -29,13 +25,13 @@ func (j *Journal) newEntries(final bool) ([]byte, error) {
 	pos, morePos := j.pos, j.morePos
 	b, err := j.checkPending(nil, final)
 	if err != nil {
-		return nil, err
+		return b, err
 	}
 	if b, err = j.readList(b, int64(min(head.tail, listSize)), final); err != nil {
-		return nil, err
+		return b, err
 	}
 	if b, err = j.readMore(b); err != nil {
-		return nil, err
+		return b, err
 	}
 	if head.lost != j.lost {
 		j.lost = head.lost
@@ -48,34 +44,6 @@ func (j *Journal) newEntries(final bool) ([]byte, error) {
 		b = appendRecord(b, Entry{Kind: anchorMore, Path: j.run, Size: j.morePos})
 	}
 	return b, nil
-}
-
-// writeDurably appends b to the log and makes the whole log durable.
-func (j *Journal) writeDurably(b []byte) error {
-	if err := j.writeUnsynced(b); err != nil || !j.dirty {
-		return err
-	}
-	if err := j.log.Sync(); err != nil {
-		return err
-	}
-	j.dirty = false
-	return nil
-}
-
-// writeUnsynced appends b to the log at once. b outlives this process, not yet the node.
-func (j *Journal) writeUnsynced(b []byte) error {
-	if len(b) == 0 {
-		return nil
-	}
-	if j.end+int64(len(b)) > maxLog {
-		b = appendRecord(nil, Entry{Kind: anchorLost, Path: j.run})
-	}
-	if _, err := j.log.WriteAt(b, j.end); err != nil {
-		return err
-	}
-	j.end += int64(len(b))
-	j.dirty = true
-	return nil
 }
 
 // appendEntry takes an entry into the log.
@@ -217,28 +185,4 @@ func (j *Journal) readMore(b []byte) ([]byte, error) {
 		j.morePos = maxMore
 	}
 	return b, nil
-}
-
-// readLog calls f with each record of a log from a place on, anchors too, and returns the end of
-// the last whole record.
-func readLog(log *os.File, from int64, f func(Entry)) (end int64, err error) {
-	r := bufio.NewReaderSize(io.NewSectionReader(log, from, maxLog), 1<<20)
-	end = from
-	for {
-		b, err := r.Peek(recordSize(maxPath, maxPath))
-		if err != nil && !errors.Is(err, io.EOF) {
-			return end, err
-		}
-		p := parseRecord(b)
-		if p.size == 0 {
-			return end, nil
-		}
-		if p.state == stateDone {
-			f(p.entry)
-		}
-		if _, err := r.Discard(p.size); err != nil {
-			return end, err
-		}
-		end += int64(p.size)
-	}
 }

@@ -59,7 +59,7 @@ func Watch(ctx context.Context, what Watched, j *Journal) error {
 	}
 	if err != nil {
 		if ever, _ := j.hadBypass(); ever {
-			err = errors.Join(err, j.markIncomplete())
+			j.markIncomplete()
 		}
 		return fmt.Errorf("watch files: %w", err)
 	}
@@ -75,7 +75,7 @@ func Watch(ctx context.Context, what Watched, j *Journal) error {
 	case errors.Is(err, errGone), !w.isThere():
 		return nil
 	case w.armed.Load():
-		err = errors.Join(err, j.markIncomplete())
+		j.markIncomplete()
 	}
 	return fmt.Errorf("watch files: %w", err)
 }
@@ -228,9 +228,7 @@ func (w *watcher) isThere() bool {
 func (w *watcher) catchUp() error {
 	ever, unwatched := w.j.hadBypass()
 	if unwatched {
-		if err := w.j.markIncomplete(); err != nil {
-			return err
-		}
+		w.j.markIncomplete()
 	}
 	if ever {
 		if err := w.markFiles(); err != nil {
@@ -330,7 +328,8 @@ func (w *watcher) takeEvents() (bool, error) {
 	// The file of an event could not be opened: a file server that does not trust root.
 	// The event is gone.
 	if w.armed.Load() {
-		return true, w.j.markIncomplete()
+		w.j.markIncomplete()
+		return true, nil
 	}
 	w.sudden.Store(true)
 	return true, nil
@@ -339,7 +338,6 @@ func (w *watcher) takeEvents() (bool, error) {
 // handleEvents handles what a read has brought, and closes each descriptor in it.
 func (w *watcher) handleEvents(b []byte) error {
 	const size = 24
-	var errs []error
 	var entries []Entry
 	for len(b) >= size {
 		n := int(binary.NativeEndian.Uint32(b))
@@ -352,7 +350,7 @@ func (w *watcher) handleEvents(b []byte) error {
 		switch {
 		case mask&unix.FAN_Q_OVERFLOW == 0:
 		case w.armed.Load():
-			errs = append(errs, w.j.markIncomplete())
+			w.j.markIncomplete()
 		default:
 			w.sudden.Store(true) // what was executed is not known
 		}
@@ -369,5 +367,5 @@ func (w *watcher) handleEvents(b []byte) error {
 		}
 		unix.Close(fd)
 	}
-	return errors.Join(append(errs, w.j.Add(entries...))...)
+	return w.j.Add(entries...)
 }

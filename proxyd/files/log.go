@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// The log is on a shared folder, which can be full or away for a while. What is not known to be durable stays in memory
+// (Journal.tail) until it is, at its place before Journal.end: the shims do not say it again.
+
+// maxTail bounds the tail. Of a log that cannot be written for that long, the rest is lost, and the log says so later.
+const maxTail = 64 << 20
+
+// writeDurably appends b to the log and makes the whole log durable. After an error the next call does it.
+func (j *Journal) writeDurably(b []byte) error {
+	if err := j.writeUnsynced(b); err != nil || len(j.tail) == 0 {
+		return err
+	}
+	if err := j.log.Sync(); err != nil {
+		j.written = 0 // The kernel may have dropped the pages that it could not write.
+		return err
+	}
+	j.tail, j.written = nil, 0
+	return nil
+}
+
+// writeUnsynced appends b to the log at once. b outlives this process, not yet the node. After an error the next call writes b.
+func (j *Journal) writeUnsynced(b []byte) error {
+	switch {
+	case len(b) == 0:
+	case j.end+int64(len(b)) > maxLog, len(j.tail)+len(b) > maxTail:
+		b = appendRecord(nil, Entry{Kind: anchorLost, Path: j.run})
+	}
+	j.tail = append(j.tail, b...)
+	j.end += int64(len(b))
+	if j.written == len(j.tail) {
+		return nil
+	}
+	if _, err := j.log.WriteAt(j.tail[j.written:], j.end-int64(len(j.tail)-j.written)); err != nil {
+		return err
+	}
+	j.written = len(j.tail)
+	return nil
+}
+
+// keepRecords appends b to the log. If b cannot be written now, Sync and Cut do it, and return the error.
+func (j *Journal) keepRecords(b []byte) {
+	_ = j.writeUnsynced(b)
+}
+
+// readLog calls f with each record of a log from a place on, anchors too, and returns the end of
+// the last whole record.
+func readLog(log *os.File, from int64, f func(Entry)) (end int64, err error) {
+	r := bufio.NewReaderSize(io.NewSectionReader(log, from, maxLog), 1<<20)
+	end = from
+	for {
+		b, err := r.Peek(recordSize(maxPath, maxPath))
+		if err != nil && !errors.Is(err, io.EOF) {
+			return end, err
+		}
+		p := parseRecord(b)
+		if p.size == 0 {
+			return end, nil
+		}
+		if p.state == stateDone {
+			f(p.entry)
+		}
+		if _, err := r.Discard(p.size); err != nil {
+			return end, err
+		}
+		end += int64(p.size)
+	}
+}
+
+// Since returns what happened after m. The programs must be frozen or dead.
+func (j *Journal) Since(m Mark) (Touched, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.syncLists(true); err != nil {
+		return Touched{}, err
+	}
+	if m < 0 || int64(m) > j.end {
+		return Touched{}, fmt.Errorf("journal: mark %d: the log ends at %d", m, j.end)
+	}
+	t := Touched{Until: Mark(j.end)}
+	_, err := readLog(j.log, int64(m), func(e Entry) {
+		switch e.Kind {
+		case anchorList, anchorMore, anchorWithoutShim:
+		case anchorLost:
+			t.Lost = true
+		default:
+			if len(t.Entries) < maxEntries {
+				t.Entries = append(t.Entries, e)
+			} else {
+				t.Lost = true
+			}
+		}
+	})
+	return t, err
+}
+
+// Rewind forgets what happened after m, because a PutBack has undone those changes; made is what
+// the PutBack returned. The caller calls Rewind with the list of the new capsule, before programs
+// run there. Without Rewind, the next PutBack to the same cut would take the files that this
+// PutBack has made for other people's.
+func (j *Journal) Rewind(m Mark, made []Name) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if m < 0 || int64(m) > j.end {
+		return fmt.Errorf("journal: mark %d: the log ends at %d", m, j.end)
+	}
+	if err := j.log.Truncate(int64(m)); err != nil {
+		return err
+	}
+	j.end, j.tail, j.written = int64(m), nil, 0
+	b := []byte{}
+	for _, p := range made {
+		b = j.appendEntry(b, Entry{Kind: Closed, Path: string(p)})
+	}
+	if len(b) == 0 {
+		return j.log.Sync()
+	}
+	return j.writeDurably(b)
+}
