@@ -28,10 +28,13 @@ const (
 
 // Limits of what is taken from a user that fills the lists.
 const (
-	maxMore    = 64 << 20
+	maxMore    = 64 << 20 // of the second file, at a time
 	maxLog     = 256 << 20
 	maxPending = 64
 )
+
+// minFreed is how much of the second file is given back at a time.
+const minFreed = 1 << 20
 
 // CreateJournal makes an empty list in dir for the shims of a capsule's processes; the programs
 // of uid can write to the list. dir is made if missing, root's, and belongs bound into the
@@ -98,6 +101,7 @@ type Journal struct {
 	run            string
 	pos            int64           // in the list
 	morePos        int64           // in the second file
+	freed          int64           // of the second file: the space up to here is given back
 	lost           uint64          // as the list counts
 	end            int64           // of the log
 	pending        map[int64]bool  // places in the list before pos that may still be completed
@@ -130,7 +134,7 @@ func (j *Journal) openLists(dir, log string) (err error) {
 	if j.list, err = os.OpenFile(filepath.Join(dir, ListName), os.O_RDWR|unix.O_NOFOLLOW, 0); err != nil {
 		return err
 	}
-	if j.more, err = os.OpenFile(filepath.Join(dir, moreName), os.O_RDONLY|unix.O_NOFOLLOW, 0); err != nil {
+	if j.more, err = os.OpenFile(filepath.Join(dir, moreName), os.O_RDWR|unix.O_NOFOLLOW, 0); err != nil {
 		return err
 	}
 	if j.log, err = os.OpenFile(log, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
@@ -220,7 +224,7 @@ func (j *Journal) Sync() error {
 func (j *Journal) Cut() (Mark, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := j.syncLists(true); err != nil {
+	if err := errors.Join(j.syncLists(true), j.emptyMore()); err != nil {
 		return 0, err
 	}
 	head, err := j.readHead()

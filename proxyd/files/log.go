@@ -15,7 +15,7 @@ import (
 // (Journal.tail) until it is, at its place before Journal.end: the shims do not say it again.
 
 // maxTail bounds the tail. Of a log that cannot be written for that long, the rest is lost, and the log says so later.
-const maxTail = 64 << 20
+const maxTail = 2 * maxMore
 
 // writeDurably appends b to the log and makes the whole log durable. After an error the next call does it.
 func (j *Journal) writeDurably(b []byte) error {

@@ -6,13 +6,18 @@ package files
 import (
 	"errors"
 	"io"
+
+	"golang.org/x/sys/unix"
 )
 
 // syncLists brings new records into the log, durably. final: no program runs, so that a pending
 // record will not be completed before another process looks. The caller holds j.mu.
 func (j *Journal) syncLists(final bool) error {
 	b, err := j.newEntries(final)
-	return errors.Join(err, j.writeDurably(b))
+	if err = errors.Join(err, j.writeDurably(b)); err == nil {
+		j.freeMore()
+	}
+	return err
 }
 
 // newEntries returns what the log does not have yet. The caller writes these bytes, also those that come with an error:
@@ -154,17 +159,14 @@ func (j *Journal) checkPending(b []byte, final bool) ([]byte, error) {
 // readMore takes what is new in the second file.
 func (j *Journal) readMore(b []byte) ([]byte, error) {
 	st, err := j.more.Stat()
-	if err != nil {
+	if err != nil || st.Size() <= j.morePos {
 		return b, err
 	}
-	end := min(st.Size(), maxMore)
-	if st.Size() > maxMore && j.morePos < maxMore {
-		b = appendRecord(b, Entry{Kind: anchorLost, Path: j.run})
+	if st.Size()-j.morePos > maxMore {
+		j.morePos = st.Size()
+		return appendRecord(b, Entry{Kind: anchorLost, Path: j.run}), nil
 	}
-	if end <= j.morePos {
-		return b, nil
-	}
-	buf := make([]byte, end-j.morePos)
+	buf := make([]byte, st.Size()-j.morePos)
 	n, err := j.more.ReadAt(buf, j.morePos)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return b, err
@@ -181,8 +183,34 @@ func (j *Journal) readMore(b []byte) ([]byte, error) {
 		at += p.size
 	}
 	j.morePos += int64(at)
-	if st.Size() > maxMore {
-		j.morePos = maxMore
-	}
 	return b, nil
+}
+
+// freeMore gives back the space of what was read of the second file. The log has that durably.
+func (j *Journal) freeMore() {
+	if j.morePos-j.freed < minFreed {
+		return
+	}
+	err := unix.Fallocate(int(j.more.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, j.freed, j.morePos-j.freed)
+	if err == nil { // other file systems keep the space until emptyMore
+		j.freed = j.morePos
+	}
+}
+
+// emptyMore makes the second file empty if all of it is in the log, so that no limit of a file's size is met in a long run.
+// No program may be running: each appends to the file.
+func (j *Journal) emptyMore() error {
+	st, err := j.more.Stat()
+	if err != nil || j.morePos == 0 || st.Size() != j.morePos {
+		return err
+	}
+	// A next Journal that goes by this anchor and finds the file as it was has its records twice, and loses none.
+	if err := j.writeDurably(appendRecord(nil, Entry{Kind: anchorMore, Path: j.run})); err != nil {
+		return err
+	}
+	if err := j.more.Truncate(0); err != nil {
+		return err
+	}
+	j.morePos, j.freed = 0, 0
+	return nil
 }
