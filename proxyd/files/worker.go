@@ -26,11 +26,12 @@ type worker struct {
 	folders map[string]string  // of folders as they were said: where they are
 	boot    string
 	fsids   map[uint64]uint64
+	local   map[uint64]bool // of devices: see local
 	notes   []Note
 }
 
 func newWorker(p *pipe, o order, s *State) *worker {
-	w := &worker{p: p, o: o, state: s, logs: map[[2]uint64]bool{}, folders: map[string]string{}, fsids: map[uint64]uint64{}}
+	w := &worker{p: p, o: o, state: s, logs: map[[2]uint64]bool{}, folders: map[string]string{}, fsids: map[uint64]uint64{}, local: map[uint64]bool{}}
 	w.skip = append(w.skip, travelling...)
 	for _, e := range o.Exclude {
 		if validPath(string(e)) {
@@ -182,6 +183,10 @@ var named = map[int64]bool{
 	unix.AFS_FS_MAGIC: true, unix.V9FS_MAGIC: true, unix.EXT4_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true,
 }
 
+// local are those of the named file systems that a node's crash leaves with the times of a file's last change, and with the
+// content before.
+var local = map[int64]bool{unix.EXT4_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true, 0x7461636f /* ocfs2 */ : true, 0x01161970 /* gfs2 */ : true}
+
 // fileSystemOf returns a name for the file system that p, of device dev, is on.
 func (w *worker) fileSystemOf(p string, dev uint64) uint64 {
 	id, ok := w.fsids[dev]
@@ -192,6 +197,7 @@ func (w *worker) fileSystemOf(p string, dev uint64) uint64 {
 	if unix.Statfs(path.Dir(p), &st) == nil && named[st.Type] {
 		id = uint64(uint32(st.Fsid.Val[0])) | uint64(uint32(st.Fsid.Val[1]))<<32
 		id = id ^ uint64(st.Type)<<16 | 1
+		w.local[dev] = local[st.Type]
 	}
 	w.fsids[dev] = id
 	return id
@@ -214,9 +220,9 @@ func (w *worker) isSameFile(f, now *File) (same, known bool) {
 // have the same time, so what was changed right before the cut has to be read. A program that has a file mapped changes the
 // file's times with its first change of a page, and not with the changes of that page which follow; where the pages of a
 // file system are always writable, as those of tmpfs, perhaps with none. touched says that a program may have opened the file
-// since the cut.
+// since the cut. After the node's next boot, the times of a local file system tell nothing.
 func (w *worker) isUntouched(f, now *File, touched bool) bool {
-	if f.Mapped || touched && f.FS == 0 {
+	if f.Mapped || touched && f.FS == 0 || w.local[now.Dev] && w.state.Boot != w.boot {
 		return false
 	}
 	same, _ := w.isSameFile(f, now)
