@@ -373,7 +373,11 @@ func (n *node) servePeers(context.Context) (func(), error) {
 			if err != nil {
 				n.log.Warn("doctor", "error", err)
 			}
-			return host.Probe(ctx, n.cfg, host.Known{Libexec: libexec, Program: self, Capture: n.conductor.LongestCapture(), SharedID: n.shared.Mark().ID, CheckShared: n.checkShared, CheckDivert: overlay.CheckDivert, AskRelay: n.askRelay})
+			return host.Probe(ctx, n.cfg, host.Known{
+				Libexec: libexec, Program: self, Capture: n.conductor.LongestCapture(), SharedID: n.shared.Mark().ID,
+				CheckShared: func() error { return n.watch.CheckNow(ctx, n.checkShared) },
+				CheckDivert: overlay.CheckDivert, AskRelay: n.askRelay,
+			})
 		},
 	}, coder)
 	tcp, err := net.Listen("tcp", n.cfg.Listen)

@@ -186,6 +186,10 @@ func checkConfiguration(_ context.Context, n *node) Finding {
 
 func checkShared(_ context.Context, n *node) Finding {
 	f := Finding{Name: "shared folder", Needs: n.cfg.Shared + " on a file system that all nodes share, owned by root"}
+	return n.lookAtFolder(f, Fail, n.cfg.Shared, func() Finding { return judgeShared(f, n) })
+}
+
+func judgeShared(f Finding, n *node) Finding {
 	fs, err := statFilesystem(n.cfg.Shared)
 	if err != nil {
 		return f.withProblem(Fail, err.Error(), "mount the shared file system, then mkdir -m 755 "+n.cfg.Shared)
@@ -222,6 +226,10 @@ func checkStaging(_ context.Context, n *node) Finding {
 	if dir == "" {
 		return f.withOK("none: checkpoints go straight to the shared folder")
 	}
+	return n.lookAtFolder(f, Fail, dir, func() Finding { return judgeStaging(f, dir) })
+}
+
+func judgeStaging(f Finding, dir string) Finding {
 	fs, err := statFilesystem(dir)
 	if err != nil {
 		return f.withProblem(Fail, err.Error(), "mkdir -m 700 "+dir)
@@ -247,14 +255,20 @@ func checkStaging(_ context.Context, n *node) Finding {
 }
 
 func checkClock(_ context.Context, n *node) Finding {
-	const tolerated = 30 * time.Second
-	f := Finding{Name: "clock", Needs: "within " + tolerated.String() + " of the file server's; munge refuses what is 5 min off"}
+	f := Finding{Name: "clock", Needs: "within " + toleratedClock.String() + " of the file server's; munge refuses what is 5 min off"}
+	return n.lookAtFolder(f, Warn, n.cfg.Shared, func() Finding { return judgeClock(f, n) })
+}
+
+// toleratedClock is how far the clocks of a node and of the file server may be apart.
+const toleratedClock = 30 * time.Second
+
+func judgeClock(f Finding, n *node) Finding {
 	ahead, err := tryFolder(n.cfg.Shared)
 	if err != nil {
 		return f.withProblem(Warn, "cannot tell without the shared folder", "see there")
 	}
 	found := fmt.Sprintf("%s apart", ahead.Abs().Round(time.Millisecond))
-	if ahead.Abs() > tolerated {
+	if ahead.Abs() > toleratedClock {
 		return f.withProblem(Warn, found, "let chrony or ntpd set the clocks")
 	}
 	return f.withOK(found)

@@ -328,7 +328,7 @@ func TestProbe(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		n := &node{cfg: cfg}
+		n := &node{cfg: cfg, patience: time.Minute}
 		if f := checkKey(t.Context(), n); f.Found != "owned by user 0, mode 0640" {
 			t.Errorf("key that a group reads: %+v", f)
 		}

@@ -38,6 +38,8 @@ type node struct {
 	known Known
 	coder munge.Coder
 	slurm func() (*Slurm, error)
+	// patience is how long a check waits for the file system of a folder.
+	patience time.Duration
 }
 
 // checks is what doctor prints, in this order: from the ground up.
@@ -68,11 +70,16 @@ var checks = []func(context.Context, *node) Finding{
 }
 
 // Probe looks at this node, as root. Probe takes seconds at most: programs that do not answer are
-// killed. The order of the findings is always the same.
+// killed, and file systems that do not answer are not waited for. The order of the findings is always the same.
 func Probe(ctx context.Context, cfg *config.Config, known Known) []Finding {
-	n := &node{cfg: cfg, known: known, coder: munge.Programs{Socket: cfg.MungeSocket}}
+	n := &node{cfg: cfg, known: known, coder: munge.Programs{Socket: cfg.MungeSocket}, patience: folderPatience}
 	// Several checks need the configuration; slurmctld is asked once.
 	n.slurm = sync.OnceValues(func() (*Slurm, error) { return ReadSlurm(ctx, cfg.Scontrol, cfg.NodeName) })
+	return n.runChecks(ctx)
+}
+
+// runChecks returns the findings of all checks, which run at the same time.
+func (n *node) runChecks(ctx context.Context) []Finding {
 	findings := make([]Finding, len(checks))
 	var wg sync.WaitGroup
 	for i, check := range checks {

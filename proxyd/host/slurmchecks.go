@@ -94,19 +94,28 @@ func checkRequeue(_ context.Context, n *node) Finding {
 // checkKillWait compares what a checkpoint takes with what Slurm grants. Without a measured time
 // the finding says how much memory fits.
 func checkKillWait(_ context.Context, n *node) Finding {
+	f := Finding{Name: "slurm: killwait", Needs: "KillWait long enough for a checkpoint"}
 	s, err := n.slurm()
 	if err != nil {
-		return Finding{Name: "slurm: killwait", Needs: "KillWait long enough for a checkpoint"}.noSlurm()
+		return f.noSlurm()
 	}
 	where, what := n.cfg.Shared, "the shared folder"
 	if n.cfg.Staging.Folder != "" {
 		where, what = n.cfg.Staging.Folder, "the staging folder"
 	}
-	rate, err := writeRate(where, 64<<20)
-	if err != nil {
-		rate = 0
+	judge := func(rate float64) Finding {
+		return judgeKillWait(s.KillWait, n.cfg.KillWaitMargin, n.known.Capture, rate, what)
 	}
-	return judgeKillWait(s.KillWait, n.cfg.KillWaitMargin, n.known.Capture, rate, what)
+	if n.known.Capture > 0 {
+		return judge(0) // what was measured says more than a rate, and the folder may be slow or full now
+	}
+	return n.lookAtFolder(f, Warn, where, func() Finding {
+		rate, err := writeRate(where, 64<<20)
+		if err != nil {
+			rate = 0
+		}
+		return judge(rate)
+	})
 }
 
 func judgeKillWait(killWait, margin, capture time.Duration, rate float64, where string) Finding {
@@ -139,13 +148,15 @@ func checkSpool(_ context.Context, n *node) Finding {
 	if err != nil {
 		return f.noSlurm()
 	}
-	fs, err := statFilesystem(s.SpoolDir)
-	if err != nil {
-		return f.withProblem(Warn, err.Error(), "start slurmd on this node")
-	}
-	if found := fmt.Sprintf("%s, %s free", filepath.Clean(s.SpoolDir), bytesText(fs.free)); fs.free < little {
-		return f.withProblem(Warn, found, "make space: a job whose script cannot be written drains the node")
-	} else {
+	return n.lookAtFolder(f, Warn, s.SpoolDir, func() Finding {
+		fs, err := statFilesystem(s.SpoolDir)
+		if err != nil {
+			return f.withProblem(Warn, err.Error(), "start slurmd on this node")
+		}
+		found := fmt.Sprintf("%s, %s free", filepath.Clean(s.SpoolDir), bytesText(fs.free))
+		if fs.free < little {
+			return f.withProblem(Warn, found, "make space: a job whose script cannot be written drains the node")
+		}
 		return f.withOK(found)
-	}
+	})
 }

@@ -37,6 +37,7 @@ type Server struct {
 	Folder string // the mount point
 	Path   string // of the file
 	silent atomic.Bool
+	mute   atomic.Bool
 	closed atomic.Int32
 	hangs  chan struct{} // nil: writes and flushes are answered
 }
@@ -47,6 +48,12 @@ func (s *Server) Closed() int { return int(s.closed.Load()) }
 // Silence has the server answer no question about the file or the file system any more. What the kernel waits for then
 // ends with the test.
 func (s *Server) Silence() { s.silent.Store(true) }
+
+// SilenceAll has the server also look up no name any more, so that no file can be made.
+func (s *Server) SilenceAll() {
+	s.Silence()
+	s.mute.Store(true)
+}
 
 // Serve mounts a file system in the name of a user, for all users, until the end of the test. A test that may not mount
 // is skipped.
@@ -178,6 +185,9 @@ func (s *Server) answerRequest(request []byte) (out []byte, errno unix.Errno, an
 	case fuseInit:
 		out = s.encodeInit()
 	case fuseLookup:
+		if s.mute.Load() {
+			return nil, 0, false
+		}
 		out = make([]byte, 40, 128)
 		binary.LittleEndian.PutUint64(out, 2)
 		binary.LittleEndian.PutUint64(out[16:], valid)

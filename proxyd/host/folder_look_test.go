@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts/mountstest"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+)
+
+// TestSilentFolders has doctor look at folders whose file server does not answer: the checks of these folders say so, the
+// others are as always, and a second look, made while the first still hangs, says the same.
+func TestSilentFolders(t *testing.T) {
+	served := mountstest.Serve(t, 0)
+	served.SilenceAll()
+	cfg := &config.Config{Shared: served.Folder, KeyFile: filepath.Join(t.TempDir(), "key"), NodeName: "n1",
+		Scontrol: "/nowhere/scontrol", MungeSocket: "/nowhere/munge", KillWaitMargin: 5 * time.Second}
+	cfg.Staging.Folder = served.Folder
+	slurm := &Slurm{Version: "26.05", KillWait: 30 * time.Second, SpoolDir: served.Folder}
+	n := &node{cfg: cfg, coder: munge.Programs{Socket: cfg.MungeSocket}, patience: 100 * time.Millisecond,
+		slurm: func() (*Slurm, error) { return slurm, nil }}
+	for range 2 {
+		byName := make(map[string]Finding)
+		for _, f := range n.runChecks(t.Context()) {
+			byName[f.Name] = f
+		}
+		for name, level := range map[string]Level{
+			"shared folder": Fail, "staging": Fail, "clock": Warn, "slurm: killwait": Warn, "slurm: spool": Warn,
+		} {
+			f := byName[name]
+			if f.Level != level || !strings.HasPrefix(f.Found, served.Folder) || !strings.Contains(f.Found, "does not answer within 100ms") ||
+				f.Needs == "" || !strings.Contains(f.Do, "file server") {
+				t.Errorf("%s: %+v", name, f)
+			}
+		}
+		if f := byName["key"]; f.Found != "none" {
+			t.Errorf("key: %+v", f)
+		}
+		if len(byName) != len(checks) {
+			t.Errorf("%d findings of %d checks", len(byName), len(checks))
+		}
+	}
+}
+
+// TestLooksOfOneFolder has a check begin no second look while the first hangs, and look again when that has ended.
+func TestLooksOfOneFolder(t *testing.T) {
+	n := &node{patience: time.Millisecond}
+	f := Finding{Name: t.Name()}
+	hang := make(chan struct{})
+	if got := n.lookAtFolder(f, Fail, "/x", func() Finding { <-hang; return f.withOK("late") }); got.Level != Fail {
+		t.Errorf("a look that hangs: %+v", got)
+	}
+	if got := n.lookAtFolder(f, Fail, "/x", func() Finding { return f.withOK("second") }); got.Level != Fail {
+		t.Errorf("while a look hangs there is a second: %+v", got)
+	}
+	n.patience = time.Minute
+	close(hang)
+	if got := n.lookAtFolder(f, Fail, "/x", func() Finding { return f.withOK("third") }); got.Found != "third" {
+		t.Errorf("after the look has ended: %+v", got)
+	}
+}
+
+// TestKillWaitOfMeasuredNode has doctor write nothing where the time of a capture is known.
+func TestKillWaitOfMeasuredNode(t *testing.T) {
+	n := &node{cfg: &config.Config{Shared: "/nowhere"}, known: Known{Capture: time.Second},
+		slurm: func() (*Slurm, error) { return &Slurm{KillWait: 30 * time.Second}, nil }} // a look would have no patience
+	if f := checkKillWait(t.Context(), n); f.Level != OK || f.Found != "30s; capturing a job took 1s at most" {
+		t.Errorf("%+v", f)
+	}
+}
