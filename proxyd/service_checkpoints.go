@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -203,14 +204,22 @@ func (d service) Delete(ctx context.Context, ids []string) error {
 	return nil
 }
 
-func (d service) GC(ctx context.Context, req *rpc.GCRequest, progress func(*rpc.Progress)) (*rpc.GCReport, error) {
-	keep := store.Retention{Count: d.n.cfg.Keep, Age: d.n.cfg.KeepFor, Ended: d.n.conductor.Over, Needs: d.n.conductor.IsNeededAsBase}
-	if req.OlderThan != nil {
-		keep.Age = req.OlderThan.AsDuration()
-	}
+// chooseRetention returns what a collection deletes: what the configuration says, or else what is older than an age that is
+// asked for, or beyond a number that is asked for. The number protects at any age.
+func chooseRetention(cfg *config.Config, req *rpc.GCRequest) store.Retention {
+	keep := store.Retention{Count: cfg.Keep, Age: cfg.KeepFor}
 	if req.Keep != nil {
-		keep.Count = int(*req.Keep)
+		keep.Count, keep.Protect = int(req.GetKeep()), int(req.GetKeep())
 	}
+	if req.OlderThan != nil {
+		keep.Age, keep.Count = req.OlderThan.AsDuration(), 0
+	}
+	return keep
+}
+
+func (d service) GC(ctx context.Context, req *rpc.GCRequest, progress func(*rpc.Progress)) (*rpc.GCReport, error) {
+	keep := chooseRetention(d.n.cfg, req)
+	keep.Ended, keep.Needs = d.n.conductor.Over, d.n.conductor.IsNeededAsBase
 	r, err := d.n.store.GC(ctx, store.Policy{Retention: keep, Grace: time.Minute}, func(done, total int64) {
 		progress(&rpc.Progress{Phase: "collect", Done: done, Total: total})
 	}, req.DryRun)

@@ -14,9 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -38,6 +41,26 @@ func TestNotRunning(t *testing.T) {
 		var e *rpc.Error
 		if !errors.As(err, &e) || !errors.Is(err, rpc.ErrNotRunning) || e.Text != tt.text || e.Hint != tt.hint {
 			t.Errorf("%+v: %+v", tt.job, e)
+		}
+	}
+}
+
+// TestChooseRetention: a collection deletes what singctl gc's help says.
+func TestChooseRetention(t *testing.T) {
+	cfg := &config.Config{Keep: 2, KeepFor: 7 * 24 * time.Hour}
+	three := uint32(3)
+	for _, tt := range []struct {
+		req  *rpc.GCRequest
+		want store.Retention
+	}{
+		{&rpc.GCRequest{}, store.Retention{Count: 2, Age: 7 * 24 * time.Hour}},
+		{&rpc.GCRequest{OlderThan: durationpb.New(time.Hour)}, store.Retention{Age: time.Hour}},
+		{&rpc.GCRequest{Keep: &three}, store.Retention{Count: 3, Protect: 3, Age: 7 * 24 * time.Hour}},
+		{&rpc.GCRequest{OlderThan: durationpb.New(time.Hour), Keep: &three}, store.Retention{Protect: 3, Age: time.Hour}},
+	} {
+		// Retention has functions, which cannot be compared.
+		if got := chooseRetention(cfg, tt.req); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", tt.want) {
+			t.Errorf("%v: %+v, want %+v", tt.req, got, tt.want)
 		}
 	}
 }

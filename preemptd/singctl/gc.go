@@ -27,6 +27,11 @@ func (a gcCommand) buildCobra() *cobra.Command {
 		Long: `gc deletes checkpoints as the flags say, or else as proxyd.yaml does (keep, keep_for), and then every
 chunk that no checkpoint needs. It is safe while checkpoints and restores are under way on any node.
 
+With --older-than, checkpoints older than AGE go; with --keep, all but the newest N of each job; with both,
+those that are older than AGE and not among the newest N. What --keep names stays at any age, also of jobs
+that have ended. The newest checkpoint of a job that has not ended always stays. To delete every checkpoint
+of a job: see singctl delete.
+
 Of a checkpoint that is damaged nobody knows which chunks it needs. It is named, the exit code is 8, and
 no chunk is deleted until it was: see singctl delete.`,
 		Args: argumentCount(0, 0, ""),
@@ -40,9 +45,9 @@ no chunk is deleted until it was: see singctl delete.`,
 				req.OlderThan = durationpb.New(d)
 			}
 			if keep != "" {
-				n, err := strconv.ParseUint(keep, 10, 32)
-				if err != nil {
-					return rpc.Errorf(rpc.ErrInvalid, "--keep %.40q: want a number", keep)
+				n, err := strconv.ParseUint(keep, 10, 31)
+				if err != nil || n == 0 {
+					return rpc.Errorf(rpc.ErrInvalid, "--keep %.40q: want a number, at least 1", keep)
 				}
 				k := uint32(n)
 				req.Keep = &k
@@ -68,7 +73,7 @@ no chunk is deleted until it was: see singctl delete.`,
 		},
 	}
 	c.Flags().StringVar(&olderThan, "older-than", "", "delete checkpoints older than `AGE`, such as 12h or 7d")
-	c.Flags().StringVar(&keep, "keep", "", "but leave the newest `N` of each job")
+	c.Flags().StringVar(&keep, "keep", "", "leave the newest `N` of each job, at least 1; without --older-than, delete all others")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be deleted, and delete nothing")
 	return c
 }

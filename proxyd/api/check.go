@@ -38,5 +38,8 @@ func checkGC(req *rpc.GCRequest) error {
 			return rpc.Errorf(rpc.ErrInvalid, "gc: age %s: want none or a positive one", age)
 		}
 	}
+	if req.Keep != nil && req.GetKeep() == 0 {
+		return rpc.Errorf(rpc.ErrInvalid, "gc: keep 0: want at least 1")
+	}
 	return nil
 }

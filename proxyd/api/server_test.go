@@ -263,6 +263,10 @@ func TestWrongRequests(t *testing.T) {
 			_, err := root.GC(ctx, &rpc.GCRequest{OlderThan: durationpb.New(-time.Second)}, nil)
 			return err
 		}(), rpc.ErrInvalid, "gc: age seconds:-1: want none or a positive one"},
+		{"none to keep", func() error {
+			_, err := root.GC(ctx, &rpc.GCRequest{Keep: new(uint32)}, nil)
+			return err
+		}(), rpc.ErrInvalid, "gc: keep 0: want at least 1"},
 		{"call without job", drain(""), rpc.ErrInvalid, `job "": want a number, as in 812, 812_3 or 812+1`},
 		{"call that fails", drain("812"), rpc.ErrSpace, "no space: 3 GiB free, 9 GiB needed"},
 	} {

@@ -5810,7 +5810,7 @@ func (x *VerifyReport) GetProblems() []string {
 type GCRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	OlderThan     *durationpb.Duration   `protobuf:"bytes,1,opt,name=older_than,json=olderThan,proto3" json:"older_than,omitempty"` // unset: the configured age
-	Keep          *uint32                `protobuf:"varint,2,opt,name=keep,proto3,oneof" json:"keep,omitempty"`                     // newest checkpoints of each job that stay; unset: as configured
+	Keep          *uint32                `protobuf:"varint,2,opt,name=keep,proto3,oneof" json:"keep,omitempty"`                     // newest checkpoints of each job that stay, at least 1; unset: as configured, or any number with older_than
 	DryRun        bool                   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

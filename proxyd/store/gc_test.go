@@ -298,6 +298,9 @@ func TestRetention(t *testing.T) {
 		{"unless the job is over", store.Retention{Age: 2 * day, Ended: over, Needs: needs}, "[mini/1/2 mini/2/7 mini/2/10]"},
 		{"but not when the job is over", store.Retention{Age: 2 * day, Ended: over}, "[mini/1/1 mini/1/2 mini/2/7 mini/2/10]"},
 		{"and then no age is any", store.Retention{Ended: over}, "[mini/2/7 mini/2/10]"},
+		{"the two newest at any age", store.Retention{Age: time.Hour, Protect: 2}, "[mini/1/1]"},
+		{"the newest of a job that is over", store.Retention{Age: 2 * day, Protect: 1, Ended: over}, "[mini/1/1 mini/1/2 mini/2/7]"},
+		{"all but one, over or not", store.Retention{Count: 1, Protect: 1, Ended: over}, "[mini/1/1 mini/1/2 mini/2/7]"},
 		{"over, and young", store.Retention{Age: 30 * day, Ended: over}, "[]"},
 	}
 	for _, c := range cases {

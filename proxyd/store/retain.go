@@ -14,8 +14,10 @@ import (
 type Retention struct {
 	Count int           // keep the newest Count of each job; 0: all
 	Age   time.Duration // delete older checkpoints; 0: none
+	// Protect is how many of the newest of each job stay, at any age, also when the job is over.
+	Protect int
 	// Ended tells whether a job is over. Of such a job all checkpoints older than Age are
-	// deleted, also the newest. nil: no job is over.
+	// deleted, also the newest, but for what Protect says. nil: no job is over.
 	Ended func(JobID) bool
 	// Needs tells whether a checkpoint of a job that is not over is the Base of a checkpoint that
 	// is not written yet. Such a checkpoint stays, and counts. nil: none.
@@ -39,7 +41,8 @@ func (r Retention) Expired(now time.Time, all []Summary) []ID {
 		for i, s := range list {
 			tooMany := r.Count > 0 && i >= r.Count
 			tooOld := (r.Age > 0 || ended) && now.Sub(s.Created) > r.Age
-			if (i > 0 || ended) && (tooMany || tooOld) && !r.isNeeded(s.ID) {
+			isKept := i < r.Protect || i == 0 && !ended || r.isNeeded(s.ID)
+			if (tooMany || tooOld) && !isKept {
 				expired = append(expired, s.ID)
 			}
 		}
