@@ -315,7 +315,7 @@ func (e runEnding) progressOf(snap runs.Snapshot) decisions.Progress {
 func (c *Conductor) newEnds() ends.Ends {
 	return ends.Ends{
 		Node: c.Node, Cluster: c.Cluster, OnTimeLimit: c.OnTimeLimit, Retention: c.Retention, KeepPast: c.KeepPast,
-		Slurm: c.Slurm, Store: c.Store, Addresses: c.Pool, Records: c.records, Timeline: c.timeline, Uploads: c.uploads,
-		Relay: c.Relay, Jobs: &c.jobs, StartBackground: c.startBackground, Log: c.Log,
+		Slurm: c.Slurm, Store: c.Store, Addresses: c.Pool, Records: c.records, Timeline: c.timeline, Meter: c.Meter,
+		Uploads: c.uploads, Relay: c.Relay, Jobs: &c.jobs, StartBackground: c.startBackground, Log: c.Log,
 	}
 }

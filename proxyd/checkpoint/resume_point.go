@@ -285,6 +285,7 @@ func (c *Conductor) holdIfCheckpointsLost(ctx context.Context, s *slurm.Job) err
 		return lost
 	}
 	c.Log.Error("the job is held", "job", s.ID, "error", lost)
+	c.Meter.Event(records.EventHeld)
 	ctx = context.WithoutCancel(ctx) // which ends with the task, and Slurm kills the task
 	said := c.slurmComments().Write(ctx, s.String(), reports.Held+lost.Error())
 	return errors.Join(lost, said, c.Slurm.RequeueHold(ctx, s.String()))

@@ -10,12 +10,15 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -132,5 +135,31 @@ func TestTimelineOfEnded(t *testing.T) {
 	v, err := c.View(t.Context(), "7")
 	if err != nil || len(v.Events) != 2 {
 		t.Errorf("%+v, %v, want both events", v, err)
+	}
+}
+
+// heldMeter notes the events that are reported.
+type heldMeter struct {
+	reports.NoMeter
+	events []string
+}
+
+func (m *heldMeter) Event(what string) { m.events = append(m.events, what) }
+
+// TestLostCheckpointsAreCounted: a job that is held because its checkpoints and its record are gone is in the metrics.
+func TestLostCheckpointsAreCounted(t *testing.T) {
+	c := newLab(t).bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil)
+	bin := t.TempDir()
+	noError(t, os.WriteFile(filepath.Join(bin, "squeue"), []byte("#!/bin/sh\necho 'singularity: requeued; its next run goes on from checkpoint 3'\n"), 0o755))
+	noError(t, os.WriteFile(filepath.Join(bin, "scontrol"), []byte("#!/bin/sh\necho \"$*\" >>\"$(dirname \"$0\")\"/asked\n"), 0o755))
+	meter := &heldMeter{}
+	c.Slurm, c.Meter = slurm.New(filepath.Join(bin, "scontrol")), meter
+	err := c.holdIfCheckpointsLost(t.Context(), &slurm.Job{ID: 7, ArrayTask: -1, Restarts: 1})
+	asked, _ := os.ReadFile(filepath.Join(bin, "asked"))
+	if !errors.Is(err, errCheckpointsLost) || !strings.Contains(string(asked), "requeuehold 7") {
+		t.Errorf("%v; asked:\n%s", err, asked)
+	}
+	if !slices.Equal(meter.events, []string{records.EventHeld}) {
+		t.Errorf("metrics have %q", meter.events)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -54,7 +55,7 @@ func endsOn(t *testing.T, node, shared string, q slurmtest.Queue, jobs ...uint32
 		t.Fatal(err)
 	}
 	c := Ends{
-		Node: node, Cluster: "mini", Slurm: q.Slurm(), Addresses: pool, Records: folder, Timeline: records.NewTimeline(folder, node),
+		Node: node, Cluster: "mini", Slurm: q.Slurm(), Addresses: pool, Records: folder, Timeline: records.NewTimeline(folder, node), Meter: reports.NoMeter{},
 		Uploads: noUploads{}, Jobs: heldJobs{}, Log: slog.New(slog.DiscardHandler),
 	}
 	for _, id := range jobs {

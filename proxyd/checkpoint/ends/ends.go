@@ -34,12 +34,19 @@ type Ends struct {
 	Addresses Addresses
 	Records   records.Folder
 	Timeline  *records.Timeline
+	Meter     reports.Meter
 	Uploads   Uploads
 	Relay     Relay // nil: the site has none
 	Jobs      Jobs
 	// StartBackground runs f in a goroutine. ctx of f ends with the daemon.
 	StartBackground func(f func(ctx context.Context))
 	Log             *slog.Logger
+}
+
+// writeEvent reports an event of a job to the Meter, and writes the event, which happens here and now, into the time line.
+func (e Ends) writeEvent(id uint32, what, text string) error {
+	e.Meter.Event(what)
+	return e.Timeline.Write(id, records.Event{At: time.Now(), What: what, Where: e.Node, Text: text})
 }
 
 // Jobs knows the jobs of this node.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
@@ -65,7 +64,7 @@ func (e Ends) reportInterruption(ctx context.Context, id uint32, s *slurm.Job, i
 		return err
 	}
 	return errors.Join(
-		e.Timeline.Write(id, records.Event{At: time.Now(), What: string(interruption), Where: e.Node, Text: text}),
+		e.writeEvent(id, string(interruption), text),
 		e.slurmComments().Write(ctx, s.String(), text),
 	)
 }

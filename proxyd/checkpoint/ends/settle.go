@@ -130,7 +130,7 @@ func (e Ends) requeueUnrestored(ctx context.Context, id uint32, s *slurm.Job, in
 	case times > MaxUnrestoredRuns:
 		why := fmt.Sprintf("%d runs in a row ended before the job was restored", times) + e.lastFailure(id)
 		return errors.Join(
-			e.Timeline.Write(id, records.Event{At: time.Now(), What: records.EventHeld, Where: e.Node, Text: why}),
+			e.writeEvent(id, records.EventHeld, why),
 			e.slurmComments().Write(ctx, s.String(), reports.Held+why),
 			e.Slurm.RequeueHold(ctx, s.String()),
 		)

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
@@ -39,6 +41,14 @@ func restartedJob(t *testing.T, q slurmtest.Queue, state string) {
 		t.Fatal(err)
 	}
 }
+
+// eventMeter notes the events that are reported.
+type eventMeter struct {
+	reports.NoMeter
+	events []string
+}
+
+func (m *eventMeter) Event(what string) { m.events = append(m.events, what) }
 
 // storeWithCheckpoint returns a store that has checkpoint 3 of job 7.
 func storeWithCheckpoint(t *testing.T) *store.Store {
@@ -98,6 +108,8 @@ func TestInterruptedRunTold(t *testing.T) {
 			restartedJob(t, q, tt.state)
 			e := endsOn(t, "n1", t.TempDir(), q, 7)
 			e.Store = storeWithCheckpoint(t)
+			meter := &eventMeter{}
+			e.Meter = meter
 			for n, event := range tt.events {
 				event.At = time.Unix(int64(n+1), 0)
 				if err := e.Timeline.Write(7, event); err != nil {
@@ -117,6 +129,9 @@ func TestInterruptedRunTold(t *testing.T) {
 			if err != nil || told != (tt.want != "") {
 				t.Errorf("time line: %+v, %v", events, err)
 			}
+			if told && !slices.Equal(meter.events, []string{events[len(events)-1].What}) || !told && len(meter.events) > 0 {
+				t.Errorf("metrics have %q", meter.events)
+			}
 		})
 	}
 }
@@ -127,7 +142,8 @@ func TestHeldWithLastReason(t *testing.T) {
 	q := slurmtest.NewQueue(t)
 	restartedJob(t, q, "FAILED")
 	e := endsOn(t, "n1", t.TempDir(), q, 7)
-	e.Store = storeWithCheckpoint(t)
+	meter := &eventMeter{}
+	e.Store, e.Meter = storeWithCheckpoint(t), meter
 	rec, err := e.Records.Load(7)
 	if err != nil {
 		t.Fatal(err)
@@ -152,6 +168,9 @@ func TestHeldWithLastReason(t *testing.T) {
 	events, err := e.Timeline.Read(7)
 	if err != nil || events[len(events)-1].What != records.EventHeld || !strings.Contains(events[len(events)-1].Text, reason) {
 		t.Errorf("time line: %+v, %v", events, err)
+	}
+	if !slices.Equal(meter.events, []string{records.EventHeld}) {
+		t.Errorf("metrics have %q", meter.events)
 	}
 	if rec, err := e.Records.Load(7); err != nil || rec.UnrestoredRuns != 0 {
 		t.Errorf("record: %+v, %v", rec, err)
