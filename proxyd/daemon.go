@@ -164,25 +164,6 @@ func (n *node) probeCRIU(ctx context.Context) (func(), error) {
 	return nil, nil
 }
 
-// slurmAgain is how long to wait for a controller that does not answer yet.
-const slurmAgain = 2 * time.Second
-
-func (n *node) probeSlurm(ctx context.Context) (func(), error) {
-	for {
-		s, err := host.ReadSlurm(ctx, n.cfg.Scontrol, n.cfg.NodeName)
-		if err == nil {
-			n.cluster = s
-			return nil, nil
-		}
-		n.log.Warn("slurmctld does not answer", "error", err)
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(slurmAgain):
-		}
-	}
-}
-
 func (n *node) openStore(ctx context.Context) (func(), error) {
 	be, err := posix.Open(n.shared.StorePath())
 	if err != nil {

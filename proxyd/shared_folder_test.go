@@ -4,14 +4,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 )
 
@@ -60,5 +63,15 @@ func TestSharedFolderOfUser(t *testing.T) {
 				t.Errorf("%v, want %s", err, c.want)
 			}
 		})
+	}
+}
+
+// TestNoScontrol: a daemon that has no scontrol ends with what to do, rather than wait for slurmctld.
+func TestNoScontrol(t *testing.T) {
+	n := &node{cfg: &config.Config{Scontrol: "/nowhere/scontrol", NodeName: "n1"}, log: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := n.probeSlurm(ctx); !errors.Is(err, host.ErrNoScontrol) || !strings.Contains(err.Error(), "name its path in proxyd.yaml: scontrol") {
+		t.Errorf("%v", err)
 	}
 }

@@ -177,6 +177,23 @@ func TestParseSlurm(t *testing.T) {
 	}
 }
 
+// TestNoScontrol: a node on which there is no scontrol says so, and not that slurmctld is away.
+func TestNoScontrol(t *testing.T) {
+	if _, err := ReadSlurm(t.Context(), "/bin/false", "n1"); err == nil || errors.Is(err, ErrNoScontrol) {
+		t.Errorf("an scontrol that fails: %v", err)
+	}
+	for _, program := range []string{"/nowhere/scontrol", "no-scontrol-in-path"} {
+		_, err := ReadSlurm(t.Context(), program, "n1")
+		if !errors.Is(err, ErrNoScontrol) || !strings.Contains(err.Error(), program) {
+			t.Errorf("%s: %v", program, err)
+		}
+		n := &node{slurm: func() (*Slurm, error) { return nil, err }}
+		if f := checkRequeue(t.Context(), n); f.Found != "cannot tell without scontrol" || f.Do == "" {
+			t.Errorf("%s: %+v", program, f)
+		}
+	}
+}
+
 func TestPlugin(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

@@ -5,6 +5,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -29,9 +30,16 @@ type Slurm struct {
 	PluginDir   string // where plugins are that are named without a path; several, with colons
 }
 
-// ReadSlurm asks slurmctld for its configuration, through scontrol. node is this node's name.
+// ErrNoScontrol is returned by ReadSlurm if scontrol cannot be started.
+var ErrNoScontrol = errors.New("scontrol is not where proxyd looks (PATH, or scontrol in proxyd.yaml)")
+
+// ReadSlurm asks slurmctld for its configuration, through scontrol. node is this node's name. The error wraps
+// ErrNoScontrol if there is no such program.
 func ReadSlurm(ctx context.Context, scontrol, node string) (*Slurm, error) {
 	out, err := runProgram(ctx, scontrol, "show", "config")
+	if err != nil && !isThere(err) {
+		return nil, fmt.Errorf("%w: %w", ErrNoScontrol, err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -5,14 +5,18 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
 )
 
-// noSlurm is the finding of all checks that need slurmctld and do not reach it.
-func (f Finding) noSlurm() Finding {
+// withoutSlurm is the finding of all checks that need Slurm's configuration, which err keeps from being read.
+func (f Finding) withoutSlurm(err error) Finding {
+	if errors.Is(err, ErrNoScontrol) {
+		return f.withProblem(Fail, "cannot tell without scontrol", "name scontrol in proxyd.yaml: scontrol")
+	}
 	return f.withProblem(Fail, "cannot tell while slurmctld does not answer", "see slurmctld")
 }
 
@@ -33,7 +37,7 @@ func checkSlurmctld(ctx context.Context, n *node) Finding {
 func checkNode(ctx context.Context, n *node) Finding {
 	f := Finding{Name: "slurm: node", Needs: "a node that Slurm calls " + n.cfg.NodeName}
 	if _, err := n.slurm(); err != nil {
-		return f.noSlurm()
+		return f.withoutSlurm(err)
 	}
 	out, err := runProgram(ctx, n.cfg.Scontrol, "show", "node", n.cfg.NodeName, "--oneliner")
 	if err != nil {
@@ -62,7 +66,7 @@ func fieldOf(line, key string) string {
 func checkPlugstack(_ context.Context, n *node) Finding {
 	s, err := n.slurm()
 	if err != nil {
-		return Finding{Name: "slurm: plugin", Needs: plugin + " in plugstack.conf"}.noSlurm()
+		return Finding{Name: "slurm: plugin", Needs: plugin + " in plugstack.conf"}.withoutSlurm(err)
 	}
 	return checkPlugin(s)
 }
@@ -72,7 +76,7 @@ func checkProctrack(_ context.Context, n *node) Finding {
 	s, err := n.slurm()
 	switch {
 	case err != nil:
-		return f.noSlurm()
+		return f.withoutSlurm(err)
 	case s.Proctrack != "proctrack/cgroup" && s.Proctrack != "proctrack/linuxproc":
 		return f.withProblem(Fail, s.Proctrack, "set it in slurm.conf and restart slurmctld and all slurmd: others signal programs behind our back, or lose them")
 	}
@@ -84,7 +88,7 @@ func checkRequeue(_ context.Context, n *node) Finding {
 	s, err := n.slurm()
 	switch {
 	case err != nil:
-		return f.noSlurm()
+		return f.withoutSlurm(err)
 	case !s.JobRequeue:
 		return f.withProblem(Warn, "JobRequeue=0", "set JobRequeue=1 in slurm.conf, or let users give --requeue: else a dead node ends the job")
 	}
@@ -97,7 +101,7 @@ func checkKillWait(_ context.Context, n *node) Finding {
 	f := Finding{Name: "slurm: killwait", Needs: "KillWait long enough for a checkpoint"}
 	s, err := n.slurm()
 	if err != nil {
-		return f.noSlurm()
+		return f.withoutSlurm(err)
 	}
 	where, what := n.cfg.Shared, "the shared folder"
 	if n.cfg.Staging.Folder != "" {
@@ -146,7 +150,7 @@ func checkSpool(_ context.Context, n *node) Finding {
 	f := Finding{Name: "slurm: spool", Needs: "space for job scripts"}
 	s, err := n.slurm()
 	if err != nil {
-		return f.noSlurm()
+		return f.withoutSlurm(err)
 	}
 	return n.lookAtFolder(f, Warn, s.SpoolDir, func() Finding {
 		fs, err := statFilesystem(s.SpoolDir)
