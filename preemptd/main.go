@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -66,6 +67,7 @@ preemptd config lists them.`,
 		return config.Load(file, os.Environ(), givenFlags(root.PersistentFlags()))
 	}
 	root.RunE = func(c *cobra.Command, _ []string) error {
+		config.NoteEmpty(c.ErrOrStderr(), file)
 		cfg, err := load()
 		if err != nil {
 			return err
@@ -83,16 +85,10 @@ preemptd config lists them.`,
 	}
 	show := &cobra.Command{
 		Use: "config", Short: "Print the configuration, each key with what it means", Args: noArguments,
-		Example: "  preemptd config >/etc/singularity-slurm/preemptd.yaml",
+		Example: "  preemptd config\n  preemptd config --config /nonexistent >preemptd.yaml.new",
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, err := load()
-			if errors.Is(err, fs.ErrNotExist) {
-				cfg, err = config.Default()
-			}
-			if err != nil {
-				return err
-			}
-			return cfg.Explain(c.OutOrStdout())
+			config.NoteEmpty(c.ErrOrStderr(), file)
+			return explainConfig(c.OutOrStdout(), load)
 		},
 	}
 	show.AddCommand(&cobra.Command{
@@ -111,6 +107,18 @@ preemptd config lists them.`,
 	})
 	root.AddCommand(show, simulateCommand(load), manCommand())
 	return root
+}
+
+// explainConfig prints the configuration, or the defaults where there is no file.
+func explainConfig(w io.Writer, load func() (*config.Config, error)) error {
+	cfg, err := load()
+	if errors.Is(err, fs.ErrNotExist) {
+		cfg, err = config.Default()
+	}
+	if err != nil {
+		return err
+	}
+	return cfg.Explain(w)
 }
 
 // newLogger logs to the journal of the machine, which takes what a service writes.

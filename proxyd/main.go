@@ -114,10 +114,10 @@ func newCommand() *cobra.Command {
 		},
 		&cobra.Command{
 			Use: "config", Short: "Print the configuration, each key with what it means", Args: wantArguments(),
-			Example: "  proxyd config >/etc/singularity-slurm/proxyd.yaml",
+			Example: "  proxyd config\n  proxyd config --config /nonexistent >proxyd.yaml.new",
 			RunE: func(c *cobra.Command, _ []string) error {
 				cfg, err := load()
-				if errors.Is(err, fs.ErrNotExist) {
+				if config.NoteEmpty(c.ErrOrStderr(), file) || errors.Is(err, fs.ErrNotExist) {
 					return config.Explain(c.OutOrStdout())
 				}
 				if err != nil {

@@ -48,7 +48,10 @@ func TestPlaceholders(t *testing.T) {
 }
 
 func TestCommandLine(t *testing.T) {
-	key := filepath.Join(t.TempDir(), "key")
+	key, empty := filepath.Join(t.TempDir(), "key"), filepath.Join(t.TempDir(), "empty.yaml")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		args     string
 		code     int
@@ -61,6 +64,8 @@ func TestCommandLine(t *testing.T) {
 		{"demon", 2, "", `proxyd: unknown command "demon"; `},
 		{"--colour", 2, "", "proxyd: unknown flag: --colour; "},
 		{"daemon now", 2, "", `proxyd: daemon: unexpected argument "now"; `},
+		{"config --config " + empty, 0, "# ", empty + " is empty: each key has its default. "},
+		{"relay config --config " + empty, 0, "# ", empty + " is empty: each key has its default. "},
 		{"config --x", 2, "", "proxyd: unknown flag: --x; "},
 		{"key", 2, "", "proxyd: key: no FILE is named; "},
 		{"key a b", 2, "", `proxyd: key: unexpected argument "b"; `},

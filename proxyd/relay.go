@@ -34,7 +34,7 @@ func relayCommand() *cobra.Command {
 	load := func() (*relayconfig.Config, error) { return relayconfig.Load(file, os.Environ()) }
 	c := &cobra.Command{
 		Use: "relay", Short: "Keep connections of jobs to outside while the jobs are away, until SIGTERM", Args: wantArguments(),
-		Example: "  proxyd relay\n  proxyd relay config >/etc/singularity-slurm/relay.yaml",
+		Example: "  proxyd relay\n  proxyd relay config --config /etc/singularity-slurm/relay.yaml",
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := load()
 			if err != nil {
@@ -46,8 +46,9 @@ func relayCommand() *cobra.Command {
 	c.PersistentFlags().StringVar(&file, "config", relayconfig.File, "read the configuration from `FILE`")
 	c.AddCommand(&cobra.Command{
 		Use: "config", Short: "Print the relay's configuration, each key with what it means", Args: wantArguments(),
-		Example: "  proxyd relay config >/etc/singularity-slurm/relay.yaml",
+		Example: "  proxyd relay config >relay.yaml.new",
 		RunE: func(c *cobra.Command, _ []string) error {
+			config.NoteEmpty(c.ErrOrStderr(), file)
 			cfg, err := load()
 			if err != nil {
 				return err

@@ -8,6 +8,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -104,6 +105,9 @@ func Load(file string, environ []string, flags map[string]string) (*Config, erro
 	}
 	return parseConfig(file, text, environ, flags)
 }
+
+// NoteEmpty says on w that a configuration's file is there and empty, and returns whether that is so.
+func NoteEmpty(w io.Writer, file string) bool { return table.NoteEmpty(w, file) }
 
 // Default returns the configuration of a site that has written none.
 func Default() (*Config, error) { return parseConfig(File, nil, nil, nil) }

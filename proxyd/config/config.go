@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -111,6 +112,9 @@ func Load(file string, environ []string) (*Config, error) {
 	}
 	return parseConfig(file, text, environ)
 }
+
+// NoteEmpty says on w that a configuration's file is there and empty, and returns whether that is so.
+func NoteEmpty(w io.Writer, file string) bool { return table.NoteEmpty(w, file) }
 
 func parseConfig(file string, text []byte, environ []string) (*Config, error) {
 	c := &Config{}

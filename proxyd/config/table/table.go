@@ -78,6 +78,17 @@ func ReadFile(file string) ([]byte, error) {
 	return text, nil
 }
 
+// NoteEmpty says on w that a file is there and empty, and returns whether that is so: `config >FILE` has the shell empty the
+// file first.
+func NoteEmpty(w io.Writer, file string) bool {
+	info, err := os.Stat(file)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > 0 {
+		return false
+	}
+	fmt.Fprintf(w, "%s is empty: each key has its default. If the shell has just emptied the file (>FILE), put its content back\n", file)
+	return true
+}
+
 // Parse sets the fields of c from text, which is the content of file, from environ ("NAME=value", as os.Environ
 // returns it) and from flags, by the names of keys. The errors are all mistakes; then c is incomplete.
 func (t *Table[C]) Parse(c *C, file string, text []byte, environ []string, flags map[string]string) (Values, []error) {
