@@ -70,7 +70,7 @@ func TestCommandLine(t *testing.T) {
 		{"key", 2, "", "proxyd: key: no FILE is named; "},
 		{"key a b", 2, "", `proxyd: key: unexpected argument "b"; `},
 		{"key " + key, 0, "", ""},
-		{"key " + key, 1, "", "proxyd: "},
+		{"key " + key, 1, "", "proxyd: key: " + key + " is there, and stays: with another key all checkpoints made so far are refused (docs/install.md, The key)"},
 		{"daemon --config /nowhere", 1, "", "proxyd: "},
 		{"run", 2, "", "proxyd: run: no PROGRAM is named; "},
 		{"run --help", 0, "Run a program of the CUDA driver", ""},

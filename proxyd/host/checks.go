@@ -160,7 +160,7 @@ func checkKey(_ context.Context, n *node) Finding {
 		return f.withProblem(Fail, "not a file", "replace it by a copy of the key")
 	case st.Uid != 0 || st.Mode&0o077 != 0:
 		return f.withProblem(Fail, fmt.Sprintf("owned by user %d, mode %04o", st.Uid, st.Mode&0o7777),
-			fmt.Sprintf("chown root:root %[1]s && chmod 600 %[1]s; if others could read it, make a new one", n.cfg.KeyFile))
+			fmt.Sprintf("chown root:root %[1]s && chmod 600 %[1]s; if others could read it, it has to be replaced, with which all checkpoints made so far are refused: docs/install.md, The key", n.cfg.KeyFile))
 	}
 	key, err := os.ReadFile(n.cfg.KeyFile)
 	if err != nil {

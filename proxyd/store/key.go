@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"syscall"
 
@@ -99,11 +100,15 @@ func keyFault(info os.FileInfo) string {
 	return ""
 }
 
-// GenerateKey writes a new random key to path, which must not exist, with mode 0600.
+// GenerateKey writes a new random key to path, which must not exist, with mode 0600. The error wraps fs.ErrExist if path
+// exists.
 func GenerateKey(path string) error {
 	secret := make([]byte, minKey)
 	_, _ = rand.Read(secret) // never fails
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("key: %s is there, and stays: with another key all checkpoints made so far are refused (docs/install.md, The key): %w", path, fs.ErrExist)
+	}
 	if err != nil {
 		return fmt.Errorf("key: %w", err)
 	}
