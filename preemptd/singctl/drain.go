@@ -5,7 +5,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +26,8 @@ func (a drainCommand) buildCobra() *cobra.Command {
 		Use: "drain NODES", Short: "Empty nodes for maintenance; for administrators",
 		Long: `drain has Slurm start nothing more on the nodes, and waits until they are empty. With the policy "drain" the
 controller moves the jobs that can be moved elsewhere, and they lose nothing; without it, and others, leave
-when they end. --undo brings the nodes back into service. Slurm lets only administrators do that, not operators.
+when they end. Where checkpoints go through the nodes' own disks (staging.folder), drain waits until those that
+you may see are in the store, too: before, the only copy is on a node. --no-wait waits for neither. --undo brings the nodes back into service. Slurm lets only administrators do that, not operators.
 
 NODES are names separated by commas, or a host list, as in n[1-4,7].`,
 		Args: argumentCount(1, 1, "nodes"), ValidArgsFunction: a.completeNode,
@@ -43,7 +46,11 @@ NODES are names separated by commas, or a host list, as in n[1-4,7].`,
 			if undo || noWait {
 				return a.printNodes(ctx, args[0])
 			}
-			return a.waitUntilEmpty(ctx, args[0])
+			if err := a.waitUntilEmpty(ctx, args[0]); err != nil {
+				return err
+			}
+			uploaded := a.waitForUploads(ctx, args[0])
+			return errors.Join(a.printNodes(ctx, args[0]), uploaded)
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "maintenance", "`TEXT` that sinfo --list-reasons will show")
@@ -70,8 +77,7 @@ func (a drainCommand) waitUntilEmpty(ctx context.Context, nodes string) error {
 			}
 		}
 		if len(busy) == 0 {
-			p.endLine()
-			return a.printNodes(ctx, nodes)
+			return nil
 		}
 		p.showProgress(&rpc.Progress{Phase: "empty", Text: "jobs are on " + strings.Join(busy, ", ")})
 		select {
@@ -80,6 +86,54 @@ func (a drainCommand) waitUntilEmpty(ctx context.Context, nodes string) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// uploadsAgain is how soon the list of checkpoints, which all nodes share, is asked for again.
+const uploadsAgain = 2 * time.Second
+
+// waitForUploads waits until no checkpoint is on its way from the nodes to the store. The jobs have left by then, and the
+// only copy of such a checkpoint is on the nodes.
+func (a drainCommand) waitForUploads(ctx context.Context, nodes string) error {
+	all, err := a.slurm.nodeStates(ctx, nodes)
+	if err != nil {
+		return err
+	}
+	p := a.newProgress()
+	defer p.endLine()
+	tick := time.NewTicker(uploadsAgain)
+	defer tick.Stop()
+	for {
+		var list []*rpc.Checkpoint
+		err := a.askAny(ctx, func(c *rpc.Client) (err error) {
+			list, err = c.Checkpoints(ctx, "")
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("drain: the nodes are empty, but they may have the only copy of a checkpoint: %w", err)
+		}
+		away := uploadsFrom(all, list)
+		if len(away) == 0 {
+			return nil
+		}
+		p.showProgress(&rpc.Progress{Phase: "staged", Text: strings.Join(away, ", ")})
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// uploadsFrom returns the checkpoints of a list that are on their way from nodes to the store, and are not lost.
+func uploadsFrom(nodes []nodeState, list []*rpc.Checkpoint) []string {
+	var away []string
+	for _, c := range list {
+		isOn := slices.ContainsFunc(nodes, func(n nodeState) bool { return slices.Contains(c.GetNodes(), n.name) })
+		if c.GetState() == "uploading" && c.GetProblem() == "" && isOn {
+			away = append(away, c.GetId())
+		}
+	}
+	return away
 }
 
 // nodeState is what sinfo says of a node.

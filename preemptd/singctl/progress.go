@@ -66,6 +66,7 @@ var wordsOfProgress = map[string]string{
 	"freeze":  "stopping its tasks",
 	"drain":   "stopping its tasks, waiting for the tasks' output",
 	"empty":   "waiting until the nodes are empty",
+	"staged":  "waiting until the checkpoints of the nodes are in the store",
 	"halt":    "stopping its script",
 	"dump":    "capturing its memory",
 	"commit":  "writing the checkpoint's list",
