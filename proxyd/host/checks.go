@@ -210,6 +210,11 @@ func judgeShared(f Finding, n *node) Finding {
 		return f.withProblem(Fail, err.Error(), "use a file system where root of every node can link, rename and flush (NFS: no_root_squash)")
 	}
 	f.Fingerprint = n.known.SharedID
+	return judgeSpace(f, fs)
+}
+
+// judgeSpace completes the finding of a folder that nodes share.
+func judgeSpace(f Finding, fs filesystem) Finding {
 	found := fmt.Sprintf("%s, %s of %s free", fs.kind, bytesText(fs.free), bytesText(fs.total))
 	switch {
 	case fs.kind == "tmpfs":
@@ -218,6 +223,33 @@ func judgeShared(f Finding, n *node) Finding {
 		return f.withProblem(Warn, found, "singctl gc, or give it more space: a checkpoint that does not fit is refused")
 	}
 	return f.withOK(found)
+}
+
+// storeFolder returns where the store is.
+func (n *node) storeFolder() string { return filepath.Join(n.cfg.Shared, "store") }
+
+// checkStore looks at the file system of the store, which may be another than the shared folder's.
+func checkStore(_ context.Context, n *node) Finding {
+	f := Finding{Name: "store", Needs: n.storeFolder() + " in the shared folder, or a file system of its own that all nodes share"}
+	return n.lookAtFolder(f, Fail, n.storeFolder(), func() Finding { return judgeStore(f, n) })
+}
+
+func judgeStore(f Finding, n *node) Finding {
+	whole, err := statFilesystem(n.cfg.Shared)
+	if err != nil {
+		return f.withProblem(Fail, "cannot tell without the shared folder", "see there")
+	}
+	fs, err := statFilesystem(n.storeFolder())
+	switch {
+	case err != nil:
+		return f.withProblem(Fail, err.Error(), "mount the store's file system; where there was no store yet, proxyd makes the folder when it starts")
+	case fs.device == whole.device:
+		return f.withOK("in the shared folder")
+	}
+	if _, err := tryFolder(n.storeFolder()); err != nil {
+		return f.withProblem(Fail, err.Error(), "use a file system where root of every node can link, rename and flush (NFS: no_root_squash)")
+	}
+	return judgeSpace(f, fs)
 }
 
 func checkStaging(_ context.Context, n *node) Finding {

@@ -4,6 +4,8 @@
 package host
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -31,7 +33,7 @@ func TestSilentFolders(t *testing.T) {
 			byName[f.Name] = f
 		}
 		for name, level := range map[string]Level{
-			"shared folder": Fail, "staging": Fail, "clock": Warn, "slurm: killwait": Warn, "slurm: spool": Warn,
+			"shared folder": Fail, "store": Fail, "staging": Fail, "clock": Warn, "slurm: killwait": Warn, "slurm: spool": Warn,
 		} {
 			f := byName[name]
 			if f.Level != level || !strings.HasPrefix(f.Found, served.Folder) || !strings.Contains(f.Found, "does not answer within 100ms") ||
@@ -72,5 +74,46 @@ func TestKillWaitOfMeasuredNode(t *testing.T) {
 		slurm: func() (*Slurm, error) { return &Slurm{KillWait: 30 * time.Second}, nil }} // a look would have no patience
 	if f := checkKillWait(t.Context(), n); f.Level != OK || f.Found != "30s; capturing a job took 1s at most" {
 		t.Errorf("%+v", f)
+	}
+}
+
+// TestStoreOfItsOwn has doctor look at a store that is another file system than the shared folder.
+func TestStoreOfItsOwn(t *testing.T) {
+	shared := t.TempDir()
+	store := filepath.Join(shared, "store")
+	slurm := &Slurm{KillWait: 30 * time.Second}
+	n := &node{cfg: &config.Config{Shared: shared}, patience: time.Minute, slurm: func() (*Slurm, error) { return slurm, nil }}
+	if f := checkStore(t.Context(), n); f.Level != Fail || !strings.Contains(f.Do, "mount the store's file system") {
+		t.Errorf("no store: %+v", f)
+	}
+	if err := os.Mkdir(store, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if f := checkStore(t.Context(), n); f.Level != OK || f.Found != "in the shared folder" {
+		t.Errorf("in the shared folder: %+v", f)
+	}
+	replaceStore := func(folder string) {
+		t.Helper()
+		if err := errors.Join(os.Remove(store), os.Symlink(folder, store)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	memory, err := os.MkdirTemp("/dev/shm", "store")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(memory) })
+	replaceStore(memory)
+	if f := checkStore(t.Context(), n); f.Level != Warn || !strings.HasPrefix(f.Found, "tmpfs, ") {
+		t.Errorf("another file system: %+v", f)
+	}
+	served := mountstest.Serve(t, 0)
+	served.SilenceAll()
+	replaceStore(served.Folder)
+	n.patience = 100 * time.Millisecond
+	for _, f := range []Finding{checkStore(t.Context(), n), checkKillWait(t.Context(), n)} {
+		if f.Level == OK || f.Found != store+": its file system does not answer within 100ms" {
+			t.Errorf("a store whose server is silent: %+v", f)
+		}
 	}
 }

@@ -65,6 +65,7 @@ var checks = []func(context.Context, *node) Finding{
 	checkKey,
 	checkConfiguration,
 	checkShared,
+	checkStore,
 	checkStaging,
 	checkClock,
 }

@@ -18,6 +18,7 @@ import (
 type filesystem struct {
 	kind        string
 	free, total uint64
+	device      uint64 // tells file systems apart
 	owner       uint32
 	mode        os.FileMode
 }
@@ -36,7 +37,7 @@ func statFilesystem(dir string) (filesystem, error) {
 	}
 	block := uint64(sf.Bsize)
 	return filesystem{kind: kindOf(uint32(sf.Type)), free: sf.Bavail * block, total: sf.Blocks * block,
-		owner: st.Uid, mode: os.FileMode(st.Mode & 0o7777)}, nil
+		device: st.Dev, owner: st.Uid, mode: os.FileMode(st.Mode & 0o7777)}, nil
 }
 
 // kindOf names a file system by its magic number.

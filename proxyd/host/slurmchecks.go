@@ -103,7 +103,7 @@ func checkKillWait(_ context.Context, n *node) Finding {
 	if err != nil {
 		return f.withoutSlurm(err)
 	}
-	where, what := n.cfg.Shared, "the shared folder"
+	where, what := n.storeFolder(), "the shared folder"
 	if n.cfg.Staging.Folder != "" {
 		where, what = n.cfg.Staging.Folder, "the staging folder"
 	}
