@@ -13,8 +13,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/ends"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/outside"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
@@ -253,13 +255,12 @@ func (r restart) recoverJob(ctx context.Context, j *job) {
 	}
 	s, err := c.Slurm.Show(ctx, jobName(j.id))
 	run := j.run.Snapshot().Number
-	if errors.Is(err, slurm.ErrNoJob) || err == nil && s.Restarts > run+1 {
-		c.startBackground(func(ctx context.Context) {
-			if err := c.End(ctx, j.id); err != nil {
-				j.log.Error("remove an ended job", "error", err)
-			}
-		})
+	if err == nil && s.Restarts > run+1 {
+		c.startBackground(func(ctx context.Context) { r.endJob(ctx, j) })
 		return
+	}
+	if errors.Is(err, slurm.ErrNoJob) {
+		c.startBackground(func(ctx context.Context) { r.endUnlessKnown(ctx, j) })
 	}
 	if err != nil {
 		j.log.Warn("cannot learn the job's state", "error", err)
@@ -268,6 +269,32 @@ func (r restart) recoverJob(ctx context.Context, j *job) {
 		j.startPeriodic()
 	}
 }
+
+func (r restart) endJob(ctx context.Context, j *job) {
+	if err := r.c.End(ctx, j.id); err != nil {
+		j.log.Error("remove an ended job", "error", err)
+	}
+}
+
+// endUnlessKnown ends a job with capsules here that Slurm has not known for ends.UnknownGrace: the job's end was missed. Until
+// then the job runs on, because a slurmctld that was started without its state, or is starting, knows no job.
+func (r restart) endUnlessKnown(ctx context.Context, j *job) {
+	for unknownSince := time.Now(); time.Since(unknownSince) < ends.UnknownGrace; {
+		if !sleepUnlessDone(ctx, unknownLookInterval) || r.c.jobs.findJob(j.id) != j {
+			return
+		}
+		switch _, err := r.c.Slurm.Show(ctx, jobName(j.id)); {
+		case err == nil:
+			return
+		case !errors.Is(err, slurm.ErrNoJob): // no answer
+			unknownSince = time.Now()
+		}
+	}
+	r.endJob(ctx, j)
+}
+
+// unknownLookInterval is how often Slurm is asked again for a job that Slurm does not know.
+const unknownLookInterval = 10 * time.Second
 
 // errNoAddress means that a node's address was not found, because slurmctld or a name server did
 // not answer.

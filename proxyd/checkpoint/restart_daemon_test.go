@@ -6,13 +6,20 @@ package checkpoint
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/ends"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 )
 
 // TestKitsAtRestart: a daemon that starts removes the kits that no job of the node uses. The kit of a job stays although the
@@ -61,6 +68,37 @@ func TestKitsAtRestart(t *testing.T) {
 					t.Errorf("the %s kit: %v, want it to stay: %v", kit, err, stay[kit])
 				}
 			}
+		})
+	}
+}
+
+// TestUnknownJobAtRestart: a daemon that starts while slurmctld is without its state, and so knows no job, lets a job run on that
+// Slurm knows again within ends.UnknownGrace, and ends a job that Slurm has not known for so long.
+func TestUnknownJobAtRestart(t *testing.T) {
+	for name, knownAgain := range map[string]bool{"known again": true, "never known again": false} {
+		t.Run(name, func(t *testing.T) {
+			q := slurmtest.NewQueue(t)
+			synctest.Test(t, func(t *testing.T) {
+				c := (&Conductor{Config: Config{Node: "n1"}, Deps: Deps{Slurm: q.Slurm(), Overlay: &overlay.Overlay{}, Log: slog.New(slog.DiscardHandler)}, daemonCtx: t.Context()}).wireParts()
+				c.records = records.Folder{Dir: t.TempDir()}
+				c.timeline = records.NewTimeline(c.records, c.Node)
+				j := c.jobFor(7)
+				where := records.Placement{FirstRun: []string{"n1"}, ThisRun: []string{"n1"}}
+				j.run = runs.NewRunAt(runs.Snapshot{Record: &records.Record{Job: 7}, State: runs.Running, Placement: where})
+				c.restarts.recoverJob(t.Context(), j)
+				time.Sleep(ends.UnknownGrace / 2)
+				if c.jobs.findJob(7) != j {
+					t.Fatal("the job has ended at once")
+				}
+				if knownAgain {
+					q.Set(t, map[uint32]string{7: "RUNNING"})
+				}
+				time.Sleep(ends.UnknownGrace)
+				if got := c.jobs.findJob(7) == j; got != knownAgain {
+					t.Errorf("the job is here: %v, want %v", got, knownAgain)
+				}
+				c.background.Wait()
+			})
 		})
 	}
 }

@@ -25,8 +25,8 @@ const (
 	// endedGrace is how long Slurm must show a job as over: the leader may be about to requeue
 	// the job.
 	endedGrace = 2 * time.Minute
-	// unknownGrace is endedGrace for a job that Slurm may run again by itself, or does not know.
-	unknownGrace = 10 * time.Minute
+	// UnknownGrace is endedGrace for a job that Slurm may run again by itself, or does not know.
+	UnknownGrace = 10 * time.Minute
 )
 
 // graceFor returns how long a job must be seen in this state before the job counts as over. may is
@@ -34,13 +34,13 @@ const (
 func graceFor(rec *records.Record, s *slurm.Job) (d time.Duration, may bool) {
 	switch {
 	case s == nil:
-		return unknownGrace, true
+		return UnknownGrace, true
 	case !s.Over() || rec.RequeuedBy != "": // to be requeued
 		return 0, false
 	case s.State == "CANCELLED" || s.State == "COMPLETED" || s.State == "FAILED":
 		return endedGrace, true
 	default: // Slurm may run the job again by itself
-		return unknownGrace, true
+		return UnknownGrace, true
 	}
 }
 

@@ -118,7 +118,7 @@ func TestCleaner(t *testing.T) {
 		{0, "1 2 3 4 5 6 7 8 9"},
 		{endedGrace - time.Second, "1 2 3 4 5 6 7 8 9"},
 		{2 * time.Second, "2 3 4 5 6 7 8 9"},
-		{unknownGrace - endedGrace - 2*time.Second, "2 3 4 5 6 7 8 9"},
+		{UnknownGrace - endedGrace - 2*time.Second, "2 3 4 5 6 7 8 9"},
 		{2 * time.Second, "2 3 5 6 7 8"},
 		{24 * time.Hour, "2 3 5 6 7 8"},
 	} {
@@ -165,7 +165,7 @@ func TestCleanerUnanswered(t *testing.T) {
 	if err := errors.Join(c.Records.Save(rec), c.removeEndedJob(t.Context(), recordOf(1))); err != nil || listLeft(t, c) != "1 2" {
 		t.Errorf("removed the record of another job: %v", err)
 	}
-	if err := look(unknownGrace, map[uint32]string{2: "RUNNING"}); err != nil || listLeft(t, c) != "2" {
+	if err := look(UnknownGrace, map[uint32]string{2: "RUNNING"}); err != nil || listLeft(t, c) != "2" {
 		t.Errorf("the files %s are left, error %v", listLeft(t, c), err)
 	}
 }

@@ -19,13 +19,24 @@ import (
 // SettleEndedRun waits for Slurm's last word about an ended run. If the job is over, SettleEndedRun removes
 // what the job has on the shared folder; if the job waits to run again, everything stays; if the
 // job is in one of the states again, the job is requeued. interruption is told of a job that runs again, if interruption is not "".
+//
+// A job that Slurm does not know is no word of Slurm: a slurmctld that was started without its state knows no job until the
+// state is back. SettleEndedRun goes on for UnknownGrace, and then leaves the job to the Cleaner, which keeps the checkpoints.
 func (e Ends) SettleEndedRun(ctx context.Context, id uint32, run int, again []string, interruption InterruptedRun) error {
+	var unknownSince time.Time
 	for wait := settleFirstWait; ; wait = min(2*wait, settleLongestWait) {
 		s, err := e.Slurm.Show(ctx, slurmName(id))
-		if errors.Is(err, slurm.ErrNoJob) {
-			return e.DeleteJob(ctx, id)
+		isUnknown := errors.Is(err, slurm.ErrNoJob)
+		if !isUnknown {
+			unknownSince = time.Time{}
+		} else if unknownSince.IsZero() {
+			unknownSince = time.Now()
+			e.Log.Warn("Slurm does not know a job whose run has ended", "job", id)
 		}
 		switch {
+		case isUnknown && time.Since(unknownSince) >= UnknownGrace:
+			return nil
+		case isUnknown:
 		case err != nil: // slurmctld will answer later
 			e.Log.Warn("clean up after the end of a run", "job", id, "error", err)
 		case s.Restarts > run || s.Waits():

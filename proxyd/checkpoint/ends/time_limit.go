@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
 // Slurm takes a job at its time limit to be over, and runs it again only after a requeue. The
@@ -26,7 +25,8 @@ const (
 	requeueTimeout      = 10 * time.Minute
 )
 
-// RequeueAfterTimeLimit requeues a job that Slurm has ended at its time limit.
+// RequeueAfterTimeLimit requeues a job that Slurm has ended at its time limit. A job that Slurm does not know may be known
+// again soon (see SettleEndedRun). If not, the Cleaner removes its record, and the checkpoints stay.
 func (e Ends) RequeueAfterTimeLimit(ctx context.Context, rec records.Record) {
 	log := e.Log.With("job", rec.Job)
 	requeue := e.Slurm.Requeue
@@ -38,9 +38,6 @@ func (e Ends) RequeueAfterTimeLimit(ctx context.Context, rec records.Record) {
 	for {
 		s, err := e.Slurm.Show(ctx, rec.Slurm)
 		switch {
-		case errors.Is(err, slurm.ErrNoJob):
-			log.Warn("the job is gone before it could be requeued")
-			err = e.DeleteJob(ctx, rec.Job)
 		case err == nil && (s.Waits() || s.Runs()):
 			rec.RequeuedBy = ""
 			err = errors.Join(e.Records.Save(&rec), e.slurmComments().Write(ctx, rec.Slurm, "time limit: goes on from its checkpoint"))
