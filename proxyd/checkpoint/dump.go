@@ -133,19 +133,11 @@ func (p *participant) dumpHere(ctx context.Context, id store.ID, b calls.DumpArg
 
 func (p *participant) dumpShare(ctx context.Context, m *membership, b calls.DumpArgs) (r calls.DumpReply, err error) {
 	j := p.j
-	p.mu.Lock()
-	m.stopLeaderTimeout() // the end of the leader's call ends the dump
-	m.dumping = true
-	w := m.leaderWriter
-	p.mu.Unlock()
-	defer func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		m.dumping = false
-		if p.now == m {
-			p.armLeaderTimeout(m)
-		}
-	}()
+	ctx, w, end, err := p.beginDump(ctx, m)
+	if err != nil {
+		return r, err
+	}
+	defer end()
 	leads := w != nil
 	if !leads {
 		if w, err = p.joinWriter(context.WithoutCancel(ctx), m.id, b); err != nil {

@@ -185,9 +185,7 @@ func (p *participant) resumeHere(ctx context.Context, id store.ID) error {
 	}
 	defer close(m.done)
 	var errs []error
-	if m.ownWriter != nil {
-		errs = append(errs, m.ownWriter.Abort(ctx))
-	}
+	errs = append(errs, p.endDump(ctx, m))
 	m.releaseStageRoom()
 	for _, lc := range j.localCapsules() {
 		errs = append(errs, lc.thawCapsule(ctx))

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
@@ -22,6 +23,8 @@ type membership struct {
 	stageRoom         *stage.Room        // reserved in this node's stage
 	stopLeaderTimeout func() bool        // stops the timer that ends the membership when the leader is silent
 	dumping           bool               // no leader timeout: a dump takes as long as it needs
+	cancelDump        context.CancelFunc // ends this node's dump; nil: none has begun
+	dumpOver          chan struct{}      // closed when this node's dump is over
 
 	done         chan struct{} // closed when the capsules run again, or are gone
 	capsulesGone bool          // the capsules are gone; set before done is closed
@@ -35,6 +38,72 @@ func (m *membership) awaitEnd(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// beginDump begins this node's dump, unless the membership m has ended. The dump's context ends with the membership, and w is
+// the leader's writer; nil on another node. The caller calls end when nothing of the dump works on the capsules any more.
+func (p *participant) beginDump(ctx context.Context, m *membership) (dumpCtx context.Context, w upload.ShareWriter, end func(), err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.now != m {
+		return nil, nil, nil, errOtherAttempt
+	}
+	dumpCtx, cancel := context.WithCancel(ctx)
+	over := make(chan struct{})
+	m.cancelDump, m.dumpOver = cancel, over
+	m.stopLeaderTimeout() // the end of the leader's call ends the dump
+	m.dumping = true
+	return dumpCtx, m.leaderWriter, func() {
+		cancel()
+		close(over)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		m.dumping = false
+		if p.now == m {
+			p.armLeaderTimeout(m)
+		}
+	}, nil
+}
+
+// dumpEndTimeout bounds the wait for the end of a dump. It is longer than criu takes to leave its processes, and shorter than
+// finishDeadline.
+const dumpEndTimeout = 25 * time.Second
+
+// endDump ends this node's dump of a membership that is over, and waits until the dump is over: a criu that ends has thawed the
+// programs, and freezes them again at its end. Where that takes too long, because the store does not answer, the programs are
+// thawed once more later.
+func (p *participant) endDump(ctx context.Context, m *membership) error {
+	p.mu.Lock()
+	w, cancel, over := m.ownWriter, m.cancelDump, m.dumpOver
+	p.mu.Unlock()
+	if cancel == nil {
+		return nil
+	}
+	cancel()
+	var err error
+	if w != nil { // writes that wait for the store fail
+		err = w.Abort(ctx)
+	}
+	timeout := time.NewTimer(dumpEndTimeout)
+	defer timeout.Stop()
+	select {
+	case <-over:
+		return err
+	case <-timeout.C:
+	case <-ctx.Done():
+	}
+	p.j.log.Warn("the dump does not end", "checkpoint", m.id)
+	p.j.c.startBackground(func(ctx context.Context) {
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return
+		}
+		if p.currentMembership() == nil { // a newer attempt thaws the programs at its own end
+			p.resolveOrphaned(ctx, m.id, false)
+		}
+	})
+	return err
 }
 
 // releaseStageRoom releases the room of reserveStage. A second call is harmless.
