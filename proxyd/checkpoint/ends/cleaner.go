@@ -31,14 +31,20 @@ const (
 
 // graceFor returns how long a job must be seen in this state before the job counts as over. may is
 // false if the job is not over. s is nil if Slurm does not know the job.
-func graceFor(rec *records.Record, s *slurm.Job) (d time.Duration, may bool) {
+//
+// A person can have Slurm run a job again as long as Slurm knows the job. A checkpoint is of no use to that run without the
+// record: the record has the time of the first submission, which Slurm sets anew with each requeue, and the nodes and addresses
+// that the capsules had. So the record of a job that would resume stays as long as the checkpoints do.
+func (e Ends) graceFor(rec *records.Record, s *slurm.Job) (d time.Duration, may bool) {
 	switch {
 	case s == nil:
 		return UnknownGrace, true
 	case !s.Over() || rec.RequeuedBy != "": // to be requeued
 		return 0, false
-	case s.State == "CANCELLED" || s.State == "COMPLETED" || s.State == "FAILED":
+	case s.State == stateCancelled || s.State == "COMPLETED" || s.State == "FAILED" && rec.BeginAnew:
 		return endedGrace, true
+	case !rec.BeginAnew:
+		return max(UnknownGrace, e.KeepPast), true
 	default: // Slurm may run the job again by itself
 		return UnknownGrace, true
 	}
@@ -106,7 +112,7 @@ func (cleaner *Cleaner) RemoveEnded(ctx context.Context, now time.Time) error {
 	before := cleaner.endedSince
 	cleaner.endedSince = map[uint32]time.Time{}
 	for _, rec := range recs {
-		d, may := graceFor(rec, jobs[rec.Job])
+		d, may := cleaner.graceFor(rec, jobs[rec.Job])
 		if !may || cleaner.Jobs.Has(rec.Job) {
 			continue
 		}
@@ -132,7 +138,7 @@ func (e Ends) removeEndedJob(ctx context.Context, rec *records.Record) error {
 	if err != nil || now == nil {
 		return err
 	}
-	if _, may := graceFor(now, s); !may || now.Submitted != rec.Submitted || e.Jobs.Has(rec.Job) {
+	if _, may := e.graceFor(now, s); !may || now.Submitted != rec.Submitted || e.Jobs.Has(rec.Job) {
 		return nil
 	}
 	e.Log.Info("removed a job that ended without a leader", "job", rec.Job)

@@ -132,6 +132,51 @@ func TestCleaner(t *testing.T) {
 	}
 }
 
+// TestRequeueableIsKept: a job that is over keeps its record as long as a person can have Slurm run the job again, and the job
+// would resume from a checkpoint: without the record that run is held.
+func TestRequeueableIsKept(t *testing.T) {
+	q := slurmtest.NewQueue(t)
+	c := endsOn(t, "n1", t.TempDir(), q, 1, 2, 3, 4, 5, 6, 7)
+	c.KeepPast = 24 * time.Hour
+	for _, id := range []uint32{5, 6} {
+		anew := recordOf(id)
+		anew.BeginAnew = true
+		if err := c.Records.Save(anew); err != nil {
+			t.Fatal(err)
+		}
+	}
+	states := map[uint32]string{
+		1: "OUT_OF_MEMORY", 2: "TIMEOUT", 3: "PREEMPTED", 4: "NODE_FAIL", 5: "FAILED", 6: "OUT_OF_MEMORY", 7: "CANCELLED",
+	}
+	q.Set(t, states)
+	for id := range states {
+		if err := c.SettleEndedRun(t.Context(), id, 1, nil, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := listLeft(t, c); got != "1 2 3 4" {
+		t.Fatalf("after the end of their runs the files %s are left, want 1 2 3 4", got)
+	}
+	tidy := &Cleaner{Ends: c}
+	now := time.Now()
+	look := func(after time.Duration, want string) {
+		t.Helper()
+		now = now.Add(after)
+		if err := tidy.RemoveEnded(t.Context(), now); err != nil {
+			t.Fatal(err)
+		}
+		if got := listLeft(t, c); got != want {
+			t.Fatalf("%s later: the files %s are left, want %s", after, got, want)
+		}
+	}
+	look(0, "1 2 3 4")
+	look(c.KeepPast-time.Second, "1 2 3 4")
+	delete(states, 3) // Slurm has forgotten the job
+	q.Set(t, states)
+	look(0, "1 2 4")
+	look(time.Second, "")
+}
+
 // TestCleanerUnanswered: a slurmctld that did not answer, or a job that was requeued, begins the
 // wait anew.
 func TestCleanerUnanswered(t *testing.T) {

@@ -54,6 +54,8 @@ func (e Ends) SettleEndedRun(ctx context.Context, id uint32, run int, again []st
 			return e.DeleteJob(ctx, id)
 		case s.State == decisions.StateTimeout || s.State == "PREEMPTED":
 			return e.keepCheckpoints(id) // to be requeued; else GC deletes the checkpoints by age
+		case s.State != stateCancelled && e.willResume(id):
+			return nil // should a person requeue it; the Cleaner removes the record
 		default:
 			// Failed or cancelled: a person may want the checkpoints.
 			return errors.Join(e.Addresses.Give(ctx, slurmName(id)), e.DeleteRecord(id))
@@ -66,6 +68,13 @@ func (e Ends) SettleEndedRun(ctx context.Context, id uint32, run int, again []st
 	}
 }
 
+// willResume tells whether the next run of a job resumes from a checkpoint, if there is a next run and a checkpoint. A record
+// that cannot be read stays.
+func (e Ends) willResume(id uint32) bool {
+	rec, err := e.Records.Load(id)
+	return err != nil || rec != nil && !rec.BeginAnew
+}
+
 // keepCheckpoints makes a job that is over resume from its newest checkpoint if a person requeues it.
 func (e Ends) keepCheckpoints(id uint32) error {
 	rec, err := e.Records.Load(id)
@@ -75,6 +84,9 @@ func (e Ends) keepCheckpoints(id uint32) error {
 	rec.BeginAnew = false
 	return e.Records.Save(rec)
 }
+
+// stateCancelled is the state of a job that a person has ended.
+const stateCancelled = "CANCELLED"
 
 const (
 	settleFirstWait   = 200 * time.Millisecond
