@@ -30,14 +30,27 @@ func (a *attempt) findCut(ctx context.Context) error {
 	if len(members) == 0 {
 		return nil
 	}
-	// Higher than the number of any earlier attempt, also of a daemon that was killed.
-	a.cutNumber = uint64(time.Now().UnixNano())
+	a.cutNumber = a.j.nextCutNumber(time.Now())
 	found, err := cut.Find(ctx, members, cut.Options{Attempt: a.cutNumber, Deadline: cutDeadline})
 	if err != nil {
 		return err
 	}
 	a.stoppedDevices = found
 	return nil
+}
+
+// nextCutNumber returns a number higher than that of any earlier attempt of this run, also of a daemon that was killed: a device
+// server refuses any other. The time alone would not do, because a node's clock may be set back. Only the leader calls it.
+func (j *job) nextCutNumber(now time.Time) uint64 {
+	number := uint64(now.UnixNano())
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if lc := j.capsules[0]; lc != nil {
+		number = max(number, lc.note.LastCut+1)
+		lc.note.LastCut = number
+		lc.saveNote()
+	}
+	return number
 }
 
 // cutDeadline bounds the wait for ranks that are behind.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
@@ -38,5 +39,36 @@ func TestExchangeAnswers(t *testing.T) {
 		if !errors.Is(err, tt.want) || (err == nil) != (events != nil) {
 			t.Errorf("%v: %v, %v, want %v", tt.reply, events, err, tt.want)
 		}
+	}
+}
+
+// TestCutNumberRises: the numbers of attempts at a cut rise although the node's clock is set back, also for the daemon's
+// successor, which has the capsule's note.
+func TestCutNumberRises(t *testing.T) {
+	c := conductorOn(t, "n1", t.TempDir())
+	adopt := func() *job {
+		j := (&job{c: c, id: 7, log: c.Log}).wireParts()
+		note, err := readNote(c.folders().notePath(7, 0))
+		if err != nil {
+			note = capsuleNote{Job: 7}
+		}
+		j.capsules = map[int]*localCapsule{0: {j: j, note: note}}
+		return j
+	}
+	ahead := time.Date(2026, 11, 20, 17, 0, 0, 0, time.UTC)
+	j := adopt()
+	last := j.nextCutNumber(ahead)
+	if last != uint64(ahead.UnixNano()) {
+		t.Errorf("the first number is %d", last)
+	}
+	for n, now := range []time.Time{ahead.Add(-time.Hour), ahead.Add(-time.Hour), ahead.Add(time.Hour), ahead} {
+		if n == 1 {
+			j = adopt()
+		}
+		number := j.nextCutNumber(now)
+		if number <= last {
+			t.Errorf("%d follows %d", number, last)
+		}
+		last = number
 	}
 }

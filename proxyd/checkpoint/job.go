@@ -129,8 +129,9 @@ type capsuleNote struct {
 	Logs              []string          `json:"logs,omitempty"`   // files that Slurm writes
 	TaskCounts        map[string]int    `json:"tasks,omitempty"`  // number of tasks of each step, on all nodes
 	Attempt           *pendingAttempt   `json:"attempt,omitempty"`
-	Links             []string          `json:"links,omitempty"`   // names of removed files during a dump, or until their programs are restored
-	Renamed           map[string]string `json:"renamed,omitempty"` // names of such files at a restore
+	LastCut           uint64            `json:"last_cut,omitempty"` // number of the last attempt at a cut that the leader has begun
+	Links             []string          `json:"links,omitempty"`    // names of removed files during a dump, or until their programs are restored
+	Renamed           map[string]string `json:"renamed,omitempty"`  // names of such files at a restore
 
 	Outside *outside.Note `json:"outside,omitempty"` // of the capsule's forwarder
 
