@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
@@ -76,13 +77,17 @@ func (r restart) adoptCapsules(ctx context.Context) ([]capsuleNote, error) {
 		return nil, err
 	}
 	var notes []capsuleNote
+	began := time.Now()
 	for _, e := range entries {
 		n, err := readNote(filepath.Join(c.folders().notesDir(), e.Name()))
 		if err != nil {
 			c.Log.Error("read a capsule's note", "file", e.Name(), "error", err)
+			if n, ok := r.runsWithoutNote(ctx, e.Name()); ok {
+				notes = append(notes, n)
+			}
 			continue
 		}
-		err = r.adoptCapsule(ctx, n)
+		err = retryWhileFilesFail(ctx, adoptPatience-time.Since(began), func() error { return r.adoptCapsule(ctx, n) })
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -92,6 +97,34 @@ func (r restart) adoptCapsules(ctx context.Context) ([]capsuleNote, error) {
 		notes = append(notes, n)
 	}
 	return notes, nil
+}
+
+// adoptPatience bounds the time for which capsules that cannot be taken over delay the start of the daemon. After an upgrade all
+// nodes start at once, when the file server is busiest.
+const adoptPatience = 30 * time.Second
+
+// fileFailures are errors of files that may be over in a moment: a file server fails, or has no room.
+var fileFailures = []error{syscall.EIO, syscall.ESTALE, syscall.ENOSPC, syscall.EDQUOT, syscall.ETIMEDOUT, syscall.EAGAIN, syscall.EINTR}
+
+// retryWhileFilesFail repeats do while its error is one of fileFailures, within a time. Otherwise the job would have no proxyd until
+// the next restart: no checkpoint, and no decision about Slurm's signals.
+func retryWhileFilesFail(ctx context.Context, within time.Duration, do func() error) error {
+	return retryWhile(ctx, within, func(err error) bool {
+		return slices.ContainsFunc(fileFailures, func(failure error) bool { return errors.Is(err, failure) })
+	}, do)
+}
+
+// runsWithoutNote tells whether the capsule runs to which a file of the folder of notes belongs that cannot be read. Such a capsule
+// is not taken over, and not ended either: its programs run on. The note that is returned has the capsule's name only.
+func (r restart) runsWithoutNote(ctx context.Context, file string) (n capsuleNote, runs bool) {
+	if _, err := fmt.Sscanf(file, "%d.%d.json", &n.Job, &n.Index); err != nil || file != filepath.Base(r.c.folders().notePath(n.Job, n.Index)) {
+		return n, false
+	}
+	cap, err := capsule.Adopt(ctx, r.c.folders().capsuleDir(n.Job, n.Index))
+	if err == nil {
+		cap.Close()
+	}
+	return n, !errors.Is(err, capsule.ErrStale)
 }
 
 // adoptCapsule takes over a capsule, or removes it if its processes or its job are gone.

@@ -6,11 +6,15 @@ package checkpoint
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
+	"math"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,5 +104,52 @@ func TestUnknownJobAtRestart(t *testing.T) {
 				c.background.Wait()
 			})
 		})
+	}
+}
+
+// TestAdoptionRepeated: a capsule that cannot be taken over because the shared folder fails for a moment is tried again, for a
+// time that all capsules have together, and one with a damaged file is not.
+func TestAdoptionRepeated(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fails error
+		tries int           // that fail
+		took  time.Duration // at most
+		want  error
+	}{
+		"at once":          {nil, 0, 0, nil},
+		"stale for a time": {&fs.PathError{Op: "read", Path: "7.json", Err: syscall.ESTALE}, 5, 5 * retryInterval, nil},
+		"full for good":    {fmt.Errorf("open: %w", syscall.ENOSPC), math.MaxInt, adoptPatience + retryInterval, syscall.ENOSPC},
+		"damaged":          {errScriptEnded, math.MaxInt, 0, errScriptEnded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, tries := time.Now(), 0
+				err := retryWhileFilesFail(t.Context(), adoptPatience, func() error {
+					if tries++; tries <= tt.tries {
+						return tt.fails
+					}
+					return nil
+				})
+				if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) || time.Since(began) > tt.took {
+					t.Errorf("%v after %d tries and %s, want %v", err, tries, time.Since(began), tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestUnreadableNote: a capsule with a note that cannot be read is not ended if it may run, and is removed if it is gone. Other files
+// in the folder of notes are passed over.
+func TestUnreadableNote(t *testing.T) {
+	c := newLab(t).bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil)
+	for _, name := range []string{"7.0.json", "8.1.json", ".new-123", "7.0.json.new"} {
+		noError(t, os.WriteFile(filepath.Join(c.folders().notesDir(), name), []byte("damaged"), 0o600))
+	}
+	mayRun := c.folders().capsuleDir(7, 0)
+	noError(t, os.MkdirAll(mayRun, 0o755))
+	noError(t, os.WriteFile(filepath.Join(mayRun, "capsule.json"), []byte("damaged"), 0o600)) // 8.1 has none: it is gone
+	notes, err := c.restarts.adoptCapsules(t.Context())
+	if err != nil || len(notes) != 1 || notes[0].Job != 7 || notes[0].Index != 0 {
+		t.Errorf("kept: %+v, %v, want the capsule 7.0", notes, err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 )
 
-// TestUnknownJobIsKept: a slurmctld that was started without its state knows no job. What a job has whose run ends meanwhile
+// TestUnknownJobIsKept: a slurmctld that was started without its state knows no job. What a job has that ends a run meanwhile
 // stays, and what is owed to the job is done once the state is back.
 func TestUnknownJobIsKept(t *testing.T) {
 	settle := func(again ...string) func(t *testing.T, e Ends) {
