@@ -346,6 +346,9 @@ func (a *attempt) commit(ctx context.Context) error {
 	if !a.meta.HasScript() {
 		return errScriptEnded
 	}
+	if err := (runFence{a.j}).checkNewestRun(ctx); err != nil { // it may have begun during the dump
+		return err
+	}
 	slices.SortFunc(a.meta.Capsules, func(x, y records.CapsuleMeta) int { return x.Index - y.Index })
 	meta, err := a.meta.Encode()
 	if err != nil {

@@ -47,7 +47,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	if j.isLeader() {
 		end := j.ending.describeEnd(ctx)
 		next, howEnded = end.Next(), end.DescribeOwnRequeue()
-		if err := j.ending.noteNextRun(next); err != nil {
+		if err := j.ending.noteNextRun(ctx, next); err != nil {
 			return fmt.Errorf("job %d: %w", id, err)
 		}
 	}
@@ -130,10 +130,11 @@ func (e runEnding) hasLostNode(ctx context.Context) bool {
 	return false
 }
 
-// noteNextRun notes in the job's record that the next run is to begin anew, before Slurm can begin it.
-func (e runEnding) noteNextRun(n decisions.NextRun) error {
+// noteNextRun notes in the job's record that the next run is to begin anew, before Slurm can begin it. How a run ends that Slurm
+// has given up, while a newer one goes on, says nothing about the run after that.
+func (e runEnding) noteNextRun(ctx context.Context, n decisions.NextRun) error {
 	j := e.j
-	if n == decisions.Resumes {
+	if n == decisions.Resumes || errors.Is(runFence{j}.checkNewestRun(ctx), errOldRun) {
 		return nil
 	}
 	return j.run.ChangeRecord(j.c.records.Save, func(rec *records.Record) bool {

@@ -141,6 +141,7 @@ func (j *job) lookUpRun(ctx context.Context, t nodesocket.Join) (plain string, e
 	}
 	j.beginRun(rec, s.Restarts, s.Nodes, point)
 	if isNewRun && j.leaderNode() == j.c.Node {
+		runFence{j}.noteBegunRun()
 		j.report.WriteEvent(makeStartEvent(s.Restarts, s.Nodes, point, lost))
 		if anew != "" {
 			j.report.SetComment(anew)

@@ -61,6 +61,9 @@ func MayRetryCheckpoint(err error) bool {
 // reserves space.
 func (a *attempt) prepare(ctx context.Context) error {
 	j := a.j
+	if err := (runFence{j}).checkNewestRun(ctx); err != nil {
+		return err
+	}
 	if err := j.checkBatchRuns(ctx); err != nil {
 		return err
 	}
@@ -149,6 +152,43 @@ func (a *attempt) checkReports() error {
 // checkpoint of the job gets the number, even if this attempt fails.
 func (j *job) reserveNumber(number uint32) error {
 	return j.run.ChangeRecord(j.c.records.Save, func(rec *records.Record) bool { rec.LastNumber = number; return true })
+}
+
+// errOldRun prevents a checkpoint of a run that Slurm has given up: it would be the job's newest.
+var errOldRun = errors.New("a newer run of the job has begun: this one, which Slurm has given up, is not captured any more")
+
+// runFence keeps runs of a job that Slurm has given up from making checkpoints.
+type runFence struct{ j *job }
+
+// noteBegunRun notes in the job's record, on the leader, that this run has begun: no earlier run makes a checkpoint any more.
+func (f runFence) noteBegunRun() {
+	j := f.j
+	begun := j.run.Snapshot().Number + 1
+	err := j.run.ChangeRecord(j.c.records.Save, func(rec *records.Record) bool {
+		changed := rec.RunsBegun != begun
+		rec.RunsBegun = begun
+		return changed
+	})
+	if err != nil { // the run goes on: only an earlier run that still lives is not kept from checkpoints
+		j.log.Error("note in the record that the run has begun", "error", err)
+	}
+}
+
+// checkNewestRun returns errOldRun if a newer run of the job has begun. This one lives on then because slurmd has died on its node,
+// or is cut off from slurmctld. Where Slurm says that this is the newest run, slurmctld has forgotten a later one.
+func (f runFence) checkNewestRun(ctx context.Context) error {
+	j := f.j
+	run := j.run.Snapshot().Number
+	rec, err := j.c.records.Load(j.id)
+	if err != nil || rec == nil || rec.RunsBegun <= run+1 {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, slurmQueryTimeout)
+	defer cancel()
+	if s, err := j.c.Slurm.Show(ctx, jobName(j.id)); err == nil && s.Restarts <= run {
+		return nil
+	}
+	return errOldRun
 }
 
 // checkBatchRuns returns errScriptEnded unless the batch script runs.

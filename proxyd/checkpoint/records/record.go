@@ -38,8 +38,10 @@ type Record struct {
 	BeginAnew  bool         `json:"restart,omitempty"` // the next run begins anew
 	// DeletedNumber is the highest number of the checkpoints that were deleted when a run began anew. The job's comment may
 	// still name one of them.
-	DeletedNumber  uint32 `json:"deleted,omitempty"`
-	UnrestoredRuns int    `json:"cut,omitempty"` // runs in a row that ended before their restore was complete
+	DeletedNumber uint32 `json:"deleted,omitempty"`
+	// RunsBegun is the number of the newest run that has begun, from 1 on; 0: not known. No earlier run makes a checkpoint.
+	RunsBegun      int `json:"runs_begun,omitempty"`
+	UnrestoredRuns int `json:"cut,omitempty"` // runs in a row that ended before their restore was complete
 	// LastUnrestoredRun is the newest of them: several nodes may count it.
 	LastUnrestoredRun int `json:"cut_run,omitempty"`
 	FailedLaunches    int `json:"failed_launches,omitempty"` // restored runs that were given up because srun said that the launch of a step had failed
