@@ -39,8 +39,7 @@ func (e Ends) RequeueAfterTimeLimit(ctx context.Context, rec records.Record) {
 		s, err := e.Slurm.Show(ctx, rec.Slurm)
 		switch {
 		case err == nil && (s.Waits() || s.Runs()):
-			rec.RequeuedBy = ""
-			err = errors.Join(e.Records.Save(&rec), e.slurmComments().Write(ctx, rec.Slurm, "time limit: goes on from its checkpoint"))
+			err = errors.Join(e.forgetOwedRequeue(rec.Job), e.slurmComments().Write(ctx, rec.Slurm, "time limit: goes on from its checkpoint"))
 		default:
 			if err == nil && s.State != "COMPLETING" {
 				err = requeue(ctx, rec.Slurm)
@@ -58,6 +57,16 @@ func (e Ends) RequeueAfterTimeLimit(ctx context.Context, rec records.Record) {
 		}
 		return
 	}
+}
+
+// forgetOwedRequeue notes that no node owes a job the requeue. The job's next run may have changed the rest of the record.
+func (e Ends) forgetOwedRequeue(id uint32) error {
+	rec, err := e.Records.Load(id)
+	if err != nil || rec == nil {
+		return err
+	}
+	rec.RequeuedBy = ""
+	return e.Records.Save(rec)
 }
 
 // ResumeRequeues goes on with the requeues that this daemon's predecessor owed.

@@ -77,3 +77,22 @@ func TestUnknownJobIsKept(t *testing.T) {
 		})
 	}
 }
+
+// TestRequeueKeepsRecord: what the next run has noted in the record stays when the requeue after the time limit is found done.
+func TestRequeueKeepsRecord(t *testing.T) {
+	q := slurmtest.NewQueue(t)
+	e := endsOn(t, "n1", t.TempDir(), q, 7)
+	restartedJob(t, q, "RUNNING")
+	before := recordOf(7)
+	before.RequeuedBy = "n1"
+	now := *before
+	now.LastNumber, now.RunsBegun, now.BeginAnew = 4, 3, true
+	if err := e.Records.Save(&now); err != nil {
+		t.Fatal(err)
+	}
+	e.RequeueAfterTimeLimit(t.Context(), *before)
+	rec, err := e.Records.Load(7)
+	if err != nil || rec.RequeuedBy != "" || rec.LastNumber != 4 || rec.RunsBegun != 3 || !rec.BeginAnew {
+		t.Errorf("the record is %+v, %v", rec, err)
+	}
+}
