@@ -142,6 +142,9 @@ func CheckLaunch(info *Info, l *Launch) error {
 		return fmt.Errorf("launch %s: block %v is not the required %v: %w", name, l.Block, l.Function.Required(), InvalidValue)
 	case uint64(l.Shared) > uint64(max(facts[FuncMaxDynamicShared], 0)):
 		return fmt.Errorf("launch %s: %d bytes of dynamic shared memory, %d are allowed: %w", name, l.Shared, facts[FuncMaxDynamicShared], InvalidValue)
+	case uint64(facts[FuncSharedSize])+uint64(l.Shared) > uint64(at[MaxSharedPerBlockOptin]):
+		return fmt.Errorf("launch %s: %d bytes of shared memory, %d of them dynamic, the device has %d for a block: %w", name,
+			uint64(facts[FuncSharedSize])+uint64(l.Shared), l.Shared, at[MaxSharedPerBlockOptin], InvalidValue)
 	case l.ClusterBlocks() > 1 && at[ClusterLaunch] == 0:
 		return fmt.Errorf("launch %s: clusters of %d blocks: %w", name, l.ClusterBlocks(), InvalidClusterSize)
 	case len(l.Params) < int(size):

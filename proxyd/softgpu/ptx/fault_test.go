@@ -170,7 +170,7 @@ func TestErrors(t *testing.T) {
 		{"string", header + ".entry k() { .pragma \"x; }", "string does not end"},
 		{"character", header + ".entry k() { ` }", "unexpected character"},
 		{"too large", header + ".global .b8 x[5000000000];\n.entry k() { ret; }", "too large"},
-		{"shared", header + ".shared .b8 x[200000];\n.entry k() { .reg .u32 a; mov.u32 a, x; }", "shared memory"},
+		{"shared", header + ".shared .b8 x[232449];\n.entry k() { .reg .u32 a; mov.u32 a, x; }", "shared memory"},
 		{"texture", header + ".entry k() {\ntld4.r.2d.v4.f32.f32 {a, b, c, d}, [t, {x, y}]; }", "tld4.r.2d.v4.f32.f32 is not supported: gathers of textures"},
 		{"cluster", header + ".entry k() .reqnctapercluster 2 { ret; }", "clusters of more than one block are not supported"},
 		{"cluster of three extents", header + ".entry k() .reqnctapercluster 1, 1, 2 { ret; }", "clusters of more than one block are not supported"},

@@ -15,13 +15,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/native"
 )
 
-// The limits of a launch: the limits of compute capability 8.0.
+// The limits of a launch, of all compute capabilities from 8.0 on. A device's own limit of shared memory may be tighter: backend.CheckLaunch
+// refuses what is over it.
 const (
 	MaxThreads       = 1024 // of a block
 	MaxBlockZ        = 64
 	MaxGridX         = 1<<31 - 1
 	MaxGridYZ        = 1<<16 - 1
-	MaxShared        = 163 << 10 // bytes of a block, static and dynamic
+	MaxShared        = 227 << 10 // bytes of a block, static and dynamic: what capabilities 9.0 and 10.0 have
 	DefaultStackSize = 16 << 10  // bytes of local memory of a thread without a bound on its calls
 )
 
