@@ -85,6 +85,15 @@ CUresult sing_capture_allows(CUstream stream, bool waits);
 /* Work for the stream that cannot be captured: CUDA_SUCCESS, unless the stream captures. */
 CUresult sing_capture_refuse(CUstream stream, bool per_thread);
 
+/* A call that CUDA holds to be unsafe in captures of some modes, before its messages: CUDA_SUCCESS, or the call's error. */
+CUresult sing_capture_allows_unsafe(void);
+
+/*
+ * The library itself waits for contexts, from true to false, in this thread: no capture is invalidated by that. What is
+ * captured has not begun, so that the wait is for all other work.
+ */
+void sing_capture_own_wait(bool begins);
+
 /* What follows is for capture*.c. The lock of all captures: */
 void sing_capture_lock(void);
 void sing_capture_unlock(void);
@@ -181,6 +190,9 @@ CUresult sing_capture_unsafe(void);
 /* Set the thread's mode; returns the mode before. */
 int sing_capture_mode(int mode);
 int sing_capture_thread_mode(void);
+
+/* Whether the thread is in a wait of the library. */
+bool sing_capture_is_own_wait(void);
 
 void sing_capture_invalidate(struct sing_capture *c);
 

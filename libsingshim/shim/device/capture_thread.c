@@ -13,7 +13,7 @@ static _Atomic uint64_t threads;
 static _Thread_local struct {
 	uint64_t number;
 	int mode;
-	bool in_host_func;
+	bool in_host_func, own_wait;
 } self __attribute__((tls_model("initial-exec")));
 
 /* A child of fork has no device, and must not wait for a lock that no thread there holds. */
@@ -67,6 +67,16 @@ int sing_capture_mode(int mode)
 
 	self.mode = mode;
 	return old;
+}
+
+void sing_capture_own_wait(bool begins)
+{
+	self.own_wait = begins;
+}
+
+bool sing_capture_is_own_wait(void)
+{
+	return self.own_wait;
 }
 
 bool sing_in_host_func(void)

@@ -225,10 +225,10 @@ static bool watch_other_call(const struct sing_message *m, CUresult *r)
 			sing_send_cuGraphDestroy(0, graph);
 		return false;
 	case SING_OP_cuCtxSynchronize:
-		*r = sing_capture_wait_all(sing_context_current());
+		*r = sing_capture_is_own_wait() ? CUDA_SUCCESS : sing_capture_wait_all(sing_context_current());
 		return *r != CUDA_SUCCESS;
 	case SING_OP_cuCtxSynchronize_v2:
-		*r = sing_capture_wait_all((CUcontext)(uintptr_t)read_word(m, 0));
+		*r = sing_capture_is_own_wait() ? CUDA_SUCCESS : sing_capture_wait_all((CUcontext)(uintptr_t)read_word(m, 0));
 		return *r != CUDA_SUCCESS;
 	case SING_OP_cuMemAlloc_v2:
 	case SING_OP_cuMemAllocPitch_v2:
@@ -329,6 +329,20 @@ CUresult sing_capture_allows(CUstream stream, bool waits)
 		r = sing_capture_legacy(sing_context_current(), false);
 	if (r == CUDA_SUCCESS && s == NULL && waits)
 		r = sing_capture_unsafe();
+	sing_capture_unlock();
+	return r;
+}
+
+CUresult sing_capture_allows_unsafe(void)
+{
+	CUresult r;
+
+	if (!sing_captures())
+		return CUDA_SUCCESS;
+	if (sing_in_host_func())
+		return CUDA_ERROR_NOT_PERMITTED;
+	sing_capture_lock();
+	r = sing_capture_unsafe();
 	sing_capture_unlock();
 	return r;
 }

@@ -11,6 +11,7 @@
 
 #include "../raw.h"
 
+#include "capture.h"
 #include "context.h"
 #include "gen_abi.h"
 #include "transport.h"
@@ -186,14 +187,20 @@ static CUresult allocate_pinned(void **p, size_t n, unsigned int flags, bool man
 	return r;
 }
 
-/* Wait for what may still use the memory. A server that is gone is no obstacle. */
-static void wait_for_use(const struct sing_pinned *p)
+/* Wait for what may still use the memory, if captures allow that the memory is given up. A server that is gone is no obstacle. */
+static CUresult wait_for_use(const struct sing_pinned *p)
 {
 	const struct sing_context *owner = sing_context_find(p->context);
+	const CUresult r = sing_capture_allows_unsafe();
 
+	if (r != CUDA_SUCCESS)
+		return r;
+	sing_capture_own_wait(true);
 	if (owner != NULL && owner != sing_current && atomic_load(&owner->alive))
 		(void)sing_send_cuCtxSynchronize_v2(0, (CUcontext)(uintptr_t)p->context);
 	(void)sing_send_cuCtxSynchronize(0);
+	sing_capture_own_wait(false);
+	return CUDA_SUCCESS;
 }
 
 int sing_pinned_allocate(uintptr_t *at, size_t n)
@@ -208,10 +215,10 @@ int sing_pinned_allocate(uintptr_t *at, size_t n)
 
 int sing_pinned_free(const struct sing_pinned *what)
 {
-	CUresult r;
+	CUresult r = wait_for_use(what);
 
-	wait_for_use(what);
-	r = sing_send_host_free(0, (void *)what->begin);
+	if (r == CUDA_SUCCESS)
+		r = sing_send_host_free(0, (void *)what->begin);
 	if (r != CUDA_SUCCESS)
 		return r;
 	remove_pinned(what->begin);
@@ -298,8 +305,9 @@ CUresult sing_cuMemHostUnregister(void *p)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!sing_is_pinned((uintptr_t)p, 1, &what) || what.begin != (uintptr_t)p || !what.registered)
 		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-	wait_for_use(&what);
-	r = sing_send_host_unregister(0, p);
+	r = wait_for_use(&what);
+	if (r == CUDA_SUCCESS)
+		r = sing_send_host_unregister(0, p);
 	if (r == CUDA_SUCCESS)
 		remove_pinned(what.begin);
 	return r;
