@@ -230,7 +230,9 @@ func (r *run) doStep(i int, s *step, live bool) {
 	case s.choice != nil:
 		r.runChoice(s.choice)
 	case s.host != nil:
-		s.host()
+		if r.context.Err() == nil { // else the program would take what a kernel has not made
+			s.host()
+		}
 	case s.task.run != nil && !r.off[s.id] && r.context.Err() == nil:
 		r.carryOut(s.task)
 	}

@@ -4,6 +4,8 @@
 package backendtest
 
 import (
+	"sync/atomic"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
@@ -107,7 +109,8 @@ func testGraphKinds(r *rig) {
 	r.syncStream()
 }
 
-// testFaultInGraph: a fault in a graph is the context's, and its events are reached.
+// testFaultInGraph: a fault in a graph is the context's, the program's functions behind the fault are not called, and
+// the graph's events are reached.
 func testFaultInGraph(r *rig) {
 	cu := must(r.space.NewContext(0))(r)
 	m, _, err := cu.Load([]byte(Kernels), backend.LoadConfig{})
@@ -115,10 +118,13 @@ func testFaultInGraph(r *rig) {
 	e := must(cu.NewEvent(backend.EventConfig{}))(r)
 	var bad backend.Graph
 	k := must(bad.Add(kernelNode(must(m.Function("poke"))(r), 0, 1)))(r)
-	must(bad.Add(backend.RecordNode{Event: e}, k))(r)
+	var called atomic.Bool
+	h := must(bad.Add(backend.HostNode{Func: func() { called.Store(true) }}, k))(r)
+	must(bad.Add(backend.RecordNode{Event: e}, h))(r)
 	y := must(cu.Instantiate(&bad))(r)
 	r.mustSucceed(cu.Legacy().Graph(y))
 	r.wantError("fault", e.Synchronize(r.ctx), backend.IllegalAddress)
+	checkEqual(r, "a function behind the fault was called", called.Load(), false)
 }
 
 func testGraphUpdates(r *rig) {

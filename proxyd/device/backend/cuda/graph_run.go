@@ -102,7 +102,9 @@ func (r *run) doStep(i int, s *step) {
 	case s.child != nil:
 		r.child[i].carryOut()
 	case s.host != nil:
-		s.host()
+		if c.Err() == nil { // else the program would take what a kernel has not made
+			s.host()
+		}
 	case !r.off[s.id] && c.Err() == nil:
 		err = r.doWork(s)
 	}
