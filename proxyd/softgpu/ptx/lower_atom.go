@@ -7,6 +7,7 @@ import (
 	"math/bits"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
@@ -15,12 +16,13 @@ func lowestLane(m uint32) int { return bits.TrailingZeros32(m) & 31 }
 
 // atomSite is an atomic operation: its function of the old value.
 type atomSite struct {
-	f      func(old, b, c uint64) uint64
-	size   uint32
-	o      opnd // of d, b and c
-	shared bool // only the block can see the memory: no other core
-	result bool
-	space  types.Space
+	f       func(old, b, c uint64) uint64
+	fShared func(old, b, c uint64) uint64 // where a generic address is in shared memory; nil: f
+	size    uint32
+	o       opnd // of d, b and c
+	shared  bool // only the block can see the memory: no other core
+	result  bool
+	space   types.Space
 }
 
 // wordUpdates are what operations store that do not depend on the type of the element.
@@ -183,9 +185,12 @@ func lowerAtomVector(l *lowerer, op string, t types.Type, address access, first 
 
 // emitAtom emits the atomic operation op on the element at an address.
 func (l *lowerer) emitAtom(op string, t types.Type, a access, d ref, result bool, c ref) {
-	f, commutes := l.atomicUpdate(op, t, l.namedSpace() != types.SharedSpace)
+	f, commutes := l.atomicUpdate(op, t, a.space != types.SharedSpace)
 	o := useOperand(t.Class())
 	s := &atomSite{f: f, size: t.Size(), o: o, shared: a.space == types.SharedSpace, result: result, space: a.space}
+	if a.space == types.Generic && op == "add" && t == types.F32 {
+		s.fShared, _ = l.atomicUpdate(op, t, false) // additions in shared memory keep subnormal numbers
+	}
 	sh := shape{a: a.addressOperand(), c: o}
 	if result {
 		sh.d = defOperand(t.Class())
@@ -235,12 +240,16 @@ func opAtom(w *warp, in *inst, m uint32) {
 		if len(in.ext.refs) > 0 {
 			c = w.readLane(s.o, in.ext.refs[0], i)
 		}
+		f := s.f
+		if s.fShared != nil && (w.u64(in.a)[i]+in.imm)>>32 == memory.SharedWindow>>32 {
+			f = s.fShared
+		}
 		var old uint64
 		if s.shared {
 			old = loadElement(p, s.size, false)
-			storeElement(p, s.size, s.f(old, b, c))
+			storeElement(p, s.size, f(old, b, c))
 		} else {
-			old = updateBytes(p, s.size, func(old uint64) uint64 { return s.f(old, b, c) })
+			old = updateBytes(p, s.size, func(old uint64) uint64 { return f(old, b, c) })
 		}
 		if s.result {
 			w.setLane(s.o, in.d, i, old)

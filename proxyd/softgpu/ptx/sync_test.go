@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"strings"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
@@ -249,6 +250,39 @@ func TestAtomics(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSubnormalSums: adding f32 atomically keeps subnormal numbers in shared memory and flushes them in global memory,
+// also where only the address says which memory it is.
+func TestSubnormalSums(t *testing.T) {
+	for _, c := range []struct {
+		name, address, at string
+		want              uint32
+	}{
+		{"global", "", "global [flag]", 0},
+		{"shared", "", "shared [sm]", 3},
+		{"generic address of global memory", "mov.u64 %rd1, flag; cvta.global.u64 %rd1, %rd1;", "[%rd1]", 0},
+		{"generic address of shared memory", "mov.u64 %rd1, sm; cvta.shared.u64 %rd1, %rd1;", "[%rd1]", 3},
+		{"name of shared memory", "", "[sm]", 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			space, place, named := strings.Cut(c.at, " ")
+			if named {
+				space = "." + space
+			} else {
+				space, place = "", c.at
+			}
+			body := fmt.Sprintf(`%s mov.u32 %%x1, 0; st%s.u32 %s, %%x1; mov.b32 %%f1, 3; atom%s.add.f32 %%f2, %s, %%f1; ld%s.u32 %%r, %s;`,
+				c.address, space, place, space, place, space, place)
+			if got := perThreadOut(t, body, 1, 1); got[0] != c.want {
+				t.Errorf("atom: %#x, should be %#x", got[0], c.want)
+			}
+			body = strings.Replace(body, "atom"+space+".add.f32 %f2,", "red"+space+".add.f32", 1)
+			if got := perThreadOut(t, body, 1, 1); got[0] != c.want {
+				t.Errorf("red: %#x, should be %#x", got[0], c.want)
+			}
+		})
+	}
 }
 
 // TestSeveralCores: a kernel without ordered atomics gives the same on any number of cores.
