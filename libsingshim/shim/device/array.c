@@ -58,14 +58,26 @@ CUresult sing_textures_missed(const char *symbol)
 bool sing_array_find(CUarray handle, struct sing_array *what)
 {
 	const struct sing_array *a;
+	bool is;
 
 	pthread_mutex_lock(&lock);
 	for (a = arrays; a != NULL && (const void *)a != (const void *)handle; a = a->next)
 		;
-	if (a != NULL)
+	is = a != NULL && a->context != 0;
+	if (is)
 		*what = *a;
 	pthread_mutex_unlock(&lock);
-	return a != NULL;
+	return is;
+}
+
+/* The entries stay until the program destroys the arrays, so that no other array gets the handle before. */
+void sing_arrays_ended(uint64_t context)
+{
+	pthread_mutex_lock(&lock);
+	for (struct sing_array *a = arrays; a != NULL; a = a->next)
+		if (a->context == context)
+			a->context = 0;
+	pthread_mutex_unlock(&lock);
 }
 
 bool sing_array_holds(const struct sing_array *a, const size_t at[3], const size_t extent[3])
@@ -105,6 +117,14 @@ static CUresult check_shape(const char *symbol, const struct sing_array_shape *s
 	return CUDA_SUCCESS;
 }
 
+static void link_array(struct sing_array *a)
+{
+	pthread_mutex_lock(&lock);
+	a->next = arrays;
+	arrays = a;
+	pthread_mutex_unlock(&lock);
+}
+
 static CUresult create_array(const char *symbol, CUarray *array, const struct sing_array_shape *shape)
 {
 	struct sing_array *made;
@@ -139,10 +159,8 @@ static CUresult create_array(const char *symbol, CUarray *array, const struct si
 		free(made);
 		return r;
 	}
-	pthread_mutex_lock(&lock);
-	made->next = arrays;
-	arrays = made;
-	pthread_mutex_unlock(&lock);
+	made->context = sing_current->handle;
+	link_array(made);
 	*array = (CUarray)(void *)made;
 	return CUDA_SUCCESS;
 }
@@ -181,8 +199,14 @@ CUresult sing_cuArrayDestroy(CUarray array)
 	pthread_mutex_unlock(&lock);
 	if (gone == NULL)
 		return CUDA_ERROR_INVALID_HANDLE;
-	r = sing_cuMemFree_v2(gone->base);
-	free(gone);
+	if (gone->context == 0)
+		r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	else
+		r = sing_cuMemFree_v2(gone->base);
+	if (r == CUDA_SUCCESS || gone->context == 0)
+		free(gone);
+	else
+		link_array(gone); /* a capture does not allow the call */
 	return r;
 }
 SING_PUBLIC(cuArrayDestroy);

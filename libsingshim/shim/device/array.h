@@ -21,9 +21,14 @@ enum { SING_ARRAY_LAYERED = 1, SING_ARRAY_SURFACE = 2 };
 struct sing_array {
 	struct sing_array *next;
 	CUdeviceptr base;
+	uint64_t context; /* 0: destroyed, and the memory with the context */
 	size_t pitch, rows, slices; /* of bytes, and of rows */
 	struct sing_array_shape shape;
 };
+
+/* A context is destroyed, and with the context its arrays, or its texture and surface objects. No call of CUDA is made. */
+void sing_arrays_ended(uint64_t context);
+void sing_objects_ended(uint64_t context);
 
 /* What is known of an array; false if the handle is none. */
 bool sing_array_find(CUarray handle, struct sing_array *what);

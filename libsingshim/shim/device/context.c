@@ -4,6 +4,7 @@
 /* Contexts, and each thread's stack of them. */
 #include "context.h"
 
+#include "array.h"
 #include "attach.h"
 #include "export.h"
 #include "gen_abi.h"
@@ -191,6 +192,8 @@ CUresult sing_cuCtxDestroy_v2(CUcontext ctx)
 	atomic_store(&c->alive, false);
 	if (sing_current == c)
 		pop_context();
+	sing_arrays_ended(c->handle);
+	sing_objects_ended(c->handle);
 	sing_context_ended(c->handle);
 	return CUDA_SUCCESS;
 }

@@ -4,6 +4,7 @@
 /* cuInit, what is asked of devices most, and their primary contexts. */
 #include "device.h"
 
+#include "array.h"
 #include "attach.h"
 #include "context.h"
 #include "export.h"
@@ -188,6 +189,9 @@ static CUcontext end_context(struct primary *p)
 	atomic_store(&sing_context_find((uintptr_t)p->context)->alive, false);
 	atomic_store(&p->state, 0);
 	p->retained = 0;
+	/* Before the lock is left: a new context has the same handle. */
+	sing_arrays_ended((uintptr_t)p->context);
+	sing_objects_ended((uintptr_t)p->context);
 	return p->context;
 }
 

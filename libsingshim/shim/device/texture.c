@@ -56,6 +56,7 @@ _Static_assert(sizeof(struct resource) == 144 && sizeof(struct sampling) == 104,
 struct object {
 	struct object *next;
 	CUdeviceptr at;
+	uint64_t context;
 	bool surface;
 	struct resource resource;
 	struct sampling sampling;
@@ -72,6 +73,30 @@ static struct object **find_place(CUdeviceptr at, bool surface)
 	while (*p != NULL && ((*p)->at != at || (*p)->surface != surface))
 		p = &(*p)->next;
 	return p;
+}
+
+static void link_object(struct object *o)
+{
+	pthread_mutex_lock(&lock);
+	o->next = objects;
+	objects = o;
+	pthread_mutex_unlock(&lock);
+}
+
+void sing_objects_ended(uint64_t context)
+{
+	pthread_mutex_lock(&lock);
+	for (struct object **p = &objects; *p != NULL;) {
+		struct object *const o = *p;
+
+		if (o->context != context) {
+			p = &o->next;
+			continue;
+		}
+		*p = o->next;
+		free(o);
+	}
+	pthread_mutex_unlock(&lock);
 }
 
 static CUresult describe_linear(const struct resource *r, sing_texture_shape *shape)
@@ -163,10 +188,8 @@ static CUresult create_object(const char *symbol, const struct object *from, con
 		return r == CUDA_ERROR_NOT_SUPPORTED ? sing_textures_missed(symbol) : r;
 	}
 	*at = made->at;
-	pthread_mutex_lock(&lock);
-	made->next = objects;
-	objects = made;
-	pthread_mutex_unlock(&lock);
+	made->context = sing_current->handle;
+	link_object(made);
 	return CUDA_SUCCESS;
 }
 
@@ -239,7 +262,10 @@ static CUresult destroy_object(CUdeviceptr at, bool surface)
 	if (gone == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = sing_cuMemFree_v2(gone->at);
-	free(gone);
+	if (r == CUDA_SUCCESS)
+		free(gone);
+	else
+		link_object(gone); /* a capture does not allow the call */
 	return r;
 }
 
