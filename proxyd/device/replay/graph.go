@@ -41,6 +41,8 @@ type object struct {
 	calls []*entry // that made, changed and broke the object
 	owned []*object
 	dead  bool
+	// Of an executable graph: its last update and what was set in its nodes since. The next update replaces these calls.
+	settings []*entry
 }
 
 type entry struct {
@@ -93,6 +95,7 @@ func (g *Graph) Add(c Call) error {
 	if rule.Replaces {
 		g.noteReplaced(rule, refs, enums, e)
 	}
+	noteUpdate(rule, e)
 	for _, o := range e.effects {
 		o.calls = append(o.calls, e)
 	}
@@ -198,6 +201,38 @@ func (g *Graph) noteReplaced(rule Rule, refs []Ref, enums []byte, e *entry) {
 	g.last[key] = e
 }
 
+// updates is the call that gives all nodes of an executable graph the parameters of another graph's nodes.
+const updates = "graph_update"
+
+// overwritten are the calls whose whole effect the next update of the executable graph replaces. Whether a node is enabled
+// is no parameter.
+var overwritten = map[string]bool{
+	updates: true, "graph_exec_kernel": true, "cuGraphExecMemcpyNodeSetParams": true, "cuGraphExecMemsetNodeSetParams": true,
+	"graph_exec_host": true, "graph_exec_child": true, "cuGraphExecEventRecordNodeSetEvent": true, "cuGraphExecEventWaitNodeSetEvent": true,
+}
+
+// isOverwritten tells whether an update replaces the call, which must have no effect on anything but the executable graph.
+func isOverwritten(rule Rule, effects []*object) bool {
+	return overwritten[rule.Symbol] && len(effects) == 1 && effects[0].class == "graphexec"
+}
+
+// noteUpdate links the earlier calls that an update of an executable graph replaces to this call, if it is an update.
+func noteUpdate(rule Rule, e *entry) {
+	if !isOverwritten(rule, e.effects) {
+		return
+	}
+	x := e.effects[0]
+	if rule.Symbol == updates {
+		for _, old := range x.settings {
+			if old.next == nil {
+				old.next = e
+			}
+		}
+		x.settings = nil
+	}
+	x.settings = append(x.settings, e)
+}
+
 // markDead marks broken objects, and the objects that they own, as dead.
 func (g *Graph) markDead(refs []Ref) {
 	for _, r := range refs {
@@ -240,8 +275,16 @@ func (g *Graph) Alive(c Class) bool {
 	return false
 }
 
-// sweepUnneeded drops the calls that no object that is alive needs.
+// sweepUnneeded drops the calls that no object that is alive needs. What only a replaced call needed goes in a further
+// round.
 func (g *Graph) sweepUnneeded() {
+	for g.sweepOnce() {
+	}
+	g.kept = len(g.entries)
+}
+
+// sweepOnce tells whether there were replaced calls to drop.
+func (g *Graph) sweepOnce() bool {
 	m := marker{entries: map[*entry]bool{}, objects: map[*object]bool{}}
 	for n, o := range g.objects {
 		if o.dead { // its owner was broken
@@ -251,7 +294,7 @@ func (g *Graph) sweepUnneeded() {
 		m.markObject(o)
 	}
 	g.entries = slices.DeleteFunc(g.entries, func(e *entry) bool { return !m.entries[e] })
-	g.dropSuperseded(m.entries)
+	superseded := g.dropSuperseded(m.entries)
 	for key, e := range g.last {
 		if !m.entries[e] {
 			delete(g.last, key)
@@ -259,15 +302,16 @@ func (g *Graph) sweepUnneeded() {
 	}
 	for o := range m.objects {
 		o.calls = slices.DeleteFunc(o.calls, func(e *entry) bool { return !m.entries[e] })
+		o.settings = slices.DeleteFunc(o.settings, func(e *entry) bool { return !m.entries[e] })
 		o.owned = slices.DeleteFunc(o.owned, func(o *object) bool { return !m.objects[o] })
 	}
-	g.kept = len(g.entries)
+	return superseded
 }
 
 // dropSuperseded drops replaced calls, unless a kept call in between needs an object as the replaced call
 // left it. The loop goes backwards, because a call is only kept for the sake of a later call that is kept,
-// too.
-func (g *Graph) dropSuperseded(marked map[*entry]bool) {
+// too. It tells whether there were such calls.
+func (g *Graph) dropSuperseded(marked map[*entry]bool) bool {
 	needed := map[*object]int{} // by object: the first kept call, so far, that needs it
 	dropped := map[*entry]bool{}
 	for _, e := range slices.Backward(g.entries) {
@@ -281,6 +325,7 @@ func (g *Graph) dropSuperseded(marked map[*entry]bool) {
 		}
 	}
 	g.entries = slices.DeleteFunc(g.entries, func(e *entry) bool { return dropped[e] })
+	return len(dropped) > 0
 }
 
 // isSeen tells whether a call with a number up to last needs the object. A call that needs a graph sees the

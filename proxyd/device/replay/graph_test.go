@@ -114,6 +114,10 @@ func TestGraph(t *testing.T) {
 	graph := call("cuGraphCreate", encodeParts(3, int32(0)), nil)
 	node := call("graph_add_kernel", encodeParts(8, 3, 0, 0, 9, 0, 0, int32(1), int32(1), int32(1), int32(1), int32(1), int32(1), int32(0), "", int32(0)), nil)
 	instantiate := call("graph_instantiate", encodeParts(3, 0, 0, 0, 0, int32(0)), encodeParts(0, 11, 0, 0, 0, 0))
+	other := func(h int) Call { return call("cuGraphCreate", encodeParts(h, int32(0)), nil) }
+	update := func(h int) Call { return call("graph_update", encodeParts(11, h), encodeParts(0, 0, 0)) }
+	parameters := call("graph_exec_host", encodeParts(11, 21, 77), nil)
+	enable := call("cuGraphNodeSetEnabled", encodeParts(11, 21, int32(0)), nil)
 	work := func(s int) Call { return call("cuMemsetD8Async", encodeParts(9, byte(1), 4, s), nil) }
 	event := call("cuEventCreate", encodeParts(30, int32(0)), nil)
 	captures := func(node int, inner Call) Call {
@@ -149,6 +153,10 @@ func TestGraph(t *testing.T) {
 			[]Call{context, load, function, graph, node, instantiate, call("cuGraphDestroy", encodeParts(3), nil)}, " 0 1 2 3 4 5 6"},
 		{"nothing is left of a graph",
 			[]Call{context, graph, instantiate, call("cuGraphDestroy", encodeParts(3), nil), call("graph_exec_destroy", encodeParts(11), nil)}, " 0"},
+		{"only the last update of an executable graph", []Call{
+			context, graph, instantiate, other(4), parameters, update(4), call("cuGraphDestroy", encodeParts(4), nil), enable, other(5), update(5),
+		}, " 0 1 2 7 8 9"},
+		{"parameters behind an update", []Call{context, graph, instantiate, other(4), update(4), parameters, enable}, " 0 1 2 3 4 5 6"},
 		{"an attribute that was seen", []Call{context, load, function, attribute(1), graph, node, attribute(2)}, " 0 1 2 3 4 5 6"},
 		{"a pool that was always there", []Call{
 			context, call("cuDeviceGetDefaultMemPool", encodeParts(int32(0)), encodeParts(40)), call("cuDeviceGetDefaultMemPool", encodeParts(int32(0)), encodeParts(40)),
@@ -203,9 +211,18 @@ func TestAgainstMachine(t *testing.T) {
 	}
 }
 
-// TestItDoesNotGrow: objects that are made and destroyed leave no entries.
+// TestItDoesNotGrow: objects that are made and destroyed leave no entries, nor do graphs that an executable graph was
+// updated with.
 func TestItDoesNotGrow(t *testing.T) {
 	g := New()
+	for _, c := range []Call{
+		{opOf(t, "cuGraphCreate"), 1, encodeParts(3, int32(0)), nil},
+		{opOf(t, "graph_instantiate"), 1, encodeParts(3, 0, 0, 0, 0, int32(0)), encodeParts(0, 11, 0, 0, 0, 0)},
+	} {
+		if err := g.Add(c); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for i := range 20_000 {
 		h := 100 + i
 		for _, c := range []Call{
@@ -214,6 +231,8 @@ func TestItDoesNotGrow(t *testing.T) {
 			{opOf(t, "cuFuncSetAttribute"), 1, encodeParts(9, int32(8), int32(i)), nil},
 			{opOf(t, "cuGraphCreate"), 1, encodeParts(h, int32(0)), nil},
 			{opOf(t, "cuGraphAddEmptyNode"), 1, encodeParts(h, h, 0, 0), nil},
+			{opOf(t, "graph_exec_host"), 1, encodeParts(11, 21, i), nil},
+			{opOf(t, "graph_update"), 1, encodeParts(11, h), encodeParts(0, 0, 0)},
 			{opOf(t, "cuGraphDestroy"), 1, encodeParts(h), nil},
 			{opOf(t, "cuStreamDestroy_v2"), 1, encodeParts(h), nil},
 		} {
@@ -225,8 +244,8 @@ func TestItDoesNotGrow(t *testing.T) {
 	if n := len(g.entries); n > 4000 {
 		t.Errorf("%d calls are held", n)
 	}
-	if calls := g.Calls(); len(calls) != 2 {
-		t.Errorf("%d calls are needed, want 2: a limit and an attribute", len(calls))
+	if calls := g.Calls(); len(calls) != 8 {
+		t.Errorf("%d calls are needed, want 8: a limit, an attribute, and an executable graph with its last update by a graph with a node", len(calls))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 )
 
 // machine is the simplest device: it carries out every call. The state of an object is a number that depends
@@ -100,8 +101,19 @@ func (m *machine) carryOut(c Call) {
 }
 
 func (m *machine) applyRule(rule Rule, refs []Ref, key string, effect uint64, current *thing, changed []*thing) {
+	makes := slices.ContainsFunc(refs, func(r Ref) bool { return r.Verb == Make && !memory[r.Class] })
 	for _, t := range changed {
 		switch {
+		case overwritten[rule.Symbol] && len(changed) == 1 && !makes:
+			const parameters = "parameters "
+			if rule.Symbol == updates {
+				maps.DeleteFunc(t.settings, func(key string, _ uint64) bool { return strings.HasPrefix(key, parameters) })
+			}
+			if rule.Replaces || rule.Symbol == updates {
+				t.settings[parameters+key] = effect
+			} else {
+				t.settings[parameters] = mixHash(t.settings[parameters], effect)
+			}
 		case rule.Replaces:
 			t.settings[key] = effect
 		case rule.Stateful:
@@ -162,7 +174,7 @@ type program struct {
 
 // often lists calls that would be too rare if all calls were equally likely.
 var often = []string{
-	"cuStreamCreate", "cuEventCreate", "cuGraphCreate", "captured", "captured", "graph_instantiate", "cuGraphDestroy", "cuStreamDestroy_v2",
+	"cuStreamCreate", "cuEventCreate", "cuGraphCreate", "captured", "captured", "graph_instantiate", "graph_update", "graph_exec_host", "cuGraphDestroy", "cuStreamDestroy_v2",
 }
 
 func newProgram(seed uint64) *program {
