@@ -181,7 +181,7 @@ static bool watch_stream_call(const struct sing_message *m, const struct sing_on
 		return record_dependency(m, stream, read_word(m, 0), read_flags(m, 16) & CU_EVENT_RECORD_EXTERNAL, r);
 	if (op == SING_OP_cuStreamWaitEvent)
 		return record_dependency(m, stream, read_word(m, 8), read_flags(m, 16) & CU_EVENT_WAIT_EXTERNAL, r);
-	if (op == SING_OP_cuStreamGetAttribute)
+	if (op == SING_OP_cuStreamGetAttribute || op == SING_OP_cuStreamGetId)
 		return false;
 	s = sing_strand_of(stream);
 	if (s == NULL) {

@@ -1132,7 +1132,7 @@ CUresult sing_send_cuCtxGetId(uint32_t per_thread, CUcontext ctx, unsigned long 
 	p_ = sing_put(p_, &ctx, 8);
 	(void)p_;
 	size_t got_ = 0;
-	r_ = sing_cached(0x5ce5ccc7u | per_thread, in_, n_, out_, room_, &got_);
+	r_ = sing_call(0x5ce5ccc7u | per_thread, in_, n_, out_, room_, &got_);
 	if (r_ < 0)
 		r_ = 999;
 	if (r_ == 0) {
@@ -3542,7 +3542,7 @@ CUresult sing_send_cuStreamGetId(uint32_t per_thread, CUstream stream, unsigned 
 	p_ = sing_put(p_, &stream, 8);
 	(void)p_;
 	size_t got_ = 0;
-	r_ = sing_cached(0x3ff914fau | per_thread, in_, n_, out_, room_, &got_);
+	r_ = sing_call(0x3ff914fau | per_thread, in_, n_, out_, room_, &got_);
 	if (r_ < 0)
 		r_ = 999;
 	if (r_ == 0) {

@@ -32,6 +32,7 @@ const struct sing_on_stream sing_on_streams[] = {
 	{ 0x38b4861bu, SING_STREAM_DEFAULT, 0 }, /* cuMemsetD8_v2 */
 	{ 0x3f90e734u, SING_STREAM_WORK, 33 }, /* cuMemsetD2D8Async */
 	{ 0x3fcd9c26u, SING_STREAM_WORK, 24 }, /* cuMemcpyHtoDAsync_v2 */
+	{ 0x3ff914fau, SING_STREAM_ASKED, 0 }, /* cuStreamGetId */
 	{ 0x463422beu, SING_STREAM_WORK, 17 }, /* cuMemsetD8Async */
 	{ 0x494f0d8eu, SING_STREAM_WORK, 200 }, /* cuMemcpy3DAsync_v2 */
 	{ 0x4c218e7bu, SING_STREAM_WORK, 16 }, /* cuMemAllocFromPoolAsync */
@@ -55,4 +56,4 @@ const struct sing_on_stream sing_on_streams[] = {
 	{ 0x7da74b3du, SING_STREAM_ASKED, 0 }, /* cuStreamSynchronize */
 	{ 0x7e0277c8u, SING_STREAM_DEFAULT, 0 }, /* cuMemcpyDtoD_v2 */
 };
-const unsigned int sing_on_stream_count = 48;
+const unsigned int sing_on_stream_count = 49;

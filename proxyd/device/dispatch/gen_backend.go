@@ -94,7 +94,7 @@ type ContextCalls interface {
 	CtxDestroyV2(c *Call, ctx Context) (r Result)
 	// cuCtxGetApiVersion: cached.
 	CtxGetApiVersion(c *Call, ctx Context) (version uint32, r Result)
-	// cuCtxGetId: cached.
+	// cuCtxGetId: sync.
 	CtxGetId(c *Call, ctx Context) (id uint64, r Result)
 	// cuCtxSynchronize: sync.
 	CtxSynchronize(c *Call) (r Result)
@@ -290,7 +290,7 @@ type StreamCalls interface {
 	StreamGetFlags(c *Call, stream Stream) (flags uint32, r Result)
 	// cuStreamGetDevice: cached.
 	StreamGetDevice(c *Call, stream Stream) (dev int32, r Result)
-	// cuStreamGetId: cached.
+	// cuStreamGetId: sync.
 	StreamGetId(c *Call, stream Stream) (id uint64, r Result)
 	// cuStreamCopyAttributes: stateful.
 	StreamCopyAttributes(c *Call, dst Stream, src Stream) (r Result)
