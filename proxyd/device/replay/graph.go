@@ -204,7 +204,7 @@ func (g *Graph) noteReplaced(rule Rule, refs []Ref, enums []byte, e *entry) {
 // updates is the call that gives all nodes of an executable graph the parameters of another graph's nodes.
 const updates = "graph_update"
 
-// overwritten are the calls whose whole effect the next update of the executable graph replaces. Whether a node is enabled
+// overwritten are the calls that the next update of the executable graph replaces completely. Whether a node is enabled
 // is no parameter.
 var overwritten = map[string]bool{
 	updates: true, "graph_exec_kernel": true, "cuGraphExecMemcpyNodeSetParams": true, "cuGraphExecMemsetNodeSetParams": true,
