@@ -6,6 +6,7 @@ package files
 import (
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -20,14 +21,31 @@ type State struct {
 	Boot    string           `json:"boot"`    // of the node's kernel: what Dev is valid for
 	Time    time.Time        `json:"time"`    // of the cut, by the node's clock
 	Lost    bool             `json:"lost"`    // the journal was not complete, or that of a State before
-	Files   map[Name]*File   `json:"files"`   // by absolute path
-	Parents map[Name]*File   `json:"parents"` // folders of the user's that lead to Files, and are none of them
+	Files   FileMap          `json:"files"`   // by absolute path
+	Parents FileMap          `json:"parents"` // folders of the user's that lead to Files, and are none of them
 	Streams map[string]int64 `json:"streams"` // where the contents are, with the length of each
 	Notes   []Note           `json:"notes,omitempty"`
 }
 
 // Name is a path or a symbolic link's target: any bytes, which JSON alone could not keep.
 type Name string
+
+// FileMap has files by their paths.
+type FileMap map[Name]*File
+
+// MarshalJSON returns the files by the names' texts. Package json would take the bytes of a key that is a string, and replace
+// what is no UTF-8.
+func (m FileMap) MarshalJSON() ([]byte, error) {
+	byText := make(map[string]*File, len(m))
+	for n, f := range m {
+		text, err := n.MarshalText()
+		if err != nil {
+			return nil, err
+		}
+		byText[string(text)] = f
+	}
+	return json.Marshal(byText)
+}
 
 const hexPrefix = "hex:"
 

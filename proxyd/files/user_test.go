@@ -221,3 +221,28 @@ type full struct{}
 func (full) Create(string) (io.WriteCloser, error) { return full{}, nil }
 func (full) Write([]byte) (int, error)             { return 0, unix.ENOSPC }
 func (full) Close() error                          { return nil }
+
+// TestNameThatIsNoText: a file with a name that is no UTF-8 is put back under that name, and so is a link to it.
+func TestNameThatIsNoText(t *testing.T) {
+	dir := ownFolder(t)
+	folder, name, link := filepath.Join(dir, "\xfe"), filepath.Join(dir, "\xfe", "\xff"), filepath.Join(dir, "link")
+	entries := createdEntries(t, name, "content")
+	if err := errors.Join(os.Symlink(name, link), os.Lchown(link, testUID, testUID)); err != nil {
+		t.Fatal(err)
+	}
+	shelf := newShelf()
+	state := recordNow(t, nil, shelf, Job{}, append(entries, Entry{Kind: Symlinked, Path: link})...)
+	if state.Files[Name(name)] == nil || state.Parents[Name(folder)] == nil {
+		t.Errorf("recorded: %+v, folders %+v", state.Files, state.Parents)
+	}
+	if err := errors.Join(os.RemoveAll(folder), os.Remove(link)); err != nil {
+		t.Fatal(err)
+	}
+	putBackNow(t, state, shelf, Job{})
+	if got := readFile(t, link); got != "content" {
+		t.Errorf("put back: %q", got)
+	}
+	if all, err := os.ReadDir(dir); err != nil || len(all) != 2 {
+		t.Errorf("there is %v, %v", all, err)
+	}
+}
