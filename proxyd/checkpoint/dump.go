@@ -16,6 +16,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/filestate"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/queues"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
@@ -293,8 +294,11 @@ func (d *capsuleDump) dumpParts(ctx context.Context, subjects []criu.Program, on
 	for name, dir := range lc.ownFolders() {
 		g.Go(func() error { return packFolder(ctx, w, d.prefix+name+".pack", dir) })
 	}
-	g.Go(func() (err error) {
-		d.meta.Files, err = lc.recordFiles(ctx, d.programs, on, upload.StreamSink{Writer: w, Prefix: d.prefix + "files/"})
+	g.Go(func() error {
+		state, err := lc.recordFiles(ctx, d.programs, on, upload.StreamSink{Writer: w, Prefix: d.prefix + "files/"})
+		if err == nil {
+			d.meta.FilesSummary, err = filestate.Save(w, d.prefix, state)
+		}
 		return err
 	})
 	return g.Wait()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/filestate"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
@@ -117,7 +118,11 @@ func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Prog
 	if _, err := lc.journal.Cut(); err != nil {
 		return nil, err
 	}
-	before, saver := filesInBase(on, lc.index, j.c.Node), files.Saver(upload.BaseSink{StreamSink: s, Base: on})
+	saver := files.Saver(upload.BaseSink{StreamSink: s, Base: on})
+	before, err := j.c.filesInBase(ctx, on, lc.index)
+	if err != nil { // The base may be deleted or damaged. The files are recorded all the same.
+		j.log.Warn("the files of the previous checkpoint are not taken over", "capsule", lc.index, "error", err)
+	}
 	if before == nil {
 		before, saver = lc.restoredFiles, s
 	}
@@ -171,14 +176,15 @@ func (lc *localCapsule) fileJob(programs []capsule.Program) files.Job {
 // putBack restores the state of a capsule's files, before the first program is restored.
 func (lc *localCapsule) putBack(ctx context.Context, point *runs.ResumePoint, m *records.CapsuleMeta) error {
 	j := lc.j
-	if m.Files == nil {
-		return nil
+	state, err := filestate.Load(point.Reader, m)
+	if err != nil || state == nil {
+		return err
 	}
-	after, err := lc.journal.Since(m.Files.Mark)
+	after, err := lc.journal.Since(state.Mark)
 	if err != nil {
 		return err
 	}
-	report, err := files.PutBack(ctx, lc.fileUser(m.Groups), files.Job{Exclude: j.run.Snapshot().Record.Options.Exclude, Logs: m.Logs}, m.Files, after,
+	report, err := files.PutBack(ctx, lc.fileUser(m.Groups), files.Job{Exclude: j.run.Snapshot().Record.Options.Exclude, Logs: m.Logs}, state, after,
 		upload.StreamSource{Reader: point.Reader, Capsule: m, Prefix: "files/"})
 	if err != nil {
 		return err
@@ -187,8 +193,8 @@ func (lc *localCapsule) putBack(ctx context.Context, point *runs.ResumePoint, m 
 		j.log.Warn("file not put back", "path", n.Path, "why", n.Why)
 	}
 	j.log.Info("files put back", "capsule", lc.index, "unchanged", report.Unchanged, "restored", report.Restored, "removed", report.Removed)
-	lc.restoredFiles = m.Files
-	return lc.journal.Rewind(m.Files.Mark, report.Made)
+	lc.restoredFiles = state
+	return lc.journal.Rewind(state.Mark, report.Made)
 }
 
 // journalIdleTimeout is longer than the writers of a journal need to end, unless a file server

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/filestate"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -127,9 +128,15 @@ func (p *participant) openBase(ctx context.Context, w upload.ShareWriter, id sto
 }
 
 // filesInBase returns the state of a capsule's files in the base, or nil if the base has none whose streams this node wrote.
-func filesInBase(b *upload.Base, index int, node string) *files.State {
-	if m := b.Capsule(index); m != nil && m.Node == node {
-		return m.Files
+func (c *Conductor) filesInBase(ctx context.Context, b *upload.Base, index int) (*files.State, error) {
+	m := b.Capsule(index)
+	if m == nil || m.Node != c.Node {
+		return nil, nil //nolint:nilnil // no error: there is no state to begin from
 	}
-	return nil
+	r, err := c.Store.Open(ctx, b.ID())
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return filestate.Load(r, m)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/filestate"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
@@ -30,7 +31,12 @@ func TestOpenBase(t *testing.T) {
 		noError(t, err)
 		_, err = s.Write(l.image[0])
 		noError(t, errors.Join(err, s.Close()))
-		meta := records.Meta{Version: records.MetaVersion, Run: run, Capsules: []records.CapsuleMeta{{Index: 3, Node: "n1", Devices: &records.DeviceMeta{Save: save}, Files: &files.State{Serial: int(number)}}, {Index: 4, Node: "n1"}}}
+		summary, err := filestate.Save(upload.StoreShare{Writer: w, Node: "n1"}, "3/", &files.State{Serial: int(number)})
+		noError(t, err)
+		meta := records.Meta{Run: run, Capsules: []records.CapsuleMeta{
+			{Index: 3, Node: "n1", Devices: &records.DeviceMeta{Save: save}, FilesSummary: summary}, {Index: 4, Node: "n1"},
+			{Index: 6, Node: "n1", OldFiles: &files.State{Serial: 60}}, {Index: 8, Node: "n2", FilesSummary: summary}, // 6: of an older release
+		}}
 		b, err := meta.Encode()
 		noError(t, err)
 		_, err = w.Commit(t.Context(), b)
@@ -62,11 +68,11 @@ func TestOpenBase(t *testing.T) {
 			if base.DeviceSave(3) != "the save" || base.DeviceSave(4) != "" || base.DeviceSave(5) != "" {
 				t.Fatalf("%+v", base)
 			}
-			if f := filesInBase(base, 3, "n1"); f == nil || f.Serial != 2 || filesInBase(base, 4, "n1") != nil || filesInBase(base, 5, "n1") != nil {
-				t.Errorf("files of the base: %+v", f)
-			}
-			if f := filesInBase(base, 3, "n2"); f != nil {
-				t.Errorf("files in the streams of another node: %+v", f)
+			for index, want := range map[int]int{3: 2, 4: 0, 5: 0, 6: 60, 8: 0} { // 8: in the streams of another node
+				f, err := c.filesInBase(t.Context(), base, index)
+				if err != nil || (f != nil) != (want != 0) || f != nil && f.Serial != want {
+					t.Errorf("files of capsule %d in the base: %+v, %v", index, f, err)
+				}
 			}
 			noError(t, base.CarryStreams(t.Context(), "3/devices/", []string{"blocks-1-0"}))
 			for _, bad := range []string{"blocks-1-0", "blocks-1-1"} { // twice; not there

@@ -37,7 +37,7 @@ const (
 
 const (
 	maxFrame   = 1 << 20
-	maxMessage = 1 << 30 // of a State of a million files
+	maxMessage = MaxState
 )
 
 // pipe is an end of both pipes. A pipe is not safe for concurrent use, but for a single reader

@@ -27,6 +27,9 @@ type State struct {
 	Notes   []Note           `json:"notes,omitempty"`
 }
 
+// MaxState bounds the length of a State as JSON, and so what a State costs the daemon: a job chooses how many files it changes.
+const MaxState = 1 << 30 // of a million files
+
 // Name is a path or a symbolic link's target: any bytes, which JSON alone could not keep.
 type Name string
 

@@ -23,7 +23,8 @@ import (
 // the fourth is for tasks that did not begin, for eventfds that count as semaphores, which an older daemon would restore
 // as others, and for unix sockets that are to be reset: an older daemon would have the latter connected to a daemon of the
 // node again, in the middle of what they carried. The fifth is for standard input that was on its way. The sixth is for
-// standard input that had ended: an older daemon would let a task read again what the srun of the new run sends.
+// standard input that had ended: an older daemon would let a task read again what the srun of the new run sends. The seventh
+// is for a state of files in a stream: an older daemon would put no files back.
 const (
 	MetaVersion  = 1
 	metaDevices  = 2
@@ -32,6 +33,7 @@ const (
 	metaNotBegun = 4
 	metaInput    = 5
 	metaEnded    = 6
+	metaFiles    = 7
 
 	metaSemaphores = 4
 )
@@ -67,7 +69,7 @@ type CapsuleMeta struct {
 	Ended       map[string]syscall.WaitStatus `json:"ended"`               // ended programs of steps that still run
 	NotBegun    []string                      `json:"not_begun,omitempty"` // tasks of steps that still run that had a place, and ended before their programs began
 	Fingerprint host.Fingerprint              `json:"fingerprint"`
-	Files       *files.State                  `json:"files,omitempty"`
+	OldFiles    *files.State                  `json:"files,omitempty"` // of older releases: package filestate reads both
 	Devices     *DeviceMeta                   `json:"devices,omitempty"`
 	Groups      []uint32                      `json:"groups"` // supplementary groups of the processes
 	Logs        []string                      `json:"logs"`   // files that Slurm writes
@@ -75,6 +77,13 @@ type CapsuleMeta struct {
 	Connections int                           `json:"connections,omitempty"` // number of connections through the relay
 	// SocketInodes are the inodes of the files of bound unix sockets, by the sockets' names, as programs know them.
 	SocketInodes map[string]uint64 `json:"socket_inodes,omitempty"`
+	FilesSummary *FilesSummary     `json:"files_summary,omitempty"`
+}
+
+// FilesSummary says what the state of a capsule's files is like. The state itself has a stream: see package filestate.
+type FilesSummary struct {
+	Count int  `json:"count"`
+	Lost  bool `json:"lost,omitempty"` // the state is not complete
 }
 
 // ProgramMeta describes a program in a checkpoint.
@@ -94,8 +103,8 @@ func DecodeMeta(b []byte) (*Meta, error) {
 	if err := json.Unmarshal(b, m); err != nil {
 		return nil, fmt.Errorf("checkpoint's description: %w", err)
 	}
-	if m.Version < MetaVersion || m.Version > metaEnded {
-		return nil, fmt.Errorf("checkpoint's description is of version %d; this proxyd reads versions %d to %d", m.Version, MetaVersion, metaEnded)
+	if m.Version < MetaVersion || m.Version > metaFiles {
+		return nil, fmt.Errorf("checkpoint's description is of version %d; this proxyd reads versions %d to %d", m.Version, MetaVersion, metaFiles)
 	}
 	return m, nil
 }
@@ -123,6 +132,9 @@ func (m *Meta) Encode() ([]byte, error) {
 	}
 	if slices.ContainsFunc(m.Capsules, CapsuleMeta.hasEndedInput) {
 		m.Version = metaEnded
+	}
+	if slices.ContainsFunc(m.Capsules, func(c CapsuleMeta) bool { return c.FilesSummary != nil }) {
+		m.Version = metaFiles
 	}
 	return json.Marshal(m)
 }

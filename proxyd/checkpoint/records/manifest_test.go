@@ -13,8 +13,8 @@ import (
 )
 
 // TestMetaVersion: a description with devices, message queues, unix sockets that are reset, eventfds that count as
-// semaphores, tasks that did not begin, input, or the end of an input is refused by a version that knows of none, and a
-// description without is read by every version. What is newer is refused here.
+// semaphores, tasks that did not begin, input, the end of an input, or a state of files in a stream is refused by a version that
+// knows of none, and a description without is read by every version. What is newer is refused here.
 func TestMetaVersion(t *testing.T) {
 	for _, c := range []struct {
 		devices    *DeviceMeta
@@ -24,20 +24,22 @@ func TestMetaVersion(t *testing.T) {
 		notBegun   []string
 		input      int64
 		ended      bool
+		files      *FilesSummary
 		want       int
 	}{
-		{nil, nil, nil, nil, nil, 0, false, 1},
-		{&DeviceMeta{Kind: "soft"}, nil, nil, nil, nil, 0, false, 2},
-		{nil, map[string]string{"file[1d:2]": "q"}, nil, nil, nil, 0, false, 3},
-		{nil, nil, []criu.OutsideSocket{{Inode: 7, To: "/run/dbus"}}, nil, nil, 0, false, 4},
-		{nil, nil, nil, []int{5}, nil, 0, false, 4},
-		{nil, nil, nil, nil, []string{"s0-1.0"}, 0, false, 4},
-		{nil, nil, nil, nil, nil, 7, false, 5},
-		{nil, nil, nil, nil, nil, 0, true, 6},
-		{nil, nil, nil, nil, nil, 7, true, 6},
+		{nil, nil, nil, nil, nil, 0, false, nil, 1},
+		{&DeviceMeta{Kind: "soft"}, nil, nil, nil, nil, 0, false, nil, 2},
+		{nil, map[string]string{"file[1d:2]": "q"}, nil, nil, nil, 0, false, nil, 3},
+		{nil, nil, []criu.OutsideSocket{{Inode: 7, To: "/run/dbus"}}, nil, nil, 0, false, nil, 4},
+		{nil, nil, nil, []int{5}, nil, 0, false, nil, 4},
+		{nil, nil, nil, nil, []string{"s0-1.0"}, 0, false, nil, 4},
+		{nil, nil, nil, nil, nil, 7, false, nil, 5},
+		{nil, nil, nil, nil, nil, 0, true, nil, 6},
+		{nil, nil, nil, nil, nil, 7, true, nil, 6},
+		{nil, nil, nil, nil, nil, 7, true, &FilesSummary{}, 7},
 	} {
 		image := &criu.Image{Queues: c.queues, Program: criu.Program{Outside: c.outside}, Processes: []criu.Process{{Noted: criu.Noted{Semaphores: c.semaphores}}}}
-		m := &Meta{Capsules: []CapsuleMeta{{}, {Devices: c.devices, NotBegun: c.notBegun, Programs: []ProgramMeta{{Name: "batch"}, {Image: image, Input: c.input, InputEnded: c.ended}}}}}
+		m := &Meta{Capsules: []CapsuleMeta{{}, {Devices: c.devices, FilesSummary: c.files, NotBegun: c.notBegun, Programs: []ProgramMeta{{Name: "batch"}, {Image: image, Input: c.input, InputEnded: c.ended}}}}}
 		for range 2 { // the restore may be tried again, with other nodes
 			b, err := m.Encode()
 			if err != nil {
@@ -55,9 +57,9 @@ func TestMetaVersion(t *testing.T) {
 	if m, err := DecodeMeta([]byte(`{"version":1,"capsules":[{"devices":{"kind":"soft"}}]}`)); err != nil || m.Capsules[0].Devices == nil {
 		t.Errorf("older version with devices: %v", err)
 	}
-	for _, version := range []int{0, 7} {
+	for _, version := range []int{0, 8} {
 		_, err := DecodeMeta(fmt.Appendf(nil, `{"version":%d}`, version))
-		if want := fmt.Sprintf("is of version %d; this proxyd reads versions 1 to 6", version); err == nil || !strings.Contains(err.Error(), want) {
+		if want := fmt.Sprintf("is of version %d; this proxyd reads versions 1 to 7", version); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v", err)
 		}
 	}

@@ -36,6 +36,7 @@ import (
 // Base is the checkpoint of which a dump takes streams over. A nil Base is a dump without a base: it has no save, and is
 // not used.
 type Base struct {
+	id    store.ID
 	meta  *records.Meta
 	carry func(ctx context.Context, name string) error
 	used  atomic.Bool // a stream was taken over
@@ -55,8 +56,11 @@ func OpenBase(ctx context.Context, w ShareWriter, id store.ID, run int) (*Base, 
 	if meta.Run != run {
 		return nil, nil //nolint:nilnil // no error: there is no base
 	}
-	return &Base{meta: meta, carry: carry}, nil
+	return &Base{id: id, meta: meta, carry: carry}, nil
 }
+
+// ID returns the checkpoint's ID. The base is not nil.
+func (b *Base) ID() store.ID { return b.id }
 
 // IsUsed tells whether a stream was taken over.
 func (b *Base) IsUsed() bool { return b != nil && b.used.Load() }
