@@ -118,13 +118,10 @@ func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Prog
 	if _, err := lc.journal.Cut(); err != nil {
 		return nil, err
 	}
-	saver := files.Saver(upload.BaseSink{StreamSink: s, Base: on})
-	before, err := j.c.filesInBase(ctx, on, lc.index)
-	if err != nil { // The base may be deleted or damaged. The files are recorded all the same.
-		j.log.Warn("the files of the previous checkpoint are not taken over", "capsule", lc.index, "error", err)
-	}
-	if before == nil {
-		before, saver = lc.restoredFiles, s
+	before, inBase := lc.earlierFiles(ctx, on)
+	saver := files.Saver(s)
+	if inBase {
+		saver = upload.BaseSink{StreamSink: s, Base: on}
 	}
 	var since files.Mark
 	if before != nil {
@@ -138,9 +135,13 @@ func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Prog
 	if err != nil {
 		return nil, err
 	}
-	if touched.Lost {
-		j.log.Warn("the list of what the job changed is not complete", "capsule", lc.index)
-		j.report.AddEvent(records.EventFilesUnknown, nil, fmt.Sprintf("capsule %d: not all that programs did to files could be recorded", lc.index))
+	if touched.Lost || state.Full {
+		why := ""
+		if touched.Full || state.Full {
+			why = ": the job changed more files than a checkpoint can describe"
+		}
+		j.log.Warn("the list of what the job changed is not complete"+why, "capsule", lc.index)
+		j.report.AddEvent(records.EventFilesUnknown, nil, fmt.Sprintf("capsule %d: not all that programs did to files could be recorded%s", lc.index, why))
 	}
 	for _, n := range state.Notes {
 		j.log.Info("file not recorded", "path", n.Path, "why", n.Why)
@@ -193,7 +194,6 @@ func (lc *localCapsule) putBack(ctx context.Context, point *runs.ResumePoint, m 
 		j.log.Warn("file not put back", "path", n.Path, "why", n.Why)
 	}
 	j.log.Info("files put back", "capsule", lc.index, "unchanged", report.Unchanged, "restored", report.Restored, "removed", report.Removed)
-	lc.restoredFiles = state
 	return lc.journal.Rewind(state.Mark, report.Made)
 }
 

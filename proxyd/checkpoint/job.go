@@ -100,9 +100,8 @@ type localCapsule struct {
 	observed     map[string]syscalls.Observed  // programs as they were before they were frozen
 	scriptEnded  bool                          // the event of the batch script's end has arrived
 
-	journal       *files.Journal // records what programs do to files. Does not change
-	restoredFiles *files.State   // file state of the checkpoint that the run resumed from; nil: the run began anew
-	manyFiles     bool           // the newest dump of this run had much to do with files; false: this daemon has made none
+	journal   *files.Journal // records what programs do to files. Does not change
+	manyFiles bool           // the newest dump of this run had much to do with files; false: this daemon has made none
 }
 
 // capsuleNote is the part of a capsule's state that a successor of this daemon needs. It is saved

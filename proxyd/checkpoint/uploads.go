@@ -127,6 +127,30 @@ func (p *participant) openBase(ctx context.Context, w upload.ShareWriter, id sto
 	return base
 }
 
+// earlierFiles returns the state of files from which a dump of the capsule begins: that of the base, of which streams can be taken
+// over, or that of the checkpoint from which the run resumed. It is nil if there is neither. The state can be large, so it is
+// read for each dump and not kept in memory. A checkpoint that cannot be read is none: the dump then has more to do.
+func (lc *localCapsule) earlierFiles(ctx context.Context, on *upload.Base) (state *files.State, inBase bool) {
+	j := lc.j
+	state, err := j.c.filesInBase(ctx, on, lc.index)
+	if err != nil {
+		j.log.Warn("the files of the previous checkpoint are not taken over", "capsule", lc.index, "error", err)
+	}
+	if state != nil {
+		return state, true
+	}
+	point := j.run.Snapshot().Point
+	if point == nil || point.Meta.Capsule(lc.index) == nil {
+		return nil, false
+	}
+	state, err = filestate.Load(point.Reader, point.Meta.Capsule(lc.index))
+	if err != nil {
+		j.log.Warn("read the state of files from which the run resumed", "capsule", lc.index, "error", err)
+		return nil, false
+	}
+	return state, false
+}
+
 // filesInBase returns the state of a capsule's files in the base, or nil if the base has none whose streams this node wrote.
 func (c *Conductor) filesInBase(ctx context.Context, b *upload.Base, index int) (*files.State, error) {
 	m := b.Capsule(index)

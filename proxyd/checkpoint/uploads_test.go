@@ -35,7 +35,7 @@ func TestOpenBase(t *testing.T) {
 		noError(t, err)
 		meta := records.Meta{Run: run, Capsules: []records.CapsuleMeta{
 			{Index: 3, Node: "n1", Devices: &records.DeviceMeta{Save: save}, FilesSummary: summary}, {Index: 4, Node: "n1"},
-			{Index: 6, Node: "n1", OldFiles: &files.State{Serial: 60}}, {Index: 8, Node: "n2", FilesSummary: summary}, // 6: of an older release
+			{Index: 6, Node: "n1", OldFiles: &files.State{Serial: 60}}, {Index: 8, Node: "n2", OldFiles: &files.State{Serial: int(number)}}, // of an older release
 		}}
 		b, err := meta.Encode()
 		noError(t, err)
@@ -44,6 +44,8 @@ func TestOpenBase(t *testing.T) {
 	}
 	made(1, 1, "of another run")
 	made(2, 2, "the save")
+	resumed, err := c.openCheckpoint(l.checkpointID(1))
+	noError(t, err)
 	outlets := map[string]func(number uint32) upload.ShareWriter{
 		"store": func(number uint32) upload.ShareWriter {
 			w, err := c.Store.Create(t.Context(), store.Upload{ID: l.checkpointID(number), Node: "n1"})
@@ -72,6 +74,13 @@ func TestOpenBase(t *testing.T) {
 				f, err := c.filesInBase(t.Context(), base, index)
 				if err != nil || (f != nil) != (want != 0) || f != nil && f.Serial != want {
 					t.Errorf("files of capsule %d in the base: %+v, %v", index, f, err)
+				}
+			}
+			j.run.BeginNext(&records.Record{}, 2, nil, resumed)
+			for index, want := range map[int]int{3: 2, 4: 0, 6: 60, 8: 1} { // 8: of the checkpoint that the run resumed from
+				f, inBase := (&localCapsule{j: j, index: index}).earlierFiles(t.Context(), base)
+				if (f != nil) != (want != 0) || f != nil && f.Serial != want || inBase != (index == 3 || index == 6) {
+					t.Errorf("a dump of capsule %d begins from %+v, in the base: %v", index, f, inBase)
 				}
 			}
 			noError(t, base.CarryStreams(t.Context(), "3/devices/", []string{"blocks-1-0"}))

@@ -4,7 +4,9 @@
 package files
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"time"
@@ -21,6 +23,8 @@ type collector struct {
 	reuse   map[string]bool // old streams worth referring to
 	off     int64           // in the new stream
 	buf     []byte
+
+	described int // bytes of maxDescribed that are taken
 }
 
 // recordState is the helper's part of Record.
@@ -45,11 +49,29 @@ func (w *worker) recordState() error {
 		if err := c.recordPath(p, t); err != nil {
 			return err
 		}
+		if f := c.out.Files[Name(p)]; f != nil && !c.takeRoom(p, f) {
+			delete(c.out.Files, Name(p))
+			break
+		}
 	}
 	c.recordParents()
 	c.out.Lost = c.out.Lost || t.lost
 	c.out.Notes = w.notes
 	return w.p.sendJSON(frameResult, c.out)
+}
+
+// takeRoom reports whether the State can describe one more file. If not, the State says so.
+func (c *collector) takeRoom(p string, f *File) bool {
+	b, err := json.Marshal(FileMap{Name(p): f})
+	if err == nil && c.described+len(b) <= maxDescribed {
+		c.described += len(b)
+		return true
+	}
+	if !c.out.Full {
+		c.out.Lost, c.out.Full = true, true
+		c.addProblem(p, fmt.Sprintf("not recorded, like all that follows: the job has changed more files than %d MiB describe", maxDescribed>>20))
+	}
+	return false
 }
 
 // chooseStreams decides which streams of the last State to refer to: where less than half of a

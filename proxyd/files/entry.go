@@ -41,6 +41,7 @@ type Entry struct {
 type Touched struct {
 	Entries []Entry // in the order of the changes
 	Lost    bool    // the list is not complete
+	Full    bool    // it is Lost because more was done than is read
 	Until   Mark    // where the list ends
 }
 
@@ -48,7 +49,11 @@ type Touched struct {
 const (
 	maxPath    = 4095
 	maxEntries = 1_000_000
+	maxTouched = 64 << 20 // bytes of memory that the entries of a Touched take
 )
+
+// memorySize is what an entry takes of maxTouched.
+func (e Entry) memorySize() int { return 56 + len(e.Path) + len(e.Other) }
 
 // travelling are the folders without recorded content: they are the capsule's own and are
 // packed whole, or they hold no files at all.

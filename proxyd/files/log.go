@@ -88,17 +88,17 @@ func (j *Journal) Since(m Mark) (Touched, error) {
 	if m < 0 || int64(m) > j.end {
 		return Touched{}, fmt.Errorf("journal: mark %d: the log ends at %d", m, j.end)
 	}
-	t := Touched{Until: Mark(j.end)}
+	t, size := Touched{Until: Mark(j.end)}, 0
 	_, err := readLog(j.log, int64(m), func(e Entry) {
 		switch e.Kind {
 		case anchorList, anchorMore, anchorWithoutShim:
 		case anchorLost:
 			t.Lost = true
 		default:
-			if len(t.Entries) < maxEntries {
+			if size += e.memorySize(); size <= maxTouched {
 				t.Entries = append(t.Entries, e)
 			} else {
-				t.Lost = true
+				t.Lost, t.Full = true, true
 			}
 		}
 	})

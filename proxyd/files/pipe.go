@@ -37,18 +37,19 @@ const (
 
 const (
 	maxFrame   = 1 << 20
-	maxMessage = MaxState
+	maxMessage = 1 << 30 // of a State of an older release
 )
 
 // pipe is an end of both pipes. A pipe is not safe for concurrent use, but for a single reader
 // and a single writer.
 type pipe struct {
-	r *bufio.Reader
-	w *bufio.Writer
+	r    *bufio.Reader
+	w    *bufio.Writer
+	most int // bytes of a message that is received
 }
 
 func newPipe(r io.Reader, w io.Writer) *pipe {
-	return &pipe{bufio.NewReaderSize(r, 256<<10), bufio.NewWriterSize(w, 256<<10)}
+	return &pipe{r: bufio.NewReaderSize(r, 256<<10), w: bufio.NewWriterSize(w, 256<<10), most: maxMessage}
 }
 
 // sendFrame sends a message; the message may stay in the buffer until flush or the next receive.
@@ -94,7 +95,7 @@ func (p *pipe) receiveFrame() (kind byte, b []byte, err error) {
 			return 0, nil, err
 		}
 		n := int(binary.LittleEndian.Uint32(head[2:]))
-		if n > maxFrame || head[1] > 1 || len(b) > 0 && head[0] != kind || len(b)+n > maxMessage {
+		if n > maxFrame || head[1] > 1 || len(b) > 0 && head[0] != kind || len(b)+n > p.most {
 			return 0, nil, errors.New("bad frame")
 		}
 		kind = head[0]

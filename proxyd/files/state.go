@@ -25,10 +25,14 @@ type State struct {
 	Parents FileMap          `json:"parents"` // folders of the user's that lead to Files, and are none of them
 	Streams map[string]int64 `json:"streams"` // where the contents are, with the length of each
 	Notes   []Note           `json:"notes,omitempty"`
+	Full    bool             `json:"full,omitempty"` // it is Lost because a State can describe no more files
 }
 
 // MaxState bounds the length of a State as JSON, and so what a State costs the daemon: a job chooses how many files it changes.
-const MaxState = 1 << 30 // of a million files
+const MaxState = 64 << 20 // of some 160,000 files
+
+// maxDescribed bounds the part of MaxState that files and folders take. The rest is for notes and for names of streams.
+const maxDescribed = MaxState - 8<<20
 
 // Name is a path or a symbolic link's target: any bytes, which JSON alone could not keep.
 type Name string

@@ -200,6 +200,7 @@ func (h *helper) recordFiles(o order, before *State, touched Touched, s Saver) (
 	if err := h.sendOrder(o, before, touched.Entries); err != nil {
 		return nil, err
 	}
+	h.most = MaxState
 	var out io.WriteCloser
 	var size int64
 	for {

@@ -52,9 +52,10 @@ func newWorker(p *pipe, o order, s *State) *worker {
 	return w
 }
 
+// addProblem adds a note, for people: the notes have a bounded length, and not all names are whole.
 func (w *worker) addProblem(p, why string) {
 	if len(w.notes) < 1000 {
-		w.notes = append(w.notes, Note{Name(p), why})
+		w.notes = append(w.notes, Note{Name(p[:min(len(p), 512)]), why[:min(len(why), 512)]})
 	}
 }
 
