@@ -131,17 +131,16 @@ func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Prog
 	if err != nil {
 		return nil, err
 	}
-	state, err := files.Record(ctx, lc.fileUser(groups), lc.fileJob(programs), before, touched, saver)
+	user := lc.fileUser(groups)
+	if len(programs) > 0 {
+		user.Cgroup = inputOf(lc, programs[0], 0).memoryPayer().Cgroup
+	}
+	state, err := files.Record(ctx, user, lc.fileJob(programs), before, touched, saver)
 	if err != nil {
 		return nil, err
 	}
 	if touched.Lost || state.Full {
-		why := ""
-		if touched.Full || state.Full {
-			why = ": the job changed more files than a checkpoint can describe"
-		}
-		j.log.Warn("the list of what the job changed is not complete"+why, "capsule", lc.index)
-		j.report.AddEvent(records.EventFilesUnknown, nil, fmt.Sprintf("capsule %d: not all that programs did to files could be recorded%s", lc.index, why))
+		lc.reportUnknownFiles(touched.Full || state.Full)
 	}
 	for _, n := range state.Notes {
 		j.log.Info("file not recorded", "path", n.Path, "why", n.Why)

@@ -5,11 +5,13 @@ package checkpoint
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/filestate"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -149,6 +151,16 @@ func (lc *localCapsule) earlierFiles(ctx context.Context, on *upload.Base) (stat
 		return nil, false
 	}
 	return state, false
+}
+
+// reportUnknownFiles tells the user that what programs did to files is not all recorded. full says that it is too much.
+func (lc *localCapsule) reportUnknownFiles(full bool) {
+	why := ""
+	if full {
+		why = ": the job changed more files than a checkpoint can describe"
+	}
+	lc.j.log.Warn("the list of what the job changed is not complete"+why, "capsule", lc.index)
+	lc.j.report.AddEvent(records.EventFilesUnknown, nil, fmt.Sprintf("capsule %d: not all that programs did to files could be recorded%s", lc.index, why))
 }
 
 // filesInBase returns the state of a capsule's files in the base, or nil if the base has none whose streams this node wrote.

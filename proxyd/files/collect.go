@@ -63,13 +63,13 @@ func (w *worker) recordState() error {
 // takeRoom reports whether the State can describe one more file. If not, the State says so.
 func (c *collector) takeRoom(p string, f *File) bool {
 	b, err := json.Marshal(FileMap{Name(p): f})
-	if err == nil && c.described+len(b) <= maxDescribed {
+	if err == nil && c.described+len(b) <= c.o.Most {
 		c.described += len(b)
 		return true
 	}
 	if !c.out.Full {
 		c.out.Lost, c.out.Full = true, true
-		c.addProblem(p, fmt.Sprintf("not recorded, like all that follows: the job has changed more files than %d MiB describe", maxDescribed>>20))
+		c.addProblem(p, fmt.Sprintf("not recorded, like all that follows: the job has changed more files than %d MiB describe", c.o.Most>>20))
 	}
 	return false
 }

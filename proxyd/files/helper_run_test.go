@@ -97,7 +97,7 @@ print("ready", flush=True); sys.stdin.read()`, dir)
 // TestHelperIsNotTraced: the user cannot trace the helper that runs as him.
 func TestHelperIsNotTraced(t *testing.T) {
 	needRoot(t)
-	h, err := startHelper(testDeadline(t), testUser)
+	h, err := startHelper(testDeadline(t), testUser, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

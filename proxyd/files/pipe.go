@@ -134,6 +134,7 @@ type order struct {
 	Mark    Mark   // Record
 	Stream  string // Record: the name of the new stream
 	Reuse   bool   // Record: old streams can be referred to
+	Most    int    // Record: bytes that files and folders may take in the State
 }
 
 // want is a part of a stream that PutBack needs.

@@ -31,8 +31,9 @@ type State struct {
 // MaxState bounds the length of a State as JSON, and so what a State costs the daemon: a job chooses how many files it changes.
 const MaxState = 64 << 20 // of some 160,000 files
 
-// maxDescribed bounds the part of MaxState that files and folders take. The rest is for notes and for names of streams.
-const maxDescribed = MaxState - 8<<20
+// maxDescribed bounds the part of MaxState that files and folders take. The rest is for notes and for names of streams. A test
+// changes it.
+var maxDescribed = MaxState - 8<<20
 
 // Name is a path or a symbolic link's target: any bytes, which JSON alone could not keep.
 type Name string

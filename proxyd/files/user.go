@@ -24,6 +24,24 @@ type User struct {
 	UID    uint32
 	GID    uint32
 	Groups []uint32
+	Cgroup string // of the job: a helper that has much to do is in it; "": the daemon's own
+}
+
+// muchWork is from what size on the job pays for a helper's memory. A helper with less takes little, and a job that has come to
+// its limit of memory is to be captured all the same.
+const muchWork = 4 << 20
+
+// workSize estimates the memory that a State and entries take.
+func workSize(s *State, entries []Entry) (size int) {
+	if s != nil {
+		for p, f := range s.Files {
+			size += 256 + len(p) + len(f.Target) + 128*len(f.Data)
+		}
+	}
+	for _, e := range entries {
+		size += e.memorySize()
+	}
+	return size
 }
 
 // Job is what is known of a job's files besides the journal.
@@ -49,8 +67,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// startHelper starts a helper. The end of ctx kills the helper.
-func startHelper(ctx context.Context, u User) (*helper, error) {
+// startHelper starts a helper for work of a size. The end of ctx kills the helper.
+func startHelper(ctx context.Context, u User, work int) (*helper, error) {
 	h := &helper{}
 	// By the link and not by the path: the daemon may have been upgraded on disk.
 	h.cmd = exec.CommandContext(ctx, "/proc/self/exe", Arg)
@@ -78,7 +96,29 @@ func startHelper(ctx context.Context, u User) (*helper, error) {
 	}
 	h.in = in
 	h.pipe = newPipe(out, in)
-	return h, h.cmd.Start()
+	if u.Cgroup == "" || work < muchWork {
+		return h, h.cmd.Start()
+	}
+	return h, h.startInCgroup(u.Cgroup)
+}
+
+// startInCgroup starts the helper in a cgroup of the job, whose limits then hold for the helper. Where memory is short there,
+// the kernel ends the helper and none of the job's processes: the checkpoint fails, and the job runs on.
+func (h *helper) startInCgroup(path string) error {
+	group, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer group.Close()
+	h.cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd())}
+	if err := h.cmd.Start(); err != nil {
+		return err
+	}
+	err = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", h.cmd.Process.Pid), []byte("1000"), 0)
+	if err != nil {
+		return errors.Join(err, h.cmd.Process.Kill(), h.cmd.Wait())
+	}
+	return nil
 }
 
 // sendOrder sends what both operations begin with.
@@ -173,7 +213,8 @@ func recordFiles(ctx context.Context, u User, job Job, before *State, touched To
 		serial = before.Serial + 1
 	}
 	o.Stream, o.Reuse, o.Lost, o.Mark = streamOf(serial), ok, touched.Lost || before != nil && before.Lost, touched.Until
-	h, err := startHelper(ctx, u)
+	o.Most = maxDescribed
+	h, err := startHelper(ctx, u, workSize(before, touched.Entries))
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +325,7 @@ func putBack(ctx context.Context, u User, job Job, at *State, after Touched, l L
 	if err := at.checkState(); err != nil {
 		return r, err
 	}
-	h, err := startHelper(ctx, u)
+	h, err := startHelper(ctx, u, workSize(at, after.Entries))
 	if err != nil {
 		return r, err
 	}
