@@ -173,7 +173,7 @@ const exitCodes = `0  done
 5  not possible now: not running, not protected, busy, or something cannot be captured; an action was not done
 6  no daemon answers
 7  a credential or an answer is not trusted
-8  doctor, verify, gc or policy test found something wrong, or a checkpoint is damaged
+8  check, doctor, verify, gc or policy test found something wrong, or a checkpoint is damaged
 9  no space
 10 timed out
 130 interrupted`

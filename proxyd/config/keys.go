@@ -49,7 +49,7 @@ var keys = table.Table[Config]{Daemon: "proxyd", Variables: "SINGULARITY_SLURM_"
 		Set: table.Text(func(c *Config) *string { return &c.Relay }, relayAddress, "HOST:PORT")},
 	{Name: "keep", Default: "2", Meaning: "Newest checkpoints of each job that are kept.",
 		Set: table.Number(func(c *Config) *int { return &c.Keep }, 1, 1000)},
-	{Name: "keep_for", Default: "7d", Meaning: "How long checkpoints and time lines of jobs that have ended are kept. 0: they go at the next collection.",
+	{Name: "keep_for", Default: "7d", Meaning: "Of jobs that have ended, checkpoints that were made longer ago than this go at the next collection, and\ntime lines this long after the end. 0: at the next collection.",
 		Set: wantAge(func(c *Config) *time.Duration { return &c.KeepFor }, 0)},
 
 	{Name: "staging.folder", Meaning: "Folder of this node, on a fast disk or a tmpfs, where checkpoints land first; they are brought into the\nstore while the job runs on, or its nodes are free. Owned by root. Empty: straight into the store.",
