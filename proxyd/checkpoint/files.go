@@ -47,13 +47,7 @@ func (lc *localCapsule) recordFileChanges(ctx context.Context) {
 	var both sync.WaitGroup
 	defer both.Wait()
 	both.Go(func() {
-		lc.journal.Run(ctx, journalPeriod, func(err error) {
-			if err != nil {
-				j.log.Error("record changed files: what cannot be written now is tried again", "capsule", lc.index, "error", err)
-			} else {
-				j.log.Info("changed files are recorded again", "capsule", lc.index)
-			}
-		})
+		lc.journal.Run(ctx, journalPeriod, lc.logRecording)
 	})
 	snap := j.run.Snapshot()
 	kit := filepath.Join(j.c.kits.Local, snap.Record.Kit)

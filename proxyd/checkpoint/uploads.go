@@ -153,6 +153,15 @@ func (lc *localCapsule) earlierFiles(ctx context.Context, on *upload.Base) (stat
 	return state, false
 }
 
+// logRecording logs that the changes of files cannot be recorded, or, without an error, that they can be again.
+func (lc *localCapsule) logRecording(err error) {
+	if err != nil {
+		lc.j.log.Error("record changed files: what cannot be written now is tried again", "capsule", lc.index, "error", err)
+		return
+	}
+	lc.j.log.Info("changed files are recorded again", "capsule", lc.index)
+}
+
 // reportUnknownFiles tells the user that what programs did to files is not all recorded. full says that it is too much.
 func (lc *localCapsule) reportUnknownFiles(full bool) {
 	why := ""

@@ -52,7 +52,7 @@ func randomText() string {
 	return string(b)
 }
 
-// TestPutBackWithoutSpace: a file for whose content there is no space makes PutBack fail, with the file's name and the
+// TestPutBackWithoutSpace: a file makes PutBack fail if there is no space for its content, with the file's name and the
 // reason; with space, a second PutBack succeeds.
 func TestPutBackWithoutSpace(t *testing.T) {
 	for name, change := range map[string]func(path string) []Entry{

@@ -16,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
 
-// TestSilentFolders has doctor look at folders whose file server does not answer: the checks of these folders say so, the
+// TestSilentFolders has doctor look at folders of a file server that does not answer: the checks of these folders say so, the
 // others are as always, and a second look, made while the first still hangs, says the same.
 func TestSilentFolders(t *testing.T) {
 	served := mountstest.Serve(t, 0)
@@ -113,7 +113,7 @@ func TestStoreOfItsOwn(t *testing.T) {
 	n.patience = 100 * time.Millisecond
 	for _, f := range []Finding{checkStore(t.Context(), n), checkKillWait(t.Context(), n)} {
 		if f.Level == OK || f.Found != store+": its file system does not answer within 100ms" {
-			t.Errorf("a store whose server is silent: %+v", f)
+			t.Errorf("a store with a silent server: %+v", f)
 		}
 	}
 }

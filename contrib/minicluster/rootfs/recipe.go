@@ -55,7 +55,7 @@ var corpusPackages = []string{
 	"gcc", "make", "libc6-dev", "default-jre-headless", "nodejs", "ruby", "lua5.4", "tcl", "gawk",
 	"php-cli", "erlang-base", "gforth", "r-base-core",
 	// servers
-	"redis-server", "postgresql", "nginx-light", "memcached", "python3-redis", "python3-psycopg2", "python3-boto3", "python3-moto",
+	"redis-server", "postgresql", "nginx-light", "memcached", "python3-redis", "python3-psycopg2", "python3-boto3", "python3-moto", "python3-flask-cors",
 	// message passing
 	"mpich", "libmpich-dev", "openmpi-bin", "python3-mpi4py", "hpcc",
 	// what Python programs have processes by
