@@ -52,18 +52,23 @@ func (t *Timeline) KeepPast(rec *Record) error {
 	if err != nil || len(events) == 0 {
 		return err
 	}
-	// A job that had the number before may have left either file.
-	if err := errors.Join(t.ForgetJob(rec.Job), os.MkdirAll(t.pastFolder(), 0o700)); err != nil {
+	path, other := t.pastPath(rec.Job), t.plainPath(rec.Job)
+	if isPlain(events) {
+		path, other = other, path
+	}
+	if err := os.MkdirAll(t.pastFolder(), 0o700); err != nil {
 		return err
 	}
-	path := t.pastPath(rec.Job)
-	if isPlain(events) {
-		path = t.plainPath(rec.Job)
-	}
 	events = events[max(len(events)-maxPastEvents, 0):]
-	return WriteJSON(path, Past{
+	err = WriteJSON(path, Past{
 		Job: rec.Job, UID: rec.UID, Events: events, NextBeginsAnew: rec.BeginAnew, LastNumber: rec.LastNumber,
 	})
+	if err != nil {
+		return err
+	}
+	// A job that had the number before may have left it. Two nodes may end the job at the same time, and the time line may have
+	// been removed by the other: so what is kept is never away.
+	return removeIfThere(other)
 }
 
 // isPlain tells whether a job was started and ended, and no more.

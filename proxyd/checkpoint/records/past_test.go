@@ -95,3 +95,41 @@ func TestDamagedPast(t *testing.T) {
 		}
 	}
 }
+
+// TestPastStays: while nodes keep a job's time line at the same time, what is kept can be read.
+func TestPastStays(t *testing.T) {
+	folder := Folder{t.TempDir()}
+	tl, rec := NewTimeline(folder, "n1"), newRecord(7)
+	if err := folder.Save(rec); err != nil {
+		t.Fatal(err)
+	}
+	if err := tl.Write(7, Event{At: time.Now(), What: EventHeld}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tl.KeepPast(rec); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() {
+		var err error
+		for range 300 {
+			err = errors.Join(err, tl.KeepPast(rec))
+		}
+		done <- err
+	}()
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		default:
+			if past, err := tl.ReadPast(7); err != nil || past == nil {
+				t.Errorf("%v, %v", past, err)
+				<-done
+				return
+			}
+		}
+	}
+}
