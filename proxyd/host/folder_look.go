@@ -22,9 +22,9 @@ type folderLooks struct {
 // looks are those of this process: a look that hangs outlives the Probe that began it.
 var looks = folderLooks{ended: make(map[string]chan struct{})}
 
-// begin calls look in a goroutine, unless a look of that name is under way: then begin returns the channel that is
+// beginLook calls look in a goroutine, unless a look of that name is under way: then beginLook returns the channel that is
 // closed at the end of that look.
-func (l *folderLooks) begin(name string, look func()) (before <-chan struct{}) {
+func (l *folderLooks) beginLook(name string, look func()) (before <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if before, isUnderWay := l.ended[name]; isUnderWay {
@@ -52,7 +52,7 @@ func (n *node) lookAtFolder(f Finding, level Level, folder string, look func() F
 	}
 	findings := make(chan Finding, 1)
 	for {
-		before := looks.begin(f.Name+" "+folder, func() { findings <- look() })
+		before := looks.beginLook(f.Name+" "+folder, func() { findings <- look() })
 		if before == nil {
 			break
 		}
