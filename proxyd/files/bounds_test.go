@@ -84,7 +84,7 @@ func TestFullTouched(t *testing.T) {
 	got := touchedSince(t, j, 0)
 	size := 0
 	for _, e := range got.Entries {
-		size += e.memorySize()
+		size += e.countBytes()
 	}
 	if size > maxTouched || len(got.Entries) < len(entries)/2 || len(got.Entries) == len(entries) || !got.Lost || !got.Full {
 		t.Errorf("%d entries of %d, %d bytes, lost %v, full %v", len(got.Entries), len(entries), size, got.Lost, got.Full)
@@ -119,7 +119,7 @@ func TestHelperIsPaid(t *testing.T) {
 		_ = h.endHelper(context.Background(), io.EOF)
 	}
 	many := &State{Files: FileMap{"/a": {Data: make([]Segment, muchWork/128)}}}
-	if workSize(nil, nil) != 0 || workSize(many, nil) < muchWork || workSize(nil, make([]Entry, muchWork/56+1)) < muchWork {
+	if estimateWork(nil, nil) != 0 || estimateWork(many, nil) < muchWork || estimateWork(nil, make([]Entry, muchWork/56+1)) < muchWork {
 		t.Error("much to do is little")
 	}
 }

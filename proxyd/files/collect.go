@@ -49,7 +49,7 @@ func (w *worker) recordState() error {
 		if err := c.recordPath(p, t); err != nil {
 			return err
 		}
-		if f := c.out.Files[Name(p)]; f != nil && !c.takeRoom(p, f) {
+		if f := c.out.Files[Name(p)]; f != nil && !c.reserveRoom(p, f) {
 			delete(c.out.Files, Name(p))
 			break
 		}
@@ -60,8 +60,8 @@ func (w *worker) recordState() error {
 	return w.p.sendJSON(frameResult, c.out)
 }
 
-// takeRoom reports whether the State can describe one more file. If not, the State says so.
-func (c *collector) takeRoom(p string, f *File) bool {
+// reserveRoom takes room in the State for the description of a file, and returns whether there was room. If not, the State says so.
+func (c *collector) reserveRoom(p string, f *File) bool {
 	b, err := json.Marshal(FileMap{Name(p): f})
 	if err == nil && c.described+len(b) <= c.o.Most {
 		c.described += len(b)

@@ -52,8 +52,8 @@ const (
 	maxTouched = 64 << 20 // bytes of memory that the entries of a Touched take
 )
 
-// memorySize is what an entry takes of maxTouched.
-func (e Entry) memorySize() int { return 56 + len(e.Path) + len(e.Other) }
+// countBytes returns what an entry takes of maxTouched.
+func (e Entry) countBytes() int { return 56 + len(e.Path) + len(e.Other) }
 
 // travelling are the folders without recorded content: they are the capsule's own and are
 // packed whole, or they hold no files at all.

@@ -224,7 +224,7 @@ func (j *Journal) Sync() error {
 func (j *Journal) Cut() (Mark, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := errors.Join(j.syncLists(true), j.emptyMore()); err != nil {
+	if err := errors.Join(j.syncLists(true), j.emptySecondList()); err != nil {
 		return 0, err
 	}
 	head, err := j.readHead()

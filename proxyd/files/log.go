@@ -95,7 +95,7 @@ func (j *Journal) Since(m Mark) (Touched, error) {
 		case anchorLost:
 			t.Lost = true
 		default:
-			if size += e.memorySize(); size <= maxTouched {
+			if size += e.countBytes(); size <= maxTouched {
 				t.Entries = append(t.Entries, e)
 			} else {
 				t.Lost, t.Full = true, true

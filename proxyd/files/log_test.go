@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// smallLog gives a journal a log on a file system of 4 MiB, and returns the log's folder.
-func smallLog(t *testing.T, j *Journal) (dir string) {
+// makeSmallLog gives a journal a log on a file system of 4 MiB, and returns the log's folder.
+func makeSmallLog(t *testing.T, j *Journal) (dir string) {
 	t.Helper()
-	dir = smallFolder(t)
+	dir = makeSmallFolder(t)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.log.Close()
@@ -48,7 +48,7 @@ func makeFiles(t *testing.T, env, dir string, n int) (want string) {
 func TestLogWithoutSpace(t *testing.T) {
 	dir := ownFolder(t)
 	j, env := journalFor(t)
-	empty := fillFolder(t, smallLog(t, j))
+	empty := fillFolder(t, makeSmallLog(t, j))
 	want := makeFiles(t, env, dir, 60)
 	for range 2 {
 		if err := j.Sync(); !errors.Is(err, unix.ENOSPC) {
@@ -115,7 +115,7 @@ func TestLogTooLate(t *testing.T) {
 func TestRunGoesOn(t *testing.T) {
 	dir := ownFolder(t)
 	j, env := journalFor(t)
-	empty := fillFolder(t, smallLog(t, j))
+	empty := fillFolder(t, makeSmallLog(t, j))
 	want := makeFiles(t, env, dir, 60)
 	ctx, cancel := context.WithCancel(testDeadline(t))
 	reports, ended := make(chan error, 2), make(chan struct{})

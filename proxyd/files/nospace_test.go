@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// smallFolder returns a folder of the test user's on a file system of 4 MiB.
-func smallFolder(t *testing.T) string {
+// makeSmallFolder returns a folder of the test user's on a file system of 4 MiB.
+func makeSmallFolder(t *testing.T) string {
 	t.Helper()
 	dir := ownFolder(t)
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4m,mode=777"); err != nil {
@@ -60,7 +60,7 @@ func TestPutBackWithoutSpace(t *testing.T) {
 		"shortened": func(path string) []Entry { os.Truncate(path, 0); return []Entry{{Kind: Written, Path: path}} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := smallFolder(t)
+			dir := makeSmallFolder(t)
 			path, content := filepath.Join(dir, "model.ckpt"), randomText()
 			writeFile(t, path, content)
 			shelf := newShelf()
@@ -83,7 +83,7 @@ func TestPutBackWithoutSpace(t *testing.T) {
 
 // TestPutBackReason: PutBack says why the helper has failed, also if the helper was being sent more than a pipe can hold.
 func TestPutBackReason(t *testing.T) {
-	dir := smallFolder(t)
+	dir := makeSmallFolder(t)
 	shelf := newShelf()
 	var entries []Entry
 	for _, name := range []string{"1", "2", "3"} {

@@ -15,7 +15,7 @@ import (
 func (j *Journal) syncLists(final bool) error {
 	b, err := j.newEntries(final)
 	if err = errors.Join(err, j.writeDurably(b)); err == nil {
-		j.freeMore()
+		j.freeReadRecords()
 	}
 	return err
 }
@@ -186,20 +186,20 @@ func (j *Journal) readMore(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// freeMore gives back the space of what was read of the second file. The log has that durably.
-func (j *Journal) freeMore() {
+// freeReadRecords gives back the space of what was read of the second file. The log has that durably.
+func (j *Journal) freeReadRecords() {
 	if j.morePos-j.freed < minFreed {
 		return
 	}
 	err := unix.Fallocate(int(j.more.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, j.freed, j.morePos-j.freed)
-	if err == nil { // other file systems keep the space until emptyMore
+	if err == nil { // other file systems keep the space until emptySecondList
 		j.freed = j.morePos
 	}
 }
 
-// emptyMore makes the second file empty if all of it is in the log, so that no limit of a file's size is met in a long run.
+// emptySecondList makes the second file empty if all of it is in the log, so that no limit of a file's size is met in a long run.
 // No program may be running: each appends to the file.
-func (j *Journal) emptyMore() error {
+func (j *Journal) emptySecondList() error {
 	st, err := j.more.Stat()
 	if err != nil || j.morePos == 0 || st.Size() != j.morePos {
 		return err

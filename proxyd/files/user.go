@@ -31,15 +31,15 @@ type User struct {
 // its limit of memory is to be captured all the same.
 const muchWork = 4 << 20
 
-// workSize estimates the memory that a State and entries take.
-func workSize(s *State, entries []Entry) (size int) {
+// estimateWork estimates the memory that a State and entries take.
+func estimateWork(s *State, entries []Entry) (size int) {
 	if s != nil {
 		for p, f := range s.Files {
 			size += 256 + len(p) + len(f.Target) + 128*len(f.Data)
 		}
 	}
 	for _, e := range entries {
-		size += e.memorySize()
+		size += e.countBytes()
 	}
 	return size
 }
@@ -214,7 +214,7 @@ func recordFiles(ctx context.Context, u User, job Job, before *State, touched To
 	}
 	o.Stream, o.Reuse, o.Lost, o.Mark = streamOf(serial), ok, touched.Lost || before != nil && before.Lost, touched.Until
 	o.Most = maxDescribed
-	h, err := startHelper(ctx, u, workSize(before, touched.Entries))
+	h, err := startHelper(ctx, u, estimateWork(before, touched.Entries))
 	if err != nil {
 		return nil, err
 	}
@@ -325,7 +325,7 @@ func putBack(ctx context.Context, u User, job Job, at *State, after Touched, l L
 	if err := at.checkState(); err != nil {
 		return r, err
 	}
-	h, err := startHelper(ctx, u, workSize(at, after.Entries))
+	h, err := startHelper(ctx, u, estimateWork(at, after.Entries))
 	if err != nil {
 		return r, err
 	}

@@ -22,7 +22,7 @@ import (
 // checkpoint is that of these tests.
 var checkpoint = store.ID{JobID: store.JobID{Cluster: "mini", Job: 7, ArrayTask: store.None, Component: store.None}, Number: 1}
 
-func noError(t *testing.T, err error) {
+func requireNoError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -33,14 +33,14 @@ func noError(t *testing.T, err error) {
 func openStore(t *testing.T) (*store.Store, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
-	noError(t, os.Mkdir(dir, 0o700))
+	requireNoError(t, os.Mkdir(dir, 0o700))
 	be, err := posix.Open(dir)
-	noError(t, err)
+	requireNoError(t, err)
 	t.Cleanup(func() { be.Close() })
 	key, err := store.NewKey(bytes.Repeat([]byte("key "), 8))
-	noError(t, err)
+	requireNoError(t, err)
 	s, err := store.Open(t.Context(), be, key, store.Options{Lanes: 1, Workers: 1})
-	noError(t, err)
+	requireNoError(t, err)
 	t.Cleanup(s.Close)
 	return s, dir
 }
@@ -61,32 +61,32 @@ func manyFiles(n int) *files.State {
 func TestManifestStaysSmall(t *testing.T) {
 	s, dir := openStore(t)
 	w, err := s.Create(t.Context(), store.Upload{ID: checkpoint, Node: "n1"})
-	noError(t, err)
+	requireNoError(t, err)
 	state := manyFiles(20_000)
 	m := records.CapsuleMeta{Index: 3, Node: "n1"}
 	m.FilesSummary, err = Save(upload.StoreShare{Writer: w, Node: "n1"}, "3/", state)
-	noError(t, err)
+	requireNoError(t, err)
 	meta := records.Meta{Capsules: []records.CapsuleMeta{m}}
 	b, err := meta.Encode()
-	noError(t, err)
+	requireNoError(t, err)
 	_, err = w.Commit(t.Context(), b)
-	noError(t, err)
+	requireNoError(t, err)
 	info, err := os.Stat(filepath.Join(dir, "manifests", "mini", "7", "1"))
-	noError(t, err)
+	requireNoError(t, err)
 	if info.Size() > 64<<10 {
 		t.Errorf("the manifest has %d bytes", info.Size())
 	}
 
 	r, err := s.Open(t.Context(), checkpoint)
-	noError(t, err)
+	requireNoError(t, err)
 	defer r.Close()
 	read, err := records.DecodeMeta(r.Manifest().Meta)
-	noError(t, err)
+	requireNoError(t, err)
 	if got := read.Capsule(3).FilesSummary; *got != (records.FilesSummary{Count: 20_001, Lost: true}) {
 		t.Errorf("the manifest says %+v", got)
 	}
 	got, err := Load(r, read.Capsule(3))
-	noError(t, err)
+	requireNoError(t, err)
 	if !reflect.DeepEqual(got, state) {
 		t.Errorf("%d files are read back, of %d, or others", len(got.Files), len(state.Files))
 	}
@@ -103,9 +103,9 @@ func TestLoadOlderRelease(t *testing.T) {
 	m, err := records.DecodeMeta([]byte(`{"version":1,"capsules":[{"index":3,"node":"n1","files":{"serial":2,"mark":7,"boot":"b","time":"2026-08-01T12:00:00Z","lost":false,` +
 		`"files":{"/home/alice/f":{"type":"file","size":3,"data":[{"at":0,"size":3,"stream":"files-2","off":0,"hash":"` + strings.Repeat("ab", 32) + `"}]}},` +
 		`"parents":{},"streams":{"files-2":3}}}]}`))
-	noError(t, err)
+	requireNoError(t, err)
 	s, err := Load(nil, m.Capsule(3))
-	noError(t, err)
+	requireNoError(t, err)
 	if s == nil || s.Serial != 2 || s.Mark != 7 || s.Streams["files-2"] != 3 || s.Files["/home/alice/f"].Data[0].Stream != "files-2" {
 		t.Errorf("read: %+v", s)
 	}
