@@ -12,14 +12,16 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// TestLargeDevice: a device of 80 GiB costs nothing until it is touched.
-func TestLargeDevice(t *testing.T) {
-	b, err := New(Config{Memory: []uint64{80 << 30}})
+// makeContext makes a backend, which ends with the test, and a context on its first device.
+func makeContext(t *testing.T, cfg Config) (backend.Device, backend.Space, backend.Context) {
+	t.Helper()
+	b, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close()
-	s, err := b.Devices()[0].NewSpace(backend.SpaceConfig{})
+	t.Cleanup(func() { b.Close() })
+	device := b.Devices()[0]
+	s, err := device.NewSpace(backend.SpaceConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,6 +32,12 @@ func TestLargeDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return device, s, c
+}
+
+// TestLargeDevice: a device of 80 GiB costs nothing until it is touched.
+func TestLargeDevice(t *testing.T) {
+	_, s, c := makeContext(t, Config{Memory: []uint64{80 << 30}})
 	const size = 20 << 30
 	a, err := c.Alloc(size)
 	if err != nil {
@@ -113,22 +121,7 @@ func TestAllSharedMemory(t *testing.T) {
 `
 	for _, capability := range []Capability{80, 89, 90, 100} {
 		t.Run(capability.String(), func(t *testing.T) {
-			b, err := New(Config{Memory: []uint64{64 << 20}, Capability: capability})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer b.Close()
-			s, err := b.Devices()[0].NewSpace(backend.SpaceConfig{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Map(); err != nil {
-				t.Fatal(err)
-			}
-			c, err := s.NewContext(0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			device, _, c := makeContext(t, Config{Memory: []uint64{64 << 20}, Capability: capability})
 			m, log, err := c.Load([]byte(text), backend.LoadConfig{})
 			if err != nil {
 				t.Fatalf("%v\n%s", err, log.Error)
@@ -141,7 +134,7 @@ func TestAllSharedMemory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			most := b.Devices()[0].Info().Attributes[backend.MaxSharedPerBlockOptin]
+			most := device.Info().Attributes[backend.MaxSharedPerBlockOptin]
 			if err := f.SetAttribute(backend.FuncMaxDynamicShared, most+1); backend.ResultOf(err) != backend.InvalidValue {
 				t.Errorf("%d bytes: %v", most+1, err)
 			}
