@@ -141,7 +141,7 @@ ci: deps build $(LINT) ## make test and make test-full in one run, each test onc
 check: $(LINT) ## lint of what changed since main, and the quicker unit tests; no root (2 min)
 	@$(TALLY) \
 		'lint of what changed: LINT=$(LINT) contrib/lint-changed' \
-		'unit, the quicker ones: $(GO) test -json -short $(QUICK_UNIT)'
+		'unit, the quicker ones: $(GO) test -json -short -p 4 $(QUICK_UNIT)'
 
 test-pkg: ## the tests of one package: make test-pkg P=./proxyd/store [RUN=TestName] [RACE=-race] (seconds)
 	@test -n "$(P)" || { echo "which package? make test-pkg P=./proxyd/store" >&2; exit 1; }

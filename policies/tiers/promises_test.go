@@ -70,7 +70,11 @@ const slack = 0.05
 // higher tier would not have had more if all lower jobs had not been there.
 func TestTiersKeepTheirPromises(t *testing.T) {
 	kept, bounded, proven, behind := 0, 0, 0, 0
-	for seed := range uint64(40) {
+	seeds := uint64(40)
+	if testing.Short() {
+		seeds = 12
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 12))
 		nodes, gpus := 1+r.IntN(4), []int{2, 4, 8}[r.IntN(3)]
 		jobs := makeTrace(r, nodes, gpus, 60, 0.5+r.Float64())
@@ -106,7 +110,7 @@ func TestTiersKeepTheirPromises(t *testing.T) {
 		}
 	}
 	t.Logf("%d promises kept, %d at the bound, %d to which lower tiers had nothing to add, %d ahead of all lower tiers", kept, bounded, proven, behind)
-	if kept < 20 {
+	if uint64(kept) < seeds/2 {
 		t.Errorf("only %d promises were kept: this shows nothing", kept)
 	}
 }

@@ -11,13 +11,12 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
-	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
 )
 
 // TestLosses: causes by hand, in GPU-seconds.
 func TestLosses(t *testing.T) {
-	tiers := tiersPolicy(t, sdktest.BuildPolicy(t, "tiers"))
+	tiers := tiersPolicy(t, buildPolicy(t, "tiers"))
 	watches := chain.Named{Name: "watches", Policy: says(func(*sdk.Snapshot) []sdk.Intent { return nil })}
 	parks := chain.Named{Name: "parks", Policy: says(func(s *sdk.Snapshot) []sdk.Intent {
 		switch at := s.Time.Sub(epoch); {
@@ -66,8 +65,12 @@ func TestLosses(t *testing.T) {
 
 // TestLossesAddUp: whatever the trace and however its jobs are scheduled, what a job asked for is its work and its losses.
 func TestLossesAddUp(t *testing.T) {
-	program := sdktest.BuildPolicy(t, "tiers")
-	for seed := range uint64(4) {
+	program := buildPolicy(t, "tiers")
+	seeds := uint64(4)
+	if testing.Short() {
+		seeds = 1
+	}
+	for seed := range seeds {
 		jobs := randomTrace(rand.New(rand.NewPCG(seed, 5)), 40)
 		for mode := range 2 {
 			c := newConfig(2, 8, tiersPolicy(t, program))

@@ -8,13 +8,12 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
-	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
 )
 
 // TestShrinksWhatLosesLeast: of two jobs that could give the same GPUs to a premium job, the job is shrunk whose ranks still
 // come out even, so that less work is lost, and the job that would wait for its fullest GPU goes on undisturbed.
 func TestShrinksWhatLosesLeast(t *testing.T) {
-	program := sdktest.BuildPolicy(t, "tiers")
+	program := buildPolicy(t, "tiers")
 	jobs, err := ReadCSV(strings.NewReader(`id,submit,duration,gpus,min_gpus,max_gpus,qos
 1,0,4000,8,2,8,basic
 2,0,4000,8,2,24,basic

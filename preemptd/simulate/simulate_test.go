@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
-	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/ledger"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/policy"
@@ -75,7 +74,7 @@ func TestQueueAndBackfill(t *testing.T) {
 // A premium job comes to a cluster full of basic work. With capsules nothing is lost but the
 // time of the dump and the restore; killed, the work is done again.
 func TestPremiumPreempts(t *testing.T) {
-	program := sdktest.BuildPolicy(t, "tiers")
+	program := buildPolicy(t, "tiers")
 	lines := "1,0,1000,8,,,basic,\n2,595,300,8,,,premium,\n"
 	play := func(change func(*Config)) *Result {
 		t.Helper()
@@ -111,7 +110,7 @@ func TestPremiumPreempts(t *testing.T) {
 
 // An elastic job is shrunk for a premium job, and grows when the premium job is gone.
 func TestShrinkAndGrow(t *testing.T) {
-	program := sdktest.BuildPolicy(t, "tiers")
+	program := buildPolicy(t, "tiers")
 	res, err := Run(t.Context(), newConfig(1, 8, tiersPolicy(t, program)), parseTrace(t, "1,0,4000,8,,2,basic,\n2,595,600,4,,,premium,\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +128,7 @@ func TestShrinkAndGrow(t *testing.T) {
 // TestElasticLends: a job that asked for 2 GPUs and can use 8 gets the idle GPUs, gives them back when another job
 // comes for them, and grows again when that job has ended. The same job without a maximum stays on its 2.
 func TestElasticLends(t *testing.T) {
-	program := sdktest.BuildPolicy(t, "elastic")
+	program := buildPolicy(t, "elastic")
 	for _, c := range []struct {
 		name     string
 		most     string
@@ -187,9 +186,13 @@ func randomTrace(r *rand.Rand, n int) []Job {
 // trace is done, and the same trace gives the same result. Premium keeps its promise better
 // with capsules than without.
 func TestRandomTraces(t *testing.T) {
-	program := sdktest.BuildPolicy(t, "tiers")
+	program := buildPolicy(t, "tiers")
 	better, worse := 0, 0
-	for seed := range uint64(3) {
+	seeds := uint64(3)
+	if testing.Short() {
+		seeds = 1
+	}
+	for seed := range seeds {
 		jobs := randomTrace(rand.New(rand.NewPCG(seed, 0)), 60)
 		var results [3]*Result
 		for mode := range results {
@@ -271,7 +274,7 @@ func TestReadSacct(t *testing.T) {
 
 // TestTable shows the three ways side by side, on a trace that -trace names or a made trace.
 func TestTable(t *testing.T) {
-	program := sdktest.BuildPolicy(t, "tiers")
+	program := buildPolicy(t, "tiers")
 	jobs := randomTrace(rand.New(rand.NewPCG(1, 1)), 80)
 	var results []Named
 	for _, name := range []string{"FIFO and backfill", "kill and requeue", "capsules"} {

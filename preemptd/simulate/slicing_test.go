@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
-	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
 )
 
 // newSimulated is a job of a trace as a simulation has it.
@@ -62,7 +61,7 @@ func TestWorkAndTime(t *testing.T) {
 // TestNoSwapping: a job is not shrunk to a size at which its ranks would have to be swapped, but is if the
 // ranks have most of their memory alike.
 func TestNoSwapping(t *testing.T) {
-	program := sdktest.BuildPolicy(t, "tiers")
+	program := buildPolicy(t, "tiers")
 	for alike, shrinks := range map[string]bool{"0": false, "0.95": true} {
 		jobs, err := ReadCSV(strings.NewReader("id,submit,duration,gpus,min_gpus,memory,alike,qos\n1,0,4000,8,2,0.9," + alike + ",basic\n2,595,600,4,,,,premium\n"))
 		if err != nil {

@@ -205,7 +205,11 @@ func TestBindWhereOthersLeave(t *testing.T) {
 	}
 	defer others.Wait()
 	defer close(done)
-	for range 5 {
+	capsules := 5
+	if testing.Short() {
+		capsules = 2
+	}
+	for range capsules {
 		c := newCapsule(t, func(s *Spec) { s.Binds = []Bind{{Source: "/etc/passwd", Target: filepath.Join(dir, "mine", "script")}} })
 		if out, stderr, _ := (task{c: c, argv: shellCommand("head -c 4 " + dir + "/mine/script; ls -d " + dir + "/job100")}).runTask(t); out != "root"+dir+"/job100\n" {
 			t.Errorf("got %q, %q", out, stderr)

@@ -89,7 +89,7 @@ func buildTools(t testing.TB) {
 		}
 		programs.err = os.MkdirAll(dir, 0o755)
 		for _, cmd := range [][]string{
-			{"make", "-s", "-C", "../../libsingshim", "O=" + dir},
+			{"make", "-s", "-C", "../../libsingshim", "O=" + dir, programs.shim},
 			{"cc", "-std=c11", "-O1", "-Wall", "-Wextra", "-Wno-unused-result", "-Wno-format-overflow", "-o", programs.ops, "testdata/ops.c"},
 		} {
 			if out, err := exec.Command(cmd[0], cmd[1:]...).CombinedOutput(); err != nil {

@@ -28,7 +28,11 @@ func TestRollback(t *testing.T) {
 		rollBackRandomly(t, *seed)
 		return
 	}
-	for range *rounds {
+	tries := *rounds
+	if testing.Short() {
+		tries = min(tries, 4)
+	}
+	for range tries {
 		s := rand.Uint64()>>16 | 1
 		if !t.Run(strconv.FormatUint(s, 10), func(t *testing.T) { rollBackRandomly(t, s) }) {
 			t.Logf("replay with -run TestRollback -seed %d", s)

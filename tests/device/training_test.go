@@ -25,7 +25,7 @@ func TestReplacedTraining(t *testing.T) {
 		short bool
 	}{
 		{"mlp", []string{"--ranks", "2", "--steps", "40"}, true},
-		{"mlp", []string{"--ranks", "2", "--steps", "30", "--zero", "3"}, true},
+		{"mlp", []string{"--ranks", "2", "--steps", "30", "--zero", "3"}, false},
 		{"gpt", []string{"--ranks", "2", "--steps", "6"}, false},
 		{"gpt", []string{"--ranks", "2", "--steps", "6", "--recompute"}, false},
 		{"grid", []string{"--ranks", "4", "--steps", "16"}, true},

@@ -5,6 +5,7 @@ package processes
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"testing"
@@ -55,11 +56,22 @@ func TestPIDOfAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	out, err := stranger.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := stranger.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer stranger.Wait()
 	defer in.Close()
+	// While a program is loaded, /proc has no variables of the process: only a program that answers is loaded.
+	if _, err := io.WriteString(in, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
 	now := processOf(t, stranger.Process.Pid)
 	if env, err := SlurmEnv(now); err != nil || env["SLURM_JOB_ID"] != "8" {
 		t.Errorf("the process itself: %q, %v", env, err)

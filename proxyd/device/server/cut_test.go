@@ -170,6 +170,9 @@ func gatesOpen(t testing.TB, all ...*Server) {
 // TestCutLoop: in a data-parallel loop over two servers the cut is at the count of the furthest rank,
 // whichever rank that is, again and again. The results equal those of a run without cuts.
 func TestCutLoop(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestCutMoved finds cuts of a training, too")
+	}
 	nodes := makeServers(t, 2)
 	all := makeRanks(t, nodes[0], nodes[0], nodes[1], nodes[1])
 	const steps = 400
