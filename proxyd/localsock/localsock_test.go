@@ -13,11 +13,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock/localsocktest"
 )
 
 // connectBoth returns both ends of a connection through a socket at path.
@@ -92,7 +90,7 @@ func TestReceive(t *testing.T) {
 			}
 			fds := localsock.Descriptors(same)
 			if tt.packet == "" {
-				sendEmptyPacket(t, client, fds)
+				localsocktest.SendEmptyPacket(t, client, fds...)
 			} else if err := localsock.SendNow(client, []byte(tt.packet), fds...); err != nil {
 				t.Fatal(err)
 			}
@@ -106,21 +104,6 @@ func TestReceive(t *testing.T) {
 				t.Errorf("the pipe has %q, %v", b, err)
 			}
 		})
-	}
-}
-
-// sendEmptyPacket sends descriptors without a byte, which Go's Sendmsg refuses to do.
-func sendEmptyPacket(t *testing.T, c *net.UnixConn, fds []int) {
-	t.Helper()
-	rights := unix.UnixRights(fds...)
-	m := unix.Msghdr{Control: &rights[0]}
-	m.SetControllen(len(rights))
-	var errno unix.Errno
-	err := localsock.WithDescriptor(c, func(fd int) {
-		_, _, errno = unix.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&m)), 0)
-	})
-	if err != nil || errno != 0 {
-		t.Fatal(err, errno)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -275,50 +274,24 @@ func sendMessage(conn *net.UnixConn, message any, f *os.File) error {
 
 // receiveMessage receives a message and the file that came with it, if any, which is the caller's. io.EOF is the end.
 func receiveMessage(conn *net.UnixConn, message any) (*os.File, error) {
-	b, oob := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4))
-	n, oobn, flags, _, err := conn.ReadMsgUnix(b, oob)
-	if err != nil {
-		return nil, err
-	}
-	f, err := fileIn(oob[:oobn])
+	b := make([]byte, maxMessage)
+	n, files, err := localsock.Receive(conn, b, 1)
 	switch {
+	case errors.Is(err, localsock.ErrTooMuch):
+		return nil, errors.New("a message is too long, or has several files")
 	case err != nil:
-	case n == 0:
-		err = io.EOF
-	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
-		err = errors.New("a message is too long")
+		return nil, err
+	case len(files) > 1: // the kernel's room for one descriptor has room for two
+		err = fmt.Errorf("a message with %d files", len(files))
 	default:
 		err = json.Unmarshal(b[:n], message)
 	}
-	if err != nil && f != nil {
-		f.Close()
-		f = nil
-	}
-	return f, err
-}
-
-// fileIn is the file that came with a message, or nil. Several files are an error.
-func fileIn(oob []byte) (*os.File, error) {
-	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
+		localsock.CloseAll(files)
 		return nil, err
 	}
-	var all []int
-	for _, m := range messages {
-		fds, err := unix.ParseUnixRights(&m)
-		if err != nil {
-			continue // no descriptors
-		}
-		all = append(all, fds...)
-	}
-	if len(all) > 1 {
-		for _, fd := range all {
-			unix.Close(fd)
-		}
-		return nil, fmt.Errorf("a message with %d files", len(all))
-	}
-	if len(all) == 0 {
+	if len(files) == 0 {
 		return nil, nil
 	}
-	return os.NewFile(uintptr(all[0]), "received"), nil
+	return files[0], nil
 }

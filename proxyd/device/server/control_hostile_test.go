@@ -17,6 +17,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock/localsocktest"
 )
 
 // connectPair returns a controller, and the other end of its connection.
@@ -221,6 +224,41 @@ func TestHostileServer(t *testing.T) {
 			}
 			if text, ok := sink.files["state.json"]; ok && text != "{}" || len(sink.bad) > 0 && err == nil {
 				t.Error(sink.files, sink.bad)
+			}
+		})
+	}
+}
+
+// TestDescriptorsAreClosed: descriptors that come with a message that is refused are closed. A server that is a user's process
+// could otherwise use up the descriptors of the parent, which is root's daemon.
+func TestDescriptorsAreClosed(t *testing.T) {
+	for name, text := range map[string]string{"an empty message": "", "no JSON": "hello", "two descriptors": "{}"} {
+		t.Run(name, func(t *testing.T) {
+			c, conn := connectPair(t)
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			files := []*os.File{w}
+			if name == "two descriptors" {
+				files = append(files, w)
+			}
+			fds := localsock.Descriptors(files)
+			if text == "" {
+				localsocktest.SendEmptyPacket(t, conn, fds...)
+			} else if err := localsock.Send(conn, []byte(text), fds...); err != nil {
+				t.Fatal(err)
+			}
+			w.Close()
+			if _, err := c.Save(t.Context(), newKept(), SaveOptions{}); err == nil {
+				t.Error("the save has no error")
+			}
+			if err := r.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.Read(make([]byte, 1)); err != io.EOF {
+				t.Errorf("a descriptor stayed open: %v", err)
 			}
 		})
 	}
