@@ -149,7 +149,7 @@ func (c *controller) openJournal(ctx context.Context) (func(), error) {
 	return func() {
 		c.page.changeState(func(s *web.State) { s.Journal = nil })
 		if err := c.journal.Close(); err != nil {
-			c.log.Error("journal", "error", err)
+			c.log.Error("cannot close the journal", "error", err)
 		}
 	}, nil
 }

@@ -37,7 +37,7 @@ func (c *controller) holdLease(ctx context.Context) error {
 	working, stopWorking := context.WithCancel(ctx)
 	defer stopWorking()
 	g.Go(func() error {
-		err := c.journal.Keep(keeping, func(err error) { c.log.Error("lease", "error", err) })
+		err := c.journal.Keep(keeping, func(err error) { c.log.Error("cannot renew the lease of the journal", "error", err) })
 		stopWorking()
 		return err
 	})
@@ -93,7 +93,7 @@ func (c *controller) runLoop(ctx context.Context) error {
 	held, lost := context.WithCancel(context.WithoutCancel(ctx))
 	defer lost()
 	g.Go(func() error {
-		err := c.lease.Keep(keeping, func(err error) { c.log.Warn("lease", "error", err) })
+		err := c.lease.Keep(keeping, func(err error) { c.log.Warn("cannot renew the lease that Slurm shows", "error", err) })
 		if err != nil {
 			lost()
 		}

@@ -38,7 +38,7 @@ func (c *controller) serveMetrics(ctx context.Context) (func(), error) {
 	go func() {
 		defer close(ended)
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			c.log.Error("metrics", "error", err)
+			c.log.Error("metrics are not served", "error", err)
 		}
 	}()
 	return func() { server.Close(); <-ended }, nil

@@ -48,7 +48,7 @@ func (p *policySet) readConfigured(cfg *config.Config) []chain.Named {
 	if said := fmt.Sprint(err); said != p.said {
 		p.said = said
 		if err != nil {
-			p.log.Warn("policies", "error", err)
+			p.log.Warn("policies are not as configured", "error", err)
 		}
 	}
 	var named []chain.Named

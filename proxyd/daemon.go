@@ -234,7 +234,7 @@ func (n *node) repairShared(ctx context.Context) {
 		case <-tick.C:
 		}
 		if err := n.overlay.Repair(ctx); err != nil && ctx.Err() == nil {
-			n.log.Error("network", "error", err)
+			n.log.Error("cannot repair the network", "error", err)
 		}
 	}
 }
@@ -352,7 +352,7 @@ func (n *node) servePeers(context.Context) (func(), error) {
 		Doctor: func(ctx context.Context) []host.Finding {
 			self, err := os.Executable()
 			if err != nil {
-				n.log.Warn("doctor", "error", err)
+				n.log.Warn("doctor does not know its own program", "error", err)
 			}
 			return host.Probe(ctx, n.cfg, host.Known{
 				Libexec: libexec, Program: self, Capture: n.conductor.LongestCapture(), SharedID: n.shared.Mark().ID,
@@ -369,7 +369,7 @@ func (n *node) servePeers(context.Context) (func(), error) {
 	go func() {
 		defer close(served)
 		if err := grpc.Serve(tcp); err != nil {
-			n.log.Error("serve", "error", err)
+			n.log.Error("calls are not served any more", "error", err)
 		}
 	}()
 	n.gate.open(n.conductor, n.conductor.SrunRequests())

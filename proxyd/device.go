@@ -239,7 +239,7 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	}
 	if o.lifeline >= 0 {
 		go func() {
-			// Its end is all that is said there.
+			// The parent writes nothing to the lifeline; end of file means that the parent has ended.
 			_, _ = io.Copy(io.Discard, os.NewFile(uintptr(o.lifeline), "lifeline"))
 			if o.folder != "" {
 				_ = os.RemoveAll(o.folder) // the maker of the folder removes it, too

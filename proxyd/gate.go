@@ -188,6 +188,6 @@ func (n *node) tellWaits(ctx context.Context, job uint32, why error) {
 	n.log.Error("a task waits for the shared folder", "job", job, "error", why)
 	comments := reports.Comments{Slurm: slurm.New(n.cfg.Scontrol)}
 	if err := comments.Write(ctx, strconv.FormatUint(uint64(job), 10), "waits for the shared folder: "+why.Error()); err != nil {
-		n.log.Info("comment", "job", job, "error", err)
+		n.log.Info("cannot write the job's comment", "job", job, "error", err)
 	}
 }

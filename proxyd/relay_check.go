@@ -30,7 +30,8 @@ func (n *node) askRelay(ctx context.Context) error {
 	return tryRelay(ctx, relay, n.cluster.Cluster+"/doctor/"+n.cfg.NodeName+"/"+rand.Text())
 }
 
-// tryRelay does that for a job that there is not.
+// tryRelay connects through the relay under the name of a job that does not exist, so no real job's connections are
+// touched.
 func tryRelay(ctx context.Context, relay outside.Relay, job string) (err error) {
 	ticket := rand.Text()
 	admitted, err := relay.Admit(ctx, &rpc.AdmitRequest{Job: job, Uid: noUser, Ticket: connections.HashTicket(ticket)})

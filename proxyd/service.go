@@ -96,7 +96,7 @@ func (d service) addPast(out *rpc.Job, id string, s *slurm.Job) bool {
 	}
 	past, err := d.n.conductor.Past(id)
 	if err != nil { // the checkpoints can be shown all the same
-		d.n.log.Warn("read the time line of a job that is over", "job", id, "error", err)
+		d.n.log.Warn("cannot read the time line of a job that is over", "job", id, "error", err)
 	}
 	if past == nil {
 		return false
@@ -168,11 +168,11 @@ func (d service) Show(ctx context.Context, job string) (*rpc.Job, error) {
 func (d service) nameAndComment(ctx context.Context, job string) (name, comment string) {
 	name, err := d.n.peers.slurm.Name(ctx, job)
 	if err != nil {
-		d.n.log.Debug("name", "job", job, "error", err)
+		d.n.log.Debug("cannot read the job's name", "job", job, "error", err)
 	}
 	comment, err = d.n.peers.slurm.Said(ctx, job)
 	if err != nil {
-		d.n.log.Debug("comment", "job", job, "error", err)
+		d.n.log.Debug("cannot read the job's comment", "job", job, "error", err)
 	}
 	return name, comment
 }

@@ -41,7 +41,7 @@ func decideOn(s *sdk.Snapshot, set Settings) []sdk.Intent {
 		if moving+len(intents) >= set.Most {
 			break
 		}
-		leaveOut := func(n int32) bool { return nodes[n].why != "" || sickUnder(s, l.job, n) }
+		leaveOut := func(n int32) bool { return nodes[n].why != "" || hasSickGPU(s, l.job, n) }
 		if intent, ok := moveJob(s, room, l, leaveOut); ok {
 			intents = append(intents, intent)
 		} else if !l.by.IsZero() && !s.Time.Before(l.by) {
@@ -118,7 +118,7 @@ func canMove(j *sdk.Job) bool { return j.State == sdk.Running && j.Preemptable &
 func leaverOf(s *sdk.Snapshot, j *sdk.Job, nodes []going) (l leaver, ok bool) {
 	for _, share := range j.Shares {
 		g := nodes[share.Node]
-		if g.why == "" && sickUnder(s, j, share.Node) {
+		if g.why == "" && hasSickGPU(s, j, share.Node) {
 			g = going{why: "has a sick GPU under the job"}
 		}
 		if g.why != "" && (!ok || compareTimes(g.by, l.by) < 0) {
@@ -128,9 +128,9 @@ func leaverOf(s *sdk.Snapshot, j *sdk.Job, nodes []going) (l leaver, ok bool) {
 	return l, ok
 }
 
-// sickUnder reports whether the job holds a sick GPU of a node that is up. Slurm does not know of
+// hasSickGPU reports whether the job holds a sick GPU of a node that is up. Slurm does not know of
 // that, and might give the same GPU again: the whole node is left.
-func sickUnder(s *sdk.Snapshot, j *sdk.Job, node int32) bool {
+func hasSickGPU(s *sdk.Snapshot, j *sdk.Job, node int32) bool {
 	n := &s.Nodes[node]
 	for _, share := range j.Shares {
 		if share.Node == node && n.State == sdk.NodeUp && share.GPUs&^n.Usable() != 0 {

@@ -58,7 +58,7 @@ func canResize(s *sdk.Snapshot, j *sdk.Job) bool {
 
 func pauseOf(j *sdk.Job) time.Duration { return j.Checkpoint.Dump + j.Checkpoint.Restore }
 
-// compareFlags orders what is not so before what is so.
+// compareFlags orders false before true.
 func compareFlags(a, b bool) int {
 	switch {
 	case a == b:

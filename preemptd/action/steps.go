@@ -25,7 +25,7 @@ var (
 	announce    = step{name: "announce", words: "saying so in its comment", look: lookComment(doingText), do: writeComment(doingText), within: otherPatience, optional: true}
 	checkpoint  = step{name: "checkpoint", words: "making a checkpoint", look: lookCheckpoint, do: doCheckpoint, within: func(p Patience) time.Duration { return p.Checkpoint }}
 	park        = step{name: "park", words: "putting it back into the queue", look: lookPark, do: doPark, within: otherPatience, touches: true}
-	leaveNodes  = step{name: "leave", words: "waiting until its nodes are free", look: lookLeft, within: func(p Patience) time.Duration { return p.Leave }, touches: true}
+	leaveNodes  = step{name: "leave", words: "waiting until its nodes are free", look: checkLeftNodes, within: func(p Patience) time.Duration { return p.Leave }, touches: true}
 	draft       = step{name: "draft", words: "working out what it is to ask Slurm for", look: lookDraft, within: otherPatience, touches: true}
 	edit        = step{name: "edit", words: "changing what it asks Slurm for", look: lookEdit, do: doEdit, within: otherPatience, touches: true}
 	holdStep    = step{name: "hold", words: "holding it", look: lookHold, do: doHold, within: otherPatience, touches: true}
@@ -195,7 +195,7 @@ func (w *actionRun) stillAsWeLeftIt() (finding, bool) {
 	return finding{}, true
 }
 
-func lookLeft(_ context.Context, w *actionRun) finding {
+func checkLeftNodes(_ context.Context, w *actionRun) finding {
 	if v, ok := w.stillAsWeLeftIt(); !ok {
 		return v
 	}

@@ -174,7 +174,7 @@ func (l *Loop) tickUntilDone(ctx, acting context.Context) error {
 			l.OnTick(time.Since(began), err)
 		}
 		if err != nil && ctx.Err() == nil { // Slurm is away, or the disk is full: nothing is decided meanwhile
-			l.Log.Warn("tick", "error", err)
+			l.Log.Warn("no decision this time", "error", err)
 		}
 		timer := time.NewTimer(l.Settings().Interval)
 		select {
@@ -275,7 +275,7 @@ func (l *Loop) runAction(ctx context.Context, a journal.Action) {
 		log.Info("action interrupted; it goes on at the next start", "step", a.Step)
 		return
 	case err != nil: // the journal could not be written; the next tick tries again
-		log.Error("action", "step", a.Step, "error", err)
+		log.Error("cannot write an action to the journal", "step", a.Step, "error", err)
 		return
 	case a.State == journal.Done:
 		log.Info("action ended", "state", a.State)
@@ -297,7 +297,7 @@ func (l *Loop) reportDecision(d Decision, s *sdk.Snapshot) {
 		l.Log.Info("rejected", "policy", r.Policy, "job", r.Intent.Job, "intent", r.Intent.String(), "invariant", r.Invariant, "detail", r.Detail)
 	}
 	for _, p := range d.Problems {
-		l.Log.Warn("problem", "text", p)
+		l.Log.Warn("a policy or a proxyd has a problem", "text", p)
 	}
 	l.logWaiting(d.Waiting)
 	if l.OnDecision != nil {

@@ -35,7 +35,7 @@ type part struct {
 
 func newCourse() course { return course{width: 1000} }
 
-// advanceTo notes that nothing changes until then.
+// advanceTo extends the last value of the course to the time when.
 func (c *course) advanceTo(when int64) {
 	for c.at < when {
 		i := int(c.at / c.width)

@@ -94,7 +94,7 @@ func (s *Server) pastOfJob(ctx context.Context, id int64) *jobPastJSON {
 	all := &jobPastJSON{ID: id, Actions: []actionJSON{}, Events: []eventJSON{}, Decisions: []decisionJSON{}, Checkpoints: []checkpointJSON{}}
 	if now.Journal != nil {
 		if err := s.addPast(ctx, all, now.Journal); err != nil {
-			s.opt.Log.Warn("page", "error", err)
+			s.opt.Log.Warn("the page cannot read the journal", "error", err)
 			all.Problem = "the journal cannot be read; preemptd's log says why"
 		}
 	}

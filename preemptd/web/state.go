@@ -107,7 +107,7 @@ func (s *Server) describeState(ctx context.Context) *stateJSON {
 	}
 	if now.Journal != nil {
 		if err := s.addJournal(ctx, all, now.Journal); err != nil {
-			s.opt.Log.Warn("page", "error", err)
+			s.opt.Log.Warn("the page cannot read the journal", "error", err)
 			all.Problem = "the journal cannot be read; preemptd's log says why"
 		}
 	}

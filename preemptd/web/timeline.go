@@ -88,7 +88,7 @@ func (s *Server) pastTimeline(ctx context.Context, now *State, q span) *timeline
 	all.Jobs, all.More = s.livesWithin(from, q.match, q.limit)
 	if now.Journal != nil && len(all.Jobs) > 0 {
 		if err := all.addActions(ctx, now.Journal); err != nil {
-			s.opt.Log.Warn("page", "error", err)
+			s.opt.Log.Warn("the page cannot read the journal", "error", err)
 		}
 	}
 	return all

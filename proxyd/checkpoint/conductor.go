@@ -203,7 +203,7 @@ func (c *Conductor) waitForShared(ctx context.Context, t nodesocket.Join) error 
 			c.Log.Error("a task waits for the shared folder", "job", job, "error", err)
 			c.startBackground(func(ctx context.Context) {
 				if err := c.slurmComments().Write(ctx, jobName(job), "waits for the shared folder: "+err.Error()); err != nil {
-					c.Log.Info("comment", "job", job, "error", err)
+					c.Log.Info("cannot write the job's comment", "job", job, "error", err)
 				}
 			})
 		}

@@ -261,7 +261,7 @@ func (r restart) discardDevices(ctx context.Context, known []string) error {
 			err = endDeviceServer(ctx, s)
 		}
 		if err != nil {
-			c.Log.Error("discard a device server", "devices", e.Name(), "error", err)
+			c.Log.Error("cannot discard a device server", "devices", e.Name(), "error", err)
 		}
 	}
 	return nil

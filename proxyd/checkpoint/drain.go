@@ -95,7 +95,7 @@ func drainProgram(ctx context.Context, in programInput) error {
 		return fmt.Errorf("program %s: standard input: %w", in.program.Name, err)
 	}
 	if relay != nil {
-		return in.takeAll(ctx, relay)
+		return in.takeAllInput(ctx, relay)
 	}
 	stepd, err := processes.ParentPID(in.warden.PID)
 	if err != nil || in.warden.HasEnded() {
@@ -157,10 +157,10 @@ func (in programInput) keepRelay() error {
 	return nil
 }
 
-// takeAll returns when everything that slurmstepd has had for a frozen task is in the task's pipe, or in the
+// takeAllInput returns when everything that slurmstepd has had for a frozen task is in the task's pipe, or in the
 // queue of its warden, and keeps the relay, which it takes over, for saveInput. The second time, after the batch script has been
 // frozen, slurmstepd gets no more.
-func (in programInput) takeAll(ctx context.Context, relay *processes.InputRelay) error {
+func (in programInput) takeAllInput(ctx context.Context, relay *processes.InputRelay) error {
 	isSecond := relay.IsSettled()
 	if err := in.settleInput(ctx, relay); err != nil {
 		relay.Close()
@@ -197,7 +197,7 @@ func (in programInput) settleInput(ctx context.Context, relay *processes.InputRe
 	return nil
 }
 
-// paceWarden has a warden take no more input than its program, as before takeAll.
+// paceWarden has a warden take no more input than its program, as before takeAllInput.
 func (in programInput) paceWarden(ctx context.Context) error {
 	p := in.program
 	if p.Name == records.BatchProgram || p.Waiting || !strings.HasPrefix(p.Stdio[0], "pipe:[") {

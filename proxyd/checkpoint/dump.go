@@ -213,7 +213,7 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 	}
 	defer func() {
 		if err := lc.unlinkRemoved(); err != nil {
-			j.log.Warn("delete the names of removed files", "capsule", lc.index, "error", err)
+			j.log.Warn("cannot delete the names of removed files", "capsule", lc.index, "error", err)
 		}
 	}()
 	queueStates, err := queues.Save(ctx, lc.capsule, w, d.prefix, d.programs)
@@ -369,7 +369,7 @@ func (a *attempt) commit(ctx context.Context) error {
 		return a.pledgeUpload(ctx)
 	}
 	if err := a.j.c.uploads.Replace(a.j.id); err != nil {
-		a.log.Warn("end an older upload", "error", err)
+		a.log.Warn("cannot end an older upload", "error", err)
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	// In the background: the epilog need not wait for the shared folder.
 	c.startBackground(func(ctx context.Context) {
 		if err := c.newEnds().SettleEndedRun(ctx, id, run, statesToRequeue, interruption); err != nil {
-			c.Log.Error("clean up after the end of a run", "job", id, "error", err)
+			c.Log.Error("cannot clean up after the end of a run", "job", id, "error", err)
 		}
 	})
 	return nil
@@ -164,22 +164,22 @@ func (c *Conductor) sweepPeriodically(ctx context.Context) {
 			if j.ending.isAbandoned(ctx) {
 				j.log.Warn("the job has ended without an epilog")
 				if err := c.End(ctx, j.id); err != nil && ctx.Err() == nil {
-					j.log.Error("remove an ended job", "error", err)
+					j.log.Error("cannot remove an ended job", "error", err)
 				}
 			}
 		}
 		c.leases.endAbandoned(ctx)
 		if err := c.uploads.DropUnneededShares(); err != nil && ctx.Err() == nil {
-			c.Log.Warn("delete unneeded shares", "error", err)
+			c.Log.Warn("cannot delete unneeded shares", "error", err)
 		}
 		if !cleaner.IsElected() {
 			continue
 		}
 		if err := cleaner.RemoveEnded(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			c.Log.Warn("remove ended jobs", "error", err)
+			c.Log.Warn("cannot remove ended jobs", "error", err)
 		}
 		if err := cleaner.ForgetPast(time.Now()); err != nil {
-			c.Log.Warn("remove time lines of jobs that are over", "error", err)
+			c.Log.Warn("cannot remove time lines of jobs that are over", "error", err)
 		}
 	}
 }

@@ -121,7 +121,7 @@ func (lc *localCapsule) saveRunEnv() {
 	j.mu.Unlock()
 	env, err := processes.SlurmEnv(warden)
 	if err != nil {
-		j.log.Warn("read the environment of the batch step", "error", err)
+		j.log.Warn("cannot read the environment of the batch step", "error", err)
 		return
 	}
 	j.mu.Lock()
@@ -197,7 +197,7 @@ func sendSignals(ctx context.Context, log *slog.Logger, programs []withheldSigna
 	for _, p := range programs {
 		for _, sig := range signals {
 			if err := p.capsule.capsule.Signal(ctx, p.program, sig); err != nil && !errors.Is(err, capsule.ErrStale) {
-				log.Warn("send a signal", "program", p.program, "signal", sig, "error", err)
+				log.Warn("cannot send a signal", "program", p.program, "signal", sig, "error", err)
 			}
 		}
 	}

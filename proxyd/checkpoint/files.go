@@ -237,7 +237,8 @@ func (n *capsuleNote) addContainer(shown capsule.Container, program string) {
 		n.Containers = append(n.Containers, shown)
 		return
 	}
-	// If it is not known which programs have it, one more does not change that.
+	// An empty list means that the programs of this container are unknown. Adding one program would make the list look
+	// complete.
 	if had := n.Containers[i].Programs; len(had) > 0 && !slices.Contains(had, program) {
 		n.Containers[i].Programs = append(slices.Clone(had), program)
 	}

@@ -133,7 +133,7 @@ func (f failedRun) freezeEverything(ctx context.Context) {
 			err = errors.Join(err, lc.capsule.Freeze(ctx, p.Name))
 		}
 		if err != nil && !isGone(err) {
-			j.log.Warn("freeze a capsule", "capsule", lc.index, "error", err)
+			j.log.Warn("cannot freeze a capsule", "capsule", lc.index, "error", err)
 		}
 	}
 }

@@ -159,7 +159,7 @@ func (lc *localCapsule) saveNote() {
 	j := lc.j
 	if err := records.WriteJSON(j.c.folders().notePath(j.id, lc.index), lc.note); err != nil {
 		// The capsule runs on. Only a crash of this daemon would lose state now.
-		j.log.Error("save a capsule's note", "capsule", lc.index, "error", err)
+		j.log.Error("cannot save a capsule's note", "capsule", lc.index, "error", err)
 	}
 }
 
@@ -217,7 +217,7 @@ func (lc *localCapsule) removeCapsule(ctx context.Context) error {
 	lc.stopWatching()
 	lc.inputs.Close()
 	if err := lc.sruns.Kill(ctx); err != nil {
-		j.log.Warn("end the sruns", "error", err)
+		j.log.Warn("cannot end the sruns", "error", err)
 	}
 	err := errors.Join(
 		lc.capsule.Remove(ctx),

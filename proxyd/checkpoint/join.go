@@ -361,7 +361,7 @@ func (lc *localCapsule) openContainer(ctx context.Context, t nodesocket.Join, pr
 	lc.translateContainers()
 	j.mu.Unlock()
 	if err := lc.journal.NoteContainer(); err != nil {
-		j.log.Error("record changed files of a container", "capsule", lc.index, "error", err)
+		j.log.Error("cannot record changed files of a container", "capsule", lc.index, "error", err)
 	}
 	in := &nodesocket.Container{Root: shown.Root, Cwd: shown.Plan.Cwd}
 	if want.Script != "" {

@@ -170,7 +170,7 @@ func (f runFence) noteBegunRun() {
 		return changed
 	})
 	if err != nil { // the run goes on: only an earlier run that still lives is not kept from checkpoints
-		j.log.Error("note in the record that the run has begun", "error", err)
+		j.log.Error("cannot note in the record that the run has begun", "error", err)
 	}
 }
 

@@ -58,7 +58,7 @@ func (a *attempt) finish(ctx context.Context) error {
 	}
 	if !a.staged {
 		if err := j.c.newEnds().DeleteExpired(ctx, j.id); err != nil {
-			a.log.Warn("delete older checkpoints", "error", err)
+			a.log.Warn("cannot delete older checkpoints", "error", err)
 		}
 	}
 	if then == decisions.TimeLimit {
@@ -76,13 +76,13 @@ func (a *attempt) saveDeparture(then decisions.Verdict, rec *records.Record) {
 		// From now on the job is requeued, also if this daemon dies.
 		rec.RequeuedBy = c.Node
 		if err := c.records.Save(rec); err != nil {
-			a.log.Error("save the job's record", "error", err)
+			a.log.Error("cannot save the job's record", "error", err)
 		}
 	}
 	if a.staged && then.LeavesNodes() && !a.upload.Released { // The release was requested while the checkpoint was in progress.
 		a.upload.Released = true
 		if err := c.uploads.Change(a.upload, func(now *upload.Record) bool { now.Released = true; return true }); err != nil {
-			a.log.Error("save the upload's record", "error", err)
+			a.log.Error("cannot save the upload's record", "error", err)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func (a *attempt) releaseReservation(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, finishDeadline)
 	defer cancel()
 	if err := a.reservation.Release(ctx); err != nil {
-		a.log.Warn("release space in the store", "error", err)
+		a.log.Warn("cannot release space in the store", "error", err)
 	}
 }
 
@@ -151,7 +151,7 @@ func (p *participant) releaseHere(ctx context.Context, id store.ID, _ calls.Empt
 func (lc *localCapsule) releaseCapsule(ctx context.Context) error {
 	j := lc.j
 	if err := lc.sruns.Silence(ctx); err != nil {
-		j.log.Warn("silence the sruns", "error", err)
+		j.log.Warn("cannot silence the sruns", "error", err)
 	}
 	programs, err := lc.capsule.Programs(ctx)
 	if err != nil {
@@ -216,7 +216,7 @@ func (p *participant) resolveOrphaned(ctx context.Context, id store.ID, release 
 			p.tellOtherNodes(ctx, id, left)
 			return
 		}
-		j.log.Error("resolve a checkpoint without leader", "checkpoint", id, "error", err)
+		j.log.Error("cannot resolve a checkpoint without leader", "checkpoint", id, "error", err)
 		select {
 		case <-time.After(wait):
 		case <-j.c.daemonCtx.Done():

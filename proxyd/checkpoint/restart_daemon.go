@@ -50,7 +50,7 @@ func (c *Conductor) Adopt(ctx context.Context) error {
 		return err
 	}
 	if err := outside.EndUnknown(ctx, c.folders().forwardersDir(), func(name string) bool { return slices.Contains(found, name) }); err != nil {
-		c.Log.Error("discard a forwarder", "error", err)
+		c.Log.Error("cannot discard a forwarder", "error", err)
 	}
 	for _, j := range c.jobs.allJobs() {
 		c.restarts.recoverJob(ctx, j)
@@ -62,7 +62,7 @@ func (c *Conductor) Adopt(ctx context.Context) error {
 		return err
 	}
 	if err := c.uploads.Resume(); err != nil {
-		c.Log.Error("resume uploads", "error", err)
+		c.Log.Error("cannot resume uploads", "error", err)
 	}
 	c.startBackground(c.sweepPeriodically)
 	return c.Overlay.Sweep(ctx, found)
@@ -81,7 +81,7 @@ func (r restart) adoptCapsules(ctx context.Context) ([]capsuleNote, error) {
 	for _, e := range entries {
 		n, err := readNote(filepath.Join(c.folders().notesDir(), e.Name()))
 		if err != nil {
-			c.Log.Error("read a capsule's note", "file", e.Name(), "error", err)
+			c.Log.Error("cannot read a capsule's note", "file", e.Name(), "error", err)
 			if n, ok := r.runsWithoutNote(ctx, e.Name()); ok {
 				notes = append(notes, n)
 			}
@@ -92,7 +92,7 @@ func (r restart) adoptCapsules(ctx context.Context) ([]capsuleNote, error) {
 			return nil, ctx.Err()
 		}
 		if err != nil {
-			c.Log.Error("adopt a capsule", "job", n.Job, "capsule", n.Index, "error", err)
+			c.Log.Error("cannot adopt a capsule", "job", n.Job, "capsule", n.Index, "error", err)
 		}
 		notes = append(notes, n)
 	}
@@ -173,7 +173,7 @@ func (r restart) adoptCapsule(ctx context.Context, n capsuleNote) error {
 	}
 	runners, err := srun.Find(c.folders().srunDir(n.Job, n.Index))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.Log.Error("find sruns", "job", n.Job, "error", err)
+		c.Log.Error("cannot find sruns", "job", n.Job, "error", err)
 	}
 	for _, r := range runners {
 		lc.sruns.Add(r.Key(), r)
@@ -210,7 +210,7 @@ func (r restart) continueRun(ctx context.Context, j *job, rec *records.Record, n
 	j.beginRun(rec, n.Run, n.Nodes, point)
 	where := records.Placement{FirstRun: rec.Nodes, ThisRun: n.Nodes}
 	if err := j.setPeers(ctx, rec, where); err != nil {
-		j.log.Error("connect to the job's other capsules", "error", err)
+		j.log.Error("cannot connect to the job's other capsules", "error", err)
 		c.startBackground(func(ctx context.Context) { j.setPeersRetrying(ctx, rec, where) })
 	}
 	return nil
@@ -225,7 +225,7 @@ func (j *job) setPeersRetrying(ctx context.Context, rec *records.Record, where r
 		return j.setPeers(ctx, rec, where)
 	})
 	if err != nil && ctx.Err() == nil {
-		j.log.Error("connect to the job's other capsules", "error", err)
+		j.log.Error("cannot connect to the job's other capsules", "error", err)
 	}
 }
 
@@ -260,7 +260,7 @@ func (r restart) discardUnknownCapsules(ctx context.Context, known []string) err
 			continue
 		}
 		if err := capsule.Discard(ctx, filepath.Join(c.folders().capsulesDir(), e.Name())); err != nil {
-			c.Log.Error("discard a capsule", "capsule", e.Name(), "error", err)
+			c.Log.Error("cannot discard a capsule", "capsule", e.Name(), "error", err)
 		}
 	}
 	return nil
@@ -305,7 +305,7 @@ func (r restart) recoverJob(ctx context.Context, j *job) {
 
 func (r restart) endJob(ctx context.Context, j *job) {
 	if err := r.c.End(ctx, j.id); err != nil {
-		j.log.Error("remove an ended job", "error", err)
+		j.log.Error("cannot remove an ended job", "error", err)
 	}
 }
 

@@ -101,7 +101,7 @@ func (f failedRun) retryOrHold(why error) error {
 		return f.holdOrRestart(fmt.Errorf("not restored by %d runs in a row: %w", tried, why))
 	// The count is in the shared folder. The next run waits for the folder before it tries.
 	case err != nil && !strings.Contains(why.Error(), errSharedAway.Error()):
-		j.log.Error("count the tries of the restore", "error", err)
+		j.log.Error("cannot count the tries of the restore", "error", err)
 		return f.holdOrRestart(why)
 	}
 	f.freezeEverything(ctx)

@@ -166,7 +166,7 @@ func (f failedRun) mayLaunchAgain(key string) bool {
 		return may
 	})
 	if err != nil {
-		j.log.Error("count the failed launches", "error", err)
+		j.log.Error("cannot count the failed launches", "error", err)
 	}
 	return may && err == nil
 }

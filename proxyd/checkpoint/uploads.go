@@ -147,7 +147,7 @@ func (lc *localCapsule) earlierFiles(ctx context.Context, on *upload.Base) (stat
 	}
 	state, err = filestate.Load(point.Reader, point.Meta.Capsule(lc.index))
 	if err != nil {
-		j.log.Warn("read the state of files from which the run resumed", "capsule", lc.index, "error", err)
+		j.log.Warn("cannot read the state of files from which the run resumed", "capsule", lc.index, "error", err)
 		return nil, false
 	}
 	return state, false
@@ -156,7 +156,7 @@ func (lc *localCapsule) earlierFiles(ctx context.Context, on *upload.Base) (stat
 // logRecording logs that the changes of files cannot be recorded, or, without an error, that they can be again.
 func (lc *localCapsule) logRecording(err error) {
 	if err != nil {
-		lc.j.log.Error("record changed files: what cannot be written now is tried again", "capsule", lc.index, "error", err)
+		lc.j.log.Error("cannot record changed files now: it is tried again", "capsule", lc.index, "error", err)
 		return
 	}
 	lc.j.log.Info("changed files are recorded again", "capsule", lc.index)

@@ -78,12 +78,12 @@ func injectCall(pid int, number uintptr, args []uintptr) error {
 	if failed := -int64(call.Rax); err == nil && failed > 0 && failed <= maxErrno {
 		err = unix.Errno(failed)
 	}
-	return errors.Join(err, os.NewSyscallError("ptrace setregs", setAgain(pid, was)))
+	return errors.Join(err, os.NewSyscallError("ptrace setregs", restoreRegisters(pid, was)))
 }
 
-// setAgain puts the registers back so that the interrupted call is begun again, as the
+// restoreRegisters puts the registers back so that the interrupted call is begun again, as the
 // kernel itself does (arch/x86/kernel/signal.c, arch_do_signal_or_restart).
-func setAgain(pid int, r unix.PtraceRegs) error {
+func restoreRegisters(pid int, r unix.PtraceRegs) error {
 	switch -int64(r.Rax) {
 	case eRestartSys, eRestartNoIntr, eRestartNoHand:
 		r.Rax = r.Orig_rax

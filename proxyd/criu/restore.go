@@ -276,7 +276,7 @@ func (r *restorer) carryStream(st *stream) error {
 
 // fillPipe moves an image into its pipe, as criu is to see it. The result is the size of the image in the source.
 func (r *restorer) fillPipe(pipe *os.File, in io.Reader, name string) (int64, error) {
-	change := r.changeOf(name)
+	change := r.editorOf(name)
 	if change == nil {
 		return fillPipe(pipe, in, name)
 	}
@@ -296,9 +296,9 @@ func (r *restorer) nameOf(f *regfile.RegFileEntry) string {
 	return r.renamed[f.GetName()]
 }
 
-// changeOf returns what makes an image into what criu is given in its place, with the size before,
+// editorOf returns what makes an image into what criu is given in its place, with the size before,
 // or nil: nearly all are restored as they were dumped.
-func (r *restorer) changeOf(name string) func(io.Reader) (*bytes.Reader, int64, error) {
+func (r *restorer) editorOf(name string) func(io.Reader) (*bytes.Reader, int64, error) {
 	switch {
 	case isMaps(name):
 		return clearReserved

@@ -119,12 +119,12 @@ func withWaiting(image []byte, tid int, w waiting, timers *timer.TaskTimersEntry
 	}
 	added := false
 	if t := c.GetThreadCore(); t != nil && w.own != 0 {
-		if late := lateOnes(w.own, t.GetSignalsP(), timers, tid); len(late) > 0 {
+		if late := signalsSinceDump(w.own, t.GetSignalsP(), timers, tid); len(late) > 0 {
 			t.SignalsP, added = joinSignals(t.GetSignalsP(), late), true
 		}
 	}
 	if t := c.GetTc(); t != nil && w.shared != 0 {
-		if late := lateOnes(w.shared, t.GetSignalsS(), timers, 0); len(late) > 0 {
+		if late := signalsSinceDump(w.shared, t.GetSignalsS(), timers, 0); len(late) > 0 {
 			t.SignalsS, added = joinSignals(t.GetSignalsS(), late), true
 		}
 	}
@@ -138,8 +138,9 @@ func joinSignals(q *siginfo.SignalQueueEntry, late []*siginfo.SiginfoEntry) *sig
 	return &siginfo.SignalQueueEntry{Signals: append(slices.Clone(q.GetSignals()), late...)}
 }
 
-// lateOnes returns what waits and is not noted. tid is 0 for what waits for the whole process.
-func lateOnes(now uint64, noted *siginfo.SignalQueueEntry, timers *timer.TaskTimersEntry, tid int) []*siginfo.SiginfoEntry {
+// signalsSinceDump returns the signals that are pending now and that the image does not have. tid 0: signals of the
+// process, not of a thread.
+func signalsSinceDump(now uint64, noted *siginfo.SignalQueueEntry, timers *timer.TaskTimersEntry, tid int) []*siginfo.SiginfoEntry {
 	for _, s := range noted.GetSignals() {
 		if b := s.GetSiginfo(); len(b) >= 4 {
 			now &^= signalBit(unix.Signal(binary.LittleEndian.Uint32(b)))

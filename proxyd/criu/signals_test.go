@@ -130,7 +130,7 @@ func TestLateSignals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got strings.Builder
-			for _, s := range lateOnes(test.now, &siginfo.SignalQueueEntry{Signals: test.noted}, test.timers, test.tid) {
+			for _, s := range signalsSinceDump(test.now, &siginfo.SignalQueueEntry{Signals: test.noted}, test.timers, test.tid) {
 				b := s.GetSiginfo()
 				fmt.Fprint(&got, binary.LittleEndian.Uint32(b), " ", int32(binary.LittleEndian.Uint32(b[8:])), " ")
 				if len(b) != siSize {

@@ -71,7 +71,7 @@ func (w *worker) putBack() error {
 	b.restoreFirstNames(paths)
 	for _, p := range paths {
 		if f := w.state.Files[p]; f.LinkTo == "" && !belowAny(string(p), w.skip) {
-			b.bringBack(string(p), f, t.wasChanged(string(p)))
+			b.restorePath(string(p), f, t.wasChanged(string(p)))
 		}
 	}
 	for _, p := range paths {
@@ -79,7 +79,7 @@ func (w *worker) putBack() error {
 			b.linkAgain(string(p), f, t.wasChanged(string(p)) || t.wasChanged(string(f.LinkTo)))
 		}
 	}
-	b.cleanUp(t) // before what can fail: another attempt would not know what undo has moved
+	b.cleanUp(t) // cleanUp runs before any step that may fail: a second attempt could not tell which files undo had moved.
 	b.pruneFolders()
 	if b.failed != nil {
 		return b.failed
@@ -134,9 +134,9 @@ func (b *backer) restoreFirstNames(paths []Name) {
 	}
 }
 
-// bringBack makes a path what it was, except for contents, which bringBack asks for, and for what
+// restorePath makes a path what it was, except for contents, which restorePath asks for, and for what
 // setAttributes does. touched: the job changed the path, or a folder above, after the cut.
-func (b *backer) bringBack(p string, f *File, touched bool) {
+func (b *backer) restorePath(p string, f *File, touched bool) {
 	if f.Type == Missing || f.Type == Other {
 		return // cleanUp; sockets are made with the process that listens
 	}
@@ -172,20 +172,20 @@ func (b *backer) bringBack(p string, f *File, touched bool) {
 		case now.Type == f.Type && f.Type == Regular && !same && st.Nlink > 1 && touched:
 			// The job has made this name a name of another file with different content.
 			if err = removeEmpty(p, st); err == nil {
-				err = b.makeAgain(p, f)
+				err = b.recreateFile(p, f)
 			}
 		case now.Type == f.Type && (f.Type != Symlink || linkIs(p, f.Target)):
 			err = b.inPlace(p, f, now)
 		case touched || same || !known:
 			if err = removeEmpty(p, st); err == nil {
-				err = b.makeAgain(p, f)
+				err = b.recreateFile(p, f)
 			}
 		default:
 			b.addProblem(p, "left alone: it is another file than at the cut, and not the job has made it")
 			return
 		}
 	} else {
-		err = b.makeAgain(p, f)
+		err = b.recreateFile(p, f)
 	}
 	if err != nil {
 		b.noteOrFail(p, "not put back", err)
@@ -231,8 +231,8 @@ func linkIs(p string, target Name) bool {
 	return err == nil && Name(now) == target
 }
 
-// makeAgain makes what is missing.
-func (b *backer) makeAgain(p string, f *File) error {
+// recreateFile makes what is missing.
+func (b *backer) recreateFile(p string, f *File) error {
 	if err := b.makeParents(p); err != nil {
 		return err
 	}

@@ -168,7 +168,7 @@ func (w *watcher) watchEvents(ctx context.Context) error {
 	next := time.Now().Add(refresh)
 	for {
 		if w.sudden.Load() || time.Now().After(next) {
-			if err := w.lookAgain(); err != nil {
+			if err := w.scanProcesses(); err != nil {
 				return err
 			}
 			next = time.Now().Add(refresh)
@@ -235,13 +235,13 @@ func (w *watcher) catchUp() error {
 			return err
 		}
 	}
-	return w.lookAgain()
+	return w.scanProcesses()
 }
 
-// lookAgain looks for new mounts, for processes without the shim (their parents may have cleared
+// scanProcesses looks for new mounts, for processes without the shim (their parents may have cleared
 // the environment), and for what these processes have open: they need not close a file before the
 // node dies.
-func (w *watcher) lookAgain() error {
+func (w *watcher) scanProcesses() error {
 	if w.sudden.Swap(false) {
 		if err := w.markFiles(); err != nil {
 			return err

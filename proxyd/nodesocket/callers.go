@@ -99,7 +99,7 @@ func (s *Server) keepDoor(ctx context.Context) {
 			if s.door, err = openDoor(s.srun); err == nil {
 				break
 			}
-			s.log.Error("srun.sock", "error", err)
+			s.log.Error("cannot open srun.sock", "error", err)
 			select {
 			case <-time.After(doorAgain):
 			case <-ctx.Done():
@@ -119,7 +119,7 @@ func (s *Server) serveDoor(ctx context.Context, p *doorProcess, answers *sync.Wa
 		files, said, err := receiveFiles(p.control, 2)
 		if err != nil {
 			if ctx.Err() == nil {
-				s.log.Warn("srun.sock", "error", err)
+				s.log.Warn("cannot receive callers of srun.sock", "error", err)
 			}
 			return
 		}
@@ -137,7 +137,7 @@ func (s *Server) answerCaller(ctx context.Context, files []*os.File, said []byte
 	defer localsock.CloseAll(files)
 	var of callerMessage
 	if err := json.Unmarshal(said, &of); err != nil {
-		s.log.Error("srun.sock", "error", err)
+		s.log.Error("a caller of srun.sock is not described", "error", err)
 		return
 	}
 	who := Peer{PID: of.PID, UID: of.UID, GID: of.GID, Groups: of.Groups, pidfd: files[0]}

@@ -169,9 +169,9 @@ func (s *Server) answerPlugin(ctx context.Context, c *net.UnixConn, who Peer) {
 	case verbJoin:
 		s.answerJoin(ctx, c, m, who)
 	case verbSrunFailed:
-		s.answerWhether(c, s.sruns.TellFailure(ctx, m.vals["dir"]))
+		s.answerMayReport(c, s.sruns.TellFailure(ctx, m.vals["dir"]))
 	case verbSrunMessage:
-		s.answerWhether(c, s.sruns.TellMessage(ctx, m.vals["dir"]))
+		s.answerMayReport(c, s.sruns.TellMessage(ctx, m.vals["dir"]))
 	case verbEnd:
 		job, err := m.readNumber("job")
 		if err == nil {
@@ -188,8 +188,8 @@ func (s *Server) answerPlugin(ctx context.Context, c *net.UnixConn, who Peer) {
 	}
 }
 
-// answerWhether tells a runner whether its user may be told of a failure.
-func (s *Server) answerWhether(c *net.UnixConn, told bool) {
+// answerMayReport tells a runner whether its user may be told of a failure.
+func (s *Server) answerMayReport(c *net.UnixConn, told bool) {
 	if told {
 		s.sendAnswer(c, newMessage(verbOK))
 		return

@@ -28,7 +28,7 @@ func (s *Server) acceptRoot(ctx context.Context, l *net.UnixListener, answer fun
 			return
 		}
 		if err != nil {
-			s.log.Error("accept", "socket", l.Addr(), "error", err)
+			s.log.Error("cannot accept a connection", "socket", l.Addr(), "error", err)
 			select { // out of descriptors, for example: that may pass
 			case <-time.After(acceptAgain):
 				continue

@@ -70,9 +70,9 @@ func (e *event) currentRecording() (*recording, error) {
 	return e.recorded.lastRecording(), nil
 }
 
-// standFor lets the event stand for a recording, with work that is queued already: a later wait for the event must find
+// bindMark lets the event stand for a recording, with work that is queued already: a later wait for the event must find
 // the recording.
-func (e *event) standFor(r *recording) {
+func (e *event) bindMark(r *recording) {
 	e.recorded.mu.Lock()
 	defer e.recorded.mu.Unlock()
 	e.recorded.last = r
@@ -146,7 +146,7 @@ func (st *stream) Record(x backend.Event) error {
 		r.at = st.context.space.device.backend.timeSinceStart()
 		return nil
 	}})
-	e.standFor(r)
+	e.bindMark(r)
 	return nil
 }
 

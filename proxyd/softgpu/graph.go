@@ -161,7 +161,7 @@ func (p *plan) beginRun(c *cudaContext, off map[backend.NodeID]bool) (*run, erro
 func (r *run) publishEvents() {
 	for i, s := range r.steps {
 		if s.record != nil {
-			s.record.standFor(r.records[i])
+			s.record.bindMark(r.records[i])
 		}
 		if s.child != nil {
 			r.child[i].publishEvents()

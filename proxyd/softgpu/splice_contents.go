@@ -49,7 +49,7 @@ func writesOf(buffers []backend.Buffer) writes {
 	return w
 }
 
-// readsOnly is what work says that writes nothing.
+// readsOnly is the write set of an operation that writes no memory.
 var readsOnly = writes{by: copyWriter}
 
 // moment is when a launch looks at the memory of its space. While the moment is the same, no other operation has begun in the

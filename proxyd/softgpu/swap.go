@@ -46,7 +46,7 @@ func (d *device) admitSpace(s *space) {
 			d.joinEqual(o)
 		}
 	}
-	s.comeBack()
+	s.swapIn()
 	sum := residentBytes(h.spaces)
 	for _, o := range before {
 		if sum <= d.info.Memory {
@@ -90,8 +90,8 @@ func (s *space) leaveDevice() {
 	swap.Took += time.Since(began)
 }
 
-// comeBack undoes leaveDevice. The caller holds the device's mu.
-func (s *space) comeBack() {
+// swapIn undoes leaveDevice. The caller holds the device's mu.
+func (s *space) swapIn() {
 	if !s.reclaimer.isShut() {
 		return
 	}
@@ -100,7 +100,7 @@ func (s *space) comeBack() {
 	began, swap := time.Now(), &s.at.Load().holdings.swap
 	s.ledger.Arenas(func(h *holder) {
 		if a := h.Bytes; a.away != nil {
-			swap.In += a.comeBack()
+			swap.In += a.swapIn()
 		}
 	})
 	swap.Took += time.Since(began)
@@ -111,7 +111,7 @@ func (s *space) comeBack() {
 func (s *space) beginOperation(op *operation) {
 	for !s.reclaimer.beginOperation(op) {
 		d := lockDeviceOf(s)
-		s.comeBack()
+		s.swapIn()
 		d.mu.Unlock()
 	}
 }
@@ -134,8 +134,8 @@ func (a *arena) leaveDevice() (n uint64) {
 	return n
 }
 
-// comeBack undoes leaveDevice.
-func (a *arena) comeBack() uint64 {
+// swapIn undoes leaveDevice.
+func (a *arena) swapIn() uint64 {
 	n := a.comeBackCommon() + moveTouched(a.bytes, a.away)
 	freeArena(a.away)
 	a.away = nil

@@ -94,11 +94,11 @@ func TestWatched(t *testing.T) {
 	if n := a.leaveDevice(); n == 0 {
 		t.Error("nothing has left")
 	}
-	a.comeBack()
+	a.swapIn()
 	look("there and back, and one was written before", 0, 0, 0, 1)
 	look("there and back", 0, 0, 0, 1)
 	a.leaveDevice()
-	a.comeBack()
+	a.swapIn()
 	a.bytes[backend.Granule]++
 	look("there and back, and one was written then", 0, 1, 0, 0)
 	if h, err = newHasher(&[32]byte{2}); err != nil {

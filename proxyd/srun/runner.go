@@ -166,7 +166,7 @@ func runCall() error {
 		r.mu.Unlock()
 		r.err.dropNotices()
 	}
-	r.err.passRest()
+	r.err.flushNotices()
 	return r.reportEnd(how)
 }
 

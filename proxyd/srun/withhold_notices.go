@@ -117,7 +117,7 @@ func (f *noticeFilter) askAndTell() {
 		stays := f.stay()
 		f.mu.Lock()
 		if f.quiet || !stays || len(f.held) < n {
-			break // dropNotices or passRest has decided, or will
+			break // dropNotices or flushNotices has decided, or will
 		}
 		f.writeAll(f.held[:n])
 		f.held = f.held[n:]
@@ -192,9 +192,9 @@ func (f *noticeFilter) checkDrained() error {
 	})
 }
 
-// passRest passes on the rest, once srun has ended. A child of srun's that lives on keeps its
+// flushNotices passes on the rest, once srun has ended. A child of srun's that lives on keeps its
 // own way to standard error.
-func (f *noticeFilter) passRest() {
+func (f *noticeFilter) flushNotices() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if cancelNotice.Match(f.line) {

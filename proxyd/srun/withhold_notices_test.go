@@ -62,7 +62,7 @@ func runNoticeFilter(t *testing.T, says string, size int, quiet bool) string {
 	if quiet {
 		m.dropNotices()
 	}
-	m.passRest()
+	m.flushNotices()
 	outW.Close()
 	got, err := io.ReadAll(outR)
 	if err != nil {
@@ -103,7 +103,7 @@ func TestNoticeFilterAsks(t *testing.T) {
 	told("x\n")
 	m.dropNotices()
 	say("srun: error: 3\n") // asks no more
-	m.passRest()
+	m.flushNotices()
 	outW.Close()
 	if rest, err := io.ReadAll(outR); err != nil || len(rest) > 0 {
 		t.Errorf("the rest of the output is %q (error %v), want none", rest, err)

@@ -67,7 +67,7 @@ func (cleaner *Cleaner) IsElected() bool {
 	}
 	f, err := os.OpenFile(filepath.Join(cleaner.Records.Dir, ".tidier"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		cleaner.Log.Warn("elect the cleaner of ended jobs", "error", err)
+		cleaner.Log.Warn("cannot elect the cleaner of ended jobs", "error", err)
 		return false
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {

@@ -38,7 +38,7 @@ func (e Ends) SettleEndedRun(ctx context.Context, id uint32, run int, again []st
 			return nil
 		case isUnknown:
 		case err != nil: // slurmctld will answer later
-			e.Log.Warn("clean up after the end of a run", "job", id, "error", err)
+			e.Log.Warn("cannot clean up after the end of a run", "job", id, "error", err)
 		case s.Restarts > run || s.Waits():
 			if !s.Waits() {
 				return nil
@@ -123,7 +123,7 @@ func (e Ends) SettleUnstartedRun(ctx context.Context, id uint32, asked bool) {
 		err = e.reportInterruption(ctx, id, s, interruption)
 	}
 	if err != nil && !errors.Is(err, slurm.ErrNoJob) {
-		e.Log.Warn("clean up after a run that never began", "job", id, "error", err)
+		e.Log.Warn("cannot clean up after a run that never began", "job", id, "error", err)
 	}
 }
 

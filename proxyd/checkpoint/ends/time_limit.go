@@ -45,7 +45,7 @@ func (e Ends) RequeueAfterTimeLimit(ctx context.Context, rec records.Record) {
 				err = requeue(ctx, rec.Slurm)
 			}
 			if err != nil {
-				log.Warn("requeue after the time limit", "error", err)
+				log.Warn("cannot requeue after the time limit", "error", err)
 			}
 			if !sleepUnlessDone(ctx, requeuePollInterval) {
 				return // A successor of this daemon goes on.
@@ -53,7 +53,7 @@ func (e Ends) RequeueAfterTimeLimit(ctx context.Context, rec records.Record) {
 			continue
 		}
 		if err != nil {
-			log.Error("clean up after the time limit", "error", err)
+			log.Error("cannot clean up after the time limit", "error", err)
 		}
 		return
 	}
@@ -82,7 +82,7 @@ func (e Ends) ResumeRequeues() error {
 		}
 		rec, err := e.Records.Load(uint32(id))
 		if err != nil {
-			e.Log.Error("read a job's record", "job", id, "error", err)
+			e.Log.Error("cannot read a job's record", "job", id, "error", err)
 			continue
 		}
 		if rec != nil && rec.RequeuedBy == e.Node {

@@ -36,8 +36,8 @@ type InputRelay struct {
 	info          string // path that says where that is now
 	over          bool   // nothing comes after what is in the queue
 	settled       bool   // at is right also after the end of the warden
-	taken         int64  // how many bytes takeRest has moved
-	turns         int    // how often takeRest has found something
+	taken         int64  // how many bytes drainPipe has moved
+	turns         int    // how often drainPipe has found something
 }
 
 // queueLink is the queue among the descriptors of a warden.
@@ -231,7 +231,7 @@ func (r *InputRelay) Settle(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 		r.at, r.settled = at, true
-	} else if more, err = r.takeRest(ctx); more || err != nil {
+	} else if more, err = r.drainPipe(ctx); more || err != nil {
 		return more, err
 	}
 	ended := r.HasEnded()

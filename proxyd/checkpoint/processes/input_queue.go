@@ -20,7 +20,7 @@ import (
 const (
 	// maxQueue bounds what is saved of a queue; a warden keeps no more.
 	maxQueue = 64 << 20
-	// maxTurns bounds how often takeRest finds something, which takes a process each time. The kernel has a page or more of
+	// maxTurns bounds how often drainPipe finds something, which takes a process each time. The kernel has a page or more of
 	// what a process writes in large pieces, so such input fills a queue first. The user's processes may write by the byte.
 	maxTurns = maxQueue / (4 << 10)
 	// maxUnpaid bounds what this daemon moves of a killed warden's input where the cgroup has gone with the warden: what a
@@ -59,8 +59,8 @@ func (r *InputRelay) Queue() (*io.SectionReader, error) {
 	return io.NewSectionReader(memoryFile(r.queue), r.at, size-r.at), nil
 }
 
-// takeRest moves what is in slurmstepd's pipe into the queue, and tells whether that was something. The warden has ended.
-func (r *InputRelay) takeRest(ctx context.Context) (bool, error) {
+// drainPipe moves what is in slurmstepd's pipe into the queue, and tells whether that was something. The warden has ended.
+func (r *InputRelay) drainPipe(ctx context.Context) (bool, error) {
 	size, err := r.queueSize()
 	if err != nil {
 		return false, err

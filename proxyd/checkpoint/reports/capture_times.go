@@ -43,7 +43,7 @@ func (t *CaptureTimes) Note(took time.Duration) {
 	}
 	t.longest = took
 	if err := os.WriteFile(t.path, []byte(took.Round(time.Millisecond).String()+"\n"), 0o600); err != nil {
-		t.log.Warn("save the longest capture time", "error", err)
+		t.log.Warn("cannot save the longest capture time", "error", err)
 	}
 }
 

@@ -112,7 +112,7 @@ func (u *Uploads) runUpload(ctx context.Context, b *uploadRun) {
 	ctx = context.WithoutCancel(ctx)
 	if b.reservation != nil {
 		if e := b.reservation.Release(ctx); e != nil {
-			log.Warn("release space in the store", "error", e)
+			log.Warn("cannot release space in the store", "error", e)
 		}
 	}
 	log.Info("upload over", "took", time.Since(began), "error", err)
@@ -125,7 +125,7 @@ func (u *Uploads) runUpload(ctx context.Context, b *uploadRun) {
 		after = u.markUploadLost(ctx, &b.upload, gone.Error())
 	}
 	if after != nil {
-		log.Warn("clean up after an upload", "error", after)
+		log.Warn("cannot clean up after an upload", "error", after)
 	}
 	u.mu.Lock()
 	if u.active[b.upload.Job] == b {

@@ -113,12 +113,12 @@ func (f *finder) findCut(ctx context.Context, o *Options) error {
 				}
 				missing -= f.hearMember(h, opened)
 			case <-tick.C:
-				f.stepBook(barrier.Tick{})
+				f.stepHistory(barrier.Tick{})
 			case <-deadline.C:
 				if f.state == nil || f.state.b == nil || f.found {
 					return errors.New("no cut: deadline passed: a device server does not answer")
 				}
-				f.stepBook(barrier.Deadline{})
+				f.stepHistory(barrier.Deadline{})
 			case <-ctx.Done():
 				return fmt.Errorf("no cut: %w", context.Cause(ctx))
 			}
@@ -153,7 +153,7 @@ func (f *finder) hearMember(h memberReport, opened []Event) (n int) {
 	return n
 }
 
-func (f *finder) stepBook(e barrier.Event) {
+func (f *finder) stepHistory(e barrier.Event) {
 	if f.state != nil {
 		f.state.stepBarrier(e)
 	}

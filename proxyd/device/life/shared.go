@@ -100,7 +100,8 @@ func (m *making) openShared(ctx context.Context) error {
 		defer host.Close()
 		select {
 		case <-host.Died():
-			// Its tenants have lost what they had on it, and none may take it for the one that they had.
+			// The server died, and the state of its tenants with it. No tenant may connect to a new server in its
+			// place, which has none of that state.
 			return fmt.Errorf("the process for several capsules in %s: %w", m.Shared, ErrDied)
 		default:
 		}

@@ -229,7 +229,7 @@ func TestCutExitSeenFirst(t *testing.T) {
 		done <- found{c, err}
 	}()
 	waitFor(t, "the attempt is opened", func() bool { return nodes[1].currentAttempt() != nil })
-	r.p.noteLeft("it has ended")
+	r.p.notePeerGone("it has ended")
 	release()
 	<-r.p.gone
 	f := <-done

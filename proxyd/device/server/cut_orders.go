@@ -118,7 +118,7 @@ func (a *cutAttempt) tellAbout(g *gated, e cut.Event) {
 // collectives that were issued are carried out before the cut, else all of them are.
 func (a *cutAttempt) stillProcesses(keep bool) {
 	s := a.s
-	rest := (*process).waitForRest
+	rest := (*process).waitUntilQuiet
 	if keep {
 		rest = (*process).restCalls
 	}

@@ -48,7 +48,7 @@ func (a *cutAttempt) settleProcess(p *process) {
 	news := make(chan struct{}, 1)
 	p.KeepParts(func() { wakeReader(news) })
 	for look := firstLook; a.ctx.Err() == nil && !p.IsGone(); look = min(2*look, shortPause) {
-		st.goTowardsRest()
+		st.stepTowardsQuiet()
 		var again <-chan time.Time
 		if !st.held {
 			again = time.After(look)
@@ -62,23 +62,23 @@ func (a *cutAttempt) settleProcess(p *process) {
 	}
 }
 
-// goTowardsRest goes on to where the process is quiet.
-func (st *settling) goTowardsRest() {
+// stepTowardsQuiet does what can be done now so that the process becomes quiet.
+func (st *settling) stepTowardsQuiet() {
 	left := st.p.PartsLeft()
 	switch {
 	case left.Needs:
-		st.goOn()
+		st.thawWork()
 		st.p.GiveParts()
 	case !left.Idle:
-		st.goOn()
+		st.thawWork()
 	case !st.held:
 		st.holdWork()
 	}
 	st.a.reportLeft(st.g, left.Counts, st.held, &st.told)
 }
 
-// goOn lets the process's work go on.
-func (st *settling) goOn() {
+// thawWork lets the process's work go on.
+func (st *settling) thawWork() {
 	st.held, st.tries = false, 0
 	st.p.ThawParts()
 	st.p.ResumeWork()
@@ -107,7 +107,7 @@ func (st *settling) holdWork() {
 		return
 	}
 	tries := st.tries + 1
-	st.goOn()
+	st.thawWork()
 	if st.tries = tries; tries > mostTries {
 		p.GiveParts()
 	}

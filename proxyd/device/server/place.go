@@ -95,7 +95,7 @@ func (s *Server) moveSpaces(ctx context.Context) error {
 		for _, p := range all {
 			moved, err := s.machine.moveSpaces(p)
 			if err != nil {
-				letStay(all)
+				resumeUnmoved(all)
 				return fmt.Errorf("process %d: %w", p.ID, err)
 			}
 			there = there && moved
@@ -104,7 +104,7 @@ func (s *Server) moveSpaces(ctx context.Context) error {
 			return nil
 		}
 		if !pauseFor(ctx, pause) {
-			letStay(all)
+			resumeUnmoved(all)
 			return fmt.Errorf("work goes on that cannot be interrupted: %w", context.Cause(ctx))
 		}
 	}
@@ -126,8 +126,8 @@ func placesOf(s *Server) []int {
 	return out
 }
 
-// letStay lets spaces that were not moved go on where they are.
-func letStay(all []*process) {
+// resumeUnmoved lets spaces that were not moved go on where they are.
+func resumeUnmoved(all []*process) {
 	for _, p := range all {
 		p.StayPut()
 	}

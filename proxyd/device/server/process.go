@@ -138,9 +138,9 @@ func (p *process) serveRing() {
 // exitPatience is how long a process that has ended of its own will is served for its posted messages.
 const exitPatience = 10 * time.Second
 
-// noteLeft notes that the process is not there any more. Its end may be seen before its last messages are handled: if
+// notePeerGone notes that the process is not there any more. Its end may be seen before its last messages are handled: if
 // the process has said that it ends, the messages are handled first, because that is no kill.
-func (p *process) noteLeft(why string) {
+func (p *process) notePeerGone(why string) {
 	if !p.Ring.Exits() {
 		p.endProcess(why)
 		return

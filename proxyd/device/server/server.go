@@ -201,7 +201,7 @@ func (s *Server) serveProcess(p *process, peer driver.Peer) {
 	})
 	s.running.Go(func() {
 		if why := peer.Watch(); why != "" {
-			p.noteLeft(why)
+			p.notePeerGone(why)
 		}
 	})
 }

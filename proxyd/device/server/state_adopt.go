@@ -67,7 +67,7 @@ func (s *Server) adoptProcess(p *process, pid int, with []*os.File) (err error) 
 		}
 	}
 	w.ring = at.inode
-	if w.hasEnded() { // what /proc has said may be of another process with that number
+	if w.hasEnded() { // The PID may have been reused: /proc may have described another process.
 		return errors.New("it has ended")
 	}
 	ring, err := wire.Adopt(with[0], wire.Options{Counts: p.back.Counts})

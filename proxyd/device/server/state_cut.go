@@ -70,7 +70,7 @@ func (s *Server) stopJob(ctx context.Context) error {
 	s.state.admission.Lock()
 	for try := firstTry; ; {
 		all := s.allProcesses()
-		err := s.tryCut(ctx, all, try, (*process).waitForRest)
+		err := s.tryCut(ctx, all, try, (*process).waitUntilQuiet)
 		if err == nil {
 			if err = s.findRefusals(); err == nil {
 				return nil
@@ -157,8 +157,8 @@ func (p *process) restCalls(ctx context.Context) error {
 	return nil
 }
 
-// waitForRest waits until nothing of a process is under way.
-func (p *process) waitForRest(ctx context.Context) error {
+// waitUntilQuiet waits until no work of a process is under way.
+func (p *process) waitUntilQuiet(ctx context.Context) error {
 	if err := p.restCalls(ctx); err != nil || p.IsGone() {
 		return err
 	}

@@ -81,7 +81,7 @@ type ProcessStatus struct {
 	Absent bool   `json:"absent,omitempty"` // the process was restored and has not come back yet
 }
 
-// What is kept of what was seen.
+// Limits of the lists in a Status.
 const (
 	maxMissed = 256
 	maxFaults = 64

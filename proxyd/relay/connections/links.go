@@ -34,7 +34,7 @@ func (h *Holder) Serve(l net.Listener) error {
 			return nil //nolint:nilerr // it is to end
 		}
 		if err != nil {
-			h.cfg.Log.Warn("accept", "error", err)
+			h.cfg.Log.Warn("cannot accept a connection", "error", err)
 			select { // no descriptors, or no memory
 			case <-h.ctx.Done():
 				return nil

@@ -41,7 +41,7 @@ func (p *Policy) checkAddress(to netip.AddrPort) error {
 	}
 	within := func(x netip.Prefix) bool { return x.Contains(a) }
 	switch {
-	// What these reach from the relay is not what they reach from a node.
+	// Loopback, link-local and the relay's own addresses name different hosts on the relay and on the node.
 	case a.IsLoopback(), a.IsUnspecified(), a.IsMulticast(), a.IsLinkLocalUnicast(), slices.ContainsFunc(hostsOwn, within):
 		return fmt.Errorf("%s means another address on each host: the relay does not connect to it", a)
 	case !a.Is4(): // capsules have no other addresses to outside

@@ -129,7 +129,7 @@ func TestClients(t *testing.T) {
 	says(inner, "answer")
 	hears(first, "answer")
 
-	all, sockets := p.holdAll(t)
+	all, sockets := p.freezeConnections(t)
 	second := s.dialClient(at)
 	says(first, "more")
 	says(second, "patience")

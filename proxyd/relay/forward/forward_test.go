@@ -123,8 +123,8 @@ type process struct {
 	end  func()
 }
 
-// holdAll has the forwarder stand still, and returns all connections with duplicates of their sockets.
-func (p process) holdAll(t *testing.T) (all []Saved, sockets []*os.File) {
+// freezeConnections has the forwarder stand still, and returns all connections with duplicates of their sockets.
+func (p process) freezeConnections(t *testing.T) (all []Saved, sockets []*os.File) {
 	t.Helper()
 	failOn(t, p.Hold(t.Context(), func(some []Saved, files []*os.File) error {
 		if len(some) > Batch {
@@ -268,7 +268,7 @@ func TestAway(t *testing.T) {
 			s.cutLinks()
 			continue
 		}
-		all, sockets := p.holdAll(t)
+		all, sockets := p.freezeConnections(t)
 		p.end()
 		run++
 		p = s.startForwarder(run, all...)
@@ -291,7 +291,7 @@ func TestRunOn(t *testing.T) {
 	a, b := s.connectProgram(p, "a", to), s.connectProgram(p, "b", to)
 	checkAnswer(t, a, "abc", "bcd")
 	checkAnswer(t, b, "abc", "bcd")
-	_, sockets := p.holdAll(t)
+	_, sockets := p.freezeConnections(t)
 	if len(sockets) != 2 {
 		t.Errorf("%d sockets, want 2", len(sockets))
 	}
@@ -347,7 +347,7 @@ func TestOlderCheckpoint(t *testing.T) {
 	p := s.startForwarder(1)
 	program := s.connectProgram(p, "first", s.startEcho())
 	checkAnswer(t, program, "abc", "bcd")
-	all, sockets := p.holdAll(t)
+	all, sockets := p.freezeConnections(t)
 	failOn(t, p.Continue(t.Context()))
 	checkAnswer(t, program, "abcd", "bcde")
 	p.end()
@@ -450,14 +450,14 @@ func TestAccepted(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	_, sockets := p.holdAll(t)
+	_, sockets := p.freezeConnections(t)
 	localsock.CloseAll(sockets)
 	for _, x := range []net.Listener{l, lo} {
 		c, err := net.Dial("tcp", x.Addr().String())
 		failOn(t, err)
 		defer c.Close()
 	}
-	all, sockets := p.holdAll(t)
+	all, sockets := p.freezeConnections(t)
 	localsock.CloseAll(sockets)
 	if len(all) != 2 || all[0].To != l.Addr().String() || all[1].To != l.Addr().String() {
 		t.Errorf("%+v, want two connections to %s", all, l.Addr())
@@ -510,7 +510,7 @@ func TestKeptBytes(t *testing.T) {
 		})
 	}
 	both.Wait()
-	all, sockets := p.holdAll(t)
+	all, sockets := p.freezeConnections(t)
 	defer localsock.CloseAll(sockets)
 	unread, err := unix.IoctlGetInt(int(sockets[0].Fd()), unix.SIOCINQ)
 	failOn(t, err)
@@ -542,7 +542,7 @@ func TestHeldInBatches(t *testing.T) {
 		}
 		return nil
 	}))
-	all, sockets := p.holdAll(t)
+	all, sockets := p.freezeConnections(t)
 	localsock.CloseAll(sockets)
 	if len(all) != many || calls != 3 {
 		t.Errorf("%d connections in %d calls, want %d in 3", len(all), calls, many)

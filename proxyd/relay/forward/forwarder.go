@@ -114,7 +114,7 @@ func (f *Forwarder) acceptLoop(l *os.File, raw syscall.RawConn) {
 	defer context.AfterFunc(f.ctx, func() { l.Close() })()
 	for {
 		err := raw.Read(func(fd uintptr) bool {
-			// Not between hold and go: then holdAll has accepted what there was.
+			// Not between hold and go: then freezeConnections has accepted what there was.
 			f.rest.RLock()
 			defer f.rest.RUnlock()
 			return !f.acceptWaiting(int(fd))

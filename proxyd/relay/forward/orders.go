@@ -99,7 +99,7 @@ func Run(ctx context.Context, control *net.UnixListener, log *slog.Logger) error
 				return
 			}
 			if err := f.answerOrders(c); !errors.Is(err, io.EOF) {
-				log.Warn("orders", "error", err)
+				log.Warn("a connection with orders has failed", "error", err)
 			}
 		}()
 	}
@@ -127,13 +127,13 @@ func (f *Forwarder) carryOut(c *net.UnixConn, o order, files []*os.File) error {
 	case doBegin:
 		return sendReply(c, f.beginRelay(o.Relay, files))
 	case doHold:
-		f.holdAll()
+		f.freezeConnections()
 		if o.Quiet {
 			return sendReply(c, nil)
 		}
 		return f.tellHeld(c)
 	case doContinue:
-		f.goOn()
+		f.thawConnections()
 		return sendReply(c, nil)
 	case doAdd:
 		if len(files) == 0 {
@@ -179,9 +179,9 @@ func (f *Forwarder) beginRelay(r Relay, files []*os.File) error {
 	return nil
 }
 
-// holdAll has all connections stand still, also connections that programs have made and that are not accepted yet. A second
+// freezeConnections has all connections stand still, also connections that programs have made and that are not accepted yet. A second
 // call is harmless.
-func (f *Forwarder) holdAll() {
+func (f *Forwarder) freezeConnections() {
 	f.mu.Lock()
 	held := f.held
 	f.held = true
@@ -197,8 +197,8 @@ func (f *Forwarder) holdAll() {
 	}
 }
 
-// goOn undoes hold. A second call is harmless.
-func (f *Forwarder) goOn() {
+// thawConnections undoes hold. A second call is harmless.
+func (f *Forwarder) thawConnections() {
 	f.mu.Lock()
 	held := f.held
 	f.held = false

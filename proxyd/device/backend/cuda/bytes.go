@@ -59,11 +59,11 @@ func (d *device) newMemory(size uint64, owner *space) (*memory, error) {
 func (m *memory) ensurePresent() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.bringIn()
+	return m.swapInBytes()
 }
 
-// bringIn is bring. The caller holds mu.
-func (m *memory) bringIn() error {
+// swapInBytes is bring. The caller holds mu.
+func (m *memory) swapInBytes() error {
 	switch {
 	case m.there:
 		return nil
@@ -116,7 +116,7 @@ func (m *memory) holdPresent() error {
 	if m.ended {
 		return errClosed
 	}
-	if err := m.bringIn(); err != nil {
+	if err := m.swapInBytes(); err != nil {
 		return err
 	}
 	m.holds++
@@ -139,7 +139,7 @@ func (m *memory) releaseHold() {
 
 // dropPhysical gives back the memory in the machine. The caller holds mu.
 func (m *memory) dropPhysical() error {
-	m.letGo()
+	m.freeHostCopy()
 	if !m.there {
 		return nil
 	}
@@ -224,10 +224,10 @@ func (m *memory) writeAt(at uint64, p []byte) error {
 	m.mu.Lock()
 	err := error(nil)
 	if m.away == nil {
-		err = m.bringIn()
+		err = m.swapInBytes()
 	}
 	if backend.ResultOf(err) == backend.OutOfMemory {
-		err = m.makeAway()
+		err = m.allocHostCopy()
 	}
 	if err != nil {
 		m.mu.Unlock()

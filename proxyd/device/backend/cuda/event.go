@@ -332,8 +332,8 @@ func (e *event) currentMark() (*mark, error) {
 	return e.last, nil
 }
 
-// standFor lets the event stand for a mark, which is queued already: a later wait for the event must find the mark.
-func (e *event) standFor(m *mark) {
+// bindMark lets the event stand for a mark, which is queued already: a later wait for the event must find the mark.
+func (e *event) bindMark(m *mark) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.last = m

@@ -47,7 +47,7 @@ func (p *plan) beginRun(c *cudaContext, off map[backend.NodeID]bool) (*run, erro
 func (r *run) publishEvents() {
 	for i, s := range r.steps {
 		if s.record != nil {
-			s.record.standFor(r.marks[i])
+			s.record.bindMark(r.marks[i])
 		}
 		if s.child != nil {
 			r.child[i].publishEvents()
@@ -106,15 +106,15 @@ func (r *run) doStep(i int, s *step) {
 			s.host()
 		}
 	case !r.off[s.id] && c.Err() == nil:
-		err = r.doWork(s)
+		err = r.runStep(s)
 	}
 	if err != nil {
 		c.setFault(err)
 	}
 }
 
-// doWork has the device do a step when the space is mapped, in a stream for this alone.
-func (r *run) doWork(s *step) error {
+// runStep has the device do a step when the space is mapped, in a stream for this alone.
+func (r *run) runStep(s *step) error {
 	c := r.context
 	g, active := c.space.gate, c.space.active
 	active.Begin()

@@ -20,11 +20,11 @@ import (
 //
 // The space's mu guards places.
 type places struct {
-	space   *space
-	list    []*place        // ascending
-	leaving map[*place]bool // that are to be given back when no work uses them any more
-	doomed  []doomed        // that nothing uses: see unlockAndDrop
-	kept    uint64          // bytes of places that no arena has
+	space    *space
+	list     []*place         // ascending
+	leaving  map[*place]bool  // that are to be given back when no work uses them any more
+	releases []pendingRelease // of places that nothing uses: see unlockAndDrop
+	kept     uint64           // bytes of places that no arena has
 }
 
 // place is memory at an address of the heap.
@@ -148,7 +148,7 @@ func (l *places) releaseBacking(b *backing, keep bool) {
 			continue
 		}
 		if x.gone {
-			l.doomPlace(x)
+			l.scheduleRelease(x)
 			continue
 		}
 		x.dirty = []gap{{From: x.base, To: x.endAddress()}}
@@ -167,7 +167,7 @@ func (l *places) evictPlace(x *place) {
 	}
 	over, marks := l.space.freed.waitsForRange(x.base, x.memory.size)
 	if len(over)+len(marks) == 0 {
-		l.doomPlace(x)
+		l.scheduleRelease(x)
 		return
 	}
 	done := l.space.freed.noteLeaving(x.base, x.memory.size)
@@ -189,23 +189,24 @@ func (l *places) evictPlace(x *place) {
 	}()
 }
 
-// doomed is a place that nothing uses, and what is closed when it is given back.
-type doomed struct {
+// A pendingRelease is an address range that is no longer used. unlockAndDrop returns the range to the driver and then
+// closes over.
+type pendingRelease struct {
 	*place
 	over chan struct{}
 }
 
-// doomPlace has a place be given back when mu is unlocked, by unlockAndDrop: the driver takes its time.
-func (l *places) doomPlace(x *place) {
+// scheduleRelease has a place be given back when mu is unlocked, by unlockAndDrop: the driver takes its time.
+func (l *places) scheduleRelease(x *place) {
 	delete(l.leaving, x)
 	x.dropped = true
-	l.doomed = append(l.doomed, doomed{x, l.space.freed.noteLeaving(x.base, x.memory.size)})
+	l.releases = append(l.releases, pendingRelease{x, l.space.freed.noteLeaving(x.base, x.memory.size)})
 }
 
-// unlockAndDrop unlocks mu, and gives back what was doomed.
+// unlockAndDrop unlocks mu, and gives back the places of pending releases.
 func (l *places) unlockAndDrop() {
-	list := l.doomed
-	l.doomed = nil
+	list := l.releases
+	l.releases = nil
 	l.space.mu.Unlock()
 	for _, x := range list {
 		l.dropPlace(x.place)
@@ -262,7 +263,7 @@ func (l *places) releaseSurplus() {
 		return
 	}
 	for pool, n := range l.keptOfPools() {
-		l.dropKept(l.space.ledger.Surplus(pool, n), isOf(pool), l.doomPlace)
+		l.dropKept(l.space.ledger.Surplus(pool, n), isOf(pool), l.scheduleRelease)
 	}
 }
 
@@ -331,7 +332,7 @@ func (s *space) TrimPool(id backend.PoolID, keep uint64) error {
 	s.mu.Lock()
 	defer s.places.unlockAndDrop()
 	if !s.closed {
-		s.places.dropKept(s.ledger.Excess(id, s.places.keptOfPools()[id], keep), isOf(id), s.places.doomPlace)
+		s.places.dropKept(s.ledger.Excess(id, s.places.keptOfPools()[id], keep), isOf(id), s.places.scheduleRelease)
 	}
 	return nil
 }

@@ -166,7 +166,7 @@ func (st *stream) Record(x backend.Event) error {
 	}
 	m := st.context.newMark(!e.cfg.NoTiming)
 	err := st.enqueueTask(&task{mark: m, always: true, direct: true})
-	e.standFor(m)
+	e.bindMark(m)
 	return err
 }
 

@@ -85,7 +85,7 @@ func (d *device) makeRoom(size uint64) bool {
 		if left >= size {
 			break
 		}
-		left += m.goAway()
+		left += m.swapOutBytes()
 	}
 	return left > 0
 }
@@ -98,9 +98,9 @@ func (m *memory) mappedSince() uint64 {
 	return m.owner.turn.Load()
 }
 
-// goAway moves the bytes to the host's memory, if no user needs them here, and returns how many. A busy memory is left
+// swapOutBytes moves the bytes to the host's memory, if no user needs them here, and returns how many. A busy memory is left
 // alone: its user may be waiting for this memory.
-func (m *memory) goAway() uint64 {
+func (m *memory) swapOutBytes() uint64 {
 	if !m.mu.TryLock() {
 		return 0
 	}
@@ -114,7 +114,7 @@ func (m *memory) goAway() uint64 {
 	}
 	began := time.Now()
 	if m.copyAway() != nil {
-		m.letGo()
+		m.freeHostCopy()
 		return 0
 	}
 	drv := m.device.backend.drv
@@ -127,7 +127,7 @@ func (m *memory) goAway() uint64 {
 
 // copyAway copies the bytes to the host's memory. The caller holds mu.
 func (m *memory) copyAway() error {
-	if err := m.makeAway(); err != nil {
+	if err := m.allocHostCopy(); err != nil {
 		return err
 	}
 	to := m.away
@@ -143,7 +143,7 @@ func (m *memory) copyAway() error {
 func (m *memory) noteReturned(began time.Time) {
 	m.device.countBytes(m.size, 0)
 	if m.away != nil {
-		m.letGo()
+		m.freeHostCopy()
 		m.device.countMoved(0, m.size, began)
 	}
 }
@@ -156,8 +156,8 @@ func (d *device) countMoved(out, in uint64, began time.Time) {
 	s.Out, s.In, s.Took = s.Out+out, s.In+in, s.Took+time.Since(began)
 }
 
-// makeAway makes room in the host's memory. The caller holds mu.
-func (m *memory) makeAway() error {
+// allocHostCopy makes room in the host's memory. The caller holds mu.
+func (m *memory) allocHostCopy() error {
 	b, err := unix.Mmap(-1, 0, int(m.size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return fmt.Errorf("the host has no %d bytes to swap to: %w: %w", m.size, err, backend.OutOfMemory)
@@ -166,8 +166,8 @@ func (m *memory) makeAway() error {
 	return nil
 }
 
-// letGo gives that back. The caller holds mu.
-func (m *memory) letGo() {
+// freeHostCopy frees the room that allocHostCopy made. The caller holds mu.
+func (m *memory) freeHostCopy() {
 	if m.away != nil {
 		_ = unix.Munmap(m.away) // a mapping of ours
 		m.away = nil

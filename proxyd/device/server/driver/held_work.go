@@ -112,7 +112,7 @@ func (h *HeldWork) Note(q *Queued) {
 	}
 }
 
-// Below these, nothing is looked for.
+// Finished calls are dropped from the history only when it has more than leastSweep calls or leastBytes bytes.
 const (
 	leastSweep = 1 << 10
 	leastBytes = 1 << 26

@@ -57,7 +57,7 @@ func (s *Space) moveTo(to Place) (bool, error) {
 		return false, backend.NotSupported
 	}
 	s.moving = true
-	if !t.takeAway(s) {
+	if !t.unmapIdleSpace(s) {
 		return false, nil
 	}
 	s.moving = false

@@ -73,7 +73,7 @@ func (s *Space) pauseWork() bool {
 	t := s.lockTurns()
 	defer t.mu.Unlock()
 	s.paused = true
-	return t.takeAway(s)
+	return t.unmapIdleSpace(s)
 }
 
 // resumeWork undoes pauseWork.

@@ -135,8 +135,8 @@ func (t *TimeSlices) releaseHolder() {
 	}
 }
 
-// goOn lets the holder go on, if it was held. The caller holds mu.
-func (t *TimeSlices) goOn() {
+// resumeHolder lets the holder go on, if it was held. The caller holds mu.
+func (t *TimeSlices) resumeHolder() {
 	if t.held != nil {
 		t.releaseHolder()
 		t.giveTurn(t.holder)
@@ -154,7 +154,7 @@ func (t *TimeSlices) runTurns() {
 		}
 		t.mu.Lock()
 		if len(t.spaces) < 2 && t.holder != nil {
-			t.goOn()
+			t.resumeHolder()
 			t.running = false
 			t.mu.Unlock()
 			return
@@ -182,7 +182,7 @@ func (t *TimeSlices) stepTurns(now time.Time) time.Duration {
 	}
 	next := t.nextSpace()
 	if next == nil {
-		t.goOn()
+		t.resumeHolder()
 		return never
 	}
 	if !works {
@@ -207,7 +207,7 @@ func (t *TimeSlices) stepTurns(now time.Time) time.Duration {
 		t.held, t.heldSince = t.holder.process, now
 		t.held.holdRing()
 	case now.Sub(t.heldSince) >= longest:
-		t.goOn()
+		t.resumeHolder()
 		return 0
 	}
 	if t.changeHolder(next, true) {
@@ -298,9 +298,9 @@ func (t *TimeSlices) nextSpace() *Space {
 	return first
 }
 
-// takeAway unmaps a space that must stay unmapped, as soon as its work can be interrupted, and gives the device to
+// unmapIdleSpace unmaps a space that must stay unmapped, as soon as its work can be interrupted, and gives the device to
 // the next space: true when the space is not mapped. The caller holds mu.
-func (t *TimeSlices) takeAway(s *Space) bool {
+func (t *TimeSlices) unmapIdleSpace(s *Space) bool {
 	if t.holder != s {
 		return true
 	}

@@ -102,7 +102,7 @@ func (p *Calls) DescribeMemory() (pools []PoolState, memories []AllocationState,
 	return pools, memories, pinned
 }
 
-// RestoreMemory gives what keeps memory its handles.
+// RestoreMemory gives restored pools and allocations the handles that they had before the save.
 func (p *Calls) RestoreMemory(pools []PoolState, memories []AllocationState) error {
 	for _, m := range pools {
 		s := p.SpaceIfUsed(m.Ordinal)

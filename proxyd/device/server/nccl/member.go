@@ -295,12 +295,12 @@ func (m *Member) leaveWhenComplete() {
 	case comm == nil:
 		m.failCommunicator(collective.ErrAborted)
 	case now:
-		m.noteLeft()
+		m.leaveCommunicator()
 	}
 }
 
-// noteLeft is when nothing is left to do.
-func (m *Member) noteLeft() {
+// leaveCommunicator gives back what the member has of its communicator. No call of the member is under way any more.
+func (m *Member) leaveCommunicator() {
 	m.leaveTurns()
 	if team := m.teamOrNil(); team != nil {
 		team.Close()
@@ -324,7 +324,7 @@ func (q *part) noteCompleted() {
 	}
 	m.mu.Unlock()
 	if leave {
-		m.noteLeft()
+		m.leaveCommunicator()
 	}
 	m.Calls.pace.notePartEnd(q)
 }

@@ -128,7 +128,7 @@ func (f *Collectives) remakeCommunicators(ctx context.Context, n *Network, back 
 			c, err := f.remakeCommunicator(ctx, n, &b.commState)
 			var teams map[int]backend.Team
 			if err == nil {
-				teams, err = f.allyAll(ctx, c, b)
+				teams, err = f.makeTeams(ctx, c, b)
 			}
 			results <- result{name, c, teams, err}
 		}()

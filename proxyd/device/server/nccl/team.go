@@ -104,8 +104,8 @@ func (f *Collectives) exchangeCards(ctx context.Context, comm *collective.Comm, 
 	}
 }
 
-// allyAll has the ranks of a communicator that was made again join their team.
-func (f *Collectives) allyAll(ctx context.Context, comm *collective.Comm, b *returning) (map[int]backend.Team, error) {
+// makeTeams has the ranks of a communicator that was made again join their team.
+func (f *Collectives) makeTeams(ctx context.Context, comm *collective.Comm, b *returning) (map[int]backend.Team, error) {
 	var mu sync.Mutex
 	teams := map[int]backend.Team{}
 	var errs []error
