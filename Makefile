@@ -57,7 +57,7 @@ deps: ## installs what the rest needs of this machine, if missing (needs root)
 	@contrib/deps
 
 # A training that is moved, shrunk and grown by preemptd; what its nodes run is built while the cluster is raised.
-demo: deps $(MINICLUSTER) ## PyTorch moved, shrunk and grown on a full cluster, and drawn in demo.png (1 to 2 min)
+demo: deps $(MINICLUSTER) ## PyTorch moved, shrunk and grown on a full cluster, and drawn in demo.png (2 to 3 min)
 	@contrib/demo/run
 
 # What the targets are, and how long they take: the text behind ##.
@@ -91,8 +91,9 @@ SOME_CLUSTER := TestBadInput|TestActions|TestProtected|TestRESTClient
 ATTACKS := TestReplacedFiles|TestFloods|TestCRIUInHost|TestSharedFolder|TestLostWork|TestChangedFiles|TestObstacleLater
 SOME_DEVICES := TestCorpus/(mlp-alone|gpt-nodes|serve-requests)
 TORCH_DEVICES := TestCorpus/torch-(nodes|four)
-# What only test-full has of tests/control: four nodes onto one. In make test TestLeasesOfNodes comes onto fewer nodes.
-SLOW_CONTROL := TestFewerNodes
+# What only test-full has of tests/control: four nodes onto one, and leases while preemptd is away. In make test
+# TestLeasesOfNodes comes onto fewer nodes.
+SLOW_CONTROL := TestFewerNodes|TestLeasesWithoutController
 # Only make test-long has these: the store on NFS, in an emulated machine; 64 nodes and 100 jobs at once. make test-packages
 # has TestUnderSystemd, and only make test-long runs that.
 LONG_CLUSTER := TestStoreOnNFS|TestScale
@@ -156,7 +157,7 @@ trees: build
 		$(MINICLUSTER) up --suite $$suite --name trees-$$suite && $(MINICLUSTER) down --name trees-$$suite || exit 1; \
 	done
 
-test-unit: ## all unit tests, with the race detector; no root, no network (15 min)
+test-unit: ## all unit tests, with the race detector; no root; fetches PyTorch and a llama.cpp model once (15 min)
 	$(GO) test -race ./...
 
 # The plugin under sanitizers, against stubs of Slurm.
@@ -186,9 +187,9 @@ test-cluster: deps build trees ## all tests on real Slurm (15 min)
 test-control: deps build ## the controller on a cluster, scenario by scenario (4 min)
 	$(GO) test -count=1 -tags control -timeout 15m -v ./tests/control
 
-# 124 programs of Debian, each killed three times at random moments; writes docs/corpus.md.
+# 126 programs of Debian, each killed three times at random moments; writes docs/corpus.md.
 # About half an hour on a machine that does nothing else.
-test-corpus: deps build ## 124 programs of Debian, killed at random moments; writes docs/corpus.md (30 min)
+test-corpus: deps build ## 126 programs of Debian, killed at random moments; writes docs/corpus.md (30 min)
 	$(GO) test -count=1 -tags corpus -timeout 2h -v ./tests/corpus $(CORPUS) -table docs/corpus.md $(if $(RUN),-run '$(RUN)')
 
 # Jobs on software GPUs, each killed twenty times at random moments; writes docs/devices.md.

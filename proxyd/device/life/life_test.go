@@ -132,7 +132,7 @@ func TestDaemonKilled(t *testing.T) {
 	endServer(t, s)
 	<-s.Died()
 	if !isNotThere(spec.Dir) || spec.Cgroup != "" && !isNotThere(spec.Cgroup) {
-		t.Error("something is left")
+		t.Errorf("the server's folder %s or its cgroup %q is still there", spec.Dir, spec.Cgroup)
 	}
 	if _, err := s.Status(ctx); !errors.Is(err, ErrDied) {
 		t.Error(err)
@@ -205,7 +205,7 @@ func killedAt(t *testing.T, spec Spec, step string, letGo bool) {
 		t.Error("again: ", err)
 	}
 	if !isNotThere(spec.Dir) || spec.Cgroup != "" && !isNotThere(spec.Cgroup) {
-		t.Error("something is left")
+		t.Errorf("the server's folder %s or its cgroup %q is still there", spec.Dir, spec.Cgroup)
 	}
 	if s, err := Find(ctx, spec.Dir); s != nil || err != nil {
 		t.Error(s, err)
@@ -349,7 +349,7 @@ func TestDies(t *testing.T) {
 	endServer(t, found)
 	endServer(t, s)
 	if !isNotThere(spec.Dir) {
-		t.Error("something is left")
+		t.Errorf("the server's folder %s is still there", spec.Dir)
 	}
 	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", rec.PID)); err != nil || strings.Contains(string(b), ") Z ") {
 		t.Errorf("another process was killed: %s, %v", b, err)
@@ -378,7 +378,7 @@ func TestDoesNotStart(t *testing.T) {
 				t.Error(err)
 			}
 			if s != nil || !isNotThere(spec.Dir) {
-				t.Error("something is left")
+				t.Errorf("there is a server, %v, or its folder %s", s, spec.Dir)
 			}
 		})
 	}
@@ -400,7 +400,7 @@ func TestNotRestored(t *testing.T) {
 		t.Error(s, err)
 	}
 	if !isNotThere(spec.Dir) {
-		t.Error("something is left")
+		t.Errorf("the server's folder %s is still there", spec.Dir)
 	}
 }
 

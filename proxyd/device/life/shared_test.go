@@ -93,7 +93,7 @@ func TestShared(t *testing.T) {
 	<-found.Died()
 	again.Close()
 	if !isNotThere(specs[0].Shared) || g != "" && !isNotThere(g) || len(serversLeft(t, specs[0].Program)) != 0 {
-		t.Error("something is left")
+		t.Errorf("the shared server's folder %s, its cgroup %q or a process of it is still there", specs[0].Shared, g)
 	}
 }
 
@@ -245,7 +245,7 @@ func TestSharedKilledAtEachStep(t *testing.T) {
 					t.Error(err)
 				}
 				if !isNotThere(spec.Dir) || !later && (!isNotThere(spec.Shared) || g != "" && !isNotThere(g)) {
-					t.Error("something is left")
+					t.Errorf("a folder, %s or %s, or the cgroup %q is still there", spec.Dir, spec.Shared, g)
 				}
 				if !later {
 					for _, pid := range serversLeft(t, spec.Program) { // before it was recorded
@@ -271,7 +271,7 @@ func TestSharedDies(t *testing.T) {
 		t.Errorf("%v, %v", s, err)
 	}
 	if !isNotThere(specs[2].Dir) {
-		t.Error("something is left")
+		t.Errorf("the tenant's folder %s is still there", specs[2].Dir)
 	}
 	endServer(t, first)
 	endServer(t, second)
@@ -294,7 +294,7 @@ func TestSharedStopped(t *testing.T) {
 	<-second.Died()
 	endServer(t, second)
 	if !isNotThere(specs[0].Shared) {
-		t.Error("something is left")
+		t.Errorf("the shared server's folder %s is still there", specs[0].Shared)
 	}
 }
 
@@ -347,7 +347,7 @@ func TestSharedTogether(t *testing.T) {
 	}
 	wg.Wait()
 	if !isNotThere(specs[0].Shared) || len(serversLeft(t, specs[0].Program)) != 0 {
-		t.Error("something is left")
+		t.Errorf("the shared server's folder %s or a process of it is still there", specs[0].Shared)
 	}
 }
 
@@ -390,7 +390,7 @@ func TestSharedSpec(t *testing.T) {
 			t.Errorf("%v, %v, not %q", s, err, says)
 		}
 		if !isNotThere(spec.Dir) || !isNotThere(spec.Shared) {
-			t.Error("something is left")
+			t.Errorf("a folder is still there, %s or %s", spec.Dir, spec.Shared)
 		}
 	}
 }
