@@ -17,7 +17,7 @@ func (a requeueCommand) buildCobra() *cobra.Command {
 	var qos string
 	var hold bool
 	c := &cobra.Command{
-		Use: "requeue JOB --qos QOS", Short: "Give a job another QOS",
+		Use: "requeue JOB --qos QOS", Short: "Give a job another QOS, for which a running job is requeued",
 		Long: `requeue puts a job into another QOS, and so perhaps into another tier. Slurm allows that only to a job that
 waits: one that runs leaves its nodes for it, with a checkpoint, and goes on where it left off when there is
 room. Users choose among the QOS that the job's account gives them.`,
