@@ -138,7 +138,8 @@ test-full: deps build ## what make test leaves out: the race detector, packages,
 ci: deps build $(LINT) ## make test and make test-full in one run, each test once (35 min)
 	@$(TALLY) $(LINT_PART) $(TEST_HERE) $(FULL_HERE) $(UNIT_WHOLE) -- $(TEST_CLUSTER) $(FULL_CLUSTER) -- $(TEST_PROGRAMS) $(FULL_PROGRAMS)
 
-# What to run before each commit. It needs neither root nor a cluster; -short leaves out what takes minutes.
+# What to run before each commit. It needs neither root nor a cluster; -short leaves out what takes minutes. Four packages
+# at a time, for many tests wait.
 check: $(LINT) ## lint of what changed since main, and the quicker unit tests; no root (2 min)
 	@$(TALLY) \
 		'lint of what changed: LINT=$(LINT) contrib/lint-changed' \

@@ -6,12 +6,12 @@ package simulate
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
 )
 
 // policiesFolder is where the tests' policies are built.
@@ -28,24 +28,13 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// linkPolicies builds the policies that come with preemptd once for all tests, since linking takes longer than most of them.
-var linkPolicies = sync.OnceValue(func() error {
-	program := filepath.Join(policiesFolder, "policies")
-	if out, err := exec.Command("go", "build", "-o", program, "../../policies").CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
-	}
-	for _, name := range []string{"tiers", "elastic"} {
-		if err := os.Symlink(program, filepath.Join(policiesFolder, sdk.ProgramPrefix+name)); err != nil {
-			return err
-		}
-	}
-	return nil
-})
+// buildPolicies builds the policies once for all tests.
+var buildPolicies = sync.OnceValue(func() error { return sdktest.BuildInto(policiesFolder, "tiers", "elastic") })
 
 // buildPolicy returns the program of a policy that comes with preemptd.
 func buildPolicy(t *testing.T, name string) string {
 	t.Helper()
-	if err := linkPolicies(); err != nil {
+	if err := buildPolicies(); err != nil {
 		t.Fatal(err)
 	}
 	return filepath.Join(policiesFolder, sdk.ProgramPrefix+name)

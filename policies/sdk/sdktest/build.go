@@ -4,6 +4,7 @@
 package sdktest
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,23 +20,43 @@ const ours = "github.com/singularity-slurm/singularity-slurm/policies"
 func Build(t testing.TB, source string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "policy")
-	if out, err := exec.Command("go", "build", "-o", program, source).CombinedOutput(); err != nil { //nolint:gosec // the caller's own
-		t.Fatalf("%v: %s", err, out)
+	if err := buildProgram(program, source); err != nil {
+		t.Fatal(err)
 	}
 	return program
+}
+
+// buildProgram builds a package or a folder of Go.
+func buildProgram(program, source string) error {
+	if out, err := exec.Command("go", "build", "-o", program, source).CombinedOutput(); err != nil { //nolint:gosec // the caller's own
+		return fmt.Errorf("go build %s: %w: %s", source, err, out)
+	}
+	return nil
 }
 
 // BuildFolder builds policies that come with preemptd, and returns the folder of their programs as they are
 // installed: sing-policy-NAME is a link for each name.
 func BuildFolder(t testing.TB, names ...string) string {
 	t.Helper()
-	folder, program := filepath.Split(Build(t, ours))
-	for _, name := range names {
-		if err := os.Symlink(program, filepath.Join(folder, sdk.ProgramPrefix+name)); err != nil {
-			t.Fatal(err)
-		}
+	folder := t.TempDir()
+	if err := BuildInto(folder, names...); err != nil {
+		t.Fatal(err)
 	}
 	return folder
+}
+
+// BuildInto is BuildFolder for tests that share a folder: linking the program takes longer than most of them.
+func BuildInto(folder string, names ...string) error {
+	program := filepath.Join(folder, "policy")
+	if err := buildProgram(program, ours); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := os.Symlink(program, filepath.Join(folder, sdk.ProgramPrefix+name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // BuildPolicy builds a policy that comes with preemptd, and returns its program.

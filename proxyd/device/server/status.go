@@ -81,7 +81,7 @@ type ProcessStatus struct {
 	Absent bool   `json:"absent,omitempty"` // the process was restored and has not come back yet
 }
 
-// Limits of the lists in a Status.
+// Limits of the lists in a Status, and of their entries.
 const (
 	maxMissed = 256
 	maxFaults = 64

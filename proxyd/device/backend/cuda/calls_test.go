@@ -151,9 +151,9 @@ func scriptCalls(t *testing.T) map[string]int {
 // ending are calls that end something.
 var ending = regexp.MustCompile(`Destroy|Unload|Release|Free|Unmap|Unregister`)
 
-// TestErrors has each of the driver's calls fail, each of the first three times that the script makes it: the caller is told, by the
-// driver's number, and nothing is left. Where ending something fails, it has ended even so, and not each caller is
-// told.
+// TestErrors has each of the driver's calls fail, the first three times that the script makes the call, in short the first:
+// the caller is told, by the driver's number, and nothing is left. Where ending something fails, it has ended even so, and
+// not each caller is told.
 func TestErrors(t *testing.T) {
 	l := newFakeLibrary(t)
 	calls := scriptCalls(t)

@@ -112,7 +112,7 @@ func (h *HeldWork) Note(q *Queued) {
 	}
 }
 
-// Finished calls are dropped from the history only when it has more than leastSweep calls or leastBytes bytes.
+// While the history has at most so many calls, and bytes of arguments, it is not searched for finished calls.
 const (
 	leastSweep = 1 << 10
 	leastBytes = 1 << 26

@@ -19,8 +19,8 @@ func TestFaultIsInRing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ring.Close()
-	found, resumeHolder, returned := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	p := New(t.Context(), Config{Ring: ring, Log: slog.New(slog.DiscardHandler), OnFault: func(error) { close(found); <-resumeHolder }})
+	found, goOn, returned := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	p := New(t.Context(), Config{Ring: ring, Log: slog.New(slog.DiscardHandler), OnFault: func(error) { close(found); <-goOn }})
 	go func() {
 		p.Result(backend.IllegalAddress)
 		close(returned)
@@ -36,6 +36,6 @@ func TestFaultIsInRing(t *testing.T) {
 	if fault := binary.LittleEndian.Uint32(word); fault != 700 {
 		t.Errorf("the ring has fault %d", fault)
 	}
-	close(resumeHolder)
+	close(goOn)
 	<-returned
 }

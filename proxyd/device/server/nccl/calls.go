@@ -90,7 +90,7 @@ func (p *Calls) CommInit(c *dispatch.Call, comm dispatch.Comm, ranks, rank int32
 	}
 	m := p.newMember(x)
 	m.waits = &waitState{ids[0].Bytes[:], int(ranks), int(rank)}
-	m.asks = m.waits.questionsOf()
+	m.asks = m.waits.describeWait()
 	if p.Members.Put(comm, m) != 0 {
 		return dispatch.ResultNcclInvalidArgument
 	}

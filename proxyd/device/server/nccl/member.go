@@ -299,7 +299,7 @@ func (m *Member) leaveWhenComplete() {
 	}
 }
 
-// leaveCommunicator gives back what the member has of its communicator. No call of the member is under way any more.
+// leaveCommunicator ends the part of a member without open operations in its communicator.
 func (m *Member) leaveCommunicator() {
 	m.leaveTurns()
 	if team := m.teamOrNil(); team != nil {

@@ -44,8 +44,8 @@ type waitState struct {
 	Rank int    `json:"rank"`
 }
 
-// questionsOf is what an attempt at a cut is told of the wait.
-func (w *waitState) questionsOf() *asks {
+// describeWait is what an attempt at a cut is told of the wait.
+func (w *waitState) describeWait() *asks {
 	id := meeting.ID(w.ID)
 	return &asks{id.Name(), w.Size, w.Rank}
 }
@@ -201,8 +201,8 @@ func (m *Member) restoreMember(st *MemberState) error {
 		if len(st.Waits.ID) != len(meeting.ID{}) {
 			return fmt.Errorf("it waits at an id of %d bytes: %w", len(st.Waits.ID), driver.ErrRestore)
 		}
-		m.waits, m.asks, m.size = st.Waits, st.Waits.questionsOf(), 0
-		f.repeatQuestions(m)
+		m.waits, m.asks, m.size = st.Waits, st.Waits.describeWait(), 0
+		f.resumeMeeting(m)
 		return nil // the communicator is not made
 	case st.Comm != "":
 		if err := f.comesBack(st.Comm, m); err != nil {

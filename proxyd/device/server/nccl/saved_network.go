@@ -182,8 +182,8 @@ func (f *Collectives) comesBack(name string, m *Member) error {
 	return nil
 }
 
-// repeatQuestions has a restored member go to its rendezvous when the job goes on.
-func (f *Collectives) repeatQuestions(m *Member) {
+// resumeMeeting has a restored member go to its rendezvous when the job goes on.
+func (f *Collectives) resumeMeeting(m *Member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asking = append(f.asking, m)
