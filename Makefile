@@ -140,7 +140,7 @@ ci: deps build $(LINT) ## make test and make test-full in one run, each test onc
 
 # What to run before each commit. It needs neither root nor a cluster; -short leaves out what takes minutes. Four packages
 # at a time, for many tests wait.
-check: $(LINT) ## lint of what changed since main, and the quicker unit tests; no root (2 min)
+check: $(LINT) ## lint of what changed since main, and the quicker unit tests; no root (3 min; seconds where little changed)
 	@$(TALLY) \
 		'lint of what changed: LINT=$(LINT) contrib/lint-changed' \
 		'unit, the quicker ones: $(GO) test -json -short -p 4 $(QUICK_UNIT)'
