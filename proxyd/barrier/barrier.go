@@ -5,21 +5,21 @@ package barrier
 
 import "slices"
 
-// phase is how far an attempt is. The order is that of an attempt without trouble.
+// phase is the progress of an attempt. The order is that of an attempt without trouble.
 type phase int
 
 const (
 	idle     phase = iota // Start has not come
 	closing               // gates are being shut
 	chasing               // ranks that are behind catch up; nudges
-	reading               // all counts are equal: are they still?
-	draining              // what is in flight ends
+	reading               // all counts are equal: are they still equal when read again?
+	draining              // operations in flight end
 	sealing               // the second gate, that of all calls, shuts
 	found                 // the cut
 	failed
 )
 
-// String is what the ranks are asked for in that phase.
+// String names the action that the ranks are asked for in the phase.
 func (p phase) String() string {
 	return [...]string{
 		"nothing", "the order to shut the gate", "the call to catch up", "the second reading",
@@ -27,16 +27,16 @@ func (p phase) String() string {
 	}[p]
 }
 
-// rank is what is known of a Rank.
+// rank has the facts that the Barrier knows of a Rank.
 type rank struct {
 	sides       []int // its numbers, indices of Barrier.sides
 	behind      int   // how many of them are below the maximum of their line
 	dirty       bool  // its targets changed since its last Raise
-	shut        bool  // its gate is
+	shut        bool  // its gate is shut
 	ended       bool
 	holds       bool // may hold a permission that equal counts do not use up
 	withdrawing int  // unanswered Withdraws
-	owes        bool // an answer to what the phase asks of all
+	owes        bool // owes an answer to the phase's request to all ranks
 }
 
 // meeting is a rendezvous that is complete: held, or begun and not yet finished.
@@ -51,8 +51,8 @@ type Barrier struct {
 	phase    phase
 	ranks    []rank
 	unshut   int // ranks with a gate that is not known to be shut
-	unrevoke int // unanswered Withdraws of all
-	owing    int // ranks that owe an answer to what the phase asks
+	unrevoke int // unanswered Withdraws of all ranks
+	owing    int // ranks that owe an answer to the phase's request
 	meetings []meeting
 	issueCounts
 }
@@ -68,8 +68,8 @@ func New(n int, comms ...Communicator) *Barrier {
 	return b
 }
 
-// Step takes an event and returns what to do next. After Cut or Failed it returns nothing any
-// more; another attempt is another Barrier.
+// Step takes an event and returns what to do next. After Cut or Failed it returns no effects;
+// another attempt needs another Barrier.
 func (b *Barrier) Step(e Event) Effects {
 	var out Effects
 	if b.phase >= found {
@@ -83,7 +83,7 @@ func (b *Barrier) Step(e Event) Effects {
 	return out
 }
 
-// takeEvent enters what happened. Only what follows from this event alone is decided here.
+// takeEvent enters an event. It decides only the effects that follow from this event alone.
 func (b *Barrier) takeEvent(e Event, out *Effects) *Failure {
 	switch e := e.(type) {
 	case Start:
@@ -109,7 +109,7 @@ func (b *Barrier) takeEvent(e Event, out *Effects) *Failure {
 	return nil
 }
 
-// takeReport enters what a rank reports.
+// takeReport enters the counts that a rank reports.
 func (b *Barrier) takeReport(e Event) *Failure {
 	who, counts := splitReport(e)
 	if who < 0 || int(who) >= len(b.ranks) {
@@ -153,7 +153,8 @@ func (b *Barrier) takeReport(e Event) *Failure {
 	return nil
 }
 
-// splitReport returns the rank that reports an event, and the counts in the report, nil if it has none.
+// splitReport returns the rank that reports an event, and the counts in the report, or nil if the
+// report has no counts.
 func splitReport(e Event) (Rank, []Count) {
 	switch e := e.(type) {
 	case Shut:
@@ -188,7 +189,7 @@ func (b *Barrier) gateShut(r *rank) {
 	}
 }
 
-// noteAnswer notes the answer of a rank to what phase p asks of all.
+// noteAnswer notes the answer of a rank to the request of phase p to all ranks.
 func (b *Barrier) noteAnswer(r *rank, p phase) {
 	if b.phase == p && r.owes {
 		r.owes = false
@@ -196,7 +197,7 @@ func (b *Barrier) noteAnswer(r *rank, p phase) {
 	}
 }
 
-// endRank notes that a rank issues nothing any more. The rank owes nothing and holds nothing.
+// endRank notes that a rank issues no more operations. The rank owes no answer and holds no permission.
 func (b *Barrier) endRank(who Rank) *Failure {
 	r := &b.ranks[who]
 	b.gateShut(r)
@@ -212,7 +213,7 @@ func (b *Barrier) abortComm(c Comm, out *Effects) {
 	for _, who := range b.dropComm(c) {
 		if b.phase == chasing && !b.ranks[who].ended {
 			b.withdrawPermissions(who, out)
-			b.noteChange(who) // the rank is told anew what is left to catch up elsewhere
+			b.noteChange(who) // the rank gets new targets for its other communicators
 		}
 	}
 }
@@ -225,7 +226,7 @@ func (b *Barrier) withdrawPermissions(who Rank, out *Effects) {
 	out.Withdraw = append(out.Withdraw, who)
 }
 
-// decideNext says what follows from all that is known.
+// decideNext decides the effects that follow from all events so far.
 func (b *Barrier) decideNext(out *Effects) {
 	if b.phase == closing && b.unshut == 0 {
 		b.phase = chasing
@@ -259,7 +260,7 @@ func (b *Barrier) raiseTargets(out *Effects) {
 	b.changed = b.changed[:0]
 }
 
-// beginCreations begins the held creations that which selects.
+// beginCreations begins the held creations for which the function which returns true.
 func (b *Barrier) beginCreations(out *Effects, which func(meeting) bool) {
 	for i, m := range b.meetings {
 		if !m.begun && which(m) {
@@ -269,9 +270,9 @@ func (b *Barrier) beginCreations(out *Effects, which func(meeting) bool) {
 	}
 }
 
-// allowStep lets every rank go a step further than the counts ask for: the host code of a rank
-// that is behind waits for a rank that is not. No rank is nudged that may go anyway, or while an
-// answer is due.
+// allowStep lets every rank go a step further than the counts ask for, because the host code of a
+// rank that is behind waits for a rank that is not behind. A rank that may go anyway gets no
+// nudge, and no rank gets one while an answer is due.
 func (b *Barrier) allowStep(out *Effects) {
 	if b.phase != chasing || b.lag == 0 || b.unrevoke > 0 || slices.ContainsFunc(b.meetings, func(m meeting) bool { return m.begun }) {
 		return
@@ -286,8 +287,7 @@ func (b *Barrier) allowStep(out *Effects) {
 }
 
 // isLevel says whether all counts are equal and must stay so: no creation is on the way, and no
-// rank holds a permission that the rank could still use. isLevel withdraws permissions that are
-// held.
+// rank holds a permission that the rank could still use. isLevel withdraws such permissions.
 func (b *Barrier) isLevel(out *Effects) bool {
 	if b.lag > 0 || slices.ContainsFunc(b.meetings, func(m meeting) bool { return m.begun }) {
 		return false
@@ -300,7 +300,7 @@ func (b *Barrier) isLevel(out *Effects) bool {
 	return b.unrevoke == 0
 }
 
-// askRanks asks all ranks for what belongs to the phase that has just begun.
+// askRanks sends all ranks the request of the phase that has just begun.
 func (b *Barrier) askRanks(out *Effects) {
 	switch b.phase {
 	case reading:

@@ -10,8 +10,8 @@ import (
 
 var long = flag.Bool("long", false, "explore all that is too much for a change to wait for")
 
-// Programs larger than this are explored in the long run only. States, not seconds: what
-// a test covers must not depend on the machine.
+// Programs larger than this are explored in the long run only. The limit is in states, not in
+// seconds: the coverage of a test must not depend on the machine.
 func largestProgram() int {
 	if *long {
 		return 4_000_000
@@ -19,8 +19,8 @@ func largestProgram() int {
 	return 100_000
 }
 
-// checkProgram checks that nothing is wrong with a program under the rules and returns how many
-// states the program has.
+// checkProgram checks that exploring a program under the rules finds no error, and returns how
+// many states the program has.
 func checkProgram(t *testing.T, w *world, r rules) int {
 	t.Helper()
 	got := exploreAll(w, r, largestProgram())
@@ -39,8 +39,8 @@ func traceText(trace []label) string {
 	return string(text)
 }
 
-// Whatever happens in whatever order: every path ends, and at a cut that is safe. Where
-// no host code waits for a rank at its gate, no nudge is needed for that; and a needless
+// TestEveryInterleaving: in every order of events, every path ends, and ends at a safe cut. Where
+// no host code waits for a rank at its gate, this needs no nudge; and a needless
 // nudge does no harm.
 func TestEveryInterleaving(t *testing.T) {
 	for _, p := range cases {
@@ -62,9 +62,9 @@ func TestEveryInterleaving(t *testing.T) {
 	}
 }
 
-// The same when the deadline passes, a rank dies or the leader is lost at any moment:
-// there is a cut, or a failure that says why, and then the job runs on. The next attempt
-// is none the worse for what the last attempt left on the way.
+// TestEveryDisturbance: the same holds when the deadline passes, a rank dies or the leader is
+// lost at any moment: there is a cut, or a failure that says why, and then the job runs on.
+// Messages that an attempt has left on the way do not harm the next attempt.
 func TestEveryDisturbance(t *testing.T) {
 	few := map[string]bool{overlap: true, peerSync: true, rankZero: true, eagerSend: true, shifted: true}
 	disturbances := map[string]rules{
@@ -79,7 +79,7 @@ func TestEveryDisturbance(t *testing.T) {
 				continue
 			}
 			if r.again && (p.aborts || p.name == destroyed) {
-				continue // the model does not keep for the next Barrier what was destroyed
+				continue // the model does not tell the next Barrier which communicators were destroyed
 			}
 			if *long || few[p.name] && (!r.again || p.name != overlap) {
 				t.Run(what+"/"+p.name, func(t *testing.T) {

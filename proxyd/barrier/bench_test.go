@@ -41,7 +41,7 @@ func benchComms(n int) []Communicator {
 	return append(comms, all)
 }
 
-// benchCounts are the numbers of a rank that has done so many rounds of the loop.
+// benchCounts returns the numbers of a rank that has done so many rounds of the loop.
 func benchCounts(n, r int, rounds uint64) []Count {
 	next, previous := int32((r+1)%n), int32((r+n-1)%n)
 	return []Count{

@@ -30,7 +30,8 @@ func worstIssues(w *world, r rules) [maxRanks]int {
 	return from(newState(w, r))
 }
 
-// What a cut costs at most: the numbers that docs and users can be given.
+// TestBound: the numbers of operations that a cut costs at most, as they can be told in docs and to
+// users.
 func TestBound(t *testing.T) {
 	tests := []struct {
 		name  string

@@ -3,7 +3,7 @@
 
 package barrier
 
-// The hand-made cases by what is to be seen of them.
+// The names of hand-made cases, by the behaviour that they show.
 const (
 	overlap     = "overlap"
 	overlapWait = "overlap, blocking"

@@ -8,8 +8,8 @@ package barrier
 // events of an earlier attempt.
 type Event interface{ isEvent() }
 
-// What ranks report. Counts are the counts that changed since the rank's last report, or more, or
-// all; they are read together with the gate (see the package comment).
+// The events that ranks report. Counts are the counts that changed since the rank's last report,
+// or more, or all; they are read together with the gate (see the package comment).
 type (
 	// Shut says that the rank's gate is shut; Counts are all that are not 0.
 	Shut struct {
@@ -23,7 +23,7 @@ type (
 		Counts []Count
 		Nudge  bool
 	}
-	// Withdrawn says that what permissions the rank held are gone.
+	// Withdrawn says that the rank has given up all permissions that it held.
 	Withdrawn struct {
 		Rank   Rank
 		Counts []Count
@@ -38,22 +38,22 @@ type (
 	// CallsShut says that no call of the rank is between reserving a slot and its answer,
 	// its host functions have returned, its ring is empty and its device idle.
 	CallsShut struct{ Rank Rank }
-	// Stuck says that the rank cannot be captured, however long the leader waits, because of what
-	// Reason says: a fault that has ended its use of devices.
+	// Stuck says that the rank cannot be captured, however long the leader waits, because a fault
+	// has ended its use of devices; Reason names the fault.
 	Stuck struct {
 		Rank   Rank
 		Reason string
 	}
-	// Ended says that the rank exited, or will issue nothing any more; Counts are all that are
-	// not 0. What the rank issued is still carried out.
+	// Ended says that the rank exited, or will issue no more operations; Counts are all that are
+	// not 0. Its issued operations are still carried out.
 	Ended struct {
 		Rank   Rank
 		Counts []Count
 	}
-	// Died says that the rank, its device server or its node is gone, and what the rank issued
-	// with them.
+	// Died says that the rank, its device server or its node is gone. Its issued operations are
+	// lost.
 	Died struct{ Rank Rank }
-	// Destroyed says that a member gave up its handle and issues nothing more by this handle.
+	// Destroyed says that a member gave up its handle and issues no more operations by it.
 	// Counts are that member's numbers that are not 0.
 	Destroyed struct {
 		Rank   Rank
@@ -63,11 +63,11 @@ type (
 	}
 )
 
-// What the leader itself sees.
+// The events that the leader itself sees.
 type (
 	// Start asks for a cut.
 	Start struct{}
-	// Met says that all are there for the creation of communicators (among the ranks of the
+	// Met says that all ranks are there for the creation of communicators (among the ranks of the
 	// Barrier, as in New). The creation may begin when Effects.Create says so, or, with Begun,
 	// has begun already: only before Start.
 	Met struct {
@@ -101,8 +101,8 @@ func (Aborted) isEvent()   {}
 func (Tick) isEvent()      {}
 func (Deadline) isEvent()  {}
 
-// Effects is what the caller must do after a Step, in this order. Ranks that ended are sent
-// nothing. Messages to a rank must arrive in the order in which they were sent.
+// Effects are the actions that the caller must take after a Step, in this order. Ranks that ended
+// are sent no messages. Messages to a rank must arrive in the order in which they were sent.
 type Effects struct {
 	Shut     bool     // shut every gate, each answers Shut
 	Withdraw []Rank   // take back every permission from these, each answers Withdrawn
@@ -110,19 +110,19 @@ type Effects struct {
 	Nudge    []Rank   // let each of these ranks issue another operation, of any kind
 	Create   []uint64 // begin these creations
 	Read     bool     // read every rank's counts once more, each answers Reading
-	Drain    bool     // wait for what is in flight, each answers Drained
+	Drain    bool     // wait for operations in flight, each answers Drained
 	// ShutCalls shuts the gate of all calls, each answers CallsShut.
 	ShutCalls bool
 	// Cut: the cut is found. It lasts until the caller opens the gates.
 	Cut bool
-	// Failed says why there is no cut: every gate opens, what was held at a rendezvous
-	// begins, the job runs on.
+	// Failed says why there is no cut: every gate opens, creations held at a rendezvous begin,
+	// the job runs on.
 	Failed *Failure
 }
 
-// Raise tells a rank what its partners have issued: the rank may issue its next operation, of any
-// kind, as long as a count of the rank is below its target. The targets replace the targets of an
-// earlier Raise. They are the targets that the rank is below, sorted.
+// Raise tells a rank the counts that its partners have issued: the rank may issue its next
+// operation, of any kind, as long as a count of the rank is below its target. The targets replace
+// the targets of an earlier Raise. They are the targets that the rank is below, sorted.
 type Raise struct {
 	Rank    Rank
 	Targets []Count

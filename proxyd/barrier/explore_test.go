@@ -18,13 +18,13 @@ type label struct {
 
 func (l label) String() string { return fmt.Sprintf("%s %d %q", l.what, l.which, l.text) }
 
-// move is a single thing that can happen next.
+// move is a single step that the model can take next.
 type move struct {
 	label
 	to *state
 }
 
-// nextMoves are all that can happen in a state.
+// nextMoves returns all moves that are possible in a state.
 func (s *state) nextMoves(w *world) []move {
 	if s.end == cutFound {
 		return nil
@@ -91,7 +91,7 @@ func (s *state) nextMoves(w *world) []move {
 	return append(out, s.disturbances(w)...)
 }
 
-// disturbances is what can go wrong at any moment.
+// disturbances returns the disturbances that are possible at any moment.
 func (s *state) disturbances(w *world) []move {
 	var out []move
 	if s.left.deadline {
@@ -114,7 +114,7 @@ func (s *state) disturbances(w *world) []move {
 		n := s.clone()
 		n.left.lost, n.end = false, leaderLost
 		for r := range w.n {
-			n.sendOrder(r, order(oOpen)) // a member does that by itself
+			n.sendOrder(r, order(oOpen)) // a member opens its gates by itself
 		}
 		n.beginHeld()
 		n.calmDown(w)
@@ -123,7 +123,7 @@ func (s *state) disturbances(w *world) []move {
 	return out
 }
 
-// hasEnded says whether all threads of a rank have.
+// hasEnded says whether all threads of a rank have ended.
 func (s *state) hasEnded(w *world, r int) bool {
 	for t, th := range w.threads {
 		if int(th.rank) == r && s.stepAt(w, t) != nil {
@@ -149,7 +149,8 @@ func (s *state) endCreation(w *world, i int) *state {
 	return n
 }
 
-// arriveWrongly goes the wrong way into a creation: as any operation, for the ranks that are there.
+// arriveWrongly enters a creation in the wrong way: it lets the creation begin with the ranks that
+// are there, as for any operation.
 func (s *state) arriveWrongly(w *world, r, i int) *state {
 	if s.met[i].arrived&(1<<r) != 0 || s.sealed[r] {
 		return nil
@@ -168,7 +169,7 @@ func (s *state) arriveWrongly(w *world, r, i int) *state {
 	return n
 }
 
-// lastVerdict is what is wrong with a state in which nothing can move.
+// lastVerdict returns the verdict on a state in which no move is possible.
 func (s *state) lastVerdict(w *world, r rules) verdict {
 	switch {
 	case s.end == cutFound:
@@ -190,8 +191,8 @@ func (s *state) lastVerdict(w *world, r rules) verdict {
 	return ok
 }
 
-// isExcused says whether the failure of an attempt is honest: something did happen, and the failure
-// says what.
+// isExcused says whether the failure of an attempt is honest: a disturbance did happen, and the
+// failure names it.
 func (s *state) isExcused(r rules) bool {
 	switch s.failure.Why {
 	case DeadlinePassed:
@@ -205,7 +206,7 @@ func (s *state) isExcused(r rules) bool {
 	return false
 }
 
-// result is what exploring a program came to.
+// result is the outcome of exploring a program.
 type result struct {
 	verdict
 	states int
@@ -213,8 +214,8 @@ type result struct {
 }
 
 // exploreAll looks at every state that a program can reach under the rules. The result is ok
-// only if none of them is wrong, none can be entered twice on a single path, and each that
-// has no way on is a cut, or an honest failure after which the job ran on. So every
+// only if no state is wrong, no state can be entered twice on a single path, and each state
+// without a further move is a cut, or an honest failure after which the job ran on. So every
 // path, however things interleave, comes to one of these.
 func exploreAll(w *world, r rules, limit int) result {
 	e := explorer{world: w, rules: r, limit: limit, seen: make(map[[2]uint64]bool), seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
@@ -227,7 +228,7 @@ type explorer struct {
 	*world
 	rules
 	limit int
-	seen  map[[2]uint64]bool // true once all that follows was seen
+	seen  map[[2]uint64]bool // true once all states that follow were seen
 	seeds [2]maphash.Seed
 	trace []label
 	buf   []byte

@@ -18,7 +18,7 @@ const (
 	RankDied                      // a rank died
 	RankEnded                     // a rank ended, or left a communicator, before it did its part
 	RankStuck                     // a rank cannot be captured
-	ReportBroken                  // a rank reported what cannot be: its shim cannot be trusted
+	ReportBroken                  // a rank reported counts that are impossible: its shim cannot be trusted
 )
 
 var reasonNames = [...]string{
@@ -53,7 +53,7 @@ func brokenReport(r Rank, format string, args ...any) *Failure {
 	}
 }
 
-// overdueFailure says what an attempt still waits for when its time is up.
+// overdueFailure says which answers an attempt still waits for when its time is up.
 func (b *Barrier) overdueFailure() *Failure {
 	f := &Failure{Why: DeadlinePassed}
 	var parts []string
@@ -89,7 +89,7 @@ func (b *Barrier) overdueFailure() *Failure {
 	return f
 }
 
-// ranksWhere are the ranks, not ended, of which is holds.
+// ranksWhere returns the ranks, not ended, for which the function is returns true.
 func (b *Barrier) ranksWhere(is func(rank) bool) []Rank {
 	var ranks []Rank
 	for i, r := range b.ranks {

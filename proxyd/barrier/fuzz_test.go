@@ -7,7 +7,7 @@ import "testing"
 
 // FuzzStep hands the Barrier any events in any order, as a shim that scribbles over its
 // counts could make them. The Barrier must not panic, its sums must stay those of its parts, and
-// there is no cut while numbers differ or before all have said that they are quiet.
+// there is no cut while numbers differ or before all ranks have said that they are quiet.
 func FuzzStep(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0, 1, 0, 0x10, 1, 1, 1, 0x20, 1, 1, 2, 0, 0})
 	f.Add([]byte{0, 0, 0, 0, 0, 10, 0, 0, 0, 0, 1, 0, 0x11, 3, 1, 1, 0x21, 3, 12, 0, 0, 0, 0, 13, 0, 0, 0, 0})
@@ -93,7 +93,7 @@ func anyEvent(what, rank, where, n, more byte) Event {
 	}
 }
 
-// checkSums adds up again what the Barrier keeps count of.
+// checkSums counts again the sums that the Barrier keeps, and compares.
 func checkSums(t *testing.T, b *Barrier) {
 	t.Helper()
 	behind := make([]int, len(b.ranks))

@@ -13,7 +13,7 @@ func TestGate(t *testing.T) {
 		name       string
 		do         func(*Gate)
 		ok, nudged bool
-		again      bool // and a second time
+		again      bool // ask a second time
 	}{
 		{"open", func(*Gate) {}, true, false, true},
 		{"shut", (*Gate).Shut, false, false, false},

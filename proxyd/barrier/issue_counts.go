@@ -9,13 +9,13 @@ import (
 	"slices"
 )
 
-// issueCounts has how much each rank has issued, as far as the ranks have reported that.
+// issueCounts has the numbers of operations that the ranks have reported as issued.
 type issueCounts struct {
 	comms   map[Comm]*group
 	lines   []entry
 	sides   []side
 	sideOf  map[Key]int
-	lag     int    // sides below the maximum of their line
+	lag     int    // number of sides below the maximum of their line
 	changed []Rank // ranks with new targets, each once (rank.dirty)
 }
 
@@ -33,7 +33,7 @@ type entry struct {
 	sides []int
 }
 
-// side is a number: what a member issued on a line.
+// side is a number: the count of operations that a member issued on a line.
 type side struct {
 	key   Key
 	rank  Rank
@@ -59,8 +59,8 @@ func (b *Barrier) isBehind(s int) bool {
 	return b.sides[s].n < l.max && !b.comms[l.comm].aborted
 }
 
-// enterCounts enters the numbers that a rank reports. Nothing that comes from a shim is believed
-// unless it can be true.
+// enterCounts enters the numbers that a rank reports. A shim's numbers are not trusted: a report
+// that cannot be true fails the attempt.
 func (b *Barrier) enterCounts(who Rank, counts []Count) *Failure {
 	for _, c := range counts {
 		s, known := b.sideOf[c.Key]
@@ -92,7 +92,7 @@ func (b *Barrier) enterCounts(who Rank, counts []Count) *Failure {
 	return nil
 }
 
-// checkKey says whether a rank can have a number of that name.
+// checkKey fails if a rank cannot have a number of that name.
 func (b *Barrier) checkKey(who Rank, k Key) *Failure {
 	c := b.comms[k.Comm]
 	inside := func(i int32) bool { return i >= 0 && int(i) < len(c.ranks) }
@@ -188,7 +188,7 @@ func (b *Barrier) finishSides(sides []int) *Failure {
 	return b.checkFinished(sides)
 }
 
-// checkFinished fails when a side is final and yet behind: nothing mends that.
+// checkFinished fails when a side is final and yet behind, because it can never catch up.
 func (b *Barrier) checkFinished(sides []int) *Failure {
 	for _, s := range sides {
 		if side := b.sides[s]; side.final && b.isBehind(s) {
@@ -203,7 +203,7 @@ func (b *Barrier) checkFinished(sides []int) *Failure {
 	return nil
 }
 
-// leaveComm notes that a member issues nothing more on a communicator.
+// leaveComm notes that a member issues no more operations on a communicator.
 func (b *Barrier) leaveComm(who Rank, comm Comm, m int32) *Failure {
 	if f := b.checkKey(who, Key{Comm: comm, Member: m}); f != nil {
 		return f

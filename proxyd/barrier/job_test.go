@@ -5,7 +5,7 @@ package barrier
 
 import "slices"
 
-// What a program may have at most.
+// The limits of a program.
 const (
 	maxRanks   = 4
 	maxThreads = 8
@@ -45,10 +45,10 @@ type meetState struct {
 }
 
 const (
-	open     uint8 = iota // not all are there
-	held                  // all are there, and the leader was told
+	open     uint8 = iota // not all ranks are there
+	held                  // all ranks are there, and the leader was told
 	running               // the real creation has begun
-	finished              // and ended
+	finished              // and has ended
 )
 
 func (j *job) clone() job {
@@ -131,8 +131,8 @@ func (j *job) readyParts(w *world, i, p int) [][2]int {
 	return together
 }
 
-// completeAll carries out all that devices can, whatever the order: completions take
-// nothing from each other, so that checking a single order is checking all.
+// completeAll carries out all completions that devices can make. Completions do not hinder each
+// other, so checking a single order is enough.
 func (j *job) completeAll(w *world) (moved bool) {
 	for again := true; again; {
 		again = false
@@ -173,9 +173,9 @@ type told struct {
 	comm int
 }
 
-// settleJob lets devices and host code go on until nothing moves but what the barrier has to
-// do with: issuing, and exits. None of these steps prevents another step, so
-// their order does not matter either. The result is what the leader has to be told.
+// settleJob lets devices and host code go on until only steps are left that concern the barrier:
+// issuing, and exits. No other step prevents another step, so their order does not matter either.
+// The result has the facts that the leader has to be told.
 func (j *job) settleJob(w *world) []told {
 	var out []told
 	for moved := true; moved; {
@@ -228,7 +228,8 @@ func (j *job) topOf(w *world, key int) uint8 {
 	return n
 }
 
-// describeTorn says what would be torn if this were the cut, "" if nothing.
+// describeTorn names an operation or creation that would be torn if this state were the cut, or
+// returns "".
 func (j *job) describeTorn(w *world) string {
 	for k := range w.keys {
 		c := slices.IndexFunc(w.comms, func(c Communicator) bool { return c.Comm == w.keys[k].Comm })

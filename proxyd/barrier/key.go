@@ -63,14 +63,14 @@ func (k Key) String() string {
 }
 
 // Count is how many operations have been issued under Key since its communicator was
-// made. What was never counted is 0.
+// made. A Key that was never counted has 0.
 type Count struct {
 	Key
 	N uint64
 }
 
-// line is what has to be equal at a cut: the collectives of a communicator, or a direction of a
-// pair of its members.
+// line names a group of numbers that have to be equal at a cut: the collectives of a
+// communicator, or a direction of a pair of its members.
 type line struct {
 	comm     Comm
 	pair     bool

@@ -69,7 +69,7 @@ func (s *state) hearFrom(w *world, r int) *state {
 	return n
 }
 
-// toldOf is what the leader's node does with what host code says: the node keeps the
+// toldOf has the leader's node handle a message of host code: the node keeps the
 // rendezvous, and begins a creation by itself only while there is no attempt.
 func (s *state) toldOf(w *world, who Rank, what stepKind, i int, counts []Count) {
 	switch what {
@@ -180,7 +180,7 @@ func (s *state) allReached(w *world) bool {
 	return true
 }
 
-// newAttempt makes a Barrier and tells the Barrier what the leader's node knows.
+// newAttempt makes a Barrier and enters the events that the leader's node knows.
 func (s *state) newAttempt(w *world) {
 	s.attempt++
 	s.asked, s.end, s.failure = false, underWay, nil
@@ -204,7 +204,7 @@ func (s *state) newAttempt(w *world) {
 	s.code = encodeBarrier(w, s.b)
 }
 
-// beginHeld begins what was held at a rendezvous: the attempt is over.
+// beginHeld begins the creations that were held at a rendezvous: the attempt is over.
 func (s *state) beginHeld() {
 	for i := range s.met {
 		if s.met[i].phase == held {

@@ -5,12 +5,12 @@ package barrier
 
 import "slices"
 
-// rules is what a run of the checker allows to happen, and in which way the barrier is
-// wrong on purpose. The zero value is the correct barrier, with no disturbance
-// and with ticks when nothing moves.
+// rules say which disturbances a run of the checker allows, and in which way the barrier is wrong
+// on purpose. The zero value is the correct barrier, without disturbances, and with ticks when no
+// other move is possible.
 type rules struct {
-	noTicks  bool // nothing is nudged
-	spurious int  // so many ticks come although things move
+	noTicks  bool // no rank is nudged
+	spurious int  // so many ticks come although other moves are possible
 	deadline bool // the deadline may pass at any moment
 	dies     bool // a rank may die at any moment
 	lost     bool // the leader may be lost at any moment
@@ -18,7 +18,8 @@ type rules struct {
 	wrong    wrong
 }
 
-// wrong is a mistake. None of them is in the package: they twist what goes in and out.
+// wrong is a mistake. The package has none of them: they change the events and effects of the real
+// Barrier.
 type wrong int
 
 const (
@@ -26,18 +27,18 @@ const (
 	exactly           // a rank may issue only where the rank itself is behind
 	standing          // a rank's counts are taken only once its threads stand at the gate
 	rounds            // targets are raised only when everyone has reached the last targets
-	completed         // what has completed is counted
+	completed         // completed operations are counted instead of issued ones
 	noPairs           // sends and receives are not counted
 	arrivedOnly       // a creation begins with the ranks that are there
 	keepGrants        // nudges are not taken back
 )
 
-// order is what the leader sends a rank: a byte for what, and the targets of a Raise as
+// order is a message of the leader to a rank: a byte for its kind, and the targets of a Raise as
 // pairs of key and number.
 type order string
 
-// report is what a rank or the leader's node tells the leader: a byte for what, as many
-// numbers as the rank has keys, in that order, and the number of the attempt.
+// report is a message of a rank or of the leader's node to the leader: a byte for its kind, as
+// many numbers as the rank has keys, in that order, and the number of the attempt.
 type report string
 
 const (
@@ -63,7 +64,7 @@ const (
 	rCreated
 )
 
-// end is how an attempt ended.
+// end is the outcome of an attempt.
 type end uint8
 
 const (
@@ -84,26 +85,26 @@ type state struct {
 	down    [maxRanks][]order
 	up      [maxRanks + 1][]report // the last is the leader's own node
 	b       *Barrier               // never changed, but replaced
-	code    string                 // what b is, as bytes
+	code    string                 // the state of b, as bytes
 	attempt byte
 	asked   bool
 	end     end
 	failure *Failure
-	left    rules           // what may still disturb
+	left    rules           // the disturbances that may still come
 	heldUp  [maxRanks]order // rounds: the Raise not sent yet
 	sent    [maxRanks]order // rounds: the last round sent
-	verdict verdict         // something is wrong here
+	verdict verdict         // set if something is wrong in this state
 }
 
-// verdict is what the checker says of a program.
+// verdict is the checker's judgement of a program.
 type verdict string
 
 const (
 	ok      verdict = "ok"
 	unsafe  verdict = "unsafe"  // a cut with something half-issued, in flight or half-made
-	stuck   verdict = "stuck"   // nothing can move, and there is neither cut nor failure
+	stuck   verdict = "stuck"   // no move is possible, and there is neither cut nor failure
 	endless verdict = "endless" // the program can go round for ever
-	excess  verdict = "excess"  // a rank issued what consistency did not need
+	excess  verdict = "excess"  // a rank issued an operation that consistency did not need
 	refused verdict = "refused" // the attempt failed without a reason
 	tooBig  verdict = "too big"
 )
@@ -146,7 +147,7 @@ func (s *state) reportOf(w *world, r int) report {
 	return report(n)
 }
 
-// countUnder returns what a rank's shim has counted under a key.
+// countUnder returns the number that a rank's shim has counted under a key.
 func (s *state) countUnder(w *world, k int) uint8 {
 	switch {
 	case s.left.wrong == completed:
@@ -161,8 +162,8 @@ func (s *state) issued(w *world) func(Key) uint64 {
 	return func(k Key) uint64 { return uint64(s.countUnder(w, w.keyOf[k])) }
 }
 
-// calmDown lets all that is no concern of the barrier happen, and puts on the way what the
-// leader is to be told of these events.
+// calmDown carries out all steps that do not concern the barrier, and sends the leader the
+// reports that follow from them.
 func (s *state) calmDown(w *world) {
 	before := s.done
 	for _, t := range s.settleJob(w) {
@@ -210,7 +211,7 @@ func (s *state) mayPass(w *world, r int, keys []int) (ok, nudged bool) {
 	return g.Pass(s.issued(w))
 }
 
-// issueAt lets a thread issue, nil if the gate does not.
+// issueAt lets a thread issue. It returns nil if the gate does not let the thread through.
 func (s *state) issueAt(w *world, t int) *state {
 	at, r := s.stepAt(w, t), int(w.threads[t].rank)
 	if s.sealed[r] || s.gone[r] {

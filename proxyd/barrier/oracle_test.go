@@ -26,8 +26,8 @@ func (w *world) issuedKeys() (ops [][][]int, ok bool) {
 	return ops, true
 }
 
-// isLevel says whether all numbers are equal on all lines when each rank has issued as many of
-// its operations as at says.
+// isLevel says whether all numbers are equal on all lines when each rank has issued at[r] of its
+// operations.
 func (w *world) isLevel(ops [][][]int, at []int) bool {
 	counts := make([]int, len(w.keys))
 	for r, n := range at {
@@ -47,8 +47,8 @@ func (w *world) isLevel(ops [][][]int, at []int) bool {
 	return true
 }
 
-// leastCut is the smallest cut at or after from, found the dumb way: all there are are tried.
-// The smallest exists, because of two cuts the smaller of each rank's positions make a cut.
+// leastCut is the smallest cut at or after from, found by trying all positions. A smallest cut
+// exists: from two cuts, the smaller of each rank's positions make a cut.
 func (w *world) leastCut(ops [][][]int, from []int) []int {
 	var best []int
 	var try func(at []int)
@@ -73,7 +73,7 @@ func (w *world) leastCut(ops [][][]int, from []int) []int {
 	return best
 }
 
-// position is how many operations a rank has issued.
+// position returns how many operations a rank has issued.
 func (s *state) position(w *world, r int) (n int) {
 	for t, th := range w.threads {
 		for pc, st := range th.steps {
@@ -109,7 +109,7 @@ func walkRandomly(w *world, rng *rand.Rand) (last *state, from []int, nudged boo
 	}
 }
 
-// The cut is the smallest that there is, at or after the places where the gates shut.
+// TestCutIsLeastFixedPoint: the cut is the smallest one at or after the places where the gates shut.
 func TestCutIsLeastFixedPoint(t *testing.T) {
 	walks, found, further := 200, 0, 0
 	if *programs > 0 {
@@ -152,7 +152,8 @@ func TestCutIsLeastFixedPoint(t *testing.T) {
 	}
 }
 
-// In a data-parallel loop: up to the count of the furthest rank and no further.
+// TestDataParallelCutIsTheFurthestRank: in a data-parallel loop the ranks go up to the count of the
+// furthest rank and no further.
 func TestDataParallelCutIsTheFurthestRank(t *testing.T) {
 	const lead, behind, ahead = 6, 3, 9
 	b := New(2, Communicator{Comm: 1, Members: []Rank{0, 1}})

@@ -22,7 +22,7 @@ import (
 //	W        wait for everything that this thread issued
 //	h>1 h<0  a message to, from a rank by other means: TCP, a file
 //	+N       create communicator N
-//	-A       destroy the handle of A, which waits for what was issued on it
+//	-A       destroy the handle of A, which waits for the operations issued on it
 //	~A       abort A
 //	X        endless host work
 type program struct {
@@ -33,7 +33,7 @@ type program struct {
 	staged  bool   // a send waits for its receive; else it completes in a buffer
 	exits   []Rank // these may exit when their threads have ended
 	large   bool   // for the long run
-	aborts  bool   // the program aborts a communicator: what the other ranks do there then does not matter
+	aborts  bool   // the program aborts a communicator: later operations of other ranks there do not matter
 	waits   bool   // its host code can wait for a rank that is at its gate
 }
 
@@ -54,7 +54,7 @@ const (
 type step struct {
 	kind   stepKind
 	stream uint8
-	keys   []int // issue: what the operation counts, indices of world.keys
+	keys   []int // issue: the keys that the operation counts, indices of world.keys
 	peer   Rank  // hostSend, hostRecv
 	comm   int   // create: index of world.meets; destroy, abort: of world.comms
 }
@@ -104,7 +104,8 @@ func parseNumber(s string) int {
 	return n
 }
 
-// newWorld reads a program. newWorld panics on a program that cannot be read: all programs are ours.
+// newWorld reads a program. newWorld panics on a program that cannot be read: all programs are
+// written in these tests.
 func newWorld(p program) *world {
 	w := &world{program: p, n: len(p.ranks), keyOf: make(map[Key]int)}
 	w.comms = parseComms(p.comms)

@@ -19,7 +19,7 @@ var (
 )
 
 // randomProgram makes up a program of so many blocks; the same for the same seed. The
-// program may hang by itself: ask valid.
+// program may hang by itself: ask isValid.
 func randomProgram(seed uint64, blocks int) program {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	g := &generator{Rand: rng, words: make([][]string, 2+rng.IntN(7)/3)} // 2, 3 or seldom 4 ranks
@@ -75,7 +75,7 @@ func (g *generator) makeComm(name string, to *[]string) {
 
 func (g *generator) addWord(r int, word string) { g.words[r] = append(g.words[r], word) }
 
-// addBlock adds a single thing that ranks do together.
+// addBlock adds a single operation that ranks do together.
 func (g *generator) addBlock() {
 	n := len(g.words)
 	pair := g.Perm(n)[:2]
@@ -166,7 +166,7 @@ func tallyPrograms(t *testing.T, n, most, blocks int, kinds map[string]func(prog
 	return table
 }
 
-// countSteps returns how many operations all ranks issue together: what makes a program large.
+// countSteps returns how many operations all ranks issue together, which is the size of a program.
 func (w *world) countSteps() (n int) {
 	for _, th := range w.threads {
 		for _, s := range th.steps {
@@ -178,7 +178,8 @@ func (w *world) countSteps() (n int) {
 	return n
 }
 
-// newWorldOrNil leaves out what the arrays of the model do not hold.
+// newWorldOrNil makes a world, or returns nil for a program that does not fit into the arrays of
+// the model.
 func newWorldOrNil(p program) *world {
 	w := newWorld(p)
 	if len(w.keys) > maxKeys || len(w.threads) > maxThreads || len(w.comms) > maxComms {
@@ -207,8 +208,9 @@ func TestRandomPrograms(t *testing.T) {
 	}
 }
 
-// How often random programs show that a wrong rule is wrong: for the record, and as
-// a check that the generator makes programs for which the rule matters.
+// TestRandomProgramsCatchWrongRules counts how often random programs show that a wrong rule is
+// wrong: for the record, and as a check that the generator makes programs for which the rule
+// matters.
 func TestRandomProgramsCatchWrongRules(t *testing.T) {
 	if *programs == 0 {
 		t.Skip("long; see -programs")

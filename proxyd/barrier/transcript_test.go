@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the transcripts anew; commit only what you understand")
 
-// Each file of testdata is a story: events, a line ----, what the Barrier says to do about
-// them, and an empty line, as often as necessary. Its first line makes the Barrier:
+// TestTranscripts: each file of testdata has events, a line ----, the effects that the Barrier
+// returns for them, and an empty line, as often as necessary. Its first line makes the Barrier:
 //
 //	new 3 A=0,1 B=1,2          three ranks, and the members of the communicators
 //	start                      | tick | deadline | aborted A
@@ -31,7 +31,7 @@ var update = flag.Bool("update", false, "write the transcripts anew; commit only
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+		t.Fatalf("transcripts = %v, %v, want some", files, err)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
@@ -76,7 +76,7 @@ func playTranscript(t *testing.T, text string) []byte {
 			answers = true
 		case l == "":
 			flush()
-		case answers: // what was said last time
+		case answers: // answers of an earlier run
 		default:
 			fmt.Fprintln(&out, l)
 			if words[0] != "#" {
@@ -184,7 +184,7 @@ func (p *player) parseCounts(who Rank, words []string) []Count {
 	return counts
 }
 
-// describeEffects returns what is to be done, in words.
+// describeEffects returns the actions of the effects in words.
 func (p *player) describeEffects(e Effects) []string {
 	var out []string
 	say := func(yes bool, format string, args ...any) {

@@ -50,7 +50,7 @@ func TestCheckerCatchesWrongRules(t *testing.T) {
 }
 
 // TestNudgeIsNeeded: programs whose ranks wait for each other in ways that are not counted come to a cut only by the
-// nudge. TestEveryInterleaving shows that all other programs need none.
+// nudge. TestEveryInterleaving shows that all other programs need no nudge.
 func TestNudgeIsNeeded(t *testing.T) {
 	for _, p := range cases {
 		if !p.waits {
