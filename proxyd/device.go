@@ -35,16 +35,16 @@ type deviceOptions struct {
 	kind     string // soft or cuda
 	attempt  int    // how often this program has executed itself in chooseProcess
 	soft     int    // devices that programs see, if no order says otherwise
-	on       int    // devices that there are; 0: as many
+	on       int    // devices of this machine; 0: as many as soft
 	memory   string
 	shows    string // the compute capability of software GPUs
 	kernels  string // how they execute kernels
 	address  string // of this host, for device servers of other hosts
 	ready    int    // a descriptor that is written to when the server listens, or -1
 	lifeline int    // a descriptor: its end of file ends the server, or -1
-	folder   string // what the server removes when its lifeline has ended it, or ""
+	folder   string // a folder that the server removes when its lifeline has ended it, or ""
 	control  int    // a socket on which the parent gives orders, listening, or -1
-	self     int    // its number among the job's
+	self     int    // this server's number among the job's servers
 	await    bool   // attach no process before a restore
 	rung     string // how far ranks that share a device may share their memory, too
 	exact    bool   // reductions do not depend on where ranks are
@@ -76,11 +76,11 @@ func (o *deviceOptions) addDeviceFlags(c *cobra.Command) {
 // maxSoft is how many software GPUs there can be: a program's ring has leases for as many.
 const maxSoft = 16
 
-// softConfig is what soft makes of the flags.
+// softConfig makes the configuration of package softgpu from the flags.
 func (o *deviceOptions) softConfig() (softgpu.Config, error) {
 	memory, err := table.ParseBytes(o.memory)
 	switch {
-	case err != nil || memory < backend.Granule || memory > 1<<40: // what else ParseBytes takes is no size of a GPU
+	case err != nil || memory < backend.Granule || memory > 1<<40: // ParseBytes takes more, but these are no sizes of a GPU
 		return softgpu.Config{}, fmt.Errorf("--memory %q: it is a size from 2M to 1T, as 512M or 16G; %w", o.memory, errUsage)
 	case o.soft < 1 || o.soft > maxSoft:
 		return softgpu.Config{}, fmt.Errorf("--soft %d: it is from 1 to %d; %w", o.soft, maxSoft, errUsage)
@@ -106,7 +106,7 @@ func (o *deviceOptions) softConfig() (softgpu.Config, error) {
 	return c, nil
 }
 
-// addressRange is what --addresses says; zero: nothing.
+// addressRange parses --addresses; the zero Range if the flag is not set.
 func (o *deviceOptions) addressRange() (r backend.Range, err error) {
 	if o.lie == "" {
 		return r, nil
@@ -124,12 +124,12 @@ func (o *deviceOptions) addressRange() (r backend.Range, err error) {
 	return r, nil
 }
 
-// shownDevices is what programs are told of the devices, wherever these are.
+// shownDevices describes the devices to programs, wherever the devices are.
 func (o *deviceOptions) shownDevices(cfg softgpu.Config) []backend.Info {
 	return describeDevices(cfg, max(o.soft, len(o.order)))
 }
 
-// describeDevices is what programs are told of n devices.
+// describeDevices describes n devices to programs.
 func describeDevices(cfg softgpu.Config, n int) (all []backend.Info) {
 	for i := range n {
 		all = append(all, softgpu.Describe(cfg, i, cfg.Memory[0]))
@@ -185,8 +185,8 @@ func deviceCommand() *cobra.Command {
 // endGrace is the time in which a device server that is told to end does so in order.
 const endGrace = 5 * time.Second
 
-// endAnyway calls exit when over is still open grace after ctx is done: whatever a program made the
-// server do, a server that is told to end does not stay.
+// endAnyway calls exit when over is still open grace after ctx is done, so that no call of a program can keep a server
+// that is told to end.
 func endAnyway(ctx context.Context, grace time.Duration, over <-chan struct{}, exit func()) {
 	select {
 	case <-ctx.Done():
@@ -336,7 +336,7 @@ func serveParent(s *server.Server, fd int) (<-chan error, error) {
 	return told, nil
 }
 
-// listenToParent is where the parent connects.
+// listenToParent listens for the parent's connections.
 func listenToParent(fd int) (*net.UnixListener, error) {
 	// Its own user may not reach into a process that speaks to its parent.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
@@ -345,7 +345,7 @@ func listenToParent(fd int) (*net.UnixListener, error) {
 	return listenerOf(fd, "control")
 }
 
-// listenForPrograms is where processes connect.
+// listenForPrograms listens for processes of the capsule.
 func (o *deviceOptions) listenForPrograms() (*net.UnixListener, error) {
 	if o.listen < 0 {
 		return listenDevices(o.socket)
@@ -372,7 +372,7 @@ func listenerOf(fd int, name string) (*net.UnixListener, error) {
 	return u, nil
 }
 
-// listenDevices listens at a path, for processes of this user. What a server that was killed has left there is removed.
+// listenDevices listens at a path, for processes of this user. A socket that a killed server has left there is removed.
 func listenDevices(path string) (*net.UnixListener, error) {
 	const longest = len(unix.RawSockaddrUnix{}.Path) - 1
 	if len(path) > longest || strings.HasPrefix(path, "@") {

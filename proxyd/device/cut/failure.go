@@ -25,7 +25,7 @@ func (w Who) String() string { return fmt.Sprintf("process %d on device server %
 type Failure struct {
 	*barrier.Failure
 	Who []Who // by Ranks
-	// Notes say what last kept each of them from becoming quiet, or "".
+	// Notes are the obstacles that last kept each of these processes from becoming quiet, or "".
 	Notes []string
 }
 

@@ -19,26 +19,26 @@ type Options struct {
 	Attempt uint64
 	// Deadline is how long Find may take; 60 s.
 	Deadline time.Duration
-	// Tick is how long nothing must happen before every process is let go a step further; 1 s.
+	// Tick is the time without any event after which every process is let go a step further; 1 s.
 	Tick time.Duration
 	// Lease is how long a device server stays in the attempt without hearing of the leader; 10 s.
 	Lease time.Duration
-	// KeepCollectives has queued collectives that no rank has begun saved as what they are. Without,
-	// they are carried out before the cut. With, a cut of a busy machine is not always found in time,
-	// for a reason that is not known yet (tests/workloads, TestCut/streams): nothing but tests sets it.
+	// KeepCollectives has queued collectives that no rank has begun saved as collectives. Without it, they are carried
+	// out before the cut. With it, a cut of a busy machine is not always found in time, for an unknown reason
+	// (tests/workloads, TestCut/streams), so only tests set it.
 	KeepCollectives bool
 }
 
-// openTimeout is how long members have to open their gates when all is over. A member that cannot be reached does so when
-// its lease runs out.
+// openTimeout is how long members have to open their gates after the attempt. A member that cannot be reached does so
+// when its lease runs out.
 const openTimeout = 5 * time.Second
 
-// Cut is a cut that was found: at no member an operation passes a gate or is in flight. A Cut lasts until
+// Cut is a cut that was found: at no member does an operation pass a gate, and none is in flight. A Cut lasts until
 // Open, or until a member is lost; then Lost is closed, and that member refuses to save for the attempt.
 type Cut struct {
 	Attempt uint64
 	Who     []Who                  // the ranks of the barrier
-	Counts  map[barrier.Key]uint64 // that are not 0, as they were reported
+	Counts  map[barrier.Key]uint64 // those that are not 0, as they were last reported
 
 	f    *finder
 	lost chan struct{}
@@ -238,7 +238,7 @@ func (f *finder) endAttempt(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// renewLeases renews the leases of the members until the cut is over.
+// renewLeases renews the leases of the members until the Cut is opened or lost.
 func (c *Cut) renewLeases(ctx context.Context) {
 	for {
 		select {

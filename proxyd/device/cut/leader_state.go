@@ -24,9 +24,9 @@ type leaderState struct {
 	ranks  map[processKey]barrier.Rank
 	who    []Who // by rank
 	comms  map[barrier.Comm]*comm
-	late   map[barrier.Rank][]report // that wait for a communicator to be known
+	late   map[barrier.Rank][]report // reports that wait until their communicator is known
 	out    []barrier.Effects
-	counts map[barrier.Key]uint64 // as they were last reported
+	counts map[barrier.Key]uint64 // as last reported
 	notes  map[barrier.Rank]string
 
 	keeps   bool // queued collectives are kept back: Options.KeepCollectives
@@ -38,13 +38,13 @@ type comm struct {
 	name    barrier.Comm
 	size    int
 	ranks   map[int32]barrier.Rank
-	absent  map[int32]bool // have arrived, and are not made
+	absent  map[int32]bool // have arrived, and have no communicator yet
 	left    map[int32]bool
 	held    bool // a process that has arrived is held
 	entered bool // the barrier knows the communicator
 	meets   bool // the barrier knows of an unfinished creation
 	broken  bool
-	ignored bool // only counts of the communicator are left
+	ignored bool // only the communicator's counts go on being reported
 }
 
 // report is a report of a rank that waits until its communicator is known.
@@ -92,7 +92,7 @@ func newLeaderState(opened []Event) *leaderState {
 	return k
 }
 
-// tellDeparted tells the barrier which processes have ended and what was given up before the attempt.
+// tellDeparted tells the barrier which processes ended, and which places were given up, before the attempt.
 func (k *leaderState) tellDeparted(m int, opened *Event) {
 	last := map[uint64][]barrier.Count{}
 	for i := range opened.Places {

@@ -219,7 +219,7 @@ func TestBookOrders(t *testing.T) {
 		{barrier.Effects{ShutCalls: true, Cut: true}, map[int]Order{0: {ShutCalls: true, Keep: true}, 1: {ShutCalls: true, Keep: true}}},
 	} {
 		if got := k.ordersOf(c.e, 2); !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%+v: %+v", c.e, got)
+			t.Errorf("ordersOf(%+v) = %+v", c.e, got)
 		}
 	}
 }
@@ -238,7 +238,7 @@ func TestBookCounts(t *testing.T) {
 	}
 	want := map[barrier.Key]uint64{{Comm: comm7, Member: 0}: 3, {Comm: comm7, Member: 1}: 3}
 	if !maps.Equal(k.counts, want) {
-		t.Errorf("%v", k.counts)
+		t.Errorf("after two reports, counts = %v", k.counts)
 	}
 	left := func(p *Place) { p.Left = true }
 	for i, h := range []heardOf{{0, placeEvent(Left, 5, 0, left), ""}, {1, placeEvent(Left, 9, 1, left), ""}} {
@@ -262,9 +262,9 @@ func TestFailure(t *testing.T) {
 	err := k.nameRanks(k.out[0].Failed)
 	const want = "no cut: deadline passed: the gate is not shut in ranks 0, 1; rank 0 is process 105 on device server 0; rank 1 is process 109 on device server 1 (a kernel runs)"
 	if err.Error() != want {
-		t.Errorf("%v", err)
+		t.Errorf("nameRanks with an obstacle: %v", err)
 	}
 	if err := k.nameRanks(&barrier.Failure{Text: "x", Ranks: []barrier.Rank{-1, 0, 2}}); err.Error() != "no cut: x; rank 0 is process 105 on device server 0" {
-		t.Errorf("%v", err)
+		t.Errorf("nameRanks with ranks that do not exist: %v", err)
 	}
 }

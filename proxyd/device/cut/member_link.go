@@ -109,7 +109,7 @@ func (p *memberLink) exchangeUntilOrders(ctx context.Context, o *Orders) (*Event
 		}
 	})
 	e, err := p.member.Exchange(ctx, o)
-	if err != nil && ctx.Err() != nil { // nothing was ordered, and the member sends unheard events again
+	if err != nil && ctx.Err() != nil { // no order was sent, and the member sends its unheard events again
 		return &Events{Next: o.Heard}, nil
 	}
 	return e, err

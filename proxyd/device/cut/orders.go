@@ -53,7 +53,7 @@ type Order struct {
 	Keep      bool           `json:"keep,omitempty"`   // with ShutCalls: collectives are kept back, as Limit says, until Stay
 	Limit     []Raise        `json:"limit,omitempty"`  // at most so many operations are kept back
 	Stay      bool           `json:"stay,omitempty"`   // the cut is where all processes are; answered by Still
-	Forget    bool           `json:"forget,omitempty"` // the attempt is over: open everything
+	Forget    bool           `json:"forget,omitempty"` // the attempt is over: all gates open
 	Past      []barrier.Comm `json:"past,omitempty"`   // with Forget: no process is in these any more
 }
 
@@ -69,7 +69,7 @@ type Events struct {
 	List []Event `json:"list,omitempty"`
 }
 
-// Kind says what an event is.
+// Kind is the kind of an event.
 type Kind string
 
 // The kinds. The kinds of a process, but for Pending, are the events of package barrier of the same name.
@@ -88,9 +88,9 @@ const (
 	Arrived   Kind = "arrived"   // a Place waits for Create
 	Made      Kind = "made"      // a Place that has arrived, or comes of a split, was made, or is Broken
 	Broken    Kind = "broken"    // a Place's communicator has failed
-	Pending   Kind = "pending"   // of a process: Counts has what is kept back; if Quiet, the process does not go on
-	Still     Kind = "still"     // the cut holds at this member: nothing passes or is in flight, no process is attached
-	Obstacle  Kind = "obstacle"  // Reason is what keeps a process from becoming quiet, by now
+	Pending   Kind = "pending"   // of a process: Counts has the operations that it keeps back; if Quiet, the process does not go on
+	Still     Kind = "still"     // the cut holds at this member: no operation passes a gate or is in flight, no process is attached
+	Obstacle  Kind = "obstacle"  // Reason is the present obstacle that keeps a process from becoming quiet
 )
 
 // Event is something that happened at a member.

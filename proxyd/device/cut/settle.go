@@ -7,17 +7,17 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/barrier"
 )
 
-// settlement finds how many of the collectives that all ranks have issued are carried out before the cut, when the
-// barrier has found how many are issued. All ranks have issued the same, so what a rank keeps back says how far the rank
-// has gone: the least that any rank of a line keeps back is what all of them may. A rank that has to go on to reach that
-// may thereby go further in another line, so that the least falls there; it never rises, and the end is reached at the
-// latest when nothing is kept back.
+// settlement finds how many of the collectives that all ranks have issued are carried out before the cut. It begins
+// when the barrier has found how many are issued. All ranks have issued the same number, so the number that a rank
+// keeps back says how far the rank has gone, and the ranks of a line may all keep back as many as the one that keeps
+// back least. A rank that has to go on to come down to this number may thereby go further in another line, so that the
+// least falls there. The least never rises, and the search ends at the latest when no rank keeps back any.
 type settlement struct {
 	begun   bool                                    // all calls are shut, or about to be
 	over    bool                                    // Stay was ordered
 	reports map[barrier.Rank]map[barrier.Key]uint64 // the operations that each rank keeps back
 	quiet   map[barrier.Rank]bool
-	gone    map[barrier.Rank]bool // ended, or on a device server that holds without an order
+	gone    map[barrier.Rank]bool // ended, or on a device server that has said Still without an order
 	sent    map[barrier.Key]uint64
 }
 

@@ -86,8 +86,8 @@ func (m *ranksModel) obey(orders map[int]Order) (stay bool) {
 	return stay
 }
 
-// TestSettle: in whatever order ranks report and go on, the end is reached, no rank has given a line that another rank of
-// the line keeps back, and no rank goes on for nothing: where all are equally far, none does.
+// TestSettle: in whatever order ranks report and go on, the settlement ends, no rank has given a line that another rank
+// of the line keeps back, and no rank goes on needlessly: where all are equally far, all stay.
 func TestSettle(t *testing.T) {
 	for seed := range uint64(500) {
 		rnd := rand.New(rand.NewPCG(seed, 4))

@@ -20,7 +20,7 @@ type decoder struct {
 	err  error
 }
 
-// setError keeps the first error and ends the decoding: nothing is left to read.
+// setError keeps the first error and ends the decoding: the rest of the message is not read.
 func (d *decoder) setError(format string, args ...any) {
 	if d.err == nil {
 		d.err = fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)

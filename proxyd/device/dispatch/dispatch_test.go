@@ -31,7 +31,7 @@ func opOf(t testing.TB, symbol string) uint32 {
 
 func encodeMessage(put func(*encoder)) []byte { return encodeWith(put) }
 
-// few is a backend that answers with too many values, or with none.
+// few is a backend that answers with too many values, or without any.
 type few struct {
 	Unsupported
 	nodes []Node

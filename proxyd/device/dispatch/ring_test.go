@@ -73,8 +73,8 @@ func listenOnSocket(t *testing.T) (*net.UnixListener, string) {
 	return listener, path
 }
 
-// countsWork tells whether the ring counts a message: what is counted begins with the array of its counts, and a
-// message with an empty array counts nothing.
+// countsWork tells whether the ring counts a message. A counted call's message begins with the array of its counts;
+// with an empty array the message is not counted.
 func countsWork(info Info, args []byte) bool {
 	return info.Counted && (&decoder{rest: args}).readU64() != 0
 }
@@ -98,7 +98,7 @@ func TestOverTheRing(t *testing.T) {
 			}
 			if !l.Posted {
 				if err := l.Answer(int32(r), out); err != nil {
-					t.Errorf("%s: %v", info.Symbol, err)
+					t.Errorf("%s: the answer was not sent: %v", info.Symbol, err)
 				}
 			}
 		})
@@ -109,7 +109,7 @@ func TestOverTheRing(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = &out, &problem
 	if err := cmd.Run(); err != nil {
 		listener.Close()
-		t.Errorf("%v: %s", err, problem.String())
+		t.Errorf("the program over the ring: %v: %s", err, problem.String())
 	}
 	if err := <-served; err != nil {
 		t.Error(err)

@@ -61,7 +61,7 @@ func (b *build) compiledFile(t *testing.T, name string) string {
 		}
 	})
 	if b.err != nil {
-		t.Fatal(b.err)
+		t.Fatalf("build of the C half: %v", b.err)
 	}
 	return filepath.Join(b.dir, name)
 }
@@ -91,7 +91,7 @@ func startProgram(t *testing.T, program string, stdin string, args ...string) (c
 	}
 	return conn, func() string {
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("%s %v: %v\n%s%s", program, args, err, out.String(), problem.String())
+			t.Errorf("program %s %v: %v\n%s%s", program, args, err, out.String(), problem.String())
 		}
 		return out.String()
 	}
@@ -149,7 +149,7 @@ func answerProgram(conn net.Conn, b Backend) error {
 }
 
 // TestRoundTrip makes every call with random arguments, from the C function through bytes to the backend and
-// back, and compares what the two ends have written down.
+// back, and compares the records that the two ends have written.
 func TestRoundTrip(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		conn, wait := startProgram(t, sanitized.compiledFile(t, "roundtrip"), "", "calls", "7", "8")
@@ -233,7 +233,7 @@ func TestFind(t *testing.T) {
 	}
 	_, wait := startProgram(t, sanitized.compiledFile(t, "roundtrip"), questions.String(), "find")
 	if got := wait(); got != "" {
-		t.Error(got)
+		t.Errorf("look-ups whose result is wrong: %v", got)
 	}
 }
 

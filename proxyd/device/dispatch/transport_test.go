@@ -191,12 +191,12 @@ func (d *desk) runTrial(t *testing.T, path, what string) (out, said string) {
 	cmd.Env = append(os.Environ(), noLeaks, wire.DeviceEnv+"="+path)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		t.Errorf("%v\n%s%s", err, stdout.String(), stderr.String())
+		t.Errorf("trial: %v\n%s%s", err, stdout.String(), stderr.String())
 	}
 	d.listener.Close()
 	d.wait.Wait()
 	if d.wrong != nil {
-		t.Error(d.wrong)
+		t.Errorf("the desk met with an error: %v", d.wrong)
 	}
 	return stdout.String(), stderr.String()
 }
@@ -236,7 +236,7 @@ func TestTransportCached(t *testing.T) {
 	out, _ := d.runTrial(t, path, "cached")
 	sameText(t, out, "0 3 cba\n0 3 cba\n0 3 cba\n0 dba\n0\n")
 	if d.letters[2] != "echo 3 in 0x10000000001" || d.letters[3] != "echo 3 in 0x10000000001" || d.letters[4] != "echo 3" || d.letters[5] != "echo 15" {
-		t.Errorf("%q", d.letters[:6])
+		t.Errorf("letters = %q, want two echoes in the context, then two without", d.letters[:6])
 	}
 }
 
@@ -251,7 +251,7 @@ func TestTransportForkEarly(t *testing.T) {
 	d, path := newDesk(t)
 	out, _ := d.runTrial(t, path, "forked-early")
 	sameText(t, out, "nvml 0\nchild: attached 1\necho 3: 0, 3 bytes, 0 wrong\npost 3: 0\necho 4: 0, 4 bytes, 0 wrong\npost 4: 0\n")
-	// Letters of the same ring have an order, letters of two rings have none: the last letter that the child
+	// Letters of the same ring have an order; letters of different rings do not: the last letter that the child
 	// posted may be handled after the parent's next call.
 	got := slices.SortedFunc(maps.Values(d.each), slices.Compare)
 	want := [][]string{
@@ -259,7 +259,7 @@ func TestTransportForkEarly(t *testing.T) {
 		{"nvmlDeviceGetCount_v2", "attach", "cuCtxCreate_v2", "echo 4 in 0x10000000001", "echo 4 in 0x10000000001", "exit in 0x10000000001"},
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%q", got)
+		t.Errorf("letters by process = %q", got)
 	}
 }
 
@@ -344,7 +344,7 @@ func TestTransportCounts(t *testing.T) {
 		got[wire.ParseCount(key)] = n
 	}
 	if !maps.Equal(got, want) {
-		t.Errorf("%+v", got)
+		t.Errorf("counts of the ring = %+v", got)
 	}
 }
 
@@ -355,7 +355,7 @@ func TestTransportMissed(t *testing.T) {
 	sameText(t, out, "801\n801\n")
 	sameText(t, said, "singularity: "+strings.Replace(text, ":", " is not supported:", 1)+"\n")
 	if n := slices.Index(d.letters, "missed "+text+" in 0x10000000001"); n != 2 {
-		t.Errorf("%q", d.letters)
+		t.Errorf("letters = %q, want the missed call as the third only", d.letters)
 	}
 }
 
@@ -385,7 +385,7 @@ func TestPrimaryContexts(t *testing.T) {
 		}
 	}
 	if n != 4 {
-		t.Errorf("%q", d.letters)
+		t.Errorf("letters = %q, want 4 of cuDevicePrimaryCtx", d.letters)
 	}
 }
 
@@ -394,7 +394,7 @@ func TestAttributes(t *testing.T) {
 	out, _ := d.runTrial(t, path, "attributes")
 	sameText(t, out, "before cuInit 3\nsum 5050; device 2 101, attribute 0 1, one too many 1, NULL 1\n")
 	if want := []string{"attach", "device_attributes", "device_attributes", "exit"}; !slices.Equal(d.letters, want) {
-		t.Errorf("%q", d.letters)
+		t.Errorf("letters = %q, want two requests for attributes", d.letters)
 	}
 }
 

@@ -32,7 +32,7 @@ const maxParts = 1 << 16
 
 // The errors of this package wrap these, or the error of Memory.Read.
 var (
-	// ErrInvalid: the bytes have none of the known formats, or contradict themselves.
+	// ErrInvalid: the bytes are in no known format, or contradict themselves.
 	ErrInvalid = errors.New("image is not valid")
 	// ErrNoPTX: the image has machine code only, or PTX only for newer devices.
 	ErrNoPTX = errors.New("image has no PTX for this device")

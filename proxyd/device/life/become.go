@@ -32,11 +32,11 @@ type identity struct {
 var ErrUnwanted = errors.New("the daemon that started it has ended")
 
 // Become waits at the gate, a descriptor, and then makes this process the user's. There is no way back. A
-// process that Start has started calls Become first of all; only the descriptors up to last stay open, and
-// what prepare, which is called as root, opens. Become can be called once.
+// process that Start has started calls Become first of all; only the descriptors up to last, and those that prepare
+// opens as root, stay open. Become can be called once.
 //
-// The process changes its user and never executes a program after that, so the user can look into the process
-// at no moment. The user could trace a program that the process executed as the user.
+// The process changes its user and never executes a program after that, so the user can never look into the process.
+// The user could trace a program that the process executed as the user.
 func Become(gate, last int, prepare func() error) error {
 	closeInherited(last)
 	if err := prepare(); err != nil {
@@ -138,8 +138,8 @@ func closeInherited(last int) {
 // MaxLog is the largest size of a log, in bytes.
 const MaxLog = 1 << 20
 
-// Log is a log file that begins anew when it is full, so that it has the latest lines and not the first. What
-// the Go runtime writes when the process crashes comes behind these lines.
+// Log is a log file that begins anew when it is full, so that it has the latest lines and not the first. If the process
+// crashes, the Go runtime's message follows these lines.
 type Log struct {
 	mu sync.Mutex
 	f  *os.File

@@ -26,7 +26,7 @@
 //	socket/         the only part of the folder that the capsule gets, by a bind mount
 //	socket/device   the socket for processes: only the user may connect
 //
-// # What the process is
+// # The rights of the process
 //
 // The server is root until the gate opens. Then it is the user, with the user's groups, no capability and no
 // way to new privileges; it has a session of its own, the working directory /, an empty environment and no
@@ -35,9 +35,9 @@
 // files, so they cannot answer orders in its place. The daemon does not trust the server's answers in any
 // case.
 //
-// What the kernel tells a process about its own pages (/proc/self/pagemap) is root's in such a process, so the server opens that
-// while it is root, without the right to see physical addresses. Without it, memory is never in common, and all of it counts
-// as written.
+// Such a process may not read the kernel's facts about its own pages (/proc/self/pagemap); only root may. So the server
+// opens that file while it is root, without the right to see physical addresses. Without the file, memory is never in
+// common, and all of it counts as written.
 //
 // The server can read the memory of the job's processes all the same: the kernel's check depends on the
 // credentials of the reader and on whether the process that is read is dumpable. The server is outside of the

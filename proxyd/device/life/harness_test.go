@@ -118,7 +118,7 @@ func endServer(t *testing.T, s *Server) {
 	}
 }
 
-// makeCgroup returns the path of a cgroup that a server may have; "" where the host lets tests make none.
+// makeCgroup returns the path of a cgroup that a server may have; "" where the host lets tests make no cgroup.
 func makeCgroup(t *testing.T) string {
 	t.Helper()
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
@@ -188,7 +188,7 @@ func startDaemon(t *testing.T, spec Spec, last string) *exec.Cmd {
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if last == "" && (err != nil || line != "started\n") {
-		t.Fatalf("%q, %v\n%s", line, err, &said)
+		t.Fatalf("the daemon's line = %q, %v, want \"started\\n\"\n%s", line, err, &said)
 	}
 	return c
 }
@@ -268,7 +268,7 @@ func (p *program) readLine(t *testing.T) string {
 	if err != nil {
 		p.cmd.Process.Kill()
 		p.cmd.Wait()
-		t.Fatalf("%q, %v\n%s", line, err, &p.stderr)
+		t.Fatalf("the program's next line: %q, %v\n%s", line, err, &p.stderr)
 	}
 	return strings.TrimSuffix(line, "\n")
 }

@@ -109,7 +109,7 @@ func attemptAs(t *testing.T, s *Server, uid uint32, what string) string {
 	c.Stderr = &said
 	out, err := c.Output()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, &said)
+		t.Fatalf("an attempt did not run: %v\n%s", err, &said)
 	}
 	_, got, _ := strings.Cut(strings.TrimSpace(string(out)), ": ")
 	return got
@@ -186,7 +186,7 @@ func TestTraceable(t *testing.T) {
 	}
 	for _, what := range []string{"trace", "memory", "descriptors"} {
 		if got := attemptAs(t, s, user, what); got != "<nil>" {
-			t.Errorf("%s: %s", what, got)
+			t.Errorf("attempt %q on a traceable process: %s, want success", what, got)
 		}
 	}
 }

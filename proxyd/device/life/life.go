@@ -193,7 +193,7 @@ func (s *Server) connectToServer(ctx context.Context) (*server.Controller, error
 	return server.NewController(conn), nil
 }
 
-// Dial connects to the socket for orders, which a Helper answers in its own way.
+// Dial connects to the socket for orders. Helpers use it for orders of their own kind.
 func (s *Server) Dial(ctx context.Context) (*net.UnixConn, error) {
 	var conn net.Conn
 	err := throughFolder(s.dir, controlName, func(path string) (err error) {
@@ -303,7 +303,7 @@ func (s *Server) End(ctx context.Context) error {
 	return s.endServing(ctx)
 }
 
-// endServing is End; for a tenant, the caller holds the lock of what is shared.
+// endServing is End; for a tenant, the caller holds the lock of lockShared.
 func (s *Server) endServing(ctx context.Context) error {
 	s.ending.Lock()
 	defer s.ending.Unlock()
@@ -313,7 +313,7 @@ func (s *Server) endServing(ctx context.Context) error {
 	}
 	err := endProcess(ctx)
 	if err == nil {
-		err = os.RemoveAll(s.dir) // last, because the folder's record names what there is to remove
+		err = os.RemoveAll(s.dir) // last, because the folder's record names the cgroup and process to be removed
 	}
 	if err != nil {
 		return fmt.Errorf("%s in %s: end: %w", s.rec.serverName(), s.dir, err)

@@ -54,21 +54,21 @@ func TestStart(t *testing.T) {
 	}
 	for dir, want := range map[string]os.FileMode{"": 0o700, socketDir: 0o755, controlName: 0o600, socketDir + "/" + socketName: 0o600, recordName: 0o600, logName: 0o600} {
 		if st, err := os.Stat(filepath.Join(s.Dir(), dir)); err != nil || st.Mode().Perm() != want {
-			t.Errorf("%s: %v, %v", dir, st.Mode(), err)
+			t.Errorf("mode of %q = %v, %v", dir, st.Mode(), err)
 		}
 	}
 
 	p := inCapsule(t, w, s, "testdata/steps.c")
 	p.readLine(t)
 	if got := p.nextStep(t); got != "32896" {
-		t.Error(got)
+		t.Errorf("the program's first step prints %q, want 32896", got)
 	}
 	st, err := s.Status(testDeadline(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(st.Devices) != 2 || st.Devices[0].Memory != 4<<30 || st.Devices[0].Used == 0 || st.Version == "" || st.Stopped {
-		t.Errorf("%+v", st)
+		t.Errorf("status = %+v, want two used devices of 4 GiB, not stopped", st)
 	}
 	if len(st.Processes) != 1 || st.Processes[0].PID != p.cmd.Process.Pid || st.Processes[0].Capsule != 1 {
 		t.Errorf("%+v, not %d", st.Processes, p.cmd.Process.Pid)
@@ -90,7 +90,7 @@ func TestDaemonKilled(t *testing.T) {
 	d := startDaemon(t, spec, "")
 	first, err := Find(ctx, spec.Dir)
 	if err != nil || first == nil {
-		t.Fatal(first, err)
+		t.Fatalf("Find while the daemon runs = %v, %v", first, err)
 	}
 	p := inCapsule(t, w, first, "testdata/steps.c")
 	p.readLine(t)
@@ -98,12 +98,12 @@ func TestDaemonKilled(t *testing.T) {
 	d.Process.Kill()
 	d.Wait()
 	if got := p.nextStep(t); got != "32896" {
-		t.Error(got)
+		t.Errorf("after the daemon's death, the program's step prints %q, want 32896", got)
 	}
 
 	s, err := Find(ctx, spec.Dir)
 	if err != nil || s == nil {
-		t.Fatal(s, err)
+		t.Fatalf("Find after the daemon's death = %v, %v", s, err)
 	}
 	t.Cleanup(func() { endServer(t, s) })
 	folder := server.Folder(t.TempDir())
@@ -112,17 +112,17 @@ func TestDaemonKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if st, err := s.Status(ctx); err != nil || !st.Stopped {
-		t.Errorf("%+v, %v", st, err)
+		t.Errorf("after Save, status = %+v, %v, want a stopped server", st, err)
 	}
 	if err := s.Resume(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if got := p.nextStep(t); got != "98176" {
-		t.Error(got)
+		t.Errorf("after Resume, the program's step prints %q, want 98176", got)
 	}
 	r, err := s.Save(ctx, folder, server.SaveOptions{Upon: saved.ID})
 	if err != nil || len(r.Processes) != 1 {
-		t.Fatalf("%+v, %v", r, err)
+		t.Fatalf("the second Save = %+v, %v, want one process", r, err)
 	}
 	with, err := server.OpenHostMappings(p.cmd.Process.Pid, r.Processes[0])
 	if err != nil {
@@ -146,7 +146,7 @@ func TestDaemonKilled(t *testing.T) {
 	}
 	t.Cleanup(func() { endServer(t, next) })
 	if st, err := next.Status(ctx); err != nil || !st.Stopped || len(st.Processes) != 1 || !st.Processes[0].Absent {
-		t.Errorf("%+v, %v", st, err)
+		t.Errorf("after Restore, status = %+v, %v, want a stopped server with one absent process", st, err)
 	}
 	if err := next.Adopt(ctx, r.Processes[0].ID, p.cmd.Process.Pid, with); err != nil {
 		t.Fatal(err)
@@ -155,15 +155,15 @@ func TestDaemonKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := p.nextStep(t); got != "196096" {
-		t.Error(got)
+		t.Errorf("in the next server, the program's step prints %q, want 196096", got)
 	}
 	if log := logOf(next); strings.Contains(log, "cannot be read") {
 		t.Errorf("the server could not read a process's memory; its log:\n%s", log)
 	}
 }
 
-// TestKilledAtEachStep: at whichever step of a start a daemon is killed, Find finds what is left, and End
-// removes all of it. The same holds where there are no cgroups.
+// TestKilledAtEachStep: at whichever step of a start a daemon is killed, Find finds all that the steps have made, and
+// End removes it. The same holds where there are no cgroups.
 func TestKilledAtEachStep(t *testing.T) {
 	w := makeWorld(t)
 	groups := []string{""}
@@ -191,7 +191,7 @@ func killedAt(t *testing.T, spec Spec, step string, letGo bool) {
 	startDaemon(t, spec, step).Wait()
 	s, err := Find(ctx, spec.Dir)
 	if err != nil || s == nil {
-		t.Fatal(s, err)
+		t.Fatalf("Find after the daemon's death = %v, %v", s, err)
 	}
 	if letGo {
 		if _, err := s.Status(ctx); err != nil {
@@ -208,7 +208,7 @@ func killedAt(t *testing.T, spec Spec, step string, letGo bool) {
 		t.Errorf("the server's folder %s or its cgroup %q is still there", spec.Dir, spec.Cgroup)
 	}
 	if s, err := Find(ctx, spec.Dir); s != nil || err != nil {
-		t.Error(s, err)
+		t.Errorf("Find after End = %v, %v, want nil, nil", s, err)
 	}
 	// When its daemon died before it recorded the server, a server exits without help.
 	for _, pid := range serversLeft(t, spec.Program) {
@@ -251,7 +251,7 @@ func TestEnter(t *testing.T) {
 	}
 	again, err := Find(testDeadline(t), s.Dir())
 	if err != nil || again.Cgroup() != g {
-		t.Fatal(again, err)
+		t.Fatalf("Find after Enter = %v, %v, want a server in the cgroup", again, err)
 	}
 	endServer(t, again)
 	if !isNotThere(g) || again.OutOfMemory() {
@@ -306,7 +306,7 @@ func TestWasKilled(t *testing.T) {
 				}
 			}
 			if got := group(g).wasKilledForMemory(); err != nil || got != tt.want {
-				t.Errorf("%v, %v", got, err)
+				t.Errorf("wasKilledForMemory = %v, %v", got, err)
 			}
 		})
 	}
@@ -343,7 +343,7 @@ func TestDies(t *testing.T) {
 	}
 	found, err := Find(ctx, spec.Dir)
 	if err != nil || found == nil {
-		t.Fatal(found, err)
+		t.Fatalf("Find with another process's PID in the record = %v, %v", found, err)
 	}
 	<-found.Died()
 	endServer(t, found)
@@ -384,7 +384,7 @@ func TestDoesNotStart(t *testing.T) {
 	}
 }
 
-// TestNotRestored: a restore that cannot build what was saved leaves no server.
+// TestNotRestored: a restore that cannot build the saved state leaves no server.
 func TestNotRestored(t *testing.T) {
 	w := makeWorld(t)
 	ctx, spec := testDeadline(t), specOf(t, w)
@@ -397,7 +397,7 @@ func TestNotRestored(t *testing.T) {
 	spec.Memory = "2M"
 	var said *server.OrderError
 	if s, err := Restore(ctx, spec, folder); s != nil || !errors.As(err, &said) || !strings.Contains(said.Text, "bytes of memory, here it has 2097152") {
-		t.Error(s, err)
+		t.Errorf("Restore on a device with too little memory = %v, %v", s, err)
 	}
 	if !isNotThere(spec.Dir) {
 		t.Errorf("the server's folder %s is still there", spec.Dir)

@@ -36,7 +36,7 @@ type record struct {
 	Helper string `json:"helper,omitempty"`
 }
 
-// serverName says in errors what the process is.
+// serverName names the process in errors.
 func (r record) serverName() string {
 	if r.Helper != "" {
 		return "proxyd " + r.Helper

@@ -22,8 +22,8 @@ import (
 //	DIR/control, DIR/socket/device       the tenant's, as of a server that is alone
 //
 // A tenant's record names SHARED before SHARED exists, and SHARED is removed before the record of the last tenant. So
-// whenever the daemon dies, the records of tenants lead to all that there is. All tenants of a process have their folders in
-// the same folder, in which no other process of the daemon's makes any.
+// whenever the daemon dies, the records of tenants lead to every process, cgroup and folder. All tenants of a process
+// have their folders in the same folder, in which no other shared process has tenants.
 //
 // Handles of tenants are like other handles: Died is closed when the process ends. End of a tenant has the process
 // dismiss the tenant; a process that does not is killed, with all its tenants.
@@ -39,7 +39,7 @@ var tenantSteps = []step{
 	{"ready", (*making).awaitReady},
 }
 
-// dismissTime is how long a process may take to dismiss a tenant, until it is killed.
+// dismissTime is the time that a process may take to dismiss a tenant; then the process is killed.
 var dismissTime = 10 * time.Second
 
 // sharedLocks has a lock for each folder of a shared process. Whoever starts, ends or changes a tenant holds the lock.
@@ -53,7 +53,7 @@ type sharedLock struct {
 	users int
 }
 
-// lockShared locks what the tenants of a process have in common.
+// lockShared takes the lock of a shared process's folder.
 func lockShared(dir string) (unlock func()) {
 	l := &sharedLocks
 	l.mu.Lock()
@@ -100,8 +100,8 @@ func (m *making) openShared(ctx context.Context) error {
 		defer host.Close()
 		select {
 		case <-host.Died():
-			// The server died, and the state of its tenants with it. No tenant may connect to a new server in its
-			// place, which has none of that state.
+			// The server died, and the state of its tenants with it. A new server in its place would not have that
+			// state, so no tenant may connect to one.
 			return fmt.Errorf("the process for several capsules in %s: %w", m.Shared, ErrDied)
 		default:
 		}
@@ -157,7 +157,7 @@ func (s *Server) askTenants(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// leaveShared ends a tenant, and the process with the last one. The caller holds the lock of what is shared.
+// leaveShared ends a tenant, and the process with the last one. The caller holds the lock of lockShared.
 func (s *Server) leaveShared(ctx context.Context) error {
 	host, err := Find(ctx, s.rec.Shared)
 	if err != nil || host == nil {
@@ -177,7 +177,7 @@ func (s *Server) leaveShared(ctx context.Context) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	// The tenants are of the same job, and each is told by Died.
+	// The tenants are of the same job, and Died tells the owner of each.
 	return host.killProcess(ctx)
 }
 

@@ -35,8 +35,8 @@ func tenantSpecs(t *testing.T, w *soft.World, n int) []Spec {
 	return all
 }
 
-// TestShared: programs of two capsules use a device of a single process. A capsule that ends takes its program's device
-// away, and nothing from the other; with the last one the process ends, and its cgroup.
+// TestShared: programs of two capsules use a device of a single process. A capsule that ends takes only its own
+// program's device away; when the last capsule ends, the process and its cgroup end.
 func TestShared(t *testing.T) {
 	w := makeWorld(t)
 	ctx, specs := testDeadline(t), tenantSpecs(t, w, 2)
@@ -52,11 +52,11 @@ func TestShared(t *testing.T) {
 	for i, p := range programs {
 		p.readLine(t)
 		if got := p.nextStep(t); got != "32896" {
-			t.Error(got)
+			t.Errorf("a tenant's program prints %q, want 32896", got)
 		}
 		st, err := all[i].Status(ctx)
 		if err != nil || len(st.Processes) != 1 || st.Processes[0].PID != p.cmd.Process.Pid {
-			t.Errorf("%+v, %v", st, err)
+			t.Errorf("a tenant's status = %+v, %v, want its own program only", st, err)
 		}
 		if all[i].PID() != all[0].PID() || all[i].Shared() != specs[0].Shared || all[i].Cgroup() != g {
 			t.Errorf("tenant %d: process %d in %q", i, all[i].PID(), all[i].Cgroup())
@@ -79,11 +79,11 @@ func TestShared(t *testing.T) {
 	// Its place can be taken again, by another daemon.
 	again, err := Start(ctx, specs[0])
 	if err != nil || again.PID() != pid {
-		t.Fatal(again, err)
+		t.Fatalf("Start of a tenant in the place of an ended one = %v, %v, want the same process", again, err)
 	}
 	found, err := Find(ctx, specs[0].Dir)
 	if err != nil || found == nil {
-		t.Fatal(found, err)
+		t.Fatalf("Find of the new tenant = %v, %v", found, err)
 	}
 	if _, err := found.Status(ctx); err != nil {
 		t.Error(err)
@@ -117,7 +117,7 @@ func TestSharedMoved(t *testing.T) {
 	want := []string{"32896", "98176", "196096"}
 	for i, shared := range []string{"", specs[1].Shared} {
 		if got := p.nextStep(t); got != want[i] {
-			t.Error(got)
+			t.Errorf("before the move, the program prints %q", got)
 		}
 		folder := server.Folder(t.TempDir())
 		r, err := s.Save(ctx, folder, server.SaveOptions{})
@@ -145,12 +145,12 @@ func TestSharedMoved(t *testing.T) {
 		}
 	}
 	if got := p.nextStep(t); got != want[2] {
-		t.Error(got)
+		t.Errorf("after the last move, the program prints %q", got)
 	}
 }
 
-// TestSharedAlike: what the programs of two capsules hold alike, each on a device of its own, is there once when they come to
-// one, although the kernel tells the process's user nothing about its pages.
+// TestSharedAlike: memory that the programs of two capsules hold alike, each on a device of its own, is there once when
+// they come to one device, although the process's user may not read the kernel's facts about its pages.
 func TestSharedAlike(t *testing.T) {
 	w := makeWorld(t)
 	ctx, specs := testDeadline(t), tenantSpecs(t, w, 2)
@@ -199,13 +199,13 @@ func TestSharedAlike(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := programs[i].nextStep(t); got != "98176" {
-			t.Error(got)
+			t.Errorf("on the shared device, the program prints %q, want 98176", got)
 		}
 	}
 }
 
-// TestSharedKilledAtEachStep: at whichever step a daemon is killed, of the first tenant or of a later one, and of the process, the
-// tenants' records lead to all that is left.
+// TestSharedKilledAtEachStep: at whichever step a daemon is killed, of the first tenant or of a later one, and of the
+// process, the tenants' records lead to all that the steps have made.
 func TestSharedKilledAtEachStep(t *testing.T) {
 	w := makeWorld(t)
 	g := makeCgroup(t)
@@ -239,7 +239,7 @@ func TestSharedKilledAtEachStep(t *testing.T) {
 				startDaemon(t, spec, step).Wait()
 				s, err := Find(ctx, spec.Dir)
 				if err != nil || s == nil {
-					t.Fatal(s, err)
+					t.Fatalf("Find after the daemon's death = %v, %v", s, err)
 				}
 				if err := errors.Join(s.End(ctx), s.End(ctx)); err != nil {
 					t.Error(err)
@@ -268,7 +268,7 @@ func TestSharedDies(t *testing.T) {
 	<-first.Died()
 	<-second.Died()
 	if s, err := Start(ctx, specs[2]); !errors.Is(err, ErrDied) {
-		t.Errorf("%v, %v", s, err)
+		t.Errorf("Start of a tenant of a dead process = %v, %v, want ErrDied", s, err)
 	}
 	if !isNotThere(specs[2].Dir) {
 		t.Errorf("the tenant's folder %s is still there", specs[2].Dir)
@@ -281,7 +281,8 @@ func TestSharedDies(t *testing.T) {
 	}
 }
 
-// TestSharedStopped: a user that stops the process does not keep a tenant from ending, and the other tenants are told.
+// TestSharedStopped: a user that stops the process does not keep a tenant from ending, and the other tenants' Died is
+// closed.
 func TestSharedStopped(t *testing.T) {
 	was := dismissTime
 	dismissTime = time.Second
@@ -321,7 +322,8 @@ func stopProcess(t *testing.T, pid int) {
 	}
 }
 
-// TestSharedTogether: tenants that begin and end at the same time get a process together, and nothing of it is left.
+// TestSharedTogether: tenants that begin and end at the same time get a process together, and when they have ended no
+// process and no folder is left.
 func TestSharedTogether(t *testing.T) {
 	w := makeWorld(t)
 	ctx, specs := testDeadline(t), tenantSpecs(t, w, 6)
@@ -376,7 +378,8 @@ func TestSharedEnter(t *testing.T) {
 	}
 }
 
-// TestSharedSpec: what tenants cannot have is refused in words, and nothing is left.
+// TestSharedSpec: for settings that tenants cannot have, Start gives an error that names the setting, and leaves no
+// process or folder.
 func TestSharedSpec(t *testing.T) {
 	w := makeWorld(t)
 	for says, bad := range map[string]func(*Spec){

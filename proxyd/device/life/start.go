@@ -43,7 +43,7 @@ type Spec struct {
 	Helper string
 
 	Kind   string   // of devices; "" is the program's default, software GPUs
-	GPUs   []string // kind cuda: UUIDs of the GPUs to use; UUIDs stay the same whatever the cgroup of devices hides
+	GPUs   []string // kind cuda: UUIDs of the GPUs to use; numbers would depend on the devices that the cgroup hides, UUIDs do not
 	Exact  bool     // makes the result of reductions independent of where ranks are
 	Count  int      // number of software GPUs
 	Spare  int      // number of additional software GPUs, for Place
@@ -55,7 +55,7 @@ type Spec struct {
 	Address string // of this host, for device servers of other nodes; "" is the program's default
 	Self    int    // number of this server among the job's device servers, from 0
 	Order   []int  // for each device of the job, the number of the machine's device; nil: the same numbers
-	Regroup bool   // lets devices that turn out to be alike share a device, whatever Order says
+	Regroup bool   // lets devices that turn out to be alike share a device, against Order
 	Verbose bool   // logs each process that attaches or ends
 
 	// Shared, if set, is the folder of a process that serves several capsules of a job: see shared.go. The process is
@@ -106,9 +106,8 @@ var steps = []step{
 var passed = func(string) {}
 
 // Start starts a device server and returns when processes can attach to it. The server goes on when the
-// process that called Start ends: Find returns the server again. If Start fails, nothing is left. Start needs
-// root. A systemd unit that calls Start needs KillMode=process, or systemd would kill the server with the
-// unit.
+// process that called Start ends: Find returns the server again. If Start fails, it removes all that it has made. Start
+// needs root. A systemd unit that calls Start needs KillMode=process, or systemd would kill the server with the unit.
 func Start(ctx context.Context, spec Spec) (*Server, error) {
 	return (&making{Spec: spec}).makeAll(ctx)
 }
@@ -121,7 +120,7 @@ func (m *making) makeAll(ctx context.Context) (*Server, error) {
 	return m.makeSteps(ctx, steps)
 }
 
-// makeSteps carries out steps. If one fails, nothing is left.
+// makeSteps carries out steps. If one fails, undoMaking removes all that they have made.
 func (m *making) makeSteps(ctx context.Context, steps []step) (*Server, error) {
 	defer m.closeMaking()
 	for _, step := range steps {
@@ -291,7 +290,7 @@ func (m *making) awaitReady(ctx context.Context) error {
 	m.closeMaking()
 	var err error
 	switch {
-	case m.Helper != "": // its first order waits for it
+	case m.Helper != "": // the first order to a helper waits until the helper listens
 	case m.host:
 		_, err = m.s.askTenants(ctx)
 	default:

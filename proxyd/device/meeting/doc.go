@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package meeting brings the members of a communicator together. All that they have in common is an identity
-// that a member made and sent to the other members by ways of its own: NCCL's unique id. Each rank announces
+// that a member made and sent to the other members by its own means: NCCL's unique id. Each rank announces
 // itself. When all ranks are there, each gets the roster with which package collective connects them.
 //
 //	Local   members within one process

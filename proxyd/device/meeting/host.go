@@ -112,7 +112,7 @@ func (h *Host) visitHost(ctx context.Context, at string, nonce, secret []byte, m
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // a connection that is closed needs none
+	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // a deadline fails only on a closed connection, which needs no deadline
 	t, err := callHost(conn, nonce, secret)
 	if err == nil {
 		err = t.announceRank(me)
@@ -173,7 +173,7 @@ func (h *Host) acceptRanks() {
 func (h *Host) receiveRank(conn net.Conn) {
 	defer conn.Close()
 	defer context.AfterFunc(h.ctx, func() { conn.Close() })()
-	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // a connection that is closed needs none
+	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // a deadline fails only on a closed connection, which needs no deadline
 	room := &h.room
 	nonce, t, who, err := greetRank(conn, func(nonce []byte) []byte {
 		if w := h.findReconnection(nonce); w != nil {
@@ -188,13 +188,13 @@ func (h *Host) receiveRank(conn net.Conn) {
 	}
 	g, err := room.enterRank(nonce, who)
 	if err != nil {
-		t.replyEnding(&gathering{err: err}) //nolint:errcheck // it will see that we are gone
+		t.replyEnding(&gathering{err: err}) //nolint:errcheck // if this fails, the rank sees the connection end
 		return
 	}
 	conn.SetDeadline(time.Time{}) //nolint:errcheck // likewise
 	gone := make(chan struct{})
 	h.wg.Go(func() {
-		conn.Read(make([]byte, 1)) //nolint:errcheck // it has nothing more to say: any end of this is its end
+		conn.Read(make([]byte, 1)) //nolint:errcheck // the rank sends no more bytes: Read returns when the connection ends
 		close(gone)
 	})
 	select {

@@ -5,8 +5,8 @@ package meeting
 
 import "crypto/rand"
 
-// Identity is the identity of a maker of unique ids: ranks meet at the server that has the Identity, whatever
-// address is in the unique id. It is secret.
+// Identity is the identity of a maker of unique ids: ranks meet at the server that has the Identity, also if the unique
+// id has another address. An Identity is secret.
 type Identity struct {
 	Maker [16]byte
 	Key   [32]byte

@@ -92,7 +92,7 @@ func TestMeet(t *testing.T) {
 			for range at {
 				o := nextOutcome(t, all)
 				if o.err != nil {
-					t.Fatal(o.err)
+					t.Fatalf("a rank of the communicator: %v", o.err)
 				}
 				if !reflect.DeepEqual(o.roster.Members, tc.want) {
 					t.Errorf("members %v, want %v", o.roster.Members, tc.want)
@@ -234,7 +234,7 @@ func TestLate(t *testing.T) {
 		want error
 	}{{"used", good, ErrDisagree}, {"failed", bad, ErrLeft}} {
 		if err := joinMeeting(t.Context(), a, tc.id, 2, 1); !errors.Is(err, tc.want) {
-			t.Errorf("%s: %v", tc.name, err)
+			t.Errorf("a rank after the end of the gathering %q: %v", tc.name, err)
 		}
 		if err := joinMeeting(t.Context(), b, tc.id, 2, 1); !errors.Is(err, ErrFailed) {
 			t.Errorf("%s, elsewhere: %v", tc.name, err)
@@ -261,7 +261,7 @@ func TestHostClosed(t *testing.T) {
 	}
 }
 
-// TestStranger: a peer that does not know the secret learns nothing and changes nothing.
+// TestStranger: a peer that does not know the secret gets no answer and spoils no meeting.
 func TestStranger(t *testing.T) {
 	a, b := newHost(t, "a:1"), newHost(t, "b:1")
 	id := mustBeID(a.NewID())
@@ -286,7 +286,7 @@ func TestStranger(t *testing.T) {
 	all := announceRanks(t, t.Context(), id, 2, map[int]Rendezvous{0: a, 1: b})
 	for range 2 {
 		if o := nextOutcome(t, all); o.err != nil {
-			t.Error(o.err)
+			t.Errorf("a rank after the stranger: %v", o.err)
 		}
 	}
 }
@@ -297,7 +297,7 @@ func TestDeadline(t *testing.T) {
 	for name, at := range map[string]Rendezvous{"here": a, "there": b} {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, late)
 		if err := joinMeeting(ctx, at, mustBeID(a.NewID()), 2, 0); !errors.Is(err, late) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("a meeting past its deadline, rank %s: %v", name, err)
 		}
 		cancel()
 	}
@@ -356,7 +356,7 @@ func TestID(t *testing.T) {
 	}
 	id, err := newID([16]byte{1}, &k, "[fe80::1%eth0]:65535")
 	if err != nil || id.checkID() != nil || id.makerAddress() != "[fe80::1%eth0]:65535" || !bytes.Equal(id.secretBytes(), k.deriveSecret(id.nonceBytes())) {
-		t.Errorf("%x: %v", id, err)
+		t.Errorf("newID with an IPv6 address = %x, %v", id, err)
 	}
 	other, err := newID([16]byte{1}, &k, "x")
 	if err != nil || bytes.Equal(other.secretBytes(), id.secretBytes()) || other.Name() == id.Name() {

@@ -135,7 +135,7 @@ func TestAgainMissing(t *testing.T) {
 	}
 	for _, r := range []Reconnection{{Key: key, Homes: []int{0, 1}}, {Key: key[:9], Homes: homes}} {
 		if _, err := j[3].Again(t.Context(), r); !errors.Is(err, ErrDisagree) {
-			t.Errorf("%+v: %v", r, err)
+			t.Errorf("Again(%+v), on which the servers disagree: %v", r, err)
 		}
 	}
 	if _, err := NewLocal().Again(t.Context(), Reconnection{Key: key, Homes: homes}); err == nil {
@@ -198,10 +198,10 @@ func TestAssume(t *testing.T) {
 		for range at {
 			o := nextOutcome(t, all)
 			if o.err != nil {
-				t.Fatal(o.err)
+				t.Fatalf("a rank whose maker has moved: %v", o.err)
 			}
 			if m := o.roster.Members; m[len(m)-1].Server != map[bool]int{true: 7, false: 0}[len(m) == 2] {
-				t.Errorf("%+v", m)
+				t.Errorf("roster members = %+v, want the last at server 7, or 0 with two members", m)
 			}
 		}
 	}
@@ -215,7 +215,7 @@ func TestAssume(t *testing.T) {
 	}
 	for _, bad := range []string{"", "a:1", "a:1,b:2,c,d", "a:1,b:2," + strings.Repeat("0", 32) + "," + strings.Repeat("x", 32), "a,b:1," + strings.Repeat("0", 32) + "," + strings.Repeat("0", 32)} {
 		if err := b.Move(map[int]string{3: bad}); err == nil || !strings.Contains(err.Error(), "server 3: ") {
-			t.Errorf("%q: %v", bad, err)
+			t.Errorf("Move to the bad address %q: %v", bad, err)
 		}
 	}
 }
@@ -246,7 +246,7 @@ func TestHold(t *testing.T) {
 	a.Release()
 	for range 2 {
 		if o := nextOutcome(t, all); o.err != nil {
-			t.Error(o.err)
+			t.Errorf("a server after Release: %v", o.err)
 		}
 	}
 	if a.Waits(id) {

@@ -21,25 +21,25 @@ var (
 	ErrDisagree = errors.New("ranks do not agree on the communicator")
 )
 
-// maxRanks is the size of the largest communicator: collective's.
+// maxRanks is the size of the largest communicator of package collective.
 const maxRanks = 1 << 16
 
-// Rendezvous is what a device server makes communicators with. It is safe for concurrent use.
+// Rendezvous makes communicators for a device server. It is safe for concurrent use.
 type Rendezvous interface {
 	// NewID makes a communicator's identity.
 	NewID() (ID, error)
 	// Meet announces a rank of the communicator id, which has size ranks, and waits for the other ranks. Each rank
 	// calls Meet once. All ranks get the same roster. If ctx is done first, or a rank leaves, or ranks disagree,
-	// all get an error. An identity serves for a single communicator.
+	// all get an error. An identity is good for a single communicator.
 	Meet(ctx context.Context, id ID, size, rank int) (collective.Roster, error)
 
 	// Assume gives the Rendezvous the number of its server among the job's servers. Unless id is nil, ranks with an
 	// identity that the earlier server made are met here. Assume is called before all other methods.
 	Assume(number int, id *Identity)
-	// Identity is what a later server passes to Assume to take the place of this server.
+	// Identity returns the Identity that a later server passes to Assume to take the place of this server.
 	Identity() Identity
-	// Hold keeps communicators from being made: ranks come, and wait, even when all are there. Release ends
-	// that.
+	// Hold keeps communicators from being made: ranks come, and wait, even when all are there. Release lets them be
+	// made again.
 	Hold()
 	Release()
 	// Waits tells whether ranks with an identity still wait for other ranks. If they are met at another server, Waits
@@ -73,7 +73,7 @@ type room struct {
 	mu   sync.Mutex
 	open map[string]*gathering // by the identity's nonce
 	past map[string]error      // how the latest gatherings ended: a rank that comes late must not wait
-	old  []string              // its keys, oldest first
+	old  []string              // keys of past, oldest first
 	held bool                  // full gatherings stay open
 }
 

@@ -11,7 +11,7 @@ import (
 // Call is a call that succeeded.
 type Call struct {
 	Op      uint32
-	Context uint64 // the current context, 0 if there was none
+	Context uint64 // the current context, 0 if there was no current context
 	In, Out []byte // the message and the answer
 }
 
@@ -41,7 +41,8 @@ type object struct {
 	calls []*entry // that made, changed and broke the object
 	owned []*object
 	dead  bool
-	// Of an executable graph: its last update and what was set in its nodes since. The next update replaces these calls.
+	// Of an executable graph: its last update and the later settings of its nodes. The next update replaces these
+	// calls.
 	settings []*entry
 }
 
@@ -62,7 +63,7 @@ func New() *Graph {
 // calls.
 var memory = map[Class]bool{"devptr": true, "range": true, "alloc": true, "hostmem": true}
 
-// Add adds a call. It returns an error, and adds nothing, if the bytes are no message and answer of such a
+// Add adds a call. If the bytes are no message and answer of such a call, it returns an error and does not add the
 // call.
 func (g *Graph) Add(c Call) error {
 	rule, ok := Look(c.Op)
@@ -275,8 +276,8 @@ func (g *Graph) Alive(c Class) bool {
 	return false
 }
 
-// sweepUnneeded drops the calls that no object that is alive needs. What only a replaced call needed goes in a further
-// round.
+// sweepUnneeded drops the calls that no object that is alive needs. Each round drops replaced calls; a further round
+// drops the objects that only these needed.
 func (g *Graph) sweepUnneeded() {
 	for g.sweepOnce() {
 	}

@@ -77,7 +77,7 @@ func TestRefs(t *testing.T) {
 	}
 	for _, in := range [][]byte{nil, encodeParts(7), encodeParts(7, int32(1), byte(0))} {
 		if _, err := Refs(opOf(t, "cuStreamCreate"), in, nil); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%x: %v", in, err)
+			t.Errorf("Refs of the malformed message %x: %v", in, err)
 		}
 	}
 }

@@ -5,7 +5,7 @@ package replay
 
 import "testing"
 
-// TestLasting: which calls have an effect that a restore needs, and which have none.
+// TestLasting: which calls have an effect that a restore needs to repeat, and which do not.
 func TestLasting(t *testing.T) {
 	want := map[string]bool{
 		"cuStreamCreate": true, "cuStreamDestroy_v2": true, "cuCtxCreate_v2": true, "module_load": true, "cuCtxSetLimit": true,
@@ -44,7 +44,7 @@ func TestReplacedByDevice(t *testing.T) {
 	set(0, 4)
 	calls := g.Calls()
 	if len(calls) != 2 || calls[0].In[0] != 1 || calls[1].In[0] != 0 || calls[1].In[4] != 4 {
-		t.Errorf("%+v", calls)
+		t.Errorf("after two settings of device 0 and one of device 1, calls = %+v", calls)
 	}
 }
 
@@ -53,7 +53,7 @@ func TestAskedForAgain(t *testing.T) {
 	op := func(symbol string) uint32 {
 		op, ok := Find(symbol)
 		if !ok {
-			t.Fatal(symbol)
+			t.Fatalf("the table has no call %v", symbol)
 		}
 		return op
 	}
@@ -68,6 +68,6 @@ func TestAskedForAgain(t *testing.T) {
 	}
 	calls := g.Calls()
 	if len(calls) != 2 || calls[0].Op != get.Op || calls[1].Op != set.Op {
-		t.Errorf("%+v", calls)
+		t.Errorf("calls = %+v, want the first that returned the handle, and the change", calls)
 	}
 }

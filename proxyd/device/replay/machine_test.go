@@ -38,7 +38,7 @@ func mixHash(parts ...any) uint64 {
 	return h.Sum64()
 }
 
-// value returns what a program sees of an object. The nodes of a graph are part of the graph's value.
+// value returns the state of an object as a program sees it. The nodes of a graph are part of the graph's value.
 func (t *thing) value() uint64 {
 	all := []any{t.state}
 	for _, key := range slices.Sorted(maps.Keys(t.settings)) {

@@ -43,7 +43,7 @@ func (r *reader) takeNumber(size int) uint64 {
 	return n
 }
 
-// takeElements returns the bytes of an argument's elements, none if the argument is absent.
+// takeElements returns the bytes of an argument's elements, or nil if the argument is absent.
 func (r *reader) takeElements(a *Arg, opt bool) []byte {
 	if !a.Array {
 		if opt && r.takeNumber(1) == 0 {

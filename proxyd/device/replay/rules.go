@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package replay finds the calls that rebuild what a program's calls have built. Rules says which handles a
+// Package replay finds the calls that rebuild the objects of a program. Rules says which handles a
 // message makes, changes or breaks, and which it depends on. Refs reads the handles out of a message. Graph
 // keeps, of all calls, those that are needed for the handles that are still alive.
 //

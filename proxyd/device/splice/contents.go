@@ -5,9 +5,9 @@ package splice
 
 import "slices"
 
-// Content is bytes that pieces of memory hold, of a single rank or of several. A Content never changes; what changes is which
-// memory holds it. So its hash is made once. Ranks share it: the caller holds a lock of the device when the hash is asked
-// for or noted.
+// Content stands for bytes that one piece of memory, or several, of one rank or of several, hold. The bytes of a
+// Content never change, so their hash is made once; a write changes only which memory holds the Content. Ranks share a
+// Content: the caller holds a lock of the device when it asks for the hash or notes it.
 type Content struct {
 	sum   Sum
 	known bool
@@ -19,23 +19,24 @@ type Sum [32]byte
 // KnownSum returns the hash, if it was made.
 func (c *Content) KnownSum() (sum Sum, ok bool) { return c.sum, c.known }
 
-// SetSum notes the hash. The caller knows that nothing has written to the memory while it was read.
+// SetSum notes the hash. The caller knows that no operation has written to the memory while it was read.
 func (c *Content) SetSum(sum Sum) { c.sum, c.known = sum, true }
 
-// Contents is what is known of a rank's memory: which pieces hold which Content. The caller tells whatever may have written
-// to the memory.
+// Contents lists which pieces of a rank's memory hold which Content. The caller reports each operation that may have
+// written to the memory.
 type Contents struct{ held []heldContent }
 
-// heldContent is a piece of memory, and what it holds.
+// heldContent is a piece of memory with the Content that it holds.
 type heldContent struct {
 	at Span
 	is *Content
 }
 
-// mostContents is of how many pieces the Content is known.
+// mostContents limits the pieces of memory in a Contents.
 const mostContents = 1024
 
-// FindContent returns what a piece holds, or nil. Of a part of a piece, or of two pieces together, nothing is known.
+// FindContent returns the Content that a piece holds, or nil if it is not known. Contents has whole pieces only: it
+// finds no Content for a part of a piece, or for two pieces together.
 func (c *Contents) FindContent(at Span) *Content {
 	for _, x := range c.held {
 		if x.at == at {
@@ -45,7 +46,7 @@ func (c *Contents) FindContent(at Span) *Content {
 	return nil
 }
 
-// NoteContent notes what a piece holds.
+// NoteContent notes that a piece holds a Content.
 func (c *Contents) NoteContent(at Span, is *Content) {
 	for i, x := range c.held {
 		if x.at == at {
@@ -67,7 +68,7 @@ func (c *Contents) ForgetWritten(where []Span) {
 // ForgetAll forgets all pieces.
 func (c *Contents) ForgetAll() { c.held = nil }
 
-// IsEmpty tells whether nothing is known.
+// IsEmpty tells whether no piece of the memory has a known Content.
 func (c *Contents) IsEmpty() bool { return len(c.held) == 0 }
 
 // sharesByte tells whether two pieces have a byte in common.

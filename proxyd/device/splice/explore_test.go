@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The allocations of the model: parameters and activations, gradients, a pointer, and what that may point to.
+// The allocations of the model: parameters and activations, gradients, a pointer, and the words that it may point to.
 var (
 	segment   = Span{0, 3} // a parameter at 0, activations behind
 	gradients = Span{3, 1}
@@ -41,7 +41,7 @@ func wide() operation {
 	}}
 }
 
-// report prints, and counts that in the gradients.
+// report prints, and counts its calls in the gradients.
 func report() operation {
 	return operation{site: 4, points: []Span{gradients}, prints: true, do: func(_ uint64, a access) { a.set(3, a.get(3)+1) }}
 }
@@ -91,7 +91,7 @@ func TestEveryInterleaving(t *testing.T) {
 	for _, m := range models {
 		wrong, worlds, taken := explore(m, right)
 		if wrong != "" {
-			t.Errorf("%s: %s", m.name, wrong)
+			t.Errorf("model %q breaks a rule: %s", m.name, wrong)
 		}
 		if (taken > 0) != m.once {
 			t.Errorf("%s: at most %d results are taken", m.name, taken)
@@ -125,7 +125,7 @@ func randomModel(r *rand.Rand) *model {
 	return m
 }
 
-// TestRandomModels: the same holds for long random programs, in a random order.
+// TestRandomModels: the same holds for long random programs, each in a random order.
 func TestRandomModels(t *testing.T) {
 	seeds := uint64(400)
 	if testing.Short() {
@@ -146,7 +146,8 @@ func TestRandomModels(t *testing.T) {
 	t.Logf("%d results are taken, %d of operations of which parts are compared", total, byParts)
 }
 
-// TestMistakes: the check finds each of the deliberate mistakes: by random models, which take less time, or by all orders.
+// TestMistakes: the check finds each of the deliberate mistakes, by random models, which take less time, or else by all
+// orders.
 func TestMistakes(t *testing.T) {
 	for twist := right + 1; twist < lastTwist; twist++ {
 		found := ""

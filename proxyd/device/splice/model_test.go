@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// The model: ranks with memory of a few words, which carry out operations as a device does that asks a Results. Beside, each
-// rank carries out the same operations on a device of its own. Each operation of a rank is two or three steps, and the steps of all
-// ranks are tried in every order.
+// The model: ranks with memory of a few words, which carry out operations as a device does that asks a Results.
+// Besides, each rank carries out the same operations on a device of its own. Each operation of a rank is two or three
+// steps, and the steps of all ranks are tried in every order.
 
 // words is a rank's memory.
 type words [8]uint64
 
-// access is the memory as an operation sees it: what it reads and writes is noted.
+// access is the memory as an operation sees it. It notes which words the operation reads and writes.
 type access struct {
 	*words
 	touched, written map[int]bool
@@ -29,7 +29,7 @@ type access struct {
 func (a access) get(i int) uint64    { a.touched[i] = true; return a.words[i] }
 func (a access) set(i int, v uint64) { a.touched[i], a.written[i] = true, true; a.words[i] = v }
 
-// operation is a rank's. If site is 0, it is none that may run once.
+// operation is an operation of a rank. Site 0: it runs for each rank.
 type operation struct {
 	site   byte
 	param  uint64 // a parameter that is no address
@@ -59,8 +59,8 @@ const (
 	noMore             // memory that earlier operations of the Site have accessed is not compared
 	noHold             // a result may be gone before a rank has copied it
 	noEffects          // an operation that prints is kept
-	staleCopy          // memory that a copy has written counts as what it was
-	staleRun           // so does memory that an operation has written which ran
+	staleCopy          // memory that a copy has written keeps its old Content
+	staleRun           // so does memory that a run of an operation has written
 	staleTake          // so does memory that a result was written to
 	staleOverlap       // so does memory of which only a part was written
 	lastTwist
@@ -88,7 +88,7 @@ func (v *values) Drop() {
 	}
 }
 
-// phase is how far a rank is with its operation.
+// phase is a rank's progress with its operation.
 type phase uint8
 
 const (
@@ -131,7 +131,7 @@ func newWorld(m *model, t twist) *world {
 	return w
 }
 
-// cost is what an operation costs. To read a word costs 1.
+// cost returns the cost of an operation. To read a word costs 1.
 func (w *world) cost() uint64 {
 	if w.dear {
 		return 3
@@ -215,7 +215,7 @@ func (w *world) holdResult(m *member, result []heldContent) {
 	}
 }
 
-// sum is the hash of a piece of a rank's memory: what is known of it, or else of its words.
+// sum returns the hash of a piece of a rank's memory, from its Content if known.
 func (m *member) sum(x Span) Sum {
 	c := m.contents.FindContent(x)
 	if c == nil {
@@ -257,7 +257,7 @@ func (w *world) ask(m *member, o *operation, r Rank) {
 	m.record = sha256.Sum256([]byte(text))
 }
 
-// learn tells the Results what an operation has accessed that has run, and keeps its result.
+// learn tells the Results which words an operation has accessed in its run, and keeps its result.
 func (w *world) learn(m *member, o *operation, r Rank) {
 	at := Site{o.site}
 	switch {

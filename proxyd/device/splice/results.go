@@ -8,10 +8,11 @@ import (
 	"slices"
 )
 
-// Results decides for a device which operations of its ranks run, where all that an operation reads can be known: on
-// the software GPU. The first rank that asks for an operation runs the operation on its own memory, and what that wrote
-// is kept. A rank that asks for the same operation later, with the same bytes in all memory that it reads, takes what was
-// kept. So no rank waits for another, nothing is done for a rank that has not asked, and no rank can see a difference.
+// Results decides for a device which operations of its ranks run, where all memory that an operation reads can be
+// known: on the software GPU. The first rank that asks for an operation runs the operation on its own memory, and
+// Results keeps the bytes that it wrote. A rank that asks for the same operation later, with the same bytes in all
+// memory that it reads, takes these bytes. So no rank waits for another, no operation is carried out for a rank that
+// has not asked, and no rank can see a difference.
 //
 // The caller makes Records. Equal Records must mean: the same code with the same parameters, and the same bytes at
 // the same addresses in all memory that the operation can reach.
@@ -19,14 +20,14 @@ import (
 // Making a Record costs time, because the bytes have to be read. Results learns for each Site whether that is worth
 // it. Results has no bytes, clocks and goroutines, and is not safe for concurrent use.
 type Results struct {
-	budget  uint64 // bytes of what is kept
+	budget  uint64 // bytes of kept results, at most
 	perCost uint64 // bytes that are read for a unit of an operation's cost, at most
 	sites   map[Site]*site
 	kept    map[Record]*keptResult
 	order   []*keptResult // the oldest first
 }
 
-// Result is what an operation wrote. The last Drop frees the Result.
+// Result has the bytes that an operation wrote. The last Drop frees the Result.
 type Result interface {
 	Size() uint64 // of the memory that the Result takes now beside the ranks' own
 	Hold()        // one more use; Drop must follow
@@ -39,23 +40,23 @@ type Rank uint64
 // Site is a place of a program: a kernel, how it is launched, and where its parameters point to.
 type Site [32]byte
 
-// Record is an operation with all that it reads.
+// Record stands for an operation with all memory that it reads.
 type Record [32]byte
 
 // Span is a piece of memory.
 type Span struct{ Base, Size uint64 }
 
-// Plan is what a rank does with an operation.
+// Plan tells a rank how to carry out an operation.
 type Plan struct {
 	Turn    uint64
 	Compare bool   // make a Record and ask for the result
 	More    []Span // that the Record must have beside the memory that the parameters point to
-	Parts   []Span // that the Record has in the place of all that, unless nil
-	// Learn: run the operation, without a Record, and tell LearnParts which parts of memory the operation has accessed. Cost
-	// is what the operation has cost before.
+	Parts   []Span // that the Record has in the place of all memory above, unless nil
+	// Learn: run the operation, without a Record, and tell LearnParts which parts of memory the operation has accessed.
+	// Cost is the cost of the last run.
 	Learn bool
 	Cost  uint64
-	Why   Reason // why the operation is neither compared nor learned, 0: that is not so, or what it costs is not known yet
+	Why   Reason // why the operation is neither compared nor learned; 0: it is compared or learned, or its cost is not known yet
 }
 
 // Reason is why an operation is not compared.
@@ -68,23 +69,23 @@ const (
 	Refused                    // the Site was refused, or reads too many Spans
 )
 
-// site is what is known of a Site.
+// site has the facts that are known of a Site.
 type site struct {
-	parts  []Span          // what the operation accesses, unless nil
+	parts  []Span          // pieces of memory that the operation accesses, unless nil
 	learn  bool            // parts are to be learned
-	learnt int             // how often they were
-	reads  []Span          // what the operation reads beside the memory that its parameters point to
+	learnt int             // how often parts were learned
+	reads  []Span          // pieces that the operation reads beside the memory that its parameters point to
 	asked  map[Rank]uint64 // how often each rank has asked
 	first  [sameTurns]Record
-	turn   [sameTurns]uint64 // that first is of, plus 1
+	turn   [sameTurns]uint64 // the turn of each Record in first, plus 1
 	misses uint              // turns in a row at which Records differed
 	missed uint64            // the turn of the last of these, plus 1
 	shared bool              // a result was taken
-	cost   uint64            // of the last run; 0: none has ended
+	cost   uint64            // of the last run; 0: no run has ended
 	never  bool
 }
 
-// keptResult is what an operation wrote.
+// keptResult is the Result of an operation, kept for the ranks that may still take it.
 type keptResult struct {
 	record Record
 	maker  Rank
@@ -107,18 +108,18 @@ const (
 	mostKept     = 1 << 12
 )
 
-// NewResults keeps at most so many bytes, and has at most so many bytes read for a unit of an operation's cost: an operation
-// that costs less is run.
+// NewResults makes a Results that keeps at most budget bytes, and has at most perCost bytes read for a unit of an
+// operation's cost: an operation that costs less is run.
 func NewResults(budget, perCost uint64) *Results {
 	return &Results{budget: budget, perCost: perCost, sites: map[Site]*site{}, kept: map[Record]*keptResult{}}
 }
 
-// Ask begins an operation of a rank: a turn at a Site, with so many bytes in the Spans of the Site.
+// Ask begins an operation of a rank: a turn at a Site whose Spans have this number of bytes.
 func (r *Results) Ask(rank Rank, at Site, bytes uint64) Plan {
 	s := r.sites[at]
 	if s == nil {
 		if len(r.sites) == mostSites {
-			r.sites = map[Site]*site{} // a program with ever new Sites has nothing to gain
+			r.sites = map[Site]*site{} // a program with ever new Sites cannot share results
 		}
 		s = &site{asked: map[Rank]uint64{}}
 		r.sites[at] = s
@@ -167,8 +168,8 @@ func (s *site) pauseInTurns() uint64 {
 	return 1 << min(s.misses*grow, mostPause)
 }
 
-// Take returns what an operation wrote for another rank, or false: then the rank runs the operation. The caller drops
-// the Result.
+// Take returns the Result of an operation that another rank has run, or false: then this rank runs the operation. The
+// caller drops the Result.
 func (r *Results) Take(rank Rank, at Site, turn uint64, record Record) (result Result, ok bool) {
 	s := r.sites[at]
 	if s == nil {
@@ -184,8 +185,8 @@ func (r *Results) Take(rank Rank, at Site, turn uint64, record Record) (result R
 		}
 		return k.Result, true
 	}
-	// The ranks' turns are the same operation in programs that are alike. A rank that has come to the turn before with
-	// another Record says that this Site is not.
+	// In programs that are alike, a turn is the same operation on each rank. If another rank has come to this turn with
+	// another Record, the programs differ at this Site.
 	slot := turn % sameTurns
 	switch {
 	case s.turn[slot] != turn+1:
@@ -193,14 +194,14 @@ func (r *Results) Take(rank Rank, at Site, turn uint64, record Record) (result R
 	case s.first[slot] != record && s.missed != turn+1:
 		s.misses++
 		s.missed = turn + 1 // a miss of several ranks at a turn counts once
-		// Perhaps only bytes differ that the operation does not access.
+		// Perhaps the Records differ only in bytes that the operation does not access.
 		s.learn = s.parts == nil && s.learnt < mostLearnt && (!s.shared || s.misses >= sharedMisses)
 	}
 	return nil, false
 }
 
-// Learn notes what an operation has cost and accessed. Learn returns whether the Record, which had this memory, had all
-// that was accessed: only then may the operation's result be kept.
+// Learn notes the cost of an operation and the memory that it has accessed. Learn returns whether the Record, made of
+// the memory had, covers all accessed memory: only then may the operation's result be kept.
 func (r *Results) Learn(at Site, cost uint64, had, accessed []Span) bool {
 	s := r.sites[at]
 	if s == nil {
@@ -220,7 +221,7 @@ func (r *Results) Learn(at Site, cost uint64, had, accessed []Span) bool {
 	if complete {
 		return !s.never
 	}
-	s.turn = [sameTurns]uint64{} // Records from before have less memory in them: to differ from these says nothing
+	s.turn = [sameTurns]uint64{} // earlier Records cover less memory, so a difference from them does not count
 	switch {
 	case s.parts != nil: // the operation accesses other parts than before
 		if s.learn = s.learnt < mostLearnt; !s.learn {
@@ -237,15 +238,16 @@ func (x Span) isIn(y Span) bool {
 	return x.Base >= y.Base && x.Base-y.Base <= y.Size && x.Size <= y.Size-(x.Base-y.Base)
 }
 
-// Measure notes what an operation has cost that ran without a Record.
+// Measure notes the cost of an operation that ran without a Record.
 func (r *Results) Measure(at Site, cost uint64) {
 	if s := r.sites[at]; s != nil && s.cost == 0 {
 		s.cost = max(cost, 1)
 	}
 }
 
-// LearnParts notes of which parts of memory an operation has accessed bytes: the Spans of the Site's Records from now on.
-// known is false if that was not found out, or if the parts are the memory that the Records have in any case.
+// LearnParts notes of which parts of memory an operation has accessed bytes: the Spans of the Site's Records from now
+// on. known is false if these parts were not found out, or if the parts are the memory that the Records have in any
+// case.
 func (r *Results) LearnParts(at Site, cost uint64, parts []Span, known bool) {
 	s := r.sites[at]
 	if s == nil {
@@ -274,22 +276,23 @@ func joinSpans(list []Span) (out []Span) {
 	return out
 }
 
-// Forget forgets what a Site reads: some of that memory is no longer there.
+// Forget forgets the memory that a Site reads, because some of it has been freed.
 func (r *Results) Forget(at Site) {
 	if s := r.sites[at]; s != nil {
 		s.reads, s.parts, s.turn = nil, nil, [sameTurns]uint64{}
 	}
 }
 
-// Refuse notes that the operations of a Site have effects beside what they write, or read what is not the rank's
-// alone. They run for each rank from here on.
+// Refuse notes that the operations of a Site have effects beside their writes, or read memory that other than the rank
+// may change. From here on they run for each rank.
 func (r *Results) Refuse(at Site) {
 	if s := r.sites[at]; s != nil {
 		s.never = true
 	}
 }
 
-// Keep keeps what an operation wrote, for so many other ranks, while there is room: the oldest results go for it.
+// Keep keeps the Result of an operation for a number of other ranks. The oldest results are dropped to make room for
+// it.
 func (r *Results) Keep(rank Rank, record Record, others int, result Result) {
 	size := result.Size()
 	if others < 1 || size > r.budget || r.kept[record] != nil {
@@ -315,7 +318,7 @@ func (r *Results) dropResult(k *keptResult) {
 	k.Drop()
 }
 
-// Held is how many bytes are kept, beside the ranks' own memory.
+// Held returns the number of bytes that kept results take, beside the ranks' own memory.
 func (r *Results) Held() (n uint64) {
 	for _, k := range r.order {
 		n += k.Size()

@@ -20,7 +20,7 @@ func (l *letter) Hold()        { l.users++ }
 func (l *letter) Drop()        { l.users-- }
 
 // ask is an operation of a rank at the first Site, with a Record of a single letter. It returns "" if the rank does not
-// compare, "run" if it runs, or what it takes.
+// compare, "run" if it runs, or the text of the result that it takes.
 func ask(r *Results, rank Rank, record byte, others int) string {
 	p := r.Ask(rank, Site{}, 10)
 	if p.Learn {
@@ -131,7 +131,7 @@ func TestInVain(t *testing.T) {
 	}
 }
 
-// TestEverySecond: a Site at which each second turn is alike keeps what it saves.
+// TestEverySecond: ranks that are alike at each second turn of a Site still take results there.
 func TestEverySecond(t *testing.T) {
 	r := NewResults(1<<20, 10)
 	taken := 0
@@ -151,7 +151,8 @@ func TestEverySecond(t *testing.T) {
 	}
 }
 
-// TestLearn: a result is kept only if the Record had all that the operation read, and what it lacked is in the next.
+// TestLearn: a result is kept only if the Record had all that the operation read, and the next Record has the memory
+// that this one lacked.
 func TestLearn(t *testing.T) {
 	r := NewResults(1000, 10)
 	all := []Span{{1, 2}, {3, 4}}
@@ -176,8 +177,8 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// TestLearned: a rank that has compared more memory than the rank before it, because that has taught what the operation
-// reads, is no reason to compare less often.
+// TestLearned: if a rank compares more memory than the rank before it, because Results has learned in between that the
+// operation reads more, their Records differ, but ranks do not compare less often for that.
 func TestLearned(t *testing.T) {
 	r, more := NewResults(1000, 10), []Span{{Base: 4096, Size: 1}}
 	launch := func(rank Rank, turns byte) string {
@@ -201,8 +202,8 @@ func TestLearned(t *testing.T) {
 	wantAsk(t, "and of the second", launch(2, 'b'), "b")
 }
 
-// TestParts: where ranks differ, the parts that the operation accesses are learned, and compared alone. An operation that
-// accesses other parts is not kept, and learned again, but not for ever.
+// TestParts: where ranks differ, the parts that the operation accesses are learned, and compared alone. An operation
+// that accesses other parts is not kept, and is learned again, a limited number of times.
 func TestParts(t *testing.T) {
 	r := NewResults(1000, 10)
 	whole, near, far := Span{4096, 1024}, Span{4096, 512}, Span{4608, 8}
@@ -256,8 +257,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestDear: nothing is read for an operation of unknown cost that could read much. Once the cost is known, the parts are
-// learned.
+// TestDear: for an operation of unknown cost that could read much, no memory is read. Once the cost is known, the parts
+// are learned.
 func TestDear(t *testing.T) {
 	r := NewResults(1000, 10)
 	if p := r.Ask(1, Site{}, firstBytes+1); p.Compare || p.Learn || p.Cost != 0 {
