@@ -33,8 +33,9 @@ func allPlacements(n, most int) [][]int {
 // The ordinary run takes some of the placements of five ranks.
 var every = flag.Bool("every", false, "try every placement, and more random ones")
 
-// Every operation, on every placement of up to 5 ranks on up to 3 processes and on random placements
-// of up to 9, in each way in which bytes are moved, gives the bits of the oracle, which knows of no processes.
+// TestPlacements: every operation, on every placement of up to 5 ranks on up to 3 processes and on random
+// placements of up to 9, in each way in which bytes are moved, gives the bits of the oracle, which knows of no
+// processes.
 func TestPlacements(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	var homes [][]int
@@ -83,7 +84,7 @@ func TestPlacements(t *testing.T) {
 	}
 }
 
-// compactHomes renumbers processes by their first rank, none left out.
+// compactHomes renumbers processes by their first rank, without gaps.
 func compactHomes(home []int) []int {
 	number := make(map[int]int)
 	for i, p := range home {
@@ -103,7 +104,7 @@ var ways = map[string]func(*tuning){
 	"thin slices":      func(u *tuning) { *u = tuning{eager: 40, slice: 128, depth: 4, direct: 8, arena: 32} },
 }
 
-// Every type with every reduction, and every type with every kind that moves.
+// TestTypes: every type with every reduction, and every type with every kind that only moves bytes.
 func TestTypes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	w := newWorld(t, []int{0, 1, 0, 2, 1}, nil)
@@ -122,13 +123,13 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// The standard sizes: small, just beyond, and many steps.
+// TestStandardSizes: the standard sizes: small, just beyond, and many steps.
 func TestStandardSizes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 6))
 	w := newWorld(t, []int{0, 0, 1, 2}, nil)
 	for _, count := range []int{0, 1, 2, 3, maxEager / 8, maxEager/4 + 1, 100_001} {
 		for kind := range Send {
-			// The largest of bytes, so that the oracle is quick.
+			// Max of bytes, so that the oracle is quick at these lengths.
 			o := Op{Kind: kind, Type: Uint8, Reduction: Max, Count: count, Root: 2}
 			tr := newFast(o, 4, rng)
 			w.mustIssue(tr.ops)
@@ -142,7 +143,7 @@ func TestStandardSizes(t *testing.T) {
 	tr.checkReceived(t, "large")
 }
 
-// newFast is newTrial for Max of bytes, without rational numbers.
+// newFast is newTrial for Max of bytes, where the oracle needs no rational numbers.
 func newFast(o Op, ranks int, rng *rand.Rand) *trial {
 	tr := &trial{}
 	var sends [][]byte
@@ -182,7 +183,8 @@ func newFast(o Op, ranks int, rng *rand.Rand) *trial {
 	return tr
 }
 
-// Many operations are issued before the first is complete; each rank's come out in order.
+// TestOrder: many operations are issued before the first is complete; the operations of each rank complete in
+// order.
 func TestOrder(t *testing.T) {
 	const rounds = 200
 	home := []int{0, 1, 1, 2}

@@ -20,7 +20,7 @@ type Spec struct {
 	ID    string
 	Size  int
 	Ranks []int
-	// Splits is how many splits there were: of a communicator that is made again, see Description.
+	// Splits is the number of splits so far, of a communicator that is made again: see Description
 	Splits int
 }
 
@@ -29,8 +29,8 @@ type Spec struct {
 //
 // A Comm ends by Destroy of all its ranks, or fails: by Abort, by Close of its Node, by a peer that
 // dies or aborts, by operations that do not fit together. A failure reaches every process of the
-// communicator. Incomplete operations return the failure; their buffers hold undefined bytes where
-// they were to receive.
+// communicator. Incomplete operations return the failure; their receive buffers hold undefined
+// bytes.
 type Comm struct {
 	id    string
 	node  *Node
@@ -48,7 +48,7 @@ type Comm struct {
 	ready   chan struct{}
 	leaving chan struct{}
 	over    chan struct{}
-	full    chan struct{} // a collective may be complete: look
+	full    chan struct{} // a collective may be complete: check again
 	work    sync.WaitGroup
 	readers sync.WaitGroup
 	writers sync.WaitGroup
@@ -57,14 +57,14 @@ type Comm struct {
 	mu       sync.Mutex // before a link's
 	err      error
 	started  bool
-	missing  int // links that are not there; attached is called when this falls to 0
+	missing  int // links that are not there; attached is called when missing falls to 0
 	attached func()
 	links    []*link // by process; the own link is nil
 	ranks    map[int]*queue
 	colls    map[uint64]*collective
 	pairs    map[[2]int]*pair
 	exited   bool // leaving is closed
-	splits   int  // that were
+	splits   int  // number of splits so far
 }
 
 // Start begins to make a communicator and returns at once, as a non-blocking ncclCommInitRank
@@ -100,7 +100,7 @@ func (s *Spec) checkSpec() error {
 	return nil
 }
 
-// Create is Start and Wait. If it fails, nothing of the communicator is left, and Create may be
+// Create is Start and Wait. If it fails, all of the communicator is removed, and Create may be
 // called again.
 func (n *Node) Create(ctx context.Context, spec Spec, r Rendezvous) (*Comm, error) {
 	c, err := n.Start(ctx, spec, r)
@@ -166,7 +166,8 @@ func (c *Comm) runComm(ctx context.Context, meet func(context.Context) (Roster, 
 
 // joinComm meets the other processes and connects to all of them: the higher number dials. There is
 // a connection for each two processes and communicator, so that communicators cannot hold up each other,
-// nor a peer harm more than its own; and all are made at once, so that everybody notices everybody's death.
+// and a peer can harm its own communicators only. All connections are made at once, so that every process
+// notices the death of every other.
 func (c *Comm) joinComm(ctx context.Context, meet func(context.Context) (Roster, error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -272,11 +273,12 @@ func (c *Comm) Size() int { return c.size }
 // Failed is closed when the Comm has failed or ended; Err tells which.
 func (c *Comm) Failed() <-chan struct{} { return c.ctx.Done() }
 
-// Done is closed when nothing of the Comm is left: all operations have returned, no memory given to
-// it is used any more.
+// Done is closed when the Comm has ended completely: all operations have returned, and memory given
+// to it is not used any more.
 func (c *Comm) Done() <-chan struct{} { return c.over }
 
-// Wait returns when the communicator is ready, or with the reason why it never will be, or ctx's.
+// Wait returns when the communicator is ready, or with the reason why it will never be ready, or with ctx's
+// error.
 func (c *Comm) Wait(ctx context.Context) error {
 	select {
 	case <-c.ready:
@@ -288,8 +290,8 @@ func (c *Comm) Wait(ctx context.Context) error {
 	}
 }
 
-// Err returns nil while all is well: what ncclCommGetAsyncError asks. After Destroy Err returns
-// ErrClosed.
+// Err returns nil while the Comm has not failed, for ncclCommGetAsyncError. After Destroy Err
+// returns ErrClosed.
 func (c *Comm) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -297,13 +299,13 @@ func (c *Comm) Err() error {
 }
 
 // Abort ends the communicator at once, everywhere. Abort may be called at any time, more than once.
-// Done tells when that has happened, within a second.
+// Done is closed when the communicator has ended, within a second.
 func (c *Comm) Abort() { c.failComm(ErrAborted) }
 
-// Fail is Abort with a reason, with a text for all processes.
+// Fail is Abort with a reason, whose text reaches all processes.
 func (c *Comm) Fail(reason error) { c.failComm(fmt.Errorf("%w: %s", ErrAborted, reason.Error())) }
 
-// failComm makes err the communicator's result, if err is the first.
+// failComm makes err the communicator's result, unless there is an earlier one.
 func (c *Comm) failComm(err error) {
 	c.mu.Lock()
 	if c.err == nil {
@@ -338,10 +340,10 @@ func (c *Comm) sayGoodbye() {
 	}
 }
 
-// abortNoticeTimeout bounds the time that is spent on telling the other processes why we abort.
+// abortNoticeTimeout bounds the time for telling the other processes the reason of an abort.
 const abortNoticeTimeout = 300 * time.Millisecond
 
-// endComm closes all connections, and lets the operations return only when nothing can touch
+// endComm closes all connections. It lets the operations return only when no goroutine can touch
 // their memory any more.
 func (c *Comm) endComm() {
 	c.failComm(ErrClosed)
@@ -366,5 +368,5 @@ func (c *Comm) endComm() {
 	close(c.over)
 }
 
-// errStopped is what a goroutine of the communicator returns after a failure elsewhere.
+// errStopped ends a goroutine of the communicator after a failure elsewhere.
 var errStopped = errors.New("stopped")

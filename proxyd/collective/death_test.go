@@ -56,7 +56,7 @@ func (m mortal) Write(b []byte) (int, error) {
 	return written, err
 }
 
-// makeProgram returns what every rank does until the rank fails: all algorithms and messages.
+// makeProgram returns the operations of a rank, up to its failure: all algorithms and messages.
 func makeProgram(rank, ranks, size int) []Op {
 	var ops []Op
 	add := func(o Op) {
@@ -76,8 +76,8 @@ func makeProgram(rank, ranks, size int) []Op {
 	return ops
 }
 
-// Wherever a process dies, every operation of every survivor returns, every communicator fails, and
-// nothing is written to a buffer that was given back (the race detector would see such a write).
+// TestDeath: wherever a process dies, each operation of a survivor returns, each communicator fails, and no goroutine
+// writes to a buffer that was given back (the race detector would see it).
 func TestDeath(t *testing.T) {
 	rng := rand.New(rand.NewPCG(10, 10))
 	home := []int{0, 1, 2, 1}
@@ -147,7 +147,7 @@ func chopGroups(ops []Op) [][]Op {
 	return all
 }
 
-// A node that is closed fails its peers' communicators, an idle communicator as a communicator that waits.
+// TestNodeClosed: a node that is closed fails its peers' communicators, whether they are idle or wait.
 func TestNodeClosed(t *testing.T) {
 	w := newWorld(t, []int{0, 1, 2}, nil)
 	done := make(chan error, 1)
@@ -191,8 +191,8 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// A communicator is aborted in every state of its making, and made again under the same name: by
-// the same nodes, and by other nodes (what a restore does).
+// TestMakeAgain: a communicator is aborted in every state of its making, and made again under the same name: by the
+// same nodes, and by other nodes, as in a restore.
 func TestMakeAgain(t *testing.T) {
 	w := newNodes(t, []int{0, 1, 2}, nil, Config{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -227,7 +227,7 @@ func TestMakeAgain(t *testing.T) {
 	tr.checkReceived(t, "elsewhere")
 }
 
-// A peer that arrives at the rendezvous and is never seen again.
+// TestPeerNeverConnects: a peer arrives at the rendezvous and never connects.
 func TestPeerNeverConnects(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -246,7 +246,7 @@ func TestPeerNeverConnects(t *testing.T) {
 	}
 }
 
-// A destroyed communicator ends when all ranks have destroyed the communicator; operations before are completed, later operations refused.
+// TestDestroy: a communicator ends when all ranks have destroyed it; earlier operations complete, later ones fail.
 func TestDestroy(t *testing.T) {
 	w := newWorld(t, []int{0, 1, 0}, nil)
 	done := make(chan error, 3)
@@ -278,7 +278,7 @@ func TestDestroy(t *testing.T) {
 	}
 }
 
-// A process that leaves while another still wants its data.
+// TestLeftAlone: a process leaves while another still needs its data.
 func TestLeftAlone(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		w := newWorld(t, []int{0, 1, 2}, nil)
@@ -344,7 +344,7 @@ func TestBadRosters(t *testing.T) {
 		}
 		_, err = n.Create(t.Context(), Spec{ID: "x", Size: c.size, Ranks: []int{0}}, rosterOf(c.roster))
 		if !errors.Is(err, ErrRoster) {
-			t.Errorf("%s: %v", c.name, err)
+			t.Errorf("Create with the bad roster %q: %v", c.name, err)
 		}
 		n.Close()
 	}
@@ -352,12 +352,12 @@ func TestBadRosters(t *testing.T) {
 	defer n.Close()
 	for _, s := range []Spec{{Size: 0}, {Size: maxRanks + 1, Ranks: []int{0}}, {Size: 1}, {Size: 1, Ranks: []int{1}}, {Size: 2, Ranks: []int{0, 0}}} {
 		if _, err := n.Start(t.Context(), s, nil); !errors.Is(err, ErrArgument) {
-			t.Errorf("%+v: %v", s, err)
+			t.Errorf("Start with the bad Spec %+v: %v", s, err)
 		}
 	}
 }
 
-// Two parts of a single communicator on a single node would get each other's connections.
+// TestTwoPartsOnOneNode: two parts of a single communicator on a single node would get each other's connections.
 func TestTwoPartsOnOneNode(t *testing.T) {
 	w := newNodes(t, []int{0}, nil, Config{})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -379,11 +379,11 @@ func TestTwoPartsOnOneNode(t *testing.T) {
 	// io.EOF: the part has connected to itself, and has ended before the other part was there.
 	refused := func(err error) bool { return errors.Is(err, ErrArgument) || errors.Is(err, io.EOF) }
 	if !refused(a) && !refused(b) {
-		t.Errorf("%v, %v", a, b)
+		t.Errorf("neither part was refused: %v, %v", a, b)
 	}
 }
 
-// A node's context ends everything.
+// TestContext: the end of a node's context ends its communicators.
 func TestContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	n, err := Listen(ctx, Config{})
@@ -402,13 +402,13 @@ func TestContext(t *testing.T) {
 	for _, c := range []*Comm{c, waiting} {
 		waitForValue(t, c.Done())
 		if !errors.Is(c.Err(), ErrClosed) {
-			t.Error(c.Err())
+			t.Errorf("after the node's context has ended, Err = %v, want ErrClosed", c.Err())
 		}
 	}
 	n.Close()
 }
 
-// A machine that falls silent is the kernel's to notice: the kernel must have been told.
+// TestKernelWatches: the kernel notices a machine that falls silent, if it was told to watch the connection.
 func TestKernelWatches(t *testing.T) {
 	w := newNodes(t, []int{0, 1}, nil, Config{Dead: 7 * time.Second})
 	for _, c := range w.createComms("world") {
@@ -435,7 +435,7 @@ type rosterOf Roster
 
 func (r rosterOf) Meet(context.Context, string, int, Member) (Roster, error) { return Roster(r), nil }
 
-// Members that give up make room for members that come instead.
+// TestRoom: members that give up make room for members that come instead.
 func TestRoom(t *testing.T) {
 	var room Room
 	cancelled, cancel := context.WithCancel(t.Context())

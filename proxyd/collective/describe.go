@@ -9,9 +9,9 @@ import (
 	"slices"
 )
 
-// Description is what Start needs to make a communicator again, after its processes have ended:
-// with the same ID and number of splits, a key that all derive from this one, and members at their
-// addresses of that day.
+// Description has the data with which Start makes a communicator again after its processes have
+// ended: with the same ID and number of splits, a key that all members derive from this key, and
+// members at their new addresses.
 type Description struct {
 	ID      string
 	Key     []byte
@@ -38,8 +38,8 @@ func (c *Comm) Describe() (Description, bool) {
 	return d, true
 }
 
-// HasLeft tells whether this process has left the communicator, which has not failed, and other
-// processes have not, as far as is known.
+// HasLeft tells whether this process has left a communicator that has not failed, and other
+// processes have not left it, as far as this process knows.
 func (c *Comm) HasLeft() bool {
 	c.mu.Lock()
 	exited, links := c.exited && errors.Is(c.err, ErrClosed), slices.Clone(c.links)
@@ -50,8 +50,8 @@ func (c *Comm) HasLeft() bool {
 	return slices.ContainsFunc(links, func(l *link) bool { return l != nil && !l.hasLeft() })
 }
 
-// replaceLeft makes the links of processes that have left, and returns how many of so many other
-// processes are to be connected.
+// replaceLeft makes the links of processes that have left, and returns how many of the others
+// processes are still to be connected.
 func (c *Comm) replaceLeft(others int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +59,7 @@ func (c *Comm) replaceLeft(others int) int {
 		if !gone || p == c.me {
 			continue
 		}
-		ours, theirs := net.Pipe() // nothing reads or writes this pipe
+		ours, theirs := net.Pipe() // no goroutine reads or writes this pipe
 		theirs.Close()
 		c.links[p] = newLink(p, ours, 0, c.failComm)
 		c.links[p].left, c.links[p].state = true, linkEnded

@@ -16,7 +16,8 @@ type fixed Roster
 
 func (f fixed) Meet(context.Context, string, int, Member) (Roster, error) { return Roster(f), nil }
 
-// makeAgain makes what was described in other nodes: process p's in nodes[p]. Processes that have left are not made.
+// makeAgain makes the described communicators in other nodes: all[p] in nodes[p]. It makes none for processes that have
+// left.
 func (w *world) makeAgain(nodes []*Node, all []Description, left ...int) []*Comm {
 	w.t.Helper()
 	f := fixed{Key: AuthCode(all[0].Key, []byte("a test"))}
@@ -42,7 +43,8 @@ func (w *world) makeAgain(nodes []*Node, all []Description, left ...int) []*Comm
 	return comms
 }
 
-// A communicator that is made again elsewhere goes on: with its name, and with the names of the communicators that come of a split.
+// TestDescribe: a communicator that is made again elsewhere keeps its name, and a later split gives the same names as
+// it would have before.
 func TestDescribe(t *testing.T) {
 	home := []int{0, 1, 0, 2}
 	quiet := newWorld(t, home, nil)
@@ -59,7 +61,7 @@ func TestDescribe(t *testing.T) {
 		all = append(all, d)
 	}
 	if d := all[2]; d.ID != "world" || d.Size != 4 || !reflect.DeepEqual(d.Ranks, []int{3}) || d.Splits != 1 || !reflect.DeepEqual(d.Servers, []int{0, 0, 0, 0}) {
-		t.Errorf("%+v", d)
+		t.Errorf("description of process 2 = %+v", d)
 	}
 	for _, n := range old.nodes {
 		n.Close()
@@ -67,7 +69,7 @@ func TestDescribe(t *testing.T) {
 	next := newNodes(t, home, nil, Config{})
 	next.comms = next.makeAgain(next.nodes, all)
 	if d, _ := next.comms[1].Describe(); !reflect.DeepEqual(d.Servers, []int{0, 1, 0, 2}) || reflect.DeepEqual(d.Key, all[1].Key) {
-		t.Errorf("%+v", d)
+		t.Errorf("description after the communicator was made again = %+v", d)
 	}
 	want := quiet.splitAll(colours, keys)
 	for i, got := range next.splitAll(colours, keys) {
@@ -81,7 +83,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// A process that had left is not waited for, except by processes that need its data: these get an error.
+// TestGone: no process waits for a process that had left; operations that need its data return an error.
 func TestGone(t *testing.T) {
 	home := []int{0, 1, 2}
 	old := newWorld(t, home, nil)
@@ -113,7 +115,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// quietly tells whether only that other process has not left, as far as this process knows.
+// quietly tells whether, as far as this process knows, only process other has not left.
 func (c *Comm) quietly(other int) bool {
 	for p, l := range c.links {
 		if l != nil && l.hasLeft() == (p == other) {

@@ -2,21 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package collective is the software GPU's NCCL: collectives and messages between the ranks of a
-// job, over TCP between device servers. The package knows of bytes and ranks, not of devices.
+// job, over TCP between device servers. The package works on bytes and ranks; it has no devices.
 //
 // # Results do not depend on the placement
 //
-// A process holds any ranks of a communicator. A reduction gives the same bits whatever ranks a
-// process holds, however many processes there are and whichever way the bytes go, because the
+// A process holds any ranks of a communicator. A reduction gives the same bits for every
+// distribution of the ranks, every number of processes and every way of the bytes, because the
 // reduction is always this tree:
 //
-//	value of a rank      = what the rank sends; with PreMulSum that, multiplied by the rank's factor
+//	value of a rank      = the rank's Send; with PreMulSum the Send, multiplied by the rank's factor
 //	value of n > 1 ranks = value of the first k ∘ value of the other n-k, where k is the
 //	                      largest power of two below n
 //
-// and each ∘ is rounded to the operation's type. A process merges what its own ranks give only
-// along whole subtrees (node, cover); from ranks that form no subtree the process sends several
-// contributions. Ranks in aligned blocks of a power of two cost nothing extra.
+// and each ∘ is rounded to the operation's type. A process merges the vectors of its own ranks
+// only along whole subtrees (node, cover); from ranks that form no subtree the process sends
+// several contributions. Ranks in aligned blocks of a power of two cost nothing extra.
 //
 // # Numbers
 //
@@ -28,8 +28,8 @@
 //
 // A NaN that is computed is always the same: sign clear, all other bits set (0x7fffffff, 0x7fff, 0x7f …);
 // a vector that is not combined with another, in a communicator of a single rank, keeps its own.
-// float8 has no way to overflow: what is too large becomes the largest number, as in CUDA's
-// conversions, from infinities too, where they are added or multiplied.
+// float8 does not overflow: a result that is too large, even infinity as an operand of a sum or product,
+// becomes the largest number, as in CUDA's conversions.
 //
 // # Order
 //
@@ -45,7 +45,7 @@
 // By size, the same for all processes, and without influence on results (tuning):
 //
 //	small, few processes    each process sends its contributions to every other and computes for itself:
-//	                        a single message time, which is all that counts below 16 KiB; the work is done
+//	                        a single message time, and only that counts below 16 KiB; the work is done
 //	                        n times, so from 9 processes on
 //	small, many processes   up the reduction tree, down a binomial tree: 2·log₂ n message times
 //	large                   in slices: each process gets all contributions to its slice, adds them in
@@ -54,17 +54,17 @@
 //	                        256 KiB a process overlap, three at a time: enough to hide a step's
 //	                        arithmetic behind its neighbours' bytes, and small enough for the cache
 //
-// Memory is three steps' contributions, no more than about 12 MiB. What moves bytes only (gather,
-// scatter, all-to-all …) goes from the program's memory to the program's memory; broadcast by a
-// binomial tree or a chain (run.broadcast says when).
+// Memory is three steps' contributions, no more than about 12 MiB. Operations that only move
+// bytes (gather, scatter, all-to-all …) go directly between the programs' memories; broadcast
+// takes a binomial tree or a chain (see run.broadcastParts).
 //
 // # Failures
 //
-// A process that dies, a connection that breaks, a peer that sends what is forbidden, Abort: each
-// makes the communicator fail in all processes. Every process is connected to every other and the
-// connections carry nothing else, so the failure reaches all without help. Operations return when
-// nothing touches their memory any more, at most a second later. A peer's machine that falls silent
-// is found by the kernel (Config.Dead).
+// A process that dies, a connection that breaks, a peer that breaks the protocol, Abort: each makes
+// the communicator fail in all processes. Every process is connected to every other, and the
+// connections carry this communicator only, so the failure reaches all processes directly.
+// Operations return when no goroutine touches their memory any more, at most a second later. A
+// peer's machine that falls silent is found by the kernel (Config.Dead).
 //
 // # On the wire
 //
@@ -74,14 +74,14 @@
 //
 //	receiver → sender   ready    I have room for message K, of n bytes
 //	sender → receiver   data     the next bytes of K; only after ready
-//	sender → receiver   eager    all of a collective's small message, before ready; no more than 32
-//	                             that were not
-//	receiver → sender   credit   … taken
-//	both                bye      I have sent all that I had to, and leave
+//	sender → receiver   eager    all of a collective's small message, before ready; at most 32 that
+//	                             the receiver has not taken
+//	receiver → sender   credit   number of eager messages that the receiver has taken
+//	both                bye      I have sent all that I had to send, and leave
 //	both                abort    why the communicator is dead
 //
 // So a payload's place is known before it comes, and a peer can make a process hold 32 small messages
-// and a fixed number of notes, and nothing else.
+// and a fixed number of notes, and no more.
 //
 // # Locks
 //
@@ -89,5 +89,5 @@
 //	Comm.mu
 //	└ link.mu
 //
-// No callback is called, and nothing is waited for, with a lock held.
+// No goroutine calls a callback, or waits, with a lock held.
 package collective

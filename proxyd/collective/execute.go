@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// tuning is what decides how bytes move. All processes of a communicator must have the same; tuning
-// has no influence on results. See the package comment for why these numbers.
+// tuning has the numbers that decide how bytes move. All processes of a communicator must have the
+// same tuning; it has no influence on results. See the package comment for why these numbers.
 type tuning struct {
 	eager  int // messages up to this size are sent at once; at most maxEager
 	slice  int // bytes of a reduction that a process does at a time
@@ -70,7 +70,8 @@ type run struct {
 // localOp returns a local rank's operation.
 func (r *run) localOp(rank int) *Op { return r.coll.parts[rank] }
 
-// firstOp is the local rank with the receive buffer that takes what all local ranks get.
+// firstOp returns the operation whose receive buffer takes the result first, if all local ranks get
+// the same result.
 func (r *run) firstOp() *Op { return r.localOp(r.local[0]) }
 
 func (r *run) executeOp() error {
@@ -131,7 +132,7 @@ func (r *run) waitForAll(messages ...*message) error {
 	return nil
 }
 
-// processCount is how many take part.
+// processCount returns how many processes take part.
 func (r *run) processCount() int { return len(r.layout.ranks) }
 
 // forOthers calls f for each process but this process, beginning with the next, so that different
@@ -142,7 +143,7 @@ func (r *run) forOthers(f func(process int)) {
 	}
 }
 
-// copyToLocal copies what the first local rank received to the other local ranks.
+// copyToLocal copies the received bytes of the first local rank to the other local ranks.
 func (r *run) copyToLocal(lo, hi int) {
 	for _, rank := range r.local[1:] {
 		copy(r.localOp(rank).Recv[lo:hi], r.firstOp().Recv[lo:hi])

@@ -21,7 +21,7 @@ var (
 
 // halfRow makes the row of a 16-bit type. A sum of two is rounded to float32 and then to the
 // type, which is the same as rounding once: 24 bits are at least 2·11+2. A product is exact
-// in float64, but not in float32 where bfloat16's small numbers meet.
+// in float64, but not in float32 for small numbers of bfloat16.
 func halfRow(sum func(dst, a, b []uint16), f *halfFormat) [reductions]combiner {
 	nan := notANumber[float32]()
 	return makeRow(
@@ -44,7 +44,7 @@ func halfRow(sum func(dst, a, b []uint16), f *halfFormat) [reductions]combiner {
 	)
 }
 
-// float16s is what each code means: 256 KiB that stay in the cache, and twice as fast as a
+// float16s is the value of each code: 256 KiB that stay in the cache, and twice as fast as a
 // computation.
 var float16s = sync.OnceValue(func() *[1 << 16]float32 {
 	var all [1 << 16]float32
@@ -76,7 +76,7 @@ func sumBFloat16(dst, a, b []uint16) {
 }
 
 // narrowFloat rounds x to float32 so that a second rounding, to a type with at least two bits
-// less at every exponent, comes out as if no other rounding came before: what does not fit becomes
+// less at every exponent, comes out as if it were the only one: an inexact result becomes
 // the odd neighbour, which is no tie of the shorter type.
 func narrowFloat(x float64) float32 {
 	y := float32(x)
@@ -105,7 +105,7 @@ func fromFloat16(h uint16) float32 {
 // Magnitudes, as float32.
 const (
 	leastNormal16 = 0x38800000 // 2^-14, the smallest normal number of binary16
-	infinity16    = 0x477ff000 // 65520, halfway from its largest number to what would be next
+	infinity16    = 0x477ff000 // 65520, halfway from its largest number to the number that would be next
 )
 
 // roundNormal16 rounds a magnitude from leastNormal16 to below infinity16.

@@ -14,7 +14,7 @@ type quarterFormat struct {
 	least    int     // exponent of the smallest normal number
 	largest  float64 // finite number
 	top      byte    // its code
-	special  byte    // the first code above top that is infinity, or 0 if there is none
+	special  byte    // the first code above top that is infinity, or 0 if the type has no infinity
 
 	once   sync.Once
 	values [256]float64
@@ -45,8 +45,8 @@ func (f *quarterFormat) decodeByte(c byte) float64 {
 	return sign * math.Ldexp(float64(bits), exponent+f.least-f.fraction)
 }
 
-// encodeFloat rounds to nearest, ties to even. What is too large, infinity included, becomes
-// the largest number, as in CUDA's conversions; any NaN becomes 0x7f.
+// encodeFloat rounds to nearest, ties to even. A number that is too large, infinity included,
+// becomes the largest number, as in CUDA's conversions; any NaN becomes 0x7f.
 func (f *quarterFormat) encodeFloat(x float64) byte {
 	if isNaN(x) {
 		return 0x7f

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Every header that is accepted is written again unchanged, and stays within its bounds.
+// FuzzHeader: every header that is accepted is written again unchanged, and stays within its bounds.
 func FuzzHeader(f *testing.F) {
 	f.Add(header{frameReady, 7, key{1, noRank, noRank, 2}, 1 << 40}.appendTo(nil))
 	f.Add(header{kind: frameBye}.appendTo(nil))
@@ -32,7 +32,7 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// feed is a connection that gives what a peer sent.
+// feed is a connection that yields the bytes of a peer.
 type feed struct {
 	net.Conn
 	io.Reader
@@ -40,8 +40,8 @@ type feed struct {
 
 func (f feed) Read(b []byte) (int, error) { return f.Reader.Read(b) }
 
-// Whatever a peer sends, the reader ends, writes only where a message is expected, and holds no
-// more than its bound.
+// FuzzFrames: for any bytes of a peer, the reader ends, writes only where a message is expected,
+// and holds no more than its bound.
 func FuzzFrames(f *testing.F) {
 	coll := func(seq uint64, part uint32) key { return key{seq, noRank, noRank, part} }
 	letter := key{seq: 0, src: 1, dst: 0}
@@ -72,7 +72,8 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// A peer without the key is not let in, whatever the peer says, and the listener says no more than an answer.
+// FuzzStranger: a peer without the key is refused, whatever it sends, and the listener sends at most its
+// answer.
 func FuzzStranger(f *testing.F) {
 	k := bytes.Repeat([]byte{1}, 32)
 	hi := newHello(makeTag(k, "x"), 1, 0)

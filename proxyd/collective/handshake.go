@@ -17,14 +17,14 @@ import (
 // ErrAuthentication means that the other end does not know the communicator's key.
 var ErrAuthentication = errors.New("wrong key")
 
-// A handshake; both sides show that they know the communicator's key, and neither shows the key:
+// The handshake. Both sides prove that they know the communicator's key, without sending the key:
 //
 //	dialler → listener   hello   magic 8, tag 16, from u32, to u32, nonce 32
 //	listener → dialler   answer  nonce 32, MAC 32
 //	dialler → listener   proof   MAC 32
 //
 // A MAC is HMAC-SHA-256 by the key over the side that speaks ("listener" or "dialler"), the hello
-// and the answer's nonce. from and to are indices of processes. What follows on the connection is
+// and the answer's nonce. from and to are indices of processes. Later bytes on the connection are
 // neither encrypted nor signed.
 const (
 	magic      = "SINGCOL\x01"
@@ -43,7 +43,7 @@ func newKey() []byte {
 	return k
 }
 
-// AuthCode returns the HMAC-SHA256 of the parts, joined: nothing marks where a part ends.
+// AuthCode returns the HMAC-SHA256 of the parts, joined without marks between them.
 func AuthCode(key []byte, parts ...[]byte) []byte {
 	h := hmac.New(sha256.New, key)
 	for _, p := range parts {
@@ -57,7 +57,7 @@ func makeTag(key []byte, id string) (t tag) {
 	return t
 }
 
-// hello is what a dialler says first.
+// hello is a dialler's first message.
 type hello struct {
 	tag      tag
 	from, to int

@@ -81,8 +81,8 @@ func repeatFrames(n int, f func(i int) header, payload ...byte) (b []byte) {
 	return b
 }
 
-// What a peer that knows the key may say, and what follows: its own communicator fails with a reason,
-// in bounded time and memory, and the operation under way returns.
+// TestHostilePeer: after each message of a hostile peer that knows the key, only the peer's own
+// communicator fails, with a reason, in bounded time and memory, and the operation under way returns.
 func TestHostilePeer(t *testing.T) {
 	coll := func(seq uint64) key { return key{seq: seq, src: noRank, dst: noRank} }
 	message := key{seq: 0, src: 1, dst: 0} // rank 0 waits for 100 bytes of the villain
@@ -147,16 +147,16 @@ func TestHostilePeer(t *testing.T) {
 	}
 }
 
-// A peer that says nothing at all holds up nothing but its communicator, and Abort ends that.
+// TestSilentPeer: a peer that sends no bytes holds up only its own communicator, and Abort ends that.
 func TestSilentPeer(t *testing.T) {
-	const size = 64 << 20 // beyond what sockets hold
+	const size = 64 << 20 // more than sockets hold
 	v := newVillain(t)
 	done := make(chan error, 1)
 	op := Op{Kind: Send, Count: size, Peer: 1, Send: make([]byte, size)}
 	if err := v.comm.Issue(0, []Op{op}, func(err error) { done <- err }); err != nil {
 		t.Fatal(err)
 	}
-	// The villain has room for all and reads nothing: the writer is stuck in a write.
+	// The villain has room for the whole message and reads no byte: the writer is stuck in a write.
 	v.conn.Write(joinFrames(header{frameReady, 0, key{src: 0, dst: 1}, size}))
 	v.checkHealthy()
 	v.comm.Abort()
@@ -178,8 +178,8 @@ func closedSoon(t *testing.T, conn net.Conn, what string) {
 	}
 }
 
-// A caller that does not know the key, is not the process of its claim, or comes twice is hung up on, and
-// the communicator that is being made is not disturbed.
+// TestStrangers: the node hangs up on a caller that does not know the key, is not the process that it
+// claims to be, or comes twice, and the communicator that is being made is not disturbed.
 func TestStrangers(t *testing.T) {
 	w := newNodes(t, []int{0, 1, 2}, nil, Config{})
 	rosters := make(chan Roster, 2)
@@ -232,7 +232,7 @@ func TestStrangers(t *testing.T) {
 	}
 	select {
 	case <-c.Failed():
-		t.Fatal(c.Err())
+		t.Fatalf("the communicator that is being made failed: %v", c.Err())
 	default:
 	}
 	w.dialNode(k, right, 1)
@@ -246,7 +246,7 @@ func TestStrangers(t *testing.T) {
 	w.ready(c)
 }
 
-// More strangers than there is room for do not keep a communicator from being made.
+// TestManyStrangers: more strangers than there is room for do not keep a communicator from being made.
 func TestManyStrangers(t *testing.T) {
 	w := newNodes(t, []int{0, 1}, nil, Config{})
 	for range maxHandshakes + 10 {
@@ -260,7 +260,7 @@ func TestManyStrangers(t *testing.T) {
 	w.checkHealthy()
 }
 
-// A listener that has another key is not talked to.
+// TestWrongListener: a dialler ends the handshake with a listener that has another key.
 func TestWrongListener(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

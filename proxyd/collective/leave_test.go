@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// No rank waits for a rank of the same process that has destroyed the communicator: before or after
-// the operation which needs that rank.
+// TestRankLeaves: no rank waits for a rank of the same process that has destroyed the communicator:
+// before or after the operation which needs that rank.
 func TestRankLeaves(t *testing.T) {
 	f := func(o Op) Op {
 		o.Type, o.Count, o.Send, o.Recv = Int8, 1, make([]byte, 3), make([]byte, 3)
@@ -66,7 +66,7 @@ func TestRankLeaves(t *testing.T) {
 	}
 }
 
-// A reason reaches all processes, and is an abort to them.
+// TestFail: a reason reaches all processes, and these return ErrAborted with it.
 func TestFail(t *testing.T) {
 	w := newWorld(t, []int{0, 1}, nil)
 	w.comms[0].Fail(errors.New("the moon is full"))

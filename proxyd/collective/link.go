@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ErrLeft means that a process destroyed its part of the communicator, and something still
+// ErrLeft means that a process destroyed its part of the communicator, and an operation still
 // needs that process.
 var ErrLeft = errors.New("it left the communicator")
 
@@ -63,17 +63,18 @@ func (m *message) fillBytes(b []byte) {
 	}
 }
 
-// promise is what the other side said before we asked: that there is room, or the message itself.
+// promise is a message of the other side that came before ours was posted: that there is room, or
+// the bytes themselves.
 type promise struct {
 	check uint32
 	size  int
 	bytes []byte
 }
 
-// link is the connection to another process for one communicator. Three things keep it from ever
-// being stuck, whatever the order in which the two sides issue their operations: a message is sent
-// only when its receiver has room for the bytes, at the place where they stay (frameReady); small
-// messages may come earlier, but only a window of them; and so the reader always reads on.
+// link is the connection to another process for one communicator. It never gets stuck, in whatever
+// order the two sides issue their operations, because a message is sent only when its receiver has
+// room for the bytes, at the place where they stay (frameReady); small messages may come earlier,
+// but only a window of them; and so the reader always reads on.
 type link struct {
 	peer  int // the process
 	conn  net.Conn
@@ -94,7 +95,7 @@ type link struct {
 	reason  string           // why we abort, if we do
 	state   linkState
 	writing bool          // a goroutine writes to conn
-	spare   []byte        // what control was before
+	spare   []byte        // the memory that control had before
 	wake    chan struct{} // of the writer
 }
 
@@ -103,7 +104,7 @@ type linkState uint8
 const (
 	linkOpen    linkState = iota
 	linkLeaving           // write all there is, then bye
-	linkAborted           // write an abort at once
+	linkAborted           // write an abort frame at once
 	linkEnded             // the writer writes no more
 )
 
@@ -253,6 +254,6 @@ func (l *link) abortLink(reason string, within time.Duration) {
 	}
 	l.reason = reason[:min(len(reason), maxReason)]
 	l.mu.Unlock()
-	l.conn.SetDeadline(time.Now().Add(within)) //nolint:errcheck // a connection that is closed needs none
+	l.conn.SetDeadline(time.Now().Add(within)) //nolint:errcheck // a deadline fails only on a closed connection
 	l.wakeWriter()
 }

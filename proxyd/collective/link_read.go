@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// ErrAborted is what an operation of an aborted communicator returns; the abort was made here or by
-// a peer.
+// ErrAborted is returned by operations of an aborted communicator; this process or a peer made the
+// abort.
 var ErrAborted = errors.New("aborted")
 
 // readFrames takes frames until the connection ends. readFrames returns nil if the other side left
@@ -46,7 +46,7 @@ func (l *link) hasLeft() bool {
 	return l.left
 }
 
-// takeFrame does what a frame says.
+// takeFrame carries out a frame.
 func (l *link) takeFrame(r io.Reader, h header) error {
 	switch h.kind {
 	case frameReady:

@@ -28,8 +28,8 @@ func (l *link) hasEnded() bool {
 	return l.state == linkEnded
 }
 
-// writeSome writes what is there, of a message no more than a frame, and tells whether there was
-// anything.
+// writeSome writes the waiting control frames and at most one frame of a message, and tells
+// whether there were bytes to write.
 func (l *link) writeSome() (bool, error) {
 	l.mu.Lock()
 	if l.writing { // flush does, and wakes us
@@ -98,9 +98,9 @@ func (l *link) takeControl() []byte {
 	return control
 }
 
-// flushControl writes control frames without the writer's help, if nothing else is being written:
-// to wake the writer takes longer than to write. flushControl waits for what cannot be written at
-// once.
+// flushControl writes control frames without the writer's help, if no other bytes are being
+// written, because to wake the writer takes longer than to write. flushControl waits until the
+// frames are written.
 func (l *link) flushControl() {
 	l.mu.Lock()
 	if l.writing || len(l.bulk) > 0 || len(l.control) == 0 || l.state != linkOpen {
@@ -124,7 +124,7 @@ func (l *link) flushControl() {
 	}
 }
 
-// noteWritten puts a message back in line, or finishes the message.
+// noteWritten puts a message with more bytes back in line, or finishes the message.
 func (l *link) noteWritten(m *message) {
 	switch {
 	case m == nil:
@@ -143,7 +143,7 @@ func (l *link) writeAbort() error {
 	return err
 }
 
-// closeWrite tells the other side that nothing more comes; what the other side still sends is read.
+// closeWrite tells the other side that no more bytes come; the other side's bytes are still read.
 func (l *link) closeWrite() error {
 	if half, can := l.conn.(interface{ CloseWrite() error }); can {
 		return half.CloseWrite()

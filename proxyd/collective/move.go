@@ -5,10 +5,10 @@ package collective
 
 import "math/bits"
 
-// What follows moves bytes and computes nothing. Each process puts everything that it has for
+// The functions of this file move bytes without arithmetic. Each process puts all its bytes for
 // another into a single message; the messages of all pairs are under way at the same time.
 
-// exchangeParts sends to every other process what to tells, and receives what from tells.
+// exchangeParts sends to(p) to every other process p, and receives into from(p).
 func (r *run) exchangeParts(to, from func(process int) [][]byte) error {
 	var all []*message
 	r.forOthers(func(p int) { all = append(all, r.receivePart(p, 0, from(p)...)) })
@@ -38,7 +38,7 @@ func (r *run) allGather() error {
 	if err != nil {
 		return err
 	}
-	// Now what is local. In place, a rank's Send is in its Recv, its proper place.
+	// The bytes of local ranks. In place, a rank's Send is in its Recv, at its proper place.
 	for _, rank := range r.local {
 		copy(partAt(r.firstOp().Recv, rank, one), r.localOp(rank).Send)
 	}
@@ -52,7 +52,7 @@ func (r *run) allToAll() error {
 	for _, rank := range r.local {
 		op := r.localOp(rank)
 		from[rank] = op.Send
-		if rangesOverlap(op.Send, op.Recv) { // in place: what comes must not overwrite what goes
+		if rangesOverlap(op.Send, op.Recv) { // in place: received bytes must not overwrite bytes that are still to be sent
 			from[rank] = append([]byte(nil), op.Send...)
 		}
 	}

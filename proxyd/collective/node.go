@@ -16,15 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrClosed is what a Node and its communicators return after Close.
+// ErrClosed is returned by a Node and its communicators after Close.
 var ErrClosed = errors.New("closed")
 
-// Config is how a Node works. Zero durations mean the defaults.
+// Config configures a Node. Zero durations mean the defaults.
 type Config struct {
-	// Listen is host:port for connections of other processes; port 0 takes any. Empty: none,
-	// and communicators of which other processes hold ranks cannot be made.
+	// Listen is host:port for connections of other processes; port 0 takes any port. If empty,
+	// the Node does not listen, and communicators of which other processes hold ranks cannot be
+	// made.
 	Listen string
-	// Address is what other processes are told to dial, if it differs from the listener's
+	// Address is the address that other processes dial, if it differs from the listener's
 	// address.
 	Address string
 	// Connect bounds the time from the rendezvous until all connections are there; 30 s.
@@ -32,8 +33,8 @@ type Config struct {
 	// Handshake bounds the time that a connecting process has to prove that it knows a key, which
 	// includes the time until our own side comes to that communicator; 10 s.
 	Handshake time.Duration
-	// Dead is for how long a peer's machine may be silent, or a peer take nothing of what is
-	// sent, before the peer counts as dead; 60 s. A process that ends is noticed at once.
+	// Dead is for how long a peer's machine may be silent, or a peer not take the bytes sent to
+	// it, before the peer counts as dead; 60 s. A process that ends is noticed at once.
 	Dead time.Duration
 	// Linger bounds the time for which a destroyed communicator waits for its peers; 10 s.
 	Linger time.Duration
@@ -96,12 +97,12 @@ func Listen(ctx context.Context, cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// Address is where other processes connect.
+// Address returns the address at which other processes connect.
 func (n *Node) Address() string { return n.cfg.Address }
 
-// Close aborts all communicators and returns when nothing of them is left: their operations have
-// returned, and no memory given to them is used. Close may be called twice, but not by what an
-// operation calls when it is done.
+// Close aborts all communicators and returns when they have ended completely: their operations
+// have returned, and memory given to them is not used any more. Close may be called twice, but
+// not by the done function of an operation.
 func (n *Node) Close() {
 	n.cancel()
 	n.mu.Lock()
@@ -151,7 +152,7 @@ func (n *Node) greetConn(conn net.Conn) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.Handshake)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
-	conn.SetDeadline(deadline) //nolint:errcheck // a connection that is closed needs none
+	conn.SetDeadline(deadline) //nolint:errcheck // a deadline fails only on a closed connection
 	h, err := readHello(conn)
 	var c *Comm
 	if err == nil {
@@ -170,8 +171,8 @@ func (n *Node) greetConn(conn net.Conn) {
 	}
 }
 
-// findComm waits until the communicator is made here: another process may have come from the
-// rendezvous before us.
+// findComm waits until the communicator is made here: another process may have learned of it
+// before us.
 func (n *Node) findComm(ctx context.Context, t tag) (*Comm, error) {
 	for {
 		n.mu.Lock()
@@ -188,7 +189,7 @@ func (n *Node) findComm(ctx context.Context, t tag) (*Comm, error) {
 	}
 }
 
-// expectComm lets other processes connect to c.
+// expectComm admits connections of other processes for c.
 func (n *Node) expectComm(t tag, c *Comm) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -235,7 +236,7 @@ func (n *Node) dialOnce(ctx context.Context, address string, key []byte, t tag, 
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	conn.SetDeadline(time.Now().Add(n.cfg.Handshake)) //nolint:errcheck // a connection that is closed needs none
+	conn.SetDeadline(time.Now().Add(n.cfg.Handshake)) //nolint:errcheck // a deadline fails only on a closed connection
 	if err := introduceSelf(conn, key, newHello(t, from, to)); err != nil {
 		conn.Close()
 		return nil, err

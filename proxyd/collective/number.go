@@ -58,7 +58,7 @@ func integerRow[T int8 | uint8 | int32 | uint32 | int64 | uint64]() [reductions]
 	)
 }
 
-// isNaN is true for what does not equal itself.
+// isNaN is true for a number that does not equal itself.
 func isNaN[T float32 | float64](x T) bool {
 	return x != x //nolint:gocritic // that is the definition
 }

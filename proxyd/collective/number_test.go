@@ -102,7 +102,8 @@ func TestCombine(t *testing.T) {
 	}
 }
 
-// Order must not matter between two operands: a tree's node is the same from both sides.
+// TestCombineCommutes: order must not matter between two operands: a tree's node is the same from
+// both sides.
 func TestCombineCommutes(t *testing.T) {
 	for typ := range types {
 		a, b := pairsOf(typ)
@@ -159,7 +160,7 @@ func TestMultiply(t *testing.T) {
 	}
 }
 
-// Memory that is not aligned goes another way.
+// TestCombineUnaligned: memory that is not aligned takes another path through the code.
 func TestCombineUnaligned(t *testing.T) {
 	for typ := range types {
 		a, b := pairsOf(typ)
@@ -175,7 +176,7 @@ func TestCombineUnaligned(t *testing.T) {
 	}
 }
 
-// Every code of a 16-bit type comes back from float32, NaN as the one NaN.
+// TestHalvesRoundTrip: every code of a 16-bit type comes back from float32, NaN as the one NaN.
 func TestHalvesRoundTrip(t *testing.T) {
 	for typ, f := range map[Type]*halfFormat{Float16: &float16, BFloat16: &bfloat16} {
 		for c := range 1 << 16 {

@@ -11,19 +11,19 @@ import (
 	"math"
 )
 
-// ErrArgument is what every complaint about an Op is: nothing was issued.
+// ErrArgument is wrapped by the errors about an Op that is not valid; then no operation was issued.
 var ErrArgument = errors.New("invalid argument")
 
 // Op is a rank's part in an operation. Count is in elements and means the same as in NCCL: of each
-// rank's vector for AllReduce, Reduce and Broadcast; of what a rank receives for ReduceScatter; of
-// what a rank sends for AllGather and Gather; of each pair of ranks for AllToAll, of what a rank
-// gets for Scatter.
+// rank's vector for AllReduce, Reduce and Broadcast; of a rank's received vector for ReduceScatter
+// and Scatter; of a rank's sent vector for AllGather and Gather; of each pair of ranks for
+// AllToAll.
 //
 // Send and Recv are device memory. They belong to the operation until it is complete, and may be
-// longer than needed. Send is not needed where a rank gives nothing, Recv where a rank gets
-// nothing: in Reduce and Gather only the root gets, in Broadcast and Scatter only the root gives.
-// Recv may be the same memory as Send, or its part, as with NCCL's "in place"; any other overlap
-// gives undefined bytes.
+// longer than needed. A rank that only sends needs no Recv, and a rank that only receives no
+// Send: in Reduce and Gather only the root receives, in Broadcast and Scatter only the root
+// sends. Recv may be the same memory as Send, or its part, as with NCCL's "in place"; any other
+// overlap gives undefined bytes.
 type Op struct {
 	Kind       Kind
 	Type       Type
@@ -74,7 +74,7 @@ func countIf(yes bool, n int) int {
 	return 0
 }
 
-// checkFor returns o in the form for rank: buffers cut to what is needed, what does not matter
+// checkFor returns o in the form for rank: buffers cut to the needed length, unused fields
 // zeroed.
 func (o Op) checkFor(rank, n int) (Op, error) {
 	bad := func(format string, args ...any) (Op, error) {
@@ -116,8 +116,9 @@ func (o Op) checkFor(rank, n int) (Op, error) {
 	return o, nil
 }
 
-// agreedHash is what all ranks must agree on. The signature travels with every message, so that a
-// program with ranks that do not agree gets an error and not a wrong result.
+// agreedHash is a hash of the fields on which all ranks must agree. The signature travels with
+// every message, so that a program with ranks that do not agree gets an error and not a wrong
+// result.
 func (o *Op) agreedHash() uint32 {
 	h := fnv.New32a()
 	b := []byte{byte(o.Kind), byte(o.Type), byte(o.Reduction)}

@@ -44,7 +44,8 @@ func TestBadOperations(t *testing.T) {
 	}
 }
 
-// Ranks that do not agree get an error, whether they are in a single process or in two.
+// TestMismatch: ranks that do not agree get an error, whether they are in a single process or in
+// two.
 func TestMismatch(t *testing.T) {
 	b := func() []byte { return make([]byte, 64) }
 	good := Op{Kind: AllReduce, Type: Int32, Count: 4, Send: b(), Recv: b()}
@@ -64,7 +65,7 @@ func TestMismatch(t *testing.T) {
 			w := newWorld(t, home, nil)
 			err := w.issueGroups(w.comms, map[int][]Op{0: {good}, 1: {other}})
 			if !errors.Is(err, ErrMismatch) && !errors.Is(err, ErrAborted) {
-				t.Errorf("%s, %s: %v", name, placementName(home), err)
+				t.Errorf("ranks that differ in the %s, on %s: %v", name, placementName(home), err)
 			}
 			said := false
 			for _, c := range w.comms {
@@ -85,7 +86,7 @@ func TestMismatchedMessage(t *testing.T) {
 			1: {{Kind: Recv, Count: 4, Peer: 0, Recv: make([]byte, 4)}},
 		})
 		if err == nil || !errors.Is(w.comms[0].Err(), ErrMismatch) {
-			t.Errorf("%s: %v", placementName(home), err)
+			t.Errorf("a send of 3 bytes to a receive of 4, on %s: %v", placementName(home), err)
 		}
 	}
 }

@@ -13,9 +13,9 @@ import (
 )
 
 // The oracle computes a single element at a time in rational numbers and rounds by searching a list
-// of all values that a type has. The oracle shares nothing with the tested code.
+// of all values that a type has. The oracle shares no code with the tested package.
 
-// layoutOf is how a short float's bits are divided.
+// layoutOf is the division of a short float's bits.
 type layoutOf struct {
 	exponent, fraction int
 	infinities         bool // the highest exponent is for infinities and NaN, as in IEEE 754
@@ -74,7 +74,7 @@ var allNumbers = sync.OnceValue(func() *[types]numberList {
 
 func numbersOf(t Type) *numberList { return &allNumbers()[t] }
 
-// roundToCode is the code nearest to |v|, with the sign given.
+// roundToCode returns the code nearest to |v|, with the sign given.
 func roundToCode(t Type, v *big.Rat, negative bool) uint16 {
 	x := new(big.Rat).Abs(v)
 	exact := numbersOf(t).exact
@@ -91,7 +91,7 @@ func roundToCode(t Type, v *big.Rat, negative bool) uint16 {
 }
 
 // roundExact is round for a float64 that is exact, and so short that its distances to numbers of
-// the type are too.
+// the type are exact, too.
 func roundExact(t Type, v float64) uint16 {
 	x := math.Abs(v)
 	of := numbersOf(t).floats
@@ -143,8 +143,8 @@ func floatOf(t Type, v uint64) float64 {
 	return shortFloats[t].value(uint16(v))
 }
 
-// toFloat rounds what arithmetic gave to the type: ieee has the right special values and sign of zero,
-// and is exact if exact is nil.
+// toFloat rounds the result of arithmetic to the type: ieee has the right special values and sign of
+// zero, and is exact if exact is nil.
 func toFloat(t Type, ieee float64, exact *big.Rat) uint64 {
 	switch {
 	case isNaN(ieee):
@@ -159,7 +159,7 @@ func toFloat(t Type, ieee float64, exact *big.Rat) uint64 {
 	return uint64(roundExact(t, ieee))
 }
 
-// rationalOf is x ∘ y where float64 cannot hold the result.
+// rationalOf returns x ∘ y where float64 cannot hold the result.
 func rationalOf(t Type, x, y float64, f func(z, x, y *big.Rat) *big.Rat) *big.Rat {
 	if _, short := shortFloats[t]; !short || math.IsInf(x, 0) || math.IsInf(y, 0) || isNaN(x) || isNaN(y) {
 		return nil
@@ -184,7 +184,7 @@ func wrapToType(t Type, z *big.Int) uint64 {
 	return z.Mod(z, mod).Uint64()
 }
 
-// oracleCombine is a ∘ b for a single element.
+// oracleCombine returns a ∘ b for a single element.
 func oracleCombine(t Type, r Reduction, a, b uint64) uint64 {
 	if !isFloat(t) {
 		x, y := bigOf(t, a), bigOf(t, b)
@@ -230,7 +230,7 @@ func oracleCombine(t Type, r Reduction, a, b uint64) uint64 {
 	return toFloat(t, x+y, nil) // exact for all shorter types
 }
 
-// oracleDivide is what Avg does at the end.
+// oracleDivide is the final division of Avg.
 func oracleDivide(t Type, v uint64, n int) uint64 {
 	if !isFloat(t) {
 		z := bigOf(t, v)
@@ -255,7 +255,7 @@ func oracleTree(t Type, r Reduction, leaves []uint64) uint64 {
 	return oracleCombine(t, r, oracleTree(t, r, leaves[:half]), oracleTree(t, r, leaves[half:]))
 }
 
-// oracleReduce is the result of a whole reduction of vectors, one for each rank.
+// oracleReduce returns the result of a whole reduction of vectors, one for each rank.
 func oracleReduce(t Type, r Reduction, vectors, scales [][]byte) []byte {
 	size := t.Size()
 	var out []byte

@@ -12,7 +12,7 @@ const (
 	collectiveRooms = 64
 )
 
-// pair is what goes from a rank to another rank.
+// pair has the transfers from one rank to another.
 type pair struct {
 	number  uint64      // of the next transfer
 	active  int         // between processes: transfers under way
@@ -30,7 +30,7 @@ type transfer struct {
 	n  uint64
 }
 
-// pairUp enters a Send or Recv. The caller holds mu, and calls what it returns without.
+// pairUp enters a Send or Recv. The caller holds mu, and calls the returned function without it.
 func (c *Comm) pairUp(q *queue, b *batch, op *Op) func() {
 	t := &transfer{op: op, q: q, b: b, at: [2]int{q.rank, op.Peer}}
 	if op.Kind == Recv {
@@ -84,7 +84,7 @@ func (c *Comm) copyWithin(from, to *transfer) {
 	})
 }
 
-// runBeside runs f beside everything else, unless the communicator is ending.
+// runBeside runs f in a goroutine of its own, unless the communicator is ending.
 func (c *Comm) runBeside(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// message sizes that go each way: nothing, small, in a single frame, in many.
+// messageSizes are sizes that go different ways: no bytes, small, in a single frame, in many.
 var messageSizes = []int{0, 1, 100, maxEager, maxFrame, maxFrame + 1, 3*maxFrame + 5}
 
-// Every rank sends to every rank, itself included, in a single group, whatever the order in which the
-// group names them.
+// TestEverybodyToEverybody: every rank sends to every rank, itself included, in a single group, in
+// any order within the group.
 func TestEverybodyToEverybody(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 8))
 	home := []int{0, 1, 0, 2}
@@ -46,7 +46,8 @@ func TestEverybodyToEverybody(t *testing.T) {
 	}
 }
 
-// More messages of a single pair than may be under way come in order, in a single group or in many.
+// TestManyMessagesOfOnePair: more messages of a single pair than may be under way come in order, in a single group
+// or in many.
 func TestManyMessagesOfOnePair(t *testing.T) {
 	const n = 5 * pairRooms
 	for _, home := range [][]int{{0, 1}, {0, 0}} {
@@ -80,10 +81,10 @@ func TestManyMessagesOfOnePair(t *testing.T) {
 	}
 }
 
-// Both send first and receive then, in a single group each: that is not a deadlock. Nor is a group that
-// mixes collectives and messages, in another order in each rank.
+// TestGroupsCannotDeadlock: two ranks that both send first and then receive, in a single group each, do
+// not deadlock. Nor do groups that mix collectives and messages, in another order in each rank.
 func TestGroupsCannotDeadlock(t *testing.T) {
-	const size = 4 << 20 // beyond what sockets hold
+	const size = 4 << 20 // more than sockets hold
 	w := newWorld(t, []int{0, 1}, nil)
 	a, b := make([]byte, size), make([]byte, size)
 	x, y := make([]byte, 4), make([]byte, 4)
@@ -107,7 +108,8 @@ func TestGroupsCannotDeadlock(t *testing.T) {
 	}
 }
 
-// A rank that does not come holds up its own communicator only, and there only the operations that need this rank.
+// TestOthersGoOn: a rank that does not come holds up its own communicator only, and there only the operations that
+// need this rank.
 func TestOthersGoOn(t *testing.T) {
 	home := []int{0, 1, 0, 1}
 	w := newWorld(t, home, nil)
@@ -149,7 +151,7 @@ func TestOthersGoOn(t *testing.T) {
 	}
 }
 
-// A root may be ahead of the other ranks by more than the window.
+// TestRootRunsAhead: a root may be ahead of the other ranks by more than the window.
 func TestRootRunsAhead(t *testing.T) {
 	const n = 10 * window
 	w := newWorld(t, []int{0, 1}, nil)
@@ -205,7 +207,7 @@ func TestGroupOfCommunicators(t *testing.T) {
 			t.Errorf("rank %d got %d and %d, want 1 and 3", rank, a, b)
 		}
 	}
-	// A single bad operation, and nothing is issued.
+	// With a single bad operation, the whole group is refused.
 	calls := []Call{
 		{w.comms[0], 0, Op{Kind: AllReduce, Count: 1, Send: make([]byte, 1), Recv: make([]byte, 1)}},
 		{other[0], 0, Op{Kind: AllReduce, Count: 2, Send: make([]byte, 1), Recv: make([]byte, 1)}},

@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// Random programs: groups of collectives and messages, all issued before any is waited for, each rank
-// at its own pace. Whatever overlaps, each operation has the same result as alone.
+// TestRandomPrograms: random programs of groups of collectives and messages, all issued before any is
+// waited for, each rank at its own pace. However operations overlap, each has the same result as
+// alone.
 func TestRandomPrograms(t *testing.T) {
 	for seed := range uint64(countIf(*every, 100) + 12) {
 		rng := rand.New(rand.NewPCG(seed, 12))

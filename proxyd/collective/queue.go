@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// queue is what a local rank has issued. Batches are carried out one after another.
+// queue has the batches that a local rank has issued. They are carried out one after another.
 type queue struct {
 	rank      int
 	batches   []*batch
@@ -30,7 +30,7 @@ type batch struct {
 
 // collective is the n-th collective of a communicator, as far as its operations are here.
 type collective struct {
-	op      Op // of the first rank that came; what all must agree on
+	op      Op // of the first rank that came; all ranks must agree on its fields
 	check   uint32
 	missing int // local ranks that have not come
 	parts   map[int]*Op
@@ -39,8 +39,8 @@ type collective struct {
 
 // Issue gives rank's next operations to the communicator: a group, in NCCL's words. Issue returns
 // at once; done is called once, when all of them are complete or have failed, from a goroutine that
-// done must not hold up. An error says that nothing was issued: ErrArgument, or what became of the
-// communicator.
+// done must not hold up. An error says that no operation was issued: ErrArgument, or the
+// communicator's failure.
 //
 // A rank's groups are carried out in the order in which they are issued. Within a group, sends and
 // receives happen at the same time, and collectives in their order.
@@ -95,7 +95,8 @@ type Call struct {
 
 // Group issues operations of several ranks and communicators, as ncclGroupEnd does; done is called
 // when all are complete, with the first error. Communicators are independent of each other, so a
-// Group makes a group for each rank on each communicator. An error says that nothing was issued.
+// Group makes a group for each rank on each communicator. An error says that no operation was
+// issued.
 func Group(calls []Call, done func(error)) error {
 	type place struct {
 		comm *Comm
@@ -145,7 +146,7 @@ func Group(calls []Call, done func(error)) error {
 	return nil
 }
 
-// beginNext begins what can begin, until a batch has to wait for another rank.
+// beginNext begins batches, until a batch has to wait for another rank.
 func (c *Comm) beginNext(q *queue) {
 	for {
 		c.mu.Lock()
@@ -155,7 +156,7 @@ func (c *Comm) beginNext(q *queue) {
 		}
 		b := q.batches[0]
 		q.busy = true
-		b.left = len(b.ops) + 1 // 1 until all have begun
+		b.left = len(b.ops) + 1 // 1 more until all have begun
 		var begin []func()
 		for i := range b.ops {
 			begin = append(begin, c.beginOp(q, b, &b.ops[i]))
@@ -170,7 +171,7 @@ func (c *Comm) beginNext(q *queue) {
 	}
 }
 
-// beginOp enters an operation and returns what is to be done without the lock. The caller holds mu.
+// beginOp enters an operation and returns the function to call without the lock. The caller holds mu.
 func (c *Comm) beginOp(q *queue, b *batch, op *Op) func() {
 	if op.Kind == Send || op.Kind == Recv {
 		return c.pairUp(q, b, op)
@@ -229,14 +230,14 @@ func (c *Comm) lowerPending(q *queue, b *batch) bool {
 	return true
 }
 
-// completePart is lower, and begins what comes next.
+// completePart calls lowerPending, and begins the next batches.
 func (c *Comm) completePart(q *queue, b *batch) {
 	if c.lowerPending(q, b) {
 		c.beginNext(q)
 	}
 }
 
-// dropAll lets all operations return what became of the communicator. Nothing works on them any more.
+// dropAll lets all operations return the communicator's failure. No goroutine works on them any more.
 func (c *Comm) dropAll() {
 	c.mu.Lock()
 	var all []*batch
@@ -256,9 +257,10 @@ func (c *Comm) dropAll() {
 	}
 }
 
-// Destroy says that rank issues nothing more. When all local ranks have said so and everything is
-// complete, the process leaves the communicator; other processes may still complete operations in
-// which this process has taken part. Done tells when that is over. Destroy may be called twice.
+// Destroy says that rank issues no more operations. When all local ranks have said so and all
+// operations are complete, the process leaves the communicator; other processes may still
+// complete operations in which this process has taken part. Done tells when that is over. Destroy
+// may be called twice.
 func (c *Comm) Destroy(rank int) error {
 	q := c.ranks[rank]
 	if q == nil {
@@ -281,10 +283,11 @@ func (c *Comm) departedRank(seq uint64) (rank int, is bool) {
 	return 0, false
 }
 
-// isGone tells whether the rank begins nothing more.
+// isGone tells whether the rank begins no more operations.
 func (q *queue) isGone() bool { return q.destroyed && len(q.batches) == 0 }
 
-// strandedError finds what waits for a local rank that begins nothing more: it would wait for ever. The caller holds mu.
+// strandedError finds an operation that would wait for ever for a local rank that begins no more operations. The caller
+// holds mu.
 func (c *Comm) strandedError() error {
 	for seq := range c.colls {
 		if c.colls[seq].missing == 0 {
@@ -307,7 +310,7 @@ func (c *Comm) strandedError() error {
 	return nil
 }
 
-// leaveIfDone closes leaving when nothing is left to do. The caller holds mu.
+// leaveIfDone closes leaving when all operations are complete and all local ranks are destroyed. The caller holds mu.
 func (c *Comm) leaveIfDone() {
 	for _, q := range c.ranks {
 		if !q.isGone() {

@@ -9,14 +9,14 @@ type region struct {
 	out    []byte // where its process puts the result; nil in other processes, or if the result is passed on only
 }
 
-// plan is a reduction: which process reduces what in which step, and which processes then get the
-// result.
+// plan is a reduction: which process reduces which regions in which step, and which processes
+// then get the result.
 type plan struct {
 	steps   int
 	regions func(step, process int) []region
 	to      []int               // processes that get a reduced region
 	at      func(region) []byte // where they put the region
-	after   func(step int)      // all of a step is here
+	after   func(step int)      // called when all messages of a step are here
 	whole   bool                // regions are the same in all processes
 	sum     *sum
 }
@@ -211,7 +211,7 @@ func (r *run) startStep(p *plan, k int) *step {
 		})
 	}
 	r.forOthers(func(q int) {
-		if p.whole && len(s.sends) > 0 { // they all get the same
+		if p.whole && len(s.sends) > 0 { // they all get the same bytes
 			s.sends = append(s.sends, r.sendPart(q, 2*k, s.came[r.me]...))
 			return
 		}
@@ -256,7 +256,7 @@ func (r *run) contributionOf(p *plan, s *step, g region, n node) []byte {
 	return out
 }
 
-// enterLeaves enters what local ranks contribute to a subtree.
+// enterLeaves enters the contributions of local ranks to a subtree.
 func (r *run) enterLeaves(s *sum, g region, n node) {
 	for rank := n.lo; rank < n.hi; rank++ {
 		op := r.localOp(rank)
@@ -266,7 +266,7 @@ func (r *run) enterLeaves(s *sum, g region, n node) {
 
 // combineStep reduces this process's regions when all contributions are there, and sends the results.
 func (r *run) combineStep(p *plan, k int, s *step) error {
-	if p.whole { // the result may overwrite what is being sent
+	if p.whole { // the result may overwrite bytes that are being sent
 		if err := r.waitForAll(s.sends...); err != nil {
 			return err
 		}
@@ -300,7 +300,7 @@ func (r *run) combineStep(p *plan, k int, s *step) error {
 	return nil
 }
 
-// totalValue is the value of the tree's root, and what follows that.
+// totalValue computes the value of the tree's root; with Avg it divides it by the number of ranks.
 func (r *run) totalValue(s *sum, out []byte) {
 	s.computeNode(node{0, r.size}, out)
 	if op := &r.coll.op; op.Reduction == Avg && r.size > 1 {
@@ -308,7 +308,8 @@ func (r *run) totalValue(s *sum, out []byte) {
 	}
 }
 
-// finishStep waits until all of a step is here and nothing of the step is needed any more.
+// finishStep waits until all messages of a step are here, and no message needs the step's memory any
+// more.
 func (r *run) finishStep(p *plan, k int, s *step) error {
 	for _, messages := range [][]*message{s.sends, s.in, s.out} {
 		if err := r.waitForAll(messages...); err != nil {

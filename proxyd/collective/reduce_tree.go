@@ -27,7 +27,7 @@ func (r *run) reduceByTree(recv []byte, root int) error {
 			divideBy(op.Type, value, r.size)
 		}
 	}
-	// Whatever is sent from here on has part 0, which is no place to split.
+	// Messages from here on have part 0, which is no place to split.
 	switch {
 	case root < 0:
 		if top == r.me {
@@ -64,7 +64,7 @@ type climb struct {
 	step  *step
 	sum   *sum
 	bytes int
-	held  []int // how many of the ranks below each are here
+	held  []int // how many of the ranks below each process are here
 }
 
 // climbUp returns n's value in the process of n's first rank, nil in other processes. The caller

@@ -31,9 +31,9 @@ type Roster struct {
 }
 
 // Rendezvous brings the members of a communicator together. Meet says that me waits for the
-// communicator id of size ranks; Meet returns when members with all its ranks have arrived, the
-// same roster to all of them, or else when ctx is done. A Meet that failed may be repeated. A
-// Rendezvous must be safe for concurrent use.
+// communicator id of size ranks; Meet returns when members with all its ranks have arrived, with
+// the same roster for all of them, or else when ctx is done. A Meet that failed may be repeated.
+// A Rendezvous must be safe for concurrent use.
 //
 // The roster is trusted: the roster decides which processes this process connects to, and which may
 // connect here.

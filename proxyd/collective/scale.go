@@ -5,8 +5,8 @@ package collective
 
 import "bytes"
 
-// multiplyBy sets dst = a · factor, with a factor of a single element: what PreMulSum does to a
-// rank's contribution.
+// multiplyBy sets dst = a · factor, with a factor of a single element. PreMulSum multiplies each
+// rank's contribution so.
 func multiplyBy(t Type, dst, a, factor []byte) {
 	size := t.Size()
 	chunk := bytes.Repeat(factor, min(block, len(dst)/size))
@@ -17,7 +17,7 @@ func multiplyBy(t Type, dst, a, factor []byte) {
 	}
 }
 
-// divideBy sets dst = dst ÷ n: what Avg does to the sum. Floats are rounded once, integers
+// divideBy sets dst = dst ÷ n. Avg divides the sum so. Floats are rounded once, integers
 // are cut towards zero.
 func divideBy(t Type, dst []byte, n int) {
 	switch t {

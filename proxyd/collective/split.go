@@ -13,13 +13,13 @@ import (
 	"slices"
 )
 
-// NoColour is the colour of a rank that will be in none of the new communicators.
+// NoColour is the colour of a rank that joins none of the new communicators.
 const NoColour = -1
 
-// splitPart is what a rank says in a split.
+// splitPart is a rank's argument of a split.
 type splitPart struct{ colour, key int }
 
-// newcomer is what a rank gets from a split.
+// newcomer is a rank's result of a split.
 type newcomer struct {
 	comm *Comm
 	rank int
@@ -52,7 +52,8 @@ func (c *Comm) Split(rank, colour, key int, done func(*Comm, int, error)) error 
 	}})
 }
 
-// splitComms is the collective: everybody tells everybody, and then knows all the new communicators.
+// splitComms is the collective: each process sends the colours and keys of its ranks to all, and
+// then each knows all the new communicators.
 func (r *run) splitComms() error {
 	all := make([]byte, 8*r.size)
 	var ours [][]byte

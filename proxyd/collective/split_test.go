@@ -31,7 +31,7 @@ func (w *world) splitAll(colours, keys []int) []splitResult {
 	for range colours {
 		s := waitForValue(w.t, results)
 		if s.err != nil {
-			w.t.Fatal(s.err)
+			w.t.Fatalf("a rank's split: %v", s.err)
 		}
 		all[s.old] = s
 	}
@@ -76,7 +76,7 @@ func TestSplitCommunicators(t *testing.T) {
 		}
 		for range issued {
 			if err := waitForValue(t, done); err != nil {
-				t.Fatalf("%s: %v", c.name, err)
+				t.Fatalf("an all-gather in the new communicators of %q: %v", c.name, err)
 			}
 		}
 		for me, colour := range c.colours {
@@ -98,7 +98,7 @@ func TestSplitCommunicators(t *testing.T) {
 	}
 }
 
-// A split of a split, after the first communicator is gone.
+// TestSplitOutlivesParent: a split of a split, after the first communicator is gone.
 func TestSplitOutlivesParent(t *testing.T) {
 	w := newWorld(t, []int{0, 1, 0, 1}, nil)
 	first := w.splitAll([]int{0, 0, 0, 0}, []int{0, 0, 0, 0})

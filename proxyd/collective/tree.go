@@ -24,8 +24,7 @@ func (n node) childNodes() (node, node) {
 }
 
 // coverRanks returns, in order, the largest subtrees of which a single process holds all ranks.
-// home tells each rank's process. A process may merge what lies in such a subtree, and nothing
-// else.
+// home has each rank's process. A process may merge the vectors of such a subtree only.
 func coverRanks(n node, home []int) [][]node {
 	covers := make([][]node, 1+slices.Max(home))
 	var walk func(n node) bool // whether a single process holds all of n
@@ -55,8 +54,8 @@ func coverRanks(n node, home []int) [][]node {
 	return covers
 }
 
-// blockBytes is how much of each operand is combined at a time, so that what a step of the tree
-// leaves is still in the cache for the next. A multiple of every element's size.
+// blockBytes is how much of each operand is combined at a time, so that the result of one step of
+// the tree is still in the cache for the next. A multiple of every element's size.
 const blockBytes = 16 << 10
 
 // leaf is a part of the tree that is there already.
@@ -64,7 +63,7 @@ type leaf struct {
 	hi     int
 	bytes  []byte
 	factor []byte // PreMulSum: not multiplied yet
-	ours   bool   // may be overwritten
+	ours   bool   // its bytes may be overwritten
 }
 
 // sum computes nodes of the reduction tree from leaves, each node rounded to the type. Its
@@ -72,7 +71,7 @@ type leaf struct {
 type sum struct {
 	t       Type
 	combine combiner
-	leaves  []leaf // by their first rank; hi is 0 where there is none
+	leaves  []leaf // by their first rank; hi is 0 if the rank has no leaf
 	temps   [][]byte
 	used    int
 }
@@ -109,7 +108,7 @@ const (
 )
 
 // valueOf returns bytes at … end of n's value, in dst if n is computed and dst is not nil. Only the
-// last combination writes to dst, when nothing else is needed any more.
+// last combination writes to dst, when no other operand is needed any more.
 func (s *sum) valueOf(n node, at, end int, dst []byte) ([]byte, whose) {
 	if l := s.leaves[n.lo]; l.hi == n.hi {
 		switch {

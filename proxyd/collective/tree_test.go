@@ -52,8 +52,8 @@ func TestCover(t *testing.T) {
 	}
 }
 
-// A sum may be computed from any mix of subtrees that are there, over memory that may be overwritten
-// or not, into one of the operands or not: the sum is always the oracle's.
+// TestSumFromParts: a sum may be computed from any mix of subtrees that are there, over memory that
+// may be overwritten or not, into one of the operands or not: the result is always the oracle's.
 func TestSumFromParts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	for round := range 150 {

@@ -61,7 +61,7 @@ func (t Type) String() string {
 // Reduction is how elements are combined. The numbers up to Avg are from NCCL's ABI.
 type Reduction uint8
 
-// The reductions. What each does with each type is in the package comment.
+// The reductions. The package comment defines each of them for each type.
 const (
 	Sum Reduction = iota
 	Prod
@@ -81,7 +81,7 @@ func (r Reduction) String() string {
 	return reductionNames[r]
 }
 
-// Kind is what an Op does.
+// Kind is the kind of an operation.
 type Kind uint8
 
 // The kinds. Send and Recv are between two ranks; all other kinds are collectives: every rank of

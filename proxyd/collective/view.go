@@ -5,7 +5,7 @@ package collective
 
 import "unsafe"
 
-// number is what a device's memory is looked at as.
+// number is a Go type with which the elements of a device's memory are read.
 type number interface {
 	int8 | uint8 | uint16 | int32 | uint32 | int64 | uint64 | float32 | float64
 }
@@ -43,7 +43,7 @@ func isAligned[T number](b []byte) bool {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))%uintptr(sizeOf[T]()) == 0
 }
 
-// viewAs is b as elements; b must be aligned.
+// viewAs returns b as a slice of elements; b must be aligned.
 func viewAs[T number](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/sizeOf[T]())
 }

@@ -9,10 +9,10 @@ import (
 	"fmt"
 )
 
-// ErrProtocol is what every complaint about a peer's bytes is.
+// ErrProtocol is wrapped by all errors about the bytes of a peer.
 var ErrProtocol = errors.New("protocol error")
 
-// frameKind is what a frame is.
+// frameKind is the kind of a frame.
 type frameKind uint8
 
 const (
@@ -34,7 +34,7 @@ const (
 )
 
 // key names a message on a connection. For collectives seq is the operation's number and src and dst
-// are noRank; for Send and Recv seq counts what went from rank src to rank dst.
+// are noRank; for Send and Recv seq counts the messages from rank src to rank dst.
 type key struct {
 	seq      uint64
 	src, dst uint32
@@ -78,7 +78,7 @@ func (h header) appendTo(b []byte) []byte {
 	return le.AppendUint64(b, h.size)
 }
 
-// sizes is what a frame of each kind may say.
+// sizes are the limits of the size field in a frame of each kind.
 var sizes = map[frameKind]struct{ least, most uint64 }{
 	frameReady:  {1, maxMessage},
 	frameData:   {1, maxFrame},

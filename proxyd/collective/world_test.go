@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for something that must happen, and measures nothing.
+// patience is how long a test waits for an event that must come. No result depends on it.
 const patience = 2 * time.Minute
 
 // world is a communicator with all of its processes Nodes of this test.
@@ -101,7 +101,7 @@ func (w *world) ready(c *Comm) {
 	}
 }
 
-// waitForValue returns what comes from ch.
+// waitForValue returns the next value from ch.
 func waitForValue[T any](t testing.TB, ch <-chan T) T {
 	t.Helper()
 	select {
@@ -113,7 +113,7 @@ func waitForValue[T any](t testing.TB, ch <-chan T) T {
 	}
 }
 
-// issueGroups gives each rank a single group, and returns what became of them.
+// issueGroups gives each rank a single group, and returns the first error of them.
 func (w *world) issueGroups(comms []*Comm, ops map[int][]Op) error {
 	w.t.Helper()
 	done := make(chan error, len(ops))
@@ -139,14 +139,14 @@ func (w *world) mustIssue(ops []Op) {
 		groups[r] = []Op{o}
 	}
 	if err := w.issueGroups(w.comms, groups); err != nil {
-		w.t.Fatalf("%s: %v", &ops[0], err)
+		w.t.Fatalf("operation %s on all ranks: %v", &ops[0], err)
 	}
 }
 
-// trial is a single collective with all its buffers and what must come out.
+// trial is a single collective with all its buffers and the expected result.
 type trial struct {
 	ops  []Op
-	want [][]byte // by rank; nil where nothing is received
+	want [][]byte // by rank; nil where the rank does not receive
 }
 
 // form is how a trial's buffers lie.
@@ -203,7 +203,7 @@ func (o *Op) place(rank, one int) {
 	}
 }
 
-// expectedBytes is what rank receives, by the definition of the kind.
+// expectedBytes returns the bytes that rank receives, by the definition of the kind.
 func expectedBytes(o Op, rank, one int, sends, scales [][]byte) []byte {
 	switch {
 	case rank != o.Root && (o.Kind == Reduce || o.Kind == Gather):
@@ -232,7 +232,7 @@ func expectedBytes(o Op, rank, one int, sends, scales [][]byte) []byte {
 	return out
 }
 
-// checkReceived compares what was received.
+// checkReceived compares the received bytes with the expected ones.
 func (tr *trial) checkReceived(t testing.TB, where string) {
 	t.Helper()
 	for r, want := range tr.want {
