@@ -6,7 +6,8 @@ package backend
 // Attribute is an attribute of a device, as the driver numbers them.
 type Attribute int32
 
-// Attributes is all of a device's attributes in a block, by their numbers; 0 where there is none.
+// Attributes has all attributes of a device in a block, by their numbers; 0 for numbers without an
+// attribute.
 type Attributes [NumAttributes]int32
 
 // NumAttributes is one more than the highest number of an attribute.

@@ -30,7 +30,7 @@ func TestResultOf(t *testing.T) {
 		})
 	}
 	if s := Result(12345).Error(); s != "CUDA error 12345" {
-		t.Error(s)
+		t.Errorf("text of an unknown Result: %q", s)
 	}
 }
 
@@ -60,7 +60,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// ampere has what a device of compute capability 8.0 has.
+// ampere has the attributes of a device of compute capability 8.0.
 var ampere = &Info{Attributes: Attributes{
 	MaxThreadsPerBlock: 1024, WarpSize: 32, MaxBlocksPerMultiprocessor: 32, MaxThreadsPerMultiprocessor: 2048, MaxRegistersPerBlock: 65536,
 	MaxRegistersPerMultiprocessor: 65536, MaxSharedPerBlockOptin: 166912, MaxSharedPerMultiprocessor: 167936, ReservedSharedPerBlock: 1024,
@@ -145,7 +145,7 @@ func TestGraph(t *testing.T) {
 		{"dependencies of nothing", func() error { _, err := g.Deps(99); return err }()},
 	} {
 		if ResultOf(tc.err) != InvalidValue {
-			t.Errorf("%s: %v", tc.name, tc.err)
+			t.Errorf("%s: %v, want InvalidValue", tc.name, tc.err)
 		}
 	}
 	order(b, c, a, d)

@@ -11,8 +11,8 @@ import (
 // NodeID names a node within its graph, and within the executable graph made from that. Numbers are never used again.
 type NodeID uint32
 
-// Node is what a node of a graph does: a KernelNode, CopyNode, FillNode, HostNode, EmptyNode, RecordNode, WaitNode,
-// ChildNode, ConditionalNode and ExchangeNode. They are as the stream's methods of the same name.
+// Node is the action of a node of a graph: a KernelNode, CopyNode, FillNode, HostNode, EmptyNode, RecordNode,
+// WaitNode, ChildNode, ConditionalNode and ExchangeNode. They act like the stream's methods of the same name.
 type Node interface{ nodeKind() string }
 
 // The kinds of nodes.
@@ -25,19 +25,20 @@ type (
 	FillNode struct{ Fill Fill }
 	// HostNode calls a function.
 	HostNode struct{ Func func() }
-	// EmptyNode does nothing; other nodes can depend on it.
+	// EmptyNode has no action; other nodes can depend on it.
 	EmptyNode struct{}
 	// RecordNode records an event.
 	RecordNode struct{ Event Event }
-	// WaitNode waits for what an event stands for when the graph is launched.
+	// WaitNode waits for the work that an event stands for when the graph is launched.
 	WaitNode struct{ Event Event }
 	// ChildNode runs a graph. Add and Set copy the graph.
 	ChildNode struct{ Graph *Graph }
-	// ConditionalNode runs one of its graphs, or none, by the value of a condition, which kernels of the executable graph
-	// set. The value is 0 when a launch begins. Add and Set copy the graphs. Only contexts that are ConditionSetters have such nodes.
+	// ConditionalNode runs at most one of its graphs, chosen by the value of a condition, which kernels of the
+	// executable graph set. The value is 0 when a launch begins. Add and Set copy the graphs. Only contexts that are
+	// ConditionSetters have such nodes.
 	ConditionalNode struct {
 		Condition uint64 // by which kernels name the condition
-		Assign    bool   // whether the value is Initial whenever a run begins of the graph that has the node
+		Assign    bool   // the value is set to Initial whenever a run begins of the graph that has the node
 		Initial   uint32
 		Kind      ConditionKind
 		Bodies    []*Graph
@@ -72,7 +73,7 @@ const (
 	ConditionSwitch                      // the body with the number that the value is, if there is any
 )
 
-// Choose is the number of the graph that is to run, of n; false if none is.
+// Choose returns the number of the graph that is to run, of n graphs, or false if no graph is to run.
 func (k ConditionKind) Choose(value uint32, n int) (int, bool) {
 	switch {
 	case k == ConditionSwitch:
@@ -152,7 +153,7 @@ func copyChild(n Node) (Node, error) {
 	return n, nil
 }
 
-// Node is what a node does.
+// Node returns the action of a node.
 func (g *Graph) Node(id NodeID) (Node, error) {
 	i, err := g.findNode(id)
 	if err != nil {
@@ -161,7 +162,7 @@ func (g *Graph) Node(id NodeID) (Node, error) {
 	return g.nodes[i].node, nil
 }
 
-// Set changes what a node does, not its kind.
+// Set changes the action of a node, not its kind.
 func (g *Graph) Set(id NodeID, n Node) error {
 	i, err := g.findNode(id)
 	if err != nil {
@@ -210,8 +211,8 @@ func (g *Graph) Edges() []Edge {
 	return out
 }
 
-// Connect adds dependencies. An edge that is there already, of a node on itself, or that closes a circle is
-// InvalidValue, and then nothing is added.
+// Connect adds dependencies. If an edge is there already, is of a node on itself, or closes a circle,
+// Connect adds no edge and returns InvalidValue.
 func (g *Graph) Connect(edges ...Edge) error {
 	old := g.Clone()
 	for _, e := range edges {
@@ -230,7 +231,7 @@ func (g *Graph) Connect(edges ...Edge) error {
 	return nil
 }
 
-// Disconnect removes dependencies. An edge that is not there is InvalidValue, and then nothing is removed.
+// Disconnect removes dependencies. If one of them is not there, Disconnect removes no edge and returns InvalidValue.
 func (g *Graph) Disconnect(edges ...Edge) error {
 	old := g.Clone()
 	for _, e := range edges {
@@ -298,8 +299,8 @@ func (g *Graph) Deps(id NodeID) ([]NodeID, error) {
 	return slices.Clone(g.nodes[i].deps), nil
 }
 
-// SameShape refuses with GraphExecUpdateFailure, and names the node of g, what differs in more than nodes'
-// parameters: nodes are compared in their order.
+// SameShape compares the nodes of two graphs in their order. If they differ in more than their parameters,
+// it returns GraphExecUpdateFailure and the node of g.
 func (g *Graph) SameShape(other *Graph) (NodeID, error) {
 	for i, n := range g.nodes {
 		bad := fmt.Errorf("graph: node %d differs in kind or dependencies: %w", n.id, GraphExecUpdateFailure)
@@ -346,8 +347,8 @@ func (n ConditionalNode) isLike(o ConditionalNode) bool {
 
 // Exec is an instantiated graph.
 type Exec interface {
-	// Update takes over all nodes' parameters from a graph of the same shape. Else Update changes nothing, and returns
-	// GraphExecUpdateFailure with the node of g that is different, or 0.
+	// Update takes over all nodes' parameters from a graph of the same shape. For another graph, Update has no effect
+	// and returns GraphExecUpdateFailure with the node of g that is different, or 0.
 	Update(g *Graph) (NodeID, error)
 	// Set changes a node's parameters. Runs queued before are not changed.
 	Set(id NodeID, n Node) error

@@ -12,7 +12,7 @@ type LaunchAttribute struct {
 // LaunchAttributeID is the number of an attribute of launches, as the driver numbers them.
 type LaunchAttributeID int32
 
-// The attributes of launches that change what a device does with the kernel.
+// The attributes of launches that have an effect on the device.
 const (
 	AttributeClusterDimension  LaunchAttributeID = 4  // blocks of a cluster: x and y in the first word, z in the second
 	AttributeClusterScheduling LaunchAttributeID = 5  // how clusters are spread over multiprocessors
@@ -31,7 +31,7 @@ func (id LaunchAttributeID) KeepAttribute() bool {
 	return false
 }
 
-// ClusterBlocks is how many blocks each cluster of the launch has: 1 if nothing is said of clusters.
+// ClusterBlocks is how many blocks each cluster of the launch has: 1 if the launch has no attribute for clusters.
 func (l *Launch) ClusterBlocks() uint64 {
 	for _, a := range l.Attributes {
 		if a.ID == AttributeClusterDimension {

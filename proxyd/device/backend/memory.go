@@ -29,18 +29,18 @@ type Allocation struct {
 	Memory  MemoryID  // Mapped
 	Offset  uint64    // Mapped: in Memory
 	Access  bool      // Mapped: the device may use the memory; true for other kinds
-	Share   Share     `json:",omitzero"` // of Imported: what; of Plain and Pooled: the name, if other spaces may import the allocation
+	Share   Share     `json:",omitzero"` // Imported: the share; Plain, Pooled: the name, if other spaces may import it
 }
 
-// Memory is what can be asked about a space's memory, and the host's memory within it.
+// Memory answers questions about a space's memory, and gives the device access to host memory.
 type Memory interface {
-	// Info is what cuMemGetInfo says: of the space, however its device is shared.
+	// Info is cuMemGetInfo: of the space, however its device is shared.
 	Info() (free, total uint64)
 	// Lookup finds the allocation that holds an address.
 	Lookup(a Addr) (Allocation, bool)
-	// MapHost lets the device reach host memory under an address of the program's, page-aligned like its length,
-	// outside the space. mem is that memory, and stays until UnmapHost has returned. It is shared memory: a driver may
-	// have to map mem at that address.
+	// MapHost lets the device reach host memory under an address of the program's. Address and length are
+	// page-aligned, and outside the space. mem is that memory, and stays until UnmapHost has returned. It is shared
+	// memory: a driver may have to map mem at that address.
 	MapHost(a Addr, mem []byte) error
 	// UnmapHost waits until work given to the space before is done.
 	UnmapHost(a Addr) error
@@ -52,7 +52,7 @@ type Memory interface {
 	DenyPeer(peer Space) error
 }
 
-// MemoryID names physical memory within its space; 0 is none.
+// MemoryID names physical memory within its space; 0 names no memory.
 type MemoryID uint64
 
 // Virtual is memory with addresses and bytes that are made apart: VMM. All sizes and addresses are multiples of
@@ -60,7 +60,7 @@ type MemoryID uint64
 type Virtual interface {
 	// Reserve takes addresses. align is a power of two or 0; a hint that is free is taken.
 	Reserve(size, align uint64, hint Addr) (Addr, error)
-	// Unreserve gives back a whole reservation in which nothing is mapped.
+	// Unreserve gives back a whole reservation without mappings.
 	Unreserve(a Addr, size uint64) error
 	// NewMemory makes physical memory, zero; one reference is the caller's. The error is OutOfMemory.
 	NewMemory(size uint64) (MemoryID, error)
@@ -70,9 +70,9 @@ type Virtual interface {
 	ReleaseMemory(id MemoryID) error
 	// MapMemory maps all of a memory within a reservation, without access. Offset must be 0, as with the driver.
 	MapMemory(a Addr, size, offset uint64, id MemoryID) error
-	// UnmapMemory undoes the mappings in a range; none may be cut in two. Work given before still finds the memory.
+	// UnmapMemory undoes the mappings in a range; no mapping may be cut in two. Earlier work still finds the memory.
 	UnmapMemory(a Addr, size uint64) error
-	// SetAccess lets the device use a range that is mapped all over, or no longer. Taking the right away does not wait.
+	// SetAccess lets the device use a completely mapped range, or forbids it. Neither waits for work.
 	SetAccess(a Addr, size uint64, allow bool) error
 }
 
@@ -97,10 +97,10 @@ const (
 	PoolUsedHigh // only 0 can be set
 )
 
-// Pools is a space's memory pools. Where memory of a pool is placed follows from the calls alone: what is freed is free
-// for other allocations at once, and the next owner waits for the work that used the memory. So pools keep no addresses
-// back, and their attributes about reuse are remembered and change nothing. What a device has at free addresses may stay
-// there up to the release threshold.
+// Pools is a space's memory pools. The place of a pool's memory follows from the calls alone: freed memory is free for
+// other allocations at once, and the next owner waits for the work that used it. So pools keep no addresses back, and
+// their attributes about reuse are remembered without effect. A device may keep its memory at free addresses up to the
+// release threshold.
 type Pools interface {
 	NewPool(maxSize uint64) (PoolID, error)
 	// DestroyPool ends a pool; allocations from the pool live until they are freed.

@@ -5,16 +5,16 @@ package backend
 
 import "fmt"
 
-// LoadConfig is what a program may ask of the just-in-time compiler, as far as that changes something.
+// LoadConfig has a program's options for the just-in-time compiler, as far as they have an effect.
 type LoadConfig struct {
 	MaxRegisters uint32 // of a thread, 0: any
-	Verbose      bool   // the log says what each kernel uses
+	Verbose      bool   // the log names the resources that each kernel uses
 	// Globals, if not 0, is the address of a module's variables in the State that the space was made with: the module
-	// takes them over as they are. InvalidValue if there are none of this context, or of another size.
+	// takes them over as they are. InvalidValue if this context has no variables there, or of another size.
 	Globals Addr
 }
 
-// Log is what the just-in-time compiler says.
+// Log is the text of the just-in-time compiler.
 type Log struct{ Info, Error string }
 
 // Global is a variable of a module.
@@ -33,8 +33,8 @@ type Module interface {
 	Functions() []Function
 	// Global finds a variable, or NotFound.
 	Global(name string) (Global, error)
-	// Variables is where the bytes of all variables are in the State, for LoadConfig.Globals; of size 0 if there are none. The
-	// variables lie there too, unless a driver has placed them by itself: see State.Variables.
+	// Variables is the range of all variables' bytes in the State, for LoadConfig.Globals; of size 0 without variables.
+	// The variables themselves lie there, too, unless a driver has placed them by itself: see State.Variables.
 	Variables() Range
 	// Unload ends the module; launches queued before still run.
 	Unload() error
@@ -53,7 +53,7 @@ type Function interface {
 	// Attribute is an attribute of the driver's, or InvalidValue.
 	Attribute(FunctionAttribute) (int32, error)
 	// SetAttribute changes an attribute that can change: the dynamic shared memory that a launch may ask for, and the
-	// preferred carve-out, which changes nothing. Else, and for values out of range, InvalidValue.
+	// preferred carve-out, which has no effect. For other attributes, and for values out of range, InvalidValue.
 	SetAttribute(FunctionAttribute, int32) error
 }
 
@@ -94,11 +94,12 @@ type Launch struct {
 	Shared      uint32 // bytes of dynamic shared memory
 	Params      []byte // the block of parameters; the backend keeps the block
 	Cooperative bool
-	Attributes  []LaunchAttribute // those that KeepAttribute keeps
-	Done        Partial           // what was done before; NotSupported by a backend that cannot pause kernels
+	Attributes  []LaunchAttribute // those for which KeepAttribute is true
+	Done        Partial           // the part that was done before; NotSupported by a backend that cannot pause kernels
 }
 
-// CheckLaunch refuses what the driver refuses at the call; a shim that has the function's attributes can do the same.
+// CheckLaunch refuses the launches that the driver refuses at the call; a shim that has the function's attributes can
+// do the same.
 //
 //	a dimension is 0 or beyond the device's    InvalidValue
 //	more threads than any block has            InvalidValue
@@ -161,14 +162,14 @@ func CheckLaunch(info *Info, l *Launch) error {
 	return nil
 }
 
-// Resources is what a block needs.
+// Resources are the resources that a block needs.
 type Resources struct {
 	Threads   uint32
 	Registers uint32 // of a thread
 	Shared    uint32 // static and dynamic
 }
 
-// RegisterThreads is how many threads of a block have room for so many registers of each, in whole warps.
+// RegisterThreads returns how many threads of a block have room for so many registers of each, in whole warps.
 func RegisterThreads(info *Info, registers uint32) uint32 {
 	at := &info.Attributes
 	most := uint32(at[MaxThreadsPerBlock])
@@ -180,7 +181,7 @@ func RegisterThreads(info *Info, registers uint32) uint32 {
 	return uint32(min(uint64(at[MaxRegistersPerBlock])/each*warp, uint64(most)))
 }
 
-// warpRegisters: a warp has a multiple of so many registers.
+// warpRegisters is the number of registers in which warps get theirs: each has a multiple.
 const warpRegisters = 256
 
 // Occupancy is the number of such blocks that a multiprocessor holds at once: a pure function of the device's attributes.

@@ -48,7 +48,8 @@ const (
 	Unknown                  Result = 999
 )
 
-// resultNames are the driver's names of them; results that a context keeps as its fault are sticky.
+// resultNames has the driver's names of the results; results that a context keeps as its fault are
+// sticky.
 var resultNames = map[Result]struct {
 	name   string
 	sticky bool
@@ -99,7 +100,7 @@ func (r Result) Error() string {
 // Sticky tells whether a context that has seen the error keeps the error for ever.
 func (r Result) Sticky() bool { return resultNames[r].sticky }
 
-// ResultOf is the Result that err wraps: Success for nil, Unknown if there is none.
+// ResultOf is the Result that err wraps: Success for nil, Unknown if err wraps no Result.
 func ResultOf(err error) Result {
 	var r Result
 	switch {

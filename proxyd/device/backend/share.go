@@ -45,29 +45,30 @@ type SharedMemory struct {
 	Last uint64 // Number of the last export
 }
 
-// ShareHolder is a Space that can tell what other spaces may import of its memory.
+// ShareHolder is a Space that finds its allocations which other spaces may import.
 type ShareHolder interface {
-	// Exported finds the allocation with that name. An allocation that was freed has none.
+	// Exported finds the allocation with that name. An allocation that was freed has no name.
 	Exported(Share) (Allocation, bool)
 }
 
-// Sharer is a Context that shares memory and events with contexts of other spaces with the same SpaceConfig.Group: what CUDA
-// calls IPC. A backend without Sharers shares nothing.
+// Sharer is a Context that shares memory and events with contexts of other spaces with the same SpaceConfig.Group, as
+// by CUDA's IPC. A backend without Sharers shares no memory.
 //
-// Imported memory is an allocation of kind Imported, at an address of the importing space. It does not count as memory of
-// that space. The bytes live until the exporter has freed them and no import is left. If the exporter frees an allocation
-// of less than half of a Granule while there are imports, the importers see what the exporter has there next.
+// Imported memory is an allocation of kind Imported, at an address of the importing space. It does not count as memory
+// of that space. The bytes live until the exporter has freed them and no import is left. If the exporter frees an
+// allocation of less than half of a Granule while there are imports, the importers see the next allocation that the
+// exporter places there.
 type Sharer interface {
 	// Export names the allocation that holds an address, the same in each call. InvalidValue unless the allocation is the
 	// space's own, by Alloc or AllocAsync.
 	Export(a Addr) (Share, error)
-	// Import maps an allocation of another space. InvalidHandle if the space does not have that any more, and
-	// InvalidValue if the space is this context's, or of another group. Import may wait for work which uses addresses
-	// that were freed and now return.
+	// Import maps an allocation of another space. InvalidHandle if the space does not have the allocation any more,
+	// and InvalidValue if the space is this context's, or of another group. Import may wait for work which uses
+	// addresses that were freed and now return.
 	Import(from Space, s Share) (Addr, error)
 	// CloseImport undoes an Import of the context's space. CloseImport does not wait, like Free.
 	CloseImport(a Addr) error
-	// OpenEvent makes an event of this context that stands for the same recordings as another context's: what either is
-	// recorded for, both stand for.
+	// OpenEvent makes an event of this context that shares its recordings with another context's event: if either is
+	// recorded, both stand for that work.
 	OpenEvent(Event) (Event, error)
 }

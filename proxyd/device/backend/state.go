@@ -22,7 +22,7 @@ type State struct {
 	KernelHeap   *KernelHeap    // nil until a kernel calls malloc
 	Shared       []SharedMemory `json:",omitempty"` // ascending by Base
 	Orphans      []Addr         `json:",omitempty"` // imports with their bytes among this space's blocks: no other space has the bytes
-	Variables    []Variable     `json:",omitempty"` // ascending by Kept; none where variables lie in the space's own memory
+	Variables    []Variable     `json:",omitempty"` // ascending by Kept; empty if variables lie in the space's own memory
 	NextMemory   MemoryID
 	NextPool     PoolID
 	NextContext  ContextID
@@ -94,10 +94,10 @@ func (id BlockID) Compare(o BlockID) int {
 }
 
 // Hash is a keyed hash of a block's bytes, of the backend's choice: under a key that a program does not know, equal
-// hashes are equal blocks, in any backend of the kind. A block of zeros has the hash zero, and no other has.
+// hashes mean equal blocks, in any backend of the kind. Only blocks of zeros have the hash zero.
 type Hash [16]byte
 
-// Regions lists what State's memory consists of: first by address, then by memory.
+// Regions lists the regions of the State's memory: first by address, then by memory.
 func (s *State) Regions() []Region {
 	var out []Region
 	for _, a := range s.Allocations {

@@ -15,7 +15,7 @@ const (
 	GreatestPriority = -5
 )
 
-// StreamConfig is how a stream is.
+// StreamConfig configures a stream.
 type StreamConfig struct {
 	NonBlocking bool // the stream does not wait for the legacy stream
 	Priority    int  // brought into the range
@@ -23,36 +23,37 @@ type StreamConfig struct {
 
 // Stream is a queue of work, carried out in order. Different streams' work runs at the same time, as far as
 // priorities, events and the legacy stream do not order it. Methods return before the work is done, but may wait
-// while very much is queued. A method's error says that nothing was queued: InvalidValue for an address at which
-// nothing is allocated, InvalidHandle for what belongs to another context or is gone, and the context's fault.
+// while very much is queued. A method's error says that no work was queued: InvalidValue for an address without
+// an allocation, InvalidHandle for an object that belongs to another context or is gone, or the context's fault.
 type Stream interface {
 	Config() StreamConfig
 	// Copy queues a copy; see the type.
 	Copy(Copy) error
 	// Fill queues a cuMemset of any kind.
 	Fill(Fill) error
-	// Launch queues a kernel. What cannot run is refused: see CheckLaunch.
+	// Launch queues a kernel. A kernel that cannot run is refused: see CheckLaunch.
 	Launch(Launch) error
 	// Record lets e stand for all work queued so far.
 	Record(e Event) error
-	// Wait holds later work back until what e stands for now is done. An event that was never recorded is no reason to wait.
+	// Wait holds later work back until the work that e stands for now is done. It does not wait for an event that was
+	// never recorded.
 	Wait(e Event) error
 	// Write queues a write of 4 or 8 bytes.
 	Write(a Addr, size int, value uint64) error
 	// WaitValue holds later work back until the 4 or 8 bytes at a satisfy the condition.
 	WaitValue(a Addr, size int, value uint64, cond Condition) error
-	// Host queues a function. f may take its time, holds up this stream only, and must not call methods that wait for
-	// this stream. f is called even if the context has a fault by then.
+	// Host queues a function. f may take long, because it holds up this stream only, and must not call methods that
+	// wait for this stream. f is called even if the context has a fault by then.
 	Host(f func()) error
 	// Exchange queues work that other code does with device memory: a collective. begin is called when its turn comes,
 	// with the bytes of each buffer, and must not block; the stream goes on when done is called, once. An error given
 	// to done is a fault of the context if it wraps a Result. With ErrPutBack, on a stream that is not a Lender, begin is
 	// called again when the space is mapped and not paused; until then the work has not begun.
 	Exchange(buffers []Buffer, begin func(bytes [][]byte, done func(error))) error
-	// AllocAsync allocates from a pool: the address is known now, the memory there for work of this stream from here on, and
-	// for other work ordered after it. Its bytes are zero, or those that an earlier allocation of the space has left there.
+	// AllocAsync allocates from a pool: the address is known now, the memory is there for later work of this stream,
+	// and for other work ordered after it. Its bytes are zero, or left there by an earlier allocation of the space.
 	AllocAsync(pool PoolID, n uint64) (Addr, error)
-	// FreeAsync frees what Alloc or AllocAsync returned, in this stream's order.
+	// FreeAsync frees memory that Alloc or AllocAsync returned, in this stream's order.
 	FreeAsync(a Addr) error
 	// Graph queues a run of an instantiated graph. Runs of the same graph follow each other.
 	Graph(x Exec) error
@@ -67,23 +68,25 @@ type Stream interface {
 	Destroy() error
 }
 
-// Progress is how far a stream's work is. Each call of a method that queues something gives the stream a piece of work,
-// or none if there is nothing to do. While the space is unmapped, only calls and waiting work change it.
+// Progress tells how far a stream's work is. A call of a method that queues work gives the stream a piece of work, or
+// no piece if the call has no effect. While the space is unmapped, only calls and waiting work change the Progress.
 type Progress struct {
 	Given, Done uint64 // pieces of work
-	// Begun: the first piece that is not done has begun and cannot be given to another stream in its place. A WaitValue can, and so
-	// can a kernel that was paused: Partial is what that has done.
+	// Begun: the first piece that is not done has begun and cannot be given to another stream in its place. A WaitValue
+	// can, and so can a kernel that was paused, of which Partial is the part that is done.
 	Begun   bool
 	Partial Partial
 }
 
-// Partial is what a kernel has done that was paused between two of its blocks. A Launch with a Partial does the rest.
+// Partial is the part that is done of a kernel that was paused between two of its blocks. A Launch with a Partial does
+// the rest.
 type Partial struct {
 	Blocks  uint64 // in ascending order
 	Printed uint64 // bytes of the printf FIFO that are used
 }
 
-// Condition is when a WaitValue is over, as the driver numbers them: unsigned arithmetic but for AtLeast, which is cyclic.
+// Condition decides when a WaitValue is over, as the driver numbers them: unsigned arithmetic but for AtLeast, which is
+// cyclic.
 type Condition uint32
 
 // The conditions, of the value *a in memory.
@@ -110,7 +113,7 @@ func (c Condition) Holds(word, value uint64, size int) bool {
 	}
 }
 
-// ErrPutBack is given to an Exchange's done by code that has read and written nothing, and wants its turn again later.
+// ErrPutBack is given to an Exchange's done by code that has read and written no bytes, and wants its turn again later.
 var ErrPutBack = errors.New("the exchange has its turn later")
 
 // Buffer is a range of device memory that an Exchange uses.
@@ -120,16 +123,16 @@ type Buffer struct {
 	Write bool
 }
 
-// HostMemory is the memory of a program. Both methods may be called from any goroutine, at the time when a copy is carried
-// out. An error ends the copy, and is a fault of the context if it wraps a Result: else its owner knows, and tells the
-// program.
+// HostMemory is the memory of a program. Both methods may be called from any goroutine, at the time when a copy is
+// carried out. An error ends the copy. If it wraps a Result, it is a fault of the context; other errors are known to
+// the HostMemory's owner, who tells the program.
 type HostMemory interface {
 	Read(addr uint64, p []byte) error
 	Write(addr uint64, p []byte) error
 }
 
 // Copy is a copy of up to three dimensions: Depth slices of Height rows of Width bytes. Height and Depth of 0 are 1.
-// A Width of 0 copies nothing. Source and destination of a row may overlap.
+// A Width of 0 copies no bytes. Source and destination of a row may overlap.
 type Copy struct {
 	Src, Dst             Place
 	Width, Height, Depth uint64
@@ -155,7 +158,7 @@ type Fill struct {
 	Pitch         uint64
 }
 
-// EventConfig is how an event is.
+// EventConfig configures an event.
 type EventConfig struct {
 	NoTiming bool
 	// At, if not nil, is a time at which the event was recorded and reached, by the backend's clock: an event of a
@@ -166,12 +169,12 @@ type EventConfig struct {
 // Event is a point in a stream's work.
 type Event interface {
 	Config() EventConfig
-	// Query is nil if what was recorded last is done, or nothing was; else NotReady.
+	// Query returns nil if the work recorded last is done, or no work was recorded; else NotReady.
 	Query() error
 	// Synchronize waits for the event, and returns the context's fault or ctx's error.
 	Synchronize(ctx context.Context) error
-	// Time is when what was recorded last was done, by the backend's clock. Time fails with InvalidHandle if nothing
-	// was recorded or without timing, and NotReady before that is done.
+	// Time returns when the work recorded last was done, by the backend's clock. It fails with InvalidHandle if no
+	// work was recorded or the event has no timing, and with NotReady before the work is done.
 	Time() (time.Duration, error)
 	Destroy() error
 }

@@ -6,16 +6,16 @@ package backend
 import "context"
 
 // Teams is a Device that can carry out collectives with other devices, of this process and of other processes, without
-// the host's memory in between: NCCL. Where a device cannot, or a job is not to have teams, Stream.Exchange hands its
-// bytes to other code.
+// the host's memory in between: NCCL. For devices that cannot, and jobs that are to have no teams, Stream.Exchange
+// hands the bytes to other code.
 type Teams interface {
 	Device
-	// Teams is nil if the device can, else the error says why not.
+	// Teams returns nil if the device can be in teams, else an error with the reason.
 	Teams() error
-	// NewTeamID makes what the members of a team must know.
+	// NewTeamID makes the identity that the members of a team must know.
 	NewTeamID() (TeamID, error)
-	// Join makes the device a member of so many; no two are on the same device. Join returns when all have come, or ctx
-	// is done.
+	// Join makes the device a member of a team of members; no two are on the same device. Join returns when all
+	// members have come, or ctx is done.
 	Join(ctx context.Context, id TeamID, members, member int) (Team, error)
 }
 
@@ -24,13 +24,13 @@ type TeamID [128]byte
 
 // Team is a device's part in a team. Close and Abort may be called at any time, more than once.
 type Team interface {
-	// Do carries out operations, all at the same time, and returns when the device's part in them is done. A group
-	// follows another: only one goroutine at a time calls Do. An error is the team's: the team can do no more.
+	// Do carries out operations, all at the same time, and returns when the device's part in them is done. Groups
+	// follow each other: only one goroutine at a time calls Do. After an error the team can do no more.
 	Do(ops []TeamOp) error
 	// Close leaves the team when all is done that is under way; other members may still finish operations with this
 	// member's part. Do must not be called any more.
 	Close()
-	// Abort ends what is under way here, for all members.
+	// Abort ends the operations under way here, for all members.
 	Abort()
 }
 
@@ -46,7 +46,7 @@ type TeamOp struct {
 	Send, Recv Span
 }
 
-// TeamKind is what an operation does.
+// TeamKind is the kind of an operation.
 type TeamKind uint8
 
 // The kinds.
@@ -65,8 +65,8 @@ const (
 
 // Span is a buffer of a Lend, until that is done.
 type Span interface {
-	// Bytes is what an Exchange has: the memory's bytes, in the host's memory. What is written there is the memory's when the stream
-	// goes on.
+	// Bytes returns the memory's bytes in the host's memory, as an Exchange has them. Bytes written there are in the
+	// device's memory when the stream goes on.
 	Bytes() ([]byte, error)
 }
 

@@ -3,10 +3,11 @@
 
 package backend
 
-// TensorMap is what kernels of newer devices copy tiles of a tensor by: opaque, and made by the driver.
+// TensorMap tells kernels of newer devices how to copy tiles of a tensor. It is opaque, and made by the
+// driver.
 type TensorMap [16]uint64
 
-// TensorShape is what a TensorMap is made of. What its kind does not have is 0.
+// TensorShape has the arguments of a TensorMap. Fields that its kind does not have are 0.
 type TensorShape struct {
 	Kind                                             TensorKind
 	Type, Interleave, Mode, Swizzle, Promotion, Fill int32 // as the driver numbers them
@@ -33,12 +34,12 @@ const (
 // TensorMapper is a Device whose kernels copy by tensor maps.
 type TensorMapper interface {
 	MakeTensorMap(*TensorShape) (TensorMap, error)
-	// MoveTensorMap is a map like another, of a tensor elsewhere.
+	// MoveTensorMap returns a map like another, for the same tensor at another address.
 	MoveTensorMap(TensorMap, Addr) (TensorMap, error)
 }
 
 // ProcessorGrouper is a Device that knows how its multiprocessors are grouped, which some libraries ask.
 type ProcessorGrouper interface {
-	// ProcessorGroups is a byte for each pair of multiprocessors, in two orders.
+	// ProcessorGroups returns a byte for each pair of multiprocessors, in two orders.
 	ProcessorGroups() (groups, order []byte, err error)
 }

@@ -10,11 +10,11 @@ type Texture struct {
 	Width, Height, Depth, Layers uint32 // in texels; 0 where there is no such dimension
 	Format                       int32  // of a channel, as the driver numbers them
 	Channels                     uint32
-	Address                      [3]int32 // what is outside, as the driver numbers the modes
+	Address                      [3]int32 // the mode for coordinates outside, as the driver numbers the modes
 	Border                       [4]float32
 	Filter                       bool // linear
 	Integers                     bool // 8 and 16 bits are read as integers
-	Normalized                   bool // coordinates are
+	Normalized                   bool // coordinates are normalized
 	Buffer                       bool // linear memory, read by the number of a texel
 	Surface                      bool
 }
@@ -25,7 +25,7 @@ const TextureDescriptorSize = 128
 // TextureWriter is a Space in which kernels read textures by descriptors in the space's memory: the object that a program gives
 // to a kernel is the descriptor's address.
 type TextureWriter interface {
-	// WriteTexture writes a descriptor into memory that is allocated there, at once, whatever work is under way: no work knows
-	// the descriptor yet. At address 0 WriteTexture only checks. What no texture of the device is like is InvalidValue.
+	// WriteTexture writes a descriptor into allocated memory at once, although work may be under way: no work knows the
+	// descriptor yet. At address 0 WriteTexture only checks. InvalidValue for a texture that the device does not have.
 	WriteTexture(at Addr, t *Texture) error
 }

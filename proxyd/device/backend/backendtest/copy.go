@@ -25,7 +25,7 @@ func testCopies(r *rig) {
 	r.mustSucceed(r.stream.Copy(backend.Copy{Src: hostBytes(want), Dst: hostBytes(h), Width: 100}))
 	r.syncStream()
 	checkEqual(r, "host to host", string(h), string(want[:100]))
-	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(a), Dst: deviceAt(b)})) // nothing
+	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(a), Dst: deviceAt(b)})) // a copy of no bytes
 
 	// A box of 3 slices, 4 rows, 5 bytes, out of 7 x 6 and into 8 x 5.
 	src := makePattern(7*6*5, 9)
@@ -65,7 +65,7 @@ func testCopies(r *rig) {
 		r.syncStream()
 		checkEqual(r, "box "+tc.name, string(out), string(dst))
 	}
-	// A copy to host memory that is not there is a fault. With CUDA the program would have been killed.
+	// A copy to host memory that is not there is a fault. CUDA would have killed the program.
 	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(a), Dst: hostBytes(nil), Width: 10}))
 	if err := r.stream.Synchronize(r.ctx); !backend.ResultOf(err).Sticky() {
 		r.Errorf("copy to nowhere: %v", err)
@@ -122,7 +122,7 @@ func testFills(r *rig) {
 	r.mustSucceed(r.stream.Fill(backend.Fill{Addr: a, Element: 1}))
 }
 
-// nowhere is a program's memory that cannot be reached. A nowhere counts the attempts.
+// nowhere is memory of a program that cannot be reached. It counts the attempts.
 type nowhere struct {
 	err   error
 	tries *atomic.Int32
@@ -131,7 +131,8 @@ type nowhere struct {
 func (n nowhere) Read(uint64, []byte) error  { n.tries.Add(1); return n.err }
 func (n nowhere) Write(uint64, []byte) error { n.tries.Add(1); return n.err }
 
-// testCopiesUnreachable: memory of the program that is not there ends the copy, and is a fault only if its owner says so.
+// testCopiesUnreachable: a copy of program memory that is not there ends, and is a fault only if the memory's owner
+// says so.
 func testCopiesUnreachable(r *rig) {
 	a := r.allocBytes(4096)
 	var tries atomic.Int32

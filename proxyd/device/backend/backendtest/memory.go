@@ -54,7 +54,7 @@ func testOutOfMemory(r *rig) {
 	r.mustSucceed(err)
 	_, err = r.cu.Alloc(1 << 20)
 	r.wantError("no room in the last granule", err, backend.OutOfMemory)
-	// A program that frees and tries again succeeds at once, whatever still runs.
+	// A program that frees and tries again succeeds at once, although earlier work may still run.
 	gate := make(chan struct{})
 	r.mustSucceed(r.stream.Host(func() { <-gate }))
 	r.mustSucceed(r.cu.Free(a))
@@ -141,7 +141,7 @@ func testFreeBehindWork(r *rig) {
 	a, b := r.allocBytes(n), r.allocBytes(n)
 	r.copyIn(a, makePattern(n, 1))
 	// The copy is queued behind a gate, the memory is freed, and its addresses are given out again: the copy sees
-	// what was there.
+	// the bytes that were there.
 	gate := make(chan struct{})
 	r.mustSucceed(r.stream.Host(func() { <-gate }))
 	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(a), Dst: deviceAt(b), Width: n}))
@@ -257,7 +257,7 @@ func testPeers(r *rig) {
 	r.wantError("the same addresses", r.space.AllowPeer(same), backend.InvalidValue)
 	r.mustSucceed(r.space.AllowPeer(o.space))
 	r.wantError("allow twice", r.space.AllowPeer(o.space), backend.PeerAccessAlreadyEnabled)
-	c := o.allocBytes(1000) // what comes later can be reached too
+	c := o.allocBytes(1000) // later allocations can be reached, too
 	m := r.loadKernels()
 	add := r.findKernel(m, "add")
 	r.mustSucceed(r.runKernel(add, 2, joinArgs([]backend.Addr{c}, 7)))
@@ -272,7 +272,8 @@ func testPeers(r *rig) {
 	r.mustSucceed(o.cu.Err())
 }
 
-// testFreeOfPeer: a stream frees what a peer has, in the stream's order. The peer is on the same device, and not mapped.
+// testFreeOfPeer: a stream frees memory of a peer, in the stream's order. The peer is on the same device, and not
+// mapped.
 func testFreeOfPeer(r *rig) {
 	peer := must(r.dev.NewSpace(r.configApart()))(r)
 	cu := must(peer.NewContext(0))(r)

@@ -60,7 +60,7 @@ func testModules(r *rig) {
 	checkEqual(r, "free at the end", free, total)
 }
 
-// checkNames looks up the functions of the module Kernels, and what the module has not.
+// checkNames looks up the functions of the module Kernels, and names that the module does not have.
 func checkNames(r *rig, m backend.Module) {
 	r.Helper()
 	var names []string
@@ -163,7 +163,7 @@ func testFunctionAttributes(r *rig) {
 	if at[backend.ComputeMajor] >= 9 {
 		r.mustSucceed(add.SetAttribute(backend.FuncNonPortableCluster, 1))
 		checkEqual(r, "clusters that are not portable", attr("add", backend.FuncNonPortableCluster), 1)
-		r.mustSucceed(add.SetAttribute(backend.FuncNonPortableCluster, 2)) // anything but 0 is yes
+		r.mustSucceed(add.SetAttribute(backend.FuncNonPortableCluster, 2)) // any value but 0 means yes
 	}
 	r.mustSucceed(add.SetAttribute(backend.FuncMaxDynamicShared, 100<<10))
 	checkEqual(r, "dynamic shared memory", attr("add", backend.FuncMaxDynamicShared), 100<<10)
@@ -274,7 +274,7 @@ func testPrinting(r *rig) {
 	r.mustSucceed(cu.Legacy().Launch(backend.Launch{Function: must(m.Function("claim"))(r), Grid: one, Block: one}))
 	r.wantError("assertion", cu.Synchronize(r.ctx), backend.Assert)
 	checkEqual(r, "said of it", got[2].String(), "a.cu:42: a.cu: block: [0,0,0], thread: [0,0,0] Assertion `wrong` failed.\n")
-	// Without an output nothing is lost but the text.
+	// Without an output only the text is lost.
 	r.mustSucceed(r.stream.Launch(backend.Launch{Function: r.findKernel(r.loadKernels(), "say"), Grid: one, Block: one, Params: joinWords(1)}))
 	r.syncStream()
 }
@@ -306,7 +306,7 @@ func testKernelHeap(r *rig) {
 	r.mustSucceed(r.runKernel(drop, 1, joinArgs([]backend.Addr{p})))
 	checkEqual(r, "the first place is free again", get(p, 50, 7), a)
 
-	// Its bytes and its pieces are carried like all else.
+	// Its bytes and its pieces are carried like all other memory.
 	r.mustSucceed(r.space.Drain(r.ctx))
 	o := carrySpace(r, r.secondDevice())
 	om, _, err := o.cu.Load([]byte(Kernels), backend.LoadConfig{Globals: m.Variables().Base})
@@ -383,7 +383,7 @@ func testFault(r *rig, kernel string, params func(a backend.Addr) []byte, want b
 	_ = late         // dropped or not
 }
 
-// testFaultAlone: other contexts go on, and what the kernel had no hand in is whole.
+// testFaultAlone: other contexts go on, and memory that the kernel does not write is unchanged.
 func testFaultAlone(r *rig) {
 	cu := must(r.space.NewContext(0))(r)
 	m, _, err := cu.Load([]byte(Kernels), backend.LoadConfig{})

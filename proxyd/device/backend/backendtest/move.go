@@ -5,7 +5,8 @@ package backendtest
 
 import "github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 
-// testMove: a space that can move takes its memory and its queued work to another device, and leaves nothing behind.
+// testMove: a space that can move takes its memory and its queued work to another device, and leaves no memory
+// behind.
 func testMove(r *rig) {
 	mover, is := r.space.(backend.Mover)
 	if !is {

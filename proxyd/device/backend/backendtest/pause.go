@@ -23,13 +23,13 @@ func (r *rig) pauseSpace() {
 	}
 }
 
-// checkProgress checks how far a stream is.
+// checkProgress compares the progress of a stream.
 func (r *rig) checkProgress(what string, s backend.Stream, want backend.Progress) {
 	r.Helper()
 	checkEqual(r, what, s.Progress(), want)
 }
 
-// testPausing: a paused space begins nothing, what has begun ends, and each stream tells what is left.
+// testPausing: a paused space begins no work, begun work ends, and each stream tells how much is left.
 func testPausing(r *rig) {
 	a := r.allocBytes(64)
 	fill := func(v uint32) {
@@ -56,7 +56,7 @@ func testPausing(r *rig) {
 	r.checkProgress("mapped again", r.stream, backend.Progress{Given: given + 3, Done: given + 3})
 	r.wantBytes("filled", a, []byte{3})
 
-	// What has begun goes on, later work does not begin.
+	// Work that has begun goes on, later work does not begin.
 	begun, over, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	g := &backend.Graph{}
 	first := must(g.Add(backend.HostNode{Func: func() { close(begun); <-over }}))(r)
@@ -79,7 +79,7 @@ func testPausing(r *rig) {
 	r.mustSucceed(s.Synchronize(r.ctx))
 	r.wantBytes("filled by the graph", a, []byte{7})
 
-	// To wait for a value can be begun again.
+	// A wait for a value can be begun again.
 	r.mustSucceed(s.WaitValue(a+4, 4, 1, backend.Equal))
 	r.pauseSpace()
 	r.checkProgress("waiting", s, backend.Progress{Given: 3, Done: 2})
@@ -147,7 +147,8 @@ func testPausedKernel(r *rig) {
 // The kernel of testPausedKernel.
 const pausedBlocks, pausedThreads = 1 << 16, 8
 
-// checkBlocksDone checks that the first blocks of testPausedKernel's kernel, as many as are done, have added 5 to what is at m.
+// checkBlocksDone checks that the first blocks of testPausedKernel's kernel, as many as are done, have added 5 to the
+// words at m.
 func checkBlocksDone(r *rig, what string, m backend.Addr, done uint64) {
 	r.Helper()
 	for i, b := 0, r.copyOut(m, 4*pausedBlocks*pausedThreads); i < pausedBlocks*pausedThreads; i++ {
@@ -161,7 +162,7 @@ func checkBlocksDone(r *rig, what string, m backend.Addr, done uint64) {
 	}
 }
 
-// testFreeingHeld: memory that is freed behind work which is held is not free yet, and the space tells.
+// testFreeingHeld: memory that is freed behind work which is held is not free yet, and Freeing says so.
 func testFreeingHeld(r *rig) {
 	a, b := r.allocBytes(granule), r.allocBytes(granule)
 	r.pauseSpace()
@@ -205,7 +206,8 @@ func testFullStream(r *rig) {
 	r.mustSucceed(r.space.Drain(r.ctx))
 }
 
-// testPutBackExchange: code that has its turn and cannot use it gets it again, after a pause if there is one.
+// testPutBackExchange: code that cannot use its turn in an exchange gets another turn, after the pause if the space is
+// paused.
 func testPutBackExchange(r *rig) {
 	if _, lends := r.stream.(backend.Lender); lends {
 		r.Log("this backend's exchanges are not put back")
@@ -224,7 +226,7 @@ func testPutBackExchange(r *rig) {
 	r.space.Pause()
 	done(backend.ErrPutBack)
 	r.pauseSpace()
-	for r.stream.Progress().Begun { // the exchange was waiting, and is told
+	for r.stream.Progress().Begun { // the exchange was waiting, and is put back
 		runtime.Gosched()
 		r.mustSucceed(r.ctx.Err())
 	}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backendtest defines what a backend is: each test of each backend runs the same cases, right use and wrong use
+// Package backendtest defines a backend: the tests of all backends run the same cases of right use and of wrong use,
 // with the driver's error numbers.
 package backendtest
 
@@ -16,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// Except are cases that a backend is excused from, by their names, and why.
+// Except lists the cases that a backend is excused from: names, with the reasons.
 type Except map[string]string
 
 // Run runs all cases. open makes a backend with devices of at least 256 MiB, for a single case each; the suite closes it.
@@ -29,8 +29,8 @@ func Run(t *testing.T, open func(t *testing.T) backend.Backend, except ...Except
 	runCases(t, open, excused, func() bool { return false })
 }
 
-// RunFirst runs the first of the cases that -test.run and -test.skip leave. A driver's device is of no use to a process in which a
-// kernel has failed, so each of the cases that begin with "a fault" wants a process of its own.
+// RunFirst runs the first of the cases that -test.run and -test.skip leave. A process in which a kernel has failed
+// cannot use the driver's device any more, so each of the cases that begin with "a fault" needs a process of its own.
 func RunFirst(t *testing.T, open func(t *testing.T) backend.Backend, except Except) {
 	ran := false
 	runCases(t, func(t *testing.T) backend.Backend {
@@ -144,7 +144,7 @@ var cases = []struct {
 	{"shared memory restored", testSharedRestored},
 	{"shared events", testSharedEvents},
 
-	// Last, because real devices do not go on behind these.
+	// Last, because real devices cannot be used after these.
 	{"a fault at null", func(r *rig) { testFault(r, "poke", faultAt(0), backend.IllegalAddress) }},
 	{"a fault at an address of nothing", func(r *rig) { testFault(r, "poke", faultAt(1<<46), backend.IllegalAddress) }},
 	{"a fault beyond the end", func(r *rig) { testFault(r, "poke", faultBehind(granule), backend.IllegalAddress) }},
@@ -178,7 +178,7 @@ func newRig(t *testing.T, b backend.Backend, d backend.Device, cfg backend.Space
 	return r
 }
 
-// secondDevice is a second device. Without, the case ends as skipped.
+// secondDevice returns a second device, or skips the case.
 func (r *rig) secondDevice() backend.Device {
 	r.Helper()
 	if len(r.b.Devices()) < 2 {

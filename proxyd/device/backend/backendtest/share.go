@@ -13,8 +13,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// newSharingSpaces makes two rigs with spaces that may share memory, the second on a device. The case ends as skipped where the backend
-// shares nothing.
+// newSharingSpaces makes two rigs with spaces that may share memory, the second on a device. The case is skipped if the
+// backend shares no memory.
 func (r *rig) newSharingSpaces(d backend.Device) (first, second *rig) {
 	r.Helper()
 	if _, ok := r.cu.(backend.Sharer); !ok {
@@ -44,7 +44,7 @@ func (r *rig) wantIn(what string, at backend.Addr, want []byte) {
 	r.runInTurn(func() { r.wantBytes(what, at, want) })
 }
 
-// testShared: what either space writes the other sees, wherever the spaces are and whichever is swapped.
+// testShared: each of two spaces sees the other's writes, also after its memory was swapped out.
 func testShared(r *rig) {
 	for _, size := range []uint64{1000, 3*granule - 5} {
 		a, b := r.newSharingSpaces(r.dev)
@@ -69,7 +69,7 @@ func testShared(r *rig) {
 		b.runInTurn(func() { b.copyIn(got, makePattern(512, 2)) })
 		a.wantIn("written by the importer", at, makePattern(512, 2))
 		a.wantIn("beside", other, make([]byte, 512))
-		// A copy beyond the allocation does not reach what the exporter has there.
+		// A copy beyond the allocation does not reach other memory of the exporter.
 		r.wantError("beyond", b.stream.Fill(backend.Fill{Addr: got, Element: 1, Width: size + 512}), backend.InvalidValue)
 		fill := must(b.cu.Alloc(smallMemory - granule))(b) // all else leaves the device
 		b.runInTurn(func() { b.copyIn(fill, makePattern(512, 3)) })
@@ -88,7 +88,7 @@ func testShared(r *rig) {
 	}
 }
 
-// testSharedMisused: what was freed, what is another's, and what was never exported.
+// testSharedMisused: imports of freed memory, of another's memory, and of memory that was never exported.
 func testSharedMisused(r *rig) {
 	a, b := r.newSharingSpaces(r.dev)
 	at := must(a.cu.Alloc(2 * granule))(a)
@@ -230,7 +230,7 @@ func restoreSpace(t *testing.T, b backend.Backend, d backend.Device, s *savedSpa
 	return r
 }
 
-// testSharedEvents: events of two spaces that stand for the same.
+// testSharedEvents: events of two spaces that share their recordings.
 func testSharedEvents(r *rig) {
 	a, b := r.newSharingSpaces(r.dev)
 	e := must(a.cu.NewEvent(backend.EventConfig{NoTiming: true}))(a)

@@ -141,7 +141,7 @@ func testExchanging(r *rig) {
 	r.mustSucceed(other.Close())
 }
 
-// slow is memory of a program that takes its time.
+// slow is memory of a program that is read slowly.
 type slow struct{ begun, over chan struct{} }
 
 func (s slow) Read(uint64, []byte) error {
@@ -180,7 +180,7 @@ func testWaiting(r *rig) {
 	}
 }
 
-// testWorkStates: a space says what its work is doing, and tells when that has changed; whether the space is mapped does not matter.
+// testWorkStates: a space returns the state of its work, and calls Changed when it has changed, mapped or not.
 func testWorkStates(r *rig) {
 	changed := make(chan struct{}, 1)
 	r.mustSucceed(r.space.Unmap())

@@ -53,7 +53,7 @@ func testState(r *rig) {
 	checkEqual(r, "bytes in regions", sum, total-free)
 }
 
-// collectHashes collects all blocks.
+// collectHashes collects the hashes of all blocks.
 func collectHashes(r *rig, s backend.Space, key byte) map[backend.BlockID]backend.Hash {
 	r.Helper()
 	out := map[backend.BlockID]backend.Hash{}
@@ -90,7 +90,7 @@ func testBlocks(r *rig) {
 			}
 		}
 	}
-	// Only what was written has another hash, and equal blocks have equal hashes.
+	// Only written blocks have another hash, and equal blocks have equal hashes.
 	r.copyIn(a+granule, makePattern(granule, 1))
 	r.copyIn(a+2*granule, makePattern(granule, 1))
 	r.copyIn(small, joinWords(1))
@@ -103,7 +103,7 @@ func testBlocks(r *rig) {
 	if o := collectHashes(r, r.space, 2); o[backend.BlockID{Base: a + granule}] == n[backend.BlockID{Base: a + granule}] {
 		r.Error("the key changes nothing")
 	}
-	// Zeros are zeros, also after a write.
+	// Zeros have the hash of zeros, also after a write.
 	r.copyIn(a, makePattern(granule, 1))
 	r.copyIn(a, make([]byte, granule))
 	checkEqual(r, "a block that is zero again", collectHashes(r, r.space, 1)[backend.BlockID{Base: a}], zero)
@@ -190,7 +190,8 @@ func (r *rig) giveWay(o *rig) {
 	r.mustSucceed(o.space.Map())
 }
 
-// testRestoreGraphs: what graphs name may be gone by the time when they are made again, and by that time only.
+// testRestoreGraphs: memory that graphs name may be gone when the graphs are made again, but only in a space that is
+// being restored.
 func testRestoreGraphs(r *rig) {
 	kept, gone := r.allocBytes(granule), r.allocBytes(granule)
 	fill := func(a backend.Addr, v uint32) backend.FillNode {
@@ -257,7 +258,7 @@ func testRestore(r *rig) {
 	r.mustSucceed(o.runKernel(o.findKernel(om, "bump"), 1, joinArgs([]backend.Addr{a})))
 	o.syncStream()
 	o.wantBytes("counter", a, joinWords(8))
-	// And everything goes on alike.
+	// And both spaces go on alike.
 	r.mustSucceed(r.cu.Free(keep))
 	r.mustSucceed(o.cu.Free(keep))
 	r.mustSucceed(r.space.UnmapMemory(base+granule, 2*granule))
@@ -278,8 +279,8 @@ func testRestore(r *rig) {
 	checkSameState(r, "state at the end", o.space.State(), r.space.State())
 }
 
-// checkSameState compares the states of two spaces, but for the variables: where a driver has placed these is no part of a
-// state, and loading the module finds that out.
+// checkSameState compares the states of two spaces, but for the variables: a driver's places of these are no part of a
+// state, and loading the module finds them out.
 func checkSameState(r *rig, what string, got, want *backend.State) {
 	r.Helper()
 	got.Variables, want.Variables = nil, nil

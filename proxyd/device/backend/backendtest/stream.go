@@ -15,8 +15,7 @@ import (
 var errPeerGone = errors.New("the peer is gone")
 
 func testOverlap(r *rig) {
-	// Each stream waits for something that the other stream does, twice. With kernels: a kernel spins until the other
-	// stream writes.
+	// Each stream waits for the other stream, twice. With kernels: a kernel spins until the other stream writes.
 	a := r.allocBytes(4096)
 	other := must(r.cu.NewStream(backend.StreamConfig{}))(r)
 	spin := r.findKernel(r.loadKernels(), "spin")
@@ -34,7 +33,7 @@ func testOverlap(r *rig) {
 }
 
 func testLegacyStream(r *rig) {
-	// order is what blocking and non-blocking streams did around the legacy one's work.
+	// In which order blocking and non-blocking streams work around the legacy stream.
 	a := must(r.cu.NewStream(backend.StreamConfig{}))(r)
 	b := must(r.cu.NewStream(backend.StreamConfig{}))(r)
 	free := must(r.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
@@ -64,7 +63,7 @@ func testLegacyStream(r *rig) {
 	if !done.Load() {
 		r.Error("the legacy stream did not wait")
 	}
-	// Another context's legacy stream has nothing to do with this wait.
+	// Another context's legacy stream does not wait for this stream.
 	gate = make(chan struct{})
 	r.mustSucceed(a.Host(func() { <-gate }))
 	other := must(r.space.NewContext(0))(r)
@@ -106,7 +105,7 @@ func testEvents(r *rig) {
 	if err := r.space.Drain(ctx); !errors.Is(err, context.Canceled) {
 		r.Errorf("drain with a context that is done: %v", err)
 	}
-	// Recording again is what counts.
+	// The latest recording counts.
 	other := must(r.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
 	r.mustSucceed(other.Record(e))
 	r.mustSucceed(e.Synchronize(r.ctx))
@@ -162,7 +161,7 @@ func testWaitEvent(r *rig) {
 	r.mustSucceed(r.stream.Record(e))
 	r.mustSucceed(other.Wait(e))
 	r.mustSucceed(other.Copy(backend.Copy{Src: deviceAt(a), Dst: deviceAt(a + 4), Width: 4}))
-	// What is recorded later is not waited for, and a destroyed event keeps its meaning.
+	// Other does not wait for later recordings, and a destroyed event keeps its meaning.
 	never := make(chan struct{})
 	r.mustSucceed(r.stream.Host(func() { <-never }))
 	r.mustSucceed(r.stream.Record(e))

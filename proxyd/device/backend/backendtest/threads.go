@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// testManyThreads: threads of a program, each with its own streams and memory, do everything at once. Each checks what it
-// gets back.
+// testManyThreads: threads of a program, each with its own streams and memory, make all kinds of calls at once. Each
+// checks its results.
 func testManyThreads(r *rig) {
 	m := r.loadKernels()
 	add := r.findKernel(m, "add")
@@ -30,7 +30,7 @@ func testManyThreads(r *rig) {
 			}
 		}()
 	}
-	// Meanwhile another goroutine loads and unloads modules, and asks.
+	// Meanwhile another goroutine loads and unloads modules, and asks for states.
 	for range 10 {
 		o, _, err := r.cu.Load([]byte(Defines), backend.LoadConfig{})
 		r.mustSucceed(err)

@@ -56,7 +56,7 @@ func testVirtual(r *rig) {
 	left, _ = r.space.Info()
 	checkEqual(r, "free", left, total-2*granule)
 
-	// What is mapped later at the same address has its own bytes.
+	// Memory that is mapped later at the same address has its own bytes.
 	r.mustSucceed(r.space.MapMemory(base+granule, 2*granule, 0, two))
 	r.mustSucceed(r.space.SetAccess(base+granule, 2*granule, true))
 	r.wantBytes("moved", base+granule, makePattern(16, 1)[8:])
@@ -71,7 +71,7 @@ func testVirtual(r *rig) {
 	checkPlaces(r, base)
 }
 
-// checkPlaces looks where addresses are reserved while nothing is: at a hint, or from base on.
+// checkPlaces checks at which addresses the first reservations are: at a hint, or from base on.
 func checkPlaces(r *rig, base backend.Addr) {
 	r.Helper()
 	hint := base + 100*granule
@@ -211,7 +211,7 @@ func testStreamOrdered(r *rig) {
 	r.wantError("use it after", r.stream.Fill(backend.Fill{Addr: a, Element: 1, Width: 1}), backend.InvalidValue)
 	free, _ := r.space.Info()
 	checkEqual(r, "free", free, used)
-	// Another stream gets the same address, and its work waits for what the first stream does there.
+	// Another stream gets the same address, and its work waits for the first stream's work there.
 	b := must(other.AllocAsync(backend.DefaultPool, n))(r)
 	checkEqual(r, "address", b, a)
 	r.mustSucceed(other.Fill(backend.Fill{Addr: b, Value: 3, Element: 1, Width: 10}))
@@ -220,7 +220,7 @@ func testStreamOrdered(r *rig) {
 	r.syncStream()
 	r.mustSucceed(other.Synchronize(r.ctx))
 	r.wantBytes("first", out, makePattern(n, 1))
-	r.wantBytes("second", b, []byte{3, 3, 3, 3, 3, 3, 3, 3, 3, 3}) // behind may be what the program had there before
+	r.wantBytes("second", b, []byte{3, 3, 3, 3, 3, 3, 3, 3, 3, 3}) // later bytes may be old ones of the program
 	r.mustSucceed(other.FreeAsync(b))
 	r.mustSucceed(other.FreeAsync(out)) // plain memory too
 	r.mustSucceed(r.cu.Synchronize(r.ctx))

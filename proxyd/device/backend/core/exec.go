@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package core has what real and software GPUs do alike, line for line, for programs.
+// Package core has the code that real and software GPUs share for the calls of programs.
 package core
 
 import (
@@ -22,14 +22,14 @@ type Exec struct {
 	hooks ExecHooks
 }
 
-// ExecHooks are what a backend does for an Exec. Plan and Retire are called with Mu held.
+// ExecHooks are a backend's part of an Exec. Plan and Retire are called with Mu held.
 type ExecHooks struct {
 	CheckContext func() error               // whether the context can be used
 	Plan         func(*backend.Graph) error // makes the plan of a valid graph, and puts the plan in the place of the earlier
-	Retire       func()                     // ends what was made of the earlier graph; nil: nothing is
+	Retire       func()                     // frees the plan of the earlier graph; may be nil
 }
 
-// Init is called once, before any other method. Nothing else uses the graph from then on.
+// Init is called once, before any other method. The caller does not use the graph from then on.
 func (x *Exec) Init(g *backend.Graph, hooks ExecHooks) {
 	x.graph, x.off, x.hooks = g, map[backend.NodeID]bool{}, hooks
 }
@@ -42,7 +42,7 @@ func (x *Exec) CheckLaunch() error {
 	return nil
 }
 
-// CopyOff returns a copy of what is switched off. The caller holds Mu.
+// CopyOff returns a copy of the set of nodes that are switched off. The caller holds Mu.
 func (x *Exec) CopyOff() map[backend.NodeID]bool {
 	off := make(map[backend.NodeID]bool, len(x.off))
 	for id := range x.off {
@@ -61,7 +61,7 @@ func (x *Exec) checkUsable() error {
 	return nil
 }
 
-// retireEarlier ends what the backend made of the earlier graph. The caller holds Mu.
+// retireEarlier frees the backend's plan of the earlier graph. The caller holds Mu.
 func (x *Exec) retireEarlier() {
 	if x.hooks.Retire != nil {
 		x.hooks.Retire()

@@ -23,7 +23,7 @@ func (s *space) Lookup(a backend.Addr) (backend.Allocation, bool) {
 	return s.ledger.Lookup(a)
 }
 
-// checkRange is InvalidValue unless the device may use all of a range.
+// checkRange returns InvalidValue unless the device may use all of a range.
 func (s *space) checkRange(a backend.Addr, n uint64) error {
 	s.mu.Lock()
 	_, ok := s.findVariable(a, n)
@@ -64,7 +64,7 @@ func (s *space) holderOf(a backend.Addr) *space {
 	return s
 }
 
-// awaitAll waits for all to be over.
+// awaitAll waits until all channels are closed.
 func awaitAll(ctx context.Context, over []chan struct{}) error {
 	for _, ch := range over {
 		select {
@@ -81,7 +81,7 @@ func awaitAll(ctx context.Context, over []chan struct{}) error {
 	return nil
 }
 
-// placeMemory places memory, zeroed, when its addresses are no longer used by earlier work.
+// placeMemory places zeroed memory, when earlier work no longer uses its addresses.
 func (s *space) placeMemory(a backend.Allocation) (piece, error) {
 	s.mu.Lock()
 	if s.closed {
@@ -112,8 +112,8 @@ func (s *space) placeMemory(a backend.Allocation) (piece, error) {
 	return p, nil
 }
 
-// freeMemory takes the memory that begins at an address out of the ledger and, once all work given so far is done,
-// away.
+// freeMemory takes the memory that begins at an address out of the ledger, and frees it once all work given so far
+// is done.
 func (s *space) freeMemory(a backend.Addr, kinds ...backend.AllocKind) error {
 	// First the work, then the addresses: the next owner of the addresses waits for this work, so this work must not
 	// wait for the next owner's.
@@ -136,7 +136,7 @@ func (s *space) afterWork(over chan struct{}, work []*mark, f func()) {
 		defer close(over)
 		for _, m := range work {
 			if m.waitFor(s.ctx) != nil {
-				return // all memory goes with the space
+				return // closing the space frees all memory
 			}
 		}
 		f()
@@ -158,7 +158,8 @@ func (s *space) giveBack(ar *arena) {
 	}
 }
 
-// AllocAsync implements backend.Stream. Nothing is asked of the driver for memory that is there and that the same stream has freed.
+// AllocAsync implements backend.Stream. For memory that is there and that the same stream has freed, it makes no call
+// of the driver.
 func (st *stream) AllocAsync(id backend.PoolID, n uint64) (backend.Addr, error) {
 	if err := st.waitReady(); err != nil {
 		return 0, err
@@ -190,7 +191,7 @@ func (st *stream) FreeAsync(a backend.Addr) error {
 	if err := st.waitReady(); err != nil {
 		return err
 	}
-	// The addresses are not given away before the mark is queued, or the task could come to wait for their next owner.
+	// The addresses are given away only after the mark is queued, or the task could wait for their next owner.
 	s := st.context.space.holderOf(a)
 	c := st.context
 	c.mu.Lock()

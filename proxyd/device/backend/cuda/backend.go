@@ -34,7 +34,7 @@ type Backend struct {
 	window  *window
 
 	mu     sync.Mutex
-	closed bool // no space is made any more
+	closed bool // no more spaces are made
 	ranges []*addresses
 	spaces map[*space]bool // until their Close ends
 	mapped map[*space]bool
@@ -57,8 +57,8 @@ type addresses struct {
 	users int
 }
 
-// Open opens the driver. Addresses are taken before anything else, which would take some of them: see Settle. The error wraps
-// driver.ErrNoDriver if there is none, ErrAddresses if they are not to be had.
+// Open opens the driver. Addresses are taken before anything else, which would take some of them: see Settle. The error
+// wraps driver.ErrNoDriver if there is no driver, ErrAddresses if the addresses are not free.
 func Open(cfg Config) (*Backend, error) {
 	if cfg.Library == "" {
 		cfg.Library = "libcuda.so.1"
@@ -98,7 +98,7 @@ func (b *Backend) startDevices() error {
 		}
 		total = max(total, backend.SpaceSize(n))
 	}
-	// First of all: whatever the driver does next may take addresses.
+	// First of all, because the driver's next calls may take addresses.
 	if _, err := b.reserveAddresses(windowBase, windowSize); err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (b *Backend) reserveAddresses(base backend.Addr, size uint64) (*addresses, 
 	return a, nil
 }
 
-// claimAddresses has a space's addresses be reserved.
+// claimAddresses reserves a space's addresses, unless they are reserved already.
 func (b *Backend) claimAddresses(base backend.Addr, size uint64) (*addresses, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -158,7 +158,7 @@ func (b *Backend) unclaimAddresses(a *addresses) {
 	for i, o := range b.ranges {
 		if o == a {
 			b.ranges = append(b.ranges[:i], b.ranges[i+1:]...)
-			_ = b.drv.Unreserve(a.base, a.size) // nothing is mapped there; else they stay taken
+			_ = b.drv.Unreserve(a.base, a.size) // no memory is mapped there; on an error they stay taken
 			return
 		}
 	}
@@ -180,9 +180,9 @@ func (b *Backend) enterSpace(s *space) error {
 
 // Close implements backend.Backend. The library stays open: the driver has threads of its own.
 //
-// The order is: the spaces, their teams, what the teams had been lent, the wait for calls that use memory or buffers, the
-// server's own contexts, which these calls need, and last the addresses. Addresses that are given back while memory is mapped
-// there would be taken when the next backend is opened.
+// The order is: the spaces, their teams, the memory lent to the teams, the wait for calls that use memory or buffers,
+// the server's own contexts, which these calls need, and last the addresses. Addresses that are given back while memory
+// is mapped there would be taken when the next backend is opened.
 func (b *Backend) Close() error {
 	for _, s := range b.refuseSpaces() {
 		_ = s.Close() // another goroutine may have closed the space,
@@ -206,7 +206,7 @@ func (b *Backend) Close() error {
 	return errors.Join(errs...)
 }
 
-// refuseSpaces has no more spaces be made, and lists the spaces that there are.
+// refuseSpaces lets no more spaces be made, and lists the existing spaces.
 func (b *Backend) refuseSpaces() []*space {
 	b.mu.Lock()
 	defer b.mu.Unlock()

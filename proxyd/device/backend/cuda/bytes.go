@@ -29,7 +29,7 @@ type memory struct {
 
 	mu      sync.Mutex
 	there   bool   // in the device's memory
-	away    []byte // in the host's; neither: all is zero and takes nothing in the machine
+	away    []byte // in the host's memory; if neither there nor away, all bytes are zero and take no memory in the machine
 	holds   int    // number of users that need the memory in place
 	handle  driver.Memory
 	given   []bool          // blocks that were given back
@@ -37,7 +37,7 @@ type memory struct {
 	ended   bool
 }
 
-// newMemory makes zeroed memory. That of a space is not there before the space is mapped.
+// newMemory makes zeroed memory. Memory of a space is not on the device before the space is mapped.
 func (d *device) newMemory(size uint64, owner *space) (*memory, error) {
 	b := d.backend
 	at, err := b.window.placeMemory(size)
@@ -55,14 +55,14 @@ func (d *device) newMemory(size uint64, owner *space) (*memory, error) {
 	return m, nil
 }
 
-// ensurePresent has the memory be there.
+// ensurePresent brings the memory to the device.
 func (m *memory) ensurePresent() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.swapInBytes()
 }
 
-// swapInBytes is bring. The caller holds mu.
+// swapInBytes is ensurePresent. The caller holds mu.
 func (m *memory) swapInBytes() error {
 	switch {
 	case m.there:
@@ -90,7 +90,7 @@ func (m *memory) swapInBytes() error {
 	return nil
 }
 
-// fillNew writes what new memory is to have. The caller holds mu.
+// fillNew writes the content of new memory: the bytes in away, or zeros. The caller holds mu.
 func (m *memory) fillNew(l *lane) error {
 	if m.away == nil {
 		return l.clearMemory(m.at, m.size)
@@ -109,7 +109,7 @@ func (m *memory) isThere() bool {
 	return m.there
 }
 
-// holdPresent has the memory be there until release.
+// holdPresent brings the memory to the device and holds it there until releaseHold.
 func (m *memory) holdPresent() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,13 +123,13 @@ func (m *memory) holdPresent() error {
 	return nil
 }
 
-// releaseHold ends what holdPresent began, and the memory if that was to be its end.
+// releaseHold ends a holdPresent, and the memory if it was to end then.
 func (m *memory) releaseHold() {
 	m.mu.Lock()
 	m.holds--
 	last := m.holds == 0 && m.ended
 	if last {
-		_ = m.dropPhysical() // no caller is left to be told
+		_ = m.dropPhysical() // no caller is left that could get the error
 	}
 	m.mu.Unlock()
 	if last {
@@ -196,7 +196,7 @@ func (m *memory) holdIfAny() bool {
 	return (m.there || m.away != nil) && !m.ended
 }
 
-// readAt copies bytes out, false if all are zero because nothing is there.
+// readAt copies bytes out, or returns false if the memory has none, so that all are zero.
 func (m *memory) readAt(at uint64, p []byte) (bool, error) {
 	m.mu.Lock()
 	if !m.holdIfAny() {
@@ -266,7 +266,8 @@ func (m *memory) clearRange(at, n uint64) error {
 	return m.device.borrowLane(func(l *lane) error { return l.clearMemory(m.at+backend.Addr(at), n) })
 }
 
-// giveBack makes a block zero. With the last block all goes, unless mapped says that the memory is mapped elsewhere.
+// giveBack makes a block zero. After the last block, the physical memory is dropped, unless mapped says that it is
+// mapped elsewhere.
 func (m *memory) giveBack(at uint64, mapped bool) error {
 	if err := m.clearRange(at, backend.Granule); err != nil {
 		return err

@@ -26,7 +26,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata anew")
 
-// performScript carries the script out to its first error, and ends everything.
+// performScript carries the script out to its first error, and ends all objects.
 func performScript(t *testing.T, l *fakecuda.Library, before func(name string)) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -52,7 +52,7 @@ func performScript(t *testing.T, l *fakecuda.Library, before func(name string)) 
 	return "", nil
 }
 
-// waitUntilQuiet returns when neither a goroutine nor the driver carries on with what earlier steps began.
+// waitUntilQuiet returns when neither a goroutine nor the driver still works for earlier steps.
 func (p *play) waitUntilQuiet() {
 	s, _ := p.space.(*space)
 	for s != nil && !s.isClosed() {
@@ -70,11 +70,10 @@ func (p *play) waitUntilQuiet() {
 	}
 }
 
-// hidden is what differs from run to run: where the fake's own heap is.
+// hidden matches the addresses that differ from run to run: those of the fake's own heap.
 var hidden = regexp.MustCompile(`0x[57][0-9a-f]{11}`)
 
-// TestCalls compares what the driver is asked for, call by call, with what it was when the file of calls was last
-// looked at.
+// TestCalls compares the calls of the driver, one by one, with those in testdata when that file was last reviewed.
 func TestCalls(t *testing.T) {
 	l := newFakeLibrary(t)
 	log := filepath.Join(t.TempDir(), "calls")
@@ -88,7 +87,7 @@ func TestCalls(t *testing.T) {
 		marks = append(marks, fmt.Sprintf("%d\x00%s", len(text), name))
 	})
 	if err != nil {
-		t.Fatalf("%s: %v", name, err)
+		t.Fatalf("step %q of the script: %v", name, err)
 	}
 	text, err := os.ReadFile(log)
 	if err != nil {
@@ -151,9 +150,9 @@ func scriptCalls(t *testing.T) map[string]int {
 // ending are calls that end something.
 var ending = regexp.MustCompile(`Destroy|Unload|Release|Free|Unmap|Unregister`)
 
-// TestErrors has each of the driver's calls fail, the first three times that the script makes the call, in short the first:
-// the caller is told, by the driver's number, and nothing is left. Where ending something fails, it has ended even so, and
-// not each caller is told.
+// TestErrors has each of the driver's calls fail, the first three times that the script makes the call, in short the
+// first: the caller gets the driver's number, and no object is left. If a call that ends an object fails, the object
+// has ended even so, and not every caller gets the error.
 func TestErrors(t *testing.T) {
 	l := newFakeLibrary(t)
 	calls := scriptCalls(t)
@@ -179,7 +178,7 @@ func TestErrors(t *testing.T) {
 				case err == nil && !ends:
 					t.Error("the failure of the call was not reported")
 				case err != nil && !errors.Is(err, backend.OutOfMemory):
-					t.Errorf("%s: %v", at, err)
+					t.Errorf("at %q the error is %v, want OutOfMemory", at, err)
 				}
 				if left := l.Live(); left != "" {
 					t.Errorf("%s (%v): not ended: %s", at, err, left)
@@ -189,10 +188,11 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestAbsent: what an older driver lacks is refused by its name, or done in another way, and all else works.
+// TestAbsent: features that need a call which an older driver lacks are refused by the call's name, or done in another
+// way, and all other features work.
 func TestAbsent(t *testing.T) {
 	for _, tc := range []struct {
-		call, at string // the step that is refused, or "" for none
+		call, at string // the step that is refused; "": no step is refused
 	}{
 		{"cuMemAddressReserve", "open"},
 		{"cuStreamWriteValue32_v2", "write 4 bytes"},
@@ -226,7 +226,7 @@ func TestAbsent(t *testing.T) {
 			}
 			if at == "open" {
 				if !errors.Is(err, driver.ErrNoDriver) {
-					t.Errorf("%v", err)
+					t.Errorf("Open without the call: %v, want ErrNoDriver", err)
 				}
 			} else if backend.ResultOf(err) != backend.NotSupported {
 				t.Errorf("%v is %v", err, backend.ResultOf(err))

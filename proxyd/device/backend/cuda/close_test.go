@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/fakecuda"
 )
 
-// startClose closes a backend, and returns when waits says that Close has come to wait for something that is under way.
+// startClose closes a backend, and returns when waits says that Close has come to wait for a call that is under way.
 func startClose(t *testing.T, b *Backend, underWay string, waits func() bool) <-chan error {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -110,7 +110,8 @@ func TestCloseDuringRead(t *testing.T) {
 	}
 }
 
-// TestCloseDuringNewSpace: a space that is being made when the backend is closed is refused, and nothing is left of it.
+// TestCloseDuringNewSpace: a space that is being made when the backend is closed is refused, and leaves no object in
+// the driver.
 func TestCloseDuringNewSpace(t *testing.T) {
 	l := newFakeLibrary(t)
 	b := openBackend(t, l)
@@ -177,7 +178,7 @@ func (p *pinned) isAwaited() bool {
 	return p.closed
 }
 
-// slowHost is memory of a program that is read when the test says so.
+// slowHost is memory of a program; the test decides when it is read.
 type slowHost struct{ began, goOn chan struct{} }
 
 func (h slowHost) Read(uint64, []byte) error {

@@ -5,12 +5,12 @@ package cuda
 
 import "errors"
 
-// Config is how a backend is.
+// Config configures a backend.
 type Config struct {
 	Library string // of the driver; "": libcuda.so.1
 	NCCL    string // its library; "": libnccl.so.2
-	// Spaces is how many spaces a program will have, if these are more than the machine has devices: their addresses are taken at
-	// the beginning, too.
+	// Spaces is how many spaces a program will have, if these are more than the machine's devices: their addresses are
+	// taken at the beginning, too.
 	Spaces int
 	// VariablesMayMove lets a restored module's variables lie elsewhere than before, where the driver has put them.
 	// This is right only if no memory of the program holds the address of a variable.

@@ -25,7 +25,7 @@ type cudaContext struct {
 	ctx   driver.Context
 	fault atomic.Pointer[error]
 	gone  atomic.Bool
-	own   *lane // for what is in no stream of the program
+	own   *lane // for work that is in no stream of the program
 	clock clock
 	marks events // spare events of the driver's
 
@@ -62,8 +62,9 @@ func newContext(s *space, id backend.ContextID) (*cudaContext, error) {
 	return c, nil
 }
 
-// firstModule has the driver reserve the addresses of a context's code and variables when the context is made, and not when the
-// program's first module is loaded: what else the program has done before does not change where its variables are.
+// firstModule has the driver reserve the addresses of a context's code and variables when the context is made, and not
+// when the program's first module is loaded: so other calls of the program before that do not change where its
+// variables are.
 const firstModule = `
 .version 6.0
 .target sm_30
@@ -75,7 +76,7 @@ const firstModule = `
 }
 `
 
-// loadFirst loads firstModule, which goes with the context.
+// loadFirst loads firstModule, which ends with the context.
 func (c *cudaContext) loadFirst() error {
 	_, _, err := c.space.device.backend.drv.Load(c.ctx, append([]byte(firstModule), 0), backend.LoadConfig{}, c.space.cfg.Owner)
 	return err
@@ -92,7 +93,7 @@ func (c *cudaContext) Err() error {
 	return nil
 }
 
-// checkUsable is what each call begins with.
+// checkUsable returns the context's fault, or an error if it was destroyed. Each call begins with it.
 func (c *cudaContext) checkUsable() error {
 	if err := c.Err(); err != nil {
 		return err
@@ -111,7 +112,7 @@ func (c *cudaContext) setFault(err error) {
 	c.fault.CompareAndSwap(nil, &err)
 }
 
-// noteFault takes an error of the driver's: errors that stay are the context's.
+// noteFault takes an error of the driver's: sticky errors are the context's fault.
 func (c *cudaContext) noteFault(err error) error {
 	if err != nil && backend.ResultOf(err).Sticky() {
 		c.setFault(err)
@@ -120,7 +121,7 @@ func (c *cudaContext) noteFault(err error) error {
 	return err
 }
 
-// listStreams is all streams.
+// listStreams returns all streams.
 func (c *cudaContext) listStreams() []*stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,7 +132,7 @@ func (c *cudaContext) listStreams() []*stream {
 	return all
 }
 
-// pendingWork is a mark at the end of each stream that has work.
+// pendingWork returns a mark at the end of each stream that has work.
 func (c *cudaContext) pendingWork(of func(*stream) bool) []*mark {
 	var marks []*mark
 	for _, st := range c.listStreams() {

@@ -52,7 +52,7 @@ func (c *cudaContext) copySide(p backend.Place, w, h, d uint64) (side, error) {
 	}
 	s.first = p.Addr + start
 	if p.Host != nil {
-		// What the device reaches by itself is the device's, and read when the copy runs.
+		// The device reaches this memory by itself, and reads it when the copy runs.
 		if c.space.hostBytes(backend.Addr(s.first), s.length) != nil {
 			s.host = nil
 		}
@@ -83,7 +83,7 @@ func (st *stream) copyTask(p backend.Copy) (*task, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What lies without gaps on both sides is a single long row.
+	// Boxes without gaps on both sides are a single long row.
 	if src.pitch == w && dst.pitch == w && (d == 1 || src.rows == h && dst.rows == h) {
 		w, h, d = w*h*d, 1, 1
 	}
@@ -121,15 +121,15 @@ func eachRow(b driver.Box, f func(to, from uint64) error) error {
 	return nil
 }
 
-// copyHost copies memory that only its owner reaches. The memory is read when the work before the copy is done: not
-// sooner.
+// copyHost copies memory that only its owner reaches. The memory is not read before the work before the copy is
+// done.
 func (st *stream) copyHost(src, dst side, b driver.Box) error {
 	if err := st.waitDevice(); err != nil {
 		return err
 	}
 	err := eachRow(b, func(to, from uint64) error { return st.copyRow(src, dst, to, from, b.Width) })
 	if backend.ResultOf(err) == backend.Unknown {
-		return nil // the program's memory: see HostMemory
+		return nil // the owner of the program's memory tells the program: see HostMemory
 	}
 	return err
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/fakecuda"
 )
 
-// fakes are the libraries of this test, by what they lack.
+// fakes are the libraries of this test, by the calls that they lack.
 var (
 	fakeFolder string
 	fakes      = map[string]*fakecuda.Library{}
@@ -43,7 +43,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// newFakeLibrary is a library without some calls, which has nothing left of other tests at the test's end.
+// newFakeLibrary returns a library without some calls. The test fails if it leaves live objects in the
+// library.
 func newFakeLibrary(t *testing.T, without ...string) *fakecuda.Library {
 	t.Helper()
 	fakesMu.Lock()

@@ -25,14 +25,14 @@ type device struct {
 	holdings holdings
 
 	mu      sync.Mutex
-	served  bool // the service is there
-	stopped bool // and will not be, nor teams
+	served  bool // the context of the service exists
+	stopped bool // the service will not start again, and no team is made
 	ctx     driver.Context
 	lanes   chan *lane // of the server itself, for memory that no program's stream is to move
 	teams   map[*team]bool
 }
 
-// keptBack is what programs are not promised of a device: contexts and code lie there too.
+// keptBack is the memory of a device that programs do not get: contexts and code lie there.
 func keptBack(total uint64) uint64 { return min(total/16, 1<<30) }
 
 func (b *Backend) newDevice(i int, dev driver.Device) (*device, error) {
@@ -98,8 +98,7 @@ func (d *device) ProcessorGroups() (groups, order []byte, err error) {
 	return d.backend.drv.ProcessorGroups(d.ctx, (int(d.info.Attributes[backend.Multiprocessors])+1)/2)
 }
 
-// serviceContext makes the server's own context on the device, at the first use of the device, because a context costs
-// memory.
+// serviceContext makes the server's own context at the first use of the device, because a context costs memory.
 func (d *device) serviceContext() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -137,7 +136,7 @@ func (d *device) borrowLane(f func(*lane) error) error {
 	return f(l)
 }
 
-// stopService ends the server's own context. No team is left, no memory, and no buffer.
+// stopService ends the server's own context. By then no team, memory or buffer is left.
 func (d *device) stopService() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

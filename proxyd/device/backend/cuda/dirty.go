@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
-// gap is addresses.
+// gap is a range of addresses.
 type gap struct{ From, To backend.Addr }
 
 // noteDirty notes that bytes of a piece are no longer zero, if the memory stays.
@@ -26,7 +26,7 @@ func (l *places) noteDirty(p piece) {
 	}
 }
 
-// clearPiece makes all bytes of a piece zero that are dirty.
+// clearPiece clears all dirty bytes of a piece.
 func (l *places) clearPiece(p piece) error {
 	a, end := p.Alloc.Base, p.Alloc.Base+backend.Addr(p.Size())
 	type clearing struct {
@@ -61,7 +61,7 @@ func (l *places) clearPiece(p piece) error {
 	return errors.Join(errs...)
 }
 
-// hideDirty makes bytes of a block zero that no allocation has: what is saved of a block is what a restored space is to have.
+// hideDirty clears the bytes of a block that belong to no allocation, because a restored space must find them zero.
 func (l *places) hideDirty(base backend.Addr, block []byte) {
 	l.space.mu.Lock()
 	defer l.space.mu.Unlock()

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cuda is the real devices: backend.Backend over the vendor's driver.
+// Package cuda implements backend.Backend for real devices, over the vendor's driver.
 //
 //	driver      libcuda.so.1 for Go; nccl, libnccl.so.2. All C is there
 //	Backend     addresses, taken first of all                            backend.go
@@ -9,8 +9,8 @@
 //	│  └─ team  a rank of NCCL's, in the device's primary context        team.go
 //	├─ memory   physical memory, which the server sees in its window,    bytes.go swap.go window.go
 //	│           or has in the host's memory
-//	└─ space    what calls may name (package ledger); the view: what      space.go alloc.go vmm.go host.go view.go
-//	   │        work finds at the program's addresses while it is mapped
+//	└─ space    the names of calls (package ledger); the view: memory     space.go alloc.go vmm.go host.go view.go
+//	   │        that work finds at the program's addresses while mapped
 //	   ├─ place      memory at an address, which a pool may keep          place.go
 //	   └─ cudaContext   each a context of the driver: a fault stays there    context.go
 //	      ├─ stream     a lane, and a queue before it                    stream.go queue.go copy.go stream_words.go exchange.go launch.go
@@ -21,32 +21,32 @@
 // # Without cgo
 //
 // The driver is never linked: it is opened at run time. That needs a program that is itself linked with the C library,
-// and proxyd is not, so that one binary runs on every node, whatever its C library, and in capsules' namespaces. So
-// there are two binaries from the same source: proxyd, in which Open fails with ErrNoCgo, and proxyd-cuda, made with
-// cgo. proxyd executes proxyd-cuda only for a device server with real devices. On a node without a driver proxyd-cuda
-// starts too, and Open says that there is none.
+// and proxyd is not, so that one binary runs on every node, with any C library, and in capsules' namespaces. So there
+// are two binaries from the same source: proxyd, in which Open fails with ErrNoCgo, and proxyd-cuda, made with cgo.
+// proxyd executes proxyd-cuda only for a device server with real devices. On a node without a driver proxyd-cuda
+// starts, too, and Open returns ErrNoDriver.
 //
 // # Addresses
 //
-// A process has one memory at an address, whatever the device. Spaces lie from DefaultBase on, 64 times as many
-// addresses as there is memory; below is the window, in which the server has all physical memory mapped at all times,
-// so that memory of spaces that are not mapped can be saved, zeroed, and copied. Both ranges are reserved before
-// anything else, and compared with what was asked for: the driver takes an address as a hint. If the driver gives other
-// addresses, Open fails with ErrAddresses, before anything was torn down. Go's own heap may be there: proxyd-cuda is
-// built with GOEXPERIMENT=norandomizedheapbase64, and any program can start again. Settle switches off the kernel's
-// randomisation, for what the driver places by itself.
+// A process has one memory at an address, for all of its devices together. Spaces lie from DefaultBase on, 64 times as
+// many addresses as there is memory; below is the window, in which the server has all physical memory mapped at all
+// times, so that memory of spaces that are not mapped can be saved, zeroed, and copied. Both ranges are reserved first,
+// and compared with the wanted addresses, because the driver takes an address as a hint. If the driver gives other
+// addresses, Open fails with ErrAddresses, before any part of the job was torn down. Go's own heap may be there:
+// proxyd-cuda is built with GOEXPERIMENT=norandomizedheapbase64, and any program can start again. Settle switches off
+// the kernel's randomisation, for memory that the driver places by itself.
 //
-// Where memory is placed follows from the program's calls alone, by package ledger, as on the software GPU. Not so modules' variables: the driver
-// places them, and offers no way to say where. Their bytes are carried in an allocation of the space; when a
-// module is loaded into a restored space, its variables must be where they were (the driver does the same for the same
-// calls), else Load refuses with the variable's name. (The just-in-time compiler's CU_JIT_GLOBAL_SYMBOL_ADDRESSES may be a
-// way to place the variables of PTX. This was not tried.) A variable that the driver does not find by its name cannot
-// be saved: then Blocks fails and names the variable.
+// Where memory is placed follows from the program's calls alone, by package ledger, as on the software GPU. Modules'
+// variables are the exception: the driver places them, and cannot be told where. Their bytes are carried in an
+// allocation of the space; when a module is loaded into a restored space, its variables must be where they were (the
+// driver does the same for the same calls), else Load refuses with the variable's name. (The just-in-time compiler's
+// CU_JIT_GLOBAL_SYMBOL_ADDRESSES may be a way to place the variables of PTX. This was not tried.) A variable that the
+// driver does not find by its name cannot be saved: then Blocks fails and names the variable.
 //
 // # Order
 //
-// A call is handed to the driver at once, in the caller's thread, if nothing in its stream waits for this process. Work
-// that does wait (memory that only the program reaches, host functions, collectives, values, memory that is to be
+// A call is handed to the driver at once, in the caller's thread, if nothing in its stream waits for this process.
+// Other work (memory that only the program reaches, host functions, collectives, values, memory that is to be
 // mapped) goes through a queue, and so does all later work, until the queue is empty. So a host function that waits
 // holds up its stream only, work of a space that is not mapped waits, and no thread of the driver's is ever blocked.
 // The legacy stream's order is made here, with events of the driver's between streams that do not know each other.
@@ -59,10 +59,10 @@
 // # Differences from the software GPU
 //
 //   - An access beyond an allocation, but within its granule, is not found, nor one to memory that a pool keeps.
-//   - Memory that AllocAsync returns has what the program left there, as the driver's does.
+//   - Memory that AllocAsync returns has bytes that the program left there, as the driver's does.
 //   - Two spaces with addresses in common are not mapped at the same time, even of different devices.
 //   - The memory of kernels' malloc is the driver's: such memory is not saved, and a state with some is refused.
-//   - What kernels print appears on the server's standard output; SpaceConfig.Output is not called.
+//   - Text that kernels print appears on the server's standard output; SpaceConfig.Output is not called.
 //   - Host memory for MapHost must be shared memory, because it is mapped a second time.
 //   - Limits of dynamic parallelism are refused.
 //   - A fault of a kernel ends the use of the device for all spaces of the process.
@@ -83,7 +83,7 @@
 // # Seen on hardware
 //
 // On one H100 with driver 580 (docs/gpu.md): reservations come where they are asked for; memory is mapped twice (window
-// and view); contexts of cuCtxCreate see memory of cuMemMap; NCCL takes such memory. A fault ends the process's use of the
-// device: no context outlives one. Ending a context waits for its kernels. The driver's own reservations depend on their
-// order (driver/reserve.c). Not seen: two GPUs, and what ncclCommAbort does to kernels that wait.
+// and view); contexts of cuCtxCreate see memory of cuMemMap; NCCL takes such memory. A fault ends the process's use of
+// the device: no context outlives one. Ending a context waits for its kernels. The driver's own reservations depend on
+// their order (driver/reserve.c). Not seen: two GPUs, and the effect of ncclCommAbort on kernels that wait.
 package cuda

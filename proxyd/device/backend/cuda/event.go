@@ -69,13 +69,13 @@ func (c *cudaContext) newMark(timing bool) *mark {
 	return &mark{context: c, timing: timing, issued: make(chan struct{})}
 }
 
-// patience is a way to wait for a device: at first at once, then with pauses.
+// patience waits between questions to a device: at first it does not pause, then with growing pauses.
 type patience struct {
 	began time.Time
 	timer *time.Timer
 }
 
-// eager is how long a wait has no pauses, as the driver itself does not.
+// eager is the time for which a wait has no pauses, as in the driver itself.
 const eager = 200 * time.Microsecond
 
 // pauseBeforeRetry returns after a while, or with ctx's error.
@@ -130,7 +130,7 @@ func (m *mark) recordIn(l *lane) error {
 	return c.noteFault(err)
 }
 
-// passDropped has the mark be behind us: its work was dropped.
+// passDropped passes the mark, because its work was dropped.
 func (m *mark) passDropped() {
 	m.finishMark()
 	close(m.issued)
@@ -145,12 +145,12 @@ func (m *mark) finishMark() {
 	}
 	m.over = true
 	if m.has && !m.timing {
-		m.context.marks.putEvent(m.event, false) // a waiter has said so to the driver already
+		m.context.marks.putEvent(m.event, false) // a waiter for this mark has asked the driver already
 		m.has = false
 	}
 }
 
-// queryMark is nil if the mark's work is done, NotReady, or the context's fault.
+// queryMark returns nil if the mark's work is done, NotReady, or the context's fault.
 func (m *mark) queryMark() error {
 	select {
 	case <-m.issued:
@@ -172,7 +172,7 @@ func (m *mark) queryMark() error {
 	return c.noteFault(err)
 }
 
-// waitFor returns when the mark's work is done, whatever became of it, or ctx's error. waitFor asks again and again: a
+// waitFor returns when the mark's work is done, or was dropped, or returns ctx's error. waitFor polls, because a
 // thread that waits in the driver could not be called back.
 func (m *mark) waitFor(ctx context.Context) error {
 	select {
@@ -196,7 +196,7 @@ func (m *mark) holdBack(l *lane) error {
 	if m.over || !m.has {
 		return nil
 	}
-	// The mark may be another context's, which may have ended: then nothing is to be waited for.
+	// The mark may be another context's, which may have ended: then there is no work to wait for.
 	return m.context.whileAlive(func() error { return l.drv.WaitEvent(l.ctx, l.stream, m.event) })
 }
 
@@ -234,7 +234,7 @@ func (k *clock) startClock(c *cudaContext) error {
 	return err
 }
 
-// currentMoment is the moment to measure from what is recorded in a lane next.
+// currentMoment returns the moment from which the next recording in a lane is measured.
 func (k *clock) currentMoment(l *lane) (*moment, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -322,7 +322,7 @@ func (c *cudaContext) NewEvent(cfg backend.EventConfig) (backend.Event, error) {
 // Config implements backend.Event.
 func (e *event) Config() backend.EventConfig { return e.cfg }
 
-// currentMark is what the event stands for.
+// currentMark returns the mark that the event stands for.
 func (e *event) currentMark() (*mark, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

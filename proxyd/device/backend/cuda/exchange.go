@@ -59,7 +59,7 @@ func (st *stream) lendBuffers(buffers []backend.Buffer, begin func([]backend.Spa
 		return errClosed
 	}
 	if backend.ResultOf(err) == backend.Unknown {
-		return nil // its owner knows, and tells the program
+		return nil // the exchange's owner knows the error, and tells the program
 	}
 	return err
 }
@@ -79,12 +79,12 @@ func takeBack(spans []*span) error {
 type owed struct {
 	mu    sync.Mutex
 	loans map[*loan]bool
-	over  bool // all loans were ended: no borrower is left
+	over  bool // all loans were ended: no team works any more
 }
 
 type loan struct{ spans []*span }
 
-// addLoan notes what is lent, or ends the loan if there is no borrower any more.
+// addLoan notes a loan, or ends the loan at once if endAllLoans was called.
 func (o *owed) addLoan(spans []*span) *loan {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -100,7 +100,7 @@ func (o *owed) addLoan(spans []*span) *loan {
 	return l
 }
 
-// endLoan releases what was lent, once. No caller is left to be told of an error.
+// endLoan releases a loan, once. No caller is left that could get an error.
 func (o *owed) endLoan(l *loan, _ error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -120,7 +120,7 @@ func (l *loan) release() {
 	}
 }
 
-// endAllLoans releases all that is lent, and all that will be: the devices do no work for any team.
+// endAllLoans releases all loans, and each later loan at once: the devices do no work for any team.
 func (o *owed) endAllLoans() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -156,13 +156,13 @@ func (st *stream) Lend(b []backend.Buffer, begin func([]backend.Span, func(error
 	return st.giveTask(func() (*task, error) { return st.lendTask(b, begin) })
 }
 
-// span is lent memory. A span stays on the device meanwhile, whatever space is mapped.
+// span is lent memory. A span stays on the device meanwhile, also when other spaces are mapped.
 type span struct {
 	space *space
 	backend.Buffer
 	pieces []part
 	bytes  []byte  // in the host's memory, once asked for
-	whole  *memory // what pieces were copied to, if they are not adjacent in the window
+	whole  *memory // a copy of the pieces, if they are not adjacent in the window
 }
 
 // part is a part of a memory.
@@ -171,7 +171,7 @@ type part struct {
 	at, n uint64
 }
 
-// spanOf makes a span of a buffer. What the host has is there in any case.
+// spanOf makes a span of a buffer. Host memory need not be held on the device.
 func (s *space) spanOf(b backend.Buffer) (*span, error) {
 	x := &span{space: s, Buffer: b}
 	if s.hostBytes(b.Addr, b.Size) != nil {
@@ -218,7 +218,7 @@ func (x *span) Bytes() ([]byte, error) {
 	return bytes, nil
 }
 
-// writeBack writes back what is elsewhere.
+// writeBack copies the span's bytes from the copies in bytes and whole back to its memory.
 func (x *span) writeBack() error {
 	if x.whole != nil {
 		defer func() { _ = x.whole.endMemory() }() // the server's own memory
@@ -245,7 +245,7 @@ func (x *span) writeBack() error {
 	return nil
 }
 
-// deviceAddress is where the device finds the span, whatever space is mapped.
+// deviceAddress returns the address at which the device finds the span, also when other spaces are mapped.
 func (x *span) deviceAddress() (backend.Addr, error) {
 	switch {
 	case x.whole != nil:

@@ -18,8 +18,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/image"
 )
 
-// facts is what an image says of itself, where the driver cannot be asked or has no call for it: which kernels and variables there are,
-// where parameters lie, which block a kernel requires.
+// facts are read from an image, because drivers lack calls for them: its kernels and variables, the places of
+// parameters, the block that a kernel requires.
 type facts struct {
 	kernels   []kernelFacts
 	variables []variableFacts
@@ -65,7 +65,7 @@ func (f *facts) readImage(data []byte) {
 				f.noteUnread(f.readCubin(b))
 			}
 		default:
-			continue // of a form that is beside one of the others, for another use
+			continue // in a form that accompanies one of the other forms, for another use
 		}
 		known = true
 	}
@@ -103,7 +103,7 @@ var (
 	ptxVariable = regexp.MustCompile(`(?m)((?:\.(?:extern|visible|weak|common)\s+)*)\.(global|const)\s+(?:\.\w+\s+(?:\d+\s+)?)*?\.[a-z]+\d+\s+` + identifier)
 )
 
-// readPTX reads what stands outside of bodies.
+// readPTX reads the text outside of bodies.
 func (f *facts) readPTX(text string) {
 	text = withoutBodies(ptxComment.ReplaceAllString(text, " "))
 	for _, m := range ptxEntry.FindAllStringSubmatch(text, -1) {
@@ -129,7 +129,7 @@ func (f *facts) readPTX(text string) {
 	}
 }
 
-// withoutBodies empties the text between braces: bodies, and what variables hold at first. The braces stay.
+// withoutBodies empties the text between braces: bodies, and the initial values of variables. The braces stay.
 func withoutBodies(text string) string {
 	var b strings.Builder
 	depth := 0
@@ -161,8 +161,8 @@ func typeSize(kind string) uint32 {
 	return max(bits/8, 1)
 }
 
-// What a cubin says of a kernel in the section .nv.info.KERNEL: a list of u8 form, u8 attribute, u16 value; where the form is
-// sized, the value is the number of bytes that follow.
+// The notes of a cubin on a kernel, in the section .nv.info.KERNEL: a list of u8 form, u8 attribute, u16 value; where
+// the form is sized, the value is the number of bytes that follow.
 const (
 	formSized     = 4
 	attrRequired  = 0x10 // u32 x, y, z

@@ -12,11 +12,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// freed is what was freed and may be in use still. The space's mu guards freed.
+// freed has the addresses that were freed and that work may still use. The space's mu guards freed.
 type freed struct {
 	space   *space
 	list    []freeing
-	retired []*mark // of which nothing is asked any more
+	retired []*mark // marks that are not asked for any more
 }
 
 // noteLeaving notes that addresses may be given to other allocations, which wait until the channel is closed. The
@@ -27,7 +27,7 @@ func (f *freed) noteLeaving(a backend.Addr, n uint64) chan struct{} {
 	return over
 }
 
-// waitsForRange lists what must be over before addresses can be used again. The caller holds mu.
+// waitsForRange lists the channels and marks that must be over before addresses can be used again. The caller holds mu.
 func (f *freed) waitsForRange(a backend.Addr, n uint64) (over []chan struct{}, marks []*mark) {
 	return f.waitsInStream(a, n, nil)
 }
@@ -38,7 +38,7 @@ func (f *freed) waitsInStream(a backend.Addr, n uint64, st *stream) (over []chan
 		overlaps := uint64(x.base) < uint64(a)+n && uint64(a) < uint64(x.base)+x.size
 		switch {
 		case x.mark != nil && (!overlaps || x.stream == st):
-			return false // to ask the driver costs something
+			return false // a question to the driver takes time
 		case x.mark != nil:
 			if !errors.Is(x.mark.queryMark(), backend.NotReady) {
 				return true
@@ -59,7 +59,7 @@ func (f *freed) waitsInStream(a backend.Addr, n uint64, st *stream) (over []chan
 	return over, marks
 }
 
-// awaitFreed waits for what waitsForRange has listed.
+// awaitFreed waits for the channels and marks that waitsForRange has listed.
 func (f *freed) awaitFreed(over []chan struct{}, marks []*mark) error {
 	for _, m := range marks {
 		if err := m.waitFor(f.space.ctx); err != nil {
@@ -69,7 +69,7 @@ func (f *freed) awaitFreed(over []chan struct{}, marks []*mark) error {
 	return awaitAll(f.space.ctx, over)
 }
 
-// marksOf are what tells that the work of a stream, or of a context's streams, no longer uses what was freed there.
+// marksOf returns the marks after which the work of a stream, or of a context's streams, no longer uses freed memory.
 func (f *freed) marksOf(which func(*stream) bool) []*mark {
 	f.space.mu.Lock()
 	defer f.space.mu.Unlock()
@@ -85,7 +85,7 @@ func (f *freed) marksOf(which func(*stream) bool) []*mark {
 	return all
 }
 
-// passMarks notes that work has come to all marks, for which the driver need not be asked then.
+// passMarks notes that work has come to all marks, so that the driver need not be asked for them.
 func (f *freed) passMarks(all []*mark) {
 	passed := map[*mark]bool{}
 	for _, m := range all {
@@ -100,8 +100,8 @@ func (f *freed) passMarks(all []*mark) {
 	f.space.places.releaseSurplus()
 }
 
-// noteMark notes that work may use a piece until it has come to a mark of a stream. Earlier marks of the stream say no more of these
-// addresses. The caller holds mu.
+// noteMark notes that work may use a piece until it has come to a mark of a stream. Earlier marks of the stream on
+// these addresses are retired. The caller holds mu.
 func (f *freed) noteMark(p piece, m *mark, st *stream) {
 	at, size := p.Alloc.Base, p.Size()
 	f.list = slices.DeleteFunc(f.list, func(x freeing) bool {
@@ -114,7 +114,7 @@ func (f *freed) noteMark(p piece, m *mark, st *stream) {
 	f.list = append(f.list, freeing{base: at, size: size, mark: m, stream: st})
 }
 
-// retireMark gives the events of marks back that are not asked for any more: a mark that is passed for each that comes.
+// retireMark gives back the event of one retired mark that is passed. It is called for each new mark.
 func (f *freed) retireMark() {
 	f.space.mu.Lock()
 	defer f.space.mu.Unlock()

@@ -20,19 +20,19 @@ type exec struct {
 	core.Exec
 	context *cudaContext
 
-	// Of Mu.
+	// Guarded by Mu.
 	plan  *plan
-	whole *driver.Exec // nil: not made since the graph or what is off has changed
+	whole *driver.Exec // nil: not made since the graph or the set of disabled nodes has changed
 	last  *mark        // of the latest run
 }
 
-// plan is a graph that was checked: what each node does, in an order that keeps all dependencies.
+// plan is a graph that was checked: the action of each node, in an order that keeps all dependencies.
 type plan struct {
 	steps  []*step
 	device bool // the driver can run the whole graph
 }
 
-// step is what a node does: one of these, or nothing.
+// step is the action of a node: beside id and deps, at most one field is set.
 type step struct {
 	id     backend.NodeID
 	deps   []int // positions in the plan
@@ -138,7 +138,7 @@ func (c *cudaContext) newStep(n backend.Node) (*step, error) {
 	return s, err
 }
 
-// copyStep is a copy that the device does by itself, or another.
+// copyStep returns a copy that the device does by itself, or else a task.
 func (c *cudaContext) copyStep(p backend.Copy) (*driver.Box, func(*stream) (*task, error), error) {
 	j, err := c.legacy.copyTask(p)
 	if err != nil || j.run == nil {
@@ -150,7 +150,7 @@ func (c *cudaContext) copyStep(p backend.Copy) (*driver.Box, func(*stream) (*tas
 	return j.box, nil, nil
 }
 
-// driverNodes is the plan for the driver. What is off does nothing.
+// driverNodes returns the plan for the driver. Disabled nodes are empty.
 func (p *plan) driverNodes(off map[backend.NodeID]bool) []driver.Node {
 	out := make([]driver.Node, len(p.steps))
 	for i, s := range p.steps {
@@ -162,7 +162,7 @@ func (p *plan) driverNodes(off map[backend.NodeID]bool) []driver.Node {
 	return out
 }
 
-// makeGraph has the driver's graph be there. The caller holds mu, and the context is alive.
+// makeGraph makes the driver's graph unless it exists. The caller holds mu, and the context is alive.
 func (x *exec) makeGraph() error {
 	if x.whole != nil {
 		return nil

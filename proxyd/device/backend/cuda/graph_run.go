@@ -11,12 +11,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// run is a run of a plan by this process: what is decided at the launch, and what the run waits for.
+// run is a run of a plan by this process: the decisions of the launch, and the marks that the run
+// waits for.
 type run struct {
 	context *cudaContext
 	*plan
 	off   map[backend.NodeID]bool
-	marks []*mark // what an event is recorded as, or waited for
+	marks []*mark // by step: the mark that an event gets, or for which the step waits
 	child []*run
 }
 
@@ -102,7 +103,7 @@ func (r *run) doStep(i int, s *step) {
 	case s.child != nil:
 		r.child[i].carryOut()
 	case s.host != nil:
-		if c.Err() == nil { // else the program would take what a kernel has not made
+		if c.Err() == nil { // else the program would use results that a kernel has not made
 			s.host()
 		}
 	case !r.off[s.id] && c.Err() == nil:

@@ -83,7 +83,7 @@ func (b *Backend) unshareHost(s *space, h *host) error {
 	return err
 }
 
-// releaseHosts ends what a space that is closed had.
+// releaseHosts unshares the host memory of a space that is closed.
 func (b *Backend) releaseHosts(s *space) {
 	b.hostMu.Lock()
 	defer b.hostMu.Unlock()

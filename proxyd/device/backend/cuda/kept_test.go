@@ -47,7 +47,7 @@ func (r *poolRig) mustSucceed(err error) {
 	}
 }
 
-// newSpace is a space of 64 MiB, the nth.
+// newSpace makes the nth space, of 64 MiB.
 func (r *poolRig) newSpace(n int) backend.Space {
 	r.Helper()
 	const size = 64 << 20
@@ -65,7 +65,7 @@ func (r *poolRig) newStream(s backend.Space) (backend.Context, backend.Stream) {
 	return cu, st
 }
 
-// keepAll has the pool give nothing back by itself.
+// keepAll makes the pool keep all of its memory.
 func (r *poolRig) keepAll() {
 	r.Helper()
 	r.mustSucceed(r.space.SetPoolAttribute(backend.DefaultPool, backend.PoolReleaseThreshold, math.MaxUint64))
@@ -104,7 +104,7 @@ func (r *poolRig) bytes(a backend.Addr, n int) []byte {
 
 var driverCall = regexp.MustCompile(`(?m)\bcu[A-Z]\w*`)
 
-// countCalls counts the driver's calls since it was asked last, by their names.
+// countCalls counts the driver's calls since countCalls was called last, by their names.
 func (r *poolRig) countCalls() map[string]int {
 	r.Helper()
 	text, err := os.ReadFile(r.log)
@@ -117,7 +117,7 @@ func (r *poolRig) countCalls() map[string]int {
 	return all
 }
 
-// trainStep does what a training does in a step: allocations of many sizes that live at the same time and are freed in another order.
+// trainStep acts like a training step: allocations of many sizes live at the same time and are freed in another order.
 func (r *poolRig) trainStep() (pairs int) {
 	r.Helper()
 	var live []backend.Addr
@@ -137,7 +137,7 @@ func (r *poolRig) trainStep() (pairs int) {
 	return pairs
 }
 
-// TestPooledCalls bounds what a program asks of the driver that allocates and frees in a stream.
+// TestPooledCalls bounds the driver's calls for a program that allocates and frees in a stream.
 func TestPooledCalls(t *testing.T) {
 	r := newPoolRig(t, 1<<30)
 	r.keepAll()
@@ -171,7 +171,7 @@ func TestPooledCalls(t *testing.T) {
 	}
 }
 
-// TestPooledBytes: what a pool keeps is not zero for its own next allocation, and zero for every other.
+// TestPooledBytes: memory that a pool keeps has old bytes for the pool's next allocation, zeros for all others.
 func TestPooledBytes(t *testing.T) {
 	r := newPoolRig(t, 1<<30)
 	r.keepAll()
@@ -184,7 +184,7 @@ func TestPooledBytes(t *testing.T) {
 		if a != b {
 			t.Fatalf("the same allocation is at %#x, and at %#x before", uint64(b), uint64(a))
 		}
-		r.bytes(b, int(n)) // anything: the program's own
+		r.bytes(b, int(n)) // any bytes of the program
 		r.fill(b, n, 9)
 		r.free(b)
 		c, err := r.cu.Alloc(n - 1000)
@@ -200,7 +200,7 @@ func TestPooledBytes(t *testing.T) {
 	}
 }
 
-// runsOf says which bytes there are: the first of each run, and its value.
+// runsOf describes bytes by their runs: the position of the first byte of each run, and its value.
 func runsOf(b []byte) (out []int) {
 	for i := range b {
 		if (i == 0 || b[i] != b[i-1]) && len(out) < 20 {
@@ -219,7 +219,7 @@ func isAll(b []byte, value byte) bool {
 	return true
 }
 
-// TestPooledOfOthers: memory that a pool keeps never comes to another space with bytes.
+// TestPooledOfOthers: memory that a pool keeps is zero when another space gets it.
 func TestPooledOfOthers(t *testing.T) {
 	r := newPoolRig(t, 32<<20)
 	r.keepAll()
@@ -311,7 +311,7 @@ func TestPooledInWork(t *testing.T) {
 	r.mustSucceed(r.cu.Err())
 }
 
-// TestPoolGivesBack: a pool keeps what its threshold allows, until it is trimmed, or the program ends it.
+// TestPoolGivesBack: a pool keeps as many bytes as its threshold allows, until it is trimmed, or the program ends it.
 func TestPoolGivesBack(t *testing.T) {
 	const mib = 1 << 20
 	for _, tc := range []struct {
@@ -364,8 +364,8 @@ func TestPoolGivesBack(t *testing.T) {
 	}
 }
 
-// TestPooledSaved: what a pool keeps is not saved, nor are bytes that were freed beside bytes that are live; and after a restore they
-// are zero for allocations of which that is promised.
+// TestPooledSaved: memory that a pool keeps is not saved, nor are freed bytes beside live bytes; after a restore they
+// are zero for allocations that promise zeros.
 func TestPooledSaved(t *testing.T) {
 	r := newPoolRig(t, 1<<30)
 	r.keepAll()
@@ -389,7 +389,7 @@ func TestPooledSaved(t *testing.T) {
 	}
 }
 
-// TestPooledBoundaries: allocations of all sizes at the same addresses have their own bytes, against a map of what was written.
+// TestPooledBoundaries: allocations of all sizes at the same addresses have their own bytes.
 func TestPooledBoundaries(t *testing.T) {
 	r := newPoolRig(t, 1<<30)
 	r.keepAll()

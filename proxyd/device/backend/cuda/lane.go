@@ -37,14 +37,14 @@ func (b *Backend) newLane(ctx driver.Context, priority int, alive func(func() er
 	return &lane{b.drv, b.pinned, ctx, s, e, alive}, nil
 }
 
-// closeLane ends the lane. Nothing is under way there.
+// closeLane ends the lane. No work is under way there.
 func (l *lane) closeLane() error {
 	return l.alive(func() error {
 		return errors.Join(l.drv.DestroyEvent(l.ctx, l.done), l.drv.DestroyStream(l.ctx, l.stream))
 	})
 }
 
-// waitIdle waits until all that was queued is done, also on a failure: what was queued uses memory.
+// waitIdle waits until all queued work is done, also on a failure, because queued work uses memory.
 func (l *lane) waitIdle() error {
 	err := l.alive(func() error { return l.drv.Record(l.ctx, l.done, l.stream) })
 	ask := func() error { return l.drv.EventQuery(l.ctx, l.done) }
@@ -60,7 +60,7 @@ func (l *lane) waitIdle() error {
 	}
 }
 
-// isIdle tells whether nothing is under way; so does an error, which later calls will see.
+// isIdle tells whether no work is under way. It returns true on an error, which later calls will return.
 func (l *lane) isIdle() bool {
 	return backend.ResultOf(l.alive(func() error { return l.drv.Query(l.ctx, l.stream) })) != backend.NotReady
 }
@@ -90,7 +90,7 @@ func (l *lane) copyOut(from backend.Addr, n uint64, take func(part []byte) error
 		if ready != nil {
 			err = take(ready)
 		}
-		if e := l.waitIdle(); err == nil { // whatever happens: the buffers are others' next
+		if e := l.waitIdle(); err == nil { // in any case: other copies get the buffers next
 			err = e
 		}
 		if err != nil {
@@ -138,7 +138,7 @@ func (l *lane) clearMemory(at backend.Addr, n uint64) error {
 	return l.waitIdle()
 }
 
-// partSize is what is copied at once: large enough for full speed.
+// partSize is the number of bytes copied at once: large enough for full speed.
 const partSize = 4 << 20
 
 // pinned is buffers of host memory that devices copy from and to. They belong to the first context that there is.

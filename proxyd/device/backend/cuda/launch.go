@@ -26,11 +26,12 @@ type function struct {
 	refused  error
 
 	mu    sync.Mutex
-	known [backend.FunctionAttributes]int32 // what the driver says of the kernel: launches are checked against that
+	known [backend.FunctionAttributes]int32 // the driver's attributes of the kernel: launches are checked against them
 	has   [backend.FunctionAttributes]bool
 }
 
-// learnLimits asks what launches need to know. The caller has the context alive.
+// learnLimits asks the driver for the limits that launches are checked against. The context is alive
+// meanwhile.
 func (f *function) learnLimits(k kernelFacts) error {
 	c := f.module.context
 	drv := c.space.device.backend.drv
@@ -39,7 +40,7 @@ func (f *function) learnLimits(k kernelFacts) error {
 	for i := 0; ; i++ {
 		p, err := drv.Param(c.ctx, f.f, i)
 		if errors.As(err, &absent) {
-			break // the image's own list will do
+			break // the image's own list is used
 		}
 		if i == 0 {
 			f.params = nil
@@ -107,7 +108,7 @@ func (f *function) SetAttribute(a backend.FunctionAttribute, v int32) error {
 	return c.noteFault(c.whileAlive(func() error { return c.space.device.backend.drv.SetFunctionAttribute(c.ctx, f.f, a, v) }))
 }
 
-// maxLaunchAttributes is how many attributes a launch may have: there are fewer that a launch keeps.
+// maxLaunchAttributes is how many attributes a launch may have: more than KeepAttribute keeps.
 const maxLaunchAttributes = 16
 
 // checkLaunch checks a launch.

@@ -32,7 +32,7 @@ type module struct {
 	gone bool
 }
 
-// compileImage is an image in the driver's form, with a NUL at its end.
+// compileImage returns an image in the driver's form, with a NUL at its end.
 func (c *cudaContext) compileImage(data []byte, cfg backend.LoadConfig) ([]byte, backend.Log, error) {
 	parts, err := image.Parts(data)
 	if err != nil {
@@ -245,7 +245,7 @@ func (m *module) Unload() error {
 	work := s.pendingWork()
 	s.mu.Lock()
 	s.dropVariables(func(v variable) bool { return v.module == m })
-	over := s.freed.noteLeaving(0, 1) // a drain waits for this, and no address does
+	over := s.freed.noteLeaving(0, 1) // a drain waits for this, no address does
 	s.mu.Unlock()
 	if m.kept.Size > 0 {
 		if err := s.freeMemory(m.kept.Base, backend.Globals); err != nil {

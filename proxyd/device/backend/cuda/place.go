@@ -11,19 +11,19 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// places are memory at addresses of the heap. To make, map and give back memory costs more than most of what a program does with
-// it, so memory that a pool's allocation has left stays where it was, mapped, until the pool gives the memory back: at a
-// synchronisation that finds more than the pool's release threshold, when the pool is trimmed or destroyed, when the device has no
-// room, and when other memory must lie there. Allocations with other boundaries take the places that lie within them, and new
-// memory for what is between. Memory that was used and is free is dirty. The next owner of a pool finds it so, as with a driver: it
-// was the same program's. All other allocations are cleared.
+// places are memory at addresses of the heap. To make, map and give back memory takes longer than most uses of it, so
+// memory that a pool's allocation has left stays where it was, mapped, until the pool gives the memory back: at a
+// synchronisation that finds more than the pool's release threshold, when the pool is trimmed or destroyed, when the
+// device has no room, and when other memory must lie there. Allocations with other boundaries take the places that lie
+// within them, and new memory for the gaps. Memory that was used and is free is dirty. An allocation of a pool may find
+// the old bytes, as with a driver, because they were the same program's. Memory of all other allocations is cleared.
 //
 // The space's mu guards places.
 type places struct {
 	space    *space
 	list     []*place         // ascending
-	leaving  map[*place]bool  // that are to be given back when no work uses them any more
-	releases []pendingRelease // of places that nothing uses: see unlockAndDrop
+	leaving  map[*place]bool  // to be given back when no work uses them any more
+	releases []pendingRelease // places without users: see unlockAndDrop
 	kept     uint64           // bytes of places that no arena has
 }
 
@@ -69,7 +69,7 @@ func (l *places) placesIn(a backend.Addr, n uint64) []*place {
 
 func (l *places) enterPlace(x *place) { l.list = slices.Insert(l.list, l.firstPlace(x.base), x) }
 
-// leavePlace takes a place off the list: no allocation will get the place any more.
+// leavePlace takes a place off the list, so that no allocation gets it any more.
 func (l *places) leavePlace(x *place) {
 	l.list = slices.DeleteFunc(l.list, func(o *place) bool { return o == x })
 	if x.uses == 0 {
@@ -79,7 +79,7 @@ func (l *places) leavePlace(x *place) {
 	l.leaving[x] = true
 }
 
-// countKept counts a place that is kept, or is no longer.
+// countKept adds a place to the kept bytes, or subtracts it.
 func (l *places) countKept(x *place, more bool) {
 	x.memory.kept.Store(more)
 	if more {
@@ -89,8 +89,8 @@ func (l *places) countKept(x *place, more bool) {
 	}
 }
 
-// makeBacking makes the bytes of an arena. What has been there before and does not fit goes when it can: see waitsForRange, and
-// attachPiece.
+// makeBacking makes the bytes of an arena. Places that were there and do not fit are given back when no work uses them:
+// see waitsForRange, and attachPiece.
 func (l *places) makeBacking(base backend.Addr, size uint64) (*backing, error) {
 	if base == 0 {
 		m, err := l.newMemory(size)
@@ -131,7 +131,7 @@ func (l *places) makeBacking(base backend.Addr, size uint64) (*backing, error) {
 	return b, nil
 }
 
-// newMemory makes memory. Where the device has no room, places that are kept go first.
+// newMemory makes memory. If the device has no room, kept places are given back first.
 func (l *places) newMemory(n uint64) (*memory, error) {
 	for {
 		m, err := l.space.device.newMemory(n, l.space)
@@ -196,7 +196,7 @@ type pendingRelease struct {
 	over chan struct{}
 }
 
-// scheduleRelease has a place be given back when mu is unlocked, by unlockAndDrop: the driver takes its time.
+// scheduleRelease has unlockAndDrop give a place back when mu is unlocked, because the driver is slow.
 func (l *places) scheduleRelease(x *place) {
 	delete(l.leaving, x)
 	x.dropped = true
@@ -214,13 +214,14 @@ func (l *places) unlockAndDrop() {
 	}
 }
 
-// dropPlace gives the memory back. Nothing uses it.
+// dropPlace gives the memory back. No work uses it.
 func (l *places) dropPlace(x *place) {
-	_ = l.space.view.removeMemory(x.base, x.memory) // a mapping that stays shows when another is made there
+	_ = l.space.view.removeMemory(x.base, x.memory) // a mapping that stays is noticed by the next mapping there
 	_ = x.memory.endMemory()
 }
 
-// dropKept gives back places that are kept, until so many bytes are free, and returns how many are. What work may still use stays.
+// dropKept gives back places that are kept, until so many bytes are free, and returns how many are. Places that work
+// may still use stay.
 func (l *places) dropKept(n uint64, which func(*place) bool, drop func(*place)) (free uint64) {
 	for _, x := range slices.Clone(l.list) {
 		if free >= n {
@@ -246,7 +247,7 @@ func (l *places) dropNow(x *place) {
 	l.dropPlace(x)
 }
 
-// anyPlace, isOf and isAway are which places dropKept takes.
+// anyPlace, isOf and isAway choose the places that dropKept takes.
 func anyPlace(*place) bool { return true }
 
 func isAway(x *place) bool { return !x.memory.isThere() }
@@ -255,7 +256,7 @@ func isOf(pool backend.PoolID) func(*place) bool {
 	return func(x *place) bool { return x.pool == pool }
 }
 
-// releaseSurplus gives back what pools keep beyond their thresholds. The program has synchronised.
+// releaseSurplus gives back the bytes that pools keep beyond their thresholds. The program has synchronised.
 func (l *places) releaseSurplus() {
 	l.space.mu.Lock()
 	defer l.unlockAndDrop()
@@ -278,7 +279,8 @@ func (l *places) keptOfPools() map[backend.PoolID]uint64 {
 	return all
 }
 
-// waitsToAttach lists what must be over before a piece's memory can be mapped: other memory may lie there. The caller holds mu.
+// waitsToAttach lists the channels to wait for before a piece's memory can be mapped: other memory may lie there. The
+// caller holds mu.
 func (l *places) waitsToAttach(p piece) (all []chan struct{}) {
 	for _, x := range p.Arena.Bytes.places {
 		if !l.space.view.memoryAt(x.base, x.memory) {
@@ -304,8 +306,8 @@ func (l *places) attachPiece(p piece) error {
 	return nil
 }
 
-// releasePiece gives the bytes of a piece back that was taken out of the ledger: a pool may keep them. over is what the caller closes
-// then: until then others wait for that, and not the memory itself.
+// releasePiece gives the bytes of a piece back that was taken out of the ledger: a pool may keep them. over is the
+// channel that the caller closes afterwards: until then other work waits for over instead of the memory.
 func (l *places) releasePiece(p piece, over chan struct{}) {
 	l.space.mu.Lock()
 	defer l.unlockAndDrop()
@@ -337,7 +339,8 @@ func (s *space) TrimPool(id backend.PoolID, keep uint64) error {
 	return nil
 }
 
-// DestroyPool implements backend.Pools. What work still uses of the pool goes at a later synchronisation.
+// DestroyPool implements backend.Pools. Memory of the pool that work still uses is given back at a later
+// synchronisation.
 func (s *space) DestroyPool(id backend.PoolID) error {
 	if err := s.Calls.DestroyPool(id); err != nil {
 		return err

@@ -15,16 +15,16 @@ import (
 // task is a piece of work in the queue of a stream.
 type task struct {
 	after []*mark         // of other streams; the device does this work later than that
-	until []chan struct{} // what this process waits for first
-	run   func() error    // nil: nothing to do
+	until []chan struct{} // channels that this process waits for first
+	run   func() error    // nil: no action
 	// waits says that run takes its time: run waits for the device, or for other work. Else run only tells the driver.
 	waits  bool
 	always bool // run even if the context has a fault
 	mark   *mark
 	drop   func()      // called instead when the space was closed, or nil
 	steps  bool        // its steps enter the gate themselves: between them they wait for others
-	fence  bool        // the task is nothing but its mark
-	direct bool        // the caller takes run's error, if nothing had to be waited for
+	fence  bool        // the task consists of its mark only
+	direct bool        // the caller takes run's error, if the task did not have to wait
 	box    *driver.Box // of a copy that the device does by itself
 	given  bool        // the task is the program's: see backend.Progress
 	begun  bool        // of the stream's mu
@@ -43,7 +43,8 @@ func (st *stream) enqueueTask(j *task) error {
 	return st.submitTask(j)
 }
 
-// Progress implements backend.Stream. What the driver was given counts as done, which is true while the space is unmapped.
+// Progress implements backend.Stream. Work that the driver was given counts as done, which is true while the space is
+// unmapped.
 func (st *stream) Progress() backend.Progress {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -54,14 +55,15 @@ func (st *stream) Progress() backend.Progress {
 	return p
 }
 
-// noteProgress notes that a task has begun, or could begin again.
+// noteProgress notes that a task has begun, or that it could begin again.
 func (st *stream) noteProgress(j *task, begun bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	j.begun = begun
 }
 
-// noteRestartable notes that the task which runs could as well be begun again. A node of a graph is none of a stream's tasks.
+// noteRestartable notes that the present task could begin again from its start. A node of a graph is no task of a
+// stream.
 func (st *stream) noteRestartable() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -77,7 +79,7 @@ func (st *stream) countTask(j *task) {
 	}
 }
 
-// submitTask has a task done: now if nothing is before the task and nothing has to be waited for, else in its turn.
+// submitTask carries a task out: at once if no task is before it and it need not wait, else in its turn.
 func (st *stream) submitTask(j *task) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -87,7 +89,7 @@ func (st *stream) submitTask(j *task) error {
 	if st.ended {
 		st.countTask(j)
 		if j.mark != nil {
-			j.mark.passDropped() // nothing was left in the stream
+			j.mark.passDropped() // no work was left in the stream
 		}
 		return nil
 	}
@@ -145,12 +147,12 @@ func (st *stream) issueTask(j *task) error {
 		err = errors.Join(err, j.mark.recordIn(st.lane))
 	}
 	if backend.ResultOf(err) == backend.ContextIsDestroyed {
-		return nil // the goroutine that has ended it knows
+		return nil // the goroutine that has ended the context knows
 	}
 	return err
 }
 
-// runQueuedWork carries out what is queued, until nothing is.
+// runQueuedWork carries out the queued tasks until the queue is empty.
 func (st *stream) runQueuedWork() {
 	active := st.context.space.active
 	active.Begin()
@@ -203,8 +205,8 @@ func (st *stream) doTask(j *task) {
 	}
 }
 
-// awaitAside waits for what this process must know before a task can be done; meanwhile the task does not make the space runnable.
-// awaitAside returns false if the space was closed.
+// awaitAside waits for the channels and marks that a task needs first; meanwhile the task does not make the space
+// runnable. awaitAside returns false if the space was closed.
 func (s *space) awaitAside(j *task) (live bool) {
 	if len(j.until) == 0 && allIssued(j.after) {
 		return true

@@ -45,7 +45,7 @@ func TestVariablesMoved(t *testing.T) {
 	_, again := space(s.State())
 	_, _, err = again.Load([]byte(backendtest.Kernels), backend.LoadConfig{Globals: m.Variables().Base})
 	if backend.ResultOf(err) != backend.NotSupported || !strings.Contains(err.Error(), "variable counter") {
-		t.Errorf("%v", err)
+		t.Errorf("Load with the variables elsewhere: %v", err)
 	}
 	st := s.State()
 	for i := range st.Variables {
@@ -66,7 +66,7 @@ func TestRestoreKernelHeap(t *testing.T) {
 		Base: backend.DefaultBase, Memory: 64 << 20, KernelHeap: &backend.KernelHeap{},
 	}})
 	if backend.ResultOf(err) != backend.NotSupported || !strings.Contains(err.Error(), "malloc") {
-		t.Errorf("%v", err)
+		t.Errorf("NewSpace with a heap of kernels: %v", err)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestSameAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := spaces[1].Map(); backend.ResultOf(err) != backend.AlreadyMapped {
-		t.Errorf("%v", err)
+		t.Errorf("Map of a space at the same addresses: %v, want AlreadyMapped", err)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestFactsOfCubin(t *testing.T) {
 		t.Errorf("%+v, want %+v", k, want)
 	}
 	for i := range notes {
-		(&kernelFacts{}).readNotes(notes[:i]) // whatever a program gives us
+		(&kernelFacts{}).readNotes(notes[:i]) // any bytes of a program must not panic
 	}
 }
 
@@ -190,7 +190,7 @@ func makeCubin() []byte {
 	return out
 }
 
-// TestNewerCubin: the version of a newer compiler does not hide what is in its code.
+// TestNewerCubin: code is read although the version of its compiler is newer.
 func TestNewerCubin(t *testing.T) {
 	f := &facts{}
 	f.readImage(makeCubin())
@@ -203,8 +203,8 @@ func TestNewerCubin(t *testing.T) {
 	}
 }
 
-// TestNotUnderstood: code that the driver takes and that is not understood may have variables, so nothing is saved. Why is said to
-// the program that loads the code, and to the save.
+// TestNotUnderstood: code that the driver takes and that is not understood may have variables, so the memory cannot be
+// saved. Both the program that loads the code and the save get the reason.
 func TestNotUnderstood(t *testing.T) {
 	broken := makeCubin()
 	broken[len(broken)-5*64+40] = 99 // where the names of the symbols are

@@ -21,7 +21,7 @@ type act struct {
 	do   func(p *play) error
 }
 
-// play is what the steps of a script have made.
+// play has the objects that the steps of a script have made.
 type play struct {
 	b      *Backend
 	space  backend.Space
@@ -84,7 +84,7 @@ func (p *play) runClusters(cooperative bool) error {
 	return p.stream.Graph(p.exec)
 }
 
-// sumOfLists is how the fake driver adds up what a tensor map is made of.
+// sumOfLists adds up the arguments of a tensor map as the fake driver does.
 func sumOfLists[T uint32 | int32 | uint64](at uint64, list ...T) uint64 {
 	for _, v := range list {
 		n := uint64(v)
@@ -96,7 +96,8 @@ func sumOfLists[T uint32 | int32 | uint64](at uint64, list ...T) uint64 {
 	return at
 }
 
-// makeTensorMaps makes a map of each kind, and compares all of it with what the fake driver makes of these arguments.
+// makeTensorMaps makes a map of each kind, and compares it with the map that the fake driver makes of these
+// arguments.
 func makeTensorMaps(d backend.TensorMapper) error {
 	s := backend.TensorShape{
 		Type: 6, Interleave: 1, Mode: 2, Swizzle: 3, Promotion: 4, Fill: 5, Rank: 4, Channels: 7, Pixels: 8, Address: 0x123450,
@@ -158,7 +159,7 @@ func (p *play) graph() (*backend.Graph, error) {
 	return g, err
 }
 
-// script is a program's life, with each kind of call in it. A step with work that goes on afterwards waits for that
+// script is a program's life, with each kind of call in it. A step whose work would go on afterwards waits for the
 // work, so that the driver's calls come in a single order.
 var script = []act{
 	{"space", func(p *play) (err error) {

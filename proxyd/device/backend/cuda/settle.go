@@ -18,10 +18,11 @@ import (
 // maxAttempts is how often a process starts again to have its addresses free.
 const maxAttempts = 16
 
-// Settle has this process start again without address space randomisation, so that what the driver places by itself is in the
-// same place each time, and until nothing lies where spaces will. Settle must be called before anything else is done.
-// attempt is 0 at first; the process that is started has the argument that name makes of the next number. Settle
-// returns if nothing had to be done, or with an error, which wraps ErrAddresses if that was of no use.
+// Settle has this process start again without address space randomisation, so that memory that the driver places by
+// itself is in the same place each time, and again until the addresses of spaces are free. Settle must be called first
+// of all. attempt is 0 at first; the process that is started has the argument that name makes of the next number.
+// Settle returns nil if the process need not start again, or an error, which wraps ErrAddresses if the last attempt did
+// not help.
 func Settle(attempt int, name func(attempt int) string) error {
 	const addrNoRandomize, query = 0x0040000, 0xffffffff
 	// The persona is a thread's, and the program that is executed has that of the thread.
@@ -50,7 +51,7 @@ func Settle(attempt int, name func(attempt int) string) error {
 	return fmt.Errorf("start again: %w", unix.Exec(self, append(slices.Clone(os.Args), name(attempt+1)), os.Environ()))
 }
 
-// Taken says what lies where the first spaces of a process will, or "".
+// Taken describes the mapping that lies where the first spaces of a process will be, or returns "".
 func Taken() (string, error) {
 	const first, last = uint64(backend.DefaultBase / 2), uint64(2 * backend.DefaultBase)
 	text, err := os.ReadFile("/proc/self/maps")

@@ -54,7 +54,8 @@ type space struct {
 	claims      []backend.Variable // of the state, until a module takes them
 }
 
-// freeing is addresses that calls may no longer name and that work may still use: until over is closed, or mark is passed.
+// freeing is a range of addresses that calls may no longer name and that work may still use: until over is closed, or
+// mark is passed.
 type freeing struct {
 	base   backend.Addr
 	size   uint64
@@ -159,7 +160,7 @@ func (s *space) Hold() { s.gate.Hold() }
 // Unlimit implements backend.Space.
 func (s *space) Unlimit(on bool) { s.gate.Unlimit(on) }
 
-// Pause implements backend.Space. What the driver was given ends; a kernel that runs is not interrupted.
+// Pause implements backend.Space. Work that the driver was given ends; a kernel that runs is not interrupted.
 func (s *space) Pause() { s.gate.Pause() }
 
 // Freeing implements backend.Space.
@@ -232,7 +233,7 @@ func (s *space) isClosed() bool {
 	return s.closed
 }
 
-// checkOpen is an error if the space is closed. The caller holds mu.
+// checkOpen returns an error if the space is closed. The caller holds mu.
 func (s *space) checkOpen() error {
 	if s.closed {
 		return errClosed
@@ -279,7 +280,7 @@ func (s *space) allStreams() []*stream {
 	return all
 }
 
-// pendingWork is a mark at the end of each stream that has work.
+// pendingWork returns a mark at the end of each stream that has work.
 func (s *space) pendingWork() []*mark {
 	var marks []*mark
 	for _, st := range s.allStreams() {
@@ -309,7 +310,7 @@ func (s *space) Close() error {
 	for _, p := range peers {
 		_ = p.view.denyDevice(s.device.dev) // p may be closed
 	}
-	// A context takes its kernels with it: nothing runs in the space from here on.
+	// The end of a context ends its kernels: no work runs in the space from here on.
 	var errs []error
 	for _, c := range all {
 		errs = append(errs, c.endContext())

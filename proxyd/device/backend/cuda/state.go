@@ -133,7 +133,7 @@ func (s *space) hashBlock(h *blake3.Hasher, id backend.BlockID, p []byte) (sum b
 	return sum, err
 }
 
-// isZero tells whether a block has nothing else.
+// isZero tells whether all bytes of a block are zero.
 func isZero(p []byte) bool { return bytes.Equal(p, zeros) }
 
 var zeros = make([]byte, backend.Granule)

@@ -13,8 +13,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// stream is a stream of the program, and a lane. What can be handed to the driver at once is; behind what cannot, a
-// goroutine carries on in the stream's order.
+// stream is a stream of the program, and a lane. Work that the driver can take goes to it at once. After work that
+// must wait, a goroutine carries out all further work in the stream's order.
 type stream struct {
 	context *cudaContext
 	cfg     backend.StreamConfig
@@ -63,7 +63,7 @@ func (c *cudaContext) NewStream(cfg backend.StreamConfig) (backend.Stream, error
 // Config implements backend.Stream.
 func (st *stream) Config() backend.StreamConfig { return st.cfg }
 
-// checkUsable is what all calls begin with.
+// checkUsable returns an error if the stream or its context cannot be used. All calls begin with it.
 func (st *stream) checkUsable() error {
 	if err := st.context.checkUsable(); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (st *stream) checkUsable() error {
 	return nil
 }
 
-// waitReady is checkUsable for calls that queue something: waitReady waits while the queue is full.
+// waitReady is checkUsable for calls that queue work. It waits while the queue is full.
 func (st *stream) waitReady() error {
 	for {
 		if err := st.checkUsable(); err != nil {
@@ -119,8 +119,9 @@ func (st *stream) queryDriver() error {
 	return st.context.noteFault(st.lane.alive(func() error { return st.lane.drv.Query(st.lane.ctx, st.lane.stream) }))
 }
 
-// fenceMark is a mark behind all that is queued. A fence waits for no other stream, and none for it. Asking again while
-// nothing else was queued returns the same mark: else the queue of a stream that waits would grow with each question.
+// fenceMark returns a mark behind all queued work. A fence waits for no other stream, and no other stream for it.
+// Without new work in between, the next call returns the same mark: else each call would lengthen the queue of a stream
+// that waits.
 func (st *stream) fenceMark() *mark {
 	st.mu.Lock()
 	if n := len(st.queue); n > 0 && st.queue[n-1].fence {
@@ -134,8 +135,8 @@ func (st *stream) fenceMark() *mark {
 	return m
 }
 
-// orderMarks is what work of this stream waits for in other streams. The caller holds the context's mu, which orders
-// streams.
+// orderMarks returns the marks in other streams that work of this stream waits for. The caller holds the context's
+// mu, which orders streams.
 func (st *stream) orderMarks() []*mark {
 	c := st.context
 	var marks []*mark

@@ -20,10 +20,10 @@ import (
 )
 
 // A device has the memory of the space that is mapped. The memory of other spaces stays there for as long as there is
-// room: the driver says when there is none. Then memory of the spaces that were mapped longest ago leaves, to the
+// room: the driver reports when it has no room. Then memory of the spaces that were mapped longest ago leaves, to the
 // host's memory, until there is room; the memory comes back when its space is mapped. Two things stay: held memory, as
-// in a collective and a copy between spaces, and memory that is being moved already. An access of kernels to a peer's
-// memory is none of these: of two spaces on a device only one is mapped.
+// in a collective and a copy between spaces, and memory that is being moved already. A peer's memory that kernels
+// access need not be held: of two spaces on a device only one is mapped.
 type holdings struct {
 	mu       sync.Mutex // no other lock is taken under mu
 	memories map[*memory]bool
@@ -63,7 +63,7 @@ func (d *device) countBytes(more, less uint64) {
 	h.swap.Most = max(h.swap.Most, h.now)
 }
 
-// createMemory makes physical memory. What is not mapped makes room.
+// createMemory makes physical memory. If the device has no room, memory of spaces that are not mapped leaves.
 func (d *device) createMemory(size uint64) (driver.Memory, error) {
 	for {
 		h, err := d.backend.drv.NewMemory(d.dev, size, d.rdma)
@@ -109,7 +109,7 @@ func (m *memory) swapOutBytes() uint64 {
 		return 0
 	}
 	if m.kept.Load() {
-		_ = m.dropPhysical() // a mapping that stays shows when another is made there
+		_ = m.dropPhysical() // a mapping that stays is noticed by the next mapping there
 		return m.size
 	}
 	began := time.Now()

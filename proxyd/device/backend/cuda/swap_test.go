@@ -50,7 +50,7 @@ func makeTenants(t *testing.T, n int) (*device, []*tenant) {
 	return d, all
 }
 
-// takeTurn maps a space, does something, and unmaps it.
+// takeTurn maps a space, calls do, and unmaps the space.
 func (x *tenant) takeTurn(t *testing.T, do func()) {
 	t.Helper()
 	for _, step := range []func() error{
@@ -84,8 +84,8 @@ func (x *tenant) checkMemory(t *testing.T, v byte) {
 	}
 }
 
-// TestSwap: spaces that do not fit on a device together are mapped in turn, and keep their bytes. What a space may
-// allocate does not depend on the other spaces.
+// TestSwap: spaces that do not fit on a device together are mapped in turn, and keep their bytes. The other spaces
+// do not reduce the memory that a space may allocate.
 func TestSwap(t *testing.T) {
 	d, all := makeTenants(t, 3)
 	for round := range 3 {
@@ -94,7 +94,7 @@ func TestSwap(t *testing.T) {
 		}
 	}
 	if s := d.Swapped(); s.Out != 8*tenantSize || s.In != 6*tenantSize || s.Most != tenantSize || s.Took <= 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("after three rounds, swapped = %+v", s)
 	}
 	for i, x := range all {
 		x.checkMemory(t, byte(20+i))
@@ -112,7 +112,7 @@ func TestSwap(t *testing.T) {
 	all[0].takeTurn(t, func() {})
 	p := make([]byte, backend.Granule)
 	if some, err := all[0].ReadBlock(backend.BlockID{Base: all[0].at}, p); err != nil || !some || p[0] != 77 {
-		t.Errorf("%v %v %d", some, err, p[0])
+		t.Errorf("ReadBlock of a block written while swapped: %v, %v, first byte %d, want 77", some, err, p[0])
 	}
 }
 
@@ -159,7 +159,7 @@ func TestSwapLent(t *testing.T) {
 	b.checkMemory(t, 7)
 	q := make([]byte, backend.Granule)
 	if some, err := a.ReadBlock(backend.BlockID{Base: small}, q); err != nil || !some || !bytes.Equal(q, p) {
-		t.Errorf("%v %v %d", some, err, q[0])
+		t.Errorf("ReadBlock of the small memory: %v, %v, first byte %d", some, err, q[0])
 	}
 }
 
@@ -171,14 +171,14 @@ func TestSwapNone(t *testing.T) {
 	}
 	err := all[1].WriteBlock(backend.BlockID{Base: all[1].at}, make([]byte, backend.Granule))
 	if err != nil || d.Swapped().Out != 0 {
-		t.Errorf("%v, %+v", err, d.Swapped())
+		t.Errorf("WriteBlock beside a mapped space: %v, swapped = %+v, want none out", err, d.Swapped())
 	}
 	p := bytes.Repeat([]byte{9}, backend.Granule) // the block went to the host's memory at once
 	if some, err := all[1].ReadBlock(backend.BlockID{Base: all[1].at}, p); err != nil || !some || !isZero(p) {
-		t.Errorf("%v %v %d", some, err, p[0])
+		t.Errorf("ReadBlock from the host's memory: %v, %v, first byte %d, want 0", some, err, p[0])
 	}
 	if _, err := d.createMemory(tenantSize); backend.ResultOf(err) != backend.OutOfMemory {
-		t.Errorf("%v", err)
+		t.Errorf("memory that does not fit: %v, want OutOfMemory", err)
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/nccl"
 )
 
-// team is a rank of a communicator of NCCL's. A team lives in the device's primary context, where NCCL is at home, in a
-// stream of its own, and knows memory by its addresses in the window: so any space may be mapped.
+// team is a rank of a communicator of NCCL's. A team lives in the device's primary context, as NCCL expects, in a
+// stream of its own, and names memory by its addresses in the window, so that any space may be mapped.
 type team struct {
 	device *device
 	ctx    driver.Context
@@ -37,7 +37,7 @@ var errTeamEnded = errors.New("the team has ended")
 // leaveTimeout is how long a member that leaves waits for operations that other members still do with it.
 const leaveTimeout = 30 * time.Second
 
-// NCCL is the version of the machine's.
+// NCCL returns the version of the machine's NCCL.
 func NCCL() (string, error) {
 	lib, err := nccl.Open(ncclName)
 	if err != nil {
@@ -156,7 +156,7 @@ func (d *device) disbandTeams() {
 	}
 }
 
-// waitProgress waits until nothing is in progress. The caller holds mu.
+// waitProgress waits until no operation is in progress. The caller holds mu.
 func (t *team) waitProgress() error {
 	for p := (patience{}); ; {
 		err := t.comm.State()
@@ -217,7 +217,7 @@ func (t *team) Do(ops []backend.TeamOp) error {
 	return drv.Within(t.ctx, func() error { forget(); return nil })
 }
 
-// spanAddress is where a device finds a span, 0 for none.
+// spanAddress returns the address at which a device finds a span, or 0 for a nil span.
 func spanAddress(x backend.Span) (backend.Addr, error) {
 	if x == nil {
 		return 0, nil
@@ -229,7 +229,7 @@ func spanAddress(x backend.Span) (backend.Addr, error) {
 	return own.deviceAddress()
 }
 
-// waitIssued returns when the device has done what was issued. The caller holds mu.
+// waitIssued returns when the device has done the issued operations. The caller holds mu.
 func (t *team) waitIssued() error {
 	l := t.lane
 	if err := l.drv.Record(l.ctx, l.done, l.stream); err != nil {
@@ -289,14 +289,14 @@ func (t *team) Close() {
 // abortCommunicator ends the communicator at once. The caller holds mu.
 func (t *team) abortCommunicator() { t.endTeam(t.comm.Abort) }
 
-// endTeam ends the team, by how. The caller holds mu. When end returns, the device works no more for it.
+// endTeam ends the team, by how. The caller holds mu. When endTeam returns, the device works no more for it.
 func (t *team) endTeam(how func() error) {
 	if t.ended {
 		return
 	}
 	t.ended = true
 	d := t.device
-	// All waiters for the team have the reason by now: what fails here is known.
+	// All waiters for the team have its reason by now: an error here says no more.
 	_ = d.backend.drv.Within(t.ctx, how)
 	_ = t.lane.waitIdle()
 	_ = t.lane.closeLane()

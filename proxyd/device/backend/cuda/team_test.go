@@ -74,7 +74,7 @@ func (b *Backend) player(t *testing.T, device int, id backend.TeamID, members, m
 	return &player{team, s, c.Legacy(), base + backend.Granule - 32}
 }
 
-// gather has all members have what each has.
+// gather gives all members the bytes of each member.
 func (p *player) gather(t *testing.T) {
 	t.Helper()
 	lent := []backend.Buffer{{Addr: p.at, Size: 16}, {Addr: p.at, Size: 64, Write: true}}
@@ -121,7 +121,7 @@ func TestTeamProcesses(t *testing.T) {
 	}
 }
 
-// oneOfTwo is a process of two.
+// oneOfTwo is one of two processes of a team.
 func oneOfTwo(t *testing.T, b *Backend, id backend.TeamID, member int) {
 	t.Helper()
 	p := b.player(t, member, id, 2, member)
@@ -150,7 +150,7 @@ func oneOfTwo(t *testing.T, b *Backend, id backend.TeamID, member int) {
 	}
 }
 
-// TestTeamGivenUp: the wait for a member that does not come can be stopped, and nothing is left of the team.
+// TestTeamGivenUp: the wait for a member that does not come can be stopped, and then the team is gone.
 func TestTeamGivenUp(t *testing.T) {
 	b := openTeams(t, newFakeLibrary(t))
 	d := b.list[0]
@@ -162,7 +162,7 @@ func TestTeamGivenUp(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go cancel(why)
 	if _, err := d.Join(ctx, id, 2, 0); !errors.Is(err, why) {
-		t.Errorf("%v", err)
+		t.Errorf("Join without the other member: %v, want the context's cause", err)
 	}
 	if err := b.Close(); err != nil {
 		t.Error(err)

@@ -22,7 +22,7 @@ type variable struct {
 	offset uint64 // in the module's allocation
 }
 
-// variableAlign is what offsets are multiples of.
+// variableAlign is the alignment of variables' offsets.
 const variableAlign = 16
 
 // keepVariables enters a module's variables. at is where their bytes are in a restored space, or 0.
@@ -51,7 +51,7 @@ func (m *module) keepVariables(at backend.Addr) error {
 		}
 		base = p.Alloc.Base
 	default:
-		base = s.cfg.Base // nothing is there
+		base = s.cfg.Base // a module without variables has no allocation
 	}
 	m.kept = backend.Range{Base: base, Size: size}
 	for i := range list {
@@ -102,7 +102,7 @@ func (s *space) findVariable(a backend.Addr, n uint64) (variable, bool) {
 	return s.variables[i], true
 }
 
-// dropVariables forgets some. The caller holds mu.
+// dropVariables forgets some variables. The caller holds mu.
 func (s *space) dropVariables(which func(variable) bool) {
 	s.variables = slices.DeleteFunc(s.variables, which)
 }
@@ -138,7 +138,7 @@ func (s *space) moveVariables(which func(variable) bool, out bool) error {
 	return nil
 }
 
-// checkSaved is an error if a module has variables with unreadable bytes.
+// checkSaved returns an error if a module has variables with unreadable bytes.
 func (s *space) checkSaved() error {
 	var errs []error
 	for _, c := range s.allContexts() {

@@ -16,8 +16,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
-// view is the memory that running work finds: the program's addresses over memory. What calls may name is another
-// matter, see package ledger. While the space is mapped, the device's page tables are as the view.
+// view is the memory that running work finds: the program's addresses over memory. Package ledger has the names
+// that calls may use, which differ. While the space is mapped, the device's page tables are as the view.
 type view struct {
 	space *space
 
@@ -25,10 +25,10 @@ type view struct {
 	shown  bool
 	closed bool
 	places map[backend.Addr]*memory
-	seen   []driver.Device // other devices that may follow pointers here, as often as they were allowed
+	seen   []driver.Device // other devices that may follow pointers here, once for each AllowPeer
 }
 
-// allDevices are all that may use the memory.
+// allDevices returns all devices that may use the memory.
 func (v *view) allDevices() []driver.Device {
 	list := []driver.Device{v.space.device.dev}
 	for _, d := range v.seen {
@@ -42,7 +42,7 @@ func (v *view) allDevices() []driver.Device {
 // sortedAddresses are the addresses of all places, ascending. The caller holds mu.
 func (v *view) sortedAddresses() []backend.Addr { return slices.Sorted(maps.Keys(v.places)) }
 
-// putMemory lets work find memory at an address, unless work does already.
+// putMemory lets work find memory at an address, unless the memory is there already.
 func (v *view) putMemory(a backend.Addr, m *memory) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -78,7 +78,7 @@ func (v *view) enterMemory(a backend.Addr, m *memory) error {
 	return nil
 }
 
-// memoryAt tells what is at an address.
+// memoryAt tells whether this memory is at an address.
 func (v *view) memoryAt(a backend.Addr, m *memory) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -99,7 +99,7 @@ func (v *view) removeMemory(a backend.Addr, m *memory) error {
 	return v.space.device.backend.drv.Unmap(a, m.size)
 }
 
-// showAll maps the whole view, or nothing.
+// showAll maps the whole view, or on an error unmaps all of it.
 func (v *view) showAll() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -132,7 +132,7 @@ func (v *view) hideAll() error {
 	return errors.Join(errs...)
 }
 
-// shutView has no more be put.
+// shutView lets no more memory be put into the view.
 func (v *view) shutView() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -140,7 +140,7 @@ func (v *view) shutView() {
 	clear(v.places)
 }
 
-// allowDevice lets another device use all that is and will be there.
+// allowDevice lets another device use all present and later memory of the view.
 func (v *view) allowDevice(d driver.Device) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -163,7 +163,7 @@ func (v *view) denyDevice(d driver.Device) error {
 	return v.permitDevice(d, false)
 }
 
-// permitDevice is what a device may do with what is mapped now. The caller holds mu.
+// permitDevice lets a device use the memory that is mapped now, or forbids it. The caller holds mu.
 func (v *view) permitDevice(d driver.Device, yes bool) error {
 	if !v.shown || v.closed || d == v.space.device.dev {
 		return nil
@@ -187,7 +187,7 @@ func (v *view) findWindow(a backend.Addr) (*memory, uint64, bool) {
 	return nil, 0, false
 }
 
-// checkPeer is NotSupported if a device cannot reach another one's memory.
+// checkPeer returns NotSupported if a device cannot reach another one's memory.
 func (d *device) checkPeer(o *device) error {
 	yes, err := d.backend.drv.CanAccessPeer(d.dev, o.dev)
 	if err == nil && !yes {

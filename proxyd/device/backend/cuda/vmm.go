@@ -36,7 +36,7 @@ func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
 	s.afterWork(over, work, func() {
 		for _, x := range list {
 			for _, ar := range arenas {
-				_ = s.view.removeMemory(x.Base, ar.Bytes.memory) // either is there, or nothing
+				_ = s.view.removeMemory(x.Base, ar.Bytes.memory) // one of these memories is there, or no memory is
 			}
 		}
 		for _, ar := range arenas {
@@ -46,7 +46,8 @@ func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
 	return nil
 }
 
-// SetAccess implements backend.Virtual. A driver has mappings without access; here what may not be used is not mapped at all.
+// SetAccess implements backend.Virtual. A driver has mappings without access; here memory that may not be used is not
+// mapped at all.
 func (s *space) SetAccess(a backend.Addr, size uint64, allow bool) error {
 	s.mu.Lock()
 	list, err := s.ledger.SetAccess(a, size, allow)
@@ -68,7 +69,7 @@ func (s *space) SetAccess(a backend.Addr, size uint64, allow bool) error {
 	for _, x := range list {
 		ar, still := s.ledger.Still(x, allow)
 		switch {
-		case !still: // what another thread has unmapped meanwhile stays so
+		case !still: // a range that another thread has unmapped meanwhile stays unmapped
 		case allow:
 			errs = append(errs, s.view.putMemory(x.Base, ar.Bytes.memory))
 		default:

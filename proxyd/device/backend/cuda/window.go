@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
-// The window is where the server sees all memory, whatever space is mapped.
+// The window is the range where the server sees all memory, also memory of spaces that are not mapped.
 const (
 	windowBase = backend.DefaultBase / 2
 	windowSize = uint64(windowBase)
@@ -44,7 +44,7 @@ func (w *window) placeMemory(size uint64) (backend.Addr, error) {
 	return at, err
 }
 
-// forgetMemory gives the addresses of a memory back, with which the driver has nothing mapped any more.
+// forgetMemory gives the addresses of a memory back. The driver has no mapping there any more.
 func (w *window) forgetMemory(m *memory) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,8 +54,8 @@ func (w *window) forgetMemory(m *memory) {
 	}
 }
 
-// waitEmpty waits until no memory has addresses in the window. Then no call to the driver is under way, and none will
-// be made, that names a memory.
+// waitEmpty waits until no memory has addresses in the window. Then no call of the driver that names a memory is
+// under way, and no such call will be made.
 func (w *window) waitEmpty() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

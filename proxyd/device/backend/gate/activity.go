@@ -9,17 +9,18 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// Activity counts what carries out a space's work: a stream's goroutine, a step of a graph.
+// Activity counts the carriers of a space's work: streams' goroutines and steps of graphs.
 type Activity struct {
-	active  atomic.Int64 // that run, or wait for the gate alone
-	waiting atomic.Int64 // that wait for other work
+	active  atomic.Int64 // carriers that run, or wait for the gate alone
+	waiting atomic.Int64 // carriers that wait for other work
 	changed func()
 }
 
-// NewActivity is an activity of nothing. changed is called when something is active, and when nothing is any more.
+// NewActivity makes an Activity without carriers. changed is called when the first becomes active, and when the
+// last is active no more.
 func NewActivity(changed func()) *Activity { return &Activity{changed: changed} }
 
-// Begin adds something that is active.
+// Begin counts another active carrier.
 func (a *Activity) Begin() {
 	if a.active.Add(1) == 1 {
 		a.changed()

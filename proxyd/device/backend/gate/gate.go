@@ -16,15 +16,15 @@ type Gate struct {
 	mu      sync.Mutex
 	open    chan struct{} // closed while work may begin
 	mapped  bool
-	held    bool        // mapped, but nothing more begins
-	paused  atomic.Bool // held, but what has begun goes on
+	held    bool        // mapped, but no more work begins
+	paused  atomic.Bool // held, but work that has begun goes on
 	closed  bool
 	running int
 	quiet   func()
 	endless chan struct{} // closed while streams take work beyond their limit
 }
 
-// New is a gate that is shut. quiet is called, by the goroutine that leaves, when the gate is held and nothing runs any
+// New is a gate that is shut. quiet is called, by the goroutine that leaves, when the gate is held and no work runs any
 // more; quiet must not call the gate.
 func New(quiet func()) *Gate {
 	return &Gate{open: make(chan struct{}), endless: make(chan struct{}), quiet: quiet}
@@ -77,7 +77,7 @@ func (g *Gate) enterCall(begun bool) bool {
 	}
 }
 
-// Leave ends what Enter began.
+// Leave ends the work that Enter let through.
 func (g *Gate) Leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -86,7 +86,7 @@ func (g *Gate) Leave() {
 	}
 }
 
-// TryEnter is Enter if that need not wait.
+// TryEnter is Enter if Enter need not wait.
 func (g *Gate) TryEnter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -131,7 +131,7 @@ func (g *Gate) Set() {
 	}
 }
 
-// Hold lets no more work begin, and none that has begun come back from Aside.
+// Hold lets no more work begin, and lets no work that has begun come back from Aside.
 func (g *Gate) Hold() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -141,7 +141,8 @@ func (g *Gate) Hold() {
 	}
 }
 
-// Pause lets no more work begin. What has begun goes on until an interruption is possible: see Rest. Set undoes it.
+// Pause lets no more work begin. Work that has begun goes on until an interruption is possible: see Rest. Set undoes
+// Pause.
 func (g *Gate) Pause() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -150,7 +151,7 @@ func (g *Gate) Pause() {
 	}
 	g.paused.Store(true)
 	if g.held {
-		close(g.open) // what has begun and was held goes on
+		close(g.open) // held work that has begun goes on
 	}
 	g.held = true
 	g.open = make(chan struct{})
@@ -159,7 +160,7 @@ func (g *Gate) Pause() {
 // IsPaused tells whether interruptible work is to call Rest.
 func (g *Gate) IsPaused() bool { return g.paused.Load() }
 
-// Clear shuts the gate unless work is running. busy tells of work that has been handed on; nothing enters during the
+// Clear shuts the gate unless work is running. busy tells of work that has been handed on; no work enters during the
 // call of busy. busy may be nil.
 func (g *Gate) Clear(busy func() bool) error {
 	g.mu.Lock()

@@ -18,7 +18,7 @@ type Calls[B any] struct {
 }
 
 // NewCalls makes the calls for a ledger. mu is the lock of the space. alive, which is called with mu held, returns an
-// error if the space is closed: then nothing is made any more.
+// error if the space is closed: then the calls make no more objects.
 func NewCalls[B any](mu sync.Locker, ledger *Ledger[B], alive func() error) *Calls[B] {
 	return &Calls[B]{mu, ledger, alive}
 }
@@ -119,7 +119,7 @@ func (c *Calls[B]) SetPoolAttribute(id backend.PoolID, a backend.PoolAttribute, 
 	return c.ledger.SetPoolAttribute(id, a, v)
 }
 
-// TrimPool implements backend.Pools: a pool holds nothing but what is in use.
+// TrimPool implements backend.Pools: a pool holds no memory beyond its allocations.
 func (c *Calls[B]) TrimPool(id backend.PoolID, _ uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,12 +9,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// Quantum is what addresses of allocations are multiples of.
+// Quantum is the alignment of all allocations.
 const Quantum = 512
 
-// heap decides where memory is placed. A heap is pure, and a place depends only on what is live: whole granules and,
-// within granules that small allocations share, pieces, each at the lowest address where it fits. So a heap need not be
-// saved: the live allocations are all of it.
+// heap decides where memory is placed. A heap is pure, and a place depends only on the live allocations. They get whole
+// granules or, within granules that small allocations share, pieces, each at the lowest address where it fits. So a
+// heap need not be saved: the live allocations determine it.
 type heap struct {
 	base, end backend.Addr
 	spans     []span  // used granules, ascending
@@ -159,7 +159,8 @@ func (h *heap) restoreAt(a backend.Addr, n uint64) bool {
 	return true
 }
 
-// freeBytes takes back what placeBytes or restoreAt placed, and returns how many bytes of granules have become free.
+// freeBytes takes back an allocation that placeBytes or restoreAt placed, and returns how many bytes of granules have
+// become free.
 func (h *heap) freeBytes(a backend.Addr, n uint64) uint64 {
 	if !sharesGranule(n) {
 		return h.dropGranules(a)

@@ -30,7 +30,7 @@ func (d *dumb) free(a backend.Addr, n uint64) bool {
 	return a+backend.Addr(n) <= d.end
 }
 
-// kind tells what a granule holds: 0 nothing, 1 small allocations, 2 something else.
+// kind tells what a granule holds: 0 free, 1 small allocations, 2 other uses.
 func (d *dumb) kind(g backend.Addr) int {
 	if d.free(g, backend.Granule) {
 		return 0
@@ -127,7 +127,7 @@ func TestHeapAgainstADumbOne(t *testing.T) {
 					d.live[got] = n
 				}
 			}
-			// What is live is all there is to a heap.
+			// The live allocations determine a heap.
 			again := &heap{base: d.base, end: d.end}
 			for a, n := range d.live {
 				if !again.restoreAt(a, n) {

@@ -1,17 +1,17 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ledger decides what a space's addresses mean: where memory is placed, and what calls may name. The package is
-// pure, and the same for every backend, so that a program has the same addresses on all of them. What bytes are is the
-// backend's: a type B, with a value for each piece of memory.
+// Package ledger decides the meaning of a space's addresses: where memory is placed, and which addresses and numbers
+// calls may name. The package is pure, and the same for every backend, so that a program has the same addresses on all
+// of them. The backend chooses the type B of bytes, with a value for each piece of memory.
 //
-//	Ledger        what is allocated, reserved and mapped now
+//	Ledger        the allocations, reservations and mappings of a space
 //	├─ heap       where memory is placed
 //	├─ Arena      a piece of memory with bytes: granules, or physical memory of VMM
 //	├─ Pool       counts
 //	└─ Calls      a program's calls that concern the ledger alone
 //
-// Nothing here has a lock of its own: the space's guards its ledger. Calls takes the space's lock.
+// No type here has a lock of its own: the space's lock guards its ledger. Calls takes that lock.
 package ledger
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// Ledger is what calls may name in a space.
+// Ledger has the allocations, memories, pools and addresses that calls may name in a space.
 type Ledger[B any] struct {
 	make   func(base backend.Addr, size uint64) (B, error)
 	base   backend.Addr
@@ -41,13 +41,13 @@ type Ledger[B any] struct {
 	arenas map[*Arena[B]]bool // all that were not given back
 
 	imports map[backend.Addr]*Arena[B] // of other spaces, by the address of the first granule
-	// SharedBytes are the bytes of granules that were shared before a restore: this space's own, or another space's. Nil:
-	// the backend shares nothing.
+	// SharedBytes are the bytes of granules that were shared before a restore: this space's own, or another space's.
+	// Nil: the backend shares no memory.
 	SharedBytes func(m backend.SharedMemory, size uint64, own bool) (B, error)
 	shared      map[backend.Addr]backend.SharedMemory // during a restore, the space's own
 }
 
-// Arena is bytes with as many references as there is memory in them that is live or still used.
+// Arena is bytes, with a reference for each piece of memory in them that is live or still used.
 type Arena[B any] struct {
 	Base  backend.Addr // of granules; 0 for VMM
 	Size  uint64
@@ -62,8 +62,8 @@ type Physical[B any] struct {
 	maps  uint32
 }
 
-// Life tells whether work may still find an allocation's bytes: a program can free on a stream what another stream has
-// not allocated yet. The space's lock guards a Life.
+// Life tells whether work may still find an allocation's bytes: a program can free memory on a stream before another
+// stream has come to allocate it. The space's lock guards a Life.
 type Life struct{ Over bool }
 
 // Piece is an allocation in its arena.
@@ -84,7 +84,7 @@ func (p Piece[B]) Size() uint64 { return RoundUp(p.Alloc.Size, Quantum) }
 func New[B any](base backend.Addr, size, memory uint64, make func(base backend.Addr, size uint64) (B, error)) *Ledger[B] {
 	return &Ledger[B]{
 		make: make, base: base, memory: memory,
-		// Above is kernels' heap, which has no more than all memory.
+		// Above is kernels' heap, which is never larger than all memory.
 		heap:     heap{base: base, end: base + backend.Addr(size-RoundUp(memory, backend.Granule))},
 		granules: map[backend.Addr]*Arena[B]{}, lives: map[backend.Addr]*Life{}, memories: map[backend.MemoryID]*Physical[B]{},
 		pools:  map[backend.PoolID]*Pool{backend.DefaultPool: {reuse: [3]bool{true, true, true}}},
@@ -92,7 +92,7 @@ func New[B any](base backend.Addr, size, memory uint64, make func(base backend.A
 	}
 }
 
-// Info is how much memory is free, of how much.
+// Info returns the number of free bytes and of all bytes.
 func (l *Ledger[B]) Info() (free, total uint64) { return l.memory - l.used, l.memory }
 
 // End is the first address that is never placed.
@@ -101,7 +101,7 @@ func (l *Ledger[B]) End() backend.Addr { return l.heap.end }
 // Allocations lists all, ascending. The caller does not change the list.
 func (l *Ledger[B]) Allocations() []backend.Allocation { return l.allocs }
 
-// Arenas calls f for all bytes that were not given back.
+// Arenas calls f for all arenas that were not given back.
 func (l *Ledger[B]) Arenas(f func(*Arena[B])) {
 	for a := range l.arenas {
 		f(a)
@@ -125,7 +125,7 @@ func (l *Ledger[B]) newArenaAt(base backend.Addr, n uint64) (*Arena[B], error) {
 	return addArena(l, base, n, b), nil
 }
 
-// addArena adds bytes that are there.
+// addArena adds bytes that exist already.
 func addArena[B any](l *Ledger[B], base backend.Addr, n uint64, b B) *Arena[B] {
 	a := &Arena[B]{Base: base, Size: n, Bytes: b, refs: 1}
 	l.arenas[a] = true
@@ -145,7 +145,7 @@ func (l *Ledger[B]) Unref(a *Arena[B]) bool {
 	return true
 }
 
-// Forget lets the caller give an arena back, although it may still be in use: true the first time.
+// Forget lets the caller give an arena back, although it may still be in use. It returns true the first time.
 func (l *Ledger[B]) Forget(a *Arena[B]) bool {
 	was := l.arenas[a]
 	delete(l.arenas, a)
@@ -302,7 +302,7 @@ func (l *Ledger[B]) Within(a backend.Addr, n uint64) []backend.Allocation {
 	return slices.Clone(l.allocs[i:k])
 }
 
-// Block finds the bytes of a block of State: an arena and an offset in it. InvalidValue if there is none.
+// Block finds the bytes of a block of State: an arena and an offset in it. InvalidValue if there is no such block.
 func (l *Ledger[B]) Block(id backend.BlockID) (*Arena[B], uint64, error) {
 	bad := fmt.Errorf("block %+v: %w", id, backend.InvalidValue)
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// Pool is a memory pool, which counts, and places nothing.
+// Pool is a memory pool. It counts bytes; the heap places the allocations.
 type Pool struct {
 	maxSize   uint64
 	destroyed bool
@@ -74,7 +74,7 @@ func (l *Ledger[B]) findPool(id backend.PoolID) (*Pool, error) {
 	return nil, fmt.Errorf("pool %d: %w", id, backend.InvalidValue)
 }
 
-// NewPool is backend.Pools', as all below.
+// NewPool is NewPool of backend.Pools; likewise the methods below.
 func (l *Ledger[B]) NewPool(maxSize uint64) backend.PoolID {
 	l.nextPool++
 	l.pools[l.nextPool] = &Pool{maxSize: maxSize, reuse: [3]bool{true, true, true}}
@@ -138,8 +138,8 @@ func (l *Ledger[B]) SetPoolAttribute(id backend.PoolID, a backend.PoolAttribute,
 	return nil
 }
 
-// Surplus is how many bytes a pool keeps too many that keeps so many bytes which are free: the pool is to hold no more than its
-// release threshold, or what is in use if that is more. A pool that was destroyed keeps nothing.
+// Surplus returns how many of the kept free bytes of a pool are too many: a pool may hold as many bytes as its release
+// threshold, or as are in use if that is more. A pool that was destroyed may keep no free bytes.
 func (l *Ledger[B]) Surplus(id backend.PoolID, kept uint64) uint64 {
 	p := l.pools[id]
 	if p == nil || p.destroyed {
@@ -148,7 +148,7 @@ func (l *Ledger[B]) Surplus(id backend.PoolID, kept uint64) uint64 {
 	return kept - min(kept, p.threshold-min(p.threshold, p.used))
 }
 
-// Excess is Surplus for a pool that is to hold no more than hold bytes.
+// Excess is Surplus with hold in the place of the release threshold.
 func (l *Ledger[B]) Excess(id backend.PoolID, kept, hold uint64) uint64 {
 	p := l.pools[id]
 	if p == nil {
@@ -157,7 +157,7 @@ func (l *Ledger[B]) Excess(id backend.PoolID, kept, hold uint64) uint64 {
 	return kept - min(kept, hold-min(hold, p.used))
 }
 
-// TrimPool has nothing to do: what a pool keeps beyond what is in use is the backend's.
+// TrimPool only checks the pool: the backend holds the bytes that a pool keeps beyond its allocations.
 func (l *Ledger[B]) TrimPool(id backend.PoolID) error {
 	_, err := l.findPool(id)
 	return err

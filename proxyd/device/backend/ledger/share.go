@@ -44,7 +44,7 @@ func (l *Ledger[B]) Exported(s backend.Share) (backend.Allocation, bool) {
 	return l.allocs[i], true
 }
 
-// ArenaOf is the bytes that an allocation lies in, nil for memory of the host and of VMM.
+// ArenaOf returns the arena in which an allocation lies, or nil for memory of the host and of VMM.
 func (l *Ledger[B]) ArenaOf(a backend.Allocation) *Arena[B] {
 	if a.Kind == backend.Imported {
 		return l.imports[granuleOf(a.Base)]
@@ -57,7 +57,7 @@ func importSize(a backend.Allocation) uint64 {
 	return RoundUp(uint64(a.Base-granuleOf(a.Base))+a.Size, backend.Granule)
 }
 
-// Import enters an allocation of another space, which is at offset in granules with those bytes, at new addresses.
+// Import enters an allocation of another space, which is at offset in granules with the bytes b, at new addresses.
 func (l *Ledger[B]) Import(a backend.Allocation, offset uint64, b B) (backend.Allocation, error) {
 	a.Kind, a.Access, a.Base = backend.Imported, true, backend.Addr(offset)
 	base, ok := l.heap.placeGranules(importSize(a), backend.Granule, 0)

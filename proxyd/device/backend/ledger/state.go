@@ -35,7 +35,7 @@ func (l *Ledger[B]) State() *backend.State {
 }
 
 // Restore makes an empty ledger like the described ledger. Everything in the state is checked, because a state comes
-// from a file. The caller frees what is there after an error.
+// from a file. After an error the caller frees the arenas that were made.
 func (l *Ledger[B]) Restore(st *backend.State) error {
 	if st.Base != l.base || st.Memory != l.memory {
 		return fmt.Errorf("%d bytes at %#x, not %d at %#x", l.memory, uint64(l.base), st.Memory, uint64(st.Base))

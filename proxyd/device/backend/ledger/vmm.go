@@ -145,7 +145,7 @@ func (l *Ledger[B]) wholeMappings(a backend.Addr, n uint64) ([]backend.Allocatio
 }
 
 // UnmapMemory is backend.Virtual's. UnmapMemory returns the mappings, and the bytes of which a reference is to be
-// dropped when no work given before uses them any more: until then work finds them, though their last name may be gone.
+// dropped when no earlier work uses them any more: until then work finds them, although their last name may be gone.
 func (l *Ledger[B]) UnmapMemory(a backend.Addr, size uint64) ([]backend.Allocation, []*Arena[B], error) {
 	list, err := l.wholeMappings(a, size)
 	if err != nil {
@@ -179,7 +179,7 @@ func (l *Ledger[B]) SetAccess(a backend.Addr, size uint64, allow bool) ([]backen
 	return list, nil
 }
 
-// Still is the memory of a mapping that has not changed since.
+// Still returns the arena of a mapping if the mapping has not changed since.
 func (l *Ledger[B]) Still(x backend.Allocation, allow bool) (*Arena[B], bool) {
 	now, found := l.At(x.Base)
 	if !found || now.Kind != backend.Mapped || now.Memory != x.Memory || now.Access != allow {

@@ -17,10 +17,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// logSize is how much the just-in-time compiler may say.
+// logSize limits the text of the just-in-time compiler.
 const logSize = 64 << 10
 
-// compiler is what the just-in-time compiler is told, in C's memory: the linker reads and writes there later.
+// compiler has the options of the just-in-time compiler, in C's memory, because the linker reads and writes
+// there later.
 type compiler struct{ c *C.struct_sing_jit }
 
 func newCompiler(cfg backend.LoadConfig) *compiler {
@@ -33,7 +34,7 @@ func newCompiler(cfg backend.LoadConfig) *compiler {
 	return j
 }
 
-// takeLog is the compiler's output. The compiler is of no use any more.
+// takeLog returns the compiler's text, and frees the compiler.
 func (j *compiler) takeLog() backend.Log {
 	defer C.free(unsafe.Pointer(j.c))
 	defer C.free(unsafe.Pointer(j.c.info))
@@ -150,10 +151,10 @@ func (d *Driver) Launch(c Context, s Stream, l *Launch) error {
 	return checkResult(call, C.sing_launch(d.table, c.p, &p, s.p))
 }
 
-// Clusters says what fits on a device of launches with clusters.
+// Clusters finds the sizes and numbers of clusters that fit on a device.
 type Clusters struct{ *Driver }
 
-// Active is how many clusters of a launch run at once.
+// Active returns how many clusters of a launch run at once.
 func (d Clusters) Active(c Context, l *Launch) (int, error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
@@ -163,7 +164,7 @@ func (d Clusters) Active(c Context, l *Launch) (int, error) {
 	return int(n), checkResult("cuOccupancyMaxActiveClusters", r)
 }
 
-// Largest is how many blocks a cluster of such a launch may have.
+// Largest returns how many blocks a cluster of such a launch may have.
 func (d Clusters) Largest(c Context, l *Launch) (int, error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()

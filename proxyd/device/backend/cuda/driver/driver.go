@@ -4,8 +4,8 @@
 //go:build cgo
 
 // Package driver is CUDA's driver for Go: libcuda.so.1, opened at run time. The calls and their types come from the
-// table of calls, libsingshim/api; the build needs none of the vendor's headers. Together with package nccl this is all
-// of the backend with C in it. The package knows nothing of spaces and streams of ours.
+// table of calls, libsingshim/api; the build needs no header of the vendor. This package and package nccl have all C of
+// the backend. The package does not use our spaces and streams.
 //
 // Each method is a single call. Calls that depend on a context name the context, and may be made from any thread. An
 // error wraps the driver's number, or is an AbsentError for a call that this driver does not have.
@@ -32,7 +32,7 @@ type Driver struct {
 	library unsafe.Pointer
 }
 
-// ErrNoDriver is what Open wraps: there is no driver, or an unusable driver.
+// ErrNoDriver is wrapped by the errors of Open: there is no driver, or an unusable driver.
 var ErrNoDriver = errors.New("no CUDA driver")
 
 // AbsentError is a call that the driver does not have: the feature that needs the call is refused by its name.
@@ -56,13 +56,13 @@ func Open(path string) (*Driver, error) {
 	return d, nil
 }
 
-// Close closes the library. Nothing of the library may be used any more.
+// Close closes the library. No object of the library may be used any more.
 func (d *Driver) Close() {
 	C.sing_close(d.library)
 	C.free(unsafe.Pointer(d.table))
 }
 
-// checkResult is a call's result as an error.
+// checkResult returns a call's result as an error.
 func checkResult(call string, r C.CUresult) error {
 	switch r {
 	case 0:
@@ -76,7 +76,7 @@ func checkResult(call string, r C.CUresult) error {
 // Device is a device by the driver's number.
 type Device int32
 
-// The driver's handles. The zero value is none.
+// The driver's handles. The zero value is no handle.
 type (
 	// Context is a context.
 	Context struct{ p C.CUcontext }

@@ -1,17 +1,17 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* What needs C around the driver's calls: finding them, and arguments that are pointers to pointers. */
+/* The parts of the driver's calls that need C: finding the calls, and arguments that are pointers to pointers. */
 #ifndef CUDA_DRIVER_H
 #define CUDA_DRIVER_H
 
 #include "gen_driver.h"
 
-/* Opens a library and finds all calls. On error nothing stays open, and why says what is missing. */
+/* Opens a library and finds all calls. On error the library is closed, and why names what is missing. */
 int sing_open(struct sing_driver *d, void **library, const char *path, char *why, size_t room);
 void sing_close(void *library);
 
-/* As the driver has an attribute of a launch: CUlaunchAttribute. */
+/* An attribute of a launch, as the driver's CUlaunchAttribute. */
 struct sing_attribute {
 	int id, pad;
 	CUlaunchAttributeValue value;
@@ -33,13 +33,13 @@ struct sing_launch {
 /* Of a single launch. */
 enum { SING_MAX_ATTRIBUTES = 16 };
 
-/* More parameters than 4096 bytes can hold are none. */
+/* More parameters than 4096 bytes can hold are refused. */
 enum { SING_MAX_PARAMS = 4096 };
 
 CUresult sing_launch(const struct sing_driver *d, CUcontext in, const struct sing_launch *l, CUstream stream);
 CUresult sing_kernel_node(const struct sing_driver *d, CUcontext in, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t k, const struct sing_launch *l);
 
-/* Gives a kernel node the launch's attributes. A cooperative launch is no node. */
+/* Gives a kernel node the launch's attributes. A cooperative launch cannot be a node. */
 CUresult sing_kernel_node_attributes(const struct sing_driver *d, CUcontext in, CUgraphNode node, const struct sing_launch *l);
 
 /* How many clusters of a launch run at once, and how large the largest can be. */
@@ -53,7 +53,7 @@ CUresult sing_largest_cluster(const struct sing_driver *d, CUcontext in, int *n,
 CUresult sing_groups(const struct sing_driver *d, CUcontext in, unsigned char *groups, unsigned char *order, size_t n);
 
 /*
- * What the just-in-time compiler is told, and where it writes. The linker reads names and values until the link is
+ * The options of the just-in-time compiler, and its output. The linker reads names and values until the link is
  * destroyed, so that all of this is in C's memory.
  */
 struct sing_jit {
@@ -74,16 +74,16 @@ CUmemAllocationProp sing_device_memory(CUdevice dev, int rdma);
 /* The library with this function is the driver: see reserve.c. */
 void sing_reserve_for(void *symbol);
 
-/* Until the next call, what the driver reserves in this thread is for that owner. 0: for no owner. */
+/* Until the next call, addresses that the driver reserves in this thread are for that owner. 0: for no owner. */
 void sing_reserve_owner(uint64_t owner);
 
-/* A context is gone: threads that had it have none. */
+/* A context is gone: threads that had it have no context any more. */
 void sing_forget_contexts(void);
 
 /* Another library may have given this thread another context. */
 void sing_forget_mine(void);
 
-/* A second mapping, at an address where nothing is yet, of shared memory that is mapped at p; and its end. */
+/* Makes a second mapping, at a free address, of shared memory that is mapped at p; and unmaps it. */
 int sing_alias(void *p, size_t n, uint64_t at);
 void sing_unalias(uint64_t at, size_t n);
 

@@ -17,7 +17,7 @@ import (
 // Exec is an instantiated graph of the driver's.
 type Exec struct{ p C.CUgraphExec }
 
-// Node is a node of a graph that is to be made: a Launch, Box or Fill, or none of them, and the earlier nodes on which
+// Node is a node of a graph that is to be made: at most one of Launch, Box and Fill, and the earlier nodes on which
 // the node depends.
 type Node struct {
 	Launch *Launch

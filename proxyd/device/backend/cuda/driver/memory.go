@@ -27,7 +27,8 @@ func (d *Driver) Unreserve(at backend.Addr, n uint64) error {
 	return checkResult("cuMemAddressFree", C.sing_cuMemAddressFree(d.table, nil, C.CUdeviceptr(at), C.size_t(n)))
 }
 
-// Granularity is what sizes of a device's physical memory are multiples of.
+// Granularity returns the number of bytes of which all sizes of a device's physical memory are
+// multiples.
 func (d *Driver) Granularity(dev Device) (uint64, error) {
 	const minimum = 0
 	prop := C.sing_device_memory(C.CUdevice(dev), 0)
@@ -63,7 +64,7 @@ func (d *Driver) Unmap(at backend.Addr, n uint64) error {
 	return checkResult("cuMemUnmap", C.sing_cuMemUnmap(d.table, nil, C.CUdeviceptr(at), C.size_t(n)))
 }
 
-// Allow lets devices read and write what is mapped, or not.
+// Allow lets devices read and write mapped memory, or forbids it.
 func (d *Driver) Allow(at backend.Addr, n uint64, yes bool, devices ...Device) error {
 	const device, none, readWrite = 1, 0, 3
 	list := make([]C.CUmemAccessDesc, len(devices))
@@ -76,7 +77,7 @@ func (d *Driver) Allow(at backend.Addr, n uint64, yes bool, devices ...Device) e
 	return checkResult("cuMemSetAccess", C.sing_cuMemSetAccess(d.table, nil, C.CUdeviceptr(at), C.size_t(n), &list[0], C.size_t(len(list))))
 }
 
-// Alias maps shared memory of this process at an address where nothing is yet; Unalias ends that.
+// Alias maps shared memory of this process at a free address; Unalias unmaps it.
 func Alias(mem []byte, at backend.Addr) error {
 	if C.sing_alias(unsafe.Pointer(unsafe.SliceData(mem)), C.size_t(len(mem)), C.uint64_t(at)) != 0 {
 		return fmt.Errorf("%d bytes of host memory cannot be at %#x, or are not shared: %w", len(mem), uint64(at), backend.InvalidValue)

@@ -3,10 +3,10 @@
 
 /*
  * Where the driver reserves addresses. The driver puts a module's variables into a range that it reserves by mmap without an
- * address, and programs may know where a variable is. The kernel's answer depends on what threads have mapped before, so a
+ * address, and programs may know where a variable is. The kernel's answer depends on earlier mappings by threads, so a
  * restored server would get other addresses. This mmap, which the driver finds in the place of the C library's, gives the
  * driver's reservations addresses by their owner and order alone: after the same calls for an owner, they are the same in each
- * server, whatever is done for other owners.
+ * server, independent of calls for other owners.
  *
  * All other calls are the C library's: those with an address, of other libraries, of less than a megabyte.
  */
@@ -22,7 +22,7 @@
 
 #include "driver.h"
 
-/* Far from all spaces, which lie below, and from what the kernel chooses, which lies above. */
+/* Far from all spaces, which lie below, and from the addresses that the kernel chooses, which lie above. */
 #define RESERVE_BASE ((uintptr_t)100 << 40)
 #define RESERVE_SIZE ((uintptr_t)32 << 30) /* for an owner */
 #define RESERVE_OWNERS 768

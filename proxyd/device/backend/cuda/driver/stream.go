@@ -63,12 +63,12 @@ func (d *Driver) DestroyEvent(c Context, e Event) error {
 	return checkResult("cuEventDestroy_v2", C.sing_cuEventDestroy_v2(d.table, c.p, e.p))
 }
 
-// Record has an event stand for what is in a stream now.
+// Record has an event stand for the work that is in a stream now.
 func (d *Driver) Record(c Context, e Event, s Stream) error {
 	return checkResult("cuEventRecord", C.sing_cuEventRecord(d.table, c.p, e.p, s.p))
 }
 
-// EventQuery is nil if what was recorded is done, else NotReady.
+// EventQuery is nil if the recorded work is done, else NotReady.
 func (d *Driver) EventQuery(c Context, e Event) error {
 	return checkResult("cuEventQuery", C.sing_cuEventQuery(d.table, c.p, e.p))
 }

@@ -37,7 +37,7 @@ type TensorMaps struct{ *Driver }
 func (d TensorMaps) Make(s *backend.TensorShape) (backend.TensorMap, error) {
 	m := newTensorMap()
 	defer m.releaseMemory()
-	shape := *s // the driver reads the lists from C's memory or from this copy, and keeps nothing
+	shape := *s // the driver reads the lists from C's memory or from this copy, and keeps no pointer to them
 	dim, strides, box, steps := unsafe.Pointer(&shape.Dim), unsafe.Pointer(&shape.Strides), unsafe.Pointer(&shape.Box), unsafe.Pointer(&shape.Steps)
 	typ, rank, at := C.int(s.Type), C.uint(s.Rank), C.CUdeviceptr(s.Address)
 	interleave, swizzle, promotion, fill := C.int(s.Interleave), C.int(s.Swizzle), C.int(s.Promotion), C.int(s.Fill)
@@ -57,7 +57,7 @@ func (d TensorMaps) Make(s *backend.TensorShape) (backend.TensorMap, error) {
 	return backend.TensorMap{}, fmt.Errorf("tensor map of kind %d: %w", s.Kind, backend.InvalidValue)
 }
 
-// Move is a map like another, of a tensor elsewhere.
+// Move returns a map like another, for the same tensor at another address.
 func (d TensorMaps) Move(of backend.TensorMap, to backend.Addr) (backend.TensorMap, error) {
 	m := newTensorMap()
 	defer m.releaseMemory()

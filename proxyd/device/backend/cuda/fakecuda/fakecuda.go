@@ -4,7 +4,7 @@
 //go:build cgo
 
 // Package fakecuda is a libcuda.so.1 for tests, in C, which the backend opens like the real library. testdata/fake.h
-// says what fakecuda can do. Tests of a process share it.
+// lists its abilities. The tests of a process share it.
 package fakecuda
 
 // #cgo LDFLAGS: -ldl
@@ -82,7 +82,7 @@ func compileObject(backend, object string) error {
 	return runTool("cc", append(args, sources...)...)
 }
 
-// runTool runs a program. The error has what the program wrote.
+// runTool runs a program. The error has the program's output.
 func runTool(name string, args ...string) error {
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", name, err, out)
@@ -114,7 +114,8 @@ func (l *Library) findSymbol(name string) unsafe.Pointer {
 	return C.dlsym(l.library, n)
 }
 
-// Reset begins a log of all calls in a file, or none for "", with devices of so much memory. Nothing is to fail.
+// Reset begins a log of all calls in a file, or keeps no log for "", with devices of so much memory. All calls succeed
+// from here on.
 func (l *Library) Reset(log string, memory uint64) {
 	name := C.CString(log)
 	defer C.free(unsafe.Pointer(name))
@@ -144,7 +145,7 @@ func (l *Library) Halted() bool { return C.number(l.findSymbol("fake_halted"), 0
 // Resume lets the call go on that waits.
 func (l *Library) Resume() { C.resume(l.findSymbol("fake_resume")) }
 
-// kinds are what fake_live counts.
+// kinds are the objects that fake_live counts.
 var kinds = []string{"contexts", "streams", "events", "modules", "memories", "mappings", "reservations", "pinned", "registered", "graphs", "communicators", "lists"}
 
 // Reserve has the library reserve n bytes of addresses, which stay reserved, and returns where.
@@ -155,7 +156,7 @@ func (l *Library) Reserve(n int) uint64 {
 // LastReserved is where the library has reserved addresses last: each context does so when it is made.
 func (l *Library) LastReserved() uint64 { return uint64(C.place(l.findSymbol("fake_last_reserved"))) }
 
-// Live says what has no end yet.
+// Live lists the objects that have not been ended yet.
 func (l *Library) Live() string {
 	var out []string
 	for i, k := range kinds {

@@ -3,8 +3,8 @@
 
 //go:build cgo
 
-// Package inventory says which real devices a machine has and how they are, by the vendor's management library
-// (libnvidia-ml.so.1), which is opened at run time. The package changes nothing and uses no device.
+// Package inventory says which real devices a machine has, and their state, by the vendor's management library
+// (libnvidia-ml.so.1), which is opened at run time. The package only reads, and makes no context on a device.
 package inventory
 
 import (
@@ -20,7 +20,7 @@ type Node struct {
 	Devices []Device `json:"devices"`
 }
 
-// Device is a device. What a device does not say is nil: not all measure all.
+// Device is a device. Values that a device does not report are nil: not all devices measure all values.
 type Device struct {
 	Index     int       `json:"index"`
 	Name      string    `json:"name"`
@@ -142,7 +142,7 @@ func inWatts(mw uint32) *float64 {
 	return &w
 }
 
-// listFaults are what is wrong with a device's memory and cooling.
+// listFaults returns the faults of a device's memory and cooling.
 func listFaults(h nvml.Device) []string {
 	var out []string
 	if n, r := h.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC); r == nvml.SUCCESS && n > 0 {

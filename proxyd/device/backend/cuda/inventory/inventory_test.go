@@ -14,7 +14,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 )
 
-// healthyDevice is a device that says all; tests change what they are about.
+// healthyDevice returns a device that reports all values. Tests change the values that they are
+// about.
 func healthyDevice() *mock.Device {
 	return &mock.Device{
 		GetNameFunc: func() (string, nvml.Return) { return "GPU", nvml.SUCCESS },

@@ -10,7 +10,7 @@ import "errors"
 // ErrNone says that there is no management library, or no driver below.
 var ErrNone = errors.New("no NVIDIA driver")
 
-// Node is nothing in a program that cannot open libraries.
+// Node is empty in a program that cannot open libraries.
 type Node struct{}
 
 // Read fails: this program was built without cgo.

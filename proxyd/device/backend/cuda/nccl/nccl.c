@@ -96,7 +96,7 @@ ncclResult_t sing_nccl_state(const struct sing_nccl *n, ncclComm_t comm)
 /* Bytes of one element, by the number of its type. */
 static const size_t sizes[] = { 1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1 };
 
-/* Everybody's part of what older libraries have no call for: messages. A rank's message to itself is one as well. */
+/* A rank's part of an operation that older libraries have no call for: messages, also to itself. */
 static ncclResult_t send_pieces(const struct sing_nccl *n, ncclComm_t comm, const struct sing_nccl_op *o, int rank, int ranks,
 				void *stream)
 {

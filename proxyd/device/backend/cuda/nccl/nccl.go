@@ -3,9 +3,8 @@
 
 //go:build cgo
 
-// Package nccl is NCCL for Go: libnccl.so.2, opened at run time; the build needs none of the vendor's headers. The
-// package knows nothing of spaces and streams of ours: addresses are the device's addresses, and a stream is the
-// driver's.
+// Package nccl is NCCL for Go: libnccl.so.2, opened at run time; the build needs no header of the vendor. The
+// package does not use our spaces and streams: addresses are the device's addresses, and a stream is the driver's.
 //
 // Communicators are made without waiting, by libraries that can (2.14): Init, and later calls, may return while they
 // are in progress, and State tells how far they are. Between calls of a communicator the caller waits until State is
@@ -32,15 +31,15 @@ type Library struct{ table *C.struct_sing_nccl }
 
 // Errors of this package.
 var (
-	// ErrNone is what Open wraps: there is no library, or an unusable library.
+	// ErrNone is wrapped by the errors of Open: there is no library, or an unusable library.
 	ErrNone = errors.New("no NCCL")
-	// ErrInProgress is what State returns until what was asked for is done.
+	// ErrInProgress is returned by State until the operations asked for are done.
 	ErrInProgress = errors.New("in progress")
 	// ErrAbsent is a reduction with a factor, which the library does not have.
 	ErrAbsent = errors.New("this NCCL has no reductions with factors")
 )
 
-// Error is what the library says has failed.
+// Error is a failure that the library reports.
 type Error struct {
 	Call   string
 	Result int // NCCL's number
@@ -62,7 +61,7 @@ func Open(path string) (*Library, error) {
 	return l, nil
 }
 
-// checkResult is a call's result as an error. What is in progress is none: State tells.
+// checkResult returns a call's result as an error. A call in progress is no error: State tells how it ends.
 func (l *Library) checkResult(call string, c *Comm, r C.ncclResult_t) error {
 	switch r {
 	case 0, C.SING_NCCL_IN_PROGRESS:
@@ -111,7 +110,7 @@ func (l *Library) Init(id backend.TeamID, ranks, rank int) (*Comm, error) {
 	return c, nil
 }
 
-// State is nil if nothing is in progress, ErrInProgress, or what has failed, here or elsewhere.
+// State returns nil if no operation is in progress, ErrInProgress, or the failure, here or at another rank.
 func (c *Comm) State() error {
 	r := C.sing_nccl_state(c.library.table, c.comm)
 	if r == C.SING_NCCL_IN_PROGRESS {
@@ -120,12 +119,12 @@ func (c *Comm) State() error {
 	return c.library.checkResult("NCCL", c, r)
 }
 
-// Finalize begins to end the communicator: what was issued is completed first.
+// Finalize begins to end the communicator: issued operations are completed first.
 func (c *Comm) Finalize() error {
 	return c.library.checkResult("ncclCommFinalize", c, C.sing_nccl_finalize(c.library.table, c.comm))
 }
 
-// Destroy gives back what a communicator has that was finalized. The Comm must not be used any more.
+// Destroy frees a communicator that was finalized. The Comm must not be used any more.
 func (c *Comm) Destroy() error {
 	return c.library.checkResult("ncclCommDestroy", nil, C.sing_nccl_destroy(c.library.table, c.comm))
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* NCCL's calls, found at run time, and what needs C around them. Types and numbers are those of its ABI. */
+/* NCCL's calls, found at run time, and the C code around them. Types and numbers are those of its ABI. */
 #ifndef CUDA_NCCL_H
 #define CUDA_NCCL_H
 
@@ -53,10 +53,10 @@ struct sing_nccl {
 	SING_NCCL_CALLS(SING_NCCL_POINTER)
 };
 
-/* Opens a library and finds all calls. On error nothing stays open, and why says what is missing. */
+/* Opens a library and finds all calls. On error the library is closed, and why names what is missing. */
 int sing_nccl_open(struct sing_nccl *n, const char *path, char *why, size_t room);
 
-/* Calls of one line: Go cannot call what a pointer points to. */
+/* Calls of one line: Go cannot call a C function by its pointer. */
 const char *sing_nccl_error(const struct sing_nccl *n, ncclResult_t r);
 const char *sing_nccl_last(const struct sing_nccl *n, ncclComm_t comm); /* "" if the library does not tell */
 ncclResult_t sing_nccl_version(const struct sing_nccl *n, int *version);
@@ -80,7 +80,7 @@ struct sing_nccl_op {
 };
 enum { ALL_REDUCE, REDUCE, REDUCE_SCATTER, BROADCAST, ALL_GATHER, ALL_TO_ALL, GATHER, SCATTER, SEND, RECV };
 
-/* Issues operations as one group. made takes the reductions that were made for the group: an entry for each op, 0 where the op needs none. */
+/* Issues operations as one group. made gets the reductions made for the group, by op: 0 for an op without a factor. */
 ncclResult_t sing_nccl_group(const struct sing_nccl *n, ncclComm_t comm, const struct sing_nccl_op *ops, size_t k, int rank, int ranks, void *stream, int *made);
 void sing_nccl_forget(const struct sing_nccl *n, ncclComm_t comm, const int *made, size_t k);
 
