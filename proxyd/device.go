@@ -80,7 +80,7 @@ const maxSoft = 16
 func (o *deviceOptions) softConfig() (softgpu.Config, error) {
 	memory, err := table.ParseBytes(o.memory)
 	switch {
-	case err != nil || memory < backend.Granule || memory > 1<<40: // ParseBytes takes more, but these are no sizes of a GPU
+	case err != nil || memory < backend.Granule || memory > 1<<40: // ParseBytes takes more, but no GPU has such a size
 		return softgpu.Config{}, fmt.Errorf("--memory %q: it is a size from 2M to 1T, as 512M or 16G; %w", o.memory, errUsage)
 	case o.soft < 1 || o.soft > maxSoft:
 		return softgpu.Config{}, fmt.Errorf("--soft %d: it is from 1 to %d; %w", o.soft, maxSoft, errUsage)

@@ -4,7 +4,7 @@
 // Package cut finds a cut of a job over all of its device servers. It joins package barrier, which makes the decisions
 // and has no clock, to the device servers, which carry them out:
 //
-//	Find ── leaderState ── barrier.Barrier         the events that the leader has heard, and the orders that follow from them
+//	Find ── leaderState ── barrier.Barrier         events that the leader has heard, and the orders that follow
 //	  └─ memberLink, one for each device server    Orders ─► Member.Exchange ─► Events
 //
 // A device server (package server) is a [Member]. For each of its processes a device server keeps a barrier.Gate over

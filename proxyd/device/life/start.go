@@ -43,7 +43,7 @@ type Spec struct {
 	Helper string
 
 	Kind   string   // of devices; "" is the program's default, software GPUs
-	GPUs   []string // kind cuda: UUIDs of the GPUs to use; numbers would depend on the devices that the cgroup hides, UUIDs do not
+	GPUs   []string // kind cuda: UUIDs of the GPUs to use; numbers would depend on the cgroup of devices
 	Exact  bool     // makes the result of reductions independent of where ranks are
 	Count  int      // number of software GPUs
 	Spare  int      // number of additional software GPUs, for Place

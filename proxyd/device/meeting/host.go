@@ -112,7 +112,7 @@ func (h *Host) visitHost(ctx context.Context, at string, nonce, secret []byte, m
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // a deadline fails only on a closed connection, which needs no deadline
+	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // fails on a closed connection only
 	t, err := callHost(conn, nonce, secret)
 	if err == nil {
 		err = t.announceRank(me)
@@ -173,7 +173,7 @@ func (h *Host) acceptRanks() {
 func (h *Host) receiveRank(conn net.Conn) {
 	defer conn.Close()
 	defer context.AfterFunc(h.ctx, func() { conn.Close() })()
-	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // a deadline fails only on a closed connection, which needs no deadline
+	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // fails on a closed connection only
 	room := &h.room
 	nonce, t, who, err := greetRank(conn, func(nonce []byte) []byte {
 		if w := h.findReconnection(nonce); w != nil {

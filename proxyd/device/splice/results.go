@@ -56,7 +56,7 @@ type Plan struct {
 	// Cost is the cost of the last run.
 	Learn bool
 	Cost  uint64
-	Why   Reason // why the operation is neither compared nor learned; 0: it is compared or learned, or its cost is not known yet
+	Why   Reason // why the operation is neither compared nor learned; 0: it is, or its cost is not known yet
 }
 
 // Reason is why an operation is not compared.
