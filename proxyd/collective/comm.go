@@ -302,7 +302,7 @@ func (c *Comm) Err() error {
 // Done is closed when the communicator has ended, within a second.
 func (c *Comm) Abort() { c.failComm(ErrAborted) }
 
-// Fail is Abort with a reason, whose text reaches all processes.
+// Fail is Abort with a reason. The text of the reason reaches all processes.
 func (c *Comm) Fail(reason error) { c.failComm(fmt.Errorf("%w: %s", ErrAborted, reason.Error())) }
 
 // failComm makes err the communicator's result, unless there is an earlier one.

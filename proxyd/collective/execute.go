@@ -70,8 +70,8 @@ type run struct {
 // localOp returns a local rank's operation.
 func (r *run) localOp(rank int) *Op { return r.coll.parts[rank] }
 
-// firstOp returns the operation whose receive buffer takes the result first, if all local ranks get
-// the same result.
+// firstOp returns the operation of the first local rank. If all local ranks get the same result,
+// its receive buffer takes the result first.
 func (r *run) firstOp() *Op { return r.localOp(r.local[0]) }
 
 func (r *run) executeOp() error {

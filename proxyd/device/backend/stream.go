@@ -125,7 +125,7 @@ type Buffer struct {
 
 // HostMemory is the memory of a program. Both methods may be called from any goroutine, at the time when a copy is
 // carried out. An error ends the copy. If it wraps a Result, it is a fault of the context; other errors are known to
-// the HostMemory's owner, who tells the program.
+// the HostMemory's owner, which tells the program.
 type HostMemory interface {
 	Read(addr uint64, p []byte) error
 	Write(addr uint64, p []byte) error

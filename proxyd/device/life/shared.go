@@ -101,7 +101,7 @@ func (m *making) openShared(ctx context.Context) error {
 		select {
 		case <-host.Died():
 			// The server died, and the state of its tenants with it. A new server in its place would not have that
-			// state, so no tenant may connect to one.
+			// state, so no tenant may connect to a new server.
 			return fmt.Errorf("the process for several capsules in %s: %w", m.Shared, ErrDied)
 		default:
 		}

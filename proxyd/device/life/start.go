@@ -120,7 +120,7 @@ func (m *making) makeAll(ctx context.Context) (*Server, error) {
 	return m.makeSteps(ctx, steps)
 }
 
-// makeSteps carries out steps. If one fails, undoMaking removes all that they have made.
+// makeSteps carries out steps. If a step fails, undoMaking removes all that they have made.
 func (m *making) makeSteps(ctx context.Context, steps []step) (*Server, error) {
 	defer m.closeMaking()
 	for _, step := range steps {

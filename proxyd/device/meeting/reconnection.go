@@ -37,7 +37,7 @@ const (
 	Over
 )
 
-// A server that does not take part sends one of these words in the place of its address. Every address has a colon, so
+// A server that does not take part sends such a word in the place of its address. Every address has a colon, so
 // the words cannot be taken for addresses.
 const (
 	saysLeft = "left"

@@ -26,7 +26,7 @@ func (c *Content) SetSum(sum Sum) { c.sum, c.known = sum, true }
 // written to the memory.
 type Contents struct{ held []heldContent }
 
-// heldContent is a piece of memory with the Content that it holds.
+// heldContent is a piece of memory with the Content that the piece holds.
 type heldContent struct {
 	at Span
 	is *Content
@@ -35,8 +35,8 @@ type heldContent struct {
 // mostContents limits the pieces of memory in a Contents.
 const mostContents = 1024
 
-// FindContent returns the Content that a piece holds, or nil if it is not known. Contents has whole pieces only: it
-// finds no Content for a part of a piece, or for two pieces together.
+// FindContent returns the Content that a piece holds, or nil if the Content is not known. Contents has whole pieces
+// only: FindContent finds no Content for a part of a piece, or for two pieces together.
 func (c *Contents) FindContent(at Span) *Content {
 	for _, x := range c.held {
 		if x.at == at {

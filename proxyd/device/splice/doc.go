@@ -5,7 +5,7 @@
 // rank. It has no bytes, clocks and goroutines. So tests can try every order in which ranks come to their operations.
 //
 //	results.go   a rank takes the result of an operation that another rank has run with the same memory
-//	contents.go  the pieces of a rank's memory whose bytes have a known hash, until an operation may write there
+//	contents.go  the pieces of a rank's memory that have bytes with a known hash, until an operation may write there
 //
 // # The rules
 //

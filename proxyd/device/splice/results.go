@@ -10,7 +10,7 @@ import (
 
 // Results decides for a device which operations of its ranks run, where all memory that an operation reads can be
 // known: on the software GPU. The first rank that asks for an operation runs the operation on its own memory, and
-// Results keeps the bytes that it wrote. A rank that asks for the same operation later, with the same bytes in all
+// Results keeps the written bytes. A rank that asks for the same operation later, with the same bytes in all
 // memory that it reads, takes these bytes. So no rank waits for another, no operation is carried out for a rank that
 // has not asked, and no rank can see a difference.
 //
@@ -40,7 +40,7 @@ type Rank uint64
 // Site is a place of a program: a kernel, how it is launched, and where its parameters point to.
 type Site [32]byte
 
-// Record stands for an operation with all memory that it reads.
+// Record stands for an operation with all memory that the operation reads.
 type Record [32]byte
 
 // Span is a piece of memory.
@@ -56,7 +56,7 @@ type Plan struct {
 	// Cost is the cost of the last run.
 	Learn bool
 	Cost  uint64
-	Why   Reason // why the operation is neither compared nor learned; 0: it is, or its cost is not known yet
+	Why   Reason // why neither compared nor learned; 0: compared or learned, or the cost is not known yet
 }
 
 // Reason is why an operation is not compared.
@@ -85,7 +85,7 @@ type site struct {
 	never  bool
 }
 
-// keptResult is the Result of an operation, kept for the ranks that may still take it.
+// keptResult is the Result of an operation, kept for the ranks that may still take the Result.
 type keptResult struct {
 	record Record
 	maker  Rank
@@ -114,7 +114,7 @@ func NewResults(budget, perCost uint64) *Results {
 	return &Results{budget: budget, perCost: perCost, sites: map[Site]*site{}, kept: map[Record]*keptResult{}}
 }
 
-// Ask begins an operation of a rank: a turn at a Site whose Spans have this number of bytes.
+// Ask begins an operation of a rank: a turn at a Site. The Spans of the Site have this number of bytes.
 func (r *Results) Ask(rank Rank, at Site, bytes uint64) Plan {
 	s := r.sites[at]
 	if s == nil {
@@ -200,7 +200,7 @@ func (r *Results) Take(rank Rank, at Site, turn uint64, record Record) (result R
 	return nil, false
 }
 
-// Learn notes the cost of an operation and the memory that it has accessed. Learn returns whether the Record, made of
+// Learn notes the cost of an operation and the accessed memory. Learn returns whether the Record, made of
 // the memory had, covers all accessed memory: only then may the operation's result be kept.
 func (r *Results) Learn(at Site, cost uint64, had, accessed []Span) bool {
 	s := r.sites[at]
@@ -291,8 +291,7 @@ func (r *Results) Refuse(at Site) {
 	}
 }
 
-// Keep keeps the Result of an operation for a number of other ranks. The oldest results are dropped to make room for
-// it.
+// Keep keeps the Result of an operation for a number of other ranks. The oldest results are dropped to make room.
 func (r *Results) Keep(rank Rank, record Record, others int, result Result) {
 	size := result.Size()
 	if others < 1 || size > r.budget || r.kept[record] != nil {
