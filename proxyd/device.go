@@ -285,8 +285,8 @@ func (o *deviceOptions) writeStatus(s *server.Server) error {
 	return nil
 }
 
-// checkOrder completes the order in which the job's devices are on those of this host. A saved
-// state says itself how many devices the job has.
+// checkOrder checks and completes the order: for each device of the job, the number of this host's device. A saved
+// state has the number of the job's devices.
 func (o *deviceOptions) checkOrder(devices int) error {
 	for _, i := range o.order {
 		if i < 0 || i >= devices {
@@ -338,7 +338,7 @@ func serveParent(s *server.Server, fd int) (<-chan error, error) {
 
 // listenToParent listens for the parent's connections.
 func listenToParent(fd int) (*net.UnixListener, error) {
-	// Its own user may not reach into a process that speaks to its parent.
+	// Other processes of this user may not trace a process that answers its parent.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return nil, err
 	}

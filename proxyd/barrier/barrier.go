@@ -45,8 +45,8 @@ type meeting struct {
 	begun bool
 }
 
-// Barrier looks for a cut of a job: a single attempt. The leader has the Barrier. A Barrier is
-// not safe for concurrent use. The zero value is not usable; see New.
+// Barrier is a single attempt to find a cut of a job. The leader of the attempt has it. A Barrier
+// is not safe for concurrent use. The zero value is not usable; see New.
 type Barrier struct {
 	phase    phase
 	ranks    []rank
@@ -207,8 +207,8 @@ func (b *Barrier) endRank(who Rank) *Failure {
 	return b.finishSides(r.sides)
 }
 
-// abortComm forgets the counts of a broken communicator: no rank has to catch up there. Ranks
-// that were told to catch up must not use that as a reason to go on for ever.
+// abortComm forgets the counts of a broken communicator: no rank has to catch up there.
+// Permissions to catch up there are withdrawn; otherwise the ranks could go on for ever.
 func (b *Barrier) abortComm(c Comm, out *Effects) {
 	for _, who := range b.dropComm(c) {
 		if b.phase == chasing && !b.ranks[who].ended {
@@ -260,7 +260,7 @@ func (b *Barrier) raiseTargets(out *Effects) {
 	b.changed = b.changed[:0]
 }
 
-// beginCreations begins the held creations for which the function which returns true.
+// beginCreations begins each held creation m for which which(m) is true.
 func (b *Barrier) beginCreations(out *Effects, which func(meeting) bool) {
 	for i, m := range b.meetings {
 		if !m.begun && which(m) {

@@ -10,8 +10,9 @@ import (
 
 var long = flag.Bool("long", false, "explore all that is too much for a change to wait for")
 
-// Programs larger than this are explored in the long run only. The limit is in states, not in
-// seconds: the coverage of a test must not depend on the machine.
+// largestProgram limits the programs of the short run: larger ones are explored in the long run
+// only. The limit is in states, not in seconds: the coverage of a test must not depend on the
+// machine.
 func largestProgram() int {
 	if *long {
 		return 4_000_000
@@ -30,7 +31,7 @@ func checkProgram(t *testing.T, w *world, r rules) int {
 	return got.states
 }
 
-// traceText is a trace as text.
+// traceText returns a trace as text.
 func traceText(trace []label) string {
 	var text []byte
 	for _, l := range trace {

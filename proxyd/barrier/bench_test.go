@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// A whole attempt, from Start to Cut: all ranks are in a single communicator, in one of 8
-// neighbours and send round a ring; they shut their gates at different counts, and each
-// issues and reports its missing operations. The time is that of all Steps.
+// BenchmarkStep measures a whole attempt, from Start to Cut: all ranks are in a single
+// communicator, in one of 8 neighbours and send round a ring; they shut their gates at different
+// counts, and each issues and reports its missing operations. The time is that of all Steps.
 func BenchmarkStep(b *testing.B) {
 	for _, n := range []int{8, 1000} {
 		b.Run(fmt.Sprintf("ranks=%d", n), func(b *testing.B) {

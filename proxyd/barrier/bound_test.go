@@ -5,8 +5,8 @@ package barrier
 
 import "testing"
 
-// worstIssues is how many operations each rank issues through its shut gate, on the path on
-// with the most operations.
+// worstIssues returns how many operations each rank issues through its shut gate at most, on any
+// path.
 func worstIssues(w *world, r rules) [maxRanks]int {
 	known := make(map[string][maxRanks]int)
 	var from func(s *state) [maxRanks]int

@@ -80,7 +80,7 @@ type (
 	Aborted struct{ Comm Comm }
 	// Tick says that for a while, a second say, no event came and no effect was due.
 	Tick struct{}
-	// Deadline says that the attempt has had its time.
+	// Deadline says that the attempt's time is up.
 	Deadline struct{}
 )
 
@@ -115,8 +115,8 @@ type Effects struct {
 	ShutCalls bool
 	// Cut: the cut is found. It lasts until the caller opens the gates.
 	Cut bool
-	// Failed says why there is no cut: every gate opens, creations held at a rendezvous begin,
-	// the job runs on.
+	// Failed has the reason why there is no cut. Every gate opens, creations held at a rendezvous
+	// begin, the job runs on.
 	Failed *Failure
 }
 

@@ -34,7 +34,7 @@ func (w Why) String() string {
 }
 
 // Failure says why there is no cut, and which ranks are the cause. A Failure is an error. Text
-// says it in words; Ranks and Comms are sorted and may be empty.
+// has the reason in words; Ranks and Comms are sorted and may be empty.
 type Failure struct {
 	Why   Why
 	Text  string
@@ -89,7 +89,7 @@ func (b *Barrier) overdueFailure() *Failure {
 	return f
 }
 
-// ranksWhere returns the ranks, not ended, for which the function is returns true.
+// ranksWhere returns each rank r that has not ended and for which is(r) is true.
 func (b *Barrier) ranksWhere(is func(rank) bool) []Rank {
 	var ranks []Rank
 	for i, r := range b.ranks {

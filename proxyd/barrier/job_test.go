@@ -15,8 +15,8 @@ const (
 	maxParts   = 6
 )
 
-// job is the state of the program and its devices, without any barrier. Arrays, so that
-// a copy is cheap: there are many.
+// job is the state of the program and its devices, without the barrier. It has arrays, because it
+// is copied often and these copies are cheap.
 type job struct {
 	pcs    [maxThreads]uint8
 	counts [maxKeys]uint8             // issued

@@ -5,8 +5,8 @@ package barrier
 
 import "fmt"
 
-// Rank is a process of the job that has a ring: as a rule there is a process per rank of the job, whence the
-// name. A process with several devices is a single Rank, and a permission lets it issue an
+// Rank is a process of the job that has a ring. As a rule each rank of the job has a process of its own. A
+// process with several devices is a single Rank, and a permission lets it issue an
 // operation on any of them. The caller numbers ranks from 0 without gaps.
 type Rank int
 

@@ -18,8 +18,8 @@ type rules struct {
 	wrong    wrong
 }
 
-// wrong is a mistake. The package has none of them: they change the events and effects of the real
-// Barrier.
+// wrong is a deliberate mistake. The real Barrier has none of them: the model changes its events
+// and effects.
 type wrong int
 
 const (
@@ -168,7 +168,7 @@ func (s *state) calmDown(w *world) {
 	before := s.done
 	for _, t := range s.settleJob(w) {
 		if t.what == create && s.left.wrong == arrivedOnly {
-			s.met[t.comm].arrived &^= 1 << t.rank // the thread has to pass the gate; see moves
+			s.met[t.comm].arrived &^= 1 << t.rank // the thread has to pass the gate; see nextMoves
 			continue
 		}
 		s.tellLeader(int(t.rank), report([]byte{rTold, byte(t.what), byte(t.comm)})+s.reportOf(w, int(t.rank)))
@@ -237,7 +237,8 @@ func (s *state) issueAt(w *world, t int) *state {
 	return n
 }
 
-// obeyOrder lets a rank carry out the first order on its way, nil if the rank cannot yet.
+// obeyOrder lets a rank carry out the first order on its way. It returns nil if the rank cannot do
+// so yet.
 func (s *state) obeyOrder(w *world, r int) *state {
 	n := s.clone()
 	o := n.down[r][0]

@@ -116,7 +116,7 @@ func (g *generator) addBlock() {
 		g.addWord(a, fmt.Sprintf("h>%d", b))
 		g.addWord(b, fmt.Sprintf("h<%d", a))
 	case k < 93 && len(g.creates) < 2:
-		// From now on block can choose this operation, as the creation is in front.
+		// From now on addBlock can choose this operation, as the creation is in front.
 		g.waits = true
 		for len(g.members) < 3 { // so that names and indices agree
 			g.members = append(g.members, g.members[0])

@@ -164,8 +164,8 @@ func (c *Comm) runComm(ctx context.Context, meet func(context.Context) (Roster, 
 	c.endComm()
 }
 
-// joinComm meets the other processes and connects to all of them: the higher number dials. There is
-// a connection for each two processes and communicator, so that communicators cannot hold up each other,
+// joinComm meets the other processes and connects to all of them: the higher number dials. Each pair of
+// processes has a connection for each communicator, so that communicators cannot hold up each other,
 // and a peer can harm its own communicators only. All connections are made at once, so that every process
 // notices the death of every other.
 func (c *Comm) joinComm(ctx context.Context, meet func(context.Context) (Roster, error)) error {

@@ -50,8 +50,8 @@ func (c *Comm) HasLeft() bool {
 	return slices.ContainsFunc(links, func(l *link) bool { return l != nil && !l.hasLeft() })
 }
 
-// replaceLeft makes the links of processes that have left, and returns how many of the others
-// processes are still to be connected.
+// replaceLeft makes links, already ended, for processes that have left. It returns others less
+// their number: the processes still to be connected.
 func (c *Comm) replaceLeft(others int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,7 @@
 //	                      largest power of two below n
 //
 // and each ∘ is rounded to the operation's type. A process merges the vectors of its own ranks
-// only along whole subtrees (node, cover); from ranks that form no subtree the process sends
+// only along whole subtrees (node, coverRanks); from ranks that form no subtree the process sends
 // several contributions. Ranks in aligned blocks of a power of two cost nothing extra.
 //
 // # Numbers

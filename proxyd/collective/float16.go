@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// halfFormat is a type of 16 bits. Both fit into float32.
+// halfFormat is a type of 16 bits. The numbers of both such types fit into float32.
 type halfFormat struct {
 	decode func(uint16) float32
 	encode func(float32) uint16 // to nearest, ties to even; any NaN becomes 0x7fff

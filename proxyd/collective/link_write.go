@@ -32,7 +32,7 @@ func (l *link) hasEnded() bool {
 // whether there were bytes to write.
 func (l *link) writeSome() (bool, error) {
 	l.mu.Lock()
-	if l.writing { // flush does, and wakes us
+	if l.writing { // flushControl writes, and then wakes the writer
 		l.mu.Unlock()
 		return false, nil
 	}

@@ -110,7 +110,8 @@ func floatRow[T float32 | float64]() [reductions]combiner {
 	)
 }
 
-// largerNumber is the maximum: a number wins against a NaN, +0 against -0, of two NaN comes nan.
+// largerNumber is the maximum: a number wins against a NaN, +0 against -0, for two NaN the result
+// is nan.
 func largerNumber[T float32 | float64](x, y, nan T) T {
 	switch {
 	case x > y:
@@ -130,7 +131,8 @@ func largerNumber[T float32 | float64](x, y, nan T) T {
 	return nan
 }
 
-// smallerNumber is the minimum: a number wins against a NaN, -0 against +0, of two NaN comes nan.
+// smallerNumber is the minimum: a number wins against a NaN, -0 against +0, for two NaN the result
+// is nan.
 func smallerNumber[T float32 | float64](x, y, nan T) T {
 	switch {
 	case x < y:

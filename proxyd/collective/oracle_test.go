@@ -90,8 +90,8 @@ func roundToCode(t Type, v *big.Rat, negative bool) uint16 {
 	})
 }
 
-// roundExact is round for a float64 that is exact, and so short that its distances to numbers of
-// the type are exact, too.
+// roundExact is roundToCode for a float64 that is exact, and so short that its distances to
+// numbers of the type are exact, too.
 func roundExact(t Type, v float64) uint16 {
 	x := math.Abs(v)
 	of := numbersOf(t).floats

@@ -5,8 +5,9 @@ package collective
 
 import "fmt"
 
-// pairRooms is how many transfers of a pair of ranks may be under way at a time, so that a peer can
-// be held to a number; collectiveRooms is the same for a communicator's collectives.
+// pairRooms bounds the transfers of a pair of ranks that are under way at a time, and
+// collectiveRooms the collectives of a communicator, so that the messages that a peer may announce
+// are bounded.
 const (
 	pairRooms       = 8
 	collectiveRooms = 64

@@ -19,8 +19,8 @@ type queue struct {
 	destroyed bool
 }
 
-// batch is a group of operations of a rank; they have no order among them, save that collectives
-// follow each other.
+// batch is a group of operations of a rank; they have no order among each other, except that
+// collectives follow each other.
 type batch struct {
 	ops  []Op
 	left int // parts that are not complete

@@ -5,8 +5,8 @@ package collective
 
 import "bytes"
 
-// multiplyBy sets dst = a · factor, with a factor of a single element. PreMulSum multiplies each
-// rank's contribution so.
+// multiplyBy sets dst = a · factor, with a factor of a single element. PreMulSum uses it for each
+// rank's contribution.
 func multiplyBy(t Type, dst, a, factor []byte) {
 	size := t.Size()
 	chunk := bytes.Repeat(factor, min(block, len(dst)/size))
@@ -17,7 +17,7 @@ func multiplyBy(t Type, dst, a, factor []byte) {
 	}
 }
 
-// divideBy sets dst = dst ÷ n. Avg divides the sum so. Floats are rounded once, integers
+// divideBy sets dst = dst ÷ n. Avg uses it for the sum. Floats are rounded once, integers
 // are cut towards zero.
 func divideBy(t Type, dst []byte, n int) {
 	switch t {

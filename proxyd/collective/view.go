@@ -14,7 +14,7 @@ type number interface {
 const block = 512
 
 // typedCombiner makes a combiner of a loop over elements. Device addresses of a program may be
-// odd; not all machines can load from there, so such memory goes through blocks that are not.
+// odd; not all machines can load from there, so such memory is copied through aligned blocks.
 func typedCombiner[T number](loop func(dst, a, b []T)) combiner {
 	return func(dst, a, b []byte) {
 		if isAligned[T](dst) && isAligned[T](a) && isAligned[T](b) {

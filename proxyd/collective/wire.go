@@ -88,8 +88,8 @@ var sizes = map[frameKind]struct{ least, most uint64 }{
 	frameBye:    {0, 0},
 }
 
-// parseHeader is the inverse of append. For bytes that append does not make, it returns an error
-// wrapping ErrProtocol.
+// parseHeader is the inverse of appendTo. For bytes that appendTo does not make, it returns an
+// error wrapping ErrProtocol.
 func parseHeader(b *[headerSize]byte) (header, error) {
 	le := binary.LittleEndian
 	h := header{

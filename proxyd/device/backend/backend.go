@@ -275,7 +275,7 @@ type Context interface {
 	NewStream(StreamConfig) (Stream, error)
 	NewEvent(EventConfig) (Event, error)
 
-	// Load makes a module of an image as package image reads them. The log is worth reading in either case.
+	// Load makes a module of an image as package image reads them. The Log may have text with and without an error.
 	Load(data []byte, cfg LoadConfig) (Module, Log, error)
 	// Link makes a single image of several, which Load takes. Undefined names are refused now.
 	Link(parts [][]byte, cfg LoadConfig) ([]byte, Log, error)

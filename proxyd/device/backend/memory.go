@@ -38,7 +38,7 @@ type Memory interface {
 	Info() (free, total uint64)
 	// Lookup finds the allocation that holds an address.
 	Lookup(a Addr) (Allocation, bool)
-	// MapHost lets the device reach host memory under an address of the program's. Address and length are
+	// MapHost lets the device reach host memory under an address of the program's. The range is
 	// page-aligned, and outside the space. mem is that memory, and stays until UnmapHost has returned. It is shared
 	// memory: a driver may have to map mem at that address.
 	MapHost(a Addr, mem []byte) error

@@ -181,7 +181,7 @@ func RegisterThreads(info *Info, registers uint32) uint32 {
 	return uint32(min(uint64(at[MaxRegistersPerBlock])/each*warp, uint64(most)))
 }
 
-// warpRegisters is the number of registers in which warps get theirs: each has a multiple.
+// warpRegisters is the unit in which warps get registers.
 const warpRegisters = 256
 
 // Occupancy is the number of such blocks that a multiprocessor holds at once: a pure function of the device's attributes.

@@ -87,7 +87,7 @@ type heardOf struct {
 	want   string
 }
 
-// toTheCut returns the events of the processes of pair from the second reading on.
+// toTheCut returns the events of the processes of openPair from the second reading on.
 func toTheCut(counts ...barrier.Count) []heardOf {
 	var of5, of9 []barrier.Count
 	for _, c := range counts {

@@ -109,8 +109,8 @@ func noNewPrivileges() error {
 	return nil
 }
 
-// Renounce takes the way to more privileges from the calling thread and from all programs that the thread
-// executes. The caller must never give the thread back to the Go scheduler.
+// Renounce keeps the calling thread, and all programs that the thread executes, from gaining privileges.
+// The caller must never give the thread back to the Go scheduler.
 func Renounce() error {
 	runtime.LockOSThread()
 	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)

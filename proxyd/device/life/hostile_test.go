@@ -167,7 +167,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestTraceable: the user can trace an ordinary process of his own, so TestHostile sees refusals because the
+// TestTraceable: the user can trace its own ordinary processes, so TestHostile sees refusals because the
 // server is protected, and not because the host forbids tracing.
 func TestTraceable(t *testing.T) {
 	makeWorld(t)

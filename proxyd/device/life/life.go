@@ -117,7 +117,8 @@ func (s *Server) Cgroup() string {
 
 // Enter moves a server that has no cgroup into a cgroup of its own, which Enter makes if it is missing and
 // End removes. Memory that the server has already allocated is not counted in the new cgroup. Enter returns
-// ErrDied for a server that has ended, because its PID may be another process's by then. Of tenants the first one's cgroup counts.
+// ErrDied for a server that has ended, because its PID may be another process's by then. For tenants the cgroup of the
+// first counts.
 func (s *Server) Enter(cgroup string) error {
 	if s.rec.Shared != "" {
 		return s.enterShared(cgroup)
@@ -278,8 +279,8 @@ func (s *Server) Place(ctx context.Context, places []int) error {
 	return s.giveOrder(ctx, "place", func(c *server.Controller) error { return c.Place(ctx, places) })
 }
 
-// Arrange moves the job's devices to other devices of the machine while the job runs, those together that are alike. See
-// server.Server.
+// Arrange moves the job's devices to other devices of the machine while the job runs: devices that are alike come to
+// the same device. See server.Server.
 func (s *Server) Arrange(ctx context.Context, places []int) error {
 	return s.giveOrder(ctx, "place", func(c *server.Controller) error { return c.Arrange(ctx, places) })
 }

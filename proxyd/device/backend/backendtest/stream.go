@@ -171,7 +171,7 @@ func testWaitEvent(r *rig) {
 	r.mustSucceed(other.Synchronize(r.ctx))
 	close(never)
 	r.wantBytes("after the event", a, joinWords(1, 1))
-	// Over devices.
+	// The same across devices.
 	o := newRig(r.T, r.b, r.secondDevice(), r.configApart())
 	gate = make(chan struct{})
 	e = must(r.cu.NewEvent(backend.EventConfig{}))(r)

@@ -11,8 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// Exec has the nodes of an instantiated graph, and which of these are switched off. A backend embeds Exec in its own type,
-// calls Init, and has all of backend.Exec with that. How the graph is run is the backend's.
+// Exec has the nodes of an instantiated graph, and which of these are switched off. A backend embeds Exec in its own
+// type, calls Init, and has all of backend.Exec with that. The backend decides how the graph is run.
 type Exec struct {
 	Mu sync.Mutex // held by a launch, too
 
@@ -25,7 +25,7 @@ type Exec struct {
 // ExecHooks are a backend's part of an Exec. Plan and Retire are called with Mu held.
 type ExecHooks struct {
 	CheckContext func() error               // whether the context can be used
-	Plan         func(*backend.Graph) error // makes the plan of a valid graph, and puts the plan in the place of the earlier
+	Plan         func(*backend.Graph) error // makes the plan of a valid graph, in the place of the earlier plan
 	Retire       func()                     // frees the plan of the earlier graph; may be nil
 }
 

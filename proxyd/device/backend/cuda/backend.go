@@ -38,7 +38,7 @@ type Backend struct {
 	ranges []*addresses
 	spaces map[*space]bool // until their Close ends
 	mapped map[*space]bool
-	turns  uint64 // that spaces were mapped, in all
+	turns  uint64 // how often spaces were mapped, in all
 
 	ncclMu  sync.Mutex
 	nccl    *nccl.Library

@@ -168,7 +168,7 @@ func (st *stream) copyRow(src, dst side, to, from, n uint64) error {
 }
 
 // eachPiece calls f for the n bytes at an address of a side: in the stream's own lane where the program sees them, or
-// where the server sees the bytes of another space, which may not be mapped.
+// where the server sees the bytes of another space, which may be unmapped.
 func (s side) eachPiece(st *stream, a backend.Addr, n uint64, f func(l *lane, at backend.Addr, n uint64) error) error {
 	if s.space == st.context.space {
 		return f(st.lane, a, n)
@@ -199,7 +199,7 @@ func (s *space) eachWindow(a backend.Addr, n uint64, f func(m *memory, at, n uin
 	return nil
 }
 
-// copySpaces copies between spaces, from window to window: a space may not be mapped.
+// copySpaces copies between spaces, from window to window, because either space may be unmapped.
 func (st *stream) copySpaces(src, dst side, b driver.Box) error {
 	if err := st.waitDevice(); err != nil {
 		return err

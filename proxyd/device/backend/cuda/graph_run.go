@@ -98,7 +98,7 @@ func (r *run) doStep(i int, s *step) {
 		c.moving.Unlock()
 	case s.wait != nil:
 		if r.marks[i] != nil {
-			_ = r.marks[i].waitFor(c.space.ctx) // the space is closed, then
+			_ = r.marks[i].waitFor(c.space.ctx) // fails only if the space is closed
 		}
 	case s.child != nil:
 		r.child[i].carryOut()
@@ -114,7 +114,7 @@ func (r *run) doStep(i int, s *step) {
 	}
 }
 
-// runStep has the device do a step when the space is mapped, in a stream for this alone.
+// runStep has the device do a step when the space is mapped, in a stream of its own.
 func (r *run) runStep(s *step) error {
 	c := r.context
 	g, active := c.space.gate, c.space.active

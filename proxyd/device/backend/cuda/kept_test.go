@@ -284,8 +284,8 @@ func TestPooledStreams(t *testing.T) {
 	}
 }
 
-// TestPooledInWork: an allocation with other boundaries than memory has that work still uses is there when that work is done, and the
-// call does not wait.
+// TestPooledInWork: an allocation that overlaps memory which work still uses, at other boundaries, gets its memory when
+// that work is done, and the call does not wait.
 func TestPooledInWork(t *testing.T) {
 	r := newPoolRig(t, 1<<30)
 	r.keepAll()

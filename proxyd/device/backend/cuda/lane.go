@@ -101,7 +101,7 @@ func (l *lane) copyOut(from backend.Addr, n uint64, take func(part []byte) error
 	return nil
 }
 
-// copyIn is the reverse of out.
+// copyIn is the reverse of copyOut.
 func (l *lane) copyIn(to backend.Addr, n uint64, give func(part []byte) error) error {
 	var parts [2][]byte
 	for i := range parts {

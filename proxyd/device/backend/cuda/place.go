@@ -163,7 +163,7 @@ func (l *places) releaseBacking(b *backing, keep bool) {
 func (l *places) evictPlace(x *place) {
 	l.leavePlace(x)
 	if x.uses > 0 {
-		return // by work on memory that was freed, of which freeing tells: see releaseBacking
+		return // work on freed memory still uses the place: releaseBacking gives it back
 	}
 	over, marks := l.space.freed.waitsForRange(x.base, x.memory.size)
 	if len(over)+len(marks) == 0 {

@@ -36,7 +36,7 @@ type slab struct {
 
 func sharesGranule(n uint64) bool { return n <= backend.Granule/2 }
 
-// RoundUp is the next multiple of to.
+// RoundUp returns n rounded up to a multiple of to.
 func RoundUp(n, to uint64) uint64 { return (n + to - 1) / to * to }
 
 // lowestGap finds the lowest gap of spans between base and end for n bytes at a multiple of align.

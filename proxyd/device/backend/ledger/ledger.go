@@ -79,8 +79,8 @@ func (p Piece[B]) Offset() uint64 { return uint64(p.Alloc.Base & (backend.Granul
 // Size is how many bytes of the arena are the piece's.
 func (p Piece[B]) Size() uint64 { return RoundUp(p.Alloc.Size, Quantum) }
 
-// New is an empty ledger of size addresses from base on and so much memory. make makes the bytes of granules at an address, or
-// bytes of memory without an address if that is 0.
+// New returns an empty ledger of size addresses from base on and so much memory. make makes the bytes of granules at an
+// address, or bytes of memory without an address if that is 0.
 func New[B any](base backend.Addr, size, memory uint64, make func(base backend.Addr, size uint64) (B, error)) *Ledger[B] {
 	return &Ledger[B]{
 		make: make, base: base, memory: memory,

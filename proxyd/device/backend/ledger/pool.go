@@ -74,7 +74,7 @@ func (l *Ledger[B]) findPool(id backend.PoolID) (*Pool, error) {
 	return nil, fmt.Errorf("pool %d: %w", id, backend.InvalidValue)
 }
 
-// NewPool is NewPool of backend.Pools; likewise the methods below.
+// NewPool carries out NewPool of backend.Pools; likewise the methods below.
 func (l *Ledger[B]) NewPool(maxSize uint64) backend.PoolID {
 	l.nextPool++
 	l.pools[l.nextPool] = &Pool{maxSize: maxSize, reuse: [3]bool{true, true, true}}

@@ -19,7 +19,7 @@ func isMisaligned(a backend.Addr, sizes ...uint64) bool {
 	return a%backend.Granule != 0
 }
 
-// Reserve is backend.Virtual's.
+// Reserve carries out Reserve of backend.Virtual.
 func (l *Ledger[B]) Reserve(size, align uint64, hint backend.Addr) (backend.Addr, error) {
 	if isMisaligned(0, size) || align&(align-1) != 0 || align > 1<<40 {
 		return 0, fmt.Errorf("reserve %d bytes aligned to %d: %w", size, align, backend.InvalidValue)
@@ -49,7 +49,7 @@ func (l *Ledger[B]) isReserved(a backend.Addr, n uint64) bool {
 	return i >= 0 && a+backend.Addr(n) <= l.reservations[i].Base+backend.Addr(l.reservations[i].Size)
 }
 
-// Unreserve is backend.Virtual's.
+// Unreserve carries out Unreserve of backend.Virtual.
 func (l *Ledger[B]) Unreserve(a backend.Addr, size uint64) error {
 	i, found := l.findReservation(a)
 	if !found || l.reservations[i].Size != size || len(l.Within(a, size)) > 0 {
@@ -60,7 +60,7 @@ func (l *Ledger[B]) Unreserve(a backend.Addr, size uint64) error {
 	return nil
 }
 
-// NewMemory is backend.Virtual's.
+// NewMemory carries out NewMemory of backend.Virtual.
 func (l *Ledger[B]) NewMemory(size uint64) (backend.MemoryID, error) {
 	if isMisaligned(0, size) {
 		return 0, fmt.Errorf("memory of %d bytes: %w", size, backend.InvalidValue)
@@ -81,7 +81,7 @@ func (l *Ledger[B]) NewMemory(size uint64) (backend.MemoryID, error) {
 // Memory finds a memory, or nil.
 func (l *Ledger[B]) Memory(id backend.MemoryID) *Physical[B] { return l.memories[id] }
 
-// RetainMemory is backend.Virtual's.
+// RetainMemory carries out RetainMemory of backend.Virtual.
 func (l *Ledger[B]) RetainMemory(a backend.Addr) (backend.MemoryID, error) {
 	x, ok := l.Lookup(a)
 	if !ok || x.Kind != backend.Mapped {
@@ -91,8 +91,8 @@ func (l *Ledger[B]) RetainMemory(a backend.Addr) (backend.MemoryID, error) {
 	return x.Memory, nil
 }
 
-// ReleaseMemory is backend.Virtual's. ReleaseMemory returns the bytes that are to be given back with the memory's last
-// name, or nil.
+// ReleaseMemory carries out ReleaseMemory of backend.Virtual. It returns the bytes that are to be given back with the
+// memory's last name, or nil.
 func (l *Ledger[B]) ReleaseMemory(id backend.MemoryID) (*Arena[B], error) {
 	m := l.memories[id]
 	if m == nil || m.refs == 0 {
@@ -116,7 +116,7 @@ func (l *Ledger[B]) forgetIfUnused(id backend.MemoryID) bool {
 	return true
 }
 
-// MapMemory is backend.Virtual's.
+// MapMemory carries out MapMemory of backend.Virtual.
 func (l *Ledger[B]) MapMemory(a backend.Addr, size, offset uint64, id backend.MemoryID) error {
 	m := l.memories[id]
 	if m == nil || m.refs == 0 || offset != 0 || isMisaligned(a, size) || size != m.Arena.Size ||
@@ -144,8 +144,9 @@ func (l *Ledger[B]) wholeMappings(a backend.Addr, n uint64) ([]backend.Allocatio
 	return list, nil
 }
 
-// UnmapMemory is backend.Virtual's. UnmapMemory returns the mappings, and the bytes of which a reference is to be
-// dropped when no earlier work uses them any more: until then work finds them, although their last name may be gone.
+// UnmapMemory carries out UnmapMemory of backend.Virtual. It returns the mappings, and the bytes of which a
+// reference is to be dropped when no earlier work uses them any more: until then work finds them, although their
+// last name may be gone.
 func (l *Ledger[B]) UnmapMemory(a backend.Addr, size uint64) ([]backend.Allocation, []*Arena[B], error) {
 	list, err := l.wholeMappings(a, size)
 	if err != nil {
@@ -166,7 +167,7 @@ func (l *Ledger[B]) UnmapMemory(a backend.Addr, size uint64) ([]backend.Allocati
 	return list, over, nil
 }
 
-// SetAccess is backend.Virtual's. SetAccess returns the mappings.
+// SetAccess carries out SetAccess of backend.Virtual. It returns the mappings.
 func (l *Ledger[B]) SetAccess(a backend.Addr, size uint64, allow bool) ([]backend.Allocation, error) {
 	list, err := l.wholeMappings(a, size)
 	if err != nil {

@@ -74,19 +74,19 @@ func (d *Driver) Global(c Context, m Module, name string) (backend.Addr, uint64,
 	return backend.Addr(at), uint64(size), checkResult("cuModuleGetGlobal_v2", r)
 }
 
-// FunctionAttribute is an attribute of a kernel, and SetFunctionAttribute sets one.
+// FunctionAttribute returns an attribute of a kernel, and SetFunctionAttribute sets it.
 func (d *Driver) FunctionAttribute(c Context, f Function, a backend.FunctionAttribute) (int32, error) {
 	var v C.int
 	r := C.sing_cuFuncGetAttribute(d.table, c.p, &v, C.int(a), f.p)
 	return int32(v), checkResult("cuFuncGetAttribute", r)
 }
 
-// SetFunctionAttribute is FunctionAttribute's reverse.
+// SetFunctionAttribute sets an attribute of a kernel.
 func (d *Driver) SetFunctionAttribute(c Context, f Function, a backend.FunctionAttribute, v int32) error {
 	return checkResult("cuFuncSetAttribute", C.sing_cuFuncSetAttribute(d.table, c.p, f.p, C.int(a), C.int(v)))
 }
 
-// Param is the place of a kernel's i-th parameter: InvalidValue if there are fewer.
+// Param returns the place of a kernel's i-th parameter, or InvalidValue if there are fewer.
 func (d *Driver) Param(c Context, f Function, i int) (backend.Param, error) {
 	var at, n C.size_t
 	r := C.sing_cuFuncGetParamInfo(d.table, c.p, f.p, C.size_t(i), &at, &n)
@@ -104,7 +104,7 @@ type Launch struct {
 	Offsets     []uint32
 }
 
-// cStruct is the launch for as long as pin holds its memory.
+// cStruct returns the launch for C. It is valid for as long as pin holds its memory.
 func (l *Launch) cStruct(pin *runtime.Pinner) C.struct_sing_launch {
 	p := C.struct_sing_launch{
 		function: l.Function.p, shared: C.uint(l.Shared), n: C.size_t(len(l.Offsets)),

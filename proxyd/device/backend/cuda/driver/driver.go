@@ -98,7 +98,7 @@ func (s Stream) Pointer() unsafe.Pointer { return unsafe.Pointer(s.p) }
 // Init is cuInit.
 func (d *Driver) Init() error { return checkResult("cuInit", C.sing_cuInit(d.table, nil, 0)) }
 
-// Version is the driver's: 12040 is 12.4.
+// Version returns the driver's version: 12040 is 12.4.
 func (d *Driver) Version() (int, error) {
 	var v C.int
 	r := C.sing_cuDriverGetVersion(d.table, nil, &v)
@@ -122,14 +122,14 @@ func (d *Driver) Devices() ([]Device, error) {
 	return out, nil
 }
 
-// Name is a device's.
+// Name returns a device's name.
 func (d *Driver) Name(dev Device) (string, error) {
 	var b [256]C.char
 	r := C.sing_cuDeviceGetName(d.table, nil, &b[0], C.int(len(b)), C.CUdevice(dev))
 	return C.GoString(&b[0]), checkResult("cuDeviceGetName", r)
 }
 
-// UUID is a device's, by the newer call if available: of a part of a device, the part's.
+// UUID returns a device's UUID, by the newer call if available: of a part of a device, the part's UUID.
 func (d *Driver) UUID(dev Device) ([16]byte, error) {
 	var id C.CUuuid
 	call, r := "cuDeviceGetUuid_v2", C.sing_cuDeviceGetUuid_v2(d.table, nil, &id, C.CUdevice(dev))
@@ -139,14 +139,14 @@ func (d *Driver) UUID(dev Device) ([16]byte, error) {
 	return *(*[16]byte)(unsafe.Pointer(&id)), checkResult(call, r)
 }
 
-// TotalMemory is a device's, in bytes.
+// TotalMemory returns a device's memory, in bytes.
 func (d *Driver) TotalMemory(dev Device) (uint64, error) {
 	var n C.size_t
 	r := C.sing_cuDeviceTotalMem_v2(d.table, nil, &n, C.CUdevice(dev))
 	return uint64(n), checkResult("cuDeviceTotalMem_v2", r)
 }
 
-// Attribute is an attribute of a device.
+// Attribute returns an attribute of a device.
 func (d *Driver) Attribute(dev Device, a backend.Attribute) (int32, error) {
 	var v C.int
 	r := C.sing_cuDeviceGetAttribute(d.table, nil, &v, C.int(a), C.CUdevice(dev))

@@ -73,7 +73,7 @@ func (d *Driver) EventQuery(c Context, e Event) error {
 	return checkResult("cuEventQuery", C.sing_cuEventQuery(d.table, c.p, e.p))
 }
 
-// Elapsed is the time between two events that are done.
+// Elapsed returns the time between two events that are done.
 func (d *Driver) Elapsed(c Context, from, to Event) (time.Duration, error) {
 	var ms C.float
 	r := C.sing_cuEventElapsedTime(d.table, c.p, &ms, from.p, to.p)

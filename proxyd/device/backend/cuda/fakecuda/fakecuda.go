@@ -139,10 +139,10 @@ func (l *Library) Halt(call string, n int) {
 	C.halt(l.findSymbol("fake_halt"), name, C.int(n))
 }
 
-// Halted tells whether the call that was to wait does.
+// Halted tells whether the call that Halt has named waits.
 func (l *Library) Halted() bool { return C.number(l.findSymbol("fake_halted"), 0) != 0 }
 
-// Resume lets the call go on that waits.
+// Resume lets the waiting call go on.
 func (l *Library) Resume() { C.resume(l.findSymbol("fake_resume")) }
 
 // kinds are the objects that fake_live counts.

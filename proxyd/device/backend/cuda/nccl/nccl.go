@@ -35,7 +35,7 @@ var (
 	ErrNone = errors.New("no NCCL")
 	// ErrInProgress is returned by State until the operations asked for are done.
 	ErrInProgress = errors.New("in progress")
-	// ErrAbsent is a reduction with a factor, which the library does not have.
+	// ErrAbsent is returned for a reduction with a factor if the library has no such reductions.
 	ErrAbsent = errors.New("this NCCL has no reductions with factors")
 )
 
@@ -78,7 +78,7 @@ func (l *Library) checkResult(call string, c *Comm, r C.ncclResult_t) error {
 	return &Error{call, int(r), text}
 }
 
-// Version is the library's: 22803 is 2.28.3.
+// Version returns the library's version: 22803 is 2.28.3.
 func (l *Library) Version() (int, error) {
 	var v C.int
 	r := C.sing_nccl_version(l.table, &v)
