@@ -26,7 +26,7 @@ func checkProgram(t *testing.T, w *world, r rules) int {
 	t.Helper()
 	got := exploreAll(w, r, largestProgram())
 	if got.verdict != ok {
-		t.Errorf("%v under %+v: %s after\n%s", w.program, r, got.verdict, traceText(got.trace))
+		t.Errorf("program %v under %+v: verdict %s after\n%s", w.program, r, got.verdict, traceText(got.trace))
 	}
 	return got.states
 }

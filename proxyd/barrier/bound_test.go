@@ -48,7 +48,7 @@ func TestBound(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := worstIssues(newWorld(program{comms: tt.comms, ranks: tt.ranks}), rules{}); got != tt.want {
-				t.Errorf("%v, want %v", got, tt.want)
+				t.Errorf("operations issued through shut gates = %v, want %v", got, tt.want)
 			}
 		})
 	}

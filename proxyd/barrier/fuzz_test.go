@@ -26,14 +26,14 @@ func FuzzStep(f *testing.F) {
 			out := b.Step(anyEvent(data[0], data[1], data[2], data[3], data[4]))
 			data = data[5:]
 			if over && (out.Cut || out.Failed != nil || out.Shut || out.Raise != nil || out.Nudge != nil) {
-				t.Fatalf("after the end: %+v", out)
+				t.Fatalf("effects after the end: %+v, want none", out)
 			}
 			over = over || out.Cut || out.Failed != nil
 			checkSums(t, b)
 			if out.Cut {
 				for i, r := range b.ranks {
 					if r.owes || r.behind > 0 || r.holds || !r.shut {
-						t.Fatalf("cut with rank %d: %+v", i, r)
+						t.Fatalf("cut although rank %d is not quiet: %+v", i, r)
 					}
 				}
 			}
@@ -119,6 +119,6 @@ func checkSums(t *testing.T, b *Barrier) {
 		unrevoke += r.withdrawing
 	}
 	if b.phase != failed && (b.lag != lag || b.unshut != unshut || b.owing != owing || b.unrevoke != unrevoke) {
-		t.Fatalf("lag %d %d, unshut %d %d, owing %d %d, unrevoke %d %d", b.lag, lag, b.unshut, unshut, b.owing, owing, b.unrevoke, unrevoke)
+		t.Fatalf("sum kept and counted: lag %d %d, unshut %d %d, owing %d %d, unrevoke %d %d", b.lag, lag, b.unshut, unshut, b.owing, owing, b.unrevoke, unrevoke)
 	}
 }

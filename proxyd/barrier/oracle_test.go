@@ -127,7 +127,7 @@ func TestCutIsLeastFixedPoint(t *testing.T) {
 		for i := range uint64(4) {
 			last, from, nudged := walkRandomly(w, rand.New(rand.NewPCG(n, i)))
 			if last.end != cutFound || last.describeTorn(w) != "" {
-				t.Fatalf("%v: walk %d: %v", w.program, i, last.end)
+				t.Fatalf("%v: walk %d ends with %v, want a safe cut", w.program, i, last.end)
 			}
 			at := make([]int, w.n)
 			for r := range at {
@@ -142,7 +142,7 @@ func TestCutIsLeastFixedPoint(t *testing.T) {
 				further++
 			}
 			if !slices.Equal(at, want) {
-				t.Errorf("%v: seed %d, walk %d: gates shut at %v: cut at %v, the least is %v", w.program, n, i, from, at, want)
+				t.Errorf("%v: seed %d, walk %d: gates shut at %v: cut at %v, want the least at %v", w.program, n, i, from, at, want)
 			}
 		}
 	}
@@ -178,6 +178,6 @@ func TestDataParallelCutIsTheFurthestRank(t *testing.T) {
 		out = b.Step(Issued{Rank: 1, Counts: []Count{{key(1), n}}})
 	}
 	if !out.Read {
-		t.Errorf("at %d: %+v, want a second reading", n, out)
+		t.Errorf("at count %d: effects %+v, want a second reading", n, out)
 	}
 }

@@ -155,7 +155,7 @@ func tallyPrograms(t *testing.T, n, most, blocks int, kinds map[string]func(prog
 			}
 			table[kind][got.verdict]++
 			if r.wrong == right && got.verdict != ok && got.verdict != tooBig {
-				t.Errorf("seed %d: %v under %+v: %s after\n%s", s, w.program, r, got.verdict, traceText(got.trace))
+				t.Errorf("seed %d: program %v under %+v: verdict %s after\n%s", s, w.program, r, got.verdict, traceText(got.trace))
 			}
 		}
 	}

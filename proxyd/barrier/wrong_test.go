@@ -37,7 +37,7 @@ func TestCheckerCatchesWrongRules(t *testing.T) {
 			twisted.wrong = tt.rule
 			got := exploreAll(w, twisted, largestProgram())
 			if got.verdict != tt.want {
-				t.Errorf("%s, want %s, after\n%s", got.verdict, tt.want, traceText(got.trace))
+				t.Errorf("verdict %s, want %s, after\n%s", got.verdict, tt.want, traceText(got.trace))
 			}
 			caught[tt.rule] = true
 		})
@@ -58,7 +58,7 @@ func TestNudgeIsNeeded(t *testing.T) {
 		}
 		t.Run(p.name, func(t *testing.T) {
 			if got := exploreAll(newWorld(p), rules{noTicks: true}, largestProgram()); got.verdict != stuck {
-				t.Errorf("%s, want %s", got.verdict, stuck)
+				t.Errorf("verdict without nudges = %s, want %s", got.verdict, stuck)
 			}
 		})
 	}

@@ -223,7 +223,7 @@ func TestOrder(t *testing.T) {
 	for round, ranks := range results {
 		for rank, b := range ranks {
 			if got := loadCode(Uint64, b); got != uint64(6*round) {
-				t.Fatalf("round %d, rank %d: %d, want %d", round, rank, got, 6*round)
+				t.Fatalf("round %d, rank %d: sum %d, want %d", round, rank, got, 6*round)
 			}
 		}
 	}

@@ -123,14 +123,14 @@ func TestDeath(t *testing.T) {
 		}
 		for range home {
 			if err := waitForValue(t, failed); err == nil {
-				t.Fatal("no error")
+				t.Fatal("an operation of a rank that needs the dead process returned no error")
 			}
 		}
 		all.Wait()
 		for p, c := range w.comms {
 			waitForValue(t, c.Done())
 			if c.Err() == nil {
-				t.Errorf("round %d: process %d does not know", round, p)
+				t.Errorf("round %d: the communicator of process %d has no error", round, p)
 			}
 		}
 		for _, n := range w.nodes {
@@ -163,7 +163,7 @@ func TestNodeClosed(t *testing.T) {
 		waitForValue(t, w.comms[p].Failed())
 	}
 	if err := w.comms[1].Err(); !errors.Is(err, ErrClosed) {
-		t.Errorf("the closed node says %v", err)
+		t.Errorf("Err of the closed node's communicator = %v, want ErrClosed", err)
 	}
 	if err := w.comms[0].Issue(0, []Op{op}, nil); err == nil {
 		t.Error("an operation was issued on a dead communicator")
@@ -187,7 +187,7 @@ func TestAbort(t *testing.T) {
 	}
 	waitForValue(t, w.comms[1].Done())
 	if w.comms[1].Err() == nil {
-		t.Error("the peer does not know")
+		t.Error("the peer's communicator has no error after Abort")
 	}
 }
 
@@ -203,7 +203,7 @@ func TestMakeAgain(t *testing.T) {
 	cancel()
 	waitForValue(t, half.Done())
 	if err := half.Err(); !errors.Is(err, context.Canceled) {
-		t.Errorf("a creation that was cancelled: %v", err)
+		t.Errorf("Err of a creation that was cancelled = %v", err)
 	}
 	for range 3 {
 		w.comms = w.createComms("world")
@@ -241,7 +241,7 @@ func TestPeerNeverConnects(t *testing.T) {
 		_, err = w.nodes[0].Create(ctx, Spec{ID: "x", Size: 2, Ranks: ranks}, w.room)
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("as rank %d: %v", me, err)
+			t.Errorf("Create as rank %d: %v, want DeadlineExceeded", me, err)
 		}
 	}
 }
@@ -441,7 +441,7 @@ func TestRoom(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := room.Meet(cancelled, "x", 2, Member{Ranks: []int{0}}); !errors.Is(err, context.Canceled) {
-		t.Errorf("alone: %v", err)
+		t.Errorf("Meet of a member that is alone: %v", err)
 	}
 	got := make(chan string, 2)
 	for r := range 2 {
@@ -452,7 +452,7 @@ func TestRoom(t *testing.T) {
 	}
 	for range 2 {
 		if s := waitForValue(t, got); s != "2 <nil>" {
-			t.Errorf("together: %s", s)
+			t.Errorf("Meet of both members = %s, want 2 members and no error", s)
 		}
 	}
 	if len(room.waits) != 0 {

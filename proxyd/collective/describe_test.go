@@ -78,7 +78,7 @@ func TestDescribe(t *testing.T) {
 		}
 		next.ready(got.comm)
 		if d, _ := got.comm.Describe(); d.Servers[got.rank] != home[got.old] {
-			t.Errorf("rank %d is at %v", got.rank, d.Servers)
+			t.Errorf("after the split, Servers of rank %d = %v", got.rank, d.Servers)
 		}
 	}
 }
@@ -103,14 +103,14 @@ func TestGone(t *testing.T) {
 			other: {{Kind: Recv, Type: Int8, Count: 1, Peer: here, Recv: make([]byte, 1)}},
 		})
 		if err != nil {
-			t.Errorf("between those that are there: %v", err)
+			t.Errorf("an operation between the members that are there: %v", err)
 		}
 		if !comms[here].quietly(other) {
 			t.Error("a peer that has left is not reported as gone")
 		}
 		err = next.issueGroups(comms, map[int][]Op{here: {{Kind: AllReduce, Type: Int8, Count: 1, Send: b, Recv: make([]byte, 1)}}})
 		if !errors.Is(err, ErrLeft) {
-			t.Errorf("with a member that has left: %v", err)
+			t.Errorf("an operation with a member that has left: %v", err)
 		}
 	}
 }

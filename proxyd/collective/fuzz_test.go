@@ -27,7 +27,7 @@ func FuzzHeader(f *testing.F) {
 			t.Errorf("%x came back as %x", raw, got)
 		}
 		if h.kind != frameReady && h.size > maxFrame {
-			t.Errorf("a payload of %d bytes", h.size)
+			t.Errorf("a header with a payload of %d bytes was accepted", h.size)
 		}
 	})
 }
@@ -63,11 +63,11 @@ func FuzzFrames(f *testing.F) {
 		for i, v := range memory {
 			inside := i >= 100 && i < 150 || i >= 200 && i < 250 || i >= 300 && i < 310
 			if !inside && v != guard {
-				t.Fatalf("byte %d was written", i)
+				t.Fatalf("byte %d outside of the message was written", i)
 			}
 		}
 		if len(l.early) > window || len(l.ready) > rooms || len(l.bulk) > 1 || len(l.control) > 2*headerSize+len(b) {
-			t.Fatalf("%d early, %d ready, %d bulk, %d bytes of control", len(l.early), len(l.ready), len(l.bulk), len(l.control))
+			t.Fatalf("the link holds more than its bounds: %d early, %d ready, %d bulk, %d bytes of control", len(l.early), len(l.ready), len(l.bulk), len(l.control))
 		}
 	})
 }

@@ -63,7 +63,7 @@ func (w *world) checkHealthy() {
 	}
 	w.mustIssue(ops)
 	if int(ops[0].Recv[0]) != len(w.home) {
-		w.t.Errorf("a healthy communicator gave %d", ops[0].Recv[0])
+		w.t.Errorf("an all-reduce of the healthy communicator gave %d", ops[0].Recv[0])
 	}
 }
 
@@ -135,11 +135,11 @@ func TestHostilePeer(t *testing.T) {
 			}()
 			err := waitForValue(t, done)
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%v, want %v …%s", err, c.want, c.says)
+				t.Errorf("the operation's error = %v, want %v …%s", err, c.want, c.says)
 			}
 			for i, b := range memory {
 				if b != 0 {
-					t.Errorf("byte %d was written", i)
+					t.Errorf("byte %d of the memory was written", i)
 				}
 			}
 			v.checkHealthy()

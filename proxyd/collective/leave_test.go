@@ -58,7 +58,7 @@ func TestRankLeaves(t *testing.T) {
 					step()
 				}
 				if err := waitForValue(t, done); !errors.Is(err, ErrLeft) {
-					t.Errorf("%v, want %v", err, ErrLeft)
+					t.Errorf("an operation that needs the rank that left: %v, want %v", err, ErrLeft)
 				}
 				<-w.comms[len(w.comms)-1].Failed()
 			})
@@ -73,7 +73,7 @@ func TestFail(t *testing.T) {
 	for p, c := range w.comms {
 		waitForValue(t, c.Failed())
 		if err := c.Err(); !errors.Is(err, ErrAborted) || !strings.Contains(err.Error(), "the moon is full") {
-			t.Errorf("process %d: %v", p, err)
+			t.Errorf("Err of process %d = %v, want ErrAborted with the reason", p, err)
 		}
 	}
 }

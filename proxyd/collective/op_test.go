@@ -36,7 +36,7 @@ func TestBadOperations(t *testing.T) {
 	} {
 		err := w.comms[0].Issue(c.rank, []Op{c.op}, func(error) { t.Errorf("%s: done was called", c.name) })
 		if !errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v, want …%s", c.name, err, c.says)
+			t.Errorf("%s: Issue = %v, want …%s", c.name, err, c.says)
 		}
 	}
 	if issued, _ := w.comms[0].Counts(0); issued != 0 {

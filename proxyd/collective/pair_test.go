@@ -75,7 +75,7 @@ func TestManyMessagesOfOnePair(t *testing.T) {
 		}
 		for i := range n {
 			if v := loadCode(Uint64, got[8*i:]); v != uint64(i) {
-				t.Errorf("ranks on %v: message %d is %d", home, i, v)
+				t.Errorf("ranks on %v: message %d has the bytes of message %d", home, i, v)
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func TestGroupsCannotDeadlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a[size-1] != 2 || b[size-1] != 1 || loadCode(Uint32, x) != 11 || loadCode(Uint32, y) != 11 {
-		t.Error("something else arrived")
+		t.Error("the receive buffers do not have the bytes that were sent")
 	}
 }
 
@@ -177,7 +177,7 @@ func TestRootRunsAhead(t *testing.T) {
 	}
 	for i, b := range got {
 		if b[0] != byte(i) {
-			t.Fatalf("broadcast %d brought %d", i, b[0])
+			t.Fatalf("broadcast %d brought the bytes of broadcast %d", i, b[0])
 		}
 	}
 }

@@ -109,7 +109,7 @@ func TestSplitOutlivesParent(t *testing.T) {
 	w.comms = []*Comm{first[0].comm, first[1].comm}
 	second := w.splitAll([]int{7, 7, -1, -1}, []int{1, 0, 0, 0})
 	if id := second[1].comm.ID(); id != branchID(branchID("world", 1, 0), 1, 7) || second[1].rank != 0 {
-		t.Errorf("rank 1 is %d of %s", second[1].rank, id)
+		t.Errorf("after the second split, rank 1 is %d of %s", second[1].rank, id)
 	}
 	w.ready(second[0].comm)
 	w.ready(second[1].comm)

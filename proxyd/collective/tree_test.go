@@ -47,7 +47,7 @@ func TestCover(t *testing.T) {
 			got = append(got, strings.Join(names, " "))
 		}
 		if s := strings.Join(got, " | "); s != c.want {
-			t.Errorf("%s: %s, want %s", c.name, s, c.want)
+			t.Errorf("%s: subtrees %s, want %s", c.name, s, c.want)
 		}
 	}
 }

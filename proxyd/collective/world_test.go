@@ -108,7 +108,7 @@ func waitForValue[T any](t testing.TB, ch <-chan T) T {
 	case v := <-ch:
 		return v
 	case <-time.After(patience):
-		t.Fatal("nothing happened for a long time")
+		t.Fatal("no value came for a long time")
 		panic("not reached")
 	}
 }
@@ -237,7 +237,7 @@ func (tr *trial) checkReceived(t testing.TB, where string) {
 	t.Helper()
 	for r, want := range tr.want {
 		if want != nil && !bytes.Equal(tr.ops[r].Recv, want) {
-			t.Fatalf("%s: %s: rank %d got something else", where, &tr.ops[0], r)
+			t.Fatalf("%s: %s: rank %d received other bytes than expected", where, &tr.ops[0], r)
 		}
 	}
 }

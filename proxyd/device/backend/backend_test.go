@@ -25,7 +25,7 @@ func TestResultOf(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := ResultOf(tc.err); got != tc.want || got.Sticky() != tc.sticky {
-				t.Errorf("%v, sticky %v", got, got.Sticky())
+				t.Errorf("ResultOf = %v, sticky %v", got, got.Sticky())
 			}
 		})
 	}
@@ -89,7 +89,7 @@ func TestOccupancy(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := Occupancy(ampere, tc.r); got != tc.want {
-				t.Errorf("%d, want %d", got, tc.want)
+				t.Errorf("Occupancy = %d, want %d", got, tc.want)
 			}
 		})
 	}
@@ -116,7 +116,7 @@ func TestGraph(t *testing.T) {
 	}
 	order(a, b, c, d)
 	if got := g.Edges(); !slices.Equal(got, []Edge{{b, c}, {a, d}, {c, d}}) {
-		t.Errorf("edges %v", got)
+		t.Errorf("Edges = %v", got)
 	}
 	if err := g.Connect(Edge{c, a}); err != nil {
 		t.Error(err)
@@ -161,7 +161,7 @@ func TestGraph(t *testing.T) {
 		t.Errorf("the number %d is used again", e)
 	}
 	if got := clone.Nodes(); !slices.Equal(got, []NodeID{a, b, c, d}) {
-		t.Errorf("the clone has %v", got)
+		t.Errorf("after a change of the original, the clone has nodes %v", got)
 	}
 
 	// A child is copied: a graph can even hold an earlier self.
@@ -185,6 +185,6 @@ func TestRegions(t *testing.T) {
 	}
 	want := []Region{{Base: base, Size: Granule}, {Base: base + Granule, Size: 4 * Granule}, {Base: base + 5*Granule, Size: Granule}, {Memory: 4, Size: Granule}}
 	if got := s.Regions(); !slices.Equal(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
+		t.Errorf("Regions = %+v, want %+v", got, want)
 	}
 }

@@ -184,12 +184,12 @@ func TestBook(t *testing.T) {
 			k := newLeaderState(c.opened)
 			k.keeps = true
 			if got := takeEffects(k); got != c.first {
-				t.Fatalf("opened: %q, not %q", got, c.first)
+				t.Fatalf("effects of the Opened events = %q, want %q", got, c.first)
 			}
 			for i, h := range c.then {
 				k.takeEvent(h.member, &h.event)
 				if got := takeEffects(k); got != h.want {
-					t.Fatalf("event %d, %s: %q, not %q", i, h.event.Kind, got, h.want)
+					t.Fatalf("effects of event %d, %s = %q, want %q", i, h.event.Kind, got, h.want)
 				}
 			}
 		})
@@ -202,7 +202,7 @@ func TestBookOrders(t *testing.T) {
 	k.keeps = true
 	want := []Who{{0, 3, 30}, {0, 8, 80}, {1, 3, 103}}
 	if !slices.Equal(k.who, want) {
-		t.Fatalf("ranks %v", k.who)
+		t.Fatalf("ranks = %v", k.who)
 	}
 	target := []barrier.Count{countOf(comm7, 1, 4)}
 	for _, c := range []struct {
@@ -243,12 +243,12 @@ func TestBookCounts(t *testing.T) {
 	left := func(p *Place) { p.Left = true }
 	for i, h := range []heardOf{{0, placeEvent(Left, 5, 0, left), ""}, {1, placeEvent(Left, 9, 1, left), ""}} {
 		if past := k.pastComms(); len(past) != 0 {
-			t.Errorf("%d: past are %v", i, past)
+			t.Errorf("after %d places were left, pastComms = %v, want none", i, past)
 		}
 		k.takeEvent(h.member, &h.event)
 	}
 	if past := k.pastComms(); !slices.Equal(past, []barrier.Comm{comm7}) {
-		t.Errorf("past are %v", past)
+		t.Errorf("after all places were left, pastComms = %v", past)
 	}
 }
 

@@ -124,7 +124,7 @@ func TestSettle(t *testing.T) {
 		steps := 0
 		for over := false; !over; steps++ {
 			if steps > 10000 {
-				t.Fatalf("seed %d: no end: %v of %v", seed, m.given, m.lines)
+				t.Fatalf("seed %d: the settlement does not end: given %v of %v", seed, m.given, m.lines)
 			}
 			r := rnd.IntN(n)
 			if m.needs(r) && rnd.IntN(2) == 0 {
@@ -134,12 +134,12 @@ func TestSettle(t *testing.T) {
 			over = m.obey(m.k.settleOrders(n))
 		}
 		if even && fmt.Sprint(m.given) != began {
-			t.Errorf("seed %d: %s became %v", seed, began, m.given)
+			t.Errorf("seed %d: ranks that began at %s have given %v", seed, began, m.given)
 		}
 		for r := range n {
 			for key, kept := range m.kept(r) {
 				if least := m.k.leastKept(key); kept != least {
-					t.Errorf("seed %d: %v: %d are kept back, and %d elsewhere", seed, key, kept, least)
+					t.Errorf("seed %d: key %v: a rank keeps back %d, want the least %d", seed, key, kept, least)
 				}
 			}
 		}

@@ -75,7 +75,7 @@ func TestHostile(t *testing.T) {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
 			if string(out) != "x" {
-				t.Errorf("out became %q", out)
+				t.Errorf("after a malformed message, out = %q, want it unchanged", out)
 			}
 		})
 	}
@@ -113,7 +113,7 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	if _, r, err := Serve(Unsupported{}, Call{}, opOf(t, "nvmlShutdown"), nil, nil); r != ResultNvmlNotSupported || err != nil {
-		t.Errorf("NVML: %d, %v", r, err)
+		t.Errorf("result of an NVML call = %d, %v", r, err)
 	}
 }
 
@@ -138,10 +138,10 @@ func FuzzServe(f *testing.F) {
 			}
 			out, _, err := Serve(b, Call{}, op, in, nil)
 			if err != nil && len(out) > 0 {
-				t.Fatalf("%v, with an answer of %d bytes", err, len(out))
+				t.Fatalf("Serve returned %v, with an answer of %d bytes", err, len(out))
 			}
 			if len(out) > MaxAnswer+1<<12 {
-				t.Fatalf("an answer of %d bytes", len(out))
+				t.Fatalf("an answer of %d bytes is longer than MaxAnswer", len(out))
 			}
 		}
 	})

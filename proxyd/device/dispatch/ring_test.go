@@ -124,6 +124,6 @@ func TestOverTheRing(t *testing.T) {
 		}
 	}
 	if !left {
-		t.Error("the process ended without a word")
+		t.Error("the process ended, and the ring did not say so")
 	}
 }

@@ -226,7 +226,7 @@ func TestTransportLength(t *testing.T) {
 		}
 		sameText(t, out, want.String())
 		if reaches != (said == "") || !reaches && strings.Count(said, "ptrace_scope") != 1 {
-			t.Errorf("said %q", said)
+			t.Errorf("the program's standard error = %q", said)
 		}
 	}
 }
@@ -281,7 +281,7 @@ func TestTransportThreads(t *testing.T) {
 		}
 	}
 	if attached != 1 || len(d.letters) != 1+16+1 {
-		t.Errorf("%d times, %q", attached, d.letters)
+		t.Errorf("the process attached %d times, with letters %q", attached, d.letters)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestTransportNothing(t *testing.T) {
 	out, said = d.runTrial(t, "/nonexistent/device", "nothing")
 	sameText(t, out, "cuInit 802 802 version 802 nccl 2 nvml 9\n")
 	if !strings.HasPrefix(said, "singularity: the device server /nonexistent/device: No such file or directory; CUDA has no devices\n") {
-		t.Errorf("said %q", said)
+		t.Errorf("the program's standard error = %q", said)
 	}
 }
 
@@ -327,7 +327,7 @@ func TestTransportClosed(t *testing.T) {
 	d.listener.Close()
 	d.wait.Wait()
 	if !strings.HasSuffix(out.String(), "call 999 memset 999\n") {
-		t.Errorf("got %s", out.String())
+		t.Errorf("the program printed %s", out.String())
 	}
 }
 
@@ -355,7 +355,7 @@ func TestTransportMissed(t *testing.T) {
 	sameText(t, out, "801\n801\n")
 	sameText(t, said, "singularity: "+strings.Replace(text, ":", " is not supported:", 1)+"\n")
 	if n := slices.Index(d.letters, "missed "+text+" in 0x10000000001"); n != 2 {
-		t.Errorf("letters = %q, want the missed call as the third only", d.letters)
+		t.Errorf("letters = %q, want the missed call as the third", d.letters)
 	}
 }
 

@@ -176,7 +176,7 @@ func TestChoose(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := Choose(tc.data, 80)
 			if !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) || !slices.Equal(got, tc.want) {
-				t.Errorf("%q, %v; want %q, %v", got, err, tc.want, tc.err)
+				t.Errorf("Choose = %q, %v; want %q, %v", got, err, tc.want, tc.err)
 			}
 		})
 	}
@@ -243,7 +243,7 @@ func TestFetch(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := Fetch(tc.m, 0x1000)
 			if !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) || !bytes.Equal(got, tc.want) {
-				t.Errorf("%q, %v; want %q, %v", got, err, tc.want, tc.err)
+				t.Errorf("Fetch = %q, %v; want %q, %v", got, err, tc.want, tc.err)
 			}
 		})
 	}
@@ -263,11 +263,11 @@ func FuzzChoose(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		texts, err := Choose(data, 80)
 		if err != nil && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrNoPTX) {
-			t.Errorf("an error of no kind: %v", err)
+			t.Errorf("Choose returned an error of no known kind: %v", err)
 		}
 		for _, s := range texts {
 			if !strings.Contains(s, ".version") || strings.Contains(s, "\x00") {
-				t.Errorf("no text: %q", s)
+				t.Errorf("Choose returned a text that is no PTX: %q", s)
 			}
 		}
 	})
@@ -278,10 +278,10 @@ func FuzzFetch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		got, err := Fetch(program{0x1000: data}, 0x1000)
 		if err != nil && !errors.Is(err, ErrInvalid) && !errors.Is(err, errNotMapped) {
-			t.Errorf("an error of no kind: %v", err)
+			t.Errorf("Fetch returned an error of no known kind: %v", err)
 		}
 		if len(got) > MaxSize {
-			t.Errorf("%d bytes", len(got))
+			t.Errorf("Fetch returned %d bytes, want at most MaxSize", len(got))
 		}
 	})
 }
@@ -293,7 +293,7 @@ func FuzzLZ4(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		c := lz4Code(80, s)
 		if got, err := decodeLZ4(c.data, c.size); err != nil || string(got) != s {
-			t.Errorf("%q, %v; want %q", got, err, s)
+			t.Errorf("decodeLZ4 = %q, %v; want %q", got, err, s)
 		}
 	})
 }

@@ -28,10 +28,10 @@ func TestArguments(t *testing.T) {
 	} {
 		m := making{Spec: tc.spec}
 		if got := strings.Join(m.processArguments(), " "); !strings.HasSuffix(got, tc.arguments) {
-			t.Errorf("%s, want %s", got, tc.arguments)
+			t.Errorf("arguments %s, want %s", got, tc.arguments)
 		}
 		if got := m.processEnvironment(); !slices.Equal(got, tc.env) {
-			t.Errorf("%q, want %q", got, tc.env)
+			t.Errorf("environment %q, want %q", got, tc.env)
 		}
 	}
 }

@@ -34,23 +34,23 @@ func TestStart(t *testing.T) {
 		"CapInh:\t0000000000000000\n", "CapPrm:\t0000000000000000\n", "CapEff:\t0000000000000000\n", "CapAmb:\t0000000000000000\n", "NoNewPrivs:\t1\n",
 	} {
 		if !strings.Contains(string(status), want) {
-			t.Errorf("no %q in\n%s", want, status)
+			t.Errorf("the process's status has no %q:\n%s", want, status)
 		}
 	}
 	if b, err := os.ReadFile(proc + "oom_score_adj"); err != nil || string(b) != "7\n" {
-		t.Errorf("oom_score_adj %q, %v", b, err)
+		t.Errorf("oom_score_adj = %q, %v", b, err)
 	}
 	if b, err := os.ReadFile(proc + "environ"); err != nil || len(b) != 0 {
 		t.Errorf("environment %q, %v", b, err)
 	}
 	if cwd, err := os.Readlink(proc + "cwd"); err != nil || cwd != "/" {
-		t.Errorf("in %q, %v", cwd, err)
+		t.Errorf("the working directory is %q, %v", cwd, err)
 	}
 	if sid, err := unix.Getsid(s.PID()); err != nil || sid != s.PID() {
 		t.Errorf("session %d, %v", sid, err)
 	}
 	if b, err := os.ReadFile(proc + "cgroup"); spec.Cgroup != "" && (err != nil || !strings.Contains(string(b), "/"+filepath.Base(spec.Cgroup)+"\n")) {
-		t.Errorf("cgroups %s, %v", b, err)
+		t.Errorf("the process's cgroups = %s, %v", b, err)
 	}
 	for dir, want := range map[string]os.FileMode{"": 0o700, socketDir: 0o755, controlName: 0o600, socketDir + "/" + socketName: 0o600, recordName: 0o600, logName: 0o600} {
 		if st, err := os.Stat(filepath.Join(s.Dir(), dir)); err != nil || st.Mode().Perm() != want {
@@ -71,7 +71,7 @@ func TestStart(t *testing.T) {
 		t.Errorf("status = %+v, want two used devices of 4 GiB, not stopped", st)
 	}
 	if len(st.Processes) != 1 || st.Processes[0].PID != p.cmd.Process.Pid || st.Processes[0].Capsule != 1 {
-		t.Errorf("%+v, not %d", st.Processes, p.cmd.Process.Pid)
+		t.Errorf("processes of the server = %+v, want PID %d", st.Processes, p.cmd.Process.Pid)
 	}
 	if log := logOf(s); strings.Contains(log, "cannot be read") { // the server must be able to read their memory
 		t.Errorf("the server could not read a process's memory; its log:\n%s", log)
@@ -202,7 +202,7 @@ func killedAt(t *testing.T, spec Spec, step string, letGo bool) {
 		t.Error(err)
 	}
 	if err := s.End(ctx); err != nil {
-		t.Error("again: ", err)
+		t.Error("End again: ", err)
 	}
 	if !isNotThere(spec.Dir) || spec.Cgroup != "" && !isNotThere(spec.Cgroup) {
 		t.Errorf("the server's folder %s or its cgroup %q is still there", spec.Dir, spec.Cgroup)
@@ -241,13 +241,13 @@ func TestEnter(t *testing.T) {
 	}
 	s := startServer(t, specOf(t, w))
 	if s.Cgroup() != "" {
-		t.Errorf("in %q", s.Cgroup())
+		t.Errorf("before Enter, Cgroup = %q", s.Cgroup())
 	}
 	if err := s.Enter(g); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", s.PID())); err != nil || !strings.Contains(string(b), "/"+filepath.Base(g)+"\n") {
-		t.Errorf("cgroups %s, %v", b, err)
+		t.Errorf("after Enter, the process's cgroups = %s, %v", b, err)
 	}
 	again, err := Find(testDeadline(t), s.Dir())
 	if err != nil || again.Cgroup() != g {
@@ -255,7 +255,7 @@ func TestEnter(t *testing.T) {
 	}
 	endServer(t, again)
 	if !isNotThere(g) || again.OutOfMemory() {
-		t.Error("its cgroup is left")
+		t.Error("after End, the cgroup is left, or counts as out of memory")
 	}
 }
 
@@ -269,7 +269,7 @@ func TestEnterDead(t *testing.T) {
 	<-s.Died()
 	g := filepath.Join(t.TempDir(), "group")
 	if err := s.Enter(g); !errors.Is(err, ErrDied) || s.Cgroup() != "" || !isNotThere(g) {
-		t.Errorf("%v, in %q", err, s.Cgroup())
+		t.Errorf("Enter of a server that has ended = %v, with Cgroup %q", err, s.Cgroup())
 	}
 	endServer(t, s)
 }
@@ -352,7 +352,7 @@ func TestDies(t *testing.T) {
 		t.Errorf("the server's folder %s is still there", spec.Dir)
 	}
 	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", rec.PID)); err != nil || strings.Contains(string(b), ") Z ") {
-		t.Errorf("another process was killed: %s, %v", b, err)
+		t.Errorf("the process with the same PID was killed: %s, %v", b, err)
 	}
 }
 
@@ -378,7 +378,7 @@ func TestDoesNotStart(t *testing.T) {
 				t.Error(err)
 			}
 			if s != nil || !isNotThere(spec.Dir) {
-				t.Errorf("there is a server, %v, or its folder %s", s, spec.Dir)
+				t.Errorf("after a failed Start there is a server, %v, or its folder %s", s, spec.Dir)
 			}
 		})
 	}
@@ -419,6 +419,6 @@ func TestLog(t *testing.T) {
 	}
 	b, err := os.ReadFile(f.Name())
 	if err != nil || len(b) > MaxLog || !strings.HasSuffix(string(b), fmt.Sprintf("%0*d\n", 99, MaxLog/100*3-1)) {
-		t.Errorf("%d bytes, %v", len(b), err)
+		t.Errorf("the log has %d bytes without the last line, or too many: %v", len(b), err)
 	}
 }

@@ -59,7 +59,7 @@ func TestShared(t *testing.T) {
 			t.Errorf("a tenant's status = %+v, %v, want its own program only", st, err)
 		}
 		if all[i].PID() != all[0].PID() || all[i].Shared() != specs[0].Shared || all[i].Cgroup() != g {
-			t.Errorf("tenant %d: process %d in %q", i, all[i].PID(), all[i].Cgroup())
+			t.Errorf("tenant %d is in process %d with Cgroup %q", i, all[i].PID(), all[i].Cgroup())
 		}
 	}
 	if st, err := all[0].Status(ctx); err != nil || st.Sharing[0].Spaces != 2 {
@@ -141,7 +141,7 @@ func TestSharedMoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		if together := s.PID() == other.PID(); together != (shared != "") {
-			t.Errorf("tenant of %q: together %v", shared, together)
+			t.Errorf("with the shared folder %q, both tenants in a process = %v", shared, together)
 		}
 	}
 	if got := p.nextStep(t); got != want[2] {
@@ -231,7 +231,7 @@ func TestSharedKilledAtEachStep(t *testing.T) {
 						}
 						endServer(t, first)
 						if !isNotThere(specs[0].Shared) || g != "" && !isNotThere(g) || len(serversLeft(t, specs[0].Program)) != 0 {
-							t.Error("something is left with the last tenant")
+							t.Error("after the end of the last tenant, the shared folder, the cgroup or a process is left")
 						}
 					}()
 				}
@@ -343,7 +343,7 @@ func TestSharedTogether(t *testing.T) {
 	}
 	for _, s := range all {
 		if s.PID() != all[0].PID() {
-			t.Errorf("processes %d and %d", s.PID(), all[0].PID())
+			t.Errorf("tenants are in processes %d and %d, want the same", s.PID(), all[0].PID())
 		}
 		wg.Go(func() { endServer(t, s) })
 	}
@@ -366,15 +366,15 @@ func TestSharedEnter(t *testing.T) {
 		t.Fatal(err)
 	}
 	if first.Cgroup() != g || second.Cgroup() != g || !isNotThere(g+"-other") {
-		t.Errorf("in %q and %q", first.Cgroup(), second.Cgroup())
+		t.Errorf("cgroups of the tenants = %q and %q, want the first", first.Cgroup(), second.Cgroup())
 	}
 	endServer(t, first)
 	if isNotThere(g) {
-		t.Error("the cgroup is gone, and a tenant is left")
+		t.Error("the cgroup was removed while a tenant is left")
 	}
 	endServer(t, second)
 	if !isNotThere(g) {
-		t.Error("the cgroup is left")
+		t.Error("after the end of the last tenant, the cgroup is left")
 	}
 }
 
@@ -390,7 +390,7 @@ func TestSharedSpec(t *testing.T) {
 		spec := tenantSpecs(t, w, 1)[0]
 		bad(&spec)
 		if s, err := Start(testDeadline(t), spec); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v, %v, not %q", s, err, says)
+			t.Errorf("Start = %v, %v, want an error with %q", s, err, says)
 		}
 		if !isNotThere(spec.Dir) || !isNotThere(spec.Shared) {
 			t.Errorf("a folder is still there, %s or %s", spec.Dir, spec.Shared)

@@ -55,7 +55,7 @@ func nextOutcome(t *testing.T, all chan outcome) outcome {
 	case o := <-all:
 		return o
 	case <-time.After(patience):
-		t.Fatal("nothing happened for a long time")
+		t.Fatal("no outcome came for a long time")
 		panic("not reached")
 	}
 }
@@ -95,13 +95,13 @@ func TestMeet(t *testing.T) {
 					t.Fatalf("a rank of the communicator: %v", o.err)
 				}
 				if !reflect.DeepEqual(o.roster.Members, tc.want) {
-					t.Errorf("members %v, want %v", o.roster.Members, tc.want)
+					t.Errorf("members of the roster = %v, want %v", o.roster.Members, tc.want)
 				}
 				if key == nil {
 					key = o.roster.Key
 				}
 				if len(key) < 16 || !bytes.Equal(key, o.roster.Key) {
-					t.Errorf("keys %x and %x", key, o.roster.Key)
+					t.Errorf("ranks have different keys: %x and %x", key, o.roster.Key)
 				}
 				if bytes.Contains(id[:], key) {
 					t.Error("the key is in the identity")
@@ -138,7 +138,7 @@ func TestMeetFails(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if _, err := tc.at.Meet(t.Context(), tc.id, tc.size, tc.rank); !errors.Is(err, tc.want) {
-				t.Errorf("%v, want %v", err, tc.want)
+				t.Errorf("the announcement's error = %v, want %v", err, tc.want)
 			}
 		})
 	}
@@ -237,14 +237,14 @@ func TestLate(t *testing.T) {
 			t.Errorf("a rank after the end of the gathering %q: %v", tc.name, err)
 		}
 		if err := joinMeeting(t.Context(), b, tc.id, 2, 1); !errors.Is(err, ErrFailed) {
-			t.Errorf("%s, elsewhere: %v", tc.name, err)
+			t.Errorf("a rank at another host after the end of the gathering %q: %v", tc.name, err)
 		}
 	}
 	for range 2 * remembered {
 		joinMeeting(gone, a, mustBeID(a.NewID()), 2, 0) //nolint:errcheck // it fails
 	}
 	if n := len(a.room.past); n != remembered || len(a.room.old) != n {
-		t.Errorf("%d are remembered", n)
+		t.Errorf("the room remembers %d endings", n)
 	}
 }
 
@@ -279,7 +279,7 @@ func TestStranger(t *testing.T) {
 		conn.(*net.TCPConn).CloseWrite() //nolint:errcheck,forcetypeassert // likewise
 		got, _ := io.ReadAll(conn)       // returns when the host closes the connection
 		if n := len(got); n > answerSize {
-			t.Errorf("after %q it said %d bytes", said, n)
+			t.Errorf("after %q the host sent %d bytes, want at most an answer", said, n)
 		}
 		conn.Close()
 	}
@@ -324,7 +324,7 @@ func FuzzEnd(f *testing.F) {
 			again = appendAddress(binary.LittleEndian.AppendUint32(again, uint32(e.servers[i])), a)
 		}
 		if len(e.addresses) != size || !bytes.Equal(again, b) {
-			t.Errorf("%q is %q", b, e.addresses)
+			t.Errorf("the reply %q is parsed as %q", b, e.addresses)
 		}
 	})
 }
@@ -360,10 +360,10 @@ func TestID(t *testing.T) {
 	}
 	other, err := newID([16]byte{1}, &k, "x")
 	if err != nil || bytes.Equal(other.secretBytes(), id.secretBytes()) || other.Name() == id.Name() {
-		t.Error("two identities are one")
+		t.Error("two identities have the same secret or name")
 	}
 	id[addressAt] = 200
 	if id.checkID() == nil {
-		t.Error("an address that reaches beyond the identity")
+		t.Error("an identity with an address beyond its end is accepted")
 	}
 }

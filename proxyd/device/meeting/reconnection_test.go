@@ -78,7 +78,7 @@ func TestAgain(t *testing.T) {
 		var key1 []byte
 		for n, o := range j.callAgain(t.Context(), key, homes, map[int]Attendance{0: Present, 1: Present, 2: Present}) {
 			if o.err != nil || !reflect.DeepEqual(o.roster.Members, want) {
-				t.Fatalf("server %d: %v, %v", n, o.roster.Members, o.err)
+				t.Fatalf("Again on server %d = members %v, %v", n, o.roster.Members, o.err)
 			}
 			if key1 == nil {
 				key1 = o.roster.Key
@@ -94,7 +94,7 @@ func TestAgain(t *testing.T) {
 	}
 	for n, o := range j.callAgain(t.Context(), key, homes, map[int]Attendance{0: Present, 1: Left, 2: Present}) {
 		if o.err != nil || !o.roster.Members[1].Gone || o.roster.Members[0].Gone || o.roster.Members[2].Gone {
-			t.Errorf("server %d: %+v, %v", n, o.roster.Members, o.err)
+			t.Errorf("Again on server %d without server 1 = members %+v, %v", n, o.roster.Members, o.err)
 		}
 	}
 	for n, o := range j.callAgain(t.Context(), key, homes, map[int]Attendance{0: Left, 1: Present, 2: Over}) {
@@ -162,7 +162,7 @@ func TestAgainStale(t *testing.T) {
 	}()
 	for n, o := range j.callAgain(t.Context(), key, homes, map[int]Attendance{0: Present, 1: Present}) {
 		if o.err != nil || o.roster.Members[1].Address != "new1:1" {
-			t.Errorf("server %d: %v, %v", n, o.roster.Members, o.err)
+			t.Errorf("Again on server %d = members %v, %v", n, o.roster.Members, o.err)
 		}
 	}
 	cancel()
@@ -201,7 +201,7 @@ func TestAssume(t *testing.T) {
 				t.Fatalf("a rank whose maker has moved: %v", o.err)
 			}
 			if m := o.roster.Members; m[len(m)-1].Server != map[bool]int{true: 7, false: 0}[len(m) == 2] {
-				t.Errorf("roster members = %+v, want the last at server 7, or 0 with two members", m)
+				t.Errorf("roster members = %+v, want the last at server 7 if there are two members, else at 0", m)
 			}
 		}
 	}

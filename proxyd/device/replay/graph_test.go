@@ -72,7 +72,7 @@ func TestRefs(t *testing.T) {
 	} {
 		got, err := Refs(opOf(t, tc.symbol), tc.in, tc.out)
 		if err != nil || !slices.Equal(got, tc.want) {
-			t.Errorf("%s: %v, %v; want %v", tc.symbol, got, err, tc.want)
+			t.Errorf("Refs of %s = %v, %v; want %v", tc.symbol, got, err, tc.want)
 		}
 	}
 	for _, in := range [][]byte{nil, encodeParts(7), encodeParts(7, int32(1), byte(0))} {
@@ -168,7 +168,7 @@ func TestGraph(t *testing.T) {
 		}
 	}
 	if err := New().Add(Call{Op: opOf(t, "cuStreamCreate"), In: []byte{1}}); !errors.Is(err, ErrMalformed) {
-		t.Errorf("error %v", err)
+		t.Errorf("Add of a malformed call: %v", err)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestAgainstMachine(t *testing.T) {
 		if !maps.Equal(want, got) {
 			for n, v := range want {
 				if got[n] != v {
-					t.Errorf("seed %d: %v is %x, want %x", seed, n, got[n], v)
+					t.Errorf("seed %d: the value of %v is %x, want %x", seed, n, got[n], v)
 				}
 			}
 			t.Fatalf("seed %d: %d objects, want %d", seed, len(got), len(want))

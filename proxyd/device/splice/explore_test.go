@@ -136,7 +136,7 @@ func TestRandomModels(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		w := wander(randomModel(r), right, r)
 		if w.wrong != "" {
-			t.Fatalf("seed %d: %s", seed, w.wrong)
+			t.Fatalf("seed %d breaks a rule: %s", seed, w.wrong)
 		}
 		total, byParts = total+w.taken, byParts+w.byParts
 	}

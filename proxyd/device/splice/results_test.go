@@ -42,7 +42,7 @@ func ask(r *Results, rank Rank, record byte, others int) string {
 func wantAsk(t *testing.T, what, got, want string) {
 	t.Helper()
 	if got != want {
-		t.Errorf("%s: %q, want %q", what, got, want)
+		t.Errorf("%s: ask = %q, want %q", what, got, want)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestInVain(t *testing.T) {
 				}
 				if !p.Compare {
 					if !p.Learn && p.Why != Differed {
-						t.Errorf("%d ranks, turn %d: %+v", ranks, turn, p)
+						t.Errorf("%d ranks, turn %d: plan %+v, want Differed", ranks, turn, p)
 					}
 					continue
 				}
@@ -157,7 +157,7 @@ func TestLearn(t *testing.T) {
 	r := NewResults(1000, 10)
 	all := []Span{{1, 2}, {3, 4}}
 	if p := r.Ask(1, Site{}, 0); len(p.More) != 0 || !p.Compare {
-		t.Fatalf("at first: %+v", p)
+		t.Fatalf("the first plan = %+v, want it to compare", p)
 	}
 	if r.Learn(Site{}, 5, all[:1], all) {
 		t.Error("a Record without all that was read is taken for whole")
@@ -169,11 +169,11 @@ func TestLearn(t *testing.T) {
 		t.Error("a Record with all that was read is not taken for whole")
 	}
 	if p := r.Ask(2, Site{}, 1000); p.Compare || p.Why != Dear {
-		t.Errorf("to save 5 instructions by reading 1000 bytes: %+v", p)
+		t.Errorf("plan to save 5 instructions by reading 1000 bytes = %+v, want Dear", p)
 	}
 	r.Refuse(Site{})
 	if p := r.Ask(2, Site{}, 0); p.Compare || p.Why != Refused {
-		t.Errorf("an operation with other effects: %+v", p)
+		t.Errorf("plan for a refused Site = %+v, want Refused", p)
 	}
 }
 
@@ -262,19 +262,19 @@ func TestParts(t *testing.T) {
 func TestDear(t *testing.T) {
 	r := NewResults(1000, 10)
 	if p := r.Ask(1, Site{}, firstBytes+1); p.Compare || p.Learn || p.Cost != 0 {
-		t.Errorf("at first: %+v", p)
+		t.Errorf("the first plan for much memory = %+v, want it to run", p)
 	}
 	r.Measure(Site{}, 100)
 	for turn := 1; turn < 15; turn++ {
 		if p := r.Ask(1, Site{}, firstBytes+1); p.Compare || p.Learn {
-			t.Errorf("turn %d: %+v", turn, p)
+			t.Errorf("plan for turn %d = %+v, want it to run", turn, p)
 		}
 	}
 	if p := r.Ask(1, Site{}, firstBytes+1); !p.Learn || p.Cost != 100 {
-		t.Errorf("for 100 instructions: %+v", p)
+		t.Errorf("plan once the cost is known = %+v, want it to learn", p)
 	}
 	r.LearnParts(Site{}, 100, []Span{{4096, 512}}, true)
 	if p := r.Ask(1, Site{}, firstBytes+1); !p.Compare || len(p.Parts) != 1 {
-		t.Errorf("with parts: %+v", p)
+		t.Errorf("plan with parts = %+v, want it to compare", p)
 	}
 }

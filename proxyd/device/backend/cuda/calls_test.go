@@ -181,7 +181,7 @@ func TestErrors(t *testing.T) {
 					t.Errorf("at %q the error is %v, want OutOfMemory", at, err)
 				}
 				if left := l.Live(); left != "" {
-					t.Errorf("%s (%v): not ended: %s", at, err, left)
+					t.Errorf("at %s (%v), objects that were not ended: %s", at, err, left)
 				}
 			})
 		}
@@ -229,7 +229,7 @@ func TestAbsent(t *testing.T) {
 					t.Errorf("Open without the call: %v, want ErrNoDriver", err)
 				}
 			} else if backend.ResultOf(err) != backend.NotSupported {
-				t.Errorf("%v is %v", err, backend.ResultOf(err))
+				t.Errorf("error %v has the Result %v", err, backend.ResultOf(err))
 			}
 		})
 	}

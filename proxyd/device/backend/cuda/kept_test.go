@@ -163,7 +163,7 @@ func TestPooledCalls(t *testing.T) {
 	t.Logf("%.1f calls a pair: %v", float64(sum)/float64(pairs), got)
 	for _, call := range []string{"cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemRelease", "cuMemsetD8Async"} {
 		if got[call] > 0 {
-			t.Errorf("%d × %s in %d pairs, want none", got[call], call, pairs)
+			t.Errorf("%d calls of %s in %d pairs, want none", got[call], call, pairs)
 		}
 	}
 	if sum > 3*pairs/2 { // an event is recorded for each, and some more by synchronising

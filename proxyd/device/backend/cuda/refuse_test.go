@@ -121,7 +121,7 @@ func TestFactsOfPTX(t *testing.T) {
 		variables: []variableFacts{{name: "counter"}, {name: "$str"}, {name: "pi", constant: true}},
 	}
 	if !reflect.DeepEqual(*f, want) {
-		t.Errorf("%+v\nwant %+v", *f, want)
+		t.Errorf("facts of the PTX = %+v\nwant %+v", *f, want)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestFactsOfCubin(t *testing.T) {
 	k.readNotes(notes)
 	want := kernelFacts{params: []backend.Param{{Offset: 0, Size: 8}, {Offset: 8, Size: 4}}, required: backend.Dim{X: 64, Y: 1, Z: 1}}
 	if !reflect.DeepEqual(k, want) {
-		t.Errorf("%+v, want %+v", k, want)
+		t.Errorf("facts of the notes = %+v, want %+v", k, want)
 	}
 	for i := range notes {
 		(&kernelFacts{}).readNotes(notes[:i]) // any bytes of a program must not panic
@@ -199,7 +199,7 @@ func TestNewerCubin(t *testing.T) {
 		variables: []variableFacts{{name: "v"}},
 	}
 	if !reflect.DeepEqual(*f, want) {
-		t.Errorf("%+v\nwant %+v", *f, want)
+		t.Errorf("facts of the cubin = %+v\nwant %+v", *f, want)
 	}
 }
 
@@ -242,9 +242,9 @@ func TestNotUnderstood(t *testing.T) {
 			case tc.want == "" && err != nil:
 				t.Error(err)
 			case tc.want != "" && (backend.ResultOf(err) != backend.NotSupported || !strings.Contains(err.Error(), "not understood") || !strings.Contains(err.Error(), tc.want)):
-				t.Errorf("saved: %v", err)
+				t.Errorf("Blocks of a space with such code: %v", err)
 			case tc.want != "" && !strings.Contains(log.Info, "not understood"):
-				t.Errorf("loaded: %q", log.Info)
+				t.Errorf("the log of Load = %q, want the reason", log.Info)
 			}
 			_ = s.Close()
 		})

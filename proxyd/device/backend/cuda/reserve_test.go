@@ -29,7 +29,7 @@ func TestReserve(t *testing.T) {
 		t.Errorf("without an owner: %#x, want it within %d bytes of %#x", first, reserveSize, reserveBase)
 	}
 	if at := l.Reserve(4 << 20); at <= first || at-first > 3*reserveAlign || at%reserveAlign != 0 {
-		t.Errorf("the next: %#x, want it right behind %#x", at, first)
+		t.Errorf("the next reservation: %#x, want it right behind %#x", at, first)
 	}
 	if at := l.Reserve(64 << 10); at >= reserveBase && at < reserveBase+reserveSize {
 		t.Errorf("a small reservation: %#x", at)

@@ -79,7 +79,7 @@ func (x *tenant) checkMemory(t *testing.T, v byte) {
 	for at := backend.Addr(0); at < tenantSize; at += backend.Granule {
 		some, err := x.ReadBlock(backend.BlockID{Base: x.at + at}, p)
 		if err != nil || !some || !bytes.Equal(p, bytes.Repeat([]byte{v}, backend.Granule)) {
-			t.Fatalf("%#x: %v %v %d, want %d", uint64(x.at+at), some, err, p[0], v)
+			t.Fatalf("ReadBlock at %#x = %v, %v, first byte %d, want %d", uint64(x.at+at), some, err, p[0], v)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func TestSwapLent(t *testing.T) {
 	}
 	b.takeTurn(t, func() { b.fillMemory(t, 7) })
 	if n := d.Swapped().Out; n != tenantSize {
-		t.Errorf("%d bytes have left", n)
+		t.Errorf("%d bytes were swapped out", n)
 	}
 	p, err := x.span.Bytes()
 	if err != nil {
@@ -203,10 +203,10 @@ func TestWaitingQueue(t *testing.T) {
 	cancel()
 	for range 1000 {
 		if state := x.Work(); state != backend.Waiting {
-			t.Fatalf("its work is in state %d", state)
+			t.Fatalf("Work = %d while the collective waits, want Waiting", state)
 		}
 		if x.Drain(over) == nil {
-			t.Fatal("nothing is left to do")
+			t.Fatal("Drain has ended while the collective waits")
 		}
 	}
 	st.mu.Lock()

@@ -117,7 +117,7 @@ func TestTeamProcesses(t *testing.T) {
 	}
 	oneOfTwo(t, b, id, 0)
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("the other one: %v\n%s", err, &out)
+		t.Errorf("the other process: %v\n%s", err, &out)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestTeamTooLate(t *testing.T) {
 		t.Error("a team is taken after the backend was closed, and nothing would end the team")
 	}
 	if _, err := d.Join(t.Context(), id, 1, 0); !errors.Is(err, errClosed) || len(d.teams) > 0 || d.served {
-		t.Errorf("%v, %d teams, served %v", err, len(d.teams), d.served)
+		t.Errorf("Join after Close = %v, with %d teams, served %v", err, len(d.teams), d.served)
 	}
 }
 

@@ -121,7 +121,7 @@ func TestHeapAgainstADumbOne(t *testing.T) {
 					t.Fatalf("seed %d, step %d: %d bytes at %#x %v, want %#x %v", seed, step, n, uint64(got), gotOK, uint64(want), ok)
 				}
 				if ok && (takes > 0) != (len(h.spans) > before) {
-					t.Fatalf("seed %d, step %d: it said that it takes %d bytes", seed, step, takes)
+					t.Fatalf("seed %d, step %d: granuleBytesNeeded = %d for an allocation that was placed", seed, step, takes)
 				}
 				if ok {
 					d.live[got] = n
