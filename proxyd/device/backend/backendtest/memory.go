@@ -115,7 +115,7 @@ func testSameAddresses(r *rig) {
 	for range 3 {
 		o := newRig(r.T, r.b, r.secondDevice(), backend.SpaceConfig{Memory: smallMemory})
 		if got := runScript(o, o.space, o.cu, 1); !slices.Equal(got, want) {
-			r.Fatalf("the same calls in another space gave the addresses %x, want %x", got, want)
+			r.Fatalf("%x, want %x", got, want)
 		}
 		r.mustSucceed(o.space.Close())
 	}
@@ -168,12 +168,12 @@ func testLookup(r *rig) {
 	}{{a, a, 1000}, {a + 999, a, 1000}, {big, big, 5 << 20}, {big + 4<<20, big, 5 << 20}} {
 		x, ok := r.space.Lookup(tc.at)
 		if !ok || x.Base != tc.base || x.Size != tc.size || x.Kind != backend.Plain || x.Context != r.cu.ID() || !x.Access {
-			r.Errorf("Lookup(%#x) = %+v, %v", uint64(tc.at), x, ok)
+			r.Errorf("%#x: %+v, %v", uint64(tc.at), x, ok)
 		}
 	}
 	for _, at := range []backend.Addr{0, a - 1, a + 4096, big - 1, big + 8<<20, ^backend.Addr(0)} {
 		if x, ok := r.space.Lookup(at); ok {
-			r.Errorf("Lookup(%#x) = %+v, want no allocation", uint64(at), x)
+			r.Errorf("%#x: %+v", uint64(at), x)
 		}
 	}
 }
@@ -213,7 +213,7 @@ func testHostMemory(r *rig) {
 	r.mustSucceed(r.space.MapHost(at, b))
 	x, ok := r.space.Lookup(at + 8191)
 	if !ok || x.Kind != backend.Host || x.Base != at || x.Size != 8192 {
-		r.Errorf("Lookup in host memory = %+v, %v", x, ok)
+		r.Errorf("%+v, %v", x, ok)
 	}
 	free, total := r.space.Info()
 	checkEqual(r, "free", free, total)

@@ -19,11 +19,11 @@ func testModules(r *rig) {
 	checkEqual(r, "size", g.Size, 4)
 	v := m.Variables()
 	if x, ok := r.space.Lookup(v.Base); !ok || x.Kind != backend.Globals || x.Size != v.Size {
-		r.Errorf("Lookup of the variables at %+v = %+v, %v", v, x, ok)
+		r.Errorf("%+v: %+v, %v", v, x, ok)
 	}
 	x, ok := r.space.Lookup(g.Addr)
 	if !ok || x.Kind != backend.Globals || x.Context != r.cu.ID() {
-		r.Errorf("Lookup of the variable counter = %+v, %v", x, ok)
+		r.Errorf("%+v, %v", x, ok)
 	}
 	r.wantBytes("counter at first", g.Addr, joinWords(7))
 	r.wantBytes("constants", must(m.Global("table"))(r).Addr, joinWords(1, 2, 3, 4))
@@ -116,7 +116,7 @@ func testImagesMisused(r *rig) {
 func testLink(r *rig) {
 	data, log, err := r.cu.Link([][]byte{[]byte(Needs), []byte(Defines)}, backend.LoadConfig{})
 	if err != nil {
-		r.Fatalf("load of linked images: %v\n%s", err, log.Error)
+		r.Fatalf("%v\n%s", err, log.Error)
 	}
 	m, _, err := r.cu.Load(data, backend.LoadConfig{})
 	r.mustSucceed(err)
@@ -128,7 +128,7 @@ func testLink(r *rig) {
 	_, log, err = r.cu.Link([][]byte{[]byte(Needs)}, backend.LoadConfig{})
 	r.wantError("undefined", err, backend.InvalidPTX)
 	if !strings.Contains(log.Error, "answer") {
-		r.Errorf("the verbose log is %q", log.Error)
+		r.Errorf("log %q", log.Error)
 	}
 	_, _, err = r.cu.Link([][]byte{[]byte(Defines), []byte(Defines)}, backend.LoadConfig{})
 	r.wantError("defined twice", err, backend.InvalidPTX)
@@ -151,7 +151,7 @@ func testFunctionAttributes(r *rig) {
 	checkEqual(r, "dynamic shared memory", attr("shares", backend.FuncMaxDynamicShared), 47<<10)
 	checkEqual(r, "version", attr("add", backend.FuncPTXVersion), 80) // that of .target, not of .version
 	if n := attr("add", backend.FuncRegisters); n <= 0 || n > 255 {
-		r.Errorf("a kernel has %d registers", n)
+		r.Errorf("%d registers", n)
 	}
 	add := r.findKernel(m, "add")
 	_, err := add.Attribute(99)
@@ -171,7 +171,7 @@ func testFunctionAttributes(r *rig) {
 	checkEqual(r, "carve-out", attr("add", backend.FuncSharedCarveout), 50)
 	p := add.Params()
 	if len(p) != 2 || p[0] != (backend.Param{Offset: 0, Size: 8}) || p[1] != (backend.Param{Offset: 8, Size: 4}) {
-		r.Errorf("parameters of the kernel = %v", p)
+		r.Errorf("parameters %v", p)
 	}
 	checkEqual(r, "parameters of none", len(r.findKernel(m, "stop").Params()), 0)
 	checkEqual(r, "any block", add.Required(), backend.Dim{})
@@ -192,7 +192,7 @@ func testLaunchKernel(r *rig) {
 	got := r.copyOut(a, 4*n)
 	for i := range n {
 		if got[4*i] != 3 || got[4*i+1]|got[4*i+2]|got[4*i+3] != 0 {
-			r.Fatalf("element %d after the launches: % x", i, got[4*i:][:4])
+			r.Fatalf("element %d: % x", i, got[4*i:][:4])
 		}
 	}
 	// In order behind each other.
@@ -293,7 +293,7 @@ func testKernelHeap(r *rig) {
 	}
 	a, b := get(p, 100, 5), get(q, 100, 6)
 	if a == 0 || b == 0 || a == b || a%16 != 0 {
-		r.Errorf("kernels' malloc gave %#x and %#x", uint64(a), uint64(b))
+		r.Errorf("%#x and %#x", uint64(a), uint64(b))
 	}
 	r.mustSucceed(r.runKernel(peek, 1, joinArgs([]backend.Addr{p, out})))
 	r.syncStream()
@@ -323,7 +323,7 @@ func testKernelHeap(r *rig) {
 	// The module ends with its context.
 	r.mustSucceed(r.cu.Destroy())
 	if h := r.space.State().KernelHeap; h == nil || len(h.Pieces) != 0 {
-		r.Errorf("after Destroy, the heap of kernels = %+v, want no pieces", h)
+		r.Errorf("%+v", h)
 	}
 }
 

@@ -42,7 +42,7 @@ func testPausing(r *rig) {
 	r.syncStream()
 	given := r.stream.Progress().Given
 	if given == 0 || given > 2 {
-		r.Errorf("a fill, and a fill of no bytes, are %d pieces of work", given)
+		r.Errorf("a fill, and one of nothing, are %d pieces of work", given)
 	}
 	r.pauseSpace()
 	r.checkProgress("done", r.stream, backend.Progress{Given: given, Done: given})

@@ -54,7 +54,7 @@ func testShared(r *rig) {
 		name := must(a.memorySharer().Export(at))(a)
 		checkEqual(r, "exported again, by an address inside", must(a.memorySharer().Export(at+8))(a), name)
 		if x, found := a.space.(backend.ShareHolder).Exported(name); !found || x.Base != at || x.Size != size {
-			r.Errorf("Exported = %+v, %v", x, found)
+			r.Errorf("exported %+v, %v", x, found)
 		}
 		left, _ := b.space.Info()
 		got := must(b.memorySharer().Import(a.space, name))(b)
@@ -63,7 +63,7 @@ func testShared(r *rig) {
 		}
 		x, ok := b.space.Lookup(got + backend.Addr(size) - 1)
 		if !ok || x.Base != got || x.Size != size || x.Kind != backend.Imported || x.Context != b.cu.ID() {
-			r.Errorf("Lookup in the import = %+v, %v", x, ok)
+			r.Errorf("%+v, %v", x, ok)
 		}
 		b.wantIn("written by the exporter", got, makePattern(512, 1))
 		b.runInTurn(func() { b.copyIn(got, makePattern(512, 2)) })
@@ -173,7 +173,7 @@ func testSharedRestored(r *rig) {
 			b.runInTurn(func() { b.copyIn(got, makePattern(512, 6)) })
 			_, found := a.space.(backend.ShareHolder).Exported(name)
 			if found == freed {
-				r.Errorf("Exported after the restore finds the allocation: %v", found)
+				r.Errorf("exported: %v", found)
 			}
 			if !freed {
 				a.wantIn("written by the importer", at, makePattern(512, 6))

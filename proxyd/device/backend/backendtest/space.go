@@ -196,7 +196,7 @@ func testWorkStates(r *rig) {
 			select {
 			case <-changed:
 			case <-r.ctx.Done():
-				r.Fatalf("the space's work does not come to state %d: it is in %d", want, s.Work())
+				r.Fatalf("its work does not come to state %d: %d", want, s.Work())
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func testState(r *rig) {
 	var sum uint64
 	for _, g := range st.Regions() {
 		if g.Size%granule != 0 {
-			r.Errorf("a region that is no multiple of a granule: %+v", g)
+			r.Errorf("%+v", g)
 		}
 		sum += g.Size
 	}
@@ -62,7 +62,7 @@ func collectHashes(r *rig, s backend.Space, key byte) map[backend.BlockID]backen
 		mu.Lock()
 		defer mu.Unlock()
 		if _, twice := out[id]; twice {
-			r.Errorf("Blocks has block %+v twice", id)
+			r.Errorf("block %+v twice", id)
 		}
 		out[id] = h
 		return true
@@ -124,7 +124,7 @@ func testBlocks(r *rig) {
 	var count atomic.Int32
 	r.mustSucceed(r.space.Blocks(&[32]byte{}, func(backend.BlockID, backend.Hash) bool { count.Add(1); return false }))
 	if n := int(count.Load()); n < 1 || n > runtime.GOMAXPROCS(0) {
-		r.Errorf("yield was called for %d blocks before Blocks stopped", n)
+		r.Errorf("%d blocks before it was stopped", n)
 	}
 	checkBlocksRefused(r, a, v)
 }

@@ -136,7 +136,7 @@ func testEventTimes(r *rig) {
 	r.syncStream()
 	from, to := must(first.Time())(r), must(second.Time())(r)
 	if to < from || to-from > time.Minute {
-		r.Errorf("times of two events = %v and %v", from, to)
+		r.Errorf("from %v to %v", from, to)
 	}
 	silent := must(r.cu.NewEvent(backend.EventConfig{NoTiming: true}))(r)
 	r.mustSucceed(r.stream.Record(silent))
@@ -206,7 +206,7 @@ func testWaitValue(r *rig) {
 		r.mustSucceed(r.stream.WaitValue(a, tc.size, tc.value, tc.cond))
 		r.mustSucceed(r.stream.Fill(backend.Fill{Addr: a + 32, Value: 1, Element: 4, Width: 1}))
 		if r.stream.Query() == nil {
-			r.Errorf("%s: the stream did not wait for the value", tc.name)
+			r.Errorf("%s: it did not wait", tc.name)
 		}
 		r.mustSucceed(other.Write(a, tc.size, tc.after))
 		r.syncStream()

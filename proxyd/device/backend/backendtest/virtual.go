@@ -32,7 +32,7 @@ func testVirtual(r *rig) {
 	r.wantBytes("over the border", cross, makePattern(16, 1))
 	x, ok := r.space.Lookup(cross + 8)
 	if !ok || x.Kind != backend.Mapped || x.Memory != two || x.Base != base+2*granule || x.Size != 2*granule || !x.Access {
-		r.Errorf("Lookup of the mapped address = %+v, %v", x, ok)
+		r.Errorf("%+v, %v", x, ok)
 	}
 
 	// The same bytes at another address.
@@ -156,7 +156,7 @@ func testPools(r *rig) {
 	a := must(r.stream.AllocAsync(p, 1000))(r)
 	x, _ := r.space.Lookup(a)
 	if x.Kind != backend.Pooled || x.Pool != p || x.Size != 1000 {
-		r.Errorf("Lookup of the pool's allocation = %+v", x)
+		r.Errorf("%+v", x)
 	}
 	attribute := func(a backend.PoolAttribute, want uint64) {
 		r.Helper()
