@@ -64,7 +64,7 @@ type climb struct {
 	step  *step
 	sum   *sum
 	bytes int
-	held  []int // how many of the ranks below each process are here
+	held  []int // by rank r: how many of the ranks below r are in this process
 }
 
 // climbUp returns n's value in the process of n's first rank, nil in other processes. The caller

@@ -44,7 +44,7 @@ type comm struct {
 	entered bool // the barrier knows the communicator
 	meets   bool // the barrier knows of an unfinished creation
 	broken  bool
-	ignored bool // only the communicator's counts go on being reported
+	ignored bool // all places were left before the attempt, so the barrier need not know it
 }
 
 // report is a report of a rank that waits until its communicator is known.

@@ -261,7 +261,8 @@ func TestHostClosed(t *testing.T) {
 	}
 }
 
-// TestStranger: a peer that does not know the secret gets no answer and spoils no meeting.
+// TestStranger: a peer that does not know the secret gets at most the host's answer, and spoils no
+// meeting.
 func TestStranger(t *testing.T) {
 	a, b := newHost(t, "a:1"), newHost(t, "b:1")
 	id := mustBeID(a.NewID())

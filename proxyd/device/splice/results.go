@@ -283,8 +283,8 @@ func (r *Results) Forget(at Site) {
 	}
 }
 
-// Refuse notes that the operations of a Site have effects beside their writes, or read memory that other than the rank
-// may change. From here on they run for each rank.
+// Refuse notes that the operations of a Site have effects beside their writes, or read memory that is not only the
+// rank's. From here on they run for each rank.
 func (r *Results) Refuse(at Site) {
 	if s := r.sites[at]; s != nil {
 		s.never = true
