@@ -17,22 +17,22 @@ import (
 
 const pageSize = pages.Size
 
-// newArena returns zeroed memory that costs nothing until touched. The memory is outside of Go's heap.
+// newArena returns zeroed memory outside of Go's heap. The memory takes no page of the host until the page is touched.
 func newArena(n uint64) ([]byte, error) {
 	b, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("mmap of %d bytes: %w: %w", n, backend.OutOfMemory, err)
 	}
-	// Kernels and dumps go through much memory in order; a granule is a huge page. Where there are none, nothing is
-	// lost but time.
+	// Kernels and dumps go through much memory in order; a granule is a huge page. On a host without huge pages the
+	// arena works, but slower.
 	_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
 	return b, nil
 }
 
-// freeArena gives back what newArena returned. The memory must not be used any more.
+// freeArena unmaps the memory that newArena returned. The memory must not be used any more.
 func freeArena(b []byte) { _ = unix.Munmap(b) }
 
-// wipeBytes makes bytes of an arena zero again, and gives back the pages that lie wholly in them.
+// wipeBytes makes bytes of an arena zero again. The pages that lie wholly in them go back to the kernel.
 func wipeBytes(b []byte) {
 	head := -addressOf(b) & (pageSize - 1)
 	if uint64(len(b)) < head+16*pageSize {
@@ -81,7 +81,7 @@ func loadWord(b []byte) uint64 {
 	return atomic.LoadUint64((*uint64)(p))
 }
 
-// storeWord writes them at once.
+// storeWord writes the 4 or 8 bytes of b, which are aligned, at once.
 func storeWord(b []byte, v uint64) {
 	p := unsafe.Pointer(unsafe.SliceData(b))
 	if len(b) == 4 {

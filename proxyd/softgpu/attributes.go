@@ -12,11 +12,12 @@ import (
 // Capability is a compute capability, ten times the major number plus the minor.
 type Capability int32
 
-// DefaultCapability is newer than what most vendors' libraries were built for: they use their PTX then. On older devices
-// they load machine code, which a software GPU cannot run.
+// DefaultCapability is newer than the devices that most vendors' libraries were built for, so that these load their
+// PTX. On older devices they load machine code, which a software GPU cannot run.
 const DefaultCapability Capability = 100
 
-// capabilities are what devices can have, with the shared memory of a multiprocessor, and its threads and blocks.
+// capabilities are the capabilities that devices can have, with the shared memory of a multiprocessor, and its threads
+// and blocks.
 var capabilities = map[Capability]struct{ shared, threads, blocks int32 }{
 	80:  {167936, 2048, 32},
 	89:  {102400, 1536, 24},
@@ -47,7 +48,7 @@ func attributesOf(c Capability) backend.Attributes {
 	return all
 }
 
-// commonAttributes are the attributes that do not depend on the capability, with what the device lacks set to 0.
+// commonAttributes are the attributes that do not depend on the capability. Features that the device lacks are 0.
 var commonAttributes = backend.Attributes{
 	backend.MaxThreadsPerBlock:            1024,
 	backend.MaxBlockX:                     1024,

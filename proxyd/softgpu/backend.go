@@ -4,8 +4,8 @@
 // Package softgpu is the software GPU: devices in the server's memory, with kernels that package ptx runs.
 // Results do not depend on the host's cores, nor on how many spaces share a device.
 //
-//	ledger    what calls may name: see package ledger                    ledger.go vmm.go
-//	table     what running work finds: addresses over bytes         table.go arena_unsafe.go
+//	ledger    memory that calls may name: see package ledger              ledger.go vmm.go
+//	table     memory that running work finds: addresses over bytes     table.go arena_unsafe.go
 //	gate      lets work run while its space is mapped                    see package gate
 //	operation a piece of work in a stream's queue                      work.go stream.go
 //	reclaimer keeps bytes until no work uses them any more               work.go
@@ -27,9 +27,9 @@
 //	space.mu, exec.Mu → context.mu → stream.mu; event.mu, reclaimer.mu, sums.mu and commonBlocks.mu
 //	are taken last, and so is splicer.mu
 //
-// No lock is held while work runs or is waited for. An operation waits only for what was queued before that operation,
-// so that no two wait for each other: what other work can wait for (an event's recording, addresses that were freed) is
-// shown when the operation is queued.
+// No lock is held while work runs or is waited for. An operation waits only for operations that were queued earlier, so
+// that no two wait for each other. Therefore each mark that other work can wait for (of an event's recording, of freed
+// addresses) is published when its operation is queued.
 package softgpu
 
 import (
@@ -45,15 +45,16 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/pages"
 )
 
-// Name is what the devices are called.
+// Name is the name of the devices.
 const Name = "Singularity software GPU"
 
-// Config is how the devices of a backend are.
+// Config describes the devices of a backend.
 type Config struct {
 	Memory  []uint64 // bytes of each device, multiples of Granule
 	Seed    string   // makes the UUIDs; the same seed gives the same UUIDs
 	Workers int      // cores that a kernel may use at most, 0: all
-	// Separate has each space keep bytes of its own, also where spaces of a device hold the same: to see what that costs.
+	// Separate has each space keep bytes of its own, also where spaces of a device hold the same, to measure the cost
+	// of that.
 	Separate bool
 	// Splice has kernels that spaces of a device launch alike run for one of them: see splice.go.
 	Splice bool
@@ -93,7 +94,7 @@ type Backend struct {
 	mu     sync.Mutex
 	spaces map[*space]bool
 	made   uint64                  // spaces, until now
-	pins   map[*operation][][]byte // what collectives work on
+	pins   map[*operation][][]byte // buffers that collectives work on
 	shared map[shareKey]*arena
 }
 
@@ -103,8 +104,9 @@ var _ backend.Backend = (*Backend)(nil)
 // ParseCapability does not return.
 func New(cfg Config) (*Backend, error) { return newBackend(cfg, newEngine(cfg.Interpret)) }
 
-// Prepare opens what the kernel tells a process about its own memory. A process that becomes a user's calls Prepare
-// before, as root; otherwise the devices cannot have memory in common, and take all memory for touched and written.
+// Prepare opens /proc/self/pagemap, from which the kernel tells a process about its own memory. A process that becomes
+// a user's calls Prepare before, as root; otherwise the devices cannot have memory in common, and take all memory for
+// touched and written.
 func Prepare() error { return pages.OpenMap() }
 
 func newBackend(cfg Config, e engine) (*Backend, error) {
@@ -133,7 +135,7 @@ func newBackend(cfg Config, e engine) (*Backend, error) {
 	return b, nil
 }
 
-// Describe says what the i-th device of such a backend is like, with so many bytes of memory.
+// Describe returns the Info of the i-th device of such a backend, which has so many bytes of memory.
 func Describe(cfg Config, i int, memory uint64) backend.Info {
 	info := backend.Info{Name: Name, Memory: memory, Attributes: attributesOf(cmp.Or(cfg.Capability, DefaultCapability))}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d", cfg.Seed, i))

@@ -115,7 +115,7 @@ func TestFullQueue(t *testing.T) {
 		var err error
 		for i := 0; i < maxQueued+maxQueued/2 && err == nil; i++ {
 			if i == maxQueued-10 {
-				close(gate) // whether it comes to wait or not, it ends
+				close(gate) // the kernel ends, whether or not the caller comes to wait
 			}
 			err = st.Host(func() { n++ })
 		}
@@ -130,7 +130,7 @@ func TestFullQueue(t *testing.T) {
 	if n != maxQueued+maxQueued/2 {
 		t.Errorf("%d calls", n)
 	}
-	// A caller that waits when the space is closed is told.
+	// A caller that waits for room returns an error when the space is closed.
 	never := make(chan struct{})
 	defer close(never)
 	if err := st.Host(func() { <-never }); err != nil {
@@ -151,7 +151,7 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
-// TestCoresDoNotMatter: a launch writes the same bytes whatever the number of cores.
+// TestCoresDoNotMatter: a launch writes the same bytes with any number of cores.
 func TestCoresDoNotMatter(t *testing.T) {
 	run := func(workers int) map[backend.BlockID]backend.Hash {
 		b, err := New(Config{Memory: []uint64{64 << 20}, Workers: workers})
@@ -212,7 +212,7 @@ func TestCoresDoNotMatter(t *testing.T) {
 	}
 }
 
-// TestRefusedKernel: what is not supported is refused by name, and spoils its own kernel only.
+// TestRefusedKernel: an unsupported instruction is refused by name, and spoils its own kernel only.
 func TestRefusedKernel(t *testing.T) {
 	b, err := New(Config{Memory: []uint64{64 << 20}})
 	if err != nil {
@@ -244,7 +244,7 @@ func TestRefusedKernel(t *testing.T) {
 }
 `), backend.LoadConfig{Verbose: true, MaxRegisters: 16})
 	if err != nil {
-		t.Fatalf("%v\n%s", err, log.Error)
+		t.Fatalf("Load: %v\nlog: %s", err, log.Error)
 	}
 	if !strings.Contains(log.Error, "tld4.r.2d.v4.f32.f32") || !strings.Contains(log.Info, "'good'") {
 		t.Errorf("log %+v", log)
@@ -281,7 +281,7 @@ func TestLongText(t *testing.T) {
 	long := longModule(longText) + bad
 	m, log, err := c.Load([]byte(long), backend.LoadConfig{})
 	if err != nil || log.Error != "" {
-		t.Fatalf("%v\n%s", err, log.Error)
+		t.Fatalf("Load of the long text: %v\nlog: %s", err, log.Error)
 	}
 	for range 2 {
 		if _, err := m.Function("bad"); backend.ResultOf(err) != backend.InvalidPTX {
@@ -350,19 +350,19 @@ func TestCapability(t *testing.T) {
 	}
 	for _, text := range []string{"", "7.5", "80", "10.00", "8.", "ten"} {
 		if _, err := ParseCapability(text); err == nil {
-			t.Errorf("%q: no error", text)
+			t.Errorf("ParseCapability(%q): no error", text)
 		}
 	}
 	if _, err := New(Config{Memory: []uint64{64 << 20}, Capability: 75}); backend.ResultOf(err) != backend.InvalidValue {
-		t.Errorf("7.5: %v", err)
+		t.Errorf("New with capability 7.5: %v, want InvalidValue", err)
 	}
 	if DefaultCapability.String() != "10.0" {
 		t.Errorf("default %s: proxyd.yaml says 10.0", DefaultCapability)
 	}
 }
 
-// TestNewerPTX: PTX for a later device is taken where a program has no other. What only that device has is refused with
-// the kernel that needs it.
+// TestNewerPTX: PTX for a later device is taken where a program has no other. An instruction that only that device has
+// is refused with the kernel that needs it.
 func TestNewerPTX(t *testing.T) {
 	b, err := New(Config{Memory: []uint64{64 << 20}})
 	if err != nil {
@@ -385,11 +385,11 @@ func TestNewerPTX(t *testing.T) {
 .visible .entry newer() { wgmma.fence.sync.aligned; ret; }
 `
 	if _, _, err := c.Load(backendtest.Fatbin(text, 130), backend.LoadConfig{}); backend.ResultOf(err) != backend.NoBinaryForGPU {
-		t.Errorf("for architecture 130: %v", err)
+		t.Errorf("Load of PTX for architecture 130: %v, want NoBinaryForGPU", err)
 	}
 	m, log, err := c.Load(backendtest.Fatbin(text, 120), backend.LoadConfig{})
 	if err != nil {
-		t.Fatalf("%v\n%s", err, log.Error)
+		t.Fatalf("Load of PTX for architecture 120: %v\nlog: %s", err, log.Error)
 	}
 	if _, err := m.Function("good"); err != nil {
 		t.Error(err)

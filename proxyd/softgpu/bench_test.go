@@ -68,7 +68,7 @@ func BenchmarkLaunch(b *testing.B) {
 	}
 }
 
-// BenchmarkEmpty is an operation that does nothing: what a stream costs.
+// BenchmarkEmpty queues operations that do no work: the cost of a stream.
 func BenchmarkEmpty(b *testing.B) {
 	x := newBench(b)
 	b.ReportAllocs()
@@ -131,7 +131,7 @@ func BenchmarkReadBlock(b *testing.B) {
 	}
 }
 
-// BenchmarkMemcpy is what ReadBlock is measured against.
+// BenchmarkMemcpy is the plain copy that BenchmarkReadBlock is compared with.
 func BenchmarkMemcpy(b *testing.B) {
 	const n = 64 << 20
 	src, dst := make([]byte, n), make([]byte, backend.Granule)
@@ -165,7 +165,7 @@ func BenchmarkLoadLong(b *testing.B) {
 	}
 }
 
-// BenchmarkUpdate is an update that reads two arrays, and writes to one of them: what an instruction of a warp takes.
+// BenchmarkUpdate is an update that reads two arrays, and writes to one of them: the time of an instruction of a warp.
 func BenchmarkUpdate(b *testing.B) {
 	for _, n := range []uint64{16 << 10, 1 << 20, 16 << 20} {
 		b.Run(fmt.Sprint(n>>10, "KiB"), func(b *testing.B) { benchmarkUpdate(b, n) })
@@ -210,10 +210,10 @@ func benchmarkUpdate(b *testing.B, n uint64) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(d.Instructions()-before), "ns/instruction")
 }
 
-// BenchmarkCompare hashes as many bytes as such an update reads, to find out whether it is alike. While two cores with AVX-512
-// issue an instruction of the update as machine code, one of them hashes 17 to 20 bytes from 1 MiB on, and 70 at 16 KiB.
-// worthCost lies between: what is smaller than a block is copied as well, and blocks that are common are hashed for a
-// single rank only.
+// BenchmarkCompare hashes as many bytes as such an update reads, as a comparison of updates does. While two cores with
+// AVX-512 issue an instruction of the update as machine code, one of them hashes 17 to 20 bytes from 1 MiB on, and 70
+// at 16 KiB. worthCost lies between: memory smaller than a block is copied as well, and blocks that are common are
+// hashed for a single rank only.
 func BenchmarkCompare(b *testing.B) {
 	for _, n := range []int{16 << 10, 1 << 20, 16 << 20} {
 		b.Run(fmt.Sprint(n>>10, "KiB"), func(b *testing.B) {

@@ -14,18 +14,18 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// Code takes memory of the node, and no device's: the image, what is parsed of its text, and the instructions of kernels,
-// which become machine code at the first launch. The sum of all modules of a backend is bounded. Memory of a module that is
-// unloaded is free when no work and no handle refers to the module any more.
+// Code takes memory of the node, and no device's: the image, the syntax tree of its text, and the instructions of
+// kernels, which become machine code at the first launch. The sum of all modules of a backend is bounded. Memory of a
+// module that is unloaded is free when no work and no handle refers to the module any more.
 
-// Estimates of what code takes, as measured: text becomes a syntax tree, unless its kernels are compiled later, and each
-// instruction has a tree, an operation, and machine code with its exits.
+// Estimates of the memory for code, as measured: text becomes a syntax tree, unless its kernels are compiled later, and
+// each instruction has a tree, an operation, and machine code with its exits.
 const (
 	treeBytes        = 16      // for a byte of text
 	instructionBytes = 3 << 10 // for an instruction of a kernel
 )
 
-// codeMemory counts what the code of a backend's modules takes. It is safe for concurrent use.
+// codeMemory counts the memory that the code of a backend's modules takes. It is safe for concurrent use.
 type codeMemory struct {
 	limit uint64
 
@@ -43,7 +43,8 @@ func newCodeMemory(limit uint64) *codeMemory {
 	return &codeMemory{limit: limit, freed: make(chan struct{}, 1)}
 }
 
-// codeShare is what the code of a module takes. It is counted until nothing refers to it.
+// codeShare is the memory that the code of a module takes. It is counted until no work and no handle refers to the
+// module.
 type codeShare struct {
 	memory *codeMemory
 	held   *uint64 // needs memory.mu
@@ -89,7 +90,7 @@ func (s *codeShare) countBytes(n uint64) {
 	*s.held += n
 }
 
-// freeShare is called when nothing refers to a share any more.
+// freeShare is called when no object refers to a share any more.
 func (m *codeMemory) freeShare(held *uint64) {
 	m.mu.Lock()
 	m.used -= *held
@@ -100,8 +101,8 @@ func (m *codeMemory) freeShare(held *uint64) {
 	}
 }
 
-// freeTries is how often unused code is looked for before other code is refused, and freeWait how long the
-// collector may take to tell what it has found.
+// freeTries is how often awaitRoom has the garbage collector free unused code before other code is refused, and
+// freeWait how long the collector may take to report freed code.
 const (
 	freeTries = 3
 	freeWait  = 50 * time.Millisecond
@@ -129,7 +130,7 @@ func (m *codeMemory) hasRoom(n uint64) bool {
 	return n <= m.limit && m.used <= m.limit-n
 }
 
-// awaitFreed waits until code is freed, and returns false when none is freed for a while.
+// awaitFreed waits until code is freed, and returns false if no code is freed within freeWait.
 func (m *codeMemory) awaitFreed() bool {
 	t := time.NewTimer(freeWait)
 	defer t.Stop()

@@ -51,7 +51,7 @@ func longCode() string {
 	return b.String()
 }
 
-// TestEndlessModules: modules and kernels beyond a bound are refused, and what is unloaded makes room.
+// TestEndlessModules: modules and kernels beyond a bound are refused, and an unloaded module makes room.
 func TestEndlessModules(t *testing.T) {
 	_, c := newCodeContext(t, 64<<20)
 	var all []backend.Module

@@ -21,11 +21,11 @@ import (
 // kernel's copy on write; a block with such pages counts as memory of the space's own from then on.
 //
 // Two events bring blocks together: WriteBlocks, of a restore, and a switch for which there is no room. Before a space
-// leaves the device then, its blocks are compared with those of the device's other spaces. What is equal needs not be
-// copied to the host's memory.
+// leaves the device in such a switch, its blocks are compared with those of the device's other spaces. Equal blocks
+// need not be copied to the host's memory.
 //
 // The common bytes themselves stay in their file when the last space that shows them leaves the device, since the file
-// is the host's memory in any case. What a device would have to copy is counted.
+// is the host's memory in any case. Bytes that a device would have to copy are counted.
 
 // commonBlocks is which blocks of an arena show common bytes.
 type commonBlocks struct {
@@ -33,7 +33,7 @@ type commonBlocks struct {
 	blocks map[uint64]shownBlock // by the offset in the arena
 }
 
-// shownBlock is what a block shows.
+// shownBlock tells which bytes a block shows.
 type shownBlock struct {
 	common  *pages.Block // nil: bytes of its own
 	written bool         // some pages of the block are its own by now
@@ -90,7 +90,7 @@ func (a *arena) isTouched(offset uint64) bool {
 	return a.commonBlocks.shownAt(offset).common != nil || wasTouched(a.blockAt(offset))
 }
 
-// showBlock has a block show common bytes. No work can use the arena meanwhile. Where showBlock fails, nothing has changed.
+// showBlock has a block show common bytes. No work can use the arena meanwhile. An error leaves the block as it was.
 func (a *arena) showBlock(offset uint64, c *pages.Block) error {
 	here := a.away == nil
 	c.Hold(here)
@@ -111,7 +111,7 @@ func (a *arena) showBlock(offset uint64, c *pages.Block) error {
 	return nil
 }
 
-// hideBlock gives a block zeros of its own. No work can use the block meanwhile. Where hideBlock fails, nothing has changed.
+// hideBlock gives a block zeros of its own. No work can use the block meanwhile. An error leaves the block as it was.
 func (a *arena) hideBlock(offset uint64, c *pages.Block, here bool) error {
 	if err := c.Hide(a.blockAt(offset)); err != nil {
 		return err
@@ -122,8 +122,8 @@ func (a *arena) hideBlock(offset uint64, c *pages.Block, here bool) error {
 	return nil
 }
 
-// leaveCommon is leaveDevice for the blocks that show common bytes, and returns how much had to be copied. A block with pages
-// of its own is copied whole, and has bytes of its own from then on.
+// leaveCommon is leaveDevice for the blocks that show common bytes, and returns how many bytes had to be copied. A
+// block with pages of its own is copied whole, and has bytes of its own from then on.
 func (a *arena) leaveCommon() (n uint64) {
 	for offset, x := range a.commonBlocks.copyShown() {
 		if a.commonAt(offset) != nil {
@@ -132,7 +132,7 @@ func (a *arena) leaveCommon() (n uint64) {
 		}
 		n += uint64(copy(a.away[offset:][:backend.Granule], a.blockAt(offset)))
 		if a.hideBlock(offset, x.common, true) != nil {
-			n += x.common.Leave() // the copy is what comes back
+			n += x.common.Leave() // swapIn copies a.away back into this block too
 		}
 	}
 	return n
@@ -155,7 +155,7 @@ func (a *arena) dropCommon() {
 	}
 }
 
-// wipeCommon makes those of some bytes zero that lie in blocks with common bytes, and calls f for the rest, in parts.
+// wipeCommon makes zero those bytes of b that lie in blocks with common bytes, and calls f for the rest, in parts.
 func (a *arena) wipeCommon(b []byte, f func([]byte)) {
 	common := a.commonBlocks.copyShown()
 	for len(b) > 0 && len(common) > 0 {
@@ -175,7 +175,7 @@ func (a *arena) wipeCommon(b []byte, f func([]byte)) {
 	}
 }
 
-// residentBytes is how many bytes of a device's memory spaces take that are there together.
+// residentBytes is how many bytes of a device's memory some spaces take together.
 func residentBytes(spaces []*space) (n uint64) {
 	seen := map[*pages.Block]bool{}
 	for _, s := range spaces {
@@ -217,9 +217,9 @@ func (d *device) otherSpaces(s *space) (out []*space) {
 	return out
 }
 
-// joinEqual has those blocks of a space show common bytes that are equal to blocks of other spaces which cannot run
-// now. The mapped space is left out, even if no work of it is under way: a collective may be about to begin there, and
-// what the collective writes before its bytes are pinned would be lost. The caller holds the device's mu.
+// joinEqual has blocks of a space show common bytes if they are equal to blocks of other spaces that cannot run now.
+// The mapped space is left out, even if no work of it is under way: a collective may be about to begin there, and bytes
+// that the collective writes before it has pinned them would be lost. The caller holds the device's mu.
 func (d *device) joinEqual(s *space) {
 	if d.common == nil || s == d.mapped || !s.reclaimer.shutIfIdle() {
 		return
@@ -276,12 +276,12 @@ func (d *device) joinBlock(s, o *space, id backend.BlockID) bool {
 		from = theirs.away[place:][:backend.Granule]
 	}
 	if own && !wasTouched(from) || !bytes.Equal(mine.blockAt(at), from) {
-		return false // a look at what was never touched would make it memory
+		return false // a read of memory that was never touched would allocate its pages
 	}
 	return d.joinArenas(mine, at, theirs, place) == nil
 }
 
-// joinArenas has two blocks with equal bytes show common bytes: what either shows now, or new ones.
+// joinArenas has two blocks with equal bytes show common bytes: those that one of them shows now, or new ones.
 func (d *device) joinArenas(mine *arena, at uint64, theirs *arena, place uint64) error {
 	c := theirs.commonAt(place)
 	if c == nil {

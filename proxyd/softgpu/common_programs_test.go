@@ -22,7 +22,7 @@ const (
 	private    = backend.Addr(4 * backend.Granule)
 )
 
-// rankTurn is what a rank does in a step.
+// rankTurn is a rank in a step of a sharingProgram.
 type rankTurn struct {
 	*testing.T
 	*tenant
@@ -62,7 +62,7 @@ func (r *rankTurn) addTo(at backend.Addr, v, n uint32) {
 	r.launchKernel("add", n, kernelParams(r.at+at, v))
 }
 
-// reduceBytes is what a collective does with a rank's bytes, of which the sum is known here.
+// reduceBytes is a collective that writes a rank's bytes. The sum is known here.
 func (r *rankTurn) reduceBytes(at backend.Addr, n uint64, sum byte) {
 	r.Helper()
 	done := make(chan struct{})
@@ -171,7 +171,7 @@ var sharingPrograms = []sharingProgram{
 		r.fillBytes(parameters, 2, 2*backend.Granule)
 	}},
 	{"a peer's memory", 2*2 + 1, func(r *rankTurn) {
-		r.fillBytes(parameters, 2, 2*backend.Granule) // over what a peer has written, but for the first rank's
+		r.fillBytes(parameters, 2, 2*backend.Granule) // over the bytes that a peer has written, except in the first rank
 		r.fillBytes(private, uint32(10+r.rank), 64)
 		next := r.peers[(r.rank+1)%len(r.peers)]
 		r.failOn(r.cu.Legacy().Copy(backend.Copy{
@@ -235,8 +235,8 @@ func newProgramRun(t *testing.T, ranks int, together, splice bool) *programRun {
 	return out
 }
 
-// TestSharingPrograms: ranks that share a device, and memory, hold the bytes that ranks with devices of their own hold; and the memory
-// that can be common is.
+// TestSharingPrograms: ranks that share a device and its memory hold the same bytes as ranks with devices of their own;
+// and all memory that can be common is common.
 func TestSharingPrograms(t *testing.T) {
 	for _, p := range sharingPrograms {
 		for _, splice := range []bool{false, true} {
@@ -268,7 +268,7 @@ func checkSharing(t *testing.T, p *sharingProgram, splice bool) {
 	}
 }
 
-// TestRankIsGone: a rank that ends takes nothing from the ranks that had memory in common with it.
+// TestRankIsGone: the end of a rank leaves the bytes of the ranks that had memory in common with it.
 func TestRankIsGone(t *testing.T) {
 	run := newProgramRun(t, 3, true, false)
 	for _, r := range run.turns {
@@ -276,7 +276,7 @@ func TestRankIsGone(t *testing.T) {
 	}
 	run.turns[0].takeTurn(t, func() {}) // the last rank leaves
 	if c := run.devices[0].Common(); c.Saved == 0 {
-		t.Fatalf("nothing is common: %+v", c)
+		t.Fatalf("before the rank ends, Saved = 0, want memory in common: %+v", c)
 	}
 	before := []map[backend.BlockID]backend.Hash{run.turns[0].hashBlocks(t, 1), nil, run.turns[2].hashBlocks(t, 1)}
 	if err := run.turns[1].Close(); err != nil {

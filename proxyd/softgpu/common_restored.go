@@ -32,7 +32,7 @@ func (d *device) writeCommon(blocks, alike []backend.SpaceBlock, p []byte) int {
 		return slices.ContainsFunc(all, func(b backend.SpaceBlock) bool { return b.Space != first })
 	}
 	if d.common == nil || len(p) != backend.Granule || !several(blocks) && !several(alike) {
-		return 0 // a space that is alone with its bytes would pay for each page that it writes, for nothing
+		return 0 // in a single space, common bytes save no memory and make the first write to each page slower
 	}
 	c, err := d.commonOf(alike, p)
 	if err != nil {
@@ -55,7 +55,7 @@ func (d *device) writeCommon(blocks, alike []backend.SpaceBlock, p []byte) int {
 	return len(blocks)
 }
 
-// commonOf is common bytes that are equal to p: what one of some blocks shows, or new ones. The caller holds mu.
+// commonOf is common bytes that are equal to p: those that one of some blocks shows, or new ones. The caller holds mu.
 func (d *device) commonOf(alike []backend.SpaceBlock, p []byte) (*pages.Block, error) {
 	var shown *pages.Block
 	for _, b := range alike {
@@ -90,8 +90,8 @@ func (d *device) showBlock(b backend.SpaceBlock, c *pages.Block, p []byte, equal
 // call useBlock returns false. The caller holds the device's mu.
 func (d *device) useBlock(b backend.SpaceBlock, f func(a *arena, at uint64) bool) bool {
 	s, ok := b.Space.(*space)
-	// A restored space may be mapped, and its job is stopped. What is under way in spite of that loses no more than to
-	// WriteBlock, since all of the block is written.
+	// A restored space may be mapped, and its job is stopped. Work that is under way nevertheless loses no more than it
+	// would lose to WriteBlock, since all of the block is written.
 	if !ok || s.at.Load() != d || s.reclaimer.isShut() || !s.reclaimer.shutIfIdle() {
 		return false
 	}

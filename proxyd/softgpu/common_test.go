@@ -44,7 +44,7 @@ func (x *tenant) readBlock(t *testing.T, n int) []byte {
 	return p
 }
 
-// wantCommon compares what a device counts.
+// wantCommon compares the byte counts of a device.
 func wantCommon(t *testing.T, d *device, when string, shared, saved, unshared uint64) {
 	t.Helper()
 	const g = backend.Granule
@@ -87,7 +87,7 @@ func TestWriteBlocks(t *testing.T) {
 		}
 	}
 	wantCommon(t, d, "a space has written a byte", 2, 3, 1)
-	// What is given back is zero for the next owner, and only there.
+	// A block that was wiped is zero in its own space only. Memory that is freed is zero for the next owner.
 	if err := all[0].WriteBlock(sameBlock(all, 1)[0].ID, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -96,11 +96,11 @@ func TestWriteBlocks(t *testing.T) {
 	}
 	at, err := all[2].cu.Alloc(tenantSize)
 	if err != nil || at != all[2].at {
-		t.Fatalf("%#x %v", uint64(at), err)
+		t.Fatalf("Alloc after Free = %#x, %v, want the freed address", uint64(at), err)
 	}
 	zero := make([]byte, backend.Granule)
 	if !bytes.Equal(all[0].readBlock(t, 1), zero) || !bytes.Equal(all[2].readBlock(t, 0), zero) || !bytes.Equal(all[2].readBlock(t, 1), zero) {
-		t.Error("memory that was given back is not zero")
+		t.Error("memory that was wiped or freed is not zero")
 	}
 	if !bytes.Equal(all[0].readBlock(t, 0), want) || !bytes.Equal(all[1].readBlock(t, 1), want) {
 		t.Error("a block has changed that was not touched")
@@ -119,13 +119,13 @@ func TestWriteBlocks(t *testing.T) {
 		d.WriteBlocks(sameBlock(all, 0), nil, want[1:]),
 	} {
 		if backend.ResultOf(err) != backend.InvalidValue {
-			t.Errorf("%d: %v", i, err)
+			t.Errorf("WriteBlocks, case %d: %v, want InvalidValue", i, err)
 		}
 	}
 }
 
-// TestWriteBlocksAlike: what comes later joins the blocks that hold the same bytes already, and changes none that holds
-// other bytes.
+// TestWriteBlocksAlike: a block that is written later joins the blocks that hold the same bytes already, and leaves the
+// blocks with other bytes as they are.
 func TestWriteBlocksAlike(t *testing.T) {
 	d, all := makeTenants(t, 4)
 	want, others := noiseBlock(1), noiseBlock(2)
@@ -189,7 +189,7 @@ func TestWriteBlocksLimited(t *testing.T) {
 	}
 }
 
-// TestSwapByContent: of spaces that change alike, a device that has room for a single space moves what has changed once for all.
+// TestSwapByContent: spaces that change alike leave a device with room for one. Changed bytes are moved once for all.
 func TestSwapByContent(t *testing.T) {
 	for _, k := range []int{2, 3, 4} {
 		d, all := makeTenants(t, k)
@@ -230,7 +230,7 @@ func newTwins(t *testing.T, spaces int) *twins {
 	return w
 }
 
-// callBoth does something with both, and compares the error.
+// callBoth calls do for both, and compares the errors.
 func (w *twins) callBoth(what string, do func(d *device, all []*tenant) error) {
 	w.Helper()
 	a, b := do(w.d[0], w.all[0]), do(w.d[1], w.all[1])
@@ -255,7 +255,7 @@ func (x *tenant) hashBlocks(t *testing.T, key byte) map[backend.BlockID]backend.
 	return out
 }
 
-// TestCommonIsUnseen: whatever spaces do, in whatever order, each finds the bytes that it would find if none had memory in common.
+// TestCommonIsUnseen: after any operations, each space finds the bytes that it would find without memory in common.
 func TestCommonIsUnseen(t *testing.T) {
 	const spaces, blocks = 3, tenantSize / backend.Granule
 	saved := uint64(0)
@@ -331,7 +331,7 @@ func TestCommonIsUnseen(t *testing.T) {
 	}
 }
 
-// TestCommonIsGone: when the spaces are gone, the device holds nothing for them.
+// TestCommonIsGone: when the spaces are closed, the device holds no common memory.
 func TestCommonIsGone(t *testing.T) {
 	d, all := makeTenants(t, 3)
 	for n := range tenantSize / backend.Granule {
@@ -348,14 +348,14 @@ func TestCommonIsGone(t *testing.T) {
 		}
 	}
 	if c := d.Common(); c.Shared+c.Saved+c.Private != 0 {
-		t.Errorf("%+v", c)
+		t.Errorf("after Close of all spaces, Common() = %+v, want 0 bytes", c)
 	}
 	if n := d.common.Blocks(); n != 0 {
 		t.Errorf("%d blocks are still there", n)
 	}
 }
 
-// TestCommonMoves: a space that goes to another device keeps its bytes, and what it had in common with spaces that stay.
+// TestCommonMoves: a space that goes to another device keeps its bytes, and its memory in common with spaces that stay.
 func TestCommonMoves(t *testing.T) {
 	b, err := New(Config{Memory: []uint64{deviceSize, deviceSize}})
 	if err != nil {

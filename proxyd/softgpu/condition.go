@@ -10,9 +10,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// conditions are the values that kernels of an executable graph set, by which its conditional nodes choose what runs. Runs
-// of an executable graph follow each other, so that there is one value of each condition. Values need not be saved: a graph
-// that runs is at its end before its context is saved, and a launch begins with values of its own.
+// conditions are the values that kernels of an executable graph set, by which its conditional nodes choose their
+// bodies. Runs of an executable graph follow each other, so that each condition has a single value. Values need not be
+// saved: a graph that runs has ended before its context is saved, and a launch begins with values of its own.
 type conditions struct {
 	mu     sync.Mutex
 	values map[uint64]uint32
@@ -20,8 +20,8 @@ type conditions struct {
 
 func newConditions() *conditions { return &conditions{values: map[uint64]uint32{}} }
 
-// setValue is a kernel's call. What is no condition of the graph is left out, and so is what a kernel sets that is in no
-// graph: c is nil.
+// setValue is a kernel's call. A handle that is no condition of the graph is ignored. So is each call of a kernel
+// outside of a graph, for which c is nil.
 func (c *conditions) setValue(condition uint64, value uint32) {
 	if c == nil {
 		return
@@ -40,7 +40,7 @@ func (c *conditions) addCondition(condition uint64) {
 	c.values[condition] = 0
 }
 
-// clearValues begins a launch.
+// clearValues sets the values for the begin of a launch.
 func (c *conditions) clearValues() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -54,7 +54,7 @@ func (c *cudaContext) Err() error {
 	return nil
 }
 
-// checkUsable is what each call begins with.
+// checkUsable returns the error of a context that has a fault or was destroyed. Each call begins with it.
 func (c *cudaContext) checkUsable() error {
 	if err := c.Err(); err != nil {
 		return err

@@ -81,7 +81,7 @@ func (c *cudaContext) copyTask(p backend.Copy) (task, error) {
 	if err != nil {
 		return task{}, err
 	}
-	// What lies without gaps on both sides is a single long row.
+	// Rows that lie without gaps on both sides are copied as a single long row.
 	if src.pitch == w && dst.pitch == w && (d == 1 || src.rows == h && dst.rows == h) {
 		w, h, d = w*h*d, 1, 1
 	}
@@ -184,7 +184,7 @@ func (s *space) spacesInSight() []*space {
 	return append([]*space{s}, s.peers...)
 }
 
-// withoutDuplicates leaves out what is there twice.
+// withoutDuplicates returns each space of list once.
 func withoutDuplicates(list []*space) (out []*space) {
 	for _, s := range list {
 		if !slices.Contains(out, s) {
@@ -272,7 +272,8 @@ func (c *cudaContext) exchangeBytes(of *operation, buffers []backend.Buffer, beg
 		uses = append(uses, s.spacesHolding(b.Addr, b.Size)...)
 	}
 	uses = withoutDuplicates(uses)
-	// Until the bytes are pinned, the spaces do not leave their devices: what is foreign does not keep them.
+	// Until the bytes are pinned, the spaces must not leave their devices: op is foreign, and does not keep a space
+	// from leaving.
 	here := &operation{wrote: readsOnly}
 	for _, u := range uses {
 		u.beginOperation(here)
@@ -309,7 +310,7 @@ func (c *cudaContext) exchangeBytes(of *operation, buffers []backend.Buffer, beg
 	})
 	err = awaitExchange(s, of, over)
 	if backend.ResultOf(err) == backend.Unknown && !errors.Is(err, backend.ErrPutBack) {
-		return nil // its owner knows, and tells the program
+		return nil // the owner of the memory knows the error, and tells the program
 	}
 	return err
 }

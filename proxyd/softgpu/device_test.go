@@ -35,7 +35,7 @@ func makeContext(t *testing.T, cfg Config) (backend.Device, backend.Space, backe
 	return device, s, c
 }
 
-// TestLargeDevice: a device of 80 GiB costs nothing until it is touched.
+// TestLargeDevice: a device of 80 GiB takes no memory of the host until it is touched.
 func TestLargeDevice(t *testing.T) {
 	_, s, c := makeContext(t, Config{Memory: []uint64{80 << 30}})
 	const size = 20 << 30
@@ -124,7 +124,7 @@ func TestAllSharedMemory(t *testing.T) {
 			device, _, c := makeContext(t, Config{Memory: []uint64{64 << 20}, Capability: capability})
 			m, log, err := c.Load([]byte(text), backend.LoadConfig{})
 			if err != nil {
-				t.Fatalf("%v\n%s", err, log.Error)
+				t.Fatalf("Load: %v\nlog: %s", err, log.Error)
 			}
 			f, err := m.Function("fill")
 			if err != nil {

@@ -11,12 +11,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
 )
 
-// engine runs PTX. There is a single engine besides the engines of tests, in a file of its own: what this package needs
-// of package ptx is all here.
+// engine runs PTX. There is one engine besides those of tests, in a file of its own, so that all uses of package ptx by
+// this package go through this interface.
 type engine interface {
 	// compileProgram links texts of PTX. The error wraps a Result, and the log says more.
 	compileProgram(texts []string, c Capability, cfg backend.LoadConfig) (program, backend.Log, error)
-	// estimateMemory is what such a program takes before its kernels are compiled.
+	// estimateMemory estimates the bytes that such a program takes before its kernels are compiled.
 	estimateMemory(texts []string, cfg backend.LoadConfig) uint64
 	// describeKernels says how kernels are executed, as Backend.Kernels does.
 	describeKernels() string
@@ -24,8 +24,8 @@ type engine interface {
 	newAddresses() addresses
 }
 
-// addresses is memory as kernels see it. What is mapped stays in place until unmapped, and a kernel that runs may use
-// the memory a little longer.
+// addresses is memory as kernels see it. Mapped bytes stay in place until unmapped, and a kernel that runs may use the
+// bytes a little longer.
 type addresses interface {
 	Map(base uint64, bytes []byte, readOnly bool) error
 	Unmap(base uint64) error
@@ -33,9 +33,9 @@ type addresses interface {
 
 // program is linked code.
 type program interface {
-	// variableSpace is the size of all variables, and what their address must be a multiple of.
+	// variableSpace is the size of all variables, and the alignment of their address.
 	variableSpace() (size, align uint64)
-	// placeVariables gives the variables their address, once, and returns what they hold at first.
+	// placeVariables gives the variables their address, once, and returns their initial bytes.
 	placeVariables(base uint64) ([]byte, error)
 	// listGlobals lists the variables that have a name: Addr is the offset from base.
 	listGlobals() []backend.Global
@@ -55,7 +55,7 @@ type kernel interface {
 	runLaunch(ctx context.Context, l launch) (uint64, error)
 }
 
-// facts is what is known of a kernel.
+// facts are the properties of a compiled kernel.
 type facts struct {
 	params     []backend.Param
 	shared     uint32 // static
@@ -68,7 +68,7 @@ type facts struct {
 	operations int         // instructions of all its functions
 }
 
-// launch is what a kernel is launched with.
+// launch is the arguments of a launch.
 type launch struct {
 	grid, block backend.Dim
 	shared      uint32
@@ -83,7 +83,7 @@ type launch struct {
 	stack       uint64
 	sms         uint32
 	issued      *atomic.Uint64 // instructions of warps, to be increased
-	seen        *accesses      // takes what the launch accesses, if not nil
+	seen        *accesses      // takes the memory that the launch accesses, if not nil
 	parts       []splice.Span  // that seen tells apart; of other memory it has whole allocations
 	done        uint64         // blocks that ran before
 	paused      func() bool    // whether no more blocks are to begin; nil: they all do

@@ -18,8 +18,8 @@ type gemmKernel struct{ ptxKernel }
 // isGemm tells whether texts are those of package gemm.
 func isGemm(texts []string) bool { return len(texts) == 1 && texts[0] == gemm.Text }
 
-// replaceKernel returns what runs in the place of a kernel of a program with these texts: the kernel itself, unless package gemm
-// has the kernel.
+// replaceKernel returns the kernel that runs in the place of k, which is of a program with these texts: k itself,
+// unless package gemm has the kernel.
 func replaceKernel(k ptxKernel, texts []string) kernel {
 	if isGemm(texts) && gemm.Available() && !k.interpret {
 		return gemmKernel{k}
@@ -49,7 +49,8 @@ func (k gemmKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 	return done, nil
 }
 
-// viewMemory returns the memory as the launch sees it, and what collects the launch's accesses; nil if nothing does.
+// viewMemory returns the memory as the launch sees it, and the collector of the launch's accesses; nil if l.seen is
+// nil.
 func (l *launch) viewMemory() (*memory.Memory, *memory.Touched) {
 	sees := l.memory.(*memory.Memory)
 	if len(l.parts) > 0 {

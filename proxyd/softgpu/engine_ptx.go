@@ -33,7 +33,7 @@ func (e ptxEngine) describeKernels() string {
 
 func (ptxEngine) newAddresses() addresses { return new(memory.Memory) }
 
-// source is what the driver calls a program's text in its logs.
+// source is the driver's name for a program's text in its logs.
 const source = "application ptx input"
 
 // toDriverError gives ptx's errors the driver's number and the log's form.
@@ -81,12 +81,12 @@ func (e ptxEngine) compileProgram(texts []string, c Capability, cfg backend.Load
 }
 
 // longText is the length from which on kernels are compiled at their first use. Shorter code is compiled when loaded,
-// because then the driver says what is wrong with the code. Libraries have texts of many MB with hundreds of kernels,
-// of which a program needs few, and no errors in them.
+// because then the driver reports errors of the code. Libraries have texts of many MB with hundreds of kernels, of
+// which a program needs few, and no errors in them.
 const longText = 128 << 10
 
-// compilesLater decides when the kernels of texts are compiled. A program that wants to read how each is compiled has all
-// compiled at once.
+// compilesLater decides when the kernels of texts are compiled. A program that asks for a verbose log, with the
+// registers of each kernel, has all compiled at once.
 func compilesLater(texts []string, cfg backend.LoadConfig) bool {
 	size := 0
 	for _, text := range texts {
@@ -173,7 +173,7 @@ func (k ptxKernel) kernelFacts() facts {
 		shared:     k.SharedSize, local: k.LocalSize, constant: k.ConstSize, registers: k.Registers, maxThreads: k.MaxThreads,
 		reqThreads: backend.Dim(k.ReqThreads), ptx: targetVersion(k.Target),
 	}
-	for _, bound := range []uint32{k.MaxRegs, k.limit} { // the interpreter has as many as needed
+	for _, bound := range []uint32{k.MaxRegs, k.limit} { // the interpreter itself has no limit of registers
 		if bound != 0 {
 			f.registers = min(f.registers, bound)
 		}
@@ -184,7 +184,7 @@ func (k ptxKernel) kernelFacts() facts {
 	return f
 }
 
-// faultResults are the driver's numbers of what a kernel can do wrong.
+// faultResults are the driver's numbers of the faults of a kernel.
 var faultResults = map[ptx.FaultKind]backend.Result{
 	ptx.IllegalAddress:     backend.IllegalAddress,
 	ptx.MisalignedAddress:  backend.MisalignedAddress,
@@ -235,7 +235,7 @@ func (k ptxKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 	}
 }
 
-// addTouched adds what a launch, or a part of it, has accessed.
+// addTouched adds the memory that a launch, or a part of it, has accessed.
 func (a *accesses) addTouched(t *memory.Touched) {
 	for _, r := range t.Ranges() {
 		x := splice.Span{Base: r.Base, Size: r.Size}

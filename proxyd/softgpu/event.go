@@ -23,13 +23,14 @@ type event struct {
 	recorded *recordings
 }
 
-// recordings are what an event was recorded for, and the events of other contexts that were opened to stand for the same.
+// recordings is the latest recording of an event, shared with the events of other contexts that were opened to stand
+// for the same.
 type recordings struct {
 	mu   sync.Mutex
-	last *recording // nil: none
+	last *recording // nil: never recorded
 }
 
-// lastRecording is what the events stand for.
+// lastRecording is the recording that the events stand for.
 func (r *recordings) lastRecording() *recording {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +61,7 @@ func (c *cudaContext) NewEvent(cfg backend.EventConfig) (backend.Event, error) {
 // Config implements backend.Event.
 func (e *event) Config() backend.EventConfig { return e.cfg }
 
-// currentRecording is what the event stands for.
+// currentRecording is the recording that the event stands for.
 func (e *event) currentRecording() (*recording, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

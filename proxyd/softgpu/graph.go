@@ -21,10 +21,10 @@ type exec struct {
 	last *mark // of the latest run
 }
 
-// plan is a graph that was checked: what each node does, in an order that keeps all dependencies.
+// plan is a graph that was checked: the task of each node, in an order that keeps all dependencies.
 type plan struct {
 	steps []*step
-	chain bool // each step depends on the step before and on nothing else
+	chain bool // each step depends on the step before and on no other
 	of    *conditions
 }
 
@@ -121,7 +121,7 @@ func (c *cudaContext) makeStep(n backend.Node, of *conditions) (*step, error) {
 	return s, err
 }
 
-// run is a run of a plan: what is decided at the launch, and what the run waits for.
+// run is a run of a plan: the decisions of the launch, and the marks that the run waits for.
 type run struct {
 	context *cudaContext
 	*plan
@@ -169,7 +169,7 @@ func (r *run) publishEvents() {
 	}
 }
 
-// reachRecordings ends the recordings of a run that does not take place.
+// reachRecordings reaches the marks of the recordings of a run that does not take place, so that waits for them end.
 func (r *run) reachRecordings() {
 	for i, rec := range r.records {
 		if rec != nil {
@@ -230,7 +230,7 @@ func (r *run) doStep(i int, s *step, live bool) {
 	case s.choice != nil:
 		r.runChoice(s.choice)
 	case s.host != nil:
-		if r.context.Err() == nil { // else the program would take what a kernel has not made
+		if r.context.Err() == nil { // after a fault the host function would read results that a kernel has not written
 			s.host()
 		}
 	case s.task.run != nil && !r.off[s.id] && r.context.Err() == nil:

@@ -20,7 +20,7 @@ import (
 type hasher struct {
 	key  [32]byte
 	gcm  cipher.AEAD
-	zero backend.Hash // what a block of zeros would have
+	zero backend.Hash // the tag of a block of zeros
 }
 
 func newHasher(key *[32]byte) (*hasher, error) {
@@ -51,7 +51,7 @@ func (h *hasher) hashBlock(b []byte) backend.Hash {
 }
 
 // Blocks implements backend.Space. Blocks that were not written since they were hashed are not read. Each core hashes
-// blocks and hands them out: what yield reads of a block is in the core's cache.
+// blocks and hands them out: the bytes that yield reads of a block are still in the core's cache.
 func (s *space) Blocks(key *[32]byte, yield func(backend.BlockID, backend.Hash) bool) error {
 	h, err := newHasher(key)
 	if err != nil {

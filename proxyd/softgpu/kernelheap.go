@@ -11,9 +11,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
-// kernelHeap is where kernels' malloc finds memory: at the top of the space's addresses, in a single piece that is
-// mapped on first use and stays. A piece is placed at the lowest address where it fits, so that its place follows from
-// what is live. The space's lock guards a kernelHeap. (Kernels that allocate run on one core, block after block.)
+// kernelHeap is the memory of kernels' malloc: at the top of the space's addresses, in a single piece that is mapped on
+// first use and stays. A piece is placed at the lowest address where it fits, so that its place follows from the live
+// pieces. The space's lock guards a kernelHeap. (Kernels that allocate run on one core, block after block.)
 type kernelHeap struct {
 	base   backend.Addr
 	size   uint64
@@ -21,7 +21,7 @@ type kernelHeap struct {
 	pieces []backend.KernelPiece // ascending
 }
 
-// kernelAlign is what malloc's addresses are multiples of.
+// kernelAlign is the alignment of malloc's addresses.
 const kernelAlign = 16
 
 // newKernelHeap makes the heap of a space, and maps it. The caller holds the space's mu, or has the space for itself.
@@ -34,7 +34,8 @@ func newKernelHeap(b *spaceLedger, t *table, size uint64) (*kernelHeap, error) {
 	return h, t.mapBytes(h.base, ar.Bytes.bytes[:ledger.RoundUp(size, ledger.Quantum)])
 }
 
-// allocFromKernel is a kernel's call: an address, or 0. size is what the heap is to have if this is its first use.
+// allocFromKernel is a kernel's call of malloc: an address, or 0. size is the size of the heap, if this call makes the
+// heap.
 func (s *space) allocFromKernel(n, size uint64, id backend.ContextID) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +70,7 @@ func (h *kernelHeap) allocPiece(n uint64, id backend.ContextID) backend.Addr {
 	return at
 }
 
-// kernelFree is a kernel's call; what is nobody's is ignored.
+// kernelFree is a kernel's call of free; an address at which no piece begins is ignored.
 func (s *space) kernelFree(addr uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,12 +88,12 @@ func (h *kernelHeap) freePiece(a backend.Addr) {
 	}
 }
 
-// wipePiece clears a piece: what is not in use is zero in every replica.
+// wipePiece clears a piece: memory that is not in use is zero in every replica.
 func (h *kernelHeap) wipePiece(p backend.KernelPiece) {
 	h.arena.wipeRange(h.arena.bytes[p.Base-h.base:][:p.Size])
 }
 
-// freeContext frees what a context's kernels have allocated.
+// freeContext frees the pieces that a context's kernels have allocated.
 func (h *kernelHeap) freeContext(id backend.ContextID) {
 	h.pieces = slices.DeleteFunc(h.pieces, func(p backend.KernelPiece) bool {
 		if p.Context == id {

@@ -19,7 +19,7 @@ func (f *function) Module() backend.Module { return f.module }
 
 // Params implements backend.Function.
 func (f *function) Params() []backend.Param {
-	_ = f.compileKernel() // a refused kernel has none
+	_ = f.compileKernel() // a refused kernel has no parameters
 	return f.facts.params
 }
 
@@ -29,7 +29,7 @@ func (f *function) Required() backend.Dim {
 	return f.facts.reqThreads
 }
 
-// maxThreads is the largest block: what the kernel says, and what its registers leave.
+// maxThreads is the largest block that the kernel's own limit and its registers allow.
 func (f *function) maxThreads() int32 {
 	n := f.deviceAttributes()[backend.MaxThreadsPerBlock]
 	if f.facts.maxThreads != 0 {
@@ -38,8 +38,8 @@ func (f *function) maxThreads() int32 {
 	return n
 }
 
-// threadRegisters is what a thread is said to have: what the interpreter needs, within what the device has for a full
-// block.
+// threadRegisters is the number of registers of a thread that is reported: as many as the interpreter needs, within the
+// number that the device has for a full block.
 func (f *function) threadRegisters() int32 {
 	n := ledger.RoundUp(uint64(max(f.facts.registers, 8)), 8)
 	return int32(min(n, uint64(f.deviceAttributes()[backend.MaxRegistersPerBlock]/max(f.maxThreads(), 32)), 255))
@@ -171,7 +171,7 @@ func (s *space) carryOutLaunch(op *operation, k kernel, run launch, done backend
 	}
 }
 
-// printText hands out what a kernel has printed.
+// printText passes a kernel's printed text to the program's output.
 func (s *space) printText(fd int, text []byte) {
 	if len(text) == 0 || s.cfg.Output == nil {
 		return

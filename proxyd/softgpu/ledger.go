@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
-// spaceLedger is what calls may name, over bytes of this process. The space's lock guards a spaceLedger.
+// spaceLedger is the memory that calls may name, over bytes of this process. The space's lock guards a spaceLedger.
 type spaceLedger struct {
 	*ledger.Ledger[*arena]
 	freeing []freeing
@@ -25,7 +25,7 @@ type (
 // arena is bytes of the ledger.
 type arena struct {
 	bytes []byte
-	away  []byte // in the host's memory, while they are not in bytes; see swap.go
+	away  []byte // the bytes in the host's memory, while they are not in a.bytes; see swap.go
 	sums  sums
 	// commonBlocks is which blocks show bytes that they have in common with blocks of other arenas; see common.go.
 	commonBlocks commonBlocks
@@ -41,7 +41,7 @@ func makeArena(n uint64) (*arena, error) {
 	return &arena{bytes: b}, nil
 }
 
-// giveBack gives back what makeArena made.
+// giveBack frees the bytes that makeArena made.
 func (a *arena) giveBack() {
 	freeArena(a.bytes)
 	a.dropCommon()
@@ -70,7 +70,7 @@ func (b *spaceLedger) noteFreed(a backend.Addr, n uint64) *mark {
 	return over
 }
 
-// waitsFor lists what must be over before addresses can be used again.
+// waitsFor lists the marks that must be reached before addresses can be used again.
 func (b *spaceLedger) waitsFor(a backend.Addr, n uint64) []*mark {
 	var out []*mark
 	b.freeing = slices.DeleteFunc(b.freeing, func(f freeing) bool { return f.over.isReached() })

@@ -9,8 +9,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// checkRange is InvalidValue unless the device may use all of a range, or might when the space was saved: work that
-// comes too late finds nothing there.
+// checkRange is InvalidValue unless the device may use all of a range. In a space that is being restored any range
+// passes: work that is queued again may name memory that was freed before the save, and such work fails only as it
+// runs.
 func (s *space) checkRange(a backend.Addr, n uint64) error {
 	s.mu.Lock()
 	ok := s.restoring || s.ledger.Covers(a, n)
@@ -71,8 +72,8 @@ func (s *space) awaitMarks(marks []*mark) error {
 	return nil
 }
 
-// freeMemory takes the memory that begins at an address out of the ledger and, once all work given so far is done,
-// away.
+// freeMemory takes the memory that begins at an address out of the ledger at once, and unmaps it when all work given so
+// far is done.
 func (s *space) freeMemory(a backend.Addr, kinds ...backend.AllocKind) error {
 	// First the work, then the addresses: the next owner of the addresses waits for this work, so this work must not
 	// wait for the next owner's.
@@ -97,7 +98,7 @@ func (s *space) takeFromLedger(a backend.Addr, kinds ...backend.AllocKind) (piec
 	return p, s.ledger.noteFreed(p.Alloc.Base, p.Size()), nil
 }
 
-// unmapPiece takes memory away from work that begins later, and gives its bytes back when nothing uses them.
+// unmapPiece hides memory from work that begins later, and frees its bytes when no work uses them.
 func (s *space) unmapPiece(p piece) {
 	s.mu.Lock()
 	if p.Life.Over = true; s.table.holdsBytes(p.Alloc.Base, bytesOf(p)) {
@@ -129,7 +130,7 @@ func (s *space) afterMarks(over *mark, marks []*mark, f func()) {
 // guardBytes calls f, which touches the space's bytes outside of any operation, unless the space is closed.
 func (s *space) guardBytes(f func()) bool { return guardOperation(s, &operation{}, f) }
 
-// guardReading is guardBytes for a function that writes nothing.
+// guardReading is guardBytes for a function that writes no memory.
 func guardReading(s *space, f func()) bool { return guardOperation(s, &operation{wrote: readsOnly}, f) }
 
 // guardOperation is guardBytes with f as an operation.

@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/image"
 )
 
-// newestPTX is the newest architecture from which PTX is taken where a program has none for the device: what
-// only such devices have is refused with the kernel that needs that.
+// newestPTX is the newest architecture from which PTX is taken where a program has no PTX for the device. A kernel that
+// needs an instruction of such devices only is refused.
 const newestPTX = 121
 
 // module is loaded code.
@@ -39,7 +39,7 @@ type function struct {
 
 	compiled sync.Once // guards the three below: see compile
 	kernel   kernel
-	facts    facts // nothing of a kernel that is refused
+	facts    facts // zero for a kernel that is refused
 	refused  error // why the kernel cannot run, or nil
 
 	mu      sync.Mutex
@@ -113,8 +113,8 @@ func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module,
 	return m, log, nil
 }
 
-// compileKernels compiles all kernels of a program, because the driver reports errors of kernels then. What is only
-// refused spoils its own kernel.
+// compileKernels compiles all kernels of a program, because the driver reports errors of kernels then. A kernel that is
+// merely not supported does not fail the load.
 func compileKernels(p program, share *codeShare, log *backend.Log) error {
 	for _, name := range p.kernelNames() {
 		_, more, err := share.findKernel(p, name)
@@ -162,7 +162,7 @@ func (m *module) placeVariables(p program, at backend.Addr) error {
 		}
 		base = got.Alloc.Base
 	default:
-		base = s.cfg.Base // nothing is there
+		base = s.cfg.Base // without variables, no byte lies there
 	}
 	m.variables = backend.Range{Base: base, Size: size}
 	init, err := p.placeVariables(uint64(base))

@@ -12,13 +12,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// Spaces of a group can see each other's memory: the table of the importing space has the exporter's bytes at an address
-// of its own. Both name the same arena, which lives until the last of them gives the arena back.
+// Spaces of a group can see each other's memory: the table of the importing space has the exporter's bytes at an
+// address of its own. Both name the same arena, which is freed when the last of them drops it.
 //
-// A shared arena stays where it is, as what a collective works on does: work of a space that is mapped may use the arena
-// while its exporter is not mapped. So a shared arena is never swapped, nor does it show common bytes that it did not show
-// before. And no kernel that uses shared memory takes another kernel's result, or leaves a result: another space may write
-// there at any time.
+// A shared arena stays where it is, like the buffers of a collective: work of a space that is mapped may use the arena
+// while its exporter is not mapped. So a shared arena is never swapped, nor does it show common bytes that it did not
+// show before. And no kernel that uses shared memory takes another kernel's result, or leaves a result: another space
+// may write there at any time.
 
 // shareKey names shared memory of a backend.
 type shareKey struct {
@@ -26,8 +26,8 @@ type shareKey struct {
 	id    backend.ShareID
 }
 
-// arenaShare is what several spaces must know of an arena. The Backend's mu guards an arenaShare, but for last, which the
-// owner's mu guards.
+// arenaShare is the state of an arena that several spaces share. The Backend's mu guards an arenaShare, but for last,
+// which the owner's mu guards.
 type arenaShare struct {
 	backend *Backend
 	key     shareKey
@@ -176,7 +176,7 @@ func (c *cudaContext) Import(from backend.Space, name backend.Share) (backend.Ad
 	return x.Base, s.table.mapBytes(x.Base, bytesOfImport(s, x))
 }
 
-// enterImport finds room for an import. What it returns must be over before its addresses can be used.
+// enterImport finds room for an import. Its addresses can be used once the returned marks are reached.
 func enterImport(s *space, x backend.Allocation, a *arena, id backend.ContextID) (backend.Allocation, []*mark, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,7 +204,8 @@ func (c *cudaContext) CloseImport(a backend.Addr) error {
 	return closeImport(c.space, a)
 }
 
-// closeImport takes an import out of the ledger and, once all work given so far is done, away: see freeMemory.
+// closeImport takes an import out of the ledger at once, and unmaps it when all work given so far is done: see
+// freeMemory.
 func closeImport(s *space, a backend.Addr) error {
 	work := s.contextsWork()
 	s.mu.Lock()
@@ -234,7 +235,7 @@ func (c *cudaContext) OpenEvent(x backend.Event) (backend.Event, error) {
 	return &event{context: c, cfg: e.cfg, recorded: e.recorded}, nil
 }
 
-// describeShared adds to a state what the space shares. The caller holds mu.
+// describeShared adds the space's shared memory to a state. The caller holds mu.
 func describeShared(s *space, st *backend.State) {
 	b := s.device.backend
 	b.mu.Lock()

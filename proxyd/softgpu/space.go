@@ -18,7 +18,7 @@ import (
 type space struct {
 	*ledger.Calls[*arena] // that concern the ledger alone
 
-	device    *device                // that the space was made on: the backend, and what kernels are told
+	device    *device                // that the space was made on: its backend, and the properties that kernels read
 	at        atomic.Pointer[device] // that the space is on; lockDeviceOf reads it
 	number    uint64                 // of the backend's spaces, in the order in which they were made
 	cfg       backend.SpaceConfig
@@ -94,7 +94,8 @@ func (s *space) Map() error {
 	return nil
 }
 
-// lockDeviceOf locks the device that the space is on, and returns the device. Until it is unlocked the space does not move.
+// lockDeviceOf locks the device that the space is on, and returns the device. The space does not move to another device
+// until the caller unlocks it.
 func lockDeviceOf(s *space) *device {
 	for {
 		d := s.at.Load()
@@ -107,8 +108,8 @@ func lockDeviceOf(s *space) *device {
 }
 
 // Move implements backend.Mover. The bytes stay where they are in the host's memory, of which the memory of all devices
-// is a part: only the device that they count for changes, when the space is mapped. What the space has in common with
-// spaces of the device before counts on both devices.
+// is a part: only the device that they count for changes, when the space is mapped. Bytes that the space has in common
+// with spaces of its old device count on both devices.
 func (s *space) Move(to backend.Device) error {
 	d, ok := to.(*device)
 	if !ok || d.backend != s.device.backend {
@@ -126,7 +127,7 @@ func (s *space) Move(to backend.Device) error {
 	return nil
 }
 
-// endRestoring ends what a space may do that is made of a state.
+// endRestoring marks a space that was made of a state as restored.
 func endRestoring(s *space) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +222,7 @@ func (s *space) Drain(ctx context.Context) error {
 	}
 }
 
-// lastWork is what must be reached for all to be done that was given so far.
+// lastWork lists the marks that are all reached when all work given so far is done.
 func (s *space) lastWork() []*mark {
 	marks := s.contextsWork()
 	s.mu.Lock()
@@ -281,8 +282,8 @@ func (s *space) Close() error {
 	b.mu.Lock()
 	delete(b.spaces, s)
 	b.mu.Unlock()
-	// From here on no work finds memory any more. What runs ends soon; other uses of memory, a collective, may take
-	// their time.
+	// From here on no work finds memory any more. Kernels that run end soon; collectives, which are foreign, may take
+	// longer.
 	quiet := newMark()
 	s.reclaimer.freeWhenUnused(quiet.reachMark, false)
 	s.reclaimer.freeWhenUnused(s.releaseAll, true)

@@ -13,18 +13,18 @@ import (
 )
 
 // A kernel that spaces of a device launch alike, with the same bytes in all memory that it reads, runs for one of them.
-// The others take what it wrote. Package splice decides; here are the bytes.
+// The others take the bytes that it wrote. Package splice decides; this package moves the bytes.
 //
 // The interpreter tells which memory a kernel has accessed. Before a kernel runs, the bytes of the memory that it will
-// access, by its parameters and by what was learned at earlier launches, are hashed. If the kernel accesses more than
-// that, its result is not kept. Otherwise a launch of another space with the same hash would do the same, step by step:
-// what a kernel does depends on its code, its parameters, and the bytes that it reads. That holds only while no other
-// work of the space runs, which could change these bytes meanwhile; and for kernels that ask nothing of the host.
+// access, by its parameters and by the accesses of earlier launches, are hashed. If the kernel accesses other memory as
+// well, its result is not kept. Otherwise a launch of another space with the same hash would take the same steps: a
+// kernel's steps depend on its code, its parameters, and the bytes that it reads. That holds only while no other work
+// of the space runs, which could change these bytes meanwhile; and for kernels that make no requests to the host.
 //
-// Addresses are the same in spaces that begin at the same address. So they are where each process uses a single device, or the same
-// devices in the same order.
+// Addresses are the same in spaces that begin at the same address. Spaces do so where each process uses a single
+// device, or the same devices in the same order.
 
-// splicer is what a device knows of kernels that its spaces launch.
+// splicer is a device's record of the kernels that its spaces launch.
 type splicer struct {
 	mu      sync.Mutex
 	results *splice.Results
@@ -51,7 +51,7 @@ const (
 	whyRefused   = "they were seen to print, to allocate, or to use memory of more than the process"
 )
 
-// whyNotCompared is why a launch is not compared, by what package splice says.
+// whyNotCompared is why a launch is not compared, by the reason that package splice gives.
 var whyNotCompared = map[splice.Reason]string{splice.Dear: whyDear, splice.Differed: whyDiffered, splice.Refused: whyRefused}
 
 // worthCost is how many bytes are read to compare, at most, for each instruction of a warp that may be saved: see
@@ -200,7 +200,7 @@ func (d *device) countOthers(s *space) (others, alike int) {
 	return others, alike
 }
 
-// makeRecord makes the record of a launch. It returns why there is none, or "".
+// makeRecord makes the record of a launch. It returns the reason if a launch has no record, or "".
 func (a *spliceLaunch) makeRecord(f *function, spec *launch) string {
 	at, alone := a.space.reclaimer.isAlone(a.operation)
 	if a.at = at; !alone && !a.hooks.isOmitted(aloneCheck) {
@@ -219,7 +219,7 @@ func (a *spliceLaunch) makeRecord(f *function, spec *launch) string {
 	case a.plan.Learn:
 		return a.checkSpans()
 	case !a.plan.Compare && a.plan.Cost == 0:
-		return "" // what the launch costs is measured
+		return "" // the cost of the launch is measured
 	case !a.plan.Compare:
 		return whyNotCompared[a.plan.Why]
 	case a.plan.Parts != nil:
@@ -249,8 +249,8 @@ func (a *spliceLaunch) checkSpans() string {
 	return ""
 }
 
-// holdOthers keeps other work of the space from beginning, so that it sees and changes none of the bytes that are copied.
-// It returns false if some has begun since the bytes were hashed. letOthersBegin follows in any case.
+// holdOthers keeps other work of the space from beginning, so that it sees and changes none of the bytes that are
+// copied. It returns false if other work has begun since the bytes were hashed. letOthersBegin follows in any case.
 func (a *spliceLaunch) holdOthers() bool {
 	a.holds = a.space.reclaimer.holdOthers(a.operation, a.at)
 	return a.holds || a.hooks.isOmitted(aloneCheck)
@@ -272,10 +272,10 @@ func (a *spliceLaunch) beginCopying() {
 	a.hooks.noteCopying(a.space)
 }
 
-// takeResult writes what another space's launch has written, and returns whether there was such a launch.
+// takeResult writes the bytes that another space's launch has written, and returns whether there was such a launch.
 func (a *spliceLaunch) takeResult() (bool, error) {
 	if !a.holdOthers() {
-		return false, nil // what was hashed may have changed since
+		return false, nil // the hashed memory may have changed since
 	}
 	defer a.letOthersBegin()
 	a.mu.Lock()
@@ -305,7 +305,7 @@ func (a *spliceLaunch) takeResult() (bool, error) {
 	return true, nil
 }
 
-// keepResult keeps what a launch has written, if that depends on nothing but its record.
+// keepResult keeps the bytes that a launch has written, if these depend on its record alone.
 func (a *spliceLaunch) keepResult() {
 	alone := a.holdOthers()
 	defer a.letOthersBegin()
@@ -328,7 +328,7 @@ func (a *spliceLaunch) keepResult() {
 	a.countOwn(why)
 }
 
-// measureCost notes what a launch has cost that was not compared.
+// measureCost notes the cost of a launch that was not compared.
 func (a *spliceLaunch) measureCost() {
 	a.mu.Lock()
 	a.results.Measure(a.site, a.issued.Load())
@@ -336,7 +336,7 @@ func (a *spliceLaunch) measureCost() {
 	a.countOwn(whyLearn)
 }
 
-// learnParts notes of which parts of memory a launch has accessed bytes.
+// learnParts notes which parts of memory a launch has accessed.
 func (a *spliceLaunch) learnParts() {
 	parts, known := joinParts(&a.seen, a.spans)
 	a.mu.Lock()
@@ -345,10 +345,11 @@ func (a *spliceLaunch) learnParts() {
 	a.countOwn(whyLearn)
 }
 
-// learnReads notes what a launch has accessed. It returns whyBytes if the launch's result may be kept, or why not.
+// learnReads notes the memory that a launch has accessed. It returns whyBytes if the launch's result may be kept, or
+// why not.
 func (a *spliceLaunch) learnReads(alone bool) string {
 	ok := true
-	for _, x := range a.seen.reads { // what was written is among them
+	for _, x := range a.seen.reads { // written memory is among them
 		ok = ok && isOwnSpan(a.space, x)
 	}
 	a.mu.Lock()

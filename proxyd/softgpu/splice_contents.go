@@ -10,10 +10,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
 )
 
-// Bytes that were hashed once for a record are not hashed again until something may have written to them. All work that can
-// write to a space's memory is an operation that the space's reclaimer knows, and says at its end where it may have written. An
-// operation that does not say may have written anywhere: so work of a new kind makes a device slower, and not wrong. What a
-// space knows is used, and added to, only while no operation but the launch itself uses the space's memory.
+// Bytes that were hashed once for a record are not hashed again until work may have written to them. All work that can
+// write to a space's memory is an operation that the space's reclaimer knows, and says at its end where it may have
+// written. An operation that does not say may have written anywhere: so work of a new kind makes a device slower, and
+// not wrong. The known contents of a space are used, and added to, only while no operation but the launch itself uses
+// the space's memory.
 //
 // Memory comes to addresses and leaves them without an operation, so the table of the space says that, too.
 
@@ -21,7 +22,7 @@ import (
 type writer uint8
 
 const (
-	anyWriter writer = iota // what does not say where it writes
+	anyWriter writer = iota // work that does not say where it writes
 	kernelWriter
 	copyWriter
 	fillWriter
@@ -35,7 +36,7 @@ const (
 // writes is where work may have written. The zero value is everywhere.
 type writes struct {
 	by    writer
-	where []splice.Span // nothing else was written, unless by is anyWriter
+	where []splice.Span // all memory that was written, unless by is anyWriter
 }
 
 // writesOf is where a collective writes.
@@ -56,7 +57,7 @@ var readsOnly = writes{by: copyWriter}
 // space, and no memory has come or gone.
 type moment struct{ begun, remapped uint64 }
 
-// forgetWrites forgets what is known of memory that may have been written.
+// forgetWrites forgets the contents of memory that may have been written.
 func (r *reclaimer) forgetWrites(w writes) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,7 +75,7 @@ func (r *reclaimer) forgetLocked(w writes) {
 	}
 }
 
-// noteRemapped notes that other bytes are at some addresses from now on, or none.
+// noteRemapped notes that addresses have other bytes from now on, or are no longer mapped.
 func (r *reclaimer) noteRemapped(a backend.Addr, n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,7 +88,7 @@ func (r *reclaimer) isUndisturbed(op *operation, at moment) bool {
 	return len(r.running) == 1 && r.running[op] && at == moment{r.begun, r.remapped}
 }
 
-// findContent returns what is known of a piece of memory, or nil.
+// findContent returns the known content of a piece of memory, or nil.
 func (r *reclaimer) findContent(op *operation, at moment, x splice.Span) *splice.Content {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +98,8 @@ func (r *reclaimer) findContent(op *operation, at moment, x splice.Span) *splice
 	return r.contents.FindContent(x)
 }
 
-// noteContent notes what a piece of memory has held since a moment, and still holds. It returns false if that is not certain.
+// noteContent notes the content that a piece of memory has had since a moment, and still has. It returns false if that
+// is not certain.
 func (r *reclaimer) noteContent(op *operation, at moment, x splice.Span, c *splice.Content) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,7 +110,7 @@ func (r *reclaimer) noteContent(op *operation, at moment, x splice.Span, c *spli
 	return true
 }
 
-// accesses is what a launch has accessed, and asked of the host.
+// accesses is the memory that a launch has accessed, and whether it made requests to the host.
 type accesses struct {
 	reads, writes []splice.Span // whole pieces of memory
 	effects       bool
@@ -133,7 +135,7 @@ func carryOutNoted(s *space, op *operation, k kernel, run launch, done backend.P
 	w := writes{}
 	if err == nil && run.seen != nil && len(op.uses) > 0 {
 		w = writes{kernelWriter, run.seen.writes}
-		op.wrote = writes{by: kernelWriter} // all of it is told here
+		op.wrote = writes{by: kernelWriter} // all writes are reported here
 	}
 	for _, u := range withoutDuplicates(append(s.spacesInSight(), op.uses...)) {
 		u.reclaimer.forgetWrites(w)
@@ -181,7 +183,8 @@ func (x *splicer) setSum(c *splice.Content, sum splice.Sum) {
 	c.SetSum(sum)
 }
 
-// nameContents makes the Contents of what a launch has written. Spaces that take the result have the same Contents.
+// nameContents makes the Contents of the memory that a launch has written. Spaces that take the result have the same
+// Contents.
 func nameContents(written []splice.Span) (out []keptContent) {
 	for _, x := range withoutRepeats(written) {
 		out = append(out, keptContent{x, &splice.Content{}})

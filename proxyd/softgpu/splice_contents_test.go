@@ -14,10 +14,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
 )
 
-// From lastCheck on, a mistake is to take no notice of what a kind of work writes: of anyWriter, of kernelWriter, and so on.
+// From lastCheck on, a mistake is to overlook the writes of a kind of work: of anyWriter, of kernelWriter, and so on.
 const lastUnnoticed = lastCheck + spliceCheck(lastWriter)
 
-// unnoticedWriters returns what writes without notice.
+// unnoticedWriters returns the writers whose writes the mistake overlooks.
 func (c spliceCheck) unnoticedWriters() []writer {
 	if c < lastCheck {
 		return nil
@@ -174,7 +174,7 @@ func noteBeside(t *testing.T, omitted spliceCheck) (wrong bool) {
 	return wrong
 }
 
-// TestSpliceNoted: what was read for a record is not known from then on if other work of the space has begun meanwhile.
+// TestSpliceNoted: memory that was read for a record counts as unknown if other work of the space has begun meanwhile.
 func TestSpliceNoted(t *testing.T) {
 	if noteBeside(t, noCheck) {
 		t.Error("memory that other work wrote while it was read counts as what it was")
@@ -213,8 +213,8 @@ func (r *spliceRank) runGraph(x backend.Exec) {
 	r.failOn(r.Unmap())
 }
 
-// TestSplicePeerLater: a kernel of a graph writes memory of a peer that was allowed after the graph was made, just when that
-// memory is read for a record. What was read is not taken for what is there.
+// TestSplicePeerLater: a kernel of a graph writes memory of a peer that was allowed after the graph was made, just when
+// that memory is read for a record. The bytes that were read do not count as the memory's content.
 func TestSplicePeerLater(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		devices, ranks := newSpliceRanks(t, smallPieces, 3, 2, []int{0, 0, 1}, noCheck)
@@ -342,7 +342,7 @@ func TestSpliceAllocatedAgain(t *testing.T) {
 					}
 				}
 			}
-			// The first launch may only teach what a kernel reads.
+			// The first launch may only teach splicing which memory a kernel reads.
 			if once := devices[0].Spliced().Once; once < 2*2*5 {
 				t.Errorf("%d launches took another rank's result: %s", once, devices[0].Spliced().Why)
 			}

@@ -9,13 +9,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
 )
 
-// spliceHooks lets tests omit a check of splicing, to see that their programs find what goes wrong then, and watch steps of
-// splicing. The product has no hooks: its spliceHooks are nil, and nothing is omitted.
+// spliceHooks lets tests omit a check of splicing, to see that their programs find the resulting errors, and watch
+// steps of splicing. The product has no hooks: its spliceHooks are nil, and no check is omitted.
 type spliceHooks struct {
 	omitted   spliceCheck
-	unnoticed []writer          // what these write is not noticed
-	onHashed  func(splice.Span) // called when memory was read for a record; nil: nothing
-	onCopying func(*space)      // called when the bytes of a result are about to be copied; nil: nothing
+	unnoticed []writer          // writers whose writes are overlooked
+	onHashed  func(splice.Span) // called when memory was read for a record; may be nil
+	onCopying func(*space)      // called when the bytes of a result are about to be copied; may be nil
 }
 
 // spliceCheck is a check without which a launch could take a wrong result.
@@ -27,9 +27,9 @@ const (
 	bytesCheck               // memory is compared
 	readsCheck               // no result is kept if the kernel read more than was compared
 	aloneCheck               // no other work of the space runs at the same time
-	effectsCheck             // no result is kept if the kernel has asked something of the host
+	effectsCheck             // no result is kept if the kernel has made a request to the host
 	beginCheck               // no other work of the space begins while a result is copied
-	noteCheck                // nothing is noted of memory if other work has begun meanwhile
+	noteCheck                // no content is noted if other work has begun meanwhile
 	lastCheck
 )
 

@@ -111,14 +111,14 @@ const spliceKernels = `
 }
 `
 
-// spliceProgram is what each rank does in a step: step, then all ranks do then, and last.
+// spliceProgram is the work of a rank in a step: all ranks do step, then all do then, then all do last.
 type spliceProgram struct {
 	name string
-	// once is how many launches, in 6 steps of 3 ranks, take another rank's result. More than 0 is the rung "splice". The
-	// first launch may only teach what a kernel reads.
+	// once is how many launches, in 6 steps of 3 ranks, take another rank's result. More than 0 is the rung "splice".
+	// The first launch may only teach splicing which memory a kernel reads.
 	once             onDevices
 	steps            int   // 0: 6
-	any              bool  // that depends on what runs at the same time
+	any              bool  // once depends on the work that runs at the same time
 	bases            []int // of the ranks, if they begin at different addresses, as processes that see all GPUs
 	step, then, last func(r *spliceRank)
 }
@@ -126,7 +126,7 @@ type spliceProgram struct {
 // onDevices are counts of 3 ranks on a single device, and on two, of which the first has 2 ranks.
 type onDevices [2]uint64
 
-// board is where ranks meet outside of their devices: what each has given, by name and step.
+// board is where ranks meet outside of their devices: the bytes that each has given, by name and step.
 type board struct {
 	mu    sync.Mutex
 	given map[string][][]byte
@@ -143,7 +143,7 @@ func (r *spliceRank) givePart(name string, at backend.Addr, n uint64) {
 	}))
 }
 
-// getResult writes what a collective has made of all that was given.
+// getResult writes the result of a collective, which make computes of all parts that were given.
 func (r *spliceRank) getResult(name string, at backend.Addr, n uint64, make func(given [][]byte) []byte) {
 	r.Helper()
 	r.failOn(r.st.Exchange([]backend.Buffer{{Addr: at, Size: n, Write: true}}, func(p [][]byte, done func(error)) {
@@ -154,7 +154,7 @@ func (r *spliceRank) getResult(name string, at backend.Addr, n uint64, make func
 	}))
 }
 
-// sumOf returns the sum of all that was given, as integers.
+// sumOf returns the sum of all parts that were given, as integers.
 func sumOf(given [][]byte) []byte {
 	out := make([]byte, len(given[0]))
 	for _, p := range given {
@@ -304,7 +304,7 @@ var splicePrograms = []spliceProgram{
 		r.fillPart(r.at[grads], 7, whole)
 		r.runKernel("axpy", whole, r.at[weights], r.at[grads], rate)
 	}},
-	// The rank makes up for that a step later, and takes what the other ranks wrote then.
+	// The rank makes up for that a step later, and takes the other ranks' result then.
 	{name: "10 an overflow skips the update of a rank", once: onDevices{11, 5}, step: func(r *spliceRank) {
 		r.fillPart(r.at[grads], 7, whole)
 		if r.rank == 1 && r.step == 3 {
@@ -346,8 +346,8 @@ var splicePrograms = []spliceProgram{
 		r.runKernel("add", whole, r.at[acts], r.rank*(r.step%2))
 		r.fillPart(r.at[acts], 3, whole)
 	}},
-	// A single allocation has parameters, gradients and activations, as PyTorch's allocator puts them. The
-	// activations, of which a part lies in each block, differ. What a kernel accesses is learned in the 17th step.
+	// A single allocation has parameters, gradients and activations, as PyTorch's allocator puts them. The activations,
+	// of which a part lies in each block, differ. The 17th step learns which parts a kernel accesses.
 	{name: "parts of an allocation", steps: 24, once: onDevices{92, 14}, step: func(r *spliceRank) {
 		const tensor = 1024 // bytes
 		at := r.at[weights]
@@ -391,7 +391,7 @@ var splicePrograms = []spliceProgram{
 		}
 	}},
 	{name: "two streams at once", any: true, step: func(r *spliceRank) {
-		// The kernel on the second stream waits for what the first stream writes.
+		// The kernel on the second stream waits for the word that the first stream writes.
 		st, err := r.cu.NewStream(backend.StreamConfig{NonBlocking: true})
 		r.failOn(err)
 		to := r.at[weights]
@@ -573,7 +573,7 @@ var splicePrograms = []spliceProgram{
 		r.getResult(r.stepName("gradients"), r.at[grads], pieceSize, sumOf)
 		r.runKernel("axpy", whole, r.at[weights], r.at[grads], 3)
 	}},
-	// The update is of a part for each rank. What is made of the whole is alike.
+	// Each rank updates a part of its own. Memory made of the whole is alike.
 	{name: "28 each rank has the state of a part, ZeRO-1", once: onDevices{12, 6}, step: func(r *spliceRank) {
 		r.fillPart(r.at[grads], 7*r.rank+r.step, whole)
 		r.givePart(r.stepName("scatter"), r.at[grads], pieceSize)

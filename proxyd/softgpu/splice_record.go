@@ -53,7 +53,7 @@ func sizeOf(spans []splice.Span) (n uint64) {
 	return n
 }
 
-// withoutRepeats leaves out what is there twice.
+// withoutRepeats returns each span of list once.
 func withoutRepeats(list []splice.Span) (out []splice.Span) {
 	seen := map[splice.Span]bool{}
 	for _, x := range list {
@@ -115,7 +115,7 @@ func findSpan(s *space, x splice.Span) (b []byte, shared, ok bool) {
 	return e.bytes[from:][:x.Size:x.Size], e.arena.share != nil, true
 }
 
-// partsOf is into how many parts a span is cut at most, for a launch that costs so much. A launch that goes to and fro
+// partsOf is into how many parts a span is cut at most, for a launch of such a cost. A launch that goes to and fro
 // between parts takes longer by each time.
 func partsOf(cost uint64) uint64 {
 	switch {
@@ -168,8 +168,8 @@ func joinParts(seen *accesses, spans []splice.Span) (out []splice.Span, some boo
 	return out, some
 }
 
-// hashRecord makes the record of what the launch is and reads. It returns false if memory is gone meanwhile: a program may free
-// memory on another stream, which does not wait for the launch.
+// hashRecord makes the record of the launch's parameters and of the memory that it reads. It returns false if memory is
+// gone meanwhile: a program may free memory on another stream, which does not wait for the launch.
 func (a *spliceLaunch) hashRecord(spec *launch) bool {
 	h := sha256.New()
 	h.Write(a.site[:])

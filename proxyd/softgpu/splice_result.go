@@ -13,12 +13,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/pages"
 )
 
-// The result of a launch is the bytes of the memory that the launch has written. Where such memory is a whole block, its
-// bytes become common memory: the space that has run the launch shows them, and so does each space that takes the result. So
-// they are there once until a space writes there. So do blocks that the launch has only read, since a space that takes the
-// result has the same bytes in them. The rest is copied.
+// The result of a launch is the bytes of the memory that the launch has written. Where such memory is a whole block,
+// its bytes become common memory: the space that has run the launch shows them, and so does each space that takes the
+// result, so that they exist once until a space writes there. Blocks that the launch has only read become common as
+// well, since a space that takes the result has the same bytes in them. The rest is copied.
 
-// keptLaunch is what a launch has written.
+// keptLaunch is the memory that a launch has written.
 type keptLaunch struct {
 	parts    []keptPart
 	contents []keptContent
@@ -27,13 +27,13 @@ type keptLaunch struct {
 	users    atomic.Int32
 }
 
-// keptContent is what a piece of memory holds that the launch has written.
+// keptContent is the content of a piece of memory that the launch has written.
 type keptContent struct {
 	at splice.Span
 	is *splice.Content
 }
 
-// keptPart is a part of it: a copy of its bytes, or a block of common memory.
+// keptPart is a part of that memory: a copy of its bytes, or a block of common memory.
 type keptPart struct {
 	at    backend.Addr
 	bytes []byte
@@ -65,7 +65,7 @@ func (k *keptLaunch) Size() (n uint64) {
 	return n
 }
 
-// eachBlock calls f for each block of a piece of memory, and for what is before the first and behind the last.
+// eachBlock calls f for each block of a piece of memory, and for the pieces before the first and behind the last.
 func eachBlock(x splice.Span, f func(at backend.Addr, n uint64)) {
 	for at, end := x.Base, x.Base+x.Size; at < end; {
 		n := min(end, (at/backend.Granule+1)*backend.Granule) - at
@@ -84,14 +84,14 @@ func (d *device) findWholeBlock(s *space, at backend.Addr, n uint64) (a *arena, 
 	return a, offset, ok && d.canShow(s, a)
 }
 
-// readResult returns what a launch has written, and whether all of the memory is still there. No other work uses the memory
-// meanwhile. The caller drops the result in any case.
+// readResult returns the memory that a launch has written, and whether all of it is still there. No other work uses the
+// memory meanwhile. The caller drops the result in any case.
 func readResult(s *space, seen *accesses) (*keptLaunch, bool) {
 	k := &keptLaunch{contents: nameContents(seen.writes)}
 	k.Hold()
 	d := lockDeviceOf(s)
 	defer d.mu.Unlock()
-	for _, x := range withoutRepeats(seen.reads) { // what was written is among them
+	for _, x := range withoutRepeats(seen.reads) { // written memory is among them
 		b, ok := presentBytes(s, x)
 		if !ok {
 			return k, false
@@ -110,8 +110,8 @@ func readResult(s *space, seen *accesses) (*keptLaunch, bool) {
 	return k, true
 }
 
-// shareBlock has a block show common bytes, and keeps these. It returns nil for what is no block, or cannot show them. The
-// caller holds the device's mu, and no other work uses the space.
+// shareBlock has a block show common bytes, and keeps these. It returns nil for memory that is no whole block, or
+// cannot show them. The caller holds the device's mu, and no other work uses the space.
 func (d *device) shareBlock(s *space, at backend.Addr, n uint64) *pages.Block {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func (a *spliceLaunch) writeResult(k *keptLaunch) (copied uint64, err error) {
 	if !r.hooks.isOverlooked(takingWriter) {
 		r.noteResult(a.operation, at, k.contents)
 	}
-	a.operation.wrote = writes{by: takingWriter} // all of it was told
+	a.operation.wrote = writes{by: takingWriter} // all writes were reported
 	return copied, nil
 }
 

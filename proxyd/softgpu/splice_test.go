@@ -197,8 +197,8 @@ func (r *spliceRank) readContents() []byte {
 	return out
 }
 
-// runSplice runs a program on some devices and then on a device for each rank, and returns what is wrong, or "", and how many
-// launches took another rank's result.
+// runSplice runs a program on some devices and then on a device for each rank. It returns the first difference, or "",
+// and how many launches took another rank's result.
 func runSplice(t *testing.T, p *spliceProgram, way spliceWay, ranks, devices, steps int, omitted spliceCheck) (wrong string, once uint64) {
 	all, shared := newSpliceRanks(t, way, ranks, devices, p.bases, omitted)
 	_, apart := newSpliceRanks(t, way, ranks, ranks, p.bases, noCheck)
@@ -287,8 +287,8 @@ func beginBeside(t *testing.T, omitted spliceCheck) (wrong bool) {
 	return wrong
 }
 
-// TestSpliceBeside: work that begins beside a copy of a result waits for its end, so that the copy has nothing of the work,
-// and undoes nothing of it.
+// TestSpliceBeside: work that begins beside a copy of a result waits for its end, so that the copy holds no bytes of
+// the work, and overwrites none of them.
 func TestSpliceBeside(t *testing.T) {
 	if beginBeside(t, noCheck) {
 		t.Error("a copy of a result has undone what other work of the space wrote")
@@ -321,8 +321,9 @@ func trainStep(measure func()) (gradients, update func(*spliceRank)) {
 	return gradients, update
 }
 
-// TestSpliceMemory: ranks that train alike have parameters and moments once, but twice until all have made an update, and of the
-// gradients a copy for each rank until the update. Nothing is copied for results, and what is common is read once to be compared.
+// TestSpliceMemory: ranks that train alike have parameters and moments once, but twice until all have made an update,
+// and a copy of the gradients each until the update. No bytes are copied for results; common bytes are compared in one
+// read.
 func TestSpliceMemory(t *testing.T) {
 	const size = 4 * backend.Granule
 	const one = 5*size + backend.Granule // a rank alone, with the variables of its modules
@@ -342,7 +343,7 @@ func TestSpliceMemory(t *testing.T) {
 		for step := range 6 {
 			before := d.Spliced()
 			if step == 3 {
-				most = 0 // until it is known what the kernels cost, none takes a result
+				most = 0 // until the cost of the kernels is known, no launch takes a result
 			}
 			for _, do := range []func(*spliceRank){gradients, update} {
 				for _, r := range ranks {
@@ -433,7 +434,7 @@ func TestSpliceRandom(t *testing.T) {
 		}}
 		wrong, n := runSplice(t, &p, smallPieces, 3, 1, 5, noCheck)
 		if wrong != "" {
-			t.Fatalf("%s: %s", p.name, wrong)
+			t.Fatalf("program %s: %s", p.name, wrong)
 		}
 		once += n
 	}

@@ -31,19 +31,19 @@ type stream struct {
 // maxQueued is how many operations a stream holds before its program must wait, as a device does.
 const maxQueued = 1 << 16
 
-// task is what an operation does, checked and ready: of a stream or of a node of a graph.
+// task is the work of an operation, checked and ready: of a stream or of a node of a graph.
 type task struct {
 	run  func(*operation) error
 	uses []*space
 	// wrote is where the task writes, of a task that knows before it runs. See operation.wrote.
 	wrote    writes
-	usesSeen bool // of a kernel, and of a restored graph's node: the operation also uses what the space sees at its beginning
+	usesSeen bool // kernels, restored graph nodes: the operation also uses the spaces seen as it begins
 }
 
 // Config implements backend.Stream.
 func (st *stream) Config() backend.StreamConfig { return st.cfg }
 
-// waitReady is what each call that queues something begins with: waitReady waits while the queue is full.
+// waitReady waits while the queue is full. Each call that queues an operation begins with it.
 func (st *stream) waitReady() error {
 	for {
 		if err := st.checkUsable(); err != nil {
@@ -69,7 +69,8 @@ func (st *stream) waitReady() error {
 	}
 }
 
-// checkUsable is what all other calls begin with.
+// checkUsable returns the error of a stream that was destroyed, or whose context has one. Calls that queue no operation
+// begin with it.
 func (st *stream) checkUsable() error {
 	if err := st.context.checkUsable(); err != nil {
 		return err
@@ -120,7 +121,7 @@ func (st *stream) submitOperation(op *operation) {
 	}
 }
 
-// runQueuedWork carries out what is queued, until nothing is.
+// runQueuedWork carries out the queued operations until the queue is empty.
 func (st *stream) runQueuedWork() {
 	active := st.context.space.active
 	active.Begin()
@@ -165,8 +166,9 @@ func (op *operation) noteProgress(begun bool, done backend.Partial) {
 	op.begun, op.partial = begun, done
 }
 
-// keepRemainder has an operation that has done a part of its work wait while the space is paused, or unmapped. Nothing
-// keeps its memory meanwhile. keepRemainder returns false if the space was closed.
+// keepRemainder has an operation that has done a part of its work wait while the space is paused, or unmapped.
+// Meanwhile the operation does not keep its memory from being freed. keepRemainder returns false if the space was
+// closed.
 func (op *operation) keepRemainder(done backend.Partial) bool {
 	op.noteProgress(false, done)
 	for _, u := range op.uses {

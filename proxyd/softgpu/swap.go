@@ -12,9 +12,9 @@ import (
 
 // A device holds no more memory of spaces than it has. When a space is mapped, or allocates, and there is no room, the
 // spaces that were mapped longest ago leave: their bytes are copied to the host's memory and their arenas given back.
-// The bytes come back whole, when their space is mapped. Two things stay in place, as if they were the host's then:
-// what a collective works on, because the collective needs other spaces to end; and a space that a peer's work or the
-// server reaches into while the space is not mapped. So does memory that several spaces share: see share.go.
+// The bytes come back whole, when their space is mapped. Two kinds of memory stay in place, as if they were the host's
+// then: buffers of a collective, because the collective needs other spaces to end; and a space that a peer's work or
+// the server reaches into while the space is not mapped. So does memory that several spaces share: see share.go.
 //
 // Bytes that spaces have in common, see common.go, are in the device's memory once, and leave with the last of these
 // spaces.
@@ -107,7 +107,8 @@ func (s *space) swapIn() {
 	s.reclaimer.openAgain()
 }
 
-// beginOperation is what work does first that touches the space's bytes.
+// beginOperation brings the space's bytes into the device's memory, if they are away. Work that touches these bytes
+// begins with it.
 func (s *space) beginOperation(op *operation) {
 	for !s.reclaimer.beginOperation(op) {
 		d := lockDeviceOf(s)
@@ -116,7 +117,7 @@ func (s *space) beginOperation(op *operation) {
 	}
 }
 
-// leaveDevice moves bytes to the host's memory and returns how many. Where that has none, they stay.
+// leaveDevice moves bytes to the host's memory and returns how many. If the host has no memory left, they stay.
 func (a *arena) leaveDevice() (n uint64) {
 	host, err := newArena(uint64(len(a.bytes)))
 	if err != nil {
@@ -143,7 +144,7 @@ func (a *arena) swapIn() uint64 {
 	return n
 }
 
-// moveTouched copies what was touched of from, gives from back, and returns the number of bytes.
+// moveTouched copies the touched parts of from, gives their pages back to the kernel, and returns the number of bytes.
 func moveTouched(to, from []byte) (n uint64) {
 	for len(from) > 0 {
 		part := from[:min(len(from), backend.Granule)]

@@ -118,7 +118,7 @@ func TestSwap(t *testing.T) {
 		}
 	}
 	if s := d.Swapped(); s.Out != 8*tenantSize || s.In != 6*tenantSize || s.Most != tenantSize || s.Took <= 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("Swapped() = %+v, want Out 8, In 6 and Most 1 times a tenant's size, and Took > 0", s)
 	}
 	for i, x := range all {
 		x.checkMemory(t, byte(20+i))
@@ -154,7 +154,8 @@ func TestSwapGrown(t *testing.T) {
 	all[1].checkMemory(t, 1)
 }
 
-// TestSwapExchange: what a collective works on stays when its space leaves, and what it writes meanwhile is there when it is back.
+// TestSwapExchange: buffers of a collective stay when their space leaves, and hold the collective's writes when the
+// space is back.
 func TestSwapExchange(t *testing.T) {
 	d, all := makeTenants(t, 2)
 	a, b := all[0], all[1]
@@ -180,7 +181,7 @@ func TestSwapExchange(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := <-began
-	for a.Unmap() != nil { // it is about to wait
+	for a.Unmap() != nil { // until a waits for the exchange
 		runtime.Gosched()
 	}
 	b.takeTurn(t, func() { b.fillMemory(t, 7) })
@@ -196,11 +197,11 @@ func TestSwapExchange(t *testing.T) {
 	b.checkMemory(t, 7)
 	p := make([]byte, backend.Granule)
 	if some, err := a.ReadBlock(backend.BlockID{Base: other}, p); err != nil || !some || p[0] != 3 {
-		t.Errorf("%v %v %d", some, err, p[0])
+		t.Errorf("ReadBlock of the collective's block = %v, %v, first byte %d, want true, nil, 3", some, err, p[0])
 	}
 }
 
-// TestSwapPeer: a space that is not there is reached nevertheless by a peer, by copies and by pointers.
+// TestSwapPeer: a peer reaches a space that is not mapped, by copies and by pointers.
 func TestSwapPeer(t *testing.T) {
 	_, all := makeTenants(t, 2)
 	a, b := all[0], all[1]
@@ -288,7 +289,7 @@ func TestPeerFree(t *testing.T) {
 }
 
 // TestSwapPeerExchange: a collective works on the memory of a peer on a device that is too small for all of its spaces.
-// What the collective writes is there, whenever the peer leaves its device.
+// The memory has the collective's writes, whenever the peer leaves its device.
 func TestSwapPeerExchange(t *testing.T) {
 	b, err := New(Config{Memory: []uint64{deviceSize, deviceSize}})
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// table is the memory that running work finds: addresses over bytes. What calls may name is another matter, see
-// spaceLedger: the two differ for as long as stream-ordered allocations are under way.
+// table is the memory that running work finds: addresses over bytes. spaceLedger is the memory that calls may name: the
+// two differ for as long as stream-ordered allocations are under way.
 type table struct {
-	engine    addresses  // what kernels see
+	engine    addresses  // the memory as kernels see it
 	reclaimer *reclaimer // of the space
 
 	mu      sync.RWMutex
@@ -46,8 +46,9 @@ func (t *table) mapPiece(p piece) error {
 	return t.insertEntry(entry{base: p.Alloc.Base, bytes: bytesOf(p), arena: p.Arena.Bytes})
 }
 
-// findPiece finds the piece that running work finds at an address, and how far into the piece the address is. Calls may no longer
-// name the piece, and name other memory at the address. ok is false where other memory is, or none. The caller holds mu.
+// findPiece finds the piece that running work finds at an address, and how far into the piece the address is. Calls may
+// no longer name the piece, and name other memory at the address. ok is false unless a piece of the ledger is there.
+// The caller holds mu.
 func (t *table) findPiece(a backend.Addr) (e entry, from uint64, ok bool) {
 	i, found := t.findEntry(a)
 	if !found {
@@ -136,7 +137,7 @@ func (t *table) unmapBytes(a backend.Addr) {
 	}
 }
 
-// showTo lets o's kernels see all that is and will be mapped here.
+// showTo lets o's kernels see all memory that is and will be mapped here.
 func (t *table) showTo(o *table) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -177,7 +178,7 @@ func (t *table) hideFrom(o *table) error {
 	return nil
 }
 
-// closeTable takes all away, from everybody, for good.
+// closeTable unmaps all memory, for this space's kernels and for its peers'; no memory can be mapped afterwards.
 func (t *table) closeTable() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/texture"
 )
 
-// TestWriteTexture: a descriptor is written into memory that is allocated, and what no texture is like is refused.
+// TestWriteTexture: a descriptor is written into memory that is allocated, and a descriptor of an impossible texture is
+// refused.
 func TestWriteTexture(t *testing.T) {
 	b, err := New(Config{Memory: []uint64{64 << 20}})
 	if err != nil {
@@ -40,7 +41,7 @@ func TestWriteTexture(t *testing.T) {
 	}
 	want := texture.Descriptor{Base: 4096, Pitch: 64, Slice: 640, Width: 8, Height: 4, Format: texture.Float32, Channels: 2, Filter: true}
 	if got, err := texture.Decode(bytes[0]); err != nil || got != want {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("Decode of the written descriptor = %+v, %v", got, err)
 	}
 	if err := s.WriteTexture(at+1<<20, &good); backend.ResultOf(err) != backend.InvalidValue {
 		t.Errorf("without memory: %v", err)
@@ -61,7 +62,7 @@ func TestWriteTexture(t *testing.T) {
 		bad := good
 		change(&bad)
 		if err := s.WriteTexture(0, &bad); backend.ResultOf(err) != backend.InvalidValue {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("WriteTexture, %s: %v, want InvalidValue", name, err)
 		}
 	}
 	if err := s.WriteTexture(0, &good); err != nil {

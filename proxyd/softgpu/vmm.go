@@ -77,7 +77,7 @@ func (s *space) SetAccess(a backend.Addr, size uint64, allow bool) error {
 	for _, x := range list {
 		ar, still := s.ledger.Still(x, allow)
 		if !still {
-			continue // what another thread has unmapped meanwhile stays so
+			continue // a range that another thread has unmapped meanwhile stays unmapped
 		}
 		switch there := s.table.holdsBytes(x.Base, ar.Bytes.bytes); {
 		case allow && !there:

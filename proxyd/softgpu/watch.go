@@ -10,13 +10,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/pages"
 )
 
-// sums remembers the hashes of an arena's blocks. A block that has the same hash in two saves is watched from then on, and not
-// read while unchanged. (The first write to a watched page costs about as much as hashing the page, which would be a
-// loss for what changes all the time.)
+// sums remembers the hashes of an arena's blocks. A block that has the same hash in two saves is watched from then on,
+// and not read while unchanged. (The first write to a watched page costs about as much as hashing the page, which would
+// be a loss for memory that changes all the time.)
 type sums struct {
 	mu      sync.Mutex
 	asked   bool
-	known   map[uint64]blockSum // by the block's offset; nil: there is no way to tell what is written
+	known   map[uint64]blockSum // by the block's offset; nil: writes cannot be watched
 	wipings int
 }
 
@@ -46,7 +46,7 @@ func (a *arena) sumBlock(h *hasher, b []byte) backend.Hash {
 	if old.watched && !w.IsWritten(b) {
 		return old.sum
 	}
-	// The block is watched during the hashing: what is written meanwhile counts as written.
+	// The block is watched during the hashing: a write at that time counts.
 	maybe := old.key == h.key && !old.watched && w.Protect(b, true) == nil
 	now := blockSum{key: h.key, sum: h.hashBlock(b)}
 	now.watched = maybe && now.sum == old.sum
@@ -57,7 +57,7 @@ func (a *arena) sumBlock(h *hasher, b []byte) backend.Hash {
 	return now.sum
 }
 
-// knownSum finds what is known of a block, and how often was wiped until then; false if hashes are of no use.
+// knownSum finds the known sum of a block, and how many wipings there were until then; false if hashes are of no use.
 func (a *arena) knownSum(at uint64) (blockSum, int, bool) {
 	s := &a.sums
 	s.mu.Lock()
@@ -71,7 +71,7 @@ func (a *arena) knownSum(at uint64) (blockSum, int, bool) {
 	return s.known[at], s.wipings, s.known != nil
 }
 
-// rememberSum notes a hash, unless something was wiped meanwhile.
+// rememberSum notes a hash, unless bytes of the arena were wiped meanwhile.
 func (a *arena) rememberSum(at uint64, now blockSum, wipings int) {
 	s := &a.sums
 	s.mu.Lock()
@@ -114,7 +114,7 @@ func (a *arena) wipeRange(b []byte) {
 	a.wipeCommon(b, wipeBytes)
 }
 
-// forgetWritten forgets the hashes of what was written: its bytes are about to move.
+// forgetWritten forgets the hashes of written blocks: their bytes are about to move.
 func (a *arena) forgetWritten() {
 	s := &a.sums
 	s.mu.Lock()
@@ -126,7 +126,7 @@ func (a *arena) forgetWritten() {
 	}
 }
 
-// protectCopied goes on watching what was copied back.
+// protectCopied goes on watching the blocks that were copied back.
 func (a *arena) protectCopied() {
 	s := &a.sums
 	s.mu.Lock()

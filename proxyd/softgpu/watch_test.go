@@ -34,7 +34,7 @@ func needWatcher(t *testing.T) {
 	t.Skip("Linux does not tell which pages were written before 6.7")
 }
 
-// counter counts what is hashed.
+// counter counts the bytes that are hashed.
 type counter struct {
 	cipher.AEAD
 	n int
@@ -78,7 +78,7 @@ func TestWatched(t *testing.T) {
 		a.bytes[backend.Granule+i] = byte(i*5) ^ byte(i>>9)
 	}
 	look("at first", 0, 1, 1, 1)
-	look("they are the same", 1, 1, 1, 1) // the first block was read meanwhile
+	look("they are the same", 1, 1, 1, 1) // look has read the first block, which counts as touched now
 	look("they are watched", 1, 0, 0, 0)
 	a.bytes[2*backend.Granule]++
 	look("the first byte of a block", 0, 0, 1, 0)
@@ -87,12 +87,12 @@ func TestWatched(t *testing.T) {
 	look("changed bytes are as before again", 0, 0, 0, 1)
 	a.bytes[5] = 1
 	look("and watched", 1, 0, 0, 0)
-	a.wipeRange(a.bytes[backend.Granule+16*pageSize:][:32*pageSize]) // whole pages: nothing is written
+	a.wipeRange(a.bytes[backend.Granule+16*pageSize:][:32*pageSize]) // whole pages: the kernel drops them, and writes none
 	look("a part that was given back", 1, 1, 0, 0)
 	look("watched again", 0, 1, 0, 0)
 	a.bytes[3*backend.Granule]++
 	if n := a.leaveDevice(); n == 0 {
-		t.Error("nothing has left")
+		t.Error("leaveDevice = 0, want the bytes of the written blocks")
 	}
 	a.swapIn()
 	look("there and back, and one was written before", 0, 0, 0, 1)
@@ -108,7 +108,7 @@ func TestWatched(t *testing.T) {
 	look("another key", 1, 1, 1, 1)
 }
 
-// TestWatchedWork: whatever work writes memory, the hashes fit the bytes that are there.
+// TestWatchedWork: after any kind of work that writes memory, the hashes fit the bytes that are there.
 func TestWatchedWork(t *testing.T) {
 	needWatcher(t)
 	_, all := makeTenants(t, 2)

@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
 )
 
-// mark is a point in a stream's work, or the end of something else that is waited for.
+// mark is a point in a stream's work, or the end of another event that is waited for.
 type mark struct{ ch chan struct{} }
 
 func newMark() *mark { return &mark{make(chan struct{})} }
@@ -42,7 +42,7 @@ func (m *mark) waitReached(ctx context.Context) error {
 	}
 }
 
-// unreachedMarks leaves out what is reached, and what is nil.
+// unreachedMarks leaves out marks that are reached, and nils.
 func unreachedMarks(marks []*mark) []*mark {
 	out := marks[:0]
 	for _, m := range marks {
@@ -56,7 +56,7 @@ func unreachedMarks(marks []*mark) []*mark {
 // operation is a piece of work in a stream's queue.
 type operation struct {
 	deps         []*mark
-	run          func(*operation) error // nil: nothing to do
+	run          func(*operation) error // nil: no work to do
 	always       bool                   // run even if the context has a fault
 	entersItself bool                   // each of its steps enters the gate itself: between them they wait for others
 	uses         []*space               // with memory that the operation touches while running
@@ -72,7 +72,7 @@ type operation struct {
 	partial backend.Partial
 }
 
-// usesAtBegin is what the operation uses, in a space, as it begins.
+// usesAtBegin lists the spaces that the operation uses, on behalf of a space, as it begins.
 func (op *operation) usesAtBegin(s *space) []*space {
 	if !op.usesSeen {
 		return op.uses
@@ -90,12 +90,12 @@ type reclaimer struct {
 	pending []*pendingFree
 	held    chan struct{} // other operations wait to begin until it is closed; nil: none has to wait
 
-	contents splice.Contents // what is known of the bytes; see splice_contents.go
+	contents splice.Contents // the known contents of the bytes; see splice_contents.go
 	remapped uint64          // how often memory has come or gone
 	hooks    *spliceHooks    // of tests; nil: none
 }
 
-// pendingFree is what is freed when the operations that it waits for have ended.
+// pendingFree is a free that waits for operations to end.
 type pendingFree struct {
 	waits map[*operation]bool
 	free  func()
@@ -122,8 +122,8 @@ func (r *reclaimer) beginOperation(op *operation) bool {
 	return true
 }
 
-// isAlone tells whether no operation but op uses the bytes, and the moment. If that is the same later, no other
-// operation has used them meanwhile.
+// isAlone tells whether no operation but op uses the bytes, and returns the moment. If the moment is the same later, no
+// other operation has used the bytes meanwhile.
 func (r *reclaimer) isAlone(op *operation) (at moment, alone bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,8 +198,8 @@ func (r *reclaimer) endOperation(op *operation) {
 	}
 }
 
-// freeWhenUnused calls free once no work uses what was unmapped before this call; whether that includes foreign work,
-// see operation.foreign, the caller says.
+// freeWhenUnused calls free once no work uses the memory that was unmapped before this call. foreign tells whether to
+// wait for foreign work as well, see operation.foreign.
 func (r *reclaimer) freeWhenUnused(free func(), foreign bool) {
 	r.mu.Lock()
 	g := &pendingFree{waits: make(map[*operation]bool, len(r.running)), free: free}
