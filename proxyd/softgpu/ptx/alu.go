@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
-// What the generated loops call, and the operations on values that are not numbers of lanes.
+// Functions that the generated loops call, and the operations on predicates, frames and carries.
 
 type integer interface {
 	~uint16 | ~uint32 | ~uint64 | ~int16 | ~int32 | ~int64
@@ -168,7 +168,7 @@ func prmtMode(mode string, a, b, c uint32) uint32 {
 	return prmt(a, b, table[mode][c&3])
 }
 
-// truncS32 and truncU32 convert what is integral or to be cut to it; NaN becomes 0.
+// truncS32 and truncU32 convert an integral number, or cut a number to one; NaN becomes 0.
 func truncS32(f float64) int32 {
 	switch {
 	case f != f:
@@ -291,7 +291,7 @@ func emitFlagMove(l *lowerer, d, s ref) {
 
 func emitSpin(l *lowerer) { l.emitMicro(opSpin, shape{}, 0, 0, 0, 0, 0).key = "spin" }
 
-// flagLogic names what opLogicPred does, by imm.
+// flagLogic has the names of opLogicPred's operations, by imm.
 var flagLogic = map[uint64]string{1: "and.pred", 2: "or.pred", 3: "xor.pred"}
 
 func emitFlagLogic(l *lowerer, op uint64, d, a, b ref) {

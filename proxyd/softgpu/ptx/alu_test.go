@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
-// edges are the integers at which something may go wrong.
+// edges are the integers at which errors of rounding, sign or width would show.
 var edges = []uint64{0, 1, 2, 3, 7, 31, 32, 33, 63, 64, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff,
 	1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 1, 0x123456789abcdef0, 0xfedcba9876543210}
 
@@ -150,7 +150,7 @@ func TestIntegerArithmetic(t *testing.T) {
 	}
 }
 
-// TestIntegerProducts covers what has more bits than its operands.
+// TestIntegerProducts covers the operations whose results have more bits than their operands.
 func TestIntegerProducts(t *testing.T) {
 	wideOf := map[string]string{"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
 	rows := operandRows(2, 64)

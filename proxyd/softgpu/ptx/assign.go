@@ -12,10 +12,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
-// Compilers write PTX with a register for each value. Kept apart, those of an unrolled
-// loop do not fit into a core's first cache; so values that are never alive together share
-// a place. Lanes are independent: what is alive is a question about a single thread, and which
-// other lanes stand elsewhere does not matter.
+// Compilers write PTX with a register for each value. If each register had a place of its own, those of an unrolled
+// loop would not fit into a core's first cache; so values that are never alive together share a place. Lanes are
+// independent: whether a value is alive depends on a single thread, and not on the places where other lanes stand.
 
 // eachOperand calls f for each register and constant of a micro-operation.
 func (m *micro) eachOperand(f func(o opnd, r *ref)) {
@@ -59,7 +58,7 @@ func virtualRegister(o opnd, r ref) int {
 	return int(r >> 1)
 }
 
-// maxLiveWords bounds the memory in which is noted what is alive where.
+// maxLiveWords bounds the memory for the sets of registers that are alive at each block.
 const maxLiveWords = 1 << 26
 
 type bitset []uint64
@@ -157,7 +156,7 @@ func (v *liveness) goToStart(b int, seen func(i int, o opnd, reg int)) {
 	}
 }
 
-// propagateLiveness finds what is alive at the start of each block.
+// propagateLiveness finds the registers that are alive at the start of each block.
 func (v *liveness) propagateLiveness() {
 	for changed := true; changed; {
 		changed = false

@@ -82,8 +82,8 @@ func (w *warp) runBarrier(in *inst) bool {
 	return true
 }
 
-// awaitCluster has the current fragment wait until all threads have arrived at the cluster's barrier. What a barrier knows
-// of arrivals is gone when the barrier opens: the fragment waits if its own arrival is still known.
+// awaitCluster has the current fragment wait until all threads have arrived at the cluster's barrier. A barrier forgets
+// its arrivals when it opens: the fragment waits if its own arrival is still noted.
 func awaitCluster(w *warp) {
 	f, b := w.cur, &w.block.bars[clusterBarrier]
 	if b.arrived[w.id]&f.mask == 0 {
@@ -199,10 +199,10 @@ func (w *warp) standsWhole(id int) bool {
 	return f.mask == w.live && f.state == fragBarrier && int(f.bar) == id
 }
 
-// passBarrier runs the warps of a block that a barrier has let go, each as machine code to its next barrier. If all come to
-// the same barrier, whole, that is open again, without a note of the warps that have come. passBarrier returns the number of the first
-// warp for which that is not so: the warp goes on from where it is, and so do those behind it. If there is no such warp,
-// it returns the number of warps.
+// passBarrier runs the warps of a block that a barrier has let go, each as machine code to its next barrier. If all
+// warps come to the same barrier, each with all its lanes, that barrier is open again, and no arrivals are noted.
+// passBarrier returns the number of the first warp that does not: this warp and those behind it go on from where they
+// are. If there is no such warp, it returns the number of warps.
 func (b *block) passBarrier() int {
 	b.together = false
 	id := uint32(barriers)
@@ -262,11 +262,11 @@ func (w *warp) runToBarrier(id *uint32) bool {
 	return true
 }
 
-// mbarrier is what the 64 bits of an mbarrier object in shared memory mean. A phase ends when no arrival and no byte is
+// mbarrier is the decoded 64 bits of an mbarrier object in shared memory. A phase ends when no arrival and no byte is
 // pending; the next phase waits for as many arrivals as are expected.
 type mbarrier struct {
 	pending, expected uint32 // arrivals: 20 bits each
-	bytes             int32  // of copies, 22 bits. Copies may be told before they are expected: then less than 0
+	bytes             int32  // of copies, 22 bits. Copies may be reported before they are expected: then less than 0
 	phase             uint32 // modulo 4
 }
 
@@ -285,7 +285,8 @@ func encodeMbarrier(b mbarrier) uint64 {
 	return uint64(b.pending) | uint64(b.expected)<<20 | uint64(b.bytes)&(1<<22-1)<<40 | uint64(b.phase)<<62
 }
 
-// updateMbarrier changes an mbarrier, given its bytes, ends its phase if nothing is pending any more, and returns the bits before.
+// updateMbarrier changes an mbarrier, given its bytes, ends its phase if no arrival and no byte is pending, and returns
+// the old bits.
 func updateMbarrier(w *warp, in *inst, bits []byte, lane int, change func(*mbarrier)) uint64 {
 	old := binary.LittleEndian.Uint64(bits)
 	b := decodeMbarrier(old)

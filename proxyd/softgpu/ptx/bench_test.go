@@ -147,7 +147,7 @@ func BenchmarkSoftmax(b *testing.B) {
 	benchKernel(b, m, "softmax", Dim3{rows, 1, 1}, Dim3{32, 1, 1}, addrA, addrD, n)
 }
 
-// BenchmarkAdd is the smallest kernel that does something, on many elements and on few.
+// BenchmarkAdd is the smallest kernel that computes, on many elements and on few.
 func BenchmarkAdd(b *testing.B) {
 	text := header + `
 .visible .entry add(.param .u64 x, .param .u64 y, .param .u64 n)

@@ -41,7 +41,7 @@ func getBlock(r *launch) *block {
 	return b
 }
 
-// keepRoom keeps the room for a later launch, without a hold on this one's memory.
+// keepRoom keeps the room for a later launch, without a reference to this launch's memory.
 func (b *block) keepRoom() {
 	k := b.run.kernel
 	b.forgetRanges()
@@ -103,8 +103,7 @@ func (b *block) startBlock(index uint64) {
 	b.barsUsed, b.together = 0, false
 }
 
-// runTurn gives each warp a turn. runTurn reports whether the block is done and whether anything has
-// moved.
+// runTurn gives each warp a turn. runTurn reports whether the block is done and whether any warp has moved on.
 func (b *block) runTurn() (done, moved bool) {
 	// A kernel may free its allocations, and get the address again.
 	if gone := b.run.memory.Unmapped(); gone != b.gone {
@@ -201,7 +200,7 @@ func (b *block) noteTouched(r *memory.Range, store bool) {
 	}
 }
 
-// addTouched adds what the block's threads have accessed to what the launch has.
+// addTouched adds the memory that the block's threads have accessed to the launch's.
 func (b *block) addTouched() {
 	t := b.run.cfg.Touched
 	if t == nil {

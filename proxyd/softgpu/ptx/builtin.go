@@ -11,13 +11,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/printf"
 )
 
-// Hooks are what a kernel can ask its launcher for. Hooks that are nil do nothing: printf prints
-// nowhere and malloc returns 0. Hooks of a launch are never called concurrently.
+// Hooks are the services of a kernel's launcher. Without a hook its call has no effect: printf discards the text and
+// malloc returns 0. Hooks of a launch are never called concurrently.
 type Hooks struct {
 	// Printf gets each call of vprintf, thread by thread.
 	Printf func(p Printf)
-	// Malloc returns the address of n bytes that Malloc has mapped into the launch's memory, or 0.
-	// Free takes back what Malloc gave.
+	// Malloc returns the address of n bytes that Malloc has mapped into the launch's memory, or 0. Free unmaps memory
+	// that Malloc returned.
 	Malloc func(n uint64) uint64
 	Free   func(addr uint64)
 	// SetCondition sets the condition of a graph.

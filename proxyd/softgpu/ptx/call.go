@@ -155,7 +155,7 @@ func (w *warp) runIndexedBranch(in *inst) {
 	}
 }
 
-// flowStep is what follows an instruction that decides which instruction is next, and in which lanes.
+// flowStep is how the warp goes on after an instruction that decides which instruction is next, and in which lanes.
 type flowStep int
 
 const (
@@ -212,7 +212,7 @@ func (w *warp) runFlow(in *inst, m uint32, budget *int) flowStep {
 	return goOn
 }
 
-// stepAfterJump says what follows an instruction after which the current fragment must be entered anew.
+// stepAfterJump returns the step after an instruction that requires to enter the current fragment anew.
 func stepAfterJump(budget *int) flowStep {
 	if *budget <= 0 {
 		return endTurn

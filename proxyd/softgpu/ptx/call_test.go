@@ -5,7 +5,7 @@ package ptx
 
 import "testing"
 
-// TestParameters: what passes through the space param, by value, by part and by address.
+// TestParameters: arguments and results in the space param, by value, by part and by address.
 func TestParameters(t *testing.T) {
 	cases := []struct {
 		name, functions, body string

@@ -202,7 +202,7 @@ func TestConvertIntegers(t *testing.T) {
 	}
 }
 
-// TestEightBits: all fp8 codes are decoded, and come back; what lies between is rounded.
+// TestEightBits: all fp8 codes are decoded, and come back; numbers between two codes are rounded.
 func TestEightBits(t *testing.T) {
 	for _, e := range []types.Type{types.E4M3x2, types.E5M2x2} {
 		f := layouts[e]
@@ -374,7 +374,7 @@ func TestLines(t *testing.T) {
 			if op == "mov.b64 {p1, d}, a;" {
 				op = "{ .reg .b32 p1; " + op + " }"
 			}
-			// p is false: nothing has set it.
+			// p is false: no instruction has set it.
 			got := evaluate(t, op, strings.Fields(c.types), [][3]uint64{c.in, c.in, c.in})
 			for _, g := range got {
 				if g != c.want {

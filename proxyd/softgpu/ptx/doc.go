@@ -3,7 +3,7 @@
 
 // Package ptx parses, checks and runs PTX, warp by warp. The package knows no CUDA: no driver
 // handles, streams or contexts. Its user maps memory, places a program's globals and launches
-// kernels; the package imports nothing of ours but the packages below.
+// kernels; of our packages it imports only those below.
 //
 // The way of a kernel, top to bottom:
 //
@@ -12,7 +12,7 @@
 //	Place       globals get addresses, initial bytes are returned    link.go
 //	Kernel      lowered to micro-operations, once, on first use      lower*.go
 //	            then liveness and register assignment                flow.go assign.go
-//	            then machine code, where there can be any, at the first launch   native_unsafe.go
+//	            then machine code, if possible, at the first launch  native_unsafe.go
 //	Launch      blocks over cores, warps round robin in a block      launch.go block.go warp.go
 //
 // The packages below, in the order in which they can be read; each imports only those before:
@@ -20,7 +20,7 @@
 //	types       the types, register classes and state spaces of PTX
 //	float       floating-point arithmetic: formats, rounding
 //	simd        lane loops of full warps in the vector instructions of the processor
-//	printf      what a kernel prints, formatted as C does
+//	printf      formats the text that a kernel prints, as C does
 //	memory      the memory that a kernel sees: mapped ranges, and the local memory of threads
 //	amd64       encodes instructions of the processor
 //	native      compiles micro-operations to machine code
@@ -36,28 +36,26 @@
 //
 // # Divergence
 //
-// A warp is a set of fragments: lanes with the same program counter. A branch that not all lanes
-// take splits a fragment, and both parts meet again at the branch's post-dominator. Where nothing
-// else in the warp can run, because lanes wait for other lanes at a barrier, or where a fragment
-// spins on memory, the lanes that stand at such a meeting point go on without the rest: progress is
-// independent, as from sm_70 on.
+// A warp is a set of fragments: lanes with the same program counter. A branch that not all lanes take splits a
+// fragment, and both parts meet again at the branch's post-dominator. If no other lane of the warp can run, because
+// lanes wait at a barrier, or if a fragment spins on memory, the lanes that stand at such a meeting point go on without
+// the rest: progress is independent, as from sm_70 on.
 //
 // # Machine code
 //
-// Pieces of a kernel run as machine code (package native) on processors with AVX-512, over the same registers, and leave
-// all that is not arithmetic, loads, stores, copies, atomic operations on words, shuffles and votes of full warps, and
-// branches to the interpreter. Config.Interpret has all interpreted. What a launch leaves does not depend on that, nor do
-// the counts of instructions. A launch that counts lane-instructions is interpreted.
+// Pieces of a kernel run as machine code (package native) on processors with AVX-512, over the same registers. Machine
+// code has arithmetic, loads, stores, copies, atomic operations on words, shuffles and votes of full warps, and
+// branches, and leaves all else to the interpreter. Config.Interpret has all interpreted. The results of a launch do
+// not depend on that, nor do the counts of instructions. A launch that counts lane-instructions is interpreted.
 //
 // # Determinism
 //
-// A launch's result does not depend on the number of cores. Kernels that could see the
-// order of blocks (atomics with a result, floating-point reductions, volatile and
-// synchronising accesses to global memory, printf, malloc) run their blocks in ascending
-// order on a single core, and more of them in turn only while all running blocks spin; all other
-// kernels use all cores. Within a block warps run in ascending order, a fixed number of
-// instructions at a time. Clocks count what a warp has executed. A program with blocks that race with
-// plain loads and stores is the only exception.
+// A launch's result does not depend on the number of cores. Kernels that could see the order of blocks (atomics with a
+// result, floating-point reductions, volatile and synchronising accesses to global memory, printf, malloc) run their
+// blocks in ascending order on a single core, and more of them in turn only while all running blocks spin; all other
+// kernels use all cores. Within a block warps run in ascending order, a fixed number of instructions at a time. Clocks
+// count a warp's executed instructions. A program with blocks that race with plain loads and stores is the only
+// exception.
 //
 // # Arithmetic
 //
@@ -70,6 +68,6 @@
 //
 // # Errors
 //
-// *SyntaxError and *RefusedError come from Parse, Link and Kernel, *LaunchError before
-// anything runs, *Fault from a kernel that ran.
+// *SyntaxError and *RefusedError come from Parse, Link and Kernel, *LaunchError before a block runs, *Fault from a
+// kernel that ran.
 package ptx

@@ -29,7 +29,7 @@ type LinkError struct {
 
 func (e *LinkError) Error() string { return fmt.Sprintf("link: %s: %s", e.Name, e.Msg) }
 
-// LaunchError is a launch that was refused before anything ran.
+// LaunchError is a launch that was refused before a block ran.
 type LaunchError struct {
 	Kernel string
 	Reason LaunchReason
@@ -38,7 +38,7 @@ type LaunchError struct {
 
 func (e *LaunchError) Error() string { return fmt.Sprintf("launch %s: %s", e.Kernel, e.Msg) }
 
-// LaunchReason says in what way a launch was wrong.
+// LaunchReason is the reason why a launch was refused.
 type LaunchReason int
 
 // The reasons for which a launch is refused.
@@ -48,18 +48,18 @@ const (
 	CooperativeTooLarge
 )
 
-// FaultKind says what a kernel did wrong.
+// FaultKind is the kind of a kernel's fault.
 type FaultKind int
 
 // The kinds of faults.
 const (
-	IllegalAddress     FaultKind = iota + 1 // nothing is mapped there
+	IllegalAddress     FaultKind = iota + 1 // no memory is mapped there
 	MisalignedAddress                       // not a multiple of the access's size
 	Trapped                                 // trap or brkpt
 	AssertFailed                            // __assertfail
-	IllegalInstruction                      // a call to what is no function, or an operand out of its range
+	IllegalInstruction                      // a call to an address that is no function, or an operand out of its range
 	StackOverflow                           // calls too deep, or alloca too large
-	BarrierDeadlock                         // all threads wait, none can be released
+	BarrierDeadlock                         // all threads wait, and no barrier can open
 	InternalError                           // a mistake of this package
 )
 
@@ -72,7 +72,7 @@ var faultNames = [...]string{
 
 func (k FaultKind) String() string { return faultNames[k] }
 
-// Fault ends a launch. What the kernel wrote before stays written.
+// Fault ends a launch. Memory that the kernel wrote before stays written.
 type Fault struct {
 	Kind   FaultKind
 	Kernel string
@@ -118,7 +118,7 @@ func recoverFault(err *error) {
 	case stopped:
 		*err = p.err
 	case runtime.Error:
-		// A mistake of this package ends the launch, not the process with all that is on the device.
+		// A mistake of this package ends the launch, and not the process that holds the state of the device.
 		*err = &Fault{Kind: InternalError, Msg: fmt.Sprintf("%v\n%s", p, debug.Stack())}
 	default:
 		panic(p)

@@ -82,7 +82,7 @@ func Example() {
 	// 7
 }
 
-// What is wrong is said with its line.
+// Parse reports an error with its line.
 func ExampleParse() {
 	_, err := ptx.Parse("wrong.ptx", ".version 8.4\n.target sm_80\n.address_size 64\n.entry k() { .reg .u32 %r; mov.u32 %r 5; }\n")
 	var syntax *ptx.SyntaxError

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// TestFaults: what a kernel does wrong is said with block, thread and line.
+// TestFaults: a fault names the block, the thread and the line.
 func TestFaults(t *testing.T) {
 	cases := []struct {
 		name, body string
@@ -104,7 +104,7 @@ func TestFaults(t *testing.T) {
 		}
 	})
 	t.Run("many paths", func(t *testing.T) {
-		// Each function calls the next twice: what they need is found once for each.
+		// Each function calls the next twice: its stack and registers are computed once.
 		text := header + ".func f40() { ret; }\n"
 		for i := 39; i >= 0; i-- {
 			text += fmt.Sprintf(".func f%d() { call f%d, (); call f%d, (); ret; }\n", i, i+1, i+1)
@@ -114,7 +114,7 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// TestRefusedLaunches: nothing runs if the configuration is wrong.
+// TestRefusedLaunches: no block runs if the configuration is wrong.
 func TestRefusedLaunches(t *testing.T) {
 	m := bootMachine(t, header+".entry k(.param .u64 a, .param .u32 b) .maxntid 64 { .shared .b8 s[1000]; .reg .u32 r; mov.u32 r, s; trap; }\n.entry q() .reqntid 8, 2 { ret; }")
 	cases := []struct {

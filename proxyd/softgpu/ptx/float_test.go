@@ -137,7 +137,7 @@ func TestSaturate(t *testing.T) {
 	}
 }
 
-// TestPackedHalves: the x2 forms do to each half what the plain forms do.
+// TestPackedHalves: the x2 forms compute each half as the plain forms do.
 func TestPackedHalves(t *testing.T) {
 	for _, e := range []types.Type{types.F16, types.BF16} {
 		rows := floatOperands(e, 5, 300)
@@ -167,7 +167,7 @@ func TestPackedHalves(t *testing.T) {
 	}
 }
 
-// TestPackedFloats: the f32x2 forms do to each half what the plain forms do, also where the result is a source.
+// TestPackedFloats: the f32x2 forms compute each half as the plain forms do, also where the result is a source.
 func TestPackedFloats(t *testing.T) {
 	rows := floatOperands(types.F32, 6, 300)
 	packed := make([][3]uint64, len(rows))

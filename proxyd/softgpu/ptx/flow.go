@@ -34,7 +34,7 @@ type graph struct {
 	at     []int // block of each micro-operation
 }
 
-// endsFlow reports whether nothing follows a micro-operation.
+// endsFlow reports whether control never reaches the micro-operation behind this one.
 func (m *micro) endsFlow() bool {
 	switch m.flow {
 	case flowBranch, flowExit:
@@ -101,9 +101,9 @@ func graphOf(l *lowerer) *graph {
 	return g
 }
 
-// findMeetings finds for each branch the block where its lanes meet again: its immediate
-// post-dominator. Blocks that end in a trap lead nowhere and have no say; blocks that lead
-// only to an endless loop have a meeting point among themselves.
+// findMeetings finds for each branch the block where its lanes meet again: its immediate post-dominator. Blocks that
+// end in a trap lead to no other block and are ignored; blocks that lead only to an endless loop have a meeting point
+// among themselves.
 func (g *graph) findMeetings() {
 	order, number, leads := g.orderBackwards()
 	idom := g.findDominators(order, number, leads)
@@ -255,8 +255,8 @@ func (g *graph) findLoop(from int, endless []bool) int {
 	return at
 }
 
-// findEndless tells which blocks need not come to a trap: what is left when blocks that end in a trap,
-// and blocks that lead only to such blocks, are taken away one after the other.
+// findEndless tells which blocks need not come to a trap: the rest after blocks that end in a trap, and blocks that
+// lead only to such blocks, are taken away one after the other.
 func (g *graph) findEndless(prev [][]int) []bool {
 	left := make([]bool, len(g.blocks))
 	ways := make([]int, len(g.blocks)) // to blocks that are left

@@ -13,8 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory"
 )
 
-// FuzzParse: no text makes the parser, the linker or the lowering panic or hang, and what
-// they say is one of their errors.
+// FuzzParse: no text makes the parser, the linker or the lowering panic or hang, and each error is one of their types.
 func FuzzParse(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.ptx")
 	for _, name := range files {
@@ -70,8 +69,8 @@ func (p *patience) Err() error {
 	return nil
 }
 
-// FuzzRun: no kernel reaches anything but its memory, or makes the interpreter panic or
-// hang. What runs too long is cancelled.
+// FuzzRun: no kernel accesses memory other than its own, or makes the interpreter panic or hang. Kernels that run too
+// long are cancelled.
 func FuzzRun(f *testing.F) {
 	for _, body := range []string{
 		"mov.u32 %r, 1; L: add.u32 %r, %r, 1; bra L;",

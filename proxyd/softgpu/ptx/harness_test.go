@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
-// Where the tests map what they use.
+// Addresses of the memory that tests map.
 const (
 	testGlobals = 0x10_0000_0000
 	testIn      = 0x20_0000_0000
@@ -131,9 +131,8 @@ func bitsName(t string) string {
 	}
 }
 
-// lineKernel wraps a single instruction, or a few, into a kernel: d is the result, a, b and c the
-// operands of thread t, at in+32t, the result goes to out+8t. types lists those of d, a,
-// b, c.
+// lineKernel wraps a single instruction, or a few, into a kernel: d is the result, a, b and c the operands of thread t,
+// at in+32t, the result goes to out+8t. types lists the types of d, a, b, c.
 func lineKernel(op string, types ...string) string {
 	var b strings.Builder
 	b.WriteString(header)

@@ -35,8 +35,7 @@ func TestEndlessLoops(t *testing.T) {
 	}
 }
 
-// TestRandomControlFlow: whatever its branches, a kernel is compiled, and runs until it ends or
-// is stopped.
+// TestRandomControlFlow: a kernel with random branches is compiled, and runs until it ends or is stopped.
 func TestRandomControlFlow(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for round := range 100 {
@@ -75,8 +74,8 @@ func TestRandomControlFlow(t *testing.T) {
 	}
 }
 
-// TestLargeControlFlow: the time in which a function is compiled is bounded, and next to linear
-// for what compilers write.
+// TestLargeControlFlow: the time in which a function is compiled is bounded, and next to linear for code as compilers
+// write it.
 func TestLargeControlFlow(t *testing.T) {
 	const n = 20000
 	for name, line := range map[string]func(b *strings.Builder, i int){
@@ -175,7 +174,7 @@ func TestManyBlocksStopped(t *testing.T) {
 	}
 }
 
-// TestOldDeclarations: what older compilers wrote is taken.
+// TestOldDeclarations: declarations as older compilers wrote them are accepted.
 func TestOldDeclarations(t *testing.T) {
 	for name, text := range map[string]string{
 		"forward declaration before .visible": ".version 1.4\n.target sm_10\n.file 1 \"a.c\"\n.func (.reg .u32 r) f (.reg .u32 a)\n.visible .func (.reg .u32 r) g (.reg .u32 a)\n{\nmov.u32 r, a;\nret;\n}\n.entry k { exit; }\n",
@@ -195,13 +194,13 @@ func TestOldDeclarations(t *testing.T) {
 func TestVectorsOfOne(t *testing.T) {
 	body := `{ .reg .f64 %fd<9>; .reg .b64 %q; cvt.rn.f64.u32 %fd1, %t; mov.b64 %q, {%fd1}; mov.b64 {%fd2}, %q; st.global.f64 [cell], {%fd2}; ld.global.f64 {%fd3}, [cell]; cvt.rzi.u32.f64 %r, %fd3; }`
 	if got := perThreadOut(t, body, 1, 1); got[0] != 0 {
-		t.Fatal(got)
+		t.Fatalf("with f64 vectors of one: got %v, want 0 in thread 0", got)
 	}
 	body = `{ .reg .f64 %fd<9>; mov.u64 %rd1, cell; mov.f64 %fd3, 0d4000000000000000; mov.f64 %fd4, 0d3FF0000000000000;
 		wmma.load.a.sync.aligned.row.m8n8k4.global.f64 {%fd20}, [%rd1]; mov.u32 %r, 3; }`
 	body = strings.Replace(body, "%fd<9>", "%fd<30>", 1)
 	if got := perThreadOut(t, body, 1, 32); got[31] != 3 {
-		t.Fatal(got)
+		t.Fatalf("with wmma fragments of one register: got %v, want 3 in thread 31", got)
 	}
 }
 

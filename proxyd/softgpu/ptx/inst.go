@@ -25,8 +25,8 @@ const (
 	alwaysTrue  ref = 1
 )
 
-// opnd says what an operand field holds and whether the field is read or written; 0 when the field
-// is not used, or not as a ref.
+// opnd is the class of an operand field and whether the field is read or written; 0 when the field is not used, or not
+// as a ref.
 type opnd uint8
 
 const (
@@ -56,8 +56,7 @@ type aluOp struct {
 	shape shape
 }
 
-// flow says what the warp's loop does with a micro-operation. Only flowNone may be guarded,
-// and flowBranch and flowExit.
+// flow is how the warp's loop handles a micro-operation. Only flowNone, flowBranch and flowExit may be guarded.
 type flow uint8
 
 const (
@@ -87,9 +86,9 @@ type inst struct {
 	flow          flow
 }
 
-// ext is what few micro-operations need.
+// ext is the operands and data of the few micro-operations that need more than inst has.
 type ext struct {
-	refs    []ref // operands beyond the five, and what each is
+	refs    []ref // operands beyond the five; opnds has their classes
 	opnds   []opnd
 	targets []int32
 	call    *callSite

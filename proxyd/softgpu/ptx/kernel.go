@@ -102,8 +102,8 @@ type builder struct {
 	unbounded bool
 }
 
-// Kernel returns an entry, lowered on first use. The error is a *LinkError if there is
-// none of that name, a *SyntaxError or a *RefusedError.
+// Kernel returns an entry, lowered on first use. The error is a *LinkError if there is no entry of that name, a
+// *SyntaxError or a *RefusedError.
 func (p *Program) Kernel(name string) (*Kernel, error) {
 	lowering.Lock()
 	defer lowering.Unlock()
@@ -205,7 +205,7 @@ func (k *Kernel) placeParams(f *syntax.Function) error {
 // extentOf returns the extent of a directive such as .maxntid.
 func extentOf(size [3]uint32) Dim3 { return Dim3{X: size[0], Y: size[1], Z: size[2]} }
 
-// linkKernel resolves calls, lays out what is dynamic, and bounds the stack.
+// linkKernel resolves calls, lays out dynamic shared memory, and bounds the stack.
 func (b *builder) linkKernel(k *Kernel, f *syntax.Function) {
 	k.byAddress = map[uint64]*code{}
 	for g, c := range b.codes {
@@ -256,7 +256,7 @@ type demand struct {
 	open    bool // being computed: met again, the function is recursive
 }
 
-// addDemand adds up what a function needs. known holds what has been found.
+// addDemand adds up the stack and registers of a function and its callees. known holds the sums that have been found.
 func (b *builder) addDemand(f *syntax.Function, known map[*syntax.Function]*demand) demand {
 	if d := known[f]; d != nil {
 		if d.open {

@@ -75,7 +75,7 @@ func TestFunctionPointers(t *testing.T) {
 	}
 }
 
-// TestConcurrentLaunches: launches of a single kernel do not meet.
+// TestConcurrentLaunches: concurrent launches of a single kernel do not disturb each other.
 func TestConcurrentLaunches(t *testing.T) {
 	m := bootMachine(t, readFile(t, "kernels.ptx"))
 	const n = 4

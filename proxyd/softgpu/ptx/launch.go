@@ -15,14 +15,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/native"
 )
 
-// The limits of a launch, of all compute capabilities from 8.0 on. A device's own limit of shared memory may be tighter: backend.CheckLaunch
-// refuses what is over it.
+// The limits of a launch, of all compute capabilities from 8.0 on. A device's own limit of shared memory may be
+// tighter: backend.CheckLaunch refuses a launch over it.
 const (
 	MaxThreads       = 1024 // of a block
 	MaxBlockZ        = 64
 	MaxGridX         = 1<<31 - 1
 	MaxGridYZ        = 1<<16 - 1
-	MaxShared        = 227 << 10 // bytes of a block, static and dynamic: what capabilities 9.0 and 10.0 have
+	MaxShared        = 227 << 10 // bytes of a block, static and dynamic: the limit of capabilities 9.0 and 10.0
 	DefaultStackSize = 16 << 10  // bytes of local memory of a thread without a bound on its calls
 )
 
@@ -53,8 +53,8 @@ type Config struct {
 	GridID uint64
 	// SMs is %nsmid, 0: 108.
 	SMs uint32
-	// Done, if not nil, is the number of blocks that ran before, in ascending order, which are left out. Launch sets it to
-	// the number of blocks that have run by its end. Cooperative launches have none.
+	// Done, if not nil, is the number of blocks that ran before, in ascending order, which are left out. Launch sets it
+	// to the number of blocks that have run by its end. In cooperative launches it is nil.
 	Done *uint64
 	// Paused, if not nil, is asked before each block begins. If Paused returns true, Launch returns
 	// nil when the blocks that have begun are done.
@@ -64,7 +64,7 @@ type Config struct {
 	// Issued, if not nil, is increased by the number of instructions that warps have issued. A launch that
 	// ends with an error adds only a part of them.
 	Issued *atomic.Uint64
-	// Touched, if not nil, collects what the launch accesses. It is complete if Launch returns nil.
+	// Touched, if not nil, collects the memory that the launch accesses. It is complete if Launch returns nil.
 	Touched *memory.Touched
 }
 
@@ -90,13 +90,13 @@ func (r *launch) noteBlocksDone(n uint64) {
 	}
 }
 
-// sharedSize is that of a block's own shared memory.
+// sharedSize is the size of a block's own shared memory.
 func (r *launch) sharedSize() int { return int(r.kernel.dynamicBase + r.cfg.Shared) }
 
 // reservedAt is where the reserved shared memory begins.
 func (r *launch) reservedAt() int { return (r.sharedSize() + 127) &^ 127 }
 
-// allShared is the size of a block's shared memory with what is reserved.
+// allShared is the size of a block's shared memory with the reserved part.
 func (r *launch) allShared() int {
 	if r.kernel.reserved {
 		return r.reservedAt() + reservedSize
@@ -104,8 +104,8 @@ func (r *launch) allShared() int {
 	return r.sharedSize()
 }
 
-// Launch runs the kernel to its end and returns nil, a *LaunchError before anything ran, a *Fault, or ctx's error, which
-// is looked at between turns of warps. Launches may run concurrently.
+// Launch runs the kernel to its end and returns nil, a *LaunchError before any block ran, a *Fault, or ctx's error,
+// which is checked between turns of warps. Launches may run concurrently.
 func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 	if err := k.checkConfig(&cfg); err != nil {
 		return err
@@ -145,9 +145,8 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 	return r.spreadBlocks(workers)
 }
 
-// What grid.sync() of CUDA's cooperative groups counts arrivals in: the driver gives each
-// cooperative launch the address of 8 bytes, the first 4 of which are their size, by %envreg1
-// (the upper half) and %envreg2.
+// The counter in which grid.sync() of CUDA's cooperative groups counts arrivals: the driver gives each cooperative
+// launch the address of 8 bytes, the first 4 of which are their size, by %envreg1 (the upper half) and %envreg2.
 const (
 	gridWorkspaces = 4 << 32 // addresses of workspaces, of which a launch takes the first free range
 	gridWorkspace  = 256     // bytes
@@ -179,7 +178,7 @@ func (r *launch) blockBytes() uint64 {
 	return warps*(warpSize*uint64(r.kernel.stackSize(r.cfg.StackSize))+4096) + uint64(r.allShared())
 }
 
-// checkConfig refuses what no device would run.
+// checkConfig refuses a configuration that no device would run.
 func (k *Kernel) checkConfig(cfg *Config) error {
 	bad := func(reason LaunchReason, format string, args ...any) error {
 		return &LaunchError{Kernel: k.Name, Reason: reason, Msg: fmt.Sprintf(format, args...)}
@@ -260,7 +259,7 @@ func (r *launch) spreadBlocks(workers int) error {
 	return first
 }
 
-// addCount adds what the block's warps have executed to the launch's counts.
+// addCount adds the executed instructions of the block's warps to the launch's counts.
 func (b *block) addCount() {
 	var lanes, issued uint64
 	for _, w := range b.warps {
@@ -310,7 +309,7 @@ func (r *launch) inOrder() (err error) {
 	n, next, stalled := r.cfg.Grid.Count(), r.first, 0
 	for next < n || len(running) > 0 {
 		if len(running) == 0 && r.isPausing() {
-			break // nothing waits for a block that has not begun
+			break // no running block waits for a block that has not begun
 		}
 		if next < n && (len(running) == 0 || stalled >= spinRounds && len(running) < most) {
 			var b *block

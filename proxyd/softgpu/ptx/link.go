@@ -60,8 +60,8 @@ type Global struct {
 	Size   uint64
 }
 
-// Link makes a program of modules. What is .extern in a module is found in another; a .weak
-// definition gives way to another definition. The error is a *LinkError.
+// Link makes a program of modules. A name that is .extern in a module is found in another; a .weak definition gives way
+// to another definition. The error is a *LinkError.
 func Link(mods ...*Module) (*Program, error) {
 	p := &Program{mods: mods, funcs: map[string]*syntax.Function{}, vars: map[string]*syntax.Variable{}, kernels: map[string]*Kernel{}, align: 256, index: map[*syntax.Function]uint64{}, offset: map[*syntax.Variable]uint64{}}
 	for _, m := range mods {
@@ -155,8 +155,7 @@ func (p *Program) layoutVariables() {
 	}
 }
 
-// Size is the number of bytes that Place returns, and Align what its address must be a
-// multiple of.
+// Size is the number of bytes that Place returns.
 func (p *Program) Size() uint64 { return p.size }
 
 // Align is the alignment of the address given to Place.
@@ -233,11 +232,11 @@ func (p *Program) variableAddress(v *syntax.Variable) uint64 { return p.base + p
 
 func (p *Program) constantRange() [2]uint64 { return p.consts }
 
-// addressOf is what a pointer to the function holds.
+// addressOf is the value of a pointer to the function.
 func (p *Program) addressOf(f *syntax.Function) uint64 { return memory.FunctionWindow + 16*p.index[f] }
 
-// findFunction finds what a name means in a module: its own definition, or another's. A
-// declaration without any is returned as such.
+// findFunction finds the function of a name in a module: its own definition, or another module's. A declaration without
+// a definition is returned as such.
 func (p *Program) findFunction(m *Module, name string) *syntax.Function {
 	own := m.Functions[name]
 	if own != nil && own.Alias != "" {
@@ -253,7 +252,7 @@ func (p *Program) findFunction(m *Module, name string) *syntax.Function {
 	return own
 }
 
-// findVariable finds what a name means in a module.
+// findVariable finds the variable of a name in a module.
 func (p *Program) findVariable(m *Module, name string) *syntax.Variable {
 	own := m.Globals[name]
 	if own == nil || own.Link == syntax.Internal || own.Space == types.SharedSpace {

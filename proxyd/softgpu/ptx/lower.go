@@ -21,7 +21,7 @@ type lowerer struct {
 	classes []types.Class // of virtual registers
 	labels  map[int]int32 // statement of the body → micro-operation
 	marks   map[string]int32
-	after   []func() // what must follow the present instruction: results in wider registers
+	after   []func() // emits micro-operations that must follow the present instruction: they extend results in wider registers
 	cc      ref      // carry flag
 	loose   bool     // operands may be wider than the instruction's type
 	out     *code
@@ -145,7 +145,7 @@ func (l *lowerer) emitMicro(fn opFunc, s shape, d, e, a, b, c ref) *micro {
 	return &l.code[len(l.code)-1]
 }
 
-// emitFlow emits what the warp's loop handles itself.
+// emitFlow emits a micro-operation that the warp's loop handles itself.
 func (l *lowerer) emitFlow(f flow) *micro {
 	m := l.emitMicro(nil, shape{}, 0, 0, 0, 0, 0)
 	m.flow = f

@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
-// cp.async may copy at any time between its issue and the wait: here cp.async copies at once, and
-// commit and wait have nothing to do.
+// cp.async may copy at any time between its issue and the wait: here cp.async copies at once, so that commit and wait
+// have no effect.
 
 func lowerCp(l *lowerer) {
 	if !l.hasModifier("async") {
@@ -107,7 +107,7 @@ func addressIn(l *lowerer, i int, s types.Space) access {
 	return a
 }
 
-// bulkCopy is a cp.async.bulk: from where, and the mbarrier to which the copy is told, if there is one.
+// bulkCopy is a cp.async.bulk: the source, and the mbarrier to which the copy is reported, if there is one.
 type bulkCopy struct{ from, told access }
 
 // lowerBulk is cp.async.bulk, which copies at once as well.
@@ -170,9 +170,9 @@ func opBulk(w *warp, in *inst, m uint32) {
 	}
 }
 
-const bulkUnit = 16 // bytes: what addresses and sizes of bulk copies are multiples of
+const bulkUnit = 16 // bytes: the alignment of addresses and sizes of bulk copies
 
-// laneAddress is the address of a lane within a space: what the register r holds, and off.
+// laneAddress is the address of a lane within a space: the value of register r, plus off.
 func laneAddress(w *warp, r ref, s types.Space, off uint64, lane int) uint64 {
 	if (access{space: s}).addressOperand() == use64 {
 		return w.u64(r)[lane] + off
@@ -212,8 +212,8 @@ func mbarrierAt(w *warp, in *inst, lane int) []byte {
 	return w.bytesAt(w.resolveOperand(in, mbarrierSize, lane, true), mbarrierSize)
 }
 
-// mbarrierOp returns an operation that changes the mbarriers of lanes by counts, in ascending order of lanes. Its result is what
-// the mbarrier was.
+// mbarrierOp returns an operation that changes the mbarriers of lanes by counts, in ascending order of lanes. Its
+// result is the mbarrier's old bits.
 func mbarrierOp(change func(b *mbarrier, count uint32)) opFunc {
 	return func(w *warp, in *inst, m uint32) {
 		counts := w.u32(in.c)
@@ -241,7 +241,8 @@ var changeMbarrier = map[string]opFunc{
 	}),
 }
 
-// expectBytes adds bytes to what the phase waits for. More than an mbarrier can count stay more.
+// expectBytes adds bytes to those that the phase waits for. A sum above mbarrierMost stays above it, so that
+// updateMbarrier faults.
 func (b *mbarrier) expectBytes(n uint32) { b.bytes += int32(min(n, 2*mbarrierMost)) }
 
 // emitMbarrier emits an operation on the mbarrier at an address.
@@ -263,7 +264,7 @@ func lowerMbarrier(l *lowerer) {
 		l.checkArgs(1)
 		emitMbarrier(l, opMbarrierInval, 0, 0, 0, 0, 0)
 	case l.hasModifier("test_wait"), l.hasModifier("try_wait"):
-		l.checkArgs(3, 4) // the fourth is for how long a thread may wait: none does
+		l.checkArgs(3, 4) // the fourth is a time limit for the wait: no thread waits here
 		if l.hasModifier("parity") {
 			emitMbarrier(l, opMbarrierParity, 1, l.resultRef(types.Pred), defPred, l.sourceRef(2, types.U32), use32)
 			return
@@ -307,8 +308,8 @@ func lowerMbarrierArrive(l *lowerer) {
 	m.ext.text = "state"
 }
 
-// lowerCopyArrival is cp.async.mbarrier.arrive: an arrival when the thread's copies are done, which they are. Without .noinc
-// the mbarrier waits for one arrival more, and nothing changes.
+// lowerCopyArrival is cp.async.mbarrier.arrive: an arrival when the thread's copies are done, which they are. Without
+// .noinc the mbarrier would wait for one arrival more and get it at once, so no operation is emitted.
 func lowerCopyArrival(l *lowerer) {
 	l.checkArgs(1)
 	if !l.hasModifier("arrive") {

@@ -25,7 +25,7 @@ type atomSite struct {
 	space   types.Space
 }
 
-// wordUpdates are what operations store that do not depend on the type of the element.
+// wordUpdates compute the new values of operations that do not depend on the type of the element.
 var wordUpdates = map[string]func(old, b, c uint64) uint64{
 	"and":  func(old, b, _ uint64) uint64 { return old & b },
 	"or":   func(old, b, _ uint64) uint64 { return old | b },
@@ -45,8 +45,8 @@ var wordUpdates = map[string]func(old, b, c uint64) uint64{
 	},
 }
 
-// atomicUpdate returns what an operation stores, and whether the order of several does not
-// matter to the outcome.
+// atomicUpdate returns the function that computes an operation's new value, and whether several operations give the
+// same outcome in any order.
 func (l *lowerer) atomicUpdate(op string, t types.Type, flush bool) (f func(old, b, c uint64) uint64, commutes bool) {
 	if f := wordUpdates[op]; f != nil {
 		return f, op == "and" || op == "or" || op == "xor"
@@ -81,7 +81,7 @@ func (l *lowerer) atomicUpdate(op string, t types.Type, flush bool) (f func(old,
 	return nil, false
 }
 
-// floatExtreme returns what min or max of floating-point numbers stores.
+// floatExtreme returns the function that computes the new value of min or max of floating-point numbers.
 func floatExtreme(op string, t types.Type) func(old, b, c uint64) uint64 {
 	e := elementType(t)
 	f := func(old, b, _ uint64) uint64 {
@@ -96,7 +96,7 @@ func floatExtreme(op string, t types.Type) func(old, b, c uint64) uint64 {
 	return f
 }
 
-// integerExtreme returns what min or max of integers stores.
+// integerExtreme returns the function that computes the new value of min or max of integers.
 func integerExtreme(op string, t types.Type) func(old, b, c uint64) uint64 {
 	signed := t.IsSigned()
 	ext := func(v uint64) int64 {
@@ -115,7 +115,7 @@ func integerExtreme(op string, t types.Type) func(old, b, c uint64) uint64 {
 	}
 }
 
-// atomOperations are the modifiers that say what an atomic operation does.
+// atomOperations are the modifiers that name the atomic operation.
 var atomOperations = []string{"and", "or", "xor", "exch", "cas", "inc", "dec", "add", "min", "max"}
 
 // lowerAtom is atom and red.
@@ -208,7 +208,8 @@ func (l *lowerer) emitAtom(op string, t types.Type, a access, d ref, result bool
 	m.ext = &ext{atom: s, refs: refs, opnds: opnds}
 }
 
-// atomKey names an atomic operation to machine code; there is none for elements other than integers of 32 bits.
+// atomKey names an atomic operation to machine code, which has operations on integers of 32 bits only; "" for other
+// elements.
 func atomKey(s *atomSite, op string, t types.Type) string {
 	space := accessSpaces[s.space]
 	if space == "" || t.Size() != 4 || t.IsFloat() {

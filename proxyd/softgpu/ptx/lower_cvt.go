@@ -310,7 +310,7 @@ func lowerCvtPacked(l *lowerer, dt, st types.Type) {
 	}
 }
 
-// encodeFP8 rounds to an fp8 format; what is too large becomes the largest finite number.
+// encodeFP8 rounds to an fp8 format; a number that is too large becomes the largest finite number.
 func encodeFP8(t types.Type, v float64) uint8 {
 	f := float.Formats[t]
 	mant := f.Prec - 1

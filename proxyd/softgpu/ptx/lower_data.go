@@ -161,8 +161,8 @@ func (l *lowerer) refuseManaged(v *syntax.Variable) {
 	}
 }
 
-// access is the place of an access: the space, the register with the address, of 64 bits in global
-// memory and else of 32, and what is added.
+// access is the place of an access: the space, the register with the address, of 64 bits in global memory and else of
+// 32, and the offset that is added.
 type access struct {
 	space types.Space
 	base  ref

@@ -124,7 +124,8 @@ func lowerPackedFloat(l *lowerer) {
 	l.emitOperation("or.u64", l.resultRef(types.B64), lower, upper)
 }
 
-// floatKey is the key of an operation of f32 or f64, or "": other types, saturation and .relu have none.
+// floatKey is the key of an operation of f32 or f64. Machine code has no operations of other types, with saturation or
+// with .relu: their key is "".
 func floatKey(o *float.Operation) string {
 	if o.Type != types.F32 && o.Type != types.F64 || o.Saturate || o.ReLU {
 		return ""
@@ -141,7 +142,7 @@ func floatKey(o *float.Operation) string {
 	return key + "." + o.Type.String()
 }
 
-// lowerApprox is for what exists in approximate forms only.
+// lowerApprox is for the instructions that exist in approximate forms only.
 func lowerApprox(l *lowerer) {
 	t, name := l.lastType(), l.in.Op
 	l.checkArgs(2)

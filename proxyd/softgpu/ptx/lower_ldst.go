@@ -165,7 +165,7 @@ func lowerSt(l *lowerer) {
 	m.imm, m.key = a.off, accessKey("st", a.space, wordOfSize(t))
 }
 
-// accessKey names an access to machine code; there is none for spaces that have no name.
+// accessKey names an access to machine code; "" for a space that accessSpaces does not name.
 func accessKey(op string, space types.Space, t types.Type) string {
 	name := accessSpaces[space]
 	if name == "" {

@@ -27,7 +27,7 @@ func (l *lowerer) registerRef(r *syntax.Register) ref {
 	return ref(r.ID) << 1
 }
 
-// namedRegister finds the register that an operand names, with its component; false if there is none.
+// namedRegister finds the register that an operand names, with its component; false if the name is no register.
 func (l *lowerer) namedRegister(o syntax.Operand) (ref, types.Type, bool) {
 	r := l.in.Scope.FindRegister(o.Name)
 	if r == nil {

@@ -23,7 +23,7 @@ type textureSite struct {
 	query   bool // of an extent, dims
 	integer bool // coordinates
 	mode    texture.SurfaceMode
-	results int // of ext.refs, the first; then a layer, coordinates, and what is stored
+	results int // the first of ext.refs; a layer, coordinates, and values to be stored follow
 	size    uint32
 }
 
@@ -72,7 +72,7 @@ func readCoordinates(l *lowerer, o syntax.Operand, g textureSite, t types.Type) 
 	if len(list) < need {
 		l.failSyntax("%d coordinates", len(list))
 	}
-	for i, c := range list[:need] { // three dimensions have a fourth, which means nothing
+	for i, c := range list[:need] { // with three dimensions a fourth coordinate follows, which is ignored
 		ct := t
 		if g.layered && i == 0 {
 			ct = types.U32
@@ -183,7 +183,7 @@ type descriptorCache struct {
 	known *texture.Descriptor
 }
 
-// decodeDescriptor is texture.Decode. What is returned does not change.
+// decodeDescriptor is texture.Decode. The returned descriptor does not change.
 func (c *descriptorCache) decodeDescriptor(b []byte) (*texture.Descriptor, error) {
 	if c.known != nil && bytes.Equal(b, c.bytes[:]) {
 		return c.known, nil
@@ -197,7 +197,7 @@ func (c *descriptorCache) decodeDescriptor(b []byte) (*texture.Descriptor, error
 	return &d, nil
 }
 
-// eachDescriptor calls f for the lanes of m, with what their objects describe.
+// eachDescriptor calls f for each lane of m, with the descriptor of the lane's object.
 func eachDescriptor(w *warp, in *inst, m uint32, f func(d *texture.Descriptor, lane int)) {
 	var d *texture.Descriptor
 	handles := w.u64(in.a)
@@ -261,7 +261,8 @@ func opTex(w *warp, in *inst, m uint32) {
 	})
 }
 
-// findSurfacePlace finds the place of an access to a surface by a lane, of n bytes; false if there is none.
+// findSurfacePlace finds the place of an access to a surface by a lane, of n bytes; false if the place is outside and
+// the access is left out.
 func findSurfacePlace(w *warp, in *inst, d *texture.Descriptor, at []ref, n uint32, lane int) (uint64, bool) {
 	g := in.ext.texture
 	layer := uint32(0)

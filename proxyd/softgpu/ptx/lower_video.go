@@ -8,7 +8,7 @@ import "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 // The video instructions take bytes, halves or words of their operands, compute with more
 // bits than the operands have, and may combine the result with a third operand.
 
-// selectPart picks what a selector (b0 to b3, h0, h1, or none) names, extended by t's sign.
+// selectPart picks the part that a selector names (b0 to b3, h0, h1, or "" for all), extended by t's sign.
 func selectPart(v uint64, sel string, signed bool) int64 {
 	width, shift := 32, 0
 	if sel != "" {
@@ -269,8 +269,8 @@ func lowerSimd(l *lowerer) {
 	}
 }
 
-// simdOperation returns what a SIMD video instruction does to each pair of its parts: base is its name without the number of
-// parts. The result has the form of videoOps.
+// simdOperation returns the operation of a SIMD video instruction on each pair of its parts: base is its name without
+// the number of parts. The result has the form of videoOps.
 func simdOperation(l *lowerer, base string) func(a, b int64, clamp bool) int64 {
 	switch base {
 	case "vavrg":

@@ -88,7 +88,8 @@ func TestMbarrierJoin(t *testing.T) {
 	}
 }
 
-// phases is an mbarrier as PTX's manual has it: a list of phases that have ended, and what the present phase waits for.
+// phases is an mbarrier as PTX's manual has it: the count of phases that have ended, and the arrivals and bytes that
+// the present phase waits for.
 type phases struct{ ended, pending, expected, bytes int }
 
 func (p *phases) settle() {
@@ -98,7 +99,8 @@ func (p *phases) settle() {
 	}
 }
 
-// TestMbarrierRandom: whatever a thread does with an mbarrier, the phase and the pending arrivals are those of a model.
+// TestMbarrierRandom: after random operations of a thread on an mbarrier, the phase and the pending arrivals are those
+// of a model.
 func TestMbarrierRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for round := range 60 {
@@ -108,7 +110,7 @@ func TestMbarrierRandom(t *testing.T) {
 		var want []uint32
 		fmt.Fprintf(&body, "mbarrier.init.shared::cta.b64 [sm+64], %d; mov.u64 %%rd8, sm; mov.u32 %%x9, 0;\n", p.expected)
 		for range 20 {
-			// What the operation gives as a state is read by pending_count.
+			// pending_count reads the state that the operation returns.
 			before, told := p.pending, true
 			n, op := 1+r.IntN(3), r.IntN(9)
 			switch {
@@ -171,7 +173,7 @@ func TestMbarrierRandom(t *testing.T) {
 	}
 }
 
-// TestMbarrierFaults: what PTX leaves undefined, since no barrier could work so, is a fault.
+// TestMbarrierFaults: uses that PTX leaves undefined, since no barrier could work so, are faults.
 func TestMbarrierFaults(t *testing.T) {
 	for _, c := range []struct {
 		name, body string
@@ -203,7 +205,7 @@ func TestMbarrierFaults(t *testing.T) {
 	}
 }
 
-// TestBulkCopies: cp.async.bulk copies as a thread says, and tells an mbarrier how many bytes have come.
+// TestBulkCopies: cp.async.bulk copies the bytes that a thread names, and reports their number to an mbarrier.
 func TestBulkCopies(t *testing.T) {
 	const body = `mov.u32 %r, 0; mov.u64 %rd5, cell; cvta.global.u64 %rd5, %rd5;
 		setp.ne.u32 %p1, %t, 0; @%p1 bra W;
@@ -239,7 +241,8 @@ func TestBulkCopies(t *testing.T) {
 	}
 }
 
-// TestClusterOfOne: what threads of a cluster do is right in clusters of a single block, which all are here.
+// TestClusterOfOne: instructions of clusters give right results in clusters of a single block, as all clusters here
+// are.
 func TestClusterOfOne(t *testing.T) {
 	const body = `mov.u32 %x5, sm; mad.lo.u32 %x2, %t, 4, %x5; mov.u32 %r, 0; mov.u32 %x1, 0;
 		add.u32 %x3, %t, 33; rem.u32 %x3, %x3, %n; mad.lo.u32 %x3, %x3, 4, %x5;

@@ -11,10 +11,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
-// Accesses go through an access site's last range: a single comparison per lane. What is outside
-// goes the slow way, which finds another range, or a window, or faults.
+// Accesses go through an access site's last range: a single comparison per lane. An access outside of that range takes
+// the slow way, which finds another range, or a window, or faults.
 
-// word is what an access reads or writes.
+// word is a type that an access reads or writes.
 type word interface {
 	uint8 | uint16 | uint32 | uint64 | int8 | int16 | int32
 }
@@ -286,8 +286,7 @@ func (w *warp) anyRange(in *inst, addr, n uint64, lane int) *memory.Range {
 	return r
 }
 
-// genericBytes returns the n bytes at a generic address, or nil; for what the package's own
-// functions read.
+// genericBytes returns the n bytes at a generic address, or nil; for the reads of the package's own functions.
 func (w *warp) genericBytes(addr, n uint64, lane int) []byte {
 	at := addr % (1 << 32)
 	switch {

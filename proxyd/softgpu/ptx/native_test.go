@@ -21,7 +21,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/native"
 )
 
-// outcomeOf is all that a launch leaves.
+// outcomeOf is all effects of a launch that can be seen.
 type outcomeOf struct {
 	err     string
 	mem     [][]byte
@@ -29,7 +29,8 @@ type outcomeOf struct {
 	touched []memory.TouchedRange
 }
 
-// runBoth runs a launch by the interpreter and by machine code and compares what they leave. It leaves the latter.
+// runBoth runs a launch by the interpreter and by machine code and compares the outcomes. The outcome of machine code
+// stays.
 func (m *machine) runBoth(k *Kernel, cfg Config) error {
 	m.tb.Helper()
 	var before [][]byte
@@ -325,7 +326,7 @@ func listForms() (out []string) {
 	return out
 }
 
-// nativeProgram is a random program that uses all that machine code is made of.
+// nativeProgram is a random program of all operations that machine code has.
 type nativeProgram struct {
 	r    *rand.Rand
 	text strings.Builder
@@ -682,7 +683,7 @@ func runNativeProgram(tb testing.TB, seed uint64, statements int) (failed bool) 
 	return err != nil
 }
 
-// TestNativePrograms: machine code does what the interpreter does, in all that can be seen.
+// TestNativePrograms: machine code and the interpreter have the same effects, in all that can be seen.
 func TestNativePrograms(t *testing.T) {
 	if err := native.Check(); err != nil {
 		t.Skip(err)

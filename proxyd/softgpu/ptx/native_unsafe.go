@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
-// Machine code takes the place of the interpreter from where it has an entry until it comes to what it leaves to the
+// Machine code takes the place of the interpreter from an entry on, until an instruction that is left to the
 // interpreter. Registers, counters and sites are the same for both.
 
 // Native says why kernels are only interpreted; nil if they are compiled to machine code at their first launch.
@@ -22,12 +22,12 @@ func Native() error { return native.Check() }
 // machineCode is the machine code of a kernel's functions, made at its first launch.
 type machineCode struct {
 	once  sync.Once
-	codes []*code // functions that have none yet
+	codes []*code // functions that are not compiled yet
 
 	several bool // the kernel calls functions
 }
 
-// compileNative makes machine code of a kernel's functions. A function of which none can be made is interpreted.
+// compileNative makes machine code of a kernel's functions. A function that cannot be compiled is interpreted.
 func (k *Kernel) compileNative() {
 	k.machine.once.Do(func() {
 		for _, c := range k.machine.codes {
@@ -113,7 +113,7 @@ var specialKeys = func() map[string]micro {
 	return m
 }()
 
-// startNative tells machine code what does not change while a warp runs its block.
+// startNative sets the parts of the machine code's state that do not change while a warp runs its block.
 func (w *warp) startNative() {
 	s, r, at := &w.machine, w.block.run, w.block.pos
 	s.Uniform[uniformBlock], s.Uniform[uniformBlock+1], s.Uniform[uniformBlock+2] = at.X, at.Y, at.Z
@@ -158,7 +158,7 @@ func (w *warp) runNative(c *native.Code, after native.Place, budget *int) native
 	return after
 }
 
-// enterNative tells machine code what the warp's state is, and returns the number of branches that it may take.
+// enterNative hands the warp's state to machine code, and returns the number of branches that the code may take.
 func enterNative(w *warp, budget int) int {
 	s := &w.machine
 	s.File32, s.File64 = w.bank32[0], w.bank64[0]
@@ -169,7 +169,7 @@ func enterNative(w *warp, budget int) int {
 	return turn
 }
 
-// leaveNative takes what machine code has counted.
+// leaveNative takes the counts of machine code.
 func leaveNative(w *warp, budget *int, turn int) {
 	s := &w.machine
 	*budget -= turn - int(s.Budget)

@@ -63,7 +63,7 @@ func TestOpcodes(t *testing.T) {
 		_, err := m.p.Kernel("k")
 		var r *RefusedError
 		if !errors.As(err, &r) || r.Opcode != name || r.Line != 5 || r.Reason == "" {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("Kernel with %s: %v, want a RefusedError of line 5 with a reason", name, err)
 		}
 	}
 	t.Logf("%d opcodes implemented, %d refused", implemented, refused)

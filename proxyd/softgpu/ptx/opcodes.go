@@ -179,7 +179,7 @@ var controlOpcodes = map[string]*opcode{
 	},
 }
 
-// threadOpcodes order, join and compare what threads do.
+// threadOpcodes order, join and compare threads.
 var threadOpcodes = map[string]*opcode{
 	"bar":        {lower: lowerBar, mods: "sync arrive red popc and or cta warp", control: true},
 	"barrier":    {lower: lowerBar, mods: "sync arrive red popc and or cta cluster aligned wait acquire release relaxed", control: true},

@@ -10,8 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
-// layout is a binary format by its fields, for the oracle: it shares nothing with the
-// code under test.
+// layout is a binary format by its fields, for the oracle: the oracle and the code under test share no code.
 type layout struct{ exp, mant uint }
 
 var layouts = map[types.Type]layout{types.F16: {5, 10}, types.BF16: {8, 7}, types.F32: {8, 23}, types.F64: {11, 52}, types.E4M3x2: {4, 3}, types.E5M2x2: {5, 2}}

@@ -98,8 +98,8 @@ func TestLaterAsWhole(t *testing.T) {
 	}
 }
 
-// TestErrorOfOneBody: an error in a body is told for the kernels that reach the body, with its line, each time that they
-// are asked for, and leaves the other bodies alone.
+// TestErrorOfOneBody: an error in a body is reported for the kernels that reach the body, with its line, each time that
+// they are asked for, and leaves the other bodies alone.
 func TestErrorOfOneBody(t *testing.T) {
 	text := header + ".func f() {\n nonsense !;\n ret; }\n.entry bad() { call f; ret; }\n.entry good() { ret; }\n.entry worse() {\n ( ; }"
 	lineOf := func(what string) int {
@@ -131,7 +131,7 @@ func TestErrorOfOneBody(t *testing.T) {
 	}
 }
 
-// TestUnendedBody: what is wrong with the braces is told at once.
+// TestUnendedBody: an error of the braces is reported at once.
 func TestUnendedBody(t *testing.T) {
 	for _, text := range []string{".entry k() {", ".entry k() { /* }", ".entry k() { .pragma \"}", ".entry k() { { ret; }", ".entry k() { } }"} {
 		if _, err := ParseDeclarations("later", header+text); err == nil {

@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// A random program over eight registers: arithmetic, branches, bounded loops with exits
-// and early ends. It is printed as PTX and executed thread by thread in plain Go; what is
-// tested is where lanes part and meet, and where values are kept.
+// A random program over eight registers: arithmetic, branches, bounded loops with exits and early ends. It is printed
+// as PTX and executed thread by thread in plain Go, to test where lanes part and meet, and where values are kept.
 type program struct {
 	r     *rand.Rand
 	text  strings.Builder
@@ -140,7 +139,7 @@ func (p *program) emitStatement(depth int, exit string) statement {
 			}
 			return goesOn
 		}
-	case 6: // the thread ends; what it has is stored before
+	case 6: // the thread ends; its result is stored before
 		if p.r.IntN(4) > 0 {
 			break
 		}

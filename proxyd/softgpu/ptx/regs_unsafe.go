@@ -46,8 +46,8 @@ func (w *warp) setBits(r ref, m, v uint32) {
 	*p = *p&^m | v&m
 }
 
-// setPred ends a setp: r is the comparison's outcome. in.imm holds, from bit 0, the
-// boolean operator that combines r with c (0: none), and whether e takes the complement.
+// setPred ends a setp: r is the comparison's outcome. in.imm holds, from bit 0, the boolean operator that combines r
+// with c (0: no operator), and whether e takes the complement.
 func (w *warp) setPred(in *inst, m, r uint32) {
 	if in.imm == 0 {
 		w.setBits(in.d, m, r)
@@ -93,9 +93,9 @@ func (w *warp) setLane(o opnd, r ref, i int, v uint64) {
 	}
 }
 
-// enterFrame makes refs mean a frame's registers, and makes room for them; and for another register, so
-// that a frame without registers does not begin behind the end of a file: a pointer there would
-// belong to whatever the allocator put next.
+// enterFrame makes refs mean a frame's registers, and makes room for them; and for another register, so that a frame
+// without registers does not begin behind the end of a file: a pointer there would belong to the allocator's next
+// object.
 func (w *warp) enterFrame(f *frame, c *code) {
 	if w.entered == f {
 		return

@@ -44,7 +44,7 @@ func (l *lowerer) specialRegister(o syntax.Operand) (ref, types.Type, bool) {
 	}
 	c := s.typ.Class()
 	d := l.newReg(c)
-	// The register is read in all active lanes, whatever the guard.
+	// The register is read in all active lanes, also in those whose guard is false.
 	was := l.guard
 	l.guard = 0
 	m := l.emitMicro(opSpecial, shape{d: defOperand(c)}, d, 0, 0, 0, 0)
@@ -143,14 +143,14 @@ var specials = func() map[string]special {
 	return m
 }()
 
-// reservedSize is the shared memory of a block that is reserved for the system: libraries keep
-// there what the warps of a cooperative group exchange. The memory follows the block's own memory,
-// and only kernels that ask for its place have it.
+// reservedSize is the shared memory of a block that is reserved for the system: libraries keep values there that the
+// warps of a cooperative group exchange. The memory follows the block's own memory, and only kernels that ask for its
+// place have it.
 const reservedSize = 1024
 
 func reservedShared(w *warp) uint64 { return uint64(w.block.run.reservedAt()) }
 
-// warpTime is the warp's own time: the time passes with what the warp executes, so that a program
+// warpTime is the warp's own time: the time passes with the instructions that the warp executes, so that a program
 // which looks at the clock gives the same result everywhere.
 func (w *warp) warpTime() uint64 {
 	w.ticks += 4

@@ -13,7 +13,7 @@ type syncSite struct {
 	finish func(w *warp, in *inst, m uint32, g *gather)
 }
 
-// gather is what the lanes of a mask have brought.
+// gather is the values that the lanes of a mask have brought.
 type gather struct {
 	mask uint32
 	val  [warpSize]uint64
@@ -224,7 +224,7 @@ func finishShfl(mode int) func(w *warp, in *inst, m uint32, g *gather) {
 			} else {
 				inRange |= 1 << i
 			}
-			// What a lane that is not here would give is undefined: its own value.
+			// The value of a lane that is not in the group is undefined: it is the reading lane's own.
 			if g.mask>>(from&31)&1 == 0 {
 				from = lane
 			}
@@ -315,8 +315,8 @@ func finishRedux(f func(a, b uint32) uint32) func(w *warp, in *inst, m uint32, g
 
 func finishNone(*warp, *inst, uint32, *gather) {}
 
-// parkAtJoin lets the current fragment wait at its join. When the fragment is the last to come, the
-// fragment goes on with all lanes and park reports true.
+// parkAtJoin lets the current fragment wait at its join. When the fragment is the last to come, the fragment goes on
+// with all lanes and parkAtJoin reports true.
 func (w *warp) parkAtJoin() bool {
 	f, j := w.cur, w.cur.join
 	if j.arrived == 0 && f.mask != j.expected {
@@ -342,8 +342,8 @@ func (w *warp) forgetJoin(j *join) {
 	}
 }
 
-// releaseJoins lets all lanes that stand at joins go on without the lanes that they wait for. release
-// reports whether there were any.
+// releaseJoins lets all lanes that stand at joins go on without the lanes that they wait for. releaseJoins reports
+// whether any lane stood at a join.
 func (w *warp) releaseJoins() bool {
 	any := false
 	for _, j := range w.joins {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// warpLanes is what each lane of a warp brings to a synchronising instruction.
+// warpLanes is the operands that each lane of a warp brings to a synchronising instruction.
 type warpLanes struct {
 	live   uint32 // lanes that the block has
 	mask   [warpSize]uint32
@@ -29,8 +29,8 @@ func (l *warpLanes) partnersOf(i int) (all []int) {
 	return all
 }
 
-// syncForms are the synchronising instructions: the text, with operands %a, %b and %m and the
-// results %r and %p, and what lane i gets by a computation that looks at a single lane at a time.
+// syncForms are the synchronising instructions: the text, with operands %a, %b and %m and the results %r and %p, and
+// the result of lane i by a computation that looks at a single lane at a time.
 var syncForms = []struct {
 	text string
 	want func(l *warpLanes, i int) (r uint32, p bool)
@@ -114,8 +114,8 @@ func reduxOf(neutral uint32, f func(x, y uint32) uint32) func(*warpLanes, int) (
 	}
 }
 
-// shflOf reads the lane that from names. A lane that is no member gives an undefined value:
-// wanted is the lane's own, which is what this implementation gives.
+// shflOf reads the lane that from names. A lane that is no member gives an undefined value: this implementation gives
+// the reading lane's own, and the test wants that.
 func shflOf(from func(i, b int) int) func(*warpLanes, int) (uint32, bool) {
 	return func(l *warpLanes, i int) (uint32, bool) {
 		k := from(i, int(l.b[i]&31))
@@ -161,9 +161,9 @@ func randomLanes(r *rand.Rand, tiles int) *warpLanes {
 	return l
 }
 
-// TestMemberMasks: lanes of a single warp carry different member masks, as tiled_partition<8>()
-// makes them. Each synchronising instruction gives each lane what a computation over that
-// lane's members gives, whether the lanes come together or by two branches.
+// TestMemberMasks: lanes of a single warp carry different member masks, as tiled_partition<8>() makes them. Each
+// synchronising instruction gives each lane the result of a computation over that lane's members, whether the lanes
+// come together or by two branches.
 func TestMemberMasks(t *testing.T) {
 	for _, form := range syncForms {
 		t.Run(form.text, func(t *testing.T) {
@@ -203,9 +203,8 @@ func TestMemberMasks(t *testing.T) {
 	}
 }
 
-// shflDistance turns the number of a lane that is read into the operand with which a mode of
-// shfl reads that lane; nil for other instructions. What would be out of the warp's range is
-// left to be so.
+// shflDistance turns the number of a lane that is read into the operand with which a mode of shfl reads that lane; nil
+// for other instructions. An operand out of the warp's range is not corrected.
 func shflDistance(text string) func(i int, lane uint32) uint32 {
 	for mode, f := range map[string]func(i int, lane uint32) uint32{
 		"shfl.sync.idx":  func(_ int, lane uint32) uint32 { return lane },

@@ -48,7 +48,7 @@ func perThreadOut(t *testing.T, body string, blocks, threads int) []uint32 {
 	return readWords(out)[:blocks*threads]
 }
 
-// TestThreads: what each thread computes, by body and oracle.
+// TestThreads compares the result of each thread of a body with an oracle's.
 func TestThreads(t *testing.T) {
 	cases := []struct {
 		name, body      string
@@ -315,8 +315,8 @@ func TestSeveralCores(t *testing.T) {
 	}
 }
 
-// TestCooperative: blocks of a cooperative launch wait for each other, and those of others
-// that do so nevertheless.
+// TestCooperative: blocks of a cooperative launch wait for each other, and so do blocks of an ordinary launch that wait
+// without having asked to run together.
 func TestCooperative(t *testing.T) {
 	for _, together := range []bool{true, false} {
 		testGridBarrier(t, together)
@@ -381,7 +381,7 @@ func TestBallotCounts(t *testing.T) {
 	}
 }
 
-// TestVectorAtomics: an atomic operation on a vector is one on each element.
+// TestVectorAtomics: an atomic operation on a vector is an operation on each element.
 func TestVectorAtomics(t *testing.T) {
 	const body = `cvt.rn.f32.u32 %f1, %t; mov.f32 %f2, 0f3f800000; mov.f32 %f3, 0f40000000; mov.f32 %f4, 0fbf800000; mov.u64 %rd5, cell;
 		red.global.v4.f32.add [cell], {%f1, %f2, %f3, %f4};

@@ -159,7 +159,7 @@ func TestTextureIntegers(t *testing.T) {
 	}
 }
 
-// TestTextureFaults: what is no texture, or of another form, ends the kernel.
+// TestTextureFaults: an object that is no texture, or a texture of another form, ends the kernel.
 func TestTextureFaults(t *testing.T) {
 	flat := texture.Descriptor{Width: 8, Height: 4, Pitch: 32, Format: texture.Float32, Channels: 1}
 	surface := flat
@@ -183,12 +183,12 @@ func TestTextureFaults(t *testing.T) {
 		err := m.launchKernel("k", Dim3{1, 1, 1}, Dim3{32, 1, 1}, testOut, testObject)
 		var fault *Fault
 		if !errors.As(err, &fault) || fault.Kind != c.kind || !strings.Contains(fmt.Sprint(err), c.words) {
-			t.Errorf("%s: %v", c.name, err)
+			t.Errorf("launch with %s: %v", c.name, err)
 		}
 	}
 }
 
-// TestTextureTouched: what a launch reads of textures is known, the descriptor too.
+// TestTextureTouched: a launch reports the memory that it reads of textures, the descriptor too.
 func TestTextureTouched(t *testing.T) {
 	m, _ := textureMachine(t, "tex.2d.v4.f32.f32 {%g1, _, _, _}, [%o, {%f, %f}];", texture.Descriptor{Width: 8, Height: 4, Pitch: 32, Format: texture.Float32, Channels: 1}, countingBytes(32))
 	m.cfg.Touched = &memory.Touched{}
@@ -216,7 +216,7 @@ func TestTexturesRefused(t *testing.T) {
 		err := bootMachine(t, textureKernel(body)).launchKernel("k", Dim3{1, 1, 1}, Dim3{1, 1, 1}, 0, 0)
 		var refused *RefusedError
 		if !errors.As(err, &refused) || !strings.HasPrefix(body, refused.Opcode) {
-			t.Errorf("%s: %v", body, err)
+			t.Errorf("launch of %s: %v, want a RefusedError that names the form", body, err)
 		}
 	}
 }

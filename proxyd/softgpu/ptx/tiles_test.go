@@ -42,7 +42,7 @@ L:	add.u32 %%r14, %%r13, %%r2; mad.lo.u32 %%r14, %%r6, %%r1, %%r14; mul.wide.u32
 	return s.String()
 }
 
-// TestTiles: tiles of both widths give what a plain loop gives.
+// TestTiles: tiles of both widths give the product that a plain loop gives.
 func TestTiles(t *testing.T) {
 	const n = 64
 	for _, tile := range []int{16, 32} {

@@ -62,7 +62,7 @@ func TestTouched(t *testing.T) {
 			want := []memory.TouchedRange{{Base: a, Size: 4096}, {Base: b, Size: 4096, Written: x.written}}
 			for i := range 3 {
 				cfg := Config{Grid: Dim3{X: 4, Y: 1, Z: 1}, Block: Dim3{X: 64, Y: 1, Z: 1}, Params: params, Memory: &mem, Workers: 2}
-				if i != 1 { // a launch that collects nothing comes between
+				if i != 1 { // a launch that collects no accesses comes between
 					cfg.Touched = &memory.Touched{}
 				}
 				if err := k.Launch(context.Background(), cfg); err != nil {
@@ -76,8 +76,8 @@ func TestTouched(t *testing.T) {
 	}
 }
 
-// TestTouchedParts: a launch over a View tells which parts it has accessed, and the whole range for what crosses the end of
-// a part or lies in none. Its results equal those of a launch over the Memory.
+// TestTouchedParts: a launch over a View tells which parts it has accessed, and the whole range for an access that
+// crosses the end of a part or lies in no part. Its results equal those of a launch over the Memory.
 func TestTouchedParts(t *testing.T) {
 	const a, b = 1 << 40, 2 << 40
 	k := kernelOf(t, `.version 7.0

@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/native"
 )
 
-// fragState says what a fragment waits for.
+// fragState is the state of a fragment: ready, or waiting for other threads.
 type fragState uint8
 
 const (
@@ -69,8 +69,8 @@ type warp struct {
 	mma    mmaBuffers
 
 	machine native.State
-	// A turn that passBarrier has begun: where machine code has left the current fragment, if that goes on there, and what
-	// is left of the turn's branches.
+	// A turn that passBarrier has begun: where machine code has left the current fragment, if the fragment goes on
+	// there, and the rest of the turn's branches.
 	begun  bool
 	left   int
 	bailed native.Place
@@ -98,7 +98,7 @@ func (w *warp) startWarp(b *block, id int, mask uint32) {
 		w.top = &frame{code: k.main}
 	}
 	w.enterFrame(w.top, k.main)
-	// What a program reads before writing must not depend on earlier blocks.
+	// A register that a program reads before writing it must not hold a value of an earlier block.
 	if !b.run.native || k.readsUnwritten() {
 		clear(w.file32)
 		clear(w.file64)
@@ -151,8 +151,8 @@ func (w *warp) dropFragment(f *frag) {
 	w.spare = append(w.spare, f)
 }
 
-// pickFragment makes a fragment that can run the current fragment: the youngest, so that what parted last
-// meets first. pickFragment reports false when there is none.
+// pickFragment makes a fragment that can run the current fragment: the youngest, so that the lanes that parted last
+// meet first. pickFragment reports false when no fragment can run.
 func (w *warp) pickFragment() bool {
 	for i := len(w.frags) - 1; i >= 0; i-- {
 		if w.frags[i].state == fragReady {
@@ -165,7 +165,7 @@ func (w *warp) pickFragment() bool {
 	return false
 }
 
-// exitLanes ends the lanes m of the current fragment. When none is left, the fragment is gone.
+// exitLanes ends the lanes m of the current fragment. A fragment whose lanes have all exited is dropped.
 func (w *warp) exitLanes(m uint32) {
 	f := w.cur
 	w.live &^= m
@@ -203,7 +203,7 @@ type status uint8
 
 const (
 	statusDone    status = iota // all lanes have exited
-	statusBlocked               // nothing can run before other warps do something
+	statusBlocked               // no fragment can run before other warps have moved on
 	statusYielded               // its turn is over
 )
 
@@ -275,7 +275,7 @@ func (w *warp) rotateFragments() {
 func (w *warp) runFragment(budget *int) bool {
 	f := w.cur
 	code := f.frame.code.insts
-	from := f.pc // what is before was counted
+	from := f.pc // instructions before from were counted already
 	var machine *native.Code
 	if w.block.run.native {
 		machine = f.frame.code.native
