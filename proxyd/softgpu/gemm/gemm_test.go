@@ -231,7 +231,7 @@ func runPTX(t testing.TB, k *ptx.Kernel, p *problem) []byte {
 		Grid: ptx.Dim3{X: g[0], Y: g[1], Z: g[2]}, Block: ptx.Dim3{X: Threads, Y: 1, Z: 1}, Params: p.params(), Memory: m, Interpret: true,
 	})
 	if err != nil {
-		t.Fatalf("%v: %v", p, err)
+		t.Fatalf("launch of %v: %v", p, err)
 	}
 	return d
 }
@@ -267,7 +267,7 @@ func TestRunAsPTX(t *testing.T) {
 	}
 }
 
-// TestStopBetweenBlocks: a launch that stops after any number of blocks and goes on leaves what an undisturbed launch leaves.
+// TestStopBetweenBlocks: a launch that stops after any number of blocks and goes on ends as an undisturbed launch does.
 func TestStopBetweenBlocks(t *testing.T) {
 	if !Available() {
 		t.Skip("this processor has no AVX2")
@@ -300,7 +300,7 @@ func TestStopBetweenBlocks(t *testing.T) {
 	}
 }
 
-// TestLeftToPTX: what is not whole in memory is not begun.
+// TestLeftToPTX: Run begins no product whose operands are not whole in memory.
 func TestLeftToPTX(t *testing.T) {
 	if !Available() {
 		t.Skip("this processor has no AVX2")
@@ -339,7 +339,7 @@ func TestLeftToPTX(t *testing.T) {
 	}
 }
 
-// TestFormats: every f16 and bf16 comes back as it was, and what is between two of them becomes the nearest, or the even of two.
+// TestFormats: every f16 and bf16 comes back as it was, and a number between two becomes the nearest, or the even one.
 func TestFormats(t *testing.T) {
 	for _, f := range []struct {
 		name     string
@@ -376,7 +376,8 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// processorTime is the time of the processor that this process has used: what a busy machine takes away is not in it.
+// processorTime is the time of the processor that this process has used, without the time that a busy machine takes
+// away.
 func processorTime(b *testing.B) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
@@ -417,8 +418,8 @@ func BenchmarkProduct(b *testing.B) {
 	}
 }
 
-// BenchmarkWorkers measures products with several workers, and what they allocate: a square product, and products in f32 that are
-// small but for k.
+// BenchmarkWorkers measures products with several workers, and their allocations: a square product, and products in f32
+// that are small but for k.
 func BenchmarkWorkers(b *testing.B) {
 	for _, shape := range []struct{ m, n, k uint32 }{{1024, 1024, 1024}, {512, 192, 40000}, {64, 12, 40000}, {32, 32, 32}} {
 		for _, workers := range []int{1, 2, 8} {

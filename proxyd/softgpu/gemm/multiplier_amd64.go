@@ -5,8 +5,8 @@ package gemm
 
 import "golang.org/x/sys/cpu"
 
-// In multiplier_amd64.s. The vectors of AVX2 take a quarter of what multiplier.multiply takes: 64 bytes of the A panel for each
-// k, and 6 columns.
+// In multiplier_amd64.s. The functions of AVX2 multiply a quarter of the panels of multiplier.multiply: 64 bytes of the
+// A panel for each k, and 6 columns.
 
 //go:noescape
 func multiplyAVX512F32(n int, a, b, sums *float32)
@@ -38,7 +38,7 @@ func inQuarters[T element](multiply func(n int, a, b, sums *T)) func(n int, a, b
 	}
 }
 
-// listMultipliers lists what multiplies on this processor, wider vectors last.
+// listMultipliers lists the multipliers of this processor, wider vectors last.
 func listMultipliers() []*multiplier {
 	if !cpu.X86.HasAVX2 || !cpu.X86.HasFMA {
 		return nil

@@ -5,5 +5,5 @@
 
 package gemm
 
-// listMultipliers lists what multiplies on this processor: nothing.
+// listMultipliers returns nil: this processor has no multiplier.
 func listMultipliers() []*multiplier { return nil }

@@ -11,8 +11,8 @@ type source struct {
 	along bool
 }
 
-// packPanels copies rows of op(A), or columns of op(B), into panels of width: count of them from first on, n k from k on. What
-// the last panel has too many is 0.
+// packPanels copies rows of op(A), or columns of op(B), into panels of width: count of them from first on, n k from k
+// on. The last panel is filled up with zeros.
 func packPanels[T element](to []T, s source, width, first, count, k, n int) {
 	for at := 0; at < count; at += width {
 		panel := to[at*n:][:width*n]

@@ -129,7 +129,7 @@ func parseParams(kernel string, p []byte) (x product, ok bool) {
 	return x, x.m > 0 && x.n > 0
 }
 
-// listOperands returns the matrices that the launch accesses, what is written last.
+// listOperands returns the matrices that the launch accesses, the written matrix last.
 func (x *product) listOperands() []*matrix {
 	var out []*matrix
 	if x.k > 0 {

@@ -23,15 +23,15 @@ type Launch struct {
 	First uint64
 	// Paused, if not nil, is asked before each block begins: no more blocks begin when Paused returns true.
 	Paused func() bool
-	// Issued, if not nil, is increased by 1 for 256 multiply-adds, which take about as long as an instruction of a warp that is
-	// compiled: what is spliced depends on that. The PTX issues many more.
+	// Issued, if not nil, is increased by 1 for 256 multiply-adds, which take about as long as an instruction of a warp
+	// that is compiled: the choice of launches to splice depends on that. The PTX issues many more.
 	Issued *atomic.Uint64
-	// Touched, if not nil, takes what the launch accesses.
+	// Touched, if not nil, collects the memory that the launch accesses.
 	Touched *memory.Touched
 }
 
-// Run runs the launch's blocks and returns how many are done, in ascending order: with those that ran before. It reports false,
-// and has done nothing, if the launch is left to the PTX. The error is ctx's.
+// Run runs the launch's blocks and returns how many are done, in ascending order: with those that ran before. It
+// reports false, before it has written a byte, if the launch is left to the PTX. The error is ctx's.
 func Run(ctx context.Context, l Launch) (done uint64, ok bool, err error) {
 	if !Available() {
 		return l.First, false, nil
@@ -42,7 +42,7 @@ func Run(ctx context.Context, l Launch) (done uint64, ok bool, err error) {
 // batchMember is the memory of a product of a batch.
 type batchMember struct{ a, b, c, d, bias []byte }
 
-// findMembers finds the memory of all products, and notes what is accessed.
+// findMembers finds the memory of all products, and notes the accessed ranges.
 func findMembers(x *product, l *Launch) ([]batchMember, bool) {
 	seen := map[*memory.Range]bool{}
 	out := make([]batchMember, l.Grid[2])
@@ -116,7 +116,7 @@ func (w *work) spreadBlocks(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// runBlocks runs blocks until there are none, or no more are to begin.
+// runBlocks runs blocks until all have begun, or no more are to begin.
 func (w *work) runBlocks(ctx context.Context, t runner) {
 	for ctx.Err() == nil && (w.l.Paused == nil || !w.l.Paused()) {
 		i := w.next.Add(1) - 1

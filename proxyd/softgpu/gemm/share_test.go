@@ -29,7 +29,7 @@ func TestSharedPanels(t *testing.T) {
 		m, d := p.mapMemory(t)
 		done, ok, err := Run(t.Context(), Launch{Kernel: p.kernel, Grid: p.grid(), Params: p.params(), Memory: m, Workers: workers})
 		if !ok || err != nil || done != 3*3*2 {
-			t.Fatal(done, ok, err)
+			t.Fatalf("Run: done %d, ok %v, error %v", done, ok, err)
 		}
 		p.operands[3] = d
 		for z := range p.batch {

@@ -40,7 +40,7 @@ type tile[T element] struct {
 	finishColumn   func(n int, result, sums, old, bias *T, alpha, beta T)
 }
 
-// makeTiles returns what makes a tile for each worker of a launch.
+// makeTiles returns a function that makes a tile for each worker of a launch.
 func makeTiles(w *work) func() runner {
 	if w.x.double {
 		pool := newPanelPool[float64](w.x)

@@ -29,8 +29,8 @@ type Block struct {
 // mostSums is for how many keys a block keeps its hash. Each of the capsules that share a device has a key of its own.
 const mostSums = 16
 
-// Show has a part of memory show the block, in the place of what is there. What is written to the part later is the
-// part's alone. No other thread may use the part meanwhile.
+// Show has a part of memory show the block, in the place of the part's bytes. Bytes that are written to the part later
+// are the part's alone. No other thread may use the part meanwhile.
 func (b *Block) Show(part []byte) error {
 	p := b.pool
 	p.mu.Lock()
@@ -110,7 +110,7 @@ func (b *Block) Release() {
 	b.Drop(false)
 }
 
-// IsOnlyKept tells whether nothing but results of kernels has the block: no part shows it.
+// IsOnlyKept tells whether only results of kernels have the block: no part shows it.
 func (b *Block) IsOnlyKept() bool {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
@@ -125,7 +125,7 @@ func (b *Block) Read(p []byte) error {
 	return nil
 }
 
-// freeMemory gives the block's memory back. The caller holds the Pool's mu.
+// freeMemory gives the block's memory back to the kernel. The caller holds the Pool's mu.
 func (b *Block) freeMemory() {
 	p := b.pool
 	// Where this fails, the memory stays until other bytes take the place.
@@ -136,7 +136,7 @@ func (b *Block) freeMemory() {
 }
 
 // Leave is called when the owner of a part leaves the device. Leave returns how many bytes have to be copied to the
-// host's memory for that: none while another owner is on the device, nor when the host's memory had the bytes before.
+// host's memory for that: 0 while another owner is on the device, and if the host's memory had the bytes before.
 func (b *Block) Leave() uint64 {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOpenMap: root's process learns of its pages whether they are there, and not where, and keeps its rights. It runs in a
-// process of its own, which has not opened the file.
+// TestOpenMap: root's process learns whether its pages are present, and not their physical addresses, and keeps its
+// rights. It runs in a process of its own, which has not opened the file.
 func TestOpenMap(t *testing.T) {
 	const child = "PAGES_TEST_OPEN_MAP"
 	if os.Getenv(child) == "" {
 		c := exec.Command("/proc/self/exe", "-test.run=^TestOpenMap$")
 		c.Env = append(os.Environ(), child+"=1")
 		if out, err := c.CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
+			t.Errorf("the test in a process of its own: %v\n%s", err, out)
 		}
 		return
 	}

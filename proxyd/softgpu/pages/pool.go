@@ -26,7 +26,7 @@ type Pool struct {
 	mu    sync.Mutex
 	file  *os.File // nil until the first block comes
 	end   uint64
-	free  []uint64 // places that hold nothing
+	free  []uint64 // places of the file that hold no block
 	views int
 
 	written uint64 // parts that showed a block until they were written, in all
@@ -35,7 +35,7 @@ type Pool struct {
 // NewPool makes a Pool for blocks of a size, which is a multiple of Size.
 func NewPool(size uint64) *Pool { return &Pool{size: size} }
 
-// Add takes a block's bytes. The block goes with the last Drop.
+// Add takes a block's bytes. The block is freed by the last Drop.
 func (p *Pool) Add(bytes []byte) (*Block, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +93,7 @@ func (p *Pool) Written() uint64 {
 	return p.written
 }
 
-// Close gives the file back. Parts go on to show their blocks.
+// Close closes the file. Parts go on to show their blocks.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,7 +21,7 @@ func mapAnonymous(part []byte) error {
 	if err := mapFixed(part, flags, -1, 0); err != nil {
 		return err
 	}
-	_ = unix.Madvise(part, unix.MADV_HUGEPAGE) // where there are none, only time is lost
+	_ = unix.Madvise(part, unix.MADV_HUGEPAGE) // on a host without huge pages the memory works, but slower
 	return nil
 }
 
@@ -34,8 +34,8 @@ func mapFixed(part []byte, flags, fd int, at uint64) error {
 	return nil
 }
 
-// OwnPages counts the pages of a part that were written since the part shows a block. Where that cannot be known,
-// all count.
+// OwnPages counts the pages of a part that were written since the part shows a block. If the kernel does not tell, all
+// pages count.
 func OwnPages(part []byte) (n int) {
 	const present, swapped, ofFile = 1 << 63, 1 << 62, 1 << 61
 	f, entries := Map(), make([]byte, 8*(len(part)/Size))

@@ -29,13 +29,13 @@ const (
 	pageWritten      = 1 << 1 // PAGE_IS_WRITTEN
 )
 
-// Watcher asks the kernel what was written.
+// Watcher asks the kernel which pages were written.
 type Watcher struct {
 	uffd    int
 	pagemap *os.File
 }
 
-// Watching is this process's Watcher, nil where the kernel has none to offer.
+// Watching is this process's Watcher; nil if the kernel does not offer userfaultfd's asynchronous mode.
 var Watching = sync.OnceValue(func() *Watcher {
 	f := Map()
 	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK|uffdUserModeOnly, 0, 0)
@@ -121,7 +121,8 @@ func (w *Watcher) Protect(b []byte, on bool) error {
 	return callIoctl(w.uffd, uffdWriteProtect, unsafe.Pointer(&arg))
 }
 
-// IsWritten tells whether pages of b were written since its protection. Where that cannot be known, IsWritten says yes.
+// IsWritten tells whether pages of b were written since its protection. If the kernel does not tell, IsWritten says
+// yes.
 func (w *Watcher) IsWritten(b []byte) bool {
 	var found region
 	arg := scanArg{start: addressOf(b), end: addressOf(b) + uint64(len(b)), vec: &found, vecLen: 1, maxPages: 1, mask: pageWritten, returned: pageWritten}

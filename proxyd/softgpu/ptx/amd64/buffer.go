@@ -114,8 +114,8 @@ func (a *buffer) emitLabel(l Label) {
 	a.emit32(0)
 }
 
-// emitMemory emits the ModRM byte, the SIB byte and the displacement of a place in memory. scale is what a displacement of
-// a single byte is multiplied with.
+// emitMemory emits the ModRM byte, the SIB byte and the displacement of a place in memory. scale is the factor of a
+// displacement of a single byte.
 func (a *buffer) emitMemory(reg uint8, m Mem, scale int32) {
 	mod, short := byte(0x80), int32(0)
 	switch {
@@ -128,7 +128,7 @@ func (a *buffer) emitMemory(reg uint8, m Mem, scale int32) {
 	if !indexed && m.Base&7 != RSP {
 		a.emitBytes(mod | reg&7<<3 | byte(m.Base&7))
 	} else {
-		index := byte(4) // none
+		index := byte(4) // 4: no index
 		switch {
 		case m.Indexed:
 			index = byte(m.Vector & 7)

@@ -10,10 +10,10 @@ type vexOp struct {
 	opcode        byte
 }
 
-// masks adds the instructions of mask registers, and what else has their prefix.
+// masks adds the instructions of mask registers, and the other instructions with a VEX prefix.
 type masks struct{ scalars }
 
-// emitVex emits a prefix and an opcode. v is the middle operand, 0 if there is none.
+// emitVex emits a prefix and an opcode. v is the middle operand, 0 if the instruction has no such operand.
 func (a *masks) emitVex(o vexOp, reg, v, index, base uint8) {
 	p1 := o.space
 	for i, r := range []uint8{reg, index, base} {

@@ -191,7 +191,8 @@ func (a *scalars) MoveMemoryIf32(c Cond, d Reg, m Mem) {
 	a.emitWithMemory(false, uint8(d), m, 0x0f, 0x40|byte(c))
 }
 
-// CompareExchange32 writes s to 4 bytes of memory if they are EAX, else EAX becomes what they are: at once for all cores.
+// CompareExchange32 writes s to 4 bytes of memory if they equal EAX, else it loads them into EAX: at once for all
+// cores.
 func (a *scalars) CompareExchange32(m Mem, s Reg) {
 	a.emitBytes(0xf0)
 	a.emitWithMemory(false, uint8(s), m, 0x0f, 0xb1)

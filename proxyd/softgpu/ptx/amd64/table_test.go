@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// instructions are what the tests encode, by the text of the instruction in Intel's syntax.
+// instructions are the instructions that the tests encode, by their text in Intel's syntax.
 var instructions = map[string]func(a *Assembler){
 	"mov rax, QWORD PTR [rbx+0x10]":           func(a *Assembler) { a.Load64(RAX, At(RBX, 16)) },
 	"mov r13, QWORD PTR [r12]":                func(a *Assembler) { a.Load64(R13, At(R12, 0)) },
@@ -125,7 +125,7 @@ var lane = Mem{Base: RDI, Index: RCX, Scale: 4, Disp: 0x80}
 
 func gatherMem(v Vec, scale uint8) Mem { return Mem{Base: RAX, Vector: v, Scale: scale, Indexed: true} }
 
-// three are the instructions with three operands of whole registers, two those with two.
+// three are the instructions with three operands of whole registers, two the instructions with two operands.
 var (
 	three = map[string]Op{
 		"vpaddd": VPADDD, "vpaddq": VPADDQ, "vpsubd": VPSUBD, "vpsubq": VPSUBQ, "vpmulld": VPMULLD, "vpmullq": VPMULLQ,
@@ -177,7 +177,7 @@ func init() {
 	}
 }
 
-// TestEncoding compares with what GNU as makes of the texts: testdata/encodings.txt has a line for each.
+// TestEncoding compares with the bytes that GNU as makes of the texts: testdata/encodings.txt has a line for each.
 func TestEncoding(t *testing.T) {
 	f, err := os.Open("testdata/encodings.txt")
 	if err != nil {
@@ -205,7 +205,7 @@ func TestEncoding(t *testing.T) {
 	}
 }
 
-// TestJumps: jumps forwards and backwards, and what is never bound.
+// TestJumps: jumps forwards and backwards, and a label that is never bound.
 func TestJumps(t *testing.T) {
 	var a Assembler
 	back, end, data := a.NewLabel(), a.NewLabel(), a.NewLabel()

@@ -9,13 +9,13 @@ type Op struct {
 	wide          bool // W
 	opcode        byte
 	digit         byte  // instead of a register: extends the opcode
-	unit          uint8 // what a displacement of a byte is multiplied with; 0: 64
+	unit          uint8 // the factor of a displacement of a byte; 0: 64
 }
 
 // Rounding is how a floating-point instruction rounds.
 type Rounding uint8
 
-// The roundings. AsSet is what the processor's control register says: to nearest.
+// The roundings. AsSet is the rounding of the processor's control register: to nearest.
 const (
 	AsSet Rounding = iota
 	Nearest
@@ -24,7 +24,7 @@ const (
 	ToZero
 )
 
-// Options are what an instruction of three operands may have besides.
+// Options are the optional parts of an instruction of three operands.
 type Options struct {
 	Mask  Mask     // lanes that are computed; 0: all
 	Zero  bool     // the other lanes become zero, instead of being kept

@@ -5,11 +5,11 @@ package float
 
 import "math"
 
-// Exp2 and Log2 round what they compute in float64 to f32. Machine code (package native) has the same steps over vectors, so
-// each step is rounded as it is written here: the compiler must not fuse two of them. Log2 has the steps of math.Log2. Exp2
-// has fewer than math.Exp2, and no division.
+// Exp2 and Log2 compute in float64 and round the result to f32. Machine code (package native) has the same steps over
+// vectors, so each step is rounded as it is written here: the compiler must not fuse two of them. Log2 has the steps of
+// math.Log2. Exp2 has fewer than math.Exp2, and no division.
 
-// Exp2Bound bounds what Exp2 computes: what is further away from 0 gives 0 or an infinity.
+// Exp2Bound bounds Exp2's operands: an operand further away from 0 gives 0 or an infinity.
 const Exp2Bound = 200
 
 // Exp2Terms are the coefficients of a polynomial that is 2^t - 1 for t from -0.5 to 0.5, divided by t, the highest first. It

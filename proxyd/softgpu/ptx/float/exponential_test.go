@@ -11,8 +11,8 @@ import (
 
 var all = flag.Bool("all", false, "compare all numbers of f32, not one of a thousand")
 
-// TestExponentials: Log2 is what package math gives, rounded; so is Exp2, but where the result lies in the middle between two
-// numbers as far as float64 can tell.
+// TestExponentials: Log2 equals the result of package math, rounded; so does Exp2, except where the result lies in the
+// middle between two numbers as far as float64 can tell.
 func TestExponentials(t *testing.T) {
 	step := uint64(997)
 	if *all {

@@ -5,7 +5,8 @@ package float
 
 import "math"
 
-// Sin and Cos round what they compute in float64 to f32. Machine code (package native) has the same steps over vectors.
+// Sin and Cos compute in float64 and round the result to f32. Machine code (package native) has the same steps over
+// vectors.
 
 // TurnBound bounds the numbers of which Sin and Cos take quarters of a turn away by two constants.
 const TurnBound = 1 << 20

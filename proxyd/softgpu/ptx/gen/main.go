@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Gen writes the lane loops of package ptx from the table in table.go: a function for each
-// operation and type, with a loop for full warps and a loop for other warps. Go has no other way to
-// get the expression of an operation into the loop: what is passed as a function value, or a type
-// parameter's method, is called once per lane.
+// Gen writes the lane loops of package ptx from the table in table.go: a function for each operation and type, with a
+// loop for full warps and a loop for other warps. Go has no other way to get the expression of an operation into the
+// loop: a function that is passed as a value, or as a type parameter's method, is called once per lane.
 //
 //	go generate ./proxyd/softgpu/ptx
 package main
@@ -18,7 +17,7 @@ import (
 	"strings"
 )
 
-// module is where the packages are that the loops call.
+// module is the path of the packages that the loops call.
 const module = "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/"
 
 // row is an operation.

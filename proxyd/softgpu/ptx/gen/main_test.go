@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestCurrent: the generated files in the tree are what the table gives.
+// TestCurrent: the generated files in the tree equal the files that the table gives.
 func TestCurrent(t *testing.T) {
 	for name, f := range files {
 		want, err := renderFile(f.table, f.rows())

@@ -12,7 +12,7 @@ type Local struct {
 	Data []byte
 	Size uint32        // of a thread
 	Used bool          // written since it was cleared
-	Tops [lanes]uint32 // end of what alloca gave
+	Tops [lanes]uint32 // end of the memory that alloca returned
 }
 
 // Init makes room for size bytes of each thread.
@@ -21,7 +21,7 @@ func (l *Local) Init(size uint32) {
 	l.Data = make([]byte, uint64(l.Size)*lanes+16)
 }
 
-// Clear clears the memory, so that no block sees what another has left.
+// Clear clears the memory, so that no block sees values of another.
 func (l *Local) Clear() {
 	if l.Used {
 		clear(l.Data)
@@ -36,7 +36,7 @@ func (l *Local) LaneBytes(lane int, at, n uint32) []byte {
 	return l.Data[uint64(lane)*uint64(l.Size)+uint64(at):][:n:n]
 }
 
-// HighestEnd is the highest end of what alloca gave to the lanes m.
+// HighestEnd is the highest end of the memory that alloca returned to the lanes m.
 func (l *Local) HighestEnd(m uint32) uint32 {
 	t := uint32(0)
 	for i := range lanes {
@@ -47,7 +47,7 @@ func (l *Local) HighestEnd(m uint32) uint32 {
 	return t
 }
 
-// RestoreTop takes back what the lanes m were given above limit.
+// RestoreTop frees the memory that alloca returned to the lanes m above limit.
 func (l *Local) RestoreTop(m, limit uint32) {
 	for i := range lanes {
 		if m>>i&1 != 0 {

@@ -34,13 +34,12 @@ type Range struct {
 // Nowhere is the empty range that access sites start with.
 var Nowhere Range
 
-// Memory is a device's memory: ranges of 64-bit addresses over bytes of the caller's. The
-// zero value is empty. All methods may be called concurrently, with launches too; what a
-// launch still uses must not be unmapped.
+// Memory is a device's memory: ranges of 64-bit addresses over bytes of the caller's. The zero value is empty. All
+// methods may be called concurrently, with launches too; a range that a launch still uses must not be unmapped.
 type Memory struct {
 	mu     sync.Mutex
 	ranges atomic.Pointer[[]*Range] // ascending; replaced, never changed
-	gone   atomic.Uint64            // times that something was unmapped
+	gone   atomic.Uint64            // times that a range was unmapped
 	whole  *Memory                  // of a View: the Memory that it shows
 }
 
@@ -84,7 +83,7 @@ func (m *Memory) Unmap(base uint64) error {
 	return nil
 }
 
-// Unmapped counts how often something was unmapped.
+// Unmapped counts how often a range was unmapped.
 func (m *Memory) Unmapped() uint64 {
 	if m.whole != nil {
 		return m.whole.Unmapped()
@@ -95,9 +94,10 @@ func (m *Memory) Unmapped() uint64 {
 // Part is a part of a range.
 type Part struct{ Base, Size uint64 }
 
-// View returns a Memory that shows what m has, some of it in parts. An access within a part finds a Range that is the
-// part alone, so Touched tells which parts a launch has accessed. Any other access finds the range of m. Parts ascend and
-// do not overlap; each lies in a range of m, which stays for as long as the View is in use. Nothing is mapped in a View.
+// View returns a Memory that shows the ranges of m, some of them in parts. An access within a part finds a Range that
+// is the part alone, so Touched tells which parts a launch has accessed. Any other access finds the range of m. Parts
+// ascend and do not overlap; each lies in a range of m, which stays for as long as the View is in use. Map must not be
+// called on a View.
 func (m *Memory) View(parts []Part) *Memory {
 	list := make([]*Range, 0, len(parts))
 	for _, p := range parts {
@@ -142,9 +142,9 @@ func (m *Memory) Bytes(addr, n uint64) []byte {
 	return r.Bytes[addr-r.Base:][:n:n]
 }
 
-// Touched collects which ranges of its Memory a launch has accessed: each range that Map made, as a whole. The
-// zero value is empty. What a launch does depends on its Config, its kernel, and the bytes of these ranges alone,
-// unless the launch has called a hook.
+// Touched collects which ranges of its Memory a launch has accessed: each range that Map made, as a whole. The zero
+// value is empty. The effects of a launch depend on its Config, its kernel, and the bytes of these ranges alone, unless
+// the launch has called a hook.
 type Touched struct {
 	mu     sync.Mutex
 	ranges map[*Range]bool // true: written
@@ -166,7 +166,7 @@ func (t *Touched) Ranges() []TouchedRange {
 	return out
 }
 
-// Add adds ranges to what was accessed: true for a range that was written.
+// Add adds accessed ranges: true for a range that was written.
 func (t *Touched) Add(ranges map[*Range]bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

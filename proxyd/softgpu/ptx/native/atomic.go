@@ -9,17 +9,17 @@ import "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/amd64"
 // several lanes may mean the same element. Only the block's own core sees shared memory; in global memory, an element is
 // exchanged by a locked instruction, and again if another core was quicker.
 
-// Rows of State.Save in which an atomic operation keeps what its lanes need. They are those of vector registers that are
-// for the moment, and not saved at an exit.
+// Rows of State.Save in which an atomic operation keeps its lanes' operands and results. They are the rows of temporary
+// vector registers, which an exit does not save.
 const (
 	rowIndex  = 2 * iota // numbers of elements
 	rowFirst             // the operand
-	rowSecond            // of cas: what is stored
+	rowSecond            // of cas: the new value
 	rowOld               // results
 	rowBase              // the address of the memory
 )
 
-// atomic is an atomic operation. update makes R12 what is stored; R12 is what was there before.
+// atomic is an atomic operation. update computes the new value in R12, which has the old value before.
 type atomic struct {
 	where  space
 	result bool
@@ -64,7 +64,7 @@ func (e *emitter) emitAtomic(in *Inst, x atomic) {
 	e.emitLanesInTurn(in, x)
 	if x.result {
 		if e.guarded {
-			// As commitResult expects it: the lanes that keep what they have.
+			// As commitResult expects it: the lanes that keep their old result.
 			e.runningLanes(amd64.RAX, in.Guard)
 			a.Not32(amd64.RAX)
 			a.MaskFrom(maskGuard, amd64.RAX)

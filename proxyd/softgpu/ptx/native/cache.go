@@ -23,13 +23,13 @@ type slot struct {
 	full   bool
 	dirty  bool  // memory is older
 	pinned bool  // the present instruction needs it
-	since  int32 // the instruction with this result; -1: none
+	since  int32 // the instruction with this result; -1: the value was read from memory
 }
 
 // usage is where a block uses a register: instructions, ascending.
 type usage struct {
 	at    []int32
-	reads []bool // else the instruction writes all lanes that run, and reads none
+	reads []bool // the instruction reads the old value; else it writes all lanes that run
 }
 
 type register struct {
@@ -37,8 +37,8 @@ type register struct {
 	ref   Ref
 }
 
-// cache keeps places in vector registers within a block. What is written later than memory is written back when its slot is
-// needed, or where other code may read it.
+// cache keeps places in vector registers within a block. A slot that is newer than memory is written back when the slot
+// is needed, or where other code may read the place.
 type cache struct {
 	routines
 	slots [slots]slot
@@ -47,7 +47,7 @@ type cache struct {
 
 func slotVec(i int) amd64.Vec { return amd64.Vec(firstSlot + i) }
 
-// noteUses notes what a block's instructions use.
+// noteUses notes the registers that a block's instructions use.
 func (e *cache) noteUses(b block) {
 	e.uses = map[register]*usage{}
 	for i := b.from; i < b.to; i++ {
@@ -89,7 +89,7 @@ func (e *cache) nextUse(p place, pos int32) int32 {
 	return u.at[i]
 }
 
-// isDead reports whether nothing reads a register's value of now, from pos on.
+// isDead reports whether no instruction reads a register's present value, from pos on.
 func (e *cache) isDead(p place, pos int32) bool {
 	if u := e.uses[register{p.class, p.ref}]; u != nil {
 		if i := sort.Search(len(u.at), func(i int) bool { return u.at[i] >= pos }); i < len(u.at) {
@@ -173,7 +173,7 @@ func (e *cache) valueFrom(s *slot) int32 {
 	return e.pos
 }
 
-// forceRoom is makeRoom for what must have a slot.
+// forceRoom is makeRoom for a value that must have a slot.
 func (e *cache) forceRoom() int {
 	i := e.makeRoom(never)
 	if i < 0 {
@@ -199,14 +199,14 @@ func (e *cache) flushSlots(pos int32) {
 	}
 }
 
-// newResult is a vector register for a part of a result. Nothing changes before commit.
+// newResult is a vector register for a part of a result. The place keeps its old value until commitResult.
 func (e *cache) newResult() amd64.Vec {
 	i := e.forceRoom()
 	e.slots[i] = slot{pinned: true}
 	return slotVec(i)
 }
 
-// commitResult makes a vector register that result returned the value of a place, in the lanes that run.
+// commitResult makes a vector register that newResult returned the value of a place, in the lanes that run.
 func (e *cache) commitResult(p place, v amd64.Vec) {
 	if old := e.findSlot(p); e.merges {
 		from := amd64.Memory(e.memoryOf(p))
@@ -218,7 +218,7 @@ func (e *cache) commitResult(p place, v amd64.Vec) {
 	e.fillSlot(p, v)
 }
 
-// fillSlot is commit of a value that is complete.
+// fillSlot is commitResult of a value that is complete.
 func (e *cache) fillSlot(p place, v amd64.Vec) {
 	if old := e.findSlot(p); old >= 0 {
 		e.slots[old] = slot{}

@@ -8,10 +8,10 @@ import "runtime"
 // Code is a compiled function. It does not change, and may be run by many goroutines at once, each with a State of its own.
 type Code struct {
 	text    *text
-	full    []int32 // offsets of entries by instruction, for warps in which all lanes run; 0: none
+	full    []int32 // offsets of entries by instruction, for warps in which all lanes run; 0: no entry
 	masked  []int32 // for other warps
 	exits   []exit
-	resumes []int32 // offset of the code after an exit; 0: none
+	resumes []int32 // offset of the code after an exit; 0: the code cannot go on there
 	resume  int
 	needs   bool // see NeedsZeros
 }
@@ -72,8 +72,8 @@ func (c *Code) HasEntry(pc int32, mask uint32) bool {
 	return c.masked[pc] != 0
 }
 
-// Run runs code from an instruction on that has an entry, until it comes to what is left to the interpreter. All that is
-// in State but Exit, Uniform and Save is up to the caller, before and after.
+// Run runs code from an instruction on that has an entry, until an instruction that is left to the interpreter. The
+// caller sets and reads all fields of State but Exit, Uniform and Save.
 func (c *Code) Run(s *State, pc int32) Place {
 	s.forgetSplits()
 	at := c.masked[pc]

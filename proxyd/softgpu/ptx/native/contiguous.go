@@ -5,18 +5,18 @@ package native
 
 import "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/amd64"
 
-// Most accesses of a full warp are to elements that follow each other. Whether they do is found out first: all lanes' addresses
-// are compared with what they then would be, and the first and the last element with the memory. All else, accesses to
-// a single element among it, is emitted behind the block.
+// Most accesses of a full warp are to elements that follow each other. The code checks that first: it compares all
+// lanes' addresses with addresses that follow each other, and the first and the last element with the memory. The code
+// for all other accesses, among them accesses to a single element, is emitted behind the block.
 
 // straight is an access of a full warp to an element for each lane.
 type straight struct {
 	helper
 	in   *Inst
 	from []amd64.Source // addresses
-	list []place        // what is loaded or stored
-	data []amd64.Source // what is stored
-	regs []amd64.Vec    // for what is loaded
+	list []place        // results of a load, operands of a store
+	data []amd64.Source // operands of a store
+	regs []amd64.Vec    // results of a load
 	bail amd64.Label
 }
 
@@ -61,7 +61,7 @@ func (e *emitter) emitStraight(in *Inst, h helper) {
 	e.resumeAfter(x)
 }
 
-// stepTable is the first of the tables with what lanes' addresses are beyond the first lane's.
+// stepTable is the first of the tables of the distances from the first lane's address to each lane's.
 func (e *emitter) stepTable(s *straight) int {
 	if s.where == global {
 		return tableLongSteps + 4*int(logTwo(int(s.size)))
@@ -69,8 +69,8 @@ func (e *emitter) stepTable(s *straight) int {
 	return tableWordSteps + 2*int(logTwo(int(s.size)))
 }
 
-// compareAddresses goes to other if the addresses differ from the first lane's by something else than a table has; without a table
-// (-1), if they differ. V4 has the first lane's address in all lanes then, RCX that address.
+// compareAddresses goes to other if the addresses differ from the first lane's by other distances than a table's;
+// without a table (-1), if they differ at all. V4 has the first lane's address in all lanes then, RCX that address.
 func (e *emitter) compareAddresses(s *straight, table int, other amd64.Label) {
 	a := e.a
 	add, broadcast := amd64.VPADDQ, amd64.VPBROADCASTQ

@@ -5,7 +5,7 @@ package native
 
 import "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/amd64"
 
-// Rows of State.Save in which a copy keeps where it writes, and the address from which it reads.
+// Rows of State.Save in which a copy keeps the places that it writes, and the address from which it reads.
 const (
 	rowTarget = 2 * iota // numbers of elements
 	rowSource

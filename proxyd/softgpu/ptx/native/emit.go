@@ -9,7 +9,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/amd64"
 )
 
-// The general registers that machine code keeps. RAX, RCX, RDX, R12 and R15 are for the moment; R14, RBP and RSP are Go's.
+// The general registers that machine code keeps. RAX, RCX, RDX, R12 and R15 are temporary; R14, RBP and RSP are Go's.
 const (
 	regState   = amd64.RDI
 	regFile32  = amd64.RSI
@@ -22,9 +22,9 @@ const (
 	regTarget  = amd64.R15 // where to begin, on entry
 )
 
-// The mask registers. K2 to K5 keep the lanes that do not run, for the four parts of a Long and the two of a Word. K7 has
-// the lanes in which the guard of the present instruction does not hold, or which a memory access is for. K0, K1 and K6
-// are for the moment.
+// The mask registers. K2 to K5 keep the lanes that do not run, for the four parts of a Long and the two of a Word. K7
+// has the lanes in which the guard of the present instruction does not hold, or which a memory access is for. K0, K1
+// and K6 are temporary.
 const (
 	maskTmp   = amd64.Mask(1)
 	maskPart  = amd64.Mask(6)
@@ -34,7 +34,7 @@ const (
 // idleMasks are the mask registers of the lanes that do not run, by the part of a Long.
 var idleMasks = [4]amd64.Mask{2, 4, 3, 5}
 
-// writer is what all parts of the compiler write to, and what they know of the present instruction.
+// writer is the output of all parts of the compiler, and the state of the present instruction that they share.
 type writer struct {
 	a       *amd64.Assembler
 	tables  tables
@@ -57,7 +57,7 @@ type emitter struct {
 	arrive      amd64.Label      // see emitArrival
 	entries     []entry
 	exits       []exit
-	cold        []func() // emit what is seldom run, behind the rest
+	cold        []func() // emit code that seldom runs, behind the rest
 	spill       amd64.Label
 	resume      int // offset of the entry after an exit
 	windows     [windows]window
@@ -161,9 +161,9 @@ func blocksOf(insts []Inst) []block {
 // maxBeginning bounds the blocks of emitBeginning.
 const maxBeginning = 4
 
-// emitBeginning emits the first block and those that are reached behind its branch when no lane jumps. They keep what
-// is in slots: what a kernel computes before it has found out that its element exists. But for the first, these blocks
-// are emitted again.
+// emitBeginning emits the first block and those that are reached behind its branch when no lane jumps. They keep their
+// slots: values that a kernel computes before it knows that its element exists. But for the first, these blocks are
+// emitted again.
 func (e *emitter) emitBeginning() {
 	b, more := 0, true
 	for more {
@@ -178,7 +178,8 @@ func (e *emitter) emitBeginning() {
 	}
 }
 
-// emitBlock emits a block. A continued one follows another, whose slots it has; a block that goes on leaves its slots to the next.
+// emitBlock emits a block. A continued block begins with the slots of the block before; a block that goes on leaves its
+// slots to the next.
 func (e *emitter) emitBlock(b int, continued, goesOn bool) {
 	k := e.blocks[b]
 	e.block, e.start = b, k.from
@@ -249,7 +250,7 @@ func (e *emitter) emitInst(in *Inst) {
 	e.guarded = in.Guard != 0
 	e.merges = e.masked || e.guarded
 	if e.guarded && !op.ownMask {
-		// K7 = the lanes that keep what they have.
+		// K7 = the lanes that keep their old values.
 		e.flagTo(amd64.RAX, in.Guard^1)
 		if e.masked {
 			e.a.Load32(amd64.RCX, amd64.At(regState, atMask))
@@ -262,7 +263,7 @@ func (e *emitter) emitInst(in *Inst) {
 	e.unpinSlots()
 }
 
-// idleMask returns a mask register with the lanes of a place that keep what they have.
+// idleMask returns a mask register with the lanes of a place that keep their old values.
 func (e *writer) idleMask(p place) amd64.Mask {
 	part := p.part
 	if p.class == Word {
@@ -295,7 +296,7 @@ func (e *emitter) enterAt(pc int32) {
 	e.entries = append(e.entries, entry{pc, e.masked, l})
 }
 
-// leaveCode returns to the interpreter, at an instruction before which all is in memory.
+// leaveCode returns to the interpreter, at an instruction before which all slots are in memory.
 func (e *emitter) leaveCode(pc int32) { e.leaveTo(e.newExit(pc, false), false) }
 
 // newExit makes an exit at an instruction.

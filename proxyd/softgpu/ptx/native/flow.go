@@ -5,8 +5,8 @@ package native
 
 import "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/amd64"
 
-// emitProlog emits what runs before code: at offset 0 on entry, behind that on entry after an exit, and what runs at such an
-// exit.
+// emitProlog emits the code before and after a function's: at offset 0 the code for an entry, then for an entry after
+// an exit, then for an exit that saves slots.
 func (e *emitter) emitProlog() {
 	a := e.a
 	e.emitSetup()
@@ -51,7 +51,7 @@ func (e *emitter) emitSetup() {
 	e.setIdleMasks()
 }
 
-// setIdleMasks makes the masks of the lanes that do not run, from those that do in RAX, which it changes.
+// setIdleMasks makes the masks of the lanes that do not run, from the lanes that run in RAX, which it changes.
 func (e *writer) setIdleMasks() {
 	e.a.Not32(amd64.RAX)
 	e.a.MaskFrom(idleMasks[0], amd64.RAX)
@@ -101,7 +101,7 @@ func (e *writer) setFlag(d, guard Ref) {
 	e.a.Store32(flagAt(d), amd64.RAX)
 }
 
-// leaveLater returns a label at which the code leaves at the present instruction. All is in memory.
+// leaveLater returns a label at which the code leaves at the present instruction. All slots are in memory.
 func (e *emitter) leaveLater() amd64.Label {
 	x, l := e.newExit(e.pos, false), e.a.NewLabel()
 	e.cold = append(e.cold, func() {

@@ -30,7 +30,8 @@ type Access struct {
 // Flow is where an instruction leads.
 type Flow uint8
 
-// The flows. Lanes meet at a Join. What is Elsewhere is for the interpreter, which knows where lanes go from there.
+// The flows. Lanes meet at a Join. An instruction with Elsewhere is for the interpreter, which knows where lanes go
+// from there.
 const (
 	Next Flow = iota
 	Branch
@@ -40,7 +41,7 @@ const (
 
 // Inst is a micro-operation of the interpreter as the compiler sees it.
 type Inst struct {
-	Key         string // the operation; what the compiler does not know is left to the interpreter
+	Key         string // the operation; an operation that the compiler does not know is left to the interpreter
 	D, E        Ref    // results
 	A, B, C     Ref    // operands
 	Guard       Ref    // lanes that take part; 0: all
@@ -49,9 +50,9 @@ type Inst struct {
 	List        []Ref // elements of a vector
 	Flow        Flow
 	Target      int32   // of a branch
-	Meet        int32   // of a branch: the Join where lanes that part meet; -1: there is none
+	Meet        int32   // of a branch: the Join where lanes that part meet; -1: they do not meet
 	Targets     []int32 // where Elsewhere may lead within the function
-	Stops       bool    // nothing follows
+	Stops       bool    // no instruction follows
 	Accesses    []Access
 	Size, Count uint8 // of a memory access: bytes of an element, number of elements
 }

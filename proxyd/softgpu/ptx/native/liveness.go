@@ -20,7 +20,7 @@ type liveness struct {
 // block is instructions from to to-1 that follow each other.
 type block struct{ from, to int32 }
 
-// maxLiveWords bounds the memory for what is alive.
+// maxLiveWords bounds the memory for the sets of live registers.
 const maxLiveWords = 1 << 22
 
 func newLiveness(insts []Inst, blocks []block) *liveness {
@@ -90,7 +90,7 @@ func (l *liveness) eachNext(b int, f func(s int32)) {
 	}
 }
 
-// goToStart turns what is alive at a block's end into what is alive at its start.
+// goToStart turns the set of registers alive at a block's end into the set alive at its start.
 func (l *liveness) goToStart(b int, set []uint64) {
 	for i := l.blocks[b].to - 1; i >= l.blocks[b].from; i-- {
 		in := &l.insts[i]

@@ -111,7 +111,7 @@ func (e *emitter) indexGlobal(in *Inst, shift uint8, from []amd64.Source, bail a
 	for q := range 4 {
 		v := amd64.Vec(q)
 		a.Op3(amd64.VPADDQ, v, 5, from[q], amd64.Options{})
-		// What is not aligned becomes too large.
+		// An address that is not aligned becomes too large.
 		opts := amd64.Options{}
 		if e.merges {
 			a.MaskShift(maskTmp, maskGuard, uint8(8*q))
@@ -131,7 +131,7 @@ func (e *emitter) indexGlobal(in *Inst, shift uint8, from []amd64.Source, bail a
 	a.Op3(amd64.VPERMT2D, 2, constIndex, amd64.Register(3), amd64.Options{})
 }
 
-// indexWindow does the same for shared and local memory, where addresses have 32 bits.
+// indexWindow is indexGlobal for shared and local memory, where addresses have 32 bits.
 func (e *emitter) indexWindow(in *Inst, where space, shift uint8, from []amd64.Source, bail amd64.Label) {
 	a := e.a
 	size, base := atSharedSize, atShared

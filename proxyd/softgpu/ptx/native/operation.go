@@ -19,7 +19,7 @@ type operation struct {
 	fullOnly bool                // compiled for warps in which all lanes run
 }
 
-// operations are what is compiled, by keys. The files that emit them add theirs.
+// operations are the compiled operations, by keys. The files that emit them add theirs.
 var operations = map[string]operation{}
 
 // Operations lists the keys of the operations that are compiled.
@@ -70,7 +70,7 @@ func (e *emitter) longIn(r Ref, p int, tmp amd64.Vec) amd64.Vec {
 	return e.partVector(place{Long, r, p}, tmp)
 }
 
-// halfPart is 8 lanes of a Word, as 256 bits: what makes 8 lanes of a Long. tmp may be used for it.
+// halfPart is 8 lanes of a Word, as 256 bits: the operand for 8 lanes of a Long. tmp may be used for it.
 func (e *emitter) halfPart(r Ref, q int, tmp amd64.Vec) amd64.Source {
 	p := place{Word, r, q / 2}
 	i := e.findSlot(p)
@@ -93,7 +93,7 @@ func (e *emitter) narrowLong(d amd64.Vec, r Ref, p int) {
 	e.emitOp3(amd64.VPERMT2D, d, constIndex, e.longPart(r, 2*p+1))
 }
 
-// joinHalves makes 16 lanes of what f makes for 8 lanes in 256 bits.
+// joinHalves makes 16 lanes of two halves of 8 lanes, which f makes in 256 bits each.
 func (e *emitter) joinHalves(d amd64.Vec, p int, f func(q int, d amd64.Vec)) {
 	f(2*p, d)
 	f(2*p+1, 1)

@@ -165,7 +165,8 @@ func (e *writer) narrowNaN(d, x amd64.Vec) {
 	e.a.Op2(amd64.VMOVDQU32, d, e.tableSource(table7fff), amd64.Options{Mask: maskTmp})
 }
 
-// addCuts adds conversions to integers: NaN gives 0, and what does not fit the nearest number that does.
+// addCuts adds conversions to integers: NaN gives 0, and a number that is too large or too small the nearest integer of
+// the type.
 func addCuts() {
 	signed := func(e *emitter, d, x amd64.Vec, convert func(d amd64.Vec)) {
 		convert(d)

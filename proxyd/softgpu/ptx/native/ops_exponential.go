@@ -11,8 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
 )
 
-// The steps of float.Exp2 and float.Log2, by doubles: 8 lanes at a time. Both are routines: they take 16 f32 in V0 and leave
-// the results in V4. V1 to V9 are for the moment.
+// The steps of float.Exp2 and float.Log2, by doubles: 8 lanes at a time. Both are routines: they take 16 f32 in V0 and
+// leave the results in V4. V1 to V9 are temporary.
 
 // The doubles that these routines need, as tables from tableDoubles on. Behind them are the terms of polynomials.
 const (
@@ -69,7 +69,7 @@ func init() {
 	}
 }
 
-// eachHalf calls f with the halves of V0, as doubles in V1, and joins what f leaves in V6 to f32 in V4.
+// eachHalf calls f with the halves of V0, as doubles in V1, and joins f's results in V6 to f32 in V4.
 func (e *routines) eachHalf(f func()) {
 	for half := range 2 {
 		if half == 0 {
@@ -157,7 +157,8 @@ func (e *routines) emitLog2() {
 		e.emitOp3(amd64.VADDPD, 6, 6, reg(8))
 		a.Op2(amd64.VMOVDQU64, 6, reg(2), amd64.Options{Mask: maskPart})
 	})
-	// What is no positive number: the infinity and NaNs as they are, the logarithm of 0, and of negative numbers.
+	// Operands that are no positive number: the infinity and NaNs as they are, the logarithm of 0, and of negative
+	// numbers.
 	e.clearVector(1)
 	a.Compare(amd64.VCMPPS, maskTmp, 0, reg(1), amd64.LtOQ, amd64.Options{})
 	a.Op2(amd64.VMOVDQU32, 4, reg(constNaN), amd64.Options{Mask: maskTmp})

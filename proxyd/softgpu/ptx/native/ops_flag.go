@@ -109,7 +109,8 @@ func addFloatComparisons() {
 	}
 }
 
-// fillResult sets the result of in, a Word or a Long, to what f leaves in a vector register, which is the same in all lanes.
+// fillResult sets the result of in, a Word or a Long, to the value that f leaves in a vector register, which is the
+// same in all lanes.
 func fillResult(e *emitter, c Class, in *Inst, f func(d amd64.Vec)) {
 	n := 2
 	if c == Long {
@@ -118,7 +119,7 @@ func fillResult(e *emitter, c Class, in *Inst, f func(d amd64.Vec)) {
 	e.eachPart(c, in.D, n, func(_ int, d amd64.Vec) { f(d) })
 }
 
-// addParams adds what reads parameters of kernels.
+// addParams adds the operations that read parameters of kernels.
 func addParams() {
 	for _, size := range []int{1, 2, 4} {
 		for _, signed := range []bool{false, true} {
@@ -147,7 +148,7 @@ func addParams() {
 	})
 }
 
-// addUniforms adds what reads special registers and the state of the warp.
+// addUniforms adds the operations that read special registers and the state of the warp.
 func addUniforms() {
 	addOperation("uniform", func(e *emitter, in *Inst) {
 		fillResult(e, Word, in, func(d amd64.Vec) {

@@ -27,16 +27,16 @@ var nanIgnorant = func() map[string]bool {
 	return m
 }()
 
-// unifyResult is unifyNaNs for the result of an instruction, or nothing if only such operations of the
-// same block read the result: then only they see which NaN the result is. The interpreter, which executes other instructions meanwhile, reads
-// none of it.
+// unifyResult is unifyNaNs for the result of an instruction. It emits no code if only nanIgnorant operations of the
+// same block read the result: then no other operation sees which NaN the result is. The interpreter, which executes
+// other instructions meanwhile, does not read the result.
 func (e *cache) unifyResult(in *Inst, d amd64.Vec) {
 	if e.merges || e.readsNaNs(in.D) {
 		e.unifyNaNs(d)
 	}
 }
 
-// readsNaNs reports whether anything that reads the present instruction's result may tell NaNs apart.
+// readsNaNs reports whether an operation that reads the present instruction's result may tell NaNs apart.
 func (e *cache) readsNaNs(r Ref) bool {
 	u := e.uses[register{Word, r}]
 	i := sort.Search(len(u.at), func(i int) bool { return u.at[i] > e.pos })

@@ -5,8 +5,8 @@ package native
 
 import "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/amd64"
 
-// Instructions at which lanes of a warp meet and exchange values. They are compiled for warps in which all lanes run: there
-// no lane waits for another, whatever the member masks are. All else is left to the interpreter.
+// Instructions at which lanes of a warp meet and exchange values. They are compiled for warps in which all lanes run:
+// there no lane waits for another, with any member masks. Other warps are left to the interpreter.
 
 func init() {
 	addMeeting("warp", func(e *emitter, _ *Inst) { e.countInsts(0, 1) })
@@ -101,7 +101,7 @@ func (e *emitter) emitShuffle(in *Inst, find func(e *emitter)) {
 	}
 }
 
-// selectBits is what VPTERNLOG is told for d = d ? x : y, bit by bit.
+// selectBits is the truth table of VPTERNLOG for d = d ? x : y, bit by bit.
 const selectBits = 0xca
 
 // findLaneBy makes V8 = V7 op V2, and K1 the lanes in which that compares with V6 as predicate says.

@@ -5,8 +5,8 @@ package native
 
 import "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/amd64"
 
-// The steps of float.Sin and float.Cos, by doubles: 8 lanes at a time. What is beyond float.TurnBound is left to the
-// interpreter. The routines take 16 f32 in V0 and leave the results in V4. V1 to V9 are for the moment.
+// The steps of float.Sin and float.Cos, by doubles: 8 lanes at a time. An operand beyond float.TurnBound is left to the
+// interpreter. The routines take 16 f32 in V0 and leave the results in V4. V1 to V9 are temporary.
 
 func init() {
 	for name, f := range map[string]func(e *routines){
@@ -91,7 +91,7 @@ func (e *routines) emitSine(whole int, odd bool) {
 		e.emitOp3(amd64.VFMADD213PD, 6, 7, reg(1))
 		e.emitOp3(amd64.VFMADD213PD, 8, 5, e.tableSource(doubleMinusHalf))
 		e.emitOp3(amd64.VFMADD213PD, 8, 5, e.tableSource(doubleOne))
-		// Of odd quarters the cosine; and the sign.
+		// For odd quarters the cosine is taken; then the sign is set.
 		a.TestLanes(amd64.VPTESTMQ, maskTmp, 3, e.tableSource(doubleLowestBit), amd64.Options{})
 		a.Op2(amd64.VMOVDQU64, 6, reg(8), amd64.Options{Mask: maskTmp})
 		e.emitShift(amd64.VPSLLQ, 3, reg(3), 62)

@@ -5,12 +5,13 @@ package native
 
 import "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/amd64"
 
-// Lanes that part at a branch stay in the code if they meet again at a Join. The code does what the interpreter does with its
-// fragments: the lanes that do not jump go on, and those that jump wait in a Split until the others have come to the Join;
-// then they run until they come there. With the last of them all lanes go on. Each arrival counts as an instruction.
+// Lanes that part at a branch stay in the code if they meet again at a Join. The code follows the interpreter's order
+// of fragments: the lanes that do not jump go on, and those that jump wait in a Split until the others have come to the
+// Join; then they run until they come there. With the last of them all lanes go on. Each arrival counts as an
+// instruction.
 //
-// State.Splits is a stack. At an exit the caller makes fragments and joins of what is on it. Each Split holds lanes that
-// wait at its branch or at its Join, and no lane is in two, so that there are never more of them than lanes.
+// State.Splits is a stack. At an exit the caller makes fragments and joins of its entries. Each Split holds lanes that
+// wait at its branch or at its Join, and no lane is in two, so that there are never more Splits than lanes.
 
 // Split is a part of the lanes that have parted.
 type Split struct {
@@ -83,7 +84,7 @@ func (e *emitter) emitSideExit(in *Inst) {
 			dirty = append(dirty, i)
 		}
 	}
-	e.slots = [len(slots)]slot{} // where lanes jump, all is in memory
+	e.slots = [len(slots)]slot{} // where lanes jump, all slots are in memory
 	split := e.splitLater(in, e.leaveLater())
 	e.slots = slots
 	e.cold = append(e.cold, func() {
@@ -161,8 +162,8 @@ func (e *emitter) emitJoin() {
 	})
 }
 
-// emitArrival emits what happens when the lanes that run have come to the Join of the highest Split, of which RCX has the
-// offset. R12 and R15 are where all lanes of the warp go on, and fewer.
+// emitArrival emits the code for when the lanes that run have come to the Join of the highest Split, of which RCX has
+// the offset. R12 is where the code goes on if all lanes of the warp run then, R15 if fewer.
 func (e *emitter) emitArrival() {
 	a, merge, first := e.a, e.a.NewLabel(), e.a.NewLabel()
 	e.arrive = a.NewLabel()

@@ -9,15 +9,15 @@ const (
 	wordBytes  = 128 // of a Word
 	longBytes  = 256 // of a Long
 	partBytes  = 64  // of a vector register
-	firstSlot  = 10  // vector registers below are for the moment
+	firstSlot  = 10  // vector registers below are temporary
 	slots      = 20  // vector registers that keep values
 	vectors    = firstSlot + slots
 	constIndex = 30 // the even numbers 0 to 30
 	constNaN   = 31 // the NaN of f32
 )
 
-// State is what machine code works on: the registers of a warp's frame, and what the code counts. The pointers must stay
-// valid while code runs.
+// State is the working state of machine code: the registers of a warp's frame, and the code's counters. The pointers
+// must stay valid while code runs.
 type State struct {
 	File32, File64   unsafe.Pointer // registers
 	Const32, Const64 unsafe.Pointer
@@ -40,7 +40,7 @@ type State struct {
 	Exit       uint32 // written by the code: which exit it took
 	Spinning   bool   // memory that other threads may change was read
 	LocalUsed  bool   // local memory was written
-	Depth      uint32 // offset of the highest of Splits; 0: there is none
+	Depth      uint32 // offset of the highest of Splits; 0: no lanes have parted
 	Uniform    [Uniforms]uint32
 	Splits     [MaxSplits]Split
 	Windows    [windows][4]uintptr      // see measureWindow
@@ -100,7 +100,7 @@ func (s *State) Parted() (splits []Split, moved bool) {
 	return s.Splits[1 : 1+s.Depth/uint32(splitBytes)], s.Splits[0].Moved
 }
 
-// HasParted reports whether Parted returns anything.
+// HasParted reports whether Parted returns a Split or moved.
 func (s *State) HasParted() bool { return s.Depth != 0 || s.Splits[0].Moved }
 
 // forgetSplits empties the stack.

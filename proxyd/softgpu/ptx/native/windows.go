@@ -103,12 +103,12 @@ func windowAt(n int, field int32) amd64.Mem {
 	return amd64.At(regState, atWindows+int32(n)*windowBytes+field)
 }
 
-// measureWindow emits what finds a window's addresses.
+// measureWindow emits the code that computes a window's addresses.
 func measureWindow(e *emitter, n int) {
 	a, w, scattered, done := e.a, e.windows[n], e.a.NewLabel(), e.a.NewLabel()
 	from := [2]amd64.Source{e.wordPart(w.base, 0), e.wordPart(w.base, 1)}
 	starts := [2]amd64.Reg{amd64.RCX, amd64.RDX}
-	// V4 and V5 are each half's first address, V6 how lanes' addresses differ from what they would be.
+	// V4 and V5 are each half's first address, V6 how lanes' addresses differ from the wanted ones.
 	compare := func(want func(half int) amd64.Vec) {
 		for half := range from {
 			v := want(half)

@@ -170,7 +170,7 @@ func cPrecision(spec string, conv byte) string {
 	return spec
 }
 
-// cFloat writes what is no number as C does.
+// cFloat writes infinities and NaNs as C does.
 func cFloat(s string) string {
 	return strings.NewReplacer("+Inf", "inf", "Inf", "inf", "NaN", "nan").Replace(s)
 }

@@ -8,8 +8,8 @@ package simd
 
 import "golang.org/x/sys/cpu"
 
-// Available says that this processor has what simd_amd64.s uses. Available is a variable so that tests
-// can compare both ways.
+// Available says that this processor has the instructions of simd_amd64.s. Available is a variable so that tests can
+// compare both ways.
 var Available = cpu.X86.HasAVX2 && cpu.X86.HasFMA
 
 // FmaF32 is d = a*b + c, rounded once.

@@ -5,7 +5,7 @@
 
 package simd
 
-// Available is false, and the functions do nothing: the Go loops do all.
+// Available is false, and the functions are empty: the Go loops take their place.
 const Available = false
 
 // FmaF32 is in simd_amd64.s.
@@ -38,7 +38,7 @@ func MulWideS32(_ *[32]uint64, _, _ *[32]uint32) {}
 // MulWideU32 is in simd_amd64.s.
 func MulWideU32(_ *[32]uint64, _, _ *[32]uint32) {}
 
-// Textures is false, and the functions of texture_amd64.s do nothing.
+// Textures is false, and the functions of texture_amd64.s are empty.
 const Textures = false
 
 // ScaleCoordinates is in texture_amd64.s.

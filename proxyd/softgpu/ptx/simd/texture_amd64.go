@@ -5,8 +5,8 @@ package simd
 
 import "golang.org/x/sys/cpu"
 
-// Textures says that this processor has what texture_amd64.s uses. Textures is a variable so that tests can compare
-// both ways.
+// Textures says that this processor has the instructions of texture_amd64.s. Textures is a variable so that tests can
+// compare both ways.
 var Textures = cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL
 
 // ScaleCoordinates is u = scale*x, and u = 0 where x is no number.

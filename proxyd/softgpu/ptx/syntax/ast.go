@@ -53,7 +53,7 @@ func (v *Variable) ByteSize() uint32 { return v.Type.Size() * v.Vec * v.Count }
 // InitValue is an element of an initialiser: a number or a symbol's address.
 type InitValue struct {
 	Index   uint32 // of the element
-	Num     uint64 // bits of the element's type; what is added, for a symbol
+	Num     uint64 // bits of the element's type; for a symbol, the number that is added to its address
 	Symbol  string
 	Generic bool   // generic(symbol)
 	Mask    uint64 // 0xFF(symbol): the byte chosen, shifted down; 0: the whole address

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// tokKind is what a token is.
+// tokKind is the kind of a token.
 type tokKind uint8
 
 const (

@@ -198,8 +198,8 @@ func (p *parser) readHeader() error {
 		}
 		p.nextToken()
 	} else if p.mod.Major < 2 || p.mod.Major == 2 && p.mod.Minor < 3 {
-		// Before .address_size existed, the width of addresses was the program's affair;
-		// that of ld and st operands decides.
+		// Before .address_size existed, each program chose its width of addresses; the width of ld and st operands
+		// decides.
 		p.mod.AddressSize = 8
 	}
 	return nil

@@ -9,7 +9,7 @@ import "strings"
 type unparsedBody struct {
 	text string // from behind the opening brace up to and with the closing brace
 	line int    // on which text begins
-	err  error  // what the parser has found
+	err  error  // the error of the parser, if it has parsed the body
 }
 
 // readBody reads a function's body from the opening brace on, or notes its text for later.
@@ -57,7 +57,8 @@ func (b *unparsedBody) parseError() error {
 	return b.err
 }
 
-// endsOrHides marks the bytes at which findBodyEnd looks: braces, and what may hide braces.
+// endsOrHides marks the bytes at which findBodyEnd looks: braces, and bytes that begin a string, a comment or a
+// preprocessor's line, which may hide braces.
 var endsOrHides = [256]bool{'{': true, '}': true, '"': true, '/': true, '#': true}
 
 // findBodyEnd returns the offset behind the brace that closes a body, for a text that begins behind
@@ -88,8 +89,8 @@ func findBodyEnd(text string) (int, bool) {
 	return 0, false
 }
 
-// hiddenLength is the length of the string, the comment or the preprocessor's line at the start of a text, 1 if there is
-// none of them, false if there is no end.
+// hiddenLength is the length of the string, the comment or the preprocessor's line at the start of a text; 1 if the
+// text starts with none of them, false if there is no end.
 func hiddenLength(text string) (int, bool) {
 	end := 0
 	switch {

@@ -177,7 +177,7 @@ func (p *parser) readRest(list []Operand, end string) ([]Operand, error) {
 	return list, p.expectPunct(end)
 }
 
-// readAddress reads [base], [base+offset], [1234] and what textures have: [a, {b, c}].
+// readAddress reads [base], [base+offset], [1234] and the addresses of textures: [a, {b, c}].
 func (p *parser) readAddress() (Operand, error) {
 	p.nextToken()
 	o := Operand{Kind: ArgAddr}

@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
-// varHead is what stands before the names of a declaration.
+// varHead is the part of a declaration before the names.
 type varHead struct {
 	align   uint32
 	vec     uint32
@@ -85,7 +85,7 @@ func (p *parser) readHead() (varHead, error) {
 // readVariables reads head and names up to and with the semicolon.
 func (p *parser) readVariables(space types.Space) ([]*Variable, error) {
 	if p.isPunct("[") {
-		// .const[2]: banks, long gone.
+		// .const[2]: memory banks, which current devices do not have.
 		p.nextToken()
 		p.nextToken()
 		if err := p.expectPunct("]"); err != nil {
@@ -178,7 +178,7 @@ func (p *parser) readDeclarator(space types.Space, h varHead) (*Variable, error)
 	return v, nil
 }
 
-// readInitializer reads what follows "=".
+// readInitializer reads the initialiser behind "=".
 func (p *parser) readInitializer(v *Variable, dims []uint64) error {
 	if v.Opaque != "" {
 		// The fields of a texture reference; such kernels are refused where they use the reference.

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package texture is what texture and surface instructions do: the descriptor of a texture, 128 bytes in the device's
-// memory. Its address is the texture object of the program, and the arithmetic by which texels become a result.
+// Package texture implements texture and surface instructions: the descriptor of a texture, 128 bytes in the device's
+// memory, whose address is the texture object of the program, and the arithmetic by which texels become a result.
 //
 // # Arithmetic
 //
@@ -14,11 +14,11 @@
 //   - Without filtering the result is the texel floor(u). With, i = floor(u - ½), the weight of texel i+1 is
 //     a = frac(u - ½), rounded to a multiple of 1/256 (halves upwards), and that of texel i is 1 - a. In two and three
 //     dimensions the weights are multiplied.
-//   - A texel outside of the extent is the nearest texel within; if the texture wraps, that at the other end; if there
-//     is a border, the border's colour.
+//   - In the place of a texel outside of the extent is the nearest texel within; if the texture wraps, the texel at the other
+//     end; if there is a border, the border's colour.
 //   - 8 and 16 bits that are not read as integers are divided by their largest value: 255, 65535, 127, 32767 (the quotient
 //     is rounded to 32 bits, and not below -1). 16-bit floating point is widened.
-//   - The weighted texels are added in 64-bit floating point, and the sum is rounded to 32 bits; one that is no number is
+//   - The weighted texels are added in 64-bit floating point, and the sum is rounded to 32 bits; a sum that is no number is
 //     0x7fffffff. Channels that the texture lacks are 0.
 //   - The number of a layer is taken into the range of layers.
 package texture
@@ -35,7 +35,7 @@ const Size = 128
 // magic begins each descriptor.
 const magic = 0x3130_7865_742d_7773 // "sw-tex01"
 
-// Format is what a channel of a texel is.
+// Format is the type of a texel's channels.
 type Format uint32
 
 // The formats, as CUDA's driver numbers them.
@@ -63,7 +63,7 @@ func (f Format) channelSize() uint32 {
 	return 0
 }
 
-// AddressMode says what is outside of a texture.
+// AddressMode chooses the texel for a coordinate outside of a texture.
 type AddressMode uint32
 
 // The modes, as CUDA's driver numbers them.
@@ -85,8 +85,8 @@ type Descriptor struct {
 	Address              [3]AddressMode
 	Border               [4]float32
 	Filter               bool // linear
-	Integers             bool // 8 and 16 bits are read as integers
-	Normalized           bool // coordinates are
+	Integers             bool // channels of 8 and 16 bits are read as integers
+	Normalized           bool // coordinates are normalized
 	Buffer               bool // linear memory, read by the number of the texel
 	Surface              bool
 }
@@ -100,7 +100,7 @@ const (
 	flagSurface
 )
 
-// ErrDescriptor is what is wrong with bytes that are no descriptor.
+// ErrDescriptor is the error for bytes that are no descriptor.
 var ErrDescriptor = errors.New("no texture or surface is there")
 
 // Encode returns the descriptor's bytes.
@@ -128,7 +128,8 @@ func (d *Descriptor) Encode() [Size]byte {
 	return b
 }
 
-// Decode is the reverse. A program may have written anything there: what Decode returns can be sampled.
+// Decode is the reverse of Encode. A program may have written any bytes there: the descriptor that Decode returns can
+// be sampled.
 func Decode(b []byte) (Descriptor, error) {
 	le := binary.LittleEndian
 	if len(b) < Size || le.Uint64(b) != magic {
@@ -152,7 +153,7 @@ func Decode(b []byte) (Descriptor, error) {
 	return d, nil
 }
 
-// Check says what is wrong with a descriptor, or nil.
+// Check returns an error that tells the fault of a descriptor, or nil.
 func (d *Descriptor) Check() error {
 	switch {
 	case d.Format.channelSize() == 0:
@@ -189,7 +190,7 @@ func (d *Descriptor) Dimensions() int {
 	return 3
 }
 
-// IsFloat tells whether what is read is floating point.
+// IsFloat tells whether texels are read as floating point.
 func (d *Descriptor) IsFloat() bool {
 	switch d.Format {
 	case Float16, Float32:

@@ -15,7 +15,7 @@ import (
 // Reader returns the n bytes at an address, which are only read.
 type Reader func(addr uint64, n uint32) []byte
 
-// Texel is what is read: bits of 32-bit integers or floating point.
+// Texel is the result of a read: bits of 32-bit integers or floating point.
 type Texel [4]uint32
 
 // FetchTexel reads texel i of linear memory; outside, all channels are 0.
@@ -29,7 +29,7 @@ func (d *Descriptor) FetchTexel(i int32, read Reader) Texel {
 // Sample reads a texture at coordinates, of which there are Dimensions.
 func (d *Descriptor) Sample(at [3]float32, layer uint32, read Reader) Texel {
 	if !d.Filter && !d.Normalized && d.Height > 0 && d.Depth == 0 && at[0] >= 0 && at[1] >= 0 {
-		// The usual case, with nothing to look up: a texel within.
+		// The usual case, a texel within the extent, needs no addressing mode.
 		if i, j := uint64(min(at[0], 1<<30)), uint64(min(at[1], 1<<30)); i < uint64(d.Width) && j < uint64(d.Height) {
 			size := d.TexelSize()
 			slice := uint64(min(layer, max(d.Layers, 1)-1))
@@ -53,8 +53,8 @@ func (d *Descriptor) Sample(at [3]float32, layer uint32, read Reader) Texel {
 	return d.interpolateTexels(u, n, layer, read)
 }
 
-// HasPoints reports whether channels of the texture, which has two dimensions, are read as they are, from texels within it or
-// the nearest: what FindPlane is for. If coordinates are not normalized, it is also what FindPoint and ReadPoint are for, or
+// HasPoints reports whether channels of the texture, which has two dimensions, are read as they are, from texels within
+// it or the nearest: then FindPlane can be used. If coordinates are not normalized, so can FindPoint and ReadPoint, or
 // FindSquare if the texture filters, which then has a single channel.
 func (d *Descriptor) HasPoints() bool {
 	if d.Layers > 0 || d.Dimensions() != 2 {
@@ -77,8 +77,8 @@ func (d *Descriptor) HasPoints() bool {
 	return false
 }
 
-// FindPlane describes the texels of a texture that HasPoints, but for where they are: offset bytes within memory from base on.
-// It reports false if not all of them are within it, or are not aligned.
+// FindPlane describes the texels of a texture that HasPoints, without their address: they begin offset bytes behind
+// base, in memory of size bytes. It reports false if not all of them are within it, or are not aligned.
 func (d *Descriptor) FindPlane(base, size uint64) (p simd.Plane, offset uint64, ok bool) {
 	p = simd.Plane{Pitch: d.Pitch, LastX: int64(d.Width) - 1, LastY: int64(d.Height) - 1, Size: uint64(d.TexelSize())}
 	offset = d.Base - base
@@ -160,7 +160,7 @@ func (d *Descriptor) scaleCoordinate(k int, coordinate float32, n uint32) float6
 	return x * float64(n)
 }
 
-// floorInt is the whole number below, within what any texture has.
+// floorInt is the whole number below, limited to a range that contains every texture.
 func floorInt(u float64) int64 {
 	const most = 1 << 40
 	return int64(math.Floor(max(-most, min(u, most))))
@@ -188,7 +188,7 @@ func (d *Descriptor) interpolateTexels(u [3]float64, n int, layer uint32, read R
 			}
 		}
 		if weight == 0 {
-			continue // what is infinite there does not matter
+			continue // 0 times an infinite texel would be a NaN
 		}
 		t := d.texelAt(at, layer, read)
 		for c := range d.Channels {
@@ -210,7 +210,7 @@ func RoundSum(sum float64) uint32 {
 	return math.Float32bits(float32(sum))
 }
 
-// texelAt reads a texel, or what is in its place outside of the texture.
+// texelAt reads a texel, or the texel or border in its place outside of the texture.
 func (d *Descriptor) texelAt(i [3]int64, layer uint32, read Reader) Texel {
 	extents := [3]uint32{d.Width, max(d.Height, 1), max(d.Depth, 1)}
 	for k, n := range extents {
@@ -266,7 +266,7 @@ func (d *Descriptor) decodeChannel(b []byte) uint32 {
 	return le.Uint32(b)
 }
 
-// integerOr is an integer, or what it is of the largest of its kind.
+// integerOr is an integer, or its quotient by the largest integer of its type.
 func (d *Descriptor) integerOr(v, most int32) uint32 {
 	if d.Integers {
 		return uint32(v)
@@ -274,18 +274,18 @@ func (d *Descriptor) integerOr(v, most int32) uint32 {
 	return math.Float32bits(max(-1, float32(float64(v)/float64(most))))
 }
 
-// SurfaceMode is what an access outside of a surface does.
+// SurfaceMode is the handling of an access outside of a surface.
 type SurfaceMode uint8
 
 // The modes.
 const (
 	SurfaceTrap  SurfaceMode = iota // ends the kernel
 	SurfaceClamp                    // is made at the nearest place inside
-	SurfaceZero                     // reads 0, and writes nothing
+	SurfaceZero                     // reads 0, and does not write
 )
 
-// PlaceAccess finds the address of n bytes of a surface: x counts bytes, y and z rows and slices. inside is false if nothing is to be
-// read or written there, or if the kernel is to end, with SurfaceTrap.
+// PlaceAccess finds the address of n bytes of a surface: x counts bytes, y and z rows and slices. inside is false if no
+// byte is to be read or written there, or if the kernel is to end, with SurfaceTrap.
 func (d *Descriptor) PlaceAccess(x, y, z int32, layer, n uint32, mode SurfaceMode) (addr uint64, inside bool) {
 	rows, slices := int64(max(d.Height, 1)), int64(max(d.Depth, 1))
 	width := int64(d.Width) * int64(d.TexelSize())

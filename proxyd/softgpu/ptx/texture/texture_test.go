@@ -31,7 +31,7 @@ func rowTexture(change func(*Descriptor)) *Descriptor {
 	return d
 }
 
-// TestAddressModes: what a coordinate reads, by mode.
+// TestAddressModes: the texel that a coordinate reads, by mode.
 func TestAddressModes(t *testing.T) {
 	mode := func(m AddressMode, normalized, filter bool) func(*Descriptor) {
 		return func(d *Descriptor) {
@@ -73,7 +73,7 @@ func TestAddressModes(t *testing.T) {
 	}
 }
 
-// TestFormats: what the bytes of a channel become.
+// TestFormats: the value that the bytes of a channel become.
 func TestFormats(t *testing.T) {
 	f := math.Float32bits
 	for _, c := range []struct {
@@ -135,7 +135,7 @@ func TestInterpolation(t *testing.T) {
 	}
 }
 
-// weighTexels is the package's arithmetic, once more: in rational numbers, over all texels of an unrolled texture.
+// weighTexels repeats the package's arithmetic in rational numbers, over all texels of an unrolled texture.
 func weighTexels(d *Descriptor, at [3]float32, layer uint32, mem []byte) Texel {
 	n := d.Dimensions()
 	extent := []uint32{d.Width, d.Height, d.Depth}
@@ -239,12 +239,12 @@ func TestPlace(t *testing.T) {
 	} {
 		addr, inside := d.PlaceAccess(c.x, c.y, 0, c.layer, c.n, c.mode)
 		if addr != c.addr || inside != c.inside {
-			t.Errorf("%+v: %d %v", c, addr, inside)
+			t.Errorf("PlaceAccess of %+v = %d, %v", c, addr, inside)
 		}
 	}
 }
 
-// TestEncode: a descriptor comes back from its bytes, and no bytes that are none.
+// TestEncode: a descriptor comes back from its bytes, and bytes that are no descriptor are refused.
 func TestEncode(t *testing.T) {
 	d := Descriptor{
 		Base: 1 << 45, Pitch: 512, Slice: 4096, Width: 7, Height: 8, Depth: 9, Format: Signed16, Channels: 2,
@@ -252,7 +252,7 @@ func TestEncode(t *testing.T) {
 	}
 	b := d.Encode()
 	if got, err := Decode(b[:]); err != nil || got != d {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("Decode of an encoded descriptor = %+v, %v", got, err)
 	}
 	d.Integers = true
 	b = d.Encode()
@@ -264,7 +264,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever a program writes where a descriptor is read, nothing but the memory that is asked for is read.
+// FuzzDecode: with any bytes in the place of a descriptor, only the memory that the descriptor names is read.
 func FuzzDecode(f *testing.F) {
 	d := Descriptor{Base: 512, Width: 3, Height: 2, Pitch: 64, Format: Float32, Channels: 4, Filter: true}
 	b := d.Encode()
@@ -298,7 +298,7 @@ func BenchmarkSample(b *testing.B) {
 	}
 }
 
-// TestPoints: what FindPoint, FindSquare and ReadPoint give is what Sample gives.
+// TestPoints: FindPoint, FindSquare and ReadPoint give the same texels as Sample.
 func TestPoints(t *testing.T) {
 	texels := make([]byte, 4096)
 	for i := range texels {

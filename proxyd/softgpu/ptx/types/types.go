@@ -119,7 +119,7 @@ func (t Type) Class() Class {
 // Space is a state space of PTX.
 type Space uint8
 
-// The state spaces. Generic is that of accesses which name none.
+// The state spaces. Generic is the space of accesses that name no space.
 const (
 	Generic Space = iota
 	RegSpace
