@@ -22,7 +22,7 @@ func readTable(t testing.TB) *Table {
 	return tb
 }
 
-// TestTheSymbolsOfALoader: a program that looks everything up first must find everything.
+// TestTheSymbolsOfALoader: a program that looks all symbols up before its first call must find all of them.
 func TestTheSymbolsOfALoader(t *testing.T) {
 	f, err := os.Open("testdata/loader-wants.txt")
 	if err != nil {
@@ -93,7 +93,7 @@ func findEntry(entries []Entry, k Key) string {
 	return best.Symbol
 }
 
-// TestFiles: what libsingshim.so exports is what the table says, and the other way round.
+// TestFiles: libsingshim.so exports the symbols of the table, and no others.
 func TestFiles(t *testing.T) {
 	text, err := os.ReadFile("../shim/libsingshim.lds")
 	if err != nil {
@@ -115,7 +115,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestEnums: a single name that is left out would move all that follow.
+// TestEnums: a single name that is left out would change the numbers of all that follow.
 func TestEnums(t *testing.T) {
 	for name, want := range map[string]int{
 		"CU_DEVICE_ATTRIBUTE_WARP_SIZE": 10, "CU_DEVICE_ATTRIBUTE_PCI_BUS_ID": 33, "CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID": 50,
@@ -141,7 +141,7 @@ func TestEnums(t *testing.T) {
 	}
 }
 
-// TestKinds: the table has the calls that it exists for.
+// TestKinds: the table has the kinds of calls that it exists for.
 func TestKinds(t *testing.T) {
 	tb := readTable(t)
 	shipped := 0

@@ -197,7 +197,7 @@ func (t *Table) checkOps() error {
 	return errors.Join(errs...)
 }
 
-// checkClasses: what can be made can be broken, or ends with something else.
+// checkClasses: a handle that can be made can be broken, or ends with another handle.
 func (t *Table) checkClasses() error {
 	made, broken := map[string]bool{}, map[string]bool{}
 	for c := range t.Calls {

@@ -5,8 +5,8 @@
 // reads the *.tbl files beside it, which are the data, and checks them. How a call is carried out is no matter
 // of this package; package gen makes C and Go out of the table.
 //
-// A file holds a single area. A line that begins with white space continues the line before; # begins a
-// comment. What a file may say:
+// A file holds a single area. A line that begins with white space continues the line before; # begins a comment. A file
+// consists of:
 //
 //	area NAME LIB [free] "TITLE"     LIB is driver, nccl, nvml or libc. The area's calls depend on the
 //	                                 caller's current context unless the area is free
@@ -16,7 +16,7 @@
 //
 // and in types.tbl, structs.tbl, enums.tbl and results.tbl:
 //
-//	scalar WORD CTYPE WIRE           WIRE is u8 u16 u32 u64 i32 i64 f32 f64, or none: never sent
+//	scalar WORD CTYPE WIRE           WIRE is u8 u16 u32 u64 i32 i64 f32 f64, or none (never sent)
 //	handle WORD CTYPE WIRE MAKER [of=WORD]
 //	                                 MAKER is client (made up by the shim), server, or refused;
 //	                                 of: the handle ends with that handle
@@ -36,10 +36,10 @@
 //	stateful  a round trip with an effect that must be there again after a restore
 //	cached    a round trip with an answer that never changes, so the shim may keep it
 //	local     answered in the shim, by hand
-//	aware     by hand, because the shim must know what the call means; =A+B names the messages
+//	aware     by hand, because the shim must know the meaning of the call; =A+B names the messages
 //	          that the call sends, else its own arguments are the message
 //	same      =SYMBOL: an older version with the same arguments
-//	planned   not yet: refused by its name until then
+//	planned   not written yet: refused by its name until then
 //	refused   =REASON
 //
 // and OPTION:
@@ -49,16 +49,16 @@
 //	also=NAME at=VERSION
 //	                cuGetProcAddress finds the call under that name too
 //	gone=VERSION    the public header has no such name from that version on
-//	changes=WORD    what the call changes without naming it: process, device, context, thread
+//	changes=WORD    the object that the call changes without naming it: process, device, context, thread
 //	free            needs no current context, in an area that does
 //	replaces        a later call with the same handles and enumerations makes this call needless: only the
 //	                last is replayed
 //	always          answers come with failures too
 //	returns=string  not the library's result
-//	unsure="TEXT"   a detail of the row that we could not make sure of
+//	unsure="TEXT"   a detail of the row that is not certain
 //
-// An ARG is [opt] [in|out|inout|val] [make|use|change|break] NAME:WORD[COUNT]. Without a direction an argument
-// is passed by value, or points to what is read if it is a struct or an array; val is a struct by value. COUNT
-// is a number, an argument's name, or *NAME: where the argument points to the capacity and then the length.
-// opt: the pointer may be NULL. A handle without a verb is used.
+// An ARG is [opt] [in|out|inout|val] [make|use|change|break] NAME:WORD[COUNT]. Without a direction an argument is
+// passed by value, or, if it is a struct or an array, as a pointer that the call reads from; val is a struct by value.
+// COUNT is a number, an argument's name, or *NAME: where the argument points to the capacity and then the length. opt:
+// the pointer may be NULL. A handle without a verb is used.
 package api

@@ -17,14 +17,14 @@ type Key struct {
 	PerThread bool
 }
 
-// Entry is what answers a Key: a symbol to export.
+// Entry is the answer to a Key: a symbol to export.
 type Entry struct {
 	Key
 	Symbol string
 	Call   *Call
 }
 
-// Entries returns all of the driver's, sorted by name, then by flag, then by version.
+// Entries returns the entries of all calls of the driver, sorted by name, then by flag, then by version.
 func (t *Table) Entries() []Entry {
 	var all []Entry
 	for c := range t.Calls {

@@ -12,7 +12,8 @@ import (
 //go:embed *.tbl
 var tables embed.FS
 
-// order is that of the files: types before what uses them, and otherwise a reader's.
+// order is the order of the files: types before the files that use them, and otherwise an order in which they can be
+// read.
 var order = []string{
 	"types", "structs", "results", "enums",
 	"device", "context", "memory", "vmm", "copy", "stream", "module", "launch", "graph", "texture", "interop",

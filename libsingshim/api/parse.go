@@ -116,10 +116,10 @@ func (p *parser) parseReason(s *statement) error {
 // natural says how large a wire type is. A type that is never sent can be in no struct.
 var natural = map[string]int{"u8": 1, "u16": 2, "u32": 4, "u64": 8, "i32": 4, "i64": 8, "f32": 4, "f64": 8}
 
-// WireSize is what a scalar or a handle takes in a message, 0 for a type that is never sent.
+// WireSize is the size of a scalar or a handle in a message, 0 for a type that is never sent.
 func (t *Type) WireSize() int { return natural[t.Wire] }
 
-// ElementSize is what an element takes, in memory and in a message.
+// ElementSize is the size of an element, in memory and in a message.
 func (t *Type) ElementSize() int {
 	if t.Struct {
 		return t.Size

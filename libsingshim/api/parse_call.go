@@ -39,7 +39,7 @@ func (p *parser) parseMessage(s *statement) error {
 	return p.parseRest(s, c)
 }
 
-// baseName is what cuGetProcAddress is asked for.
+// baseName is the name by which cuGetProcAddress finds a symbol.
 func baseName(symbol string) string {
 	at := strings.LastIndex(symbol, "_v")
 	if at < 1 || at+2 == len(symbol) || strings.Trim(symbol[at+2:], "0123456789") != "" {
@@ -190,7 +190,7 @@ func (p *parser) parseArg(s *statement) (Arg, error) {
 	return a, setDefaults(s, &a)
 }
 
-// setDefaults fills in what is not said.
+// setDefaults fills in the direction and the verb that the row leaves out.
 func setDefaults(s *statement, a *Arg) error {
 	if a.Verb != None && !a.Type.Handle {
 		return s.failAt("%s is no handle, so nothing can %s it", a.Name, a.Verb)

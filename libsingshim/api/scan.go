@@ -128,7 +128,7 @@ func (s *statement) foundToken() string {
 	return fmt.Sprintf("%q", s.tokens[s.next].text)
 }
 
-// takeWord takes a word; what names the word in the error.
+// takeWord takes a word; what is the name of the word in the error.
 func (s *statement) takeWord(what string) (string, error) {
 	text := s.peekToken()
 	if text == "" || !isWord(text[0]) {

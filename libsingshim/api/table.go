@@ -53,10 +53,10 @@ const (
 	Val   Dir = "val"
 )
 
-// Verb says what a call does to the object behind a handle.
+// Verb is the effect of a call on the object behind a handle.
 type Verb string
 
-// The verbs. None is that of arguments which are no handles, and of handles that are handed out.
+// The verbs. None is the verb of arguments that are no handles, and of handles that are handed out.
 const (
 	None   Verb = ""
 	Use    Verb = "use"
@@ -99,7 +99,7 @@ type Field struct {
 	Offset int
 }
 
-// Count is how many elements an array has. The zero value is that of what is no array.
+// Count is the number of elements of an array. The zero value means that the argument is no array.
 type Count struct {
 	Fixed int
 	Arg   string // the argument that holds the count
@@ -122,7 +122,7 @@ type Arg struct {
 // Call is a row: a public call, or a message.
 type Call struct {
 	Symbol      string
-	Name        string // what cuGetProcAddress is asked for
+	Name        string // the name by which cuGetProcAddress finds the call
 	Version     int
 	Also        string // another name of the call, from AlsoVersion on
 	AlsoVersion int
@@ -145,7 +145,7 @@ type Call struct {
 	Line        int
 }
 
-// Area is what a file holds.
+// Area is the content of a file.
 type Area struct {
 	Name  string
 	Lib   Lib

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package codetest holds tests of what the shim, which is C, does with code that programs load and launch.
+// Package codetest holds tests of the shim's C code for kernels' code that programs load and launch.
 package codetest
 
 import (
@@ -29,7 +29,7 @@ func compileProgram(t testing.TB, name string, parts ...string) string {
 		args = append(args, filepath.Join(shim, p))
 	}
 	if text, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", name, err, text)
+		t.Fatalf("compile %s: %v\n%s", name, err, text)
 	}
 	return out
 }

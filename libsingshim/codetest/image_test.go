@@ -21,11 +21,11 @@ var le = binary.LittleEndian
 // end is where testdata/image.c lets an image end.
 const end = 0x200010000000
 
-// memory is what that program has: these bytes, and nothing but zeros before them in their first page. What is far
-// away is what a sanitizer has there.
+// memory is the memory of testdata/image.c: these bytes, and zeros before them in their first page. At addresses far
+// away is the sanitizer's memory.
 type memory struct {
 	bytes []byte
-	far   bool // something there was wanted
+	far   bool // a byte far away was wanted
 }
 
 func (m *memory) Read(addr uint64, p []byte) error {
@@ -70,7 +70,7 @@ func newFinder(t testing.TB) *finder {
 	t.Cleanup(func() {
 		in.Close()
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("%v\n%s", err, f.err)
+			t.Errorf("end of the C program: %v\n%s", err, f.err)
 		}
 	})
 	return f
@@ -80,20 +80,20 @@ func newFinder(t testing.TB) *finder {
 func (f *finder) findImage(t testing.TB, data []byte) ([]byte, int32) {
 	head := make([]byte, 12)
 	if _, err := f.in.Write(append(le.AppendUint32(nil, uint32(len(data))), data...)); err != nil {
-		t.Fatalf("%v\n%s", err, f.err)
+		t.Fatalf("write an image to the C program: %v\n%s", err, f.err)
 	}
 	if _, err := io.ReadFull(f.out, head); err != nil {
-		t.Fatalf("%v\n%s", err, f.err)
+		t.Fatalf("read the head of the C program's answer: %v\n%s", err, f.err)
 	}
 	found := make([]byte, le.Uint64(head[4:]))
 	if _, err := io.ReadFull(f.out, found); err != nil {
-		t.Fatalf("%v\n%s", err, f.err)
+		t.Fatalf("read the image that the C program found: %v\n%s", err, f.err)
 	}
 	return found, int32(le.Uint32(head))
 }
 
-// compareFinders holds C against package image, which reads programs' memory too: both find the same, where anything
-// can be used. Only of a wrapper C refuses more: a wrapper with a damaged fatbin of its own.
+// compareFinders compares C with package image, which reads programs' memory too: both find the same image, if there is
+// one that can be used. Of wrappers, C refuses one kind more: a wrapper with a damaged fatbin of its own.
 func (f *finder) compareFinders(t testing.TB, data []byte) (found []byte, err error) {
 	got, r := f.findImage(t, data)
 	if r != 0 && r != 200 {
@@ -181,7 +181,7 @@ func wrapFatbins(version uint32, list bool, bins ...[]byte) []byte {
 var images = []struct {
 	name string
 	data []byte
-	want string // of what is found: all, text, body (behind a wrapper), bundle; "" if nothing is
+	want string // the image that is found: all, text, body (behind a wrapper), bundle; "" for no image
 }{
 	{"text", []byte(text + "\x00"), "text"},
 	{"text with more behind it", []byte(text + "\x00" + "\xff\xff"), "text"},
@@ -214,7 +214,7 @@ var images = []struct {
 	{"bundle that is cut off", func() []byte { b, _ := image.Bundle([][]byte{[]byte(text)}); return b[:len(b)-1] }(), ""},
 }
 
-// TestImages: an image contains its length. What lies behind the image is never read: that memory is unmapped.
+// TestImages: an image contains its length. The memory behind the image is never read: it is unmapped.
 func TestImages(t *testing.T) {
 	f := newFinder(t)
 	for _, tc := range images {

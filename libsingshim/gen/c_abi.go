@@ -10,10 +10,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-// result is C's name of what a library returns.
+// result is C's name of the results of a library.
 var result = map[api.Lib]string{api.Driver: "CUresult", api.NCCL: "ncclResult_t", api.NVML: "nvmlReturn_t"}
 
-// What a library returns for what is not supported, for arguments that cannot be, without memory, and
+// failures are a library's results for calls that are not supported, for arguments that cannot be, without memory, and
 // when the device server is gone or answers nonsense.
 type failures struct{ unsupported, invalid, memory, gone int }
 
@@ -192,7 +192,7 @@ func cResult(c *api.Call) string {
 	return c.Returns
 }
 
-// messagePrototype is that of the function that sends a message.
+// messagePrototype is the prototype of the function that sends a message.
 func messagePrototype(c *api.Call) string {
 	return fmt.Sprintf("%s sing_send_%s(%s)", result[c.Area.Lib], c.Symbol,
 		strings.Join(append([]string{"uint32_t per_thread"}, cParameters(c)...), ", "))

@@ -9,7 +9,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-// writeWayThere writes the way there.
+// writeWayThere writes the code that sends the message.
 func (s *sender) writeWayThere(message string, answers bool) {
 	c := s.c
 	op := fmt.Sprintf("%#xu | per_thread", c.Op())
@@ -34,7 +34,7 @@ func (s *sender) writeWayThere(message string, answers bool) {
 	s.line("\t\tr_ = %d;", s.fail.gone)
 }
 
-// writeAnswer writes what happens with the answer, and the end.
+// writeAnswer writes the code that unpacks the answer, and the end of the function.
 func (s *sender) writeAnswer(in, out, answers bool) {
 	if answers {
 		if s.c.Always {
@@ -72,7 +72,7 @@ func (s *sender) writeAnswer(in, out, answers bool) {
 	s.line("\treturn r_;")
 }
 
-// unpackAnswer is the expression that takes everything out of the answer.
+// unpackAnswer is the expression that reads all out arguments from the answer.
 func (s *sender) unpackAnswer() string {
 	all := ""
 	and := func(form string, args ...any) {

@@ -128,7 +128,7 @@ func isPointer(a api.Arg) bool {
 	return comesBack(a) || a.Count.IsArray() || a.Type.Struct && a.Dir == api.In || a.Type.Word == "string"
 }
 
-// countInC is what a Count says in C.
+// countInC is the expression of a Count in C.
 func countInC(c *api.Call, a api.Arg) string {
 	switch {
 	case a.Count.Fixed > 0:
@@ -181,7 +181,7 @@ func (s *sender) writeSender() {
 	s.line("}")
 }
 
-// smallSize is what a message may have to be put together on the stack.
+// smallSize is the size up to which a message is put together on the stack.
 func (s *sender) smallSize() string {
 	if s.c.Kind == api.Async || s.c.Kind == api.Counted {
 		return "SING_SMALL_POSTED"
@@ -226,7 +226,7 @@ func (s *sender) lengthOut() (n int, variable bool) {
 	return n, variable
 }
 
-// writeChecks refuses NULL where there must be something.
+// writeChecks writes the code that refuses NULL for arguments that need a pointer.
 func (s *sender) writeChecks() {
 	for _, a := range s.c.Args {
 		if !isPointer(a) || a.Opt {

@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-// driverCalls are what the cuda backend calls of the real driver. What is missing in some usable drivers is
+// driverCalls are the calls of the real driver that the cuda backend makes. Calls that some usable drivers lack are
 // optional: without an optional call a feature is refused.
 var driverCalls = []struct {
 	symbol   string
@@ -106,7 +106,7 @@ func cDriver(t *api.Table) ([]byte, error) {
 	return w.Bytes(), nil
 }
 
-// driverTypes are the types of the calls' arguments, and of what these are made of.
+// driverTypes are the types of the calls' arguments, and of the members of these types.
 func driverTypes(w *text, t *api.Table, calls []*api.Call) {
 	used := map[*api.Type]bool{t.Type("context"): true}
 	var add func(x *api.Type)

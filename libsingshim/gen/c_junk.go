@@ -11,14 +11,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-// spared are calls that may wait for ever, end the test or write files, as they should.
+// spared are calls that may rightly wait for ever, end the test or write files.
 var spared = []string{
 	"cuGraphDebugDotPrint", "cuStreamBatchMemOp", "cuStreamBatchMemOp_v2", "cuStreamWaitValue32", "cuStreamWaitValue32_v2",
 	"cuStreamWaitValue64", "cuStreamWaitValue64_v2", "cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel",
 }
 
 // cJunk is a function that calls any of the driver's functions with arguments that make no sense, but point to memory
-// where C wants a pointer: what a program can do to the server by mistake.
+// where C wants a pointer: mistakes of a program that must not harm the server.
 func cJunk(t *api.Table) []byte {
 	w := newFile()
 	w.line("")

@@ -15,14 +15,14 @@ import (
 // name in the release.
 const publicVersion = 12000
 
-// header is what a public header of a library is called, and how its types and enumerations begin.
+// header is the name of a library's public header, and the prefixes of its types and enumerations.
 type header struct {
 	lib    api.Lib
 	name   string
 	prefix []string
 }
 
-// The last header takes what no other header takes.
+// The types without another header's prefix are in the last header.
 var headers = []header{
 	{api.NCCL, "nccl", []string{"nccl"}},
 	{api.NVML, "nvml", []string{"nvml", "NVML"}},
@@ -44,11 +44,11 @@ func headerOf(c string) string {
 	return ""
 }
 
-// byHand are the structs that a program needs to know better than the table does: they hold unions.
+// byHand are the structs whose unions a program needs to know, and the table does not: they are written by hand.
 var byHand = []string{"CUlaunchAttributeValue", "CUlaunchAttribute", "CUstreamBatchMemOpParams"}
 
-// cPublic is a header that programs of ours are compiled with: types, numbers and prototypes of a library under
-// their public names. Pointers are void where the table does not say to what.
+// cPublic is a header that programs of ours are compiled with: types, numbers and prototypes of a library under their
+// public names. Pointers are void where the table does not give the type behind them.
 func cPublic(t *api.Table, h header) []byte {
 	w := newFile()
 	guard := "GEN_" + strings.ToUpper(h.name) + "_H"
@@ -145,7 +145,7 @@ func publicTypes(t *api.Table) map[*api.Type]bool {
 			}
 		}
 	}
-	// What is in structs that are written by hand.
+	// The types of members of structs that are written by hand.
 	add(t.Type("poolprops"))
 	return all
 }
@@ -242,7 +242,7 @@ func publicPrototype(c *api.Call, name string) string {
 	return fmt.Sprintf("%s%s(%s)", spacedType(cResult(c)), name, strings.Join(all, ", "))
 }
 
-// cStub is a library to link programs against: every symbol, and none does anything.
+// cStub is a library to link programs against: it has every symbol, as a function that returns an error.
 func cStub(t *api.Table, h header) []byte {
 	w := newFile()
 	w.line("")

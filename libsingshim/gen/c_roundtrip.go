@@ -10,8 +10,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-// cRoundtrip is gen_roundtrip.c: a program that makes every call that goes to the server, with random
-// arguments, and says what went there and what came back. Its other half is gen_echo_test.go.
+// cRoundtrip is gen_roundtrip.c: a program that makes every call that goes to the server, with random arguments, and
+// prints the arguments and the answers. Its other half is gen_echo_test.go.
 func cRoundtrip(t *api.Table) []byte {
 	w := newFile()
 	w.line("")
@@ -68,7 +68,7 @@ func cRoundtrip(t *api.Table) []byte {
 	return w.Bytes()
 }
 
-// countsElements tells whether a counts elements, and of what.
+// countsElements tells whether a counts elements, and the word of their type.
 func countsElements(c *api.Call, a api.Arg) (is bool, word string) {
 	for _, other := range c.Args {
 		if other.Count.Arg == a.Name {
@@ -213,7 +213,7 @@ func sayIn(w *text, a api.Arg, mark string) {
 	case a.Type.Word == "string":
 		there := a.Name
 		if a.Opt {
-			there = fmt.Sprintf("%s_ && *%s != 0 ? %s : NULL", a.Name, a.Name, a.Name) // an empty string arrives as none
+			there = fmt.Sprintf("%s_ && *%s != 0 ? %s : NULL", a.Name, a.Name, a.Name) // an empty string arrives as NULL
 		}
 		w.line("\tsay_array(%q, %s, strlen(%s), 1);", a.Name, there, a.Name)
 	case a.Count.IsArray():

@@ -18,7 +18,7 @@ type onStream struct {
 	at   int // of the stream: from the beginning, or, negative, from the end
 }
 
-// cStreams is gen_streams.c: where messages name a stream, and what they do there.
+// cStreams is gen_streams.c: where messages name a stream, and their effect on it.
 func cStreams(t *api.Table) ([]byte, error) {
 	var all []onStream
 	for c := range t.Calls {
@@ -77,7 +77,7 @@ func streamOf(c *api.Call) (onStream, bool, error) {
 	return s, true, nil
 }
 
-// widthsOf is what arguments have in a message, if that is always as much.
+// widthsOf is the size of arguments in a message, if that is always the same.
 func widthsOf(args []api.Arg) (n int, fixed bool) {
 	for _, a := range args {
 		switch {

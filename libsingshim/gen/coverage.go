@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-// coverageOf says in a reader's words how far a call is.
+// coverageOf says in words for readers whether a call is covered.
 func coverageOf(c *api.Call) string {
 	switch {
 	case c.Kind == api.Refused:
@@ -27,7 +27,7 @@ func coverageOf(c *api.Call) string {
 
 var states = []string{"yes", "by hand", "by hand, not yet", "not yet", "refused"}
 
-// stateOf is how, seen through the older versions that are another call.
+// stateOf is the call's coverage; for an older version of another call, that of the other call.
 func stateOf(t *api.Table, c *api.Call) string {
 	if c.Kind == api.Same {
 		return coverageOf(t.Call(c.Via[0]))

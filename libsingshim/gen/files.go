@@ -80,7 +80,7 @@ func newFile() *text {
 	return w
 }
 
-// goSource formats what was written.
+// goSource formats the text of a Go file.
 func (w *text) goSource() ([]byte, error) {
 	source, err := format.Source(w.Bytes())
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // wantParameter is the parameter that says whether an answer that may be NULL is wanted.
 func wantParameter(a api.Arg) string { return "want" + goTitle(a.Name) }
 
-// goSignature is that of a call in the interface, parameters and results.
+// goSignature is the signature of a call in the interface, parameters and results.
 func goSignature(c *api.Call) string {
 	params, results := []string{"c *Call"}, []string{}
 	for _, a := range c.Args {

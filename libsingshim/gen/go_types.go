@@ -29,7 +29,7 @@ func goMethod(c *api.Call) string {
 	return goTitle(strings.TrimPrefix(c.Symbol, "cu"))
 }
 
-// reserved are argument names that Go, or the generated code, has other plans for.
+// reserved are argument names that Go, or the generated code, uses otherwise.
 var reserved = map[string]string{
 	"type": "typ", "map": "mapping", "range": "addresses", "func": "function", "len": "size", "copy": "what",
 	"c": "cc", "r": "rr", "b": "bb", "d": "dd", "e": "ee",

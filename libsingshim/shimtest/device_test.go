@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-// TestSymbols: the library shows each call of the table, the intercepted functions of the C library, and nothing else.
+// TestSymbols: the library exports each call of the table, the intercepted functions of the C library, and no others.
 func TestSymbols(t *testing.T) {
 	f, err := elf.Open(buildLibrary(t))
 	if err != nil {
@@ -83,13 +83,13 @@ func buildLibrary(t *testing.T) string {
 		}
 	})
 	if plain.err != nil {
-		t.Fatal(plain.err)
+		t.Fatalf("build libsingshim-device.so: %v", plain.err)
 	}
 	return filepath.Join(plain.dir, "libsingshim-device.so")
 }
 
-// TestOpenLibrary: with a device server each open of the driver gets the shim, wherever a process looks; without a
-// device server nothing is in the way, nor is anything opened.
+// TestOpenLibrary: with a device server each open of the driver gets the shim, on any path on which a process looks;
+// without a device server, opens are as without the shim.
 func TestOpenLibrary(t *testing.T) {
 	shim := buildLibrary(t)
 	program := filepath.Join(t.TempDir(), "library")

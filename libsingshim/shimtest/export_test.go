@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestDriverIsLeftAlone: the library that jobs have hides nothing of a node's own driver, for the library has no devices to offer.
+// TestDriverIsLeftAlone: the library that jobs have hides no function of a node's own driver, for the library has no
+// devices to offer.
 func TestDriverIsLeftAlone(t *testing.T) {
 	dir := filepath.Dir(buildLibrary(t))
 	for name, want := range map[string]bool{"libsingshim.so": false, "libsingshim-device.so": true} {

@@ -50,19 +50,19 @@ func numberOf(t *testing.T, path string) files.FileNumber {
 	return files.FileNumber{Device: st.Dev, Inode: st.Ino}
 }
 
-// checkInodes compares what a program is shown by 13 functions with what it should be shown, by file.
+// checkInodes compares the inodes that 13 functions show to a program with the wanted inodes, by file.
 func checkInodes(t *testing.T, r *trial, want map[string]uint64) {
 	t.Helper()
 	out, err := r.runBehave(built.behave, "inodes")
 	if err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("behave inodes: %v: %s", err, out)
 	}
 	lines := 0
 	for line := range strings.Lines(out) {
 		var name, call string
 		var inode uint64
 		if _, err := fmt.Sscan(line, &name, &inode, &call); err != nil {
-			t.Fatalf("%q: %v", line, err)
+			t.Fatalf("line %q of behave inodes: %v", line, err)
 		}
 		if lines++; inode != want[name] {
 			t.Errorf("%s: want %d: %s", name, want[name], line)

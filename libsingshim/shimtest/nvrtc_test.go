@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// TestNVRTC: with a device server NVRTC is asked for PTX of the newest architecture that NVRTC knows if a program asks
-// for a newer architecture, and the program gets that PTX for its machine code, whether the program or a library that
-// the program opens is linked with NVRTC, or the program looks the calls up. All else, and all without a server, is as
-// NVRTC has it.
+// TestNVRTC: with a device server, a program that asks NVRTC for an architecture newer than NVRTC knows gets PTX of the
+// newest architecture that NVRTC knows, in the place of machine code, whether the program or a library that the program
+// opens is linked with NVRTC, or the program looks the calls up. All other requests, and all without a server, are
+// answered by NVRTC alone.
 func TestNVRTC(t *testing.T) {
 	shim := buildLibrary(t)
 	dir := t.TempDir()

@@ -52,7 +52,7 @@ func buildTools(t *testing.T) {
 	built.once.Do(func() {
 		built.err = func() error {
 			var err error
-			// Not in /tmp: nothing is recorded of what is there.
+			// Not in /tmp: files there are not recorded.
 			if built.dir, err = os.MkdirTemp("/var/lib", "shim-test-"); err != nil {
 				return err
 			}
@@ -86,7 +86,7 @@ func buildTools(t *testing.T) {
 		t.Skip("SKIP: needs root: a journal belongs to another user than its folder")
 	}
 	if built.err != nil {
-		t.Fatal(built.err)
+		t.Fatalf("build the shim and its programs: %v", built.err)
 	}
 }
 
@@ -118,7 +118,7 @@ func newTrial(t *testing.T, preload string) *trial {
 	}
 	return &trial{work, j, []string{
 		"PATH=/usr/bin:/bin", "LD_PRELOAD=" + preload, files.Env + "=" + filepath.Join(list, files.ListName),
-		"ASAN_OPTIONS=detect_leaks=0:abort_on_error=0", // what the program leaks is its affair
+		"ASAN_OPTIONS=detect_leaks=0:abort_on_error=0", // leaks of the program are not tested
 	}}
 }
 
@@ -163,7 +163,7 @@ func TestBehaviour(t *testing.T) {
 					r := newTrial(t, preload)
 					out, err := r.runBehave(program, what)
 					if killed := err != nil && strings.Contains(err.Error(), "killed"); err != nil && !killed || killed != (what == "ends") {
-						t.Fatalf("%v: %s", err, out)
+						t.Fatalf("behave: %v: %s", err, out)
 					}
 					checkCreated(t, what, out, r.createdFiles(t))
 				})
@@ -204,7 +204,7 @@ func checkCreated(t *testing.T, what, out string, got map[string]int) {
 	case "repeated":
 		want = []string{"same", "d/same", "e/same"}
 		for _, name := range want {
-			if got[name] < 2 { // as the process has removed its files; removing that once more says nothing new
+			if got[name] < 2 { // the process itself has removed its files; to remove one once more adds no entry
 				t.Errorf("%s was made %d times by the journal, want 2", name, got[name])
 			}
 		}
@@ -240,7 +240,7 @@ func TestOtherInterposers(t *testing.T) {
 		cmd.Dir, cmd.Env = r.dir, r.env
 		out, err := cmd.CombinedOutput()
 		if err != nil || string(out) != "1999\n" {
-			t.Errorf("%s: %q, %v", preload, out, err)
+			t.Errorf("with LD_PRELOAD=%s: date printed %q, %v, want 1999", preload, out, err)
 		}
 		if r.createdFiles(t)["year"] != 1 {
 			t.Errorf("%s: the file is not in the journal", preload)
@@ -265,7 +265,7 @@ func TestWithoutList(t *testing.T) {
 		r := newTrial(t, built.shims["plain"])
 		r.env = append(r.env, files.Env+"="+list)
 		if out, err := r.runBehave(built.behave, "errors"); err != nil {
-			t.Errorf("%.40q: %v: %s", list, err, out)
+			t.Errorf("with list %.40q: %v: %s", list, err, out)
 		}
 	}
 	b, err := os.ReadFile(wrong)
@@ -304,12 +304,12 @@ func TestFoothold(t *testing.T) {
 		cmd.Env = append(os.Environ(), "LD_PRELOAD="+preload, "ASAN_OPTIONS=detect_leaks=0")
 		out, err := cmd.Output()
 		if err != nil {
-			t.Fatal(kind, err)
+			t.Fatalf("%s: cat /proc/self/maps: %v", kind, err)
 		}
 		for line := range strings.Lines(string(out)) {
 			if w := strings.Fields(line); w[1][2] == 'x' {
 				if w[0] != "003f0000-003f1000" || w[1] != "r-xp" {
-					t.Errorf("%s: %s", kind, line)
+					t.Errorf("%s: first executable mapping %s, want 003f0000-003f1000 r-xp", kind, line)
 				}
 				break
 			}

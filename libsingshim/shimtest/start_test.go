@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestLoaded: what a process has to load of the shim is two segments, of which the second is a page that is written to, and
-// few symbols that are looked up at the start. Each process of a job pays for more.
+// TestLoaded: a process loads two segments of the shim, of which the second is a page that is written to, and looks up
+// few symbols at its start. Each process of a job pays for more.
 func TestLoaded(t *testing.T) {
 	buildTools(t)
 	f, err := elf.Open(built.shims["plain"])
@@ -91,7 +91,7 @@ func TestStartFaults(t *testing.T) {
 	}
 }
 
-// TestNextFunctions: the functions behind ours are those that dlsym finds, whatever else is loaded.
+// TestNextFunctions: the functions behind ours are those that dlsym finds, with any other library loaded.
 func TestNextFunctions(t *testing.T) {
 	buildTools(t)
 	library, other := filepath.Join(built.dir, "libnext.so"), filepath.Join(built.dir, "libother.so")
@@ -111,7 +111,7 @@ func TestNextFunctions(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			var n int
 			if _, scan := fmt.Sscanf(string(out), "compared %d\n", &n); err != nil || scan != nil || n < 40 || strings.Count(string(out), "\n") != 1 {
-				t.Errorf("%s: %v: %s", preload, err, out)
+				t.Errorf("with LD_PRELOAD=%s: %v, output %s", preload, err, out)
 			}
 		}
 	}

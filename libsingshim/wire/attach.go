@@ -16,17 +16,18 @@ import (
 // DeviceEnv is the variable in which a process finds its device server's socket.
 const DeviceEnv = "SINGULARITY_SLURM_DEVICE"
 
-// NamesEnv is the variable that says what Slurm calls the job's devices.
+// NamesEnv is the variable with Slurm's names of the job's devices.
 const NamesEnv = "SINGULARITY_SLURM_DEVICE_NAMES"
 
-// BlasEnv is the variable that says what computes products of matrices on software GPUs: BlasNative, or BlasVendor.
+// BlasEnv is the variable that chooses the library for products of matrices on software GPUs: BlasNative, or
+// BlasVendor.
 const (
 	BlasEnv    = "SINGULARITY_SLURM_BLAS"
 	BlasNative = "native" // the software GPU
 	BlasVendor = "vendor" // the vendor's cuBLAS
 )
 
-// What attach.h says, by the same names.
+// The constants of attach.h, by the same names.
 const (
 	attachMagic   = 0x44474e53
 	attachVersion = 2
@@ -36,18 +37,18 @@ const (
 	visibleUnset  = 1<<32 - 1
 )
 
-// ErrNoAsk is what Receive says of a peer that is no shim.
+// ErrNoAsk is Receive's error for a peer that is no shim.
 var ErrNoAsk = errors.New("not what a shim asks")
 
 // A Newcomer is a process that asks for a ring. The server answers by Welcome or Refuse, and closes the
 // Newcomer.
 type Newcomer struct {
-	// Exec is the read end of the newcomer's pipe. Its end of file says that the process is gone,
-	// or has executed another program, or has closed what it should not have. A server that takes
-	// Exec and sets it to nil closes Exec itself; otherwise Close does.
+	// Exec is the read end of the newcomer's pipe. Its end of file says that the process is gone, or has executed
+	// another program, or has closed the pipe by mistake. A server that takes Exec and sets it to nil closes Exec
+	// itself; otherwise Close does.
 	Exec *os.File
-	// Visible is what the newcomer's CUDA_VISIBLE_DEVICES holds, nil without that variable; Names
-	// is what NamesEnv holds.
+	// Visible is the value of the newcomer's CUDA_VISIBLE_DEVICES, nil without that variable; Names is the value of
+	// NamesEnv.
 	Visible *string
 	Names   string
 
@@ -153,7 +154,8 @@ func (c *Newcomer) Reaches(p Process) bool {
 	return p.Read(b[:], c.probe) == nil && binary.LittleEndian.Uint32(b[:]) == attachMagic
 }
 
-// Welcome sends the process its ring. reaches is what Reaches said: if false, all that the process sends goes through the ring.
+// Welcome sends the process its ring. reaches is the result of Reaches: if false, all that the process sends goes
+// through the ring.
 func (c *Newcomer) Welcome(r *Ring, reaches bool) error {
 	var flags uint32
 	if reaches {

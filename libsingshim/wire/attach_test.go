@@ -142,7 +142,7 @@ func TestReceive(t *testing.T) {
 	unix.Close(pipe[1])
 }
 
-// checkWelcome gives a newcomer a ring, and a refusal besides.
+// checkWelcome gives a newcomer a ring, and then refuses it.
 func checkWelcome(t *testing.T, n *Newcomer, process *net.UnixConn) {
 	t.Helper()
 	if n.Visible == nil || *n.Visible != "1,0" || n.Names != "" {
@@ -205,7 +205,7 @@ func TestCountKey(t *testing.T) {
 	}
 }
 
-// FuzzOpen: whatever a process writes, a letter is what fits, or there is none.
+// FuzzOpen: of any bytes that a process writes, Open makes a letter that fits them, or none.
 func FuzzOpen(f *testing.F) {
 	long := func(address, length, answer, room uint64, op uint32) []byte {
 		b := make([]byte, contextSize, contextSize+longSize)
@@ -227,13 +227,13 @@ func FuzzOpen(f *testing.F) {
 		if call {
 			m.call = &Call{}
 		}
-		// No process has this id: what is not refused before is not read.
+		// No process has this id: memory of a message that Open does not refuse before cannot be read.
 		l, _, err := Open(m, Process(1<<30), nil)
 		switch {
 		case (err == nil) != (l != nil):
-			t.Errorf("%v, %v", l, err)
+			t.Errorf("Open = %v, %v, want a letter or an error", l, err)
 		case l != nil && (l.Op == OpLong && len(args) < contextSize || l.Room() > LongestAnswer || len(l.Args) > len(args) || l.Posted == call):
-			t.Errorf("%+v", l)
+			t.Errorf("Open = %+v, which does not fit the message", l)
 		}
 	})
 }

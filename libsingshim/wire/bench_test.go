@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// BenchmarkRing is what the ring costs a process: testdata/bench.c measures, and says what
-// each figure is. Other work on the machine makes the median worse; the best of the rounds is
-// what the code can do.
+// BenchmarkRing is the cost of the ring for a process: testdata/bench.c measures, and names the figures. Other work on
+// the machine makes the median worse; the best of the rounds is the cost of the code itself.
 func BenchmarkRing(b *testing.B) {
 	for _, c := range []struct {
 		what, unit    string
@@ -54,7 +53,7 @@ func BenchmarkRing(b *testing.B) {
 	}
 }
 
-// measureBench runs testdata/bench.c once: the best, the median, and what memcpy did in between.
+// measureBench runs testdata/bench.c once: the best, the median, and the time of memcpy in between.
 func measureBench(b *testing.B, what string, bytes, rounds int) (figures [3]float64) {
 	b.Helper()
 	there := make([]byte, 64<<20)
@@ -99,8 +98,8 @@ func measureBench(b *testing.B, what string, bytes, rounds int) (figures [3]floa
 	return figures
 }
 
-// BenchmarkIdle is what eight rings cost in which nothing happens: processor time per second,
-// and by how much the worst of many short sleeps of another goroutine is late.
+// BenchmarkIdle is the cost of eight rings without messages: processor time per second, and by how much the worst of
+// many short sleeps of another goroutine is late.
 func BenchmarkIdle(b *testing.B) {
 	for range 8 {
 		r, err := Create(Options{})

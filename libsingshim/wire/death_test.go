@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestKill: a process is killed at any moment. The server sees whole messages in order up to
-// there, gives everything back, and serves other processes as if nothing had been.
+// TestKill: a process is killed at any moment. The server sees whole messages in order up to there, frees all memory of
+// the ring, and goes on to serve other processes.
 func TestKill(t *testing.T) {
 	s := random(logSeed(t))
 	rounds := 10
@@ -109,8 +109,7 @@ func testRing(t *testing.T, change func(h *ringHead)) *os.File {
 	return f
 }
 
-// TestAttachRefuses: the process takes nothing for a ring that could kill it by a signal, or
-// that the process does not understand.
+// TestAttachRefuses: the process refuses a ring that could kill it by a signal, or whose layout it does not know.
 func TestAttachRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -141,7 +140,7 @@ func TestAttachRefuses(t *testing.T) {
 	}
 }
 
-// TestAdoptRefuses: what could kill the server by a signal, and what is no ring at rest.
+// TestAdoptRefuses: Adopt refuses a file that could kill the server by a signal, and a file that is no ring at rest.
 func TestAdoptRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name, says string
@@ -170,7 +169,7 @@ func TestAdoptRefuses(t *testing.T) {
 			defer f.Close()
 			r, err := Adopt(f, Options{})
 			if err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Fatalf("%v, %v", r, err)
+				t.Fatalf("Adopt = %v, %v, want an error with the reason", r, err)
 			}
 		})
 	}
@@ -183,7 +182,7 @@ func TestSealed(t *testing.T) {
 	defer r.Close()
 	for _, size := range []int64{0, ringSize - 4096, ringSize + 4096} {
 		if err := r.File().Truncate(size); !errors.Is(err, unix.EPERM) {
-			t.Errorf("%d: %v", size, err)
+			t.Errorf("Truncate to %d: %v, want EPERM", size, err)
 		}
 	}
 	if _, err := unix.FcntlInt(r.File().Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); !errors.Is(err, unix.EPERM) {
@@ -192,8 +191,8 @@ func TestSealed(t *testing.T) {
 	failOn(t, checkMemory(r.File()))
 }
 
-// TestScribble: a process writes nonsense all over its ring while the ring is served, and while the
-// gates are moved. The server ends with a reason or goes on; the server neither hangs nor falls.
+// TestScribble: a process writes nonsense all over its ring while the ring is served, and while the gates are moved.
+// The server ends with a reason or goes on; the server neither hangs nor crashes.
 func TestScribble(t *testing.T) {
 	s := random(logSeed(t))
 	rounds := 30
@@ -214,7 +213,7 @@ func TestScribble(t *testing.T) {
 		_, served := p.waitForEnd(t)
 		var nonsense *HostileError
 		if served != nil && !errors.As(served, &nonsense) {
-			t.Fatal(served)
+			t.Fatalf("Serve: %v, want a HostileError or nil", served)
 		}
 		reasons[firstWords(served)]++
 	}
@@ -224,7 +223,7 @@ func TestScribble(t *testing.T) {
 	}
 }
 
-// actAsBarrier does what a barrier does, until the ring is closed or n times.
+// actAsBarrier makes the calls of a barrier, until the ring is closed or n times.
 func actAsBarrier(r *Ring, n int) {
 	for range n {
 		if r.Shut(Calls) != nil || r.Shut(Counted) != nil || r.Grant(2) != nil {

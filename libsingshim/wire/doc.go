@@ -14,27 +14,25 @@
 //	   │                                                        ▲ returns after Close, Finish, Detach,
 //	   └── Shut, Open, Grant, Counts: the barrier's ────────────┘ or when the process misbehaves
 //
-// # The maker of the memory
+// # Who makes the memory
 //
 // The server makes the memory, and seals its size before any other process sees it. A process
 // that could truncate the memory would kill the server, and with the server the whole job's
-// devices, by a SIGBUS. What a restored process brings back (Adopt) is checked for the same
-// seals, and must be a memfd of ordinary pages.
+// devices, by a SIGBUS. A ring that a restored process brings back (Adopt) is checked for the same seals, and must be a
+// memfd of ordinary pages.
 //
 // # Trust
 //
-// Everything in the ring is written by a process that may do so at any moment, and nothing in the
-// ring is believed twice: words are read once, atomically, into the server's own memory, checked,
-// and then used. The position of a message follows from the messages before, so that a loop, an
-// overlap or a message that comes twice cannot be told to the server. A process that writes
-// nonsense is dropped with a reason (HostileError), harming itself. Such a process can make the
-// server's copy of a message wrong, and read what other processes wrote into its own ring:
-// itself.
+// Everything in the ring is written by a process that may do so at any moment, so the server reads each word once,
+// atomically, into its own memory, checks it, and then uses it. The position of a message follows from the messages
+// before, so that a loop, an overlap or a message that comes twice cannot be told to the server. A process that writes
+// nonsense is dropped with a reason (HostileError), and harms only itself: the messages that it can falsify, and the
+// bytes that it can read, are those of its own ring.
 //
 // # Death
 //
 // There is no moment in which a message is reserved and not published (see wire.h). A thread that
 // ends in the middle of a message leaves its lane behind; the server settles the lane. A process
-// that is killed leaves the ring as it is: the holder of the socket notices, and calls Close
-// (drop what was posted) or Finish (do it first).
+// that is killed leaves the ring as it is: the holder of the socket notices, and calls Close (to drop posted messages)
+// or Finish (to handle them first).
 package wire

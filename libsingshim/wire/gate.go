@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// A Gate holds back messages before they have a place in the order. Where a shut gate stands
-// is exact: when Shut returns, every message that passed is in the order, and none passes
-// until Open.
+// A Gate holds back messages before they have a place in the order. A shut gate has an exact position in the order:
+// when Shut returns, every message that passed is in the order, and no other passes until Open.
 type Gate uint64
 
 // The gates: for every message, and for messages that are counted.
@@ -23,7 +22,7 @@ const (
 	Counted Gate = countedShut
 )
 
-// Shut shuts a gate. To shut a gate that is shut changes nothing.
+// Shut shuts a gate. To shut a gate that is shut has no effect.
 func (r *Ring) Shut(g Gate) error {
 	return r.changeOrder(func(word *uint64) error {
 		atomic.OrUint64(word, uint64(g))
@@ -32,8 +31,8 @@ func (r *Ring) Shut(g Gate) error {
 	})
 }
 
-// Open opens a gate and wakes the threads that wait there. What was granted and not used is void
-// when the gate for the counted opens.
+// Open opens a gate and wakes the threads that wait there. When the gate for counted messages opens, unused grants
+// become void.
 func (r *Ring) Open(g Gate) error {
 	return r.changeOrder(func(word *uint64) error {
 		void := uint64(g)
@@ -62,8 +61,8 @@ func (r *Ring) Grant(n int) error {
 	})
 }
 
-// Withdraw takes back what was granted and not used, and returns how much that was. What is
-// withdrawn was not used and will not be: there is nothing to wait for.
+// Withdraw takes back the unused grants, and returns their number. No message can use a withdrawn grant, so the caller
+// need not wait for one.
 func (r *Ring) Withdraw() (int, error) {
 	var unused uint64
 	err := r.changeOrder(func(word *uint64) error {
@@ -94,8 +93,8 @@ func (r *Ring) changeOrder(do func(word *uint64) error) error {
 	return err
 }
 
-// Counts returns how much was issued for each key: by the messages that have a place in the order
-// now, handled or not. While the gate for the counted is shut, the counts change by grants only.
+// Counts returns the number of issued messages for each key: of the messages that have a place in the order now,
+// handled or not. While the gate for the counted is shut, the counts change by grants only.
 func (r *Ring) Counts() (map[uint64]uint64, error) {
 	if !r.enterMapping() {
 		return nil, ErrClosed
@@ -109,7 +108,7 @@ func (r *Ring) Counts() (map[uint64]uint64, error) {
 	return maps.Clone(r.counts), nil
 }
 
-// A Tally is what was issued, as of a moment.
+// A Tally is the counts of issued messages at a moment.
 type Tally struct {
 	Counts   map[uint64]uint64 // as Ring.Counts
 	Messages uint64            // that are counted here
@@ -148,7 +147,7 @@ func (r *Ring) Forget(key uint64) {
 	r.mu.Unlock()
 }
 
-// Busy is what keeps a ring from being at rest.
+// Busy is the work that keeps a ring from being at rest.
 type Busy struct {
 	Queued int   // messages that were not handled to the end
 	Calls  int   // calls without an answer, handled or not
@@ -182,8 +181,8 @@ func (r *Ring) Busy() (Busy, error) {
 	return b, nil
 }
 
-// Rest waits until the ring is at rest; the caller has shut the gate for calls. When ctx is done,
-// Rest returns what kept the ring from rest.
+// Rest waits until the ring is at rest; the caller has shut the gate for calls. When ctx is done, Rest returns the work
+// that kept the ring from rest.
 func (r *Ring) Rest(ctx context.Context) (Busy, error) {
 	pause := 20 * time.Microsecond
 	for {

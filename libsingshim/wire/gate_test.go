@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// waitFor waits for something that must come to pass.
+// waitFor waits until is returns true, which it must do at some time.
 func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for since := time.Now(); !is(); time.Sleep(100 * time.Microsecond) {
@@ -61,8 +61,8 @@ func failOn(t *testing.T, errs ...error) {
 	}
 }
 
-// TestCallGate: when the gate is shut and the ring has come to rest, the ring is empty and
-// nothing comes, whatever many threads were doing; when the gate is open again, they go on.
+// TestCallGate: when the gate is shut and the ring has come to rest, the ring is empty and no message comes, although
+// many threads were at work; when the gate is open again, they go on.
 func TestCallGate(t *testing.T) {
 	w := newWitness()
 	p := startProgram(t, w.handleMessage, buildProgram(t, "load", "plain"), "burst", 6, 0, logSeed(t))
@@ -87,8 +87,8 @@ func TestCallGate(t *testing.T) {
 	w.checkMessages(t)
 }
 
-// TestCountedGate: at the shut gate the counts stand still, but for what is granted and not
-// withdrawn; what is not counted passes.
+// TestCountedGate: at the shut gate the counts stand still, but for grants that are not withdrawn; messages that are
+// not counted pass.
 func TestCountedGate(t *testing.T) {
 	w := newWitness()
 	p := startProgram(t, w.handleMessage, buildProgram(t, "load", "plain"), "mixed", 5, 0, logSeed(t))
@@ -193,7 +193,7 @@ func countWaiting(r *Ring) int {
 	return n
 }
 
-// TestClose: each thread that waits, for an answer or for room, is told.
+// TestClose: each thread that waits, for an answer or for room, gets an error.
 func TestClose(t *testing.T) {
 	w := newWitness()
 	var held atomic.Bool

@@ -77,7 +77,7 @@ func buildProgram(t testing.TB, name, how string) string {
 	args := slices.Concat([]string{"-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-pthread"}, sanitizers[how],
 		[]string{"-o", program}, sources, shim)
 	if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("cc: %v: %s", err, out)
 	}
 	return program
 }
@@ -121,8 +121,8 @@ func newProcess(t testing.TB, r *Ring, program string, args ...any) *process {
 	return p
 }
 
-// startOn starts the program with the ring, and serves it. When the program has ended, what it
-// left is handled.
+// startOn starts the program with the ring, and serves it. When the program has ended, the messages that it left are
+// handled.
 func startOn(t testing.TB, r *Ring, handle func(*Message), program string, args ...any) *process {
 	t.Helper()
 	p := newProcess(t, r, program, args...)
@@ -142,7 +142,7 @@ func startOn(t testing.TB, r *Ring, handle func(*Message), program string, args 
 	return p
 }
 
-// waitForEnd returns what became of the program and of Serve.
+// waitForEnd returns the errors with which the program and Serve ended.
 func (p *process) waitForEnd(t testing.TB) (ended, served error) {
 	t.Helper()
 	late := time.NewTimer(patience)
@@ -204,7 +204,7 @@ func (r *random) fillBytes(b []byte) {
 	copy(b, last[:])
 }
 
-// witness is a handler that remembers what was wrong first. A single Serve uses a witness.
+// witness is a handler that remembers the first error of the messages. A single Serve uses a witness.
 type witness struct {
 	mu      sync.Mutex
 	wrong   error
@@ -225,7 +225,7 @@ func (w *witness) checkMessages(t testing.TB) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.wrong != nil {
-		t.Fatal(w.wrong)
+		t.Fatalf("the first wrong message: %v", w.wrong)
 	}
 }
 
@@ -270,7 +270,7 @@ func (w *witness) checkMessage(m *Message) error {
 	return nil
 }
 
-// lookInside compares a message's bytes with what its header says, and answers a call.
+// lookInside compares a message's bytes with its header, and answers a call.
 func (w *witness) lookInside(m *Message) error {
 	if len(m.Args) < 24 {
 		return fmt.Errorf("%d bytes", len(m.Args))

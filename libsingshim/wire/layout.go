@@ -5,7 +5,7 @@ package wire
 
 import "unsafe"
 
-// What wire.h says, by the same names. The test compares each of them.
+// The constants of wire.h, by the same names. The test compares each of them.
 const (
 	ringMagic   = 0x31474e4952474e53
 	ringVersion = 1

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// ours is what this package takes the header's constants for.
+// ours is this package's value of each constant of the header.
 var ours = map[string]uint64{
 	"RING_MAGIC": ringMagic, "RING_VERSION": ringVersion, "UNIT": unitSize, "LANES": lanes,
 	"LANE_UNITS": laneUnits, "LANES_AT": lanesAt, "FIRST_UNIT": firstUnit, "RECORD_UNITS": recordUnits,
@@ -35,8 +35,8 @@ var structs = map[string]reflect.Type{
 	"sing_count": reflect.TypeFor[count](),
 }
 
-// TestLayout: every constant and every member that wire.h has, this package has with the same
-// value, at the same offset and of the same size, and none besides.
+// TestLayout: every constant and every member of wire.h is in this package with the same value, at the same offset and
+// of the same size, and this package has no others.
 func TestLayout(t *testing.T) {
 	header, err := os.ReadFile("wire.h")
 	if err != nil {
@@ -126,7 +126,7 @@ func runC(t *testing.T, program string) string {
 	}
 	binary := filepath.Join(dir, "layout")
 	if out, err := exec.Command("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-I.", "-o", binary, source).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("cc: %v: %s", err, out)
 	}
 	out, err := exec.Command(binary).Output()
 	if err != nil {

@@ -15,7 +15,7 @@ const (
 	OpMissed = 2 // Args is a text
 	OpExit   = 3 // the process ends of its own will: Finish is due, and not Close
 
-	opOurs = 16 // the table's are not below
+	opOurs = 16 // operations below are not the table's
 )
 
 const (
@@ -37,8 +37,8 @@ type Letter struct {
 	Op      uint32 // the table's, or OpMissed or OpExit
 	Context uint64 // the handle of the sender's current context, or 0
 	Args    []byte
-	// Posted tells that the sender does not wait for an answer. What is posted as a rule may come
-	// as a call, where the sender wants to know the result; never the reverse.
+	// Posted tells that the sender does not wait for an answer. An operation that is usually posted may come as a call,
+	// where the sender wants to know the result; never the reverse.
 	Posted  bool
 	Counted bool
 	Thread  uint32
@@ -53,8 +53,8 @@ type far struct {
 	address, room uint64
 }
 
-// Open reads a message of process p. Open uses room for arguments, and returns room, perhaps longer. An error
-// says that the process wrote what no shim writes, or that its memory could not be read.
+// Open reads a message of process p. Open uses room for arguments, and returns room, perhaps longer. An error says that
+// the process wrote bytes that no shim writes, or that its memory could not be read.
 func Open(m *Message, p Process, room []byte) (*Letter, []byte, error) {
 	if len(m.Args) < contextSize {
 		return nil, room, hostileError("operation %#x with %d bytes", m.Op, len(m.Args))
@@ -88,7 +88,8 @@ func Open(m *Message, p Process, room []byte) (*Letter, []byte, error) {
 	return l, room, nil
 }
 
-// readAll reads a process's memory into room, which grows with what is there: not at once to what the process says.
+// readAll reads a process's memory into room, which grows with the bytes that are read: a process that claims a large
+// length must have so much memory.
 func readAll(p Process, address uint64, length int, room []byte) ([]byte, error) {
 	room = room[:0]
 	for len(room) < length {
@@ -137,7 +138,7 @@ const (
 	CountRecv
 )
 
-// A Count is what a key of Ring.Counts stands for.
+// A Count is the meaning of a key of Ring.Counts.
 type Count struct {
 	Comm uint64 // the communicator's handle, without its class: the lower 40 bits
 	Kind CountKind

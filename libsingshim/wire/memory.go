@@ -19,7 +19,7 @@ type memory []byte
 
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// MemoryName and MemorySize are by what a ring is found in a process's maps.
+// MemoryName and MemorySize are the name and the size by which a ring is found in a process's maps.
 const (
 	MemoryName = "singularity-ring"
 	MemorySize = ringSize
@@ -93,7 +93,7 @@ func (m memory) laneAt(i int) *laneHead { return structAt[laneHead](m, lanesAt+u
 // recordAt is the head at a unit, which must be a unit of a lane.
 func (m memory) recordAt(unit uint32) *recordHead { return structAt[recordHead](m, unit*unitSize) }
 
-// answerAt is what follows the record at a unit.
+// answerAt is the answer's head, which follows the record at a unit.
 func (m memory) answerAt(unit uint32) *answerHead {
 	return structAt[answerHead](m, unit*unitSize+recordSize)
 }
@@ -108,7 +108,7 @@ func (m memory) halfOfOrder(i uint32) *uint32 {
 	return structAt[uint32](m, uint32(unsafe.Offsetof(ringHead{}.order))+4*i)
 }
 
-// Which half changes with what.
+// The halves of order, by the part of it that changes.
 const (
 	messagesHalf = 0
 	gatesHalf    = 1
@@ -118,7 +118,7 @@ const (
 // second at the latest: another process can write the word and forget to wake.
 func waitForWord(word *uint32, value uint32) {
 	t := unix.Timespec{Sec: 1}
-	// FUTEX_WAIT, not private. Whatever the result is, the caller looks again.
+	// FUTEX_WAIT, not private. The caller looks again after any result.
 	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), 0, uintptr(value), uintptr(unsafe.Pointer(&t)), 0, 0)
 }
 

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 )
 
-// ErrAnswered is what Answer says the second time.
+// ErrAnswered is Answer's error for a call that has its answer.
 var ErrAnswered = errors.New("the call has its answer")
 
 // A Message is valid until its handler returns; a Call that was taken from the Message, longer.
@@ -34,14 +34,14 @@ func (m *Message) fillFrom(r *Ring, from *message) {
 	}
 }
 
-// Call returns what is to be answered, nil if the message was posted.
+// Call returns the call that is to be answered, nil if the message was posted.
 func (m *Message) Call() *Call { return m.call }
 
 // BulkSize is how many bytes of bulk the message has.
 func (m *Message) BulkSize() int { return int(m.m.bulk) }
 
-// Bulk copies the message's bulk from offset to dst, and returns how much. Twice the same
-// place may be different bytes: the process can write there.
+// Bulk copies the message's bulk from offset to dst, and returns how many bytes. A second read of the same place may
+// give different bytes: the process can write there.
 func (m *Message) Bulk(dst []byte, offset int) int {
 	if offset < 0 || offset > int(m.m.bulk) {
 		return 0

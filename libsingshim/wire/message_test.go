@@ -116,7 +116,7 @@ func TestSeveral(t *testing.T) {
 	}
 }
 
-// TestLate: other goroutines answer, in any order, and everybody gets his own answer.
+// TestLate: other goroutines answer, in any order, and each thread gets its own answer.
 func TestLate(t *testing.T) {
 	const threads, messages, hands = 6, 400, 4
 	type late struct {
@@ -223,8 +223,8 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestFork: a child finds the ring to be its parent's, by any kind of fork, and the parent's
-// other threads, in the middle of messages, do not notice.
+// TestFork: a child finds that the ring is its parent's, by any kind of fork, and the parent's other threads, in the
+// middle of messages, do not notice.
 func TestFork(t *testing.T) {
 	const threads, messages = 4, 150
 	w := newWitness()
@@ -241,15 +241,15 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// TestExec: a process that becomes another program in the middle leaves a ring that can be
-// closed, and nothing of the ring open.
+// TestExec: a process that executes another program in the middle leaves a ring that can be closed, and no descriptor
+// or mapping of the ring.
 func TestExec(t *testing.T) {
 	w := newWitness()
 	p := startProgram(t, w.handleMessage, buildProgram(t, "load", "plain"), "exec", 1, 0, logSeed(t))
 	awaitExec(t, p.cmd.Process.Pid)
 	p.cmd.Process.Kill()
 	if _, served := p.waitForEnd(t); served != nil {
-		t.Error(served)
+		t.Errorf("Serve after exec and kill: %v", served)
 	}
 	w.checkMessages(t)
 	if w.countMessages(opPing) != 1 {
@@ -257,7 +257,7 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// TestCounts: what was issued is known exactly at any time.
+// TestCounts: the counts of issued messages are exact at any time.
 func TestCounts(t *testing.T) {
 	const threads, messages = 4, 5000
 	w := newWitness()
@@ -310,7 +310,7 @@ func TestFault(t *testing.T) {
 	w.checkMessages(t)
 }
 
-// TestNumbers: what threads a message comes from is told by the process, and is its own.
+// TestNumbers: the number of a message's thread is set by the process, and each thread has its own.
 func TestNumbers(t *testing.T) {
 	var ids []uint32
 	p := startProgram(t, func(m *Message) {

@@ -11,13 +11,13 @@ import (
 	"testing"
 )
 
-// forger is a process's end without a process: a forger writes what the test says.
+// forger is a process's end without a process: a forger writes the bytes that the test chooses.
 type forger struct {
 	mem  memory
 	tail [lanes]uint32
 }
 
-// record is what a message says of itself.
+// record is a message's fields in its header.
 type record struct {
 	op, flags, counts, size, bulk, room uint32
 }
@@ -63,7 +63,7 @@ func (f *forger) postMessage(lane int, c record) uint32 {
 	return unit
 }
 
-// TestNonsense: what each lie is called. Before and after the lie, other processes told the truth.
+// TestNonsense: the error for each kind of lie. Before and after the lie, messages that are true are written.
 func TestNonsense(t *testing.T) {
 	small := record{op: 1, size: 8}
 	call := record{op: 1, flags: flagCall, size: 8, room: 8}
@@ -151,11 +151,11 @@ func TestNonsense(t *testing.T) {
 			handle := func(*Message) { handled++ }
 			f.postMessage(0, small)
 			if n, err := r.handleSome(handle); n != 1 || err != nil {
-				t.Fatal(n, err)
+				t.Fatalf("handleSome before the lie = %d, %v, want 1, nil", n, err)
 			}
 			f.postMessage(3, small)
 			c.lie(r, f)
-			r.Finish() // a server that has noticed nothing ends
+			r.Finish() // so that a server that has not noticed the lie ends
 			err = r.Serve(handle)
 			var nonsense *HostileError
 			if !errors.As(err, &nonsense) || !strings.Contains(nonsense.Reason, c.says) {
@@ -168,7 +168,7 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// TestTooManyKeys: what a process counts is remembered, so the number of keys is bounded.
+// TestTooManyKeys: the server remembers each key that a process counts, so the number of keys is bounded.
 func TestTooManyKeys(t *testing.T) {
 	r, err := Create(Options{Spin: -1})
 	failOn(t, err)
@@ -193,8 +193,8 @@ func TestTooManyKeys(t *testing.T) {
 	}
 }
 
-// FuzzRing tells the server truths and lies in any order. Whatever is told: the server does not
-// fall, does end, and reports the first noticed lie to the end.
+// FuzzRing tells the server truths and lies in any order. The server must not crash, must end, and must report the
+// first noticed lie to the end.
 func FuzzRing(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 2, 8, 1, 3, 0, 8, 8, 9, 8})
 	f.Add([]byte{0, 0, 0, 4, 12, 0, 1, 0, 8, 10, 8, 14, 8})
@@ -292,8 +292,8 @@ func FuzzRing(f *testing.F) {
 	})
 }
 
-// TestFinish: what was posted before Finish is handled, whatever the reader was doing: in
-// each round Finish comes a moment later after a message.
+// TestFinish: messages that were posted before Finish are handled, at any state of the reader: in each round Finish
+// comes a moment later after a message.
 func TestFinish(t *testing.T) {
 	for i := range 400 {
 		r, err := Create(Options{Spin: -1})

@@ -20,7 +20,7 @@ import (
 // restricted to children, the process has allowed it (PR_SET_PTRACER).
 type Process int
 
-// Read copies what is at address to dst; less than the whole is an error.
+// Read copies the bytes at address to dst; less than the whole is an error.
 func (p Process) Read(dst []byte, address uint64) error {
 	return p.moveBytes(dst, address, unix.ProcessVMReadv, "read")
 }

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestProcess: memory is copied whole, from and to a process, which is this one; what is not
-// there is an error.
+// TestProcess: memory is copied whole, from and to a process, which is this one; unmapped memory is an error.
 func TestProcess(t *testing.T) {
 	self := Process(os.Getpid())
 	for _, n := range []int{0, 1, 4097, piece, 3*piece + 5} {

@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrClosed is what a ring says that was closed or detached.
+// ErrClosed is the error of a ring that was closed or detached.
 var ErrClosed = errors.New("the ring is closed")
 
-// ErrNotEmpty is what Adopt says of a ring in which messages wait.
+// ErrNotEmpty is Adopt's error for a ring in which messages wait.
 var ErrNotEmpty = errors.New("the ring is not empty")
 
-// A HostileError says why a process was dropped: its ring holds what the shim never writes.
+// A HostileError says why a process was dropped: its ring holds bytes that the shim never writes.
 type HostileError struct{ Reason string }
 
 func (e *HostileError) Error() string { return "the process wrote nonsense to its ring: " + e.Reason }
@@ -36,7 +36,7 @@ type Options struct {
 	// Spin is the longest time to look for the next message before sleeping, 50 µs if 0. The time
 	// adapts below that; negative: never.
 	Spin time.Duration
-	// Counts is what was issued before, by key: of a ring that is adopted.
+	// Counts is the number of messages that were issued before, by key: of a ring that is adopted.
 	Counts map[uint64]uint64
 }
 
@@ -70,7 +70,7 @@ type Ring struct {
 	serving reader
 }
 
-// lane is what the server knows of a lane itself.
+// lane is the server's own state of a lane.
 type lane struct {
 	next    uint32        // the position behind the last message that was taken; under mu
 	release atomic.Uint32 // and behind the last that is done: set by the reader, or by the call that is open
@@ -200,8 +200,8 @@ func (r *Ring) Close() {
 	r.leaveMapping()
 }
 
-// Detach ends this end alone, and leaves the ring to Adopt, when Serve has returned. The caller
-// has seen Busy to be nothing with the gate for calls shut.
+// Detach ends this end alone, and leaves the ring to Adopt, when Serve has returned. The caller has shut the gate for
+// calls, and has seen that Busy is zero.
 func (r *Ring) Detach() {
 	if !r.enterMapping() {
 		return
@@ -214,8 +214,8 @@ func (r *Ring) Detach() {
 	r.leaveMapping()
 }
 
-// Finish makes Serve return, and close the ring, when Serve has handled what is there: the
-// process has ended, and what the process posted counts.
+// Finish makes Serve return, and close the ring, when Serve has handled the messages that are there: the process has
+// ended, and messages that it posted count.
 func (r *Ring) Finish() {
 	if !r.enterMapping() {
 		return
@@ -241,13 +241,13 @@ func (r *Ring) Exits() bool {
 	return r.finish.Load() || slices.ContainsFunc(waiting, func(m message) bool { return m.op == OpExit })
 }
 
-// wakeReader makes the reader look.
+// wakeReader makes the reader look for work.
 func (r *Ring) wakeReader() {
 	atomic.AndUint64(&r.mem.headOf().order, ^uint64(asleep))
 	wakeWaiters(r.mem.halfOfOrder(messagesHalf), math.MaxInt32)
 }
 
-// wakeAll lets everybody see that the ring was closed.
+// wakeAll wakes all threads that wait, so that they see that the ring was closed.
 func (r *Ring) wakeAll() {
 	r.wakeReader()
 	wakeWaiters(r.mem.halfOfOrder(gatesHalf), math.MaxInt32)
@@ -264,8 +264,8 @@ func (r *Ring) wakeAll() {
 	}
 }
 
-// StatusAgain is the status of a call that was interrupted before anything was done. Only a
-// process that AsksAgain may get this status.
+// StatusAgain is the status of a call that was interrupted before it had any effect. Only a process that AsksAgain may
+// get this status.
 const StatusAgain = statusAgain
 
 // AsksAgain tells whether the process repeats a call with the status StatusAgain.

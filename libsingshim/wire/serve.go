@@ -15,7 +15,7 @@ const chunk = 64
 // chunkBytes is how much room is given back at the latest.
 const chunkBytes = 256 << 10
 
-// reader is what Serve alone uses.
+// reader is the state that Serve alone uses.
 type reader struct {
 	longest, spin time.Duration
 	messages      [chunk]message
@@ -36,7 +36,7 @@ func (r *Ring) Serve(handle func(*Message)) error {
 	}
 	defer r.leaveMapping()
 	for !r.closed.Load() {
-		finish := r.finish.Load() // first, so that what was posted before Finish is seen
+		finish := r.finish.Load() // first, so that messages posted before Finish are seen
 		n, err := r.handleSome(handle)
 		if err != nil {
 			r.Close()
@@ -54,7 +54,7 @@ func (r *Ring) Serve(handle func(*Message)) error {
 	return nil
 }
 
-// handleSome takes what is there and handles a part. It returns the number of messages handled.
+// handleSome takes the messages that are in the order and handles a part. It returns the number of messages handled.
 func (r *Ring) handleSome(handle func(*Message)) (int, error) {
 	n, err := r.handBacklog()
 	if err != nil {
@@ -167,7 +167,7 @@ func (r *Ring) freeLanes() {
 	}
 }
 
-// isWanted tells whether there is something to do.
+// isWanted tells whether there is work for the reader.
 func (r *Ring) isWanted() bool {
 	h := r.mem.headOf()
 	return atomic.LoadUint64(&h.order)&lastMask != 0 || r.closed.Load() || r.finish.Load() || r.isLeft()
@@ -187,8 +187,8 @@ func (r *Ring) isLeft() bool {
 	return false
 }
 
-// waitForWork returns when there is something to do, or after a second. It polls for a while
-// first, as long as polling was worth its time lately.
+// waitForWork returns when there is work, or after a second. It polls for a while first, as long as polling was worth
+// its time lately.
 func (r *Ring) waitForWork() {
 	s := &r.serving
 	word := &r.mem.headOf().order

@@ -25,11 +25,11 @@ type message struct {
 // maxUnits is how many messages there can be: each has a unit at least.
 const maxUnits = lanes * laneUnits
 
-// maxKeys bounds what a process makes the server remember.
+// maxKeys bounds the counts that a process makes the server remember.
 const maxKeys = 1 << 16
 
-// takeOrder moves what is in the order to the backlog. The caller holds mu. An error is final,
-// and broken has the error, too.
+// takeOrder moves the messages in the order to the backlog. The caller holds mu. An error is final, and broken has the
+// error, too.
 func (r *Ring) takeOrder() error {
 	if r.broken != nil {
 		return r.broken
@@ -41,7 +41,7 @@ func (r *Ring) takeOrder() error {
 }
 
 func (r *Ring) tryTake() error {
-	// Before the order: what was put into the order from a lane that was left is there by now.
+	// Before the order: messages from a lane that was left are in the order by now.
 	if left := atomic.LoadUint32(&r.mem.headOf().left); left != r.left {
 		r.left = left
 		for i := range r.lanes {
@@ -77,7 +77,7 @@ func (r *Ring) tryTake() error {
 	return nil
 }
 
-// checkGates compares what the process should not have changed in order.
+// checkGates checks the parts of order that only the server may change.
 func (r *Ring) checkGates(order uint64) error {
 	if gates := order & (callsShut | countedShut); gates != r.gates {
 		return hostileError("gates are %#x and should be %#x", gates, r.gates)
