@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What a process and its job's device server agree on beside the ring (wire.h): how the process
- * gets the ring, and what is in every message. attach.go and letter.go are the server's half; a
+ * The protocol of a process and its job's device server beside the ring (wire.h): how the process
+ * gets the ring, and the parts of every message. attach.go and letter.go are the server's half; a
  * test compares the numbers.
  *
  *	process                                         device server
@@ -13,14 +13,13 @@
  *	close the socket
  *
  * The socket is SOCK_SEQPACKET, and each of the two is a single message. The process keeps the
- * write end of the pipe, close-on-exec, and nothing else that is open: its end of file tells
+ * write end of the pipe, close-on-exec, and no other descriptor: end of file of the pipe tells
  * the server that the process is gone, has executed another program, or has merely closed the
- * pipe. Which pipe that is, the ring says (sing_ring.pipe): for a process that was restored, or
- * that has a new server, the pipe is another. A pipe without a reader tells the process
- * that the server is gone.
+ * pipe. sing_ring.pipe is the inode of the pipe: a process that was restored, or that has a new
+ * server, has another pipe. A pipe without a reader tells the process that the server is gone.
  *
- * A server that has stopped its job attaches no process, and lets none wait: a waiting process
- * has a socket open, and cannot be dumped.
+ * A server that has stopped its job refuses every process at once (ERESTART): a process that waited
+ * would have a socket open, and could not be dumped.
  */
 #ifndef SING_ATTACH_WIRE_H
 #define SING_ATTACH_WIRE_H
@@ -39,7 +38,7 @@ enum {
 struct sing_ask {
 	uint32_t magic, version;
 	uint64_t probe; /* where SING_ATTACH_MAGIC stands in the process's memory */
-	uint32_t visible, names; /* the lengths of two texts that follow: what these two variables hold */
+	uint32_t visible, names; /* the lengths of two texts that follow: the values of the two variables below */
 };
 _Static_assert(sizeof(struct sing_ask) == 24, "layout");
 
@@ -53,8 +52,8 @@ _Static_assert(sizeof(struct sing_ask) == 24, "layout");
 #define SING_VISIBLE_UNSET 0xffffffffu /* in the place of a length: there is no such variable */
 
 /*
- * What computes the products of matrices that a program has cuBLAS compute on software GPUs: SING_BLAS_NATIVE for the software
- * GPU, SING_BLAS_VENDOR or nothing for the vendor's library. A process that is restored has what it began with.
+ * The library for products of matrices that a program has cuBLAS compute on software GPUs: SING_BLAS_NATIVE for the software
+ * GPU, SING_BLAS_VENDOR or an unset variable for the vendor's library. A process that is restored keeps its first choice.
  */
 #define SING_BLAS_ENV "SINGULARITY_SLURM_BLAS"
 #define SING_BLAS_NATIVE "native"
@@ -68,14 +67,14 @@ _Static_assert(sizeof(struct sing_welcome) == 16, "layout");
 
 /*
  * The arguments of every message begin with the handle of the context that is current in the sender, 8 bytes,
- * 0 if there is none. Then comes what the table of calls says. Beside the numbers of the table, which
+ * 0 if there is none. Then come the arguments by the table of calls. Beside the numbers of the table, which
  * are hashes, there are these:
  */
 enum {
 	SING_OP_LONG = 1,   /* a struct sing_long: the real message is in the process's memory */
-	SING_OP_MISSED = 2, /* posted; a text: what the program wanted that is not covered */
-	SING_OP_EXIT = 3,   /* posted; the process ends of its own will: what was posted is to be done */
-	SING_OP_OURS = 16,  /* the table's are not below */
+	SING_OP_MISSED = 2, /* posted; a text: the call that the program wanted and that is not covered */
+	SING_OP_EXIT = 3,   /* posted; the process ends of its own will: posted messages are to be carried out */
+	SING_OP_OURS = 16,  /* operations below are not the table's */
 };
 
 /*
@@ -90,8 +89,8 @@ struct sing_long {
 _Static_assert(sizeof(struct sing_long) == 40, "layout");
 
 /*
- * What a message is counted for is a single number: a communicator's handle, without its class,
- * and for a send or a receive the peer.
+ * The key that a message is counted for is a single number: a communicator's handle, without its
+ * class, and for a send or a receive the peer.
  */
 #define SING_COUNT_KIND 62 /* the two bits from here: 0 collective, 1 send, 2 receive */
 #define SING_COUNT_PEER 40 /* 22 bits from here */
