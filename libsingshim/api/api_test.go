@@ -38,7 +38,7 @@ func TestTheSymbolsOfALoader(t *testing.T) {
 		}
 		n++
 		if c := tb.Call(symbol); c == nil || c.Message {
-			t.Errorf("%s is in no row", symbol)
+			t.Errorf("the table has no call %s", symbol)
 		}
 	}
 	if n != 145 {
@@ -255,7 +255,7 @@ result driver 1 B "b"`, "is there already"},
 
 func TestContinuation(t *testing.T) {
 	if _, err := Parse(File{"a.tbl", "  x\n"}); err == nil || err.Error() != "a.tbl:1: continues nothing" {
-		t.Errorf("error %v", err)
+		t.Errorf("Parse of a continuation without a line before: error %v", err)
 	}
 	tb, err := Parse(File{"a.tbl", "scalar u32 \"unsigned int\" u32\narea a driver \"A\"\ncall f 2000\n\t# why\n\tsync (x:u32,\n\ty:u32)\n"})
 	if err != nil {
@@ -286,7 +286,7 @@ func FuzzParse(f *testing.F) {
 		}
 		_ = tb.Check()
 		if len(slices.Collect(iter.Seq[*Call](tb.Calls))) != len(tb.symbols) {
-			t.Fatal("rows and symbols differ")
+			t.Fatal("Calls yields another number of rows than there are symbols")
 		}
 	})
 }

@@ -97,7 +97,7 @@ func (f *finder) findImage(t testing.TB, data []byte) ([]byte, int32) {
 func (f *finder) compareFinders(t testing.TB, data []byte) (found []byte, err error) {
 	got, r := f.findImage(t, data)
 	if r != 0 && r != 200 {
-		t.Errorf("result %d", r)
+		t.Errorf("findImage: result %d, want 0 or 200", r)
 	}
 	m := &memory{bytes: data}
 	want, err := image.Fetch(m, end-uint64(len(data)))
@@ -223,7 +223,7 @@ func TestImages(t *testing.T) {
 			switch tc.want {
 			case "":
 				if err == nil {
-					t.Errorf("%d bytes are found", len(found))
+					t.Errorf("%d bytes are found, want no image", len(found))
 				}
 			case "all":
 				if !bytes.Equal(found, tc.data) {
@@ -243,11 +243,11 @@ func TestImages(t *testing.T) {
 				}
 			case "first":
 				if len(found) < 16 || uint64(len(found)) != 16+le.Uint64(found[8:]) {
-					t.Errorf("%d bytes are found", len(found))
+					t.Errorf("%d bytes are found, want the first fatbin alone", len(found))
 				}
 			case "bundle":
 				if texts, err := image.Choose(found, 80); err != nil || len(texts) != 2 {
-					t.Errorf("%d texts, %v", len(texts), err)
+					t.Errorf("Choose of the found bundle: %d texts, %v, want 2", len(texts), err)
 				}
 			}
 		})

@@ -58,12 +58,12 @@ func TestSymbols(t *testing.T) {
 	}
 	for _, s := range want {
 		if !slices.Contains(got, s) {
-			t.Errorf("%s is missing", s)
+			t.Errorf("the library does not export %s", s)
 		}
 	}
 	for _, s := range got {
 		if !slices.Contains(want, s) {
-			t.Errorf("%s is shown", s)
+			t.Errorf("the library exports %s, which is not wanted", s)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func TestDriverIsLeftAlone(t *testing.T) {
 		for _, call := range []string{"cuInit", "ncclGetVersion", "nvmlInit_v2", "dlopen"} {
 			is := func(s elf.Symbol) bool { return s.Name == call && s.Section != elf.SHN_UNDEF }
 			if got := slices.ContainsFunc(symbols, is); got != want {
-				t.Errorf("%s exports %s: %v", name, call, got)
+				t.Errorf("%s exports %s = %v, want the opposite", name, call, got)
 			}
 		}
 	}

@@ -65,10 +65,10 @@ func checkInodes(t *testing.T, r *trial, want map[string]uint64) {
 			t.Fatalf("line %q of behave inodes: %v", line, err)
 		}
 		if lines++; inode != want[name] {
-			t.Errorf("%s: want %d: %s", name, want[name], line)
+			t.Errorf("inode of %s: want %d, behave printed %s", name, want[name], line)
 		}
 	}
 	if lines != 13*len(want) {
-		t.Errorf("%d lines: %s", lines, out)
+		t.Errorf("behave printed %d lines, want 13 for each file: %s", lines, out)
 	}
 }

@@ -137,7 +137,7 @@ func (r *trial) createdFiles(t *testing.T) map[string]int {
 		t.Fatal(err)
 	}
 	if got.Lost {
-		t.Error("something was lost")
+		t.Error("the journal says that records were lost")
 	}
 	all := map[string]int{}
 	for _, e := range got.Entries {
@@ -243,7 +243,7 @@ func TestOtherInterposers(t *testing.T) {
 			t.Errorf("with LD_PRELOAD=%s: date printed %q, %v, want 1999", preload, out, err)
 		}
 		if r.createdFiles(t)["year"] != 1 {
-			t.Errorf("%s: the file is not in the journal", preload)
+			t.Errorf("with LD_PRELOAD=%s: the file year is not in the journal", preload)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func TestLoaded(t *testing.T) {
 	}
 	section := f.Section(".rela.dyn")
 	if section == nil {
-		t.Fatal("no relocations")
+		t.Fatal("the library has no section .rela.dyn")
 	}
 	relocations, err := section.Data()
 	if err != nil {

@@ -45,7 +45,7 @@ func TestAttachLayout(t *testing.T) {
 			t.Fatal(err)
 		}
 		if w, ok := want[name]; !ok || w != n {
-			t.Errorf("%s: %d in C, %d here (%v)", name, n, w, ok)
+			t.Errorf("%s is %d in attach.h, %d in this package (known: %v)", name, n, w, ok)
 		}
 		delete(want, name)
 	}
@@ -128,7 +128,7 @@ func TestReceive(t *testing.T) {
 			n, err := Receive(server)
 			if c.err != "" {
 				if !errors.Is(err, ErrNoAsk) || !strings.Contains(err.Error(), c.err) {
-					t.Errorf("%v, want %s", err, c.err)
+					t.Errorf("Receive: %v, want ErrNoAsk with %s", err, c.err)
 				}
 				return
 			}
@@ -146,7 +146,7 @@ func TestReceive(t *testing.T) {
 func checkWelcome(t *testing.T, n *Newcomer, process *net.UnixConn) {
 	t.Helper()
 	if n.Visible == nil || *n.Visible != "1,0" || n.Names != "" {
-		t.Errorf("the newcomer sees %v of %q", n.Visible, n.Names)
+		t.Errorf("Visible = %v, Names = %q, want 1,0 and no names", n.Visible, n.Names)
 	}
 	if !n.Reaches(Process(os.Getpid())) {
 		t.Error("a process does not reach itself")
@@ -165,11 +165,11 @@ func checkWelcome(t *testing.T, n *Newcomer, process *net.UnixConn) {
 	var b, oob [64]byte
 	size, rights, _, _, err := process.ReadMsgUnix(b[:], oob[:])
 	if err != nil || size != 16 || binary.LittleEndian.Uint64(b[:]) != attachVersion<<32 || binary.LittleEndian.Uint64(b[8:]) != reachableFlag {
-		t.Fatalf("%d bytes, %x, %v", size, b[:size], err)
+		t.Fatalf("the answer to Welcome: %d bytes, %x, %v", size, b[:size], err)
 	}
 	fds, err := receivedFDs(oob[:rights])
 	if err != nil || len(fds) != 1 {
-		t.Fatalf("%v descriptors, %v", fds, err)
+		t.Fatalf("descriptors with the answer to Welcome: %v, %v, want one", fds, err)
 	}
 	f := os.NewFile(uintptr(fds[0]), "ring")
 	defer f.Close()
@@ -177,7 +177,7 @@ func checkWelcome(t *testing.T, n *Newcomer, process *net.UnixConn) {
 		t.Error(err)
 	}
 	if size, _, _, _, err = process.ReadMsgUnix(b[:], oob[:]); err != nil || size != 16 || unix.Errno(binary.LittleEndian.Uint32(b[:])) != unix.EBUSY {
-		t.Errorf("%d bytes, %x, %v", size, b[:size], err)
+		t.Errorf("the answer to Refuse: %d bytes, %x, %v, want EBUSY", size, b[:size], err)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestCountKey(t *testing.T) {
 		{2<<62 | (1<<22-1)<<40 | (1<<40 - 1), Count{Comm: 1<<40 - 1, Kind: CountRecv, Peer: 1<<22 - 1}},
 	} {
 		if got := ParseCount(c.key); got != c.want || got.Key() != c.key {
-			t.Errorf("%#x: %+v, and back %#x", c.key, got, got.Key())
+			t.Errorf("ParseCount(%#x) = %+v, whose Key is %#x", c.key, got, got.Key())
 		}
 	}
 }

@@ -47,7 +47,7 @@ func TestKill(t *testing.T) {
 		}
 		w.checkMessages(t)
 		if n := p.ring.users.Load(); n != 0 {
-			t.Fatalf("%d users of a ring without a process", n)
+			t.Fatalf("the ring of a killed process has %d users, want 0", n)
 		}
 	}
 	before := bystander.ring.takenSoFar()
@@ -134,7 +134,7 @@ func TestAttachRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := unix.Errno(cmd.ProcessState.ExitCode()); got != c.want {
-				t.Errorf("%v, and not %v", got, c.want)
+				t.Errorf("the process attaches with %v, want %v", got, c.want)
 			}
 		})
 	}
@@ -186,7 +186,7 @@ func TestSealed(t *testing.T) {
 		}
 	}
 	if _, err := unix.FcntlInt(r.File().Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); !errors.Is(err, unix.EPERM) {
-		t.Errorf("more seals: %v", err)
+		t.Errorf("adding a seal: %v, want EPERM", err)
 	}
 	failOn(t, checkMemory(r.File()))
 }
@@ -219,7 +219,7 @@ func TestScribble(t *testing.T) {
 	}
 	t.Log(reasons)
 	if len(reasons) == 1 && reasons["<nil>"] > 0 {
-		t.Error("nonsense was never noticed")
+		t.Error("in no round did the server notice the nonsense")
 	}
 }
 

@@ -50,7 +50,7 @@ func checkAtRest(t *testing.T, r *Ring) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if b, err := r.Rest(ctx); err != nil {
-		t.Fatalf("never at rest: %+v: %v", b, err)
+		t.Fatalf("Rest: the ring is busy with %+v: %v", b, err)
 	}
 }
 
@@ -77,7 +77,7 @@ func TestCallGate(t *testing.T) {
 			b, err := r.Busy()
 			failOn(t, err)
 			if n := r.takenSoFar(); n != last || !b.IsZero() {
-				t.Fatalf("%d messages after %d, %+v", n, last, b)
+				t.Fatalf("at rest, messages went on: %d taken, before %d; Busy = %+v", n, last, b)
 			}
 			runtime.Gosched()
 		}
@@ -108,7 +108,7 @@ func TestCountedGate(t *testing.T) {
 		other := r.takenSoFar()
 		waitFor(t, "others pass", func() bool { counts(); return r.takenSoFar() > other })
 		if now := counts(); !maps.Equal(now, stands) {
-			t.Fatalf("%v after %v", now, stands)
+			t.Fatalf("at the shut gate, counts = %v, want %v", now, stands)
 		}
 		was, err := r.Tally()
 		failOn(t, err)
@@ -123,7 +123,7 @@ func TestCountedGate(t *testing.T) {
 			return now.Unused == 0
 		})
 		if (told.Load() == quiet) != (round == 0) {
-			t.Fatalf("told %d times of %d grants' use", told.Load()-quiet, round)
+			t.Fatalf("OnCounted was called %d times for %d used grants", told.Load()-quiet, round)
 		}
 
 		failOn(t, r.Grant(1000))
@@ -131,27 +131,27 @@ func TestCountedGate(t *testing.T) {
 		failOn(t, err)
 		now := counts()
 		if want := stands[7] + 2*uint64(round+1000-unused); now[7] != want {
-			t.Fatalf("counted %d, and not %d: %d unused", now[7], want, unused)
+			t.Fatalf("after Withdraw, the count is %d, want %d; %d grants were unused", now[7], want, unused)
 		}
 		other = r.takenSoFar()
 		waitFor(t, "others pass", func() bool { counts(); return r.takenSoFar() > other })
 		if again := counts(); !maps.Equal(again, now) {
-			t.Fatalf("%v after %v, and nothing was granted", again, now)
+			t.Fatalf("after Withdraw, counts = %v, want %v", again, now)
 		}
 		failOn(t, r.Open(Counted))
 	}
 	if err := r.Grant(1); err == nil {
-		t.Error("a grant for an open gate")
+		t.Error("Grant with an open gate: no error")
 	}
 	failOn(t, r.Shut(Counted))
 	if err := r.Grant(1 << 16); err == nil {
-		t.Error("more grants than can be")
+		t.Error("Grant of more than the limit: no error")
 	}
 	last := counts()
 	p.closeRing(t) // and they all stand at the gate
 	w.checkMessages(t)
 	if now, err := r.Tally(); !errors.Is(err, ErrClosed) || !maps.Equal(now.Counts, last) {
-		t.Errorf("of a closed ring: %v, %v after %v", err, now.Counts, last)
+		t.Errorf("Tally of a closed ring: %v, counts %v, want %v", err, now.Counts, last)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestFull(t *testing.T) {
 	p := startProgram(t, func(m *Message) {
 		<-gate
 		if n := binary.LittleEndian.Uint64(m.Args); n != next[m.Thread] {
-			t.Errorf("thread %d: %d where %d is next", m.Thread, n, next[m.Thread])
+			t.Errorf("thread %d: message %d, want %d", m.Thread, n, next[m.Thread])
 		}
 		next[m.Thread]++
 	}, buildProgram(t, "load", "plain"), "count", threads, messages, 0)
@@ -172,11 +172,11 @@ func TestFull(t *testing.T) {
 	p.mustEndWell(t)
 	for thread, n := range next {
 		if n != messages {
-			t.Errorf("thread %d: %d messages", thread, n)
+			t.Errorf("thread %d: %d messages were handled, want all", thread, n)
 		}
 	}
 	if len(next) != threads {
-		t.Errorf("messages of %d threads", len(next))
+		t.Errorf("messages of %d threads were handled, want all threads", len(next))
 	}
 }
 

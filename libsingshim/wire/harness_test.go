@@ -160,7 +160,7 @@ func (p *process) waitForEnd(t testing.TB) (ended, served error) {
 		case <-late.C:
 			b, err := p.ring.Busy()
 			out, _ := os.ReadFile(p.out.Name())
-			t.Fatalf("stuck: %+v, %v: %s", b, err, out)
+			t.Fatalf("neither the program nor Serve ended: Busy = %+v, %v: %s", b, err, out)
 		}
 	}
 	return ended, served

@@ -67,7 +67,7 @@ func TestLayout(t *testing.T) {
 	for _, b := range bodies {
 		name, typ := b[1], structs[b[1]]
 		if typ == nil {
-			t.Fatalf("%s: not here", name)
+			t.Fatalf("struct %s of wire.h is not in this package", name)
 		}
 		ask(name, "sizeof(struct "+name+")")
 		want[name] = uint64(typ.Size())
@@ -103,12 +103,12 @@ func TestLayout(t *testing.T) {
 	}
 	for name, n := range want {
 		if g, ok := got[name]; !ok || g != n {
-			t.Errorf("%s: %d in C (%v), %d here", name, g, ok, n)
+			t.Errorf("%s is %d in wire.h (found: %v), %d in this package", name, g, ok, n)
 		}
 		delete(got, name)
 	}
 	for name := range got {
-		t.Errorf("%s: not here", name)
+		t.Errorf("%s of wire.h is not in this package", name)
 	}
 }
 

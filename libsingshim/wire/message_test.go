@@ -32,11 +32,11 @@ func TestMessages(t *testing.T) {
 			w.checkMessages(t)
 			for i := range c.threads {
 				if n := w.seen[uint64(i)]; n != uint64(c.messages) {
-					t.Errorf("thread %d: %d messages", i, n)
+					t.Errorf("thread %d: %d messages were handled, want all", i, n)
 				}
 			}
 			if w.stamp == 0 {
-				t.Error("no stamps")
+				t.Error("no stamped message was handled")
 			}
 		})
 	}
@@ -66,7 +66,7 @@ func TestWrap(t *testing.T) {
 		}
 	}
 	if wrapped != threads {
-		t.Errorf("%d lanes began anew", wrapped)
+		t.Errorf("the positions of %d lanes began anew, want all lanes", wrapped)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestBriefThreads(t *testing.T) {
 			p.mustEndWell(t)
 			w.checkMessages(t)
 			if n := w.handled[opSink]; n != c.threads*c.rounds {
-				t.Errorf("%d messages", n)
+				t.Errorf("%d messages were handled, want all of all rounds", n)
 			}
 		})
 	}
@@ -110,7 +110,7 @@ func TestSeveral(t *testing.T) {
 			p.mustEndWell(t)
 			w.checkMessages(t)
 			if n := w.handled[opSink]; n != c.threads*c.messages {
-				t.Errorf("%d messages", n)
+				t.Errorf("%d messages were handled, want all of all threads", n)
 			}
 		})
 	}
@@ -142,7 +142,7 @@ func TestLate(t *testing.T) {
 	wg.Wait()
 	w.checkMessages(t)
 	if n := w.handled[opSink]; n != threads*messages {
-		t.Errorf("%d of %d rounds", n, threads*messages)
+		t.Errorf("messages of %d rounds were handled, want %d", n, threads*messages)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestInterrupted(t *testing.T) {
 			p.mustEndWell(t)
 			w.checkMessages(t)
 			if n := w.handled[opSink]; n < 200 {
-				t.Errorf("%d handlers", n)
+				t.Errorf("messages of %d signal handlers were handled, want 200 or more", n)
 			}
 		})
 	}
@@ -201,7 +201,7 @@ func TestAbandoned(t *testing.T) {
 			p.mustEndWell(t)
 			w.checkMessages(t)
 			if n := w.handled[opSink]; n != rounds {
-				t.Errorf("%d of %d rounds", n, rounds)
+				t.Errorf("messages of %d rounds were handled, want %d", n, rounds)
 			}
 		})
 	}
@@ -217,7 +217,7 @@ func TestCancelled(t *testing.T) {
 			p.mustEndWell(t)
 			w.checkMessages(t)
 			if n := w.handled[opSink]; n < 400 {
-				t.Errorf("%d messages", n)
+				t.Errorf("%d messages were handled, want 400 or more", n)
 			}
 		})
 	}
@@ -236,7 +236,7 @@ func TestFork(t *testing.T) {
 	}
 	for i := range uint64(threads - 1) {
 		if n := w.seen[i]; n != messages {
-			t.Errorf("thread %d: %d messages", i, n)
+			t.Errorf("thread %d: %d messages were handled, want all", i, n)
 		}
 	}
 }
@@ -277,7 +277,7 @@ func TestCounts(t *testing.T) {
 		}
 		for k, n := range last {
 			if now[k] < n {
-				t.Fatalf("key %d: %d after %d", k, now[k], n)
+				t.Fatalf("the count of key %d went down to %d from %d", k, now[k], n)
 			}
 		}
 		last = now
@@ -289,7 +289,7 @@ func TestCounts(t *testing.T) {
 		want[1000+i] = messages
 	}
 	if got := p.ring.counts; !maps.Equal(got, want) {
-		t.Errorf("%v, not %v", got, want)
+		t.Errorf("counts = %v, want %v", got, want)
 	}
 }
 

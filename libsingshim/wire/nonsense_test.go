@@ -159,7 +159,7 @@ func TestNonsense(t *testing.T) {
 			err = r.Serve(handle)
 			var nonsense *HostileError
 			if !errors.As(err, &nonsense) || !strings.Contains(nonsense.Reason, c.says) {
-				t.Fatalf("%v, and not %q", err, c.says)
+				t.Fatalf("Serve: %v, want a HostileError with %q", err, c.says)
 			}
 			if order := atomic.LoadUint64(&f.mem.headOf().order); order&closedBit == 0 {
 				t.Error("the ring of a process that wrote nonsense was not closed")
@@ -189,7 +189,7 @@ func TestTooManyKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(r.counts) != maxKeys {
-		t.Errorf("%d keys", len(r.counts))
+		t.Errorf("%d keys are remembered, want the limit", len(r.counts))
 	}
 }
 
@@ -224,7 +224,7 @@ func FuzzRing(f *testing.F) {
 			var nonsense *HostileError
 			switch {
 			case lied != nil && !errors.Is(err, lied):
-				t.Fatalf("%v after %v", err, lied)
+				t.Fatalf("the ring returned %v, want the first error %v", err, lied)
 			case errors.As(err, &nonsense):
 				lied = err
 			case err != nil:
@@ -279,7 +279,7 @@ func FuzzRing(f *testing.F) {
 		}
 		r.Finish()
 		if err := r.Serve(handle); lied != nil && !errors.Is(err, lied) {
-			t.Fatalf("%v after %v", err, lied)
+			t.Fatalf("Serve returned %v, want the first error %v", err, lied)
 		}
 		for _, c := range open {
 			if err := c.Answer(0); !errors.Is(err, ErrClosed) {
@@ -315,7 +315,7 @@ func TestFinish(t *testing.T) {
 		failOn(t, <-served)
 		r.leaveMapping()
 		if n := handled.Load(); n != 2 {
-			t.Fatalf("%d of 2 messages", n)
+			t.Fatalf("%d messages were handled, want 2", n)
 		}
 	}
 }
@@ -346,6 +346,6 @@ func TestExits(t *testing.T) {
 	failOn(t, err)
 	r.leaveMapping()
 	if r.Exits() {
-		t.Error("of a ring that was closed")
+		t.Error("Exits of a closed ring is true")
 	}
 }

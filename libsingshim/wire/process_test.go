@@ -41,9 +41,9 @@ func TestProcess(t *testing.T) {
 	failOn(t, err)
 	defer unix.Munmap(hole)
 	if err := self.Read(b, uint64(uintptr(unsafe.Pointer(&hole[0])))); !errors.Is(err, unix.EFAULT) {
-		t.Errorf("a hole: %v", err)
+		t.Errorf("Read of memory without access: %v, want EFAULT", err)
 	}
 	if err := self.Write(b, 1<<63-1); err == nil {
-		t.Error("no address")
+		t.Error("Write to an address that no process has: no error")
 	}
 }

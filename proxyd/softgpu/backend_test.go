@@ -74,10 +74,10 @@ func FuzzRestore(f *testing.F) {
 		// A state that was accepted gives a space that works.
 		again, err := b.Devices()[0].NewSpace(backend.SpaceConfig{State: s.State()})
 		if err != nil {
-			t.Fatalf("its own state: %v", err)
+			t.Fatalf("NewSpace from the space's own state: %v", err)
 		}
 		if !reflect.DeepEqual(again.State(), s.State()) {
-			t.Errorf("%+v, want %+v", again.State(), s.State())
+			t.Errorf("state after the restore = %+v, want %+v", again.State(), s.State())
 		}
 		for _, x := range []backend.Space{again, s} {
 			if err := x.Close(); err != nil {
@@ -128,7 +128,7 @@ func TestFullQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n != maxQueued+maxQueued/2 {
-		t.Errorf("%d calls", n)
+		t.Errorf("%d host functions ran, want all that were queued", n)
 	}
 	// A caller that waits for room returns an error when the space is closed.
 	never := make(chan struct{})
@@ -247,17 +247,17 @@ func TestRefusedKernel(t *testing.T) {
 		t.Fatalf("Load: %v\nlog: %s", err, log.Error)
 	}
 	if !strings.Contains(log.Error, "tld4.r.2d.v4.f32.f32") || !strings.Contains(log.Info, "'good'") {
-		t.Errorf("log %+v", log)
+		t.Errorf("log %+v, want the refused instruction and the kernel 'good'", log)
 	}
 	if _, err := m.Function("bad"); backend.ResultOf(err) != backend.NotSupported || !strings.Contains(err.Error(), "tld4.r.2d") {
-		t.Errorf("bad: %v", err)
+		t.Errorf("Function(bad): %v, want NotSupported with the instruction", err)
 	}
 	f, err := m.Function("good")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n, err := f.Attribute(backend.FuncRegisters); err != nil || n > 16 {
-		t.Errorf("%d registers, %v", n, err)
+		t.Errorf("FuncRegisters = %d, %v, want 16 at most", n, err)
 	}
 }
 
@@ -285,7 +285,7 @@ func TestLongText(t *testing.T) {
 	}
 	for range 2 {
 		if _, err := m.Function("bad"); backend.ResultOf(err) != backend.InvalidPTX {
-			t.Errorf("bad: %v", err)
+			t.Errorf("Function(bad) of the long text: %v, want InvalidPTX", err)
 		}
 	}
 	f, err := m.Function("kernel7")
@@ -293,7 +293,7 @@ func TestLongText(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(f.Params()); n != 1 {
-		t.Errorf("%d parameters", n)
+		t.Errorf("kernel7 has %d parameters, want 1", n)
 	}
 	st, err := c.NewStream(backend.StreamConfig{})
 	if err != nil {
@@ -310,7 +310,7 @@ func TestLongText(t *testing.T) {
 			text = longModule(0) + bad
 		}
 		if _, log, err := c.Load([]byte(text), cfg); backend.ResultOf(err) != backend.InvalidPTX || !strings.Contains(log.Error, "line") {
-			t.Errorf("%s: %v, log %q", what, err, log.Error)
+			t.Errorf("Load, %s: %v, want InvalidPTX; log %q, want the line", what, err, log.Error)
 		}
 	}
 }
@@ -395,6 +395,6 @@ func TestNewerPTX(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := m.Function("newer"); backend.ResultOf(err) != backend.NotSupported || !strings.Contains(err.Error(), "wgmma") {
-		t.Errorf("newer: %v", err)
+		t.Errorf("Function(newer): %v, want NotSupported with wgmma", err)
 	}
 }

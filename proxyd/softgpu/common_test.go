@@ -83,7 +83,7 @@ func TestWriteBlocks(t *testing.T) {
 			is = changed
 		}
 		if !bytes.Equal(x.readBlock(t, 0), is) || !bytes.Equal(x.readBlock(t, 1), want) {
-			t.Errorf("space %d does not have its bytes", i)
+			t.Errorf("space %d does not have the bytes that were written to it", i)
 		}
 	}
 	wantCommon(t, d, "a space has written a byte", 2, 3, 1)
@@ -152,7 +152,7 @@ func TestWriteBlocksAlike(t *testing.T) {
 	wantCommon(t, d, "a space is gone, and another comes", 1, 1, 0)
 	for i, is := range [][]byte{want, nil, others, want} {
 		if is != nil && !bytes.Equal(all[i].readBlock(t, 0), is) {
-			t.Errorf("space %d does not have its bytes", i)
+			t.Errorf("space %d does not have the bytes that were written to it", i)
 		}
 	}
 }
@@ -351,7 +351,7 @@ func TestCommonIsGone(t *testing.T) {
 		t.Errorf("after Close of all spaces, Common() = %+v, want 0 bytes", c)
 	}
 	if n := d.common.Blocks(); n != 0 {
-		t.Errorf("%d blocks are still there", n)
+		t.Errorf("the pool has %d blocks, want 0", n)
 	}
 }
 
@@ -410,6 +410,6 @@ func TestCommonMoves(t *testing.T) {
 		}
 	}
 	if n := from.common.Blocks() + to.common.Blocks(); n != 0 {
-		t.Errorf("%d blocks are still there", n)
+		t.Errorf("the pool has %d blocks, want 0", n)
 	}
 }

@@ -65,7 +65,7 @@ func TestLargeDevice(t *testing.T) {
 	}
 	slices.Sort(counts)
 	if !slices.Equal(counts, []int{1, size/backend.Granule - 1}) {
-		t.Errorf("blocks by hash: %v", counts)
+		t.Errorf("numbers of blocks by hash: %v, want one written block and the rest zero", counts)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestAllSharedMemory(t *testing.T) {
 			}
 			most := device.Info().Attributes[backend.MaxSharedPerBlockOptin]
 			if err := f.SetAttribute(backend.FuncMaxDynamicShared, most+1); backend.ResultOf(err) != backend.InvalidValue {
-				t.Errorf("%d bytes: %v", most+1, err)
+				t.Errorf("dynamic shared memory of %d bytes: %v, want InvalidValue", most+1, err)
 			}
 			if err := f.SetAttribute(backend.FuncMaxDynamicShared, most); err != nil {
 				t.Fatal(err)

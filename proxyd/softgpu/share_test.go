@@ -38,7 +38,7 @@ func TestSharedSwap(t *testing.T) {
 		importer.takeTurn(t, func() { importer.wantAll(t, at, byte(v+1)) })
 	}
 	if d.Swapped().Out == 0 {
-		t.Error("nothing was swapped")
+		t.Error("no byte was swapped out")
 	}
 	if err := owner.Close(); err != nil {
 		t.Fatal(err)
@@ -65,6 +65,6 @@ func (x *tenant) wantAll(t *testing.T, at backend.Addr, v byte) {
 	}
 	got := bytes.Join(parts, nil)
 	if !bytes.Equal(got, bytes.Repeat([]byte{v}, tenantSize)) {
-		t.Errorf("it has %d, want %d", got[0], v)
+		t.Errorf("the first byte of the allocation is %d, want %d everywhere", got[0], v)
 	}
 }

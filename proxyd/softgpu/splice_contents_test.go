@@ -166,7 +166,7 @@ func noteBeside(t *testing.T, omitted spliceCheck) (wrong bool) {
 			r.takeTurn(step, turn)
 			apart[i].takeTurn(step, turn)
 			if !written {
-				t.Errorf("step %d: the memory was not read", step)
+				t.Errorf("step %d: the memory was not read for a record", step)
 			}
 			wrong = wrong || !bytes.Equal(r.readContents(), apart[i].readContents())
 		}
@@ -242,7 +242,7 @@ func TestSplicePeerLater(t *testing.T) {
 				r.takeTurn(step, turn)
 				apart[i].takeTurn(step, turn)
 				if !written {
-					t.Errorf("step %d: the memory was not read", step)
+					t.Errorf("step %d: the memory was not read for a record", step)
 				}
 				if !bytes.Equal(r.readContents(), apart[i].readContents()) {
 					t.Errorf("allowed before: %v, step %d: rank %d has other bytes than with a device of its own", before, step, i)
@@ -298,7 +298,7 @@ func TestSpliceFreed(t *testing.T) {
 				t.Error("no memory was freed while a kernel used the memory")
 			}
 			if x.counts.Once == 0 {
-				t.Error("no kernel took the result of another rank's")
+				t.Error("no kernel took the result of another rank's kernel")
 			}
 		})
 	}
@@ -325,7 +325,7 @@ func TestSpliceAllocatedAgain(t *testing.T) {
 				again, err := r.st.AllocAsync(backend.DefaultPool, r.size)
 				r.failOn(err)
 				if again != at {
-					t.Fatalf("the memory is at %#x, and then at %#x", uint64(at), uint64(again))
+					t.Fatalf("memory that was freed at %#x was allocated again at %#x, want the same address", uint64(at), uint64(again))
 				}
 				close(queued)
 				r.fillPart(again, 100*r.rank, whole)

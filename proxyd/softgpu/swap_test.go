@@ -85,7 +85,7 @@ func (x *tenant) checkMemory(t *testing.T, v byte) {
 	for at := backend.Addr(0); at < tenantSize; at += backend.Granule {
 		some, err := x.ReadBlock(backend.BlockID{Base: x.at + at}, p)
 		if err != nil || !some || !bytes.Equal(p, bytes.Repeat([]byte{v}, backend.Granule)) {
-			t.Fatalf("%#x: %v %v %d, want %d", uint64(x.at+at), some, err, p[0], v)
+			t.Fatalf("ReadBlock at %#x = %v, %v, first byte %d, want %d everywhere", uint64(x.at+at), some, err, p[0], v)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func TestSwap(t *testing.T) {
 	for i, x := range all {
 		x.checkMemory(t, byte(20+i))
 		if free, total := x.Info(); total != deviceSize || free != deviceSize-tenantSize {
-			t.Errorf("%d of %d bytes are free", free, total)
+			t.Errorf("Info: %d of %d bytes are free, want all but the tenant's", free, total)
 		}
 	}
 }
@@ -139,14 +139,14 @@ func TestSwapGrown(t *testing.T) {
 	all[1].takeTurn(t, func() { all[1].fillMemory(t, 1) })
 	small.takeTurn(t, func() {
 		if n := d.Swapped().Out; n != 0 {
-			t.Errorf("%d bytes left for nothing", n)
+			t.Errorf("%d bytes were swapped out although there was room", n)
 		}
 		var err error
 		if small.at, err = small.cu.Alloc(tenantSize); err != nil {
 			t.Fatal(err)
 		}
 		if n := d.Swapped().Out; n != tenantSize {
-			t.Errorf("%d bytes have left", n)
+			t.Errorf("%d bytes were swapped out, want a tenant's", n)
 		}
 		small.fillMemory(t, 2)
 	})
@@ -186,7 +186,7 @@ func TestSwapExchange(t *testing.T) {
 	}
 	b.takeTurn(t, func() { b.fillMemory(t, 7) })
 	if n := d.Swapped().Out; n != backend.Granule {
-		t.Errorf("%d bytes have left", n)
+		t.Errorf("%d bytes were swapped out, want one block", n)
 	}
 	for i := range x.bytes {
 		x.bytes[i] += 4
@@ -267,7 +267,7 @@ func TestPeerFree(t *testing.T) {
 	_, all := makeTenants(t, 2)
 	a, b := all[0], all[1]
 	if err := b.cu.Legacy().FreeAsync(a.at); backend.ResultOf(err) != backend.InvalidValue {
-		t.Fatalf("without access: %v", err)
+		t.Fatalf("FreeAsync without access to the peer: %v, want InvalidValue", err)
 	}
 	if err := b.AllowPeer(a.space); err != nil {
 		t.Fatal(err)
@@ -278,13 +278,13 @@ func TestPeerFree(t *testing.T) {
 		}
 	})
 	if _, there := a.Lookup(a.at); there {
-		t.Error("the memory still has a name")
+		t.Error("calls still find the freed memory")
 	}
 	if _, err := a.table.viewBytes(a.at, 4); err == nil {
 		t.Error("the memory is still mapped")
 	}
 	if err := b.cu.Legacy().FreeAsync(a.at); backend.ResultOf(err) != backend.InvalidValue {
-		t.Errorf("twice: %v", err)
+		t.Errorf("the second FreeAsync: %v, want InvalidValue", err)
 	}
 }
 
@@ -339,7 +339,7 @@ func TestSwapPeerExchange(t *testing.T) {
 			t.Fatal(err)
 		}
 		if before := <-done; before != byte(i-1) && i > 0 {
-			t.Fatalf("collective %d finds %d, and the last one has written %d", i, before, byte(i-1))
+			t.Fatalf("collective %d finds %d, want the last one's %d", i, before, byte(i-1))
 		}
 	}
 }

@@ -44,7 +44,7 @@ func TestWriteTexture(t *testing.T) {
 		t.Errorf("Decode of the written descriptor = %+v, %v", got, err)
 	}
 	if err := s.WriteTexture(at+1<<20, &good); backend.ResultOf(err) != backend.InvalidValue {
-		t.Errorf("without memory: %v", err)
+		t.Errorf("WriteTexture to an address without memory: %v, want InvalidValue", err)
 	}
 	for name, change := range map[string]func(*backend.Texture){
 		"format":    func(t *backend.Texture) { t.Format = 0xb0 },

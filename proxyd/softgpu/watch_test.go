@@ -29,7 +29,7 @@ func needWatcher(t *testing.T) {
 		t.Fatal(err)
 	}
 	if release := unix.ByteSliceToString(name.Release[:]); release[0] >= '7' || release[:2] == "6." && release[2] >= '7' {
-		t.Fatalf("Linux %s tells nothing about pages that were written", release)
+		t.Fatalf("Linux %s does not tell which pages were written", release)
 	}
 	t.Skip("Linux does not tell which pages were written before 6.7")
 }
@@ -184,7 +184,7 @@ func TestWatchedWork(t *testing.T) {
 		got := hashes(1)
 		hashes(2) // forgets these blocks
 		if want := hashes(1); !reflect.DeepEqual(got, want) {
-			t.Fatalf("step %d: %v, want %v", step, got, want)
+			t.Fatalf("step %d: remembered hashes %v, want the fresh ones %v", step, got, want)
 		}
 		hashes(1) // watches them
 	}

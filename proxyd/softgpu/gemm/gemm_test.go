@@ -253,14 +253,14 @@ func TestRunAsPTX(t *testing.T) {
 			done, ok, err := runBy(t.Context(), Launch{Kernel: p.kernel, Grid: p.grid(), Params: p.params(), Memory: m, Issued: &issued, Touched: touched}, by)
 			g := p.grid()
 			if blocks := uint64(g[0]) * uint64(g[1]) * uint64(g[2]); !ok || err != nil || done != blocks {
-				t.Fatalf("%s, %v: %d of %d blocks, %t, %v", by.name, p, done, blocks, ok, err)
+				t.Fatalf("%s, %v: Run did %d of %d blocks, ok %t, error %v", by.name, p, done, blocks, ok, err)
 			}
 			if !bytes.Equal(d, want) {
 				t.Fatalf("%s, %v: other bits than the PTX", by.name, p)
 			}
 			for _, x := range touched.Ranges() {
 				if x.Written != (x.Base == base(3)) {
-					t.Fatalf("%s, %v: %#x is written: %t", by.name, p, x.Base, x.Written)
+					t.Fatalf("%s, %v: the range at %#x counts as written: %t", by.name, p, x.Base, x.Written)
 				}
 			}
 		}
@@ -331,10 +331,10 @@ func TestLeftToPTX(t *testing.T) {
 		m, d := p.mapMemory(t)
 		before := bytes.Clone(d)
 		if done, ok, err := Run(t.Context(), Launch{Kernel: p.kernel, Grid: p.grid(), Params: params, Memory: m}); ok || done != 0 || err != nil {
-			t.Errorf("%s: %d blocks, %t, %v", name, done, ok, err)
+			t.Errorf("Run with %s: %d blocks, ok %t, error %v, want it left to the PTX", name, done, ok, err)
 		}
 		if !bytes.Equal(d, before) {
-			t.Errorf("%s: something is written", name)
+			t.Errorf("Run with %s has written to D", name)
 		}
 	}
 }
@@ -350,10 +350,10 @@ func TestFormats(t *testing.T) {
 		for h := uint16(0); h < f.infinity; h++ {
 			low, high := f.decode(h), f.decode(h+1)
 			if got := f.encode(low); got != h {
-				t.Fatalf("%s: %#x became %#x", f.name, h, got)
+				t.Fatalf("%s %#x, decoded and encoded, is %#x", f.name, h, got)
 			}
 			if got := f.encode(-low); got != h|0x8000 {
-				t.Fatalf("%s: -%#x became %#x", f.name, h, got)
+				t.Fatalf("%s -%#x, decoded and encoded, is %#x", f.name, h, got)
 			}
 			if h+1 == f.infinity {
 				break
@@ -367,11 +367,11 @@ func TestFormats(t *testing.T) {
 		}
 		for _, v := range []float32{float32(math.Inf(1)), math.MaxFloat32} {
 			if got := f.encode(v); got != f.infinity {
-				t.Errorf("%s: %g became %#x", f.name, v, got)
+				t.Errorf("%s: %g is encoded as %#x, want infinity", f.name, v, got)
 			}
 		}
 		if got := f.encode(float32(math.NaN())); got != smallNaN {
-			t.Errorf("%s: a NaN became %#x", f.name, got)
+			t.Errorf("%s: a NaN is encoded as %#x", f.name, got)
 		}
 	}
 }

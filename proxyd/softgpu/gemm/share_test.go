@@ -53,7 +53,7 @@ func TestPanelPool(t *testing.T) {
 	x := &product{m: 4 * tileRows, n: 30, k: chunk + 1}
 	pool := newPanelPool[float32](x)
 	if pool == nil || pool.chunks != 2 || pool.size != 36*(chunk+1) {
-		t.Fatalf("%+v, want 2 chunks of 36 columns", pool)
+		t.Fatalf("the panel pool is %+v, want 2 chunks of 36 columns", pool)
 	}
 	first, second := place{}, place{member: 1}
 	a := pool.switchPanels(nil, first)

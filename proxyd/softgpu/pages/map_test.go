@@ -39,7 +39,7 @@ func TestOpenMap(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, after := rights(); after != before {
-		t.Errorf("rights %v, before %v", after, before)
+		t.Errorf("capabilities after OpenMap = %v, want %v", after, before)
 	}
 	page := make([]byte, 2*os.Getpagesize())
 	for i := range page {
@@ -51,6 +51,6 @@ func TestOpenMap(t *testing.T) {
 	}
 	const present, frame = 1 << 63, 1<<55 - 1
 	if e := binary.LittleEndian.Uint64(entry); e&present == 0 || e&frame != 0 {
-		t.Errorf("a page of ours is %#x", e)
+		t.Errorf("the pagemap's entry of a present page is %#x, want no physical address", e)
 	}
 }

@@ -260,7 +260,7 @@ func TestCompareIntegers(t *testing.T) {
 					want := f(numberOf(typ, r[0]).Cmp(numberOf(typ, r[1])))
 					c := uint32(r[2]) != 0
 					if got[i] != truthOf(want) || both[i] != truthOf(!want != c) || set[i] != truthOf(want && !c)*0xffffffff || one[i] != truthOf(want)*0x3f800000 {
-						t.Fatalf("of %#x: %v %#x %#x %#x", r, got[i], both[i], set[i], one[i])
+						t.Fatalf("of %#x: setp gives %v, setp.xor %#x, set.and %#x, set.f32 %#x", r, got[i], both[i], set[i], one[i])
 					}
 				}
 			})

@@ -36,7 +36,7 @@ func TestConvertFloats(t *testing.T) {
 					switch {
 					case nan:
 						if !isNaN(c.to, got[i]) {
-							t.Fatalf("of NaN: %#x", got[i])
+							t.Fatalf("conversion of a NaN: %#x, want a NaN", got[i])
 						}
 						continue
 					case inf:
@@ -62,7 +62,7 @@ func TestConvertFloats(t *testing.T) {
 				x, _, _, nan := layouts[c[1]].exactValue(r[0])
 				y, _, _, nan2 := layouts[c[0]].exactValue(got[i])
 				if nan != nan2 || x != nil && (y == nil || x.Cmp(y) != 0) {
-					t.Fatalf("%v of %#x: %#x", c, r[0], got[i])
+					t.Fatalf("cvt of types %v, of %#x: %#x, which is another number", c, r[0], got[i])
 				}
 			}
 		}
@@ -378,7 +378,7 @@ func TestLines(t *testing.T) {
 			got := evaluate(t, op, strings.Fields(c.types), [][3]uint64{c.in, c.in, c.in})
 			for _, g := range got {
 				if g != c.want {
-					t.Fatalf("%#x, should be %#x", g, c.want)
+					t.Fatalf("the result is %#x, want %#x", g, c.want)
 				}
 			}
 		})

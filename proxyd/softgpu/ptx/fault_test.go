@@ -42,7 +42,7 @@ func TestFaults(t *testing.T) {
 			err := m.launchKernel("k", Dim3{1, 1, 1}, Dim3{64, 1, 1}, testOut)
 			var f *Fault
 			if !errors.As(err, &f) || f.Kind != c.kind {
-				t.Fatalf("%v, should be: %v", err, c.kind)
+				t.Fatalf("the launch ended with %v, want a fault of kind %v", err, c.kind)
 			}
 			if !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%q does not say %q", err, c.says)
@@ -66,7 +66,7 @@ func TestFaults(t *testing.T) {
 			m.mapAt(testOut, make([]byte, 4*64*50))
 			var f *Fault
 			if err := m.launchKernel("k", Dim3{50, 1, 1}, Dim3{64, 1, 1}, testOut); !errors.As(err, &f) || f.Block.X != 7 {
-				t.Fatalf("%v, should be block 7", err)
+				t.Fatalf("the launch ended with %v, want a fault of block 7", err)
 			}
 		}
 	})
@@ -74,7 +74,7 @@ func TestFaults(t *testing.T) {
 		m := bootMachine(t, header+".func f() { .local .b8 x[64]; st.local.u8 [x], 1; call f, (); ret; }\n.entry k() { call f, (); ret; }")
 		var f *Fault
 		if err := m.launchKernel("k", Dim3{1, 1, 1}, Dim3{1, 1, 1}); !errors.As(err, &f) || f.Kind != StackOverflow || f.Func != "f" {
-			t.Fatalf("%v, should be a stack overflow", err)
+			t.Fatalf("the launch ended with %v, want a stack overflow in f", err)
 		}
 	})
 	t.Run("endless", func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestFaults(t *testing.T) {
 		var issued atomic.Uint64
 		err = k.Launch(context.Background(), Config{Grid: Dim3{1, 1, 1}, Block: Dim3{1, 1, 1}, Params: make([]byte, 8), Issued: &issued})
 		if err == nil || issued.Load() == 0 {
-			t.Errorf("%v, and %d instructions of a kernel that ends in a trap", err, issued.Load())
+			t.Errorf("the launch ended with %v, after %d instructions, want a trap that counts them", err, issued.Load())
 		}
 	})
 	t.Run("many paths", func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestRefusedLaunches(t *testing.T) {
 		err = k.Launch(context.Background(), Config{Grid: c.grid, Block: c.block, Shared: c.shared, Params: make([]byte, c.params)})
 		var l *LaunchError
 		if !errors.As(err, &l) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%v, should say %q", err, c.says)
+			t.Errorf("the launch was refused with %v, want an error with %q", err, c.says)
 		}
 	}
 }
@@ -197,7 +197,7 @@ func TestErrors(t *testing.T) {
 				}
 			}
 			if err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Fatalf("%v, should say %q", err, c.says)
+				t.Fatalf("the text was refused with %v, want an error with %q", err, c.says)
 			}
 			failOnUnknown(t, err)
 		})

@@ -41,7 +41,7 @@ func TestBlockSum(t *testing.T) {
 		t.Fatal(err)
 	}
 	if k.SharedSize != 1024 || k.MaxThreads != 256 || k.ParamSize != 16 || k.Ordered {
-		t.Errorf("attributes: %+v", k)
+		t.Errorf("the attributes of block_sum are %+v", k)
 	}
 }
 
@@ -149,6 +149,6 @@ FIRST:
 	}
 	// Lanes that part execute the three instructions of the other side besides, in each of five blocks.
 	if counts[0] == 0 || counts[1] != counts[0]+5*3 || counts[2] != counts[1] {
-		t.Errorf("%d instructions", counts)
+		t.Errorf("instructions issued: %d, want 15 more with lanes that part, and the same on more cores", counts)
 	}
 }

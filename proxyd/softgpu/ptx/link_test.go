@@ -38,7 +38,7 @@ func TestLink(t *testing.T) {
 	out := m.mapAt(testOut, make([]byte, 64))
 	m.runKernel("k", Dim3{1, 1, 1}, Dim3{1, 1, 1}, testOut)
 	if got := readWords(out)[0]; got != 2042 {
-		t.Errorf("%d, should be 2042", got)
+		t.Errorf("the kernel's result is %d, want 2042", got)
 	}
 	parse := func(text string) *Module {
 		m, err := Parse("m", text)
@@ -48,10 +48,10 @@ func TestLink(t *testing.T) {
 		return m
 	}
 	if _, err := Link(parse(user)); err == nil || !strings.Contains(err.Error(), "shared_value") {
-		t.Errorf("a variable is missing: %v", err)
+		t.Errorf("Link without a variable's definition: %v", err)
 	}
 	if _, err := Link(parse(library), parse(library)); err == nil || !strings.Contains(err.Error(), "defined in m and in m") {
-		t.Errorf("defined twice: %v", err)
+		t.Errorf("Link with two definitions: %v", err)
 	}
 	// Names that are not visible do not meet.
 	if _, err := Link(parse(header+".func f() { ret; }\n.global .u32 x;"), parse(header+".func f() { ret; }\n.global .u32 x;")); err != nil {
@@ -157,7 +157,7 @@ $LDWend__Z3oldPfi:
 	m.runKernel("_Z3oldPfi", Dim3{2, 1, 1}, Dim3{32, 1, 1}, testOut, 50)
 	for i, f := range readFloat32s(out) {
 		if want := float32(3 * i); i < 50 && f != want || i >= 50 && f != 0 {
-			t.Errorf("element %d: %g", i, f)
+			t.Errorf("element %d is %g, want 3 times its number, or 0 from 50 on", i, f)
 		}
 	}
 }
@@ -197,7 +197,7 @@ func TestPrintf(t *testing.T) {
 	m.cfg.Hooks.Printf = func(p Printf) {
 		said = append(said, p.Text())
 		if p.Thread.X != 1 {
-			t.Errorf("thread %v", p.Thread)
+			t.Errorf("thread %v printed, want thread 1 alone", p.Thread)
 		}
 	}
 	err := m.launchKernel("k", Dim3{1, 1, 1}, Dim3{4, 1, 1})
@@ -239,7 +239,7 @@ func TestHeap(t *testing.T) {
 	m.runKernel("k", Dim3{3, 1, 1}, Dim3{1, 1, 1})
 	for i, h := range heaps {
 		if readWords(h)[1] != uint32(i) {
-			t.Errorf("block %d wrote %d", i, readWords(h)[1])
+			t.Errorf("the memory that block %d allocated has %d, want the block's number", i, readWords(h)[1])
 		}
 	}
 }
@@ -253,16 +253,16 @@ func TestMemory(t *testing.T) {
 		ok   bool
 	}{{testIn, 1024, true}, {testIn, 256, false}, {testIn + 512, 1024, false}, {testIn - 256, 512, false}, {testIn + 1024, 256, true}, {4096, 256, false}, {testOut + 1, 16, false}, {testOut, 0, false}} {
 		if err := m.Map(c.base, b[:c.n], false); (err == nil) != c.ok {
-			t.Errorf("map %#x, %d bytes: %v", c.base, c.n, err)
+			t.Errorf("Map at %#x of %d bytes: %v", c.base, c.n, err)
 		}
 	}
 	if m.Bytes(testIn+1020, 4) == nil || m.Bytes(testIn+1020, 8) != nil || m.Bytes(testIn-4, 4) != nil {
-		t.Error("ranges do not end where they should")
+		t.Error("Bytes finds memory beyond the end of a range, or none within it")
 	}
 	if err := m.Unmap(testIn); err != nil || m.Bytes(testIn, 4) != nil {
-		t.Error("unmapped memory is there", err)
+		t.Error("Bytes finds memory that was unmapped, or Unmap failed:", err)
 	}
 	if err := m.Unmap(testIn); err == nil {
-		t.Error("unmapped twice")
+		t.Error("the second Unmap: no error")
 	}
 }

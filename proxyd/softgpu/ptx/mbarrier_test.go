@@ -199,7 +199,7 @@ func TestMbarrierFaults(t *testing.T) {
 			err := m.launchKernel("k", Dim3{1, 1, 1}, Dim3{1, 1, 1}, testOut)
 			var f *Fault
 			if !errors.As(err, &f) || f.Kind != c.kind || c.addr != 0 && f.Addr != c.addr {
-				t.Errorf("%v (%+v), should be %v", err, f, c.kind)
+				t.Errorf("the launch ended with %v (%+v), want a fault of kind %v", err, f, c.kind)
 			}
 		})
 	}

@@ -799,7 +799,7 @@ L:	mad.lo.u32 %r1, %r1, 3, 1; st.global.u32 [%rd1], %r1; bra L; }`)
 	}
 	select {
 	case err := <-ended:
-		t.Fatalf("the launch has ended: %v", err)
+		t.Fatalf("the endless launch ended before it was cancelled: %v", err)
 	default:
 	}
 	cancel()

@@ -238,7 +238,7 @@ func TestAtomics(t *testing.T) {
 		body := `{ .reg .b16 %h<4>; cvt.u16.u32 %h1, %t; add.u16 %h2, %h1, 1; atom.global.cas.b16 %h3, [flag+2], %h1, %h2; cvt.u32.u16 %r, %h3; }`
 		for i, g := range perThreadOut(t, body, 1, 40) {
 			if g != uint32(i) {
-				t.Fatalf("thread %d: %d", i, g)
+				t.Fatalf("thread %d: cas.b16 found %d, want the thread's number", i, g)
 			}
 		}
 	})
@@ -246,7 +246,7 @@ func TestAtomics(t *testing.T) {
 		body := `cvt.u64.u32 %rd1, %t; shl.b64 %rd1, %rd1, 32; atom.global.add.u64 %rd2, [cell], %rd1; atom.global.cas.b64 %rd3, [cell+8], 0, 5; shr.u64 %rd2, %rd2, 32; cvt.u32.u64 %r, %rd2;`
 		for i, g := range perThreadOut(t, body, 1, 40) {
 			if g != uint32(i*(i-1)/2) {
-				t.Fatalf("thread %d: %d", i, g)
+				t.Fatalf("thread %d: add.u64 found %d, want the sum of the threads before", i, g)
 			}
 		}
 	})
@@ -333,7 +333,7 @@ func testGridBarrier(t *testing.T, together bool) {
 	m.runKernel("k", Dim3{6, 1, 1}, Dim3{64, 1, 1}, testOut)
 	for i, v := range readWords(out) {
 		if v != 16 {
-			t.Fatalf("thread %d: %d", i, v)
+			t.Fatalf("thread %d: %d, want 16", i, v)
 		}
 	}
 }
@@ -370,7 +370,7 @@ func TestDeadlock(t *testing.T) {
 	err := m.launchKernel("k", Dim3{1, 1, 1}, Dim3{64, 1, 1}, testOut)
 	var f *Fault
 	if !errors.As(err, &f) || f.Kind != BarrierDeadlock {
-		t.Fatalf("%v, should be a deadlock", err)
+		t.Fatalf("the launch ended with %v, want a deadlock", err)
 	}
 }
 

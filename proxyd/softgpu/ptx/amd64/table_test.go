@@ -197,7 +197,7 @@ func TestEncoding(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := hex.EncodeToString(code); got != known[text] {
-			t.Errorf("%s: %s, GNU as makes %q", text, got, known[text])
+			t.Errorf("%s is encoded as %s, GNU as makes %q", text, got, known[text])
 		}
 	}
 	if len(known) != len(instructions) {
@@ -221,10 +221,10 @@ func TestJumps(t *testing.T) {
 	a.Data(1, 2)
 	code, err := a.Finish()
 	if want := "0f8511000000" + "e80c000000" + "e9f0ffffff" + "4c8d0d01000000" + "c3" + "0102"; err != nil || hex.EncodeToString(code) != want {
-		t.Errorf("%x, %v; should be %s", code, err, want)
+		t.Errorf("the code is %x, %v; want %s", code, err, want)
 	}
 	a.Jump(a.NewLabel())
 	if _, err := a.Finish(); err == nil {
-		t.Error("a label without a place was taken")
+		t.Error("Finish with a label that was never bound: no error")
 	}
 }

@@ -257,10 +257,10 @@ func TestEncode(t *testing.T) {
 	d.Integers = true
 	b = d.Encode()
 	if _, err := Decode(b[:]); err == nil {
-		t.Error("filtered integers were taken")
+		t.Error("Decode of a texture that filters integers: no error")
 	}
 	if _, err := Decode(make([]byte, Size)); err == nil {
-		t.Error("zeros were taken")
+		t.Error("Decode of zeros: no error")
 	}
 }
 
@@ -341,6 +341,6 @@ func TestPoints(t *testing.T) {
 		}
 	}
 	if points != 9 {
-		t.Errorf("%d of the textures have points", points)
+		t.Errorf("HasPoints is true for %d textures, want 9", points)
 	}
 }
