@@ -103,7 +103,7 @@ func checkSent(a Arg) error {
 	return nil
 }
 
-// Effect tells whether the call leaves something behind that a restore must bring back.
+// Effect tells whether the call has a lasting effect that a restore must repeat.
 func (c *Call) Effect() bool {
 	return c.Changes != "" || slices.ContainsFunc(c.Args, func(a Arg) bool {
 		return a.Verb == Make || a.Verb == Change || a.Verb == Break

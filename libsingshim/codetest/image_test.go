@@ -18,7 +18,7 @@ import (
 
 var le = binary.LittleEndian
 
-// end is where testdata/image.c lets an image end.
+// end is the address at which testdata/image.c lets an image end.
 const end = 0x200010000000
 
 // memory is the memory of testdata/image.c: these bytes, and zeros before them in their first page. At addresses far

@@ -31,8 +31,7 @@ func goRules(t *api.Table) ([]byte, error) {
 		}
 		w.line("\t%#x: {", c.Op())
 		w.line("\t\tSymbol: %q,", c.Symbol)
-		// By hand, or posted: the call lasts if it makes, changes or breaks something that is no result of
-		// work.
+		// By hand, or posted: the call lasts if it makes, changes or breaks an object that is no result of work.
 		lasting := c.Kind == api.Stateful || c.Kind == api.Aware && c.Effect()
 		for _, f := range []struct {
 			name string

@@ -47,7 +47,7 @@ type Letter struct {
 	far  *far
 }
 
-// far is where a long answer goes.
+// far is the program's memory for a long answer.
 type far struct {
 	p             Process
 	address, room uint64

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// chunk is how many messages are handled before their lanes' room is given back.
+// chunk is the number of messages that are handled before their lanes' room is freed.
 const chunk = 64
 
-// chunkBytes is how much room is given back at the latest.
+// chunkBytes is the number of bytes after which room is freed at the latest.
 const chunkBytes = 256 << 10
 
 // reader is the state that Serve alone uses.
@@ -121,8 +121,7 @@ func (r *Ring) publishAll() {
 	r.serving.touched = r.serving.touched[:0]
 }
 
-// publishDone gives back the room of the lane's messages that are done, and wakes the thread that
-// waits for room.
+// publishDone frees the room of the lane's messages that are done, and wakes the thread that waits for room.
 func (r *Ring) publishDone(i int) {
 	if r.lanes[i].touched {
 		r.lanes[i].touched = false

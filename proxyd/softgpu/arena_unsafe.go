@@ -48,12 +48,12 @@ func wipeBytes(b []byte) {
 	clear(b[whole:])
 }
 
-// addressOf is where a slice of an arena lies in this process.
+// addressOf is the address of a slice of an arena in this process.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
-// wasTouched tells whether any page of a page-aligned part of an arena was ever written or read: such a page is in memory
-// or swapped out. Where that cannot be known, touched says yes. (mincore would not do: mincore calls pages that are
-// swapped out absent.)
+// wasTouched tells whether any page of a page-aligned part of an arena was ever written or read: such a page is in
+// memory or swapped out. If the kernel does not tell, wasTouched says yes. (mincore would not do: mincore calls pages
+// that are swapped out absent.)
 func wasTouched(b []byte) bool {
 	f := pages.Map()
 	if f == nil {

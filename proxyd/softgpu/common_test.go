@@ -290,7 +290,7 @@ func TestCommonIsUnseen(t *testing.T) {
 					err = x.WriteBlock(backend.BlockID{Base: at}, nil)
 				case 5:
 					err = x.WriteBlock(backend.BlockID{Base: at}, noiseBlock(uint64(v)))
-				case 6: // several small allocations in a block, of which some are given back
+				case 6: // several small allocations in a block, some of which are freed
 					x.takeTurn(t, func() {
 						if a := small[i]; a != 0 {
 							err = x.cu.Free(a)

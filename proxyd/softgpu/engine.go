@@ -84,7 +84,7 @@ type launch struct {
 	sms         uint32
 	issued      *atomic.Uint64 // instructions of warps, to be increased
 	seen        *accesses      // takes the memory that the launch accesses, if not nil
-	parts       []splice.Span  // that seen tells apart; of other memory it has whole allocations
+	parts       []splice.Span  // parts of memory that seen tells apart; other allocations count as a whole
 	done        uint64         // blocks that ran before
 	paused      func() bool    // whether no more blocks are to begin; nil: they all do
 }

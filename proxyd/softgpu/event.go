@@ -203,7 +203,7 @@ func (st *stream) WaitValue(a backend.Addr, size int, value uint64, cond backend
 
 // waitValue looks at a word until the condition holds: the program's writes to pinned memory are not reported.
 func (c *cudaContext) waitValue(op *operation, a backend.Addr, size int, value uint64, cond backend.Condition) error {
-	op.noteProgress(false, backend.Partial{}) // to wait again is the same
+	op.noteProgress(false, backend.Partial{}) // a wait that begins again has the same result
 	const soonest, latest, away = 20 * time.Microsecond, time.Millisecond, 100 * time.Millisecond
 	s, pause := c.space, soonest
 	timer := time.NewTimer(0)
@@ -235,8 +235,8 @@ func (c *cudaContext) waitValue(op *operation, a backend.Addr, size int, value u
 	}
 }
 
-// wordHolds looks at a word, of a space that need not be mapped. Memory that was swapped comes back if fetch says so,
-// else away is true.
+// wordHolds looks at a word, of a space that need not be mapped. If the word's memory was swapped out, wordHolds swaps
+// it in if fetch is true, and else returns away.
 func (s *space) wordHolds(op *operation, a backend.Addr, size int, value uint64, cond backend.Condition, fetch bool) (met, away bool, err error) {
 	for _, u := range s.spacesHolding(a, uint64(size)) {
 		if fetch {

@@ -37,7 +37,7 @@ type function struct {
 	module *module
 	name   string
 
-	compiled sync.Once // guards the three below: see compile
+	compiled sync.Once // guards the three below: see compileKernel
 	kernel   kernel
 	facts    facts // zero for a kernel that is refused
 	refused  error // why the kernel cannot run, or nil

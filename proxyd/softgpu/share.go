@@ -99,7 +99,7 @@ func (x *arenaShare) leaveShared(s *space) bool {
 	return true
 }
 
-// giveBackArena gives back an arena of a space, with the last space that has the arena.
+// giveBackArena drops a space's arena, and frees it if no other space has it.
 func giveBackArena(s *space, a *arena) {
 	if a.share == nil || a.share.leaveShared(s) {
 		a.giveBack()

@@ -291,7 +291,7 @@ func (s *space) Close() error {
 	return nil
 }
 
-// releaseAll gives back all bytes.
+// releaseAll frees all arenas.
 func (s *space) releaseAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -165,7 +165,7 @@ func (d *device) beginSpliceLaunch(s *space, op *operation, f *function, spec *l
 	why := ""
 	switch {
 	case others == 0:
-		return nil // the usual case: no other space has anything to give or to take
+		return nil // the usual case: no other space could leave or take a result
 	case a.others == 0:
 		why = whyAddresses
 	case spec.cooperative:

@@ -33,13 +33,13 @@ const (
 	lastWriter
 )
 
-// writes is where work may have written. The zero value is everywhere.
+// writes is the memory to which work may have written. The zero value means all memory.
 type writes struct {
 	by    writer
 	where []splice.Span // all memory that was written, unless by is anyWriter
 }
 
-// writesOf is where a collective writes.
+// writesOf is the memory that a collective writes.
 func writesOf(buffers []backend.Buffer) writes {
 	w := writes{by: collectiveWriter}
 	for _, b := range buffers {
@@ -116,7 +116,7 @@ type accesses struct {
 	effects       bool
 }
 
-// knowsContents tells whether anything is known of the memory of any of some spaces.
+// knowsContents tells whether a content of the memory of any of these spaces is known.
 func knowsContents(spaces []*space) bool {
 	return slices.ContainsFunc(spaces, func(s *space) bool {
 		s.reclaimer.mu.Lock()

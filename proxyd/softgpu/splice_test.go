@@ -72,7 +72,7 @@ func (r *spliceRank) failOn(err error) {
 	}
 }
 
-// runKernel launches a kernel with so many threads.
+// runKernel launches a kernel with n threads.
 func (r *spliceRank) runKernel(name string, n uint32, params ...any) {
 	r.Helper()
 	r.runOn(r.st, name, n, params...)
@@ -106,7 +106,7 @@ func (r *spliceRank) fillPart(at backend.Addr, v, words int) {
 // whole is how many words a piece has.
 const whole = pieceSize / 4
 
-// newSpliceRanks makes ranks, on so many devices.
+// newSpliceRanks makes n ranks, on a number of devices.
 func newSpliceRanks(t *testing.T, way spliceWay, n, devices int, bases []int, omitted spliceCheck) (all []*device, ranks []*spliceRank) {
 	cfg := Config{Splice: devices < n}
 	for range devices {
@@ -178,7 +178,7 @@ func (r *spliceRank) takeTurn(step int, do func(*spliceRank)) {
 	r.failOn(r.Unmap())
 }
 
-// readContents returns all that a rank holds and has printed.
+// readContents returns the bytes that a rank holds and has printed.
 func (r *spliceRank) readContents() []byte {
 	r.Helper()
 	out := []byte(r.printed.String())
@@ -212,7 +212,7 @@ func runSplice(t *testing.T, p *spliceProgram, way spliceWay, ranks, devices, st
 		}
 		for i := range ranks {
 			if way.size > pieceSize && step%3 < 2 {
-				continue // so many bytes take their time
+				continue // to compare so many bytes takes too long
 			}
 			if !shared[i].gone && !bytes.Equal(shared[i].readContents(), apart[i].readContents()) {
 				return fmt.Sprintf("step %d: rank %d holds other bytes than on a device of its own", step, i), 0

@@ -61,7 +61,7 @@ func (s *space) claimVariables(a backend.Addr, n uint64, id backend.ContextID) e
 	return s.ledger.Claim(a, n, id)
 }
 
-// findBlock finds a block's bytes, and in which arena they are.
+// findBlock finds the arena of a block, and the block's bytes.
 func (s *space) findBlock(id backend.BlockID) (*arena, []byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,7 @@ func (s *space) findBlock(id backend.BlockID) (*arena, []byte, error) {
 	return a, a.blockAt(at), nil
 }
 
-// findBlock finds where a block of a space is in which arena. The caller holds the space's mu.
+// findBlock finds the arena of a block, and the block's offset in it. The caller holds the space's mu.
 func findBlock(s *space, id backend.BlockID) (*arena, uint64, error) {
 	if s.closed {
 		return nil, 0, errClosed

@@ -35,7 +35,7 @@ const maxQueued = 1 << 16
 type task struct {
 	run  func(*operation) error
 	uses []*space
-	// wrote is where the task writes, of a task that knows before it runs. See operation.wrote.
+	// wrote is the write set of a task that knows it before it runs. See operation.wrote.
 	wrote    writes
 	usesSeen bool // kernels, restored graph nodes: the operation also uses the spaces seen as it begins
 }

@@ -56,7 +56,7 @@ func tenantsOf(t *testing.T, d *device, n int) (all []*tenant) {
 	return all
 }
 
-// takeTurn maps a space, does something, and unmaps it.
+// takeTurn maps a space, calls do, and unmaps the space.
 func (x *tenant) takeTurn(t *testing.T, do func()) {
 	t.Helper()
 	if err := x.Map(); err != nil {
@@ -106,7 +106,7 @@ func inDevice(all []*tenant) (n uint64) {
 	return n
 }
 
-// TestSwap: spaces that do not fit on a device together have their turns there in turn, and their bytes.
+// TestSwap: spaces that together do not fit on a device take turns there, and keep their bytes.
 func TestSwap(t *testing.T) {
 	d, all := makeTenants(t, 3)
 	for round := range 3 {
@@ -229,7 +229,8 @@ func TestSwapPeer(t *testing.T) {
 	a.checkMemory(t, 4)
 }
 
-// TestPeerHost: the program's memory, which each of its spaces has at the same address, does not stand in the way of peers.
+// TestPeerHost: the program's memory, which each of its spaces has at the same address, stays mapped in a space when a
+// peer unmaps it, and does not keep spaces from becoming peers.
 func TestPeerHost(t *testing.T) {
 	_, all := makeTenants(t, 2)
 	a, b := all[0], all[1]

@@ -117,7 +117,7 @@ func (t *table) holdsBytes(a backend.Addr, b []byte) bool {
 	return found && &t.entries[i].bytes[0] == &b[0]
 }
 
-// unmapBytes undoes mapBytes, if anything is there. Work that runs may still use the bytes.
+// unmapBytes undoes mapBytes, if bytes are mapped at the address. Work that runs may still use the bytes.
 func (t *table) unmapBytes(a backend.Addr) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

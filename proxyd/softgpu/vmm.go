@@ -39,7 +39,7 @@ func (s *space) giveBack(ar *holder) {
 
 // UnmapMemory implements backend.Virtual.
 func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
-	work := s.contextsWork() // first, see free
+	work := s.contextsWork() // first, see freeMemory
 	s.mu.Lock()
 	list, over, err := s.ledger.UnmapMemory(a, size)
 	if err != nil {

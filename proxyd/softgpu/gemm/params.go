@@ -40,7 +40,7 @@ const (
 	typesAt = 8
 )
 
-// elementType is how a matrix holds its elements.
+// elementType is the type of a matrix's elements in memory.
 type elementType uint32
 
 const (

@@ -135,5 +135,5 @@ func (w *work) runBlocks(ctx context.Context, t runner) {
 	}
 }
 
-// place is where a tile is.
+// place is the position of a tile.
 type place struct{ row, column, member uint64 }

@@ -82,7 +82,7 @@ func OpenMap() error {
 	return nil
 }
 
-// addressOf is where bytes lie in this process.
+// addressOf is the address of bytes in this process.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
 func callIoctl(fd int, request uintptr, arg unsafe.Pointer) error {
@@ -92,7 +92,7 @@ func callIoctl(fd int, request uintptr, arg unsafe.Pointer) error {
 	return nil
 }
 
-// Register has the kernel watch an arena, until the arena is given back.
+// Register has the kernel watch an arena, until the arena is unmapped.
 func (w *Watcher) Register(b []byte) error {
 	arg := [4]uint64{addressOf(b), uint64(len(b)), uffdModeWP}
 	if err := callIoctl(w.uffd, uffdRegister, unsafe.Pointer(&arg)); err != nil {

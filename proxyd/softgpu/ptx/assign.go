@@ -66,7 +66,7 @@ type bitset []uint64
 func (b bitset) setBit(i int)   { b[i>>6] |= 1 << (i & 63) }
 func (b bitset) clearBit(i int) { b[i>>6] &^= 1 << (i & 63) }
 
-// span is where a virtual register is alive; reads are at even places, writes at odd.
+// span is the range of places at which a virtual register is alive; reads are at even places, writes at odd.
 type span struct{ reg, from, to int }
 
 // assignRegisters gives each virtual register its place and rewrites all refs.
@@ -76,7 +76,7 @@ func assignRegisters(g *graph) {
 	numberSpans(g.l, v.findSpans())
 }
 
-// liveness is where the virtual registers of a function are alive.
+// liveness is the places at which the virtual registers of a function are alive.
 type liveness struct {
 	*graph
 	code    []micro

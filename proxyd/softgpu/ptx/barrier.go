@@ -105,7 +105,7 @@ func lowerClusterBarrier(l *lowerer) {
 	m.a, m.shape, m.ext = l.wordConstant(0), shape{a: use32}, &ext{bar: s}
 }
 
-// isComplete reports whether a barrier that someone has reached can open.
+// isComplete reports whether a barrier that threads have reached can open.
 func (b *block) isComplete(bar *barrier) bool {
 	if bar.lanes == 0 {
 		return false

@@ -21,7 +21,7 @@ type block struct {
 	// together: a barrier has let all threads go that live, and each warp of them is whole.
 	together bool
 	gone     uint64
-	// barsUsed is the number of the first bars among which are all that a warp has come to.
+	// barsUsed bounds the bars that a warp has come to: the bars from this number on are unused.
 	barsUsed int
 	sites    []*memory.Range // last range that each access site has used, in any warp
 	texture  descriptorCache

@@ -71,7 +71,7 @@ func (w *warp) runCall(in *inst) {
 	w.preds[w.basePred] &^= f.mask
 }
 
-// runReturn ends a function: the lanes go back behind the call.
+// runReturn ends a function: the lanes go on behind the call.
 func (w *warp) runReturn() {
 	f := w.cur
 	top := f.frame

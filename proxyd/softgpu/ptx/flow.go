@@ -156,7 +156,7 @@ func (g *graph) findDominators(order, number []int, leads []bool) []int {
 		for i, b := range order {
 			dom := -1
 			if g.blocks[b].joins {
-				dom = 0 // an endless loop leads to the exit by decree
+				dom = 0 // an endless loop counts as leading to the exit: see orderBackwards
 			}
 			for _, s := range g.blocks[b].next {
 				k := 0
@@ -180,9 +180,9 @@ func (g *graph) findDominators(order, number []int, leads []bool) []int {
 	return idom
 }
 
-// orderBackwards orders the blocks that lead to the exit so that most come after the blocks that they
-// lead to, and numbers them from 1. Endless loops are led there too: joins marks the chosen block
-// of each loop, and leads tells which blocks need no such block.
+// orderBackwards orders the blocks that lead to the exit so that most come after the blocks that they lead to, and
+// numbers them from 1. A chosen block of each endless loop, for which joins is set, counts as leading to the exit;
+// leads tells which blocks lead there without such a block.
 func (g *graph) orderBackwards() (order, number []int, leads []bool) {
 	prev := make([][]int, len(g.blocks))
 	var exits []int

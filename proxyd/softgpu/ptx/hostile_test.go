@@ -158,7 +158,7 @@ func compileText(text string) error {
 	return nil
 }
 
-// TestManyBlocksStopped: a launch of more blocks than anybody waits for ends when it is told to.
+// TestManyBlocksStopped: a launch of more blocks than can ever run ends when its context is cancelled.
 func TestManyBlocksStopped(t *testing.T) {
 	m := bootMachine(t, header+".visible .entry k() { ret; }")
 	k, err := m.p.Kernel("k")

@@ -272,7 +272,7 @@ func storeOp[D word, R uint32 | uint64](space types.Space, reg func(w *warp, r r
 	}
 }
 
-// bytesAt returns the n bytes at p, which at, sharedAt or address have found.
+// bytesAt returns the n bytes at p, which resolveAddress, resolveOperand or sharedAt has found.
 func (w *warp) bytesAt(p unsafe.Pointer, n uint32) []byte { return unsafe.Slice((*byte)(p), n) }
 
 // anyRange finds the range of n bytes at a generic address that is aligned well enough.

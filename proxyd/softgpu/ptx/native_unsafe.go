@@ -31,7 +31,7 @@ type machineCode struct {
 func (k *Kernel) compileNative() {
 	k.machine.once.Do(func() {
 		for _, c := range k.machine.codes {
-			// The error would say that the function is too large, or that the system gives no memory for its code.
+			// An error means that the function is too large, or that the system gives no memory for its code.
 			c.native, _ = native.Compile(c.plan)
 			c.plan = nil
 		}

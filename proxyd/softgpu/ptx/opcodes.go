@@ -13,7 +13,7 @@ import (
 // opcode is a PTX instruction: how to lower the instruction, or why the instruction is refused.
 type opcode struct {
 	lower   func(l *lowerer)
-	mods    string // modifiers apart from types; a trailing * stands for anything
+	mods    string // modifiers apart from types; a trailing * stands for any end
 	control bool   // never guarded itself: a guard branches around the instruction
 	refused string
 }
@@ -252,7 +252,7 @@ func refusedModifier(mod string) string {
 	return ""
 }
 
-// lowerPolicy is createpolicy: caches are not modelled, any value will do.
+// lowerPolicy is createpolicy: caches are not modelled, so any value serves.
 func lowerPolicy(l *lowerer) {
 	l.emitMove(types.B64, l.resultRef(types.B64), l.constantRef(types.Class64, 0))
 }

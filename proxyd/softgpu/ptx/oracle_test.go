@@ -145,8 +145,8 @@ func floatOperands(t types.Type, seed uint64, n int) [][3]uint64 {
 	return rows
 }
 
-// ieeeResult is the result of an operation by the rules for special values, or rounded from
-// the exact one. ok is false where any NaN will do.
+// ieeeResult is the result of an operation by the rules for special values, or rounded from the exact result. nan is
+// true where the result is any NaN.
 func ieeeResult(t types.Type, op, mode string, r [3]uint64) (bits uint64, nan bool) {
 	f := layouts[t]
 	sign := uint64(1) << (f.exp + f.mant)

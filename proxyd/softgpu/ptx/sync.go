@@ -129,8 +129,8 @@ func (w *warp) checkSyncs() {
 	}
 }
 
-// mergeFragment joins a fragment with another that is ready at the same place, as the groups of a
-// warp are that parted at a synchronising instruction.
+// mergeFragment joins a fragment with another that is ready at the same place: groups of a warp that parted at a
+// synchronising instruction meet so behind it.
 func (w *warp) mergeFragment(f *frag) {
 	for _, g := range w.frags {
 		if g != f && g != w.cur && g.state == fragReady && g.pc == f.pc && g.frame == f.frame && g.join == f.join {

@@ -54,7 +54,7 @@ type warp struct {
 	counting       bool
 	lanesRun       uint64 // lane-instructions, when counting
 	issued         uint64 // instructions, each counted once for all lanes
-	ticks          uint64 // see clock
+	ticks          uint64 // see warpTime
 
 	id     int
 	tid    [4][warpSize]uint32 // by axis; the last is 0

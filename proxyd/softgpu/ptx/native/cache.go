@@ -26,7 +26,7 @@ type slot struct {
 	since  int32 // the instruction with this result; -1: the value was read from memory
 }
 
-// usage is where a block uses a register: instructions, ascending.
+// usage is the instructions of a block that use a register, ascending.
 type usage struct {
 	at    []int32
 	reads []bool // the instruction reads the old value; else it writes all lanes that run
@@ -108,7 +108,7 @@ func (e *cache) findSlot(p place) int {
 	return -1
 }
 
-// memoryOf is where a place lies in memory.
+// memoryOf is the address of a place in memory.
 func (e *cache) memoryOf(p place) amd64.Mem {
 	base := [2][2]amd64.Reg{{regFile32, regConst32}, {regFile64, regConst64}}[p.class][p.ref&1]
 	return amd64.At(base, int32(p.ref&^1)+int32(p.part)*partBytes)
@@ -191,7 +191,7 @@ func (e *cache) writeBack(i int, pos int32) {
 	s.dirty = false
 }
 
-// flushSlots writes back all that is read from pos on, and empties all slots.
+// flushSlots writes back the slots that are read from pos on, and empties all slots.
 func (e *cache) flushSlots(pos int32) {
 	for i := range e.slots {
 		e.writeBack(i, pos)

@@ -53,7 +53,7 @@ func (c *Code) Size() int { return len(c.text.bytes) }
 // NeedsZeros reports whether the function may read a Word or a Long that it has not written.
 func (c *Code) NeedsZeros() bool { return c.needs }
 
-// Place is where code has returned.
+// Place is the place at which code has returned.
 type Place struct {
 	PC   int32 // the instruction that the interpreter is to execute
 	exit int32 // from 1; 0: the code cannot go on after it

@@ -335,7 +335,7 @@ func (e *emitter) newBail() (amd64.Label, int) {
 	return l, x
 }
 
-// resumeAfter is where the code goes on after an exit, with the slots that are full now.
+// resumeAfter emits the point at which the code goes on after an exit, with the slots that are full now.
 func (e *emitter) resumeAfter(x int) {
 	e.a.Bind(e.exits[x].label)
 	e.exits[x].after = e.fullSlots()

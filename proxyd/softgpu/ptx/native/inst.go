@@ -3,7 +3,7 @@
 
 package native
 
-// Class is where a value is kept.
+// Class is the kind of register that holds a value.
 type Class uint8
 
 // The classes. A Word is 32 lanes of 32 bits, a Long 32 lanes of 64 bits, a Flag a bit for each lane.
@@ -27,7 +27,7 @@ type Access struct {
 	Write bool
 }
 
-// Flow is where an instruction leads.
+// Flow is the effect of an instruction on the flow of control.
 type Flow uint8
 
 // The flows. Lanes meet at a Join. An instruction with Elsewhere is for the interpreter, which knows where lanes go

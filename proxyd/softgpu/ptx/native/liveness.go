@@ -14,7 +14,7 @@ type liveness struct {
 	longs   int     // number of the first Long
 	out     [][]uint64
 	atStart bool // registers may be read that were never written
-	all     bool // too much to look at: everything may be read
+	all     bool // the function is too large to analyse: every register may be read
 }
 
 // block is instructions from to to-1 that follow each other.

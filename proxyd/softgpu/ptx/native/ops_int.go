@@ -184,8 +184,9 @@ func addProducts() {
 	}
 }
 
-// addDivisions adds quotients and remainders of 32 bits. The quotient of doubles is exact enough: it differs from the next
-// integer by more than it is rounded. A division by zero gives all ones; only signed conversions do not say so themselves.
+// addDivisions adds quotients and remainders of 32 bits. The quotient of doubles is exact enough: it differs from the
+// next integer by more than it is rounded. A division by zero gives all ones, which are set afterwards, as signed
+// conversions do not give them.
 func addDivisions() {
 	for sign, o := range map[string]struct{ widen, cut amd64.Op }{
 		"u32": {amd64.VCVTUDQ2PD, amd64.VCVTTPD2UDQ}, "s32": {amd64.VCVTDQ2PD, amd64.VCVTTPD2DQ},

@@ -17,7 +17,7 @@ import "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/amd64"
 type Split struct {
 	code    uintptr // where the lanes that wait go on
 	Union   uint32  // lanes that ran before the branch
-	Pending uint32  // lanes that wait at the branch; 0: they run, and the others wait at the Join
+	Pending uint32  // lanes that wait at the branch; 0: these run, and the rest of Union waits at the Join
 	PC      int32   // where they go on
 	Join    int32   // where all lanes of Union meet
 	outer   int32   // State.Meet before

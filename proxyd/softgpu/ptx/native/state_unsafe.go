@@ -94,8 +94,8 @@ const (
 	atMoved     = int32(unsafe.Offsetof(Split{}.Moved))
 )
 
-// Parted are the Splits that are left at an exit, the lowest first. moved tells whether the lanes that run have taken the
-// place of others above all of them.
+// Parted are the Splits that are left at an exit, the lowest first. moved tells whether the lanes that run have taken
+// the place of lanes that waited above all of them.
 func (s *State) Parted() (splits []Split, moved bool) {
 	return s.Splits[1 : 1+s.Depth/uint32(splitBytes)], s.Splits[0].Moved
 }

@@ -30,12 +30,12 @@ func newText(code []byte) (*text, error) {
 	return t, nil
 }
 
-// codeAddress is where the code at an offset lies.
+// codeAddress is the address of the code at an offset.
 func (t *text) codeAddress(offset int) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(t.bytes))) + uintptr(offset)
 }
 
-// fileBytes is where a place of a register lies. It is within the frame's registers.
+// fileBytes is the bytes of a place of a register, within the frame's registers.
 func (s *State) fileBytes(p place) *[partBytes]byte {
 	base := s.File32
 	if p.class == Long {

@@ -207,7 +207,7 @@ func loadByWindow(e *emitter, in *Inst, n int) {
 	e.resumeAfter(x)
 }
 
-// presentSource is where a place is now: its slot, or memory.
+// presentSource is the present location of a place: its slot, or memory.
 func (e *cache) presentSource(p place) amd64.Source {
 	if i := e.findSlot(p); i >= 0 {
 		e.slots[i].pinned = true
