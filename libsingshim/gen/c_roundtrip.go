@@ -192,7 +192,7 @@ func passArgument(a api.Arg) string {
 	return name
 }
 
-// lengthOf is a Count while the arguments are as they were.
+// lengthOf is the expression of a Count with the values of the arguments before the call.
 func lengthOf(a api.Arg) string {
 	if a.Count.Fixed > 0 {
 		return fmt.Sprint(a.Count.Fixed)

@@ -89,7 +89,7 @@ func buildLibrary(t *testing.T) string {
 }
 
 // TestOpenLibrary: with a device server each open of the driver gets the shim, on any path on which a process looks;
-// without a device server, opens are as without the shim.
+// without a device server, each open has the same result as without the shim.
 func TestOpenLibrary(t *testing.T) {
 	shim := buildLibrary(t)
 	program := filepath.Join(t.TempDir(), "library")

@@ -15,8 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 )
 
-// TestShownInodes: of a socket in the table, each function that tells of a path shows the inode of the table; of a file in
-// the table, its own.
+// TestShownInodes: for a socket in the table, each function that reports an inode by a path reports the table's; for a
+// file in the table, the file's own.
 func TestShownInodes(t *testing.T) {
 	buildTools(t)
 	for kind, preload := range built.shims {

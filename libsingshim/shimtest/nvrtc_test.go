@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// TestNVRTC: with a device server, a program that asks NVRTC for an architecture newer than NVRTC knows gets PTX of the
-// newest architecture that NVRTC knows, in the place of machine code, whether the program or a library that the program
-// opens is linked with NVRTC, or the program looks the calls up. All other requests, and all without a server, are
-// answered by NVRTC alone.
+// TestNVRTC: with a device server, a program that asks NVRTC for an architecture that is too new for it gets PTX of the
+// newest architecture that NVRTC knows, in the place of machine code. It makes no difference whether the program or a
+// library that it opens is linked with NVRTC, or the program looks the calls up. NVRTC alone answers other requests,
+// and all without a server.
 func TestNVRTC(t *testing.T) {
 	shim := buildLibrary(t)
 	dir := t.TempDir()

@@ -87,9 +87,8 @@ func (c *Call) Answer(status int32, parts ...[]byte) error {
 	a := c.r.mem.answerAt(c.unit)
 	atomic.StoreUint32(&a.status, uint32(status))
 	atomic.StoreUint32(&a.length, uint32(n))
-	// The lane is the reader's again before the thread can use the lane again. This is under mu,
-	// so that the reader does not settle the lane in between, and the lane's next owner writes
-	// where the state is.
+	// The lane must be the reader's again before the thread can use it again. mu keeps the reader from settling the
+	// lane in between: its next owner would have a message where the state is.
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
 	c.r.lanes[c.lane].release.Store(c.end)

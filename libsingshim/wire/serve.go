@@ -147,7 +147,7 @@ func (r *Ring) freeLanes() {
 	for _, i := range r.leaving {
 		l := &r.lanes[i]
 		if l.open.Load() != 0 {
-			rest = append(rest, i) // its call is still to be answered, in its bytes
+			rest = append(rest, i) // its call still waits for an answer, which goes into the lane's bytes
 			continue
 		}
 		l.leaving = false

@@ -99,12 +99,12 @@ func (r *Ring) checkGates(order uint64) error {
 // chainOf returns the units from the latest message to the first.
 func (r *Ring) chainOf(unit uint32) ([]uint32, error) {
 	units := r.units[:0]
-	var mark uint32 // a unit: a walk that meets the mark again goes round
+	var mark uint32 // a unit that the walk has met: to meet it again means a circle
 	for unit != 0 {
 		if unit < firstUnit || unit >= firstUnit+maxUnits {
 			return nil, hostileError("a message at unit %d, where no lane is", unit)
 		}
-		// The second is for links that change while they are followed.
+		// The second condition ends a walk over links that the process changes meanwhile.
 		if unit == mark || len(units) == maxUnits {
 			return nil, hostileError("messages are in a circle")
 		}

@@ -32,7 +32,7 @@ const (
 
 const pieceSize = 16 << 10 // that programs use
 
-// spliceWay is how large pieces are allocated, how large the device is, and how much results may take beside.
+// spliceWay is the size of a piece's allocation, of the device's memory, and of the results that may be kept.
 type spliceWay struct {
 	name                 string
 	size, memory, budget uint64

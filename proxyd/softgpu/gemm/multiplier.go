@@ -19,7 +19,7 @@ type multiplier struct {
 
 var multipliers = listMultipliers()
 
-// Available tells whether this processor has the instructions. Else products are left to the PTX.
+// Available tells whether this processor has the instructions. If not, products are left to the PTX.
 func Available() bool { return len(multipliers) > 0 }
 
 // newestMultiplier is the multiplier with the widest vectors.

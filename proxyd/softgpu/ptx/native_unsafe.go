@@ -178,8 +178,9 @@ func leaveNative(w *warp, budget *int, turn int) {
 	w.spinning, w.local.Used = s.Spinning, s.LocalUsed
 }
 
-// runStart runs the kernel of a fresh warp from its beginning, until the machine code leaves off for the first time. Many
-// warps are done then, and never have a fragment: runStart reports that. Else the warp has one, and goes on with it.
+// runStart runs the kernel of a fresh warp from its beginning, until the machine code leaves off for the first time.
+// Many warps are done then, and never have a fragment: runStart reports that. Any other warp gets a fragment then, and
+// goes on with it.
 func (w *warp) runStart(budget *int) bool {
 	s, k, mask := &w.machine, w.block.run.kernel, w.live
 	w.fresh = false

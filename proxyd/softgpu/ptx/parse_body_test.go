@@ -31,8 +31,8 @@ func checkKernels(t *testing.T, m *Module) {
 	}
 }
 
-// compareWithLater checks that a text with bodies that are parsed later has the same variables and kernels as whole,
-// the module that Parse has made of the text.
+// compareWithLater checks that parsing the bodies of a text later gives the same variables and kernels as whole, the
+// module that Parse has made of the text.
 func compareWithLater(t *testing.T, whole *Module, text string) {
 	t.Helper()
 	later, err := ParseDeclarations(whole.Name, text)

@@ -47,8 +47,8 @@ type writer struct {
 	pos     int32
 }
 
-// emitter compiles a function, for warps in which all lanes run and for the rest. A writer is in routines, routines are
-// in a cache, and a cache is here: each knows more.
+// emitter compiles a function, for warps in which all lanes run and for the rest. It embeds a cache, which embeds
+// routines, which embed a writer: each adds its own state.
 type emitter struct {
 	cache
 	blocks      []block
@@ -323,8 +323,9 @@ func (e *emitter) leaveTo(x int, spills bool) {
 	e.a.Return()
 }
 
-// newBail returns a label at which the present instruction is left to the interpreter, and the exit. The code goes on where
-// resumeAfter is called. Where the code jumps there, the instruction must not have changed any register, nor any slot since.
+// newBail returns a label at which the present instruction is left to the interpreter, and the exit. The code goes on
+// where resumeAfter is called. At a jump to the label, the instruction must not yet have changed a register, nor a slot
+// since newBail.
 func (e *emitter) newBail() (amd64.Label, int) {
 	x := e.newExit(e.pos, true)
 	l := e.a.NewLabel()

@@ -50,7 +50,7 @@ func (p *parser) readHead() (varHead, error) {
 				p.nextToken()
 			}
 		case "ptr":
-			// .ptr .global .align 16 says where a parameter points; we need not know.
+			// .ptr .global .align 16 says where a parameter points, which the parser does not need.
 			p.nextToken()
 			if p.tok.kind == tokDot {
 				if _, ok := types.SpacesByName[p.tok.text]; ok {
