@@ -44,7 +44,7 @@ func headerOf(c string) string {
 	return ""
 }
 
-// byHand are the structs whose unions a program needs to know, and the table does not: they are written by hand.
+// byHand are structs with unions that a program needs to know, and the table does not have: they are written by hand.
 var byHand = []string{"CUlaunchAttributeValue", "CUlaunchAttribute", "CUstreamBatchMemOpParams"}
 
 // cPublic is a header that programs of ours are compiled with: types, numbers and prototypes of a library under their

@@ -213,7 +213,7 @@ func sayIn(w *text, a api.Arg, mark string) {
 	case a.Type.Word == "string":
 		there := a.Name
 		if a.Opt {
-			there = fmt.Sprintf("%s_ && *%s != 0 ? %s : NULL", a.Name, a.Name, a.Name) // an empty string arrives as NULL
+			there = fmt.Sprintf("%s_ && *%s != 0 ? %s : NULL", a.Name, a.Name, a.Name) // "" arrives as NULL
 		}
 		w.line("\tsay_array(%q, %s, strlen(%s), 1);", a.Name, there, a.Name)
 	case a.Count.IsArray():

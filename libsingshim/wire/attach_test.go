@@ -200,7 +200,7 @@ func TestCountKey(t *testing.T) {
 		{2<<62 | (1<<22-1)<<40 | (1<<40 - 1), Count{Comm: 1<<40 - 1, Kind: CountRecv, Peer: 1<<22 - 1}},
 	} {
 		if got := ParseCount(c.key); got != c.want || got.Key() != c.key {
-			t.Errorf("ParseCount(%#x) = %+v, whose Key is %#x", c.key, got, got.Key())
+			t.Errorf("ParseCount(%#x) = %+v, and its Key is %#x", c.key, got, got.Key())
 		}
 	}
 }

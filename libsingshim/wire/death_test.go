@@ -109,7 +109,7 @@ func testRing(t *testing.T, change func(h *ringHead)) *os.File {
 	return f
 }
 
-// TestAttachRefuses: the process refuses a ring that could kill it by a signal, or whose layout it does not know.
+// TestAttachRefuses: the process refuses a ring that could kill it by a signal, or that has an unknown layout.
 func TestAttachRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name string

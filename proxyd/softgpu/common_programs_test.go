@@ -171,7 +171,7 @@ var sharingPrograms = []sharingProgram{
 		r.fillBytes(parameters, 2, 2*backend.Granule)
 	}},
 	{"a peer's memory", 2*2 + 1, func(r *rankTurn) {
-		r.fillBytes(parameters, 2, 2*backend.Granule) // over the bytes that a peer has written, except in the first rank
+		r.fillBytes(parameters, 2, 2*backend.Granule) // over a peer's bytes, except in the first rank
 		r.fillBytes(private, uint32(10+r.rank), 64)
 		next := r.peers[(r.rank+1)%len(r.peers)]
 		r.failOn(r.cu.Legacy().Copy(backend.Copy{

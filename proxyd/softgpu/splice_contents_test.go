@@ -17,7 +17,7 @@ import (
 // From lastCheck on, a mistake is to overlook the writes of a kind of work: of anyWriter, of kernelWriter, and so on.
 const lastUnnoticed = lastCheck + spliceCheck(lastWriter)
 
-// unnoticedWriters returns the writers whose writes the mistake overlooks.
+// unnoticedWriters returns the writers that the mistake overlooks.
 func (c spliceCheck) unnoticedWriters() []writer {
 	if c < lastCheck {
 		return nil

@@ -13,7 +13,7 @@ import (
 // steps of splicing. The product has no hooks: its spliceHooks are nil, and no check is omitted.
 type spliceHooks struct {
 	omitted   spliceCheck
-	unnoticed []writer          // writers whose writes are overlooked
+	unnoticed []writer          // writers that are overlooked
 	onHashed  func(splice.Span) // called when memory was read for a record; may be nil
 	onCopying func(*space)      // called when the bytes of a result are about to be copied; may be nil
 }

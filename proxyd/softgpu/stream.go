@@ -69,8 +69,8 @@ func (st *stream) waitReady() error {
 	}
 }
 
-// checkUsable returns the error of a stream that was destroyed, or whose context has one. Calls that queue no operation
-// begin with it.
+// checkUsable returns an error if the stream was destroyed, or its context's error. Calls that queue no operation begin
+// with it.
 func (st *stream) checkUsable() error {
 	if err := st.context.checkUsable(); err != nil {
 		return err

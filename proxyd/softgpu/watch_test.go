@@ -87,7 +87,7 @@ func TestWatched(t *testing.T) {
 	look("changed bytes are as before again", 0, 0, 0, 1)
 	a.bytes[5] = 1
 	look("and watched", 1, 0, 0, 0)
-	a.wipeRange(a.bytes[backend.Granule+16*pageSize:][:32*pageSize]) // whole pages: the kernel drops them, and writes none
+	a.wipeRange(a.bytes[backend.Granule+16*pageSize:][:32*pageSize]) // whole pages: the kernel drops them
 	look("a part that was given back", 1, 1, 0, 0)
 	look("watched again", 0, 1, 0, 0)
 	a.bytes[3*backend.Granule]++

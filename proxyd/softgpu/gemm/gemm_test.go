@@ -300,7 +300,7 @@ func TestStopBetweenBlocks(t *testing.T) {
 	}
 }
 
-// TestLeftToPTX: Run begins no product whose operands are not whole in memory.
+// TestLeftToPTX: Run begins no product with an operand that is not whole in memory.
 func TestLeftToPTX(t *testing.T) {
 	if !Available() {
 		t.Skip("this processor has no AVX2")

@@ -150,7 +150,7 @@ func TestIntegerArithmetic(t *testing.T) {
 	}
 }
 
-// TestIntegerProducts covers the operations whose results have more bits than their operands.
+// TestIntegerProducts covers the operations that give more bits than their operands have.
 func TestIntegerProducts(t *testing.T) {
 	wideOf := map[string]string{"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
 	rows := operandRows(2, 64)

@@ -21,7 +21,7 @@ type lowerer struct {
 	classes []types.Class // of virtual registers
 	labels  map[int]int32 // statement of the body → micro-operation
 	marks   map[string]int32
-	after   []func() // emits micro-operations that must follow the present instruction: they extend results in wider registers
+	after   []func() // emit the extension of results in wider registers, behind the present instruction
 	cc      ref      // carry flag
 	loose   bool     // operands may be wider than the instruction's type
 	out     *code

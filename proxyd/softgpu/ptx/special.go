@@ -44,7 +44,7 @@ func (l *lowerer) specialRegister(o syntax.Operand) (ref, types.Type, bool) {
 	}
 	c := s.typ.Class()
 	d := l.newReg(c)
-	// The register is read in all active lanes, also in those whose guard is false.
+	// The register is read in all active lanes, with any guard.
 	was := l.guard
 	l.guard = 0
 	m := l.emitMicro(opSpecial, shape{d: defOperand(c)}, d, 0, 0, 0, 0)

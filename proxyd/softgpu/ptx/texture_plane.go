@@ -126,7 +126,7 @@ func readChannel(to *[warpSize]uint32, m uint32, texels []byte, offsets *[warpSi
 	}
 }
 
-// weighPoints is the sum of four weighed texels. A texel whose weight is 0 is not read.
+// weighPoints is the sum of four weighed texels. A texel of weight 0 is not read.
 func weighPoints(w *warp, in *inst, d *texture.Descriptor, x, y float32, lane int) uint32 {
 	sum := 0.0
 	at, weights := d.FindSquare(x, y)

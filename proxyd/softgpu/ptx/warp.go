@@ -165,7 +165,7 @@ func (w *warp) pickFragment() bool {
 	return false
 }
 
-// exitLanes ends the lanes m of the current fragment. A fragment whose lanes have all exited is dropped.
+// exitLanes ends the lanes m of the current fragment. A fragment without lanes is dropped.
 func (w *warp) exitLanes(m uint32) {
 	f := w.cur
 	w.live &^= m

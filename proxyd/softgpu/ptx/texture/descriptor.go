@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package texture implements texture and surface instructions: the descriptor of a texture, 128 bytes in the device's
-// memory, whose address is the texture object of the program, and the arithmetic by which texels become a result.
+// Package texture implements texture and surface instructions: the descriptor of a texture, which is 128 bytes in the
+// device's memory, and the arithmetic by which texels become a result. The address of the descriptor is the program's
+// texture object.
 //
 // # Arithmetic
 //
@@ -14,12 +15,12 @@
 //   - Without filtering the result is the texel floor(u). With, i = floor(u - ½), the weight of texel i+1 is
 //     a = frac(u - ½), rounded to a multiple of 1/256 (halves upwards), and that of texel i is 1 - a. In two and three
 //     dimensions the weights are multiplied.
-//   - In the place of a texel outside of the extent is the nearest texel within; if the texture wraps, the texel at the other
-//     end; if there is a border, the border's colour.
+//   - In the place of a texel outside of the extent is the nearest texel within; if the texture wraps, the texel at the
+//     other end; if there is a border, the border's colour.
 //   - 8 and 16 bits that are not read as integers are divided by their largest value: 255, 65535, 127, 32767 (the quotient
 //     is rounded to 32 bits, and not below -1). 16-bit floating point is widened.
-//   - The weighted texels are added in 64-bit floating point, and the sum is rounded to 32 bits; a sum that is no number is
-//     0x7fffffff. Channels that the texture lacks are 0.
+//   - The weighted texels are added in 64-bit floating point, and the sum is rounded to 32 bits; a sum that is no number
+//     is 0x7fffffff. Channels that the texture lacks are 0.
 //   - The number of a layer is taken into the range of layers.
 package texture
 
