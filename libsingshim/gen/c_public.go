@@ -29,7 +29,7 @@ var headers = []header{
 	{api.Driver, "cuda", []string{""}},
 }
 
-// headerOf names the header that has a type. Types that begin with sing are between the shim and the server.
+// headerOf names the header that has a type. Types that begin with sing are for the shim and the server alone.
 func headerOf(c string) string {
 	if strings.HasPrefix(c, "sing") {
 		return ""

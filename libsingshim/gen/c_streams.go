@@ -47,8 +47,8 @@ func cStreams(t *api.Table) ([]byte, error) {
 	return w.Bytes(), nil
 }
 
-// streamOf finds the stream that a message is about. Work that waits, without a stream, is the default
-// stream's.
+// streamOf finds the stream that a message is about. A call with the variant ptds works on the default stream, and has
+// no stream among its arguments.
 func streamOf(c *api.Call) (onStream, bool, error) {
 	s := onStream{call: c, kind: "SING_STREAM_WORK"}
 	if c.PerThread == "ptds" {

@@ -248,8 +248,7 @@ func TestOtherInterposers(t *testing.T) {
 	}
 }
 
-// TestWithoutList: with no list, or a list that is not as a list should be, programs
-// run all the same.
+// TestWithoutList: without a list, or with a damaged one, programs run as with a list.
 func TestWithoutList(t *testing.T) {
 	buildTools(t)
 	dir := t.TempDir()

@@ -40,7 +40,7 @@ func (c *conditions) addCondition(condition uint64) {
 	c.values[condition] = 0
 }
 
-// clearValues sets the values for the begin of a launch.
+// clearValues sets all values to 0 for a launch.
 func (c *conditions) clearValues() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,7 +85,8 @@ func (c *cudaContext) planChoice(n backend.ConditionalNode, of *conditions) (*ch
 	return x, nil
 }
 
-// runChoice runs the graph that a condition chooses: of a loop, until the condition says so, or the space is closed.
+// runChoice runs the graph that a condition chooses, and a loop's graph again until its condition ends the loop, the
+// context has a fault or the space is closed.
 func (r *run) runChoice(x *choice) {
 	for r.context.Err() == nil && r.context.space.ctx.Err() == nil {
 		i, some := x.kind.Choose(x.of.readCondition(x.condition), len(x.bodies))

@@ -58,10 +58,10 @@ var whyNotCompared = map[splice.Reason]string{splice.Dear: whyDear, splice.Diffe
 // BenchmarkCompare.
 const worthCost = 32
 
-// keptShare is which part of a device's memory kept results may take beside the spaces' own.
+// keptShare is the part of a device's memory that kept results may take beside the spaces' own.
 const keptShare = 16
 
-// recentLaunches is for how many launches a device counts as spliced after a result was taken.
+// recentLaunches is the number of launches for which a device counts as spliced after a result was taken.
 const recentLaunches = 4096
 
 func newSplicer(memory uint64) (*splicer, error) {

@@ -85,7 +85,7 @@ func (p *problem) kind(i int) elementType {
 	return elementType(p.flags >> (typesAt + 2*[]int{0, 1, 2, 2, 3}[i]) & 3)
 }
 
-// stride is from product to product.
+// stride is the distance from product to product, in elements.
 func (p *problem) stride(i int) uint64 {
 	_, columns := p.shape(i)
 	return uint64(p.lead[i])*uint64(columns) + 16

@@ -13,8 +13,8 @@ type sharedPanels[T element] struct {
 	packed         []sync.Once // of each chunk
 }
 
-// panelPool has the shared panels of a launch. Blocks begin in ascending order, so that the workers are in few columns of tiles at
-// a time, and need so many sharedPanels.
+// panelPool has the shared panels of a launch. Blocks begin in ascending order, so that the workers are in few columns
+// of tiles at a time, and need few sharedPanels.
 type panelPool[T element] struct {
 	size, chunks int // of sharedPanels
 	mu           sync.Mutex

@@ -75,8 +75,8 @@ func (e *cache) noteUses(b block) {
 // never is a use that does not come.
 const never = math.MaxInt32
 
-// nextUse is the first instruction from pos on that reads a register's value of now; never if it is not read before the
-// block ends, or is written.
+// nextUse is the first instruction from pos on that reads a register's present value; never if no instruction of the
+// block reads it before it is overwritten.
 func (e *cache) nextUse(p place, pos int32) int32 {
 	u := e.uses[register{p.class, p.ref}]
 	if u == nil {

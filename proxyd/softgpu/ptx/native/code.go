@@ -84,7 +84,7 @@ func (c *Code) Run(s *State, pc int32) Place {
 	return c.leaveAt(s)
 }
 
-// Resume goes on after an instruction at which the code has returned, when the interpreter has executed that. The lanes
+// Resume goes on after an instruction at which the code has returned, when the interpreter has executed it. The lanes
 // that run must be the same.
 func (c *Code) Resume(s *State, p Place) Place {
 	x := &c.exits[p.exit-1]

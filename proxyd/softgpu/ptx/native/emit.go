@@ -81,7 +81,7 @@ type saved struct {
 type exit struct {
 	pc     int32
 	issued uint32  // instructions that are not counted yet
-	before []saved // slots that are later than memory
+	before []saved // slots that are newer than memory
 	// After some exits the code goes on when the interpreter has executed the instruction at pc, with the slots of after.
 	resumes bool
 	label   amd64.Label

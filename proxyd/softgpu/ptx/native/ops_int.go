@@ -263,7 +263,7 @@ func addHalves() {
 	}
 }
 
-// extendInteger cuts 32 bits to an integer type, and extends that to 32 bits again.
+// extendInteger cuts 32 bits to an integer type, and extends the result to 32 bits again.
 func (e *writer) extendInteger(t string, d amd64.Vec, s amd64.Source) {
 	switch t {
 	case "u8":

@@ -104,13 +104,13 @@ func (e *emitter) emitShuffle(in *Inst, find func(e *emitter)) {
 // selectBits is the truth table of VPTERNLOG for d = d ? x : y, bit by bit.
 const selectBits = 0xca
 
-// findLaneBy makes V8 = V7 op V2, and K1 the lanes in which that compares with V6 as predicate says.
+// findLaneBy makes V8 = V7 op V2, and K1 the lanes in which V8 compares with V6 as predicate says.
 func (e *emitter) findLaneBy(op amd64.Op, predicate byte) {
 	e.emitOp3(op, 8, 7, amd64.Register(2))
 	e.a.Compare(amd64.VPCMPD, maskTmp, 8, amd64.Register(6), predicate, amd64.Options{})
 }
 
-// findLaneOfSegment makes V8 the lane V2 of the own segment, and K1 the lanes in which that is not beyond V6.
+// findLaneOfSegment makes V8 the lane V2 of the own segment, and K1 the lanes in which V8 is not beyond V6.
 func (e *emitter) findLaneOfSegment() {
 	e.emitOp2(amd64.VMOVDQU32, 8, amd64.Register(5))
 	e.a.Op3Imm(amd64.VPTERNLOGD, 8, 7, amd64.Register(2), selectBits, amd64.Options{})

@@ -33,7 +33,7 @@ func splitAt(field, below int32) amd64.Mem {
 	return amd64.Mem{Base: regState, Index: amd64.RCX, Scale: 1, Disp: atSplits + field - below*splitBytes}
 }
 
-// emitBranch emits a branch. Where the warp's turn ends, it is left to the interpreter.
+// emitBranch emits a branch. Where the warp's turn ends, the branch is left to the interpreter.
 func (e *emitter) emitBranch(in *Inst) {
 	a, leave, stays := e.a, e.leaveLater(), e.a.NewLabel()
 	if in.Guard != 0 {
@@ -71,7 +71,7 @@ func (e *emitter) countBranch() {
 	e.countInsts(e.pos-e.start+1, 1)
 }
 
-// emitSideExit emits a branch of a full warp forwards that keeps the slots for when no lane jumps.
+// emitSideExit emits a forward branch of a full warp. If no lane jumps, the code goes on with its slots.
 func (e *emitter) emitSideExit(in *Inst) {
 	a, jumps, counted, slots := e.a, e.a.NewLabel(), e.pos-e.start+1, e.slots
 	e.flagTo(amd64.RAX, in.Guard)

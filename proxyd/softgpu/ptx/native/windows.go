@@ -42,8 +42,8 @@ func windowOffset(in *Inst) (int32, bool) {
 	return off, ok && accessFits(in)
 }
 
-// openWindow returns the number of the window by which the present load is made, or -1. A window is opened if
-// that saves more than the opening costs.
+// openWindow returns the number of the window by which the present load is made, or -1. A window is opened if the
+// window saves more than the opening costs.
 func openWindow(e *emitter, in *Inst) int {
 	if _, ok := windowOffset(in); !ok || e.merges {
 		return -1
