@@ -22,7 +22,7 @@ type header struct {
 	prefix []string
 }
 
-// The types without another header's prefix are in the last header.
+// headers are the public headers. The last one has the types without another header's prefix.
 var headers = []header{
 	{api.NCCL, "nccl", []string{"nccl"}},
 	{api.NVML, "nvml", []string{"nvml", "NVML"}},

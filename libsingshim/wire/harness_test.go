@@ -184,7 +184,7 @@ func logSeed(t testing.TB) uint64 {
 	return s
 }
 
-// random is testdata/load.c's.
+// random is the random number generator of testdata/load.c.
 type random uint64
 
 func (r *random) nextNumber() uint64 {

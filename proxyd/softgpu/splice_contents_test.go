@@ -14,7 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
 )
 
-// From lastCheck on, a mistake is to overlook the writes of a kind of work: of anyWriter, of kernelWriter, and so on.
+// lastUnnoticed ends the mistakes from lastCheck on, which overlook the writes of a kind of work: of anyWriter, of
+// kernelWriter, and so on.
 const lastUnnoticed = lastCheck + spliceCheck(lastWriter)
 
 // unnoticedWriters returns the writers that the mistake overlooks.

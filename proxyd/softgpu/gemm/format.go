@@ -19,7 +19,7 @@ func decodeHalf(h uint16) float32 {
 // decodeBrain converts bf16 to f32, exactly.
 func decodeBrain(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
-// The NaN of f16 and bf16 on software GPUs.
+// smallNaN is the NaN of f16 and bf16 on software GPUs.
 const smallNaN = 0x7fff
 
 // encodeHalf is cvt.rn.f16.f32.

@@ -187,7 +187,8 @@ func (bar *barrier) writeReduction(w *warp, in *inst, m uint32) {
 	w.setBits(in.d, m, v)
 }
 
-// standsWhole reports whether all of the warp's threads that live stand together at a barrier. A warp that is done does.
+// standsWhole reports whether all live threads of the warp stand together at a barrier. A warp without live threads
+// counts as standing there.
 func (w *warp) standsWhole(id int) bool {
 	if w.live == 0 {
 		return true
@@ -236,8 +237,9 @@ func (b *block) arriveBefore(n int) {
 	}
 }
 
-// runToBarrier runs the current fragment, which is all of the warp, as machine code. It reports whether the whole warp has come to
-// barrier id, at an instruction that only waits. A number beyond all barriers stands for any, and is set.
+// runToBarrier runs the current fragment, which has all lanes of the warp, as machine code. It reports whether the
+// whole warp has come to barrier id, at an instruction that only waits. If id is beyond all barriers, any barrier will
+// do, and id is set to it.
 func (w *warp) runToBarrier(id *uint32) bool {
 	f := w.cur
 	code, budget := f.frame.code, turn

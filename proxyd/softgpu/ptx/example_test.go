@@ -38,7 +38,7 @@ const double = `
 }
 `
 
-// A kernel is parsed, linked and launched over memory of the caller's.
+// Example parses, links and launches a kernel over memory of the caller's.
 func Example() {
 	module, err := ptx.Parse("double.ptx", double)
 	if err != nil {

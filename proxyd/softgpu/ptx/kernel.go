@@ -225,7 +225,7 @@ func (b *builder) linkKernel(k *Kernel, f *syntax.Function) {
 	k.Recursive = !need.bounded || b.unbounded || b.indirect
 	k.LocalSize = need.local
 	k.Registers = uint32(need.regs)
-	// Dynamic shared memory begins where the static ends; all its names mean that place.
+	// Dynamic shared memory begins where the static ends; all variables of it begin there.
 	k.SharedSize, k.dynamicBase = b.sharedSize, b.sharedSize
 	if b.dynAlign > 0 {
 		k.dynamicBase = (b.sharedSize + b.dynAlign - 1) &^ (b.dynAlign - 1)
@@ -337,7 +337,7 @@ func (b *builder) addConstant64(v uint64) ref {
 	return r
 }
 
-// dynamicConstant is an address in dynamic shared memory: known when all static is.
+// dynamicConstant is an address in dynamic shared memory: known when all static shared memory is placed.
 type dynamicConstant struct {
 	class types.Class
 	ref   ref

@@ -116,7 +116,8 @@ func TestConcurrentLaunches(t *testing.T) {
 	}
 }
 
-// TestIssued: instructions are counted once for all lanes of a warp, and as many however many cores there are.
+// TestIssued: instructions are counted once for all lanes of a warp, and their number does not depend on the number of
+// cores.
 func TestIssued(t *testing.T) {
 	m := bootMachine(t, `.version 8.0
 .target sm_80

@@ -20,7 +20,7 @@ type step struct {
 	params      []uint64
 }
 
-// loop is a program of which testdata/loops.c has the same.
+// loop is a program that testdata/loops.c has as well, in C.
 type loop struct {
 	name   string
 	n      int

@@ -5,12 +5,12 @@ package ptx
 
 import "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 
-// unsignedKey names the generated form of an operation that does not care for signs.
+// unsignedKey names the generated form of an operation that is the same for signed and unsigned integers.
 func unsignedKey(op string, t types.Type) string {
 	return op + "." + [...]string{2: "u16", 4: "u32", 8: "u64"}[t.Size()]
 }
 
-// signedKey names the generated form of an operation that cares for signs.
+// signedKey names the generated form of an operation that differs for signed and unsigned integers.
 func signedKey(op string, t types.Type) string {
 	if t.IsSigned() {
 		return op + "." + [...]string{2: "s16", 4: "s32", 8: "s64"}[t.Size()]

@@ -80,7 +80,8 @@ func (a *outcomeOf) compareOutcomes(tb testing.TB, b *outcomeOf) {
 	}
 }
 
-// Registers of the random programs, by the letter that stands for them in templates. A capital letter is a result.
+// letters are the registers of the random programs, by the letter that stands for them in templates. A capital letter
+// is a result.
 var letters = map[byte]struct {
 	name  string
 	count int

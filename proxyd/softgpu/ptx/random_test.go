@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// A random program over eight registers: arithmetic, branches, bounded loops with exits and early ends. It is printed
-// as PTX and executed thread by thread in plain Go, to test where lanes part and meet, and where values are kept.
+// program is a random program over eight registers: arithmetic, branches, bounded loops with exits and early ends. It
+// is printed as PTX and executed thread by thread in plain Go, to test where lanes part and meet, and where values are
+// kept.
 type program struct {
 	r     *rand.Rand
 	text  strings.Builder
@@ -20,13 +21,13 @@ type program struct {
 	temps int
 }
 
-// state is a single thread's.
+// state is the state of a single thread.
 type state struct {
 	x    [8]uint32
 	fuel int
 }
 
-// step executes a statement; it reports how the thread goes on.
+// outcome is how a thread goes on after a statement.
 type outcome int
 
 const (

@@ -285,7 +285,7 @@ func TestSubnormalSums(t *testing.T) {
 	}
 }
 
-// TestSeveralCores: a kernel without ordered atomics gives the same on any number of cores.
+// TestSeveralCores: a kernel without ordered atomics gives the same result on any number of cores.
 func TestSeveralCores(t *testing.T) {
 	body := "mov.u32 %r, %g; and.b32 %x1, %g, 63; mul.wide.u32 %rd1, %x1, 4; mov.u64 %rd2, cell; add.u64 %rd2, %rd2, %rd1; red.global.add.u32 [%rd2], %g;"
 	for _, workers := range []int{1, 2, 5} {

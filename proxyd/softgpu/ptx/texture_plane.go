@@ -11,8 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/texture"
 )
 
-// samplePoints samples a texture of two dimensions for lanes that all have its object, if its channels are read as they are. It
-// reports whether that is so.
+// samplePoints samples a texture of two dimensions for lanes that all have its object, if its channels are read as they
+// are. For other lanes, textures or coordinates it reports false, and sets no result.
 func samplePoints(w *warp, in *inst, m uint32) bool {
 	g, refs, handles := in.ext.texture, in.ext.refs, w.u64(in.a)
 	first := lowestLane(m)
