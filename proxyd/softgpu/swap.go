@@ -10,11 +10,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// A device holds no more memory of spaces than it has. When a space is mapped, or allocates, and there is no room, the
-// spaces that were mapped longest ago leave: their bytes are copied to the host's memory and their arenas given back.
-// The bytes come back whole, when their space is mapped. Two kinds of memory stay in place, as if they were the host's
-// then: buffers of a collective, because the collective needs other spaces to end; and a space that a peer's work or
-// the server reaches into while the space is not mapped. So does memory that several spaces share: see share.go.
+// holdings are the spaces in a device's memory, and the counts of swaps. A device holds no more memory of spaces than
+// it has. When a space is mapped, or allocates, and there is no room, the spaces that were mapped longest ago leave:
+// their bytes are copied to the host's memory and their arenas are freed. The bytes come back whole, when their space
+// is mapped. Two kinds of memory stay in place, and count as the host's meanwhile: buffers of a collective, because the
+// collective needs other spaces to end; and a space that a peer's work or the server reaches into while the space is
+// not mapped. So does memory that several spaces share: see share.go.
 //
 // Bytes that spaces have in common, see common.go, are in the device's memory once, and leave with the last of these
 // spaces.
