@@ -5,10 +5,9 @@
 // server's end. wire.h describes the bytes, libsingshim/shim/ring.c is the other end, and a test
 // compares the two.
 //
-// The layer carries messages without knowledge of their meaning: an operation's number, arguments, and bulk
-// data that is copied once, to its destination. A message is posted, or is a call and has an answer. The server
-// gets all messages of a process in the order in which they were reserved: what a thread did before another
-// thread comes first.
+// The layer carries messages without knowledge of their meaning: an operation's number, arguments, and bulk data that
+// is copied once, to its destination. A message is posted, or is a call and has an answer. The server gets all messages
+// of a process in the order in which they were reserved: messages that a thread sent before another thread come first.
 //
 //	Create ─► File ─► (over a unix socket, to the process) ─► Serve ─► handler, message by message
 //	   │                                                        ▲ returns after Close, Finish, Detach,

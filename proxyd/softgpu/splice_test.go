@@ -322,8 +322,7 @@ func trainStep(measure func()) (gradients, update func(*spliceRank)) {
 }
 
 // TestSpliceMemory: ranks that train alike have parameters and moments once, but twice until all have made an update,
-// and a copy of the gradients each until the update. No bytes are copied for results; common bytes are compared in one
-// read.
+// and a copy of the gradients each until the update. No bytes are copied for results; common bytes are read once.
 func TestSpliceMemory(t *testing.T) {
 	const size = 4 * backend.Granule
 	const one = 5*size + backend.Granule // a rank alone, with the variables of its modules

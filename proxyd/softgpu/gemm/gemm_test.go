@@ -376,8 +376,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// processorTime is the time of the processor that this process has used, without the time that a busy machine takes
-// away.
+// processorTime is the processor time of this process, without that of others on a busy machine.
 func processorTime(b *testing.B) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

@@ -29,8 +29,7 @@ type outcomeOf struct {
 	touched []memory.TouchedRange
 }
 
-// runBoth runs a launch by the interpreter and by machine code and compares the outcomes. The outcome of machine code
-// stays.
+// runBoth runs a launch by the interpreter and by machine code, compares the outcomes, and leaves the latter.
 func (m *machine) runBoth(k *Kernel, cfg Config) error {
 	m.tb.Helper()
 	var before [][]byte
@@ -80,8 +79,7 @@ func (a *outcomeOf) compareOutcomes(tb testing.TB, b *outcomeOf) {
 	}
 }
 
-// letters are the registers of the random programs, by the letter that stands for them in templates. A capital letter
-// is a result.
+// letters are the registers of the random programs, by their letter in templates. A capital letter is a result.
 var letters = map[byte]struct {
 	name  string
 	count int
