@@ -70,8 +70,8 @@ func (b *backer) receiveContents(wants []want, out *contentWriter) error {
 // maxSyncs bounds how many files are made durable at a time. A file system needs hardly longer for many than for one.
 const maxSyncs = 16
 
-// contentWriter writes contents into files, and makes them durable: a file server, or a quota on it, may refuse what was
-// written only then.
+// contentWriter writes contents into files, and makes them durable: a file server, or its quota, may refuse the written
+// bytes only at that moment.
 type contentWriter struct {
 	path  string // of the file that was written last; the next is likely the same
 	file  *os.File
@@ -114,9 +114,10 @@ func (w *contentWriter) writeSegment(j missingPart, data []byte) error {
 	return writeFull(int(w.file.Fd()), data, j.seg.At)
 }
 
-// tolerable are reasons for which a path is left as it is, and noted: the user may not change what is there, the path
-// leads to something else now, or the file system has nothing of the kind. Any other reason, such as a full disk, makes PutBack fail: programs that went on would work
-// with a file that is neither that of the cut nor the one after.
+// tolerable are the errors after which a path is left as it is, and noted: the user may not change the file there, the
+// path leads to another file now, or the file system does not support the operation. Any other error, such as a full
+// disk, makes PutBack fail: otherwise programs would go on with a file that has neither its content at the cut nor its
+// later content.
 var tolerable = []syscall.Errno{
 	unix.EACCES, unix.EPERM, unix.ENOENT, unix.ENOTDIR, unix.EISDIR, unix.EEXIST, unix.ENOTEMPTY, unix.ELOOP, unix.EXDEV,
 	unix.EBUSY, unix.ETXTBSY, unix.ENOSYS, unix.EOPNOTSUPP,
@@ -137,7 +138,7 @@ func (b *backer) noteOrFail(p, what string, err error) {
 	}
 }
 
-// finishAll sets the attributes of all that is ours to finish, of folders after what is in them.
+// finishAll sets the attributes of all paths that were put back, the attributes of a folder after its content.
 func (b *backer) finishAll() {
 	for _, p := range slices.Backward(slices.Sorted(maps.Keys(b.done))) {
 		f := b.state.Parents[Name(p)]
@@ -150,7 +151,7 @@ func (b *backer) finishAll() {
 	}
 }
 
-// setAttributes sets mode, group and times, when nothing in or below changes any more.
+// setAttributes sets mode, group and times, when neither the file nor any file below it is changed any more.
 func (b *backer) setAttributes(p string, f *File) {
 	now, err := statLink(p)
 	if err != nil || typeOf(now) != f.Type || !b.isUsers(now) {

@@ -63,10 +63,10 @@ func putFile(name string, flags int) error {
 	return unix.Close(fd)
 }
 
-// BenchmarkWatch tells what a Watch costs a program that does nothing but files: in turn
-// without a Watch, with a Watch that is told of programs only, and with a Watch that is told of files.
-// It takes short samples of the thread's processor time and compares their lower quartiles,
-// which other load disturbs least: "programs-%" and "files-%" is what is added.
+// BenchmarkWatch measures the cost of a Watch for a program that only works with files: in turn without a Watch, with a
+// Watch that is told of programs only, and with a Watch that is told of files. It takes short samples of the thread's
+// processor time and compares their lower quartiles, which other load disturbs least: "programs-%" and "files-%" are
+// the added time.
 func BenchmarkWatch(b *testing.B) {
 	needRoot(b)
 	for name, round := range loops {

@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// TestFullState: a State has a bounded length, whatever a job does to files. What the State describes is put back, and that
-// there is more is said.
+// TestFullState: a State has a bounded length, even if a job changes very many files. The files that the State
+// describes are put back, and a note says that there are more.
 func TestFullState(t *testing.T) {
 	dir := ownFolder(t)
 	in := func(i int) string { return filepath.Join(dir, fmt.Sprintf("%05d", i)) }
@@ -70,7 +70,7 @@ func TestNotesBounded(t *testing.T) {
 	}
 }
 
-// TestFullTouched: what a journal returns takes a bounded amount of memory, and says if that is not all.
+// TestFullTouched: the result of Since takes a bounded amount of memory, and says if entries are left out.
 func TestFullTouched(t *testing.T) {
 	j, _ := journalFor(t)
 	name := "/" + strings.Repeat("n/", 2000)
@@ -124,7 +124,7 @@ func TestHelperIsPaid(t *testing.T) {
 	}
 }
 
-// makeCgroup returns the path of a new cgroup v2; the test is skipped where the host lets tests make none.
+// makeCgroup returns the path of a new cgroup v2; it skips the test on a host where tests cannot make one.
 func makeCgroup(t *testing.T) string {
 	t.Helper()
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {

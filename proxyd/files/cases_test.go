@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// TestPutBackCases: a single thing after the cut, and what becomes of it.
+// TestPutBackCases: a single change after the cut, and the result of PutBack.
 func TestPutBackCases(t *testing.T) {
 	for name, c := range map[string]struct {
-		job     func(in func(string) string) []Entry // what the job did before the cut
-		then    func(in func(string) string) []Entry // and after it
+		job     func(in func(string) string) []Entry // changes of the job before the cut
+		then    func(in func(string) string) []Entry // and after the cut
 		want    map[string]string
 		notes   string
 		exclude string
@@ -170,7 +170,7 @@ func TestPutBackCases(t *testing.T) {
 				t.Errorf("record: %v", state.Notes)
 			}
 			after := c.then(in)
-			for range 2 { // a second time changes nothing
+			for range 2 { // a second time has the same result
 				r := putBackNow(t, state, shelf, job, after...)
 				if got := reasonsOf(r.Notes); got != c.notes {
 					t.Errorf("notes %q, want %q", got, c.notes)

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// collector records what is at the job's paths.
+// collector records the files at the job's paths.
 type collector struct {
 	*worker
 	out     *State
@@ -93,7 +93,7 @@ func (c *collector) chooseStreams() {
 	}
 }
 
-// recordPath records what is at a path.
+// recordPath records the file at a path.
 func (c *collector) recordPath(p string, t *tree) error {
 	if belowAny(p, c.skip) {
 		return nil
@@ -147,8 +147,8 @@ func (c *collector) recordPath(p string, t *tree) error {
 	return err
 }
 
-// onlyLinked says whether a path is nothing but another name for a file which the job has not
-// written: a data set that the job has linked somewhere is not saved.
+// onlyLinked says whether a path is only another name for a file that the job has not written: a data set that the job
+// has linked somewhere is not saved.
 func (c *collector) onlyLinked(n *node, t *tree, id [2]uint64) bool {
 	if n.link == "" || n.wrote && !n.made || n.grew {
 		return false
@@ -160,7 +160,7 @@ func (c *collector) onlyLinked(n *node, t *tree, id [2]uint64) bool {
 	return err == nil && [2]uint64{st.Dev, st.Ino} == id
 }
 
-// recordContent fills in f.Data, and sends what is not in the streams that are referred to.
+// recordContent fills in f.Data, and sends the segments that are not in an older stream to which f.Data can refer.
 func (c *collector) recordContent(p string, f *File, n *node) error {
 	old := c.earlier[[2]uint64{f.Dev, f.Ino}]
 	if old != nil && c.isUntouched(old, f, n.wrote) && c.canKeep(old.Data) {
@@ -174,9 +174,8 @@ func (c *collector) recordContent(p string, f *File, n *node) error {
 	defer file.Close()
 	from := int64(0)
 	if old != nil && n.grew && !f.Wrote && !old.Wrote && old.Size <= f.Size && c.canKeep(old.Data) {
-		// No program can have changed what was there, so that content is not read: not by a
-		// descriptor that was open at the last cut either, for then the file would be Wrote. The
-		// last segment grows until it is whole.
+		// No program can have changed the earlier content, so that is not read: a descriptor that was open at the last cut
+		// cannot have changed it either, because then the file would be Wrote. The last segment grows until it is whole.
 		from = old.Size / maxSegment * maxSegment
 		for _, g := range old.Data {
 			if g.At+g.Size <= from {
@@ -208,8 +207,7 @@ func (c *collector) recordExtents(file *os.File, from int64, f *File, known map[
 		if err != nil {
 			data = from // a file system that does not tell
 		}
-		// A segment begins at a multiple of its size, whatever the extents are, so that the same
-		// content has the same segments again.
+		// A segment begins at a multiple of its size, not of an extent, so that the same content has the same segments again.
 		from = data / maxSegment * maxSegment
 		size := min(maxSegment, f.Size-from)
 		n, err := readFull(fd, c.buf[:size], from)

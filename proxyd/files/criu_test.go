@@ -15,9 +15,8 @@ import (
 	"time"
 )
 
-// TestCRIU: a program with the shim is dumped, its files are changed by others of its
-// job, put back, and it goes on in new namespaces with a new list, as if nothing had
-// been.
+// TestCRIU: a program with the shim is dumped, other programs of its job change its files, the files are put back, and
+// the program goes on in new namespaces with a new list, without a trace of the changes.
 func TestCRIU(t *testing.T) {
 	dir := ownFolder(t)
 	if out, err := exec.Command("criu", "check").CombinedOutput(); err != nil {
@@ -60,7 +59,7 @@ func TestCRIU(t *testing.T) {
 	shelf := newShelf()
 	state, err := Record(testDeadline(t), testUser, Job{}, nil, touchedSince(t, j, 0), shelf)
 	if err != nil || state.Mark != mark || len(state.Notes) > 0 {
-		t.Fatalf("%v, %+v", err, state)
+		t.Fatalf("Record: %v, state %+v; want the mark of the cut and no notes", err, state)
 	}
 	at, want := last(), describeTree(t, dir)
 
@@ -73,7 +72,7 @@ func TestCRIU(t *testing.T) {
 	defer j.Close()
 	report, err := PutBack(testDeadline(t), testUser, Job{}, state, touchedSince(t, j, mark), shelf)
 	if err != nil || len(report.Notes) > 0 {
-		t.Fatalf("%v, %+v", err, report)
+		t.Fatalf("PutBack: %v, report %+v; want no notes", err, report)
 	}
 	// The log of the journal is in the same folder, for once.
 	without := func(lines []string) (out []string) {
@@ -151,6 +150,6 @@ func runCriu(t *testing.T, pid int, images string, args ...string) {
 				all = append(all, l)
 			}
 		}
-		t.Fatal(errors.Join(err, errors.New(string(out)), errors.New(strings.Join(all, ""))))
+		t.Fatalf("criu failed: %v", errors.Join(err, errors.New(string(out)), errors.New(strings.Join(all, ""))))
 	}
 }

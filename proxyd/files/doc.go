@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package files puts what a job does to files back to a cut: it keeps the list of the
-// files that the job touches, records their state, and restores that state.
+// Package files puts the files of a job back to their state at a cut: it keeps the list of the files that the job
+// touches, records their state, and restores that state.
 //
 // # The order of events
 //
@@ -10,9 +10,9 @@
 //
 //	start        CreateJournal, OpenJournal, Journal.Run, Watch; programs run with the shim
 //	checkpoint   programs are frozen
-//	             Journal.Drain                what the kernel has told
-//	             Scan, Journal.Add            what is open right now
-//	             Journal.Cut, Since           what happened since the last State's Mark
+//	             Journal.Drain                the kernel's reports
+//	             Scan, Journal.Add            files that are open now
+//	             Journal.Cut, Since           changes since the last State's Mark
 //	             Record                       → State, and a stream of contents
 //	             Pack                         /tmp, /var/tmp and /dev/shm, whole
 //	restore      CreateJournal, OpenJournal   a new list for the new capsule, the old log
@@ -22,12 +22,11 @@
 //
 // # The list
 //
-// All processes of a capsule append to one list, a mapping (libsingshim/shim/list.h,
-// record.go). The mapping has its full length from the beginning: CRIU maps it again in a
-// restored process, and wants the same length. What does not fit goes to a second file.
-// A Journal brings both into the log periodically, and before the log is read. The user
-// can write anything into the list; it is read as hostile input and can only say to which
-// paths the user, with the user's own rights, did something.
+// All processes of a capsule append to one list, a mapping (libsingshim/shim/list.h, record.go). The mapping has its
+// full length from the beginning: CRIU maps it again in a restored process, and wants the same length. Records that do
+// not fit go to a second file. A Journal brings both into the log periodically, and before the log is read. The user
+// can write anything into the list; it is read as hostile input and can only say to which paths the user, with the
+// user's own rights, did something.
 //
 // Between the head and the records the list has a table of inodes (inodes.go), by which the shims show
 // programs the inodes that files of restored unix sockets had. The caller fills the table after a program's
@@ -39,30 +38,29 @@
 //
 // # Rights
 //
-// Nothing in the list or in a State is done with root's rights. Record and PutBack start
-// a helper, this program with Arg, that enters the capsule's mount namespace and becomes
-// the user. The user cannot trace the helper. Its answers are bounded and checked as those of a
-// user.
+// No entry of the list or of a State is acted on with root's rights. Record and PutBack start a helper, this program
+// with Arg, that enters the capsule's mount namespace and becomes the user. The user cannot trace the helper. Its
+// answers are bounded and checked as those of a user.
 //
 // # Files of other users
 //
-// PutBack changes what is in the State, and removes what the job is known to have made
-// after the cut. A file is taken for another user's, left alone and noted, when
+// PutBack changes the files that are in the State, and removes files that the job is known to have made after the cut.
+// A file is taken for another user's, left alone and noted, when
 //
 //   - it belongs to another user, or
 //   - another inode is at its path, on the same file system, and the journal does not
 //     say that the job did something to the path or to a folder above.
 //
-// On another file system (the job has moved, and the folder is not shared) inodes
-// say nothing; what the user owns is then put back.
+// On another file system (the job has moved, and the folder is not shared) inodes prove nothing; the files that the
+// user owns are then put back.
 //
 // A file is changed in place: truncated, and overwritten where its segments differ. The file is
 // not written anew and renamed: other names of the file, and processes that are about to be
 // restored with the file open, have to see the same file.
 //
-// Names go first (undo.go): what the job renamed, exchanged and made after the cut is
-// taken back, latest first, so that folders without recorded content are where they
-// were. Then the State is gone through. So what was only moved costs nothing.
+// Names go first (undo.go): the renames, exchanges and new files of the job after the cut are undone, latest first, so
+// that folders without recorded content are where they were. Then the files of the State are compared. So a file that
+// was only moved is not written again.
 //
 // The folders that lead to a file of the State (State.Parents, parents.go) are made again as they were
 // if they are gone, and left alone if they are there: no entry says that the job made them.
@@ -73,7 +71,7 @@
 //
 // # Limits
 //
-//   - What a file was that the job changed for the first time after the cut is not known,
+//   - The old content of a file that the job changed for the first time after the cut is not known,
 //     unless the job only appended. The file is left alone and noted.
 //   - Owners are not put back, nor are extended attributes outside the private folders,
 //     nor modes and times of files that the job only did chmod, chown or utimes to.
@@ -83,7 +81,7 @@
 //     folders (Watch), and set-id programs as little. A file that such a program wrote and
 //     renamed within a folder is found again. A file that it renamed after the cut without writing
 //     is there under both names, and an empty folder that it made stays. Anything by io_uring is
-//     unseen but for what is open at the cut.
+//     unseen, except files that are open at the cut.
 //   - A file that the kernel has to open for a report, and that root may not open (NFS with
 //     root_squash), is lost; the journal says so.
 //   - A program built with the address sanitizer does not start with anything in

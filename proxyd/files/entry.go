@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Kind says what a program did to a path.
+// Kind is the kind of a program's change to a path.
 type Kind byte
 
 // The kinds, as they are written in the list; libsingshim/shim/list.h has them too.
@@ -18,8 +18,8 @@ const (
 	Written   Kind = 'w' // was there; opened for writing, or truncated
 	Appended  Kind = 'a' // was there, Size bytes long; opened only to append
 	Removed   Kind = 'd' // a file or folder
-	Renamed   Kind = 'r' // from Other; nothing was at Path
-	Replaced  Kind = 'R' // renamed from Other; something was at Path
+	Renamed   Kind = 'r' // from Other; no file was at Path
+	Replaced  Kind = 'R' // renamed from Other; a file was at Path
 	Exchanged Kind = 'x' // with Other
 	Linked    Kind = 'l' // a hard link to Other
 	Symlinked Kind = 's' // a symbolic link, made
@@ -37,7 +37,7 @@ type Entry struct {
 	ID    uint64 // Closed: of the file, see identity
 }
 
-// Touched is what a job did in some span of time.
+// Touched has the changes of a job to files in some span of time.
 type Touched struct {
 	Entries []Entry // in the order of the changes
 	Lost    bool    // the list is not complete
@@ -45,14 +45,14 @@ type Touched struct {
 	Until   Mark    // where the list ends
 }
 
-// Limits on what a list may say. Paths longer than the kernel's cannot exist.
+// Limits of a list. Paths longer than the kernel's cannot exist.
 const (
 	maxPath    = 4095
 	maxEntries = 1_000_000
 	maxTouched = 64 << 20 // bytes of memory that the entries of a Touched take
 )
 
-// countBytes returns what an entry takes of maxTouched.
+// countBytes returns the part of maxTouched that an entry takes.
 func (e Entry) countBytes() int { return 56 + len(e.Path) + len(e.Other) }
 
 // travelling are the folders without recorded content: they are the capsule's own and are
@@ -73,8 +73,7 @@ func belowAny(p string, dirs []string) bool {
 	return false
 }
 
-// validPath says whether p can be a path of the job. What is refused here never reaches
-// a system call.
+// validPath says whether p can be a path of the job. A path that is refused here never reaches a system call.
 func validPath(p string) bool {
 	return len(p) > 1 && len(p) <= maxPath && p[0] == '/' && strings.IndexByte(p, 0) < 0
 }

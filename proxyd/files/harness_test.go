@@ -98,7 +98,7 @@ func buildTools(t testing.TB) {
 		}
 	})
 	if programs.err != nil {
-		t.Fatal(programs.err)
+		t.Fatalf("build the programs of the tests: %v", programs.err)
 	}
 }
 
@@ -144,7 +144,7 @@ func runAsUser(t testing.TB, env string, argv ...string) {
 	cmd.Env = []string{"LD_PRELOAD=" + programs.shim, env, "PATH=/usr/bin:/bin"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: testUID, Gid: testUID, NoSetGroups: false}}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v: %s", argv, err, out)
+		t.Fatalf("run %v: %v: %s", argv, err, out)
 	}
 }
 

@@ -63,7 +63,7 @@ func TestNamespace(t *testing.T) {
 	}
 }
 
-// TestScan: files open for writing and shared maps are found, whatever opened them.
+// TestScan: files open for writing and shared maps are found, with any kind of descriptor or map.
 func TestScan(t *testing.T) {
 	dir := ownFolder(t)
 	cmd := exec.Command("python3", "-c", `

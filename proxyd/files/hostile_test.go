@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestHostileRecord: with a list that names whatever its user likes, nothing is read that
-// he could not read, and nothing blocks.
+// TestHostileRecord: if the user puts any paths into the list, Record reads no file that the user could not read, and
+// does not block.
 func TestHostileRecord(t *testing.T) {
 	dir := ownFolder(t)
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -67,7 +67,7 @@ func TestHostileRecord(t *testing.T) {
 	throughJSON(t, state)
 }
 
-// TestHostilePutBack: nothing is written, made or removed that the user could not.
+// TestHostilePutBack: PutBack writes, makes and removes no file that the user could not.
 func TestHostilePutBack(t *testing.T) {
 	dir := ownFolder(t)
 	in := func(name string) string { return filepath.Join(dir, name) }

@@ -27,7 +27,7 @@ func fileIdentity(st *unix.Statx_t) uint64 {
 	return h.Sum64()
 }
 
-// identityAt returns the identity of what is at a path, 0 if there is nothing.
+// identityAt returns the identity of the file at a path, 0 if there is no file.
 func identityAt(p string) uint64 {
 	var st unix.Statx_t
 	if unix.Statx(unix.AT_FDCWD, p, unix.AT_SYMLINK_NOFOLLOW, identityMask, &st) != nil {
@@ -36,9 +36,9 @@ func identityAt(p string) uint64 {
 	return fileIdentity(&st)
 }
 
-// followRenamed adds to the entries where a file is now that the kernel saw under another name:
-// of a program that bypasses the shim the journal knows what the program writes, not what the
-// program renames. The new name is looked for in the same folder.
+// followRenamed adds entries with the new names of files that the kernel has reported under another name: for a program
+// that bypasses the shim the journal knows the written files, not the renames. The new name is looked for in the same
+// folder.
 func (w *worker) followRenamed() {
 	folders := map[string]map[uint64]string{}
 	var found []Entry

@@ -26,7 +26,7 @@ const (
 	Env      = "SINGULARITY_SLURM_FILES"
 )
 
-// Limits of what is taken from a user that fills the lists.
+// Limits of the bytes that are read from lists that a user fills.
 const (
 	maxMore    = 64 << 20 // of the second file, at a time
 	maxLog     = 256 << 20
@@ -36,10 +36,10 @@ const (
 // minFreed is how much of the second file is given back at a time.
 const minFreed = 1 << 20
 
-// CreateJournal makes an empty list in dir for the shims of a capsule's processes; the programs
-// of uid can write to the list. dir is made if missing, root's, and belongs bound into the
-// capsule at a path that never changes in the job's life: restored processes have the list
-// mapped. What was in dir is replaced; no process may be using the old list.
+// CreateJournal makes an empty list in dir for the shims of a capsule's processes; the programs of uid can write to the
+// list. dir is made if missing, root's, and belongs bound into the capsule at a path that never changes in the job's
+// life: restored processes have the list mapped. The lists that were in dir are replaced; no process may be using the
+// old list.
 func CreateJournal(dir string, uid, gid uint32) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -83,17 +83,16 @@ func createFile(path string, isList bool, run string, uid, gid uint32) error {
 // Mark is a place in a journal's log.
 type Mark int64
 
-// seen is what is known of a path.
+// seen has the changes that are known of a path.
 type seen struct {
 	wrote  bool   // not only appended to
 	mapped bool   // see Mapped
 	id     uint64 // of the file, if the kernel saw the file last
 }
 
-// Journal is what the job did to files, of a single capsule, for the job's life: what the shims
-// of its processes wrote into the list, and what Add adds, in a single log. The log outlives the
-// node when it is on a shared folder; then a crash of the node loses what happened since the last
-// Sync. The methods may be called concurrently.
+// Journal records the changes that the programs of a single capsule make to files, for the job's life: the entries that
+// the shims of its processes write into the list, and those of Add, in a single log. A log on a shared folder outlives
+// the node; a crash of the node then loses the changes since the last Sync. The methods may be called concurrently.
 type Journal struct {
 	list, more, log *os.File
 
@@ -107,7 +106,7 @@ type Journal struct {
 	pending        map[int64]bool  // places in the list before pos that may still be completed
 	known          map[string]seen // paths since the last Cut
 	told           map[int64]bool  // pending places that the log has as Unsure
-	tail           []byte          // of the log, up to end: what is not known to be durable
+	tail           []byte          // of the log, up to end: not known to be durable
 	written        int             // how much of the tail is in the file
 	losing         bool            // the log says since the last Cut that something is missing
 	ranWithoutShim bool            // a program bypassed the shim, some time
@@ -162,11 +161,11 @@ func (j *Journal) openLists(dir, log string) (err error) {
 	if err != nil {
 		return err
 	}
-	return j.log.Truncate(j.end) // what was written half
+	return j.log.Truncate(j.end) // the entry that was half written
 }
 
-// Close brings what is left into the log, and closes the files. Close the Journal of a
-// capsule before CreateJournal replaces its list.
+// Close brings the rest of the list into the log, and closes the files. Close the Journal of a capsule before
+// CreateJournal replaces its list.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -191,8 +190,9 @@ func (j *Journal) readHead() (listHead, error) {
 	return parseHead(b)
 }
 
-// Run calls Sync every period until ctx ends. There is no event to wait for: the list is a mapping. Run goes on after an error of
-// Sync, which it passes to report if the Sync before had none, and passes nil to report when Sync succeeds again.
+// Run calls Sync every period until ctx ends. There is no event to wait for: the list is a mapping. Run goes on after
+// an error of Sync, which it passes to report if the Sync before had no error, and passes nil to report when Sync
+// succeeds again.
 func (j *Journal) Run(ctx context.Context, period time.Duration, report func(error)) {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
@@ -211,16 +211,15 @@ func (j *Journal) Run(ctx context.Context, period time.Duration, report func(err
 	}
 }
 
-// Sync brings what is new in the list into the log, durably.
+// Sync brings the new entries of the list into the log, durably.
 func (j *Journal) Sync() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.syncLists(false)
 }
 
-// Cut brings everything into the log, also what programs were about to do, and makes the
-// shims forget what they have recorded. The programs must be frozen. What they do
-// afterwards is behind the Mark.
+// Cut brings everything into the log, also entries of changes that programs were about to make, and makes the shims
+// forget which paths they have recorded. The programs must be frozen. Their later changes are behind the Mark.
 func (j *Journal) Cut() (Mark, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -240,8 +239,8 @@ func (j *Journal) Cut() (Mark, error) {
 	return Mark(j.end), nil
 }
 
-// Add appends what was seen without the shim, as far as the journal does not know of these paths
-// since the last Cut. The entries are durable with the next Sync that returns no error.
+// Add appends changes that were observed without the shim, if the journal does not have these paths since the last Cut.
+// The entries are durable with the next Sync that returns no error.
 func (j *Journal) Add(entries ...Entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -271,8 +270,8 @@ func (j *Journal) SetRealPath(real func(path string) string) {
 	j.real = real
 }
 
-// Drain brings what a Watch has been told so far into the journal. The caller calls Drain when
-// the programs are frozen, before Cut.
+// Drain brings the reports that a Watch has received so far into the journal. The caller calls Drain when the programs
+// are frozen, before Cut.
 func (j *Journal) Drain(ctx context.Context) error {
 	j.mu.Lock()
 	w := j.watcher

@@ -23,8 +23,7 @@ func touchedSince(t *testing.T, j *Journal, m Mark) Touched {
 	return got
 }
 
-// TestShimWrites: what programs do through libc is in the journal, kind by kind, under
-// its absolute path.
+// TestShimWrites: changes that programs make through libc are in the journal, with their kind and the absolute path.
 func TestShimWrites(t *testing.T) {
 	dir := ownFolder(t)
 	if err := os.WriteFile(filepath.Join(dir, "old"), []byte("12345"), 0o666); err != nil {
@@ -103,7 +102,7 @@ func TestJournalGoesOn(t *testing.T) {
 	}
 }
 
-// TestCutForgets: what a process has recorded before a cut it records again after it.
+// TestCutForgets: a path that a process has recorded before a cut is recorded again after the cut.
 func TestCutForgets(t *testing.T) {
 	dir := ownFolder(t)
 	j, env := journalFor(t)
@@ -132,7 +131,7 @@ func TestCutForgets(t *testing.T) {
 	}
 }
 
-// TestAdd: what other observers saw is taken unless the shim has told it, or more.
+// TestAdd: entries of other observers are taken unless the shim has recorded the same change, or a larger one.
 func TestAdd(t *testing.T) {
 	dir := ownFolder(t)
 	j, env := journalFor(t)
@@ -150,7 +149,7 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-// TestListFull: when the list is full, nothing is lost: a second file takes the rest.
+// TestListFull: when the list is full, no entry is lost: a second file takes the rest.
 func TestListFull(t *testing.T) {
 	dir := ownFolder(t)
 	j, env := journalFor(t)
@@ -195,7 +194,7 @@ func hostileLists() map[string][]byte {
 	return map[string][]byte{"all marks": full, "endless tail": endless, "forged anchor": anchor, "bad paths": paths, "too long": short, "tail before start": head(3)}
 }
 
-// TestHostileList: nothing that a user writes into his list breaks the journal.
+// TestHostileList: a list with any bytes that the user may write does not break the journal.
 func TestHostileList(t *testing.T) {
 	for name, b := range hostileLists() {
 		t.Run(name, func(t *testing.T) {
@@ -234,7 +233,7 @@ func TestHostileList(t *testing.T) {
 	})
 }
 
-// FuzzParse: a record is parsed within its bytes, and what is valid survives the way back.
+// FuzzParse: a record is parsed within its bytes, and a valid entry stays the same when it is encoded and parsed again.
 func FuzzParse(f *testing.F) {
 	f.Add(appendRecord(nil, Entry{Kind: Created, Path: "/a"}))
 	f.Add(appendRecord(nil, Entry{Kind: Renamed, Path: "/a", Other: "/b"}))

@@ -11,8 +11,8 @@ import (
 	"os"
 )
 
-// The log is on a shared folder, which can be full or away for a while. What is not known to be durable stays in memory
-// (Journal.tail) until it is, at its place before Journal.end: the shims do not say it again.
+// The log is on a shared folder, which can be full or away for a while. Bytes that are not known to be durable stay in
+// memory (Journal.tail), at their place before Journal.end, until they are: the shims do not record a change again.
 
 // maxTail bounds the tail. Of a log that cannot be written for that long, the rest is lost, and the log says so later.
 const maxTail = 2 * maxMore
@@ -78,7 +78,7 @@ func readLog(log *os.File, from int64, f func(Entry)) (end int64, err error) {
 	}
 }
 
-// Since returns what happened after m. The programs must be frozen or dead.
+// Since returns the changes after m. The programs must be frozen or dead.
 func (j *Journal) Since(m Mark) (Touched, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -105,10 +105,9 @@ func (j *Journal) Since(m Mark) (Touched, error) {
 	return t, err
 }
 
-// Rewind forgets what happened after m, because a PutBack has undone those changes; made is what
-// the PutBack returned. The caller calls Rewind with the list of the new capsule, before programs
-// run there. Without Rewind, the next PutBack to the same cut would take the files that this
-// PutBack has made for other people's.
+// Rewind forgets the changes after m, because a PutBack has undone them; made are the paths that the PutBack returned.
+// The caller calls Rewind with the list of the new capsule, before programs run there. Without Rewind, the next PutBack
+// to the same cut would take the files that this PutBack has made for other people's.
 func (j *Journal) Rewind(m Mark, made []Name) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -44,7 +44,8 @@ func makeFiles(t *testing.T, env, dir string, n int) (want string) {
 	return want
 }
 
-// TestLogWithoutSpace: what cannot be written into the log is written when there is space, in its order and once.
+// TestLogWithoutSpace: entries that cannot be written into the log are written when there is space, in their order and
+// once.
 func TestLogWithoutSpace(t *testing.T) {
 	dir := ownFolder(t)
 	j, env := journalFor(t)
@@ -69,12 +70,13 @@ func TestLogWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestLogNotSynced: after an fsync that has failed, the log is written again: the kernel may have dropped what was written.
+// TestLogNotSynced: after an fsync that has failed, the log is written again: the kernel may have dropped the written
+// pages.
 func TestLogNotSynced(t *testing.T) {
 	dir := ownFolder(t)
 	j, env := journalFor(t)
 	log := j.log
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0) // a device that has no fsync, and keeps nothing
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0) // a device that has no fsync, and keeps no data
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func mapFile(t *testing.T, path string) []byte {
 	return m
 }
 
-// scanOwn returns what Scan finds of this process at a path.
+// scanOwn returns the entries that Scan finds for this process and a path.
 func scanOwn(t *testing.T, path string) []Entry {
 	t.Helper()
 	all, err := Scan([]int{os.Getpid()})

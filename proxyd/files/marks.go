@@ -43,12 +43,12 @@ func (w *watcher) markNewMounts() error {
 	}
 	w.marking.Lock()
 	defer w.marking.Unlock()
-	w.mounts = "" // what has gone and come may look alike
+	w.mounts = "" // a mount that is gone and a new one may look alike
 	return w.markMounts()
 }
 
-// markMounts has the kernel report what is wanted now of the capsule's mounts, if these have changed since the last call.
-// Caller holds w.marking.
+// markMounts has the kernel report the wanted events of the capsule's mounts, if these have changed since the last
+// call. Caller holds w.marking.
 func (w *watcher) markMounts() error {
 	if w.fd < 0 || !w.isThere() {
 		return errGone
@@ -84,7 +84,7 @@ func (w *watcher) markMounts() error {
 	return nil
 }
 
-// closedFile returns what a report of a file says that was closed after writing.
+// closedFile returns the entry of a file that was closed after writing; fd is from the kernel's report.
 func (w *watcher) closedFile(fd int) (Entry, bool) {
 	var st unix.Statx_t
 	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, identityMask|unix.STATX_MNT_ID, &st)
@@ -104,7 +104,8 @@ func (w *watcher) closedFile(fd int) (Entry, bool) {
 	return Entry{Kind: Closed, Path: path, ID: fileIdentity(&st)}, true
 }
 
-// maxPoints bounds what is remembered of mounts that are gone. The kernel gives their numbers to later mounts.
+// maxPoints bounds how many mounts are remembered, also after they are gone. The kernel gives their numbers to later
+// mounts.
 const maxPoints = 1 << 16
 
 // pathIn returns the path in the capsule of a file that was reported for a mount. When the mount is gone, as that of a container
@@ -119,9 +120,9 @@ func (w *watcher) pathIn(mount uint64, path string) string {
 	return filepath.Join(at, path)
 }
 
-// markMount makes mask what the kernel reports of a mount. It fails for a mount that is covered
-// by another, and for file systems that cannot report. A mount that is new may have the number of a mount that is gone, so what
-// is wanted is always said.
+// markMount sets the events that the kernel reports of a mount to mask. It fails for a mount that is covered by
+// another, and for file systems that cannot report. The mask is set even if it seems unchanged, because a new mount may
+// have the number of a mount that is gone.
 func (w *watcher) markMount(at string, mask uint64) error {
 	fd, err := openMountPoint(w.what.PID, at)
 	if err != nil {
@@ -169,7 +170,7 @@ func mountPoint(line string) (at string, id uint64, ok bool) {
 	return unescapeMountPath(f[4]), id, err == nil
 }
 
-// unescapeMountPath undoes what the kernel does to blanks in mountinfo.
+// unescapeMountPath replaces the octal escapes by which the kernel writes blanks in mountinfo.
 func unescapeMountPath(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

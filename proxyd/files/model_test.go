@@ -20,8 +20,8 @@ var (
 	rounds = flag.Int("rounds", 12, "how many sequences TestRollback tries")
 )
 
-// TestRollback: a program that does random things to files is recorded at random moments
-// and goes on; put back, the files are byte for byte what they were at that moment.
+// TestRollback: a program that does random things to files is recorded at random moments and goes on; put back, the
+// files are byte for byte as they were at that moment.
 func TestRollback(t *testing.T) {
 	needRoot(t)
 	if *seed != 0 {

@@ -27,7 +27,7 @@ func makeSmallFolder(t *testing.T) string {
 	return dir
 }
 
-// fillFolder takes all space of a folder's file system, and returns what gives the space back.
+// fillFolder takes all space of a folder's file system, and returns a function that frees the space again.
 func fillFolder(t *testing.T, dir string) (empty func()) {
 	t.Helper()
 	path := filepath.Join(dir, "filler")
@@ -132,7 +132,7 @@ func TestWrittenFileIsSynced(t *testing.T) {
 		w := contentWriter{path: "/home/a/f", file: f}
 		w.finishFile()
 		if err := w.finishAll(); err == nil || !strings.Contains(err.Error(), "/home/a/f") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: finishAll = %v, want an error that names the file", name, err)
 		}
 	}
 }

@@ -18,8 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A pack is a folder as a stream: a magic word, then entries, folders before what is in
-// them, then an empty entry.
+// A pack is a folder as a stream: a magic word, then entries, folders before their content, then an empty entry.
 //
 //	length of the header, 4 bytes, little endian
 //	header, a packed as JSON
@@ -42,17 +41,16 @@ type packed struct {
 	Target  Name            `json:",omitempty"`
 	Link    Name            `json:",omitempty"` // an earlier entry's path: the same file
 	Xattrs  map[Name][]byte `json:",omitempty"`
-	Extents [][2]int64      `json:",omitempty"` // offset and length of what is no hole
+	Extents [][2]int64      `json:",omitempty"` // offset and length of the parts that are no holes
 }
 
 // Pack writes a folder, with all that is in the folder, to w: types, modes, owners, times,
 // extended attributes, hard links, holes. Pack needs root, and no process may be changing the
 // folder.
 //
-// Of sockets the names are packed; CRIU removes the name before it binds a restored socket there,
-// and the names of sockets without a listener stay. Devices are left out. CRIU may dump
-// meanwhile: removed files that are still open go into an image, and nothing goes into the folder
-// as long as CRIU is run without --link-remap.
+// Of sockets the names are packed; CRIU removes the name before it binds a restored socket there, and the names of
+// sockets without a listener stay. Devices are left out. CRIU may dump meanwhile: removed files that are still open go
+// into an image, and CRIU makes no file in the folder as long as it is run without --link-remap.
 func Pack(ctx context.Context, dir string, w io.Writer) error {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -93,7 +91,7 @@ func (p *packer) packAll(fd int) error {
 	return p.w.Flush()
 }
 
-// packFolder packs what is in the open folder fd.
+// packFolder packs the content of the open folder fd.
 func (p *packer) packFolder(fd int, prefix string) error {
 	again, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -117,7 +115,8 @@ func (p *packer) packFolder(fd int, prefix string) error {
 	return nil
 }
 
-// childError is why something below the packed folder could not be packed. The folders above add nothing to it.
+// childError is the reason why a file below the packed folder could not be packed. The folders above it do not wrap the
+// error again.
 type childError struct {
 	path string
 	why  error
@@ -134,7 +133,7 @@ func (e *childError) Error() string {
 // Unwrap is for errors.Is.
 func (e *childError) Unwrap() error { return e.why }
 
-// nameChild adds a path to an error that has none.
+// nameChild adds a path to an error, unless the error names one already.
 func nameChild(path string, err error) error {
 	if known := (*childError)(nil); errors.As(err, &known) {
 		return err
@@ -142,10 +141,12 @@ func nameChild(path string, err error) error {
 	return &childError{path, err}
 }
 
-// errMounted is what Pack says of a mount point. The server of what is mounted there may be a user's, and not answer.
+// errMounted is the error of Pack for a mount point. A process of a user may serve the file system there, and not
+// answer.
 var errMounted = errors.New("a file system is mounted there: unmount it before a checkpoint")
 
-// errPathTooLong is what Pack says of a path that Unpack would refuse. It bounds the depth of folders, too, and with it what Pack holds.
+// errPathTooLong is the error of Pack for a path that Unpack would refuse. The limit also bounds the depth of folders,
+// and so the descriptors and memory of Pack.
 var errPathTooLong = fmt.Errorf("its path from the packed folder is longer than %d bytes: remove it, or rename folders, before a checkpoint", maxPath)
 
 // packChild packs a single entry of a folder: by descriptors and never through links, because the
@@ -257,7 +258,7 @@ func (p *packer) writeHeader(e packed, file *os.File) error {
 // onlyWriter keeps io.Copy to its buffer.
 type onlyWriter struct{ io.Writer }
 
-// entryOf describes what the O_PATH descriptor fd names.
+// entryOf describes the file of the O_PATH descriptor fd.
 func entryOf(path string, st unix.Stat_t, fd int) packed {
 	e := packed{Path: Name(path), Type: typeOf(st), Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid, Mtime: st.Mtim.Nano()}
 	e.Socket = st.Mode&unix.S_IFMT == unix.S_IFSOCK
@@ -270,8 +271,8 @@ func entryOf(path string, st unix.Stat_t, fd int) packed {
 	return e
 }
 
-// wantedXattr reports whether a user can set the attribute, and the attribute tells the kernel nothing but which users may
-// read.
+// wantedXattr reports whether a user can set the attribute, and the kernel uses the attribute only to decide which
+// users may read.
 func wantedXattr(name string) bool {
 	return bytes.HasPrefix([]byte(name), []byte("user.")) ||
 		name == "system.posix_acl_access" || name == "system.posix_acl_default"

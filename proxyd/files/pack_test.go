@@ -65,7 +65,7 @@ func fullFolder(t *testing.T) string {
 	return dir
 }
 
-// TestPack: what was packed comes out the same, holes, links, names and all.
+// TestPack: an unpacked folder equals the packed one, with holes, links and names.
 func TestPack(t *testing.T) {
 	dir := fullFolder(t)
 	var b bytes.Buffer
@@ -86,7 +86,7 @@ func TestPack(t *testing.T) {
 	}
 	os.Remove(filepath.Join(again, "sparse"))
 	if d := differentLines(describeTree(t, dir), describeTree(t, again)); d != "" {
-		t.Error(d)
+		t.Errorf("the unpacked folder differs: %v", d)
 	}
 	v := make([]byte, 100)
 	n, err := unix.Getxattr(filepath.Join(again, "plain"), "user.note", v)
@@ -116,8 +116,8 @@ func forgePack(entries []packed, data string) []byte {
 	return binary.LittleEndian.AppendUint32(b, 0)
 }
 
-// TestPackRefuses: what Unpack would refuse is refused by Pack, and named: a path that no system call takes, and more pieces of a file than
-// a header can name.
+// TestPackRefuses: Pack refuses, with its name, a file that Unpack would refuse: one with a path that no system call
+// takes, or with more pieces than a header can list.
 func TestPackRefuses(t *testing.T) {
 	top := t.TempDir()
 	fd, err := unix.Open(top, unix.O_PATH|unix.O_DIRECTORY, 0)
@@ -148,7 +148,7 @@ func TestPackRefuses(t *testing.T) {
 	}
 }
 
-// TestPackMounted: nothing is packed of what is mounted below the folder, and no server of it is asked.
+// TestPackMounted: a file system that is mounted below the folder is not packed, and its server is not asked.
 func TestPackMounted(t *testing.T) {
 	needRoot(t)
 	server := mountstest.Serve(t, 1001)
@@ -159,7 +159,7 @@ func TestPackMounted(t *testing.T) {
 	}
 }
 
-// TestUnpackHostile: nothing that a pack says leads out of the folder.
+// TestUnpackHostile: no entry of a pack leads out of the folder.
 func TestUnpackHostile(t *testing.T) {
 	needRoot(t)
 	outside := ownFolder(t)
@@ -200,7 +200,7 @@ func TestUnpackHostile(t *testing.T) {
 			}
 		})
 	}
-	// A set-id program of root's is none any more.
+	// A set-id program of root's loses its set-id bit.
 	dir := ownFolder(t)
 	suid := packed{Path: "s", Type: Regular, Mode: 0o4755, Size: 4, Extents: [][2]int64{{0, 4}}}
 	if err := Unpack(context.Background(), bytes.NewReader(forgePack([]packed{suid}, "evil")), dir); err != nil {
@@ -225,7 +225,7 @@ func FuzzUnpack(f *testing.F) {
 		if err := os.Mkdir(inner, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		_ = Unpack(context.Background(), bytes.NewReader(b), inner) // whatever it says
+		_ = Unpack(context.Background(), bytes.NewReader(b), inner) // with any result
 		if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
 			t.Fatalf("beside the folder: %v, %v", left, err)
 		}

@@ -64,8 +64,8 @@ func TestParents(t *testing.T) {
 	}
 }
 
-// TestParentsStay: folders on the way to a file are not touched where they are still there, whatever has become of their
-// permissions, and what was another user's is made as before, with a note.
+// TestParentsStay: folders on the way to a file are not touched if they still exist, even with other permissions. A
+// folder that was another user's is made again, with a note.
 func TestParentsStay(t *testing.T) {
 	dir := ownFolder(t)
 	state := recordNow(t, nil, newShelf(), Job{}, parentsOf(t, dir)...)

@@ -12,8 +12,8 @@ import (
 	"io"
 )
 
-// What goes over the two pipes between a daemon and its helper. A message is one frame or
-// several; a frame is its kind, whether more of the message follows, a length, and bytes.
+// The messages over the two pipes between a daemon and its helper. A message is one frame or several; a frame is its
+// kind, whether more of the message follows, a length, and bytes.
 //
 //	daemon                                helper
 //	order, state, entries ──────────────►
@@ -24,7 +24,7 @@ import (
 //	                             ◄──────  wants                  parts of streams, in order
 //	data … one for each want ───────────►
 //	                             ◄──────  result: a Report
-//	                             ◄──────  failure, at any time, and nothing after it
+//	                             ◄──────  failure, at any time, and no frame after it
 const (
 	frameOrder   = 'o'
 	frameState   = 's'
@@ -122,7 +122,7 @@ func (p *pipe) receiveOf(kind byte) ([]byte, error) {
 	return b, nil
 }
 
-// order says what the helper is to do, and as which user.
+// order tells the helper its task, and as which user to work.
 type order struct {
 	PutBack bool
 	UID     uint32

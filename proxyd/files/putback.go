@@ -25,9 +25,9 @@ type backer struct {
 	failed  error // the first reason that cannot be tolerated
 }
 
-// The modes of what a PutBack has made, until setAttributes: the next PutBack, after a crash,
-// must take these files neither for another user's nor for files that the job has moved there. No
-// program sets the sticky bit of a file.
+// The modes of files and folders that a PutBack has made, until setAttributes: the next PutBack, after a crash, must
+// take these files neither for another user's nor for files that the job has moved there. No program sets the sticky
+// bit of a file.
 const (
 	unfinished       = 0o1600
 	unfinishedFolder = 0o1700
@@ -66,7 +66,7 @@ func (w *worker) putBack() error {
 	b.origin = b.findInodes(t)
 	b.undoNames(t)
 	b.strays = b.findInodes(t)
-	paths := slices.Sorted(maps.Keys(w.state.Files)) // folders before what is in them
+	paths := slices.Sorted(maps.Keys(w.state.Files)) // folders before their content
 	b.noteUnfinishedParents()
 	b.restoreFirstNames(paths)
 	for _, p := range paths {
@@ -134,8 +134,8 @@ func (b *backer) restoreFirstNames(paths []Name) {
 	}
 }
 
-// restorePath makes a path what it was, except for contents, which restorePath asks for, and for what
-// setAttributes does. touched: the job changed the path, or a folder above, after the cut.
+// restorePath restores the file at a path, except for its content, which restorePath asks for, and for the attributes
+// that setAttributes sets. touched: the job changed the path, or a folder above, after the cut.
 func (b *backer) restorePath(p string, f *File, touched bool) {
 	if f.Type == Missing || f.Type == Other {
 		return // cleanUp; sockets are made with the process that listens
@@ -231,7 +231,7 @@ func linkIs(p string, target Name) bool {
 	return err == nil && Name(now) == target
 }
 
-// recreateFile makes what is missing.
+// recreateFile makes a missing file, link or folder.
 func (b *backer) recreateFile(p string, f *File) error {
 	if err := b.makeParents(p); err != nil {
 		return err
@@ -265,8 +265,8 @@ func (b *backer) wantSegment(p string, g Segment) {
 	b.missing = append(b.missing, missingPart{want{g.Stream, g.Off, g.Size}, p, g})
 }
 
-// inPlace compares a file with the recorded file: what is longer is cut off, and only segments
-// that differ are asked for.
+// inPlace compares a file with the recorded file: a longer file is truncated, and only segments that differ are asked
+// for.
 func (b *backer) inPlace(p string, f, now *File) error {
 	if f.Type != Regular {
 		b.report.Unchanged++
@@ -313,7 +313,7 @@ func (b *backer) inPlace(p string, f, now *File) error {
 	return err
 }
 
-// clearRange makes what is not zero in a part of a file zero.
+// clearRange fills a part of a file with zeros, and writes only where it is not zero yet.
 func clearRange(file *os.File, from, to int64, buf []byte) (changed bool, err error) {
 	fd := int(file.Fd())
 	for from < to {

@@ -61,15 +61,14 @@ func appendRecord(b []byte, e Entry) []byte {
 	return b
 }
 
-// parsed is what stands at a place of a list.
+// parsed is the result of parsing a list at one place.
 type parsed struct {
 	entry Entry
 	state byte // 0: no record starts here
 	size  int  // to the next record; 0: there are too few bytes
 }
 
-// parseRecord reads what is at the start of b. Every byte may be anything: the job's user
-// can write to the list.
+// parseRecord parses the record at the start of b. Every byte may be anything: the job's user can write to the list.
 func parseRecord(b []byte) parsed {
 	if len(b) < 8 {
 		return parsed{}
@@ -105,8 +104,8 @@ func parseRecord(b []byte) parsed {
 
 // listHead is the start of the shim's list.
 type listHead struct {
-	epoch uint64 // a change makes all processes forget what they have recorded
-	lost  uint64 // what could not be recorded at all
+	epoch uint64 // a change makes all processes forget which paths they have recorded
+	lost  uint64 // number of changes that could not be recorded
 	run   string // names this list
 	shown uint32 // how many files are in the table of inodes
 	first uint32 // where records begin, behind the table; 0: an older list, without a table

@@ -21,8 +21,8 @@ const (
 	helperName = "singularity-files"
 )
 
-// Run is the helper's life. A main calls Run when the first argument of the program is Arg, with
-// the other arguments, and exits with what Run returns.
+// Run is the main function of the helper. A program with Arg as its first argument calls Run with its other arguments,
+// and exits with the status that Run returns.
 func Run(args []string) int {
 	p := newPipe(os.Stdin, os.Stdout)
 	err := runOrder(p, args)
@@ -85,8 +85,8 @@ func runOrder(p *pipe, args []string) error {
 // single thread enters, and executes; the kernel ends the other threads.
 func joinMounts() error {
 	runtime.LockOSThread()
-	// The capsule's /proc knows nothing of this process. Its own program is reached
-	// through a folder of the node's, which stays open as the working directory.
+	// The capsule's /proc does not show this process. Its own program is reached through a folder of the node's, which
+	// stays open as the working directory.
 	self, err := unix.Open("/proc/self/exe", unix.O_PATH, 0) // not closed on exec: see below
 	if err != nil {
 		return err

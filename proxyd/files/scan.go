@@ -96,7 +96,7 @@ func openFlags(fdinfo string) (int, error) {
 	return 0, fmt.Errorf("%s: no flags", fdinfo)
 }
 
-// addMappings adds what is mapped shared and writable: the descriptor may be closed.
+// addMappings adds files that are mapped shared and writable: the descriptor may be closed.
 func (s *scan) addMappings(pid int) error {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {

@@ -14,21 +14,22 @@ import (
 	"unicode/utf8"
 )
 
-// State is what a job's files were at a cut. The checkpoint has the State as JSON.
+// State describes a job's files at a cut. The checkpoint has the State as JSON.
 type State struct {
 	Serial  int              `json:"serial"`  // counts the States of a capsule
 	Mark    Mark             `json:"mark"`    // of the journal, at the cut
-	Boot    string           `json:"boot"`    // of the node's kernel: what Dev is valid for
+	Boot    string           `json:"boot"`    // of the node's kernel: Dev is valid until its next boot
 	Time    time.Time        `json:"time"`    // of the cut, by the node's clock
 	Lost    bool             `json:"lost"`    // the journal was not complete, or that of a State before
 	Files   FileMap          `json:"files"`   // by absolute path
-	Parents FileMap          `json:"parents"` // folders of the user's that lead to Files, and are none of them
+	Parents FileMap          `json:"parents"` // folders of the user's that lead to Files, and are not in Files
 	Streams map[string]int64 `json:"streams"` // where the contents are, with the length of each
 	Notes   []Note           `json:"notes,omitempty"`
 	Full    bool             `json:"full,omitempty"` // it is Lost because a State can describe no more files
 }
 
-// MaxState bounds the length of a State as JSON, and so what a State costs the daemon: a job chooses how many files it changes.
+// MaxState bounds the length of a State as JSON, and so the daemon's memory for it: a job chooses how many files it
+// changes.
 const MaxState = 64 << 20 // of some 160,000 files
 
 // maxDescribed bounds the part of MaxState that files and folders take. The rest is for notes and for names of streams. A test
@@ -41,8 +42,8 @@ type Name string
 // FileMap has files by their paths.
 type FileMap map[Name]*File
 
-// MarshalJSON returns the files by the names' texts. Package json would take the bytes of a key that is a string, and replace
-// what is no UTF-8.
+// MarshalJSON returns the files by the names' texts. Package json would take the bytes of a key that is a string, and
+// replace bytes that are no UTF-8.
 func (m FileMap) MarshalJSON() ([]byte, error) {
 	byText := make(map[string]*File, len(m))
 	for n, f := range m {
@@ -77,18 +78,18 @@ func (n *Name) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Note says what is otherwise than a user expects.
+// Note names a file that is not as a user expects, and the reason.
 type Note struct {
 	Path Name   `json:"path"`
 	Why  string `json:"why"`
 }
 
-// Type is what is at a path.
+// Type is the type of the file at a path.
 type Type string
 
-// The types. What is Other (sockets, devices) is neither recorded nor put back.
+// The types. Files of type Other (sockets, devices) are neither recorded nor put back.
 const (
-	Missing Type = "missing" // nothing, though the job did something there
+	Missing Type = "missing" // no file, though the job has changed the path
 	Regular Type = "file"
 	Dir     Type = "dir"
 	Symlink Type = "symlink"
@@ -96,7 +97,7 @@ const (
 	Other   Type = "other"
 )
 
-// File is what was at a path.
+// File describes the file that was at a path.
 type File struct {
 	Type   Type      `json:"type"`
 	Mode   uint32    `json:"mode,omitempty"` // permissions with set-id and sticky bits
@@ -107,12 +108,12 @@ type File struct {
 	Ctime  int64     `json:"ctime,omitempty"`
 	Dev    uint64    `json:"dev,omitempty"`
 	Ino    uint64    `json:"ino,omitempty"`
-	FS     uint64    `json:"fs,omitempty"` // the file system's name for itself, 0 if the file system has none
+	FS     uint64    `json:"fs,omitempty"` // the file system's name for itself, 0 if it has no such name
 	Target Name      `json:"target,omitempty"`
 	Wrote  bool      `json:"wrote,omitempty"`   // since the State before, otherwise than by appending, or a program may still write
 	Mapped bool      `json:"mapped,omitempty"`  // for writing and sharing, at the cut or since the State before
 	LinkTo Name      `json:"link_to,omitempty"` // another path of the same file, which has the Data
-	Data   []Segment `json:"data,omitempty"`    // in order; what lies between is zeros
+	Data   []Segment `json:"data,omitempty"`    // in order; zeros lie between them
 }
 
 // Segment is a part of a file's content, and where that part is kept.
@@ -171,18 +172,18 @@ type Loader interface {
 	Open(name string) (io.ReadCloser, error)
 }
 
-// Report says what PutBack did.
+// Report is the result of a PutBack.
 type Report struct {
 	Unchanged int    // files, folders and links that were as at the cut
 	Restored  int    // that were made again, or their content
 	Removed   int    // made by the job after the cut
 	Bytes     int64  // of content, written
 	Made      []Name // paths that are other files now, for Rewind
-	Notes     []Note // what was left alone, and why
+	Notes     []Note // files that were left alone, and why
 }
 
-// checkState refuses a State that PutBack could not use. What a State says is done with the
-// user's rights; this is for clear errors and bounded work.
+// checkState refuses a State that PutBack could not use. PutBack acts on a State with the user's rights only, so the
+// check serves clear errors and bounded work.
 func (s *State) checkState() error {
 	for path, f := range s.Files {
 		if !validPath(string(path)) || cleanPath(string(path)) != string(path) {

@@ -20,8 +20,8 @@ func (j *Journal) syncLists(final bool) error {
 	return err
 }
 
-// newEntries returns what the log does not have yet. The caller writes these bytes, also those that come with an error:
-// newEntries does not return them again.
+// newEntries returns the entries that the log does not have yet. The caller writes these bytes, also those that come
+// with an error: newEntries does not return them again.
 func (j *Journal) newEntries(final bool) ([]byte, error) {
 	head, err := j.readHead()
 	if err != nil {
@@ -66,8 +66,8 @@ func (j *Journal) appendEntry(b []byte, e Entry) []byte {
 	return appendRecord(b, e)
 }
 
-// readList takes what is in the list from pos to end. Records at the very end that are not done
-// stay before pos: their writers can give the place back, and other writers then write there.
+// readList takes the records of the list from pos to end. Records at the very end that are not done stay before pos:
+// their writers can give the place back, and other writers then write there.
 func (j *Journal) readList(b []byte, end int64, final bool) ([]byte, error) {
 	if end <= j.pos {
 		return b, nil
@@ -156,7 +156,7 @@ func (j *Journal) checkPending(b []byte, final bool) ([]byte, error) {
 	return b, nil
 }
 
-// readMore takes what is new in the second file.
+// readMore takes the new records of the second file.
 func (j *Journal) readMore(b []byte) ([]byte, error) {
 	st, err := j.more.Stat()
 	if err != nil || st.Size() <= j.morePos {
@@ -186,7 +186,7 @@ func (j *Journal) readMore(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// freeReadRecords gives back the space of what was read of the second file. The log has that durably.
+// freeReadRecords frees the space of records that were read from the second file. The log has them durably.
 func (j *Journal) freeReadRecords() {
 	if j.morePos-j.freed < minFreed {
 		return
@@ -204,7 +204,8 @@ func (j *Journal) emptySecondList() error {
 	if err != nil || j.morePos == 0 || st.Size() != j.morePos {
 		return err
 	}
-	// A next Journal that goes by this anchor and finds the file as it was has its records twice, and loses none.
+	// If a crash comes after the anchor and before the truncation, the next Journal reads the records of the file a second
+	// time, and loses no record.
 	if err := j.writeDurably(appendRecord(nil, Entry{Kind: anchorMore, Path: j.run})); err != nil {
 		return err
 	}

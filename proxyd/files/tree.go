@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// fact is what is known of a path.
+// fact has the known changes of a path.
 type fact struct {
 	known   bool // the State has this path
 	touched bool // false: the path is only on the way to such a path
 	mapped  bool // at a cut in this span, for writing and sharing
 	wrote   bool // its content may have changed otherwise than by appending
 	grew    bool // the file was appended to
-	made    bool // the job made what is there now, in this span
-	gone    bool // the job took the file away for certain, and nothing is known to have come since
-	unique  bool // what is there now may be nowhere else, and is not the job's
-	lost    bool // what was there before the span cannot be told
+	made    bool // the job made the present file, in this span
+	gone    bool // the job took the file away for certain, and no new file is known to have come since
+	unique  bool // the present file may have no other name, and is not the job's
+	lost    bool // it is not known which file was there before the span
 	maybe   bool // the job may have made the file: the journal does not know
 	size    int64
 	link    string // the path was made a hard link to this path
@@ -88,7 +88,7 @@ func (t *tree) wasChanged(path string) bool {
 	return false
 }
 
-// copyBelow makes to's children what from's are.
+// copyBelow gives to the children of from.
 func (t *tree) copyBelow(to, from *node, depth int) {
 	if depth > maxPath/2 { // a folder moved into itself; no kernel does that
 		return
@@ -115,14 +115,14 @@ func (t *tree) copyBelow(to, from *node, depth int) {
 	}
 }
 
-// arriveFrom says that what was at o has come to n.
+// arriveFrom says that the file of o has come to n.
 func (n *node) arriveFrom(o *node) {
 	n.size, n.grew, n.maybe, n.mapped = o.size, o.grew, o.maybe, n.mapped || o.mapped
 	n.unique = o.unique || !o.known && !o.made
 	n.touched, n.made, n.wrote, n.gone, n.link = true, true, true, false, ""
 }
 
-// markGone says that nothing is at n and below any more.
+// markGone says that the files at n and below are gone.
 func (n *node) markGone() {
 	n.made, n.unique, n.maybe, n.gone, n.link = false, false, false, true, ""
 	for _, c := range n.children {
@@ -143,7 +143,7 @@ func (t *tree) applyEntry(e Entry) {
 		n.markForeign()
 		n.wrote, n.gone = true, false
 	case Mapped:
-		if !before { // nothing else is known of the file
+		if !before { // no other change of the file is known
 			n.markForeign()
 		}
 		n.wrote, n.mapped, n.gone = true, true, false
@@ -192,7 +192,7 @@ func (t *tree) applyRename(n *node, e Entry) {
 	t.copyBelow(n, o, 0)
 	o.touched = true
 	if e.Kind == Replaced && len(o.children) == 0 {
-		return // both may be names of the same file: then the kernel changes nothing, and both are still there
+		return // both may be names of the same file: then the kernel's rename has no effect, and both are still there
 	}
 	o.markGone()
 }
@@ -205,7 +205,7 @@ func (n *node) markForeign() {
 	}
 }
 
-// touchedPaths returns all that were touched, folders before what is in them.
+// touchedPaths returns all paths that were touched, folders before their content.
 func (t *tree) touchedPaths() []string {
 	var all []string
 	var walk func(n *node, path string)

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// undoNames takes back what the job did to names after the cut, the latest first: so that a
-// folder that was moved is where its files, known or not, are to be found. Whatever does
-// not work out is left to what comes after.
+// undoNames undoes the job's renames and new files after the cut, the latest first, so that the files of a folder that
+// was moved, known or not, are found at their old place. A change that cannot be undone here is left to the steps that
+// follow.
 func (b *backer) undoNames(t *tree) {
 	for _, e := range slices.Backward(b.entries) {
 		switch e.Kind {
@@ -25,7 +25,7 @@ func (b *backer) undoNames(t *tree) {
 		case Created, Folder, Symlinked, Linked:
 			b.undoCreate(e.Path)
 		case Written, Appended, Removed, Closed, Mapped, Unsure:
-			// Names do not tell what the content was.
+			// These changes are not undone by names.
 		}
 	}
 }
@@ -46,8 +46,8 @@ func (b *backer) undoRename(e Entry, t *tree) {
 		return
 	}
 	if e.Kind == Replaced && typeOf(now) != Dir { // only an empty folder can have been replaced
-		// What was there is gone. What came is put back into shape in place, unless the file is
-		// known to belong elsewhere.
+		// The replaced file is gone. The file that has replaced it is restored in place, unless it is known to belong
+		// elsewhere.
 		old, at := b.state.Files[Name(e.Other)], b.state.Files[Name(e.Path)]
 		if at == nil || at.Type == Missing || old == nil || old.Ino != now.Ino {
 			return
@@ -55,7 +55,7 @@ func (b *backer) undoRename(e Entry, t *tree) {
 	}
 	err = unix.Renameat2(unix.AT_FDCWD, e.Path, unix.AT_FDCWD, e.Other, unix.RENAME_NOREPLACE)
 	if n := t.findNode(e.Path); err == nil && n != nil {
-		t.copyBelow(t.nodeAt(e.Other), n, 0) // whatever is there too much is now there
+		t.copyBelow(t.nodeAt(e.Other), n, 0) // also the folder's extra files are now below e.Other
 	}
 }
 
@@ -67,7 +67,7 @@ func (b *backer) exchangeNames(e Entry) {
 	}
 }
 
-// undoCreate removes what the job has made after the cut.
+// undoCreate removes a file or folder that the job has made after the cut.
 func (b *backer) undoCreate(p string) {
 	now, err := statLink(p)
 	if err != nil || !b.isUsers(now) || b.logs[[2]uint64{now.Dev, now.Ino}] {
@@ -124,8 +124,8 @@ func (b *backer) cleanUp(t *tree) {
 	}
 }
 
-// pruneFolders removes folders on the way to what programs wrote that bypass the shim, if the
-// folders are new and empty: the journal did not see the folders being made.
+// pruneFolders removes the folders that lead to files of programs that bypass the shim, if the folders are new and
+// empty: the journal did not see the folders being made.
 func (b *backer) pruneFolders() {
 	for _, e := range b.entries {
 		if e.Kind != Closed {
@@ -146,8 +146,8 @@ func (b *backer) rmdirNew(dir string) bool {
 	return err == nil && typeOf(now) == Dir && b.isUsers(now) && (f != nil || b.isNew(dir)) && unix.Rmdir(dir) == nil
 }
 
-// wasMoved says whether a file is at its place only because undo could take back just a part of
-// what the job did with folders.
+// wasMoved says whether a file is at its place only because undo could undo just a part of the job's changes to
+// folders.
 func (b *backer) wasMoved(p string, now unix.Stat_t, t *tree) bool {
 	from, ok := b.origin[[2]uint64{now.Dev, now.Ino}]
 	if !ok || from == p {
@@ -167,7 +167,7 @@ func (b *backer) isNew(p string) bool {
 	return time.Unix(st.Btime.Sec, int64(st.Btime.Nsec)).After(b.state.Time)
 }
 
-// cutAppended takes away what was appended to a file that was there before the job.
+// cutAppended truncates a file that was there before the job to its old size.
 func (b *backer) cutAppended(p string, now unix.Stat_t, size int64) {
 	if now.Size <= size {
 		return

@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unpack makes dir, which must exist and be empty, what Pack was given. Unpack needs root.
-// Nothing outside of dir is touched, whatever the pack says: users have made the pack's content.
-// After an error dir is half full.
+// Unpack fills dir, which must exist and be empty, with the content of the folder that Pack was given. Unpack needs
+// root. No entry of a pack can change a file outside of dir: users have made the pack's content. After an error dir is
+// half full.
 func Unpack(ctx context.Context, r io.Reader, dir string) error {
 	root, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -37,7 +37,7 @@ type unpacker struct {
 	r    *bufio.Reader
 	root int
 	buf  []byte
-	dirs []packed // finished last: what comes into them changes their times
+	dirs []packed // finished last: new files in them change their times
 }
 
 func (u *unpacker) unpackAll(ctx context.Context) error {
@@ -206,7 +206,7 @@ func (u *unpacker) unpackFile(ctx context.Context, dir int, base string, e packe
 	return nil
 }
 
-// setAttributes sets owner, mode, attributes and time of what was made, or of the folder itself.
+// setAttributes sets owner, mode, attributes and time of a new file, or of the folder itself.
 func (u *unpacker) setAttributes(e packed) error {
 	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}

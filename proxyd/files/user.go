@@ -27,8 +27,8 @@ type User struct {
 	Cgroup string // of the job: a helper that has much to do is in it; "": the daemon's own
 }
 
-// muchWork is from what size on the job pays for a helper's memory. A helper with less takes little, and a job that has come to
-// its limit of memory is to be captured all the same.
+// muchWork is the estimated size from which on a helper runs in the job's cgroup. With less work the helper needs
+// little memory and runs outside, so that a job at its limit of memory can still be captured.
 const muchWork = 4 << 20
 
 // estimateWork estimates the memory that a State and entries take.
@@ -44,10 +44,10 @@ func estimateWork(s *State, entries []Entry) (size int) {
 	return size
 }
 
-// Job is what is known of a job's files besides the journal.
+// Job has facts about a job's files that are not in the journal.
 type Job struct {
-	Exclude []string // absolute paths: these, and what is below, are neither recorded nor touched
-	Logs    []string // absolute paths of what Slurm writes, as the capsule sees them: likewise
+	Exclude []string // absolute paths: these, and all paths below, are neither recorded nor touched
+	Logs    []string // absolute paths of the files that Slurm writes, as the capsule sees them: likewise
 }
 
 // helper is a process that does the work with the user's rights in the capsule's mount namespace.
@@ -59,7 +59,7 @@ type helper struct {
 	in     io.Closer
 }
 
-// tail keeps the beginning of what a dying helper had to say.
+// tail keeps the beginning of a dying helper's error output.
 type tail struct{ b []byte }
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -102,8 +102,8 @@ func startHelper(ctx context.Context, u User, work int) (*helper, error) {
 	return h, h.startInCgroup(u.Cgroup)
 }
 
-// startInCgroup starts the helper in a cgroup of the job, whose limits then hold for the helper. Where memory is short there,
-// the kernel ends the helper and none of the job's processes: the checkpoint fails, and the job runs on.
+// startInCgroup starts the helper in a cgroup of the job, whose limits then hold for the helper. Where memory is short
+// there, the kernel kills the helper before any process of the job: the checkpoint fails, and the job runs on.
 func (h *helper) startInCgroup(path string) error {
 	group, err := os.Open(path)
 	if err != nil {
@@ -121,7 +121,7 @@ func (h *helper) startInCgroup(path string) error {
 	return nil
 }
 
-// sendOrder sends what both operations begin with.
+// sendOrder sends the messages with which both operations begin.
 func (h *helper) sendOrder(o order, s *State, entries []Entry) error {
 	if err := h.sendJSON(frameOrder, o); err != nil {
 		return err
@@ -190,13 +190,12 @@ func (u User) orderFor(job Job) order {
 	return order{UID: u.UID, GID: u.GID, Groups: u.Groups, Exclude: namesOf(job.Exclude), Logs: namesOf(job.Logs)}
 }
 
-// Record records what the job's files are. The programs must be frozen. before is what the last
-// Record of this capsule returned, or nil; touched is what happened since its Mark. Contents that
-// before does not have go to s, as a single stream.
+// Record records the state of the job's files. The programs must be frozen. before is the State that the last Record of
+// this capsule returned, or nil; touched has the changes since its Mark. Contents that before does not have go to s, as
+// a single stream.
 //
-// Record runs in a process of its own with the user's rights in the capsule's mount namespace:
-// nothing is read that the user could not read. What cannot be recorded is in the State's Notes
-// and is no error.
+// Record runs in a process of its own with the user's rights in the capsule's mount namespace: a file that the user
+// could not read is not read. A file that cannot be recorded is in the State's Notes and is no error.
 func Record(ctx context.Context, u User, job Job, before *State, touched Touched, s Saver) (*State, error) {
 	state, err := recordFiles(ctx, u, job, before, touched, s)
 	if err != nil {
@@ -305,13 +304,13 @@ func (o order) checkResult(b []byte, before *State, size int64) (*State, error) 
 	return state, nil
 }
 
-// PutBack makes the job's files what they were at a cut. after is what the job did since then. No
-// program of the job may be running. PutBack can be called again after an error.
+// PutBack restores the job's files to their state at a cut. after has the job's changes since then. No program of the
+// job may be running. PutBack can be called again after an error.
 //
-// PutBack runs in a process of its own with the user's rights in the capsule's mount namespace.
-// Files that other people have changed in the meantime are left alone and named in the Report, as
-// is what the user may not do (tolerable). Any other reason why a file is not as at the cut, a full
-// disk or an error of a file server, is an error: the programs must not go on with such a file.
+// PutBack runs in a process of its own with the user's rights in the capsule's mount namespace. Files that other people
+// have changed in the meantime are left alone and named in the Report, and so are files that the user may not change
+// (tolerable). Any other reason why a file is not as at the cut, a full disk or an error of a file server, is an error:
+// the programs must not go on with such a file.
 func PutBack(ctx context.Context, u User, job Job, at *State, after Touched, l Loader) (Report, error) {
 	r, err := putBack(ctx, u, job, at, after, l)
 	if err != nil {

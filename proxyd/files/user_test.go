@@ -86,8 +86,8 @@ func appendTo(t testing.TB, path, content string) {
 	}
 }
 
-// TestRecordSavesChanges: what has not changed is neither read nor saved again, of what
-// was appended to only the end is, and old streams do not grow without bound.
+// TestRecordSavesChanges: unchanged files are neither read nor saved again, of files that were appended to only the end
+// is saved, and old streams do not grow without bound.
 func TestRecordSavesChanges(t *testing.T) {
 	dir := ownFolder(t)
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -123,7 +123,7 @@ func TestRecordSavesChanges(t *testing.T) {
 	os.Remove(in("log"))
 	r := putBackNow(t, four, shelf, Job{})
 	if d := differentLines(want, describeTree(t, dir)); d != "" || r.Restored != 2 {
-		t.Errorf("%s%+v", d, r)
+		t.Errorf("after PutBack the files differ: %s; report %+v, want 2 restored", d, r)
 	}
 	// When most of a stream is of no use any more, the rest leaves it.
 	os.Truncate(in("big"), 100)
@@ -139,8 +139,7 @@ func TestRecordSavesChanges(t *testing.T) {
 	}
 }
 
-// TestSparse: a hole is neither saved nor filled, and what was written into it is taken
-// away again.
+// TestSparse: a hole is neither saved nor filled, and content that was written into it later is removed.
 func TestSparse(t *testing.T) {
 	dir := ownFolder(t)
 	p := filepath.Join(dir, "f")
@@ -176,15 +175,15 @@ func TestSparse(t *testing.T) {
 	check()
 }
 
-// damaged is a Loader with streams that are not what was saved.
+// damaged is a Loader whose streams have other content than was saved.
 type damaged struct{ *shelf }
 
 func (d damaged) Open(name string) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader(strings.Repeat("x", len(d.streams[name])))), nil
 }
 
-// TestPutBackFails: what cannot be loaded, or is not what was saved, is an error, and
-// afterwards a PutBack can succeed.
+// TestPutBackFails: content that cannot be loaded, or differs from the saved content, is an error, and a later PutBack
+// can succeed.
 func TestPutBackFails(t *testing.T) {
 	dir := ownFolder(t)
 	p := filepath.Join(dir, "f")

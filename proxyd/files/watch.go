@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watched says what to watch.
+// Watched describes the capsule to watch.
 type Watched struct {
 	PID int // of the capsule's init
 	// PIDs returns the processes of the capsule's programs, as the caller counts.
@@ -29,9 +29,8 @@ type Watched struct {
 }
 
 const (
-	// refresh is how often Watch looks for new mounts (a mount of the node appears in the
-	// capsule), for processes that were started without the shim, and for what these processes
-	// have open.
+	// refresh is how often Watch looks for new mounts (a mount of the node appears in the capsule), for processes that
+	// were started without the shim, and for files that these processes have open.
 	refresh = 2 * time.Second
 	// gather is how often the kernel is asked once it reports files. To be woken by each file
 	// would cost the program that closes the file more than all the rest, and the kernel merges
@@ -39,19 +38,17 @@ const (
 	gather = 50 * time.Millisecond
 )
 
-// Watch tells j which files programs write that bypass the shim: static programs, those of Go,
-// set-id programs. Watch returns ctx's error, or nil when the capsule has ended. No program waits
-// for Watch: the kernel reports what has happened, and does not ask. There is at most a single
-// Watch for a Journal at a time.
+// Watch tells j which files programs write that bypass the shim: static programs, those of Go, set-id programs. Watch
+// returns ctx's error, or nil when the capsule has ended. No program waits for Watch: the kernel reports after the
+// event, and does not wait for an answer. There is at most a single Watch for a Journal at a time.
 //
-// A report of each file that is closed would cost every program a part of its time. So at first
-// only the execution of programs is watched, of each program once; when a program bypasses the
-// shim, the capsule's own mounts are watched for files closed after writing, until the capsule
-// ends, and later mounts from their beginning. What such a program does in its first milliseconds
-// can be missed, and so is what happens while no Watch runs: then, and when there was more to
-// report than the kernel keeps, the journal notes that the list is not complete. The names that
-// these programs remove, rename or make without writing are not seen; a file that was renamed
-// after writing is found again in its folder.
+// A report of each file that is closed would cost every program a part of its time. So at first only the execution of
+// programs is watched, of each program once; when a program bypasses the shim, the capsule's own mounts are watched for
+// files closed after writing, until the capsule ends, and later mounts from their beginning. Changes in the first
+// milliseconds of such a program can be missed, and changes while no Watch runs are missed: then, and when the kernel's
+// queue of reports has overflowed, the journal notes that the list is not complete. The names that these programs
+// remove, rename or make without writing are not seen; a file that was renamed after writing is found again in its
+// folder.
 func Watch(ctx context.Context, what Watched, j *Journal) error {
 	w, err := newWatcher(what, j)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,16 +98,16 @@ type watcher struct {
 	armed  atomic.Bool // the kernel tells of files
 	sudden atomic.Bool // files are to be marked
 
-	marking sync.Mutex // held while mounts are marked, and for what follows
+	marking sync.Mutex // held while mounts are marked, and for the fields below
 	mounts  string     // as last read
 	points  map[uint64]string
 
-	mu  sync.Mutex // held while events are taken, and for what follows; taken before marking
+	mu  sync.Mutex // held while events are taken, and for the fields below; taken before marking
 	fd  int        // -1: closed; written under both locks
 	buf []byte
 }
 
-// judgement is what was found out about a process.
+// judgement says whether a process runs without the shim.
 type judgement struct {
 	exe         [2]uint64
 	withoutShim bool
@@ -224,7 +221,7 @@ func (w *watcher) isThere() bool {
 	return err == nil && ns == w.ns
 }
 
-// catchUp makes up for what happened before Watch began, as far as can be told.
+// catchUp records the changes before Watch began, as far as they can still be seen.
 func (w *watcher) catchUp() error {
 	ever, unwatched := w.j.hadBypass()
 	if unwatched {
@@ -238,9 +235,8 @@ func (w *watcher) catchUp() error {
 	return w.scanProcesses()
 }
 
-// scanProcesses looks for new mounts, for processes without the shim (their parents may have cleared
-// the environment), and for what these processes have open: they need not close a file before the
-// node dies.
+// scanProcesses looks for new mounts, for processes without the shim (their parents may have cleared the environment),
+// and for files that these processes have open: the node may die before they close a file.
 func (w *watcher) scanProcesses() error {
 	if w.sudden.Swap(false) {
 		if err := w.markFiles(); err != nil {
@@ -280,7 +276,7 @@ func (w *watcher) scanProcesses() error {
 	return w.addOpenFiles(withoutShim)
 }
 
-// addOpenFiles adds what processes have open.
+// addOpenFiles adds the files that processes have open.
 func (w *watcher) addOpenFiles(pids []int) error {
 	entries, err := Scan(pids)
 	if err != nil {
@@ -307,7 +303,7 @@ func (w *watcher) drainEvents() error {
 	}
 }
 
-// takeEvents handles what a read brings, if there is anything.
+// takeEvents reads events and handles them, if there are any.
 func (w *watcher) takeEvents() (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -335,7 +331,7 @@ func (w *watcher) takeEvents() (bool, error) {
 	return true, nil
 }
 
-// handleEvents handles what a read has brought, and closes each descriptor in it.
+// handleEvents handles the events of a read, and closes each descriptor in them.
 func (w *watcher) handleEvents(b []byte) error {
 	const size = 24
 	var entries []Entry
@@ -352,7 +348,7 @@ func (w *watcher) handleEvents(b []byte) error {
 		case w.armed.Load():
 			w.j.markIncomplete()
 		default:
-			w.sudden.Store(true) // what was executed is not known
+			w.sudden.Store(true) // it is not known which programs were executed
 		}
 		if fd < 0 {
 			continue

@@ -86,7 +86,7 @@ func buildStatic(t testing.TB) string {
 	return bin
 }
 
-// drainJournal returns what is in the journal when all that the kernel has told is.
+// drainJournal returns the entries of the journal, after all reports of the kernel have been added.
 func drainJournal(t testing.TB, j *Journal, m Mark) Touched {
 	t.Helper()
 	if err := j.Drain(testDeadline(t)); err != nil {
@@ -149,7 +149,7 @@ func TestWatch(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 
-	// What a successor knows: not all of it.
+	// A successor sees a part of the changes that were made without a Watch.
 	r.runLine(t, static+" w "+in("unseen")+" data")
 	r.runLine(t, "LD_PRELOAD= /bin/sh -c 'exec 7>"+in("open")+"; sleep 60' & until test -e "+in("open")+"; do :; done")
 	again, err := OpenJournal(filepath.Dir(j.list.Name()), j.log.Name())
@@ -169,8 +169,9 @@ func TestWatch(t *testing.T) {
 	<-ended
 }
 
-// TestNoteContainer: what is written on a mount is in the journal by its path in the capsule, also when the mount is as new as the
-// program, when it is gone by the time at which the report is read, and when a later mount has its number.
+// TestNoteContainer: a file that is written on a mount is in the journal by its path in the capsule, also when the
+// mount is as new as the program, when it is gone by the time at which the report is read, and when a later mount has
+// its number.
 func TestNoteContainer(t *testing.T) {
 	dir := ownFolder(t)
 	static := buildStatic(t)
@@ -272,7 +273,7 @@ func TestWatchOverflow(t *testing.T) {
 	}
 }
 
-// TestWithoutShim: what a program that bypasses the shim did to files after the cut is undone.
+// TestWithoutShim: changes to files by a program that bypasses the shim after the cut are undone.
 func TestWithoutShim(t *testing.T) {
 	dir := ownFolder(t)
 	static := buildStatic(t)
@@ -369,7 +370,7 @@ func TestBypasses(t *testing.T) {
 		buildStatic(t): true, filepath.Join(strings.TrimSpace(string(goroot)), "bin/gofmt"): true,
 	} {
 		if got := verdict(path); got != want {
-			t.Errorf("%s: %v", path, got)
+			t.Errorf("%s runs without the shim: %v", path, got)
 		}
 	}
 }

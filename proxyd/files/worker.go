@@ -84,7 +84,7 @@ func (w *worker) resolveFolder(dir string) string {
 	}
 	at, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		// Not there, or not any more: then no link can be in what is missing.
+		// The folder is not there, or not any more: a missing folder is no link.
 		i := strings.LastIndexByte(dir, '/')
 		at = path.Join(w.resolveFolder(dir[:i]), dir[i+1:])
 	}
@@ -119,7 +119,7 @@ func (w *worker) resolveAll() {
 			continue
 		}
 		out = append(out, e)
-		if e.Kind == Unsure { // of what was done, the shim says to which file
+		if e.Kind == Unsure { // the records of completed changes name the file, not a link
 			if target, ok := w.behindLink(e.Path); ok {
 				out = append(out, Entry{Kind: Written, Path: target})
 			}
@@ -128,8 +128,7 @@ func (w *worker) resolveAll() {
 	w.entries = out
 }
 
-// behindLink returns what a symbolic link leads to: a program that opens the link for writing
-// writes that file.
+// behindLink returns the target of a symbolic link: a program that opens the link for writing writes that file.
 func (w *worker) behindLink(p string) (string, bool) {
 	st, err := statLink(p)
 	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK {
@@ -163,7 +162,7 @@ func typeOf(st unix.Stat_t) Type {
 	return Other
 }
 
-// describeFile is what lstat tells.
+// describeFile returns the File with the values of lstat.
 func (w *worker) describeFile(p string, st unix.Stat_t) *File {
 	f := &File{
 		Type: typeOf(st), Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid,
@@ -204,8 +203,8 @@ func (w *worker) fileSystemOf(p string, dev uint64) uint64 {
 	return id
 }
 
-// isSameFile says whether what is there now is the file of f; known is false if file systems
-// differ, so that inodes cannot tell.
+// isSameFile says whether the present file now is the file of f; known is false if the file systems differ, so that
+// inodes cannot tell.
 func (w *worker) isSameFile(f, now *File) (same, known bool) {
 	switch {
 	case w.state.Boot == w.boot && f.Dev == now.Dev:
@@ -216,12 +215,12 @@ func (w *worker) isSameFile(f, now *File) (same, known bool) {
 	return f.Ino == now.Ino, true
 }
 
-// isUntouched says that what is there now is f and was not changed since, without reading the
-// file: no user can set the time of the last change. But two changes within a tick of the clock
-// have the same time, so what was changed right before the cut has to be read. A program that has a file mapped changes the
-// file's times with its first change of a page, and not with the changes of that page which follow; where the pages of a
-// file system are always writable, as those of tmpfs, perhaps with none. touched says that a program may have opened the file
-// since the cut. After the node's next boot, the times of a local file system tell nothing.
+// isUntouched says that the present file is f and was not changed since, without reading it: no user can set the time
+// of the last change. But two changes within a tick of the clock have the same time, so a file that was changed right
+// before the cut has to be read. A program that has a file mapped changes the file's times with its first change of a
+// page, and not with later changes of that page; on a file system that keeps pages writable, as on tmpfs, perhaps with
+// no change at all. touched says that a program may have opened the file since the cut. After the node's next boot, the
+// times of a local file system prove nothing.
 func (w *worker) isUntouched(f, now *File, touched bool) bool {
 	if f.Mapped || touched && f.FS == 0 || w.local[now.Dev] && w.state.Boot != w.boot {
 		return false
