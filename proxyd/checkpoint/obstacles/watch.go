@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package obstacles watches a running job for obstacles: what would keep the job from being captured. An obstacle counts when
-// two looks in a row have found the obstacle. Package processes finds the obstacles of a capsule, and package checkpoint asks
-// all nodes of a job for theirs.
+// Package obstacles watches a running job for obstacles: parts of the job that cannot be captured. An obstacle counts
+// when two looks in a row have found it. Package processes finds the obstacles of a capsule, and package checkpoint
+// asks all nodes of a job for theirs.
 package obstacles
 
 import (
@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// firstLookDelay is the time from the start of a run to the first look for what would keep the job from being captured. By
-	// then programs have opened what they work with, and little work is done.
+	// firstLookDelay is the time from the start of a run to the first look for obstacles. By then programs have opened
+	// their files and connections, and little work is done.
 	firstLookDelay = 30 * time.Second
-	// confirmDelay is the time from a look that finds something else than the look before to the next look.
+	// confirmDelay is the time from a look that finds other obstacles than the look before to the next look.
 	confirmDelay = 10 * time.Second
 )
 
 // Job is the job that a Watch looks at. Its methods are called by a single goroutine.
 type Job interface {
-	// FindObstacles returns what keeps the job from being captured now. complete is false if the run is over, or if
-	// a node has not said what its part of the job has.
+	// FindObstacles returns the present obstacles of the job. complete is false if the run is over, or if a node has not
+	// reported the obstacles of its part of the job.
 	FindObstacles(ctx context.Context) (found []processes.Obstacle, complete bool)
 	// NoteObstacles is called after each complete look, with the obstacles that are settled. changed: other obstacles
 	// were settled after the look before.
@@ -75,14 +75,15 @@ func (w *Watch) lookForObstacles(ctx context.Context) (unsure bool) {
 	return unsure
 }
 
-// settledObstacles are the obstacles that two looks in a row agree on. What comes and goes between looks changes nothing:
-// a look that finds an obstacle for the first time, or misses the obstacle for the first time, leaves all as before.
+// settledObstacles are the obstacles that two looks in a row agree on. An obstacle that comes and goes between looks
+// does not count: a look that finds an obstacle for the first time, or misses it for the first time, does not change
+// the settled obstacles.
 type settledObstacles struct {
 	settled, before map[string]processes.Obstacle
 }
 
-// addLook takes what a look found. changed: other obstacles are settled now. unsure: the look found something else than
-// the look before.
+// addLook takes the obstacles that a look found. changed: other obstacles are settled now. unsure: the look found other
+// obstacles than the look before.
 func (s *settledObstacles) addLook(found []processes.Obstacle) (changed, unsure bool) {
 	now, next := map[string]processes.Obstacle{}, map[string]processes.Obstacle{}
 	for _, o := range found {

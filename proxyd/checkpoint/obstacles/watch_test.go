@@ -13,7 +13,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 )
 
-// looks is a job with what each look finds, nil for a look that is not complete, and with what was noted.
+// looks is a job with the obstacles that each look finds, nil for a look that is not complete, and with the obstacles
+// that were noted.
 type looks struct {
 	found [][]processes.Obstacle
 	noted []string
@@ -31,7 +32,7 @@ func (l *looks) NoteObstacles(_ context.Context, settled []processes.Obstacle, c
 	l.noted = append(l.noted, fmt.Sprintf("%d %v", len(settled), changed))
 }
 
-// TestIncompleteLook: a look that does not know what each node has settles nothing, and is not noted.
+// TestIncompleteLook: a look without the answer of each node settles no obstacle, and is not noted.
 func TestIncompleteLook(t *testing.T) {
 	found := []processes.Obstacle{{Node: "n1", Program: "batch", Name: "sleep", What: "is stopped"}}
 	l := &looks{found: [][]processes.Obstacle{found, nil, found, nil, nil, found}}
@@ -52,7 +53,7 @@ func TestIncompleteLook(t *testing.T) {
 func TestSettledObstacles(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		looks   string // what each look finds, a letter for each obstacle; a digit behind the letter is the PID
+		looks   string // the obstacles that each look finds, each a letter; a digit behind the letter is the PID
 		settled string // after each look; ! if the look was unsure
 	}{
 		{"nothing", "-,-,-", "-,-,-"},

@@ -74,7 +74,8 @@ func addNamed(found map[string]BoundFile, name string, file BoundFile) {
 	}
 }
 
-// fileOfSocket returns what stat tells of the file of a unix socket that a frozen process has open. No path is followed.
+// fileOfSocket returns the file of a unix socket that a frozen process has open, as stat identifies it. No path is
+// followed.
 func fileOfSocket(link, cgroup string, pid, fd int) (number BoundFile, err error) {
 	socket, err := openSocket(link, cgroup, pid, fd)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 )
 
-// TestBoundSockets: sockets that have a file are found by their names, with what stat tells of the file; connections that
-// they accepted are not, nor are two sockets with the same name.
+// TestBoundSockets: sockets that have a file are found by their names, with the result of stat for the file.
+// Connections that they accepted are not found, nor are two sockets with the same name.
 func TestBoundSockets(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: it joins a network namespace")

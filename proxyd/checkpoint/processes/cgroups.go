@@ -87,9 +87,8 @@ func ForwardCgroup(job string, index int) string {
 	return filepath.Join(job, fmt.Sprintf("sing-forward-%d", index))
 }
 
-// JobCgroupHere returns the job's cgroup on this node, below root; "" if Slurm has not made it yet. On a node
-// without the batch script, a restored job has none before its steps start, except that of an
-// extern step.
+// JobCgroupHere returns the job's cgroup on this node, below root; "" if Slurm has not made it yet. On a node without
+// the batch script, a restored job has no cgroup before its steps start, except that of an extern step.
 func JobCgroupHere(root string, job uint32) string {
 	all, err := os.ReadDir("/proc")
 	if err != nil {

@@ -43,8 +43,8 @@ func startSleeper(t *testing.T, path string) capsule.Program {
 	return capsule.Program{Name: records.BatchProgram, Cgroup: group}
 }
 
-// TestSystemExecutables: what a job runs of the system is compared at a restore, and what is its
-// user's is not.
+// TestSystemExecutables: the system files with the code that a job runs are compared at a restore, and its user's files
+// are not.
 func TestSystemExecutables(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: files of different owners")
@@ -77,7 +77,7 @@ func TestSystemExecutables(t *testing.T) {
 	}
 	then, err := host.FingerprintOf("/", got...)
 	if err != nil || then.Files[sleep] == "" {
-		t.Fatalf("%v, %v", then.Files, err)
+		t.Fatalf("FingerprintOf the system executables: %v, %v; want the hash of sleep", then.Files, err)
 	}
 	check := func() error {
 		here, err := host.FingerprintOf("/", slices.Collect(maps.Keys(then.Files))...)

@@ -47,8 +47,8 @@ for i in $(seq 1000); do exec {fd}</proc/version; done
 echo ready $(wc -l </proc/self/mountinfo)
 exec sleep 1000`
 
-// TestManyMounts: what a look at a process costs does not grow with the mounts of the process, multiplied by its
-// descriptors. Both are the user's choice, and the look is root's, outside of the job's cgroup.
+// TestManyMounts: the cost of a look at a process does not grow with the product of its mounts and its descriptors. The
+// user chooses both numbers, and root looks, outside of the job's cgroup.
 func TestManyMounts(t *testing.T) {
 	cmd := exec.Command("unshare", "-Urm", "bash", "-c", manyMounts, t.TempDir())
 	cmd.Stderr = os.Stderr
@@ -96,7 +96,8 @@ func openMany(t *testing.T, n int) {
 	}
 }
 
-// TestManyDescriptors: what a look at a process costs does not grow with the descriptors of the process beyond a bound.
+// TestManyDescriptors: the cost of a look at a process does not grow with the descriptors of the process beyond a
+// bound.
 func TestManyDescriptors(t *testing.T) {
 	const many = 3 * procfs.MaxDescriptors
 	var was unix.Rlimit
@@ -188,7 +189,7 @@ func TestServerThatIsSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil || link != "/file" {
-		t.Fatal(link, err)
+		t.Fatalf("name of the unmounted file: %q, %v; want /file", link, err)
 	}
 	processObstacles(t.Context(), capsule.Program{Name: "batch"}, self, self, terminals{}, ownQueues(t), nodeFiles{&mounts.Table{}, &mounts.Table{}})
 }

@@ -18,26 +18,26 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
-// InputRelay is what a warden has for the standard input of its program (slurm-spank/warden/input.c): the
-// pipe from slurmstepd, and the queue, which has what the program's pipe has no room for.
+// InputRelay has the two files of a warden for the standard input of its program (slurm-spank/warden/input.c): the pipe
+// from slurmstepd, and the queue, a file with the input for which the program's pipe has no room.
 //
-// The warden is a process of the user, and may have anything in their places, also a file of a server of the user: even to
-// close a copy of that would wait for the server. So a descriptor is first looked at by O_PATH, and only a pipe or a file in
-// memory is opened, anew.
+// The warden is a process of the user, and may have any other file in their places, also one of a file system that the
+// user serves: even to close a copy of such a file would wait for the server. So a descriptor is first opened with
+// O_PATH, and only a pipe or a file in memory is then opened anew.
 //
-// Slurm may kill the warden while a checkpoint is made. So pipe and queue are kept from before the program is frozen on
-// (KeptInputs), and Settle does what is left of the warden's work.
+// Slurm may kill the warden while a checkpoint is made. So pipe and queue are kept open from a moment before the
+// program is frozen (KeptInputs), and Settle completes the work of a killed warden.
 type InputRelay struct {
 	warden, stepd Process
 	payer         Payer
 	from          int // -1 after the end of the input
 	queue         int
-	at            int64  // where the queue's first byte is in its file
-	info          string // path that says where that is now
-	over          bool   // nothing comes after what is in the queue
+	at            int64  // offset of the queue's first byte in its file
+	info          string // path of the file in /proc that has this offset now
+	over          bool   // no input comes after the bytes in the queue
 	settled       bool   // at is right also after the end of the warden
 	taken         int64  // how many bytes drainPipe has moved
-	turns         int    // how often drainPipe has found something
+	turns         int    // how often drainPipe has found bytes in the pipe
 }
 
 // queueLink is the queue among the descriptors of a warden.
@@ -47,10 +47,9 @@ const queueLink = "/memfd:sing-input (deleted)"
 // given the process any number.
 const wardenDescriptors = 1024
 
-// OpenInputRelay returns what a warden has. pipe is the program's standard input, as in Program.Stdio; payer has what is
-// written into the queue counted.
-// The result is nil if the warden passes nothing on: the program's input is no pipe or at its end, or the
-// warden is of an older release, or has ended.
+// OpenInputRelay opens the pipe and the queue of a warden. pipe is the program's standard input, as in Program.Stdio;
+// the memory of bytes that are written into the queue is counted for payer. The result is nil if the warden passes no
+// input on: the program's input is no pipe or at its end, or the warden is of an older release, or has ended.
 func OpenInputRelay(warden Process, pipe string, payer Payer) (*InputRelay, error) {
 	if warden.PID == 0 || !strings.HasPrefix(pipe, "pipe:[") {
 		return nil, nil
@@ -61,7 +60,7 @@ func OpenInputRelay(warden Process, pipe string, payer Payer) (*InputRelay, erro
 		r.stepd, err = parentOf(warden)
 	}
 	if isGone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH); isGone || warden.HasEnded() {
-		r.Close() // what is open may be another process's
+		r.Close() // the open files may be another process's
 		return nil, nil
 	}
 	if err == nil && r.queue >= 0 {
@@ -138,7 +137,7 @@ func (r *InputRelay) openDescriptor(dir, name, pipe string, kinds relayKinds) er
 	return nil
 }
 
-// fileKind is what files of a kind have in common.
+// fileKind identifies files of a kind.
 type fileKind struct {
 	device uint64 // of a file system that no user can mount
 	format uint32 // S_IFIFO, for instance
@@ -173,7 +172,7 @@ func fileKinds() (all relayKinds, err error) {
 	return all, nil
 }
 
-// errOtherKind is the error for a descriptor that is not what its link says.
+// errOtherKind is the error for a descriptor that is not of the kind that its link says.
 var errOtherKind = errors.New("another kind of file")
 
 // openIf opens a descriptor of another process, by its link in /proc, if it is of a kind.
@@ -217,10 +216,10 @@ func (r *InputRelay) WaitUntilTaken(ctx context.Context) error {
 // errInputCut is the error for input of which a part may be lost.
 var errInputCut = errors.New("slurmstepd has ended before the input has")
 
-// Settle notes where the queue begins, and whether the input has ended. The program must be frozen, and slurmstepd and the
-// warden must have had nothing to do since. Where Slurm has killed the warden, Settle moves what the warden has left
-// in slurmstepd's pipe into the queue. more is true if there was something: slurmstepd may have sent more
-// since then, and Settle is to be called again.
+// Settle notes where the queue begins, and whether the input has ended. The program must be frozen, and slurmstepd and
+// the warden must have been idle since. If Slurm has killed the warden, Settle moves the bytes that are left in
+// slurmstepd's pipe into the queue. more is true if there were any: slurmstepd may have sent more since then, and
+// Settle is to be called again.
 func (r *InputRelay) Settle(ctx context.Context) (more bool, err error) {
 	at, _, err := positionOf(r.info)
 	if !r.warden.HasEnded() {
@@ -235,7 +234,7 @@ func (r *InputRelay) Settle(ctx context.Context) (more bool, err error) {
 		return more, err
 	}
 	ended := r.HasEnded()
-	if !r.over && r.stepd.HasEnded() { // else slurmstepd has closed its end because nothing comes any more
+	if !r.over && r.stepd.HasEnded() { // else slurmstepd has closed its end because the input is at its end
 		return false, errInputCut
 	}
 	r.over = ended
@@ -260,8 +259,8 @@ func (r *InputRelay) Copy() (*InputRelay, error) {
 	return &c, nil
 }
 
-// ClosePipe gives up slurmstepd's pipe: nothing more comes. As long as the pipe is open, slurmstepd does not see that the
-// warden has closed its end.
+// ClosePipe closes slurmstepd's pipe: no more input comes. As long as the pipe is open, slurmstepd does not see that
+// the warden has closed its end.
 func (r *InputRelay) ClosePipe() {
 	if r.from >= 0 {
 		unix.Close(r.from)
@@ -272,14 +271,14 @@ func (r *InputRelay) ClosePipe() {
 // IsSettled tells whether Settle has noted where the queue begins.
 func (r *InputRelay) IsSettled() bool { return r.settled }
 
-// HasEnded tells whether nothing comes after what is in the queue.
+// HasEnded tells whether no input comes after the bytes in the queue.
 func (r *InputRelay) HasEnded() bool {
 	if r.over || r.from < 0 {
 		return r.over
 	}
 	p := []unix.PollFd{{Fd: int32(r.from), Events: unix.POLLIN}}
 	_, err := unix.Poll(p, 0)
-	return err == nil && p[0].Revents == unix.POLLHUP // no writer, and nothing to read
+	return err == nil && p[0].Revents == unix.POLLHUP // no writer, and no bytes to read
 }
 
 // Close gives up pipe and queue.

@@ -39,8 +39,9 @@ func FindLargeInputs(sruns []int) (found []Obstacle) {
 	return found
 }
 
-// findLargeInput returns the file that a process reads and of which more is left than maxQueue, in steps of maxQueue: what
-// people are told is not to change at each look. The path is "" if there is none.
+// findLargeInput returns a file that a process reads and of which more than maxQueue is still to be read. left is
+// rounded to steps of maxQueue, so that the text for people does not change at each look. The path is "" if there is
+// none.
 func findLargeInput(pid int) (path string, left int64) {
 	dir := fmt.Sprintf("/proc/%d", pid)
 	folder, err := os.Open(dir + "/fd")

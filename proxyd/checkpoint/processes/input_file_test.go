@@ -11,14 +11,14 @@ import (
 	"testing"
 )
 
-// TestLargeInputs: a file of which a process has more to read than a warden's queue takes is found, and nothing else that
-// the process has open.
+// TestLargeInputs: a file of which a process has more to read than a warden's queue takes is found, and no other file
+// of the process.
 func TestLargeInputs(t *testing.T) {
 	for _, k := range []struct {
 		name     string
 		size, at int64
 		mode     int
-		want     string // "": nothing is found
+		want     string // "": no file is found
 	}{
 		{"large", 200 << 20, 0, os.O_RDONLY, `big" itself (--input), and has more than 192 MiB`},
 		{"the rest is large", 200 << 20, 100 << 20, os.O_RDONLY, `more than 64 MiB`},

@@ -18,13 +18,14 @@ import (
 )
 
 const (
-	// maxQueue bounds what is saved of a queue; a warden keeps no more.
+	// maxQueue bounds the saved bytes of a queue; a warden keeps no more.
 	maxQueue = 64 << 20
-	// maxTurns bounds how often drainPipe finds something, which takes a process each time. The kernel has a page or more of
-	// what a process writes in large pieces, so such input fills a queue first. The user's processes may write by the byte.
+	// maxTurns bounds how often drainPipe finds bytes in the pipe: each time it starts a process. If a process writes
+	// large pieces, the kernel has a page or more of them each time, so the queue is full first. But the user's processes
+	// may write single bytes.
 	maxTurns = maxQueue / (4 << 10)
-	// maxUnpaid bounds what this daemon moves of a killed warden's input where the cgroup has gone with the warden: what a
-	// pipe of a user can hold.
+	// maxUnpaid bounds the bytes of a killed warden's input that this daemon itself moves if the cgroup was removed
+	// together with the warden. It is the capacity of a user's pipe.
 	maxUnpaid = 1 << 20
 )
 
@@ -50,7 +51,7 @@ func (r *InputRelay) checkQueue(at int64) (int64, error) {
 	return size, err
 }
 
-// Queue returns what is in the queue, as Settle has found it.
+// Queue returns the bytes of the queue, as Settle has found them.
 func (r *InputRelay) Queue() (*io.SectionReader, error) {
 	size, err := r.checkQueue(r.at)
 	if err != nil {
@@ -59,7 +60,8 @@ func (r *InputRelay) Queue() (*io.SectionReader, error) {
 	return io.NewSectionReader(memoryFile(r.queue), r.at, size-r.at), nil
 }
 
-// drainPipe moves what is in slurmstepd's pipe into the queue, and tells whether that was something. The warden has ended.
+// drainPipe moves the bytes in slurmstepd's pipe into the queue, and tells whether there were any. The warden has
+// ended.
 func (r *InputRelay) drainPipe(ctx context.Context) (bool, error) {
 	size, err := r.queueSize()
 	if err != nil {
@@ -68,7 +70,7 @@ func (r *InputRelay) drainPipe(ctx context.Context) (bool, error) {
 	if !r.settled && size > 0 {
 		return false, errors.New("sing-warden was killed before all was in the queue")
 	}
-	if !r.settled { // the warden cuts a queue with nothing left in it
+	if !r.settled { // an empty queue begins at 0: the warden truncates it
 		r.at, r.settled = 0, true
 	}
 	if r.from < 0 || r.over {
@@ -105,7 +107,7 @@ func (r *InputRelay) payerNow() Payer {
 	return payer
 }
 
-// waitingInput reads what is in a pipe, and ends where that ends.
+// waitingInput reads the bytes that are in a pipe now. Its end is the moment at which the pipe is empty.
 type waitingInput int
 
 // Read is that of io.Reader.
@@ -122,8 +124,8 @@ func (w waitingInput) Read(b []byte) (int, error) {
 	}
 }
 
-// Fill puts what was in the queue of another warden into this one's, which must be empty, before the warden
-// is told that its program has been restored. It returns how many bytes that was.
+// Fill puts the bytes of another warden's queue into the queue of this warden, which must be empty and must not have
+// been told that its program is restored. It returns the number of bytes.
 func (r *InputRelay) Fill(ctx context.Context, from io.Reader) (int64, error) {
 	return r.writeQueue(ctx, io.LimitReader(from, maxQueue), 0, r.payer)
 }
@@ -160,7 +162,8 @@ func (r *InputRelay) writeQueue(ctx context.Context, from io.Reader, at int64, p
 	return size - at, err
 }
 
-// End lets nothing come after what Fill has put into the queue. It is for an input of which HasEnded was true.
+// End marks the bytes that Fill has put into the queue as the last of the input. It is for an input of which HasEnded
+// was true.
 func (r *InputRelay) End() error {
 	_, err := unix.FcntlInt(uintptr(r.queue), unix.F_ADD_SEALS, unix.F_SEAL_GROW)
 	return os.NewSyscallError("F_ADD_SEALS", err)

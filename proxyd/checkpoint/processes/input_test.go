@@ -29,7 +29,7 @@ func TestInputRelay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const pipe = "pipe:[1]" // is none of this process's
+	const pipe = "pipe:[1]" // no pipe of this process has this number
 	if r, err := OpenInputRelay(self, pipe, Payer{}); r != nil || err != nil {
 		t.Fatalf("without a queue: %v, %v", r, err)
 	}
@@ -48,20 +48,20 @@ func TestInputRelay(t *testing.T) {
 	}
 	r, err := OpenInputRelay(self, pipe, Payer{})
 	if err != nil || r == nil {
-		t.Fatalf("%v, %v", r, err)
+		t.Fatalf("OpenInputRelay with a queue = %v, %v; want a relay", r, err)
 	}
 	defer r.Close()
 	if b, err := r.Queue(); err != nil || b.Size() != 0 {
 		t.Errorf("of a new queue: %v, %v", b, err)
 	}
 	if n, err := r.Fill(t.Context(), strings.NewReader("input of a task")); n != int64(len("input of a task")) || err != nil {
-		t.Fatal(n, err)
+		t.Fatalf("Fill wrote %d bytes, %v; want the whole text", n, err)
 	}
 	if _, err := unix.Seek(queue, int64(len("input ")), 0); err != nil {
 		t.Fatal(err)
 	}
 	if more, err := r.Settle(t.Context()); more || err != nil {
-		t.Fatal(more, err)
+		t.Fatalf("Settle with a warden that runs = %v, %v; want no more", more, err)
 	}
 	kept, err := r.Copy()
 	if err != nil {
@@ -74,7 +74,7 @@ func TestInputRelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(b); string(got) != "of a task" || err != nil {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("the rest of the queue = %q, %v; want \"of a task\"", got, err)
 	}
 	if err := unix.Ftruncate(r.queue, 3); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestInputRelay(t *testing.T) {
 	}
 }
 
-// falseWarden is a process that has what a warden has, and does nothing.
+// falseWarden is a process that has the files of a warden, and only sleeps.
 type falseWarden struct {
 	cmd     *exec.Cmd
 	process Process
@@ -146,7 +146,7 @@ func (w *falseWarden) open(t *testing.T) *InputRelay {
 	t.Helper()
 	r, err := OpenInputRelay(w.process, "pipe:[1]", w.payer)
 	if err != nil || r == nil {
-		t.Fatal(r, err)
+		t.Fatalf("OpenInputRelay of the false warden = %v, %v; want a relay", r, err)
 	}
 	t.Cleanup(r.Close)
 	return r
@@ -161,7 +161,7 @@ func TestInputEnd(t *testing.T) {
 			w.stepd.Close()
 		}
 		if more, err := r.Settle(t.Context()); more || err != nil {
-			t.Fatal(more, err)
+			t.Fatalf("Settle with a warden that runs = %v, %v; want no more", more, err)
 		}
 		for range 2 {
 			r.ClosePipe()
@@ -177,8 +177,8 @@ func TestInputEnd(t *testing.T) {
 	}
 }
 
-// TestInputOfKilledWarden: what a warden that is killed has left in slurmstepd's pipe comes behind what is in its queue. Where
-// what was passed on is not known, or where slurmstepd has ended, too, that is an error.
+// TestInputOfKilledWarden: bytes that a killed warden has left in slurmstepd's pipe are appended to its queue. If the
+// position in the queue is not known, or if slurmstepd has ended too, that is an error.
 func TestInputOfKilledWarden(t *testing.T) {
 	for _, k := range []struct {
 		name            string
@@ -202,7 +202,7 @@ func TestInputOfKilledWarden(t *testing.T) {
 			}
 			if k.settle {
 				if more, err := r.Settle(t.Context()); more || err != nil {
-					t.Fatal(more, err)
+					t.Fatalf("Settle before the warden is killed = %v, %v; want no more", more, err)
 				}
 			}
 			if _, err := w.stepd.WriteString("rest"); err != nil {
@@ -257,7 +257,7 @@ func TestInputFalsePosition(t *testing.T) {
 	}
 	seek(0)
 	if more, err := r.Settle(t.Context()); more || err != nil {
-		t.Fatal(more, err)
+		t.Fatalf("Settle after the queue was read to its begin = %v, %v; want no more", more, err)
 	}
 	w.kill()
 	seek(1 << 40)
@@ -276,7 +276,7 @@ func TestInputFalsePosition(t *testing.T) {
 		if err = r.WaitUntilTaken(t.Context()); err == nil {
 			_, err = r.Settle(t.Context())
 		}
-		if cut%2 == 0 { // what was moved is removed again: memory is not all that is bounded
+		if cut%2 == 0 { // the moved bytes are removed again: not only memory is bounded, but also the number of turns
 			_ = w.queue.Truncate(0)
 		}
 	}
@@ -316,15 +316,15 @@ func TestInputByTheByte(t *testing.T) {
 	}
 }
 
-// TestInputIsPaid: what a killed warden has left is written by a process of the user, in the job's cgroup; where Slurm has
-// removed that, this daemon writes no more than a pipe holds.
+// TestInputIsPaid: the input that a killed warden has left is written by a process of the user, in the job's cgroup; if
+// Slurm has removed the cgroup, this daemon writes no more than a pipe holds.
 func TestInputIsPaid(t *testing.T) {
 	group := makeCgroup(t)
 	w := startFalseWarden(t)
 	w.payer = Payer{UID: 1001, GID: 1001, Cgroup: group}
 	r := w.open(t)
 	if more, err := r.Settle(t.Context()); more || err != nil {
-		t.Fatal(more, err)
+		t.Fatalf("Settle before the warden is killed = %v, %v; want no more", more, err)
 	}
 	w.kill()
 	send := func() (bool, error) {
@@ -335,7 +335,7 @@ func TestInputIsPaid(t *testing.T) {
 		return r.Settle(t.Context())
 	}
 	if more, err := send(); !more || err != nil {
-		t.Fatal(more, err)
+		t.Fatalf("Settle with bytes in the pipe and a cgroup = %v, %v; want more", more, err)
 	}
 	// Where the cgroup counts memory; TestFillInCgroup shows that the process is in the cgroup.
 	if peak, err := os.ReadFile(filepath.Join(group, "memory.peak")); err == nil {
@@ -347,7 +347,7 @@ func TestInputIsPaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	if more, err := send(); !more || err != nil {
-		t.Error(more, err)
+		t.Errorf("Settle with bytes in the pipe and no cgroup = %v, %v; want more", more, err)
 	}
 	r.taken = maxUnpaid
 	if more, err := send(); more || !errors.Is(err, fs.ErrNotExist) {
@@ -371,7 +371,7 @@ func TestInputDescriptors(t *testing.T) {
 	defer null.Close()
 	w := startFalseWarden(t, slices.Repeat([]*os.File{null}, wardenDescriptors)...)
 	if r, err := OpenInputRelay(w.process, "pipe:[1]", w.payer); err == nil || !strings.Contains(err.Error(), "more than 1024 descriptors") {
-		t.Errorf("%v, %v", r, err)
+		t.Errorf("a warden with too many descriptors: relay %v, error %v; want an error about descriptors", r, err)
 	}
 }
 
@@ -386,7 +386,8 @@ func (w watchedReader) Read(b []byte) (int, error) {
 	return w.Reader.Read(b)
 }
 
-// TestFillInCgroup: a process of the user, in a cgroup of the job, writes what comes into the queue of a restored task's warden.
+// TestFillInCgroup: a process of the user, in a cgroup of the job, writes the input into the queue of a restored task's
+// warden.
 func TestFillInCgroup(t *testing.T) {
 	group := makeCgroup(t)
 	r := startFalseWarden(t).open(t)
@@ -398,7 +399,7 @@ func TestFillInCgroup(t *testing.T) {
 			t.Error(err)
 		}
 		for _, pid := range strings.Fields(string(pids)) {
-			program, err := os.Readlink("/proc/" + pid + "/exe") // before its user: setpriv is root's at first, and writes nothing
+			program, err := os.Readlink("/proc/" + pid + "/exe") // before its user: setpriv runs as root at first, and writes no input
 			if err != nil {
 				t.Error(err)
 			}
@@ -416,7 +417,7 @@ func TestFillInCgroup(t *testing.T) {
 	r.payer = Payer{UID: 1001, GID: 1001, Cgroup: group}
 	n, err := r.Fill(t.Context(), from)
 	if n != int64(len(data)) || err != nil {
-		t.Fatal(n, err)
+		t.Fatalf("Fill wrote %d bytes, %v; want all", n, err)
 	}
 	if uids = slices.Compact(uids); !slices.Equal(uids, []string{"1001"}) {
 		t.Errorf("processes of the users %v were in the cgroup", uids)
@@ -434,7 +435,7 @@ func TestFillInCgroup(t *testing.T) {
 	}
 }
 
-// makeCgroup returns the path of a new cgroup v2; the test is skipped where the host lets tests make none.
+// makeCgroup returns the path of a new cgroup v2; it skips the test on a host where tests cannot make one.
 func makeCgroup(t *testing.T) string {
 	t.Helper()
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
@@ -450,7 +451,7 @@ func makeCgroup(t *testing.T) string {
 	return ""
 }
 
-// TestKeptInputs: a relay that comes late is in no later attempt, and nothing stays open.
+// TestKeptInputs: a relay that comes late is in no later attempt, and is closed.
 func TestKeptInputs(t *testing.T) {
 	w := startFalseWarden(t)
 	var k KeptInputs
@@ -466,7 +467,7 @@ func TestKeptInputs(t *testing.T) {
 	k.Begin(1)
 	c, err := k.Copy(1, "p")
 	if err != nil || c == nil {
-		t.Fatal(c, err)
+		t.Fatalf("Copy in the attempt that keeps a relay = %v, %v", c, err)
 	}
 	defer c.Close()
 	k.Forget()
@@ -507,11 +508,11 @@ func TestInputOfServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil || link != queueLink {
-		t.Fatal(link, err)
+		t.Fatalf("name of the unmounted file: %q, %v; want that of a queue", link, err)
 	}
 	s.Silence()
 	if r, err := OpenInputRelay(self, "pipe:[1]", Payer{}); r != nil || err != nil {
-		t.Errorf("%v, %v", r, err)
+		t.Errorf("OpenInputRelay of a file that a user's server serves: %v, %v; want nil", r, err)
 	}
 	if n := s.Closed(); n != 0 {
 		t.Errorf("the server was told %d times that its file is closed", n)

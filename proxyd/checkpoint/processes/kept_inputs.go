@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// KeptInputs are the relays of a capsule's wardens while a checkpoint is made, by program: Slurm may kill a warden before its
-// input is saved. They belong to an attempt: what a call that comes late has of an earlier attempt is in no
-// checkpoint of a later attempt. The zero value has none. All methods may be called concurrently.
+// KeptInputs are the relays of a capsule's wardens while a checkpoint is made, by program: Slurm may kill a warden
+// before its input is saved. They belong to an attempt: a relay that a late call of an earlier attempt brings is in no
+// checkpoint of a later attempt. The zero value has no relays. All methods may be called concurrently.
 type KeptInputs struct {
 	mu      sync.Mutex
 	attempt uint32 // number of the checkpoint; 0: no attempt is in progress
@@ -50,7 +50,8 @@ func (k *KeptInputs) Keep(attempt uint32, program string, r *InputRelay) error {
 	return nil
 }
 
-// Copy returns a copy of what is kept of a program in an attempt; nil if that is nothing. The caller closes the copy.
+// Copy returns a copy of the relay that is kept for a program in an attempt; nil if there is none. The caller closes
+// the copy.
 func (k *KeptInputs) Copy(attempt uint32, program string) (*InputRelay, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -68,7 +69,7 @@ func (k *KeptInputs) Forget() {
 	k.closeRelays()
 }
 
-// Close is Forget, after which nothing is kept any more.
+// Close is Forget, after which no relay is kept any more.
 func (k *KeptInputs) Close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

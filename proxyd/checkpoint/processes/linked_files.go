@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
-// removedWord is what the kernel appends to the name of a file that has lost that name.
+// removedWord is the text that the kernel appends to the name of a file that has lost that name.
 const removedWord = " (deleted)"
 
 // linkedFileCure is for a file with isRemovedAndLinked.

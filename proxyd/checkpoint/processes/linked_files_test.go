@@ -60,7 +60,7 @@ func TestRemovedAndLinked(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := isRemovedAndLinked(os.Getpid(), table, path, kernels); got != c.want {
-				t.Errorf("%s: %v", kernels, got)
+				t.Errorf("isRemovedAndLinked(%s) = %v", kernels, got)
 			}
 		})
 	}

@@ -23,7 +23,8 @@ const (
 	queuePathCure    = "open the queue with mq_open, not by its path"
 )
 
-// queues are what FindObstacles has to know of the queues of a capsule. It is found out once for each look.
+// queues has the facts about the message queues of a capsule that FindObstacles needs. They are read once for each
+// look.
 type queues struct {
 	init   int // the capsule's
 	mounts *mounts.Table
@@ -47,9 +48,10 @@ func (q queues) mayBe(link string) bool {
 		slices.ContainsFunc(q.points, func(point string) bool { return strings.HasPrefix(link, point) })
 }
 
-// findObstacle says why a descriptor of a process, of which the link is given, cannot be captured if it is a POSIX message
-// queue of the capsule. what is "" if the descriptor is none, or can be captured. The process runs: its descriptor may be
-// another file at each look, of a server that does not answer. So the file is opened with O_PATH, which asks no server.
+// findObstacle says why a descriptor of a process, of which the link is given, cannot be captured if it is a POSIX
+// message queue of the capsule. what is "" if the descriptor is no queue, or can be captured. The process runs: its
+// descriptor may be another file at each look, of a server that does not answer. So the file is opened with O_PATH,
+// which asks no server.
 func (q queues) findObstacle(pid int, d procfs.Descriptor, link string) (what, cure string) {
 	if !q.mayBe(link) {
 		return "", ""

@@ -64,8 +64,8 @@ var uncapturableDevices = []struct{ prefix, what, cure string }{
 	{"anon_inode:[userfaultfd]", "handles page faults itself", "switch that off in the program"},
 }
 
-// FindObstacles looks for what cannot be captured in the programs of a capsule with this init. CRIU finds the rest later;
-// then the checkpoint only takes longer to fail. What is found when ctx ends is returned.
+// FindObstacles looks for parts of a capsule's programs that cannot be captured; init is the capsule's. CRIU finds the
+// rest later; then the checkpoint only takes longer to fail. When ctx ends, the obstacles found so far are returned.
 func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []Obstacle {
 	table, err := mounts.Of(init)
 	if err != nil {
@@ -122,8 +122,8 @@ func nestedNamespaces(init, pid int) string {
 	return "is in a container of its own (" + strings.Join(names, ", ") + " namespace)"
 }
 
-// maxObstacles bounds what is found of a process, all with names of their own: a process with so many obstacles
-// is not captured, whatever else it has.
+// maxObstacles bounds the obstacles of a process, which all have names of their own: a process with so many is not
+// captured, with or without further ones.
 const maxObstacles = 64
 
 func processObstacles(ctx context.Context, p capsule.Program, init, pid int, own terminals, queues queues, files nodeFiles) []Obstacle {
@@ -166,5 +166,5 @@ func processObstacles(ctx context.Context, p capsule.Program, init, pid int, own
 	if errors.Is(err, procfs.ErrTooMany) {
 		see(fmt.Sprintf("has more than %d descriptors open", procfs.MaxDescriptors), "have it close files and sockets that it does not need")
 	}
-	return found // also what is found when ctx ends
+	return found // when ctx ends: those found so far
 }

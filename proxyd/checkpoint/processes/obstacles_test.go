@@ -27,12 +27,12 @@ func TestParseAddrPort(t *testing.T) {
 		"00000000000000000000000001000000:0016": "[::1]:22",
 	} {
 		if got, ok := parseAddrPort(in); !ok || got.String() != want {
-			t.Errorf("%s: %s %v", in, got, ok)
+			t.Errorf("parseAddrPort(%s) = %s, %v", in, got, ok)
 		}
 	}
 	for _, bad := range []string{"", "x", "0100007F", "01:16", "0100007F:x"} {
 		if got, ok := parseAddrPort(bad); ok {
-			t.Errorf("%q: %s", bad, got)
+			t.Errorf("parseAddrPort(%q) = %s, want no address", bad, got)
 		}
 	}
 }
@@ -54,7 +54,7 @@ func TestPMI(t *testing.T) {
 func TestProcess(t *testing.T) {
 	since, command := Info("/proc/self")
 	if !strings.HasPrefix(command, os.Args[0]) || time.Since(since) < 0 || time.Since(since) > 10*time.Minute {
-		t.Errorf("%s, %s", since, command)
+		t.Errorf("Info of this process: since %s, command %s", since, command)
 	}
 	if since, command := Info("/proc/0"); !since.IsZero() || command != "" {
 		t.Errorf("process that has ended: %s, %s", since, command)
@@ -68,7 +68,7 @@ func TestObstacleAge(t *testing.T) {
 	again := o.WithSince("n1", time.Unix(2, 0), []Obstacle{o.WithSince("n2", time.Unix(0, 0), nil), first})
 	other := o.WithSince("n3", time.Unix(3, 0), []Obstacle{first})
 	if first.Since.Unix() != 1 || again.Since.Unix() != 1 || again.Node != "n1" || other.Since.Unix() != 3 {
-		t.Errorf("%v %v %v", first, again, other)
+		t.Errorf("times of the first and the second look, and on another node: %v %v %v", first, again, other)
 	}
 }
 
@@ -98,7 +98,7 @@ func startInNamespaces(t *testing.T, flags uintptr, change ...func(*exec.Cmd)) (
 func TestNestedNamespaces(t *testing.T) {
 	pid := startInNamespaces(t, syscall.CLONE_NEWUSER|syscall.CLONE_NEWNS)
 	if got := nestedNamespaces(os.Getpid(), pid); got != "is in a container of its own (user, mount namespace)" {
-		t.Errorf("%q", got)
+		t.Errorf("a process in namespaces of its own: %q", got)
 	}
 	if got := nestedNamespaces(os.Getpid(), os.Getpid()); got != "" {
 		t.Errorf("of this process: %q", got)
@@ -119,8 +119,8 @@ func TestNestedFirst(t *testing.T) {
 	}
 }
 
-// TestNestedObstacles: what processes in PID namespaces of their own have is named by their PIDs in the capsule. In their own
-// namespaces all are number 1, and would be taken for a single process.
+// TestNestedObstacles: obstacles of processes in PID namespaces of their own are named by the PIDs in the capsule. In
+// their own namespaces all of them have PID 1, and would be taken for a single process.
 func TestNestedObstacles(t *testing.T) {
 	var pids []int
 	var sockets []OutsideSocket
@@ -135,7 +135,7 @@ func TestNestedObstacles(t *testing.T) {
 	}
 }
 
-// TestNestedDescriptor: likewise, of what a process has open.
+// TestNestedDescriptor: likewise, for a descriptor of a process.
 func TestNestedDescriptor(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -154,8 +154,8 @@ func TestNestedDescriptor(t *testing.T) {
 	}
 }
 
-// TestDevices: a descriptor with state outside of its process is named, with what to do. tests/cluster shows it of those that any
-// user can have.
+// TestDevices: a descriptor with state outside of its process is named, with advice. tests/cluster does the same for
+// the descriptors that any user can open.
 func TestDevices(t *testing.T) {
 	openFile := func(name string) (int, error) { return unix.Open(name, unix.O_RDWR|unix.O_CLOEXEC, 0) }
 	for name, test := range map[string]struct {

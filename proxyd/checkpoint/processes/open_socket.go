@@ -14,11 +14,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
-// openSocket returns a duplicate of a descriptor of a frozen program in a cgroup. The error wraps unix.ESRCH if the process has
-// ended, and is errOtherKind if the descriptor is not the socket that link names: it may be a file of a server of the user, and
-// to close a duplicate of that would wait for the server.
+// openSocket returns a duplicate of a descriptor of a frozen program in a cgroup. The error wraps unix.ESRCH if the
+// process has ended, and is errOtherKind if the descriptor is not the socket that link names: it may be a file of a
+// file system that the user serves, and to close a duplicate of that file would wait for the server.
 //
-// Meanwhile the descriptor stays what it is: the process is held by its pidfd, and is frozen, for it is in the program's cgroup.
+// Meanwhile the descriptor cannot become another file: the process is held by its pidfd, and is frozen, because it is
+// in the program's cgroup.
 func openSocket(link, cgroup string, pid, fd int) (*os.File, error) {
 	process, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

@@ -76,8 +76,8 @@ func FindOutside(ctx context.Context, init int, programs []capsule.Program, ours
 	return found, nil
 }
 
-// OutsideObstacles returns an obstacle for each process and address of connections to outside, with what cure says of
-// each. init is the init of the capsule.
+// OutsideObstacles returns an obstacle for each process and address of connections to outside, with the text of cure
+// for each. init is the init of the capsule.
 func OutsideObstacles(init int, sockets []OutsideSocket, cure func(OutsideSocket) string) []Obstacle {
 	var all []Obstacle
 	seen := map[Obstacle]bool{}
@@ -135,7 +135,7 @@ func outsideConnections(pid int, inside func(netip.Addr) bool) (map[string]ends,
 		}
 		for s := bufio.NewScanner(f); s.Scan(); {
 			w := strings.Fields(s.Text())
-			// sl local remote state … inode; 0A listens, 07 is closed, 06 waits for nothing, 02 waits for the other end
+			// sl local remote state … inode; 0A listens, 07 is closed, 06 is TIME_WAIT, 02 waits for the other end
 			if len(w) < 10 || w[3] == "0A" || w[3] == "07" || w[3] == "06" {
 				continue
 			}

@@ -23,7 +23,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
-// unixSocket is what the kernel tells of a connected unix socket of a network namespace.
+// unixSocket is the kernel's description of a connected unix socket of a network namespace.
 type unixSocket struct {
 	inode, peer uint32
 	datagram    bool
@@ -156,8 +156,9 @@ func findHolders(ctx context.Context, connections map[string][]unixConnection, s
 	return holders, nil
 }
 
-// noteHolder enters a process in holders for the other ends that it has. What a process has beyond procfs.MaxDescriptors is in no
-// process, as far as we know, and remains an obstacle. The error is that of ctx.
+// noteHolder enters a process in holders for the other ends that it has. Descriptors beyond procfs.MaxDescriptors are
+// not read: the other end then seems to be in no process, and the connection remains an obstacle. The error is that of
+// ctx.
 func noteHolder(ctx context.Context, holders map[string]int, connections map[string][]unixConnection, pid int) error {
 	_ = visitDescriptors(ctx, pid, func(d procfs.Descriptor) bool {
 		if link, err := d.Link(); err == nil && connections[link] != nil && holders[link] == 0 {
@@ -168,8 +169,8 @@ func noteHolder(ctx context.Context, holders map[string]int, connections map[str
 	return ctx.Err()
 }
 
-// isInfrastructure tells whether a process is Slurm's or our own, and serves jobs. What a program asks of these must not
-// be lost: a checkpoint is refused until the answer is there.
+// isInfrastructure tells whether a process is Slurm's or our own, and serves jobs. A request of a program to these
+// processes must not be lost: a checkpoint is refused until the answer is there.
 func isInfrastructure(pid int) bool {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {
@@ -217,8 +218,8 @@ func showName(name string) string {
 	return name
 }
 
-// maxUnixSockets bounds what is kept of a network namespace, in which a job may have as many sockets as its memory has room
-// for.
+// maxUnixSockets bounds the sockets that are kept of a network namespace: a job may have as many as fit into its
+// memory.
 const maxUnixSockets = 1 << 18
 
 // unixSockets returns the unix sockets of a network namespace that are to be kept, by the links of their descriptors.
@@ -269,7 +270,7 @@ const (
 // askUnixSockets asks the kernel for the unix sockets of the thread's network namespace, with names, files and peers. take is called
 // with the answer for each socket, until it returns false.
 func askUnixSockets(take func([]byte) bool) error {
-	// struct unix_diag_req: family, protocol, padding, states, inode, what to show, cookie.
+	// struct unix_diag_req: family, protocol, padding, states, inode, attributes to show, cookie.
 	request := []byte{unix.AF_UNIX, 0, 0, 0}
 	for _, n := range []uint32{^uint32(0), 0, 1<<unixDiagName | 1<<unixDiagVFS | 1<<unixDiagPeer, ^uint32(0), ^uint32(0)} {
 		request = binary.NativeEndian.AppendUint32(request, n)

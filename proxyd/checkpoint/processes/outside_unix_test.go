@@ -70,7 +70,7 @@ func TestUnixSockets(t *testing.T) {
 		t.Errorf("%+v and %+v", a, b)
 	}
 	if !c.datagram || c.peer != 0 || showName(c.name) != name+"log" {
-		t.Errorf("%+v", c)
+		t.Errorf("the datagram socket: %+v", c)
 	}
 }
 
@@ -108,7 +108,7 @@ func linkOf(t *testing.T, c *net.UnixConn) string {
 	}
 	var link string
 	if e := raw.Control(func(fd uintptr) { link, err = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)) }); e != nil || err != nil {
-		t.Fatal(e, err)
+		t.Fatalf("read the link of the socket: %v, %v", e, err)
 	}
 	return link
 }

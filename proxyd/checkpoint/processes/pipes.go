@@ -22,13 +22,13 @@ const pipePollInterval = 2 * time.Millisecond
 func WaitForEmptyPipe(ctx context.Context, pid int, pipe string) error {
 	f, err := openPipeOf(pid, pipe)
 	if err != nil || f == nil {
-		return err // nil: the process has closed the pipe and forwards nothing more
+		return err // nil: the process has closed the pipe and forwards no more output
 	}
 	defer f.Close()
 	return waitUntilEmpty(ctx, int(f.Fd()), func() bool { return false })
 }
 
-// waitUntilEmpty returns when nothing is in a pipe, or its reader has ended.
+// waitUntilEmpty returns when a pipe is empty, or its reader has ended.
 func waitUntilEmpty(ctx context.Context, pipe int, hasReaderEnded func() bool) error {
 	tick := time.NewTicker(pipePollInterval)
 	defer tick.Stop()

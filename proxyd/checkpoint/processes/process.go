@@ -146,10 +146,9 @@ func Info(dir string) (since time.Time, command string) {
 // maxCommand keeps a command to a line of a table.
 const maxCommand = 120
 
-// UserGroups returns the supplementary groups that a job's user has in the job: those of the first
-// process that has no other ids than the user's and is in this process's user namespace. A
-// process that a user started by sudo, or in a user namespace, may have groups that the user
-// has not. UserGroups returns nothing if there is no such process.
+// UserGroups returns the supplementary groups that a job's user has in the job: those of the first process that has no
+// other ids than the user's and is in this process's user namespace. A process that a user started by sudo, or in a
+// user namespace, may have groups that are not the user's. UserGroups returns nil if there is no such process.
 func UserGroups(pids []int, uid, gid uint32) []uint32 {
 	here, err := os.Readlink("/proc/self/ns/user")
 	if err != nil {
@@ -220,8 +219,8 @@ func SlurmEnv(p Process) (map[string]string, error) {
 	return env, nil
 }
 
-// HasTerminal tells whether a process has a controlling terminal. Processes of Slurm's batch scripts have none; those of a
-// shell in which a person types have one.
+// HasTerminal tells whether a process has a controlling terminal. Processes of Slurm's batch scripts have no terminal;
+// those of a shell in which a person types have one.
 func HasTerminal(pid int) (bool, error) {
 	s, err := procfs.ReadStat(pid)
 	return s.Terminal != 0, err
@@ -246,8 +245,8 @@ func NewProcess(pid int) (Process, error) {
 	return Process{pid, started}, err
 }
 
-// HasEnded tells whether the process has ended, perhaps without its parent's notice. If not, what was read below /proc/PID
-// before the call was this process's.
+// HasEnded tells whether the process has ended, perhaps without its parent's notice. If not, data that was read below
+// /proc/PID before the call was this process's.
 func (p Process) HasEnded() bool {
 	now, err := procfs.ReadStat(p.PID)
 	if err != nil {

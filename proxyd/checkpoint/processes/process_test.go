@@ -47,8 +47,8 @@ func TestHasEnded(t *testing.T) {
 	}
 }
 
-// TestPIDOfAnother: after the end of a process its PID may be that of a process of another user. Nothing is taken of that process:
-// neither its cgroups, which the job's srun would join, nor its variables.
+// TestPIDOfAnother: after the end of a process its PID may be that of a process of another user. Neither the cgroups of
+// that process, which the job's srun would join, nor its variables are taken.
 func TestPIDOfAnother(t *testing.T) {
 	stranger := exec.Command("cat")
 	stranger.Env = []string{"SLURM_JOB_ID=8"}

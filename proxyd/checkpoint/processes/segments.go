@@ -63,14 +63,15 @@ func findSharedSegments(ctx context.Context, init int, programs []capsule.Progra
 	return found
 }
 
-// Bounds of what is remembered of a process, and of a capsule. The kernel allows 4096 segments in a namespace (shmmni).
+// Bounds of the segments that are remembered of a process, and of a capsule. The kernel allows 4096 segments in a
+// namespace (shmmni).
 const (
 	maxSegments      = 256
 	maxSegmentsKnown = 4096
 )
 
-// attachedSegments returns the System V segments that a process has attached. What has no shared memory at all, as most processes,
-// is not looked at further.
+// attachedSegments returns the System V segments that a process has attached. Most processes have no shared memory at
+// all: their maps are not read.
 func attachedSegments(pid int) []string {
 	if !hasSharedMemory(pid) {
 		return nil

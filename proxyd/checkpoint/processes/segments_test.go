@@ -65,7 +65,7 @@ func startAttached(t *testing.T, id int) int {
 	in, err1 := helper.StdinPipe()
 	out, err2 := helper.StdoutPipe()
 	if err1 != nil || err2 != nil {
-		t.Fatal(err1, err2)
+		t.Fatalf("pipes of the helper: %v, %v", err1, err2)
 	}
 	runtime.LockOSThread() // at whose end the helper would be killed
 	t.Cleanup(runtime.UnlockOSThread)
@@ -81,13 +81,13 @@ func startAttached(t *testing.T, id int) int {
 	}
 	var word string
 	if _, err := fmt.Fscan(out, &word); err != nil || word != "attached" {
-		t.Fatalf("%q, %v", word, err)
+		t.Fatalf("the helper says %q, %v; want attached", word, err)
 	}
 	return helper.Process.Pid
 }
 
-// TestSharedSegments: programs that have a segment of System V shared memory in common are named, each once; what processes of a single
-// program share is not.
+// TestSharedSegments: programs that have a segment of System V shared memory in common are named, each once; segments
+// that only processes of a single program share are not named.
 func TestSharedSegments(t *testing.T) {
 	one, other := newSegment(t), newSegment(t)
 	plain := startInNamespaces(t, 0)

@@ -17,8 +17,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 )
 
-// TestSlurmDevices: in a real Slurm's cgroup of a job, what is beside the steps has the job's limits, and leaves nothing when the job has ended
-// after them. tests/cluster has a guest that is a node with cgroup v2.
+// TestSlurmDevices: in a real Slurm's cgroup of a job, a cgroup beside the steps has the job's limits, and is gone
+// after the end of the job. tests/cluster has a guest that is a node with cgroup v2.
 func TestSlurmDevices(t *testing.T) {
 	conf, err := os.ReadFile("/etc/slurm/cgroup.conf")
 	if err != nil || !strings.Contains(string(conf), "CgroupPlugin=cgroup/v2") {
@@ -59,13 +59,13 @@ func TestSlurmDevices(t *testing.T) {
 		t.Errorf("a process that uses all memory ended with: %v", err)
 	}
 	if b, err := os.ReadFile(filepath.Join(group, "memory.events")); err != nil || !strings.Contains(string(b), "\noom_kill 1\n") {
-		t.Errorf("%s, %v", b, err)
+		t.Errorf("memory.events of the cgroup beside the steps: %s, %v; want 1 oom_kill", b, err)
 	}
 	if b, err := os.ReadFile(filepath.Join(job, "memory.events.local")); err != nil || strings.Contains(string(b), "\noom 0\n") {
 		t.Errorf("the job was not at its limit: %s, %v", b, err)
 	}
 	if out, err := exec.CommandContext(ctx, "scancel", strconv.Itoa(int(id))).CombinedOutput(); err != nil {
-		t.Fatalf("%s, %v", out, err)
+		t.Fatalf("scancel: %s, %v", out, err)
 	}
 	_ = srun.Wait() // the step was cancelled
 	waitFor(t, ctx, "Slurm is done with the job", func() bool {
@@ -83,7 +83,7 @@ func TestSlurmDevices(t *testing.T) {
 	}
 }
 
-// waitFor waits for what has no event.
+// waitFor polls until done returns true.
 func waitFor(t *testing.T, ctx context.Context, what string, done func() bool) {
 	t.Helper()
 	for !done() {

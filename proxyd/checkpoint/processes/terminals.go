@@ -25,8 +25,8 @@ type terminals struct {
 	driven map[string]bool
 }
 
-// terminalsOf finds the terminals of a program by its processes, in the capsule with this
-// init. PIDs are of this daemon's namespace. What is found when ctx ends is returned.
+// terminalsOf finds the terminals of a program by its processes, in the capsule with this init. PIDs are of this
+// daemon's namespace. When ctx ends, the terminals found so far are returned.
 func terminalsOf(ctx context.Context, init int, pids []int) terminals {
 	t := terminals{driven: map[string]bool{}}
 	var st syscall.Stat_t

@@ -46,7 +46,8 @@ func TestTerminals(t *testing.T) {
 	}
 }
 
-// TestHasTerminal: a process has a controlling terminal or not, whatever the name of its program is.
+// TestHasTerminal: the terminal of a process is found also if the name of its program looks like fields of
+// /proc/PID/stat.
 func TestHasTerminal(t *testing.T) {
 	master, slave := openTerminal(t)
 	defer master.Close()
@@ -72,7 +73,7 @@ func TestHasTerminal(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if err != nil || got != c.want {
-			t.Errorf("%s: %v, %v", name, got, err)
+			t.Errorf("%s: HasTerminal = %v, %v", name, got, err)
 		}
 		if parentErr != nil || parent != os.Getpid() {
 			t.Errorf("%s: parent %d, %v", name, parent, parentErr)
